@@ -1,0 +1,69 @@
+# The library, its backends and its tools. Sources are found by folder: a new file needs no edit here.
+set(GENERATED ${CMAKE_BINARY_DIR}/generated)
+find_package(Threads REQUIRED)
+
+function(epl_sources out)
+  set(all "")
+  foreach(dir ${ARGN})
+    file(GLOB found CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${dir}/*.cc)
+    list(APPEND all ${found})
+  endforeach()
+  set(${out} ${all} PARENT_SCOPE)
+endfunction()
+
+epl_sources(op_rows core/ops)
+epl_table(${GENERATED}/op_table.cc MACRO EPL_OP ROWS ${op_rows} HEADER core/ir/op.h TYPE OpTable TABLE epl::fill_op_table)
+
+epl_sources(loss_rows core/train/losses)
+epl_table(${GENERATED}/loss_table.cc MACRO EPL_LOSS ROWS ${loss_rows} HEADER core/train/loss.h TYPE LossTable TABLE epl::fill_loss_table)
+epl_sources(optimizer_rows core/train/optimizers)
+epl_table(${GENERATED}/optimizer_table.cc MACRO EPL_OPTIMIZER ROWS ${optimizer_rows} HEADER core/train/optimizer.h TYPE OptimizerTable TABLE epl::fill_optimizer_table)
+epl_sources(pass_rows core/strategy/passes)
+epl_table(${GENERATED}/pass_table.cc MACRO EPL_PASS ROWS ${pass_rows} HEADER core/strategy/pass.h TYPE PassTable TABLE epl::fill_pass_table)
+epl_sources(rewrite_rows core/rewrite/rows)
+epl_table(${GENERATED}/rewrite_table.cc MACRO EPL_REWRITE ROWS ${rewrite_rows} HEADER core/rewrite/rewrite.h TYPE RewriteTable TABLE epl::fill_rewrite_table)
+epl_sources(reader_rows core/data/readers)
+epl_table(${GENERATED}/reader_table.cc MACRO EPL_READER ROWS ${reader_rows} HEADER core/data/reader.h TYPE ReaderTable TABLE epl::fill_reader_table)
+epl_sources(frontend_rows frontends/onnx)
+epl_table(${GENERATED}/frontend_table.cc MACRO EPL_FRONTEND ROWS ${frontend_rows} HEADER core/ir/model.h TYPE FrontendTable TABLE epl::fill_frontend_table)
+epl_sources(onnx_rows frontends/onnx/ops)
+epl_table(${GENERATED}/onnx_op_table.cc MACRO EPL_ONNX_OP ROWS ${onnx_rows} HEADER frontends/onnx/onnx_op.h TYPE OnnxOpTable TABLE epl::onnx::fill_onnx_op_table)
+epl_sources(cpu_kernel_rows backends/cpu/kernels)
+epl_table(${GENERATED}/cpu_kernel_table.cc MACRO EPL_KERNELS ROWS ${cpu_kernel_rows} HEADER core/backend/kernel.h TYPE KernelTable TABLE epl::cpu::fill_kernel_table)
+epl_sources(backend_rows backends/cpu backends/sim)
+epl_table(${GENERATED}/backend_table.cc MACRO EPL_BACKEND ROWS ${backend_rows} HEADER core/backend/device.h TYPE BackendTable TABLE epl::fill_backend_table)
+
+file(GLOB generated_sources ${GENERATED}/*_table.cc)
+epl_sources(sources core/base core/ir core/ops core/autodiff core/train core/train/losses core/train/optimizers
+  core/rewrite core/rewrite/rows core/strategy core/strategy/passes core/program core/backend core/data core/data/readers
+  core/runtime core/capi frontends/onnx frontends/onnx/ops backends/cpu backends/cpu/kernels backends/sim)
+
+# A `*.simd.cc` file is one source for several processors: it is compiled once per level, each in its own namespace
+# (EPL_SIMD), and the rows of its kernels choose at run time what the processor has.
+set(plain "")
+set(simd_objects "")
+foreach(source ${sources})
+  if(source MATCHES "\\.simd\\.cc$")
+    list(APPEND simd_sources ${source})
+  else()
+    list(APPEND plain ${source})
+  endif()
+endforeach()
+if(simd_sources)
+  foreach(level v3 v4)
+    add_library(epl_simd_${level} OBJECT ${simd_sources})
+    target_include_directories(epl_simd_${level} PRIVATE ${CMAKE_SOURCE_DIR} ${GENERATED})
+    target_compile_options(epl_simd_${level} PRIVATE -march=x86-64-${level} -O3 -fno-math-errno)
+    target_compile_definitions(epl_simd_${level} PRIVATE EPL_SIMD=${level} HWY_COMPILE_ONLY_STATIC=1)
+    list(APPEND simd_objects $<TARGET_OBJECTS:epl_simd_${level}>)
+  endforeach()
+endif()
+
+add_library(epl_objects OBJECT ${plain} ${generated_sources})
+target_include_directories(epl_objects PUBLIC ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/include PRIVATE ${GENERATED})
+set(EPL_ALL_OBJECTS $<TARGET_OBJECTS:epl_objects> ${simd_objects})
+
+# What the tests link: everything, internals included.
+add_library(epl_internal STATIC ${EPL_ALL_OBJECTS})
+target_include_directories(epl_internal PUBLIC ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/include)
+target_link_libraries(epl_internal PUBLIC Threads::Threads ${CMAKE_DL_LIBS})

@@ -1,0 +1,98 @@
+// The device interface: what a backend must be. A backend is a folder under backends/, about a dozen verbs, and a table
+// of kernels; tests/backend is the conformance suite that says what the verbs mean.
+//
+// Work is issued to a Stream in order. On the CPU a stream runs each command before the call returns; on others it may
+// run later, and `synchronize` waits and reports. Nothing here allocates between the first and last command of a step.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/backend/kernel.h"
+#include "core/base/host.h"
+
+namespace epl {
+
+enum class Reduction : uint8_t { sum, max, min };
+
+// Memory of a device, freed with the object.
+class Buffer {
+ public:
+  virtual ~Buffer() = default;
+  virtual void* data() = 0;        // an address kernels of the device understand
+  virtual int64_t bytes() const = 0;
+};
+
+// A point in a stream's order. Thread safety: one stream records, any stream waits.
+class Event {
+ public:
+  virtual ~Event() = default;
+};
+
+class Stream {
+ public:
+  virtual ~Stream() = default;
+  virtual void launch(const KernelRow& row, const KernelQuery& query, const void* prepared, const void* const* inputs,
+                      void* const* outputs, void* workspace, const StepContext& context) = 0;
+  virtual void copy(void* target, const void* source, int64_t bytes) = 0;              // within the device
+  virtual void fill(void* target, int64_t bytes, uint8_t value) = 0;
+  virtual void upload(void* target, const void* host_source, int64_t bytes) = 0;
+  virtual void download(void* host_target, const void* source, int64_t bytes) = 0;
+  virtual void record(Event& event) = 0;
+  virtual void wait(Event& event) = 0;
+  virtual Status synchronize() = 0;
+  virtual ThreadPool* threads() { return nullptr; }                                     // of a host stream
+  virtual double virtual_seconds() const { return 0; }                                  // of a simulated stream
+};
+
+// One rank's place in a group. Every rank of the group makes the same calls in the same order.
+// Sums keep the canonical order: the binary tree over ranks (rank count a power of two), so that they continue the
+// tree over units; max and min have no order to keep. Source and target may be the same memory.
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  virtual Status all_reduce(Stream& stream, const void* source, void* target, int64_t count, DType dtype, Reduction op) = 0;
+  virtual Status all_gather(Stream& stream, const void* source, void* target, int64_t bytes_per_rank) = 0;
+  virtual Status broadcast(Stream& stream, void* data, int64_t bytes, int root) = 0;
+  virtual Status barrier(Stream& stream) = 0;
+  // Makes every pending and later call of every rank of the group return `status`.
+  virtual void abort(const Status& status) = 0;
+};
+
+class Device {
+ public:
+  virtual ~Device() = default;
+  virtual std::string description() const = 0;
+  virtual const KernelTable& kernels() const = 0;
+  virtual bool executes() const { return true; }          // false: commands cost time but compute nothing
+  virtual Result<std::unique_ptr<Buffer>> allocate(int64_t bytes) = 0;
+  virtual Result<std::unique_ptr<Stream>> create_stream(int threads) = 0;
+  virtual std::unique_ptr<Event> create_event() = 0;
+  // Communicators for `ranks` ranks that live in this process, one for each.
+  virtual Result<std::vector<std::unique_ptr<Communicator>>> create_communicators(int ranks) = 0;
+};
+
+struct BackendRow {
+  std::string name;   // "cpu", "sim"
+  std::string doc;
+  Result<std::shared_ptr<Device>> (*open)(const Host& host) = nullptr;
+};
+struct BackendTable {
+  std::vector<BackendRow> rows;
+};
+void fill_backend_table(BackendTable& table);  // generated
+Result<std::shared_ptr<Device>> open_device(std::string_view name, const Host& host);
+
+#define EPL_BACKEND(row_name)                                                                         \
+  static ::epl::BackendRow epl_backend_##row_name();                                                  \
+  void EPL_BACKEND_row_##row_name(::epl::BackendTable& table);                                        \
+  void EPL_BACKEND_row_##row_name(::epl::BackendTable& table) { table.rows.push_back(epl_backend_##row_name()); } \
+  static ::epl::BackendRow epl_backend_##row_name()
+
+}  // namespace epl

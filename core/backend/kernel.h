@@ -1,0 +1,100 @@
+// A kernel is a row of a backend's table: which op and types it serves, when it refuses and why, what memory it needs,
+// and how it is launched. Rows of one op stand best first; the first that accepts is used, references come last.
+//
+//   EPL_KERNELS(cpu, softmax) {
+//     table.add({.op = "softmax", .name = "softmax_rows", .dtypes = {DType::f32},
+//                .accepts = [](const KernelQuery& q) { return q.require(q.axis("axis") == q.in(0).ndim() - 1, "inner axis"); },
+//                .launch = softmax_rows});
+//   }
+#pragma once
+
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "core/base/attributes.h"
+#include "core/base/thread_pool.h"
+
+namespace epl {
+
+struct KernelRow;
+
+// What a kernel is asked: one node with local shapes. An absent operand has no type. Lives as long as the program.
+struct KernelQuery {
+  std::string op;
+  std::string node;                     // stable name, for messages and random numbers
+  Attributes attributes;
+  std::vector<TensorType> input_types, output_types;
+  std::vector<bool> input_present, output_present;
+  int64_t units = 1;                    // sums over the batch run over so many equal runs, then by the binary tree
+  double flops = 0, bytes = 0;          // for cost models
+  int threads = 1;                      // the pool the kernel will run on; workspace may depend on it
+  mutable std::string refusal;          // why the last `require` failed
+
+  bool has(int i) const { return i < static_cast<int>(input_present.size()) && input_present[i]; }
+  bool has_output(int i) const { return i < static_cast<int>(output_present.size()) && output_present[i]; }
+  const TensorType& in(int i) const { return input_types[i]; }
+  const TensorType& out(int i) const { return output_types[i]; }
+  int inputs() const { return static_cast<int>(input_types.size()); }
+  int outputs() const { return static_cast<int>(output_types.size()); }
+  // An `axis` attribute made non-negative for the first input.
+  int axis(std::string_view name) const;
+  bool require(bool condition, std::string_view reason) const;
+};
+
+// Where a step stands; shared by all launches of one block call.
+struct StepContext {
+  uint64_t seed = 0;
+  int64_t step = 0;
+  int64_t first_unit = 0;   // of the run of units at hand, in the global batch
+};
+
+struct KernelCall {
+  const KernelQuery& query;
+  const void* prepared;          // what the row's `prepare` made, or null
+  const void* const* inputs;     // null for an absent operand
+  void* const* outputs;          // null for an unused output
+  void* workspace;               // 64-byte aligned, of the size the row asked for
+  ThreadPool& threads;
+  const StepContext& context;
+  const Attributes& attributes() const { return query.attributes; }
+  template <class T>
+  const T* in(int i) const { return static_cast<const T*>(inputs[i]); }
+  template <class T>
+  T* out(int i) const { return static_cast<T*>(outputs[i]); }
+};
+
+struct KernelRow {
+  std::string op;
+  std::string name;
+  std::vector<DType> dtypes;                                // of the first input (or output if there is none); empty: any
+  bool (*accepts)(const KernelQuery&) = nullptr;            // absent: accepts what has the dtype
+  int64_t (*workspace)(const KernelQuery&) = nullptr;       // bytes
+  std::shared_ptr<const void> (*prepare)(const KernelQuery&) = nullptr;  // once, when the program is made
+  // Output o may be written over input i (same bytes, read before written element by element).
+  bool (*may_alias)(const KernelQuery&, int input, int output) = nullptr;
+  void (*launch)(const KernelCall&) = nullptr;              // must not allocate
+};
+
+struct Refusal {
+  std::string kernel, reason;
+};
+
+class KernelTable {
+ public:
+  void add(KernelRow row);
+  const std::vector<KernelRow>& rows(std::string_view op) const;
+  bool has(std::string_view op) const { return !rows(op).empty(); }
+  // The first row that accepts; the refusals before it (all of them if none does) are appended to `refusals`.
+  const KernelRow* choose(const KernelQuery& query, std::vector<Refusal>* refusals = nullptr) const;
+
+ private:
+  std::unordered_map<std::string, std::vector<KernelRow>> rows_;
+};
+
+#define EPL_KERNELS(backend, row_name)                                     \
+  void EPL_KERNELS_row_##backend##_##row_name(::epl::KernelTable& table);  \
+  void EPL_KERNELS_row_##backend##_##row_name([[maybe_unused]] ::epl::KernelTable& table)
+
+}  // namespace epl

@@ -1,0 +1,22 @@
+// What the engine has from its host process: a clock, memory, a logger, a thread budget. Nothing below the C API asks
+// the operating system for these, so that a host can replace each, and tests can make them fail.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string_view>
+
+namespace epl {
+
+enum class LogLevel : int { debug = 0, info = 1, warning = 2, error = 3 };
+
+struct Host {
+  std::function<double()> seconds;                                    // monotonic clock
+  std::function<void*(size_t bytes, size_t alignment)> allocate;      // null on failure
+  std::function<void(void* memory, size_t bytes, size_t alignment)> release;
+  std::function<void(LogLevel, std::string_view)> log;
+  int threads = 1;                                                    // for all ranks of this process together
+};
+
+}  // namespace epl

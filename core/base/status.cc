@@ -1,0 +1,52 @@
+#include "core/base/status.h"
+
+#include "core/base/check.h"
+
+namespace epl {
+
+std::string_view code_name(Code code) {
+  switch (code) {
+    case Code::ok: return "ok";
+    case Code::invalid_argument: return "invalid argument";
+    case Code::invalid_model: return "invalid model";
+    case Code::unsupported: return "unsupported";
+    case Code::not_found: return "not found";
+    case Code::io: return "input/output";
+    case Code::out_of_memory: return "out of memory";
+    case Code::cancelled: return "cancelled";
+    case Code::deadline_exceeded: return "deadline exceeded";
+    case Code::peer_failed: return "peer failed";
+    case Code::misuse: return "misuse";
+    case Code::not_finite: return "not finite";
+    case Code::internal: return "internal";
+    case Code::data_loss: return "data loss";
+  }
+  return "unknown";
+}
+
+const std::string& Status::empty() {
+  static const std::string none;
+  return none;
+}
+
+Status Status::at(std::string_view where) const {
+  if (ok() || !state_->where.empty()) return *this;
+  return Status(state_->code, state_->message, std::string(where));
+}
+
+Status Status::with_context(std::string_view context) const {
+  if (ok()) return *this;
+  return Status(state_->code, cat(context, ": ", state_->message), state_->where);
+}
+
+std::string Status::to_string() const {
+  if (ok()) return "ok";
+  if (where().empty()) return cat(code_name(code()), ": ", message());
+  return cat(code_name(code()), ": ", message(), " (at ", where(), ")");
+}
+
+void check_failed(const char* expression, const char* file, int line, const std::string& message) {
+  throw InternalError(cat(file, ":", line, ": check failed: ", expression, message.empty() ? "" : ": ", message));
+}
+
+}  // namespace epl

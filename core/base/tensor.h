@@ -1,0 +1,66 @@
+// Concrete data: a type and the bytes of its elements, row-major and dense, in host memory.
+// The bytes are shared and may be borrowed (a mapped file); copies are cheap and refer to the same bytes.
+#pragma once
+
+#include <cstring>
+#include <memory>
+#include <span>
+#include <utility>
+
+#include "core/base/tensor_type.h"
+
+namespace epl {
+
+class Tensor {
+ public:
+  Tensor() = default;
+  // Zeros.
+  explicit Tensor(TensorType type);
+  // Bytes that `owner` keeps alive.
+  Tensor(TensorType type, std::shared_ptr<const void> owner, const void* data)
+      : type_(std::move(type)), owner_(std::move(owner)), data_(const_cast<void*>(data)) {}
+
+  template <class T>
+  static Tensor from(TensorType type, std::span<const T> values) {
+    Tensor tensor(std::move(type));
+    std::memcpy(tensor.data(), values.data(), values.size_bytes());
+    return tensor;
+  }
+  static Tensor scalar(DType dtype, double value);
+  static Tensor from_ints(const std::vector<int64_t>& values);          // i64[n]
+  static Tensor from_floats(const Shape& shape, const std::vector<float>& values);  // f32
+
+  bool empty() const { return data_ == nullptr; }
+  const TensorType& type() const { return type_; }
+  DType dtype() const { return type_.dtype; }
+  const Shape& shape() const { return type_.shape; }
+  int64_t elements() const { return type_.elements(); }
+  int64_t bytes() const { return type_.bytes(); }
+  const void* data() const { return data_; }
+  void* data() { return data_; }
+  template <class T>
+  std::span<const T> as() const { return {static_cast<const T*>(data_), static_cast<size_t>(elements())}; }
+  template <class T>
+  std::span<T> as() { return {static_cast<T*>(data_), static_cast<size_t>(elements())}; }
+
+  double get(int64_t index) const { return load_double(type_.dtype, data_, index); }
+  void set(int64_t index, double value) { store_double(type_.dtype, data_, index, value); }
+  int64_t get_int(int64_t index) const { return load_int(type_.dtype, data_, index); }
+  void set_int(int64_t index, int64_t value) { store_int(type_.dtype, data_, index, value); }
+  // All elements as integers; for shapes, axes and permutations held in tensors.
+  std::vector<int64_t> to_ints() const;
+  // The same bytes under another shape of as many elements.
+  Tensor reshaped(Shape shape) const;
+  // An owned copy.
+  Tensor clone() const;
+
+ private:
+  TensorType type_;
+  std::shared_ptr<const void> owner_;
+  void* data_ = nullptr;
+};
+
+// Same type and same bytes.
+bool identical(const Tensor& a, const Tensor& b);
+
+}  // namespace epl

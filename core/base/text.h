@@ -1,0 +1,63 @@
+// Building and reading the small texts of messages and text forms, without the C locale.
+#pragma once
+
+#include <charconv>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+namespace epl {
+
+// Shortest text that reads back as the same number; "inf", "-inf", "nan" for the others.
+std::string number_text(double value);
+std::string number_text(float value);
+// `12345678` as "12,345,678".
+std::string grouped(int64_t value);
+// "a b" as "\"a b\"" with \" \\ \n and control characters escaped; `parse_quoted` undoes it.
+std::string quoted(std::string_view text);
+// Reads a quoted text at the start of `text`, removes it from there; false if there is none.
+bool parse_quoted(std::string_view& text, std::string& out);
+// The known name closest to `name` by edit distance, or empty when none is near. For "did you mean".
+std::string nearest(std::string_view name, std::span<const std::string> known);
+// Shell-style glob: `*` any run, `?` any one character.
+bool glob_match(std::string_view pattern, std::string_view text);
+
+namespace text_detail {
+inline void append(std::string& out, std::string_view s) { out += s; }
+inline void append(std::string& out, const char* s) { out += s; }
+inline void append(std::string& out, char c) { out += c; }
+inline void append(std::string& out, bool b) { out += b ? "true" : "false"; }
+inline void append(std::string& out, double v) { out += number_text(v); }
+inline void append(std::string& out, float v) { out += number_text(v); }
+template <class T>
+  requires(std::is_integral_v<T> && !std::is_same_v<T, bool> && !std::is_same_v<T, char>)
+void append(std::string& out, T v) {
+  char buffer[24];
+  auto end = std::to_chars(buffer, buffer + sizeof buffer, v).ptr;
+  out.append(buffer, end);
+}
+template <class T>
+void append(std::string& out, const std::vector<T>& items) {
+  out += '[';
+  for (size_t i = 0; i < items.size(); ++i) {
+    if (i) out += ',';
+    append(out, items[i]);
+  }
+  out += ']';
+}
+}  // namespace text_detail
+
+// Concatenates anything printable: strings, numbers, vectors as "[1,2]".
+template <class... Args>
+std::string cat(const Args&... args) {
+  std::string out;
+  (text_detail::append(out, args), ...);
+  return out;
+}
+
+std::string join(std::span<const std::string> items, std::string_view separator);
+
+}  // namespace epl

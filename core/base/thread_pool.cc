@@ -1,0 +1,119 @@
+#include "core/base/thread_pool.h"
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "core/base/check.h"
+
+namespace epl {
+namespace {
+constexpr int spins_before_sleep = 2000;
+inline void relax() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+}  // namespace
+
+struct ThreadPool::State {
+  using Task = FunctionRef<void(int64_t, int)>;
+
+  std::mutex mutex;
+  std::condition_variable work_ready, work_done;
+  std::atomic<uint64_t> generation{0};  // raised for every run; workers wait for a new one
+  std::atomic<int> busy{0};             // workers that have not finished the current run
+  std::atomic<int64_t> next{0};
+  int64_t count = 0;
+  const Task* task = nullptr;
+  std::exception_ptr failure;
+  bool stop = false;
+  std::vector<std::thread> workers;
+
+  void work(int thread) {
+    for (int64_t i = next.fetch_add(1, std::memory_order_relaxed); i < count; i = next.fetch_add(1, std::memory_order_relaxed)) {
+      try {
+        (*task)(i, thread);
+      } catch (...) {
+        std::lock_guard lock(mutex);
+        if (!failure) failure = std::current_exception();
+      }
+    }
+  }
+
+  void loop(int thread) {
+    uint64_t seen = 0;
+    for (;;) {
+      for (int i = 0; i < spins_before_sleep && generation.load(std::memory_order_acquire) == seen; ++i) relax();
+      if (generation.load(std::memory_order_acquire) == seen) {
+        std::unique_lock lock(mutex);
+        work_ready.wait(lock, [&] { return generation.load(std::memory_order_acquire) != seen; });
+      }
+      seen = generation.load(std::memory_order_acquire);
+      if (stop) return;
+      work(thread);
+      if (busy.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+        std::lock_guard lock(mutex);
+        work_done.notify_one();
+      }
+    }
+  }
+};
+
+ThreadPool::ThreadPool(int size) : state_(std::make_unique<State>()) {
+  EPL_CHECK(size >= 1, "a pool needs a thread, got ", size);
+  state_->workers.reserve(size - 1);
+  for (int i = 1; i < size; ++i) state_->workers.emplace_back([state = state_.get(), i] { state->loop(i); });
+}
+
+ThreadPool::~ThreadPool() {
+  {
+    std::lock_guard lock(state_->mutex);
+    state_->stop = true;
+    state_->generation.fetch_add(1, std::memory_order_release);
+  }
+  state_->work_ready.notify_all();
+  for (std::thread& worker : state_->workers) worker.join();
+}
+
+int ThreadPool::size() const { return static_cast<int>(state_->workers.size()) + 1; }
+
+void ThreadPool::run(int64_t count, FunctionRef<void(int64_t, int)> task) {
+  if (count <= 0) return;
+  if (count == 1 || state_->workers.empty()) {
+    for (int64_t i = 0; i < count; ++i) task(i, 0);
+    return;
+  }
+  State& s = *state_;
+  {
+    std::lock_guard lock(s.mutex);
+    s.count = count;
+    s.task = &task;
+    s.failure = nullptr;
+    s.next.store(0, std::memory_order_relaxed);
+    s.busy.store(static_cast<int>(s.workers.size()), std::memory_order_relaxed);
+    s.generation.fetch_add(1, std::memory_order_release);
+  }
+  s.work_ready.notify_all();
+  s.work(0);
+  for (int i = 0; i < spins_before_sleep && s.busy.load(std::memory_order_acquire) != 0; ++i) relax();
+  if (s.busy.load(std::memory_order_acquire) != 0) {
+    std::unique_lock lock(s.mutex);
+    s.work_done.wait(lock, [&] { return s.busy.load(std::memory_order_acquire) == 0; });
+  }
+  if (s.failure) std::rethrow_exception(s.failure);
+}
+
+void ThreadPool::run_ranges(int64_t count, int64_t grain, FunctionRef<void(int64_t, int64_t)> task) {
+  if (count <= 0) return;
+  grain = std::max<int64_t>(grain, 1);
+  int64_t pieces = std::min<int64_t>((count + grain - 1) / grain, int64_t{4} * size());
+  if (size() == 1) pieces = 1;
+  run(pieces, [&](int64_t i, int) { task(count * i / pieces, count * (i + 1) / pieces); });
+}
+
+}  // namespace epl

@@ -1,0 +1,117 @@
+// The graph: a train step, or a forward pass, as nodes over values, with every shape known.
+//
+// A Value is the symbolic result of a node, or a leaf: an input of a call, a parameter, a buffer (running statistics),
+// optimizer state, a scalar that the host computes before each step (a learning rate), or a constant. Nodes are kept in an order in
+// which they can run. Values and nodes are indices into their graph and stay valid while it lives; nothing is removed in
+// place: passes build a new graph (see GraphRewriter).
+//
+// Thread safety: const access may be shared.
+// Invariants (checked by `verify`): every node input is a leaf or defined by an earlier node; types are what the op
+// infers; phases never go back (forward, backward, update); names of leaves and of nodes are unique.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "core/base/attributes.h"
+
+namespace epl {
+
+struct OpDef;
+
+struct Value {
+  int32_t index = -1;
+  explicit operator bool() const { return index >= 0; }
+  friend bool operator==(Value, Value) = default;
+  friend auto operator<=>(Value, Value) = default;
+};
+struct NodeId {
+  int32_t index = -1;
+  explicit operator bool() const { return index >= 0; }
+  friend bool operator==(NodeId, NodeId) = default;
+};
+
+enum class Phase : uint8_t { forward, backward, update };
+std::string_view phase_name(Phase phase);
+
+enum class ValueKind : uint8_t { result, input, parameter, buffer, state, scalar, constant };
+std::string_view value_kind_name(ValueKind kind);
+
+struct ValueInfo {
+  std::string name;
+  TensorType type;
+  ValueKind kind = ValueKind::result;
+  NodeId producer;      // of a result
+  int output = 0;       // which output of the producer
+  Tensor data;          // of a constant; the initial value of a parameter, buffer or state (may be empty: zeros)
+  int batch_dim = -1;   // of an input: the dimension that counts samples, -1 for none
+};
+
+struct Node {
+  std::string name;     // stable: the ONNX name, or a path of producers; keys random numbers
+  const OpDef* op = nullptr;
+  Attributes attributes;
+  std::vector<Value> inputs;   // an absent optional input is Value{}
+  std::vector<Value> outputs;  // an unused optional output is Value{}
+  Phase phase = Phase::forward;
+  // Order of summation over the batch, and where this node's piece of the batch lies. Set by `partition` only; see
+  // core/program/local_graph.h. units: this node's sums over the batch run over so many equal units, then by the tree.
+  int64_t units = 1;
+};
+
+class Graph {
+ public:
+  std::string name = "graph";
+
+  // Leaves.
+  Value add_input(std::string name, TensorType type, int batch_dim = -1);
+  Value add_leaf(ValueKind kind, std::string name, TensorType type, Tensor data = {});
+  Value add_constant(std::string name, Tensor data);
+  // Appends a node whose outputs have these types; names of outputs are made unique.
+  NodeId add_node(Node node, std::vector<TensorType> output_types, std::vector<std::string> output_names = {});
+
+  int value_count() const { return static_cast<int>(values_.size()); }
+  int node_count() const { return static_cast<int>(nodes_.size()); }
+  const ValueInfo& value(Value v) const { return values_[v.index]; }
+  ValueInfo& value(Value v) { return values_[v.index]; }
+  const Node& node(NodeId n) const { return nodes_[n.index]; }
+  Node& node(NodeId n) { return nodes_[n.index]; }
+  const std::vector<Node>& nodes() const { return nodes_; }
+  const TensorType& type(Value v) const { return values_[v.index].type; }
+  // All values of one kind, in order of creation.
+  std::vector<Value> leaves(ValueKind kind) const;
+  Value find(std::string_view name) const;  // Value{} if there is none
+  std::string unique_name(std::string_view wish) const;
+
+  // Named results of a call. The same value may appear under several names.
+  struct Output {
+    std::string name;
+    Value value;
+  };
+  std::vector<Output> outputs;
+  // state becomes next when the step commits; state is a parameter, buffer or state leaf.
+  struct Update {
+    Value state, next;
+  };
+  std::vector<Update> updates;
+
+  // Uses of each value by nodes: users()[v] lists node indices in order (with repetition for repeated inputs).
+  std::vector<std::vector<int32_t>> users() const;
+
+ private:
+  std::vector<ValueInfo> values_;
+  std::vector<Node> nodes_;
+  std::unordered_map<std::string, int32_t> by_name_;
+};
+
+// Everything the class promises; the error names the node.
+Status verify(const Graph& graph);
+
+// Text form (.graph): prints with nothing lost but the data of large constants and initial values, which print as a
+// hash; parse reads what print wrote (such data come back empty).
+std::string print_graph(const Graph& graph);
+Result<Graph> parse_graph(std::string_view text);
+
+}  // namespace epl

@@ -1,0 +1,92 @@
+// A model file, before its symbolic dimensions are bound. Frontends implement this; the engine sees nothing else of them.
+// Thread safety: const methods may be called from several threads.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/ir/graph.h"
+
+namespace epl {
+
+// A dimension of a model's input or output: a size, or a symbol (size -1) with a name that may be empty.
+struct ModelDim {
+  int64_t size = -1;
+  std::string symbol;
+};
+struct ModelPort {
+  std::string name;
+  DType dtype = DType::f32;
+  std::vector<ModelDim> dims;
+};
+struct ModelInitializer {
+  std::string name;
+  TensorType type;
+};
+
+// What binding a model fixes. Symbols not named here and inputs not given are an error that names them.
+struct Binding {
+  std::map<std::string, int64_t> symbols;          // {"batch": 8, "sequence": 128}
+  std::map<std::string, Shape> input_shapes;       // wins over symbols; binds the symbols it meets
+  std::map<std::string, int> batch_dims;           // dimension that counts samples; default 0, -1 for none
+  // `train` keeps dropout and batch statistics as the file says; `evaluate` turns dropout off and uses running ones.
+  enum class Mode : uint8_t { train, evaluate } mode = Mode::train;
+  bool rewrites = true;                            // restore fused meaning (attention, layer norm, ...)
+};
+
+// Something about a file that its owner should know before training it.
+struct ModelFinding {
+  enum class Level : uint8_t { note, warning, error } level = Level::note;
+  std::string where;    // node or initialiser
+  std::string message;  // what is wrong and what to do
+};
+
+struct TrainableInfo {
+  std::string name;
+  bool trainable = false;
+  std::string reason;  // why it is not, when it is not
+};
+
+class Model {
+ public:
+  virtual ~Model() = default;
+  virtual const std::vector<ModelPort>& inputs() const = 0;
+  virtual const std::vector<ModelPort>& outputs() const = 0;
+  virtual const std::vector<ModelInitializer>& initializers() const = 0;
+  // Format, producer, IR version, opsets; for people.
+  virtual std::string description() const = 0;
+  // Operators with their counts, in order of frequency, and which are missing, all at once with their nodes.
+  virtual std::vector<std::pair<std::string, int>> op_counts() const = 0;
+  virtual std::vector<ModelFinding> findings() const = 0;
+  // The graph with every shape known: constants folded, functions inlined, names kept; initialisers that may be trained
+  // are parameters (float, more than one element, not a running statistic), running statistics are buffers, the others
+  // constants. Graph outputs carry the model's output names. New running statistics are in graph.updates.
+  virtual Result<Graph> bind(const Binding& binding) const = 0;
+  // Writes the model again with the values of some initialisers replaced, everything else unchanged.
+  virtual Status save(const std::string& path, const std::map<std::string, Tensor>& replaced) const = 0;
+};
+
+struct Frontend {
+  std::string name;
+  std::string doc;
+  bool (*recognizes)(const std::string& path) = nullptr;
+  Result<std::shared_ptr<const Model>> (*load)(const std::string& path) = nullptr;
+  Result<std::shared_ptr<const Model>> (*load_bytes)(std::span<const std::byte> bytes) = nullptr;
+};
+struct FrontendTable {
+  std::vector<Frontend> rows;
+};
+void fill_frontend_table(FrontendTable& table);  // generated
+Result<std::shared_ptr<const Model>> load_model(const std::string& path);
+
+#define EPL_FRONTEND(row_name)                                                                         \
+  static ::epl::Frontend epl_frontend_##row_name();                                                    \
+  void EPL_FRONTEND_row_##row_name(::epl::FrontendTable& table);                                       \
+  void EPL_FRONTEND_row_##row_name(::epl::FrontendTable& table) { table.rows.push_back(epl_frontend_##row_name()); } \
+  static ::epl::Frontend epl_frontend_##row_name()
+
+}  // namespace epl

@@ -1,0 +1,153 @@
+// An op is one record: shape rule, meaning, gradient, sharding rule, cost, documentation, samples. From the record
+// follow the text form, the verifier, autodiff, sharding propagation, a working CPU kernel, the documentation and the
+// generated tests. Rows live in core/ops, one op family a file:
+//
+//   EPL_OP(relu) {
+//     return {.doc = "y = max(x, 0).", .signature = "x -> y",
+//             .scalar = [](ScalarExpr& s) { s.outputs = {s.emit(ScalarOp::max, s.input(0), s.constant(0))}; },
+//             .gradient = [](Grad& g) { g.set(0, g.upstream(0) * (g.in(0) > 0)); },
+//             .samples = {"f32[4,7]"}};
+//   }
+//
+// Two kinds: a primitive gives `scalar` (elementwise) or `reference`; a composite gives `body` in other ops.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "core/ir/builder.h"
+#include "core/ir/graph.h"
+#include "core/ir/scalar.h"
+#include "core/ir/sharding_rule.h"
+
+namespace epl {
+
+// What an op is asked about itself: its attributes and the types of its operands. An absent operand has no type.
+class OpQuery {
+ public:
+  OpQuery(const OpDef& op, const Attributes& attributes, std::vector<const TensorType*> inputs,
+          std::vector<const TensorType*> outputs = {})
+      : op_(op), attributes_(attributes), inputs_(std::move(inputs)), outputs_(std::move(outputs)) {}
+  const OpDef& op() const { return op_; }
+  const Attributes& attributes() const { return attributes_; }
+  int inputs() const { return static_cast<int>(inputs_.size()); }
+  int outputs() const { return static_cast<int>(outputs_.size()); }
+  bool has(int i) const { return i < inputs() && inputs_[i] != nullptr; }
+  bool has_output(int i) const { return i < outputs() && outputs_[i] != nullptr; }
+  const TensorType& in(int i) const { return *inputs_[i]; }
+  const TensorType& out(int i) const { return *outputs_[i]; }
+  // An `axis`-like attribute made non-negative for an operand of `ndim` dimensions.
+  int axis(std::string_view name, int ndim) const;
+
+ private:
+  const OpDef& op_;
+  const Attributes& attributes_;
+  std::vector<const TensorType*> inputs_, outputs_;
+};
+
+using OutputTypes = std::vector<TensorType>;
+
+// A primitive's slow, readable meaning over host tensors. Floating sums run in double. Sums over the batch run per
+// unit (`units` equal runs of the summed dimension), each rounded to the output type, then by the binary tree.
+class Reference {
+ public:
+  Reference(const OpQuery& query, const std::vector<const Tensor*>& inputs, const std::vector<Tensor*>& outputs,
+            int64_t units, uint64_t seed, uint64_t first_element)
+      : query_(query), inputs_(inputs), outputs_(outputs), units_(units), seed_(seed), first_element_(first_element) {}
+  const OpQuery& query() const { return query_; }
+  const Attributes& attributes() const { return query_.attributes(); }
+  bool has(int i) const { return query_.has(i); }
+  const Tensor& in(int i) const { return *inputs_[i]; }
+  Tensor& out(int i) const { return *outputs_[i]; }
+  bool has_output(int i) const { return query_.has_output(i) && outputs_[i] != nullptr; }
+  int64_t units() const { return units_; }
+  uint64_t seed() const { return seed_; }  // of this node and step, for random ops
+  uint64_t first_element() const { return first_element_; }  // global logical index of the first local element
+
+ private:
+  const OpQuery& query_;
+  const std::vector<const Tensor*>& inputs_;
+  const std::vector<Tensor*>& outputs_;
+  int64_t units_;
+  uint64_t seed_, first_element_;
+};
+
+struct AttributeSpec {
+  std::string name;
+  Attribute value;        // the default, or an example of the type when required
+  bool required = false;
+};
+
+struct OpDef {
+  std::string name;       // filled in from the row's name
+  std::string doc;        // one sentence with shapes
+  std::string signature;  // "x, w, bias? -> y, statistics?"; a trailing `*` marks the variadic last input
+  std::vector<AttributeSpec> attributes;
+
+  // Types of the outputs, or why the operands do not fit. Elementwise ops may leave it out: broadcast of the inputs, element type of
+  // the first input (`truth`: bool).
+  Result<OutputTypes> (*infer)(const OpQuery&) = nullptr;
+  bool truth = false;              // an elementwise op whose result is bool
+
+  void (*scalar)(ScalarExpr&) = nullptr;          // elementwise primitive
+  void (*scalar_of)(ScalarExpr&, const OpQuery&) = nullptr;  // the same where attributes or types matter
+  void (*reference)(const Reference&) = nullptr;  // other primitives
+  void (*body)(Body&) = nullptr;                  // composite
+
+  void (*gradient)(Grad&) = nullptr;              // absent: through the body, or not differentiable
+  std::string no_gradient;                        // why there is none, for ops that cut gradients on purpose
+  std::vector<int> no_gradient_inputs;            // inputs that never receive gradient (indices, targets)
+
+  std::string sharding;                                       // short form, or
+  Result<ShardingRule> (*sharding_of)(const OpQuery&) = nullptr;  // a function; elementwise ops need neither
+  // Attributes that hold output or slice shapes must follow a cut: rewrites them for the local types.
+  void (*localize)(Attributes&, const std::vector<TensorType>& local_inputs, const std::vector<TensorType>& local_outputs) = nullptr;
+
+  double (*flops)(const OpQuery&) = nullptr;      // absent: one per output element
+  bool random = false;                            // keyed by (seed, step, node name, element)
+  std::vector<std::string> samples;               // "f32[4,7], f32[7,3] {axis=1}": tests are made from these
+
+  bool elementwise() const { return scalar || scalar_of; }
+  int min_inputs() const;
+  int max_inputs() const;  // -1: variadic
+  int output_count() const;
+};
+
+class OpTable {
+ public:
+  void add(std::string_view name, OpDef op);
+  const OpDef* find(std::string_view name) const;
+  const std::vector<const OpDef*>& all() const { return order_; }  // by name
+
+ private:
+  std::unordered_map<std::string, std::unique_ptr<OpDef>> ops_;
+  std::vector<const OpDef*> order_;
+};
+
+void fill_op_table(OpTable& table);       // generated
+const OpTable& op_table();                // every op; made on first use, never changes
+const OpDef& op_named(std::string_view name);  // EPL_CHECKs that it exists
+
+// Questions asked of a record, with the defaults applied.
+Result<OutputTypes> infer_types(const OpDef& op, const Attributes& attributes, const std::vector<const TensorType*>& inputs);
+Result<ShardingRule> sharding_rule(const OpQuery& query);
+ScalarExpr scalar_expression(const OpQuery& query);
+double op_flops(const OpQuery& query);
+// Fills in defaults and checks names and types of attributes.
+Status complete_attributes(const OpDef& op, Attributes& attributes);
+// Computes an op on host tensors by its reference, scalar expression or body. `seed` and `first_element` as in Reference.
+Result<std::vector<Tensor>> evaluate_op(const OpDef& op, const Attributes& attributes, const std::vector<Tensor>& inputs,
+                                        int64_t units = 1, uint64_t seed = 0, uint64_t first_element = 0);
+// Replaces a composite by its body, in the builder's graph; returns the outputs.
+std::vector<Var> expand_body(Builder& builder, const OpDef& op, const Attributes& attributes, const std::vector<Var>& inputs);
+
+#define EPL_OP(op_name)                                                          \
+  static ::epl::OpDef epl_op_##op_name();                                        \
+  void EPL_OP_row_##op_name(::epl::OpTable& table);                              \
+  void EPL_OP_row_##op_name(::epl::OpTable& table) { table.add(#op_name, epl_op_##op_name()); } \
+  static ::epl::OpDef epl_op_##op_name()
+
+}  // namespace epl
