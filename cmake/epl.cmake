@@ -54,7 +54,8 @@ if(simd_sources)
     add_library(epl_simd_${level} OBJECT ${simd_sources})
     target_include_directories(epl_simd_${level} PRIVATE ${CMAKE_SOURCE_DIR} ${GENERATED})
     target_compile_options(epl_simd_${level} PRIVATE -march=x86-64-${level} -O3 -fno-math-errno)
-    target_compile_definitions(epl_simd_${level} PRIVATE EPL_SIMD=${level} HWY_COMPILE_ONLY_STATIC=1)
+    target_compile_definitions(epl_simd_${level} PRIVATE EPL_SIMD=${level} HWY_COMPILE_ONLY_STATIC=1
+      HWY_DISABLE_PCLMUL_AES)  # Else Highway, which asks for AES where the levels do not promise it, falls back to SSE.
     list(APPEND simd_objects $<TARGET_OBJECTS:epl_simd_${level}>)
   endforeach()
 endif()
