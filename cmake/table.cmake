@@ -5,6 +5,9 @@
 # to edit and no static constructor; a row whose function is missing does not link.
 function(epl_table output)
   cmake_parse_arguments(T "" "MACRO;HEADER;TABLE;TYPE" "ROWS" ${ARGN})
+  if(NOT EXISTS ${CMAKE_SOURCE_DIR}/${T_HEADER})
+    return()
+  endif()
   list(SORT T_ROWS)
   string(REPLACE "::" ";" path ${T_TABLE})
   list(POP_BACK path function)
@@ -27,7 +30,7 @@ function(epl_table output)
 
 namespace ${namespace} {
 ${declarations}
-void ${function}(${T_TYPE}& table) {
+void ${function}([[maybe_unused]] ${T_TYPE}& table) {
 ${calls}}
 }  // namespace ${namespace}
 ")

@@ -1,0 +1,165 @@
+#include "core/ir/graph.h"
+
+#include <algorithm>
+
+#include "core/base/check.h"
+#include "core/ir/op.h"
+
+namespace epl {
+
+std::string_view phase_name(Phase phase) {
+  switch (phase) {
+    case Phase::forward: return "forward";
+    case Phase::backward: return "backward";
+    case Phase::update: return "update";
+  }
+  return "?";
+}
+
+std::string_view value_kind_name(ValueKind kind) {
+  switch (kind) {
+    case ValueKind::result: return "result";
+    case ValueKind::input: return "input";
+    case ValueKind::parameter: return "param";
+    case ValueKind::buffer: return "buffer";
+    case ValueKind::state: return "state";
+    case ValueKind::scalar: return "scalar";
+    case ValueKind::constant: return "const";
+  }
+  return "?";
+}
+
+std::string Graph::unique_name(std::string_view wish) const {
+  std::string name(wish.empty() ? "v" : wish);
+  if (!by_name_.contains(name)) return name;
+  for (int i = 1;; ++i) {
+    std::string candidate = cat(name, "_", i);
+    if (!by_name_.contains(candidate)) return candidate;
+  }
+}
+
+Value Graph::add_leaf(ValueKind kind, std::string name, TensorType type, Tensor data) {
+  Value value{value_count()};
+  std::string unique = unique_name(name);
+  by_name_[unique] = value.index;
+  values_.push_back({.name = std::move(unique), .type = std::move(type), .kind = kind, .data = std::move(data)});
+  return value;
+}
+
+Value Graph::add_input(std::string name, TensorType type, int batch_dim) {
+  Value value = add_leaf(ValueKind::input, std::move(name), std::move(type));
+  values_[value.index].batch_dim = batch_dim;
+  return value;
+}
+
+Value Graph::add_constant(std::string name, Tensor data) {
+  TensorType type = data.type();
+  return add_leaf(ValueKind::constant, std::move(name), std::move(type), std::move(data));
+}
+
+NodeId Graph::add_node(Node node, std::vector<TensorType> output_types, std::vector<std::string> output_names) {
+  NodeId id{node_count()};
+  std::string base = node.name.empty() ? std::string(node.op->name) : node.name;
+  node.outputs.clear();
+  for (size_t i = 0; i < output_types.size(); ++i) {
+    Value value{value_count()};
+    std::string wish = i < output_names.size() && !output_names[i].empty() ? output_names[i]
+                       : i == 0                                            ? base
+                                                                           : cat(base, ".", i);
+    std::string unique = unique_name(wish);
+    by_name_[unique] = value.index;
+    values_.push_back({.name = std::move(unique),
+                       .type = std::move(output_types[i]),
+                       .kind = ValueKind::result,
+                       .producer = id,
+                       .output = static_cast<int>(i)});
+    node.outputs.push_back(value);
+  }
+  nodes_.push_back(std::move(node));
+  return id;
+}
+
+std::vector<Value> Graph::leaves(ValueKind kind) const {
+  std::vector<Value> out;
+  for (int i = 0; i < value_count(); ++i) {
+    if (values_[i].kind == kind) out.push_back(Value{i});
+  }
+  return out;
+}
+
+Value Graph::find(std::string_view name) const {
+  auto it = by_name_.find(std::string(name));
+  return it == by_name_.end() ? Value{} : Value{it->second};
+}
+
+std::vector<std::vector<int32_t>> Graph::users() const {
+  std::vector<std::vector<int32_t>> out(values_.size());
+  for (int n = 0; n < node_count(); ++n) {
+    for (Value input : nodes_[n].inputs) {
+      if (input) out[input.index].push_back(n);
+    }
+  }
+  return out;
+}
+
+namespace {
+
+Status verify_node(const Graph& graph, int index, std::vector<bool>& defined) {
+  const Node& node = graph.node(NodeId{index});
+  std::vector<const TensorType*> inputs;
+  for (Value input : node.inputs) {
+    if (!input) {
+      inputs.push_back(nullptr);
+      continue;
+    }
+    if (!defined[input.index]) return error(Code::internal, "uses ", graph.value(input).name, " before it is computed");
+    const ValueInfo& info = graph.value(input);
+    if (info.kind == ValueKind::result && graph.node(info.producer).phase > node.phase) {
+      return error(Code::internal, "a ", phase_name(node.phase), " node uses ", info.name, " of a later phase");
+    }
+    inputs.push_back(&info.type);
+  }
+  EPL_ASSIGN(OutputTypes types, infer_types(*node.op, node.attributes, inputs));
+  if (types.size() < node.outputs.size()) return error(Code::internal, "has ", node.outputs.size(), " outputs");
+  for (size_t i = 0; i < node.outputs.size(); ++i) {
+    if (!node.outputs[i]) continue;
+    if (graph.type(node.outputs[i]) != types[i]) {
+      return error(Code::internal, "output ", i, " is ", graph.type(node.outputs[i]).text(), ", its op says ", types[i].text());
+    }
+    defined[node.outputs[i].index] = true;
+  }
+  return {};
+}
+
+}  // namespace
+
+Status verify(const Graph& graph) {
+  std::vector<bool> defined(graph.value_count(), false);
+  for (int i = 0; i < graph.value_count(); ++i) {
+    const ValueInfo& info = graph.value(Value{i});
+    if (info.kind == ValueKind::result) continue;
+    defined[i] = true;
+    if (!info.data.empty() && info.data.type() != info.type) {
+      return error(Code::internal, info.name, " is ", info.type.text(), " but its data is ", info.data.type().text());
+    }
+  }
+  for (int n = 0; n < graph.node_count(); ++n) {
+    if (Status status = verify_node(graph, n, defined); !status.ok()) {
+      const Node& node = graph.node(NodeId{n});
+      return status.with_context(cat("node ", node.name, " (", node.op->name, ")")).at(node.name);
+    }
+  }
+  for (const Graph::Output& output : graph.outputs) {
+    if (!output.value || !defined[output.value.index]) return error(Code::internal, "output ", output.name, " is never computed");
+  }
+  for (const Graph::Update& update : graph.updates) {
+    if (!defined[update.next.index]) return error(Code::internal, "the update of ", graph.value(update.state).name, " is never computed");
+    if (graph.type(update.state) != graph.type(update.next)) {
+      return error(Code::internal, graph.value(update.state).name, " is ", graph.type(update.state).text(), " but becomes ",
+                   graph.type(update.next).text());
+    }
+  }
+  return {};
+}
+
+}  // namespace epl

@@ -1,0 +1,269 @@
+#include "core/ir/sharding_rule.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+
+namespace epl {
+namespace {
+
+// One dimension of a short form: letters of its factors (major first), `...`, or `1`.
+struct DimText {
+  std::vector<char> letters;
+  bool ellipsis = false;
+};
+
+bool is_space(char c) { return c == ' ' || c == '\n'; }
+
+Result<std::vector<std::vector<DimText>>> parse_operands(std::string_view text) {
+  std::vector<std::vector<DimText>> operands(1);
+  for (size_t i = 0; i < text.size();) {
+    char c = text[i];
+    if (is_space(c)) {
+      ++i;
+    } else if (c == ',') {
+      operands.emplace_back();
+      ++i;
+    } else if (text.substr(i).starts_with("...")) {
+      operands.back().push_back({.ellipsis = true});
+      i += 3;
+    } else if (c == '1') {
+      operands.back().push_back({});
+      ++i;
+    } else if (c == '(') {
+      size_t close = text.find(')', i);
+      if (close == std::string_view::npos) return invalid("sharding rule without )");
+      DimText dim;
+      for (char letter : text.substr(i + 1, close - i - 1)) {
+        if (!is_space(letter)) dim.letters.push_back(letter);
+      }
+      operands.back().push_back(std::move(dim));
+      i = close + 1;
+    } else if (c >= 'a' && c <= 'z') {
+      operands.back().push_back({.letters = {c}});
+      ++i;
+    } else {
+      return invalid("sharding rule with '", c, "'");
+    }
+  }
+  return operands;
+}
+
+class RuleBuilder {
+ public:
+  explicit RuleBuilder(ShardingRule& rule) : rule_(rule) {}
+
+  // Sizes of single-letter dimensions first; then products with one unknown are solved.
+  Status learn(const std::vector<DimText>& dims, const TensorType& type, size_t ellipsis) {
+    size_t at = 0;
+    for (const DimText& dim : dims) {
+      if (dim.ellipsis) {
+        at += ellipsis;
+        continue;
+      }
+      int64_t size = type.shape[at++];
+      std::vector<char> unknown;
+      for (char letter : dim.letters) {
+        auto known = sizes_.find(letter);
+        if (known == sizes_.end()) {
+          unknown.push_back(letter);
+        } else if (known->second != 0 && size % known->second == 0) {
+          size /= known->second;
+        }
+      }
+      if (unknown.size() == 1) sizes_[unknown[0]] = size;
+    }
+    return {};
+  }
+
+  ShardingRule::Operand operand(const std::vector<DimText>& dims, const TensorType& type, size_t ellipsis) {
+    ShardingRule::Operand out;
+    for (const DimText& dim : dims) {
+      if (dim.ellipsis) {
+        for (size_t i = 0; i < ellipsis; ++i) {
+          int64_t size = type.shape[out.size()];
+          // Counted from the right, so that operands of fewer leading dimensions broadcast.
+          out.push_back(size == 1 ? ShardingRule::Dim{} : ShardingRule::Dim{leading(ellipsis - i, size)});
+        }
+        continue;
+      }
+      ShardingRule::Dim factors;
+      int64_t size = type.shape[out.size()];
+      for (char letter : dim.letters) {
+        if (size != 1 || dim.letters.size() > 1) factors.push_back(letter_factor(letter));
+      }
+      out.push_back(std::move(factors));
+    }
+    return out;
+  }
+
+  int letter_factor(char letter) {
+    auto [it, inserted] = letters_.emplace(letter, 0);
+    if (inserted) it->second = rule_.add_factor(sizes_.contains(letter) ? sizes_[letter] : 1);
+    return it->second;
+  }
+
+ private:
+  int leading(size_t from_right, int64_t size) {
+    auto [it, inserted] = leading_.emplace(from_right, 0);
+    if (inserted) it->second = rule_.add_factor(size);
+    return it->second;
+  }
+
+  ShardingRule& rule_;
+  std::map<char, int64_t> sizes_;
+  std::map<char, int> letters_;
+  std::map<size_t, int> leading_;
+};
+
+}  // namespace
+
+int ShardingRule::add_factor(int64_t size, bool whole) {
+  factors.push_back({.size = size, .whole = whole});
+  return static_cast<int>(factors.size()) - 1;
+}
+
+Result<ShardingRule> parse_sharding_rule(std::string_view text, const std::vector<TensorType>& inputs,
+                                         const std::vector<TensorType>& outputs) {
+  std::string_view whole = text;
+  std::string_view notes;
+  if (size_t bar = text.find('|'); bar != std::string_view::npos) {
+    notes = text.substr(bar + 1);
+    text = text.substr(0, bar);
+  }
+  size_t arrow = text.find("->");
+  if (arrow == std::string_view::npos) return invalid("sharding rule without ->: ", whole);
+  EPL_ASSIGN(auto in, parse_operands(text.substr(0, arrow)));
+  EPL_ASSIGN(auto out, parse_operands(text.substr(arrow + 2)));
+
+  struct Place {
+    const std::vector<DimText>* dims;
+    const TensorType* type;
+    size_t ellipsis;
+    bool input;
+  };
+  std::vector<Place> places;
+  auto add = [&](const std::vector<std::vector<DimText>>& texts, const std::vector<TensorType>& types, bool input) -> Status {
+    if (texts.size() < types.size()) return invalid("sharding rule \"", whole, "\" has too few operands");
+    static const std::vector<DimText> absent;
+    for (size_t i = 0; i < types.size(); ++i) {
+      size_t fixed = 0;
+      bool ellipsis = false;
+      for (const DimText& dim : texts[i]) dim.ellipsis ? void(ellipsis = true) : void(++fixed);
+      size_t ndim = types[i].shape.size();
+      if (ndim == 0) {  // absent, or a scalar: nothing to cut
+        places.push_back({&absent, &types[i], 0, input});
+        continue;
+      }
+      if (ndim < fixed || (!ellipsis && ndim != fixed)) {
+        return invalid("sharding rule \"", whole, "\" does not fit operand ", i, " of type ", types[i].text());
+      }
+      places.push_back({&texts[i], &types[i], ndim - fixed, input});
+    }
+    return {};
+  };
+  EPL_TRY(add(in, inputs, true));
+  EPL_TRY(add(out, outputs, false));
+
+  ShardingRule rule;
+  RuleBuilder builder(rule);
+  for (int round = 0; round < 2; ++round) {  // the second solves products whose parts came later
+    for (const Place& place : places) EPL_TRY(builder.learn(*place.dims, *place.type, place.ellipsis));
+  }
+  for (const Place& place : places) {
+    (place.input ? rule.inputs : rule.outputs).push_back(builder.operand(*place.dims, *place.type, place.ellipsis));
+  }
+
+  enum { none, whole_factor, max_factor, min_factor } mode = none;
+  while (!notes.empty()) {
+    if (is_space(notes[0]) || notes[0] == ',' || notes[0] == ';' || notes[0] == '|') {
+      notes.remove_prefix(1);
+    } else if (notes.starts_with("whole")) {
+      mode = whole_factor;
+      notes.remove_prefix(5);
+    } else if (notes.starts_with("max")) {
+      mode = max_factor;
+      notes.remove_prefix(3);
+    } else if (notes.starts_with("min")) {
+      mode = min_factor;
+      notes.remove_prefix(3);
+    } else {
+      if (mode == none) return invalid("sharding rule \"", whole, "\": unknown note");
+      ShardingRule::Factor& factor = rule.factors[builder.letter_factor(notes[0])];
+      if (mode == whole_factor) factor.whole = true;
+      if (mode == max_factor) factor.reduce = ShardingRule::Reduce::max;
+      if (mode == min_factor) factor.reduce = ShardingRule::Reduce::min;
+      notes.remove_prefix(1);
+    }
+  }
+  return rule;
+}
+
+ShardingRule elementwise_rule(const std::vector<TensorType>& inputs, const std::vector<TensorType>& outputs) {
+  ShardingRule rule;
+  const Shape& shape = outputs[0].shape;
+  for (int64_t size : shape) rule.add_factor(size);
+  auto operand = [&](const TensorType& type) {
+    ShardingRule::Operand dims;
+    size_t extra = shape.size() - type.shape.size();
+    for (size_t i = 0; i < type.shape.size(); ++i) {
+      bool follows = type.shape[i] == shape[extra + i] && type.shape[i] != 1;
+      dims.push_back(follows ? ShardingRule::Dim{static_cast<int>(extra + i)} : ShardingRule::Dim{});
+    }
+    return dims;
+  };
+  for (const TensorType& type : inputs) rule.inputs.push_back(operand(type));
+  for (const TensorType& type : outputs) rule.outputs.push_back(operand(type));
+  return rule;
+}
+
+ShardingRule reshape_rule(const TensorType& input, const TensorType& output) {
+  ShardingRule rule;
+  rule.inputs.resize(1);
+  rule.outputs.resize(1);
+  rule.inputs[0].resize(input.shape.size());
+  rule.outputs[0].resize(output.shape.size());
+  // Walk both shapes from the left; the part that both have left of the current dimensions is a common factor. Sizes
+  // without a common divisor end the correspondence inside this group: what is left of it is whole.
+  size_t i = 0, o = 0;
+  int64_t left_i = 0, left_o = 0;
+  auto next = [](const Shape& shape, size_t& at, int64_t& left) {
+    while (left <= 1 && at < shape.size()) {
+      left = shape[at];
+      if (left <= 1) ++at;
+    }
+    return at < shape.size();
+  };
+  if (input.elements() == 0) return rule;
+  while (next(input.shape, i, left_i) && next(output.shape, o, left_o)) {
+    int64_t small = std::min(left_i, left_o), large = std::max(left_i, left_o);
+    if (large % small == 0) {
+      int factor = rule.add_factor(small);
+      rule.inputs[0][i].push_back(factor);
+      rule.outputs[0][o].push_back(factor);
+      if ((left_i /= small) == 1) ++i, left_i = 0;
+      if ((left_o /= small) == 1) ++o, left_o = 0;
+      continue;
+    }
+    // 6 -> 4 x 3 and the like: gather dimensions until the products meet, as one whole factor on each.
+    int64_t product_i = left_i, product_o = left_o;
+    rule.inputs[0][i].push_back(rule.add_factor(left_i, true));
+    rule.outputs[0][o].push_back(rule.add_factor(left_o, true));
+    while (product_i != product_o) {
+      if (product_i < product_o) {
+        ++i;
+        product_i *= input.shape[i];
+        rule.inputs[0][i].push_back(rule.add_factor(input.shape[i], true));
+      } else {
+        ++o;
+        product_o *= output.shape[o];
+        rule.outputs[0][o].push_back(rule.add_factor(output.shape[o], true));
+      }
+    }
+    ++i, ++o;
+    left_i = left_o = 0;
+  }
+  return rule;
+}
+
+}  // namespace epl

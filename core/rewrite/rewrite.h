@@ -1,0 +1,63 @@
+// Graph rewrites restore the fused meaning that exporters take apart: one row is a pattern with a condition and a
+// replacement. Rows live in core/rewrite/rows, one meaning a file.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/ir/op.h"
+#include "core/ir/rewriter.h"
+
+namespace epl {
+
+// One graph under rewriting, seen from a node that may be the last of a pattern.
+class Match {
+ public:
+  Match(const Graph& graph, const std::vector<std::vector<int32_t>>& users, NodeId root) : graph_(graph), users_(users), root_(root) {}
+  const Graph& graph() const { return graph_; }
+  NodeId root() const { return root_; }
+  // The node that computes a value if it is of op `op` (empty: any op), else null.
+  const Node* producer(Value value, std::string_view op = {}) const;
+  // The number in a constant of one element (or of equal elements).
+  bool constant(Value value, double* out) const;
+  // Nothing else uses the value, and it is no output of the graph.
+  bool used_once(Value value) const;
+
+ private:
+  const Graph& graph_;
+  const std::vector<std::vector<int32_t>>& users_;
+  NodeId root_;
+};
+
+struct RewriteRow {
+  std::string name;
+  std::string doc;
+  std::string root_op;   // the op of the pattern's last node
+  int order = 0;         // rows of lower order run first (a row may build on another's result)
+  // Looks whether the pattern ends here. On a match, emits the replacement with `builder` (operands through `now`) and
+  // returns what the root's outputs are now; else returns an empty list.
+  std::vector<Var> (*apply)(const Match& match, Builder& builder, const GraphRewriter& now) = nullptr;
+};
+struct RewriteTable {
+  std::vector<RewriteRow> rows;
+};
+void fill_rewrite_table(RewriteTable& table);  // generated
+const RewriteTable& rewrite_table();
+
+struct RewriteCount {
+  std::string row;
+  int count = 0;
+};
+// Applies every row, in order, until nothing changes; dead nodes go. Counts say how often each row matched.
+Result<Graph> rewrite_graph(const Graph& graph, std::vector<RewriteCount>* counts = nullptr);
+
+#define EPL_REWRITE(row_name)                                                                          \
+  static ::epl::RewriteRow epl_rewrite_##row_name();                                                   \
+  void EPL_REWRITE_row_##row_name(::epl::RewriteTable& table);                                         \
+  void EPL_REWRITE_row_##row_name(::epl::RewriteTable& table) {                                        \
+    table.rows.push_back(epl_rewrite_##row_name());                                                    \
+    table.rows.back().name = #row_name;                                                                \
+  }                                                                                                    \
+  static ::epl::RewriteRow epl_rewrite_##row_name()
+
+}  // namespace epl

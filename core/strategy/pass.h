@@ -1,0 +1,44 @@
+// Strategy passes: one file each in core/strategy/passes. A pass writes decisions into the plan's tables and never
+// rewrites the graph. The pass list is text: `place; propagate; schedule`, with arguments as `zero(level=v2)`.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "core/strategy/plan.h"
+
+namespace epl {
+
+struct PassContext {
+  Plan& plan;
+  const PlanRequest& request;
+  Attributes arguments;
+};
+struct PassRow {
+  std::string name;
+  std::string doc;
+  Status (*run)(PassContext&) = nullptr;
+};
+struct PassTable {
+  std::vector<PassRow> rows;
+};
+void fill_pass_table(PassTable& table);  // generated
+const PassTable& pass_table();
+const std::string& default_passes();
+
+// Runs a pass list, verifying the plan after each; `after` (optional) sees the plan after every pass.
+Status run_passes(Plan& plan, const PlanRequest& request, std::string_view list,
+                  const std::function<void(const std::string& pass, const Plan&)>& after = nullptr);
+Status verify_plan(const Plan& plan);
+
+#define EPL_PASS(row_name)                                                                             \
+  static ::epl::PassRow epl_pass_##row_name();                                                         \
+  void EPL_PASS_row_##row_name(::epl::PassTable& table);                                               \
+  void EPL_PASS_row_##row_name(::epl::PassTable& table) {                                              \
+    table.rows.push_back(epl_pass_##row_name());                                                       \
+    table.rows.back().name = #row_name;                                                                \
+  }                                                                                                    \
+  static ::epl::PassRow epl_pass_##row_name()
+
+}  // namespace epl

@@ -1,0 +1,52 @@
+// What the user asks: scopes over the nodes of the model, and options by key. Nothing here is a decision.
+//
+// JSON form: one object, config keys at the top level, `scopes` (outermost first) and `default`; see docs/strategy.md.
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/base/attributes.h"
+
+namespace epl {
+
+enum class ScopeKind : uint8_t { replicate, split, expert };
+
+struct Scope {
+  std::string name;
+  ScopeKind kind = ScopeKind::replicate;
+  int64_t device_count = 1;
+  std::vector<std::string> match;   // globs over node names, "op:...", "param:..."; empty: everything
+  std::vector<Scope> scopes;        // inner scopes subdivide the devices of one copy
+};
+
+struct Strategy {
+  std::vector<Scope> scopes;
+  Scope default_scope;
+  bool has_default = false;
+  Attributes config;                // only keys that were set, under their full names
+
+  int64_t integer(std::string_view key, int64_t fallback) const { return config.integer_or(key, fallback); }
+  std::string text(std::string_view key, std::string_view fallback) const;
+};
+
+// A config key: its type and default, the words allowed, and whether the engine acts on it yet.
+struct ConfigKey {
+  std::string name;
+  Attribute value;                       // default
+  std::vector<std::string> words;        // of a text key
+  bool built = false;
+  std::string doc;
+};
+const std::vector<ConfigKey>& config_keys();
+
+// Sets one key from text as a user writes it ("4", "true", "v2", "2GiB"). Unknown keys name the nearest known one.
+Status set_config(Strategy& strategy, std::string_view key, std::string_view value);
+Result<Strategy> parse_strategy(std::string_view json);
+std::string print_strategy(const Strategy& strategy);
+// Keys and scopes that are known but not built yet, for `ranks` ranks: one error that lists them.
+Status check_built(const Strategy& strategy, int64_t ranks);
+
+}  // namespace epl

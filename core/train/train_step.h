@@ -1,0 +1,56 @@
+// A train step as a graph: forward, loss, gradients, clipping, optimizer.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "core/train/loss.h"
+#include "core/train/optimizer.h"
+
+namespace epl {
+
+// How the learning rate moves: a linear warm-up from zero, then constant, linear or cosine decay to `final_ratio`.
+struct LearningRateSchedule {
+  enum class Kind : uint8_t { constant, linear, cosine } kind = Kind::constant;
+  int64_t warmup_steps = 0;
+  int64_t total_steps = 0;      // of linear and cosine, warm-up included
+  double final_ratio = 0;       // of the base rate, at total_steps and after
+  // The factor on the base rate at a step counted from 0.
+  double factor(int64_t step) const;
+};
+
+// Parameters whose names match share options; the first group that matches a parameter has it.
+struct ParameterGroup {
+  std::vector<std::string> patterns;   // globs over parameter names
+  Attributes options;                  // over the optimizer's, for example {weight_decay=0.0, lr=0.001}
+  bool frozen = false;
+};
+
+struct TrainOptions {
+  LossSpec loss;
+  std::string optimizer = "sgd";
+  Attributes optimizer_options;        // lr and what the row declares
+  std::vector<ParameterGroup> groups;
+  LearningRateSchedule schedule;
+  double clip_norm = 0;                // global gradient norm, 0 for none (torch.nn.utils.clip_grad_norm_)
+  bool report_gradient_norms = false;  // adds an output "gradient_norm:<parameter>" for each
+};
+
+// A scalar leaf that the host sets before each step.
+struct HostScalar {
+  Value value;
+  std::function<double(int64_t step)> at;   // step counts from 0
+};
+
+struct TrainStep {
+  Graph graph;                          // outputs: "loss", optionally "gradient_norm" and the model's outputs
+  std::vector<std::string> trained;     // names of the parameters that have an update
+  std::vector<std::pair<std::string, std::string>> untrained;  // name, reason
+  std::vector<HostScalar> scalars;
+};
+
+// `forward` as a frontend binds it in train mode. Names of optimizer state: "<parameter>.<state>".
+Result<TrainStep> build_train_step(const Graph& forward, const TrainOptions& options);
+
+}  // namespace epl
