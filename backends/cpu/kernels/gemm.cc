@@ -1,0 +1,145 @@
+#include "backends/cpu/kernels/gemm.h"
+
+#include <algorithm>
+
+#include "backends/cpu/kernels/gemm_plan.h"
+#include "core/base/check.h"
+
+namespace epl::cpu {
+namespace {
+
+const GemmLevel& level_of_this_processor() {
+#if defined(__x86_64__)
+  static const bool wide = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+                           __builtin_cpu_supports("avx512cd");
+  if (wide) return v4::gemm_level;
+#endif
+  return v3::gemm_level;
+}
+
+// Bounds of what a thread keeps in its caches, in floats.
+constexpr int64_t most_packed_a = 40 << 10;      // 160 KiB: most of a small second-level cache
+constexpr int64_t most_packed_b = 256 << 10;     // 1 MiB
+constexpr int64_t most_partials = 512 << 10;     // 2 MiB
+// Costs in units of one multiply-add of one vector, for choosing the tiles.
+constexpr double pack_cost = 1.0;                // of packing a vector
+constexpr double task_cost = 4000;
+
+int tree_levels(int64_t units) {
+  int levels = 0;
+  while ((int64_t{1} << levels) < units) ++levels;
+  return levels;
+}
+
+// The time of the whole product if a tile has so many rows and columns: all rounds of tasks, and half a task that somebody
+// waits for at the end.
+double estimate(const GemmProblem& p, const GemmPlan& plan, const GemmLevel& level, int threads) {
+  const double rows = static_cast<double>(std::min(plan.tile_rows, p.m)), columns = static_cast<double>(std::min(plan.tile_columns, p.n));
+  const double k = static_cast<double>(p.k) / level.lanes;
+  const double products = rows * columns * k;
+  const double packing = pack_cost * k * ((plan.direct_a ? 0 : rows) + (plan.direct_b ? 0 : columns));
+  const double tasks = static_cast<double>(plan.tasks());
+  const double rounds = static_cast<double>(ceil_div(plan.tasks(), threads));
+  const double waiting = threads > 1 && tasks > 1 ? 0.1 : 0;
+  return (products + packing + task_cost) * (rounds + waiting);
+}
+
+void set_tiles(const GemmProblem& p, GemmPlan& plan, int64_t rows, int64_t columns) {
+  plan.tile_rows = rows;
+  plan.tile_columns = columns;
+  plan.row_tiles = ceil_div(p.m, rows);
+  plan.column_tiles = ceil_div(p.n, columns);
+}
+
+GemmPlan make_plan(const GemmProblem& p, const GemmLevel& level, int threads) {
+  GemmPlan plan;
+  for (const GemmBatch& batch : p.batch) plan.products *= batch.count;
+  if (p.m == 0 || p.n == 0 || plan.products == 0) return plan;
+  plan.panel_vectors = p.m <= level.rows ? level.panel_vectors(p.m) : 2;
+  plan.direct_b = p.b_col == 1 && !p.pack_b && p.m <= 2 * level.rows;
+  plan.levels = tree_levels(p.units);
+  const int64_t width = plan.panel_vectors * level.lanes;
+  const int64_t depth = std::min(gemm_k_block, std::max<int64_t>(p.k / p.units, 1));
+  const int64_t most_columns = std::max(width, most_packed_b / gemm_k_block / width * width);
+
+  GemmPlan best;
+  double best_time = 0;
+  // Tiles as equal as panels allow; finer cuts cost packing, coarser ones leave threads idle.
+  for (int64_t row_cuts = 1; row_cuts <= 4 * threads || row_cuts == 1; row_cuts *= 2) {
+    const int64_t rows = std::min(round_up(ceil_div(p.m, row_cuts), level.rows), round_up(p.m, level.rows));
+    for (int64_t column_cuts = 1;; column_cuts += std::max<int64_t>(1, column_cuts / 4)) {
+      const int64_t columns = round_up(ceil_div(p.n, column_cuts), width);
+      if (columns > most_columns) continue;
+      if (plan.levels && rows * columns * plan.levels > most_partials && columns > width) continue;
+      set_tiles(p, plan, rows, columns);
+      const double time = estimate(p, plan, level, threads);
+      if (best_time == 0 || time < best_time) {
+        best_time = time;
+        best = plan;
+      }
+      if (columns == width || plan.tasks() > 8 * threads + plan.products * ceil_div(p.n, most_columns)) break;
+    }
+    if (rows <= level.rows) break;
+  }
+  plan = best;
+
+  const int64_t rows = std::max<int64_t>(level.rows, most_packed_a / depth / level.rows * level.rows);
+  plan.block_rows = std::min(plan.tile_rows, rows);
+  const int64_t columns = round_up(plan.tile_columns, width);
+  plan.packed_a = plan.direct_a ? 0 : round_up(plan.block_rows * depth, 16);
+  plan.packed_b = columns * depth;
+  plan.partials = round_up(plan.tile_rows * columns * plan.levels, 16);
+  plan.edge = round_up((level.rows + 1) * width, 16);
+  return plan;
+}
+
+GemmTile tile_of(const GemmProblem& p, const GemmPlan& plan, const GemmArguments& arguments, int64_t task) {
+  GemmTile tile;
+  tile.at = arguments;
+  // Tiles of one product follow one another, those that share columns first: they find B in the shared cache.
+  tile.row = task % plan.row_tiles * plan.tile_rows;
+  task /= plan.row_tiles;
+  tile.column = task % plan.column_tiles * plan.tile_columns;
+  tile.product = task / plan.column_tiles;
+  tile.rows = std::min(plan.tile_rows, p.m - tile.row);
+  tile.columns = std::min(plan.tile_columns, p.n - tile.column);
+  int64_t rest = tile.product;
+  for (int i = 2; i >= 0; --i) {
+    const GemmBatch& batch = p.batch[i];
+    const int64_t at = rest % batch.count;
+    rest /= batch.count;
+    if (tile.at.a) tile.at.a += at * batch.a;
+    if (tile.at.b) tile.at.b += at * batch.b;
+    if (tile.at.bias) tile.at.bias += at * batch.bias;
+    tile.at.c += at * batch.c;
+  }
+  return tile;
+}
+
+}  // namespace
+
+int64_t gemm_workspace_bytes(const GemmProblem& problem, int threads) {
+  int64_t most = 0;
+  // A smaller pool may choose larger tiles.
+  for (int t = 1; t <= threads; ++t) {
+    const GemmPlan plan = make_plan(problem, level_of_this_processor(), t);
+    most = std::max(most, plan.scratch() * std::min<int64_t>(t, plan.tasks()));
+  }
+  return most * static_cast<int64_t>(sizeof(float));
+}
+
+void gemm(const GemmProblem& problem, const GemmArguments& arguments, void* workspace, ThreadPool& pool) {
+  EPL_CHECK(problem.units >= 1 && (problem.units & (problem.units - 1)) == 0 && problem.k % problem.units == 0,
+            "k of ", problem.k, " in ", problem.units, " units");
+  const GemmLevel& level = level_of_this_processor();
+  const GemmPlan plan = make_plan(problem, level, pool.size());
+  if (plan.tasks() == 0) return;
+  float* scratch = static_cast<float*>(workspace);
+  const bool few = plan.tasks() <= pool.size();  // then each task has scratch of its own
+  pool.run(plan.tasks(), [&](int64_t task, int thread) {
+    level.run(problem, plan, tile_of(problem, plan, arguments, task), scratch + (few ? task : thread) * plan.scratch());
+  });
+}
+
+}  // namespace epl::cpu

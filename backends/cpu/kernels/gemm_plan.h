@@ -1,0 +1,52 @@
+// How a product is cut into tiles of C, one task each; shared by the planner (gemm.cc) and the kernels of each level of
+// processor (gemm_core.simd.cc). None of it changes a bit of the result.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "backends/cpu/kernels/gemm.h"
+
+namespace epl::cpu {
+
+struct GemmPlan {
+  int64_t tile_rows = 0, tile_columns = 0;   // of a task, before the edges of C
+  int64_t row_tiles = 0, column_tiles = 0;   // per product of the batch
+  int64_t products = 1;
+  int64_t block_rows = 0;                    // rows of A packed at a time: they stay in the second-level cache
+  int64_t panel_vectors = 2;                 // width of a panel of B in vectors
+  bool direct_b = false;                     // full panels of B are read where they lie
+  bool direct_a = false;                     // so are rows of A
+  int levels = 0;                            // of the tree over units that are kept while a tile is computed
+  // Scratch of one thread, in floats.
+  int64_t packed_a = 0, packed_b = 0, partials = 0, edge = 0;
+  int64_t scratch() const { return packed_a + packed_b + partials + edge; }
+  int64_t tasks() const { return products * row_tiles * column_tiles; }
+};
+
+// A tile of one product: operands moved to the product's place in the batch.
+struct GemmTile {
+  int64_t product = 0;
+  int64_t row = 0, rows = 0, column = 0, columns = 0;
+  GemmArguments at;
+};
+
+// What a level of processor offers.
+struct GemmLevel {
+  int lanes;             // floats in a vector
+  int rows;              // rows of the micro-kernel, with panels of two vectors
+  int (*panel_vectors)(int64_t rows);  // the best width of a panel for thin problems of so many rows
+  void (*run)(const GemmProblem& problem, const GemmPlan& plan, const GemmTile& tile, float* scratch);
+};
+
+namespace v3 {
+extern const GemmLevel gemm_level;
+}
+namespace v4 {
+extern const GemmLevel gemm_level;
+}
+
+inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+inline int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
+
+}  // namespace epl::cpu
