@@ -99,7 +99,7 @@ double evaluate_scalar(ScalarOp op, double a, double b, double c) {
     case ScalarOp::sigmoid: return a >= 0 ? 1 / (1 + std::exp(-a)) : std::exp(a) / (1 + std::exp(a));
     case ScalarOp::floor: return std::floor(a);
     case ScalarOp::ceil: return std::ceil(a);
-    case ScalarOp::round: return a - std::remainder(a, 1.0);  // half to even, in every rounding mode
+    case ScalarOp::round: return std::isfinite(a) ? a - std::remainder(a, 1.0) : a;  // half to even, in every rounding mode
     case ScalarOp::eq: return a == b;
     case ScalarOp::ne: return a != b;
     case ScalarOp::lt: return a < b;

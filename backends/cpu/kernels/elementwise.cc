@@ -1,0 +1,248 @@
+// The elementwise engine at run time, and the row of `fused`. See elementwise.h.
+#include "backends/cpu/kernels/elementwise.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "backends/cpu/cpu.h"
+
+namespace epl::cpu {
+namespace {
+
+constexpr int64_t line = 64;
+constexpr int64_t task_elements = 32768;  // what is worth waking a thread for
+
+int64_t round_up(int64_t bytes) { return (bytes + line - 1) / line * line; }
+
+// Walks the runs of a broadcast operand that make up elements [first, first + count) of the output:
+// f(offset of the first element, is it one repeated element, elements).
+template <class F>
+void for_each_run(const ElementwisePlan::Layout& layout, int64_t first, int64_t count, F&& f) {
+  int last = static_cast<int>(layout.sizes.size()) - 1;
+  int64_t row = layout.sizes[last], stride = layout.strides[last];
+  int64_t outer = first / row, position = first % row;
+  while (count > 0) {
+    int64_t offset = position * stride, rest = outer;
+    for (int d = last - 1; d >= 0; --d) {
+      offset += rest % layout.sizes[d] * layout.strides[d];
+      rest /= layout.sizes[d];
+    }
+    int64_t run = std::min(row - position, count);
+    f(offset, stride == 0, run);
+    count -= run;
+    position = 0;
+    ++outer;
+  }
+}
+
+}  // namespace
+
+// One thread's view of a launch: where every value lies for the tile at hand.
+class ElementwisePlan::Run {
+ public:
+  Run(const ElementwisePlan& plan, const KernelCall& call, std::byte* uniform, std::byte* scratch)
+      : plan_(plan), call_(call), lanes_(EPL_CPU_CHOOSE(lane_table)()), uniform_(uniform) {
+    int64_t values = static_cast<int64_t>(plan.values_.size());
+    where_ = reinterpret_cast<const void**>(scratch);
+    one_ = reinterpret_cast<uint8_t*>(where_ + values);
+    slots_ = scratch + round_up(values * 9);
+    for (int64_t v = 0; v < values; ++v) {
+      where_[v] = uniform_ + 8 * v;
+      one_[v] = plan.values_[v].uniform;
+      if (may_compute_into_output(plan.values_[v])) direct_ |= uint64_t{1} << plan.values_[v].output;
+    }
+  }
+
+  // Computes what is one element for the whole tensor.
+  void uniform_values() {
+    for (size_t v = 0; v < plan_.values_.size(); ++v) {
+      const Value& value = plan_.values_[v];
+      if (!value.constant) continue;
+      if (value.whole) {
+        *reinterpret_cast<int64_t*>(uniform_ + 8 * v) = whole_number(value.number);
+      } else {
+        *reinterpret_cast<float*>(uniform_ + 8 * v) = static_cast<float>(value.number);
+      }
+    }
+    for (const Step& s : plan_.uniform_steps_) {
+      void* result = uniform_ + 8 * s.result;
+      if (s.kind == Kind::load) {
+        lanes_.convert[s.index][0](call_.inputs[s.arguments[0]], nullptr, nullptr, result, 1);
+      } else {
+        auto at = [&](int k) { return s.arguments[k] < 0 ? nullptr : where_[s.arguments[k]]; };
+        lane(s, 0)(at(0), at(1), at(2), result, 1);
+      }
+    }
+  }
+
+  void tile(int64_t first, int64_t count) {
+    for (const Step& s : plan_.steps_) {
+      if (s.kind == Kind::load) {
+        load(s, first, count);
+      } else {
+        compute(s, first, count);
+      }
+    }
+    for (size_t o = 0; o < plan_.outputs_.size(); ++o) {
+      const Output& output = plan_.outputs_[o];
+      if ((direct_ >> o & 1) || !call_.outputs[o]) continue;
+      lanes_.convert[output.conversion][one_[output.value]](where_[output.value], nullptr, nullptr, target(o, first), count);
+    }
+  }
+
+ private:
+  static int64_t whole_number(double number) {
+    if (number >= 9223372036854775807.0) return INT64_MAX;
+    if (number <= -9223372036854775808.0) return INT64_MIN;
+    return static_cast<int64_t>(number);
+  }
+
+  Lane lane(const Step& s, int variant) const {
+    switch (s.kind) {
+      case Kind::real: return lanes_.real[s.index][variant];
+      case Kind::whole: return lanes_.whole[s.index][variant];
+      case Kind::pair: return lanes_.pair[s.index][variant];
+      default: return lanes_.convert[s.index][variant];
+    }
+  }
+
+  std::byte* slot(int value) const {
+    return slots_ + plan_.values_[value].slot * plan_.tile_ * plan_.element_bytes_;
+  }
+  std::byte* target(size_t o, int64_t first) const {
+    return static_cast<std::byte*>(call_.outputs[o]) + first * plan_.outputs_[o].bytes;
+  }
+
+  // An output may be written by the step that computes it unless a later step still reads the input it lies over.
+  bool may_compute_into_output(const Value& value) const {
+    if (value.output < 0 || !call_.outputs[value.output]) return false;
+    for (size_t i = 0; i < plan_.inputs_.size(); ++i) {
+      if (call_.inputs[i] == call_.outputs[value.output] && plan_.inputs_[i].last_use > value.defined) return false;
+    }
+    return true;
+  }
+
+  void load(const Step& s, int64_t first, int64_t count) {
+    const Input& input = plan_.inputs_[s.arguments[0]];
+    const std::byte* source = static_cast<const std::byte*>(call_.inputs[s.arguments[0]]);
+    one_[s.result] = 0;
+    if (input.layout.full && input.in_place) {
+      where_[s.result] = source + first * input.bytes;
+      return;
+    }
+    std::byte* scratch = slot(s.result);
+    where_[s.result] = scratch;
+    if (input.layout.full) {
+      lanes_.convert[s.index][0](source + first * input.bytes, nullptr, nullptr, scratch, count);
+      return;
+    }
+    int64_t element = plan_.values_[s.result].whole ? 8 : 4;
+    for_each_run(input.layout, first, count, [&](int64_t offset, bool repeated, int64_t run) {
+      const std::byte* from = source + offset * input.bytes;
+      if (run == count && input.in_place) {
+        where_[s.result] = from;
+        one_[s.result] = repeated;
+      } else if (run == count && repeated) {
+        lanes_.convert[s.index][0](from, nullptr, nullptr, scratch, 1);
+        one_[s.result] = 1;
+      } else {
+        lanes_.convert[s.index][repeated](from, nullptr, nullptr, scratch, run);
+        scratch += run * element;
+      }
+    });
+  }
+
+  void compute(const Step& s, int64_t first, int64_t count) {
+    const void* operands[3] = {};
+    int variant = 0;
+    for (int k = 0; k < 3 && s.arguments[k] >= 0; ++k) {
+      operands[k] = where_[s.arguments[k]];
+      variant |= one_[s.arguments[k]] << k;
+    }
+    int output = plan_.values_[s.result].output;
+    bool direct = output >= 0 && (direct_ >> output & 1);
+    void* result = direct ? target(output, first) : slot(s.result);
+    lane(s, variant)(operands[0], operands[1], operands[2], result, count);
+    where_[s.result] = result;
+    one_[s.result] = 0;
+  }
+
+  const ElementwisePlan& plan_;
+  const KernelCall& call_;
+  const LaneTable& lanes_;
+  std::byte* uniform_;      // 8 bytes a value, shared by the threads once it is filled
+  const void** where_;      // of each value
+  uint8_t* one_;            // is it one element?
+  uint64_t direct_ = 0;     // outputs computed in place
+  std::byte* slots_;
+};
+
+bool ElementwisePlan::passes_inputs_through() const {
+  return std::ranges::any_of(outputs_, [&](const Output& output) {
+    return std::ranges::any_of(steps_, [&](const Step& s) { return s.kind == Kind::load && s.result == output.value; });
+  });
+}
+
+int64_t ElementwisePlan::workspace_bytes(int threads) const {
+  int64_t values = static_cast<int64_t>(values_.size());
+  int64_t thread = round_up(values * 9) + round_up(slots_ * tile_ * element_bytes_);
+  return round_up(values * 8) + threads * thread;
+}
+
+void ElementwisePlan::launch(const KernelCall& call) const {
+  if (elements_ == 0) return;
+  int64_t values = static_cast<int64_t>(values_.size());
+  auto* uniform = static_cast<std::byte*>(call.workspace);
+  std::byte* scratch = uniform + round_up(values * 8);
+  int64_t thread_bytes = round_up(values * 9) + round_up(slots_ * tile_ * element_bytes_);
+  Run(*this, call, uniform, scratch).uniform_values();
+  int64_t tiles = (elements_ + tile_ - 1) / tile_;
+  int64_t tasks = std::clamp<int64_t>(elements_ / task_elements, 1, int64_t{8} * call.threads.size());
+  call.threads.run(tasks, [&](int64_t task, int thread) {
+    Run run(*this, call, uniform, scratch + thread * thread_bytes);
+    for (int64_t t = tiles * task / tasks; t < tiles * (task + 1) / tasks; ++t) {
+      run.tile(t * tile_, std::min(tile_, elements_ - t * tile_));
+    }
+  });
+}
+
+namespace {
+
+std::unique_ptr<const ElementwisePlan> plan_for(const KernelQuery& q, std::string* reason) {
+  auto expression = ScalarExpr::parse(q.attributes.text("expression"));
+  if (!expression.ok()) {
+    *reason = expression.status().message();
+    return nullptr;
+  }
+  return ElementwisePlan::make(*expression, q.input_types, q.output_types, reason);
+}
+
+}  // namespace
+
+EPL_KERNELS(cpu, fused) {
+  table.add({.op = "fused",
+             .name = "fused_tiles",
+             .accepts =
+                 [](const KernelQuery& q) {
+                   std::string reason;
+                   bool served = plan_for(q, &reason) != nullptr;
+                   return q.require(!q.attributes.has("reduce_axes"), "a reduction at the edge") && q.require(served, reason);
+                 },
+             .workspace =
+                 [](const KernelQuery& q) {
+                   std::string reason;
+                   return plan_for(q, &reason)->workspace_bytes(q.threads);
+                 },
+             .prepare = [](const KernelQuery& q) -> std::shared_ptr<const void> {
+               std::string reason;
+               return std::shared_ptr<const ElementwisePlan>(plan_for(q, &reason));
+             },
+             .may_alias =
+                 [](const KernelQuery& q, int input, int output) {
+                   std::string reason;
+                   return q.in(input) == q.out(output) && !plan_for(q, &reason)->passes_inputs_through();
+                 },
+             .launch = [](const KernelCall& call) { static_cast<const ElementwisePlan*>(call.prepared)->launch(call); }});
+}
+
+}  // namespace epl::cpu

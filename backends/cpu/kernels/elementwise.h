@@ -1,0 +1,79 @@
+// The elementwise engine: a scalar expression over broadcast tensors, evaluated tile by tile.
+//
+// `prepare` turns the expression into steps over values: each step is one lane (lanes.h) over a tile of a few hundred
+// elements, whose intermediate results stay in the first-level cache. Operands of the output's shape are read where
+// they are, results are written where they belong; broadcast operands are gathered, and what is one element for the
+// whole tensor is computed once per launch. Element types: float32, bool, and integers up to 64 bits but u64; integer
+// arithmetic runs in int64 as in the reference.
+// Thread safety: a plan never changes after `make`; launches may run together, each with its own workspace.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backends/cpu/kernels/lanes.h"
+#include "core/backend/kernel.h"
+#include "core/ir/scalar.h"
+
+namespace epl::cpu {
+
+class ElementwisePlan {
+ public:
+  // Null, with the reason, where the expression or a type is not served.
+  static std::unique_ptr<const ElementwisePlan> make(const ScalarExpr& expression, const std::vector<TensorType>& inputs,
+                                                     const std::vector<TensorType>& outputs, std::string* reason);
+  int64_t workspace_bytes(int threads) const;
+  void launch(const KernelCall& call) const;
+  // Whether some output is an input as it is: then another output may not be written over that input.
+  bool passes_inputs_through() const;
+
+  // How an input's elements lie along the output's row-major order: dimensions merged, outermost first.
+  struct Layout {
+    bool full = false;                     // element e of the output reads element e
+    std::vector<int64_t> sizes, strides;   // the innermost stride is 0 or 1
+  };
+
+ private:
+  friend class PlanBuilder;
+  enum class Kind : uint8_t { real, whole, convert, pair, load };
+  struct Step {
+    Kind kind;
+    int index;                    // of the lane in its table; for a load, the conversion
+    int arguments[3] = {-1, -1, -1};  // values; for a load, the input
+    int result;
+  };
+  struct Value {
+    bool whole = false;
+    bool truth = false;           // a real that is 0 or 1
+    bool uniform = false;         // one element for the whole tensor
+    bool constant = false;
+    double number = 0;            // of a constant
+    int slot = -1;                // of the thread's scratch; none for uniform values
+    int defined = -1, last_use = -1;  // steps
+    int output = -1;              // the output this value may be computed into
+  };
+  struct Input {
+    Layout layout;
+    int bytes = 0;                // of an element
+    bool in_place = false;        // memory holds what the lanes read
+    int last_use = -1;            // step that last reads it
+  };
+  struct Output {
+    int value;
+    int bytes;
+    int conversion;               // Conversion that stores it
+  };
+  class Run;
+
+  std::vector<Value> values_;
+  std::vector<Step> uniform_steps_, steps_;
+  std::vector<Input> inputs_;
+  std::vector<Output> outputs_;
+  int64_t elements_ = 0;
+  int64_t tile_ = 512;
+  int slots_ = 0;
+  int element_bytes_ = 4;         // of a scratch element
+};
+
+}  // namespace epl::cpu
