@@ -1,0 +1,116 @@
+// What the sources must not contain, told by 01-architecture as absences, and what keeps files readable.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <regex>
+
+#include "tests/structure/source_tree.h"
+
+namespace epl::structure {
+namespace {
+
+const std::vector<std::string> kCode = {".cc", ".h", ".c"};
+
+struct Rule {
+  std::vector<std::string> words;  // a line without any of them is not looked at: std::regex is slow
+  std::string pattern;
+  std::string why;
+};
+
+// Lines of a file's code that match, as "path:line: why".
+std::vector<std::string> matches(const SourceFile& file, const Rule& rule) {
+  std::vector<std::string> found;
+  const std::regex pattern(rule.pattern);
+  int number = 0;
+  for (const std::string& line : lines_of(code_of(file.text))) {
+    ++number;
+    const auto in_line = [&](const std::string& word) { return line.find(word) != std::string::npos; };
+    if (std::none_of(rule.words.begin(), rule.words.end(), in_line)) continue;
+    if (std::regex_search(line, pattern)) found.push_back(file.path + ":" + std::to_string(number) + ": " + rule.why);
+  }
+  return found;
+}
+
+// Below the C API nothing takes from the process what the engine carries.
+const std::vector<Rule> kBelowCapi = {
+    {{"getenv"}, R"(\b(secure_)?getenv\s*\()", "reads the environment"},
+    {{"exit", "abort", "terminate"}, R"((std::|\s::|^\s*|[;{})]\s*)(exit|_exit|quick_exit|abort|terminate)\s*\()", "ends the process"},
+    {{"printf", "puts", "std::c"}, R"((^|[^\w])f?printf\s*\(|\bputs\s*\(|std::(cout|cerr|clog)\b)", "prints"},
+    {{"clock", "timeofday"},
+     R"(\b(system|steady|high_resolution)_clock::now\b|\bclock_gettime\s*\(|\bgettimeofday\s*\()",
+     "asks the system's clock"},
+    {{"signal", "sigaction", "atexit", "fork", "setlocale", "chdir"},
+     R"((^|[^.>\w])(signal|sigaction|atexit|fork|setlocale|chdir)\s*\()", "changes the state of the process"},
+    {{"thread_local"}, R"(\bthread_local\b)", "keeps state of its own per thread"},
+};
+
+TEST(Style, NothingBelowTheCApiTouchesTheProcess) {
+  int files = 0;
+  for (const SourceFile& file : files_below({"core", "frontends", "backends"}, kCode)) {
+    if (file.path.starts_with("core/capi/")) continue;
+    ++files;
+    for (const Rule& rule : kBelowCapi) {
+      for (const std::string& found : matches(file, rule)) ADD_FAILURE() << found;
+    }
+  }
+  EXPECT_GT(files, 25);
+}
+
+TEST(Style, VendorsAreNamedOnlyInBackends) {
+  const Rule vendor{{"#"},
+                    R"(^\s*#\s*(if|ifdef|ifndef|elif|include)\b.*(cuda|cublas|cudnn|nccl|dnnl|mkl|CUDA|NCCL|DNNL|gloo))",
+                    "names a vendor outside backends/"};
+  for (const SourceFile& file : files_below({"core", "frontends", "include", "tools"}, kCode)) {
+    for (const std::string& found : matches(file, vendor)) ADD_FAILURE() << found;
+  }
+}
+
+TEST(Style, FilesStayReadable) {
+  // A file on this list is longer for the reason given; nothing else may pass 600 lines.
+  const std::map<std::string, std::string> longer = {};
+  for (const SourceFile& file : files_below({"core", "frontends", "backends", "include", "tools", "tests", "bench", "samples"},
+                                            {".cc", ".h", ".c", ".py", ".go", ".rs", ".java"})) {
+    const auto lines = std::count(file.text.begin(), file.text.end(), '\n');
+    if (longer.count(file.path)) continue;
+    EXPECT_LE(lines, 600) << file.path << " has " << lines << " lines; is it still one thing?";
+  }
+}
+
+TEST(Style, NoUnfinishedWorkAndNoTraceOfAMachine) {
+  // Written in two pieces, so that this file passes its own test.
+  const std::vector<std::string> words = {std::string("TO") + "DO", std::string("FIX") + "ME", std::string("XX") + "X",
+                                          std::string("not impl") + "emented yet", std::string("/wo") + "rk/",
+                                          std::string("site-") + "packages", std::string("pypi") + ".org",
+                                          std::string("pythonhosted") + ".org", std::string("debian") + ".org",
+                                          std::string("crates") + ".io", std::string("proxy.golang") + ".org"};
+  auto files = files_below({"core", "frontends", "backends", "include", "tools", "tests", "bench", "samples", "docs", "cmake", "scripts", ".ci"},
+                           {".cc", ".h", ".c", ".py", ".sh", ".txt", ".md", ".cmake", ".go", ".rs", ".java", ".json", ".fbs", "/run"});
+  for (const char* name : {"README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CMakeLists.txt", "CMakePresets.json", "quickstart", "test"}) {
+    files.push_back({name, read_text(std::string(EPL_SOURCE_DIR) + "/" + name)});
+  }
+  EXPECT_GT(files.size(), 60u);
+  for (const SourceFile& file : files) {
+    for (const std::string& word : words) {
+      const size_t at = file.text.find(word);
+      if (at == std::string::npos) continue;
+      ADD_FAILURE() << file.path << ":" << 1 + std::count(file.text.begin(), file.text.begin() + at, '\n') << ": \"" << word << '"';
+    }
+  }
+}
+
+TEST(Style, TheRulesSeeCodeAndNotComments) {
+  const SourceFile file{"a.cc", "// getenv(\"x\")\nint f() { return 50'000; }\nconst char* s = \"exit(1)\";\n/* abort()\n */ int g = getenv (\"a\\\"b\");\n"
+                                "auto r = R\"(printf(1)\nprintf(2))\"; void h() { snprintf(b, 1, \"\"); }\n"};
+  int found = 0;
+  for (const Rule& rule : kBelowCapi) {
+    for (const std::string& line : matches(file, rule)) {
+      EXPECT_EQ(line, "a.cc:5: reads the environment");
+      ++found;
+    }
+  }
+  EXPECT_EQ(found, 1);
+}
+
+}  // namespace
+}  // namespace epl::structure
