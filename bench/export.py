@@ -1,0 +1,71 @@
+"""Exports a row as a case folder (model.onnx, train.safetensors, reference.json), which is what `epl check` trains.
+
+    python bench/export.py ROW FOLDER
+
+The reference losses are PyTorch's own in float32, so the run that is timed is also the run that is right.
+"""
+import copy
+import json
+import pathlib
+import sys
+
+import numpy as np
+import onnx
+import torch
+from safetensors.numpy import save_file
+
+from rows import ADAMW, ROWS, loss_of
+from exporting import export  # tests/python, by way of rows
+
+
+def main():
+    name, folder = sys.argv[1], pathlib.Path(sys.argv[2])
+    row = ROWS[name]
+    folder.mkdir(parents=True, exist_ok=True)
+    model = row.make_model()
+    inputs, target = row.data()
+    first = [torch.from_numpy(a[0]) for a in inputs.values()]
+    proto = export(copy.deepcopy(model), first, row.how, row.opset, list(inputs), training=row.training)
+    onnx.save_model(proto, str(folder / "model.onnx"))
+    present = {i.name for i in proto.graph.initializer}
+    del proto
+    save_file({**{f"input.{k}": np.ascontiguousarray(a) for k, a in inputs.items()}, "target": target},
+              str(folder / "train.safetensors"))
+
+    optimizer = torch.optim.AdamW(model.parameters(), lr=ADAMW["lr"], betas=tuple(ADAMW["betas"]), eps=ADAMW["eps"],
+                                  weight_decay=ADAMW["weight_decay"])
+    initial = copy.deepcopy(model.state_dict())
+    losses, norms = [], {}
+    for learn in (True, False):
+        if not learn:
+            model.load_state_dict(initial)
+        kept = []
+        for step in range(row.steps):
+            optimizer.zero_grad()
+            loss = loss_of(model(*[torch.from_numpy(a[step]) for a in inputs.values()]), torch.from_numpy(target[step]))
+            kept.append(loss.item())
+            if not learn:
+                continue
+            loss.backward()
+            if step == 0:
+                norms = {k: p.grad.norm().item() for k, p in model.named_parameters() if p.grad is not None}
+            optimizer.step()
+        losses.append(kept)
+        if learn:
+            final = {k: p.norm().item() for k, p in model.named_parameters()}
+            buffers = {k: b.norm().item() for k, b in model.named_buffers() if "running" in k}
+    groups = {}
+    for k, p in model.named_parameters(remove_duplicate=False):
+        groups.setdefault(p.data_ptr(), []).append(k)
+    alias = {g[0]: next(k for k in g if k in present) for g in groups.values()}
+    renamed = lambda d: {alias.get(k, k): v for k, v in d.items()}
+    reference = {**ADAMW, "loss": "softmax_cross_entropy", "losses": losses[0], "losses_f32": losses[0],
+                 "losses_untrained": losses[1], "trainable": [alias.get(k, k) for k, _ in model.named_parameters()],
+                 "frozen": [], "tied": [g for g in groups.values() if len(g) > 1], "final_param_norms": renamed(final),
+                 "step0_grad_norms": renamed(norms), "final_buffer_norms": buffers,
+                 "torch_mode": "train" if row.training else "eval", "exporter": row.how}
+    (folder / "reference.json").write_text(json.dumps(reference) + "\n")
+
+
+if __name__ == "__main__":
+    main()
