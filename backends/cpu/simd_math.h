@@ -36,25 +36,23 @@ HWY_INLINE V horner(V x, float c, Rest... rest) {
   }
 }
 
-// 2^n for integral n in [-126, 127].
-HWY_INLINE V power_of_two(VI n) { return hn::BitCast(f32, hn::ShiftLeft<23>(hn::Add(n, hn::Set(s32, 127)))); }
-
-// x * 2^n for integral n in [-252, 254], through subnormals and to infinity.
-HWY_INLINE V scale(V x, VI n) {
-  VI half = hn::ShiftRight<1>(n);
-  return hn::Mul(hn::Mul(x, power_of_two(half)), power_of_two(hn::Sub(n, half)));
-}
-
 struct Reduced {
   V r;   // x - n ln 2, in [-ln2/2, ln2/2]
-  VI n;
+  V n;
+  VI power;  // n plus the bias of `reduce_by_ln2`
 };
+// The constant pushes n into the low bits of a float, rounded to nearest, so that no conversion is needed; with a bias
+// of 127 - k those bits are, shifted, the number 2^(n - k).
+template <int bias>
 HWY_INLINE Reduced reduce_by_ln2(V x) {
-  V n = hn::Round(hn::Mul(x, set(1.44269504f)));
+  constexpr float push = 12582912.0f + bias;
+  V t = hn::MulAdd(x, set(1.44269504f), set(push));
+  V n = hn::Sub(t, set(push));
   V r = hn::NegMulAdd(n, set(0.693359375f), x);  // exact: the constant has few bits
-  r = hn::NegMulAdd(n, set(-2.12194440e-4f), r);
-  return {r, hn::ConvertTo(s32, n)};
+  return {hn::NegMulAdd(n, set(-2.12194440e-4f), r), n, hn::ShiftLeft<23>(hn::BitCast(s32, t))};
 }
+// x between bounds; NaN stays, because x86's and Highway's minimum and maximum return the second operand then.
+HWY_INLINE V clamp(V x, float low, float high) { return hn::Min(set(high), hn::Max(set(low), x)); }
 // Highway's Ne is false of NaN; these are not.
 HWY_INLINE hn::Mask<F> is_nan(V x) { return hn::Not(hn::Eq(x, x)); }
 HWY_INLINE hn::Mask<F> not_equal(V a, V b) { return hn::Not(hn::Eq(a, b)); }
@@ -63,25 +61,24 @@ HWY_INLINE V keep_nan(V x, V y) { return hn::IfThenElse(is_nan(x), x, y); }
 HWY_INLINE V max_nan(V a, V b) { return hn::IfThenElse(hn::Or(hn::Gt(a, b), is_nan(a)), a, b); }
 HWY_INLINE V min_nan(V a, V b) { return hn::IfThenElse(hn::Or(hn::Lt(a, b), is_nan(a)), a, b); }
 
+// Results below 1.7e-38 are zero.
 HWY_INLINE V exp(V x) {
-  V clamped = hn::Min(hn::Max(x, set(-104.0f)), set(89.0f));
-  Reduced q = reduce_by_ln2(clamped);
+  Reduced q = reduce_by_ln2<126>(clamp(x, -87.3f, 88.8f));
   V p = horner(q.r, 0.49999994f, 0.166665196f, 0.04166824f, 0.00836882368f, 0.00138232135f);
   V y = hn::Add(hn::MulAdd(hn::Mul(q.r, q.r), p, q.r), set(1.0f));
-  return keep_nan(x, scale(y, q.n));
+  V half = hn::Mul(y, hn::BitCast(f32, q.power));  // 2^128 has no float
+  return hn::Add(half, half);
 }
 
 HWY_INLINE V expm1(V x) {
-  V clamped = hn::Min(hn::Max(x, set(-30.0f)), set(89.0f));
-  Reduced q = reduce_by_ln2(clamped);
+  Reduced q = reduce_by_ln2<126>(clamp(x, -30.0f, 88.8f));
   V p = horner(q.r, 0.5f, 0.166666687f, 0.0416664742f, 0.00833283924f, 0.00139340537f, 0.00020153739f);
   V y = hn::MulAdd(hn::Mul(q.r, q.r), p, q.r);
-  // 2^n (y + 1) - 1 with the small parts apart; halved so that 2^128 does not appear.
-  V h = power_of_two(hn::Sub(q.n, hn::Set(s32, 1)));
+  // 2^n (y + 1) - 1 with the small parts apart, halved.
+  V h = hn::BitCast(f32, q.power);
   V big = hn::MulAdd(y, h, hn::Sub(h, set(0.5f)));
-  // Where n is 0, y itself; this also keeps the sign of zero.
-  V z = hn::IfThenElse(hn::Eq(hn::ConvertTo(f32, q.n), hn::Zero(f32)), y, hn::Add(big, big));
-  return keep_nan(x, hn::IfThenElse(hn::Eq(x, hn::Zero(f32)), x, z));
+  V z = hn::IfThenElse(hn::Eq(q.n, hn::Zero(f32)), y, hn::Add(big, big));
+  return hn::IfThenElse(hn::Eq(x, hn::Zero(f32)), x, z);  // keeps the sign of zero
 }
 
 // log(1 + f) for 1 + f in [sqrt(1/2), sqrt(2)], less f.
@@ -124,14 +121,14 @@ HWY_INLINE V tanh(V x) {
   V near = hn::MulAdd(hn::Mul(s, x), p, x);
   V e = exp(hn::Add(t, t));
   V far = hn::CopySign(hn::Sub(set(1.0f), hn::Div(set(2.0f), hn::Add(e, set(1.0f)))), x);
-  return keep_nan(x, hn::IfThenElse(hn::Lt(t, set(0.625f)), near, far));
+  return hn::IfThenElse(hn::Lt(t, set(0.625f)), near, far);
 }
 
 HWY_INLINE V sigmoid(V x) {
   // exp of a negative number only: no overflow, and full relative precision on both sides.
   V e = exp(hn::Neg(hn::Abs(x)));
   V d = hn::Div(set(1.0f), hn::Add(set(1.0f), e));
-  return keep_nan(x, hn::IfThenElse(hn::Lt(x, hn::Zero(f32)), hn::Mul(e, d), d));
+  return hn::IfThenElse(hn::Lt(x, hn::Zero(f32)), hn::Mul(e, d), d);
 }
 
 HWY_INLINE V erf(V x) {
@@ -141,11 +138,11 @@ HWY_INLINE V erf(V x) {
                7.84658187e-05f);
   V near = hn::MulAdd(x, p, x);
   // Beyond 1: 1 - exp(-q(t)), exact to the last place at 4, where erf has become 1.
-  V c = hn::Min(t, set(4.0f));
+  V c = hn::Min(set(4.0f), t);
   V q = horner(c, 0.000341512932f, 1.12708926f, 0.638144672f, 0.103106916f, -0.0218381416f, 0.0029476746f,
                -0.000186380174f);
   V far = hn::CopySign(hn::Sub(set(1.0f), exp(hn::Neg(q))), x);
-  return keep_nan(x, hn::IfThenElse(hn::Lt(t, set(1.0f)), near, far));
+  return hn::IfThenElse(hn::Lt(t, set(1.0f)), near, far);
 }
 
 struct Quadrant {
