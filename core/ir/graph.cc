@@ -38,6 +38,13 @@ std::string Graph::unique_name(std::string_view wish) const {
   }
 }
 
+void Graph::rename(Value v, std::string name) {
+  EPL_CHECK(!by_name_.contains(name), "two values named ", name);
+  by_name_.erase(value(v).name);
+  by_name_[name] = v.index;
+  value(v).name = std::move(name);
+}
+
 Value Graph::add_leaf(ValueKind kind, std::string name, TensorType type, Tensor data) {
   Value value{value_count()};
   std::string unique = unique_name(name);

@@ -84,6 +84,7 @@ class Graph {
   std::vector<Value> leaves(ValueKind kind) const;
   Value find(std::string_view name) const;  // Value{} if there is none
   std::string unique_name(std::string_view wish) const;
+  void rename(Value v, std::string name);   // to a name that nothing has
 
   // Named results of a call. The same value may appear under several names.
   struct Output {

@@ -17,6 +17,9 @@ struct LossSpec {
   std::optional<TensorType> target;
 };
 
+// Name of the graph input that holds what the loss compares with.
+inline constexpr std::string_view target_name = "target";
+
 // What a row works with. `target` adds the graph input "target" (a sample dimension 0) and returns it.
 class LossBuilder {
  public:

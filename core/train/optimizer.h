@@ -8,18 +8,22 @@
 
 namespace epl {
 
+// A number that the host computes before each step. `lr` is the group's rate at this step, `step` counts from 0.
+struct OptimizerScalar {
+  std::string name;
+  double (*at)(const Attributes& options, double lr, int64_t step) = nullptr;
+};
+
 struct OptimizerRow {
   std::string name;
   std::string doc;                         // with the formula's source
-  std::vector<AttributeSpec> options;      // betas, eps, momentum, weight_decay ... with defaults
+  std::vector<AttributeSpec> options;      // lr, betas, eps, momentum, weight_decay ... with PyTorch's defaults
   std::vector<std::string> states;         // per parameter, zeros at first, of the parameter's type
   // The op takes (parameter, gradient, states..., scalars...) and returns (parameter', states'...).
   std::string op;
-  // Host scalars the op takes after the states, computed before each step: "lr" is the group's rate at this step;
-  // "bias_correction1" and "bias_correction2" are 1 - beta^step.
-  std::vector<std::string> scalars;
-  // Attributes of the op from the options.
-  Attributes (*attributes)(const Attributes& options) = nullptr;
+  std::vector<OptimizerScalar> scalars;
+  // Attributes of the op from the options, or what is wrong with these.
+  Result<Attributes> (*attributes)(const Attributes& options) = nullptr;
 };
 struct OptimizerTable {
   std::vector<OptimizerRow> rows;

@@ -18,6 +18,7 @@ struct LearningRateSchedule {
   double final_ratio = 0;       // of the base rate, at total_steps and after
   // The factor on the base rate at a step counted from 0.
   double factor(int64_t step) const;
+  Status check() const;
 };
 
 // Parameters whose names match share options; the first group that matches a parameter has it.
@@ -44,7 +45,7 @@ struct HostScalar {
 };
 
 struct TrainStep {
-  Graph graph;                          // outputs: "loss", optionally "gradient_norm" and the model's outputs
+  Graph graph;                          // outputs: "loss", "gradient_norm" where it clips, "gradient_norm:<parameter>" on request
   std::vector<std::string> trained;     // names of the parameters that have an update
   std::vector<std::pair<std::string, std::string>> untrained;  // name, reason
   std::vector<HostScalar> scalars;

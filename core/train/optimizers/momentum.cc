@@ -1,0 +1,32 @@
+#include "core/train/optimizers/common.h"
+
+namespace epl {
+namespace {
+
+// The first gradient enters the buffer whole, later ones damped.
+double gradient_share(const Attributes& options, double, int64_t step) {
+  return step == 0 ? 1 : 1 - options.number("dampening");
+}
+
+Result<Attributes> momentum_attributes(const Attributes& options) {
+  EPL_ASSIGN(double momentum, optimizers::number_in(options, "momentum", 0));
+  EPL_ASSIGN(double weight_decay, optimizers::number_in(options, "weight_decay", 0));
+  const bool nesterov = options.flag("nesterov");
+  if (nesterov && (momentum == 0 || options.number("dampening") != 0)) {
+    return invalid("option nesterov needs a momentum and no dampening");
+  }
+  return Attributes{{"momentum", momentum}, {"nesterov", nesterov}, {"weight_decay", weight_decay}};
+}
+
+}  // namespace
+
+EPL_OPTIMIZER(momentum) {
+  return {.doc = "Gradient descent with momentum as torch.optim.SGD, on request Nesterov's; weight_decay is added to the gradient (L2).",
+          .options = {{"lr", 1e-3}, {"momentum", 0.9}, {"dampening", 0.0}, {"nesterov", false}, {"weight_decay", 0.0}},
+          .states = {"momentum"},
+          .op = "momentum",
+          .scalars = {{"lr", optimizers::learning_rate}, {"gradient_share", gradient_share}},
+          .attributes = momentum_attributes};
+}
+
+}  // namespace epl

@@ -1,0 +1,16 @@
+#include "core/train/optimizers/common.h"
+
+namespace epl {
+
+EPL_OPTIMIZER(sgd) {
+  return {.doc = "Gradient descent as torch.optim.SGD without momentum; weight_decay is added to the gradient (L2).",
+          .options = {{"lr", 1e-3}, {"weight_decay", 0.0}},
+          .op = "sgd",
+          .scalars = {{"lr", optimizers::learning_rate}},
+          .attributes = [](const Attributes& options) -> Result<Attributes> {
+            EPL_ASSIGN(double weight_decay, optimizers::number_in(options, "weight_decay", 0));
+            return Attributes{{"weight_decay", weight_decay}};
+          }};
+}
+
+}  // namespace epl
