@@ -22,27 +22,32 @@ const GemmLevel& level_of_this_processor() {
 constexpr int64_t most_packed_a = 40 << 10;      // 160 KiB: most of a small second-level cache
 constexpr int64_t most_packed_b = 256 << 10;     // 1 MiB
 constexpr int64_t most_partials = 512 << 10;     // 2 MiB
+constexpr int64_t most_direct_columns = 256;     // up to which packing A does not pay
 // Costs in units of one multiply-add of one vector, for choosing the tiles.
-constexpr double pack_cost = 1.0;                // of packing a vector
+constexpr double gather_cost = 8;                // of a vector that a callback gathers
+constexpr double transpose_cost = 5;             // of a vector packed across
+constexpr double copy_cost = 3;                  // of a vector packed along, or read where it lies
 constexpr double task_cost = 4000;
+constexpr double wake_cost = 60000;              // of letting the other threads in
+constexpr double waiting = 0.05;                 // for the last tasks, in tasks
 
-int tree_levels(int64_t units) {
-  int levels = 0;
-  while ((int64_t{1} << levels) < units) ++levels;
-  return levels;
+int floor_log2(int64_t value) {
+  int log = 0;
+  while (value >>= 1) ++log;
+  return log;
 }
 
-// The time of the whole product if a tile has so many rows and columns: all rounds of tasks, and half a task that somebody
+// The time of the whole product if a tile has so many rows and columns: all rounds of tasks, and a part of one that somebody
 // waits for at the end.
 double estimate(const GemmProblem& p, const GemmPlan& plan, const GemmLevel& level, int threads) {
   const double rows = static_cast<double>(std::min(plan.tile_rows, p.m)), columns = static_cast<double>(std::min(plan.tile_columns, p.n));
   const double k = static_cast<double>(p.k) / level.lanes;
-  const double products = rows * columns * k;
-  const double packing = pack_cost * k * ((plan.direct_a ? 0 : rows) + (plan.direct_b ? 0 : columns));
-  const double tasks = static_cast<double>(plan.tasks());
+  const double a_cost = p.pack_a ? gather_cost : p.a_col == 1 && !plan.direct_a ? transpose_cost : copy_cost;
+  const double b_cost = p.pack_b ? gather_cost : p.b_col == 1 ? copy_cost : transpose_cost;
+  const double task = k * (rows * columns + a_cost * rows + b_cost * columns) + task_cost;
   const double rounds = static_cast<double>(ceil_div(plan.tasks(), threads));
-  const double waiting = threads > 1 && tasks > 1 ? 0.1 : 0;
-  return (products + packing + task_cost) * (rounds + waiting);
+  if (threads == 1 || plan.tasks() == 1) return task * rounds;
+  return task * (rounds + waiting) + wake_cost;
 }
 
 void set_tiles(const GemmProblem& p, GemmPlan& plan, int64_t rows, int64_t columns) {
@@ -57,10 +62,14 @@ GemmPlan make_plan(const GemmProblem& p, const GemmLevel& level, int threads) {
   for (const GemmBatch& batch : p.batch) plan.products *= batch.count;
   if (p.m == 0 || p.n == 0 || plan.products == 0) return plan;
   plan.panel_vectors = p.m <= level.rows ? level.panel_vectors(p.m) : 2;
-  plan.direct_b = p.b_col == 1 && !p.pack_b && p.m <= 2 * level.rows;
-  plan.levels = tree_levels(p.units);
+  plan.direct_b = p.b_col == 1 && !p.pack_b && p.m <= level.rows;
+  plan.thin = p.m <= level.thin_rows && !p.pack_a && !p.pack_b && (p.b_col == 1 || p.b_row == 1);
+  plan.direct_a = p.a_col == 1 && !p.pack_a && p.m > level.rows && p.n <= most_direct_columns;
+  const int levels = floor_log2(p.units);
+  if (!plan.thin && p.k > 0) plan.passing = std::min(levels, floor_log2(std::max<int64_t>(1, gemm_k_block / (p.k / p.units))));
+  plan.levels = levels - plan.passing;
   const int64_t width = plan.panel_vectors * level.lanes;
-  const int64_t depth = std::min(gemm_k_block, std::max<int64_t>(p.k / p.units, 1));
+  const int64_t depth = std::min(gemm_k_block, std::max<int64_t>(p.k, 1));
   const int64_t most_columns = std::max(width, most_packed_b / gemm_k_block / width * width);
 
   GemmPlan best;
@@ -89,8 +98,10 @@ GemmPlan make_plan(const GemmProblem& p, const GemmLevel& level, int threads) {
   const int64_t columns = round_up(plan.tile_columns, width);
   plan.packed_a = plan.direct_a ? 0 : round_up(plan.block_rows * depth, 16);
   plan.packed_b = columns * depth;
-  plan.partials = round_up(plan.tile_rows * columns * plan.levels, 16);
+  plan.partial_step = plan.tile_rows * columns;
+  plan.partials = plan.partial_step * plan.levels;
   plan.edge = round_up((level.rows + 1) * width, 16);
+  plan.passing_tree = round_up(plan.passing * level.rows * width, 16);
   return plan;
 }
 

@@ -1,11 +1,13 @@
 // One tile of C, from packing to the last store. Compiled once per level of processor.
 //
-// All of k is done for a tile before the next one begins: for every block of k, B is packed (or read in place), then A by
-// blocks of rows that stay in the second-level cache, then the micro-kernel runs panel of B by panel of B. The sum of the
-// unit at hand grows in C itself; finished subtrees of units wait in scratch.
+// All of k is done for a tile before the next one begins. For every block of k, A is packed by blocks of rows that stay in
+// the second-level cache, and the micro-kernel runs panel of B by panel of B; a panel whose rows are contiguous is packed
+// by the first micro-kernel that reads it. The sum of the unit at hand grows in C itself; finished subtrees of units wait
+// in scratch.
 #include "backends/cpu/kernels/gemm_micro.simd.h"
 #include "backends/cpu/kernels/gemm_pack.simd.h"
 #include "backends/cpu/kernels/gemm_plan.h"
+#include "backends/cpu/kernels/gemm_thin.simd.h"
 
 namespace epl::cpu::EPL_SIMD {
 namespace {
@@ -20,13 +22,13 @@ struct RowPanels {
   int64_t height(int64_t panel) const { return base + (panel < extra); }
 };
 
-// One block of k within one unit, and where its sums go.
+// What one pass over the tile adds: a block of a long unit, or as many whole short units as make up a block.
 struct Block {
-  int64_t k, depth;
-  bool first, last;       // in its unit
-  int64_t tree_count;     // finished subtrees that join when the unit ends
-  bool to_c;              // the result goes to C: it is the whole sum or the running one
-  bool final;             // the whole sum: the bias joins
+  int64_t k, depth, chains;   // `chains` units of `depth`, or one part of a unit
+  int64_t unit;
+  bool first, last;           // in its unit
+  int64_t k_end() const { return k + depth * chains; }
+  int64_t length() const { return depth * chains; }
 };
 
 class Tile {
@@ -37,22 +39,18 @@ class Tile {
     packed_a_ = packed_b_ + plan.packed_b;
     partials_ = packed_a_ + plan.packed_a;
     edge_ = partials_ + plan.partials;
+    passing_ = edge_ + plan.edge;
   }
 
   void run() {
     const int64_t length = p_.k / p_.units;
-    for (int64_t unit = 0; unit < p_.units; ++unit) {
-      int64_t done = 0;
-      do {
-        Block block{unit * length + done, least(gemm_k_block, length - done), done == 0, done + gemm_k_block >= length, 0, true, false};
-        if (block.last) {
-          block.tree_count = __builtin_ctzll(~static_cast<uint64_t>(unit));  // as many subtrees as a binary counter carries
-          block.final = unit + 1 == p_.units;
-          block.to_c = block.final;
-        }
-        add_block(block);
-        done += gemm_k_block;
-      } while (done < length);
+    if (length > gemm_k_block) {
+      for (int64_t unit = 0; unit < p_.units; ++unit)
+        for (int64_t done = 0; done < length; done += gemm_k_block)
+          add_block({unit * length + done, least(gemm_k_block, length - done), 1, unit, done == 0, done + gemm_k_block >= length});
+    } else {
+      const int64_t chains = int64_t{1} << plan_.passing;
+      for (int64_t unit = 0; unit < p_.units; unit += chains) add_block({unit * length, length, chains, unit, true, true});
     }
   }
 
@@ -63,49 +61,96 @@ class Tile {
     if (left >= width_) return width_;
     return left > lanes ? 2 * lanes : lanes;
   }
-  bool is_direct(int64_t column, int64_t width) const { return plan_.direct_b && column + width <= tile_.columns; }
+  // Whether a panel of B is read where it lies: its edge could not be, for want of zeros behind it.
+  bool in_place(int64_t column, int64_t width) const { return p_.b_col == 1 && !p_.pack_b && width == width_ && column + width <= tile_.columns; }
 
   void add_block(const Block& block) {
-    pack_b(block);
+    if (plan_.thin) return add_thin_block(block);
     const int64_t step = plan_.block_rows / micro_rows;
     for (int64_t panel = 0; panel < panels_.count; panel += step) {
       const int64_t end = least(panel + step, panels_.count);
       if (!plan_.direct_a) pack_a(block, panel, end);
       for (int64_t column = 0; column < tile_.columns;) {
         const int64_t width = panel_width(column);
-        for (int64_t i = panel; i < end; ++i) add_panel(block, panel, i, column, width);
+        BMode b = BMode::packed;
+        if (in_place(column, width)) {
+          if (plan_.direct_b) b = BMode::direct;
+          else if (panel == 0) b = BMode::packing;
+        } else if (panel == 0) {
+          pack_b(block, column, width);
+        }
+        for (int64_t i = panel; i < end; ++i) {
+          add_panel(block, b, panel, i, column, width);
+          if (b == BMode::packing) b = BMode::packed;
+        }
         column += width;
       }
     }
   }
 
-  void pack_b(const Block& block) {
-    for (int64_t column = 0; column < tile_.columns;) {
-      const int64_t width = panel_width(column), count = least(width, tile_.columns - column);
-      if (!is_direct(column, width)) {
-        float* to = packed_b_ + column * block.depth;
-        if (p_.pack_b) {
-          p_.pack_b(tile_.at.b_context, tile_.product, tile_.column + column, count, block.k, block.depth, to, width);
+  void add_thin_block(const Block& block) {
+    ThinCall call{block.depth, tile_.columns, nullptr, p_.a_row, p_.a_col, nullptr, p_.b_row, p_.b_col, packed_b_};
+    for (int64_t chain = 0; chain < block.chains; ++chain) {
+      const int64_t k = block.k + chain * block.depth, unit = block.unit + chain;
+      call.a = tile_.at.a + tile_.row * p_.a_row + k * p_.a_col;
+      call.b = tile_.at.b + tile_.column * p_.b_col + k * p_.b_row;
+      thin_chains(tile_.rows, call);
+      for (int64_t row = 0; row < tile_.rows; ++row) {
+        float* sums = call.sums + row * tile_.columns;
+        if (p_.c_run) {
+          for (int64_t i = 0; i < tile_.columns; ++i) finish_thin(block, unit, row, i, 1, sums + i);
         } else {
-          pack_panel(tile_.at.b + (tile_.column + column) * p_.b_col + block.k * p_.b_row, p_.b_col, p_.b_row, count, block.depth, to, width);
+          finish_thin(block, unit, row, 0, tile_.columns, sums);
         }
-        if (count < width)
-          for (int64_t k = 0; k < block.depth; ++k)
-            for (int64_t i = count; i < width; ++i) to[k * width + i] = 0;
       }
-      column += width;
     }
   }
 
+  // What `finish` of the micro-kernel does, for neighbouring columns of a row.
+  void finish_thin(const Block& block, int64_t unit, int64_t row, int64_t column, int64_t count, float* sums) {
+    float* c = c_at(tile_.row + row, tile_.column + column);
+    float* to = c;
+    if (!block.first) add_floats(c, sums, count);
+    if (block.last) {
+      float* tree = partials_ + row * tile_.columns + column;
+      const int64_t carries = __builtin_ctzll(~static_cast<uint64_t>(unit));
+      for (int64_t t = 0; t < carries; ++t) add_floats(tree + t * plan_.partial_step, sums, count);
+      if (unit + 1 < p_.units) {
+        to = tree + carries * plan_.partial_step;
+      } else if (p_.bias == GemmBias::columns) {
+        add_floats(tile_.at.bias + tile_.column + column, sums, count);
+      } else if (p_.bias == GemmBias::rows) {
+        for (int64_t i = 0; i < count; ++i) sums[i] += tile_.at.bias[tile_.row + row];
+      }
+    }
+    for (int64_t i = 0; i < count; ++i) to[i] = sums[i];
+  }
+  static void add_floats(const float* left, float* sums, int64_t count) {
+    for (int64_t i = 0; i < count; ++i) sums[i] = left[i] + sums[i];
+  }
+
+  void pack_b(const Block& block, int64_t column, int64_t width) {
+    const int64_t count = least(width, tile_.columns - column), depth = block.length();
+    float* to = packed_b_ + column * depth;
+    if (p_.pack_b) {
+      p_.pack_b(tile_.at.b_context, tile_.product, tile_.column + column, count, block.k, depth, to, width);
+    } else {
+      pack_panel(tile_.at.b + (tile_.column + column) * p_.b_col + block.k * p_.b_row, p_.b_col, p_.b_row, count, depth, to, width);
+    }
+    if (count == width) return;
+    for (int64_t k = 0; k < depth; ++k)
+      for (int64_t i = count; i < width; ++i) to[k * width + i] = 0;
+  }
+
   void pack_a(const Block& block, int64_t panel, int64_t end) {
-    const int64_t first = panels_.start(panel);
+    const int64_t first = panels_.start(panel), depth = block.length();
     for (int64_t i = panel; i < end; ++i) {
       const int64_t row = panels_.start(i), height = panels_.height(i);
-      float* to = packed_a_ + (row - first) * block.depth;
+      float* to = packed_a_ + (row - first) * depth;
       if (p_.pack_a) {
-        p_.pack_a(tile_.at.a_context, tile_.product, tile_.row + row, height, block.k, block.depth, to, height);
+        p_.pack_a(tile_.at.a_context, tile_.product, tile_.row + row, height, block.k, depth, to, height);
       } else {
-        pack_panel(tile_.at.a + (tile_.row + row) * p_.a_row + block.k * p_.a_col, p_.a_row, p_.a_col, height, block.depth, to, height);
+        pack_panel(tile_.at.a + (tile_.row + row) * p_.a_row + block.k * p_.a_col, p_.a_row, p_.a_col, height, depth, to, height);
       }
     }
   }
@@ -115,53 +160,49 @@ class Tile {
     return tile_.at.c + row * p_.c_row + column;
   }
 
-  void add_panel(const Block& block, int64_t first_panel, int64_t panel, int64_t column, int64_t width) {
-    const int64_t row = panels_.start(panel), height = panels_.height(panel), vectors = width / lanes;
+  void add_panel(const Block& block, BMode b_mode, int64_t first_panel, int64_t panel, int64_t column, int64_t width) {
+    const int64_t row = panels_.start(panel), height = panels_.height(panel);
     const int64_t c_row = tile_.row + row, c_column = tile_.column + column, count = least(width, tile_.columns - column);
-    MicroCall call{};
+    MicroCall call;
     call.depth = block.depth;
-    MicroMode mode = MicroMode::packed;
+    call.chains = block.chains;
     if (plan_.direct_a) {
-      mode = MicroMode::direct_a;
       call.a = tile_.at.a + c_row * p_.a_row + block.k;
       call.a_step = p_.a_row;
     } else {
-      call.a = packed_a_ + (row - panels_.start(first_panel)) * block.depth;
+      call.a = packed_a_ + (row - panels_.start(first_panel)) * block.length();
+      call.a_step = 0;
     }
-    if (is_direct(column, width)) {
-      mode = MicroMode::direct_b;
-      call.b = tile_.at.b + block.k * p_.b_row + c_column;
-      call.b_step = p_.b_row;
-    } else {
-      call.b = packed_b_ + column * block.depth;
-    }
+    call.packed_b = packed_b_ + column * block.length();
+    call.b = b_mode == BMode::packed ? call.packed_b : tile_.at.b + block.k * p_.b_row + c_column;
+    call.b_step = p_.b_row;
 
     const bool whole = count == width && (!p_.c_run || c_column % p_.c_run + width <= p_.c_run);
     MicroEnd& end = call.end;
-    float* c = whole ? c_at(c_row, c_column) : edge_;
-    const int64_t c_step = whole ? p_.c_row : width;
-    if (!whole) locate_edge(c_column, count);
-    if (!block.first) {
-      if (!whole) load_edge(c_row, height, count, width);
-      end.running = c;
-      end.running_step = c_step;
-    }
+    end.unit = block.unit;
+    end.unfinished = !block.last;
+    end.final = block.last && block.k_end() == p_.k;
+    end.running = !block.first;
+    end.c = whole ? c_at(c_row, c_column) : edge_;
+    end.c_step = whole ? p_.c_row : width;
     // A tile of partial sums is contiguous, in the order in which the tiles come.
-    const int64_t level = plan_.tile_rows * round_up(plan_.tile_columns, width_);
-    float* partial = partials_ + column * tile_.rows + row * width;
-    end.tree = partial;
-    end.tree_count = block.tree_count;
-    end.tree_step = level;
-    if (block.final) add_bias(end, c_row, c_column, count, width);
-    end.to = block.to_c ? c : partial + block.tree_count * level;
-    end.to_step = block.to_c ? c_step : width;
-    micro_kernel(mode, static_cast<int>(height), static_cast<int>(vectors))(call);
-    if (block.to_c && !whole) store_edge(c_row, height, count, width);
+    end.passing = plan_.passing;
+    end.passing_tree = passing_;
+    end.tree = partials_ + column * tile_.rows + row * width;
+    end.tree_step = plan_.partial_step;
+    if (end.final && p_.bias != GemmBias::none) add_bias(end, c_row, c_column, count, width);
+    if (!whole) locate_edge(c_column, count);
+    if (!whole && end.running) load_edge(c_row, height, count, width);
+    const AMode a_mode = plan_.direct_a ? AMode::rows : AMode::packed;
+    micro_kernel(a_mode, b_mode, static_cast<int>(height), static_cast<int>(width / lanes))(call);
+    if (!whole && (end.unfinished || end.final)) store_edge(c_row, height, count, width);
   }
 
   void add_bias(MicroEnd& end, int64_t row, int64_t column, int64_t count, int64_t width) {
-    if (p_.bias == GemmBias::rows) end.bias_rows = tile_.at.bias + row;
-    if (p_.bias != GemmBias::columns) return;
+    if (p_.bias == GemmBias::rows) {
+      end.bias_rows = tile_.at.bias + row;
+      return;
+    }
     end.bias_columns = tile_.at.bias + column;
     if (count == width) return;
     float* padded = edge_ + micro_rows * width;
@@ -186,8 +227,8 @@ class Tile {
   const GemmPlan& plan_;
   const GemmTile& tile_;
   RowPanels panels_;
-  int64_t width_;
-  float *packed_b_, *packed_a_, *partials_, *edge_;
+  int64_t width_;  // of a whole panel of B
+  float *packed_b_, *packed_a_, *partials_, *edge_, *passing_;
   int64_t edge_at_[8 * lanes];
 };
 
@@ -204,6 +245,6 @@ int thin_panel_vectors(int64_t rows) {
 }  // namespace
 
 extern const GemmLevel gemm_level;
-const GemmLevel gemm_level = {lanes, micro_rows, thin_panel_vectors, run_tile};
+const GemmLevel gemm_level = {lanes, micro_rows, thin_rows, thin_panel_vectors, run_tile};
 
 }  // namespace epl::cpu::EPL_SIMD

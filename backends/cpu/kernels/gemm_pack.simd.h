@@ -9,32 +9,57 @@
 namespace epl::cpu::EPL_SIMD {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Turns four runs of four floats, `from_step` apart, into four rows of four, `to_step` apart.
-HWY_INLINE void transpose4(const float* from, int64_t from_step, float* to, int64_t to_step) {
-  const hn::FixedTag<float, 4> d;
+// Turns W runs of four floats, `from_step` apart, into four rows of W. W is 4 or 8.
+template <int W>
+HWY_INLINE void load_transposed(const float* from, int64_t from_step, hn::Vec<hn::CappedTag<float, W>> (&rows)[4]) {
+  const hn::FixedTag<float, 4> quarter;
+  const hn::CappedTag<float, W> d;
   const hn::RepartitionToWide<decltype(d)> pairs;
-  const auto a = hn::LoadU(d, from), b = hn::LoadU(d, from + from_step);
-  const auto c = hn::LoadU(d, from + 2 * from_step), e = hn::LoadU(d, from + 3 * from_step);
+  // Runs i and i + 4 share a vector; all that follows stays within blocks of four.
+  auto load = [&](int i) {
+    if constexpr (W == 8) {
+      return hn::Combine(d, hn::LoadU(quarter, from + (i + 4) * from_step), hn::LoadU(quarter, from + i * from_step));
+    } else {
+      return hn::LoadU(d, from + i * from_step);
+    }
+  };
+  const auto a = load(0), b = load(1), c = load(2), e = load(3);
   const auto ab01 = hn::BitCast(pairs, hn::InterleaveLower(d, a, b)), ab23 = hn::BitCast(pairs, hn::InterleaveUpper(d, a, b));
   const auto ce01 = hn::BitCast(pairs, hn::InterleaveLower(d, c, e)), ce23 = hn::BitCast(pairs, hn::InterleaveUpper(d, c, e));
-  hn::StoreU(hn::BitCast(d, hn::InterleaveLower(pairs, ab01, ce01)), d, to);
-  hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(pairs, ab01, ce01)), d, to + to_step);
-  hn::StoreU(hn::BitCast(d, hn::InterleaveLower(pairs, ab23, ce23)), d, to + 2 * to_step);
-  hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(pairs, ab23, ce23)), d, to + 3 * to_step);
+  rows[0] = hn::BitCast(d, hn::InterleaveLower(pairs, ab01, ce01));
+  rows[1] = hn::BitCast(d, hn::InterleaveUpper(pairs, ab01, ce01));
+  rows[2] = hn::BitCast(d, hn::InterleaveLower(pairs, ab23, ce23));
+  rows[3] = hn::BitCast(d, hn::InterleaveUpper(pairs, ab23, ce23));
 }
 
-// k is contiguous: transposes groups of four indices; the last group overlaps its neighbour where four do not divide.
-inline void pack_transposed(const float* from, int64_t index_step, int64_t count, int64_t depth, float* to, int64_t stride) {
-  const int64_t blocks = count < 4 ? 0 : depth / 4;
-  for (int64_t block = 0; block < blocks; ++block) {
-    const float* at = from + 4 * block;
-    float* row = to + 4 * block * stride;
-    int64_t i = 0;
-    for (; i + 4 <= count; i += 4) transpose4(at + i * index_step, index_step, row + i, stride);
-    if (i < count) transpose4(at + (count - 4) * index_step, index_step, row + count - 4, stride);
+template <int W>
+inline void pack_transposed_group(const float* from, int64_t index_step, int64_t depth, float* to, int64_t stride) {
+  int64_t k = 0;
+  for (; k + 4 <= depth; k += 4) {
+    if (k % 16 == 0)  // the next group reads the runs behind these: memory is slower than a transposition
+      for (int i = 0; i < W; ++i) __builtin_prefetch(from + (i + W) * index_step + k);
+    hn::Vec<hn::CappedTag<float, W>> rows[4];
+    load_transposed<W>(from + k, index_step, rows);
+    for (int j = 0; j < 4; ++j) hn::StoreU(rows[j], hn::CappedTag<float, W>(), to + (k + j) * stride);
   }
-  for (int64_t k = 4 * blocks; k < depth; ++k)
-    for (int64_t i = 0; i < count; ++i) to[k * stride + i] = from[i * index_step + k];
+  for (; k < depth; ++k)
+    for (int i = 0; i < W; ++i) to[k * stride + i] = from[i * index_step + k];
+}
+
+// k is contiguous: groups of runs are transposed; the last group overlaps its neighbour where they do not divide.
+inline void pack_transposed(const float* from, int64_t index_step, int64_t count, int64_t depth, float* to, int64_t stride) {
+  constexpr int W = hn::MaxLanes(hn::ScalableTag<float>()) >= 8 ? 8 : 4;
+  int64_t i = 0;
+  for (; i + W <= count; i += W) pack_transposed_group<W>(from + i * index_step, index_step, depth, to + i, stride);
+  if (i < count && count >= W) {
+    pack_transposed_group<W>(from + (count - W) * index_step, index_step, depth, to + count - W, stride);
+  } else if (count >= 4) {
+    for (; i + 4 <= count; i += 4) pack_transposed_group<4>(from + i * index_step, index_step, depth, to + i, stride);
+    if (i < count) pack_transposed_group<4>(from + (count - 4) * index_step, index_step, depth, to + count - 4, stride);
+  } else {
+    for (int64_t k = 0; k < depth; ++k)
+      for (int64_t j = 0; j < count; ++j) to[k * stride + j] = from[j * index_step + k];
+  }
 }
 
 // The indices are contiguous, W to 2W of them: two vectors that may overlap.

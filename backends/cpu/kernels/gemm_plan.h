@@ -15,12 +15,15 @@ struct GemmPlan {
   int64_t products = 1;
   int64_t block_rows = 0;                    // rows of A packed at a time: they stay in the second-level cache
   int64_t panel_vectors = 2;                 // width of a panel of B in vectors
-  bool direct_b = false;                     // full panels of B are read where they lie
+  bool direct_b = false;                     // whole panels of B are read where they lie, and not packed
   bool direct_a = false;                     // so are rows of A
-  int levels = 0;                            // of the tree over units that are kept while a tile is computed
+  bool thin = false;                         // B streams by; nothing is packed
+  int passing = 0;                           // levels of the tree over units that come and go within a block of k
+  int levels = 0;                            // the other ones, kept while a tile is computed
+  int64_t partial_step = 0;                  // floats of one level
   // Scratch of one thread, in floats.
-  int64_t packed_a = 0, packed_b = 0, partials = 0, edge = 0;
-  int64_t scratch() const { return packed_a + packed_b + partials + edge; }
+  int64_t packed_a = 0, packed_b = 0, partials = 0, edge = 0, passing_tree = 0;
+  int64_t scratch() const { return packed_a + packed_b + partials + edge + passing_tree; }
   int64_t tasks() const { return products * row_tiles * column_tiles; }
 };
 
@@ -35,6 +38,7 @@ struct GemmTile {
 struct GemmLevel {
   int lanes;             // floats in a vector
   int rows;              // rows of the micro-kernel, with panels of two vectors
+  int thin_rows;         // most rows of the streaming kernel
   int (*panel_vectors)(int64_t rows);  // the best width of a panel for thin problems of so many rows
   void (*run)(const GemmProblem& problem, const GemmPlan& plan, const GemmTile& tile, float* scratch);
 };
