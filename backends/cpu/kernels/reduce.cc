@@ -1,0 +1,212 @@
+// Sums, extremes and products over axes. See reduce.h and reduce_order.h.
+#include "backends/cpu/kernels/reduce.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "backends/cpu/cpu.h"
+#include "core/backend/kernel.h"
+
+namespace epl::cpu {
+namespace {
+
+constexpr int64_t task_values = 32768;  // what is worth waking a thread for
+
+int64_t round_up(int64_t bytes) { return (bytes + 63) / 64 * 64; }
+
+// The values of `dims` in row-major order, cut into contiguous runs: f(offset, values) for [first, first + count).
+template <class Dims, class F>
+void for_each_run(const Dims& dims, int64_t first, int64_t count, F&& f) {
+  int last = static_cast<int>(dims.size()) - 1;
+  int64_t row = dims[last].size;
+  int64_t outer = first / row, position = first % row;
+  while (count > 0) {
+    int64_t offset = position * dims[last].stride, rest = outer;
+    for (int d = last - 1; d >= 0; --d) {
+      offset += rest % dims[d].size * dims[d].stride;
+      rest /= dims[d].size;
+    }
+    int64_t run = std::min(row - position, count);
+    f(offset, run);
+    count -= run;
+    position = 0;
+    ++outer;
+  }
+}
+
+}  // namespace
+
+ReducePlan::ReducePlan(const Shape& shape, const std::vector<int64_t>& axes, int64_t units) : units_(units) {
+  std::vector<bool> folded(shape.size(), false);
+  for (int64_t a : axes) folded[a < 0 ? a + shape.size() : a] = true;
+  Shape strides = row_major_strides(shape);
+  int previous = -1;  // kind of the last dimension seen
+  for (size_t d = 0; d < shape.size(); ++d) {
+    if (shape[d] == 1) continue;
+    std::vector<Dim>& dims = folded[d] ? folded_ : kept_;
+    if (previous == folded[d]) {
+      dims.back() = {dims.back().size * shape[d], strides[d]};
+    } else {
+      dims.push_back({shape[d], strides[d]});
+    }
+    previous = folded[d];
+  }
+  for (const Dim& dim : folded_) reduced_ *= dim.size;
+  if (folded_.empty()) folded_ = {{1, 1}};
+  if (previous == 0) {  // the last dimension stays
+    columns_ = kept_.back().size;
+    kept_.pop_back();
+  }
+  for (const Dim& dim : kept_) outer_ *= dim.size;
+  segments_ = segment_count(reduced_ / units_);
+}
+
+int64_t ReducePlan::kept_offset(int64_t index) const {
+  int64_t offset = 0;
+  for (int d = static_cast<int>(kept_.size()) - 1; d >= 0; --d) {
+    offset += index % kept_[d].size * kept_[d].stride;
+    index /= kept_[d].size;
+  }
+  return offset;
+}
+
+int64_t ReducePlan::workspace_bytes(int threads) const {
+  int64_t partials = units_ * segments_ == 1 ? 0 : round_up(outputs() * units_ * segments_ * 4);
+  int64_t thread = columns_ > 1 ? reduce_lanes * column_block * 4 + reduce_segment * 8 : 0;
+  return partials + threads * thread;
+}
+
+void ReducePlan::run(Reducer op, const float* x, float* y, void* workspace, ThreadPool& threads) const {
+  if (outputs() == 0) return;
+  const ReduceLoops& loops = EPL_CPU_CHOOSE(reduce_loops)(op);
+  if (reduced_ == 0) {  // only sums and products are asked for
+    std::fill_n(y, outputs(), op == Reducer::product ? 1.0f : 0.0f);
+    return;
+  }
+  bool direct = units_ * segments_ == 1;
+  float* partials = direct ? y : static_cast<float*>(workspace);
+  std::byte* scratch = static_cast<std::byte*>(workspace) + (direct ? 0 : round_up(outputs() * units_ * segments_ * 4));
+  if (columns_ == 1) {
+    run_values(loops, x, y, partials, threads);
+  } else {
+    run_columns(loops, x, y, partials, scratch, threads);
+  }
+}
+
+// Every output is a sequence of values of its own; partials are [output][unit][segment].
+void ReducePlan::run_values(const ReduceLoops& loops, const float* x, float* y, float* partials, ThreadPool& threads) const {
+  int64_t run = reduced_ / units_, pieces = units_ * segments_;
+  int64_t grain = std::max<int64_t>(1, task_values / std::min(run, reduce_segment));
+  threads.run_ranges(outer_ * pieces, grain, [&](int64_t begin, int64_t end) {
+    float gathered[reduce_segment];
+    for (int64_t at = begin; at < end;) {
+      int64_t output = at / pieces, unit = at % pieces / segments_, segment = at % segments_;
+      int64_t many = std::min(end - at, segments_ - segment);  // segments of one run
+      int64_t first = segment * reduce_segment, count = std::min(many * reduce_segment, run - first);
+      const float* source = x + kept_offset(output);
+      if (folded_.size() == 1) {
+        loops.segments(source + unit * run + first, count, partials + at);
+      } else {
+        for (int64_t s = 0; s < many; ++s) {
+          int64_t from = unit * run + first + s * reduce_segment, n = std::min(reduce_segment, count - s * reduce_segment);
+          float* to = gathered;
+          for_each_run(folded_, from, n, [&](int64_t offset, int64_t values) {
+            std::memcpy(to, source + offset, values * sizeof(float));
+            to += values;
+          });
+          loops.segments(gathered, n, partials + at + s);
+        }
+      }
+      at += many;
+    }
+  });
+  if (pieces == 1) return;
+  threads.run_ranges(outer_, std::max<int64_t>(1, task_values / pieces), [&](int64_t begin, int64_t end) {
+    for (int64_t o = begin; o < end; ++o) {
+      float* own = partials + o * pieces;
+      for (int64_t u = 0; u < units_; ++u) join_tree(own + u * segments_, segments_, 1, 1, loops.join);
+      join_tree(own, units_, segments_, 1, loops.join);
+      y[o] = own[0];
+    }
+  });
+}
+
+// Outputs come in rows of columns; partials are [outer][unit][segment][column].
+void ReducePlan::run_columns(const ReduceLoops& loops, const float* x, float* y, float* partials, std::byte* scratch,
+                             ThreadPool& threads) const {
+  int64_t run = reduced_ / units_, pieces = units_ * segments_, blocks = (columns_ + column_block - 1) / column_block;
+  constexpr int64_t scratch_bytes = reduce_lanes * column_block * 4 + reduce_segment * 8;
+  int64_t tasks = outer_ * pieces * blocks;
+  int64_t values = std::min(run, reduce_segment) * std::min(columns_, column_block);
+  int64_t per_task = std::max<int64_t>(1, task_values / values);
+  threads.run((tasks + per_task - 1) / per_task, [&](int64_t task, int thread) {
+    float* lanes = reinterpret_cast<float*>(scratch + thread * scratch_bytes);
+    int64_t* offsets = reinterpret_cast<int64_t*>(lanes + reduce_lanes * column_block);
+    for (int64_t t = task * per_task; t < std::min(tasks, (task + 1) * per_task); ++t) {
+      int64_t piece = t / blocks, column = t % blocks * column_block;
+      int64_t unit = piece % pieces / segments_, first = piece % segments_ * reduce_segment;
+      int64_t rows = std::min(reduce_segment, run - first), width = std::min(column_block, columns_ - column);
+      int64_t* next = offsets;
+      for_each_run(folded_, unit * run + first, rows, [&](int64_t offset, int64_t count) {
+        for (int64_t r = 0; r < count; ++r) *next++ = offset + r * folded_.back().stride;
+      });
+      const float* source = x + kept_offset(piece / pieces) + column;
+      loops.columns(source, offsets, rows, width, partials + piece * columns_ + column, lanes);
+    }
+  });
+  if (pieces == 1) return;
+  threads.run_ranges(outer_ * blocks, std::max<int64_t>(1, task_values / (pieces * column_block)), [&](int64_t begin, int64_t end) {
+    for (int64_t t = begin; t < end; ++t) {
+      int64_t column = t % blocks * column_block, width = std::min(column_block, columns_ - column);
+      float* own = partials + t / blocks * pieces * columns_ + column;
+      auto join = [&](int64_t from, int64_t count, int64_t stride) {
+        for (int64_t step = 1; step < count; step *= 2) {
+          for (int64_t i = 0; i + step < count; i += 2 * step) {
+            loops.join_rows(own + (from + i * stride) * columns_, own + (from + (i + step) * stride) * columns_, width);
+          }
+        }
+      };
+      for (int64_t u = 0; u < units_; ++u) join(u * segments_, segments_, 1);
+      join(0, units_, segments_);
+      std::memcpy(y + t / blocks * columns_ + column, own, width * sizeof(float));
+    }
+  });
+}
+
+namespace {
+
+template <Reducer op>
+void add_row(KernelTable& table, const char* name, const char* row) {
+  constexpr bool honours_units = op == Reducer::sum;
+  table.add({.op = name,
+             .name = row,
+             .dtypes = {DType::f32},
+             .accepts =
+                 [](const KernelQuery& q) {
+                   int64_t values = ReducePlan(q.in(0).shape, q.attributes.ints("axes"), 1).reduced();
+                   bool empty = values == 0 && (op == Reducer::max || op == Reducer::min);
+                   return q.require(cpu_level() != CpuLevel::none, "a processor without AVX2") &&
+                          q.require(!empty, "an extreme of nothing") &&
+                          q.require(!honours_units || values % q.units == 0, "units that do not divide the summed elements");
+                 },
+             .workspace = [](const KernelQuery& q) {
+               return ReducePlan(q.in(0).shape, q.attributes.ints("axes"), honours_units ? q.units : 1).workspace_bytes(q.threads);
+             },
+             .prepare = [](const KernelQuery& q) -> std::shared_ptr<const void> {
+               return std::make_shared<const ReducePlan>(q.in(0).shape, q.attributes.ints("axes"), honours_units ? q.units : 1);
+             },
+             .launch = [](const KernelCall& call) {
+               static_cast<const ReducePlan*>(call.prepared)->run(op, call.in<float>(0), call.out<float>(0), call.workspace, call.threads);
+             }});
+}
+
+}  // namespace
+
+EPL_KERNELS(cpu, reduce) {
+  add_row<Reducer::sum>(table, "sum", "sum_segments");
+  add_row<Reducer::max>(table, "max_reduce", "max_segments");
+  add_row<Reducer::min>(table, "min_reduce", "min_segments");
+  add_row<Reducer::product>(table, "prod_reduce", "product_segments");
+}
+
+}  // namespace epl::cpu
