@@ -57,8 +57,10 @@ struct Node {
   std::vector<Value> outputs;  // an unused optional output is Value{}
   Phase phase = Phase::forward;
   // Order of summation over the batch, and where this node's piece of the batch lies. Set by `partition` only; see
-  // core/program/local_graph.h. units: this node's sums over the batch run over so many equal units, then by the tree.
+  // core/program/local_graph.h. This node's sums over the batch run over so many equal units, then by the tree.
   int64_t units = 1;
+  // Nodes of different regions run at different times (the blocks of a local graph) and are never merged into one.
+  int32_t region = 0;
 };
 
 class Graph {

@@ -1,0 +1,141 @@
+// propagate: which dimension of each value carries the batch, from the sharding rules of the ops.
+//
+// Forward: a node whose operands are cut follows them. Backward: a value that is the same for every rank and micro-batch
+// but is only used in pieces (a broadcast gradient, a mask) is made in pieces. Where a node couples the samples in a way
+// that no cut follows, the pieces must meet: with one rank and one micro-batch they do; else the node is named.
+#include <algorithm>
+
+#include "core/strategy/batch_cut.h"
+#include "core/strategy/pass.h"
+
+namespace epl {
+namespace {
+
+class Propagation {
+ public:
+  explicit Propagation(Plan& plan)
+      : plan_(plan), graph_(*plan.graph), units_(plan.units()), cut_(graph_.value_count(), -1),
+        reduced_(graph_.value_count(), false), factor_(graph_.node_count(), -1) {}
+
+  Status run() {
+    for (Value v : graph_.leaves(ValueKind::input)) cut_[v.index] = graph_.value(v).batch_dim;
+    for (const Node& node : graph_.nodes()) {
+      EPL_ASSIGN(ShardingRule rule, node_rule(graph_, node));
+      rules_.push_back(std::move(rule));
+    }
+    for (int n = 0; n < graph_.node_count(); ++n) EPL_TRY(forward(n));
+    make_in_pieces();
+    write();
+    return {};
+  }
+
+ private:
+  std::vector<int> input_cuts(const Node& node) const {
+    std::vector<int> cuts;
+    for (Value v : node.inputs) cuts.push_back(v ? cut_[v.index] : -1);
+    return cuts;
+  }
+
+  Status forward(int n) {
+    const Node& node = graph_.node(NodeId{n});
+    BatchCut cut = follow_batch(rules_[n], input_cuts(node), units_);
+    if (cut.couples) {
+      int64_t pieces = plan_.mesh.size("data") * plan_.micro_batches();
+      if (pieces > 1) {
+        return Status(Code::unsupported,
+                      cat("node ", node.name, " (", node.op->name, ") couples the samples of the batch: ", cut.why,
+                          "; it cannot run in ", pieces, " pieces. Use one rank and one micro-batch"),
+                      node.name);
+      }
+      plan_.notes.push_back(cat("node ", node.name, " sees the whole batch: ", cut.why));
+      return {};
+    }
+    apply(n, cut);
+    return {};
+  }
+
+  void apply(int n, const BatchCut& cut) {
+    const Node& node = graph_.node(NodeId{n});
+    factor_[n] = cut.factor;
+    if (cut.factor < 0) return;
+    for (size_t o = 0; o < node.outputs.size(); ++o) {
+      if (!node.outputs[o]) continue;
+      cut_[node.outputs[o].index] = cut.output_dim[o];
+      reduced_[node.outputs[o].index] = cut.output_dim[o] < 0;
+    }
+  }
+
+  // In reverse, so that the wishes of later nodes are known.
+  void make_in_pieces() {
+    if (plan_.mesh.size("data") * plan_.micro_batches() == 1) return;
+    auto users = graph_.users();
+    std::vector<bool> pinned(graph_.value_count(), false);
+    for (const auto& output : graph_.outputs) pinned[output.value.index] = true;
+    for (const auto& update : graph_.updates) pinned[update.next.index] = true;
+    for (int n = graph_.node_count(); n-- > 0;) {
+      const Node& node = graph_.node(NodeId{n});
+      if (factor_[n] >= 0 || node.op->random) continue;
+      int factor = -1;
+      bool agreed = true;
+      for (size_t o = 0; o < node.outputs.size() && agreed; ++o) {
+        Value v = node.outputs[o];
+        if (!v || (users[v.index].empty() && !pinned[v.index])) continue;
+        int dim = wish(v, users[v.index]);
+        const auto& operand = rules_[n].outputs[o];
+        agreed = !pinned[v.index] && dim >= 0 && !operand[dim].empty() && (factor < 0 || operand[dim][0] == factor);
+        if (agreed) factor = operand[dim][0];
+      }
+      if (!agreed || factor < 0) continue;
+      BatchCut cut = follow_batch(rules_[n], std::vector<int>(node.inputs.size(), -1), units_, factor);
+      bool sums = std::ranges::find(cut.output_dim, -1) != cut.output_dim.end();
+      if (!cut.couples && !sums) apply(n, cut);
+    }
+  }
+
+  // The dimension in which every use wants pieces, or -1.
+  int wish(Value v, const std::vector<int32_t>& users) const {
+    int wanted = -1;
+    for (int32_t user : users) {
+      if (factor_[user] < 0) return -1;
+      const Node& node = graph_.node(NodeId{user});
+      BatchCut cut = follow_batch(rules_[user], std::vector<int>(node.inputs.size(), -1), units_, factor_[user]);
+      for (size_t i = 0; i < node.inputs.size(); ++i) {
+        if (node.inputs[i] != v) continue;
+        if (cut.input_dim[i] < 0 || (wanted >= 0 && wanted != cut.input_dim[i])) return -1;
+        wanted = cut.input_dim[i];
+      }
+    }
+    return wanted;
+  }
+
+  void write() {
+    std::vector<int> axes;
+    for (size_t i = 0; i < plan_.mesh.axes.size(); ++i) axes.push_back(static_cast<int>(i));
+    plan_.shardings.assign(graph_.value_count(), {});
+    for (int i = 0; i < graph_.value_count(); ++i) {
+      Sharding& sharding = plan_.shardings[i];
+      sharding.dims.resize(graph_.type(Value{i}).ndim());
+      if (cut_[i] >= 0) sharding.dims[cut_[i]] = axes;
+      if (reduced_[i]) sharding.reduced = axes;
+    }
+    plan_.node_cut.resize(graph_.node_count());
+    for (int n = 0; n < graph_.node_count(); ++n) plan_.node_cut[n] = factor_[n] >= 0;
+  }
+
+  Plan& plan_;
+  const Graph& graph_;
+  int64_t units_;
+  std::vector<int> cut_;
+  std::vector<bool> reduced_;
+  std::vector<int> factor_;
+  std::vector<ShardingRule> rules_;
+};
+
+}  // namespace
+
+EPL_PASS(propagate) {
+  return {.doc = "finds the dimension of every value that carries the batch",
+          .run = [](PassContext& c) { return Propagation(c.plan).run(); }};
+}
+
+}  // namespace epl

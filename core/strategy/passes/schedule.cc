@@ -1,0 +1,141 @@
+// schedule: when each node runs. With one micro-batch everything runs in the order of the graph, updates last. With
+// several, nodes that work on samples loop; nodes that do not run once, before or after the loop. A value summed over
+// the batch is complete after its loop, so a sample node may only use one that an earlier, cheap loop can give: one that
+// depends on inputs alone (a count of valid targets). Anything else couples the micro-batches, and is refused by name.
+#include "core/ir/op.h"
+#include "core/strategy/pass.h"
+
+namespace epl {
+namespace {
+
+class Scheduling {
+ public:
+  explicit Scheduling(Plan& plan) : plan_(plan), graph_(*plan.graph), pre_(graph_.node_count(), false), mid_(graph_.node_count(), false) {}
+
+  Status run() {
+    plan_.node_cloned.assign(graph_.node_count(), false);
+    plan_.node_block.assign(graph_.node_count(), BlockKind::main);
+    if (plan_.micro_batches() == 1) {
+      for (int n = 0; n < graph_.node_count(); ++n) {
+        if (node(n).phase == Phase::update) plan_.node_block[n] = BlockKind::post;
+      }
+    } else {
+      EPL_TRY(loop());
+    }
+    write_actions();
+    return {};
+  }
+
+ private:
+  const Node& node(int n) const { return graph_.node(NodeId{n}); }
+  int producer(Value v) const { return graph_.value(v).producer.index; }
+
+  Status loop() {
+    find_dependence();
+    for (int n = 0; n < graph_.node_count(); ++n) {
+      if (!plan_.node_cut[n]) continue;
+      for (Value v : node(n).inputs) {
+        if (v && whole(v) && after_sum_[v.index]) EPL_TRY(bring_forward(v, n));
+      }
+    }
+    for (int n = 0; n < graph_.node_count(); ++n) {
+      BlockKind& block = plan_.node_block[n];
+      if (plan_.node_cut[n]) {
+        block = pre_[n] ? BlockKind::pre : BlockKind::main;
+      } else if (mid_[n]) {
+        block = BlockKind::mid;
+      } else {
+        bool late = node(n).phase == Phase::update;
+        for (Value v : node(n).inputs) late = late || (v && after_sum_[v.index]);
+        block = late ? BlockKind::post : BlockKind::once;
+      }
+    }
+    // What the first loop computed and the main loop needs again is computed again: it depends on inputs alone.
+    for (int n = graph_.node_count(); n-- > 0;) {
+      if (!plan_.node_cut[n]) continue;
+      bool in_main = plan_.node_block[n] == BlockKind::main || plan_.node_cloned[n];
+      if (!in_main) continue;
+      for (Value v : node(n).inputs) {
+        if (v && producer(v) >= 0 && pre_[producer(v)] && !whole(v)) plan_.node_cloned[producer(v)] = true;
+      }
+    }
+    return {};
+  }
+
+  // A whole value is the same for all micro-batches, or a sum over them.
+  bool whole(Value v) const { return plan_.shardings[v.index].cut_dim() < 0; }
+
+  void find_dependence() {
+    after_sum_.assign(graph_.value_count(), false);
+    learnt_.assign(graph_.value_count(), false);
+    for (int i = 0; i < graph_.value_count(); ++i) {
+      ValueKind kind = graph_.value(Value{i}).kind;
+      learnt_[i] = kind == ValueKind::parameter || kind == ValueKind::buffer || kind == ValueKind::state;
+    }
+    for (int n = 0; n < graph_.node_count(); ++n) {
+      bool after = false, learnt = node(n).op->random;
+      for (Value v : node(n).inputs) {
+        after = after || (v && after_sum_[v.index]);
+        learnt = learnt || (v && learnt_[v.index]);
+      }
+      for (Value v : node(n).outputs) {
+        if (!v) continue;
+        after_sum_[v.index] = after || !plan_.shardings[v.index].reduced.empty();
+        learnt_[v.index] = learnt;
+      }
+    }
+  }
+
+  Status bring_forward(Value v, int user) {
+    int n = producer(v);
+    if (n < 0 || pre_[n] || mid_[n]) return {};
+    if (plan_.node_cut[n]) {
+      bool nested = false, learnt = node(n).op->random;
+      for (Value in : node(n).inputs) {
+        nested = nested || (in && after_sum_[in.index]);
+        learnt = learnt || (in && learnt_[in.index]);
+      }
+      if (nested || learnt) {
+        return Status(Code::unsupported,
+                      cat("node ", node(n).name, " (", node(n).op->name, ") sums over the whole batch and node ", node(user).name,
+                          " uses the result for each sample, so ", plan_.micro_batches(),
+                          " micro-batches would change the answer. Use pipeline.num_micro_batch = 1"),
+                      node(n).name);
+      }
+      pre_[n] = true;
+      for (Value in : node(n).inputs) {
+        if (in && producer(in) >= 0 && plan_.node_cut[producer(in)]) EPL_TRY(bring_forward(in, user));
+      }
+      return {};
+    }
+    if (after_sum_[v.index]) mid_[n] = true;
+    for (Value in : node(n).inputs) {
+      if (in && after_sum_[in.index]) EPL_TRY(bring_forward(in, user));
+    }
+    return {};
+  }
+
+  void write_actions() {
+    plan_.schedule.clear();
+    for (BlockKind block : {BlockKind::once, BlockKind::pre, BlockKind::mid, BlockKind::main, BlockKind::post}) {
+      bool used = block == BlockKind::main;
+      for (BlockKind b : plan_.node_block) used = used || b == block;
+      if (!used) continue;
+      for (int64_t m = 0; m < (block_loops(block) ? plan_.micro_batches() : 1); ++m) plan_.schedule.push_back({block, m});
+    }
+  }
+
+  Plan& plan_;
+  const Graph& graph_;
+  std::vector<bool> pre_, mid_;
+  std::vector<bool> after_sum_, learnt_;   // by value
+};
+
+}  // namespace
+
+EPL_PASS(schedule) {
+  return {.doc = "puts every node into a block of the step and writes the table of actions",
+          .run = [](PassContext& c) { return Scheduling(c.plan).run(); }};
+}
+
+}  // namespace epl

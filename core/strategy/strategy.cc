@@ -1,0 +1,125 @@
+#include "core/strategy/strategy.h"
+
+#include <algorithm>
+
+#include "core/base/check.h"
+
+namespace epl {
+
+std::string Strategy::text(std::string_view key, std::string_view fallback) const {
+  const Attribute* value = config.find(key);
+  return value ? std::get<std::string>(*value) : std::string(fallback);
+}
+
+// The names are those of the original EPL (Whale), then ours. `built` is the truth about this version.
+const std::vector<ConfigKey>& config_keys() {
+  using S = std::string;
+  static const std::vector<ConfigKey> keys = {
+      {"auto.auto_parallel", false, {}, false, "the planner decides everything that is left open"},
+      {"io.slicing", false, {}, false, "cut the input files over the replicas"},
+      {"io.unbalanced_io_slicing", false, {}, false, "allow replicas different numbers of files"},
+      {"io.drop_last_files", false, {}, false, "drop files that do not divide"},
+      {"communication.sparse_as_dense", false, {}, false, "reduce sparse gradients as dense ones"},
+      {"communication.max_splits", int64_t{5}, {}, false, "most gradient buckets"},
+      {"communication.num_communicators", int64_t{2}, {}, false, "communicators in the pool"},
+      {"communication.fp16", false, {}, false, "reduce gradients in half precision"},
+      {"communication.fp16_scale", int64_t{128}, {}, false, "scale of half-precision gradients"},
+      {"communication.clip_after_allreduce", true, {}, false, "clip after the reduction"},
+      {"communication.gradients_reduce_method", S("mean"), {"mean", "sum"}, false, "how gradients combine"},
+      {"communication.hierarchical", false, {}, false, "reduce inside the host first"},
+      {"communication.compression", S("none"), {"none"}, false, "compress gradients"},
+      {"pipeline.num_stages", int64_t{1}, {}, false, "pipeline stages"},
+      {"pipeline.num_micro_batch", int64_t{1}, {}, true, "micro-batches of a step, a power of two that divides the units"},
+      {"pipeline.strategy", S("PreferBackward"),
+       {"PreferForward", "PreferBackward", "PreferBackwardOptimizer", "GPipe", "1F1B", "interleaved", "ZB-H1", "ZB-V", "DualPipe-V"},
+       false, "pipeline schedule"},
+      {"pipeline.virtual_stages", int64_t{1}, {}, false, "chunks of a stage"},
+      {"gradient_checkpoint.type", S(""), {"", "collection", "auto", "budget"}, false, "what is recomputed"},
+      {"gradient_checkpoint.end_taskgraph", int64_t{-1}, {}, false, "last TaskGraph that is recomputed"},
+      {"gradient_checkpoint.check_gradients", false, {}, false, "compare with gradients that are not recomputed"},
+      {"zero.level", S(""), {"", "v0", "v1", "v2"}, false, "what is sharded: optimizer state, gradients, weights"},
+      {"offload.level", S(""), {"", "v0"}, false, "what lives in host memory"},
+      {"amp.level", S(""), {"", "O1"}, false, "mixed precision"},
+      {"amp.loss_scale", S("dynamic"), {}, false, "loss scale of float16"},
+      {"amp.debug_log", false, {}, false, "log overflow"},
+      {"cluster.device_place_prefer_intra_node", true, {}, false, "place a copy inside one host"},
+      {"cluster.run_visible_devices", S(""), {}, false, "devices to use"},
+      {"cluster.colocate_split_and_replicate", false, {}, false, "sibling scopes share devices"},
+      {"optimizer.num_apply_group", int64_t{1}, {}, false, "parameters updated group by group"},
+      {"memory.budget", S(""), {}, false, "bytes that a rank may use, as 2GiB"},
+      {"reproducible.level", S("data"), {"run", "data", "layout"}, true, "which layouts give the same bits"},
+      {"reproducible.units", int64_t{0}, {}, true, "units of the batch, 0 for the largest power of two up to 8 that divides it"},
+      {"batch.semantics", S("global"), {"global", "per_micro_batch"}, false, "whether micro-batches stand alone"},
+  };
+  return keys;
+}
+
+namespace {
+
+const ConfigKey* find_key(std::string_view name) {
+  for (const ConfigKey& key : config_keys()) {
+    if (key.name == name) return &key;
+  }
+  return nullptr;
+}
+
+Status unknown_key(std::string_view name) {
+  std::vector<std::string> known;
+  for (const ConfigKey& key : config_keys()) known.push_back(key.name);
+  std::string near = nearest(name, known);
+  return invalid("unknown strategy key \"", name, "\"", near.empty() ? "" : cat("; did you mean \"", near, "\"?"));
+}
+
+}  // namespace
+
+Status set_config(Strategy& strategy, std::string_view name, std::string_view value) {
+  const ConfigKey* key = find_key(name);
+  if (!key) return unknown_key(name);
+  auto wrong = [&](std::string_view wanted) { return invalid("strategy key \"", name, "\" is ", wanted, ", got \"", value, "\""); };
+  if (std::holds_alternative<bool>(key->value)) {
+    if (value != "true" && value != "false") return wrong("true or false");
+    strategy.config.set(name, value == "true");
+  } else if (std::holds_alternative<int64_t>(key->value)) {
+    int64_t number = 0;
+    auto [end, failure] = std::from_chars(value.data(), value.data() + value.size(), number);
+    if (failure != std::errc{} || end != value.data() + value.size()) return wrong("a whole number");
+    strategy.config.set(name, number);
+  } else {
+    if (!key->words.empty() && std::ranges::find(key->words, value) == key->words.end()) {
+      return wrong(cat("one of ", join(key->words, ", ")));
+    }
+    strategy.config.set(name, std::string(value));
+  }
+  return {};
+}
+
+Status check_built(const Strategy& strategy, int64_t ranks) {
+  std::vector<std::string> missing;
+  for (const Attributes::Entry& entry : strategy.config.entries()) {
+    const ConfigKey* key = find_key(entry.name);
+    EPL_CHECK(key != nullptr, entry.name);
+    if (!key->built && !identical(entry.value, key->value)) {
+      missing.push_back(cat("\"", entry.name, "\" = ", attribute_text(entry.value)));
+    }
+  }
+  if (strategy.text("reproducible.level", "data") == "layout") missing.push_back("\"reproducible.level\" = \"layout\"");
+  auto scope = [&](const Scope& s, std::string_view where) {
+    static constexpr std::string_view kinds[] = {"replicate", "split", "expert"};
+    bool plain = s.kind == ScopeKind::replicate && s.scopes.empty();
+    if (plain && where == "default") {
+      // Left-over ranks are data parallelism: any count that divides the ranks means the same.
+      if (s.device_count < 1 || ranks % s.device_count != 0) {
+        missing.push_back(cat("replicate over ", s.device_count, " of ", ranks, " ranks"));
+      }
+      return;
+    }
+    missing.push_back(cat("scope ", s.name.empty() ? where : std::string_view(s.name), ": ", kinds[static_cast<int>(s.kind)], "(",
+                          s.device_count, ")", s.scopes.empty() ? "" : " with inner scopes"));
+  };
+  for (const Scope& s : strategy.scopes) scope(s, "of scopes");
+  if (strategy.has_default) scope(strategy.default_scope, "default");
+  if (missing.empty()) return {};
+  return unsupported("this version knows, but cannot run yet: ", join(missing, "; "));
+}
+
+}  // namespace epl

@@ -1,0 +1,100 @@
+// Strategies as JSON. Everything unknown is an error that names it and the nearest known word.
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "core/strategy/strategy.h"
+
+namespace epl {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int deepest_nesting = 32;
+
+std::string scalar_text(const Json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
+
+Result<Scope> parse_scope(const Json& json, std::string_view where, int depth) {
+  if (!json.is_object()) return invalid(where, " must be an object");
+  if (depth > deepest_nesting) return invalid(where, " is nested too deeply");
+  Scope scope;
+  bool kind = false;
+  for (const auto& [key, value] : json.items()) {
+    static const std::vector<std::string> known = {"name", "match", "scopes", "replicate", "split", "expert"};
+    if (key == "name") {
+      if (!value.is_string()) return invalid(where, ".name must be a text");
+      scope.name = value.get<std::string>();
+    } else if (key == "match") {
+      const Json list = value.is_array() ? value : Json::array({value});
+      for (const Json& pattern : list) {
+        if (!pattern.is_string()) return invalid(where, ".match must be a pattern or a list of patterns");
+        scope.match.push_back(pattern.get<std::string>());
+      }
+    } else if (key == "scopes") {
+      if (!value.is_array()) return invalid(where, ".scopes must be a list");
+      for (size_t i = 0; i < value.size(); ++i) {
+        EPL_ASSIGN(Scope inner, parse_scope(value[i], cat(where, ".scopes[", i, "]"), depth + 1));
+        scope.scopes.push_back(std::move(inner));
+      }
+    } else if (key == "replicate" || key == "split" || key == "expert") {
+      if (kind) return invalid(where, " has two kinds");
+      if (!value.is_number_integer() || value.get<int64_t>() < 1) return invalid(where, ".", key, " must be a number of devices");
+      kind = true;
+      scope.kind = key == "replicate" ? ScopeKind::replicate : key == "split" ? ScopeKind::split : ScopeKind::expert;
+      scope.device_count = value.get<int64_t>();
+    } else {
+      std::string near = nearest(key, known);
+      return invalid(where, " has an unknown key \"", key, "\"", near.empty() ? "" : cat("; did you mean \"", near, "\"?"));
+    }
+  }
+  if (!kind) return invalid(where, " needs one of replicate, split, expert");
+  return scope;
+}
+
+Json scope_json(const Scope& scope) {
+  static constexpr const char* kinds[] = {"replicate", "split", "expert"};
+  Json json = Json::object();
+  if (!scope.name.empty()) json["name"] = scope.name;
+  json[kinds[static_cast<int>(scope.kind)]] = scope.device_count;
+  if (!scope.match.empty()) json["match"] = scope.match;
+  for (const Scope& inner : scope.scopes) json["scopes"].push_back(scope_json(inner));
+  return json;
+}
+
+}  // namespace
+
+Result<Strategy> parse_strategy(std::string_view text) {
+  Strategy strategy;
+  Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (json.is_discarded()) return invalid("the strategy is not JSON: ", text.substr(0, 80));
+  if (!json.is_object()) return invalid("a strategy is one JSON object");
+  for (const auto& [key, value] : json.items()) {
+    if (key == "scopes") {
+      if (!value.is_array()) return invalid("scopes must be a list");
+      for (size_t i = 0; i < value.size(); ++i) {
+        EPL_ASSIGN(Scope scope, parse_scope(value[i], cat("scopes[", i, "]"), 0));
+        strategy.scopes.push_back(std::move(scope));
+      }
+    } else if (key == "default") {
+      EPL_ASSIGN(strategy.default_scope, parse_scope(value, "default", 0));
+      strategy.has_default = true;
+    } else {
+      if (value.is_structured() || value.is_null()) return invalid("strategy key \"", key, "\" must be a plain value");
+      EPL_TRY(set_config(strategy, key, scalar_text(value)));
+    }
+  }
+  return strategy;
+}
+
+std::string print_strategy(const Strategy& strategy) {
+  Json json = Json::object();
+  for (const Attributes::Entry& entry : strategy.config.entries()) {
+    if (auto* b = std::get_if<bool>(&entry.value)) json[entry.name] = *b;
+    if (auto* i = std::get_if<int64_t>(&entry.value)) json[entry.name] = *i;
+    if (auto* s = std::get_if<std::string>(&entry.value)) json[entry.name] = *s;
+  }
+  for (const Scope& scope : strategy.scopes) json["scopes"].push_back(scope_json(scope));
+  if (strategy.has_default) json["default"] = scope_json(strategy.default_scope);
+  return json.dump();
+}
+
+}  // namespace epl
