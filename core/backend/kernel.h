@@ -48,6 +48,7 @@ struct StepContext {
   uint64_t seed = 0;
   int64_t step = 0;
   int64_t first_unit = 0;   // of the run of units at hand, in the global batch
+  int64_t units = 1;        // in that run
 };
 
 struct KernelCall {

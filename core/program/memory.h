@@ -1,0 +1,27 @@
+// Where everything lives: offsets for storages with known sizes and lifetimes, so that storages that are alive together
+// never overlap. Pure arithmetic, no graph.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace epl {
+
+struct Storage {
+  int64_t bytes = 0;
+  int first = 0, last = 0;   // positions at which it is alive, both included
+  int64_t offset = -1;       // the answer
+};
+
+inline constexpr int64_t memory_alignment = 64;
+
+struct MemoryLayout {
+  int64_t bytes = 0;         // of the arena
+  int64_t largest_live = 0;  // bytes alive together at the fullest position: no layout needs less
+};
+
+// Sets the offsets. Tries several orders of placement (by size, by lifetime, by first use) with best fit and keeps the
+// smallest arena; stops early at the lower bound.
+MemoryLayout lay_out(std::vector<Storage>& storages);
+
+}  // namespace epl

@@ -1,0 +1,108 @@
+// What one rank executes: blocks of instructions with every address fixed. Rank numbers and micro-batch indices are
+// parameters, so that a program does not grow with either.
+//
+// Memory of a rank: the arena (everything a step computes), the state (parameters, buffers, optimizer state), the
+// constants, and the host scalars. All of it is known here, before anything is allocated.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/backend/kernel.h"
+#include "core/program/local_graph.h"
+
+namespace epl {
+
+// A place in memory: a space and an offset in it; `stride` is added once per micro-batch (inputs).
+struct Location {
+  enum class Space : uint8_t { none, arena, state, constant, scalar, input } space = Space::none;
+  int32_t index = 0;       // which input
+  int64_t offset = 0;
+  int64_t stride = 0;
+  friend bool operator==(const Location&, const Location&) = default;
+};
+
+struct Instruction {
+  enum class Kind : uint8_t {
+    launch,      // a kernel
+    slice,       // inputs[0] piece -> outputs[0]; see Slice
+    accumulate,  // inputs[0], by the tree over micro-batches -> outputs[0], with levels in `workspace`
+    all_reduce,  // inputs[0] over the ranks -> outputs[0]
+    copy,        // inputs[0] -> outputs[0], `bytes`
+    emit,        // inputs[0] -> the caller's output `port`
+  } kind = Kind::launch;
+  std::string name;                       // of the node
+  const KernelRow* row = nullptr;
+  std::unique_ptr<KernelQuery> query;     // types, attributes; of every kind
+  std::shared_ptr<const void> prepared;
+  std::vector<Location> inputs, outputs;
+  Location workspace;
+  int64_t workspace_bytes = 0;
+  int64_t bytes = 0;                      // moved by what is no launch
+  int port = -1;
+  // The runs of a piece: `outer` runs of `run_bytes`, `global_bytes` apart in the whole and adjacent in the piece.
+  struct Slice {
+    int64_t outer = 1, run_bytes = 0, global_bytes = 0;
+  } slice;
+  std::vector<Refusal> refusals;          // of better kernels, with their reasons
+};
+
+struct Block {
+  BlockKind kind = BlockKind::main;
+  int first = 0, last = 0;                // instructions [first, last)
+};
+
+// A named tensor of the state, in order; `offset` in the state space.
+struct StateSlot {
+  std::string name;
+  ValueKind kind;
+  TensorType type;
+  int64_t offset = 0;
+  Tensor initial;                         // empty: zeros
+};
+
+struct ProgramPort {
+  std::string name;
+  TensorType global_type, local_type;     // local: one micro-batch of one rank
+  int dim = -1;                           // that is cut
+  Location location;                      // of an input
+};
+
+struct MemoryItem {
+  std::string what;
+  int64_t bytes = 0;
+};
+
+struct Program {
+  std::string name;
+  std::vector<Instruction> instructions;
+  std::vector<Block> blocks;
+  std::vector<Action> schedule;
+  std::vector<ProgramPort> inputs, outputs;
+  std::vector<StateSlot> state;
+  std::vector<std::pair<std::string, Location>> scalars;
+  std::vector<Tensor> constants;          // in the order of the constant space
+  std::vector<int64_t> constant_offsets;
+  int64_t ranks = 1, micro_batches = 1, units = 1;
+  int64_t arena_bytes = 0, arena_live_bytes = 0;   // the second is the largest set alive together
+  int64_t state_bytes = 0, constant_bytes = 0, scalar_bytes = 0;
+  int most_operands = 0;
+  int commit_begin = 0;                   // instructions before this one leave the state as it was
+  double flops = 0;                       // of one step of one rank
+
+  int64_t memory_bytes_peak() const { return arena_bytes + state_bytes + constant_bytes + scalar_bytes; }
+};
+
+// Lowers a local graph for a backend's kernels: composites without a kernel are expanded, elementwise regions fused,
+// kernels chosen, memory laid out. `threads` is the pool of one rank. `entry` says what the program is for.
+struct LowerOptions {
+  const KernelTable* kernels = nullptr;
+  int threads = 1;
+  bool fuse = true;
+};
+Result<Program> lower(const LocalGraph& local, const LowerOptions& options);
+
+std::string print_program(const Program& program);
+
+}  // namespace epl
