@@ -42,6 +42,7 @@ std::string node_text(const Graph& graph, const Node& node) {
   }
   out += ")" + attributes_text(without_defaults(node));
   if (node.units != 1) out += cat(" units ", node.units);
+  if (node.region != 0) out += cat(" region ", node.region);
   if (node.outputs.empty() || graph.value(node.outputs[0]).name != node.name) out += cat(" @ ", name_text(node.name));
   return out + "\n";
 }
@@ -170,6 +171,10 @@ class GraphParser {
     EPL_ASSIGN(node.attributes, reader_.attributes());
     if (Status status = complete_attributes(*node.op, node.attributes); !status.ok()) return reader_.fail(status.message());
     if (reader_.take("units") && !reader_.integer(node.units)) return reader_.fail("expected a number of units");
+    if (int64_t region = 0; reader_.take("region")) {
+      if (!reader_.integer(region)) return reader_.fail("expected a region");
+      node.region = static_cast<int32_t>(region);
+    }
     if (reader_.take("@") && !reader_.name(node.name)) return reader_.fail("expected a node name");
     if (!reader_.at_end()) return reader_.fail("text after a node");
     graph_.add_node(std::move(node), std::move(types), std::move(names));

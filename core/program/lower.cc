@@ -89,7 +89,7 @@ class Lowering {
   }
 
   Status write_instructions() {
-    for (BlockKind kind : {BlockKind::once, BlockKind::pre, BlockKind::mid, BlockKind::main, BlockKind::post}) {
+    for (BlockKind kind : all_blocks) {
       Block block{kind, static_cast<int>(program_.instructions.size()), 0};
       for (int n = 0; n < graph_.node_count(); ++n) {
         const Node& node = graph_.node(NodeId{n});
@@ -98,15 +98,14 @@ class Lowering {
           program_.commit_begin = static_cast<int>(program_.instructions.size());
         }
         EPL_TRY(write_instruction(node));
-        emit_outputs(node, kind);
+        emit_outputs(node);
       }
-      if (kind == BlockKind::post) copy_position_ = static_cast<int>(program_.instructions.size());
       block.last = static_cast<int>(program_.instructions.size());
       program_.blocks.push_back(block);
     }
     // Outputs that are leaves or views of leaves.
     for (size_t port = 0; port < local_.outputs.size(); ++port) {
-      if (!graph_.value(output_value(port)).producer || !graph_.value(Value{root_[output_value(port).index]}).producer) emit(static_cast<int>(port));
+      if (!graph_.value(Value{root_[output_value(port).index]}).producer) emit(static_cast<int>(port));
     }
     if (program_.commit_begin == 0) program_.commit_begin = static_cast<int>(program_.instructions.size());
     program_.blocks.back().last = static_cast<int>(program_.instructions.size());
@@ -116,7 +115,7 @@ class Lowering {
   Value output_value(size_t port) const { return graph_.outputs[port].value; }
 
   // A result that the caller wants leaves right behind its producer, before the memory is used again.
-  void emit_outputs(const Node& node, BlockKind) {
+  void emit_outputs(const Node& node) {
     for (size_t port = 0; port < local_.outputs.size(); ++port) {
       int root = root_[output_value(port).index];
       NodeId producer = graph_.value(Value{root}).producer;
@@ -338,7 +337,7 @@ class Lowering {
 
   void lay_out_arena() {
     MemoryLayout layout = lay_out(storages_);
-    program_.arena_bytes = layout.bytes;
+    for (const Storage& s : storages_) program_.arena_bytes = std::max(program_.arena_bytes, s.offset + s.bytes);
     program_.arena_live_bytes = layout.largest_live;
   }
 
@@ -355,6 +354,11 @@ class Lowering {
       for (Value v : values_[p].first) in.inputs.push_back(location(v));
       for (Value v : values_[p].second) in.outputs.push_back(location(v));
       if (workspace_[p] >= 0) in.workspace = {Space::arena, 0, storages_[workspace_[p]].offset, 0};
+    }
+    for (const Storage& s : storages_) {
+      int loop = loop_of(s.last);
+      bool last_turn = loop >= 0 && s.first <= program_.blocks[loop].first && s.last == program_.blocks[loop].last - 1;
+      program_.instructions[s.last].releases.push_back({s.offset, s.bytes, last_turn});
     }
     for (size_t port = 0; port < local_.outputs.size(); ++port) {
       const LocalPort& out = local_.outputs[port];
@@ -374,7 +378,6 @@ class Lowering {
   std::vector<int> workspace_;            // by instruction
   std::vector<std::pair<std::vector<Value>, std::vector<Value>>> values_;  // by instruction: operands, results
   std::vector<Graph::Update> copies_;
-  int copy_position_ = 0;
 };
 
 }  // namespace

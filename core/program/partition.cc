@@ -21,7 +21,7 @@ class Partition {
     local_.units = plan_.mesh.size("unit");
     local_.schedule = plan_.schedule;
     copy_leaves();
-    for (BlockKind block : {BlockKind::once, BlockKind::pre, BlockKind::mid, BlockKind::main, BlockKind::post}) {
+    for (BlockKind block : all_blocks) {
       reduce_over_ranks(block);
       for (int n = 0; n < global_.node_count(); ++n) {
         bool here = plan_.node_block[n] == block;
@@ -162,7 +162,7 @@ class Partition {
   void finish() {
     // The seams may have put nodes into blocks that the plan left empty.
     local_.schedule.clear();
-    for (BlockKind block : {BlockKind::once, BlockKind::pre, BlockKind::mid, BlockKind::main, BlockKind::post}) {
+    for (BlockKind block : all_blocks) {
       bool used = block == BlockKind::main;
       for (const Node& node : local_.graph.nodes()) used = used || local_.block(node) == block;
       for (int64_t m = 0; used && m < (block_loops(block) ? local_.micro_batches : 1); ++m) local_.schedule.push_back({block, m});

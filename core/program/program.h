@@ -46,6 +46,12 @@ struct Instruction {
     int64_t outer = 1, run_bytes = 0, global_bytes = 0;
   } slice;
   std::vector<Refusal> refusals;          // of better kernels, with their reasons
+  // Arena ranges that are dead after this instruction; `last_turn`: only after the last turn of the loop.
+  struct Release {
+    int64_t offset = 0, bytes = 0;
+    bool last_turn = false;
+  };
+  std::vector<Release> releases;
 };
 
 struct Block {

@@ -49,7 +49,8 @@ struct TaskGraph {
 };
 
 // When a node runs in a step. Loops run once for every micro-batch.
-enum class BlockKind : uint8_t { once, pre, mid, main, post };
+enum class BlockKind : uint8_t { main, once, pre, mid, post };
+inline constexpr BlockKind all_blocks[] = {BlockKind::once, BlockKind::pre, BlockKind::mid, BlockKind::main, BlockKind::post};  // in order
 std::string_view block_name(BlockKind kind);
 bool block_loops(BlockKind kind);
 

@@ -50,7 +50,7 @@ bool parse_sharding(TextReader& reader, const Plan& plan, Sharding& out) {
 }
 
 std::optional<BlockKind> parse_block(std::string_view name) {
-  for (BlockKind kind : {BlockKind::once, BlockKind::pre, BlockKind::mid, BlockKind::main, BlockKind::post}) {
+  for (BlockKind kind : all_blocks) {
     if (block_name(kind) == name) return kind;
   }
   return std::nullopt;

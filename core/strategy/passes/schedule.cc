@@ -117,7 +117,7 @@ class Scheduling {
 
   void write_actions() {
     plan_.schedule.clear();
-    for (BlockKind block : {BlockKind::once, BlockKind::pre, BlockKind::mid, BlockKind::main, BlockKind::post}) {
+    for (BlockKind block : all_blocks) {
       bool used = block == BlockKind::main;
       for (BlockKind b : plan_.node_block) used = used || b == block;
       if (!used) continue;

@@ -1,0 +1,179 @@
+#include "core/runtime/compiled_plan.h"
+
+#include <algorithm>
+
+#include "core/base/check.h"
+#include "core/ir/rewriter.h"
+#include "core/program/expand.h"
+
+namespace epl {
+
+std::string_view entry_name(EntryKind kind) {
+  switch (kind) {
+    case EntryKind::train: return "train";
+    case EntryKind::evaluate: return "evaluate";
+    case EntryKind::predict: return "predict";
+  }
+  return "?";
+}
+
+namespace {
+
+// Plans and lowers one entry's graph.
+Result<Entry> compile(EntryKind kind, Graph graph, const PlanOptions& options, const Device& device, int threads) {
+  Entry entry;
+  entry.kind = kind;
+  graph.name = entry_name(kind);
+  EPL_TRY(verify(graph));
+  entry.graph = std::make_shared<const Graph>(std::move(graph));
+  EPL_ASSIGN(Graph expanded, expand_composites(*entry.graph, device.kernels()));
+  auto runnable = std::make_shared<const Graph>(without_dead_nodes(expanded));
+  EPL_ASSIGN(entry.plan, make_plan({.graph = runnable, .strategy = options.strategy, .ranks = options.ranks}));
+  EPL_ASSIGN(entry.local, partition(entry.plan));
+  EPL_ASSIGN(entry.program, lower(entry.local, {.kernels = &device.kernels(), .threads = threads}));
+  for (size_t i = 0; i < entry.program.outputs.size(); ++i) {
+    if (entry.program.outputs[i].name == "loss") entry.loss_output = static_cast<int>(i);
+  }
+  return entry;
+}
+
+// Evaluation is the forward pass and the loss, without dropout and with running statistics.
+Result<Graph> evaluation_graph(const PlanOptions& options, Binding binding) {
+  binding.mode = Binding::Mode::evaluate;
+  EPL_ASSIGN(Graph graph, options.model->bind(binding));
+  graph.updates.clear();
+  EPL_ASSIGN(Value loss, add_loss(graph, options.train.loss));
+  graph.outputs = {{"loss", loss}};
+  return graph;
+}
+
+Result<Graph> prediction_graph(const PlanOptions& options, Binding binding) {
+  binding.mode = Binding::Mode::evaluate;
+  EPL_ASSIGN(Graph graph, options.model->bind(binding));
+  graph.updates.clear();
+  return graph;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const CompiledPlan>> CompiledPlan::create(const Host& host, const PlanOptions& options) {
+  auto plan = std::make_shared<CompiledPlan>();
+  plan->options_ = options;
+  plan->threads_ = static_cast<int>(std::max<int64_t>(1, host.threads / std::max<int64_t>(options.ranks, 1)));
+  EPL_ASSIGN(std::shared_ptr<Device> device, open_device(options.device, host));
+  plan->device_description_ = device->description();
+
+  Binding binding = options.binding;
+  binding.mode = Binding::Mode::train;
+  EPL_ASSIGN(Graph forward, options.model->bind(binding));
+  EPL_ASSIGN(TrainStep step, build_train_step(forward, options.train));
+  std::erase_if(step.graph.outputs, [&](const Graph::Output& output) {
+    bool own = output.name == "loss" || output.name.starts_with("gradient_norm");
+    return !own && std::ranges::find(options.train_outputs, output.name) == options.train_outputs.end();
+  });
+  plan->trained_ = step.trained;
+  plan->untrained_ = step.untrained;
+  for (const HostScalar& scalar : step.scalars) plan->scalars_.emplace_back(step.graph.value(scalar.value).name, scalar.at);
+  EPL_ASSIGN(Entry train, compile(EntryKind::train, std::move(step.graph), options, *device, plan->threads_));
+  plan->entries_.push_back(std::move(train));
+
+  const Binding& other = options.predict_binding ? *options.predict_binding : options.binding;
+  if (options.evaluate) {
+    EPL_ASSIGN(Graph graph, evaluation_graph(options, other));
+    EPL_ASSIGN(Entry entry, compile(EntryKind::evaluate, std::move(graph), options, *device, plan->threads_));
+    plan->entries_.push_back(std::move(entry));
+  }
+  if (options.predict) {
+    EPL_ASSIGN(Graph graph, prediction_graph(options, other));
+    EPL_ASSIGN(Entry entry, compile(EntryKind::predict, std::move(graph), options, *device, plan->threads_));
+    plan->entries_.push_back(std::move(entry));
+  }
+  for (Entry& entry : plan->entries_) plan->state_.adopt(entry.program);
+  return std::shared_ptr<const CompiledPlan>(std::move(plan));
+}
+
+const Entry* CompiledPlan::entry(EntryKind kind) const {
+  auto it = std::ranges::find(entries_, kind, &Entry::kind);
+  return it == entries_.end() ? nullptr : &*it;
+}
+
+void CompiledPlan::scalars(int64_t step, std::vector<float>& out) const {
+  const Program& program = entries_.front().program;
+  out.resize(program.scalars.size());
+  for (size_t i = 0; i < out.size(); ++i) {
+    auto it = std::ranges::find(scalars_, program.scalars[i].first, [](const auto& s) { return std::string_view(s.first); });
+    EPL_CHECK(it != scalars_.end(), "nobody sets scalar ", program.scalars[i].first);
+    out[i] = static_cast<float>(it->second(step));
+  }
+}
+
+double CompiledPlan::learning_rate(int64_t step) const {
+  for (const auto& [name, at] : scalars_) {
+    if (name.starts_with("lr")) return at(step);
+  }
+  return 0;
+}
+
+int64_t CompiledPlan::arena_bytes() const {
+  int64_t most = 0;
+  for (const Entry& entry : entries_) most = std::max(most, entry.program.arena_bytes);
+  return most;
+}
+
+int64_t CompiledPlan::memory_bytes_peak() const {
+  int64_t bytes = arena_bytes() + state_.bytes();
+  for (const Entry& entry : entries_) bytes += entry.program.constant_bytes + entry.program.scalar_bytes;
+  return bytes;
+}
+
+std::vector<MemoryItem> CompiledPlan::memory_items() const {
+  int64_t parameters = 0, buffers = 0;
+  for (const StateSlot& slot : state_.slots()) {
+    if (slot.kind == ValueKind::parameter) parameters += slot.type.bytes();
+    if (slot.kind == ValueKind::buffer) buffers += slot.type.bytes();
+  }
+  int64_t constants = 0, scalars = 0;
+  for (const Entry& entry : entries_) {
+    constants += entry.program.constant_bytes;
+    scalars += entry.program.scalar_bytes;
+  }
+  std::vector<MemoryItem> items = {{"parameters", parameters},
+                                   {"buffers", buffers},
+                                   {"optimizer state and padding", state_.bytes() - parameters - buffers},
+                                   {"constants", constants},
+                                   {"host scalars", scalars},
+                                   {"arena", arena_bytes()}};
+  for (const Entry& entry : entries_) items.push_back({cat("  of which ", entry_name(entry.kind), " needs"), entry.program.arena_bytes});
+  return items;
+}
+
+Result<std::string> CompiledPlan::text(EntryKind kind, std::string_view stage) const {
+  const Entry* found = entry(kind);
+  if (!found) return error(Code::not_found, "the plan has no ", entry_name(kind), " entry");
+  if (stage == "graph") return print_graph(*found->graph);
+  if (stage == "plan") return print_plan(found->plan);
+  if (stage == "local") return print_local(found->local);
+  if (stage == "program") return print_program(found->program);
+  return invalid("no stage \"", stage, "\"; there are graph, plan, local, program");
+}
+
+std::string CompiledPlan::explain() const {
+  const Entry& train = entries_.front();
+  const Plan& plan = train.plan;
+  std::string out = cat("device: ", device_description_, ", ", options_.ranks, " rank(s) of ", threads_, " thread(s)\n");
+  out += cat("batch: ", plan.batch, " samples = ", plan.mesh.size("data"), " rank(s) x ", plan.micro_batches(), " micro-batch(es) x ",
+             plan.mesh.size("unit"), " unit(s) of ", plan.batch / std::max<int64_t>(plan.units(), 1), "\n");
+  out += cat("train step: ", train.program.instructions.size(), " instructions, ", grouped(static_cast<int64_t>(train.program.flops)),
+             " floating-point operations a rank\n");
+  out += cat("parameters trained: ", trained_.size(), "\n");
+  for (const auto& [name, reason] : untrained_) out += cat("not trained: ", name, ": ", reason, "\n");
+  out += cat("memory of a rank at its peak: ", grouped(memory_bytes_peak()), " bytes\n");
+  for (const MemoryItem& item : memory_items()) out += cat("  ", item.what, ": ", grouped(item.bytes), "\n");
+  int references = 0;
+  for (const Instruction& in : train.program.instructions) references += in.row && in.row->name == "reference";
+  if (references) out += cat("kernels: ", references, " instruction(s) run by slow references; see epl inspect --kernels\n");
+  for (const std::string& note : plan.notes) out += cat("why: ", note, "\n");
+  return out;
+}
+
+}  // namespace epl

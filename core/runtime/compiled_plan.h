@@ -1,0 +1,79 @@
+// Everything that is decided before a job runs, and nothing allocated for it: per entry (train, evaluate, predict) the
+// graph, the plan, the local graph and the program. Memory is known to the byte here.
+// Thread safety: immutable once made.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/backend/device.h"
+#include "core/ir/model.h"
+#include "core/program/program.h"
+#include "core/runtime/parameter_store.h"
+#include "core/train/train_step.h"
+
+namespace epl {
+
+struct PlanOptions {
+  std::shared_ptr<const Model> model;
+  TrainOptions train;
+  Strategy strategy;
+  Binding binding;                        // symbols and input shapes; the mode is set per entry
+  std::optional<Binding> predict_binding; // other shapes for predict and evaluate; absent: the same
+  int64_t ranks = 1;
+  std::string device = "cpu";
+  bool evaluate = true, predict = true;   // entries beside train
+  std::vector<std::string> train_outputs; // model outputs to return from step besides the loss
+};
+
+enum class EntryKind : uint8_t { train, evaluate, predict };
+std::string_view entry_name(EntryKind kind);
+
+struct Entry {
+  EntryKind kind = EntryKind::train;
+  std::shared_ptr<const Graph> graph;     // before composites without a kernel are expanded
+  Plan plan;
+  LocalGraph local;
+  Program program;
+  int loss_output = -1;                   // port of the scalar loss
+};
+
+class CompiledPlan {
+ public:
+  static Result<std::shared_ptr<const CompiledPlan>> create(const Host& host, const PlanOptions& options);
+
+  const PlanOptions& options() const { return options_; }
+  const Entry* entry(EntryKind kind) const;
+  const std::vector<Entry>& entries() const { return entries_; }
+  const StateLayout& state() const { return state_; }
+  const std::vector<std::string>& trained() const { return trained_; }
+  const std::vector<std::pair<std::string, std::string>>& untrained() const { return untrained_; }
+  int threads_per_rank() const { return threads_; }
+  // Values of the train program's host scalars at a step, in its order.
+  void scalars(int64_t step, std::vector<float>& out) const;
+  // The learning rate of the first group at a step.
+  double learning_rate(int64_t step) const;
+
+  // Bytes of one rank at its peak: arena of the largest entry, state, constants and scalars of all entries.
+  int64_t memory_bytes_peak() const;
+  int64_t arena_bytes() const;
+  std::vector<MemoryItem> memory_items() const;
+  // "graph", "plan", "local" or "program" of an entry.
+  Result<std::string> text(EntryKind kind, std::string_view stage) const;
+  // For people: what runs where, what it costs, why.
+  std::string explain() const;
+
+ private:
+  PlanOptions options_;
+  std::vector<Entry> entries_;
+  StateLayout state_;
+  std::vector<std::string> trained_;
+  std::vector<std::pair<std::string, std::string>> untrained_;
+  std::vector<std::pair<std::string, std::function<double(int64_t)>>> scalars_;   // by name
+  int threads_ = 1;
+  std::string device_description_;
+};
+
+}  // namespace epl

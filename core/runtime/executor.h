@@ -1,0 +1,80 @@
+// Runs a program on one rank. Everything is allocated when the executor is made; a run allocates nothing.
+// Thread safety: one run at a time; `request_stop` from any thread.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "core/backend/device.h"
+#include "core/program/program.h"
+#include "core/runtime/parameter_store.h"
+
+namespace epl {
+
+// Why a step should end early; shared by the ranks of a session and their host.
+class StopToken {
+ public:
+  void cancel() { cancelled_.store(true, std::memory_order_relaxed); }
+  void clear() { cancelled_.store(false, std::memory_order_relaxed); }
+  bool cancelled() const { return cancelled_.load(std::memory_order_relaxed); }
+
+ private:
+  std::atomic<bool> cancelled_{false};
+};
+
+struct RunRequest {
+  std::span<const void* const> inputs;      // the caller's global tensors, in the order of Program::inputs
+  std::span<void* const> outputs;           // global, in the order of Program::outputs; null: not wanted
+  std::span<const float> scalars;           // in the order of Program::scalars
+  uint64_t seed = 0;
+  int64_t step = 0;
+  int finite_output = -1;                   // a scalar output that must be finite before the state changes; -1 for none
+  const StopToken* stop = nullptr;
+  double deadline_seconds = 0;              // on the host's clock; 0 for none
+};
+
+class Executor {
+ public:
+  // The arena must hold program.arena_bytes. The communicator may be null for one rank.
+  static Result<std::unique_ptr<Executor>> create(const Host& host, Device& device, Stream& stream, const Program& program,
+                                                  ParameterStore& store, Buffer& arena, int64_t rank);
+  // Carries out the step. On an error before Program::commit_begin the state is as it was.
+  Status run(const RunRequest& request, Communicator* communicator);
+  // True when the last run failed after the state had begun to change.
+  bool state_torn() const { return torn_; }
+  // The highest arena byte that any instruction of any run has touched.
+  int64_t arena_high_water() const { return high_water_; }
+
+ private:
+  Executor(const Host& host, Device& device, Stream& stream, const Program& program, ParameterStore& store, Buffer& arena, int64_t rank)
+      : host_(host), device_(device), stream_(stream), program_(program), store_(store), arena_(arena), rank_(rank) {}
+
+  std::byte* at(const Location& location, int64_t micro_batch);
+  Status execute(const Instruction& in, int64_t micro_batch, Communicator* communicator);
+  void launch(const Instruction& in, int64_t micro_batch);
+  void accumulate(const Instruction& in, int64_t micro_batch);
+  void emit(const Instruction& in, int64_t micro_batch);
+  Status before_commit(Communicator* communicator);
+  Status check_stop() const;
+  void observe(const Instruction& in);
+  void poison(const Instruction& in, int64_t micro_batch);
+
+  const Host& host_;
+  Device& device_;
+  Stream& stream_;
+  const Program& program_;
+  ParameterStore& store_;
+  Buffer& arena_;
+  int64_t rank_;
+  std::unique_ptr<Buffer> constants_, scalars_;
+  std::vector<const void*> operands_;   // scratch for one launch
+  std::vector<void*> results_;
+  const RunRequest* request_ = nullptr;
+  StepContext context_;
+  int64_t high_water_ = 0;
+  bool torn_ = false;
+};
+
+}  // namespace epl

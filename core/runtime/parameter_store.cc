@@ -1,0 +1,70 @@
+#include "core/runtime/parameter_store.h"
+
+#include <algorithm>
+#include <map>
+
+#include "core/program/memory.h"
+
+namespace epl {
+
+void StateLayout::adopt(Program& program) {
+  std::map<int64_t, int64_t> moved;   // offsets in the program's own layout -> here
+  for (StateSlot& slot : program.state) {
+    auto [it, inserted] = by_name_.emplace(slot.name, slots_.size());
+    if (inserted) {
+      StateSlot here = slot;
+      here.offset = bytes_;
+      bytes_ += (slot.type.bytes() + memory_alignment - 1) / memory_alignment * memory_alignment;
+      slots_.push_back(std::move(here));
+    }
+    moved[slot.offset] = slots_[it->second].offset;
+    slot.offset = slots_[it->second].offset;
+  }
+  auto move = [&](Location& location) {
+    if (location.space == Location::Space::state) location.offset = moved.at(location.offset);
+  };
+  for (Instruction& in : program.instructions) {
+    std::ranges::for_each(in.inputs, move);
+    std::ranges::for_each(in.outputs, move);
+  }
+  for (ProgramPort& port : program.outputs) move(port.location);
+}
+
+const StateSlot* StateLayout::find(std::string_view name) const {
+  auto it = by_name_.find(std::string(name));
+  return it == by_name_.end() ? nullptr : &slots_[it->second];
+}
+
+Result<ParameterStore> ParameterStore::create(Device& device, Stream& stream, const StateLayout& layout) {
+  ParameterStore store;
+  EPL_ASSIGN(store.buffer_, device.allocate(std::max<int64_t>(layout.bytes(), 1)));
+  if (!device.executes()) return store;
+  for (const StateSlot& slot : layout.slots()) {
+    if (slot.initial.empty()) {
+      stream.fill(store.data() + slot.offset, slot.type.bytes(), 0);
+    } else {
+      stream.upload(store.data() + slot.offset, slot.initial.data(), slot.type.bytes());
+    }
+  }
+  EPL_TRY(stream.synchronize());
+  return store;
+}
+
+Result<Tensor> ParameterStore::get(Stream& stream, const StateLayout& layout, std::string_view name) const {
+  const StateSlot* slot = layout.find(name);
+  if (!slot) return error(Code::not_found, "no parameter or state is called \"", name, "\"");
+  Tensor out(slot->type);
+  stream.download(out.data(), static_cast<const std::byte*>(buffer_->data()) + slot->offset, slot->type.bytes());
+  EPL_TRY(stream.synchronize());
+  return out;
+}
+
+Status ParameterStore::set(Stream& stream, const StateLayout& layout, std::string_view name, const Tensor& value) {
+  const StateSlot* slot = layout.find(name);
+  if (!slot) return error(Code::not_found, "no parameter or state is called \"", name, "\"");
+  if (value.type() != slot->type) return invalid(name, " is ", slot->type.text(), ", got ", value.type().text());
+  stream.upload(data() + slot->offset, value.data(), slot->type.bytes());
+  return stream.synchronize();
+}
+
+}  // namespace epl

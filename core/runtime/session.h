@@ -1,0 +1,78 @@
+// A running job: a compiled plan with memory, threads and state.
+// Thread safety: one caller at a time (the C API checks); `stop` of a call may be cancelled from any thread.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/runtime/compiled_plan.h"
+#include "core/runtime/executor.h"
+
+namespace epl {
+
+struct StepMetrics {
+  int64_t step = 0;              // of this step, counted from 0
+  double loss = 0;
+  double gradient_norm = -1;     // before clipping; -1 when it was not computed
+  double learning_rate = 0;
+};
+
+struct CallOptions {
+  const StopToken* stop = nullptr;
+  double timeout_seconds = 0;    // 0: none
+};
+
+class Session {
+ public:
+  static Result<std::unique_ptr<Session>> create(const Host& host, std::shared_ptr<const CompiledPlan> plan, uint64_t seed = 0);
+  ~Session();
+
+  const CompiledPlan& plan() const { return *plan_; }
+  // Inputs of the global batch in the order of the entry's program, exactly of the types the plan names. On an error
+  // that leaves the state whole, the same step may be called again.
+  Status step(std::span<const Tensor> inputs, StepMetrics& metrics, const CallOptions& options = {});
+  Status evaluate(std::span<const Tensor> inputs, double& loss, const CallOptions& options = {});
+  // Outputs are tensors of the global types, made by the caller.
+  Status predict(std::span<const Tensor> inputs, std::span<Tensor> outputs, const CallOptions& options = {});
+  // An output of the last step besides the loss, for example "gradient_norm:<parameter>".
+  Result<double> step_scalar(std::string_view name) const;
+  Result<Tensor> step_output(std::string_view name) const;
+
+  // Parameters, buffers and optimizer state by name.
+  Result<Tensor> state(std::string_view name) const;
+  Status set_state(std::string_view name, const Tensor& value);
+  int64_t steps_done() const { return steps_done_; }
+  void set_steps_done(int64_t steps) { steps_done_ = steps; }
+  uint64_t seed() const { return seed_; }
+  void set_seed(uint64_t seed) { seed_ = seed; }
+  // False after a step failed halfway through changing the state: restore a checkpoint and call `restored`.
+  bool healthy() const { return healthy_; }
+  void restored() { healthy_ = true; }
+
+  // Bytes used by the fullest rank so far, from the instructions that ran; never above the plan's.
+  int64_t memory_bytes_used() const;
+
+ private:
+  struct Rank;
+  Session(const Host& host, std::shared_ptr<const CompiledPlan> plan, uint64_t seed);
+  Status run(EntryKind kind, std::span<const Tensor> inputs, const CallOptions& options, int finite_output);
+  Status check_inputs(const Program& program, std::span<const Tensor> inputs);
+  Status connect();
+
+  Host host_;
+  std::shared_ptr<const CompiledPlan> plan_;
+  uint64_t seed_;
+  std::shared_ptr<Device> device_;
+  std::vector<std::unique_ptr<Rank>> ranks_;
+  std::unique_ptr<ThreadPool> rank_threads_;
+  int64_t steps_done_ = 0;
+  bool healthy_ = true;
+  std::vector<float> scalars_;
+  std::vector<const void*> input_pointers_;
+  std::vector<void*> output_pointers_;
+  std::vector<std::vector<Tensor>> results_;   // by entry: where metrics land
+};
+
+}  // namespace epl
