@@ -5,7 +5,6 @@
 #include "core/ir/op.h"
 #include "core/ir/rewriter.h"
 #include "core/program/expand.h"
-#include "core/program/fusion.h"
 #include "core/program/memory.h"
 #include "core/program/program.h"
 #include "core/program/reference_kernel.h"
@@ -384,9 +383,6 @@ class Lowering {
 
 Result<Program> lower(const LocalGraph& local, const LowerOptions& options) {
   EPL_ASSIGN(Graph graph, expand_composites(local.graph, *options.kernels));
-  if (options.fuse) {
-    EPL_ASSIGN(graph, fuse_elementwise(graph));
-  }
   return Lowering(local, without_dead_nodes(graph), options).run();
 }
 
