@@ -26,6 +26,8 @@ epl_sources(reader_rows core/data/readers)
 epl_table(${GENERATED}/reader_table.cc MACRO EPL_READER ROWS ${reader_rows} HEADER core/data/reader.h TYPE ReaderTable TABLE epl::fill_reader_table)
 epl_sources(frontend_rows frontends/onnx)
 epl_table(${GENERATED}/frontend_table.cc MACRO EPL_FRONTEND ROWS ${frontend_rows} HEADER core/ir/model.h TYPE FrontendTable TABLE epl::fill_frontend_table)
+epl_sources(template_rows frontends/onnx/templates)
+epl_table(${GENERATED}/template_table.cc MACRO EPL_TEMPLATE ROWS ${template_rows} HEADER core/ir/template.h TYPE TemplateTable TABLE epl::fill_template_table)
 epl_sources(onnx_rows frontends/onnx/ops)
 epl_table(${GENERATED}/onnx_op_table.cc MACRO EPL_ONNX_OP ROWS ${onnx_rows} HEADER frontends/onnx/onnx_op.h TYPE OnnxOpTable TABLE epl::onnx::fill_onnx_op_table)
 epl_sources(cpu_kernel_rows backends/cpu/kernels)
@@ -36,7 +38,7 @@ epl_table(${GENERATED}/backend_table.cc MACRO EPL_BACKEND ROWS ${backend_rows} H
 file(GLOB generated_sources ${GENERATED}/*_table.cc)
 epl_sources(sources core/base core/ir core/ops core/autodiff core/train core/train/losses core/train/optimizers
   core/rewrite core/rewrite/rows core/strategy core/strategy/passes core/program core/backend core/data core/data/readers
-  core/runtime core/capi frontends/onnx frontends/onnx/ops backends/cpu backends/cpu/kernels backends/sim)
+  core/runtime core/capi frontends/onnx frontends/onnx/ops frontends/onnx/templates backends/cpu backends/cpu/kernels backends/sim)
 
 # A `*.simd.cc` file is one source for several processors: it is compiled once per level, each in its own namespace
 # (EPL_SIMD), and the rows of its kernels choose at run time what the processor has.

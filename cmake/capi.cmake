@@ -1,0 +1,32 @@
+# libepl.so, the one thing that is shipped: exactly the symbols of include/epl.h, and nothing needed but the C library.
+set(EPL_MAP ${GENERATED}/epl.map)
+set(EPL_ABI ${GENERATED}/epl.abi)
+add_custom_command(OUTPUT ${EPL_MAP} ${EPL_ABI}
+  COMMAND ${CMAKE_COMMAND} -DHEADER=${CMAKE_SOURCE_DIR}/include/epl.h -DMAP=${EPL_MAP} -DABI=${EPL_ABI}
+          -P ${CMAKE_SOURCE_DIR}/cmake/abi.cmake
+  DEPENDS ${CMAKE_SOURCE_DIR}/include/epl.h ${CMAKE_SOURCE_DIR}/cmake/abi.cmake
+  COMMENT "Reading the interface from include/epl.h")
+add_custom_target(epl_interface DEPENDS ${EPL_MAP} ${EPL_ABI})
+
+add_library(epl SHARED ${EPL_ALL_OBJECTS})
+add_dependencies(epl epl_interface)
+set_target_properties(epl PROPERTIES SOVERSION 1 VERSION 1.0 LINK_DEPENDS ${EPL_MAP} LINKER_LANGUAGE CXX)
+target_include_directories(epl INTERFACE ${CMAKE_SOURCE_DIR}/include)
+target_link_options(epl PRIVATE LINKER:--version-script=${EPL_MAP} LINKER:--no-undefined LINKER:--exclude-libs,ALL
+  LINKER:--gc-sections LINKER:-z,relro LINKER:-z,now)
+if(EPL_SANITIZE)
+  # The sanitizers' runtime belongs to the program, so the library is left with names that only it defines.
+  set_target_properties(epl PROPERTIES LINK_OPTIONS "LINKER:--version-script=${EPL_MAP}")
+else()
+  target_link_options(epl PRIVATE -static-libstdc++ -static-libgcc)
+endif()
+target_link_libraries(epl PRIVATE Threads::Threads ${CMAKE_DL_LIBS} m)
+
+# The command line: the first user of the C API, and of nothing else of ours.
+file(GLOB tool_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tools/*.cc)
+if(tool_sources)
+  add_executable(epl_tool ${tool_sources})
+  set_target_properties(epl_tool PROPERTIES OUTPUT_NAME epl BUILD_RPATH "$ORIGIN/../lib" INSTALL_RPATH "$ORIGIN/../lib")
+  target_include_directories(epl_tool PRIVATE ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/include)
+  target_link_libraries(epl_tool PRIVATE epl Threads::Threads)
+endif()

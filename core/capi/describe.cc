@@ -1,0 +1,122 @@
+#include "core/capi/describe.h"
+
+#include "core/backend/device.h"
+#include "core/capi/json.h"
+#include "core/data/reader.h"
+#include "core/ir/model.h"
+#include "core/ir/template.h"
+#include "core/strategy/strategy.h"
+#include "core/train/loss.h"
+#include "core/train/optimizer.h"
+
+namespace epl::capi {
+namespace {
+
+Json options_json(const std::vector<std::pair<std::string, Attribute>>& options) {
+  Json out = Json::object();
+  for (const auto& [name, value] : options) out[name] = attribute_json(value);
+  return out;
+}
+
+Json options_json(const std::vector<AttributeSpec>& options) {
+  Json out = Json::object();
+  for (const AttributeSpec& spec : options) out[spec.name] = attribute_json(spec.value);
+  return out;
+}
+
+template <class Rows>
+Json rows_json(const Rows& rows) {
+  Json out = Json::array();
+  for (const auto& row : rows) out.push_back({{"name", row.name}, {"doc", row.doc}, {"options", options_json(row.options)}});
+  return out;
+}
+
+std::string processor_level() {
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw") &&
+      __builtin_cpu_supports("avx512dq")) {
+    return "x86-64-v4";
+  }
+  return "x86-64-v3";
+#else
+  return "generic";
+#endif
+}
+
+Json ports_json(const std::vector<ModelPort>& ports) {
+  Json out = Json::array();
+  for (const ModelPort& port : ports) {
+    Json dims = Json::array();
+    for (const ModelDim& dim : port.dims) {
+      if (dim.size >= 0) {
+        dims.push_back(dim.size);
+      } else {
+        dims.push_back(dim.symbol);
+      }
+    }
+    out.push_back({{"name", port.name}, {"dtype", dtype_name(port.dtype)}, {"dims", dims}});
+  }
+  return out;
+}
+
+std::string_view level_name(ModelFinding::Level level) {
+  switch (level) {
+    case ModelFinding::Level::note: return "note";
+    case ModelFinding::Level::warning: return "warning";
+    case ModelFinding::Level::error: return "error";
+  }
+  return "note";
+}
+
+}  // namespace
+
+std::string describe_engine(const Engine& engine) {
+  Json out;
+  out["version"] = cat(EPL_VERSION_MAJOR, ".", EPL_VERSION_MINOR, ".", EPL_VERSION_PATCH);
+  out["abi"] = EPL_ABI_VERSION;
+  out["processor"] = processor_level();
+  out["threads"] = engine.host.threads;
+  BackendTable backends;
+  fill_backend_table(backends);
+  for (const BackendRow& row : backends.rows) out["devices"].push_back({{"name", row.name}, {"doc", row.doc}});
+  out["losses"] = rows_json(loss_table().rows);
+  out["optimizers"] = rows_json(optimizer_table().rows);
+  out["readers"] = rows_json(reader_table().rows);
+  TemplateTable templates;
+  fill_template_table(templates);
+  out["templates"] = rows_json(templates.rows);
+  Json keys = Json::array();
+  for (const ConfigKey& key : config_keys()) {
+    keys.push_back({{"name", key.name}, {"default", attribute_json(key.value)}, {"words", key.words}, {"built", key.built}, {"doc", key.doc}});
+  }
+  out["strategy_keys"] = keys;
+  return print_json(out);
+}
+
+std::string describe_model(const Model& model, bool rewrites) {
+  Json out;
+  out["description"] = model.description();
+  out["inputs"] = ports_json(model.inputs());
+  out["outputs"] = ports_json(model.outputs());
+  int64_t elements = 0;
+  Json initializers = Json::array();
+  for (const ModelInitializer& one : model.initializers()) {
+    elements += one.type.elements();
+    initializers.push_back({{"name", one.name}, {"dtype", dtype_name(one.type.dtype)}, {"dims", one.type.shape}});
+  }
+  out["initializers"] = initializers;
+  out["initializer_elements"] = elements;
+  Json ops = Json::object();
+  for (const auto& [name, count] : model.op_counts()) ops[name] = count;
+  out["ops"] = ops;
+  Json findings = Json::array();
+  for (const ModelFinding& finding : model.findings()) {
+    findings.push_back({{"level", level_name(finding.level)}, {"where", finding.where}, {"message", finding.message}});
+  }
+  out["findings"] = findings;
+  out["rewrites"] = rewrites;
+  return print_json(out);
+}
+
+}  // namespace epl::capi

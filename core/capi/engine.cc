@@ -1,0 +1,131 @@
+// The engine: what the host process lends (clock, memory, logger, threads), shared by every handle made from it.
+#include <sched.h>
+
+#include <chrono>
+#include <cstdlib>
+
+#include "core/capi/describe.h"
+#include "core/capi/handle.h"
+
+namespace epl::capi {
+namespace {
+
+int available_processors() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
+  return std::max(1, CPU_COUNT(&set));
+}
+
+Status check_processor() {
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) {
+    return unsupported("this processor has no AVX2 and FMA, which the kernels need (x86-64-v3: Haswell of 2013, Zen, or later)");
+  }
+#endif
+  return {};
+}
+
+Host make_host(const epl_engine_options& o) {
+  Host host;
+  host.threads = o.threads > 0 ? o.threads : available_processors();
+  host.seconds = [] {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  };
+  if (o.allocate) {
+    host.allocate = [f = o.allocate, u = o.allocator_userdata](size_t bytes, size_t alignment) { return f(u, bytes, alignment); };
+    host.release = [f = o.release, u = o.allocator_userdata](void* memory, size_t bytes, size_t alignment) {
+      f(u, memory, bytes, alignment);
+    };
+  } else {
+    host.allocate = [](size_t bytes, size_t alignment) {
+      return std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
+    };
+    host.release = [](void* memory, size_t, size_t) { std::free(memory); };
+  }
+  int least = o.log_level == EPL_LOG_DEFAULT ? EPL_LOG_WARNING : o.log_level;
+  host.log = [f = o.log, u = o.log_userdata, least](LogLevel level, std::string_view message) {
+    int32_t value = static_cast<int32_t>(level) + EPL_LOG_DEBUG;
+    if (f && value >= least) f(u, value, message.data(), message.size());
+  };
+  return host;
+}
+
+}  // namespace
+
+Engine::~Engine() {
+  if (!options.userdata_destroy) return;
+  if (options.allocator_userdata) options.userdata_destroy(options.allocator_userdata);
+  if (options.log_userdata) options.userdata_destroy(options.log_userdata);
+}
+
+std::shared_ptr<const void> allocate_bytes(const std::shared_ptr<Engine>& engine, size_t bytes) {
+  constexpr size_t alignment = 64;
+  size_t size = std::max<size_t>(bytes, 1);
+  void* memory = engine->host.allocate(size, alignment);
+  if (memory == nullptr) throw std::bad_alloc();
+  return std::shared_ptr<const void>(memory, [engine, size](const void* p) {
+    engine->host.release(const_cast<void*>(p), size, alignment);
+  });
+}
+
+}  // namespace epl::capi
+
+using namespace epl;
+using namespace epl::capi;
+
+void epl_engine_options_init(epl_engine_options* options) {
+  if (options) *options = EPL_ENGINE_OPTIONS_INIT;
+}
+
+epl_error* epl_engine_create(const epl_engine_options* options, epl_engine** engine) {
+  return guarded([&]() -> Status {
+    EPL_REQUIRE(engine);
+    *engine = nullptr;
+    epl_engine_options known = EPL_ENGINE_OPTIONS_INIT;
+    EPL_TRY(copy_options(options, known, "epl_engine_options"));
+    if (known.threads < 0 || known.threads > 4096) return invalid("threads is ", known.threads, "; 0 to 4096 can be asked for");
+    if (known.log_level < 0 || known.log_level > EPL_LOG_ERROR) return invalid("log_level is ", known.log_level, ", which is no EPL_LOG_...");
+    if ((known.allocate == nullptr) != (known.release == nullptr)) return invalid("allocate and release go together; one is NULL");
+    EPL_TRY(check_processor());
+    auto made = std::make_unique<epl_engine>();
+    made->engine = std::make_shared<Engine>();
+    made->engine->host = make_host(known);
+    made->engine->options = known;  // last: from here on the engine owns the userdata
+    *engine = made.release();
+    return {};
+  });
+}
+
+void epl_engine_destroy(epl_engine* engine) { delete engine; }
+
+epl_error* epl_engine_describe(const epl_engine* engine, epl_text** json) {
+  return guarded([&]() -> Status {
+    EPL_REQUIRE(json);
+    *json = nullptr;
+    EPL_REQUIRE(engine);
+    *json = make_text(describe_engine(*engine->engine));
+    return {};
+  });
+}
+
+epl_error* epl_cancel_create(const epl_engine* engine, epl_cancel** cancel) {
+  return guarded([&]() -> Status {
+    EPL_REQUIRE(cancel);
+    *cancel = nullptr;
+    EPL_REQUIRE(engine);
+    auto made = std::make_unique<epl_cancel>();
+    made->flag = std::make_shared<std::atomic<bool>>(false);
+    *cancel = made.release();
+    return {};
+  });
+}
+
+void epl_cancel_destroy(epl_cancel* cancel) { delete cancel; }
+void epl_cancel_trigger(epl_cancel* cancel) {
+  if (cancel) cancel->flag->store(true);
+}
+void epl_cancel_reset(epl_cancel* cancel) {
+  if (cancel) cancel->flag->store(false);
+}

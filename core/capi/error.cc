@@ -1,0 +1,131 @@
+// Errors and texts as handles, option structs, and where exceptions end.
+#include <algorithm>
+#include <cstring>
+
+#include "core/base/check.h"
+#include "core/capi/handle.h"
+
+namespace epl::capi {
+
+std::atomic<int64_t> Counted::alive{0};
+
+namespace {
+// Given out when there is no memory for an error; it is never destroyed and not counted.
+const char no_memory_message[] = "out of memory";
+char no_memory_error;
+epl_error* out_of_memory() { return reinterpret_cast<epl_error*>(&no_memory_error); }
+bool is_static(const epl_error* e) { return reinterpret_cast<const char*>(e) == &no_memory_error; }
+}  // namespace
+
+epl_error* make_error(const Status& status) noexcept {
+  if (status.ok()) return nullptr;
+  try {
+    auto made = std::make_unique<epl_error>();
+    made->code = static_cast<int32_t>(status.code());
+    made->message = status.message();
+    made->where = status.where();
+    return made.release();
+  } catch (...) {
+    return out_of_memory();
+  }
+}
+
+Status current_exception_status() noexcept {
+  try {
+    try {
+      throw;
+    } catch (const InternalError& e) {
+      return Status(Code::internal, e.what());
+    } catch (const std::bad_alloc&) {
+      return Status(Code::out_of_memory, "there is no memory for what this call needs");
+    } catch (const std::length_error&) {
+      return Status(Code::out_of_memory, "a size is beyond what memory can hold");
+    } catch (const std::exception& e) {
+      return Status(Code::internal, cat("unexpected: ", e.what()));
+    }
+  } catch (...) {  // Not even the status fits, or something that is no std::exception.
+  }
+  try {
+    return Status(Code::internal, "unexpected exception");
+  } catch (...) {
+    return Status();
+  }
+}
+
+Status copy_options(const void* source, void* target, uint64_t known_size, std::string_view name) {
+  uint64_t size = 0;
+  std::memcpy(&size, source, sizeof size);
+  if (size < sizeof size || size > 4096) {
+    return invalid(name, ".struct_size is ", size, "; set it to sizeof(", name, ") or use its INIT macro");
+  }
+  const auto* bytes = static_cast<const unsigned char*>(source);
+  for (uint64_t i = known_size; i < size; ++i) {
+    if (bytes[i] != 0) {
+      return unsupported(name, " sets an option at byte ", i, " that this library (", known_size,
+                         " bytes) does not know; use a newer library or leave it zero");
+    }
+  }
+  std::memcpy(target, source, std::min(size, known_size));
+  std::memcpy(target, &known_size, sizeof known_size);
+  return {};
+}
+
+Status write_output(const void* source, void* target, uint64_t known_size, std::string_view name) {
+  uint64_t size = 0;
+  std::memcpy(&size, target, sizeof size);
+  if (size < sizeof size || size > 4096) {
+    return invalid(name, ".struct_size is ", size, "; set it to sizeof(", name, ") or use its INIT macro");
+  }
+  std::memcpy(static_cast<char*>(target) + sizeof size, static_cast<const char*>(source) + sizeof size,
+              std::min(size, known_size) - sizeof size);
+  return {};
+}
+
+epl_text* make_text(std::string text) {
+  auto made = std::make_unique<epl_text>();
+  made->text = std::move(text);
+  return made.release();
+}
+
+}  // namespace epl::capi
+
+using epl::capi::is_static;
+
+uint32_t epl_version(void) { return EPL_VERSION_MAJOR * 1000000 + EPL_VERSION_MINOR * 1000 + EPL_VERSION_PATCH; }
+uint32_t epl_abi_version(void) { return EPL_ABI_VERSION; }
+int64_t epl_live_handles(void) { return epl::capi::Counted::alive.load(); }
+
+int32_t epl_error_code(const epl_error* error) {
+  if (error == nullptr) return EPL_OK;
+  return is_static(error) ? EPL_ERROR_OUT_OF_MEMORY : error->code;
+}
+
+const char* epl_error_message(const epl_error* error, size_t* length) {
+  const char* text = error == nullptr ? "" : is_static(error) ? epl::capi::no_memory_message : error->message.c_str();
+  if (length) *length = error == nullptr || is_static(error) ? std::strlen(text) : error->message.size();
+  return text;
+}
+
+const char* epl_error_where(const epl_error* error, size_t* length) {
+  bool none = error == nullptr || is_static(error);
+  if (length) *length = none ? 0 : error->where.size();
+  return none ? "" : error->where.c_str();
+}
+
+int32_t epl_error_retryable(const epl_error* error) {
+  int32_t code = epl_error_code(error);
+  return code == EPL_ERROR_CANCELLED || code == EPL_ERROR_DEADLINE_EXCEEDED || code == EPL_ERROR_OUT_OF_MEMORY;
+}
+
+void epl_error_destroy(epl_error* error) {
+  if (error != nullptr && !is_static(error)) delete error;
+}
+
+const char* epl_error_code_name(int32_t code) {
+  if (code < 0 || code > static_cast<int32_t>(epl::Code::data_loss)) return "unknown";
+  return epl::code_name(static_cast<epl::Code>(code)).data();  // names are literals
+}
+
+const char* epl_text_data(const epl_text* text) { return text ? text->text.c_str() : ""; }
+size_t epl_text_length(const epl_text* text) { return text ? text->text.size() : 0; }
+void epl_text_destroy(epl_text* text) { delete text; }

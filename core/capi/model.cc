@@ -1,0 +1,131 @@
+// Models and the templates that write them.
+#include "core/capi/describe.h"
+#include "core/capi/json.h"
+#include "core/capi/objects.h"
+#include "core/ir/template.h"
+
+namespace epl::capi {
+namespace {
+
+Status make_model(const epl_engine* engine, const epl_model_options& options, std::shared_ptr<const Model> loaded, epl_model** model) {
+  auto made = std::make_unique<epl_model>();
+  made->engine = engine->engine;
+  made->model = std::move(loaded);
+  made->rewrites = options.no_rewrites == 0;
+  *model = made.release();
+  return {};
+}
+
+Status check_model_options(const epl_model_options* options, epl_model_options& known) {
+  EPL_TRY(copy_options(options, known, "epl_model_options"));
+  if (known.reserved != 0) return unsupported("epl_model_options.reserved is ", known.reserved, "; leave it zero");
+  return {};
+}
+
+Status write_port(const ModelPort& from, epl_port* port) {
+  Shape dims;
+  for (const ModelDim& dim : from.dims) dims.push_back(dim.size);
+  return write_output(make_port(from.name, from.dtype, dims), port, "epl_port");
+}
+
+}  // namespace
+}  // namespace epl::capi
+
+using namespace epl;
+using namespace epl::capi;
+
+void epl_model_options_init(epl_model_options* options) {
+  if (options) *options = EPL_MODEL_OPTIONS_INIT;
+}
+
+epl_error* epl_model_load(const epl_engine* engine, const char* path, size_t path_length, const epl_model_options* options,
+                          epl_model** model) {
+  return guarded([&]() -> Status {
+    EPL_REQUIRE(model);
+    *model = nullptr;
+    EPL_REQUIRE(engine);
+    EPL_TEXT_ARGUMENT(path);
+    epl_model_options known = EPL_MODEL_OPTIONS_INIT;
+    EPL_TRY(check_model_options(options, known));
+    EPL_ASSIGN(auto loaded, load_model(std::string(path_text)));
+    return make_model(engine, known, std::move(loaded), model);
+  });
+}
+
+epl_error* epl_model_load_bytes(const epl_engine* engine, const void* data, size_t bytes, const epl_model_options* options,
+                                epl_model** model) {
+  return guarded([&]() -> Status {
+    EPL_REQUIRE(model);
+    *model = nullptr;
+    EPL_REQUIRE(engine);
+    EPL_REQUIRE(data);
+    epl_model_options known = EPL_MODEL_OPTIONS_INIT;
+    EPL_TRY(check_model_options(options, known));
+    FrontendTable table;
+    fill_frontend_table(table);
+    for (const Frontend& row : table.rows) {
+      if (row.load_bytes == nullptr) continue;
+      EPL_ASSIGN(auto loaded, row.load_bytes({static_cast<const std::byte*>(data), bytes}));
+      return make_model(engine, known, std::move(loaded), model);
+    }
+    return unsupported("no frontend of this build reads models from memory");
+  });
+}
+
+void epl_model_destroy(epl_model* model) { delete model; }
+
+int64_t epl_model_port_count(const epl_model* model, int32_t kind) {
+  if (model == nullptr) return 0;
+  switch (kind) {
+    case EPL_PORT_INPUT: return static_cast<int64_t>(model->model->inputs().size());
+    case EPL_PORT_OUTPUT: return static_cast<int64_t>(model->model->outputs().size());
+    case EPL_PORT_INITIALIZER: return static_cast<int64_t>(model->model->initializers().size());
+    default: return 0;
+  }
+}
+
+epl_error* epl_model_port(const epl_model* model, int32_t kind, int64_t index, epl_port* port) {
+  return guarded([&]() -> Status {
+    EPL_REQUIRE(model);
+    EPL_REQUIRE(port);
+    int64_t count = epl_model_port_count(model, kind);
+    if (index < 0 || index >= count) return invalid("there is no port ", index, " of kind ", kind, "; there are ", count);
+    size_t i = static_cast<size_t>(index);
+    if (kind == EPL_PORT_INPUT) return write_port(model->model->inputs()[i], port);
+    if (kind == EPL_PORT_OUTPUT) return write_port(model->model->outputs()[i], port);
+    const ModelInitializer& from = model->model->initializers()[i];
+    return write_output(make_port(from.name, from.type.dtype, from.type.shape), port, "epl_port");
+  });
+}
+
+epl_error* epl_model_describe(const epl_model* model, epl_text** json) {
+  return guarded([&]() -> Status {
+    EPL_REQUIRE(json);
+    *json = nullptr;
+    EPL_REQUIRE(model);
+    *json = make_text(describe_model(*model->model, model->rewrites));
+    return {};
+  });
+}
+
+epl_error* epl_template_write(const epl_engine* engine, const char* family, size_t family_length, const char* options,
+                              size_t options_length, const char* path, size_t path_length) {
+  return guarded([&]() -> Status {
+    EPL_REQUIRE(engine);
+    EPL_TEXT_ARGUMENT(family);
+    EPL_TEXT_ARGUMENT(options);
+    EPL_TEXT_ARGUMENT(path);
+    TemplateTable table;
+    fill_template_table(table);
+    std::vector<std::string> known;
+    for (const ModelTemplate& row : table.rows) {
+      known.push_back(row.name);
+      if (row.name != family_text) continue;
+      EPL_ASSIGN(Attributes read, parse_options(options_text, row.options, cat("template ", row.name)));
+      return row.write(read, std::string(path_text));
+    }
+    std::string near = nearest(family_text, known);
+    return error(Code::not_found, "no template \"", family_text, "\"", near.empty() ? "" : cat("; did you mean ", near, "?"), " There are: ",
+                 join(known, ", "));
+  });
+}

@@ -1,0 +1,215 @@
+// Tensors: owned, copied, borrowed, and through DLPack.
+#include <cstring>
+#include <limits>
+
+#include "core/capi/dlpack.h"
+#include "core/capi/handle.h"
+
+namespace epl::capi {
+
+Result<DType> dtype_argument(int32_t dtype) {
+  if (dtype < 1 || dtype > dtype_count) return invalid("dtype is ", dtype, ", which is no EPL_DTYPE_...");
+  return static_cast<DType>(dtype - 1);
+}
+
+Result<TensorType> type_argument(int32_t dtype, const int64_t* dims, int32_t ndim) {
+  EPL_ASSIGN(DType type, dtype_argument(dtype));
+  if (ndim < 0 || ndim > EPL_MAX_NDIM) return invalid("ndim is ", ndim, "; 0 to ", EPL_MAX_NDIM, " are possible");
+  if (ndim > 0 && dims == nullptr) return invalid("dims is NULL but ndim is ", ndim);
+  int64_t limit = std::numeric_limits<int64_t>::max() / static_cast<int64_t>(dtype_bytes(type));
+  bool empty = false;
+  for (int i = 0; i < ndim; ++i) empty |= dims[i] == 0;
+  int64_t count = 1;
+  for (int i = 0; i < ndim; ++i) {
+    if (dims[i] < 0) return invalid("dimension ", i, " is ", dims[i]);
+    if (!empty && dims[i] > limit / count) return invalid("the sizes of the dimensions multiply to more bytes than 2^63");
+    if (!empty) count *= dims[i];
+  }
+  return TensorType{type, Shape(dims, dims + ndim)};
+}
+
+epl_port make_port(const std::string& name, DType dtype, const Shape& dims) {
+  epl_port port = EPL_PORT_INIT;
+  port.name = name.c_str();
+  port.name_length = name.size();
+  port.dtype = dtype_constant(dtype);
+  port.ndim = static_cast<int32_t>(dims.size());
+  for (size_t i = 0; i < dims.size() && i < EPL_MAX_NDIM; ++i) port.dims[i] = dims[i];
+  return port;
+}
+
+namespace {
+
+epl_tensor* make_tensor(const std::shared_ptr<Engine>& engine, Tensor tensor, bool read_only = false) {
+  auto made = std::make_unique<epl_tensor>();
+  made->engine = engine;
+  made->tensor = std::move(tensor);
+  made->read_only = read_only;
+  return made.release();
+}
+
+Status check_bytes(const TensorType& type, const void* data, size_t bytes) {
+  if (static_cast<size_t>(type.bytes()) != bytes) {
+    return invalid("bytes is ", bytes, ", but ", type.text(), " has ", type.bytes());
+  }
+  if (data == nullptr && bytes > 0) return invalid("data is NULL");
+  return {};
+}
+
+dlpack::DataType dlpack_type(DType type) {
+  uint8_t bits = static_cast<uint8_t>(8 * dtype_bytes(type));
+  if (type == DType::bf16) return {4, bits, 1};
+  if (type == DType::boolean) return {6, bits, 1};
+  if (is_float(type)) return {2, bits, 1};
+  bool is_unsigned = type == DType::u8 || type == DType::u16 || type == DType::u32 || type == DType::u64;
+  return {static_cast<uint8_t>(is_unsigned ? 1 : 0), bits, 1};
+}
+
+Result<DType> type_of_dlpack(const dlpack::DataType& type) {
+  for (int i = 0; i < dtype_count; ++i) {
+    dlpack::DataType known = dlpack_type(static_cast<DType>(i));
+    if (known.code == type.code && known.bits == type.bits && type.lanes == 1) return static_cast<DType>(i);
+  }
+  return unsupported("DLPack element type with code ", type.code, ", ", type.bits, " bits, ", type.lanes, " lanes");
+}
+
+Status check_dlpack(const dlpack::ManagedTensorVersioned& managed) {
+  const dlpack::Tensor& t = managed.dl_tensor;
+  if (managed.version.major != dlpack::major_version) {
+    return unsupported("DLPack version ", managed.version.major, ".", managed.version.minor, "; version 1 is understood");
+  }
+  if (t.device.device_type != dlpack::device_cpu) return unsupported("a DLPack tensor on device type ", t.device.device_type, "; only CPU memory (1) is taken");
+  if (t.ndim < 0 || t.ndim > EPL_MAX_NDIM) return invalid("a DLPack tensor with ", t.ndim, " dimensions");
+  if (t.strides == nullptr) return {};
+  int64_t expected = 1;
+  for (int i = t.ndim - 1; i >= 0; --i) {
+    if (t.shape[i] > 1 && t.strides[i] != expected) {
+      return unsupported("a DLPack tensor that is not row-major: dimension ", i, " has stride ", t.strides[i], ", ", expected, " is expected; copy it first");
+    }
+    expected *= std::max<int64_t>(t.shape[i], 1);
+  }
+  return {};
+}
+
+// What a DLPack tensor that we give out needs to live.
+struct Exported {
+  Counted counted;
+  Tensor tensor;
+  Shape shape;
+  dlpack::ManagedTensorVersioned managed{};
+};
+
+}  // namespace
+}  // namespace epl::capi
+
+using namespace epl;
+using namespace epl::capi;
+
+epl_error* epl_tensor_create(const epl_engine* engine, int32_t dtype, const int64_t* dims, int32_t ndim, epl_tensor** tensor) {
+  return guarded([&]() -> Status {
+    EPL_REQUIRE(tensor);
+    *tensor = nullptr;
+    EPL_REQUIRE(engine);
+    EPL_ASSIGN(TensorType type, type_argument(dtype, dims, ndim));
+    std::shared_ptr<const void> memory = allocate_bytes(engine->engine, static_cast<size_t>(type.bytes()));
+    std::memset(const_cast<void*>(memory.get()), 0, static_cast<size_t>(type.bytes()));
+    const void* data = memory.get();
+    *tensor = make_tensor(engine->engine, Tensor(std::move(type), std::move(memory), data));
+    return {};
+  });
+}
+
+epl_error* epl_tensor_create_copy(const epl_engine* engine, int32_t dtype, const int64_t* dims, int32_t ndim, const void* data,
+                                  size_t bytes, epl_tensor** tensor) {
+  return guarded([&]() -> Status {
+    EPL_REQUIRE(tensor);
+    *tensor = nullptr;
+    EPL_REQUIRE(engine);
+    EPL_ASSIGN(TensorType type, type_argument(dtype, dims, ndim));
+    EPL_TRY(check_bytes(type, data, bytes));
+    std::shared_ptr<const void> memory = allocate_bytes(engine->engine, bytes);
+    if (bytes > 0) std::memcpy(const_cast<void*>(memory.get()), data, bytes);
+    const void* start = memory.get();
+    *tensor = make_tensor(engine->engine, Tensor(std::move(type), std::move(memory), start));
+    return {};
+  });
+}
+
+epl_error* epl_tensor_create_borrow(const epl_engine* engine, int32_t dtype, const int64_t* dims, int32_t ndim, void* data,
+                                    size_t bytes, epl_destroy_fn release, void* userdata, epl_tensor** tensor) {
+  return guarded([&]() -> Status {
+    // From here on `release` is called exactly once, whatever happens.
+    std::shared_ptr<const void> owner(data, [release, userdata](const void*) {
+      if (release) release(userdata);
+    });
+    EPL_REQUIRE(tensor);
+    *tensor = nullptr;
+    EPL_REQUIRE(engine);
+    EPL_ASSIGN(TensorType type, type_argument(dtype, dims, ndim));
+    EPL_TRY(check_bytes(type, data, bytes));
+    static char nothing;
+    *tensor = make_tensor(engine->engine, Tensor(std::move(type), std::move(owner), data ? data : &nothing));
+    return {};
+  });
+}
+
+void epl_tensor_destroy(epl_tensor* tensor) { delete tensor; }
+int32_t epl_tensor_dtype(const epl_tensor* tensor) { return tensor ? dtype_constant(tensor->tensor.dtype()) : EPL_DTYPE_NONE; }
+int32_t epl_tensor_ndim(const epl_tensor* tensor) { return tensor ? tensor->tensor.type().ndim() : 0; }
+int64_t epl_tensor_dim(const epl_tensor* tensor, int32_t dim) {
+  if (tensor == nullptr || dim < 0 || dim >= tensor->tensor.type().ndim()) return -1;
+  return tensor->tensor.shape()[static_cast<size_t>(dim)];
+}
+size_t epl_tensor_bytes(const epl_tensor* tensor) { return tensor ? static_cast<size_t>(tensor->tensor.bytes()) : 0; }
+void* epl_tensor_data(const epl_tensor* tensor) { return tensor ? const_cast<void*>(tensor->tensor.data()) : nullptr; }
+
+size_t epl_dtype_bytes(int32_t dtype) { return dtype < 1 || dtype > dtype_count ? 0 : dtype_bytes(static_cast<DType>(dtype - 1)); }
+const char* epl_dtype_name(int32_t dtype) {
+  return dtype < 1 || dtype > dtype_count ? nullptr : dtype_name(static_cast<DType>(dtype - 1)).data();  // literals
+}
+
+void epl_port_init(epl_port* port) {
+  if (port) *port = EPL_PORT_INIT;
+}
+
+epl_error* epl_tensor_from_dlpack(const epl_engine* engine, void* dl_managed_tensor_versioned, epl_tensor** tensor) {
+  return guarded([&]() -> Status {
+    auto* managed = static_cast<dlpack::ManagedTensorVersioned*>(dl_managed_tensor_versioned);
+    // Taken over: the deleter runs once, whatever happens.
+    std::shared_ptr<const void> owner(managed, [](const void* p) {
+      auto* taken = static_cast<dlpack::ManagedTensorVersioned*>(const_cast<void*>(p));
+      if (taken && taken->deleter) taken->deleter(taken);
+    });
+    EPL_REQUIRE(tensor);
+    *tensor = nullptr;
+    EPL_REQUIRE(managed);
+    EPL_REQUIRE(engine);
+    EPL_TRY(check_dlpack(*managed));
+    const dlpack::Tensor& t = managed->dl_tensor;
+    EPL_ASSIGN(DType dtype, type_of_dlpack(t.dtype));
+    EPL_ASSIGN(TensorType type, type_argument(dtype_constant(dtype), t.shape, t.ndim));
+    const char* data = static_cast<const char*>(t.data) + t.byte_offset;
+    *tensor = make_tensor(engine->engine, Tensor(std::move(type), std::move(owner), data), managed->flags & dlpack::flag_read_only);
+    return {};
+  });
+}
+
+epl_error* epl_tensor_to_dlpack(const epl_tensor* tensor, void** dl_managed_tensor_versioned) {
+  return guarded([&]() -> Status {
+    EPL_REQUIRE(dl_managed_tensor_versioned);
+    *dl_managed_tensor_versioned = nullptr;
+    EPL_REQUIRE(tensor);
+    auto made = std::make_unique<Exported>();
+    made->tensor = tensor->tensor;
+    made->shape = tensor->tensor.shape();
+    dlpack::ManagedTensorVersioned& managed = made->managed;
+    managed.version = {dlpack::major_version, 0};
+    managed.manager_ctx = made.get();
+    managed.deleter = [](dlpack::ManagedTensorVersioned* self) { delete static_cast<Exported*>(self->manager_ctx); };
+    managed.flags = tensor->read_only ? dlpack::flag_read_only : 0;
+    managed.dl_tensor = {made->tensor.data(), {dlpack::device_cpu, 0}, static_cast<int32_t>(made->shape.size()),
+                         dlpack_type(tensor->tensor.dtype()), made->shape.data(), nullptr, 0};
+    *dl_managed_tensor_versioned = &made.release()->managed;
+    return {};
+  });
+}

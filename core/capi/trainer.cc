@@ -1,0 +1,243 @@
+// The trainer: keys are kept as text and get their types when a plan is made, because an option's type is its row's.
+#include "core/capi/json.h"
+#include "core/capi/objects.h"
+
+namespace epl::capi {
+namespace {
+
+using Declared = std::vector<AttributeSpec>;
+
+std::vector<std::string> names_of(const Declared& declared) {
+  std::vector<std::string> names;
+  for (const AttributeSpec& spec : declared) names.push_back(spec.name);
+  return names;
+}
+
+Result<Attributes> typed(const epl_trainer::Texts& texts, const Declared& declared, std::string_view prefix) {
+  Attributes out;
+  for (const auto& [key, text] : texts) {
+    const AttributeSpec* spec = nullptr;
+    for (const AttributeSpec& one : declared) {
+      if (one.name == key) spec = &one;
+    }
+    if (spec == nullptr) {
+      std::vector<std::string> known = names_of(declared);
+      std::string near = nearest(key, known);
+      return error(Code::not_found, "no key ", prefix, key, near.empty() ? "" : cat("; did you mean ", prefix, near, "?"), " There are: ",
+                   join(known, ", "));
+    }
+    EPL_ASSIGN(Attribute value, parse_value(text, spec->value, cat(prefix, key)));
+    out.set(key, value);
+  }
+  return out;
+}
+
+// The row's options; none for a loss that is a scalar output of the graph.
+Result<Declared> loss_declared(const std::string& name) {
+  if (name.starts_with("output:")) return Declared{};
+  std::vector<std::string> known = {"output:<name>", "none"};
+  for (const LossRow& row : loss_table().rows) {
+    if (row.name == name) return row.options;
+    known.push_back(row.name);
+  }
+  std::string near = nearest(name, known);
+  return error(Code::not_found, "no loss \"", name, "\"", near.empty() ? "" : cat("; did you mean ", near, "?"), " There are: ", join(known, ", "));
+}
+
+Status set_schedule(LearningRateSchedule& schedule, std::string_view name) {
+  using Kind = LearningRateSchedule::Kind;
+  if (name == "constant") {
+    schedule.kind = Kind::constant;
+  } else if (name == "linear") {
+    schedule.kind = Kind::linear;
+  } else if (name == "cosine") {
+    schedule.kind = Kind::cosine;
+  } else {
+    return error(Code::not_found, "no schedule \"", name, "\"; there are: constant, linear, cosine");
+  }
+  return {};
+}
+
+template <class T>
+Status set_typed(T& target, std::string_view key, std::string_view value) {
+  EPL_ASSIGN(Attribute read, parse_value(value, Attribute(T{}), key));
+  target = std::get<T>(read);
+  return {};
+}
+
+Status set_key(epl_trainer& t, std::string_view key, std::string_view value) {
+  if (key == "loss") {
+    if (value != "none") EPL_TRY(loss_declared(std::string(value)).status());
+    t.loss = value;
+  } else if (key == "loss.output") {
+    t.loss_output = value;
+  } else if (key.starts_with("loss.")) {
+    t.loss_options.emplace_back(key.substr(5), value);
+  } else if (key == "optimizer") {
+    EPL_TRY(find_optimizer(value).status());
+    t.optimizer = value;
+  } else if (key.starts_with("optimizer.")) {
+    t.optimizer_options.emplace_back(key.substr(10), value);
+  } else if (key == "schedule") {
+    return set_schedule(t.schedule, value);
+  } else if (key == "schedule.warmup_steps") {
+    return set_typed(t.schedule.warmup_steps, key, value);
+  } else if (key == "schedule.total_steps") {
+    return set_typed(t.schedule.total_steps, key, value);
+  } else if (key == "schedule.final_ratio") {
+    return set_typed(t.schedule.final_ratio, key, value);
+  } else if (key == "clip_norm") {
+    return set_typed(t.clip_norm, key, value);
+  } else if (key == "report.gradient_norms") {
+    return set_typed(t.report_gradient_norms, key, value);
+  } else {
+    static const std::vector<std::string> known = {"loss", "loss.output", "optimizer", "optimizer.lr", "schedule", "schedule.warmup_steps",
+                                                   "schedule.total_steps", "schedule.final_ratio", "clip_norm", "report.gradient_norms"};
+    std::string near = nearest(key, known);
+    return error(Code::not_found, "no trainer key \"", key, "\"", near.empty() ? "" : cat("; did you mean ", near, "?"), " There are: ",
+                 join(known, ", "), ", and what the loss and the optimizer declare");
+  }
+  return {};
+}
+
+Result<epl_trainer::Group*> find_group(epl_trainer& trainer, int64_t group) {
+  if (group < 0 || group >= static_cast<int64_t>(trainer.groups.size())) {
+    return invalid("there is no parameter group ", group, "; there are ", trainer.groups.size());
+  }
+  return &trainer.groups[static_cast<size_t>(group)];
+}
+
+// Runs f with the trainer to itself.
+template <class F>
+epl_error* with_trainer(epl_trainer* trainer, F&& f) {
+  return guarded([&]() -> Status {
+    EPL_REQUIRE(trainer);
+    OneCaller::Scope scope(trainer->caller);
+    EPL_TRY(scope.status("trainer"));
+    return f();
+  });
+}
+
+}  // namespace
+
+Result<TrainOptions> resolve_trainer(const epl_trainer& trainer) {
+  TrainOptions out;
+  out.loss.name = trainer.loss;
+  out.loss.output = trainer.loss_output;
+  EPL_ASSIGN(Declared loss, loss_declared(trainer.loss));
+  EPL_ASSIGN(out.loss.options, typed(trainer.loss_options, loss, "loss."));
+  if (auto type = trainer.input_types.find("target"); type != trainer.input_types.end()) {
+    out.loss.target = TensorType{type->second, trainer.binding.input_shapes.at("target")};
+  }
+  EPL_ASSIGN(const OptimizerRow* row, find_optimizer(trainer.optimizer));
+  out.optimizer = row->name;
+  EPL_ASSIGN(out.optimizer_options, typed(trainer.optimizer_options, row->options, "optimizer."));
+  for (const epl_trainer::Group& group : trainer.groups) {
+    ParameterGroup made;
+    made.patterns = group.patterns;
+    made.frozen = group.frozen;
+    EPL_ASSIGN(made.options, typed(group.options, row->options, ""));
+    out.groups.push_back(std::move(made));
+  }
+  out.schedule = trainer.schedule;
+  out.clip_norm = trainer.clip_norm;
+  out.report_gradient_norms = trainer.report_gradient_norms;
+  return out;
+}
+
+}  // namespace epl::capi
+
+using namespace epl;
+using namespace epl::capi;
+
+epl_error* epl_trainer_create(const epl_engine* engine, epl_trainer** trainer) {
+  return guarded([&]() -> Status {
+    EPL_REQUIRE(trainer);
+    *trainer = nullptr;
+    EPL_REQUIRE(engine);
+    auto made = std::make_unique<epl_trainer>();
+    made->engine = engine->engine;
+    *trainer = made.release();
+    return {};
+  });
+}
+
+void epl_trainer_destroy(epl_trainer* trainer) { delete trainer; }
+
+epl_error* epl_trainer_set(epl_trainer* trainer, const char* key, size_t key_length, const char* value, size_t value_length) {
+  return with_trainer(trainer, [&]() -> Status {
+    EPL_TEXT_ARGUMENT(key);
+    EPL_TEXT_ARGUMENT(value);
+    return set_key(*trainer, key_text, value_text);
+  });
+}
+
+epl_error* epl_trainer_set_number(epl_trainer* trainer, const char* key, size_t key_length, double value) {
+  return with_trainer(trainer, [&]() -> Status {
+    EPL_TEXT_ARGUMENT(key);
+    bool whole = value >= -9007199254740992.0 && value <= 9007199254740992.0 && value == static_cast<double>(static_cast<int64_t>(value));
+    return set_key(*trainer, key_text, whole ? cat(static_cast<int64_t>(value)) : number_text(value));
+  });
+}
+
+epl_error* epl_trainer_add_group(epl_trainer* trainer, const char* pattern, size_t pattern_length, int64_t* group) {
+  return with_trainer(trainer, [&]() -> Status {
+    EPL_REQUIRE(group);
+    EPL_TEXT_ARGUMENT(pattern);
+    trainer->groups.push_back({{std::string(pattern_text)}, {}, false});
+    *group = static_cast<int64_t>(trainer->groups.size()) - 1;
+    return {};
+  });
+}
+
+epl_error* epl_trainer_group_add(epl_trainer* trainer, int64_t group, const char* pattern, size_t pattern_length) {
+  return with_trainer(trainer, [&]() -> Status {
+    EPL_TEXT_ARGUMENT(pattern);
+    EPL_ASSIGN(epl_trainer::Group * found, find_group(*trainer, group));
+    found->patterns.emplace_back(pattern_text);
+    return {};
+  });
+}
+
+epl_error* epl_trainer_group_set(epl_trainer* trainer, int64_t group, const char* key, size_t key_length, const char* value,
+                                 size_t value_length) {
+  return with_trainer(trainer, [&]() -> Status {
+    EPL_TEXT_ARGUMENT(key);
+    EPL_TEXT_ARGUMENT(value);
+    EPL_ASSIGN(epl_trainer::Group * found, find_group(*trainer, group));
+    if (key_text == "frozen") return set_typed(found->frozen, key_text, value_text);
+    found->options.emplace_back(key_text, value_text);
+    return {};
+  });
+}
+
+epl_error* epl_trainer_bind_symbol(epl_trainer* trainer, const char* symbol, size_t symbol_length, int64_t size) {
+  return with_trainer(trainer, [&]() -> Status {
+    EPL_TEXT_ARGUMENT(symbol);
+    if (size < 0) return invalid("symbol ", symbol_text, " is bound to ", size);
+    trainer->binding.symbols[std::string(symbol_text)] = size;
+    return {};
+  });
+}
+
+epl_error* epl_trainer_bind_input(epl_trainer* trainer, const char* input, size_t input_length, int32_t dtype, const int64_t* dims,
+                                  int32_t ndim) {
+  return with_trainer(trainer, [&]() -> Status {
+    EPL_TEXT_ARGUMENT(input);
+    std::string name(input_text);
+    if (dtype == EPL_DTYPE_NONE && name == "target") return invalid("the target needs an element type; the model does not know it");
+    EPL_ASSIGN(TensorType type, type_argument(dtype == EPL_DTYPE_NONE ? EPL_DTYPE_U8 : dtype, dims, ndim));
+    trainer->binding.input_shapes[name] = type.shape;
+    if (dtype != EPL_DTYPE_NONE) trainer->input_types[name] = type.dtype;
+    return {};
+  });
+}
+
+epl_error* epl_trainer_bind_batch_dim(epl_trainer* trainer, const char* input, size_t input_length, int32_t dim) {
+  return with_trainer(trainer, [&]() -> Status {
+    EPL_TEXT_ARGUMENT(input);
+    if (dim < -1 || dim >= EPL_MAX_NDIM) return invalid("batch dimension ", dim, " of input ", input_text, "; -1 is none");
+    trainer->binding.batch_dims[std::string(input_text)] = dim;
+    return {};
+  });
+}

@@ -1,0 +1,460 @@
+/* EPL: trains neural networks inside the host process. The only public header.
+ *
+ * A model (ONNX) and a trainer (loss, optimizer) and a strategy (how to spread the work) make a plan, where everything
+ * is decided and nothing is allocated; a plan makes a session, which runs steps. samples/01_hello.c is a whole program.
+ *
+ * Rules, for every function:
+ * - Fallible functions return an error that the caller owns, NULL for success. On failure the EPL_OUT handles are NULL.
+ * - Texts are UTF-8, passed as pointer and length (EPL_STR for a literal) and never need a final zero. Texts that come
+ *   back do end with a zero that is not counted.
+ * - Option structs start with `struct_size`; zero in a field means its default; NULL means all defaults. Output structs
+ *   start with `struct_size` too, set by the caller; the library writes no more than that.
+ * - A handle from a `_create`, `_load`, `_open`, `_parse` function or marked EPL_OWNED is given back with the `_destroy`
+ *   function of its type, which takes NULL. Children keep what they were made from alive: the order of destruction is
+ *   free. What is not marked EPL_OWNED is borrowed from the handle it came from, and lives as long as that.
+ * - Engines, models and plans may be used by any threads at once. A session, trainer, strategy and dataset have one
+ *   caller at a time, from any thread; a second caller gets EPL_ERROR_MISUSE.
+ * - The library reads no environment variable, prints nothing, installs no signal handler and starts threads only for
+ *   sessions and prefetching datasets; they are gone when those are destroyed.
+ *
+ * Annotations are read by the generators: EPL_OUT the callee writes, EPL_OWNED the caller must destroy, EPL_NULLABLE may
+ * be NULL, EPL_SINCE(major, minor) the first version with the function.
+ */
+#ifndef EPL_H
+#define EPL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(_WIN32)
+#define EPL_API
+#else
+#define EPL_API __attribute__((visibility("default")))
+#endif
+#define EPL_OUT
+#define EPL_OWNED
+#define EPL_NULLABLE
+#define EPL_SINCE(major, minor)
+
+/* A literal as pointer and length: two arguments. */
+#define EPL_STR(literal) ("" literal), (sizeof(literal) - 1)
+
+/* --- Versions: frozen for ever --------------------------------------------------------------------------------- */
+
+#define EPL_VERSION_MAJOR 0
+#define EPL_VERSION_MINOR 1
+#define EPL_VERSION_PATCH 0
+#define EPL_ABI_VERSION 1
+
+/* Of the library in use: major * 1000000 + minor * 1000 + patch. */
+EPL_API EPL_SINCE(1, 0) uint32_t epl_version(void);
+/* The ABI major: programs built for EPL_ABI_VERSION n run with every library that answers n. */
+EPL_API EPL_SINCE(1, 0) uint32_t epl_abi_version(void);
+/* Handles alive in this process, errors and texts included: zero after the last destroy. For leak tests. */
+EPL_API EPL_SINCE(1, 0) int64_t epl_live_handles(void);
+
+/* --- Handles ---------------------------------------------------------------------------------------------------- */
+
+typedef struct epl_error epl_error;
+typedef struct epl_text epl_text;
+typedef struct epl_engine epl_engine;
+typedef struct epl_model epl_model;
+typedef struct epl_trainer epl_trainer;
+typedef struct epl_strategy epl_strategy;
+typedef struct epl_plan epl_plan;
+typedef struct epl_session epl_session;
+typedef struct epl_dataset epl_dataset;
+typedef struct epl_tensor epl_tensor;
+typedef struct epl_cancel epl_cancel;
+
+/* --- Errors ----------------------------------------------------------------------------------------------------- */
+
+#define EPL_OK 0
+#define EPL_ERROR_INVALID_ARGUMENT 1  /* the caller passed something wrong */
+#define EPL_ERROR_INVALID_MODEL 2     /* a model file is damaged or contradicts itself */
+#define EPL_ERROR_UNSUPPORTED 3       /* known, but not built (yet) or not possible here */
+#define EPL_ERROR_NOT_FOUND 4         /* a file, key or name that does not exist */
+#define EPL_ERROR_IO 5                /* the operating system refused a read or a write */
+#define EPL_ERROR_OUT_OF_MEMORY 6
+#define EPL_ERROR_CANCELLED 7
+#define EPL_ERROR_DEADLINE_EXCEEDED 8
+#define EPL_ERROR_PEER_FAILED 9       /* another rank died or returned an error */
+#define EPL_ERROR_MISUSE 10           /* calls in an order or on threads that the rules forbid */
+#define EPL_ERROR_NOT_FINITE 11       /* NaN or infinity where the step had to stop */
+#define EPL_ERROR_INTERNAL 12         /* a bug of ours */
+#define EPL_ERROR_DATA_LOSS 13        /* a checkpoint or plan file is damaged */
+
+/* EPL_OK for NULL. */
+EPL_API EPL_SINCE(1, 0) int32_t epl_error_code(const epl_error* EPL_NULLABLE error);
+/* What was wrong and what to do; empty for NULL. `length` may be NULL. */
+EPL_API EPL_SINCE(1, 0) const char* epl_error_message(const epl_error* EPL_NULLABLE error,
+                                                      size_t* EPL_OUT EPL_NULLABLE length);
+/* The node, file or handle it concerns; empty when there is none. */
+EPL_API EPL_SINCE(1, 0) const char* epl_error_where(const epl_error* EPL_NULLABLE error,
+                                                    size_t* EPL_OUT EPL_NULLABLE length);
+/* 1 if the same call may succeed later (cancelled, deadline, no memory), else 0. */
+EPL_API EPL_SINCE(1, 0) int32_t epl_error_retryable(const epl_error* EPL_NULLABLE error);
+EPL_API EPL_SINCE(1, 0) void epl_error_destroy(epl_error* EPL_NULLABLE error);
+/* "invalid argument", ...; "unknown" for values that this library does not know. */
+EPL_API EPL_SINCE(1, 0) const char* epl_error_code_name(int32_t code);
+
+/* --- Texts that the library made ---------------------------------------------------------------------------------- */
+
+EPL_API EPL_SINCE(1, 0) const char* epl_text_data(const epl_text* text);
+EPL_API EPL_SINCE(1, 0) size_t epl_text_length(const epl_text* text);
+EPL_API EPL_SINCE(1, 0) void epl_text_destroy(epl_text* EPL_NULLABLE text);
+
+/* --- Engine ------------------------------------------------------------------------------------------------------ */
+
+#define EPL_LOG_DEFAULT 0   /* warnings and errors */
+#define EPL_LOG_DEBUG 1
+#define EPL_LOG_INFO 2
+#define EPL_LOG_WARNING 3
+#define EPL_LOG_ERROR 4
+
+/* Memory of tensors and sessions. `allocate` returns NULL when there is none. */
+typedef void* (*epl_allocate_fn)(void* userdata, size_t bytes, size_t alignment);
+typedef void (*epl_release_fn)(void* userdata, void* memory, size_t bytes, size_t alignment);
+/* Called from any thread, never with a lock held. */
+typedef void (*epl_log_fn)(void* userdata, int32_t level, const char* message, size_t length);
+typedef void (*epl_destroy_fn)(void* userdata);
+
+typedef struct epl_engine_options {
+  uint64_t struct_size;
+  int32_t threads;    /* for all ranks of this process together; 0: one for each processor the process may use */
+  int32_t log_level;  /* EPL_LOG_...: the least that is logged */
+  epl_allocate_fn allocate;  /* NULL (and `release` too): the library's own */
+  epl_release_fn release;
+  void* allocator_userdata;
+  epl_log_fn log;  /* NULL: nothing is logged */
+  void* log_userdata;
+  epl_destroy_fn userdata_destroy;  /* called with each of the two that is not NULL when the last handle is gone */
+} epl_engine_options;
+#define EPL_ENGINE_OPTIONS_INIT {sizeof(epl_engine_options), 0, 0, NULL, NULL, NULL, NULL, NULL, NULL}
+
+EPL_API EPL_SINCE(1, 0) void epl_engine_options_init(epl_engine_options* EPL_OUT options);
+EPL_API EPL_SINCE(1, 0) epl_error* epl_engine_create(const epl_engine_options* EPL_NULLABLE options,
+                                                     epl_engine** EPL_OUT engine);
+EPL_API EPL_SINCE(1, 0) void epl_engine_destroy(epl_engine* EPL_NULLABLE engine);
+/* What this build and this machine have, as JSON: version, processor level, devices, losses, optimizers, readers, model
+ * families, strategy keys. */
+EPL_API EPL_SINCE(1, 0) epl_error* epl_engine_describe(const epl_engine* engine, epl_text** EPL_OUT EPL_OWNED json);
+
+/* --- Tensors ----------------------------------------------------------------------------------------------------- */
+
+#define EPL_DTYPE_NONE 0
+#define EPL_DTYPE_F32 1
+#define EPL_DTYPE_F64 2
+#define EPL_DTYPE_F16 3
+#define EPL_DTYPE_BF16 4
+#define EPL_DTYPE_I8 5
+#define EPL_DTYPE_I16 6
+#define EPL_DTYPE_I32 7
+#define EPL_DTYPE_I64 8
+#define EPL_DTYPE_U8 9
+#define EPL_DTYPE_U16 10
+#define EPL_DTYPE_U32 11
+#define EPL_DTYPE_U64 12
+#define EPL_DTYPE_BOOL 13
+
+#define EPL_MAX_NDIM 16
+
+/* Zeros, owned by the tensor. */
+EPL_API EPL_SINCE(1, 0) epl_error* epl_tensor_create(const epl_engine* engine, int32_t dtype,
+                                                     const int64_t* EPL_NULLABLE dims, int32_t ndim,
+                                                     epl_tensor** EPL_OUT tensor);
+/* A copy of `bytes` bytes at `data`, row-major; the count must be that of the type. */
+EPL_API EPL_SINCE(1, 0) epl_error* epl_tensor_create_copy(const epl_engine* engine, int32_t dtype,
+                                                          const int64_t* EPL_NULLABLE dims, int32_t ndim,
+                                                          const void* data, size_t bytes, epl_tensor** EPL_OUT tensor);
+/* The host's own memory, aliased. `release(userdata)` is called once the library no longer needs it, also when this
+ * call fails; without `release` the memory must outlive the tensor and all it was passed to. */
+EPL_API EPL_SINCE(1, 0) epl_error* epl_tensor_create_borrow(const epl_engine* engine, int32_t dtype,
+                                                            const int64_t* EPL_NULLABLE dims, int32_t ndim, void* data,
+                                                            size_t bytes, epl_destroy_fn EPL_NULLABLE release,
+                                                            void* EPL_NULLABLE userdata, epl_tensor** EPL_OUT tensor);
+EPL_API EPL_SINCE(1, 0) void epl_tensor_destroy(epl_tensor* EPL_NULLABLE tensor);
+EPL_API EPL_SINCE(1, 0) int32_t epl_tensor_dtype(const epl_tensor* tensor);
+EPL_API EPL_SINCE(1, 0) int32_t epl_tensor_ndim(const epl_tensor* tensor);
+/* The size of a dimension counted from 0; -1 if there is no such dimension. */
+EPL_API EPL_SINCE(1, 0) int64_t epl_tensor_dim(const epl_tensor* tensor, int32_t dim);
+EPL_API EPL_SINCE(1, 0) size_t epl_tensor_bytes(const epl_tensor* tensor);
+/* The bytes, row-major. Tensors that came from a file or as DLPack with the read-only flag must not be written. */
+EPL_API EPL_SINCE(1, 0) void* epl_tensor_data(const epl_tensor* tensor);
+/* Bytes of one element; 0 for a value that is no element type. */
+EPL_API EPL_SINCE(1, 0) size_t epl_dtype_bytes(int32_t dtype);
+/* "f32", ...; NULL for a value that is no element type. */
+EPL_API EPL_SINCE(1, 0) const char* epl_dtype_name(int32_t dtype);
+
+/* DLPack, as DLManagedTensorVersioned* (version 1). `from` takes the struct over, also when it fails, and accepts
+ * row-major tensors of the CPU; `to` gives one that keeps the data alive and whose deleter the receiver calls. */
+EPL_API EPL_SINCE(1, 0) epl_error* epl_tensor_from_dlpack(const epl_engine* engine, void* dl_managed_tensor_versioned,
+                                                          epl_tensor** EPL_OUT tensor);
+EPL_API EPL_SINCE(1, 0) epl_error* epl_tensor_to_dlpack(const epl_tensor* tensor,
+                                                        void** EPL_OUT EPL_OWNED dl_managed_tensor_versioned);
+
+/* Name and type of an input, an output or an initialiser. `name` is borrowed and ends with a zero. */
+typedef struct epl_port {
+  uint64_t struct_size;
+  const char* name;
+  uint64_t name_length;
+  int32_t dtype;
+  int32_t ndim;
+  int64_t dims[EPL_MAX_NDIM]; /* -1: not known before a plan binds it */
+} epl_port;
+#define EPL_PORT_INIT {sizeof(epl_port), NULL, 0, 0, 0, {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}}
+EPL_API EPL_SINCE(1, 0) void epl_port_init(epl_port* EPL_OUT port);
+
+/* --- Models ------------------------------------------------------------------------------------------------------ */
+
+#define EPL_PORT_INPUT 0
+#define EPL_PORT_OUTPUT 1
+#define EPL_PORT_INITIALIZER 2
+
+typedef struct epl_model_options {
+  uint64_t struct_size;
+  int32_t no_rewrites; /* 1: attention, layer norm and the like stay as the file writes them */
+  int32_t reserved;
+} epl_model_options;
+#define EPL_MODEL_OPTIONS_INIT {sizeof(epl_model_options), 0, 0}
+EPL_API EPL_SINCE(1, 0) void epl_model_options_init(epl_model_options* EPL_OUT options);
+
+/* The file is mapped and must not change while the model lives. */
+EPL_API EPL_SINCE(1, 0) epl_error* epl_model_load(const epl_engine* engine, const char* path, size_t path_length,
+                                                  const epl_model_options* EPL_NULLABLE options,
+                                                  epl_model** EPL_OUT model);
+/* The bytes are copied. */
+EPL_API EPL_SINCE(1, 0) epl_error* epl_model_load_bytes(const epl_engine* engine, const void* data, size_t bytes,
+                                                        const epl_model_options* EPL_NULLABLE options,
+                                                        epl_model** EPL_OUT model);
+EPL_API EPL_SINCE(1, 0) void epl_model_destroy(epl_model* EPL_NULLABLE model);
+/* `kind` is EPL_PORT_...; 0 for a kind that is unknown. */
+EPL_API EPL_SINCE(1, 0) int64_t epl_model_port_count(const epl_model* model, int32_t kind);
+EPL_API EPL_SINCE(1, 0) epl_error* epl_model_port(const epl_model* model, int32_t kind, int64_t index,
+                                                  epl_port* EPL_OUT port);
+/* All that is known about the file, as JSON: format, ports with symbols, operators with counts, which parameters can be
+ * trained and why others cannot, and findings (what an exporter has spoilt, what is missing). */
+EPL_API EPL_SINCE(1, 0) epl_error* epl_model_describe(const epl_model* model, epl_text** EPL_OUT EPL_OWNED json);
+/* Writes a model of a known family (epl_engine_describe lists them) to `path`, with weights drawn from a seed. `options`
+ * is a JSON object, for example {"layers": 4, "width": 128, "seed": 1}; empty for defaults. */
+EPL_API EPL_SINCE(1, 0) epl_error* epl_template_write(const epl_engine* engine, const char* family,
+                                                      size_t family_length, const char* EPL_NULLABLE options,
+                                                      size_t options_length, const char* path, size_t path_length);
+
+/* --- Trainer: loss, optimizer, schedule, what is bound ------------------------------------------------------------ */
+
+EPL_API EPL_SINCE(1, 0) epl_error* epl_trainer_create(const epl_engine* engine, epl_trainer** EPL_OUT trainer);
+EPL_API EPL_SINCE(1, 0) void epl_trainer_destroy(epl_trainer* EPL_NULLABLE trainer);
+/* Sets a key from text. Keys:
+ *   loss             softmax_cross_entropy, mse, bce_with_logits, ..., or output:<name of a scalar output>
+ *   loss.output      the output the loss is applied to; the first if not set
+ *   loss.<option>    as the loss declares, for example loss.ignore_index = -100
+ *   optimizer        sgd, momentum, adam, adamw, ...
+ *   optimizer.<option>  lr, momentum, betas ("0.9,0.999"), eps, weight_decay, ...
+ *   schedule         constant, linear, cosine; with schedule.warmup_steps, schedule.total_steps, schedule.final_ratio
+ *   clip_norm        of the global gradient, 0 for none
+ *   report.gradient_norms  true: each step reports "gradient_norm:<parameter>" (epl_session_metric) */
+EPL_API EPL_SINCE(1, 0) epl_error* epl_trainer_set(epl_trainer* trainer, const char* key, size_t key_length,
+                                                   const char* value, size_t value_length);
+EPL_API EPL_SINCE(1, 0) epl_error* epl_trainer_set_number(epl_trainer* trainer, const char* key, size_t key_length,
+                                                          double value);
+/* Parameters whose names match `pattern` (a glob) get their own options; the first group that matches has the
+ * parameter. Set the group's options by epl_trainer_group_set: frozen = true, lr, weight_decay, ... */
+EPL_API EPL_SINCE(1, 0) epl_error* epl_trainer_add_group(epl_trainer* trainer, const char* pattern,
+                                                         size_t pattern_length, int64_t* EPL_OUT group);
+/* One more pattern for a group. */
+EPL_API EPL_SINCE(1, 0) epl_error* epl_trainer_group_add(epl_trainer* trainer, int64_t group, const char* pattern,
+                                                         size_t pattern_length);
+EPL_API EPL_SINCE(1, 0) epl_error* epl_trainer_group_set(epl_trainer* trainer, int64_t group, const char* key,
+                                                         size_t key_length, const char* value, size_t value_length);
+/* Binds a symbolic dimension of the model, for example "batch". */
+EPL_API EPL_SINCE(1, 0) epl_error* epl_trainer_bind_symbol(epl_trainer* trainer, const char* symbol,
+                                                           size_t symbol_length, int64_t size);
+/* Binds the shape of an input, or, by the name "target", type and shape of the target of the loss. `dtype` may be
+ * EPL_DTYPE_NONE for inputs. */
+EPL_API EPL_SINCE(1, 0) epl_error* epl_trainer_bind_input(epl_trainer* trainer, const char* input, size_t input_length,
+                                                          int32_t dtype, const int64_t* EPL_NULLABLE dims, int32_t ndim);
+/* Which dimension of an input counts samples: 0 unless set, -1 for none. */
+EPL_API EPL_SINCE(1, 0) epl_error* epl_trainer_bind_batch_dim(epl_trainer* trainer, const char* input,
+                                                              size_t input_length, int32_t dim);
+
+/* --- Strategy: how to spread the work ------------------------------------------------------------------------------ */
+
+EPL_API EPL_SINCE(1, 0) epl_error* epl_strategy_create(const epl_engine* engine, epl_strategy** EPL_OUT strategy);
+/* From the JSON form: config keys, `scopes` and `default` in one object. */
+EPL_API EPL_SINCE(1, 0) epl_error* epl_strategy_parse(const epl_engine* engine, const char* json, size_t json_length,
+                                                      epl_strategy** EPL_OUT strategy);
+EPL_API EPL_SINCE(1, 0) void epl_strategy_destroy(epl_strategy* EPL_NULLABLE strategy);
+/* One config key, for example "pipeline.num_micro_batch" = "4". */
+EPL_API EPL_SINCE(1, 0) epl_error* epl_strategy_set(epl_strategy* strategy, const char* key, size_t key_length,
+                                                    const char* value, size_t value_length);
+EPL_API EPL_SINCE(1, 0) epl_error* epl_strategy_describe(const epl_strategy* strategy,
+                                                         epl_text** EPL_OUT EPL_OWNED json);
+
+/* --- Plan: everything decided, nothing allocated -------------------------------------------------------------------- */
+
+#define EPL_DEVICE_CPU 0
+#define EPL_DEVICE_SIM 1  /* virtual time, no numbers */
+#define EPL_DEVICE_CUDA 2
+
+#define EPL_ENTRY_TRAIN 0
+#define EPL_ENTRY_EVALUATE 1
+#define EPL_ENTRY_PREDICT 2
+
+typedef struct epl_plan_options {
+  uint64_t struct_size;
+  int64_t ranks;   /* of this process; 0: 1 */
+  uint64_t seed;   /* of dropout */
+  int32_t device;  /* EPL_DEVICE_... */
+  int32_t reserved;
+} epl_plan_options;
+#define EPL_PLAN_OPTIONS_INIT {sizeof(epl_plan_options), 0, 0, 0, 0}
+EPL_API EPL_SINCE(1, 0) void epl_plan_options_init(epl_plan_options* EPL_OUT options);
+
+/* `trainer` NULL: a plan that evaluates nothing and only predicts. `strategy` NULL: one rank, all defaults. */
+EPL_API EPL_SINCE(1, 0) epl_error* epl_plan_create(const epl_model* model, const epl_trainer* EPL_NULLABLE trainer,
+                                                   const epl_strategy* EPL_NULLABLE strategy,
+                                                   const epl_plan_options* EPL_NULLABLE options,
+                                                   epl_plan** EPL_OUT plan);
+EPL_API EPL_SINCE(1, 0) void epl_plan_destroy(epl_plan* EPL_NULLABLE plan);
+/* Inputs in the order in which steps take them, and outputs, of an entry (EPL_ENTRY_...). 0 for an unknown entry. */
+EPL_API EPL_SINCE(1, 0) int64_t epl_plan_port_count(const epl_plan* plan, int32_t entry, int32_t kind);
+EPL_API EPL_SINCE(1, 0) epl_error* epl_plan_port(const epl_plan* plan, int32_t entry, int32_t kind, int64_t index,
+                                                 epl_port* EPL_OUT port);
+EPL_API EPL_SINCE(1, 0) int64_t epl_plan_ranks(const epl_plan* plan);
+/* Bytes that a rank will have at its peak, exact; -1 for a rank that is not there. */
+EPL_API EPL_SINCE(1, 0) int64_t epl_plan_memory_bytes_peak(const epl_plan* plan, int64_t rank);
+/* A stage as text: "graph", "plan", "local", "program", "memory" (JSON), "explain" (for people), "parameters" (JSON). */
+EPL_API EPL_SINCE(1, 0) epl_error* epl_plan_describe(const epl_plan* plan, const char* stage, size_t stage_length,
+                                                     epl_text** EPL_OUT EPL_OWNED text);
+
+/* --- Cancelling ----------------------------------------------------------------------------------------------------- */
+
+/* A token that any thread may trigger; calls that were given it return EPL_ERROR_CANCELLED, before they change weights
+ * or not at all. */
+EPL_API EPL_SINCE(1, 0) epl_error* epl_cancel_create(const epl_engine* engine, epl_cancel** EPL_OUT cancel);
+EPL_API EPL_SINCE(1, 0) void epl_cancel_destroy(epl_cancel* EPL_NULLABLE cancel);
+EPL_API EPL_SINCE(1, 0) void epl_cancel_trigger(epl_cancel* cancel);
+EPL_API EPL_SINCE(1, 0) void epl_cancel_reset(epl_cancel* cancel);
+
+/* --- Data ----------------------------------------------------------------------------------------------------------- */
+
+/* A file (or a folder of files) of a known format. `options` is a JSON object, empty for defaults:
+ *   batch     samples of a batch; 0 (default): a sample is a batch already, no dimension is added
+ *   order     "sequential" (default) or "shuffled", a new permutation for each epoch
+ *   seed      of the shuffling
+ *   prefetch  batches read ahead by a thread, 0 (default) for none
+ *   reader    the reader's name; found by the file itself if not set
+ *   and what the reader declares (epl_engine_describe lists it), for example {"context": 128, "split": "train"}. */
+EPL_API EPL_SINCE(1, 0) epl_error* epl_dataset_open(const epl_engine* engine, const char* path, size_t path_length,
+                                                    const char* EPL_NULLABLE options, size_t options_length,
+                                                    epl_dataset** EPL_OUT dataset);
+EPL_API EPL_SINCE(1, 0) void epl_dataset_destroy(epl_dataset* EPL_NULLABLE dataset);
+EPL_API EPL_SINCE(1, 0) int64_t epl_dataset_field_count(const epl_dataset* dataset);
+/* Name and type of a field as batches have it. */
+EPL_API EPL_SINCE(1, 0) epl_error* epl_dataset_field(const epl_dataset* dataset, int64_t index, epl_port* EPL_OUT port);
+EPL_API EPL_SINCE(1, 0) int64_t epl_dataset_samples(const epl_dataset* dataset);
+/* Batches of an epoch; what is left over after the last whole batch is left out. */
+EPL_API EPL_SINCE(1, 0) int64_t epl_dataset_batches(const epl_dataset* dataset);
+/* From now on batches have the fields that an entry of the plan takes, in its order; each input takes the field of its
+ * name, or input.<name>. Types that do not fit are an error. */
+EPL_API EPL_SINCE(1, 0) epl_error* epl_dataset_bind(epl_dataset* dataset, const epl_plan* plan, int32_t entry);
+/* The next batch: the handles of the dataset's own tensors, filled anew by each call. After the last batch of an epoch
+ * the next begins. `count` must be that of the fields, or of the inputs once bound. */
+EPL_API EPL_SINCE(1, 0) epl_error* epl_dataset_next(epl_dataset* dataset, const epl_tensor** EPL_OUT tensors,
+                                                    size_t count);
+/* Batches given so far, which is where a checkpoint resumes. */
+EPL_API EPL_SINCE(1, 0) int64_t epl_dataset_position(const epl_dataset* dataset);
+EPL_API EPL_SINCE(1, 0) epl_error* epl_dataset_seek(epl_dataset* dataset, int64_t position);
+
+/* --- Sessions ------------------------------------------------------------------------------------------------------- */
+
+typedef struct epl_session_options {
+  uint64_t struct_size;
+} epl_session_options;
+#define EPL_SESSION_OPTIONS_INIT {sizeof(epl_session_options)}
+EPL_API EPL_SINCE(1, 0) void epl_session_options_init(epl_session_options* EPL_OUT options);
+
+/* For one call of step, evaluate or predict. */
+typedef struct epl_call_options {
+  uint64_t struct_size;
+  int64_t timeout_nanoseconds; /* 0: none */
+  epl_cancel* cancel;
+} epl_call_options;
+#define EPL_CALL_OPTIONS_INIT {sizeof(epl_call_options), 0, NULL}
+EPL_API EPL_SINCE(1, 0) void epl_call_options_init(epl_call_options* EPL_OUT options);
+
+typedef struct epl_metrics {
+  uint64_t struct_size;
+  int64_t step;   /* steps done, this one included */
+  double loss;    /* before the update */
+  double gradient_norm; /* global, before clipping; -1 when it is not computed */
+  double learning_rate; /* of the ungrouped parameters at this step; 0 for evaluate */
+  double seconds;       /* of this call */
+} epl_metrics;
+#define EPL_METRICS_INIT {sizeof(epl_metrics), 0, 0, 0, 0, 0}
+EPL_API EPL_SINCE(1, 0) void epl_metrics_init(epl_metrics* EPL_OUT metrics);
+
+EPL_API EPL_SINCE(1, 0) epl_error* epl_session_create(const epl_plan* plan,
+                                                      const epl_session_options* EPL_NULLABLE options,
+                                                      epl_session** EPL_OUT session);
+EPL_API EPL_SINCE(1, 0) void epl_session_destroy(epl_session* EPL_NULLABLE session);
+/* One optimizer step over the global batch: inputs in the plan's order. A step happens or does not: on an error before
+ * the update nothing has changed. */
+EPL_API EPL_SINCE(1, 0) epl_error* epl_session_step(epl_session* session, const epl_tensor* const* inputs, size_t count,
+                                                    const epl_call_options* EPL_NULLABLE options,
+                                                    epl_metrics* EPL_OUT EPL_NULLABLE metrics);
+/* The loss without an update, dropout off, running statistics used. */
+EPL_API EPL_SINCE(1, 0) epl_error* epl_session_evaluate(epl_session* session, const epl_tensor* const* inputs,
+                                                        size_t count, const epl_call_options* EPL_NULLABLE options,
+                                                        epl_metrics* EPL_OUT EPL_NULLABLE metrics);
+/* The outputs of the model, in the order of the plan's outputs of EPL_ENTRY_PREDICT, into `output_count` new tensors. */
+EPL_API EPL_SINCE(1, 0) epl_error* epl_session_predict(epl_session* session, const epl_tensor* const* inputs,
+                                                       size_t count, const epl_call_options* EPL_NULLABLE options,
+                                                       epl_tensor** EPL_OUT EPL_OWNED outputs, size_t output_count);
+/* A scalar output of the last step by name, for example "gradient_norm:<parameter>". */
+EPL_API EPL_SINCE(1, 0) epl_error* epl_session_metric(epl_session* session, const char* name, size_t name_length,
+                                                      double* EPL_OUT value);
+EPL_API EPL_SINCE(1, 0) int64_t epl_session_steps(const epl_session* session);
+/* The executor's high-water mark of a rank so far; -1 for a rank that is not there. */
+EPL_API EPL_SINCE(1, 0) int64_t epl_session_memory_bytes_peak(const epl_session* session, int64_t rank);
+
+/* Parameters, buffers and optimizer state by name: "<parameter>", "<parameter>.<state>". */
+#define EPL_STATE_PARAMETER 0  /* trained */
+#define EPL_STATE_FROZEN 1     /* a parameter that is not trained */
+#define EPL_STATE_BUFFER 2     /* running statistics */
+#define EPL_STATE_OPTIMIZER 3
+EPL_API EPL_SINCE(1, 0) int64_t epl_session_state_count(const epl_session* session, int32_t kind);
+/* In the order of their names. */
+EPL_API EPL_SINCE(1, 0) epl_error* epl_session_state_port(const epl_session* session, int32_t kind, int64_t index,
+                                                          epl_port* EPL_OUT port);
+/* A copy. */
+EPL_API EPL_SINCE(1, 0) epl_error* epl_session_get(epl_session* session, const char* name, size_t name_length,
+                                                   epl_tensor** EPL_OUT EPL_OWNED tensor);
+EPL_API EPL_SINCE(1, 0) epl_error* epl_session_set(epl_session* session, const char* name, size_t name_length,
+                                                   const epl_tensor* tensor);
+
+/* A checkpoint: everything that decides how training goes on, and where `dataset` (may be NULL) stands. `path` becomes a
+ * folder; it is written beside and renamed, so that whatever happens, the last complete one can be loaded. */
+EPL_API EPL_SINCE(1, 0) epl_error* epl_session_save(epl_session* session, const char* path, size_t path_length,
+                                                    const epl_dataset* EPL_NULLABLE dataset);
+EPL_API EPL_SINCE(1, 0) epl_error* epl_session_load(epl_session* session, const char* path, size_t path_length,
+                                                    epl_dataset* EPL_NULLABLE dataset);
+/* What a checkpoint holds, as JSON. */
+EPL_API EPL_SINCE(1, 0) epl_error* epl_checkpoint_describe(const epl_engine* engine, const char* path,
+                                                           size_t path_length, epl_text** EPL_OUT EPL_OWNED json);
+/* The model's file again with the trained weights and running statistics, everything else unchanged. */
+EPL_API EPL_SINCE(1, 0) epl_error* epl_session_export_onnx(epl_session* session, const char* path, size_t path_length);
+/* Parameters and buffers under their names. */
+EPL_API EPL_SINCE(1, 0) epl_error* epl_session_export_safetensors(epl_session* session, const char* path,
+                                                                  size_t path_length);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* EPL_H */
