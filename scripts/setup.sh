@@ -14,19 +14,17 @@ stop() {
 # need_space FOLDER MIB: a full disk shows as a compiler or tar error far from its cause, so it is asked first.
 need_space() {
   local free
-  free=$(df -Pk "$1" | awk 'NR == 2 { print int($4 / 1024) }')
+  free=$(df -Pk "$1" 2>/dev/null | awk 'NR == 2 { print int($4 / 1024) }')
   [ "$free" -ge "$2" ] || stop "$1 has $free MiB free and this needs about $2 MiB; make room there and run it again."
 }
 
-# as_root COMMAND...: as root itself, else through sudo.
+# as_root COMMAND...: as root itself, else through sudo; need_root says so beforehand where neither is possible.
 as_root() {
-  if [ "$(id -u)" = 0 ]; then
-    "$@"
-  elif command -v sudo >/dev/null; then
-    sudo "$@"
-  else
+  if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi
+}
+need_root() {
+  [ "$(id -u)" = 0 ] || command -v sudo >/dev/null ||
     stop "packages must be installed and this is neither root nor is there sudo; as root run: apt-get install -y $missing"
-  fi
 }
 
 # The packages of the groups given that are not there yet, in `missing`.
@@ -59,6 +57,7 @@ install_groups() {
   command -v apt-get >/dev/null ||
     stop "this needs the packages below and the system has no apt-get (Debian 12 is what it is made for): $missing"
   say "installing: $missing"
+  need_root
   need_space /var 1500
   apt_log=$(mktemp)
   if ! apt_quietly update; then
@@ -68,6 +67,8 @@ install_groups() {
   if ! apt_quietly install -y --no-install-recommends $missing; then
     tail -5 "$apt_log" >&2
     need_space /var 200
+    ! grep -q -E 'Failed to fetch|Could not resolve|Could not connect' "$apt_log" ||
+      stop "apt-get reached no mirror: is there a network, and does /etc/apt name one that it reaches? Full log: $apt_log"
     stop "apt-get could not install what is missing (see above); full log: $apt_log"
   fi
   rm -f "$apt_log"
@@ -78,7 +79,7 @@ install_optional() {
   local package
   find_missing "$@"
   [ -n "$missing" ] || return 0
-  if ! command -v apt-get >/dev/null; then
+  if ! command -v apt-get >/dev/null || { [ "$(id -u)" != 0 ] && ! command -v sudo >/dev/null; }; then
     say "not installed, the tests that need them are skipped: $missing"
     return 0
   fi
