@@ -2,21 +2,14 @@
 
 #include <algorithm>
 
+#include "backends/cpu/cpu.h"
 #include "backends/cpu/kernels/gemm_plan.h"
 #include "core/base/check.h"
 
 namespace epl::cpu {
 namespace {
 
-const GemmLevel& level_of_this_processor() {
-#if defined(__x86_64__)
-  static const bool wide = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
-                           __builtin_cpu_supports("avx512cd");
-  if (wide) return v4::gemm_level;
-#endif
-  return v3::gemm_level;
-}
+const GemmLevel& level_of_this_processor() { return *EPL_CPU_CHOOSE(gemm_level); }
 
 // Bounds of what a thread keeps in its caches, in floats.
 constexpr int64_t most_packed_a = 40 << 10;      // 160 KiB: most of a small second-level cache

@@ -212,7 +212,14 @@ class Tile {
 
   // A tile that C has no room for, or whose columns are not contiguous, is computed in scratch.
   void locate_edge(int64_t column, int64_t count) {
-    for (int64_t i = 0; i < count; ++i) edge_at_[i] = c_at(0, column + i) - tile_.at.c;
+    int64_t at = c_at(0, column) - tile_.at.c, left = p_.c_run ? p_.c_run - column % p_.c_run : count;
+    for (int64_t i = 0; i < count; ++i, ++at, --left) {
+      if (left == 0) {  // the next run begins
+        at += p_.c_jump - p_.c_run;
+        left = p_.c_run;
+      }
+      edge_at_[i] = at;
+    }
   }
   void load_edge(int64_t row, int64_t height, int64_t count, int64_t width) {
     for (int64_t r = 0; r < height; ++r)

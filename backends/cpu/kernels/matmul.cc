@@ -1,0 +1,158 @@
+// The rows of matrix products: matmul, linear and the gradient of linear's weight, all as one order-invariant product.
+#include <algorithm>
+#include <memory>
+
+#include "backends/cpu/kernels/gemm.h"
+#include "core/backend/kernel.h"
+
+namespace epl::cpu {
+namespace {
+
+int64_t count_elements(const Shape& shape, size_t begin, size_t end) {
+  int64_t count = 1;
+  for (size_t d = begin; d < end; ++d) count *= shape[d];
+  return count;
+}
+
+// A product and the operand that plays A: the gradient of a transposed weight swaps them.
+struct Product {
+  GemmProblem gemm;
+  int a = 0, b = 1;
+  bool fits = true;  // the leading dimensions make at most three
+};
+
+// Rows of an operand [rows, columns], stored as it is or transposed.
+void set_a(GemmProblem& p, bool transposed) {
+  p.a_row = transposed ? 1 : p.k;
+  p.a_col = transposed ? p.m : 1;
+}
+void set_b(GemmProblem& p, bool transposed) {
+  p.b_row = transposed ? 1 : p.n;
+  p.b_col = transposed ? p.k : 1;
+}
+
+// Leading dimensions of both operands, aligned at the end and merged where both move on evenly.
+bool set_batch(GemmProblem& p, const Shape& a, const Shape& b) {
+  struct Dimension {
+    int64_t count, a, b;  // strides in matrices, 0 where broadcast
+  };
+  std::vector<Dimension> merged;  // innermost first
+  int64_t matrices_a = 1, matrices_b = 1;
+  for (size_t d = 0; d < std::max(a.size(), b.size()); ++d) {
+    const int64_t size_a = d < a.size() ? a[a.size() - 1 - d] : 1, size_b = d < b.size() ? b[b.size() - 1 - d] : 1;
+    const Dimension next{std::max(size_a, size_b) * (size_a && size_b ? 1 : 0), size_a == 1 ? 0 : matrices_a, size_b == 1 ? 0 : matrices_b};
+    matrices_a *= size_a;
+    matrices_b *= size_b;
+    if (next.count == 1) continue;
+    if (!merged.empty() && next.a == merged.back().a * merged.back().count && next.b == merged.back().b * merged.back().count) {
+      merged.back().count *= next.count;
+    } else {
+      merged.push_back(next);
+    }
+  }
+  if (merged.size() == 1 && merged[0].b == 0 && p.a_col == 1) {
+    p.m *= merged[0].count;  // every matrix of A meets the same B: they are one tall matrix
+    return true;
+  }
+  if (merged.size() > 3) return false;
+  int64_t products = 1;
+  for (size_t i = 0; i < merged.size(); ++i) {
+    p.batch[2 - i] = {merged[i].count, merged[i].a * p.m * p.k, merged[i].b * p.k * p.n, products * p.m * p.n, 0};
+    products *= merged[i].count;
+  }
+  return true;
+}
+
+Product matmul_product(const KernelQuery& q) {
+  const Shape &a = q.in(0).shape, &b = q.in(1).shape;
+  const bool transpose_a = q.attributes.flag("transpose_a"), transpose_b = q.attributes.flag("transpose_b");
+  Product product;
+  GemmProblem& p = product.gemm;
+  p.m = a.size() == 1 ? 1 : a[transpose_a ? a.size() - 1 : a.size() - 2];
+  p.k = a[a.size() == 1 || !transpose_a ? a.size() - 1 : a.size() - 2];
+  p.n = b.size() == 1 ? 1 : b[transpose_b ? b.size() - 2 : b.size() - 1];
+  p.units = q.units;
+  p.c_row = p.n;
+  set_a(p, transpose_a);
+  set_b(p, transpose_b);
+  product.fits = set_batch(p, a.size() > 2 ? Shape(a.begin(), a.end() - 2) : Shape(), b.size() > 2 ? Shape(b.begin(), b.end() - 2) : Shape());
+  return product;
+}
+
+Product linear_product(const KernelQuery& q) {
+  const Shape& x = q.in(0).shape;
+  const bool transposed = q.attributes.flag("transpose_w");
+  Product product;
+  GemmProblem& p = product.gemm;
+  p.m = count_elements(x, 0, x.size() - 1);
+  p.k = x.back();
+  p.n = q.in(1).shape[transposed ? 0 : 1];
+  p.c_row = p.n;
+  set_a(p, false);
+  set_b(p, transposed);
+  if (q.has(2)) p.bias = GemmBias::columns;
+  return product;
+}
+
+Product weight_product(const KernelQuery& q) {
+  const Shape& x = q.in(0).shape;
+  Product product;
+  if (q.attributes.flag("transpose_w")) std::swap(product.a, product.b);
+  GemmProblem& p = product.gemm;
+  p.k = count_elements(x, 0, x.size() - 1);
+  p.m = q.in(product.a).shape.back();
+  p.n = q.in(product.b).shape.back();
+  p.units = q.units;
+  p.c_row = p.n;
+  set_a(p, true);
+  set_b(p, false);
+  return product;
+}
+
+template <Product make(const KernelQuery&)>
+bool accepts(const KernelQuery& q) {
+  const Product product = make(q);
+  return q.require(product.fits, "leading dimensions that broadcast in more than three runs") &&
+         q.require(product.gemm.k % product.gemm.units == 0, "units that do not divide the summed dimension");
+}
+
+template <Product make(const KernelQuery&)>
+int64_t workspace(const KernelQuery& q) {
+  return gemm_workspace_bytes(make(q).gemm, q.threads);
+}
+
+template <Product make(const KernelQuery&)>
+std::shared_ptr<const void> prepare(const KernelQuery& q) {
+  return std::make_shared<const Product>(make(q));
+}
+
+void launch(const KernelCall& call) {
+  const Product& product = *static_cast<const Product*>(call.prepared);
+  GemmArguments arguments;
+  arguments.a = call.in<float>(product.a);
+  arguments.b = call.in<float>(product.b);
+  arguments.c = call.out<float>(0);
+  if (product.gemm.bias != GemmBias::none) arguments.bias = call.in<float>(2);
+  gemm(product.gemm, arguments, call.workspace, call.threads);
+}
+
+template <Product make(const KernelQuery&)>
+void add_row(KernelTable& table, const char* op, const char* name) {
+  table.add({.op = op,
+             .name = name,
+             .dtypes = {DType::f32},
+             .accepts = accepts<make>,
+             .workspace = workspace<make>,
+             .prepare = prepare<make>,
+             .launch = launch});
+}
+
+}  // namespace
+
+EPL_KERNELS(cpu, matmul) { add_row<matmul_product>(table, "matmul", "matmul_ordered"); }
+
+EPL_KERNELS(cpu, linear) { add_row<linear_product>(table, "linear", "linear_ordered"); }
+
+EPL_KERNELS(cpu, linear_grad_weight) { add_row<weight_product>(table, "linear_grad_weight", "linear_grad_weight_ordered"); }
+
+}  // namespace epl::cpu
