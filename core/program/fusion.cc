@@ -1,0 +1,350 @@
+#include "core/program/fusion.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "core/base/check.h"
+#include "core/ir/op.h"
+#include "core/ir/rewriter.h"
+
+namespace epl {
+namespace {
+
+// Beyond these a region gains little and its kernel's working set leaves the first-level cache.
+constexpr int most_inputs = 24;
+constexpr int most_instructions = 64;
+constexpr int most_outputs = 8;
+// Nodes farther apart stay separate: joining them would keep the operands of the first alive until the second.
+constexpr int farthest = 48;
+
+OpQuery query_of(const Graph& graph, const Node& node, std::vector<const TensorType*>& storage) {
+  storage.clear();
+  for (Value input : node.inputs) storage.push_back(input ? &graph.type(input) : nullptr);
+  std::vector<const TensorType*> outputs;
+  for (Value output : node.outputs) outputs.push_back(output ? &graph.type(output) : nullptr);
+  return OpQuery(*node.op, node.attributes, storage, std::move(outputs));
+}
+
+// A set of nodes that will be one fused node; at first every node is alone in its own.
+struct Group {
+  std::vector<int> members;            // node indices, ascending
+  bool elementwise = false;
+  Shape shape;                         // of every output
+  std::optional<DType> real;           // the one floating type; none when all operands are truth values
+  bool joins = false;                  // may grow: real and truth values only
+  int instructions = 0;
+};
+
+class Fuser {
+ public:
+  explicit Fuser(const Graph& graph) : graph_(graph), users_(graph.users()), kept_(graph.value_count(), false) {
+    for (const Graph::Output& output : graph.outputs) kept_[output.value.index] = true;
+    for (const Graph::Update& update : graph.updates) kept_[update.next.index] = true;
+  }
+
+  Graph run() {
+    for (int n = 0; n < graph_.node_count(); ++n) {
+      groups_.push_back(single(n));
+      group_of_.push_back(n);
+      position_.push_back(n);
+      order_.push_back(n);
+    }
+    for (int n = 0; n < graph_.node_count(); ++n) {
+      // A copy: joining changes who the members are, but not what this node uses.
+      const std::vector<Value> inputs = graph_.node(NodeId{n}).inputs;
+      for (Value input : inputs) {
+        if (input && graph_.value(input).producer) try_join(group_of_[graph_.value(input).producer.index], group_of_[n]);
+      }
+    }
+    return write();
+  }
+
+ private:
+  Group single(int n) {
+    const Node& node = graph_.node(NodeId{n});
+    Group group{.members = {n}};
+    group.elementwise = node.op->elementwise() && !node.op->random && !node.outputs.empty();
+    if (!group.elementwise) return group;
+    group.shape = graph_.type(node.outputs[0]).shape;
+    group.joins = true;
+    const auto note = [&](DType type) {
+      if (type == DType::boolean) return;
+      if (!is_float(type) || (group.real && *group.real != type)) group.joins = false;
+      if (is_float(type)) group.real = type;
+    };
+    for (Value output : node.outputs) {
+      if (output) note(graph_.type(output).dtype);
+    }
+    const bool from_integer = node.op->name == "cast" && group.real && is_integer(graph_.type(node.inputs[0]).dtype);
+    for (Value input : node.inputs) {
+      if (input && !from_integer) note(graph_.type(input).dtype);
+    }
+    if (group.real && *group.real != DType::f32 && *group.real != DType::f64) group.joins = false;
+    std::vector<const TensorType*> types;
+    for (const auto& instruction : scalar_expression(query_of(graph_, node, types)).code) {
+      group.instructions += instruction.op != ScalarOp::input && instruction.op != ScalarOp::constant;
+    }
+    return group;
+  }
+
+  // Whether nothing but members of the two groups uses the value.
+  bool inner(Value value, int a, int b) const {
+    if (kept_[value.index]) return false;
+    for (int32_t user : users_[value.index]) {
+      if (group_of_[user] != a && group_of_[user] != b) return false;
+    }
+    return true;
+  }
+
+  bool fits(int a, int b) const {
+    if (groups_[a].instructions + groups_[b].instructions > most_instructions) return false;
+    std::vector<Value> inputs;
+    int outputs = 0;
+    for (int group : {a, b}) {
+      for (int n : groups_[group].members) {
+        const Node& node = graph_.node(NodeId{n});
+        for (Value output : node.outputs) outputs += output && !inner(output, a, b);
+        for (Value input : node.inputs) {
+          if (!input || std::ranges::find(inputs, input) != inputs.end()) continue;
+          const NodeId producer = graph_.value(input).producer;
+          if (producer && (group_of_[producer.index] == a || group_of_[producer.index] == b)) continue;
+          inputs.push_back(input);
+        }
+      }
+    }
+    return outputs <= most_outputs && static_cast<int>(inputs.size()) <= most_inputs;
+  }
+
+  // Groups that a group takes operands from.
+  template <class F>
+  void for_sources(int group, F f) const {
+    for (int n : groups_[group].members) {
+      for (Value input : graph_.node(NodeId{n}).inputs) {
+        if (!input || !graph_.value(input).producer) continue;
+        const int source = group_of_[graph_.value(input).producer.index];
+        if (source != group) f(source);
+      }
+    }
+  }
+
+  void try_join(int first, int second) {
+    if (first == second) return;
+    const Group &a = groups_[first], &b = groups_[second];
+    const Node &na = graph_.node(NodeId{a.members[0]}), &nb = graph_.node(NodeId{b.members[0]});
+    if (!a.elementwise || !b.elementwise || !a.joins || !b.joins || a.shape != b.shape) return;
+    if (na.phase != nb.phase || na.region != nb.region || (a.real && b.real && *a.real != *b.real)) return;
+    if (!fits(first, second)) return;
+    // What lies between the two and depends on the first must run after both; nothing of it may lead to the second.
+    const int from = position_[first], to = position_[second];
+    std::vector<int> before, after;
+    const auto is_after = [&](int group) { return group == first || std::ranges::find(after, group) != after.end(); };
+    for (int at = from + 1; at < to; ++at) {
+      if (order_[at] < 0) continue;
+      bool dependent = false;
+      for_sources(order_[at], [&](int source) { dependent = dependent || is_after(source); });
+      (dependent ? after : before).push_back(order_[at]);
+      if (before.size() + after.size() > farthest) return;
+    }
+    bool cycle = false;
+    for_sources(second, [&](int source) { cycle = cycle || (source != first && is_after(source)); });
+    if (cycle) return;
+    join(first, second);
+    // What is left of the stretch is packed at its end.
+    int at = to - static_cast<int>(before.size() + after.size());
+    std::fill(order_.begin() + from, order_.begin() + at, -1);
+    const auto place = [&](int group) {
+      order_[at] = group;
+      position_[group] = at++;
+    };
+    for (int group : before) place(group);
+    place(second);
+    for (int group : after) place(group);
+  }
+
+  void join(int first, int second) {
+    Group &a = groups_[first], &b = groups_[second];
+    for (int n : a.members) group_of_[n] = second;
+    std::vector<int> members;
+    std::ranges::merge(a.members, b.members, std::back_inserter(members));
+    b.members = std::move(members);
+    b.instructions += a.instructions;
+    if (!b.real) b.real = a.real;
+    a = {};
+  }
+
+  Graph write() {
+    Graph target;
+    GraphRewriter now(graph_, target);
+    for (int group : order_) {
+      if (group < 0) continue;
+      if (groups_[group].elementwise) {
+        write_fused(group, now, target);
+      } else {
+        now.copy(NodeId{groups_[group].members[0]});
+      }
+    }
+    now.finish();
+    return without_dead_nodes(target);
+  }
+
+  void write_fused(int group, GraphRewriter& now, Graph& target);
+
+  const Graph& graph_;
+  std::vector<std::vector<int32_t>> users_;
+  std::vector<bool> kept_;           // by value: the graph's outputs and updates
+  std::vector<Group> groups_;        // by the node they began with
+  std::vector<int> group_of_;        // of a node
+  std::vector<int> order_;           // groups in an order in which they can run, -1 where one has gone
+  std::vector<int> position_;        // of a group in order_
+};
+
+// Joins the scalar expressions of a group's members.
+class RegionWriter {
+ public:
+  RegionWriter(const Graph& graph, const Group& group) : graph_(graph), group_(group), at_(graph.value_count(), -1) {}
+
+  void add(const Node& node) {
+    std::vector<const TensorType*> types;
+    const ScalarExpr own = scalar_expression(query_of(graph_, node, types));
+    std::vector<int> now;
+    for (const ScalarExpr::Instruction& x : own.code) {
+      if (x.op == ScalarOp::input) {
+        now.push_back(operand(node.inputs[x.a]));
+      } else if (x.op == ScalarOp::constant) {
+        now.push_back(whole_.constant(x.value));
+      } else if (x.op == ScalarOp::cast) {
+        now.push_back(whole_.cast(now[x.a], x.type));
+      } else {
+        const auto argument = [&](int k) { return k < 0 ? -1 : now[k]; };
+        now.push_back(whole_.emit(x.op, argument(x.a), argument(x.b), argument(x.c)));
+      }
+    }
+    for (size_t i = 0; i < node.outputs.size(); ++i) {
+      if (node.outputs[i]) at_[node.outputs[i].index] = now[own.outputs[i]];
+    }
+  }
+  void give(Value value) { whole_.outputs.push_back(at_[value.index]); }
+  const std::vector<Value>& inputs() const { return inputs_; }
+
+  // The expression; its inputs are inputs(), which broadcast to the region's shape.
+  ScalarExpr finish() {
+    restore_shape();
+    whole_.inputs = static_cast<int>(inputs_.size());
+    return whole_;
+  }
+
+ private:
+  int operand(Value value) {
+    if (!value) return whole_.constant(0);  // as the reference has it
+    int& at = at_[value.index];
+    if (at < 0) {
+      at = outside(value);
+    } else if (const NodeId producer = graph_.value(value).producer; producer && is_member(producer)) {
+      return rounded(at, graph_.type(value).dtype);
+    }
+    return at;
+  }
+
+  bool is_member(NodeId node) const { return std::ranges::binary_search(group_.members, node.index); }
+
+  // A result of the region as the separate node would have stored it.
+  int rounded(int at, DType type) {
+    const ScalarExpr::Instruction& x = whole_.code[at];
+    if (type == DType::f64 || x.op == ScalarOp::input || (x.op == ScalarOp::cast && x.type == type)) return at;
+    if (type == DType::boolean && scalar_op_info(x.op).truth) return at;
+    return whole_.cast(at, type);
+  }
+
+  int outside(Value value) {
+    const ValueInfo& info = graph_.value(value);
+    if (info.kind == ValueKind::constant && info.type.elements() == 1 && !is_integer(info.type.dtype)) {
+      numbers_.push_back(value);
+      return whole_.constant(info.data.get(0));
+    }
+    // What is only broadcast is read where it comes from.
+    if (info.producer) {
+      const Node& producer = graph_.node(info.producer);
+      if (producer.op->name == "broadcast_to" && producer.region == graph_.node(NodeId{group_.members[0]}).region) {
+        broadcast_.push_back(value);
+        return whole_.input(input(producer.inputs[0]));
+      }
+    }
+    return whole_.input(input(value));
+  }
+
+  int input(Value value) {
+    const auto found = std::ranges::find(inputs_, value);
+    if (found != inputs_.end()) return static_cast<int>(found - inputs_.begin());
+    inputs_.push_back(value);
+    return static_cast<int>(inputs_.size()) - 1;
+  }
+
+  // An operand that the expression does not read may still be needed for the region to have its shape.
+  void restore_shape() {
+    if (reaches_shape()) return;
+    for (const std::vector<Value>* dropped : {&broadcast_, &numbers_}) {
+      for (Value value : *dropped) {
+        input(value);
+        if (reaches_shape()) return;
+      }
+    }
+    EPL_CHECK(false, "a region of shape ", group_.shape, " has no operands of this shape");
+  }
+
+  bool reaches_shape() const {
+    if (inputs_.empty()) return false;
+    Shape shape;
+    for (Value value : inputs_) {
+      auto joined = broadcast_shapes(shape, graph_.type(value).shape);
+      if (!joined.ok()) return false;
+      shape = *std::move(joined);
+    }
+    return shape == group_.shape;
+  }
+
+  const Graph& graph_;
+  const Group& group_;
+  ScalarExpr whole_;
+  std::vector<Value> inputs_, numbers_, broadcast_;
+  std::vector<int> at_;  // instruction of a value, -1 for none yet
+};
+
+void Fuser::write_fused(int index, GraphRewriter& now, Graph& target) {
+  const Group& group = groups_[index];
+  const Node& last = graph_.node(NodeId{group.members.back()});
+  RegionWriter writer(graph_, group);
+  for (int n : group.members) writer.add(graph_.node(NodeId{n}));
+  std::vector<Value> outputs;
+  std::vector<TensorType> types;
+  std::vector<std::string> names;
+  std::string type_names;
+  for (int n : group.members) {
+    for (Value output : graph_.node(NodeId{n}).outputs) {
+      if (!output || (inner(output, index, index) && !(n == group.members.back() && outputs.empty()))) continue;
+      writer.give(output);
+      outputs.push_back(output);
+      types.push_back(graph_.type(output));
+      names.push_back(graph_.value(output).name);
+      type_names += cat(type_names.empty() ? "" : ",", dtype_name(types.back().dtype));
+    }
+  }
+  const ScalarExpr expression = writer.finish();
+  if (outputs.size() == 1 && !kept_[outputs[0].index] && expression.code.size() == 1 && expression.code[0].op == ScalarOp::input &&
+      graph_.type(writer.inputs()[0]) == types[0]) {
+    now.set(outputs[0], now[writer.inputs()[0]]);  // an identity
+    return;
+  }
+  const DType first = graph_.type(writer.inputs()[0]).dtype;
+  if (std::ranges::all_of(types, [&](const TensorType& type) { return type.dtype == first; })) type_names.clear();
+  Node fused{.name = last.name, .op = &op_named("fused"), .phase = last.phase, .units = last.units, .region = last.region};
+  for (Value input : writer.inputs()) fused.inputs.push_back(now[input]);
+  fused.attributes = {{"expression", expression.text()}, {"types", type_names}};
+  const NodeId made = target.add_node(std::move(fused), std::move(types), std::move(names));
+  for (size_t i = 0; i < outputs.size(); ++i) now.set(outputs[i], target.node(made).outputs[i]);
+}
+
+}  // namespace
+
+Graph fuse_elementwise(const Graph& graph) { return Fuser(graph).run(); }
+
+}  // namespace epl
