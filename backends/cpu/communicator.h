@@ -1,0 +1,21 @@
+// Ranks that are threads of one process: they read each other's memory.
+//
+// A call has two meetings. At the first, every rank has said where its operands are; then each computes its share and
+// writes it to all ranks; at the second, all shares are written. An `abort` ends the first meeting only: a rank that has
+// passed it finishes, because its peers may be writing to its memory, and nothing in between can wait.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "core/backend/device.h"
+
+namespace epl::cpu {
+
+inline constexpr int most_thread_ranks = 1024;
+
+// Communicators of `ranks` threads, one for each. `spin` lets a rank that waits spin for a while before it sleeps.
+// A rank whose communicator is destroyed has left: calls of the others end with Code::peer_failed, which names it.
+Result<std::vector<std::unique_ptr<Communicator>>> create_thread_communicators(int ranks, bool spin);
+
+}  // namespace epl::cpu

@@ -1,0 +1,22 @@
+// Elementwise reduction of the same run of elements of several ranks, in the canonical order.
+//
+// Sums follow the binary tree over ranks: neighbours first; where a count is no power of two, the last one is carried
+// up unchanged, so that tree(first, n) = tree(first, p) + tree(first + p, n - p) with p the largest power of two below
+// n. Every addition rounds to the element type, so that a tree may be continued from stored sums. Max and min are NaN
+// if any element is.
+#pragma once
+
+#include <cstdint>
+
+#include "core/backend/device.h"
+
+namespace epl::cpu {
+
+bool can_reduce(DType dtype);  // f32, f64, f16, bf16, i64; integer sums wrap
+
+// For each element i of [begin, end): the reduction of sources[r][i] over ranks, written to targets[r][i] for all r.
+// A target may be a source. `ranks` is at most most_thread_ranks.
+void reduce_ranks(const void* const* sources, void* const* targets, int ranks, int64_t begin, int64_t end, DType dtype,
+                  Reduction reduction);
+
+}  // namespace epl::cpu
