@@ -1,55 +1,20 @@
 // Reductions against the definition of their order, written with scalars.
-#include "backends/cpu/kernels/reduce_order.h"
-
 #include <cmath>
 
+#include "tests/backends/canonical.h"
 #include "tests/backends/kernel_harness.h"
 
 namespace epl::cpu {
 namespace {
 
-struct Op {
-  const char* name;
-  float identity;
-  float (*join)(float, float);
-};
+using Op = ReductionOp;
+
 const Op ops[] = {
     {"sum", 0, [](float a, float b) { return a + b; }},
     {"max_reduce", -INFINITY, [](float a, float b) { return a > b || std::isnan(a) ? a : b; }},
     {"min_reduce", INFINITY, [](float a, float b) { return a < b || std::isnan(a) ? a : b; }},
     {"prod_reduce", 1, [](float a, float b) { return a * b; }},
 };
-
-float tree(std::vector<float> v, const Op& op) {
-  while (v.size() > 1) {
-    std::vector<float> next;
-    for (size_t i = 0; i < v.size(); i += 2) next.push_back(i + 1 < v.size() ? op.join(v[i], v[i + 1]) : v[i]);
-    v = next;
-  }
-  return v[0];
-}
-
-// reduce_order.h, word for word.
-float canonical(const std::vector<float>& values, int64_t units, const Op& op) {
-  int64_t run = static_cast<int64_t>(values.size()) / units;
-  std::vector<float> runs;
-  for (int64_t u = 0; u < units; ++u) {
-    std::vector<float> segments;
-    for (int64_t s = 0; s < run; s += reduce_segment) {
-      std::vector<float> lanes(reduce_lanes, op.identity);
-      for (int64_t i = s; i < std::min(run, s + reduce_segment); ++i) {
-        float& lane = lanes[(i - s) % reduce_lanes];
-        lane = op.join(lane, values[u * run + i]);
-      }
-      for (int half = 8; half > 0; half /= 2) {
-        for (int l = 0; l < half; ++l) lanes[l] = op.join(lanes[l], lanes[l + half]);
-      }
-      segments.push_back(lanes[0]);
-    }
-    runs.push_back(tree(segments, op));
-  }
-  return tree(runs, op);
-}
 
 Shape reduced_shape(Shape shape, const Ints& axes, bool keep) {
   std::vector<bool> folded(shape.size(), false);

@@ -20,6 +20,9 @@ void columns(const float* x, const int64_t* offsets, int64_t rows, int64_t width
   }
   for (int64_t r = 0; r < rows; ++r) {
     const float* row = x + offsets[r];
+    if (r + 6 < rows) {  // rows of a block are far apart: the processor does not foresee them
+      for (int64_t k = 0; k < width; k += 16) __builtin_prefetch(x + offsets[r + 6] + k);
+    }
     float* acc = scratch + r % reduce_lanes * column_block;
     for_each_vector(width, [&](auto load, auto store) HWY_ATTR { store(Op::join(load(acc), load(row)), acc); });
   }
