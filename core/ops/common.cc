@@ -1,0 +1,187 @@
+#include "core/ops/common.h"
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+namespace epl::ops {
+
+std::string operand_text(const OpQuery& query) {
+  std::string text;
+  for (int i = 0; i < query.inputs(); ++i) {
+    if (i) text += ", ";
+    text += query.has(i) ? query.in(i).text() : "-";
+  }
+  return text;
+}
+
+Result<OutputTypes> same_as_first(const OpQuery& query) { return OutputTypes{query.in(0)}; }
+
+Status same_dtypes(const OpQuery& query, bool floating) {
+  if (floating && !is_float(query.in(0).dtype)) return misfit(query, "needs a floating-point type");
+  for (int i = 1; i < query.inputs(); ++i)
+    if (query.has(i) && query.in(i).dtype != query.in(0).dtype) return misfit(query, "element types differ");
+  return {};
+}
+
+Result<int> checked_axis(const OpQuery& query, int64_t axis, int ndim) {
+  if (axis < -ndim || axis >= ndim) return misfit(query, "axis ", axis, " is outside [", -ndim, ", ", ndim, ")");
+  return static_cast<int>(axis < 0 ? axis + ndim : axis);
+}
+
+Result<std::vector<bool>> checked_axes(const OpQuery& query, const Ints& axes, int ndim) {
+  std::vector<bool> mask(ndim, false);
+  for (int64_t a : axes) {
+    EPL_ASSIGN(int axis, checked_axis(query, a, ndim));
+    if (mask[axis]) return misfit(query, "axis ", a, " is given twice");
+    mask[axis] = true;
+  }
+  return mask;
+}
+
+std::vector<bool> axis_mask(const Ints& axes, int ndim) {
+  std::vector<bool> mask(ndim, false);
+  for (int64_t a : axes) mask[a < 0 ? a + ndim : a] = true;
+  return mask;
+}
+
+Status expect_shape(const OpQuery& query, int input, const Shape& shape, std::string_view what) {
+  if (!query.has(input) || query.in(input).shape == shape) return {};
+  return misfit(query, what, " must have shape ", shape, ", not ", query.in(input).shape);
+}
+
+std::vector<TensorType> input_types(const OpQuery& query) {
+  std::vector<TensorType> types(query.inputs());
+  for (int i = 0; i < query.inputs(); ++i)
+    if (query.has(i)) types[i] = query.in(i);
+  return types;
+}
+
+std::vector<TensorType> output_types(const OpQuery& query) {
+  std::vector<TensorType> types(query.outputs());
+  for (int i = 0; i < query.outputs(); ++i)
+    if (query.has_output(i)) types[i] = query.out(i);
+  return types;
+}
+
+AxisSpan span_at(const Shape& shape, int axis) {
+  return {elements_before(shape, axis), shape[axis], elements_from(shape, axis + 1)};
+}
+
+int64_t elements_before(const Shape& shape, int end) {
+  int64_t n = 1;
+  for (int d = 0; d < end; ++d) n *= shape[d];
+  return n;
+}
+
+int64_t elements_from(const Shape& shape, int begin) {
+  int64_t n = 1;
+  for (size_t d = begin; d < shape.size(); ++d) n *= shape[d];
+  return n;
+}
+
+int64_t linear_index(const Shape& shape, const Ints& index) {
+  int64_t linear = 0;
+  for (size_t d = 0; d < shape.size(); ++d) linear = linear * shape[d] + index[d];
+  return linear;
+}
+
+void copy_element(const Tensor& source, int64_t i, Tensor& target, int64_t o) {
+  const size_t bytes = dtype_bytes(source.dtype());
+  std::memcpy(static_cast<char*>(target.data()) + o * bytes, static_cast<const char*>(source.data()) + i * bytes, bytes);
+}
+
+void store_out_of_range(Tensor& target, int64_t o) {
+  if (is_float(target.dtype()))
+    target.set(o, std::numeric_limits<double>::quiet_NaN());
+  else
+    target.set_int(o, 0);
+}
+
+double rounded(DType type, double value) {
+  if (type == DType::f64) return value;
+  uint64_t bits = 0;
+  store_double(type, &bits, 0, value);
+  return load_double(type, &bits, 0);
+}
+
+double unit_sum(int64_t n, int64_t units, DType type, FunctionRef<double(int64_t)> term) {
+  EPL_CHECK(units >= 1 && n % units == 0, "cannot sum ", n, " terms in ", units, " units");
+  const int64_t run = n / units;
+  std::vector<double> parts(units, 0.0);
+  for (int64_t u = 0; u < units; ++u)
+    for (int64_t i = u * run; i < (u + 1) * run; ++i) parts[u] += term(i);
+  if (units == 1) return parts[0];
+  for (double& part : parts) part = rounded(type, part);
+  for (int64_t step = 1; step < units; step *= 2)
+    for (int64_t u = 0; u + step < units; u += 2 * step) parts[u] = rounded(type, parts[u] + parts[u + step]);
+  return parts[0];
+}
+
+void store_unit_sums(std::vector<std::vector<double>>& parts, Tensor& out) {
+  const int64_t units = static_cast<int64_t>(parts.size());
+  for (int64_t i = 0; i < out.elements(); ++i)
+    out.set(i, unit_sum(units, units, out.dtype(), [&](int64_t u) { return parts[u][i]; }));
+}
+
+RuleWriter::RuleWriter(const OpQuery& query) : query_(query) {
+  rule_.inputs.resize(query.inputs());
+  rule_.outputs.resize(query.outputs());
+  for (int i = 0; i < query.inputs(); ++i)
+    if (query.has(i)) rule_.inputs[i].resize(query.in(i).shape.size());
+  for (int i = 0; i < query.outputs(); ++i)
+    if (query.has_output(i)) rule_.outputs[i].resize(query.out(i).shape.size());
+}
+
+void RuleWriter::input(int i, int dim, int factor) { input(i, dim, std::vector<int>{factor}); }
+void RuleWriter::output(int i, int dim, int factor) { output(i, dim, std::vector<int>{factor}); }
+
+void RuleWriter::input(int i, int dim, const std::vector<int>& factors) {
+  if (!query_.has(i) || query_.in(i).shape[dim] == 1) return;
+  for (int f : factors)
+    if (rule_.factors[f].size != 1) rule_.inputs[i][dim].push_back(f);
+}
+
+void RuleWriter::output(int i, int dim, const std::vector<int>& factors) {
+  if (!query_.has_output(i) || query_.out(i).shape[dim] == 1) return;
+  for (int f : factors)
+    if (rule_.factors[f].size != 1) rule_.outputs[i][dim].push_back(f);
+}
+
+ShardingRule RuleWriter::done() {
+  for (int i = 0; i < query_.inputs(); ++i)
+    for (size_t d = 0; d < rule_.inputs[i].size(); ++d)
+      if (rule_.inputs[i][d].empty() && query_.in(i).shape[d] != 1) rule_.inputs[i][d] = {factor(query_.in(i).shape[d], true)};
+  for (int i = 0; i < query_.outputs(); ++i)
+    for (size_t d = 0; d < rule_.outputs[i].size(); ++d)
+      if (rule_.outputs[i][d].empty() && query_.out(i).shape[d] != 1)
+        rule_.outputs[i][d] = {factor(query_.out(i).shape[d], true)};
+  return std::move(rule_);
+}
+
+ShardingRule aligned_rule(const OpQuery& query, const std::vector<bool>& whole) {
+  RuleWriter writer(query);
+  const size_t ndim = whole.size();
+  for (size_t d = 0; d < ndim; ++d) {
+    if (whole[d]) continue;
+    int64_t size = 1;
+    for (int i = 0; i < query.inputs(); ++i)
+      if (query.has(i) && query.in(i).shape.size() == ndim) size = std::max(size, query.in(i).shape[d]);
+    if (size == 1) continue;
+    const int factor = writer.factor(size);
+    for (int i = 0; i < query.inputs(); ++i)
+      if (query.has(i) && query.in(i).shape.size() == ndim) writer.input(i, d, factor);
+    for (int i = 0; i < query.outputs(); ++i)
+      if (query.has_output(i) && query.out(i).shape.size() == ndim) writer.output(i, d, factor);
+  }
+  return writer.done();
+}
+
+Result<ShardingRule> whole_axis_rule(const OpQuery& query) {
+  const int ndim = query.in(0).ndim();
+  std::vector<bool> whole(ndim, false);
+  whole[query.axis("axis", ndim)] = true;
+  return aligned_rule(query, whole);
+}
+
+}  // namespace epl::ops

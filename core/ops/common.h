@@ -1,0 +1,105 @@
+// What the records of core/ops share: checks of operands, walks over elements for references, sums in the canonical
+// order of units, and a writer for sharding rules.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/base/function_ref.h"
+#include "core/ir/op.h"
+
+namespace epl::ops {
+
+// --- types ---
+
+// The operands as text for messages: "f32[4,7], i64[3]".
+std::string operand_text(const OpQuery& query);
+// `node` of an error is added by the caller; the message names the op and the operands.
+template <class... Args>
+Status misfit(const OpQuery& query, const Args&... args) {
+  return invalid(query.op().name, ": ", cat(args...), "; operands are ", operand_text(query));
+}
+Result<OutputTypes> same_as_first(const OpQuery& query);
+// All present operands have the element type of the first, which must be a float type where `floating`.
+Status same_dtypes(const OpQuery& query, bool floating = false);
+// An axis in [-ndim, ndim) made non-negative, or an error.
+Result<int> checked_axis(const OpQuery& query, int64_t axis, int ndim);
+Result<std::vector<bool>> checked_axes(const OpQuery& query, const Ints& axes, int ndim);
+// A mask of dimensions from axes that are known to be right.
+std::vector<bool> axis_mask(const Ints& axes, int ndim);
+Status expect_shape(const OpQuery& query, int input, const Shape& shape, std::string_view what);
+
+// Operand types with f32[] in the place of absent ones, as the rules of core/ir/sharding_rule.h take them.
+std::vector<TensorType> input_types(const OpQuery& query);
+std::vector<TensorType> output_types(const OpQuery& query);
+
+// --- elements ---
+
+// A shape seen from one axis: `outer` runs of `size` steps of `inner` elements.
+struct AxisSpan {
+  int64_t outer = 1, size = 1, inner = 1;
+};
+AxisSpan span_at(const Shape& shape, int axis);
+// Product of the sizes before `end`, or from `begin` on.
+int64_t elements_before(const Shape& shape, int end);
+int64_t elements_from(const Shape& shape, int begin);
+
+// Calls f(linear, index) for every element in row-major order.
+template <class F>
+void for_each_index(const Shape& shape, F f) {
+  const int64_t n = element_count(shape);
+  Ints index(shape.size(), 0);
+  for (int64_t linear = 0; linear < n; ++linear) {
+    f(linear, static_cast<const Ints&>(index));
+    for (size_t d = shape.size(); d-- > 0;) {
+      if (++index[d] < shape[d]) break;
+      index[d] = 0;
+    }
+  }
+}
+int64_t linear_index(const Shape& shape, const Ints& index);
+// An index in [-size, size) made non-negative; -1 if it is out of range.
+inline int64_t wrapped_index(int64_t index, int64_t size) {
+  if (index < -size || index >= size) return -1;
+  return index < 0 ? index + size : index;
+}
+void copy_element(const Tensor& source, int64_t i, Tensor& target, int64_t o);
+// What reading outside a tensor gives: NaN, which the step's check for finite values reports; 0 for integers.
+void store_out_of_range(Tensor& target, int64_t o);
+// `value` as an element of `type` holds it.
+double rounded(DType type, double value);
+
+// The sum of term(0..n-1): `units` equal runs in double, each rounded to `type`, then by the binary tree with every
+// addition rounded. One unit: a single sum in double.
+double unit_sum(int64_t n, int64_t units, DType type, FunctionRef<double(int64_t)> term);
+// The same for whole tensors: parts[u] holds the sum of unit u; the result is stored into `out`.
+void store_unit_sums(std::vector<std::vector<double>>& parts, Tensor& out);
+
+// --- sharding rules ---
+
+// Dimensions that are tied to no factor become whole.
+class RuleWriter {
+ public:
+  explicit RuleWriter(const OpQuery& query);
+  int factor(int64_t size, bool whole = false) { return rule_.add_factor(size, whole); }
+  // Ties a dimension to a factor; nothing to do for absent operands and for dimensions of size one.
+  void input(int i, int dim, int factor);
+  void output(int i, int dim, int factor);
+  // A dimension that is the product of several factors, major first.
+  void input(int i, int dim, const std::vector<int>& factors);
+  void output(int i, int dim, const std::vector<int>& factors);
+  ShardingRule& rule() { return rule_; }
+  ShardingRule done();
+
+ private:
+  const OpQuery& query_;
+  ShardingRule rule_;
+};
+
+// Operands of equal ndim correspond dimension by dimension, except where `whole`; other operands are left whole.
+ShardingRule aligned_rule(const OpQuery& query, const std::vector<bool>& whole);
+// The same, whole along the attribute `axis`.
+Result<ShardingRule> whole_axis_rule(const OpQuery& query);
+
+}  // namespace epl::ops

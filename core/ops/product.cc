@@ -1,0 +1,278 @@
+// Matrix products. Every output element is one sum over k; sums over the batch run per unit.
+#include "core/ops/common.h"
+
+namespace epl {
+using namespace ops;
+
+namespace {
+// A matmul seen as batches of [m,k] x [k,n] by NumPy's rules: vectors are promoted, leading dimensions broadcast.
+struct MatmulShape {
+  int64_t m = 1, k = 1, n = 1, k_b = 1;
+  Shape batch_a, batch_b, batch;  // leading dimensions
+  bool vector_a = false, vector_b = false;
+  Shape output() const {
+    Shape shape = batch;
+    if (!vector_a) shape.push_back(m);
+    if (!vector_b) shape.push_back(n);
+    return shape;
+  }
+};
+
+Result<MatmulShape> matmul_shape(const OpQuery& q) {
+  const Shape &a = q.in(0).shape, &b = q.in(1).shape;
+  const bool ta = q.attributes().flag("transpose_a"), tb = q.attributes().flag("transpose_b");
+  if (a.empty() || b.empty()) return misfit(q, "operands need at least one dimension");
+  MatmulShape s;
+  s.vector_a = a.size() == 1;
+  s.vector_b = b.size() == 1;
+  if ((s.vector_a && ta) || (s.vector_b && tb)) return misfit(q, "a vector cannot be transposed");
+  const size_t na = a.size(), nb = b.size();
+  s.k = s.vector_a ? a[0] : a[ta ? na - 2 : na - 1];
+  s.m = s.vector_a ? 1 : a[ta ? na - 1 : na - 2];
+  s.k_b = s.vector_b ? b[0] : b[tb ? nb - 1 : nb - 2];
+  s.n = s.vector_b ? 1 : b[tb ? nb - 2 : nb - 1];
+  if (s.k != s.k_b) return misfit(q, "inner sizes ", s.k, " and ", s.k_b, " differ");
+  if (na > 2) s.batch_a.assign(a.begin(), a.end() - 2);
+  if (nb > 2) s.batch_b.assign(b.begin(), b.end() - 2);
+  auto batch = broadcast_shapes(s.batch_a, s.batch_b);
+  if (!batch.ok()) return misfit(q, "leading dimensions do not broadcast");
+  s.batch = *batch;
+  return s;
+}
+
+// Index of the matrix of an operand for a batch index of the output.
+int64_t batch_of(const Shape& batch, const Ints& index) {
+  int64_t linear = 0;
+  const size_t added = index.size() - batch.size();
+  for (size_t d = 0; d < batch.size(); ++d) linear = linear * batch[d] + (batch[d] == 1 ? 0 : index[d + added]);
+  return linear;
+}
+
+void matmul_reference(const Reference& r) {
+  const MatmulShape s = *matmul_shape(r.query());
+  const bool ta = r.attributes().flag("transpose_a"), tb = r.attributes().flag("transpose_b");
+  for_each_index(s.batch, [&](int64_t batch, const Ints& index) {
+    const int64_t a0 = batch_of(s.batch_a, index) * s.m * s.k, b0 = batch_of(s.batch_b, index) * s.k * s.n;
+    for (int64_t m = 0; m < s.m; ++m)
+      for (int64_t n = 0; n < s.n; ++n) {
+        const auto term = [&](int64_t k) {
+          return r.in(0).get(a0 + (ta ? k * s.m + m : m * s.k + k)) * r.in(1).get(b0 + (tb ? n * s.k + k : k * s.n + n));
+        };
+        r.out(0).set((batch * s.m + m) * s.n + n, unit_sum(s.k, r.units(), r.out(0).dtype(), term));
+      }
+  });
+}
+
+// The general matmul gradient for operands of at least two dimensions.
+void matrix_gradient(Grad& g, const Var& a, const Var& b, const Var& dy, bool ta, bool tb, Var& da, Var& db) {
+  if (g.needs(0)) da = ta ? g.b.matmul(b, dy, tb, true) : g.b.matmul(dy, b, false, !tb);
+  if (!g.needs(1)) return;
+  if (b.ndim() == 2 && a.ndim() > 2 && !ta)
+    db = g.b.emit("linear_grad_weight", {a, dy}, {{"transpose_w", tb}});  // sums the leading dimensions as it goes
+  else
+    db = tb ? g.b.matmul(dy, a, true, ta) : g.b.matmul(a, dy, !ta, false);
+}
+
+void matmul_gradient(Grad& g) {
+  const bool ta = g.attributes().flag("transpose_a"), tb = g.attributes().flag("transpose_b");
+  Var a = g.in(0), b = g.in(1), dy = g.upstream(0);
+  // A vector becomes a matrix of one row or column; dy gets the dimension that it lacks.
+  const bool vector_a = a.ndim() == 1, vector_b = b.ndim() == 1;
+  Shape shape = dy.shape();
+  if (vector_a) {
+    shape.insert(shape.end() - (vector_b ? 0 : 1), 1);
+    a = g.b.reshape(a, {1, a.dim(0)});
+  }
+  if (vector_b) {
+    shape.push_back(1);
+    b = g.b.reshape(b, {b.dim(0), 1});
+  }
+  Var da, db;
+  matrix_gradient(g, a, b, g.b.reshape(dy, shape), ta, tb, da, db);
+  if (g.needs(0)) g.set(0, vector_a ? g.b.reshape(g.b.sum_to(da, a.shape()), g.in(0).shape()) : da);
+  if (g.needs(1)) g.set(1, vector_b ? g.b.reshape(g.b.sum_to(db, b.shape()), g.in(1).shape()) : db);
+}
+
+Result<ShardingRule> matmul_rule(const OpQuery& q) {
+  EPL_ASSIGN(const MatmulShape s, matmul_shape(q));
+  const bool ta = q.attributes().flag("transpose_a"), tb = q.attributes().flag("transpose_b");
+  RuleWriter rule(q);
+  const int batches = static_cast<int>(s.batch.size());
+  const int batches_a = static_cast<int>(s.batch_a.size()), batches_b = static_cast<int>(s.batch_b.size());
+  for (int d = 0; d < batches; ++d) {
+    const int factor = rule.factor(s.batch[d]);
+    if (d >= batches - batches_a) rule.input(0, d - (batches - batches_a), factor);
+    if (d >= batches - batches_b) rule.input(1, d - (batches - batches_b), factor);
+    rule.output(0, d, factor);
+  }
+  const int k = rule.factor(s.k), m = rule.factor(s.m), n = rule.factor(s.n);
+  if (s.vector_a) {
+    rule.input(0, 0, k);
+  } else {
+    rule.input(0, batches_a + (ta ? 0 : 1), k);
+    rule.input(0, batches_a + (ta ? 1 : 0), m);
+    rule.output(0, batches, m);
+  }
+  if (s.vector_b) {
+    rule.input(1, 0, k);
+  } else {
+    rule.input(1, batches_b + (tb ? 1 : 0), k);
+    rule.input(1, batches_b + (tb ? 0 : 1), n);
+    rule.output(0, batches + (s.vector_a ? 0 : 1), n);
+  }
+  return rule.done();
+}
+
+Result<OutputTypes> floats_of_shape(const OpQuery& q, Shape shape) {
+  EPL_TRY(same_dtypes(q));
+  if (q.in(0).dtype == DType::boolean) return misfit(q, "needs numbers");
+  return OutputTypes{{q.in(0).dtype, std::move(shape)}};
+}
+
+// x [rows..., k], w [k,n] or [n,k].
+struct LinearShape {
+  int64_t rows, k, n;
+};
+LinearShape linear_shape(const OpQuery& q) {
+  const Shape &x = q.in(0).shape, &w = q.in(1).shape;
+  return {elements_before(x, q.in(0).ndim() - 1), x.back(), w[q.attributes().flag("transpose_w") ? 0 : 1]};
+}
+
+Result<OutputTypes> linear_infer(const OpQuery& q) {
+  const bool transposed = q.attributes().flag("transpose_w");
+  if (q.in(0).ndim() < 1 || q.in(1).ndim() != 2) return misfit(q, "x needs a dimension and w exactly two");
+  const int64_t k = q.in(1).shape[transposed ? 1 : 0], n = q.in(1).shape[transposed ? 0 : 1];
+  if (q.in(0).shape.back() != k) return misfit(q, "x has ", q.in(0).shape.back(), " features and w takes ", k);
+  EPL_TRY(expect_shape(q, 2, {n}, "bias"));
+  Shape shape = q.in(0).shape;
+  shape.back() = n;
+  return floats_of_shape(q, shape);
+}
+
+void linear_reference(const Reference& r) {
+  const LinearShape s = linear_shape(r.query());
+  const bool transposed = r.attributes().flag("transpose_w");
+  for (int64_t row = 0; row < s.rows; ++row)
+    for (int64_t n = 0; n < s.n; ++n) {
+      double sum = 0;
+      for (int64_t k = 0; k < s.k; ++k)
+        sum += r.in(0).get(row * s.k + k) * r.in(1).get(transposed ? n * s.k + k : k * s.n + n);
+      r.out(0).set(row * s.n + n, r.has(2) ? sum + r.in(2).get(n) : sum);
+    }
+}
+
+void linear_gradient(Grad& g) {
+  const bool transposed = g.attributes().flag("transpose_w");
+  const Var dy = g.upstream(0);
+  if (g.needs(0)) g.set(0, g.b.emit("linear", {dy, g.in(1)}, {{"transpose_w", !transposed}}));
+  if (g.needs(1)) g.set(1, g.b.emit("linear_grad_weight", {g.in(0), dy}, {{"transpose_w", transposed}}));
+  if (g.needs(2)) g.set(2, dy);  // summed down to the bias
+}
+
+void linear_grad_weight_reference(const Reference& r) {
+  const int64_t k = r.in(0).shape().back(), n = r.in(1).shape().back(), rows = k == 0 ? 0 : r.in(0).elements() / k;
+  const bool transposed = r.attributes().flag("transpose_w");
+  for (int64_t i = 0; i < k; ++i)
+    for (int64_t j = 0; j < n; ++j) {
+      const auto term = [&](int64_t row) { return r.in(0).get(row * k + i) * r.in(1).get(row * n + j); };
+      r.out(0).set(transposed ? j * k + i : i * n + j, unit_sum(rows, r.units(), r.out(0).dtype(), term));
+    }
+}
+}  // namespace
+
+EPL_OP(matmul) {
+  return {.doc = "Matrix product by NumPy's rules: a[...,m,k] b[...,k,n] -> y[...,m,n], leading dimensions broadcast, vectors "
+                 "promoted; the transposes swap the last two dimensions of an operand first.",
+          .signature = "a, b -> y",
+          .attributes = {{"transpose_a", false}, {"transpose_b", false}},
+          .infer = [](const OpQuery& q) -> Result<OutputTypes> {
+            EPL_ASSIGN(const MatmulShape s, matmul_shape(q));
+            return floats_of_shape(q, s.output());
+          },
+          .reference = matmul_reference,
+          .gradient = matmul_gradient,
+          .sharding_of = matmul_rule,
+          .flops =
+              [](const OpQuery& q) {
+                auto s = matmul_shape(q);
+                return s.ok() ? 2.0 * static_cast<double>(element_count(s->batch) * s->m * s->n * s->k) : 0.0;
+              },
+          .samples = {"f32[4,6], f32[6,8]", "f32[6,4], f32[6,8] {transpose_a=true}", "f32[4,6], f32[8,6] {transpose_b=true}",
+                      "f32[6,4], f32[8,6] {transpose_a=true,transpose_b=true}", "f32[2,4,6], f32[2,6,8]",
+                      "f32[2,4,6], f32[6,8]", "f32[2,4,6], f32[8,6] {transpose_b=true}", "f32[2,6,4], f32[6,8] {transpose_a=true}",
+                      "f32[4,6], f32[2,6,8]", "f32[2,1,4,6], f32[3,6,2]", "f32[2,2,4,6], f32[2,2,8,6] {transpose_b=true}",
+                      "f32[6], f32[6]", "f32[4,6], f32[6]", "f32[6], f32[6,8]", "f32[2,4,6], f32[6]", "f32[6], f32[2,6,4]"}};
+}
+
+EPL_OP(linear) {
+  return {.doc = "x[...,k] w[k,n] + bias[n] -> y[...,n]; w is [n,k] if `transpose_w`.",
+          .signature = "x, w, bias? -> y",
+          .attributes = {{"transpose_w", false}},
+          .infer = linear_infer,
+          .reference = linear_reference,
+          .gradient = linear_gradient,
+          .sharding_of = [](const OpQuery& q) -> Result<ShardingRule> {
+            const bool transposed = q.attributes().flag("transpose_w");
+            const int last = q.in(0).ndim() - 1;
+            RuleWriter rule(q);
+            for (int d = 0; d < last; ++d) {
+              const int factor = rule.factor(q.in(0).shape[d]);
+              rule.input(0, d, factor);
+              rule.output(0, d, factor);
+            }
+            // Partial products would each add the bias: with a bias, k stays whole.
+            const int k = rule.factor(q.in(0).shape[last], q.has(2)), n = rule.factor(q.out(0).shape[last]);
+            rule.input(0, last, k);
+            rule.input(1, transposed ? 1 : 0, k);
+            rule.input(1, transposed ? 0 : 1, n);
+            rule.input(2, 0, n);
+            rule.output(0, last, n);
+            return rule.done();
+          },
+          .flops = [](const OpQuery& q) { return 2.0 * static_cast<double>(q.out(0).elements() * q.in(0).shape.back()); },
+          .samples = {"f32[4,6], f32[6,8], f32[8]", "f32[4,6], f32[6,8]", "f32[2,3,6], f32[8,6], f32[8] {transpose_w=true}",
+                      "f32[4,6], f32[8,6] {transpose_w=true}", "f32[6], f32[6,4], f32[4]"}};
+}
+
+EPL_OP(linear_grad_weight) {
+  return {.doc = "Gradient of linear's weight: x[...,k], dy[...,n] -> dw[k,n], or [n,k] if `transpose_w`; sums all leading dimensions.",
+          .signature = "x, dy -> dw",
+          .attributes = {{"transpose_w", false}},
+          .infer = [](const OpQuery& q) -> Result<OutputTypes> {
+            Shape x = q.in(0).shape, dy = q.in(1).shape;
+            if (x.empty() || dy.empty()) return misfit(q, "operands need at least one dimension");
+            const int64_t k = x.back(), n = dy.back();
+            x.pop_back();
+            dy.pop_back();
+            if (x != dy) return misfit(q, "leading dimensions differ");
+            return floats_of_shape(q, q.attributes().flag("transpose_w") ? Shape{n, k} : Shape{k, n});
+          },
+          .reference = linear_grad_weight_reference,
+          .gradient =
+              [](Grad& g) {
+                const bool transposed = g.attributes().flag("transpose_w");
+                const Var ddw = g.upstream(0);
+                if (g.needs(0)) g.set(0, g.b.emit("linear", {g.in(1), ddw}, {{"transpose_w", !transposed}}));
+                if (g.needs(1)) g.set(1, g.b.emit("linear", {g.in(0), ddw}, {{"transpose_w", transposed}}));
+              },
+          .sharding_of = [](const OpQuery& q) -> Result<ShardingRule> {
+            const bool transposed = q.attributes().flag("transpose_w");
+            const int last = q.in(0).ndim() - 1;
+            RuleWriter rule(q);
+            for (int d = 0; d < last; ++d) {
+              const int factor = rule.factor(q.in(0).shape[d]);
+              rule.input(0, d, factor);
+              rule.input(1, d, factor);
+            }
+            const int k = rule.factor(q.in(0).shape[last]), n = rule.factor(q.in(1).shape[last]);
+            rule.input(0, last, k);
+            rule.input(1, last, n);
+            rule.output(0, transposed ? 1 : 0, k);
+            rule.output(0, transposed ? 0 : 1, n);
+            return rule.done();
+          },
+          .flops = [](const OpQuery& q) { return 2.0 * static_cast<double>(q.in(0).elements() * q.in(1).shape.back()); },
+          .samples = {"f32[4,6], f32[4,8]", "f32[4,3,6], f32[4,3,2] {transpose_w=true}"}};
+}
+
+}  // namespace epl

@@ -1,0 +1,140 @@
+// Elementary functions of one operand.
+#include "core/ops/common.h"
+#include "core/ops/elementwise.h"
+
+namespace epl {
+using namespace ops;
+
+static Result<OutputTypes> float_or_integer(const OpQuery& q) {
+  if (q.in(0).dtype == DType::boolean) return misfit(q, "needs numbers");
+  return same_as_first(q);
+}
+
+EPL_OP(neg) {
+  OpDef record = unary<ScalarOp::neg>("y = -x.", [](Grad& g) { g.set(0, -g.upstream(0)); });
+  record.infer = float_or_integer;
+  return record;
+}
+EPL_OP(abs) {
+  return unary<ScalarOp::abs>("y = |x|.", [](Grad& g) { g.set(0, g.upstream(0) * g.b.unary("sign", g.in(0))); });
+}
+EPL_OP(sign) { return piecewise_constant(unary<ScalarOp::sign>("y = -1, 0 or 1: the sign of x.", nullptr)); }
+EPL_OP(floor) { return piecewise_constant(unary<ScalarOp::floor>("y = the largest whole number not above x.", nullptr)); }
+EPL_OP(ceil) { return piecewise_constant(unary<ScalarOp::ceil>("y = the smallest whole number not below x.", nullptr)); }
+EPL_OP(round) {
+  return piecewise_constant(unary<ScalarOp::round>("y = the nearest whole number; halves go to the even one.", nullptr));
+}
+
+EPL_OP(sqrt) {
+  return unary<ScalarOp::sqrt>(
+      "y = the square root of x.", [](Grad& g) { g.set(0, g.upstream(0) * 0.5 / g.out(0)); }, "(0.1..2)");
+}
+EPL_OP(reciprocal) {
+  return unary<ScalarOp::reciprocal>(
+      "y = 1 / x.", [](Grad& g) { g.set(0, -(g.upstream(0) * g.out(0) * g.out(0))); }, "(0.5..2)");
+}
+EPL_OP(exp) {
+  return unary<ScalarOp::exp>("y = e to the power of x.", [](Grad& g) { g.set(0, g.upstream(0) * g.out(0)); });
+}
+EPL_OP(expm1) {
+  return unary<ScalarOp::expm1>("y = exp(x) - 1, exact near 0.",
+                                [](Grad& g) { g.set(0, g.upstream(0) * (g.out(0) + 1)); });
+}
+EPL_OP(log) {
+  return unary<ScalarOp::log>(
+      "y = the natural logarithm of x.", [](Grad& g) { g.set(0, g.upstream(0) / g.in(0)); }, "(0.1..2)");
+}
+EPL_OP(log1p) {
+  return unary<ScalarOp::log1p>(
+      "y = log(1 + x), exact near 0.", [](Grad& g) { g.set(0, g.upstream(0) / (g.in(0) + 1)); }, "(-0.5..2)");
+}
+EPL_OP(erf) {
+  return unary<ScalarOp::erf>("y = the error function of x.", [](Grad& g) {
+    const double two_over_sqrt_pi = 1.1283791670955126;
+    g.set(0, g.upstream(0) * (two_over_sqrt_pi * g.b.exp(-(g.in(0) * g.in(0)))));
+  });
+}
+
+EPL_OP(sin) {
+  return unary<ScalarOp::sin>("y = sin(x).", [](Grad& g) { g.set(0, g.upstream(0) * g.b.unary("cos", g.in(0))); });
+}
+EPL_OP(cos) {
+  return unary<ScalarOp::cos>("y = cos(x).", [](Grad& g) { g.set(0, -(g.upstream(0) * g.b.unary("sin", g.in(0)))); });
+}
+EPL_OP(tan) {
+  return unary<ScalarOp::tan>(
+      "y = tan(x).", [](Grad& g) { g.set(0, g.upstream(0) * (g.out(0) * g.out(0) + 1)); }, "(-1..1)");
+}
+EPL_OP(asin) {
+  return unary<ScalarOp::asin>(
+      "y = the angle in [-pi/2, pi/2] whose sine is x.",
+      [](Grad& g) { g.set(0, g.upstream(0) / g.b.sqrt(1 - g.in(0) * g.in(0))); }, "(-0.9..0.9)");
+}
+EPL_OP(acos) {
+  return unary<ScalarOp::acos>(
+      "y = the angle in [0, pi] whose cosine is x.",
+      [](Grad& g) { g.set(0, -(g.upstream(0) / g.b.sqrt(1 - g.in(0) * g.in(0)))); }, "(-0.9..0.9)");
+}
+EPL_OP(atan) {
+  return unary<ScalarOp::atan>("y = the angle in [-pi/2, pi/2] whose tangent is x.",
+                               [](Grad& g) { g.set(0, g.upstream(0) / (g.in(0) * g.in(0) + 1)); });
+}
+EPL_OP(sinh) {
+  return unary<ScalarOp::sinh>("y = sinh(x).", [](Grad& g) { g.set(0, g.upstream(0) * g.b.unary("cosh", g.in(0))); });
+}
+EPL_OP(cosh) {
+  return unary<ScalarOp::cosh>("y = cosh(x).", [](Grad& g) { g.set(0, g.upstream(0) * g.b.unary("sinh", g.in(0))); });
+}
+EPL_OP(tanh) {
+  return unary<ScalarOp::tanh>("y = tanh(x).", [](Grad& g) { g.set(0, g.upstream(0) * (1 - g.out(0) * g.out(0))); });
+}
+EPL_OP(asinh) {
+  return unary<ScalarOp::asinh>("y = the number whose hyperbolic sine is x.",
+                                [](Grad& g) { g.set(0, g.upstream(0) / g.b.sqrt(g.in(0) * g.in(0) + 1)); });
+}
+EPL_OP(acosh) {
+  return unary<ScalarOp::acosh>(
+      "y = the number not below 0 whose hyperbolic cosine is x.",
+      [](Grad& g) { g.set(0, g.upstream(0) / g.b.sqrt(g.in(0) * g.in(0) - 1)); }, "(1.2..3)");
+}
+EPL_OP(atanh) {
+  return unary<ScalarOp::atanh>(
+      "y = the number whose hyperbolic tangent is x.",
+      [](Grad& g) { g.set(0, g.upstream(0) / (1 - g.in(0) * g.in(0))); }, "(-0.9..0.9)");
+}
+EPL_OP(sigmoid) {
+  return unary<ScalarOp::sigmoid>("y = 1 / (1 + exp(-x)).",
+                                  [](Grad& g) { g.set(0, g.upstream(0) * (g.out(0) * (1 - g.out(0)))); });
+}
+
+EPL_OP(identity) {
+  return {.doc = "y = x.",
+          .signature = "x -> y",
+          .scalar = [](ScalarExpr& s) { s.outputs = {s.input(0)}; },
+          .gradient = [](Grad& g) { g.set(0, g.upstream(0)); },
+          .samples = {"f32[4,7]", "i64[3]", "bool[5]"}};
+}
+EPL_OP(stop_gradient) {
+  return {.doc = "y = x; no gradient flows back through it.",
+          .signature = "x -> y",
+          .scalar = [](ScalarExpr& s) { s.outputs = {s.input(0)}; },
+          .no_gradient = "stops gradients on purpose",
+          .samples = {"f32[4,7]"}};
+}
+EPL_OP(cast) {
+  return {.doc = "y = x as elements of type `to`: to a float type rounds to nearest even, to an integer truncates and "
+                 "saturates, to bool tests for non-zero.",
+          .signature = "x -> y",
+          .attributes = {{"to", DType::f32, true}},
+          .infer = [](const OpQuery& q) -> Result<OutputTypes> {
+            return OutputTypes{{q.attributes().dtype("to"), q.in(0).shape}};
+          },
+          .scalar_of = [](ScalarExpr& s, const OpQuery& q) {
+            s.outputs = {s.cast(s.input(0), q.attributes().dtype("to"))};
+          },
+          .gradient = [](Grad& g) { g.set(0, g.b.cast(g.upstream(0), g.in(0).dtype())); },
+          .samples = {"f32[4,7] {to=@f64}", "f32[4,7] {to=@bf16}", "f32[5](-4..4) {to=@i32}", "i64[3] {to=@f32}",
+                      "bool[6] {to=@f32}", "f32[6] {to=@bool}"}};
+}
+
+}  // namespace epl

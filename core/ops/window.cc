@@ -1,0 +1,43 @@
+#include "core/ops/window.h"
+
+namespace epl::ops {
+
+Window window_of(const Attributes& attributes, const Ints& kernel) {
+  Window w;
+  const size_t n = kernel.size();
+  const auto list = [&](std::string_view name, int64_t fallback, size_t count) {
+    const Ints& given = attributes.ints(name);
+    return given.empty() ? Ints(count, fallback) : given;
+  };
+  w.kernel = kernel;
+  w.strides = list("strides", 1, n);
+  w.dilations = list("dilations", 1, n);
+  const Ints pads = list("pads", 0, 2 * n);
+  if (pads.size() == 2 * n) {
+    w.begin.assign(pads.begin(), pads.begin() + n);
+    w.end.assign(pads.begin() + n, pads.end());
+  }
+  return w;
+}
+
+Result<Window> window_of(const OpQuery& query, const Ints& kernel) {
+  Window w = window_of(query.attributes(), kernel);
+  const size_t n = kernel.size();
+  if (w.strides.size() != n || w.dilations.size() != n || w.begin.size() != n)
+    return misfit(query, "strides, dilations and pads need 1, 1 and 2 numbers for each of ", n, " dimensions");
+  for (size_t d = 0; d < n; ++d)
+    if (w.kernel[d] < 1 || w.strides[d] < 1 || w.dilations[d] < 1 || w.begin[d] < 0 || w.end[d] < 0)
+      return misfit(query, "kernel, strides and dilations must be positive and pads not negative");
+  return w;
+}
+
+int64_t window_output(const Window& w, size_t d, int64_t size, bool ceil) {
+  const int64_t room = size + w.begin[d] + w.end[d] - (w.dilations[d] * (w.kernel[d] - 1) + 1);
+  if (room < 0) return 0;
+  if (!ceil) return room / w.strides[d] + 1;
+  int64_t count = (room + w.strides[d] - 1) / w.strides[d] + 1;
+  if ((count - 1) * w.strides[d] >= size + w.begin[d]) --count;
+  return count;
+}
+
+}  // namespace epl::ops
