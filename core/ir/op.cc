@@ -59,7 +59,7 @@ int OpDef::output_count() const {
 
 void OpTable::add(std::string_view name, OpDef op) {
   op.name = name;
-  auto [it, inserted] = ops_.emplace(op.name, std::make_unique<OpDef>(std::move(op)));
+  auto [it, inserted] = ops_.emplace(std::string(name), std::make_unique<OpDef>(std::move(op)));
   EPL_CHECK(inserted, "two records of op ", name);
   order_.insert(std::ranges::upper_bound(order_, it->second->name, {}, [](const OpDef* o) { return o->name; }), it->second.get());
 }

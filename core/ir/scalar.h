@@ -4,9 +4,9 @@
 // reference (evaluated in double or int64), of its vector lanes on the CPU (interpreted over tiles) and of its text for
 // a GPU; the attribute of a `fused` op is one of these as text.
 //
-// Text form: instructions `name(arguments)` separated by `;`, each defining %0, %1, ... ; arguments are x0, x1, ...
-// (inputs), earlier results, or numbers; the last clause `-> %3, %5` names the outputs. A cast rounds to a type:
-//   mul(x0,x1); exp(%0); add(%1,1.0) -> %2
+// Text form: instructions separated by `;`, which define %0, %1, ... in order: an input x0, x1, ..., a number, or
+// `name(%i,...)` of earlier results; the last clause `-> %3, %5` names the outputs. A cast rounds to a type: cast(%2,bf16).
+//   x0; x1; mul(%0,%1); exp(%2); 1; add(%3,%4) -> %5
 #pragma once
 
 #include <cstdint>

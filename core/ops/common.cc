@@ -64,6 +64,14 @@ std::vector<TensorType> output_types(const OpQuery& query) {
   return types;
 }
 
+Var saved_output(Grad& g, int output) {
+  if (g.out(output)) return g.out(output);
+  std::vector<Var> inputs;
+  for (int i = 0; i < g.inputs(); ++i) inputs.push_back(g.in(i));
+  const std::vector<Var> again = g.b.emit_all(g.node().op->name, inputs, g.attributes());
+  return again[std::min<size_t>(output, again.size() - 1)];
+}
+
 AxisSpan span_at(const Shape& shape, int axis) {
   return {elements_before(shape, axis), shape[axis], elements_from(shape, axis + 1)};
 }

@@ -34,6 +34,9 @@ Status expect_shape(const OpQuery& query, int input, const Shape& shape, std::st
 std::vector<TensorType> input_types(const OpQuery& query);
 std::vector<TensorType> output_types(const OpQuery& query);
 
+// An output that the forward node keeps for its gradient; computed again where the graph did not ask for it.
+Var saved_output(Grad& g, int output);
+
 // --- elements ---
 
 // A shape seen from one axis: `outer` runs of `size` steps of `inner` elements.

@@ -52,10 +52,36 @@ OpDef predicate(std::string doc, std::string signature, std::vector<std::string>
   return record;
 }
 
-inline OpDef with_samples(OpDef record, std::vector<std::string> samples) {
-  record.samples = std::move(samples);
-  return record;
-}
+// Scalar expressions as formulas.
+class Scalar {
+ public:
+  Scalar(ScalarExpr& s, int index) : s_(&s), index_(index) {}
+  int index() const { return index_; }
+  ScalarExpr& expression() const { return *s_; }
+  Scalar number(double value) const { return {*s_, s_->constant(value)}; }
+  Scalar operator()(ScalarOp op) const { return {*s_, s_->emit(op, index_)}; }  // op of this
+  friend Scalar apply(ScalarOp op, Scalar a, Scalar b) { return {*a.s_, a.s_->emit(op, a.index_, b.index_)}; }
+  friend Scalar select(Scalar condition, Scalar yes, Scalar no) {
+    return {*yes.s_, yes.s_->emit(ScalarOp::select, condition.index_, yes.index_, no.index_)};
+  }
+  friend Scalar operator+(Scalar a, Scalar b) { return apply(ScalarOp::add, a, b); }
+  friend Scalar operator-(Scalar a, Scalar b) { return apply(ScalarOp::sub, a, b); }
+  friend Scalar operator*(Scalar a, Scalar b) { return apply(ScalarOp::mul, a, b); }
+  friend Scalar operator/(Scalar a, Scalar b) { return apply(ScalarOp::div, a, b); }
+  friend Scalar operator+(Scalar a, double b) { return a + a.number(b); }
+  friend Scalar operator-(Scalar a, double b) { return a - a.number(b); }
+  friend Scalar operator*(Scalar a, double b) { return a * a.number(b); }
+  friend Scalar operator/(Scalar a, double b) { return a / a.number(b); }
+  friend Scalar operator-(double a, Scalar b) { return b.number(a) - b; }
+  friend Scalar operator>(Scalar a, double b) { return apply(ScalarOp::gt, a, a.number(b)); }
+  friend Scalar operator<(Scalar a, double b) { return apply(ScalarOp::lt, a, a.number(b)); }
+
+ private:
+  ScalarExpr* s_;
+  int index_;
+};
+inline Scalar scalar_input(ScalarExpr& s, int i) { return {s, s.input(i)}; }
+
 // An op whose derivative is zero wherever it has one.
 inline OpDef piecewise_constant(OpDef record) {
   record.gradient = nullptr;

@@ -530,7 +530,7 @@ EPL_OP(top_k) {
           .gradient =
               [](Grad& g) {
                 const int64_t axis = g.axis("axis", g.in(0).ndim());
-                g.set(0, g.b.emit("gather_elements_grad", {g.upstream(0), g.out(1)}, {{"axis", axis}, {"shape", g.in(0).shape()}}));
+                g.set(0, g.b.emit("gather_elements_grad", {g.upstream(0), saved_output(g, 1)}, {{"axis", axis}, {"shape", g.in(0).shape()}}));
               },
           .sharding_of = whole_axis_rule,
           .samples = {"f32[4,7] {k=3}", "f32[6,4] {k=2,axis=0,largest=false}", "f32[2,5,4] {k=5,axis=1}"}};

@@ -90,8 +90,7 @@ EPL_OP(max_pool) {
               },
           .gradient =
               [](Grad& g) {
-                const Var indices = g.out(1) ? g.out(1) : g.b.emit_all("max_pool", {g.in(0)}, g.attributes())[1];
-                g.set(0, g.b.emit("max_pool_grad", {g.upstream(0), indices}, {{"shape", g.in(0).shape()}}));
+                g.set(0, g.b.emit("max_pool_grad", {g.upstream(0), saved_output(g, 1)}, {{"shape", g.in(0).shape()}}));
               },
           .sharding_of = pool_rule,
           .flops =
