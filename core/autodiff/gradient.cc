@@ -1,0 +1,190 @@
+#include "core/autodiff/gradient.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "core/base/check.h"
+
+namespace epl {
+namespace {
+
+// One reverse pass. A composite without a gradient of its own is differentiated through its body, which is computed again
+// in the backward phase: bodies are cheap beside what they would have to keep.
+class Differentiator {
+ public:
+  Differentiator(Graph& graph, const std::vector<Value>& wanted) : graph_(graph), builder_(graph, Phase::backward) {
+    grow();
+    for (Value v : wanted) depends_[v.index] = true;
+    for (int n = 0; n < graph_.node_count(); ++n) mark(n);
+  }
+
+  Result<Gradients> run(Value loss, const std::vector<Value>& wanted) {
+    int end = graph_.node_count();
+    builder_.set_scope(cat(graph_.value(loss).name, ".gradient"));
+    Tensor one(graph_.type(loss));
+    one.set(0, 1.0);
+    add(loss, builder_.constant(std::move(one)));
+    EPL_TRY(pass(0, end));
+    if (!missing_.empty()) return unsupported("no gradient on a path from the loss to a parameter: ", join(missing_, "; ")).at(first_missing_);
+    Gradients gradients;
+    for (Value v : wanted) {
+      Var g = total(v);
+      gradients.values.push_back(g.value());
+      gradients.reasons.push_back(g ? "" : reason(v, end));
+    }
+    EPL_TRY(builder_.status());
+    return gradients;
+  }
+
+ private:
+  void grow() {
+    depends_.resize(graph_.value_count(), false);
+    parts_.resize(graph_.value_count());
+    totals_.resize(graph_.value_count());
+  }
+
+  void mark(int n) {
+    const Node& node = graph_.node(NodeId{n});
+    bool any = false;
+    for (Value v : node.inputs) any = any || (v && depends_[v.index]);
+    for (Value v : node.outputs) {
+      if (v) depends_[v.index] = any && is_float(graph_.type(v).dtype);
+    }
+  }
+
+  void add(Value v, Var part) {
+    grow();
+    parts_[v.index].push_back(part);
+  }
+
+  // Parts arrive from the last use to the first; they are summed in the order of the uses.
+  Var total(Value v) {
+    if (static_cast<size_t>(v.index) >= parts_.size()) return {};
+    if (!totals_[v.index] && !parts_[v.index].empty()) {
+      builder_.set_scope(cat(graph_.value(v).name, ".gradient"));
+      std::vector<Var> parts = parts_[v.index];
+      Var sum = parts.back();
+      for (size_t i = parts.size() - 1; i-- > 0;) sum = sum + parts[i];
+      grow();
+      totals_[v.index] = sum;
+    }
+    return totals_[v.index];
+  }
+
+  Status pass(int begin, int end) {
+    for (int n = end; n-- > begin;) EPL_TRY(step(n));
+    return {};
+  }
+
+  Status step(int n) {
+    const Node node = graph_.node(NodeId{n});   // a copy: the graph grows below
+    std::vector<bool> needed;
+    for (size_t i = 0; i < node.inputs.size(); ++i) needed.push_back(wants_gradient(node, static_cast<int>(i)));
+    if (std::ranges::find(needed, true) == needed.end()) return {};
+    std::vector<Var> upstream;
+    bool any = false;
+    for (Value v : node.outputs) {
+      upstream.push_back(v ? total(v) : Var());
+      any = any || upstream.back();
+    }
+    if (!any || !node.op->no_gradient.empty()) return {};
+    if (node.op->gradient) return own_gradient(node, needed, upstream);
+    if (node.op->body) return body_gradient(node, needed, upstream);
+    if (missing_.empty()) first_missing_ = node.name;
+    missing_.push_back(cat("node ", node.name, " (", node.op->name, ")"));
+    return {};
+  }
+
+  bool wants_gradient(const Node& node, int i) const {
+    Value v = node.inputs[i];
+    const auto& never = node.op->no_gradient_inputs;
+    return v && depends_[v.index] && is_float(graph_.type(v).dtype) && std::ranges::find(never, i) == never.end();
+  }
+
+  std::vector<Var> vars(const std::vector<Value>& values) {
+    std::vector<Var> out;
+    for (Value v : values) out.push_back(v ? builder_.var(v) : Var());
+    return out;
+  }
+
+  Status own_gradient(const Node& node, const std::vector<bool>& needed, const std::vector<Var>& upstream) {
+    builder_.set_scope(cat(node.name, ".gradient"));
+    Grad grad(builder_, node, vars(node.inputs), vars(node.outputs), upstream, needed);
+    node.op->gradient(grad);
+    EPL_TRY(builder_.status());
+    // From the last operand to the first, so that repeated operands sum in order.
+    for (size_t i = node.inputs.size(); i-- > 0;) {
+      Var g = grad.gradients()[i];
+      if (needed[i] && g) add(node.inputs[i], g);
+    }
+    return {};
+  }
+
+  Status body_gradient(const Node& node, const std::vector<bool>& needed, const std::vector<Var>& upstream) {
+    builder_.set_scope(cat(node.name, ".body"));
+    int begin = graph_.node_count();
+    // Copies of the operands stand between the body and the graph, so that parts of other uses do not mix in.
+    std::vector<Var> inputs;
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      inputs.push_back(!node.inputs[i] ? Var() : needed[i] ? builder_.emit("identity", {builder_.var(node.inputs[i])}) : builder_.var(node.inputs[i]));
+    }
+    int body_begin = graph_.node_count();
+    std::vector<Var> outputs = expand_body(builder_, *node.op, node.attributes, inputs);
+    EPL_TRY(builder_.status());
+    int end = graph_.node_count();
+    grow();
+    for (int n = begin; n < end; ++n) mark(n);
+    for (size_t o = 0; o < outputs.size(); ++o) {
+      if (o < upstream.size() && upstream[o] && outputs[o]) add(outputs[o].value(), upstream[o]);
+    }
+    EPL_TRY(pass(body_begin, end));
+    for (size_t i = node.inputs.size(); i-- > 0;) {
+      if (!needed[i]) continue;
+      if (Var g = total(inputs[i].value())) add(node.inputs[i], g);
+    }
+    return {};
+  }
+
+  // Why a wanted value has no gradient: the first node after it that lets none through, or that nothing leads on.
+  std::string reason(Value wanted, int end) const {
+    std::vector<bool> reached(graph_.value_count(), false);
+    reached[wanted.index] = true;
+    bool used = false;
+    for (int n = 0; n < end; ++n) {
+      const Node& node = graph_.node(NodeId{n});
+      for (size_t i = 0; i < node.inputs.size(); ++i) {
+        Value v = node.inputs[i];
+        if (!v || !reached[v.index]) continue;
+        used = true;
+        const auto& never = node.op->no_gradient_inputs;
+        if (!node.op->no_gradient.empty()) return cat("node ", node.name, " (", node.op->name, ") lets no gradient through: ", node.op->no_gradient);
+        if (std::ranges::find(never, static_cast<int>(i)) != never.end()) {
+          return cat("node ", node.name, " (", node.op->name, ") has no gradient for operand ", i);
+        }
+        for (Value out : node.outputs) {
+          if (out) reached[out.index] = true;
+        }
+      }
+    }
+    return used ? "the loss does not depend on it" : "no node uses it";
+  }
+
+  Graph& graph_;
+  Builder builder_;
+  std::vector<bool> depends_;
+  std::vector<std::vector<Var>> parts_;
+  std::vector<Var> totals_;
+  std::vector<std::string> missing_;
+  std::string first_missing_;
+};
+
+}  // namespace
+
+Result<Gradients> add_gradients(Graph& graph, Value loss, const std::vector<Value>& wanted) {
+  if (!is_float(graph.type(loss).dtype) || graph.type(loss).elements() != 1) {
+    return invalid("the loss ", graph.value(loss).name, " is ", graph.type(loss).text(), ", not one floating number").at(graph.value(loss).name);
+  }
+  return Differentiator(graph, wanted).run(loss, wanted);
+}
+
+}  // namespace epl

@@ -1,0 +1,101 @@
+// Training an MLP through every layer: plan, local graph, program, executor; the same bits under every layout.
+#include "core/runtime/session.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/runtime/graph_model.h"
+
+namespace epl {
+namespace {
+
+constexpr std::string_view mlp = R"(graph mlp(x: f32[8,12] batch 0) {
+  w1: f32[12,16] = param
+  b1: f32[16] = param
+  w2: f32[16,4] = param
+  forward:
+  h: f32[8,16] = matmul(x, w1)
+  hb: f32[8,16] = add(h, b1)
+  a: f32[8,16] = relu(hb)
+  y: f32[8,4] = matmul(a, w2)
+  output y = y
+}
+)";
+
+struct Layout {
+  int64_t ranks = 1;
+  std::string micro_batches = "1";
+  int threads = 1;
+};
+
+struct Trained {
+  std::vector<double> losses;
+  std::vector<Tensor> weights;
+};
+
+PlanOptions options_for(const Layout& layout) {
+  PlanOptions options;
+  options.model = GraphModel::parse(mlp);
+  options.train.loss.name = "softmax_cross_entropy";
+  options.train.optimizer = "adamw";
+  options.train.optimizer_options = {{"lr", 0.01}};
+  options.train.clip_norm = 1.0;
+  options.ranks = layout.ranks;
+  EXPECT_TRUE(set_config(options.strategy, "pipeline.num_micro_batch", layout.micro_batches).ok());
+  return options;
+}
+
+Trained train(const Layout& layout, int steps) {
+  Host host = test_host(layout.threads);
+  auto plan = CompiledPlan::create(host, options_for(layout));
+  EXPECT_TRUE(plan.ok()) << plan.status().to_string();
+  if (!plan.ok()) return {};
+  auto session = Session::create(host, *plan, 7);
+  EXPECT_TRUE(session.ok()) << session.status().to_string();
+  Trained out;
+  for (int s = 0; s < steps; ++s) {
+    Tensor x(TensorType{DType::f32, {8, 12}}), t(TensorType{DType::i64, {8}});
+    for (int i = 0; i < 96; ++i) x.set(i, philox_uniform(s, i) - 0.5);
+    for (int i = 0; i < 8; ++i) t.set_int(i, i == 3 ? -100 : (i + s) % 4);
+    StepMetrics metrics;
+    std::vector<Tensor> inputs = {x, t};
+    Status status = (*session)->step(inputs, metrics);
+    EXPECT_TRUE(status.ok()) << status.to_string();
+    out.losses.push_back(metrics.loss);
+  }
+  EXPECT_EQ((*session)->memory_bytes_used(), (*plan)->memory_bytes_peak());
+  for (const char* name : {"w1", "b1", "w2"}) out.weights.push_back(*(*session)->state(name));
+  return out;
+}
+
+TEST(Session, LearnsTheSameBitsUnderEveryLayout) {
+  Trained one = train({}, 20);
+  ASSERT_EQ(one.losses.size(), 20u);
+  EXPECT_LT(one.losses[16], one.losses[0]);
+  for (const Layout& layout : {Layout{1, "1", 2}, Layout{1, "2", 1}, Layout{1, "4", 2}, Layout{2, "1", 2}, Layout{2, "2", 2}, Layout{4, "2", 4}}) {
+    Trained other = train(layout, 20);
+    ASSERT_EQ(other.losses.size(), 20u);
+    EXPECT_EQ(other.losses, one.losses) << layout.ranks << " ranks, " << layout.micro_batches << " micro-batches";
+    for (size_t i = 0; i < one.weights.size(); ++i) EXPECT_TRUE(identical(one.weights[i], other.weights[i])) << i;
+  }
+}
+
+TEST(Plan, TextsReadBack) {
+  Host host = test_host(1);
+  auto plan = CompiledPlan::create(host, options_for({2, "2", 2}));
+  ASSERT_TRUE(plan.ok()) << plan.status().to_string();
+  const Entry& entry = (*plan)->entries().front();
+  std::string text = print_plan(entry.plan);
+  auto parsed = parse_plan(text, entry.plan.graph);
+  ASSERT_TRUE(parsed.ok()) << parsed.status().to_string() << text;
+  EXPECT_EQ(print_plan(*parsed), text);
+  std::string local = print_local(entry.local);
+  auto local_parsed = parse_local(local);
+  ASSERT_TRUE(local_parsed.ok()) << local_parsed.status().to_string() << local;
+  EXPECT_EQ(print_local(*local_parsed), local);
+  auto graph = parse_graph(print_graph(*entry.graph));
+  ASSERT_TRUE(graph.ok()) << graph.status().to_string();
+  EXPECT_EQ(print_graph(*graph), print_graph(*entry.graph));
+}
+
+}  // namespace
+}  // namespace epl
