@@ -31,6 +31,7 @@ EPL_OP(reshape) {
           .gradient = [](Grad& g) { g.set(0, g.b.reshape(g.upstream(0), g.in(0).shape())); },
           .sharding_of = [](const OpQuery& q) -> Result<ShardingRule> { return reshape_rule(q.in(0), q.out(0)); },
           .localize = local_output_shape,
+          .view = true,
           .samples = {"f32[4,6] {shape=[2,12]}", "f32[4,6] {shape=[4,2,3]}", "f32[2,3,4] {shape=[6,4]}",
                       "f32[2,3,4] {shape=[24]}", "i64[6] {shape=[1,6,1]}", "f32[] {shape=[1]}"}};
 }

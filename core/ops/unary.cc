@@ -112,6 +112,7 @@ EPL_OP(identity) {
           .signature = "x -> y",
           .scalar = [](ScalarExpr& s) { s.outputs = {s.input(0)}; },
           .gradient = [](Grad& g) { g.set(0, g.upstream(0)); },
+          .view = true,
           .samples = {"f32[4,7]", "i64[3]", "bool[5]"}};
 }
 EPL_OP(stop_gradient) {
@@ -119,6 +120,7 @@ EPL_OP(stop_gradient) {
           .signature = "x -> y",
           .scalar = [](ScalarExpr& s) { s.outputs = {s.input(0)}; },
           .no_gradient = "stops gradients on purpose",
+          .view = true,
           .samples = {"f32[4,7]"}};
 }
 EPL_OP(cast) {

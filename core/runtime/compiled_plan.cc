@@ -60,8 +60,7 @@ Result<std::shared_ptr<const CompiledPlan>> CompiledPlan::create(const Host& hos
   auto plan = std::make_shared<CompiledPlan>();
   plan->options_ = options;
   plan->threads_ = static_cast<int>(std::max<int64_t>(1, host.threads / std::max<int64_t>(options.ranks, 1)));
-  EPL_ASSIGN(std::shared_ptr<Device> device, open_device(options.device, host));
-  plan->device_description_ = device->description();
+  EPL_ASSIGN(plan->device_, open_device(options.device, host));
 
   Binding binding = options.binding;
   binding.mode = Binding::Mode::train;
@@ -74,18 +73,18 @@ Result<std::shared_ptr<const CompiledPlan>> CompiledPlan::create(const Host& hos
   plan->trained_ = step.trained;
   plan->untrained_ = step.untrained;
   for (const HostScalar& scalar : step.scalars) plan->scalars_.emplace_back(step.graph.value(scalar.value).name, scalar.at);
-  EPL_ASSIGN(Entry train, compile(EntryKind::train, std::move(step.graph), options, *device, plan->threads_));
+  EPL_ASSIGN(Entry train, compile(EntryKind::train, std::move(step.graph), options, *plan->device_, plan->threads_));
   plan->entries_.push_back(std::move(train));
 
   const Binding& other = options.predict_binding ? *options.predict_binding : options.binding;
   if (options.evaluate) {
     EPL_ASSIGN(Graph graph, evaluation_graph(options, other));
-    EPL_ASSIGN(Entry entry, compile(EntryKind::evaluate, std::move(graph), options, *device, plan->threads_));
+    EPL_ASSIGN(Entry entry, compile(EntryKind::evaluate, std::move(graph), options, *plan->device_, plan->threads_));
     plan->entries_.push_back(std::move(entry));
   }
   if (options.predict) {
     EPL_ASSIGN(Graph graph, prediction_graph(options, other));
-    EPL_ASSIGN(Entry entry, compile(EntryKind::predict, std::move(graph), options, *device, plan->threads_));
+    EPL_ASSIGN(Entry entry, compile(EntryKind::predict, std::move(graph), options, *plan->device_, plan->threads_));
     plan->entries_.push_back(std::move(entry));
   }
   for (Entry& entry : plan->entries_) plan->state_.adopt(entry.program);
@@ -160,7 +159,7 @@ Result<std::string> CompiledPlan::text(EntryKind kind, std::string_view stage) c
 std::string CompiledPlan::explain() const {
   const Entry& train = entries_.front();
   const Plan& plan = train.plan;
-  std::string out = cat("device: ", device_description_, ", ", options_.ranks, " rank(s) of ", threads_, " thread(s)\n");
+  std::string out = cat("device: ", device_->description(), ", ", options_.ranks, " rank(s) of ", threads_, " thread(s)\n");
   out += cat("batch: ", plan.batch, " samples = ", plan.mesh.size("data"), " rank(s) x ", plan.micro_batches(), " micro-batch(es) x ",
              plan.mesh.size("unit"), " unit(s) of ", plan.batch / std::max<int64_t>(plan.units(), 1), "\n");
   out += cat("train step: ", train.program.instructions.size(), " instructions, ", grouped(static_cast<int64_t>(train.program.flops)),

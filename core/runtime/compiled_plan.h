@@ -51,6 +51,7 @@ class CompiledPlan {
   const std::vector<std::string>& trained() const { return trained_; }
   const std::vector<std::pair<std::string, std::string>>& untrained() const { return untrained_; }
   int threads_per_rank() const { return threads_; }
+  const std::shared_ptr<Device>& device() const { return device_; }
   // Values of the train program's host scalars at a step, in its order.
   void scalars(int64_t step, std::vector<float>& out) const;
   // The learning rate of the first group at a step.
@@ -73,7 +74,7 @@ class CompiledPlan {
   std::vector<std::pair<std::string, std::string>> untrained_;
   std::vector<std::pair<std::string, std::function<double(int64_t)>>> scalars_;   // by name
   int threads_ = 1;
-  std::string device_description_;
+  std::shared_ptr<Device> device_;        // owns the kernel rows that the programs point to
 };
 
 }  // namespace epl

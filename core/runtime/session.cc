@@ -22,7 +22,7 @@ Session::~Session() = default;
 Result<std::unique_ptr<Session>> Session::create(const Host& host, std::shared_ptr<const CompiledPlan> plan, uint64_t seed) {
   std::unique_ptr<Session> session(new Session(host, std::move(plan), seed));
   const CompiledPlan& p = session->plan();
-  EPL_ASSIGN(session->device_, open_device(p.options().device, session->host_));
+  session->device_ = p.device();
   for (int64_t r = 0; r < p.options().ranks; ++r) {
     auto rank = std::make_unique<Rank>();
     EPL_ASSIGN(rank->stream, session->device_->create_stream(p.threads_per_rank()));
