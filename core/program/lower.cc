@@ -5,6 +5,7 @@
 #include "core/ir/op.h"
 #include "core/ir/rewriter.h"
 #include "core/program/expand.h"
+#include "core/program/fusion.h"
 #include "core/program/memory.h"
 #include "core/program/program.h"
 #include "core/program/reference_kernel.h"
@@ -383,6 +384,7 @@ class Lowering {
 
 Result<Program> lower(const LocalGraph& local, const LowerOptions& options) {
   EPL_ASSIGN(Graph graph, expand_composites(local.graph, *options.kernels));
+  if (options.fuse) graph = fuse_elementwise(graph);
   return Lowering(local, without_dead_nodes(graph), options).run();
 }
 
