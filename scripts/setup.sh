@@ -102,7 +102,7 @@ build() {
     stop "cmake --preset $preset failed; full log: $log"
   fi
   if ! (cd "$top" && cmake --build --preset "$preset" ${1:+--target "$@"}) 2>&1 | tee -a "$log" | build_progress; then
-    grep -E -A12 'error|FAILED|No space' "$log" | tail -40 >&2
+    grep -E -A12 'error:|undefined reference|^FAILED|No space' "$log" | tail -40 >&2
     need_space "$top" 300
     stop "building preset $preset failed; full log: $log"
   fi
