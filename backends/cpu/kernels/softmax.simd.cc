@@ -6,6 +6,13 @@
 namespace epl::cpu::EPL_SIMD {
 namespace {
 
+// The largest value where none is NaN. Where one is, whatever this gives, the exponentials' sum is NaN.
+struct Largest {
+  static constexpr float identity = -infinity;
+  static HWY_INLINE V join(V a, V b) { return hn::Max(a, b); }
+  static HWY_INLINE float join(float a, float b) { return a > b ? a : b; }
+};
+
 // exp(x - shift), one after the other kept in y.
 struct StoredExp {
   const float* x;
@@ -41,7 +48,7 @@ float log_of(float x) { return hn::GetLane(log(set(x))); }
 float exp_of(float x) { return hn::GetLane(exp(set(x))); }
 
 void softmax(const float* x, float* y, int64_t n) {
-  float largest = reduce_row<Max>(n, Stored{x});
+  float largest = reduce_row<Largest>(n, Stored{x});
   float sum = reduce_row<Sum>(n, StoredExp{x, y, set(largest)});
   V scale = set(1.0f / sum);
   for_each_vector(n, [&](auto load, auto store) HWY_ATTR { store(hn::Mul(load(y), scale), y); });
@@ -53,7 +60,7 @@ void softmax_grad(const float* dy, const float* y, float* dx, int64_t n) {
 }
 
 void log_softmax(const float* x, float* y, int64_t n) {
-  float largest = reduce_row<Max>(n, Stored{x});
+  float largest = reduce_row<Largest>(n, Stored{x});
   V shift = set(largest), log_sum = set(log_of(reduce_row<Sum>(n, ShiftedExp{x, shift})));
   for_each_vector(n, [&](auto load, auto store) HWY_ATTR { store(hn::Sub(hn::Sub(load(x), shift), log_sum), y); });
 }
@@ -64,7 +71,7 @@ void log_softmax_grad(const float* dy, const float* y, float* dx, int64_t n) {
 }
 
 float log_sum_exp(const float* x, int64_t n) {
-  float largest = reduce_row<Max>(n, Stored{x});
+  float largest = reduce_row<Largest>(n, Stored{x});
   return largest + log_of(reduce_row<Sum>(n, ShiftedExp{x, set(largest)}));
 }
 

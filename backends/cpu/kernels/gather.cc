@@ -1,0 +1,133 @@
+// gather: slices of x along an axis, and gather_grad: its gradient, dense, where slices of equal index are added.
+//
+// The order of gather_grad: for every slice of the result and every unit (equal runs of the indices), the slices of dy
+// that belong to it are added in the order of their positions, starting from +0; units are joined by the binary tree.
+// A counting sort by index finds them; its order is that of the positions, so threads share only whole slices.
+#include <cstring>
+#include <limits>
+
+#include "backends/cpu/kernels/norm.h"
+#include "backends/cpu/kernels/rows.h"
+
+namespace epl::cpu {
+namespace {
+
+struct Span {
+  int64_t outer = 1, size = 1, inner = 1;
+};
+Span span_of(const Shape& shape, int64_t axis) {
+  Span s{1, shape[axis], 1};
+  for (int64_t d = 0; d < static_cast<int64_t>(shape.size()); ++d) {
+    if (d < axis) s.outer *= shape[d];
+    if (d > axis) s.inner *= shape[d];
+  }
+  return s;
+}
+
+// Negative indices count from the end; -1 where there is no such slice.
+int64_t index_at(const KernelCall& call, int input, int64_t i, int64_t size) {
+  DType type = call.query.in(input).dtype;
+  int64_t index = type == DType::i64   ? call.in<int64_t>(input)[i]
+                  : type == DType::i32 ? call.in<int32_t>(input)[i]
+                                       : load_int(type, call.inputs[input], i);
+  if (index < 0) index += size;
+  return index >= 0 && index < size ? index : -1;
+}
+
+void gather(const KernelCall& call) {
+  const KernelQuery& q = call.query;
+  Span s = span_of(q.in(0).shape, q.axis("axis"));
+  int64_t count = q.in(1).elements(), element = static_cast<int64_t>(dtype_bytes(q.in(0).dtype)), bytes = s.inner * element;
+  for_each_row(call.threads, s.outer * count, s.inner, [&](int64_t row) {
+    int64_t index = index_at(call, 1, row % count, s.size);
+    std::byte* to = call.out<std::byte>(0) + row * bytes;
+    if (index >= 0) {
+      std::memcpy(to, call.in<std::byte>(0) + (row / count * s.size + index) * bytes, bytes);
+    } else {  // NaN, or zero: the same as the reference
+      double missing = is_float(q.out(0).dtype) ? std::numeric_limits<double>::quiet_NaN() : 0.0;
+      for (int64_t i = 0; i < s.inner; ++i) store_double(q.out(0).dtype, to, i, missing);
+    }
+  });
+}
+
+constexpr int64_t block = 512;  // columns that a task adds at once
+int64_t round_up(int64_t bytes) { return (bytes + 63) / 64 * 64; }
+
+// first[r] to first[r + 1] in `order` are the positions of index r.
+struct Sorted {
+  int64_t *first, *order;
+};
+Sorted sort_by_index(const KernelCall& call, int64_t count, int64_t size) {
+  Sorted s{static_cast<int64_t*>(call.workspace), static_cast<int64_t*>(call.workspace) + size + 2};
+  std::fill_n(s.first, size + 2, int64_t{0});
+  int64_t* next = s.first + 1;  // shifted by one: filling moves every start to its place
+  for (int64_t k = 0; k < count; ++k) {
+    int64_t index = index_at(call, 1, k, size);
+    if (index >= 0) ++next[index + 1];
+  }
+  for (int64_t r = 0; r < size; ++r) next[r + 1] += next[r];
+  for (int64_t k = 0; k < count; ++k) {
+    int64_t index = index_at(call, 1, k, size);
+    if (index >= 0) s.order[next[index]++] = k;
+  }
+  return s;
+}
+
+// Adds the slices dy + order[i] * inner of one index into `to`, unit by unit; sums[u] are `block` columns of scratch.
+void add_slices(const NormLoops& loops, const float* dy, const int64_t* order, int64_t many, int64_t run, int64_t units,
+                int64_t inner, int64_t width, float* to, float* sums) {
+  std::fill_n(to, width, 0.0f);
+  bool one_unit = many == 0 || order[0] / run == order[many - 1] / run;
+  if (one_unit) {
+    for (int64_t i = 0; i < many; ++i) loops.add(to, dy + order[i] * inner, width);
+    return;
+  }
+  for (int64_t u = 0; u < units; ++u) std::fill_n(sums + u * block, width, 0.0f);
+  for (int64_t i = 0; i < many; ++i) loops.add(sums + order[i] / run * block, dy + order[i] * inner, width);
+  for (int64_t step = 1; step < units; step *= 2) {
+    for (int64_t u = 0; u + step < units; u += 2 * step) loops.add(sums + u * block, sums + (u + step) * block, width);
+  }
+  std::copy_n(sums, width, to);
+}
+
+int64_t sorted_bytes(const KernelQuery& q) {
+  return round_up((q.attributes.integer("size") + 2 + q.in(1).elements()) * static_cast<int64_t>(sizeof(int64_t)));
+}
+
+void gather_grad(const KernelCall& call) {
+  const KernelQuery& q = call.query;
+  Span s = span_of(q.out(0).shape, q.attributes.integer("axis"));
+  int64_t count = q.in(1).elements(), run = std::max<int64_t>(1, count / q.units), blocks = (s.inner + block - 1) / block;
+  Sorted sorted = sort_by_index(call, count, s.size);
+  const NormLoops& loops = EPL_CPU_CHOOSE(norm_loops)();
+  auto* scratch = static_cast<std::byte*>(call.workspace) + sorted_bytes(q);
+  int64_t slices = s.outer * s.size * blocks;
+  // Frequent indices lie together, so tasks are many and small.
+  int64_t per_task = std::clamp<int64_t>(slices / (int64_t{64} * call.threads.size()), 1, 64);
+  call.threads.run((slices + per_task - 1) / per_task, [&](int64_t task, int thread) {
+    float* sums = reinterpret_cast<float*>(scratch) + thread * q.units * block;
+    for (int64_t t = task * per_task; t < std::min(slices, (task + 1) * per_task); ++t) {
+      int64_t row = t / blocks, column = t % blocks * block, index = row % s.size;
+      const float* dy = call.in<float>(0) + row / s.size * count * s.inner + column;
+      add_slices(loops, dy, sorted.order + sorted.first[index], sorted.first[index + 1] - sorted.first[index], run, q.units,
+                 s.inner, std::min(block, s.inner - column), call.out<float>(0) + row * s.inner + column, sums);
+    }
+  });
+}
+
+}  // namespace
+
+EPL_KERNELS(cpu, gather) {
+  table.add({.op = "gather", .name = "gather_copies", .launch = gather});
+  table.add({.op = "gather_grad",
+             .name = "gather_grad_sorted",
+             .dtypes = {DType::f32},
+             .accepts =
+                 [](const KernelQuery& q) {
+                   return q.require(q.in(1).elements() % q.units == 0, "units that do not divide the indices") && requires_vectors(q);
+                 },
+             .workspace = [](const KernelQuery& q) { return sorted_bytes(q) + q.threads * q.units * block * 4; },
+             .launch = gather_grad});
+}
+
+}  // namespace epl::cpu
