@@ -300,7 +300,8 @@ void run(const ScalarExpr& expr, const T* in, T* out) {
       values[i] = static_cast<T>(x.value);
     } else if (x.op == ScalarOp::cast) {
       if constexpr (std::is_same_v<T, double>) {
-        values[i] = round_to(x.type, is_float(x.type) ? values[x.a] : std::trunc(values[x.a]));
+        const double value = values[x.a];  // any number but zero is true
+        values[i] = round_to(x.type, is_float(x.type) ? value : x.type == DType::boolean ? value != 0 : std::trunc(value));
       } else {
         values[i] = is_float(x.type) ? values[x.a] : wrap_to(x.type, values[x.a]);
       }

@@ -99,7 +99,11 @@ EPL_KERNELS(cpu, cross_entropy) {
   table.add({.op = "count_valid",
              .name = "count_valid_exact",
              .dtypes = {DType::i64, DType::i32},
-             .accepts = [](const KernelQuery& q) { return q.require(q.in(0).elements() < exact_count, "2^24 targets or more"); },
+             .accepts =
+                 [](const KernelQuery& q) {
+                   return q.require(q.in(0).elements() < exact_count, "2^24 targets or more") &&
+                          q.require(q.in(0).elements() % q.units == 0, "units that do not divide the targets");
+                 },
              .launch = count_valid});
 }
 

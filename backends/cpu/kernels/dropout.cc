@@ -1,0 +1,40 @@
+// The row of dropout. A draw depends on the seed, the step, the node's name and the element's place in the global batch,
+// so it is the same under every layout.
+#include "backends/cpu/kernels/dropout.h"
+
+#include <cmath>
+
+#include "backends/cpu/kernels/rows.h"
+#include "core/base/philox.h"
+
+namespace epl::cpu {
+namespace {
+
+void dropout(const KernelCall& call) {
+  double ratio = call.attributes().number("ratio");
+  uint32_t threshold = static_cast<uint32_t>(std::ceil(ratio * 16777216.0));  // of 24 bits; exact
+  float scale = static_cast<float>(1 / (1 - ratio));
+  uint64_t key = random_key(call.context.seed, static_cast<uint64_t>(call.context.step), call.query.node);
+  int64_t n = call.query.in(0).elements();
+  uint64_t first = static_cast<uint64_t>(call.context.first_unit * (n / std::max<int64_t>(1, call.context.units)));
+  DropoutLoop loop = cpu_level() == CpuLevel::v4 ? v4::dropout_loop : v3::dropout_loop;
+  const float* x = call.in<float>(0);
+  float* y = call.out<float>(0);
+  uint8_t* mask = call.query.outputs() > 1 ? call.out<uint8_t>(1) : nullptr;
+  call.threads.run_ranges(n, task_values, [&](int64_t begin, int64_t end) {
+    loop(key, first + static_cast<uint64_t>(begin), threshold, scale, x + begin, y + begin, mask ? mask + begin : nullptr, end - begin);
+  });
+}
+
+}  // namespace
+
+EPL_KERNELS(cpu, dropout) {
+  table.add({.op = "dropout",
+             .name = "dropout_philox",
+             .dtypes = {DType::f32},
+             .accepts = [](const KernelQuery& q) { return q.require(q.has_output(0), "an unused result") && requires_vectors(q); },
+             .may_alias = [](const KernelQuery&, int, int output) { return output == 0; },
+             .launch = dropout});
+}
+
+}  // namespace epl::cpu
