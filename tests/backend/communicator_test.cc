@@ -1,0 +1,261 @@
+// What the communicators of a device that computes mean, for groups of one rank to more ranks than cores.
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <random>
+
+#include "tests/backend/conformance.h"
+
+namespace epl {
+namespace {
+
+// The canonical order spelled out: the tree over the largest power of two of ranks, then the rest.
+float tree_sum(const std::vector<std::vector<float>>& x, int64_t i, int first, int ranks) {
+  if (ranks == 1) return x[first][i];
+  const int left = static_cast<int>(std::bit_floor(static_cast<unsigned>(ranks - 1)));
+  return tree_sum(x, i, first, left) + tree_sum(x, i, first + left, ranks - left);
+}
+
+// Numbers of very different size, so that another order of summation gives other bits.
+std::vector<std::vector<float>> uneven_numbers(int ranks, int64_t count) {
+  std::mt19937 random(7);
+  std::normal_distribution<float> normal;
+  std::vector<std::vector<float>> x(ranks, std::vector<float>(count));
+  for (auto& rank : x)
+    for (float& v : rank) v = normal(random) * std::exp2(static_cast<float>(random() % 20));
+  return x;
+}
+
+class Ranks : public testing::TestWithParam<std::tuple<std::string, int>> {
+ protected:
+  void SetUp() override {
+    auto opened = open_device(std::get<0>(GetParam()), memory.host());
+    ASSERT_TRUE(opened.ok());
+    device = std::move(*opened);
+    if (!device->executes()) GTEST_SKIP() << "computes nothing; its time is tested in sim_test";
+    auto created = device->create_communicators(ranks());
+    ASSERT_TRUE(created.ok());
+    group = std::move(*created);
+    ASSERT_EQ(group.size(), static_cast<size_t>(ranks()));
+  }
+  int ranks() const { return std::get<1>(GetParam()); }
+
+  TestHost memory;
+  std::shared_ptr<Device> device;
+  std::vector<std::unique_ptr<Communicator>> group;
+};
+
+TEST_P(Ranks, know_their_places) {
+  for (int r = 0; r < ranks(); ++r) {
+    EXPECT_EQ(group[r]->rank(), r);
+    EXPECT_EQ(group[r]->size(), ranks());
+  }
+}
+
+TEST_P(Ranks, sums_follow_the_tree_bit_for_bit) {
+  for (int64_t count : {int64_t{0}, int64_t{1}, int64_t{17}, int64_t{1000}, int64_t{300001}}) {
+    const auto x = uneven_numbers(ranks(), count);
+    auto in_place = x;
+    std::vector<std::vector<float>> y(ranks(), std::vector<float>(count));
+    on_ranks(*device, group, [&](int r, Communicator& c, Stream& s) {
+      EXPECT_TRUE(c.all_reduce(s, x[r].data(), y[r].data(), count, DType::f32, Reduction::sum).ok());
+      EXPECT_TRUE(c.all_reduce(s, in_place[r].data(), in_place[r].data(), count, DType::f32, Reduction::sum).ok());
+    }, count > 1000 ? 2 : 1);
+    for (int64_t i = 0; i < count; ++i) {
+      const float expected = tree_sum(x, i, 0, ranks());
+      for (int r = 0; r < ranks(); ++r) {
+        ASSERT_EQ(y[r][i], expected) << "element " << i << " of rank " << r;
+        ASSERT_EQ(in_place[r][i], expected) << "element " << i << " of rank " << r;
+      }
+    }
+  }
+}
+
+TEST_P(Ranks, reduce_every_number_type) {
+  for (DType dtype : {DType::f32, DType::f64, DType::f16, DType::bf16, DType::i64}) {
+    for (Reduction reduction : {Reduction::sum, Reduction::max, Reduction::min}) {
+      const int64_t count = 100;
+      std::vector<Tensor> x;
+      for (int r = 0; r < ranks(); ++r) {
+        x.emplace_back(TensorType{dtype, {count}});
+        for (int64_t i = 0; i < count; ++i) x[r].set(i, static_cast<double>((i * 7 + r * 13) % 11) - 5);
+      }
+      std::vector<Tensor> y;
+      for (int r = 0; r < ranks(); ++r) y.emplace_back(TensorType{dtype, {count}});
+      on_ranks(*device, group, [&](int r, Communicator& c, Stream& s) {
+        EXPECT_TRUE(c.all_reduce(s, x[r].data(), y[r].data(), count, dtype, reduction).ok());
+      });
+      for (int64_t i = 0; i < count; ++i) {
+        double expected = x[0].get(i);
+        for (int r = 1; r < ranks(); ++r) {
+          const double v = x[r].get(i);
+          expected = reduction == Reduction::sum ? expected + v : reduction == Reduction::max ? std::max(expected, v) : std::min(expected, v);
+        }
+        for (int r = 0; r < ranks(); ++r) ASSERT_EQ(y[r].get(i), expected) << dtype_name(dtype) << " element " << i;
+      }
+    }
+  }
+}
+
+TEST_P(Ranks, half_sums_round_at_every_addition) {
+  for (DType dtype : {DType::f16, DType::bf16}) {
+    std::mt19937 random(3);
+    std::normal_distribution<double> normal;
+    std::vector<Tensor> x, y;
+    for (int r = 0; r < ranks(); ++r) {
+      x.emplace_back(TensorType{dtype, {1000}});
+      y.emplace_back(TensorType{dtype, {1000}});
+      for (int64_t i = 0; i < 1000; ++i) x[r].set(i, normal(random));
+    }
+    on_ranks(*device, group, [&](int r, Communicator& c, Stream& s) {
+      EXPECT_TRUE(c.all_reduce(s, x[r].data(), y[r].data(), 1000, dtype, Reduction::sum).ok());
+    });
+    const auto sum = [&](auto& self, int64_t i, int first, int count) -> double {
+      if (count == 1) return x[first].get(i);
+      const int left = static_cast<int>(std::bit_floor(static_cast<unsigned>(count - 1)));
+      Tensor rounded({dtype, {}});
+      rounded.set(0, self(self, i, first, left) + self(self, i, first + left, count - left));
+      return rounded.get(0);
+    };
+    for (int64_t i = 0; i < 1000; ++i) ASSERT_EQ(y[0].get(i), sum(sum, i, 0, ranks()));
+  }
+}
+
+TEST_P(Ranks, a_nan_reaches_everyone) {
+  for (Reduction reduction : {Reduction::sum, Reduction::max, Reduction::min}) {
+    for (int from = 0; from < ranks(); ++from) {
+      std::vector<float> x(ranks(), 1.0f), y(ranks());
+      x[from] = std::numeric_limits<float>::quiet_NaN();
+      on_ranks(*device, group, [&](int r, Communicator& c, Stream& s) {
+        EXPECT_TRUE(c.all_reduce(s, &x[r], &y[r], 1, DType::f32, reduction).ok());
+      });
+      for (float v : y) EXPECT_TRUE(std::isnan(v));
+    }
+  }
+}
+
+TEST_P(Ranks, gather_in_the_order_of_ranks) {
+  for (int64_t bytes : {int64_t{0}, int64_t{3}, int64_t{5000}}) {
+    std::vector<std::vector<uint8_t>> x(ranks()), y(ranks()), in_place(ranks());
+    std::vector<uint8_t> expected;
+    for (int r = 0; r < ranks(); ++r) {
+      x[r].assign(bytes, static_cast<uint8_t>(r + 1));
+      y[r].resize(bytes * ranks());
+      in_place[r].resize(bytes * ranks());
+      std::fill_n(in_place[r].begin() + r * bytes, bytes, static_cast<uint8_t>(r + 1));
+      expected.insert(expected.end(), x[r].begin(), x[r].end());
+    }
+    on_ranks(*device, group, [&](int r, Communicator& c, Stream& s) {
+      EXPECT_TRUE(c.all_gather(s, x[r].data(), y[r].data(), bytes).ok());
+      EXPECT_TRUE(c.all_gather(s, in_place[r].data() + r * bytes, in_place[r].data(), bytes).ok());
+    });
+    for (int r = 0; r < ranks(); ++r) {
+      EXPECT_EQ(y[r], expected);
+      EXPECT_EQ(in_place[r], expected);
+    }
+  }
+}
+
+TEST_P(Ranks, broadcast_from_every_root) {
+  for (int root = 0; root < ranks(); ++root) {
+    std::vector<std::vector<int>> x(ranks());
+    for (int r = 0; r < ranks(); ++r) x[r].assign(1000, r);
+    on_ranks(*device, group, [&](int r, Communicator& c, Stream& s) {
+      EXPECT_TRUE(c.broadcast(s, x[r].data(), 4000, root).ok());
+    });
+    for (auto& values : x) EXPECT_EQ(values, std::vector<int>(1000, root));
+  }
+}
+
+TEST_P(Ranks, a_barrier_lets_nobody_through_early) {
+  std::atomic<int> arrived{0};
+  on_ranks(*device, group, [&](int r, Communicator& c, Stream& s) {
+    for (int round = 1; round <= 50; ++round) {
+      if (r == round % ranks()) std::this_thread::yield();
+      ++arrived;
+      EXPECT_TRUE(c.barrier(s).ok());
+      EXPECT_GE(arrived.load(), round * ranks());
+      EXPECT_TRUE(c.barrier(s).ok());
+    }
+  });
+}
+
+// Buffers are rewritten right after each call: a peer that still read them would see the next round's numbers.
+TEST_P(Ranks, operands_are_free_when_the_call_returns) {
+  on_ranks(*device, group, [&](int r, Communicator& c, Stream& s) {
+    std::vector<float> x(64);
+    for (int round = 0; round < 200; ++round) {
+      std::fill(x.begin(), x.end(), static_cast<float>(round + r));
+      ASSERT_TRUE(c.all_reduce(s, x.data(), x.data(), 64, DType::f32, Reduction::sum).ok());
+      const float expected = static_cast<float>(round * ranks() + ranks() * (ranks() - 1) / 2);
+      ASSERT_EQ(x, std::vector<float>(64, expected));
+    }
+  });
+}
+
+TEST_P(Ranks, an_abort_ends_pending_and_later_calls) {
+  if (ranks() == 1) GTEST_SKIP() << "one rank never waits";
+  on_ranks(*device, group, [&](int r, Communicator& c, Stream& s) {
+    if (r == 0) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));  // let the others wait
+      c.abort(error(Code::deadline_exceeded, "too slow"));
+    }
+    for (int i = 0; i < 2; ++i) {
+      const Status status = c.barrier(s);
+      EXPECT_EQ(status.code(), Code::deadline_exceeded);
+      EXPECT_EQ(status.message(), "too slow");
+    }
+    c.abort(error(Code::cancelled, "the first reason stands"));
+    EXPECT_EQ(c.barrier(s).code(), Code::deadline_exceeded);
+  });
+}
+
+TEST_P(Ranks, a_rank_that_leaves_is_named) {
+  if (ranks() == 1) GTEST_SKIP() << "one rank has no peers";
+  const int lost = ranks() - 1;
+  on_ranks(*device, group, [&](int r, Communicator& c, Stream& s) {
+    float x = 1;
+    EXPECT_TRUE(c.all_reduce(s, &x, &x, 1, DType::f32, Reduction::sum).ok());
+    if (r == lost) {
+      group[r].reset();
+      return;
+    }
+    const Status status = c.all_reduce(s, &x, &x, 1, DType::f32, Reduction::sum);
+    EXPECT_EQ(status.code(), Code::peer_failed);
+    EXPECT_NE(status.message().find(cat("rank ", lost)), std::string::npos) << status.message();
+    EXPECT_EQ(x, static_cast<float>(ranks())) << "nothing is written by a call that fails";
+  });
+}
+
+TEST_P(Ranks, different_calls_are_misuse_on_every_rank) {
+  if (ranks() == 1) GTEST_SKIP() << "one rank always agrees";
+  on_ranks(*device, group, [&](int r, Communicator& c, Stream& s) {
+    std::vector<float> x(8, 1.0f);
+    const Status status = r == 1 ? c.broadcast(s, x.data(), 4, 0)
+                                 : c.all_reduce(s, x.data(), x.data(), 8, DType::f32, Reduction::sum);
+    EXPECT_EQ(status.code(), Code::misuse);
+    EXPECT_NE(status.message().find("all_reduce(8 x f32, sum)"), std::string::npos) << status.message();
+    EXPECT_NE(status.message().find("broadcast(4 x u8, root 0)"), std::string::npos) << status.message();
+    EXPECT_EQ(c.barrier(s).code(), Code::misuse);
+  });
+}
+
+TEST_P(Ranks, a_bad_argument_fails_for_all) {
+  on_ranks(*device, group, [&](int r, Communicator& c, Stream& s) {
+    std::vector<float> x(8, 1.0f);
+    const Status status = r == 0 ? c.all_reduce(s, x.data(), x.data(), 8, DType::boolean, Reduction::sum) : c.barrier(s);
+    EXPECT_EQ(status.code(), Code::invalid_argument);
+    EXPECT_NE(status.message().find("rank 0"), std::string::npos) << status.message();
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(, Ranks, testing::Combine(testing::ValuesIn(backend_names()), testing::Values(1, 2, 3, 4, 8)),
+                         [](const auto& info) { return cat(std::get<0>(info.param), "_", std::get<1>(info.param)); });
+
+TEST_P(Backend, a_group_needs_a_rank) {
+  EXPECT_EQ(device->create_communicators(0).status().code(), Code::invalid_argument);
+}
+
+}  // namespace
+}  // namespace epl
