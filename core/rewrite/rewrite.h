@@ -13,19 +13,21 @@ namespace epl {
 // One graph under rewriting, seen from a node that may be the last of a pattern.
 class Match {
  public:
-  Match(const Graph& graph, const std::vector<std::vector<int32_t>>& users, NodeId root) : graph_(graph), users_(users), root_(root) {}
+  Match(const Graph& graph, const std::vector<int>& uses, NodeId root) : graph_(graph), uses_(uses), root_(root) {}
   const Graph& graph() const { return graph_; }
-  NodeId root() const { return root_; }
-  // The node that computes a value if it is of op `op` (empty: any op), else null.
+  const Node& root() const { return graph_.node(root_); }
+  const TensorType& type(Value value) const { return graph_.type(value); }
+  // The node that computes a value as its first output if it is of op `op` (empty: any op), else null.
   const Node* producer(Value value, std::string_view op = {}) const;
   // The number in a constant of one element (or of equal elements).
   bool constant(Value value, double* out) const;
-  // Nothing else uses the value, and it is no output of the graph.
-  bool used_once(Value value) const;
+  // How often nodes, outputs and updates of the graph use the value.
+  int uses(Value value) const { return uses_[value.index]; }
+  bool used_once(Value value) const { return uses(value) == 1; }
 
  private:
   const Graph& graph_;
-  const std::vector<std::vector<int32_t>>& users_;
+  const std::vector<int>& uses_;
   NodeId root_;
 };
 
@@ -35,7 +37,8 @@ struct RewriteRow {
   std::string root_op;   // the op of the pattern's last node
   int order = 0;         // rows of lower order run first (a row may build on another's result)
   // Looks whether the pattern ends here. On a match, emits the replacement with `builder` (operands through `now`) and
-  // returns what the root's outputs are now; else returns an empty list.
+  // returns what the root's outputs are now, Var() for those that nothing uses; else returns an empty list. Nodes that
+  // the builder makes carry the root's name; a row gives its helpers another scope.
   std::vector<Var> (*apply)(const Match& match, Builder& builder, const GraphRewriter& now) = nullptr;
 };
 struct RewriteTable {
