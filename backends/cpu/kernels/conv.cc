@@ -3,9 +3,13 @@
 // x [batch, groups * in, spatial...], w [groups * out, in, kernel...], y [batch, groups * out, spatial...]; the groups are a
 // batch of products:
 //   conv              y[out, (image, position)]  = w[out, (in, tap)]       * patches of x [(in, tap), (image, position)]
-//   conv_grad_input   dx[in, (image, pixel)]     = w[in, (out, tap)]       * patches of dy [(out, tap), (image, pixel)]
+//   conv_grad_input   dx[in, (image, pixel)]     = w[in, (out, tap)]       * patches of dy [(out, tap), (image, pixel)],
+//                     a product for each phase of the strides: the pixels of a phase meet the same taps
 //   conv_grad_weight  dw[out, (in, tap)]         = dy[out, (image, pixel)] * patches of x, transposed; sums units of images
+#include <algorithm>
 #include <memory>
+#include <numeric>
+#include <vector>
 
 #include "backends/cpu/cpu.h"
 #include "backends/cpu/kernels/conv_gather.h"
@@ -20,6 +24,7 @@ struct Geometry {
   int64_t batch, groups, in, out;  // channels per group
   int64_t x[conv_dims], y[conv_dims], kernel[conv_dims], strides[conv_dims], dilations[conv_dims], pads[conv_dims];
   int64_t x_pixels = 1, y_pixels = 1, taps = 1;
+  bool plain = true;  // one tap that neither skips nor pads: the image is one long row
 };
 
 Geometry geometry_of(const Attributes& attributes, const Shape& x, const Shape& w, const Shape& y) {
@@ -42,22 +47,23 @@ Geometry geometry_of(const Attributes& attributes, const Shape& x, const Shape& 
     g.y_pixels *= g.y[d];
     g.taps *= g.kernel[d];
   }
-  // A kernel of one tap that neither skips nor pads sees the image as one long row.
-  bool plain = g.taps == 1;
-  for (int d = 0; d < conv_dims; ++d) plain = plain && g.strides[d] == 1 && g.x[d] == g.y[d] && g.pads[d] == 0;
-  if (plain) {
+  g.plain = g.taps == 1;
+  for (int d = 0; d < conv_dims; ++d) g.plain = g.plain && g.strides[d] == 1 && g.x[d] == g.y[d] && g.pads[d] == 0;
+  if (g.plain) {
     for (int d = 0; d < conv_dims; ++d) g.x[d] = g.y[d] = d + 1 < conv_dims ? 1 : g.x_pixels;
   }
   return g;
 }
 
-// What a launch needs; the pointers of the operands are filled in then.
+// One product; the pointers of the operands are filled in at launch.
 struct Convolution {
   GemmProblem gemm;
   Patches patches;
   Images images;
   TurnedWeights weights;
+  Phase phase;
 };
+using Convolutions = std::vector<Convolution>;
 
 Patches patches_of_x(const Geometry& g) {
   Patches p;
@@ -66,64 +72,110 @@ Patches patches_of_x(const Geometry& g) {
   p.image = g.groups * p.group;
   for (int d = 0; d < conv_dims; ++d) {
     p.positions[d] = g.y[d], p.sizes[d] = g.x[d], p.kernel[d] = g.kernel[d];
-    p.step[d] = g.strides[d], p.start[d] = -g.pads[d], p.tap_step[d] = g.dilations[d], p.divide[d] = 1;
+    p.step[d] = g.strides[d], p.start[d] = -g.pads[d], p.tap_step[d] = g.dilations[d];
   }
   return p;
 }
 
-Patches patches_of_dy(const Geometry& g) {
-  Patches p;
-  p.channel = g.y_pixels;
-  p.group = g.out * g.y_pixels;
-  p.image = g.groups * p.group;
-  for (int d = 0; d < conv_dims; ++d) {
-    p.positions[d] = g.x[d], p.sizes[d] = g.y[d], p.kernel[d] = g.kernel[d];
-    p.step[d] = 1, p.start[d] = g.pads[d], p.tap_step[d] = -g.dilations[d], p.divide[d] = g.strides[d];
-  }
-  return p;
-}
-
-// The columns of C are the pixels of all images.
-void set_image_columns(GemmProblem& p, const Geometry& g, int64_t channels, int64_t pixels) {
-  p.n = g.batch * pixels;
-  p.c_row = p.c_run = pixels;
-  p.c_jump = g.groups * channels * pixels;
+// The columns of C are the pixels of all images. A long plain image is a matrix as it lies, and a product of its own.
+void set_image_columns(GemmProblem& p, const Geometry& g, int64_t channels, int64_t pixels, int64_t b_channels) {
+  constexpr int64_t long_image = 256;
+  p.c_row = pixels;
   p.batch[2].count = g.groups;
   p.batch[2].c = channels * pixels;
+  if (g.plain && pixels >= long_image) {
+    p.n = pixels;
+    p.b_row = pixels;
+    p.b_col = 1;
+    p.batch[2].b = b_channels * pixels;
+    p.batch[1].count = g.batch;
+    p.batch[1].b = g.groups * p.batch[2].b;
+    p.batch[1].c = g.groups * p.batch[2].c;
+  } else {
+    p.n = g.batch * pixels;
+    p.c_run = pixels;
+    p.c_jump = g.groups * channels * pixels;
+    p.pack_b = EPL_CPU_CHOOSE(pack_patches);
+  }
 }
 
-Convolution forward(const KernelQuery& q) {
+Convolutions forward(const KernelQuery& q) {
   const Geometry g = geometry_of(q.attributes, q.in(0).shape, q.in(1).shape, q.out(0).shape);
   Convolution c;
   c.patches = patches_of_x(g);
   GemmProblem& p = c.gemm;
   p.m = g.out;
   p.k = g.in * g.taps;
-  set_image_columns(p, g, g.out, g.y_pixels);
+  set_image_columns(p, g, g.out, g.y_pixels, g.in);
   p.a_row = p.k;
   p.a_col = 1;
   p.batch[2].a = p.m * p.k;
   p.batch[2].bias = g.out;
-  p.pack_b = EPL_CPU_CHOOSE(pack_patches);
   if (q.has(2)) p.bias = GemmBias::rows;
-  return c;
+  return {c};
 }
 
-Convolution grad_input(const KernelQuery& q) {
-  const Geometry g = geometry_of(q.attributes, q.out(0).shape, q.in(1).shape, q.in(0).shape);
+// The pixels at `phase` modulo the strides.
+Convolution grad_input_phase(const Geometry& g, const int64_t (&phase)[conv_dims]) {
   Convolution c;
-  c.patches = patches_of_dy(g);
-  c.weights = {nullptr, g.out * g.in * g.taps, g.in, g.taps};
+  Patches& patches = c.patches;
+  TurnedWeights& w = c.weights;
+  patches.channel = g.y_pixels;
+  patches.group = g.out * g.y_pixels;
+  patches.image = g.groups * patches.group;
+  w.group = g.out * g.in * g.taps;
+  w.in = g.in;
+  w.taps = g.taps;
+  c.phase.image = g.groups * g.in * g.x_pixels;
+  for (int d = 0; d < conv_dims; ++d) {
+    // Pixel position * stride + phase meets tap t in output (position * stride + phase + pad - t * dilation) / stride.
+    const int64_t stride = g.strides[d], shift = phase[d] + g.pads[d];
+    w.kernel[d] = g.kernel[d];
+    w.skip[d] = stride / std::gcd(stride, g.dilations[d]);
+    w.first[d] = 0;
+    while (w.first[d] < g.kernel[d] && (shift - w.first[d] * g.dilations[d]) % stride != 0) ++w.first[d];
+    w.used[d] = w.first[d] < g.kernel[d] ? (g.kernel[d] - w.first[d] - 1) / w.skip[d] + 1 : 0;
+    patches.positions[d] = g.x[d] > phase[d] ? (g.x[d] - phase[d] - 1) / stride + 1 : 0;
+    patches.sizes[d] = g.y[d];
+    patches.kernel[d] = w.used[d];
+    patches.step[d] = 1;
+    patches.start[d] = w.used[d] ? (shift - w.first[d] * g.dilations[d]) / stride : 0;
+    patches.tap_step[d] = -(g.dilations[d] * w.skip[d] / stride);
+    c.phase.positions[d] = patches.positions[d];
+    c.phase.sizes[d] = g.x[d];
+    c.phase.first[d] = phase[d];
+    c.phase.stride[d] = stride;
+  }
   GemmProblem& p = c.gemm;
   p.m = g.in;
-  p.k = g.out * g.taps;
-  set_image_columns(p, g, g.in, g.x_pixels);
-  p.pack_a = EPL_CPU_CHOOSE(pack_turned_weights);
-  p.pack_b = EPL_CPU_CHOOSE(pack_patches);
+  p.k = g.out * patches.taps();
+  set_image_columns(p, g, g.in, g.x_pixels, g.out);
+  if (g.taps == 1) {
+    p.a_row = 1;
+    p.a_col = g.in;
+    p.batch[2].a = g.out * g.in;
+  } else {
+    p.pack_a = EPL_CPU_CHOOSE(pack_turned_weights);
+  }
+  if (patches.columns() != g.x_pixels) {
+    p.n = g.batch * patches.columns();
+    p.c_run = p.c_jump = 0;
+    p.locate = EPL_CPU_CHOOSE(locate_phase);
+  }
   return c;
 }
 
-Convolution grad_weight(const KernelQuery& q) {
+Convolutions grad_input(const KernelQuery& q) {
+  const Geometry g = geometry_of(q.attributes, q.out(0).shape, q.in(1).shape, q.in(0).shape);
+  Convolutions phases;
+  int64_t phase[conv_dims];
+  for (phase[0] = 0; phase[0] < g.strides[0]; ++phase[0])
+    for (phase[1] = 0; phase[1] < g.strides[1]; ++phase[1])
+      for (phase[2] = 0; phase[2] < g.strides[2]; ++phase[2]) phases.push_back(grad_input_phase(g, phase));
+  return phases;
+}
+
+Convolutions grad_weight(const KernelQuery& q) {
   const Geometry g = geometry_of(q.attributes, q.in(0).shape, q.out(0).shape, q.in(1).shape);
   Convolution c;
   c.patches = patches_of_x(g);
@@ -138,7 +190,7 @@ Convolution grad_weight(const KernelQuery& q) {
   p.batch[2].c = p.m * p.n;
   p.pack_a = EPL_CPU_CHOOSE(pack_images);
   p.pack_b = EPL_CPU_CHOOSE(pack_patches_across);
-  return c;
+  return {c};
 }
 
 bool accepts(const KernelQuery& q) {
@@ -147,51 +199,40 @@ bool accepts(const KernelQuery& q) {
          q.require(q.in(0).shape[0] % q.units == 0, "units that do not divide the batch");
 }
 
-template <Convolution make(const KernelQuery&)>
+template <Convolutions make(const KernelQuery&)>
 int64_t workspace(const KernelQuery& q) {
-  return gemm_workspace_bytes(make(q).gemm, q.threads);
+  int64_t most = 0;
+  for (const Convolution& c : make(q)) most = std::max(most, gemm_workspace_bytes(c.gemm, q.threads));
+  return most;
 }
 
-template <Convolution make(const KernelQuery&)>
+template <Convolutions make(const KernelQuery&)>
 std::shared_ptr<const void> prepare(const KernelQuery& q) {
-  return std::make_shared<const Convolution>(make(q));
+  return std::make_shared<const Convolutions>(make(q));
 }
 
-void launch_forward(const KernelCall& call) {
-  Convolution c = *static_cast<const Convolution*>(call.prepared);
-  c.patches.data = call.in<float>(0);
+// `a` and `b` of the arguments are what the packs, if any, read instead.
+void run(const KernelCall& call, Convolution c, const float* a, const float* b) {
+  c.weights.data = c.images.data = a;
+  c.patches.data = b;
   GemmArguments arguments;
-  arguments.a = call.in<float>(1);
-  arguments.b_context = &c.patches;
+  arguments.a = a;
+  arguments.b = b;
   arguments.c = call.out<float>(0);
   if (c.gemm.bias != GemmBias::none) arguments.bias = call.in<float>(2);
-  gemm(c.gemm, arguments, call.workspace, call.threads);
-}
-
-void launch_grad_input(const KernelCall& call) {
-  Convolution c = *static_cast<const Convolution*>(call.prepared);
-  c.patches.data = call.in<float>(0);
-  c.weights.data = call.in<float>(1);
-  GemmArguments arguments;
-  arguments.a_context = &c.weights;
+  arguments.a_context = c.gemm.pack_a == EPL_CPU_CHOOSE(pack_images) ? static_cast<const void*>(&c.images) : &c.weights;
   arguments.b_context = &c.patches;
-  arguments.c = call.out<float>(0);
+  arguments.c_context = &c.phase;
   gemm(c.gemm, arguments, call.workspace, call.threads);
 }
 
-void launch_grad_weight(const KernelCall& call) {
-  Convolution c = *static_cast<const Convolution*>(call.prepared);
-  c.patches.data = call.in<float>(0);
-  c.images.data = call.in<float>(1);
-  GemmArguments arguments;
-  arguments.a_context = &c.images;
-  arguments.b_context = &c.patches;
-  arguments.c = call.out<float>(0);
-  gemm(c.gemm, arguments, call.workspace, call.threads);
+// In all three ops the second operand plays A and the first plays B.
+void launch(const KernelCall& call) {
+  for (const Convolution& c : *static_cast<const Convolutions*>(call.prepared)) run(call, c, call.in<float>(1), call.in<float>(0));
 }
 
-template <Convolution make(const KernelQuery&)>
-void add_row(KernelTable& table, const char* op, const char* name, void (*launch)(const KernelCall&)) {
+template <Convolutions make(const KernelQuery&)>
+void add_row(KernelTable& table, const char* op, const char* name) {
   table.add({.op = op,
              .name = name,
              .dtypes = {DType::f32},
@@ -203,10 +244,10 @@ void add_row(KernelTable& table, const char* op, const char* name, void (*launch
 
 }  // namespace
 
-EPL_KERNELS(cpu, conv) { add_row<forward>(table, "conv", "conv_ordered", launch_forward); }
+EPL_KERNELS(cpu, conv) { add_row<forward>(table, "conv", "conv_ordered"); }
 
-EPL_KERNELS(cpu, conv_grad_input) { add_row<grad_input>(table, "conv_grad_input", "conv_grad_input_ordered", launch_grad_input); }
+EPL_KERNELS(cpu, conv_grad_input) { add_row<grad_input>(table, "conv_grad_input", "conv_grad_input_ordered"); }
 
-EPL_KERNELS(cpu, conv_grad_weight) { add_row<grad_weight>(table, "conv_grad_weight", "conv_grad_weight_ordered", launch_grad_weight); }
+EPL_KERNELS(cpu, conv_grad_weight) { add_row<grad_weight>(table, "conv_grad_weight", "conv_grad_weight_ordered"); }
 
 }  // namespace epl::cpu

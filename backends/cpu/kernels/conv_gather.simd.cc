@@ -11,8 +11,9 @@ int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 int64_t most(int64_t a, int64_t b) { return a < b ? b : a; }
 
 constexpr int64_t most_runs = gemm_k_block;  // a pack covers no more columns than this
+constexpr int64_t most_pieces = 1024;
 
-// Neighbouring columns of one output row; `at` is where the source of tap 0 lies, before division.
+// Neighbouring columns of one output row; `at` is where the source of tap 0 lies.
 struct Run {
   const float* image;
   int64_t at[conv_dims];
@@ -60,48 +61,64 @@ HWY_INLINE void copy_run(const float* from, float* to, int64_t count) {
   }
 }
 
+// Copies every second float. Whole vectors are read only where the float behind the last one is needed too.
+HWY_INLINE void copy_even(const float* from, float* to, int64_t count) {
+  const hn::CappedTag<float, 8> d;
+  constexpr int64_t W = static_cast<int64_t>(hn::MaxLanes(hn::CappedTag<float, 8>()));
+  int64_t i = 0;
+  for (; i + W < count; i += W) hn::StoreU(hn::ConcatEven(d, hn::LoadU(d, from + 2 * i + W), hn::LoadU(d, from + 2 * i)), d, to + i);
+  for (; i < count; ++i) to[i] = from[2 * i];
+}
+
 HWY_INLINE void clear_run(float* to, int64_t count) {
   for (int64_t i = 0; i < count; ++i) to[i] = 0;
 }
 
-// The coordinate of a tap's source, or -1 if there is none.
-HWY_INLINE int64_t source(int64_t at, int64_t divide, int64_t size) {
-  if (divide != 1) {
-    if (at < 0 || at % divide != 0) return -1;
-    at /= divide;
+// The part of a channel's row that a tap reads over a run begins at `row` + `x`; no row: all is padding.
+struct Source {
+  int64_t row, x;
+  bool inside;
+};
+HWY_INLINE Source source_of(const Patches& p, const Run& run, const int64_t (&tap)[conv_dims]) {
+  const int64_t z = run.at[0] + tap[0], y = run.at[1] + tap[1];
+  return {(z * p.sizes[1] + y) * p.sizes[2], run.at[2] + tap[2], z >= 0 && z < p.sizes[0] && y >= 0 && y < p.sizes[1]};
+}
+
+// What a tap takes of a run: columns [begin, stop), from `offset` on behind the channel's first
+// pixel; the others are padding.
+struct Piece {
+  int64_t offset;
+  int64_t begin, stop;
+};
+
+Piece cut_piece(const Patches& p, const Run& run, const int64_t (&tap)[conv_dims]) {
+  const Source from = source_of(p, run, tap);
+  if (!from.inside) return {0, 0, 0};
+  // The first column at or behind the begin of the row, and the first at or behind its end.
+  const int64_t step = p.step[2], round = step - 1;
+  const int64_t begin = from.x >= 0 ? 0 : least((round - from.x) / step, run.count);
+  const int64_t stop = p.sizes[2] <= from.x ? begin : most(least((p.sizes[2] - from.x + round) / step, run.count), begin);
+  return {from.row + from.x + begin * step, begin, stop};
+}
+
+HWY_INLINE void copy_piece(const Run& run, const Piece& piece, int64_t channel_at, int64_t step, float* to) {
+  const float* from = run.image + channel_at + piece.offset;
+  const int64_t count = piece.stop - piece.begin;
+  clear_run(to, piece.begin);
+  if (step == 1) {
+    copy_run(from, to + piece.begin, count);
+  } else if (step == 2) {
+    copy_even(from, to + piece.begin, count);
+  } else {
+    for (int64_t i = 0; i < count; ++i) to[piece.begin + i] = from[i * step];
   }
-  return at < size ? at : -1;
+  clear_run(to + piece.stop, run.count - piece.stop);
 }
 
 // One row of the matrix, over the runs.
 void gather_row(const Patches& p, const Run* runs, int64_t run_count, int64_t channel, const int64_t (&tap)[conv_dims], float* to) {
-  const int64_t width = p.sizes[2], step = p.step[2], divide = p.divide[2];
-  for (int64_t r = 0; r < run_count; ++r) {
-    const Run& run = runs[r];
-    float* end = to + run.count;
-    const int64_t z = source(run.at[0] + tap[0], p.divide[0], p.sizes[0]), y = source(run.at[1] + tap[1], p.divide[1], p.sizes[1]);
-    if (z < 0 || y < 0) {
-      clear_run(to, run.count);
-      to = end;
-      continue;
-    }
-    const float* row = run.image + channel * p.channel + (z * p.sizes[1] + y) * width;
-    const int64_t x = run.at[2] + tap[2];
-    if (step == 1 && divide == 1) {
-      const int64_t begin = least(most(-x, 0), run.count), stop = most(least(width - x, run.count), begin);
-      clear_run(to, begin);
-      copy_run(row + x + begin, to + begin, stop - begin);
-      clear_run(to + stop, run.count - stop);
-    } else if (divide == 1) {
-      for (int64_t i = 0, at = x; i < run.count; ++i, at += step) to[i] = at >= 0 && at < width ? row[at] : 0;
-    } else {
-      clear_run(to, run.count);
-      int64_t i = (divide - x % divide) % divide;  // the first column whose source divides
-      for (int64_t at = (x + i) / divide; i < run.count; i += divide, ++at)
-        if (at >= 0 && at < width) to[i] = row[at];
-    }
-    to = end;
-  }
+  for (int64_t r = 0; r < run_count; to += runs[r++].count)
+    copy_piece(runs[r], cut_piece(p, runs[r], tap), channel * p.channel, p.step[2], to);
 }
 
 // Walks over (channel, tap) in the order of the rows.
@@ -134,7 +151,28 @@ void pack_patches(const void* context, int64_t group, int64_t first, int64_t cou
   Run runs[most_runs];
   const int64_t run_count = cut_runs(p, group, first, count, runs);
   Walk walk(p, k);
-  for (int64_t j = 0; j < depth; ++j, walk.next()) gather_row(p, runs, run_count, walk.channel, walk.tap, to + j * stride);
+  const int64_t taps = p.taps();
+  if (taps * run_count > most_pieces) {
+    for (int64_t j = 0; j < depth; ++j, walk.next()) gather_row(p, runs, run_count, walk.channel, walk.tap, to + j * stride);
+    return;
+  }
+  // The pieces of a tap are the same for every channel.
+  Piece pieces[most_pieces];
+  const int64_t first_tap = k % taps;
+  for (int64_t t = 0; t < least(taps, depth); ++t, walk.next())
+    for (int64_t r = 0; r < run_count; ++r) pieces[(first_tap + t) % taps * run_count + r] = cut_piece(p, runs[r], walk.tap);
+  int64_t tap = first_tap, channel_at = k / taps * p.channel;
+  for (int64_t j = 0; j < depth; ++j, to += stride) {
+    float* at = to;
+    for (int64_t r = 0; r < run_count; ++r) {
+      copy_piece(runs[r], pieces[tap * run_count + r], channel_at, p.step[2], at);
+      at += runs[r].count;
+    }
+    if (++tap == taps) {
+      tap = 0;
+      channel_at += p.channel;
+    }
+  }
 }
 
 void pack_patches_across(const void* context, int64_t group, int64_t first, int64_t count, int64_t k, int64_t depth, float* to,
@@ -167,14 +205,42 @@ void pack_images(const void* context, int64_t group, int64_t first, int64_t coun
 void pack_turned_weights(const void* context, int64_t group, int64_t first, int64_t count, int64_t k, int64_t depth, float* to,
                          int64_t stride) {
   const TurnedWeights& w = *static_cast<const TurnedWeights*>(context);
-  int64_t out = k / w.taps, tap = k % w.taps;
-  for (int64_t j = 0; j < depth; ++j) {
-    const float* from = w.data + group * w.group + (out * w.in + first) * w.taps + tap;
-    for (int64_t i = 0; i < count; ++i) to[j * stride + i] = from[i * w.taps];
-    if (++tap == w.taps) {
-      tap = 0;
-      ++out;
+  const int64_t taps = w.used[0] * w.used[1] * w.used[2];
+  if (taps == w.taps) {  // the taps of a channel are contiguous
+    while (depth > 0) {
+      const int64_t some = least(depth, taps - k % taps);
+      pack_panel(w.data + group * w.group + (k / taps * w.in + first) * taps + k % taps, taps, 1, count, some, to, stride);
+      to += some * stride;
+      k += some;
+      depth -= some;
     }
+    return;
+  }
+  int64_t out = k / taps, rest = k % taps;
+  int64_t index[conv_dims] = {rest / (w.used[1] * w.used[2]), rest / w.used[2] % w.used[1], rest % w.used[2]};
+  for (int64_t j = 0; j < depth; ++j, to += stride) {
+    int64_t tap = 0;
+    for (int d = 0; d < conv_dims; ++d) tap = tap * w.kernel[d] + w.first[d] + index[d] * w.skip[d];
+    const float* from = w.data + group * w.group + (out * w.in + first) * w.taps + tap;
+    for (int64_t i = 0; i < count; ++i) to[i] = from[i * w.taps];
+    int d = conv_dims - 1;
+    while (d >= 0 && ++index[d] == w.used[d]) index[d--] = 0;
+    if (d < 0) ++out;
+  }
+}
+
+void locate_phase(const void* context, int64_t, int64_t first, int64_t count, int64_t* at) {
+  const Phase& p = *static_cast<const Phase*>(context);
+  const int64_t columns = p.positions[0] * p.positions[1] * p.positions[2];
+  int64_t image = first / columns, rest = first % columns;
+  int64_t position[conv_dims] = {rest / (p.positions[1] * p.positions[2]), rest / p.positions[2] % p.positions[1], rest % p.positions[2]};
+  for (int64_t i = 0; i < count; ++i) {
+    int64_t pixel = 0;
+    for (int d = 0; d < conv_dims; ++d) pixel = pixel * p.sizes[d] + p.first[d] + position[d] * p.stride[d];
+    at[i] = image * p.image + pixel;
+    int d = conv_dims - 1;
+    while (d >= 0 && ++position[d] == p.positions[d]) position[d--] = 0;
+    if (d < 0) ++image;
   }
 }
 

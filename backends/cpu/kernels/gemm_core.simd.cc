@@ -69,7 +69,7 @@ class Tile {
     const int64_t step = plan_.block_rows / micro_rows;
     for (int64_t panel = 0; panel < panels_.count; panel += step) {
       const int64_t end = least(panel + step, panels_.count);
-      if (!plan_.direct_a) pack_a(block, panel, end);
+      if (!plan_.direct_a && block.depth > 0) pack_a(block, panel, end);
       for (int64_t column = 0; column < tile_.columns;) {
         const int64_t width = panel_width(column);
         BMode b = BMode::packed;
@@ -132,6 +132,7 @@ class Tile {
   void pack_b(const Block& block, int64_t column, int64_t width) {
     const int64_t count = least(width, tile_.columns - column), depth = block.length();
     float* to = packed_b_ + column * depth;
+    if (depth == 0) return;
     if (p_.pack_b) {
       p_.pack_b(tile_.at.b_context, tile_.product, tile_.column + column, count, block.k, depth, to, width);
     } else {
@@ -177,7 +178,7 @@ class Tile {
     call.b = b_mode == BMode::packed ? call.packed_b : tile_.at.b + block.k * p_.b_row + c_column;
     call.b_step = p_.b_row;
 
-    const bool whole = count == width && (!p_.c_run || c_column % p_.c_run + width <= p_.c_run);
+    const bool whole = count == width && !p_.locate && (!p_.c_run || c_column % p_.c_run + width <= p_.c_run);
     MicroEnd& end = call.end;
     end.unit = block.unit;
     end.unfinished = !block.last;
@@ -212,6 +213,7 @@ class Tile {
 
   // A tile that C has no room for, or whose columns are not contiguous, is computed in scratch.
   void locate_edge(int64_t column, int64_t count) {
+    if (p_.locate) return p_.locate(tile_.at.c_context, tile_.product, column, count, edge_at_);
     int64_t at = c_at(0, column) - tile_.at.c, left = p_.c_run ? p_.c_run - column % p_.c_run : count;
     for (int64_t i = 0; i < count; ++i, ++at, --left) {
       if (left == 0) {  // the next run begins
