@@ -84,7 +84,8 @@ EPL_OP(sgd) {
 
 EPL_OP(momentum) {
   return {.doc = "momentum' = m * momentum + share * g, g = gradient + weight_decay * parameter; parameter' = parameter - lr * "
-                 "momentum', or with `nesterov` parameter - lr * (g + m * momentum'). `share` is 1 - dampening, 1 at the first step.",
+                 "momentum', or with `nesterov` parameter - lr * (g + m * momentum'). `share` is 1 - dampening, 1 at the first "
+                 "step.",
           .signature = "parameter, gradient, momentum, lr, share -> parameter_new, momentum_new",
           .attributes = {{"momentum", 0.9}, {"nesterov", false}, {"weight_decay", 0.0}},
           .infer = infer_step,

@@ -329,8 +329,8 @@ void Fuser::write_fused(int index, GraphRewriter& now, Graph& target) {
     }
   }
   const ScalarExpr expression = writer.finish();
-  if (outputs.size() == 1 && !kept_[outputs[0].index] && expression.code.size() == 1 && expression.code[0].op == ScalarOp::input &&
-      graph_.type(writer.inputs()[0]) == types[0]) {
+  const bool copies = expression.code.size() == 1 && expression.code[0].op == ScalarOp::input;
+  if (copies && outputs.size() == 1 && !kept_[outputs[0].index] && graph_.type(writer.inputs()[0]) == types[0]) {
     now.set(outputs[0], now[writer.inputs()[0]]);  // an identity
     return;
   }

@@ -80,10 +80,14 @@ bool may_be_infinite(const Match& m, Value value, int depth) {
   const std::string& op = node->op->name;
   const auto operand = [&](int i) { return may_be_infinite(m, node->inputs[i], depth + 1); };
   if (op == "where") return operand(1) || operand(2);
-  if (op == "cast" || op == "reshape" || op == "transpose" || op == "broadcast_to" || op == "slice" || op == "gather") return operand(0);
+  const std::vector<std::string> moves = {"cast", "reshape", "transpose", "broadcast_to", "slice", "gather"};
+  if (std::ranges::find(moves, op) != moves.end()) return operand(0);
   // (1 - mask) * lowest: the product of a truth value and a number stays finite.
   double number;
-  if (op == "sub" || op == "mul") return operand(0) || operand(1) || !(m.constant(node->inputs[0], &number) || m.constant(node->inputs[1], &number));
+  if (op == "sub" || op == "mul") {
+    const bool by_number = m.constant(node->inputs[0], &number) || m.constant(node->inputs[1], &number);
+    return !by_number || operand(0) || operand(1);
+  }
   return true;
 }
 
@@ -110,7 +114,8 @@ std::optional<MaskedScores> masked_scores(const Match& m, Value value) {
   if (!sum) return std::nullopt;
   for (int which : {0, 1}) {
     const Value scores = sum->inputs[which];
-    if (m.type(scores) == m.type(value) && leads_to_a_product(m, scores)) return MaskedScores{scores, {.values = sum->inputs[1 - which]}};
+    if (m.type(scores) != m.type(value) || !leads_to_a_product(m, scores)) continue;
+    return MaskedScores{scores, {.values = sum->inputs[1 - which]}};
   }
   return std::nullopt;
 }
@@ -127,7 +132,9 @@ bool may_hide_a_row(const Match& m, const Mask& mask) {
   for (int64_t row = 0; row < info.type.elements(); row += keys) {
     bool sees = false;
     for (int64_t j = row; j < row + keys; ++j) {
-      sees = sees || (mask.selects ? (info.data.get(j) != 0) == mask.keeps || !std::isinf(mask.hidden) : !std::isinf(info.data.get(j)));
+      const double value = info.data.get(j);
+      const bool finite = mask.selects ? (value != 0) == mask.keeps || std::isfinite(mask.hidden) : std::isfinite(value);
+      sees = sees || finite;
     }
     if (!sees) return true;
   }

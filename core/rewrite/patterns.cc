@@ -87,7 +87,8 @@ std::optional<Deviation> inverse_deviation(const Match& match, Value value) {
     if (match.constant(quotient->inputs[0], &number) && number == 1) return deviation(match, quotient->inputs[1]);
   }
   const Node* power = match.producer(value, "pow");
-  if (!power || !match.constant(power->inputs[1], &number) || match.type(power->inputs[0]) != match.type(value)) return std::nullopt;
+  if (!power || !match.constant(power->inputs[1], &number)) return std::nullopt;
+  if (match.type(power->inputs[0]) != match.type(value)) return std::nullopt;
   if (number == -1) return deviation(match, power->inputs[0]);
   const Node* sum = number == -0.5 ? match.producer(power->inputs[0], "add") : nullptr;
   if (!sum) return std::nullopt;

@@ -91,7 +91,8 @@ class TrainStepBuilder {
       }
     }
     for (size_t i = 0; i < used.size(); ++i) {
-      if (!used[i]) return invalid("parameter group ", i, " (", join(options_.groups[i].patterns, ", "), ") matches no parameter");
+      if (used[i]) continue;
+      return invalid("parameter group ", i, " (", join(options_.groups[i].patterns, ", "), ") matches no parameter");
     }
     return {};
   }

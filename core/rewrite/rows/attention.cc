@@ -106,7 +106,8 @@ std::optional<Value> transposed_source(const Match& m, Value value) {
 
 class Emitter {
  public:
-  Emitter(const Match& match, Builder& builder, const GraphRewriter& now) : m_(match), b_(builder), now_(now), name_(builder.scope()) {}
+  Emitter(const Match& match, Builder& builder, const GraphRewriter& now)
+      : m_(match), b_(builder), now_(now), name_(builder.scope()) {}
 
   std::vector<Var> emit(Found found, bool causal) {
     scope(".keys");
@@ -190,8 +191,8 @@ std::vector<Var> apply(const Match& m, Builder& b, const GraphRewriter& now) {
 }  // namespace
 
 EPL_REWRITE(attention) {
-  return {.doc = "softmax(scale * q k^T + masks) v is attention(q, k, v, bias), `causal` where a mask is exactly that, with fewer "
-                 "key heads where keys and values are repeated.",
+  return {.doc = "softmax(scale * q k^T + masks) v is attention(q, k, v, bias), `causal` where a mask is exactly that, with "
+                 "fewer key heads where keys and values are repeated.",
           .root_op = "matmul",
           .order = 20,
           .apply = apply};

@@ -44,7 +44,8 @@ EPL_REWRITE(transpose_chain) {
 
 // Exporters write the transposed keys of an attention as matrices [batch * heads, t, d].
 EPL_REWRITE(batched_transpose) {
-  return {.doc = "reshape(transpose(reshape(x, [l, t, d]), [0, 2, 1]), [..., d, t]) is transpose(reshape(x, [..., t, d])) of the last two.",
+  return {.doc = "reshape(transpose(reshape(x, [l, t, d]), [0, 2, 1]), [..., d, t]) is reshape(x, [..., t, d]) with the last "
+                 "two dimensions exchanged.",
           .root_op = "reshape",
           .apply = [](const Match& m, Builder& b, const GraphRewriter& now) -> std::vector<Var> {
             const Value moved = m.root().inputs[0];
