@@ -1,9 +1,9 @@
 // Max and average pools over up to three spatial dimensions of x [batch, channels, spatial...], and their gradients.
 // Planes are independent. A window's elements are visited in row-major order, and so are the windows in a gradient:
 // every sum is one chain in that order.
+#include "backends/cpu/kernels/pool.h"
+
 #include <array>
-#include <cmath>
-#include <limits>
 
 #include "backends/cpu/kernels/rows.h"
 
@@ -52,9 +52,10 @@ struct Taps {
 };
 Taps taps(const Pool& p, int d, int64_t position, int64_t low, int64_t high) {
   int64_t start = position * p.strides[d] - p.begin[d], step = p.dilations[d];
-  int64_t skipped = start < low ? (low - start + step - 1) / step : 0;
+  // Division is slow, and a step of one usual.
+  int64_t skipped = start >= low ? 0 : step == 1 ? low - start : (low - start + step - 1) / step;
   int64_t first = start + skipped * step;
-  int64_t fit = first < high ? (high - 1 - first) / step + 1 : 0;
+  int64_t fit = first >= high ? 0 : step == 1 ? high - first : (high - 1 - first) / step + 1;
   return {first, std::max<int64_t>(0, std::min(p.kernel[d] - skipped, fit))};
 }
 
@@ -94,18 +95,24 @@ float divisor(const Pool& p, int64_t a, int64_t b, int64_t c) {
 void max_pool(const KernelCall& call) {
   Pool p = pool_of(call.query, call.query.in(0).shape, call.query.out(0).shape);
   int32_t* indices = call.query.outputs() > 1 ? call.out<int32_t>(1) : nullptr;
+  MaxPoolRow loop = cpu_level() == CpuLevel::v4 ? v4::max_pool_row : v3::max_pool_row;
   for_each_row(call.threads, p.planes, p.in_size, [&](int64_t plane) {
-    const float* x = call.in<float>(0) + plane * p.in_size;
-    float* y = call.outputs[0] ? call.out<float>(0) + plane * p.out_size : nullptr;
-    for_each_window(p, [&](int64_t at, int64_t a, int64_t b, int64_t c) {
-      int64_t best = -1;
-      float largest = -std::numeric_limits<float>::infinity();
-      for_each_tap(p, a, b, c, [&](int64_t i) {
-        if (x[i] > largest || best < 0 || (std::isnan(x[i]) && !std::isnan(largest))) best = i, largest = x[i];
-      });
-      if (y) y[at] = largest;
-      if (indices) indices[plane * p.out_size + at] = static_cast<int32_t>(std::max<int64_t>(best, 0));
-    });
+    int32_t rows[most_pool_rows];
+    PoolRow row{.plane = call.in<float>(0) + plane * p.in_size, .rows = rows, .width = static_cast<int32_t>(p.in[2]),
+                .kernel = static_cast<int32_t>(p.kernel[2]), .stride = static_cast<int32_t>(p.strides[2]),
+                .dilation = static_cast<int32_t>(p.dilations[2]), .begin = static_cast<int32_t>(p.begin[2])};
+    for (int64_t line = 0; line < p.out[0] * p.out[1]; ++line) {
+      Taps x = taps(p, 0, line / p.out[1], 0, p.in[0]), y = taps(p, 1, line % p.out[1], 0, p.in[1]);
+      row.row_count = 0;
+      for (int64_t i = 0; i < x.count; ++i) {
+        for (int64_t j = 0; j < y.count; ++j) {
+          int64_t at = (x.first + i * p.dilations[0]) * p.in[1] + y.first + j * p.dilations[1];
+          rows[row.row_count++] = static_cast<int32_t>(at * p.in[2]);
+        }
+      }
+      int64_t to = plane * p.out_size + line * p.out[2];
+      loop(row, call.outputs[0] ? call.out<float>(0) + to : nullptr, indices ? indices + to : nullptr, p.out[2]);
+    }
   });
 }
 
@@ -149,12 +156,18 @@ void avg_pool_grad(const KernelCall& call) {
 }
 
 bool accepts(const KernelQuery& q) { return q.require(q.in(0).ndim() <= 2 + most_spatial, "more than three spatial dimensions"); }
+bool accepts_max(const KernelQuery& q) {
+  if (!accepts(q)) return false;
+  Three kernel = filled(q, "kernel", q.in(0).ndim() - 2, 1);
+  return q.require(kernel[0] * kernel[1] <= most_pool_rows, "a window of too many rows") &&
+         q.require(q.in(0).elements() < (int64_t{1} << 31), "2^31 elements or more") && requires_vectors(q);
+}
 
 }  // namespace
 
 EPL_KERNELS(cpu, pool) {
   const std::vector<DType> f32 = {DType::f32};
-  table.add({.op = "max_pool", .name = "max_pool_planes", .dtypes = f32, .accepts = accepts, .launch = max_pool});
+  table.add({.op = "max_pool", .name = "max_pool_planes", .dtypes = f32, .accepts = accepts_max, .launch = max_pool});
   table.add({.op = "max_pool_grad", .name = "max_pool_grad_planes", .dtypes = f32, .launch = max_pool_grad});
   table.add({.op = "avg_pool", .name = "avg_pool_planes", .dtypes = f32, .accepts = accepts, .launch = avg_pool});
   table.add({.op = "avg_pool_grad", .name = "avg_pool_grad_planes", .dtypes = f32, .accepts = accepts, .launch = avg_pool_grad});
