@@ -62,7 +62,18 @@ if(simd_sources)
   endforeach()
 endif()
 
-add_library(epl_objects OBJECT ${plain} ${generated_sources})
+# Schemas of what is kept on disk: checkpoint.fbs becomes checkpoint_generated.h in the build folder.
+find_program(FLATC flatc REQUIRED)
+file(GLOB schemas CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/core/*/*.fbs)
+set(schema_headers "")
+foreach(schema ${schemas})
+  get_filename_component(name ${schema} NAME_WE)
+  add_custom_command(OUTPUT ${GENERATED}/${name}_generated.h
+    COMMAND ${FLATC} --cpp --cpp-std c++17 -o ${GENERATED} ${schema} DEPENDS ${schema} COMMENT "flatc ${name}.fbs")
+  list(APPEND schema_headers ${GENERATED}/${name}_generated.h)
+endforeach()
+
+add_library(epl_objects OBJECT ${plain} ${generated_sources} ${schema_headers})
 target_include_directories(epl_objects PUBLIC ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/include PRIVATE ${GENERATED})
 set(EPL_ALL_OBJECTS $<TARGET_OBJECTS:epl_objects> ${simd_objects})
 

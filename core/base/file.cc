@@ -1,0 +1,142 @@
+#include "core/base/file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <system_error>
+
+namespace epl {
+namespace {
+
+Status ask(const FileHook& hook, std::string_view operation, const std::string& path) { return hook ? hook(operation, path) : Status(); }
+
+std::string folder_of(const std::string& path) {
+  size_t slash = path.find_last_of('/');
+  if (slash == std::string::npos) return ".";
+  return slash == 0 ? "/" : path.substr(0, slash);
+}
+
+Status sync_folder(const std::string& folder, const FileHook& hook) {
+  EPL_TRY(ask(hook, "sync", folder));
+  int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (descriptor < 0) return system_error("cannot open the folder", folder, errno);
+  int failed = ::fsync(descriptor) != 0 ? errno : 0;
+  ::close(descriptor);
+  // Some file systems cannot sync folders; theirs are as durable as they get.
+  return failed == 0 || failed == EINVAL ? Status() : system_error("cannot sync the folder", folder, failed);
+}
+
+}  // namespace
+
+Status system_error(std::string_view doing, const std::string& path, int error_number) {
+  Code code = error_number == ENOENT ? Code::not_found : error_number == ENOMEM ? Code::out_of_memory : Code::io;
+  std::string hint = error_number == ENOSPC ? "; free some space and try again" : "";
+  return Status(code, cat(doing, " ", path, ": ", std::generic_category().message(error_number), hint), path);
+}
+
+Result<std::shared_ptr<const MappedFile>> MappedFile::open(const std::string& path) {
+  if (path.find('\0') != std::string::npos) return invalid("a path with a zero byte");
+  int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0) return system_error("cannot open", path, errno);
+  struct stat info{};
+  if (::fstat(descriptor, &info) != 0 || !S_ISREG(info.st_mode)) {
+    int reason = errno;
+    bool regular = S_ISREG(info.st_mode);
+    ::close(descriptor);
+    if (regular) return system_error("cannot look at", path, reason);
+    return Status(Code::invalid_argument, cat(path, " is not a regular file"), path);
+  }
+  std::shared_ptr<MappedFile> file(new MappedFile());
+  file->size_ = static_cast<size_t>(info.st_size);
+  if (file->size_ > 0) {
+    void* data = ::mmap(nullptr, file->size_, PROT_READ, MAP_PRIVATE, descriptor, 0);
+    if (data == MAP_FAILED) {
+      int reason = errno;
+      ::close(descriptor);
+      return system_error("cannot map", path, reason);
+    }
+    file->data_ = static_cast<const std::byte*>(data);
+  }
+  ::close(descriptor);
+  return std::shared_ptr<const MappedFile>(std::move(file));
+}
+
+MappedFile::~MappedFile() {
+  if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
+}
+
+Result<std::unique_ptr<FileWriter>> FileWriter::create(const std::string& path, const FileHook& hook) {
+  if (path.empty() || path.find('\0') != std::string::npos) return invalid("a path to write to that is empty or has a zero byte");
+  EPL_TRY(ask(hook, "create", path));
+  int descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (descriptor < 0) return system_error("cannot create", path, errno);
+  return std::unique_ptr<FileWriter>(new FileWriter(path, descriptor, hook));
+}
+
+FileWriter::~FileWriter() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+Status FileWriter::write(const void* data, size_t bytes) {
+  EPL_TRY(ask(hook_, "write", path_));
+  const char* p = static_cast<const char*>(data);
+  while (bytes > 0) {
+    ssize_t written = ::write(descriptor_, p, std::min<size_t>(bytes, size_t{1} << 30));
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return system_error("cannot write to", path_, errno);
+    p += written, bytes -= static_cast<size_t>(written);
+  }
+  return {};
+}
+
+Status FileWriter::finish() {
+  EPL_TRY(ask(hook_, "sync", path_));
+  if (::fsync(descriptor_) != 0) return system_error("cannot sync", path_, errno);
+  int descriptor = descriptor_;
+  descriptor_ = -1;
+  if (::close(descriptor) != 0) return system_error("cannot close", path_, errno);
+  return {};
+}
+
+Status rename_durably(const std::string& source, const std::string& target, const FileHook& hook) {
+  EPL_TRY(ask(hook, "rename", target));
+  if (::rename(source.c_str(), target.c_str()) != 0) return system_error(cat("cannot rename ", source, " to"), target, errno);
+  return sync_folder(folder_of(target), hook);
+}
+
+Status write_file_atomically(const std::string& path, const std::function<Status(FileWriter&)>& write, const FileHook& hook) {
+  const std::string beside = path + ".part";
+  auto attempt = [&]() -> Status {
+    EPL_ASSIGN(std::unique_ptr<FileWriter> writer, FileWriter::create(beside, hook));
+    EPL_TRY(write(*writer));
+    EPL_TRY(writer->finish());
+    return rename_durably(beside, path, hook);
+  };
+  Status status = attempt();
+  if (!status.ok()) ::unlink(beside.c_str());
+  return status;
+}
+
+Status make_folder(const std::string& path, const FileHook& hook) {
+  for (size_t slash = path.find('/', 1);; slash = path.find('/', slash + 1)) {
+    const std::string part = path.substr(0, slash);
+    EPL_TRY(ask(hook, "folder", part));
+    if (::mkdir(part.c_str(), 0777) != 0 && errno != EEXIST) return system_error("cannot make the folder", part, errno);
+    if (slash == std::string::npos) break;
+  }
+  struct stat info{};
+  if (::stat(path.c_str(), &info) != 0) return system_error("cannot look at", path, errno);
+  if (!S_ISDIR(info.st_mode)) return Status(Code::invalid_argument, cat(path, " exists and is no folder"), path);
+  return {};
+}
+
+Status remove_file(const std::string& path, const FileHook& hook) {
+  EPL_TRY(ask(hook, "remove", path));
+  if (::unlink(path.c_str()) != 0 && errno != ENOENT) return system_error("cannot remove", path, errno);
+  return {};
+}
+
+}  // namespace epl

@@ -1,0 +1,47 @@
+// Batches of samples in an order that a position describes completely.
+//
+// Thread safety: one consumer at a time. A prefetching dataset has one thread of its own, gone with the dataset.
+// Invariant: the batch at a position depends on the reader, the options and the position alone.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/base/tensor.h"
+#include "core/data/reader.h"
+
+namespace epl {
+
+struct DatasetOptions {
+  int64_t batch = 0;       // samples of a batch; 0: a sample is a batch, without a dimension added
+  bool shuffled = false;   // a new permutation for each epoch
+  uint64_t seed = 0;
+  int64_t prefetch = 0;    // batches read ahead
+};
+
+class Dataset {
+ public:
+  static Result<std::unique_ptr<Dataset>> create(std::unique_ptr<Reader> reader, const DatasetOptions& options);
+  ~Dataset();
+
+  // As batches have them.
+  const std::vector<std::pair<std::string, TensorType>>& fields() const;
+  int64_t samples() const;
+  int64_t batches() const;   // of an epoch; samples left over at its end are left out
+  // The fields of the next batch, in order; valid until the next call of any function. Allocates nothing.
+  Result<std::span<const Tensor>> next();
+  int64_t position() const;  // batches given so far
+  Status seek(int64_t position);
+
+ private:
+  struct State;
+  explicit Dataset(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+// Opens a file by the reader's name, or by the file itself if the name is empty.
+Result<const ReaderRow*> find_reader(std::string_view name, const std::string& path);
+
+}  // namespace epl

@@ -1,0 +1,43 @@
+// What decides how training goes on, on disk: a folder with a manifest and one safetensors file.
+//
+// A save writes a new tensors file, then renames a new manifest over the old: the manifest is the only thing that says
+// which tensors count, so a kill at any moment leaves the old checkpoint or the new one, whole. Leftovers are removed by
+// the next save. Thread safety: one save at a time for one folder.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/base/file.h"
+#include "core/base/tensor.h"
+
+namespace epl {
+
+// Raised when the bits of a training run must change; a checkpoint tells with which it was made.
+inline constexpr uint32_t numerics_version = 1;
+
+enum class StateKind : uint8_t { parameter = 0, frozen = 1, buffer = 2, optimizer = 3 };
+std::string_view state_kind_name(StateKind kind);
+
+struct CheckpointItem {
+  std::string name;
+  StateKind kind = StateKind::parameter;
+  Tensor value;
+};
+
+struct Checkpoint {
+  int64_t step = 0;             // steps done
+  uint64_t seed = 0;
+  int64_t units = 0;
+  uint32_t numerics = numerics_version;
+  int64_t data_position = -1;   // -1: no dataset
+  std::vector<CheckpointItem> items;
+};
+
+Status save_checkpoint(const std::string& folder, const Checkpoint& checkpoint, const FileHook& hook = nullptr);
+// Everything is checked before anything is returned: the manifest's hash and structure, the tensors' size and hash, and
+// that both speak of the same names. Tensors are borrowed from the mapped file.
+Result<Checkpoint> load_checkpoint(const std::string& folder);
+
+}  // namespace epl
