@@ -315,8 +315,8 @@ typedef struct epl_plan_options {
 #define EPL_PLAN_OPTIONS_INIT {sizeof(epl_plan_options), 0, 0, 0, 0}
 EPL_API EPL_SINCE(1, 0) void epl_plan_options_init(epl_plan_options* EPL_OUT options);
 
-/* `trainer` NULL: a plan that evaluates nothing and only predicts. `strategy` NULL: one rank, all defaults. */
-EPL_API EPL_SINCE(1, 0) epl_error* epl_plan_create(const epl_model* model, const epl_trainer* EPL_NULLABLE trainer,
+/* `strategy` NULL: all defaults. The handles may be changed or destroyed afterwards. */
+EPL_API EPL_SINCE(1, 0) epl_error* epl_plan_create(const epl_model* model, const epl_trainer* trainer,
                                                    const epl_strategy* EPL_NULLABLE strategy,
                                                    const epl_plan_options* EPL_NULLABLE options,
                                                    epl_plan** EPL_OUT plan);
@@ -328,7 +328,9 @@ EPL_API EPL_SINCE(1, 0) epl_error* epl_plan_port(const epl_plan* plan, int32_t e
 EPL_API EPL_SINCE(1, 0) int64_t epl_plan_ranks(const epl_plan* plan);
 /* Bytes that a rank will have at its peak, exact; -1 for a rank that is not there. */
 EPL_API EPL_SINCE(1, 0) int64_t epl_plan_memory_bytes_peak(const epl_plan* plan, int64_t rank);
-/* A stage as text: "graph", "plan", "local", "program", "memory" (JSON), "explain" (for people), "parameters" (JSON). */
+/* As text, for people: "explain"; the stages of the train step: "graph", "plan", "local", "program", or of another entry:
+ * "evaluate.graph", "predict.program", ... As JSON: "memory" (what needs how many bytes, and every range of the arena with
+ * the instructions during which it is alive) and "parameters" (trained and not, with reasons). */
 EPL_API EPL_SINCE(1, 0) epl_error* epl_plan_describe(const epl_plan* plan, const char* stage, size_t stage_length,
                                                      epl_text** EPL_OUT EPL_OWNED text);
 
@@ -420,7 +422,10 @@ EPL_API EPL_SINCE(1, 0) epl_error* epl_session_predict(epl_session* session, con
 EPL_API EPL_SINCE(1, 0) epl_error* epl_session_metric(epl_session* session, const char* name, size_t name_length,
                                                       double* EPL_OUT value);
 EPL_API EPL_SINCE(1, 0) int64_t epl_session_steps(const epl_session* session);
-/* The executor's high-water mark of a rank so far; -1 for a rank that is not there. */
+/* XXH64 (seed 0) over the bytes of all trained parameters in the order of their names: equal weights, equal hash. */
+EPL_API EPL_SINCE(1, 0) epl_error* epl_session_hash(epl_session* session, uint64_t* EPL_OUT hash);
+/* Bytes that a rank has used at its fullest so far, seen from the instructions that ran; never above the plan's. -1 for
+ * a rank that is not there. */
 EPL_API EPL_SINCE(1, 0) int64_t epl_session_memory_bytes_peak(const epl_session* session, int64_t rank);
 
 /* Parameters, buffers and optimizer state by name: "<parameter>", "<parameter>.<state>". */

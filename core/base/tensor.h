@@ -53,6 +53,11 @@ class Tensor {
   Tensor reshaped(Shape shape) const;
   // An owned copy.
   Tensor clone() const;
+  // Lets go of the bytes and keeps the type, with its memory: for slots that are filled again and again.
+  void forget_data() {
+    owner_.reset();
+    data_ = nullptr;
+  }
 
  private:
   TensorType type_;

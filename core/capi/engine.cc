@@ -116,7 +116,7 @@ epl_error* epl_cancel_create(const epl_engine* engine, epl_cancel** cancel) {
     *cancel = nullptr;
     EPL_REQUIRE(engine);
     auto made = std::make_unique<epl_cancel>();
-    made->flag = std::make_shared<std::atomic<bool>>(false);
+    made->token = std::make_shared<StopToken>();
     *cancel = made.release();
     return {};
   });
@@ -124,8 +124,8 @@ epl_error* epl_cancel_create(const epl_engine* engine, epl_cancel** cancel) {
 
 void epl_cancel_destroy(epl_cancel* cancel) { delete cancel; }
 void epl_cancel_trigger(epl_cancel* cancel) {
-  if (cancel) cancel->flag->store(true);
+  if (cancel) cancel->token->cancel();
 }
 void epl_cancel_reset(epl_cancel* cancel) {
-  if (cancel) cancel->flag->store(false);
+  if (cancel) cancel->token->clear();
 }

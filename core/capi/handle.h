@@ -12,6 +12,7 @@
 #include "core/base/host.h"
 #include "core/base/status.h"
 #include "core/base/tensor.h"
+#include "core/runtime/executor.h"
 #include "include/epl.h"
 
 namespace epl::capi {
@@ -128,5 +129,5 @@ struct epl_tensor {
 };
 struct epl_cancel {
   epl::capi::Counted counted;
-  std::shared_ptr<std::atomic<bool>> flag;
+  std::shared_ptr<epl::StopToken> token;
 };

@@ -7,7 +7,9 @@
 #include <vector>
 
 #include "core/capi/handle.h"
+#include "core/data/dataset.h"
 #include "core/ir/model.h"
+#include "core/runtime/session.h"
 #include "core/strategy/strategy.h"
 #include "core/train/train_step.h"
 
@@ -47,9 +49,37 @@ struct epl_strategy {
   epl::Strategy strategy;
 };
 
+struct epl_plan {
+  epl::capi::Counted counted;
+  std::shared_ptr<epl::capi::Engine> engine;
+  std::shared_ptr<const epl::CompiledPlan> plan;
+  uint64_t seed = 0;
+};
+
+struct epl_dataset {
+  epl::capi::Counted counted;
+  epl::capi::OneCaller caller;
+  std::shared_ptr<epl::capi::Engine> engine;
+  std::unique_ptr<epl::Dataset> dataset;
+  std::vector<int> selected;                               // fields to give, in order
+  std::vector<std::unique_ptr<epl_tensor>> tensors;        // what `next` hands out, one for each selected field
+};
+
+struct epl_session {
+  epl::capi::Counted counted;
+  epl::capi::OneCaller caller;
+  std::shared_ptr<epl::capi::Engine> engine;
+  std::unique_ptr<epl::Session> session;
+  std::vector<epl::Tensor> inputs;                         // kept, so that a step allocates nothing
+  std::vector<std::string> names[4];                       // by EPL_STATE_..., sorted
+  bool poisoned = false;                                   // a bug of ours has been seen: nothing goes on from here
+};
+
 namespace epl::capi {
 
 // The trainer's texts as typed options; an error names the key.
 Result<TrainOptions> resolve_trainer(const epl_trainer& trainer);
+// The entry of EPL_ENTRY_...; an error names what there is.
+Result<const Entry*> entry_argument(const CompiledPlan& plan, int32_t entry);
 
 }  // namespace epl::capi

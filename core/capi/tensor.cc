@@ -95,7 +95,7 @@ Status check_dlpack(const dlpack::ManagedTensorVersioned& managed) {
 struct Exported {
   Counted counted;
   Tensor tensor;
-  Shape shape;
+  Shape shape, strides;
   dlpack::ManagedTensorVersioned managed{};
 };
 
@@ -202,13 +202,14 @@ epl_error* epl_tensor_to_dlpack(const epl_tensor* tensor, void** dl_managed_tens
     auto made = std::make_unique<Exported>();
     made->tensor = tensor->tensor;
     made->shape = tensor->tensor.shape();
+    made->strides = row_major_strides(made->shape);
     dlpack::ManagedTensorVersioned& managed = made->managed;
     managed.version = {dlpack::major_version, 0};
     managed.manager_ctx = made.get();
     managed.deleter = [](dlpack::ManagedTensorVersioned* self) { delete static_cast<Exported*>(self->manager_ctx); };
     managed.flags = tensor->read_only ? dlpack::flag_read_only : 0;
     managed.dl_tensor = {made->tensor.data(), {dlpack::device_cpu, 0}, static_cast<int32_t>(made->shape.size()),
-                         dlpack_type(tensor->tensor.dtype()), made->shape.data(), nullptr, 0};
+                         dlpack_type(tensor->tensor.dtype()), made->shape.data(), made->strides.data(), 0};
     *dl_managed_tensor_versioned = &made.release()->managed;
     return {};
   });

@@ -122,7 +122,7 @@ Result<Checkpoint> load_checkpoint(const std::string& folder) {
   std::shared_ptr<const MappedFile> file = *opened;
   EPL_ASSIGN(const manifest::Manifest* read, decode(path, file->bytes()));
   const std::string tensors = read->tensors_file()->str();
-  if (generation_of(tensors) == 0) return damaged(path, cat("it names ", quoted(tensors.substr(0, 100)), " as its tensors"));
+  if (generation_of(tensors) == 0) return damaged(path, cat("it names ", epl::quoted(tensors.substr(0, 100)), " as its tensors"));
   const std::string tensors_path = cat(folder, "/", tensors);
   EPL_ASSIGN(std::shared_ptr<const MappedFile> data, MappedFile::open(tensors_path));
   if (data->bytes().size() != read->tensors_bytes()) {

@@ -1,0 +1,154 @@
+// Datasets: files as batches, in the order that a plan's inputs ask for.
+#include "core/capi/json.h"
+#include "core/capi/objects.h"
+
+namespace epl::capi {
+namespace {
+
+using Declared = std::vector<std::pair<std::string, Attribute>>;
+
+const Declared& own_options() {
+  static const Declared options = {{"batch", int64_t{0}}, {"order", std::string("sequential")}, {"seed", int64_t{0}}, {"prefetch", int64_t{0}}, {"reader", std::string()}};
+  return options;
+}
+
+Result<std::unique_ptr<Dataset>> open_dataset(const std::string& path, std::string_view text) {
+  // The reader's name comes first, because it says which other options there are.
+  std::string name;
+  Json json = Json::parse(text.begin(), text.end(), nullptr, false);
+  if (json.is_object() && json.contains("reader") && json["reader"].is_string()) name = json["reader"].get<std::string>();
+  EPL_ASSIGN(const ReaderRow* row, find_reader(name, path));
+  Declared declared = own_options();
+  declared.insert(declared.end(), row->options.begin(), row->options.end());
+  EPL_ASSIGN(Attributes options, parse_options(text, declared, cat("dataset (reader ", row->name, ")")));
+  DatasetOptions wanted;
+  wanted.batch = options.integer("batch");
+  wanted.seed = static_cast<uint64_t>(options.integer("seed"));
+  wanted.prefetch = options.integer("prefetch");
+  const std::string& order = options.text("order");
+  if (order != "sequential" && order != "shuffled") return invalid("order is \"", order, "\"; there are sequential and shuffled");
+  wanted.shuffled = order == "shuffled";
+  EPL_ASSIGN(std::unique_ptr<Reader> reader, row->open(path, options));
+  return Dataset::create(std::move(reader), wanted);
+}
+
+// Gives fields `selected`, in that order, from now on.
+void select(epl_dataset& dataset, std::vector<int> selected) {
+  dataset.tensors.clear();
+  for (int field : selected) {
+    auto tensor = std::make_unique<epl_tensor>();
+    tensor->engine = dataset.engine;
+    tensor->tensor = Tensor(dataset.dataset->fields()[static_cast<size_t>(field)].second, nullptr, nullptr);
+    tensor->read_only = true;
+    dataset.tensors.push_back(std::move(tensor));
+  }
+  dataset.selected = std::move(selected);
+}
+
+int find_field(const Dataset& dataset, const std::string& name) {
+  for (size_t i = 0; i < dataset.fields().size(); ++i) {
+    if (dataset.fields()[i].first == name) return static_cast<int>(i);
+  }
+  return -1;
+}
+
+// The field for each input of an entry.
+Result<std::vector<int>> match_fields(const Dataset& dataset, const Entry& entry) {
+  std::vector<int> selected;
+  for (const ProgramPort& port : entry.program.inputs) {
+    int field = find_field(dataset, port.name);
+    if (field < 0) field = find_field(dataset, cat("input.", port.name));
+    if (field < 0) {
+      std::string there;
+      for (const auto& [name, type] : dataset.fields()) there += cat(there.empty() ? "" : ", ", name, ": ", type.text());
+      return error(Code::not_found, "no field of the dataset is called ", port.name, " or input.", port.name, "; there are ", there).at(port.name);
+    }
+    const TensorType& type = dataset.fields()[static_cast<size_t>(field)].second;
+    if (type != port.global_type) {
+      return invalid("input ", port.name, " is ", port.global_type.text(), " in the plan, the dataset's field is ", type.text()).at(port.name);
+    }
+    selected.push_back(field);
+  }
+  return selected;
+}
+
+template <class F>
+epl_error* with_dataset(epl_dataset* dataset, F&& f) {
+  return guarded([&]() -> Status {
+    EPL_REQUIRE(dataset);
+    OneCaller::Scope scope(dataset->caller);
+    EPL_TRY(scope.status("dataset"));
+    return f();
+  });
+}
+
+}  // namespace
+}  // namespace epl::capi
+
+using namespace epl;
+using namespace epl::capi;
+
+epl_error* epl_dataset_open(const epl_engine* engine, const char* path, size_t path_length, const char* options, size_t options_length,
+                            epl_dataset** dataset) {
+  return guarded([&]() -> Status {
+    EPL_REQUIRE(dataset);
+    *dataset = nullptr;
+    EPL_REQUIRE(engine);
+    EPL_TEXT_ARGUMENT(path);
+    EPL_TEXT_ARGUMENT(options);
+    auto made = std::make_unique<epl_dataset>();
+    made->engine = engine->engine;
+    EPL_ASSIGN(made->dataset, open_dataset(std::string(path_text), options_text));
+    std::vector<int> all(made->dataset->fields().size());
+    for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<int>(i);
+    select(*made, std::move(all));
+    *dataset = made.release();
+    return {};
+  });
+}
+
+void epl_dataset_destroy(epl_dataset* dataset) { delete dataset; }
+int64_t epl_dataset_field_count(const epl_dataset* dataset) { return dataset ? static_cast<int64_t>(dataset->dataset->fields().size()) : 0; }
+
+epl_error* epl_dataset_field(const epl_dataset* dataset, int64_t index, epl_port* port) {
+  return guarded([&]() -> Status {
+    EPL_REQUIRE(dataset);
+    EPL_REQUIRE(port);
+    const auto& fields = dataset->dataset->fields();
+    if (index < 0 || index >= static_cast<int64_t>(fields.size())) return invalid("there is no field ", index, "; there are ", fields.size());
+    const auto& [name, type] = fields[static_cast<size_t>(index)];
+    return write_output(make_port(name, type.dtype, type.shape), port, "epl_port");
+  });
+}
+
+int64_t epl_dataset_samples(const epl_dataset* dataset) { return dataset ? dataset->dataset->samples() : 0; }
+int64_t epl_dataset_batches(const epl_dataset* dataset) { return dataset ? dataset->dataset->batches() : 0; }
+int64_t epl_dataset_position(const epl_dataset* dataset) { return dataset ? dataset->dataset->position() : 0; }
+
+epl_error* epl_dataset_bind(epl_dataset* dataset, const epl_plan* plan, int32_t entry) {
+  return with_dataset(dataset, [&]() -> Status {
+    EPL_REQUIRE(plan);
+    EPL_ASSIGN(const Entry* found, entry_argument(*plan->plan, entry));
+    EPL_ASSIGN(std::vector<int> selected, match_fields(*dataset->dataset, *found));
+    select(*dataset, std::move(selected));
+    return {};
+  });
+}
+
+epl_error* epl_dataset_next(epl_dataset* dataset, const epl_tensor** tensors, size_t count) {
+  return with_dataset(dataset, [&]() -> Status {
+    if (count != dataset->selected.size()) return invalid("count is ", count, ", a batch has ", dataset->selected.size(), " tensors");
+    if (count > 0) EPL_REQUIRE(tensors);
+    for (size_t i = 0; i < count; ++i) tensors[i] = nullptr;
+    EPL_ASSIGN(std::span<const Tensor> batch, dataset->dataset->next());
+    for (size_t i = 0; i < count; ++i) {
+      dataset->tensors[i]->tensor = batch[static_cast<size_t>(dataset->selected[i])];
+      tensors[i] = dataset->tensors[i].get();
+    }
+    return {};
+  });
+}
+
+epl_error* epl_dataset_seek(epl_dataset* dataset, int64_t position) {
+  return with_dataset(dataset, [&] { return dataset->dataset->seek(position); });
+}

@@ -1,0 +1,90 @@
+#include <map>
+
+#include "core/capi/describe.h"
+#include "core/capi/json.h"
+#include "core/runtime/compiled_plan.h"
+
+namespace epl::capi {
+namespace {
+
+struct Range {
+  std::string name;
+  const char* kind;
+  int64_t offset, bytes;
+  int first, last;
+};
+
+std::string_view block_kind(BlockKind kind) { return block_name(kind); }
+
+const char* range_kind(const Instruction& in) {
+  switch (in.kind) {
+    case Instruction::Kind::slice: return "input";
+    case Instruction::Kind::accumulate:
+    case Instruction::Kind::all_reduce: return "gradient";
+    default: return "activation";
+  }
+}
+
+// When each range of the arena is alive, from what instructions write and release.
+std::vector<Range> arena_ranges(const Program& program) {
+  std::vector<Range> done;
+  std::map<int64_t, Range> open;   // by offset
+  const int count = static_cast<int>(program.instructions.size());
+  for (int i = 0; i < count; ++i) {
+    const Instruction& in = program.instructions[static_cast<size_t>(i)];
+    for (size_t o = 0; o < in.outputs.size(); ++o) {
+      const Location& at = in.outputs[o];
+      if (at.space != Location::Space::arena || open.contains(at.offset)) continue;
+      const int64_t bytes = in.query && o < in.query->outputs.size() ? in.query->outputs[o].bytes() : in.bytes;
+      open[at.offset] = {in.name, range_kind(in), at.offset, bytes, i, count - 1};
+    }
+    if (in.workspace_bytes > 0) done.push_back({in.name, "scratch", in.workspace.offset, in.workspace_bytes, i, i});
+    for (const Instruction::Release& release : in.releases) {
+      auto it = open.lower_bound(release.offset);
+      while (it != open.end() && it->first < release.offset + std::max<int64_t>(release.bytes, 1)) {
+        it->second.last = i;
+        done.push_back(it->second);
+        it = open.erase(it);
+      }
+    }
+  }
+  for (auto& [offset, range] : open) done.push_back(range);
+  return done;
+}
+
+}  // namespace
+
+std::string describe_memory(const CompiledPlan& plan) {
+  Json out;
+  out["peak_bytes"] = plan.memory_bytes_peak();
+  out["arena_bytes"] = plan.arena_bytes();
+  Json items = Json::array();
+  for (const MemoryItem& item : plan.memory_items()) items.push_back({{"what", item.what}, {"bytes", item.bytes}});
+  out["items"] = items;
+  const Program& program = plan.entries().front().program;
+  out["arena_live_bytes"] = program.arena_live_bytes;
+  out["instructions"] = program.instructions.size();
+  Json blocks = Json::array();
+  for (const Block& block : program.blocks) blocks.push_back({{"name", block_kind(block.kind)}, {"first", block.first}, {"last", block.last}});
+  out["blocks"] = blocks;
+  Json ranges = Json::array();
+  for (const Range& r : arena_ranges(program)) {
+    ranges.push_back({{"name", r.name}, {"kind", r.kind}, {"offset", r.offset}, {"bytes", r.bytes}, {"first", r.first}, {"last", r.last}});
+  }
+  out["ranges"] = ranges;
+  return out.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+std::string describe_parameters(const CompiledPlan& plan) {
+  Json out = Json::array();
+  for (const std::string& name : plan.trained()) {
+    const StateSlot* slot = plan.state().find(name);
+    Json one = {{"name", name}, {"trained", true}};
+    if (slot) one["type"] = slot->type.text();
+    out.push_back(std::move(one));
+  }
+  for (const auto& [name, reason] : plan.untrained()) out.push_back({{"name", name}, {"trained", false}, {"reason", reason}});
+  return print_json(out);
+}
+
+}  // namespace epl::capi

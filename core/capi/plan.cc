@@ -1,0 +1,130 @@
+// Plans: everything decided, nothing allocated.
+#include "core/capi/describe.h"
+#include "core/capi/objects.h"
+
+namespace epl::capi {
+
+Result<const Entry*> entry_argument(const CompiledPlan& plan, int32_t entry) {
+  if (entry < EPL_ENTRY_TRAIN || entry > EPL_ENTRY_PREDICT) return invalid("entry is ", entry, ", which is no EPL_ENTRY_...");
+  const Entry* found = plan.entry(static_cast<EntryKind>(entry));
+  if (found == nullptr) return error(Code::not_found, "the plan has no ", entry_name(static_cast<EntryKind>(entry)), " entry");
+  return found;
+}
+
+namespace {
+
+Result<std::string> device_name(int32_t device) {
+  switch (device) {
+    case EPL_DEVICE_CPU: return std::string("cpu");
+    case EPL_DEVICE_SIM: return std::string("sim");
+    case EPL_DEVICE_CUDA: return std::string("cuda");
+    default: return invalid("device is ", device, ", which is no EPL_DEVICE_...");
+  }
+}
+
+// "graph" or "predict.graph".
+Result<std::string> describe_stage(const CompiledPlan& plan, std::string_view stage) {
+  if (stage == "explain") return plan.explain();
+  if (stage == "memory") return describe_memory(plan);
+  if (stage == "parameters") return describe_parameters(plan);
+  EntryKind kind = EntryKind::train;
+  for (EntryKind one : {EntryKind::train, EntryKind::evaluate, EntryKind::predict}) {
+    const std::string prefix = cat(entry_name(one), ".");
+    if (!stage.starts_with(prefix)) continue;
+    kind = one;
+    stage.remove_prefix(prefix.size());
+    break;
+  }
+  return plan.text(kind, stage);
+}
+
+const std::vector<ProgramPort>* ports_of(const epl_plan* plan, int32_t entry, int32_t kind) {
+  if (plan == nullptr || entry < EPL_ENTRY_TRAIN || entry > EPL_ENTRY_PREDICT) return nullptr;
+  const Entry* found = plan->plan->entry(static_cast<EntryKind>(entry));
+  if (found == nullptr) return nullptr;
+  if (kind == EPL_PORT_INPUT) return &found->program.inputs;
+  if (kind == EPL_PORT_OUTPUT) return &found->program.outputs;
+  return nullptr;
+}
+
+}  // namespace
+}  // namespace epl::capi
+
+using namespace epl;
+using namespace epl::capi;
+
+void epl_plan_options_init(epl_plan_options* options) {
+  if (options) *options = EPL_PLAN_OPTIONS_INIT;
+}
+
+epl_error* epl_plan_create(const epl_model* model, const epl_trainer* trainer, const epl_strategy* strategy,
+                           const epl_plan_options* options, epl_plan** plan) {
+  return guarded([&]() -> Status {
+    EPL_REQUIRE(plan);
+    *plan = nullptr;
+    EPL_REQUIRE(model);
+    EPL_REQUIRE(trainer);
+    epl_plan_options known = EPL_PLAN_OPTIONS_INIT;
+    EPL_TRY(copy_options(options, known, "epl_plan_options"));
+    if (known.reserved != 0) return unsupported("epl_plan_options.reserved is ", known.reserved, "; leave it zero");
+    if (known.ranks < 0 || known.ranks > 4096) return invalid("ranks is ", known.ranks, "; 1 to 4096 can be asked for");
+    PlanOptions request;
+    {
+      OneCaller::Scope scope(trainer->caller);
+      EPL_TRY(scope.status("trainer"));
+      EPL_ASSIGN(request.train, resolve_trainer(*trainer));
+      request.binding = trainer->binding;
+    }
+    request.binding.input_shapes.erase("target");   // the loss's own input, not the model's
+    request.binding.rewrites = model->rewrites;
+    request.model = model->model;
+    if (strategy) request.strategy = strategy->strategy;
+    request.ranks = known.ranks == 0 ? 1 : known.ranks;
+    EPL_ASSIGN(request.device, device_name(known.device));
+    auto made = std::make_unique<epl_plan>();
+    made->engine = model->engine;
+    made->seed = known.seed;
+    EPL_ASSIGN(made->plan, CompiledPlan::create(model->engine->host, request));
+    *plan = made.release();
+    return {};
+  });
+}
+
+void epl_plan_destroy(epl_plan* plan) { delete plan; }
+
+int64_t epl_plan_port_count(const epl_plan* plan, int32_t entry, int32_t kind) {
+  const auto* ports = ports_of(plan, entry, kind);
+  return ports ? static_cast<int64_t>(ports->size()) : 0;
+}
+
+epl_error* epl_plan_port(const epl_plan* plan, int32_t entry, int32_t kind, int64_t index, epl_port* port) {
+  return guarded([&]() -> Status {
+    EPL_REQUIRE(plan);
+    EPL_REQUIRE(port);
+    const auto* ports = ports_of(plan, entry, kind);
+    if (ports == nullptr || index < 0 || index >= static_cast<int64_t>(ports->size())) {
+      return invalid("there is no port ", index, " of kind ", kind, " of entry ", entry, "; there are ", ports ? ports->size() : 0);
+    }
+    const ProgramPort& from = (*ports)[static_cast<size_t>(index)];
+    return write_output(make_port(from.name, from.global_type.dtype, from.global_type.shape), port, "epl_port");
+  });
+}
+
+int64_t epl_plan_ranks(const epl_plan* plan) { return plan ? plan->plan->options().ranks : 0; }
+
+int64_t epl_plan_memory_bytes_peak(const epl_plan* plan, int64_t rank) {
+  if (plan == nullptr || rank < 0 || rank >= plan->plan->options().ranks) return -1;
+  return plan->plan->memory_bytes_peak();   // the ranks of a replicated plan are alike
+}
+
+epl_error* epl_plan_describe(const epl_plan* plan, const char* stage, size_t stage_length, epl_text** text) {
+  return guarded([&]() -> Status {
+    EPL_REQUIRE(text);
+    *text = nullptr;
+    EPL_REQUIRE(plan);
+    EPL_TEXT_ARGUMENT(stage);
+    EPL_ASSIGN(std::string made, describe_stage(*plan->plan, stage_text));
+    *text = make_text(std::move(made));
+    return {};
+  });
+}

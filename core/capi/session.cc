@@ -1,0 +1,169 @@
+// Sessions: steps, evaluation, prediction. What is kept and given out is in session_state.cc.
+#include <algorithm>
+
+#include "core/base/check.h"
+#include "core/capi/session.h"
+
+namespace epl::capi {
+namespace {
+
+struct Call {
+  CallOptions options;
+  std::shared_ptr<StopToken> token;   // kept alive while the call runs
+  double started = 0;
+};
+
+Result<Call> call_argument(const epl_session& session, const epl_call_options* options) {
+  epl_call_options known = EPL_CALL_OPTIONS_INIT;
+  EPL_TRY(copy_options(options, known, "epl_call_options"));
+  if (known.timeout_nanoseconds < 0) return invalid("timeout_nanoseconds is ", known.timeout_nanoseconds);
+  Call call;
+  if (known.cancel) call.token = known.cancel->token;
+  call.options.stop = call.token.get();
+  call.options.timeout_seconds = static_cast<double>(known.timeout_nanoseconds) * 1e-9;
+  call.started = session.engine->host.seconds();
+  return call;
+}
+
+// Takes the inputs for the time of a call, without allocating once the slots have their shapes.
+class Inputs {
+ public:
+  explicit Inputs(std::vector<Tensor>& slots) : slots_(slots) {}
+  Inputs(const Inputs&) = delete;
+  ~Inputs() {
+    for (Tensor& slot : slots_) slot.forget_data();
+  }
+  Status take(const epl_tensor* const* inputs, size_t count) {
+    if (count > 0 && inputs == nullptr) return invalid("inputs is NULL but count is ", count);
+    if (count > 65536) return invalid("count is ", count);
+    slots_.resize(count);
+    for (size_t i = 0; i < count; ++i) {
+      if (inputs[i] == nullptr) return invalid("inputs[", i, "] is NULL");
+      slots_[i] = inputs[i]->tensor;
+    }
+    return {};
+  }
+
+ private:
+  std::vector<Tensor>& slots_;
+};
+
+void collect_names(epl_session& handle) {
+  const CompiledPlan& plan = handle.session->plan();
+  for (const StateSlot& slot : plan.state().slots()) {
+    int kind = EPL_STATE_OPTIMIZER;
+    if (slot.kind == ValueKind::buffer) kind = EPL_STATE_BUFFER;
+    if (slot.kind == ValueKind::parameter) {
+      kind = std::ranges::find(plan.trained(), slot.name) == plan.trained().end() ? EPL_STATE_FROZEN : EPL_STATE_PARAMETER;
+    }
+    handle.names[kind].push_back(slot.name);
+  }
+  for (auto& names : handle.names) std::ranges::sort(names);
+}
+
+}  // namespace
+}  // namespace epl::capi
+
+using namespace epl;
+using namespace epl::capi;
+
+void epl_session_options_init(epl_session_options* options) {
+  if (options) *options = EPL_SESSION_OPTIONS_INIT;
+}
+void epl_call_options_init(epl_call_options* options) {
+  if (options) *options = EPL_CALL_OPTIONS_INIT;
+}
+void epl_metrics_init(epl_metrics* metrics) {
+  if (metrics) *metrics = EPL_METRICS_INIT;
+}
+
+epl_error* epl_session_create(const epl_plan* plan, const epl_session_options* options, epl_session** session) {
+  return guarded([&]() -> Status {
+    EPL_REQUIRE(session);
+    *session = nullptr;
+    EPL_REQUIRE(plan);
+    epl_session_options known = EPL_SESSION_OPTIONS_INIT;
+    EPL_TRY(copy_options(options, known, "epl_session_options"));
+    auto made = std::make_unique<epl_session>();
+    made->engine = plan->engine;
+    EPL_ASSIGN(made->session, Session::create(plan->engine->host, plan->plan, plan->seed));
+    collect_names(*made);
+    *session = made.release();
+    return {};
+  });
+}
+
+void epl_session_destroy(epl_session* session) { delete session; }
+
+epl_error* epl_session_step(epl_session* session, const epl_tensor* const* inputs, size_t count, const epl_call_options* options,
+                            epl_metrics* metrics) {
+  return with_session(session, [&]() -> Status {
+    EPL_ASSIGN(Call call, call_argument(*session, options));
+    Inputs taken(session->inputs);
+    EPL_TRY(taken.take(inputs, count));
+    StepMetrics step;
+    EPL_TRY(session->session->step(session->inputs, step, call.options));
+    if (metrics == nullptr) return {};
+    epl_metrics out = {sizeof out, step.step + 1, step.loss, step.gradient_norm, step.learning_rate, session->engine->host.seconds() - call.started};
+    return write_output(out, metrics, "epl_metrics");
+  });
+}
+
+epl_error* epl_session_evaluate(epl_session* session, const epl_tensor* const* inputs, size_t count, const epl_call_options* options,
+                                epl_metrics* metrics) {
+  return with_session(session, [&]() -> Status {
+    EPL_ASSIGN(Call call, call_argument(*session, options));
+    Inputs taken(session->inputs);
+    EPL_TRY(taken.take(inputs, count));
+    double loss = 0;
+    EPL_TRY(session->session->evaluate(session->inputs, loss, call.options));
+    if (metrics == nullptr) return {};
+    epl_metrics out = {sizeof out, session->session->steps_done(), loss, -1, 0, session->engine->host.seconds() - call.started};
+    return write_output(out, metrics, "epl_metrics");
+  });
+}
+
+epl_error* epl_session_predict(epl_session* session, const epl_tensor* const* inputs, size_t count, const epl_call_options* options,
+                               epl_tensor** outputs, size_t output_count) {
+  return with_session(session, [&]() -> Status {
+    if (output_count > 0) EPL_REQUIRE(outputs);
+    for (size_t i = 0; i < output_count; ++i) outputs[i] = nullptr;
+    EPL_ASSIGN(const Entry* entry, entry_argument(session->session->plan(), EPL_ENTRY_PREDICT));
+    const auto& ports = entry->program.outputs;
+    if (output_count != ports.size()) return invalid("output_count is ", output_count, ", the model has ", ports.size(), " outputs");
+    EPL_ASSIGN(Call call, call_argument(*session, options));
+    Inputs taken(session->inputs);
+    EPL_TRY(taken.take(inputs, count));
+    std::vector<Tensor> results;
+    for (const ProgramPort& port : ports) {
+      std::shared_ptr<const void> memory = allocate_bytes(session->engine, static_cast<size_t>(port.global_type.bytes()));
+      const void* data = memory.get();
+      results.emplace_back(port.global_type, std::move(memory), data);
+    }
+    EPL_TRY(session->session->predict(session->inputs, results, call.options));
+    std::vector<std::unique_ptr<epl_tensor>> made;
+    for (Tensor& result : results) {
+      made.push_back(std::make_unique<epl_tensor>());
+      made.back()->engine = session->engine;
+      made.back()->tensor = std::move(result);
+    }
+    for (size_t i = 0; i < made.size(); ++i) outputs[i] = made[i].release();
+    return {};
+  });
+}
+
+epl_error* epl_session_metric(epl_session* session, const char* name, size_t name_length, double* value) {
+  return with_session(session, [&]() -> Status {
+    EPL_REQUIRE(value);
+    EPL_TEXT_ARGUMENT(name);
+    EPL_ASSIGN(*value, session->session->step_scalar(name_text));
+    return {};
+  });
+}
+
+int64_t epl_session_steps(const epl_session* session) { return session ? session->session->steps_done() : 0; }
+
+int64_t epl_session_memory_bytes_peak(const epl_session* session, int64_t rank) {
+  if (session == nullptr || rank < 0 || rank >= session->session->plan().options().ranks) return -1;
+  return session->session->memory_bytes_used();
+}

@@ -1,0 +1,202 @@
+// What a session keeps, by name, and how it gets out: tensors, checkpoints, exported models.
+#include <map>
+
+#include "core/base/hash.h"
+#include "core/capi/json.h"
+#include "core/capi/session.h"
+#include "core/data/safetensors.h"
+#include "core/runtime/checkpoint.h"
+
+namespace epl::capi {
+namespace {
+
+int64_t units_of(const Session& session) { return session.plan().entries().front().plan.units(); }
+
+Result<Checkpoint> gather(const epl_session& handle, const epl_dataset* dataset) {
+  const Session& session = *handle.session;
+  if (!session.healthy()) return error(Code::misuse, "the last step failed while the weights were changing; this state is not worth saving");
+  Checkpoint out;
+  out.step = session.steps_done();
+  out.seed = session.seed();
+  out.units = units_of(session);
+  if (dataset) out.data_position = dataset->dataset->position();
+  for (int kind = 0; kind < 4; ++kind) {
+    for (const std::string& name : handle.names[kind]) {
+      EPL_ASSIGN(Tensor value, session.state(name));
+      out.items.push_back({name, static_cast<StateKind>(kind), std::move(value)});
+    }
+  }
+  return out;
+}
+
+// Nothing is changed before everything fits.
+Status check_fits(const epl_session& handle, const Checkpoint& checkpoint, const std::string& path) {
+  std::map<std::string, const CheckpointItem*> there;
+  for (const CheckpointItem& item : checkpoint.items) there[item.name] = &item;
+  std::vector<std::string> problems;
+  const StateLayout& layout = handle.session->plan().state();
+  for (const StateSlot& slot : layout.slots()) {
+    auto it = there.find(slot.name);
+    if (it == there.end()) {
+      problems.push_back(cat(slot.name, " is missing"));
+    } else if (it->second->value.type() != slot.type) {
+      problems.push_back(cat(slot.name, " is ", it->second->value.type().text(), ", ", slot.type.text(), " is expected"));
+    }
+  }
+  for (const CheckpointItem& item : checkpoint.items) {
+    if (layout.find(item.name) == nullptr) problems.push_back(cat(item.name, " is not part of this session"));
+  }
+  if (problems.empty()) return {};
+  size_t count = problems.size();
+  if (problems.size() > 5) problems.resize(5);
+  return Status(Code::invalid_argument, cat("the checkpoint does not fit this session (model, optimizer): ", join(problems, "; "), count > 5 ? cat("; and ", count - 5, " more") : ""), path);
+}
+
+Status restore(epl_session& handle, const std::string& path, epl_dataset* dataset) {
+  EPL_ASSIGN(Checkpoint checkpoint, load_checkpoint(path));
+  EPL_TRY(check_fits(handle, checkpoint, path));
+  Session& session = *handle.session;
+  if (dataset && checkpoint.data_position < 0) return Status(Code::invalid_argument, "the checkpoint was saved without a dataset, so it has no position for this one; load it with dataset NULL", path);
+  const auto& log = handle.engine->host.log;
+  if (checkpoint.numerics != numerics_version) log(LogLevel::warning, cat(path, ": numerics version ", checkpoint.numerics, ", this library has ", numerics_version, ": results go on, but not bit for bit"));
+  if (checkpoint.units != units_of(session)) log(LogLevel::warning, cat(path, ": the batch had ", checkpoint.units, " units, now it has ", units_of(session), ": results go on, but not bit for bit"));
+  for (const CheckpointItem& item : checkpoint.items) EPL_TRY(session.set_state(item.name, item.value));
+  session.set_steps_done(checkpoint.step);
+  session.set_seed(checkpoint.seed);
+  session.restored();
+  return dataset ? dataset->dataset->seek(checkpoint.data_position) : Status();
+}
+
+// Parameters and buffers, which a model's file has as well.
+Result<std::map<std::string, Tensor>> weights(const epl_session& handle) {
+  std::map<std::string, Tensor> out;
+  for (int kind : {EPL_STATE_PARAMETER, EPL_STATE_FROZEN, EPL_STATE_BUFFER}) {
+    for (const std::string& name : handle.names[kind]) {
+      EPL_ASSIGN(out[name], handle.session->state(name));
+    }
+  }
+  return out;
+}
+
+// Takes the dataset for a call that has the session already; NULL is fine.
+template <class F>
+Status with_optional_dataset(epl_dataset* dataset, F&& f) {
+  if (dataset == nullptr) return f();
+  OneCaller::Scope scope(dataset->caller);
+  EPL_TRY(scope.status("dataset"));
+  return f();
+}
+
+}  // namespace
+}  // namespace epl::capi
+
+using namespace epl;
+using namespace epl::capi;
+
+int64_t epl_session_state_count(const epl_session* session, int32_t kind) {
+  if (session == nullptr || kind < 0 || kind > EPL_STATE_OPTIMIZER) return 0;
+  return static_cast<int64_t>(session->names[kind].size());
+}
+
+epl_error* epl_session_state_port(const epl_session* session, int32_t kind, int64_t index, epl_port* port) {
+  return guarded([&]() -> Status {
+    EPL_REQUIRE(session);
+    EPL_REQUIRE(port);
+    int64_t count = epl_session_state_count(session, kind);
+    if (index < 0 || index >= count) return invalid("there is no state ", index, " of kind ", kind, "; there are ", count);
+    const StateSlot* slot = session->session->plan().state().find(session->names[kind][static_cast<size_t>(index)]);
+    EPL_CHECK(slot != nullptr, "state without a slot");
+    return write_output(make_port(slot->name, slot->type.dtype, slot->type.shape), port, "epl_port");
+  });
+}
+
+epl_error* epl_session_get(epl_session* session, const char* name, size_t name_length, epl_tensor** tensor) {
+  return with_session(session, [&]() -> Status {
+    EPL_REQUIRE(tensor);
+    *tensor = nullptr;
+    EPL_TEXT_ARGUMENT(name);
+    EPL_ASSIGN(Tensor value, session->session->state(name_text));
+    auto made = std::make_unique<epl_tensor>();
+    made->engine = session->engine;
+    made->tensor = std::move(value);
+    *tensor = made.release();
+    return {};
+  });
+}
+
+epl_error* epl_session_set(epl_session* session, const char* name, size_t name_length, const epl_tensor* tensor) {
+  return with_session(session, [&]() -> Status {
+    EPL_REQUIRE(tensor);
+    EPL_TEXT_ARGUMENT(name);
+    return session->session->set_state(name_text, tensor->tensor);
+  });
+}
+
+epl_error* epl_session_hash(epl_session* session, uint64_t* hash) {
+  return with_session(session, [&]() -> Status {
+    EPL_REQUIRE(hash);
+    Hash64 all;
+    for (const std::string& name : session->names[EPL_STATE_PARAMETER]) {
+      EPL_ASSIGN(Tensor value, session->session->state(name));
+      all.add(value.data(), static_cast<size_t>(value.bytes()));
+    }
+    *hash = all.value();
+    return {};
+  });
+}
+
+epl_error* epl_session_save(epl_session* session, const char* path, size_t path_length, const epl_dataset* dataset) {
+  return with_session(session, [&]() -> Status {
+    EPL_TEXT_ARGUMENT(path);
+    return with_optional_dataset(const_cast<epl_dataset*>(dataset), [&]() -> Status {
+      EPL_ASSIGN(Checkpoint checkpoint, gather(*session, dataset));
+      return save_checkpoint(std::string(path_text), checkpoint);
+    });
+  });
+}
+
+epl_error* epl_session_load(epl_session* session, const char* path, size_t path_length, epl_dataset* dataset) {
+  return with_session(session, [&]() -> Status {
+    EPL_TEXT_ARGUMENT(path);
+    return with_optional_dataset(dataset, [&] { return restore(*session, std::string(path_text), dataset); });
+  });
+}
+
+epl_error* epl_checkpoint_describe(const epl_engine* engine, const char* path, size_t path_length, epl_text** json) {
+  return guarded([&]() -> Status {
+    EPL_REQUIRE(json);
+    *json = nullptr;
+    EPL_REQUIRE(engine);
+    EPL_TEXT_ARGUMENT(path);
+    EPL_ASSIGN(Checkpoint checkpoint, load_checkpoint(std::string(path_text)));
+    Json out;
+    out["step"] = checkpoint.step;
+    out["seed"] = checkpoint.seed;
+    out["units"] = checkpoint.units;
+    out["numerics"] = checkpoint.numerics;
+    out["data_position"] = checkpoint.data_position;
+    Json items = Json::array();
+    for (const CheckpointItem& item : checkpoint.items) {
+      items.push_back({{"name", item.name}, {"kind", state_kind_name(item.kind)}, {"dtype", dtype_name(item.value.dtype())}, {"dims", item.value.shape()}});
+    }
+    out["tensors"] = items;
+    *json = make_text(print_json(out));
+    return {};
+  });
+}
+
+epl_error* epl_session_export_onnx(epl_session* session, const char* path, size_t path_length) {
+  return with_session(session, [&]() -> Status {
+    EPL_TEXT_ARGUMENT(path);
+    EPL_ASSIGN(auto values, weights(*session));
+    return session->session->plan().options().model->save(std::string(path_text), values);
+  });
+}
+
+epl_error* epl_session_export_safetensors(epl_session* session, const char* path, size_t path_length) {
+  return with_session(session, [&]() -> Status {
+    EPL_TEXT_ARGUMENT(path);
+    EPL_ASSIGN(auto values, weights(*session));
+    return save_safetensors(std::string(path_text), NamedTensors(values.begin(), values.end()));
+  });
+}
