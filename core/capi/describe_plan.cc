@@ -14,8 +14,6 @@ struct Range {
   int first, last;
 };
 
-std::string_view block_kind(BlockKind kind) { return block_name(kind); }
-
 const char* range_kind(const Instruction& in) {
   switch (in.kind) {
     case Instruction::Kind::slice: return "input";
@@ -35,7 +33,7 @@ std::vector<Range> arena_ranges(const Program& program) {
     for (size_t o = 0; o < in.outputs.size(); ++o) {
       const Location& at = in.outputs[o];
       if (at.space != Location::Space::arena || open.contains(at.offset)) continue;
-      const int64_t bytes = in.query && o < in.query->outputs.size() ? in.query->outputs[o].bytes() : in.bytes;
+      const int64_t bytes = in.query && static_cast<int>(o) < in.query->outputs() ? in.query->out(static_cast<int>(o)).bytes() : in.bytes;
       open[at.offset] = {in.name, range_kind(in), at.offset, bytes, i, count - 1};
     }
     if (in.workspace_bytes > 0) done.push_back({in.name, "scratch", in.workspace.offset, in.workspace_bytes, i, i});
@@ -65,7 +63,7 @@ std::string describe_memory(const CompiledPlan& plan) {
   out["arena_live_bytes"] = program.arena_live_bytes;
   out["instructions"] = program.instructions.size();
   Json blocks = Json::array();
-  for (const Block& block : program.blocks) blocks.push_back({{"name", block_kind(block.kind)}, {"first", block.first}, {"last", block.last}});
+  for (const Block& block : program.blocks) blocks.push_back({{"name", block_name(block.kind)}, {"first", block.first}, {"last", block.last}});
   out["blocks"] = blocks;
   Json ranges = Json::array();
   for (const Range& r : arena_ranges(program)) {
