@@ -46,7 +46,11 @@ class Stream {
   virtual void wait(Event& event) = 0;
   virtual Status synchronize() = 0;
   virtual ThreadPool* threads() { return nullptr; }                                     // of a host stream
-  virtual double virtual_seconds() const { return 0; }                                  // of a simulated stream
+  // Of a simulated stream: the time at which what it has been given is done. A collective of simulated ranks does not
+  // block its caller, so that one thread may drive all ranks, one after another; a stream is not settled while it stands
+  // before a call that some peer has not made, and its time is then that at which it began to wait.
+  virtual double virtual_seconds() const { return 0; }
+  virtual bool settled() const { return true; }
 };
 
 // One rank's place in a group. Every rank of the group makes the same calls in the same order.

@@ -19,6 +19,7 @@ void KernelTable::add(KernelRow row) { rows_[row.op].push_back(std::move(row)); 
 const std::vector<KernelRow>& KernelTable::rows(std::string_view op) const {
   static const std::vector<KernelRow> none;
   auto it = rows_.find(std::string(op));
+  if (it == rows_.end()) it = rows_.find("*");
   return it == rows_.end() ? none : it->second;
 }
 

@@ -67,7 +67,7 @@ struct KernelCall {
 };
 
 struct KernelRow {
-  std::string op;
+  std::string op;                                           // "*": every op without rows of its own
   std::string name;
   std::vector<DType> dtypes;                                // of the first input (or output if there is none); empty: any
   bool (*accepts)(const KernelQuery&) = nullptr;            // absent: accepts what has the dtype

@@ -33,7 +33,6 @@ class Ranks : public testing::TestWithParam<std::tuple<std::string, int>> {
     auto opened = open_device(std::get<0>(GetParam()), memory.host());
     ASSERT_TRUE(opened.ok());
     device = std::move(*opened);
-    if (!device->executes()) GTEST_SKIP() << "computes nothing; its time is tested in sim_test";
     auto created = device->create_communicators(ranks());
     ASSERT_TRUE(created.ok());
     group = std::move(*created);
@@ -195,7 +194,7 @@ TEST_P(Ranks, operands_are_free_when_the_call_returns) {
 }
 
 TEST_P(Ranks, an_abort_ends_pending_and_later_calls) {
-  if (ranks() == 1) GTEST_SKIP() << "one rank never waits";
+  if (ranks() == 1) return;  // never waits
   on_ranks(*device, group, [&](int r, Communicator& c, Stream& s) {
     if (r == 0) {
       std::this_thread::sleep_for(std::chrono::milliseconds(20));  // let the others wait
@@ -212,7 +211,7 @@ TEST_P(Ranks, an_abort_ends_pending_and_later_calls) {
 }
 
 TEST_P(Ranks, a_rank_that_leaves_is_named) {
-  if (ranks() == 1) GTEST_SKIP() << "one rank has no peers";
+  if (ranks() == 1) return;  // has no peers
   const int lost = ranks() - 1;
   on_ranks(*device, group, [&](int r, Communicator& c, Stream& s) {
     float x = 1;
@@ -229,7 +228,7 @@ TEST_P(Ranks, a_rank_that_leaves_is_named) {
 }
 
 TEST_P(Ranks, different_calls_are_misuse_on_every_rank) {
-  if (ranks() == 1) GTEST_SKIP() << "one rank always agrees";
+  if (ranks() == 1) return;  // always agrees
   on_ranks(*device, group, [&](int r, Communicator& c, Stream& s) {
     std::vector<float> x(8, 1.0f);
     const Status status = r == 1 ? c.broadcast(s, x.data(), 4, 0)
@@ -250,7 +249,18 @@ TEST_P(Ranks, a_bad_argument_fails_for_all) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(, Ranks, testing::Combine(testing::ValuesIn(backend_names()), testing::Values(1, 2, 3, 4, 8)),
+// A device that computes nothing has only time to show, which sim_test looks at.
+std::vector<std::string> computing_backends() {
+  TestHost memory;
+  std::vector<std::string> names;
+  for (const std::string& name : backend_names()) {
+    auto device = open_device(name, memory.host());
+    if (device.ok() && (*device)->executes()) names.push_back(name);
+  }
+  return names;
+}
+
+INSTANTIATE_TEST_SUITE_P(, Ranks, testing::Combine(testing::ValuesIn(computing_backends()), testing::Values(1, 2, 3, 4, 8)),
                          [](const auto& info) { return cat(std::get<0>(info.param), "_", std::get<1>(info.param)); });
 
 TEST_P(Backend, a_group_needs_a_rank) {

@@ -1,0 +1,217 @@
+// What virtual time means.
+#include "backends/sim/sim.h"
+
+#include <random>
+
+#include "tests/backend/conformance.h"
+
+namespace epl::sim {
+namespace {
+
+// Round numbers, so that expected times can be read off.
+const Machine round_machine = {.name = "round", .flops = 1e9, .flops_half = 4e9, .memory_bandwidth = 1e9, .launch_seconds = 0.5,
+                               .host_bandwidth = 1e8, .link_bandwidth = 1e9, .link_seconds = 1};
+
+KernelQuery work(double flops, double bytes, DType dtype = DType::f32) {
+  return {.op = "anything", .input_types = {{dtype, {1}}}, .input_present = {true}, .flops = flops, .bytes = bytes};
+}
+void launch(Stream& stream, const KernelQuery& query) { stream.launch({}, query, nullptr, nullptr, nullptr, nullptr, {}); }
+
+std::unique_ptr<Stream> make_stream(Device& device) { return device.create_stream(1).value(); }
+
+struct Rank {
+  std::unique_ptr<Stream> stream;
+  std::unique_ptr<Communicator> communicator;
+};
+std::vector<Rank> make_ranks(Device& device, int count) {
+  std::vector<Rank> ranks(count);
+  auto group = device.create_communicators(count);
+  for (int r = 0; r < count; ++r) {
+    ranks[r].communicator = std::move((*group)[r]);
+    ranks[r].stream = make_stream(device);
+  }
+  return ranks;
+}
+
+TEST(Sim, every_op_has_a_kernel) {
+  auto device = make_device(round_machine);
+  EXPECT_FALSE(device->executes());
+  const KernelRow* row = device->kernels().choose(work(1, 1, DType::bf16));
+  ASSERT_NE(row, nullptr);
+  EXPECT_EQ(row->name, "simulated");
+}
+
+TEST(Sim, kernels_take_the_longer_of_computing_and_moving) {
+  auto device = make_device(round_machine);
+  auto stream = make_stream(*device);
+  EXPECT_EQ(stream->virtual_seconds(), 0);
+  launch(*stream, work(2e9, 1e9));
+  EXPECT_DOUBLE_EQ(stream->virtual_seconds(), 2.5);
+  launch(*stream, work(1e9, 3e9));
+  EXPECT_DOUBLE_EQ(stream->virtual_seconds(), 6.0);
+  launch(*stream, work(4e9, 0, DType::bf16));
+  EXPECT_DOUBLE_EQ(stream->virtual_seconds(), 7.5);
+  stream->upload(nullptr, nullptr, 100000000);
+  EXPECT_DOUBLE_EQ(stream->virtual_seconds(), 9.0);
+  stream->copy(nullptr, nullptr, 500000000);
+  EXPECT_DOUBLE_EQ(stream->virtual_seconds(), 10.5);
+}
+
+TEST(Sim, memory_is_counted) {
+  Machine machine = round_machine;
+  machine.memory_bytes = 1000;
+  auto device = make_device(machine);
+  auto held = device->allocate(600);
+  ASSERT_TRUE(held.ok());
+  auto refused = device->allocate(600);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.status().code(), Code::out_of_memory);
+  EXPECT_NE(refused.status().message().find("640 of 1,000"), std::string::npos) << refused.status().message();
+  held->reset();
+  EXPECT_TRUE(device->allocate(600).ok());
+}
+
+TEST(Sim, an_event_carries_time_between_streams) {
+  auto device = make_device(round_machine);
+  auto a = make_stream(*device), b = make_stream(*device);
+  auto event = device->create_event();
+  b->wait(*event);  // never recorded
+  EXPECT_TRUE(b->settled());
+  launch(*a, work(2e9, 0));
+  a->record(*event);
+  launch(*a, work(9e9, 0));
+  launch(*b, work(1e9, 0));
+  b->wait(*event);
+  EXPECT_DOUBLE_EQ(b->virtual_seconds(), 2.5);
+  launch(*b, work(1e9, 0));
+  b->wait(*event);  // in the past
+  EXPECT_DOUBLE_EQ(b->virtual_seconds(), 4.0);
+}
+
+TEST(Sim, a_collective_begins_when_the_last_rank_has_come) {
+  auto device = make_device(round_machine);
+  auto ranks = make_ranks(*device, 4);
+  for (int r = 0; r < 4; ++r) {
+    EXPECT_TRUE(ranks[0].stream->settled() == (r == 0));
+    launch(*ranks[r].stream, work(r * 1e9, 0));
+    ASSERT_TRUE(ranks[r].communicator->barrier(*ranks[r].stream).ok());
+    launch(*ranks[r].stream, work(1e9, 0));
+  }
+  for (Rank& rank : ranks) {
+    EXPECT_TRUE(rank.stream->settled());
+    EXPECT_DOUBLE_EQ(rank.stream->virtual_seconds(), 3.5 + 2 + 1.5);  // two rounds of a second
+    EXPECT_TRUE(rank.stream->synchronize().ok());
+  }
+}
+
+TEST(Sim, costs_of_collectives) {
+  EXPECT_EQ(all_reduce_seconds(round_machine, 1, 1 << 20), 0);
+  EXPECT_DOUBLE_EQ(all_reduce_seconds(round_machine, 4, 4), 2 + 8e-9);                 // two rounds of everything
+  EXPECT_DOUBLE_EQ(all_reduce_seconds(round_machine, 4, 100000000000), 4 + 150);       // twice three quarters
+  EXPECT_DOUBLE_EQ(all_gather_seconds(round_machine, 4, 1000000000), 2 + 3);
+  EXPECT_DOUBLE_EQ(broadcast_seconds(round_machine, 8, 0), 3);
+  EXPECT_DOUBLE_EQ(broadcast_seconds(round_machine, 4, 100000000000), 5 + 150);
+  EXPECT_DOUBLE_EQ(barrier_seconds(round_machine, 5), 3);
+  for (int ranks = 1; ranks < 100; ++ranks) {
+    EXPECT_LE(all_reduce_seconds(round_machine, ranks, 1000), all_reduce_seconds(round_machine, ranks, 2000));
+    EXPECT_LE(barrier_seconds(round_machine, ranks), barrier_seconds(round_machine, ranks + 1));
+  }
+}
+
+// Two streams a rank, events between them, collectives on the second: the times are the same whoever is driven first.
+double overlapped_step(Device& device, const std::vector<int>& order) {
+  const int count = static_cast<int>(order.size());
+  auto ranks = make_ranks(device, count);
+  std::vector<std::unique_ptr<Stream>> side;
+  std::vector<std::unique_ptr<Event>> events;
+  for (int r = 0; r < count; ++r) side.push_back(make_stream(device));
+  for (int r : order) {
+    for (int layer = 0; layer < 10; ++layer) {
+      launch(*ranks[r].stream, work((r * 7 + layer) % 5 * 1e8, 0));
+      events.push_back(device.create_event());
+      ranks[r].stream->record(*events.back());
+      side[r]->wait(*events.back());
+      EXPECT_TRUE(ranks[r].communicator->all_reduce(*side[r], nullptr, nullptr, 1000, DType::f32, Reduction::sum).ok());
+    }
+    events.push_back(device.create_event());
+    side[r]->record(*events.back());
+    ranks[r].stream->wait(*events.back());
+  }
+  double last = 0;
+  for (Rank& rank : ranks) {
+    EXPECT_TRUE(rank.stream->settled());
+    last = std::max(last, rank.stream->virtual_seconds());
+  }
+  return last;
+}
+
+TEST(Sim, time_does_not_depend_on_who_is_driven_first) {
+  auto device = make_device(round_machine);
+  std::vector<int> order = {0, 1, 2, 3, 4, 5, 6, 7};
+  const double expected = overlapped_step(*device, order);
+  EXPECT_GT(expected, 30);  // ten all-reduces of three rounds
+  std::mt19937 random(1);
+  for (int i = 0; i < 20; ++i) {
+    std::shuffle(order.begin(), order.end(), random);
+    EXPECT_EQ(overlapped_step(*device, order), expected);
+  }
+}
+
+TEST(Sim, sixteen_thousand_ranks_fit) {
+  auto device = make_device(machines()[0]);
+  auto ranks = make_ranks(*device, 16384);
+  for (Rank& rank : ranks) {
+    for (int i = 0; i < 10; ++i) {
+      launch(*rank.stream, work(1e9, 0));
+      ASSERT_TRUE(rank.communicator->all_reduce(*rank.stream, nullptr, nullptr, 1 << 20, DType::f32, Reduction::sum).ok());
+    }
+  }
+  const double seconds = ranks[0].stream->virtual_seconds();
+  EXPECT_GT(seconds, 10 * all_reduce_seconds(machines()[0], 16384, 4 << 20));
+  for (Rank& rank : ranks) ASSERT_EQ(rank.stream->virtual_seconds(), seconds);
+}
+
+TEST(Sim, an_abort_shows_when_a_stream_is_synchronized) {
+  auto device = make_device(round_machine);
+  auto ranks = make_ranks(*device, 2);
+  for (Rank& rank : ranks) ASSERT_TRUE(rank.communicator->barrier(*rank.stream).ok());
+  ASSERT_TRUE(ranks[0].communicator->barrier(*ranks[0].stream).ok());
+  EXPECT_FALSE(ranks[0].stream->settled());
+  ranks[1].communicator.reset();
+  EXPECT_TRUE(ranks[0].stream->settled());
+  EXPECT_EQ(ranks[0].stream->synchronize().code(), Code::peer_failed);
+  EXPECT_NE(ranks[0].stream->synchronize().message().find("rank 1"), std::string::npos);
+  EXPECT_EQ(ranks[0].communicator->barrier(*ranks[0].stream).code(), Code::peer_failed);
+  EXPECT_TRUE(ranks[1].stream->synchronize().ok()) << "it made no call that failed";
+}
+
+TEST(Sim, ranks_that_disagree_are_told) {
+  auto device = make_device(round_machine);
+  auto ranks = make_ranks(*device, 2);
+  ASSERT_TRUE(ranks[0].communicator->barrier(*ranks[0].stream).ok());
+  EXPECT_EQ(ranks[1].communicator->broadcast(*ranks[1].stream, nullptr, 4, 0).code(), Code::misuse);
+  EXPECT_EQ(ranks[0].stream->synchronize().code(), Code::misuse);
+}
+
+TEST(Sim, ranks_may_be_driven_by_threads) {
+  auto device = make_device(round_machine);
+  auto ranks = make_ranks(*device, 8);
+  std::vector<std::thread> threads;
+  for (Rank& rank : ranks) {
+    threads.emplace_back([&rank] {
+      for (int i = 0; i < 100; ++i) ASSERT_TRUE(rank.communicator->barrier(*rank.stream).ok());
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (Rank& rank : ranks) EXPECT_DOUBLE_EQ(rank.stream->virtual_seconds(), 300);
+}
+
+TEST(Sim, unknown_machines_are_errors) {
+  EXPECT_TRUE(find_machine("h100").ok());
+  auto missing = find_machine("abacus");
+  ASSERT_FALSE(missing.ok());
+  EXPECT_NE(missing.status().message().find("a100, h100, cpu_core"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace epl::sim
