@@ -34,7 +34,8 @@ struct Conv {
 void for_each_product(const Conv& c, const std::function<void(int64_t, int64_t, int64_t)>& f) {
   const Shape y = c.y();
   const size_t dims = c.x.size() - 2;
-  const int64_t positions = element_count(Shape(y.begin() + 2, y.end())), taps = element_count(Shape(c.w.begin() + 2, c.w.end()));
+  const int64_t positions = element_count(Shape(y.begin() + 2, y.end())),
+                taps = element_count(Shape(c.w.begin() + 2, c.w.end()));
   const int64_t pixels = element_count(Shape(c.x.begin() + 2, c.x.end())), in = c.w[1], out = c.w[0] / c.groups;
   for (int64_t p = 0; p < positions; ++p)
     for (int64_t t = 0; t < taps; ++t) {
@@ -52,7 +53,8 @@ void for_each_product(const Conv& c, const std::function<void(int64_t, int64_t, 
       for (int64_t n = 0; n < c.x[0]; ++n)
         for (int64_t o = 0; o < c.w[0]; ++o)
           for (int64_t i = 0; i < in; ++i)
-            f((n * c.x[1] + o / out * in + i) * pixels + pixel, (o * in + i) * taps + t, (n * c.w[0] + o) * positions + p);
+            f((n * c.x[1] + o / out * in + i) * pixels + pixel, (o * in + i) * taps + t,
+              (n * c.w[0] + o) * positions + p);
     }
 }
 
@@ -71,7 +73,9 @@ std::vector<Conv> cases() {
 
 void expect_near(const Tensor& got, const std::vector<double>& want, const char* what, size_t number) {
   ASSERT_EQ(got.elements(), static_cast<int64_t>(want.size()));
-  for (int64_t e = 0; e < got.elements(); ++e) ASSERT_TRUE(near(got.get(e), want[e], 2e-5, 2e-5)) << what << " " << number << " element " << e << ": " << got.get(e) << ", not " << want[e];
+  for (int64_t e = 0; e < got.elements(); ++e)
+    ASSERT_TRUE(near(got.get(e), want[e], 2e-5, 2e-5))
+        << what << " " << number << " element " << e << ": " << got.get(e) << ", not " << want[e];
 }
 
 TEST(Conv, ForwardWithAndWithoutBias) {
@@ -99,7 +103,8 @@ TEST(Conv, GradientByTheInput) {
     const Tensor dy = random_f32(c.y(), 1), w = random_f32(c.w, 2);
     std::vector<double> want(element_count(c.x), 0.0);
     for_each_product(c, [&](int64_t x, int64_t b, int64_t y) { want[x] += dy.get(y) * w.get(b); });
-    const Launch launch = {.op = "conv_grad_input", .attributes = c.attributes(&c.x), .inputs = {dy, w}, .outputs = {f32_type(c.x)}};
+    const Launch launch = {
+        .op = "conv_grad_input", .attributes = c.attributes(&c.x), .inputs = {dy, w}, .outputs = {f32_type(c.x)}};
     expect_near(launch_everywhere(launch)[0], want, "gradient by the input", i);
   }
 }
@@ -128,7 +133,8 @@ Tensor images(const Tensor& t, int64_t first, int64_t count) {
   return run;
 }
 
-// Cutting the batch leaves the bits: of every image in the outputs, and of the sum over units in the gradient by the weight.
+// Cutting the batch leaves the bits: of every image in the outputs, and of the sum over units in the gradient by the
+// weight.
 TEST(Conv, CutsOfTheBatchLeaveTheBits) {
   const Conv c{.x = {8, 6, 9, 7}, .w = {10, 6, 3, 3}, .strides = {2, 1}, .pads = {1, 1, 1, 1}};
   const Tensor x = random_f32(c.x, 1), w = random_f32(c.w, 2), dy = random_f32(c.y(), 3);
@@ -142,7 +148,10 @@ TEST(Conv, CutsOfTheBatchLeaveTheBits) {
   const auto other = [&](const char* op, const Tensor& operand, const Shape& shape, int64_t first, int64_t count) {
     Shape local = shape;
     local[0] = count;
-    return launch_everywhere({.op = op, .attributes = c.attributes(&local), .inputs = {images(operand, first, count), w}, .outputs = {f32_type(local)}})[0];
+    return launch_everywhere({.op = op,
+                              .attributes = c.attributes(&local),
+                              .inputs = {images(operand, first, count), w},
+                              .outputs = {f32_type(local)}})[0];
   };
   const Tensor dw = weight(0, 8), low = weight(0, 4), high = weight(4, 4);
   for (int64_t e = 0; e < dw.elements(); ++e) ASSERT_EQ(dw.as<float>()[e], low.as<float>()[e] + high.as<float>()[e]);
@@ -153,7 +162,10 @@ TEST(Conv, CutsOfTheBatchLeaveTheBits) {
 
 TEST(Conv, FourSpatialDimensionsAreRefused) {
   const Conv c{.x = {1, 1, 2, 2, 2, 2}, .w = {1, 1, 1, 1, 1, 1}};
-  const KernelQuery q = query_of({.op = "conv", .attributes = c.attributes(), .inputs = {random_f32(c.x, 1), random_f32(c.w, 2)}, .outputs = {f32_type(c.y())}});
+  const KernelQuery q = query_of({.op = "conv",
+                                  .attributes = c.attributes(),
+                                  .inputs = {random_f32(c.x, 1), random_f32(c.w, 2)},
+                                  .outputs = {f32_type(c.y())}});
   EXPECT_FALSE(kernel_table().rows("conv").front().accepts(q));
   EXPECT_NE(q.refusal.find("spatial"), std::string::npos);
 }

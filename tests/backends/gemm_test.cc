@@ -1,5 +1,5 @@
-// The product equals, bit for bit, a scalar loop that spells out the order of summation, whatever the shape, the strides,
-// the number of threads and the way it is cut.
+// The product equals, bit for bit, a scalar loop that spells out the order of summation, whatever the shape, the
+// strides, the number of threads and the way it is cut.
 #include "backends/cpu/kernels/gemm.h"
 
 #include <gtest/gtest.h>
@@ -95,7 +95,8 @@ std::vector<float> run(const GemmProblem& p, GemmArguments arguments, int64_t c_
   std::vector<float> result(c_size, untouched);
   arguments.c = result.data();
   gemm(p, arguments, workspace.get(), pool);
-  for (int i = 0; i < 64; ++i) EXPECT_EQ(static_cast<unsigned char*>(workspace.get())[bytes + i], 0x5a) << "written behind the workspace";
+  for (int i = 0; i < 64; ++i)
+    EXPECT_EQ(static_cast<unsigned char*>(workspace.get())[bytes + i], 0x5a) << "written behind the workspace";
   return result;
 }
 
@@ -110,11 +111,12 @@ void expect_exact(const Case& c, const std::vector<float>& result, const std::st
   for (int64_t i = 0; i < c.p.m; ++i) {
     for (int64_t j = 0; j < c.p.c_row; ++j) {
       const float value = result[i * c.p.c_row + j], wanted = j < c.p.n ? expected(c, i, j) : untouched;
-      if (!same(value, wanted) && wrong++ == 0) ADD_FAILURE() << what << ": C[" << i << "," << j << "] is " << value << ", not " << wanted;
+      if (!same(value, wanted) && wrong++ == 0)
+        ADD_FAILURE() << what << ": C[" << i << "," << j << "] is " << value << ", not " << wanted;
     }
   }
-  EXPECT_EQ(wrong, 0) << what << " m " << c.p.m << " n " << c.p.n << " k " << c.p.k << " units " << c.p.units << " strides " << c.p.a_row << ","
-                      << c.p.a_col << " " << c.p.b_row << "," << c.p.b_col;
+  EXPECT_EQ(wrong, 0) << what << " m " << c.p.m << " n " << c.p.n << " k " << c.p.k << " units " << c.p.units
+                      << " strides " << c.p.a_row << "," << c.p.a_col << " " << c.p.b_row << "," << c.p.b_col;
 }
 
 TEST(Gemm, EqualsTheScalarOrderOnRandomShapes) {
@@ -130,10 +132,11 @@ TEST(Gemm, EqualsTheScalarOrderOnRandomShapes) {
 
 TEST(Gemm, EqualsTheScalarOrderOnChosenShapes) {
   std::mt19937 random(2);
-  const int64_t shapes[][4] = {{1, 1, 1, 1},    {1, 1, 513, 1},  {1, 130, 256, 1}, {2, 100, 257, 1}, {3, 70, 300, 1},  {4, 49, 512, 2},
-                               {5, 33, 64, 8},  {6, 16, 256, 1}, {7, 17, 511, 1},  {8, 250, 40, 4},  {13, 9, 100, 1},  {14, 32, 90, 2},
-                               {15, 64, 77, 1}, {29, 8, 64, 16}, {300, 1, 50, 1},  {200, 40, 32, 8}, {160, 300, 300, 1}, {33, 1100, 20, 1},
-                               {150, 20, 2048, 4}};
+  const int64_t shapes[][4] = {{1, 1, 1, 1},       {1, 1, 513, 1},    {1, 130, 256, 1},  {2, 100, 257, 1},
+                               {3, 70, 300, 1},    {4, 49, 512, 2},   {5, 33, 64, 8},    {6, 16, 256, 1},
+                               {7, 17, 511, 1},    {8, 250, 40, 4},   {13, 9, 100, 1},   {14, 32, 90, 2},
+                               {15, 64, 77, 1},    {29, 8, 64, 16},   {300, 1, 50, 1},   {200, 40, 32, 8},
+                               {160, 300, 300, 1}, {33, 1100, 20, 1}, {150, 20, 2048, 4}};
   for (const auto& s : shapes) {
     const Case c = random_case(random, s[0], s[1], s[2], s[3]);
     for (int threads : {1, 2, 3}) expect_exact(c, run(c, threads), "chosen shape");
@@ -158,12 +161,14 @@ TEST(Gemm, CutsAndThreadsLeaveTheBits) {
     Case c = random_case(random, s[0], s[1], s[2], 1);
     c.p.bias = GemmBias::none;
     const std::vector<float> whole = run(c, 1);
-    for (int threads : {2, 3, 5}) EXPECT_EQ(0, std::memcmp(run(c, threads).data(), whole.data(), whole.size() * sizeof(float)));
+    for (int threads : {2, 3, 5})
+      EXPECT_EQ(0, std::memcmp(run(c, threads).data(), whole.data(), whole.size() * sizeof(float)));
     const int64_t row = 1 + random() % (s[0] - 1), column = 1 + random() % (s[1] - 1);
     GemmProblem part = c.p;
     part.m = c.p.m - row;
     part.n = c.p.n - column;
-    const std::vector<float> corner = run(part, {.a = c.a.data() + row * c.p.a_row, .b = c.b.data() + column * c.p.b_col}, part.m * part.c_row, 2);
+    const std::vector<float> corner =
+        run(part, {.a = c.a.data() + row * c.p.a_row, .b = c.b.data() + column * c.p.b_col}, part.m * part.c_row, 2);
     for (int64_t i = 0; i < part.m; ++i)
       for (int64_t j = 0; j < part.n; ++j)
         ASSERT_TRUE(same(corner[i * part.c_row + j], whole[(i + row) * c.p.c_row + j + column])) << i << " " << j;
@@ -181,7 +186,8 @@ TEST(Gemm, RunsOfUnitsAreSubtrees) {
       GemmProblem part = c.p;
       part.k = c.p.k / pieces;
       part.units = 8 / pieces;
-      sums.push_back(run(part, {.a = c.a.data() + i * part.k * c.p.a_col, .b = c.b.data() + i * part.k * c.p.b_row}, part.m * part.c_row, 2));
+      sums.push_back(run(part, {.a = c.a.data() + i * part.k * c.p.a_col, .b = c.b.data() + i * part.k * c.p.b_row},
+                         part.m * part.c_row, 2));
     }
     for (; sums.size() > 1;) {
       std::vector<std::vector<float>> next;
@@ -192,17 +198,20 @@ TEST(Gemm, RunsOfUnitsAreSubtrees) {
       sums = next;
     }
     for (int64_t i = 0; i < c.p.m; ++i)
-      ASSERT_EQ(0, std::memcmp(&sums[0][i * c.p.c_row], &whole[i * c.p.c_row], c.p.n * sizeof(float))) << pieces << " pieces, row " << i;
+      ASSERT_EQ(0, std::memcmp(&sums[0][i * c.p.c_row], &whole[i * c.p.c_row], c.p.n * sizeof(float)))
+          << pieces << " pieces, row " << i;
   }
 }
 
 // Operands that come from a gathering pack, and C in runs of columns, as convolutions use them.
-void gather_a(const void* context, int64_t batch, int64_t first, int64_t count, int64_t k, int64_t depth, float* to, int64_t stride) {
+void gather_a(const void* context, int64_t batch, int64_t first, int64_t count, int64_t k, int64_t depth, float* to,
+              int64_t stride) {
   const Case& c = *static_cast<const Case*>(context);
   for (int64_t j = 0; j < depth; ++j)
     for (int64_t i = 0; i < count; ++i) to[j * stride + i] = at_a(c, first + i, k + j) * static_cast<float>(batch + 1);
 }
-void gather_b(const void* context, int64_t, int64_t first, int64_t count, int64_t k, int64_t depth, float* to, int64_t stride) {
+void gather_b(const void* context, int64_t, int64_t first, int64_t count, int64_t k, int64_t depth, float* to,
+              int64_t stride) {
   const Case& c = *static_cast<const Case*>(context);
   for (int64_t j = 0; j < depth; ++j)
     for (int64_t i = 0; i < count; ++i) to[j * stride + i] = at_b(c, k + j, first + i);
@@ -217,9 +226,11 @@ TEST(Gemm, GathersOperandsAndScattersColumns) {
   p.pack_b = gather_b;
   p.c_run = 11, p.c_jump = 500, p.c_row = 13;
   for (int threads : {1, 2, 3}) {
-    const std::vector<float> result = run(p, {.bias = c.bias.data(), .a_context = &c, .b_context = &c}, 7 * 500, threads);
+    const std::vector<float> result =
+        run(p, {.bias = c.bias.data(), .a_context = &c, .b_context = &c}, 7 * 500, threads);
     for (int64_t i = 0; i < p.m; ++i)
-      for (int64_t j = 0; j < p.n; ++j) ASSERT_TRUE(same(result[j / 11 * 500 + i * 13 + j % 11], whole[i * c.p.c_row + j])) << i << " " << j;
+      for (int64_t j = 0; j < p.n; ++j)
+        ASSERT_TRUE(same(result[j / 11 * 500 + i * 13 + j % 11], whole[i * c.p.c_row + j])) << i << " " << j;
   }
 }
 
@@ -227,7 +238,7 @@ TEST(Gemm, BatchesAreIndependentProducts) {
   std::mt19937 random(7);
   GemmProblem p;
   p.m = 9, p.n = 21, p.k = 300, p.a_row = 300, p.a_col = 1, p.b_row = 21, p.b_col = 1, p.c_row = 21;
-  p.batch[1] = {.count = 3, .a = 9 * 300, .b = 0, .c = 2 * 9 * 21};   // B is shared by the outer dimension
+  p.batch[1] = {.count = 3, .a = 9 * 300, .b = 0, .c = 2 * 9 * 21};  // B is shared by the outer dimension
   p.batch[2] = {.count = 2, .a = 3 * 9 * 300, .b = 300 * 21, .c = 9 * 21};
   const std::vector<float> a = random_floats(random, 6 * 9 * 300), b = random_floats(random, 2 * 300 * 21);
   const std::vector<float> all = run(p, {.a = a.data(), .b = b.data()}, 6 * 9 * 21, 2);
@@ -235,7 +246,8 @@ TEST(Gemm, BatchesAreIndependentProducts) {
   one.batch[1] = one.batch[2] = {};
   for (int64_t x = 0; x < 3; ++x) {
     for (int64_t y = 0; y < 2; ++y) {
-      const std::vector<float> c = run(one, {.a = a.data() + x * 9 * 300 + y * 3 * 9 * 300, .b = b.data() + y * 300 * 21}, 9 * 21, 1);
+      const std::vector<float> c =
+          run(one, {.a = a.data() + x * 9 * 300 + y * 3 * 9 * 300, .b = b.data() + y * 300 * 21}, 9 * 21, 1);
       EXPECT_EQ(0, std::memcmp(c.data(), all.data() + (x * 2 + y) * 9 * 21, c.size() * sizeof(float))) << x << " " << y;
     }
   }

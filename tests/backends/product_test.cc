@@ -21,8 +21,10 @@ void expect_matmul(const Shape& a_batch, const Shape& b_batch, int64_t m, int64_
   Shape y = batch;
   y.insert(y.end(), {m, n});
   const Tensor x = random_f32(a, 1), w = random_f32(b, 2);
-  const std::vector<Tensor> got = launch_everywhere(
-      {.op = "matmul", .attributes = {{"transpose_a", ta}, {"transpose_b", tb}}, .inputs = {x, w}, .outputs = {f32_type(y)}});
+  const std::vector<Tensor> got = launch_everywhere({.op = "matmul",
+                                                     .attributes = {{"transpose_a", ta}, {"transpose_b", tb}},
+                                                     .inputs = {x, w},
+                                                     .outputs = {f32_type(y)}});
   ASSERT_EQ(got.size(), 1u);
   for (int64_t e = 0; e < element_count(batch); ++e) {
     int64_t rest = e, x_at = 0, w_at = 0, x_step = 1, w_step = 1;
@@ -59,9 +61,12 @@ TEST(Product, MatmulTransposesAndBroadcasts) {
 TEST(Product, MatmulOfVectors) {
   const Attributes plain = {{"transpose_a", false}, {"transpose_b", false}};
   const Tensor v = random_f32({6}, 1), w = random_f32({2, 6, 4}, 2), u = random_f32({2, 4, 6}, 3);
-  const Tensor dot = launch_everywhere({.op = "matmul", .attributes = plain, .inputs = {v, v}, .outputs = {f32_type({})}})[0];
-  const Tensor left = launch_everywhere({.op = "matmul", .attributes = plain, .inputs = {v, w}, .outputs = {f32_type({2, 4})}})[0];
-  const Tensor right = launch_everywhere({.op = "matmul", .attributes = plain, .inputs = {u, v}, .outputs = {f32_type({2, 4})}})[0];
+  const Tensor dot =
+      launch_everywhere({.op = "matmul", .attributes = plain, .inputs = {v, v}, .outputs = {f32_type({})}})[0];
+  const Tensor left =
+      launch_everywhere({.op = "matmul", .attributes = plain, .inputs = {v, w}, .outputs = {f32_type({2, 4})}})[0];
+  const Tensor right =
+      launch_everywhere({.op = "matmul", .attributes = plain, .inputs = {u, v}, .outputs = {f32_type({2, 4})}})[0];
   double sum = 0;
   for (int64_t k = 0; k < 6; ++k) sum += v.get(k) * v.get(k);
   EXPECT_TRUE(near(dot.get(0), sum, 1e-5));
@@ -90,15 +95,18 @@ TEST(Product, Linear) {
     for (bool biased : {false, true})
       for (int64_t rows : {1, 3, 50}) {
         const int64_t k = 40, n = 21;
-        const Tensor x = random_f32({rows, 2, k}, 1), w = random_f32(transposed ? Shape{n, k} : Shape{k, n}, 2), bias = random_f32({n}, 3);
-        const Tensor y = launch_everywhere({.op = "linear",
-                                            .attributes = {{"transpose_w", transposed}},
-                                            .inputs = biased ? std::vector<Tensor>{x, w, bias} : std::vector<Tensor>{x, w},
-                                            .outputs = {f32_type({rows, 2, n})}})[0];
+        const Tensor x = random_f32({rows, 2, k}, 1), w = random_f32(transposed ? Shape{n, k} : Shape{k, n}, 2),
+                     bias = random_f32({n}, 3);
+        const Tensor y =
+            launch_everywhere({.op = "linear",
+                               .attributes = {{"transpose_w", transposed}},
+                               .inputs = biased ? std::vector<Tensor>{x, w, bias} : std::vector<Tensor>{x, w},
+                               .outputs = {f32_type({rows, 2, n})}})[0];
         for (int64_t i = 0; i < 2 * rows; ++i)
           for (int64_t j = 0; j < n; ++j) {
             double sum = biased ? bias.get(j) : 0;
-            for (int64_t p = 0; p < k; ++p) sum += at(x, 0, 2 * rows, k, false, i, p) * at(w, 0, k, n, transposed, p, j);
+            for (int64_t p = 0; p < k; ++p)
+              sum += at(x, 0, 2 * rows, k, false, i, p) * at(w, 0, k, n, transposed, p, j);
             ASSERT_TRUE(near(y.get(i * n + j), sum, 1e-5, 1e-5)) << i << " " << j;
           }
       }
@@ -122,11 +130,13 @@ TEST(Product, LinearGradWeightSumsUnitsByTheTree) {
     std::memcpy(run.data(), t.as<float>().data() + first * 15 * width, run.bytes());
     return run;
   };
-  const Tensor low = gradient(part(x, 0, 4), part(dy, 0, 4), false, 4), high = gradient(part(x, 4, 4), part(dy, 4, 4), false, 4);
+  const Tensor low = gradient(part(x, 0, 4), part(dy, 0, 4), false, 4),
+               high = gradient(part(x, 4, 4), part(dy, 4, 4), false, 4);
   for (int64_t i = 0; i < k; ++i)
     for (int64_t j = 0; j < n; ++j) {
       double sum = 0;
-      for (int64_t row = 0; row < rows; ++row) sum += at(x, 0, rows, k, false, row, i) * at(dy, 0, rows, n, false, row, j);
+      for (int64_t row = 0; row < rows; ++row)
+        sum += at(x, 0, rows, k, false, row, i) * at(dy, 0, rows, n, false, row, j);
       const float value = whole.as<float>()[i * n + j];
       ASSERT_TRUE(near(value, sum, 1e-5, 1e-5)) << i << " " << j;
       EXPECT_EQ(value, turned.as<float>()[j * k + i]);

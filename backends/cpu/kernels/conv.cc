@@ -1,11 +1,13 @@
 // The rows of convolution and its two gradients: products whose patches are gathered while they are packed.
 //
-// x [batch, groups * in, spatial...], w [groups * out, in, kernel...], y [batch, groups * out, spatial...]; the groups are a
-// batch of products:
-//   conv              y[out, (image, position)]  = w[out, (in, tap)]       * patches of x [(in, tap), (image, position)]
-//   conv_grad_input   dx[in, (image, pixel)]     = w[in, (out, tap)]       * patches of dy [(out, tap), (image, pixel)],
+// x [batch, groups * in, spatial...], w [groups * out, in, kernel...], y [batch, groups * out, spatial...]; the groups
+// are a batch of products:
+//   conv              y[out, (image, position)]  = w[out, (in, tap)]       * patches of x [(in, tap), (image,
+//   position)] conv_grad_input   dx[in, (image, pixel)]     = w[in, (out, tap)]       * patches of dy [(out, tap),
+//   (image, pixel)],
 //                     a product for each phase of the strides: the pixels of a phase meet the same taps
-//   conv_grad_weight  dw[out, (in, tap)]         = dy[out, (image, pixel)] * patches of x, transposed; sums units of images
+//   conv_grad_weight  dw[out, (in, tap)]         = dy[out, (image, pixel)] * patches of x, transposed; sums units of
+//   images
 #include <algorithm>
 #include <memory>
 #include <numeric>
@@ -34,7 +36,8 @@ Geometry geometry_of(const Attributes& attributes, const Shape& x, const Shape& 
   g.in = w[1];
   g.out = w[0] / g.groups;
   const int dims = static_cast<int>(x.size()) - 2, added = conv_dims - dims;
-  const Ints &strides = attributes.ints("strides"), &dilations = attributes.ints("dilations"), &pads = attributes.ints("pads");
+  const Ints &strides = attributes.ints("strides"), &dilations = attributes.ints("dilations"),
+             &pads = attributes.ints("pads");
   for (int d = 0; d < conv_dims; ++d) {
     const int own = d - added;  // dimension of the tensors, or negative
     g.x[d] = own < 0 ? 1 : x[own + 2];
@@ -228,7 +231,8 @@ void run(const KernelCall& call, Convolution c, const float* a, const float* b) 
 
 // In all three ops the second operand plays A and the first plays B.
 void launch(const KernelCall& call) {
-  for (const Convolution& c : *static_cast<const Convolutions*>(call.prepared)) run(call, c, call.in<float>(1), call.in<float>(0));
+  for (const Convolution& c : *static_cast<const Convolutions*>(call.prepared))
+    run(call, c, call.in<float>(1), call.in<float>(0));
 }
 
 template <Convolutions make(const KernelQuery&)>

@@ -1,5 +1,5 @@
-// The operands of a convolution as matrices, for the packs of the order-invariant product: nothing the size of all patches
-// is ever stored.
+// The operands of a convolution as matrices, for the packs of the order-invariant product: nothing the size of all
+// patches is ever stored.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@ namespace epl::cpu {
 
 inline constexpr int conv_dims = 3;  // fewer spatial dimensions are led by ones
 
-// Patches of a batch of images as a matrix: a row per (channel, tap), a column per (image, position). Along dimension d the
-// element lies at position * step + start + tap * tap_step, and is 0 where that is outside.
+// Patches of a batch of images as a matrix: a row per (channel, tap), a column per (image, position). Along dimension d
+// the element lies at position * step + start + tap * tap_step, and is 0 where that is outside.
 struct Patches {
   const float* data = nullptr;
   int64_t image = 0, group = 0, channel = 0;  // strides in elements
@@ -43,12 +43,14 @@ struct Phase {
 };
 
 // As GemmPack; the product's number is the group. The context is one of the above.
-#define EPL_CONV_PACKS                                                                                                            \
-  void pack_patches(const void*, int64_t, int64_t, int64_t, int64_t, int64_t, float*, int64_t);        /* Patches */              \
-  void pack_patches_across(const void*, int64_t, int64_t, int64_t, int64_t, int64_t, float*, int64_t); /* Patches, transposed */  \
-  void pack_images(const void*, int64_t, int64_t, int64_t, int64_t, int64_t, float*, int64_t);         /* Images */               \
-  void pack_turned_weights(const void*, int64_t, int64_t, int64_t, int64_t, int64_t, float*, int64_t); /* TurnedWeights */        \
-  void locate_phase(const void*, int64_t, int64_t, int64_t, int64_t*);                                 /* Phase, as GemmLocate */
+#define EPL_CONV_PACKS                                                                                        \
+  void pack_patches(const void*, int64_t, int64_t, int64_t, int64_t, int64_t, float*, int64_t); /* Patches */ \
+  void pack_patches_across(const void*, int64_t, int64_t, int64_t, int64_t, int64_t, float*,                  \
+                           int64_t); /* Patches, transposed */                                                \
+  void pack_images(const void*, int64_t, int64_t, int64_t, int64_t, int64_t, float*, int64_t); /* Images */   \
+  void pack_turned_weights(const void*, int64_t, int64_t, int64_t, int64_t, int64_t, float*,                  \
+                           int64_t);                                   /* TurnedWeights */                    \
+  void locate_phase(const void*, int64_t, int64_t, int64_t, int64_t*); /* Phase, as GemmLocate */
 namespace v3 {
 EPL_CONV_PACKS
 }

@@ -12,6 +12,7 @@ int64_t most(int64_t a, int64_t b) { return a < b ? b : a; }
 
 constexpr int64_t most_runs = gemm_k_block;  // a pack covers no more columns than this
 constexpr int64_t most_pieces = 1024;
+constexpr int64_t lanes = static_cast<int64_t>(hn::MaxLanes(hn::ScalableTag<float>()));
 
 // Neighbouring columns of one output row; `at` is where the source of tap 0 lies.
 struct Run {
@@ -24,7 +25,8 @@ struct Run {
 int64_t cut_runs(const Patches& p, int64_t group, int64_t first, int64_t count, Run* runs) {
   const int64_t columns = p.columns();
   int64_t image = first / columns, rest = first % columns;
-  int64_t position[conv_dims] = {rest / (p.positions[1] * p.positions[2]), rest / p.positions[2] % p.positions[1], rest % p.positions[2]};
+  int64_t position[conv_dims] = {rest / (p.positions[1] * p.positions[2]), rest / p.positions[2] % p.positions[1],
+                                 rest % p.positions[2]};
   int64_t made = 0;
   while (count > 0) {
     Run& run = runs[made++];
@@ -66,7 +68,8 @@ HWY_INLINE void copy_even(const float* from, float* to, int64_t count) {
   const hn::CappedTag<float, 8> d;
   constexpr int64_t W = static_cast<int64_t>(hn::MaxLanes(hn::CappedTag<float, 8>()));
   int64_t i = 0;
-  for (; i + W < count; i += W) hn::StoreU(hn::ConcatEven(d, hn::LoadU(d, from + 2 * i + W), hn::LoadU(d, from + 2 * i)), d, to + i);
+  for (; i + W < count; i += W)
+    hn::StoreU(hn::ConcatEven(d, hn::LoadU(d, from + 2 * i + W), hn::LoadU(d, from + 2 * i)), d, to + i);
   for (; i < count; ++i) to[i] = from[2 * i];
 }
 
@@ -97,7 +100,8 @@ Piece cut_piece(const Patches& p, const Run& run, const int64_t (&tap)[conv_dims
   // The first column at or behind the begin of the row, and the first at or behind its end.
   const int64_t step = p.step[2], round = step - 1;
   const int64_t begin = from.x >= 0 ? 0 : least((round - from.x) / step, run.count);
-  const int64_t stop = p.sizes[2] <= from.x ? begin : most(least((p.sizes[2] - from.x + round) / step, run.count), begin);
+  const int64_t stop =
+      p.sizes[2] <= from.x ? begin : most(least((p.sizes[2] - from.x + round) / step, run.count), begin);
   return {from.row + from.x + begin * step, begin, stop};
 }
 
@@ -116,7 +120,8 @@ HWY_INLINE void copy_piece(const Run& run, const Piece& piece, int64_t channel_a
 }
 
 // One row of the matrix, over the runs.
-void gather_row(const Patches& p, const Run* runs, int64_t run_count, int64_t channel, const int64_t (&tap)[conv_dims], float* to) {
+void gather_row(const Patches& p, const Run* runs, int64_t run_count, int64_t channel, const int64_t (&tap)[conv_dims],
+                float* to) {
   for (int64_t r = 0; r < run_count; to += runs[r++].count)
     copy_piece(runs[r], cut_piece(p, runs[r], tap), channel * p.channel, p.step[2], to);
 }
@@ -146,27 +151,37 @@ struct Walk {
 
 }  // namespace
 
-void pack_patches(const void* context, int64_t group, int64_t first, int64_t count, int64_t k, int64_t depth, float* to, int64_t stride) {
+void pack_patches(const void* context, int64_t group, int64_t first, int64_t count, int64_t k, int64_t depth, float* to,
+                  int64_t stride) {
   const Patches& p = *static_cast<const Patches*>(context);
   Run runs[most_runs];
   const int64_t run_count = cut_runs(p, group, first, count, runs);
   Walk walk(p, k);
   const int64_t taps = p.taps();
   if (taps * run_count > most_pieces) {
-    for (int64_t j = 0; j < depth; ++j, walk.next()) gather_row(p, runs, run_count, walk.channel, walk.tap, to + j * stride);
+    for (int64_t j = 0; j < depth; ++j, walk.next())
+      gather_row(p, runs, run_count, walk.channel, walk.tap, to + j * stride);
     return;
   }
   // The pieces of a tap are the same for every channel.
   Piece pieces[most_pieces];
   const int64_t first_tap = k % taps;
   for (int64_t t = 0; t < least(taps, depth); ++t, walk.next())
-    for (int64_t r = 0; r < run_count; ++r) pieces[(first_tap + t) % taps * run_count + r] = cut_piece(p, runs[r], walk.tap);
+    for (int64_t r = 0; r < run_count; ++r)
+      pieces[(first_tap + t) % taps * run_count + r] = cut_piece(p, runs[r], walk.tap);
   int64_t tap = first_tap, channel_at = k / taps * p.channel;
+  const bool simple = run_count == 1 && p.step[2] == 1 && count == 2 * lanes;  // most panels of long rows
   for (int64_t j = 0; j < depth; ++j, to += stride) {
-    float* at = to;
-    for (int64_t r = 0; r < run_count; ++r) {
-      copy_piece(runs[r], pieces[tap * run_count + r], channel_at, p.step[2], at);
-      at += runs[r].count;
+    const Piece* piece = pieces + tap * run_count;
+    if (simple && piece->stop - piece->begin == count) {
+      const hn::ScalableTag<float> d;
+      const float* from = runs[0].image + channel_at + piece->offset;
+      const auto low = hn::LoadU(d, from), high = hn::LoadU(d, from + lanes);
+      hn::StoreU(low, d, to);
+      hn::StoreU(high, d, to + lanes);
+    } else {
+      float* at = to;
+      for (int64_t r = 0; r < run_count; at += runs[r++].count) copy_piece(runs[r], piece[r], channel_at, p.step[2], at);
     }
     if (++tap == taps) {
       tap = 0;
@@ -175,8 +190,8 @@ void pack_patches(const void* context, int64_t group, int64_t first, int64_t cou
   }
 }
 
-void pack_patches_across(const void* context, int64_t group, int64_t first, int64_t count, int64_t k, int64_t depth, float* to,
-                         int64_t stride) {
+void pack_patches_across(const void* context, int64_t group, int64_t first, int64_t count, int64_t k, int64_t depth,
+                         float* to, int64_t stride) {
   constexpr int64_t rows = 16, room = gemm_k_block + 8;
   const Patches& p = *static_cast<const Patches*>(context);
   Run runs[most_runs];
@@ -185,12 +200,14 @@ void pack_patches_across(const void* context, int64_t group, int64_t first, int6
   Walk walk(p, first);
   for (int64_t i = 0; i < count; i += rows) {
     const int64_t some = least(rows, count - i);
-    for (int64_t r = 0; r < some; ++r, walk.next()) gather_row(p, runs, run_count, walk.channel, walk.tap, block + r * room);
+    for (int64_t r = 0; r < some; ++r, walk.next())
+      gather_row(p, runs, run_count, walk.channel, walk.tap, block + r * room);
     pack_transposed(block, room, some, depth, to + i, stride);
   }
 }
 
-void pack_images(const void* context, int64_t group, int64_t first, int64_t count, int64_t k, int64_t depth, float* to, int64_t stride) {
+void pack_images(const void* context, int64_t group, int64_t first, int64_t count, int64_t k, int64_t depth, float* to,
+                 int64_t stride) {
   const Images& images = *static_cast<const Images*>(context);
   while (depth > 0) {
     const int64_t image = k / images.pixels, pixel = k % images.pixels, some = least(depth, images.pixels - pixel);
@@ -202,14 +219,15 @@ void pack_images(const void* context, int64_t group, int64_t first, int64_t coun
   }
 }
 
-void pack_turned_weights(const void* context, int64_t group, int64_t first, int64_t count, int64_t k, int64_t depth, float* to,
-                         int64_t stride) {
+void pack_turned_weights(const void* context, int64_t group, int64_t first, int64_t count, int64_t k, int64_t depth,
+                         float* to, int64_t stride) {
   const TurnedWeights& w = *static_cast<const TurnedWeights*>(context);
   const int64_t taps = w.used[0] * w.used[1] * w.used[2];
   if (taps == w.taps) {  // the taps of a channel are contiguous
     while (depth > 0) {
       const int64_t some = least(depth, taps - k % taps);
-      pack_panel(w.data + group * w.group + (k / taps * w.in + first) * taps + k % taps, taps, 1, count, some, to, stride);
+      pack_panel(w.data + group * w.group + (k / taps * w.in + first) * taps + k % taps, taps, 1, count, some, to,
+                 stride);
       to += some * stride;
       k += some;
       depth -= some;
@@ -233,7 +251,8 @@ void locate_phase(const void* context, int64_t, int64_t first, int64_t count, in
   const Phase& p = *static_cast<const Phase*>(context);
   const int64_t columns = p.positions[0] * p.positions[1] * p.positions[2];
   int64_t image = first / columns, rest = first % columns;
-  int64_t position[conv_dims] = {rest / (p.positions[1] * p.positions[2]), rest / p.positions[2] % p.positions[1], rest % p.positions[2]};
+  int64_t position[conv_dims] = {rest / (p.positions[1] * p.positions[2]), rest / p.positions[2] % p.positions[1],
+                                 rest % p.positions[2]};
   for (int64_t i = 0; i < count; ++i) {
     int64_t pixel = 0;
     for (int d = 0; d < conv_dims; ++d) pixel = pixel * p.sizes[d] + p.first[d] + position[d] * p.stride[d];

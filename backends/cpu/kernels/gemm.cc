@@ -12,17 +12,17 @@ namespace {
 const GemmLevel& level_of_this_processor() { return *EPL_CPU_CHOOSE(gemm_level); }
 
 // Bounds of what a thread keeps in its caches, in floats.
-constexpr int64_t most_packed_a = 40 << 10;      // 160 KiB: most of a small second-level cache
-constexpr int64_t most_packed_b = 256 << 10;     // 1 MiB
-constexpr int64_t most_partials = 512 << 10;     // 2 MiB
-constexpr int64_t most_direct_columns = 256;     // up to which packing A does not pay
+constexpr int64_t most_packed_a = 40 << 10;   // 160 KiB: most of a small second-level cache
+constexpr int64_t most_packed_b = 256 << 10;  // 1 MiB
+constexpr int64_t most_partials = 512 << 10;  // 2 MiB
+constexpr int64_t most_direct_columns = 256;  // up to which packing A does not pay
 // Costs in units of one multiply-add of one vector, for choosing the tiles.
-constexpr double gather_cost = 8;                // of a vector that a callback gathers
-constexpr double transpose_cost = 5;             // of a vector packed across
-constexpr double copy_cost = 3;                  // of a vector packed along, or read where it lies
+constexpr double gather_cost = 8;     // of a vector that a callback gathers
+constexpr double transpose_cost = 5;  // of a vector packed across
+constexpr double copy_cost = 3;       // of a vector packed along, or read where it lies
 constexpr double task_cost = 4000;
-constexpr double wake_cost = 60000;              // of letting the other threads in
-constexpr double waiting = 0.05;                 // for the last tasks, in tasks
+constexpr double wake_cost = 60000;  // of letting the other threads in
+constexpr double waiting = 0.05;     // for the last tasks, in tasks
 
 int floor_log2(int64_t value) {
   int log = 0;
@@ -30,10 +30,11 @@ int floor_log2(int64_t value) {
   return log;
 }
 
-// The time of the whole product if a tile has so many rows and columns: all rounds of tasks, and a part of one that somebody
-// waits for at the end.
+// The time of the whole product if a tile has so many rows and columns: all rounds of tasks, and a part of one that
+// somebody waits for at the end.
 double estimate(const GemmProblem& p, const GemmPlan& plan, const GemmLevel& level, int threads) {
-  const double rows = static_cast<double>(std::min(plan.tile_rows, p.m)), columns = static_cast<double>(std::min(plan.tile_columns, p.n));
+  const double rows = static_cast<double>(std::min(plan.tile_rows, p.m)),
+               columns = static_cast<double>(std::min(plan.tile_columns, p.n));
   const double k = static_cast<double>(p.k) / level.lanes;
   const double a_cost = p.pack_a ? gather_cost : p.a_col == 1 && !plan.direct_a ? transpose_cost : copy_cost;
   const double b_cost = p.pack_b ? gather_cost : p.b_col == 1 ? copy_cost : transpose_cost;
@@ -59,7 +60,8 @@ GemmPlan make_plan(const GemmProblem& p, const GemmLevel& level, int threads) {
   plan.thin = p.m <= level.thin_rows && !p.pack_a && !p.pack_b && !p.locate && (p.b_col == 1 || p.b_row == 1);
   plan.direct_a = p.a_col == 1 && !p.pack_a && p.m > level.rows && p.n <= most_direct_columns;
   const int levels = floor_log2(p.units);
-  if (!plan.thin && p.k > 0) plan.passing = std::min(levels, floor_log2(std::max<int64_t>(1, gemm_k_block / (p.k / p.units))));
+  if (!plan.thin && p.k > 0)
+    plan.passing = std::min(levels, floor_log2(std::max<int64_t>(1, gemm_k_block / (p.k / p.units))));
   plan.levels = levels - plan.passing;
   const int64_t width = plan.panel_vectors * level.lanes;
   const int64_t depth = std::min(gemm_k_block, std::max<int64_t>(p.k, 1));
@@ -134,8 +136,8 @@ int64_t gemm_workspace_bytes(const GemmProblem& problem, int threads) {
 }
 
 void gemm(const GemmProblem& problem, const GemmArguments& arguments, void* workspace, ThreadPool& pool) {
-  EPL_CHECK(problem.units >= 1 && (problem.units & (problem.units - 1)) == 0 && problem.k % problem.units == 0,
-            "k of ", problem.k, " in ", problem.units, " units");
+  EPL_CHECK(problem.units >= 1 && (problem.units & (problem.units - 1)) == 0 && problem.k % problem.units == 0, "k of ",
+            problem.k, " in ", problem.units, " units");
   const GemmLevel& level = level_of_this_processor();
   const GemmPlan plan = make_plan(problem, level, pool.size());
   if (plan.tasks() == 0) return;

@@ -17,14 +17,14 @@ namespace epl::cpu {
 
 inline constexpr int64_t gemm_k_block = 256;
 
-// Gathers a panel of an operand that is not a strided matrix, such as the patches of a convolution. For A, `index` counts
-// rows; for B, columns. Writes the elements (first + i, k + j), 0 <= i < count, 0 <= j < depth, to to[j * stride + i];
-// what lies between count and stride in a row of `to` is not to be touched. Called by several threads at once.
+// Gathers a panel of an operand that is not a strided matrix, such as the patches of a convolution. For A, `index`
+// counts rows; for B, columns. Writes the elements (first + i, k + j), 0 <= i < count, 0 <= j < depth, to to[j * stride
+// + i]; what lies between count and stride in a row of `to` is not to be touched. Called by several threads at once.
 using GemmPack = void (*)(const void* context, int64_t batch, int64_t first, int64_t count, int64_t k, int64_t depth,
                           float* to, int64_t stride);
 
-// Tells where columns of C lie that are neither contiguous nor in runs: at[i] is the offset of column first + i from the
-// first element of the row. Such columns cost more to store.
+// Tells where columns of C lie that are neither contiguous nor in runs: at[i] is the offset of column first + i from
+// the first element of the row. Such columns cost more to store.
 using GemmLocate = void (*)(const void* context, int64_t batch, int64_t first, int64_t count, int64_t* at);
 
 // One dimension of independent products: how many there are, and how far (in elements) each operand moves.
@@ -42,11 +42,11 @@ struct GemmProblem {
   int64_t a_row = 0, a_col = 0;  // unused with pack_a
   int64_t b_row = 0, b_col = 0;  // unused with pack_b
   int64_t c_row = 0;             // the columns of C are contiguous, in runs of c_run, which start every c_jump elements
-  int64_t c_run = 0, c_jump = 0; // c_run 0: one run
+  int64_t c_run = 0, c_jump = 0;  // c_run 0: one run
   GemmBias bias = GemmBias::none;
   GemmPack pack_a = nullptr, pack_b = nullptr;
-  GemmLocate locate = nullptr;   // instead of c_run and c_jump
-  GemmBatch batch[3];            // outermost first; the packs get the flat index
+  GemmLocate locate = nullptr;  // instead of c_run and c_jump
+  GemmBatch batch[3];           // outermost first; the packs get the flat index
 };
 
 struct GemmArguments {

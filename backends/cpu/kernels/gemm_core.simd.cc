@@ -1,9 +1,9 @@
 // One tile of C, from packing to the last store. Compiled once per level of processor.
 //
-// All of k is done for a tile before the next one begins. For every block of k, A is packed by blocks of rows that stay in
-// the second-level cache, and the micro-kernel runs panel of B by panel of B; a panel whose rows are contiguous is packed
-// by the first micro-kernel that reads it. The sum of the unit at hand grows in C itself; finished subtrees of units wait
-// in scratch.
+// All of k is done for a tile before the next one begins. For every block of k, A is packed by blocks of rows that stay
+// in the second-level cache, and the micro-kernel runs panel of B by panel of B; a panel whose rows are contiguous is
+// packed by the first micro-kernel that reads it. The sum of the unit at hand grows in C itself; finished subtrees of
+// units wait in scratch.
 #include "backends/cpu/kernels/gemm_micro.simd.h"
 #include "backends/cpu/kernels/gemm_pack.simd.h"
 #include "backends/cpu/kernels/gemm_plan.h"
@@ -14,19 +14,21 @@ namespace {
 
 int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
-// Rows are cut into panels whose heights differ by one at most, so that no panel is too thin to keep the processor busy.
+// Rows are cut into panels whose heights differ by one at most, so that no panel is too thin to keep the processor
+// busy.
 struct RowPanels {
   int64_t count, base, extra;
-  explicit RowPanels(int64_t rows) : count((rows + micro_rows - 1) / micro_rows), base(rows / count), extra(rows % count) {}
+  explicit RowPanels(int64_t rows)
+      : count((rows + micro_rows - 1) / micro_rows), base(rows / count), extra(rows % count) {}
   int64_t start(int64_t panel) const { return panel * base + least(panel, extra); }
   int64_t height(int64_t panel) const { return base + (panel < extra); }
 };
 
 // What one pass over the tile adds: a block of a long unit, or as many whole short units as make up a block.
 struct Block {
-  int64_t k, depth, chains;   // `chains` units of `depth`, or one part of a unit
+  int64_t k, depth, chains;  // `chains` units of `depth`, or one part of a unit
   int64_t unit;
-  bool first, last;           // in its unit
+  bool first, last;  // in its unit
   int64_t k_end() const { return k + depth * chains; }
   int64_t length() const { return depth * chains; }
 };
@@ -47,10 +49,12 @@ class Tile {
     if (length > gemm_k_block) {
       for (int64_t unit = 0; unit < p_.units; ++unit)
         for (int64_t done = 0; done < length; done += gemm_k_block)
-          add_block({unit * length + done, least(gemm_k_block, length - done), 1, unit, done == 0, done + gemm_k_block >= length});
+          add_block({unit * length + done, least(gemm_k_block, length - done), 1, unit, done == 0,
+                     done + gemm_k_block >= length});
     } else {
       const int64_t chains = int64_t{1} << plan_.passing;
-      for (int64_t unit = 0; unit < p_.units; unit += chains) add_block({unit * length, length, chains, unit, true, true});
+      for (int64_t unit = 0; unit < p_.units; unit += chains)
+        add_block({unit * length, length, chains, unit, true, true});
     }
   }
 
@@ -62,7 +66,9 @@ class Tile {
     return left > lanes ? 2 * lanes : lanes;
   }
   // Whether a panel of B is read where it lies: its edge could not be, for want of zeros behind it.
-  bool in_place(int64_t column, int64_t width) const { return p_.b_col == 1 && !p_.pack_b && width == width_ && column + width <= tile_.columns; }
+  bool in_place(int64_t column, int64_t width) const {
+    return p_.b_col == 1 && !p_.pack_b && width == width_ && column + width <= tile_.columns;
+  }
 
   void add_block(const Block& block) {
     if (plan_.thin) return add_thin_block(block);
@@ -74,8 +80,10 @@ class Tile {
         const int64_t width = panel_width(column);
         BMode b = BMode::packed;
         if (in_place(column, width)) {
-          if (plan_.direct_b) b = BMode::direct;
-          else if (panel == 0) b = BMode::packing;
+          if (plan_.direct_b)
+            b = BMode::direct;
+          else if (panel == 0)
+            b = BMode::packing;
         } else if (panel == 0) {
           pack_b(block, column, width);
         }
@@ -136,7 +144,8 @@ class Tile {
     if (p_.pack_b) {
       p_.pack_b(tile_.at.b_context, tile_.product, tile_.column + column, count, block.k, depth, to, width);
     } else {
-      pack_panel(tile_.at.b + (tile_.column + column) * p_.b_col + block.k * p_.b_row, p_.b_col, p_.b_row, count, depth, to, width);
+      pack_panel(tile_.at.b + (tile_.column + column) * p_.b_col + block.k * p_.b_row, p_.b_col, p_.b_row, count, depth,
+                 to, width);
     }
     if (count == width) return;
     for (int64_t k = 0; k < depth; ++k)
@@ -151,7 +160,8 @@ class Tile {
       if (p_.pack_a) {
         p_.pack_a(tile_.at.a_context, tile_.product, tile_.row + row, height, block.k, depth, to, height);
       } else {
-        pack_panel(tile_.at.a + (tile_.row + row) * p_.a_row + block.k * p_.a_col, p_.a_row, p_.a_col, height, depth, to, height);
+        pack_panel(tile_.at.a + (tile_.row + row) * p_.a_row + block.k * p_.a_col, p_.a_row, p_.a_col, height, depth,
+                   to, height);
       }
     }
   }
@@ -163,7 +173,8 @@ class Tile {
 
   void add_panel(const Block& block, BMode b_mode, int64_t first_panel, int64_t panel, int64_t column, int64_t width) {
     const int64_t row = panels_.start(panel), height = panels_.height(panel);
-    const int64_t c_row = tile_.row + row, c_column = tile_.column + column, count = least(width, tile_.columns - column);
+    const int64_t c_row = tile_.row + row, c_column = tile_.column + column,
+                  count = least(width, tile_.columns - column);
     MicroCall call;
     call.depth = block.depth;
     call.chains = block.chains;
@@ -225,7 +236,8 @@ class Tile {
   }
   void load_edge(int64_t row, int64_t height, int64_t count, int64_t width) {
     for (int64_t r = 0; r < height; ++r)
-      for (int64_t i = 0; i < width; ++i) edge_[r * width + i] = i < count ? tile_.at.c[(row + r) * p_.c_row + edge_at_[i]] : 0;
+      for (int64_t i = 0; i < width; ++i)
+        edge_[r * width + i] = i < count ? tile_.at.c[(row + r) * p_.c_row + edge_at_[i]] : 0;
   }
   void store_edge(int64_t row, int64_t height, int64_t count, int64_t width) {
     for (int64_t r = 0; r < height; ++r)

@@ -1,8 +1,8 @@
 // The micro-kernel: R rows by V vectors of C, all in registers, over one block of k.
 //
 // It is a template over the tile's size and over how A and B lie; `micro_kernel` picks an instance. The end of a block
-// happens in registers too: the running sum of the unit and the finished subtrees of earlier units are added there, so a
-// tree over units costs about one load and one store per element and unit.
+// happens in registers too: the running sum of the unit and the finished subtrees of earlier units are added there, so
+// a tree over units costs about one load and one store per element and unit.
 #pragma once
 
 #include <hwy/highway.h>
@@ -21,33 +21,36 @@ inline constexpr int micro_rows = accumulators / 2;
 // A thin tile is wide, to have enough independent chains of multiply-adds.
 constexpr int wide_vectors(int rows) { return accumulators / rows < 8 ? accumulators / rows : 8; }
 
-// Where the sums of a tile go. A call covers either one block of a unit longer than a block, or one or more whole units.
+// Where the sums of a tile go. A call covers either one block of a unit longer than a block, or one or more whole
+// units.
 struct MicroEnd {
-  int64_t unit = 0;          // of the first sum of the call
-  bool unfinished = false;   // the unit has more blocks to come: its sum so far goes to `c`
-  bool final = false;        // the call ends with the last unit of all: the whole sum goes to `c`
-  bool running = false;      // `c` holds the sum of the unit's earlier blocks
+  int64_t unit = 0;         // of the first sum of the call
+  bool unfinished = false;  // the unit has more blocks to come: its sum so far goes to `c`
+  bool final = false;       // the call ends with the last unit of all: the whole sum goes to `c`
+  bool running = false;     // `c` holds the sum of the unit's earlier blocks
   float* c = nullptr;
   int64_t c_step = 0;
-  // Finished subtrees of units, tiles of R x V vectors: number t is the sum of 2^t units. Those that come and go within a
-  // call, t < `passing`, lie next to each other in `passing_tree`; the others `tree_step` apart.
+  // Finished subtrees of units, tiles of R x V vectors: number t is the sum of 2^t units. Those that come and go within
+  // a call, t < `passing`, lie next to each other in `passing_tree`; the others `tree_step` apart.
   int64_t passing = 0;
   float* passing_tree = nullptr;
   float* tree = nullptr;
   int64_t tree_step = 0;
-  float* subtree(int64_t t, int64_t tile) const { return t < passing ? passing_tree + t * tile : tree + (t - passing) * tree_step; }
+  float* subtree(int64_t t, int64_t tile) const {
+    return t < passing ? passing_tree + t * tile : tree + (t - passing) * tree_step;
+  }
   const float* bias_columns = nullptr;  // added to the whole sum
   const float* bias_rows = nullptr;
 };
 
 struct MicroCall {
-  int64_t depth;        // length of a chain
-  int64_t chains;       // of as many units
-  const float* a;       // AMode::packed: R floats per k; AMode::rows: rows `a_step` apart
+  int64_t depth;   // length of a chain
+  int64_t chains;  // of as many units
+  const float* a;  // AMode::packed: R floats per k; AMode::rows: rows `a_step` apart
   int64_t a_step;
-  const float* b;       // BMode::packed: V vectors per k; else a row per k, `b_step` apart
+  const float* b;  // BMode::packed: V vectors per k; else a row per k, `b_step` apart
   int64_t b_step;
-  float* packed_b;      // BMode::packing: where the panel is packed along the way
+  float* packed_b;  // BMode::packing: where the panel is packed along the way
   MicroEnd end;
 };
 
@@ -101,8 +104,8 @@ HWY_INLINE void finish(Vector (&sum)[R][V], const MicroCall& call, int64_t chain
     for (int v = 0; v < V; ++v) hn::StoreU(sum[r][v], d, to + r * step + v * lanes);
 }
 
-// sum += a * b in one rounding, in place. Written as an instruction because GCC, left to choose, takes forms that overwrite
-// a factor, moves the sums about between registers and in the end spills one.
+// sum += a * b in one rounding, in place. Written as an instruction because GCC, left to choose, takes forms that
+// overwrite a factor, moves the sums about between registers and in the end spills one.
 HWY_INLINE void add_product(Vector& sum, Vector a, Vector b) {
 #if HWY_ARCH_X86
   asm("vfmadd231ps %2, %1, %0" : "+v"(sum.raw) : "v"(a.raw), "v"(b.raw));
@@ -113,7 +116,8 @@ HWY_INLINE void add_product(Vector& sum, Vector a, Vector b) {
 
 // One k: the outer product of a column of A and a row of B. Of the two, the shorter is held in registers.
 template <int R, int V, AMode a_mode, BMode b_mode>
-HWY_INLINE void multiply_add(Vector (&sum)[R][V], const float* const (&rows)[R], int64_t a_at, const float* b, float* packed_b) {
+HWY_INLINE void multiply_add(Vector (&sum)[R][V], const float* const (&rows)[R], int64_t a_at, const float* b,
+                             float* packed_b) {
   const Floats d;
   if constexpr (R < V) {
     Vector a[R];
@@ -189,8 +193,8 @@ void micro(const MicroCall& call) {
 
 using Micro = void (*)(const MicroCall&);
 
-// Only what is of use is instantiated: thin tiles are wide, and only they read B directly; rows of A are read directly only
-// with plain panels; a panel is packed along the way only if it is whole.
+// Only what is of use is instantiated: thin tiles are wide, and only they read B directly; rows of A are read directly
+// only with plain panels; a panel is packed along the way only if it is whole.
 template <int R>
 Micro pick_micro(AMode a, BMode b, int vectors) {
   constexpr int wide = wide_vectors(R) > 2 ? wide_vectors(R) : 2;

@@ -24,8 +24,10 @@ HWY_INLINE void load_transposed(const float* from, int64_t from_step, hn::Vec<hn
     }
   };
   const auto a = load(0), b = load(1), c = load(2), e = load(3);
-  const auto ab01 = hn::BitCast(pairs, hn::InterleaveLower(d, a, b)), ab23 = hn::BitCast(pairs, hn::InterleaveUpper(d, a, b));
-  const auto ce01 = hn::BitCast(pairs, hn::InterleaveLower(d, c, e)), ce23 = hn::BitCast(pairs, hn::InterleaveUpper(d, c, e));
+  const auto ab01 = hn::BitCast(pairs, hn::InterleaveLower(d, a, b)),
+             ab23 = hn::BitCast(pairs, hn::InterleaveUpper(d, a, b));
+  const auto ce01 = hn::BitCast(pairs, hn::InterleaveLower(d, c, e)),
+             ce23 = hn::BitCast(pairs, hn::InterleaveUpper(d, c, e));
   rows[0] = hn::BitCast(d, hn::InterleaveLower(pairs, ab01, ce01));
   rows[1] = hn::BitCast(d, hn::InterleaveUpper(pairs, ab01, ce01));
   rows[2] = hn::BitCast(d, hn::InterleaveLower(pairs, ab23, ce23));
@@ -47,7 +49,8 @@ inline void pack_transposed_group(const float* from, int64_t index_step, int64_t
 }
 
 // k is contiguous: groups of runs are transposed; the last group overlaps its neighbour where they do not divide.
-inline void pack_transposed(const float* from, int64_t index_step, int64_t count, int64_t depth, float* to, int64_t stride) {
+inline void pack_transposed(const float* from, int64_t index_step, int64_t count, int64_t depth, float* to,
+                            int64_t stride) {
   constexpr int W = hn::MaxLanes(hn::ScalableTag<float>()) >= 8 ? 8 : 4;
   int64_t i = 0;
   for (; i + W <= count; i += W) pack_transposed_group<W>(from + i * index_step, index_step, depth, to + i, stride);
@@ -81,7 +84,8 @@ inline void pack_panel(const float* from, int64_t index_step, int64_t k_step, in
   constexpr int widest = static_cast<int>(hn::MaxLanes(hn::ScalableTag<float>()));
   if (index_step == 1) {
     // Wide panels go by their widest pieces.
-    for (; count > 2 * widest; count -= widest, from += widest, to += widest) pack_copied<widest>(from, k_step, widest, depth, to, stride);
+    for (; count > 2 * widest; count -= widest, from += widest, to += widest)
+      pack_copied<widest>(from, k_step, widest, depth, to, stride);
     if (count >= widest) return pack_copied<widest>(from, k_step, count, depth, to, stride);
     if (widest > 8 && count >= 8) return pack_copied<8>(from, k_step, count, depth, to, stride);
     if (count >= 4) return pack_copied<4>(from, k_step, count, depth, to, stride);

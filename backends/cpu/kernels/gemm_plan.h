@@ -10,17 +10,17 @@
 namespace epl::cpu {
 
 struct GemmPlan {
-  int64_t tile_rows = 0, tile_columns = 0;   // of a task, before the edges of C
-  int64_t row_tiles = 0, column_tiles = 0;   // per product of the batch
+  int64_t tile_rows = 0, tile_columns = 0;  // of a task, before the edges of C
+  int64_t row_tiles = 0, column_tiles = 0;  // per product of the batch
   int64_t products = 1;
-  int64_t block_rows = 0;                    // rows of A packed at a time: they stay in the second-level cache
-  int64_t panel_vectors = 2;                 // width of a panel of B in vectors
-  bool direct_b = false;                     // whole panels of B are read where they lie, and not packed
-  bool direct_a = false;                     // so are rows of A
-  bool thin = false;                         // B streams by; nothing is packed
-  int passing = 0;                           // levels of the tree over units that come and go within a block of k
-  int levels = 0;                            // the other ones, kept while a tile is computed
-  int64_t partial_step = 0;                  // floats of one level
+  int64_t block_rows = 0;     // rows of A packed at a time: they stay in the second-level cache
+  int64_t panel_vectors = 2;  // width of a panel of B in vectors
+  bool direct_b = false;      // whole panels of B are read where they lie, and not packed
+  bool direct_a = false;      // so are rows of A
+  bool thin = false;          // B streams by; nothing is packed
+  int passing = 0;            // levels of the tree over units that come and go within a block of k
+  int levels = 0;             // the other ones, kept while a tile is computed
+  int64_t partial_step = 0;   // floats of one level
   // Scratch of one thread, in floats.
   int64_t packed_a = 0, packed_b = 0, partials = 0, edge = 0, passing_tree = 0;
   int64_t scratch() const { return packed_a + packed_b + partials + edge + passing_tree; }
@@ -36,9 +36,9 @@ struct GemmTile {
 
 // What a level of processor offers.
 struct GemmLevel {
-  int lanes;             // floats in a vector
-  int rows;              // rows of the micro-kernel, with panels of two vectors
-  int thin_rows;         // most rows of the streaming kernel
+  int lanes;                           // floats in a vector
+  int rows;                            // rows of the micro-kernel, with panels of two vectors
+  int thin_rows;                       // most rows of the streaming kernel
   int (*panel_vectors)(int64_t rows);  // the best width of a panel for thin problems of so many rows
   void (*run)(const GemmProblem& problem, const GemmPlan& plan, const GemmTile& tile, float* scratch);
 };

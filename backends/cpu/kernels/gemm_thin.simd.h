@@ -1,5 +1,5 @@
-// Products with one to three rows: B is read once, so what counts is the speed of memory. The sums of a strip of columns lie
-// in the first-level cache instead of registers, and B streams by in the order in which it is stored.
+// Products with one to three rows: B is read once, so what counts is the speed of memory. The sums of a strip of
+// columns lie in the first-level cache instead of registers, and B streams by in the order in which it is stored.
 #pragma once
 
 #include "backends/cpu/kernels/gemm_micro.simd.h"
@@ -88,14 +88,16 @@ void thin_add_columns(const ThinCall& call, int64_t column) {
 #pragma GCC unroll 4
       for (int j = 0; j < 4; ++j)
 #pragma GCC unroll 4
-        for (int r = 0; r < R; ++r) sum[r][g] = hn::MulAdd(hn::Set(d, call.a[r * call.a_row + (k + j) * call.a_col]), rows[j], sum[r][g]);
+        for (int r = 0; r < R; ++r)
+          sum[r][g] = hn::MulAdd(hn::Set(d, call.a[r * call.a_row + (k + j) * call.a_col]), rows[j], sum[r][g]);
     }
   }
   for (; k < call.depth; ++k) {
     for (int g = 0; g < G; ++g) {
       float row[W];
       for (int i = 0; i < W; ++i) row[i] = b[(g * W + i) * call.b_col + k];
-      for (int r = 0; r < R; ++r) sum[r][g] = hn::MulAdd(hn::Set(d, call.a[r * call.a_row + k * call.a_col]), hn::LoadU(d, row), sum[r][g]);
+      for (int r = 0; r < R; ++r)
+        sum[r][g] = hn::MulAdd(hn::Set(d, call.a[r * call.a_row + k * call.a_col]), hn::LoadU(d, row), sum[r][g]);
     }
   }
 #pragma GCC unroll 4

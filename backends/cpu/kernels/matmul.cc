@@ -40,11 +40,13 @@ bool set_batch(GemmProblem& p, const Shape& a, const Shape& b) {
   int64_t matrices_a = 1, matrices_b = 1;
   for (size_t d = 0; d < std::max(a.size(), b.size()); ++d) {
     const int64_t size_a = d < a.size() ? a[a.size() - 1 - d] : 1, size_b = d < b.size() ? b[b.size() - 1 - d] : 1;
-    const Dimension next{std::max(size_a, size_b) * (size_a && size_b ? 1 : 0), size_a == 1 ? 0 : matrices_a, size_b == 1 ? 0 : matrices_b};
+    const Dimension next{std::max(size_a, size_b) * (size_a && size_b ? 1 : 0), size_a == 1 ? 0 : matrices_a,
+                         size_b == 1 ? 0 : matrices_b};
     matrices_a *= size_a;
     matrices_b *= size_b;
     if (next.count == 1) continue;
-    if (!merged.empty() && next.a == merged.back().a * merged.back().count && next.b == merged.back().b * merged.back().count) {
+    if (!merged.empty() && next.a == merged.back().a * merged.back().count &&
+        next.b == merged.back().b * merged.back().count) {
       merged.back().count *= next.count;
     } else {
       merged.push_back(next);
@@ -75,7 +77,8 @@ Product matmul_product(const KernelQuery& q) {
   p.c_row = p.n;
   set_a(p, transpose_a);
   set_b(p, transpose_b);
-  product.fits = set_batch(p, a.size() > 2 ? Shape(a.begin(), a.end() - 2) : Shape(), b.size() > 2 ? Shape(b.begin(), b.end() - 2) : Shape());
+  product.fits = set_batch(p, a.size() > 2 ? Shape(a.begin(), a.end() - 2) : Shape(),
+                           b.size() > 2 ? Shape(b.begin(), b.end() - 2) : Shape());
   return product;
 }
 
@@ -153,6 +156,8 @@ EPL_KERNELS(cpu, matmul) { add_row<matmul_product>(table, "matmul", "matmul_orde
 
 EPL_KERNELS(cpu, linear) { add_row<linear_product>(table, "linear", "linear_ordered"); }
 
-EPL_KERNELS(cpu, linear_grad_weight) { add_row<weight_product>(table, "linear_grad_weight", "linear_grad_weight_ordered"); }
+EPL_KERNELS(cpu, linear_grad_weight) {
+  add_row<weight_product>(table, "linear_grad_weight", "linear_grad_weight_ordered");
+}
 
 }  // namespace epl::cpu
