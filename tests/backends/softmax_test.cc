@@ -61,9 +61,34 @@ TEST(Softmax, OverItsOperand) {
   }
 }
 
-TEST(Softmax, InnerAxesOnly) {
-  EXPECT_EQ(kernel_table().choose(query_of(along_rows("softmax", {random_f32({3, 4}, 1)}, 0))), nullptr);
-  EXPECT_NE(kernel_table().choose(query_of(along_rows("softmax", {random_f32({3, 4, 1}, 1)}, 1))), nullptr);
+// The same rows, transposed: the same bits.
+Tensor transposed(const Tensor& x) {  // [a, b, c] -> [a, c, b]
+  int64_t a = x.shape()[0], b = x.shape()[1], c = x.shape()[2];
+  Tensor y(TensorType{x.dtype(), {a, c, b}});
+  for (int64_t i = 0; i < a; ++i) {
+    for (int64_t j = 0; j < b; ++j) {
+      for (int64_t k = 0; k < c; ++k) y.set((i * c + k) * b + j, x.get((i * b + j) * c + k));
+    }
+  }
+  return y;
+}
+
+TEST(Softmax, AnyAxis) {
+  Tensor x = random_f32({3, 40, 57}, 1), z = random_f32({3, 40, 57}, 2);
+  for (const char* op : {"softmax", "log_softmax"}) {
+    Tensor inner = launch_kernel(along_rows(op, {x}))[0];
+    Launch launch = along_rows(op, {transposed(x)}, 1);
+    EXPECT_TRUE(identical(transposed(inner), launch_everywhere(launch)[0])) << op;
+    launch.aliases = {{0, 0}};
+    EXPECT_TRUE(identical(transposed(inner), launch_kernel(launch)[0])) << op;
+  }
+  for (const char* op : {"softmax_grad", "log_softmax_grad"}) {
+    Tensor inner = launch_kernel(along_rows(op, {x, z}))[0];
+    Launch launch = along_rows(op, {transposed(x), transposed(z)}, 1);
+    EXPECT_TRUE(identical(transposed(inner), launch_everywhere(launch)[0])) << op;
+    launch.aliases = {{1, 0}};
+    EXPECT_TRUE(identical(transposed(inner), launch_kernel(launch)[0])) << op;
+  }
 }
 
 TEST(Softmax, RowsOfMinusInfinityAndNaN) {
@@ -128,6 +153,21 @@ TEST(CrossEntropy, SumsInTheCanonicalOrder) {
     launch.wanted = {true, false};
     EXPECT_EQ(launch_kernel(launch)[0].as<float>()[0], canonical(terms, units, canonical_sum));
   }
+}
+
+TEST(CrossEntropy, AnyAxis) {
+  Tensor x = random_f32({4, 30, 21}, 1), target = random_int(DType::i64, {4, 30}, 2, -1, 20), scale = Tensor::from_floats({}, {0.5f});
+  Launch inner = cross_entropy(x, target, -1, 2), outer = cross_entropy(transposed(x), target, -1, 2);
+  outer.attributes.set("axis", int64_t{1});
+  std::vector<Tensor> a = launch_kernel(inner), b = launch_everywhere(outer);
+  EXPECT_TRUE(identical(a[0], b[0]));
+  EXPECT_TRUE(identical(a[1], b[1]));
+  Launch backward = {.op = "cross_entropy_grad", .attributes = inner.attributes, .inputs = {x, target, scale, a[1]}, .outputs = {x.type()}};
+  Tensor dx = launch_kernel(backward)[0];
+  backward.attributes = outer.attributes;
+  backward.inputs[0] = transposed(x);
+  backward.outputs[0] = backward.inputs[0].type();
+  EXPECT_TRUE(identical(transposed(dx), launch_everywhere(backward)[0]));
 }
 
 TEST(CrossEntropy, TargetsThatAreNoClassGiveNaN) {

@@ -1,4 +1,4 @@
-// Softmax cross-entropy over rows of logits, its gradient, and the count of targets that count.
+// Softmax cross-entropy over the classes at any axis, its gradient, and the count of targets that count.
 //
 // The loss of every position goes to the workspace and is summed from there in the canonical order, so that the sum does
 // not depend on who computed which row. Logits are read twice (maximum, then exponentials) and never copied.
@@ -14,10 +14,9 @@ namespace {
 int64_t round_up(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
 bool accepts(const KernelQuery& q) {
-  int axis = q.axis("axis");
   DType target = q.in(1).dtype;
   return q.require(target == DType::i64 || target == DType::i32, "targets of another type than i64 and i32") &&
-         q.require(q.in(0).shape[axis] > 0, "no classes") && requires_inner_axis(q, axis);
+         q.require(q.in(0).shape[q.axis("axis")] > 0, "no classes") && requires_vectors(q);
 }
 bool accepts_sum(const KernelQuery& q) {
   return q.require(q.in(1).elements() % q.units == 0, "units that do not divide the positions") && accepts(q);
@@ -27,44 +26,52 @@ int64_t target_at(const KernelCall& call, int input, int64_t i) {
   return call.query.in(input).dtype == DType::i64 ? call.in<int64_t>(input)[i] : call.in<int32_t>(input)[i];
 }
 
+AxisRows rows_of(const KernelQuery& q) { return AxisRows(q.in(0), q.axis("axis")); }
 ReducePlan sum_of_positions(const KernelQuery& q) { return ReducePlan({q.in(1).elements()}, {0}, q.units); }
 
+// Workspace: the losses of all positions, then the sum's, then the threads' rows.
+int64_t terms_bytes(const KernelQuery& q) { return round_up(q.in(1).elements() * 4); }
+int64_t sum_bytes(const ReducePlan& plan, int threads) { return round_up(plan.workspace_bytes(threads)); }
+int64_t workspace(const KernelQuery& q) {
+  return terms_bytes(q) + sum_bytes(sum_of_positions(q), q.threads) + axis_row_scratch(rows_of(q), 1, q.threads);
+}
+
 void cross_entropy(const KernelCall& call) {
-  const KernelQuery& q = call.query;
-  int64_t classes = q.in(0).shape[q.axis("axis")], positions = q.in(1).elements();
+  const ReducePlan& sum = *static_cast<const ReducePlan*>(call.prepared);
+  AxisRows rows = rows_of(call.query);
   int64_t ignored = call.attributes().integer("ignore_index");
   auto* loop = EPL_CPU_CHOOSE(softmax_loops)().log_sum_exp;
   float* terms = static_cast<float*>(call.workspace);
-  for_each_row(call.threads, positions, classes, [&](int64_t i) {
-    const float* row = call.in<float>(0) + i * classes;
+  std::byte* for_sum = static_cast<std::byte*>(call.workspace) + terms_bytes(call.query);
+  float* lses = call.query.outputs() > 1 ? call.out<float>(1) : nullptr;
+  for_each_axis_row(call.threads, rows, 1, for_sum + sum_bytes(sum, call.query.threads), [&](int64_t i, float* scratch) {
     int64_t target = target_at(call, 1, i);
-    bool saved = call.query.outputs() > 1 && call.outputs[1];
-    float lse = saved || target != ignored ? loop(row, classes) : 0.0f;
-    if (saved) call.out<float>(1)[i] = lse;
-    bool valid = target >= 0 && target < classes;
+    bool valid = target >= 0 && target < rows.n;
+    const float* row = rows.read(call.in<float>(0), i, scratch);
+    float lse = lses || target != ignored ? loop(row, rows.n) : 0.0f;
+    if (lses) lses[i] = lse;
     terms[i] = target == ignored ? 0.0f : valid ? lse - row[target] : std::numeric_limits<float>::quiet_NaN();
   });
-  if (!call.outputs[0]) return;
-  auto* rest = static_cast<std::byte*>(call.workspace) + round_up(positions * 4);
-  static_cast<const ReducePlan*>(call.prepared)->run(Reducer::sum, terms, call.out<float>(0), rest, call.threads);
+  if (call.outputs[0]) sum.run(Reducer::sum, terms, call.out<float>(0), for_sum, call.threads);
 }
 
 void cross_entropy_grad(const KernelCall& call) {
-  const KernelQuery& q = call.query;
-  int64_t classes = q.in(0).shape[q.axis("axis")], positions = q.in(1).elements();
+  AxisRows rows = rows_of(call.query);
   int64_t ignored = call.attributes().integer("ignore_index");
   auto* loop = EPL_CPU_CHOOSE(softmax_loops)().cross_entropy_grad;
   float scale = *call.in<float>(2);
-  for_each_row(call.threads, positions, classes, [&](int64_t i) {
-    float* to = call.out<float>(0) + i * classes;
+  float* dx = call.out<float>(0);
+  for_each_axis_row(call.threads, rows, 1, call.workspace, [&](int64_t i, float* scratch) {
+    float* to = rows.target(dx, i, scratch);
     int64_t target = target_at(call, 1, i);
     if (target == ignored) {
-      std::fill_n(to, classes, 0.0f);
-    } else if (target < 0 || target >= classes) {
-      std::fill_n(to, classes, std::numeric_limits<float>::quiet_NaN());
+      std::fill_n(to, rows.n, 0.0f);
+    } else if (target < 0 || target >= rows.n) {
+      std::fill_n(to, rows.n, std::numeric_limits<float>::quiet_NaN());
     } else {
-      loop(call.in<float>(0) + i * classes, call.in<float>(3)[i], target, scale, to, classes);
+      loop(rows.read(call.in<float>(0), i, scratch), call.in<float>(3)[i], target, scale, to, rows.n);
     }
+    rows.write(dx, i, to);
   });
 }
 
@@ -84,8 +91,7 @@ EPL_KERNELS(cpu, cross_entropy) {
              .name = "cross_entropy_rows",
              .dtypes = {DType::f32},
              .accepts = accepts_sum,
-             .workspace =
-                 [](const KernelQuery& q) { return round_up(q.in(1).elements() * 4) + sum_of_positions(q).workspace_bytes(q.threads); },
+             .workspace = workspace,
              .prepare = [](const KernelQuery& q) -> std::shared_ptr<const void> {
                return std::make_shared<const ReducePlan>(sum_of_positions(q));
              },
@@ -94,6 +100,7 @@ EPL_KERNELS(cpu, cross_entropy) {
              .name = "cross_entropy_grad_rows",
              .dtypes = {DType::f32},
              .accepts = accepts,
+             .workspace = [](const KernelQuery& q) { return axis_row_scratch(rows_of(q), 1, q.threads); },
              .may_alias = [](const KernelQuery&, int input, int) { return input == 0; },
              .launch = cross_entropy_grad});
   table.add({.op = "count_valid",

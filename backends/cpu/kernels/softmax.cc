@@ -1,4 +1,4 @@
-// Rows of softmax, log_softmax and their gradients: the axis must be the last.
+// Rows of softmax, log_softmax and their gradients, along any axis.
 #include "backends/cpu/kernels/softmax.h"
 
 #include "backends/cpu/kernels/rows.h"
@@ -6,24 +6,32 @@
 namespace epl::cpu {
 namespace {
 
-bool accepts(const KernelQuery& q) {
-  int axis = q.axis("axis");
-  return q.require(q.in(0).shape[axis] > 0, "empty rows") && requires_inner_axis(q, axis);
-}
+bool accepts(const KernelQuery& q) { return q.require(q.in(0).shape[q.axis("axis")] > 0, "empty rows") && requires_vectors(q); }
 bool may_alias(const KernelQuery&, int, int) { return true; }
+AxisRows rows_of(const KernelQuery& q) { return AxisRows(q.in(0), q.axis("axis")); }
+int64_t workspace(const KernelQuery& q) { return axis_row_scratch(rows_of(q), 2, q.threads); }
 
 template <auto member>
 void one_operand(const KernelCall& call) {
-  int64_t n = call.query.in(0).shape[call.query.axis("axis")], rows = call.query.in(0).elements() / n;
+  AxisRows rows = rows_of(call.query);
   auto* loop = EPL_CPU_CHOOSE(softmax_loops)().*member;
-  for_each_row(call.threads, rows, n, [&](int64_t r) { loop(call.in<float>(0) + r * n, call.out<float>(0) + r * n, n); });
+  float* y = call.out<float>(0);
+  for_each_axis_row(call.threads, rows, 2, call.workspace, [&](int64_t r, float* scratch) {
+    float* to = rows.target(y, r, scratch);
+    loop(rows.read(call.in<float>(0), r, scratch), to, rows.n);
+    rows.write(y, r, to);
+  });
 }
 template <auto member>
 void two_operands(const KernelCall& call) {
-  int64_t n = call.query.in(0).shape[call.query.axis("axis")], rows = call.query.in(0).elements() / n;
+  AxisRows rows = rows_of(call.query);
   auto* loop = EPL_CPU_CHOOSE(softmax_loops)().*member;
-  for_each_row(call.threads, rows, n, [&](int64_t r) {
-    loop(call.in<float>(0) + r * n, call.in<float>(1) + r * n, call.out<float>(0) + r * n, n);
+  float* y = call.out<float>(0);
+  for_each_axis_row(call.threads, rows, 2, call.workspace, [&](int64_t r, float* scratch) {
+    float* to = rows.target(y, r, scratch);
+    const float* a = rows.read(call.in<float>(0), r, scratch);
+    loop(a, rows.read(call.in<float>(1), r, scratch + rows.scratch_values()), to, rows.n);
+    rows.write(y, r, to);
   });
 }
 
@@ -31,13 +39,13 @@ void two_operands(const KernelCall& call) {
 
 EPL_KERNELS(cpu, softmax) {
   const std::vector<DType> f32 = {DType::f32};
-  table.add({.op = "softmax", .name = "softmax_rows", .dtypes = f32, .accepts = accepts, .may_alias = may_alias,
+  table.add({.op = "softmax", .name = "softmax_rows", .dtypes = f32, .accepts = accepts, .workspace = workspace, .may_alias = may_alias,
              .launch = one_operand<&SoftmaxLoops::softmax>});
-  table.add({.op = "softmax_grad", .name = "softmax_grad_rows", .dtypes = f32, .accepts = accepts, .may_alias = may_alias,
+  table.add({.op = "softmax_grad", .name = "softmax_grad_rows", .dtypes = f32, .accepts = accepts, .workspace = workspace, .may_alias = may_alias,
              .launch = two_operands<&SoftmaxLoops::softmax_grad>});
-  table.add({.op = "log_softmax", .name = "log_softmax_rows", .dtypes = f32, .accepts = accepts, .may_alias = may_alias,
+  table.add({.op = "log_softmax", .name = "log_softmax_rows", .dtypes = f32, .accepts = accepts, .workspace = workspace, .may_alias = may_alias,
              .launch = one_operand<&SoftmaxLoops::log_softmax>});
-  table.add({.op = "log_softmax_grad", .name = "log_softmax_grad_rows", .dtypes = f32, .accepts = accepts, .may_alias = may_alias,
+  table.add({.op = "log_softmax_grad", .name = "log_softmax_grad_rows", .dtypes = f32, .accepts = accepts, .workspace = workspace, .may_alias = may_alias,
              .launch = two_operands<&SoftmaxLoops::log_softmax_grad>});
 }
 
