@@ -5,13 +5,6 @@
 # to edit and no static constructor; a row whose function is missing does not link.
 function(epl_table output)
   cmake_parse_arguments(T "" "MACRO;HEADER;TABLE;TYPE" "ROWS" ${ARGN})
-  if(NOT EXISTS ${CMAKE_SOURCE_DIR}/${T_HEADER})
-    return()
-  endif()
-  # A table whose header the tree lacks has no user either; whoever calls its fill function does not link.
-  if(NOT EXISTS ${CMAKE_SOURCE_DIR}/${T_HEADER})
-    return()
-  endif()
   list(SORT T_ROWS)
   string(REPLACE "::" ";" path ${T_TABLE})
   list(POP_BACK path function)

@@ -35,7 +35,6 @@ struct Binding {
   std::map<std::string, int> batch_dims;           // dimension that counts samples; default 0, -1 for none
   // `train` keeps dropout and batch statistics as the file says; `evaluate` turns dropout off and uses running ones.
   enum class Mode : uint8_t { train, evaluate } mode = Mode::train;
-  bool rewrites = true;                            // restore fused meaning (attention, layer norm, ...)
 };
 
 // Something about a file that its owner should know before training it.

@@ -5,6 +5,7 @@
 #include "core/base/check.h"
 #include "core/ir/rewriter.h"
 #include "core/program/expand.h"
+#include "core/rewrite/rewrite.h"
 
 namespace epl {
 
@@ -37,10 +38,16 @@ Result<Entry> compile(EntryKind kind, Graph graph, const PlanOptions& options, c
   return entry;
 }
 
+// The model's graph with its fused meaning restored (attention, norms, ...).
+Result<Graph> bind(const PlanOptions& options, const Binding& binding) {
+  EPL_ASSIGN(Graph graph, options.model->bind(binding));
+  return rewrite_graph(graph);
+}
+
 // Evaluation is the forward pass and the loss, without dropout and with running statistics.
 Result<Graph> evaluation_graph(const PlanOptions& options, Binding binding) {
   binding.mode = Binding::Mode::evaluate;
-  EPL_ASSIGN(Graph graph, options.model->bind(binding));
+  EPL_ASSIGN(Graph graph, bind(options, binding));
   graph.updates.clear();
   EPL_ASSIGN(Value loss, add_loss(graph, options.train.loss));
   graph.outputs = {{"loss", loss}};
@@ -49,7 +56,7 @@ Result<Graph> evaluation_graph(const PlanOptions& options, Binding binding) {
 
 Result<Graph> prediction_graph(const PlanOptions& options, Binding binding) {
   binding.mode = Binding::Mode::evaluate;
-  EPL_ASSIGN(Graph graph, options.model->bind(binding));
+  EPL_ASSIGN(Graph graph, bind(options, binding));
   graph.updates.clear();
   return graph;
 }
@@ -64,7 +71,7 @@ Result<std::shared_ptr<const CompiledPlan>> CompiledPlan::create(const Host& hos
 
   Binding binding = options.binding;
   binding.mode = Binding::Mode::train;
-  EPL_ASSIGN(Graph forward, options.model->bind(binding));
+  EPL_ASSIGN(Graph forward, bind(options, binding));
   EPL_ASSIGN(TrainStep step, build_train_step(forward, options.train));
   std::erase_if(step.graph.outputs, [&](const Graph::Output& output) {
     bool own = output.name == "loss" || output.name.starts_with("gradient_norm");

@@ -1,0 +1,135 @@
+// Import: what a row sees of its node. See onnx_op.h.
+#include <algorithm>
+
+#include "core/base/check.h"
+#include "frontends/onnx/importer.h"
+
+namespace epl::onnx {
+
+const OnnxOpTable& onnx_op_table() {
+  static const OnnxOpTable table = [] {
+    OnnxOpTable made;
+    fill_onnx_op_table(made);
+    return made;
+  }();
+  return table;
+}
+
+void OnnxOpTable::add(std::string_view name, OnnxOpRow row) {
+  row.name = name;
+  by_name_[row.name].push_back(rows_.size());
+  rows_.push_back(std::move(row));
+}
+
+const OnnxOpRow* OnnxOpTable::find(std::string_view domain, std::string_view name, int64_t opset) const {
+  auto it = by_name_.find(std::string(name));
+  if (it == by_name_.end()) return nullptr;
+  if (domain == "ai.onnx") domain = "";
+  for (size_t index : it->second) {
+    const OnnxOpRow& row = rows_[index];
+    if (row.domain == domain && row.since <= opset && opset <= row.until) return &row;
+  }
+  return nullptr;
+}
+
+Var Import::in(int i) {
+  if (!has(i)) {
+    fail(cat("input ", i, " is missing"));
+    return {};
+  }
+  return importer_.materialize(*inputs_[i]);
+}
+
+const TensorType& Import::type(int i) {
+  static const TensorType none;
+  if (!has(i)) {
+    fail(cat("input ", i, " is missing"));
+    return none;
+  }
+  return inputs_[i]->type;
+}
+
+const epl::Tensor* Import::constant(int i) const {
+  return has(i) && !inputs_[i]->constant.empty() ? &inputs_[i]->constant : nullptr;
+}
+
+Ints Import::ints(int i) {
+  const epl::Tensor* value = constant(i);
+  if (!value) {
+    fail(cat("input ", i, i < static_cast<int>(node_.inputs.size()) ? cat(" (\"", node_.inputs[i], "\")") : "",
+             " must be known when the model is bound, but it depends on data"));
+    return {};
+  }
+  return value->to_ints();
+}
+
+void Import::set(int i, const Var& v) {
+  if (i >= outputs() || !v) return;
+  outputs_[i] = {v, {}, v.type()};
+}
+
+void Import::set_constant(int i, epl::Tensor value) {
+  if (i >= outputs()) return;
+  TensorType type = value.type();
+  outputs_[i] = {{}, std::move(value), std::move(type)};
+}
+
+int64_t Import::opset() const { return importer_.opset(node_.domain); }
+bool Import::training() const { return importer_.training(); }
+
+const Attribute* Import::find(std::string_view name) const {
+  for (const Attribute& attribute : node_.attributes) {
+    if (attribute.name == name) return &attribute;
+  }
+  return nullptr;
+}
+
+int64_t Import::integer(std::string_view name, int64_t fallback) const {
+  const Attribute* a = find(name);
+  return a ? a->i : fallback;
+}
+
+double Import::number(std::string_view name, double fallback) const {
+  const Attribute* a = find(name);
+  return a ? static_cast<double>(a->f) : fallback;
+}
+
+std::string Import::text(std::string_view name, std::string_view fallback) const {
+  const Attribute* a = find(name);
+  return std::string(a ? a->s : fallback);
+}
+
+Ints Import::ints(std::string_view name, Ints fallback) const {
+  const Attribute* a = find(name);
+  return a ? a->ints : fallback;
+}
+
+Doubles Import::numbers(std::string_view name, Doubles fallback) const {
+  const Attribute* a = find(name);
+  return a ? Doubles(a->floats.begin(), a->floats.end()) : fallback;
+}
+
+epl::Tensor Import::tensor(std::string_view name) {
+  const Attribute* a = find(name);
+  if (!a || !a->t) {
+    fail(cat("attribute ", name, " is missing"));
+    return {};
+  }
+  auto value = tensor_value(*a->t, importer_.model().owner(), importer_.model().directory());
+  if (!value.ok()) {
+    fail(value.status());
+    return {};
+  }
+  return *value;
+}
+
+void Import::update_statistic(int i, const Var& next) {
+  if (!has(i) || !inputs_[i]->var || !next) return;
+  Value state = inputs_[i]->var.value();
+  if (b.graph().value(state).kind == ValueKind::buffer) importer_.add_update(state, next.value());
+}
+
+void Import::fail(std::string message) { b.fail(Status(Code::invalid_model, std::move(message), b.scope())); }
+void Import::fail(const Status& status) { b.fail(status.at(b.scope())); }
+
+}  // namespace epl::onnx

@@ -1,0 +1,297 @@
+#include "frontends/onnx/importer.h"
+
+#include <algorithm>
+
+#include "core/base/check.h"
+#include "core/ir/evaluate.h"
+#include "core/ir/op.h"
+#include "core/ir/rewriter.h"
+
+namespace epl::onnx {
+namespace {
+
+constexpr int deepest_calls = 64;                       // of functions in functions
+constexpr int64_t most_folded_elements = int64_t{1} << 22;  // larger results are computed at run time
+
+}  // namespace
+
+Importer::Importer(const OnnxModel& model, const Binding& binding) : model_(model), binding_(binding), builder_(graph_) {
+  graph_.name = model.file().graph.name.empty() ? "main" : std::string(model.file().graph.name);
+}
+
+int64_t Importer::opset(std::string_view domain) const { return std::max<int64_t>(model_.opset(domain), 1); }
+
+Result<epl::Graph> Importer::run() {
+  EPL_TRY(check_supported());
+  EPL_TRY(bind_inputs());
+  EPL_TRY(add_initializers());
+  EPL_TRY(run_nodes(model_.file().graph.nodes, top_));
+  EPL_TRY(finish_outputs());
+  graph_ = without_dead_nodes(graph_);
+  EPL_TRY(verify(graph_));
+  return std::move(graph_);
+}
+
+// Every operator that is missing, at once, with its nodes.
+Status Importer::check_supported() const {
+  std::vector<std::string> missing;
+  list_unsupported(model_.file().graph.nodes, missing, 0);
+  if (missing.empty()) return {};
+  return unsupported("operators that are not supported: ", join(missing, ", "));
+}
+
+void Importer::list_unsupported(const std::vector<Node>& nodes, std::vector<std::string>& missing, int depth) const {
+  for (const Node& node : nodes) {
+    if (const Function* function = model_.function(node.domain, node.op_type, node.overload)) {
+      if (depth < deepest_calls) list_unsupported(function->nodes, missing, depth + 1);
+      continue;
+    }
+    bool branch = node.op_type == "If" && (node.domain.empty() || node.domain == "ai.onnx");
+    if (branch || onnx_op_table().find(node.domain, node.op_type, opset(node.domain))) continue;
+    std::string name = node.name.empty() ? (node.outputs.empty() ? "" : std::string(node.outputs[0])) : std::string(node.name);
+    missing.push_back(cat(node.domain, node.domain.empty() ? "" : ".", node.op_type, " (node ", name, ", opset ", opset(node.domain), ")"));
+  }
+}
+
+Status Importer::bind_inputs() {
+  std::map<std::string, int64_t> symbols = binding_.symbols;
+  std::vector<std::string> open;
+  for (const ModelPort& port : model_.inputs()) {
+    auto given = binding_.input_shapes.find(port.name);
+    if (given == binding_.input_shapes.end()) continue;
+    if (given->second.size() != port.dims.size()) {
+      return invalid("input ", port.name, " has ", port.dims.size(), " dimensions, the shape given for it is ", given->second);
+    }
+    for (size_t i = 0; i < port.dims.size(); ++i) {
+      if (port.dims[i].size >= 0 && port.dims[i].size != given->second[i]) {
+        return invalid("dimension ", i, " of input ", port.name, " is fixed at ", port.dims[i].size, " in the file, the shape given for it is ",
+                       given->second, "; export the model with a symbolic dimension");
+      }
+      if (port.dims[i].symbol.empty()) continue;
+      auto [it, inserted] = symbols.emplace(port.dims[i].symbol, given->second[i]);
+      if (!inserted && it->second != given->second[i]) {
+        return invalid("dimension \"", port.dims[i].symbol, "\" is ", it->second, ", but ", given->second[i], " in input ", port.name);
+      }
+    }
+  }
+  for (const ModelPort& port : model_.inputs()) {
+    auto given = binding_.input_shapes.find(port.name);
+    TensorType type{port.dtype, {}};
+    for (size_t i = 0; i < port.dims.size(); ++i) {
+      int64_t size = port.dims[i].size;
+      if (size < 0 && given != binding_.input_shapes.end()) size = given->second[i];
+      auto symbol = symbols.find(port.dims[i].symbol);
+      if (size < 0 && symbol != symbols.end()) size = symbol->second;
+      if (size < 0) open.push_back(cat(port.name, "[", i, "]", port.dims[i].symbol.empty() ? "" : cat(" (\"", port.dims[i].symbol, "\")")));
+      type.shape.push_back(size);
+    }
+    if (!open.empty()) continue;
+    auto batch = binding_.batch_dims.find(port.name);
+    int batch_dim = batch != binding_.batch_dims.end() ? batch->second : type.shape.empty() ? -1 : 0;
+    if (batch_dim >= type.ndim()) return invalid("input ", port.name, " (", type.text(), ") has no dimension ", batch_dim);
+    Value v = graph_.add_input(port.name, type, batch_dim);
+    top_.values[port.name] = {builder_.var(v), {}, type};
+  }
+  if (!open.empty()) return invalid("symbolic dimensions without a size: ", join(open, ", "));
+  return {};
+}
+
+Status Importer::add_initializers() {
+  ParameterRule rule(model_);
+  for (const Tensor& tensor : model_.file().graph.initializers) {
+    if (top_.values.contains(tensor.name)) continue;
+    EPL_ASSIGN(epl::Tensor value, tensor_value(tensor, model_.owner(), model_.directory()));
+    bool statistic = rule.is_statistic(tensor.name);
+    if (!statistic && !rule.judge(tensor).parameter) {
+      top_.values[tensor.name] = {{}, value, value.type()};
+      continue;
+    }
+    Value leaf = graph_.add_leaf(statistic ? ValueKind::buffer : ValueKind::parameter, std::string(tensor.name), value.type(), value);
+    top_.values[tensor.name] = {builder_.var(leaf), {}, value.type()};
+  }
+  return {};
+}
+
+Slot* Importer::find(std::string_view name, Scope& scope) {
+  for (Scope* s = &scope; s; s = s->outer) {
+    auto it = s->values.find(name);
+    if (it != s->values.end()) return &it->second;
+  }
+  return nullptr;
+}
+
+std::string Importer::node_name(const Node& node, const Scope& scope) const {
+  std::string_view own = !node.name.empty() ? node.name : !node.outputs.empty() ? node.outputs[0] : node.op_type;
+  return scope.prefix.empty() ? std::string(own) : cat(scope.prefix, "/", own);
+}
+
+Status Importer::run_nodes(const std::vector<Node>& nodes, Scope& scope) {
+  for (const Node& node : nodes) {
+    if (Status status = run_node(node, scope); !status.ok()) {
+      return status.where().empty() ? status.at(node_name(node, scope)) : status;
+    }
+  }
+  return {};
+}
+
+Status Importer::run_node(const Node& node, Scope& scope) {
+  if (const Function* function = model_.function(node.domain, node.op_type, node.overload)) return call_function(*function, node, scope);
+  if (node.op_type == "If" && (node.domain.empty() || node.domain == "ai.onnx")) return choose_branch(node, scope);
+  const OnnxOpRow* row = onnx_op_table().find(node.domain, node.op_type, opset(node.domain));
+  if (!row) return unsupported("operator ", node.op_type);
+  return run_row(*row, node, scope);
+}
+
+Status Importer::run_row(const OnnxOpRow& row, const Node& node, Scope& scope) {
+  std::vector<Slot*> inputs;
+  for (std::string_view name : node.inputs) {
+    inputs.push_back(name.empty() ? nullptr : find(name, scope));
+    if (!name.empty() && !inputs.back()) return Status(Code::invalid_model, cat("uses \"", name, "\", which is not defined"));
+  }
+  std::string name = node_name(node, scope);
+  builder_.set_scope(name);
+  int first_node = graph_.node_count();
+  Import import(*this, builder_, node, std::move(inputs), std::vector<Slot>(node.outputs.size()));
+  row.run(import);
+  if (!builder_.status().ok()) return builder_.status().with_context(cat("importing ", node.op_type)).at(name);
+  std::vector<Slot> results = import.results();
+  EPL_TRY(fold(first_node, results));
+  for (size_t i = 0; i < results.size(); ++i) {
+    if (node.outputs[i].empty()) continue;
+    if (!results[i].var && results[i].constant.empty()) {
+      return unsupported("output ", i, " (\"", node.outputs[i], "\") of ", node.op_type, " is not computed in this mode").at(name);
+    }
+    scope.values[node.outputs[i]] = std::move(results[i]);
+  }
+  return {};
+}
+
+// Computes what the node's ops compute if they rest on constants alone. The ops stay behind, dead, and are pruned.
+Status Importer::fold(int first_node, std::vector<Slot>& results) {
+  bool constant = true;
+  for (int n = first_node; n < graph_.node_count() && constant; ++n) {
+    const epl::Node& node = graph_.node(NodeId{n});
+    constant = !node.op->random;
+    for (Value v : node.inputs) {
+      if (!v) continue;
+      const epl::ValueInfo& info = graph_.value(v);
+      constant = constant && (info.kind == ValueKind::constant || (info.producer && info.producer.index >= first_node));
+    }
+    for (Value v : node.outputs) constant = constant && graph_.type(v).elements() <= most_folded_elements;
+  }
+  if (!constant) return {};
+  std::map<int32_t, epl::Tensor> values;
+  auto value_of = [&](Value v) {
+    if (!v) return epl::Tensor();
+    auto it = values.find(v.index);
+    return it != values.end() ? it->second : graph_.value(v).data;
+  };
+  for (int n = first_node; n < graph_.node_count(); ++n) {
+    const epl::Node& node = graph_.node(NodeId{n});
+    std::vector<epl::Tensor> inputs;
+    for (Value v : node.inputs) inputs.push_back(value_of(v));
+    auto outputs = evaluate_op(*node.op, node.attributes, inputs);
+    if (!outputs.ok()) return outputs.status().with_context(cat("folding ", node.name));
+    for (size_t o = 0; o < node.outputs.size(); ++o) values[node.outputs[o].index] = (*outputs)[o];
+  }
+  for (Slot& slot : results) {
+    if (!slot.var || !slot.constant.empty()) continue;
+    epl::Tensor value = value_of(slot.var.value());
+    if (value.empty()) continue;   // a leaf passed through: an input or a parameter
+    slot = {{}, value, value.type()};
+  }
+  return {};
+}
+
+Var Importer::materialize(Slot& slot) {
+  if (!slot.var) slot.var = builder_.constant(slot.constant);
+  return slot.var;
+}
+
+Status Importer::call_function(const Function& function, const Node& node, Scope& scope) {
+  if (scope.depth >= deepest_calls) return Status(Code::invalid_model, cat("function ", function.name, " calls itself, or calls nest too deeply"));
+  if (node.inputs.size() > function.inputs.size() || node.outputs.size() > function.outputs.size()) {
+    return Status(Code::invalid_model, cat("function ", function.name, " has fewer operands than the node"));
+  }
+  Scope inner;
+  inner.function = &function;
+  inner.prefix = node_name(node, scope);
+  inner.depth = scope.depth + 1;
+  for (size_t i = 0; i < node.inputs.size(); ++i) {
+    if (node.inputs[i].empty()) continue;
+    Slot* slot = find(node.inputs[i], scope);
+    if (!slot) return Status(Code::invalid_model, cat("uses \"", node.inputs[i], "\", which is not defined"));
+    inner.values[function.inputs[i]] = *slot;
+  }
+  // Attributes of the body that refer to the call's, with the function's defaults; what is given nowhere is absent.
+  std::vector<Node> body = function.nodes;
+  for (Node& step : body) {
+    for (std::string_view& input : step.inputs) {
+      if (!input.empty() && std::ranges::find(function.inputs, input) != function.inputs.end() && !inner.values.contains(input)) input = "";
+    }
+    std::vector<Attribute> resolved;
+    for (const Attribute& attribute : step.attributes) {
+      if (attribute.ref.empty()) {
+        resolved.push_back(attribute);
+        continue;
+      }
+      auto named = [&](const Attribute& a) { return a.name == attribute.ref; };
+      auto given = std::ranges::find_if(node.attributes, named);
+      auto standard = std::ranges::find_if(function.attribute_defaults, named);
+      if (given == node.attributes.end() && standard == function.attribute_defaults.end()) continue;
+      Attribute made = given != node.attributes.end() ? *given : *standard;
+      made.name = attribute.name;
+      resolved.push_back(std::move(made));
+    }
+    step.attributes = std::move(resolved);
+  }
+  EPL_TRY(run_nodes(body, inner));
+  for (size_t i = 0; i < node.outputs.size(); ++i) {
+    if (node.outputs[i].empty()) continue;
+    Slot* slot = find(function.outputs[i], inner);
+    if (!slot) return Status(Code::invalid_model, cat("function ", function.name, " does not define its output ", function.outputs[i]));
+    scope.values[node.outputs[i]] = *slot;
+  }
+  return {};
+}
+
+// An If whose condition is known is the branch it takes.
+Status Importer::choose_branch(const Node& node, Scope& scope) {
+  Slot* condition = node.inputs.size() == 1 ? find(node.inputs[0], scope) : nullptr;
+  if (!condition || condition->constant.empty()) return unsupported("If with a condition that is only known at run time");
+  if (scope.depth >= deepest_calls) return Status(Code::invalid_model, "branches nest too deeply");
+  std::string_view wanted = condition->constant.get_int(0) ? "then_branch" : "else_branch";
+  for (const Attribute& attribute : node.attributes) {
+    if (attribute.name != wanted || !attribute.g) continue;
+    const Graph& branch = *attribute.g;
+    Scope inner;
+    inner.outer = &scope;
+    inner.prefix = node_name(node, scope);
+    inner.depth = scope.depth + 1;
+    for (const Tensor& tensor : branch.initializers) {
+      EPL_ASSIGN(epl::Tensor value, tensor_value(tensor, model_.owner(), model_.directory()));
+      inner.values[tensor.name] = {{}, value, value.type()};
+    }
+    EPL_TRY(run_nodes(branch.nodes, inner));
+    for (size_t i = 0; i < node.outputs.size() && i < branch.outputs.size(); ++i) {
+      Slot* slot = find(branch.outputs[i].name, inner);
+      if (!slot) return Status(Code::invalid_model, cat("the branch does not define ", branch.outputs[i].name));
+      scope.values[node.outputs[i]] = *slot;
+    }
+    return {};
+  }
+  return Status(Code::invalid_model, cat("If without ", wanted));
+}
+
+Status Importer::finish_outputs() {
+  for (const ModelPort& port : model_.outputs()) {
+    Slot* slot = find(port.name, top_);
+    if (!slot) return Status(Code::invalid_model, cat("no node computes output \"", port.name, "\""), port.name);
+    builder_.set_scope(port.name);
+    Var v = materialize(*slot);
+    graph_.outputs.push_back({port.name, v.value()});
+  }
+  return builder_.status();
+}
+
+}  // namespace epl::onnx

@@ -1,0 +1,81 @@
+// Turns an ONNX file into a graph, for one binding of its symbolic dimensions.
+//
+// Every shape is known here, so whatever is computed from shapes and constants is computed now: a node all of whose
+// operands are constants is evaluated as it is imported, and shape arithmetic is gone from the graph. Parameters are never
+// folded: they keep their names.
+#pragma once
+
+#include <map>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "frontends/onnx/model.h"
+#include "frontends/onnx/onnx_op.h"
+
+namespace epl::onnx {
+
+class Importer {
+ public:
+  Importer(const OnnxModel& model, const Binding& binding);
+  Result<epl::Graph> run();
+
+  // For Import.
+  const OnnxModel& model() const { return model_; }
+  bool training() const { return binding_.mode == Binding::Mode::train; }
+  int64_t opset(std::string_view domain) const;
+  Var materialize(Slot& slot);
+  void add_update(Value state, Value next) { graph_.updates.push_back({state, next}); }
+
+ private:
+  // The values of a graph, or of one call of a function.
+  struct Scope {
+    std::unordered_map<std::string_view, Slot> values;
+    Scope* outer = nullptr;
+    const Function* function = nullptr;
+    std::string prefix;          // of node names
+    int depth = 0;
+  };
+
+  Status check_supported() const;
+  void list_unsupported(const std::vector<Node>& nodes, std::vector<std::string>& missing, int depth) const;
+  Status bind_inputs();
+  Status add_initializers();
+  Status run_nodes(const std::vector<Node>& nodes, Scope& scope);
+  Status run_node(const Node& node, Scope& scope);
+  Status run_row(const OnnxOpRow& row, const Node& node, Scope& scope);
+  Status call_function(const Function& function, const Node& node, Scope& scope);
+  Status choose_branch(const Node& node, Scope& scope);
+  Status fold(int first_node, std::vector<Slot>& results);
+  Status finish_outputs();
+  Slot* find(std::string_view name, Scope& scope);
+  std::string node_name(const Node& node, const Scope& scope) const;
+
+  const OnnxModel& model_;
+  const Binding& binding_;
+  epl::Graph graph_;
+  Builder builder_;
+  Scope top_;
+  std::unordered_set<std::string_view> statistics_;
+};
+
+// Whether an initialiser is what an owner would call a parameter, by its type, name, content and use; else why not.
+struct ParameterVerdict {
+  bool parameter = false;
+  std::string reason;
+};
+class ParameterRule {
+ public:
+  explicit ParameterRule(const OnnxModel& model);
+  ParameterVerdict judge(const Tensor& tensor) const;
+  bool is_statistic(std::string_view name) const { return statistics_.contains(name); }
+
+ private:
+  const OnnxModel& model_;
+  std::unordered_set<std::string_view> statistics_;   // operands that are running statistics
+  std::unordered_set<std::string_view> weights_;      // operands in the place of a weight (MatMul, Gemm, Conv, norms, Gather)
+  bool dotted_ = false;                               // most float initialisers have names like "block.0.weight"
+};
+
+}  // namespace epl::onnx

@@ -1,0 +1,50 @@
+// An ONNX file as a Model of the engine.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "core/ir/model.h"
+#include "frontends/onnx/proto.h"
+
+namespace epl::onnx {
+
+class OnnxModel : public Model {
+ public:
+  static Result<std::shared_ptr<const Model>> load(const std::string& path);
+  static Result<std::shared_ptr<const Model>> load_bytes(std::span<const std::byte> bytes);
+
+  const std::vector<ModelPort>& inputs() const override { return inputs_; }
+  const std::vector<ModelPort>& outputs() const override { return outputs_; }
+  const std::vector<ModelInitializer>& initializers() const override { return initializers_; }
+  std::string description() const override;
+  std::vector<std::pair<std::string, int>> op_counts() const override;
+  std::vector<ModelFinding> findings() const override;
+  Result<epl::Graph> bind(const Binding& binding) const override;
+  Status save(const std::string& path, const std::map<std::string, epl::Tensor>& replaced) const override;
+
+  const File& file() const { return file_; }
+  std::span<const std::byte> bytes() const { return bytes_; }
+  const std::string& directory() const { return directory_; }
+  const std::shared_ptr<const void>& owner() const { return owner_; }
+  int64_t opset(std::string_view domain) const;           // 0 when the model does not import the domain
+  const Function* function(std::string_view domain, std::string_view name, std::string_view overload) const;
+  const Tensor* initializer(std::string_view name) const;
+
+ private:
+  Status check();
+  Status check_nodes(const std::vector<Node>& nodes, std::vector<std::string_view> known) const;
+  Status fill_ports();
+
+  std::shared_ptr<const void> owner_;   // of bytes_
+  std::span<const std::byte> bytes_;
+  std::string path_, directory_;
+  File file_;
+  std::vector<ModelPort> inputs_, outputs_;
+  std::vector<ModelInitializer> initializers_;
+  std::unordered_map<std::string_view, const Tensor*> by_name_;
+};
+
+}  // namespace epl::onnx

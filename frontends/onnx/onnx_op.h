@@ -1,0 +1,103 @@
+// How ONNX operators become ops of the graph: one row an operator, by domain and range of opsets, in frontends/onnx/ops.
+//
+//   EPL_ONNX_OP(Relu) {
+//     return {.run = [](Import& i) { i.set(0, i.b.unary("relu", i.in(0))); }};
+//   }
+//   EPL_ONNX_OP(ReduceSum, 13) { ... }     // a second argument tells versions apart: .since / .until in the record
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "core/ir/builder.h"
+#include "frontends/onnx/proto.h"
+
+namespace epl::onnx {
+
+class Importer;
+
+// A value of the model under import: a node's result, or a constant that is known now.
+struct Slot {
+  Var var;                       // empty for a constant that nothing has needed as a value yet
+  epl::Tensor constant;          // empty when not known at import
+  TensorType type;
+};
+
+// One node under import, as a row sees it.
+class Import {
+ public:
+  Import(Importer& importer, Builder& builder, const Node& node, std::vector<Slot*> inputs, std::vector<Slot> outputs)
+      : b(builder), importer_(importer), node_(node), inputs_(std::move(inputs)), outputs_(std::move(outputs)) {}
+
+  Builder& b;
+  const Node& node() const { return node_; }
+  int inputs() const { return static_cast<int>(inputs_.size()); }
+  bool has(int i) const { return i < inputs() && inputs_[i] != nullptr; }
+  Var in(int i);                                   // fails, naming the node, when input i is absent
+  const TensorType& type(int i);
+  const epl::Tensor* constant(int i) const;        // the value when it is known at import
+  Ints ints(int i);                                // a list that must be known at import
+  int outputs() const { return static_cast<int>(outputs_.size()); }
+  bool wants(int i) const { return i < outputs() && !node_.outputs[i].empty(); }
+  void set(int i, const Var& v);
+  void set_constant(int i, epl::Tensor value);
+  const std::vector<Slot>& results() const { return outputs_; }
+
+  int64_t opset() const;                           // of the node's domain
+  bool training() const;                           // the graph is made for training
+  bool has_attribute(std::string_view name) const { return find(name) != nullptr; }
+  int64_t integer(std::string_view name, int64_t fallback) const;
+  double number(std::string_view name, double fallback) const;
+  std::string text(std::string_view name, std::string_view fallback) const;
+  Ints ints(std::string_view name, Ints fallback) const;
+  Doubles numbers(std::string_view name, Doubles fallback) const;
+  epl::Tensor tensor(std::string_view name);
+  // A running statistic (an initialiser at input i) becomes `next` when a training step commits.
+  void update_statistic(int i, const Var& next);
+  // Marks input i as a statistic: it is no parameter whatever its type.
+  void fail(std::string message);
+  void fail(const Status& status);
+
+ private:
+  const Attribute* find(std::string_view name) const;
+  Importer& importer_;
+  const Node& node_;
+  std::vector<Slot*> inputs_;
+  std::vector<Slot> outputs_;
+};
+
+struct OnnxOpRow {
+  std::string name;              // filled in from the row's name
+  std::string domain;            // empty: the standard operators
+  int since = 1, until = 1 << 30;
+  std::vector<int> statistics;   // inputs that are running statistics
+  void (*run)(Import&) = nullptr;
+};
+
+class OnnxOpTable {
+ public:
+  void add(std::string_view name, OnnxOpRow row);
+  const OnnxOpRow* find(std::string_view domain, std::string_view name, int64_t opset) const;
+  const std::vector<OnnxOpRow>& rows() const { return rows_; }
+
+ private:
+  std::vector<OnnxOpRow> rows_;
+  std::unordered_map<std::string, std::vector<size_t>> by_name_;
+};
+void fill_onnx_op_table(OnnxOpTable& table);  // generated
+const OnnxOpTable& onnx_op_table();
+
+#define EPL_ONNX_OP_1(op_name) EPL_ONNX_OP_ROW(op_name, op_name)
+#define EPL_ONNX_OP_2(op_name, since) EPL_ONNX_OP_ROW(op_name, op_name##_##since)
+#define EPL_ONNX_OP_PICK(a, b, which, ...) which
+#define EPL_ONNX_OP(...) EPL_ONNX_OP_PICK(__VA_ARGS__, EPL_ONNX_OP_2, EPL_ONNX_OP_1, )(__VA_ARGS__)
+#define EPL_ONNX_OP_ROW(op_name, row_name)                                                                  \
+  static ::epl::onnx::OnnxOpRow epl_onnx_op_##row_name();                                                   \
+  void EPL_ONNX_OP_row_##row_name(::epl::onnx::OnnxOpTable& table);                                         \
+  void EPL_ONNX_OP_row_##row_name(::epl::onnx::OnnxOpTable& table) { table.add(#op_name, epl_onnx_op_##row_name()); } \
+  static ::epl::onnx::OnnxOpRow epl_onnx_op_##row_name()
+
+}  // namespace epl::onnx

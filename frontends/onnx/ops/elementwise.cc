@@ -1,0 +1,202 @@
+// Operators that work element by element: an ONNX name and the op it is here.
+#include "core/ir/op.h"
+#include "frontends/onnx/onnx_op.h"
+
+namespace epl::onnx {
+namespace {
+
+template <const char* op>
+void unary(Import& i) {
+  i.set(0, i.b.unary(op, i.in(0)));
+}
+template <const char* op>
+void binary(Import& i) {
+  i.set(0, i.b.emit(op, {i.in(0), i.in(1)}));
+}
+template <const char* op>
+void variadic(Import& i) {
+  Var total = i.in(0);
+  for (int k = 1; k < i.inputs(); ++k) total = i.b.emit(op, {total, i.in(k)});
+  if (i.inputs() == 1) total = i.b.unary("identity", total);
+  i.set(0, total);
+}
+
+}  // namespace
+
+#define EPL_NAME(id, text) \
+  namespace {              \
+  constexpr char id[] = text; \
+  }
+EPL_NAME(abs_, "abs") EPL_NAME(neg_, "neg") EPL_NAME(sign_, "sign") EPL_NAME(sqrt_, "sqrt") EPL_NAME(reciprocal_, "reciprocal")
+EPL_NAME(exp_, "exp") EPL_NAME(log_, "log") EPL_NAME(erf_, "erf") EPL_NAME(sin_, "sin") EPL_NAME(cos_, "cos") EPL_NAME(tan_, "tan")
+EPL_NAME(asin_, "asin") EPL_NAME(acos_, "acos") EPL_NAME(atan_, "atan") EPL_NAME(sinh_, "sinh") EPL_NAME(cosh_, "cosh")
+EPL_NAME(tanh_, "tanh") EPL_NAME(asinh_, "asinh") EPL_NAME(acosh_, "acosh") EPL_NAME(atanh_, "atanh") EPL_NAME(sigmoid_, "sigmoid")
+EPL_NAME(floor_, "floor") EPL_NAME(ceil_, "ceil") EPL_NAME(round_, "round") EPL_NAME(relu_, "relu") EPL_NAME(softplus_, "softplus")
+EPL_NAME(softsign_, "softsign") EPL_NAME(mish_, "mish") EPL_NAME(hard_swish_, "hard_swish") EPL_NAME(is_nan_, "is_nan")
+EPL_NAME(not_, "logical_not") EPL_NAME(bit_not_, "bit_not") EPL_NAME(identity_, "identity")
+EPL_NAME(add_, "add") EPL_NAME(sub_, "sub") EPL_NAME(mul_, "mul") EPL_NAME(div_, "div") EPL_NAME(max_, "max") EPL_NAME(min_, "min")
+EPL_NAME(equal_, "equal") EPL_NAME(less_, "less") EPL_NAME(less_equal_, "less_equal") EPL_NAME(greater_, "greater")
+EPL_NAME(greater_equal_, "greater_equal") EPL_NAME(and_, "logical_and") EPL_NAME(or_, "logical_or") EPL_NAME(xor_, "logical_xor")
+EPL_NAME(bit_and_, "bit_and") EPL_NAME(bit_or_, "bit_or") EPL_NAME(bit_xor_, "bit_xor") EPL_NAME(prelu_, "prelu")
+
+EPL_ONNX_OP(Abs) { return {.run = unary<abs_>}; }
+EPL_ONNX_OP(Neg) { return {.run = unary<neg_>}; }
+EPL_ONNX_OP(Sign) { return {.run = unary<sign_>}; }
+EPL_ONNX_OP(Sqrt) { return {.run = unary<sqrt_>}; }
+EPL_ONNX_OP(Reciprocal) { return {.run = unary<reciprocal_>}; }
+EPL_ONNX_OP(Exp) { return {.run = unary<exp_>}; }
+EPL_ONNX_OP(Log) { return {.run = unary<log_>}; }
+EPL_ONNX_OP(Erf) { return {.run = unary<erf_>}; }
+EPL_ONNX_OP(Sin) { return {.run = unary<sin_>}; }
+EPL_ONNX_OP(Cos) { return {.run = unary<cos_>}; }
+EPL_ONNX_OP(Tan) { return {.run = unary<tan_>}; }
+EPL_ONNX_OP(Asin) { return {.run = unary<asin_>}; }
+EPL_ONNX_OP(Acos) { return {.run = unary<acos_>}; }
+EPL_ONNX_OP(Atan) { return {.run = unary<atan_>}; }
+EPL_ONNX_OP(Sinh) { return {.run = unary<sinh_>}; }
+EPL_ONNX_OP(Cosh) { return {.run = unary<cosh_>}; }
+EPL_ONNX_OP(Tanh) { return {.run = unary<tanh_>}; }
+EPL_ONNX_OP(Asinh) { return {.run = unary<asinh_>}; }
+EPL_ONNX_OP(Acosh) { return {.run = unary<acosh_>}; }
+EPL_ONNX_OP(Atanh) { return {.run = unary<atanh_>}; }
+EPL_ONNX_OP(Sigmoid) { return {.run = unary<sigmoid_>}; }
+EPL_ONNX_OP(Floor) { return {.run = unary<floor_>}; }
+EPL_ONNX_OP(Ceil) { return {.run = unary<ceil_>}; }
+EPL_ONNX_OP(Round) { return {.run = unary<round_>}; }
+EPL_ONNX_OP(Relu) { return {.run = unary<relu_>}; }
+EPL_ONNX_OP(Softplus) { return {.run = unary<softplus_>}; }
+EPL_ONNX_OP(Softsign) { return {.run = unary<softsign_>}; }
+EPL_ONNX_OP(Mish) { return {.run = unary<mish_>}; }
+EPL_ONNX_OP(HardSwish) { return {.run = unary<hard_swish_>}; }
+EPL_ONNX_OP(IsNaN) { return {.run = unary<is_nan_>}; }
+EPL_ONNX_OP(Not) { return {.run = unary<not_>}; }
+EPL_ONNX_OP(BitwiseNot) { return {.run = unary<bit_not_>}; }
+EPL_ONNX_OP(Identity) { return {.run = unary<identity_>}; }
+EPL_ONNX_OP(Add) { return {.run = binary<add_>}; }
+EPL_ONNX_OP(Sub) { return {.run = binary<sub_>}; }
+EPL_ONNX_OP(Mul) { return {.run = binary<mul_>}; }
+EPL_ONNX_OP(Div) { return {.run = binary<div_>}; }
+EPL_ONNX_OP(Max) { return {.run = variadic<max_>}; }
+EPL_ONNX_OP(Min) { return {.run = variadic<min_>}; }
+EPL_ONNX_OP(Sum) { return {.run = variadic<add_>}; }
+EPL_ONNX_OP(Equal) { return {.run = binary<equal_>}; }
+EPL_ONNX_OP(Less) { return {.run = binary<less_>}; }
+EPL_ONNX_OP(LessOrEqual) { return {.run = binary<less_equal_>}; }
+EPL_ONNX_OP(Greater) { return {.run = binary<greater_>}; }
+EPL_ONNX_OP(GreaterOrEqual) { return {.run = binary<greater_equal_>}; }
+EPL_ONNX_OP(And) { return {.run = binary<and_>}; }
+EPL_ONNX_OP(Or) { return {.run = binary<or_>}; }
+EPL_ONNX_OP(Xor) { return {.run = binary<xor_>}; }
+EPL_ONNX_OP(BitwiseAnd) { return {.run = binary<bit_and_>}; }
+EPL_ONNX_OP(BitwiseOr) { return {.run = binary<bit_or_>}; }
+EPL_ONNX_OP(BitwiseXor) { return {.run = binary<bit_xor_>}; }
+EPL_ONNX_OP(PRelu) { return {.run = binary<prelu_>}; }
+
+EPL_ONNX_OP(Mean) {
+  return {.run = [](Import& i) {
+    Var total = i.in(0);
+    for (int k = 1; k < i.inputs(); ++k) total = total + i.in(k);
+    i.set(0, total * (1.0 / i.inputs()));
+  }};
+}
+
+// The exponent may have another type than the base, which the result has.
+EPL_ONNX_OP(Pow) {
+  return {.run = [](Import& i) { i.set(0, i.b.pow(i.in(0), i.b.cast(i.in(1), i.in(0).dtype()))); }};
+}
+
+EPL_ONNX_OP(Mod) {
+  return {.run = [](Import& i) { i.set(0, i.b.emit(i.integer("fmod", 0) ? "fmod" : "mod", {i.in(0), i.in(1)})); }};
+}
+
+EPL_ONNX_OP(BitShift) {
+  return {.run = [](Import& i) {
+    i.set(0, i.b.emit(i.text("direction", "LEFT") == "LEFT" ? "shift_left" : "shift_right", {i.in(0), i.in(1)}));
+  }};
+}
+
+EPL_ONNX_OP(IsInf) {
+  return {.run = [](Import& i) {
+    i.set(0, i.b.emit("is_inf", {i.in(0)},
+                      {{"positive", i.integer("detect_positive", 1) != 0}, {"negative", i.integer("detect_negative", 1) != 0}}));
+  }};
+}
+
+EPL_ONNX_OP(Where) {
+  return {.run = [](Import& i) { i.set(0, i.b.select(i.in(0), i.in(1), i.in(2))); }};
+}
+
+EPL_ONNX_OP(Clip) {
+  return {.run = [](Import& i) {
+    i.set(0, i.b.emit("clip", {i.in(0), i.has(1) ? i.in(1) : Var(), i.has(2) ? i.in(2) : Var()}));
+  }};
+}
+
+EPL_ONNX_OP(Cast) {
+  return {.run = [](Import& i) {
+    auto type = dtype_of(static_cast<int32_t>(i.integer("to", 0)));
+    if (!type.ok()) return i.fail(type.status());
+    i.set(0, i.b.emit("cast", {i.in(0)}, {{"to", *type}}));
+  }};
+}
+
+EPL_ONNX_OP(CastLike) {
+  return {.run = [](Import& i) { i.set(0, i.b.emit("cast", {i.in(0)}, {{"to", i.type(1).dtype}})); }};
+}
+
+EPL_ONNX_OP(LeakyRelu) {
+  return {.run = [](Import& i) { i.set(0, i.b.emit("leaky_relu", {i.in(0)}, {{"alpha", i.number("alpha", 0.01)}})); }};
+}
+EPL_ONNX_OP(Elu) {
+  return {.run = [](Import& i) { i.set(0, i.b.emit("elu", {i.in(0)}, {{"alpha", i.number("alpha", 1.0)}})); }};
+}
+EPL_ONNX_OP(Celu) {
+  return {.run = [](Import& i) { i.set(0, i.b.emit("celu", {i.in(0)}, {{"alpha", i.number("alpha", 1.0)}})); }};
+}
+EPL_ONNX_OP(Selu) {
+  return {.run = [](Import& i) {
+    i.set(0, i.b.emit("selu", {i.in(0)},
+                      {{"alpha", i.number("alpha", 1.6732631921768188)}, {"gamma", i.number("gamma", 1.0507010221481323)}}));
+  }};
+}
+EPL_ONNX_OP(HardSigmoid) {
+  return {.run = [](Import& i) {
+    i.set(0, i.b.emit("hard_sigmoid", {i.in(0)}, {{"alpha", i.number("alpha", 0.2)}, {"beta", i.number("beta", 0.5)}}));
+  }};
+}
+EPL_ONNX_OP(ThresholdedRelu) {
+  return {.run = [](Import& i) { i.set(0, i.b.emit("thresholded_relu", {i.in(0)}, {{"alpha", i.number("alpha", 1.0)}})); }};
+}
+EPL_ONNX_OP(Gelu) {
+  return {.run = [](Import& i) { i.set(0, i.b.emit("gelu", {i.in(0)}, {{"approximate", i.text("approximate", "none")}})); }};
+}
+EPL_ONNX_OP(Swish) {
+  return {.run = [](Import& i) {
+    double alpha = i.number("alpha", 1.0);
+    i.set(0, alpha == 1.0 ? i.b.unary("silu", i.in(0)) : i.in(0) * i.b.sigmoid(i.in(0) * alpha));
+  }};
+}
+
+// A mask is drawn only in training, with a ratio known at import.
+EPL_ONNX_OP(Dropout) {
+  return {.run = [](Import& i) {
+    Var x = i.in(0);
+    double ratio = 0.5;
+    if (const epl::Tensor* given = i.constant(1)) ratio = given->get(0);
+    bool active = i.training() && i.constant(2) && i.constant(2)->get_int(0) != 0 && ratio > 0;
+    if (!active) {
+      i.set(0, i.b.unary("identity", x));
+      if (i.wants(1)) {
+        epl::Tensor all(TensorType{DType::boolean, x.shape()});
+        for (int64_t k = 0; k < all.elements(); ++k) all.set_int(k, 1);
+        i.set_constant(1, std::move(all));
+      }
+      return;
+    }
+    auto results = i.b.emit_all("dropout", {x}, {{"ratio", ratio}});
+    i.set(0, results[0]);
+    if (i.wants(1)) i.set(1, results[1]);
+  }};
+}
+
+}  // namespace epl::onnx

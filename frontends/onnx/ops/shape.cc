@@ -1,0 +1,290 @@
+// Operators that move elements, and those that only talk about shapes: the latter are constants here.
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "core/ir/op.h"
+#include "frontends/onnx/onnx_op.h"
+
+namespace epl::onnx {
+namespace {
+
+int64_t positive(int64_t axis, int ndim) { return axis < 0 ? axis + ndim : axis; }
+
+// Axes from an input (newer opsets) or an attribute (older ones).
+Ints axes_of(Import& i, int input) { return i.has(input) ? i.ints(input) : i.ints("axes", {}); }
+
+}  // namespace
+
+EPL_ONNX_OP(Constant) {
+  return {.run = [](Import& i) {
+    if (i.has_attribute("value")) return i.set_constant(0, i.tensor("value"));
+    if (i.has_attribute("value_float")) return i.set_constant(0, epl::Tensor::scalar(DType::f32, i.number("value_float", 0)));
+    if (i.has_attribute("value_int")) return i.set_constant(0, epl::Tensor::from_ints({i.integer("value_int", 0)}).reshaped({}));
+    if (i.has_attribute("value_ints")) return i.set_constant(0, epl::Tensor::from_ints(i.ints("value_ints", {})));
+    if (i.has_attribute("value_floats")) {
+      Doubles numbers = i.numbers("value_floats", {});
+      epl::Tensor value(TensorType{DType::f32, {static_cast<int64_t>(numbers.size())}});
+      for (size_t k = 0; k < numbers.size(); ++k) value.set(static_cast<int64_t>(k), numbers[k]);
+      return i.set_constant(0, std::move(value));
+    }
+    i.fail("a constant of text, or sparse, is not supported");
+  }};
+}
+
+EPL_ONNX_OP(Shape) {
+  return {.run = [](Import& i) {
+    const Shape& shape = i.type(0).shape;
+    int64_t n = static_cast<int64_t>(shape.size());
+    int64_t start = std::clamp<int64_t>(positive(i.integer("start", 0), static_cast<int>(n)), 0, n);
+    int64_t end = std::clamp<int64_t>(positive(i.integer("end", n), static_cast<int>(n)), start, n);
+    i.set_constant(0, epl::Tensor::from_ints(Ints(shape.begin() + start, shape.begin() + end)));
+  }};
+}
+
+EPL_ONNX_OP(Size) {
+  return {.run = [](Import& i) { i.set_constant(0, epl::Tensor::from_ints({i.type(0).elements()}).reshaped({})); }};
+}
+
+EPL_ONNX_OP(ConstantOfShape) {
+  return {.run = [](Import& i) {
+    Ints shape = i.ints(0);
+    epl::Tensor value = i.has_attribute("value") ? i.tensor("value") : epl::Tensor::scalar(DType::f32, 0);
+    if (value.empty()) return;
+    i.set(0, i.b.broadcast_to(i.b.constant(value.reshaped({})), shape));
+  }};
+}
+
+EPL_ONNX_OP(Range) {
+  return {.run = [](Import& i) {
+    for (int k = 0; k < 3; ++k) {
+      if (!i.constant(k)) return i.fail("its bounds must be known when the model is bound");
+    }
+    DType dtype = i.type(0).dtype;
+    double start = i.constant(0)->get(0), limit = i.constant(1)->get(0), delta = i.constant(2)->get(0);
+    if (delta == 0) return i.fail("a step of zero");
+    int64_t count = std::max<int64_t>(0, static_cast<int64_t>(std::ceil((limit - start) / delta)));
+    if (count > (int64_t{1} << 28)) return i.fail(cat("a range of ", count, " elements"));
+    epl::Tensor value(TensorType{dtype, {count}});
+    for (int64_t k = 0; k < count; ++k) value.set(k, start + static_cast<double>(k) * delta);
+    i.set_constant(0, std::move(value));
+  }};
+}
+
+EPL_ONNX_OP(EyeLike) {
+  return {.run = [](Import& i) {
+    TensorType type = i.type(0);
+    if (type.ndim() != 2) return i.fail("takes a matrix");
+    if (i.has_attribute("dtype")) {
+      auto dtype = dtype_of(static_cast<int32_t>(i.integer("dtype", 1)));
+      if (!dtype.ok()) return i.fail(dtype.status());
+      type.dtype = *dtype;
+    }
+    epl::Tensor eye(type);
+    int64_t k = i.integer("k", 0);
+    for (int64_t row = 0; row < type.dim(0); ++row) {
+      if (row + k >= 0 && row + k < type.dim(1)) eye.set(row * type.dim(1) + row + k, 1);
+    }
+    i.set_constant(0, std::move(eye));
+  }};
+}
+
+EPL_ONNX_OP(Reshape) {
+  return {.run = [](Import& i) {
+    Var x = i.in(0);
+    Ints shape = i.ints(1);
+    int64_t known = 1;
+    int open = -1;
+    for (size_t d = 0; d < shape.size(); ++d) {
+      if (shape[d] == 0 && i.integer("allowzero", 0) == 0) shape[d] = x.dim(static_cast<int>(d));
+      if (shape[d] == -1) {
+        if (open >= 0) return i.fail(cat("the shape ", shape, " has two open dimensions"));
+        open = static_cast<int>(d);
+      } else {
+        known *= shape[d];
+      }
+    }
+    if (open >= 0) shape[open] = known > 0 ? x.type().elements() / known : 0;
+    if (element_count(shape) != x.type().elements()) {
+      return i.fail(cat(x.type().text(), " cannot become ", shape, "; a size is baked into this node: export with symbolic dimensions, or bind the sizes it was exported with"));
+    }
+    i.set(0, i.b.emit("reshape", {x}, {{"shape", shape}}));
+  }};
+}
+
+EPL_ONNX_OP(Flatten) {
+  return {.run = [](Import& i) {
+    Var x = i.in(0);
+    int64_t axis = positive(i.integer("axis", 1), x.ndim()), rows = 1;
+    for (int64_t d = 0; d < axis; ++d) rows *= x.dim(static_cast<int>(d));
+    int64_t columns = rows > 0 ? x.type().elements() / rows : 0;
+    i.set(0, i.b.emit("reshape", {x}, {{"shape", Ints{rows, columns}}}));
+  }};
+}
+
+EPL_ONNX_OP(Squeeze) {
+  return {.run = [](Import& i) {
+    Var x = i.in(0);
+    Ints axes = axes_of(i, 1), shape;
+    for (int64_t& axis : axes) axis = positive(axis, x.ndim());
+    for (int d = 0; d < x.ndim(); ++d) {
+      bool listed = std::ranges::find(axes, d) != axes.end();
+      if (axes.empty() ? x.dim(d) == 1 : listed) {
+        if (x.dim(d) != 1) return i.fail(cat("dimension ", d, " of ", x.type().text(), " is not 1"));
+      } else {
+        shape.push_back(x.dim(d));
+      }
+    }
+    i.set(0, i.b.emit("reshape", {x}, {{"shape", shape}}));
+  }};
+}
+
+EPL_ONNX_OP(Unsqueeze) {
+  return {.run = [](Import& i) {
+    Var x = i.in(0);
+    Ints axes = axes_of(i, 1);
+    int ndim = x.ndim() + static_cast<int>(axes.size());
+    Ints shape(ndim, -1);
+    for (int64_t axis : axes) {
+      int64_t at = positive(axis, ndim);
+      if (at < 0 || at >= ndim || shape[at] == 1) return i.fail(cat("axes ", axes, " do not fit ", x.type().text()));
+      shape[at] = 1;
+    }
+    int next = 0;
+    for (int64_t& size : shape) {
+      if (size == -1) size = x.dim(next++);
+    }
+    i.set(0, i.b.emit("reshape", {x}, {{"shape", shape}}));
+  }};
+}
+
+EPL_ONNX_OP(Transpose) {
+  return {.run = [](Import& i) {
+    Ints reversed(i.in(0).ndim());
+    for (size_t d = 0; d < reversed.size(); ++d) reversed[d] = static_cast<int64_t>(reversed.size() - 1 - d);
+    i.set(0, i.b.emit("transpose", {i.in(0)}, {{"perm", i.ints("perm", reversed)}}));
+  }};
+}
+
+EPL_ONNX_OP(Expand) {
+  return {.run = [](Import& i) {
+    auto shape = broadcast_shapes(i.type(0).shape, i.ints(1));
+    if (!shape.ok()) return i.fail(shape.status());
+    i.set(0, i.b.emit("broadcast_to", {i.in(0)}, {{"shape", Ints(*shape)}}));
+  }};
+}
+
+EPL_ONNX_OP(Concat) {
+  return {.run = [](Import& i) {
+    std::vector<Var> parts;
+    for (int k = 0; k < i.inputs(); ++k) parts.push_back(i.in(k));
+    if (parts.empty()) return i.fail("has no operand");
+    i.set(0, i.b.emit("concat", parts, {{"axis", positive(i.integer("axis", 0), parts[0].ndim())}}));
+  }};
+}
+
+EPL_ONNX_OP(Slice) {
+  return {.run = [](Import& i) {
+    Var x = i.in(0);
+    Ints starts = i.ints(1), ends = i.ints(2), axes, steps;
+    if (i.has(3)) {
+      axes = i.ints(3);
+    } else {
+      axes.resize(starts.size());
+      std::iota(axes.begin(), axes.end(), 0);
+    }
+    steps = i.has(4) ? i.ints(4) : Ints(starts.size(), 1);
+    if (ends.size() != starts.size() || axes.size() != starts.size() || steps.size() != starts.size()) {
+      return i.fail("starts, ends, axes and steps have different lengths");
+    }
+    for (size_t k = 0; k < starts.size(); ++k) {
+      axes[k] = positive(axes[k], x.ndim());
+      int64_t size = x.dim(static_cast<int>(axes[k]));
+      if (steps[k] == 0) return i.fail("a step of zero");
+      // Bounds as the standard clamps them; a backward slice ends before element 0 at -1.
+      auto clamp = [&](int64_t at) {
+        if (at < 0) at = at < -size ? -1 - size : at + size;
+        return steps[k] > 0 ? std::clamp<int64_t>(at, 0, size) : std::clamp<int64_t>(at, -1, size - 1);
+      };
+      starts[k] = clamp(starts[k]);
+      ends[k] = clamp(ends[k]);
+      if (steps[k] > 0 && ends[k] < starts[k]) ends[k] = starts[k];
+      if (steps[k] < 0 && ends[k] > starts[k]) ends[k] = starts[k];
+    }
+    i.set(0, i.b.slice(x, axes, starts, ends, steps));
+  }};
+}
+
+EPL_ONNX_OP(Split) {
+  return {.run = [](Import& i) {
+    Var x = i.in(0);
+    int64_t axis = positive(i.integer("axis", 0), x.ndim()), size = x.dim(static_cast<int>(axis));
+    Ints sizes = i.has(1) ? i.ints(1) : i.ints("split", {});
+    if (sizes.empty()) {
+      int64_t parts = i.integer("num_outputs", i.outputs()), each = parts > 0 ? (size + parts - 1) / parts : 0;
+      for (int64_t p = 0; p < parts; ++p) sizes.push_back(std::max<int64_t>(0, std::min(each, size - p * each)));
+    }
+    if (std::accumulate(sizes.begin(), sizes.end(), int64_t{0}) != size || static_cast<int>(sizes.size()) < i.outputs()) {
+      return i.fail(cat("parts ", sizes, " do not make up dimension ", axis, " of ", x.type().text()));
+    }
+    int64_t at = 0;
+    for (int k = 0; k < i.outputs(); ++k) {
+      i.set(k, i.b.slice(x, {axis}, {at}, {at + sizes[k]}));
+      at += sizes[k];
+    }
+  }};
+}
+
+EPL_ONNX_OP(Gather) {
+  return {.run = [](Import& i) {
+    i.set(0, i.b.emit("gather", {i.in(0), i.in(1)}, {{"axis", positive(i.integer("axis", 0), i.type(0).ndim())}}));
+  }};
+}
+
+namespace {
+
+// Exporters write `x` itself, moved, as a GatherND over a grid of positions. The grid is told by its constants: every
+// coordinate is the position along one dimension of the result. Returns that dimension for each, or nothing.
+std::vector<int> grid_dimensions(const epl::Tensor& indices, const Shape& x) {
+  const Shape& shape = indices.shape();
+  int outer = static_cast<int>(shape.size()) - 1;
+  int64_t tuple = outer >= 0 ? shape[outer] : 0;
+  if (tuple != static_cast<int64_t>(x.size()) || indices.elements() == 0) return {};
+  Shape strides = row_major_strides(Shape(shape.begin(), shape.end() - 1));
+  int64_t points = indices.elements() / tuple;
+  std::vector<int> found;
+  for (int64_t c = 0; c < tuple; ++c) {
+    int match = -1;
+    for (int d = 0; d < outer && match < 0; ++d) {
+      if (shape[d] != x[c] || std::ranges::find(found, d) != found.end()) continue;
+      bool same = true;
+      for (int64_t p = 0; p < points && same; ++p) same = indices.get_int(p * tuple + c) == p / strides[d] % shape[d];
+      if (same) match = d;
+    }
+    if (match < 0) return {};
+    found.push_back(match);
+  }
+  return found;
+}
+
+}  // namespace
+
+EPL_ONNX_OP(GatherND) {
+  return {.run = [](Import& i) {
+    const epl::Tensor* indices = i.constant(1);
+    std::vector<int> grid = indices && i.integer("batch_dims", 0) == 0 ? grid_dimensions(*indices, i.type(0).shape) : std::vector<int>();
+    if (!grid.empty()) {
+      // x's dimensions in the order of the result's, then ones where the result only repeats.
+      Ints order(grid.size());
+      std::iota(order.begin(), order.end(), 0);
+      std::ranges::sort(order, {}, [&](int64_t c) { return grid[c]; });
+      Shape shape(indices->shape().begin(), indices->shape().end() - 1), narrow(shape.size(), 1);
+      for (int d : grid) narrow[d] = shape[d];
+      i.set(0, i.b.broadcast_to(i.b.reshape(i.b.transpose(i.in(0), order), narrow), shape));
+      return;
+    }
+    i.set(0, i.b.emit("gather_nd", {i.in(0), i.in(1)}, {{"batch_dims", i.integer("batch_dims", 0)}}));
+  }};
+}
+
+}  // namespace epl::onnx

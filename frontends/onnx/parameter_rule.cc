@@ -1,0 +1,92 @@
+// Which initialisers are parameters. A file does not say; exporters put weights, masks and tables side by side.
+#include <cmath>
+#include <regex>
+
+#include "frontends/onnx/importer.h"
+
+namespace epl::onnx {
+namespace {
+
+// Operands in which a constant tensor is a weight as a rule.
+struct WeightPlace {
+  std::string_view op;
+  std::vector<size_t> operands;
+};
+const std::vector<WeightPlace>& weight_places() {
+  static const std::vector<WeightPlace> places = {
+      {"MatMul", {0, 1}},       {"Gemm", {0, 1, 2}},          {"Conv", {1, 2}},
+      {"ConvTranspose", {1, 2}}, {"LayerNormalization", {1, 2}}, {"BatchNormalization", {1, 2}},
+      {"GroupNormalization", {1, 2}}, {"InstanceNormalization", {1, 2}}, {"RMSNormalization", {1}},
+      {"Gather", {0}},          {"PRelu", {1}},               {"LSTM", {1, 2, 3}},
+      {"GRU", {1, 2, 3}},       {"RNN", {1, 2, 3}},           {"Transpose", {0}}};
+  return places;
+}
+
+bool made_by_exporter(std::string_view name) {
+  static const std::regex pattern(R"(val_\d+|onnx::.*|_to_copy.*|\d+|/.*|_val_\d+|.*Constant_\d+_output_\d+)");
+  return std::regex_match(name.begin(), name.end(), pattern);
+}
+
+bool known_buffer(std::string_view name) {
+  for (std::string_view tail : {"inv_freq", "original_inv_freq", "running_mean", "running_var", "position_ids", "masked_bias"}) {
+    if (name == tail || (name.ends_with(tail) && name[name.size() - tail.size() - 1] == '.')) return true;
+  }
+  return false;
+}
+
+// A mask is told by numbers no weight has.
+bool looks_like_mask(const epl::Tensor& value) {
+  int64_t sample = std::min<int64_t>(value.elements(), 1 << 16);
+  for (int64_t i = 0; i < sample; ++i) {
+    if (!(std::fabs(value.get(i)) < 1e9)) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+ParameterRule::ParameterRule(const OnnxModel& model) : model_(model) {
+  int dotted = 0, plain = 0;
+  for (const Tensor& tensor : model.file().graph.initializers) {
+    auto dtype = dtype_of(tensor.data_type);
+    if (!dtype.ok() || !is_float(*dtype) || tensor.dims.empty()) continue;
+    (tensor.name.find('.') != std::string_view::npos ? dotted : plain)++;
+  }
+  dotted_ = dotted > 0;
+  (void)plain;
+  auto note = [&](const Node& node) {
+    if (const OnnxOpRow* row = onnx_op_table().find(node.domain, node.op_type, model.opset(node.domain))) {
+      for (int i : row->statistics) {
+        if (i < static_cast<int>(node.inputs.size())) statistics_.insert(node.inputs[i]);
+      }
+    }
+    for (const WeightPlace& place : weight_places()) {
+      if (node.op_type != place.op) continue;
+      for (size_t i : place.operands) {
+        if (i < node.inputs.size()) weights_.insert(node.inputs[i]);
+      }
+    }
+  };
+  for (const Node& node : model.file().graph.nodes) note(node);
+}
+
+ParameterVerdict ParameterRule::judge(const Tensor& tensor) const {
+  auto type = tensor_type(tensor);
+  if (!type.ok()) return {false, type.status().message()};
+  if (!is_float(type->dtype)) return {false, cat("its type is ", type->text())};
+  if (statistics_.contains(tensor.name)) return {false, "it is a running statistic"};
+  if (type->elements() <= 1) return {false, "it has one element"};
+  if (known_buffer(tensor.name)) return {false, "its name is that of a buffer"};
+  bool placed = weights_.contains(tensor.name);
+  if (made_by_exporter(tensor.name) && !placed) return {false, "it is a constant that the exporter made"};
+  if (dotted_ && tensor.name.find('.') == std::string_view::npos && !placed) {
+    return {false, "its name is not like those of the parameters, and it is not used as a weight"};
+  }
+  if (made_by_exporter(tensor.name) || tensor.name.find('.') == std::string_view::npos) {
+    auto value = tensor_value(tensor, model_.owner(), model_.directory());
+    if (value.ok() && looks_like_mask(*value)) return {false, "it holds the numbers of a mask"};
+  }
+  return {true, ""};
+}
+
+}  // namespace epl::onnx

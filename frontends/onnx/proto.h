@@ -1,0 +1,112 @@
+// An ONNX file as the wire has it: views into its bytes, nothing copied. Field numbers come from the official schema
+// (schema.h); the wire format is read by protozero.
+//
+// Everything here may be hostile. Reading checks lengths, nesting and counts; an error names the byte offset at which
+// the damaged message begins.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/base/status.h"
+#include "core/base/tensor.h"
+
+namespace epl::onnx {
+
+struct Graph;
+
+struct Tensor {
+  std::string_view name;
+  int32_t data_type = 0;               // schema::TensorProto::DataType
+  std::vector<int64_t> dims;
+  std::string_view raw;                // raw_data
+  bool has_raw = false;
+  std::vector<std::string_view> packed;   // the packed typed data fields, in file order
+  uint32_t packed_field = 0;           // which field they came from
+  std::vector<double> singles;         // typed data that was not packed
+  bool external = false;
+  std::string_view location;
+  int64_t offset = 0, length = -1;
+  size_t at = 0;                       // byte offset in the file
+};
+
+struct Attribute {
+  std::string_view name, ref;          // ref: the attribute of the enclosing function that is meant
+  int32_t type = 0;
+  float f = 0;
+  int64_t i = 0;
+  std::string_view s;
+  std::vector<float> floats;
+  std::vector<int64_t> ints;
+  std::vector<std::string_view> strings;
+  std::shared_ptr<Tensor> t;
+  std::shared_ptr<Graph> g;
+};
+
+struct Node {
+  std::string_view name, op_type, domain, overload;
+  std::vector<std::string_view> inputs, outputs;
+  std::vector<Attribute> attributes;
+  size_t at = 0;
+};
+
+struct Dim {
+  int64_t value = -1;                  // -1: symbolic
+  std::string_view symbol;
+};
+struct ValueInfo {
+  std::string_view name;
+  int32_t elem_type = 0;               // 0: not a tensor
+  bool has_shape = false;
+  std::vector<Dim> dims;
+};
+
+struct Graph {
+  std::string_view name;
+  std::vector<Node> nodes;
+  std::vector<Tensor> initializers;
+  std::vector<ValueInfo> inputs, outputs;
+  bool sparse_initializers = false;
+};
+
+struct OpsetId {
+  std::string_view domain;
+  int64_t version = 0;
+};
+
+struct Function {
+  std::string_view name, domain, overload;
+  std::vector<std::string_view> inputs, outputs, attributes;
+  std::vector<Attribute> attribute_defaults;
+  std::vector<Node> nodes;
+  std::vector<OpsetId> opsets;
+};
+
+struct File {
+  int64_t ir_version = 0;
+  std::string_view producer_name, producer_version;
+  std::vector<OpsetId> opsets;
+  Graph graph;
+  bool has_graph = false;
+  std::vector<Function> functions;
+};
+
+// `bytes` must outlive the result.
+Result<File> read_file(std::span<const std::byte> bytes);
+Result<Tensor> read_tensor(std::span<const std::byte> bytes);
+
+// The element type of an ONNX data type code; `unsupported` for strings, complex, 4-bit and 8-bit floats.
+Result<DType> dtype_of(int32_t data_type);
+std::string data_type_name(int32_t data_type);
+int32_t data_type_of(DType dtype);
+
+// The tensor's elements: borrowed from the file where the wire has them raw and aligned, else decoded. `owner` keeps the
+// file's bytes alive; external data is looked up beside `directory`.
+Result<epl::Tensor> tensor_value(const Tensor& tensor, const std::shared_ptr<const void>& owner, const std::string& directory);
+Result<TensorType> tensor_type(const Tensor& tensor);
+
+}  // namespace epl::onnx

@@ -1,0 +1,182 @@
+// The elements of an ONNX tensor, in whichever of the wire's five ways they are stored.
+#include <sys/stat.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <mutex>
+
+#include <protozero/pbf_reader.hpp>
+
+#include "core/base/file.h"
+#include "frontends/onnx/proto.h"
+#include "frontends/onnx/schema.h"
+
+namespace epl::onnx {
+namespace {
+
+namespace codes = schema::TensorProto;
+
+struct TypeRow {
+  int32_t code;
+  DType dtype;
+};
+constexpr TypeRow type_rows[] = {
+    {codes::DataType_FLOAT, DType::f32},    {codes::DataType_DOUBLE, DType::f64}, {codes::DataType_FLOAT16, DType::f16},
+    {codes::DataType_BFLOAT16, DType::bf16}, {codes::DataType_INT8, DType::i8},    {codes::DataType_INT16, DType::i16},
+    {codes::DataType_INT32, DType::i32},    {codes::DataType_INT64, DType::i64},  {codes::DataType_UINT8, DType::u8},
+    {codes::DataType_UINT16, DType::u16},   {codes::DataType_UINT32, DType::u32}, {codes::DataType_UINT64, DType::u64},
+    {codes::DataType_BOOL, DType::boolean}};
+
+Status bad(const Tensor& tensor, std::string what) {
+  return Status(Code::invalid_model, cat("tensor \"", tensor.name, "\": ", what), cat("byte ", tensor.at));
+}
+
+// Half types travel as the bits of an int32.
+void store_bits(DType dtype, void* data, int64_t index, int64_t value) {
+  if (dtype == DType::f16 || dtype == DType::bf16) {
+    static_cast<uint16_t*>(data)[index] = static_cast<uint16_t>(value);
+  } else {
+    store_int(dtype, data, index, value);
+  }
+}
+
+// Where external data may lie: a plain file under the model's folder, reached without leaving it.
+Result<std::string> external_path(const Tensor& tensor, const std::string& directory) {
+  std::string location(tensor.location);
+  bool escapes = location.empty() || location[0] == '/' || location.find('\\') != std::string::npos || location.find('\0') != std::string::npos;
+  for (std::string_view rest = location; !rest.empty();) {
+    size_t slash = rest.find('/');
+    escapes = escapes || rest.substr(0, slash) == "..";
+    rest = slash == std::string_view::npos ? std::string_view() : rest.substr(slash + 1);
+  }
+  if (escapes) return bad(tensor, cat("external data at \"", location, "\" would leave the model's folder"));
+  std::string folder = directory.empty() ? "." : directory;
+  std::string path = folder + "/" + location;
+  // Symbolic links may not lead out either.
+  char* real_folder = realpath(folder.c_str(), nullptr);
+  char* real_path = realpath(path.c_str(), nullptr);
+  std::string inside = real_folder ? std::string(real_folder) + "/" : "", target = real_path ? real_path : "";
+  std::free(real_folder);
+  std::free(real_path);
+  if (target.empty()) return bad(tensor, cat("its external data ", path, " cannot be found"));
+  if (!target.starts_with(inside)) return bad(tensor, cat("external data at \"", location, "\" leads out of the model's folder"));
+  struct stat info {};
+  if (stat(target.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) return bad(tensor, cat("its external data ", path, " is no plain file"));
+  return target;
+}
+
+Result<epl::Tensor> external_value(const Tensor& tensor, const TensorType& type, const std::string& directory) {
+  EPL_ASSIGN(std::string path, external_path(tensor, directory));
+  EPL_ASSIGN(auto file, MappedFile::open(path));
+  int64_t size = static_cast<int64_t>(file->bytes().size());
+  if (tensor.length >= 0 && tensor.length != type.bytes()) {
+    return bad(tensor, cat("external data of ", tensor.length, " bytes for ", type.text()));
+  }
+  if (tensor.offset > size || type.bytes() > size - tensor.offset) {
+    return bad(tensor, cat(path, " has ", size, " bytes; offset ", tensor.offset, " and ", type.text(), " need more"));
+  }
+  const std::byte* data = file->bytes().data() + tensor.offset;
+  epl::Tensor borrowed(type, file, data);
+  return reinterpret_cast<uintptr_t>(data) % dtype_bytes(type.dtype) == 0 ? borrowed : borrowed.clone();
+}
+
+// Calls f for every number of the typed fields, in order.
+template <class F>
+void for_each_typed(const Tensor& tensor, F&& f) {
+  for (double single : tensor.singles) f(single, static_cast<int64_t>(single));
+  for (std::string_view bytes : tensor.packed) {
+    auto fixed = [&]<class T>(T) {
+      for (size_t at = 0; at + sizeof(T) <= bytes.size(); at += sizeof(T)) {
+        T value;
+        std::memcpy(&value, bytes.data() + at, sizeof(T));
+        f(static_cast<double>(value), static_cast<int64_t>(value));
+      }
+    };
+    if (tensor.packed_field == codes::float_data) {
+      fixed(float{});
+    } else if (tensor.packed_field == codes::double_data) {
+      fixed(double{});
+    } else {
+      const char* at = bytes.data();
+      const char* end = at + bytes.size();
+      while (at != end) {
+        uint64_t value = protozero::decode_varint(&at, end);
+        f(static_cast<double>(static_cast<int64_t>(value)), static_cast<int64_t>(value));
+      }
+    }
+  }
+}
+
+Result<epl::Tensor> typed_value(const Tensor& tensor, const TensorType& type) {
+  epl::Tensor out(type);
+  int64_t count = 0, wanted = type.elements();
+  bool real = tensor.packed_field == codes::float_data || tensor.packed_field == codes::double_data;
+  try {
+    for_each_typed(tensor, [&](double value, int64_t bits) {
+      if (count < wanted) {
+        if (real) {
+          out.set(count, value);
+        } else {
+          store_bits(type.dtype, out.data(), count, bits);
+        }
+      }
+      ++count;
+    });
+  } catch (const protozero::exception&) {
+    return bad(tensor, "damaged packed numbers");
+  }
+  if (count != wanted) return bad(tensor, cat("holds ", count, " numbers, its type ", type.text(), " has ", wanted));
+  return out;
+}
+
+}  // namespace
+
+Result<DType> dtype_of(int32_t data_type) {
+  for (const TypeRow& row : type_rows) {
+    if (row.code == data_type) return row.dtype;
+  }
+  return unsupported("element type ", data_type_name(data_type));
+}
+
+int32_t data_type_of(DType dtype) {
+  for (const TypeRow& row : type_rows) {
+    if (row.dtype == dtype) return row.code;
+  }
+  return 0;
+}
+
+std::string data_type_name(int32_t data_type) {
+  for (const TypeRow& row : type_rows) {
+    if (row.code == data_type) return std::string(dtype_name(row.dtype));
+  }
+  if (data_type == codes::DataType_STRING) return "string";
+  return cat("number ", data_type, " of the ONNX schema");
+}
+
+Result<TensorType> tensor_type(const Tensor& tensor) {
+  auto dtype = dtype_of(tensor.data_type);
+  if (!dtype.ok()) return bad(tensor, dtype.status().message());
+  TensorType type{*dtype, {}};
+  int64_t elements = static_cast<int64_t>(dtype_bytes(*dtype));
+  for (int64_t dim : tensor.dims) {
+    if (dim < 0 || (dim > 0 && __builtin_mul_overflow(elements, dim, &elements))) {
+      return bad(tensor, cat("impossible dimensions ", tensor.dims));
+    }
+    type.shape.push_back(dim);
+  }
+  return type;
+}
+
+Result<epl::Tensor> tensor_value(const Tensor& tensor, const std::shared_ptr<const void>& owner, const std::string& directory) {
+  EPL_ASSIGN(TensorType type, tensor_type(tensor));
+  if (tensor.external) return external_value(tensor, type, directory);
+  if (!tensor.has_raw) return typed_value(tensor, type);
+  if (static_cast<int64_t>(tensor.raw.size()) != type.bytes()) {
+    return bad(tensor, cat("holds ", tensor.raw.size(), " bytes, its type ", type.text(), " has ", type.bytes()));
+  }
+  epl::Tensor borrowed(type, owner, tensor.raw.data());
+  return reinterpret_cast<uintptr_t>(tensor.raw.data()) % dtype_bytes(type.dtype) == 0 ? borrowed : borrowed.clone();
+}
+
+}  // namespace epl::onnx
