@@ -1,0 +1,293 @@
+// epl check: trains cases with known answers and compares every number with PyTorch's.
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <limits>
+#include <set>
+
+#include "tools/commands.h"
+#include "tools/job.h"
+#include "tools/progress.h"
+
+namespace epl::tools {
+namespace {
+
+constexpr double loss_tolerance = 1e-4, norm_tolerance = 1e-3;
+// A gradient that is zero but for rounding (a key's bias under softmax) has no relative error; below this share of the
+// largest norm it is compared with that share.
+constexpr double rounding_share = 1e-5;
+
+struct CheckOptions {
+  JobOptions job;
+  std::vector<std::string> cases;
+  std::string precision = "f32";
+};
+
+struct Outcome {
+  double loss_error = 0, gradient_error = 0, parameter_error = 0;
+  std::string worst_gradient, worst_parameter;
+  bool pass = true;
+  int64_t planned = 0, measured = 0;
+  std::string hash;
+  double seconds_per_step = 0;
+};
+
+double norm_of(const epl_tensor* tensor) {
+  double sum = 0;
+  const size_t count = epl_tensor_bytes(tensor) / epl_dtype_bytes(epl_tensor_dtype(tensor));
+  for (size_t i = 0; i < count; ++i) {
+    double v = 0;
+    switch (epl_tensor_dtype(tensor)) {
+      case EPL_DTYPE_F32: v = static_cast<const float*>(epl_tensor_data(tensor))[i]; break;
+      case EPL_DTYPE_F64: v = static_cast<const double*>(epl_tensor_data(tensor))[i]; break;
+      case EPL_DTYPE_I64: v = static_cast<double>(static_cast<const int64_t*>(epl_tensor_data(tensor))[i]); break;
+      default: throw UsageError("a parameter of type " + std::string(epl_dtype_name(epl_tensor_dtype(tensor))) + " cannot be compared");
+    }
+    sum += v * v;
+  }
+  return std::sqrt(sum);
+}
+
+// One case: a folder with model.onnx, train.safetensors and reference.json.
+class Case {
+ public:
+  Case(const CheckOptions& o, const std::string& folder) : o_(o), folder_(folder), reference_(Json::parse(read_file(folder + "/reference.json"))) {}
+
+  Outcome run() {
+    engine_ = make_engine(o_.job);
+    model_ = load_model(engine_, folder_ + "/model.onnx");
+    const std::string data = folder_ + "/train.safetensors";
+    dataset_ = make<Dataset>(epl_dataset_open, engine_.get(), data.data(), data.size(), static_cast<const char*>(nullptr), size_t{0});
+    plan_ = make_plan(model_, trainer(), make_strategy(engine_, o_.job), o_.job);
+    check(epl_dataset_bind(dataset_.get(), plan_.get(), EPL_ENTRY_TRAIN));
+    session_ = make<Session>(epl_session_create, plan_.get(), static_cast<const epl_session_options*>(nullptr));
+    for (int kind = 0; kind < 3; ++kind) {
+      for (int64_t i = 0; i < epl_session_state_count(session_.get(), kind); ++i) state_.insert(port_of(epl_session_state_port, session_.get(), kind, i).name);
+    }
+    train();
+    compare_final("final_param_norms");
+    compare_final("final_buffer_norms");
+    finish();
+    return out_;
+  }
+
+ private:
+  // A parameter's name in this file: exporters keep one name of those that share a tensor.
+  std::string name_here(const std::string& name, const std::set<std::string>& there) const {
+    if (there.contains(name) || !reference_.contains("tied")) return name;
+    for (const Json& group : reference_["tied"]) {
+      const auto names = group.get<std::vector<std::string>>();
+      if (std::find(names.begin(), names.end(), name) == names.end()) continue;
+      for (const std::string& other : names) {
+        if (there.contains(other)) return other;
+      }
+    }
+    return name;
+  }
+
+  Trainer trainer() {
+    JobOptions job = o_.job;
+    job.loss = reference_.at("loss");
+    job.optimizer = reference_.at("optimizer");
+    job.lr = reference_.at("lr").get<double>();
+    auto optional = [&](const char* key, std::optional<double>& value) {
+      if (reference_.contains(key) && reference_[key].is_number()) value = reference_[key].get<double>();
+    };
+    optional("weight_decay", job.weight_decay);
+    if (job.optimizer == "momentum") optional("momentum", job.momentum);
+    if (job.optimizer.starts_with("adam")) {
+      optional("eps", job.eps);
+      if (reference_.contains("betas")) job.betas = reference_["betas"].dump();
+    }
+    if (reference_.contains("ignore_index") && reference_["ignore_index"].is_number() && job.loss == "softmax_cross_entropy") {
+      job.ignore_index = std::to_string(reference_["ignore_index"].get<int64_t>());
+    }
+    Trainer made = make_trainer(engine_, job);
+    set(made.get(), "report.gradient_norms", "true");
+    bind_inputs(made, model_, dataset_);
+    choose_parameters(made);
+    return made;
+  }
+
+  // Exactly what the reference trained is trained.
+  void choose_parameters(const Trainer& made) const {
+    std::set<std::string> initializers;
+    for (int64_t i = 0; i < epl_model_port_count(model_.get(), EPL_PORT_INITIALIZER); ++i) initializers.insert(port_of(epl_model_port, model_.get(), EPL_PORT_INITIALIZER, i).name);
+    int64_t group = -1;
+    for (const Json& name : reference_.at("trainable")) {
+      const std::string here = name_here(name, initializers);
+      if (group < 0) {
+        check(epl_trainer_add_group(made.get(), here.data(), here.size(), &group));
+      } else {
+        check(epl_trainer_group_add(made.get(), group, here.data(), here.size()));
+      }
+    }
+    int64_t rest = 0;
+    check(epl_trainer_add_group(made.get(), EPL_STR("*"), &rest));
+    check(epl_trainer_group_set(made.get(), rest, EPL_STR("frozen"), EPL_STR("true")));
+  }
+
+  void train() {
+    const auto losses = reference_.at("losses").get<std::vector<double>>();
+    const auto single = reference_.contains("losses_f32") ? reference_["losses_f32"].get<std::vector<double>>() : losses;
+    std::vector<const epl_tensor*> batch(static_cast<size_t>(epl_plan_port_count(plan_.get(), EPL_ENTRY_TRAIN, EPL_PORT_INPUT)));
+    std::vector<double> seconds;
+    for (size_t step = 0; step < losses.size(); ++step) {
+      check(epl_dataset_next(dataset_.get(), batch.data(), batch.size()));
+      epl_metrics metrics = EPL_METRICS_INIT;
+      check(epl_session_step(session_.get(), batch.data(), batch.size(), nullptr, &metrics));
+      seconds.push_back(metrics.seconds);
+      const double scale = std::max(std::fabs(losses[step]), 1e-12);
+      const double error = std::fabs(metrics.loss - losses[step]) / scale;
+      const double allowed = std::max(loss_tolerance, 10 * std::fabs(single[step] - losses[step]) / scale);
+      if (!(error <= allowed)) out_.pass = false;
+      out_.loss_error = std::isfinite(error) ? std::max(out_.loss_error, error) : std::numeric_limits<double>::infinity();
+      if (step == 0) compare_gradients();
+    }
+    std::sort(seconds.begin(), seconds.end());
+    out_.seconds_per_step = seconds.empty() ? 0 : seconds[seconds.size() / 2];
+  }
+
+  void compare_gradients() {
+    const Json& norms = reference_.at("step0_grad_norms");
+    double largest = 0;
+    for (const auto& [name, norm] : norms.items()) largest = std::max(largest, norm.get<double>());
+    for (const auto& [name, norm] : norms.items()) {
+      const std::string metric = "gradient_norm:" + name_here(name, state_);
+      double ours = 0;
+      check(epl_session_metric(session_.get(), metric.data(), metric.size(), &ours));
+      const double expected = norm;
+      note(std::fabs(ours - expected) / std::max(expected, rounding_share * largest), name, out_.gradient_error, out_.worst_gradient);
+      if (expected < 1e-9 * largest) rounding_only_.insert(name);
+    }
+  }
+
+  void note(double error, const std::string& name, double& worst, std::string& worst_name) {
+    if (!(error <= norm_tolerance)) out_.pass = false;
+    if (!std::isfinite(error)) error = std::numeric_limits<double>::infinity();
+    if (error > worst) {
+      worst = error;
+      worst_name = name;
+    }
+  }
+
+  void compare_final(const char* table) {
+    if (!reference_.contains(table)) return;
+    const bool buffers = std::string(table) == "final_buffer_norms";
+    for (const auto& [name, norm] : reference_[table].items()) {
+      const std::string here = name_here(name, state_);
+      // Buffers that a model computes with but does not keep (a table of frequencies) are constants of the file.
+      if (!state_.contains(here) && (buffers || listed("missing_params", name))) continue;
+      TensorHandle value = make<TensorHandle>(epl_session_get, session_.get(), here.data(), here.size());
+      const double ours = norm_of(value.get()), expected = norm;
+      if (rounding_only_.contains(name)) {
+        // Rounding alone moves it, each step by at most the learning rate: there is no digit to compare.
+        const double count = static_cast<double>(epl_tensor_bytes(value.get()) / epl_dtype_bytes(epl_tensor_dtype(value.get())));
+        const double reach = reference_.at("lr").get<double>() * static_cast<double>(reference_.at("losses").size()) * std::sqrt(count);
+        note(std::fabs(ours - expected) <= reach ? 0 : std::fabs(ours - expected) / reach, name, out_.parameter_error, out_.worst_parameter);
+      } else {
+        note(std::fabs(ours - expected) / std::max(expected, 1e-12), name, out_.parameter_error, out_.worst_parameter);
+      }
+    }
+  }
+
+  bool listed(const char* key, const std::string& name) const {
+    if (!reference_.contains(key)) return false;
+    return std::any_of(reference_[key].begin(), reference_[key].end(), [&](const Json& item) { return item == name; });
+  }
+
+  void finish() {
+    for (int64_t rank = 0; rank < epl_plan_ranks(plan_.get()); ++rank) {
+      out_.planned = std::max(out_.planned, epl_plan_memory_bytes_peak(plan_.get(), rank));
+      out_.measured = std::max(out_.measured, epl_session_memory_bytes_peak(session_.get(), rank));
+    }
+    uint64_t hash = 0;
+    check(epl_session_hash(session_.get(), &hash));
+    char hex[20];
+    std::snprintf(hex, sizeof hex, "%016llx", static_cast<unsigned long long>(hash));
+    out_.hash = hex;
+  }
+
+  const CheckOptions& o_;
+  std::string folder_;
+  Json reference_;
+  Engine engine_;
+  Model model_;
+  Dataset dataset_;
+  Plan plan_;
+  Session session_;
+  std::set<std::string> state_, rounding_only_;
+  Outcome out_;
+};
+
+std::string case_name(std::string folder) {
+  while (folder.size() > 1 && folder.back() == '/') folder.pop_back();
+  return folder.substr(folder.find_last_of('/') + 1);
+}
+
+std::string scientific(double value) {
+  char buffer[32];
+  std::snprintf(buffer, sizeof buffer, "%.1e", value);
+  return buffer;
+}
+
+// JSON has no infinity.
+Json number(double value) { return std::isfinite(value) ? Json(value) : Json(1e308); }
+
+void print(const CheckOptions& o, const std::string& name, const Outcome& r) {
+  if (o.job.json) {
+    std::printf("%s\n", Json{{"case", name}, {"pass", r.pass}, {"loss_error", number(r.loss_error)}, {"gradient_error", number(r.gradient_error)},
+                             {"parameter_error", number(r.parameter_error)}, {"planned_peak_bytes", r.planned}, {"measured_peak_bytes", r.measured},
+                             {"weights_hash", r.hash}, {"seconds_per_step", r.seconds_per_step}}.dump().c_str());
+  } else {
+    std::string worst;
+    if (!r.pass) worst = "  worst gradient " + (r.worst_gradient.empty() ? "-" : r.worst_gradient) + ", parameter " + (r.worst_parameter.empty() ? "-" : r.worst_parameter);
+    std::printf("%s  %s: loss %s, gradient %s, parameter %s; memory %lld planned, %lld measured; weights %s; %s ms a step%s\n", r.pass ? "pass" : "FAIL", name.c_str(),
+                scientific(r.loss_error).c_str(), scientific(r.gradient_error).c_str(), scientific(r.parameter_error).c_str(), static_cast<long long>(r.planned),
+                static_cast<long long>(r.measured), r.hash.c_str(), fixed(r.seconds_per_step * 1e3, 2).c_str(), worst.c_str());
+  }
+  std::fflush(stdout);
+}
+
+void print_error(const CheckOptions& o, const std::string& name, const std::string& message) {
+  if (o.job.json) {
+    std::printf("%s\n", Json{{"case", name}, {"pass", false}, {"error", message}}.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
+  } else {
+    std::printf("FAIL  %s: %s\n", name.c_str(), message.c_str());
+  }
+  std::fflush(stdout);
+}
+
+int run_check(const CheckOptions& o) {
+  if (o.precision != "f32") throw ApiError(EPL_ERROR_UNSUPPORTED, "--precision " + o.precision + " is not built; f32 is", "");
+  bool all = true;
+  for (const std::string& folder : o.cases) {
+    try {
+      const Outcome outcome = Case(o, folder).run();
+      all &= outcome.pass;
+      print(o, case_name(folder), outcome);
+    } catch (const std::exception& e) {
+      const auto* api = dynamic_cast<const ApiError*>(&e);
+      const bool place = api && !api->where.empty() && std::string(e.what()).find(api->where) == std::string::npos;
+      print_error(o, case_name(folder), std::string(e.what()) + (place ? " (at " + api->where + ")" : ""));
+      all = false;
+    }
+  }
+  return all ? 0 : 1;
+}
+
+}  // namespace
+
+Run add_check(CLI::App& app) {
+  auto o = std::make_shared<CheckOptions>();
+  app.add_option("cases", o->cases, "folders with model.onnx, train.safetensors and reference.json")->required();
+  add_machine_options(app, o->job);
+  app.add_option("--precision", o->precision, "f32")->capture_default_str();
+  app.add_flag("--json", o->job.json, "a JSON line for each case");
+  app.footer("Every loss must be within 1e-4 of the float64 reference, relative (or within ten times PyTorch's own float32 error),\n"
+             "every gradient norm of the first step and every final norm within 1e-3. The hash is XXH64 over the bytes of the\n"
+             "trained parameters in the order of their names.");
+  return [o] { return run_check(*o); };
+}
+
+}  // namespace epl::tools

@@ -1,0 +1,221 @@
+#include "tools/job.h"
+
+#include <algorithm>
+#include <fstream>
+#include <set>
+#include <sstream>
+
+namespace epl::tools {
+
+void add_machine_options(CLI::App& app, JobOptions& o) {
+  app.add_option("--device", o.device, "where to run: cpu, or sim for virtual time without numbers")->capture_default_str();
+  app.add_option("--strategy", o.strategy, "how to spread the work: JSON, or a file with it (see docs/strategy.md)");
+  app.add_option("--ranks", o.ranks, "ranks in this process; they share the batch")->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("--threads", o.threads, "threads of all ranks together; 0 for one per processor")->check(CLI::NonNegativeNumber)->capture_default_str();
+  app.add_option("--micro-batches", o.micro_batches, "cut each step into this many turns, which saves memory and changes no bit")->check(CLI::NonNegativeNumber);
+}
+
+void add_binding_options(CLI::App& app, JobOptions& o) {
+  app.add_option("--batch", o.batch, "samples of a step, where the model leaves it open")->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("--context", o.context, "bytes of text a sample sees, where the model leaves it open (else 64)")->check(CLI::NonNegativeNumber);
+  app.add_option("--symbol", o.symbols, "bind a symbolic dimension: NAME=SIZE; may be repeated");
+  app.add_option("--loss", o.loss, "softmax_cross_entropy, mse, bce_with_logits, or output:NAME for a scalar output of the model")->capture_default_str();
+  app.add_option("--loss-output", o.loss_output, "the output the loss is applied to (the first)");
+  app.add_option("--ignore-index", o.ignore_index, "target value that does not count (softmax_cross_entropy)");
+}
+
+void add_training_options(CLI::App& app, JobOptions& o) {
+  app.add_option("--optimizer", o.optimizer, "sgd, momentum, adam or adamw, by PyTorch's formulas")->capture_default_str();
+  app.add_option("--lr", o.lr, "learning rate");
+  app.add_option("--betas", o.betas, "of adam and adamw, as 0.9,0.999");
+  app.add_option("--eps", o.eps, "of adam and adamw");
+  app.add_option("--momentum", o.momentum, "of momentum");
+  app.add_option("--weight-decay", o.weight_decay, "of every trained parameter, those of --no-decay excepted");
+  app.add_option("--no-decay", o.no_decay, "parameters without weight decay, by glob; may be repeated");
+  app.add_option("--freeze", o.freeze, "parameters that are not trained, by glob; may be repeated");
+  app.add_option("--schedule", o.schedule, "of the learning rate: constant, linear or cosine over --steps")->capture_default_str();
+  app.add_option("--warmup", o.warmup, "steps in which the learning rate rises from zero")->check(CLI::NonNegativeNumber);
+  app.add_option("--final-ratio", o.final_ratio, "of the learning rate at the last step")->check(CLI::Range(0.0, 1.0));
+  app.add_option("--clip", o.clip, "largest global norm of the gradient; 0 for no clipping")->check(CLI::NonNegativeNumber);
+  app.add_option("--seed", o.seed, "of dropout, of the order of the data and of the sample text")->capture_default_str();
+}
+
+void add_data_options(CLI::App& app, JobOptions& o, bool required) {
+  auto* data = app.add_option_group("data", "what to learn from");
+  data->add_option("--text", o.text, "a text file: the model learns to tell the next byte")->check(CLI::ExistingFile);
+  data->add_option("--data", o.data, "a safetensors file: a tensor for each input (by its name, or input.NAME), and one called target")->check(CLI::ExistingFile);
+  data->require_option(required ? 1 : 0, 1);
+  app.add_option("--held-out", o.held_out, "share of the text, at its end, that is not trained on")->check(CLI::Range(0.0, 0.9))->capture_default_str();
+}
+
+std::string read_file(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in) throw UsageError("cannot read " + path);
+  std::ostringstream out;
+  out << in.rdbuf();
+  return out.str();
+}
+
+void write_file(const std::string& path, const std::string& text) {
+  const std::string beside = path + ".part";
+  std::ofstream out(beside, std::ios::binary | std::ios::trunc);
+  out << text;
+  out.close();
+  if (!out || std::rename(beside.c_str(), path.c_str()) != 0) throw ApiError(EPL_ERROR_IO, "cannot write " + path + "; is there space, and may you write there?", path);
+}
+
+std::string json_argument(const std::string& value) {
+  size_t first = value.find_first_not_of(" \t\r\n");
+  return first != std::string::npos && value[first] == '{' ? value : read_file(value);
+}
+
+int32_t device_constant(const std::string& name) {
+  if (name == "cpu") return EPL_DEVICE_CPU;
+  if (name == "sim") return EPL_DEVICE_SIM;
+  if (name == "cuda") return EPL_DEVICE_CUDA;
+  throw UsageError("--device " + name + ": there are cpu, sim and cuda");
+}
+
+void set(epl_trainer* trainer, std::string_view key, std::string_view value) {
+  check(epl_trainer_set(trainer, key.data(), key.size(), value.data(), value.size()));
+}
+void set(epl_trainer* trainer, std::string_view key, double value) { check(epl_trainer_set_number(trainer, key.data(), key.size(), value)); }
+
+Engine make_engine(const JobOptions& o) {
+  epl_engine_options options = EPL_ENGINE_OPTIONS_INIT;
+  options.threads = o.threads;
+  options.log = [](void*, int32_t, const char* message, size_t length) { std::fprintf(stderr, "epl: %.*s\n", static_cast<int>(length), message); };
+  return make<Engine>(epl_engine_create, &options);
+}
+
+Model load_model(const Engine& engine, const std::string& path) {
+  return make<Model>(epl_model_load, engine.get(), path.data(), path.size(), static_cast<const epl_model_options*>(nullptr));
+}
+
+namespace {
+
+int64_t add_group(epl_trainer* trainer, const std::vector<std::string>& patterns) {
+  int64_t group = 0;
+  check(epl_trainer_add_group(trainer, patterns[0].data(), patterns[0].size(), &group));
+  for (size_t i = 1; i < patterns.size(); ++i) check(epl_trainer_group_add(trainer, group, patterns[i].data(), patterns[i].size()));
+  return group;
+}
+
+}  // namespace
+
+Trainer make_trainer(const Engine& engine, const JobOptions& o) {
+  Trainer trainer = make<Trainer>(epl_trainer_create, engine.get());
+  epl_trainer* t = trainer.get();
+  set(t, "loss", o.loss);
+  if (!o.loss_output.empty()) set(t, "loss.output", o.loss_output);
+  if (!o.ignore_index.empty()) set(t, "loss.ignore_index", o.ignore_index);
+  set(t, "optimizer", o.optimizer);
+  if (o.lr) set(t, "optimizer.lr", *o.lr);
+  if (o.momentum) set(t, "optimizer.momentum", *o.momentum);
+  if (!o.betas.empty()) set(t, "optimizer.betas", o.betas);
+  if (o.eps) set(t, "optimizer.eps", *o.eps);
+  if (o.weight_decay) set(t, "optimizer.weight_decay", *o.weight_decay);
+  set(t, "schedule", o.schedule);
+  if (o.warmup > 0) set(t, "schedule.warmup_steps", static_cast<double>(o.warmup));
+  if (o.schedule != "constant") set(t, "schedule.total_steps", static_cast<double>(o.steps));
+  if (o.final_ratio > 0) set(t, "schedule.final_ratio", o.final_ratio);
+  if (o.clip > 0) set(t, "clip_norm", o.clip);
+  if (!o.freeze.empty()) check(epl_trainer_group_set(t, add_group(t, o.freeze), EPL_STR("frozen"), EPL_STR("true")));
+  if (!o.no_decay.empty()) check(epl_trainer_group_set(t, add_group(t, o.no_decay), EPL_STR("weight_decay"), EPL_STR("0")));
+  for (const std::string& symbol : o.symbols) {
+    size_t equals = symbol.find('=');
+    char* end = nullptr;
+    int64_t size = equals == std::string::npos ? -1 : std::strtoll(symbol.c_str() + equals + 1, &end, 10);
+    if (size < 0 || end == nullptr || *end != '\0') throw UsageError("--symbol " + symbol + ": NAME=SIZE is expected");
+    check(epl_trainer_bind_symbol(t, symbol.data(), equals, size));
+  }
+  return trainer;
+}
+
+Strategy make_strategy(const Engine& engine, const JobOptions& o) {
+  const std::string json = o.strategy.empty() ? "{}" : json_argument(o.strategy);
+  Strategy strategy = make<Strategy>(epl_strategy_parse, engine.get(), json.data(), json.size());
+  if (o.micro_batches > 0) {
+    const std::string count = std::to_string(o.micro_batches);
+    check(epl_strategy_set(strategy.get(), EPL_STR("pipeline.num_micro_batch"), count.data(), count.size()));
+  }
+  return strategy;
+}
+
+Plan make_plan(const Model& model, const Trainer& trainer, const Strategy& strategy, const JobOptions& o) {
+  epl_plan_options options = EPL_PLAN_OPTIONS_INIT;
+  options.ranks = o.ranks;
+  options.seed = o.seed;
+  options.device = device_constant(o.device);
+  return make<Plan>(epl_plan_create, model.get(), trainer.get(), strategy.get(), &options);
+}
+
+namespace {
+
+Dataset open_dataset(const Engine& engine, const std::string& path, const Json& options) {
+  const std::string text = options.dump();
+  return make<Dataset>(epl_dataset_open, engine.get(), path.data(), path.size(), text.data(), text.size());
+}
+
+// The input that takes the text.
+Port text_input(const Model& model) {
+  const int64_t count = epl_model_port_count(model.get(), EPL_PORT_INPUT);
+  for (int64_t i = 0; i < count; ++i) {
+    Port port = port_of(epl_model_port, model.get(), EPL_PORT_INPUT, i);
+    if (port.dtype == EPL_DTYPE_I64 && port.dims.size() == 2) return port;
+  }
+  throw UsageError("the model has no input i64[batch, context] for --text; give its inputs with --data");
+}
+
+}  // namespace
+
+DataFiles open_data(const Engine& engine, const Model& model, const JobOptions& o) {
+  DataFiles out;
+  if (!o.data.empty()) {
+    out.batch = o.batch;
+    out.train = open_dataset(engine, o.data, {{"reader", "safetensors"}, {"batch", o.batch}, {"order", "shuffled"}, {"seed", o.seed}});
+    return out;
+  }
+  const Port input = text_input(model);
+  out.batch = input.dims[0] > 0 ? input.dims[0] : o.batch;
+  out.context = input.dims[1] > 0 ? input.dims[1] : o.context > 0 ? o.context : 64;
+  if (o.context > 0 && out.context != o.context) {
+    throw UsageError("--context " + std::to_string(o.context) + ": the model's input " + input.name + " has " + std::to_string(out.context));
+  }
+  Json options = {{"reader", "text"}, {"batch", out.batch}, {"context", out.context}, {"input", input.name}, {"held_out", o.held_out}};
+  Json train = options, held_out = options;
+  // Windows may begin anywhere, so that an epoch has as many samples as there are bytes.
+  train.update(Json{{"split", "train"}, {"stride", 1}, {"order", "shuffled"}, {"seed", o.seed}, {"prefetch", 2}});
+  held_out.update(Json{{"split", "held_out"}});
+  out.train = open_dataset(engine, o.text, train);
+  if (o.held_out > 0) out.held_out = open_dataset(engine, o.text, held_out);
+  return out;
+}
+
+void bind_inputs(const Trainer& trainer, const Model& model, const Dataset& dataset) {
+  std::set<std::string> inputs;
+  for (int64_t i = 0; i < epl_model_port_count(model.get(), EPL_PORT_INPUT); ++i) inputs.insert(port_of(epl_model_port, model.get(), EPL_PORT_INPUT, i).name);
+  for (int64_t i = 0; i < epl_dataset_field_count(dataset.get()); ++i) {
+    Port field = port_of(epl_dataset_field, dataset.get(), i);
+    std::string name = field.name;
+    if (!inputs.contains(name) && name.starts_with("input.")) name = name.substr(6);
+    if (!inputs.contains(name) && name != "target") continue;
+    check(epl_trainer_bind_input(trainer.get(), name.data(), name.size(), field.dtype, field.dims.data(), static_cast<int32_t>(field.dims.size())));
+  }
+}
+
+void match_checkpoint(JobOptions& o, const Json& checkpoint) {
+  std::set<std::string> states;
+  std::vector<std::string> trained;
+  o.freeze.clear();
+  for (const Json& item : checkpoint.at("tensors")) {
+    const std::string kind = item.at("kind"), name = item.at("name");
+    if (kind == "frozen") o.freeze.push_back(name);
+    if (kind == "parameter") trained.push_back(name);
+    if (kind == "optimizer") states.insert(name.substr(name.rfind('.') + 1));
+  }
+  o.no_decay.clear();
+  o.optimizer = states.contains("square") ? "adamw" : states.contains("momentum") ? "momentum" : "sgd";
+}
+
+}  // namespace epl::tools

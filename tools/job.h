@@ -1,0 +1,70 @@
+// What the subcommands that make a plan have in common: options of the command line, and the handles made from them.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "tools/api.h"
+
+namespace epl::tools {
+
+using Json = nlohmann::ordered_json;
+
+struct JobOptions {
+  std::string model;
+  std::string text, data;                  // exactly one of them, where data is needed
+  std::string device = "cpu", strategy;    // JSON or a file of it
+  int64_t ranks = 1, micro_batches = 0;
+  int threads = 0;
+  int64_t batch = 8, context = 0;
+  uint64_t seed = 0;
+  std::vector<std::string> symbols;        // name=size
+  std::string loss = "softmax_cross_entropy", loss_output, ignore_index;
+  std::string optimizer = "adamw", betas;
+  std::optional<double> lr, momentum, eps, weight_decay;
+  std::string schedule = "constant";
+  int64_t warmup = 0, steps = 0;
+  double clip = 0, final_ratio = 0, held_out = 0.05;
+  std::vector<std::string> freeze, no_decay;
+  bool json = false;
+};
+
+void add_machine_options(CLI::App& app, JobOptions& o);   // device, strategy, ranks, threads, micro-batches
+void add_binding_options(CLI::App& app, JobOptions& o);   // batch, context, symbols, loss
+void add_training_options(CLI::App& app, JobOptions& o);  // optimizer, schedule
+void add_data_options(CLI::App& app, JobOptions& o, bool required);
+
+// The whole text of a file.
+std::string read_file(const std::string& path);
+void write_file(const std::string& path, const std::string& text);
+// "{...}" as it is, else the content of the file of that name.
+std::string json_argument(const std::string& value);
+int32_t device_constant(const std::string& name);
+
+void set(epl_trainer* trainer, std::string_view key, std::string_view value);
+void set(epl_trainer* trainer, std::string_view key, double value);
+
+Engine make_engine(const JobOptions& o);
+Model load_model(const Engine& engine, const std::string& path);
+// Loss, optimizer and schedule from the options.
+Trainer make_trainer(const Engine& engine, const JobOptions& o);
+// From --strategy and --micro-batches.
+Strategy make_strategy(const Engine& engine, const JobOptions& o);
+Plan make_plan(const Model& model, const Trainer& trainer, const Strategy& strategy, const JobOptions& o);
+
+// The data of a job. For text the first input of the model with two dimensions names the field and, where the file fixes them, gives
+// batch and context.
+struct DataFiles {
+  Dataset train, held_out;   // held_out: text only
+  int64_t batch = 0, context = 0;
+};
+DataFiles open_data(const Engine& engine, const Model& model, const JobOptions& o);
+// Binds the inputs (and the target) of a trainer to the batches of a dataset.
+void bind_inputs(const Trainer& trainer, const Model& model, const Dataset& dataset);
+
+// A trainer whose optimizer state has the names and types that a checkpoint holds; what the checkpoint does not train is frozen.
+void match_checkpoint(JobOptions& o, const Json& checkpoint);
+
+}  // namespace epl::tools

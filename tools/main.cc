@@ -1,0 +1,103 @@
+// epl: the command line, on the C API alone.
+#include <csignal>
+#include <cstdio>
+
+#include "tools/api.h"
+#include "tools/commands.h"
+
+namespace epl::tools {
+namespace {
+
+volatile std::sig_atomic_t interrupt_seen = 0;
+
+constexpr char footer[] = R"(A language model from nothing, in three lines:
+  epl template gpt2 --layers 4 --width 128 --heads 4 --context 64 --vocab 256 --out model.onnx
+  epl train model.onnx --text book.txt --steps 1000 --lr 2e-3 --out run
+  epl inspect run/checkpoint
+
+Exit codes: 0 done; 1 a check did not hold; 2 wrong use of the command line; 3 a model, file or option that does not
+fit; 4 not supported here; 5 the system refused a read or a write; 6 out of memory; 7 a bug of EPL's, please report it;
+130 interrupted.)";
+
+int exit_code(int32_t error) {
+  switch (error) {
+    case EPL_ERROR_UNSUPPORTED: return 4;
+    case EPL_ERROR_IO: return 5;
+    case EPL_ERROR_OUT_OF_MEMORY: return 6;
+    case EPL_ERROR_INTERNAL:
+    case EPL_ERROR_MISUSE: return 7;
+    case EPL_ERROR_CANCELLED: return 130;
+    default: return 3;
+  }
+}
+
+int run(int argc, char** argv) {
+  CLI::App app("epl trains neural networks from ONNX files.", "epl");
+  app.footer(footer);
+  app.require_subcommand(1);
+  app.set_version_flag("--version", [] {
+    const uint32_t v = epl_version();
+    return "epl " + std::to_string(v / 1000000) + "." + std::to_string(v / 1000 % 1000) + "." + std::to_string(v % 1000);
+  });
+  struct Command {
+    const char* name;
+    const char* doc;
+    Run (*add)(CLI::App&);
+    Run run;
+    CLI::App* app = nullptr;
+  };
+  Command commands[] = {
+      {"train", "Train a model on text or tensors; writes trained.onnx, a checkpoint and a report.", add_train, {}},
+      {"evaluate", "The loss of a model, or of a checkpoint of it, on data.", add_evaluate, {}},
+      {"plan", "What training would do: memory to the byte, order of work, and why. Allocates nothing.", add_plan, {}},
+      {"inspect", "What a model, checkpoint or data file holds; without a file, what this build can do.", add_inspect, {}},
+      {"export", "A checkpoint's weights as ONNX or safetensors.", add_export, {}},
+      {"check", "Train cases with known answers and compare every number.", add_check, {}},
+      {"template", "Write an ONNX model of a known family at any size, with seeded weights.", add_template, {}},
+  };
+  for (Command& command : commands) {
+    command.app = app.add_subcommand(command.name, command.doc);
+    command.run = command.add(*command.app);
+  }
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    return app.exit(e) == 0 ? 0 : 2;
+  }
+  for (Command& command : commands) {
+    if (command.app->parsed()) return command.run();
+  }
+  return 2;
+}
+
+}  // namespace
+
+void watch_interrupts() {
+  std::signal(SIGINT, [](int) {
+    if (interrupt_seen) std::signal(SIGINT, SIG_DFL);   // the third one ends the process at once
+    interrupt_seen = 1;
+  });
+}
+bool interrupted() { return interrupt_seen != 0; }
+
+}  // namespace epl::tools
+
+int main(int argc, char** argv) {
+  using namespace epl::tools;
+  try {
+    return run(argc, argv);
+  } catch (const ApiError& e) {
+    const bool known = e.where.empty() || std::string(e.what()).find(e.where) != std::string::npos;
+    std::fprintf(stderr, "epl: %s%s%s%s\n", e.what(), known ? "" : " (at ", known ? "" : e.where.c_str(), known ? "" : ")");
+    return exit_code(e.code);
+  } catch (const UsageError& e) {
+    std::fprintf(stderr, "epl: %s\n", e.what());
+    return 2;
+  } catch (const std::bad_alloc&) {
+    std::fprintf(stderr, "epl: out of memory\n");
+    return 6;
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "epl: unexpected: %s\n", e.what());
+    return 7;
+  }
+}

@@ -1,0 +1,242 @@
+// epl evaluate, plan, inspect, export and template.
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "tools/commands.h"
+#include "tools/job.h"
+#include "tools/progress.h"
+#include "tools/report.h"
+
+namespace epl::tools {
+namespace {
+
+Json describe_checkpoint(const Engine& engine, const std::string& path) {
+  return Json::parse(text_of(epl_checkpoint_describe, engine.get(), path.data(), path.size()));
+}
+
+int run_evaluate(JobOptions o, const std::string& checkpoint, int64_t batches) {
+  Engine engine = make_engine(o);
+  Model model = load_model(engine, o.model);
+  if (!checkpoint.empty()) match_checkpoint(o, describe_checkpoint(engine, checkpoint));
+  DataFiles data = open_data(engine, model, o);
+  Trainer trainer = make_trainer(engine, o);
+  bind_inputs(trainer, model, data.train);
+  Plan plan = make_plan(model, trainer, make_strategy(engine, o), o);
+  Session session = make<Session>(epl_session_create, plan.get(), static_cast<const epl_session_options*>(nullptr));
+  if (!checkpoint.empty()) check(epl_session_load(session.get(), checkpoint.data(), checkpoint.size(), static_cast<epl_dataset*>(nullptr)));
+  const Dataset& set = data.held_out ? data.held_out : data.train;
+  check(epl_dataset_bind(set.get(), plan.get(), EPL_ENTRY_EVALUATE));
+  std::vector<const epl_tensor*> batch(static_cast<size_t>(epl_plan_port_count(plan.get(), EPL_ENTRY_EVALUATE, EPL_PORT_INPUT)));
+  const int64_t count = batches > 0 ? std::min(batches, epl_dataset_batches(set.get())) : epl_dataset_batches(set.get());
+  double total = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    check(epl_dataset_next(set.get(), batch.data(), batch.size()));
+    epl_metrics metrics = EPL_METRICS_INIT;
+    check(epl_session_evaluate(session.get(), batch.data(), batch.size(), nullptr, &metrics));
+    total += metrics.loss;
+  }
+  const double loss = total / static_cast<double>(count);
+  if (o.json) {
+    std::printf("%s\n", Json{{"loss", loss}, {"batches", count}, {"held_out", static_cast<bool>(data.held_out)}}.dump().c_str());
+  } else {
+    std::printf("loss %s over %lld batches%s\n", fixed(loss, 6).c_str(), static_cast<long long>(count), data.held_out ? " of held-out text" : "");
+  }
+  return 0;
+}
+
+int run_plan(const JobOptions& o, const std::string& stage) {
+  Engine engine = make_engine(o);
+  Model model = load_model(engine, o.model);
+  Trainer trainer = make_trainer(engine, o);
+  if (!o.text.empty() || !o.data.empty()) bind_inputs(trainer, model, open_data(engine, model, o).train);
+  // Open first dimensions are the batch.
+  for (int64_t i = 0; o.text.empty() && o.data.empty() && i < epl_model_port_count(model.get(), EPL_PORT_INPUT); ++i) {
+    Port port = port_of(epl_model_port, model.get(), EPL_PORT_INPUT, i);
+    if (port.dims.empty() || port.dims[0] >= 0) continue;
+    port.dims[0] = o.batch;
+    if (port.dims.size() > 1 && port.dims[1] < 0 && o.context > 0) port.dims[1] = o.context;
+    if (std::find(port.dims.begin(), port.dims.end(), -1) != port.dims.end()) continue;   // bound by --symbol
+    check(epl_trainer_bind_input(trainer.get(), port.name.data(), port.name.size(), EPL_DTYPE_NONE, port.dims.data(), static_cast<int32_t>(port.dims.size())));
+  }
+  Plan plan = make_plan(model, trainer, make_strategy(engine, o), o);
+  const std::string wanted = o.json ? "memory" : stage;
+  std::printf("%s\n", text_of(epl_plan_describe, plan.get(), wanted.data(), wanted.size()).c_str());
+  return 0;
+}
+
+std::string dims_text(const Json& dims) {
+  std::string out = "[";
+  for (const Json& dim : dims) out += (out.size() > 1 ? "," : "") + (dim.is_string() ? (dim.get<std::string>().empty() ? "?" : dim.get<std::string>()) : dim.dump());
+  return out + "]";
+}
+
+void print_model(const Json& m) {
+  std::printf("%s\n", m.at("description").get<std::string>().c_str());
+  for (const char* kind : {"inputs", "outputs"}) {
+    std::printf("\n%s\n", kind);
+    for (const Json& port : m.at(kind)) std::printf("  %s: %s%s\n", port.at("name").get<std::string>().c_str(), port.at("dtype").get<std::string>().c_str(), dims_text(port.at("dims")).c_str());
+  }
+  std::printf("\ninitialisers: %zu with %s elements\n", m.at("initializers").size(), with_thousands(m.at("initializer_elements").get<int64_t>()).c_str());
+  for (const Json& one : m.at("initializers")) std::printf("  %s: %s%s\n", one.at("name").get<std::string>().c_str(), one.at("dtype").get<std::string>().c_str(), dims_text(one.at("dims")).c_str());
+  std::printf("\noperators\n");
+  for (const auto& [name, count] : m.at("ops").items()) std::printf("  %6lld  %s\n", static_cast<long long>(count.get<int64_t>()), name.c_str());
+  if (!m.at("findings").empty()) std::printf("\nworth knowing before training\n");
+  for (const Json& f : m.at("findings")) {
+    std::printf("  %s: %s%s%s\n", f.at("level").get<std::string>().c_str(), f.at("where").get<std::string>().c_str(), f.at("where").get<std::string>().empty() ? "" : ": ", f.at("message").get<std::string>().c_str());
+  }
+}
+
+void print_checkpoint(const Json& c) {
+  std::printf("checkpoint after %s steps; seed %llu, %lld batch units, numerics version %lld", with_thousands(c.at("step").get<int64_t>()).c_str(), static_cast<unsigned long long>(c.at("seed").get<uint64_t>()),
+              static_cast<long long>(c.at("units").get<int64_t>()), static_cast<long long>(c.at("numerics").get<int64_t>()));
+  if (c.at("data_position").get<int64_t>() >= 0) std::printf(", %s batches of data seen", with_thousands(c.at("data_position").get<int64_t>()).c_str());
+  std::printf("\n");
+  for (const Json& t : c.at("tensors")) std::printf("  %-10s %s: %s%s\n", t.at("kind").get<std::string>().c_str(), t.at("name").get<std::string>().c_str(), t.at("dtype").get<std::string>().c_str(), dims_text(t.at("dims")).c_str());
+}
+
+int run_inspect(const JobOptions& o, const std::string& path) {
+  Engine engine = make_engine(o);
+  struct stat info{};
+  if (path.empty()) {
+    std::printf("%s\n", text_of(epl_engine_describe, engine.get()).c_str());
+  } else if (::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode)) {
+    const Json checkpoint = describe_checkpoint(engine, path);
+    o.json ? static_cast<void>(std::printf("%s\n", checkpoint.dump().c_str())) : print_checkpoint(checkpoint);
+  } else if (path.ends_with(".safetensors") || path.ends_with(".txt")) {
+    Dataset data = make<Dataset>(epl_dataset_open, engine.get(), path.data(), path.size(), static_cast<const char*>(nullptr), size_t{0});
+    std::printf("%s samples\n", with_thousands(epl_dataset_samples(data.get())).c_str());
+    for (int64_t i = 0; i < epl_dataset_field_count(data.get()); ++i) {
+      const Port port = port_of(epl_dataset_field, data.get(), i);
+      std::printf("  %s: %s each\n", port.name.c_str(), port.text().c_str());
+    }
+  } else {
+    Model model = load_model(engine, path);
+    const Json described = Json::parse(text_of(epl_model_describe, model.get()));
+    o.json ? static_cast<void>(std::printf("%s\n", described.dump(-1, ' ', false, Json::error_handler_t::replace).c_str())) : print_model(described);
+  }
+  return 0;
+}
+
+int run_export(JobOptions o, const std::string& checkpoint, const std::string& out) {
+  const bool onnx = out.ends_with(".onnx");
+  if (!onnx && !out.ends_with(".safetensors")) throw UsageError("--out " + out + ": .onnx or .safetensors says what to write");
+  Engine engine = make_engine(o);
+  Model model = load_model(engine, o.model);
+  match_checkpoint(o, describe_checkpoint(engine, checkpoint));
+  Trainer trainer = make_trainer(engine, o);
+  for (int64_t i = 0; i < epl_model_port_count(model.get(), EPL_PORT_INPUT); ++i) {
+    Port port = port_of(epl_model_port, model.get(), EPL_PORT_INPUT, i);
+    bool open = false;
+    for (size_t d = 0; d < port.dims.size(); ++d) {
+      if (port.dims[d] >= 0) continue;
+      port.dims[d] = d == 0 ? o.batch : o.context > 0 ? o.context : 64;
+      open = true;
+    }
+    if (open && o.symbols.empty()) check(epl_trainer_bind_input(trainer.get(), port.name.data(), port.name.size(), EPL_DTYPE_NONE, port.dims.data(), static_cast<int32_t>(port.dims.size())));
+  }
+  Plan plan = make_plan(model, trainer, make_strategy(engine, o), o);
+  Session session = make<Session>(epl_session_create, plan.get(), static_cast<const epl_session_options*>(nullptr));
+  check(epl_session_load(session.get(), checkpoint.data(), checkpoint.size(), static_cast<epl_dataset*>(nullptr)));
+  check((onnx ? epl_session_export_onnx : epl_session_export_safetensors)(session.get(), out.data(), out.size()));
+  if (!o.json) std::printf("wrote %s\n", out.c_str());
+  return 0;
+}
+
+// "--layers 4 --dropout 0.1" as JSON, with the types that the template declares.
+Json template_options(const Json& declared, const std::string& family, const std::vector<std::string>& words) {
+  Json out = Json::object();
+  for (size_t i = 0; i < words.size(); i += 2) {
+    std::string key = words[i];
+    if (!key.starts_with("--")) throw UsageError("template " + family + ": \"" + key + "\" is no option; options are --NAME VALUE");
+    key = key.substr(2);
+    std::replace(key.begin(), key.end(), '-', '_');
+    if (i + 1 >= words.size()) throw UsageError("template " + family + ": --" + key + " needs a value");
+    const std::string& value = words[i + 1];
+    const Json parsed = Json::parse(value, nullptr, false);
+    const bool text = declared.contains(key) && declared[key].is_string();
+    out[key] = parsed.is_discarded() || text ? Json(value) : parsed;
+  }
+  return out;
+}
+
+int run_template(const std::string& family, const std::string& out, const std::vector<std::string>& words) {
+  Engine engine = make_engine({});
+  const Json known = Json::parse(text_of(epl_engine_describe, engine.get())).at("templates");
+  Json declared = Json::object();
+  for (const Json& row : known) {
+    if (row.at("name") == family) declared = row.at("options");
+  }
+  if (family.empty() || out.empty()) {
+    if (family.empty() != out.empty()) throw UsageError(family.empty() ? "which family? epl template without arguments lists them" : "--out FILE is needed");
+    for (const Json& row : known) {
+      std::printf("%s: %s\n", row.at("name").get<std::string>().c_str(), row.at("doc").get<std::string>().c_str());
+      for (const auto& [key, value] : row.at("options").items()) std::printf("    --%s %s\n", key.c_str(), value.dump().c_str());
+    }
+    return 0;
+  }
+  const std::string options = template_options(declared, family, words).dump();
+  check(epl_template_write(engine.get(), family.data(), family.size(), options.data(), options.size(), out.data(), out.size()));
+  std::printf("wrote %s\n", out.c_str());
+  return 0;
+}
+
+}  // namespace
+
+Run add_evaluate(CLI::App& app) {
+  auto o = std::make_shared<JobOptions>();
+  auto checkpoint = std::make_shared<std::string>();
+  auto batches = std::make_shared<int64_t>(0);
+  app.add_option("model", o->model, "the ONNX file")->required()->check(CLI::ExistingFile);
+  add_data_options(app, *o, true);
+  app.add_option("--checkpoint", *checkpoint, "weights to use instead of the file's")->check(CLI::ExistingDirectory);
+  app.add_option("--batches", *batches, "how many batches; 0 for all")->check(CLI::NonNegativeNumber);
+  add_binding_options(app, *o);
+  add_machine_options(app, *o);
+  app.add_flag("--json", o->json, "one JSON object");
+  return [=] { return run_evaluate(*o, *checkpoint, *batches); };
+}
+
+Run add_plan(CLI::App& app) {
+  auto o = std::make_shared<JobOptions>();
+  auto stage = std::make_shared<std::string>("explain");
+  app.add_option("model", o->model, "the ONNX file")->required()->check(CLI::ExistingFile);
+  add_data_options(app, *o, false);
+  app.add_option("--steps", o->steps, "optimizer steps in all");
+  add_binding_options(app, *o);
+  add_training_options(app, *o);
+  add_machine_options(app, *o);
+  app.add_option("--stage", *stage, "explain, memory, parameters, or a stage of the train step as text: graph, plan, local, program (predict.graph and so on for the others)")->capture_default_str();
+  app.add_flag("--json", o->json, "the memory plan as JSON");
+  return [=] { return run_plan(*o, *stage); };
+}
+
+Run add_inspect(CLI::App& app) {
+  auto o = std::make_shared<JobOptions>();
+  auto path = std::make_shared<std::string>();
+  app.add_option("path", *path, "a model, a checkpoint folder or a data file")->check(CLI::ExistingPath);
+  app.add_flag("--json", o->json, "JSON");
+  return [=] { return run_inspect(*o, *path); };
+}
+
+Run add_export(CLI::App& app) {
+  auto o = std::make_shared<JobOptions>();
+  auto checkpoint = std::make_shared<std::string>(), out = std::make_shared<std::string>();
+  app.add_option("model", o->model, "the ONNX file that was trained")->required()->check(CLI::ExistingFile);
+  app.add_option("--checkpoint", *checkpoint, "the checkpoint")->required()->check(CLI::ExistingDirectory);
+  app.add_option("--out", *out, "FILE.onnx (everything but the weights unchanged) or FILE.safetensors")->required();
+  add_binding_options(app, *o);
+  return [=] { return run_export(*o, *checkpoint, *out); };
+}
+
+Run add_template(CLI::App& app) {
+  auto family = std::make_shared<std::string>(), out = std::make_shared<std::string>();
+  app.add_option("family", *family, "gpt2, mlp, ...; without one, lists the families with their options");
+  app.add_option("--out", *out, "the ONNX file to write");
+  app.allow_extras();
+  CLI::App* self = &app;
+  return [=] { return run_template(*family, *out, self->remaining()); };
+}
+
+}  // namespace epl::tools
