@@ -76,7 +76,7 @@ epl_error* epl_plan_create(const epl_model* model, const epl_trainer* trainer, c
       request.binding = trainer->binding;
     }
     request.binding.input_shapes.erase("target");   // the loss's own input, not the model's
-    request.binding.rewrites = model->rewrites;
+    request.rewrites = model->rewrites;
     request.model = model->model;
     if (strategy) request.strategy = strategy->strategy;
     request.ranks = known.ranks == 0 ? 1 : known.ranks;

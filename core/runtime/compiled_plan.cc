@@ -41,6 +41,7 @@ Result<Entry> compile(EntryKind kind, Graph graph, const PlanOptions& options, c
 // The model's graph with its fused meaning restored (attention, norms, ...).
 Result<Graph> bind(const PlanOptions& options, const Binding& binding) {
   EPL_ASSIGN(Graph graph, options.model->bind(binding));
+  if (!options.rewrites) return graph;
   return rewrite_graph(graph);
 }
 

@@ -25,6 +25,7 @@ struct PlanOptions {
   int64_t ranks = 1;
   std::string device = "cpu";
   bool evaluate = true, predict = true;   // entries beside train
+  bool rewrites = true;                   // restore fused meaning (attention, layer norm, ...)
   std::vector<std::string> train_outputs; // model outputs to return from step besides the loss
 };
 

@@ -102,7 +102,7 @@ TEST_P(Fixture, HasWhatItMustHaveAndKeepsItsNumbers) {
   if (!has_frontend()) GTEST_SKIP() << "no frontend is built in";
   auto model = load_model((fixtures() / (GetParam() + ".onnx")).string());
   ASSERT_TRUE(model.ok()) << model.status().to_string();
-  auto graph = (*model)->bind({.rewrites = false});
+  auto graph = (*model)->bind({});
   ASSERT_TRUE(graph.ok()) << graph.status().to_string();
   auto made = rewrite_graph(*graph);
   ASSERT_TRUE(made.ok()) << made.status().to_string();
