@@ -8,6 +8,17 @@
 namespace epl {
 namespace {
 
+// Why no gradient flows from the node's results to operand i on purpose; empty where one does.
+std::string cut_reason(const Graph& graph, const Node& node, int i) {
+  const auto& never = node.op->no_gradient_inputs;
+  if (!node.op->no_gradient.empty()) return node.op->no_gradient;
+  if (std::ranges::find(never, i) != never.end()) return cat("operand ", i, " never has a gradient");
+  for (Value out : node.outputs) {
+    if (out && is_float(graph.type(out).dtype)) return {};
+  }
+  return "its results are not floating-point";
+}
+
 // One reverse pass. A composite without a gradient of its own is differentiated through its body, which is computed again
 // in the backward phase: bodies are cheap beside what they would have to keep.
 class Differentiator {
@@ -43,10 +54,12 @@ class Differentiator {
     totals_.resize(graph_.value_count());
   }
 
+  // Results depend on a wanted value where a gradient can flow back to it: never through integers and truth values, nor
+  // through an op or an operand that cuts gradients on purpose.
   void mark(int n) {
     const Node& node = graph_.node(NodeId{n});
     bool any = false;
-    for (Value v : node.inputs) any = any || (v && depends_[v.index]);
+    for (size_t i = 0; i < node.inputs.size(); ++i) any = any || wants_gradient(node, static_cast<int>(i));
     for (Value v : node.outputs) {
       if (v) depends_[v.index] = any && is_float(graph_.type(v).dtype);
     }
@@ -87,35 +100,49 @@ class Differentiator {
       upstream.push_back(v ? total(v) : Var());
       any = any || upstream.back();
     }
-    if (!any || !node.op->no_gradient.empty()) return {};
+    if (!any) return {};
     if (node.op->gradient) return own_gradient(node, needed, upstream);
     if (node.op->body) return body_gradient(node, needed, upstream);
-    if (missing_.empty()) first_missing_ = node.name;
-    missing_.push_back(cat("node ", node.name, " (", node.op->name, ")"));
+    miss(node, "the op has no gradient");
     return {};
+  }
+
+  // Notes a node that blocks; the pass goes on, so that one error names them all.
+  void miss(const Node& node, std::string_view reason) {
+    if (missing_.empty()) first_missing_ = node.name;
+    missing_.push_back(cat("node ", node.name, " (", node.op->name, "): ", reason));
   }
 
   bool wants_gradient(const Node& node, int i) const {
     Value v = node.inputs[i];
     const auto& never = node.op->no_gradient_inputs;
-    return v && depends_[v.index] && is_float(graph_.type(v).dtype) && std::ranges::find(never, i) == never.end();
-  }
-
-  std::vector<Var> vars(const std::vector<Value>& values) {
-    std::vector<Var> out;
-    for (Value v : values) out.push_back(v ? builder_.var(v) : Var());
-    return out;
+    return v && depends_[v.index] && is_float(graph_.type(v).dtype) && node.op->no_gradient.empty() &&
+           std::ranges::find(never, i) == never.end();
   }
 
   Status own_gradient(const Node& node, const std::vector<bool>& needed, const std::vector<Var>& upstream) {
-    builder_.set_scope(cat(node.name, ".gradient"));
-    Grad grad(builder_, node, vars(node.inputs), vars(node.outputs), upstream, needed);
+    // A builder of its own: a gradient that refuses must not end the pass.
+    Builder own(graph_, Phase::backward);
+    own.set_scope(cat(node.name, ".gradient"));
+    const auto in_own = [&](Value v) { return v ? own.var(v) : Var(); };
+    std::vector<Var> inputs, outputs, dy;
+    for (Value v : node.inputs) inputs.push_back(in_own(v));
+    for (Value v : node.outputs) outputs.push_back(in_own(v));
+    for (const Var& v : upstream) dy.push_back(in_own(v.value()));
+    // Optional results that the node does not have stand as empty.
+    const size_t results = std::max<size_t>(outputs.size(), node.op->output_count());
+    outputs.resize(results);
+    dy.resize(results);
+    Grad grad(own, node, inputs, outputs, dy, needed);
     node.op->gradient(grad);
-    EPL_TRY(builder_.status());
+    if (!own.status().ok()) {
+      miss(node, own.status().message());
+      return {};
+    }
     // From the last operand to the first, so that repeated operands sum in order.
     for (size_t i = node.inputs.size(); i-- > 0;) {
-      Var g = grad.gradients()[i];
-      if (needed[i] && g) add(node.inputs[i], g);
+      const Var g = grad.gradients()[i];
+      if (needed[i] && g) add(node.inputs[i], builder_.var(g.value()));
     }
     return {};
   }
@@ -145,27 +172,28 @@ class Differentiator {
     return {};
   }
 
-  // Why a wanted value has no gradient: the first node after it that lets none through, or that nothing leads on.
+  // Why a wanted value has no gradient: the nodes that let none through, or that nothing leads on from it to the loss.
   std::string reason(Value wanted, int end) const {
     std::vector<bool> reached(graph_.value_count(), false);
     reached[wanted.index] = true;
     bool used = false;
+    std::vector<std::string> cuts;
     for (int n = 0; n < end; ++n) {
       const Node& node = graph_.node(NodeId{n});
       for (size_t i = 0; i < node.inputs.size(); ++i) {
-        Value v = node.inputs[i];
+        const Value v = node.inputs[i];
         if (!v || !reached[v.index]) continue;
         used = true;
-        const auto& never = node.op->no_gradient_inputs;
-        if (!node.op->no_gradient.empty()) return cat("node ", node.name, " (", node.op->name, ") lets no gradient through: ", node.op->no_gradient);
-        if (std::ranges::find(never, static_cast<int>(i)) != never.end()) {
-          return cat("node ", node.name, " (", node.op->name, ") has no gradient for operand ", i);
+        if (std::string cut = cut_reason(graph_, node, static_cast<int>(i)); !cut.empty()) {
+          cuts.push_back(cat("node ", node.name, " (", node.op->name, "): ", cut));
+          continue;
         }
         for (Value out : node.outputs) {
-          if (out) reached[out.index] = true;
+          if (out) reached[out.index] = is_float(graph_.type(out).dtype);
         }
       }
     }
+    if (!cuts.empty()) return cat("no gradient passes ", join(cuts, "; "));
     return used ? "the loss does not depend on it" : "no node uses it";
   }
 
@@ -179,6 +207,29 @@ class Differentiator {
 };
 
 }  // namespace
+
+std::vector<GradientObstacle> gradient_obstacles(const Graph& graph, const std::vector<Value>& wanted) {
+  std::vector<GradientObstacle> obstacles;
+  std::vector<bool> depends(graph.value_count(), false);
+  for (Value v : wanted) depends[v.index] = true;
+  for (const Node& node : graph.nodes()) {
+    bool flows = false;
+    std::string cut;
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      if (!node.inputs[i] || !depends[node.inputs[i].index]) continue;
+      const std::string reason = cut_reason(graph, node, static_cast<int>(i));
+      flows = flows || reason.empty();
+      if (cut.empty()) cut = reason;
+    }
+    for (Value v : node.outputs) {
+      if (v) depends[v.index] = flows && is_float(graph.type(v).dtype);
+    }
+    const bool blocks = flows && !node.op->gradient && !node.op->body;
+    if (blocks) obstacles.push_back({node.name, node.op->name, "the op has no gradient", true});
+    if (!cut.empty()) obstacles.push_back({node.name, node.op->name, cut, false});
+  }
+  return obstacles;
+}
 
 Result<Gradients> add_gradients(Graph& graph, Value loss, const std::vector<Value>& wanted) {
   if (!is_float(graph.type(loss).dtype) || graph.type(loss).elements() != 1) {

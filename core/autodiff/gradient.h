@@ -14,8 +14,19 @@ struct Gradients {
 };
 
 // Adds nodes of Phase::backward to `graph`. `loss` is a float of one element. Several paths into one value are summed
-// in the order of the nodes that use it. An op on a path that has neither gradient nor body, nor a reason to have none
-// (OpDef::no_gradient), is an error that names the node.
+// in the order of the nodes that use it. Ops on a path that have neither gradient nor body, nor a reason to have none
+// (OpDef::no_gradient), and gradients that refuse are one error that names every such node; the graph is then left with
+// part of the backward nodes and must be thrown away.
 Result<Gradients> add_gradients(Graph& graph, Value loss, const std::vector<Value>& wanted);
+
+// A node of a forward graph that lets no gradient of its results reach the wanted values.
+struct GradientObstacle {
+  std::string node, op, reason;
+  bool blocks = false;  // training through it is an error; otherwise it cuts the path on purpose, as PyTorch does
+};
+
+// Every obstacle between the wanted values and any result, in the order of the nodes, without changing the graph; for
+// reports before a loss is chosen. A gradient that refuses for its operands shows only in add_gradients.
+std::vector<GradientObstacle> gradient_obstacles(const Graph& graph, const std::vector<Value>& wanted);
 
 }  // namespace epl

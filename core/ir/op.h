@@ -108,6 +108,7 @@ struct OpDef {
 
   double (*flops)(const OpQuery&) = nullptr;      // absent: one per output element
   bool view = false;                              // output 0 is input 0's bytes under another type: no kernel runs
+  bool seam = false;                              // only `partition` writes it and the executor carries it out: no meaning of its own
   bool random = false;                            // keyed by (seed, step, node name, element)
   std::vector<std::string> samples;               // "f32[4,7], f32[7,3] {axis=1}": tests are made from these
 

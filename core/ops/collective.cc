@@ -13,7 +13,8 @@ EPL_OP(accumulate) {
   return {.doc = "The sum of x over the micro-batches of a loop, by the binary tree; complete when the loop has ended.",
           .signature = "x -> y",
           .infer = same,
-          .no_gradient = "it is placed after the gradients are known"};
+          .no_gradient = "it is placed after the gradients are known",
+          .seam = true};
 }
 
 EPL_OP(all_reduce) {
@@ -21,7 +22,8 @@ EPL_OP(all_reduce) {
           .signature = "x -> y",
           .attributes = {{"axis", std::string("data"), true}},
           .infer = same,
-          .no_gradient = "it is placed after the gradients are known"};
+          .no_gradient = "it is placed after the gradients are known",
+          .seam = true};
 }
 
 EPL_OP(batch_slice) {
@@ -33,7 +35,8 @@ EPL_OP(batch_slice) {
             type.shape[q.attributes().integer("dim")] = q.attributes().integer("size");
             return OutputTypes{type};
           },
-          .no_gradient = "it is placed after the gradients are known"};
+          .no_gradient = "it is placed after the gradients are known",
+          .seam = true};
 }
 
 }  // namespace epl

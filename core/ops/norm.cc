@@ -48,11 +48,9 @@ Result<ShardingRule> norm_rule(const OpQuery& q) {
   RuleWriter rule(q);
   for (int d = 0; d < axis; ++d) {
     const int factor = rule.factor(q.in(0).shape[d]);
+    // Scale and bias have fewer dimensions than x wherever this loop runs.
     for (int i = 0; i < q.inputs(); ++i)
-      if (q.has(i) && q.in(i).ndim() == ndim && (i == 0 || q.in(i).shape[d] == q.in(0).shape[d])) {
-        // Scale and bias of as many dimensions as x exist only where axis is 0, and then this loop is empty.
-        rule.input(i, d, factor);
-      }
+      if (q.has(i) && q.in(i).ndim() == ndim) rule.input(i, d, factor);
     for (int i = 0; i < q.outputs(); ++i)
       if (q.has_output(i) && q.out(i).ndim() == ndim) rule.output(i, d, factor);
   }

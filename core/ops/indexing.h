@@ -1,0 +1,41 @@
+// What the records of indexing ops share.
+//
+// Indices may be negative and then count from the end; an index out of range reads NaN (0 for integers), which the
+// step's check for finite values reports, and adds nothing.
+#pragma once
+
+#include <string>
+
+#include "core/ops/common.h"
+
+namespace epl::ops {
+
+inline Status integer_operand(const OpQuery& q, int i) {
+  if (!is_integer(q.in(i).dtype)) return misfit(q, "indices must be integers");
+  return {};
+}
+
+inline double combine(const std::string& reduction, double old, double update) {
+  if (reduction == "add") return old + update;
+  if (reduction == "mul") return old * update;
+  if (reduction == "max") return evaluate_scalar(ScalarOp::max, old, update, 0.0);
+  if (reduction == "min") return evaluate_scalar(ScalarOp::min, old, update, 0.0);
+  return update;
+}
+inline Status check_reduction(const OpQuery& q) {
+  const std::string& reduction = q.attributes().text("reduction");
+  for (const char* known : {"none", "add", "mul", "max", "min"})
+    if (reduction == known) return {};
+  return misfit(q, "reduction \"", reduction, "\" is not one of none, add, mul, max, min");
+}
+// Zeros that follow every cut of x, whatever x holds: nothing is less than itself.
+inline Var zeros_like(Builder& b, const Var& x) { return b.select(x < x, x, b.like(x, 0)); }
+// Only overwriting and adding have gradients; says so otherwise.
+inline bool linear_reduction(Grad& g) {
+  const std::string& reduction = g.attributes().text("reduction");
+  if (reduction == "none" || reduction == "add") return true;
+  g.b.fail(unsupported(g.node().op->name, " with reduction \"", reduction, "\" has no gradient"));
+  return false;
+}
+
+}  // namespace epl::ops

@@ -1,0 +1,174 @@
+// The reverse pass over graphs: order of sums, paths that are cut or blocked, bodies, repeated operands.
+#include "core/autodiff/gradient.h"
+
+#include <gtest/gtest.h>
+
+#include "core/ir/evaluate.h"
+
+namespace epl {
+namespace {
+
+class GradientTest : public testing::Test {
+ protected:
+  Graph graph;
+  Builder b{graph};
+
+  Var leaf(const char* name, Shape shape, DType type = DType::f64) {
+    Tensor data({type, std::move(shape)});
+    for (int64_t i = 0; i < data.elements(); ++i) data.set(i, 0.25 * static_cast<double>(i + 1));
+    return b.var(graph.add_leaf(ValueKind::parameter, name, data.type(), data));
+  }
+  Var node(const char* name, std::string_view op, const std::vector<Var>& inputs, Attributes attributes = {}) {
+    b.set_scope(name);
+    return b.emit(op, inputs, std::move(attributes));
+  }
+  Var total(const Var& x) {
+    Ints axes;
+    for (int d = 0; d < x.ndim(); ++d) axes.push_back(d);
+    b.set_scope("loss");
+    return axes.empty() ? x : b.sum(x, axes, false);
+  }
+  Result<Gradients> gradients(const Var& loss, const std::vector<Var>& wanted) {
+    EXPECT_TRUE(b.status().ok()) << b.status().to_string();
+    std::vector<Value> values;
+    for (const Var& v : wanted) values.push_back(v.value());
+    return add_gradients(graph, loss.value(), values);
+  }
+  double value(Value v, int64_t i = 0) {
+    auto all = evaluate_graph(graph, {});
+    EXPECT_TRUE(all.ok()) << all.status().to_string();
+    return (*all)[v.index].get(i);
+  }
+};
+
+TEST_F(GradientTest, SeveralUsesAreSummedInTheOrderOfTheNodes) {
+  const Var x = leaf("x", {3});
+  const Var first = node("first", "mul", {x, x});
+  const Var second = node("second", "mul", {first, x});
+  const Var third = node("third", "exp", {x});
+  auto g = gradients(total(first + second + third), {x});
+  ASSERT_TRUE(g.ok()) << g.status().to_string();
+  // 2x + 3x^2 + e^x at 0.25
+  EXPECT_NEAR(value(g->values[0]), 0.5 + 3 * 0.0625 + 1.2840254166877414, 1e-12);
+  // The chain of additions begins with the first use and ends with the last.
+  const Node& last = graph.node(graph.value(g->values[0]).producer);
+  ASSERT_EQ(last.op->name, "add");
+  EXPECT_EQ(graph.node(graph.value(last.inputs[1]).producer).name.substr(0, 5), "third");
+  EXPECT_EQ(last.phase, Phase::backward);
+  EXPECT_TRUE(verify(graph).ok()) << verify(graph).to_string();
+}
+
+TEST_F(GradientTest, TheSameGraphTwiceGivesTheSameText) {
+  const auto text = [] {
+    Graph graph;
+    Builder b(graph);
+    const Var x = b.var(graph.add_leaf(ValueKind::parameter, "x", {DType::f32, {4, 3}}));
+    const Var w = b.var(graph.add_leaf(ValueKind::parameter, "w", {DType::f32, {3, 3}}));
+    b.set_scope("h");
+    const Var h = b.tanh(b.matmul(b.matmul(x, w), w));
+    const Var loss = b.sum(h, {0, 1}, false);
+    EXPECT_TRUE(add_gradients(graph, loss.value(), {x.value(), w.value()}).ok());
+    return print_graph(graph);
+  };
+  EXPECT_EQ(text(), text());
+}
+
+TEST_F(GradientTest, BroadcastOperandsGetGradientsOfTheirOwnShape) {
+  const Var x = leaf("x", {4, 3}), row = leaf("row", {3}), scalar = leaf("scalar", {});
+  auto g = gradients(total(x * row * scalar), {x, row, scalar});
+  ASSERT_TRUE(g.ok());
+  EXPECT_EQ(graph.type(g->values[1]).text(), "f64[3]");
+  EXPECT_EQ(graph.type(g->values[2]).text(), "f64[]");
+}
+
+TEST_F(GradientTest, ACutPathIsReportedAndCostsNothing) {
+  const Var x = leaf("x", {3}), y = leaf("y", {3}), z = leaf("z", {3});
+  const Var stopped = node("stopped", "exp", {node("stop", "stop_gradient", {x})});
+  const Var rounded = node("rounded", "floor", {y});
+  auto g = gradients(total(stopped + rounded + z), {x, y, z});
+  ASSERT_TRUE(g.ok()) << g.status().to_string();
+  EXPECT_FALSE(g->values[0]);
+  EXPECT_NE(g->reasons[0].find("node stop (stop_gradient): stops gradients on purpose"), std::string::npos) << g->reasons[0];
+  EXPECT_FALSE(g->values[1]);
+  EXPECT_NE(g->reasons[1].find("node rounded (floor): piecewise constant"), std::string::npos) << g->reasons[1];
+  EXPECT_TRUE(g->values[2]);
+  // Nothing is computed for the side that is cut.
+  for (const Node& n : graph.nodes()) EXPECT_EQ(n.name.find("stopped.gradient"), std::string::npos) << n.name;
+}
+
+TEST_F(GradientTest, UnusedValuesSaySo) {
+  const Var x = leaf("x", {3}), unused = leaf("unused", {3}), beside = leaf("beside", {3});
+  node("other", "exp", {beside});
+  auto g = gradients(total(x), {x, unused, beside});
+  ASSERT_TRUE(g.ok());
+  EXPECT_EQ(g->reasons[1], "no node uses it");
+  EXPECT_EQ(g->reasons[2], "the loss does not depend on it");
+}
+
+TEST_F(GradientTest, IntegersCarryNoGradient) {
+  const Var x = leaf("x", {3});
+  const Var integers = node("integers", "cast", {x}, {{"to", DType::i64}});
+  auto g = gradients(total(node("back", "cast", {integers}, {{"to", DType::f64}})), {x});
+  ASSERT_TRUE(g.ok());
+  EXPECT_FALSE(g->values[0]);
+  EXPECT_NE(g->reasons[0].find("node integers (cast): its results are not floating-point"), std::string::npos) << g->reasons[0];
+}
+
+TEST_F(GradientTest, EveryBlockingNodeIsNamed) {
+  const Var x = leaf("x", {2, 3}), u = leaf("u", {2, 3});
+  b.set_scope("indices");
+  const Var indices = b.constant(Tensor({DType::i64, {2, 3}}));
+  const Var scattered = node("scattered", "scatter_elements", {x, indices, u}, {{"axis", int64_t{1}}, {"reduction", "max"}});
+  const Var odd = node("odd", "gelu_grad", {u, x});
+  auto g = gradients(total(scattered + odd), {x, u});
+  ASSERT_FALSE(g.ok());
+  EXPECT_EQ(g.status().code(), Code::unsupported);
+  EXPECT_NE(g.status().message().find("node scattered (scatter_elements)"), std::string::npos) << g.status().to_string();
+  EXPECT_NE(g.status().message().find("node odd (gelu_grad)"), std::string::npos) << g.status().to_string();
+}
+
+TEST_F(GradientTest, ObstaclesAreReportedWithoutALoss) {
+  const Var x = leaf("x", {2, 3});
+  node("odd", "gelu_grad", {x, x});
+  node("stepwise", "round", {x});
+  node("smooth", "exp", {x});
+  const int nodes = graph.node_count();
+  const auto found = gradient_obstacles(graph, {x.value()});
+  ASSERT_EQ(found.size(), 2u);
+  EXPECT_EQ(found[0].node, "odd");
+  EXPECT_TRUE(found[0].blocks);
+  EXPECT_EQ(found[1].op, "round");
+  EXPECT_FALSE(found[1].blocks);
+  EXPECT_EQ(graph.node_count(), nodes);
+}
+
+TEST_F(GradientTest, TheLossMustBeOneFloatingNumber) {
+  const Var x = leaf("x", {3});
+  const auto g = gradients(node("vector", "exp", {x}), {x});
+  ASSERT_FALSE(g.ok());
+  EXPECT_NE(g.status().message().find("f64[3]"), std::string::npos);
+}
+
+TEST_F(GradientTest, TiesShareTheGradient) {
+  const Var x = leaf("x", {1}), y = leaf("y", {1});
+  auto g = gradients(total(b.maximum(x, y)), {x, y});
+  ASSERT_TRUE(g.ok());
+  EXPECT_EQ(value(g->values[0]), 0.5);
+  EXPECT_EQ(value(g->values[1]), 0.5);
+}
+
+TEST_F(GradientTest, ValuesThatAreNotUsedByTheForwardNodeAreMadeAgain) {
+  // A graph whose maker left out the optional results that gradients use.
+  const Var x = leaf("x", {2, 3});
+  Node norm{.name = "norm", .op = &op_named("layer_norm")};
+  norm.inputs = {x.value()};
+  ASSERT_TRUE(complete_attributes(*norm.op, norm.attributes).ok());
+  const NodeId id = graph.add_node(std::move(norm), {x.type()});
+  const Var y = b.var(graph.node(id).outputs[0]);
+  auto g = gradients(total(y * y * y), {x});
+  ASSERT_TRUE(g.ok()) << g.status().to_string();
+  EXPECT_TRUE(verify(graph).ok()) << verify(graph).to_string();
+}
+
+}  // namespace
+}  // namespace epl
