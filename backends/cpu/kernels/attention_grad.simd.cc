@@ -1,0 +1,135 @@
+// Gradients of attention, tile by tile, with the probabilities computed again from the saved log-sums. See attention.h.
+#include "backends/cpu/kernels/attention_tile.simd.h"
+
+namespace epl::cpu::EPL_SIMD {
+
+void attention_grad_task(const AttentionProblem&, const AttentionTensors&, const AttentionGradTask&, float* scratch);
+
+namespace {
+
+// Products q k^T become probabilities, and products dy v^T the gradients of the products q k^T; zero where masked.
+void score_gradients(const AttentionProblem& p, const TilePlace& place, ScoreMap& map, const float* lse, const float* dots,
+                     float* scores, float* through) {
+  const V scale = set(p.scale), inverse_cap_2 = set(p.cap == 0 ? 0.0f : 1.0f / (p.cap * p.cap));
+  for (int64_t r = 0; r < place.rows; ++r) {
+    const int64_t seen = place.seen(r), columns = place.columns(r);
+    if (columns == 0) continue;  // nor do its neighbours see any key: nobody reads this row
+    map.at(place.row + r, place.key);
+    float* s = scores + r * attention_keys;
+    float* g = through + r * attention_keys;
+    const V shift = set(lse[r]), dot = set(dots[r]);
+    for (int64_t column = 0; column < columns; column += lanes) {
+      const V capped = map.capped(hn::Load(f32, s + column));
+      V e = exp(hn::Sub(map.biased(capped, column, seen), shift));
+      V d = hn::Mul(hn::Mul(e, hn::Sub(hn::Load(f32, g + column), dot)), scale);
+      if (map.has_cap) d = hn::Mul(d, hn::Sub(set(1.0f), hn::Mul(hn::Mul(capped, capped), inverse_cap_2)));
+      if (column + lanes > seen) {
+        const auto mask = seen_mask(column, seen);
+        e = hn::IfThenElseZero(mask, e);
+        d = hn::IfThenElseZero(mask, d);
+      }
+      hn::Store(e, f32, s + column);
+      hn::Store(d, f32, g + column);
+    }
+    const size_t rest = static_cast<size_t>(attention_keys - columns) * sizeof(float);
+    std::memset(s + columns, 0, rest);
+    std::memset(g + columns, 0, rest);
+  }
+}
+
+class GradTask {
+ public:
+  GradTask(const AttentionProblem& p, const AttentionTensors& t, const AttentionGradTask& task, float* scratch)
+      : p_(p), t_(t), task_(task), depth_(attention_padded(p.depth)), values_(attention_padded(p.values)) {
+    const auto take = [&](int64_t floats) {
+      float* at = scratch;
+      scratch += floats;
+      return at;
+    };
+    scores_ = take(attention_rows * attention_keys);
+    through_ = take(attention_rows * attention_keys);
+    packed_keys_ = take(attention_padded(p.depth) * attention_keys);
+    packed_values_ = take(attention_padded(p.values) * attention_keys);
+    dk_ = take(attention_keys * depth_);
+    dv_ = take(attention_keys * values_);
+    padded_k_ = take(attention_keys * depth_);
+    padded_q_ = take(attention_rows * depth_);
+    padded_dq_ = take(attention_rows * depth_);
+    padded_dy_ = take(attention_rows * values_);
+  }
+
+  void run() {
+    const int64_t first_key = (task_.batch * p_.key_heads + task_.key_head) * p_.keys;
+    for (int64_t key = task_.first_key; key < task_.last_key; key += attention_keys) {
+      const int64_t count = least(attention_keys, p_.keys - key);
+      const float* k = t_.k + (first_key + key) * p_.depth;
+      pack_columns(k, count, p_.depth, packed_keys_);
+      pack_columns(t_.v + (first_key + key) * p_.values, count, p_.values, packed_values_);
+      keys_ = view_rows(k, count, p_.depth, padded_k_);
+      if (task_.keys) std::memset(dk_, 0, static_cast<size_t>(attention_keys * (depth_ + values_)) * sizeof(float));
+      for (int64_t head = task_.first_head; head < task_.last_head; ++head) {
+        for (int64_t row = task_.first_row; row < task_.last_row; row += attention_rows) {
+          const TilePlace place{row, least(attention_rows, p_.queries - row), key, count, p_.causal};
+          if (!place.empty()) add_tile(place, task_.key_head * p_.repeat() + head);
+        }
+      }
+      if (!task_.keys) continue;
+      store(dk_, depth_, count, p_.depth, t_.dk + (first_key + key) * p_.depth);
+      store(dv_, values_, count, p_.values, t_.dv + (first_key + key) * p_.values);
+    }
+  }
+
+ private:
+  static void store(const float* from, int64_t step, int64_t count, int64_t width, float* to) {
+    for (int64_t r = 0; r < count; ++r) std::memcpy(to + r * width, from + r * step, static_cast<size_t>(width) * sizeof(float));
+  }
+
+  void add_tile(const TilePlace& place, int64_t head) {
+    const int64_t first = (task_.batch * p_.heads + head) * p_.queries + place.row;
+    const float* q = t_.q + first * p_.depth;
+    const float* dy = t_.dy + first * p_.values;
+    tile_scores(place, q, p_.depth, packed_keys_, scores_);
+    tile_scores(place, dy, p_.values, packed_values_, through_);
+    ScoreMap map(p_, t_, task_.batch, head);
+    score_gradients(p_, place, map, t_.lse + first, t_.dots + first, scores_, through_);
+    if (task_.keys) {
+      add_keys(place, scores_, view_rows(dy, place.rows, p_.values, padded_dy_), dv_, values_);
+      add_keys(place, through_, view_rows(q, place.rows, p_.depth, padded_q_), dk_, depth_);
+    }
+    if (task_.queries) add_queries(place, t_.dq + first * p_.depth);
+  }
+
+  // to[keys, width] += weights^T * rows
+  void add_keys(const TilePlace& place, const float* weights, const TileView& rows, float* to, int64_t width) {
+    tile_product<TileA::transposed>(place.keys, {0, weights, attention_keys, rows.at, rows.step, to, width, true},
+                                    [&](int64_t k) HWY_ATTR { return TileRange{place.first_row(k), place.rows, width}; });
+  }
+
+  // dq += gradients * keys; the first tile of keys, which every row sees, sets it.
+  void add_queries(const TilePlace& place, float* dq) {
+    const bool add = place.key > 0, direct = depth_ == p_.depth;
+    float* to = dq;
+    if (!direct) {
+      to = padded_dq_;
+      if (add) view_rows(dq, place.rows, p_.depth, padded_dq_);
+    }
+    tile_product<TileA::rows>(place.rows, {0, through_, attention_keys, keys_.at, keys_.step, to, depth_, add},
+                              [&](int64_t r) HWY_ATTR { return TileRange{0, place.seen_by_granule(r), depth_}; });
+    if (!direct) store(padded_dq_, depth_, place.rows, p_.depth, dq);
+  }
+
+  const AttentionProblem& p_;
+  const AttentionTensors& t_;
+  const AttentionGradTask& task_;
+  const int64_t depth_, values_;
+  TileView keys_{};
+  float *scores_, *through_, *packed_keys_, *packed_values_, *dk_, *dv_, *padded_k_, *padded_q_, *padded_dq_, *padded_dy_;
+};
+
+}  // namespace
+
+void attention_grad_task(const AttentionProblem& p, const AttentionTensors& t, const AttentionGradTask& task, float* scratch) {
+  GradTask(p, t, task, scratch).run();
+}
+
+}  // namespace epl::cpu::EPL_SIMD
