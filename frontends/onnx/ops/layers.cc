@@ -50,6 +50,12 @@ Var reduce_op(Builder& b, const char* op, const Var& x, const Ints& axes, bool k
   return b.emit(op, {x}, {{"axes", axes}, {"keep", keep}});
 }
 
+// Truth values are ordered as 0 and 1.
+Var extreme(Builder& b, const char* op, const Var& x, const Ints& axes, bool keep) {
+  if (x.dtype() != DType::boolean) return reduce_op(b, op, x, axes, keep);
+  return b.cast(reduce_op(b, op, b.cast(x, DType::u8), axes, keep), DType::boolean);
+}
+
 // Pads of a window as begin..., end...; auto_pad is worked out from the sizes.
 Ints window_pads(Import& i, const Shape& x, const Ints& kernel, const Ints& strides, const Ints& dilations) {
   size_t spatial = kernel.size();
@@ -148,7 +154,8 @@ EPL_ONNX_OP(BatchNormalization) {
     i.update_statistic(3, next_mean);
     i.update_statistic(4, next_variance);
     if (i.wants(1)) i.set(1, next_mean);
-    if (i.wants(2)) i.set(2, next_variance);
+    // The output is the standard's, which takes the variance of the batch as it is.
+    if (i.wants(2)) i.set(2, i.in(4) * momentum + b.reshape(variance, {x.dim(1)}) * (1.0 - momentum));
   }};
 }
 
@@ -190,10 +197,10 @@ EPL_ONNX_OP(ReduceMean) {
   }};
 }
 EPL_ONNX_OP(ReduceMax) {
-  return {.run = [](Import& i) { reduce(i, [&](const Var& x, const Ints& axes, bool keep) { return reduce_op(i.b, "max_reduce", x, axes, keep); }); }};
+  return {.run = [](Import& i) { reduce(i, [&](const Var& x, const Ints& axes, bool keep) { return extreme(i.b, "max_reduce", x, axes, keep); }); }};
 }
 EPL_ONNX_OP(ReduceMin) {
-  return {.run = [](Import& i) { reduce(i, [&](const Var& x, const Ints& axes, bool keep) { return reduce_op(i.b, "min_reduce", x, axes, keep); }); }};
+  return {.run = [](Import& i) { reduce(i, [&](const Var& x, const Ints& axes, bool keep) { return extreme(i.b, "min_reduce", x, axes, keep); }); }};
 }
 EPL_ONNX_OP(ReduceProd) {
   return {.run = [](Import& i) { reduce(i, [&](const Var& x, const Ints& axes, bool keep) { return reduce_op(i.b, "prod_reduce", x, axes, keep); }); }};
@@ -263,7 +270,9 @@ EPL_ONNX_OP(MaxPool) {
   return {.run = [](Import& i) {
     auto results = i.b.emit_all("max_pool", {i.in(0)}, pool_attributes(i));
     i.set(0, results[0]);
-    if (i.wants(1)) i.set(1, results[1]);
+    if (!i.wants(1)) return;
+    if (i.integer("storage_order", 0) != 0) return i.fail(unsupported("positions counted by columns (storage_order 1)"));
+    i.set(1, i.b.cast(results[1], DType::i64));
   }};
 }
 EPL_ONNX_OP(AveragePool) {
@@ -271,6 +280,54 @@ EPL_ONNX_OP(AveragePool) {
     Attributes attributes = pool_attributes(i);
     attributes.set("count_include_pad", i.integer("count_include_pad", 0) != 0);
     i.set(0, i.b.emit("avg_pool", {i.in(0)}, attributes));
+  }};
+}
+
+EPL_ONNX_OP(LpPool) {
+  return {.run = [](Import& i) {
+    Attributes attributes = pool_attributes(i);
+    if (!i.b.status().ok()) return;
+    double p = static_cast<double>(i.integer("p", 2)), size = 1;
+    for (int64_t k : attributes.ints("kernel")) size *= static_cast<double>(k);
+    attributes.set("count_include_pad", true);
+    Var x = i.b.unary("abs", i.in(0));
+    Var mean = i.b.emit("avg_pool", {p == 2 ? x * x : i.b.pow(x, i.b.like(x, p))}, attributes);
+    i.set(0, i.b.pow(mean * size, i.b.like(x, 1 / p)));
+  }};
+}
+
+// The adjoint of a convolution, run forward.
+EPL_ONNX_OP(ConvTranspose) {
+  return {.run = [](Import& i) {
+    Var x = i.in(0), w = i.in(1);
+    const size_t spatial = static_cast<size_t>(std::max(x.ndim() - 2, 0));
+    Ints strides = i.ints("strides", Ints(spatial, 1)), dilations = i.ints("dilations", Ints(spatial, 1)), more = i.ints("output_padding", Ints(spatial, 0));
+    Ints pads = i.ints("pads", Ints(2 * spatial, 0)), wanted = i.ints("output_shape", {});
+    int64_t groups = i.integer("group", 1);
+    if (w.ndim() != x.ndim() || spatial == 0 || strides.size() != spatial || dilations.size() != spatial || more.size() != spatial || pads.size() != 2 * spatial) {
+      return i.fail("kernel, strides and input do not fit");
+    }
+    const std::string automatic = i.text("auto_pad", "NOTSET");
+    Shape shape = {x.dim(0), w.dim(1) * groups};
+    for (size_t d = 0; d < spatial; ++d) {
+      const int at = static_cast<int>(d) + 2;
+      int64_t whole = strides[d] * (x.dim(at) - 1) + more[d] + (w.dim(at) - 1) * dilations[d] + 1;
+      bool same = automatic == "SAME_UPPER" || automatic == "SAME_LOWER";
+      if (wanted.size() == spatial || same) {   // the pads follow from the size of the result
+        int64_t size = wanted.size() == spatial ? wanted[d] : x.dim(at) * strides[d], total = std::max<int64_t>(whole - size, 0);
+        pads[d] = automatic == "SAME_UPPER" || !same ? total / 2 : total - total / 2;
+        if (!same && automatic != "SAME_UPPER") pads[d] = total - total / 2;
+        pads[d + spatial] = total - pads[d];
+      }
+      shape.push_back(whole - pads[d] - pads[d + spatial]);
+    }
+    Var y = i.b.emit("conv_grad_input", {x, w}, {{"strides", strides}, {"pads", pads}, {"dilations", dilations}, {"groups", groups}, {"shape", shape}});
+    if (i.has(2)) {
+      Shape channel(shape.size(), 1);
+      channel[1] = shape[1];
+      y = y + i.b.reshape(i.in(2), channel);
+    }
+    i.set(0, y);
   }};
 }
 

@@ -1,0 +1,134 @@
+// Operators that pick, scatter, order and count elements.
+#include <algorithm>
+
+#include "core/ir/op.h"
+#include "frontends/onnx/onnx_op.h"
+
+namespace epl::onnx {
+namespace {
+
+int64_t positive(int64_t axis, int ndim) { return axis < 0 ? axis + ndim : axis; }
+
+// "none" or one of add, mul, max, min.
+Attributes scatter_attributes(Import& i, Attributes attributes) {
+  attributes.set("reduction", i.text("reduction", "none"));
+  return attributes;
+}
+
+void arg_extreme(Import& i, const char* op) {
+  i.set(0, i.b.emit(op, {i.in(0)},
+                    {{"axis", positive(i.integer("axis", 0), i.type(0).ndim())},
+                     {"keep", i.integer("keepdims", 1) != 0},
+                     {"last", i.integer("select_last_index", 0) != 0}}));
+}
+
+}  // namespace
+
+EPL_ONNX_OP(GatherElements) {
+  return {.run = [](Import& i) {
+    i.set(0, i.b.emit("gather_elements", {i.in(0), i.in(1)}, {{"axis", positive(i.integer("axis", 0), i.type(0).ndim())}}));
+  }};
+}
+EPL_ONNX_OP(ScatterElements) {
+  return {.run = [](Import& i) {
+    i.set(0, i.b.emit("scatter_elements", {i.in(0), i.in(1), i.in(2)},
+                      scatter_attributes(i, {{"axis", positive(i.integer("axis", 0), i.type(0).ndim())}})));
+  }};
+}
+EPL_ONNX_OP(ScatterND) {
+  return {.run = [](Import& i) { i.set(0, i.b.emit("scatter_nd", {i.in(0), i.in(1), i.in(2)}, scatter_attributes(i, {}))); }};
+}
+EPL_ONNX_OP(ArgMax) {
+  return {.run = [](Import& i) { arg_extreme(i, "arg_max"); }};
+}
+EPL_ONNX_OP(ArgMin) {
+  return {.run = [](Import& i) { arg_extreme(i, "arg_min"); }};
+}
+
+EPL_ONNX_OP(TopK) {
+  return {.run = [](Import& i) {
+    Ints k = i.ints(1);
+    if (k.size() != 1) return i.fail("k must be one number");
+    auto results = i.b.emit_all("top_k", {i.in(0)},
+                                {{"k", k[0]}, {"axis", positive(i.integer("axis", -1), i.type(0).ndim())}, {"largest", i.integer("largest", 1) != 0}});
+    i.set(0, results[0]);
+    if (i.wants(1)) i.set(1, results[1]);
+  }};
+}
+
+EPL_ONNX_OP(OneHot) {
+  return {.run = [](Import& i) {
+    Ints depth = i.ints(1);
+    if (depth.size() != 1) return i.fail("depth must be one number");
+    Var indices = is_integer(i.type(0).dtype) ? i.in(0) : i.b.cast(i.in(0), DType::i64);
+    i.set(0, i.b.emit("one_hot", {indices, i.in(2)}, {{"axis", positive(i.integer("axis", -1), i.type(0).ndim() + 1)}, {"depth", depth[0]}}));
+  }};
+}
+
+EPL_ONNX_OP(CumSum) {
+  return {.run = [](Import& i) {
+    Ints axis = i.ints(1);
+    if (axis.size() != 1) return i.fail("axis must be one number");
+    i.set(0, i.b.emit("cum_sum", {i.in(0)},
+                      {{"axis", positive(axis[0], i.type(0).ndim())},
+                       {"exclusive", i.integer("exclusive", 0) != 0},
+                       {"reverse", i.integer("reverse", 0) != 0}}));
+  }};
+}
+
+EPL_ONNX_OP(Trilu) {
+  return {.run = [](Import& i) {
+    Ints k = i.has(1) ? i.ints(1) : Ints{0};
+    if (k.size() != 1) return i.fail("k must be one number");
+    i.set(0, i.b.emit("trilu", {i.in(0)}, {{"upper", i.integer("upper", 1) != 0}, {"k", k[0]}}));
+  }};
+}
+
+EPL_ONNX_OP(Hardmax) {
+  return {.run = [](Import& i) {
+    Var x = i.in(0);
+    int64_t axis = positive(i.integer("axis", -1), x.ndim());
+    Var at = i.b.emit("arg_max", {x}, {{"axis", axis}, {"keep", false}, {"last", false}});
+    epl::Tensor values({x.dtype(), {2}});
+    values.set(1, 1);
+    i.set(0, i.b.emit("one_hot", {at, i.b.constant(values)}, {{"axis", axis}, {"depth", x.dim(static_cast<int>(axis))}}));
+  }};
+}
+
+// The number of results depends on the values, which must therefore be known.
+EPL_ONNX_OP(NonZero) {
+  return {.run = [](Import& i) {
+    const epl::Tensor* x = i.constant(0);
+    if (!x) return i.fail("its operand must be known when the model is bound, as it decides a shape");
+    Shape strides = row_major_strides(x->shape());
+    Ints found;
+    for (int64_t k = 0; k < x->elements(); ++k) {
+      if (x->get(k) != 0) found.push_back(k);
+    }
+    const int64_t ndim = x->type().ndim(), count = static_cast<int64_t>(found.size());
+    epl::Tensor out({DType::i64, {ndim, count}});
+    for (int64_t d = 0; d < ndim; ++d) {
+      for (int64_t k = 0; k < count; ++k) out.set_int(d * count + k, found[k] / strides[d] % x->shape()[d]);
+    }
+    i.set_constant(0, std::move(out));
+  }};
+}
+
+EPL_ONNX_OP(Compress) {
+  return {.run = [](Import& i) {
+    Ints condition = i.ints(1), kept;
+    Var x = i.in(0);
+    int64_t axis = 0;
+    if (i.has_attribute("axis")) {
+      axis = positive(i.integer("axis", 0), x.ndim());
+    } else {
+      x = i.b.reshape(x, {x.type().elements()});
+    }
+    for (size_t k = 0; k < condition.size(); ++k) {
+      if (condition[k]) kept.push_back(static_cast<int64_t>(k));
+    }
+    i.set(0, i.b.emit("gather", {x, i.b.constant(epl::Tensor::from_ints(kept))}, {{"axis", axis}}));
+  }};
+}
+
+}  // namespace epl::onnx

@@ -1,0 +1,101 @@
+// Operators that lay elements out anew: padding, tiling, depth and space, sequences of pieces.
+#include <algorithm>
+#include <numeric>
+
+#include "core/ir/op.h"
+#include "frontends/onnx/onnx_op.h"
+
+namespace epl::onnx {
+namespace {
+
+int64_t positive(int64_t axis, int ndim) { return axis < 0 ? axis + ndim : axis; }
+
+Ints all_axes(int ndim) {
+  Ints axes(ndim);
+  std::iota(axes.begin(), axes.end(), 0);
+  return axes;
+}
+
+}  // namespace
+
+EPL_ONNX_OP(Pad) {
+  return {.run = [](Import& i) {
+    Var x = i.in(0);
+    Ints pads = i.ints(1), axes = i.has(3) ? i.ints(3) : all_axes(x.ndim());
+    if (pads.size() != 2 * axes.size()) return i.fail(cat("pads ", pads, " do not fit the axes ", axes));
+    Ints begin(x.ndim(), 0), end(x.ndim(), 0);
+    for (size_t k = 0; k < axes.size(); ++k) {
+      int64_t d = positive(axes[k], x.ndim());
+      if (d < 0 || d >= x.ndim()) return i.fail(cat("axes ", axes, " do not fit ", x.type().text()));
+      begin[d] = pads[k];
+      end[d] = pads[k + axes.size()];
+    }
+    std::vector<Var> operands = {x};
+    if (i.has(2) && i.type(2).elements() == 1) operands.push_back(i.b.reshape(i.in(2), {}));
+    i.set(0, i.b.emit("pad", operands, {{"mode", i.text("mode", "constant")}, {"begin", begin}, {"end", end}}));
+  }};
+}
+
+EPL_ONNX_OP(Tile) {
+  return {.run = [](Import& i) { i.set(0, i.b.emit("tile", {i.in(0)}, {{"repeats", i.ints(1)}})); }};
+}
+
+EPL_ONNX_OP(DepthToSpace) {
+  return {.run = [](Import& i) {
+    Var x = i.in(0);
+    int64_t s = i.integer("blocksize", 0);
+    if (x.ndim() != 4 || s < 1 || x.dim(1) % (s * s) != 0) return i.fail(cat("blocks of ", s, " do not fit ", x.type().text()));
+    int64_t n = x.dim(0), c = x.dim(1) / (s * s), h = x.dim(2), w = x.dim(3);
+    bool depth_first = i.text("mode", "DCR") == "DCR";
+    Var parts = i.b.reshape(x, depth_first ? Shape{n, s, s, c, h, w} : Shape{n, c, s, s, h, w});
+    i.set(0, i.b.reshape(i.b.transpose(parts, depth_first ? Ints{0, 3, 4, 1, 5, 2} : Ints{0, 1, 4, 2, 5, 3}), {n, c, h * s, w * s}));
+  }};
+}
+
+EPL_ONNX_OP(SpaceToDepth) {
+  return {.run = [](Import& i) {
+    Var x = i.in(0);
+    int64_t s = i.integer("blocksize", 0);
+    if (x.ndim() != 4 || s < 1 || x.dim(2) % s != 0 || x.dim(3) % s != 0) return i.fail(cat("blocks of ", s, " do not fit ", x.type().text()));
+    int64_t n = x.dim(0), c = x.dim(1), h = x.dim(2) / s, w = x.dim(3) / s;
+    Var parts = i.b.transpose(i.b.reshape(x, {n, c, h, s, w, s}), {0, 3, 5, 1, 2, 4});
+    i.set(0, i.b.reshape(parts, {n, c * s * s, h, w}));
+  }};
+}
+
+// Cut or padded around the middle; the odd element goes to the end.
+EPL_ONNX_OP(CenterCropPad) {
+  return {.run = [](Import& i) {
+    Var x = i.in(0);
+    Ints sizes = i.ints(1), axes = i.ints("axes", all_axes(x.ndim())), begin(x.ndim(), 0), end(x.ndim(), 0);
+    if (sizes.size() != axes.size()) return i.fail(cat("sizes ", sizes, " do not fit the axes ", axes));
+    for (size_t k = 0; k < axes.size(); ++k) {
+      int64_t d = positive(axes[k], x.ndim()), more = sizes[k] - x.dim(static_cast<int>(d));
+      begin[d] = more >= 0 ? more / 2 : -(-more / 2);
+      end[d] = more - begin[d];
+    }
+    i.set(0, i.b.emit("pad", {x}, {{"mode", std::string("constant")}, {"begin", begin}, {"end", end}}));
+  }};
+}
+
+// The first elements along the time axis in reverse, as many as each sample is long.
+EPL_ONNX_OP(ReverseSequence) {
+  return {.run = [](Import& i) {
+    Var x = i.in(0);
+    Ints lengths = i.ints(1);
+    int64_t time = i.integer("time_axis", 0), batch = i.integer("batch_axis", 1);
+    if (x.ndim() < 2 || time + batch != 1 || static_cast<int64_t>(lengths.size()) != x.dim(static_cast<int>(batch))) {
+      return i.fail("lengths, axes and operand do not fit");
+    }
+    Shape index_shape = x.shape();
+    epl::Tensor indices({DType::i64, index_shape});
+    Shape strides = row_major_strides(index_shape);
+    for (int64_t k = 0; k < indices.elements(); ++k) {
+      int64_t t = k / strides[time] % index_shape[time], length = lengths[k / strides[batch] % index_shape[batch]];
+      indices.set_int(k, t < length ? length - 1 - t : t);
+    }
+    i.set(0, i.b.emit("gather_elements", {x, i.b.constant(indices)}, {{"axis", time}}));
+  }};
+}
+
+}  // namespace epl::onnx
