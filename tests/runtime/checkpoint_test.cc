@@ -1,0 +1,162 @@
+// Checkpoints: what is saved is loaded; whatever goes wrong, and wherever a process is killed, the last complete one stays.
+#include "core/runtime/checkpoint.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+
+namespace epl {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string fresh_folder(const std::string& name) {
+  const auto folder = fs::temp_directory_path() / ("epl_checkpoint_test_" + std::to_string(::getpid())) / name;
+  fs::remove_all(folder);
+  return folder.string();
+}
+
+Checkpoint example(int64_t step) {
+  Checkpoint c;
+  c.step = step;
+  c.seed = 18446744073709551615u;
+  c.units = 8;
+  c.data_position = step * 3;
+  const float base = static_cast<float>(step);
+  c.items = {{"w", StateKind::parameter, Tensor::from_floats({2, 2}, {base, 1, 2, 3})}, {"w.mean", StateKind::optimizer, Tensor::from_floats({2, 2}, {4, base, 5, 6})},
+             {"n", StateKind::buffer, Tensor::from_ints({step})}, {"e", StateKind::frozen, Tensor(TensorType{DType::f32, {0}})}};
+  return c;
+}
+
+void expect_equal(const Checkpoint& a, const Checkpoint& b) {
+  EXPECT_EQ(a.step, b.step);
+  EXPECT_EQ(a.seed, b.seed);
+  EXPECT_EQ(a.units, b.units);
+  EXPECT_EQ(a.numerics, b.numerics);
+  EXPECT_EQ(a.data_position, b.data_position);
+  ASSERT_EQ(a.items.size(), b.items.size());
+  for (size_t i = 0; i < a.items.size(); ++i) {
+    EXPECT_EQ(a.items[i].name, b.items[i].name);
+    EXPECT_EQ(a.items[i].kind, b.items[i].kind);
+    EXPECT_TRUE(identical(a.items[i].value, b.items[i].value)) << a.items[i].name;
+  }
+}
+
+// Operations of one save over an existing checkpoint.
+int operations_of_a_save(const std::string& folder) {
+  int count = 0;
+  EXPECT_TRUE(save_checkpoint(folder, example(2), [&](std::string_view, const std::string&) { return ++count, Status(); }).ok());
+  return count;
+}
+
+TEST(Checkpoint, RoundTripAndOneSetOfFiles) {
+  const std::string folder = fresh_folder("round");
+  for (int64_t step : {1, 2, 3}) {
+    ASSERT_TRUE(save_checkpoint(folder, example(step)).ok());
+    auto loaded = load_checkpoint(folder);
+    ASSERT_TRUE(loaded.ok()) << loaded.status().to_string();
+    expect_equal(*loaded, example(step));
+    EXPECT_EQ(std::distance(fs::directory_iterator(folder), fs::directory_iterator()), 2);
+  }
+}
+
+TEST(Checkpoint, AFailureAtAnyOperationLeavesOneWhole) {
+  const std::string folder = fresh_folder("fail");
+  ASSERT_TRUE(save_checkpoint(folder, example(1)).ok());
+  const int count = operations_of_a_save(folder);
+  ASSERT_GT(count, 12);
+  for (int fail = 1; fail <= count; ++fail) {
+    ASSERT_TRUE(save_checkpoint(folder, example(1)).ok());
+    int at = 0;
+    std::string what;
+    Status status = save_checkpoint(folder, example(2), [&](std::string_view operation, const std::string& path) {
+      if (++at != fail) return Status();
+      what = cat(operation, " ", path);
+      return Status(Code::io, "no space left on device (injected)");
+    });
+    ASSERT_FALSE(status.ok()) << what;
+    EXPECT_NE(status.message().find("injected"), std::string::npos) << status.message();
+    auto loaded = load_checkpoint(folder);
+    ASSERT_TRUE(loaded.ok()) << "after a failed " << what << ": " << loaded.status().to_string();
+    ASSERT_TRUE(loaded->step == 1 || loaded->step == 2);
+    expect_equal(*loaded, example(loaded->step));
+    // What the failure left behind does not stay.
+    ASSERT_TRUE(save_checkpoint(folder, example(3)).ok());
+    EXPECT_EQ(std::distance(fs::directory_iterator(folder), fs::directory_iterator()), 2) << what;
+  }
+}
+
+TEST(Checkpoint, AKillAtAnyOperationLeavesOneWhole) {
+  const std::string folder = fresh_folder("kill");
+  ASSERT_TRUE(save_checkpoint(folder, example(1)).ok());
+  const int count = operations_of_a_save(folder);
+  int old_ones = 0, new_ones = 0;
+  for (int kill_at = 1; kill_at <= count; ++kill_at) {
+    ASSERT_TRUE(save_checkpoint(folder, example(1)).ok());
+    const pid_t child = ::fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      int at = 0;
+      Status status = save_checkpoint(folder, example(2), [&](std::string_view, const std::string&) {
+        if (++at == kill_at) ::kill(::getpid(), SIGKILL);
+        return Status();
+      });
+      ::_exit(status.ok() ? 0 : 1);
+    }
+    int result = 0;
+    ASSERT_EQ(::waitpid(child, &result, 0), child);
+    ASSERT_TRUE(WIFSIGNALED(result) && WTERMSIG(result) == SIGKILL) << kill_at;
+    auto loaded = load_checkpoint(folder);
+    ASSERT_TRUE(loaded.ok()) << "killed at operation " << kill_at << ": " << loaded.status().to_string();
+    expect_equal(*loaded, example(loaded->step));
+    (loaded->step == 1 ? old_ones : new_ones) += 1;
+  }
+  EXPECT_GT(old_ones, 0);
+  EXPECT_GT(new_ones, 0);   // killed between the renaming and the tidying up
+  ASSERT_TRUE(save_checkpoint(folder, example(3)).ok());
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder), fs::directory_iterator()), 2);
+}
+
+TEST(Checkpoint, ADamagedByteAnywhereIsSeen) {
+  const std::string folder = fresh_folder("damage");
+  ASSERT_TRUE(save_checkpoint(folder, example(1)).ok());
+  for (const auto& file : fs::directory_iterator(folder)) {
+    std::ifstream in(file.path(), std::ios::binary);
+    const std::string whole((std::istreambuf_iterator<char>(in)), {});
+    auto rewrite = [&](const std::string& content) { std::ofstream(file.path(), std::ios::binary | std::ios::trunc) << content; };
+    for (size_t i = 0; i < whole.size(); ++i) {
+      std::string damaged = whole;
+      damaged[i] = static_cast<char>(damaged[i] ^ 0x10);
+      rewrite(damaged);
+      auto loaded = load_checkpoint(folder);
+      ASSERT_FALSE(loaded.ok()) << file.path() << " byte " << i;
+      ASSERT_EQ(loaded.status().code(), Code::data_loss) << loaded.status().to_string();
+      ASSERT_FALSE(loaded.status().where().empty());
+    }
+    for (size_t size = 0; size < whole.size(); size += 7) {
+      rewrite(whole.substr(0, size));
+      ASSERT_FALSE(load_checkpoint(folder).ok()) << file.path() << " cut at " << size;
+    }
+    rewrite(whole);
+  }
+  EXPECT_TRUE(load_checkpoint(folder).ok());
+}
+
+TEST(Checkpoint, WhatIsNotThereIsNamed) {
+  auto loaded = load_checkpoint("/nowhere/checkpoint");
+  ASSERT_FALSE(loaded.ok());
+  EXPECT_EQ(loaded.status().code(), Code::not_found);
+  EXPECT_NE(loaded.status().message().find("no checkpoint in /nowhere/checkpoint"), std::string::npos);
+  const std::string file = fresh_folder("file");
+  fs::create_directories(fs::path(file).parent_path());
+  std::ofstream(file) << "x";
+  EXPECT_NE(save_checkpoint(file, example(1)).message().find("is no folder"), std::string::npos);
+  EXPECT_EQ(save_checkpoint("/proc/nothing/here", example(1)).code(), Code::not_found);
+}
+
+}  // namespace
+}  // namespace epl
