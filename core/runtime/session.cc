@@ -36,7 +36,7 @@ Result<std::unique_ptr<Session>> Session::create(const Host& host, std::shared_p
     session->ranks_.push_back(std::move(rank));
   }
   EPL_TRY(session->connect());
-  session->rank_threads_ = std::make_unique<ThreadPool>(static_cast<int>(p.options().ranks));
+  if (session->device_->executes()) session->rank_threads_ = std::make_unique<ThreadPool>(static_cast<int>(p.options().ranks));
   size_t most_inputs = 0, most_outputs = 0;
   for (const Entry& entry : p.entries()) {
     most_inputs = std::max(most_inputs, entry.program.inputs.size());
@@ -97,7 +97,7 @@ Status Session::run(EntryKind kind, std::span<const Tensor> inputs, const CallOp
                      .finite_output = finite_output,
                      .stop = options.stop,
                      .deadline_seconds = options.timeout_seconds > 0 ? host_.seconds() + options.timeout_seconds : 0};
-  rank_threads_->run(static_cast<int64_t>(ranks_.size()), [&](int64_t r, int) {
+  auto run_rank = [&](int64_t r) {
     Rank& rank = *ranks_[r];
     try {
       rank.status = rank.executors[index]->run(request, rank.communicator.get());
@@ -108,7 +108,12 @@ Status Session::run(EntryKind kind, std::span<const Tensor> inputs, const CallOp
     if (!rank.status.ok() && rank.communicator) {
       rank.communicator->abort(Status(Code::peer_failed, cat("rank ", r, ": ", rank.status.message()), rank.status.where()));
     }
-  });
+  };
+  if (rank_threads_) {
+    rank_threads_->run(static_cast<int64_t>(ranks_.size()), [&](int64_t r, int) { run_rank(r); });
+  } else {
+    for (size_t r = 0; r < ranks_.size(); ++r) run_rank(static_cast<int64_t>(r));   // simulated: nothing blocks
+  }
   // The first cause wins over the ranks that only heard of it.
   Status failure;
   for (const auto& rank : ranks_) {
@@ -183,6 +188,12 @@ Result<Tensor> Session::state(std::string_view name) const {
 Status Session::set_state(std::string_view name, const Tensor& value) {
   for (auto& rank : ranks_) EPL_TRY(rank->store.set(*rank->stream, plan_->state(), name, value));
   return {};
+}
+
+double Session::virtual_seconds() const {
+  double latest = 0;
+  for (const auto& rank : ranks_) latest = std::max(latest, rank->stream->virtual_seconds());
+  return latest;
 }
 
 int64_t Session::memory_bytes_used() const {

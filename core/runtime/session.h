@@ -53,6 +53,8 @@ class Session {
 
   // Bytes used by the fullest rank so far, from the instructions that ran; never above the plan's.
   int64_t memory_bytes_used() const;
+  // On a simulated device: when the last rank was done, in seconds of the simulation since the session began.
+  double virtual_seconds() const;
 
  private:
   struct Rank;
@@ -66,7 +68,7 @@ class Session {
   uint64_t seed_;
   std::shared_ptr<Device> device_;
   std::vector<std::unique_ptr<Rank>> ranks_;
-  std::unique_ptr<ThreadPool> rank_threads_;
+  std::unique_ptr<ThreadPool> rank_threads_;   // none on a simulated device
   int64_t steps_done_ = 0;
   bool healthy_ = true;
   std::vector<float> scalars_;

@@ -1,0 +1,131 @@
+// Between the first and the last instruction of a step nothing allocates. Every way to the heap is counted, on every
+// thread: operator new, and malloc and its kin, which this program replaces by counting ones.
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdlib>
+
+#include "core/runtime/session.h"
+#include "tests/runtime/graph_model.h"
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define EPL_HEAP_IS_TAKEN 1   // the sanitizer has its own malloc
+#endif
+
+namespace {
+std::atomic<bool> counting{false};
+std::atomic<int64_t> allocations{0};
+void count() {
+  if (counting.load(std::memory_order_relaxed)) allocations.fetch_add(1, std::memory_order_relaxed);
+}
+}  // namespace
+
+#ifndef EPL_HEAP_IS_TAKEN
+extern "C" {
+void* __libc_malloc(size_t);
+void* __libc_calloc(size_t, size_t);
+void* __libc_realloc(void*, size_t);
+void* __libc_memalign(size_t, size_t);
+void* malloc(size_t bytes) {
+  count();
+  return __libc_malloc(bytes);
+}
+void* calloc(size_t items, size_t bytes) {
+  count();
+  return __libc_calloc(items, bytes);
+}
+void* realloc(void* old, size_t bytes) {
+  count();
+  return __libc_realloc(old, bytes);
+}
+void* aligned_alloc(size_t alignment, size_t bytes) {
+  count();
+  return __libc_memalign(alignment, bytes);
+}
+int posix_memalign(void** out, size_t alignment, size_t bytes) {
+  count();
+  *out = __libc_memalign(alignment, bytes);
+  return *out ? 0 : 12;
+}
+}
+#endif
+
+namespace epl {
+namespace {
+
+// A little of everything that trains: embedding, norm, attention, linear layers, dropout, loss, clipping.
+constexpr std::string_view model = R"(graph tiny(tokens: i64[4,8] batch 0) {
+  table: f32[32,16] = param
+  scale: f32[16] = param
+  shift: f32[16] = param
+  w: f32[16,16] = param
+  head: f32[16,32] = param
+  forward:
+  x: f32[4,8,16] = gather(table, tokens)
+  n: f32[4,8,16], n.mean: f32[4,8,1], n.rstd: f32[4,8,1] = layer_norm(x, scale, shift)
+  q: f32[4,8,16] = linear(n, w)
+  h: f32[4,8,2,8] = reshape(q) {shape=[4,8,2,8]}
+  t: f32[4,2,8,8] = transpose(h) {perm=[0,2,1,3]}
+  a: f32[4,2,8,8], a.lse: f32[4,2,8] = attention(t, t, t) {scale=0.35, causal=true}
+  b: f32[4,8,2,8] = transpose(a) {perm=[0,2,1,3]}
+  c: f32[4,8,16] = reshape(b) {shape=[4,8,16]}
+  g: f32[4,8,16] = gelu(c)
+  d: f32[4,8,16], d.mask: bool[4,8,16] = dropout(g) {ratio=0.1}
+  r: f32[4,8,16] = add(x, d)
+  y: f32[4,8,32] = linear(r, head)
+  output y = y
+}
+)";
+
+void steps_allocate_nothing(int64_t ranks, const char* micro_batches, int threads) {
+  PlanOptions options;
+  options.model = GraphModel::parse(model);
+  options.train.loss.name = "softmax_cross_entropy";
+  options.train.optimizer = "adamw";
+  options.train.optimizer_options = {{"lr", 0.01}};
+  options.train.clip_norm = 1.0;
+  options.ranks = ranks;
+  ASSERT_TRUE(set_config(options.strategy, "pipeline.num_micro_batch", micro_batches).ok());
+  auto plan = CompiledPlan::create(test_host(threads), options);
+  ASSERT_TRUE(plan.ok()) << plan.status().to_string();
+  for (const Instruction& in : (*plan)->entries()[0].program.instructions) {
+    ASSERT_TRUE(!in.row || in.row->name != "reference") << in.name << " (" << in.query->op << ") has no kernel";
+  }
+  auto session = Session::create(test_host(threads), *plan, 1);
+  ASSERT_TRUE(session.ok()) << session.status().to_string();
+  Tensor tokens(TensorType{DType::i64, {4, 8}}), target(TensorType{DType::i64, {4, 8}});
+  for (int i = 0; i < 32; ++i) tokens.set_int(i, i * 7 % 32), target.set_int(i, i * 5 % 32);
+  const Tensor inputs[] = {tokens, target};
+  StepMetrics metrics;
+  ASSERT_TRUE((*session)->step(inputs, metrics).ok());
+  allocations = 0;
+  counting = true;
+  Status status;
+  for (int s = 1; s < 20 && status.ok(); ++s) status = (*session)->step(inputs, metrics);
+  counting = false;
+  EXPECT_TRUE(status.ok()) << status.to_string();
+  EXPECT_EQ(allocations.load(), 0);
+}
+
+TEST(Allocation, TheCounterCounts) {
+#ifdef EPL_HEAP_IS_TAKEN
+  GTEST_SKIP() << "a sanitizer owns malloc in this build";
+#else
+  allocations = 0;
+  counting = true;
+  void* volatile p = std::malloc(64);
+  int* volatile q = new int(1);
+  counting = false;
+  std::free(p);
+  delete q;
+  EXPECT_EQ(allocations.load(), 2);
+#endif
+}
+
+TEST(Allocation, StepsOfOneRank) { steps_allocate_nothing(1, "1", 2); }
+TEST(Allocation, StepsOfMicroBatches) { steps_allocate_nothing(1, "2", 1); }
+TEST(Allocation, StepsOfTwoRanks) { steps_allocate_nothing(2, "2", 2); }
+
+}  // namespace
+}  // namespace epl

@@ -1,0 +1,64 @@
+// The text of every stage of an MLP's train step, against files. To accept a change, run test_golden with
+// EPL_UPDATE_GOLDEN=1 in the environment and read the difference before committing it.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+
+#include "core/runtime/session.h"
+#include "tests/runtime/graph_model.h"
+
+namespace epl {
+namespace {
+
+constexpr std::string_view mlp = R"(graph mlp(x: f32[8,12] batch 0) {
+  fc1.weight: f32[16,12] = param
+  fc1.bias: f32[16] = param
+  fc2.weight: f32[4,16] = param
+  fc2.bias: f32[4] = param
+  forward:
+  hidden: f32[8,16] = linear(x, fc1.weight, fc1.bias) {transpose_w=true}
+  active: f32[8,16] = relu(hidden)
+  y: f32[8,4] = linear(active, fc2.weight, fc2.bias) {transpose_w=true}
+  output y = y
+}
+)";
+
+std::string read(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+void compare(const std::string& name, const std::string& text) {
+  std::string path = cat(EPL_SOURCE_DIR, "/tests/golden/", name);
+  if (std::getenv("EPL_UPDATE_GOLDEN")) {
+    std::ofstream(path, std::ios::binary) << text;
+    GTEST_SKIP() << path << " was written; compare it with version control";
+  }
+  EXPECT_EQ(text, read(path)) << name << " changed; see the head of golden_test.cc";
+}
+
+std::shared_ptr<const CompiledPlan> plan(int64_t ranks, const char* micro_batches) {
+  PlanOptions options;
+  options.model = GraphModel::parse(mlp);
+  options.train.loss.name = "softmax_cross_entropy";
+  options.train.optimizer = "adamw";
+  options.train.optimizer_options = {{"lr", 0.01}};
+  options.ranks = ranks;
+  EXPECT_TRUE(set_config(options.strategy, "pipeline.num_micro_batch", micro_batches).ok());
+  auto made = CompiledPlan::create(test_host(1), options);
+  EXPECT_TRUE(made.ok()) << made.status().to_string();
+  return *made;
+}
+
+class Stage : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(Stage, OfOneRank) { compare(cat("mlp.", GetParam()), *plan(1, "1")->text(EntryKind::train, GetParam())); }
+TEST_P(Stage, OfTwoRanksAndTwoMicroBatches) { compare(cat("mlp_2x2.", GetParam()), *plan(2, "2")->text(EntryKind::train, GetParam())); }
+
+INSTANTIATE_TEST_SUITE_P(Mlp, Stage, ::testing::Values("graph", "plan", "local", "program"),
+                         [](const auto& info) { return std::string(info.param); });
+
+}  // namespace
+}  // namespace epl

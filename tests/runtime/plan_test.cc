@@ -1,0 +1,119 @@
+// What a plan knows before anything runs: memory, layout, refusals; and plans on the simulated device.
+#include <gtest/gtest.h>
+
+#include "core/program/memory.h"
+#include "core/runtime/session.h"
+#include "tests/runtime/graph_model.h"
+
+namespace epl {
+namespace {
+
+std::string attention_text(int64_t length) {
+  std::string type = cat("f32[2,2,", length, ",16]");
+  return cat("graph attention(x: ", type, " batch 0) {\n  w: f32[16,16] = param\n  forward:\n  q: ", type, " = linear(x, w)\n  y: ", type,
+             ", lse: f32[2,2,", length, "] = attention(q, x, x) {scale=0.25, causal=true}\n  s: f32[1,1,1,1] = sum(y) {axes=[0,1,2,3]}\n"
+             "  loss: f32[] = reshape(s) {shape=[]}\n  output loss = loss\n}\n");
+}
+
+Result<std::shared_ptr<const CompiledPlan>> compile(std::string_view text, PlanOptions options = {}) {
+  options.model = GraphModel::parse(text);
+  if (options.train.loss.name == "softmax_cross_entropy") options.train.loss.name = "output:loss";
+  options.train.optimizer_options = {{"lr", 0.1}};
+  options.evaluate = options.predict = false;
+  return CompiledPlan::create(test_host(2), options);
+}
+
+TEST(Plan, AttentionMemoryGrowsWithTheLengthNotItsSquare) {
+  auto small = compile(attention_text(2048)), large = compile(attention_text(8192));
+  ASSERT_TRUE(small.ok()) << small.status().to_string();
+  ASSERT_TRUE(large.ok()) << large.status().to_string();
+  EXPECT_LE(static_cast<double>((*large)->memory_bytes_peak()), 4.2 * static_cast<double>((*small)->memory_bytes_peak()));
+}
+
+TEST(Memory, LayoutsAreTightAndNeverOverlap) {
+  uint64_t next = 1;
+  auto random = [&](int64_t n) { return static_cast<int64_t>(philox_bits(7, next++) % static_cast<uint64_t>(n)); };
+  for (int round = 0; round < 50; ++round) {
+    std::vector<Storage> storages;
+    for (int i = 0; i < 120; ++i) {
+      int first = static_cast<int>(random(100));
+      storages.push_back({64 + random(64 * 64), first, first + static_cast<int>(random(random(8) ? 6 : 60))});
+    }
+    MemoryLayout layout = lay_out(storages);
+    EXPECT_GE(layout.bytes, layout.largest_live);
+    EXPECT_LE(static_cast<double>(layout.bytes), 1.2 * static_cast<double>(layout.largest_live));   // random lifetimes: harder than a step's
+    for (size_t i = 0; i < storages.size(); ++i) {
+      for (size_t j = 0; j < i; ++j) {
+        const Storage &a = storages[i], &b = storages[j];
+        bool together = a.first <= b.last && b.first <= a.last;
+        bool apart = a.offset + a.bytes <= b.offset || b.offset + b.bytes <= a.offset;
+        ASSERT_TRUE(!together || apart) << i << " " << j;
+      }
+    }
+  }
+}
+
+TEST(Plan, RefusesByName) {
+  constexpr std::string_view coupled = R"(graph g(x: f32[8,4] batch 0) {
+  w: f32[4,4] = param
+  forward:
+  y: f32[8,4] = linear(x, w)
+  m: f32[1,4] = sum(y) {axes=[0]}
+  c: f32[8,4] = sub(y, m)
+  q: f32[8,4] = mul(c, c)
+  s: f32[1,1] = sum(q) {axes=[0,1]}
+  loss: f32[] = reshape(s) {shape=[]}
+  output loss = loss
+}
+)";
+  PlanOptions options;
+  ASSERT_TRUE(set_config(options.strategy, "pipeline.num_micro_batch", "2").ok());
+  auto plan = compile(coupled, options);
+  ASSERT_FALSE(plan.ok());
+  EXPECT_EQ(plan.status().code(), Code::unsupported);
+  EXPECT_EQ(plan.status().where(), "m");
+  PlanOptions ranks;   // over ranks the sum is reduced before it is used
+  ranks.ranks = 2;
+  EXPECT_TRUE(compile(coupled, ranks).ok());
+  PlanOptions odd;
+  odd.ranks = 3;
+  EXPECT_EQ(compile(coupled, odd).status().code(), Code::invalid_argument);
+  PlanOptions split;
+  split.strategy = *parse_strategy(R"({"default": {"split": 2}})");
+  split.ranks = 2;
+  EXPECT_EQ(compile(coupled, split).status().code(), Code::unsupported);
+  EXPECT_EQ(set_config(split.strategy, "pipeline.num_micro_bach", "2").message().find("pipeline.num_micro_batch") != std::string::npos, true);
+}
+
+TEST(Plan, RunsOnTheSimulatedDevice) {
+  constexpr std::string_view text = R"(graph g(x: f32[64,512] batch 0) {
+  w: f32[512,512] = param
+  forward:
+  y: f32[64,512] = linear(x, w)
+  s: f32[1,1] = sum(y) {axes=[0,1]}
+  loss: f32[] = reshape(s) {shape=[]}
+  output loss = loss
+}
+)";
+  double alone = 0;
+  for (int64_t ranks : {1, 8}) {
+    PlanOptions options;
+    options.device = "sim";
+    options.ranks = ranks;
+    auto plan = compile(text, options);
+    ASSERT_TRUE(plan.ok()) << plan.status().to_string();
+    auto session = Session::create(test_host(1), *plan);
+    ASSERT_TRUE(session.ok()) << session.status().to_string();
+    Tensor x(TensorType{DType::f32, {64, 512}});
+    StepMetrics metrics;
+    std::vector<Tensor> inputs = {x};
+    Status status = (*session)->step(inputs, metrics);
+    ASSERT_TRUE(status.ok()) << status.to_string();
+    EXPECT_GT((*session)->virtual_seconds(), 0);
+    if (ranks == 1) alone = (*session)->virtual_seconds();
+    if (ranks == 8) EXPECT_NE((*session)->virtual_seconds(), alone);   // less work for each, and a reduction
+  }
+}
+
+}  // namespace
+}  // namespace epl
