@@ -112,7 +112,10 @@ struct Group {
 class SimCommunicator final : public Communicator {
  public:
   SimCommunicator(std::shared_ptr<Group> group, int rank) : group_(std::move(group)), rank_(rank) {}
-  ~SimCommunicator() override { abort(error(Code::peer_failed, "rank ", rank_, " of ", group_->ranks, " left the group")); }
+  ~SimCommunicator() override {
+    std::lock_guard lock(group_->world->simulation.mutex);
+    group_->abort(error(Code::peer_failed, "rank ", rank_, " of ", group_->ranks, " left the group"));
+  }
   int rank() const override { return rank_; }
   int size() const override { return group_->ranks; }
 
