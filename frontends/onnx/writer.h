@@ -1,56 +1,80 @@
-// Writing ONNX models from nothing: nodes, initialisers, inputs and outputs, opset 23. The templates use it.
+// Builds an ONNX model from nothing and writes it: opset 20, IR version 10, floats and integers, symbolic dimensions.
 //
-// Values of initialisers are made when the file is written, one at a time, so that a model may be larger than memory;
-// models beyond 2 GB keep them in a file beside the model.
+// Values are named as they are made. Initialisers are filled only while the file is written, one after the other, so that
+// a model larger than memory can be written; beyond 2 GiB, the limit of protobuf, their data goes to `<path>.data`.
 #pragma once
 
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
 #include "core/base/attributes.h"
-#include "core/ir/model.h"
 
 namespace epl::onnx {
 
+// A dimension of an input or output: a size, or a symbol.
+struct WriterDim {
+  WriterDim(int64_t size) : size(size) {}                       // NOLINT: implicit on purpose
+  WriterDim(const char* symbol) : symbol(symbol) {}             // NOLINT: implicit on purpose
+  WriterDim(std::string symbol) : symbol(std::move(symbol)) {}  // NOLINT: implicit on purpose
+  int64_t size = -1;
+  std::string symbol;
+};
+
 class ModelWriter {
  public:
-  explicit ModelWriter(std::string name) : name_(std::move(name)) {}
+  using Fill = std::function<void(epl::Tensor&)>;
 
-  // Names returned are those of values, for use as inputs of further nodes.
-  std::string input(ModelPort port);
-  void output(ModelPort port);
-  std::string initializer(std::string name, TensorType type, std::function<epl::Tensor()> make);
-  std::string constant(std::string name, epl::Tensor value);
-  // A node with as many outputs as named; it is called after its first output.
-  std::string node(std::string op, std::vector<std::string> inputs, std::vector<std::string> outputs, Attributes attributes = {});
+  explicit ModelWriter(std::string graph_name) : graph_name_(std::move(graph_name)) {}
 
-  // Writes the file whole or not at all. Initialisers that make no tensor of their type are our own mistake.
-  Status save(const std::string& path) const;
+  std::string input(const std::string& name, DType dtype, std::vector<WriterDim> dims);
+  // `value` is the name of an input, an initialiser or a node's output; the graph's output keeps that name.
+  void output(const std::string& value, DType dtype, std::vector<WriterDim> dims);
+  // `fill` is called once per `write`, with zeros of that type.
+  std::string initializer(const std::string& name, TensorType type, Fill fill);
+  // i64[n]; equal ones are written once.
+  std::string ints(const Ints& values);
+  // A scalar f32.
+  std::string number(double value);
+  // A node named `name` whose outputs are `name`, or `name.0`, `name.1`, ... where there are several. Attributes may be
+  // integers, numbers, texts, lists of integers and tensors' types.
+  std::vector<std::string> node(const std::string& name, const std::string& op, std::vector<std::string> inputs,
+                                Attributes attributes, int outputs);
+  std::string node(const std::string& name, const std::string& op, std::vector<std::string> inputs, Attributes attributes = {}) {
+    return node(name, op, std::move(inputs), std::move(attributes), 1)[0];
+  }
+  void metadata(const std::string& key, const std::string& value) { metadata_[key] = value; }
+
+  // Replaces the file at `path` when it is complete. Fails if an output or a node reads a value that does not exist.
+  Status write(const std::string& path) const;
 
  private:
+  struct Port {
+    std::string name;
+    DType dtype;
+    std::vector<WriterDim> dims;
+  };
   struct Initializer {
     std::string name;
     TensorType type;
-    std::function<epl::Tensor()> make;
+    Fill fill;
   };
   struct Node {
-    std::string op;
+    std::string name, op;
     std::vector<std::string> inputs, outputs;
     Attributes attributes;
   };
-  std::string frame() const;   // everything of the graph but the initialisers
-  Status write(class TensorSink& sink) const;
+  friend class ModelSerializer;
 
-  std::string name_;
-  std::vector<ModelPort> inputs_, outputs_;
+  Status check() const;
+
+  std::string graph_name_;
+  std::vector<Port> inputs_, outputs_;
   std::vector<Initializer> initializers_;
   std::vector<Node> nodes_;
+  std::map<std::string, std::string> metadata_;
+  std::map<std::string, std::string> constants_;  // text of the value -> name
 };
-
-// Draws of a weight as PyTorch's modules draw theirs, keyed by a seed and the weight's name: the same on every machine.
-epl::Tensor normal_weight(const Shape& shape, double deviation, uint64_t seed, const std::string& name);
-epl::Tensor uniform_weight(const Shape& shape, double bound, uint64_t seed, const std::string& name);
-epl::Tensor filled_weight(const Shape& shape, float value);
 
 }  // namespace epl::onnx

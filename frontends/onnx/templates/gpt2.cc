@@ -1,83 +1,140 @@
-// GPT-2 (Radford et al. 2019) at any size, with the names and the initial weights of the transformers package: normal with
-// deviation 0.02, the projections back into the residual stream smaller by sqrt(2 layers), biases zero.
+// GPT-2 (Radford et al. 2019): pre-norm blocks, learned positions, causal attention, GELU, a head tied to the embedding.
 #include <cmath>
+#include <limits>
 
 #include "core/ir/template.h"
-#include "frontends/onnx/writer.h"
+#include "frontends/onnx/templates/initial_weights.h"
 
-namespace epl {
+namespace epl::onnx {
 namespace {
 
-using onnx::ModelWriter;
-
-struct Sizes {
+struct Size {
   int64_t layers, width, heads, context, vocab;
+  bool symbolic;  // the sequence is a symbol, up to `context` tokens; else it is `context` tokens
   uint64_t seed;
 };
 
+Result<Size> read_size(const Attributes& options) {
+  Size size{};
+  for (auto [name, to] : {std::pair{"layers", &size.layers}, std::pair{"width", &size.width}, std::pair{"heads", &size.heads},
+                          std::pair{"context", &size.context}, std::pair{"vocab", &size.vocab}}) {
+    EPL_ASSIGN(*to, size_option(options, name));
+  }
+  if (size.width % size.heads != 0) return invalid("option width is ", size.width, ", no multiple of heads, ", size.heads);
+  const std::string& sequence = options.text("sequence");
+  if (sequence != "fixed" && sequence != "symbolic") return invalid("option sequence is \"", sequence, "\"; it is fixed or symbolic");
+  size.symbolic = sequence == "symbolic";
+  size.seed = static_cast<uint64_t>(options.integer("seed"));
+  return size;
+}
+
+// Names are those of Hugging Face; linear layers hold their weights as [inputs, outputs], as there.
 class Gpt2 {
  public:
-  explicit Gpt2(const Sizes& sizes) : s_(sizes), w_("gpt2") {}
+  explicit Gpt2(const Size& size) : size_(size) {}
 
   Status write(const std::string& path) {
-    std::string ids = w_.input({"input_ids", DType::i64, {{-1, "batch"}, {s_.context, ""}}});
-    std::string table = weight("transformer.wte.weight", {s_.vocab, s_.width}, 0.02);
-    std::string positions = weight("transformer.wpe.weight", {s_.context, s_.width}, 0.02);
-    std::string x = w_.node("Gather", {table, ids}, {"transformer.wte"}, {{"axis", int64_t{0}}});
-    x = w_.node("Add", {x, positions}, {"transformer.wpe"});
-    for (int64_t layer = 0; layer < s_.layers; ++layer) x = block(x, cat("transformer.h.", layer));
-    x = norm(x, "transformer.ln_f");
-    std::string across = w_.node("Transpose", {table}, {"lm_head.weight"}, {{"perm", Ints{1, 0}}});
-    w_.node("MatMul", {x, across}, {"logits"});
-    w_.output({"logits", DType::f32, {{-1, "batch"}, {s_.context, ""}, {s_.vocab, ""}}});
-    return w_.save(path);
+    const WriterDim sequence = size_.symbolic ? WriterDim("sequence") : WriterDim(size_.context);
+    const std::string ids = m_.input("input_ids", DType::i64, {"batch", sequence});
+    const std::string tokens = normal("transformer.wte.weight", {size_.vocab, size_.width}, 0.02);
+    std::string positions = normal("transformer.wpe.weight", {size_.context, size_.width}, 0.02);
+    mask_ = m_.initializer("causal_mask", {DType::boolean, {size_.context, size_.context}}, [n = size_.context](epl::Tensor& out) {
+      for (int64_t i = 0; i < n; ++i) {
+        for (int64_t j = 0; j <= i; ++j) out.set(i * n + j, 1);
+      }
+    });
+    if (size_.symbolic) {
+      const std::string shape = m_.node("shape", "Shape", {ids});
+      const std::string length = m_.node("length", "Slice", {shape, m_.ints({1}), m_.ints({2})});
+      const std::string lengths = m_.node("lengths", "Concat", {length, length}, {{"axis", int64_t{0}}});
+      positions = m_.node("positions", "Slice", {positions, m_.ints({0}), length, m_.ints({0})});
+      mask_ = m_.node("mask", "Slice", {mask_, m_.ints({0, 0}), lengths, m_.ints({0, 1})});
+    }
+    std::string x = m_.node("embedded", "Gather", {tokens, ids});
+    x = m_.node("hidden", "Add", {x, positions});
+    for (int64_t layer = 0; layer < size_.layers; ++layer) x = block(cat("transformer.h.", layer), x);
+    x = norm("transformer.ln_f", x);
+    const std::string head = m_.node("lm_head", "Transpose", {tokens}, {{"perm", Ints{1, 0}}});
+    x = m_.node("logits", "MatMul", {x, head});
+    m_.output(x, DType::f32, {"batch", sequence, size_.vocab});
+    m_.metadata("epl.template", cat("gpt2 layers=", size_.layers, " width=", size_.width, " heads=", size_.heads, " context=", size_.context,
+                                    " vocab=", size_.vocab, " seed=", size_.seed));
+    return m_.write(path);
   }
 
  private:
-  std::string weight(const std::string& name, const Shape& shape, double deviation) {
-    return w_.initializer(name, {DType::f32, shape}, [=, seed = s_.seed] { return onnx::normal_weight(shape, deviation, seed, name); });
+  std::string normal(const std::string& name, Shape shape, double deviation) {
+    return m_.initializer(name, {DType::f32, std::move(shape)}, normal_weights(size_.seed, name, deviation));
   }
-  std::string filled(const std::string& name, int64_t size, float value) {
-    return w_.initializer(name, {DType::f32, {size}}, [=] { return onnx::filled_weight({size}, value); });
-  }
-  std::string norm(const std::string& x, const std::string& name) {
-    return w_.node("LayerNormalization", {x, filled(name + ".weight", s_.width, 1), filled(name + ".bias", s_.width, 0)}, {name},
-                   {{"axis", int64_t{-1}}, {"epsilon", 1e-5}});
-  }
-  std::string linear(const std::string& x, const std::string& name, int64_t in, int64_t out, double deviation = 0.02) {
-    std::string product = w_.node("MatMul", {x, weight(name + ".weight", {in, out}, deviation)}, {name + ".product"});
-    return w_.node("Add", {product, filled(name + ".bias", out, 0)}, {name});
+  std::string constant(const std::string& name, double value, int64_t n) {
+    return m_.initializer(name, {DType::f32, {n}}, constant_weights(value));
   }
 
-  std::string block(const std::string& x, const std::string& name) {
-    const double small = 0.02 / std::sqrt(2.0 * static_cast<double>(s_.layers));
-    std::string all = linear(norm(x, name + ".ln_1"), name + ".attn.c_attn", s_.width, 3 * s_.width);
-    std::string q = name + ".attn.q", k = name + ".attn.k", v = name + ".attn.v";
-    w_.node("Split", {all}, {q, k, v}, {{"axis", int64_t{2}}, {"num_outputs", int64_t{3}}});
-    std::string mixed = w_.node("Attention", {q, k, v}, {name + ".attn"}, {{"q_num_heads", s_.heads}, {"kv_num_heads", s_.heads}, {"is_causal", int64_t{1}}});
-    std::string middle = w_.node("Add", {x, linear(mixed, name + ".attn.c_proj", s_.width, s_.width, small)}, {name + ".residual"});
-    std::string wide = linear(norm(middle, name + ".ln_2"), name + ".mlp.c_fc", s_.width, 4 * s_.width);
-    wide = w_.node("Gelu", {wide}, {name + ".mlp.act"}, {{"approximate", std::string("tanh")}});
-    return w_.node("Add", {middle, linear(wide, name + ".mlp.c_proj", 4 * s_.width, s_.width, small)}, {name});
+  std::string norm(const std::string& name, const std::string& x) {
+    const std::string weight = constant(name + ".weight", 1, size_.width), bias = constant(name + ".bias", 0, size_.width);
+    return m_.node(name, "LayerNormalization", {x, weight, bias}, {{"axis", int64_t{-1}}, {"epsilon", 1e-5}});
   }
 
-  Sizes s_;
-  ModelWriter w_;
+  std::string linear(const std::string& name, const std::string& x, int64_t in, int64_t out, double deviation) {
+    const std::string product = m_.node(name + ".product", "MatMul", {x, normal(name + ".weight", {in, out}, deviation)});
+    return m_.node(name, "Add", {product, constant(name + ".bias", 0, out)});
+  }
+
+  std::string block(const std::string& name, const std::string& x) {
+    // Every block adds to the stream twice, so its last projections start smaller by the root of that number.
+    const double residual = 0.02 / std::sqrt(2.0 * static_cast<double>(size_.layers));
+    const std::string attended = attention(name + ".attn", norm(name + ".ln_1", x), residual);
+    const std::string middle = m_.node(name + ".attn.residual", "Add", {x, attended});
+    std::string y = norm(name + ".ln_2", middle);
+    y = linear(name + ".mlp.c_fc", y, size_.width, 4 * size_.width, 0.02);
+    y = m_.node(name + ".mlp.act", "Gelu", {y}, {{"approximate", std::string("tanh")}});
+    y = linear(name + ".mlp.c_proj", y, 4 * size_.width, size_.width, residual);
+    return m_.node(name, "Add", {middle, y});
+  }
+
+  std::string attention(const std::string& name, const std::string& x, double residual) {
+    const int64_t each = size_.width / size_.heads;
+    const std::string joined = linear(name + ".c_attn", x, size_.width, 3 * size_.width, 0.02);
+    const auto parts = m_.node(name + ".split", "Split", {joined}, {{"axis", int64_t{-1}}, {"num_outputs", int64_t{3}}}, 3);
+    std::vector<std::string> heads;
+    const char* const names[] = {".query", ".key", ".value"};
+    for (size_t i = 0; i < 3; ++i) {
+      const std::string part = name + names[i];
+      const std::string split = m_.node(part + ".heads", "Reshape", {parts[i], m_.ints({0, 0, size_.heads, each})});
+      heads.push_back(m_.node(part, "Transpose", {split}, {{"perm", i == 1 ? Ints{0, 2, 3, 1} : Ints{0, 2, 1, 3}}}));
+    }
+    const double scale = 1 / std::sqrt(static_cast<double>(each));
+    std::string scores = m_.node(name + ".scores", "MatMul", {heads[0], heads[1]});
+    scores = m_.node(name + ".scaled", "Mul", {scores, m_.number(static_cast<float>(scale))});
+    scores = m_.node(name + ".masked", "Where", {mask_, scores, m_.number(std::numeric_limits<float>::lowest())});
+    const std::string weights = m_.node(name + ".softmax", "Softmax", {scores}, {{"axis", int64_t{-1}}});
+    std::string y = m_.node(name + ".mixed", "MatMul", {weights, heads[2]});
+    y = m_.node(name + ".transposed", "Transpose", {y}, {{"perm", Ints{0, 2, 1, 3}}});
+    y = m_.node(name + ".joined", "Reshape", {y, m_.ints({0, 0, size_.width})});
+    return linear(name + ".c_proj", y, size_.width, size_.width, residual);
+  }
+
+  const Size size_;
+  ModelWriter m_{"gpt2"};
+  std::string mask_;
 };
 
+Status write_gpt2(const Attributes& options, const std::string& path) {
+  EPL_ASSIGN(Size size, read_size(options));
+  return Gpt2(size).write(path);
+}
+
 }  // namespace
+}  // namespace epl::onnx
+
+namespace epl {
 
 EPL_TEMPLATE(gpt2) {
-  return {.doc = "GPT-2 with tied embeddings: input_ids i64[batch, context] -> logits f32[batch, context, vocab]",
-          .options = {{"layers", int64_t{12}}, {"width", int64_t{768}}, {"heads", int64_t{12}}, {"context", int64_t{1024}}, {"vocab", int64_t{50257}}, {"seed", int64_t{0}}},
-          .write = [](const Attributes& o, const std::string& path) -> Status {
-            const Sizes sizes{o.integer("layers"), o.integer("width"), o.integer("heads"), o.integer("context"), o.integer("vocab"), static_cast<uint64_t>(o.integer("seed"))};
-            for (const char* name : {"layers", "width", "heads", "context", "vocab"}) {
-              if (o.integer(name) < 1 || o.integer(name) > (int64_t{1} << 31)) return invalid("template gpt2: ", name, " is ", o.integer(name), "; it must be positive");
-            }
-            if (sizes.width % sizes.heads != 0) return invalid("template gpt2: width ", sizes.width, " is no multiple of heads ", sizes.heads);
-            return Gpt2(sizes).write(path);
-          }};
+  return {.doc = "GPT-2 of any size, input_ids i64[batch, sequence] to logits f32[batch, sequence, vocab]. sequence: fixed (context "
+                 "tokens) or symbolic (up to context tokens).",
+          .options = {{"layers", int64_t{4}}, {"width", int64_t{128}}, {"heads", int64_t{4}}, {"context", int64_t{64}},
+                      {"vocab", int64_t{256}}, {"sequence", std::string("fixed")}, {"seed", int64_t{1}}},
+          .write = onnx::write_gpt2};
 }
 
 }  // namespace epl

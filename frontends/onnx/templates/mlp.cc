@@ -1,40 +1,55 @@
-// A multilayer perceptron with the names and the initial weights of PyTorch's Linear modules in a Sequential: uniform within
-// one over the square root of a layer's inputs.
+// Fully connected layers with an activation between them.
 #include <cmath>
 
 #include "core/ir/template.h"
-#include "frontends/onnx/writer.h"
+#include "frontends/onnx/templates/initial_weights.h"
+
+namespace epl::onnx {
+namespace {
+
+// x f32[batch, sizes[0]] -> logits f32[batch, sizes.back()]. Names are those of a torch.nn.Sequential called `net`;
+// weights and biases are uniform in +-1/sqrt(inputs), torch.nn.Linear's start.
+Status write_mlp(const Attributes& options, const std::string& path) {
+  const Ints& sizes = options.ints("sizes");
+  if (sizes.size() < 2) return invalid("option sizes lists at least the sizes of input and output, got ", sizes.size());
+  for (int64_t size : sizes) {
+    if (size < 1 || size > INT32_MAX) return invalid("option sizes holds ", size, "; a layer has 1 unit or more");
+  }
+  const std::string& activation = options.text("activation");
+  const std::vector<std::pair<std::string, std::string>> activations = {{"relu", "Relu"}, {"tanh", "Tanh"}, {"gelu", "Gelu"}};
+  std::string op;
+  for (const auto& [name, onnx_name] : activations) {
+    if (name == activation) op = onnx_name;
+  }
+  if (op.empty()) return invalid("option activation is \"", activation, "\"; it is relu, tanh or gelu");
+  const auto seed = static_cast<uint64_t>(options.integer("seed"));
+
+  ModelWriter model("mlp");
+  std::string x = model.input("x", DType::f32, {"batch", sizes.front()});
+  for (size_t i = 0; i + 1 < sizes.size(); ++i) {
+    const std::string name = cat("net.", 2 * i);
+    const double bound = 1 / std::sqrt(static_cast<double>(sizes[i]));
+    const bool last = i + 2 == sizes.size();
+    const std::string weight = name + ".weight", bias = name + ".bias";
+    model.initializer(weight, {DType::f32, {sizes[i + 1], sizes[i]}}, uniform_weights(seed, weight, bound));
+    model.initializer(bias, {DType::f32, {sizes[i + 1]}}, uniform_weights(seed, bias, bound));
+    x = model.node(last ? "logits" : name, "Gemm", {x, weight, bias}, {{"transB", int64_t{1}}});
+    if (!last) x = model.node(cat("net.", 2 * i + 1), op, {x});
+  }
+  model.output(x, DType::f32, {"batch", sizes.back()});
+  model.metadata("epl.template", cat("mlp sizes=", sizes, " activation=", activation, " seed=", seed));
+  return model.write(path);
+}
+
+}  // namespace
+}  // namespace epl::onnx
 
 namespace epl {
 
 EPL_TEMPLATE(mlp) {
-  return {.doc = "linear layers with ReLU between: x f32[batch, inputs] -> logits f32[batch, outputs]; `layers` hidden ones of `width`",
-          .options = {{"inputs", int64_t{784}}, {"width", int64_t{512}}, {"layers", int64_t{2}}, {"outputs", int64_t{10}}, {"seed", int64_t{0}}},
-          .write = [](const Attributes& o, const std::string& path) -> Status {
-            for (const char* name : {"inputs", "width", "outputs"}) {
-              if (o.integer(name) < 1 || o.integer(name) > (int64_t{1} << 31)) return invalid("template mlp: ", name, " is ", o.integer(name), "; it must be positive");
-            }
-            const int64_t layers = o.integer("layers");
-            if (layers < 0 || layers > 10000) return invalid("template mlp: layers is ", layers, "; 0 to 10000 hidden layers can be written");
-            const uint64_t seed = static_cast<uint64_t>(o.integer("seed"));
-            onnx::ModelWriter w("mlp");
-            std::string x = w.input({"x", DType::f32, {{-1, "batch"}, {o.integer("inputs"), ""}}});
-            int64_t in = o.integer("inputs");
-            for (int64_t layer = 0; layer <= layers; ++layer) {
-              const bool last = layer == layers;
-              const int64_t out = last ? o.integer("outputs") : o.integer("width");
-              const std::string name = cat(2 * layer);   // a ReLU lies between two layers
-              const double bound = 1.0 / std::sqrt(static_cast<double>(in));
-              auto draw = [&](const std::string& tail, const Shape& shape) {
-                return w.initializer(name + tail, {DType::f32, shape}, [=] { return onnx::uniform_weight(shape, bound, seed, name + tail); });
-              };
-              x = w.node("Gemm", {x, draw(".weight", {out, in}), draw(".bias", {out})}, {last ? "logits" : name}, {{"transB", int64_t{1}}});
-              if (!last) x = w.node("Relu", {x}, {cat(2 * layer + 1)});
-              in = out;
-            }
-            w.output({"logits", DType::f32, {{-1, "batch"}, {o.integer("outputs"), ""}}});
-            return w.save(path);
-          }};
+  return {.doc = "Fully connected layers, x f32[batch, first size] to logits f32[batch, last size].",
+          .options = {{"sizes", Ints{784, 512, 512, 10}}, {"activation", std::string("relu")}, {"seed", int64_t{1}}},
+          .write = onnx::write_mlp};
 }
 
 }  // namespace epl
