@@ -35,7 +35,8 @@ std::vector<std::string> matches(const SourceFile& file, const Rule& rule) {
 // Below the C API nothing takes from the process what the engine carries.
 const std::vector<Rule> kBelowCapi = {
     {{"getenv"}, R"(\b(secure_)?getenv\s*\()", "reads the environment"},
-    {{"exit", "abort", "terminate"}, R"((std::|\s::|^\s*|[;{})]\s*)(exit|_exit|quick_exit|abort|terminate)\s*\()", "ends the process"},
+    {{"exit", "abort", "terminate"}, 
+     R"((std::|\s::|^\s*|[;{})]\s*)((exit|_exit|quick_exit)\s*\(|(abort|terminate)\s*\(\s*\)))", "ends the process"},
     {{"printf", "puts", "std::c"}, R"((^|[^\w])f?printf\s*\(|\bputs\s*\(|std::(cout|cerr|clog)\b)", "prints"},
     {{"clock", "timeofday"},
      R"(\b(system|steady|high_resolution)_clock::now\b|\bclock_gettime\s*\(|\bgettimeofday\s*\()",
