@@ -27,7 +27,7 @@ Result<std::string> describe_stage(const CompiledPlan& plan, std::string_view st
   if (stage == "explain") return plan.explain();
   if (stage == "memory") return describe_memory(plan);
   if (stage == "parameters") return describe_parameters(plan);
-  EntryKind kind = EntryKind::train;
+  EntryKind kind = plan.entries().front().kind;
   for (EntryKind one : {EntryKind::train, EntryKind::evaluate, EntryKind::predict}) {
     const std::string prefix = cat(entry_name(one), ".");
     if (!stage.starts_with(prefix)) continue;
@@ -63,17 +63,20 @@ epl_error* epl_plan_create(const epl_model* model, const epl_trainer* trainer, c
     EPL_REQUIRE(plan);
     *plan = nullptr;
     EPL_REQUIRE(model);
-    EPL_REQUIRE(trainer);
     epl_plan_options known = EPL_PLAN_OPTIONS_INIT;
     EPL_TRY(copy_options(options, known, "epl_plan_options"));
     if (known.reserved != 0) return unsupported("epl_plan_options.reserved is ", known.reserved, "; leave it zero");
     if (known.ranks < 0 || known.ranks > 4096) return invalid("ranks is ", known.ranks, "; 1 to 4096 can be asked for");
     PlanOptions request;
-    {
+    request.training = trainer != nullptr;
+    if (trainer != nullptr) {
       OneCaller::Scope scope(trainer->caller);
       EPL_TRY(scope.status("trainer"));
       EPL_ASSIGN(request.train, resolve_trainer(*trainer));
       request.binding = trainer->binding;
+    } else {
+      // Nothing says which dimension counts samples, and without a loss nothing needs to know: the batch is not cut.
+      for (const ModelPort& input : model->model->inputs()) request.binding.batch_dims[input.name] = -1;
     }
     request.binding.input_shapes.erase("target");   // the loss's own input, not the model's
     request.rewrites = model->rewrites;

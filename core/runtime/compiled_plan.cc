@@ -64,12 +64,8 @@ Result<Graph> prediction_graph(const PlanOptions& options, Binding binding) {
 
 }  // namespace
 
-Result<std::shared_ptr<const CompiledPlan>> CompiledPlan::create(const Host& host, const PlanOptions& options) {
-  auto plan = std::make_shared<CompiledPlan>();
-  plan->options_ = options;
-  plan->threads_ = static_cast<int>(std::max<int64_t>(1, host.threads / std::max<int64_t>(options.ranks, 1)));
-  EPL_ASSIGN(plan->device_, open_device(options.device, host));
-
+Status CompiledPlan::add_train_entry() {
+  const PlanOptions& options = options_;
   Binding binding = options.binding;
   binding.mode = Binding::Mode::train;
   EPL_ASSIGN(Graph forward, bind(options, binding));
@@ -78,19 +74,28 @@ Result<std::shared_ptr<const CompiledPlan>> CompiledPlan::create(const Host& hos
     bool own = output.name == "loss" || output.name.starts_with("gradient_norm");
     return !own && std::ranges::find(options.train_outputs, output.name) == options.train_outputs.end();
   });
-  plan->trained_ = step.trained;
-  plan->untrained_ = step.untrained;
-  for (const HostScalar& scalar : step.scalars) plan->scalars_.emplace_back(step.graph.value(scalar.value).name, scalar.at);
-  EPL_ASSIGN(Entry train, compile(EntryKind::train, std::move(step.graph), options, *plan->device_, plan->threads_));
-  plan->entries_.push_back(std::move(train));
+  trained_ = step.trained;
+  untrained_ = step.untrained;
+  for (const HostScalar& scalar : step.scalars) scalars_.emplace_back(step.graph.value(scalar.value).name, scalar.at);
+  EPL_ASSIGN(Entry train, compile(EntryKind::train, std::move(step.graph), options, *device_, threads_));
+  entries_.push_back(std::move(train));
+  return {};
+}
 
+Result<std::shared_ptr<const CompiledPlan>> CompiledPlan::create(const Host& host, const PlanOptions& options) {
+  auto plan = std::make_shared<CompiledPlan>();
+  plan->options_ = options;
+  plan->threads_ = static_cast<int>(std::max<int64_t>(1, host.threads / std::max<int64_t>(options.ranks, 1)));
+  EPL_ASSIGN(plan->device_, open_device(options.device, host));
+
+  if (options.training) EPL_TRY(plan->add_train_entry());
   const Binding& other = options.predict_binding ? *options.predict_binding : options.binding;
-  if (options.evaluate) {
+  if (options.training && options.evaluate) {
     EPL_ASSIGN(Graph graph, evaluation_graph(options, other));
     EPL_ASSIGN(Entry entry, compile(EntryKind::evaluate, std::move(graph), options, *plan->device_, plan->threads_));
     plan->entries_.push_back(std::move(entry));
   }
-  if (options.predict) {
+  if (options.predict || !options.training) {
     EPL_ASSIGN(Graph graph, prediction_graph(options, other));
     EPL_ASSIGN(Entry entry, compile(EntryKind::predict, std::move(graph), options, *plan->device_, plan->threads_));
     plan->entries_.push_back(std::move(entry));
@@ -165,14 +170,14 @@ Result<std::string> CompiledPlan::text(EntryKind kind, std::string_view stage) c
 }
 
 std::string CompiledPlan::explain() const {
-  const Entry& train = entries_.front();
+  const Entry& train = entries_.front();   // or predict, where that is all there is
   const Plan& plan = train.plan;
   std::string out = cat("device: ", device_->description(), ", ", options_.ranks, " rank(s) of ", threads_, " thread(s)\n");
   out += cat("batch: ", plan.batch, " samples = ", plan.mesh.size("data"), " rank(s) x ", plan.micro_batches(), " micro-batch(es) x ",
              plan.mesh.size("unit"), " unit(s) of ", plan.batch / std::max<int64_t>(plan.units(), 1), "\n");
-  out += cat("train step: ", train.program.instructions.size(), " instructions, ", grouped(static_cast<int64_t>(train.program.flops)),
+  out += cat(entry_name(train.kind), ": ", train.program.instructions.size(), " instructions, ", grouped(static_cast<int64_t>(train.program.flops)),
              " floating-point operations a rank\n");
-  out += cat("parameters trained: ", trained_.size(), "\n");
+  if (train.kind == EntryKind::train) out += cat("parameters trained: ", trained_.size(), "\n");
   for (const auto& [name, reason] : untrained_) out += cat("not trained: ", name, ": ", reason, "\n");
   out += cat("memory of a rank at its peak: ", grouped(memory_bytes_peak()), " bytes\n");
   for (const MemoryItem& item : memory_items()) out += cat("  ", item.what, ": ", grouped(item.bytes), "\n");

@@ -24,6 +24,7 @@ struct PlanOptions {
   std::optional<Binding> predict_binding; // other shapes for predict and evaluate; absent: the same
   int64_t ranks = 1;
   std::string device = "cpu";
+  bool training = true;                   // false: the plan has the predict entry alone, `train` is not looked at
   bool evaluate = true, predict = true;   // entries beside train
   bool rewrites = true;                   // restore fused meaning (attention, layer norm, ...)
   std::vector<std::string> train_outputs; // model outputs to return from step besides the loss
@@ -68,6 +69,7 @@ class CompiledPlan {
   std::string explain() const;
 
  private:
+  Status add_train_entry();
   PlanOptions options_;
   std::vector<Entry> entries_;
   StateLayout state_;

@@ -127,6 +127,7 @@ Status Session::run(EntryKind kind, std::span<const Tensor> inputs, const CallOp
 
 Status Session::step(std::span<const Tensor> inputs, StepMetrics& metrics, const CallOptions& options) {
   const Entry& entry = plan_->entries().front();
+  if (entry.kind != EntryKind::train) return Status(Code::invalid_argument, "the plan was made without a trainer and only predicts");
   output_pointers_.clear();
   for (Tensor& result : results_[0]) output_pointers_.push_back(result.data());
   EPL_TRY(run(EntryKind::train, inputs, options, entry.loss_output));

@@ -1,0 +1,125 @@
+"""What training writes back is the model that was trained: each case is trained for some steps through the C API, exported, and
+the file is run by onnxruntime; its outputs must equal our own `predict`, and everything but the weights must be unchanged.
+
+Prints `N passed, N failed, N skipped` as its last line.
+"""
+import json
+import pathlib
+import sys
+import tempfile
+
+import numpy as np
+import onnx
+import onnxruntime
+from onnx import numpy_helper
+from safetensors.numpy import load_file
+
+import epl_api
+from epl_api import INPUT, OUTPUT, PREDICT, TRAIN
+
+TESTS = pathlib.Path(__file__).resolve().parent.parent
+SHARED = TESTS.parent.parent / "shared" / "cases"
+STEPS = 5
+
+
+def settings_of(reference):
+    settings = {"loss": reference["loss"], "optimizer": reference["optimizer"]}
+    for key in ("lr", "momentum", "eps", "weight_decay"):
+        if key in reference:
+            settings[f"optimizer.{key}"] = repr(reference[key])
+    if "betas" in reference:
+        settings["optimizer.betas"] = ",".join(map(repr, reference["betas"]))
+    if "ignore_index" in reference:
+        settings["loss.ignore_index"] = reference["ignore_index"]
+    return settings
+
+
+def without_weights(path):
+    """The file with the contents of its float initialisers taken out: what training must not touch."""
+    model = onnx.load(str(path))
+    for initializer in model.graph.initializer:
+        if initializer.data_type == onnx.TensorProto.FLOAT:
+            initializer.ClearField("raw_data")
+            initializer.ClearField("float_data")
+    return model.SerializeToString(deterministic=True)
+
+
+def run_onnxruntime(path, inputs):
+    model = onnx.load(str(path))
+    for node in model.graph.node:  # onnxruntime runs batch norm in inference mode alone, which is what predict means
+        if node.op_type == "BatchNormalization":
+            del node.output[1:]
+            for attribute in node.attribute:
+                if attribute.name == "training_mode":
+                    attribute.i = 0
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    return session.run(None, {i.name: inputs[i.name] for i in session.get_inputs()})
+
+
+def check_case(api, folder, scratch):
+    reference = json.loads((folder / "reference.json").read_text())
+    data = load_file(str(folder / "train.safetensors"))
+    batch = lambda name, step: data["target"][step] if name == "target" else data[f"input.{name}"][step]
+    trainer = api.trainer(settings_of(reference), reference["frozen"])
+    for name, array in data.items():
+        if name.startswith("input."):
+            api.bind(trainer, name.removeprefix("input."), array.shape[1:])
+    if "target" in data:
+        api.bind(trainer, "target", data["target"].shape[1:], epl_api.DTYPES[str(data["target"].dtype)])
+    model = api.model(folder / "model.onnx")
+    plan = api.plan(model, trainer)
+    session = api.session(plan)
+    names = api.ports(plan, TRAIN, INPUT)
+    for step in range(STEPS):
+        loss = api.step(session, [batch(name, step) for name in names])
+        wanted = reference["losses"][step]
+        assert abs(loss - wanted) <= 1e-4 * abs(wanted), f"step {step}: loss {loss}, reference {wanted}"
+
+    written = scratch / "trained.onnx"
+    api.call("epl_session_export_onnx", session, epl_api.text(str(written)))
+    weights = scratch / "trained.safetensors"
+    api.call("epl_session_export_safetensors", session, epl_api.text(str(weights)))
+    assert without_weights(written) == without_weights(folder / "model.onnx"), "more than the weights has changed"
+    exported = {i.name: numpy_helper.to_array(i) for i in onnx.load(str(written)).graph.initializer}
+    before = {i.name: numpy_helper.to_array(i) for i in onnx.load(str(folder / "model.onnx")).graph.initializer}
+    for name in reference["trainable"]:
+        assert not np.array_equal(exported[name], before[name]), f"{name} has not been trained"
+    for name, array in load_file(str(weights)).items():
+        assert np.array_equal(array, exported[name]), f"{name} differs between ONNX and safetensors"
+
+    # The whole of a fresh batch; where the graph ends in its loss that is what predict gives.
+    inputs = {k.removeprefix("input."): a[STEPS] for k, a in data.items() if k.startswith("input.")}
+    order, outputs = api.ports(plan, PREDICT, INPUT), api.ports(plan, PREDICT, OUTPUT)
+    ours = api.predict(session, [inputs[name] for name in order], len(outputs))
+    theirs = run_onnxruntime(written, inputs)
+    for name, a, b in zip(outputs, ours, theirs):
+        assert a.shape == b.shape, f"{name}: shape {a.shape}, onnxruntime {b.shape}"
+        error = float(np.abs(a - b).max()) / max(1.0, float(np.abs(b).max()))
+        assert error <= 2e-5, f"{name}: differs from onnxruntime by {error:.1e}"
+
+
+def main():
+    passed, failed, skipped = 0, 0, 0
+    folders = sorted(p.parent for p in (TESTS / "cases").glob("*/reference.json"))
+    if SHARED.is_dir():
+        folders += sorted(p.parent for p in SHARED.glob("*/reference.json"))
+    else:
+        print("SKIP: ../shared/cases is not beside this checkout")
+        skipped += 1
+    api = epl_api.Api()
+    for folder in folders:
+        with tempfile.TemporaryDirectory() as scratch:
+            try:
+                check_case(api, folder, pathlib.Path(scratch))
+                passed += 1
+            except Exception as error:  # any failure of any kind is this case's failure
+                print(f"FAILED {folder.name}: {error}")
+                failed += 1
+    print(f"{passed} passed, {failed} failed, {skipped} skipped")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
