@@ -19,6 +19,34 @@ std::string cut_reason(const Graph& graph, const Node& node, int i) {
   return "its results are not floating-point";
 }
 
+// Why a wanted value has no gradient, among the first `end` nodes: the nodes that let none through, or that nothing leads
+// on from it to the loss.
+std::string no_path_reason(const Graph& graph, Value wanted, int end) {
+  std::vector<bool> reached(graph.value_count(), false);
+  reached[wanted.index] = true;
+  bool used = false;
+  std::vector<std::string> cuts;
+  for (int n = 0; n < end; ++n) {
+    const Node& node = graph.node(NodeId{n});
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      const Value v = node.inputs[i];
+      if (!v || !reached[v.index]) continue;
+      used = true;
+      if (std::string cut = cut_reason(graph, node, static_cast<int>(i)); !cut.empty()) {
+        cuts.push_back(cat("node ", node.name, " (", node.op->name, "): ", cut));
+        continue;
+      }
+      for (Value out : node.outputs) {
+        if (out) reached[out.index] = is_float(graph.type(out).dtype);
+      }
+    }
+  }
+  if (!cuts.empty()) return cat("no gradient passes ", join(cuts, "; "));
+  return used ? "the loss does not depend on it" : "no node uses it";
+}
+
+bool has_gradient(const OpDef& op) { return op.gradient || op.body; }
+
 // One reverse pass. A composite without a gradient of its own is differentiated through its body, which is computed again
 // in the backward phase: bodies are cheap beside what they would have to keep.
 class Differentiator {
@@ -41,7 +69,7 @@ class Differentiator {
     for (Value v : wanted) {
       Var g = total(v);
       gradients.values.push_back(g.value());
-      gradients.reasons.push_back(g ? "" : reason(v, end));
+      gradients.reasons.push_back(g ? "" : no_path_reason(graph_, v, end));
     }
     EPL_TRY(builder_.status());
     return gradients;
@@ -172,31 +200,6 @@ class Differentiator {
     return {};
   }
 
-  // Why a wanted value has no gradient: the nodes that let none through, or that nothing leads on from it to the loss.
-  std::string reason(Value wanted, int end) const {
-    std::vector<bool> reached(graph_.value_count(), false);
-    reached[wanted.index] = true;
-    bool used = false;
-    std::vector<std::string> cuts;
-    for (int n = 0; n < end; ++n) {
-      const Node& node = graph_.node(NodeId{n});
-      for (size_t i = 0; i < node.inputs.size(); ++i) {
-        const Value v = node.inputs[i];
-        if (!v || !reached[v.index]) continue;
-        used = true;
-        if (std::string cut = cut_reason(graph_, node, static_cast<int>(i)); !cut.empty()) {
-          cuts.push_back(cat("node ", node.name, " (", node.op->name, "): ", cut));
-          continue;
-        }
-        for (Value out : node.outputs) {
-          if (out) reached[out.index] = is_float(graph_.type(out).dtype);
-        }
-      }
-    }
-    if (!cuts.empty()) return cat("no gradient passes ", join(cuts, "; "));
-    return used ? "the loss does not depend on it" : "no node uses it";
-  }
-
   Graph& graph_;
   Builder builder_;
   std::vector<bool> depends_;
@@ -208,9 +211,9 @@ class Differentiator {
 
 }  // namespace
 
-std::vector<GradientObstacle> gradient_obstacles(const Graph& graph, const std::vector<Value>& wanted) {
-  std::vector<GradientObstacle> obstacles;
-  std::vector<bool> depends(graph.value_count(), false);
+Differentiability differentiability(const Graph& graph, const std::vector<Value>& wanted) {
+  Differentiability found;
+  std::vector<bool> depends(graph.value_count(), false), trains(graph.value_count(), false);
   for (Value v : wanted) depends[v.index] = true;
   for (const Node& node : graph.nodes()) {
     bool flows = false;
@@ -224,11 +227,21 @@ std::vector<GradientObstacle> gradient_obstacles(const Graph& graph, const std::
     for (Value v : node.outputs) {
       if (v) depends[v.index] = flows && is_float(graph.type(v).dtype);
     }
-    const bool blocks = flows && !node.op->gradient && !node.op->body;
-    if (blocks) obstacles.push_back({node.name, node.op->name, "the op has no gradient", true});
-    if (!cut.empty()) obstacles.push_back({node.name, node.op->name, cut, false});
+    const bool blocks = flows && !has_gradient(*node.op);
+    if (blocks) found.obstacles.push_back({node.name, node.op->name, "the op has no gradient", true});
+    if (!cut.empty()) found.obstacles.push_back({node.name, node.op->name, cut, false});
   }
-  return obstacles;
+  for (const Graph::Output& output : graph.outputs) trains[output.value.index] = is_float(graph.type(output.value).dtype);
+  for (int n = graph.node_count(); n-- > 0;) {
+    const Node& node = graph.node(NodeId{n});
+    const bool any = std::ranges::any_of(node.outputs, [&](Value v) { return v && trains[v.index]; });
+    for (size_t i = 0; any && i < node.inputs.size(); ++i) {
+      const Value v = node.inputs[i];
+      if (v && is_float(graph.type(v).dtype) && cut_reason(graph, node, static_cast<int>(i)).empty()) trains[v.index] = true;
+    }
+  }
+  for (Value v : wanted) found.reasons.push_back(trains[v.index] ? "" : no_path_reason(graph, v, graph.node_count()));
+  return found;
 }
 
 Result<Gradients> add_gradients(Graph& graph, Value loss, const std::vector<Value>& wanted) {

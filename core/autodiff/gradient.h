@@ -25,8 +25,12 @@ struct GradientObstacle {
   bool blocks = false;  // training through it is an error; otherwise it cuts the path on purpose, as PyTorch does
 };
 
-// Every obstacle between the wanted values and any result, in the order of the nodes, without changing the graph; for
-// reports before a loss is chosen. A gradient that refuses for its operands shows only in add_gradients.
-std::vector<GradientObstacle> gradient_obstacles(const Graph& graph, const std::vector<Value>& wanted);
+// What can be said of training before a loss is chosen; the graph is not changed. A gradient that refuses for its
+// operands shows only in add_gradients.
+struct Differentiability {
+  std::vector<GradientObstacle> obstacles;  // between the wanted values and any result, in the order of the nodes
+  std::vector<std::string> reasons;         // for each wanted value why no output can train it; empty where one can
+};
+Differentiability differentiability(const Graph& graph, const std::vector<Value>& wanted);
 
 }  // namespace epl

@@ -1,4 +1,6 @@
 // Arithmetic of two operands, with NumPy broadcasting. Integers wrap around; float types follow IEEE 754.
+#include <optional>
+
 #include "core/ops/common.h"
 #include "core/ops/elementwise.h"
 
@@ -14,6 +16,29 @@ static void extremum_gradient(Grad& g) {
   if (g.needs(0)) g.set(0, g.b.select(a_wins, dy, tie));
   const Var b_wins = maximum ? a < b : a > b;
   if (g.needs(1)) g.set(1, g.b.select(b_wins, dy, tie));
+}
+
+// The exponent of a pow where it is one constant number.
+static std::optional<double> constant_exponent(Grad& g) {
+  const ValueInfo& exponent = g.b.graph().value(g.in(1).value());
+  if (exponent.kind != ValueKind::constant || exponent.type.elements() != 1 || exponent.data.empty()) return std::nullopt;
+  return exponent.data.get(0);
+}
+
+static void pow_gradient(Grad& g) {
+  const Var dy = g.upstream(0), a = g.in(0), b = g.in(1), zero = g.b.like(dy, 0);
+  if (const auto exponent = constant_exponent(g); exponent && !g.needs(1)) {
+    const double c = *exponent;
+    const Var slope = c == 0 || c == 1 ? g.b.like(a, c) : c == 2 ? a * 2 : c == 3 ? a * a * 3 : g.b.pow(a, g.b.like(a, c - 1)) * c;
+    g.set(0, dy * slope);
+    return;
+  }
+  // Where b is 0 the derivative is 0 even at a = 0, where a^(b-1) is infinite; the same for the logarithm.
+  if (g.needs(0)) g.set(0, g.b.select(g.b.equal(b, g.b.like(b, 0)), zero, dy * b * g.b.pow(a, b - 1)));
+  if (g.needs(1)) {
+    const Var safe = g.b.select(a > 0, a, g.b.like(a, 1));
+    g.set(1, dy * g.out(0) * g.b.log(safe));
+  }
 }
 
 EPL_OP(add) {
@@ -49,15 +74,7 @@ EPL_OP(min) { return binary<ScalarOp::min>("y = the smaller of a and b; NaN if e
 EPL_OP(pow) {
   return binary<ScalarOp::pow>(
       "y = a to the power of b.",
-      [](Grad& g) {
-        const Var dy = g.upstream(0), a = g.in(0), b = g.in(1), zero = g.b.like(dy, 0);
-        // Where b is 0 the derivative is 0 even at a = 0, where a^(b-1) is infinite; the same for the logarithm.
-        if (g.needs(0)) g.set(0, g.b.select(g.b.equal(b, g.b.like(b, 0)), zero, dy * b * g.b.pow(a, b - 1)));
-        if (g.needs(1)) {
-          const Var safe = g.b.select(a > 0, a, g.b.like(a, 1));
-          g.set(1, dy * g.out(0) * g.b.log(safe));
-        }
-      },
+      pow_gradient,
       "(0.2..2)");
 }
 EPL_OP(mod) {

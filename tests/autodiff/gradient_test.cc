@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "core/ir/evaluate.h"
 
 namespace epl {
@@ -128,18 +130,38 @@ TEST_F(GradientTest, EveryBlockingNodeIsNamed) {
 }
 
 TEST_F(GradientTest, ObstaclesAreReportedWithoutALoss) {
-  const Var x = leaf("x", {2, 3});
+  const Var x = leaf("x", {2, 3}), y = leaf("y", {2, 3});
   node("odd", "gelu_grad", {x, x});
-  node("stepwise", "round", {x});
-  node("smooth", "exp", {x});
+  const Var stepwise = node("stepwise", "round", {y});
+  const Var smooth = node("smooth", "exp", {x});
+  graph.outputs = {{"a", smooth.value()}, {"b", stepwise.value()}};
   const int nodes = graph.node_count();
-  const auto found = gradient_obstacles(graph, {x.value()});
-  ASSERT_EQ(found.size(), 2u);
-  EXPECT_EQ(found[0].node, "odd");
-  EXPECT_TRUE(found[0].blocks);
-  EXPECT_EQ(found[1].op, "round");
-  EXPECT_FALSE(found[1].blocks);
+  const Differentiability found = differentiability(graph, {x.value(), y.value()});
+  ASSERT_EQ(found.obstacles.size(), 2u);
+  EXPECT_EQ(found.obstacles[0].node, "odd");
+  EXPECT_TRUE(found.obstacles[0].blocks);
+  EXPECT_EQ(found.obstacles[1].op, "round");
+  EXPECT_FALSE(found.obstacles[1].blocks);
+  EXPECT_EQ(found.reasons[0], "");
+  EXPECT_NE(found.reasons[1].find("node stepwise (round)"), std::string::npos) << found.reasons[1];
   EXPECT_EQ(graph.node_count(), nodes);
+}
+
+TEST_F(GradientTest, ConstantExponentsKeepTheirOwnForm) {
+  for (const double exponent : {0.0, 1.0, 2.0, 3.0, 0.5, -1.0}) {
+    const Var x = leaf("x", {2});
+    auto g = gradients(total(b.pow(x, b.like(x, exponent))), {x});
+    ASSERT_TRUE(g.ok());
+    ASSERT_TRUE(g->values[0]);
+    for (int64_t i = 0; i < 2; ++i) {
+      const double at = 0.25 * static_cast<double>(i + 1), expected = exponent == 0 ? 0.0 : exponent * std::pow(at, exponent - 1);
+      EXPECT_NEAR(value(g->values[0], i), expected, 1e-12) << exponent;
+    }
+  }
+  // Squares and cubes, which norms and GELU are exported with, need no power in the backward pass.
+  int powers = 0;
+  for (const Node& n : graph.nodes()) powers += n.phase == Phase::backward && n.op->name == "pow";
+  EXPECT_EQ(powers, 2);
 }
 
 TEST_F(GradientTest, TheLossMustBeOneFloatingNumber) {
