@@ -1,8 +1,5 @@
 // What is particular to the CPU device.
-#include <sys/resource.h>
 #include <xmmintrin.h>
-
-#include <cstdlib>
 
 #include "backends/cpu/cpu.h"
 #include "tests/backend/conformance.h"
@@ -42,23 +39,6 @@ TEST(CpuDevice, a_host_that_refuses_memory_is_out_of_memory) {
   EXPECT_EQ(refused.status().code(), Code::out_of_memory);
   held->reset();
   EXPECT_TRUE((*device)->allocate(100).ok());
-}
-
-// With an address space that has no room for the stacks.
-[[noreturn]] void create_threads_without_room() {
-  TestHost memory;
-  auto device = open_device("cpu", memory.host());
-  const rlimit limit{64 << 20, 64 << 20};
-  setrlimit(RLIMIT_AS, &limit);
-  auto stream = (*device)->create_stream(100);
-  std::exit(!stream.ok() && stream.status().code() == Code::out_of_memory ? 0 : 1);
-}
-
-TEST(CpuDeviceDeathTest, a_system_without_threads_is_an_error) {
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-  GTEST_SKIP() << "a sanitizer needs the address space";
-#endif
-  EXPECT_EXIT(create_threads_without_room(), testing::ExitedWithCode(0), "");
 }
 
 // Half of the smallest normal number: zero where subnormals are flushed.

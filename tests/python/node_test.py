@@ -71,8 +71,8 @@ def difference(case, got, wanted):
             return f"output {i} has shape {a.shape}, wanted {b.shape}"
         if a.dtype != b.dtype:
             return f"output {i} is {a.dtype}, wanted {b.dtype}"
-        # Two units of the last place where a type has fewer digits than the test's tolerance asks for.
-        rtol = max(case.rtol, {"bfloat16": 2.0**-6, "float16": 2.0**-9}.get(str(a.dtype), 0.0))
+        # One unit of the last place where a type has fewer digits than the test's tolerance asks for.
+        rtol = max(case.rtol, {"bfloat16": 2.0**-7, "float16": 2.0**-10}.get(str(a.dtype), 0.0))
         if not np.allclose(a.astype(np.float64), b.astype(np.float64), rtol=rtol, atol=case.atol, equal_nan=True):
             return f"output {i} differs by up to {np.nanmax(np.abs(a.astype(np.float64) - b.astype(np.float64)))}"
     return None

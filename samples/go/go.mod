@@ -1,0 +1,3 @@
+module epl/samples/go
+
+go 1.19

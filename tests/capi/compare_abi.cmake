@@ -1,0 +1,11 @@
+# cmake -DABI=<from the header> -DGOLDEN=core/capi/epl.abi -P compare_abi.cmake
+file(READ ${ABI} now)
+file(READ ${GOLDEN} golden)
+if(NOT now STREQUAL golden)
+  message(FATAL_ERROR "core/capi/epl.abi is stale: include/epl.h says something else. If the change only adds, copy ${ABI} over it.")
+endif()
+string(REGEX MATCHALL "\n1\\.0 " functions "${now}")
+list(LENGTH functions count)
+if(count LESS 90)
+  message(FATAL_ERROR "only ${count} functions were found in the header; has cmake/abi.cmake lost its way?")
+endif()

@@ -1,0 +1,26 @@
+# The programs of samples/, built against the header and libepl.so alone, and run. A language whose tools are not here
+# is a skip that says so.
+set(SAMPLES ${CMAKE_SOURCE_DIR}/samples)
+set(SAMPLES_OUT ${CMAKE_BINARY_DIR}/samples)
+file(MAKE_DIRECTORY ${SAMPLES_OUT})
+
+foreach(name 01_hello 02_train_mlp)
+  add_executable(sample_${name} ${SAMPLES}/${name}.c)
+  set_target_properties(sample_${name} PROPERTIES C_STANDARD 99 C_STANDARD_REQUIRED ON C_EXTENSIONS OFF)
+  target_compile_options(sample_${name} PRIVATE -Wall -Wextra -pedantic -Werror)
+  target_link_libraries(sample_${name} PRIVATE epl)
+  add_test(NAME samples.${name} COMMAND sample_${name} ${SAMPLES_OUT})
+  set_tests_properties(samples.${name} PROPERTIES LABELS samples)
+endforeach()
+
+# epl_language_sample(<language> <tool variable>): a test that runs tests/samples/<language>.sh, which builds and runs.
+function(epl_language_sample language tool)
+  find_program(EPL_SAMPLE_${language} ${tool})
+  add_test(NAME samples.${language}
+    COMMAND sh ${CMAKE_SOURCE_DIR}/tests/samples/${language}.sh ${CMAKE_SOURCE_DIR} $<TARGET_FILE_DIR:epl> ${SAMPLES_OUT}/${language})
+  # A sanitized library cannot be loaded by a program that is not sanitized itself.
+  set_tests_properties(samples.${language} PROPERTIES LABELS "samples;only_release" SKIP_REGULAR_EXPRESSION "SKIP: " TIMEOUT 600)
+endfunction()
+epl_language_sample(go go)
+epl_language_sample(rust rustc)
+epl_language_sample(java javac)
