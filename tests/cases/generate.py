@@ -3,6 +3,10 @@ other sizes, under other names, from both exporters, with each optimizer and los
 
     python tests/cases/generate.py [NAME...]          needs requirements-fixtures.txt
 
+What a file cannot say is kept out of the references: embeddings have no padding_idx (PyTorch gives its row no gradient,
+ONNX does not know it), and running statistics are written as they are at the start (the exporter in training mode runs
+the model once, and writes them as they are after that).
+
 The reference trains in float64 with PyTorch's own optimizers; `losses_f32` is PyTorch's own float32 run and
 `losses_untrained` what the losses would be had nothing been learnt. The exported file is run by onnxruntime on the first
 batch and must agree with PyTorch before anything is written.
@@ -175,7 +179,7 @@ def case_list():
     def bert_class_adamw(rng):
         ids = tokens(rng, 30, 12, 8, 9)
         return dict(model=models.bert("eager", "class", vocab_size=30, hidden_size=18, num_attention_heads=3, num_labels=3,
-                                      max_position_embeddings=9),
+                                      max_position_embeddings=9, pad_token_id=None),
                     inputs={"ids": ids, "mask": masked(rng, 12, 8, 9)}, target=ids[..., 0] % 3, how="dynamo_raw", opset=20,
                     loss="softmax_cross_entropy",
                     optimizer=dict(optimizer="adamw", lr=0.005, betas=[0.9, 0.999], eps=1e-5, weight_decay=0.01))
@@ -184,7 +188,7 @@ def case_list():
     def bert_masked_legacy_sgd(rng):
         inputs, target = language(rng, 12, 4, 8, 32, ignore=0.5)
         inputs["mask"] = masked(rng, 12, 4, 8)
-        return dict(model=models.bert("sdpa"), inputs=inputs, target=target, how="legacy", opset=17, ignore=True,
+        return dict(model=models.bert("sdpa", pad_token_id=None), inputs=inputs, target=target, how="legacy", opset=17, ignore=True,
                     loss="softmax_cross_entropy", optimizer=dict(optimizer="sgd", lr=0.2, weight_decay=0.001))
 
     @case
@@ -274,6 +278,10 @@ def write_case(name, make):
     first = [torch.from_numpy(a[0]) for a in inputs.values()]
     proto = export(copy.deepcopy(model), first, parts["how"], parts["opset"], list(inputs), outputs, training,
                    parts.get("dynamic", False))
+    buffers = {k: b for k, b in model.named_buffers() if "running" in k}
+    for tensor in proto.graph.initializer:
+        if tensor.name in buffers:
+            tensor.CopyFrom(onnx.numpy_helper.from_array(buffers[tensor.name].numpy(), tensor.name))
     expected = copy.deepcopy(model)(*first).detach().numpy()
     difference = None
     if not training:  # onnxruntime has no batch norm in training mode
