@@ -72,6 +72,26 @@ std::string dims_text(const Json& dims) {
   return out + "]";
 }
 
+// Which initialisers can be trained, and what stands in the way of gradients.
+void print_training(const Json& t) {
+  if (t.contains("refused")) {
+    std::printf("\ntraining\n  the model does not bind: %s\n", t.at("refused").get<std::string>().c_str());
+    return;
+  }
+  long long trainable = 0;
+  for (const Json& one : t.at("initializers")) trainable += one.at("trainable").get<bool>();
+  std::printf("\ntraining: %lld of %zu initialisers can be trained", trainable, t.at("initializers").size());
+  if (t.contains("open_dimensions_as")) std::printf(" (open dimensions taken as %lld)", static_cast<long long>(t.at("open_dimensions_as").get<int64_t>()));
+  std::printf("\n");
+  for (const Json& one : t.at("initializers")) {
+    if (!one.at("trainable").get<bool>()) std::printf("  not %s: %s\n", one.at("name").get<std::string>().c_str(), one.at("reason").get<std::string>().c_str());
+  }
+  for (const Json& one : t.at("obstacles")) {
+    std::printf("  %s at node %s (%s): %s\n", one.at("blocks").get<bool>() ? "no gradient" : "gradients stop", one.at("node").get<std::string>().c_str(),
+                one.at("op").get<std::string>().c_str(), one.at("reason").get<std::string>().c_str());
+  }
+}
+
 void print_model(const Json& m) {
   std::printf("%s\n", m.at("description").get<std::string>().c_str());
   for (const char* kind : {"inputs", "outputs"}) {
@@ -82,6 +102,7 @@ void print_model(const Json& m) {
   for (const Json& one : m.at("initializers")) std::printf("  %s: %s%s\n", one.at("name").get<std::string>().c_str(), one.at("dtype").get<std::string>().c_str(), dims_text(one.at("dims")).c_str());
   std::printf("\noperators\n");
   for (const auto& [name, count] : m.at("ops").items()) std::printf("  %6lld  %s\n", static_cast<long long>(count.get<int64_t>()), name.c_str());
+  print_training(m.at("training"));
   if (!m.at("findings").empty()) std::printf("\nworth knowing before training\n");
   for (const Json& f : m.at("findings")) {
     std::printf("  %s: %s%s%s\n", f.at("level").get<std::string>().c_str(), f.at("where").get<std::string>().c_str(), f.at("where").get<std::string>().empty() ? "" : ": ", f.at("message").get<std::string>().c_str());

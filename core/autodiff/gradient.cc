@@ -213,9 +213,19 @@ class Differentiator {
 
 Differentiability differentiability(const Graph& graph, const std::vector<Value>& wanted) {
   Differentiability found;
-  std::vector<bool> depends(graph.value_count(), false), trains(graph.value_count(), false);
+  // What only feeds running statistics is no obstacle.
+  std::vector<bool> leads(graph.value_count(), false), depends(graph.value_count(), false), trains(graph.value_count(), false);
+  for (const Graph::Output& output : graph.outputs) leads[output.value.index] = true;
+  for (int n = graph.node_count(); n-- > 0;) {
+    const Node& node = graph.node(NodeId{n});
+    if (!std::ranges::any_of(node.outputs, [&](Value v) { return v && leads[v.index]; })) continue;
+    for (Value v : node.inputs) {
+      if (v) leads[v.index] = true;
+    }
+  }
   for (Value v : wanted) depends[v.index] = true;
   for (const Node& node : graph.nodes()) {
+    if (!std::ranges::any_of(node.outputs, [&](Value v) { return v && leads[v.index]; })) continue;
     bool flows = false;
     std::string cut;
     for (size_t i = 0; i < node.inputs.size(); ++i) {
@@ -229,7 +239,9 @@ Differentiability differentiability(const Graph& graph, const std::vector<Value>
     }
     const bool blocks = flows && !has_gradient(*node.op);
     if (blocks) found.obstacles.push_back({node.name, node.op->name, "the op has no gradient", true});
-    if (!cut.empty()) found.obstacles.push_back({node.name, node.op->name, cut, false});
+    // That tests and comparisons have no derivative surprises nobody.
+    const bool tells = std::ranges::any_of(node.outputs, [&](Value v) { return v && graph.type(v).dtype != DType::boolean; });
+    if (!cut.empty() && tells) found.obstacles.push_back({node.name, node.op->name, cut, false});
   }
   for (const Graph::Output& output : graph.outputs) trains[output.value.index] = is_float(graph.type(output.value).dtype);
   for (int n = graph.node_count(); n-- > 0;) {

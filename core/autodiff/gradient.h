@@ -28,7 +28,7 @@ struct GradientObstacle {
 // What can be said of training before a loss is chosen; the graph is not changed. A gradient that refuses for its
 // operands shows only in add_gradients.
 struct Differentiability {
-  std::vector<GradientObstacle> obstacles;  // between the wanted values and any result, in the order of the nodes
+  std::vector<GradientObstacle> obstacles;  // between the wanted values and an output, in the order of the nodes
   std::vector<std::string> reasons;         // for each wanted value why no output can train it; empty where one can
 };
 Differentiability differentiability(const Graph& graph, const std::vector<Value>& wanted);

@@ -115,6 +115,7 @@ std::string describe_model(const Model& model, bool rewrites) {
     findings.push_back({{"level", level_name(finding.level)}, {"where", finding.where}, {"message", finding.message}});
   }
   out["findings"] = findings;
+  out["training"] = describe_training(model);
   out["rewrites"] = rewrites;
   return print_json(out);
 }

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "core/capi/handle.h"
+#include "core/capi/json.h"
 
 namespace epl {
 class CompiledPlan;
@@ -14,6 +15,9 @@ namespace epl::capi {
 
 std::string describe_engine(const Engine& engine);
 std::string describe_model(const Model& model, bool rewrites);
+// Which initialisers can be trained, why others cannot, and the nodes that let no gradient through; or why the model
+// could not be bound to find out.
+Json describe_training(const Model& model);
 // Bytes by purpose, and when each range of the train step's arena is alive.
 std::string describe_memory(const CompiledPlan& plan);
 std::string describe_parameters(const CompiledPlan& plan);

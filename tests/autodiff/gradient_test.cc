@@ -131,10 +131,11 @@ TEST_F(GradientTest, EveryBlockingNodeIsNamed) {
 
 TEST_F(GradientTest, ObstaclesAreReportedWithoutALoss) {
   const Var x = leaf("x", {2, 3}), y = leaf("y", {2, 3});
-  node("odd", "gelu_grad", {x, x});
+  const Var odd = node("odd", "gelu_grad", {x, x});
+  node("aside", "floor", {x});  // leads to no output
   const Var stepwise = node("stepwise", "round", {y});
   const Var smooth = node("smooth", "exp", {x});
-  graph.outputs = {{"a", smooth.value()}, {"b", stepwise.value()}};
+  graph.outputs = {{"a", smooth.value()}, {"b", stepwise.value()}, {"c", odd.value()}};
   const int nodes = graph.node_count();
   const Differentiability found = differentiability(graph, {x.value(), y.value()});
   ASSERT_EQ(found.obstacles.size(), 2u);

@@ -1,0 +1,84 @@
+// What of a model can be trained, as `epl inspect` shows it: told from the graph that the file gives when its open
+// dimensions are bound to some size.
+#include <algorithm>
+#include <map>
+
+#include "core/autodiff/gradient.h"
+#include "core/capi/describe.h"
+#include "core/capi/json.h"
+#include "core/ir/model.h"
+
+namespace epl::capi {
+namespace {
+
+// Every open dimension bound to one size.
+Binding uniform_binding(const Model& model, int64_t size) {
+  Binding binding;
+  for (const ModelPort& port : model.inputs()) {
+    Shape shape;
+    for (const ModelDim& dim : port.dims) shape.push_back(dim.size >= 0 ? dim.size : size);
+    binding.input_shapes[port.name] = shape;
+    for (const ModelDim& dim : port.dims) {
+      if (dim.size < 0 && !dim.symbol.empty()) binding.symbols[dim.symbol] = size;
+    }
+  }
+  return binding;
+}
+
+bool has_open_dimension(const Model& model) {
+  return std::ranges::any_of(model.inputs(), [](const ModelPort& port) {
+    return std::ranges::any_of(port.dims, [](const ModelDim& dim) { return dim.size < 0; });
+  });
+}
+
+std::string constant_reason(const ModelInitializer& one) {
+  if (!is_float(one.type.dtype)) return "not floating-point";
+  if (one.type.elements() <= 1) return "a single number";
+  return "a constant of the model, by its name, its values or where it is used";
+}
+
+Json initializers_json(const Model& model, const Graph& graph, const std::vector<Value>& parameters, const std::vector<std::string>& reasons) {
+  std::map<std::string, std::string> why;  // of parameters
+  for (size_t i = 0; i < parameters.size(); ++i) why[graph.value(parameters[i]).name] = reasons[i];
+  Json out = Json::array();
+  for (const ModelInitializer& one : model.initializers()) {
+    const auto parameter = why.find(one.name);
+    const Value leaf = graph.find(one.name);
+    std::string reason = parameter != why.end()                                     ? parameter->second
+                         : leaf && graph.value(leaf).kind == ValueKind::buffer ? "a running statistic"
+                                                                                    : constant_reason(one);
+    Json entry = {{"name", one.name}, {"type", one.type.text()}, {"trainable", reason.empty()}};
+    if (!reason.empty()) entry["reason"] = reason;
+    out.push_back(std::move(entry));
+  }
+  return out;
+}
+
+}  // namespace
+
+Json describe_training(const Model& model) {
+  Json out;
+  Status refused;
+  // Windows and patches want more than a few positions; tables of positions allow no more than they have.
+  for (const int64_t size : {8, 64, 224, 1}) {
+    auto graph = model.bind(uniform_binding(model, size));
+    if (!graph.ok()) {
+      if (refused.ok()) refused = graph.status();
+      if (!has_open_dimension(model)) break;
+      continue;
+    }
+    const std::vector<Value> parameters = graph->leaves(ValueKind::parameter);
+    const Differentiability found = differentiability(*graph, parameters);
+    if (has_open_dimension(model)) out["open_dimensions_as"] = size;
+    out["initializers"] = initializers_json(model, *graph, parameters, found.reasons);
+    Json obstacles = Json::array();
+    for (const GradientObstacle& one : found.obstacles)
+      obstacles.push_back({{"node", one.node}, {"op", one.op}, {"reason", one.reason}, {"blocks", one.blocks}});
+    out["obstacles"] = obstacles;
+    return out;
+  }
+  out["refused"] = refused.to_string();
+  return out;
+}
+
+}  // namespace epl::capi
