@@ -37,6 +37,10 @@ Var Import::in(int i) {
     fail(cat("input ", i, " is missing"));
     return {};
   }
+  if (inputs_[i]->sequence) {
+    fail(cat("input ", i, " is a sequence of tensors"));
+    return {};
+  }
   return importer_.materialize(*inputs_[i]);
 }
 
@@ -63,15 +67,38 @@ Ints Import::ints(int i) {
   return value->to_ints();
 }
 
+const Sequence* Import::sequence(int i) {
+  if (has(i) && inputs_[i]->sequence) return inputs_[i]->sequence.get();
+  fail(cat("input ", i, " is no sequence"));
+  return nullptr;
+}
+
+void Import::set_sequence(int i, Sequence sequence) {
+  if (i >= outputs()) return;
+  outputs_[i] = {};
+  outputs_[i].sequence = std::make_shared<const Sequence>(std::move(sequence));
+}
+
+Var Import::take(const Sequence::Item& item) {
+  Slot slot = item.value;
+  Var v = importer_.materialize(slot);
+  if (item.axis < 0 || !v) return v;
+  Var piece = b.slice(v, {item.axis}, {item.begin}, {item.end});
+  if (!item.squeeze) return piece;
+  Shape shape = piece.shape();
+  if (item.axis < static_cast<int64_t>(shape.size())) shape.erase(shape.begin() + item.axis);
+  return b.reshape(piece, shape);
+}
+
 void Import::set(int i, const Var& v) {
   if (i >= outputs() || !v) return;
-  outputs_[i] = {v, {}, v.type()};
+  outputs_[i] = {v, {}, v.type(), {}};
 }
 
 void Import::set_constant(int i, epl::Tensor value) {
   if (i >= outputs()) return;
   TensorType type = value.type();
-  outputs_[i] = {{}, std::move(value), std::move(type)};
+  outputs_[i] = {{}, std::move(value), std::move(type), {}};
 }
 
 int64_t Import::opset() const { return importer_.opset(node_.domain); }

@@ -11,7 +11,19 @@ namespace epl::onnx {
 namespace {
 
 constexpr int deepest_calls = 64;                       // of functions in functions
+constexpr int64_t most_nodes = 10'000'000;              // after functions are unfolded
+constexpr int64_t most_elements = int64_t{1} << 46;     // of one value: sizes and offsets stay far from overflow
 constexpr int64_t most_folded_elements = int64_t{1} << 22;  // larger results are computed at run time
+
+Status check_size(const TensorType& type) {
+  int64_t elements = 1;
+  for (int64_t size : type.shape) {
+    if (size < 0 || __builtin_mul_overflow(elements, std::max<int64_t>(size, 1), &elements) || elements > most_elements) {
+      return Status(Code::invalid_model, cat("a value of ", type.text(), " is too large for any machine"));
+    }
+  }
+  return {};
+}
 
 }  // namespace
 
@@ -35,15 +47,16 @@ Result<epl::Graph> Importer::run() {
 // Every operator that is missing, at once, with its nodes.
 Status Importer::check_supported() const {
   std::vector<std::string> missing;
-  list_unsupported(model_.file().graph.nodes, missing, 0);
+  std::set<const Function*> seen;
+  list_unsupported(model_.file().graph.nodes, missing, seen);
   if (missing.empty()) return {};
   return unsupported("operators that are not supported: ", join(missing, ", "));
 }
 
-void Importer::list_unsupported(const std::vector<Node>& nodes, std::vector<std::string>& missing, int depth) const {
+void Importer::list_unsupported(const std::vector<Node>& nodes, std::vector<std::string>& missing, std::set<const Function*>& seen) const {
   for (const Node& node : nodes) {
     if (const Function* function = model_.function(node.domain, node.op_type, node.overload)) {
-      if (depth < deepest_calls) list_unsupported(function->nodes, missing, depth + 1);
+      if (seen.insert(function).second) list_unsupported(function->nodes, missing, seen);
       continue;
     }
     bool branch = node.op_type == "If" && (node.domain.empty() || node.domain == "ai.onnx");
@@ -89,8 +102,9 @@ Status Importer::bind_inputs() {
     auto batch = binding_.batch_dims.find(port.name);
     int batch_dim = batch != binding_.batch_dims.end() ? batch->second : type.shape.empty() ? -1 : 0;
     if (batch_dim >= type.ndim()) return invalid("input ", port.name, " (", type.text(), ") has no dimension ", batch_dim);
+    if (Status status = check_size(type); !status.ok()) return status.at(port.name);
     Value v = graph_.add_input(port.name, type, batch_dim);
-    top_.values[port.name] = {builder_.var(v), {}, type};
+    top_.values[port.name] = {builder_.var(v), {}, type, {}};
   }
   if (!open.empty()) return invalid("symbolic dimensions without a size: ", join(open, ", "));
   return {};
@@ -103,11 +117,11 @@ Status Importer::add_initializers() {
     EPL_ASSIGN(epl::Tensor value, tensor_value(tensor, model_.owner(), model_.directory()));
     bool statistic = rule.is_statistic(tensor.name);
     if (!statistic && !rule.judge(tensor).parameter) {
-      top_.values[tensor.name] = {{}, value, value.type()};
+      top_.values[tensor.name] = {{}, value, value.type(), {}};
       continue;
     }
     Value leaf = graph_.add_leaf(statistic ? ValueKind::buffer : ValueKind::parameter, std::string(tensor.name), value.type(), value);
-    top_.values[tensor.name] = {builder_.var(leaf), {}, value.type()};
+    top_.values[tensor.name] = {builder_.var(leaf), {}, value.type(), {}};
   }
   return {};
 }
@@ -135,6 +149,7 @@ Status Importer::run_nodes(const std::vector<Node>& nodes, Scope& scope) {
 }
 
 Status Importer::run_node(const Node& node, Scope& scope) {
+  if (++imported_ > most_nodes) return Status(Code::invalid_model, cat("its functions unfold into more than ", most_nodes, " nodes"));
   if (const Function* function = model_.function(node.domain, node.op_type, node.overload)) return call_function(*function, node, scope);
   if (node.op_type == "If" && (node.domain.empty() || node.domain == "ai.onnx")) return choose_branch(node, scope);
   const OnnxOpRow* row = onnx_op_table().find(node.domain, node.op_type, opset(node.domain));
@@ -154,11 +169,16 @@ Status Importer::run_row(const OnnxOpRow& row, const Node& node, Scope& scope) {
   Import import(*this, builder_, node, std::move(inputs), std::vector<Slot>(node.outputs.size()));
   row.run(import);
   if (!builder_.status().ok()) return builder_.status().with_context(cat("importing ", node.op_type)).at(name);
+  for (int n = first_node; n < graph_.node_count(); ++n) {
+    for (Value v : graph_.node(NodeId{n}).outputs) {
+      if (Status status = check_size(graph_.type(v)); !status.ok()) return status.at(name);
+    }
+  }
   std::vector<Slot> results = import.results();
   EPL_TRY(fold(first_node, results));
   for (size_t i = 0; i < results.size(); ++i) {
     if (node.outputs[i].empty()) continue;
-    if (!results[i].var && results[i].constant.empty()) {
+    if (!results[i].var && results[i].constant.empty() && !results[i].sequence) {
       return unsupported("output ", i, " (\"", node.outputs[i], "\") of ", node.op_type, " is not computed in this mode").at(name);
     }
     scope.values[node.outputs[i]] = std::move(results[i]);
@@ -166,39 +186,39 @@ Status Importer::run_row(const OnnxOpRow& row, const Node& node, Scope& scope) {
   return {};
 }
 
-// Computes what the node's ops compute if they rest on constants alone. The ops stay behind, dead, and are pruned.
+// Computes those of the node's ops that rest on constants alone; they stay behind, dead, and are pruned.
 Status Importer::fold(int first_node, std::vector<Slot>& results) {
-  bool constant = true;
-  for (int n = first_node; n < graph_.node_count() && constant; ++n) {
-    const epl::Node& node = graph_.node(NodeId{n});
-    constant = !node.op->random;
-    for (Value v : node.inputs) {
-      if (!v) continue;
-      const epl::ValueInfo& info = graph_.value(v);
-      constant = constant && (info.kind == ValueKind::constant || (info.producer && info.producer.index >= first_node));
-    }
-    for (Value v : node.outputs) constant = constant && graph_.type(v).elements() <= most_folded_elements;
-  }
-  if (!constant) return {};
-  std::map<int32_t, epl::Tensor> values;
+  std::unordered_map<int32_t, epl::Tensor> known;   // results of the ops that were computed
   auto value_of = [&](Value v) {
-    if (!v) return epl::Tensor();
-    auto it = values.find(v.index);
-    return it != values.end() ? it->second : graph_.value(v).data;
+    auto it = known.find(v.index);
+    if (it != known.end()) return it->second;
+    const epl::ValueInfo& info = graph_.value(v);
+    return info.kind == ValueKind::constant ? info.data : epl::Tensor();
   };
   for (int n = first_node; n < graph_.node_count(); ++n) {
-    const epl::Node& node = graph_.node(NodeId{n});
+    const epl::Node node = graph_.node(NodeId{n});
     std::vector<epl::Tensor> inputs;
-    for (Value v : node.inputs) inputs.push_back(value_of(v));
-    auto outputs = evaluate_op(*node.op, node.attributes, inputs);
-    if (!outputs.ok()) return outputs.status().with_context(cat("folding ", node.name));
-    for (size_t o = 0; o < node.outputs.size(); ++o) values[node.outputs[o].index] = (*outputs)[o];
+    bool constant = !node.op->random;
+    for (Value v : node.inputs) {
+      inputs.push_back(v ? value_of(v) : epl::Tensor());
+      constant = constant && (!v || !inputs.back().empty());
+    }
+    for (Value v : node.outputs) constant = constant && graph_.type(v).elements() <= most_folded_elements;
+    if (constant) {
+      auto outputs = evaluate_op(*node.op, node.attributes, inputs);
+      if (!outputs.ok()) return outputs.status().with_context(cat("folding ", node.name));
+      for (size_t o = 0; o < node.outputs.size(); ++o) known[node.outputs[o].index] = (*outputs)[o];
+      continue;
+    }
+    for (size_t k = 0; k < node.inputs.size(); ++k) {
+      auto it = node.inputs[k] ? known.find(node.inputs[k].index) : known.end();
+      if (it != known.end()) graph_.node(NodeId{n}).inputs[k] = graph_.add_constant(cat(node.name, ".folded"), it->second);
+    }
   }
   for (Slot& slot : results) {
-    if (!slot.var || !slot.constant.empty()) continue;
+    if (!slot.var) continue;
     epl::Tensor value = value_of(slot.var.value());
-    if (value.empty()) continue;   // a leaf passed through: an input or a parameter
-    slot = {{}, value, value.type()};
+    if (!value.empty()) slot = {{}, value, value.type(), {}};
   }
   return {};
 }
@@ -258,7 +278,7 @@ Status Importer::call_function(const Function& function, const Node& node, Scope
 // An If whose condition is known is the branch it takes.
 Status Importer::choose_branch(const Node& node, Scope& scope) {
   Slot* condition = node.inputs.size() == 1 ? find(node.inputs[0], scope) : nullptr;
-  if (!condition || condition->constant.empty()) return unsupported("If with a condition that is only known at run time");
+  if (!condition || condition->constant.empty() || condition->constant.elements() != 1) return unsupported("If with a condition that is only known at run time");
   if (scope.depth >= deepest_calls) return Status(Code::invalid_model, "branches nest too deeply");
   std::string_view wanted = condition->constant.get_int(0) ? "then_branch" : "else_branch";
   for (const Attribute& attribute : node.attributes) {
@@ -270,7 +290,7 @@ Status Importer::choose_branch(const Node& node, Scope& scope) {
     inner.depth = scope.depth + 1;
     for (const Tensor& tensor : branch.initializers) {
       EPL_ASSIGN(epl::Tensor value, tensor_value(tensor, model_.owner(), model_.directory()));
-      inner.values[tensor.name] = {{}, value, value.type()};
+      inner.values[tensor.name] = {{}, value, value.type(), {}};
     }
     EPL_TRY(run_nodes(branch.nodes, inner));
     for (size_t i = 0; i < node.outputs.size() && i < branch.outputs.size(); ++i) {
@@ -287,6 +307,7 @@ Status Importer::finish_outputs() {
   for (const ModelPort& port : model_.outputs()) {
     Slot* slot = find(port.name, top_);
     if (!slot) return Status(Code::invalid_model, cat("no node computes output \"", port.name, "\""), port.name);
+    if (slot->sequence) return unsupported("output \"", port.name, "\" is a sequence of tensors").at(port.name);
     builder_.set_scope(port.name);
     Var v = materialize(*slot);
     graph_.outputs.push_back({port.name, v.value()});

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -39,7 +40,7 @@ class Importer {
   };
 
   Status check_supported() const;
-  void list_unsupported(const std::vector<Node>& nodes, std::vector<std::string>& missing, int depth) const;
+  void list_unsupported(const std::vector<Node>& nodes, std::vector<std::string>& missing, std::set<const Function*>& seen) const;
   Status bind_inputs();
   Status add_initializers();
   Status run_nodes(const std::vector<Node>& nodes, Scope& scope);
@@ -57,6 +58,7 @@ class Importer {
   epl::Graph graph_;
   Builder builder_;
   Scope top_;
+  int64_t imported_ = 0;         // nodes so far, those of functions once a call
   std::unordered_set<std::string_view> statistics_;
 };
 
@@ -74,6 +76,7 @@ class ParameterRule {
  private:
   const OnnxModel& model_;
   std::unordered_set<std::string_view> statistics_;   // operands that are running statistics
+  std::unordered_set<std::string_view> structural_;   // operands that decide shapes
   std::unordered_set<std::string_view> weights_;      // operands in the place of a weight (MatMul, Gemm, Conv, norms, Gather)
   bool dotted_ = false;                               // most float initialisers have names like "block.0.weight"
 };

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -19,11 +20,24 @@ namespace epl::onnx {
 
 class Importer;
 
-// A value of the model under import: a node's result, or a constant that is known now.
+struct Sequence;
+
+// A value of the model under import: a node's result, a constant that is known now, or a sequence of such values.
 struct Slot {
   Var var;                       // empty for a constant that nothing has needed as a value yet
   epl::Tensor constant;          // empty when not known at import
   TensorType type;
+  std::shared_ptr<const Sequence> sequence;
+};
+
+// Sequences exist at import alone: an item is a value, or a piece of one, cut when it is taken out.
+struct Sequence {
+  struct Item {
+    Slot value;
+    int64_t axis = -1, begin = 0, end = 0;   // the piece; axis -1: the whole value
+    bool squeeze = false;                    // without the axis that was cut
+  };
+  std::vector<Item> items;
 };
 
 // One node under import, as a row sees it.
@@ -44,6 +58,10 @@ class Import {
   bool wants(int i) const { return i < outputs() && !node_.outputs[i].empty(); }
   void set(int i, const Var& v);
   void set_constant(int i, epl::Tensor value);
+  Slot slot(int i) const { return has(i) ? *inputs_[i] : Slot(); }
+  const Sequence* sequence(int i);                 // fails, naming the node, when input i is no sequence
+  void set_sequence(int i, Sequence sequence);
+  Var take(const Sequence::Item& item);
   const std::vector<Slot>& results() const { return outputs_; }
 
   int64_t opset() const;                           // of the node's domain

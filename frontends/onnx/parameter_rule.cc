@@ -1,4 +1,5 @@
 // Which initialisers are parameters. A file does not say; exporters put weights, masks and tables side by side.
+#include <algorithm>
 #include <cmath>
 #include <regex>
 
@@ -60,6 +61,9 @@ ParameterRule::ParameterRule(const OnnxModel& model) : model_(model) {
         if (i < static_cast<int>(node.inputs.size())) statistics_.insert(node.inputs[i]);
       }
     }
+    if (node.op_type == "Resize") {   // the region and the scales
+      for (size_t i = 1; i < std::min<size_t>(node.inputs.size(), 3); ++i) structural_.insert(node.inputs[i]);
+    }
     for (const WeightPlace& place : weight_places()) {
       if (node.op_type != place.op) continue;
       for (size_t i : place.operands) {
@@ -75,6 +79,7 @@ ParameterVerdict ParameterRule::judge(const Tensor& tensor) const {
   if (!type.ok()) return {false, type.status().message()};
   if (!is_float(type->dtype)) return {false, cat("its type is ", type->text())};
   if (statistics_.contains(tensor.name)) return {false, "it is a running statistic"};
+  if (structural_.contains(tensor.name)) return {false, "it decides a shape"};
   if (type->elements() <= 1) return {false, "it has one element"};
   if (known_buffer(tensor.name)) return {false, "its name is that of a buffer"};
   bool placed = weights_.contains(tensor.name);

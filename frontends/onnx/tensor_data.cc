@@ -109,8 +109,10 @@ void for_each_typed(const Tensor& tensor, F&& f) {
 }
 
 Result<epl::Tensor> typed_value(const Tensor& tensor, const TensorType& type) {
+  int64_t count = 0, wanted = type.elements(), most = static_cast<int64_t>(tensor.singles.size());
+  for (std::string_view bytes : tensor.packed) most += static_cast<int64_t>(bytes.size());   // a number takes a byte at least
+  if (wanted > most) return bad(tensor, cat("holds fewer numbers than its type ", type.text(), " has"));
   epl::Tensor out(type);
-  int64_t count = 0, wanted = type.elements();
   bool real = tensor.packed_field == codes::float_data || tensor.packed_field == codes::double_data;
   try {
     for_each_typed(tensor, [&](double value, int64_t bits) {

@@ -98,6 +98,10 @@ class AttentionImport {
   }
 
   Var positions(int64_t count) {
+    if (count > (int64_t{1} << 24)) {
+      i_.fail(cat("a mask over ", count, " positions"));
+      return {};
+    }
     epl::Tensor at({DType::i64, {count}});
     for (int64_t k = 0; k < count; ++k) at.set_int(k, k);
     return b_.constant(at);

@@ -182,8 +182,8 @@ EPL_ONNX_OP(Dropout) {
   return {.run = [](Import& i) {
     Var x = i.in(0);
     double ratio = 0.5;
-    if (const epl::Tensor* given = i.constant(1)) ratio = given->get(0);
-    bool active = i.training() && i.constant(2) && i.constant(2)->get_int(0) != 0 && ratio > 0;
+    if (const epl::Tensor* given = i.constant(1); given && given->elements() == 1) ratio = given->get(0);
+    bool active = i.training() && i.constant(2) && i.constant(2)->elements() == 1 && i.constant(2)->get_int(0) != 0 && ratio > 0;
     if (!active) {
       i.set(0, i.b.unary("identity", x));
       if (i.wants(1)) {

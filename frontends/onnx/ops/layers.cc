@@ -62,7 +62,7 @@ Ints window_pads(Import& i, const Shape& x, const Ints& kernel, const Ints& stri
   std::string automatic = i.text("auto_pad", "NOTSET");
   if (automatic == "NOTSET" || automatic.empty()) return i.ints("pads", Ints(2 * spatial, 0));
   Ints pads(2 * spatial, 0);
-  if (automatic == "VALID") return pads;
+  if (automatic == "VALID" || std::ranges::any_of(strides, [](int64_t stride) { return stride < 1; })) return pads;
   for (size_t d = 0; d < spatial; ++d) {
     int64_t size = x[d + 2], out = (size + strides[d] - 1) / strides[d];
     int64_t total = std::max<int64_t>(0, (out - 1) * strides[d] + (kernel[d] - 1) * dilations[d] + 1 - size);
@@ -315,8 +315,8 @@ EPL_ONNX_OP(ConvTranspose) {
       bool same = automatic == "SAME_UPPER" || automatic == "SAME_LOWER";
       if (wanted.size() == spatial || same) {   // the pads follow from the size of the result
         int64_t size = wanted.size() == spatial ? wanted[d] : x.dim(at) * strides[d], total = std::max<int64_t>(whole - size, 0);
-        pads[d] = automatic == "SAME_UPPER" || !same ? total / 2 : total - total / 2;
-        if (!same && automatic != "SAME_UPPER") pads[d] = total - total / 2;
+        whole = std::max(whole, size);
+        pads[d] = automatic == "SAME_UPPER" ? total / 2 : total - total / 2;
         pads[d + spatial] = total - pads[d];
       }
       shape.push_back(whole - pads[d] - pads[d + spatial]);

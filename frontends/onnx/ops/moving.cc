@@ -44,7 +44,7 @@ EPL_ONNX_OP(DepthToSpace) {
   return {.run = [](Import& i) {
     Var x = i.in(0);
     int64_t s = i.integer("blocksize", 0);
-    if (x.ndim() != 4 || s < 1 || x.dim(1) % (s * s) != 0) return i.fail(cat("blocks of ", s, " do not fit ", x.type().text()));
+    if (x.ndim() != 4 || s < 1 || s > 65536 || x.dim(1) % (s * s) != 0) return i.fail(cat("blocks of ", s, " do not fit ", x.type().text()));
     int64_t n = x.dim(0), c = x.dim(1) / (s * s), h = x.dim(2), w = x.dim(3);
     bool depth_first = i.text("mode", "DCR") == "DCR";
     Var parts = i.b.reshape(x, depth_first ? Shape{n, s, s, c, h, w} : Shape{n, c, s, s, h, w});
@@ -56,9 +56,10 @@ EPL_ONNX_OP(SpaceToDepth) {
   return {.run = [](Import& i) {
     Var x = i.in(0);
     int64_t s = i.integer("blocksize", 0);
-    if (x.ndim() != 4 || s < 1 || x.dim(2) % s != 0 || x.dim(3) % s != 0) return i.fail(cat("blocks of ", s, " do not fit ", x.type().text()));
+    if (x.ndim() != 4 || s < 1 || s > 65536 || x.dim(2) % s != 0 || x.dim(3) % s != 0) return i.fail(cat("blocks of ", s, " do not fit ", x.type().text()));
     int64_t n = x.dim(0), c = x.dim(1), h = x.dim(2) / s, w = x.dim(3) / s;
-    Var parts = i.b.transpose(i.b.reshape(x, {n, c, h, s, w, s}), {0, 3, 5, 1, 2, 4});
+    bool depth_first = i.text("mode", "DCR") == "DCR";
+    Var parts = i.b.transpose(i.b.reshape(x, {n, c, h, s, w, s}), depth_first ? Ints{0, 3, 5, 1, 2, 4} : Ints{0, 1, 3, 5, 2, 4});
     i.set(0, i.b.reshape(parts, {n, c * s * s, h, w}));
   }};
 }

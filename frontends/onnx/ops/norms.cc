@@ -46,8 +46,8 @@ EPL_ONNX_OP(GroupNormalization) {
     Builder& b = i.b;
     Var x = i.in(0), scale = i.in(1), bias = i.in(2);
     int64_t groups = i.integer("num_groups", 0);
-    if (x.ndim() < 2 || groups < 1 || x.dim(1) % groups != 0) return i.fail(cat(groups, " groups do not fit ", x.type().text()));
-    Var y = standardized(b, b.reshape(x, {x.dim(0), groups, groups > 0 ? x.type().elements() / (x.dim(0) * groups) : 0}), {2}, i.number("epsilon", 1e-5));
+    if (x.ndim() < 2 || groups < 1 || x.dim(0) < 1 || x.dim(1) % groups != 0) return i.fail(cat(groups, " groups do not fit ", x.type().text()));
+    Var y = standardized(b, b.reshape(x, {x.dim(0), groups, x.type().elements() / (x.dim(0) * groups)}), {2}, i.number("epsilon", 1e-5));
     if (scale.type().elements() == groups && groups != x.dim(1)) {
       y = y * b.reshape(scale, {1, groups, 1}) + b.reshape(bias, {1, groups, 1});
       return i.set(0, b.reshape(y, x.shape()));

@@ -51,6 +51,7 @@ EPL_ONNX_OP(ConstantOfShape) {
     Ints shape = i.ints(0);
     epl::Tensor value = i.has_attribute("value") ? i.tensor("value") : epl::Tensor::scalar(DType::f32, 0);
     if (value.empty()) return;
+    if (value.elements() != 1 || std::ranges::any_of(shape, [](int64_t size) { return size < 0; })) return i.fail(cat("one value in shape ", shape));
     i.set(0, i.b.broadcast_to(i.b.constant(value.reshaped({})), shape));
   }};
 }
@@ -58,13 +59,13 @@ EPL_ONNX_OP(ConstantOfShape) {
 EPL_ONNX_OP(Range) {
   return {.run = [](Import& i) {
     for (int k = 0; k < 3; ++k) {
-      if (!i.constant(k)) return i.fail("its bounds must be known when the model is bound");
+      if (!i.constant(k) || i.constant(k)->elements() != 1) return i.fail("its bounds must be known when the model is bound, and one number each");
     }
     DType dtype = i.type(0).dtype;
     double start = i.constant(0)->get(0), limit = i.constant(1)->get(0), delta = i.constant(2)->get(0);
     if (delta == 0) return i.fail("a step of zero");
     int64_t count = std::max<int64_t>(0, static_cast<int64_t>(std::ceil((limit - start) / delta)));
-    if (count > (int64_t{1} << 28)) return i.fail(cat("a range of ", count, " elements"));
+    if (count > (int64_t{1} << 26)) return i.fail(cat("a range of ", count, " elements"));
     epl::Tensor value(TensorType{dtype, {count}});
     for (int64_t k = 0; k < count; ++k) value.set(k, start + static_cast<double>(k) * delta);
     i.set_constant(0, std::move(value));
@@ -75,6 +76,7 @@ EPL_ONNX_OP(EyeLike) {
   return {.run = [](Import& i) {
     TensorType type = i.type(0);
     if (type.ndim() != 2) return i.fail("takes a matrix");
+    if (type.elements() > (int64_t{1} << 28)) return i.fail(cat("a matrix of ", type.text()));
     if (i.has_attribute("dtype")) {
       auto dtype = dtype_of(static_cast<int32_t>(i.integer("dtype", 1)));
       if (!dtype.ok()) return i.fail(dtype.status());
@@ -101,7 +103,7 @@ EPL_ONNX_OP(Reshape) {
         if (open >= 0) return i.fail(cat("the shape ", shape, " has two open dimensions"));
         open = static_cast<int>(d);
       } else {
-        known *= shape[d];
+        if (shape[d] < 0 || __builtin_mul_overflow(known, shape[d], &known)) return i.fail(cat("the shape ", shape, " is impossible"));
       }
     }
     if (open >= 0) shape[open] = known > 0 ? x.type().elements() / known : 0;
@@ -221,7 +223,7 @@ EPL_ONNX_OP(Split) {
     int64_t axis = positive(i.integer("axis", 0), x.ndim()), size = x.dim(static_cast<int>(axis));
     Ints sizes = i.has(1) ? i.ints(1) : i.ints("split", {});
     if (sizes.empty()) {
-      int64_t parts = i.integer("num_outputs", i.outputs()), each = parts > 0 ? (size + parts - 1) / parts : 0;
+      int64_t parts = i.outputs(), each = parts > 0 ? (size + parts - 1) / parts : 0;
       for (int64_t p = 0; p < parts; ++p) sizes.push_back(std::max<int64_t>(0, std::min(each, size - p * each)));
     }
     if (std::accumulate(sizes.begin(), sizes.end(), int64_t{0}) != size || static_cast<int>(sizes.size()) < i.outputs()) {

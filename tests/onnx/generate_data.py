@@ -1,0 +1,108 @@
+"""Writes tests/onnx/data: small models that show one thing each. Usage: generate_data.py; needs the onnx package.
+
+Those below corpus/ are also seeds of the fuzz target.
+"""
+import pathlib
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+HERE = pathlib.Path(__file__).resolve().parent
+DATA, CORPUS = HERE / "data", HERE.parent / "fuzz" / "corpus" / "onnx"
+F, I, B = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
+
+
+def array(name, values, dtype=np.float32):
+    return numpy_helper.from_array(np.asarray(values, dtype), name)
+
+
+def save(name, nodes, inputs, outputs, initializers=(), functions=(), opset=20, ir=10, opsets=(), corpus=True):
+    graph = helper.make_graph(nodes, name, inputs, outputs, list(initializers))
+    imports = [helper.make_opsetid("", opset)] + [helper.make_opsetid(d, 1) for d in opsets]
+    model = helper.make_model(graph, opset_imports=imports, ir_version=ir, functions=list(functions))
+    data = model.SerializeToString(deterministic=True)
+    (DATA / f"{name}.onnx").write_bytes(data)
+    if corpus:
+        (CORPUS / f"{name}.onnx").write_bytes(data)
+    return model
+
+
+def value(name, dtype, shape):
+    return helper.make_tensor_value_info(name, dtype, shape)
+
+
+def main():
+    DATA.mkdir(exist_ok=True)
+    CORPUS.mkdir(parents=True, exist_ok=True)
+    node = helper.make_node
+    w = array("fc.weight", np.arange(12).reshape(4, 3) / 10)
+    b = array("fc.bias", [0.5, -0.5, 0.25, 1])
+    x = value("x", F, ["batch", 3])
+    gemm = node("Gemm", ["x", "fc.weight", "fc.bias"], ["h"], name="fc", transB=1)
+    save("linear", [gemm, node("Relu", ["h"], ["y"], name="act")], [x], [value("y", F, ["batch", 4])], [w, b])
+
+    # Shape arithmetic that must fold away: y = reshape(x, [batch, 3 * 1]) through Shape, Gather, Concat.
+    save("shapes", [node("Shape", ["x"], ["s"]), node("Gather", ["s", "zero"], ["n"], axis=0), node("Concat", ["n", "three"], ["t"], axis=0),
+                    node("Reshape", ["x", "t"], ["r"]), node("Mul", ["r", "scale"], ["y"], name="last")],
+         [x], [value("y", F, ["batch", 3])], [array("zero", [0], np.int64), array("three", [3], np.int64), array("scale", 2.0)])
+
+    # A function with an attribute reference, called twice, once inside another function.
+    inner = helper.make_function("local", "Leaky", ["a"], ["b"], [node("LeakyRelu", ["a"], ["b"], name="leak")], [helper.make_opsetid("", 20)], ["slope"])
+    inner.node[0].attribute.append(onnx.AttributeProto(name="alpha", type=onnx.AttributeProto.FLOAT, ref_attr_name="slope"))
+    outer = helper.make_function("local", "Twice", ["a"], ["c"],
+                                 [node("Leaky", ["a"], ["b"], domain="local", slope=0.5, name="one"), node("Leaky", ["b"], ["c"], domain="local", slope=0.25, name="two")],
+                                 [helper.make_opsetid("", 20), helper.make_opsetid("local", 1)])
+    save("functions", [node("Twice", ["x"], ["y"], domain="local", name="call")], [x], [value("y", F, ["batch", 3])], functions=[inner, outer], opsets=["local"])
+
+    # A branch chosen by a shape.
+    then = helper.make_graph([node("Neg", ["x"], ["t"])], "then", [], [value("t", F, None)])
+    other = helper.make_graph([node("Abs", ["x"], ["e"])], "else", [], [value("e", F, None)])
+    save("branch", [node("Size", ["x"], ["n"]), node("Greater", ["n", "four"], ["big"]), node("If", ["big"], ["y"], then_branch=then, else_branch=other, name="choose")],
+         [x], [value("y", F, ["batch", 3])], [array("four", 4, np.int64)])
+
+    # Pieces of a sequence, and every way to store numbers.
+    half = helper.make_tensor("half", TensorProto.FLOAT16, [3], np.array([1, 2, 3], np.float16).view(np.uint16).tolist(), raw=False)
+    half.raw_data = b""
+    half.ClearField("raw_data")
+    half.ClearField("int32_data")
+    half.int32_data.extend(np.array([1, 2, 3], np.float16).view(np.uint16).astype(int).tolist())
+    truth = helper.make_tensor("truth", B, [3], [True, False, True])
+    long = helper.make_tensor("long", I, [1], [2])
+    save("encodings", [node("SplitToSequence", ["x"], ["parts"], axis=1), node("SequenceAt", ["parts", "long"], ["column"]),
+                       node("Cast", ["half"], ["wide"], to=F), node("Where", ["truth", "wide", "minus"], ["row"]), node("Add", ["column", "row"], ["y"])],
+         [x], [value("y", F, ["batch", 3])], [half, truth, long, helper.make_tensor("minus", F, [1], [-1.0])])
+
+    # Batch norm in training mode.
+    save("batch_norm", [node("BatchNormalization", ["x", "bn.weight", "bn.bias", "bn.running_mean", "bn.running_var"], ["y", "m", "v"], name="bn", training_mode=1)],
+         [value("x", F, ["batch", 2, 2])], [value("y", F, ["batch", 2, 2])],
+         [array("bn.weight", [1, 2]), array("bn.bias", [0, 1]), array("bn.running_mean", [0, 0]), array("bn.running_var", [1, 1])])
+
+    # Hostile ones.
+    save("use_before_definition", [node("Neg", ["later"], ["y"], name="first"), node("Abs", ["x"], ["later"], name="second")], [x], [value("y", F, ["batch", 3])])
+    save("defined_twice", [node("Neg", ["x"], ["y"], name="first"), node("Abs", ["x"], ["y"], name="second")], [x], [value("y", F, ["batch", 3])])
+    huge = TensorProto(name="huge.weight", data_type=F, dims=[1 << 40, 1 << 40], float_data=[1.0])
+    save("huge_dims", [node("MatMul", ["x", "huge.weight"], ["y"])], [x], [value("y", F, None)], [huge])
+    big = TensorProto(name="big.weight", data_type=F, dims=[1 << 30, 3], float_data=[1.0])
+    save("too_few_numbers", [node("MatMul", ["x", "big.weight"], ["y"])], [x], [value("y", F, None)], [big])
+    save("unknown_ops", [node("Frobnicate", ["x"], ["a"], name="one"), node("Gizmo", ["a"], ["y"], domain="acme", name="two")], [x], [value("y", F, ["batch", 3])], opsets=["acme"])
+    loop = [helper.make_function("local", f"F{k}", ["a"], ["b"], [node(f"F{k + 1}", ["a"], ["t"], domain="local"), node(f"F{k + 1}", ["t"], ["b"], domain="local")],
+                                 [helper.make_opsetid("local", 1)]) for k in range(40)]
+    loop.append(helper.make_function("local", "F40", ["a"], ["b"], [node("Neg", ["a"], ["b"])], [helper.make_opsetid("", 20)]))
+    save("unfolding", [node("F0", ["x"], ["y"], domain="local", name="bomb")], [x], [value("y", F, ["batch", 3])], functions=loop, opsets=["local"], corpus=False)
+    selfish = helper.make_function("local", "Me", ["a"], ["b"], [node("Me", ["a"], ["b"], domain="local")], [helper.make_opsetid("local", 1)])
+    save("calls_itself", [node("Me", ["x"], ["y"], domain="local", name="me")], [x], [value("y", F, ["batch", 3])], functions=[selfish], opsets=["local"])
+    for name, location, offset, length in (("external_up", "../secret", 0, 48), ("external_absolute", "/etc/hostname", 0, 48),
+                                           ("external_short", "linear.onnx", 1 << 40, 48), ("external_wrong_length", "linear.onnx", 0, 47)):
+        away = TensorProto(name="fc.weight", data_type=F, dims=[4, 3], data_location=TensorProto.EXTERNAL)
+        for key, text in (("location", location), ("offset", str(offset)), ("length", str(length))):
+            away.external_data.add(key=key, value=text)
+        save(name, [gemm, node("Relu", ["h"], ["y"])], [x], [value("y", F, ["batch", 4])], [away, b])
+    save("opset_old", [node("Neg", ["x"], ["y"])], [x], [value("y", F, ["batch", 3])], opset=12)
+    save("wrong_type", [node("Add", ["x", "whole"], ["y"], name="sum")], [x], [value("y", F, ["batch", 3])], [array("whole", [1, 2, 3], np.int64)])
+    save("baked_batch", [node("Reshape", ["x", "shape"], ["y"], name="flatten")], [x], [value("y", F, [12])], [array("shape", [12], np.int64)])
+    data = (DATA / "linear.onnx").read_bytes()
+    (DATA / "truncated.onnx").write_bytes(data[: len(data) * 2 // 3])
+
+
+main()
