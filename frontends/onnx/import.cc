@@ -131,6 +131,11 @@ Ints Import::ints(std::string_view name, Ints fallback) const {
   return a ? a->ints : fallback;
 }
 
+std::vector<std::string> Import::strings(std::string_view name) const {
+  const Attribute* a = find(name);
+  return a ? std::vector<std::string>(a->strings.begin(), a->strings.end()) : std::vector<std::string>();
+}
+
 Doubles Import::numbers(std::string_view name, Doubles fallback) const {
   const Attribute* a = find(name);
   return a ? Doubles(a->floats.begin(), a->floats.end()) : fallback;

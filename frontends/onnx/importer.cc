@@ -11,7 +11,7 @@ namespace epl::onnx {
 namespace {
 
 constexpr int deepest_calls = 64;                       // of functions in functions
-constexpr int64_t most_nodes = 10'000'000;              // after functions are unfolded
+constexpr int64_t most_nodes = 250'000;                 // after functions are unfolded
 constexpr int64_t most_elements = int64_t{1} << 46;     // of one value: sizes and offsets stay far from overflow
 constexpr int64_t most_folded_elements = int64_t{1} << 22;  // larger results are computed at run time
 

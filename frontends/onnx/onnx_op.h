@@ -71,6 +71,7 @@ class Import {
   double number(std::string_view name, double fallback) const;
   std::string text(std::string_view name, std::string_view fallback) const;
   Ints ints(std::string_view name, Ints fallback) const;
+  std::vector<std::string> strings(std::string_view name) const;
   Doubles numbers(std::string_view name, Doubles fallback) const;
   epl::Tensor tensor(std::string_view name);
   // A running statistic (an initialiser at input i) becomes `next` when a training step commits.

@@ -19,7 +19,7 @@ struct Options {
 double source_of(const Options& o, double i, double scale, int64_t from, int64_t to, double roi_start, double roi_end) {
   const double n = static_cast<double>(from), m = static_cast<double>(to);
   if (o.transform == "asymmetric") return i / scale;
-  if (o.transform == "align_corners") return to == 1 ? 0 : i * (n - 1) / (m - 1);
+  if (o.transform == "align_corners") return to == 1 ? 0 : i * (n - 1) / (n * scale - 1);   // before rounding to whole elements
   if (o.transform == "pytorch_half_pixel") return to == 1 ? -0.5 : (i + 0.5) / scale - 0.5;
   if (o.transform == "half_pixel_symmetric") {
     const double adjustment = m / (n * scale), centre = n / 2;
@@ -77,7 +77,7 @@ Axis resized_axis(const Options& o, double scale, int64_t from, int64_t to, doub
     for (int64_t k = middle - reach; k <= middle + reach; ++k) {
       const double w = weight_at(o, (x - static_cast<double>(k)) * stretch);
       const bool inside = k >= 0 && k < from;
-      if (w == 0 || (!inside && (o.exclude || o.antialias))) continue;
+      if (w == 0 || (!inside && o.exclude)) continue;
       row[std::clamp<int64_t>(k, 0, from - 1)] += w;
       total += w;
     }
