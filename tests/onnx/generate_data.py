@@ -1,8 +1,9 @@
-"""Writes tests/onnx/data: small models that show one thing each. Usage: generate_data.py; needs the onnx package.
+"""Writes tests/onnx/data: small models that show one thing each. Usage: generate_data.py [--check]   (--check: fail if one differs)
 
-Those below corpus/ are also seeds of the fuzz target.
+Most are also seeds of the fuzz target.
 """
 import pathlib
+import sys
 
 import numpy as np
 import onnx
@@ -22,10 +23,16 @@ def save(name, nodes, inputs, outputs, initializers=(), functions=(), opset=20, 
     imports = [helper.make_opsetid("", opset)] + [helper.make_opsetid(d, 1) for d in opsets]
     model = helper.make_model(graph, opset_imports=imports, ir_version=ir, functions=list(functions))
     data = model.SerializeToString(deterministic=True)
-    (DATA / f"{name}.onnx").write_bytes(data)
+    put(DATA / f"{name}.onnx", data)
     if corpus:
-        (CORPUS / f"{name}.onnx").write_bytes(data)
-    return model
+        put(CORPUS / f"{name}.onnx", data)
+
+
+def put(path, data):
+    if "--check" not in sys.argv:
+        path.write_bytes(data)
+    elif not path.exists() or path.read_bytes() != data:
+        sys.exit(f"{path} is stale: run {pathlib.Path(__file__).name}")
 
 
 def value(name, dtype, shape):
@@ -102,7 +109,7 @@ def main():
     save("wrong_type", [node("Add", ["x", "whole"], ["y"], name="sum")], [x], [value("y", F, ["batch", 3])], [array("whole", [1, 2, 3], np.int64)])
     save("baked_batch", [node("Reshape", ["x", "shape"], ["y"], name="flatten")], [x], [value("y", F, [12])], [array("shape", [12], np.int64)])
     data = (DATA / "linear.onnx").read_bytes()
-    (DATA / "truncated.onnx").write_bytes(data[: len(data) * 2 // 3])
+    put(DATA / "truncated.onnx", data[: len(data) * 2 // 3])
 
 
 main()

@@ -1,0 +1,66 @@
+// Which initialisers are parameters, over the training cases: those that the reference trains, freezes or leaves unused, and
+// no mask, table or constant besides.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <regex>
+#include <set>
+#include <sstream>
+
+#include "frontends/onnx/model.h"
+
+namespace epl::onnx {
+namespace {
+
+namespace fs = std::filesystem;
+using Names = std::set<std::string>;
+
+// The texts of the array `key` of a reference.
+void add_names(const std::string& json, const std::string& key, Names& out) {
+  const size_t at = json.find("\"" + key + "\"");
+  if (at == std::string::npos) return;
+  const size_t open = json.find('[', at), close = json.find(']', open);
+  const std::string list = json.substr(open, close - open);
+  const std::regex quoted("\"([^\"]*)\"");
+  for (std::sregex_iterator it(list.begin(), list.end(), quoted), end; it != end; ++it) out.insert((*it)[1]);
+}
+
+void check(const fs::path& folder) {
+  SCOPED_TRACE(folder.filename().string());
+  std::stringstream text;
+  text << std::ifstream(folder / "reference.json").rdbuf();
+  Names trainable, known;
+  add_names(text.str(), "trainable", trainable);
+  for (const char* key : {"trainable", "frozen", "unused_params"}) add_names(text.str(), key, known);
+  ASSERT_FALSE(trainable.empty());
+  auto model = OnnxModel::load((folder / "model.onnx").string());
+  ASSERT_TRUE(model.ok()) << model.status().to_string();
+  Binding binding;
+  for (const ModelPort& port : (*model)->inputs()) {
+    for (const ModelDim& dim : port.dims) binding.symbols[dim.symbol] = 4;
+  }
+  auto graph = (*model)->bind(binding);
+  ASSERT_TRUE(graph.ok()) << graph.status().to_string();
+  Names found;
+  for (Value v : graph->leaves(ValueKind::parameter)) found.insert(graph->value(v).name);
+  for (const std::string& name : trainable) EXPECT_TRUE(found.contains(name)) << name << " is no parameter";
+  for (const std::string& name : found) EXPECT_TRUE(known.contains(name)) << name << " should be no parameter";
+}
+
+TEST(OnnxParameters, AreThoseOfTheCases) {
+  int count = 0;
+  const fs::path source = EPL_SOURCE_DIR;
+  for (const fs::path& root : {source / "tests/cases", source / "../shared/cases", source / "../../shared/cases"}) {
+    if (!fs::is_directory(root)) continue;
+    for (const auto& entry : fs::directory_iterator(root)) {
+      if (!fs::exists(entry.path() / "reference.json")) continue;
+      ++count;
+      check(entry.path());
+    }
+  }
+  EXPECT_GE(count, 10);
+}
+
+}  // namespace
+}  // namespace epl::onnx
