@@ -237,9 +237,31 @@ EPL_ONNX_OP(Split) {
   }};
 }
 
+namespace {
+
+// Exporters write a reshape as a Gather of every element in its order (`x.flatten()[grid of positions]`).
+bool takes_all_in_order(const epl::Tensor* indices, int64_t size) {
+  if (!indices || indices->elements() != size) return false;
+  for (int64_t at = 0; at < size; ++at) {
+    if (indices->get_int(at) != at) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
 EPL_ONNX_OP(Gather) {
   return {.run = [](Import& i) {
-    i.set(0, i.b.emit("gather", {i.in(0), i.in(1)}, {{"axis", positive(i.integer("axis", 0), i.type(0).ndim())}}));
+    const Shape& x = i.type(0).shape;
+    const int64_t axis = positive(i.integer("axis", 0), i.type(0).ndim());
+    const epl::Tensor* indices = i.constant(1);
+    if (axis >= 0 && axis < static_cast<int64_t>(x.size()) && takes_all_in_order(indices, x[static_cast<size_t>(axis)])) {
+      Shape shape(x.begin(), x.begin() + axis);
+      shape.insert(shape.end(), indices->shape().begin(), indices->shape().end());
+      shape.insert(shape.end(), x.begin() + axis + 1, x.end());
+      return i.set(0, i.b.reshape(i.in(0), shape));
+    }
+    i.set(0, i.b.emit("gather", {i.in(0), i.in(1)}, {{"axis", axis}}));
   }};
 }
 

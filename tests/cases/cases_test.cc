@@ -1,0 +1,137 @@
+// Every training case with a known answer, here and in ../shared/cases beside the checkout, by `epl check`: right, and the
+// same bits however the work is cut, on every machine. hashes.txt holds the weights' hashes.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+
+namespace epl {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+
+const fs::path own = fs::path(EPL_SOURCE_DIR) / "tests" / "cases";
+const fs::path shared = fs::path(EPL_SOURCE_DIR) / ".." / "shared" / "cases";
+
+struct Expected {
+  std::string name, hash;
+  bool mixes = false;  // samples mix (batch norm), so that micro-batches would be another computation
+};
+void PrintTo(const Expected& e, std::ostream* out) { *out << e.name; }
+
+// Lines "NAME HASH [mixes]"; # starts a comment.
+std::vector<Expected> read_hashes() {
+  std::vector<Expected> out;
+  std::ifstream file(own / "hashes.txt");
+  for (std::string line; std::getline(file, line);) {
+    if (line.empty() || line[0] == '#') continue;
+    std::istringstream words(line);
+    Expected e;
+    std::string mixes;
+    words >> e.name >> e.hash >> mixes;
+    e.mixes = mixes == "mixes";
+    out.push_back(e);
+  }
+  return out;
+}
+
+// What `epl check FOLDER ARGUMENTS --json` says.
+Json check(const fs::path& folder, const std::string& arguments) {
+  const std::string command = std::string(EPL_TOOL) + " check '" + folder.string() + "' " + arguments + " --json 2>&1";
+  FILE* pipe = popen(command.c_str(), "r");
+  if (!pipe) return {{"error", "cannot start " + command}};
+  std::string text;
+  char buffer[4096];
+  for (size_t n; (n = fread(buffer, 1, sizeof buffer, pipe)) > 0;) text.append(buffer, n);
+  const int code = pclose(pipe);
+  Json result = Json::parse(text, nullptr, false);
+  if (result.is_discarded() || !result.is_object()) return {{"error", text}};
+  result["exit"] = WIFEXITED(code) ? WEXITSTATUS(code) : -1;
+  return result;
+}
+
+void expect_pass(const Json& result, const std::string& what) {
+  EXPECT_TRUE(result.value("pass", false)) << what << ": " << result.dump();
+  EXPECT_EQ(result.value("exit", -1), 0) << what;
+  EXPECT_EQ(result.value("planned_peak_bytes", int64_t{-1}), result.value("measured_peak_bytes", int64_t{-2})) << what;
+}
+
+fs::path folder_of(const std::string& name) { return fs::exists(own / name) ? own / name : shared / name; }
+
+class Cases : public testing::TestWithParam<Expected> {};
+
+TEST_P(Cases, AreRightWithTheSameBits) {
+  const Expected& e = GetParam();
+  const fs::path folder = folder_of(e.name);
+  if (!fs::exists(folder)) GTEST_SKIP() << "../shared/cases/" << e.name << " is not beside this checkout";
+  std::vector<std::string> cuts = {"--threads 1", "--threads 2", "--threads 2 --ranks 2"};
+  const std::vector<std::string> turns = {"--threads 1 --micro-batches 2", "--threads 2 --micro-batches 4",
+                                          "--threads 2 --ranks 2 --micro-batches 2"};
+  if (!e.mixes) cuts.insert(cuts.end(), turns.begin(), turns.end());
+  for (const std::string& cut : cuts) {
+    const Json result = check(folder, cut);
+    expect_pass(result, cut);
+    EXPECT_EQ(result.value("weights_hash", ""), e.hash) << cut;
+  }
+  if (!e.mixes) return;
+  for (const std::string& cut : turns) {
+    const Json result = check(folder, cut);
+    EXPECT_EQ(result.value("exit", -1), 1) << cut;
+    EXPECT_NE(result.value("error", "").find("micro-batches would change the answer"), std::string::npos) << result.dump();
+  }
+}
+INSTANTIATE_TEST_SUITE_P(All, Cases, testing::ValuesIn(read_hashes()), [](const auto& info) { return info.param.name; });
+
+std::set<std::string> folders_with_cases(const fs::path& parent) {
+  std::set<std::string> out;
+  if (!fs::is_directory(parent)) return out;
+  for (const auto& entry : fs::directory_iterator(parent)) {
+    if (fs::exists(entry.path() / "reference.json")) out.insert(entry.path().filename().string());
+  }
+  return out;
+}
+
+TEST(CaseFolders, EachHasItsHash) {
+  std::set<std::string> listed;
+  for (const Expected& e : read_hashes()) listed.insert(e.name);
+  for (const std::string& name : folders_with_cases(own)) EXPECT_TRUE(listed.contains(name)) << name << " is not in hashes.txt";
+  EXPECT_GE(folders_with_cases(own).size(), 20u);
+}
+
+// Cases that nobody has listed, from whoever put them there.
+TEST(CaseFolders, UnlistedOnesPass) {
+  std::set<std::string> listed;
+  for (const Expected& e : read_hashes()) listed.insert(e.name);
+  if (!fs::is_directory(shared)) GTEST_SKIP() << "../shared/cases is not beside this checkout";
+  for (const std::string& name : folders_with_cases(shared)) {
+    if (!listed.contains(name)) expect_pass(check(shared / name, ""), name);
+  }
+}
+
+// A check that notices nothing would pass everything above.
+TEST(CaseFolders, AWrongAnswerFails) {
+  const fs::path copy = fs::path(testing::TempDir()) / "epl_wrong_case";
+  for (const char* table : {"losses", "step0_grad_norms", "final_param_norms"}) {
+    fs::remove_all(copy);
+    fs::copy(own / "mlp_sgd_legacy", copy);
+    Json reference = Json::parse(std::ifstream(copy / "reference.json"));
+    Json& last = reference[table].is_array() ? reference[table].back() : reference[table].begin().value();
+    last = last.get<double>() * 1.01;
+    if (reference[table].is_array()) reference["losses_f32"] = reference["losses"];
+    std::ofstream(copy / "reference.json") << reference;
+    const Json result = check(copy, "");
+    EXPECT_FALSE(result.value("pass", true)) << table << ": " << result.dump();
+    EXPECT_EQ(result.value("exit", -1), 1) << table;
+  }
+  fs::remove_all(copy);
+}
+
+}  // namespace
+}  // namespace epl
