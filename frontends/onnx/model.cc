@@ -13,6 +13,7 @@ namespace epl::onnx {
 namespace {
 
 constexpr int64_t oldest_opset = 13;
+constexpr int64_t most_dimensions = 64;   // of a tensor: far more than any operator's meaning needs
 
 std::string_view standard(std::string_view domain) { return domain == "ai.onnx" ? std::string_view() : domain; }
 
@@ -39,6 +40,84 @@ Result<std::shared_ptr<const Model>> OnnxModel::load_bytes(std::span<const std::
   EPL_TRY(model->check());
   return std::shared_ptr<const Model>(std::move(model));
 }
+
+namespace {
+
+std::string name_of(const Node& node) {
+  return std::string(!node.name.empty() ? node.name : !node.outputs.empty() ? node.outputs[0] : node.op_type);
+}
+
+constexpr int64_t most_unfolded = 1'000'000;   // nodes, with those of functions once a call
+
+// How many nodes the calls of functions unfold into, told before any of them is unfolded: forty functions that each call
+// the next one twice are a short file.
+class Unfolding {
+ public:
+  explicit Unfolding(const OnnxModel& model) : model_(model) {}
+
+  // The error names the node of `nodes` whose calls have no end.
+  Status check(const std::vector<Node>& nodes) {
+    int64_t total = 0;
+    for (const Node& node : nodes) {
+      auto more = size(node);
+      if (!more.ok()) return more.status().at(name_of(node));
+      total += *more;
+      if (total > most_unfolded) return too_many().at(name_of(node));
+    }
+    return {};
+  }
+
+ private:
+  static Status too_many() { return Status(Code::invalid_model, cat("its functions unfold into more than ", most_unfolded, " nodes")); }
+
+  Result<int64_t> size(const std::vector<Node>& nodes) {
+    int64_t total = 0;
+    for (const Node& node : nodes) {
+      EPL_ASSIGN(int64_t more, size(node));
+      total += more;
+      if (total > most_unfolded) return too_many();
+    }
+    return total;
+  }
+
+  Result<int64_t> size(const Node& node) {
+    int64_t total = 1;
+    for (const Attribute& a : node.attributes) {
+      if (!a.g) continue;
+      EPL_ASSIGN(int64_t inside, size(a.g->nodes));
+      total += inside;
+    }
+    const Function* function = model_.function(node.domain, node.op_type, node.overload);
+    if (!function) return total;
+    auto [known, first] = sizes_.emplace(function, -1);
+    if (!first && known->second < 0) {
+      return Status(Code::invalid_model, cat("function ", function->name, " calls itself"));
+    }
+    if (first) {
+      EPL_ASSIGN(int64_t inside, size(function->nodes));
+      sizes_[function] = inside;
+    }
+    return total + sizes_[function];
+  }
+
+  const OnnxModel& model_;
+  std::unordered_map<const Function*, int64_t> sizes_;   // -1 while it is counted
+};
+
+// Dimensions named by attributes, so that no operator counts up to a number that a file made up.
+Status check_axes(const Node& node, const std::string& place) {
+  if (!standard(node.domain).empty()) return {};
+  for (const Attribute& a : node.attributes) {
+    if (a.name != "axis" && a.name != "axes" && a.name != "perm" && a.name != "batch_axis" && a.name != "time_axis") continue;
+    auto far = [](int64_t axis) { return axis < -most_dimensions || axis > most_dimensions; };
+    auto bad = std::ranges::find_if(a.ints, far);
+    if (!far(a.i) && bad == a.ints.end()) continue;
+    return Status(Code::invalid_model, cat("node ", place, " (", node.op_type, "): ", a.name, " of ", far(a.i) ? a.i : *bad, "; tensors have up to ", most_dimensions, " dimensions"), place);
+  }
+  return {};
+}
+
+}  // namespace
 
 Status OnnxModel::check() {
   auto refuse = [](auto&&... parts) { return Status(Code::invalid_model, cat(parts...)); };
@@ -70,6 +149,7 @@ Status OnnxModel::check() {
       return status.with_context(cat("function ", function.domain, ".", function.name));
     }
   }
+  EPL_TRY(Unfolding(*this).check(file_.graph.nodes));
   return {};
 }
 
@@ -79,6 +159,7 @@ Status OnnxModel::check_nodes(const std::vector<Node>& nodes, std::vector<std::s
   known.insert("");
   for (const Node& node : nodes) {
     std::string place = node.name.empty() ? cat("byte ", node.at) : std::string(node.name);
+    EPL_TRY(check_axes(node, place));
     for (std::string_view input : node.inputs) {
       if (!known.contains(input)) {
         return Status(Code::invalid_model, cat("node ", place, " (", node.op_type, ") uses \"", input, "\", which nothing before it defines (a cycle, or a missing input)"), place);

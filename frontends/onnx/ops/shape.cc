@@ -118,6 +118,7 @@ EPL_ONNX_OP(Flatten) {
   return {.run = [](Import& i) {
     Var x = i.in(0);
     int64_t axis = positive(i.integer("axis", 1), x.ndim()), rows = 1;
+    if (axis < 0 || axis > x.ndim()) return i.fail(cat("axis ", i.integer("axis", 1), " does not fit ", x.type().text()));
     for (int64_t d = 0; d < axis; ++d) rows *= x.dim(static_cast<int>(d));
     int64_t columns = rows > 0 ? x.type().elements() / rows : 0;
     i.set(0, i.b.emit("reshape", {x}, {{"shape", Ints{rows, columns}}}));
@@ -128,7 +129,10 @@ EPL_ONNX_OP(Squeeze) {
   return {.run = [](Import& i) {
     Var x = i.in(0);
     Ints axes = axes_of(i, 1), shape;
-    for (int64_t& axis : axes) axis = positive(axis, x.ndim());
+    for (int64_t& axis : axes) {
+      axis = positive(axis, x.ndim());
+      if (axis < 0 || axis >= x.ndim()) return i.fail(cat("axes ", axes, " do not fit ", x.type().text()));
+    }
     for (int d = 0; d < x.ndim(); ++d) {
       bool listed = std::ranges::find(axes, d) != axes.end();
       if (axes.empty() ? x.dim(d) == 1 : listed) {

@@ -1,0 +1,263 @@
+// Files that are damaged, contradict themselves or mean harm: each is an error that names the place, and none a crash.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+
+#include <unistd.h>
+
+#include "tests/onnx/make_model.h"
+
+namespace epl::onnx {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::attribute;
+using testing::import;
+using testing::load;
+using testing::node;
+using testing::port;
+
+constexpr int32_t f32 = schema::TensorProto::DataType_FLOAT;
+
+// y = function(x w), with everything a file may have: an initialiser, a function with an attribute, a branch.
+std::string whole_model() {
+  testing::Parts branch{.nodes = {node("Relu", {"h"}, {"b"})}, .outputs = {port("b", {"n", "3"})}};
+  epl::Tensor yes(TensorType{DType::boolean, {}});
+  yes.set_int(0, 1);
+  testing::Parts parts;
+  parts.nodes = {node("MatMul", {"x", "layer.w"}, {"h"}),
+                 node("If", {"yes"}, {"r"}, {testing::subgraph("then_branch", testing::graph(branch)), testing::subgraph("else_branch", testing::graph(branch))}),
+                 node("Scaled", {"r"}, {"y"}, {attribute("alpha", 0.5f)}, "own")};
+  parts.initializers = {testing::tensor("layer.w", epl::Tensor::from_floats({2, 3}, {1, 2, 3, 4, 5, 6})), testing::tensor("yes", yes)};
+  parts.inputs = {port("x", {"n", "2"})};
+  parts.outputs = {port("y", {"n", "3"})};
+  auto scaled = testing::function("Scaled", {"a"}, {"c"}, {node("LeakyRelu", {"a"}, {"c"}, {testing::reference("alpha", "alpha")})}, {"alpha"});
+  return testing::model(parts, {scaled});
+}
+
+// The error must be there, and say `what` and name `where` somewhere.
+template <class T>
+void expect_refused(const Result<T>& result, const std::string& what, const std::string& where = "") {
+  if (result.ok()) ADD_FAILURE() << "accepted; expected: " << what << " " << where;
+  if (result.ok()) return;
+  const std::string text = result.status().to_string();
+  EXPECT_NE(text.find(what), std::string::npos) << text;
+  EXPECT_NE(text.find(where), std::string::npos) << text;
+  EXPECT_NE(result.status().code(), Code::internal) << text;
+}
+
+// A model of one node, x[n,2] -> y.
+std::string of(const std::vector<std::string>& nodes, const std::vector<std::string>& initializers = {}) {
+  return testing::model({.nodes = nodes, .initializers = initializers, .inputs = {port("x", {"n", "2"})}, .outputs = {port("y", {"n", "2"})}});
+}
+
+std::string ints(const std::string& name, const Ints& values) { return testing::tensor(name, epl::Tensor::from_ints(values)); }
+
+TEST(Hostile, TheModelThatIsDamagedBelowIsSound) {
+  auto graph = import(whole_model());
+  ASSERT_TRUE(graph.ok()) << graph.status().to_string();
+  EXPECT_EQ(graph->node_count(), 3);
+}
+
+TEST(Hostile, TruncatedAtEveryByte) {
+  const std::string bytes = whole_model();
+  const size_t graph_at = bytes.rfind("\x0a\x01g") - 3;   // inside the graph's message from here on
+  for (size_t length = 0; length < bytes.size(); ++length) {
+    auto model = load(bytes.substr(0, length));
+    ASSERT_FALSE(model.ok()) << "cut at " << length;
+    EXPECT_FALSE(model.status().message().empty());
+    EXPECT_NE(model.status().code(), Code::internal) << model.status().to_string();
+    if (length > graph_at) {
+      EXPECT_TRUE(model.status().where().starts_with("byte ")) << length << ": " << model.status().to_string();
+    }
+  }
+}
+
+TEST(Hostile, EveryByteReplaced) {
+  const std::string bytes = whole_model();
+  int refused = 0;
+  for (size_t at = 0; at < bytes.size(); ++at) {
+    for (int value : {0x00, 0x01, 0x7f, 0x80, 0xff, bytes[at] ^ 0x08, bytes[at] ^ 0x02}) {
+      std::string damaged = bytes;
+      damaged[at] = static_cast<char>(value);
+      auto graph = import(damaged);
+      if (graph.ok()) continue;
+      ++refused;
+      EXPECT_NE(graph.status().code(), Code::internal) << "byte " << at << " as " << value << ": " << graph.status().to_string();
+      EXPECT_FALSE(graph.status().message().empty());
+    }
+  }
+  EXPECT_GT(refused, static_cast<int>(bytes.size()));
+}
+
+TEST(Hostile, ValuesDefinedNeverTwiceOrInACircle) {
+  expect_refused(load(of({node("Relu", {"z"}, {"y"})})), "\"z\"", "node_y");
+  expect_refused(load(of({node("Add", {"x", "b"}, {"a"}), node("Relu", {"a"}, {"b"}), node("Relu", {"b"}, {"y"})})), "cycle", "node_a");
+  expect_refused(load(of({node("Relu", {"x"}, {"y"}), node("Tanh", {"x"}, {"y"})})), "second time", "node_y");
+  expect_refused(load(of({node("Relu", {"x"}, {"x"}), node("Relu", {"x"}, {"y"})})), "second time", "node_x");
+  expect_refused(load(of({node("Relu", {"x"}, {"y"})}, {ints("k", {1}), ints("k", {2})})), "\"k\"");
+  expect_refused(import(of({node("Relu", {"x"}, {"q"})})), "\"y\"");
+}
+
+TEST(Hostile, ImpossibleTensors) {
+  auto with = [](const std::string& tensor) { return of({node("Relu", {"x"}, {"y"})}, {tensor}); };
+  const Ints overflowing = {int64_t{1} << 40, int64_t{1} << 40};
+  expect_refused(load(with(testing::raw_tensor("w", f32, overflowing, ""))), "impossible dimensions", "\"w\"");
+  expect_refused(load(with(testing::raw_tensor("w", f32, {-2, 3}, ""))), "impossible dimensions", "\"w\"");
+  expect_refused(import(with(testing::raw_tensor("w", f32, {int64_t{1} << 40}, "abcd"))), "4 bytes", "\"w\"");
+  expect_refused(import(with(testing::raw_tensor("w", f32, {2}, "abcd"))), "4 bytes", "\"w\"");
+  expect_refused(load(with(testing::raw_tensor("w", 8, {1}, ""))), "string", "\"w\"");
+  expect_refused(load(with(testing::raw_tensor("w", 99, {1}, ""))), "99", "\"w\"");
+}
+
+TEST(Hostile, ImpossibleShapes) {
+  const int64_t huge = int64_t{1} << 40;
+  auto relu = of({node("Relu", {"x"}, {"y"})});
+  expect_refused(import(relu, {.symbols = {{"n", int64_t{1} << 62}}}), "x");
+  expect_refused(import(relu, {.symbols = {{"n", -4}}}), "x");
+  expect_refused(import(of({node("Expand", {"x", "s"}, {"y"})}, {ints("s", {huge, huge, 2, 2})})), "", "node_y");
+  expect_refused(import(of({node("Reshape", {"x", "s"}, {"y"})}, {ints("s", {-7, 2})})), "", "node_y");
+  expect_refused(import(of({node("Reshape", {"x", "s"}, {"y"})}, {ints("s", {huge, huge})})), "", "node_y");
+  expect_refused(import(of({node("Tile", {"x", "s"}, {"y"})}, {ints("s", {huge, huge})})), "", "node_y");
+  expect_refused(import(of({node("ConstantOfShape", {"s"}, {"y"})}, {ints("s", {huge, huge})})), "", "node_y");
+  expect_refused(import(of({node("Pad", {"x", "s"}, {"y"})}, {ints("s", {0, 0, huge, INT64_MAX})})), "", "node_y");
+}
+
+TEST(Hostile, AttributesOutOfRange) {
+  const int64_t far = INT64_MAX;
+  for (int64_t axis : {far, int64_t{17}, int64_t{-17}, int64_t{INT64_MIN}}) {
+    for (const char* op : {"Softmax", "LogSoftmax", "Flatten", "ArgMax", "LayerNormalization", "Hardmax", "LpNormalization"}) {
+      SCOPED_TRACE(cat(op, " along ", axis));
+      testing::Names inputs = {"x"};
+      if (std::string(op) == "LayerNormalization") inputs.push_back("x");
+      expect_refused(import(of({node(op, inputs, {"y"}, {attribute("axis", axis)})})), "", "node_y");
+    }
+    for (const char* op : {"Concat", "Gather", "GatherElements"}) {
+      SCOPED_TRACE(cat(op, " along ", axis));
+      expect_refused(import(of({node(op, {"x", std::string(op) == "Concat" ? "x" : "k"}, {"y"}, {attribute("axis", axis)})}, {ints("k", {0})})), "", "node_y");
+    }
+    SCOPED_TRACE(cat("axis ", axis));
+    expect_refused(import(of({node("Split", {"x"}, {"y"}, {attribute("axis", axis)})})), "", "node_y");
+    expect_refused(import(of({node("Transpose", {"x"}, {"y"}, {attribute("perm", Ints{0, axis})})})), "", "node_y");
+    expect_refused(import(of({node("Unsqueeze", {"x", "k"}, {"y"})}, {ints("k", {axis})})), "", "node_y");
+    expect_refused(import(of({node("Squeeze", {"x", "k"}, {"y"})}, {ints("k", {axis})})), "", "node_y");
+    expect_refused(import(of({node("ReduceSum", {"x", "k"}, {"y"})}, {ints("k", {axis})})), "", "node_y");
+    expect_refused(import(of({node("Slice", {"x", "k", "k", "a"}, {"y"})}, {ints("k", {0}), ints("a", {axis})})), "", "node_y");
+  }
+  expect_refused(import(of({node("Transpose", {"x"}, {"y"}, {attribute("perm", Ints{0, 0})})})), "", "node_y");
+  expect_refused(import(of({node("Cast", {"x"}, {"y"}, {attribute("to", int64_t{77})})})), "77", "node_y");
+}
+
+TEST(Hostile, OperandsThatDoNotFit) {
+  expect_refused(import(of({node("Add", {"x", "k"}, {"y"})}, {ints("k", {1, 2})})), "", "node_y");       // f32 and i64
+  expect_refused(import(of({node("Add", {"x"}, {"y"})})), "input 1", "node_y");
+  expect_refused(import(of({node("Relu", {}, {"y"})})), "input 0", "node_y");
+  expect_refused(import(of({node("MatMul", {"x", "x"}, {"y"}, {})}), {.symbols = {{"n", 3}}}), "", "node_y");
+  expect_refused(import(of({node("Reshape", {"x", "x"}, {"y"})})), "must be known", "node_y");
+  expect_refused(import(of({node("Conv", {"x", "x"}, {"y"})})), "", "node_y");
+  expect_refused(import(of({node("NoSuchOperator", {"x"}, {"y"})})), "NoSuchOperator", "node_y");
+  expect_refused(import(of({node("Relu", {"x"}, {"y"}, {}, "elsewhere")})), "elsewhere.Relu", "node_y");
+}
+
+TEST(Hostile, HeadersThatAreNotRead) {
+  const testing::Parts parts{.nodes = {node("Relu", {"x"}, {"y"})}, .inputs = {port("x", {"n"})}, .outputs = {port("y", {"n"})}};
+  for (int64_t opset : {0, 7, 12, 29, 1000000}) expect_refused(load(testing::model(parts, {}, {.opset = opset})), cat("opset ", opset));
+  expect_refused(load(testing::model(parts, {}, {.opset = -1})), "opset");
+  expect_refused(load(testing::model(parts, {}, {.ir = 99})), "IR version 99");
+  expect_refused(load(""), "no graph");
+  expect_refused(load("this is no model at all"), "");
+  EXPECT_FALSE(OnnxModel::load("/nonexistent/model.onnx").ok());
+  EXPECT_FALSE(OnnxModel::load(fs::temp_directory_path().string()).ok());
+}
+
+TEST(Hostile, NestingAndCallsHaveAnEnd) {
+  std::string inner = testing::graph({.nodes = {node("Relu", {"x"}, {"b"})}, .outputs = {port("b", {"n"})}});
+  for (int depth = 0; depth < 200; ++depth) {
+    inner = testing::graph({.nodes = {node("If", {"x"}, {"b"}, {testing::subgraph("then_branch", inner)})}, .outputs = {port("b", {"n"})}});
+  }
+  expect_refused(load(of({node("If", {"x"}, {"y"}, {testing::subgraph("then_branch", inner)})})), "nested", "byte");
+  const testing::Parts call{.nodes = {node("F0", {"x"}, {"y"}, {}, "own")}, .inputs = {port("x", {"n"})}, .outputs = {port("y", {"n"})}};
+  expect_refused(import(testing::model(call, {testing::function("F0", {"a"}, {"b"}, {node("F0", {"a"}, {"b"}, {}, "own")})})), "F0", "node_y");
+  // Forty functions that each call the next one twice: 2^40 calls.
+  std::vector<std::string> bomb;
+  for (int k = 0; k < 40; ++k) {
+    std::string next = cat("F", k + 1);
+    bomb.push_back(testing::function(cat("F", k), {"a"}, {"c"}, {node(next, {"a"}, {"b"}, {}, "own"), node(next, {"b"}, {"c"}, {}, "own")}));
+  }
+  bomb.push_back(testing::function("F40", {"a"}, {"c"}, {node("Relu", {"a"}, {"c"})}));
+  expect_refused(import(testing::model(call, bomb)), "nodes");
+}
+
+class ExternalData : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = fs::temp_directory_path() / cat("epl_onnx_external_", getpid(), "_", ::testing::UnitTest::GetInstance()->current_test_info()->name());
+    fs::create_directories(folder_ / "model");
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  Result<epl::Graph> import_with(const std::string& tensor) {
+    std::ofstream(folder_ / "model" / "m.onnx", std::ios::binary) << of({node("MatMul", {"x", "w"}, {"y"})}, {tensor});
+    EPL_ASSIGN(auto model, OnnxModel::load((folder_ / "model" / "m.onnx").string()));
+    return model->bind({.symbols = {{"n", 2}}});
+  }
+  Result<epl::Graph> at(const std::string& location, const std::vector<std::pair<std::string, std::string>>& more = {}) {
+    return import_with(testing::external_tensor("w", f32, {2, 2}, location, more));
+  }
+  fs::path folder_;
+};
+
+TEST_F(ExternalData, StaysInTheFolderOfTheModel) {
+  const std::string numbers(16, '\0');
+  std::ofstream(folder_ / "outside.bin") << numbers;
+  std::ofstream(folder_ / "model" / "w.bin") << numbers;
+  fs::create_directories(folder_ / "model" / "sub");
+  fs::create_symlink(folder_ / "outside.bin", folder_ / "model" / "link.bin");
+  fs::create_directory_symlink(folder_, folder_ / "model" / "up");
+  EXPECT_TRUE(at("w.bin").ok()) << at("w.bin").status().to_string();
+  EXPECT_TRUE(at("./sub/.././w.bin").ok() == false);
+  expect_refused(at("../outside.bin"), "leave the model's folder", "\"w\"");
+  expect_refused(at("sub/../../outside.bin"), "leave the model's folder", "\"w\"");
+  expect_refused(at((folder_ / "outside.bin").string()), "leave the model's folder", "\"w\"");
+  expect_refused(at(""), "leave the model's folder", "\"w\"");
+  expect_refused(at("link.bin"), "leads out", "\"w\"");
+  expect_refused(at("up/outside.bin"), "leads out", "\"w\"");
+  expect_refused(at("sub"), "no plain file", "\"w\"");
+  expect_refused(at("missing.bin"), "cannot be found", "\"w\"");
+}
+
+TEST_F(ExternalData, IsAsLongAsTheTensor) {
+  std::ofstream(folder_ / "model" / "w.bin") << std::string(20, '\0');
+  EXPECT_TRUE(at("w.bin", {{"offset", "4"}, {"length", "16"}}).ok());
+  expect_refused(at("w.bin", {{"offset", "8"}}), "need more", "\"w\"");
+  expect_refused(at("w.bin", {{"offset", "9223372036854775807"}}), "need more", "\"w\"");
+  expect_refused(at("w.bin", {{"length", "12"}}), "12 bytes", "\"w\"");
+  expect_refused(at("w.bin", {{"offset", "-4"}}), "no size", "byte");
+  expect_refused(at("w.bin", {{"offset", "4x"}}), "no size", "byte");
+}
+
+// What is never read is never waited for: 3 GiB of weights that exist only as a length.
+TEST_F(ExternalData, ThreeGibibytesAreInspectedAndBoundAtOnce) {
+  const int64_t side = 28378;   // 28378^2 floats are a little over 3 GiB
+  std::ofstream(folder_ / "model" / "w.bin").close();
+  ASSERT_EQ(truncate((folder_ / "model" / "w.bin").c_str(), side * side * 4), 0);
+  testing::Parts parts{.nodes = {node("MatMul", {"x", "layer.w"}, {"y"})},
+                       .initializers = {testing::external_tensor("layer.w", f32, {side, side}, "w.bin")},
+                       .inputs = {port("x", {"n", std::to_string(side)})},
+                       .outputs = {port("y", {"n", std::to_string(side)})}};
+  std::ofstream(folder_ / "model" / "m.onnx", std::ios::binary) << testing::model(parts);
+  auto begin = std::chrono::steady_clock::now();
+  auto model = OnnxModel::load((folder_ / "model" / "m.onnx").string());
+  ASSERT_TRUE(model.ok()) << model.status().to_string();
+  EXPECT_EQ((*model)->initializers().size(), 1u);
+  EXPECT_TRUE((*model)->findings().empty());
+  auto graph = (*model)->bind({.symbols = {{"n", 4}}});
+  ASSERT_TRUE(graph.ok()) << graph.status().to_string();
+  EXPECT_EQ(graph->leaves(ValueKind::parameter).size(), 1u);
+  EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(), 5.0);
+}
+
+}  // namespace
+}  // namespace epl::onnx
