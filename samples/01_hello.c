@@ -29,7 +29,7 @@ int main(int argc, char** argv) {
   check(epl_engine_create(NULL, &engine));
 
   /* Any ONNX file will do; this one is written here: x f32[batch, 4] -> logits f32[batch, 2]. */
-  check(epl_template_write(engine, EPL_STR("mlp"), EPL_STR("{\"inputs\":4,\"width\":16,\"layers\":1,\"outputs\":2,\"seed\":1}"),
+  check(epl_template_write(engine, EPL_STR("mlp"), EPL_STR("{\"sizes\":[4,16,2],\"seed\":1}"),
                            model_path, (size_t)model_length));
   check(epl_model_load(engine, model_path, (size_t)model_length, NULL, &model));
 

@@ -101,7 +101,7 @@ int main(int argc, char** argv) {
   epl_plan* plan = NULL;
   epl_session *session = NULL, *second = NULL;
   check(epl_engine_create(&engine_options, &engine));
-  check(epl_template_write(engine, EPL_STR("mlp"), EPL_STR("{\"inputs\":8,\"width\":32,\"layers\":2,\"outputs\":3,\"seed\":3}"), model_path,
+  check(epl_template_write(engine, EPL_STR("mlp"), EPL_STR("{\"sizes\":[8,32,32,3],\"seed\":3}"), model_path,
                            (size_t)model_length));
   check(epl_model_load(engine, model_path, (size_t)model_length, NULL, &model));
   check(epl_trainer_create(engine, &trainer));

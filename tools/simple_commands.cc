@@ -175,7 +175,8 @@ Json template_options(const Json& declared, const std::string& family, const std
     std::replace(key.begin(), key.end(), '-', '_');
     if (i + 1 >= words.size()) throw UsageError("template " + family + ": --" + key + " needs a value");
     const std::string& value = words[i + 1];
-    const Json parsed = Json::parse(value, nullptr, false);
+    const bool list = declared.contains(key) && declared[key].is_array() && !value.starts_with("[");
+    const Json parsed = Json::parse(list ? "[" + value + "]" : value, nullptr, false);
     const bool text = declared.contains(key) && declared[key].is_string();
     out[key] = parsed.is_discarded() || text ? Json(value) : parsed;
   }

@@ -51,7 +51,7 @@ func main() {
 	var cancel *C.epl_cancel
 	check(C.epl_engine_create(nil, &engine))
 	family, familyLen := text("mlp")
-	options, optionsLen := text(`{"inputs":4,"width":16,"layers":1,"outputs":2,"seed":1}`)
+	options, optionsLen := text(`{"sizes":[4,16,2],"seed":1}`)
 	file, fileLen := text(path)
 	check(C.epl_template_write(engine, family, familyLen, options, optionsLen, file, fileLen))
 	check(C.epl_model_load(engine, file, fileLen, nil, &model))

@@ -34,7 +34,7 @@ JNIEXPORT jlong JNICALL Java_TrainMlp_sessionCreate(JNIEnv* env, jclass type, jl
   if (chars == NULL) return 0;
   snprintf(path, sizeof path, "%s/java.onnx", chars);
   (*env)->ReleaseStringUTFChars(env, folder, chars);
-  (void)(thrown(env, epl_template_write(engine, EPL_STR("mlp"), EPL_STR("{\"inputs\":4,\"width\":16,\"layers\":1,\"outputs\":2,\"seed\":1}"), path, strlen(path))) ||
+  (void)(thrown(env, epl_template_write(engine, EPL_STR("mlp"), EPL_STR("{\"sizes\":[4,16,2],\"seed\":1}"), path, strlen(path))) ||
          thrown(env, epl_model_load(engine, path, strlen(path), NULL, &model)) || thrown(env, epl_trainer_create(engine, &trainer)) ||
          thrown(env, epl_trainer_set(trainer, EPL_STR("optimizer"), EPL_STR("adam"))) ||
          thrown(env, epl_trainer_set_number(trainer, EPL_STR("optimizer.lr"), 0.05)) ||

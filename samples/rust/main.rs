@@ -54,7 +54,7 @@ fn main() {
     let path = std::env::args().nth(1).expect("a folder") + "/rust.onnx";
     unsafe {
         let engine = make(|h| epl_engine_create(null(), h));
-        let options = r#"{"inputs":4,"width":16,"layers":1,"outputs":2,"seed":1}"#;
+        let options = r#"{"sizes":[4,16,2],"seed":1}"#;
         check(epl_template_write(engine, "mlp".as_ptr(), 3, options.as_ptr(), options.len(), path.as_ptr(), path.len()));
         let model = make(|h| epl_model_load(engine, path.as_ptr(), path.len(), null(), h));
         let trainer = make(|h| epl_trainer_create(engine, h));

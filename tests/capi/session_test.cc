@@ -29,7 +29,7 @@ class SessionApi : public testing::Test {
     std::filesystem::create_directories(folder);
     const std::string path = folder + "/mlp.onnx", data = folder + "/rows.safetensors";
     ok(epl_engine_create(nullptr, &engine));
-    ok(epl_template_write(engine, EPL_STR("mlp"), EPL_STR("{\"inputs\":6,\"width\":10,\"layers\":1,\"outputs\":3,\"seed\":5}"), path.data(), path.size()));
+    ok(epl_template_write(engine, EPL_STR("mlp"), EPL_STR("{\"sizes\":[6,10,3],\"seed\":5}"), path.data(), path.size()));
     ok(epl_model_load(engine, path.data(), path.size(), nullptr, &model));
     ok(epl_trainer_create(engine, &trainer));
     ok(epl_trainer_set(trainer, EPL_STR("optimizer"), EPL_STR("adamw")));

@@ -1,0 +1,67 @@
+#!/bin/sh
+# cli.sh EPL OUT: the command line from template to export, its exit codes, and a run that is cut in two processes.
+set -u
+epl=$1 out=$2
+rm -rf "$out" && mkdir -p "$out" && cd "$out" || exit 1
+failed=0
+# expect CODE WORDS... : runs the command; both must hold. WORDS is a pattern that the output has.
+expect() {
+  code=$1 pattern=$2
+  shift 2
+  output=$("$@" 2>&1)
+  got=$?
+  if [ "$got" != "$code" ]; then echo "FAILED: $* ended with $got, not $code: $output"; failed=1; fi
+  case $output in *"$pattern"*) ;; *) echo "FAILED: $* did not say \"$pattern\": $output"; failed=1 ;; esac
+}
+hash_of() { sed -n 's/.*"weights_hash":"\([0-9a-f]*\)".*/\1/p' "$1"; }
+
+i=0
+while [ $i -lt 400 ]; do echo "line $i: the quick brown fox jumps over the lazy dog"; i=$((i + 1)); done >text.txt
+
+expect 0 "gpt2" "$epl" template
+expect 0 "wrote model.onnx" "$epl" template gpt2 --layers 1 --width 32 --heads 2 --context 16 --vocab 256 --seed 3 --out model.onnx
+expect 0 "wrote mlp.onnx" "$epl" template mlp --sizes 6,10,3 --out mlp.onnx
+expect 0 "f32[10,6]" "$epl" inspect mlp.onnx
+expect 3 "did you mean" "$epl" template gpt2 --layer 1 --out x.onnx
+expect 2 "needs a value" "$epl" template gpt2 --out x.onnx --layers
+expect 0 "input_ids" "$epl" inspect model.onnx
+expect 0 "bytes" "$epl" plan model.onnx --batch 4
+expect 0 "\"peak_bytes\"" "$epl" plan model.onnx --batch 4 --json
+expect 3 "did you mean" "$epl" plan model.onnx --batch 4 --strategy '{"pipeline.num_micro_batchs": 2}'
+expect 2 "" "$epl" train model.onnx
+expect 2 "" "$epl" dance
+expect 3 "no optimizer" "$epl" train model.onnx --text text.txt --optimizer adamx --out run
+
+train() { "$epl" train model.onnx --text text.txt --batch 4 --seed 7 --optimizer adamw --lr 0.01 --schedule cosine --warmup 2 --clip 1 --steps 20 --sample-bytes 4 --json "$@"; }
+train --out whole >whole.json || { echo "FAILED: training"; failed=1; }
+for made in whole/trained.onnx whole/report.html whole/checkpoint/manifest.epl; do
+  [ -s "$made" ] || { echo "FAILED: no $made"; failed=1; }
+done
+grep -q '"event":"baselines"' whole.json || { echo "FAILED: no baselines"; failed=1; }
+[ "$(grep -c '"event":"step"' whole.json)" = 20 ] || { echo "FAILED: not a line for each step"; failed=1; }
+
+# Two threads and four micro-batches give the same bits.
+train --out turns --threads 2 --micro-batches 4 >turns.json || failed=1
+# A process that is killed after its tenth step's checkpoint, and another that goes on.
+train --out cut --checkpoint-every 10 >cut.json &
+child=$!
+tries=0
+while [ ! -s cut/checkpoint/manifest.epl ] && [ $tries -lt 600 ] && kill -0 $child 2>/dev/null; do sleep 0.05; tries=$((tries + 1)); done
+kill -9 $child 2>/dev/null
+wait $child 2>/dev/null
+train --out cut --resume cut/checkpoint >resumed.json || { echo "FAILED: resuming"; failed=1; }
+for run in turns resumed; do
+  [ -n "$(hash_of whole.json)" ] && [ "$(hash_of whole.json)" = "$(hash_of $run.json)" ] || { echo "FAILED: weights of $run differ: $(hash_of whole.json) $(hash_of $run.json)"; failed=1; }
+done
+
+expect 0 "loss" "$epl" evaluate model.onnx --text text.txt --batch 4 --checkpoint whole/checkpoint
+expect 0 "after 20 steps" "$epl" inspect whole/checkpoint
+expect 0 "wrote again.onnx" "$epl" export model.onnx --checkpoint whole/checkpoint --out again.onnx
+cmp -s again.onnx whole/trained.onnx || { echo "FAILED: export differs from what train wrote"; failed=1; }
+expect 0 "wrote again.safetensors" "$epl" export model.onnx --checkpoint whole/checkpoint --out again.safetensors
+expect 2 ".onnx or .safetensors" "$epl" export model.onnx --checkpoint whole/checkpoint --out again.bin
+printf 'x' | dd of=whole/checkpoint/manifest.epl bs=1 seek=20 conv=notrunc 2>/dev/null
+expect 3 "damaged checkpoint" "$epl" inspect whole/checkpoint
+head -c 1000 model.onnx >cut.onnx
+expect 3 "cut.onnx" "$epl" inspect cut.onnx
+exit $failed
