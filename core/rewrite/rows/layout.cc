@@ -12,6 +12,16 @@ EPL_REWRITE(identity) {
           }};
 }
 
+EPL_REWRITE(cast_to_same) {
+  return {.doc = "A cast to the type that is there is none.",
+          .root_op = "cast",
+          .apply = [](const Match& m, Builder& b, const GraphRewriter& now) -> std::vector<Var> {
+            const Value x = m.root().inputs[0];
+            if (m.type(x).dtype != m.root().attributes.dtype("to")) return {};
+            return {b.var(now[x])};
+          }};
+}
+
 EPL_REWRITE(reshape_chain) {
   return {.doc = "A reshape of a reshape is one; a reshape to the shape that is there is none.",
           .root_op = "reshape",
