@@ -158,7 +158,7 @@ std::string data_type_name(int32_t data_type) {
 
 Result<TensorType> tensor_type(const Tensor& tensor) {
   auto dtype = dtype_of(tensor.data_type);
-  if (!dtype.ok()) return bad(tensor, dtype.status().message());
+  if (!dtype.ok()) return unsupported("tensor \"", tensor.name, "\": ", dtype.status().message()).at(cat("byte ", tensor.at));
   TensorType type{*dtype, {}};
   int64_t elements = static_cast<int64_t>(dtype_bytes(*dtype));
   for (int64_t dim : tensor.dims) {

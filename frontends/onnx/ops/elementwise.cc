@@ -183,14 +183,11 @@ EPL_ONNX_OP(Dropout) {
     Var x = i.in(0);
     double ratio = 0.5;
     if (const epl::Tensor* given = i.constant(1); given && given->elements() == 1) ratio = given->get(0);
+    if (i.training() && ((i.has(1) && !i.constant(1)) || (i.has(2) && !i.constant(2)))) return i.fail("whether it drops, and how much, must be known when the model is bound");
     bool active = i.training() && i.constant(2) && i.constant(2)->elements() == 1 && i.constant(2)->get_int(0) != 0 && ratio > 0;
     if (!active) {
       i.set(0, i.b.unary("identity", x));
-      if (i.wants(1)) {
-        epl::Tensor all(TensorType{DType::boolean, x.shape()});
-        for (int64_t k = 0; k < all.elements(); ++k) all.set_int(k, 1);
-        i.set_constant(1, std::move(all));
-      }
+      if (i.wants(1)) i.set(1, i.b.broadcast_to(i.b.scalar(DType::boolean, 1), x.shape()));
       return;
     }
     auto results = i.b.emit_all("dropout", {x}, {{"ratio", ratio}});
