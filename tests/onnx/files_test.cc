@@ -51,7 +51,7 @@ std::vector<float> floats(const epl::Tensor& t) { return {t.as<float>().begin(),
 class Folder {
  public:
   Folder() {
-    std::string name = (fs::temp_directory_path() / "epl_onnx_XXXXXX").string();
+    std::string name = (fs::temp_directory_path() / ("epl_onnx_" + std::string(6, 'X'))).string();
     EXPECT_NE(mkdtemp(name.data()), nullptr);
     path_ = name;
   }

@@ -9,3 +9,7 @@ endfunction()
 epl_cases(own ${CMAKE_SOURCE_DIR}/tests/cases)
 epl_cases(shared ${CMAKE_SOURCE_DIR}/../shared/cases)
 epl_cases(shared_threads ${CMAKE_SOURCE_DIR}/../shared/cases --threads 2)
+add_test(NAME tools.weights_have_the_committed_bits
+  COMMAND sh ${CMAKE_SOURCE_DIR}/tests/tools/hashes.sh $<TARGET_FILE:epl_tool> ${CMAKE_SOURCE_DIR}/tests/tools/weights_hashes.txt
+          ${CMAKE_SOURCE_DIR}/tests/cases ${CMAKE_SOURCE_DIR}/../shared/cases)
+set_tests_properties(tools.weights_have_the_committed_bits PROPERTIES LABELS tools TIMEOUT 900)
