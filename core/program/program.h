@@ -110,5 +110,7 @@ struct LowerOptions {
 Result<Program> lower(const LocalGraph& local, const LowerOptions& options);
 
 std::string print_program(const Program& program);
+// Reads what print_program wrote; kernels are looked up in `kernels`. Constants and initial values come back as zeros.
+Result<Program> parse_program(std::string_view text, const KernelTable& kernels);
 
 }  // namespace epl

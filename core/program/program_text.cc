@@ -1,30 +1,33 @@
-// The .program text form: what one rank runs, with every address.
+// The .program text form: what one rank runs, with every address. It prints and parses with nothing lost but the data
+// of constants and initial values; kernels are found again by name in the backend's table.
+#include "core/ir/op.h"
 #include "core/ir/text.h"
 #include "core/program/program.h"
+#include "core/program/reference_kernel.h"
 
 namespace epl {
 namespace {
 
-std::string_view kind_name(Instruction::Kind kind) {
-  switch (kind) {
-    case Instruction::Kind::launch: return "launch";
-    case Instruction::Kind::slice: return "slice";
-    case Instruction::Kind::accumulate: return "accumulate";
-    case Instruction::Kind::all_reduce: return "all_reduce";
-    case Instruction::Kind::copy: return "copy";
-    case Instruction::Kind::emit: return "emit";
+using Kind = Instruction::Kind;
+using Space = Location::Space;
+
+constexpr std::pair<Kind, std::string_view> kinds[] = {{Kind::launch, "launch"},         {Kind::slice, "slice"}, {Kind::accumulate, "accumulate"},
+                                                       {Kind::all_reduce, "all_reduce"}, {Kind::copy, "copy"},   {Kind::emit, "emit"}};
+constexpr std::pair<Space, std::string_view> spaces[] = {
+    {Space::arena, "@"}, {Space::state, "state@"}, {Space::constant, "const@"}, {Space::scalar, "scalar@"}};
+
+std::string_view kind_name(Kind kind) {
+  for (const auto& [k, name] : kinds) {
+    if (k == kind) return name;
   }
   return "?";
 }
 
 std::string location_text(const Location& at) {
-  switch (at.space) {
-    case Location::Space::none: return "_";
-    case Location::Space::arena: return cat("@", at.offset);
-    case Location::Space::state: return cat("state@", at.offset);
-    case Location::Space::constant: return cat("const@", at.offset);
-    case Location::Space::scalar: return cat("scalar@", at.offset);
-    case Location::Space::input: return at.stride ? cat("in", at.index, "+", at.stride) : cat("in", at.index);
+  if (at.space == Space::none) return "_";
+  if (at.space == Space::input) return at.stride ? cat("in", at.index, "+", at.stride) : cat("in", at.index);
+  for (const auto& [space, name] : spaces) {
+    if (space == at.space) return cat(name, at.offset);
   }
   return "?";
 }
@@ -33,45 +36,265 @@ std::string operands_text(const std::vector<Location>& places, const std::vector
   std::string out;
   for (size_t i = 0; i < places.size(); ++i) {
     out += cat(i ? ", " : "", location_text(places[i]));
-    if (places[i].space != Location::Space::none) out += ":" + types[i].text();
+    if (places[i].space != Space::none) out += ":" + types[i].text();
   }
   return out;
 }
+
+std::string port_text(const ProgramPort& port) {
+  return cat(name_text(port.name), " ", port.global_type.text(), " local ", port.local_type.text(), " dim ", port.dim, " at ",
+             location_text(port.location), "\n");
+}
+
+std::string instruction_text(const Instruction& in, int index) {
+  std::string out = cat("  ", index, " ", kind_name(in.kind), " ");
+  if (in.row) out += cat(in.query->op, ".", in.row->name, " ");
+  out += cat(name_text(in.name), " (", operands_text(in.inputs, in.query->input_types), ") -> (",
+             operands_text(in.outputs, in.query->output_types), ")");
+  if (in.port >= 0) out += cat(" port ", in.port);
+  if (in.workspace.space != Space::none) out += cat(" workspace ", location_text(in.workspace), ":", in.workspace_bytes);
+  if (in.bytes) out += cat(" bytes ", in.bytes);
+  if (in.kind == Kind::slice) out += cat(" runs ", in.slice.outer, " of ", in.slice.run_bytes, " in ", in.slice.global_bytes);
+  if (in.query->units != 1) out += cat(" units ", in.query->units);
+  out += attributes_text(in.query->attributes);
+  for (const Instruction::Release& r : in.releases) out += cat(" frees ", r.offset, ":", r.bytes, r.last_turn ? "!" : "");
+  return out + "\n";
+}
+
+class ProgramParser {
+ public:
+  ProgramParser(std::string_view text, const KernelTable& kernels) : reader_(text), kernels_(kernels) {}
+
+  Result<Program> parse() {
+    int64_t commit = 0, peak = 0;
+    if (!reader_.next_line() || !reader_.take("program") || !reader_.name(program_.name) || !number("ranks", program_.ranks) ||
+        !number("micro_batches", program_.micro_batches) || !number("units", program_.units) || !number("threads", threads_)) {
+      return reader_.fail("expected program name ranks N micro_batches N units N threads N");
+    }
+    if (!reader_.next_line() || !number("memory", peak) || !number("arena", program_.arena_bytes) || !number("live", program_.arena_live_bytes) ||
+        !number("state", program_.state_bytes) || !number("constants", program_.constant_bytes) || !number("scalars", program_.scalar_bytes)) {
+      return reader_.fail("expected the memory");
+    }
+    if (peak != program_.memory_bytes_peak()) return reader_.fail("the memory does not add up");
+    while (reader_.next_line()) {
+      if (number("commit at", commit)) {
+        program_.commit_begin = static_cast<int>(commit);
+      } else {
+        EPL_TRY(line());
+      }
+      if (!reader_.at_end()) return reader_.fail("text after a line");
+    }
+    return std::move(program_);
+  }
+
+ private:
+  bool number(std::string_view word, int64_t& out) { return reader_.take(word) && reader_.integer(out); }
+
+  bool location(Location& at) {
+    if (reader_.take("_")) return true;
+    int64_t index = 0;
+    for (const auto& [space, name] : spaces) {
+      if (!reader_.take(name)) continue;
+      at.space = space;
+      return reader_.integer(at.offset) && at.offset >= 0;
+    }
+    if (!number("in", index) || index < 0) return false;
+    at.space = Space::input;
+    at.index = static_cast<int32_t>(index);
+    return !reader_.take("+") || reader_.integer(at.stride);
+  }
+
+  bool port(ProgramPort& port) {
+    int64_t dim = 0;
+    bool read = reader_.name(port.name) && reader_.type(port.global_type) && reader_.take("local") && reader_.type(port.local_type) &&
+                number("dim", dim) && reader_.take("at") && location(port.location);
+    port.dim = static_cast<int>(dim);
+    return read;
+  }
+
+  Status line() {
+    std::string word;
+    if (reader_.take("slot ")) return slot();
+    if (reader_.take("constant ")) {
+      TensorType type;
+      int64_t offset = 0;
+      if (!reader_.type(type) || !number("at", offset)) return reader_.fail("expected a constant");
+      program_.constants.push_back(Tensor(type));
+      program_.constant_offsets.push_back(offset);
+      return {};
+    }
+    if (reader_.take("scalar ")) {
+      Location at;
+      if (!reader_.name(word) || !reader_.take("at") || !location(at)) return reader_.fail("expected a scalar");
+      program_.scalars.emplace_back(word, at);
+      return {};
+    }
+    if (bool input = reader_.take("input "); input || reader_.take("output ")) {
+      ProgramPort made;
+      if (!port(made)) return reader_.fail("expected a port");
+      (input ? program_.inputs : program_.outputs).push_back(std::move(made));
+      return {};
+    }
+    if (reader_.take("run ")) {
+      Action action{};
+      if (!reader_.name(word) || !block(word, action.block) || !reader_.integer(action.micro_batch)) return reader_.fail("expected a block");
+      program_.schedule.push_back(action);
+      return {};
+    }
+    if (reader_.take("block ")) {
+      int64_t first = 0, last = 0;
+      Block made;
+      if (!reader_.name(word) || !block(word, made.kind) || !number("from", first) || !number("to", last)) return reader_.fail("expected a block");
+      made.first = static_cast<int>(first);
+      made.last = static_cast<int>(last);
+      program_.blocks.push_back(made);
+      return {};
+    }
+    return instruction();
+  }
+
+  static bool block(std::string_view name, BlockKind& out) {
+    for (BlockKind kind : all_blocks) {
+      if (block_name(kind) == name) {
+        out = kind;
+        return true;
+      }
+    }
+    return false;
+  }
+
+  Status slot() {
+    StateSlot made;
+    std::string kind;
+    if (!reader_.name(kind) || !reader_.name(made.name) || !reader_.type(made.type) || !number("at", made.offset)) {
+      return reader_.fail("expected a slot");
+    }
+    made.kind = ValueKind::result;
+    for (ValueKind k : {ValueKind::parameter, ValueKind::buffer, ValueKind::state}) {
+      if (value_kind_name(k) == kind) made.kind = k;
+    }
+    if (made.kind == ValueKind::result) return reader_.fail("unknown kind of state");
+    program_.state.push_back(std::move(made));
+    return {};
+  }
+
+  bool operands(std::vector<Location>& places, std::vector<TensorType>& types, std::vector<bool>& present) {
+    if (!reader_.take("(")) return false;
+    while (!reader_.take(")")) {
+      if (!places.empty() && !reader_.take(",")) return false;
+      places.emplace_back();
+      types.emplace_back();
+      if (!location(places.back())) return false;
+      present.push_back(places.back().space != Space::none);
+      if (present.back() && (!reader_.take(":") || !reader_.type(types.back()))) return false;
+    }
+    return true;
+  }
+
+  Status instruction() {
+    int64_t index = 0, number_value = 0;
+    std::string word;
+    Instruction in;
+    in.query = std::make_unique<KernelQuery>();
+    KernelQuery& q = *in.query;
+    if (!reader_.integer(index) || index != static_cast<int64_t>(program_.instructions.size()) || !reader_.name(word)) {
+      return reader_.fail(cat("expected instruction ", program_.instructions.size()));
+    }
+    bool known = false;
+    for (const auto& [kind, name] : kinds) {
+      if (name == word) in.kind = kind, known = true;
+    }
+    if (!known) return reader_.fail(cat("unknown instruction ", word));
+    std::string row_name;
+    if (in.kind == Kind::launch || in.kind == Kind::accumulate) {
+      size_t dot = 0;
+      if (!reader_.name(word) || (dot = word.find('.')) == std::string::npos) return reader_.fail("expected op.kernel");
+      q.op = word.substr(0, dot);
+      row_name = word.substr(dot + 1);
+    }
+    if (!reader_.name(in.name) || !operands(in.inputs, q.input_types, q.input_present) || !reader_.take("->") ||
+        !operands(in.outputs, q.output_types, q.output_present)) {
+      return reader_.fail("expected name (operands) -> (results)");
+    }
+    q.node = in.name;
+    q.threads = static_cast<int>(threads_);
+    if (number("port", number_value)) in.port = static_cast<int>(number_value);
+    if (reader_.take("workspace") && (!location(in.workspace) || !number(":", in.workspace_bytes))) return reader_.fail("expected a workspace");
+    number("bytes", in.bytes);
+    if (reader_.take("runs") && (!reader_.integer(in.slice.outer) || !number("of", in.slice.run_bytes) || !number("in", in.slice.global_bytes))) {
+      return reader_.fail("expected runs N of N in N");
+    }
+    number("units", q.units);
+    EPL_ASSIGN(q.attributes, reader_.attributes());
+    while (reader_.take("frees")) {
+      Instruction::Release release;
+      if (!reader_.integer(release.offset) || !number(":", release.bytes)) return reader_.fail("expected frees offset:bytes");
+      release.last_turn = reader_.take("!");
+      in.releases.push_back(release);
+    }
+    if (in.kind == Kind::accumulate && q.input_types.empty()) return reader_.fail("an accumulation has an operand");
+    if (in.kind == Kind::accumulate) {   // the sum so far is its second operand
+      q.input_types.push_back(q.input_types.at(0));
+      q.input_present.push_back(true);
+    }
+    if (!row_name.empty()) EPL_TRY(find_kernel(in, row_name));
+    program_.most_operands = std::max<int>(program_.most_operands, static_cast<int>(in.inputs.size() + in.outputs.size()) + 2);
+    program_.instructions.push_back(std::move(in));
+    return {};
+  }
+
+  Status find_kernel(Instruction& in, const std::string& row_name) {
+    for (const KernelRow& row : kernels_.rows(in.query->op)) {
+      if (row.name == row_name) in.row = &row;
+    }
+    if (!in.row && row_name == "reference") {
+      Node node{.name = in.name, .op = op_table().find(in.query->op), .attributes = in.query->attributes};
+      if (!node.op) return reader_.fail(cat("unknown op ", in.query->op));
+      EPL_ASSIGN(ReferenceKernel reference, reference_kernel(node, *in.query));
+      in.row = reference.row;
+      in.prepared = reference.prepared;
+    }
+    if (!in.row) return reader_.fail(cat("this backend has no kernel ", row_name, " for ", in.query->op));
+    try {
+      if (in.row->prepare) in.prepared = in.row->prepare(*in.query);
+    } catch (const InternalError& e) {   // what the lowering guarantees, a text does not
+      return reader_.fail(cat("kernel ", row_name, " does not fit: ", e.what()));
+    }
+    return {};
+  }
+
+  TextReader reader_;
+  const KernelTable& kernels_;
+  Program program_;
+  int64_t threads_ = 1;
+};
 
 }  // namespace
 
 std::string print_program(const Program& program) {
-  std::string out = cat("program ", program.name, " ranks ", program.ranks, " micro_batches ", program.micro_batches, " units ",
-                        program.units, "\n");
-  out += cat("memory ", grouped(program.memory_bytes_peak()), " bytes: arena ", grouped(program.arena_bytes), ", state ",
-             grouped(program.state_bytes), ", constants ", grouped(program.constant_bytes), ", scalars ",
-             grouped(program.scalar_bytes), "\n");
+  int threads = program.instructions.empty() ? 1 : program.instructions[0].query->threads;
+  std::string out = cat("program ", name_text(program.name), " ranks ", program.ranks, " micro_batches ", program.micro_batches, " units ",
+                        program.units, " threads ", threads, "\n");
+  out += cat("memory ", program.memory_bytes_peak(), " arena ", program.arena_bytes, " live ", program.arena_live_bytes, " state ",
+             program.state_bytes, " constants ", program.constant_bytes, " scalars ", program.scalar_bytes, "\n");
   for (const StateSlot& slot : program.state) {
-    out += cat("state@", slot.offset, " ", value_kind_name(slot.kind), " ", name_text(slot.name), " ", slot.type.text(), "\n");
+    out += cat("slot ", value_kind_name(slot.kind), " ", name_text(slot.name), " ", slot.type.text(), " at ", slot.offset, "\n");
   }
-  for (size_t i = 0; i < program.inputs.size(); ++i) {
-    out += cat("in", i, " ", name_text(program.inputs[i].name), " ", program.inputs[i].global_type.text(), "\n");
+  for (size_t i = 0; i < program.constants.size(); ++i) {
+    out += cat("constant ", program.constants[i].type().text(), " at ", program.constant_offsets[i], "\n");
   }
-  for (const auto& [name, at] : program.scalars) out += cat(location_text(at), " ", name_text(name), "\n");
-  std::string runs;
-  for (const Action& action : program.schedule) runs += cat(" ", block_name(action.block), "(", action.micro_batch, ")");
-  out += cat("schedule", runs, "\ncommit at ", program.commit_begin, "\n");
+  for (const auto& [name, at] : program.scalars) out += cat("scalar ", name_text(name), " at ", location_text(at), "\n");
+  for (const ProgramPort& port : program.inputs) out += "input " + port_text(port);
+  for (const ProgramPort& port : program.outputs) out += "output " + port_text(port);
+  for (const Action& action : program.schedule) out += cat("run ", block_name(action.block), " ", action.micro_batch, "\n");
+  out += cat("commit at ", program.commit_begin, "\n");
   for (const Block& block : program.blocks) {
-    if (block.first == block.last) continue;
-    out += cat(block_name(block.kind), ":\n");
-    for (int i = block.first; i < block.last; ++i) {
-      const Instruction& in = program.instructions[i];
-      out += cat("  ", i, " ", kind_name(in.kind), " ");
-      if (in.row) out += cat(in.query->op, ".", in.row->name, " ");
-      out += name_text(in.name) + " " + operands_text(in.inputs, in.query->input_types);
-      if (!in.outputs.empty()) out += " -> " + operands_text(in.outputs, in.query->output_types);
-      if (in.port >= 0) out += cat(" -> ", name_text(program.outputs[in.port].name));
-      if (in.workspace.space != Location::Space::none) out += cat(" workspace ", location_text(in.workspace), ":", in.workspace_bytes);
-      if (in.query->units != 1) out += cat(" units ", in.query->units);
-      out += attributes_text(in.query->attributes) + "\n";
-    }
+    out += cat("block ", block_name(block.kind), " from ", block.first, " to ", block.last, "\n");
+    for (int i = block.first; i < block.last; ++i) out += instruction_text(program.instructions[i], i);
   }
   return out;
 }
+
+Result<Program> parse_program(std::string_view text, const KernelTable& kernels) { return ProgramParser(text, kernels).parse(); }
 
 }  // namespace epl

@@ -92,6 +92,14 @@ TEST(Plan, TextsReadBack) {
   auto local_parsed = parse_local(local);
   ASSERT_TRUE(local_parsed.ok()) << local_parsed.status().to_string() << local;
   EXPECT_EQ(print_local(*local_parsed), local);
+  std::string program = print_program(entry.program);
+  auto program_parsed = parse_program(program, (*plan)->device()->kernels());
+  ASSERT_TRUE(program_parsed.ok()) << program_parsed.status().to_string() << program;
+  EXPECT_EQ(print_program(*program_parsed), program);
+  for (size_t cut = 0; cut < program.size(); cut += 37) {   // damage is an error, never a crash
+    auto damaged = parse_program(program.substr(0, cut) + program.substr(std::min(program.size(), cut + 3)), (*plan)->device()->kernels());
+    if (!damaged.ok()) EXPECT_FALSE(damaged.status().message().empty());
+  }
   auto graph = parse_graph(print_graph(*entry.graph));
   ASSERT_TRUE(graph.ok()) << graph.status().to_string();
   EXPECT_EQ(print_graph(*graph), print_graph(*entry.graph));
