@@ -1,0 +1,79 @@
+// The documents are true of the checkout: what they point at exists, what they print is what the files say.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <regex>
+
+#include "tests/structure/source_tree.h"
+
+namespace epl::structure {
+namespace {
+
+const std::filesystem::path kTop = EPL_SOURCE_DIR;
+
+std::vector<SourceFile> documents() {
+  std::vector<SourceFile> files = files_below({"docs", "bench", "tests", "samples"}, {".md"});
+  for (const char* name : {"README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"}) files.push_back({name, read_text(kTop / name)});
+  return files;
+}
+
+TEST(Docs, LinksToFilesLeadSomewhere) {
+  static const std::regex link(R"(\]\(([A-Za-z.][^)# ]*)(#[^)]*)?\))");
+  int links = 0;
+  for (const SourceFile& file : documents()) {
+    EXPECT_FALSE(file.text.empty()) << file.path;
+    for (std::sregex_iterator it(file.text.begin(), file.text.end(), link), end; it != end; ++it) {
+      const std::string target = (*it)[1];
+      if (target.find("://") != std::string::npos) continue;
+      ++links;
+      EXPECT_TRUE(std::filesystem::exists(kTop / std::filesystem::path(file.path).parent_path() / target)) << file.path << ": " << target;
+    }
+  }
+  EXPECT_GT(links, 5);
+}
+
+// A path in backquotes that starts with one of our top folders is a promise that it exists; `x/NAME.cc` and globs are patterns.
+TEST(Docs, PathsInBackquotesExist) {
+  static const std::regex path(R"(`((?:core|frontends|backends|include|tools|samples|tests|docs|scripts|cmake|bench)/[\w./-]+)`)");
+  int paths = 0;
+  for (const SourceFile& file : documents()) {
+    for (std::sregex_iterator it(file.text.begin(), file.text.end(), path), end; it != end; ++it) {
+      const std::string target = (*it)[1];
+      ++paths;
+      EXPECT_TRUE(std::filesystem::exists(kTop / target)) << file.path << " speaks of " << target;
+    }
+  }
+  EXPECT_GT(paths, 20);
+}
+
+TEST(Docs, ReadmePrintsTheFirstSample) {
+  const std::string readme = read_text(kTop / "README.md"), sample = read_text(kTop / "samples/01_hello.c");
+  ASSERT_GT(sample.size(), 500u);
+  EXPECT_NE(readme.find("```c\n" + sample + "```"), std::string::npos)
+      << "README.md must print samples/01_hello.c as it is: run scripts/readme.sh";
+}
+
+// Every folder of the engine has its place in the architecture's table.
+TEST(Docs, ArchitectureNamesEveryFolder) {
+  const std::string text = read_text(kTop / "ARCHITECTURE.md");
+  int folders = 0;
+  for (const char* parent : {"core", "backends", "frontends"}) {
+    for (const auto& entry : std::filesystem::directory_iterator(kTop / parent)) {
+      if (!entry.is_directory()) continue;
+      ++folders;
+      const std::string folder = std::string(parent) + "/" + entry.path().filename().string();
+      EXPECT_NE(text.find("`" + folder + "`"), std::string::npos) << "ARCHITECTURE.md does not say what " << folder << " is for";
+    }
+  }
+  EXPECT_GT(folders, 10);
+}
+
+TEST(Docs, RecipesCoverWhatIsAddedByRows) {
+  const std::string text = read_text(kTop / "CONTRIBUTING.md");
+  for (const char* recipe : {"## An op", "## A kernel", "## A rewrite", "## A pass", "## An optimizer", "## A reader"}) {
+    EXPECT_NE(text.find(recipe), std::string::npos) << recipe;
+  }
+}
+
+}  // namespace
+}  // namespace epl::structure
