@@ -12,7 +12,7 @@ constexpr double infinity = std::numeric_limits<double>::infinity();
 enum class Scale { scores, quotient, queries, both, none };
 enum class Keys { swapped, merged, matrices, flag };
 enum class Heads { own, expanded, tiled };
-enum class Masking { none, kept, filled, added, lowest, shifted, given, chosen, both };
+enum class Masking { none, kept, filled, added, lowest, shifted, given, chosen, rows, both };
 
 struct Form {
   Scale scale = Scale::scores;
@@ -55,6 +55,7 @@ Var masked(Sketch& s, Var scores, Masking how) {
     case Masking::shifted: return scores + b.constant(causal(DType::f64, 0, -infinity, 1));
     case Masking::given: return scores + s.input("bias", {batch, 1, 1, queries});
     case Masking::chosen: return b.select(s.input("shown", {batch, 1, 1, queries}, DType::boolean), scores, b.like(scores, -1e30));
+    case Masking::rows: return b.select(s.input("shown", {batch, 1, queries, 1}, DType::boolean), scores, b.like(scores, -infinity));
     case Masking::both: return masked(s, masked(s, scores, Masking::kept), Masking::given);
   }
   return {};
@@ -164,8 +165,15 @@ TEST(Attention, WithTheScoresCapped) {
 TEST(Attention, WithAGuardWhereNoRowIsHidden) {
   expect_attention({.masking = Masking::kept, .guard = true}, true, false, 0.5);
   expect_attention({.masking = Masking::chosen, .guard = true}, false, true, 0.5);
-  // Any number may be in an input: a row of minus infinities would be zero before and NaN after.
-  EXPECT_EQ(count_op(rewritten(written({.masking = Masking::given, .guard = true})), "attention"), 0);
+}
+
+// Any number may be in an input: rows of minus infinities alone stay zero with the guard, and NaN without.
+TEST(Attention, WithAGuardWhereRowsMayBeHidden) {
+  expect_attention({.masking = Masking::given, .guard = true}, false, true, 0.5);
+  expect_attention({.masking = Masking::rows, .guard = true}, false, true, 0.5);
+  expect_attention({.masking = Masking::rows}, false, true, 0.5);
+  EXPECT_EQ(count_op(rewritten(written({.masking = Masking::rows, .guard = true})), "max_reduce"), 1);
+  EXPECT_EQ(count_op(rewritten(written({.masking = Masking::rows})), "max_reduce"), 0);
 }
 
 TEST(Attention, OfMatricesIsOfOneHead) {

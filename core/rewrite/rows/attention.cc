@@ -109,7 +109,7 @@ class Emitter {
   Emitter(const Match& match, Builder& builder, const GraphRewriter& now)
       : m_(match), b_(builder), now_(now), name_(builder.scope()) {}
 
-  std::vector<Var> emit(Found found, bool causal) {
+  std::vector<Var> emit(const Found& found, bool causal, bool guard) {
     scope(".keys");
     Var k = keys(found);
     scope(".queries");
@@ -118,11 +118,20 @@ class Emitter {
     Var v = repeated_v_ ? heads_of(*repeated_v_) : as_heads(b_.var(now_[found.v]));
     scope(".mask");
     Var bias = mask_bias(m_, b_, now_, found.masks, is_flat() ? 3 : 4);
+    // attention is NaN where a row has no key at all; the guard makes such rows zero. So no score is minus infinity, and
+    // rows in which all would be are not taken.
+    Var shows;
+    if (bias && guard) {
+      const Var lowest = b_.like(bias, std::numeric_limits<float>::lowest());
+      shows = b_.max_along(bias, {3}) >= lowest;
+      bias = b_.maximum(bias, lowest);
+    }
     b_.set_scope(name_);
     std::vector<Var> inputs = {q, k, v};
     if (bias) inputs.push_back(bias);
     Var y = b_.emit_all("attention", inputs, {{"scale", found.scale}, {"causal", causal}, {"softcap", found.softcap}})[0];
     scope(".merged");
+    if (shows) y = b_.select(shows, y, b_.like(y, 0));
     y = b_.reshape(y, m_.type(m_.root().outputs[0]).shape);
     b_.set_scope(name_);
     return {y};
@@ -177,15 +186,12 @@ std::vector<Var> apply(const Match& m, Builder& b, const GraphRewriter& now) {
   if (!take_scores_apart(m, root.inputs[0], found)) return {};
   Emitter emitter(m, b, now);
   if (!emitter.plan(found)) return {};
-  // attention is NaN where a row has no key at all.
-  if (found.zero_for_nan) {
-    for (const Mask& mask : found.masks) {
-      if (may_hide_a_row(m, mask)) return {};
-    }
-  }
+  bool guard = false;
+  for (const Mask& mask : found.masks) guard = guard || (found.zero_for_nan && may_hide_a_row(m, mask));
+  // Which rows are hidden is told by all masks together, so a causal one stays among them.
   const TensorType& scores = m.type(root.inputs[0]);
-  const bool causal = remove_causal(m, found.masks, scores.dim(-2), scores.dim(-1));
-  return emitter.emit(found, causal);
+  const bool causal = !guard && remove_causal(m, found.masks, scores.dim(-2), scores.dim(-1));
+  return emitter.emit(found, causal, guard);
 }
 
 }  // namespace
