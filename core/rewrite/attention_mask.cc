@@ -124,10 +124,16 @@ bool remove_causal(const Match& m, std::vector<Mask>& masks, int64_t queries, in
   return std::erase_if(masks, [&](const Mask& mask) { return is_causal(m, mask, queries, keys); }) > 0;
 }
 
-bool may_hide_a_row(const Match& m, const Mask& mask) {
+namespace {
+
+bool may_hide_a_key(const Match& m, const Mask& mask) {
+  return mask.selects ? std::isinf(mask.hidden) : may_be_infinite(m, mask.values, 0);
+}
+
+bool hides_a_row(const Match& m, const Mask& mask) {
   const ValueInfo& info = m.graph().value(mask.values);
   const bool known = info.kind == ValueKind::constant && info.type.ndim() > 0;
-  if (!known) return mask.selects ? std::isinf(mask.hidden) : may_be_infinite(m, mask.values, 0);
+  if (!known) return may_hide_a_key(m, mask);
   const int64_t keys = info.type.dim(-1);
   for (int64_t row = 0; row < info.type.elements(); row += keys) {
     bool sees = false;
@@ -139,6 +145,14 @@ bool may_hide_a_row(const Match& m, const Mask& mask) {
     if (!sees) return true;
   }
   return false;
+}
+
+}  // namespace
+
+bool may_hide_a_row(const Match& m, const std::vector<Mask>& masks) {
+  if (std::ranges::any_of(masks, [&](const Mask& mask) { return hides_a_row(m, mask); })) return true;
+  // Each leaves every row a key, but together they may leave none.
+  return std::ranges::count_if(masks, [&](const Mask& mask) { return may_hide_a_key(m, mask); }) > 1;
 }
 
 Var mask_bias(const Match& m, Builder& b, const GraphRewriter& now, const std::vector<Mask>& masks, int ndim) {

@@ -25,8 +25,8 @@ std::optional<MaskedScores> masked_scores(const Match& match, Value value);
 // Takes the masks away that let position i see exactly the keys 0..i; true if there was one. Scores are [..., s, t].
 bool remove_causal(const Match& match, std::vector<Mask>& masks, int64_t queries, int64_t keys);
 
-// Whether a row may have nothing but minus infinity. True where that cannot be told.
-bool may_hide_a_row(const Match& match, const Mask& mask);
+// Whether all masks together may leave a row nothing but minus infinity. True where that cannot be told.
+bool may_hide_a_row(const Match& match, const std::vector<Mask>& masks);
 
 // The sum of all masks as a bias of four dimensions, Var() if there is none. Masks of `ndim` dimensions (3 or 4) have the
 // scores' own; shorter ones broadcast.

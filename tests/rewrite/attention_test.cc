@@ -176,6 +176,20 @@ TEST(Attention, WithAGuardWhereRowsMayBeHidden) {
   EXPECT_EQ(count_op(rewritten(written({.masking = Masking::rows})), "max_reduce"), 0);
 }
 
+// A causal mask leaves the first row its first key only; a mask that hides this key hides the row.
+TEST(Attention, WithAGuardWhereTwoMasksHideARow) {
+  Sketch s;
+  Builder& b = s.b;
+  Shape shape{batch, heads, queries, depth};
+  Var q = s.input("q", shape), k = s.input("k", shape), v = s.input("v", shape);
+  Tensor padding({DType::f64, {1, queries}});
+  for (int64_t j = 0; j < queries; ++j) padding.set(j, j == 0 ? -infinity : 0);
+  Var scores = b.matmul(q, k, false, true) + b.constant(causal(DType::f64, 0, -infinity)) + b.constant(padding);
+  Var p = b.emit("softmax", {scores});
+  p = b.select(b.emit("is_nan", {p}), b.like(p, 0), p);
+  EXPECT_EQ(count_op(rewritten(s.finish(b.matmul(p, v))), "attention"), 1);
+}
+
 TEST(Attention, OfMatricesIsOfOneHead) {
   Sketch s;
   Var q = s.input("q", {6, queries, depth}), k = s.input("k", {6, queries, depth}), v = s.input("v", {6, queries, depth});

@@ -186,8 +186,7 @@ std::vector<Var> apply(const Match& m, Builder& b, const GraphRewriter& now) {
   if (!take_scores_apart(m, root.inputs[0], found)) return {};
   Emitter emitter(m, b, now);
   if (!emitter.plan(found)) return {};
-  bool guard = false;
-  for (const Mask& mask : found.masks) guard = guard || (found.zero_for_nan && may_hide_a_row(m, mask));
+  const bool guard = found.zero_for_nan && may_hide_a_row(m, found.masks);
   // Which rows are hidden is told by all masks together, so a causal one stays among them.
   const TensorType& scores = m.type(root.inputs[0]);
   const bool causal = !guard && remove_causal(m, found.masks, scores.dim(-2), scores.dim(-1));
