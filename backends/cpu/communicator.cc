@@ -11,7 +11,7 @@
 namespace epl::cpu {
 namespace {
 
-constexpr int spins_before_sleep = 4000;
+constexpr int spins_before_sleep = 400;   // about ten microseconds: what waking a sleeper costs
 constexpr int64_t reduce_grain = 16 << 10;   // elements, for a rank's own threads
 constexpr int64_t copy_grain = 1 << 20;      // bytes
 

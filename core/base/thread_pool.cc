@@ -45,6 +45,16 @@ struct ThreadPool::State {
     }
   }
 
+  void end() {
+    {
+      std::lock_guard lock(mutex);
+      stop = true;
+      generation.fetch_add(1, std::memory_order_release);
+    }
+    work_ready.notify_all();
+    for (std::thread& worker : workers) worker.join();
+  }
+
   void loop(int thread) {
     uint64_t seen = 0;
     for (;;) {
@@ -67,18 +77,15 @@ struct ThreadPool::State {
 ThreadPool::ThreadPool(int size) : state_(std::make_unique<State>()) {
   EPL_CHECK(size >= 1, "a pool needs a thread, got ", size);
   state_->workers.reserve(size - 1);
-  for (int i = 1; i < size; ++i) state_->workers.emplace_back([state = state_.get(), i] { state->loop(i); });
+  try {
+    for (int i = 1; i < size; ++i) state_->workers.emplace_back([state = state_.get(), i] { state->loop(i); });
+  } catch (...) {
+    state_->end();  // the threads that there are: a host must survive that there are no more
+    throw;
+  }
 }
 
-ThreadPool::~ThreadPool() {
-  {
-    std::lock_guard lock(state_->mutex);
-    state_->stop = true;
-    state_->generation.fetch_add(1, std::memory_order_release);
-  }
-  state_->work_ready.notify_all();
-  for (std::thread& worker : state_->workers) worker.join();
-}
+ThreadPool::~ThreadPool() { state_->end(); }
 
 int ThreadPool::size() const { return static_cast<int>(state_->workers.size()) + 1; }
 

@@ -15,7 +15,7 @@ namespace epl {
 
 class ThreadPool {
  public:
-  explicit ThreadPool(int size);  // threads in all, the caller included; at least 1
+  explicit ThreadPool(int size);  // threads in all, the caller included; at least 1; std::system_error where there are none
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;

@@ -100,16 +100,29 @@ class Lowering {
         EPL_TRY(write_instruction(node));
         emit_outputs(node);
       }
+      if (kind == BlockKind::main) emit_leaves();
       block.last = static_cast<int>(program_.instructions.size());
       program_.blocks.push_back(block);
-    }
-    // Outputs that are leaves or views of leaves.
-    for (size_t port = 0; port < local_.outputs.size(); ++port) {
-      if (!graph_.value(Value{root_[output_value(port).index]}).producer) emit(static_cast<int>(port));
     }
     if (program_.commit_begin == 0) program_.commit_begin = static_cast<int>(program_.instructions.size());
     program_.blocks.back().last = static_cast<int>(program_.instructions.size());
     return {};
+  }
+
+  // Outputs that are leaves or views of leaves: no node gives them, so the main block does, which sees every sample and
+  // runs before any update. A step without work of its own gets that block for them.
+  void emit_leaves() {
+    bool any = false;
+    for (size_t port = 0; port < local_.outputs.size(); ++port) {
+      if (graph_.value(Value{root_[output_value(port).index]}).producer) continue;
+      emit(static_cast<int>(port));
+      any = true;
+    }
+    const auto runs = [](BlockKind kind) { return [kind](const Action& action) { return action.block == kind; }; };
+    auto& schedule = program_.schedule;
+    if (!any || std::ranges::any_of(schedule, runs(BlockKind::main))) return;
+    auto at = std::ranges::find_if(schedule, runs(BlockKind::post));
+    for (int64_t m = local_.micro_batches; m-- > 0;) at = schedule.insert(at, Action{BlockKind::main, m});
   }
 
   Value output_value(size_t port) const { return graph_.outputs[port].value; }
@@ -245,6 +258,14 @@ class Lowering {
         // What comes from before a loop is read again by its every turn.
         if (loop >= 0 && first_[root] < program_.blocks[loop].first) until = program_.blocks[loop].last - 1;
         last_[root] = std::max(last_[root], until);
+      }
+    }
+    // What decides whether the step is applied is looked at again right before the state changes.
+    for (const Graph::Output& output : graph_.outputs) {
+      int root = root_[output.value.index];
+      bool before = first_[root] >= 0 && first_[root] < program_.commit_begin;
+      if (before && graph_.type(output.value).elements() == 1 && program_.commit_begin < static_cast<int>(values_.size())) {
+        last_[root] = std::max(last_[root], program_.commit_begin);
       }
     }
   }
