@@ -75,6 +75,9 @@ void attention_body(Body& body) {
   body.set(1, b.reshape(largest + b.log(sum), {s.batch, s.heads, s.queries}));
 }
 
+// Beyond this a saved log-sum has fewer than five decimal digits after its point.
+constexpr double attention_large_lse = 512;
+
 // Probabilities and the gradient of the scores before softmax, from the saved result and logarithms.
 struct ScoreGradients {
   Var probabilities, scores, capped;
@@ -84,7 +87,12 @@ ScoreGradients score_gradients(Builder& b, const Attributes& attributes, const A
   ScoreGradients g;
   const Scores scores = scores_of(b, attributes, s, q, k, bias);
   g.capped = scores.capped;
-  g.probabilities = b.exp(scores.all - b.reshape(lse, {s.batch, s.key_heads, s.repeat(), s.queries, 1}));
+  const Var saved = b.reshape(lse, {s.batch, s.key_heads, s.repeat(), s.queries, 1});
+  g.probabilities = b.exp(scores.all - saved);
+  // A large number has no digits left for the log of the sum: in a row of scores that a mask all made the lowest float, it is
+  // gone. Such rows are divided by their sum again.
+  const Var large = b.unary("abs", saved) > attention_large_lse, sum = b.sum(g.probabilities, {4});
+  g.probabilities = g.probabilities * b.select(large, b.reciprocal(sum), b.like(sum, 1));
   const Var through = b.matmul(grouped(b, dy, s), shared(b, v, s), false, true);
   g.scores = g.probabilities * (through - b.sum(grouped(b, dy, s) * grouped(b, y, s), {4}));
   return g;
@@ -183,7 +191,8 @@ EPL_OP(attention) {
 }
 
 EPL_OP(attention_grad) {
-  return {.doc = "Gradients of attention's q, k and v from its results y and lse.",
+  return {.doc = "Gradients of attention's q, k and v from its results y and lse. Rows whose lse is beyond 512 in magnitude are "
+                 "divided by the sum of their weights again, because such an lse is not precise enough.",
           .signature = "dy, q, k, v, y, lse, bias? -> dq, dk, dv",
           .attributes = attention_attributes(),
           .infer = [](const OpQuery& q) -> Result<OutputTypes> {
@@ -207,7 +216,8 @@ EPL_OP(attention_grad) {
           .flops = [](const OpQuery& q) { return attention_flops(q, 1, 5.0); },
           .samples = {"f32[2,2,4,6], f32[2,2,4,3], f32[2,2,5,3], f32[2,2,5,6], f32[2,2,4,6], f32[2,2,4](2..3) {scale=0.5}",
                       "f32[2,4,4,2], f32[2,4,4,2], f32[2,2,4,2], f32[2,2,4,2], f32[2,4,4,2], f32[2,4,4](2..3) {scale=0.7,causal=true}",
-                      "f32[2,2,4,2], f32[2,2,4,3], f32[2,2,5,3], f32[2,2,5,2], f32[2,2,4,2], f32[2,2,4](2..3), f32[2,1,1,5] {scale=0.5}"}};
+                      "f32[2,2,4,2], f32[2,2,4,3], f32[2,2,5,3], f32[2,2,5,2], f32[2,2,4,2], f32[2,2,4](2..3), f32[2,1,1,5] {scale=0.5}",
+                      "f32[2,2,4,2], f32[2,2,4,3], f32[2,2,5,3], f32[2,2,5,2], f32[2,2,4,2], f32[2,2,4](-600..-450), f32[2,1,1,5](-560..-559) {scale=0.5}"}};
 }
 
 }  // namespace epl

@@ -6,15 +6,17 @@
 namespace epl::rewrite {
 namespace {
 
-// Scores this far below the others have no weight in a softmax of floats.
-constexpr double surely_hidden = -9999;
+// A score at or below this is hidden: the softmax of scores near it would mean nothing, because float32 has steps of 64
+// there, while a tenth of a thousandth of it (a fill that is common, too) is within what scores can be. Types that do not
+// reach it have their lowest number instead.
+double surely_hidden(DType type) { return type == DType::f16 ? -65504 : -1e9; }
 
 std::optional<MaskedScores> selected(const Match& m, Value value, const Node& where) {
   for (int which : {1, 2}) {
     const Value scores = where.inputs[which];
     double hidden;
     if (!m.constant(where.inputs[3 - which], &hidden) || m.type(scores) != m.type(value)) continue;
-    if (!(hidden <= surely_hidden)) continue;
+    if (!(hidden <= surely_hidden(m.type(value).dtype))) continue;
     return MaskedScores{scores, {.values = where.inputs[0], .selects = true, .keeps = which == 1, .hidden = hidden}};
   }
   return std::nullopt;
@@ -44,50 +46,48 @@ bool leads_to_a_product(const Match& m, Value value) {
   return false;
 }
 
-// Whether position (i, j) of a constant mask hides the score, or nothing where the mask is no plain one.
-std::optional<bool> hides(const Mask& mask, const Tensor& data, int64_t at) {
+// The number that a mask with this element adds to a score, or puts in its place.
+double added(const Mask& mask, const Tensor& data, int64_t at) {
   const double value = data.get(at);
-  if (mask.selects) return (value != 0) != mask.keeps;
-  if (value == 0) return false;
-  if (value <= surely_hidden) return true;
-  return std::nullopt;
+  if (!mask.selects) return value;
+  return (value != 0) == mask.keeps ? 0 : mask.hidden;
 }
 
-bool is_causal(const Match& m, const Mask& mask, int64_t queries, int64_t keys) {
+enum class Causal { no, finite, infinite };
+Causal causal_kind(const Match& m, const Mask& mask, int64_t queries, int64_t keys) {
   const ValueInfo& info = m.graph().value(mask.values);
-  if (info.kind != ValueKind::constant || info.data.empty() || info.type.ndim() < 2) return false;
-  if (info.type.dim(-2) != queries || info.type.dim(-1) != keys) return false;
+  if (info.kind != ValueKind::constant || info.data.empty() || info.type.ndim() < 2) return Causal::no;
+  if (info.type.dim(-2) != queries || info.type.dim(-1) != keys) return Causal::no;
+  const double hidden = surely_hidden(m.type(m.root().inputs[0]).dtype);
+  Causal kind = Causal::infinite;
   for (int64_t at = 0; at < info.type.elements(); ++at) {
     const int64_t i = at / keys % queries, j = at % keys;
-    const auto hidden = hides(mask, info.data, at);
-    if (!hidden || *hidden != (j > i)) return false;
+    const double value = added(mask, info.data, at);
+    if (j > i ? !(value <= hidden) : value != 0) return Causal::no;
+    if (j > i && std::isfinite(value)) kind = Causal::finite;
   }
-  return true;
+  return kind;
 }
 
-// Whether a mask that is added can hold minus infinity.
-bool may_be_infinite(const Match& m, Value value, int depth) {
+// Whether a mask that is added can hold minus infinity, or, as one of several, numbers so low that two of them make it.
+bool may_be_lowest(const Match& m, Value value, bool one_of_several, int depth = 0) {
   const ValueInfo& info = m.graph().value(value);
   if (!is_float(info.type.dtype)) return false;
   if (info.kind == ValueKind::constant) {
+    const double low = info.type.dtype == DType::f16 ? -1e4 : -1e38;
     for (int64_t i = 0; i < info.data.elements(); ++i) {
-      if (!std::isfinite(info.data.get(i))) return true;
+      const double value = info.data.get(i);
+      if (!std::isfinite(value) || (one_of_several && value < low)) return true;
     }
     return false;
   }
   const Node* node = m.producer(value);
   if (!node || depth == 16) return true;
   const std::string& op = node->op->name;
-  const auto operand = [&](int i) { return may_be_infinite(m, node->inputs[i], depth + 1); };
+  const auto operand = [&](int i) { return may_be_lowest(m, node->inputs[i], one_of_several, depth + 1); };
   if (op == "where") return operand(1) || operand(2);
-  const std::vector<std::string> moves = {"cast", "reshape", "transpose", "broadcast_to", "slice", "gather"};
+  const std::vector<std::string> moves = {"reshape", "transpose", "broadcast_to", "slice", "gather"};
   if (std::ranges::find(moves, op) != moves.end()) return operand(0);
-  // (1 - mask) * lowest: the product of a truth value and a number stays finite.
-  double number;
-  if (op == "sub" || op == "mul") {
-    const bool by_number = m.constant(node->inputs[0], &number) || m.constant(node->inputs[1], &number);
-    return !by_number || operand(0) || operand(1);
-  }
   return true;
 }
 
@@ -120,39 +120,56 @@ std::optional<MaskedScores> masked_scores(const Match& m, Value value) {
   return std::nullopt;
 }
 
-bool remove_causal(const Match& m, std::vector<Mask>& masks, int64_t queries, int64_t keys) {
-  return std::erase_if(masks, [&](const Mask& mask) { return is_causal(m, mask, queries, keys); }) > 0;
-}
-
 namespace {
 
-bool may_hide_a_key(const Match& m, const Mask& mask) {
-  return mask.selects ? std::isinf(mask.hidden) : may_be_infinite(m, mask.values, 0);
+// Whether constant masks, all together, leave each row a key on which they put nothing that hides. False where not known.
+bool every_row_sees(const Match& m, const std::vector<Mask>& masks, int64_t queries, int64_t keys) {
+  const double much = -surely_hidden(m.type(m.root().inputs[0]).dtype) / 2;
+  std::vector<bool> sees(queries * keys, true);
+  for (const Mask& mask : masks) {
+    const ValueInfo& info = m.graph().value(mask.values);
+    if (info.kind != ValueKind::constant || info.data.empty()) return false;
+    const Tensor data = without_repeats(info.data);
+    const Shape& shape = data.shape();
+    const int ndim = data.type().ndim();
+    const int64_t columns = ndim > 0 ? shape[ndim - 1] : 1, rows = ndim > 1 ? shape[ndim - 2] : 1;
+    if (data.elements() != rows * columns) return false;
+    for (int64_t at = 0; at < queries * keys; ++at) {
+      const double value = added(mask, data, (rows == 1 ? 0 : at / keys) * columns + (columns == 1 ? 0 : at % keys));
+      if (!(value <= much)) return false;  // what is raised could outweigh a key that is seen
+      if (value < -much) sees[at] = false;
+    }
+  }
+  for (int64_t row = 0; row < queries * keys; row += keys) {
+    if (std::find(sees.begin() + row, sees.begin() + row + keys, true) == sees.begin() + row + keys) return false;
+  }
+  return true;
 }
 
-bool hides_a_row(const Match& m, const Mask& mask) {
-  const ValueInfo& info = m.graph().value(mask.values);
-  const bool known = info.kind == ValueKind::constant && info.type.ndim() > 0;
-  if (!known) return may_hide_a_key(m, mask);
-  const int64_t keys = info.type.dim(-1);
-  for (int64_t row = 0; row < info.type.elements(); row += keys) {
-    bool sees = false;
-    for (int64_t j = row; j < row + keys; ++j) {
-      const double value = info.data.get(j);
-      const bool finite = mask.selects ? (value != 0) == mask.keeps || std::isfinite(mask.hidden) : std::isfinite(value);
-      sees = sees || finite;
-    }
-    if (!sees) return true;
-  }
-  return false;
-}
+bool fills_finite(const Mask& mask) { return mask.selects && std::isfinite(mask.hidden); }
 
 }  // namespace
 
-bool may_hide_a_row(const Match& m, const std::vector<Mask>& masks) {
-  if (std::ranges::any_of(masks, [&](const Mask& mask) { return hides_a_row(m, mask); })) return true;
-  // Each leaves every row a key, but together they may leave none.
-  return std::ranges::count_if(masks, [&](const Mask& mask) { return may_hide_a_key(m, mask); }) > 1;
+HiddenRows hidden_rows(const Match& m, const std::vector<Mask>& masks, int64_t queries, int64_t keys) {
+  if (std::ranges::none_of(masks, fills_finite) || every_row_sees(m, masks, queries, keys)) return HiddenRows::none;
+  const auto as_first = [&](const Mask& mask) { return mask.selects && mask.hidden == masks[0].hidden; };
+  return std::ranges::all_of(masks, as_first) ? HiddenRows::uniform : HiddenRows::mixed;
+}
+
+bool remove_causal(const Match& m, std::vector<Mask>& masks, int64_t queries, int64_t keys) {
+  const bool always_sees = masks.size() == 1 || every_row_sees(m, masks, queries, keys);
+  return std::erase_if(masks, [&](const Mask& mask) {
+    const Causal kind = causal_kind(m, mask, queries, keys);
+    return kind == Causal::infinite || (kind == Causal::finite && always_sees);
+  }) > 0;
+}
+
+bool may_be_nan(const Match& m, const std::vector<Mask>& masks, int64_t queries, int64_t keys) {
+  if (every_row_sees(m, masks, queries, keys)) return false;
+  const auto can_be_infinite = [&](const Mask& mask) {
+    return mask.selects ? std::isinf(mask.hidden) : may_be_lowest(m, mask.values, masks.size() > 1);
+  };
+  return std::ranges::any_of(masks, can_be_infinite);
 }
 
 Var mask_bias(const Match& m, Builder& b, const GraphRewriter& now, const std::vector<Mask>& masks, int ndim) {

@@ -207,6 +207,146 @@ TEST(Attention, KeepsTheMatrixOfAConstantMaskOnce) {
   EXPECT_EQ(graph.type(attention_of(graph).inputs[3]).shape, (Shape{1, 1, queries, queries}));
 }
 
+// --- rows of which masks hide everything: the file's numbers, and its gradients ---
+
+constexpr double lowest = -3.4028234663852886e38;
+enum class How { where, add };
+
+// Sample 0 sees everything, sample 1 some keys; of sample 2 the first two queries (or all) see nothing.
+std::map<std::string, Tensor> shown_rows(How how, double fill, bool per_query, bool hide_rows) {
+  Tensor shown({how == How::where ? DType::boolean : DType::f64, {3, 1, per_query ? queries : 1, queries}});
+  for (int64_t at = 0; at < shown.elements(); ++at) {
+    const int64_t key = at % queries, row = per_query ? at / queries % queries : 0, sample = at / queries / (per_query ? queries : 1);
+    const bool hidden = sample == 1 ? key == 0 || key == 3 : sample == 2 && (hide_rows ? row < 2 : key > 1);
+    shown.set(at, how == How::where ? !hidden : hidden ? fill : 0);
+  }
+  return {{"shown", shown}};
+}
+Var hidden_by(Sketch& s, const Var& scores, How how, double fill, bool per_query) {
+  const Var shown = s.input("shown", {3, 1, per_query ? queries : 1, queries}, how == How::where ? DType::boolean : DType::f64);
+  return how == How::where ? s.b.select(shown, scores, s.b.like(scores, fill)) : scores + shown;
+}
+Var plain_scores(Sketch& s) {
+  const Shape shape{3, heads, queries, depth};
+  return s.b.matmul(s.input("q", shape), s.b.transpose(s.input("k", shape), {0, 1, 3, 2})) * 0.5;
+}
+Graph plain_rest(Sketch& s, const Var& scores, bool guard = false) {
+  Var p = s.b.emit("softmax", {scores});
+  if (guard) p = s.b.select(s.b.emit("is_nan", {p}), s.b.like(p, 0), p);
+  return s.finish(s.b.matmul(p, s.input("v", {3, heads, queries, values})));
+}
+struct Outcome {
+  int attentions;
+  bool causal = false;
+};
+// Both the result and the gradients of the rewritten graph are those of the original.
+void expect_same(const Graph& graph, const std::map<std::string, Tensor>& given, const Outcome& expected, bool gradients = true) {
+  const Graph now = rewritten(graph);
+  ASSERT_EQ(count_op(now, "attention"), expected.attentions) << print_graph(now);
+  if (expected.attentions > 0) {
+    EXPECT_EQ(attention_of(now).attributes.flag("causal"), expected.causal);
+  }
+  expect_equal(graph, now, 1e-10, given);
+  if (gradients) expect_equal(with_gradients(graph), with_gradients(now), 1e-10, given);
+}
+
+TEST(HiddenRows, KeepTheFilesNumbersUnderEveryFill) {
+  for (How how : {How::where, How::add}) {
+    for (double fill : {-infinity, lowest, -1e9, -1e4}) {
+      for (bool per_query : {false, true}) {
+        for (bool hide_rows : {false, true}) {
+          SCOPED_TRACE(cat(how == How::where ? "where " : "add ", fill, per_query ? " per query" : "", hide_rows ? " rows" : ""));
+          Sketch s;
+          const Graph graph = plain_rest(s, hidden_by(s, plain_scores(s), how, fill, per_query));
+          // A row of minus infinities is NaN, and so is what is trained on it.
+          const bool has_gradients = !(hide_rows && std::isinf(fill));
+          const int found = how == How::where && fill == -1e4 ? 0 : 1;
+          expect_same(graph, shown_rows(how, fill, per_query, hide_rows), {found}, has_gradients);
+        }
+      }
+    }
+  }
+}
+
+Var causal_by(Sketch& s, const Var& scores, How how, double fill) {
+  if (how == How::add) return scores + s.b.constant(causal(DType::f64, 0, fill));
+  return s.b.select(s.b.constant(causal(DType::boolean, 1, 0)), scores, s.b.like(scores, fill));
+}
+
+TEST(HiddenRows, CausalMasksAloneAreAFlagUnlessAScoreMayReachTheFill) {
+  for (How how : {How::where, How::add}) {
+    for (double fill : {-infinity, lowest, -1e9, -1e4}) {
+      SCOPED_TRACE(cat(how == How::where ? "where " : "add ", fill));
+      Sketch s;
+      const int found = how == How::where && fill == -1e4 ? 0 : 1;
+      expect_same(plain_rest(s, causal_by(s, plain_scores(s), how, fill)), {}, {found, fill != -1e4});
+    }
+  }
+}
+
+// Where the second mask hides all that a row sees, what the first hides counts as well, unless it is minus infinity.
+TEST(HiddenRows, CausalMasksBesideOthers) {
+  struct Pair {
+    How causal_how, other_how;
+    double causal_fill, other_fill;
+    Outcome expected;
+  };
+  const std::vector<Pair> pairs = {
+      {How::add, How::add, lowest, lowest, {1, false}},          {How::add, How::add, -infinity, lowest, {1, true}},
+      {How::where, How::add, -infinity, lowest, {1, true}},      {How::where, How::add, lowest, lowest, {0}},
+      {How::add, How::where, lowest, lowest, {0}},               {How::add, How::where, -infinity, lowest, {0}},
+      {How::where, How::where, lowest, lowest, {1, false}},      {How::where, How::where, -1e9, -1e9, {1, false}},
+      {How::where, How::where, lowest, -1e9, {0}},               {How::where, How::where, -infinity, lowest, {0}},
+  };
+  for (const Pair& pair : pairs) {
+    for (bool causal_first : {true, false}) {
+      for (bool hide_rows : {false, true}) {
+        SCOPED_TRACE(cat(&pair - pairs.data(), causal_first ? " causal first" : "", hide_rows ? " rows" : ""));
+        Sketch s;
+        Var scores = plain_scores(s);
+        if (causal_first) scores = causal_by(s, scores, pair.causal_how, pair.causal_fill);
+        scores = hidden_by(s, scores, pair.other_how, pair.other_fill, false);
+        if (!causal_first) scores = causal_by(s, scores, pair.causal_how, pair.causal_fill);
+        std::map<std::string, Tensor> given = shown_rows(pair.other_how, pair.other_fill, false, hide_rows);
+        expect_same(plain_rest(s, scores), given, pair.expected);
+      }
+    }
+  }
+}
+
+TEST(HiddenRows, ACausalMaskBesideAConstantThatHidesNoRowIsAFlag) {
+  for (double first : {-3.0, lowest}) {
+    SCOPED_TRACE(first);
+    Sketch s;
+    Tensor slopes({DType::f64, {queries, queries}});
+    for (int64_t at = 0; at < slopes.elements(); ++at) slopes.set(at, at == 0 ? first : 0.1 * static_cast<double>(at % queries));
+    const Var scores = causal_by(s, plain_scores(s) + s.b.constant(slopes), How::where, lowest);
+    expect_same(plain_rest(s, scores), {}, {first == lowest ? 0 : 1, true});
+  }
+}
+
+// With the guard, rows of minus infinities are zero; rows of lowest numbers weigh the keys that are not minus infinity.
+TEST(HiddenRows, UnderTheGuard) {
+  for (double fill : {lowest, -infinity}) {
+    for (bool hide_rows : {false, true}) {
+      SCOPED_TRACE(cat(fill, hide_rows ? " rows" : ""));
+      Sketch s;
+      const Var scores = hidden_by(s, causal_by(s, plain_scores(s), How::add, -infinity), How::add, fill, false);
+      std::map<std::string, Tensor> given = shown_rows(How::add, fill, false, hide_rows);
+      // The file's own gradients are NaN where the guard takes NaN away; sample 1 hides the first key.
+      expect_same(plain_rest(s, scores, true), given, {1}, std::isfinite(fill));
+    }
+  }
+}
+TEST(HiddenRows, LowestTwiceIsMinusInfinityUnderTheGuard) {
+  Sketch s;
+  // In float64 the sum of two is still a number, so the type's own lowest is added.
+  const double low = std::numeric_limits<double>::lowest();
+  Var scores = plain_scores(s) + s.b.constant(causal(DType::f64, low, low));
+  const Graph graph = plain_rest(s, hidden_by(s, scores, How::add, low, false), true);
+  expect_same(graph, shown_rows(How::add, low, false, true), {1}, false);
+}
+
 // What stands between the parts, by number.
 Graph near_miss(int which) {
   Sketch s;

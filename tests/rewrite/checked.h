@@ -8,6 +8,7 @@
 #include <random>
 #include <string>
 
+#include "core/autodiff/gradient.h"
 #include "core/ir/evaluate.h"
 #include "core/rewrite/rewrite.h"
 
@@ -28,15 +29,17 @@ inline Tensor random_tensor(const TensorType& type, std::mt19937& random) {
   return data;
 }
 
-// Leaves of both graphs correspond by name; those without data get random numbers.
-inline void expect_equal(const Graph& graph, const Graph& other, double tolerance = 1e-10) {
+// Leaves of both graphs correspond by name; those without data get random numbers, or those that `given` names.
+inline void expect_equal(const Graph& graph, const Graph& other, double tolerance = 1e-10,
+                         const std::map<std::string, Tensor>& given = {}) {
   ASSERT_TRUE(verify(other).ok()) << verify(other).to_string() << "\n" << print_graph(other);
   std::mt19937 random(7);
   std::map<Value, Tensor> leaves, other_leaves;
   for (int i = 0; i < graph.value_count(); ++i) {
     const ValueInfo& info = graph.value(Value{i});
     if (info.kind == ValueKind::result || !info.data.empty()) continue;
-    const Tensor data = random_tensor(info.type, random);
+    const auto named = given.find(info.name);
+    const Tensor data = named != given.end() ? named->second : random_tensor(info.type, random);
     leaves[Value{i}] = data;
     if (Value same = other.find(info.name)) other_leaves[same] = data;
   }
@@ -63,6 +66,28 @@ inline Graph rewritten(const Graph& graph) {
   }
   expect_equal(graph, *made);
   return *std::move(made);
+}
+
+// The same graph with the gradients of a weighted sum of its first output by all its inputs and parameters as further outputs.
+inline Graph with_gradients(Graph graph) {
+  Builder b(graph);
+  const Var y = b.var(graph.outputs[0].value);
+  std::mt19937 random(11);
+  Ints axes;
+  for (int d = 0; d < y.ndim(); ++d) axes.push_back(d);
+  const Var loss = b.sum(y * b.constant(random_tensor({y.dtype(), y.shape()}, random)), axes, false);
+  std::vector<Value> wanted;
+  for (int i = 0; i < graph.value_count(); ++i) {
+    const ValueInfo& info = graph.value(Value{i});
+    const bool trains = info.kind == ValueKind::input || info.kind == ValueKind::parameter;
+    if (trains && is_float(info.type.dtype)) wanted.push_back(Value{i});
+  }
+  auto gradients = add_gradients(graph, loss.value(), wanted);
+  EXPECT_TRUE(gradients.ok()) << gradients.status().to_string();
+  for (size_t i = 0; gradients.ok() && i < wanted.size(); ++i) {
+    if (gradients->values[i]) graph.outputs.push_back({"gradient of " + graph.value(wanted[i]).name, gradients->values[i]});
+  }
+  return graph;
 }
 
 // A graph in the making, for tests to write patterns with.

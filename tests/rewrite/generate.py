@@ -87,6 +87,11 @@ def near_miss_attention(change):
         last = "r"
     if change == "row_scale":
         initialisers["scale"] = np.linspace(0.1, 0.4, 4, dtype=np.float32).reshape(1, 1, 4, 1)
+    if change == "fill":  # so moderate that scores may be near it
+        initialisers["hidden"] = np.float32(-1e4)
+        initialisers["keep"] = np.tri(4, dtype=bool)
+        nodes.append(helper.make_node("Where", ["keep", last, "hidden"], ["w"]))
+        last = "w"
     nodes.append(helper.make_node("Softmax", [last], ["p"], axis=softmax_axis))
     if change == "shown":
         outputs["p"] = shape
@@ -161,7 +166,7 @@ def near_miss_linear(change):
 
 
 NEAR_MISSES = {
-    "attention": (near_miss_attention, ["axis", "between", "shown", "after", "row_scale"]),
+    "attention": (near_miss_attention, ["axis", "between", "shown", "after", "row_scale", "fill"]),
     "layer_norm": (near_miss_layer_norm, ["axes", "eps_outside", "uncentred", "big_eps", "cubed"]),
     "gelu": (near_miss_gelu, ["erf_root", "erf_one", "erf_other", "tanh_square", "tanh_coefficient"]),
     "linear": (near_miss_linear, ["rows", "matrix", "shown", "twice"]),

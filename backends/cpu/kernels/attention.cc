@@ -70,7 +70,14 @@ void attention_grad(const KernelCall& call) {
   const int64_t rows = p.batch * p.heads * p.queries, floats = attention_grad_scratch_floats(p);
   for_each_row(call.threads, rows, p.values, [&](int64_t r) { dots[r] = loops.dot(t.dy + r * p.values, y + r * p.values, p.values); });
 
-  float* scratch = dots + round_up(rows, 16);
+  float* corrections = dots + round_up(rows, 16);
+  float* scratch = corrections + round_up(rows, 16);
+  t.corrections = corrections;
+  const int64_t row_tiles = tiles(p.queries, attention_rows);
+  call.threads.run(p.batch * p.heads * row_tiles, [&](int64_t i, int thread) {
+    const int64_t head = i / row_tiles;
+    loops.corrections(p, t, head / p.heads, head % p.heads, i % row_tiles * attention_rows, corrections, scratch + thread * floats);
+  });
   const auto run = [&](const AttentionGradTask& task, int thread) { loops.grad(p, t, task, scratch + thread * floats); };
   const AttentionGradTask whole{.last_head = p.repeat(), .last_key = p.keys, .last_row = p.queries, .keys = true, .queries = true};
   if (by_heads(p, call.threads.size())) {
@@ -82,7 +89,7 @@ void attention_grad(const KernelCall& call) {
     });
     return;
   }
-  const int64_t key_tiles = tiles(p.keys, attention_keys), row_tiles = tiles(p.queries, attention_rows);
+  const int64_t key_tiles = tiles(p.keys, attention_keys);
   call.threads.run(p.batch * p.key_heads * key_tiles, [&](int64_t i, int thread) {
     AttentionGradTask task = whole;
     task.queries = false;
@@ -126,7 +133,7 @@ EPL_KERNELS(cpu, attention) {
              .accepts = [](const KernelQuery& q) { return accepts(q, grad_problem(q)); },
              .workspace = [](const KernelQuery& q) {
                const AttentionProblem p = grad_problem(q);
-               return (round_up(p.batch * p.heads * p.queries, 16) + q.threads * attention_grad_scratch_floats(p)) * 4;
+               return (2 * round_up(p.batch * p.heads * p.queries, 16) + q.threads * attention_grad_scratch_floats(p)) * 4;
              },
              .launch = attention_grad});
 }

@@ -9,7 +9,8 @@
 //     the sum of exponentials has 16 lanes, key j in lane j mod 16, joined at the end; a tile's part of the result is one
 //     chain over its keys;
 //   - the gradients of keys and values add up by head of the group, and within it by tiles of `attention_rows` queries,
-//     each one chain; that of queries by tiles of keys. Probabilities come again from the saved log-sum.
+//     each one chain; that of queries by tiles of keys. Probabilities come again from the saved log-sum, and where it is too
+//     large to be precise they are divided by their sum again, which has 16 lanes like the one before.
 // Where the mask is causal, chains leave out what `attention_granule` neighbouring rows (or keys) all leave out.
 //
 // Thread safety: calls share nothing; each needs scratch of its own. Nothing allocates.
@@ -22,6 +23,7 @@ namespace epl::cpu {
 inline constexpr int64_t attention_rows = 96;     // queries of a tile
 inline constexpr int64_t attention_keys = 64;     // keys of a tile
 inline constexpr int64_t attention_granule = 12;  // divides attention_rows
+inline constexpr float attention_large_lse = 512; // as the op defines it
 
 struct AttentionProblem {
   int64_t batch = 0, heads = 0, key_heads = 0, queries = 0, keys = 0, depth = 0, values = 0;
@@ -37,6 +39,7 @@ struct AttentionTensors {
   float *y = nullptr, *lse = nullptr;                                     // results of `forward`, operands of the gradient
   const float* dy = nullptr;
   const float* dots = nullptr;                                            // [b,h,s]: sum of dy * y
+  const float* corrections = nullptr;                                     // [b,h,s]: what probabilities are multiplied by
   float *dq = nullptr, *dk = nullptr, *dv = nullptr;
 };
 
@@ -54,6 +57,9 @@ struct AttentionGradTask {
 struct AttentionLoops {
   // y and lse of the tile of queries that starts at `row`.
   void (*forward)(const AttentionProblem&, const AttentionTensors&, int64_t batch, int64_t head, int64_t row, float* scratch);
+  // What the weights exp(score - lse) of the tile of queries that starts at `row` are to be multiplied by: 1 where lse is precise.
+  void (*corrections)(const AttentionProblem&, const AttentionTensors&, int64_t batch, int64_t head, int64_t row, float* to,
+                      float* scratch);
   void (*grad)(const AttentionProblem&, const AttentionTensors&, const AttentionGradTask&, float* scratch);
   float (*dot)(const float* a, const float* b, int64_t n);  // in the canonical order of sums
 };

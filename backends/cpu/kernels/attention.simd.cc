@@ -5,6 +5,8 @@
 namespace epl::cpu::EPL_SIMD {
 
 void attention_grad_task(const AttentionProblem&, const AttentionTensors&, const AttentionGradTask&, float* scratch);
+void attention_corrections(const AttentionProblem&, const AttentionTensors&, int64_t batch, int64_t head, int64_t row, float* to,
+                           float* scratch);
 
 namespace {
 
@@ -128,7 +130,7 @@ float dot(const float* a, const float* b, int64_t n) { return reduce_row<Sum>(n,
 }  // namespace
 
 const AttentionLoops& attention_loops() {
-  static constexpr AttentionLoops loops = {forward, attention_grad_task, dot};
+  static constexpr AttentionLoops loops = {forward, attention_corrections, attention_grad_task, dot};
   return loops;
 }
 

@@ -1,5 +1,6 @@
 // Gradients of attention, tile by tile, with the probabilities computed again from the saved log-sums. See attention.h.
 #include "backends/cpu/kernels/attention_tile.simd.h"
+#include "backends/cpu/kernels/reduce_rows.simd.h"
 
 namespace epl::cpu::EPL_SIMD {
 
@@ -9,7 +10,7 @@ namespace {
 
 // Products q k^T become probabilities, and products dy v^T the gradients of the products q k^T; zero where masked.
 void score_gradients(const AttentionProblem& p, const TilePlace& place, ScoreMap& map, const float* lse, const float* dots,
-                     float* scores, float* through) {
+                     const float* corrections, float* scores, float* through) {
   const V scale = set(p.scale), inverse_cap_2 = set(p.cap == 0 ? 0.0f : 1.0f / (p.cap * p.cap));
   for (int64_t r = 0; r < place.rows; ++r) {
     const int64_t seen = place.seen(r), columns = place.columns(r);
@@ -17,10 +18,10 @@ void score_gradients(const AttentionProblem& p, const TilePlace& place, ScoreMap
     map.at(place.row + r, place.key);
     float* s = scores + r * attention_keys;
     float* g = through + r * attention_keys;
-    const V shift = set(lse[r]), dot = set(dots[r]);
+    const V shift = set(lse[r]), dot = set(dots[r]), correction = set(corrections[r]);
     for (int64_t column = 0; column < columns; column += lanes) {
       const V capped = map.capped(hn::Load(f32, s + column));
-      V e = exp(hn::Sub(map.biased(capped, column, seen), shift));
+      V e = hn::Mul(exp(hn::Sub(map.biased(capped, column, seen), shift)), correction);
       V d = hn::Mul(hn::Mul(e, hn::Sub(hn::Load(f32, g + column), dot)), scale);
       if (map.has_cap) d = hn::Mul(d, hn::Sub(set(1.0f), hn::Mul(hn::Mul(capped, capped), inverse_cap_2)));
       if (column + lanes > seen) {
@@ -91,7 +92,7 @@ class GradTask {
     tile_scores(place, q, p_.depth, packed_keys_, scores_);
     tile_scores(place, dy, p_.values, packed_values_, through_);
     ScoreMap map(p_, t_, task_.batch, head);
-    score_gradients(p_, place, map, t_.lse + first, t_.dots + first, scores_, through_);
+    score_gradients(p_, place, map, t_.lse + first, t_.dots + first, t_.corrections + first, scores_, through_);
     if (task_.keys) {
       add_keys(place, scores_, view_rows(dy, place.rows, p_.values, padded_dy_), dv_, values_);
       add_keys(place, through_, view_rows(q, place.rows, p_.depth, padded_q_), dk_, depth_);
@@ -126,7 +127,54 @@ class GradTask {
   float *scores_, *through_, *packed_keys_, *packed_values_, *dk_, *dv_, *padded_k_, *padded_q_, *padded_dq_, *padded_dy_;
 };
 
+bool is_large(float lse) { return lse > attention_large_lse || lse < -attention_large_lse; }
+
+// sums[rows, 16 lanes] += exp(score - lse) of the keys of a tile.
+void add_weights(const TilePlace& place, ScoreMap& map, const float* lse, const float* scores, float* sums) {
+  for (int64_t r = 0; r < place.rows; ++r) {
+    const int64_t seen = place.seen(r), columns = place.columns(r);
+    if (columns == 0 || !is_large(lse[r])) continue;
+    map.at(place.row + r, place.key);
+    const V shift = set(lse[r]);
+    for (int64_t column = 0; column < columns; column += lanes) {
+      float* lane = sums + r * reduce_lanes + column % reduce_lanes;
+      const V capped = map.capped(hn::Load(f32, scores + r * attention_keys + column));
+      const V e = exp(hn::Sub(map.biased(capped, column, seen), shift));
+      hn::Store(hn::Add(hn::Load(f32, lane), hn::IfThenElseZero(seen_mask(column, seen), e)), f32, lane);
+    }
+  }
+}
+
 }  // namespace
+
+void attention_corrections(const AttentionProblem& p, const AttentionTensors& t, int64_t batch, int64_t head, int64_t row, float* to,
+                           float* scratch) {
+  const int64_t rows = least(attention_rows, p.queries - row), first = (batch * p.heads + head) * p.queries + row;
+  bool any = false;
+  for (int64_t r = 0; r < rows; ++r) {
+    to[first + r] = 1;
+    any = any || is_large(t.lse[first + r]);
+  }
+  if (!any) return;
+  float* scores = scratch;
+  float* sums = scores + attention_rows * attention_keys;
+  float* packed_keys = sums + attention_rows * reduce_lanes;
+  std::memset(sums, 0, static_cast<size_t>(attention_rows * reduce_lanes) * sizeof(float));
+  ScoreMap map(p, t, batch, head);
+  for (int64_t key = 0; key < p.keys; key += attention_keys) {
+    const TilePlace place{row, rows, key, least(attention_keys, p.keys - key), p.causal};
+    if (place.empty()) break;
+    pack_columns(t.k + ((batch * p.key_heads + head / p.repeat()) * p.keys + key) * p.depth, place.keys, p.depth, packed_keys);
+    tile_scores(place, t.q + first * p.depth, p.depth, packed_keys, scores);
+    add_weights(place, map, t.lse + first, scores, sums);
+  }
+  for (int64_t r = 0; r < rows; ++r) {
+    if (!is_large(t.lse[first + r])) continue;
+    Lanes l;
+    for (int part = 0; part < parts; ++part) l.part[part] = hn::Load(f32, sums + r * reduce_lanes + part * lanes);
+    to[first + r] = 1.0f / join_lanes<Sum>(l);
+  }
+}
 
 void attention_grad_task(const AttentionProblem& p, const AttentionTensors& t, const AttentionGradTask& task, float* scratch) {
   GradTask(p, t, task, scratch).run();

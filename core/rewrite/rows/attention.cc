@@ -109,7 +109,8 @@ class Emitter {
   Emitter(const Match& match, Builder& builder, const GraphRewriter& now)
       : m_(match), b_(builder), now_(now), name_(builder.scope()) {}
 
-  std::vector<Var> emit(const Found& found, bool causal, bool guard) {
+  // `guard`: rows without any key are zero. `uniform`: rows that are hidden as a whole weigh all keys equally.
+  std::vector<Var> emit(const Found& found, bool causal, bool guard, bool uniform) {
     scope(".keys");
     Var k = keys(found);
     scope(".queries");
@@ -118,20 +119,21 @@ class Emitter {
     Var v = repeated_v_ ? heads_of(*repeated_v_) : as_heads(b_.var(now_[found.v]));
     scope(".mask");
     Var bias = mask_bias(m_, b_, now_, found.masks, is_flat() ? 3 : 4);
-    // attention is NaN where a row has no key at all; the guard makes such rows zero. So no score is minus infinity, and
-    // rows in which all would be are not taken.
+    // Rows that see no key have no bias, so that attention is not NaN there. With the guard their result is not taken;
+    // else their queries are zero, and so are their scores and the gradients of these.
     Var shows;
-    if (bias && guard) {
-      const Var lowest = b_.like(bias, std::numeric_limits<float>::lowest());
-      shows = b_.max_along(bias, {3}) >= lowest;
-      bias = b_.maximum(bias, lowest);
+    if (bias && (guard || uniform)) {
+      const double bound = uniform ? found.masks[0].hidden : -std::numeric_limits<double>::infinity();
+      shows = b_.max_along(bias, {3}) > bound;
+      bias = b_.select(shows, bias, b_.like(bias, 0));
+      if (uniform) q = b_.select(shows, q, b_.like(q, 0));
     }
     b_.set_scope(name_);
     std::vector<Var> inputs = {q, k, v};
     if (bias) inputs.push_back(bias);
     Var y = b_.emit_all("attention", inputs, {{"scale", found.scale}, {"causal", causal}, {"softcap", found.softcap}})[0];
     scope(".merged");
-    if (shows) y = b_.select(shows, y, b_.like(y, 0));
+    if (shows && guard) y = b_.select(shows, y, b_.like(y, 0));
     y = b_.reshape(y, m_.type(m_.root().outputs[0]).shape);
     b_.set_scope(name_);
     return {y};
@@ -186,11 +188,14 @@ std::vector<Var> apply(const Match& m, Builder& b, const GraphRewriter& now) {
   if (!take_scores_apart(m, root.inputs[0], found)) return {};
   Emitter emitter(m, b, now);
   if (!emitter.plan(found)) return {};
-  const bool guard = found.zero_for_nan && may_hide_a_row(m, found.masks);
-  // Which rows are hidden is told by all masks together, so a causal one stays among them.
   const TensorType& scores = m.type(root.inputs[0]);
-  const bool causal = !guard && remove_causal(m, found.masks, scores.dim(-2), scores.dim(-1));
-  return emitter.emit(found, causal, guard);
+  const int64_t queries = scores.dim(-2), keys = scores.dim(-1);
+  const HiddenRows hidden = hidden_rows(m, found.masks, queries, keys);
+  if (hidden == HiddenRows::mixed) return {};
+  const bool uniform = hidden == HiddenRows::uniform, guard = found.zero_for_nan && may_be_nan(m, found.masks, queries, keys);
+  // Which rows are hidden is told by all masks together, so a causal one stays among them.
+  const bool causal = !guard && !uniform && remove_causal(m, found.masks, queries, keys);
+  return emitter.emit(found, causal, guard, uniform);
 }
 
 }  // namespace
