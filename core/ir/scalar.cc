@@ -161,7 +161,7 @@ int64_t evaluate_scalar(ScalarOp op, int64_t a, int64_t b, int64_t c) {
     case ScalarOp::bit_xor: return a ^ b;
     case ScalarOp::bit_not: return ~a;
     case ScalarOp::shift_left: return b < 0 || b > 63 ? 0 : wrap(ua << b);
-    case ScalarOp::shift_right: return b < 0 || b > 63 ? 0 : wrap(ua >> b);
+    case ScalarOp::shift_right: return a >> (b < 0 || b > 63 ? 63 : b);
     default:
       return static_cast<int64_t>(evaluate_scalar(op, static_cast<double>(a), static_cast<double>(b), static_cast<double>(c)));
   }

@@ -55,14 +55,16 @@ static OpDef bits(std::string doc, std::string range = "(0..64)") {
     return OutputTypes{{q.in(0).dtype, shape}};
   };
   record.no_gradient = "integers have no derivative";
-  record.samples = {"i32[4,7](0..64), i32[7]" + range, "u8[5](0..64), u8[5]" + range};
+  record.samples = {"i32[4,7](0..64), i32[7]" + range, "u8[5](0..64), u8[5]" + range, "i64[4,7](-64..64), i64[7](-80..80)",
+                    "i8[9](-128..127), i8[9](-12..12)"};
   return record;
 }
 EPL_OP(bit_and) { return bits<ScalarOp::bit_and>("y = a & b, bit by bit."); }
 EPL_OP(bit_or) { return bits<ScalarOp::bit_or>("y = a | b, bit by bit."); }
 EPL_OP(bit_xor) { return bits<ScalarOp::bit_xor>("y = a ^ b, bit by bit."); }
-EPL_OP(shift_left) { return bits<ScalarOp::shift_left>("y = a shifted left by b bits.", "(0..3)"); }
-EPL_OP(shift_right) { return bits<ScalarOp::shift_right>("y = a shifted right by b bits.", "(0..3)"); }
+EPL_OP(shift_left) { return bits<ScalarOp::shift_left>("y = a shifted left by b bits; zero if b is negative or not less than the width.", "(0..3)"); }
+EPL_OP(shift_right) { return bits<ScalarOp::shift_right>("y = a shifted right by b bits, the sign coming in from the left; where b is negative or not less than the "
+                                       "width, the sign alone. A uint64 counts as an int64.", "(0..3)"); }
 EPL_OP(bit_not) {
   OpDef record = unary<ScalarOp::bit_not>("y = ~x, bit by bit.", nullptr);
   record.infer = [](const OpQuery& q) -> Result<OutputTypes> {

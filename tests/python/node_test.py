@@ -1,20 +1,23 @@
-"""The official ONNX node tests as a scoreboard: each is run through the C API's `predict` on the reference or any better kernel.
+"""The official ONNX node tests as two scoreboards: the ops' own meaning (the program `onnx_node_tests`), and the C API's `predict`
+with the kernels that it chooses.
 
-    python tests/python/node_test.py [--list] [NAME...]
+    python tests/python/node_test.py [--list] [NAME...]     with names: those alone, through `predict`
 
 A test passes, fails (a wrong answer, a crash, or an error that is not "unsupported"), or is not supported, with the engine's reason. Node tests pass
 shapes and axes as inputs; an engine with fixed memory needs them as constants, so where the file as it is
 is not supported, its int64 inputs of at most one dimension become initialisers and it is tried again.
-The number that passes is printed and may only rise: node_baseline.txt holds the last one. Wrong answers that are known stand in
-node_known_wrong.txt; any other fails this script.
-Prints `N passed, N failed, N skipped` as its last line.
+None may fail, and the numbers that pass may only rise: node_floors.txt holds the last ones. Tolerances are those of
+tests/onnx/generate_node_tests.py.
+Prints `N passed, N failed, N skipped` of `predict`, and of the other board what fails, as its last line.
 """
 import collections
 import contextlib
 import io
 import pathlib
+import re
 import subprocess
 import sys
+import tempfile
 import warnings
 
 import numpy as np
@@ -25,6 +28,13 @@ import epl_api
 from epl_api import INPUT, OUTPUT, PREDICT
 
 HERE = pathlib.Path(__file__).resolve().parent
+TOP = HERE.parent.parent
+GENERATOR = TOP / "tests/onnx/generate_node_tests.py"
+REFERENCE = TOP / "build/release-tests/bin/onnx_node_tests"
+FLOORS = HERE / "node_floors.txt"  # a line each: the board and its number
+
+sys.path.insert(0, str(GENERATOR.parent))
+from generate_node_tests import tolerance  # noqa: E402
 
 
 def collect():
@@ -64,7 +74,8 @@ def predict(api, model, inputs):
 
 
 def difference(case, got, wanted):
-    """What differs, or None. NaN equals NaN; tolerances are the test's own."""
+    """What differs, or None. NaN equals NaN."""
+    rtol, atol = tolerance(case)
     if len(got) != len(wanted):
         return f"{len(got)} outputs, {len(wanted)} wanted"
     for i, (a, b) in enumerate(zip(got, wanted)):
@@ -72,9 +83,7 @@ def difference(case, got, wanted):
             return f"output {i} has shape {a.shape}, wanted {b.shape}"
         if a.dtype != b.dtype:
             return f"output {i} is {a.dtype}, wanted {b.dtype}"
-        # Two units of the last place where a type has fewer digits than the test's tolerance asks for.
-        rtol = max(case.rtol, {"bfloat16": 2.0**-6, "float16": 2.0**-9}.get(str(a.dtype), 0.0))
-        if not np.allclose(a.astype(np.float64), b.astype(np.float64), rtol=rtol, atol=case.atol, equal_nan=True):
+        if not np.allclose(a.astype(np.float64), b.astype(np.float64), rtol=rtol, atol=atol, equal_nan=True):
             return f"output {i} differs by up to {np.nanmax(np.abs(a.astype(np.float64) - b.astype(np.float64)))}"
     return None
 
@@ -149,6 +158,34 @@ def run_all():
         first = last + 1
 
 
+def reference_board():
+    """(passed, failed) of the ops' own meaning, or None where the program is not built."""
+    if not REFERENCE.exists():
+        return None
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run([sys.executable, GENERATOR, folder], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        run = subprocess.run([REFERENCE, folder, "--failed"], capture_output=True, text=True)
+    lines = run.stdout.splitlines()
+    counts = re.fullmatch(r"(\d+) passed, (\d+) failed, (\d+) not supported", lines[-1] if lines else "")
+    if not counts:
+        raise SystemExit(f"onnx_node_tests ended with {run.returncode} and without its counts")
+    for line in lines:
+        if line.startswith("FAILED"):
+            print(line[:300])
+    return int(counts[1]), int(counts[2])
+
+
+def below_floor(board, passed):
+    """1 if fewer pass than before, else 0."""
+    floor = dict(line.split() for line in FLOORS.read_text().splitlines())[board]
+    print(f"scoreboard of {board}: {passed} official node tests pass; the number before was {floor}")
+    if passed > int(floor):
+        print(f"write {passed} to {FLOORS.name}")
+    if passed < int(floor):
+        print("FAILED: the number may only rise")
+    return int(passed < int(floor))
+
+
 def main():
     if "--work" in sys.argv:
         return work(int(sys.argv[sys.argv.index("--work") + 1]))
@@ -167,19 +204,14 @@ def main():
     reasons = collections.Counter(reason.split(":")[-1].strip()[:90] for result, reason in results.values() if result == "skipped")
     for reason, n in reasons.most_common(40):
         print(f"SKIP: {n:4d} {reason}")
-    baseline = int((HERE / "node_baseline.txt").read_text())
-    print(f"scoreboard: {count['passed']} of {len(results)} official node tests pass; the number before was {baseline}")
-    known = set((HERE / "node_known_wrong.txt").read_text().split())
-    failed = sum(result == "failed" and name not in known for name, (result, _) in results.items())
-    wrong = count["failed"] - failed
-    if wrong:
-        print(f"KNOWN WRONG: {wrong} of those listed above stand in node_known_wrong.txt; they count as skipped")
-    if count["passed"] < baseline:
-        print(f"FAILED: the number may only rise")
-        failed += 1
-    elif count["passed"] > baseline:
-        print(f"write {count['passed']} to tests/python/node_baseline.txt")
-    print(f"{count['passed']} passed, {failed} failed, {count['skipped'] + wrong} skipped")
+    failed, skipped = count["failed"] + below_floor("predict", count["passed"]), count["skipped"]
+    reference = reference_board()
+    if reference is None:
+        print(f"SKIP: {REFERENCE.name} is not built")
+        skipped += 1
+    else:
+        failed += reference[1] + below_floor("meaning", reference[0])
+    print(f"{count['passed']} passed, {failed} failed, {skipped} skipped")
     return 1 if failed else 0
 
 

@@ -208,7 +208,7 @@ EPL_WHOLE(bit_or, (W a, W b), a | b)
 EPL_WHOLE(bit_xor, (W a, W b), a ^ b)
 EPL_WHOLE(bit_not, (W a), ~a)
 EPL_WHOLE(shift_left, (W a, W b), b < 0 || b > 63 ? 0 : U(a) << b)
-EPL_WHOLE(shift_right, (W a, W b), b < 0 || b > 63 ? 0 : U(a) >> b)
+EPL_WHOLE(shift_right, (W a, W b), a >> (b < 0 || b > 63 ? 63 : b))
 EPL_WHOLE(select, (W a, W b, W c), a ? b : c)
 struct Whole_mod {
   static HWY_INLINE W apply(W a, W b) {

@@ -111,7 +111,16 @@ EPL_ONNX_OP(Mod) {
 
 EPL_ONNX_OP(BitShift) {
   return {.run = [](Import& i) {
-    i.set(0, i.b.emit(i.text("direction", "LEFT") == "LEFT" ? "shift_left" : "shift_right", {i.in(0), i.in(1)}));
+    const Var x = i.in(0), bits = i.in(1);
+    const bool left = i.text("direction", "LEFT") == "LEFT";
+    if (left || x.dtype() != DType::u64) {
+      i.set(0, i.b.emit(left ? "shift_left" : "shift_right", {x, bits}));
+      return;
+    }
+    // shift_right brings the highest bit of a uint64 in from the left: after one step it is cleared, and stays so.
+    const Var one = i.b.like(x, 1), highest = i.b.emit("shift_left", {one, i.b.like(x, 63)});
+    const Var half = i.b.emit("bit_and", {i.b.emit("shift_right", {x, one}), i.b.emit("bit_not", {highest})});
+    i.set(0, i.b.select(i.b.equal(bits, i.b.like(bits, 0)), x, i.b.emit("shift_right", {half, bits - one})));
   }};
 }
 
