@@ -18,6 +18,11 @@ from rows import ADAMW, ROWS, loss_of
 from exporting import export  # tests/python, by way of rows
 
 
+def norm(x):
+    """In float64: the float32 norm of tens of millions of elements is wrong in the third digit."""
+    return x.detach().double().norm().item()
+
+
 def main():
     name, folder = sys.argv[1], pathlib.Path(sys.argv[2])
     row = ROWS[name]
@@ -48,12 +53,12 @@ def main():
                 continue
             loss.backward()
             if step == 0:
-                norms = {k: p.grad.norm().item() for k, p in model.named_parameters() if p.grad is not None}
+                norms = {k: norm(p.grad) for k, p in model.named_parameters() if p.grad is not None}
             optimizer.step()
         losses.append(kept)
         if learn:
-            final = {k: p.norm().item() for k, p in model.named_parameters()}
-            buffers = {k: b.norm().item() for k, b in model.named_buffers() if "running" in k}
+            final = {k: norm(p) for k, p in model.named_parameters()}
+            buffers = {k: norm(b) for k, b in model.named_buffers() if "running" in k}
     groups = {}
     for k, p in model.named_parameters(remove_duplicate=False):
         groups.setdefault(p.data_ptr(), []).append(k)
