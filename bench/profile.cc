@@ -12,10 +12,10 @@
 #include <cstdlib>
 #include <cstring>
 #include <map>
-#include <new>
 #include <string>
 #include <vector>
 
+#include "core/base/memory.h"
 #include "core/data/safetensors.h"
 #include "core/runtime/compiled_plan.h"
 #include "core/runtime/executor.h"
@@ -27,10 +27,11 @@ double now() { return std::chrono::duration<double>(std::chrono::steady_clock::n
 
 Host make_host(int threads) {
   return {.seconds = now,
-          .allocate = [](size_t bytes, size_t alignment) { return ::operator new(bytes, std::align_val_t{alignment}, std::nothrow); },
-          .release = [](void* memory, size_t, size_t alignment) { ::operator delete(memory, std::align_val_t{alignment}); },
+          .allocate = allocate_memory,
+          .release = [](void* memory, size_t, size_t) { release_memory(memory); },
           .log = [](LogLevel, std::string_view) {},
-          .threads = threads};
+          .threads = threads,
+          .spare_processors = true};
 }
 
 // A stream that times what goes through it. Copies and uploads are timed together.

@@ -30,9 +30,9 @@ FloatEnvironment::~FloatEnvironment() {
 #endif
 }
 
-CpuStream::CpuStream(int threads) {
+CpuStream::CpuStream(int threads, ThreadPool::Wait wait) {
   FloatEnvironment environment;  // workers inherit it
-  pool_ = std::make_unique<ThreadPool>(threads);
+  pool_ = std::make_unique<ThreadPool>(threads, wait);
 }
 
 void CpuStream::launch(const KernelRow& row, const KernelQuery& query, const void* prepared, const void* const* inputs,

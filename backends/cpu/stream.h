@@ -24,7 +24,7 @@ class CpuEvent final : public Event {
 // host process has set, because results must not depend on it.
 class CpuStream final : public Stream {
  public:
-  explicit CpuStream(int threads);
+  CpuStream(int threads, ThreadPool::Wait wait);
   void launch(const KernelRow& row, const KernelQuery& query, const void* prepared, const void* const* inputs,
               void* const* outputs, void* workspace, const StepContext& context) override;
   void copy(void* target, const void* source, int64_t bytes) override;

@@ -17,6 +17,7 @@ struct Host {
   std::function<void(void* memory, size_t bytes, size_t alignment)> release;
   std::function<void(LogLevel, std::string_view)> log;
   int threads = 1;                                                    // for all ranks of this process together
+  bool spare_processors = false;                                      // each of these threads may keep a processor busy while it waits
 };
 
 }  // namespace epl

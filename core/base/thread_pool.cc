@@ -12,7 +12,7 @@
 
 namespace epl {
 namespace {
-constexpr int spins_before_sleep = 2000;
+constexpr int spins_before_sleep = 30000;
 inline void relax() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
@@ -22,6 +22,9 @@ inline void relax() {
 
 struct ThreadPool::State {
   using Task = FunctionRef<void(int64_t, int)>;
+  explicit State(int spins) : spins_before_sleep(spins) {}
+
+  const int spins_before_sleep;  // pauses of some 25 ns
 
   std::mutex mutex;
   std::condition_variable work_ready, work_done;
@@ -74,7 +77,7 @@ struct ThreadPool::State {
   }
 };
 
-ThreadPool::ThreadPool(int size) : state_(std::make_unique<State>()) {
+ThreadPool::ThreadPool(int size, Wait wait) : state_(std::make_unique<State>(wait == Wait::patient ? 10000 : 2000)) {
   EPL_CHECK(size >= 1, "a pool needs a thread, got ", size);
   state_->workers.reserve(size - 1);
   try {
@@ -107,7 +110,7 @@ void ThreadPool::run(int64_t count, FunctionRef<void(int64_t, int)> task) {
   }
   s.work_ready.notify_all();
   s.work(0);
-  for (int i = 0; i < spins_before_sleep && s.busy.load(std::memory_order_acquire) != 0; ++i) relax();
+  for (int i = 0; i < s.spins_before_sleep && s.busy.load(std::memory_order_acquire) != 0; ++i) relax();
   if (s.busy.load(std::memory_order_acquire) != 0) {
     std::unique_lock lock(s.mutex);
     s.work_done.wait(lock, [&] { return s.busy.load(std::memory_order_acquire) == 0; });

@@ -1,7 +1,7 @@
 // The threads of one rank: a caller and `size() - 1` workers that share its parallel loops.
 //
-// Purpose: kernels cut their work into tasks; which thread runs a task never changes a result. Waits spin briefly and
-// then sleep, so that more ranks than cores work. Nothing allocates after construction.
+// Purpose: kernels cut their work into tasks; which thread runs a task never changes a result. Waits spin and then sleep,
+// so that more ranks than cores work; how long they spin is up to who makes the pool. Nothing allocates after construction.
 // Thread safety: one caller of `run` at a time; a task may not call `run`.
 // Invariant: `run` returns only when every task has finished; an exception of a task is rethrown in the caller.
 #pragma once
@@ -15,7 +15,12 @@ namespace epl {
 
 class ThreadPool {
  public:
-  explicit ThreadPool(int size);  // threads in all, the caller included; at least 1; std::system_error where there are none
+  // How long a thread that waits keeps its processor. `brief`, some 50 us, where others may need it; `patient`, some
+  // 250 us, where every thread has a processor: a step has stretches of small work on one thread, and waking a sleeper
+  // after each of them costs more than the work that is shared.
+  enum class Wait : uint8_t { brief, patient };
+  // `size` threads in all, the caller included; at least 1. Throws std::system_error where the system gives no more.
+  explicit ThreadPool(int size, Wait wait = Wait::brief);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;

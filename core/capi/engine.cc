@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdlib>
 
+#include "core/base/memory.h"
 #include "core/capi/describe.h"
 #include "core/capi/handle.h"
 
@@ -30,6 +31,7 @@ Status check_processor() {
 Host make_host(const epl_engine_options& o) {
   Host host;
   host.threads = o.threads > 0 ? o.threads : available_processors();
+  host.spare_processors = host.threads <= available_processors();
   host.seconds = [] {
     return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
   };
@@ -39,10 +41,8 @@ Host make_host(const epl_engine_options& o) {
       f(u, memory, bytes, alignment);
     };
   } else {
-    host.allocate = [](size_t bytes, size_t alignment) {
-      return std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
-    };
-    host.release = [](void* memory, size_t, size_t) { std::free(memory); };
+    host.allocate = allocate_memory;
+    host.release = [](void* memory, size_t, size_t) { release_memory(memory); };
   }
   int least = o.log_level == EPL_LOG_DEFAULT ? EPL_LOG_WARNING : o.log_level;
   host.log = [f = o.log, u = o.log_userdata, least](LogLevel level, std::string_view message) {

@@ -87,10 +87,7 @@ class Tile {
         } else if (panel == 0) {
           pack_b(block, column, width);
         }
-        for (int64_t i = panel; i < end; ++i) {
-          add_panel(block, b, panel, i, column, width);
-          if (b == BMode::packing) b = BMode::packed;
-        }
+        add_column(block, b, panel, end, column, width);
         column += width;
       }
     }
@@ -171,55 +168,67 @@ class Tile {
     return tile_.at.c + row * p_.c_row + column;
   }
 
-  void add_panel(const Block& block, BMode b_mode, int64_t first_panel, int64_t panel, int64_t column, int64_t width) {
-    const int64_t row = panels_.start(panel), height = panels_.height(panel);
-    const int64_t c_row = tile_.row + row, c_column = tile_.column + column,
-                  count = least(width, tile_.columns - column);
+  // The panels [first, last) of A times one panel of B. What all of them share is worked out once: with a short k the
+  // micro-kernel is done in the time that takes.
+  void add_column(const Block& block, BMode b_mode, int64_t first, int64_t last, int64_t column, int64_t width) {
+    const int64_t c_column = tile_.column + column, count = least(width, tile_.columns - column);
+    const bool whole = count == width && !p_.locate && (!p_.c_run || c_column % p_.c_run + width <= p_.c_run);
     MicroCall call;
     call.depth = block.depth;
     call.chains = block.chains;
-    if (plan_.direct_a) {
-      call.a = tile_.at.a + c_row * p_.a_row + block.k;
-      call.a_step = p_.a_row;
-    } else {
-      call.a = packed_a_ + (row - panels_.start(first_panel)) * block.length();
-      call.a_step = 0;
-    }
+    call.a_step = plan_.direct_a ? p_.a_row : 0;
     call.packed_b = packed_b_ + column * block.length();
     call.b = b_mode == BMode::packed ? call.packed_b : tile_.at.b + block.k * p_.b_row + c_column;
     call.b_step = p_.b_row;
-
-    const bool whole = count == width && !p_.locate && (!p_.c_run || c_column % p_.c_run + width <= p_.c_run);
     MicroEnd& end = call.end;
     end.unit = block.unit;
     end.unfinished = !block.last;
     end.final = block.last && block.k_end() == p_.k;
     end.running = !block.first;
-    end.c = whole ? c_at(c_row, c_column) : edge_;
     end.c_step = whole ? p_.c_row : width;
-    // A tile of partial sums is contiguous, in the order in which the tiles come.
     end.passing = plan_.passing;
     end.passing_tree = passing_;
-    end.tree = partials_ + column * tile_.rows + row * width;
     end.tree_step = plan_.partial_step;
-    if (end.final && p_.bias != GemmBias::none) add_bias(end, c_row, c_column, count, width);
+    if (end.final && p_.bias == GemmBias::columns) end.bias_columns = column_bias(c_column, count, width);
     if (!whole) locate_edge(c_column, count);
-    if (!whole && end.running) load_edge(c_row, height, count, width);
+
     const AMode a_mode = plan_.direct_a ? AMode::rows : AMode::packed;
-    micro_kernel(a_mode, b_mode, static_cast<int>(height), static_cast<int>(width / lanes))(call);
-    if (!whole && (end.unfinished || end.final)) store_edge(c_row, height, count, width);
+    const int vectors = static_cast<int>(width / lanes);
+    int64_t height = 0;
+    Micro kernel = nullptr;
+    for (int64_t panel = first; panel < last; ++panel) {
+      const int64_t row = panels_.start(panel), c_row = tile_.row + row;
+      if (panels_.height(panel) != height || panel <= first + 1) {
+        height = panels_.height(panel);
+        if (panel > first && b_mode == BMode::packing) {  // the first of them has packed it
+          b_mode = BMode::packed;
+          call.b = call.packed_b;
+        }
+        kernel = micro_kernel(a_mode, b_mode, static_cast<int>(height), vectors);
+      }
+      call.a = plan_.direct_a ? tile_.at.a + c_row * p_.a_row + block.k
+                              : packed_a_ + (row - panels_.start(first)) * block.length();
+      // A tile of partial sums is contiguous, in the order in which the tiles come.
+      end.tree = partials_ + column * tile_.rows + row * width;
+      if (end.final && p_.bias == GemmBias::rows) end.bias_rows = tile_.at.bias + c_row;
+      if (whole) {
+        end.c = c_at(c_row, c_column);
+        kernel(call);
+        continue;
+      }
+      end.c = edge_;
+      if (end.running) load_edge(c_row, height, count, width);
+      kernel(call);
+      if (end.unfinished || end.final) store_edge(c_row, height, count, width);
+    }
   }
 
-  void add_bias(MicroEnd& end, int64_t row, int64_t column, int64_t count, int64_t width) {
-    if (p_.bias == GemmBias::rows) {
-      end.bias_rows = tile_.at.bias + row;
-      return;
-    }
-    end.bias_columns = tile_.at.bias + column;
-    if (count == width) return;
+  // Of a panel; behind the last column of C there may be no more of the bias.
+  const float* column_bias(int64_t column, int64_t count, int64_t width) {
+    if (count == width) return tile_.at.bias + column;
     float* padded = edge_ + micro_rows * width;
     for (int64_t i = 0; i < width; ++i) padded[i] = i < count ? tile_.at.bias[column + i] : 0;
-    end.bias_columns = padded;
+    return padded;
   }
 
   // A tile that C has no room for, or whose columns are not contiguous, is computed in scratch.

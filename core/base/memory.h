@@ -1,0 +1,15 @@
+// Large memory from the operating system, for hosts that bring no allocator of their own.
+#pragma once
+
+#include <cstddef>
+
+namespace epl {
+
+// `bytes` at a multiple of `alignment` (a power of two), or null. What is large lies on pages of 2 MiB where the system
+// grants them on request: a product of large matrices walks over more of the small ones than the processor keeps
+// translations for, and touching them the first time costs a fault each.
+// Thread safety: any thread. Freed by release_memory.
+void* allocate_memory(size_t bytes, size_t alignment);
+void release_memory(void* memory);
+
+}  // namespace epl
