@@ -25,12 +25,13 @@ Tensor Tensor::scalar(DType dtype, double value) {
 }
 
 Tensor Tensor::from_ints(const std::vector<int64_t>& values) {
-  return from<int64_t>({DType::i64, {static_cast<int64_t>(values.size())}}, values);
+  const TensorType type{DType::i64, {static_cast<int64_t>(values.size())}};
+  return values.empty() ? Tensor(type) : from<int64_t>(type, values);  // an empty vector has no address to copy from
 }
 
 Tensor Tensor::from_floats(const Shape& shape, const std::vector<float>& values) {
   EPL_CHECK(element_count(shape) == static_cast<int64_t>(values.size()), "shape ", shape);
-  return from<float>({DType::f32, shape}, values);
+  return values.empty() ? Tensor(TensorType{DType::f32, shape}) : from<float>({DType::f32, shape}, values);
 }
 
 std::vector<int64_t> Tensor::to_ints() const {

@@ -62,6 +62,12 @@ Status parse_header(const std::string& file, std::string_view text, Json& json) 
   return {};
 }
 
+// Whether the text is UTF-8, which is all that JSON can hold: else what is ignored differs from what is replaced.
+bool is_utf8(const std::string& text) {
+  const Json json(text);
+  return json.dump(-1, ' ', false, Json::error_handler_t::ignore) == json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
 }  // namespace
 
 Result<std::shared_ptr<const Safetensors>> Safetensors::open(const std::string& path) {
@@ -136,6 +142,8 @@ Status write_safetensors(FileWriter& writer, const NamedTensors& tensors, const 
   int64_t at = 0;
   for (const auto& [name, tensor] : tensors) {
     if (json.contains(name)) return invalid("two tensors are called \"", name, "\"");
+    // Replaced bytes would make another name of it, under which nobody finds the tensor again.
+    if (!is_utf8(name)) return invalid("the name of tensor \"", name, "\" is not UTF-8, and a safetensors file holds no other");
     json[name] = {{"dtype", type_names[static_cast<size_t>(tensor.dtype())]}, {"shape", tensor.shape()}, {"data_offsets", {at, at + tensor.bytes()}}};
     at += tensor.bytes();
   }

@@ -14,7 +14,10 @@ Result<Shape> padded_shape(const OpQuery& q, const Shape& shape, int sign) {
     return misfit(q, "begin ", begin, " and end ", end, " need one number per dimension");
   Shape result = shape;
   for (size_t d = 0; d < shape.size(); ++d) {
-    result[d] += sign * (begin[d] + end[d]);
+    int64_t both = 0;
+    if (__builtin_add_overflow(begin[d], end[d], &both) ||
+        (sign > 0 ? __builtin_add_overflow(shape[d], both, &result[d]) : __builtin_sub_overflow(shape[d], both, &result[d])))
+      return misfit(q, "padding of ", begin[d], " and ", end[d], " is impossible in dimension ", d);
     const int64_t from = sign > 0 ? shape[d] : result[d];
     const int64_t reach = std::max(begin[d], end[d]);
     const bool fits = mode == "constant" || (mode == "edge" && (from > 0 || reach <= 0)) ||

@@ -43,7 +43,8 @@ std::vector<std::byte> encode(const Checkpoint& checkpoint, const std::string& t
   flatbuffers::FlatBufferBuilder builder;
   std::vector<flatbuffers::Offset<manifest::Entry>> entries;
   for (const CheckpointItem& item : checkpoint.items) {
-    entries.push_back(manifest::CreateEntryDirect(builder, item.name.c_str(), static_cast<uint8_t>(item.kind)));
+    // With its length: a name may hold a zero, at which a C string would end.
+    entries.push_back(manifest::CreateEntry(builder, builder.CreateString(item.name), static_cast<uint8_t>(item.kind)));
   }
   auto root = manifest::CreateManifestDirect(builder, manifest_format, checkpoint.numerics, generation, checkpoint.step, checkpoint.seed,
                                              checkpoint.units, checkpoint.data_position, tensors_file.c_str(), bytes, hash, &entries);

@@ -146,6 +146,24 @@ TEST(Checkpoint, ADamagedByteAnywhereIsSeen) {
   EXPECT_TRUE(load_checkpoint(folder).ok());
 }
 
+TEST(Checkpoint, NamesComeBackOrAreRefused) {
+  const std::string folder = fresh_folder("names");
+  Checkpoint odd = example(1);
+  odd.items[0].name = std::string("a\0b", 3);
+  odd.items[1].name = "\"\xc3\xa9\n";
+  ASSERT_TRUE(save_checkpoint(folder, odd).ok());
+  auto loaded = load_checkpoint(folder);
+  ASSERT_TRUE(loaded.ok()) << loaded.status().to_string();
+  expect_equal(*loaded, odd);
+  // What could not be found again is not written, and what is there stays.
+  odd.items[1].name = "w\xff";
+  Status refused = save_checkpoint(folder, odd);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.message().find("not UTF-8"), std::string::npos) << refused.message();
+  EXPECT_TRUE(load_checkpoint(folder).ok());
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder), fs::directory_iterator()), 2);
+}
+
 TEST(Checkpoint, WhatIsNotThereIsNamed) {
   auto loaded = load_checkpoint("/nowhere/checkpoint");
   ASSERT_FALSE(loaded.ok());
