@@ -37,7 +37,8 @@ struct Group {
 
 class Fuser {
  public:
-  explicit Fuser(const Graph& graph) : graph_(graph), users_(graph.users()), kept_(graph.value_count(), false) {
+  Fuser(const Graph& graph, const KernelTable* kernels)
+      : graph_(graph), kernels_(kernels), users_(graph.users()), kept_(graph.value_count(), false) {
     for (const Graph::Output& output : graph.outputs) kept_[output.value.index] = true;
     for (const Graph::Update& update : graph.updates) kept_[update.next.index] = true;
   }
@@ -177,7 +178,7 @@ class Fuser {
     GraphRewriter now(graph_, target);
     for (int group : order_) {
       if (group < 0) continue;
-      if (groups_[group].elementwise) {
+      if (groups_[group].elementwise && !has_own_kernel(groups_[group])) {
         write_fused(group, now, target);
       } else {
         now.copy(NodeId{groups_[group].members[0]});
@@ -187,9 +188,14 @@ class Fuser {
     return without_dead_nodes(target);
   }
 
+  bool has_own_kernel(const Group& group) const {
+    return kernels_ && group.members.size() == 1 && kernels_->has(graph_.node(NodeId{group.members[0]}).op->name);
+  }
+
   void write_fused(int group, GraphRewriter& now, Graph& target);
 
   const Graph& graph_;
+  const KernelTable* kernels_;
   std::vector<std::vector<int32_t>> users_;
   std::vector<bool> kept_;           // by value: the graph's outputs and updates
   std::vector<Group> groups_;        // by the node they began with
@@ -345,6 +351,6 @@ void Fuser::write_fused(int index, GraphRewriter& now, Graph& target) {
 
 }  // namespace
 
-Graph fuse_elementwise(const Graph& graph) { return Fuser(graph).run(); }
+Graph fuse_elementwise(const Graph& graph, const KernelTable* kernels) { return Fuser(graph, kernels).run(); }
 
 }  // namespace epl

@@ -197,7 +197,7 @@ class Lowering {
     query.units = node.units;
     OpQuery op_query(*node.op, node.attributes, inputs, outputs);
     query.flops = op_flops(op_query);
-    if (node.op->elementwise()) {
+    if (node.op->elementwise() && !options_.kernels->has(node.op->name)) {
       query.op = "fused";
       query.attributes.set("expression", scalar_expression(op_query).text());
     } else {
@@ -405,7 +405,7 @@ class Lowering {
 
 Result<Program> lower(const LocalGraph& local, const LowerOptions& options) {
   EPL_ASSIGN(Graph graph, expand_composites(local.graph, *options.kernels));
-  if (options.fuse) graph = fuse_elementwise(graph);
+  if (options.fuse) graph = fuse_elementwise(graph, options.kernels);
   return Lowering(local, without_dead_nodes(graph), options).run();
 }
 
