@@ -15,7 +15,8 @@
  * - Engines, models and plans may be used by any threads at once. A session, trainer, strategy and dataset have one
  *   caller at a time, from any thread; a second caller gets EPL_ERROR_MISUSE.
  * - The library reads no environment variable, prints nothing, installs no signal handler and starts threads only for
- *   sessions and prefetching datasets; they are gone when those are destroyed.
+ *   sessions and prefetching datasets; they are gone when those are destroyed. A pack, opened where a strategy asks for what
+ *   it gives, brings libraries with ways of their own: docs/packs.md says which.
  *
  * Annotations are read by the generators: EPL_OUT the callee writes, EPL_OWNED the caller must destroy, EPL_NULLABLE may
  * be NULL, EPL_SINCE(major, minor) the first version with the function.
@@ -133,15 +134,17 @@ typedef struct epl_engine_options {
   epl_log_fn log;  /* NULL: nothing is logged */
   void* log_userdata;
   epl_destroy_fn userdata_destroy;  /* called with each of the two that is not NULL when the last handle is gone */
+  const char* packs;  /* the folder of the optional packs, libepl_NAME.so; NULL: the one that libepl.so is in */
+  uint64_t packs_length;
 } epl_engine_options;
-#define EPL_ENGINE_OPTIONS_INIT {sizeof(epl_engine_options), 0, 0, NULL, NULL, NULL, NULL, NULL, NULL}
+#define EPL_ENGINE_OPTIONS_INIT {sizeof(epl_engine_options), 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0}
 
 EPL_API EPL_SINCE(1, 0) void epl_engine_options_init(epl_engine_options* EPL_OUT options);
 EPL_API EPL_SINCE(1, 0) epl_error* epl_engine_create(const epl_engine_options* EPL_NULLABLE options,
                                                      epl_engine** EPL_OUT engine);
 EPL_API EPL_SINCE(1, 0) void epl_engine_destroy(epl_engine* EPL_NULLABLE engine);
 /* What this build and this machine have, as JSON: version, processor level, devices, losses, optimizers, readers, model
- * families, strategy keys. */
+ * families, strategy keys, packs and where they are looked for. */
 EPL_API EPL_SINCE(1, 0) epl_error* epl_engine_describe(const epl_engine* engine, epl_text** EPL_OUT EPL_OWNED json);
 
 /* --- Tensors ----------------------------------------------------------------------------------------------------- */
@@ -328,8 +331,8 @@ EPL_API EPL_SINCE(1, 0) epl_error* epl_plan_port(const epl_plan* plan, int32_t e
 EPL_API EPL_SINCE(1, 0) int64_t epl_plan_ranks(const epl_plan* plan);
 /* Bytes that a rank will have at its peak, exact; -1 for a rank that is not there. */
 EPL_API EPL_SINCE(1, 0) int64_t epl_plan_memory_bytes_peak(const epl_plan* plan, int64_t rank);
-/* As text, for people: "explain"; the stages of the train step: "graph", "plan", "local", "program", or of another entry:
- * "evaluate.graph", "predict.program", ... As JSON: "memory" (what needs how many bytes, and every range of the arena with
+/* As text, for people: "explain"; the stages of the train step: "graph", "plan", "local", "program", "kernels" (those chosen
+ * and why better ones were not), or of another entry: "evaluate.graph", "predict.program", ... As JSON: "memory" (what needs how many bytes, and every range of the arena with
  * the instructions during which it is alive) and "parameters" (trained and not, with reasons). */
 EPL_API EPL_SINCE(1, 0) epl_error* epl_plan_describe(const epl_plan* plan, const char* stage, size_t stage_length,
                                                      epl_text** EPL_OUT EPL_OWNED text);

@@ -10,6 +10,7 @@ namespace epl::tools {
 void add_machine_options(CLI::App& app, JobOptions& o) {
   app.add_option("--device", o.device, "where to run: cpu, or sim for virtual time without numbers")->capture_default_str();
   app.add_option("--strategy", o.strategy, "how to spread the work: JSON, or a file with it (see docs/strategy.md)");
+  app.add_option("--packs", o.packs, "the folder of the optional packs (the one that libepl.so is in)")->check(CLI::ExistingDirectory);
   app.add_option("--ranks", o.ranks, "ranks in this process; they share the batch")->check(CLI::PositiveNumber)->capture_default_str();
   app.add_option("--threads", o.threads, "threads of all ranks together; 0 for one per processor")->check(CLI::NonNegativeNumber)->capture_default_str();
   app.add_option("--micro-batches", o.micro_batches, "cut each step into this many turns, which saves memory and changes no bit")->check(CLI::NonNegativeNumber);
@@ -84,6 +85,10 @@ void set(epl_trainer* trainer, std::string_view key, double value) { check(epl_t
 Engine make_engine(const JobOptions& o) {
   epl_engine_options options = EPL_ENGINE_OPTIONS_INIT;
   options.threads = o.threads;
+  if (!o.packs.empty()) {
+    options.packs = o.packs.data();
+    options.packs_length = o.packs.size();
+  }
   options.log = [](void*, int32_t, const char* message, size_t length) { std::fprintf(stderr, "epl: %.*s\n", static_cast<int>(length), message); };
   return make<Engine>(epl_engine_create, &options);
 }

@@ -16,6 +16,7 @@ struct JobOptions {
   std::string model;
   std::string text, data;                  // exactly one of them, where data is needed
   std::string device = "cpu", strategy;    // JSON or a file of it
+  std::string packs;                       // folder; empty: beside libepl.so
   int64_t ranks = 1, micro_batches = 0;
   int threads = 0;
   int64_t batch = 8, context = 0;

@@ -229,7 +229,7 @@ Run add_plan(CLI::App& app) {
   add_binding_options(app, *o);
   add_training_options(app, *o);
   add_machine_options(app, *o);
-  app.add_option("--stage", *stage, "explain, memory, parameters, or a stage of the train step as text: graph, plan, local, program (predict.graph and so on for the others)")->capture_default_str();
+  app.add_option("--stage", *stage, "explain, memory, parameters, or a stage of the train step as text: graph, plan, local, program, kernels (predict.graph and so on for the others)")->capture_default_str();
   app.add_flag("--json", o->json, "the memory plan as JSON");
   return [=] { return run_plan(*o, *stage); };
 }
@@ -237,9 +237,20 @@ Run add_plan(CLI::App& app) {
 Run add_inspect(CLI::App& app) {
   auto o = std::make_shared<JobOptions>();
   auto path = std::make_shared<std::string>();
+  auto kernels = std::make_shared<bool>(false);
   app.add_option("path", *path, "a model, a checkpoint folder or a data file")->check(CLI::ExistingPath);
+  app.add_flag("--kernels", *kernels, "which kernels a train step of the model would run, and why better ones were refused");
+  add_binding_options(app, *o);
+  add_machine_options(app, *o);
   app.add_flag("--json", o->json, "JSON");
-  return [=] { return run_inspect(*o, *path); };
+  return [=] {
+    if (!*kernels) return run_inspect(*o, *path);
+    if (!path->ends_with(".onnx")) throw UsageError("--kernels: a model is expected, FILE.onnx");
+    JobOptions job = *o;
+    job.model = *path;
+    job.json = false;   // it is a text
+    return run_plan(job, "kernels");
+  };
 }
 
 Run add_export(CLI::App& app) {

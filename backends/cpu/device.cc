@@ -14,6 +14,7 @@
 #include "backends/cpu/communicator.h"
 #include "backends/cpu/cpu.h"
 #include "backends/cpu/stream.h"
+#include "core/backend/pack.h"
 
 namespace epl::cpu {
 
@@ -22,6 +23,7 @@ void fill_kernel_table(KernelTable& table);  // generated
 namespace {
 
 constexpr int64_t alignment = 64;  // a cache line, and the widest vector
+constexpr std::string_view any_order_pack = "onednn";
 
 // The processor's own name for itself.
 std::string cpu_model() {
@@ -66,13 +68,15 @@ class CpuBuffer final : public Buffer {
 
 class CpuDevice final : public Device {
  public:
-  explicit CpuDevice(const Host& host) : memory_(std::make_shared<Memory>()) {
+  CpuDevice(const Host& host, const DeviceOptions& options) : memory_(std::make_shared<Memory>()) {
     memory_->host = host;
+    if (options.any_order) add_pack(host);   // first: its rows are preferred
     fill_kernel_table(kernels_);
   }
 
   std::string description() const override { return cat(cpu_model(), ", ", cpu_level_name(cpu_level())); }
   const KernelTable& kernels() const override { return kernels_; }
+  const std::vector<std::string>& notes() const override { return notes_; }
 
   Result<std::unique_ptr<Buffer>> allocate(int64_t bytes) override {
     if (bytes < 0) return invalid("a buffer of ", bytes, " bytes");
@@ -105,8 +109,22 @@ class CpuDevice final : public Device {
   }
 
  private:
+  void add_pack(const Host& host) {
+    auto pack = open_pack(host.packs, any_order_pack);
+    if (pack.ok()) {
+      add_pack_kernels(**pack, "cpu", kernels_);
+      notes_.push_back(cat("pack ", any_order_pack, ": ", pack_version(**pack), ", from ", pack_path(host.packs, any_order_pack),
+                           "; its kernels are asked first"));
+      return;
+    }
+    notes_.push_back(cat("pack ", any_order_pack, " is not used, the built-in kernels serve instead: ", pack.status().message()));
+    // That there is none is ordinary; a file that does not fit is not.
+    if (host.log) host.log(pack.status().code() == Code::not_found ? LogLevel::info : LogLevel::warning, notes_.back());
+  }
+
   std::shared_ptr<Memory> memory_;
   KernelTable kernels_;
+  std::vector<std::string> notes_;
 };
 
 }  // namespace
@@ -117,10 +135,11 @@ namespace epl {
 EPL_BACKEND(cpu) {
   return {.name = "cpu",
           .doc = "x86-64 with AVX2 and FMA, or AVX-512; ranks are threads of the process",
-          .open = [](const Host& host) -> Result<std::shared_ptr<Device>> {
+          .packs = {{std::string(cpu::any_order_pack), "products and convolutions by oneDNN, for reproducible.level run"}},
+          .open = [](const Host& host, const DeviceOptions& options) -> Result<std::shared_ptr<Device>> {
             EPL_TRY(cpu::require_cpu());
             if (!host.allocate || !host.release) return invalid("the host offers no memory: allocate and release must be set");
-            return std::shared_ptr<Device>(std::make_shared<cpu::CpuDevice>(host));
+            return std::shared_ptr<Device>(std::make_shared<cpu::CpuDevice>(host, options));
           }};
 }
 

@@ -223,7 +223,7 @@ namespace epl {
 EPL_BACKEND(sim) {
   return {.name = "sim",
           .doc = "virtual time and no numbers: for cost models and jobs larger than the machine",
-          .open = [](const Host&) -> Result<std::shared_ptr<Device>> { return sim::make_device(sim::machines()[0]); }};
+          .open = [](const Host&, const DeviceOptions&) -> Result<std::shared_ptr<Device>> { return sim::make_device(sim::machines()[0]); }};
 }
 
 }  // namespace epl

@@ -75,6 +75,11 @@ class Device {
   virtual std::string description() const = 0;
   virtual const KernelTable& kernels() const = 0;
   virtual bool executes() const { return true; }          // false: commands cost time but compute nothing
+  // What opening it has decided that a user may wonder about, a sentence each: which packs it has, and why not others.
+  virtual const std::vector<std::string>& notes() const {
+    static const std::vector<std::string> none;
+    return none;
+  }
   virtual Result<std::unique_ptr<Buffer>> allocate(int64_t bytes) = 0;
   virtual Result<std::unique_ptr<Stream>> create_stream(int threads) = 0;
   virtual std::unique_ptr<Event> create_event() = 0;
@@ -82,16 +87,28 @@ class Device {
   virtual Result<std::vector<std::unique_ptr<Communicator>>> create_communicators(int ranks) = 0;
 };
 
+struct DeviceOptions {
+  // Kernels may sum in whatever order is fastest, so that bits hold for one layout on one machine (`reproducible.level`
+  // run): packs with such kernels are opened. Otherwise bits hold for every layout.
+  bool any_order = false;
+};
+
+// A shared object that adds to a backend where it is there; see core/backend/pack.h.
+struct BackendPack {
+  std::string name;   // of libepl_NAME.so
+  std::string doc;
+};
 struct BackendRow {
   std::string name;   // "cpu", "sim"
   std::string doc;
-  Result<std::shared_ptr<Device>> (*open)(const Host& host) = nullptr;
+  std::vector<BackendPack> packs;
+  Result<std::shared_ptr<Device>> (*open)(const Host& host, const DeviceOptions& options) = nullptr;
 };
 struct BackendTable {
   std::vector<BackendRow> rows;
 };
 void fill_backend_table(BackendTable& table);  // generated
-Result<std::shared_ptr<Device>> open_device(std::string_view name, const Host& host);
+Result<std::shared_ptr<Device>> open_device(std::string_view name, const Host& host, const DeviceOptions& options = {});
 
 #define EPL_BACKEND(row_name)                                                                         \
   static ::epl::BackendRow epl_backend_##row_name();                                                  \

@@ -8,6 +8,7 @@
 //   }
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <unordered_map>
@@ -70,12 +71,12 @@ struct KernelRow {
   std::string op;                                           // "*": every op without rows of its own
   std::string name;
   std::vector<DType> dtypes;                                // of the first input (or output if there is none); empty: any
-  bool (*accepts)(const KernelQuery&) = nullptr;            // absent: accepts what has the dtype
-  int64_t (*workspace)(const KernelQuery&) = nullptr;       // bytes
-  std::shared_ptr<const void> (*prepare)(const KernelQuery&) = nullptr;  // once, when the program is made
+  std::function<bool(const KernelQuery&)> accepts;          // absent: accepts what has the dtype
+  std::function<int64_t(const KernelQuery&)> workspace;     // bytes
+  std::function<std::shared_ptr<const void>(const KernelQuery&)> prepare;  // once, when the program is made
   // Output o may be written over input i (same bytes, read before written element by element).
-  bool (*may_alias)(const KernelQuery&, int input, int output) = nullptr;
-  void (*launch)(const KernelCall&) = nullptr;              // must not allocate
+  std::function<bool(const KernelQuery&, int input, int output)> may_alias;
+  std::function<void(const KernelCall&)> launch;            // must not allocate
 };
 
 struct Refusal {

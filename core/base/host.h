@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <string_view>
 
 namespace epl {
@@ -18,6 +19,7 @@ struct Host {
   std::function<void(LogLevel, std::string_view)> log;
   int threads = 1;                                                    // for all ranks of this process together
   bool spare_processors = false;                                      // each of these threads may keep a processor busy while it waits
+  std::string packs;                                                  // the folder of optional packs; empty: there are none
 };
 
 }  // namespace epl

@@ -1,6 +1,7 @@
 #include "core/capi/describe.h"
 
 #include "core/backend/device.h"
+#include "core/backend/pack.h"
 #include "core/capi/json.h"
 #include "core/data/reader.h"
 #include "core/ir/model.h"
@@ -79,7 +80,14 @@ std::string describe_engine(const Engine& engine) {
   out["threads"] = engine.host.threads;
   BackendTable backends;
   fill_backend_table(backends);
-  for (const BackendRow& row : backends.rows) out["devices"].push_back({{"name", row.name}, {"doc", row.doc}});
+  Json packs = Json::array();
+  for (const BackendRow& row : backends.rows) {
+    out["devices"].push_back({{"name", row.name}, {"doc", row.doc}});
+    for (const BackendPack& pack : row.packs) {
+      packs.push_back({{"name", pack.name}, {"device", row.name}, {"doc", pack.doc}, {"path", pack_path(engine.host.packs, pack.name)}});
+    }
+  }
+  out["packs"] = packs;
   out["losses"] = rows_json(loss_table().rows);
   out["optimizers"] = rows_json(optimizer_table().rows);
   out["readers"] = rows_json(reader_table().rows);

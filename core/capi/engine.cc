@@ -1,7 +1,9 @@
 // The engine: what the host process lends (clock, memory, logger, threads), shared by every handle made from it.
+#include <dlfcn.h>
 #include <sched.h>
 
 #include <chrono>
+#include <climits>
 #include <cstdlib>
 
 #include "core/base/memory.h"
@@ -28,8 +30,20 @@ Status check_processor() {
   return {};
 }
 
+// The folder of the file that holds this code: libepl.so, or the program that it is linked into.
+std::string own_folder() {
+  Dl_info info{};
+  char path[PATH_MAX];
+  if (::dladdr(reinterpret_cast<const void*>(&own_folder), &info) == 0 || info.dli_fname == nullptr) return {};
+  const std::string_view file = info.dli_fname;
+  const size_t slash = file.rfind('/');
+  const std::string folder(slash == std::string_view::npos ? "." : file.substr(0, slash + 1));
+  return ::realpath(folder.c_str(), path) ? std::string(path) : std::string();
+}
+
 Host make_host(const epl_engine_options& o) {
   Host host;
+  host.packs = o.packs ? std::string(o.packs, o.packs_length) : own_folder();
   host.threads = o.threads > 0 ? o.threads : available_processors();
   host.spare_processors = host.threads <= available_processors();
   host.seconds = [] {
@@ -88,6 +102,7 @@ epl_error* epl_engine_create(const epl_engine_options* options, epl_engine** eng
     if (known.threads < 0 || known.threads > 4096) return invalid("threads is ", known.threads, "; 0 to 4096 can be asked for");
     if (known.log_level < 0 || known.log_level > EPL_LOG_ERROR) return invalid("log_level is ", known.log_level, ", which is no EPL_LOG_...");
     if ((known.allocate == nullptr) != (known.release == nullptr)) return invalid("allocate and release go together; one is NULL");
+    EPL_ASSIGN([[maybe_unused]] std::string_view packs, text_argument(known.packs, known.packs_length, "epl_engine_options.packs"));
     EPL_TRY(check_processor());
     auto made = std::make_unique<epl_engine>();
     made->engine = std::make_shared<Engine>();

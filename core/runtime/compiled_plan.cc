@@ -5,6 +5,7 @@
 #include "core/base/check.h"
 #include "core/ir/rewriter.h"
 #include "core/program/expand.h"
+#include "core/program/kernel_report.h"
 #include "core/rewrite/rewrite.h"
 
 namespace epl {
@@ -86,7 +87,8 @@ Result<std::shared_ptr<const CompiledPlan>> CompiledPlan::create(const Host& hos
   auto plan = std::make_shared<CompiledPlan>();
   plan->options_ = options;
   plan->threads_ = static_cast<int>(std::max<int64_t>(1, host.threads / std::max<int64_t>(options.ranks, 1)));
-  EPL_ASSIGN(plan->device_, open_device(options.device, host));
+  const bool any_order = options.strategy.text("reproducible.level", "data") == "run";
+  EPL_ASSIGN(plan->device_, open_device(options.device, host, {.any_order = any_order}));
 
   if (options.training) EPL_TRY(plan->add_train_entry());
   const Binding& other = options.predict_binding ? *options.predict_binding : options.binding;
@@ -166,7 +168,8 @@ Result<std::string> CompiledPlan::text(EntryKind kind, std::string_view stage) c
   if (stage == "plan") return print_plan(found->plan);
   if (stage == "local") return print_local(found->local);
   if (stage == "program") return print_program(found->program);
-  return invalid("no stage \"", stage, "\"; there are graph, plan, local, program");
+  if (stage == "kernels") return report_kernels(found->program, device_->notes());
+  return invalid("no stage \"", stage, "\"; there are graph, plan, local, program, kernels");
 }
 
 std::string CompiledPlan::explain() const {
@@ -183,7 +186,8 @@ std::string CompiledPlan::explain() const {
   for (const MemoryItem& item : memory_items()) out += cat("  ", item.what, ": ", grouped(item.bytes), "\n");
   int references = 0;
   for (const Instruction& in : train.program.instructions) references += in.row && in.row->name == "reference";
-  if (references) out += cat("kernels: ", references, " instruction(s) run by slow references; see epl inspect --kernels\n");
+  if (references) out += cat("kernels: ", references, " instruction(s) run by slow references; see epl inspect MODEL --kernels\n");
+  for (const std::string& note : device_->notes()) out += cat("why: ", note, "\n");
   for (const std::string& note : plan.notes) out += cat("why: ", note, "\n");
   return out;
 }

@@ -63,7 +63,7 @@ class CompiledPlan {
   int64_t memory_bytes_peak() const;
   int64_t arena_bytes() const;
   std::vector<MemoryItem> memory_items() const;
-  // "graph", "plan", "local" or "program" of an entry.
+  // "graph", "plan", "local", "program" or "kernels" (which were chosen, and why not others) of an entry.
   Result<std::string> text(EntryKind kind, std::string_view stage) const;
   // For people: what runs where, what it costs, why.
   std::string explain() const;

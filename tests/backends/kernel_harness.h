@@ -54,23 +54,23 @@ inline KernelQuery query_of(const Launch& launch) {
   return q;
 }
 
-// The outputs of the first row that accepts (or of the row `name`); fails the test where none does. Inputs are
+// The outputs of the first row of `table` that accepts (or of the row `name`); fails the test where none does. Inputs are
 // copied, so that nothing outside can be written; outputs and workspace start poisoned and are checked for overruns.
-inline std::vector<Tensor> launch_kernel(const Launch& launch, const std::string& name = {}) {
+inline std::vector<Tensor> launch_kernel(const Launch& launch, const std::string& name = {}, const KernelTable& table = kernel_table()) {
   constexpr int64_t guard = 256;
   constexpr uint8_t poison = 0xc5;
   KernelQuery q = query_of(launch);
   const KernelRow* row = nullptr;
   if (name.empty()) {
     std::vector<Refusal> refusals;
-    row = kernel_table().choose(q, &refusals);
+    row = table.choose(q, &refusals);
     if (!row) {
       for (const Refusal& r : refusals) ADD_FAILURE() << launch.op << ": " << r.kernel << " refuses: " << r.reason;
       if (refusals.empty()) ADD_FAILURE() << "no row for " << launch.op;
       return {};
     }
   } else {
-    for (const KernelRow& r : kernel_table().rows(launch.op)) {
+    for (const KernelRow& r : table.rows(launch.op)) {
       if (r.name == name) row = &r;
     }
     if (!row) {

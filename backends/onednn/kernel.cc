@@ -1,0 +1,129 @@
+#include "backends/onednn/kernel.h"
+
+#include <atomic>
+#include <cstdio>
+#include <new>
+
+namespace epl::onednn {
+
+// One call: what its pieces share.
+struct Kernel::Task {
+  const Kernel& kernel;
+  Caller& caller;
+  const void* const* inputs;
+  void* const* outputs;
+  void* workspace;
+  std::atomic<int32_t> failure{0};
+
+  void* at(const Place& place) const {
+    void* base = place.kind == Place::Kind::input    ? const_cast<void*>(inputs[place.operand])
+                 : place.kind == Place::Kind::output ? outputs[place.operand]
+                                                     : workspace;
+    return static_cast<char*>(base) + place.bytes;
+  }
+};
+
+Kernel::Kernel(const Recipes& recipes) {
+  for (const Recipe& recipe : recipes.pieces()) {
+    Piece& piece = pieces_.emplace_back();
+    for (const Recipe::Step& step : recipe.steps()) piece.push_back({dnnl::primitive(step.what.get()), step.arguments});
+  }
+  keep_caller(take_caller());   // so that the first call of the only rank finds one
+}
+
+std::unique_ptr<Kernel::Caller> Kernel::make_caller() const {
+  auto caller = std::make_unique<Caller>();
+  caller->stream = dnnl::stream(cpu_engine());
+  for (const Piece& piece : pieces_) {
+    auto& steps = caller->pieces.emplace_back();
+    for (const Step& step : piece) {
+      Arguments& made = steps.emplace_back();
+      for (const Recipe::Argument& argument : step.arguments) {
+        made.memories.push_back(dnnl::memory(argument.desc, cpu_engine(), DNNL_MEMORY_NONE));
+        made.list.push_back({argument.role, made.memories.back().get()});
+      }
+    }
+  }
+  return caller;
+}
+
+std::unique_ptr<Kernel::Caller> Kernel::take_caller() const {
+  const std::lock_guard lock(mutex_);
+  if (idle_.empty()) {
+    idle_.reserve(++callers_);   // giving back never allocates
+    return make_caller();
+  }
+  auto caller = std::move(idle_.back());
+  idle_.pop_back();
+  return caller;
+}
+
+void Kernel::keep_caller(std::unique_ptr<Caller> caller) const {
+  const std::lock_guard lock(mutex_);
+  idle_.push_back(std::move(caller));
+}
+
+int32_t Kernel::run(const void* const* inputs, void* const* outputs, void* workspace, const epl_pack_threads& threads) const {
+  auto caller = take_caller();
+  Task task{*this, *caller, inputs, outputs, workspace};
+  const auto piece = [](void* context, int64_t index) {
+    auto& one = *static_cast<Task*>(context);
+    if (const int32_t failure = run_piece(one, static_cast<size_t>(index)); failure != 0) one.failure = failure;
+  };
+  if (pieces_.size() == 1) {
+    piece(&task, 0);
+  } else {
+    threads.run(&threads, static_cast<int64_t>(pieces_.size()), piece, &task);
+  }
+  keep_caller(std::move(caller));
+  return task.failure;
+}
+
+int32_t Kernel::run_piece(const Task& task, size_t piece) {
+  const OneThread scope;
+  const Piece& steps = task.kernel.pieces_[piece];
+  dnnl_stream_t stream = task.caller.stream.get();
+  for (size_t s = 0; s < steps.size(); ++s) {
+    const Arguments& arguments = task.caller.pieces[piece][s];
+    for (size_t a = 0; a < arguments.list.size(); ++a) {
+      const dnnl_status_t status = dnnl_memory_set_data_handle_v2(arguments.list[a].memory, task.at(steps[s].arguments[a].place), stream);
+      if (status != dnnl_success) return status;
+    }
+    const dnnl_status_t status = dnnl_primitive_execute(steps[s].primitive.get(), stream, static_cast<int>(arguments.list.size()), arguments.list.data());
+    if (status != dnnl_success) return status;
+  }
+  return dnnl_success;   // on the CPU a stream runs a primitive before the call returns
+}
+
+void write_reason(const epl_pack_reason* reason) noexcept {
+  const auto write = [&](const char* text) {
+    if (reason != nullptr && reason->size > 0) std::snprintf(reason->text, reason->size, "%s", text);
+  };
+  try {
+    throw;
+  } catch (const Refused& refused) {
+    write(refused.reason.c_str());
+  } catch (const dnnl::error& e) {
+    write(e.status == dnnl_unimplemented ? "oneDNN has no primitive for it on this processor" : e.what());
+  } catch (const std::bad_alloc&) {
+    write("out of memory");
+  } catch (const std::exception& e) {
+    write(e.what());
+  } catch (...) {
+    write("unknown failure");
+  }
+}
+
+void destroy(void* kernel) noexcept { delete static_cast<Kernel*>(kernel); }
+
+int32_t launch(const void* kernel, const void* const* inputs, void* const* outputs, void* workspace, const epl_pack_threads* threads) noexcept {
+  try {
+    return static_cast<const Kernel*>(kernel)->run(inputs, outputs, workspace, *threads);
+  } catch (const std::bad_alloc&) {
+    return dnnl_out_of_memory;
+  } catch (...) {
+    return dnnl_runtime_error;
+  }
+}
+
+}  // namespace epl::onednn

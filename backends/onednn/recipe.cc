@@ -1,0 +1,123 @@
+#include "backends/onednn/recipe.h"
+
+#include <algorithm>
+#include <functional>
+#include <numeric>
+
+// Of the OpenMP runtime that libdnnl brings (libgomp), whichever compiler builds this.
+extern "C" {
+void omp_set_num_threads(int);
+int omp_get_max_threads(void);
+}
+
+namespace epl::onednn {
+
+void require(bool condition, std::string_view reason) {
+  if (!condition) throw Refused{std::string(reason)};
+}
+
+Query::Query(const epl_pack_query& query) : query_(query) {
+  require(query.struct_size >= sizeof query, "a query of an older interface");
+}
+
+Type Query::dtype() const {
+  const int32_t dtype = query_.outputs[0].dtype;
+  for (int i = 0; i < query_.input_count; ++i) require(!has(i) || query_.inputs[i].dtype == dtype, "operands of several element types");
+  require(dtype == EPL_PACK_F32 || dtype == EPL_PACK_BF16, "an element type other than f32 and bf16");
+  return dtype == EPL_PACK_F32 ? Type::f32 : Type::bf16;
+}
+
+Dims Query::integers(std::string_view name) const {
+  for (int i = 0; i < query_.attribute_count; ++i) {
+    const epl_pack_attribute& attribute = query_.attributes[i];
+    if (name == attribute.name) return Dims(attribute.values, attribute.values + attribute.count);
+  }
+  throw Refused{"no attribute " + std::string(name)};
+}
+
+int64_t count(const Dims& dims) { return std::accumulate(dims.begin(), dims.end(), int64_t{1}, std::multiplies<>()); }
+
+std::vector<Run> cut(int64_t size, int64_t most, int64_t grain) {
+  const int64_t grains = (size + grain - 1) / grain, pieces = std::max<int64_t>(1, std::min(most, grains));
+  std::vector<Run> runs;
+  for (int64_t p = 0; p < pieces; ++p) {
+    const int64_t begin = grains * p / pieces * grain, end = std::min(size, grains * (p + 1) / pieces * grain);
+    runs.push_back({begin, end - begin});
+  }
+  return runs;
+}
+
+int64_t pieces_of(const Query& q, double multiplications) {
+  constexpr double worth_a_thread = 1 << 18;   // about what waking one costs, tenfold
+  return std::clamp<int64_t>(static_cast<int64_t>(multiplications / worth_a_thread), 1, q.threads());
+}
+
+View View::dense(const Dims& dims) {
+  View view{dims, Dims(dims.size()), 0};
+  int64_t step = 1;
+  for (size_t d = dims.size(); d-- > 0;) {
+    view.strides[d] = step;
+    step *= dims[d];
+  }
+  return view;
+}
+
+View View::part(size_t dim, Run run) const {
+  View view = *this;
+  view.dims[dim] = run.count;
+  view.begin += run.begin * strides[dim];
+  return view;
+}
+
+const dnnl::engine& cpu_engine() {
+  // Never destroyed: kernels may outlive the statics of this library.
+  static const auto* engine = new dnnl::engine(dnnl::engine::kind::cpu, 0);
+  return *engine;
+}
+
+dnnl::primitive_attr primitive_attributes() {
+  dnnl::primitive_attr attributes;
+  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  attributes.set_fpmath_mode(dnnl::fpmath_mode::strict);
+  return attributes;
+}
+
+Recipe::Recipe(const dnnl::primitive_desc_base& primitive, const std::vector<Operand>& operands, int64_t first_byte)
+    : workspace_end_(first_byte) {
+  const std::string name = primitive.impl_info_str();
+  require(name.find("ref") == std::string::npos, "oneDNN has only its reference for it, " + name);
+  std::vector<Argument> arguments, outside;
+  for (const Operand& operand : operands) {
+    const Desc desc = operand.view.desc(operand.inside.data_type());
+    const int64_t element = static_cast<int64_t>(dnnl::memory::data_type_size(desc.data_type()));
+    outside.push_back({0, {operand.kind, operand.number, operand.view.begin * element}, desc});
+    const bool same = operand.inside == desc;
+    arguments.push_back({operand.role, same ? outside.back().place : reserve(operand.inside), operand.inside});
+    if (!same && operand.kind == Place::Kind::input) reorder(outside.back(), arguments.back());
+  }
+  add(primitive, arguments);
+  if (arguments.back().place.kind == Place::Kind::workspace) reorder(arguments.back(), outside.back());
+}
+
+Place Recipe::reserve(const Desc& desc) {
+  constexpr int64_t line = 64;
+  const Place place{Place::Kind::workspace, 0, workspace_end_};
+  workspace_end_ += (static_cast<int64_t>(desc.get_size()) + line - 1) / line * line;
+  return place;
+}
+
+void Recipe::add(const dnnl::primitive_desc_base& what, std::vector<Argument> arguments) {
+  const Desc scratch = what.scratchpad_desc();
+  if (scratch.get_size() > 0) arguments.push_back({DNNL_ARG_SCRATCHPAD, reserve(scratch), scratch});
+  steps_.push_back({what, std::move(arguments)});
+}
+
+void Recipe::reorder(const Argument& from, const Argument& to) {
+  const dnnl::reorder::primitive_desc what(cpu_engine(), from.desc, cpu_engine(), to.desc, primitive_attributes());
+  add(what, {{DNNL_ARG_FROM, from.place, from.desc}, {DNNL_ARG_TO, to.place, to.desc}});
+}
+
+OneThread::OneThread() : before_(omp_get_max_threads()) { omp_set_num_threads(1); }
+OneThread::~OneThread() { omp_set_num_threads(before_); }
+
+}  // namespace epl::onednn

@@ -1,0 +1,52 @@
+# Packs: optional shared objects beside libepl.so, each built where its library is present; docs/packs.md says what they
+# are. libepl.so is the same with and without them.
+
+# Where the tests find packs, and what they say where there is none.
+set(EPL_ONEDNN_MISSING "")
+
+# oneDNN, of Debian's libdnnl-dev. Version 3 has another interface.
+function(epl_find_onednn)
+  find_path(DNNL_INCLUDE oneapi/dnnl/dnnl.hpp)
+  find_library(DNNL_LIBRARY NAMES dnnl)
+  find_library(GOMP_LIBRARY NAMES libgomp.so.1 gomp)  # the OpenMP that libdnnl brings, whatever the compiler's own is
+  mark_as_advanced(DNNL_INCLUDE DNNL_LIBRARY GOMP_LIBRARY)
+  set(missing "")
+  if(NOT EPL_PACKS)
+    set(missing "EPL_PACKS is off")
+  elseif(NOT DNNL_INCLUDE OR NOT DNNL_LIBRARY)
+    set(missing "libdnnl-dev is not installed")
+  elseif(NOT GOMP_LIBRARY)
+    set(missing "libgomp1 is not installed")
+  else()
+    file(STRINGS ${DNNL_INCLUDE}/oneapi/dnnl/dnnl_version.h lines REGEX "define DNNL_VERSION_(MAJOR|MINOR) ")
+    string(REGEX REPLACE "[^0-9;]" "" version "${lines}")
+    list(JOIN version "." version)
+    if(version VERSION_LESS 2.6 OR version VERSION_GREATER_EQUAL 3)
+      set(missing "oneDNN ${version} is installed, 2.6 up to 3 is needed")
+    endif()
+  endif()
+  set(EPL_ONEDNN_MISSING "${missing}" PARENT_SCOPE)
+  if(missing)
+    message(STATUS "pack onednn: not built, ${missing}")
+  else()
+    message(STATUS "pack onednn: oneDNN ${version}")
+  endif()
+endfunction()
+
+epl_find_onednn()
+if(NOT EPL_ONEDNN_MISSING)
+  epl_sources(onednn_sources backends/onednn)
+  add_library(epl_onednn MODULE ${onednn_sources})
+  set_target_properties(epl_onednn PROPERTIES PREFIX lib OUTPUT_NAME epl_onednn LINK_DEPENDS ${CMAKE_SOURCE_DIR}/cmake/pack.map)
+  target_include_directories(epl_onednn PRIVATE ${CMAKE_SOURCE_DIR})
+  target_include_directories(epl_onednn SYSTEM PRIVATE ${DNNL_INCLUDE})
+  target_link_libraries(epl_onednn PRIVATE ${DNNL_LIBRARY} ${GOMP_LIBRARY})
+  target_link_options(epl_onednn PRIVATE LINKER:--version-script=${CMAKE_SOURCE_DIR}/cmake/pack.map LINKER:-z,relro LINKER:-z,now)
+  if(NOT EPL_SANITIZE)
+    target_link_options(epl_onednn PRIVATE LINKER:--no-undefined)
+  endif()
+  # A pack is part of what using the library means, so building the tool builds it too.
+  if(TARGET epl_tool)
+    add_dependencies(epl_tool epl_onednn)
+  endif()
+endif()

@@ -1,0 +1,151 @@
+#include "core/backend/pack.h"
+
+#include <dlfcn.h>
+#include <sys/stat.h>
+
+#include <cstddef>
+
+#include "core/backend/pack_abi.h"
+#include "core/base/check.h"
+#include "core/base/status.h"
+
+namespace epl {
+namespace {
+
+// A query as a pack reads it; the parts live here.
+class PackQuery {
+ public:
+  explicit PackQuery(const KernelQuery& q) {
+    for (int i = 0; i < q.inputs(); ++i) inputs_.push_back(type(q.in(i), q.has(i)));
+    for (int o = 0; o < q.outputs(); ++o) outputs_.push_back(type(q.out(o), q.has_output(o)));
+    integers_.reserve(q.attributes.entries().size());   // attributes point into it
+    for (const Attributes::Entry& entry : q.attributes.entries()) add(entry);
+    query_ = {.struct_size = sizeof query_,
+              .op = q.op.c_str(),
+              .inputs = inputs_.data(),
+              .outputs = outputs_.data(),
+              .attributes = attributes_.data(),
+              .input_count = static_cast<int32_t>(inputs_.size()),
+              .output_count = static_cast<int32_t>(outputs_.size()),
+              .attribute_count = static_cast<int32_t>(attributes_.size()),
+              .threads = q.threads,
+              .units = q.units};
+  }
+  PackQuery(const PackQuery&) = delete;
+  PackQuery& operator=(const PackQuery&) = delete;
+  const epl_pack_query* get() const { return &query_; }
+
+ private:
+  static epl_pack_type type(const TensorType& t, bool present) {
+    if (!present) return {.dtype = 0, .ndim = 0, .dims = nullptr};
+    return {.dtype = static_cast<int32_t>(t.dtype) + 1, .ndim = t.ndim(), .dims = t.shape.data()};
+  }
+
+  void add(const Attributes::Entry& entry) {
+    const char* name = entry.name.c_str();
+    if (const Ints* list = std::get_if<Ints>(&entry.value)) {
+      attributes_.push_back({name, list->data(), static_cast<int64_t>(list->size())});
+    } else if (const int64_t* integer = std::get_if<int64_t>(&entry.value)) {
+      attributes_.push_back({name, integer, 1});
+    } else if (const bool* flag = std::get_if<bool>(&entry.value)) {
+      integers_.push_back(*flag);
+      attributes_.push_back({name, &integers_.back(), 1});
+    }
+  }
+
+  std::vector<epl_pack_type> inputs_, outputs_;
+  std::vector<epl_pack_attribute> attributes_;
+  std::vector<int64_t> integers_;
+  epl_pack_query query_;
+};
+
+// Our pool as a pack sees it: the struct is the first member, so that its address is this object's.
+struct PackThreads {
+  epl_pack_threads threads;
+  ThreadPool* pool;
+
+  explicit PackThreads(ThreadPool& of) : threads{.struct_size = sizeof(epl_pack_threads), .run = run}, pool(&of) {}
+  static void run(const epl_pack_threads* threads, int64_t count, void (*task)(void*, int64_t), void* context) {
+    const auto* self = reinterpret_cast<const PackThreads*>(threads);
+    self->pool->run(count, [&](int64_t index, int) { task(context, index); });
+  }
+};
+static_assert(offsetof(PackThreads, threads) == 0);
+
+struct Reason {
+  char text[256] = "";
+  epl_pack_reason to{text, sizeof text};
+};
+
+KernelRow row_of(const epl_pack_kernel& kernel) {
+  KernelRow row;
+  row.op = kernel.op;
+  row.name = kernel.name;
+  for (uint64_t i = 0; i < kernel.dtype_count; ++i) row.dtypes.push_back(static_cast<DType>(kernel.dtypes[i] - 1));
+  row.accepts = [&kernel](const KernelQuery& q) {
+    Reason reason;
+    const bool fits = kernel.plan(PackQuery(q).get(), &reason.to) >= 0;
+    return q.require(fits, reason.text);
+  };
+  row.workspace = [&kernel](const KernelQuery& q) {
+    Reason reason;
+    const int64_t bytes = kernel.plan(PackQuery(q).get(), &reason.to);
+    EPL_CHECK(bytes >= 0, kernel.name, " took ", q.node, " and now refuses it: ", reason.text);
+    return bytes;
+  };
+  row.prepare = [&kernel](const KernelQuery& q) {
+    Reason reason;
+    void* made = kernel.create(PackQuery(q).get(), &reason.to);
+    EPL_CHECK(made != nullptr, kernel.name, " took ", q.node, " and could not be made: ", reason.text);
+    return std::shared_ptr<const void>(made, [&kernel](const void* p) { kernel.destroy(const_cast<void*>(p)); });
+  };
+  row.launch = [&kernel](const KernelCall& call) {
+    const PackThreads threads(call.threads);
+    const int32_t failure = kernel.launch(call.prepared, call.inputs, call.outputs, call.workspace, &threads.threads);
+    EPL_CHECK(failure == 0, kernel.name, " failed at ", call.query.node, " with code ", failure);
+  };
+  return row;
+}
+
+}  // namespace
+
+std::string pack_path(std::string_view folder, std::string_view name) { return cat(folder, "/libepl_", name, ".so"); }
+
+Result<const epl_pack*> open_pack(std::string_view folder, std::string_view name) {
+  if (folder.empty()) return error(Code::not_found, "the host names no folder where packs could be");
+  const std::string path = pack_path(folder, name);
+  struct stat info {};
+  if (::stat(path.c_str(), &info) != 0) return error(Code::not_found, "there is no ", path);
+  void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+  if (library == nullptr) {
+    const char* why = ::dlerror();
+    return invalid(path, " cannot be loaded: ", why ? why : "no reason was given");
+  }
+  const auto entry = reinterpret_cast<epl_pack_entry_fn>(::dlsym(library, EPL_PACK_ENTRY));
+  const epl_pack* pack = entry ? entry() : nullptr;
+  if (pack == nullptr) return invalid(path, " is no pack: it has no ", EPL_PACK_ENTRY, ", or that gives nothing");
+  if (pack->abi != EPL_PACK_ABI) {
+    return unsupported(path, " speaks version ", pack->abi, " of the packs' interface, this library version ", EPL_PACK_ABI,
+                       "; take both from one build");
+  }
+  if (pack->struct_size < sizeof(epl_pack)) {
+    return unsupported(path, " has a table of ", pack->struct_size, " bytes, this library reads ", sizeof(epl_pack), "; take both from one build");
+  }
+  if (name != pack->name) return invalid(path, " is pack ", pack->name);
+  for (uint64_t i = 0; i < pack->kernel_count; ++i) {
+    if (pack->kernels[i]->struct_size < sizeof(epl_pack_kernel)) {
+      return unsupported(path, " has rows of ", pack->kernels[i]->struct_size, " bytes, this library reads ", sizeof(epl_pack_kernel),
+                         "; take both from one build");
+    }
+  }
+  return pack;
+}
+
+std::string pack_version(const epl_pack& pack) { return pack.version; }
+
+void add_pack_kernels(const epl_pack& pack, std::string_view device, KernelTable& table) {
+  if (device != pack.device) return;
+  for (uint64_t i = 0; i < pack.kernel_count; ++i) table.add(row_of(*pack.kernels[i]));
+}
+
+}  // namespace epl

@@ -1,0 +1,102 @@
+/* What a pack and libepl.so say to each other, in plain C: a pack is built with whatever C++ library it likes, and neither
+ * side sees the other's. core/backend/pack.h opens packs; docs/packs.md says what they are for.
+ *
+ * A pack is a shared object libepl_NAME.so that exports one function, epl_pack_entry. Everything it offers hangs off the
+ * table that the function returns, which lives as long as the process. Structs grow at their end alone, and say their
+ * size; what cannot be said by growing raises EPL_PACK_ABI, and packs of another number are refused.
+ *
+ * A pack that is a device of its own will hang its verbs off the end of epl_pack; one that serves a device that
+ * libepl.so has gives kernels. */
+#ifndef EPL_CORE_BACKEND_PACK_ABI_H
+#define EPL_CORE_BACKEND_PACK_ABI_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define EPL_PACK_ABI 1
+#define EPL_PACK_ENTRY "epl_pack_entry"
+
+/* Element types, numbered as in include/epl.h. */
+#define EPL_PACK_F32 1
+#define EPL_PACK_F64 2
+#define EPL_PACK_F16 3
+#define EPL_PACK_BF16 4
+
+/* The type of an operand. `dtype` 0: the operand is absent. */
+typedef struct epl_pack_type {
+  int32_t dtype;
+  int32_t ndim;
+  const int64_t* dims;
+} epl_pack_type;
+
+/* A flag, an integer or a list of integers; attributes of other kinds are not passed. */
+typedef struct epl_pack_attribute {
+  const char* name;
+  const int64_t* values;
+  int64_t count;
+} epl_pack_attribute;
+
+/* One node with local shapes, operands and results dense and row-major. Valid during the call it is passed to. */
+typedef struct epl_pack_query {
+  uint64_t struct_size;
+  const char* op;
+  const epl_pack_type* inputs;
+  const epl_pack_type* outputs;
+  const epl_pack_attribute* attributes;
+  int32_t input_count, output_count, attribute_count;
+  int32_t threads; /* that the kernel will run on */
+  int64_t units;   /* a sum over the batch may add so many equal runs one after another, or ignore that */
+} epl_pack_query;
+
+/* Where a refusal is written, cut to fit and ended by a zero. */
+typedef struct epl_pack_reason {
+  char* text;
+  uint64_t size;
+} epl_pack_reason;
+
+/* The threads a kernel runs on, the caller among them: `run` calls task(context, i) for every i below `count`, each once, on
+ * any of them, and returns when all are done. */
+typedef struct epl_pack_threads {
+  uint64_t struct_size;
+  void (*run)(const struct epl_pack_threads* threads, int64_t count, void (*task)(void* context, int64_t index), void* context);
+} epl_pack_threads;
+
+/* A row of kernels, as KernelRow in core/backend/kernel.h. All calls may run together, also with one kernel. No function
+ * lets an exception out. */
+typedef struct epl_pack_kernel {
+  uint64_t struct_size;
+  const char* op;
+  const char* name;
+  const int32_t* dtypes; /* of the first operand */
+  uint64_t dtype_count;
+  /* Bytes of workspace, or -1 and the reason of the refusal. */
+  int64_t (*plan)(const epl_pack_query* query, const epl_pack_reason* refusal);
+  /* A kernel for a query that `plan` took, or NULL and why. */
+  void* (*create)(const epl_pack_query* query, const epl_pack_reason* failure);
+  void (*destroy)(void* kernel);
+  /* Absent operands are NULL. `workspace` is aligned to 64 bytes. 0, or a number that the pack's documentation knows. */
+  int32_t (*launch)(const void* kernel, const void* const* inputs, void* const* outputs, void* workspace,
+                    const epl_pack_threads* threads);
+} epl_pack_kernel;
+
+typedef struct epl_pack {
+  uint64_t struct_size;
+  int32_t abi; /* EPL_PACK_ABI */
+  int32_t reserved;
+  const char* name;    /* NAME of libepl_NAME.so */
+  const char* version; /* of what it wraps, for people */
+  const char* device;  /* whose table the kernels go to, "cpu" */
+  const epl_pack_kernel* const* kernels; /* best first within an op */
+  uint64_t kernel_count;
+} epl_pack;
+
+typedef const epl_pack* (*epl_pack_entry_fn)(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

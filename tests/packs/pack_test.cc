@@ -1,0 +1,123 @@
+// Opening packs: what is missing, damaged or of another version is refused with a sentence, and plans are made without it.
+#include "core/backend/pack.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "core/backend/device.h"
+#include "core/runtime/session.h"
+#include "tests/runtime/graph_model.h"
+
+namespace epl {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view model = R"(graph tiny(x: f32[8,24] batch 0) {
+  w: f32[24,40] = param
+  forward:
+  y: f32[8,40] = linear(x, w)
+  output y = y
+}
+)";
+
+Result<std::shared_ptr<const CompiledPlan>> plan_of(const std::string& packs, const char* level) {
+  PlanOptions options;
+  options.model = GraphModel::parse(model);
+  options.train.loss.name = "softmax_cross_entropy";
+  options.train.optimizer = "sgd";
+  EPL_TRY(set_config(options.strategy, "reproducible.level", level));
+  Host host = test_host(2);
+  host.packs = packs;
+  return CompiledPlan::create(host, options);
+}
+
+std::string kernels_of(const CompiledPlan& plan) {
+  auto text = plan.text(EntryKind::train, "kernels");
+  EXPECT_TRUE(text.ok()) << text.status().to_string();
+  return text.ok() ? *text : "";
+}
+
+bool has(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
+
+// The refusal of the pack in `folder`, which must also be what a plan at level run says while it does without.
+std::string refusal_of(const std::string& folder, Code code) {
+  auto opened = open_pack(folder, "onednn");
+  EXPECT_FALSE(opened.ok()) << folder;
+  if (opened.ok()) return "";
+  EXPECT_EQ(opened.status().code(), code) << opened.status().to_string();
+  auto plan = plan_of(folder, "run");
+  EXPECT_TRUE(plan.ok()) << plan.status().to_string();
+  if (plan.ok()) {
+    for (const std::string& text : {kernels_of(**plan), (*plan)->explain()}) {
+      EXPECT_TRUE(has(text, "pack onednn is not used")) << text;
+      EXPECT_TRUE(has(text, opened.status().message())) << text;
+    }
+    EXPECT_TRUE(has(kernels_of(**plan), "linear_ordered")) << kernels_of(**plan);
+  }
+  return opened.status().message();
+}
+
+TEST(Packs, NoneIsSaid) {
+  const std::string empty = testing::TempDir() + "/epl_no_packs";
+  fs::create_directories(empty);
+  EXPECT_TRUE(has(refusal_of(empty, Code::not_found), "there is no " + empty + "/libepl_onednn.so"));
+  EXPECT_TRUE(has(refusal_of(empty + "/nowhere", Code::not_found), "there is no"));
+  EXPECT_TRUE(has(refusal_of("", Code::not_found), "names no folder"));
+}
+
+TEST(Packs, WhatIsNoLibraryIsSaid) {
+  const std::string folder = testing::TempDir() + "/epl_damaged_pack";
+  fs::create_directories(folder);
+  for (const char* content : {"", "#!/bin/sh\nexit 0\n", "\x7f" "ELF and then nothing that fits, for more bytes than a header has ................"}) {
+    std::ofstream(pack_path(folder, "onednn"), std::ios::trunc | std::ios::binary) << content;
+    const std::string refusal = refusal_of(folder, Code::invalid_argument);
+    EXPECT_TRUE(has(refusal, "cannot be loaded")) << refusal;
+    EXPECT_TRUE(has(refusal, folder)) << refusal;
+  }
+}
+
+TEST(Packs, EveryFaultIsNamed) {
+  const std::string all = EPL_BAD_PACKS;
+  const auto refusal = [&](const char* fault, Code code) { return refusal_of(all + "/" + fault, code); };
+  EXPECT_TRUE(has(refusal("no_entry", Code::invalid_argument), "is no pack: it has no epl_pack_entry"));
+  EXPECT_TRUE(has(refusal("gives_nothing", Code::invalid_argument), "is no pack"));
+  EXPECT_TRUE(has(refusal("other_version", Code::unsupported), "version 2 of the packs' interface, this library version 1"));
+  EXPECT_TRUE(has(refusal("short_table", Code::unsupported), "a table of 16 bytes"));
+  EXPECT_TRUE(has(refusal("short_row", Code::unsupported), "has rows of"));
+  EXPECT_TRUE(has(refusal("other_name", Code::invalid_argument), "is pack another"));
+}
+
+// A broken file is worth a warning, a missing one is ordinary.
+TEST(Packs, TheLogKnowsTheDifference) {
+  const auto level = [](const std::string& folder) {
+    std::vector<LogLevel> seen;
+    Host host = test_host(1);
+    host.packs = folder;
+    host.log = [&](LogLevel l, std::string_view) { seen.push_back(l); };
+    EXPECT_TRUE(open_device("cpu", host, {.any_order = true}).ok());
+    EXPECT_EQ(seen.size(), 1u);
+    return seen.empty() ? LogLevel::error : seen[0];
+  };
+  EXPECT_EQ(level(testing::TempDir() + "/epl_nowhere"), LogLevel::info);
+  EXPECT_EQ(level(std::string(EPL_BAD_PACKS) + "/other_version"), LogLevel::warning);
+}
+
+TEST(Packs, LevelDataLooksForNone) {
+  auto plan = plan_of(std::string(EPL_BAD_PACKS) + "/other_version", "data");
+  ASSERT_TRUE(plan.ok()) << plan.status().to_string();
+  EXPECT_FALSE(has((*plan)->explain(), "pack")) << (*plan)->explain();
+  EXPECT_FALSE(has(kernels_of(**plan), "pack")) << kernels_of(**plan);
+}
+
+TEST(Packs, LevelLayoutIsKnownAndNotBuilt) {
+  auto plan = plan_of("", "layout");
+  ASSERT_FALSE(plan.ok());
+  EXPECT_EQ(plan.status().code(), Code::unsupported);
+  EXPECT_TRUE(has(plan.status().message(), "\"reproducible.level\" = \"layout\"")) << plan.status().message();
+}
+
+}  // namespace
+}  // namespace epl
