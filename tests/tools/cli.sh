@@ -32,7 +32,8 @@ expect 2 "" "$epl" train model.onnx
 expect 2 "" "$epl" dance
 expect 3 "no optimizer" "$epl" train model.onnx --text text.txt --optimizer adamx --out run
 
-train() { "$epl" train model.onnx --text text.txt --batch 4 --seed 7 --optimizer adamw --lr 0.01 --schedule cosine --warmup 2 --clip 1 --steps 20 --sample-bytes 4 --json "$@"; }
+trainer() { exec "$epl" train model.onnx --text text.txt --batch 4 --seed 7 --optimizer adamw --lr 0.01 --schedule cosine --warmup 2 --clip 1 --steps 20 --sample-bytes 4 --json "$@"; }
+train() { (trainer "$@"); }
 train --out whole >whole.json || { echo "FAILED: training"; failed=1; }
 for made in whole/trained.onnx whole/report.html whole/checkpoint/manifest.epl; do
   [ -s "$made" ] || { echo "FAILED: no $made"; failed=1; }
@@ -43,7 +44,7 @@ grep -q '"event":"baselines"' whole.json || { echo "FAILED: no baselines"; faile
 # Two threads and four micro-batches give the same bits.
 train --out turns --threads 2 --micro-batches 4 >turns.json || failed=1
 # A process that is killed after its tenth step's checkpoint, and another that goes on.
-train --out cut --checkpoint-every 10 >cut.json &
+trainer --out cut --checkpoint-every 10 >cut.json &   # exec: the child is the process that trains, not a shell around it
 child=$!
 tries=0
 while [ ! -s cut/checkpoint/manifest.epl ] && [ $tries -lt 600 ] && kill -0 $child 2>/dev/null; do sleep 0.05; tries=$((tries + 1)); done
