@@ -266,7 +266,9 @@ EPL_API EPL_SINCE(1, 0) epl_error* epl_trainer_set(epl_trainer* trainer, const c
 EPL_API EPL_SINCE(1, 0) epl_error* epl_trainer_set_number(epl_trainer* trainer, const char* key, size_t key_length,
                                                           double value);
 /* Parameters whose names match `pattern` (a glob) get their own options; the first group that matches has the
- * parameter. Set the group's options by epl_trainer_group_set: frozen = true, lr, weight_decay, ... */
+ * parameter. Set the group's options by epl_trainer_group_set: frozen = true, lr, weight_decay, ... A file does not say which
+ * of its float initialisers are parameters: one that looks like a constant (a single number, a table without a dot in its
+ * name) is trained where a group that is not frozen has its very name. */
 EPL_API EPL_SINCE(1, 0) epl_error* epl_trainer_add_group(epl_trainer* trainer, const char* pattern,
                                                          size_t pattern_length, int64_t* EPL_OUT group);
 /* One more pattern for a group. */

@@ -33,8 +33,8 @@ bool has_open_dimension(const Model& model) {
 
 std::string constant_reason(const ModelInitializer& one) {
   if (!is_float(one.type.dtype)) return "not floating-point";
-  if (one.type.elements() <= 1) return "a single number";
-  return "a constant of the model, by its name, its values or where it is used";
+  if (one.type.elements() <= 1) return "a single number, which is trained only if a parameter group has its name";
+  return "a constant of the model, by its name, its values or where it is used; it is trained only if a parameter group has its name";
 }
 
 Json initializers_json(const Model& model, const Graph& graph, const std::vector<Value>& parameters, const std::vector<std::string>& reasons) {

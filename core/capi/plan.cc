@@ -38,6 +38,15 @@ Result<std::string> describe_stage(const CompiledPlan& plan, std::string_view st
   return plan.text(kind, stage);
 }
 
+// What a group names in full is a parameter, whatever it looks like in the file.
+void name_parameters(const epl_trainer& trainer, Binding& binding) {
+  for (const epl_trainer::Group& group : trainer.groups) {
+    for (const std::string& pattern : group.patterns) {
+      if (!group.frozen && pattern.find_first_of("*?") == std::string::npos) binding.parameters.insert(pattern);
+    }
+  }
+}
+
 const std::vector<ProgramPort>* ports_of(const epl_plan* plan, int32_t entry, int32_t kind) {
   if (plan == nullptr || entry < EPL_ENTRY_TRAIN || entry > EPL_ENTRY_PREDICT) return nullptr;
   const Entry* found = plan->plan->entry(static_cast<EntryKind>(entry));
@@ -74,6 +83,7 @@ epl_error* epl_plan_create(const epl_model* model, const epl_trainer* trainer, c
       EPL_TRY(scope.status("trainer"));
       EPL_ASSIGN(request.train, resolve_trainer(*trainer));
       request.binding = trainer->binding;
+      name_parameters(*trainer, request.binding);
     } else {
       // Nothing says which dimension counts samples, and without a loss nothing needs to know: the batch is not cut.
       for (const ModelPort& input : model->model->inputs()) request.binding.batch_dims[input.name] = -1;

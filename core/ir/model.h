@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -33,6 +34,7 @@ struct Binding {
   std::map<std::string, int64_t> symbols;          // {"batch": 8, "sequence": 128}
   std::map<std::string, Shape> input_shapes;       // wins over symbols; binds the symbols it meets
   std::map<std::string, int> batch_dims;           // dimension that counts samples; default 0, -1 for none
+  std::set<std::string> parameters;                // float initialisers that are parameters whatever they look like
   // `train` keeps dropout and batch statistics as the file says; `evaluate` turns dropout off and uses running ones.
   enum class Mode : uint8_t { train, evaluate } mode = Mode::train;
 };

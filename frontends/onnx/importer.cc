@@ -116,7 +116,8 @@ Status Importer::add_initializers() {
     if (top_.values.contains(tensor.name)) continue;
     EPL_ASSIGN(epl::Tensor value, tensor_value(tensor, model_.owner(), model_.directory()));
     bool statistic = rule.is_statistic(tensor.name);
-    if (!statistic && !rule.judge(tensor).parameter) {
+    const bool named = binding_.parameters.contains(std::string(tensor.name)) && is_float(value.dtype());
+    if (!statistic && !named && !rule.judge(tensor).parameter) {
       top_.values[tensor.name] = {{}, value, value.type(), {}};
       continue;
     }

@@ -80,9 +80,13 @@ ParameterVerdict ParameterRule::judge(const Tensor& tensor) const {
   if (!is_float(type->dtype)) return {false, cat("its type is ", type->text())};
   if (statistics_.contains(tensor.name)) return {false, "it is a running statistic"};
   if (structural_.contains(tensor.name)) return {false, "it decides a shape"};
-  if (type->elements() <= 1) return {false, "it has one element"};
   if (known_buffer(tensor.name)) return {false, "its name is that of a buffer"};
   bool placed = weights_.contains(tensor.name);
+  // The bias of a layer with one output is a vector of one element; single numbers besides are constants as a rule.
+  const bool named_as_weight = tensor.name.ends_with(".bias") || tensor.name.ends_with(".weight");
+  if (type->elements() <= 1 && (type->shape.empty() || made_by_exporter(tensor.name) || !(placed || named_as_weight))) {
+    return {false, "it has one element"};
+  }
   if (made_by_exporter(tensor.name) && !placed) return {false, "it is a constant that the exporter made"};
   if (dotted_ && tensor.name.find('.') == std::string_view::npos && !placed) {
     return {false, "its name is not like those of the parameters, and it is not used as a weight"};

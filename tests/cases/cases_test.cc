@@ -150,5 +150,22 @@ TEST(CaseFolders, AWrongAnswerFails) {
   fs::remove_all(copy);
 }
 
+// Statistics may start elsewhere, but must move as batch norm moves them.
+TEST(CaseFolders, WrongRunningStatisticsFail) {
+  const fs::path copy = fs::path(testing::TempDir()) / "epl_wrong_statistics";
+  fs::remove_all(copy);
+  fs::copy(own / "resnet_adamw", copy);
+  const Json whole = Json::parse(std::ifstream(copy / "reference.json"));
+  ASSERT_FALSE(whole["final_buffer_norms"].empty());
+  for (const auto& [name, norm] : whole["final_buffer_norms"].items()) {
+    Json reference = whole;
+    reference["final_buffer_norms"][name] = norm.get<double>() * 1.01;
+    std::ofstream(copy / "reference.json") << reference;
+    const Json result = check(copy, "");
+    EXPECT_FALSE(result.value("pass", true)) << name << ": " << result.dump();
+  }
+  fs::remove_all(copy);
+}
+
 }  // namespace
 }  // namespace epl

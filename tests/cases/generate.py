@@ -104,6 +104,19 @@ def case_list():
                     optimizer=dict(optimizer="momentum", lr=0.2, momentum=0.8, weight_decay=0.001))
 
     @case
+    def scorer_dynamo_adamw(rng):
+        x = rows(rng, 16, 8, 6)
+        return dict(model=models.Scorer(6), inputs={"x": x}, target=(x[..., :1] > 0.2).astype(np.float32), how="dynamo_raw",
+                    opset=20, loss="bce_with_logits",
+                    optimizer=dict(optimizer="adamw", lr=0.02, betas=[0.9, 0.99], eps=1e-6, weight_decay=0.05))
+
+    @case
+    def scorer_legacy_sgd(rng):
+        x = rows(rng, 16, 8, 5)
+        return dict(model=models.Scorer(5), inputs={"x": x}, target=(x[..., :1] > 0).astype(np.float32), how="legacy", opset=16,
+                    loss="bce_with_logits", optimizer=dict(optimizer="sgd", lr=0.2, weight_decay=0.01))
+
+    @case
     def mlp_own_loss_sgd(rng):
         x = rows(rng, 16, 8, 9)
         labels = np.argmax(x[..., :4], -1)

@@ -39,6 +39,20 @@ class MlpWithLoss(nn.Module):
         return F.cross_entropy(self.body(x), labels)
 
 
+class Scorer(nn.Module):
+    """One logit, with parameters that look like constants: a scale at the top and a single number; x[batch, n] -> [batch, 1]."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.scale = nn.Parameter(torch.linspace(0.5, 1.5, width))
+        self.temperature = nn.Parameter(torch.tensor(0.7))
+        self.hidden = nn.Linear(width, 9)
+        self.out = nn.Linear(9, 1)
+
+    def forward(self, x):
+        return self.out(torch.tanh(self.hidden(x * self.scale))) * self.temperature.exp()
+
+
 class Cnn(nn.Module):
     """Grouped, dilated and strided convolutions with both poolings; x[b, 3, 12, 12] -> [b, classes]."""
 
@@ -296,5 +310,6 @@ def randomise(model, seed):
             if parameter.dim() > 1:
                 parameter.copy_(noise * (1.0 / math.sqrt(parameter[0].numel())))
             else:
-                parameter.copy_(0.1 * noise + (1.0 if parameter.abs().sum() > 0 and parameter.std() == 0 else 0.0))
+                is_scale = parameter.numel() > 1 and parameter.abs().sum() > 0 and parameter.std() == 0
+                parameter.copy_(0.1 * noise + (1.0 if is_scale else 0.0))
     return model
