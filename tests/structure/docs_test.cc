@@ -75,5 +75,26 @@ TEST(Docs, RecipesCoverWhatIsAddedByRows) {
   }
 }
 
+// What the recipes tell to write or to run exists: macros of rows, programs of tests, variables that write files again, fields.
+TEST(Docs, RecipesNameWhatExists) {
+  const std::string text = read_text(kTop / "CONTRIBUTING.md");
+  std::string sources;
+  for (const SourceFile& file : files_below({"core", "frontends", "backends", "tests"}, {".h", ".cc"})) {
+    if (file.path.find("docs_test") == std::string::npos) sources += file.text;
+  }
+  static const std::regex macro(R"(\b(EPL_[A-Z]+)\()"), variable(R"(\b(EPL_UPDATE_[A-Z]+)=1)"), program(R"(`[\w/-]*\btest_([a-z]+)`)");
+  int named = 0;
+  const auto each = [&](const std::regex& pattern, auto&& exists) {
+    for (std::sregex_iterator it(text.begin(), text.end(), pattern), end; it != end; ++it, ++named) EXPECT_TRUE(exists((*it)[1])) << (*it)[1];
+  };
+  each(macro, [&](const std::string& name) { return sources.find("#define " + name + "(") != std::string::npos; });
+  each(variable, [&](const std::string& name) { return sources.find('"' + name + '"') != std::string::npos; });
+  each(program, [&](const std::string& name) { return std::filesystem::is_directory(kTop / "tests" / name); });
+  EXPECT_GE(named, 12);
+  for (const char* told : {"optimizer_of", "Case::trainer"}) EXPECT_NE(text.find(told), std::string::npos) << told;
+  EXPECT_NE(read_text(kTop / "tests/cases/generate.py").find("def optimizer_of("), std::string::npos);
+  EXPECT_NE(read_text(kTop / "tools/check.cc").find("Trainer trainer()"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace epl::structure
