@@ -1,0 +1,67 @@
+// What a user may say, read and printed again, and the errors that help.
+#include "core/strategy/strategy.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+
+#include "core/strategy/documentation.h"
+
+namespace epl {
+namespace {
+
+TEST(Strategy, ReadsPrintsAndReadsAgain) {
+  for (const char* json : {
+           R"({"default": {"replicate": 1}})",
+           R"({"default": {"split": 2}})",
+           R"({"default": {"replicate": 2, "scopes": [{"match": "*", "split": 2}]}, "zero.level": "v2"})",
+           R"({"pipeline.num_stages": 2, "pipeline.num_micro_batch": 4, "pipeline.strategy": "ZB-V", "gradient_checkpoint.type": "auto"})",
+           R"({"pipeline.num_micro_batch": 4, "scopes": [{"name": "stage0", "replicate": 1, "match": ["*/h.0/*", "*/wte/*"]},
+               {"name": "stage1", "replicate": 2, "match": "*", "scopes": [{"match": "*/mlp/*", "split": 2}]}]})",
+           R"({"scopes": [{"match": "*/experts*", "expert": 4}], "default": {"replicate": 1}})",
+           R"({"auto.auto_parallel": true, "memory.budget": "2GiB"})",
+       }) {
+    auto first = parse_strategy(json);
+    ASSERT_TRUE(first.ok()) << json << ": " << first.status().to_string();
+    const std::string text = print_strategy(*first);
+    auto second = parse_strategy(text);
+    ASSERT_TRUE(second.ok()) << text << ": " << second.status().to_string();
+    EXPECT_EQ(print_strategy(*second), text) << json;
+  }
+}
+
+std::string message_of(std::string_view json) {
+  auto strategy = parse_strategy(json);
+  return strategy.ok() ? check_built(*strategy, 2).message() : strategy.status().message();
+}
+
+TEST(Strategy, NamesTheNearestKeyAndTheRightWords) {
+  EXPECT_NE(message_of(R"({"pipeline.num_micro_batchs": 2})").find("pipeline.num_micro_batch"), std::string::npos);
+  EXPECT_NE(message_of(R"({"reproducible.level": "layer"})").find("run, data, layout"), std::string::npos);
+  EXPECT_NE(message_of(R"({"pipeline.num_micro_batch": "two"})").find("whole number"), std::string::npos);
+}
+
+TEST(Strategy, WhatIsNotBuiltIsAnErrorWithAllOfIt) {
+  const std::string message = message_of(R"({"zero.level": "v1", "default": {"split": 2}, "auto.auto_parallel": true})");
+  for (const char* part : {"zero.level", "split", "auto.auto_parallel"}) {
+    EXPECT_NE(message.find(part), std::string::npos) << part << " in: " << message;
+  }
+  EXPECT_EQ(message_of(R"({"default": {"replicate": 2}, "pipeline.num_micro_batch": 4})"), "");
+}
+
+TEST(Strategy, DocumentationIsUpToDate) {
+  const std::string path = std::string(EPL_SOURCE_DIR) + "/docs/strategy.md";
+  if (std::getenv("EPL_UPDATE_DOCS")) {
+    std::ofstream(path) << strategy_documentation();
+    return;
+  }
+  std::ifstream file(path);
+  std::stringstream text;
+  text << file.rdbuf();
+  EXPECT_TRUE(text.str() == strategy_documentation()) << "docs/strategy.md is stale: run test_strategy with EPL_UPDATE_DOCS=1";
+}
+
+}  // namespace
+}  // namespace epl
