@@ -42,9 +42,9 @@ std::vector<Expected> read_hashes() {
   return out;
 }
 
-// What `epl check FOLDER ARGUMENTS --json` says.
-Json check(const fs::path& folder, const std::string& arguments) {
-  const std::string command = std::string(EPL_TOOL) + " check '" + folder.string() + "' " + arguments + " --json 2>&1";
+// What `epl COMMAND PATH ARGUMENTS --json` says.
+Json tool(const std::string& name, const fs::path& path, const std::string& arguments) {
+  const std::string command = std::string(EPL_TOOL) + " " + name + " '" + path.string() + "' " + arguments + " --json 2>&1";
   FILE* pipe = popen(command.c_str(), "r");
   if (!pipe) return {{"error", "cannot start " + command}};
   std::string text;
@@ -56,6 +56,8 @@ Json check(const fs::path& folder, const std::string& arguments) {
   result["exit"] = WIFEXITED(code) ? WEXITSTATUS(code) : -1;
   return result;
 }
+
+Json check(const fs::path& folder, const std::string& arguments) { return tool("check", folder, arguments); }
 
 void expect_pass(const Json& result, const std::string& what) {
   EXPECT_TRUE(result.value("pass", false)) << what << ": " << result.dump();
@@ -88,6 +90,22 @@ TEST_P(Cases, AreRightWithTheSameBits) {
   }
 }
 INSTANTIATE_TEST_SUITE_P(All, Cases, testing::ValuesIn(read_hashes()), [](const auto& info) { return info.param.name; });
+
+// Offsets waste little: the arena is at most a twentieth larger than what lives in it at once.
+TEST(CaseFolders, ArenasAreTight) {
+  int planned = 0;
+  for (const Expected& e : read_hashes()) {
+    const fs::path model = folder_of(e.name) / "model.onnx";
+    if (!fs::exists(model)) continue;
+    for (const char* turns : {"", "--micro-batches 2"}) {
+      const Json plan = tool("plan", model, std::string("--batch 4 ") + turns);
+      if (plan.value("exit", -1) != 0) continue;  // another loss than the first output's cross-entropy, or samples mix
+      EXPECT_LE(plan.value("arena_bytes", 1e18), 1.05 * plan.value("arena_live_bytes", 0.0)) << e.name << " " << turns;
+      ++planned;
+    }
+  }
+  EXPECT_GE(planned, 30);
+}
 
 // At level `run` kernels may sum in another order: the same answer, and the same bits again in the same layout. Where the
 // folder named has no pack, the built-in kernels serve, whose bits are known.
