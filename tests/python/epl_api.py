@@ -125,14 +125,19 @@ class Api:
     def model_bytes(self, data):
         return self.make("model", "epl_model_load_bytes", self.engine, text(data), None)
 
-    def trainer(self, settings, frozen=()):
+    def trainer(self, settings, trainable):
+        """Trains the parameters named, and no others."""
         trainer = self.make("trainer", "epl_trainer_create", self.engine)
         for key, value in settings.items():
             self.call("epl_trainer_set", trainer, text(key), text(str(value)))
-        for pattern in frozen:
-            group = c.c_int64()
-            self.call("epl_trainer_add_group", trainer, text(pattern), c.byref(group))
-            self.call("epl_trainer_group_set", trainer, group, text("frozen"), text("true"))
+        group, rest = c.c_int64(), c.c_int64()
+        for i, name in enumerate(trainable):
+            if i == 0:
+                self.call("epl_trainer_add_group", trainer, text(name), c.byref(group))
+            else:
+                self.call("epl_trainer_group_add", trainer, group, text(name))
+        self.call("epl_trainer_add_group", trainer, text("*"), c.byref(rest))
+        self.call("epl_trainer_group_set", trainer, rest, text("frozen"), text("true"))
         return trainer
 
     def bind(self, trainer, name, shape, dtype=0):

@@ -62,7 +62,7 @@ def check_case(api, folder, scratch):
     reference = json.loads((folder / "reference.json").read_text())
     data = load_file(str(folder / "train.safetensors"))
     batch = lambda name, step: data["target"][step] if name == "target" else data[f"input.{name}"][step]
-    trainer = api.trainer(settings_of(reference), reference["frozen"])
+    trainer = api.trainer(settings_of(reference), reference["trainable"])
     for name, array in data.items():
         if name.startswith("input."):
             api.bind(trainer, name.removeprefix("input."), array.shape[1:])
