@@ -32,9 +32,13 @@ def train(model, row, inputs, target):
         losses.append(loss.item())
         loss.backward()
         if step == 0:
-            norms = {k: p.grad.norm().item() for k, p in model.named_parameters() if p.grad is not None}
+            norms = {k: p.grad.double().norm().item() for k, p in model.named_parameters() if p.grad is not None}
         optimizer.step()
-    return losses, norms
+    return losses, norms, {k: p.detach().double().norm().item() for k, p in model.named_parameters()}
+
+
+def largest_error(got, wanted):
+    return max(abs(got[k] - v) / v if v else abs(got[k]) for k, v in wanted.items())
 
 
 def main():
@@ -51,10 +55,9 @@ def main():
     save_file({**{f"input.{k}": np.ascontiguousarray(a) for k, a in inputs.items()}, "target": target},
               str(folder / "train.safetensors"))
 
-    losses32 = train(copy.deepcopy(model), row, inputs, target)[0]
+    losses32, norms32, final32 = train(copy.deepcopy(model), row, inputs, target)
     model = model.double()
-    losses, norms = train(model, row, inputs, target)
-    final = {k: p.norm().item() for k, p in model.named_parameters()}
+    losses, norms, final = train(model, row, inputs, target)
     buffers = {k: b.norm().item() for k, b in model.named_buffers() if "running" in k}
     groups = {}
     for k, p in model.named_parameters(remove_duplicate=False):
@@ -65,7 +68,8 @@ def main():
                  "trainable": [alias.get(k, k) for k, _ in model.named_parameters()],
                  "frozen": [], "tied": [g for g in groups.values() if len(g) > 1], "final_param_norms": renamed(final),
                  "step0_grad_norms": renamed(norms), "final_buffer_norms": buffers,
-                 "torch_mode": "train" if row.training else "eval", "exporter": row.how, "precision": "float64"}
+                 "torch_mode": "train" if row.training else "eval", "exporter": row.how, "precision": "float64",
+                 "float32_errors": {"gradient": largest_error(norms32, norms), "parameter": largest_error(final32, final)}}
     (folder / "reference.json").write_text(json.dumps(reference) + "\n")
 
 
