@@ -12,7 +12,6 @@
 
 namespace epl {
 namespace {
-constexpr int spins_before_sleep = 30000;
 inline void relax() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();

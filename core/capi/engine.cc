@@ -4,7 +4,6 @@
 
 #include <chrono>
 #include <climits>
-#include <cstdlib>
 
 #include "core/base/memory.h"
 #include "core/capi/describe.h"
