@@ -2,6 +2,7 @@
 
 #include "core/backend/device.h"
 #include "core/backend/pack.h"
+#include "core/base/processor.h"
 #include "core/capi/json.h"
 #include "core/data/reader.h"
 #include "core/ir/model.h"
@@ -32,14 +33,9 @@ Json rows_json(const Rows& rows) {
   return out;
 }
 
-std::string processor_level() {
+std::string processor_name() {
 #if defined(__x86_64__)
-  __builtin_cpu_init();
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw") &&
-      __builtin_cpu_supports("avx512dq")) {
-    return "x86-64-v4";
-  }
-  return "x86-64-v3";
+  return processor_level() >= 4 ? "x86-64-v4" : "x86-64-v3";  // an engine is made on no lower level
 #else
   return "generic";
 #endif
@@ -76,7 +72,7 @@ std::string describe_engine(const Engine& engine) {
   Json out;
   out["version"] = cat(EPL_VERSION_MAJOR, ".", EPL_VERSION_MINOR, ".", EPL_VERSION_PATCH);
   out["abi"] = EPL_ABI_VERSION;
-  out["processor"] = processor_level();
+  out["processor"] = processor_name();
   out["threads"] = engine.host.threads;
   BackendTable backends;
   fill_backend_table(backends);

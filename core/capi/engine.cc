@@ -6,6 +6,7 @@
 #include <climits>
 
 #include "core/base/memory.h"
+#include "core/base/processor.h"
 #include "core/capi/describe.h"
 #include "core/capi/handle.h"
 
@@ -21,9 +22,9 @@ int available_processors() {
 
 Status check_processor() {
 #if defined(__x86_64__)
-  __builtin_cpu_init();
-  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) {
-    return unsupported("this processor has no AVX2 and FMA, which the kernels need (x86-64-v3: Haswell of 2013, Zen, or later)");
+  if (processor_level() < 3) {
+    return unsupported("this processor has no AVX2 and FMA, which the kernels need (x86-64-v3: Haswell of 2013, Zen, or later), ",
+                       "or the operating system does not save its AVX registers");
   }
 #endif
   return {};
