@@ -62,7 +62,7 @@ Geometry geometry_of(const Attributes& attributes, const Shape& x, const Shape& 
 struct Convolution {
   GemmProblem gemm;
   Patches patches;
-  Images images;
+  Images images, plain_patches;
   TurnedWeights weights;
   Phase phase;
 };
@@ -183,6 +183,7 @@ Convolutions grad_weight(const KernelQuery& q) {
   Convolution c;
   c.patches = patches_of_x(g);
   c.images = {nullptr, g.groups * g.out * g.y_pixels, g.out * g.y_pixels, g.y_pixels};
+  c.plain_patches = {nullptr, g.groups * g.in * g.x_pixels, g.in * g.x_pixels, g.x_pixels};
   GemmProblem& p = c.gemm;
   p.m = g.out;
   p.n = g.in * g.taps;
@@ -192,7 +193,7 @@ Convolutions grad_weight(const KernelQuery& q) {
   p.batch[2].count = g.groups;
   p.batch[2].c = p.m * p.n;
   p.pack_a = EPL_CPU_CHOOSE(pack_images);
-  p.pack_b = EPL_CPU_CHOOSE(pack_patches_across);
+  p.pack_b = g.plain ? EPL_CPU_CHOOSE(pack_images) : EPL_CPU_CHOOSE(pack_patches_across);
   return {c};
 }
 
@@ -217,14 +218,15 @@ std::shared_ptr<const void> prepare(const KernelQuery& q) {
 // `a` and `b` of the arguments are what the packs, if any, read instead.
 void run(const KernelCall& call, Convolution c, const float* a, const float* b) {
   c.weights.data = c.images.data = a;
-  c.patches.data = b;
+  c.patches.data = c.plain_patches.data = b;
   GemmArguments arguments;
   arguments.a = a;
   arguments.b = b;
   arguments.c = call.out<float>(0);
   if (c.gemm.bias != GemmBias::none) arguments.bias = call.in<float>(2);
-  arguments.a_context = c.gemm.pack_a == EPL_CPU_CHOOSE(pack_images) ? static_cast<const void*>(&c.images) : &c.weights;
-  arguments.b_context = &c.patches;
+  const GemmPack images = EPL_CPU_CHOOSE(pack_images);
+  arguments.a_context = c.gemm.pack_a == images ? static_cast<const void*>(&c.images) : &c.weights;
+  arguments.b_context = c.gemm.pack_b == images ? static_cast<const void*>(&c.plain_patches) : &c.patches;
   arguments.c_context = &c.phase;
   gemm(c.gemm, arguments, call.workspace, call.threads);
 }

@@ -2,6 +2,7 @@
 // piece of an image's row, clipped by the padding.
 #include "backends/cpu/kernels/conv_gather.h"
 
+#include "backends/cpu/kernels/conv_panel.simd.h"
 #include "backends/cpu/kernels/gemm_pack.simd.h"
 
 namespace epl::cpu::EPL_SIMD {
@@ -99,6 +100,10 @@ Piece cut_piece(const Patches& p, const Run& run, const int64_t (&tap)[conv_dims
   if (!from.inside) return {0, 0, 0};
   // The first column at or behind the begin of the row, and the first at or behind its end.
   const int64_t step = p.step[2], round = step - 1;
+  if (step == 1) {  // without divisions
+    const int64_t begin = most(0, least(-from.x, run.count));
+    return {from.row + from.x + begin, begin, most(begin, least(p.sizes[2] - from.x, run.count))};
+  }
   const int64_t begin = from.x >= 0 ? 0 : least((round - from.x) / step, run.count);
   const int64_t stop =
       p.sizes[2] <= from.x ? begin : most(least((p.sizes[2] - from.x + round) / step, run.count), begin);
@@ -149,6 +154,26 @@ struct Walk {
   }
 };
 
+// pack_patches for panels of whole vectors whose columns are neighbours in the image; false where they are not.
+bool gather_panel(const Patches& p, const Run* runs, int64_t run_count, int64_t count, int64_t k, int64_t depth, float* to,
+                  int64_t stride) {
+  const int64_t taps = p.taps();
+  if (p.step[2] != 1 || count % lanes != 0 || taps * (count / lanes) > PanelTable::most_vectors) return false;
+  PanelTable table(taps, count / lanes);
+  Walk walk(p, k);
+  for (int64_t t = 0; t < least(taps, depth); ++t, walk.next()) {
+    int64_t column = 0;
+    for (int64_t r = 0; r < run_count; column += runs[r++].count) {
+      const Piece piece = cut_piece(p, runs[r], walk.tap);
+      if (piece.begin == piece.stop) continue;
+      const int64_t offset = runs[r].image - p.data + piece.offset;
+      if (!table.add((k + t) % taps, column + piece.begin, column + piece.stop, offset)) return false;
+    }
+  }
+  table.gather(p.data + k / taps * p.channel, p.channel, k % taps, depth, to, stride);
+  return true;
+}
+
 }  // namespace
 
 void pack_patches(const void* context, int64_t group, int64_t first, int64_t count, int64_t k, int64_t depth, float* to,
@@ -156,13 +181,14 @@ void pack_patches(const void* context, int64_t group, int64_t first, int64_t cou
   const Patches& p = *static_cast<const Patches*>(context);
   Run runs[most_runs];
   const int64_t run_count = cut_runs(p, group, first, count, runs);
-  Walk walk(p, k);
   const int64_t taps = p.taps();
+  Walk walk(p, k);
   if (taps * run_count > most_pieces) {
     for (int64_t j = 0; j < depth; ++j, walk.next())
       gather_row(p, runs, run_count, walk.channel, walk.tap, to + j * stride);
     return;
   }
+  if (gather_panel(p, runs, run_count, count, k, depth, to, stride)) return;
   // The pieces of a tap are the same for every channel.
   Piece pieces[most_pieces];
   const int64_t first_tap = k % taps;
@@ -170,19 +196,10 @@ void pack_patches(const void* context, int64_t group, int64_t first, int64_t cou
     for (int64_t r = 0; r < run_count; ++r)
       pieces[(first_tap + t) % taps * run_count + r] = cut_piece(p, runs[r], walk.tap);
   int64_t tap = first_tap, channel_at = k / taps * p.channel;
-  const bool simple = run_count == 1 && p.step[2] == 1 && count == 2 * lanes;  // most panels of long rows
   for (int64_t j = 0; j < depth; ++j, to += stride) {
     const Piece* piece = pieces + tap * run_count;
-    if (simple && piece->stop - piece->begin == count) {
-      const hn::ScalableTag<float> d;
-      const float* from = runs[0].image + channel_at + piece->offset;
-      const auto low = hn::LoadU(d, from), high = hn::LoadU(d, from + lanes);
-      hn::StoreU(low, d, to);
-      hn::StoreU(high, d, to + lanes);
-    } else {
-      float* at = to;
-      for (int64_t r = 0; r < run_count; at += runs[r++].count) copy_piece(runs[r], piece[r], channel_at, p.step[2], at);
-    }
+    float* at = to;
+    for (int64_t r = 0; r < run_count; at += runs[r++].count) copy_piece(runs[r], piece[r], channel_at, p.step[2], at);
     if (++tap == taps) {
       tap = 0;
       channel_at += p.channel;
