@@ -2,19 +2,19 @@
 //
 // x [batch, groups * in, spatial...], w [groups * out, in, kernel...], y [batch, groups * out, spatial...]; the groups
 // are a batch of products:
-//   conv              y[out, (image, position)]  = w[out, (in, tap)]       * patches of x [(in, tap), (image,
-//   position)] conv_grad_input   dx[in, (image, pixel)]     = w[in, (out, tap)]       * patches of dy [(out, tap),
-//   (image, pixel)],
-//                     a product for each phase of the strides: the pixels of a phase meet the same taps
-//   conv_grad_weight  dw[out, (in, tap)]         = dy[out, (image, pixel)] * patches of x, transposed; sums units of
-//   images
+//   conv              y[out, (image, position)] = w[out, (in, tap)] * patches of x [(in, tap), (image, position)]
+//   conv_grad_input   dx[in, (image, pixel)] = w[in, (out, tap)] * patches of dy [(out, tap), (image, pixel)],
+//                     a product for each phase of the strides (conv_phases.h)
+//   conv_grad_weight  dw[out, (in, tap)] = dy[out, (image, pixel)] * patches of x, transposed; sums units of images
 #include <algorithm>
+#include <cstddef>
 #include <memory>
 #include <numeric>
 #include <vector>
 
 #include "backends/cpu/cpu.h"
 #include "backends/cpu/kernels/conv_gather.h"
+#include "backends/cpu/kernels/conv_phases.h"
 #include "backends/cpu/kernels/gemm.h"
 #include "core/backend/kernel.h"
 
@@ -27,6 +27,7 @@ struct Geometry {
   int64_t x[conv_dims], y[conv_dims], kernel[conv_dims], strides[conv_dims], dilations[conv_dims], pads[conv_dims];
   int64_t x_pixels = 1, y_pixels = 1, taps = 1;
   bool plain = true;  // one tap that neither skips nor pads: the image is one long row
+  bool strided() const { return strides[0] * strides[1] * strides[2] > 1; }
 };
 
 Geometry geometry_of(const Attributes& attributes, const Shape& x, const Shape& w, const Shape& y) {
@@ -64,9 +65,12 @@ struct Convolution {
   Patches patches;
   Images images, plain_patches;
   TurnedWeights weights;
-  Phase phase;
+  int64_t c_at = -1;  // where C lies in the workspace, in elements; -1: it is the output
 };
-using Convolutions = std::vector<Convolution>;
+struct Convolutions {
+  std::vector<Convolution> products;
+  ConvPhases phases;  // of an input gradient with strides
+};
 
 Patches patches_of_x(const Geometry& g) {
   Patches p;
@@ -115,7 +119,7 @@ Convolutions forward(const KernelQuery& q) {
   p.batch[2].a = p.m * p.k;
   p.batch[2].bias = g.out;
   if (q.has(2)) p.bias = GemmBias::rows;
-  return {c};
+  return {{c}, {}};
 }
 
 // The pixels at `phase` modulo the strides.
@@ -129,7 +133,6 @@ Convolution grad_input_phase(const Geometry& g, const int64_t (&phase)[conv_dims
   w.group = g.out * g.in * g.taps;
   w.in = g.in;
   w.taps = g.taps;
-  c.phase.image = g.groups * g.in * g.x_pixels;
   for (int d = 0; d < conv_dims; ++d) {
     // Pixel position * stride + phase meets tap t in output (position * stride + phase + pad - t * dilation) / stride.
     const int64_t stride = g.strides[d], shift = phase[d] + g.pads[d];
@@ -144,10 +147,6 @@ Convolution grad_input_phase(const Geometry& g, const int64_t (&phase)[conv_dims
     patches.step[d] = 1;
     patches.start[d] = w.used[d] ? (shift - w.first[d] * g.dilations[d]) / stride : 0;
     patches.tap_step[d] = -(g.dilations[d] * w.skip[d] / stride);
-    c.phase.positions[d] = patches.positions[d];
-    c.phase.sizes[d] = g.x[d];
-    c.phase.first[d] = phase[d];
-    c.phase.stride[d] = stride;
   }
   GemmProblem& p = c.gemm;
   p.m = g.in;
@@ -160,22 +159,38 @@ Convolution grad_input_phase(const Geometry& g, const int64_t (&phase)[conv_dims
   } else {
     p.pack_a = EPL_CPU_CHOOSE(pack_turned_weights);
   }
-  if (patches.columns() != g.x_pixels) {
-    p.n = g.batch * patches.columns();
+  if (g.strided()) {  // C is compact, and in the workspace
+    p.n = p.c_row = g.batch * patches.columns();
     p.c_run = p.c_jump = 0;
-    p.locate = EPL_CPU_CHOOSE(locate_phase);
+    p.batch[2].c = g.in * p.n;
   }
   return c;
 }
 
 Convolutions grad_input(const KernelQuery& q) {
   const Geometry g = geometry_of(q.attributes, q.out(0).shape, q.in(1).shape, q.in(0).shape);
-  Convolutions phases;
+  Convolutions all;
+  ConvPhases& p = all.phases;
+  p.images = g.batch;
+  p.channels = g.groups * g.in;
+  std::copy_n(g.x, conv_dims, p.sizes);
+  std::copy_n(g.strides, conv_dims, p.strides);
   int64_t phase[conv_dims];
   for (phase[0] = 0; phase[0] < g.strides[0]; ++phase[0])
     for (phase[1] = 0; phase[1] < g.strides[1]; ++phase[1])
-      for (phase[2] = 0; phase[2] < g.strides[2]; ++phase[2]) phases.push_back(grad_input_phase(g, phase));
-  return phases;
+      for (phase[2] = 0; phase[2] < g.strides[2]; ++phase[2]) {
+        Convolution c = grad_input_phase(g, phase);
+        ConvPhases::Phase own;
+        std::copy_n(c.patches.positions, conv_dims, own.positions);
+        p.phases.push_back(own);
+        if (g.strided()) {
+          if (c.gemm.k == 0 || c.gemm.n == 0) continue;
+          c.c_at = p.phases.back().at = p.elements;
+          p.elements += p.channels * c.gemm.n;
+        }
+        all.products.push_back(c);
+      }
+  return all;
 }
 
 Convolutions grad_weight(const KernelQuery& q) {
@@ -194,7 +209,7 @@ Convolutions grad_weight(const KernelQuery& q) {
   p.batch[2].c = p.m * p.n;
   p.pack_a = EPL_CPU_CHOOSE(pack_images);
   p.pack_b = g.plain ? EPL_CPU_CHOOSE(pack_images) : EPL_CPU_CHOOSE(pack_patches_across);
-  return {c};
+  return {{c}, {}};
 }
 
 bool accepts(const KernelQuery& q) {
@@ -203,11 +218,15 @@ bool accepts(const KernelQuery& q) {
          q.require(q.in(0).shape[0] % q.units == 0, "units that do not divide the batch");
 }
 
+// The phases come first in the workspace.
+int64_t phase_bytes(const ConvPhases& p) { return (p.elements * 4 + 63) / 64 * 64; }
+
 template <Convolutions make(const KernelQuery&)>
 int64_t workspace(const KernelQuery& q) {
   int64_t most = 0;
-  for (const Convolution& c : make(q)) most = std::max(most, gemm_workspace_bytes(c.gemm, q.threads));
-  return most;
+  const Convolutions all = make(q);
+  for (const Convolution& c : all.products) most = std::max(most, gemm_workspace_bytes(c.gemm, q.threads));
+  return phase_bytes(all.phases) + most;
 }
 
 template <Convolutions make(const KernelQuery&)>
@@ -216,25 +235,36 @@ std::shared_ptr<const void> prepare(const KernelQuery& q) {
 }
 
 // `a` and `b` of the arguments are what the packs, if any, read instead.
-void run(const KernelCall& call, Convolution c, const float* a, const float* b) {
+void run(const KernelCall& call, const ConvPhases& phases, Convolution c, const float* a, const float* b) {
   c.weights.data = c.images.data = a;
   c.patches.data = c.plain_patches.data = b;
   GemmArguments arguments;
   arguments.a = a;
   arguments.b = b;
-  arguments.c = call.out<float>(0);
+  arguments.c = c.c_at < 0 ? call.out<float>(0) : static_cast<float*>(call.workspace) + c.c_at;
   if (c.gemm.bias != GemmBias::none) arguments.bias = call.in<float>(2);
   const GemmPack images = EPL_CPU_CHOOSE(pack_images);
   arguments.a_context = c.gemm.pack_a == images ? static_cast<const void*>(&c.images) : &c.weights;
   arguments.b_context = c.gemm.pack_b == images ? static_cast<const void*>(&c.plain_patches) : &c.patches;
-  arguments.c_context = &c.phase;
-  gemm(c.gemm, arguments, call.workspace, call.threads);
+  gemm(c.gemm, arguments, static_cast<std::byte*>(call.workspace) + phase_bytes(phases), call.threads);
+}
+
+void join_phases(const KernelCall& call, const ConvPhases& p) {
+  const int64_t pixels = p.sizes[0] * p.sizes[1] * p.sizes[2];
+  constexpr int64_t task_pixels = 32768;  // what is worth waking a thread for
+  call.threads.run_ranges(p.images * p.channels, std::max<int64_t>(1, task_pixels / std::max<int64_t>(pixels, 1)),
+                          [&](int64_t begin, int64_t end) {
+                            for (int64_t i = begin; i < end; ++i)
+                              EPL_CPU_CHOOSE(join_phases)(p, static_cast<const float*>(call.workspace), i / p.channels,
+                                                          i % p.channels, call.out<float>(0) + i * pixels);
+                          });
 }
 
 // In all three ops the second operand plays A and the first plays B.
 void launch(const KernelCall& call) {
-  for (const Convolution& c : *static_cast<const Convolutions*>(call.prepared))
-    run(call, c, call.in<float>(1), call.in<float>(0));
+  const Convolutions& all = *static_cast<const Convolutions*>(call.prepared);
+  for (const Convolution& c : all.products) run(call, all.phases, c, call.in<float>(1), call.in<float>(0));
+  if (all.phases.phases.size() > 1) join_phases(call, all.phases);
 }
 
 template <Convolutions make(const KernelQuery&)>

@@ -36,12 +36,6 @@ struct TurnedWeights {
   int64_t kernel[conv_dims], used[conv_dims], first[conv_dims], skip[conv_dims];
 };
 
-// The pixels first + position * stride of a batch of images, as columns of C.
-struct Phase {
-  int64_t image = 0;  // stride in elements
-  int64_t positions[conv_dims], sizes[conv_dims], first[conv_dims], stride[conv_dims];
-};
-
 // As GemmPack; the product's number is the group. The context is one of the above.
 #define EPL_CONV_PACKS                                                                                        \
   void pack_patches(const void*, int64_t, int64_t, int64_t, int64_t, int64_t, float*, int64_t); /* Patches */ \
@@ -49,8 +43,7 @@ struct Phase {
                            int64_t); /* Patches, transposed */                                                \
   void pack_images(const void*, int64_t, int64_t, int64_t, int64_t, int64_t, float*, int64_t); /* Images */   \
   void pack_turned_weights(const void*, int64_t, int64_t, int64_t, int64_t, int64_t, float*,                  \
-                           int64_t);                                   /* TurnedWeights */                    \
-  void locate_phase(const void*, int64_t, int64_t, int64_t, int64_t*); /* Phase, as GemmLocate */
+                           int64_t); /* TurnedWeights */
 namespace v3 {
 EPL_CONV_PACKS
 }

@@ -47,23 +47,6 @@ int64_t cut_runs(const Patches& p, int64_t group, int64_t first, int64_t count, 
   return made;
 }
 
-// Copies a few floats: overlapping vectors rather than a tail of single ones.
-HWY_INLINE void copy_run(const float* from, float* to, int64_t count) {
-  const hn::CappedTag<float, 8> d;
-  constexpr int64_t W = static_cast<int64_t>(hn::MaxLanes(hn::CappedTag<float, 8>()));
-  const hn::FixedTag<float, 4> quarter;
-  if (count >= W) {
-    for (int64_t i = 0; i + W < count; i += W) hn::StoreU(hn::LoadU(d, from + i), d, to + i);
-    hn::StoreU(hn::LoadU(d, from + count - W), d, to + count - W);
-  } else if (count >= 4) {
-    const auto low = hn::LoadU(quarter, from), high = hn::LoadU(quarter, from + count - 4);
-    hn::StoreU(low, quarter, to);
-    hn::StoreU(high, quarter, to + count - 4);
-  } else {
-    for (int64_t i = 0; i < count; ++i) to[i] = from[i];
-  }
-}
-
 // Copies every second float. Whole vectors are read only where the float behind the last one is needed too.
 HWY_INLINE void copy_even(const float* from, float* to, int64_t count) {
   const hn::CappedTag<float, 8> d;
@@ -261,22 +244,6 @@ void pack_turned_weights(const void* context, int64_t group, int64_t first, int6
     int d = conv_dims - 1;
     while (d >= 0 && ++index[d] == w.used[d]) index[d--] = 0;
     if (d < 0) ++out;
-  }
-}
-
-void locate_phase(const void* context, int64_t, int64_t first, int64_t count, int64_t* at) {
-  const Phase& p = *static_cast<const Phase*>(context);
-  const int64_t columns = p.positions[0] * p.positions[1] * p.positions[2];
-  int64_t image = first / columns, rest = first % columns;
-  int64_t position[conv_dims] = {rest / (p.positions[1] * p.positions[2]), rest / p.positions[2] % p.positions[1],
-                                 rest % p.positions[2]};
-  for (int64_t i = 0; i < count; ++i) {
-    int64_t pixel = 0;
-    for (int d = 0; d < conv_dims; ++d) pixel = pixel * p.sizes[d] + p.first[d] + position[d] * p.stride[d];
-    at[i] = image * p.image + pixel;
-    int d = conv_dims - 1;
-    while (d >= 0 && ++position[d] == p.positions[d]) position[d--] = 0;
-    if (d < 0) ++image;
   }
 }
 

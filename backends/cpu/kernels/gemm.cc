@@ -57,7 +57,7 @@ GemmPlan make_plan(const GemmProblem& p, const GemmLevel& level, int threads) {
   if (p.m == 0 || p.n == 0 || plan.products == 0) return plan;
   plan.panel_vectors = p.m <= level.rows ? level.panel_vectors(p.m) : 2;
   plan.direct_b = p.b_col == 1 && !p.pack_b && p.m <= level.rows;
-  plan.thin = p.m <= level.thin_rows && !p.pack_a && !p.pack_b && !p.locate && (p.b_col == 1 || p.b_row == 1);
+  plan.thin = p.m <= level.thin_rows && !p.pack_a && !p.pack_b && (p.b_col == 1 || p.b_row == 1);
   plan.direct_a = p.a_col == 1 && !p.pack_a && p.m > level.rows && p.n <= most_direct_columns;
   const int levels = floor_log2(p.units);
   if (!plan.thin && p.k > 0)

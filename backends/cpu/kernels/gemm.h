@@ -23,10 +23,6 @@ inline constexpr int64_t gemm_k_block = 256;
 using GemmPack = void (*)(const void* context, int64_t batch, int64_t first, int64_t count, int64_t k, int64_t depth,
                           float* to, int64_t stride);
 
-// Tells where columns of C lie that are neither contiguous nor in runs: at[i] is the offset of column first + i from
-// the first element of the row. Such columns cost more to store.
-using GemmLocate = void (*)(const void* context, int64_t batch, int64_t first, int64_t count, int64_t* at);
-
 // One dimension of independent products: how many there are, and how far (in elements) each operand moves.
 struct GemmBatch {
   int64_t count = 1;
@@ -45,7 +41,6 @@ struct GemmProblem {
   int64_t c_run = 0, c_jump = 0;  // c_run 0: one run
   GemmBias bias = GemmBias::none;
   GemmPack pack_a = nullptr, pack_b = nullptr;
-  GemmLocate locate = nullptr;  // instead of c_run and c_jump
   GemmBatch batch[3];           // outermost first; the packs get the flat index
 };
 
@@ -56,7 +51,6 @@ struct GemmArguments {
   const float* bias = nullptr;
   const void* a_context = nullptr;
   const void* b_context = nullptr;
-  const void* c_context = nullptr;  // for `locate`
 };
 
 // Bytes of workspace that `gemm` needs on a pool of up to `threads` threads.

@@ -172,7 +172,7 @@ class Tile {
   // micro-kernel is done in the time that takes.
   void add_column(const Block& block, BMode b_mode, int64_t first, int64_t last, int64_t column, int64_t width) {
     const int64_t c_column = tile_.column + column, count = least(width, tile_.columns - column);
-    const bool whole = count == width && !p_.locate && (!p_.c_run || c_column % p_.c_run + width <= p_.c_run);
+    const bool whole = count == width && (!p_.c_run || c_column % p_.c_run + width <= p_.c_run);
     MicroCall call;
     call.depth = block.depth;
     call.chains = block.chains;
@@ -219,7 +219,7 @@ class Tile {
       end.c = edge_;
       if (end.running) load_edge(c_row, height, count, width);
       kernel(call);
-      if (end.unfinished || end.final) store_edge(c_row, height, count, width);
+      if (end.unfinished || end.final) store_edge(c_row, height, width);
     }
   }
 
@@ -231,26 +231,34 @@ class Tile {
     return padded;
   }
 
-  // A tile that C has no room for, or whose columns are not contiguous, is computed in scratch.
+  // A tile that C has no room for, or that crosses runs of columns, is computed in scratch.
   void locate_edge(int64_t column, int64_t count) {
-    if (p_.locate) return p_.locate(tile_.at.c_context, tile_.product, column, count, edge_at_);
+    edge_runs_ = 0;
     int64_t at = c_at(0, column) - tile_.at.c, left = p_.c_run ? p_.c_run - column % p_.c_run : count;
-    for (int64_t i = 0; i < count; ++i, ++at, --left) {
-      if (left == 0) {  // the next run begins
-        at += p_.c_jump - p_.c_run;
-        left = p_.c_run;
-      }
-      edge_at_[i] = at;
+    for (int64_t done = 0; done < count;) {
+      const int64_t some = least(left, count - done);
+      edge_run_[edge_runs_++] = {done, at, some};
+      done += some;
+      at += some + p_.c_jump - p_.c_run;  // the next run begins
+      left = p_.c_run;
     }
   }
   void load_edge(int64_t row, int64_t height, int64_t count, int64_t width) {
-    for (int64_t r = 0; r < height; ++r)
-      for (int64_t i = 0; i < width; ++i)
-        edge_[r * width + i] = i < count ? tile_.at.c[(row + r) * p_.c_row + edge_at_[i]] : 0;
+    for (int64_t r = 0; r < height; ++r) {
+      float* to = edge_ + r * width;
+      const float* from = tile_.at.c + (row + r) * p_.c_row;
+      for (int64_t i = 0; i < edge_runs_; ++i)
+        copy_run(from + edge_run_[i].at, to + edge_run_[i].column, edge_run_[i].count);
+      for (int64_t i = count; i < width; ++i) to[i] = 0;
+    }
   }
-  void store_edge(int64_t row, int64_t height, int64_t count, int64_t width) {
-    for (int64_t r = 0; r < height; ++r)
-      for (int64_t i = 0; i < count; ++i) tile_.at.c[(row + r) * p_.c_row + edge_at_[i]] = edge_[r * width + i];
+  void store_edge(int64_t row, int64_t height, int64_t width) {
+    for (int64_t r = 0; r < height; ++r) {
+      const float* from = edge_ + r * width;
+      float* to = tile_.at.c + (row + r) * p_.c_row;
+      for (int64_t i = 0; i < edge_runs_; ++i)
+        copy_run(from + edge_run_[i].column, to + edge_run_[i].at, edge_run_[i].count);
+    }
   }
 
   const GemmProblem& p_;
@@ -259,7 +267,11 @@ class Tile {
   RowPanels panels_;
   int64_t width_;  // of a whole panel of B
   float *packed_b_, *packed_a_, *partials_, *edge_, *passing_;
-  int64_t edge_at_[8 * lanes];
+  struct EdgeRun {
+    int64_t column, at, count;  // of the panel; behind the first element of a row of C
+  };
+  EdgeRun edge_run_[8 * lanes];
+  int64_t edge_runs_ = 0;
 };
 
 void run_tile(const GemmProblem& problem, const GemmPlan& plan, const GemmTile& tile, float* scratch) {

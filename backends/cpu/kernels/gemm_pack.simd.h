@@ -9,6 +9,23 @@
 namespace epl::cpu::EPL_SIMD {
 namespace hn = hwy::HWY_NAMESPACE;
 
+// Copies a few floats: overlapping vectors rather than a tail of single ones.
+HWY_INLINE void copy_run(const float* from, float* to, int64_t count) {
+  const hn::CappedTag<float, 8> d;
+  constexpr int64_t W = static_cast<int64_t>(hn::MaxLanes(hn::CappedTag<float, 8>()));
+  const hn::FixedTag<float, 4> quarter;
+  if (count >= W) {
+    for (int64_t i = 0; i + W < count; i += W) hn::StoreU(hn::LoadU(d, from + i), d, to + i);
+    hn::StoreU(hn::LoadU(d, from + count - W), d, to + count - W);
+  } else if (count >= 4) {
+    const auto low = hn::LoadU(quarter, from), high = hn::LoadU(quarter, from + count - 4);
+    hn::StoreU(low, quarter, to);
+    hn::StoreU(high, quarter, to + count - 4);
+  } else {
+    for (int64_t i = 0; i < count; ++i) to[i] = from[i];
+  }
+}
+
 // Turns W runs of four floats, `from_step` apart, into four rows of W. W is 4 or 8.
 template <int W>
 HWY_INLINE void load_transposed(const float* from, int64_t from_step, hn::Vec<hn::CappedTag<float, W>> (&rows)[4]) {
