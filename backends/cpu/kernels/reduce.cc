@@ -93,28 +93,36 @@ void ReducePlan::run(Reducer op, const float* x, float* y, void* workspace, Thre
   }
 }
 
-// Every output is a sequence of values of its own; partials are [output][unit][segment].
+// Every output is a sequence of values of its own; partials are [output][unit][segment]. They are computed in the order in
+// which the values lie: memory gives short runs far apart at half its rate.
 void ReducePlan::run_values(const ReduceLoops& loops, const float* x, float* y, float* partials, ThreadPool& threads) const {
   int64_t run = reduced_ / units_, pieces = units_ * segments_;
   int64_t grain = std::max<int64_t>(1, task_values / std::min(run, reduce_segment));
+  const bool units_outside = !kept_.empty() && folded_[0].stride > kept_[0].stride;
   threads.run_ranges(outer_ * pieces, grain, [&](int64_t begin, int64_t end) {
     float gathered[reduce_segment];
     for (int64_t at = begin; at < end;) {
-      int64_t output = at / pieces, unit = at % pieces / segments_, segment = at % segments_;
+      const int64_t row = at / segments_, segment = at % segments_;
+      const int64_t output = units_outside ? row % outer_ : row / units_;
+      const int64_t unit = units_outside ? row / outer_ : row % units_;
+      float* to_partials = partials + (output * units_ + unit) * segments_ + segment;
       int64_t many = std::min(end - at, segments_ - segment);  // segments of one run
       int64_t first = segment * reduce_segment, count = std::min(many * reduce_segment, run - first);
       const float* source = x + kept_offset(output);
-      if (folded_.size() == 1) {
-        loops.segments(source + unit * run + first, count, partials + at);
+      const int64_t from = unit * run + first;
+      if (from % folded_.back().size + count <= folded_.back().size) {  // contiguous
+        for_each_run(folded_, from, count, [&](int64_t offset, int64_t values) {
+          loops.segments(source + offset, values, to_partials);
+        });
       } else {
         for (int64_t s = 0; s < many; ++s) {
-          int64_t from = unit * run + first + s * reduce_segment, n = std::min(reduce_segment, count - s * reduce_segment);
+          const int64_t n = std::min(reduce_segment, count - s * reduce_segment);
           float* to = gathered;
-          for_each_run(folded_, from, n, [&](int64_t offset, int64_t values) {
+          for_each_run(folded_, from + s * reduce_segment, n, [&](int64_t offset, int64_t values) {
             std::memcpy(to, source + offset, values * sizeof(float));
             to += values;
           });
-          loops.segments(gathered, n, partials + at + s);
+          loops.segments(gathered, n, to_partials + s);
         }
       }
       at += many;
