@@ -137,12 +137,14 @@ struct Walk {
   }
 };
 
-// pack_patches for panels of whole vectors whose columns are neighbours in the image; false where they are not.
-bool gather_panel(const Patches& p, const Run* runs, int64_t run_count, int64_t count, int64_t k, int64_t depth, float* to,
-                  int64_t stride) {
+// pack_patches for panels of whole vectors where the positions are `step` apart; false where the table has no room, or
+// would serve too few channels to be worth making.
+template <int step>
+HWY_NOINLINE bool gather_panel(const Patches& p, const Run* runs, int64_t run_count, int64_t count, int64_t k,
+                               int64_t depth, float* to, int64_t stride) {
   const int64_t taps = p.taps();
-  if (p.step[2] != 1 || count % lanes != 0 || taps * (count / lanes) > PanelTable::most_vectors) return false;
-  PanelTable table(taps, count / lanes);
+  if (count % lanes != 0 || taps * (count / lanes) > PanelTable<step>::most_vectors || depth < 4 * taps) return false;
+  PanelTable<step> table(taps, count / lanes);
   Walk walk(p, k);
   for (int64_t t = 0; t < least(taps, depth); ++t, walk.next()) {
     int64_t column = 0;
@@ -171,7 +173,8 @@ void pack_patches(const void* context, int64_t group, int64_t first, int64_t cou
       gather_row(p, runs, run_count, walk.channel, walk.tap, to + j * stride);
     return;
   }
-  if (gather_panel(p, runs, run_count, count, k, depth, to, stride)) return;
+  if (p.step[2] == 1 && gather_panel<1>(p, runs, run_count, count, k, depth, to, stride)) return;
+  if (p.step[2] == 2 && gather_panel<2>(p, runs, run_count, count, k, depth, to, stride)) return;
   // The pieces of a tap are the same for every channel.
   Piece pieces[most_pieces];
   const int64_t first_tap = k % taps;

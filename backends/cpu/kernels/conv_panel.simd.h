@@ -9,6 +9,8 @@
 namespace epl::cpu::EPL_SIMD {
 namespace hn = hwy::HWY_NAMESPACE;
 
+// `step`: neighbouring columns of a row lie so many elements apart.
+template <int step>
 class PanelTable {
  public:
   static constexpr int64_t lanes = static_cast<int64_t>(hn::MaxLanes(hn::ScalableTag<float>()));
@@ -20,51 +22,60 @@ class PanelTable {
     for (int64_t i = 0; i < taps * vectors; ++i) used_[i] = 0;
   }
 
-  // The columns [begin, stop) of the panel are contiguous for this tap, column `begin` at `offset`. False where a vector
+  // The columns [begin, stop) of the panel are neighbours for this tap, column `begin` at `offset`. False where a vector
   // has too many pieces.
   bool add(int64_t tap, int64_t begin, int64_t stop, int64_t offset) {
     for (int64_t v = begin / lanes; v * lanes < stop; ++v) {
       const int64_t at = tap * vectors_ + v, first = v * lanes;
       if (used_[at] == most_pieces) return false;
       Piece& piece = pieces_[at * most_pieces + used_[at]++];
-      piece.offset = offset + first - begin;
-      for (int64_t i = 0; i < lanes; ++i) piece.mask[i] = first + i >= begin && first + i < stop ? -1 : 0;
+      piece.offset = offset + (first - begin) * step;
+      for (int64_t i = 0; i < step * lanes; ++i)
+        piece.mask[i] = i % step == 0 && first + i / step >= begin && first + i / step < stop ? -1 : 0;
       if (used_[at] > depth_) depth_ = used_[at];
     }
     return true;
   }
 
-  // Writes `depth` rows of (channel, tap), from `tap` of the channel at `channel` on; channels are `step` apart.
-  void gather(const float* channel, int64_t step, int64_t tap, int64_t depth, float* to, int64_t stride) {
+  // Writes `depth` rows of (channel, tap), from `tap` of the channel at `channel` on; channels are `next` apart.
+  void gather(const float* channel, int64_t next, int64_t tap, int64_t depth, float* to, int64_t stride) {
     for (int64_t at = 0; at < taps_ * vectors_; ++at)
       while (used_[at] < depth_) clear(pieces_[at * most_pieces + used_[at]++]);
-    if (depth_ == 1) return gather_pieces<1>(channel, step, tap, depth, to, stride);
-    if (depth_ == 2) return gather_pieces<2>(channel, step, tap, depth, to, stride);
-    if (depth_ == 3) return gather_pieces<3>(channel, step, tap, depth, to, stride);
-    return gather_pieces<most_pieces>(channel, step, tap, depth, to, stride);
+    if (depth_ == 1) return gather_pieces<1>(channel, next, tap, depth, to, stride);
+    if (depth_ == 2) return gather_pieces<2>(channel, next, tap, depth, to, stride);
+    if (depth_ == 3) return gather_pieces<3>(channel, next, tap, depth, to, stride);
+    return gather_pieces<most_pieces>(channel, next, tap, depth, to, stride);
   }
 
  private:
   struct Piece {
     int64_t offset;
-    int32_t mask[lanes];
+    int32_t mask[step * lanes];
   };
   static void clear(Piece& piece) {
     piece.offset = 0;
     for (int32_t& lane : piece.mask) lane = 0;
   }
 
-  static HWY_INLINE hn::Vec<hn::ScalableTag<float>> load(const Piece& piece, const float* channel) {
-    const hn::ScalableTag<float> d;
-    const hn::RebindToSigned<decltype(d)> whole;
-    const auto mask = hn::MaskFromVec(hn::BitCast(d, hn::LoadU(whole, piece.mask)));
-    return hn::MaskedLoad(mask, d, channel + piece.offset);
+  using D = hn::ScalableTag<float>;
+  static HWY_INLINE hn::Vec<D> load_part(const Piece& piece, const float* channel, int64_t at) {
+    const D d;
+    const hn::RebindToSigned<D> whole;
+    const auto mask = hn::MaskFromVec(hn::BitCast(d, hn::LoadU(whole, piece.mask + at)));
+    return hn::MaskedLoad(mask, d, channel + piece.offset + at);
+  }
+  static HWY_INLINE hn::Vec<D> load(const Piece& piece, const float* channel) {
+    if constexpr (step == 1) {
+      return load_part(piece, channel, 0);
+    } else {
+      static_assert(step == 2);
+      return hn::ConcatEven(D(), load_part(piece, channel, lanes), load_part(piece, channel, 0));
+    }
   }
 
   template <int P>
-  void gather_pieces(const float* channel, int64_t step, int64_t tap, int64_t depth, float* to, int64_t stride) const {
-    const hn::ScalableTag<float> d;
-    const int64_t ahead = (taps_ >= 8 ? 1 : 8 / taps_) * step;  // channels lie too far apart for the processor to foresee
+  void gather_pieces(const float* channel, int64_t next, int64_t tap, int64_t depth, float* to, int64_t stride) const {
+    const int64_t ahead = (taps_ >= 8 ? 1 : 8 / taps_) * next;  // channels lie too far apart for the processor to foresee
     for (int64_t j = 0; j < depth; ++j, to += stride) {
       const Piece* piece = pieces_ + tap * vectors_ * most_pieces;
       for (int64_t v = 0; v < vectors_; ++v, piece += most_pieces) {
@@ -73,11 +84,11 @@ class PanelTable {
         if constexpr (P > 1) sum = hn::Or(sum, load(piece[1], channel));
         if constexpr (P > 2) sum = hn::Or(sum, load(piece[2], channel));
         if constexpr (P > 3) sum = hn::Or(sum, load(piece[3], channel));
-        hn::StoreU(sum, d, to + v * lanes);
+        hn::StoreU(sum, D(), to + v * lanes);
       }
       if (++tap == taps_) {
         tap = 0;
-        channel += step;
+        channel += next;
       }
     }
   }
