@@ -36,6 +36,33 @@ TEST(Gather, IndicesThatAreNotThere) {
   EXPECT_EQ(whole.get_int(1), 0);
 }
 
+// More elements than one task takes, so that threads meet; indices from the end and ones that are not there.
+TEST(GatherElements, TakesAnElementForEveryIndex) {
+  for (int64_t axis : {0, 1, 2}) {
+    for (DType type : {DType::f32, DType::i64}) {
+      const Shape x_shape = {40, 30, 50}, y_shape = {axis == 0 ? 77 : 37, axis == 1 ? 77 : 30, axis == 2 ? 77 : 41};
+      const int64_t size = x_shape[axis];
+      Tensor x = type == DType::f32 ? random_f32(x_shape, 1) : random_int(type, x_shape, 1, 5, 1000);
+      Tensor indices = random_int(DType::i64, y_shape, 2, -size - 1, size);
+      Tensor y = launch_everywhere({.op = "gather_elements", .attributes = {{"axis", axis}}, .inputs = {x, indices}, .outputs = {{type, y_shape}}})[0];
+      int64_t e = 0;
+      for (int64_t i = 0; i < y_shape[0]; ++i) {
+        for (int64_t j = 0; j < y_shape[1]; ++j) {
+          for (int64_t k = 0; k < y_shape[2]; ++k, ++e) {
+            int64_t at[] = {i, j, k}, index = indices.get_int(e);
+            at[axis] = index < 0 ? index + size : index;
+            if (at[axis] < 0 || at[axis] >= size) {
+              ASSERT_TRUE(type == DType::f32 ? std::isnan(y.get(e)) : y.get_int(e) == 0) << e;
+            } else {
+              ASSERT_EQ(y.get(e), x.get((at[0] * 30 + at[1]) * 50 + at[2])) << e;
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
 Launch gather_grad(Tensor dy, Tensor indices, int64_t axis, int64_t size, int64_t units) {
   Shape out(dy.shape().begin(), dy.shape().begin() + axis);
   out.push_back(size);

@@ -1,4 +1,5 @@
-// gather: slices of x along an axis, and gather_grad: its gradient, dense, where slices of equal index are added.
+// gather: slices of x along an axis; gather_elements: one element for every index; gather_grad: the gradient of gather,
+// dense, where slices of equal index are added.
 //
 // The order of gather_grad: for every slice of the result and every unit (equal runs of the indices), the slices of dy
 // that belong to it are added in the order of their positions, starting from +0; units are joined by the binary tree.
@@ -46,6 +47,31 @@ void gather(const KernelCall& call) {
     } else {  // NaN, or zero: the same as the reference
       double missing = is_float(q.out(0).dtype) ? std::numeric_limits<double>::quiet_NaN() : 0.0;
       for (int64_t i = 0; i < s.inner; ++i) store_double(q.out(0).dtype, to, i, missing);
+    }
+  });
+}
+
+// One index for every element. A row is a run of the result along its last dimension.
+void gather_elements(const KernelCall& call) {
+  const KernelQuery& q = call.query;
+  const Shape &x = q.in(0).shape, &y = q.out(0).shape, strides = row_major_strides(x);
+  const size_t axis = static_cast<size_t>(q.axis("axis")), last = y.size() - 1;
+  const int64_t element = static_cast<int64_t>(dtype_bytes(q.in(0).dtype)), step = axis == last ? 0 : 1;
+  const double missing = is_float(q.out(0).dtype) ? std::numeric_limits<double>::quiet_NaN() : 0.0;
+  for_each_row(call.threads, y[last] > 0 ? q.out(0).elements() / y[last] : 0, y[last], [&](int64_t row) {
+    int64_t from = 0, rest = row;
+    for (size_t d = last; d-- > 0;) {
+      if (d != axis) from += rest % y[d] * strides[d];
+      rest /= y[d];
+    }
+    for (int64_t j = 0, to = row * y[last]; j < y[last]; ++j, ++to) {
+      const int64_t index = index_at(call, 1, to, x[axis]);
+      if (index < 0) {
+        store_double(q.out(0).dtype, call.outputs[0], to, missing);
+      } else {
+        std::memcpy(call.out<std::byte>(0) + to * element,
+                    call.in<std::byte>(0) + (from + j * step + index * strides[axis]) * element, static_cast<size_t>(element));
+      }
     }
   });
 }
@@ -119,6 +145,7 @@ void gather_grad(const KernelCall& call) {
 
 EPL_KERNELS(cpu, gather) {
   table.add({.op = "gather", .name = "gather_copies", .launch = gather});
+  table.add({.op = "gather_elements", .name = "gather_elements_copy", .launch = gather_elements});
   table.add({.op = "gather_grad",
              .name = "gather_grad_sorted",
              .dtypes = {DType::f32},
