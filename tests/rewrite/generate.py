@@ -1,7 +1,9 @@
 """Writes tests/rewrite/fixtures: what PyTorch's two exporters make of tiny models, with the count of each fused op that
 the rewrites must restore (NAME.json beside NAME.onnx), and near misses that they must leave alone.
 
-    python tests/rewrite/generate.py          needs requirements-fixtures.txt (PyTorch, transformers)
+    python tests/rewrite/generate.py [NAME...]          needs requirements-fixtures.txt (PyTorch, transformers)
+
+A NAME is that of a model below, or near_OP; without any, everything is written.
 
 The counts follow from the model, not from what our importer happens to find: `attention`, `layer_norm`, `gelu`, `rms_norm`
 count nodes of that op, `linear` counts nodes of `linear` that carry a bias. A near miss names the count that must be found
@@ -54,6 +56,11 @@ def fixtures():
     yield "mlp", models.Mlp([12, 16, 8, 5]), [x], ["x"], {**ALL, "legacy": 13}, {**plain, "linear": 3}, True
     yield ("mlp_norm", models.Mlp([12, 16, 5], nn.GELU, norm=True), [x], ["x"], {**ALL, "legacy": 13},
            {**plain, "linear": 2, "layer_norm": 1, "gelu": 1}, True)
+    # Activations that exporters take apart: Mish (the older exporter alone), LogSigmoid (both).
+    yield ("mlp_mish", models.Mlp([12, 16, 5], nn.Mish), [x], ["x"], ALL,
+           {**plain, "linear": 2, "mish": 1, "softplus": 0}, True)
+    yield ("mlp_log_sigmoid", models.Mlp([12, 16, 5], nn.LogSigmoid), [x], ["x"], ALL,
+           {**plain, "linear": 2, "softplus": 1, "sigmoid": 0, "log": 0}, True)
     # A linear over three dimensions is MatMul and Add, not Gemm, in both exporters.
     yield ("mlp_3d", models.Mlp([12, 16, 5]), [x.reshape(2, 2, 12)], ["x"], ALL, {**plain, "linear": 2}, True)
     # dynamo freezes batch norm in silence, so the residual network comes from the older exporter alone.
@@ -165,11 +172,31 @@ def near_miss_linear(change):
     return graph_of(nodes, {"x": [2, 4, 8]}, initialisers, outputs)
 
 
+def near_miss_mish(change):
+    """x * tanh(softplus(x)) of two different x, with a sigmoid for the tanh, or with a softplus needed on its own."""
+    nodes = [helper.make_node("Softplus", ["z" if change == "other" else "x"], ["s"]),
+             helper.make_node("Sigmoid" if change == "sigmoid" else "Tanh", ["s"], ["t"]),
+             helper.make_node("Mul", ["x", "t"], ["y"])]
+    outputs = {"y": [4, 8], "s": [4, 8]} if change == "shown" else {"y": [4, 8]}
+    return graph_of(nodes, {"x": [4, 8], "z": [4, 8]}, {}, outputs)
+
+
+def near_miss_softplus(change):
+    """log(sigmoid(x)) with a tanh for the sigmoid, with a sum between them, or with a sigmoid needed on its own."""
+    nodes = [helper.make_node("Tanh" if change == "tanh" else "Sigmoid", ["x"], ["s"]),
+             *([helper.make_node("Add", ["s", "one"], ["s1"])] if change == "between" else []),
+             helper.make_node("Log", ["s1" if change == "between" else "s"], ["y"])]
+    outputs = {"y": [4, 8], "s": [4, 8]} if change == "shown" else {"y": [4, 8]}
+    return graph_of(nodes, {"x": [4, 8]}, {"one": np.float32(1)} if change == "between" else {}, outputs)
+
+
 NEAR_MISSES = {
     "attention": (near_miss_attention, ["axis", "between", "shown", "after", "row_scale", "fill"]),
     "layer_norm": (near_miss_layer_norm, ["axes", "eps_outside", "uncentred", "big_eps", "cubed"]),
     "gelu": (near_miss_gelu, ["erf_root", "erf_one", "erf_other", "tanh_square", "tanh_coefficient"]),
     "linear": (near_miss_linear, ["rows", "matrix", "shown", "twice"]),
+    "mish": (near_miss_mish, ["other", "sigmoid", "shown"]),
+    "softplus": (near_miss_softplus, ["tanh", "between", "shown"]),
 }
 
 
@@ -181,7 +208,12 @@ def write(name, model, about):
 def main():
     torch.set_num_threads(1)
     OUT.mkdir(exist_ok=True)
+    wanted = sys.argv[1:]
+    known = []
     for name, model, inputs, input_names, exporters, counts, training in fixtures():
+        known.append(name)
+        if wanted and name not in wanted:
+            continue
         models.randomise(model, 7)
         for how, opset in exporters.items():
             model.train(training)
@@ -189,10 +221,15 @@ def main():
             write(f"{name}_{how}", proto, {"model": name, "exporter": how, "opset": opset, "find": counts})
             print(f"{name}_{how}: {len(proto.graph.node)} nodes")
     for op, (make, changes) in NEAR_MISSES.items():
+        known.append(f"near_{op}")
+        if wanted and f"near_{op}" not in wanted:
+            continue
         for change in changes:
             write(f"near_{op}_{change}", make(change),
                   {"model": f"near miss of {op}: {change}", "exporter": "hand", "opset": 17, "find": {op: 0}})
     print(sum(f.stat().st_size for f in OUT.iterdir()), "bytes")
+    if unknown := set(wanted) - set(known):
+        sys.exit(f"no fixture {', '.join(sorted(unknown))}; there are {', '.join(known)}")
 
 
 if __name__ == "__main__":

@@ -166,6 +166,33 @@ TEST(Silu, InBothOrders) {
   EXPECT_EQ(count_op(rewritten(s.finish(z * s.b.sigmoid(x))), "silu"), 0);
 }
 
+TEST(Mish, InBothOrders) {
+  for (bool first : {false, true}) {
+    Sketch s;
+    Var x = s.input("x", {4, 6}), gate = s.b.tanh(s.b.emit("softplus", {x}));
+    const Graph graph = rewritten(s.finish(first ? gate * x : x * gate));
+    ASSERT_EQ(graph.node_count(), 1) << print_graph(graph);
+    EXPECT_EQ(graph.node(NodeId{0}).op->name, "mish");
+  }
+}
+
+// What the rewrite is for: a sigmoid that rounds to zero has no logarithm, and no gradient.
+TEST(LogSigmoid, StaysFinite) {
+  Sketch s;
+  Var x = s.input("x", {4, 6});
+  const Graph graph = with_gradients(rewritten(s.finish(s.b.log(s.b.sigmoid(x)))));
+  Tensor far(TensorType{DType::f64, {4, 6}});
+  for (int64_t i = 0; i < far.elements(); ++i) far.set(i, -800.0 - static_cast<double>(i));
+  auto values = evaluate_graph(graph, {{graph.find("x"), far}});
+  ASSERT_TRUE(values.ok()) << values.status().to_string();
+  ASSERT_EQ(graph.outputs.size(), 2u);
+  const Tensor &y = (*values)[graph.outputs[0].value.index], &dx = (*values)[graph.outputs[1].value.index];
+  for (int64_t i = 0; i < y.elements(); ++i) {
+    EXPECT_EQ(y.get(i), far.get(i));
+    EXPECT_TRUE(std::isfinite(dx.get(i)) && dx.get(i) != 0) << dx.get(i);
+  }
+}
+
 TEST(Softmax, WrittenOut) {
   for (int axis : {0, 1, 2}) {
     for (bool other : {false, true}) {

@@ -103,6 +103,36 @@ EPL_REWRITE(silu) {
           }};
 }
 
+EPL_REWRITE(mish) {
+  return {.doc = "x * tanh(softplus(x)) is mish(x).",
+          .root_op = "mul",
+          .order = 40,
+          .apply = [](const Match& m, Builder& b, const GraphRewriter& now) -> std::vector<Var> {
+            for (int which : {0, 1}) {
+              const auto [x, gate] = operands(m.root(), which);
+              const Node* tanh = m.producer(gate, "tanh");
+              const Node* softplus = tanh && m.used_once(gate) ? m.producer(tanh->inputs[0], "softplus") : nullptr;
+              if (softplus && softplus->inputs[0] == x && m.used_once(tanh->inputs[0])) return {b.emit("mish", {b.var(now[x])})};
+            }
+            return {};
+          }};
+}
+
+EPL_REWRITE(log_sigmoid) {
+  return {.doc = "log(sigmoid(x)) is -softplus(-x), which stays finite where the sigmoid rounds to zero.",
+          .root_op = "log",
+          .order = 40,
+          .apply = [](const Match& m, Builder& b, const GraphRewriter& now) -> std::vector<Var> {
+            const Value s = m.root().inputs[0];
+            const Node* sigmoid = m.producer(s, "sigmoid");
+            if (!sigmoid || !m.used_once(s)) return {};
+            b.set_scope(cat(m.root().name, ".softplus"));
+            const Var softplus = b.emit("softplus", {-b.var(now[sigmoid->inputs[0]])});
+            b.set_scope(m.root().name);
+            return {-softplus};
+          }};
+}
+
 EPL_REWRITE(softmax) {
   return {.doc = "exp(x - max(x)) / sum(exp(x - max(x))) along one dimension is softmax(x).",
           .root_op = "div",
