@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/ir/options.h"
+
 namespace epl {
 
 const PassTable& pass_table() {
@@ -26,7 +28,7 @@ std::string_view trim(std::string_view text) {
   return text;
 }
 
-// "zero(level=v2)" into its name and arguments; a bare word is a text.
+// "zero(level=v2)" into its name and options; a bare word is a text.
 Result<std::pair<std::string, Attributes>> parse_pass(std::string_view text) {
   size_t open = text.find('(');
   std::string name(trim(text.substr(0, open)));
@@ -70,7 +72,8 @@ Status run_passes(Plan& plan, const PlanRequest& request, std::string_view list,
       return error(Code::not_found, "no strategy pass \"", pass.first, "\"", near.empty() ? "" : cat("; did you mean ", near, "?"),
                    " There are: ", join(known, ", "));
     }
-    PassContext context{plan, request, pass.second};
+    EPL_ASSIGN(Attributes options, complete_options(row->options, pass.second, cat("pass ", row->name)));
+    PassContext context{plan, request, std::move(options)};
     if (Status status = row->run(context); !status.ok()) return status.with_context(cat("pass ", row->name));
     if (Status status = verify_plan(plan); !status.ok()) return status.with_context(cat("after pass ", row->name));
     if (after) after(row->name, plan);

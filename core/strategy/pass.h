@@ -1,11 +1,12 @@
 // Strategy passes: one file each in core/strategy/passes. A pass writes decisions into the plan's tables and never
-// rewrites the graph. The pass list is text: `place; propagate; schedule`, with arguments as `zero(level=v2)`.
+// rewrites the graph. The pass list is text: `place; propagate; schedule`, with options in brackets as `zero(level=v2)`.
 #pragma once
 
 #include <functional>
 #include <string>
 #include <vector>
 
+#include "core/ir/op.h"
 #include "core/strategy/plan.h"
 
 namespace epl {
@@ -13,11 +14,12 @@ namespace epl {
 struct PassContext {
   Plan& plan;
   const PlanRequest& request;
-  Attributes arguments;
+  Attributes options;   // those of the row, with their defaults
 };
 struct PassRow {
   std::string name;
   std::string doc;
+  std::vector<AttributeSpec> options;
   Status (*run)(PassContext&) = nullptr;
 };
 struct PassTable {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "core/train/options.h"
+#include "core/ir/options.h"
 
 namespace epl {
 namespace {

@@ -6,7 +6,7 @@
 #include "core/autodiff/gradient.h"
 #include "core/base/check.h"
 #include "core/ir/rewriter.h"
-#include "core/train/options.h"
+#include "core/ir/options.h"
 
 namespace epl {
 namespace {

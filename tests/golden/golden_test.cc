@@ -1,8 +1,11 @@
-// The text of every stage of an MLP's train step, against files. To accept a change, run test_golden with
-// EPL_UPDATE_GOLDEN=1 in the environment and read the difference before committing it.
+// Texts against files: every stage of an MLP's train step, and what lists of passes make of the graphs in the folder
+// `passes`. To accept a change, run test_golden with EPL_UPDATE_GOLDEN=1 in the environment and read the difference before
+// committing it.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 
@@ -58,6 +61,44 @@ class Stage : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(Stage, OfOneRank) { compare(cat("mlp.", GetParam()), *plan(1, "1")->text(EntryKind::train, GetParam())); }
 TEST_P(Stage, OfTwoRanksAndTwoMicroBatches) { compare(cat("mlp_2x2.", GetParam()), *plan(2, "2")->text(EntryKind::train, GetParam())); }
+
+// The lines "# passes: ...", "# ranks: ..." and "# strategy: {...}" in front of a graph; the value of `key`, or `otherwise`.
+std::string told(const std::string& text, const std::string& key, std::string otherwise) {
+  const std::string start = cat("# ", key, ": ");
+  const size_t at = text.find(start);
+  if (at == std::string::npos) return otherwise;
+  return text.substr(at + start.size(), text.find('\n', at) - at - start.size());
+}
+
+std::vector<std::string> pass_names() {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(cat(EPL_SOURCE_DIR, "/tests/golden/passes"))) {
+    if (entry.path().extension() == ".graph") names.push_back(entry.path().stem().string());
+  }
+  std::ranges::sort(names);
+  return names;
+}
+
+class Passes : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(Passes, MakeThePlanOnFile) {
+  const std::string text = read(cat(EPL_SOURCE_DIR, "/tests/golden/passes/", GetParam(), ".graph"));
+  ASSERT_NE(told(text, "passes", ""), "") << "the file's head names no passes";
+  auto graph = parse_graph(text.substr(text.find("graph ")));
+  ASSERT_TRUE(graph.ok()) << graph.status().to_string();
+  auto strategy = parse_strategy(told(text, "strategy", "{}"));
+  ASSERT_TRUE(strategy.ok()) << strategy.status().to_string();
+  PlanRequest request{.graph = std::make_shared<const Graph>(*std::move(graph)), .strategy = *strategy,
+                      .ranks = std::stoll(told(text, "ranks", "1")), .passes = told(text, "passes", "")};
+  auto made = make_plan(request);
+  ASSERT_TRUE(made.ok()) << made.status().to_string();
+  const std::string printed = print_plan(*made);
+  auto again = parse_plan(printed, request.graph);
+  ASSERT_TRUE(again.ok()) << again.status().to_string();
+  EXPECT_EQ(print_plan(*again), printed) << "the plan's text does not hold all of it";
+  compare(cat("passes/", GetParam(), ".plan"), printed);
+}
+INSTANTIATE_TEST_SUITE_P(Files, Passes, ::testing::ValuesIn(pass_names()), [](const auto& info) { return info.param; });
 
 INSTANTIATE_TEST_SUITE_P(Mlp, Stage, ::testing::Values("graph", "plan", "local", "program"),
                          [](const auto& info) { return std::string(info.param); });

@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "core/strategy/documentation.h"
+#include "core/strategy/pass.h"
 
 namespace epl {
 namespace {
@@ -49,6 +50,21 @@ TEST(Strategy, WhatIsNotBuiltIsAnErrorWithAllOfIt) {
     EXPECT_NE(message.find(part), std::string::npos) << part << " in: " << message;
   }
   EXPECT_EQ(message_of(R"({"default": {"replicate": 2}, "pipeline.num_micro_batch": 4})"), "");
+}
+
+TEST(Passes, AListIsCheckedBeforeItRuns) {
+  auto graph = parse_graph("graph g(x: f32[8,4] batch 0) {\n  forward:\n  y: f32[8,4] = relu(x)\n  output y = y\n}\n");
+  ASSERT_TRUE(graph.ok()) << graph.status().to_string();
+  const auto shared = std::make_shared<const Graph>(*std::move(graph));
+  const auto refused = [&](const char* passes) {
+    auto plan = make_plan({.graph = shared, .passes = passes});
+    return plan.ok() ? "" : plan.status().message();
+  };
+  EXPECT_EQ(refused("place; propagate; schedule"), "");
+  EXPECT_NE(refused("palce; propagate").find("did you mean place?"), std::string::npos);
+  EXPECT_NE(refused("place(level=v2)").find("pass place has no option level"), std::string::npos);
+  EXPECT_NE(refused("place(").find("no closing )"), std::string::npos);
+  EXPECT_NE(refused("place; schedule").find("needs place and propagate before it"), std::string::npos);
 }
 
 TEST(Strategy, DocumentationIsUpToDate) {

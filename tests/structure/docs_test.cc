@@ -91,9 +91,19 @@ TEST(Docs, RecipesNameWhatExists) {
   each(variable, [&](const std::string& name) { return sources.find('"' + name + '"') != std::string::npos; });
   each(program, [&](const std::string& name) { return std::filesystem::is_directory(kTop / "tests" / name); });
   EXPECT_GE(named, 12);
-  for (const char* told : {"optimizer_of", "Case::trainer"}) EXPECT_NE(text.find(told), std::string::npos) << told;
-  EXPECT_NE(read_text(kTop / "tests/cases/generate.py").find("def optimizer_of("), std::string::npos);
-  EXPECT_NE(read_text(kTop / "tools/check.cc").find("Trainer trainer()"), std::string::npos);
+  struct Told {
+    const char *word, *file, *there;
+  };
+  for (const Told& told : {Told{"`optimizer_of`", "tests/cases/generate.py", "def optimizer_of("},
+                           Told{"`fixtures`", "tests/rewrite/generate.py", "def fixtures("},
+                           Told{"`NEAR_MISSES`", "tests/rewrite/generate.py", "NEAR_MISSES = {"},
+                           Told{"`launch_everywhere`", "tests/backends/kernel_harness.h", " launch_everywhere("},
+                           Told{"`default_passes`", "core/strategy/pass.cc", " default_passes()"},
+                           Told{"`Case::trainer`", "tools/check.cc", "Trainer trainer()"},
+                           Told{"`verify_plan`", "core/strategy/pass.cc", "Status verify_plan("}}) {
+    EXPECT_NE(text.find(told.word), std::string::npos) << told.word;
+    EXPECT_NE(read_text(kTop / told.file).find(told.there), std::string::npos) << told.file << ": " << told.there;
+  }
 }
 
 }  // namespace

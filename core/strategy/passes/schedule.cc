@@ -135,7 +135,11 @@ class Scheduling {
 
 EPL_PASS(schedule) {
   return {.doc = "puts every node into a block of the step and writes the table of actions",
-          .run = [](PassContext& c) { return Scheduling(c.plan).run(); }};
+          .run = [](PassContext& c) -> Status {
+            const bool propagated = static_cast<int>(c.plan.shardings.size()) == c.plan.graph->value_count();
+            if (!propagated || c.plan.task_graphs.empty()) return invalid("it needs place and propagate before it");
+            return Scheduling(c.plan).run();
+          }};
 }
 
 }  // namespace epl

@@ -1,4 +1,4 @@
-// Options of rows (losses, optimizers): filled up with defaults and checked, for people who wrote them by hand.
+// Options of rows (losses, optimizers, passes): filled up with defaults and checked, for people who wrote them by hand.
 #pragma once
 
 #include <string_view>

@@ -1,4 +1,4 @@
-#include "core/train/options.h"
+#include "core/ir/options.h"
 
 #include <algorithm>
 #include <optional>
