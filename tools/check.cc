@@ -92,15 +92,11 @@ class Case {
     JobOptions job = o_.job;
     job.loss = reference_.at("loss");
     job.optimizer = reference_.at("optimizer");
-    job.lr = reference_.at("lr").get<double>();
-    auto optional = [&](const char* key, std::optional<double>& value) {
-      if (reference_.contains(key) && reference_[key].is_number()) value = reference_[key].get<double>();
-    };
-    optional("weight_decay", job.weight_decay);
-    if (job.optimizer == "momentum") optional("momentum", job.momentum);
-    if (job.optimizer.starts_with("adam")) {
-      optional("eps", job.eps);
-      if (reference_.contains("betas")) job.betas = reference_["betas"].dump();
+    for (const Json& row : described(engine_, "optimizers")) {
+      if (row.at("name") != job.optimizer) continue;
+      for (const auto& [key, unused] : row.at("options").items()) {
+        if (reference_.contains(key) && !reference_[key].is_null()) job.optimizer_options.push_back(key + "=" + reference_[key].dump());
+      }
     }
     if (reference_.contains("ignore_index") && reference_["ignore_index"].is_number() && job.loss == "softmax_cross_entropy") {
       job.ignore_index = std::to_string(reference_["ignore_index"].get<int64_t>());

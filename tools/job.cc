@@ -26,7 +26,8 @@ void add_binding_options(CLI::App& app, JobOptions& o) {
 }
 
 void add_training_options(CLI::App& app, JobOptions& o) {
-  app.add_option("--optimizer", o.optimizer, "sgd, momentum, adam or adamw, by PyTorch's formulas")->capture_default_str();
+  app.add_option("--optimizer", o.optimizer, "by PyTorch's formulas; epl inspect lists them with their options")->capture_default_str();
+  app.add_option("--optimizer-option", o.optimizer_options, "any option of the optimizer: NAME=VALUE; may be repeated");
   app.add_option("--lr", o.lr, "learning rate");
   app.add_option("--betas", o.betas, "of adam and adamw, as 0.9,0.999");
   app.add_option("--eps", o.eps, "of adam and adamw");
@@ -44,8 +45,9 @@ void add_training_options(CLI::App& app, JobOptions& o) {
 void add_data_options(CLI::App& app, JobOptions& o, bool required) {
   auto* data = app.add_option_group("data", "what to learn from");
   data->add_option("--text", o.text, "a text file: the model learns to tell the next byte")->check(CLI::ExistingFile);
-  data->add_option("--data", o.data, "a safetensors file: a tensor for each input (by its name, or input.NAME), and one called target")->check(CLI::ExistingFile);
+  data->add_option("--data", o.data, "a file that a reader knows by its suffix (epl inspect lists them), with a field for each input (NAME, or input.NAME) and one called target")->check(CLI::ExistingFile);
   data->require_option(required ? 1 : 0, 1);
+  app.add_option("--data-options", o.data_options, "options of --data's reader: JSON, or a file with it");
   app.add_option("--held-out", o.held_out, "share of the text, at its end, that is not trained on")->check(CLI::Range(0.0, 0.9))->capture_default_str();
 }
 
@@ -120,6 +122,11 @@ Trainer make_trainer(const Engine& engine, const JobOptions& o) {
   if (!o.betas.empty()) set(t, "optimizer.betas", o.betas);
   if (o.eps) set(t, "optimizer.eps", *o.eps);
   if (o.weight_decay) set(t, "optimizer.weight_decay", *o.weight_decay);
+  for (const std::string& option : o.optimizer_options) {
+    const size_t equals = option.find('=');
+    if (equals == std::string::npos) throw UsageError("--optimizer-option " + option + ": NAME=VALUE is expected");
+    set(t, "optimizer." + option.substr(0, equals), std::string_view(option).substr(equals + 1));
+  }
   set(t, "schedule", o.schedule);
   if (o.warmup > 0) set(t, "schedule.warmup_steps", static_cast<double>(o.warmup));
   if (o.schedule != "constant") set(t, "schedule.total_steps", static_cast<double>(o.steps));
@@ -178,7 +185,13 @@ DataFiles open_data(const Engine& engine, const Model& model, const JobOptions& 
   DataFiles out;
   if (!o.data.empty()) {
     out.batch = o.batch;
-    out.train = open_dataset(engine, o.data, {{"reader", "safetensors"}, {"batch", o.batch}, {"order", "shuffled"}, {"seed", o.seed}});
+    Json options = {{"batch", o.batch}, {"order", "shuffled"}, {"seed", o.seed}};
+    if (!o.data_options.empty()) {
+      const Json own = Json::parse(json_argument(o.data_options), nullptr, false);
+      if (!own.is_object()) throw UsageError("--data-options is no JSON object");
+      options.update(own);
+    }
+    out.train = open_dataset(engine, o.data, options);
     return out;
   }
   const Port input = text_input(model);
@@ -209,7 +222,11 @@ void bind_inputs(const Trainer& trainer, const Model& model, const Dataset& data
   }
 }
 
-void match_checkpoint(JobOptions& o, const Json& checkpoint) {
+Json described(const Engine& engine, const char* what) {
+  return Json::parse(text_of(epl_engine_describe, engine.get())).at(what);
+}
+
+void match_checkpoint(const Engine& engine, JobOptions& o, const Json& checkpoint) {
   std::set<std::string> states;
   std::vector<std::string> trained;
   o.freeze.clear();
@@ -220,7 +237,12 @@ void match_checkpoint(JobOptions& o, const Json& checkpoint) {
     if (kind == "optimizer") states.insert(name.substr(name.rfind('.') + 1));
   }
   o.no_decay.clear();
-  o.optimizer = states.contains("square") ? "adamw" : states.contains("momentum") ? "momentum" : "sgd";
+  std::string found;
+  for (const Json& row : described(engine, "optimizers")) {
+    if (row.at("states").get<std::set<std::string>>() == states) found = row.at("name").get<std::string>();
+  }
+  if (found.empty()) throw UsageError("the checkpoint's optimizer is none of this build");
+  o.optimizer = found;
 }
 
 }  // namespace epl::tools

@@ -15,6 +15,7 @@ using Json = nlohmann::ordered_json;
 struct JobOptions {
   std::string model;
   std::string text, data;                  // exactly one of them, where data is needed
+  std::string data_options;                // JSON or a file of it
   std::string device = "cpu", strategy;    // JSON or a file of it
   std::string packs;                       // folder; empty: beside libepl.so
   int64_t ranks = 1, micro_batches = 0;
@@ -24,6 +25,7 @@ struct JobOptions {
   std::vector<std::string> symbols;        // name=size
   std::string loss = "softmax_cross_entropy", loss_output, ignore_index;
   std::string optimizer = "adamw", betas;
+  std::vector<std::string> optimizer_options;  // name=value
   std::optional<double> lr, momentum, eps, weight_decay;
   std::string schedule = "constant";
   int64_t warmup = 0, steps = 0;
@@ -65,7 +67,9 @@ DataFiles open_data(const Engine& engine, const Model& model, const JobOptions& 
 // Binds the inputs (and the target) of a trainer to the batches of a dataset.
 void bind_inputs(const Trainer& trainer, const Model& model, const Dataset& dataset);
 
+// What the engine has: the list `what` of epl_engine_describe ("optimizers", "readers", ...).
+Json described(const Engine& engine, const char* what);
 // A trainer whose optimizer state has the names and types that a checkpoint holds; what the checkpoint does not train is frozen.
-void match_checkpoint(JobOptions& o, const Json& checkpoint);
+void match_checkpoint(const Engine& engine, JobOptions& o, const Json& checkpoint);
 
 }  // namespace epl::tools

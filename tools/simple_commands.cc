@@ -19,7 +19,7 @@ Json describe_checkpoint(const Engine& engine, const std::string& path) {
 int run_evaluate(JobOptions o, const std::string& checkpoint, int64_t batches) {
   Engine engine = make_engine(o);
   Model model = load_model(engine, o.model);
-  if (!checkpoint.empty()) match_checkpoint(o, describe_checkpoint(engine, checkpoint));
+  if (!checkpoint.empty()) match_checkpoint(engine, o, describe_checkpoint(engine, checkpoint));
   DataFiles data = open_data(engine, model, o);
   Trainer trainer = make_trainer(engine, o);
   bind_inputs(trainer, model, data.train);
@@ -117,6 +117,15 @@ void print_checkpoint(const Json& c) {
   for (const Json& t : c.at("tensors")) std::printf("  %-10s %s: %s%s\n", t.at("kind").get<std::string>().c_str(), t.at("name").get<std::string>().c_str(), t.at("dtype").get<std::string>().c_str(), dims_text(t.at("dims")).c_str());
 }
 
+bool is_data_file(const Engine& engine, const std::string& path) {
+  for (const Json& row : described(engine, "readers")) {
+    for (const Json& suffix : row.at("suffixes")) {
+      if (path.ends_with(suffix.get<std::string>())) return true;
+    }
+  }
+  return false;
+}
+
 int run_inspect(const JobOptions& o, const std::string& path) {
   Engine engine = make_engine(o);
   struct stat info{};
@@ -125,7 +134,7 @@ int run_inspect(const JobOptions& o, const std::string& path) {
   } else if (::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode)) {
     const Json checkpoint = describe_checkpoint(engine, path);
     o.json ? static_cast<void>(std::printf("%s\n", checkpoint.dump().c_str())) : print_checkpoint(checkpoint);
-  } else if (path.ends_with(".safetensors") || path.ends_with(".txt")) {
+  } else if (is_data_file(engine, path)) {
     Dataset data = make<Dataset>(epl_dataset_open, engine.get(), path.data(), path.size(), static_cast<const char*>(nullptr), size_t{0});
     std::printf("%s samples\n", with_thousands(epl_dataset_samples(data.get())).c_str());
     for (int64_t i = 0; i < epl_dataset_field_count(data.get()); ++i) {
@@ -145,7 +154,7 @@ int run_export(JobOptions o, const std::string& checkpoint, const std::string& o
   if (!onnx && !out.ends_with(".safetensors")) throw UsageError("--out " + out + ": .onnx or .safetensors says what to write");
   Engine engine = make_engine(o);
   Model model = load_model(engine, o.model);
-  match_checkpoint(o, describe_checkpoint(engine, checkpoint));
+  match_checkpoint(engine, o, describe_checkpoint(engine, checkpoint));
   Trainer trainer = make_trainer(engine, o);
   for (int64_t i = 0; i < epl_model_port_count(model.get(), EPL_PORT_INPUT); ++i) {
     Port port = port_of(epl_model_port, model.get(), EPL_PORT_INPUT, i);
@@ -185,7 +194,7 @@ Json template_options(const Json& declared, const std::string& family, const std
 
 int run_template(const std::string& family, const std::string& out, const std::vector<std::string>& words) {
   Engine engine = make_engine({});
-  const Json known = Json::parse(text_of(epl_engine_describe, engine.get())).at("templates");
+  const Json known = described(engine, "templates");
   Json declared = Json::object();
   for (const Json& row : known) {
     if (row.at("name") == family) declared = row.at("options");

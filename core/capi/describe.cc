@@ -86,7 +86,9 @@ std::string describe_engine(const Engine& engine) {
   out["packs"] = packs;
   out["losses"] = rows_json(loss_table().rows);
   out["optimizers"] = rows_json(optimizer_table().rows);
+  for (size_t i = 0; i < out["optimizers"].size(); ++i) out["optimizers"][i]["states"] = optimizer_table().rows[i].states;
   out["readers"] = rows_json(reader_table().rows);
+  for (size_t i = 0; i < out["readers"].size(); ++i) out["readers"][i]["suffixes"] = reader_table().rows[i].suffixes;
   TemplateTable templates;
   fill_template_table(templates);
   out["templates"] = rows_json(templates.rows);

@@ -1,5 +1,6 @@
 #include "core/data/dataset.h"
 
+#include <algorithm>
 #include <condition_variable>
 #include <mutex>
 #include <thread>
@@ -158,7 +159,8 @@ Result<const ReaderRow*> find_reader(std::string_view name, const std::string& p
   std::vector<std::string> known;
   for (const ReaderRow& row : reader_table().rows) {
     known.push_back(row.name);
-    if (name.empty() ? row.recognizes(path) : row.name == name) return &row;
+    const auto fits = [&](const std::string& suffix) { return path.ends_with(suffix); };
+    if (name.empty() ? std::ranges::any_of(row.suffixes, fits) : row.name == name) return &row;
   }
   if (name.empty()) return error(Code::invalid_argument, "no reader knows ", path, " by its name; name one of: ", join(known, ", "));
   std::string near = nearest(name, known);

@@ -25,7 +25,7 @@ struct ReaderRow {
   std::string name;
   std::string doc;
   std::vector<std::pair<std::string, Attribute>> options;   // with defaults
-  bool (*recognizes)(const std::string& path) = nullptr;
+  std::vector<std::string> suffixes;                        // of the names of its files: ".safetensors"
   Result<std::unique_ptr<Reader>> (*open)(const std::string& path, const Attributes& options) = nullptr;
 };
 struct ReaderTable {

@@ -2,35 +2,16 @@
 #include "core/data/dataset.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <filesystem>
 #include <fstream>
 #include <set>
 
 #include "core/data/order.h"
 #include "core/data/safetensors.h"
+#include "tests/data/open_reader.h"
 
 namespace epl {
 namespace {
-
-std::string temporary(const std::string& name) {
-  const auto folder = std::filesystem::temp_directory_path() / ("epl_data_test_" + std::to_string(::getpid()));
-  std::filesystem::create_directories(folder);
-  return (folder / name).string();
-}
-
-Attributes with_defaults(const ReaderRow& row, std::initializer_list<Attributes::Entry> set) {
-  Attributes out;
-  for (const auto& [name, value] : row.options) out.set(name, value);
-  for (const auto& entry : set) out.set(entry.name, entry.value);
-  return out;
-}
-
-Result<std::unique_ptr<Reader>> open_reader(std::string_view name, const std::string& path, std::initializer_list<Attributes::Entry> set = {}) {
-  EPL_ASSIGN(const ReaderRow* row, find_reader(name, path));
-  return row->open(path, with_defaults(*row, set));
-}
 
 // Rows 0..n-1 whose one field is the row's number.
 std::unique_ptr<Reader> numbers(int64_t n) {

@@ -2,10 +2,11 @@
 #include "core/data/safetensors.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cstring>
 #include <filesystem>
+
+#include "tests/data/open_reader.h"
 
 namespace epl {
 namespace {
@@ -18,12 +19,6 @@ std::string file_of(const std::string& header, const std::string& data) {
 Result<std::shared_ptr<const Safetensors>> parse(const std::string& file) {
   auto owner = std::make_shared<std::string>(file);
   return Safetensors::parse(std::as_bytes(std::span(owner->data(), owner->size())), owner, "test");
-}
-
-std::string temporary(const std::string& name) {
-  const auto folder = std::filesystem::temp_directory_path() / ("epl_data_test_" + std::to_string(::getpid()));
-  std::filesystem::create_directories(folder);
-  return (folder / name).string();
 }
 
 TEST(Safetensors, RoundTrip) {

@@ -47,7 +47,7 @@ class SafetensorsReader : public Reader {
 
 EPL_READER(safetensors) {
   return {.doc = "Tensors whose first dimension counts samples; each is a field.",
-          .recognizes = [](const std::string& path) { return path.ends_with(".safetensors"); },
+          .suffixes = {".safetensors"},
           .open = SafetensorsReader::open};
 }
 

@@ -61,7 +61,7 @@ EPL_READER(text) {
   return {.doc = "Bytes of a text: `context` of them as the field named by `input`, and the byte after each as `target`. The last share `held_out` of the file "
                  "is the split held_out, the rest the split train.",
           .options = {{"context", int64_t{64}}, {"stride", int64_t{0}}, {"split", std::string("all")}, {"held_out", 0.05}, {"input", std::string("input_ids")}},
-          .recognizes = [](const std::string& path) { return path.ends_with(".txt") || path.ends_with(".text"); },
+          .suffixes = {".txt", ".text"},
           .open = TextReader::open};
 }
 

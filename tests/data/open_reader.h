@@ -1,0 +1,31 @@
+// Readers as the C API opens them, over files that a test wrote.
+#pragma once
+
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "core/data/dataset.h"
+
+namespace epl {
+
+inline std::string temporary(const std::string& name) {
+  const auto folder = std::filesystem::temp_directory_path() / ("epl_data_test_" + std::to_string(::getpid()));
+  std::filesystem::create_directories(folder);
+  return (folder / name).string();
+}
+
+inline Attributes with_defaults(const ReaderRow& row, std::initializer_list<Attributes::Entry> set) {
+  Attributes out;
+  for (const auto& [name, value] : row.options) out.set(name, value);
+  for (const auto& entry : set) out.set(entry.name, entry.value);
+  return out;
+}
+
+inline Result<std::unique_ptr<Reader>> open_reader(std::string_view name, const std::string& path,
+                                                   std::initializer_list<Attributes::Entry> set = {}) {
+  EPL_ASSIGN(const ReaderRow* row, find_reader(name, path));
+  return row->open(path, with_defaults(*row, set));
+}
+
+}  // namespace epl
