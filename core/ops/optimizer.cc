@@ -1,5 +1,5 @@
 // The steps of optimizers: elementwise, with the new state as further outputs. Formulas are those of torch.optim
-// (PyTorch 2.15, documentation of SGD, Adam, AdamW); the last operands are scalars that the host computes for each step.
+// (PyTorch 2.15, documentation of SGD, Adam, AdamW, RMSprop, Adagrad); the last operands are scalars that the host computes for each step.
 #include <string>
 #include <vector>
 
@@ -67,6 +67,12 @@ const std::vector<std::string> adam_samples = {
     "f64[5], f64[5], f64[5], f64[5](0.1..2), f64[](0.01..0.1), f64[](0.1..0.9), f64[](0.1..0.9) {}"};
 const std::string not_differentiable = "an optimizer's step ends the graph";
 
+// A step along the gradient over the root of its squares, as RMSprop and Adagrad gather them.
+void scaled_step(ScalarExpr& s, Term w, Term g, Term squares, Term lr, double epsilon) {
+  Term next = w - lr * (g / (root(squares) + epsilon));
+  s.outputs = {next.at, squares.at};
+}
+
 }  // namespace
 
 EPL_OP(sgd) {
@@ -100,6 +106,39 @@ EPL_OP(momentum) {
           .no_gradient = not_differentiable,
           .samples = {"f32[4,7], f32[4,7], f32[4,7], f32[](0.01..0.1), f32[](0.1..1) {weight_decay=0.1}",
                       "f64[5], f64[5], f64[5], f64[](0.01..0.1), f64[](0.1..1) {nesterov=true}"}};
+}
+
+EPL_OP(rmsprop) {
+  return {.doc = "square' = alpha * square + (1 - alpha) * g^2, g = gradient + weight_decay * parameter; parameter' = parameter - "
+                 "lr * g / (sqrt(square') + epsilon).",
+          .signature = "parameter, gradient, square, lr -> parameter_new, square_new",
+          .attributes = {{"alpha", 0.99}, {"epsilon", 1e-8}, {"weight_decay", 0.0}},
+          .infer = infer_step,
+          .scalar_of = [](ScalarExpr& s, const OpQuery& q) {
+            Term w{&s, s.input(0)}, g{&s, s.input(1)}, square{&s, s.input(2)}, lr{&s, s.input(3)};
+            const double alpha = q.attributes().number("alpha");
+            g = decayed(g, w, q.attributes().number("weight_decay"));
+            scaled_step(s, w, g, alpha * square + (1 - alpha) * (g * g), lr, q.attributes().number("epsilon"));
+          },
+          .no_gradient = not_differentiable,
+          .samples = {"f32[4,7], f32[4,7], f32[4,7](0.1..2), f32[](0.01..0.1) {weight_decay=0.1}",
+                      "f64[5], f64[5], f64[5](0.1..2), f64[](0.01..0.1) {alpha=0.5}"}};
+}
+
+EPL_OP(adagrad) {
+  return {.doc = "sum' = sum + g^2, g = gradient + weight_decay * parameter; parameter' = parameter - rate * g / (sqrt(sum') + "
+                 "epsilon).",
+          .signature = "parameter, gradient, sum, rate -> parameter_new, sum_new",
+          .attributes = {{"epsilon", 1e-10}, {"weight_decay", 0.0}},
+          .infer = infer_step,
+          .scalar_of = [](ScalarExpr& s, const OpQuery& q) {
+            Term w{&s, s.input(0)}, g{&s, s.input(1)}, sum{&s, s.input(2)}, rate{&s, s.input(3)};
+            g = decayed(g, w, q.attributes().number("weight_decay"));
+            scaled_step(s, w, g, sum + g * g, rate, q.attributes().number("epsilon"));
+          },
+          .no_gradient = not_differentiable,
+          .samples = {"f32[4,7], f32[4,7], f32[4,7](0.1..2), f32[](0.01..0.1) {weight_decay=0.1}",
+                      "f64[5], f64[5], f64[5](0.1..2), f64[](0.01..0.1) {}"}};
 }
 
 EPL_OP(adam) {

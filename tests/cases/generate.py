@@ -152,6 +152,19 @@ def case_list():
                     optimizer=dict(optimizer="adam", lr=0.01, betas=[0.9, 0.999], eps=1e-6, weight_decay=0.0))
 
     @case
+    def mlp_adagrad_legacy(rng):
+        x = rows(rng, 16, 8, 9)
+        return dict(model=models.Mlp([9, 15, 4], nn.Mish), inputs={"x": x}, target=np.argmax(x[..., :4], -1), how="legacy",
+                    opset=17, loss="softmax_cross_entropy",
+                    optimizer=dict(optimizer="adagrad", lr=0.1, lr_decay=0.02, eps=1e-8, weight_decay=0.01))
+
+    @case
+    def cnn_rmsprop_dynamo(rng):
+        inputs, target = pictures(rng, 12, 4, 3, 12, 5)
+        return dict(model=models.Cnn(), inputs=inputs, target=target, how="dynamo_raw", opset=20, loss="softmax_cross_entropy",
+                    optimizer=dict(optimizer="rmsprop", lr=0.002, alpha=0.9, eps=1e-4, weight_decay=0.001))
+
+    @case
     def resnet_adamw(rng):
         inputs, target = pictures(rng, 12, 8, 3, 12, 6)
         return dict(model=models.Resnet(), inputs=inputs, target=target, how="legacy", opset=17, training=True,
@@ -247,12 +260,10 @@ def loss_of(kind, output, target):
 
 
 def optimizer_of(settings, parameters):
-    s = dict(settings)
-    kind = s.pop("optimizer")
-    if kind in ("sgd", "momentum"):
-        return torch.optim.SGD(parameters, **s)
-    s["betas"] = tuple(s["betas"])
-    return (torch.optim.Adam if kind == "adam" else torch.optim.AdamW)(parameters, **s)
+    classes = {"sgd": torch.optim.SGD, "momentum": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW,
+               "rmsprop": torch.optim.RMSprop, "adagrad": torch.optim.Adagrad}
+    options = {k: tuple(v) if isinstance(v, list) else v for k, v in settings.items() if k != "optimizer"}
+    return classes[settings["optimizer"]](parameters, **options)
 
 
 def train(model, parts, dtype, learn=True):

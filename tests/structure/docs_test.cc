@@ -99,8 +99,9 @@ TEST(Docs, RecipesNameWhatExists) {
                            Told{"`NEAR_MISSES`", "tests/rewrite/generate.py", "NEAR_MISSES = {"},
                            Told{"`launch_everywhere`", "tests/backends/kernel_harness.h", " launch_everywhere("},
                            Told{"`default_passes`", "core/strategy/pass.cc", " default_passes()"},
-                           Told{"`Case::trainer`", "tools/check.cc", "Trainer trainer()"},
-                           Told{"`verify_plan`", "core/strategy/pass.cc", "Status verify_plan("}}) {
+                           Told{"`verify_plan`", "core/strategy/pass.cc", "Status verify_plan("},
+                           Told{"`cases`", "tests/train/train_step_test.cc", " cases()"},
+                           Told{"`open_reader`", "tests/data/open_reader.h", " open_reader("}}) {
     EXPECT_NE(text.find(told.word), std::string::npos) << told.word;
     EXPECT_NE(read_text(kTop / told.file).find(told.there), std::string::npos) << told.file << ": " << told.there;
   }

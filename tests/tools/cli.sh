@@ -17,6 +17,7 @@ hash_of() { sed -n 's/.*"weights_hash":"\([0-9a-f]*\)".*/\1/p' "$1"; }
 
 i=0
 while [ $i -lt 400 ]; do echo "line $i: the quick brown fox jumps over the lazy dog"; i=$((i + 1)); done >text.txt
+{ echo "words,more"; head -n 3 text.txt | sed 's/$/,1/'; } >text.csv
 
 expect 0 "gpt2" "$epl" template
 expect 0 "wrote model.onnx" "$epl" template gpt2 --layers 1 --width 32 --heads 2 --context 16 --vocab 256 --seed 3 --out model.onnx
@@ -31,6 +32,17 @@ expect 3 "did you mean" "$epl" plan model.onnx --batch 4 --strategy '{"pipeline.
 expect 2 "" "$epl" train model.onnx
 expect 2 "" "$epl" dance
 expect 3 "no optimizer" "$epl" train model.onnx --text text.txt --optimizer adamx --out run
+
+# A table, an optimizer of few options, and its checkpoint, from which the state tells the optimizer.
+{ echo "a,b,c,d,e,f,kind"; i=0; while [ $i -lt 40 ]; do echo "$((i % 7)),0.5,-1,$((i % 3)),2e-1,\"1\",$((i % 3))"; i=$((i + 1)); done; } >table.csv
+expect 0 "40 samples" "$epl" inspect table.csv
+expect 0 "" "$epl" train mlp.onnx --data table.csv --data-options '{"classes": true}' --batch 10 --steps 6 --optimizer rmsprop --optimizer-option alpha=0.9 --out tabled
+expect 0 "wrote tabled.onnx" "$epl" export mlp.onnx --checkpoint tabled/checkpoint --out tabled.onnx
+cmp -s tabled.onnx tabled/trained.onnx || { echo "FAILED: export of a table's training differs from what train wrote"; failed=1; }
+expect 3 "did you mean" "$epl" train mlp.onnx --data table.csv --data-options '{"clases": true}' --batch 10 --steps 6 --out tabled
+expect 3 "no finite number" "$epl" inspect text.csv
+expect 3 "alpha" "$epl" train mlp.onnx --data table.csv --data-options '{"classes": true}' --steps 6 --optimizer sgd --optimizer-option alpha=0.9 --out tabled
+expect 2 "NAME=VALUE" "$epl" train mlp.onnx --data table.csv --steps 6 --optimizer-option alpha --out tabled
 
 trainer() { exec "$epl" train model.onnx --text text.txt --batch 4 --seed 7 --optimizer adamw --lr 0.01 --schedule cosine --warmup 2 --clip 1 --steps 20 --sample-bytes 4 --json "$@"; }
 train() { (trainer "$@"); }

@@ -71,6 +71,8 @@ CASES = {
     "nesterov": (one(torch.optim.SGD, lr=0.1, momentum=0.9, nesterov=True), {"loss": "mse"}),
     "adam": (one(torch.optim.Adam, lr=0.02, betas=(0.9, 0.99), eps=1e-6, weight_decay=0.02), {"loss": "bce_with_logits"}),
     "adamw": (one(torch.optim.AdamW, lr=0.02, betas=(0.8, 0.95), weight_decay=0.1), {}),
+    "rmsprop": (one(torch.optim.RMSprop, lr=0.02, alpha=0.9, eps=1e-6, weight_decay=0.02), {}),
+    "adagrad": (one(torch.optim.Adagrad, lr=0.1, lr_decay=0.05, weight_decay=0.01), {"loss": "mse"}),
     "clipped": (one(torch.optim.AdamW, lr=0.05), {"clip": 0.2}),
     "cosine": (one(torch.optim.SGD, lr=0.5), {"schedule": cosine}),
     "linear": (one(torch.optim.Adam, lr=0.05), {"schedule": linear}),

@@ -1,0 +1,29 @@
+#include "core/train/optimizers/common.h"
+
+namespace epl {
+namespace {
+
+double decaying_rate(const Attributes& options, double lr, int64_t step) {
+  return lr / (1 + static_cast<double>(step) * options.number("lr_decay"));
+}
+
+Result<Attributes> adagrad_attributes(const Attributes& options) {
+  EPL_TRY(optimizers::number_in(options, "lr_decay", 0).status());
+  EPL_ASSIGN(double epsilon, optimizers::number_in(options, "eps", 0));
+  EPL_ASSIGN(double weight_decay, optimizers::number_in(options, "weight_decay", 0));
+  return Attributes{{"epsilon", epsilon}, {"weight_decay", weight_decay}};
+}
+
+}  // namespace
+
+EPL_OPTIMIZER(adagrad) {
+  return {.doc = "Adagrad as torch.optim.Adagrad (Duchi, Hazan and Singer 2011), its sums from zero; weight_decay is added to the "
+                 "gradient (L2).",
+          .options = {{"lr", 1e-2}, {"lr_decay", 0.0}, {"weight_decay", 0.0}, {"eps", 1e-10}},
+          .states = {"sum"},
+          .op = "adagrad",
+          .scalars = {{"rate", decaying_rate}},
+          .attributes = adagrad_attributes};
+}
+
+}  // namespace epl
