@@ -143,7 +143,7 @@ TEST(OneDnnBf16, ProductsAndConvolutionsWhereTheProcessorHasThem) {
     const Tensor got = cpu::launch_kernel(p.launch, "", pack_table())[0];
     for (int64_t i = 0; i < got.elements(); ++i) {
       // The operands were rounded to 8 bits, so are the results; both by their size.
-      ASSERT_TRUE(cpu::near(got.get(i), p.want[0].get(i), 0.02, 0.5)) << i;
+      ASSERT_TRUE(cpu::near(got.get(i), p.want[0].get(i), 0.02, 0.5)) << i << ": " << got.get(i) << ", not " << p.want[0].get(i);
     }
     ++compared;
   }
@@ -164,6 +164,14 @@ TEST(OneDnnRefusals, SayWhy) {
   EXPECT_EQ(reason("matmul", "f32[4,6], f32[6,8]", DType::f64), "element type f64");
   EXPECT_EQ(reason("matmul", "f32[4,6], f32[6,8]", DType::bf16), "operands of several element types");
   EXPECT_NE(reason("conv", "f32[1,1,2,2,2,2], f32[1,1,1,1,1,1]").find("spatial dimensions"), std::string::npos);
+  Prepared strided = prepare(*op_table().find("conv_grad_weight"), "f32[4,3,32,32], f32[4,32,16,16] {strides=[2,2],pads=[3,3,3,3],shape=[32,3,7,7]}");
+  KernelQuery halves = cpu::query_of(strided.launch);
+  for (TensorType& type : halves.input_types) type.dtype = DType::bf16;
+  for (TensorType& type : halves.output_types) type.dtype = DType::bf16;
+  std::vector<Refusal> refusals;
+  EXPECT_EQ(pack_table().choose(halves, &refusals), nullptr);
+  ASSERT_FALSE(refusals.empty());
+  EXPECT_NE(refusals[0].reason.find("come out wrong"), std::string::npos) << refusals[0].reason;
   // With AVX-512 oneDNN has other kernels for these.
   if (cpu::detected_cpu_level() >= cpu::CpuLevel::v4) return;
   EXPECT_NE(reason("linear", "f32[640,3], f32[3,600]").find("a large product"), std::string::npos);
