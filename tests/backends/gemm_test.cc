@@ -144,6 +144,46 @@ TEST(Gemm, EqualsTheScalarOrderOnChosenShapes) {
   }
 }
 
+// Both operands stored by rows or by columns.
+Case laid_out_case(std::mt19937& random, int64_t m, int64_t n, int64_t k, bool a_by_rows, bool b_by_rows) {
+  Case c;
+  c.p.m = m, c.p.n = n, c.p.k = k, c.p.c_row = n;
+  c.p.a_row = a_by_rows ? k : 1, c.p.a_col = a_by_rows ? 1 : m;
+  c.p.b_row = b_by_rows ? n : 1, c.p.b_col = b_by_rows ? 1 : k;
+  c.p.bias = static_cast<GemmBias>(random() % 3);
+  c.a = random_floats(random, m * k);
+  c.b = random_floats(random, k * n);
+  c.bias = random_floats(random, std::max(m, n));
+  return c;
+}
+
+// Each height of a tile is code of its own, for each way in which the operands are read, and which heights there are
+// depends on the processor. Up to 44 rows are one to four tiles of AVX-512's 14 rows and up to eight of AVX2's 6; 80
+// columns are whole panels and one of a single vector, 75 have an edge; the panels of few rows are wider.
+TEST(Gemm, EveryHeightOfATileInEveryLayout) {
+  std::mt19937 random(8);
+  for (int64_t m = 1; m <= 44; ++m) {
+    for (int layout = 0; layout < 8; ++layout) {
+      const int64_t n = (layout & 4 ? 75 : 80) + (m < 6 ? 80 : 0);
+      const Case c = laid_out_case(random, m, n, 11, layout & 1, layout & 2);
+      expect_exact(c, run(c, 1), "height and layout");
+      if (HasFailure()) return;
+    }
+  }
+}
+
+// Where several threads cut the rows into tasks, the last task has what is left: any height, thinner than the others.
+TEST(Gemm, EveryRestOfRowsThatAreCut) {
+  std::mt19937 random(9);
+  for (int64_t rest = 1; rest <= 14; ++rest) {
+    for (int layout = 0; layout < 4; ++layout) {
+      const Case c = laid_out_case(random, 56 + rest, 33, 1024, layout & 1, layout & 2);
+      expect_exact(c, run(c, 5), "rest of rows");
+      if (HasFailure()) return;
+    }
+  }
+}
+
 TEST(Gemm, EmptySumsAreTheBias) {
   std::mt19937 random(3);
   Case c = random_case(random, 5, 20, 0, 1);
