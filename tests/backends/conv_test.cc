@@ -68,7 +68,11 @@ std::vector<Conv> cases() {
           {.x = {2, 8, 6, 6}, .w = {12, 8, 1, 1}, .strides = {2, 2}},
           {.x = {3, 4, 50}, .w = {6, 2, 5}, .strides = {2}, .pads = {4, 0}, .groups = 2},
           {.x = {2, 2, 6, 5, 7}, .w = {4, 2, 2, 3, 3}, .strides = {1, 2, 1}, .pads = {0, 1, 1, 1, 1, 1}},
-          {.x = {1, 1, 3, 3}, .w = {1, 1, 3, 3}, .pads = {3, 3, 3, 3}}};
+          {.x = {1, 1, 3, 3}, .w = {1, 1, 3, 3}, .pads = {3, 3, 3, 3}},
+          {.x = {2, 9, 7, 7}, .w = {12, 9, 3, 3}, .pads = {1, 1, 1, 1}},
+          {.x = {2, 6, 30, 38}, .w = {10, 6, 3, 3}, .strides = {2, 2}, .pads = {1, 1, 1, 1}},
+          {.x = {2, 3, 1, 9}, .w = {4, 3, 1, 3}, .strides = {2, 2}, .pads = {0, 1, 0, 1}},
+          {.x = {3, 5, 6, 1}, .w = {4, 5, 3, 1}, .strides = {2, 3}, .pads = {1, 0, 1, 0}}};
 }
 
 void expect_near(const Tensor& got, const std::vector<double>& want, const char* what, size_t number) {

@@ -1,5 +1,5 @@
-// A panel of patches gathered by masked loads: where a panel of columns crosses rows of the output, or the padding, each
-// vector of it is put together from a few pieces of rows, without a branch on where they begin and end.
+// A panel of patches gathered by masked loads: where a panel of columns crosses rows of the output, or the padding,
+// each vector of it is put together from a few pieces of rows, without a branch on where they begin and end.
 #pragma once
 
 #include <hwy/highway.h>
@@ -75,7 +75,8 @@ class PanelTable {
 
   template <int P>
   void gather_pieces(const float* channel, int64_t next, int64_t tap, int64_t depth, float* to, int64_t stride) const {
-    const int64_t ahead = (taps_ >= 8 ? 1 : 8 / taps_) * next;  // channels lie too far apart for the processor to foresee
+    // Channels lie too far apart for the processor to foresee.
+    const int64_t ahead = (taps_ >= 8 ? 1 : 8 / taps_) * next;
     for (int64_t j = 0; j < depth; ++j, to += stride) {
       const Piece* piece = pieces_ + tap * vectors_ * most_pieces;
       for (int64_t v = 0; v < vectors_; ++v, piece += most_pieces) {

@@ -13,8 +13,8 @@ void join_two(const float* even, const float* odd, int64_t count, float* to) {
   constexpr int64_t lanes = static_cast<int64_t>(hn::MaxLanes(hn::ScalableTag<float>()));
   int64_t i = 0;
   for (; i + 2 * lanes <= count; i += 2 * lanes)
-    hn::StoreInterleaved2(even ? hn::LoadU(d, even + i / 2) : hn::Zero(d), odd ? hn::LoadU(d, odd + i / 2) : hn::Zero(d),
-                          d, to + i);
+    hn::StoreInterleaved2(even ? hn::LoadU(d, even + i / 2) : hn::Zero(d),
+                          odd ? hn::LoadU(d, odd + i / 2) : hn::Zero(d), d, to + i);
   for (; i < count; ++i) {
     const float* row = i % 2 ? odd : even;
     to[i] = row ? row[i / 2] : 0;
