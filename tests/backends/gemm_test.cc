@@ -178,8 +178,8 @@ TEST(Gemm, EveryRestOfRowsThatAreCut) {
   for (int64_t rest = 1; rest <= 14; ++rest) {
     for (int layout = 0; layout < 4; ++layout) {
       const Case c = laid_out_case(random, 56 + rest, 33, 1024, layout & 1, layout & 2);
-      expect_exact(c, run(c, 5), "rest of rows");
-      if (HasFailure()) return;
+      const std::vector<float> whole = run(c, 1), cut = run(c, 5);
+      ASSERT_EQ(0, std::memcmp(cut.data(), whole.data(), whole.size() * sizeof(float))) << "rest " << rest << ", layout " << layout;
     }
   }
 }
