@@ -29,6 +29,7 @@ if(tool_sources)
   set_target_properties(epl_tool PROPERTIES OUTPUT_NAME epl BUILD_RPATH "$ORIGIN/../lib" INSTALL_RPATH "$ORIGIN/../lib")
   target_include_directories(epl_tool PRIVATE ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/include)
   target_link_libraries(epl_tool PRIVATE epl Threads::Threads)
+  epl_precompile(epl_tool <CLI/CLI.hpp> <map> <set> <string> <vector> "${CMAKE_SOURCE_DIR}/tools/json.h")
   if(EPL_SANITIZE)  # as in tests/CMakeLists.txt
     target_compile_options(epl_tool PRIVATE -O0)
   endif()

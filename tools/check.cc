@@ -53,7 +53,7 @@ double norm_of(const epl_tensor* tensor) {
 // One case: a folder with model.onnx, train.safetensors and reference.json.
 class Case {
  public:
-  Case(const CheckOptions& o, const std::string& folder) : o_(o), folder_(folder), reference_(Json::parse(read_file(folder + "/reference.json"))) {}
+  Case(const CheckOptions& o, const std::string& folder) : o_(o), folder_(folder), reference_(parse_json(read_file(folder + "/reference.json"))) {}
 
   Outcome run() {
     engine_ = make_engine(o_.job);
@@ -95,7 +95,7 @@ class Case {
     for (const Json& row : described(engine_, "optimizers")) {
       if (row.at("name") != job.optimizer) continue;
       for (const auto& [key, unused] : row.at("options").items()) {
-        if (reference_.contains(key) && !reference_[key].is_null()) job.optimizer_options.push_back(key + "=" + reference_[key].dump());
+        if (reference_.contains(key) && !reference_[key].is_null()) job.optimizer_options.push_back(key + "=" + print_json(reference_[key]));
       }
     }
     if (reference_.contains("ignore_index") && reference_["ignore_index"].is_number() && job.loss == "softmax_cross_entropy") {
@@ -314,7 +314,7 @@ void print(const CheckOptions& o, const std::string& name, const Outcome& r) {
                              {"parameter_error", number(r.parameter_error)}, {"planned_peak_bytes", r.planned}, {"measured_peak_bytes", r.measured},
                              {"weights_hash", r.hash}, {"seconds_per_step", r.seconds_per_step}};
     if (!r.note.empty()) line["note"] = r.note;
-    std::printf("%s\n", line.dump().c_str());
+    std::printf("%s\n", print_json(line).c_str());
   } else {
     std::string worst = r.note.empty() ? "" : "\n      " + r.note;
     if (!r.pass) worst = "  worst gradient " + (r.worst_gradient.empty() ? "-" : r.worst_gradient) + ", parameter " + (r.worst_parameter.empty() ? "-" : r.worst_parameter);
@@ -327,7 +327,7 @@ void print(const CheckOptions& o, const std::string& name, const Outcome& r) {
 
 void print_error(const CheckOptions& o, const std::string& name, const std::string& message) {
   if (o.job.json) {
-    std::printf("%s\n", Json{{"case", name}, {"pass", false}, {"error", message}}.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
+    std::printf("%s\n", print_json({{"case", name}, {"pass", false}, {"error", message}}).c_str());
   } else {
     std::printf("FAIL  %s: %s\n", name.c_str(), message.c_str());
   }

@@ -165,7 +165,7 @@ Plan make_plan(const Model& model, const Trainer& trainer, const Strategy& strat
 namespace {
 
 Dataset open_dataset(const Engine& engine, const std::string& path, const Json& options) {
-  const std::string text = options.dump();
+  const std::string text = print_json(options);
   return make<Dataset>(epl_dataset_open, engine.get(), path.data(), path.size(), text.data(), text.size());
 }
 
@@ -187,7 +187,7 @@ DataFiles open_data(const Engine& engine, const Model& model, const JobOptions& 
     out.batch = o.batch;
     Json options = {{"batch", o.batch}, {"order", "shuffled"}, {"seed", o.seed}};
     if (!o.data_options.empty()) {
-      const Json own = Json::parse(json_argument(o.data_options), nullptr, false);
+      const Json own = try_parse_json(json_argument(o.data_options));
       if (!own.is_object()) throw UsageError("--data-options is no JSON object");
       options.update(own);
     }
@@ -223,7 +223,7 @@ void bind_inputs(const Trainer& trainer, const Model& model, const Dataset& data
 }
 
 Json described(const Engine& engine, const char* what) {
-  return Json::parse(text_of(epl_engine_describe, engine.get())).at(what);
+  return parse_json(text_of(epl_engine_describe, engine.get())).at(what);
 }
 
 void match_checkpoint(const Engine& engine, JobOptions& o, const Json& checkpoint) {

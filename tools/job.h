@@ -3,14 +3,12 @@
 
 #include <CLI/CLI.hpp>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "tools/api.h"
+#include "tools/json.h"
 
 namespace epl::tools {
-
-using Json = nlohmann::ordered_json;
 
 struct JobOptions {
   std::string model;

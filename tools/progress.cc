@@ -70,8 +70,8 @@ void Progress::step(int64_t step, double loss, int64_t units, int64_t used_bytes
   smooth_loss_ = smooth_loss_ < 0 ? loss : 0.9 * smooth_loss_ + 0.1 * loss;
   if (json_) {
     const double rate = static_cast<double>(units_) / std::max(seconds(), 1e-9);
-    std::printf("%s\n", Json{{"event", "step"}, {"step", step}, {"loss", loss}, {std::string(unit) + "_per_second", rate},
-                             {"planned_bytes", planned_bytes_}, {"used_bytes", used_bytes}}.dump().c_str());
+    std::printf("%s\n", print_json({{"event", "step"}, {"step", step}, {"loss", loss}, {std::string(unit) + "_per_second", rate},
+                             {"planned_bytes", planned_bytes_}, {"used_bytes", used_bytes}}).c_str());
     std::fflush(stdout);
     return;
   }
@@ -91,7 +91,7 @@ void Progress::step(int64_t step, double loss, int64_t units, int64_t used_bytes
 void Progress::event(const Json& json, const std::string& line) {
   clear();
   if (json_) {
-    std::printf("%s\n", json.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
+    std::printf("%s\n", print_json(json).c_str());
   } else {
     std::printf("%s\n", line.c_str());
   }

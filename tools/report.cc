@@ -106,7 +106,7 @@ std::string empty_chart(std::string_view why) {
 
 std::string with_thousands(int64_t n) {
   std::string digits = std::to_string(n);
-  for (int i = static_cast<int>(digits.size()) - 3; i > (n < 0 ? 1 : 0); i -= 3) digits.insert(i, ",");
+  for (int i = static_cast<int>(digits.size()) - 3; i > (n < 0 ? 1 : 0); i -= 3) digits.insert(static_cast<size_t>(i), 1, ',');
   return digits;
 }
 

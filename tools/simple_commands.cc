@@ -13,7 +13,7 @@ namespace epl::tools {
 namespace {
 
 Json describe_checkpoint(const Engine& engine, const std::string& path) {
-  return Json::parse(text_of(epl_checkpoint_describe, engine.get(), path.data(), path.size()));
+  return parse_json(text_of(epl_checkpoint_describe, engine.get(), path.data(), path.size()));
 }
 
 int run_evaluate(JobOptions o, const std::string& checkpoint, int64_t batches) {
@@ -39,7 +39,7 @@ int run_evaluate(JobOptions o, const std::string& checkpoint, int64_t batches) {
   }
   const double loss = total / static_cast<double>(count);
   if (o.json) {
-    std::printf("%s\n", Json{{"loss", loss}, {"batches", count}, {"held_out", static_cast<bool>(data.held_out)}}.dump().c_str());
+    std::printf("%s\n", print_json({{"loss", loss}, {"batches", count}, {"held_out", static_cast<bool>(data.held_out)}}).c_str());
   } else {
     std::printf("loss %s over %lld batches%s\n", fixed(loss, 6).c_str(), static_cast<long long>(count), data.held_out ? " of held-out text" : "");
   }
@@ -68,7 +68,7 @@ int run_plan(const JobOptions& o, const std::string& stage) {
 
 std::string dims_text(const Json& dims) {
   std::string out = "[";
-  for (const Json& dim : dims) out += (out.size() > 1 ? "," : "") + (dim.is_string() ? (dim.get<std::string>().empty() ? "?" : dim.get<std::string>()) : dim.dump());
+  for (const Json& dim : dims) out += (out.size() > 1 ? "," : "") + (dim.is_string() ? (dim.get<std::string>().empty() ? "?" : dim.get<std::string>()) : print_json(dim));
   return out + "]";
 }
 
@@ -133,7 +133,7 @@ int run_inspect(const JobOptions& o, const std::string& path) {
     std::printf("%s\n", text_of(epl_engine_describe, engine.get()).c_str());
   } else if (::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode)) {
     const Json checkpoint = describe_checkpoint(engine, path);
-    o.json ? static_cast<void>(std::printf("%s\n", checkpoint.dump().c_str())) : print_checkpoint(checkpoint);
+    o.json ? static_cast<void>(std::printf("%s\n", print_json(checkpoint).c_str())) : print_checkpoint(checkpoint);
   } else if (is_data_file(engine, path)) {
     Dataset data = make<Dataset>(epl_dataset_open, engine.get(), path.data(), path.size(), static_cast<const char*>(nullptr), size_t{0});
     std::printf("%s samples\n", with_thousands(epl_dataset_samples(data.get())).c_str());
@@ -143,8 +143,8 @@ int run_inspect(const JobOptions& o, const std::string& path) {
     }
   } else {
     Model model = load_model(engine, path);
-    const Json described = Json::parse(text_of(epl_model_describe, model.get()));
-    o.json ? static_cast<void>(std::printf("%s\n", described.dump(-1, ' ', false, Json::error_handler_t::replace).c_str())) : print_model(described);
+    const Json described = parse_json(text_of(epl_model_describe, model.get()));
+    o.json ? static_cast<void>(std::printf("%s\n", print_json(described).c_str())) : print_model(described);
   }
   return 0;
 }
@@ -185,7 +185,7 @@ Json template_options(const Json& declared, const std::string& family, const std
     if (i + 1 >= words.size()) throw UsageError("template " + family + ": --" + key + " needs a value");
     const std::string& value = words[i + 1];
     const bool list = declared.contains(key) && declared[key].is_array() && !value.starts_with("[");
-    const Json parsed = Json::parse(list ? "[" + value + "]" : value, nullptr, false);
+    const Json parsed = try_parse_json(list ? "[" + value + "]" : value);
     const bool text = declared.contains(key) && declared[key].is_string();
     out[key] = parsed.is_discarded() || text ? Json(value) : parsed;
   }
@@ -203,11 +203,11 @@ int run_template(const std::string& family, const std::string& out, const std::v
     if (family.empty() != out.empty()) throw UsageError(family.empty() ? "which family? epl template without arguments lists them" : "--out FILE is needed");
     for (const Json& row : known) {
       std::printf("%s: %s\n", row.at("name").get<std::string>().c_str(), row.at("doc").get<std::string>().c_str());
-      for (const auto& [key, value] : row.at("options").items()) std::printf("    --%s %s\n", key.c_str(), value.dump().c_str());
+      for (const auto& [key, value] : row.at("options").items()) std::printf("    --%s %s\n", key.c_str(), print_json(value).c_str());
     }
     return 0;
   }
-  const std::string options = template_options(declared, family, words).dump();
+  const std::string options = print_json(template_options(declared, family, words));
   check(epl_template_write(engine.get(), family.data(), family.size(), options.data(), options.size(), out.data(), out.size()));
   std::printf("wrote %s\n", out.c_str());
   return 0;

@@ -75,7 +75,7 @@ class Training {
   void measure_baselines(Progress& progress) {
     ByteCounts counts;
     Json options = {{"reader", "text"}, {"batch", 1}, {"context", data_.context}, {"split", "train"}, {"held_out", o_.job.held_out}};
-    const std::string text = options.dump();
+    const std::string text = print_json(options);
     Dataset all = make<Dataset>(epl_dataset_open, engine_.get(), o_.job.text.data(), o_.job.text.size(), text.data(), text.size());
     const epl_tensor* fields[2];
     for (int64_t i = 0; i < epl_dataset_batches(all.get()); ++i) {
@@ -217,7 +217,7 @@ class Training {
       page.levels = {{"unigram", unigram_}, {"bigram", bigram_}};
       page.facts.emplace_back("unigram, bigram", fixed(unigram_, 4) + ", " + fixed(bigram_, 4));
     }
-    const Json memory = Json::parse(text_of(epl_plan_describe, plan_.get(), "memory", size_t{6}));
+    const Json memory = parse_json(text_of(epl_plan_describe, plan_.get(), "memory", size_t{6}));
     page.arena_bytes = memory.at("arena_bytes");
     page.instruction_count = memory.at("instructions");
     for (const Json& r : memory.at("ranges")) page.memory.push_back({r.at("name"), r.at("kind"), r.at("offset"), r.at("bytes"), r.at("first"), r.at("last")});

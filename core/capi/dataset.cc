@@ -15,7 +15,7 @@ const Declared& own_options() {
 Result<std::unique_ptr<Dataset>> open_dataset(const std::string& path, std::string_view text) {
   // The reader's name comes first, because it says which other options there are.
   std::string name;
-  Json json = Json::parse(text.begin(), text.end(), nullptr, false);
+  Json json = parse_json(text);
   if (json.is_object() && json.contains("reader") && json["reader"].is_string()) name = json["reader"].get<std::string>();
   EPL_ASSIGN(const ReaderRow* row, find_reader(name, path));
   Declared declared = own_options();

@@ -97,7 +97,7 @@ std::string describe_engine(const Engine& engine) {
     keys.push_back({{"name", key.name}, {"default", attribute_json(key.value)}, {"words", key.words}, {"built", key.built}, {"doc", key.doc}});
   }
   out["strategy_keys"] = keys;
-  return print_json(out);
+  return print_json(out, 2);
 }
 
 std::string describe_model(const Model& model, bool rewrites) {
@@ -123,7 +123,7 @@ std::string describe_model(const Model& model, bool rewrites) {
   out["findings"] = findings;
   out["training"] = describe_training(model);
   out["rewrites"] = rewrites;
-  return print_json(out);
+  return print_json(out, 2);
 }
 
 }  // namespace epl::capi

@@ -70,7 +70,7 @@ std::string describe_memory(const CompiledPlan& plan) {
     ranges.push_back({{"name", r.name}, {"kind", r.kind}, {"offset", r.offset}, {"bytes", r.bytes}, {"first", r.first}, {"last", r.last}});
   }
   out["ranges"] = ranges;
-  return out.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return print_json(out);
 }
 
 std::string describe_parameters(const CompiledPlan& plan) {
@@ -82,7 +82,7 @@ std::string describe_parameters(const CompiledPlan& plan) {
     out.push_back(std::move(one));
   }
   for (const auto& [name, reason] : plan.untrained()) out.push_back({{"name", name}, {"trained", false}, {"reason", reason}});
-  return print_json(out);
+  return print_json(out, 2);
 }
 
 }  // namespace epl::capi

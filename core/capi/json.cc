@@ -74,7 +74,7 @@ Result<Attributes> parse_options(std::string_view text, const std::vector<std::p
     known.push_back(name);
   }
   if (text.empty()) return out;
-  Json json = Json::parse(text.begin(), text.end(), nullptr, false);
+  Json json = parse_json(text);
   if (json.is_discarded() || !json.is_object()) return invalid("the options of ", what, " are not a JSON object: ", text.substr(0, 80));
   for (const auto& [key, value] : json.items()) {
     const Attribute* like = nullptr;
@@ -87,7 +87,7 @@ Result<Attributes> parse_options(std::string_view text, const std::vector<std::p
                    " There are: ", join(known, ", "));
     }
     Attribute read;
-    if (!from_json(value, *like, read)) return invalid("option \"", key, "\" of ", what, " is ", value.dump(), "; ", type_name(*like), " is expected");
+    if (!from_json(value, *like, read)) return invalid("option \"", key, "\" of ", what, " is ", print_json(value), "; ", type_name(*like), " is expected");
     out.set(key, read);
   }
   return out;
@@ -129,7 +129,5 @@ Json attribute_json(const Attribute& value) {
       },
       value);
 }
-
-std::string print_json(const Json& json) { return json.dump(2, ' ', false, Json::error_handler_t::replace); }
 
 }  // namespace epl::capi

@@ -1,16 +1,14 @@
 // JSON at the boundary: option objects read into attributes, texts made safe. Needs no exceptions to get out.
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "core/base/attributes.h"
+#include "core/base/json.h"
 
 namespace epl::capi {
-
-using Json = nlohmann::ordered_json;
 
 // Reads an object of options against what is declared; every declared option is in the result, in that order. Empty
 // text: all defaults. Unknown keys name the nearest known one, wrong types name what is expected. `what` names the owner of the options in
@@ -20,7 +18,5 @@ Result<Attributes> parse_options(std::string_view text, const std::vector<std::p
 // One value as text ("0.9,0.95", "true", "12") as the type of `like`.
 Result<Attribute> parse_value(std::string_view text, const Attribute& like, std::string_view key);
 Json attribute_json(const Attribute& value);
-// Printed with two spaces; bytes that are no UTF-8 become U+FFFD.
-std::string print_json(const Json& json);
 
 }  // namespace epl::capi

@@ -180,7 +180,7 @@ epl_error* epl_checkpoint_describe(const epl_engine* engine, const char* path, s
       items.push_back({{"name", item.name}, {"kind", state_kind_name(item.kind)}, {"dtype", dtype_name(item.value.dtype())}, {"dims", item.value.shape()}});
     }
     out["tensors"] = items;
-    *json = make_text(print_json(out));
+    *json = make_text(print_json(out, 2));
     return {};
   });
 }

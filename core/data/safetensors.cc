@@ -3,13 +3,14 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <set>
+
+#include "core/base/json.h"
 
 namespace epl {
 namespace {
 
-using Json = nlohmann::json;
+using Header = nlohmann::json;   // with its objects sorted, because a header has a name for each of many tensors
 
 constexpr size_t longest_header = 100'000'000;   // the format's own limit
 constexpr std::string_view type_names[dtype_count] = {"F32", "F64", "F16", "BF16", "I8", "I16", "I32", "I64", "U8", "U16", "U32", "U64", "BOOL"};
@@ -21,19 +22,19 @@ struct Range {
   uint64_t begin = 0, end = 0;
 };
 
-Status read_entry(const std::string& file, const std::string& name, const Json& json, SafetensorsEntry& entry, Range& range) {
+Status read_entry(const std::string& file, const std::string& name, const Header& json, SafetensorsEntry& entry, Range& range) {
   auto bad = [&](auto&&... what) { return damaged(file, cat("tensor \"", name.substr(0, 200), "\" ", what...)); };
   if (!json.is_object() || !json.contains("dtype") || !json.contains("shape") || !json.contains("data_offsets") || json.size() != 3) {
     return bad("needs dtype, shape and data_offsets, and nothing else");
   }
-  const Json &dtype = json["dtype"], &shape = json["shape"], &offsets = json["data_offsets"];
+  const Header &dtype = json["dtype"], &shape = json["shape"], &offsets = json["data_offsets"];
   if (!dtype.is_string() || !shape.is_array() || !offsets.is_array() || offsets.size() != 2) return bad("has a field of the wrong type");
   const auto* known = std::find(type_names, type_names + dtype_count, dtype.get_ref<const std::string&>());
   if (known == type_names + dtype_count) return bad("has dtype ", dtype.dump(), ", which is not supported");
   entry.name = name;
   entry.type.dtype = static_cast<DType>(known - type_names);
   uint64_t count = 1, limit = uint64_t{1} << 60;
-  for (const Json& size : shape) {
+  for (const Header& size : shape) {
     if (!size.is_number_unsigned()) return bad("has a size that is no whole number, ", size.dump());
     uint64_t value = size.get<uint64_t>();
     if (value > limit || (value > 0 && count > limit / value)) return bad("has impossible sizes");
@@ -49,14 +50,14 @@ Status read_entry(const std::string& file, const std::string& name, const Json& 
 }
 
 // Parses the header; a name that comes twice is an error (a parser would keep the last silently).
-Status parse_header(const std::string& file, std::string_view text, Json& json) {
+Status parse_header(const std::string& file, std::string_view text, Header& json) {
   std::set<std::string> names;
   std::string twice;
-  auto watch = [&](int depth, Json::parse_event_t event, Json& parsed) {
-    if (event == Json::parse_event_t::key && depth == 1 && !names.insert(parsed.get<std::string>()).second) twice = parsed.get<std::string>();
+  auto watch = [&](int depth, Header::parse_event_t event, Header& parsed) {
+    if (event == Header::parse_event_t::key && depth == 1 && !names.insert(parsed.get<std::string>()).second) twice = parsed.get<std::string>();
     return depth < 8;
   };
-  json = Json::parse(text.begin(), text.end(), watch, false);
+  json = Header::parse(text.begin(), text.end(), watch, false);
   if (json.is_discarded() || !json.is_object()) return damaged(file, "the header is no JSON object");
   if (!twice.empty()) return damaged(file, cat("tensor \"", twice.substr(0, 200), "\" comes twice"));
   return {};
@@ -64,8 +65,8 @@ Status parse_header(const std::string& file, std::string_view text, Json& json) 
 
 // Whether the text is UTF-8, which is all that JSON can hold: else what is ignored differs from what is replaced.
 bool is_utf8(const std::string& text) {
-  const Json json(text);
-  return json.dump(-1, ' ', false, Json::error_handler_t::ignore) == json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  const Header json(text);
+  return json.dump(-1, ' ', false, Header::error_handler_t::ignore) == json.dump(-1, ' ', false, Header::error_handler_t::replace);
 }
 
 }  // namespace
@@ -84,7 +85,7 @@ Result<std::shared_ptr<const Safetensors>> Safetensors::parse(std::span<const st
   if (header > longest_header || header > bytes.size() - sizeof header) {
     return damaged(name, cat("a header of ", header, " bytes in a file of ", bytes.size(), "; is it truncated?"));
   }
-  Json json;
+  Header json;
   EPL_TRY(parse_header(name, {reinterpret_cast<const char*>(bytes.data()) + sizeof header, header}, json));
   auto out = std::make_shared<Safetensors>();
   std::vector<std::pair<Range, SafetensorsEntry>> found;
@@ -137,7 +138,7 @@ Tensor Safetensors::tensor(const SafetensorsEntry& entry) const {
 }
 
 Status write_safetensors(FileWriter& writer, const NamedTensors& tensors, const std::map<std::string, std::string>& metadata) {
-  nlohmann::ordered_json json = nlohmann::ordered_json::object();
+  Json json = Json::object();
   if (!metadata.empty()) json["__metadata__"] = metadata;
   int64_t at = 0;
   for (const auto& [name, tensor] : tensors) {
@@ -147,7 +148,7 @@ Status write_safetensors(FileWriter& writer, const NamedTensors& tensors, const 
     json[name] = {{"dtype", type_names[static_cast<size_t>(tensor.dtype())]}, {"shape", tensor.shape()}, {"data_offsets", {at, at + tensor.bytes()}}};
     at += tensor.bytes();
   }
-  std::string header = json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  std::string header = print_json(json);
   header.append((64 - (header.size() + 8) % 64) % 64, ' ');
   uint64_t length = header.size();
   std::string start(reinterpret_cast<const char*>(&length), sizeof length);

@@ -1,17 +1,15 @@
 // Strategies as JSON. Everything unknown is an error that names it and the nearest known word.
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
+#include "core/base/json.h"
 #include "core/strategy/strategy.h"
 
 namespace epl {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 constexpr int deepest_nesting = 32;
 
-std::string scalar_text(const Json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
+std::string scalar_text(const Json& value) { return value.is_string() ? value.get<std::string>() : print_json(value); }
 
 Result<Scope> parse_scope(const Json& json, std::string_view where, int depth) {
   if (!json.is_object()) return invalid(where, " must be an object");
@@ -64,7 +62,7 @@ Json scope_json(const Scope& scope) {
 
 Result<Strategy> parse_strategy(std::string_view text) {
   Strategy strategy;
-  Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  Json json = parse_json(text);
   if (json.is_discarded()) return invalid("the strategy is not JSON: ", text.substr(0, 80));
   if (!json.is_object()) return invalid("a strategy is one JSON object");
   for (const auto& [key, value] : json.items()) {
@@ -94,7 +92,7 @@ std::string print_strategy(const Strategy& strategy) {
   }
   for (const Scope& scope : strategy.scopes) json["scopes"].push_back(scope_json(scope));
   if (strategy.has_default) json["default"] = scope_json(strategy.default_scope);
-  return json.dump();
+  return print_json(json);
 }
 
 }  // namespace epl

@@ -43,7 +43,7 @@ void check(const Case& c) {
   Exact want = exact_forward(c, x, scale, bias, 1e-5);
   for (int64_t i = 0; i < x.elements(); ++i) ASSERT_TRUE(near(got[0].get(i), want.y[i], 1e-5, 1e-5)) << i;
   for (int64_t r = 0; r < c.rows; ++r) {
-    if (c.centred) ASSERT_TRUE(near(got[1].get(r), want.mean[r], 1e-6, 1e-6));
+    if (c.centred) { ASSERT_TRUE(near(got[1].get(r), want.mean[r], 1e-6, 1e-6)); }
     ASSERT_TRUE(near(got[c.centred ? 2 : 1].get(r), want.rstd[r], 3e-6));
   }
   forward.aliases = {{0, 0}};
@@ -73,7 +73,7 @@ void check(const Case& c) {
   }
   for (int64_t i = 0; i < c.width; ++i) {
     ASSERT_TRUE(near(grads[1].get(i), dscale[i], 1e-5, 1e-3));
-    if (c.centred) ASSERT_TRUE(near(grads[2].get(i), dbias[i], 1e-5, 1e-3));
+    if (c.centred) { ASSERT_TRUE(near(grads[2].get(i), dbias[i], 1e-5, 1e-3)); }
   }
   for (int over : {0, 1}) {
     backward.aliases = {{over, 0}};

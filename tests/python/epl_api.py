@@ -3,6 +3,7 @@
 Every handle is destroyed with its object; an error becomes EplError with the library's own sentence.
 """
 import ctypes as c
+import json
 import os
 import pathlib
 
@@ -106,6 +107,10 @@ class Api:
         handle = Handle(self, kind)
         self.call(function, *arguments, c.byref(handle.pointer))
         return handle
+
+    def describe(self):
+        described = self.make("text", "epl_engine_describe", self.engine)
+        return json.loads(self.lib.epl_text_data(described.pointer))
 
     def tensor(self, array):
         array = np.array(array, order="C", copy=None)

@@ -22,13 +22,13 @@ SHARED = TESTS.parent.parent / "shared" / "cases"
 STEPS = 5
 
 
-def settings_of(reference):
+def settings_of(api, reference):
     settings = {"loss": reference["loss"], "optimizer": reference["optimizer"]}
-    for key in ("lr", "momentum", "eps", "weight_decay"):
-        if key in reference:
-            settings[f"optimizer.{key}"] = repr(reference[key])
-    if "betas" in reference:
-        settings["optimizer.betas"] = ",".join(map(repr, reference["betas"]))
+    optimizer = next(o for o in api.describe()["optimizers"] if o["name"] == reference["optimizer"])
+    for key in optimizer["options"]:
+        value = reference.get(key)
+        if value is not None:
+            settings[f"optimizer.{key}"] = ",".join(map(json.dumps, value)) if isinstance(value, list) else json.dumps(value)
     if "ignore_index" in reference:
         settings["loss.ignore_index"] = reference["ignore_index"]
     return settings
@@ -62,7 +62,7 @@ def check_case(api, folder, scratch):
     reference = json.loads((folder / "reference.json").read_text())
     data = load_file(str(folder / "train.safetensors"))
     batch = lambda name, step: data["target"][step] if name == "target" else data[f"input.{name}"][step]
-    trainer = api.trainer(settings_of(reference), reference["trainable"])
+    trainer = api.trainer(settings_of(api, reference), reference["trainable"])
     for name, array in data.items():
         if name.startswith("input."):
             api.bind(trainer, name.removeprefix("input."), array.shape[1:])

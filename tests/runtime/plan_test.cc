@@ -111,7 +111,9 @@ TEST(Plan, RunsOnTheSimulatedDevice) {
     ASSERT_TRUE(status.ok()) << status.to_string();
     EXPECT_GT((*session)->virtual_seconds(), 0);
     if (ranks == 1) alone = (*session)->virtual_seconds();
-    if (ranks == 8) EXPECT_NE((*session)->virtual_seconds(), alone);   // less work for each, and a reduction
+    if (ranks == 8) {
+      EXPECT_NE((*session)->virtual_seconds(), alone);   // less work for each, and a reduction
+    }
   }
 }
 

@@ -98,7 +98,7 @@ TEST(Plan, TextsReadBack) {
   EXPECT_EQ(print_program(*program_parsed), program);
   for (size_t cut = 0; cut < program.size(); cut += 37) {   // damage is an error, never a crash
     auto damaged = parse_program(program.substr(0, cut) + program.substr(std::min(program.size(), cut + 3)), (*plan)->device()->kernels());
-    if (!damaged.ok()) EXPECT_FALSE(damaged.status().message().empty());
+    if (!damaged.ok()) { EXPECT_FALSE(damaged.status().message().empty()); }
   }
   auto graph = parse_graph(print_graph(*entry.graph));
   ASSERT_TRUE(graph.ok()) << graph.status().to_string();

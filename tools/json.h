@@ -1,0 +1,21 @@
+// JSON for the tool, compiled once as in core/base/json.h, of which the tool, a user of the C API alone, sees nothing.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+extern template class nlohmann::basic_json<nlohmann::ordered_map>;
+
+namespace epl::tools {
+
+using Json = nlohmann::ordered_json;
+
+// Throws Json::parse_error, which says where, for a text that is no JSON.
+Json parse_json(std::string_view text);
+// `is_discarded()` instead.
+Json try_parse_json(std::string_view text);
+// In one line. Bytes that are no UTF-8 become U+FFFD.
+std::string print_json(const Json& json);
+
+}  // namespace epl::tools
