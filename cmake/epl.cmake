@@ -85,7 +85,7 @@ endforeach()
 
 add_library(epl_objects OBJECT ${plain} ${generated_sources} ${schema_headers})
 target_include_directories(epl_objects PUBLIC ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/include PRIVATE ${GENERATED})
-epl_precompile(epl_objects ${EPL_COMMON_HEADERS} "${CMAKE_SOURCE_DIR}/core/base/json.h")
+epl_precompile(epl_objects ${EPL_COMMON_HEADERS})
 set(EPL_ALL_OBJECTS $<TARGET_OBJECTS:epl_objects> ${simd_objects})
 
 # What the tests link: everything, internals included.
