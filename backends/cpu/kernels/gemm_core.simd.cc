@@ -178,7 +178,7 @@ class Tile {
     call.chains = block.chains;
     call.a_step = plan_.direct_a ? p_.a_row : 0;
     call.packed_b = packed_b_ + column * block.length();
-    call.b = b_mode == BMode::packed ? call.packed_b : tile_.at.b + block.k * p_.b_row + c_column;
+    if (b_mode != BMode::packed) call.b = tile_.at.b + block.k * p_.b_row + c_column;
     call.b_step = p_.b_row;
     MicroEnd& end = call.end;
     end.unit = block.unit;
@@ -200,11 +200,8 @@ class Tile {
       const int64_t row = panels_.start(panel), c_row = tile_.row + row;
       if (panels_.height(panel) != height || panel <= first + 1) {
         height = panels_.height(panel);
-        if (panel > first && b_mode == BMode::packing) {  // the first of them has packed it
-          b_mode = BMode::packed;
-          call.b = call.packed_b;
-        }
-        kernel = micro_kernel(a_mode, b_mode, static_cast<int>(height), vectors);
+        if (panel > first && b_mode == BMode::packing) b_mode = BMode::packed;  // by the first of them
+        kernel = micro_kernel(a_mode, b_mode, static_cast<int>(height), vectors, block.chains > 1);
       }
       call.a = plan_.direct_a ? tile_.at.a + c_row * p_.a_row + block.k
                               : packed_a_ + (row - panels_.start(first)) * block.length();

@@ -1,8 +1,9 @@
 // The micro-kernel: R rows by V vectors of C, all in registers, over one block of k.
 //
 // It is a template over the tile's size and over how A and B lie; `micro_kernel` picks an instance. The end of a block
-// happens in registers too: the running sum of the unit and the finished subtrees of earlier units are added there, so
-// a tree over units costs about one load and one store per element and unit.
+// happens in registers too: the running sum of the unit and the finished subtrees of earlier units are added there. Of
+// short units, two run at a time, each in half of the registers: a processor has room for few stores that wait for
+// their sum, and a full tile stored at the end of each short unit stops it.
 #pragma once
 
 #include <hwy/highway.h>
@@ -31,14 +32,12 @@ struct MicroEnd {
   float* c = nullptr;
   int64_t c_step = 0;
   // Finished subtrees of units, tiles of R x V vectors: number t is the sum of 2^t units. Those that come and go within
-  // a call, t < `passing`, lie next to each other in `passing_tree`; the others `tree_step` apart.
+  // a call, of 2^passing units, lie next to each other in `passing_tree`; the others, from t = passing, `tree_step`
+  // apart.
   int64_t passing = 0;
   float* passing_tree = nullptr;
   float* tree = nullptr;
   int64_t tree_step = 0;
-  float* subtree(int64_t t, int64_t tile) const {
-    return t < passing ? passing_tree + t * tile : tree + (t - passing) * tree_step;
-  }
   const float* bias_columns = nullptr;  // added to the whole sum
   const float* bias_rows = nullptr;
 };
@@ -48,9 +47,9 @@ struct MicroCall {
   int64_t chains;  // of as many units
   const float* a;  // AMode::packed: R floats per k; AMode::rows: rows `a_step` apart
   int64_t a_step;
-  const float* b;  // BMode::packed: V vectors per k; else a row per k, `b_step` apart
+  const float* b = nullptr;  // a row per k, `b_step` apart; BMode::packed: unused
   int64_t b_step;
-  float* packed_b;  // BMode::packing: where the panel is packed along the way
+  float* packed_b;  // V vectors per k; BMode::packing: where the panel is packed along the way
   MicroEnd end;
 };
 
@@ -67,9 +66,18 @@ HWY_INLINE void add_tile(Vector (&sum)[R][V], const float* from, int64_t step) {
     for (int v = 0; v < V; ++v) sum[r][v] = hn::Add(hn::LoadU(d, from + r * step + v * lanes), sum[r][v]);
 }
 
-// The end of the chain number `chain` of a call.
 template <int R, int V>
-HWY_INLINE void finish(Vector (&sum)[R][V], const MicroCall& call, int64_t chain) {
+HWY_INLINE void store_tile(const Vector (&sum)[R][V], float* to, int64_t step) {
+  const Floats d;
+#pragma GCC unroll 16
+  for (int r = 0; r < R; ++r)
+#pragma GCC unroll 8
+    for (int v = 0; v < V; ++v) hn::StoreU(sum[r][v], d, to + r * step + v * lanes);
+}
+
+// The end of a call, with the sum of all its units.
+template <int R, int V>
+HWY_INLINE void finish(Vector (&sum)[R][V], const MicroCall& call) {
   const Floats d;
   const MicroEnd& end = call.end;
   float* to = end.c;
@@ -77,10 +85,11 @@ HWY_INLINE void finish(Vector (&sum)[R][V], const MicroCall& call, int64_t chain
   if (end.running) add_tile<R, V>(sum, end.c, end.c_step);
   if (!end.unfinished) {
     // Subtrees join as a binary counter carries.
-    const int64_t carries = __builtin_ctzll(~static_cast<uint64_t>(end.unit + chain));
-    for (int64_t t = 0; t < carries; ++t) add_tile<R, V>(sum, end.subtree(t, R * V * lanes), V * lanes);
-    if (!end.final || chain + 1 < call.chains) {
-      to = end.subtree(carries, R * V * lanes);
+    int64_t carries = __builtin_ctzll(~static_cast<uint64_t>(end.unit + call.chains - 1)) - end.passing;
+    float* tree = end.tree;
+    for (; carries > 0; --carries, tree += end.tree_step) add_tile<R, V>(sum, tree, V * lanes);
+    if (!end.final) {
+      to = tree;
       step = V * lanes;
     } else if (end.bias_columns) {
 #pragma GCC unroll 8
@@ -98,10 +107,7 @@ HWY_INLINE void finish(Vector (&sum)[R][V], const MicroCall& call, int64_t chain
       }
     }
   }
-#pragma GCC unroll 16
-  for (int r = 0; r < R; ++r)
-#pragma GCC unroll 8
-    for (int v = 0; v < V; ++v) hn::StoreU(sum[r][v], d, to + r * step + v * lanes);
+  store_tile<R, V>(sum, to, step);
 }
 
 // sum += a * b in one rounding, in place. Written as an instruction because GCC, left to choose, takes forms that
@@ -114,80 +120,178 @@ HWY_INLINE void add_product(Vector& sum, Vector a, Vector b) {
 #endif
 }
 
-// One k: the outer product of a column of A and a row of B. Of the two, the shorter is held in registers.
-template <int R, int V, AMode a_mode, BMode b_mode>
-HWY_INLINE void multiply_add(Vector (&sum)[R][V], const float* const (&rows)[R], int64_t a_at, const float* b,
-                             float* packed_b) {
-  const Floats d;
-  if constexpr (R < V) {
-    Vector a[R];
+// A walk along k through R rows of A, of a panel of `height`, and a panel of B.
+template <int R, int V, AMode a_mode, BMode b_mode, int height>
+struct Walk {
+  const float* rows[R];  // AMode::packed: the first alone
+  int64_t column = 0;    // AMode::rows
+  const float* b;
+  int64_t b_step;
+  float* packed_b;
+
+  HWY_INLINE explicit Walk(const MicroCall& call)
+      : b(b_mode == BMode::packed ? call.packed_b : call.b),
+        b_step(b_mode == BMode::packed ? V * lanes : call.b_step),
+        packed_b(call.packed_b) {
 #pragma GCC unroll 16
-    for (int r = 0; r < R; ++r) a[r] = hn::Set(d, a_mode == AMode::rows ? rows[r][a_at] : rows[0][a_at + r]);
-#pragma GCC unroll 8
-    for (int v = 0; v < V; ++v) {
-      const Vector bv = hn::LoadU(d, b + v * lanes);
-#pragma GCC unroll 16
-      for (int r = 0; r < R; ++r) add_product(sum[r][v], a[r], bv);
+    for (int r = 0; r < R; ++r) rows[r] = call.a + (a_mode == AMode::rows ? r * call.a_step : 0);
+  }
+
+  HWY_INLINE void advance(int64_t k) {
+    if constexpr (a_mode == AMode::rows) {
+      column += k;
+    } else {
+      rows[0] += k * height;
     }
-  } else {
-    Vector bv[V];
-#pragma GCC unroll 8
-    for (int v = 0; v < V; ++v) bv[v] = hn::LoadU(d, b + v * lanes);
-    if constexpr (b_mode == BMode::packing) {
-#pragma GCC unroll 8
-      for (int v = 0; v < V; ++v) hn::StoreU(bv[v], d, packed_b + v * lanes);
-    }
+    b += k * b_step;
+    packed_b += k * V * lanes;
+  }
+
+  HWY_INLINE Vector a(int r, int64_t k) const {
+    return hn::Set(Floats(), a_mode == AMode::rows ? rows[r][column + k] : rows[0][k * height + r]);
+  }
+
+  // The outer product of a column of A and a row of B, k steps on. Of the two, the shorter is held in registers.
+  HWY_INLINE void multiply_add(Vector (&sum)[R][V], int64_t k) const {
+    const Floats d;
+    const float* from = b + k * b_step;
+    if constexpr (R < V) {
+      Vector column[R];
 #pragma GCC unroll 16
-    for (int r = 0; r < R; ++r) {
-      const Vector a = hn::Set(d, a_mode == AMode::rows ? rows[r][a_at] : rows[0][a_at + r]);
+      for (int r = 0; r < R; ++r) column[r] = a(r, k);
 #pragma GCC unroll 8
-      for (int v = 0; v < V; ++v) add_product(sum[r][v], a, bv[v]);
+      for (int v = 0; v < V; ++v) {
+        const Vector bv = hn::LoadU(d, from + v * lanes);
+#pragma GCC unroll 16
+        for (int r = 0; r < R; ++r) add_product(sum[r][v], column[r], bv);
+      }
+    } else {
+      Vector row[V];
+#pragma GCC unroll 8
+      for (int v = 0; v < V; ++v) row[v] = hn::LoadU(d, from + v * lanes);
+      if constexpr (b_mode == BMode::packing) {
+#pragma GCC unroll 8
+        for (int v = 0; v < V; ++v) hn::StoreU(row[v], d, packed_b + (k * V + v) * lanes);
+      }
+#pragma GCC unroll 16
+      for (int r = 0; r < R; ++r) {
+        const Vector av = a(r, k);
+#pragma GCC unroll 8
+        for (int v = 0; v < V; ++v) add_product(sum[r][v], av, row[v]);
+      }
     }
   }
+
+  HWY_INLINE void prefetch(int64_t k) const {
+    if constexpr (b_mode != BMode::packed) {
+#pragma GCC unroll 8
+      for (int v = 0; v < V; v += 16 / lanes) __builtin_prefetch(b + k * b_step + v * lanes);
+    }
+  }
+};
+
+template <int R, int V>
+HWY_INLINE void clear(Vector (&sum)[R][V]) {
+#pragma GCC unroll 16
+  for (int r = 0; r < R; ++r)
+#pragma GCC unroll 8
+    for (int v = 0; v < V; ++v) sum[r][v] = hn::Zero(Floats());
+}
+
+template <int R>
+HWY_INLINE void prefetch_rows(const MicroEnd& end) {
+#pragma GCC unroll 16
+  for (int r = 0; r < R; ++r) __builtin_prefetch(end.c + r * end.c_step, 1);
+}
+
+// Joins the sum of the 2^level units before number `next` of the call to the subtrees that wait, as a binary counter
+// carries. Whether that was the end of the call.
+template <int R, int V>
+HWY_INLINE bool join(Vector (&sum)[R][V], const MicroCall& call, int64_t next, int level) {
+  float* tree = call.end.passing_tree;
+  for (int64_t carry = (next - 1) >> level; carry & 1; carry >>= 1, tree += R * V * lanes)
+    add_tile<R, V>(sum, tree, V * lanes);
+  if (next == call.chains) {
+    finish<R, V>(sum, call);
+    return true;
+  }
+  store_tile<R, V>(sum, tree, V * lanes);
+  return false;
 }
 
 template <int R, int V, AMode a_mode, BMode b_mode>
 void micro(const MicroCall& call) {
   constexpr int64_t ahead = 12;  // rows of B fetched ahead where they lie far apart
-  constexpr int64_t a_step = a_mode == AMode::rows ? 1 : R;
-  const Floats d;
-  const float* rows[R];
-#pragma GCC unroll 16
-  for (int r = 0; r < R; ++r) rows[r] = call.a + (a_mode == AMode::rows ? r * call.a_step : 0);
-  const int64_t b_step = b_mode == BMode::packed ? V * lanes : call.b_step;
-  const float* b = call.b;
-  float* packed_b = call.packed_b;
-  int64_t a_at = 0;
-#pragma GCC unroll 16
-  for (int r = 0; r < R; ++r) __builtin_prefetch(call.end.c + r * call.end.c_step, 1);
-
-  for (int64_t chain = 0; chain < call.chains; ++chain) {
+  Walk<R, V, a_mode, b_mode, R> walk(call);
+  prefetch_rows<R>(call.end);
+  for (int64_t chain = 1;; ++chain) {
     Vector sum[R][V];
-#pragma GCC unroll 16
-    for (int r = 0; r < R; ++r)
-#pragma GCC unroll 8
-      for (int v = 0; v < V; ++v) sum[r][v] = hn::Zero(d);
+    clear(sum);
     int64_t k = 0;
     for (; k + 4 <= call.depth; k += 4) {
 #pragma GCC unroll 4
       for (int j = 0; j < 4; ++j) {
-        if constexpr (b_mode != BMode::packed) {
-#pragma GCC unroll 8
-          for (int v = 0; v < V; v += 16 / lanes) __builtin_prefetch(b + (j + ahead) * b_step + v * lanes);
-        }
-        multiply_add<R, V, a_mode, b_mode>(sum, rows, a_at + j * a_step, b + j * b_step, packed_b + j * V * lanes);
+        walk.prefetch(j + ahead);
+        walk.multiply_add(sum, j);
       }
-      a_at += 4 * a_step;
-      b += 4 * b_step;
-      packed_b += 4 * V * lanes;
+      walk.advance(4);
     }
     for (; k < call.depth; ++k) {
-      multiply_add<R, V, a_mode, b_mode>(sum, rows, a_at, b, packed_b);
-      a_at += a_step;
-      b += b_step;
-      packed_b += V * lanes;
+      walk.multiply_add(sum, 0);
+      walk.advance(1);
     }
-    finish<R, V>(sum, call, chain);
+    if (join(sum, call, chain, 0)) return;
+  }
+}
+
+// Some rows of a panel of `height`, two units at a time.
+template <int R, int height, BMode b_mode>
+HWY_INLINE void pair_rows(const MicroCall& call) {
+  Walk<R, 2, AMode::packed, b_mode, height> even(call);
+  prefetch_rows<R>(call.end);
+  for (int64_t chain = 2;; chain += 2) {
+    auto odd = even;
+    odd.advance(call.depth);
+    Vector sum[R][2], other[R][2];
+    clear(sum);
+    clear(other);
+    int64_t k = 0;
+    for (; k + 4 <= call.depth; k += 4) {
+#pragma GCC unroll 4
+      for (int j = 0; j < 4; ++j) {
+        even.multiply_add(sum, j);
+        odd.multiply_add(other, j);
+      }
+      even.advance(4);
+      odd.advance(4);
+    }
+    for (; k < call.depth; ++k) {
+      even.multiply_add(sum, 0);
+      odd.multiply_add(other, 0);
+      even.advance(1);
+      odd.advance(1);
+    }
+    even = odd;
+#pragma GCC unroll 16
+    for (int r = 0; r < R; ++r)
+#pragma GCC unroll 2
+      for (int v = 0; v < 2; ++v) sum[r][v] = hn::Add(sum[r][v], other[r][v]);
+    if (join(sum, call, chain, 1)) return;
+  }
+}
+
+// An even number of units: there are registers for half a tile of two.
+template <int R, BMode b_mode>
+void micro_pairs(const MicroCall& call) {
+  constexpr int upper = R <= micro_rows / 2 ? R : (R + 1) / 2, lower = R - upper;
+  pair_rows<upper, R, b_mode>(call);
+  if constexpr (lower > 0) {
+    MicroCall rest = call;
+    rest.a += upper;
+    rest.end.c += upper * call.end.c_step;
+    rest.end.tree += upper * 2 * lanes;
+    if (rest.end.bias_rows) rest.end.bias_rows += upper;
+    pair_rows<lower, R, BMode::packed>(rest);
   }
 }
 
@@ -196,8 +300,12 @@ using Micro = void (*)(const MicroCall&);
 // Only what is of use is instantiated: thin tiles are wide, and only they read B directly; rows of A are read directly
 // only with plain panels; a panel is packed along the way only if it is whole.
 template <int R>
-Micro pick_micro(AMode a, BMode b, int vectors) {
+Micro pick_micro(AMode a, BMode b, int vectors, bool pairs) {
   constexpr int wide = wide_vectors(R) > 2 ? wide_vectors(R) : 2;
+  if (pairs && a == AMode::packed && vectors == 2) {
+    if (b == BMode::packing) return micro_pairs<R, BMode::packing>;
+    if (b == BMode::packed) return micro_pairs<R, BMode::packed>;
+  }
   if (a == AMode::rows) {
     if (b == BMode::packing) return micro<R, 2, AMode::rows, BMode::packing>;
     return vectors == 1 ? micro<R, 1, AMode::rows, BMode::packed> : micro<R, 2, AMode::rows, BMode::packed>;
@@ -208,13 +316,14 @@ Micro pick_micro(AMode a, BMode b, int vectors) {
   return vectors == 2 ? micro<R, 2, AMode::packed, BMode::packed> : micro<R, wide, AMode::packed, BMode::packed>;
 }
 
-// The instance for `rows` rows and a panel of `vectors` vectors: 1, 2 or wide_vectors(rows).
+// The instance for `rows` rows and a panel of `vectors` vectors: 1, 2 or wide_vectors(rows). `pairs`: for an even number
+// of units.
 template <int R = micro_rows>
-Micro micro_kernel(AMode a, BMode b, int rows, int vectors) {
+Micro micro_kernel(AMode a, BMode b, int rows, int vectors, bool pairs) {
   if constexpr (R == 0) {
     return nullptr;
   } else {
-    return rows == R ? pick_micro<R>(a, b, vectors) : micro_kernel<R - 1>(a, b, rows, vectors);
+    return rows == R ? pick_micro<R>(a, b, vectors, pairs) : micro_kernel<R - 1>(a, b, rows, vectors, pairs);
   }
 }
 
