@@ -79,6 +79,7 @@ class Row:
     steps: int        # in one run of either side; the first two are not counted
     wanted: float     # of the peer's speed
     training: bool = False
+    runs: int = 1     # for each repeat
 
     def make_model(self):
         torch.manual_seed(0)
@@ -112,10 +113,10 @@ ROWS = {
                     lambda rng, steps: rng.integers(0, 1000, (steps, 8)), "legacy", 17, 6, 1.0, training=True),
     "mlp": Row("MLP 784-512-512-10, 64", lambda: models.Mlp([784, 512, 512, 10]),
                lambda rng, steps: {"x": rng.standard_normal((steps, 64, 784)).astype(np.float32)},
-               lambda rng, steps: rng.integers(0, 10, (steps, 64)), "legacy", 17, 200, 1.5),
+               lambda rng, steps: rng.integers(0, 10, (steps, 64)), "legacy", 17, 200, 1.5, runs=4),
     "gpt": Row("GPT 4 layers, width 128, vocab 256, 8 x 64",
                lambda: models.Gpt(256, 64, 128, 4, 4, attention="sdpa"),
-               ids(256, 8, 64), token_target(256, 8, 64), "legacy", 17, 60, 1.5, training=True),
+               ids(256, 8, 64), token_target(256, 8, 64), "legacy", 17, 60, 1.5, training=True, runs=4),
 }
 
 

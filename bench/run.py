@@ -3,8 +3,9 @@
     bench/run [--rows mlp,gpt] [--repeats 3] [--threads 2] [--quick] [--out build/bench/results.json]
 
 For each row: PyTorch's four settings (eager or compiled, default or fused AdamW) are tried once and the one with the best
-median step is the peer; then the peer and `epl check` run in turn, a process each, `repeats` times. A figure is the median
-over the counted steps of all runs; the spread is the 10th to the 90th percentile. Only the ratio of one run of this
+median step is the peer; then the peer and `epl check` run in turn, a process each, `repeats` times (short rows four times
+as often: a shared machine changes its speed from one to the next). The peer's figure is the median over the counted steps
+of all runs, ours over the medians that `epl check` gives; the spread is the 10th to the 90th percentile. Only the ratio of one run of this
 script means something: machines differ. --quick leaves the compiled modes out.
 """
 import argparse
@@ -82,7 +83,7 @@ def compare(name, options, epl):
               f"first after {tried[mode, optimizer]['first_step_seconds']:.1f} s", flush=True)
     best = min(tried, key=lambda k: statistics.median(tried[k]["seconds"]))
     peer, ours, results = [], [], []
-    for _ in range(options.repeats):
+    for _ in range(options.repeats * ROWS[name].runs):
         result = run_epl(epl, case, options.threads)
         results.append(result)
         seconds = result["seconds_per_step"]

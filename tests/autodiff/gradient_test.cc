@@ -60,6 +60,47 @@ TEST_F(GradientTest, SeveralUsesAreSummedInTheOrderOfTheNodes) {
   EXPECT_TRUE(verify(graph).ok()) << verify(graph).to_string();
 }
 
+TEST_F(GradientTest, SlicesThatFillADimensionJoin) {
+  const Var x = leaf("x", {2, 6});
+  const Var right = node("right", "slice", {x}, {{"axes", Ints{1}}, {"starts", Ints{4}}, {"ends", Ints{6}}});
+  const Var left = node("left", "slice", {x}, {{"axes", Ints{1}}, {"starts", Ints{0}}, {"ends", Ints{1}}});
+  const Var middle = node("middle", "slice", {x}, {{"axes", Ints{1}}, {"starts", Ints{1}}, {"ends", Ints{4}}});
+  auto g = gradients(total(right * right) + total(left) + total(middle * b.like(middle, 3)), {x});
+  ASSERT_TRUE(g.ok()) << g.status().to_string();
+  EXPECT_EQ(graph.node(graph.value(g->values[0]).producer).op->name, "concat");
+  const double expected[] = {1, 3, 3, 3, 2 * 1.25, 2 * 1.5, 1, 3, 3, 3, 2 * 2.75, 2 * 3.0};
+  for (int64_t i = 0; i < 12; ++i) EXPECT_EQ(value(g->values[0], i), expected[i]) << i;
+}
+
+TEST_F(GradientTest, OtherSlicesAreSummed) {
+  const struct {
+    const char* what;
+    Ints starts, ends, steps, axes;
+  } cases[] = {{"a gap", {0, 3}, {2, 6}, {1, 1}, {1, 1}},
+               {"an overlap", {0, 3}, {4, 6}, {1, 1}, {1, 1}},
+               {"a rest at the end", {0, 2}, {2, 5}, {1, 1}, {1, 1}},
+               {"two dimensions", {0, 0}, {6, 6}, {1, 1}, {0, 1}},
+               {"every second", {0, 1}, {6, 6}, {2, 2}, {1, 1}}};
+  for (const auto& c : cases) {
+    graph = Graph();
+    const Var x = leaf("x", {6, 6});
+    std::vector<double> expected(36, 0.0);
+    Var loss;
+    for (size_t i = 0; i < 2; ++i) {
+      const Var part = b.slice(x, {c.axes[i]}, {c.starts[i]}, {c.ends[i]}, {c.steps[i]});
+      loss = loss ? loss + total(part) : total(part);
+      for (int64_t e = 0; e < 36; ++e) {
+        const int64_t at = c.axes[i] == 0 ? e / 6 : e % 6;
+        if (at >= c.starts[i] && at < c.ends[i] && (at - c.starts[i]) % c.steps[i] == 0) expected[e] += 1;
+      }
+    }
+    auto g = gradients(loss, {x});
+    ASSERT_TRUE(g.ok()) << c.what << ": " << g.status().to_string();
+    EXPECT_EQ(graph.node(graph.value(g->values[0]).producer).op->name, "add") << c.what;
+    for (int64_t e = 0; e < 36; ++e) EXPECT_EQ(value(g->values[0], e), expected[e]) << c.what << ", element " << e;
+  }
+}
+
 TEST_F(GradientTest, TheSameGraphTwiceGivesTheSameText) {
   const auto text = [] {
     Graph graph;
