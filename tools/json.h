@@ -5,8 +5,6 @@
 #include <string>
 #include <string_view>
 
-extern template class nlohmann::basic_json<nlohmann::ordered_map>;
-
 namespace epl::tools {
 
 using Json = nlohmann::ordered_json;

@@ -1,7 +1,5 @@
 #include "core/base/json.h"
 
-template class nlohmann::basic_json<nlohmann::ordered_map>;
-
 namespace epl {
 
 Json parse_json(std::string_view text) { return Json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false); }

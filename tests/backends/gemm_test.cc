@@ -172,6 +172,22 @@ TEST(Gemm, EveryHeightOfATileInEveryLayout) {
   }
 }
 
+// Units of up to 16 go two at a time, each height in code of its own; 32 of them do not fit into one block of k.
+TEST(Gemm, ShortUnitsOfEveryHeightAndLength) {
+  std::mt19937 random(9);
+  for (int64_t m = 1; m <= 30; ++m) {
+    for (const int64_t length : {1, 3, 8, 16, 17}) {
+      for (const int64_t units : {2, 4, 8, 32}) {
+        const int64_t n = 32 + random() % 48;
+        Case c = laid_out_case(random, m, n, units * length, random() % 2, random() % 2);
+        c.p.units = units;
+        expect_exact(c, run(c, 1), "short units");
+        if (HasFailure()) return;
+      }
+    }
+  }
+}
+
 // Where several threads cut the rows into tasks, the last task has what is left: any height, thinner than the others.
 TEST(Gemm, EveryRestOfRowsThatAreCut) {
   std::mt19937 random(9);

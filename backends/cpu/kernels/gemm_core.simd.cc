@@ -192,6 +192,8 @@ class Tile {
     if (end.final && p_.bias == GemmBias::columns) end.bias_columns = column_bias(c_column, count, width);
     if (!whole) locate_edge(c_column, count);
 
+    // Halves of a tile read their operands twice: in longer units that costs more than the stores that it saves.
+    const bool pairs = block.chains > 1 && block.depth <= 16;
     const AMode a_mode = plan_.direct_a ? AMode::rows : AMode::packed;
     const int vectors = static_cast<int>(width / lanes);
     int64_t height = 0;
@@ -201,7 +203,7 @@ class Tile {
       if (panels_.height(panel) != height || panel <= first + 1) {
         height = panels_.height(panel);
         if (panel > first && b_mode == BMode::packing) b_mode = BMode::packed;  // by the first of them
-        kernel = micro_kernel(a_mode, b_mode, static_cast<int>(height), vectors, block.chains > 1);
+        kernel = micro_kernel(a_mode, b_mode, static_cast<int>(height), vectors, pairs);
       }
       call.a = plan_.direct_a ? tile_.at.a + c_row * p_.a_row + block.k
                               : packed_a_ + (row - panels_.start(first)) * block.length();

@@ -316,8 +316,8 @@ Micro pick_micro(AMode a, BMode b, int vectors, bool pairs) {
   return vectors == 2 ? micro<R, 2, AMode::packed, BMode::packed> : micro<R, wide, AMode::packed, BMode::packed>;
 }
 
-// The instance for `rows` rows and a panel of `vectors` vectors: 1, 2 or wide_vectors(rows). `pairs`: for an even number
-// of units.
+// The instance for `rows` rows and a panel of `vectors` vectors: 1, 2 or wide_vectors(rows). `pairs`: two units at
+// a time, for an even number of them.
 template <int R = micro_rows>
 Micro micro_kernel(AMode a, BMode b, int rows, int vectors, bool pairs) {
   if constexpr (R == 0) {
