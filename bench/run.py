@@ -4,8 +4,8 @@
 
 For each row: PyTorch's four settings (eager or compiled, default or fused AdamW) are tried once and the one with the best
 median step is the peer; then the peer and `epl check` run in turn, a process each, `repeats` times (short rows four times
-as often: a shared machine changes its speed from one to the next). The peer's figure is the median over the counted steps
-of all runs, ours over the medians that `epl check` gives; the spread is the 10th to the 90th percentile. Only the ratio of one run of this
+as often: a shared machine changes its speed from one to the next). A figure is the median over the counted steps of
+all runs, all but the first two of each; the spread is the 10th to the 90th percentile. Only the ratio of one run of this
 script means something: machines differ. --quick leaves the compiled modes out.
 """
 import argparse
@@ -86,8 +86,7 @@ def compare(name, options, epl):
     for _ in range(options.repeats * ROWS[name].runs):
         result = run_epl(epl, case, options.threads)
         results.append(result)
-        seconds = result["seconds_per_step"]
-        ours += seconds if isinstance(seconds, list) else [seconds]
+        ours += result["step_seconds"][2:]  # as the peer counts them
         peer += run_peer(name, *best, options.threads)["seconds"]
     ours_median, peer_median = spread(ours), spread(peer)
     row = {"row": name, "title": ROWS[name].title, "peer_mode": f"{best[0]}, {best[1]} AdamW", "epl_seconds": ours_median,

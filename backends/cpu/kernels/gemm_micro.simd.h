@@ -156,28 +156,28 @@ struct Walk {
     const Floats d;
     const float* from = b + k * b_step;
     if constexpr (R < V) {
-      Vector column[R];
+      Vector av[R];
 #pragma GCC unroll 16
-      for (int r = 0; r < R; ++r) column[r] = a(r, k);
+      for (int r = 0; r < R; ++r) av[r] = a(r, k);
 #pragma GCC unroll 8
       for (int v = 0; v < V; ++v) {
         const Vector bv = hn::LoadU(d, from + v * lanes);
 #pragma GCC unroll 16
-        for (int r = 0; r < R; ++r) add_product(sum[r][v], column[r], bv);
+        for (int r = 0; r < R; ++r) add_product(sum[r][v], av[r], bv);
       }
     } else {
-      Vector row[V];
+      Vector bv[V];
 #pragma GCC unroll 8
-      for (int v = 0; v < V; ++v) row[v] = hn::LoadU(d, from + v * lanes);
+      for (int v = 0; v < V; ++v) bv[v] = hn::LoadU(d, from + v * lanes);
       if constexpr (b_mode == BMode::packing) {
 #pragma GCC unroll 8
-        for (int v = 0; v < V; ++v) hn::StoreU(row[v], d, packed_b + (k * V + v) * lanes);
+        for (int v = 0; v < V; ++v) hn::StoreU(bv[v], d, packed_b + (k * V + v) * lanes);
       }
 #pragma GCC unroll 16
       for (int r = 0; r < R; ++r) {
         const Vector av = a(r, k);
 #pragma GCC unroll 8
-        for (int v = 0; v < V; ++v) add_product(sum[r][v], av, row[v]);
+        for (int v = 0; v < V; ++v) add_product(sum[r][v], av, bv[v]);
       }
     }
   }
