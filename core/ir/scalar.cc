@@ -262,7 +262,8 @@ Result<ScalarExpr> ScalarExpr::parse(std::string_view text) {
       }
       if (*op == ScalarOp::cast) {
         if (!take(",")) return bad("a cast names its type");
-        size_t close = text.find(')');
+        const size_t close = text.find(')');
+        if (close == std::string_view::npos) return bad("expected )");
         auto type = parse_dtype(text.substr(0, close));
         if (!type) return bad("a cast to an unknown type");
         next.type = *type;

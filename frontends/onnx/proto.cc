@@ -223,13 +223,17 @@ class Reading {
     }
   }
 
+  // A number of a typed field that is not packed.
   static void single(pbf_reader& m, Tensor& tensor) {
-    if (m.wire_type() == pbf_wire_type::fixed32) {
-      tensor.singles.push_back(m.get_float());
-    } else if (m.wire_type() == pbf_wire_type::fixed64) {
-      tensor.singles.push_back(m.get_double());
+    namespace f = schema::TensorProto;
+    if (m.tag() == f::float_data) {
+      want(m, pbf_wire_type::fixed32);
+      tensor.reals.push_back(m.get_float());
+    } else if (m.tag() == f::double_data) {
+      want(m, pbf_wire_type::fixed64);
+      tensor.reals.push_back(m.get_double());
     } else {
-      tensor.singles.push_back(static_cast<double>(number(m)));
+      tensor.integers.push_back(number(m));
     }
   }
 

@@ -27,7 +27,8 @@ struct Tensor {
   bool has_raw = false;
   std::vector<std::string_view> packed;   // the packed typed data fields, in file order
   uint32_t packed_field = 0;           // which field they came from
-  std::vector<double> singles;         // typed data that was not packed
+  std::vector<double> reals;           // typed data that was not packed: of float_data and double_data
+  std::vector<int64_t> integers;       // and of the other fields
   bool external = false;
   std::string_view location;
   int64_t offset = 0, length = -1;

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <type_traits>
 
 #include <protozero/pbf_reader.hpp>
 
@@ -81,16 +82,18 @@ Result<epl::Tensor> external_value(const Tensor& tensor, const TensorType& type,
   return reinterpret_cast<uintptr_t>(data) % dtype_bytes(type.dtype) == 0 ? borrowed : borrowed.clone();
 }
 
-// Calls f for every number of the typed fields, in order.
+// Calls f for every number of the typed fields, in order: a double for those of float_data and double_data, an int64_t for
+// the others.
 template <class F>
 void for_each_typed(const Tensor& tensor, F&& f) {
-  for (double single : tensor.singles) f(single, static_cast<int64_t>(single));
+  for (double real : tensor.reals) f(real);
+  for (int64_t integer : tensor.integers) f(integer);
   for (std::string_view bytes : tensor.packed) {
     auto fixed = [&]<class T>(T) {
       for (size_t at = 0; at + sizeof(T) <= bytes.size(); at += sizeof(T)) {
         T value;
         std::memcpy(&value, bytes.data() + at, sizeof(T));
-        f(static_cast<double>(value), static_cast<int64_t>(value));
+        f(static_cast<double>(value));
       }
     };
     if (tensor.packed_field == codes::float_data) {
@@ -101,26 +104,28 @@ void for_each_typed(const Tensor& tensor, F&& f) {
       const char* at = bytes.data();
       const char* end = at + bytes.size();
       while (at != end) {
-        uint64_t value = protozero::decode_varint(&at, end);
-        f(static_cast<double>(static_cast<int64_t>(value)), static_cast<int64_t>(value));
+        f(static_cast<int64_t>(protozero::decode_varint(&at, end)));
       }
     }
   }
 }
 
 Result<epl::Tensor> typed_value(const Tensor& tensor, const TensorType& type) {
-  int64_t count = 0, wanted = type.elements(), most = static_cast<int64_t>(tensor.singles.size());
+  int64_t count = 0, wanted = type.elements(), most = static_cast<int64_t>(tensor.reals.size() + tensor.integers.size());
   for (std::string_view bytes : tensor.packed) most += static_cast<int64_t>(bytes.size());   // a number takes a byte at least
   if (wanted > most) return bad(tensor, cat("holds fewer numbers than its type ", type.text(), " has"));
+  const bool real = tensor.packed_field == codes::float_data || tensor.packed_field == codes::double_data;
+  if (tensor.packed_field != 0 && real != (type.dtype == DType::f32 || type.dtype == DType::f64)) {
+    return bad(tensor, cat("holds ", real ? "real numbers" : "integers", " (field ", tensor.packed_field, ") for ", type.text()));
+  }
   epl::Tensor out(type);
-  bool real = tensor.packed_field == codes::float_data || tensor.packed_field == codes::double_data;
   try {
-    for_each_typed(tensor, [&](double value, int64_t bits) {
+    for_each_typed(tensor, [&]<class T>(T value) {
       if (count < wanted) {
-        if (real) {
+        if constexpr (std::is_same_v<T, double>) {
           out.set(count, value);
         } else {
-          store_bits(type.dtype, out.data(), count, bits);
+          store_bits(type.dtype, out.data(), count, value);
         }
       }
       ++count;

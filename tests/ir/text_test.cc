@@ -16,7 +16,7 @@ TEST(ScalarExpr, PrintsAndParses) {
   double in[] = {0.0, 3.0}, out[1];
   parsed->evaluate(in, out);
   EXPECT_EQ(out[0], 2.5);
-  for (const char* bad : {"", "x0", "mul(x0,x1) -> %0", "x0; frob(%0) -> %1", "x0 -> %1", "x0; cast(%0,f99) -> %1"}) {
+  for (const char* bad : {"", "x0", "mul(x0,x1) -> %0", "x0; frob(%0) -> %1", "x0 -> %1", "x0; cast(%0,f99) -> %1", "x0; cast(%0,f32"}) {
     EXPECT_FALSE(ScalarExpr::parse(bad).ok()) << bad;
   }
 }

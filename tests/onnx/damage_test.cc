@@ -112,6 +112,48 @@ TEST(Hostile, ImpossibleTensors) {
   expect_refused(load(with(testing::raw_tensor("w", 99, {1}, ""))), "99", "\"w\"");
 }
 
+// A tensor of one number in a field of its own, not packed unless `packed`.
+template <class T>
+std::string typed_tensor(int32_t type, uint32_t field, T value, bool packed) {
+  std::string out;
+  protozero::pbf_writer w(out);
+  w.add_int64(schema::TensorProto::dims, 1);
+  w.add_int32(schema::TensorProto::data_type, type);
+  w.add_string(schema::TensorProto::name, "w");
+  if constexpr (std::is_same_v<T, float>) {
+    packed ? w.add_packed_float(field, &value, &value + 1) : w.add_float(field, value);
+  } else if constexpr (std::is_same_v<T, double>) {
+    packed ? w.add_packed_double(field, &value, &value + 1) : w.add_double(field, value);
+  } else {
+    packed ? w.add_packed_int64(field, &value, &value + 1) : w.add_int64(field, value);
+  }
+  return out;
+}
+
+TEST(Hostile, NumbersOfAnotherKind) {
+  namespace t = schema::TensorProto;
+  auto with = [](const std::string& tensor) { return of({node("Cast", {"w"}, {"v"}, {attribute("to", int64_t{f32})}), node("Add", {"x", "v"}, {"y"})}, {tensor}); };
+  for (bool packed : {false, true}) {
+    expect_refused(import(with(typed_tensor(t::DataType_INT8, t::float_data, -7e19f, packed))), "real numbers", "\"w\"");
+    expect_refused(import(with(typed_tensor(t::DataType_INT64, t::double_data, 1e300, packed))), "real numbers", "\"w\"");
+    expect_refused(import(with(typed_tensor(t::DataType_FLOAT, t::int64_data, int64_t{1}, packed))), "integers", "\"w\"");
+  }
+  expect_refused(import(with(typed_tensor(t::DataType_FLOAT, t::float_data, 1.0, false))), "wire type");
+  expect_refused(import(with(typed_tensor(t::DataType_INT64, t::int64_data, 1.0f, false))), "wire type");
+}
+
+TEST(Tensors, NumbersThatAreNotPackedKeepEveryBit) {
+  namespace t = schema::TensorProto;
+  const int64_t large = (int64_t{1} << 60) + 1;  // no double has it
+  for (bool packed : {false, true}) {
+    auto graph = import(of({node("Add", {"w", "w"}, {"y"})}, {typed_tensor(t::DataType_INT64, t::int64_data, large, packed)}));
+    ASSERT_TRUE(graph.ok()) << graph.status().to_string();
+    const epl::ValueInfo& y = graph->value(graph->outputs[0].value);  // constants are folded
+    ASSERT_EQ(y.kind, ValueKind::constant);
+    EXPECT_EQ(y.data.get_int(0), 2 * large) << packed;
+  }
+}
+
 TEST(Hostile, ImpossibleShapes) {
   const int64_t huge = int64_t{1} << 40;
   auto relu = of({node("Relu", {"x"}, {"y"})});
