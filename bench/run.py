@@ -4,9 +4,9 @@
 
 For each row: PyTorch's four settings (eager or compiled, default or fused AdamW) are tried once and the one with the best
 median step is the peer; then the peer and `epl check` run in turn, a process each, `repeats` times (short rows four times
-as often: a shared machine changes its speed from one to the next). A figure is the median over the counted steps of
-all runs, all but the first two of each; the spread is the 10th to the 90th percentile. Only the ratio of one run of this
-script means something: machines differ. --quick leaves the compiled modes out.
+as often: a shared machine changes its speed from one to the next). A figure is the median over the counted steps of all
+runs, all but the first two of each; the spread is the 10th to the 90th percentile. Only the ratio of one run of this script
+means something: machines differ. --quick leaves the compiled modes out.
 """
 import argparse
 import json

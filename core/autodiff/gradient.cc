@@ -49,6 +49,7 @@ std::string no_path_reason(const Graph& graph, Value wanted, int end) {
 // it: a concat, which writes the whole once. The sum would write it once for each, and then add zeros. Var{} where they
 // do not.
 Var join_slices(Builder& builder, const std::vector<Var>& parts) {
+  if (parts.size() < 2) return {};
   struct Piece {
     int64_t begin, end;
     Value dy;
@@ -137,7 +138,7 @@ class Differentiator {
     if (!totals_[v.index] && !parts_[v.index].empty()) {
       builder_.set_scope(cat(graph_.value(v).name, ".gradient"));
       std::vector<Var> parts = parts_[v.index];
-      Var sum = parts.size() > 1 ? join_slices(builder_, parts) : parts[0];
+      Var sum = join_slices(builder_, parts);
       if (!sum) {
         sum = parts.back();
         for (size_t i = parts.size() - 1; i-- > 0;) sum = sum + parts[i];

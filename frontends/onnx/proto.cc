@@ -217,6 +217,10 @@ class Reading {
           } else {
             single(m, tensor);
           }
+          // Kept apart, their order would be lost; no writer mixes them.
+          if (!tensor.packed.empty() && !(tensor.reals.empty() && tensor.integers.empty())) {
+            throw Refused{"a tensor has numbers both packed and not"};
+          }
           break;
         default: m.skip();
       }

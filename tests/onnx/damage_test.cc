@@ -138,6 +138,8 @@ TEST(Hostile, NumbersOfAnotherKind) {
     expect_refused(import(with(typed_tensor(t::DataType_INT64, t::double_data, 1e300, packed))), "real numbers", "\"w\"");
     expect_refused(import(with(typed_tensor(t::DataType_FLOAT, t::int64_data, int64_t{1}, packed))), "integers", "\"w\"");
   }
+  const std::string packed = typed_tensor(t::DataType_INT64, t::int64_data, int64_t{1}, true);
+  expect_refused(import(with(packed + typed_tensor(t::DataType_INT64, t::int64_data, int64_t{2}, false))), "packed and not");
   expect_refused(import(with(typed_tensor(t::DataType_FLOAT, t::float_data, 1.0, false))), "wire type");
   expect_refused(import(with(typed_tensor(t::DataType_INT64, t::int64_data, 1.0f, false))), "wire type");
 }
