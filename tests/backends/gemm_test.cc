@@ -144,6 +144,20 @@ TEST(Gemm, EqualsTheScalarOrderOnChosenShapes) {
   }
 }
 
+// Operands that come from a gathering pack.
+void gather_a(const void* context, int64_t batch, int64_t first, int64_t count, int64_t k, int64_t depth, float* to,
+              int64_t stride) {
+  const Case& c = *static_cast<const Case*>(context);
+  for (int64_t j = 0; j < depth; ++j)
+    for (int64_t i = 0; i < count; ++i) to[j * stride + i] = at_a(c, first + i, k + j) * static_cast<float>(batch + 1);
+}
+void gather_b(const void* context, int64_t, int64_t first, int64_t count, int64_t k, int64_t depth, float* to,
+              int64_t stride) {
+  const Case& c = *static_cast<const Case*>(context);
+  for (int64_t j = 0; j < depth; ++j)
+    for (int64_t i = 0; i < count; ++i) to[j * stride + i] = at_b(c, k + j, first + i);
+}
+
 // Both operands stored by rows or by columns.
 Case laid_out_case(std::mt19937& random, int64_t m, int64_t n, int64_t k, bool a_by_rows, bool b_by_rows) {
   Case c;
@@ -196,6 +210,29 @@ TEST(Gemm, EveryRestOfRowsThatAreCut) {
       const Case c = laid_out_case(random, 56 + rest, 33, 1024, layout & 1, layout & 2);
       const std::vector<float> whole = run(c, 1), cut = run(c, 5);
       ASSERT_EQ(0, std::memcmp(cut.data(), whole.data(), whole.size() * sizeof(float))) << "rest " << rest << ", layout " << layout;
+    }
+  }
+}
+
+// All rows in every task, and several tasks: A is packed once for all of them, in one or more blocks of k, of one or
+// more units, from rows, from columns or by a gather.
+TEST(Gemm, TasksThatShareTheirRows) {
+  std::mt19937 random(10);
+  const int64_t shapes[][4] = {{64, 512, 300, 1}, {23, 300, 600, 2}, {130, 272, 64, 8}, {100, 320, 384, 32}};
+  for (const auto& s : shapes) {
+    for (int layout = 0; layout < 8; ++layout) {
+      Case c = laid_out_case(random, s[0], s[1], s[2], layout & 1, layout & 2);
+      c.p.units = s[3];
+      const std::vector<float> whole = run(c, 1);
+      if (layout == 0) expect_exact(c, whole, "rows for one thread");
+      GemmArguments arguments{.a = c.a.data(), .b = c.b.data(), .bias = c.bias.data()};
+      GemmProblem p = c.p;
+      if (layout & 4) p.pack_a = gather_a, arguments.a = nullptr, arguments.a_context = &c;
+      for (int threads : {2, 3, 5}) {
+        const std::vector<float> result = run(p, arguments, p.m * p.c_row, threads);
+        ASSERT_EQ(0, std::memcmp(result.data(), whole.data(), whole.size() * sizeof(float)))
+            << s[0] << " rows, layout " << layout << ", " << threads << " threads";
+      }
     }
   }
 }
@@ -259,20 +296,7 @@ TEST(Gemm, RunsOfUnitsAreSubtrees) {
   }
 }
 
-// Operands that come from a gathering pack, and C in runs of columns, as convolutions use them.
-void gather_a(const void* context, int64_t batch, int64_t first, int64_t count, int64_t k, int64_t depth, float* to,
-              int64_t stride) {
-  const Case& c = *static_cast<const Case*>(context);
-  for (int64_t j = 0; j < depth; ++j)
-    for (int64_t i = 0; i < count; ++i) to[j * stride + i] = at_a(c, first + i, k + j) * static_cast<float>(batch + 1);
-}
-void gather_b(const void* context, int64_t, int64_t first, int64_t count, int64_t k, int64_t depth, float* to,
-              int64_t stride) {
-  const Case& c = *static_cast<const Case*>(context);
-  for (int64_t j = 0; j < depth; ++j)
-    for (int64_t i = 0; i < count; ++i) to[j * stride + i] = at_b(c, k + j, first + i);
-}
-
+// Gathered operands, and C in runs of columns, as convolutions use them.
 TEST(Gemm, GathersOperandsAndScattersColumns) {
   std::mt19937 random(6);
   Case c = random_case(random, 30, 7 * 11, 530, 2);

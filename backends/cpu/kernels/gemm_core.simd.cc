@@ -1,9 +1,9 @@
 // One tile of C, from packing to the last store. Compiled once per level of processor.
 //
-// All of k is done for a tile before the next one begins. For every block of k, A is packed by blocks of rows that stay
-// in the second-level cache, and the micro-kernel runs panel of B by panel of B; a panel whose rows are contiguous is
-// packed by the first micro-kernel that reads it. The sum of the unit at hand grows in C itself; finished subtrees of
-// units wait in scratch.
+// All of k is done for a tile before the next one begins. For every block of k, A is packed by blocks of rows that
+// stay in the second-level cache, or lies packed as a whole already, and the micro-kernel runs panel of B by panel of
+// B; a panel whose rows are contiguous is packed by the first micro-kernel that reads it. The sum of the unit at hand
+// grows in C itself; finished subtrees of units wait in scratch.
 #include "backends/cpu/kernels/gemm_micro.simd.h"
 #include "backends/cpu/kernels/gemm_pack.simd.h"
 #include "backends/cpu/kernels/gemm_plan.h"
@@ -33,10 +33,62 @@ struct Block {
   int64_t length() const { return depth * chains; }
 };
 
+int64_t blocks_of_unit(int64_t length) { return (length + gemm_k_block - 1) / gemm_k_block; }
+
+int64_t block_count(const GemmProblem& p, const GemmPlan& plan) {
+  const int64_t length = p.k / p.units;
+  return length > gemm_k_block ? p.units * blocks_of_unit(length) : p.units >> plan.passing;
+}
+
+Block block_at(const GemmProblem& p, const GemmPlan& plan, int64_t i) {
+  const int64_t length = p.k / p.units;
+  if (length > gemm_k_block) {
+    const int64_t unit = i / blocks_of_unit(length), done = i % blocks_of_unit(length) * gemm_k_block;
+    const int64_t depth = least(gemm_k_block, length - done);
+    return {unit * length + done, depth, 1, unit, done == 0, done + depth == length};
+  }
+  const int64_t chains = int64_t{1} << plan.passing, unit = i * chains;
+  return {unit * length, length, chains, unit, true, true};
+}
+
+// Packs the panels [first, last) of a tile's rows of A, one behind the other.
+void pack_rows(const GemmProblem& p, const GemmTile& tile, const Block& block, const RowPanels& panels, int64_t first,
+               int64_t last, float* to) {
+  const int64_t depth = block.length();
+  if (depth == 0) return;
+  for (int64_t i = first; i < last; ++i) {
+    const int64_t row = tile.row + panels.start(i), height = panels.height(i);
+    if (p.pack_a) {
+      p.pack_a(tile.at.a_context, tile.product, row, height, block.k, depth, to, height);
+    } else {
+      pack_panel(tile.at.a + row * p.a_row + block.k * p.a_col, p.a_row, p.a_col, height, depth, to, height);
+    }
+    to += height * depth;
+  }
+}
+
+// Where tiles share A, its blocks follow one another, each the panels of all rows; a task packs some panels of a block.
+constexpr int64_t task_panels = 4;
+int64_t tasks_of_block(const RowPanels& panels) { return (panels.count + task_panels - 1) / task_panels; }
+float* shared_block(const GemmProblem& p, const Block& block, float* shared) { return shared + p.m * block.k; }
+
+int64_t pack_tasks(const GemmProblem& p, const GemmPlan& plan) {
+  return block_count(p, plan) * tasks_of_block(RowPanels(p.m));
+}
+
+void pack_shared(const GemmProblem& p, const GemmPlan& plan, const GemmTile& whole, int64_t task, float* shared) {
+  const RowPanels panels(p.m);
+  const Block block = block_at(p, plan, task / tasks_of_block(panels));
+  const int64_t first = task % tasks_of_block(panels) * task_panels, last = least(first + task_panels, panels.count);
+  float* to = shared_block(p, block, shared) + panels.start(first) * block.length();
+  pack_rows(p, whole, block, panels, first, last, to);
+}
+
 class Tile {
  public:
-  Tile(const GemmProblem& problem, const GemmPlan& plan, const GemmTile& tile, float* scratch)
+  Tile(const GemmProblem& problem, const GemmPlan& plan, const GemmTile& tile, float* shared, float* scratch)
       : p_(problem), plan_(plan), tile_(tile), panels_(tile.rows), width_(plan.panel_vectors * lanes) {
+    shared_a_ = shared;
     packed_b_ = scratch;
     packed_a_ = packed_b_ + plan.packed_b;
     partials_ = packed_a_ + plan.packed_a;
@@ -45,17 +97,7 @@ class Tile {
   }
 
   void run() {
-    const int64_t length = p_.k / p_.units;
-    if (length > gemm_k_block) {
-      for (int64_t unit = 0; unit < p_.units; ++unit)
-        for (int64_t done = 0; done < length; done += gemm_k_block)
-          add_block({unit * length + done, least(gemm_k_block, length - done), 1, unit, done == 0,
-                     done + gemm_k_block >= length});
-    } else {
-      const int64_t chains = int64_t{1} << plan_.passing;
-      for (int64_t unit = 0; unit < p_.units; unit += chains)
-        add_block({unit * length, length, chains, unit, true, true});
-    }
+    for (int64_t i = 0; i < block_count(p_, plan_); ++i) add_block(block_at(p_, plan_, i));
   }
 
  private:
@@ -75,7 +117,7 @@ class Tile {
     const int64_t step = plan_.block_rows / micro_rows;
     for (int64_t panel = 0; panel < panels_.count; panel += step) {
       const int64_t end = least(panel + step, panels_.count);
-      if (!plan_.direct_a && block.depth > 0) pack_a(block, panel, end);
+      if (!plan_.direct_a && !plan_.shared_a) pack_rows(p_, tile_, block, panels_, panel, end, packed_a_);
       for (int64_t column = 0; column < tile_.columns;) {
         const int64_t width = panel_width(column);
         BMode b = BMode::packed;
@@ -149,20 +191,6 @@ class Tile {
       for (int64_t i = count; i < width; ++i) to[k * width + i] = 0;
   }
 
-  void pack_a(const Block& block, int64_t panel, int64_t end) {
-    const int64_t first = panels_.start(panel), depth = block.length();
-    for (int64_t i = panel; i < end; ++i) {
-      const int64_t row = panels_.start(i), height = panels_.height(i);
-      float* to = packed_a_ + (row - first) * depth;
-      if (p_.pack_a) {
-        p_.pack_a(tile_.at.a_context, tile_.product, tile_.row + row, height, block.k, depth, to, height);
-      } else {
-        pack_panel(tile_.at.a + (tile_.row + row) * p_.a_row + block.k * p_.a_col, p_.a_row, p_.a_col, height, depth,
-                   to, height);
-      }
-    }
-  }
-
   float* c_at(int64_t row, int64_t column) const {
     if (p_.c_run) column = column / p_.c_run * p_.c_jump + column % p_.c_run;
     return tile_.at.c + row * p_.c_row + column;
@@ -177,6 +205,8 @@ class Tile {
     call.depth = block.depth;
     call.chains = block.chains;
     call.a_step = plan_.direct_a ? p_.a_row : 0;
+    const float* packed_a = plan_.shared_a ? shared_block(p_, block, shared_a_) : packed_a_;
+    const int64_t packed_row = plan_.shared_a ? 0 : panels_.start(first);  // that it begins with
     call.packed_b = packed_b_ + column * block.length();
     if (b_mode != BMode::packed) call.b = tile_.at.b + block.k * p_.b_row + c_column;
     call.b_step = p_.b_row;
@@ -206,7 +236,7 @@ class Tile {
         kernel = micro_kernel(a_mode, b_mode, static_cast<int>(height), vectors, pairs);
       }
       call.a = plan_.direct_a ? tile_.at.a + c_row * p_.a_row + block.k
-                              : packed_a_ + (row - panels_.start(first)) * block.length();
+                              : packed_a + (row - packed_row) * block.length();
       // A tile of partial sums is contiguous, in the order in which the tiles come.
       end.tree = partials_ + column * tile_.rows + row * width;
       if (end.final && p_.bias == GemmBias::rows) end.bias_rows = tile_.at.bias + c_row;
@@ -265,7 +295,7 @@ class Tile {
   const GemmTile& tile_;
   RowPanels panels_;
   int64_t width_;  // of a whole panel of B
-  float *packed_b_, *packed_a_, *partials_, *edge_, *passing_;
+  float *shared_a_, *packed_b_, *packed_a_, *partials_, *edge_, *passing_;
   struct EdgeRun {
     int64_t column, at, count;  // of the panel; behind the first element of a row of C
   };
@@ -273,8 +303,8 @@ class Tile {
   int64_t edge_runs_ = 0;
 };
 
-void run_tile(const GemmProblem& problem, const GemmPlan& plan, const GemmTile& tile, float* scratch) {
-  Tile(problem, plan, tile, scratch).run();
+void run_tile(const GemmProblem& problem, const GemmPlan& plan, const GemmTile& tile, float* shared, float* scratch) {
+  Tile(problem, plan, tile, shared, scratch).run();
 }
 
 int thin_panel_vectors(int64_t rows) {
@@ -286,6 +316,6 @@ int thin_panel_vectors(int64_t rows) {
 }  // namespace
 
 extern const GemmLevel gemm_level;
-const GemmLevel gemm_level = {lanes, micro_rows, thin_rows, thin_panel_vectors, run_tile};
+const GemmLevel gemm_level = {lanes, micro_rows, thin_rows, thin_panel_vectors, pack_tasks, pack_shared, run_tile};
 
 }  // namespace epl::cpu::EPL_SIMD

@@ -17,10 +17,12 @@ struct GemmPlan {
   int64_t panel_vectors = 2;  // width of a panel of B in vectors
   bool direct_b = false;      // whole panels of B are read where they lie, and not packed
   bool direct_a = false;      // so are rows of A
+  bool shared_a = false;      // A is packed as a whole before the first tile, so that many tiles cost no more packing
   bool thin = false;          // B streams by; nothing is packed
   int passing = 0;            // levels of the tree over units that come and go within a block of k
   int levels = 0;             // the other ones, kept while a tile is computed
   int64_t partial_step = 0;   // floats of one level
+  int64_t shared = 0;         // floats of an A that tiles share
   // Scratch of one thread, in floats.
   int64_t packed_a = 0, packed_b = 0, partials = 0, edge = 0, passing_tree = 0;
   int64_t scratch() const { return packed_a + packed_b + partials + edge + passing_tree; }
@@ -40,7 +42,10 @@ struct GemmLevel {
   int rows;                            // rows of the micro-kernel, with panels of two vectors
   int thin_rows;                       // most rows of the streaming kernel
   int (*panel_vectors)(int64_t rows);  // the best width of a panel for thin problems of so many rows
-  void (*run)(const GemmProblem& problem, const GemmPlan& plan, const GemmTile& tile, float* scratch);
+  // Where tiles share A: how many tasks pack it, and one of them; `whole` is the one product as one tile.
+  int64_t (*pack_tasks)(const GemmProblem& problem, const GemmPlan& plan);
+  void (*pack)(const GemmProblem& problem, const GemmPlan& plan, const GemmTile& whole, int64_t task, float* shared);
+  void (*run)(const GemmProblem& problem, const GemmPlan& plan, const GemmTile& tile, float* shared, float* scratch);
 };
 
 namespace v3 {
