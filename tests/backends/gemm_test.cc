@@ -218,7 +218,7 @@ TEST(Gemm, EveryRestOfRowsThatAreCut) {
 // more units, from rows, from columns or by a gather.
 TEST(Gemm, TasksThatShareTheirRows) {
   std::mt19937 random(10);
-  const int64_t shapes[][4] = {{64, 512, 300, 1}, {23, 300, 600, 2}, {130, 272, 64, 8}, {100, 320, 384, 32}};
+  const int64_t shapes[][4] = {{64, 288, 300, 1}, {23, 300, 600, 2}, {100, 300, 128, 8}, {50, 320, 192, 32}};
   for (const auto& s : shapes) {
     for (int layout = 0; layout < 8; ++layout) {
       Case c = laid_out_case(random, s[0], s[1], s[2], layout & 1, layout & 2);
@@ -228,11 +228,10 @@ TEST(Gemm, TasksThatShareTheirRows) {
       GemmArguments arguments{.a = c.a.data(), .b = c.b.data(), .bias = c.bias.data()};
       GemmProblem p = c.p;
       if (layout & 4) p.pack_a = gather_a, arguments.a = nullptr, arguments.a_context = &c;
-      for (int threads : {2, 3, 5}) {
-        const std::vector<float> result = run(p, arguments, p.m * p.c_row, threads);
-        ASSERT_EQ(0, std::memcmp(result.data(), whole.data(), whole.size() * sizeof(float)))
-            << s[0] << " rows, layout " << layout << ", " << threads << " threads";
-      }
+      const int threads = layout % 4 == 3 ? 5 : 2;
+      const std::vector<float> result = run(p, arguments, p.m * p.c_row, threads);
+      ASSERT_EQ(0, std::memcmp(result.data(), whole.data(), whole.size() * sizeof(float)))
+          << s[0] << " rows, layout " << layout << ", " << threads << " threads";
     }
   }
 }
