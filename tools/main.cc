@@ -1,9 +1,11 @@
 // epl: the command line, on the C API alone.
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 
 #include "tools/api.h"
 #include "tools/commands.h"
+#include "tools/json.h"
 
 namespace epl::tools {
 namespace {
@@ -82,22 +84,33 @@ bool interrupted() { return interrupt_seen != 0; }
 
 }  // namespace epl::tools
 
+namespace epl::tools {
+namespace {
+
+// On standard error for people; with --json on standard output as well, as the last line.
+int report_failure(int argc, char** argv, int code, const std::string& message, const std::string& where) {
+  const bool known = where.empty() || message.find(where) != std::string::npos;
+  std::fprintf(stderr, "epl: %s%s%s%s\n", message.c_str(), known ? "" : " (at ", known ? "" : where.c_str(), known ? "" : ")");
+  if (std::find(argv, argv + argc, std::string_view("--json")) != argv + argc) {
+    std::printf("%s\n", print_json({{"event", "error"}, {"exit_code", code}, {"message", message}, {"where", where}}).c_str());
+  }
+  return code;
+}
+
+}  // namespace
+}  // namespace epl::tools
+
 int main(int argc, char** argv) {
   using namespace epl::tools;
   try {
     return run(argc, argv);
   } catch (const ApiError& e) {
-    const bool known = e.where.empty() || std::string(e.what()).find(e.where) != std::string::npos;
-    std::fprintf(stderr, "epl: %s%s%s%s\n", e.what(), known ? "" : " (at ", known ? "" : e.where.c_str(), known ? "" : ")");
-    return exit_code(e.code);
+    return report_failure(argc, argv, exit_code(e.code), e.what(), e.where);
   } catch (const UsageError& e) {
-    std::fprintf(stderr, "epl: %s\n", e.what());
-    return 2;
+    return report_failure(argc, argv, 2, e.what(), "");
   } catch (const std::bad_alloc&) {
-    std::fprintf(stderr, "epl: out of memory\n");
-    return 6;
+    return report_failure(argc, argv, 6, "out of memory", "");
   } catch (const std::exception& e) {
-    std::fprintf(stderr, "epl: unexpected: %s\n", e.what());
-    return 7;
+    return report_failure(argc, argv, 7, std::string("unexpected: ") + e.what(), "");
   }
 }

@@ -33,52 +33,44 @@ std::string short_number(double value) {
   return fixed(value, value < 10 ? 1 : 0);
 }
 
-Progress::Progress(int64_t steps, bool json, int64_t planned_bytes)
-    : steps_(steps), json_(json), terminal_(!json && ::isatty(STDERR_FILENO)), planned_bytes_(planned_bytes), start_(std::chrono::steady_clock::now()) {}
+Progress::Progress() : terminal_(::isatty(STDERR_FILENO)) {}
 
 Progress::~Progress() { clear(); }
-
-double Progress::seconds() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); }
 
 void Progress::clear() {
   if (shown_) std::fputs("\r\033[K", stderr);
   shown_ = false;
 }
 
-std::string Progress::time_left(int64_t step) const {
-  const int64_t done = step - first_step_ + 1;
-  return clock_text(seconds() / static_cast<double>(done) * static_cast<double>(steps_ - step));
+void Progress::start(const JobStart& e) {
+  job_ = e;
+  notice({}, "training " + with_thousands(e.parameters) + " parameters in " + std::to_string(e.tensors) + " tensors for " + with_thousands(e.steps) +
+                 " steps; memory planned: " + readable_bytes(e.planned_bytes));
 }
 
-std::string Progress::bar(int64_t step, double loss, int64_t used_bytes) const {
-  std::string out = "step " + std::to_string(step) + "/" + std::to_string(steps_);
+std::string Progress::bar(const StepDone& e) const {
+  std::string out = "step " + std::to_string(e.step) + "/" + std::to_string(job_.steps);
   if (terminal_) {
     constexpr int width = 20;
-    const int full = static_cast<int>(width * step / std::max<int64_t>(steps_, 1));
+    const int full = static_cast<int>(width * e.step / std::max<int64_t>(job_.steps, 1));
     out += " [" + std::string(static_cast<size_t>(full), '#') + std::string(static_cast<size_t>(width - full), '.') + "]";
   }
-  out += " loss " + fixed(loss, 4);
+  out += " loss " + fixed(smooth_loss_, 4);
   if (held_out_ >= 0) out += " held-out " + fixed(held_out_, 4);
-  out += " | " + short_number(static_cast<double>(units_) / seconds()) + " " + unit + "/s | " + time_left(step) + " left | memory " +
-         readable_bytes(planned_bytes_) + " planned, " + readable_bytes(used_bytes) + " used";
+  const double done = static_cast<double>(e.step - job_.first_step);
+  out += " | " + short_number(done * static_cast<double>(job_.units_per_step) / e.seconds) + " " + job_.unit + "/s | " +
+         clock_text(e.seconds / done * static_cast<double>(job_.steps - e.step)) + " left | memory " + readable_bytes(job_.planned_bytes) + " planned, " +
+         readable_bytes(e.used_bytes) + " used";
   return out;
 }
 
-void Progress::step(int64_t step, double loss, int64_t units, int64_t used_bytes) {
-  if (first_step_ < 0) first_step_ = step;
-  units_ += units;
-  smooth_loss_ = smooth_loss_ < 0 ? loss : 0.9 * smooth_loss_ + 0.1 * loss;
-  if (json_) {
-    const double rate = static_cast<double>(units_) / std::max(seconds(), 1e-9);
-    std::printf("%s\n", print_json({{"event", "step"}, {"step", step}, {"loss", loss}, {std::string(unit) + "_per_second", rate},
-                             {"planned_bytes", planned_bytes_}, {"used_bytes", used_bytes}}).c_str());
-    std::fflush(stdout);
-    return;
-  }
-  const double now = seconds(), pause = terminal_ ? 0.1 : 10;
-  if (step != steps_ && last_shown_ >= 0 && now - last_shown_ < pause) return;
-  last_shown_ = now;
-  const std::string line = bar(step, smooth_loss_, used_bytes);
+void Progress::step(const StepDone& e) {
+  last_loss_ = e.loss;
+  smooth_loss_ = smooth_loss_ < 0 ? e.loss : 0.9 * smooth_loss_ + 0.1 * e.loss;
+  const double pause = terminal_ ? 0.1 : 10;
+  if (e.step != job_.steps && last_shown_ >= 0 && e.seconds - last_shown_ < pause) return;
+  last_shown_ = e.seconds;
+  const std::string line = bar(e);
   if (terminal_) {
     std::fprintf(stderr, "\r\033[K%s", line.c_str());
     shown_ = true;
@@ -88,14 +80,40 @@ void Progress::step(int64_t step, double loss, int64_t units, int64_t used_bytes
   std::fflush(stderr);
 }
 
-void Progress::event(const Json& json, const std::string& line) {
-  clear();
-  if (json_) {
-    std::printf("%s\n", print_json(json).c_str());
-  } else {
-    std::printf("%s\n", line.c_str());
+void Progress::evaluated(const Evaluated& e) {
+  if (!e.metrics.empty()) held_out_ = e.metrics.front().second;
+}
+
+void Progress::notice(const Json& event, const std::string& line) {
+  if (event.is_object() && event.contains("unigram")) {
+    unigram_ = event.at("unigram");
+    bigram_ = event.at("bigram");
   }
+  if (line.empty()) return;
+  clear();
+  std::printf("%s\n", line.c_str());
   std::fflush(stdout);
+}
+
+void Progress::warning(const std::string& message) {
+  clear();
+  std::fprintf(stderr, "epl: warning: %s\n", message.c_str());
+}
+
+void Progress::done(const JobDone& e) {
+  std::string line = (e.ended == "steps" ? "done: " : e.ended + ": ") + with_thousands(e.step) + " steps in " + clock_text(e.seconds);
+  if (held_out_ >= 0) {
+    line += "; held-out loss " + fixed(held_out_, 4);
+    if (unigram_ > 0) {
+      line += " nats per byte (unigram " + fixed(unigram_, 4) + ", bigram " + fixed(bigram_, 4) + "; " + fixed(held_out_ / unigram_, 3) + " of the unigram's)";
+    }
+  } else if (last_loss_ >= 0) {
+    line += "; last loss " + fixed(last_loss_, 4);
+  }
+  if (!e.reason.empty()) line += "; " + e.reason;
+  if (e.ended != "steps" && !e.resume.empty()) line += "; go on with --resume " + e.resume;
+  if (!e.sample.empty()) line += "\n\nheld-out text, then what the model writes after >>>\n" + e.sample + "\n";
+  notice({}, line);
 }
 
 }  // namespace epl::tools

@@ -1,38 +1,32 @@
-// What a person, or a program, sees of a running job: a bar on a terminal, a line now and then elsewhere, JSON lines on
-// request.
+// What a person sees of a running job: a bar on a terminal, a line now and then elsewhere.
 #pragma once
 
-#include <chrono>
 #include <string>
 
-#include "tools/job.h"
+#include "tools/listener.h"
 
 namespace epl::tools {
 
-class Progress {
+class Progress : public Listener {
  public:
-  Progress(int64_t steps, bool json, int64_t planned_bytes);
-  ~Progress();
-  // After a step; `units` were done in it (tokens, samples).
-  void step(int64_t step, double loss, int64_t units, int64_t used_bytes);
-  void held_out(double loss) { held_out_ = loss; }
-  // An event for --json, a line for people.
-  void event(const Json& json, const std::string& line);
-  const char* unit = "samples";
-  double seconds() const;
+  Progress();
+  ~Progress() override;
+  void start(const JobStart& e) override;
+  void step(const StepDone& e) override;
+  void evaluated(const Evaluated& e) override;
+  void notice(const Json& event, const std::string& line) override;
+  void warning(const std::string& message) override;
+  void done(const JobDone& e) override;
 
  private:
   void clear();
-  std::string bar(int64_t step, double loss, int64_t used_bytes) const;
-  std::string time_left(int64_t step) const;
+  std::string bar(const StepDone& e) const;
 
-  int64_t steps_;
-  bool json_, terminal_;
-  int64_t planned_bytes_;
-  int64_t first_step_ = -1, units_ = 0;
-  double held_out_ = -1, smooth_loss_ = -1, last_shown_ = -1;
+  bool terminal_;
+  JobStart job_;
+  double held_out_ = -1, smooth_loss_ = -1, last_loss_ = -1, last_shown_ = -1;
+  double unigram_ = -1, bigram_ = -1;   // what a notice said of baselines, for the last line
   bool shown_ = false;
-  std::chrono::steady_clock::time_point start_;
 };
 
 // "1:02:03" or "4:05".

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <limits>
 #include <map>
 
 namespace epl::tools {
@@ -58,6 +59,19 @@ double tick_step(double range, int wanted) {
   return 10 * power;
 }
 
+// Where an axis has its marks. Counted, not added up: next to a large number a small step changes nothing, and a loop that waited for the
+// end would never see it.
+std::vector<double> ticks(double from, double to, int wanted) {
+  const double step = tick_step(to - from, wanted), first = std::ceil(from / step);
+  std::vector<double> out;
+  for (int i = 0; i <= 2 * wanted + 2; ++i) {
+    const double v = (first + i) * step;
+    if (!(v <= to + step * 1e-9)) break;
+    if (out.empty() || v != out.back()) out.push_back(v);
+  }
+  return out;
+}
+
 // Maps data to pixels and draws the frame.
 struct Axes {
   double x0, x1, y0, y1;
@@ -80,8 +94,7 @@ std::string open_svg(std::string_view about) {
 
 std::string frame(const Axes& axes, std::string_view x_name) {
   std::string out = line(kLeft, kHeight - kBottom, kWidth - kRight, kHeight - kBottom, "class=\"axis\"");
-  const double step = tick_step(axes.x1 - axes.x0, 8);
-  for (double v = std::ceil(axes.x0 / step) * step; v <= axes.x1 + step * 1e-9; v += step) {
+  for (double v : ticks(axes.x0, axes.x1, 8)) {
     out += line(axes.x(v), kHeight - kBottom, axes.x(v), kHeight - kBottom + 4, "class=\"axis\"");
     out += label(axes.x(v), kHeight - kBottom + 17, "middle", number(v));
   }
@@ -141,13 +154,14 @@ std::string render_curves(const std::vector<Curve>& curves, const std::vector<Le
     axes.y1 = std::max(axes.y1, level.value);
   }
   if (axes.x1 == axes.x0) axes.x1 = axes.x0 + 1;
-  const double pad = axes.y1 > axes.y0 ? 0.05 * (axes.y1 - axes.y0) : 0.5;
+  if (axes.x1 == axes.x0) axes.x1 = std::nextafter(axes.x0, std::numeric_limits<double>::infinity());
+  // A curve without range lies in the middle; the room around it is as large as its values can be told apart.
+  const double pad = axes.y1 > axes.y0 ? 0.05 * (axes.y1 - axes.y0) : std::max(0.5, std::abs(axes.y0) * 1e-6);
   axes.y0 -= pad;
   axes.y1 += pad;
 
   std::string out = open_svg("loss over steps") + frame(axes, "step");
-  const double step = tick_step(axes.y1 - axes.y0, 6);
-  for (double v = std::ceil(axes.y0 / step) * step; v <= axes.y1; v += step) {
+  for (double v : ticks(axes.y0, axes.y1, 6)) {
     out += line(kLeft, axes.y(v), kWidth - kRight, axes.y(v), "class=\"grid\"") + label(kLeft - 6, axes.y(v) + 4, "end", number(v));
   }
   out += label(kLeft, kTop - 4, "start", unit);

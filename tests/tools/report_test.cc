@@ -76,6 +76,15 @@ TEST(Report, CurvesOfNothingAndOfNonsenseAreDrawn) {
   EXPECT_EQ(first_unbalanced(render_curves({{"one", {{5, 5}}}}, {}, "nats")), "");
 }
 
+TEST(Report, LargeSteadyLossHasAnEnd) {
+  const std::string steady = render_curves({{"a", {{1, 2.9e18}, {2, 2.9e18}, {3, 2.9e18}}}}, {}, "loss");
+  EXPECT_EQ(count(steady, "<polyline"), 1u);
+  EXPECT_LT(steady.size(), 10'000u);
+  EXPECT_EQ(count(steady, "nan") + count(steady, "inf"), 0u);
+  EXPECT_LT(render_curves({{"a", {{1e16, -1e300}, {1e16 + 2, -1e300}}}}, {}, "loss").size(), 10'000u);
+  EXPECT_LT(render_curves({{"a", {{0x1p60, 1}}}}, {}, "loss").size(), 10'000u);
+}
+
 TEST(Report, LongRunsStaySmall) {
   Curve curve{"a", {}};
   for (int i = 0; i < 1'000'000; ++i) curve.points.push_back({i, 3 - 1e-6 * i});

@@ -1,0 +1,59 @@
+#include "tools/json_lines.h"
+
+#include <algorithm>
+#include <cstdio>
+
+namespace epl::tools {
+namespace {
+
+void print_line(const Json& event) {
+  std::printf("%s\n", print_json(event).c_str());
+  std::fflush(stdout);
+}
+
+}  // namespace
+
+void JsonLines::start(const JobStart& e) {
+  rate_name_ = e.unit + "_per_second";
+  units_per_step_ = e.units_per_step;
+  first_step_ = e.first_step;
+  planned_bytes_ = e.planned_bytes;
+  print_line({{"event", "start"}, {"model", e.model}, {"out", e.out}, {"parameters", e.parameters}, {"trained_tensors", e.tensors},
+              {"first_step", e.first_step}, {"steps", e.steps}, {"batch", e.batch}, {"epoch_samples", e.epoch_samples},
+              {"planned_bytes", e.planned_bytes}, {"command", e.command}});
+}
+
+void JsonLines::step(const StepDone& e) {
+  Json line = {{"event", "step"}, {"step", e.step}, {"epoch", e.epoch}, {"loss", e.loss}, {"learning_rate", e.learning_rate}};
+  if (e.gradient_norm >= 0) line["gradient_norm"] = e.gradient_norm;
+  line["seconds"] = e.seconds;
+  line["samples"] = e.samples;
+  line[rate_name_] = static_cast<double>((e.step - first_step_) * units_per_step_) / std::max(e.seconds, 1e-9);
+  line["planned_bytes"] = planned_bytes_;
+  line["used_bytes"] = e.used_bytes;
+  print_line(line);
+}
+
+void JsonLines::evaluated(const Evaluated& e) {
+  Json line = {{"event", "evaluation"}, {"step", e.step}, {"samples", e.samples}, {"seconds", e.seconds}, {"best", e.best}};
+  for (const auto& [name, value] : e.metrics) line[name] = value;
+  print_line(line);
+}
+
+void JsonLines::saved(const CheckpointSaved& e) {
+  print_line({{"event", "checkpoint"}, {"step", e.step}, {"path", e.path}, {"best", e.best}});
+}
+
+void JsonLines::notice(const Json& event, const std::string&) { print_line(event); }
+
+void JsonLines::warning(const std::string& message) { print_line({{"event", "warning"}, {"message", message}}); }
+
+void JsonLines::done(const JobDone& e) {
+  Json line = {{"event", "done"}, {"step", e.step}, {"ended", e.ended}, {"weights_hash", e.weights_hash}, {"seconds", e.seconds}};
+  if (!e.reason.empty()) line["reason"] = e.reason;
+  if (!e.resume.empty()) line["resume"] = e.resume;
+  if (!e.sample.empty()) line["sample"] = e.sample;
+  print_line(line);
+}
+
+}  // namespace epl::tools

@@ -1,0 +1,73 @@
+#include "tools/language_job.h"
+
+#include <algorithm>
+
+#include "tools/commands.h"
+#include "tools/language.h"
+#include "tools/progress.h"
+#include "tools/report.h"
+
+namespace epl::tools {
+
+void measure_baselines(const Engine& engine, const Plan& plan, const DataFiles& data, const JobOptions& o, int64_t batches, Listener& listener) {
+  ByteCounts counts;
+  Json options = {{"reader", "text"}, {"batch", 1}, {"context", data.context}, {"split", "train"}, {"held_out", o.held_out}};
+  const std::string text = print_json(options);
+  Dataset all = make<Dataset>(epl_dataset_open, engine.get(), o.text.data(), o.text.size(), text.data(), text.size());
+  const epl_tensor* fields[2];
+  for (int64_t i = 0; i < epl_dataset_batches(all.get()); ++i) {
+    check(epl_dataset_next(all.get(), fields, 2));
+    counts.add(static_cast<const int64_t*>(epl_tensor_data(fields[0])), static_cast<const int64_t*>(epl_tensor_data(fields[1])), data.context);
+  }
+  const int64_t inputs = epl_plan_port_count(plan.get(), EPL_ENTRY_TRAIN, EPL_PORT_INPUT);
+  int64_t target = inputs;
+  for (int64_t i = 0; i < inputs; ++i) {
+    if (port_of(epl_plan_port, plan.get(), EPL_ENTRY_TRAIN, EPL_PORT_INPUT, i).name == "target") target = i;
+  }
+  if (target == inputs || inputs != 2) return;   // the loss has no target of its own
+  ByteCounts::Loss loss;
+  check(epl_dataset_seek(data.held_out.get(), 0));
+  for (int64_t i = 0; i < batches; ++i) {
+    check(epl_dataset_next(data.held_out.get(), fields, 2));
+    counts.measure(static_cast<const int64_t*>(epl_tensor_data(fields[1 - target])), static_cast<const int64_t*>(epl_tensor_data(fields[target])), data.batch * data.context, loss);
+  }
+  const double unigram = loss.unigram / static_cast<double>(loss.bytes), bigram = loss.bigram / static_cast<double>(loss.bytes);
+  listener.notice({{"event", "baselines"}, {"unigram", unigram}, {"bigram", bigram}, {"held_out_bytes", loss.bytes}},
+                  "held-out text: " + with_thousands(loss.bytes) + " bytes; a unigram model needs " + fixed(unigram, 4) + " nats per byte, a bigram model " + fixed(bigram, 4));
+}
+
+std::string write_sample(const Engine& engine, const Plan& plan, const Session& session, const DataFiles& data, uint64_t seed, int64_t wanted, double temperature) {
+  const int64_t inputs = epl_plan_port_count(plan.get(), EPL_ENTRY_PREDICT, EPL_PORT_INPUT);
+  const int64_t outputs = epl_plan_port_count(plan.get(), EPL_ENTRY_PREDICT, EPL_PORT_OUTPUT);
+  if (!data.held_out || data.context == 0 || inputs != 1 || wanted <= 0) return "";
+  const Port scores = port_of(epl_plan_port, plan.get(), EPL_ENTRY_PREDICT, EPL_PORT_OUTPUT, int64_t{0});
+  if (scores.dtype != EPL_DTYPE_F32 || scores.dims.size() != 3 || scores.dims[1] != data.context || scores.dims[2] > 256) return "";
+  const int64_t rows = scores.dims[0], length = scores.dims[1], classes = scores.dims[2];
+  check(epl_dataset_bind(data.held_out.get(), plan.get(), EPL_ENTRY_PREDICT));
+  check(epl_dataset_seek(data.held_out.get(), 0));
+  const epl_tensor* start = nullptr;
+  check(epl_dataset_next(data.held_out.get(), &start, 1));
+  const int64_t dims[2] = {rows, length};
+  TensorHandle window = make<TensorHandle>(epl_tensor_create_copy, engine.get(), static_cast<int32_t>(EPL_DTYPE_I64), dims, 2,
+                                           static_cast<const void*>(epl_tensor_data(start)), epl_tensor_bytes(start));
+  auto* bytes = static_cast<int64_t*>(epl_tensor_data(window.get()));
+  std::string prompt, written;
+  for (int64_t i = 0; i < length; ++i) prompt += static_cast<char>(bytes[i]);
+  Random random(seed);
+  for (int64_t n = 0; n < wanted && !interrupted(); ++n) {
+    std::vector<epl_tensor*> raw(static_cast<size_t>(outputs));
+    const epl_tensor* input = window.get();
+    check(epl_session_predict(session.get(), &input, 1, nullptr, raw.data(), raw.size()));
+    std::vector<TensorHandle> results(raw.begin(), raw.end());
+    const auto* all = static_cast<const float*>(epl_tensor_data(raw[0]));
+    for (int64_t r = 0; r < rows; ++r) {
+      const int64_t byte = draw(all + (r * length + length - 1) * classes, classes, temperature, random.next());
+      std::copy(bytes + r * length + 1, bytes + (r + 1) * length, bytes + r * length);
+      bytes[(r + 1) * length - 1] = byte;
+      if (r == 0) written += static_cast<char>(byte);
+    }
+  }
+  return printable(prompt) + " >>> " + printable(written);
+}
+
+}  // namespace epl::tools
