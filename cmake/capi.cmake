@@ -2,16 +2,17 @@
 set(EPL_MAP ${GENERATED}/epl.map)
 set(EPL_ABI ${GENERATED}/epl.abi)
 add_custom_command(OUTPUT ${EPL_MAP} ${EPL_ABI}
-  COMMAND ${CMAKE_COMMAND} -DHEADER=${CMAKE_SOURCE_DIR}/include/epl.h -DMAP=${EPL_MAP} -DABI=${EPL_ABI}
-          -P ${CMAKE_SOURCE_DIR}/cmake/abi.cmake
-  DEPENDS ${CMAKE_SOURCE_DIR}/include/epl.h ${CMAKE_SOURCE_DIR}/cmake/abi.cmake
+  COMMAND ${CMAKE_COMMAND} -DHEADER=${PROJECT_SOURCE_DIR}/include/epl.h -DMAP=${EPL_MAP} -DABI=${EPL_ABI}
+          -P ${PROJECT_SOURCE_DIR}/cmake/abi.cmake
+  DEPENDS ${PROJECT_SOURCE_DIR}/include/epl.h ${PROJECT_SOURCE_DIR}/cmake/abi.cmake
   COMMENT "Reading the interface from include/epl.h")
 add_custom_target(epl_interface DEPENDS ${EPL_MAP} ${EPL_ABI})
 
 add_library(epl SHARED ${EPL_ALL_OBJECTS})
+add_library(epl::epl ALIAS epl)
 add_dependencies(epl epl_interface)
 set_target_properties(epl PROPERTIES SOVERSION 1 VERSION 1.0 LINK_DEPENDS ${EPL_MAP} LINKER_LANGUAGE CXX)
-target_include_directories(epl INTERFACE ${CMAKE_SOURCE_DIR}/include)
+target_include_directories(epl INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:include>)
 target_link_options(epl PRIVATE LINKER:--version-script=${EPL_MAP} LINKER:--no-undefined LINKER:--exclude-libs,ALL
   LINKER:--gc-sections LINKER:-z,relro LINKER:-z,now)
 if(EPL_SANITIZE)
@@ -23,13 +24,13 @@ endif()
 target_link_libraries(epl PRIVATE Threads::Threads ${CMAKE_DL_LIBS} m)
 
 # The command line: the first user of the C API, and of nothing else of ours.
-file(GLOB tool_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tools/*.cc)
-if(tool_sources)
+if(EPL_TOOL)
+  file(GLOB tool_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tools/*.cc)
   add_executable(epl_tool ${tool_sources})
-  set_target_properties(epl_tool PROPERTIES OUTPUT_NAME epl BUILD_RPATH "$ORIGIN/../lib" INSTALL_RPATH "$ORIGIN/../lib")
-  target_include_directories(epl_tool PRIVATE ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/include)
+  set_target_properties(epl_tool PROPERTIES OUTPUT_NAME epl BUILD_RPATH "$ORIGIN/../lib")
+  target_include_directories(epl_tool PRIVATE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/include)
   target_link_libraries(epl_tool PRIVATE epl Threads::Threads)
-  epl_precompile(epl_tool <CLI/CLI.hpp> <map> <set> <string> <vector> "${CMAKE_SOURCE_DIR}/tools/json.h")
+  epl_precompile(epl_tool <CLI/CLI.hpp> <map> <set> <string> <vector> "${PROJECT_SOURCE_DIR}/tools/json.h")
   if(EPL_SANITIZE)  # as in tests/CMakeLists.txt
     target_compile_options(epl_tool PRIVATE -O0)
   endif()

@@ -1,11 +1,11 @@
 # The library, its backends and its tools. Sources are found by folder: a new file needs no edit here.
-set(GENERATED ${CMAKE_BINARY_DIR}/generated)
+set(GENERATED ${PROJECT_BINARY_DIR}/generated)
 find_package(Threads REQUIRED)
 
 function(epl_sources out)
   set(all "")
   foreach(dir ${ARGN})
-    file(GLOB found CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${dir}/*.cc)
+    file(GLOB found CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${dir}/*.cc)
     list(APPEND all ${found})
   endforeach()
   set(${out} ${all} PARENT_SCOPE)
@@ -64,7 +64,7 @@ if(simd_sources)
   endif()
   foreach(level v3 v4)
     add_library(epl_simd_${level} OBJECT ${simd_sources})
-    target_include_directories(epl_simd_${level} PRIVATE ${CMAKE_SOURCE_DIR} ${GENERATED})
+    target_include_directories(epl_simd_${level} PRIVATE ${PROJECT_SOURCE_DIR} ${GENERATED})
     target_compile_options(epl_simd_${level} PRIVATE -march=x86-64-${level} ${simd_optimization} -fno-math-errno)
     target_compile_definitions(epl_simd_${level} PRIVATE EPL_SIMD=${level} HWY_COMPILE_ONLY_STATIC=1
       HWY_DISABLE_PCLMUL_AES)  # Else Highway, which asks for AES where the levels do not promise it, falls back to SSE.
@@ -74,7 +74,7 @@ endif()
 
 # Schemas of what is kept on disk: checkpoint.fbs becomes checkpoint_generated.h in the build folder.
 find_program(FLATC flatc REQUIRED)
-file(GLOB schemas CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/core/*/*.fbs)
+file(GLOB schemas CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/core/*/*.fbs)
 set(schema_headers "")
 foreach(schema ${schemas})
   get_filename_component(name ${schema} NAME_WE)
@@ -84,11 +84,11 @@ foreach(schema ${schemas})
 endforeach()
 
 add_library(epl_objects OBJECT ${plain} ${generated_sources} ${schema_headers})
-target_include_directories(epl_objects PUBLIC ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/include PRIVATE ${GENERATED})
+target_include_directories(epl_objects PUBLIC ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/include PRIVATE ${GENERATED})
 epl_precompile(epl_objects ${EPL_COMMON_HEADERS})
 set(EPL_ALL_OBJECTS $<TARGET_OBJECTS:epl_objects> ${simd_objects})
 
 # What the tests link: everything, internals included.
-add_library(epl_internal STATIC ${EPL_ALL_OBJECTS})
-target_include_directories(epl_internal PUBLIC ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/include)
+add_library(epl_internal STATIC EXCLUDE_FROM_ALL ${EPL_ALL_OBJECTS})
+target_include_directories(epl_internal PUBLIC ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/include)
 target_link_libraries(epl_internal PUBLIC Threads::Threads ${CMAKE_DL_LIBS})

@@ -2,8 +2,8 @@
 # with a compiler cache: it would have to take a precompiled header's name for its content. Such builds, the developer's, also
 # show that each file includes what it uses.
 set(EPL_COMMON_HEADERS <algorithm> <cmath> <cstdint> <cstring> <functional> <map> <memory> <optional> <span> <string>
-  <string_view> <vector> "${CMAKE_SOURCE_DIR}/core/backend/device.h" "${CMAKE_SOURCE_DIR}/core/ir/op.h"
-  "${CMAKE_SOURCE_DIR}/core/program/program.h")
+  <string_view> <vector> "${PROJECT_SOURCE_DIR}/core/backend/device.h" "${PROJECT_SOURCE_DIR}/core/ir/op.h"
+  "${PROJECT_SOURCE_DIR}/core/program/program.h")
 
 # epl_precompile(TARGET HEADER...): targets of one directory and of one kind (library or program) that ask for the same
 # headers share them, and must be compiled with the same options.

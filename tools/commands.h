@@ -16,6 +16,11 @@ Run add_inspect(CLI::App& app);
 Run add_export(CLI::App& app);
 Run add_check(CLI::App& app);
 Run add_template(CLI::App& app);
+Run add_completion(CLI::App& app);
+Run add_man(CLI::App& app);
+
+// Of the library in use: "0.1.0".
+std::string version_text();
 
 // Set from Ctrl-C: running jobs stop after the step they are in, and keep what they have learnt.
 void watch_interrupts();

@@ -6,6 +6,7 @@
 #include "tools/api.h"
 #include "tools/commands.h"
 #include "tools/json.h"
+#include "tools/usage.h"
 
 namespace epl::tools {
 namespace {
@@ -37,10 +38,7 @@ int run(int argc, char** argv) {
   CLI::App app("epl trains neural networks from ONNX files.", "epl");
   app.footer(footer);
   app.require_subcommand(1);
-  app.set_version_flag("--version", [] {
-    const uint32_t v = epl_version();
-    return "epl " + std::to_string(v / 1000000) + "." + std::to_string(v / 1000 % 1000) + "." + std::to_string(v % 1000);
-  });
+  app.set_version_flag("-V,--version", [] { return "epl " + version_text(); });
   struct Command {
     const char* name;
     const char* doc;
@@ -56,15 +54,25 @@ int run(int argc, char** argv) {
       {"export", "A checkpoint's weights as ONNX or safetensors.", add_export, {}},
       {"check", "Train cases with known answers and compare every number.", add_check, {}},
       {"template", "Write an ONNX model of a known family at any size, with seeded weights.", add_template, {}},
+      {"completion", "Print the completion script of a shell.", add_completion, {}},
+      {"man", "Print the man page.", add_man, {}},
   };
   for (Command& command : commands) {
     command.app = app.add_subcommand(command.name, command.doc);
     command.run = command.add(*command.app);
   }
+  // `epl help COMMAND` is `epl COMMAND --help`.
+  std::vector<const char*> words(argv, argv + argc);
+  if (argc > 1 && std::string_view(argv[1]) == "help") {
+    words.erase(words.begin() + 1);
+    words.insert(words.begin() + (argc > 2 ? 2 : 1), "--help");
+  }
+  if (const std::string wrong = unknown_command(app, static_cast<int>(words.size()), words.data()); !wrong.empty()) throw UsageError(wrong);
   try {
-    app.parse(argc, argv);
+    app.parse(static_cast<int>(words.size()), words.data());
   } catch (const CLI::ParseError& e) {
-    return app.exit(e) == 0 ? 0 : 2;
+    if (e.get_exit_code() == 0) return app.exit(e);   // help or version was asked for
+    throw UsageError(explain(app, e));
   }
   for (Command& command : commands) {
     if (command.app->parsed()) return command.run();
@@ -73,6 +81,11 @@ int run(int argc, char** argv) {
 }
 
 }  // namespace
+
+std::string version_text() {
+  const uint32_t v = epl_version();
+  return std::to_string(v / 1000000) + "." + std::to_string(v / 1000 % 1000) + "." + std::to_string(v % 1000);
+}
 
 void watch_interrupts() {
   std::signal(SIGINT, [](int) {

@@ -1,7 +1,7 @@
 # The programs of samples/, built against the header and libepl.so alone, and run. A language whose tools are not here
 # is a skip that says so.
-set(SAMPLES ${CMAKE_SOURCE_DIR}/samples)
-set(SAMPLES_OUT ${CMAKE_BINARY_DIR}/samples)
+set(SAMPLES ${PROJECT_SOURCE_DIR}/samples)
+set(SAMPLES_OUT ${PROJECT_BINARY_DIR}/samples)
 file(MAKE_DIRECTORY ${SAMPLES_OUT})
 
 foreach(name 01_hello 02_train_mlp)
@@ -17,7 +17,7 @@ endforeach()
 function(epl_language_sample language tool)
   find_program(EPL_SAMPLE_${language} ${tool})
   add_test(NAME samples.${language}
-    COMMAND sh ${CMAKE_SOURCE_DIR}/tests/samples/${language}.sh ${CMAKE_SOURCE_DIR} $<TARGET_FILE_DIR:epl> ${SAMPLES_OUT}/${language})
+    COMMAND sh ${PROJECT_SOURCE_DIR}/tests/samples/${language}.sh ${PROJECT_SOURCE_DIR} $<TARGET_FILE_DIR:epl> ${SAMPLES_OUT}/${language})
   # A sanitized library cannot be loaded by a program that is not sanitized itself.
   set_tests_properties(samples.${language} PROPERTIES LABELS "samples;only_release" SKIP_REGULAR_EXPRESSION "SKIP: " TIMEOUT 600)
 endfunction()

@@ -1,0 +1,105 @@
+# What `cmake --install` puts where, the Debian packages of `cpack`, and the target `uninstall`. Four components, a package each:
+#   runtime      libepl1            libepl.so.1
+#   development  libepl-dev         epl.h, libepl.so, the CMake package, pkg-config
+#   tool         epl                the command line, its man page and completions
+#   pack_onednn  libepl1-onednn     the oneDNN pack, where it is built: alone, because of what it brings along
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+set(EPL_PACKAGE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/epl)
+
+install(TARGETS epl EXPORT epl_targets
+  LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT runtime NAMELINK_COMPONENT development)
+install(FILES ${PROJECT_SOURCE_DIR}/include/epl.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT development)
+
+# find_package(epl), then epl::epl. Before 1.0 a minor version may break what the one before promised.
+install(EXPORT epl_targets NAMESPACE epl:: FILE epl-targets.cmake DESTINATION ${EPL_PACKAGE_DIR} COMPONENT development)
+file(WRITE ${PROJECT_BINARY_DIR}/epl-config.cmake "include(\${CMAKE_CURRENT_LIST_DIR}/epl-targets.cmake)\n")
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/epl-config-version.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/epl-config.cmake ${PROJECT_BINARY_DIR}/epl-config-version.cmake
+  DESTINATION ${EPL_PACKAGE_DIR} COMPONENT development)
+
+# pkg-config: the prefix is where the file lies, so that a copied tree works.
+file(RELATIVE_PATH EPL_PC_PREFIX /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
+configure_file(${PROJECT_SOURCE_DIR}/cmake/epl.pc.in ${PROJECT_BINARY_DIR}/epl.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/epl.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT development)
+
+set(components runtime development)
+if(EPL_TOOL)
+  list(APPEND components tool)
+  file(RELATIVE_PATH library_from_bin /${CMAKE_INSTALL_BINDIR} /${CMAKE_INSTALL_LIBDIR})
+  set_target_properties(epl_tool PROPERTIES INSTALL_RPATH "$ORIGIN/${library_from_bin}")
+  install(TARGETS epl_tool RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT tool)
+  # The tool prints its own man page and completions, from the options it has.
+  set(texts "")
+  foreach(text man:epl.1 "completion bash:epl" "completion zsh:_epl" "completion fish:epl.fish")
+    string(REGEX MATCH "^(.*):(.*)$" found "${text}")
+    separate_arguments(command UNIX_COMMAND "${CMAKE_MATCH_1}")
+    set(file ${GENERATED}/texts/${CMAKE_MATCH_2})
+    add_custom_command(OUTPUT ${file} COMMAND epl_tool ${command} > ${file} DEPENDS epl_tool VERBATIM
+      COMMENT "epl ${CMAKE_MATCH_1} > ${CMAKE_MATCH_2}")
+    list(APPEND texts ${file})
+  endforeach()
+  file(MAKE_DIRECTORY ${GENERATED}/texts)
+  add_custom_target(epl_texts ALL DEPENDS ${texts})
+  install(FILES ${GENERATED}/texts/epl.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT tool)
+  install(FILES ${GENERATED}/texts/epl DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions COMPONENT tool)
+  install(FILES ${GENERATED}/texts/_epl DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions COMPONENT tool)
+  install(FILES ${GENERATED}/texts/epl.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d COMPONENT tool)
+endif()
+if(TARGET epl_onednn)  # a pack is looked for beside libepl.so
+  list(APPEND components pack_onednn)
+  install(TARGETS epl_onednn LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT pack_onednn)
+endif()
+
+# Every package carries the licence; the documents go where the header goes.
+foreach(pair runtime:libepl1 development:libepl-dev tool:epl pack_onednn:libepl1-onednn)
+  string(REGEX MATCH "^(.*):(.*)$" found ${pair})
+  if(CMAKE_MATCH_1 IN_LIST components)
+    install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/${CMAKE_MATCH_2} RENAME copyright COMPONENT ${CMAKE_MATCH_1})
+  endif()
+endforeach()
+file(GLOB documents ${PROJECT_SOURCE_DIR}/docs/*.md)
+set(EPL_DOC_DIR ${CMAKE_INSTALL_DATADIR}/doc/libepl-dev)
+install(FILES ${PROJECT_SOURCE_DIR}/README.md DESTINATION ${EPL_DOC_DIR} COMPONENT development)
+install(FILES ${documents} DESTINATION ${EPL_DOC_DIR}/docs COMPONENT development)
+file(GLOB samples ${PROJECT_SOURCE_DIR}/samples/*.c)
+install(FILES ${samples} DESTINATION ${EPL_DOC_DIR}/samples COMPONENT development)
+
+configure_file(${PROJECT_SOURCE_DIR}/cmake/uninstall.cmake.in ${PROJECT_BINARY_DIR}/uninstall.cmake @ONLY)
+add_custom_target(uninstall COMMAND ${CMAKE_COMMAND} -P ${PROJECT_BINARY_DIR}/uninstall.cmake
+  COMMENT "Removing what install_manifest*.txt lists")
+
+# Packages: `cpack --config build/release/CPackConfig.cmake`.
+set(CPACK_GENERATOR DEB)
+set(CPACK_PACKAGE_NAME epl)
+set(CPACK_PACKAGE_VENDOR "the EPL authors")
+set(CPACK_PACKAGE_CONTACT "the EPL authors <epl@localhost>")
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "embedded training engine for neural networks")
+set(CPACK_PACKAGE_VERSION ${PROJECT_VERSION})
+set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
+set(CPACK_STRIP_FILES ON)
+set(CPACK_COMPONENTS_ALL ${components})
+set(CPACK_DEB_COMPONENT_INSTALL ON)
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
+# Which C library and which packages the files need is read from them by dpkg-shlibdeps.
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${PROJECT_BINARY_DIR}/lib)
+set(version "(= ${PROJECT_VERSION})")
+# epl_debian_package(COMPONENT NAME SECTION DEPENDS SUMMARY): what cpack asks of a component.
+function(epl_debian_package component name section depends summary)
+  string(TOUPPER ${component} key)
+  foreach(setting PACKAGE_NAME=${name} PACKAGE_SECTION=${section} "PACKAGE_DEPENDS=${depends}" "DESCRIPTION=${summary}")
+    string(REGEX MATCH "^([A-Z_]*)=(.*)$" found "${setting}")
+    set(CPACK_DEBIAN_${key}_${CMAKE_MATCH_1} "${CMAKE_MATCH_2}" PARENT_SCOPE)
+  endforeach()
+endfunction()
+epl_debian_package(runtime libepl1 libs ""
+  "Trains neural networks inside a program: the shared library. It takes an ONNX graph, adds loss, gradients and optimizer, and runs steps behind a C API.")
+epl_debian_package(development libepl-dev libdevel "libepl1 ${version}"
+  "The C header epl.h, the CMake package epl::epl, pkg-config and the documents for programs that use libepl.")
+epl_debian_package(tool epl science "libepl1 ${version}"
+  "The command line of EPL: train, evaluate, plan, inspect and export ONNX models.")
+epl_debian_package(pack_onednn libepl1-onednn libs "libepl1 ${version}"
+  "Kernels of oneDNN for libepl, used where a strategy says that equal bits from run to run are enough.")
+include(CPack)

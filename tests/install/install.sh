@@ -1,0 +1,90 @@
+#!/bin/sh
+# install.sh SOURCES BUILD OUT [whole]: what cmake --install and cpack make, used by a program of three lines as a stranger would.
+# With `whole` the library is also built inside another project (minutes); without, that project is configured, its interface is
+# generated, and one of the library's files is compiled.
+set -u
+sources=$1 build=$2 out=$3 whole=${4:-}
+rm -rf "$out" && mkdir -p "$out" && cd "$out" || exit 1
+failed=0
+fail() { echo "FAILED: $*"; failed=1; }
+# run WHAT COMMAND...: must succeed; its output is shown where it does not.
+run() {
+  what=$1
+  shift
+  "$@" >log 2>&1 || { fail "$what: $*"; tail -30 log; }
+}
+
+prefix=$out/a\ prefix
+run "install" cmake --install "$build" --prefix "$prefix"
+for file in include/epl.h lib/libepl.so lib/libepl.so.1 lib/cmake/epl/epl-config.cmake lib/pkgconfig/epl.pc bin/epl share/man/man1/epl.1 \
+  share/bash-completion/completions/epl share/zsh/site-functions/_epl share/fish/vendor_completions.d/epl.fish \
+  share/doc/libepl1/copyright share/doc/libepl-dev/README.md share/doc/libepl-dev/docs/strategy.md; do
+  [ -s "$prefix/$file" ] || fail "$file is not installed"
+done
+run "the installed tool finds its library" env -i "$prefix/bin/epl" --version
+run "the installed library" env -i "$prefix/bin/epl" template mlp --sizes 4,8,2 --out mlp.onnx
+
+# The line of the README, by pkg-config, and a project that calls find_package.
+cp "$sources/tests/install/program.c" "$sources/tests/install/CMakeLists.txt" .
+if command -v pkg-config >/dev/null; then
+  export PKG_CONFIG_PATH="$prefix/lib/pkgconfig"
+  run "pkg-config" sh -c 'eval cc program.c $(pkg-config --cflags --libs epl) -o by_pkg_config'
+  run "the program made by pkg-config" env LD_LIBRARY_PATH="$prefix/lib" ./by_pkg_config
+else
+  fail "pkg-config is not installed"
+fi
+run "find_package" cmake -S . -B by_package -DWAY=package -DCMAKE_PREFIX_PATH="$prefix"
+run "find_package: build" cmake --build by_package
+run "find_package: run" ./by_package/program
+
+for way in subdirectory fetch; do
+  run "$way" cmake -G Ninja -S . -B by_$way -DWAY=$way -DEPL_SOURCES="$sources" -DCMAKE_BUILD_TYPE=Release
+  run "$way: the interface" cmake --build by_$way --target epl_interface
+  run "$way: every input of every step exists" ninja -C by_$way -n program
+  run "$way: a file of the library" ninja -C by_$way "$(ninja -C by_$way -t targets all | sed -n 's/^\(.*core\/base\/text\.cc\.o\):.*/\1/p' | head -1)"
+  if ninja -C by_$way -t targets all | grep -q -E 'test_ops|epl_tool'; then fail "$way builds tests or the tool, which nobody asked for"; fi
+  if [ -n "$whole" ] && [ $way = subdirectory ]; then
+    run "$way: build" cmake --build by_$way
+    run "$way: run" ./by_$way/program
+  fi
+done
+
+# Completion by the shell itself.
+offered=$(bash -c 'source "$1"; COMP_WORDS=(epl tr); COMP_CWORD=1; _epl; echo "${COMPREPLY[@]}"; COMP_WORDS=(epl train --optim); COMP_CWORD=2; _epl; echo "${COMPREPLY[@]}"; COMP_WORDS=(epl train --optimizer ad); COMP_CWORD=3; _epl; echo "${COMPREPLY[@]}"' - "$prefix/share/bash-completion/completions/epl")
+for word in train --optimizer adamw; do
+  case " $(echo "$offered" | tr '\n' ' ')" in *" $word "*) ;; *) fail "completion does not offer $word: $offered" ;; esac
+done
+grep -q '^\.SS epl train' "$prefix/share/man/man1/epl.1" || fail "the man page does not describe epl train"
+
+if command -v dpkg-deb >/dev/null; then
+  run "cpack" cpack --config "$build/CPackConfig.cmake" -B "$out/packages"
+  # The leftovers of staging are the size of the library again.
+  rm -rf "$out/packages/_CPack_Packages"
+  ls packages/*.deb >log 2>&1 || fail "no packages"
+  for package in libepl1 libepl-dev epl; do
+    deb=$(ls packages/${package}_*.deb 2>/dev/null | head -1)
+    [ -n "$deb" ] || { fail "no package $package"; continue; }
+    dpkg-deb -x "$deb" root || fail "$deb cannot be unpacked"
+    dpkg-deb --field "$deb" Depends >log
+    case $package in
+      libepl1) grep -q libc6 log && ! grep -q 'libstdc++' log || fail "libepl1 depends on $(cat log)" ;;
+      *) grep -q libepl1 log || fail "$package depends on $(cat log)" ;;
+    esac
+  done
+  size=$(stat -Lc %s root/usr/lib/libepl.so.1)
+  [ "$size" -lt 10000000 ] || fail "the stripped library has $size bytes, 10 million are allowed"
+  printf 'a,b,c,d,kind\n' >table.csv
+  i=0
+  while [ $i -lt 16 ]; do echo "$i,1,0,$((i % 3)),$((i % 2))" >>table.csv; i=$((i + 1)); done
+  run "training by the unpacked packages" env -i ./root/usr/bin/epl train mlp.onnx --data table.csv --data-options '{"classes": true}' --steps 3 --out trained
+  [ -s trained/trained.onnx ] || fail "the packages' epl train left no trained.onnx"
+else
+  echo "SKIP: no dpkg-deb here, so no Debian packages"
+fi
+
+# What was installed last goes again, and nothing else.
+echo mine >"$prefix/lib/mine"
+run "uninstall" cmake --build "$build" --target uninstall
+left=$(find "$prefix" -type f -o -type l)
+[ "$left" = "$prefix/lib/mine" ] || fail "uninstall left $left"
+exit $failed

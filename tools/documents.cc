@@ -1,0 +1,195 @@
+// epl completion and epl man: what the command line says of itself, for shells and for man. Both read the options from the parser,
+// as --help does, so they cannot be out of date.
+#include <algorithm>
+#include <cstdio>
+
+#include "tools/commands.h"
+#include "tools/job.h"
+#include "tools/usage.h"
+#include "tools/words.h"
+
+namespace epl::tools {
+namespace {
+
+// What a shell offers after an option: file names, or the names that the engine has in a list of its description.
+struct Values {
+  bool files = false;
+  std::vector<std::string> words;
+};
+
+Values values_of(const OptionText& option, const Json& engine) {
+  static constexpr std::pair<const char*, const char*> lists[] = {
+      {"--optimizer", "optimizers"}, {"--loss", "losses"}, {"--schedule", "schedules"}, {"--metrics", "metrics"}, {"--device", "devices"}};
+  Values out;
+  for (const auto& [name, list] : lists) {
+    if (option.names.back() != name || !engine.contains(list)) continue;
+    for (const Json& row : engine.at(list)) out.words.push_back(row.is_string() ? row.get<std::string>() : row.at("name").get<std::string>());
+  }
+  const auto named = [&](const char* name) { return option.names.back() == name; };
+  out.files = option.value == "FILE" || option.value == "FOLDER" || option.value == "PATH" || named("--out") || named("--report") || named("--strategy") || named("--data-options");
+  return out;
+}
+
+std::string joined(const std::vector<std::string>& words, const char* between) {
+  std::string out;
+  for (const std::string& word : words) out += (out.empty() ? "" : between) + word;
+  return out;
+}
+
+std::vector<std::string> option_names(const CommandText& command) {
+  std::vector<std::string> names;
+  for (const OptionText& option : command.options) {
+    if (!option.positional) names.insert(names.end(), option.names.begin(), option.names.end());
+  }
+  return names;
+}
+
+std::string bash_script(const std::vector<CommandText>& commands, const Json& engine) {
+  std::string names, options, values;
+  for (size_t i = 1; i < commands.size(); ++i) {
+    names += (names.empty() ? "" : " ") + commands[i].name;
+    options += "    " + commands[i].name + ") options='" + joined(option_names(commands[i]), " ") + "' ;;\n";
+    for (const OptionText& option : commands[i].options) {
+      const Values v = values_of(option, engine);
+      if (!v.words.empty()) values += "    " + commands[i].name + "\\ " + option.names.back() + ") COMPREPLY=($(compgen -W '" + joined(v.words, " ") + "' -- \"$word\")); return ;;\n";
+    }
+  }
+  return R"(# Completion of epl for bash; printed by `epl completion bash`.
+_epl() {
+  local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} command=${COMP_WORDS[1]} options=''
+  COMPREPLY=()
+  if [ "$COMP_CWORD" = 1 ]; then
+    COMPREPLY=($(compgen -W ')" + names + R"( --help --version' -- "$word"))
+    return
+  fi
+  case "$command $before" in
+)" + values + R"(  esac
+  case $command in
+)" + options + R"(  esac
+  case $word in
+    -*) COMPREPLY=($(compgen -W "$options" -- "$word")) ;;
+    *) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$word")) ;;
+  esac
+}
+complete -F _epl epl
+)";
+}
+
+// A text inside single quotes of a shell; zsh reads brackets and colons of descriptions as its own.
+std::string quoted(std::string_view text, bool zsh) {
+  std::string out;
+  for (char c : text) {
+    if (c == '\'') {
+      out += "'\\''";
+    } else {
+      if (zsh && (c == '[' || c == ']' || c == ':' || c == '\\')) out += '\\';
+      out += c;
+    }
+  }
+  return out;
+}
+
+std::string zsh_script(const std::vector<CommandText>& commands, const Json& engine) {
+  std::string names, cases;
+  for (size_t i = 1; i < commands.size(); ++i) {
+    names += "    '" + commands[i].name + ":" + quoted(commands[i].description, true) + "'\n";
+    cases += "    " + commands[i].name + ")\n      _arguments -s";
+    for (const OptionText& option : commands[i].options) {
+      const Values v = values_of(option, engine);
+      const std::string action = !v.words.empty() ? "(" + joined(v.words, " ") + ")" : v.files ? "_files" : " ";
+      if (option.positional) {
+        cases += " \\\n        '" + std::string(option.repeatable ? "*" : "") + ":" + option.names[0] + ":" + (v.files ? "_files" : " ") + "'";
+        continue;
+      }
+      for (const std::string& name : option.names) {
+        cases += " \\\n        '" + std::string(option.repeatable ? "*" : "") + name + "[" + quoted(option.description, true) + "]" +
+                 (option.takes_value ? ":" + option.value + ":" + action : "") + "'";
+      }
+    }
+    cases += "\n      ;;\n";
+  }
+  return "#compdef epl\n# Completion of epl for zsh; printed by `epl completion zsh`.\n_epl() {\n  local -a commands\n  commands=(\n" + names +
+         "  )\n  if (( CURRENT == 2 )); then\n    _describe command commands\n    return\n  fi\n  local command=$words[2]\n  shift words\n  (( CURRENT-- ))\n  case $command in\n" + cases +
+         "  esac\n}\n_epl \"$@\"\n";
+}
+
+std::string fish_script(const std::vector<CommandText>& commands, const Json& engine) {
+  std::string out = "# Completion of epl for fish; printed by `epl completion fish`.\n";
+  for (size_t i = 1; i < commands.size(); ++i) {
+    const CommandText& command = commands[i];
+    out += "complete -c epl -n __fish_use_subcommand -f -a " + command.name + " -d '" + quoted(command.description, false) + "'\n";
+    for (const OptionText& option : command.options) {
+      if (option.positional) continue;
+      const Values v = values_of(option, engine);
+      out += "complete -c epl -n '__fish_seen_subcommand_from " + command.name + "'";
+      for (const std::string& name : option.names) out += name.starts_with("--") ? " -l " + name.substr(2) : " -s " + name.substr(1);
+      if (option.takes_value) out += v.files ? " -r -F" : v.words.empty() ? " -x" : " -x -a '" + joined(v.words, " ") + "'";
+      out += " -d '" + quoted(option.description, false) + "'\n";
+    }
+  }
+  return out;
+}
+
+// roff: a backslash and a leading dot or quote would be commands.
+std::string roff(std::string_view text) {
+  std::string out;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if ((i == 0 || text[i - 1] == '\n') && (text[i] == '.' || text[i] == '\'')) out += "\\&";
+    if (text[i] == '\\') {
+      out += "\\e";
+    } else if (text[i] == '-') {
+      out += "\\-";
+    } else {
+      out += text[i];
+    }
+  }
+  return out;
+}
+
+std::string man_page(const std::vector<CommandText>& commands, const std::string& footer) {
+  std::string out = ".TH EPL 1 \"\" \"epl " + version_text() + "\" \"User Commands\"\n.SH NAME\nepl \\- " + roff("train neural networks from ONNX files") + "\n.SH SYNOPSIS\n";
+  for (size_t i = 1; i < commands.size(); ++i) {
+    out += ".B epl " + roff(commands[i].name) + "\n";
+    for (const OptionText& option : commands[i].options) {
+      if (option.positional) out += option.required ? ".I " + roff(option.names[0]) + "\n" : "[\\fI" + roff(option.names[0]) + "\\fR]\n";
+    }
+    out += "[\\fIoptions\\fR]\n" + std::string(i + 1 < commands.size() ? ".br\n" : "");
+  }
+  out += ".SH DESCRIPTION\n" + roff(commands[0].description) + "\n.SH COMMANDS\n";
+  for (size_t i = 1; i < commands.size(); ++i) {
+    out += ".SS epl " + roff(commands[i].name) + "\n" + roff(commands[i].description) + "\n";
+    for (const OptionText& option : commands[i].options) {
+      if (option.names.back() == "--help") continue;
+      out += ".TP\n\\fB" + roff(joined(option.names, ", ")) + "\\fR" + (option.takes_value && !option.positional ? " \\fI" + option.value + "\\fR" : "") + "\n" + roff(option.description);
+      if (!option.default_text.empty()) out += " (default: " + roff(option.default_text) + ")";
+      out += "\n";
+    }
+  }
+  return out + ".SH EXAMPLES AND EXIT CODES\n.nf\n" + roff(footer) + "\n.fi\n";
+}
+
+}  // namespace
+
+Run add_completion(CLI::App& app) {
+  auto shell = std::make_shared<std::string>();
+  app.add_option("shell", *shell, "bash, zsh or fish")->required()->check([](const std::string& name) {
+    const std::vector<std::string> shells = {"bash", "zsh", "fish"};
+    return std::find(shells.begin(), shells.end(), name) != shells.end() ? std::string() : "no completion for " + name + "; there are " + listed(shells);
+  });
+  return [shell, &app] {
+    const std::vector<CommandText> commands = describe(*app.get_parent());
+    const Json engine = parse_json(text_of(epl_engine_describe, make_engine({}).get()));
+    const std::string script = *shell == "bash" ? bash_script(commands, engine) : *shell == "zsh" ? zsh_script(commands, engine) : fish_script(commands, engine);
+    std::fputs(script.c_str(), stdout);
+    return 0;
+  };
+}
+
+Run add_man(CLI::App& app) {
+  return [&app] {
+    std::fputs(man_page(describe(*app.get_parent()), app.get_parent()->get_footer()).c_str(), stdout);
+    return 0;
+  };
+}
+
+}  // namespace epl::tools
