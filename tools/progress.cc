@@ -1,9 +1,12 @@
 #include "tools/progress.h"
 
+#include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 
 #include "tools/report.h"
 
@@ -33,7 +36,21 @@ std::string short_number(double value) {
   return fixed(value, value < 10 ? 1 : 0);
 }
 
-Progress::Progress() : terminal_(::isatty(STDERR_FILENO)) {}
+int terminal_columns() {
+  winsize size{};
+  return ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+}
+
+namespace {
+
+bool can_erase() {
+  const char* kind = std::getenv("TERM");
+  return ::isatty(STDERR_FILENO) && kind != nullptr && *kind != '\0' && std::string_view(kind) != "dumb";
+}
+
+}  // namespace
+
+Progress::Progress() : terminal_(can_erase()) {}
 
 Progress::~Progress() { clear(); }
 
@@ -48,20 +65,27 @@ void Progress::start(const JobStart& e) {
                  " steps; memory planned: " + readable_bytes(e.planned_bytes));
 }
 
-std::string Progress::bar(const StepDone& e) const {
-  std::string out = "step " + std::to_string(e.step) + "/" + std::to_string(job_.steps);
-  if (terminal_) {
-    constexpr int width = 20;
-    const int full = static_cast<int>(width * e.step / std::max<int64_t>(job_.steps, 1));
-    out += " [" + std::string(static_cast<size_t>(full), '#') + std::string(static_cast<size_t>(width - full), '.') + "]";
+std::string Progress::line(const StepDone& e, int columns) const {
+  const double done = static_cast<double>(std::max<int64_t>(e.step - job_.first_step, 1));
+  const std::string step = "step " + std::to_string(e.step) + "/" + std::to_string(job_.steps);
+  std::string loss = "loss " + fixed(smooth_loss_, 4);
+  if (held_out_ >= 0) loss += " held-out " + fixed(held_out_, 4);
+  // In the order in which they go when there is no room; "" is the bar's place.
+  const std::string left = clock_text(e.seconds / done * static_cast<double>(job_.steps - e.step)) + " left";
+  const std::string speed = short_number(done * static_cast<double>(job_.units_per_step) / std::max(e.seconds, 1e-9)) + " " + job_.unit + "/s";
+  const std::string memory = readable_bytes(e.used_bytes) + " used";
+  std::string out;
+  for (const std::vector<std::string>& parts : {std::vector<std::string>{step, loss, left, speed, memory}, {step, loss, left, speed}, {step, loss, left}, {step, loss}, {step}}) {
+    out.clear();
+    for (const std::string& part : parts) out += (out.empty() ? "" : " | ") + part;
+    if (static_cast<int>(out.size()) <= columns) break;
   }
-  out += " loss " + fixed(smooth_loss_, 4);
-  if (held_out_ >= 0) out += " held-out " + fixed(held_out_, 4);
-  const double done = static_cast<double>(e.step - job_.first_step);
-  out += " | " + short_number(done * static_cast<double>(job_.units_per_step) / e.seconds) + " " + job_.unit + "/s | " +
-         clock_text(e.seconds / done * static_cast<double>(job_.steps - e.step)) + " left | memory " + readable_bytes(job_.planned_bytes) + " planned, " +
-         readable_bytes(e.used_bytes) + " used";
-  return out;
+  if (static_cast<int>(out.size()) > columns) return out.substr(0, static_cast<size_t>(std::max(columns, 0)));
+  // What is left over is the bar's, where that is enough to see something in.
+  const int width = std::min(columns - static_cast<int>(out.size()) - 3, 20);
+  if (!terminal_ || width < 5) return out;
+  const int full = static_cast<int>(width * e.step / std::max<int64_t>(job_.steps, 1));
+  return step + " [" + std::string(static_cast<size_t>(full), '#') + std::string(static_cast<size_t>(width - full), '.') + "]" + out.substr(step.size());
 }
 
 void Progress::step(const StepDone& e) {
@@ -70,7 +94,8 @@ void Progress::step(const StepDone& e) {
   const double pause = terminal_ ? 0.1 : 10;
   if (e.step != job_.steps && last_shown_ >= 0 && e.seconds - last_shown_ < pause) return;
   last_shown_ = e.seconds;
-  const std::string line = bar(e);
+  // The last column stays empty: a terminal may wrap when it is filled.
+  const std::string line = this->line(e, terminal_ ? terminal_columns() - 1 : 1000);
   if (terminal_) {
     std::fprintf(stderr, "\r\033[K%s", line.c_str());
     shown_ = true;

@@ -1,4 +1,5 @@
-// What a person sees of a running job: a bar on a terminal, a line now and then elsewhere.
+// What a person sees of a running job: one line that stays in its place and within its terminal, a line now and then elsewhere (a
+// pipe, a file, a terminal that cannot erase).
 #pragma once
 
 #include <string>
@@ -20,14 +21,18 @@ class Progress : public Listener {
 
  private:
   void clear();
-  std::string bar(const StepDone& e) const;
+  // Of at most this many columns; what matters least is left out first.
+  std::string line(const StepDone& e, int columns) const;
 
-  bool terminal_;
+  bool terminal_;   // it can erase a line
   JobStart job_;
   double held_out_ = -1, smooth_loss_ = -1, last_loss_ = -1, last_shown_ = -1;
   double unigram_ = -1, bigram_ = -1;   // what a notice said of baselines, for the last line
   bool shown_ = false;
 };
+
+// Of the terminal behind standard error; 80 where it does not say.
+int terminal_columns();
 
 // "1:02:03" or "4:05".
 std::string clock_text(double seconds);

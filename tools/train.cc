@@ -20,6 +20,7 @@ Run add_train(CLI::App& app) {
   app.add_option("--checkpoint-every", o->checkpoint_every, "save every so many steps; at the end in any case")->check(CLI::NonNegativeNumber);
   app.add_option("--sample-bytes", o->sample_bytes, "text to write with the trained model")->capture_default_str();
   app.add_option("--temperature", o->temperature, "of that text")->check(CLI::Range(0.01, 10.0))->capture_default_str();
+  app.add_flag("--tensorboard", o->tensorboard, "write an event file for TensorBoard into OUT as well");
   app.add_flag("--json", o->job.json, "JSON lines instead of progress");
   return [o] { return Training(*o).run(); };
 }

@@ -8,6 +8,7 @@
 #include "tools/json_lines.h"
 #include "tools/language_job.h"
 #include "tools/progress.h"
+#include "tools/tensorboard.h"
 
 namespace epl::tools {
 namespace {
@@ -48,6 +49,7 @@ Training::Training(const TrainOptions& o)
 
 int Training::run() {
   make_folder(o_.out);
+  if (o_.tensorboard) listeners_.add(std::make_shared<TensorBoard>(o_.out));
   watch_interrupts();
   started_ = now();
   listeners_.start(describe());

@@ -18,6 +18,7 @@ struct TrainOptions {
   std::string command;             // what was typed, for the report
   int64_t checkpoint_every = 0, sample_bytes = 240;
   double temperature = 0.8;
+  bool tensorboard = false;
 };
 
 class Training {

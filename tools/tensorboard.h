@@ -1,0 +1,34 @@
+// What TensorBoard shows of a job: an event file in the job's folder, written as the steps are done.
+#pragma once
+
+#include <cstdio>
+#include <string>
+
+#include "tools/listener.h"
+
+namespace epl::tools {
+
+class TensorBoard : public Listener {
+ public:
+  // Makes FOLDER/events.out.tfevents.SECONDS.PID.epl; throws ApiError where it cannot.
+  explicit TensorBoard(const std::string& folder);
+  ~TensorBoard() override;
+  TensorBoard(const TensorBoard&) = delete;
+  TensorBoard& operator=(const TensorBoard&) = delete;
+  void step(const StepDone& e) override;
+  void evaluated(const Evaluated& e) override;
+  void done(const JobDone& e) override;
+
+ private:
+  void scalar(int64_t step, const std::string& tag, double value);
+  void record(const std::string& event);
+
+  std::string path_;
+  std::FILE* file_ = nullptr;
+  double flushed_ = 0;   // when, in seconds
+};
+
+// CRC-32C (Castagnoli; RFC 3720, appendix B.4), which guards each record of the file.
+uint32_t crc32c(std::string_view bytes);
+
+}  // namespace epl::tools
