@@ -427,7 +427,8 @@ EPL_API EPL_SINCE(1, 0) epl_error* epl_session_predict(epl_session* session, con
 EPL_API EPL_SINCE(1, 0) epl_error* epl_session_metric(epl_session* session, const char* name, size_t name_length,
                                                       double* EPL_OUT value);
 EPL_API EPL_SINCE(1, 0) int64_t epl_session_steps(const epl_session* session);
-/* XXH64 (seed 0) over the bytes of all trained parameters in the order of their names: equal weights, equal hash. */
+/* XXH64 (seed 0) over the bytes of all trained parameters in the order of their names, every NaN as
+   one with all bits set: equal weights, equal hash. */
 EPL_API EPL_SINCE(1, 0) epl_error* epl_session_hash(epl_session* session, uint64_t* EPL_OUT hash);
 /* Bytes that a rank has used at its fullest so far, seen from the instructions that ran; never above the plan's. -1 for
  * a rank that is not there. */

@@ -53,8 +53,57 @@ Tensor Tensor::clone() const {
   return out;
 }
 
+namespace {
+
+// The bits of element i as a number; of a NaN, always the same.
+template <class Bits>
+Bits bits_at(const void* data, int64_t i, Bits infinity) {
+  Bits bits;
+  std::memcpy(&bits, static_cast<const char*>(data) + i * static_cast<int64_t>(sizeof(Bits)), sizeof(Bits));
+  constexpr Bits sign = static_cast<Bits>(Bits{1} << (8 * sizeof(Bits) - 1));
+  const bool nan = static_cast<Bits>(bits & static_cast<Bits>(~sign)) > infinity;
+  return nan ? static_cast<Bits>(~Bits{0}) : bits;
+}
+
+template <class Bits>
+bool equal_but_for_nans(const Tensor& a, const Tensor& b, Bits infinity) {
+  for (int64_t i = 0; i < a.elements(); ++i)
+    if (bits_at(a.data(), i, infinity) != bits_at(b.data(), i, infinity)) return false;
+  return true;
+}
+
+template <class Bits>
+void add_with_plain_nans(Hash64& hash, const Tensor& t, Bits infinity) {
+  Bits block[512];
+  for (int64_t i = 0; i < t.elements();) {
+    int64_t n = 0;
+    for (; n < 512 && i < t.elements(); ++n, ++i) block[n] = bits_at(t.data(), i, infinity);
+    hash.add(block, static_cast<size_t>(n) * sizeof(Bits));
+  }
+}
+
+// Calls f(bits of infinity) in the unsigned type that is as wide as a float type.
+template <class F>
+auto with_infinity(DType type, F f) {
+  switch (type) {
+    case DType::f64: return f(uint64_t{0x7ff0000000000000});
+    case DType::f16: return f(uint16_t{0x7c00});
+    case DType::bf16: return f(uint16_t{0x7f80});
+    default: return f(uint32_t{0x7f800000});
+  }
+}
+
+}  // namespace
+
 bool identical(const Tensor& a, const Tensor& b) {
-  return a.type() == b.type() && (a.bytes() == 0 || std::memcmp(a.data(), b.data(), a.bytes()) == 0);
+  if (a.type() != b.type()) return false;
+  if (a.bytes() == 0 || std::memcmp(a.data(), b.data(), a.bytes()) == 0) return true;
+  return is_float(a.dtype()) && with_infinity(a.dtype(), [&](auto infinity) { return equal_but_for_nans(a, b, infinity); });
+}
+
+void add_to_hash(Hash64& hash, const Tensor& tensor) {
+  if (!is_float(tensor.dtype())) return hash.add(tensor.data(), static_cast<size_t>(tensor.bytes()));
+  with_infinity(tensor.dtype(), [&](auto infinity) { add_with_plain_nans(hash, tensor, infinity); });
 }
 
 }  // namespace epl

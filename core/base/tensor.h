@@ -7,6 +7,7 @@
 #include <span>
 #include <utility>
 
+#include "core/base/hash.h"
 #include "core/base/tensor_type.h"
 
 namespace epl {
@@ -65,7 +66,10 @@ class Tensor {
   void* data_ = nullptr;
 };
 
-// Same type and same bytes.
+// Same type and same bytes, where any NaN is like any other: IEEE 754 leaves a NaN's sign and payload to the processor, and compilers
+// and vector widths choose differently.
 bool identical(const Tensor& a, const Tensor& b);
+// The bytes of a tensor, with one pattern for every NaN.
+void add_to_hash(Hash64& hash, const Tensor& tensor);
 
 }  // namespace epl

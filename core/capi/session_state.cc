@@ -138,7 +138,7 @@ epl_error* epl_session_hash(epl_session* session, uint64_t* hash) {
     Hash64 all;
     for (const std::string& name : session->names[EPL_STATE_PARAMETER]) {
       EPL_ASSIGN(Tensor value, session->session->state(name));
-      all.add(value.data(), static_cast<size_t>(value.bytes()));
+      add_to_hash(all, value);
     }
     *hash = all.value();
     return {};
