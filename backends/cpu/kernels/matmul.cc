@@ -52,7 +52,8 @@ bool set_batch(GemmProblem& p, const Shape& a, const Shape& b) {
       merged.push_back(next);
     }
   }
-  if (merged.size() == 1 && merged[0].b == 0 && p.a_col == 1) {
+  // Rows of A lie k apart where it is not transposed: with one row its strides alone do not tell.
+  if (merged.size() == 1 && merged[0].b == 0 && p.a_col == 1 && p.a_row == p.k) {
     p.m *= merged[0].count;  // every matrix of A meets the same B: they are one tall matrix
     return true;
   }
