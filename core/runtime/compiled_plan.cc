@@ -35,6 +35,7 @@ Result<Entry> compile(EntryKind kind, Graph graph, const PlanOptions& options, c
   EPL_ASSIGN(entry.program, lower(entry.local, {.kernels = &device.kernels(), .threads = threads}));
   for (size_t i = 0; i < entry.program.outputs.size(); ++i) {
     if (entry.program.outputs[i].name == "loss") entry.loss_output = static_cast<int>(i);
+    if (kind == EntryKind::train && entry.program.outputs[i].name == bad_gradient_output) entry.gradient_output = static_cast<int>(i);
   }
   return entry;
 }
@@ -72,11 +73,12 @@ Status CompiledPlan::add_train_entry() {
   EPL_ASSIGN(Graph forward, bind(options, binding));
   EPL_ASSIGN(TrainStep step, build_train_step(forward, options.train));
   std::erase_if(step.graph.outputs, [&](const Graph::Output& output) {
-    bool own = output.name == "loss" || output.name.starts_with("gradient_norm");
+    bool own = output.name == "loss" || output.name == bad_gradient_output || output.name.starts_with("gradient_norm");
     return !own && std::ranges::find(options.train_outputs, output.name) == options.train_outputs.end();
   });
   trained_ = step.trained;
   untrained_ = step.untrained;
+  learning_rate_ = step.learning_rate;
   for (const HostScalar& scalar : step.scalars) scalars_.emplace_back(step.graph.value(scalar.value).name, scalar.at);
   EPL_ASSIGN(Entry train, compile(EntryKind::train, std::move(step.graph), options, *device_, threads_));
   entries_.push_back(std::move(train));
@@ -121,12 +123,7 @@ void CompiledPlan::scalars(int64_t step, std::vector<float>& out) const {
   }
 }
 
-double CompiledPlan::learning_rate(int64_t step) const {
-  for (const auto& [name, at] : scalars_) {
-    if (name.starts_with("lr")) return at(step);
-  }
-  return 0;
-}
+double CompiledPlan::learning_rate(int64_t step) const { return learning_rate_ ? learning_rate_(step) : 0; }
 
 int64_t CompiledPlan::arena_bytes() const {
   int64_t most = 0;

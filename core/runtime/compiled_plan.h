@@ -40,6 +40,7 @@ struct Entry {
   LocalGraph local;
   Program program;
   int loss_output = -1;                   // port of the scalar loss
+  int gradient_output = -1;               // port of `bad_gradient_output`, of the train entry
 };
 
 class CompiledPlan {
@@ -76,6 +77,7 @@ class CompiledPlan {
   std::vector<std::string> trained_;
   std::vector<std::pair<std::string, std::string>> untrained_;
   std::vector<std::pair<std::string, std::function<double(int64_t)>>> scalars_;   // by name
+  std::function<double(int64_t)> learning_rate_;
   int threads_ = 1;
   std::shared_ptr<Device> device_;        // owns the kernel rows that the programs point to
 };

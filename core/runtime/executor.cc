@@ -56,11 +56,13 @@ Status Executor::run(const RunRequest& request, Communicator* communicator) {
     }
   }
   bool committed = false;
+  if (request.diagnose) inspect_leaves();
   for (const Action& action : program_.schedule) {
     auto block = std::ranges::find(program_.blocks, action.block, &Block::kind);
     context_.first_unit = (rank_ * program_.micro_batches + action.micro_batch) * program_.units;
     for (int i = block->first; i < block->last; ++i) {
       if (!committed) EPL_TRY(check_stop());
+      if (i == program_.commit_begin && request.diagnose) return stream_.synchronize();
       if (i == program_.commit_begin) {
         EPL_TRY(before_commit(communicator));
         committed = torn_ = true;
@@ -68,6 +70,7 @@ Status Executor::run(const RunRequest& request, Communicator* communicator) {
       const Instruction& in = program_.instructions[i];
       if (Status status = execute(in, action.micro_batch, communicator); !status.ok()) return status.at(in.name);
       observe(in);
+      if (request.diagnose) inspect(in, action.micro_batch);
 #if defined(EPL_DEV)
       poison(in, action.micro_batch);
 #endif
@@ -90,22 +93,35 @@ Status Executor::check_stop() const {
 Status Executor::before_commit(Communicator* communicator) {
   EPL_TRY(stream_.synchronize());
   Status status = check_stop();
-  if (status.ok() && device_.executes() && request_->finite_output >= 0) {
-    const ProgramPort& port = program_.outputs[request_->finite_output];
-    alignas(8) std::byte element[8];
-    stream_.download(element, at(port.location, 0), static_cast<int64_t>(dtype_bytes(port.local_type.dtype)));
-    EPL_TRY(stream_.synchronize());
-    double value = load_double(port.local_type.dtype, element, 0);
-    if (!std::isfinite(value)) {
-      status = Status(Code::not_finite, cat(port.name, " is ", number_text(value), "; the step was not applied"), port.name);
-    }
-  }
+  if (status.ok() && device_.executes()) status = check_finite();
   if (program_.ranks == 1) return status;
   float failed = status.ok() ? 0.0f : 1.0f;
   EPL_TRY(communicator->all_reduce(stream_, &failed, &failed, 1, DType::f32, Reduction::max));
   EPL_TRY(stream_.synchronize());
   if (status.ok() && failed != 0) return Status(Code::peer_failed, "another rank refused the step");
   return status;
+}
+
+Status Executor::check_finite() {
+  alignas(8) std::byte element[8];
+  if (request_->finite_output >= 0) {
+    const ProgramPort& port = program_.outputs[request_->finite_output];
+    stream_.download(element, at(port.location, 0), static_cast<int64_t>(dtype_bytes(port.local_type.dtype)));
+    EPL_TRY(stream_.synchronize());
+    const double value = load_double(port.local_type.dtype, element, 0);
+    if (!std::isfinite(value)) return Status(Code::not_finite, cat(port.name, " is ", number_text(value), "; the step was not applied"), port.name);
+  }
+  if (request_->gradient_output >= 0) {
+    const ProgramPort& port = program_.outputs[request_->gradient_output];
+    stream_.download(element, at(port.location, 0), sizeof(int64_t));
+    EPL_TRY(stream_.synchronize());
+    const int64_t first = load_int(DType::i64, element, 0);
+    if (first >= 0) {
+      const std::string& name = request_->trained[static_cast<size_t>(first)];
+      return Status(Code::not_finite, cat("the gradient of ", name, " is not finite, though the loss is; the step was not applied"), name);
+    }
+  }
+  return {};
 }
 
 Status Executor::execute(const Instruction& in, int64_t micro_batch, Communicator* communicator) {

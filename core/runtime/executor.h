@@ -5,6 +5,7 @@
 #include <atomic>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "core/backend/device.h"
@@ -30,7 +31,12 @@ struct RunRequest {
   std::span<const float> scalars;           // in the order of Program::scalars
   uint64_t seed = 0;
   int64_t step = 0;
-  int finite_output = -1;                   // a scalar output that must be finite before the state changes; -1 for none
+  // Outputs that decide whether the state may change; -1 for none.
+  int finite_output = -1;                   // a scalar that must be finite
+  int gradient_output = -1;                 // `bad_gradient_output`, with the names that it counts
+  std::span<const std::string> trained;
+  // Do not commit; look at every result on the way for where the first NaN came from (see Executor::origin).
+  bool diagnose = false;
   const StopToken* stop = nullptr;
   double deadline_seconds = 0;              // on the host's clock; 0 for none
 };
@@ -44,6 +50,13 @@ class Executor {
   Status run(const RunRequest& request, Communicator* communicator);
   // True when the last run failed after the state had begun to change.
   bool state_torn() const { return torn_; }
+  // What a diagnosing run has found: where NaNs (or, where there is none, infinities) begin. Runs of different ranks are compared by `order`.
+  struct Origin {
+    int64_t order = -1;                     // results looked at before it; -1: nothing found
+    bool nan = false;
+    std::string node, text;                 // "input x holds nan at element 7", "nan comes first out of node y (softmax)"
+  };
+  const Origin& origin() const { return origin_; }
   // The highest arena byte that any instruction of any run has touched.
   int64_t arena_high_water() const { return high_water_; }
 
@@ -58,6 +71,10 @@ class Executor {
   void emit(const Instruction& in, int64_t micro_batch);
   Status before_commit(Communicator* communicator);
   Status check_stop() const;
+  Status check_finite();
+  void inspect_leaves();
+  void inspect(const Instruction& in, int64_t micro_batch);
+  void note_origin(bool nan, std::string node, std::string text);
   void observe(const Instruction& in);
   void poison(const Instruction& in, int64_t micro_batch);
 
@@ -73,6 +90,9 @@ class Executor {
   std::vector<void*> results_;
   const RunRequest* request_ = nullptr;
   StepContext context_;
+  Origin origin_;
+  int64_t looked_at_ = 0;                   // by a diagnosing run
+  std::vector<std::byte> seen_;             // of a diagnosing run: a copy of one result
   int64_t high_water_ = 0;
   bool torn_ = false;
 };

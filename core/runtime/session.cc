@@ -74,7 +74,7 @@ Status Session::check_inputs(const Program& program, std::span<const Tensor> inp
   return {};
 }
 
-Status Session::run(EntryKind kind, std::span<const Tensor> inputs, const CallOptions& options, int finite_output) {
+Status Session::run(EntryKind kind, std::span<const Tensor> inputs, const CallOptions& options) {
   const Entry* entry = plan_->entry(kind);
   if (!entry) return Status(Code::invalid_argument, cat("the plan has no ", entry_name(kind), " entry"));
   if (!healthy_) {
@@ -94,9 +94,27 @@ Status Session::run(EntryKind kind, std::span<const Tensor> inputs, const CallOp
                      .scalars = scalars_,
                      .seed = seed_,
                      .step = steps_done_,
-                     .finite_output = finite_output,
+                     .finite_output = kind == EntryKind::train ? entry->loss_output : -1,
+                     .gradient_output = entry->gradient_output,
+                     .trained = plan_->trained(),
                      .stop = options.stop,
                      .deadline_seconds = options.timeout_seconds > 0 ? host_.seconds() + options.timeout_seconds : 0};
+  Status failure = run_ranks(index, request);
+  if (failure.code() != Code::not_finite) return failure;
+  // Nothing has changed, so the same step again meets the same NaN and can look for where it begins.
+  request.diagnose = true;
+  if (Status again = run_ranks(index, request); !again.ok()) return failure;
+  const Executor::Origin* first = nullptr;
+  for (const auto& rank : ranks_) {
+    const Executor::Origin& origin = rank->executors[index]->origin();
+    const auto better = [&] { return origin.nan != first->nan ? origin.nan : origin.order < first->order; };
+    if (origin.order >= 0 && (!first || better())) first = &origin;
+  }
+  if (!first) return failure;
+  return Status(Code::not_finite, cat(failure.message(), ". ", first->text), first->node);
+}
+
+Status Session::run_ranks(size_t index, const RunRequest& request) {
   auto run_rank = [&](int64_t r) {
     Rank& rank = *ranks_[r];
     try {
@@ -130,7 +148,7 @@ Status Session::step(std::span<const Tensor> inputs, StepMetrics& metrics, const
   if (entry.kind != EntryKind::train) return Status(Code::invalid_argument, "the plan was made without a trainer and only predicts");
   output_pointers_.clear();
   for (Tensor& result : results_[0]) output_pointers_.push_back(result.data());
-  EPL_TRY(run(EntryKind::train, inputs, options, entry.loss_output));
+  EPL_TRY(run(EntryKind::train, inputs, options));
   metrics.step = steps_done_;
   metrics.loss = results_[0][entry.loss_output].get(0);
   metrics.learning_rate = plan_->learning_rate(steps_done_);
@@ -148,7 +166,7 @@ Status Session::evaluate(std::span<const Tensor> inputs, double& loss, const Cal
   auto& results = results_[entry - plan_->entries().data()];
   output_pointers_.clear();
   for (Tensor& result : results) output_pointers_.push_back(result.data());
-  EPL_TRY(run(EntryKind::evaluate, inputs, options, -1));
+  EPL_TRY(run(EntryKind::evaluate, inputs, options));
   loss = results[entry->loss_output].get(0);
   return {};
 }
@@ -165,7 +183,7 @@ Status Session::predict(std::span<const Tensor> inputs, std::span<Tensor> output
     }
     output_pointers_.push_back(outputs[i].data());
   }
-  return run(EntryKind::predict, inputs, options, -1);
+  return run(EntryKind::predict, inputs, options);
 }
 
 Result<Tensor> Session::step_output(std::string_view name) const {

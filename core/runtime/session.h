@@ -31,7 +31,8 @@ class Session {
 
   const CompiledPlan& plan() const { return *plan_; }
   // Inputs of the global batch in the order of the entry's program, exactly of the types the plan names. On an error
-  // that leaves the state whole, the same step may be called again.
+  // that leaves the state whole, the same step may be called again. A loss or a gradient that is not finite is such an error: it names the
+  // first parameter whose gradient is, and `where` is the node (input, parameter) that the first NaN came out of.
   Status step(std::span<const Tensor> inputs, StepMetrics& metrics, const CallOptions& options = {});
   Status evaluate(std::span<const Tensor> inputs, double& loss, const CallOptions& options = {});
   // Outputs are tensors of the global types, made by the caller.
@@ -59,7 +60,8 @@ class Session {
  private:
   struct Rank;
   Session(const Host& host, std::shared_ptr<const CompiledPlan> plan, uint64_t seed);
-  Status run(EntryKind kind, std::span<const Tensor> inputs, const CallOptions& options, int finite_output);
+  Status run(EntryKind kind, std::span<const Tensor> inputs, const CallOptions& options);
+  Status run_ranks(size_t entry, const RunRequest& request);
   Status check_inputs(const Program& program, std::span<const Tensor> inputs);
   Status connect();
 

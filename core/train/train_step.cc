@@ -29,10 +29,14 @@ class TrainStepBuilder {
     EPL_TRY(add_own_loss());
     EPL_TRY(choose_parameters());
     EPL_TRY(add_gradients_of_trained());
+    guard();
     builder_.set_phase(Phase::update);
     add_norms();
     for (size_t i = 0; i < trained_.size(); ++i) EPL_TRY(add_update(trained_[i], gradients_[i]));
     EPL_TRY(builder_.status());
+    step_.learning_rate = [rate = group_options_[trained_[0].group + 1].number("lr"), schedule = options_.schedule](int64_t step) {
+      return rate * schedule.factor(step);
+    };
     prune();
     return std::move(step_);
   }
@@ -132,6 +136,15 @@ class TrainStepBuilder {
   std::string why_none() const {
     if (step_.untrained.empty()) return ": the model has none";
     return cat("; the first, ", step_.untrained[0].first, ": ", step_.untrained[0].second);
+  }
+
+  // One look at all gradients as they are, before anything of the update: a step whose loss is finite may have gradients that are not.
+  void guard() {
+    builder_.set_phase(Phase::backward);
+    builder_.set_scope(std::string(bad_gradient_output));
+    std::vector<Var> all;
+    for (Value gradient : gradients_) all.push_back(builder_.var(gradient));
+    step_.graph.outputs.push_back({std::string(bad_gradient_output), builder_.emit("first_not_finite", all).value()});
   }
 
   Var square_sum(Value gradient) {

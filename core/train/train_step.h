@@ -44,11 +44,16 @@ struct HostScalar {
   std::function<double(int64_t step)> at;   // step counts from 0
 };
 
+// The output that says whether the step may be applied: the index into `TrainStep::trained` of the first parameter whose gradient holds a
+// NaN or an infinity, -1 for none.
+inline constexpr std::string_view bad_gradient_output = "first_not_finite_gradient";
+
 struct TrainStep {
-  Graph graph;                          // outputs: "loss", "gradient_norm" where it clips, "gradient_norm:<parameter>" on request
+  Graph graph;                          // outputs: "loss", the one above, "gradient_norm" where it clips, "gradient_norm:<parameter>" on request
   std::vector<std::string> trained;     // names of the parameters that have an update
   std::vector<std::pair<std::string, std::string>> untrained;  // name, reason
   std::vector<HostScalar> scalars;
+  std::function<double(int64_t step)> learning_rate;   // of the first trained parameter, with the schedule applied
 };
 
 // `forward` as a frontend binds it in train mode. Names of optimizer state: "<parameter>.<state>".

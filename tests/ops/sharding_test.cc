@@ -147,6 +147,7 @@ TEST_P(Sharding, PiecesMakeTheWhole) {
       }
     }
   }
+  if (op.name == "first_not_finite") return;  // looks at whole tensors alone: gradients are complete by then
   EXPECT_GT(cuts, 0) << "no sample has a factor that may be cut";
 }
 
