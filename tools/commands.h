@@ -19,6 +19,9 @@ Run add_template(CLI::App& app);
 Run add_completion(CLI::App& app);
 Run add_man(CLI::App& app);
 
+// What was typed, quoted so that a shell reads it again.
+const std::string& command_line();
+
 // Of the library in use: "0.1.0".
 std::string version_text();
 

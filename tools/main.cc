@@ -12,6 +12,16 @@ namespace epl::tools {
 namespace {
 
 volatile std::sig_atomic_t interrupt_seen = 0;
+std::string typed;
+
+// A word as a shell reads it back.
+std::string shell_word(std::string_view word) {
+  const bool plain = !word.empty() && word.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./,:=+@%-") == std::string_view::npos;
+  if (plain) return std::string(word);
+  std::string out = "'";
+  for (char c : word) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return out + "'";
+}
 
 constexpr char footer[] = R"(A language model from nothing, in three lines:
   epl template gpt2 --layers 4 --width 128 --heads 4 --context 64 --vocab 256 --out model.onnx
@@ -61,6 +71,7 @@ int run(int argc, char** argv) {
     command.app = app.add_subcommand(command.name, command.doc);
     command.run = command.add(*command.app);
   }
+  for (int i = 0; i < argc; ++i) typed += (i == 0 ? "epl" : " " + shell_word(argv[i]));
   // `epl help COMMAND` is `epl COMMAND --help`.
   std::vector<const char*> words(argv, argv + argc);
   if (argc > 1 && std::string_view(argv[1]) == "help") {
@@ -81,6 +92,8 @@ int run(int argc, char** argv) {
 }
 
 }  // namespace
+
+const std::string& command_line() { return typed; }
 
 std::string version_text() {
   const uint32_t v = epl_version();

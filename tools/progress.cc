@@ -8,33 +8,9 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "tools/report.h"
+#include "tools/text.h"
 
 namespace epl::tools {
-
-std::string fixed(double value, int digits) {
-  char buffer[64];
-  std::snprintf(buffer, sizeof buffer, "%.*f", digits, value);
-  return buffer;
-}
-
-std::string clock_text(double seconds) {
-  if (!(seconds >= 0) || seconds > 1e7) return "?";
-  const int64_t s = static_cast<int64_t>(std::llround(seconds));
-  char buffer[64];
-  if (s >= 3600) {
-    std::snprintf(buffer, sizeof buffer, "%lld:%02lld:%02lld", static_cast<long long>(s / 3600), static_cast<long long>(s / 60 % 60), static_cast<long long>(s % 60));
-  } else {
-    std::snprintf(buffer, sizeof buffer, "%lld:%02lld", static_cast<long long>(s / 60), static_cast<long long>(s % 60));
-  }
-  return buffer;
-}
-
-std::string short_number(double value) {
-  if (value >= 1e6) return fixed(value / 1e6, 1) + "M";
-  if (value >= 1e3) return fixed(value / 1e3, 1) + "k";
-  return fixed(value, value < 10 ? 1 : 0);
-}
 
 int terminal_columns() {
   winsize size{};

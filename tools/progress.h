@@ -5,6 +5,7 @@
 #include <string>
 
 #include "tools/listener.h"
+#include "tools/text.h"
 
 namespace epl::tools {
 
@@ -33,11 +34,5 @@ class Progress : public Listener {
 
 // Of the terminal behind standard error; 80 where it does not say.
 int terminal_columns();
-
-// "1:02:03" or "4:05".
-std::string clock_text(double seconds);
-// "12.3k" and the like.
-std::string short_number(double value);
-std::string fixed(double value, int digits);
 
 }  // namespace epl::tools

@@ -1,61 +1,28 @@
-// The page that a training run leaves behind: loss curve and memory plan as SVG in one self-contained HTML file.
+// The page that a training run leaves behind, in one self-contained HTML file: tools/report.html, the template, with the data put
+// in as JSON. No font, script or address is fetched: the page opens from a disk without a network, on a phone and in the dark.
 //
-// Pure functions: data in, text out; nothing is read, timed or printed here. Everything that comes from a file (names,
-// sample text) is escaped. No script, no font and no address is fetched: the page opens from a disk without a network.
+// The data: `title`, `about`, `cards` and `facts` (pairs of texts), `series` (name, group, points [[step, value], ...], smooth,
+// markers; the groups are charts, "loss" the first), `levels` (name, value: drawn across the losses), `loss_unit`, `smoothing`,
+// `memory` (about, parts, arena_bytes, instructions, backward_from, update_from, ranges, left_out), `command`, `sample`.
 #pragma once
 
-#include <cstdint>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "tools/json.h"
+#include "tools/text.h"
+
 namespace epl::tools {
 
-// One curve over steps; values in the unit of the chart's axis.
-struct Curve {
-  std::string name;
-  std::vector<std::pair<double, double>> points;  // (step, value), steps ascending
-};
+// The whole page. Names and texts of any bytes are safe in it.
+std::string render_report(const Json& data);
 
-// A level to compare with, drawn as a dashed line: the loss of a unigram model, say.
-struct Level {
-  std::string name;
-  double value = 0;
-};
+// (step, value), steps ascending.
+using Points = std::vector<std::pair<double, double>>;
 
-// A range of the arena: bytes [offset, offset + bytes) hold `name` while instructions [first, last] run.
-struct MemoryRange {
-  std::string name;
-  std::string kind;  // parameter, state, input, activation, gradient, scratch, ...: decides the colour
-  int64_t offset = 0, bytes = 0;
-  int64_t first = 0, last = 0;
-};
-
-struct Report {
-  std::string title;
-  std::vector<std::pair<std::string, std::string>> facts;  // shown as a table, in this order
-  std::string loss_unit;                                   // "nats per byte"
-  std::vector<Curve> curves;
-  std::vector<Level> levels;
-  int64_t arena_bytes = 0;
-  int64_t instruction_count = 0;
-  std::vector<MemoryRange> memory;
-  std::string sample;  // text that the trained model wrote; may be empty
-};
-
-// The SVG of the curves and levels alone; an empty chart says so in words.
-std::string render_curves(const std::vector<Curve>& curves, const std::vector<Level>& levels, std::string_view unit);
-
-// The SVG of the memory plan: instructions from left to right, addresses from bottom to top. Ranges too thin to see
-// (below a third of a pixel) are merged into one rectangle per kind and pixel, so that the page stays small for any model.
-std::string render_memory(const std::vector<MemoryRange>& memory, int64_t arena_bytes, int64_t instruction_count);
-
-// The whole page.
-std::string render_report(const Report& report);
-
-// "1,234,567" and "12.3 MiB", as the page and the command line write them.
-std::string with_thousands(int64_t n);
-std::string readable_bytes(int64_t bytes);
+// The same curve in at most about `most` points: of each stretch the smallest and the largest value, and the ends; what is not
+// finite stays as a gap. For a page of bounded size that looks like the whole.
+Points thinned(const Points& points, size_t most);
 
 }  // namespace epl::tools

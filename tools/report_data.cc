@@ -1,39 +1,155 @@
 #include "tools/report_data.h"
 
-#include "tools/progress.h"
+#include <algorithm>
+#include <cmath>
+#include <ctime>
+#include <fstream>
+#include <functional>
+
+#include "tools/commands.h"
 
 namespace epl::tools {
+namespace {
+
+// A curve is about a pixel a point, an arena a few rectangles a pixel: more could not be seen.
+constexpr size_t kMaxPoints = 2000, kMaxRanges = 3000;
+
+std::string short_decimal(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%g", value);
+  return text;
+}
+
+Json one_series(const std::string& name, const std::string& group, const Points& points, bool smooth, bool markers) {
+  Json list = Json::array();
+  for (const auto& [step, value] : thinned(points, kMaxPoints)) list.push_back({step, value});
+  return {{"name", name}, {"group", group}, {"points", list}, {"smooth", smooth}, {"markers", markers}};
+}
+
+// The plan's memory as the page draws it: what adds up to the peak, and the largest ranges of the arena.
+Json memory_of(const Json& plan, const JobStart& job, int64_t used_bytes) {
+  Json parts = Json::array();
+  for (const Json& item : plan.at("items")) {
+    if (!item.at("what").get<std::string>().starts_with(" ")) parts.push_back(item);
+  }
+  std::vector<Json> ranges(plan.at("ranges").begin(), plan.at("ranges").end());
+  const size_t kept = std::min(ranges.size(), kMaxRanges);
+  std::stable_sort(ranges.begin(), ranges.end(), [](const Json& a, const Json& b) { return a.at("bytes").get<int64_t>() > b.at("bytes").get<int64_t>(); });
+  std::string about = readable_bytes(job.planned_bytes) + " planned before the first step";
+  if (used_bytes > 0) about += ", " + readable_bytes(used_bytes) + " used at most";
+  return {{"about", about + "."}, {"parts", parts}, {"arena_bytes", plan.at("arena_bytes")}, {"instructions", plan.at("instructions")},
+          {"backward_from", plan.value("backward_from", -1)}, {"update_from", plan.value("update_from", -1)},
+          {"ranges", Json(std::vector<Json>(ranges.begin(), ranges.begin() + static_cast<std::ptrdiff_t>(kept)))}, {"left_out", ranges.size() - kept}};
+}
+
+}  // namespace
 
 void ReportData::notice(const Json& event, const std::string&) {
   if (event.is_object() && event.contains("unigram")) levels_ = {{"unigram", event.at("unigram")}, {"bigram", event.at("bigram")}};
 }
 
-Report ReportData::report(const Json& memory, const std::vector<std::pair<std::string, std::string>>& facts) const {
-  Report page;
-  page.title = "Training " + job_.model;
-  page.facts = {{"parameters", with_thousands(job_.parameters)}, {"steps", with_thousands(end_.step)}};
-  page.facts.insert(page.facts.end(), facts.begin(), facts.end());
-  page.facts.emplace_back("time", clock_text(end_.seconds));
-  page.facts.emplace_back("memory planned", readable_bytes(job_.planned_bytes));
-  if (!steps_.empty()) page.facts.emplace_back("memory used", readable_bytes(steps_.back().used_bytes));
-  page.loss_unit = job_.unit == "tokens" ? "nats per byte" : "loss";
-  Curve training{"training", {}}, held_out{"held out", {}};
-  for (const StepDone& one : steps_) training.points.emplace_back(static_cast<double>(one.step), one.loss);
+Json ReportData::cards() const {
+  Json out = Json::array();
+  const auto card = [&](const std::string& name, const std::string& value) { out.push_back({name, value}); };
+  if (!steps_.empty()) card("training loss at the end", fixed(steps_.back().loss, 4));
+  if (!evaluations_.empty()) {
+    for (const auto& [name, value] : evaluations_.back().metrics) card(name == "loss" ? "held-out loss" : "held-out " + name, fixed(value, 4));
+  }
+  for (const auto& [name, value] : levels_) card("loss of a " + name + " model", fixed(value, 4));
+  card("steps", with_thousands(end_.step));
+  card("time", clock_text(end_.seconds));
+  if (!steps_.empty() && end_.seconds > 0) {
+    card(job_.unit + " a second", short_number(static_cast<double>(end_.step - job_.first_step) * static_cast<double>(job_.units_per_step) / end_.seconds));
+  }
+  card("parameters", with_thousands(job_.parameters));
+  card("memory planned", readable_bytes(job_.planned_bytes));
+  return out;
+}
+
+Json ReportData::series() const {
+  const auto curve = [&](const std::function<double(const StepDone&)>& value) {
+    Points out;
+    for (const StepDone& one : steps_) out.emplace_back(static_cast<double>(one.step), value(one));
+    return out;
+  };
+  Json out = Json::array({one_series("training", "loss", curve([](const StepDone& s) { return s.loss; }), true, false)});
+  std::vector<std::string> metrics;
   for (const Evaluated& one : evaluations_) {
-    if (!one.metrics.empty()) held_out.points.emplace_back(static_cast<double>(one.step), one.metrics.front().second);
+    for (const auto& [name, value] : one.metrics) {
+      if (std::find(metrics.begin(), metrics.end(), name) == metrics.end()) metrics.push_back(name);
+    }
   }
-  page.curves.push_back(training);
-  if (!held_out.points.empty()) {
-    page.facts.emplace_back("held-out loss", fixed(held_out.points.back().second, 4));
-    page.curves.push_back(held_out);
+  for (const std::string& metric : metrics) {
+    Points points;
+    for (const Evaluated& one : evaluations_) {
+      for (const auto& [name, value] : one.metrics) {
+        if (name == metric) points.emplace_back(static_cast<double>(one.step), value);
+      }
+    }
+    out.push_back(one_series("held out", metric, points, false, true));
   }
-  page.levels = levels_;
-  if (levels_.size() == 2) page.facts.emplace_back("unigram, bigram", fixed(levels_[0].value, 4) + ", " + fixed(levels_[1].value, 4));
-  page.arena_bytes = memory.at("arena_bytes");
-  page.instruction_count = memory.at("instructions");
-  for (const Json& r : memory.at("ranges")) page.memory.push_back({r.at("name"), r.at("kind"), r.at("offset"), r.at("bytes"), r.at("first"), r.at("last")});
-  page.sample = end_.sample;
+  out.push_back(one_series("learning rate", "learning rate", curve([](const StepDone& s) { return s.learning_rate; }), false, false));
+  if (!steps_.empty() && steps_.back().gradient_norm >= 0) {
+    out.push_back(one_series("gradient norm", "gradient norm", curve([](const StepDone& s) { return s.gradient_norm; }), false, false));
+  }
+  return out;
+}
+
+Json ReportData::report(const Json& memory, const std::vector<std::pair<std::string, std::string>>& facts) const {
+  Json page;
+  page["title"] = "Training " + job_.model;
+  page["about"] = (end_.ended == "steps" ? "Ended after its " + with_thousands(job_.steps) + " steps." : "Ended after " + with_thousands(end_.step) + " of " + with_thousands(job_.steps) + " steps: " +
+                   (end_.reason.empty() ? end_.ended : end_.reason) + ".") +
+                  (job_.first_step > 0 ? " This run began at step " + with_thousands(job_.first_step) + "." : "");
+  page["cards"] = cards();
+  page["loss_unit"] = job_.unit == "tokens" ? "nats per byte" : "";
+  page["smoothing"] = steps_.size() > 50 ? 0.9 : 0.0;
+  page["series"] = series();
+  Json levels = Json::array();
+  for (const auto& [name, value] : levels_) levels.push_back({{"name", name}, {"value", value}});
+  page["levels"] = levels;
+  page["memory"] = memory_of(memory, job_, steps_.empty() ? 0 : steps_.back().used_bytes);
+  page["command"] = job_.command;
+  Json rows = Json::array();
+  for (const auto& [name, value] : facts) rows.push_back({name, value});
+  for (const auto& [name, value] : machine_facts()) rows.push_back({name, value});
+  if (!end_.weights_hash.empty()) rows.push_back({"hash of the trained weights", end_.weights_hash});
+  page["facts"] = rows;
+  page["sample"] = end_.sample;
   return page;
+}
+
+std::vector<std::pair<std::string, std::string>> job_facts(const JobOptions& o) {
+  std::vector<std::pair<std::string, std::string>> out = {{"model", o.model}, {"data", o.text.empty() ? o.data : o.text}};
+  const auto fact = [&](const char* name, const std::string& value) {
+    if (!value.empty()) out.emplace_back(name, value);
+  };
+  fact("options of the data", o.data_options);
+  fact("loss", o.loss + (o.loss_output.empty() ? "" : " of " + o.loss_output));
+  fact("optimizer", o.optimizer);
+  fact("learning rate", o.lr ? short_decimal(*o.lr) + ", " + o.schedule : o.schedule);
+  fact("batch", std::to_string(o.batch));
+  fact("seed", std::to_string(o.seed));
+  fact("strategy", o.strategy);
+  if (o.ranks > 1) fact("ranks", std::to_string(o.ranks));
+  if (o.micro_batches > 1) fact("micro-batches", std::to_string(o.micro_batches));
+  fact("device", o.device);
+  return out;
+}
+
+std::vector<std::pair<std::string, std::string>> machine_facts() {
+  std::string processor = "unknown", line;
+  for (std::ifstream info("/proc/cpuinfo"); std::getline(info, line);) {
+    if (!line.starts_with("model name")) continue;
+    processor = line.substr(std::min(line.size(), line.find(':') + 2));
+    break;
+  }
+  char date[64] = "";
+  const std::time_t now = std::time(nullptr);
+  std::tm broken_down{};
+  ::gmtime_r(&now, &broken_down);
+  std::strftime(date, sizeof date, "%Y-%m-%d %H:%M:%S UTC", &broken_down);
+  return {{"version", "epl " + version_text()}, {"processor", processor}, {"date", date}};
 }
 
 }  // namespace epl::tools

@@ -1,6 +1,7 @@
 // Keeps what the report shows of a job, and makes the page's data of it.
 #pragma once
 
+#include "tools/job.h"
 #include "tools/listener.h"
 #include "tools/report.h"
 
@@ -13,15 +14,23 @@ class ReportData : public Listener {
   void evaluated(const Evaluated& e) override { evaluations_.push_back(e); }
   void notice(const Json& event, const std::string& line) override;
   void done(const JobDone& e) override { end_ = e; }
-  // `memory` is the plan's description of that name; `facts` are further rows of the table.
-  Report report(const Json& memory, const std::vector<std::pair<std::string, std::string>>& facts) const;
+  // For render_report. `memory` is the plan's description of that name; `facts` say what is needed to run the job again.
+  Json report(const Json& memory, const std::vector<std::pair<std::string, std::string>>& facts) const;
 
  private:
+  Json cards() const;
+  Json series() const;
+
   JobStart job_;
   JobDone end_;
   std::vector<StepDone> steps_;
   std::vector<Evaluated> evaluations_;
-  std::vector<Level> levels_;
+  std::vector<std::pair<std::string, double>> levels_;
 };
+
+// What the job was told, for the report's facts.
+std::vector<std::pair<std::string, std::string>> job_facts(const JobOptions& o);
+// Of this machine and this build, for the report's facts: version, processor, date.
+std::vector<std::pair<std::string, std::string>> machine_facts();
 
 }  // namespace epl::tools

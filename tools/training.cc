@@ -73,7 +73,7 @@ JobStart Training::describe() const {
   out.units_per_step = data_.batch * std::max<int64_t>(data_.context, 1);
   out.unit = data_.context > 0 ? "tokens" : "samples";
   out.planned_bytes = epl_plan_memory_bytes_peak(plan_.get(), 0);
-  out.command = o_.command;
+  out.command = command_line();
   return out;
 }
 
@@ -147,7 +147,7 @@ void Training::finish() {
   done.sample = write_sample(engine_, plan_, session_, data_, o_.job.seed, o_.sample_bytes, o_.temperature);
   report_->done(done);   // before the others hear of the end the page is there
   const Json memory = parse_json(text_of(epl_plan_describe, plan_.get(), "memory", size_t{6}));
-  write_file(o_.report.empty() ? o_.out + "/report.html" : o_.report, render_report(report_->report(memory, {{"optimizer", o_.job.optimizer}})));
+  write_file(o_.report.empty() ? o_.out + "/report.html" : o_.report, render_report(report_->report(memory, job_facts(o_.job))));
   listeners_.done(done);
 }
 

@@ -15,7 +15,6 @@ struct TrainOptions {
   JobOptions job;
   ValidationOptions validation;
   std::string out = "out", report, resume;
-  std::string command;             // what was typed, for the report
   int64_t checkpoint_every = 0, sample_bytes = 240;
   double temperature = 0.8;
   bool tensorboard = false;

@@ -14,17 +14,30 @@ struct Range {
   int first, last;
 };
 
-const char* range_kind(const Instruction& in) {
+// The phase of each node of the local graph, which instructions carry in their name.
+using Phases = std::map<std::string, Phase, std::less<>>;
+
+Phase phase_of(const Instruction& in, const Phases& phases) {
+  const auto at = phases.find(in.name);
+  return at == phases.end() ? Phase::forward : at->second;
+}
+
+const char* range_kind(const Instruction& in, const Phases& phases) {
   switch (in.kind) {
     case Instruction::Kind::slice: return "input";
     case Instruction::Kind::accumulate:
     case Instruction::Kind::all_reduce: return "gradient";
+    default: break;
+  }
+  switch (phase_of(in, phases)) {
+    case Phase::backward: return "gradient";
+    case Phase::update: return "update";
     default: return "activation";
   }
 }
 
 // When each range of the arena is alive, from what instructions write and release.
-std::vector<Range> arena_ranges(const Program& program) {
+std::vector<Range> arena_ranges(const Program& program, const Phases& phases) {
   std::vector<Range> done;
   std::map<int64_t, Range> open;   // by offset
   const int count = static_cast<int>(program.instructions.size());
@@ -34,7 +47,7 @@ std::vector<Range> arena_ranges(const Program& program) {
       const Location& at = in.outputs[o];
       if (at.space != Location::Space::arena || open.contains(at.offset)) continue;
       const int64_t bytes = in.query && static_cast<int>(o) < in.query->outputs() ? in.query->out(static_cast<int>(o)).bytes() : in.bytes;
-      open[at.offset] = {in.name, range_kind(in), at.offset, bytes, i, count - 1};
+      open[at.offset] = {in.name, range_kind(in, phases), at.offset, bytes, i, count - 1};
     }
     if (in.workspace_bytes > 0) done.push_back({in.name, "scratch", in.workspace.offset, in.workspace_bytes, i, i});
     for (const Instruction::Release& release : in.releases) {
@@ -65,8 +78,20 @@ std::string describe_memory(const CompiledPlan& plan) {
   Json blocks = Json::array();
   for (const Block& block : program.blocks) blocks.push_back({{"name", block_name(block.kind)}, {"first", block.first}, {"last", block.last}});
   out["blocks"] = blocks;
+  Phases phases;
+  const Graph& graph = plan.entries().front().local.graph;
+  for (const Node& node : graph.nodes()) phases.emplace(node.name, node.phase);
+  // Where the forward pass of a micro-batch ends and where the backward pass does.
+  int backward = -1, update = -1;
+  for (size_t i = 0; i < program.instructions.size(); ++i) {
+    const Phase phase = phase_of(program.instructions[i], phases);
+    if (phase == Phase::backward && backward < 0) backward = static_cast<int>(i);
+    if (phase == Phase::update && update < 0) update = static_cast<int>(i);
+  }
+  out["backward_from"] = backward;
+  out["update_from"] = update;
   Json ranges = Json::array();
-  for (const Range& r : arena_ranges(program)) {
+  for (const Range& r : arena_ranges(program, phases)) {
     ranges.push_back({{"name", r.name}, {"kind", r.kind}, {"offset", r.offset}, {"bytes", r.bytes}, {"first", r.first}, {"last", r.last}});
   }
   out["ranges"] = ranges;

@@ -60,9 +60,9 @@ ParameterRule::ParameterRule(const OnnxModel& model) : model_(model) {
       for (int i : row->statistics) {
         if (i < static_cast<int>(node.inputs.size())) statistics_.insert(node.inputs[i]);
       }
-      for (int i : row->structural) {
-        if (i < static_cast<int>(node.inputs.size())) structural_.insert(node.inputs[i]);
-      }
+    }
+    if (node.op_type == "Resize") {   // the region and the scales
+      for (size_t i = 1; i < std::min<size_t>(node.inputs.size(), 3); ++i) structural_.insert(node.inputs[i]);
     }
     for (const WeightPlace& place : weight_places()) {
       if (node.op_type != place.op) continue;

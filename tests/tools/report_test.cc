@@ -1,32 +1,15 @@
-// The report page: well-formed, escaped, of bounded size, and true to its data.
+// The report page: its data is whole, safe and of bounded size. What it looks like is tested in a browser (tests/tools/browser.py).
 #include "tools/report.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <limits>
-#include <regex>
+
+#include "tools/words.h"
 
 namespace epl::tools {
 namespace {
-
-// Every opened element is closed in order; enough of XML for what the page uses.
-std::string first_unbalanced(const std::string& html) {
-  std::vector<std::string> open;
-  static const std::regex tag(R"(<(/?)([a-zA-Z0-9]+)([^>]*)>)");
-  for (std::sregex_iterator it(html.begin(), html.end(), tag), end; it != end; ++it) {
-    const std::string name = (*it)[2], rest = (*it)[3];
-    if (name == "meta" || rest.ends_with("/")) continue;
-    if ((*it)[1].length() == 0) {
-      open.push_back(name);
-    } else if (open.empty() || open.back() != name) {
-      return "</" + name + ">";
-    } else {
-      open.pop_back();
-    }
-  }
-  return open.empty() ? "" : "<" + open.back() + ">";
-}
 
 size_t count(const std::string& text, const std::string& part) {
   size_t n = 0;
@@ -34,75 +17,54 @@ size_t count(const std::string& text, const std::string& part) {
   return n;
 }
 
-Report example() {
-  Report report;
-  report.title = "GPT <3M> & friends";
-  report.facts = {{"parameters", "3,240,000"}, {"held-out", "1.98 nats per byte"}};
-  report.loss_unit = "nats per byte";
-  report.curves = {{"training", {{0, 5.6}, {10, 3.1}, {20, 2.4}}}, {"held out", {{0, 5.6}, {20, 2.5}}}};
-  report.levels = {{"unigram", 3.01}, {"bigram", 2.3}};
-  report.arena_bytes = 4096;
-  report.instruction_count = 10;
-  report.memory = {{"w", "parameter", 0, 2048, 0, 9}, {"h", "activation", 2048, 1024, 1, 3}, {"dh", "gradient", 3072, 1024, 4, 6}};
-  report.sample = "In the <beginning>\n\xff\x01";
-  return report;
+// The data of a page, as its script reads it.
+Json data_of(const std::string& page) {
+  const std::string open = "<script type=\"application/json\" id=\"data\">";
+  const size_t first = page.find(open) + open.size();
+  return parse_json(page.substr(first, page.find("</script>", first) - first));
 }
 
-TEST(Report, PageIsBalancedAndEscaped) {
-  const std::string page = render_report(example());
-  EXPECT_EQ(first_unbalanced(page), "");
-  EXPECT_NE(page.find("GPT &lt;3M&gt; &amp; friends"), std::string::npos);
-  EXPECT_NE(page.find("In the &lt;beginning&gt;\n\\xff\\x01"), std::string::npos);
-  EXPECT_NE(page.find("unigram 3.01"), std::string::npos);
-  EXPECT_EQ(count(page, "<polyline"), 2u);
-  EXPECT_EQ(count(page, "<svg"), 2u);
-  EXPECT_EQ(count(page, "<script") + count(page, "src=") + count(page, "href="), 0u);
+TEST(Report, TheDataIsInThePageAndCannotLeaveIt) {
+  const Json data = {{"title", "GPT </script><script>alert(1)</script> & friends"}, {"sample", "In the <beginning>\n\xff\x01"}, {"command", "epl train \"x\""}};
+  const std::string page = render_report(data);
+  EXPECT_EQ(count(page, "<script"), 2u);   // the data and the page's own
+  EXPECT_EQ(count(page, "/*EPL_DATA*/"), 0u);
+  const Json read = data_of(page);
+  EXPECT_EQ(read.at("title"), data.at("title"));
+  EXPECT_EQ(read.at("sample"), "In the <beginning>\n\xEF\xBF\xBD\x01");   // what is not UTF-8 is replaced
+  EXPECT_EQ(read.at("command"), data.at("command"));
+  EXPECT_EQ(count(page, "src=") + count(page, "href=") + count(page, "@import") + count(page, "url("), 0u);   // nothing is fetched
+  EXPECT_EQ(count(page, "viewport"), 1u);
 }
 
-TEST(Report, CurveGoesThroughItsPoints) {
-  const std::string svg = render_curves({{"a", {{0, 1}, {100, 0}}}}, {}, "nats");
-  std::smatch match;
-  ASSERT_TRUE(std::regex_search(svg, match, std::regex(R"(points="([\d.]+),([\d.]+) ([\d.]+),([\d.]+) ")")));
-  EXPECT_LT(std::stod(match[1]), std::stod(match[3]));  // later steps to the right
-  EXPECT_LT(std::stod(match[2]), std::stod(match[4]));  // a larger loss further up
+TEST(Report, ThinnedCurvesKeepTheirEndsAndExtremes) {
+  Points points;
+  for (int i = 0; i < 1'000'000; ++i) points.emplace_back(i, 3 - 1e-6 * i);
+  points[123'456].second = 77;
+  points[654'321].second = -5;
+  points[777'777].second = std::numeric_limits<double>::quiet_NaN();
+  const Points thin = thinned(points, 2000);
+  EXPECT_LE(thin.size(), 2002u);
+  EXPECT_GT(thin.size(), 1000u);
+  EXPECT_EQ(thin.front().first, 0);
+  EXPECT_EQ(thin.back().first, 999'999);
+  double low = 0, high = 0;
+  for (size_t i = 0; i < thin.size(); ++i) {
+    if (i > 0) { EXPECT_LT(thin[i - 1].first, thin[i].first); }
+    low = std::min(low, thin[i].second);
+    high = std::max(high, thin[i].second);
+  }
+  EXPECT_EQ(low, -5);
+  EXPECT_EQ(high, 77);
+  const Points few = {{1, 2}, {2, 3}};
+  EXPECT_EQ(thinned(few, 100), few);
+  // A stretch of nothing but NaN is no reason to lose the rest.
+  for (auto& [step, value] : points) value = std::numeric_limits<double>::quiet_NaN();
+  points.back().second = 1;
+  EXPECT_EQ(thinned(points, 100).back().second, 1);
 }
 
-TEST(Report, CurvesOfNothingAndOfNonsenseAreDrawn) {
-  EXPECT_NE(render_curves({}, {}, "nats").find("no step was recorded"), std::string::npos);
-  const double nan = std::numeric_limits<double>::quiet_NaN(), inf = std::numeric_limits<double>::infinity();
-  const std::string svg = render_curves({{"a", {{0, nan}, {1, 2}, {2, inf}, {3, 2}}}}, {}, "nats");
-  EXPECT_EQ(count(svg, "nan") + count(svg, "inf"), 0u);
-  EXPECT_EQ(first_unbalanced(svg), "");
-  EXPECT_EQ(first_unbalanced(render_curves({{"one", {{5, 5}}}}, {}, "nats")), "");
-}
-
-TEST(Report, LargeSteadyLossHasAnEnd) {
-  const std::string steady = render_curves({{"a", {{1, 2.9e18}, {2, 2.9e18}, {3, 2.9e18}}}}, {}, "loss");
-  EXPECT_EQ(count(steady, "<polyline"), 1u);
-  EXPECT_LT(steady.size(), 10'000u);
-  EXPECT_EQ(count(steady, "nan") + count(steady, "inf"), 0u);
-  EXPECT_LT(render_curves({{"a", {{1e16, -1e300}, {1e16 + 2, -1e300}}}}, {}, "loss").size(), 10'000u);
-  EXPECT_LT(render_curves({{"a", {{0x1p60, 1}}}}, {}, "loss").size(), 10'000u);
-}
-
-TEST(Report, LongRunsStaySmall) {
-  Curve curve{"a", {}};
-  for (int i = 0; i < 1'000'000; ++i) curve.points.push_back({i, 3 - 1e-6 * i});
-  EXPECT_LT(render_curves({curve}, {}, "nats").size(), 100'000u);
-  std::vector<MemoryRange> memory;
-  for (int i = 0; i < 100'000; ++i) memory.push_back({"v" + std::to_string(i), i % 2 ? "activation" : "gradient", i * 64, 64, i, i + 3});
-  EXPECT_LT(render_memory(memory, 6'400'000, 100'003).size(), 200'000u);
-}
-
-TEST(Report, MemoryShowsEveryLargeRangeInItsPlace) {
-  const Report report = example();
-  const std::string svg = render_memory(report.memory, report.arena_bytes, report.instruction_count);
-  EXPECT_NE(svg.find("w: parameter, 2,048 bytes at 0, instructions 0 to 9"), std::string::npos);
-  EXPECT_NE(svg.find("dh: gradient, 1,024 bytes at 3,072, instructions 4 to 6"), std::string::npos);
-  EXPECT_NE(render_memory({}, 0, 0).find("no memory to show"), std::string::npos);
-}
-
-TEST(Report, NumbersAreReadable) {
+TEST(Text, NumbersAreReadable) {
   EXPECT_EQ(with_thousands(0), "0");
   EXPECT_EQ(with_thousands(999), "999");
   EXPECT_EQ(with_thousands(-1234567), "-1,234,567");
@@ -110,6 +72,16 @@ TEST(Report, NumbersAreReadable) {
   EXPECT_EQ(readable_bytes(1023), "1023 bytes");
   EXPECT_EQ(readable_bytes(1536), "1.5 KiB");
   EXPECT_EQ(readable_bytes(int64_t{3} << 30), "3.0 GiB");
+}
+
+TEST(Words, TheNearestIsASlipOfTheFingers) {
+  const std::vector<std::string> commands = {"train", "evaluate", "plan", "inspect"};
+  EXPECT_EQ(nearest("trian", commands), "train");
+  EXPECT_EQ(nearest("inspct", commands), "inspect");
+  EXPECT_EQ(nearest("dance", commands), "");
+  EXPECT_EQ(nearest("", commands), "");
+  EXPECT_EQ(did_you_mean("plna", commands), "; did you mean plan?");
+  EXPECT_EQ(listed({"a", "b", "c"}), "a, b and c");
 }
 
 }  // namespace

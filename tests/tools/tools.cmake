@@ -1,3 +1,10 @@
 # The command line as a person uses it. The training cases through it are in tests/cases.
 add_test(NAME tools.command_line COMMAND sh ${PROJECT_SOURCE_DIR}/tests/tools/cli.sh $<TARGET_FILE:epl_tool> ${PROJECT_BINARY_DIR}/command_line)
 set_tests_properties(tools.command_line PROPERTIES LABELS tools TIMEOUT 900)
+
+# The report in a browser; the screenshots stay in the build folder.
+find_package(Python3 COMPONENTS Interpreter)
+if(Python3_FOUND)
+  add_test(NAME tools.report_in_a_browser COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/tools/browser.py $<TARGET_FILE:epl_tool> ${PROJECT_BINARY_DIR}/report)
+  set_tests_properties(tools.report_in_a_browser PROPERTIES LABELS "tools;only_release" SKIP_REGULAR_EXPRESSION "SKIP: " TIMEOUT 600)
+endif()

@@ -1,0 +1,52 @@
+#include "tools/text.h"
+
+#include <cmath>
+#include <cstdio>
+
+namespace epl::tools {
+
+std::string with_thousands(int64_t n) {
+  std::string digits = std::to_string(n);
+  for (int i = static_cast<int>(digits.size()) - 3; i > (n < 0 ? 1 : 0); i -= 3) digits.insert(static_cast<size_t>(i), 1, ',');
+  return digits;
+}
+
+std::string readable_bytes(int64_t bytes) {
+  const char* const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
+  if (bytes < 1024) return std::to_string(bytes) + " bytes";
+  double value = static_cast<double>(bytes);
+  int unit = 0;
+  while (value >= 1024 && unit < 4) {
+    value /= 1024;
+    ++unit;
+  }
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f %s", value, units[unit]);
+  return text;
+}
+
+std::string fixed(double value, int digits) {
+  char buffer[64];
+  std::snprintf(buffer, sizeof buffer, "%.*f", digits, value);
+  return buffer;
+}
+
+std::string clock_text(double seconds) {
+  if (!(seconds >= 0) || seconds > 1e7) return "?";
+  const int64_t s = static_cast<int64_t>(std::llround(seconds));
+  char buffer[64];
+  if (s >= 3600) {
+    std::snprintf(buffer, sizeof buffer, "%lld:%02lld:%02lld", static_cast<long long>(s / 3600), static_cast<long long>(s / 60 % 60), static_cast<long long>(s % 60));
+  } else {
+    std::snprintf(buffer, sizeof buffer, "%lld:%02lld", static_cast<long long>(s / 60), static_cast<long long>(s % 60));
+  }
+  return buffer;
+}
+
+std::string short_number(double value) {
+  if (value >= 1e6) return fixed(value / 1e6, 1) + "M";
+  if (value >= 1e3) return fixed(value / 1e3, 1) + "k";
+  return fixed(value, value < 10 ? 1 : 0);
+}
+
+}  // namespace epl::tools
