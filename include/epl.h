@@ -239,8 +239,8 @@ EPL_API EPL_SINCE(1, 0) void epl_model_destroy(epl_model* EPL_NULLABLE model);
 EPL_API EPL_SINCE(1, 0) int64_t epl_model_port_count(const epl_model* model, int32_t kind);
 EPL_API EPL_SINCE(1, 0) epl_error* epl_model_port(const epl_model* model, int32_t kind, int64_t index,
                                                   epl_port* EPL_OUT port);
-/* All that is known about the file, as JSON: format, ports with symbols, operators with counts, which parameters can be
- * trained and why others cannot, and findings (what an exporter has spoilt, what is missing). */
+/* All that is known about the file, as JSON: format, ports with symbols, operators with counts, whether it is ready for
+ * inference, which parameters can be trained and why others cannot, and findings (what an exporter has spoilt, what is missing). */
 EPL_API EPL_SINCE(1, 0) epl_error* epl_model_describe(const epl_model* model, epl_text** EPL_OUT EPL_OWNED json);
 /* Writes a model of a known family (epl_engine_describe lists them) to `path`, with weights drawn from a seed. `options`
  * is a JSON object, for example {"layers": 4, "width": 128, "seed": 1}; empty for defaults. */
@@ -458,8 +458,13 @@ EPL_API EPL_SINCE(1, 0) epl_error* epl_session_load(epl_session* session, const 
 /* What a checkpoint holds, as JSON. */
 EPL_API EPL_SINCE(1, 0) epl_error* epl_checkpoint_describe(const epl_engine* engine, const char* path,
                                                            size_t path_length, epl_text** EPL_OUT EPL_OWNED json);
-/* The model's file again with the trained weights and running statistics, everything else unchanged. */
+/* The model's file again with the trained weights and running statistics, ready for inference: batch norm and dropout in
+ * inference mode, outputs that only training needs cut (running statistics, and a loss that is an output of the graph, unless it is
+ * the only one) with all that only they read. Everything else keeps its bytes. */
 EPL_API EPL_SINCE(1, 0) epl_error* epl_session_export_onnx(epl_session* session, const char* path, size_t path_length);
+/* The same, but to train on: only the weights and running statistics have changed. */
+EPL_API EPL_SINCE(1, 0) epl_error* epl_session_export_onnx_for_training(epl_session* session, const char* path,
+                                                                        size_t path_length);
 /* Parameters and buffers under their names. */
 EPL_API EPL_SINCE(1, 0) epl_error* epl_session_export_safetensors(epl_session* session, const char* path,
                                                                   size_t path_length);

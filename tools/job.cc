@@ -222,6 +222,10 @@ void bind_inputs(const Trainer& trainer, const Model& model, const Dataset& data
   }
 }
 
+Json describe_checkpoint(const Engine& engine, const std::string& path) {
+  return parse_json(text_of(epl_checkpoint_describe, engine.get(), path.data(), path.size()));
+}
+
 Json described(const Engine& engine, const char* what) {
   return parse_json(text_of(epl_engine_describe, engine.get())).at(what);
 }

@@ -65,6 +65,8 @@ DataFiles open_data(const Engine& engine, const Model& model, const JobOptions& 
 // Binds the inputs (and the target) of a trainer to the batches of a dataset.
 void bind_inputs(const Trainer& trainer, const Model& model, const Dataset& dataset);
 
+// What epl_checkpoint_describe says.
+Json describe_checkpoint(const Engine& engine, const std::string& path);
 // What the engine has: the list `what` of epl_engine_describe ("optimizers", "readers", ...).
 Json described(const Engine& engine, const char* what);
 // A trainer whose optimizer state has the names and types that a checkpoint holds; what the checkpoint does not train is frozen.

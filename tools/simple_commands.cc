@@ -1,4 +1,4 @@
-// epl evaluate, plan, inspect, export and template.
+// epl evaluate, plan, inspect and template.
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -11,10 +11,6 @@
 
 namespace epl::tools {
 namespace {
-
-Json describe_checkpoint(const Engine& engine, const std::string& path) {
-  return parse_json(text_of(epl_checkpoint_describe, engine.get(), path.data(), path.size()));
-}
 
 int run_evaluate(JobOptions o, const std::string& checkpoint, int64_t batches) {
   Engine engine = make_engine(o);
@@ -94,6 +90,8 @@ void print_training(const Json& t) {
 
 void print_model(const Json& m) {
   std::printf("%s\n", m.at("description").get<std::string>().c_str());
+  const std::string training = m.at("training_parts");
+  std::printf("%s%s\n", training.empty() ? "ready for inference" : "for training: ", training.c_str());
   for (const char* kind : {"inputs", "outputs"}) {
     std::printf("\n%s\n", kind);
     for (const Json& port : m.at(kind)) std::printf("  %s: %s%s\n", port.at("name").get<std::string>().c_str(), port.at("dtype").get<std::string>().c_str(), dims_text(port.at("dims")).c_str());
@@ -146,31 +144,6 @@ int run_inspect(const JobOptions& o, const std::string& path) {
     const Json described = parse_json(text_of(epl_model_describe, model.get()));
     o.json ? static_cast<void>(std::printf("%s\n", print_json(described).c_str())) : print_model(described);
   }
-  return 0;
-}
-
-int run_export(JobOptions o, const std::string& checkpoint, const std::string& out) {
-  const bool onnx = out.ends_with(".onnx");
-  if (!onnx && !out.ends_with(".safetensors")) throw UsageError("--out " + out + ": .onnx or .safetensors says what to write");
-  Engine engine = make_engine(o);
-  Model model = load_model(engine, o.model);
-  match_checkpoint(engine, o, describe_checkpoint(engine, checkpoint));
-  Trainer trainer = make_trainer(engine, o);
-  for (int64_t i = 0; i < epl_model_port_count(model.get(), EPL_PORT_INPUT); ++i) {
-    Port port = port_of(epl_model_port, model.get(), EPL_PORT_INPUT, i);
-    bool open = false;
-    for (size_t d = 0; d < port.dims.size(); ++d) {
-      if (port.dims[d] >= 0) continue;
-      port.dims[d] = d == 0 ? o.batch : o.context > 0 ? o.context : 64;
-      open = true;
-    }
-    if (open && o.symbols.empty()) check(epl_trainer_bind_input(trainer.get(), port.name.data(), port.name.size(), EPL_DTYPE_NONE, port.dims.data(), static_cast<int32_t>(port.dims.size())));
-  }
-  Plan plan = make_plan(model, trainer, make_strategy(engine, o), o);
-  Session session = make<Session>(epl_session_create, plan.get(), static_cast<const epl_session_options*>(nullptr));
-  check(epl_session_load(session.get(), checkpoint.data(), checkpoint.size(), static_cast<epl_dataset*>(nullptr)));
-  check((onnx ? epl_session_export_onnx : epl_session_export_safetensors)(session.get(), out.data(), out.size()));
-  if (!o.json) std::printf("wrote %s\n", out.c_str());
   return 0;
 }
 
@@ -260,16 +233,6 @@ Run add_inspect(CLI::App& app) {
     job.json = false;   // it is a text
     return run_plan(job, "kernels");
   };
-}
-
-Run add_export(CLI::App& app) {
-  auto o = std::make_shared<JobOptions>();
-  auto checkpoint = std::make_shared<std::string>(), out = std::make_shared<std::string>();
-  app.add_option("model", o->model, "the ONNX file that was trained")->required()->check(CLI::ExistingFile);
-  app.add_option("--checkpoint", *checkpoint, "the checkpoint")->required()->check(CLI::ExistingDirectory);
-  app.add_option("--out", *out, "FILE.onnx (everything but the weights unchanged) or FILE.safetensors")->required();
-  add_binding_options(app, *o);
-  return [=] { return run_export(*o, *checkpoint, *out); };
 }
 
 Run add_template(CLI::App& app) {

@@ -15,6 +15,7 @@ Run add_train(CLI::App& app) {
   add_machine_options(app, o->job);
   add_validation_options(app, o->validation);
   app.add_option("--out", o->out, "folder for trained.onnx, checkpoint and report.html")->capture_default_str();
+  app.add_flag("--for-training", o->for_training, "write trained.onnx to train on, not for inference: batch norm and dropout stay in training mode");
   app.add_option("--report", o->report, "the page with loss curve and memory plan (OUT/report.html)");
   app.add_option("--resume", o->resume, "go on from this checkpoint, to --steps in all");
   app.add_option("--checkpoint-every", o->checkpoint_every, "save every so many steps; at the end in any case")->check(CLI::NonNegativeNumber);

@@ -5,6 +5,7 @@
 #include <chrono>
 
 #include "tools/commands.h"
+#include "tools/export.h"
 #include "tools/json_lines.h"
 #include "tools/language_job.h"
 #include "tools/progress.h"
@@ -132,7 +133,8 @@ void Training::save_checkpoint() {
 void Training::finish() {
   save_checkpoint();
   const std::string onnx = o_.out + "/trained.onnx";
-  check(epl_session_export_onnx(session_.get(), onnx.data(), onnx.size()));
+  const std::string said = export_onnx(session_, model_, o_.job, onnx, o_.for_training);
+  listeners_.notice({{"event", "exported"}, {"path", onnx}, {"for_training", o_.for_training}}, said);
   uint64_t hash = 0;
   check(epl_session_hash(session_.get(), &hash));
   char hex[20];

@@ -18,6 +18,7 @@ struct TrainOptions {
   int64_t checkpoint_every = 0, sample_bytes = 240;
   double temperature = 0.8;
   bool tensorboard = false;
+  bool for_training = false;       // trained.onnx keeps its training mode
 };
 
 class Training {

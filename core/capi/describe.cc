@@ -116,6 +116,9 @@ std::string describe_model(const Model& model, bool rewrites) {
   Json ops = Json::object();
   for (const auto& [name, count] : model.op_counts()) ops[name] = count;
   out["ops"] = ops;
+  const std::string training = model.training_parts();
+  out["ready_for_inference"] = training.empty();
+  out["training_parts"] = training;
   Json findings = Json::array();
   for (const ModelFinding& finding : model.findings()) {
     findings.push_back({{"level", level_name(finding.level)}, {"where", finding.where}, {"message", finding.message}});

@@ -78,6 +78,15 @@ Result<std::map<std::string, Tensor>> weights(const epl_session& handle) {
   return out;
 }
 
+Status export_onnx(const epl_session& handle, const std::string& path, bool for_inference) {
+  constexpr std::string_view own_output = "output:";
+  const PlanOptions& options = handle.session->plan().options();
+  ModelSaveOptions how{.for_inference = for_inference, .loss_output = {}};
+  if (options.training && options.train.loss.name.starts_with(own_output)) how.loss_output = options.train.loss.name.substr(own_output.size());
+  EPL_ASSIGN(auto values, weights(handle));
+  return options.model->save(path, values, how);
+}
+
 // Takes the dataset for a call that has the session already; NULL is fine.
 template <class F>
 Status with_optional_dataset(epl_dataset* dataset, F&& f) {
@@ -188,8 +197,14 @@ epl_error* epl_checkpoint_describe(const epl_engine* engine, const char* path, s
 epl_error* epl_session_export_onnx(epl_session* session, const char* path, size_t path_length) {
   return with_session(session, [&]() -> Status {
     EPL_TEXT_ARGUMENT(path);
-    EPL_ASSIGN(auto values, weights(*session));
-    return session->session->plan().options().model->save(std::string(path_text), values);
+    return export_onnx(*session, std::string(path_text), true);
+  });
+}
+
+epl_error* epl_session_export_onnx_for_training(epl_session* session, const char* path, size_t path_length) {
+  return with_session(session, [&]() -> Status {
+    EPL_TEXT_ARGUMENT(path);
+    return export_onnx(*session, std::string(path_text), false);
   });
 }
 

@@ -52,6 +52,13 @@ struct TrainableInfo {
   std::string reason;  // why it is not, when it is not
 };
 
+// How a model is written again.
+struct ModelSaveOptions {
+  // Ready to predict: batch norm and dropout in inference mode, what only training reads is cut. Else they stay as the file has them.
+  bool for_inference = false;
+  std::string loss_output;   // for inference: an output that only training needs, cut unless it is the only one
+};
+
 class Model {
  public:
   virtual ~Model() = default;
@@ -67,8 +74,11 @@ class Model {
   // are parameters (float, more than one element, not a running statistic), running statistics are buffers, the others
   // constants. Graph outputs carry the model's output names. New running statistics are in graph.updates.
   virtual Result<Graph> bind(const Binding& binding) const = 0;
-  // Writes the model again with the values of some initialisers replaced, everything else unchanged.
-  virtual Status save(const std::string& path, const std::map<std::string, Tensor>& replaced) const = 0;
+  // What behaves otherwise in training than when the model predicts ("2 Dropout in training mode"); empty when it is ready for inference.
+  virtual std::string training_parts() const = 0;
+  // Writes the model again with the values of some initialisers replaced, everything else unchanged but for what `options` ask.
+  virtual Status save(const std::string& path, const std::map<std::string, Tensor>& replaced, const ModelSaveOptions& options) const = 0;
+  Status save(const std::string& path, const std::map<std::string, Tensor>& replaced) const { return save(path, replaced, {}); }
 };
 
 struct Frontend {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/ir/model.h"
+#include "frontends/onnx/inference.h"
 #include "frontends/onnx/proto.h"
 
 namespace epl::onnx {
@@ -23,7 +24,9 @@ class OnnxModel : public Model {
   std::vector<std::pair<std::string, int>> op_counts() const override;
   std::vector<ModelFinding> findings() const override;
   Result<epl::Graph> bind(const Binding& binding) const override;
-  Status save(const std::string& path, const std::map<std::string, epl::Tensor>& replaced) const override;
+  std::string training_parts() const override { return onnx::training_parts(file_).text(); }
+  using Model::save;
+  Status save(const std::string& path, const std::map<std::string, epl::Tensor>& replaced, const ModelSaveOptions& options) const override;
 
   const File& file() const { return file_; }
   std::span<const std::byte> bytes() const { return bytes_; }

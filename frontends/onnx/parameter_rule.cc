@@ -1,6 +1,7 @@
 // Which initialisers are parameters. A file does not say; exporters put weights, masks and tables side by side.
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <regex>
 
 #include "frontends/onnx/importer.h"
@@ -44,6 +45,42 @@ bool looks_like_mask(const epl::Tensor& value) {
   return false;
 }
 
+// Which operands of a node are running statistics; a function's are those that its nodes take as such.
+class Statistics {
+ public:
+  explicit Statistics(const OnnxModel& model) : model_(model) {}
+
+  std::vector<std::string_view> of(const Node& node) {
+    std::vector<std::string_view> out;
+    auto add = [&](size_t i) {
+      if (i < node.inputs.size() && !node.inputs[i].empty()) out.push_back(node.inputs[i]);
+    };
+    if (const Function* function = model_.function(node.domain, node.op_type, node.overload)) {
+      for (size_t i : of(*function)) add(i);
+    } else if (const OnnxOpRow* row = onnx_op_table().find(node.domain, node.op_type, model_.opset(node.domain))) {
+      for (int i : row->statistics) add(static_cast<size_t>(i));
+    }
+    return out;
+  }
+
+ private:
+  const std::vector<size_t>& of(const Function& function) {
+    auto [it, inserted] = known_.try_emplace(&function);
+    if (!inserted) return it->second;   // one that calls itself has none so far, and is refused elsewhere
+    std::vector<size_t> found;
+    for (const Node& node : function.nodes) {
+      for (std::string_view name : of(node)) {
+        auto input = std::ranges::find(function.inputs, name);
+        if (input != function.inputs.end()) found.push_back(static_cast<size_t>(input - function.inputs.begin()));
+      }
+    }
+    return known_[&function] = std::move(found);
+  }
+
+  const OnnxModel& model_;
+  std::map<const Function*, std::vector<size_t>> known_;
+};
+
 }  // namespace
 
 ParameterRule::ParameterRule(const OnnxModel& model) : model_(model) {
@@ -55,12 +92,9 @@ ParameterRule::ParameterRule(const OnnxModel& model) : model_(model) {
   }
   dotted_ = dotted > 0;
   (void)plain;
+  Statistics statistics(model);
   auto note = [&](const Node& node) {
-    if (const OnnxOpRow* row = onnx_op_table().find(node.domain, node.op_type, model.opset(node.domain))) {
-      for (int i : row->statistics) {
-        if (i < static_cast<int>(node.inputs.size())) statistics_.insert(node.inputs[i]);
-      }
-    }
+    for (std::string_view name : statistics.of(node)) statistics_.insert(name);
     if (node.op_type == "Resize") {   // the region and the scales
       for (size_t i = 1; i < std::min<size_t>(node.inputs.size(), 3); ++i) structural_.insert(node.inputs[i]);
     }

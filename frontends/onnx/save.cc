@@ -1,12 +1,14 @@
-// A model written again with other values for some initialisers; every other byte of its messages is copied as it is.
-// Only the messages on the way to those tensors get new lengths.
+// A model written again with other values for some initialisers, and for inference with the edits of inference.h; every other
+// byte of its messages is copied as it is. Only the messages on the way to what changes get new lengths.
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
-#include <protozero/pbf_reader.hpp>
 #include <protozero/pbf_writer.hpp>
 
 #include "core/base/file.h"
+#include "frontends/onnx/fields.h"
+#include "frontends/onnx/inference.h"
 #include "frontends/onnx/model.h"
 #include "frontends/onnx/schema.h"
 
@@ -17,30 +19,6 @@ constexpr size_t largest_message = size_t{2} << 30;   // protobuf's limit: beyon
 
 using Replaced = std::map<std::string, epl::Tensor>;
 
-void append_varint(std::string& out, uint64_t value) {
-  for (; value >= 0x80; value >>= 7) out += static_cast<char>(value | 0x80);
-  out += static_cast<char>(value);
-}
-
-// The bytes of the field at the reader's position, tag included.
-class FieldCopier {
- public:
-  explicit FieldCopier(std::string_view message) : reader_(message.data(), message.size()), at_(message.data()) {}
-  bool next() { return reader_.next(); }
-  protozero::pbf_reader& reader() { return reader_; }
-  // Call after the field was read or skipped.
-  std::string_view raw() {
-    const char* end = reader_.data().data();
-    std::string_view field(at_, static_cast<size_t>(end - at_));
-    at_ = end;
-    return field;
-  }
-
- private:
-  protozero::pbf_reader reader_;
-  const char* at_;
-};
-
 // A file of tensor data beside the model, when one is needed.
 struct Beside {
   std::unique_ptr<FileWriter> file;
@@ -50,43 +28,68 @@ struct Beside {
 
 class Rewriting {
  public:
-  Rewriting(const Replaced& replaced, Beside* beside) : replaced_(replaced), beside_(beside) {}
+  Rewriting(const Replaced& replaced, const InferenceEdits* edits, Beside* beside) : replaced_(replaced), edits_(edits), beside_(beside) {}
 
   Result<std::string> model(std::string_view message) {
     std::string out;
     FieldCopier fields(message);
     while (fields.next()) {
-      if (fields.reader().tag() != schema::ModelProto::graph) {
+      const bool function = edits_ != nullptr && fields.tag() == schema::ModelProto::functions;
+      if (fields.tag() != schema::ModelProto::graph && !function) {
         fields.reader().skip();
         out += fields.raw();
         continue;
       }
-      auto view = fields.reader().get_view();
-      fields.raw();
-      EPL_ASSIGN(std::string graph, this->graph({view.data(), view.size()}));
-      append(out, schema::ModelProto::graph, graph);
+      const std::string_view view = fields.message();
+      const std::string_view field = fields.raw();
+      if (function) {
+        edits_->function(view, field, out);
+        continue;
+      }
+      EPL_ASSIGN(std::string graph, this->graph(view));
+      append_message(out, schema::ModelProto::graph, graph);
     }
     return out;
   }
 
  private:
-  static void append(std::string& out, uint32_t tag, std::string_view message) {
-    append_varint(out, (uint64_t{tag} << 3) | 2);
-    append_varint(out, message.size());
-    out += message;
+  // A field of the graph that the edits for inference change or cut, appended to `out` where it stays; false for every other field.
+  bool edit(uint32_t tag, std::string_view message, std::string_view field, std::string& out) const {
+    namespace f = schema::GraphProto;
+    if (edits_ == nullptr) return false;
+    if (tag == f::node) {
+      edits_->node(message, field, out);
+      return true;
+    }
+    if (tag != f::input && tag != f::output && tag != f::value_info && tag != f::initializer) return false;
+    const uint32_t name_tag = tag == f::initializer ? uint32_t{schema::TensorProto::name} : uint32_t{schema::ValueInfoProto::name};
+    std::string_view name;
+    for (FieldCopier fields(message); fields.next();) {
+      fields.tag() == name_tag ? static_cast<void>(name = fields.message()) : fields.reader().skip();
+    }
+    if (tag == f::input) return edits_->cuts_input(name);
+    if (tag == f::output) return edits_->cuts_output(name);
+    if (tag == f::value_info) return edits_->cuts_value_info(name);
+    return edits_->cuts_initializer(name);
   }
 
   Result<std::string> graph(std::string_view message) {
     std::string out;
     FieldCopier fields(message);
     while (fields.next()) {
-      if (fields.reader().tag() != schema::GraphProto::initializer) {
+      const uint32_t tag = fields.tag();
+      if (fields.reader().wire_type() != protozero::pbf_wire_type::length_delimited) {
         fields.reader().skip();
         out += fields.raw();
         continue;
       }
-      auto view = fields.reader().get_view();
-      std::string_view field = fields.raw();
+      const std::string_view view = fields.message();
+      const std::string_view field = fields.raw();
+      if (edit(tag, view, field, out)) continue;
+      if (tag != schema::GraphProto::initializer) {
+        out += field;
+        continue;
+      }
       EPL_ASSIGN(Tensor tensor, read_tensor(std::as_bytes(std::span(view.data(), view.size()))));
       auto value = replaced_.find(std::string(tensor.name));
       if (value == replaced_.end()) {
@@ -97,8 +100,8 @@ class Rewriting {
       if (type != value->second.type()) {
         return invalid("initialiser ", tensor.name, " is ", type.text(), ", its new value ", value->second.type().text());
       }
-      EPL_ASSIGN(std::string made, this->tensor({view.data(), view.size()}, value->second));
-      append(out, schema::GraphProto::initializer, made);
+      EPL_ASSIGN(std::string made, this->tensor(view, value->second));
+      append_message(out, schema::GraphProto::initializer, made);
     }
     return out;
   }
@@ -141,6 +144,7 @@ class Rewriting {
   }
 
   const Replaced& replaced_;
+  const InferenceEdits* edits_;   // none: the file stays one for training
   Beside* beside_;
 };
 
@@ -150,7 +154,7 @@ bool contains_external(const File& file) {
 
 }  // namespace
 
-Status OnnxModel::save(const std::string& path, const Replaced& replaced) const {
+Status OnnxModel::save(const std::string& path, const Replaced& replaced, const ModelSaveOptions& options) const {
   Replaced values = replaced;
   for (const auto& [name, value] : values) {
     if (!initializer(name)) return error(Code::not_found, "the model has no initialiser \"", name, "\"");
@@ -167,9 +171,13 @@ Status OnnxModel::save(const std::string& path, const Replaced& replaced) const 
     }
   }
   std::string_view message(reinterpret_cast<const char*>(bytes_.data()), bytes_.size());
+  std::optional<InferenceEdits> edits;
+  if (options.for_inference) {
+    EPL_ASSIGN(edits, InferenceEdits::of(file_, message.data(), options.loss_output));
+  }
   auto rewrite = [&](Beside* beside) -> Result<std::string> {
     try {
-      return Rewriting(values, beside).model(message);
+      return Rewriting(values, edits ? &*edits : nullptr, beside).model(message);
     } catch (const protozero::exception& e) {
       return Status(Code::invalid_model, cat("the model cannot be written again: ", e.what()));
     }

@@ -127,6 +127,10 @@ class Api:
     def model(self, path):
         return self.make("model", "epl_model_load", self.engine, text(str(path)), None)
 
+    def described_model(self, path):
+        described = self.make("text", "epl_model_describe", self.model(path))
+        return json.loads(self.lib.epl_text_data(described.pointer))
+
     def model_bytes(self, data):
         return self.make("model", "epl_model_load_bytes", self.engine, text(data), None)
 
@@ -169,6 +173,13 @@ class Api:
         pointers = (c.c_void_p * len(tensors))(*[t.pointer for t in tensors])
         metrics = Metrics(c.sizeof(Metrics))
         self.call("epl_session_step", session, pointers, c.c_size_t(len(tensors)), None, c.byref(metrics))
+        return metrics.loss
+
+    def evaluate(self, session, arrays):
+        tensors = [self.tensor(a) for a in arrays]
+        pointers = (c.c_void_p * len(tensors))(*[t.pointer for t in tensors])
+        metrics = Metrics(c.sizeof(Metrics))
+        self.call("epl_session_evaluate", session, pointers, c.c_size_t(len(tensors)), None, c.byref(metrics))
         return metrics.loss
 
     def predict(self, session, arrays, outputs):

@@ -33,7 +33,8 @@ class GraphModel : public Model {
   std::vector<std::pair<std::string, int>> op_counts() const override { return {}; }
   std::vector<ModelFinding> findings() const override { return {}; }
   Result<Graph> bind(const Binding&) const override { return graph_; }
-  Status save(const std::string&, const std::map<std::string, Tensor>&) const override { return unsupported("a test model"); }
+  std::string training_parts() const override { return {}; }
+  Status save(const std::string&, const std::map<std::string, Tensor>&, const ModelSaveOptions&) const override { return unsupported("a test model"); }
 
  private:
   Graph graph_;

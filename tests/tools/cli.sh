@@ -1,7 +1,7 @@
 #!/bin/sh
 # cli.sh EPL OUT: the command line from template to export, its exit codes, and a run that is cut in two processes.
 set -u
-epl=$1 out=$2
+epl=$1 out=$2 source=$(cd "$(dirname "$0")/../.." && pwd)
 rm -rf "$out" && mkdir -p "$out" && cd "$out" || exit 1
 failed=0
 # expect CODE WORDS... : runs the command; both must hold. WORDS is a pattern that the output has.
@@ -72,6 +72,10 @@ expect 0 "after 20 steps" "$epl" inspect whole/checkpoint
 expect 0 "wrote again.onnx" "$epl" export model.onnx --checkpoint whole/checkpoint --out again.onnx
 cmp -s again.onnx whole/trained.onnx || { echo "FAILED: export differs from what train wrote"; failed=1; }
 expect 0 "wrote again.safetensors" "$epl" export model.onnx --checkpoint whole/checkpoint --out again.safetensors
+expect 0 "wrote on.onnx, to train on" "$epl" export model.onnx --checkpoint whole/checkpoint --out on.onnx --for-training
+expect 2 "holds weights alone" "$epl" export model.onnx --checkpoint whole/checkpoint --out on.safetensors --for-training
+expect 0 "ready for inference" "$epl" inspect whole/trained.onnx
+expect 0 "for training: 2 BatchNormalization in training mode" "$epl" inspect "$source/tests/onnx/inference/batch_norm_legacy.onnx"
 expect 2 ".onnx or .safetensors" "$epl" export model.onnx --checkpoint whole/checkpoint --out again.bin
 printf 'x' | dd of=whole/checkpoint/manifest.epl bs=1 seek=20 conv=notrunc 2>/dev/null
 expect 3 "damaged checkpoint" "$epl" inspect whole/checkpoint

@@ -1,0 +1,74 @@
+#include "tools/export.h"
+
+#include <cstdio>
+
+#include "tools/commands.h"
+
+namespace epl::tools {
+namespace {
+
+struct ExportOptions {
+  JobOptions job;
+  std::string checkpoint, out;
+  bool for_training = false;
+};
+
+// A plan with the shapes that the model leaves open at any size: only names and types of the weights matter here.
+Plan plan_of_any_shape(const Engine& engine, const Model& model, const JobOptions& o) {
+  Trainer trainer = make_trainer(engine, o);
+  for (int64_t i = 0; i < epl_model_port_count(model.get(), EPL_PORT_INPUT); ++i) {
+    Port port = port_of(epl_model_port, model.get(), EPL_PORT_INPUT, i);
+    bool open = false;
+    for (size_t d = 0; d < port.dims.size(); ++d) {
+      if (port.dims[d] >= 0) continue;
+      port.dims[d] = d == 0 ? o.batch : o.context > 0 ? o.context : 64;
+      open = true;
+    }
+    if (!open || !o.symbols.empty()) continue;
+    check(epl_trainer_bind_input(trainer.get(), port.name.data(), port.name.size(), EPL_DTYPE_NONE, port.dims.data(), static_cast<int32_t>(port.dims.size())));
+  }
+  return make_plan(model, trainer, make_strategy(engine, o), o);
+}
+
+int run_export(ExportOptions o) {
+  const bool onnx = o.out.ends_with(".onnx");
+  if (!onnx && !o.out.ends_with(".safetensors")) throw UsageError("--out " + o.out + ": .onnx or .safetensors says what to write");
+  if (!onnx && o.for_training) throw UsageError("--for-training is about the graph of an ONNX file; " + o.out + " holds weights alone");
+  Engine engine = make_engine(o.job);
+  Model model = load_model(engine, o.job.model);
+  match_checkpoint(engine, o.job, describe_checkpoint(engine, o.checkpoint));
+  Plan plan = plan_of_any_shape(engine, model, o.job);
+  Session session = make<Session>(epl_session_create, plan.get(), static_cast<const epl_session_options*>(nullptr));
+  check(epl_session_load(session.get(), o.checkpoint.data(), o.checkpoint.size(), static_cast<epl_dataset*>(nullptr)));
+  std::string said = "wrote " + o.out;
+  if (onnx) {
+    said = export_onnx(session, model, o.job, o.out, o.for_training);
+  } else {
+    check(epl_session_export_safetensors(session.get(), o.out.data(), o.out.size()));
+  }
+  if (!o.job.json) std::printf("%s\n", said.c_str());
+  return 0;
+}
+
+}  // namespace
+
+std::string export_onnx(const Session& session, const Model& model, const JobOptions& o, const std::string& path, bool for_training) {
+  check((for_training ? epl_session_export_onnx_for_training : epl_session_export_onnx)(session.get(), path.data(), path.size()));
+  if (for_training) return "wrote " + path + ", to train on: its graph is that of " + o.model;
+  std::string said = "wrote " + path + ", ready for inference";
+  const bool loss_alone = o.loss.starts_with("output:") && epl_model_port_count(model.get(), EPL_PORT_OUTPUT) == 1;
+  if (loss_alone) said += ", though the loss is its only output: export the model with what it should predict as an output, too";
+  return said;
+}
+
+Run add_export(CLI::App& app) {
+  auto o = std::make_shared<ExportOptions>();
+  app.add_option("model", o->job.model, "the ONNX file that was trained")->required()->check(CLI::ExistingFile);
+  app.add_option("--checkpoint", o->checkpoint, "the checkpoint")->required()->check(CLI::ExistingDirectory);
+  app.add_option("--out", o->out, "FILE.onnx (ready for inference; what has nothing to do with that is unchanged) or FILE.safetensors")->required();
+  app.add_flag("--for-training", o->for_training, "leave batch norm and dropout in training mode, and every output, so that FILE.onnx can be trained on");
+  add_binding_options(app, o->job);
+  return [=] { return run_export(*o); };
+}
+
+}  // namespace epl::tools

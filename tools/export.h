@@ -1,0 +1,13 @@
+// What becomes of trained weights: files for inference, for training on, and of weights alone.
+#pragma once
+
+#include <string>
+
+#include "tools/job.h"
+
+namespace epl::tools {
+
+// Writes the session's model to `path` and says in a sentence what the file is for.
+std::string export_onnx(const Session& session, const Model& model, const JobOptions& o, const std::string& path, bool for_training);
+
+}  // namespace epl::tools
