@@ -8,8 +8,6 @@
 
 namespace epl {
 namespace {
-const TensorType no_type;
-
 Ints normalized_axes(const Ints& axes, int ndim) {
   Ints out;
   for (int64_t axis : axes) out.push_back(axis < 0 ? axis + ndim : axis);
@@ -18,7 +16,10 @@ Ints normalized_axes(const Ints& axes, int ndim) {
 }
 }  // namespace
 
-const TensorType& Var::type() const { return value_ ? builder_->graph_.type(value_) : no_type; }
+const TensorType& Var::type() const {
+  static const TensorType none;
+  return value_ ? builder_->graph_.type(value_) : none;
+}
 
 int64_t Var::dim(int i) const {
   const Shape& s = shape();

@@ -294,6 +294,7 @@ EPL_OP(gelu_grad) {
                   s.outputs = {(dy * (below + x * ((square * -0.5)(ScalarOp::exp) * density))).index()};
                 }
               },
+          .no_gradient = "a gradient of a gradient is not built",
           .samples = {"f32[4,7], f32[4,7](-3..3)", "f32[9], f32[9](-3..3) {approximate=\"tanh\"}"}};
 }
 

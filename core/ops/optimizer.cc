@@ -60,12 +60,14 @@ void adam_step(ScalarExpr& s, const Attributes& options, bool decoupled) {
   s.outputs = {next.at, mean.at, square.at};
 }
 
-const std::vector<AttributeSpec> adam_options = {
-    {"beta1", 0.9}, {"beta2", 0.999}, {"epsilon", 1e-8}, {"weight_decay", 0.0}};
-const std::vector<std::string> adam_samples = {
+// Functions, not objects: nothing of ours runs when the library is loaded.
+std::vector<AttributeSpec> adam_options() { return {{"beta1", 0.9}, {"beta2", 0.999}, {"epsilon", 1e-8}, {"weight_decay", 0.0}}; }
+std::vector<std::string> adam_samples() {
+  return {
     "f32[4,7], f32[4,7], f32[4,7], f32[4,7](0.1..2), f32[](0.01..0.1), f32[](0.1..0.9), f32[](0.1..0.9) {weight_decay=0.1}",
     "f64[5], f64[5], f64[5], f64[5](0.1..2), f64[](0.01..0.1), f64[](0.1..0.9), f64[](0.1..0.9) {}"};
-const std::string not_differentiable = "an optimizer's step ends the graph";
+}
+constexpr const char* not_differentiable = "an optimizer's step ends the graph";
 
 // A step along the gradient over the root of its squares, as RMSprop and Adagrad gather them.
 void scaled_step(ScalarExpr& s, Term w, Term g, Term squares, Term lr, double epsilon) {
@@ -145,21 +147,21 @@ EPL_OP(adam) {
   return {.doc = "mean' = lerp(mean, g, 1 - beta1), square' = beta2 * square + (1 - beta2) * g^2, g = gradient + weight_decay * "
                  "parameter; parameter' = parameter - lr / correction1 * mean' / (sqrt(square' / correction2) + epsilon).",
           .signature = "parameter, gradient, mean, square, lr, correction1, correction2 -> parameter_new, mean_new, square_new",
-          .attributes = adam_options,
+          .attributes = adam_options(),
           .infer = infer_step,
           .scalar_of = [](ScalarExpr& s, const OpQuery& q) { adam_step(s, q.attributes(), false); },
           .no_gradient = not_differentiable,
-          .samples = adam_samples};
+          .samples = adam_samples()};
 }
 
 EPL_OP(adamw) {
   return {.doc = "As adam with the decay apart from the gradient: parameter is first multiplied by 1 - lr * weight_decay.",
           .signature = "parameter, gradient, mean, square, lr, correction1, correction2 -> parameter_new, mean_new, square_new",
-          .attributes = adam_options,
+          .attributes = adam_options(),
           .infer = infer_step,
           .scalar_of = [](ScalarExpr& s, const OpQuery& q) { adam_step(s, q.attributes(), true); },
           .no_gradient = not_differentiable,
-          .samples = adam_samples};
+          .samples = adam_samples()};
 }
 
 }  // namespace epl

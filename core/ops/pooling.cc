@@ -124,6 +124,7 @@ EPL_OP(max_pool_grad) {
           .no_gradient_inputs = {1},
           .sharding_of = pool_rule,
           .localize = local_shape,
+          .no_gradient = "a gradient of a gradient is not built",
           .samples = {"f32[4,2,3,3], i32[4,2,3,3](0..36) {shape=[4,2,6,6]}"}};
 }
 

@@ -7,6 +7,8 @@ namespace {
 
 constexpr std::string_view opening = R"(# Strategies
 
+Made from the table of keys in `core/strategy/strategy.cc`; do not edit.
+
 A strategy says how the work of a step is spread. It is one JSON object, given to `epl_strategy_parse` or to the command
 line as `--strategy` (the JSON itself, or the name of a file with it). Without one, a step runs on one rank, whole. A
 strategy never changes the mathematics, and at the default `reproducible.level` not a bit of the result.

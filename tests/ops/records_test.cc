@@ -36,6 +36,22 @@ class Record : public testing::TestWithParam<const OpDef*> {
   }
 };
 
+// Whether a gradient could flow through a sample.
+bool takes_and_gives_floats(const OpDef& op) {
+  for (const std::string& text : op.samples) {
+    auto sample = parse_sample(op, text);
+    auto graph = sample.ok() ? sample_graph(op, *sample) : Result<Graph>(sample.status());
+    if (!graph.ok()) continue;   // another test says so
+    bool taken = false, given = false;
+    for (const Node& node : graph->nodes()) {
+      for (Value v : node.inputs) taken |= static_cast<bool>(v) && is_float(graph->type(v).dtype);
+      for (Value v : node.outputs) given |= static_cast<bool>(v) && is_float(graph->type(v).dtype);
+    }
+    if (taken && given) return true;
+  }
+  return false;
+}
+
 TEST_P(Record, IsComplete) {
   const OpDef& op = *GetParam();
   EXPECT_FALSE(op.doc.empty());
@@ -46,6 +62,7 @@ TEST_P(Record, IsComplete) {
   EXPECT_TRUE(op.elementwise() || op.infer) << "no shape rule";
   EXPECT_TRUE(op.elementwise() || op.sharding_of || !op.sharding.empty()) << "no sharding rule";
   EXPECT_FALSE(op.gradient && !op.no_gradient.empty()) << "a gradient and a reason for none";
+  EXPECT_TRUE(op.gradient || op.body || !op.no_gradient.empty() || !takes_and_gives_floats(op)) << "no gradient, no body and no reason for having none";
   for (int i : op.no_gradient_inputs) EXPECT_TRUE(op.max_inputs() < 0 || i < op.max_inputs());
 }
 

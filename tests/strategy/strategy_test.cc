@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 
@@ -65,6 +66,25 @@ TEST(Passes, AListIsCheckedBeforeItRuns) {
   EXPECT_NE(refused("place(level=v2)").find("pass place has no option level"), std::string::npos);
   EXPECT_NE(refused("place(").find("no closing )"), std::string::npos);
   EXPECT_NE(refused("place; schedule").find("needs place and propagate before it"), std::string::npos);
+}
+
+// A key that is said to run is read somewhere beside its table.
+TEST(Strategy, KeysThatAreBuiltHaveAReader) {
+  std::string sources;
+  for (const char* folder : {"/core/strategy", "/core/strategy/passes", "/core/program", "/core/runtime", "/core/train", "/core/capi"}) {
+    for (const auto& file : std::filesystem::directory_iterator(std::string(EPL_SOURCE_DIR) + folder)) {
+      if (file.path().extension() != ".cc" || file.path().filename() == "strategy.cc" || file.path().filename() == "documentation.cc") continue;
+      std::stringstream text;
+      text << std::ifstream(file.path()).rdbuf();
+      sources += text.str();
+    }
+  }
+  int built = 0;
+  for (const ConfigKey& key : config_keys()) {
+    built += key.built;
+    EXPECT_EQ(key.built, sources.find('"' + std::string(key.name) + '"') != std::string::npos) << key.name << (key.built ? " is said to run and nobody reads it" : " is read and said not to run");
+  }
+  EXPECT_GT(built, 2);
 }
 
 TEST(Strategy, DocumentationIsUpToDate) {

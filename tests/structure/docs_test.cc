@@ -70,7 +70,7 @@ TEST(Docs, ArchitectureNamesEveryFolder) {
 
 TEST(Docs, RecipesCoverWhatIsAddedByRows) {
   const std::string text = read_text(kTop / "CONTRIBUTING.md");
-  for (const char* recipe : {"## An op", "## A kernel", "## A rewrite", "## A pass", "## An optimizer", "## A reader"}) {
+  for (const char* recipe : {"## An op", "## A kernel", "## A rewrite", "## A pass", "## An optimizer", "## A reader", "## A strategy key", "## A template"}) {
     EXPECT_NE(text.find(recipe), std::string::npos) << recipe;
   }
 }
@@ -101,6 +101,8 @@ TEST(Docs, RecipesNameWhatExists) {
                            Told{"`default_passes`", "core/strategy/pass.cc", " default_passes()"},
                            Told{"`verify_plan`", "core/strategy/pass.cc", "Status verify_plan("},
                            Told{"`cases`", "tests/train/train_step_test.cc", " cases()"},
+                           Told{"`config_keys`", "core/strategy/strategy.cc", " config_keys()"},
+                           Told{"`ModelWriter`", "frontends/onnx/templates/initial_weights.h", "ModelWriter"},
                            Told{"`open_reader`", "tests/data/open_reader.h", " open_reader("}}) {
     EXPECT_NE(text.find(told.word), std::string::npos) << told.word;
     EXPECT_NE(read_text(kTop / told.file).find(told.there), std::string::npos) << told.file << ": " << told.there;

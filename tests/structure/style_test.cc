@@ -1,4 +1,4 @@
-// What the sources must not contain, told by 01-architecture as absences, and what keeps files readable.
+// What the sources must not contain, told by ARCHITECTURE.md as absences, and what keeps files readable.
 #include <gtest/gtest.h>
 
 #include <algorithm>
