@@ -94,12 +94,12 @@ EPL_OP(fused) {
             return types;
           },
           .scalar_of = parsed_expression,
+          .no_gradient = "regions are fused after the gradients are known",
           .flops =
               [](const OpQuery& q) {
                 auto expression = expression_of(q);
                 return expression.ok() ? static_cast<double>(q.out(0).elements()) * static_cast<double>(expression->code.size()) : 0.0;
               },
-          .no_gradient = "regions are fused after the gradients are known",
           .samples = {"f32[4,7], f32[7] {expression=\"x0; x1; mul(%0,%1); exp(%2); 1; add(%3,%4) -> %5\"}",
                       "f32[4,1], f32[1,5] {expression=\"x0; x1; add(%0,%1); 0; gt(%2,%3) -> %2, %4\",types=\"f32,bool\"}"}};
 }
@@ -124,9 +124,9 @@ EPL_OP(fused_sum) {
             return OutputTypes{type};
           },
           .reference = fused_sum_reference,
+          .no_gradient = "regions are fused after the gradients are known",
           .sharding_of = fused_sum_rule,
           .flops = [](const OpQuery& q) { return static_cast<double>(element_count(*joined_shape(q))); },
-          .no_gradient = "regions are fused after the gradients are known",
           .samples = {"f32[4,6], f32[6] {expression=\"x0; x1; mul(%0,%1); exp(%2) -> %3\",axes=[1]}",
                       "f32[4,6], f32[4,1] {expression=\"x0; x1; mul(%0,%1) -> %2\",axes=[0],keep=false}"}};
 }
