@@ -122,8 +122,8 @@ EPL_OP(cross_entropy_grad) {
                   }
                 }
               },
-          .no_gradient_inputs = {1},
           .no_gradient = "a gradient of a gradient is not built",
+          .no_gradient_inputs = {1},
           .sharding_of = cross_entropy_rule,
           .flops = [](const OpQuery& q) { return 4.0 * static_cast<double>(q.in(0).elements()); },
           .samples = {"f32[4,7], i64[4](0..7), f32[](0.5..1), f32[4](2..3)",

@@ -121,8 +121,8 @@ EPL_OP(max_pool_grad) {
                 for (int64_t i = 0; i < planes * out_n; ++i) sums[i / out_n * in_n + r.in(1).get_int(i)] += r.in(0).get(i);
                 for (int64_t i = 0; i < r.out(0).elements(); ++i) r.out(0).set(i, sums[i]);
               },
-          .no_gradient_inputs = {1},
           .no_gradient = "a gradient of a gradient is not built",
+          .no_gradient_inputs = {1},
           .sharding_of = pool_rule,
           .localize = local_shape,
           .samples = {"f32[4,2,3,3], i32[4,2,3,3](0..36) {shape=[4,2,6,6]}"}};
