@@ -1,22 +1,12 @@
 // What the owner of a file should know before training it: signs that an exporter has spoilt it.
-#include <map>
-
 #include "frontends/onnx/importer.h"
+#include "frontends/onnx/operators.h"
 #include "frontends/onnx/schema.h"
 
 namespace epl::onnx {
 namespace {
 
 using Level = ModelFinding::Level;
-
-// The opset that first had an operator, for those that exporters use under an older header.
-const std::map<std::string_view, int64_t>& first_opsets() {
-  static const std::map<std::string_view, int64_t> table = {{"LayerNormalization", 17}, {"GroupNormalization", 18}, {"Gelu", 20},
-                                                            {"Attention", 23},          {"RMSNormalization", 23},   {"RotaryEmbedding", 23},
-                                                            {"Swish", 24},              {"BitwiseAnd", 18},         {"Mish", 18},
-                                                            {"CenterCropPad", 18},      {"Col2Im", 18},             {"GridSample", 16}};
-  return table;
-}
 
 }  // namespace
 
@@ -47,17 +37,13 @@ std::vector<ModelFinding> OnnxModel::findings() const {
   for (const Node& node : file_.graph.nodes) {
     std::string name(node.name.empty() ? (node.outputs.empty() ? node.op_type : node.outputs[0]) : node.name);
     dropout = dropout || node.op_type == "Dropout";
-    if (node.op_type == "BatchNormalization") {
-      int64_t training = 0;
-      for (const Attribute& a : node.attributes) training = a.name == "training_mode" ? a.i : training;
-      if (training == 0) {
-        ++frozen;
-        frozen_name = name;
-      }
+    if (node.op_type == "BatchNormalization" && !learns_statistics(node, opset(node.domain))) {
+      ++frozen;
+      frozen_name = name;
     }
-    auto first = first_opsets().find(node.op_type);
-    if (first != first_opsets().end() && node.domain.empty() && opset("") < first->second) {
-      out.push_back({Level::note, name, cat(node.op_type, " exists since opset ", first->second, ", the file says ", opset(""), "; it is read as the newer operator")});
+    const OperatorVersion* version = find_operator(node.domain, node.op_type, opset(node.domain));
+    if (version && version->since > opset(node.domain)) {
+      out.push_back({Level::note, name, cat(node.op_type, " exists since opset ", version->since, ", the file says ", opset(node.domain), "; it is read as the newer operator")});
     }
   }
   if (frozen > 0) {

@@ -15,8 +15,9 @@ const OnnxOpTable& onnx_op_table() {
   return table;
 }
 
-void OnnxOpTable::add(std::string_view name, OnnxOpRow row) {
+void OnnxOpTable::add(std::string_view name, int since, OnnxOpRow row) {
   row.name = name;
+  row.since = since;
   by_name_[row.name].push_back(rows_.size());
   rows_.push_back(std::move(row));
 }
@@ -25,11 +26,18 @@ const OnnxOpRow* OnnxOpTable::find(std::string_view domain, std::string_view nam
   auto it = by_name_.find(std::string(name));
   if (it == by_name_.end()) return nullptr;
   if (domain == "ai.onnx") domain = "";
+  const OnnxOpRow* found = nullptr;
   for (size_t index : it->second) {
     const OnnxOpRow& row = rows_[index];
-    if (row.domain == domain && row.since <= opset && opset <= row.until) return &row;
+    if (row.domain != domain || row.since > opset || opset > row.until) continue;
+    if (!found || row.since > found->since) found = &row;
   }
-  return nullptr;
+  return found;
+}
+
+bool learns_statistics(const Node& node, int64_t opset) {
+  if (opset < 14) return std::ranges::any_of(node.outputs.begin() + std::min<ptrdiff_t>(1, std::ssize(node.outputs)), node.outputs.end(), [](std::string_view name) { return !name.empty(); });
+  return std::ranges::any_of(node.attributes, [](const Attribute& a) { return a.name == "training_mode" && a.i != 0; });
 }
 
 Var Import::in(int i) {
@@ -71,6 +79,32 @@ const Sequence* Import::sequence(int i) {
   if (has(i) && inputs_[i]->sequence) return inputs_[i]->sequence.get();
   fail(cat("input ", i, " is no sequence"));
   return nullptr;
+}
+
+std::string Import::choice(std::string_view name, std::initializer_list<std::string_view> known) {
+  const std::string given = text(name, *known.begin());
+  if (std::ranges::find(known, given) == known.end()) {
+    fail(cat("attribute ", name, " is \"", given, "\"; it may be ", join(std::vector<std::string>(known.begin(), known.end()), ", ")));
+  }
+  return given;
+}
+
+int64_t Import::axis(int64_t given, int ndim) {
+  const int64_t at = given < 0 ? given + ndim : given;
+  if (at >= 0 && at < ndim) return at;
+  fail(cat("axis ", given, " of a tensor with ", ndim, " dimensions"));
+  return 0;
+}
+
+Ints Import::axes(Ints given, int ndim) {
+  for (size_t k = 0; k < given.size(); ++k) {
+    given[k] = axis(given[k], ndim);
+    if (std::find(given.begin(), given.begin() + static_cast<int64_t>(k), given[k]) != given.begin() + static_cast<int64_t>(k)) {
+      fail(cat("axis ", given[k], " is listed twice"));
+      return {};
+    }
+  }
+  return given;
 }
 
 void Import::set_sequence(int i, Sequence sequence) {

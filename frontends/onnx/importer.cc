@@ -163,6 +163,7 @@ Status Importer::run_row(const OnnxOpRow& row, const Node& node, Scope& scope) {
   for (std::string_view name : node.inputs) {
     inputs.push_back(name.empty() ? nullptr : find(name, scope));
     if (!name.empty() && !inputs.back()) return Status(Code::invalid_model, cat("uses \"", name, "\", which is not defined"));
+    if (inputs.back() && inputs.back()->not_computed) return unsupported("uses \"", name, "\", a result that is not computed in this mode").at(node_name(node, scope));
   }
   std::string name = node_name(node, scope);
   builder_.set_scope(name);
@@ -179,9 +180,7 @@ Status Importer::run_row(const OnnxOpRow& row, const Node& node, Scope& scope) {
   EPL_TRY(fold(first_node, results));
   for (size_t i = 0; i < results.size(); ++i) {
     if (node.outputs[i].empty()) continue;
-    if (!results[i].var && results[i].constant.empty() && !results[i].sequence) {
-      return unsupported("output ", i, " (\"", node.outputs[i], "\") of ", node.op_type, " is not computed in this mode").at(name);
-    }
+    results[i].not_computed = !results[i].var && results[i].constant.empty() && !results[i].sequence;
     scope.values[node.outputs[i]] = std::move(results[i]);
   }
   return {};
@@ -308,6 +307,7 @@ Status Importer::finish_outputs() {
   for (const ModelPort& port : model_.outputs()) {
     Slot* slot = find(port.name, top_);
     if (!slot) return Status(Code::invalid_model, cat("no node computes output \"", port.name, "\""), port.name);
+    if (slot->not_computed) return unsupported("output \"", port.name, "\" is not computed in this mode").at(port.name);
     if (slot->sequence) return unsupported("output \"", port.name, "\" is a sequence of tensors").at(port.name);
     builder_.set_scope(port.name);
     Var v = materialize(*slot);

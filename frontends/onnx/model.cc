@@ -12,7 +12,6 @@
 namespace epl::onnx {
 namespace {
 
-constexpr int64_t oldest_opset = 13;
 constexpr int64_t most_dimensions = 64;   // of a tensor: far more than any operator's meaning needs
 
 std::string_view standard(std::string_view domain) { return domain == "ai.onnx" ? std::string_view() : domain; }
@@ -129,8 +128,8 @@ Status OnnxModel::check() {
   if (file_.opsets.empty()) return refuse("the model imports no opset");
   for (const OpsetId& id : file_.opsets) {
     if (!standard(id.domain).empty()) continue;
-    if (id.version < oldest_opset || id.version > schema::newest_opset) {
-      return unsupported("opset ", id.version, "; ", oldest_opset, " to ", schema::newest_opset, " are read. Convert the model with onnx.version_converter");
+    if (id.version < schema::oldest_opset || id.version > schema::newest_opset) {
+      return unsupported("opset ", id.version, "; ", schema::oldest_opset, " to ", schema::newest_opset, " are read. Convert the model with onnx.version_converter");
     }
   }
   if (file_.graph.sparse_initializers) return unsupported("sparse initialisers");
@@ -247,7 +246,7 @@ namespace epl {
 
 EPL_FRONTEND(onnx) {
   return {.name = "onnx",
-          .doc = "ONNX models, opset 13 to 28",
+          .doc = "ONNX models, opset 7 to 28",
           .recognizes = [](const std::string& path) { return path.ends_with(".onnx") || path.ends_with(".pb") || path.ends_with(".onnx2"); },
           .load = onnx::OnnxModel::load,
           .load_bytes = onnx::OnnxModel::load_bytes};

@@ -3,7 +3,11 @@
 //   EPL_ONNX_OP(Relu) {
 //     return {.run = [](Import& i) { i.set(0, i.b.unary("relu", i.in(0))); }};
 //   }
-//   EPL_ONNX_OP(ReduceSum, 13) { ... }     // a second argument tells versions apart: .since / .until in the record
+//   EPL_ONNX_OP(Softmax, 13) { ... }       // what Softmax means since opset 13; until then the row without a number holds
+//
+// Nodes are held against the standard before a row sees them (operators.h): a row may rely on the number of operands, and on
+// attributes being known, there where they must be, and of the right type. What the standard does not list a row checks by
+// itself: texts (Import::choice) and axes (Import::axis).
 #pragma once
 
 #include <functional>
@@ -28,6 +32,7 @@ struct Slot {
   epl::Tensor constant;          // empty when not known at import
   TensorType type;
   std::shared_ptr<const Sequence> sequence;
+  bool not_computed = false;     // the row gave no such result; an error where something uses it
 };
 
 // Sequences exist at import alone: an item is a value, or a piece of one, cut when it is taken out.
@@ -39,6 +44,10 @@ struct Sequence {
   };
   std::vector<Item> items;
 };
+
+// Whether a BatchNormalization takes the statistics of its batch and learns the running ones. Before opset 14 a file says so
+// by naming more outputs than one.
+bool learns_statistics(const Node& node, int64_t opset);
 
 // One node under import, as a row sees it.
 class Import {
@@ -54,6 +63,8 @@ class Import {
   const TensorType& type(int i);
   const epl::Tensor* constant(int i) const;        // the value when it is known at import
   Ints ints(int i);                                // a list that must be known at import
+  // A list that newer opsets take from an input and older ones from an attribute.
+  Ints list(int i, std::string_view attribute, Ints fallback = {}) { return has(i) ? ints(i) : ints(attribute, std::move(fallback)); }
   int outputs() const { return static_cast<int>(outputs_.size()); }
   bool wants(int i) const { return i < outputs() && !node_.outputs[i].empty(); }
   void set(int i, const Var& v);
@@ -71,12 +82,17 @@ class Import {
   double number(std::string_view name, double fallback) const;
   std::string text(std::string_view name, std::string_view fallback) const;
   Ints ints(std::string_view name, Ints fallback) const;
+  // A text that is one of `known`, the first of which is the default.
+  std::string choice(std::string_view name, std::initializer_list<std::string_view> known);
+  // Dimension `given` of `ndim`, counted from the front. One that is not there is an error, and dimension 0.
+  int64_t axis(int64_t given, int ndim);
+  int64_t axis(std::string_view name, int64_t fallback, int ndim) { return axis(integer(name, fallback), ndim); }
+  Ints axes(Ints given, int ndim);                 // each once
   std::vector<std::string> strings(std::string_view name) const;
   Doubles numbers(std::string_view name, Doubles fallback) const;
   epl::Tensor tensor(std::string_view name);
   // A running statistic (an initialiser at input i) becomes `next` when a training step commits.
   void update_statistic(int i, const Var& next);
-  // Marks input i as a statistic: it is no parameter whatever its type.
   void fail(std::string message);
   void fail(const Status& status);
 
@@ -91,14 +107,16 @@ class Import {
 struct OnnxOpRow {
   std::string name;              // filled in from the row's name
   std::string domain;            // empty: the standard operators
-  int since = 1, until = 1 << 30;
+  int since = 1;                 // the row's second argument; it holds until the next row of its operator
+  int until = 1 << 30;           // the last opset that has the operator
   std::vector<int> statistics;   // inputs that are running statistics
+  std::vector<int> structural;   // inputs that decide shapes or places though they may be real numbers
   void (*run)(Import&) = nullptr;
 };
 
 class OnnxOpTable {
  public:
-  void add(std::string_view name, OnnxOpRow row);
+  void add(std::string_view name, int since, OnnxOpRow row);
   const OnnxOpRow* find(std::string_view domain, std::string_view name, int64_t opset) const;
   const std::vector<OnnxOpRow>& rows() const { return rows_; }
 
@@ -109,14 +127,14 @@ class OnnxOpTable {
 void fill_onnx_op_table(OnnxOpTable& table);  // generated
 const OnnxOpTable& onnx_op_table();
 
-#define EPL_ONNX_OP_1(op_name) EPL_ONNX_OP_ROW(op_name, op_name)
-#define EPL_ONNX_OP_2(op_name, since) EPL_ONNX_OP_ROW(op_name, op_name##_##since)
+#define EPL_ONNX_OP_1(op_name) EPL_ONNX_OP_ROW(op_name, op_name, 1)
+#define EPL_ONNX_OP_2(op_name, since) EPL_ONNX_OP_ROW(op_name, op_name##_##since, since)
 #define EPL_ONNX_OP_PICK(a, b, which, ...) which
 #define EPL_ONNX_OP(...) EPL_ONNX_OP_PICK(__VA_ARGS__, EPL_ONNX_OP_2, EPL_ONNX_OP_1, )(__VA_ARGS__)
-#define EPL_ONNX_OP_ROW(op_name, row_name)                                                                  \
+#define EPL_ONNX_OP_ROW(op_name, row_name, since)                                                           \
   static ::epl::onnx::OnnxOpRow epl_onnx_op_##row_name();                                                   \
   void EPL_ONNX_OP_row_##row_name(::epl::onnx::OnnxOpTable& table);                                         \
-  void EPL_ONNX_OP_row_##row_name(::epl::onnx::OnnxOpTable& table) { table.add(#op_name, epl_onnx_op_##row_name()); } \
+  void EPL_ONNX_OP_row_##row_name(::epl::onnx::OnnxOpTable& table) { table.add(#op_name, since, epl_onnx_op_##row_name()); } \
   static ::epl::onnx::OnnxOpRow epl_onnx_op_##row_name()
 
 }  // namespace epl::onnx

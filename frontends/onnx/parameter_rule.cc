@@ -95,8 +95,10 @@ ParameterRule::ParameterRule(const OnnxModel& model) : model_(model) {
   Statistics statistics(model);
   auto note = [&](const Node& node) {
     for (std::string_view name : statistics.of(node)) statistics_.insert(name);
-    if (node.op_type == "Resize") {   // the region and the scales
-      for (size_t i = 1; i < std::min<size_t>(node.inputs.size(), 3); ++i) structural_.insert(node.inputs[i]);
+    if (const OnnxOpRow* row = onnx_op_table().find(node.domain, node.op_type, model.opset(node.domain))) {
+      for (int i : row->structural) {
+        if (i < static_cast<int>(node.inputs.size())) structural_.insert(node.inputs[i]);
+      }
     }
     for (const WeightPlace& place : weight_places()) {
       if (node.op_type != place.op) continue;

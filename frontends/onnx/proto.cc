@@ -169,6 +169,7 @@ class Reading {
     namespace f = schema::AttributeProto;
     begin(data);
     for (pbf_reader m(data); m.next();) {
+      if (m.tag() < 32) a.fields |= uint32_t{1} << m.tag();
       switch (m.tag()) {
         case f::name: a.name = text(m); break;
         case f::ref_attr_name: a.ref = text(m); break;

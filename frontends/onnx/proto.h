@@ -38,6 +38,7 @@ struct Tensor {
 struct Attribute {
   std::string_view name, ref;          // ref: the attribute of the enclosing function that is meant
   int32_t type = 0;
+  uint32_t fields = 0;                 // the fields that are there: bit n for field number n
   float f = 0;
   int64_t i = 0;
   std::string_view s;

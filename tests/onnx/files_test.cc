@@ -145,7 +145,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Hostile{"unfolding.onnx", Code::invalid_model, "unfold"}, Hostile{"external_up.onnx", Code::invalid_model, "leave the model's folder"},
                     Hostile{"external_absolute.onnx", Code::invalid_model, "leave the model's folder"},
                     Hostile{"external_short.onnx", Code::invalid_model, "fc.weight"}, Hostile{"external_wrong_length.onnx", Code::invalid_model, "fc.weight"},
-                    Hostile{"opset_old.onnx", Code::unsupported, "opset 12"}, Hostile{"wrong_type.onnx", Code::invalid_argument, "sum"},
+                    Hostile{"opset_old.onnx", Code::unsupported, "opset 6"}, Hostile{"wrong_type.onnx", Code::invalid_argument, "sum"},
                     Hostile{"baked_batch.onnx", Code::invalid_model, "flatten"}, Hostile{"unknown_ops.onnx", Code::unsupported, "Frobnicate (node one"},
                     Hostile{"unknown_ops.onnx", Code::unsupported, "acme.Gizmo (node two"}),
     [](const auto& info) { return fs::path(info.param.file).stem().string() + std::to_string(info.index); });

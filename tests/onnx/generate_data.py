@@ -105,7 +105,7 @@ def main():
         for key, text in (("location", location), ("offset", str(offset)), ("length", str(length))):
             away.external_data.add(key=key, value=text)
         save(name, [gemm, node("Relu", ["h"], ["y"])], [x], [value("y", F, ["batch", 4])], [away, b])
-    save("opset_old", [node("Neg", ["x"], ["y"])], [x], [value("y", F, ["batch", 3])], opset=12)
+    save("opset_old", [node("Neg", ["x"], ["y"])], [x], [value("y", F, ["batch", 3])], opset=6)
     save("wrong_type", [node("Add", ["x", "whole"], ["y"], name="sum")], [x], [value("y", F, ["batch", 3])], [array("whole", [1, 2, 3], np.int64)])
     save("baked_batch", [node("Reshape", ["x", "shape"], ["y"], name="flatten")], [x], [value("y", F, [12])], [array("shape", [12], np.int64)])
     data = (DATA / "linear.onnx").read_bytes()

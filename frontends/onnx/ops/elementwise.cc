@@ -112,7 +112,7 @@ EPL_ONNX_OP(Mod) {
 EPL_ONNX_OP(BitShift) {
   return {.run = [](Import& i) {
     const Var x = i.in(0), bits = i.in(1);
-    const bool left = i.text("direction", "LEFT") == "LEFT";
+    const bool left = i.choice("direction", {"LEFT", "RIGHT"}) == "LEFT";
     if (left || x.dtype() != DType::u64) {
       i.set(0, i.b.emit(left ? "shift_left" : "shift_right", {x, bits}));
       return;
@@ -136,6 +136,12 @@ EPL_ONNX_OP(Where) {
 }
 
 EPL_ONNX_OP(Clip) {
+  return {.run = [](Import& i) {
+    auto bound = [&](std::string_view name) { return i.has_attribute(name) ? i.b.like(i.in(0), i.number(name, 0)) : Var(); };
+    i.set(0, i.b.emit("clip", {i.in(0), bound("min"), bound("max")}));
+  }};
+}
+EPL_ONNX_OP(Clip, 11) {
   return {.run = [](Import& i) {
     i.set(0, i.b.emit("clip", {i.in(0), i.has(1) ? i.in(1) : Var(), i.has(2) ? i.in(2) : Var()}));
   }};
@@ -177,7 +183,7 @@ EPL_ONNX_OP(ThresholdedRelu) {
   return {.run = [](Import& i) { i.set(0, i.b.emit("thresholded_relu", {i.in(0)}, {{"alpha", i.number("alpha", 1.0)}})); }};
 }
 EPL_ONNX_OP(Gelu) {
-  return {.run = [](Import& i) { i.set(0, i.b.emit("gelu", {i.in(0)}, {{"approximate", i.text("approximate", "none")}})); }};
+  return {.run = [](Import& i) { i.set(0, i.b.emit("gelu", {i.in(0)}, {{"approximate", i.choice("approximate", {"none", "tanh"})}})); }};
 }
 EPL_ONNX_OP(Swish) {
   return {.run = [](Import& i) {
@@ -186,22 +192,47 @@ EPL_ONNX_OP(Swish) {
   }};
 }
 
-// A mask is drawn only in training, with a ratio known at import.
-EPL_ONNX_OP(Dropout) {
+// Towards zero by `bias`, and zero within `lambd` of it.
+EPL_ONNX_OP(Shrink) {
   return {.run = [](Import& i) {
     Var x = i.in(0);
+    const double bias = i.number("bias", 0), lambd = i.number("lambd", 0.5);
+    i.set(0, i.b.select(x > lambd, x - bias, i.b.select(x < -lambd, x + bias, i.b.like(x, 0))));
+  }};
+}
+
+namespace {
+
+// A mask is drawn only in training, with a ratio known at import.
+void dropout(Import& i, double ratio, bool drops, DType mask) {
+  Var x = i.in(0);
+  if (!i.training() || !drops || !(ratio > 0)) {
+    i.set(0, i.b.unary("identity", x));
+    if (i.wants(1)) i.set(1, i.b.broadcast_to(i.b.scalar(mask, 1), x.shape()));
+    return;
+  }
+  if (!(ratio < 1)) return i.fail(cat("a ratio of ", ratio, "; it lies between 0 and 1"));
+  auto results = i.b.emit_all("dropout", {x}, {{"ratio", ratio}});
+  i.set(0, results[0]);
+  if (i.wants(1)) i.set(1, i.b.cast(results[1], mask));
+}
+
+}  // namespace
+
+// These opsets do not say whether a node drops; writers name the mask where it does.
+EPL_ONNX_OP(Dropout) {
+  return {.run = [](Import& i) { dropout(i, i.number("ratio", 0.5), i.wants(1), i.type(0).dtype); }};
+}
+EPL_ONNX_OP(Dropout, 10) {
+  return {.run = [](Import& i) { dropout(i, i.number("ratio", 0.5), i.wants(1), DType::boolean); }};
+}
+EPL_ONNX_OP(Dropout, 12) {
+  return {.run = [](Import& i) {
     double ratio = 0.5;
     if (const epl::Tensor* given = i.constant(1); given && given->elements() == 1) ratio = given->get(0);
     if (i.training() && ((i.has(1) && !i.constant(1)) || (i.has(2) && !i.constant(2)))) return i.fail("whether it drops, and how much, must be known when the model is bound");
-    bool active = i.training() && i.constant(2) && i.constant(2)->elements() == 1 && i.constant(2)->get_int(0) != 0 && ratio > 0;
-    if (!active) {
-      i.set(0, i.b.unary("identity", x));
-      if (i.wants(1)) i.set(1, i.b.broadcast_to(i.b.scalar(DType::boolean, 1), x.shape()));
-      return;
-    }
-    auto results = i.b.emit_all("dropout", {x}, {{"ratio", ratio}});
-    i.set(0, results[0]);
-    if (i.wants(1)) i.set(1, results[1]);
+    const bool drops = i.constant(2) && i.constant(2)->elements() == 1 && i.constant(2)->get_int(0) != 0;
+    dropout(i, ratio, drops, DType::boolean);
   }};
 }
 

@@ -7,17 +7,15 @@
 namespace epl::onnx {
 namespace {
 
-int64_t positive(int64_t axis, int ndim) { return axis < 0 ? axis + ndim : axis; }
-
 // "none" or one of add, mul, max, min.
 Attributes scatter_attributes(Import& i, Attributes attributes) {
-  attributes.set("reduction", i.text("reduction", "none"));
+  attributes.set("reduction", i.choice("reduction", {"none", "add", "mul", "max", "min"}));
   return attributes;
 }
 
 void arg_extreme(Import& i, const char* op) {
   i.set(0, i.b.emit(op, {i.in(0)},
-                    {{"axis", positive(i.integer("axis", 0), i.type(0).ndim())},
+                    {{"axis", i.axis("axis", 0, i.type(0).ndim())},
                      {"keep", i.integer("keepdims", 1) != 0},
                      {"last", i.integer("select_last_index", 0) != 0}}));
 }
@@ -26,13 +24,19 @@ void arg_extreme(Import& i, const char* op) {
 
 EPL_ONNX_OP(GatherElements) {
   return {.run = [](Import& i) {
-    i.set(0, i.b.emit("gather_elements", {i.in(0), i.in(1)}, {{"axis", positive(i.integer("axis", 0), i.type(0).ndim())}}));
+    i.set(0, i.b.emit("gather_elements", {i.in(0), i.in(1)}, {{"axis", i.axis("axis", 0, i.type(0).ndim())}}));
   }};
 }
 EPL_ONNX_OP(ScatterElements) {
   return {.run = [](Import& i) {
     i.set(0, i.b.emit("scatter_elements", {i.in(0), i.in(1), i.in(2)},
-                      scatter_attributes(i, {{"axis", positive(i.integer("axis", 0), i.type(0).ndim())}})));
+                      scatter_attributes(i, {{"axis", i.axis("axis", 0, i.type(0).ndim())}})));
+  }};
+}
+// The name that ScatterElements had before it got its own.
+EPL_ONNX_OP(Scatter) {
+  return {.until = 10, .run = [](Import& i) {
+    i.set(0, i.b.emit("scatter_elements", {i.in(0), i.in(1), i.in(2)}, {{"axis", i.axis("axis", 0, i.type(0).ndim())}, {"reduction", std::string("none")}}));
   }};
 }
 EPL_ONNX_OP(ScatterND) {
@@ -47,10 +51,10 @@ EPL_ONNX_OP(ArgMin) {
 
 EPL_ONNX_OP(TopK) {
   return {.run = [](Import& i) {
-    Ints k = i.ints(1);
+    Ints k = i.has_attribute("k") ? Ints{i.integer("k", 0)} : i.ints(1);
     if (k.size() != 1) return i.fail("k must be one number");
     auto results = i.b.emit_all("top_k", {i.in(0)},
-                                {{"k", k[0]}, {"axis", positive(i.integer("axis", -1), i.type(0).ndim())}, {"largest", i.integer("largest", 1) != 0}});
+                                {{"k", k[0]}, {"axis", i.axis("axis", -1, i.type(0).ndim())}, {"largest", i.integer("largest", 1) != 0}});
     i.set(0, results[0]);
     if (i.wants(1)) i.set(1, results[1]);
   }};
@@ -61,7 +65,7 @@ EPL_ONNX_OP(OneHot) {
     Ints depth = i.ints(1);
     if (depth.size() != 1) return i.fail("depth must be one number");
     Var indices = is_integer(i.type(0).dtype) ? i.in(0) : i.b.cast(i.in(0), DType::i64);
-    i.set(0, i.b.emit("one_hot", {indices, i.in(2)}, {{"axis", positive(i.integer("axis", -1), i.type(0).ndim() + 1)}, {"depth", depth[0]}}));
+    i.set(0, i.b.emit("one_hot", {indices, i.in(2)}, {{"axis", i.axis("axis", -1, i.type(0).ndim() + 1)}, {"depth", depth[0]}}));
   }};
 }
 
@@ -70,7 +74,7 @@ EPL_ONNX_OP(CumSum) {
     Ints axis = i.ints(1);
     if (axis.size() != 1) return i.fail("axis must be one number");
     i.set(0, i.b.emit("cum_sum", {i.in(0)},
-                      {{"axis", positive(axis[0], i.type(0).ndim())},
+                      {{"axis", i.axis(axis[0], i.type(0).ndim())},
                        {"exclusive", i.integer("exclusive", 0) != 0},
                        {"reverse", i.integer("reverse", 0) != 0}}));
   }};
@@ -81,17 +85,6 @@ EPL_ONNX_OP(Trilu) {
     Ints k = i.has(1) ? i.ints(1) : Ints{0};
     if (k.size() != 1) return i.fail("k must be one number");
     i.set(0, i.b.emit("trilu", {i.in(0)}, {{"upper", i.integer("upper", 1) != 0}, {"k", k[0]}}));
-  }};
-}
-
-EPL_ONNX_OP(Hardmax) {
-  return {.run = [](Import& i) {
-    Var x = i.in(0);
-    int64_t axis = positive(i.integer("axis", -1), x.ndim());
-    Var at = i.b.emit("arg_max", {x}, {{"axis", axis}, {"keep", false}, {"last", false}});
-    epl::Tensor values({x.dtype(), {2}});
-    values.set(1, 1);
-    i.set(0, i.b.emit("one_hot", {at, i.b.constant(values)}, {{"axis", axis}, {"depth", x.dim(static_cast<int>(axis))}}));
   }};
 }
 
@@ -120,7 +113,7 @@ EPL_ONNX_OP(Compress) {
     Var x = i.in(0);
     int64_t axis = 0;
     if (i.has_attribute("axis")) {
-      axis = positive(i.integer("axis", 0), x.ndim());
+      axis = i.axis("axis", 0, x.ndim());
     } else {
       x = i.b.reshape(x, {x.type().elements()});
     }

@@ -7,8 +7,6 @@
 namespace epl::onnx {
 namespace {
 
-int64_t positive(int64_t axis, int ndim) { return axis < 0 ? axis + ndim : axis; }
-
 // Axes of a reduction: from input 1 (newer opsets) or the attribute; none means all, or x itself.
 struct Reduction {
   Ints axes;
@@ -18,9 +16,8 @@ struct Reduction {
 Reduction reduction(Import& i) {
   Reduction r;
   int ndim = i.type(0).ndim();
-  r.axes = i.has(1) ? i.ints(1) : i.ints("axes", {});
+  r.axes = i.axes(i.list(1, "axes"), ndim);
   r.keep = i.integer("keepdims", 1) != 0;
-  for (int64_t& axis : r.axes) axis = positive(axis, ndim);
   std::ranges::sort(r.axes);
   if (r.axes.empty()) {
     if (i.integer("noop_with_empty_axes", 0)) {
@@ -56,11 +53,16 @@ Var extreme(Builder& b, const char* op, const Var& x, const Ints& axes, bool kee
   return b.cast(reduce_op(b, op, b.cast(x, DType::u8), axes, keep), DType::boolean);
 }
 
+std::string auto_pad(Import& i) {
+  if (i.text("auto_pad", "").empty()) return "NOTSET";
+  return i.choice("auto_pad", {"NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID"});
+}
+
 // Pads of a window as begin..., end...; auto_pad is worked out from the sizes.
 Ints window_pads(Import& i, const Shape& x, const Ints& kernel, const Ints& strides, const Ints& dilations) {
   size_t spatial = kernel.size();
-  std::string automatic = i.text("auto_pad", "NOTSET");
-  if (automatic == "NOTSET" || automatic.empty()) return i.ints("pads", Ints(2 * spatial, 0));
+  std::string automatic = auto_pad(i);
+  if (automatic == "NOTSET") return i.ints("pads", Ints(2 * spatial, 0));
   Ints pads(2 * spatial, 0);
   if (automatic == "VALID" || std::ranges::any_of(strides, [](int64_t stride) { return stride < 1; })) return pads;
   for (size_t d = 0; d < spatial; ++d) {
@@ -117,53 +119,65 @@ EPL_ONNX_OP(Conv) {
   }};
 }
 
+namespace {
+
 // In training the statistics are those of the batch, and the running ones move towards them: by PyTorch's convention, which
 // takes the unbiased variance. Written out in sums, so that every cut of the batch follows from theirs.
-EPL_ONNX_OP(BatchNormalization) {
-  return {.statistics = {3, 4}, .run = [](Import& i) {
-    Var x = i.in(0), scale = i.in(1), bias = i.in(2);
-    Builder& b = i.b;
-    double epsilon = i.number("epsilon", 1e-5), momentum = i.number("momentum", 0.9);
-    Shape channel(std::max(x.ndim(), 2), 1);
-    channel[1] = x.dim(1);
-    auto wide = [&](const Var& v) { return b.reshape(v, channel); };
-    if (!i.training() || i.integer("training_mode", 0) == 0) {
-      Var rstd = b.reciprocal(b.sqrt(i.in(4) + epsilon));
-      i.set(0, (x - wide(i.in(3))) * wide(rstd * scale) + wide(bias));
-      for (int k = 1; k <= 2; ++k) {   // a file for training also names the running statistics, which stay
-        if (i.wants(k)) i.set(k, b.unary("identity", i.in(k + 2)));
-      }
-      return;
+void batch_norm(Import& i, bool trains) {
+  Var x = i.in(0), scale = i.in(1), bias = i.in(2);
+  Builder& b = i.b;
+  double epsilon = i.number("epsilon", 1e-5), momentum = i.number("momentum", 0.9);
+  Shape channel(std::max(x.ndim(), 2), 1);
+  channel[1] = x.dim(1);
+  auto wide = [&](const Var& v) { return b.reshape(v, channel); };
+  if (!i.training() || !trains) {
+    Var rstd = b.reciprocal(b.sqrt(i.in(4) + epsilon));
+    i.set(0, (x - wide(i.in(3))) * wide(rstd * scale) + wide(bias));
+    for (int k = 1; k <= 2; ++k) {   // a file for training also names the running statistics, which stay
+      if (i.wants(k)) i.set(k, b.unary("identity", i.in(k + 2)));
     }
-    Ints axes;
-    double count = 1;
-    for (int d = 0; d < x.ndim(); ++d) {
-      if (d == 1) continue;
-      axes.push_back(d);
-      count *= static_cast<double>(x.dim(d));
-    }
-    Var mean = b.mean(x, axes, true);
-    Var centred = x - mean;
-    Var variance = b.mean(centred * centred, axes, true);
-    Var rstd = b.reciprocal(b.sqrt(variance + epsilon));
-    i.set(0, centred * (rstd * wide(scale)) + wide(bias));
-    Var flat_mean = b.emit("stop_gradient", {b.reshape(mean, {x.dim(1)})});
-    Var flat_variance = b.emit("stop_gradient", {b.reshape(variance, {x.dim(1)})}) * (count / std::max(count - 1, 1.0));
-    Var next_mean = i.in(3) * momentum + flat_mean * (1.0 - momentum);
-    Var next_variance = i.in(4) * momentum + flat_variance * (1.0 - momentum);
-    i.update_statistic(3, next_mean);
-    i.update_statistic(4, next_variance);
-    if (i.wants(1)) i.set(1, next_mean);
-    // The output is the standard's, which takes the variance of the batch as it is.
-    if (i.wants(2)) i.set(2, i.in(4) * momentum + b.reshape(variance, {x.dim(1)}) * (1.0 - momentum));
-  }};
+    return;
+  }
+  Ints axes;
+  double count = 1;
+  for (int d = 0; d < x.ndim(); ++d) {
+    if (d == 1) continue;
+    axes.push_back(d);
+    count *= static_cast<double>(x.dim(d));
+  }
+  Var mean = b.mean(x, axes, true);
+  Var centred = x - mean;
+  Var variance = b.mean(centred * centred, axes, true);
+  Var rstd = b.reciprocal(b.sqrt(variance + epsilon));
+  i.set(0, centred * (rstd * wide(scale)) + wide(bias));
+  Var flat_mean = b.emit("stop_gradient", {b.reshape(mean, {x.dim(1)})});
+  Var flat_variance = b.emit("stop_gradient", {b.reshape(variance, {x.dim(1)})}) * (count / std::max(count - 1, 1.0));
+  Var next_mean = i.in(3) * momentum + flat_mean * (1.0 - momentum);
+  Var next_variance = i.in(4) * momentum + flat_variance * (1.0 - momentum);
+  i.update_statistic(3, next_mean);
+  i.update_statistic(4, next_variance);
+  if (i.wants(1)) i.set(1, next_mean);
+  // The output is the standard's, which takes the variance of the batch as it is.
+  if (i.wants(2)) i.set(2, i.in(4) * momentum + b.reshape(variance, {x.dim(1)}) * (1.0 - momentum));
 }
 
+}  // namespace
+
+// The outputs 3 and 4 of the older rows are whatever the writer's runtime kept for its backward pass: nobody may use them.
+EPL_ONNX_OP(BatchNormalization) {
+  return {.statistics = {3, 4}, .run = [](Import& i) {
+    if (i.integer("spatial", 1) == 0) return i.fail(unsupported("statistics for each element (spatial 0)"));
+    batch_norm(i, learns_statistics(i.node(), i.opset()));
+  }};
+}
+EPL_ONNX_OP(BatchNormalization, 9) {
+  return {.statistics = {3, 4}, .run = [](Import& i) { batch_norm(i, learns_statistics(i.node(), i.opset())); }};
+}
 EPL_ONNX_OP(LayerNormalization) {
   return {.run = [](Import& i) {
     std::vector<Var> operands = {i.in(0), i.has(1) ? i.in(1) : Var(), i.has(2) ? i.in(2) : Var()};
     auto results = i.b.emit_all("layer_norm", operands,
-                                {{"axis", positive(i.integer("axis", -1), i.type(0).ndim())}, {"epsilon", i.number("epsilon", 1e-5)}});
+                                {{"axis", i.axis("axis", -1, i.type(0).ndim())}, {"epsilon", i.number("epsilon", 1e-5)}});
     for (int k = 0; k < i.outputs() && k < 3; ++k) {
       if (i.wants(k)) i.set(k, results[k]);
     }
@@ -173,16 +187,9 @@ EPL_ONNX_OP(LayerNormalization) {
 EPL_ONNX_OP(RMSNormalization) {
   return {.run = [](Import& i) {
     auto results = i.b.emit_all("rms_norm", {i.in(0), i.has(1) ? i.in(1) : Var()},
-                                {{"axis", positive(i.integer("axis", -1), i.type(0).ndim())}, {"epsilon", i.number("epsilon", 1e-5)}});
+                                {{"axis", i.axis("axis", -1, i.type(0).ndim())}, {"epsilon", i.number("epsilon", 1e-5)}});
     i.set(0, results[0]);
   }};
-}
-
-EPL_ONNX_OP(Softmax) {
-  return {.run = [](Import& i) { i.set(0, i.b.emit("softmax", {i.in(0)}, {{"axis", positive(i.integer("axis", -1), i.type(0).ndim())}})); }};
-}
-EPL_ONNX_OP(LogSoftmax) {
-  return {.run = [](Import& i) { i.set(0, i.b.emit("log_softmax", {i.in(0)}, {{"axis", positive(i.integer("axis", -1), i.type(0).ndim())}})); }};
 }
 
 EPL_ONNX_OP(ReduceSum) {
@@ -307,7 +314,7 @@ EPL_ONNX_OP(ConvTranspose) {
     if (w.ndim() != x.ndim() || spatial == 0 || strides.size() != spatial || dilations.size() != spatial || more.size() != spatial || pads.size() != 2 * spatial) {
       return i.fail("kernel, strides and input do not fit");
     }
-    const std::string automatic = i.text("auto_pad", "NOTSET");
+    const std::string automatic = auto_pad(i);
     Shape shape = {x.dim(0), w.dim(1) * groups};
     for (size_t d = 0; d < spatial; ++d) {
       const int at = static_cast<int>(d) + 2;

@@ -38,7 +38,7 @@ Ints every_axis(const Var& x) {
 }
 
 void reduce_loss(Import& i, const Likelihoods& l) {
-  std::string reduction = i.text("reduction", "mean");
+  std::string reduction = i.choice("reduction", {"mean", "sum", "none"});
   if (reduction == "none") return i.set(0, l.losses);
   Var total = i.b.sum(l.losses, every_axis(l.losses), false);
   i.set(0, reduction == "sum" ? total : total / i.b.sum(l.weights, every_axis(l.weights), false));
@@ -67,7 +67,7 @@ EPL_ONNX_OP(SoftmaxCrossEntropyLoss) {
     if (!fits(i)) return;
     Builder& b = i.b;
     Var scores = i.in(0), target = i.in(1);
-    std::string reduction = i.text("reduction", "mean");
+    std::string reduction = i.choice("reduction", {"mean", "sum", "none"});
     if (i.wants(1)) i.set(1, b.emit("log_softmax", {scores}, {{"axis", int64_t{1}}}));
     if (i.has(2) || reduction == "none" || i.wants(1)) {
       Var logs = b.emit("log_softmax", {scores}, {{"axis", int64_t{1}}});

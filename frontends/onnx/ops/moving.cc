@@ -8,8 +8,6 @@
 namespace epl::onnx {
 namespace {
 
-int64_t positive(int64_t axis, int ndim) { return axis < 0 ? axis + ndim : axis; }
-
 Ints all_axes(int ndim) {
   Ints axes(ndim);
   std::iota(axes.begin(), axes.end(), 0);
@@ -18,21 +16,35 @@ Ints all_axes(int ndim) {
 
 }  // namespace
 
+namespace {
+
+// `value`, a scalar or empty, fills what is new.
+void pad(Import& i, const Ints& pads, Ints axes, const Var& value, const std::string& mode) {
+  Var x = i.in(0);
+  axes = i.axes(std::move(axes), x.ndim());
+  if (pads.size() != 2 * axes.size()) return i.fail(cat("pads ", pads, " do not fit the axes ", axes));
+  Ints begin(x.ndim(), 0), end(x.ndim(), 0);
+  for (size_t k = 0; k < axes.size(); ++k) {
+    begin[axes[k]] = pads[k];
+    end[axes[k]] = pads[k + axes.size()];
+  }
+  std::vector<Var> operands = {x};
+  if (value) operands.push_back(value);
+  i.set(0, i.b.emit("pad", operands, {{"mode", mode}, {"begin", begin}, {"end", end}}));
+}
+
+}  // namespace
+
 EPL_ONNX_OP(Pad) {
   return {.run = [](Import& i) {
-    Var x = i.in(0);
-    Ints pads = i.ints(1), axes = i.has(3) ? i.ints(3) : all_axes(x.ndim());
-    if (pads.size() != 2 * axes.size()) return i.fail(cat("pads ", pads, " do not fit the axes ", axes));
-    Ints begin(x.ndim(), 0), end(x.ndim(), 0);
-    for (size_t k = 0; k < axes.size(); ++k) {
-      int64_t d = positive(axes[k], x.ndim());
-      if (d < 0 || d >= x.ndim()) return i.fail(cat("axes ", axes, " do not fit ", x.type().text()));
-      begin[d] = pads[k];
-      end[d] = pads[k + axes.size()];
-    }
-    std::vector<Var> operands = {x};
-    if (i.has(2) && i.type(2).elements() == 1) operands.push_back(i.b.reshape(i.in(2), {}));
-    i.set(0, i.b.emit("pad", operands, {{"mode", i.text("mode", "constant")}, {"begin", begin}, {"end", end}}));
+    Var value = i.has_attribute("value") ? i.b.like(i.in(0), i.number("value", 0)) : Var();
+    pad(i, i.ints("pads", {}), all_axes(i.type(0).ndim()), value, i.choice("mode", {"constant", "edge", "reflect"}));
+  }};
+}
+EPL_ONNX_OP(Pad, 11) {
+  return {.run = [](Import& i) {
+    Var value = i.has(2) && i.type(2).elements() == 1 ? i.b.reshape(i.in(2), {}) : Var();
+    pad(i, i.ints(1), i.has(3) ? i.ints(3) : all_axes(i.type(0).ndim()), value, i.choice("mode", {"constant", "edge", "reflect", "wrap"}));
   }};
 }
 
@@ -46,7 +58,7 @@ EPL_ONNX_OP(DepthToSpace) {
     int64_t s = i.integer("blocksize", 0);
     if (x.ndim() != 4 || s < 1 || s > 65536 || x.dim(1) % (s * s) != 0) return i.fail(cat("blocks of ", s, " do not fit ", x.type().text()));
     int64_t n = x.dim(0), c = x.dim(1) / (s * s), h = x.dim(2), w = x.dim(3);
-    bool depth_first = i.text("mode", "DCR") == "DCR";
+    bool depth_first = i.choice("mode", {"DCR", "CRD"}) == "DCR";
     Var parts = i.b.reshape(x, depth_first ? Shape{n, s, s, c, h, w} : Shape{n, c, s, s, h, w});
     i.set(0, i.b.reshape(i.b.transpose(parts, depth_first ? Ints{0, 3, 4, 1, 5, 2} : Ints{0, 1, 4, 2, 5, 3}), {n, c, h * s, w * s}));
   }};
@@ -58,7 +70,7 @@ EPL_ONNX_OP(SpaceToDepth) {
     int64_t s = i.integer("blocksize", 0);
     if (x.ndim() != 4 || s < 1 || s > 65536 || x.dim(2) % s != 0 || x.dim(3) % s != 0) return i.fail(cat("blocks of ", s, " do not fit ", x.type().text()));
     int64_t n = x.dim(0), c = x.dim(1), h = x.dim(2) / s, w = x.dim(3) / s;
-    bool depth_first = i.text("mode", "DCR") == "DCR";
+    bool depth_first = i.choice("mode", {"DCR", "CRD"}) == "DCR";
     Var parts = i.b.transpose(i.b.reshape(x, {n, c, h, s, w, s}), depth_first ? Ints{0, 3, 5, 1, 2, 4} : Ints{0, 1, 3, 5, 2, 4});
     i.set(0, i.b.reshape(parts, {n, c * s * s, h, w}));
   }};
@@ -68,10 +80,10 @@ EPL_ONNX_OP(SpaceToDepth) {
 EPL_ONNX_OP(CenterCropPad) {
   return {.run = [](Import& i) {
     Var x = i.in(0);
-    Ints sizes = i.ints(1), axes = i.ints("axes", all_axes(x.ndim())), begin(x.ndim(), 0), end(x.ndim(), 0);
+    Ints sizes = i.ints(1), axes = i.axes(i.ints("axes", all_axes(x.ndim())), x.ndim()), begin(x.ndim(), 0), end(x.ndim(), 0);
     if (sizes.size() != axes.size()) return i.fail(cat("sizes ", sizes, " do not fit the axes ", axes));
     for (size_t k = 0; k < axes.size(); ++k) {
-      int64_t d = positive(axes[k], x.ndim()), more = sizes[k] - x.dim(static_cast<int>(d));
+      int64_t d = axes[k], more = sizes[k] - x.dim(static_cast<int>(d));
       begin[d] = more >= 0 ? more / 2 : -(-more / 2);
       end[d] = more - begin[d];
     }

@@ -8,8 +8,6 @@
 namespace epl::onnx {
 namespace {
 
-int64_t positive(int64_t axis, int ndim) { return axis < 0 ? axis + ndim : axis; }
-
 // (x - mean) / sqrt(variance + epsilon) over some axes.
 Var standardized(Builder& b, const Var& x, const Ints& axes, double epsilon) {
   Var centred = x - b.mean(x, axes, true);
@@ -60,8 +58,7 @@ EPL_ONNX_OP(MeanVarianceNormalization) {
   return {.run = [](Import& i) {
     Builder& b = i.b;
     Var x = i.in(0);
-    Ints axes = i.ints("axes", {0, 2, 3});
-    for (int64_t& axis : axes) axis = positive(axis, x.ndim());
+    Ints axes = i.axes(i.ints("axes", {0, 2, 3}), x.ndim());
     Var centred = x - b.mean(x, axes, true);
     i.set(0, centred / (b.sqrt(b.mean(centred * centred, axes, true)) + 1e-9));
   }};
@@ -72,7 +69,7 @@ EPL_ONNX_OP(LpNormalization) {
   return {.run = [](Import& i) {
     Builder& b = i.b;
     Var x = i.in(0);
-    Ints axis = {positive(i.integer("axis", -1), x.ndim())};
+    Ints axis = {i.axis("axis", -1, x.ndim())};
     Var norm = i.integer("p", 2) == 1 ? b.sum(b.unary("abs", x), axis, true) : b.sqrt(b.sum(x * x, axis, true));
     i.set(0, x / b.select(b.equal(norm, b.like(norm, 0)), b.like(norm, 1), norm));
   }};
@@ -95,6 +92,22 @@ EPL_ONNX_OP(LRN) {
     }
     Var base = total * (i.number("alpha", 1e-4) / static_cast<double>(size)) + i.number("bias", 1.0);
     i.set(0, x / b.pow(base, b.like(base, i.number("beta", 0.75))));
+  }};
+}
+
+// Of the domain of classical learning: columns moved and scaled, each by its own number or all by one.
+EPL_ONNX_OP(Scaler) {
+  return {.domain = "ai.onnx.ml", .run = [](Import& i) {
+    Builder& b = i.b;
+    Var x = b.cast(i.in(0), DType::f32);
+    auto numbers = [&](std::string_view name, double fallback) {
+      Doubles given = i.numbers(name, {fallback});
+      if (given.size() != 1 && static_cast<int64_t>(given.size()) != x.dim(-1)) i.fail(cat(given.size(), " numbers in ", name, " for ", x.type().text()));
+      epl::Tensor made(TensorType{DType::f32, {static_cast<int64_t>(given.size())}});
+      for (size_t k = 0; k < given.size(); ++k) made.set(static_cast<int64_t>(k), given[k]);
+      return b.constant(made);
+    };
+    i.set(0, (x - numbers("offset", 0)) * numbers("scale", 1));
   }};
 }
 

@@ -31,7 +31,7 @@ class Recurrent {
         int64_t at = backward ? steps_ - 1 - t : t;
         Var now = b_.reshape(b_.slice(x, {0}, {at}, {at + 1}), {batch_, gates_ * hidden_});
         Var h = h_, c = c_, next = step(*this, now);
-        if (lengths_) {   // after the end of a sample its state stays and its output is zero
+        if (lengths_) {   // beyond the end of a sample, on whichever side it is met, the state stays and the output is zero
           Var runs = b_.reshape(lengths_, {batch_, 1}) > static_cast<double>(at);
           outputs[at] = b_.select(runs, next, b_.like(next, 0));
           next = b_.select(runs, next, h);
@@ -63,7 +63,7 @@ class Recurrent {
 
  private:
   bool prepare(bool cell) {
-    direction_ = i_.text("direction", "forward");
+    direction_ = i_.choice("direction", {"forward", "reverse", "bidirectional"});
     directions_ = direction_ == "bidirectional" ? 2 : 1;
     swapped_ = i_.integer("layout", 0) != 0;
     x_ = i_.in(0);
@@ -85,11 +85,8 @@ class Recurrent {
         if (gates_ == 4) activations_.insert(activations_.end(), {"Sigmoid", "Tanh", "Tanh"});
       }
     }
-    if (i_.has(4)) {
-      lengths_ = b_.cast(i_.in(4), DType::i64);
-      if (direction_ != "forward") return refuse("lengths of samples beside a direction other than forward are not supported");
-    }
-    if (cell && i_.integer("input_forget", 0) != 0) return refuse("input_forget is not supported");
+    if (i_.has(4)) lengths_ = b_.cast(i_.in(4), DType::i64);
+    if (cell && i_.integer("input_forget", 0) != 0) i_.fail(unsupported("a forget gate coupled with the input gate (input_forget)"));
     return b_.status().ok();
   }
 

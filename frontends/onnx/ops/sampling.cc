@@ -85,11 +85,10 @@ EPL_ONNX_OP(GridSample) {
     if (dims < 1 || dims > 3 || grid.ndim() != dims + 2 || grid.dim(-1) != dims || grid.dim(0) != x.dim(0)) {
       return i.fail(cat("a grid of ", grid.type().text(), " does not fit ", x.type().text()));
     }
-    std::string mode = i.text("mode", "linear");
+    std::string mode = i.choice("mode", {"linear", "nearest", "cubic", "bilinear", "bicubic"});
     if (mode == "bilinear") mode = "linear";
     if (mode == "bicubic") mode = "cubic";
-    Outside outside{i.text("padding_mode", "zeros"), i.integer("align_corners", 0) != 0};
-    if (mode != "linear" && mode != "nearest" && mode != "cubic") return i.fail(unsupported("mode ", mode));
+    Outside outside{i.choice("padding_mode", {"zeros", "border", "reflection"}), i.integer("align_corners", 0) != 0};
     Shape out = grid.shape();
     out.pop_back();
     const int64_t n = x.dim(0), points = n > 0 ? element_count(out) / n : 0;

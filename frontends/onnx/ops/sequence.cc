@@ -9,13 +9,11 @@ namespace {
 
 constexpr int64_t most_items = 1 << 16;
 
-int64_t positive(int64_t axis, int64_t ndim) { return axis < 0 ? axis + ndim : axis; }
-
 // The position that input `at` names in a sequence of `size`; the last one when it is absent.
 int64_t position(Import& i, int at, int64_t size, int64_t most) {
   if (!i.has(at)) return most;
   Ints given = i.ints(at);
-  int64_t index = given.size() == 1 ? positive(given[0], size) : -1;
+  int64_t index = given.size() == 1 ? (given[0] < 0 ? given[0] + size : given[0]) : -1;
   if (index < 0 || index > most) {
     i.fail(cat("position ", given, " in a sequence of ", size));
     return 0;
@@ -28,8 +26,8 @@ int64_t position(Import& i, int at, int64_t size, int64_t most) {
 EPL_ONNX_OP(SplitToSequence) {
   return {.run = [](Import& i) {
     const TensorType type = i.type(0);
-    const int64_t axis = positive(i.integer("axis", 0), type.ndim());
-    if (axis < 0 || axis >= type.ndim()) return i.fail(cat("axis ", axis, " of ", type.text()));
+    const int64_t axis = i.axis("axis", 0, type.ndim());
+    if (!i.b.status().ok()) return;
     const int64_t size = type.dim(static_cast<int>(axis));
     if (size > most_items) return i.fail(unsupported("a sequence of ", size, " items"));
     Ints parts = i.has(1) ? i.ints(1) : Ints(size, 1);
@@ -111,8 +109,8 @@ EPL_ONNX_OP(ConcatFromSequence) {
     int64_t axis = 0;
     for (const Sequence::Item& item : sequence->items) {
       Var part = i.take(item);
-      axis = positive(i.integer("axis", 0), part.ndim() + (stack ? 1 : 0));
-      if (axis < 0 || axis > part.ndim()) return i.fail(cat("axis ", axis, " of ", part.type().text()));
+      axis = i.axis("axis", 0, part.ndim() + (stack ? 1 : 0));
+      if (!i.b.status().ok()) return;
       if (stack) {
         Shape shape = part.shape();
         shape.insert(shape.begin() + axis, 1);

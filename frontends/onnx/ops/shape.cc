@@ -9,10 +9,8 @@
 namespace epl::onnx {
 namespace {
 
-int64_t positive(int64_t axis, int ndim) { return axis < 0 ? axis + ndim : axis; }
-
-// Axes from an input (newer opsets) or an attribute (older ones).
-Ints axes_of(Import& i, int input) { return i.has(input) ? i.ints(input) : i.ints("axes", {}); }
+// A bound that counts from the end where it is negative, within 0 and n.
+int64_t bound(int64_t at, int64_t n) { return std::clamp<int64_t>(at < 0 ? at + n : at, 0, n); }
 
 }  // namespace
 
@@ -36,8 +34,7 @@ EPL_ONNX_OP(Shape) {
   return {.run = [](Import& i) {
     const Shape& shape = i.type(0).shape;
     int64_t n = static_cast<int64_t>(shape.size());
-    int64_t start = std::clamp<int64_t>(positive(i.integer("start", 0), static_cast<int>(n)), 0, n);
-    int64_t end = std::clamp<int64_t>(positive(i.integer("end", n), static_cast<int>(n)), start, n);
+    int64_t start = bound(i.integer("start", 0), n), end = std::max(start, bound(i.integer("end", n), n));
     i.set_constant(0, epl::Tensor::from_ints(Ints(shape.begin() + start, shape.begin() + end)));
   }};
 }
@@ -117,7 +114,8 @@ EPL_ONNX_OP(Reshape) {
 EPL_ONNX_OP(Flatten) {
   return {.run = [](Import& i) {
     Var x = i.in(0);
-    int64_t axis = positive(i.integer("axis", 1), x.ndim()), rows = 1;
+    int64_t axis = i.integer("axis", 1), rows = 1;
+    if (axis < 0) axis += x.ndim();
     if (axis < 0 || axis > x.ndim()) return i.fail(cat("axis ", i.integer("axis", 1), " does not fit ", x.type().text()));
     for (int64_t d = 0; d < axis; ++d) rows *= x.dim(static_cast<int>(d));
     int64_t columns = rows > 0 ? x.type().elements() / rows : 0;
@@ -128,11 +126,7 @@ EPL_ONNX_OP(Flatten) {
 EPL_ONNX_OP(Squeeze) {
   return {.run = [](Import& i) {
     Var x = i.in(0);
-    Ints axes = axes_of(i, 1), shape;
-    for (int64_t& axis : axes) {
-      axis = positive(axis, x.ndim());
-      if (axis < 0 || axis >= x.ndim()) return i.fail(cat("axes ", axes, " do not fit ", x.type().text()));
-    }
+    Ints axes = i.axes(i.list(1, "axes"), x.ndim()), shape;
     for (int d = 0; d < x.ndim(); ++d) {
       bool listed = std::ranges::find(axes, d) != axes.end();
       if (axes.empty() ? x.dim(d) == 1 : listed) {
@@ -148,14 +142,12 @@ EPL_ONNX_OP(Squeeze) {
 EPL_ONNX_OP(Unsqueeze) {
   return {.run = [](Import& i) {
     Var x = i.in(0);
-    Ints axes = axes_of(i, 1);
+    Ints axes = i.list(1, "axes");
+    if (axes.size() > 64) return i.fail(cat(axes.size(), " axes"));
     int ndim = x.ndim() + static_cast<int>(axes.size());
     Ints shape(ndim, -1);
-    for (int64_t axis : axes) {
-      int64_t at = positive(axis, ndim);
-      if (at < 0 || at >= ndim || shape[at] == 1) return i.fail(cat("axes ", axes, " do not fit ", x.type().text()));
-      shape[at] = 1;
-    }
+    for (int64_t axis : i.axes(std::move(axes), ndim)) shape[axis] = 1;
+    if (!i.b.status().ok()) return;
     int next = 0;
     for (int64_t& size : shape) {
       if (size == -1) size = x.dim(next++);
@@ -185,49 +177,66 @@ EPL_ONNX_OP(Concat) {
     std::vector<Var> parts;
     for (int k = 0; k < i.inputs(); ++k) parts.push_back(i.in(k));
     if (parts.empty()) return i.fail("has no operand");
-    i.set(0, i.b.emit("concat", parts, {{"axis", positive(i.integer("axis", 0), parts[0].ndim())}}));
+    i.set(0, i.b.emit("concat", parts, {{"axis", i.axis("axis", 0, parts[0].ndim())}}));
   }};
 }
 
+namespace {
+
+void slice(Import& i, Ints starts, Ints ends, Ints axes, Ints steps) {
+  Var x = i.in(0);
+  if (ends.size() != starts.size() || axes.size() != starts.size() || steps.size() != starts.size()) {
+    return i.fail("starts, ends, axes and steps have different lengths");
+  }
+  axes = i.axes(std::move(axes), x.ndim());
+  if (!i.b.status().ok()) return;
+  for (size_t k = 0; k < starts.size(); ++k) {
+    int64_t size = x.dim(static_cast<int>(axes[k]));
+    if (steps[k] == 0) return i.fail("a step of zero");
+    // A step over everything takes one element, however long it is.
+    steps[k] = std::clamp<int64_t>(steps[k], -std::max<int64_t>(size, 1), std::max<int64_t>(size, 1));
+    // Bounds as the standard clamps them; a backward slice ends before element 0 at -1.
+    auto clamp = [&](int64_t at) {
+      if (at < 0) at = at < -size ? -1 - size : at + size;
+      return steps[k] > 0 ? std::clamp<int64_t>(at, 0, size) : std::clamp<int64_t>(at, -1, size - 1);
+    };
+    starts[k] = clamp(starts[k]);
+    ends[k] = clamp(ends[k]);
+    if (steps[k] > 0 && ends[k] < starts[k]) ends[k] = starts[k];
+    if (steps[k] < 0 && ends[k] > starts[k]) ends[k] = starts[k];
+  }
+  i.set(0, i.b.slice(x, axes, starts, ends, steps));
+}
+
+Ints counted(size_t n) {
+  Ints numbers(n);
+  std::iota(numbers.begin(), numbers.end(), 0);
+  return numbers;
+}
+
+}  // namespace
+
 EPL_ONNX_OP(Slice) {
   return {.run = [](Import& i) {
-    Var x = i.in(0);
-    Ints starts = i.ints(1), ends = i.ints(2), axes, steps;
-    if (i.has(3)) {
-      axes = i.ints(3);
-    } else {
-      axes.resize(starts.size());
-      std::iota(axes.begin(), axes.end(), 0);
-    }
-    steps = i.has(4) ? i.ints(4) : Ints(starts.size(), 1);
-    if (ends.size() != starts.size() || axes.size() != starts.size() || steps.size() != starts.size()) {
-      return i.fail("starts, ends, axes and steps have different lengths");
-    }
-    for (size_t k = 0; k < starts.size(); ++k) {
-      axes[k] = positive(axes[k], x.ndim());
-      int64_t size = x.dim(static_cast<int>(axes[k]));
-      if (steps[k] == 0) return i.fail("a step of zero");
-      // Bounds as the standard clamps them; a backward slice ends before element 0 at -1.
-      auto clamp = [&](int64_t at) {
-        if (at < 0) at = at < -size ? -1 - size : at + size;
-        return steps[k] > 0 ? std::clamp<int64_t>(at, 0, size) : std::clamp<int64_t>(at, -1, size - 1);
-      };
-      starts[k] = clamp(starts[k]);
-      ends[k] = clamp(ends[k]);
-      if (steps[k] > 0 && ends[k] < starts[k]) ends[k] = starts[k];
-      if (steps[k] < 0 && ends[k] > starts[k]) ends[k] = starts[k];
-    }
-    i.set(0, i.b.slice(x, axes, starts, ends, steps));
+    Ints starts = i.ints("starts", {});
+    slice(i, starts, i.ints("ends", {}), i.ints("axes", counted(starts.size())), Ints(starts.size(), 1));
+  }};
+}
+EPL_ONNX_OP(Slice, 10) {
+  return {.run = [](Import& i) {
+    Ints starts = i.ints(1);
+    slice(i, starts, i.ints(2), i.has(3) ? i.ints(3) : counted(starts.size()), i.has(4) ? i.ints(4) : Ints(starts.size(), 1));
   }};
 }
 
 EPL_ONNX_OP(Split) {
   return {.run = [](Import& i) {
     Var x = i.in(0);
-    int64_t axis = positive(i.integer("axis", 0), x.ndim()), size = x.dim(static_cast<int>(axis));
-    Ints sizes = i.has(1) ? i.ints(1) : i.ints("split", {});
+    int64_t axis = i.axis("axis", 0, x.ndim()), size = x.dim(static_cast<int>(axis));
+    Ints sizes = i.list(1, "split");
     if (sizes.empty()) {
       int64_t parts = i.outputs(), each = parts > 0 ? (size + parts - 1) / parts : 0;
+      if (i.integer("num_outputs", parts) != parts) return i.fail(cat("num_outputs is ", i.integer("num_outputs", parts), " for ", parts, " outputs"));
       for (int64_t p = 0; p < parts; ++p) sizes.push_back(std::max<int64_t>(0, std::min(each, size - p * each)));
     }
     if (std::accumulate(sizes.begin(), sizes.end(), int64_t{0}) != size || static_cast<int>(sizes.size()) < i.outputs()) {
@@ -257,7 +266,7 @@ bool takes_all_in_order(const epl::Tensor* indices, int64_t size) {
 EPL_ONNX_OP(Gather) {
   return {.run = [](Import& i) {
     const Shape& x = i.type(0).shape;
-    const int64_t axis = positive(i.integer("axis", 0), i.type(0).ndim());
+    const int64_t axis = i.axis("axis", 0, i.type(0).ndim());
     const epl::Tensor* indices = i.constant(1);
     if (axis >= 0 && axis < static_cast<int64_t>(x.size()) && takes_all_in_order(indices, x[static_cast<size_t>(axis)])) {
       Shape shape(x.begin(), x.begin() + axis);

@@ -1,0 +1,149 @@
+// Nodes against the standard. See operators.h.
+#include "frontends/onnx/operators.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include "core/base/text.h"
+#include "frontends/onnx/operator_table.h"
+#include "frontends/onnx/schema.h"
+
+namespace epl::onnx {
+namespace {
+
+namespace codes = schema::AttributeProto;
+
+// The types of attributes, as the table spells them, with the field that holds a value.
+struct AttributeKind {
+  std::string_view name;
+  int32_t type;
+  uint32_t field;
+};
+constexpr AttributeKind kinds[] = {{"float", codes::AttributeType_FLOAT, codes::f},
+                                   {"int", codes::AttributeType_INT, codes::i},
+                                   {"string", codes::AttributeType_STRING, codes::s},
+                                   {"tensor", codes::AttributeType_TENSOR, codes::t},
+                                   {"graph", codes::AttributeType_GRAPH, codes::g},
+                                   {"sparse_tensor", codes::AttributeType_SPARSE_TENSOR, codes::sparse_tensor},
+                                   {"type_proto", codes::AttributeType_TYPE_PROTO, codes::tp},
+                                   {"floats", codes::AttributeType_FLOATS, codes::floats},
+                                   {"ints", codes::AttributeType_INTS, codes::ints},
+                                   {"strings", codes::AttributeType_STRINGS, codes::strings},
+                                   {"tensors", codes::AttributeType_TENSORS, codes::tensors},
+                                   {"graphs", codes::AttributeType_GRAPHS, codes::graphs},
+                                   {"sparse_tensors", codes::AttributeType_SPARSE_TENSORS, codes::sparse_tensors},
+                                   {"type_protos", codes::AttributeType_TYPE_PROTOS, codes::type_protos}};
+
+const AttributeKind* kind_of(int32_t type) {
+  const AttributeKind* kind = std::ranges::find(kinds, type, &AttributeKind::type);
+  return kind == std::end(kinds) ? nullptr : kind;
+}
+
+struct AttributeRule {
+  std::string_view name, type;
+  bool required = false;
+};
+
+// Calls f with each attribute of a list "alpha:float axes:ints!".
+template <class F>
+void for_each_rule(std::string_view list, F&& f) {
+  while (!list.empty()) {
+    const size_t end = std::min(list.find(' '), list.size()), colon = list.find(':');
+    std::string_view type = list.substr(colon + 1, end - colon - 1);
+    const bool required = type.ends_with('!');
+    if (required) type.remove_suffix(1);
+    f(AttributeRule{list.substr(0, colon), type, required});
+    list.remove_prefix(std::min(end + 1, list.size()));
+  }
+}
+
+std::string names_of(std::string_view attributes) {
+  std::vector<std::string> names;
+  for_each_rule(attributes, [&](const AttributeRule& rule) { names.emplace_back(rule.name); });
+  return names.empty() ? "it has none" : "there are: " + join(names, ", ");
+}
+
+std::string count_text(int32_t least, int32_t most) {
+  if (most == OperatorVersion::any) return cat(least, " or more");
+  return least == most ? cat(least) : cat(least, " to ", most);
+}
+
+Status bad(auto&&... parts) { return Status(Code::invalid_model, cat(parts...)); }
+
+Status check_counts(const Node& node, const OperatorVersion& version) {
+  auto given = [](const std::vector<std::string_view>& names) {   // names left empty at the end say nothing
+    size_t count = names.size();
+    while (count > 0 && names[count - 1].empty()) --count;
+    return static_cast<int64_t>(count);
+  };
+  const int64_t inputs = given(node.inputs), outputs = given(node.outputs);
+  if (static_cast<int64_t>(node.inputs.size()) < version.min_inputs || inputs > version.max_inputs) {
+    return bad(inputs, " inputs; ", node.op_type, " of opset ", version.since, " takes ", count_text(version.min_inputs, version.max_inputs));
+  }
+  if (static_cast<int64_t>(node.outputs.size()) < version.min_outputs || outputs > version.max_outputs) {
+    return bad(outputs, " outputs; ", node.op_type, " of opset ", version.since, " gives ", count_text(version.min_outputs, version.max_outputs));
+  }
+  return {};
+}
+
+// An attribute that says one type and holds another would be read as zero.
+Status check_value(const Attribute& attribute, const AttributeRule& rule) {
+  const AttributeKind* given = kind_of(attribute.type);
+  if (!given) return bad("attribute ", attribute.name, " does not say its type; it must be ", rule.type);
+  if (given->name != rule.type) return bad("attribute ", attribute.name, " is of type ", given->name, "; it must be ", rule.type);
+  for (const AttributeKind& kind : kinds) {
+    if (kind.field != given->field && (attribute.fields >> kind.field & 1) != 0) {
+      return bad("attribute ", attribute.name, " says that it is of type ", given->name, ", and holds a value of type ", kind.name);
+    }
+  }
+  return {};
+}
+
+Status check_attributes(const Node& node, const OperatorVersion& version) {
+  for (size_t k = 0; k < node.attributes.size(); ++k) {
+    const Attribute& attribute = node.attributes[k];
+    for (size_t before = 0; before < k; ++before) {
+      if (node.attributes[before].name == attribute.name) return bad("attribute ", attribute.name, " is given twice");
+    }
+    if (attribute.name.starts_with("__")) continue;   // notes that runtimes leave for themselves
+    AttributeRule found;
+    for_each_rule(version.attributes, [&](const AttributeRule& rule) {
+      if (rule.name == attribute.name) found = rule;
+    });
+    if (found.name.empty()) {
+      return bad(node.op_type, " of opset ", version.since, " has no attribute ", attribute.name, "; ", names_of(version.attributes));
+    }
+    if (attribute.ref.empty()) EPL_TRY(check_value(attribute, found));
+  }
+  Status missing;
+  for_each_rule(version.attributes, [&](const AttributeRule& rule) {
+    if (!rule.required || !missing.ok()) return;
+    if (std::ranges::find(node.attributes, rule.name, &Attribute::name) == node.attributes.end()) {
+      missing = bad("attribute ", rule.name, " is missing");
+    }
+  });
+  return missing;
+}
+
+}  // namespace
+
+const OperatorVersion* find_operator(std::string_view domain, std::string_view name, int64_t opset) {
+  if (domain == "ai.onnx") domain = "";
+  auto key = [](const OperatorVersion& v) { return std::tie(v.domain, v.name); };
+  auto range = std::ranges::equal_range(operator_table, std::tie(domain, name), {}, key);
+  if (range.empty()) return nullptr;
+  const OperatorVersion* found = &*range.begin();
+  for (const OperatorVersion& version : range) {
+    if (version.since <= opset) found = &version;
+  }
+  return found;
+}
+
+Status check_node(const Node& node, int64_t opset) {
+  const OperatorVersion* version = find_operator(node.domain, node.op_type, opset);
+  if (!version) return {};
+  EPL_TRY(check_counts(node, *version));
+  return check_attributes(node, *version);
+}
+
+}  // namespace epl::onnx
