@@ -6,12 +6,12 @@
 #include "core/ir/evaluate.h"
 #include "core/ir/op.h"
 #include "core/ir/rewriter.h"
+#include "frontends/onnx/file_check.h"
+#include "frontends/onnx/operators.h"
 
 namespace epl::onnx {
 namespace {
 
-constexpr int deepest_calls = 64;                       // of functions in functions
-constexpr int64_t most_nodes = 250'000;                 // after functions are unfolded
 constexpr int64_t most_elements = int64_t{1} << 46;     // of one value: sizes and offsets stay far from overflow
 constexpr int64_t most_folded_elements = int64_t{1} << 22;  // larger results are computed at run time
 
@@ -44,16 +44,22 @@ Result<epl::Graph> Importer::run() {
   return std::move(graph_);
 }
 
-// Every operator that is missing, at once, with its nodes.
+// Every operator that is missing, at once, with its first nodes.
 Status Importer::check_supported() const {
-  std::vector<std::string> missing;
+  Missing missing;
   std::set<const Function*> seen;
   list_unsupported(model_.file().graph.nodes, missing, seen);
   if (missing.empty()) return {};
-  return unsupported("operators that are not supported: ", join(missing, ", "));
+  std::vector<std::string> texts;
+  for (const auto& [op, nodes] : missing) {
+    std::vector<std::string> names(nodes.begin(), nodes.begin() + std::min<ptrdiff_t>(std::ssize(nodes), 3));
+    if (nodes.size() > names.size()) names.push_back("...");
+    texts.push_back(cat(op, nodes.size() == 1 ? " (node " : cat(" (", nodes.size(), " nodes: "), join(names, ", "), ")"));
+  }
+  return unsupported("operators that are not supported at opset ", opset(""), ": ", join(texts, "; "));
 }
 
-void Importer::list_unsupported(const std::vector<Node>& nodes, std::vector<std::string>& missing, std::set<const Function*>& seen) const {
+void Importer::list_unsupported(const std::vector<Node>& nodes, Missing& missing, std::set<const Function*>& seen) const {
   for (const Node& node : nodes) {
     if (const Function* function = model_.function(node.domain, node.op_type, node.overload)) {
       if (seen.insert(function).second) list_unsupported(function->nodes, missing, seen);
@@ -61,8 +67,7 @@ void Importer::list_unsupported(const std::vector<Node>& nodes, std::vector<std:
     }
     bool branch = node.op_type == "If" && (node.domain.empty() || node.domain == "ai.onnx");
     if (branch || onnx_op_table().find(node.domain, node.op_type, opset(node.domain))) continue;
-    std::string name = node.name.empty() ? (node.outputs.empty() ? "" : std::string(node.outputs[0])) : std::string(node.name);
-    missing.push_back(cat(node.domain, node.domain.empty() ? "" : ".", node.op_type, " (node ", name, ", opset ", opset(node.domain), ")"));
+    missing[cat(node.domain, node.domain.empty() ? "" : ".", node.op_type)].push_back(node_name(node, top_));
   }
 }
 
@@ -263,7 +268,10 @@ Status Importer::call_function(const Function& function, const Node& node, Scope
       made.name = attribute.name;
       resolved.push_back(std::move(made));
     }
+    const bool referred = std::ranges::any_of(step.attributes, [](const Attribute& a) { return !a.ref.empty(); });
     step.attributes = std::move(resolved);
+    if (!referred) continue;   // checked when the file was read
+    if (Status status = check_node(step, opset(step.domain)); !status.ok()) return status.with_context(step.op_type).at(node_name(step, inner));
   }
   EPL_TRY(run_nodes(body, inner));
   for (size_t i = 0; i < node.outputs.size(); ++i) {

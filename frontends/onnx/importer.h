@@ -39,8 +39,9 @@ class Importer {
     int depth = 0;
   };
 
+  using Missing = std::map<std::string, std::vector<std::string>>;   // operators with the names of their nodes
   Status check_supported() const;
-  void list_unsupported(const std::vector<Node>& nodes, std::vector<std::string>& missing, std::set<const Function*>& seen) const;
+  void list_unsupported(const std::vector<Node>& nodes, Missing& missing, std::set<const Function*>& seen) const;
   Status bind_inputs();
   Status add_initializers();
   Status run_nodes(const std::vector<Node>& nodes, Scope& scope);

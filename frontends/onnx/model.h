@@ -32,13 +32,12 @@ class OnnxModel : public Model {
   std::span<const std::byte> bytes() const { return bytes_; }
   const std::string& directory() const { return directory_; }
   const std::shared_ptr<const void>& owner() const { return owner_; }
-  int64_t opset(std::string_view domain) const;           // 0 when the model does not import the domain
+  int64_t opset(std::string_view domain) const;           // 0 when nothing imports the domain
   const Function* function(std::string_view domain, std::string_view name, std::string_view overload) const;
   const Tensor* initializer(std::string_view name) const;
 
  private:
   Status check();
-  Status check_nodes(const std::vector<Node>& nodes, std::vector<std::string_view> known) const;
   Status fill_ports();
 
   std::shared_ptr<const void> owner_;   // of bytes_
@@ -48,6 +47,8 @@ class OnnxModel : public Model {
   std::vector<ModelPort> inputs_, outputs_;
   std::vector<ModelInitializer> initializers_;
   std::unordered_map<std::string_view, const Tensor*> by_name_;
+  std::unordered_map<std::string_view, int64_t> opsets_;             // by domain
+  std::unordered_map<std::string, const Function*> functions_;       // by domain, name and overload
 };
 
 }  // namespace epl::onnx

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <regex>
 
 #include "frontends/onnx/importer.h"
 
@@ -24,9 +23,21 @@ const std::vector<WeightPlace>& weight_places() {
   return places;
 }
 
+// Removes the digits at the end; false when there is none.
+bool cut_number(std::string_view& name) {
+  const size_t length = name.size(), last = name.find_last_not_of("0123456789");
+  name = name.substr(0, last == std::string_view::npos ? 0 : last + 1);
+  return name.size() < length;
+}
+
+// "val_7", "onnx::MatMul_12", "_to_copy_3", "12", "/layer/Reshape_output_0", "x.Constant_1_output_0".
 bool made_by_exporter(std::string_view name) {
-  static const std::regex pattern(R"(val_\d+|onnx::.*|_to_copy.*|\d+|/.*|_val_\d+|.*Constant_\d+_output_\d+)");
-  return std::regex_match(name.begin(), name.end(), pattern);
+  if (name.starts_with("onnx::") || name.starts_with("_to_copy") || name.starts_with("/")) return true;
+  if (!cut_number(name)) return false;
+  if (name.empty() || name == "val_" || name == "_val_") return true;
+  if (!name.ends_with("_output_")) return false;
+  name.remove_suffix(std::string_view("_output_").size());
+  return cut_number(name) && name.ends_with("Constant_");
 }
 
 bool known_buffer(std::string_view name) {

@@ -96,8 +96,8 @@ EPL_ONNX_OP(ReverseSequence) {
   return {.run = [](Import& i) {
     Var x = i.in(0);
     Ints lengths = i.ints(1);
-    int64_t time = i.integer("time_axis", 0), batch = i.integer("batch_axis", 1);
-    if (x.ndim() < 2 || time + batch != 1 || static_cast<int64_t>(lengths.size()) != x.dim(static_cast<int>(batch))) {
+    int64_t time = i.axis("time_axis", 0, 2), batch = i.axis("batch_axis", 1, 2);
+    if (x.ndim() < 2 || time == batch || static_cast<int64_t>(lengths.size()) != x.dim(static_cast<int>(batch))) {
       return i.fail("lengths, axes and operand do not fit");
     }
     Shape index_shape = x.shape();
