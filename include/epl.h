@@ -450,12 +450,24 @@ EPL_API EPL_SINCE(1, 0) epl_error* epl_session_set(epl_session* session, const c
                                                    const epl_tensor* tensor);
 
 /* A checkpoint: everything that decides how training goes on, and where `dataset` (may be NULL) stands. `path` becomes a
- * folder; it is written beside and renamed, so that whatever happens, the last complete one can be loaded. */
+ * folder, or is one that is empty or a checkpoint's; the new state is written beside the old and takes its place by one
+ * renaming, so that whatever happens, the last complete one can be loaded. A state with a NaN or an infinite weight is
+ * refused (EPL_ERROR_NOT_FINITE): it never takes the place of a good one. */
 EPL_API EPL_SINCE(1, 0) epl_error* epl_session_save(epl_session* session, const char* path, size_t path_length,
                                                     const epl_dataset* EPL_NULLABLE dataset);
+/* Names and types must fit. What else differs from the run that saved it (epl_session_compare) is logged as a warning: all of
+ * it where a dataset is given, because training then goes on; model and optimizer otherwise. */
 EPL_API EPL_SINCE(1, 0) epl_error* epl_session_load(epl_session* session, const char* path, size_t path_length,
                                                     epl_dataset* EPL_NULLABLE dataset);
-/* What a checkpoint holds, as JSON. */
+/* In what this session, with `dataset` (may be NULL), differs from the run that saved a checkpoint. A JSON array of objects: "key"
+ * ("optimizer.lr"), "checkpoint" and "session" (both values as text), "topic" (model, data, batch, order, loss, optimizer or options) and
+ * "breaks": whether going on is no continuation of that run (another model, other data), or a choice that may change (a rate). */
+EPL_API EPL_SINCE(1, 0) epl_error* epl_session_compare(epl_session* session, const char* path, size_t path_length,
+                                                       const epl_dataset* EPL_NULLABLE dataset,
+                                                       epl_text** EPL_OUT EPL_OWNED json);
+/* Removes a checkpoint: the files that it consists of, and the folder if nothing else lies there. */
+EPL_API EPL_SINCE(1, 0) epl_error* epl_checkpoint_remove(const epl_engine* engine, const char* path, size_t path_length);
+/* What a checkpoint holds, as JSON: the step, the tensors, and under "facts" what the run was (optimizer, loss, data, ...). */
 EPL_API EPL_SINCE(1, 0) epl_error* epl_checkpoint_describe(const epl_engine* engine, const char* path,
                                                            size_t path_length, epl_text** EPL_OUT EPL_OWNED json);
 /* The model's file again with the trained weights and running statistics, ready for inference: batch norm and dropout in

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <cstdint>
 #include <functional>
+#include <string>
 
 namespace epl::tools {
 
@@ -25,8 +27,13 @@ const std::string& command_line();
 // Of the library in use: "0.1.0".
 std::string version_text();
 
-// Set from Ctrl-C: running jobs stop after the step they are in, and keep what they have learnt.
-void watch_interrupts();
-bool interrupted();
+// Exit codes beyond 0, done, and 1, a check did not hold; 128 + N: a signal asked to end.
+inline constexpr int exit_usage = 2;
+inline constexpr int exit_learnt_is_saved = 8;   // a step failed; what was learnt before is saved
+int exit_code(int32_t error);                    // of an EPL_ERROR_...
+
+// An error of the library as a person reads it: the message, and where, unless the message says so.
+class ApiError;
+std::string described_failure(const ApiError& error);
 
 }  // namespace epl::tools

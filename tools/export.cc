@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "tools/commands.h"
+#include "tools/output_folder.h"
 
 namespace epl::tools {
 namespace {
@@ -34,6 +35,7 @@ int run_export(ExportOptions o) {
   const bool onnx = o.out.ends_with(".onnx");
   if (!onnx && !o.out.ends_with(".safetensors")) throw UsageError("--out " + o.out + ": .onnx or .safetensors says what to write");
   if (!onnx && o.for_training) throw UsageError("--for-training is about the graph of an ONNX file; " + o.out + " holds weights alone");
+  o.checkpoint = find_checkpoint(o.checkpoint);
   Engine engine = make_engine(o.job);
   Model model = load_model(engine, o.job.model);
   match_checkpoint(engine, o.job, describe_checkpoint(engine, o.checkpoint));

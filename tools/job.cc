@@ -241,9 +241,10 @@ void match_checkpoint(const Engine& engine, JobOptions& o, const Json& checkpoin
     if (kind == "optimizer") states.insert(name.substr(name.rfind('.') + 1));
   }
   o.no_decay.clear();
-  std::string found;
+  // Checkpoints of older versions do not name their optimizer; its state tells.
+  std::string found = checkpoint.contains("facts") ? checkpoint.at("facts").value("optimizer", "") : "";
   for (const Json& row : described(engine, "optimizers")) {
-    if (row.at("states").get<std::set<std::string>>() == states) found = row.at("name").get<std::string>();
+    if (found.empty() && row.at("states").get<std::set<std::string>>() == states) found = row.at("name").get<std::string>();
   }
   if (found.empty()) throw UsageError("the checkpoint's optimizer is none of this build");
   o.optimizer = found;

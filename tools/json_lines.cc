@@ -3,42 +3,82 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "tools/signals.h"
+
 namespace epl::tools {
 namespace {
 
 void print_line(const Json& event) {
   std::printf("%s\n", print_json(event).c_str());
-  std::fflush(stdout);
+  flush_output();
+}
+
+template <class T>
+void take(const Json& event, const char* key, T& value) {
+  if (auto it = event.find(key); it != event.end() && it->is_number()) value = it->get<T>();
 }
 
 }  // namespace
+
+Json event_of(const StepDone& e) {
+  Json line = {{"event", "step"}, {"step", e.step}, {"epoch", e.epoch}, {"loss", e.loss}, {"learning_rate", e.learning_rate}};
+  if (e.gradient_norm >= 0) line["gradient_norm"] = e.gradient_norm;
+  line["seconds"] = e.seconds;
+  line["samples"] = e.samples;
+  return line;
+}
+
+Json event_of(const Evaluated& e) {
+  Json line = {{"event", "evaluation"}, {"step", e.step}, {"samples", e.samples}, {"seconds", e.seconds}, {"best", e.best}};
+  for (const auto& [name, value] : e.metrics) line[name] = value;
+  return line;
+}
+
+bool read_event(const Json& event, StepDone& e) {
+  if (event.value("event", "") != "step") return false;
+  take(event, "step", e.step);
+  take(event, "epoch", e.epoch);
+  take(event, "loss", e.loss);
+  take(event, "learning_rate", e.learning_rate);
+  take(event, "gradient_norm", e.gradient_norm);
+  take(event, "seconds", e.seconds);
+  take(event, "samples", e.samples);
+  return true;
+}
+
+bool read_event(const Json& event, Evaluated& e) {
+  if (event.value("event", "") != "evaluation") return false;
+  for (const auto& [key, value] : event.items()) {
+    const bool own = key == "step" || key == "samples" || key == "seconds";
+    if (!own && value.is_number()) e.metrics.emplace_back(key, value.get<double>());
+  }
+  take(event, "step", e.step);
+  take(event, "samples", e.samples);
+  take(event, "seconds", e.seconds);
+  e.best = event.contains("best") && event["best"].is_boolean() && event["best"].get<bool>();
+  return true;
+}
 
 void JsonLines::start(const JobStart& e) {
   rate_name_ = e.unit + "_per_second";
   units_per_step_ = e.units_per_step;
   first_step_ = e.first_step;
   planned_bytes_ = e.planned_bytes;
+  earlier_seconds_ = e.earlier_seconds;
   print_line({{"event", "start"}, {"model", e.model}, {"out", e.out}, {"parameters", e.parameters}, {"trained_tensors", e.tensors},
               {"first_step", e.first_step}, {"steps", e.steps}, {"batch", e.batch}, {"epoch_samples", e.epoch_samples},
               {"planned_bytes", e.planned_bytes}, {"command", e.command}});
 }
 
 void JsonLines::step(const StepDone& e) {
-  Json line = {{"event", "step"}, {"step", e.step}, {"epoch", e.epoch}, {"loss", e.loss}, {"learning_rate", e.learning_rate}};
-  if (e.gradient_norm >= 0) line["gradient_norm"] = e.gradient_norm;
-  line["seconds"] = e.seconds;
-  line["samples"] = e.samples;
-  line[rate_name_] = static_cast<double>((e.step - first_step_) * units_per_step_) / std::max(e.seconds, 1e-9);
+  Json line = event_of(e);
+  line[rate_name_] = static_cast<double>((e.step - first_step_) * units_per_step_) / std::max(e.seconds - earlier_seconds_, 1e-9);
   line["planned_bytes"] = planned_bytes_;
   line["used_bytes"] = e.used_bytes;
   print_line(line);
 }
 
-void JsonLines::evaluated(const Evaluated& e) {
-  Json line = {{"event", "evaluation"}, {"step", e.step}, {"samples", e.samples}, {"seconds", e.seconds}, {"best", e.best}};
-  for (const auto& [name, value] : e.metrics) line[name] = value;
-  print_line(line);
-}
+void JsonLines::evaluated(const Evaluated& e) { print_line(event_of(e)); }
 
 void JsonLines::saved(const CheckpointSaved& e) {
   print_line({{"event", "checkpoint"}, {"step", e.step}, {"path", e.path}, {"best", e.best}});

@@ -7,6 +7,12 @@
 
 namespace epl::tools {
 
+// The numbers of an event as JSON, and back; false for an event of another kind.
+Json event_of(const StepDone& e);
+Json event_of(const Evaluated& e);
+bool read_event(const Json& event, StepDone& e);
+bool read_event(const Json& event, Evaluated& e);
+
 class JsonLines : public Listener {
  public:
   void start(const JobStart& e) override;
@@ -19,6 +25,7 @@ class JsonLines : public Listener {
 
  private:
   std::string rate_name_;
+  double earlier_seconds_ = 0;
   int64_t units_per_step_ = 0, first_step_ = 0, planned_bytes_ = 0;
 };
 

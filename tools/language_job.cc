@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
-#include "tools/commands.h"
 #include "tools/language.h"
 #include "tools/progress.h"
 #include "tools/report.h"
+#include "tools/signals.h"
 
 namespace epl::tools {
 

@@ -12,6 +12,26 @@
 
 namespace epl::tools {
 
+struct StepDone {
+  int64_t step = 0;              // steps done, this one included
+  double epoch = 0;              // how often the data has been seen, as a fraction
+  double loss = 0;
+  double learning_rate = 0;
+  double gradient_norm = -1;     // -1: not computed
+  double seconds = 0;            // of training so far, earlier runs included
+  int64_t samples = 0;           // seen so far, earlier runs included
+  int64_t used_bytes = 0;
+};
+
+// Numbers of data that is not trained on.
+struct Evaluated {
+  int64_t step = 0;
+  std::vector<std::pair<std::string, double>> metrics;   // the loss first, under the name "loss"
+  int64_t samples = 0;
+  double seconds = 0;            // as above
+  bool best = false;             // the best so far, by the metric that counts
+};
+
 // Before the first step.
 struct JobStart {
   std::string model, out;
@@ -22,26 +42,10 @@ struct JobStart {
   std::string unit = "samples";
   int64_t planned_bytes = 0;
   std::string command;                      // what was typed
-};
-
-struct StepDone {
-  int64_t step = 0;              // steps done, this one included
-  double epoch = 0;              // how often the data has been seen, as a fraction
-  double loss = 0;
-  double learning_rate = 0;
-  double gradient_norm = -1;     // -1: not computed
-  double seconds = 0;            // since the start of this run
-  int64_t samples = 0;           // seen so far, earlier runs included
-  int64_t used_bytes = 0;
-};
-
-// Numbers of data that is not trained on.
-struct Evaluated {
-  int64_t step = 0;
-  std::vector<std::pair<std::string, double>> metrics;   // the loss first, under the name "loss"
-  int64_t samples = 0;
-  double seconds = 0;            // since the start of this run
-  bool best = false;             // the best so far, by the metric that counts
+  // Of a run that goes on: what was measured before, and how long that took.
+  std::vector<StepDone> earlier_steps;
+  std::vector<Evaluated> earlier_evaluations;
+  double earlier_seconds = 0;
 };
 
 struct CheckpointSaved {
@@ -52,7 +56,7 @@ struct CheckpointSaved {
 
 struct JobDone {
   int64_t step = 0;
-  double seconds = 0;            // spent on steps
+  double seconds = 0;            // of training in all
   std::string weights_hash;
   std::string ended = "steps";   // "steps"; "interrupted"; "failed", with the reason; or what a listener wanted
   std::string reason;            // in words, where it did not end at its steps

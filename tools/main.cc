@@ -1,17 +1,16 @@
 // epl: the command line, on the C API alone.
 #include <algorithm>
-#include <csignal>
 #include <cstdio>
 
 #include "tools/api.h"
 #include "tools/commands.h"
 #include "tools/json.h"
+#include "tools/signals.h"
 #include "tools/usage.h"
 
 namespace epl::tools {
 namespace {
 
-volatile std::sig_atomic_t interrupt_seen = 0;
 std::string typed;
 
 // A word as a shell reads it back.
@@ -30,7 +29,10 @@ constexpr char footer[] = R"(A language model from nothing, in three lines:
 
 Exit codes: 0 done; 1 a check did not hold; 2 wrong use of the command line; 3 a model, file or option that does not
 fit; 4 not supported here; 5 the system refused a read or a write; 6 out of memory; 7 a bug of EPL's, please report it;
-130 interrupted.)";
+8 a step failed and what was learnt before is saved; 129, 130 and 143: a signal (SIGHUP, SIGINT, SIGTERM) asked to end,
+and what was learnt is saved.)";
+
+}  // namespace
 
 int exit_code(int32_t error) {
   switch (error) {
@@ -43,6 +45,13 @@ int exit_code(int32_t error) {
     default: return 3;
   }
 }
+
+std::string described_failure(const ApiError& e) {
+  const std::string message = e.what();
+  return e.where.empty() || message.find(e.where) != std::string::npos ? message : message + " (at " + e.where + ")";
+}
+
+namespace {
 
 int run(int argc, char** argv) {
   CLI::App app("epl trains neural networks from ONNX files.", "epl");
@@ -100,27 +109,23 @@ std::string version_text() {
   return std::to_string(v / 1000000) + "." + std::to_string(v / 1000 % 1000) + "." + std::to_string(v % 1000);
 }
 
-void watch_interrupts() {
-  std::signal(SIGINT, [](int) {
-    if (interrupt_seen) std::signal(SIGINT, SIG_DFL);   // the third one ends the process at once
-    interrupt_seen = 1;
-  });
-}
-bool interrupted() { return interrupt_seen != 0; }
-
-}  // namespace epl::tools
-
-namespace epl::tools {
 namespace {
 
 // On standard error for people; with --json on standard output as well, as the last line.
 int report_failure(int argc, char** argv, int code, const std::string& message, const std::string& where) {
-  const bool known = where.empty() || message.find(where) != std::string::npos;
-  std::fprintf(stderr, "epl: %s%s%s%s\n", message.c_str(), known ? "" : " (at ", known ? "" : where.c_str(), known ? "" : ")");
+  std::fprintf(stderr, "epl: %s\n", message.c_str());
   if (std::find(argv, argv + argc, std::string_view("--json")) != argv + argc) {
     std::printf("%s\n", print_json({{"event", "error"}, {"exit_code", code}, {"message", message}, {"where", where}}).c_str());
   }
   return code;
+}
+
+// What was printed must have arrived: a full disk is no success.
+int with_output(int code) {
+  const char* why = output_failure();
+  if (why == nullptr || code != 0) return code;
+  std::fprintf(stderr, "epl: cannot write to standard output: %s\n", why);
+  return exit_code(EPL_ERROR_IO);
 }
 
 }  // namespace
@@ -129,14 +134,14 @@ int report_failure(int argc, char** argv, int code, const std::string& message, 
 int main(int argc, char** argv) {
   using namespace epl::tools;
   try {
-    return run(argc, argv);
+    return with_output(run(argc, argv));
   } catch (const ApiError& e) {
-    return report_failure(argc, argv, exit_code(e.code), e.what(), e.where);
+    return report_failure(argc, argv, exit_code(e.code), described_failure(e), e.where);
   } catch (const UsageError& e) {
-    return report_failure(argc, argv, 2, e.what(), "");
+    return report_failure(argc, argv, exit_usage, e.what(), "");
   } catch (const std::bad_alloc&) {
-    return report_failure(argc, argv, 6, "out of memory", "");
+    return report_failure(argc, argv, exit_code(EPL_ERROR_OUT_OF_MEMORY), "out of memory", "");
   } catch (const std::exception& e) {
-    return report_failure(argc, argv, 7, std::string("unexpected: ") + e.what(), "");
+    return report_failure(argc, argv, exit_code(EPL_ERROR_INTERNAL), std::string("unexpected: ") + e.what(), "");
   }
 }

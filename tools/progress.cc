@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "tools/signals.h"
 #include "tools/text.h"
 
 namespace epl::tools {
@@ -42,13 +43,13 @@ void Progress::start(const JobStart& e) {
 }
 
 std::string Progress::line(const StepDone& e, int columns) const {
-  const double done = static_cast<double>(std::max<int64_t>(e.step - job_.first_step, 1));
+  const double done = static_cast<double>(std::max<int64_t>(e.step - job_.first_step, 1)), seconds = std::max(e.seconds - job_.earlier_seconds, 1e-9);
   const std::string step = "step " + std::to_string(e.step) + "/" + std::to_string(job_.steps);
   std::string loss = "loss " + fixed(smooth_loss_, 4);
   if (held_out_ >= 0) loss += " held-out " + fixed(held_out_, 4);
   // In the order in which they go when there is no room; "" is the bar's place.
-  const std::string left = clock_text(e.seconds / done * static_cast<double>(job_.steps - e.step)) + " left";
-  const std::string speed = short_number(done * static_cast<double>(job_.units_per_step) / std::max(e.seconds, 1e-9)) + " " + job_.unit + "/s";
+  const std::string left = clock_text(seconds / done * static_cast<double>(job_.steps - e.step)) + " left";
+  const std::string speed = short_number(done * static_cast<double>(job_.units_per_step) / seconds) + " " + job_.unit + "/s";
   const std::string memory = readable_bytes(e.used_bytes) + " used";
   std::string out;
   for (const std::vector<std::string>& parts : {std::vector<std::string>{step, loss, left, speed, memory}, {step, loss, left, speed}, {step, loss, left}, {step, loss}, {step}}) {
@@ -93,7 +94,7 @@ void Progress::notice(const Json& event, const std::string& line) {
   if (line.empty()) return;
   clear();
   std::printf("%s\n", line.c_str());
-  std::fflush(stdout);
+  flush_output();
 }
 
 void Progress::warning(const std::string& message) {

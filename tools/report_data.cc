@@ -44,6 +44,12 @@ Json memory_of(const Json& plan, const JobStart& job, int64_t used_bytes) {
 
 }  // namespace
 
+void ReportData::start(const JobStart& e) {
+  job_ = e;
+  steps_ = e.earlier_steps;
+  evaluations_ = e.earlier_evaluations;
+}
+
 void ReportData::notice(const Json& event, const std::string&) {
   if (event.is_object() && event.contains("unigram")) levels_ = {{"unigram", event.at("unigram")}, {"bigram", event.at("bigram")}};
 }

@@ -9,7 +9,7 @@ namespace epl::tools {
 
 class ReportData : public Listener {
  public:
-  void start(const JobStart& e) override { job_ = e; }
+  void start(const JobStart& e) override;
   void step(const StepDone& e) override { steps_.push_back(e); }
   void evaluated(const Evaluated& e) override { evaluations_.push_back(e); }
   void notice(const Json& event, const std::string& line) override;

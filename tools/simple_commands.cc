@@ -6,13 +6,16 @@
 
 #include "tools/commands.h"
 #include "tools/job.h"
+#include "tools/output_folder.h"
 #include "tools/progress.h"
 #include "tools/report.h"
 
 namespace epl::tools {
 namespace {
 
-int run_evaluate(JobOptions o, const std::string& checkpoint, int64_t batches) {
+int run_evaluate(JobOptions o, const std::string& where, int64_t batches) {
+  const std::string checkpoint = where.empty() ? where : find_checkpoint(where);
+  if (o.device == "sim") throw UsageError("--device sim computes no numbers, so there is nothing to measure");
   Engine engine = make_engine(o);
   Model model = load_model(engine, o.model);
   if (!checkpoint.empty()) match_checkpoint(engine, o, describe_checkpoint(engine, checkpoint));
@@ -130,7 +133,7 @@ int run_inspect(const JobOptions& o, const std::string& path) {
   if (path.empty()) {
     std::printf("%s\n", text_of(epl_engine_describe, engine.get()).c_str());
   } else if (::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode)) {
-    const Json checkpoint = describe_checkpoint(engine, path);
+    const Json checkpoint = describe_checkpoint(engine, find_checkpoint(path));
     o.json ? static_cast<void>(std::printf("%s\n", print_json(checkpoint).c_str())) : print_checkpoint(checkpoint);
   } else if (is_data_file(engine, path)) {
     Dataset data = make<Dataset>(epl_dataset_open, engine.get(), path.data(), path.size(), static_cast<const char*>(nullptr), size_t{0});

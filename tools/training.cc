@@ -1,14 +1,16 @@
 #include "tools/training.h"
 
-#include <sys/stat.h>
-
+#include <algorithm>
 #include <chrono>
+#include <filesystem>
 
 #include "tools/commands.h"
 #include "tools/export.h"
+#include "tools/history.h"
 #include "tools/json_lines.h"
 #include "tools/language_job.h"
 #include "tools/progress.h"
+#include "tools/signals.h"
 #include "tools/tensorboard.h"
 
 namespace epl::tools {
@@ -16,20 +18,19 @@ namespace {
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
-void make_folder(const std::string& path) {
-  for (size_t slash = path.find('/', 1);; slash = path.find('/', slash + 1)) {
-    ::mkdir(path.substr(0, slash).c_str(), 0777);
-    if (slash == std::string::npos) break;
-  }
-  struct stat info{};
-  if (::stat(path.c_str(), &info) != 0 || !S_ISDIR(info.st_mode)) throw ApiError(EPL_ERROR_IO, "cannot make the folder " + path, path);
+// Where the run writes; what cannot end well is refused before anything is made.
+std::string folder_of(const TrainOptions& o) {
+  if (o.job.device == "sim") throw UsageError("--device sim computes no numbers: a run would write zeros; epl plan --device sim says what it costs");
+  if (!o.out.empty()) return o.out;
+  return !o.resume.empty() && find_checkpoint(o.resume) != o.resume ? o.resume : "out";
 }
 
 }  // namespace
 
 Training::Training(const TrainOptions& o)
-    : o_(o), engine_(make_engine(o.job)), model_(load_model(engine_, o.job.model)), data_(open_data(engine_, model_, o.job)),
-      validation_(o.validation, plan_, session_, data_), report_(std::make_shared<ReportData>()) {
+    : o_(o), resume_(o.resume.empty() ? "" : find_checkpoint(o.resume)), engine_(make_engine(o.job)), folder_(engine_, folder_of(o), resume_, o.overwrite),
+      model_(load_model(engine_, o.job.model)), data_(open_data(engine_, model_, o.job)), validation_(o.validation, plan_, session_, data_),
+      report_path_(o.report.empty() ? folder_.path() + "/report.html" : o.report), report_(std::make_shared<ReportData>()) {
   Trainer trainer = make_trainer(engine_, o.job);
   bind_inputs(trainer, model_, data_.train);
   plan_ = make_plan(model_, trainer, make_strategy(engine_, o.job), o.job);
@@ -38,9 +39,12 @@ Training::Training(const TrainOptions& o)
   }
   session_ = make<Session>(epl_session_create, plan_.get(), static_cast<const epl_session_options*>(nullptr));
   batch_.resize(static_cast<size_t>(epl_plan_port_count(plan_.get(), EPL_ENTRY_TRAIN, EPL_PORT_INPUT)));
-  if (!o.resume.empty()) check(epl_session_load(session_.get(), o.resume.data(), o.resume.size(), data_.train.get()));
+  folder_.check_outputs(report_path_, bytes_to_write());
+  if (!resume_.empty()) resume();
   cancel_ = make<Cancel>(epl_cancel_create, engine_.get());
   listeners_.add(report_);
+  listeners_.add(std::make_shared<History>(folder_.history()));
+  if (o.tensorboard) listeners_.add(std::make_shared<TensorBoard>(folder_.path()));
   if (o.job.json) {
     listeners_.add(std::make_shared<JsonLines>());
   } else {
@@ -48,23 +52,61 @@ Training::Training(const TrainOptions& o)
   }
 }
 
+// Options that make another run of it must be meant: they are named, or the run goes on under those it began with.
+void Training::resume() {
+  const Json differences = parse_json(text_of(epl_session_compare, session_.get(), resume_.data(), resume_.size(), static_cast<const epl_dataset*>(data_.train.get())));
+  std::string what, topics;
+  for (const Json& one : differences) {
+    const std::string topic = one.at("topic");
+    const auto named = [&](const char* text) { return std::ranges::find(o_.resume_anyway, text) != o_.resume_anyway.end(); };
+    if (!one.at("breaks").get<bool>() || named(topic.c_str()) || named("all")) continue;
+    what += (what.empty() ? "" : "; ") + one.at("key").get<std::string>() + " was " + one.at("checkpoint").get<std::string>() + ", now it is " + one.at("session").get<std::string>();
+    if (("," + topics + ",").find("," + topic + ",") == std::string::npos) topics += (topics.empty() ? "" : ",") + topic;
+  }
+  if (!what.empty()) {
+    throw UsageError("--resume " + o_.resume + ": this would not go on with that run: " + what + ". Give the options that it began with, or --resume-anyway " + topics);
+  }
+  check(epl_session_load(session_.get(), resume_.data(), resume_.size(), data_.train.get()));
+}
+
+int64_t Training::bytes_to_write() const {
+  int64_t state = 0, weights = 0;
+  for (int32_t kind : {EPL_STATE_PARAMETER, EPL_STATE_FROZEN, EPL_STATE_BUFFER, EPL_STATE_OPTIMIZER}) {
+    for (int64_t i = 0; i < epl_session_state_count(session_.get(), kind); ++i) {
+      const Port port = port_of(epl_session_state_port, session_.get(), kind, i);
+      const int64_t bytes = port.elements() * static_cast<int64_t>(epl_dtype_bytes(port.dtype));
+      state += bytes;
+      if (kind != EPL_STATE_OPTIMIZER) weights += bytes;
+    }
+  }
+  std::error_code ignored;
+  const auto model = static_cast<int64_t>(std::filesystem::file_size(o_.job.model, ignored));
+  return state + std::max(ignored ? 0 : model, weights) + (1 << 20);
+}
+
 int Training::run() {
-  make_folder(o_.out);
-  if (o_.tensorboard) listeners_.add(std::make_shared<TensorBoard>(o_.out));
-  watch_interrupts();
-  started_ = now();
-  listeners_.start(describe());
-  if (validation_.any() && data_.context > 0) measure_baselines(engine_, plan_, data_, o_.job, validation_.batches(), listeners_);
+  watch_signals();
+  started_ = last_saved_ = now();
+  const JobStart start = describe();
+  earlier_seconds_ = start.earlier_seconds;
+  listeners_.start(start);
+  if (start.first_step >= start.steps) {
+    listeners_.warning("the checkpoint is of step " + std::to_string(start.first_step) + ": --steps " + std::to_string(start.steps) + " leaves nothing to do");
+  }
   train();
-  if (validation_.any()) evaluate();
   finish();
-  return interrupted() ? 130 : 0;
+  if (const char* why = output_failure()) {
+    std::fprintf(stderr, "epl: cannot write to standard output: %s; the run itself is saved in %s\n", why, folder_.path().c_str());
+    if (failure_ == 0) failure_ = exit_code(EPL_ERROR_IO);
+  }
+  if (failure_ != 0) return failure_;
+  return interrupted() ? signal_exit_code() : 0;
 }
 
 JobStart Training::describe() const {
   JobStart out;
   out.model = o_.job.model;
-  out.out = o_.out;
+  out.out = folder_.path();
   out.tensors = epl_session_state_count(session_.get(), EPL_STATE_PARAMETER);
   for (int64_t i = 0; i < out.tensors; ++i) out.parameters += port_of(epl_session_state_port, session_.get(), EPL_STATE_PARAMETER, i).elements();
   out.first_step = epl_session_steps(session_.get());
@@ -75,10 +117,12 @@ JobStart Training::describe() const {
   out.unit = data_.context > 0 ? "tokens" : "samples";
   out.planned_bytes = epl_plan_memory_bytes_peak(plan_.get(), 0);
   out.command = command_line();
+  if (out.first_step > 0) read_history(folder_.history(), out.first_step, out);
+  if (!out.earlier_steps.empty()) out.earlier_seconds = out.earlier_steps.back().seconds;
   return out;
 }
 
-double Training::seconds() const { return now() - started_; }
+double Training::seconds() const { return earlier_seconds_ + now() - started_; }
 
 StepDone Training::take_step() {
   check(epl_dataset_next(data_.train.get(), batch_.data(), batch_.size()));
@@ -99,57 +143,101 @@ StepDone Training::take_step() {
   return out;
 }
 
+// Whatever a step meets, what the steps before it have learnt stays and is saved by `finish`.
 void Training::train() {
-  while (epl_session_steps(session_.get()) < o_.job.steps) {
-    if (interrupted()) {
-      ended_ = "interrupted";
-      break;
+  try {
+    if (validation_.any() && data_.context > 0) measure_baselines(engine_, plan_, data_, o_.job, validation_.batches(), listeners_);
+    while (ended_ == "steps" && epl_session_steps(session_.get()) < o_.job.steps) {
+      if (interrupted()) {
+        ended_ = "interrupted";
+        break;
+      }
+      const StepDone step = take_step();
+      listeners_.step(step);
+      const bool last = step.step >= o_.job.steps;
+      if (!last && validation_.due(step.step, o_.job.steps)) evaluate();
+      const bool due = o_.checkpoint_every > 0 ? step.step % o_.checkpoint_every == 0 : o_.checkpoint_minutes > 0 && now() - last_saved_ > 60 * o_.checkpoint_minutes;
+      if (due && !last) save_on_the_way(false);
+      reason_ = listeners_.wants_stop();
+      if (!reason_.empty()) ended_ = "stopped";
     }
-    const StepDone step = take_step();
-    listeners_.step(step);
-    if (step.step != o_.job.steps && validation_.due(step.step, o_.job.steps)) evaluate();
-    if (o_.checkpoint_every > 0 && step.step % o_.checkpoint_every == 0) save_checkpoint();
-    reason_ = listeners_.wants_stop();
-    if (!reason_.empty()) {
-      ended_ = "stopped";
-      break;
-    }
+    if (validation_.any() && !interrupted()) evaluate();
+  } catch (const ApiError& e) {
+    ended_ = "failed";
+    reason_ = "step " + std::to_string(epl_session_steps(session_.get()) + 1) + ": " + described_failure(e);
+    failure_ = exit_code(e.code);
   }
-  train_seconds_ = seconds();
 }
 
 void Training::evaluate() {
   Evaluated result = validation_.measure();
   result.seconds = seconds();
   listeners_.evaluated(result);
+  if (result.best) save_on_the_way(true);
 }
 
-void Training::save_checkpoint() {
-  const std::string path = o_.out + "/checkpoint";
-  check(epl_session_save(session_.get(), path.data(), path.size(), data_.train.get()));
-  listeners_.saved({epl_session_steps(session_.get()), path});
+void Training::save_checkpoint(bool best) {
+  const int64_t step = epl_session_steps(session_.get());
+  const std::string path = folder_.step_folder(step);
+  if (saved_step_ != step) check(epl_session_save(session_.get(), path.data(), path.size(), data_.train.get()));
+  if (saved_step_ == step && !best) return;
+  saved_step_ = step;
+  last_saved_ = now();
+  folder_.saved(step, best, o_.keep);
+  listeners_.saved({step, path, best});
+}
+
+// A disk that is full for a moment, say, must not end a run that goes well.
+void Training::save_on_the_way(bool best) {
+  try {
+    save_checkpoint(best);
+  } catch (const ApiError& e) {
+    last_saved_ = now();
+    listeners_.warning("no checkpoint after step " + std::to_string(epl_session_steps(session_.get())) + ": " + described_failure(e) + "; training goes on");
+  }
+}
+
+// Does what it can: a part that fails is told and does not keep the others from being saved.
+template <class F>
+void Training::attempt(const char* what, F&& f) {
+  try {
+    f();
+  } catch (const ApiError& e) {
+    if (failure_ == 0 || failure_ == exit_learnt_is_saved) failure_ = exit_code(e.code);
+    listeners_.warning(std::string(what) + " failed: " + described_failure(e));
+  }
 }
 
 void Training::finish() {
-  save_checkpoint();
-  const std::string onnx = o_.out + "/trained.onnx";
-  const std::string said = export_onnx(session_, model_, o_.job, onnx, o_.for_training);
-  listeners_.notice({{"event", "exported"}, {"path", onnx}, {"for_training", o_.for_training}}, said);
-  uint64_t hash = 0;
-  check(epl_session_hash(session_.get(), &hash));
-  char hex[20];
-  std::snprintf(hex, sizeof hex, "%016llx", static_cast<unsigned long long>(hash));
+  const double spent = seconds();
+  const int before = failure_;
+  attempt("the checkpoint", [&] {
+    save_checkpoint(false);
+    if (before != 0) failure_ = exit_learnt_is_saved;
+  });
+  attempt("writing trained.onnx", [&] {
+    const std::string said = export_onnx(session_, model_, o_.job, folder_.onnx(), o_.for_training);
+    listeners_.notice({{"event", "exported"}, {"path", folder_.onnx()}, {"for_training", o_.for_training}}, said);
+  });
   JobDone done;
   done.step = epl_session_steps(session_.get());
-  done.seconds = train_seconds_;
-  done.weights_hash = hex;
+  done.seconds = spent;
   done.ended = ended_;
   done.reason = reason_;
-  done.resume = o_.out + "/checkpoint";
-  done.sample = write_sample(engine_, plan_, session_, data_, o_.job.seed, o_.sample_bytes, o_.temperature);
+  done.resume = folder_.path();
+  attempt("the hash of the weights", [&] {
+    uint64_t hash = 0;
+    check(epl_session_hash(session_.get(), &hash));
+    char hex[20];
+    std::snprintf(hex, sizeof hex, "%016llx", static_cast<unsigned long long>(hash));
+    done.weights_hash = hex;
+  });
+  if (ended_ != "failed") attempt("the sample text", [&] { done.sample = write_sample(engine_, plan_, session_, data_, o_.job.seed, o_.sample_bytes, o_.temperature); });
   report_->done(done);   // before the others hear of the end the page is there
-  const Json memory = parse_json(text_of(epl_plan_describe, plan_.get(), "memory", size_t{6}));
-  write_file(o_.report.empty() ? o_.out + "/report.html" : o_.report, render_report(report_->report(memory, job_facts(o_.job))));
+  attempt("the report", [&] {
+    const Json memory = parse_json(text_of(epl_plan_describe, plan_.get(), "memory", size_t{6}));
+    write_file(report_path_, render_report(report_->report(memory, job_facts(o_.job))));
+  });
   listeners_.done(done);
 }
 

@@ -6,6 +6,7 @@
 
 #include "tools/job.h"
 #include "tools/listener.h"
+#include "tools/output_folder.h"
 #include "tools/report_data.h"
 #include "tools/validation.h"
 
@@ -14,11 +15,13 @@ namespace epl::tools {
 struct TrainOptions {
   JobOptions job;
   ValidationOptions validation;
-  std::string out = "out", report, resume;
-  int64_t checkpoint_every = 0, sample_bytes = 240;
-  double temperature = 0.8;
-  bool tensorboard = false;
+  std::string out;                 // empty: the folder of the run that goes on, else "out"
+  std::string report, resume;
+  std::vector<std::string> resume_anyway;
+  bool overwrite = false, tensorboard = false;
   bool for_training = false;       // trained.onnx keeps its training mode
+  int64_t checkpoint_every = 0, keep = 2, sample_bytes = 240;
+  double checkpoint_minutes = 10, temperature = 0.8;
 };
 
 class Training {
@@ -28,16 +31,23 @@ class Training {
   int run();
 
  private:
+  void resume();
   JobStart describe() const;
+  int64_t bytes_to_write() const;
   void train();
   StepDone take_step();
   void evaluate();
-  void save_checkpoint();
+  void save_checkpoint(bool best);
+  void save_on_the_way(bool best);
   void finish();
+  template <class F>
+  void attempt(const char* what, F&& f);
   double seconds() const;
 
   const TrainOptions& o_;
+  std::string resume_;             // the checkpoint to go on from; empty for none
   Engine engine_;
+  OutputFolder folder_;
   Model model_;
   DataFiles data_;
   Plan plan_;
@@ -45,10 +55,13 @@ class Training {
   Cancel cancel_;
   std::vector<const epl_tensor*> batch_;
   Validation validation_;
+  std::string report_path_;
   std::shared_ptr<ReportData> report_;
   Listeners listeners_;
-  double started_ = 0, train_seconds_ = 0;
+  double started_ = 0, last_saved_ = 0, earlier_seconds_ = 0;
+  int64_t saved_step_ = -1;
   std::string ended_ = "steps", reason_;
+  int failure_ = 0;                // an exit code: of what went wrong first
 };
 
 }  // namespace epl::tools

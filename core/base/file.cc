@@ -1,6 +1,7 @@
 #include "core/base/file.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -137,6 +138,21 @@ Status remove_file(const std::string& path, const FileHook& hook) {
   EPL_TRY(ask(hook, "remove", path));
   if (::unlink(path.c_str()) != 0 && errno != ENOENT) return system_error("cannot remove", path, errno);
   return {};
+}
+
+Status remove_empty_folder(const std::string& path, const FileHook& hook) {
+  EPL_TRY(ask(hook, "remove", path));
+  if (::rmdir(path.c_str()) != 0 && errno != ENOENT && errno != ENOTEMPTY && errno != EEXIST) return system_error("cannot remove", path, errno);
+  return {};
+}
+
+FolderLock::FolderLock(const std::string& path) : descriptor_(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+  while (descriptor_ >= 0 && ::flock(descriptor_, LOCK_EX) != 0 && errno == EINTR) {
+  }
+}
+
+FolderLock::~FolderLock() {
+  if (descriptor_ >= 0) ::close(descriptor_);
 }
 
 }  // namespace epl

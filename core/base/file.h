@@ -53,6 +53,20 @@ Status write_file_atomically(const std::string& path, const std::function<Status
 // Makes a folder and those above it; one that exists is fine.
 Status make_folder(const std::string& path, const FileHook& hook = nullptr);
 Status remove_file(const std::string& path, const FileHook& hook = nullptr);
+// A folder in which something lies stays, without an error.
+Status remove_empty_folder(const std::string& path, const FileHook& hook = nullptr);
+
+// Holds a folder against others who lock it, in any process, while it lives. Where the file system has no locks it holds nothing.
+class FolderLock {
+ public:
+  explicit FolderLock(const std::string& path);
+  ~FolderLock();
+  FolderLock(const FolderLock&) = delete;
+
+ private:
+  int descriptor_;
+};
+
 // "path: No such file or directory", with the code that fits the errno.
 Status system_error(std::string_view doing, const std::string& path, int error_number);
 

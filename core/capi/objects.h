@@ -3,12 +3,14 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "core/capi/handle.h"
 #include "core/data/dataset.h"
 #include "core/ir/model.h"
+#include "core/runtime/facts.h"
 #include "core/runtime/session.h"
 #include "core/strategy/strategy.h"
 #include "core/train/train_step.h"
@@ -61,6 +63,7 @@ struct epl_dataset {
   epl::capi::OneCaller caller;
   std::shared_ptr<epl::capi::Engine> engine;
   std::unique_ptr<epl::Dataset> dataset;
+  mutable std::optional<epl::Facts> facts;                 // what a checkpoint says of it, once it was asked for
   std::vector<int> selected;                               // fields to give, in order
   std::vector<std::unique_ptr<epl_tensor>> tensors;        // what `next` hands out, one for each selected field
 };

@@ -1,4 +1,5 @@
 // What a session keeps, by name, and how it gets out: tensors, checkpoints, exported models.
+#include <cmath>
 #include <map>
 
 #include "core/base/hash.h"
@@ -12,6 +13,15 @@ namespace {
 
 int64_t units_of(const Session& session) { return session.plan().entries().front().plan.units(); }
 
+// What the run is now. The data is looked at once: its samples do not change, or nothing holds.
+Facts facts_of(const Session& session, const epl_dataset* dataset) {
+  Facts facts = describe_run(session.plan());
+  if (dataset == nullptr) return facts;
+  if (!dataset->facts) dataset->facts = describe_data(*dataset->dataset);
+  facts.insert(dataset->facts->begin(), dataset->facts->end());
+  return facts;
+}
+
 Result<Checkpoint> gather(const epl_session& handle, const epl_dataset* dataset) {
   const Session& session = *handle.session;
   if (!session.healthy()) return error(Code::misuse, "the last step failed while the weights were changing; this state is not worth saving");
@@ -20,6 +30,7 @@ Result<Checkpoint> gather(const epl_session& handle, const epl_dataset* dataset)
   out.seed = session.seed();
   out.units = units_of(session);
   if (dataset) out.data_position = dataset->dataset->position();
+  out.facts = facts_of(session, dataset);
   for (int kind = 0; kind < 4; ++kind) {
     for (const std::string& name : handle.names[kind]) {
       EPL_ASSIGN(Tensor value, session.state(name));
@@ -27,6 +38,20 @@ Result<Checkpoint> gather(const epl_session& handle, const epl_dataset* dataset)
     }
   }
   return out;
+}
+
+// The values that the optimizer would go on with must be numbers: a damaged state never takes the place of a good checkpoint.
+Status check_finite(const Checkpoint& checkpoint) {
+  for (const CheckpointItem& item : checkpoint.items) {
+    if (item.kind == StateKind::frozen || !is_float(item.value.dtype())) continue;
+    for (int64_t i = 0; i < item.value.elements(); ++i) {
+      const double value = item.value.get(i);
+      // A sum of squares may have overflown; its parameter then stands still, which is no damage.
+      if (std::isfinite(value) || (item.kind == StateKind::optimizer && !std::isnan(value))) continue;
+      return Status(Code::not_finite, cat(item.name, " holds ", number_text(value), " (element ", i, "); a state with it is not saved"), item.name);
+    }
+  }
+  return {};
 }
 
 // Nothing is changed before everything fits.
@@ -60,6 +85,10 @@ Status restore(epl_session& handle, const std::string& path, epl_dataset* datase
   const auto& log = handle.engine->host.log;
   if (checkpoint.numerics != numerics_version) log(LogLevel::warning, cat(path, ": numerics version ", checkpoint.numerics, ", this library has ", numerics_version, ": results go on, but not bit for bit"));
   if (checkpoint.units != units_of(session)) log(LogLevel::warning, cat(path, ": the batch had ", checkpoint.units, " units, now it has ", units_of(session), ": results go on, but not bit for bit"));
+  for (const FactDifference& one : compare_facts(checkpoint.facts, facts_of(session, dataset))) {
+    // Without a dataset it is weights that are wanted, for any purpose.
+    if (dataset || one.topic == "model" || one.topic == "optimizer") log(LogLevel::warning, cat(path, ": ", one.key, " was ", one.saved, ", now it is ", one.now));
+  }
   for (const CheckpointItem& item : checkpoint.items) EPL_TRY(session.set_state(item.name, item.value));
   session.set_steps_done(checkpoint.step);
   session.set_seed(checkpoint.seed);
@@ -159,6 +188,7 @@ epl_error* epl_session_save(epl_session* session, const char* path, size_t path_
     EPL_TEXT_ARGUMENT(path);
     return with_optional_dataset(const_cast<epl_dataset*>(dataset), [&]() -> Status {
       EPL_ASSIGN(Checkpoint checkpoint, gather(*session, dataset));
+      EPL_TRY(check_finite(checkpoint));
       return save_checkpoint(std::string(path_text), checkpoint);
     });
   });
@@ -168,6 +198,31 @@ epl_error* epl_session_load(epl_session* session, const char* path, size_t path_
   return with_session(session, [&]() -> Status {
     EPL_TEXT_ARGUMENT(path);
     return with_optional_dataset(dataset, [&] { return restore(*session, std::string(path_text), dataset); });
+  });
+}
+
+epl_error* epl_session_compare(epl_session* session, const char* path, size_t path_length, const epl_dataset* dataset, epl_text** json) {
+  if (json != nullptr) *json = nullptr;
+  return with_session(session, [&]() -> Status {
+    EPL_REQUIRE(json);
+    EPL_TEXT_ARGUMENT(path);
+    return with_optional_dataset(const_cast<epl_dataset*>(dataset), [&]() -> Status {
+      EPL_ASSIGN(Checkpoint checkpoint, load_checkpoint(std::string(path_text)));
+      Json out = Json::array();
+      for (const FactDifference& one : compare_facts(checkpoint.facts, facts_of(*session->session, dataset))) {
+        out.push_back({{"key", one.key}, {"topic", one.topic}, {"checkpoint", one.saved}, {"session", one.now}, {"breaks", one.breaks}});
+      }
+      *json = make_text(print_json(out, 2));
+      return {};
+    });
+  });
+}
+
+epl_error* epl_checkpoint_remove(const epl_engine* engine, const char* path, size_t path_length) {
+  return guarded([&]() -> Status {
+    EPL_REQUIRE(engine);
+    EPL_TEXT_ARGUMENT(path);
+    return remove_checkpoint(std::string(path_text));
   });
 }
 
@@ -184,6 +239,9 @@ epl_error* epl_checkpoint_describe(const epl_engine* engine, const char* path, s
     out["units"] = checkpoint.units;
     out["numerics"] = checkpoint.numerics;
     out["data_position"] = checkpoint.data_position;
+    Json facts = Json::object();
+    for (const auto& [key, value] : checkpoint.facts) facts[key] = value;
+    out["facts"] = facts;
     Json items = Json::array();
     for (const CheckpointItem& item : checkpoint.items) {
       items.push_back({{"name", item.name}, {"kind", state_kind_name(item.kind)}, {"dtype", dtype_name(item.value.dtype())}, {"dims", item.value.shape()}});

@@ -119,6 +119,8 @@ Result<std::unique_ptr<Dataset>> Dataset::create(std::unique_ptr<Reader> reader,
 const std::vector<std::pair<std::string, TensorType>>& Dataset::fields() const { return state_->fields; }
 int64_t Dataset::samples() const { return state_->reader->samples(); }
 int64_t Dataset::batches() const { return state_->batches(); }
+const Reader& Dataset::reader() const { return *state_->reader; }
+const DatasetOptions& Dataset::options() const { return state_->options; }
 int64_t Dataset::position() const { return state_->position; }
 
 Result<std::span<const Tensor>> Dataset::next() {

@@ -34,6 +34,8 @@ class Dataset {
   Result<std::span<const Tensor>> next();
   int64_t position() const;  // batches given so far
   Status seek(int64_t position);
+  const Reader& reader() const;
+  const DatasetOptions& options() const;
 
  private:
   struct State;

@@ -79,6 +79,8 @@ class Model {
   // Writes the model again with the values of some initialisers replaced, everything else unchanged but for what `options` ask.
   virtual Status save(const std::string& path, const std::map<std::string, Tensor>& replaced, const ModelSaveOptions& options) const = 0;
   Status save(const std::string& path, const std::map<std::string, Tensor>& replaced) const { return save(path, replaced, {}); }
+  // Equal for the same model with other weights, another number for another model; 0 where a frontend does not tell.
+  virtual uint64_t fingerprint() const { return 0; }
 };
 
 struct Frontend {

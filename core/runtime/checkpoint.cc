@@ -5,6 +5,7 @@
 #include <cstring>
 #include <filesystem>
 #include <set>
+#include <sstream>
 
 #include "checkpoint_generated.h"
 #include "core/base/hash.h"
@@ -16,7 +17,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr uint32_t manifest_format = 1;
-constexpr std::string_view manifest_name = "manifest.epl", tensors_prefix = "tensors-", tensors_suffix = ".safetensors";
+constexpr std::string_view manifest_name = "manifest.epl", tensors_prefix = "tensors-", tensors_suffix = ".safetensors", note_name = "saving.epl";
 constexpr size_t largest_manifest = size_t{1} << 30;
 
 // The generation in "tensors-12.safetensors", 0 for other names.
@@ -46,8 +47,12 @@ std::vector<std::byte> encode(const Checkpoint& checkpoint, const std::string& t
     // With its length: a name may hold a zero, at which a C string would end.
     entries.push_back(manifest::CreateEntry(builder, builder.CreateString(item.name), static_cast<uint8_t>(item.kind)));
   }
+  std::vector<flatbuffers::Offset<manifest::Fact>> facts;
+  for (const auto& [key, value] : checkpoint.facts) facts.push_back(manifest::CreateFactDirect(builder, key.c_str(), value.c_str()));
+  const bool known = !facts.empty();   // without any, the bytes are those of older versions
   auto root = manifest::CreateManifestDirect(builder, manifest_format, checkpoint.numerics, generation, checkpoint.step, checkpoint.seed,
-                                             checkpoint.units, checkpoint.data_position, tensors_file.c_str(), bytes, hash, &entries);
+                                             checkpoint.units, checkpoint.data_position, tensors_file.c_str(), bytes, hash, &entries,
+                                             known ? &facts : nullptr);
   manifest::FinishManifestBuffer(builder, root);
   const auto* start = reinterpret_cast<const std::byte*>(builder.GetBufferPointer());
   std::vector<std::byte> out(start, start + builder.GetSize());
@@ -84,36 +89,85 @@ std::string_view state_kind_name(StateKind kind) {
   return "unknown";
 }
 
+namespace {
+
+// The tensors file that the manifest in a folder names; "" where there is no manifest that can be read.
+std::string current_tensors(const std::string& folder) {
+  auto file = MappedFile::open(cat(folder, "/", manifest_name));
+  if (!file.ok()) return "";
+  auto read = decode(folder, (*file)->bytes());
+  return read.ok() ? (*read)->tensors_file()->str() : "";
+}
+
+// Not synced: half a note names nothing, and nothing has been written by then.
+Status write_note(const std::string& path, const std::string& text, const FileHook& hook) {
+  EPL_ASSIGN(std::unique_ptr<FileWriter> writer, FileWriter::create(path, hook));
+  return writer->write(text.data(), text.size());
+}
+
+// What a save that was killed left behind: the note that it wrote, and what the note names, but for what counts.
+Status tidy_up(const std::string& folder, const FileHook& hook) {
+  const std::string note = cat(folder, "/", note_name);
+  auto file = MappedFile::open(note);
+  if (!file.ok()) return {};
+  const std::string current = current_tensors(folder);
+  std::istringstream lines(std::string(reinterpret_cast<const char*>((*file)->bytes().data()), std::min<size_t>((*file)->bytes().size(), 1000)));
+  for (std::string name; std::getline(lines, name);) {
+    if (generation_of(name) == 0) continue;
+    EPL_TRY(remove_file(cat(folder, "/", name, ".part"), hook));
+    if (name != current) EPL_TRY(remove_file(cat(folder, "/", name), hook));
+  }
+  EPL_TRY(remove_file(cat(folder, "/", manifest_name, ".part"), hook));
+  return remove_file(note, hook);
+}
+
+// A folder that nobody keeps other things in: empty, or a checkpoint's.
+Status check_is_ours(const std::string& folder) {
+  const std::vector<std::string> names = files_of(folder);
+  const bool ours = names.empty() || std::ranges::any_of(names, [](const std::string& name) { return name == manifest_name || name == note_name; });
+  if (ours) return {};
+  return Status(Code::invalid_argument, cat(folder, " is not empty and holds no checkpoint (", epl::quoted(names.front()), " lies there); give a checkpoint a folder of its own"), folder);
+}
+
+}  // namespace
+
 Status save_checkpoint(const std::string& folder, const Checkpoint& checkpoint, const FileHook& hook) {
   if (folder.empty()) return invalid("a checkpoint needs a folder");
   EPL_TRY(make_folder(folder, hook));
+  const FolderLock turn(folder);
+  EPL_TRY(check_is_ours(folder));
+  EPL_TRY(tidy_up(folder, hook));
   uint64_t generation = 1;
-  for (const std::string& name : files_of(folder)) generation = std::max(generation, generation_of(name) + 1);
-  const std::string tensors = cat(tensors_prefix, generation, tensors_suffix), tensors_path = cat(folder, "/", tensors);
+  for (std::string name : files_of(folder)) {
+    if (name.ends_with(".part")) name.resize(name.size() - 5);
+    generation = std::max(generation, generation_of(name) + 1);
+  }
+  const std::string old = current_tensors(folder), tensors = cat(tensors_prefix, generation, tensors_suffix), tensors_path = cat(folder, "/", tensors);
   NamedTensors values;
   for (const CheckpointItem& item : checkpoint.items) values.emplace_back(item.name, item.value);
   auto attempt = [&]() -> Status {
+    EPL_TRY(write_note(cat(folder, "/", note_name), cat(tensors, "\n", old, "\n"), hook));
     EPL_TRY(save_safetensors(tensors_path, values, {{"format", "epl checkpoint"}}, hook));
     EPL_ASSIGN(std::shared_ptr<const MappedFile> written, MappedFile::open(tensors_path));
     const std::vector<std::byte> bytes = encode(checkpoint, tensors, generation, written->bytes().size(), hash64(written->bytes()));
     return write_file_atomically(cat(folder, "/", manifest_name), [&](FileWriter& writer) { return writer.write(bytes.data(), bytes.size()); }, hook);
   };
-  Status status = attempt();
-  if (!status.ok()) {
-    // The new manifest may be in place already, when only syncing its folder failed: then it needs its tensors.
-    auto current = MappedFile::open(cat(folder, "/", manifest_name));
-    auto read = current.ok() ? decode(folder, (*current)->bytes()) : Result<const manifest::Manifest*>(current.status());
-    if (!read.ok() || (*read)->tensors_file()->str() != tensors) {
-      std::error_code ignored;
-      fs::remove(tensors_path, ignored);
-    }
+  if (Status status = attempt(); !status.ok()) {
+    // The new manifest may be in place already, when only syncing its folder failed: then the next save tidies up.
+    if (current_tensors(folder) != tensors) (void)tidy_up(folder, nullptr);
     return status.with_context(cat("saving checkpoint ", folder));
   }
-  for (const std::string& name : files_of(folder)) {
-    const bool leftover = name.ends_with(".part") && (name.starts_with(tensors_prefix) || name.starts_with(manifest_name));
-    if (leftover || (generation_of(name) > 0 && name != tensors)) EPL_TRY(remove_file(cat(folder, "/", name), hook));
-  }
-  return {};
+  return tidy_up(folder, hook);
+}
+
+Status remove_checkpoint(const std::string& folder, const FileHook& hook) {
+  const FolderLock turn(folder);
+  const std::string tensors = current_tensors(folder);
+  if (tensors.empty()) return Status(Code::not_found, cat("no checkpoint in ", folder), folder);
+  EPL_TRY(remove_file(cat(folder, "/", manifest_name), hook));
+  if (generation_of(tensors) > 0) EPL_TRY(remove_file(cat(folder, "/", tensors), hook));
+  EPL_TRY(tidy_up(folder, hook));
+  return remove_empty_folder(folder, hook);
 }
 
 Result<Checkpoint> load_checkpoint(const std::string& folder) {
@@ -139,6 +193,9 @@ Result<Checkpoint> load_checkpoint(const std::string& folder) {
   out.numerics = read->numerics();
   out.data_position = read->data_position();
   if (out.step < 0 || out.data_position < -1) return damaged(path, cat("step ", out.step, ", data position ", out.data_position));
+  if (read->facts()) {
+    for (const manifest::Fact* fact : *read->facts()) out.facts[fact->key()->str()] = fact->value()->str();
+  }
   const size_t count = read->entries() ? read->entries()->size() : 0;
   if (count != values->entries().size()) return damaged(path, cat("it lists ", count, " tensors, ", tensors, " holds ", values->entries().size()));
   std::set<std::string> seen;

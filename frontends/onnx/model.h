@@ -27,6 +27,7 @@ class OnnxModel : public Model {
   std::string training_parts() const override { return onnx::training_parts(file_).text(); }
   using Model::save;
   Status save(const std::string& path, const std::map<std::string, epl::Tensor>& replaced, const ModelSaveOptions& options) const override;
+  uint64_t fingerprint() const override;
 
   const File& file() const { return file_; }
   std::span<const std::byte> bytes() const { return bytes_; }

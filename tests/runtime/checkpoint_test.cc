@@ -8,6 +8,7 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 namespace epl {
 namespace {
@@ -160,6 +161,101 @@ TEST(Checkpoint, NamesComeBackOrAreRefused) {
   Status refused = save_checkpoint(folder, odd);
   ASSERT_FALSE(refused.ok());
   EXPECT_NE(refused.message().find("not UTF-8"), std::string::npos) << refused.message();
+  EXPECT_TRUE(load_checkpoint(folder).ok());
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder), fs::directory_iterator()), 2);
+}
+
+TEST(Checkpoint, FactsComeBackAndOlderOnesHaveNone) {
+  const std::string folder = fresh_folder("facts");
+  Checkpoint saved = example(1);
+  ASSERT_TRUE(save_checkpoint(folder, saved).ok());
+  EXPECT_TRUE(load_checkpoint(folder)->facts.empty());
+  saved.facts = {{"optimizer", "adamw"}, {"loss", "mse"}, {"groups", ""}};
+  ASSERT_TRUE(save_checkpoint(folder, saved).ok());
+  auto loaded = load_checkpoint(folder);
+  ASSERT_TRUE(loaded.ok()) << loaded.status().to_string();
+  EXPECT_EQ(loaded->facts, saved.facts);
+}
+
+TEST(Checkpoint, FactsThatDifferSayWhatTheyMean) {
+  const Facts saved = {{"optimizer", "adamw"}, {"optimizer.lr", "0.1"}, {"loss", "mse"}, {"loss.ignore_index", "1"}, {"data.batch", "8"}, {"data.seed", "1"},
+                       {"data.hash", "a"},     {"model.graph", "x"},    {"only.saved", "1"}};
+  Facts now = saved;
+  now.erase("only.saved");
+  now["only.now"] = "1";
+  EXPECT_TRUE(compare_facts(saved, now).empty());
+  const std::map<std::string, std::string> topics = {{"optimizer", "optimizer"}, {"optimizer.lr", "options"}, {"loss", "loss"},        {"loss.ignore_index", "loss"},
+                                                     {"data.batch", "batch"},    {"data.seed", "order"},      {"data.hash", "data"},   {"model.graph", "model"}};
+  for (const auto& [key, topic] : topics) {
+    Facts other = now;
+    other[key] = "other";
+    const auto found = compare_facts(saved, other);
+    ASSERT_EQ(found.size(), 1u) << key;
+    EXPECT_EQ(found[0].key, key);
+    EXPECT_EQ(found[0].topic, topic);
+    EXPECT_EQ(found[0].saved, saved.at(key));
+    EXPECT_EQ(found[0].now, "other");
+    EXPECT_EQ(found[0].breaks, topic != "options") << key;
+  }
+}
+
+TEST(Checkpoint, NobodyElsesFilesAreTouched) {
+  const std::string folder = fresh_folder("mine");
+  fs::create_directories(folder);
+  auto put = [&](const std::string& name) { std::ofstream(fs::path(folder) / name) << "mine"; };
+  auto mine = [&](const std::string& name) {
+    std::ifstream in(fs::path(folder) / name);
+    return std::string((std::istreambuf_iterator<char>(in)), {}) == "mine";
+  };
+  put("tensors-7.safetensors");
+  const Status refused = save_checkpoint(folder, example(1));
+  EXPECT_EQ(refused.code(), Code::invalid_argument);
+  EXPECT_NE(refused.message().find("holds no checkpoint"), std::string::npos) << refused.message();
+  EXPECT_TRUE(mine("tensors-7.safetensors"));
+  // Beside a checkpoint they stay as well, through saves and when it is removed.
+  fs::remove(fs::path(folder) / "tensors-7.safetensors");
+  ASSERT_TRUE(save_checkpoint(folder, example(1)).ok());
+  for (const char* name : {"tensors-7.safetensors", "tensors-9.safetensors.part", "notes.txt"}) put(name);
+  for (int64_t step : {2, 3}) ASSERT_TRUE(save_checkpoint(folder, example(step)).ok());
+  EXPECT_EQ(load_checkpoint(folder)->step, 3);
+  ASSERT_TRUE(remove_checkpoint(folder).ok());
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder), fs::directory_iterator()), 3);
+  for (const char* name : {"tensors-7.safetensors", "tensors-9.safetensors.part", "notes.txt"}) EXPECT_TRUE(mine(name)) << name;
+  EXPECT_EQ(remove_checkpoint(folder).code(), Code::not_found);
+}
+
+TEST(Checkpoint, AFirstSaveThatIsKilledIsNoObstacle) {
+  for (int kill_at = 1; kill_at < 30; ++kill_at) {
+    const std::string folder = fresh_folder("first");
+    const pid_t child = ::fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      int at = 0;
+      (void)save_checkpoint(folder, example(1), [&](std::string_view, const std::string&) {
+        if (++at == kill_at) ::kill(::getpid(), SIGKILL);
+        return Status();
+      });
+      ::_exit(0);
+    }
+    int result = 0;
+    ASSERT_EQ(::waitpid(child, &result, 0), child);
+    ASSERT_TRUE(save_checkpoint(folder, example(2)).ok()) << kill_at;
+    EXPECT_EQ(std::distance(fs::directory_iterator(folder), fs::directory_iterator()), 2) << kill_at;
+    ASSERT_TRUE(remove_checkpoint(folder).ok());
+    EXPECT_FALSE(fs::exists(folder));
+    if (WIFEXITED(result)) return;   // the save has fewer operations
+  }
+}
+
+TEST(Checkpoint, SavesToOneFolderTakeTurns) {
+  const std::string folder = fresh_folder("turns");
+  std::vector<Status> results(12);
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < results.size(); ++i) {
+    threads.emplace_back([&, i] { results[i] = save_checkpoint(folder, example(static_cast<int64_t>(i))); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const Status& status : results) EXPECT_TRUE(status.ok()) << status.to_string();
   EXPECT_TRUE(load_checkpoint(folder).ok());
   EXPECT_EQ(std::distance(fs::directory_iterator(folder), fs::directory_iterator()), 2);
 }

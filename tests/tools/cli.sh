@@ -39,10 +39,10 @@ expect 0 "40 samples" "$epl" inspect table.csv
 expect 0 "" "$epl" train mlp.onnx --data table.csv --data-options '{"classes": true}' --batch 10 --steps 6 --optimizer rmsprop --optimizer-option alpha=0.9 --out tabled
 expect 0 "wrote tabled.onnx" "$epl" export mlp.onnx --checkpoint tabled/checkpoint --out tabled.onnx
 cmp -s tabled.onnx tabled/trained.onnx || { echo "FAILED: export of a table's training differs from what train wrote"; failed=1; }
-expect 3 "did you mean" "$epl" train mlp.onnx --data table.csv --data-options '{"clases": true}' --batch 10 --steps 6 --out tabled
+expect 3 "did you mean" "$epl" train mlp.onnx --data table.csv --data-options '{"clases": true}' --batch 10 --steps 6 --overwrite --out tabled
 expect 3 "no finite number" "$epl" inspect text.csv
-expect 3 "alpha" "$epl" train mlp.onnx --data table.csv --data-options '{"classes": true}' --steps 6 --optimizer sgd --optimizer-option alpha=0.9 --out tabled
-expect 2 "NAME=VALUE" "$epl" train mlp.onnx --data table.csv --steps 6 --optimizer-option alpha --out tabled
+expect 3 "alpha" "$epl" train mlp.onnx --data table.csv --data-options '{"classes": true}' --steps 6 --optimizer sgd --optimizer-option alpha=0.9 --overwrite --out tabled
+expect 2 "NAME=VALUE" "$epl" train mlp.onnx --data table.csv --steps 6 --optimizer-option alpha --overwrite --out tabled
 
 trainer() { exec "$epl" train model.onnx --text text.txt --batch 4 --seed 7 --optimizer adamw --lr 0.01 --schedule cosine --warmup 2 --clip 1 --steps 20 --sample-bytes 4 --json "$@"; }
 train() { (trainer "$@"); }

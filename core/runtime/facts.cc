@@ -1,0 +1,128 @@
+#include "core/runtime/facts.h"
+
+#include <cstdio>
+#include <vector>
+
+#include "core/base/hash.h"
+#include "core/data/dataset.h"
+#include "core/runtime/compiled_plan.h"
+
+namespace epl {
+namespace {
+
+constexpr int64_t samples_looked_at = 64;
+
+std::string hex(uint64_t value) {
+  char text[20];
+  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(value));
+  return text;
+}
+
+void add_options(Facts& facts, const std::string& prefix, const std::vector<AttributeSpec>& declared, const Attributes& given) {
+  for (const AttributeSpec& spec : declared) {
+    const Attribute* value = given.find(spec.name);
+    facts[prefix + spec.name] = attribute_text(value ? *value : spec.value);
+  }
+}
+
+std::string groups_text(const std::vector<ParameterGroup>& groups) {
+  std::string out;
+  for (const ParameterGroup& group : groups) {
+    out += cat(out.empty() ? "" : "; ", join(group.patterns, " "), group.frozen ? " frozen" : "");
+    for (const Attributes::Entry& entry : group.options.entries()) out += cat(" ", entry.name, "=", attribute_text(entry.value));
+  }
+  return out;
+}
+
+std::string_view schedule_name(LearningRateSchedule::Kind kind) {
+  switch (kind) {
+    case LearningRateSchedule::Kind::constant: return "constant";
+    case LearningRateSchedule::Kind::linear: return "linear";
+    case LearningRateSchedule::Kind::cosine: return "cosine";
+  }
+  return "?";
+}
+
+// Of samples spread over the data; "" when one cannot be read, which is not what a save should fail for.
+std::string hash_of_samples(const Reader& reader) {
+  Hash64 hash;
+  const int64_t count = std::min(reader.samples(), samples_looked_at);
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t index = count < 2 ? 0 : i * ((reader.samples() - 1) / (count - 1));
+    for (size_t f = 0; f < reader.fields().size(); ++f) {
+      Tensor value(reader.fields()[f].second);
+      if (!reader.read(index, static_cast<int>(f), value.data()).ok()) return "";
+      hash.add(value.data(), static_cast<size_t>(value.bytes()));
+    }
+  }
+  return hex(hash.value());
+}
+
+// What a difference in a key means; the first row whose key fits, whole or as a prefix that ends in a dot.
+struct Meaning {
+  std::string_view key, topic;
+  bool breaks;
+};
+constexpr Meaning meanings[] = {{"model.", "model", true},       {"data.batch", "batch", true}, {"data.order", "order", true},
+                                {"data.seed", "order", true},    {"data.", "data", true},       {"loss", "loss", true},
+                                {"loss.", "loss", true},         {"optimizer", "optimizer", true}};
+
+}  // namespace
+
+Facts describe_run(const CompiledPlan& plan) {
+  const PlanOptions& options = plan.options();
+  Facts facts;
+  if (const uint64_t fingerprint = options.model->fingerprint(); fingerprint != 0) facts["model.graph"] = hex(fingerprint);
+  if (!options.training) return facts;
+  const TrainOptions& train = options.train;
+  facts["optimizer"] = train.optimizer;
+  for (const OptimizerRow& row : optimizer_table().rows) {
+    if (row.name == train.optimizer) add_options(facts, "optimizer.", row.options, train.optimizer_options);
+  }
+  facts["loss"] = train.loss.name;
+  facts["loss.of"] = train.loss.output;
+  for (const LossRow& row : loss_table().rows) {
+    if (row.name == train.loss.name) add_options(facts, "loss.", row.options, train.loss.options);
+  }
+  facts["schedule"] = schedule_name(train.schedule.kind);
+  facts["schedule.warmup_steps"] = cat(train.schedule.warmup_steps);
+  facts["schedule.total_steps"] = cat(train.schedule.total_steps);
+  facts["schedule.final_ratio"] = cat(train.schedule.final_ratio);
+  facts["clip_norm"] = cat(train.clip_norm);
+  facts["groups"] = groups_text(train.groups);
+  return facts;
+}
+
+Facts describe_data(const Dataset& dataset) {
+  const Reader& reader = dataset.reader();
+  const DatasetOptions& options = dataset.options();
+  Facts facts;
+  std::string fields;
+  for (const auto& [name, type] : reader.fields()) fields += cat(fields.empty() ? "" : "; ", name, " ", type.text());
+  facts["data.fields"] = fields;
+  facts["data.samples"] = cat(reader.samples());
+  if (std::string hash = hash_of_samples(reader); !hash.empty()) facts["data.hash"] = std::move(hash);
+  facts["data.batch"] = cat(options.batch);
+  facts["data.order"] = options.shuffled ? "shuffled" : "sequential";
+  if (options.shuffled) facts["data.seed"] = cat(options.seed);
+  return facts;
+}
+
+std::vector<FactDifference> compare_facts(const Facts& saved, const Facts& now) {
+  std::vector<FactDifference> out;
+  for (const auto& [key, before] : saved) {
+    auto it = now.find(key);
+    if (it == now.end() || it->second == before) continue;
+    FactDifference one{key, "options", before, it->second, false};
+    for (const Meaning& meaning : meanings) {
+      if (meaning.key.ends_with('.') ? !key.starts_with(meaning.key) : key != meaning.key) continue;
+      one.topic = meaning.topic;
+      one.breaks = meaning.breaks;
+      break;
+    }
+    out.push_back(std::move(one));
+  }
+  return out;
+}
+
+}  // namespace epl

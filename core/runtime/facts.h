@@ -1,0 +1,32 @@
+// What a run is, as keys and values: written into its checkpoints, and compared when a run goes on from one.
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace epl {
+
+class CompiledPlan;
+class Dataset;
+
+// "optimizer" -> "adamw", "optimizer.lr" -> "0.001", "data.fields" -> "x f32[8,4]; target i64[8]", ...
+using Facts = std::map<std::string, std::string>;
+
+// Of the model and of how it is trained. The model counts without its weights: its operators, their attributes, and how they hang
+// together.
+Facts describe_run(const CompiledPlan& plan);
+// Of what it learns from: fields, batch, order and seed, and a hash over samples spread over the data.
+Facts describe_data(const Dataset& dataset);
+
+struct FactDifference {
+  std::string key;
+  std::string topic;        // "model", "data", "batch", "order", "loss", "optimizer", "options": what a person names to go on all the same
+  std::string saved, now;   // empty: not there
+  bool breaks = false;      // going on is no continuation of that run; otherwise a choice that may change on the way, like the rate
+};
+// Keys that one side does not have are not compared: older checkpoints know less.
+std::vector<FactDifference> compare_facts(const Facts& saved, const Facts& now);
+
+}  // namespace epl

@@ -1,0 +1,33 @@
+// What a run has measured, kept in OUT/history.jsonl beside its checkpoints, so that a run that goes on knows of all of it.
+//
+// A line an event, as --json prints them: "step" and "evaluation". Of a long run the first thousand steps are kept and then about
+// every thousandth part, so that the file stays small.
+#pragma once
+
+#include <string>
+
+#include "tools/listener.h"
+
+namespace epl::tools {
+
+// The events of a file up to a step; empty where there is none. A line that cannot be read is left out.
+void read_history(const std::string& path, int64_t last_step, JobStart& start);
+
+class History : public Listener {
+ public:
+  // A run that begins anew begins the file anew; one that goes on cuts off what lies after its first step.
+  explicit History(std::string path) : path_(std::move(path)) {}
+  void start(const JobStart& e) override;
+  void step(const StepDone& e) override;
+  void evaluated(const Evaluated& e) override;
+  void saved(const CheckpointSaved&) override { flush(); }
+  void done(const JobDone&) override { flush(); }
+
+ private:
+  void flush();
+  std::string path_, pending_;
+  int64_t every_ = 1;
+  bool begun_ = false, failed_ = false;
+};
+
+}  // namespace epl::tools
