@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "tools/commands.h"
+#include "tools/inspect_build.h"
 #include "tools/job.h"
 #include "tools/output_folder.h"
 #include "tools/progress.h"
@@ -131,7 +132,8 @@ int run_inspect(const JobOptions& o, const std::string& path) {
   Engine engine = make_engine(o);
   struct stat info{};
   if (path.empty()) {
-    std::printf("%s\n", text_of(epl_engine_describe, engine.get()).c_str());
+    const Json build = parse_json(text_of(epl_engine_describe, engine.get()));
+    o.json ? static_cast<void>(std::printf("%s\n", print_json(build).c_str())) : print_build(build);
   } else if (::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode)) {
     const Json checkpoint = describe_checkpoint(engine, find_checkpoint(path));
     o.json ? static_cast<void>(std::printf("%s\n", print_json(checkpoint).c_str())) : print_checkpoint(checkpoint);
