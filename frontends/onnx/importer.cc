@@ -27,7 +27,7 @@ Status check_size(const TensorType& type) {
 
 }  // namespace
 
-Importer::Importer(const OnnxModel& model, const Binding& binding) : model_(model), binding_(binding), builder_(graph_) {
+Importer::Importer(const OnnxModel& model, const Binding& binding) : model_(model), binding_(binding), rule_(model), builder_(graph_) {
   graph_.name = model.file().graph.name.empty() ? "main" : std::string(model.file().graph.name);
 }
 
@@ -115,19 +115,20 @@ Status Importer::bind_inputs() {
   return {};
 }
 
+Result<Slot> Importer::stored(std::string_view name, const std::string& known_as, const Tensor& tensor, bool in_node) {
+  EPL_ASSIGN(epl::Tensor value, tensor_value(tensor, model_.owner(), model_.directory()));
+  const bool statistic = rule_.is_statistic(name);
+  const bool named = binding_.parameters.contains(known_as) && is_float(value.dtype());
+  const bool parameter = named || (in_node ? rule_.judge(name, tensor, true) : rule_.judge(tensor)).parameter;
+  if (!statistic && !parameter) return Slot{{}, value, value.type(), {}};
+  Value leaf = graph_.add_leaf(statistic ? ValueKind::buffer : ValueKind::parameter, known_as, value.type(), value);
+  return Slot{builder_.var(leaf), {}, value.type(), {}};
+}
+
 Status Importer::add_initializers() {
-  ParameterRule rule(model_);
   for (const Tensor& tensor : model_.file().graph.initializers) {
     if (top_.values.contains(tensor.name)) continue;
-    EPL_ASSIGN(epl::Tensor value, tensor_value(tensor, model_.owner(), model_.directory()));
-    bool statistic = rule.is_statistic(tensor.name);
-    const bool named = binding_.parameters.contains(std::string(tensor.name)) && is_float(value.dtype());
-    if (!statistic && !named && !rule.judge(tensor).parameter) {
-      top_.values[tensor.name] = {{}, value, value.type(), {}};
-      continue;
-    }
-    Value leaf = graph_.add_leaf(statistic ? ValueKind::buffer : ValueKind::parameter, std::string(tensor.name), value.type(), value);
-    top_.values[tensor.name] = {builder_.var(leaf), {}, value.type(), {}};
+    EPL_ASSIGN(top_.values[tensor.name], stored(tensor.name, std::string(tensor.name), tensor, false));
   }
   return {};
 }
@@ -158,6 +159,12 @@ Status Importer::run_node(const Node& node, Scope& scope) {
   if (++imported_ > most_nodes) return Status(Code::invalid_model, cat("its functions unfold into more than ", most_nodes, " nodes"));
   if (const Function* function = model_.function(node.domain, node.op_type, node.overload)) return call_function(*function, node, scope);
   if (node.op_type == "If" && (node.domain.empty() || node.domain == "ai.onnx")) return choose_branch(node, scope);
+  if (node.op_type == "Constant" && node.attributes.size() == 1 && node.attributes[0].t) {
+    if (const std::string* weight = model_.weight_name(*node.attributes[0].t)) {
+      EPL_ASSIGN(scope.values[node.outputs[0]], stored(node.outputs[0], *weight, *node.attributes[0].t, true));
+      return {};
+    }
+  }
   const OnnxOpRow* row = onnx_op_table().find(node.domain, node.op_type, opset(node.domain));
   if (!row) return unsupported("operator ", node.op_type);
   return run_row(*row, node, scope);
@@ -297,6 +304,11 @@ Status Importer::choose_branch(const Node& node, Scope& scope) {
     inner.prefix = node_name(node, scope);
     inner.depth = scope.depth + 1;
     for (const Tensor& tensor : branch.initializers) {
+      const std::string* weight = model_.weight_name(tensor);
+      if (weight) {
+        EPL_ASSIGN(inner.values[tensor.name], stored(tensor.name, *weight, tensor, true));
+        continue;
+      }
       EPL_ASSIGN(epl::Tensor value, tensor_value(tensor, model_.owner(), model_.directory()));
       inner.values[tensor.name] = {{}, value, value.type(), {}};
     }

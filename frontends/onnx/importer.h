@@ -17,6 +17,30 @@
 
 namespace epl::onnx {
 
+// Whether an initialiser is what an owner would call a parameter, by its type, name, content and use; else why not.
+struct ParameterVerdict {
+  bool parameter = false;
+  std::string reason;
+};
+class ParameterRule {
+ public:
+  explicit ParameterRule(const OnnxModel& model);
+  ParameterVerdict judge(const Tensor& tensor) const { return judge(tensor.name, tensor, weights_.contains(tensor.name)); }
+  // Of a tensor that goes by another name than its own; `placed`: it stands where weights do.
+  ParameterVerdict judge(std::string_view name, const Tensor& tensor, bool placed) const;
+  // Whether a tensor that a node holds is a weight or a running statistic, by what takes it, or by its name.
+  bool is_weight(std::string_view name, const TensorType& type) const;
+  bool is_statistic(std::string_view name) const { return statistics_.contains(name); }
+
+ private:
+  const OnnxModel& model_;
+  std::unordered_set<std::string_view> statistics_;   // operands that are running statistics
+  std::unordered_set<std::string_view> structural_;   // operands that decide shapes
+  std::unordered_set<std::string_view> weights_;      // operands in the place of a weight (MatMul, Gemm, Conv, norms, Gather)
+  std::unordered_set<std::string_view> shifts_;       // operands that are added to a product or a convolution
+  bool dotted_ = false;                               // most float initialisers have names like "block.0.weight"
+};
+
 class Importer {
  public:
   Importer(const OnnxModel& model, const Binding& binding);
@@ -44,6 +68,9 @@ class Importer {
   void list_unsupported(const std::vector<Node>& nodes, Missing& missing, std::set<const Function*>& seen) const;
   Status bind_inputs();
   Status add_initializers();
+  // A tensor of the file as a parameter, a running statistic or a constant. `name` is that of the value in its graph, `known_as` that of
+  // the initialiser; `in_node`: a node or a branch holds it.
+  Result<Slot> stored(std::string_view name, const std::string& known_as, const Tensor& tensor, bool in_node);
   Status run_nodes(const std::vector<Node>& nodes, Scope& scope);
   Status run_node(const Node& node, Scope& scope);
   Status run_row(const OnnxOpRow& row, const Node& node, Scope& scope);
@@ -56,30 +83,12 @@ class Importer {
 
   const OnnxModel& model_;
   const Binding& binding_;
+  ParameterRule rule_;
   epl::Graph graph_;
   Builder builder_;
   Scope top_;
   int64_t imported_ = 0;         // nodes so far, those of functions once a call
   std::unordered_set<std::string_view> statistics_;
-};
-
-// Whether an initialiser is what an owner would call a parameter, by its type, name, content and use; else why not.
-struct ParameterVerdict {
-  bool parameter = false;
-  std::string reason;
-};
-class ParameterRule {
- public:
-  explicit ParameterRule(const OnnxModel& model);
-  ParameterVerdict judge(const Tensor& tensor) const;
-  bool is_statistic(std::string_view name) const { return statistics_.contains(name); }
-
- private:
-  const OnnxModel& model_;
-  std::unordered_set<std::string_view> statistics_;   // operands that are running statistics
-  std::unordered_set<std::string_view> structural_;   // operands that decide shapes
-  std::unordered_set<std::string_view> weights_;      // operands in the place of a weight (MatMul, Gemm, Conv, norms, Gather)
-  bool dotted_ = false;                               // most float initialisers have names like "block.0.weight"
 };
 
 }  // namespace epl::onnx

@@ -2,9 +2,6 @@
 
 #include <algorithm>
 
-#include <protozero/pbf_writer.hpp>
-
-#include "frontends/onnx/fields.h"
 #include "frontends/onnx/schema.h"
 
 namespace epl::onnx {
@@ -12,7 +9,6 @@ namespace {
 
 using Names = std::unordered_set<std::string_view>;
 
-constexpr std::string_view mode = "training_mode";
 constexpr int64_t says_its_mode = 14;   // from this opset on BatchNormalization has training_mode; before, five outputs say it
 
 bool standard(std::string_view domain) { return domain.empty() || domain == "ai.onnx"; }
@@ -79,7 +75,7 @@ class Scope {
 bool trains_batch_norm(const Node& node, int64_t opset) {
   if (node.op_type != "BatchNormalization" || !standard(node.domain)) return false;
   if (opset < says_its_mode) return outputs_used(node) > 1;
-  const Attribute* said = find(node, mode);
+  const Attribute* said = find(node, training_mode);
   return said != nullptr && (said->i != 0 || !said->ref.empty());
 }
 
@@ -158,7 +154,7 @@ class InferencePlanner {
   }
 
  private:
-  using Edit = InferenceEdits::Edit;
+  using Edit = NodeEdit;
 
   void edit_mode(const Node& node, const Scope& scope, int64_t opset) {
     if (trains_batch_norm(node, opset)) {
@@ -297,112 +293,10 @@ class InferencePlanner {
   InferenceEdits& edits_;
 };
 
-Result<InferenceEdits> InferenceEdits::of(const File& file, const char* base, std::string_view loss) {
+Result<InferenceEdits> InferenceEdits::of(const File& file, std::string_view loss) {
   InferenceEdits edits;
-  edits.base_ = base;
   EPL_TRY(InferencePlanner(file, loss, edits).plan());
   return edits;
-}
-
-void InferenceEdits::node(std::string_view message, std::string_view field, std::string& out) const {
-  auto it = edits_.find(static_cast<size_t>(message.data() - base_));
-  if (it == edits_.end()) {
-    out += field;
-    return;
-  }
-  const Edit& edit = it->second;
-  if (edit.goes) return;
-  std::string made;
-  edited(message, edit, made);
-  append_message(out, schema::GraphProto::node, made);
-  for (const auto& [value, name] : edit.copies) {
-    std::string copy;
-    protozero::pbf_writer writer(copy);
-    writer.add_string(schema::NodeProto::input, value.data(), value.size());
-    writer.add_string(schema::NodeProto::output, name.data(), name.size());
-    writer.add_string(schema::NodeProto::op_type, "Identity");
-    append_message(out, schema::GraphProto::node, copy);
-  }
-}
-
-void InferenceEdits::function(std::string_view message, std::string_view field, std::string& out) const {
-  std::string made;
-  nodes(message, schema::FunctionProto::node, made);
-  made == message ? static_cast<void>(out += field) : append_message(out, schema::ModelProto::functions, made);
-}
-
-// A graph or a function with its nodes edited, everything else as it is.
-void InferenceEdits::nodes(std::string_view message, uint32_t node_tag, std::string& out) const {
-  FieldCopier fields(message);
-  while (fields.next()) {
-    if (fields.tag() != node_tag) {
-      fields.reader().skip();
-      out += fields.raw();
-      continue;
-    }
-    const std::string_view each = fields.message();
-    const std::string_view field = fields.raw();
-    std::string made;
-    node(each, field, made);
-    // Nodes have another field number in functions than in graphs.
-    if (made == field || node_tag == schema::GraphProto::node) {
-      out += made;
-      continue;
-    }
-    for (FieldCopier again(made); again.next();) append_message(out, node_tag, again.message());
-  }
-}
-
-void InferenceEdits::edited(std::string_view message, const Edit& edit, std::string& out) const {
-  namespace f = schema::NodeProto;
-  size_t inputs = 0, outputs = 0;
-  FieldCopier fields(message);
-  while (fields.next()) {
-    const uint32_t tag = fields.tag();
-    if (tag == f::attribute) {
-      const std::string_view each = fields.message();
-      attribute(each, fields.raw(), edit, out);
-      continue;
-    }
-    fields.reader().skip();
-    const std::string_view field = fields.raw();
-    if (tag == f::input && inputs++ >= edit.inputs) continue;
-    if (tag == f::output && outputs++ >= edit.outputs) continue;
-    out += field;
-  }
-}
-
-void InferenceEdits::attribute(std::string_view message, std::string_view field, const Edit& edit, std::string& out) const {
-  namespace f = schema::AttributeProto;
-  std::string_view name;
-  for (FieldCopier fields(message); fields.next();) fields.tag() == f::name ? static_cast<void>(name = fields.message()) : fields.reader().skip();
-  if (!edit.inside && !(edit.inference_mode && name == mode)) {
-    out += field;
-    return;
-  }
-  std::string made;
-  FieldCopier fields(message);
-  while (fields.next()) {
-    const uint32_t tag = fields.tag();
-    if (edit.inside && tag == f::g) {
-      const std::string_view graph = fields.message();
-      const std::string_view whole = fields.raw();
-      std::string inner;
-      nodes(graph, schema::GraphProto::node, inner);
-      inner == graph ? static_cast<void>(made += whole) : append_message(made, f::g, inner);
-      continue;
-    }
-    fields.reader().skip();
-    const std::string_view whole = fields.raw();
-    const bool its_mode = edit.inference_mode && name == mode;
-    if (!its_mode || (tag != f::i && tag != f::ref_attr_name && tag != f::type)) made += whole;
-  }
-  if (edit.inference_mode && name == mode) {
-    protozero::pbf_writer writer(made);
-    writer.add_int64(f::i, 0);
-    writer.add_enum(f::type, f::AttributeType_INT);
-  }
-  append_message(out, schema::NodeProto::attribute, made);
 }
 
 }  // namespace epl::onnx

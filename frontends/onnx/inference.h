@@ -1,5 +1,5 @@
 // A file for training made one that predicts: BatchNormalization and Dropout in inference mode, and what only training reads cut.
-// All is decided on the file as it was read and applied while its bytes are copied: what has no edit keeps its bytes.
+// All is decided on the file as it was read, and applied by save.cc while its bytes are copied: what has no edit keeps its bytes.
 #pragma once
 
 #include <string>
@@ -20,16 +20,26 @@ struct TrainingParts {
 };
 TrainingParts training_parts(const File& file);
 
+// What becomes of a node.
+struct NodeEdit {
+  bool goes = false;
+  bool inference_mode = false;                  // training_mode becomes 0
+  size_t inputs = SIZE_MAX, outputs = SIZE_MAX;   // how many stay
+  // Running statistics that somebody reads need a node to give them: a value, and the name by which it is read.
+  std::vector<std::pair<std::string_view, std::string_view>> copies;
+  bool inside = false;                          // a graph among its attributes has edits
+};
+
 class InferenceEdits {
  public:
-  // `base`: the first byte of the file that the messages below are views of. `loss` names an output that only training needs, or is
-  // empty; the last output of a graph is never cut.
-  static Result<InferenceEdits> of(const File& file, const char* base, std::string_view loss);
+  // `loss` names an output that only training needs, or is empty; the last output of a graph is never cut.
+  static Result<InferenceEdits> of(const File& file, std::string_view loss);
 
-  // Appends the node as it is to be written, `field` being its whole field: nothing where it goes, and more nodes where a running
-  // statistic that somebody reads needs one to give it.
-  void node(std::string_view message, std::string_view field, std::string& out) const;
-  void function(std::string_view message, std::string_view field, std::string& out) const;
+  // Of the node whose message begins at byte `at` of the file; null for one that stays.
+  const NodeEdit* node(size_t at) const {
+    auto it = edits_.find(at);
+    return it == edits_.end() ? nullptr : &it->second;
+  }
   // Of the graph itself.
   bool cuts_input(std::string_view name) const { return unread_.contains(name); }
   bool cuts_initializer(std::string_view name) const { return unread_.contains(name); }
@@ -38,21 +48,10 @@ class InferenceEdits {
 
  private:
   friend class InferencePlanner;
-  struct Edit {
-    bool goes = false;
-    bool inference_mode = false;                  // training_mode becomes 0
-    size_t inputs = SIZE_MAX, outputs = SIZE_MAX;   // how many stay
-    std::vector<std::pair<std::string_view, std::string_view>> copies;   // a value, and the name by which it is read
-    bool inside = false;                          // a graph among its attributes has edits
-  };
-
-  void nodes(std::string_view message, uint32_t node_tag, std::string& out) const;
-  void edited(std::string_view message, const Edit& edit, std::string& out) const;
-  void attribute(std::string_view message, std::string_view field, const Edit& edit, std::string& out) const;
-
-  const char* base_ = nullptr;
-  std::unordered_map<size_t, Edit> edits_;        // by the byte at which the node's message begins
+  std::unordered_map<size_t, NodeEdit> edits_;    // by the byte at which the node's message begins
   std::unordered_set<std::string_view> unread_, outputs_, values_;
 };
+
+inline constexpr std::string_view training_mode = "training_mode";   // the attribute of BatchNormalization
 
 }  // namespace epl::onnx

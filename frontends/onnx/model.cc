@@ -68,7 +68,41 @@ Status OnnxModel::check() {
   for (const Function& function : file_.functions) {
     functions_.emplace(function_key(function.domain, function.name, function.overload), &function);
   }
-  return check_file(*this);
+  EPL_TRY(check_file(*this));
+  add_weights(file_.graph, ParameterRule(*this), "");
+  return {};
+}
+
+// Some exporters write every weight as a Constant, some keep those of a branch inside it. Where such a tensor stands in the
+// place of a weight it is an initialiser like any other, under the name of the value.
+void OnnxModel::add_weights(const Graph& graph, const ParameterRule& rule, const std::string& place) {
+  for (const Node& node : graph.nodes) {
+    for (const Attribute& a : node.attributes) {
+      if (a.t && a.name == "value" && node.op_type == "Constant" && standard(node.domain).empty() && node.outputs.size() == 1) {
+        add_weight(node.outputs[0], *a.t, rule, place);
+      }
+      if (!a.g || node.op_type != "If") continue;
+      const std::string inner = cat(place, node.name.empty() ? "If" : node.name, "/", a.name, "/");
+      for (const Tensor& tensor : a.g->initializers) add_weight(tensor.name, tensor, rule, inner);
+      add_weights(*a.g, rule, inner);
+    }
+  }
+}
+
+void OnnxModel::add_weight(std::string_view name, const Tensor& tensor, const ParameterRule& rule, const std::string& place) {
+  auto type = tensor_type(tensor);
+  if (!type.ok() || !is_float(type->dtype) || type->elements() <= 1 || !rule.is_weight(name, *type)) return;
+  // The two branches of an If may use one name.
+  std::string unique = by_name_.contains(name) ? cat(place, name) : std::string(name);
+  if (by_name_.contains(unique)) return;
+  const std::string& kept = weights_.emplace(&tensor, std::move(unique)).first->second;
+  by_name_.emplace(kept, &tensor);
+  initializers_.push_back({kept, std::move(*type)});
+}
+
+const std::string* OnnxModel::weight_name(const Tensor& tensor) const {
+  auto it = weights_.find(&tensor);
+  return it == weights_.end() ? nullptr : &it->second;
 }
 
 Status OnnxModel::fill_ports() {
@@ -79,7 +113,8 @@ Status OnnxModel::fill_ports() {
     ModelPort made{std::string(info.name), *dtype, {}};
     for (const Dim& dim : info.dims) {
       if (dim.value < -1) return Status(Code::invalid_model, cat("\"", info.name, "\" has a dimension of ", dim.value), std::string(info.name));
-      made.dims.push_back({dim.value, std::string(dim.symbol)});
+      // "?" stands for a size that nobody named: two of them need not be equal.
+      made.dims.push_back({dim.value, dim.symbol == "?" ? std::string() : std::string(dim.symbol)});
     }
     return made;
   };

@@ -12,6 +12,8 @@
 
 namespace epl::onnx {
 
+class ParameterRule;
+
 class OnnxModel : public Model {
  public:
   static Result<std::shared_ptr<const Model>> load(const std::string& path);
@@ -36,10 +38,14 @@ class OnnxModel : public Model {
   int64_t opset(std::string_view domain) const;           // 0 when nothing imports the domain
   const Function* function(std::string_view domain, std::string_view name, std::string_view overload) const;
   const Tensor* initializer(std::string_view name) const;
+  // The name under which a tensor that a node or a branch holds counts as an initialiser; null for one that does not.
+  const std::string* weight_name(const Tensor& tensor) const;
 
  private:
   Status check();
   Status fill_ports();
+  void add_weights(const Graph& graph, const ParameterRule& rule, const std::string& place);
+  void add_weight(std::string_view name, const Tensor& tensor, const ParameterRule& rule, const std::string& place);
 
   std::shared_ptr<const void> owner_;   // of bytes_
   std::span<const std::byte> bytes_;
@@ -48,6 +54,7 @@ class OnnxModel : public Model {
   std::vector<ModelPort> inputs_, outputs_;
   std::vector<ModelInitializer> initializers_;
   std::unordered_map<std::string_view, const Tensor*> by_name_;
+  std::unordered_map<const Tensor*, std::string> weights_;           // tensors of nodes and branches that count as initialisers
   std::unordered_map<std::string_view, int64_t> opsets_;             // by domain
   std::unordered_map<std::string, const Function*> functions_;       // by domain, name and overload
 };

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <unordered_map>
 
 #include "frontends/onnx/importer.h"
 
@@ -45,6 +46,11 @@ bool known_buffer(std::string_view name) {
     if (name == tail || (name.ends_with(tail) && name[name.size() - tail.size() - 1] == '.')) return true;
   }
   return false;
+}
+
+// PyTorch's names, and PaddlePaddle's.
+bool named_as_weight(std::string_view name) {
+  return name.ends_with(".bias") || name.ends_with(".weight") || name.ends_with(".w_0") || name.ends_with(".b_0");
 }
 
 // A mask is told by numbers no weight has.
@@ -104,11 +110,27 @@ ParameterRule::ParameterRule(const OnnxModel& model) : model_(model) {
   dotted_ = dotted > 0;
   (void)plain;
   Statistics statistics(model);
-  auto note = [&](const Node& node) {
+  std::unordered_set<std::string_view> products;                               // results of products and convolutions
+  std::unordered_map<std::string_view, std::string_view> before_reshape;
+  auto note = [&](const Node& node, auto& self) -> void {
+    for (const Attribute& a : node.attributes) {
+      if (!a.g) continue;
+      for (const Node& inner : a.g->nodes) self(inner, self);
+    }
     for (std::string_view name : statistics.of(node)) statistics_.insert(name);
     if (const OnnxOpRow* row = onnx_op_table().find(node.domain, node.op_type, model.opset(node.domain))) {
       for (int i : row->structural) {
         if (i < static_cast<int>(node.inputs.size())) structural_.insert(node.inputs[i]);
+      }
+    }
+    const std::string_view op = node.op_type;
+    const bool product = op == "MatMul" || op == "Gemm" || op == "Conv" || op == "ConvTranspose";
+    if (product && !node.outputs.empty()) products.insert(node.outputs[0]);
+    if (op == "Reshape" && node.inputs.size() == 2 && !node.outputs.empty()) before_reshape.emplace(node.outputs[0], node.inputs[0]);
+    if (op == "Add" && node.inputs.size() == 2) {
+      for (size_t i : {0, 1}) {
+        auto reshaped = before_reshape.find(node.inputs[1 - i]);
+        if (products.contains(node.inputs[i])) shifts_.insert(reshaped == before_reshape.end() ? node.inputs[1 - i] : reshaped->second);
       }
     }
     for (const WeightPlace& place : weight_places()) {
@@ -118,27 +140,31 @@ ParameterRule::ParameterRule(const OnnxModel& model) : model_(model) {
       }
     }
   };
-  for (const Node& node : model.file().graph.nodes) note(node);
+  for (const Node& node : model.file().graph.nodes) note(node, note);
 }
 
-ParameterVerdict ParameterRule::judge(const Tensor& tensor) const {
+bool ParameterRule::is_weight(std::string_view name, const TensorType& type) const {
+  if (weights_.contains(name) || statistics_.contains(name)) return true;
+  const bool vector = type.elements() == *std::ranges::max_element(type.shape);   // but for dimensions of one
+  return vector && (shifts_.contains(name) || named_as_weight(name));
+}
+
+ParameterVerdict ParameterRule::judge(std::string_view name, const Tensor& tensor, bool placed) const {
   auto type = tensor_type(tensor);
   if (!type.ok()) return {false, type.status().message()};
   if (!is_float(type->dtype)) return {false, cat("its type is ", type->text())};
-  if (statistics_.contains(tensor.name)) return {false, "it is a running statistic"};
-  if (structural_.contains(tensor.name)) return {false, "it decides a shape"};
-  if (known_buffer(tensor.name)) return {false, "its name is that of a buffer"};
-  bool placed = weights_.contains(tensor.name);
+  if (statistics_.contains(name)) return {false, "it is a running statistic"};
+  if (structural_.contains(name)) return {false, "it decides a shape"};
+  if (known_buffer(name)) return {false, "its name is that of a buffer"};
   // The bias of a layer with one output is a vector of one element; single numbers besides are constants as a rule.
-  const bool named_as_weight = tensor.name.ends_with(".bias") || tensor.name.ends_with(".weight");
-  if (type->elements() <= 1 && (type->shape.empty() || made_by_exporter(tensor.name) || !(placed || named_as_weight))) {
+  if (type->elements() <= 1 && (type->shape.empty() || made_by_exporter(name) || !(placed || named_as_weight(name)))) {
     return {false, "it has one element"};
   }
-  if (made_by_exporter(tensor.name) && !placed) return {false, "it is a constant that the exporter made"};
-  if (dotted_ && tensor.name.find('.') == std::string_view::npos && !placed) {
+  if (made_by_exporter(name) && !placed) return {false, "it is a constant that the exporter made"};
+  if (dotted_ && name.find('.') == std::string_view::npos && !placed) {
     return {false, "its name is not like those of the parameters, and it is not used as a weight"};
   }
-  if (made_by_exporter(tensor.name) || tensor.name.find('.') == std::string_view::npos) {
+  if (made_by_exporter(name) || name.find('.') == std::string_view::npos) {
     auto value = tensor_value(tensor, model_.owner(), model_.directory());
     if (value.ok() && looks_like_mask(*value)) return {false, "it holds the numbers of a mask"};
   }

@@ -26,88 +26,157 @@ struct Beside {
   int64_t offset = 0;
 };
 
+// New values by the byte of the file at which a tensor's message begins: initialisers, and what nodes hold.
+using ReplacedAt = std::map<size_t, epl::Tensor>;
+
 class Rewriting {
  public:
-  Rewriting(const Replaced& replaced, const InferenceEdits* edits, Beside* beside) : replaced_(replaced), edits_(edits), beside_(beside) {}
+  // `base`: the first byte of the file, which the messages below are views of.
+  Rewriting(const char* base, const ReplacedAt& replaced, const InferenceEdits* edits, Beside* beside)
+      : base_(base), replaced_(replaced), edits_(edits), beside_(beside) {}
 
   Result<std::string> model(std::string_view message) {
     std::string out;
-    FieldCopier fields(message);
-    while (fields.next()) {
-      const bool function = edits_ != nullptr && fields.tag() == schema::ModelProto::functions;
-      if (fields.tag() != schema::ModelProto::graph && !function) {
-        fields.reader().skip();
-        out += fields.raw();
-        continue;
-      }
-      const std::string_view view = fields.message();
-      const std::string_view field = fields.raw();
-      if (function) {
-        edits_->function(view, field, out);
-        continue;
-      }
-      EPL_ASSIGN(std::string graph, this->graph(view));
-      append_message(out, schema::ModelProto::graph, graph);
-    }
+    EPL_TRY(fields(message, out, [&](uint32_t tag, std::string_view view) {
+      if (tag == schema::ModelProto::graph) return graph(view, true);
+      if (tag == schema::ModelProto::functions && (edits_ != nullptr || replaces_in(view))) return function(view);
+      return Result<Change>(Change::none);
+    }));
     return out;
   }
 
  private:
-  // A field of the graph that the edits for inference change or cut, appended to `out` where it stays; false for every other field.
-  bool edit(uint32_t tag, std::string_view message, std::string_view field, std::string& out) const {
+  // What becomes of a field: it stays, it goes, or `made_` holds its new message.
+  enum class Change : uint8_t { none, gone, made };
+
+  // Appends a message field by field; f(tag, view) says what becomes of one that holds bytes.
+  template <class F>
+  Status fields(std::string_view message, std::string& out, F&& f) {
+    FieldCopier fields(message);
+    while (fields.next()) {
+      const uint32_t tag = fields.tag();
+      if (fields.reader().wire_type() != protozero::pbf_wire_type::length_delimited) {
+        fields.reader().skip();
+        EPL_TRY(copy(fields.raw(), out));
+        continue;
+      }
+      const std::string_view view = fields.message();
+      const std::string_view field = fields.raw();
+      EPL_ASSIGN(Change change, f(tag, view));
+      if (change == Change::none) EPL_TRY(copy(field, out));
+      if (change == Change::made) append_message(out, tag, made_);
+      for (const std::string& more : after_) append_message(out, tag, more);
+      after_.clear();
+    }
+    return {};
+  }
+
+  Result<Change> made(std::string text) {
+    made_ = std::move(text);
+    return Change::made;
+  }
+
+  static Status copy(std::string_view part, std::string& out) {
+    out += part;
+    return {};
+  }
+
+  size_t offset(std::string_view view) const { return static_cast<size_t>(view.data() - base_); }
+  bool replaces_in(std::string_view view) const {
+    auto it = replaced_.lower_bound(offset(view));
+    return it != replaced_.end() && it->first < offset(view) + view.size();
+  }
+
+  // `top`: the graph itself, whose inputs and outputs are edited as well.
+  Result<Change> graph(std::string_view message, bool top) {
+    std::string out;
+    EPL_TRY(fields(message, out, [&](uint32_t tag, std::string_view view) {
+      if (tag == schema::GraphProto::node) return node(view);
+      if (top && cut(tag, view)) return Result<Change>(Change::gone);
+      return tag == schema::GraphProto::initializer ? tensor(view) : Result<Change>(Change::none);
+    }));
+    return made(std::move(out));
+  }
+
+  Result<Change> function(std::string_view message) {
+    std::string out;
+    EPL_TRY(fields(message, out, [&](uint32_t tag, std::string_view view) {
+      return tag == schema::FunctionProto::node ? node(view) : Result<Change>(Change::none);
+    }));
+    return made(std::move(out));
+  }
+
+  // Whether the edits for inference cut a field of the graph.
+  bool cut(uint32_t tag, std::string_view message) const {
     namespace f = schema::GraphProto;
-    if (edits_ == nullptr) return false;
-    if (tag == f::node) {
-      edits_->node(message, field, out);
-      return true;
-    }
-    if (tag != f::input && tag != f::output && tag != f::value_info && tag != f::initializer) return false;
+    if (edits_ == nullptr || (tag != f::input && tag != f::output && tag != f::value_info && tag != f::initializer)) return false;
     const uint32_t name_tag = tag == f::initializer ? uint32_t{schema::TensorProto::name} : uint32_t{schema::ValueInfoProto::name};
-    std::string_view name;
-    for (FieldCopier fields(message); fields.next();) {
-      fields.tag() == name_tag ? static_cast<void>(name = fields.message()) : fields.reader().skip();
-    }
+    const std::string_view name = text_of(message, name_tag);
     if (tag == f::input) return edits_->cuts_input(name);
     if (tag == f::output) return edits_->cuts_output(name);
     if (tag == f::value_info) return edits_->cuts_value_info(name);
     return edits_->cuts_initializer(name);
   }
 
-  Result<std::string> graph(std::string_view message) {
-    std::string out;
-    FieldCopier fields(message);
-    while (fields.next()) {
-      const uint32_t tag = fields.tag();
-      if (fields.reader().wire_type() != protozero::pbf_wire_type::length_delimited) {
-        fields.reader().skip();
-        out += fields.raw();
-        continue;
-      }
-      const std::string_view view = fields.message();
-      const std::string_view field = fields.raw();
-      if (edit(tag, view, field, out)) continue;
-      if (tag != schema::GraphProto::initializer) {
-        out += field;
-        continue;
-      }
-      EPL_ASSIGN(Tensor tensor, read_tensor(std::as_bytes(std::span(view.data(), view.size()))));
-      auto value = replaced_.find(std::string(tensor.name));
-      if (value == replaced_.end()) {
-        out += field;
-        continue;
-      }
-      EPL_ASSIGN(TensorType type, tensor_type(tensor));
-      if (type != value->second.type()) {
-        return invalid("initialiser ", tensor.name, " is ", type.text(), ", its new value ", value->second.type().text());
-      }
-      EPL_ASSIGN(std::string made, this->tensor(view, value->second));
-      append_message(out, schema::GraphProto::initializer, made);
+  static std::string_view text_of(std::string_view message, uint32_t tag) {
+    std::string_view text;
+    for (FieldCopier fields(message); fields.next();) {
+      fields.tag() == tag ? static_cast<void>(text = fields.message()) : fields.reader().skip();
     }
-    return out;
+    return text;
+  }
+
+  Result<Change> node(std::string_view message) {
+    namespace f = schema::NodeProto;
+    static const NodeEdit none;
+    const NodeEdit* found = edits_ != nullptr ? edits_->node(offset(message)) : nullptr;
+    if (found == nullptr && !replaces_in(message)) return Change::none;
+    const NodeEdit& edit = found != nullptr ? *found : none;
+    if (edit.goes) return Change::gone;
+    size_t inputs = 0, outputs = 0;
+    std::string out;
+    EPL_TRY(fields(message, out, [&](uint32_t tag, std::string_view view) {
+      if (tag == f::attribute) return attribute(view, edit);
+      const bool cut = (tag == f::input && inputs++ >= edit.inputs) || (tag == f::output && outputs++ >= edit.outputs);
+      return Result<Change>(cut ? Change::gone : Change::none);
+    }));
+    for (const auto& [value, name] : edit.copies) {
+      protozero::pbf_writer writer(after_.emplace_back());
+      writer.add_string(f::input, value.data(), value.size());
+      writer.add_string(f::output, name.data(), name.size());
+      writer.add_string(f::op_type, "Identity");
+    }
+    return made(std::move(out));
+  }
+
+  Result<Change> attribute(std::string_view message, const NodeEdit& edit) {
+    namespace f = schema::AttributeProto;
+    const bool mode = edit.inference_mode && text_of(message, f::name) == training_mode;
+    if (!edit.inside && !mode && !replaces_in(message)) return Change::none;
+    std::string out;
+    if (mode) {
+      protozero::pbf_writer writer(out);
+      writer.add_string(f::name, training_mode.data(), training_mode.size());
+      writer.add_int64(f::i, 0);
+      writer.add_enum(f::type, f::AttributeType_INT);
+      return made(std::move(out));
+    }
+    EPL_TRY(fields(message, out, [&](uint32_t tag, std::string_view view) {
+      if (tag == f::g) return graph(view, false);
+      return tag == f::t ? tensor(view) : Result<Change>(Change::none);
+    }));
+    return made(std::move(out));
+  }
+
+  Result<Change> tensor(std::string_view message) {
+    auto it = replaced_.find(offset(message));
+    if (it == replaced_.end()) return Change::none;
+    EPL_ASSIGN(std::string text, with_data(message, it->second));
+    return made(std::move(text));
   }
 
   // The tensor's other fields, then the new data.
-  Result<std::string> tensor(std::string_view message, const epl::Tensor& value) {
+  Result<std::string> with_data(std::string_view message, const epl::Tensor& value) {
     namespace f = schema::TensorProto;
     std::string out;
     FieldCopier fields(message);
@@ -117,7 +186,7 @@ class Rewriting {
       std::string_view field = fields.raw();
       bool data = tag == f::raw_data || tag == f::float_data || tag == f::int32_data || tag == f::int64_data || tag == f::double_data ||
                   tag == f::uint64_data || tag == f::external_data || tag == f::data_location;
-      if (!data) out += field;
+      if (!data) EPL_TRY(copy(field, out));
     }
     protozero::pbf_writer writer(out);
     if (!beside_) {
@@ -143,47 +212,72 @@ class Rewriting {
     return out;
   }
 
-  const Replaced& replaced_;
+  const char* base_;
+  const ReplacedAt& replaced_;
   const InferenceEdits* edits_;   // none: the file stays one for training
   Beside* beside_;
+  std::string made_;
+  std::vector<std::string> after_;   // further messages under the tag of the one that is made
 };
 
-bool contains_external(const File& file) {
-  return std::ranges::any_of(file.graph.initializers, [](const Tensor& t) { return t.external; });
+// Calls f with the tensors of nodes, those of graphs within them included.
+template <class F>
+void for_each_tensor(const std::vector<Node>& nodes, F& f) {
+  for (const Node& node : nodes) {
+    for (const Attribute& a : node.attributes) {
+      if (a.t) f(*a.t);
+      if (!a.g) continue;
+      for (const Tensor& tensor : a.g->initializers) f(tensor);
+      for_each_tensor(a.g->nodes, f);
+    }
+  }
+}
+
+std::vector<const Tensor*> external_tensors(const File& file) {
+  std::vector<const Tensor*> found;
+  auto note = [&](const Tensor& tensor) {
+    if (tensor.external) found.push_back(&tensor);
+  };
+  for (const Tensor& tensor : file.graph.initializers) note(tensor);
+  for_each_tensor(file.graph.nodes, note);
+  for (const Function& function : file.functions) for_each_tensor(function.nodes, note);
+  return found;
 }
 
 }  // namespace
 
 Status OnnxModel::save(const std::string& path, const Replaced& replaced, const ModelSaveOptions& options) const {
-  Replaced values = replaced;
-  for (const auto& [name, value] : values) {
-    if (!initializer(name)) return error(Code::not_found, "the model has no initialiser \"", name, "\"");
-  }
+  ReplacedAt values;
   size_t bytes = bytes_.size();
-  for (const auto& [name, value] : values) bytes += static_cast<size_t>(value.bytes());
-  bool external = contains_external(file_);
+  for (const auto& [name, value] : replaced) {
+    const Tensor* tensor = initializer(name);
+    if (!tensor) return error(Code::not_found, "the model has no initialiser \"", name, "\"");
+    EPL_ASSIGN(TensorType type, tensor_type(*tensor));
+    if (type != value.type()) return invalid("initialiser ", name, " is ", type.text(), ", its new value ", value.type().text());
+    bytes += static_cast<size_t>(value.bytes());
+    values.emplace(tensor->at, value);
+  }
   // What lay beside the original must lie beside the copy as well: all of it, in one new file.
-  if (external) {
-    for (const Tensor& tensor : file_.graph.initializers) {
-      if (!tensor.external || values.contains(std::string(tensor.name))) continue;
-      EPL_ASSIGN(epl::Tensor value, tensor_value(tensor, owner_, directory_));
-      values.emplace(std::string(tensor.name), std::move(value));
-    }
+  const std::vector<const Tensor*> external = external_tensors(file_);
+  for (const Tensor* tensor : external) {
+    if (values.contains(tensor->at)) continue;
+    EPL_ASSIGN(epl::Tensor value, tensor_value(*tensor, owner_, directory_));
+    values.emplace(tensor->at, std::move(value));
   }
   std::string_view message(reinterpret_cast<const char*>(bytes_.data()), bytes_.size());
   std::optional<InferenceEdits> edits;
   if (options.for_inference) {
-    EPL_ASSIGN(edits, InferenceEdits::of(file_, message.data(), options.loss_output));
+    EPL_ASSIGN(edits, InferenceEdits::of(file_, options.loss_output));
   }
   auto rewrite = [&](Beside* beside) -> Result<std::string> {
     try {
-      return Rewriting(values, edits ? &*edits : nullptr, beside).model(message);
+      return Rewriting(message.data(), values, edits ? &*edits : nullptr, beside).model(message);
     } catch (const protozero::exception& e) {
       return Status(Code::invalid_model, cat("the model cannot be written again: ", e.what()));
     }
   };
   std::string text;
-  if (external || bytes >= largest_message) {
+  if (!external.empty() || bytes >= largest_message) {
     size_t slash = path.rfind('/');
     Beside beside;
     beside.location = cat(slash == std::string::npos ? path : path.substr(slash + 1), ".data");
