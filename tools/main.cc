@@ -5,6 +5,7 @@
 #include "tools/api.h"
 #include "tools/commands.h"
 #include "tools/json.h"
+#include "tools/option_rules.h"
 #include "tools/signals.h"
 #include "tools/usage.h"
 
@@ -81,6 +82,7 @@ int run(int argc, char** argv) {
     command.run = command.add(*command.app);
   }
   for (int i = 0; i < argc; ++i) typed += (i == 0 ? "epl" : " " + shell_word(argv[i]));
+  require_numbers(app);
   // `epl help COMMAND` is `epl COMMAND --help`.
   std::vector<const char*> words(argv, argv + argc);
   if (argc > 1 && std::string_view(argv[1]) == "help") {
@@ -95,7 +97,9 @@ int run(int argc, char** argv) {
     throw UsageError(explain(app, e));
   }
   for (Command& command : commands) {
-    if (command.app->parsed()) return command.run();
+    if (!command.app->parsed()) continue;
+    if (const std::string wrong = option_without_meaning(*command.app); !wrong.empty()) throw UsageError(wrong);
+    return command.run();
   }
   return 2;
 }

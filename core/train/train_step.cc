@@ -83,8 +83,11 @@ class TrainStepBuilder {
     for (HostScalar& scalar : step_.scalars) scalar.value = step_.graph.find(whole.value(scalar.value).name);
   }
 
+  using Used = std::vector<std::vector<bool>>;   // by group and pattern
+
   Status choose_parameters() {
-    std::vector<bool> used(options_.groups.size(), false);
+    Used used;
+    for (const ParameterGroup& group : options_.groups) used.emplace_back(group.patterns.size(), false);
     const std::vector<Value> parameters = step_.graph.leaves(ValueKind::parameter);
     for (Value parameter : parameters) {
       const int group = group_of(step_.graph.value(parameter).name, used);
@@ -94,21 +97,35 @@ class TrainStepBuilder {
         trained_.push_back({parameter, group});
       }
     }
+    return check_patterns(used, parameters);
+  }
+
+  // Each pattern must match: one that is misspelt would otherwise leave training what should stand still.
+  Status check_patterns(const Used& used, const std::vector<Value>& parameters) const {
+    std::vector<std::string> names;
+    for (Value parameter : parameters) names.push_back(step_.graph.value(parameter).name);
     for (size_t i = 0; i < used.size(); ++i) {
-      if (used[i]) continue;
-      return invalid("parameter group ", i, " (", join(options_.groups[i].patterns, ", "), ") matches no parameter");
+      for (size_t p = 0; p < used[i].size(); ++p) {
+        if (used[i][p]) continue;
+        const std::string& pattern = options_.groups[i].patterns[p];
+        const std::string near = nearest(pattern, names);
+        return invalid("parameter group ", i, ": ", quoted(pattern), " matches no parameter", near.empty() ? "" : cat("; did you mean ", near, "?"),
+                       pattern.find('[') == std::string::npos ? "" : "; patterns know * and ? alone, [ stands for itself");
+      }
     }
     return {};
   }
 
-  // The first group that matches has the parameter; `used` notes every group that matches some parameter.
-  int group_of(const std::string& name, std::vector<bool>& used) const {
+  // The first group that matches has the parameter; `used` notes every pattern that matches some parameter.
+  int group_of(const std::string& name, Used& used) const {
     int found = -1;
     for (size_t i = 0; i < options_.groups.size(); ++i) {
-      const auto matches = [&](const std::string& pattern) { return glob_match(pattern, name); };
-      if (!std::ranges::any_of(options_.groups[i].patterns, matches)) continue;
-      used[i] = true;
-      if (found < 0) found = static_cast<int>(i);
+      const std::vector<std::string>& patterns = options_.groups[i].patterns;
+      for (size_t p = 0; p < patterns.size(); ++p) {
+        if (!glob_match(patterns[p], name)) continue;
+        used[i][p] = true;
+        if (found < 0) found = static_cast<int>(i);
+      }
     }
     return found;
   }
