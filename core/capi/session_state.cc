@@ -33,7 +33,7 @@ Result<Checkpoint> gather(const epl_session& handle, const epl_dataset* dataset)
   out.facts = facts_of(session, dataset);
   for (int kind = 0; kind < 4; ++kind) {
     for (const std::string& name : handle.names[kind]) {
-      EPL_ASSIGN(Tensor value, session.state(name));
+      EPL_ASSIGN(Tensor value, session.state_view(name));
       out.items.push_back({name, static_cast<StateKind>(kind), std::move(value)});
     }
   }
@@ -96,12 +96,12 @@ Status restore(epl_session& handle, const std::string& path, epl_dataset* datase
   return dataset ? dataset->dataset->seek(checkpoint.data_position) : Status();
 }
 
-// Parameters and buffers, which a model's file has as well.
+// Parameters and buffers, which a model's file has as well; views, as all that is only written out.
 Result<std::map<std::string, Tensor>> weights(const epl_session& handle) {
   std::map<std::string, Tensor> out;
   for (int kind : {EPL_STATE_PARAMETER, EPL_STATE_FROZEN, EPL_STATE_BUFFER}) {
     for (const std::string& name : handle.names[kind]) {
-      EPL_ASSIGN(out[name], handle.session->state(name));
+      EPL_ASSIGN(out[name], handle.session->state_view(name));
     }
   }
   return out;

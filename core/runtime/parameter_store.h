@@ -34,6 +34,8 @@ class ParameterStore {
   std::byte* data() { return static_cast<std::byte*>(buffer_->data()); }
   int64_t bytes() const { return buffer_->bytes(); }
   Result<Tensor> get(Stream& stream, const StateLayout& layout, std::string_view name) const;
+  // The same without a copy where the store lies in host memory: valid until the store changes or goes.
+  Result<Tensor> view(Stream& stream, const StateLayout& layout, std::string_view name) const;
   Status set(Stream& stream, const StateLayout& layout, std::string_view name, const Tensor& value);
 
  private:

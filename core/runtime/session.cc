@@ -204,6 +204,10 @@ Result<Tensor> Session::state(std::string_view name) const {
   return ranks_[0]->store.get(*ranks_[0]->stream, plan_->state(), name);
 }
 
+Result<Tensor> Session::state_view(std::string_view name) const {
+  return ranks_[0]->store.view(*ranks_[0]->stream, plan_->state(), name);
+}
+
 Status Session::set_state(std::string_view name, const Tensor& value) {
   for (auto& rank : ranks_) EPL_TRY(rank->store.set(*rank->stream, plan_->state(), name, value));
   return {};

@@ -43,6 +43,8 @@ class Session {
 
   // Parameters, buffers and optimizer state by name.
   Result<Tensor> state(std::string_view name) const;
+  // The same without a copy where that is possible: for those who are done with it before the session's next call.
+  Result<Tensor> state_view(std::string_view name) const;
   Status set_state(std::string_view name, const Tensor& value);
   int64_t steps_done() const { return steps_done_; }
   void set_steps_done(int64_t steps) { steps_done_ = steps; }

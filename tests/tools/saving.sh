@@ -18,7 +18,7 @@ hash_of() { sed -n 's/.*"weights_hash":"\([0-9a-f]*\)".*/\1/p' "$1"; }
 # Waits until FILE has COUNT lines with WORDS, or the process is gone.
 wait_for() {
   tries=0
-  while [ "$(grep -c "$2" "$1" 2>/dev/null)" -lt "$3" ] && [ $tries -lt 1200 ] && kill -0 "$child" 2>/dev/null; do sleep 0.02; tries=$((tries + 1)); done
+  while ! [ "$(grep -c "$2" "$1" 2>/dev/null)" -ge "$3" ] 2>/dev/null && [ $tries -lt 1200 ] && kill -0 "$child" 2>/dev/null; do sleep 0.02; tries=$((tries + 1)); done
 }
 
 expect 0 "" "$epl" template mlp --sizes 4,8,2 --out m.onnx
