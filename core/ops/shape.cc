@@ -123,11 +123,13 @@ SliceDims slice_dims(const Attributes& attributes, const Shape& shape) {
     const int64_t distance = step > 0 ? ends[k] - starts[k] : starts[k] - ends[k];
     s.start[d] = starts[k];
     s.step[d] = step;
-    s.count[d] = distance <= 0 ? 0 : (distance + std::abs(step) - 1) / std::abs(step);
+    s.count[d] = distance <= 0 ? 0 : (distance - 1) / std::abs(step) + 1;
     s.full[d] = s.start[d] == 0 && step == 1 && s.count[d] == shape[d];
   }
   return s;
 }
+
+constexpr int64_t largest_step = int64_t{1} << 31;  // beyond most dimensions, and far from overflow
 
 Status check_slice(const OpQuery& q, const Shape& shape) {
   const Ints &axes = q.attributes().ints("axes"), &starts = q.attributes().ints("starts"),
@@ -138,6 +140,7 @@ Status check_slice(const OpQuery& q, const Shape& shape) {
   for (size_t k = 0; k < axes.size(); ++k) {
     if (axes[k] < 0) return misfit(q, "axis ", axes[k], " is negative");
     const int64_t size = shape[axes[k]], step = steps.empty() ? 1 : steps[k];
+    if (const int64_t most = std::max(size, largest_step); step < -most || step > most) return misfit(q, "a step of ", step, " is more than ", most);
     const bool right = step > 0   ? starts[k] >= 0 && starts[k] <= size && ends[k] >= 0 && ends[k] <= size
                        : step < 0 ? starts[k] >= -1 && starts[k] < size && ends[k] >= -1 && ends[k] < size
                                   : false;

@@ -189,10 +189,15 @@ epl::Tensor Import::tensor(std::string_view name) {
   return *value;
 }
 
+Var Import::statistic(int i) {
+  const Var start = in(i);
+  return start ? b.var(importer_.updated(start.value())) : start;
+}
+
 void Import::update_statistic(int i, const Var& next) {
   if (!has(i) || !inputs_[i]->var || !next) return;
   Value state = inputs_[i]->var.value();
-  if (b.graph().value(state).kind == ValueKind::buffer) importer_.add_update(state, next.value());
+  if (b.graph().value(state).kind == ValueKind::buffer) importer_.update(state, next.value());
 }
 
 void Import::fail(std::string message) { b.fail(Status(Code::invalid_model, std::move(message), b.scope())); }

@@ -31,6 +31,20 @@ Importer::Importer(const OnnxModel& model, const Binding& binding) : model_(mode
   graph_.name = model.file().graph.name.empty() ? "main" : std::string(model.file().graph.name);
 }
 
+Value Importer::updated(Value state) const {
+  auto it = std::ranges::find(graph_.updates, state, &epl::Graph::Update::state);
+  return it == graph_.updates.end() ? state : it->next;
+}
+
+void Importer::update(Value state, Value next) {
+  auto it = std::ranges::find(graph_.updates, state, &epl::Graph::Update::state);
+  if (it == graph_.updates.end()) {
+    graph_.updates.push_back({state, next});
+  } else {
+    it->next = next;
+  }
+}
+
 int64_t Importer::opset(std::string_view domain) const { return std::max<int64_t>(model_.opset(domain), 1); }
 
 Result<epl::Graph> Importer::run() {

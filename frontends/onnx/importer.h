@@ -51,7 +51,9 @@ class Importer {
   bool training() const { return binding_.mode == Binding::Mode::train; }
   int64_t opset(std::string_view domain) const;
   Var materialize(Slot& slot);
-  void add_update(Value state, Value next) { graph_.updates.push_back({state, next}); }
+  // What a buffer will be after the nodes so far, and that it will be something else: a layer used twice moves its statistics twice.
+  Value updated(Value state) const;
+  void update(Value state, Value next);
 
  private:
   // The values of a graph, or of one call of a function.

@@ -91,7 +91,8 @@ class Import {
   std::vector<std::string> strings(std::string_view name) const;
   Doubles numbers(std::string_view name, Doubles fallback) const;
   epl::Tensor tensor(std::string_view name);
-  // A running statistic (an initialiser at input i) becomes `next` when a training step commits.
+  // A running statistic (an initialiser at input i) as the nodes before this one leave it, and what it becomes when a training step commits.
+  Var statistic(int i);
   void update_statistic(int i, const Var& next);
   void fail(std::string message);
   void fail(const Status& status);

@@ -122,6 +122,51 @@ class Segmenter(nn.Module):
         return self.head(F.elu(self.up(F.relu(self.down(x)))))
 
 
+class SharedNorm(nn.Module):
+    """One batch norm behind two convolutions, so that a step moves its statistics twice; x[b, 3, s, s] -> [b, classes]."""
+
+    def __init__(self, width=6, classes=4):
+        super().__init__()
+        self.first = nn.Conv2d(3, width, 3, padding=1, bias=False)
+        self.second = nn.Conv2d(width, width, 3, padding=1, bias=False)
+        self.norm = nn.BatchNorm2d(width)
+        self.head = nn.Linear(width, classes)
+
+    def forward(self, x):
+        x = F.relu(self.norm(self.first(x)))
+        x = F.relu(self.norm(self.second(x)))
+        return self.head(x.mean((2, 3)))
+
+
+class Tagger(nn.Module):
+    """A recurrent layer over time-major steps, as PyTorch's is unless told otherwise; x[b, t, f] -> [b, t, classes]."""
+
+    def __init__(self, layer, features, hidden, classes, **options):
+        super().__init__()
+        self.layer = layer(features, hidden, **options)
+        self.head = nn.Linear(hidden * (2 if options.get("bidirectional") else 1), classes)
+
+    def forward(self, x):
+        return self.head(self.layer(x.transpose(0, 1))[0]).transpose(0, 1)
+
+
+class TimeMajor(nn.Module):
+    """Products, a norm and attention over [time, samples, ...]: samples are not the first dimension that gradients sum over, and attention
+    folds them into dimensions of which they are the minor part. x[b, t, f] -> [b, classes]."""
+
+    def __init__(self, features, width, classes):
+        super().__init__()
+        self.into = nn.Linear(features, width)
+        self.norm = nn.LayerNorm(width)
+        self.attention = nn.MultiheadAttention(width, 2)
+        self.head = nn.Linear(width, classes)
+
+    def forward(self, x):
+        x = F.gelu(self.norm(self.into(x.permute(1, 0, 2))))
+        x = x + self.attention(x, x, x, need_weights=False)[0]
+        return self.head(x.mean(0))
+
+
 class WrittenLayerNorm(nn.Module):
     """Layer norm in plain arithmetic, as older models and graphs have it."""
 

@@ -53,6 +53,18 @@ Var extreme(Builder& b, const char* op, const Var& x, const Ints& axes, bool kee
   return b.cast(reduce_op(b, op, b.cast(x, DType::u8), axes, keep), DType::boolean);
 }
 
+// Arithmetic on what a file says of a window stays far from overflow; no tensor comes near the bound.
+bool bounded(Import& i, std::initializer_list<const Ints*> lists, int64_t least) {
+  for (const Ints* list : lists) {
+    for (int64_t n : *list) {
+      if (n >= least && n <= int64_t{1} << 31) continue;
+      i.fail(cat(n, " is no size, stride, dilation or pad of a window"));
+      return false;
+    }
+  }
+  return true;
+}
+
 std::string auto_pad(Import& i) {
   if (i.text("auto_pad", "").empty()) return "NOTSET";
   return i.choice("auto_pad", {"NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID"});
@@ -61,10 +73,11 @@ std::string auto_pad(Import& i) {
 // Pads of a window as begin..., end...; auto_pad is worked out from the sizes.
 Ints window_pads(Import& i, const Shape& x, const Ints& kernel, const Ints& strides, const Ints& dilations) {
   size_t spatial = kernel.size();
+  if (!bounded(i, {&kernel, &strides, &dilations}, 1)) return Ints(2 * spatial, 0);
   std::string automatic = auto_pad(i);
   if (automatic == "NOTSET") return i.ints("pads", Ints(2 * spatial, 0));
   Ints pads(2 * spatial, 0);
-  if (automatic == "VALID" || std::ranges::any_of(strides, [](int64_t stride) { return stride < 1; })) return pads;
+  if (automatic == "VALID") return pads;
   for (size_t d = 0; d < spatial; ++d) {
     int64_t size = x[d + 2], out = (size + strides[d] - 1) / strides[d];
     int64_t total = std::max<int64_t>(0, (out - 1) * strides[d] + (kernel[d] - 1) * dilations[d] + 1 - size);
@@ -152,13 +165,14 @@ void batch_norm(Import& i, bool trains) {
   i.set(0, centred * (rstd * wide(scale)) + wide(bias));
   Var flat_mean = b.emit("stop_gradient", {b.reshape(mean, {x.dim(1)})});
   Var flat_variance = b.emit("stop_gradient", {b.reshape(variance, {x.dim(1)})}) * (count / std::max(count - 1, 1.0));
-  Var next_mean = i.in(3) * momentum + flat_mean * (1.0 - momentum);
-  Var next_variance = i.in(4) * momentum + flat_variance * (1.0 - momentum);
+  const Var old_mean = i.statistic(3), old_variance = i.statistic(4);
+  Var next_mean = old_mean * momentum + flat_mean * (1.0 - momentum);
+  Var next_variance = old_variance * momentum + flat_variance * (1.0 - momentum);
   i.update_statistic(3, next_mean);
   i.update_statistic(4, next_variance);
   if (i.wants(1)) i.set(1, next_mean);
   // The output is the standard's, which takes the variance of the batch as it is.
-  if (i.wants(2)) i.set(2, i.in(4) * momentum + b.reshape(variance, {x.dim(1)}) * (1.0 - momentum));
+  if (i.wants(2)) i.set(2, old_variance * momentum + b.reshape(variance, {x.dim(1)}) * (1.0 - momentum));
 }
 
 }  // namespace
@@ -314,6 +328,8 @@ EPL_ONNX_OP(ConvTranspose) {
     if (w.ndim() != x.ndim() || spatial == 0 || strides.size() != spatial || dilations.size() != spatial || more.size() != spatial || pads.size() != 2 * spatial) {
       return i.fail("kernel, strides and input do not fit");
     }
+    const Ints group = {groups};
+    if (!bounded(i, {&strides, &dilations, &group}, 1) || !bounded(i, {&more, &pads, &wanted}, 0)) return;
     const std::string automatic = auto_pad(i);
     Shape shape = {x.dim(0), w.dim(1) * groups};
     for (size_t d = 0; d < spatial; ++d) {

@@ -1,0 +1,61 @@
+// Numbers of windows and slices that a file may give but that no arithmetic should be done with: bounded, or the error names the node.
+#include <gtest/gtest.h>
+
+#include "core/ir/evaluate.h"
+#include "tests/onnx/make_model.h"
+
+namespace epl::onnx {
+namespace {
+
+using namespace testing;
+
+Message one_node(const Message& made, const std::vector<std::string>& x, const std::vector<Message>& initializers = {}) {
+  return model({.nodes = {made}, .initializers = initializers, .inputs = {port("x", x)}, .outputs = {port("y", {})}});
+}
+
+std::string refusal(const Message& bytes) {
+  auto graph = import(bytes);
+  EXPECT_FALSE(graph.ok());
+  if (graph.ok()) return "";
+  EXPECT_NE(graph.status().where().find("node_y"), std::string::npos) << graph.status().to_string();
+  return graph.status().message();
+}
+
+TEST(Bounds, OfWindows) {
+  const Ints kernel = {3};
+  for (int64_t far : {int64_t{1} << 62, INT64_MAX, INT64_MIN}) {
+    SCOPED_TRACE(far);
+    for (const char* name : {"dilations", "strides", "pads"}) {
+      const Message number = attribute(name, std::string(name) == "pads" ? Ints{far, 0} : Ints{far});
+      for (const char* op : {"MaxPool", "AveragePool"}) {
+        if (std::string(op) == "AveragePool" && std::string(name) == "dilations") continue;
+        EXPECT_FALSE(refusal(one_node(node(op, {"x"}, {"y"}, {attribute("kernel_shape", kernel), number}), {"1", "1", "8"})).empty()) << op << " " << name;
+      }
+      for (const char* op : {"Conv", "ConvTranspose"}) {
+        const Message w = tensor("w", epl::Tensor({DType::f32, {1, 1, 3}}));
+        EXPECT_FALSE(refusal(one_node(node(op, {"x", "w"}, {"y"}, {number}), {"1", "1", "8"}, {w})).empty()) << op << " " << name;
+      }
+    }
+    EXPECT_FALSE(refusal(one_node(node("MaxPool", {"x"}, {"y"}, {attribute("kernel_shape", Ints{far})}), {"1", "1", "8"})).empty());
+  }
+}
+
+TEST(Bounds, AStepBeyondTheDimensionTakesOneElement) {
+  for (int64_t step : {INT64_MAX, int64_t{1} << 40, int64_t{5}}) {
+    for (bool back : {false, true}) {
+      const auto ints = [](const char* name, int64_t value) { return tensor(name, epl::Tensor::from_ints({value})); };
+      const int64_t start = back ? 2 : 1;
+      auto graph = import(one_node(node("Slice", {"x", "from", "to", "axes", "step"}, {"y"}), {"4"},
+                                   {ints("from", start), ints("to", back ? INT64_MIN : INT64_MAX), ints("axes", 0), ints("step", back ? -step : step)}));
+      ASSERT_TRUE(graph.ok()) << graph.status().to_string();
+      auto values = evaluate_graph(*graph, {{graph->find("x"), epl::Tensor::from_floats({4}, {10, 11, 12, 13})}});
+      ASSERT_TRUE(values.ok()) << values.status().to_string();
+      const epl::Tensor& y = (*values)[graph->outputs[0].value.index];
+      ASSERT_EQ(y.elements(), 1) << step;
+      EXPECT_EQ(y.get(0), 10 + static_cast<double>(start));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace epl::onnx
