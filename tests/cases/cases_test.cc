@@ -75,20 +75,21 @@ TEST_P(Cases, AreRightWithTheSameBits) {
   const Expected& e = GetParam();
   const fs::path folder = folder_of(e.name);
   if (!fs::exists(folder)) GTEST_SKIP() << "../shared/cases/" << e.name << " is not beside this checkout";
-  std::vector<std::string> cuts = {"--threads 1", "--threads 2", "--threads 2 --ranks 2"};
-  const std::vector<std::string> turns = {"--threads 1 --micro-batches 2", "--threads 2 --micro-batches 4",
-                                          "--threads 2 --ranks 2 --micro-batches 2"};
-  if (!e.mixes) cuts.insert(cuts.end(), turns.begin(), turns.end());
-  for (const std::string& cut : cuts) {
-    const Json result = check(folder, cut);
-    expect_pass(result, cut);
-    EXPECT_EQ(result.value("weights_hash", ""), e.hash) << cut;
-  }
-  if (!e.mixes) return;
-  for (const std::string& cut : turns) {
-    const Json result = check(folder, cut);
-    EXPECT_EQ(result.value("exit", -1), 1) << cut;
-    EXPECT_NE(result.value("error", "").find("micro-batches would change the answer"), std::string::npos) << result.dump();
+  const Json result = check(folder, "--layouts");
+  expect_pass(result, "");
+  EXPECT_EQ(result.value("weights_hash", ""), e.hash);
+  const Json layouts = result.value("layouts", Json::array());
+  EXPECT_EQ(layouts.size(), 7u);
+  for (const Json& layout : layouts) {
+    const std::string refused = layout.value("refused", "");
+    if (refused.empty()) {
+      EXPECT_EQ(layout.value("weights_hash", ""), e.hash) << layout.dump();
+      EXPECT_EQ(layout.value("planned_peak_bytes", int64_t{-1}), layout.value("measured_peak_bytes", int64_t{-2})) << layout.dump();
+    } else {
+      EXPECT_TRUE(e.mixes && layout.value("micro_batches", 1) > 1) << layout.dump();
+      EXPECT_NE(refused.find("micro-batches would change the answer"), std::string::npos) << layout.dump();
+    }
+    if (e.mixes) { EXPECT_EQ(refused.empty(), layout.value("micro_batches", 1) == 1) << layout.dump(); }
   }
 }
 INSTANTIATE_TEST_SUITE_P(All, Cases, testing::ValuesIn(read_hashes()), [](const auto& info) { return info.param.name; });
@@ -171,6 +172,61 @@ TEST(CaseFolders, AWrongAnswerFails) {
     EXPECT_FALSE(result.value("pass", true)) << table << ": " << result.dump();
     EXPECT_EQ(result.value("exit", -1), 1) << table;
   }
+  fs::remove_all(copy);
+}
+
+// A file that is wrong in itself is an error that names it, never a pass.
+TEST(CaseFolders, BadReferencesAreNamed) {
+  const fs::path copy = fs::path(testing::TempDir()) / "epl_bad_reference";
+  struct Wrong {
+    const char *edit, *said;
+  };
+  const Wrong edits[] = {
+      {R"([{"op": "remove", "path": "/losses"}])", "it lacks \"losses\""},
+      {R"([{"op": "move", "from": "/final_param_norms", "path": "/final_parm_norms"}])", "did you mean final_param_norms?"},
+      {R"([{"op": "replace", "path": "/step0_grad_norms", "value": {}}])", "\"step0_grad_norms\" lacks"},
+      {R"([{"op": "replace", "path": "/losses/3", "value": "a"}])", "\"losses\" holds what is no finite number"},
+      {R"([{"op": "replace", "path": "/losses/3", "value": 1.5}])", "it contradicts itself: step 3"},
+      {R"([{"op": "move", "from": "/final_buffer_norms/bn1.running_var", "path": "/final_buffer_norms/bn1.runing_var"}])",
+       "\"final_buffer_norms\" lacks bn1.running_var, which training moves"}};
+  const Json whole = Json::parse(std::ifstream(own / "resnet_adamw" / "reference.json"));
+  for (const Wrong& wrong : edits) {
+    fs::remove_all(copy);
+    fs::copy(own / "resnet_adamw", copy);
+    std::ofstream(copy / "reference.json") << whole.patch(Json::parse(wrong.edit));
+    const Json result = check(copy, "");
+    EXPECT_FALSE(result.value("pass", true)) << wrong.edit;
+    EXPECT_EQ(result.value("exit", -1), 1) << wrong.edit;
+    const std::string error = result.value("error", "");
+    EXPECT_NE(error.find("epl_bad_reference/reference.json: "), std::string::npos) << error;
+    EXPECT_NE(error.find(wrong.said), std::string::npos) << error;
+  }
+  std::ofstream(copy / "reference.json") << "{";
+  EXPECT_NE(check(copy, "").value("error", "").find("epl_bad_reference/reference.json: it is no JSON object"), std::string::npos);
+  fs::remove_all(copy);
+}
+
+// A tensor that only rounding moves has no digit to compare where the reference says so, and says what it may spread by.
+TEST(CaseFolders, TolerancesAreThoseOfTheFile) {
+  const fs::path copy = fs::path(testing::TempDir()) / "epl_tolerances";
+  fs::remove_all(copy);
+  fs::copy(own / "mlp_sgd_legacy", copy);
+  const Json whole = Json::parse(std::ifstream(copy / "reference.json"));
+  const std::string name = whole["final_param_norms"].begin().key();
+  const double norm = whole["final_param_norms"][name];
+  const auto passes = [&](const Json& reference) {
+    std::ofstream(copy / "reference.json") << reference;
+    return check(copy, "").value("pass", false);
+  };
+  Json reference = whole;
+  reference["final_param_norms"][name] = norm * 1.002;
+  EXPECT_FALSE(passes(reference));
+  reference["final_param_norms_f32"] = Json::array({reference["final_param_norms"], whole["final_param_norms"]});
+  EXPECT_TRUE(passes(reference)) << "three times a spread of 0.2 % is allowed";
+  reference["final_param_norms"][name] = norm * 1.02;
+  EXPECT_FALSE(passes(reference)) << "but no more than 1 %";
+  reference["insensitive"] = {name};
+  EXPECT_TRUE(passes(reference));
   fs::remove_all(copy);
 }
 

@@ -1,0 +1,385 @@
+#include "tools/case.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace epl::tools {
+namespace {
+
+// A gradient that is zero but for rounding (a key's bias under softmax) has no relative error: it is compared with this
+// share of the largest norm, so that it may be one rounding of a float32 of that size, 1e-7.
+constexpr double rounding_share = 1e-4;
+
+double norm_of(const epl_tensor* tensor) {
+  double sum = 0;
+  const size_t count = epl_tensor_bytes(tensor) / epl_dtype_bytes(epl_tensor_dtype(tensor));
+  for (size_t i = 0; i < count; ++i) {
+    double v = 0;
+    switch (epl_tensor_dtype(tensor)) {
+      case EPL_DTYPE_F32: v = static_cast<const float*>(epl_tensor_data(tensor))[i]; break;
+      case EPL_DTYPE_F64: v = static_cast<const double*>(epl_tensor_data(tensor))[i]; break;
+      case EPL_DTYPE_I64: v = static_cast<double>(static_cast<const int64_t*>(epl_tensor_data(tensor))[i]); break;
+      default: throw UsageError("a parameter of type " + std::string(epl_dtype_name(epl_tensor_dtype(tensor))) + " cannot be compared");
+    }
+    sum += v * v;
+  }
+  return std::sqrt(sum);
+}
+
+// One case: a folder with model.onnx, train.safetensors and reference.json.
+class Case {
+ public:
+  Case(const CheckOptions& o, const std::string& folder) : o_(o), job_(o.job), folder_(folder), reference_(folder) {}
+
+  Outcome run() {
+    open();
+    // Reporting norms takes time and memory, so one step does it in a plan of its own; the plan whose steps are compared
+    // and timed is the one that a user trains with.
+    start(true);
+    step();
+    compare_gradients();
+    check(epl_dataset_seek(dataset_.get(), 0));
+    start(false);
+    const Buffers at_first = buffers();
+    for (const std::string& name : rounding_only_) {
+      double elements = 0;
+      norms_at_first_[name] = final_norm(name, elements);
+    }
+    train(true);
+    compare_final_parameters();
+    finish();
+    compare_buffers(at_first);
+    for (const Layout& layout : o_.layouts ? all_layouts() : std::vector<Layout>()) run_layout(layout);
+    return out_;
+  }
+
+ private:
+  void open() {
+    dataset_ = nullptr;
+    model_ = nullptr;
+    engine_ = make_engine(job_);
+    model_ = load_model(engine_, folder_ + "/model.onnx");
+    const std::string data = folder_ + "/train.safetensors";
+    dataset_ = make<Dataset>(epl_dataset_open, engine_.get(), data.data(), data.size(), static_cast<const char*>(nullptr), size_t{0});
+  }
+
+  static std::vector<Layout> all_layouts() {
+    return {{.threads = 1}, {.threads = 2}, {.threads = 1, .micro_batches = 2}, {.threads = 2, .micro_batches = 4}, {.threads = 2, .ranks = 2},
+            {.threads = 2, .ranks = 4}, {.threads = 2, .micro_batches = 2, .ranks = 2}};
+  }
+
+  // The same weights, or a reason why the work cannot be cut so.
+  void run_layout(Layout layout) {
+    session_ = nullptr;
+    plan_ = nullptr;
+    job_ = o_.job;
+    job_.threads = layout.threads;
+    job_.micro_batches = layout.micro_batches;
+    job_.ranks = layout.ranks;
+    open();
+    try {
+      plan_ = make_plan(model_, trainer(), make_strategy(engine_, job_), job_);
+    } catch (const ApiError& e) {
+      if (e.code != EPL_ERROR_UNSUPPORTED && e.code != EPL_ERROR_INVALID_ARGUMENT) throw;
+      layout.refused = e.what();
+      out_.layouts.push_back(layout);
+      return;
+    }
+    begin_session();
+    train(false);
+    layout.hash = hash();
+    measure(layout.planned, layout.measured);
+    out_.pass &= layout.hash == out_.hash;
+    out_.layouts.push_back(layout);
+  }
+
+  void start(bool gradient_norms) {
+    session_ = nullptr;
+    Trainer made = trainer();
+    if (gradient_norms) set(made.get(), "report.gradient_norms", "true");
+    plan_ = make_plan(model_, made, make_strategy(engine_, job_), job_);
+    begin_session();
+  }
+
+  void begin_session() {
+    check(epl_dataset_bind(dataset_.get(), plan_.get(), EPL_ENTRY_TRAIN));
+    session_ = make<Session>(epl_session_create, plan_.get(), static_cast<const epl_session_options*>(nullptr));
+    for (int kind = 0; kind < 3; ++kind) {
+      for (int64_t i = 0; i < epl_session_state_count(session_.get(), kind); ++i) state_.insert(port_of(epl_session_state_port, session_.get(), kind, i).name);
+    }
+  }
+
+  // One step with the dataset's next batch.
+  epl_metrics step() {
+    std::vector<const epl_tensor*> batch(static_cast<size_t>(epl_plan_port_count(plan_.get(), EPL_ENTRY_TRAIN, EPL_PORT_INPUT)));
+    check(epl_dataset_next(dataset_.get(), batch.data(), batch.size()));
+    epl_metrics metrics = EPL_METRICS_INIT;
+    check(epl_session_step(session_.get(), batch.data(), batch.size(), nullptr, &metrics));
+    return metrics;
+  }
+
+  // A parameter's name in this file: exporters keep one name of those that share a tensor.
+  std::string name_here(const std::string& name, const std::set<std::string>& there) const {
+    if (there.contains(name)) return name;
+    for (const std::vector<std::string>& names : reference_.tied) {
+      if (std::find(names.begin(), names.end(), name) == names.end()) continue;
+      for (const std::string& other : names) {
+        if (there.contains(other)) return other;
+      }
+    }
+    return name;
+  }
+
+  Trainer trainer() {
+    JobOptions job = job_;
+    const Json& settings = reference_.json();
+    job.loss = reference_.loss;
+    job.optimizer = reference_.optimizer;
+    for (const Json& row : described(engine_, "optimizers")) {
+      if (row.at("name") != job.optimizer) continue;
+      for (const auto& [key, unused] : row.at("options").items()) {
+        if (reference_.has(key.c_str())) job.optimizer_options.push_back(key + "=" + print_json(settings[key]));
+      }
+    }
+    if (reference_.has("ignore_index") && settings["ignore_index"].is_number() && job.loss == "softmax_cross_entropy") {
+      job.ignore_index = std::to_string(settings["ignore_index"].get<int64_t>());
+    }
+    Trainer made = make_trainer(engine_, job);
+    bind_inputs(made, model_, dataset_);
+    for (const auto& [name, dim] : reference_.batch_dims) check(epl_trainer_bind_batch_dim(made.get(), name.data(), name.size(), static_cast<int32_t>(dim)));
+    choose_parameters(made);
+    return made;
+  }
+
+  // Exactly what the reference trained is trained.
+  void choose_parameters(const Trainer& made) const {
+    std::set<std::string> initializers;
+    for (int64_t i = 0; i < epl_model_port_count(model_.get(), EPL_PORT_INITIALIZER); ++i) initializers.insert(port_of(epl_model_port, model_.get(), EPL_PORT_INITIALIZER, i).name);
+    int64_t group = -1;
+    for (const std::string& name : reference_.trainable) {
+      const std::string here = name_here(name, initializers);
+      if (group < 0) {
+        check(epl_trainer_add_group(made.get(), here.data(), here.size(), &group));
+      } else {
+        check(epl_trainer_group_add(made.get(), group, here.data(), here.size()));
+      }
+    }
+    int64_t rest = 0;
+    check(epl_trainer_add_group(made.get(), EPL_STR("*"), &rest));
+    check(epl_trainer_group_set(made.get(), rest, EPL_STR("frozen"), EPL_STR("true")));
+  }
+
+  using Buffers = std::map<std::string, std::vector<float>>;
+
+  // All float32 buffers of the session.
+  Buffers buffers() const {
+    Buffers all;
+    for (int64_t i = 0; i < epl_session_state_count(session_.get(), EPL_STATE_BUFFER); ++i) {
+      const Port port = port_of(epl_session_state_port, session_.get(), EPL_STATE_BUFFER, i);
+      if (port.dtype != EPL_DTYPE_F32) continue;
+      TensorHandle value = make<TensorHandle>(epl_session_get, session_.get(), port.name.data(), port.name.size());
+      const auto* data = static_cast<const float*>(epl_tensor_data(value.get()));
+      all[port.name] = std::vector<float>(data, data + port.elements());
+    }
+    return all;
+  }
+
+  void start_afresh(const Buffers& file) {
+    session_ = make<Session>(epl_session_create, plan_.get(), static_cast<const epl_session_options*>(nullptr));
+    for (const auto& [name, values] : file) {
+      TensorHandle value = make<TensorHandle>(epl_session_get, session_.get(), name.data(), name.size());
+      std::fill_n(static_cast<float*>(epl_tensor_data(value.get())), values.size(), fresh_start(name));
+      check(epl_session_set(session_.get(), name.data(), name.size(), value.get()));
+    }
+    check(epl_dataset_seek(dataset_.get(), 0));
+  }
+  static float fresh_start(const std::string& name) { return name.ends_with("var") ? 1.0f : 0.0f; }
+
+  // A statistic that moved and that the reference does not know has a misspelt name there, or none.
+  void expect_all_buffers(const Buffers& file) {
+    for (const auto& [name, end] : buffers()) {
+      const bool moved = file.at(name) != end;
+      if (moved && !reference_.buffers.contains(name)) throw UsageError(folder_ + "/reference.json: \"final_buffer_norms\" lacks " + name + ", which training moves");
+    }
+  }
+
+  // Running statistics do not act on training, so they are looked at apart. Exporting in training mode runs the model
+  // once, which moves the statistics in the file but not those of the reference. Where the file's start does not lead to
+  // the reference's end, PyTorch's own start (mean 0, variance 1) must, and the two ends may differ by nothing but what
+  // is left of the two starts: a moving average keeps the same share of its start in every element.
+  void compare_buffers(const Buffers& file) {
+    expect_all_buffers(file);
+    const Outcome before = out_;
+    compare_final_buffers();
+    if (out_.pass || !before.pass) return;
+    const Outcome from_file = out_;
+    const Buffers file_end = buffers();
+    out_ = before;
+    start_afresh(file);
+    train(false);
+    compare_final_buffers();
+    for (const auto& [name, end] : buffers()) {
+      if (!differ_by_starts(file.at(name), file_end.at(name), end, fresh_start(name))) {
+        out_ = from_file;
+        return;
+      }
+    }
+    out_.notes.push_back("running statistics were compared from a fresh start; the export had moved those in the file");
+  }
+
+  // Whether two moving averages over the same values, one of which began with `fresh` everywhere, differ by one share, from
+  // 0 to 1, of the difference of their starts.
+  static bool differ_by_starts(const std::vector<float>& start, const std::vector<float>& end, const std::vector<float>& fresh_end, double fresh) {
+    double along = 0, whole = 0;
+    for (size_t i = 0; i < start.size(); ++i) {
+      const double offset = start[i] - fresh;
+      along += offset * (static_cast<double>(end[i]) - fresh_end[i]);
+      whole += offset * offset;
+    }
+    const double share = whole > 0 ? along / whole : 0;
+    if (share < -1e-6 || share > 1) return false;
+    for (size_t i = 0; i < start.size(); ++i) {
+      const double rest = static_cast<double>(end[i]) - fresh_end[i] - share * (start[i] - fresh);
+      const double rounding = 1e-5 * (std::fabs(end[i]) + std::fabs(start[i]) + std::fabs(fresh));
+      if (!(std::fabs(rest) <= rounding)) return false;
+    }
+    return true;
+  }
+
+  void train(bool compare) {
+    const std::vector<double>& losses = reference_.losses;
+    for (size_t i = 0; i < losses.size(); ++i) {
+      const epl_metrics metrics = step();
+      if (!compare) continue;
+      out_.step_seconds.push_back(metrics.seconds);
+      const double error = std::fabs(metrics.loss - losses[i]) / std::max(std::fabs(losses[i]), 1e-12);
+      const double allowed = reference_.loss_tolerance_at(i);
+      if (!(error <= allowed)) out_.pass = false;
+      if (o_.details) std::fprintf(stderr, "%s  step %zu loss %.9g, expected %.9g, error %.1e of %.1e\n", error <= allowed ? "    " : "FAIL", i, metrics.loss, losses[i], error, allowed);
+      out_.loss_error = std::isfinite(error) ? std::max(out_.loss_error, error) : std::numeric_limits<double>::infinity();
+    }
+  }
+
+  void compare_gradients() {
+    double largest = 0;
+    for (const auto& [name, norm] : reference_.gradients) largest = std::max(largest, norm);
+    for (const auto& [name, expected] : reference_.gradients) {
+      const std::string metric = "gradient_norm:" + name_here(name, state_);
+      double ours = 0;
+      check(epl_session_metric(session_.get(), metric.data(), metric.size(), &ours));
+      // What the reference has below a float32 rounding of the largest, ours must have there too.
+      const bool rounding_only = expected < 1e-7 * largest;
+      if (rounding_only) rounding_only_.insert(name);
+      const double scale = rounding_only ? rounding_share * largest : expected;
+      note("gradient", std::fabs(ours - expected) / scale, norm_tolerance, ours, expected, name, out_.gradient_error, out_.worst_gradient);
+    }
+  }
+
+  void note(const char* what, double error, double allowed, double ours, double expected, const std::string& name, double& worst, std::string& worst_name) {
+    if (!(error <= allowed)) out_.pass = false;
+    if (o_.details) std::fprintf(stderr, "%s  %-8s %.9g, expected %.9g, error %.1e of %.1e  %s\n", error <= allowed ? "    " : "FAIL", what, ours, expected, error, allowed, name.c_str());
+    if (!std::isfinite(error)) error = std::numeric_limits<double>::infinity();
+    if (error > worst) {
+      worst = error;
+      worst_name = name;
+    }
+  }
+
+  double final_norm(const std::string& name, double& elements) const {
+    const std::string here = name_here(name, state_);
+    TensorHandle value = make<TensorHandle>(epl_session_get, session_.get(), here.data(), here.size());
+    elements = static_cast<double>(epl_tensor_bytes(value.get()) / epl_dtype_bytes(epl_tensor_dtype(value.get())));
+    return norm_of(value.get());
+  }
+
+  // A parameter that the reference lists as insensitive, or whose gradient and movement in float64 are nothing but rounding: a step
+  // of it has no right digit.
+  bool only_rounds(const std::string& name, double expected) const {
+    if (reference_.insensitive.contains(name)) return true;
+    if (!rounding_only_.contains(name) || !norms_at_first_.contains(name)) return false;
+    const double decay = reference_.optimizer == "adamw" && reference_.has("weight_decay") ? reference_.json()["weight_decay"].get<double>() : 0;
+    const double start = norms_at_first_.at(name), kept = start * std::pow(1 - reference_.lr * decay, static_cast<double>(reference_.losses.size()));
+    return std::fabs(expected - kept) <= 1e-5 * start + 1e-9 || std::fabs(expected - start) <= 1e-5 * start + 1e-9;
+  }
+
+  void compare_final_parameters() {
+    std::string listed;
+    for (const auto& [name, expected] : reference_.parameters) {
+      if (!state_.contains(name_here(name, state_)) && reference_.missing.contains(name)) continue;
+      double elements = 0;
+      const double ours = final_norm(name, elements);
+      if (!only_rounds(name, expected)) {
+        note("weight", std::fabs(ours - expected) / std::max(expected, 1e-12), reference_.tolerance_of(name), ours, expected, name, out_.parameter_error, out_.worst_parameter);
+        continue;
+      }
+      listed += (listed.empty() ? "" : ", ") + name;
+      if (reference_.insensitive.contains(name)) continue;
+      // Each step moves it by at most about the learning rate.
+      const double reach = reference_.lr * static_cast<double>(reference_.losses.size()) * std::sqrt(elements);
+      note("weight", std::fabs(ours - expected) <= reach ? 0 : std::fabs(ours - expected) / std::max(reach, 1e-12), norm_tolerance, ours, expected, name, out_.parameter_error, out_.worst_parameter);
+    }
+    if (!listed.empty()) out_.notes.push_back("insensitive, moved by rounding alone: " + listed);
+  }
+
+  void compare_final_buffers() {
+    std::string apart;
+    for (const auto& [name, expected] : reference_.buffers) {
+      // Buffers that a model computes with but does not keep (a table of frequencies) are constants of the file.
+      if (!state_.contains(name_here(name, state_))) {
+        apart += (apart.empty() ? "" : ", ") + name;
+        continue;
+      }
+      double elements = 0;
+      const double ours = final_norm(name, elements);
+      note("buffer", std::fabs(ours - expected) / std::max(expected, 1e-12), norm_tolerance, ours, expected, name, out_.parameter_error, out_.worst_parameter);
+    }
+    const std::string said = "no state of the file, so not compared: " + apart;
+    if (!apart.empty() && std::find(out_.notes.begin(), out_.notes.end(), said) == out_.notes.end()) out_.notes.push_back(said);
+  }
+
+  void finish() {
+    measure(out_.planned, out_.measured);
+    out_.hash = hash();
+  }
+
+  void measure(int64_t& planned, int64_t& measured) const {
+    for (int64_t rank = 0; rank < epl_plan_ranks(plan_.get()); ++rank) {
+      planned = std::max(planned, epl_plan_memory_bytes_peak(plan_.get(), rank));
+      measured = std::max(measured, epl_session_memory_bytes_peak(session_.get(), rank));
+    }
+  }
+
+  std::string hash() const {
+    uint64_t hash = 0;
+    check(epl_session_hash(session_.get(), &hash));
+    char hex[20];
+    std::snprintf(hex, sizeof hex, "%016llx", static_cast<unsigned long long>(hash));
+    return hex;
+  }
+
+  const CheckOptions& o_;
+  JobOptions job_;
+  std::string folder_;
+  Reference reference_;
+  Engine engine_;
+  Model model_;
+  Dataset dataset_;
+  Plan plan_;
+  Session session_;
+  std::set<std::string> state_, rounding_only_;
+  Norms norms_at_first_;
+  Outcome out_;
+};
+
+}  // namespace
+
+double Outcome::seconds_per_step() const {
+  std::vector<double> sorted = step_seconds;
+  std::sort(sorted.begin(), sorted.end());
+  return sorted.empty() ? 0 : sorted[sorted.size() / 2];
+}
+
+Outcome run_case(const CheckOptions& o, const std::string& folder) { return Case(o, folder).run(); }
+
+}  // namespace epl::tools

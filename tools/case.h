@@ -1,0 +1,45 @@
+// One training case: trained through the C API and compared with its known answers.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tools/job.h"
+#include "tools/reference.h"
+
+namespace epl::tools {
+
+struct CheckOptions {
+  JobOptions job;
+  std::vector<std::string> cases;
+  std::string precision = "f32";
+  bool details = false, layouts = false;
+};
+
+// A way to cut the work, and what came of it.
+struct Layout {
+  int threads = 1;
+  int64_t micro_batches = 1, ranks = 1;
+  std::string hash, refused;                   // one of them
+  int64_t planned = 0, measured = 0;
+};
+
+struct Outcome {
+  double loss_error = 0, gradient_error = 0, parameter_error = 0;
+  std::string worst_gradient, worst_parameter;
+  std::vector<std::string> notes;
+  bool pass = true;
+  int64_t planned = 0, measured = 0;
+  std::string hash;
+  std::vector<Layout> layouts;
+  std::vector<double> step_seconds;
+  double seconds_per_step() const;  // the median
+};
+
+// Trains the case of a folder (model.onnx, train.safetensors, reference.json) and compares every number; with `layouts`, trains it in
+// each of them again and compares the weights' hashes. Throws where it cannot run.
+Outcome run_case(const CheckOptions& o, const std::string& folder);
+
+}  // namespace epl::tools
