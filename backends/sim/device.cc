@@ -172,12 +172,12 @@ class SimCommunicator final : public Communicator {
 
 class SimDevice final : public Device {
  public:
-  explicit SimDevice(const Machine& machine) : world_(std::make_shared<World>()) {
+  SimDevice(const Machine& machine, std::shared_ptr<Device> planned_for) : world_(std::make_shared<World>()), planned_for_(std::move(planned_for)) {
     world_->machine = machine;
-    kernels_.add({.op = "*", .name = "simulated"});
+    if (!planned_for_) kernels_.add({.op = "*", .name = "simulated"});
   }
   std::string description() const override { return cat("simulated ", world_->machine.name, ", in virtual time"); }
-  const KernelTable& kernels() const override { return kernels_; }
+  const KernelTable& kernels() const override { return planned_for_ ? planned_for_->kernels() : kernels_; }
   bool executes() const override { return false; }
 
   Result<std::unique_ptr<Buffer>> allocate(int64_t bytes) override {
@@ -209,12 +209,15 @@ class SimDevice final : public Device {
 
  private:
   std::shared_ptr<World> world_;
+  std::shared_ptr<Device> planned_for_;  // whose kernels a program names; none of them is ever called
   KernelTable kernels_;
 };
 
 }  // namespace
 
-std::shared_ptr<Device> make_device(const Machine& machine) { return std::make_shared<SimDevice>(machine); }
+std::shared_ptr<Device> make_device(const Machine& machine, std::shared_ptr<Device> planned_for) {
+  return std::make_shared<SimDevice>(machine, std::move(planned_for));
+}
 
 }  // namespace epl::sim
 
@@ -223,7 +226,11 @@ namespace epl {
 EPL_BACKEND(sim) {
   return {.name = "sim",
           .doc = "virtual time and no numbers: for cost models and jobs larger than the machine",
-          .open = [](const Host&, const DeviceOptions&) -> Result<std::shared_ptr<Device>> { return sim::make_device(sim::machines()[0]); }};
+          .open = [](const Host& host, const DeviceOptions& options) -> Result<std::shared_ptr<Device>> {
+            // The program is the one that the processor at hand would run: its kernels, its fusion, its memory.
+            auto cpu = open_device("cpu", host, options);
+            return sim::make_device(sim::machines()[0], cpu.ok() ? *cpu : nullptr);
+          }};
 }
 
 }  // namespace epl

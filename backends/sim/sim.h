@@ -28,7 +28,8 @@ struct Machine {
 
 std::span<const Machine> machines();      // "a100", "h100", "cpu_core"; the first is what "sim" opens
 Result<Machine> find_machine(std::string_view name);
-std::shared_ptr<Device> make_device(const Machine& machine);
+// Plans as `planned_for` would, whose kernels it names; without, one kernel stands for all.
+std::shared_ptr<Device> make_device(const Machine& machine, std::shared_ptr<Device> planned_for = nullptr);
 
 double kernel_seconds(const Machine& machine, const KernelQuery& query);
 // Costs of collectives over `ranks` ranks: the cheaper of a latency-optimal and a bandwidth-optimal algorithm, from Thakur,

@@ -35,7 +35,7 @@ Result<Attributes> typed(const epl_trainer::Texts& texts, const Declared& declar
 // The row's options; none for a loss that is a scalar output of the graph.
 Result<Declared> loss_declared(const std::string& name) {
   if (name.starts_with("output:")) return Declared{};
-  std::vector<std::string> known = {"output:<name>", "none"};
+  std::vector<std::string> known = {"output:<name>"};
   for (const LossRow& row : loss_table().rows) {
     if (row.name == name) return row.options;
     known.push_back(row.name);
@@ -67,7 +67,7 @@ Status set_typed(T& target, std::string_view key, std::string_view value) {
 
 Status set_key(epl_trainer& t, std::string_view key, std::string_view value) {
   if (key == "loss") {
-    if (value != "none") EPL_TRY(loss_declared(std::string(value)).status());
+    EPL_TRY(loss_declared(std::string(value)).status());
     t.loss = value;
   } else if (key == "loss.output") {
     t.loss_output = value;

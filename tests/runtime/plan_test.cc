@@ -117,5 +117,28 @@ TEST(Plan, RunsOnTheSimulatedDevice) {
   }
 }
 
+// What is simulated is what would run here: the same kernels, fused alike, in the same memory.
+TEST(Plan, OfTheSimulatedDeviceIsThatOfTheProcessor) {
+  constexpr std::string_view text = R"(graph g(x: f32[8,16] batch 0) {
+  w: f32[16,4] = param
+  forward:
+  h: f32[8,4] = linear(x, w)
+  y: f32[8,4] = softmax(h)
+  s: f32[1,1] = sum(y) {axes=[0,1]}
+  loss: f32[] = reshape(s) {shape=[]}
+  output loss = loss
+}
+)";
+  std::vector<std::string> programs;
+  for (const char* device : {"cpu", "sim"}) {
+    PlanOptions options;
+    options.device = device;
+    auto plan = compile(text, options);
+    ASSERT_TRUE(plan.ok()) << plan.status().to_string();
+    programs.push_back(*(*plan)->text(EntryKind::train, "program"));
+  }
+  EXPECT_EQ(programs[0], programs[1]);
+}
+
 }  // namespace
 }  // namespace epl
