@@ -128,7 +128,7 @@ void print(const TimedStream& stream, const Options& options, double step_second
     if (sample.row && options.nodes) {
       name = cat(name, " ", sample.query->node);
       for (int i = 0; i < sample.query->inputs(); ++i) name += cat(" ", sample.query->in(i).text());
-      name += cat(" units=", sample.query->units);
+      name += cat(" units=", sample.query->units.count);
     }
     Row& row = rows[name];
     row.seconds += sample.seconds;

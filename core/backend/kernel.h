@@ -16,6 +16,7 @@
 
 #include "core/base/attributes.h"
 #include "core/base/thread_pool.h"
+#include "core/base/units.h"
 
 namespace epl {
 
@@ -28,7 +29,7 @@ struct KernelQuery {
   Attributes attributes;
   std::vector<TensorType> input_types, output_types;
   std::vector<bool> input_present, output_present;
-  int64_t units = 1;                    // sums over the batch run over so many equal runs, then by the binary tree
+  Units units;                          // sums over the batch run over these, then by the binary tree
   double flops = 0, bytes = 0;          // for cost models
   int threads = 1;                      // the pool the kernel will run on; workspace may depend on it
   mutable std::string refusal;          // why the last `require` failed

@@ -29,7 +29,7 @@ class PackQuery {
               .output_count = static_cast<int32_t>(outputs_.size()),
               .attribute_count = static_cast<int32_t>(attributes_.size()),
               .threads = q.threads,
-              .units = q.units};
+              .units = q.units.count};
   }
   PackQuery(const PackQuery&) = delete;
   PackQuery& operator=(const PackQuery&) = delete;

@@ -90,7 +90,7 @@ Result<std::vector<Tensor>> evaluate_body(const OpDef& op, const Attributes& att
 }  // namespace
 
 Result<std::vector<Tensor>> evaluate_op(const OpDef& op, const Attributes& attributes, const std::vector<Tensor>& inputs,
-                                        int64_t units, uint64_t seed, uint64_t first_element) {
+                                        Units units, uint64_t seed, uint64_t first_element) {
   std::vector<const TensorType*> input_types, output_types;
   std::vector<const Tensor*> input_tensors;
   for (const Tensor& input : inputs) {

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "core/base/attributes.h"
+#include "core/base/units.h"
 
 namespace epl {
 
@@ -57,8 +58,8 @@ struct Node {
   std::vector<Value> outputs;  // an unused optional output is Value{}
   Phase phase = Phase::forward;
   // Order of summation over the batch, and where this node's piece of the batch lies. Set by `partition` only; see
-  // core/program/local_graph.h. This node's sums over the batch run over so many equal units, then by the tree.
-  int64_t units = 1;
+  // core/program/local_graph.h. This node's sums over the batch run over these units, then by the tree.
+  Units units;
   // Nodes of different regions run at different times (the blocks of a local graph) and are never merged into one.
   int32_t region = 0;
 };

@@ -41,7 +41,8 @@ std::string node_text(const Graph& graph, const Node& node) {
     out += cat(i ? ", " : "", node.inputs[i] ? name_text(graph.value(node.inputs[i]).name) : "_");
   }
   out += ")" + attributes_text(without_defaults(node));
-  if (node.units != 1) out += cat(" units ", node.units);
+  if (node.units != Units()) out += cat(" units ", node.units.count);
+  if (node.units.outer != 1) out += cat(" outer ", node.units.outer);
   if (node.region != 0) out += cat(" region ", node.region);
   if (node.outputs.empty() || graph.value(node.outputs[0]).name != node.name) out += cat(" @ ", name_text(node.name));
   return out + "\n";
@@ -170,7 +171,8 @@ class GraphParser {
     }
     EPL_ASSIGN(node.attributes, reader_.attributes());
     if (Status status = complete_attributes(*node.op, node.attributes); !status.ok()) return reader_.fail(status.message());
-    if (reader_.take("units") && !reader_.integer(node.units)) return reader_.fail("expected a number of units");
+    if (reader_.take("units") && (!reader_.integer(node.units.count) || node.units.count < 1)) return reader_.fail("expected a number of units");
+    if (reader_.take("outer") && (!reader_.integer(node.units.outer) || node.units.outer < 1)) return reader_.fail("expected a number of runs");
     if (int64_t region = 0; reader_.take("region")) {
       if (!reader_.integer(region)) return reader_.fail("expected a region");
       node.region = static_cast<int32_t>(region);

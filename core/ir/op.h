@@ -51,11 +51,11 @@ class OpQuery {
 using OutputTypes = std::vector<TensorType>;
 
 // A primitive's slow, readable meaning over host tensors. Floating sums run in double. Sums over the batch run per
-// unit (`units` equal runs of the summed dimension), each rounded to the output type, then by the binary tree.
+// unit of the summed positions, each rounded to the output type, then by the binary tree.
 class Reference {
  public:
   Reference(const OpQuery& query, const std::vector<const Tensor*>& inputs, const std::vector<Tensor*>& outputs,
-            int64_t units, uint64_t seed, uint64_t first_element)
+            Units units, uint64_t seed, uint64_t first_element)
       : query_(query), inputs_(inputs), outputs_(outputs), units_(units), seed_(seed), first_element_(first_element) {}
   const OpQuery& query() const { return query_; }
   const Attributes& attributes() const { return query_.attributes(); }
@@ -63,7 +63,7 @@ class Reference {
   const Tensor& in(int i) const { return *inputs_[i]; }
   Tensor& out(int i) const { return *outputs_[i]; }
   bool has_output(int i) const { return query_.has_output(i) && outputs_[i] != nullptr; }
-  int64_t units() const { return units_; }
+  Units units() const { return units_; }
   uint64_t seed() const { return seed_; }  // of this node and step, for random ops
   uint64_t first_element() const { return first_element_; }  // global logical index of the first local element
 
@@ -71,7 +71,7 @@ class Reference {
   const OpQuery& query_;
   const std::vector<const Tensor*>& inputs_;
   const std::vector<Tensor*>& outputs_;
-  int64_t units_;
+  Units units_;
   uint64_t seed_, first_element_;
 };
 
@@ -142,7 +142,7 @@ double op_flops(const OpQuery& query);
 Status complete_attributes(const OpDef& op, Attributes& attributes);
 // Computes an op on host tensors by its reference, scalar expression or body. `seed` and `first_element` as in Reference.
 Result<std::vector<Tensor>> evaluate_op(const OpDef& op, const Attributes& attributes, const std::vector<Tensor>& inputs,
-                                        int64_t units = 1, uint64_t seed = 0, uint64_t first_element = 0);
+                                        Units units = {}, uint64_t seed = 0, uint64_t first_element = 0);
 // Replaces a composite by its body, in the builder's graph; returns the outputs.
 std::vector<Var> expand_body(Builder& builder, const OpDef& op, const Attributes& attributes, const std::vector<Var>& inputs);
 

@@ -137,8 +137,9 @@ void attention_gradient(Grad& g) {
 struct AttentionFactors {
   int batch, head, repeat, query;
 };
-AttentionFactors attention_factors(RuleWriter& rule, const OpQuery& q, const AttentionShape& s) {
-  return {rule.factor(s.batch), rule.factor(s.key_heads), rule.factor(s.repeat()), rule.factor(s.queries, q.attributes().flag("causal"))};
+// The gradients of keys and values sum over queries and over the heads that share them, in one order and not unit by unit (`summed`).
+AttentionFactors attention_factors(RuleWriter& rule, const OpQuery& q, const AttentionShape& s, bool summed) {
+  return {rule.factor(s.batch), rule.factor(s.key_heads), rule.factor(s.repeat(), summed), rule.factor(s.queries, summed || q.attributes().flag("causal"))};
 }
 void tie_query(RuleWriter& rule, bool input, int i, const AttentionFactors& f) {
   const auto tie = [&](int d, const std::vector<int>& factors) { input ? rule.input(i, d, factors) : rule.output(i, d, factors); };
@@ -174,7 +175,7 @@ EPL_OP(attention) {
           .gradient = attention_gradient,
           .sharding_of = [](const OpQuery& q) -> Result<ShardingRule> {
             RuleWriter rule(q);
-            const AttentionFactors f = attention_factors(rule, q, attention_shape(q.in(0).shape, q.in(1).shape, q.in(2).shape));
+            const AttentionFactors f = attention_factors(rule, q, attention_shape(q.in(0).shape, q.in(1).shape, q.in(2).shape), false);
             tie_query(rule, true, 0, f);
             tie_key(rule, true, 1, f);
             tie_key(rule, true, 2, f);
@@ -205,7 +206,7 @@ EPL_OP(attention_grad) {
           .body = attention_grad_body,
           .sharding_of = [](const OpQuery& q) -> Result<ShardingRule> {
             RuleWriter rule(q);
-            const AttentionFactors f = attention_factors(rule, q, attention_shape(q.in(1).shape, q.in(2).shape, q.in(3).shape));
+            const AttentionFactors f = attention_factors(rule, q, attention_shape(q.in(1).shape, q.in(2).shape, q.in(3).shape), true);
             for (int i : {0, 1, 4, 5, 6}) tie_query(rule, true, i, f);
             for (int i : {2, 3}) tie_key(rule, true, i, f);
             tie_query(rule, false, 0, f);

@@ -27,9 +27,10 @@ EPL_OP(all_reduce) {
 }
 
 EPL_OP(batch_slice) {
-  return {.doc = "The piece of x, along dimension `dim`, of `size` elements, that belongs to the rank and micro-batch at hand.",
+  return {.doc = "The piece of x, along dimension `dim`, of `size` elements, that belongs to the rank and micro-batch at hand; its elements lie "
+                 "in `outer` equal runs, one in each of as many equal parts of the dimension.",
           .signature = "x -> y",
-          .attributes = {{"dim", int64_t{0}, true}, {"size", int64_t{0}, true}},
+          .attributes = {{"dim", int64_t{0}, true}, {"size", int64_t{0}, true}, {"outer", int64_t{1}}},
           .infer = [](const OpQuery& q) -> Result<OutputTypes> {
             TensorType type = q.in(0);
             type.shape[q.attributes().integer("dim")] = q.attributes().integer("size");

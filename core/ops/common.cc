@@ -113,16 +113,14 @@ double rounded(DType type, double value) {
   return load_double(type, &bits, 0);
 }
 
-double unit_sum(int64_t n, int64_t units, DType type, FunctionRef<double(int64_t)> term) {
-  EPL_CHECK(units >= 1 && n % units == 0, "cannot sum ", n, " terms in ", units, " units");
-  const int64_t run = n / units;
-  std::vector<double> parts(units, 0.0);
-  for (int64_t u = 0; u < units; ++u)
-    for (int64_t i = u * run; i < (u + 1) * run; ++i) parts[u] += term(i);
-  if (units == 1) return parts[0];
+double unit_sum(int64_t n, Units units, DType type, FunctionRef<double(int64_t)> term) {
+  EPL_CHECK(units.count >= 1 && units.divide(n), "cannot sum ", n, " terms in ", units.count, " units, ", units.outer, " times");
+  std::vector<double> parts(units.count, 0.0);
+  for (int64_t i = 0; i < n; ++i) parts[units.of(i, n)] += term(i);
+  if (units.count == 1) return parts[0];
   for (double& part : parts) part = rounded(type, part);
-  for (int64_t step = 1; step < units; step *= 2)
-    for (int64_t u = 0; u + step < units; u += 2 * step) parts[u] = rounded(type, parts[u] + parts[u + step]);
+  for (int64_t step = 1; step < units.count; step *= 2)
+    for (int64_t u = 0; u + step < units.count; u += 2 * step) parts[u] = rounded(type, parts[u] + parts[u + step]);
   return parts[0];
 }
 

@@ -73,9 +73,9 @@ void store_out_of_range(Tensor& target, int64_t o);
 // `value` as an element of `type` holds it.
 double rounded(DType type, double value);
 
-// The sum of term(0..n-1): `units` equal runs in double, each rounded to `type`, then by the binary tree with every
+// The sum of term(0..n-1): unit by unit in double, each rounded to `type`, then by the binary tree with every
 // addition rounded. One unit: a single sum in double.
-double unit_sum(int64_t n, int64_t units, DType type, FunctionRef<double(int64_t)> term);
+double unit_sum(int64_t n, Units units, DType type, FunctionRef<double(int64_t)> term);
 // The same for whole tensors: parts[u] holds the sum of unit u; the result is stored into `out`.
 void store_unit_sums(std::vector<std::vector<double>>& parts, Tensor& out);
 

@@ -87,9 +87,9 @@ void conv_grad_input_reference(const Reference& r) {
 
 void conv_grad_weight_reference(const Reference& r) {
   const ConvShape s = conv_shape(r.attributes(), r.in(0).shape(), r.out(0).shape(), r.in(1).shape());
-  const int64_t units = r.units();
-  EPL_CHECK(s.batch % units == 0, "batch ", s.batch, " in ", units, " units");
-  std::vector<std::vector<double>> parts(units, std::vector<double>(r.out(0).elements(), 0.0));
+  const Units units = r.units();
+  EPL_CHECK(units.divide(s.batch), "batch ", s.batch, " in ", units.count, " units");
+  std::vector<std::vector<double>> parts(units.count, std::vector<double>(r.out(0).elements(), 0.0));
   for (int64_t n = 0; n < s.batch; ++n)
     for (int64_t g = 0; g < s.groups; ++g)
       for (int64_t o = 0; o < s.out_per_group; ++o)
@@ -97,23 +97,25 @@ void conv_grad_weight_reference(const Reference& r) {
           const double dy = r.in(1).get(s.y_index(n, g, o, at));
           for_each_tap(s.window, s.in, position, [&](int64_t in, int64_t tap) {
             for (int64_t c = 0; c < s.in_per_group; ++c)
-              parts[n / (s.batch / units)][s.w_index(g, o, c, tap)] += dy * r.in(0).get(s.x_index(n, g, c, in));
+              parts[units.of(n, s.batch)][s.w_index(g, o, c, tap)] += dy * r.in(0).get(s.x_index(n, g, c, in));
           });
         });
   store_unit_sums(parts, r.out(0));
 }
 
 // Ties the dimensions of x, w and y (given as setters) to the factors of a convolution. Spatial dimensions stay whole:
-// a cut would need a halo. With groups only whole groups can be cut; without, both channels can.
+// a cut would need a halo. With groups only whole groups can be cut; without, both channels can, but for those that the op
+// sums over: that sum is one chain, not one of units.
+enum class Summed { in, out, batch };
 template <class X, class W, class Y, class B>
-ShardingRule conv_rule(const OpQuery& q, const Shape& x, const Shape& w, bool bias, X tie_x, W tie_w, Y tie_y, B tie_bias) {
+ShardingRule conv_rule(const OpQuery& q, const Shape& x, const Shape& w, Summed summed, X tie_x, W tie_w, Y tie_y, B tie_bias) {
   RuleWriter rule(q);
   const int batch = rule.factor(x[0]);
   tie_x(rule, 0, std::vector<int>{batch});
   tie_y(rule, 0, std::vector<int>{batch});
   const int64_t groups = q.attributes().integer("groups");
   if (groups == 1) {
-    const int c = rule.factor(x[1], bias), o = rule.factor(w[0]);
+    const int c = rule.factor(x[1], summed == Summed::in), o = rule.factor(w[0], summed == Summed::out);
     tie_x(rule, 1, std::vector<int>{c});
     tie_w(rule, 1, std::vector<int>{c});
     tie_w(rule, 0, std::vector<int>{o});
@@ -147,6 +149,10 @@ Attributes conv_attributes(const Attributes& a, const Shape* shape = nullptr) {
   if (shape) result.set("shape", *shape);
   return result;
 }
+// A cut of the channels takes whole groups; without channels there are as many as before.
+void set_groups(Attributes& attributes, int64_t channels, int64_t per_group) {
+  if (per_group > 0) attributes.set("groups", channels / per_group);
+}
 double conv_flops(const Shape& w, const Shape& y) {
   return 2.0 * static_cast<double>(element_count(y) * elements_from(w, 1));
 }
@@ -176,12 +182,12 @@ EPL_OP(conv) {
                 }
               },
           .sharding_of = [](const OpQuery& q) -> Result<ShardingRule> {
-            return conv_rule(q, q.in(0).shape, q.in(1).shape, q.has(2), as_input(0), as_input(1), as_output(),
+            return conv_rule(q, q.in(0).shape, q.in(1).shape, Summed::in, as_input(0), as_input(1), as_output(),
                              [](RuleWriter& rule, const std::vector<int>& f) { rule.input(2, 0, f); });
           },
           .localize =
               [](Attributes& attributes, const std::vector<TensorType>& in, const std::vector<TensorType>&) {
-                attributes.set("groups", in[0].shape[1] / in[1].shape[1]);
+                set_groups(attributes, in[0].shape[1], in[1].shape[1]);
               },
           .flops = [](const OpQuery& q) { return conv_flops(q.in(1).shape, q.out(0).shape); },
           .samples = {"f32[4,2,5,6], f32[4,2,3,3], f32[4] {pads=[1,1,1,1]}", "f32[2,4,7,5], f32[6,4,3,2] {strides=[2,1]}",
@@ -211,12 +217,12 @@ EPL_OP(conv_grad_input) {
                   g.set(1, g.b.emit("conv_grad_weight", {ddx, g.in(0)}, conv_attributes(g.attributes(), &g.in(1).shape())));
               },
           .sharding_of = [](const OpQuery& q) -> Result<ShardingRule> {
-            return conv_rule(q, q.out(0).shape, q.in(1).shape, false, as_output(), as_input(1), as_input(0), no_bias);
+            return conv_rule(q, q.out(0).shape, q.in(1).shape, Summed::out, as_output(), as_input(1), as_input(0), no_bias);
           },
           .localize =
               [](Attributes& attributes, const std::vector<TensorType>& in, const std::vector<TensorType>& out) {
                 attributes.set("shape", out[0].shape);
-                attributes.set("groups", out[0].shape[1] / in[1].shape[1]);
+                set_groups(attributes, out[0].shape[1], in[1].shape[1]);
               },
           .flops = [](const OpQuery& q) { return conv_flops(q.in(1).shape, q.in(0).shape); },
           .samples = {"f32[4,4,5,6], f32[4,2,3,3] {pads=[1,1,1,1],shape=[4,2,5,6]}",
@@ -244,12 +250,12 @@ EPL_OP(conv_grad_weight) {
                 if (g.needs(1)) g.set(1, g.b.emit("conv", {g.in(0), ddw}, conv_attributes(g.attributes())));
               },
           .sharding_of = [](const OpQuery& q) -> Result<ShardingRule> {
-            return conv_rule(q, q.in(0).shape, q.out(0).shape, false, as_input(0), as_output(), as_input(1), no_bias);
+            return conv_rule(q, q.in(0).shape, q.out(0).shape, Summed::batch, as_input(0), as_output(), as_input(1), no_bias);
           },
           .localize =
               [](Attributes& attributes, const std::vector<TensorType>& in, const std::vector<TensorType>& out) {
                 attributes.set("shape", out[0].shape);
-                attributes.set("groups", in[0].shape[1] / out[0].shape[1]);
+                set_groups(attributes, in[0].shape[1], out[0].shape[1]);
               },
           .flops = [](const OpQuery& q) { return conv_flops(q.out(0).shape, q.in(1).shape); },
           .samples = {"f32[4,2,5,6], f32[4,4,5,6] {pads=[1,1,1,1],shape=[4,2,3,3]}",

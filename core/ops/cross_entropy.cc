@@ -100,7 +100,7 @@ EPL_OP(cross_entropy) {
 
 EPL_OP(cross_entropy_grad) {
   return {.doc = "Gradient of cross_entropy's logits: (softmax(logits) - one-hot(target)) * scale, 0 where the target is "
-                 "`ignore_index`; scale is the gradient of loss_sum.",
+                 "`ignore_index`, NaN where it is no class; scale is the gradient of loss_sum.",
           .signature = "logits, target, scale, lse -> dlogits",
           .attributes = {{"axis", int64_t{-1}}, {"ignore_index", int64_t{-100}}},
           .infer = [](const OpQuery& q) -> Result<OutputTypes> {
@@ -116,9 +116,11 @@ EPL_OP(cross_entropy_grad) {
                 for (int64_t i = 0; i < r.in(1).elements(); ++i) {
                   const int64_t target = r.in(1).get_int(i);
                   const bool counts = target != r.attributes().integer("ignore_index");
+                  const bool known = target >= 0 && target < classes.span.size;
                   for (int64_t k = 0; k < classes.span.size; ++k) {
                     const double p = std::exp(classes.at(i, k) - r.in(3).get(i));
-                    r.out(0).set(classes.index(i, k), counts ? (p - (k == target ? 1.0 : 0.0)) * scale : 0.0);
+                    const double d = known ? (p - (k == target ? 1.0 : 0.0)) * scale : std::numeric_limits<double>::quiet_NaN();
+                    r.out(0).set(classes.index(i, k), counts ? d : 0.0);
                   }
                 }
               },

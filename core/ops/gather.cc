@@ -94,15 +94,16 @@ EPL_OP(gather_grad) {
               [](const Reference& r) {
                 const int axis = static_cast<int>(r.attributes().integer("axis"));
                 const AxisSpan s = span_at(r.out(0).shape(), axis);
-                const int64_t count = r.in(1).elements(), run = count / r.units();
-                EPL_CHECK(count % r.units() == 0, count, " indices in ", r.units(), " units");
-                std::vector<std::vector<double>> parts(r.units(), std::vector<double>(r.out(0).elements(), 0.0));
+                const int64_t count = r.in(1).elements();
+                const Units units = r.units();
+                EPL_CHECK(units.divide(count), count, " indices in ", units.count, " units");
+                std::vector<std::vector<double>> parts(units.count, std::vector<double>(r.out(0).elements(), 0.0));
                 for (int64_t o = 0; o < s.outer; ++o)
                   for (int64_t k = 0; k < count; ++k) {
                     const int64_t row = wrapped_index(r.in(1).get_int(k), s.size);
                     if (row < 0) continue;
                     for (int64_t i = 0; i < s.inner; ++i)
-                      parts[k / run][(o * s.size + row) * s.inner + i] += r.in(0).get((o * count + k) * s.inner + i);
+                      parts[units.of(k, count)][(o * s.size + row) * s.inner + i] += r.in(0).get((o * count + k) * s.inner + i);
                   }
                 store_unit_sums(parts, r.out(0));
               },

@@ -112,12 +112,13 @@ EPL_OP(gather_nd_grad) {
               [](const Reference& r) {
                 const Shape& x = r.out(0).shape();
                 const TupleShape s = *tuple_shape(r.query(), x, r.in(1).shape(), r.attributes().integer("batch_dims"));
-                EPL_CHECK(s.count % r.units() == 0, s.count, " positions in ", r.units(), " units");
-                std::vector<std::vector<double>> parts(r.units(), std::vector<double>(r.out(0).elements(), 0.0));
+                const Units units = r.units();
+                EPL_CHECK(units.divide(s.count), s.count, " positions in ", units.count, " units");
+                std::vector<std::vector<double>> parts(units.count, std::vector<double>(r.out(0).elements(), 0.0));
                 for (int64_t at = 0; at < s.batches * s.count; ++at) {
                   const int64_t place = tuple_place(s, x, r.in(1), at);
                   if (place < 0) continue;
-                  std::vector<double>& sums = parts[at % s.count / (s.count / r.units())];
+                  std::vector<double>& sums = parts[units.of(at % s.count, s.count)];
                   for (int64_t i = 0; i < s.rest; ++i) sums[(at / s.count * s.span + place) * s.rest + i] += r.in(0).get(at * s.rest + i);
                 }
                 store_unit_sums(parts, r.out(0));

@@ -102,7 +102,7 @@ EPL_OP(max_pool) {
 }
 
 EPL_OP(max_pool_grad) {
-  return {.doc = "Gradient of max_pool's x, of `shape`: every element of dy[b,c,...] added at its index within the spatial dimensions.",
+  return {.doc = "Gradient of max_pool's x, of `shape`: every element of dy[b,c,...] added at its index within the spatial dimensions; an index outside adds nothing.",
           .signature = "dy, indices -> dx",
           .attributes = {{"shape", Ints{}, true}},
           .infer = [](const OpQuery& q) -> Result<OutputTypes> {
@@ -118,7 +118,10 @@ EPL_OP(max_pool_grad) {
                 const int64_t planes = r.in(0).shape()[0] * r.in(0).shape()[1];
                 const int64_t in_n = elements_from(r.out(0).shape(), 2), out_n = elements_from(r.in(0).shape(), 2);
                 std::vector<double> sums(r.out(0).elements(), 0.0);
-                for (int64_t i = 0; i < planes * out_n; ++i) sums[i / out_n * in_n + r.in(1).get_int(i)] += r.in(0).get(i);
+                for (int64_t i = 0; i < planes * out_n; ++i) {
+                  const int64_t at = r.in(1).get_int(i);
+                  if (at >= 0 && at < in_n) sums[i / out_n * in_n + at] += r.in(0).get(i);
+                }
                 for (int64_t i = 0; i < r.out(0).elements(); ++i) r.out(0).set(i, sums[i]);
               },
           .no_gradient = "a gradient of a gradient is not built",

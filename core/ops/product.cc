@@ -154,9 +154,8 @@ void linear_reference(const Reference& r) {
   const bool transposed = r.attributes().flag("transpose_w");
   for (int64_t row = 0; row < s.rows; ++row)
     for (int64_t n = 0; n < s.n; ++n) {
-      double sum = 0;
-      for (int64_t k = 0; k < s.k; ++k)
-        sum += r.in(0).get(row * s.k + k) * r.in(1).get(transposed ? n * s.k + k : k * s.n + n);
+      const auto term = [&](int64_t k) { return r.in(0).get(row * s.k + k) * r.in(1).get(transposed ? n * s.k + k : k * s.n + n); };
+      const double sum = unit_sum(s.k, r.units(), r.out(0).dtype(), term);
       r.out(0).set(row * s.n + n, r.has(2) ? sum + r.in(2).get(n) : sum);
     }
 }

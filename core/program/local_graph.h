@@ -12,12 +12,13 @@
 
 namespace epl {
 
-// Where a caller's tensor meets the local graph: `dim` is the dimension cut into pieces, -1 for none.
+// Where a caller's tensor meets the local graph: `dim` is the dimension cut into pieces, -1 for none; `outer` as in Sharding.
 struct LocalPort {
   std::string name;
   Value value;
   TensorType global_type;
   int dim = -1;
+  int64_t outer = 1;
 };
 
 struct LocalGraph {

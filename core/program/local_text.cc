@@ -8,7 +8,7 @@ namespace {
 
 void print_ports(std::string& out, std::string_view word, const std::vector<LocalPort>& ports, const Graph& graph) {
   for (const LocalPort& port : ports) {
-    out += cat(word, " ", name_text(port.name), " ", port.global_type.text(), " dim ", port.dim, " is ",
+    out += cat(word, " ", name_text(port.name), " ", port.global_type.text(), " dim ", port.dim, port.outer == 1 ? "" : cat(" outer ", port.outer), " is ",
                name_text(graph.value(port.value).name), "\n");
   }
 }
@@ -50,7 +50,7 @@ Result<LocalGraph> parse_local(std::string_view text) {
     bool input = reader.take("in ");
     LocalPort port;
     if ((!input && !reader.take("out ")) || !reader.name(port.name) || !reader.type(port.global_type) || !reader.take("dim") ||
-        !reader.integer(number) || !reader.take("is") || !reader.name(value)) {
+        !reader.integer(number) || (reader.take("outer") && !reader.integer(port.outer)) || port.outer < 1 || !reader.take("is") || !reader.name(value)) {
       return reader.fail("expected a port");
     }
     port.dim = static_cast<int>(number);

@@ -74,7 +74,7 @@ class Lowering {
       const TensorType& type = graph_.type(v);
       Location at{Space::input, static_cast<int32_t>(program_.inputs.size()), 0, port.dim == 0 ? type.bytes() : 0};
       place_[v.index] = at;
-      program_.inputs.push_back({port.name, port.global_type, type, port.dim, at});
+      program_.inputs.push_back({port.name, port.global_type, type, port.dim, port.outer, at});
     }
   }
 
@@ -170,7 +170,8 @@ class Lowering {
       int dim = static_cast<int>(node.attributes.integer("dim"));
       int64_t inner = static_cast<int64_t>(dtype_bytes(whole.dtype));
       for (int d = dim + 1; d < whole.ndim(); ++d) inner *= whole.shape[d];
-      in.slice = {1, inner * node.attributes.integer("size"), inner * whole.shape[dim]};
+      const int64_t outer = node.attributes.integer("outer");
+      in.slice = {outer, inner * node.attributes.integer("size") / outer, inner * whole.shape[dim] / outer};
       for (int d = 0; d < dim; ++d) in.slice.outer *= whole.shape[d];
     }
     if (in.kind == Instruction::Kind::accumulate) make_addition(in);
@@ -383,7 +384,7 @@ class Lowering {
     }
     for (size_t port = 0; port < local_.outputs.size(); ++port) {
       const LocalPort& out = local_.outputs[port];
-      program_.outputs.push_back({out.name, out.global_type, graph_.type(output_value(port)), out.dim, location(output_value(port))});
+      program_.outputs.push_back({out.name, out.global_type, graph_.type(output_value(port)), out.dim, out.outer, location(output_value(port))});
     }
   }
 

@@ -1,5 +1,6 @@
 #include <array>
 #include <map>
+#include <tuple>
 
 #include "core/base/check.h"
 #include "core/ir/op.h"
@@ -37,6 +38,10 @@ class Partition {
 
  private:
   int cut_dim(Value v) const { return plan_.shardings[v.index].cut_dim(); }
+  CutPlace cut_at(Value v) const {
+    const Sharding& sharding = plan_.shardings[v.index];
+    return sharding.cut_dim() < 0 ? CutPlace() : CutPlace{sharding.cut_dim(), sharding.outer};
+  }
 
   TensorType local_type(Value v) const {
     TensorType type = global_.type(v);
@@ -55,20 +60,20 @@ class Partition {
       TensorType type = staged(v) ? info.type : local_type(v);
       now_[i] = local_.graph.add_leaf(info.kind, info.name, std::move(type), info.data);
       local_.graph.value(now_[i]).batch_dim = info.batch_dim;
-      if (info.kind == ValueKind::input) local_.inputs.push_back({info.name, now_[i], info.type, staged(v) ? -1 : cut_dim(v)});
+      if (info.kind == ValueKind::input) local_.inputs.push_back({info.name, now_[i], info.type, staged(v) ? -1 : cut_dim(v), 1});
     }
   }
 
   // The operand as the node wants it: its piece where the node works on pieces and the value is whole.
-  Value operand(Value v, int dim, BlockKind block) {
-    if (!v || pieces_ == 1 || dim < 0 || (cut_dim(v) >= 0 && !staged(v))) return v ? now_[v.index] : Value{};
-    auto [it, inserted] = pieces_of_.emplace(std::pair(v.index, dim), Value{});
+  Value operand(Value v, CutPlace place, BlockKind block) {
+    if (!v || pieces_ == 1 || !place || (cut_dim(v) >= 0 && !staged(v))) return v ? now_[v.index] : Value{};
+    auto [it, inserted] = pieces_of_.emplace(std::tuple(v.index, place.dim, place.outer), Value{});
     if (!inserted) return it->second;
     const ValueInfo& info = global_.value(v);
     TensorType type = info.type;
-    type.shape[dim] /= pieces_;
+    type.shape[place.dim] /= pieces_;
     Node slice{.name = cat(info.name, ".piece"), .op = &op_named("batch_slice")};
-    slice.attributes = {{"dim", int64_t{dim}}, {"size", type.shape[dim]}};
+    slice.attributes = {{"dim", int64_t{place.dim}}, {"size", type.shape[place.dim]}, {"outer", place.outer}};
     slice.inputs = {now_[v.index]};
     slice.region = static_cast<int32_t>(block);
     slice.phase = info.kind == ValueKind::result ? global_.node(info.producer).phase : Phase::forward;
@@ -78,10 +83,13 @@ class Partition {
 
   Status place(int n, BlockKind block, bool again) {
     const Node& old = global_.node(NodeId{n});
-    std::vector<int> wanted(old.inputs.size(), -1);
+    std::vector<CutPlace> wanted(old.inputs.size());
+    int64_t sum_outer = 1;
     if (plan_.node_cut[n]) {
       EPL_ASSIGN(ShardingRule rule, node_rule(global_, old));
-      wanted = cut_of(rule, old).input_dim;
+      const BatchCut cut = cut_of(rule, old);
+      wanted = cut.inputs;
+      sum_outer = cut.sum_outer;
     }
     Node node = old;
     node.region = static_cast<int32_t>(block);
@@ -97,9 +105,10 @@ class Partition {
       names.push_back(again ? cat(global_.value(v).name, ".again") : global_.value(v).name);
       sums = sums || !plan_.shardings[v.index].reduced.empty();
     }
-    if (sums) node.units = local_.units;
+    // The order of a sum over one unit is that of its positions, wherever the batch lies.
+    if (sums) node.units = {local_.units, local_.units > 1 ? sum_outer : 1};
     if (plan_.node_cut[n] && pieces_ > 1) {
-      if (old.op->random && cut_dim(old.outputs[0]) != 0) {
+      if (old.op->random && cut_at(old.outputs[0]) != CutPlace{0, 1}) {
         return unsupported("node ", old.name, " draws random numbers for samples that are not in dimension 0").at(old.name);
       }
       if (old.op->localize) old.op->localize(node.attributes, input_types, types);
@@ -114,19 +123,18 @@ class Partition {
   }
 
   BatchCut cut_of(const ShardingRule& rule, const Node& node) {
-    std::vector<int> cuts;
+    std::vector<CutPlace> cuts;
     bool any = false;
     for (Value v : node.inputs) {
-      cuts.push_back(v ? cut_dim(v) : -1);
-      any = any || cuts.back() >= 0;
+      cuts.push_back(v ? cut_at(v) : CutPlace());
+      any = any || cuts.back();
     }
-    int wanted = -1;
+    CutFactor wanted;
     for (size_t o = 0; o < node.outputs.size() && !any; ++o) {
-      int dim = cut_dim(node.outputs[o]);
-      if (dim >= 0) wanted = rule.outputs[o][dim].front();
+      if (const CutPlace place = cut_at(node.outputs[o])) wanted = factor_at(rule, rule.outputs[o], place);
     }
     BatchCut cut = follow_batch(rule, cuts, plan_.units(), wanted);
-    EPL_CHECK(cut.factor >= 0, "node ", node.name, " does not follow the batch as the plan says");
+    EPL_CHECK(cut.factor, "node ", node.name, " does not follow the batch as the plan says");
     return cut;
   }
 
@@ -170,7 +178,7 @@ class Partition {
     for (const Graph::Output& output : global_.outputs) {
       Value v = now_[output.value.index];
       local_.graph.outputs.push_back({output.name, v});
-      local_.outputs.push_back({output.name, v, global_.type(output.value), cut_dim(output.value)});
+      local_.outputs.push_back({output.name, v, global_.type(output.value), cut_dim(output.value), plan_.shardings[output.value.index].outer});
     }
     for (const Graph::Update& update : global_.updates) {
       local_.graph.updates.push_back({now_[update.state.index], now_[update.next.index]});
@@ -188,7 +196,7 @@ class Partition {
   int64_t pieces_;
   LocalGraph local_;
   std::vector<Value> now_;
-  std::map<std::pair<int32_t, int>, Value> pieces_of_;
+  std::map<std::tuple<int32_t, int, int64_t>, Value> pieces_of_;
   std::vector<Waiting> waiting_;
 };
 

@@ -71,7 +71,8 @@ struct StateSlot {
 struct ProgramPort {
   std::string name;
   TensorType global_type, local_type;     // local: one micro-batch of one rank
-  int dim = -1;                           // that is cut
+  int dim = -1;                           // that is cut, into `outer` times all pieces
+  int64_t outer = 1;
   Location location;                      // of an input
 };
 

@@ -42,7 +42,7 @@ std::string operands_text(const std::vector<Location>& places, const std::vector
 }
 
 std::string port_text(const ProgramPort& port) {
-  return cat(name_text(port.name), " ", port.global_type.text(), " local ", port.local_type.text(), " dim ", port.dim, " at ",
+  return cat(name_text(port.name), " ", port.global_type.text(), " local ", port.local_type.text(), " dim ", port.dim, port.outer == 1 ? "" : cat(" outer ", port.outer), " at ",
              location_text(port.location), "\n");
 }
 
@@ -55,7 +55,8 @@ std::string instruction_text(const Instruction& in, int index) {
   if (in.workspace.space != Space::none) out += cat(" workspace ", location_text(in.workspace), ":", in.workspace_bytes);
   if (in.bytes) out += cat(" bytes ", in.bytes);
   if (in.kind == Kind::slice) out += cat(" runs ", in.slice.outer, " of ", in.slice.run_bytes, " in ", in.slice.global_bytes);
-  if (in.query->units != 1) out += cat(" units ", in.query->units);
+  if (in.query->units != Units()) out += cat(" units ", in.query->units.count);
+  if (in.query->units.outer != 1) out += cat(" outer ", in.query->units.outer);
   out += attributes_text(in.query->attributes);
   for (const Instruction::Release& r : in.releases) out += cat(" frees ", r.offset, ":", r.bytes, r.last_turn ? "!" : "");
   return out + "\n";
@@ -107,7 +108,7 @@ class ProgramParser {
   bool port(ProgramPort& port) {
     int64_t dim = 0;
     bool read = reader_.name(port.name) && reader_.type(port.global_type) && reader_.take("local") && reader_.type(port.local_type) &&
-                number("dim", dim) && reader_.take("at") && location(port.location);
+                number("dim", dim) && (number("outer", port.outer), reader_.take("at")) && location(port.location);
     port.dim = static_cast<int>(dim);
     return read;
   }
@@ -224,7 +225,9 @@ class ProgramParser {
     if (reader_.take("runs") && (!reader_.integer(in.slice.outer) || !number("of", in.slice.run_bytes) || !number("in", in.slice.global_bytes))) {
       return reader_.fail("expected runs N of N in N");
     }
-    number("units", q.units);
+    number("units", q.units.count);
+    number("outer", q.units.outer);
+    if (q.units.count < 1 || q.units.outer < 1) return reader_.fail("expected units");
     EPL_ASSIGN(q.attributes, reader_.attributes());
     while (reader_.take("frees")) {
       Instruction::Release release;

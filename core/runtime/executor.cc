@@ -192,6 +192,8 @@ void Executor::emit(const Instruction& in, int64_t micro_batch) {
   int64_t run = static_cast<int64_t>(dtype_bytes(port.local_type.dtype)), outer = 1;
   for (int d = port.dim; d < port.local_type.ndim(); ++d) run *= port.local_type.shape[d];
   for (int d = 0; d < port.dim; ++d) outer *= port.local_type.shape[d];
+  run /= port.outer;
+  outer *= port.outer;
   int64_t pieces = program_.ranks * program_.micro_batches, piece = rank_ * program_.micro_batches + micro_batch;
   for (int64_t i = 0; i < outer; ++i) {
     stream_.download(static_cast<std::byte*>(target) + (i * pieces + piece) * run, source + i * run, run);

@@ -13,24 +13,54 @@ Result<ShardingRule> node_rule(const Graph& graph, const Node& node) {
   return rule;
 }
 
+CutFactor factor_at(const ShardingRule& rule, const ShardingRule::Operand& operand, const CutPlace& place) {
+  int64_t before = 1;  // product of the factors before this one
+  for (int factor : operand[place.dim]) {
+    const int64_t size = rule.factors[factor].size;
+    if (place.outer < before * size) return place.outer % before == 0 ? CutFactor{factor, place.outer / before} : CutFactor();
+    before *= size;
+  }
+  return {};
+}
+
 namespace {
 
-// The dimension of an operand in which the factor stands as the major part: -1 if nowhere, -2 if the factor is minor or
-// stands in several.
-int dim_of(const ShardingRule::Operand& operand, int factor) {
-  int found = -1;
+// Where a cut factor stands in an operand; `twice` where it stands in several dimensions.
+CutPlace place_of(const ShardingRule& rule, const ShardingRule::Operand& operand, const CutFactor& cut, bool& twice) {
+  CutPlace found;
   for (size_t d = 0; d < operand.size(); ++d) {
-    auto it = std::ranges::find(operand[d], factor);
+    auto it = std::ranges::find(operand[d], cut.factor);
     if (it == operand[d].end()) continue;
-    if (it != operand[d].begin() || found != -1) return -2;
-    found = static_cast<int>(d);
+    twice = twice || found;
+    found = {static_cast<int>(d), cut.outer};
+    for (auto before = operand[d].begin(); before != it; ++before) found.outer *= rule.factors[*before].size;
   }
   return found;
 }
 
+bool stands_in(const ShardingRule::Operand& operand, int factor) {
+  return std::ranges::any_of(operand, [&](const ShardingRule::Dim& dim) { return std::ranges::find(dim, factor) != dim.end(); });
+}
+
+// How often runs of samples come round in what an output sums over: the sizes of the summed factors that stand before the
+// batch in an operand. Whole factors are not summed over.
+int64_t rounds(const ShardingRule& rule, const ShardingRule::Operand& output, const CutFactor& cut) {
+  for (const auto& operand : rule.inputs) {
+    if (!stands_in(operand, cut.factor)) continue;
+    int64_t outer = cut.outer;
+    for (const ShardingRule::Dim& dim : operand) {
+      for (int factor : dim) {
+        if (factor == cut.factor) return outer;
+        if (!rule.factors[factor].whole && !stands_in(output, factor)) outer *= rule.factors[factor].size;
+      }
+    }
+  }
+  return cut.outer;
+}
+
 }  // namespace
 
-BatchCut follow_batch(const ShardingRule& rule, const std::vector<int>& cut, int64_t units, int wanted) {
+BatchCut follow_batch(const ShardingRule& rule, const std::vector<CutPlace>& cut, int64_t units, CutFactor wanted) {
   BatchCut result;
   auto couple = [&](std::string why) {
     BatchCut coupled;
@@ -38,29 +68,34 @@ BatchCut follow_batch(const ShardingRule& rule, const std::vector<int>& cut, int
     coupled.why = std::move(why);
     return coupled;
   };
-  int factor = wanted;
+  CutFactor factor = wanted;
   for (size_t i = 0; i < cut.size(); ++i) {
-    if (cut[i] < 0) continue;
-    const ShardingRule::Dim& dim = rule.inputs[i][cut[i]];
-    if (dim.empty()) return couple(cat("dimension ", cut[i], " of operand ", i, " cannot be cut"));
-    if (factor >= 0 && dim[0] != factor) return couple("two operands bring the batch in different dimensions");
-    factor = dim[0];
+    if (!cut[i]) continue;
+    const CutFactor brought = factor_at(rule, rule.inputs[i], cut[i]);
+    if (!brought) return couple(cat("dimension ", cut[i].dim, " of operand ", i, " cannot be cut"));
+    if (factor && brought != factor) return couple("two operands bring the batch in different dimensions");
+    factor = brought;
   }
-  if (factor < 0) return result;
-  if (rule.factors[factor].whole) return couple("the op needs the whole batch at once");
-  if (rule.factors[factor].size % units != 0) {
-    return couple(cat("a dimension of ", rule.factors[factor].size, " mixes samples and does not divide into ", units, " units"));
+  if (!factor) return result;
+  const ShardingRule::Factor& known = rule.factors[factor.factor];
+  if (known.whole) return couple("the op needs the whole batch at once");
+  if (known.size % (factor.outer * units) != 0) {
+    return couple(cat("a dimension of ", known.size / factor.outer, " mixes samples and does not divide into ", units, " units"));
   }
   result.factor = factor;
-  for (const auto& operand : rule.inputs) result.input_dim.push_back(dim_of(operand, factor));
-  for (const auto& operand : rule.outputs) result.output_dim.push_back(dim_of(operand, factor));
-  for (int dim : result.input_dim) {
-    if (dim == -2) return couple("samples are not the major part of a dimension of an operand");
+  bool twice = false;
+  for (const auto& operand : rule.inputs) result.inputs.push_back(place_of(rule, operand, factor, twice));
+  bool sums = false;
+  for (const auto& operand : rule.outputs) {
+    result.outputs.push_back(place_of(rule, operand, factor, twice));
+    if (result.outputs.back()) continue;
+    if (known.reduce != ShardingRule::Reduce::sum) return couple("it takes a maximum over the batch");
+    const int64_t outer = rounds(rule, operand, factor);
+    if (sums && outer != result.sum_outer) return couple("its results sum over the batch in different orders");
+    result.sum_outer = outer;
+    sums = true;
   }
-  for (int dim : result.output_dim) {
-    if (dim == -2) return couple("samples are not the major part of a dimension of the result");
-    if (dim == -1 && rule.factors[factor].reduce != ShardingRule::Reduce::sum) return couple("it takes a maximum over the batch");
-  }
+  if (twice) return couple("samples stand in two dimensions of an operand");
   return result;
 }
 

@@ -8,16 +8,36 @@
 
 namespace epl {
 
+// Where the batch lies in an operand: in dimension `dim`, which is `outer` times a run of samples (each may be several elements). Samples
+// are the major part of the dimension where outer is 1: [time * samples, ...] has an outer of `time`.
+struct CutPlace {
+  int dim = -1;        // -1: nowhere
+  int64_t outer = 1;
+  explicit operator bool() const { return dim >= 0; }
+  friend bool operator==(const CutPlace&, const CutPlace&) = default;
+};
+
+// A factor of a rule that is `outer` times a run of samples.
+struct CutFactor {
+  int factor = -1;
+  int64_t outer = 1;
+  explicit operator bool() const { return factor >= 0; }
+  friend bool operator==(const CutFactor&, const CutFactor&) = default;
+};
+
 struct BatchCut {
-  int factor = -1;                 // the node's factor that carries the batch; -1: the node sees all of it, or none
+  CutFactor factor;                // the node's factor that carries the batch; none: the node sees all of it, or none
   bool couples = false;            // it works across samples in a way that a cut cannot follow; `why` says how
   std::string why;
-  std::vector<int> input_dim;      // per input: the dimension the factor stands in, -1 if it has none
-  std::vector<int> output_dim;     // per output; -1: the output is a sum (or max, min) over the batch
+  std::vector<CutPlace> inputs;    // per input: where the factor stands, nowhere if it does not
+  std::vector<CutPlace> outputs;   // nowhere: the output is a sum over the batch
+  int64_t sum_outer = 1;           // Units::outer of those sums
 };
 
 Result<ShardingRule> node_rule(const Graph& graph, const Node& node);
-// `cut[i]`: the dimension of input i that carries the batch, -1 for none. `wanted`: a factor to use when no input is cut.
-BatchCut follow_batch(const ShardingRule& rule, const std::vector<int>& cut, int64_t units, int wanted = -1);
+// The factor that a cut at `place` of an operand cuts; none where no single one does.
+CutFactor factor_at(const ShardingRule& rule, const ShardingRule::Operand& operand, const CutPlace& place);
+// `cut[i]`: where input i carries the batch. `wanted`: a factor to use when no input is cut.
+BatchCut follow_batch(const ShardingRule& rule, const std::vector<CutPlace>& cut, int64_t units, CutFactor wanted = {});
 
 }  // namespace epl

@@ -93,6 +93,7 @@ Status verify_plan(const Plan& plan) {
     for (size_t d = 0; d < sharding.dims.size(); ++d) {
       int64_t pieces = 1;
       for (int axis : sharding.dims[d]) pieces *= plan.mesh.axes[axis].size;
+      if (!sharding.dims[d].empty()) pieces *= sharding.outer;
       if (info.type.shape[d] % pieces != 0) {
         return error(Code::internal, info.name, ": dimension ", d, " of ", info.type.shape[d], " is cut into ", pieces);
       }

@@ -34,6 +34,7 @@ struct Mesh {
 struct Sharding {
   std::vector<std::vector<int>> dims;
   std::vector<int> reduced;
+  int64_t outer = 1;     // the cut dimension is `outer` times a run of the batch: more than 1 where samples are not its major part
   int cut_dim() const;   // the dimension that any axis cuts, -1 for none
   friend bool operator==(const Sharding&, const Sharding&) = default;
 };

@@ -20,6 +20,7 @@ std::string sharding_text(const Plan& plan, const Sharding& sharding) {
     out += cat(d ? ", " : "", sharding.dims[d].empty() ? "-" : axes(sharding.dims[d]));
   }
   out += "]";
+  if (sharding.outer != 1) out += cat(" outer ", sharding.outer);
   if (!sharding.reduced.empty()) out += cat(" reduced ", axes(sharding.reduced));
   return out;
 }
@@ -46,6 +47,7 @@ bool parse_sharding(TextReader& reader, const Plan& plan, Sharding& out) {
     if (reader.take("-")) continue;
     if (!parse_axes(reader, plan, out.dims.back())) return false;
   }
+  if (reader.take("outer") && (!reader.integer(out.outer) || out.outer < 1)) return false;
   return !reader.take("reduced") || parse_axes(reader, plan, out.reduced);
 }
 

@@ -6,13 +6,14 @@
 
 #include "core/autodiff/gradient.h"
 #include "core/ir/evaluate.h"
-#include "core/ops/sample.h"
+#include "tests/ops/variants.h"
 
 namespace epl {
 namespace {
 
 constexpr double step = 1e-5;
-constexpr int64_t checked_elements = 60;  // of each operand, spread evenly
+// Elements looked at of each operand, spread evenly: of a record's samples, and of the many that are generated from them.
+constexpr int64_t checked_elements = 60, few_elements = 4;
 
 // loss = sum over outputs of sum(output * weight), weights fixed but different for each element.
 struct Problem {
@@ -55,11 +56,11 @@ struct Problem {
   }
 };
 
-void check_operand(const Problem& p, size_t i, const Tensor& gradient) {
+void check_operand(const Problem& p, size_t i, const Tensor& gradient, int64_t elements) {
   Problem moved = p;
   Tensor& x = moved.values[p.inputs[i]];
   x = x.clone();
-  const int64_t stride = std::max<int64_t>(1, x.elements() / checked_elements);
+  const int64_t stride = std::max<int64_t>(1, x.elements() / elements);
   for (int64_t k = 0; k < x.elements(); k += stride) {
     const double at = x.get(k);
     x.set(k, at + step);
@@ -73,30 +74,27 @@ void check_operand(const Problem& p, size_t i, const Tensor& gradient) {
   }
 }
 
-class CentralDifferences : public testing::TestWithParam<const OpDef*> {};
-
-TEST_P(CentralDifferences, AgreeWithTheGradient) {
-  const OpDef& op = *GetParam();
+// Checks every floating operand of one sample; returns how many.
+int check_sample(const OpDef& op, const Sample& sample, int64_t elements) {
+  std::vector<Value> wanted;
+  auto make = [&](size_t outputs_used) -> Result<Problem> {
+    EPL_ASSIGN(Problem p, Problem::make(op, sample, outputs_used));
+    wanted.clear();
+    for (size_t i = 0; i < p.inputs.size(); ++i)
+      if (p.inputs[i] && is_float(p.graph.type(p.inputs[i]).dtype)) wanted.push_back(p.inputs[i]);
+    return p;
+  };
   int checked = 0;
-  for (const std::string& text : op.samples) {
-    SCOPED_TRACE(text);
-    auto parsed = parse_sample(op, text);
-    ASSERT_TRUE(parsed.ok()) << parsed.status().to_string();
-    const Sample sample = parsed->with_floats(DType::f64);
-    std::vector<Value> wanted;
-    auto make = [&](size_t outputs_used) -> Result<Problem> {
-      EPL_ASSIGN(Problem p, Problem::make(op, sample, outputs_used));
-      wanted.clear();
-      for (size_t i = 0; i < p.inputs.size(); ++i)
-        if (p.inputs[i] && is_float(p.graph.type(p.inputs[i]).dtype)) wanted.push_back(p.inputs[i]);
-      return p;
-    };
+  const auto check = [&] {
     auto types = infer_types(op, sample.attributes, sample.types());
     ASSERT_TRUE(types.ok());
-    if (!is_float((*types)[0].dtype)) continue;  // a cast to integers, a sample of integers
+    if (!is_float((*types)[0].dtype)) return;  // a cast to integers, a sample of integers
     auto problem = make(types->size());
     ASSERT_TRUE(problem.ok()) << problem.status().to_string();
-    if (wanted.empty()) continue;
+    if (wanted.empty()) return;
+    auto value = problem->evaluate();
+    ASSERT_TRUE(value.ok()) << value.status().to_string();
+    if (std::isnan(*value)) return;  // a generated sample that reads outside
     Problem with_gradients = *problem;
     auto gradients = add_gradients(with_gradients.graph, problem->loss, wanted);
     if (!gradients.ok() && types->size() > 1) {
@@ -120,11 +118,37 @@ TEST_P(CentralDifferences, AgreeWithTheGradient) {
       }
       ASSERT_TRUE(gradients->values[w]) << "operand " << i << ": " << gradients->reasons[w];
       ASSERT_EQ(with_gradients.graph.type(gradients->values[w]), with_gradients.graph.type(wanted[w]));
-      check_operand(*problem, i, (*all)[gradients->values[w].index]);
+      check_operand(*problem, i, (*all)[gradients->values[w].index], elements);
       ++checked;
     }
+  };
+  check();
+  return checked;
+}
+
+class CentralDifferences : public testing::TestWithParam<const OpDef*> {};
+
+TEST_P(CentralDifferences, AgreeWithTheGradient) {
+  const OpDef& op = *GetParam();
+  int checked = 0;
+  for (const std::string& text : op.samples) {
+    SCOPED_TRACE(text);
+    auto parsed = parse_sample(op, text);
+    ASSERT_TRUE(parsed.ok()) << parsed.status().to_string();
+    checked += check_sample(op, parsed->with_floats(DType::f64), checked_elements);
+    if (HasFatalFailure()) return;
   }
   EXPECT_GT(checked, 0) << "no sample has a floating operand";
+}
+
+TEST_P(CentralDifferences, AgreeInSizesThatNobodyThoughtOf) {
+  const OpDef& op = *GetParam();
+  for (const Variant& variant : variants(op, {0, 1, 3}, false, 40)) {
+    if (variant.shrinks_whole && !op.no_gradient_inputs.empty()) continue;
+    SCOPED_TRACE(variant.text);
+    check_sample(op, variant.sample.with_floats(DType::f64), few_elements);
+    if (HasFatalFailure()) return;
+  }
 }
 
 std::vector<const OpDef*> differentiable() {

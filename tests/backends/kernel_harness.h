@@ -21,7 +21,7 @@ struct Launch {
   Attributes attributes;
   std::vector<Tensor> inputs;              // an empty tensor is an absent operand
   std::vector<TensorType> outputs;
-  int64_t units = 1;
+  Units units;
   int threads = 1;
   StepContext context;
   std::string node = "node";

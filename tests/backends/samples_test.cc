@@ -4,8 +4,9 @@
 
 #include "core/base/philox.h"
 #include "core/ir/evaluate.h"
-#include "core/ops/sample.h"
+#include "core/strategy/batch_cut.h"
 #include "tests/backends/kernel_harness.h"
+#include "tests/ops/cut.h"
 
 namespace epl::cpu {
 namespace {
@@ -24,8 +25,7 @@ Launch lowered(const OpDef& op, const Sample& sample, const std::vector<Tensor>&
   return launch;
 }
 
-void compare(const OpDef& op, const Launch& launch, const std::vector<Tensor>& want, const std::string& row) {
-  std::vector<Tensor> got = launch_everywhere(launch, row);
+void compare(const OpDef& op, const std::vector<Tensor>& got, const std::vector<Tensor>& want, const std::string& row) {
   ASSERT_EQ(got.size(), want.size());
   for (size_t o = 0; o < want.size(); ++o) {
     ASSERT_EQ(got[o].type(), want[o].type());
@@ -63,12 +63,109 @@ TEST_P(Samples, AgreeWithTheMeaning) {
         }
         auto want = evaluate_op(op, sample->attributes, inputs, op.reference ? units : 1, random_key(5, 3, launch.node));
         ASSERT_TRUE(want.ok()) << want.status().to_string();
-        compare(op, launch, *want, row.name);
+        compare(op, launch_everywhere(launch, row.name), *want, row.name);
         ++compared;
       }
     }
   }
   if (compared == 0) GTEST_SKIP() << reason;
+}
+
+// The rows that accept a launch.
+std::vector<const KernelRow*> rows_for(const Launch& launch) {
+  std::vector<const KernelRow*> rows;
+  const KernelQuery q = query_of(launch);
+  for (const KernelRow& row : kernel_table().rows(launch.op)) {
+    KernelTable alone;
+    alone.add(row);
+    std::vector<Refusal> refusals;
+    if (alone.choose(q, &refusals)) rows.push_back(&row);
+  }
+  return rows;
+}
+
+TEST_P(Samples, AgreeInSizesThatNobodyThoughtOf) {
+  const OpDef& op = *GetParam();
+  if (op.seam) GTEST_SKIP() << "no meaning of its own";
+  for (const Variant& variant : variants(op, {0, 1, 2, 5}, true, 300)) {
+    SCOPED_TRACE(variant.text);
+    const std::vector<Tensor> inputs = variant.sample.values(3);
+    Launch launch = lowered(op, variant.sample, inputs);
+    launch.context = {.seed = 5, .step = 3};
+    launch.threads = 2;
+    const std::vector<const KernelRow*> rows = rows_for(launch);
+    if (rows.empty()) continue;
+    auto want = evaluate_op(op, variant.sample.attributes, inputs, {}, random_key(5, 3, launch.node));
+    ASSERT_TRUE(want.ok()) << want.status().to_string();
+    for (const KernelRow* row : rows) compare(op, launch_kernel(launch, row->name), *want, row->name);
+    if (HasFatalFailure()) return;
+  }
+}
+
+// A row gives the same bits for a batch at once and for its pieces, added as ranks and micro-batches add them, wherever the
+// batch stands in the operands.
+void compare_pieces(const OpDef& op, const Sample& sample, const ShardingRule& rule, CutFactor factor, int64_t pieces) {
+  const std::vector<Tensor> inputs = sample.values(4);
+  const BatchCut cut = follow_batch(rule, std::vector<CutPlace>(inputs.size()), pieces, factor);
+  if (cut.couples) return;
+  Launch launch = lowered(op, sample, inputs);
+  const bool sums = std::ranges::find(cut.outputs, CutPlace()) != cut.outputs.end();
+  if (sums) launch.units = {pieces, cut.sum_outer};
+  launch.context = {.seed = 5, .step = 3, .first_unit = 0, .units = pieces};
+  launch.threads = 2;
+  std::vector<Tensor> types;
+  for (const TensorType& type : launch.outputs) types.emplace_back(type);
+  const int64_t part = rule.factors[factor.factor].size / factor.outer;
+  for (const KernelRow* row : rows_for(launch)) {
+    const std::vector<Tensor> whole = launch_kernel(launch, row->name);
+    std::vector<std::vector<Tensor>> results;
+    for (int64_t p = 0; p < pieces; ++p) {
+      const Cut of{rule, factor.factor, p * part / pieces, part / pieces, factor.outer};
+      const Piece piece = of.of(op, sample.attributes, inputs, types);
+      Sample local = sample;
+      for (size_t i = 0; i < inputs.size(); ++i)
+        if (local.operands[i].present) local.operands[i].type = piece.inputs[i].type();
+      local.attributes = piece.attributes;
+      Launch own = lowered(op, local, piece.inputs);
+      own.context = {.seed = 5, .step = 3, .first_unit = p, .units = 1};
+      own.threads = 2;
+      results.push_back(launch_kernel(own, row->name));
+      for (size_t i = 0; i < whole.size(); ++i)
+        if (cut.outputs[i]) ASSERT_TRUE(identical(of.piece(rule.outputs[i], whole[i]), results.back()[i])) << row->name << ", output " << i;
+    }
+    for (size_t i = 0; i < whole.size(); ++i) {
+      if (cut.outputs[i] || whole[i].dtype() != DType::f32) continue;
+      for (int64_t step = 1; step < pieces; step *= 2)
+        for (int64_t p = 0; p + step < pieces; p += 2 * step)
+          for (int64_t k = 0; k < whole[i].elements(); ++k) results[p][i].as<float>()[k] += results[p + step][i].as<float>()[k];
+      ASSERT_TRUE(identical(whole[i], results[0][i])) << row->name << ", output " << i << " in " << pieces << " pieces";
+    }
+  }
+}
+
+TEST_P(Samples, PiecesHaveTheBitsOfTheWhole) {
+  const OpDef& op = *GetParam();
+  if (op.seam) GTEST_SKIP() << "no meaning of its own";
+  for (const Variant& variant : variants(op, {1, 4, 12}, false, 50)) {
+    SCOPED_TRACE(variant.text);
+    OutputTypes outputs;
+    auto rule = rule_of(op, variant.sample, outputs);
+    ASSERT_TRUE(rule.ok());
+    for (size_t f = 0; f < rule->factors.size(); ++f) {
+      for (int64_t outer : {1, 3}) {
+        if (rule->factors[f].whole || rule->factors[f].size < 2) continue;
+        // Elements are numbered: partition asks for samples that lead.
+        const ShardingRule::Dim& leading = rule->outputs[0].empty() ? ShardingRule::Dim{} : rule->outputs[0][0];
+        if (op.random && (outer > 1 || leading.empty() || leading[0] != static_cast<int>(f))) continue;
+        for (int64_t pieces : {2, 4}) {
+          if (rule->factors[f].size % (pieces * outer) != 0) continue;
+          SCOPED_TRACE(cat("factor ", f, " in ", outer, " parts and ", pieces, " pieces"));
+          compare_pieces(op, variant.sample, *rule, {static_cast<int>(f), outer}, pieces);
+          if (HasFatalFailure()) return;
+        }
+      }
+    }
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Ops, Samples, testing::ValuesIn(op_table().all()), [](const auto& info) { return info.param->name; });

@@ -172,6 +172,39 @@ def case_list():
                     optimizer=dict(optimizer="adamw", lr=0.01, betas=[0.9, 0.99], eps=1e-6, weight_decay=0.05))
 
     @case
+    def shared_norm_momentum(rng):
+        inputs, target = pictures(rng, 10, 8, 3, 8, 4)
+        return dict(model=models.SharedNorm(), inputs=inputs, target=target, how="legacy", opset=17, training=True,
+                    loss="softmax_cross_entropy", optimizer=dict(optimizer="momentum", lr=0.05, momentum=0.9, weight_decay=0.001))
+
+    @case
+    def lstm_legacy_adam(rng):
+        x = rng.standard_normal((10, 8, 5, 4)).astype(np.float32)
+        return dict(model=models.Tagger(nn.LSTM, 4, 6, 3), inputs={"x": x}, target=np.argmax(np.cumsum(x, 2)[..., :3], -1), how="legacy",
+                    opset=17, loss="softmax_cross_entropy",
+                    optimizer=dict(optimizer="adam", lr=0.02, betas=[0.9, 0.99], eps=1e-6, weight_decay=0.0))
+
+    @case
+    def gru_legacy_momentum(rng):
+        x = rng.standard_normal((10, 8, 5, 4)).astype(np.float32)
+        return dict(model=models.Tagger(nn.GRU, 4, 6, 3, bidirectional=True), inputs={"x": x},
+                    target=np.argmax(np.cumsum(x, 2)[..., :3], -1), how="legacy", opset=16, loss="softmax_cross_entropy",
+                    optimizer=dict(optimizer="momentum", lr=0.2, momentum=0.9, weight_decay=0.0))
+
+    @case
+    def time_major_adamw(rng):
+        x = rng.standard_normal((10, 8, 6, 5)).astype(np.float32)
+        return dict(model=models.TimeMajor(5, 8, 3), inputs={"x": x}, target=np.argmax(x.sum(2)[..., :3], -1), how="legacy", opset=17,
+                    loss="softmax_cross_entropy",
+                    optimizer=dict(optimizer="adamw", lr=0.02, betas=[0.9, 0.99], eps=1e-6, weight_decay=0.05))
+
+    @case
+    def time_major_dynamo_sgd(rng):
+        x = rng.standard_normal((10, 8, 6, 5)).astype(np.float32)
+        return dict(model=models.TimeMajor(5, 8, 3), inputs={"x": x}, target=np.argmax(x.sum(2)[..., :3], -1), how="dynamo_raw", opset=20,
+                    loss="softmax_cross_entropy", optimizer=dict(optimizer="sgd", lr=0.3, weight_decay=0.0))
+
+    @case
     def segmenter_ignore_adam(rng):
         x = rng.standard_normal((12, 4, 2, 8, 8)).astype(np.float32)
         target = (x[:, :, 0] > 0).astype(np.int64) + 2 * (x[:, :, 1] > 0)

@@ -152,6 +152,15 @@ TEST(Records, RefuseWhatDoesNotFit) {
   EXPECT_NE(refusal("relu", "f32[4] {slope=1}").find("slope"), std::string::npos);
   EXPECT_NE(refusal("sum", "f32[4]").find("needs attribute axes"), std::string::npos);
   EXPECT_NE(refusal("dropout", "f32[4] {ratio=1.5}").find("outside [0, 1)"), std::string::npos);
+  // What files may say is bounded long before it overflows.
+  EXPECT_NE(refusal("max_pool", "f32[1,1,8] {kernel=[5],dilations=[4611686018427387904]}").find("4611686018427387904 in the window along spatial dimension 0"),
+            std::string::npos);
+  EXPECT_NE(refusal("conv", "f32[1,1,16], f32[1,1,3] {dilations=[9223372036854775807]}").find("in the window"), std::string::npos);
+  EXPECT_NE(refusal("conv", "f32[1,1,16], f32[1,1,3] {strides=[9223372036854775807]}").find("in the window"), std::string::npos);
+  EXPECT_NE(refusal("avg_pool", "f32[1,1,8] {kernel=[2],pads=[9223372036854775807,0]}").find("in the window"), std::string::npos);
+  EXPECT_NE(refusal("max_pool", "f32[1,1,8,8,8] {kernel=[2147483648,2147483648,2]}").find("too many elements"), std::string::npos);
+  EXPECT_NE(refusal("slice", "f32[4] {axes=[0],starts=[0],ends=[4],steps=[9223372036854775807]}").find("a step of 9223372036854775807"), std::string::npos);
+  EXPECT_NE(refusal("slice", "f32[4] {axes=[0],starts=[3],ends=[-1],steps=[-9223372036854775807]}").find("a step of -9223372036854775807"), std::string::npos);
   EXPECT_NE(refusal("attention", "f32[1,4,2,8], f32[1,3,2,8], f32[1,3,2,8] {scale=1.0}").find("do not divide"), std::string::npos);
 }
 

@@ -16,6 +16,7 @@
 #include "backends/cpu/kernels/conv_gather.h"
 #include "backends/cpu/kernels/conv_phases.h"
 #include "backends/cpu/kernels/gemm.h"
+#include "backends/cpu/kernels/unit_order.h"
 #include "core/backend/kernel.h"
 
 namespace epl::cpu {
@@ -65,6 +66,7 @@ struct Convolution {
   Patches patches;
   Images images, plain_patches;
   TurnedWeights weights;
+  Units units;
   int64_t c_at = -1;  // where C lies in the workspace, in elements; -1: it is the output
 };
 struct Convolutions {
@@ -203,7 +205,8 @@ Convolutions grad_weight(const KernelQuery& q) {
   p.m = g.out;
   p.n = g.in * g.taps;
   p.k = g.batch * g.y_pixels;
-  p.units = q.units;
+  p.units = q.units.count;
+  c.units = q.units;
   p.c_row = p.n;
   p.batch[2].count = g.groups;
   p.batch[2].c = p.m * p.n;
@@ -215,7 +218,7 @@ Convolutions grad_weight(const KernelQuery& q) {
 bool accepts(const KernelQuery& q) {
   const int dims = q.in(0).ndim() - 2;
   return q.require(dims >= 1 && dims <= conv_dims, "more than three spatial dimensions") &&
-         q.require(q.in(0).shape[0] % q.units == 0, "units that do not divide the batch");
+         q.require(q.units.divide(q.in(0).shape[0]), "units that do not divide the batch");
 }
 
 // The phases come first in the workspace.
@@ -246,6 +249,12 @@ void run(const KernelCall& call, const ConvPhases& phases, Convolution c, const 
   const GemmPack images = EPL_CPU_CHOOSE(pack_images);
   arguments.a_context = c.gemm.pack_a == images ? static_cast<const void*>(&c.images) : &c.weights;
   arguments.b_context = c.gemm.pack_b == images ? static_cast<const void*>(&c.plain_patches) : &c.patches;
+  const UnitOrder a_order{c.gemm.pack_a, arguments.a_context, c.gemm.k, c.units}, b_order{c.gemm.pack_b, arguments.b_context, c.gemm.k, c.units};
+  if (c.units.outer > 1) {  // of grad_weight, which has both packs
+    c.gemm.pack_a = c.gemm.pack_b = pack_in_unit_order;
+    arguments.a_context = &a_order;
+    arguments.b_context = &b_order;
+  }
   gemm(c.gemm, arguments, static_cast<std::byte*>(call.workspace) + phase_bytes(phases), call.threads);
 }
 

@@ -19,7 +19,7 @@ bool accepts(const KernelQuery& q) {
          q.require(q.in(0).shape[q.axis("axis")] > 0, "no classes") && requires_vectors(q);
 }
 bool accepts_sum(const KernelQuery& q) {
-  return q.require(q.in(1).elements() % q.units == 0, "units that do not divide the positions") && accepts(q);
+  return q.require(q.units.divide(q.in(1).elements()), "units that do not divide the positions") && accepts(q);
 }
 
 int64_t target_at(const KernelCall& call, int input, int64_t i) {
@@ -109,7 +109,7 @@ EPL_KERNELS(cpu, cross_entropy) {
              .accepts =
                  [](const KernelQuery& q) {
                    return q.require(q.in(0).elements() < exact_count, "2^24 targets or more") &&
-                          q.require(q.in(0).elements() % q.units == 0, "units that do not divide the targets");
+                          q.require(q.units.divide(q.in(0).elements()), "units that do not divide the targets");
                  },
              .launch = count_valid});
 }

@@ -100,18 +100,19 @@ Sorted sort_by_index(const KernelCall& call, int64_t count, int64_t size) {
 }
 
 // Adds the slices dy + order[i] * inner of one index into `to`, unit by unit; sums[u] are `block` columns of scratch.
-void add_slices(const NormLoops& loops, const float* dy, const int64_t* order, int64_t many, int64_t run, int64_t units,
+void add_slices(const NormLoops& loops, const float* dy, const int64_t* order, int64_t many, int64_t count, Units units,
                 int64_t inner, int64_t width, float* to, float* sums) {
   std::fill_n(to, width, 0.0f);
-  bool one_unit = many == 0 || order[0] / run == order[many - 1] / run;
+  const int64_t run = std::max<int64_t>(1, units.run(count));
+  bool one_unit = many == 0 || units.count == 1 || (units.outer == 1 && order[0] / run == order[many - 1] / run);
   if (one_unit) {
     for (int64_t i = 0; i < many; ++i) loops.add(to, dy + order[i] * inner, width);
     return;
   }
-  for (int64_t u = 0; u < units; ++u) std::fill_n(sums + u * block, width, 0.0f);
-  for (int64_t i = 0; i < many; ++i) loops.add(sums + order[i] / run * block, dy + order[i] * inner, width);
-  for (int64_t step = 1; step < units; step *= 2) {
-    for (int64_t u = 0; u + step < units; u += 2 * step) loops.add(sums + u * block, sums + (u + step) * block, width);
+  for (int64_t u = 0; u < units.count; ++u) std::fill_n(sums + u * block, width, 0.0f);
+  for (int64_t i = 0; i < many; ++i) loops.add(sums + order[i] / run % units.count * block, dy + order[i] * inner, width);
+  for (int64_t step = 1; step < units.count; step *= 2) {
+    for (int64_t u = 0; u + step < units.count; u += 2 * step) loops.add(sums + u * block, sums + (u + step) * block, width);
   }
   std::copy_n(sums, width, to);
 }
@@ -123,7 +124,7 @@ int64_t sorted_bytes(const KernelQuery& q) {
 void gather_grad(const KernelCall& call) {
   const KernelQuery& q = call.query;
   Span s = span_of(q.out(0).shape, q.attributes.integer("axis"));
-  int64_t count = q.in(1).elements(), run = std::max<int64_t>(1, count / q.units), blocks = (s.inner + block - 1) / block;
+  int64_t count = q.in(1).elements(), blocks = (s.inner + block - 1) / block;
   Sorted sorted = sort_by_index(call, count, s.size);
   const NormLoops& loops = EPL_CPU_CHOOSE(norm_loops)();
   auto* scratch = static_cast<std::byte*>(call.workspace) + sorted_bytes(q);
@@ -131,11 +132,11 @@ void gather_grad(const KernelCall& call) {
   // Frequent indices lie together, so tasks are many and small.
   int64_t per_task = std::clamp<int64_t>(slices / (int64_t{64} * call.threads.size()), 1, 64);
   call.threads.run((slices + per_task - 1) / per_task, [&](int64_t task, int thread) {
-    float* sums = reinterpret_cast<float*>(scratch) + thread * q.units * block;
+    float* sums = reinterpret_cast<float*>(scratch) + thread * q.units.count * block;
     for (int64_t t = task * per_task; t < std::min(slices, (task + 1) * per_task); ++t) {
       int64_t row = t / blocks, column = t % blocks * block, index = row % s.size;
       const float* dy = call.in<float>(0) + row / s.size * count * s.inner + column;
-      add_slices(loops, dy, sorted.order + sorted.first[index], sorted.first[index + 1] - sorted.first[index], run, q.units,
+      add_slices(loops, dy, sorted.order + sorted.first[index], sorted.first[index + 1] - sorted.first[index], count, q.units,
                  s.inner, std::min(block, s.inner - column), call.out<float>(0) + row * s.inner + column, sums);
     }
   });
@@ -151,9 +152,9 @@ EPL_KERNELS(cpu, gather) {
              .dtypes = {DType::f32},
              .accepts =
                  [](const KernelQuery& q) {
-                   return q.require(q.in(1).elements() % q.units == 0, "units that do not divide the indices") && requires_vectors(q);
+                   return q.require(q.units.divide(q.in(1).elements()), "units that do not divide the indices") && requires_vectors(q);
                  },
-             .workspace = [](const KernelQuery& q) { return sorted_bytes(q) + q.threads * q.units * block * 4; },
+             .workspace = [](const KernelQuery& q) { return sorted_bytes(q) + q.threads * q.units.count * block * 4; },
              .launch = gather_grad});
 }
 

@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "backends/cpu/kernels/gemm.h"
+#include "backends/cpu/kernels/unit_order.h"
 #include "core/backend/kernel.h"
 
 namespace epl::cpu {
@@ -18,8 +19,16 @@ int64_t count_elements(const Shape& shape, size_t begin, size_t end) {
 struct Product {
   GemmProblem gemm;
   int a = 0, b = 1;
+  Units units;       // with `outer` above 1 the operands are packed in their order
   bool fits = true;  // the leading dimensions make at most three
 };
+
+void set_units(Product& product, const KernelQuery& q) {
+  product.units = q.units;
+  product.gemm.units = q.units.count;
+  if (q.units.outer == 1) return;
+  product.gemm.pack_a = product.gemm.pack_b = pack_in_unit_order;
+}
 
 // Rows of an operand [rows, columns], stored as it is or transposed.
 void set_a(GemmProblem& p, bool transposed) {
@@ -74,7 +83,7 @@ Product matmul_product(const KernelQuery& q) {
   p.m = a.size() == 1 ? 1 : a[transpose_a ? a.size() - 1 : a.size() - 2];
   p.k = a[a.size() == 1 || !transpose_a ? a.size() - 1 : a.size() - 2];
   p.n = b.size() == 1 ? 1 : b[transpose_b ? b.size() - 2 : b.size() - 1];
-  p.units = q.units;
+  set_units(product, q);
   p.c_row = p.n;
   set_a(p, transpose_a);
   set_b(p, transpose_b);
@@ -95,6 +104,7 @@ Product linear_product(const KernelQuery& q) {
   set_a(p, false);
   set_b(p, transposed);
   if (q.has(2)) p.bias = GemmBias::columns;
+  set_units(product, q);
   return product;
 }
 
@@ -106,7 +116,7 @@ Product weight_product(const KernelQuery& q) {
   p.k = count_elements(x, 0, x.size() - 1);
   p.m = q.in(product.a).shape.back();
   p.n = q.in(product.b).shape.back();
-  p.units = q.units;
+  set_units(product, q);
   p.c_row = p.n;
   set_a(p, true);
   set_b(p, false);
@@ -117,7 +127,7 @@ template <Product make(const KernelQuery&)>
 bool accepts(const KernelQuery& q) {
   const Product product = make(q);
   return q.require(product.fits, "leading dimensions that broadcast in more than three runs") &&
-         q.require(product.gemm.k % product.gemm.units == 0, "units that do not divide the summed dimension");
+         q.require(product.units.divide(product.gemm.k), "units that do not divide the summed dimension");
 }
 
 template <Product make(const KernelQuery&)>
@@ -137,6 +147,12 @@ void launch(const KernelCall& call) {
   arguments.b = call.in<float>(product.b);
   arguments.c = call.out<float>(0);
   if (product.gemm.bias != GemmBias::none) arguments.bias = call.in<float>(2);
+  const GemmProblem& p = product.gemm;
+  StridedOperand operands[2] = {{arguments.a, p.a_row, p.a_col, {}, false}, {arguments.b, p.b_col, p.b_row, {}, true}};
+  for (StridedOperand& operand : operands) std::copy_n(p.batch, 3, operand.batch);
+  const UnitOrder orders[2] = {{pack_strided, &operands[0], p.k, product.units}, {pack_strided, &operands[1], p.k, product.units}};
+  arguments.a_context = &orders[0];
+  arguments.b_context = &orders[1];
   gemm(product.gemm, arguments, call.workspace, call.threads);
 }
 

@@ -52,7 +52,7 @@ struct RowSums {
 template <bool centred>
 int64_t backward_workspace(const KernelQuery& q) {
   auto [rows, width] = norm_shape(q, q.in(1));
-  return RowSums(rows, q.units).pieces * width * (centred ? 2 : 1) * 4;
+  return RowSums(rows, q.units.count).pieces * width * (centred ? 2 : 1) * 4;
 }
 
 // partials[unit][segment][lane] to the sum over all, a block of columns at a time.
@@ -97,7 +97,7 @@ void backward(const KernelCall& call) {
     if (dbias) std::fill_n(dbias, width, 0.0f);
     return;
   }
-  RowSums sums(rows, q.units);
+  RowSums sums(rows, q.units.count);
   float* scales = static_cast<float*>(call.workspace);
   float* biases = scales + sums.pieces * width;
   int64_t grain = std::max<int64_t>(1, task_values / (width * std::max<int64_t>(1, rows / sums.pieces)));
@@ -110,18 +110,18 @@ void backward(const KernelCall& call) {
       if (bias_sum) std::fill_n(bias_sum, n, 0.0f);
       int64_t last = std::min(sums.run, (segment + 1) * reduce_segment);
       for (int64_t i = segment * reduce_segment + lane; i < last; i += reduce_lanes) {
-        int64_t r = unit * sums.run + i;
+        int64_t r = q.units.position(unit * sums.run + i, rows);
         loops.backward(dy + r * n, x + r * n, scale, mean ? mean[r] : 0.0f, rstd[r], centred, dx ? dx + r * n : nullptr,
                        scale_sum, bias_sum, n);
       }
     }
   });
-  if (dscale) join_rows(loops, scales, sums, q.units, width, dscale, call.threads);
-  if (dbias) join_rows(loops, biases, sums, q.units, width, dbias, call.threads);
+  if (dscale) join_rows(loops, scales, sums, q.units.count, width, dscale, call.threads);
+  if (dbias) join_rows(loops, biases, sums, q.units.count, width, dbias, call.threads);
 }
 
 bool accepts_backward(const KernelQuery& q) {
-  return q.require(norm_shape(q, q.in(1)).rows % q.units == 0, "units that do not divide the rows") && accepts(q);
+  return q.require(q.units.divide(norm_shape(q, q.in(1)).rows), "units that do not divide the rows") && accepts(q);
 }
 
 }  // namespace

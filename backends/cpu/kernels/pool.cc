@@ -125,7 +125,9 @@ void max_pool_grad(const KernelCall& call) {
     const int32_t* indices = call.in<int32_t>(1) + plane * out_size;
     float* dx = call.out<float>(0) + plane * in_size;
     std::fill_n(dx, in_size, 0.0f);
-    for (int64_t i = 0; i < out_size; ++i) dx[indices[i]] += dy[i];
+    for (int64_t i = 0; i < out_size; ++i) {
+      if (indices[i] >= 0 && indices[i] < in_size) dx[indices[i]] += dy[i];
+    }
   });
 }
 

@@ -36,7 +36,7 @@ void for_each_run(const Dims& dims, int64_t first, int64_t count, F&& f) {
 
 }  // namespace
 
-ReducePlan::ReducePlan(const Shape& shape, const std::vector<int64_t>& axes, int64_t units) : units_(units) {
+ReducePlan::ReducePlan(const Shape& shape, const std::vector<int64_t>& axes, Units units) : units_(units.count) {
   std::vector<bool> folded(shape.size(), false);
   for (int64_t a : axes) folded[a < 0 ? a + shape.size() : a] = true;
   Shape strides = row_major_strides(shape);
@@ -59,6 +59,27 @@ ReducePlan::ReducePlan(const Shape& shape, const std::vector<int64_t>& axes, int
   }
   for (const Dim& dim : kept_) outer_ *= dim.size;
   segments_ = segment_count(reduced_ / units_);
+  if (units.outer > 1 && units.count > 1 && reduced_ > 0) put_units_first(units);
+}
+
+// The folded dimensions are outer x units x runs: as (units, outer, runs) a unit is a stretch of them.
+void ReducePlan::put_units_first(Units units) {
+  const int64_t run = units.run(reduced_);
+  std::vector<Dim> outer, middle, inner;
+  int64_t behind = 1;  // positions of the dimensions behind
+  for (size_t d = folded_.size(); d-- > 0;) {
+    // What of this dimension counts positions within a run, what units, what lies before them.
+    const int64_t size = folded_[d].size, stride = folded_[d].stride;
+    const int64_t within = std::clamp<int64_t>(run / behind, 1, size);
+    const int64_t of_units = std::clamp<int64_t>(run * units.count / (behind * within), 1, size / within);
+    if (within > 1 || d + 1 == folded_.size()) inner.insert(inner.begin(), {within, stride});
+    if (of_units > 1) middle.insert(middle.begin(), {of_units, stride * within});
+    if (const int64_t before = size / within / of_units; before > 1) outer.insert(outer.begin(), {before, stride * within * of_units});
+    behind *= size;
+  }
+  folded_ = middle;
+  folded_.insert(folded_.end(), outer.begin(), outer.end());
+  folded_.insert(folded_.end(), inner.begin(), inner.end());
 }
 
 int64_t ReducePlan::kept_offset(int64_t index) const {
@@ -195,13 +216,13 @@ void add_row(KernelTable& table, const char* name, const char* row) {
                    bool empty = values == 0 && (op == Reducer::max || op == Reducer::min);
                    return q.require(cpu_level() != CpuLevel::none, "a processor without AVX2") &&
                           q.require(!empty, "an extreme of nothing") &&
-                          q.require(!honours_units || values % q.units == 0, "units that do not divide the summed elements");
+                          q.require(!honours_units || q.units.divide(values), "units that do not divide the summed elements");
                  },
              .workspace = [](const KernelQuery& q) {
-               return ReducePlan(q.in(0).shape, q.attributes.ints("axes"), honours_units ? q.units : 1).workspace_bytes(q.threads);
+               return ReducePlan(q.in(0).shape, q.attributes.ints("axes"), honours_units ? q.units : Units()).workspace_bytes(q.threads);
              },
              .prepare = [](const KernelQuery& q) -> std::shared_ptr<const void> {
-               return std::make_shared<const ReducePlan>(q.in(0).shape, q.attributes.ints("axes"), honours_units ? q.units : 1);
+               return std::make_shared<const ReducePlan>(q.in(0).shape, q.attributes.ints("axes"), honours_units ? q.units : Units());
              },
              .launch = [](const KernelCall& call) {
                static_cast<const ReducePlan*>(call.prepared)->run(op, call.in<float>(0), call.out<float>(0), call.workspace, call.threads);

@@ -7,6 +7,7 @@
 #include "backends/cpu/kernels/reduce_order.h"
 #include "core/base/tensor_type.h"
 #include "core/base/thread_pool.h"
+#include "core/base/units.h"
 
 namespace epl::cpu {
 
@@ -31,7 +32,7 @@ namespace v4 { const ReduceLoops& reduce_loops(Reducer op); }
 class ReducePlan {
  public:
   ReducePlan() = default;
-  ReducePlan(const Shape& shape, const std::vector<int64_t>& axes, int64_t units);
+  ReducePlan(const Shape& shape, const std::vector<int64_t>& axes, Units units);
   int64_t reduced() const { return reduced_; }
   int64_t outputs() const { return outer_ * columns_; }
   int64_t workspace_bytes(int threads) const;
@@ -47,7 +48,9 @@ class ReducePlan {
                    ThreadPool& threads) const;
   int64_t kept_offset(int64_t index) const;
 
-  std::vector<Dim> kept_, folded_;  // outermost first; without the columns
+  void put_units_first(Units units);
+
+  std::vector<Dim> kept_, folded_;  // outermost first; without the columns; the units of `folded_` follow one another
   int64_t units_ = 1, reduced_ = 1;
   int64_t outer_ = 1;               // outputs, or rows of them
   int64_t columns_ = 1;             // neighbouring outputs that are contiguous in the input: 1 where the last dimension is reduced

@@ -1,6 +1,6 @@
 // propagate: which dimension of each value carries the batch, from the sharding rules of the ops.
 //
-// Forward: a node whose operands are cut follows them. Backward: a value that is the same for every rank and micro-batch
+// Forward: a node whose operands are cut follows them, also where samples are not the major part of a dimension. Backward: a value that is the same for every rank and micro-batch
 // but is only used in pieces (a broadcast gradient, a mask) is made in pieces. Where a node couples the samples in a way
 // that no cut follows, the pieces must meet: with one rank and one micro-batch they do; else the node is named.
 #include <algorithm>
@@ -14,11 +14,11 @@ namespace {
 class Propagation {
  public:
   explicit Propagation(Plan& plan)
-      : plan_(plan), graph_(*plan.graph), units_(plan.units()), cut_(graph_.value_count(), -1),
-        reduced_(graph_.value_count(), false), factor_(graph_.node_count(), -1) {}
+      : plan_(plan), graph_(*plan.graph), units_(plan.units()), cut_(graph_.value_count()),
+        reduced_(graph_.value_count(), false), factor_(graph_.node_count()) {}
 
   Status run() {
-    for (Value v : graph_.leaves(ValueKind::input)) cut_[v.index] = graph_.value(v).batch_dim;
+    for (Value v : graph_.leaves(ValueKind::input)) cut_[v.index].dim = graph_.value(v).batch_dim;
     for (const Node& node : graph_.nodes()) {
       EPL_ASSIGN(ShardingRule rule, node_rule(graph_, node));
       rules_.push_back(std::move(rule));
@@ -30,9 +30,9 @@ class Propagation {
   }
 
  private:
-  std::vector<int> input_cuts(const Node& node) const {
-    std::vector<int> cuts;
-    for (Value v : node.inputs) cuts.push_back(v ? cut_[v.index] : -1);
+  std::vector<CutPlace> input_cuts(const Node& node) const {
+    std::vector<CutPlace> cuts;
+    for (Value v : node.inputs) cuts.push_back(v ? cut_[v.index] : CutPlace());
     return cuts;
   }
 
@@ -57,11 +57,11 @@ class Propagation {
   void apply(int n, const BatchCut& cut) {
     const Node& node = graph_.node(NodeId{n});
     factor_[n] = cut.factor;
-    if (cut.factor < 0) return;
+    if (!cut.factor) return;
     for (size_t o = 0; o < node.outputs.size(); ++o) {
       if (!node.outputs[o]) continue;
-      cut_[node.outputs[o].index] = cut.output_dim[o];
-      reduced_[node.outputs[o].index] = cut.output_dim[o] < 0;
+      cut_[node.outputs[o].index] = cut.outputs[o];
+      reduced_[node.outputs[o].index] = !cut.outputs[o];
     }
   }
 
@@ -74,35 +74,35 @@ class Propagation {
     for (const auto& update : graph_.updates) pinned[update.next.index] = true;
     for (int n = graph_.node_count(); n-- > 0;) {
       const Node& node = graph_.node(NodeId{n});
-      if (factor_[n] >= 0 || node.op->random) continue;
-      int factor = -1;
+      if (factor_[n] || node.op->random) continue;
+      CutFactor factor;
       bool agreed = true;
       for (size_t o = 0; o < node.outputs.size() && agreed; ++o) {
         Value v = node.outputs[o];
         if (!v || (users[v.index].empty() && !pinned[v.index])) continue;
-        int dim = wish(v, users[v.index]);
-        const auto& operand = rules_[n].outputs[o];
-        agreed = !pinned[v.index] && dim >= 0 && !operand[dim].empty() && (factor < 0 || operand[dim][0] == factor);
-        if (agreed) factor = operand[dim][0];
+        const CutPlace place = wish(v, users[v.index]);
+        const CutFactor wished = place ? factor_at(rules_[n], rules_[n].outputs[o], place) : CutFactor();
+        agreed = !pinned[v.index] && wished && (!factor || wished == factor);
+        if (agreed) factor = wished;
       }
-      if (!agreed || factor < 0) continue;
-      BatchCut cut = follow_batch(rules_[n], std::vector<int>(node.inputs.size(), -1), units_, factor);
-      bool sums = std::ranges::find(cut.output_dim, -1) != cut.output_dim.end();
+      if (!agreed || !factor) continue;
+      BatchCut cut = follow_batch(rules_[n], std::vector<CutPlace>(node.inputs.size()), units_, factor);
+      bool sums = std::ranges::find(cut.outputs, CutPlace()) != cut.outputs.end();
       if (!cut.couples && !sums) apply(n, cut);
     }
   }
 
-  // The dimension in which every use wants pieces, or -1.
-  int wish(Value v, const std::vector<int32_t>& users) const {
-    int wanted = -1;
+  // Where every use wants pieces, or nowhere.
+  CutPlace wish(Value v, const std::vector<int32_t>& users) const {
+    CutPlace wanted;
     for (int32_t user : users) {
-      if (factor_[user] < 0) return -1;
+      if (!factor_[user]) return {};
       const Node& node = graph_.node(NodeId{user});
-      BatchCut cut = follow_batch(rules_[user], std::vector<int>(node.inputs.size(), -1), units_, factor_[user]);
+      BatchCut cut = follow_batch(rules_[user], std::vector<CutPlace>(node.inputs.size()), units_, factor_[user]);
       for (size_t i = 0; i < node.inputs.size(); ++i) {
         if (node.inputs[i] != v) continue;
-        if (cut.input_dim[i] < 0 || (wanted >= 0 && wanted != cut.input_dim[i])) return -1;
-        wanted = cut.input_dim[i];
+        if (!cut.inputs[i] || (wanted && wanted != cut.inputs[i])) return {};
+        wanted = cut.inputs[i];
       }
     }
     return wanted;
@@ -115,19 +115,20 @@ class Propagation {
     for (int i = 0; i < graph_.value_count(); ++i) {
       Sharding& sharding = plan_.shardings[i];
       sharding.dims.resize(graph_.type(Value{i}).ndim());
-      if (cut_[i] >= 0) sharding.dims[cut_[i]] = axes;
+      if (cut_[i]) sharding.dims[cut_[i].dim] = axes;
+      sharding.outer = cut_[i].outer;
       if (reduced_[i]) sharding.reduced = axes;
     }
     plan_.node_cut.resize(graph_.node_count());
-    for (int n = 0; n < graph_.node_count(); ++n) plan_.node_cut[n] = factor_[n] >= 0;
+    for (int n = 0; n < graph_.node_count(); ++n) plan_.node_cut[n] = static_cast<bool>(factor_[n]);
   }
 
   Plan& plan_;
   const Graph& graph_;
   int64_t units_;
-  std::vector<int> cut_;
+  std::vector<CutPlace> cut_;
   std::vector<bool> reduced_;
-  std::vector<int> factor_;
+  std::vector<CutFactor> factor_;
   std::vector<ShardingRule> rules_;
 };
 
