@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <ostream>
 #include <set>
 #include <string>
 #include <vector>
@@ -12,6 +13,10 @@
 #include "core/ops/sample.h"
 
 namespace epl {
+
+// What a failure prints of them.
+inline void PrintTo(const TensorType& type, std::ostream* out) { *out << type.text(); }
+inline void PrintTo(const OpDef* op, std::ostream* out) { *out << op->name; }
 
 struct Variant {
   std::string text;  // how it came from the sample, for messages
