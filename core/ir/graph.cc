@@ -32,10 +32,18 @@ std::string_view value_kind_name(ValueKind kind) {
 std::string Graph::unique_name(std::string_view wish) const {
   std::string name(wish.empty() ? "v" : wish);
   if (!by_name_.contains(name)) return name;
-  for (int i = 1;; ++i) {
-    std::string candidate = cat(name, "_", i);
-    if (!by_name_.contains(candidate)) return candidate;
+  auto taken = [&](int64_t i) { return by_name_.contains(cat(name, "_", i)); };
+  int64_t i = 1;
+  while (i < 64 && taken(i)) ++i;
+  if (i < 64) return cat(name, "_", i);
+  // Many of one name: a number that is free, after one that is taken.
+  int64_t above = i;
+  while (taken(above)) above *= 2;
+  for (int64_t below = above / 2; above - below > 1;) {
+    const int64_t middle = below + (above - below) / 2;
+    (taken(middle) ? below : above) = middle;
   }
+  return cat(name, "_", above);
 }
 
 void Graph::rename(Value v, std::string name) {

@@ -8,14 +8,19 @@
 #include "core/ir/rewriter.h"
 #include "frontends/onnx/file_check.h"
 #include "frontends/onnx/operators.h"
+#include "frontends/onnx/uses.h"
 
 namespace epl::onnx {
 namespace {
 
 constexpr int64_t most_elements = int64_t{1} << 46;     // of one value: sizes and offsets stay far from overflow
 constexpr int64_t most_folded_elements = int64_t{1} << 22;  // larger results are computed at run time
+constexpr int64_t most_held_bytes = int64_t{1} << 28;   // of constants, beside eight times the file
+constexpr double most_folding_work = 1 << 26;           // operations
+constexpr int most_ndim = 16;                           // EPL_MAX_NDIM: what a caller can be told of
 
 Status check_size(const TensorType& type) {
+  if (type.ndim() > most_ndim) return unsupported("a value of ", type.ndim(), " dimensions; tensors have up to ", most_ndim);
   int64_t elements = 1;
   for (int64_t size : type.shape) {
     if (size < 0 || __builtin_mul_overflow(elements, std::max<int64_t>(size, 1), &elements) || elements > most_elements) {
@@ -51,7 +56,7 @@ Result<epl::Graph> Importer::run() {
   EPL_TRY(check_supported());
   EPL_TRY(bind_inputs());
   EPL_TRY(add_initializers());
-  EPL_TRY(run_nodes(model_.file().graph.nodes, top_));
+  EPL_TRY(run_nodes(model_.file().graph.nodes, top_, wanted()));
   EPL_TRY(finish_outputs());
   graph_ = without_dead_nodes(graph_);
   EPL_TRY(verify(graph_));
@@ -160,13 +165,35 @@ std::string Importer::node_name(const Node& node, const Scope& scope) const {
   return scope.prefix.empty() ? std::string(own) : cat(scope.prefix, "/", own);
 }
 
-Status Importer::run_nodes(const std::vector<Node>& nodes, Scope& scope) {
-  for (const Node& node : nodes) {
-    if (Status status = run_node(node, scope); !status.ok()) {
-      return status.where().empty() ? status.at(node_name(node, scope)) : status;
+std::vector<std::string_view> Importer::wanted() const {
+  std::vector<std::string_view> names;
+  for (const ModelPort& port : model_.outputs()) names.push_back(port.name);
+  return names;
+}
+
+Status Importer::run_nodes(const std::vector<Node>& nodes, Scope& scope, const std::vector<std::string_view>& wanted) {
+  Uses uses(nodes, wanted);
+  for (size_t n = 0; n < nodes.size(); ++n) {
+    if (!uses.needs(n)) continue;
+    if (Status status = run_node(nodes[n], scope); !status.ok()) {
+      return status.where().empty() ? status.at(node_name(nodes[n], scope)) : status;
     }
+    uses.done(nodes[n], [&](std::string_view name) {
+      auto it = scope.values.find(name);
+      if (it == scope.values.end()) return;
+      held_bytes_ -= it->second.held_bytes;
+      scope.values.erase(it);
+    });
   }
   return {};
+}
+
+// Constants may not take any amount of memory, however small the file that asks for them.
+Status Importer::hold(int64_t bytes) {
+  held_bytes_ += bytes;
+  const int64_t most = most_held_bytes + 8 * static_cast<int64_t>(model_.bytes().size());
+  if (held_bytes_ <= most) return {};
+  return Status(Code::invalid_model, cat("constants that are computed when the model is bound take more than ", most >> 20, " MiB"));
 }
 
 Status Importer::run_node(const Node& node, Scope& scope) {
@@ -193,7 +220,7 @@ Status Importer::run_row(const OnnxOpRow& row, const Node& node, Scope& scope) {
   }
   std::string name = node_name(node, scope);
   builder_.set_scope(name);
-  int first_node = graph_.node_count();
+  const int first_node = graph_.node_count(), first_value = graph_.value_count();
   Import import(*this, builder_, node, std::move(inputs), std::vector<Slot>(node.outputs.size()));
   row.run(import);
   if (!builder_.status().ok()) return builder_.status().with_context(cat("importing ", node.op_type)).at(name);
@@ -204,8 +231,16 @@ Status Importer::run_row(const OnnxOpRow& row, const Node& node, Scope& scope) {
   }
   std::vector<Slot> results = import.results();
   EPL_TRY(fold(first_node, results));
+  for (int v = first_value; v < graph_.value_count(); ++v) {
+    const epl::ValueInfo& info = graph_.value(Value{v});
+    if (info.kind == ValueKind::constant) EPL_TRY(hold(info.data.bytes()));
+  }
   for (size_t i = 0; i < results.size(); ++i) {
     if (node.outputs[i].empty()) continue;
+    if (!results[i].var && !results[i].constant.empty()) {
+      results[i].held_bytes = results[i].constant.bytes();
+      EPL_TRY(hold(results[i].held_bytes));
+    }
     results[i].not_computed = !results[i].var && results[i].constant.empty() && !results[i].sequence;
     scope.values[node.outputs[i]] = std::move(results[i]);
   }
@@ -230,7 +265,7 @@ Status Importer::fold(int first_node, std::vector<Slot>& results) {
       constant = constant && (!v || !inputs.back().empty());
     }
     for (Value v : node.outputs) constant = constant && graph_.type(v).elements() <= most_folded_elements;
-    if (constant) {
+    if (constant && may_fold(node)) {
       auto outputs = evaluate_op(*node.op, node.attributes, inputs);
       if (!outputs.ok()) return outputs.status().with_context(cat("folding ", node.name));
       for (size_t o = 0; o < node.outputs.size(); ++o) known[node.outputs[o].index] = (*outputs)[o];
@@ -249,8 +284,27 @@ Status Importer::fold(int first_node, std::vector<Slot>& results) {
   return {};
 }
 
+// What takes too much work, or no longer fits, is left to the run.
+bool Importer::may_fold(const epl::Node& node) {
+  std::vector<const TensorType*> inputs, outputs;
+  int64_t bytes = 0;
+  for (Value v : node.inputs) inputs.push_back(v ? &graph_.type(v) : nullptr);
+  for (Value v : node.outputs) {
+    outputs.push_back(&graph_.type(v));
+    bytes += outputs.back()->bytes();
+  }
+  const double work = op_flops(OpQuery(*node.op, node.attributes, std::move(inputs), std::move(outputs)));
+  if (folding_work_ + work > most_folding_work || held_bytes_ + 2 * bytes > most_held_bytes) return false;
+  folding_work_ += work;
+  return true;
+}
+
 Var Importer::materialize(Slot& slot) {
-  if (!slot.var) slot.var = builder_.constant(slot.constant);
+  if (!slot.var) {
+    slot.var = builder_.constant(slot.constant);
+    held_bytes_ -= slot.held_bytes;   // counted as a constant of the graph from now on
+    slot.held_bytes = 0;
+  }
   return slot.var;
 }
 
@@ -268,6 +322,7 @@ Status Importer::call_function(const Function& function, const Node& node, Scope
     Slot* slot = find(node.inputs[i], scope);
     if (!slot) return Status(Code::invalid_model, cat("uses \"", node.inputs[i], "\", which is not defined"));
     inner.values[function.inputs[i]] = *slot;
+    inner.values[function.inputs[i]].held_bytes = 0;   // counted where it is
   }
   // Attributes of the body that refer to the call's, with the function's defaults; what is given nowhere is absent.
   std::vector<Node> body = function.nodes;
@@ -294,7 +349,7 @@ Status Importer::call_function(const Function& function, const Node& node, Scope
     if (!referred) continue;   // checked when the file was read
     if (Status status = check_node(step, opset(step.domain)); !status.ok()) return status.with_context(step.op_type).at(node_name(step, inner));
   }
-  EPL_TRY(run_nodes(body, inner));
+  EPL_TRY(run_nodes(body, inner, function.outputs));
   for (size_t i = 0; i < node.outputs.size(); ++i) {
     if (node.outputs[i].empty()) continue;
     Slot* slot = find(function.outputs[i], inner);
@@ -326,7 +381,9 @@ Status Importer::choose_branch(const Node& node, Scope& scope) {
       EPL_ASSIGN(epl::Tensor value, tensor_value(tensor, model_.owner(), model_.directory()));
       inner.values[tensor.name] = {{}, value, value.type(), {}};
     }
-    EPL_TRY(run_nodes(branch.nodes, inner));
+    std::vector<std::string_view> results;
+    for (const ValueInfo& output : branch.outputs) results.push_back(output.name);
+    EPL_TRY(run_nodes(branch.nodes, inner, results));
     for (size_t i = 0; i < node.outputs.size() && i < branch.outputs.size(); ++i) {
       Slot* slot = find(branch.outputs[i].name, inner);
       if (!slot) return Status(Code::invalid_model, cat("the branch does not define ", branch.outputs[i].name));

@@ -73,7 +73,10 @@ class Importer {
   // A tensor of the file as a parameter, a running statistic or a constant. `name` is that of the value in its graph, `known_as` that of
   // the initialiser; `in_node`: a node or a branch holds it.
   Result<Slot> stored(std::string_view name, const std::string& known_as, const Tensor& tensor, bool in_node);
-  Status run_nodes(const std::vector<Node>& nodes, Scope& scope);
+  Status run_nodes(const std::vector<Node>& nodes, Scope& scope, const std::vector<std::string_view>& wanted);
+  std::vector<std::string_view> wanted() const;   // values that are needed when every node is imported
+  Status hold(int64_t bytes);
+  bool may_fold(const epl::Node& node);
   Status run_node(const Node& node, Scope& scope);
   Status run_row(const OnnxOpRow& row, const Node& node, Scope& scope);
   Status call_function(const Function& function, const Node& node, Scope& scope);
@@ -89,6 +92,8 @@ class Importer {
   epl::Graph graph_;
   Builder builder_;
   Scope top_;
+  int64_t held_bytes_ = 0;       // of constants that were computed and are still needed
+  double folding_work_ = 0;      // operations so far
   int64_t imported_ = 0;         // nodes so far, those of functions once a call
   std::unordered_set<std::string_view> statistics_;
 };

@@ -63,6 +63,7 @@ Status OnnxModel::check() {
     if (!by_name_.emplace(tensor.name, &tensor).second) return refuse("two initialisers are called \"", tensor.name, "\"");
     EPL_ASSIGN(TensorType type, tensor_type(tensor));
     initializers_.push_back({std::string(tensor.name), std::move(type)});
+    if (tensor.external) EPL_TRY(tensor_value(tensor, owner_, directory_).status());   // it is there and large enough
   }
   EPL_TRY(fill_ports());
   for (const Function& function : file_.functions) {
@@ -111,6 +112,7 @@ Status OnnxModel::fill_ports() {
     auto dtype = dtype_of(info.elem_type);
     if (!dtype.ok()) return dtype.status().with_context(cat("\"", info.name, "\"")).at(info.name);
     ModelPort made{std::string(info.name), *dtype, {}};
+    if (info.dims.size() > 16) return unsupported("\"", info.name, "\" has ", info.dims.size(), " dimensions; tensors have up to 16").at(info.name);
     for (const Dim& dim : info.dims) {
       if (dim.value < -1) return Status(Code::invalid_model, cat("\"", info.name, "\" has a dimension of ", dim.value), std::string(info.name));
       // "?" stands for a size that nobody named: two of them need not be equal.

@@ -32,6 +32,7 @@ struct Slot {
   epl::Tensor constant;          // empty when not known at import
   TensorType type;
   std::shared_ptr<const Sequence> sequence;
+  int64_t held_bytes = 0;        // of a constant that counts against what may be held
   bool not_computed = false;     // the row gave no such result; an error where something uses it
 };
 

@@ -16,6 +16,7 @@ namespace fs = std::filesystem;
 using testing::attribute;
 using testing::import;
 using testing::load;
+using testing::Names;
 using testing::node;
 using testing::port;
 
@@ -214,6 +215,70 @@ TEST(Hostile, HeadersThatAreNotRead) {
   expect_refused(load("this is no model at all"), "");
   EXPECT_FALSE(OnnxModel::load("/nonexistent/model.onnx").ok());
   EXPECT_FALSE(OnnxModel::load(fs::temp_directory_path().string()).ok());
+}
+
+// y = x + the sum of what `nodes` make of a few sizes; z is what of it is used.
+std::string folding(std::vector<std::string> nodes, const std::string& z) {
+  nodes.push_back(node("ReduceSum", {z}, {"t"}, {attribute("keepdims", int64_t{0})}));
+  nodes.push_back(node("Cast", {"t"}, {"s"}, {attribute("to", int64_t{f32})}));
+  nodes.push_back(node("Add", {"x", "s"}, {"y"}));
+  auto number = [](const std::string& name, int64_t value) { return testing::tensor(name, epl::Tensor::from_ints({value}).reshaped({})); };
+  return of(nodes, {ints("big", {4, 1 << 18}), ints("square", {512, 512}), number("zero", 0), number("far", 1 << 23), number("one", 1)});
+}
+
+TEST(Hostile, ConstantsThatAreComputedHaveATotal) {
+  auto many = [](const std::string& op, const Names& inputs) {
+    std::vector<std::string> nodes;
+    for (int k = 0; k < 100; ++k) nodes.push_back(node(op, inputs, {cat("c", k)}));
+    return nodes;
+  };
+  auto sum = [](std::vector<std::string> nodes) {
+    Names all;
+    for (size_t k = 0; k < nodes.size(); ++k) all.push_back(cat("c", k));
+    nodes.push_back(node("Sum", all, {"z"}));
+    return nodes;
+  };
+  // What nothing needs is not computed: 100 times 64 MiB, and 4 MiB.
+  EXPECT_TRUE(import(folding(many("Range", {"zero", "far", "one"}), "zero")).ok());
+  EXPECT_TRUE(import(folding(many("ConstantOfShape", {"big"}), "zero")).ok());
+  // What is needed all at once is refused, or left to the run.
+  expect_refused(import(folding(sum(many("Range", {"zero", "far", "one"})), "z")), "MiB", "node_c");
+  auto left = import(folding(sum(many("ConstantOfShape", {"big"})), "z"));
+  ASSERT_TRUE(left.ok()) << left.status().to_string();
+  int64_t held = 0;
+  for (Value v : left->leaves(ValueKind::constant)) held += left->value(v).data.bytes();
+  EXPECT_LT(held, int64_t{400} << 20);
+  // So is what takes too much work.
+  std::vector<std::string> products = {node("ConstantOfShape", {"square"}, {"c0"})};
+  for (int k = 0; k < 30; ++k) products.push_back(node("MatMul", {cat("c", k), cat("c", k)}, {cat("c", k + 1)}));
+  auto product = import(folding(products, "c30"));
+  ASSERT_TRUE(product.ok()) << product.status().to_string();
+  EXPECT_NE(print_graph(*product).find("matmul"), std::string::npos);
+}
+
+TEST(Hostile, TensorsOfManyDimensions) {
+  EXPECT_TRUE(import(of({node("Reshape", {"x", "k"}, {"y"})}, {ints("k", {2, 2, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1})})).ok());
+  expect_refused(import(of({node("Reshape", {"x", "k"}, {"y"})}, {ints("k", {2, 2, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1})})), "17 dimensions", "node_y");
+  const std::vector<std::string> ones(17, "1");
+  expect_refused(load(testing::model({.nodes = {node("Relu", {"x"}, {"y"})}, .inputs = {port("x", ones)}, .outputs = {port("y", {"n"})}})), "17 dimensions", "x");
+  expect_refused(load(testing::model({.nodes = {node("Relu", {"x"}, {"y"})}, .inputs = {port("x", {"1"})}, .outputs = {port("y", ones)}})), "17 dimensions", "y");
+}
+
+// Each was quadratic once: minutes, at these sizes.
+TEST(Hostile, ManyOfOneThing) {
+  EXPECT_TRUE(import(of({node("Sum", Names(5'000, "x"), {"y"})})).ok());
+  Names outputs = {"y"};
+  for (int k = 1; k < 10'000; ++k) outputs.push_back(cat("o", k));
+  EXPECT_TRUE(import(of({node("Split", {"x"}, outputs, {attribute("num_outputs", int64_t{10'000})})}), {.symbols = {{"n", 10'000}}}).ok());
+  std::vector<std::string> unknown;
+  for (int k = 0; k < 10'000; ++k) unknown.push_back(node("Frobnicate", {"x"}, {cat("u", k)}, {}, "acme"));
+  unknown.push_back(node("Relu", {"x"}, {"y"}));
+  expect_refused(import(of(unknown)), "acme.Frobnicate (10000 nodes: node_u0, node_u1, node_u2, ...)");
+  std::vector<std::string> chain;
+  for (int k = 0; k < 5'000; ++k) chain.push_back(testing::function(cat("F", k), {"a"}, {"b"}, {node(cat("F", k + 1), {"a"}, {"b"}, {}, "own")}));
+  chain.push_back(testing::function("F5000", {"a"}, {"b"}, {node("Relu", {"a"}, {"b"})}));
+  const testing::Parts call{.nodes = {node("F0", {"x"}, {"y"}, {}, "own")}, .inputs = {port("x", {"n"})}, .outputs = {port("y", {"n"})}};
+  expect_refused(load(testing::model(call, chain)), "nest more than 64 deep", "node_y");
 }
 
 TEST(Hostile, NestingAndCallsHaveAnEnd) {

@@ -1,6 +1,6 @@
 """Writes tests/onnx/data: small models that show one thing each. Usage: generate_data.py [--check]   (--check: fail if one differs)
 
-Most are also seeds of the fuzz target.
+Most are also seeds of the fuzz target, and it has some of its own.
 """
 import pathlib
 import sys
@@ -18,14 +18,15 @@ def array(name, values, dtype=np.float32):
     return numpy_helper.from_array(np.asarray(values, dtype), name)
 
 
-def save(name, nodes, inputs, outputs, initializers=(), functions=(), opset=20, ir=10, opsets=(), corpus=True):
+def save(name, nodes, inputs, outputs, initializers=(), functions=(), opset=20, ir=10, opsets=(), corpus=True, data=True):
     graph = helper.make_graph(nodes, name, inputs, outputs, list(initializers))
     imports = [helper.make_opsetid("", opset)] + [helper.make_opsetid(d, 1) for d in opsets]
     model = helper.make_model(graph, opset_imports=imports, ir_version=ir, functions=list(functions))
-    data = model.SerializeToString(deterministic=True)
-    put(DATA / f"{name}.onnx", data)
+    content = model.SerializeToString(deterministic=True)
+    if data:
+        put(DATA / f"{name}.onnx", content)
     if corpus:
-        put(CORPUS / f"{name}.onnx", data)
+        put(CORPUS / f"{name}.onnx", content)
 
 
 def put(path, data):
@@ -105,6 +106,31 @@ def main():
         for key, text in (("location", location), ("offset", str(offset)), ("length", str(length))):
             away.external_data.add(key=key, value=text)
         save(name, [gemm, node("Relu", ["h"], ["y"])], [x], [value("y", F, ["batch", 4])], [away, b])
+    # Seeds for the fuzz target alone: older opsets, weights in nodes, attributes and names that are not as the standard has them.
+    def seed(name, *arguments, **options):
+        save(name, *arguments, **options, data=False)
+
+    constant = node("Constant", [], ["fc.w_0"], value=array("", np.arange(12).reshape(3, 4) / 10))
+    then = helper.make_graph([node("Constant", [], ["v"], value=array("", np.eye(4))), node("MatMul", ["h", "v"], ["t"])], "then", [], [value("t", F, None)])
+    other = helper.make_graph([node("MatMul", ["h", "stored"], ["e"])], "else", [], [value("e", F, None)], [array("stored", np.eye(4))])
+    seed("weights_in_nodes", [constant, node("MatMul", ["x", "fc.w_0"], ["h"]), node("If", ["yes"], ["y"], then_branch=then, else_branch=other)],
+         [x], [value("y", F, None)], [array("yes", True, bool)])
+    statistics = [array(f"bn.{name}", [1, 2, 1]) for name in ("weight", "bias", "running_mean", "running_var")]
+    seed("opset_7", [node("BatchNormalization", ["x", *(t.name for t in statistics)], ["b", "m", "v", "s", "t"]), node("Unsqueeze", ["b"], ["u"], axes=[2, 3]),
+                     node("Upsample", ["u"], ["w"], scales=[1.0, 1.0, 2.0, 2.0]), node("Pad", ["w"], ["p"], pads=[0, 0, 1, 0, 0, 0, 1, 0], mode="reflect"),
+                     node("Slice", ["p"], ["c"], starts=[0], ends=[2], axes=[2]), node("Softmax", ["c"], ["f"]), node("Clip", ["f"], ["g"], min=0.1),
+                     node("TopK", ["g"], ["k", "i"], k=1, axis=3), node("Split", ["k"], ["q", "r"], axis=2), node("Dropout", ["q"], ["y", "mask"], ratio=0.5)],
+         [x], [value("y", F, None)], statistics, opset=7, ir=3)
+    seed("attributes", [node("Transpose", ["x"], ["a"], pesm=[1, 0]), node("Softmax", ["a"], ["b"], axis=1.0), node("Concat", ["b", "b"], ["y"])],
+         [x], [value("y", F, None)])
+    long = "/" + "Constant_1_output_0" * 200
+    seed("long_name", [node("Add", ["x", long], ["y"], name=long)], [x], [value("y", F, None)], [array(long, [1, 2, 3])])
+    deep = [helper.make_function("local", f"F{k}", ["a"], ["b"], [node(f"F{k + 1}" if k < 69 else "Neg", ["a"], ["b"], domain="local" if k < 69 else "")],
+                                 [helper.make_opsetid("local", 1), helper.make_opsetid("", 20)]) for k in range(70)]
+    seed("deep_functions", [node("F0", ["x"], ["y"], domain="local")], [x], [value("y", F, None)], functions=deep, opsets=["local"])
+    seed("folding", [node("ConstantOfShape", ["size"], [f"c{k}"]) for k in range(4)] + [node("Range", ["zero", "far", "one"], ["r"]),
+                     node("Sum", ["c0", "c1", "c2", "c3", "r"], ["s"]), node("ReduceSum", ["s"], ["t"], keepdims=0), node("Add", ["x", "t"], ["y"])],
+         [x], [value("y", F, None)], [array("size", [3, 1 << 10], np.int64), array("zero", 0.0), array("far", float(1 << 10)), array("one", 1.0)])
     save("opset_old", [node("Neg", ["x"], ["y"])], [x], [value("y", F, ["batch", 3])], opset=6)
     save("wrong_type", [node("Add", ["x", "whole"], ["y"], name="sum")], [x], [value("y", F, ["batch", 3])], [array("whole", [1, 2, 3], np.int64)])
     save("baked_batch", [node("Reshape", ["x", "shape"], ["y"], name="flatten")], [x], [value("y", F, [12])], [array("shape", [12], np.int64)])

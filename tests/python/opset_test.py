@@ -168,7 +168,8 @@ def run_ours(api, model, x):
 
 def trained(api, model, x, target):
     """Losses of three steps and the weights after them."""
-    trainer = api.trainer({"loss": "mse", "optimizer": "sgd", "optimizer.lr": "0.05"}, ["layer.weight", "*.weight", "layer.*", "fc.*"])
+    weights = [t.name for t in model.graph.initializer if t.data_type == F and (t.name.startswith(("layer.", "fc.")) or t.name.endswith(".weight"))]
+    trainer = api.trainer({"loss": "mse", "optimizer": "sgd", "optimizer.lr": "0.05"}, weights)
     loaded = api.model_bytes(model.SerializeToString())
     plan = api.plan(loaded, trainer)
     session = api.session(plan)

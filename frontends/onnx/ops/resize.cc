@@ -150,7 +150,7 @@ void resize(Import& i, const Options& o, const Sizes& s) {
   for (size_t k = 0; k < s.axes.size(); ++k) {
     const int d = static_cast<int>(s.axes[k]);
     const int64_t to = s.to[d];
-    if (to < 0 || from[d] < 1 || to > (int64_t{1} << 24) || to * from[d] > (int64_t{1} << 28)) return i.fail(cat("from ", from, " to ", s.to));
+    if (to < 0 || from[d] < 1 || to > (int64_t{1} << 24) || to * from[d] > (int64_t{1} << 26)) return i.fail(cat("from ", from, " to ", s.to));
     if (to == from[d] && s.scales[d] == 1.0 && !cuts) continue;
     const Axis axis = resized_axis(o, s.scales[d], from[d], to, s.region[k], s.region[k + s.axes.size()]);
     y = resize_axis(b, y, d, axis);

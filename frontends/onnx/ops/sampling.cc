@@ -131,7 +131,7 @@ EPL_ONNX_OP(AffineGrid) {
     Shape spatial(size.begin() + 2, size.end());
     int64_t points = 1;
     for (int64_t side : spatial) {
-      if (side < 1 || side > (int64_t{1} << 28) / points) return i.fail(cat("a grid over an image of ", spatial));
+      if (side < 1 || side > (int64_t{1} << 24) / points) return i.fail(cat("a grid over an image of ", spatial));
       points *= side;
     }
     Shape strides = row_major_strides(spatial);
@@ -156,7 +156,7 @@ namespace {
 // a - b cos(2 pi k / n) + c cos(4 pi k / n), where n is the size, or one less for a window that is symmetric.
 void cosine_window(Import& i, double a, double b, double c) {
   Ints size = i.ints(0);
-  if (size.size() != 1 || size[0] < 0 || size[0] > (int64_t{1} << 28)) return i.fail("its size must be one number");
+  if (size.size() != 1 || size[0] < 0 || size[0] > (int64_t{1} << 24)) return i.fail("its size must be one number");
   auto dtype = dtype_of(static_cast<int32_t>(i.integer("output_datatype", 1)));
   if (!dtype.ok()) return i.fail(dtype.status());
   epl::Tensor window(TensorType{*dtype, {size[0]}});

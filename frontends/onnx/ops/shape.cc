@@ -62,7 +62,7 @@ EPL_ONNX_OP(Range) {
     double start = i.constant(0)->get(0), limit = i.constant(1)->get(0), delta = i.constant(2)->get(0);
     if (delta == 0) return i.fail("a step of zero");
     int64_t count = std::max<int64_t>(0, static_cast<int64_t>(std::ceil((limit - start) / delta)));
-    if (count > (int64_t{1} << 26)) return i.fail(cat("a range of ", count, " elements"));
+    if (count > (int64_t{1} << 24)) return i.fail(cat("a range of ", count, " elements"));
     epl::Tensor value(TensorType{dtype, {count}});
     for (int64_t k = 0; k < count; ++k) value.set(k, start + static_cast<double>(k) * delta);
     i.set_constant(0, std::move(value));
@@ -73,7 +73,7 @@ EPL_ONNX_OP(EyeLike) {
   return {.run = [](Import& i) {
     TensorType type = i.type(0);
     if (type.ndim() != 2) return i.fail("takes a matrix");
-    if (type.elements() > (int64_t{1} << 28)) return i.fail(cat("a matrix of ", type.text()));
+    if (type.elements() > (int64_t{1} << 24)) return i.fail(cat("a matrix of ", type.text()));
     if (i.has_attribute("dtype")) {
       auto dtype = dtype_of(static_cast<int32_t>(i.integer("dtype", 1)));
       if (!dtype.ok()) return i.fail(dtype.status());

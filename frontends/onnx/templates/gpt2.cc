@@ -25,6 +25,9 @@ Result<Size> read_size(const Attributes& options) {
   if (sequence != "fixed" && sequence != "symbolic") return invalid("option sequence is \"", sequence, "\"; it is fixed or symbolic");
   size.symbolic = sequence == "symbolic";
   size.seed = static_cast<uint64_t>(options.integer("seed"));
+  const double width = static_cast<double>(size.width), context = static_cast<double>(size.context);
+  EPL_TRY(check_template_size(12 * static_cast<double>(size.layers) * width * width + (static_cast<double>(size.vocab) + context) * width + context * context,
+                              size.layers));
   return size;
 }
 

@@ -17,4 +17,7 @@ ModelWriter::Fill constant_weights(double value);
 // The option as a size, or an error that names it: from 1 to 2^31 - 1.
 Result<int64_t> size_option(const Attributes& options, std::string_view name);
 
+// Refuses sizes that nobody means before anything is made: `numbers` weights in `layers` layers.
+Status check_template_size(double numbers, int64_t layers);
+
 }  // namespace epl::onnx

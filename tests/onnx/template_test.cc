@@ -1,0 +1,35 @@
+// Sizes of templates that nobody means are refused before anything is made.
+#include <gtest/gtest.h>
+
+#include "core/ir/template.h"
+
+namespace epl {
+namespace {
+
+Status written(const std::string& name, const std::string& option, Attribute value) {
+  TemplateTable table;
+  fill_template_table(table);
+  for (const ModelTemplate& row : table.rows) {
+    if (row.name != name) continue;
+    Attributes options;
+    for (const auto& [key, standard] : row.options) options.set(key, standard);
+    options.set(option, std::move(value));
+    return row.write(options, "/nonexistent/model.onnx");
+  }
+  return error(Code::not_found, name);
+}
+
+TEST(Template, HasABound) {
+  for (const char* option : {"layers", "vocab", "context", "width"}) {
+    const Status status = written("gpt2", option, int64_t{1} << 30);
+    EXPECT_EQ(status.code(), Code::invalid_argument) << option << ": " << status.to_string();
+    EXPECT_NE(status.message().find("a template has up to"), std::string::npos) << status.to_string();
+  }
+  EXPECT_EQ(written("mlp", "sizes", Ints(20'000, 4)).code(), Code::invalid_argument);
+  EXPECT_EQ(written("mlp", "sizes", Ints{1 << 30, 1 << 30}).code(), Code::invalid_argument);
+  // A size that is fine gets as far as the file.
+  EXPECT_EQ(written("gpt2", "layers", int64_t{2}).code(), Code::not_found);
+}
+
+}  // namespace
+}  // namespace epl
