@@ -12,9 +12,17 @@ constexpr int64_t run_elements = 65536;  // of one task
 template <class Bits>
 bool any_at(const void* data, int64_t begin, int64_t end, Bits exponent) {
   const Bits* bits = static_cast<const Bits*>(data);
-  Bits found = 0;
-  for (int64_t i = begin; i < end; ++i) found = static_cast<Bits>(found | static_cast<Bits>((bits[i] & exponent) == exponent));
-  return found != 0;
+  // An exponent of all ones carries into the sign when its lowest bit is added; whole vectors of that are what a compiler makes of it.
+  constexpr int64_t width = 64 / sizeof(Bits);
+  const Bits lowest = static_cast<Bits>(exponent & (~exponent + 1)), sign = static_cast<Bits>(Bits{1} << (8 * sizeof(Bits) - 1));
+  Bits carries[width] = {};
+  int64_t i = begin;
+  for (; i + width <= end; i += width)
+    for (int64_t k = 0; k < width; ++k) carries[k] = static_cast<Bits>(carries[k] | static_cast<Bits>((bits[i + k] & exponent) + lowest));
+  for (; i < end; ++i) carries[0] = static_cast<Bits>(carries[0] | static_cast<Bits>((bits[i] & exponent) + lowest));
+  Bits all = 0;
+  for (Bits carry : carries) all = static_cast<Bits>(all | carry);
+  return (all & sign) != 0;
 }
 
 bool any_not_finite(DType type, const void* data, int64_t begin, int64_t end) {
