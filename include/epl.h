@@ -5,18 +5,35 @@
  *
  * Rules, for every function:
  * - Fallible functions return an error that the caller owns, NULL for success. On failure the EPL_OUT handles are NULL.
+ *   Codes, element types and kinds may grow: treat a code that you do not know as EPL_ERROR_INTERNAL.
  * - Texts are UTF-8, passed as pointer and length (EPL_STR for a literal) and never need a final zero. Texts that come
- *   back do end with a zero that is not counted.
+ *   back do end with a zero that is not counted, and may hold others; what was no UTF-8 has U+FFFD in its place.
  * - Option structs start with `struct_size`; zero in a field means its default; NULL means all defaults. Output structs
  *   start with `struct_size` too, set by the caller; the library writes no more than that.
  * - A handle from a `_create`, `_load`, `_open`, `_parse` function or marked EPL_OWNED is given back with the `_destroy`
  *   function of its type, which takes NULL. Children keep what they were made from alive: the order of destruction is
  *   free. What is not marked EPL_OWNED is borrowed from the handle it came from, and lives as long as that.
- * - Engines, models and plans may be used by any threads at once. A session, trainer, strategy and dataset have one
- *   caller at a time, from any thread; a second caller gets EPL_ERROR_MISUSE.
+ * - A handle that was destroyed, or is of another type, is an error (EPL_ERROR_MISUSE), and to `_destroy` nothing, wherever
+ *   that can be seen; it mostly can, until its memory is used again. Do not rely on it.
+ * - Engines, models, plans and tensors may be used by any threads at once, and are destroyed when no call uses them any
+ *   more. A session, trainer, strategy and dataset have one caller at a time, from any thread; a second caller gets
+ *   EPL_ERROR_MISUSE. These may be destroyed beside a call, by a finaliser for example: the call goes on to its end, and
+ *   what it had goes with it. No call may begin after a destroy.
+ * - Memory that a call is given is read until the call returns and not kept, unless the function says "borrow".
  * - The library reads no environment variable, prints nothing, installs no signal handler and starts threads only for
- *   sessions and prefetching datasets; they are gone when those are destroyed. A pack, opened where a strategy asks for what
- *   it gives, brings libraries with ways of their own: docs/packs.md says which.
+ *   sessions and prefetching datasets; they are gone when those are destroyed. Threads are called epl-..., take no signals
+ *   and have stacks of 512 KiB. A pack, opened where a strategy asks for what it gives, brings libraries with ways of their
+ *   own: docs/packs.md says which.
+ * - The rounding mode and the flush-to-zero flags of the host's threads neither matter nor change. Callbacks run while they
+ *   are the default ones.
+ * - After fork() a child may use the engines, models, plans and tensors of its parent and make sessions and datasets of its own.
+ *   Calls with its parent's sessions, datasets, trainers and strategies are EPL_ERROR_MISUSE, and destroying those
+ *   neither waits nor frees all they had. fork() while another thread is inside a call is as unsafe as malloc makes it.
+ * - The library stays loaded until the process ends: dlclose takes nothing away, and loading it again costs nothing. So
+ *   handles and threads outlive a dlclose.
+ * - Files are read as they are needed, the weights of a model among them. A file that was truncated, changed in place or
+ *   cannot be read is EPL_ERROR_IO, never a signal; replace a file by renaming a new one over it, which is seen by those who
+ *   open it afterwards.
  *
  * Annotations are read by the generators: EPL_OUT the callee writes, EPL_OWNED the caller must destroy, EPL_NULLABLE may
  * be NULL, EPL_SINCE(major, minor) the first version with the function.
@@ -120,24 +137,29 @@ EPL_API EPL_SINCE(1, 0) void epl_text_destroy(epl_text* EPL_NULLABLE text);
 /* Memory of tensors and sessions. `allocate` returns NULL when there is none. */
 typedef void* (*epl_allocate_fn)(void* userdata, size_t bytes, size_t alignment);
 typedef void (*epl_release_fn)(void* userdata, void* memory, size_t bytes, size_t alignment);
-/* Called from any thread, never with a lock held. */
+/* Called from any thread, never with a lock held. INFO tells what is made, loaded and saved, DEBUG every step. */
 typedef void (*epl_log_fn)(void* userdata, int32_t level, const char* message, size_t length);
+/* Callbacks return in the ordinary way: no exception, no longjmp. */
 typedef void (*epl_destroy_fn)(void* userdata);
 
 typedef struct epl_engine_options {
   uint64_t struct_size;
-  int32_t threads;    /* for all ranks of this process together; 0: one for each processor the process may use */
+  int32_t threads;    /* of each session, for all its ranks together, the caller's own among them; 0: one for each processor
+                         that the process may use. Sessions do not share: with several, give each its part. */
   int32_t log_level;  /* EPL_LOG_...: the least that is logged */
   epl_allocate_fn allocate;  /* NULL (and `release` too): the library's own */
   epl_release_fn release;
   void* allocator_userdata;
   epl_log_fn log;  /* NULL: nothing is logged */
   void* log_userdata;
-  epl_destroy_fn userdata_destroy;  /* called with each of the two that is not NULL when the last handle is gone */
+  /* NULL, or called once with its userdata when the engine and all that was made from it are gone. Where epl_engine_create
+     fails they are not called: the userdata are still the caller's. */
+  epl_destroy_fn allocator_destroy;
+  epl_destroy_fn log_destroy;
   const char* packs;  /* the folder of the optional packs, libepl_NAME.so; NULL: the one that libepl.so is in */
   uint64_t packs_length;
 } epl_engine_options;
-#define EPL_ENGINE_OPTIONS_INIT {sizeof(epl_engine_options), 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0}
+#define EPL_ENGINE_OPTIONS_INIT {sizeof(epl_engine_options), 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0}
 
 EPL_API EPL_SINCE(1, 0) void epl_engine_options_init(epl_engine_options* EPL_OUT options);
 EPL_API EPL_SINCE(1, 0) epl_error* epl_engine_create(const epl_engine_options* EPL_NULLABLE options,
@@ -226,7 +248,8 @@ typedef struct epl_model_options {
 #define EPL_MODEL_OPTIONS_INIT {sizeof(epl_model_options), 0, 0}
 EPL_API EPL_SINCE(1, 0) void epl_model_options_init(epl_model_options* EPL_OUT options);
 
-/* The file is mapped and must not change while the model lives. */
+/* Large weights stay in the file, which is kept open, and are read when a plan or session is made and when the model is
+ * exported. The file may be replaced by renaming or removed; a change in place is EPL_ERROR_IO when it is met. */
 EPL_API EPL_SINCE(1, 0) epl_error* epl_model_load(const epl_engine* engine, const char* path, size_t path_length,
                                                   const epl_model_options* EPL_NULLABLE options,
                                                   epl_model** EPL_OUT model);
@@ -320,8 +343,9 @@ typedef struct epl_plan_options {
 #define EPL_PLAN_OPTIONS_INIT {sizeof(epl_plan_options), 0, 0, 0, 0}
 EPL_API EPL_SINCE(1, 0) void epl_plan_options_init(epl_plan_options* EPL_OUT options);
 
-/* `strategy` NULL: all defaults. The handles may be changed or destroyed afterwards. */
-EPL_API EPL_SINCE(1, 0) epl_error* epl_plan_create(const epl_model* model, const epl_trainer* trainer,
+/* `strategy` NULL: all defaults. `trainer` NULL: the plan only predicts, and the model's dimensions must all be fixed. The
+ * handles may be changed or destroyed afterwards. */
+EPL_API EPL_SINCE(1, 0) epl_error* epl_plan_create(const epl_model* model, const epl_trainer* EPL_NULLABLE trainer,
                                                    const epl_strategy* EPL_NULLABLE strategy,
                                                    const epl_plan_options* EPL_NULLABLE options,
                                                    epl_plan** EPL_OUT plan);
@@ -368,10 +392,10 @@ EPL_API EPL_SINCE(1, 0) int64_t epl_dataset_samples(const epl_dataset* dataset);
 /* Batches of an epoch; what is left over after the last whole batch is left out. */
 EPL_API EPL_SINCE(1, 0) int64_t epl_dataset_batches(const epl_dataset* dataset);
 /* From now on batches have the fields that an entry of the plan takes, in its order; each input takes the field of its
- * name, or input.<name>. Types that do not fit are an error. */
+ * name, or input.<name>. Types that do not fit are an error. The handles that epl_dataset_next gave before are gone. */
 EPL_API EPL_SINCE(1, 0) epl_error* epl_dataset_bind(epl_dataset* dataset, const epl_plan* plan, int32_t entry);
-/* The next batch: the handles of the dataset's own tensors, filled anew by each call. After the last batch of an epoch
- * the next begins. `count` must be that of the fields, or of the inputs once bound. */
+/* The next batch: the handles of the dataset's own tensors, filled anew by each call of this function and left alone by every
+ * other. After the last batch of an epoch the next begins. `count` must be that of the fields, or of the inputs once bound. */
 EPL_API EPL_SINCE(1, 0) epl_error* epl_dataset_next(epl_dataset* dataset, const epl_tensor** EPL_OUT tensors,
                                                     size_t count);
 /* Batches given so far, which is where a checkpoint resumes. */
@@ -446,6 +470,7 @@ EPL_API EPL_SINCE(1, 0) epl_error* epl_session_state_port(const epl_session* ses
 /* A copy. */
 EPL_API EPL_SINCE(1, 0) epl_error* epl_session_get(epl_session* session, const char* name, size_t name_length,
                                                    epl_tensor** EPL_OUT EPL_OWNED tensor);
+/* The tensor is copied. */
 EPL_API EPL_SINCE(1, 0) epl_error* epl_session_set(epl_session* session, const char* name, size_t name_length,
                                                    const epl_tensor* tensor);
 

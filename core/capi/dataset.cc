@@ -1,4 +1,6 @@
 // Datasets: files as batches, in the order that a plan's inputs ask for.
+#include <algorithm>
+
 #include "core/capi/json.h"
 #include "core/capi/objects.h"
 
@@ -15,8 +17,8 @@ const Declared& own_options() {
 Result<std::unique_ptr<Dataset>> open_dataset(const std::string& path, std::string_view text) {
   // The reader's name comes first, because it says which other options there are.
   std::string name;
-  Json json = parse_json(text);
-  if (json.is_object() && json.contains("reader") && json["reader"].is_string()) name = json["reader"].get<std::string>();
+  const auto json = parse_json(text);
+  if (const Json* reader = json.ok() ? json->find("reader") : nullptr; reader && reader->is_string()) name = reader->text();
   EPL_ASSIGN(const ReaderRow* row, find_reader(name, path));
   Declared declared = own_options();
   declared.insert(declared.end(), row->options.begin(), row->options.end());
@@ -34,14 +36,15 @@ Result<std::unique_ptr<Dataset>> open_dataset(const std::string& path, std::stri
 
 // Gives fields `selected`, in that order, from now on.
 void select(epl_dataset& dataset, std::vector<int> selected) {
-  dataset.tensors.clear();
+  std::vector<std::unique_ptr<epl_tensor>> tensors;
   for (int field : selected) {
     auto tensor = std::make_unique<epl_tensor>();
     tensor->engine = dataset.engine;
     tensor->tensor = Tensor(dataset.dataset->fields()[static_cast<size_t>(field)].second, nullptr, nullptr);
     tensor->read_only = true;
-    dataset.tensors.push_back(std::move(tensor));
+    tensors.push_back(std::move(tensor));
   }
+  dataset.tensors = std::move(tensors);
   dataset.selected = std::move(selected);
 }
 
@@ -74,12 +77,7 @@ Result<std::vector<int>> match_fields(const Dataset& dataset, const Entry& entry
 
 template <class F>
 epl_error* with_dataset(epl_dataset* dataset, F&& f) {
-  return guarded([&]() -> Status {
-    EPL_REQUIRE(dataset);
-    OneCaller::Scope scope(dataset->caller);
-    EPL_TRY(scope.status("dataset"));
-    return f();
-  });
+  return guarded([&] { return with_caller(dataset, "dataset", f); });
 }
 
 }  // namespace
@@ -90,9 +88,7 @@ using namespace epl::capi;
 
 epl_error* epl_dataset_open(const epl_engine* engine, const char* path, size_t path_length, const char* options, size_t options_length,
                             epl_dataset** dataset) {
-  return guarded([&]() -> Status {
-    EPL_REQUIRE(dataset);
-    *dataset = nullptr;
+  return giving(dataset, "dataset", [&]() -> Result<std::unique_ptr<epl_dataset>> {
     EPL_REQUIRE(engine);
     EPL_TEXT_ARGUMENT(path);
     EPL_TEXT_ARGUMENT(options);
@@ -102,13 +98,14 @@ epl_error* epl_dataset_open(const epl_engine* engine, const char* path, size_t p
     std::vector<int> all(made->dataset->fields().size());
     for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<int>(i);
     select(*made, std::move(all));
-    *dataset = made.release();
-    return {};
+    log(engine->engine->host, LogLevel::info, "dataset ", path_text, ": ", made->dataset->samples(), " samples of ", made->dataset->fields().size(),
+        " fields, ", made->dataset->batches(), " batches an epoch");
+    return made;
   });
 }
 
-void epl_dataset_destroy(epl_dataset* dataset) { delete dataset; }
-int64_t epl_dataset_field_count(const epl_dataset* dataset) { return dataset ? static_cast<int64_t>(dataset->dataset->fields().size()) : 0; }
+void epl_dataset_destroy(epl_dataset* dataset) { destroy(dataset); }
+int64_t epl_dataset_field_count(const epl_dataset* dataset) { return alive(dataset) ? static_cast<int64_t>(dataset->dataset->fields().size()) : 0; }
 
 epl_error* epl_dataset_field(const epl_dataset* dataset, int64_t index, epl_port* port) {
   return guarded([&]() -> Status {
@@ -117,13 +114,13 @@ epl_error* epl_dataset_field(const epl_dataset* dataset, int64_t index, epl_port
     const auto& fields = dataset->dataset->fields();
     if (index < 0 || index >= static_cast<int64_t>(fields.size())) return invalid("there is no field ", index, "; there are ", fields.size());
     const auto& [name, type] = fields[static_cast<size_t>(index)];
-    return write_output(make_port(name, type.dtype, type.shape), port, "epl_port");
+    return write_port(name, type.dtype, type.shape, port);
   });
 }
 
-int64_t epl_dataset_samples(const epl_dataset* dataset) { return dataset ? dataset->dataset->samples() : 0; }
-int64_t epl_dataset_batches(const epl_dataset* dataset) { return dataset ? dataset->dataset->batches() : 0; }
-int64_t epl_dataset_position(const epl_dataset* dataset) { return dataset ? dataset->dataset->position() : 0; }
+int64_t epl_dataset_samples(const epl_dataset* dataset) { return alive(dataset) ? dataset->dataset->samples() : 0; }
+int64_t epl_dataset_batches(const epl_dataset* dataset) { return alive(dataset) ? dataset->dataset->batches() : 0; }
+int64_t epl_dataset_position(const epl_dataset* dataset) { return alive(dataset) ? dataset->dataset->position() : 0; }
 
 epl_error* epl_dataset_bind(epl_dataset* dataset, const epl_plan* plan, int32_t entry) {
   return with_dataset(dataset, [&]() -> Status {
@@ -136,10 +133,10 @@ epl_error* epl_dataset_bind(epl_dataset* dataset, const epl_plan* plan, int32_t 
 }
 
 epl_error* epl_dataset_next(epl_dataset* dataset, const epl_tensor** tensors, size_t count) {
+  if (tensors != nullptr) std::fill_n(tensors, count, nullptr);
   return with_dataset(dataset, [&]() -> Status {
     if (count != dataset->selected.size()) return invalid("count is ", count, ", a batch has ", dataset->selected.size(), " tensors");
     if (count > 0) EPL_REQUIRE(tensors);
-    for (size_t i = 0; i < count; ++i) tensors[i] = nullptr;
     EPL_ASSIGN(std::span<const Tensor> batch, dataset->dataset->next());
     for (size_t i = 0; i < count; ++i) {
       dataset->tensors[i]->tensor = batch[static_cast<size_t>(dataset->selected[i])];

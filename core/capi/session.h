@@ -9,11 +9,8 @@ namespace epl::capi {
 // Runs f with the session to itself. A bug of ours (InternalError) poisons the session: it must not go on with weights
 // that may be wrong.
 template <class F>
-epl_error* with_session(epl_session* session, F&& f) {
-  return guarded([&]() -> Status {
-    EPL_REQUIRE(session);
-    OneCaller::Scope scope(session->caller);
-    EPL_TRY(scope.status("session"));
+Status in_session(epl_session* session, F&& f) {
+  return with_caller(session, "session", [&]() -> Status {
     if (session->poisoned) return error(Code::misuse, "this session has met an internal error and cannot go on; make a new one and load a checkpoint");
     try {
       return f();
@@ -22,6 +19,12 @@ epl_error* with_session(epl_session* session, F&& f) {
       throw;
     }
   });
+}
+
+// The same as a whole entry point.
+template <class F>
+epl_error* with_session(epl_session* session, F&& f) {
+  return guarded([&] { return in_session(session, f); });
 }
 
 }  // namespace epl::capi

@@ -65,6 +65,14 @@ Status set_typed(T& target, std::string_view key, std::string_view value) {
   return {};
 }
 
+Status set_count(int64_t& target, std::string_view key, std::string_view value) {
+  int64_t read = 0;
+  EPL_TRY(set_typed(read, key, value));
+  if (read < 0) return invalid(key, " is ", read, "; it is a number of steps");
+  target = read;
+  return {};
+}
+
 Status set_key(epl_trainer& t, std::string_view key, std::string_view value) {
   if (key == "loss") {
     EPL_TRY(loss_declared(std::string(value)).status());
@@ -81,9 +89,9 @@ Status set_key(epl_trainer& t, std::string_view key, std::string_view value) {
   } else if (key == "schedule") {
     return set_schedule(t.schedule, value);
   } else if (key == "schedule.warmup_steps") {
-    return set_typed(t.schedule.warmup_steps, key, value);
+    return set_count(t.schedule.warmup_steps, key, value);
   } else if (key == "schedule.total_steps") {
-    return set_typed(t.schedule.total_steps, key, value);
+    return set_count(t.schedule.total_steps, key, value);
   } else if (key == "schedule.final_ratio") {
     return set_typed(t.schedule.final_ratio, key, value);
   } else if (key == "clip_norm") {
@@ -110,12 +118,7 @@ Result<epl_trainer::Group*> find_group(epl_trainer& trainer, int64_t group) {
 // Runs f with the trainer to itself.
 template <class F>
 epl_error* with_trainer(epl_trainer* trainer, F&& f) {
-  return guarded([&]() -> Status {
-    EPL_REQUIRE(trainer);
-    OneCaller::Scope scope(trainer->caller);
-    EPL_TRY(scope.status("trainer"));
-    return f();
-  });
+  return guarded([&] { return with_caller(trainer, "trainer", f); });
 }
 
 }  // namespace
@@ -151,18 +154,15 @@ using namespace epl;
 using namespace epl::capi;
 
 epl_error* epl_trainer_create(const epl_engine* engine, epl_trainer** trainer) {
-  return guarded([&]() -> Status {
-    EPL_REQUIRE(trainer);
-    *trainer = nullptr;
+  return giving(trainer, "trainer", [&]() -> Result<std::unique_ptr<epl_trainer>> {
     EPL_REQUIRE(engine);
     auto made = std::make_unique<epl_trainer>();
     made->engine = engine->engine;
-    *trainer = made.release();
-    return {};
+    return made;
   });
 }
 
-void epl_trainer_destroy(epl_trainer* trainer) { delete trainer; }
+void epl_trainer_destroy(epl_trainer* trainer) { destroy(trainer); }
 
 epl_error* epl_trainer_set(epl_trainer* trainer, const char* key, size_t key_length, const char* value, size_t value_length) {
   return with_trainer(trainer, [&]() -> Status {

@@ -30,7 +30,7 @@ class Dataset {
   const std::vector<std::pair<std::string, TensorType>>& fields() const;
   int64_t samples() const;
   int64_t batches() const;   // of an epoch; samples left over at its end are left out
-  // The fields of the next batch, in order; valid until the next call of any function. Allocates nothing.
+  // The fields of the next batch, in order; they keep their values until the next call of `next`. Allocates nothing.
   Result<std::span<const Tensor>> next();
   int64_t position() const;  // batches given so far
   Status seek(int64_t position);

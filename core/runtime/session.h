@@ -53,6 +53,8 @@ class Session {
   // False after a step failed halfway through changing the state: restore a checkpoint and call `restored`.
   bool healthy() const { return healthy_; }
   void restored() { healthy_ = true; }
+  // Says that the state is no longer of one step: a checkpoint that could not be read to its end.
+  void torn() { healthy_ = false; }
 
   // Bytes used by the fullest rank so far, from the instructions that ran; never above the plan's.
   int64_t memory_bytes_used() const;
