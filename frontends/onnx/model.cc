@@ -54,7 +54,7 @@ Status OnnxModel::check() {
     if (!by_name_.emplace(tensor.name, &tensor).second) return refuse("two initialisers are called \"", tensor.name, "\"");
     EPL_ASSIGN(TensorType type, tensor_type(tensor));
     initializers_.push_back({std::string(tensor.name), std::move(type)});
-    if (tensor.external) EPL_TRY(tensor_value(tensor, owner_, directory_).status());   // it is there and large enough
+    if (tensor.external) EPL_TRY(stored_tensor(tensor, bytes_).status());   // it is there and large enough
   }
   EPL_TRY(fill_ports());
   for (const Function& function : file_.functions) {
