@@ -194,7 +194,7 @@ Status Importer::run_nodes(const std::vector<Node>& nodes, Scope& scope, const s
 // Constants may not take any amount of memory, however small the file that asks for them.
 Status Importer::hold(int64_t bytes) {
   held_bytes_ += bytes;
-  const int64_t most = most_held_bytes + 8 * static_cast<int64_t>(model_.bytes().size());
+  const int64_t most = most_held_bytes + 8 * static_cast<int64_t>(model_.stored()->bytes().size());
   if (held_bytes_ <= most) return {};
   return Status(Code::invalid_model, cat("constants that are computed when the model is bound take more than ", most >> 20, " MiB"));
 }
