@@ -31,9 +31,9 @@ using ReplacedAt = std::map<size_t, epl::Tensor>;
 
 class Rewriting {
  public:
-  // The messages below are views of `bytes`.
-  Rewriting(const ModelBytes& bytes, const ReplacedAt& replaced, const InferenceEdits* edits, Beside* beside)
-      : bytes_(bytes), replaced_(replaced), edits_(edits), beside_(beside) {}
+  // `base`: the first byte of the file, which the messages below are views of.
+  Rewriting(const char* base, const ReplacedAt& replaced, const InferenceEdits* edits, Beside* beside)
+      : base_(base), replaced_(replaced), edits_(edits), beside_(beside) {}
 
   Result<std::string> model(std::string_view message) {
     std::string out;
@@ -76,10 +76,12 @@ class Rewriting {
     return Change::made;
   }
 
-  // With the data of tensors that were left in the file.
-  Status copy(std::string_view part, std::string& out) const { return bytes_.append(out, part); }
+  static Status copy(std::string_view part, std::string& out) {
+    out += part;
+    return {};
+  }
 
-  size_t offset(std::string_view view) const { return static_cast<size_t>(reinterpret_cast<const std::byte*>(view.data()) - bytes_.bytes().data()); }
+  size_t offset(std::string_view view) const { return static_cast<size_t>(view.data() - base_); }
   bool replaces_in(std::string_view view) const {
     auto it = replaced_.lower_bound(offset(view));
     return it != replaced_.end() && it->first < offset(view) + view.size();
@@ -210,7 +212,7 @@ class Rewriting {
     return out;
   }
 
-  const ModelBytes& bytes_;
+  const char* base_;
   const ReplacedAt& replaced_;
   const InferenceEdits* edits_;   // none: the file stays one for training
   Beside* beside_;
@@ -246,7 +248,7 @@ std::vector<const Tensor*> external_tensors(const File& file) {
 
 Status OnnxModel::save(const std::string& path, const Replaced& replaced, const ModelSaveOptions& options) const {
   ReplacedAt values;
-  size_t bytes = bytes_->bytes().size();
+  size_t bytes = bytes_.size();
   for (const auto& [name, value] : replaced) {
     const Tensor* tensor = initializer(name);
     if (!tensor) return error(Code::not_found, "the model has no initialiser \"", name, "\"");
@@ -259,17 +261,17 @@ Status OnnxModel::save(const std::string& path, const Replaced& replaced, const 
   const std::vector<const Tensor*> external = external_tensors(file_);
   for (const Tensor* tensor : external) {
     if (values.contains(tensor->at)) continue;
-    EPL_ASSIGN(epl::Tensor value, tensor_value(*tensor, bytes_));
+    EPL_ASSIGN(epl::Tensor value, tensor_value(*tensor, owner_, directory_));
     values.emplace(tensor->at, std::move(value));
   }
-  std::string_view message(reinterpret_cast<const char*>(bytes_->bytes().data()), bytes_->bytes().size());
+  std::string_view message(reinterpret_cast<const char*>(bytes_.data()), bytes_.size());
   std::optional<InferenceEdits> edits;
   if (options.for_inference) {
     EPL_ASSIGN(edits, InferenceEdits::of(file_, options.loss_output));
   }
   auto rewrite = [&](Beside* beside) -> Result<std::string> {
     try {
-      return Rewriting(*bytes_, values, edits ? &*edits : nullptr, beside).model(message);
+      return Rewriting(message.data(), values, edits ? &*edits : nullptr, beside).model(message);
     } catch (const protozero::exception& e) {
       return Status(Code::invalid_model, cat("the model cannot be written again: ", e.what()));
     }
