@@ -110,7 +110,8 @@ Result<std::map<std::string, Tensor>> read_batch(const std::string& folder) {
   std::map<std::string, Tensor> batch;
   for (const SafetensorsEntry& entry : file->entries()) {
     const bool input = entry.name.starts_with("input.");
-    batch[input ? entry.name.substr(6) : entry.name] = first_of(file->tensor(entry));
+    EPL_ASSIGN(Tensor all, file->tensor(entry).load());
+    batch[input ? entry.name.substr(6) : entry.name] = first_of(all);
   }
   return batch;
 }

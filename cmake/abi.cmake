@@ -1,8 +1,8 @@
-# cmake -DHEADER=include/epl.h -DMAP=<epl.map> -DABI=<epl.abi> -P cmake/abi.cmake
+# cmake -DHEADER=include/epl.h -DMAP=<epl.map> -DABI=<epl.abi> -DFUNCTIONS=<epl_functions.inc> -DLAYOUT=<epl_layout.c> -P cmake/abi.cmake
 #
 # The header is the source: from it come the linker's version script, with exactly the functions it declares, and a
 # listing of the whole interface, which must equal the committed core/capi/epl.abi (a test compares them). The listing
-# changes only by additions.
+# changes only by additions. For the tests there is a line for each function, and a program that prints the layouts of the structs.
 file(READ ${HEADER} text)
 # CMake's lists would fall over these.
 string(REPLACE ";" "@" text "${text}")
@@ -13,6 +13,8 @@ string(REGEX REPLACE "/\\*([^*]|\\*+[^*/])*\\*+/" "" text "${text}")
 
 set(listing "")
 set(symbols "")
+set(inclusion "")
+set(layout "#include <epl.h>\n#include <stddef.h>\n#include <stdio.h>\n\nint main(void) {\n")
 
 string(REGEX MATCHALL "\n#define EPL_[A-Z0-9_]+ -?[0-9]+" constants "${text}")
 foreach(constant ${constants})
@@ -25,6 +27,13 @@ endforeach()
 string(REGEX REPLACE "[ \t\n]+" " " flat "${text}")
 string(REGEX MATCHALL "typedef struct [a-z_]+ {[^}]*}" structs "${flat}")
 foreach(struct ${structs})
+  string(REGEX REPLACE "typedef struct ([a-z_]+) .*" "\\1" name "${struct}")
+  string(APPEND layout "  printf(\"${name} of %d bytes\\n\", (int)sizeof(${name}))@\n")
+  string(REGEX MATCHALL "[a-z_]+(<[A-Z_]+>)?@" fields "${struct}")
+  foreach(field ${fields})
+    string(REGEX REPLACE "[<@].*" "" field "${field}")
+    string(APPEND layout "  printf(\"  %d %s\\n\", (int)offsetof(${name}, ${field}), \"${field}\")@\n")
+  endforeach()
   string(REPLACE "typedef " "" struct "${struct}")
   string(REPLACE "@ " "\n  " struct "${struct}")
   string(REPLACE "{ " "{\n  " struct "${struct}")
@@ -44,6 +53,11 @@ foreach(function ${functions})
   string(REGEX REPLACE ".*[ *](epl_[a-z0-9_]+)\\(.*" "\\1" symbol "${line}")
   string(APPEND listing "${line}\n")
   list(APPEND symbols ${symbol})
+  if(line MATCHES "^[0-9.]+ epl_error\\*")
+    string(APPEND inclusion "EPL_FALLIBLE(${symbol})\n")
+  else()
+    string(APPEND inclusion "EPL_OTHER(${symbol})\n")
+  endif()
 endforeach()
 
 string(REPLACE "<" "[" listing "${listing}")
@@ -56,4 +70,8 @@ endforeach()
 string(APPEND map "  local:\n    *@\n}@\n")
 string(REPLACE "@" ";" map "${map}")
 file(WRITE ${ABI} "${listing}")
+file(WRITE ${FUNCTIONS} "${inclusion}")
+string(APPEND layout "  return 0@\n}\n")
+string(REPLACE "@" ";" layout "${layout}")
+file(WRITE ${LAYOUT} "${layout}")
 file(WRITE ${MAP} "${map}")

@@ -1,12 +1,14 @@
 # libepl.so, the one thing that is shipped: exactly the symbols of include/epl.h, and nothing needed but the C library.
 set(EPL_MAP ${GENERATED}/epl.map)
 set(EPL_ABI ${GENERATED}/epl.abi)
-add_custom_command(OUTPUT ${EPL_MAP} ${EPL_ABI}
+set(EPL_FUNCTIONS ${GENERATED}/epl_functions.inc)  # a line for each function, for tests that try them all
+set(EPL_LAYOUT ${GENERATED}/epl_layout.c)          # a program that prints where the fields of structs lie
+add_custom_command(OUTPUT ${EPL_MAP} ${EPL_ABI} ${EPL_FUNCTIONS} ${EPL_LAYOUT}
   COMMAND ${CMAKE_COMMAND} -DHEADER=${PROJECT_SOURCE_DIR}/include/epl.h -DMAP=${EPL_MAP} -DABI=${EPL_ABI}
-          -P ${PROJECT_SOURCE_DIR}/cmake/abi.cmake
+          -DFUNCTIONS=${EPL_FUNCTIONS} -DLAYOUT=${EPL_LAYOUT} -P ${PROJECT_SOURCE_DIR}/cmake/abi.cmake
   DEPENDS ${PROJECT_SOURCE_DIR}/include/epl.h ${PROJECT_SOURCE_DIR}/cmake/abi.cmake
   COMMENT "Reading the interface from include/epl.h")
-add_custom_target(epl_interface DEPENDS ${EPL_MAP} ${EPL_ABI})
+add_custom_target(epl_interface DEPENDS ${EPL_MAP} ${EPL_ABI} ${EPL_FUNCTIONS} ${EPL_LAYOUT})
 
 add_library(epl SHARED ${EPL_ALL_OBJECTS})
 add_library(epl::epl ALIAS epl)
@@ -15,9 +17,12 @@ set_target_properties(epl PROPERTIES SOVERSION 1 VERSION 1.0 LINK_DEPENDS ${EPL_
 target_include_directories(epl INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:include>)
 target_link_options(epl PRIVATE LINKER:--version-script=${EPL_MAP} LINKER:--no-undefined LINKER:--exclude-libs,ALL
   LINKER:--gc-sections LINKER:-z,relro LINKER:-z,now)
+# Loaded for good: a dlclose would take the code away under threads and handles that are alive, and leave behind what the C++
+# runtime in it has allocated.
+target_link_options(epl PRIVATE LINKER:-z,nodelete)
 if(EPL_SANITIZE)
   # The sanitizers' runtime belongs to the program, so the library is left with names that only it defines.
-  set_target_properties(epl PROPERTIES LINK_OPTIONS "LINKER:--version-script=${EPL_MAP}")
+  set_target_properties(epl PROPERTIES LINK_OPTIONS "LINKER:--version-script=${EPL_MAP};LINKER:-z,nodelete")
 else()
   target_link_options(epl PRIVATE -static-libstdc++ -static-libgcc)
 endif()

@@ -5,18 +5,35 @@
  *
  * Rules, for every function:
  * - Fallible functions return an error that the caller owns, NULL for success. On failure the EPL_OUT handles are NULL.
+ *   Codes, element types and kinds may grow: treat a code that you do not know as EPL_ERROR_INTERNAL.
  * - Texts are UTF-8, passed as pointer and length (EPL_STR for a literal) and never need a final zero. Texts that come
- *   back do end with a zero that is not counted.
+ *   back do end with a zero that is not counted, and may hold others; what was no UTF-8 has U+FFFD in its place.
  * - Option structs start with `struct_size`; zero in a field means its default; NULL means all defaults. Output structs
  *   start with `struct_size` too, set by the caller; the library writes no more than that.
  * - A handle from a `_create`, `_load`, `_open`, `_parse` function or marked EPL_OWNED is given back with the `_destroy`
  *   function of its type, which takes NULL. Children keep what they were made from alive: the order of destruction is
  *   free. What is not marked EPL_OWNED is borrowed from the handle it came from, and lives as long as that.
- * - Engines, models and plans may be used by any threads at once. A session, trainer, strategy and dataset have one
- *   caller at a time, from any thread; a second caller gets EPL_ERROR_MISUSE.
+ * - A handle that was destroyed, or is of another type, is an error (EPL_ERROR_MISUSE), and to `_destroy` nothing, wherever
+ *   that can be seen; it mostly can, until its memory is used again. Do not rely on it.
+ * - Engines, models, plans and tensors may be used by any threads at once, and are destroyed when no call uses them any
+ *   more. A session, trainer, strategy and dataset have one caller at a time, from any thread; a second caller gets
+ *   EPL_ERROR_MISUSE. These may be destroyed beside a call, by a finaliser for example: the call goes on to its end, and
+ *   what it had goes with it. No call may begin after a destroy.
+ * - Memory that a call is given is read until the call returns and not kept, unless the function says "borrow".
  * - The library reads no environment variable, prints nothing, installs no signal handler and starts threads only for
- *   sessions and prefetching datasets; they are gone when those are destroyed. A pack, opened where a strategy asks for what
- *   it gives, brings libraries with ways of their own: docs/packs.md says which.
+ *   sessions and prefetching datasets; they are gone when those are destroyed. Threads are called epl-..., take no signals
+ *   and have stacks of 512 KiB. A pack, opened where a strategy asks for what it gives, brings libraries with ways of their
+ *   own: docs/packs.md says which.
+ * - The rounding mode and the flush-to-zero flags of the host's threads neither matter nor change. Callbacks run while they
+ *   are the default ones.
+ * - After fork() a child may use the engines, models, plans and tensors of its parent and make sessions and datasets of its own.
+ *   Calls with its parent's sessions, datasets, trainers and strategies are EPL_ERROR_MISUSE, and destroying those
+ *   neither waits nor frees all they had. fork() while another thread is inside a call is as unsafe as malloc makes it.
+ * - The library stays loaded until the process ends: dlclose takes nothing away, and loading it again costs nothing. So
+ *   handles and threads outlive a dlclose.
+ * - Files are read as they are needed, the weights of a model among them. A file that was truncated, changed in place or
+ *   cannot be read is EPL_ERROR_IO, never a signal; replace a file by renaming a new one over it, which is seen by those who
+ *   open it afterwards.
  *
  * Annotations are read by the generators: EPL_OUT the callee writes, EPL_OWNED the caller must destroy, EPL_NULLABLE may
  * be NULL, EPL_SINCE(major, minor) the first version with the function.
@@ -69,7 +86,6 @@ typedef struct epl_strategy epl_strategy;
 typedef struct epl_plan epl_plan;
 typedef struct epl_session epl_session;
 typedef struct epl_dataset epl_dataset;
-typedef struct epl_evaluation epl_evaluation;
 typedef struct epl_tensor epl_tensor;
 typedef struct epl_cancel epl_cancel;
 
@@ -121,30 +137,35 @@ EPL_API EPL_SINCE(1, 0) void epl_text_destroy(epl_text* EPL_NULLABLE text);
 /* Memory of tensors and sessions. `allocate` returns NULL when there is none. */
 typedef void* (*epl_allocate_fn)(void* userdata, size_t bytes, size_t alignment);
 typedef void (*epl_release_fn)(void* userdata, void* memory, size_t bytes, size_t alignment);
-/* Called from any thread, never with a lock held. */
+/* Called from any thread, never with a lock held. INFO tells what is made, loaded and saved, DEBUG every step. */
 typedef void (*epl_log_fn)(void* userdata, int32_t level, const char* message, size_t length);
+/* Callbacks return in the ordinary way: no exception, no longjmp. */
 typedef void (*epl_destroy_fn)(void* userdata);
 
 typedef struct epl_engine_options {
   uint64_t struct_size;
-  int32_t threads;    /* for all ranks of this process together; 0: one for each processor the process may use */
+  int32_t threads;    /* of each session, for all its ranks together, the caller's own among them; 0: one for each processor
+                         that the process may use. Sessions do not share: with several, give each its part. */
   int32_t log_level;  /* EPL_LOG_...: the least that is logged */
   epl_allocate_fn allocate;  /* NULL (and `release` too): the library's own */
   epl_release_fn release;
   void* allocator_userdata;
   epl_log_fn log;  /* NULL: nothing is logged */
   void* log_userdata;
-  epl_destroy_fn userdata_destroy;  /* called with each of the two that is not NULL when the last handle is gone */
+  /* NULL, or called once with its userdata when the engine and all that was made from it are gone. Where epl_engine_create
+     fails they are not called: the userdata are still the caller's. */
+  epl_destroy_fn allocator_destroy;
+  epl_destroy_fn log_destroy;
   const char* packs;  /* the folder of the optional packs, libepl_NAME.so; NULL: the one that libepl.so is in */
   uint64_t packs_length;
 } epl_engine_options;
-#define EPL_ENGINE_OPTIONS_INIT {sizeof(epl_engine_options), 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0}
+#define EPL_ENGINE_OPTIONS_INIT {sizeof(epl_engine_options), 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0}
 
 EPL_API EPL_SINCE(1, 0) void epl_engine_options_init(epl_engine_options* EPL_OUT options);
 EPL_API EPL_SINCE(1, 0) epl_error* epl_engine_create(const epl_engine_options* EPL_NULLABLE options,
                                                      epl_engine** EPL_OUT engine);
 EPL_API EPL_SINCE(1, 0) void epl_engine_destroy(epl_engine* EPL_NULLABLE engine);
-/* What this build and this machine have, as JSON: version, processor level, devices, losses, metrics, optimizers, schedules, readers, model
+/* What this build and this machine have, as JSON: version, processor level, devices, losses, optimizers, readers, model
  * families, strategy keys, packs and where they are looked for. */
 EPL_API EPL_SINCE(1, 0) epl_error* epl_engine_describe(const epl_engine* engine, epl_text** EPL_OUT EPL_OWNED json);
 
@@ -227,7 +248,8 @@ typedef struct epl_model_options {
 #define EPL_MODEL_OPTIONS_INIT {sizeof(epl_model_options), 0, 0}
 EPL_API EPL_SINCE(1, 0) void epl_model_options_init(epl_model_options* EPL_OUT options);
 
-/* The file is mapped and must not change while the model lives. */
+/* Large weights stay in the file, which is kept open, and are read when a plan or session is made and when the model is
+ * exported. The file may be replaced by renaming or removed; a change in place is EPL_ERROR_IO when it is met. */
 EPL_API EPL_SINCE(1, 0) epl_error* epl_model_load(const epl_engine* engine, const char* path, size_t path_length,
                                                   const epl_model_options* EPL_NULLABLE options,
                                                   epl_model** EPL_OUT model);
@@ -259,9 +281,7 @@ EPL_API EPL_SINCE(1, 0) void epl_trainer_destroy(epl_trainer* EPL_NULLABLE train
  *   loss.<option>    as the loss declares, for example loss.ignore_index = -100
  *   optimizer        sgd, momentum, adam, adamw, ...
  *   optimizer.<option>  lr, momentum, betas ("0.9,0.999"), eps, weight_decay, ...
- *   schedule         constant, linear, cosine, step, exponential, one_cycle, plateau (docs/training.md)
- *   schedule.warmup_steps  steps in which the rate rises from zero
- *   schedule.<option>  as the schedule declares, for example schedule.total_steps = 1000
+ *   schedule         constant, linear, cosine; with schedule.warmup_steps, schedule.total_steps, schedule.final_ratio
  *   clip_norm        of the global gradient, 0 for none
  *   report.gradient_norms  true: each step reports "gradient_norm:<parameter>" (epl_session_metric) */
 EPL_API EPL_SINCE(1, 0) epl_error* epl_trainer_set(epl_trainer* trainer, const char* key, size_t key_length,
@@ -323,8 +343,9 @@ typedef struct epl_plan_options {
 #define EPL_PLAN_OPTIONS_INIT {sizeof(epl_plan_options), 0, 0, 0, 0}
 EPL_API EPL_SINCE(1, 0) void epl_plan_options_init(epl_plan_options* EPL_OUT options);
 
-/* `strategy` NULL: all defaults. The handles may be changed or destroyed afterwards. */
-EPL_API EPL_SINCE(1, 0) epl_error* epl_plan_create(const epl_model* model, const epl_trainer* trainer,
+/* `strategy` NULL: all defaults. `trainer` NULL: the plan only predicts, and the model's dimensions must all be fixed. The
+ * handles may be changed or destroyed afterwards. */
+EPL_API EPL_SINCE(1, 0) epl_error* epl_plan_create(const epl_model* model, const epl_trainer* EPL_NULLABLE trainer,
                                                    const epl_strategy* EPL_NULLABLE strategy,
                                                    const epl_plan_options* EPL_NULLABLE options,
                                                    epl_plan** EPL_OUT plan);
@@ -358,9 +379,6 @@ EPL_API EPL_SINCE(1, 0) void epl_cancel_reset(epl_cancel* cancel);
  *   order     "sequential" (default) or "shuffled", a new permutation for each epoch
  *   seed      of the shuffling
  *   prefetch  batches read ahead by a thread, 0 (default) for none
- *   partial   true: an epoch ends with what is left over after its last whole batch, as a batch of fewer samples
- *   split     "train" or "held_out": the part of the samples that is trained on, or the share `held_out` (0.2) that is not,
- *             drawn by `split_seed` (0); "all" (default). The reader text cuts the file instead: its end is held out.
  *   reader    the reader's name; found by the file itself if not set
  *   and what the reader declares (epl_engine_describe lists it), for example {"context": 128, "split": "train"}. */
 EPL_API EPL_SINCE(1, 0) epl_error* epl_dataset_open(const epl_engine* engine, const char* path, size_t path_length,
@@ -371,16 +389,13 @@ EPL_API EPL_SINCE(1, 0) int64_t epl_dataset_field_count(const epl_dataset* datas
 /* Name and type of a field as batches have it. */
 EPL_API EPL_SINCE(1, 0) epl_error* epl_dataset_field(const epl_dataset* dataset, int64_t index, epl_port* EPL_OUT port);
 EPL_API EPL_SINCE(1, 0) int64_t epl_dataset_samples(const epl_dataset* dataset);
-/* Batches of an epoch; what is left over after the last whole batch is one where the option "partial" is set, else left out. */
+/* Batches of an epoch; what is left over after the last whole batch is left out. */
 EPL_API EPL_SINCE(1, 0) int64_t epl_dataset_batches(const epl_dataset* dataset);
 /* From now on batches have the fields that an entry of the plan takes, in its order; each input takes the field of its
- * name, or input.<name>. Types that do not fit are an error. */
+ * name, or input.<name>. Types that do not fit are an error. The handles that epl_dataset_next gave before are gone. */
 EPL_API EPL_SINCE(1, 0) epl_error* epl_dataset_bind(epl_dataset* dataset, const epl_plan* plan, int32_t entry);
-/* Reads every sample once and looks for integers that the model cannot take, class indices and rows of tables out of range: an
- * error names field, row and value. The dataset need not be bound. */
-EPL_API EPL_SINCE(1, 0) epl_error* epl_dataset_check(epl_dataset* dataset, const epl_plan* plan, int32_t entry);
-/* The next batch: the handles of the dataset's own tensors, filled anew by each call. After the last batch of an epoch
- * the next begins. `count` must be that of the fields, or of the inputs once bound. */
+/* The next batch: the handles of the dataset's own tensors, filled anew by each call of this function and left alone by every
+ * other. After the last batch of an epoch the next begins. `count` must be that of the fields, or of the inputs once bound. */
 EPL_API EPL_SINCE(1, 0) epl_error* epl_dataset_next(epl_dataset* dataset, const epl_tensor** EPL_OUT tensors,
                                                     size_t count);
 /* Batches given so far, which is where a checkpoint resumes. */
@@ -420,18 +435,15 @@ EPL_API EPL_SINCE(1, 0) epl_error* epl_session_create(const epl_plan* plan,
                                                       epl_session** EPL_OUT session);
 EPL_API EPL_SINCE(1, 0) void epl_session_destroy(epl_session* EPL_NULLABLE session);
 /* One optimizer step over the global batch: inputs in the plan's order. A step happens or does not: on an error before
- * the update nothing has changed. A class index or table row out of range is found before anything runs
- * (EPL_ERROR_INVALID_ARGUMENT, which names input, row and value). */
+ * the update nothing has changed. */
 EPL_API EPL_SINCE(1, 0) epl_error* epl_session_step(epl_session* session, const epl_tensor* const* inputs, size_t count,
                                                     const epl_call_options* EPL_NULLABLE options,
                                                     epl_metrics* EPL_OUT EPL_NULLABLE metrics);
-/* The loss without an update, dropout off, running statistics used. Of fewer samples than the plan's batch it is the mean of
- * theirs; a model that computes its loss itself takes whole batches alone. */
+/* The loss without an update, dropout off, running statistics used. */
 EPL_API EPL_SINCE(1, 0) epl_error* epl_session_evaluate(epl_session* session, const epl_tensor* const* inputs,
                                                         size_t count, const epl_call_options* EPL_NULLABLE options,
                                                         epl_metrics* EPL_OUT EPL_NULLABLE metrics);
-/* The outputs of the model, in the order of the plan's outputs of EPL_ENTRY_PREDICT, into `output_count` new tensors. With fewer
- * samples than the plan's batch the outputs have as many. */
+/* The outputs of the model, in the order of the plan's outputs of EPL_ENTRY_PREDICT, into `output_count` new tensors. */
 EPL_API EPL_SINCE(1, 0) epl_error* epl_session_predict(epl_session* session, const epl_tensor* const* inputs,
                                                        size_t count, const epl_call_options* EPL_NULLABLE options,
                                                        epl_tensor** EPL_OUT EPL_OWNED outputs, size_t output_count);
@@ -439,14 +451,6 @@ EPL_API EPL_SINCE(1, 0) epl_error* epl_session_predict(epl_session* session, con
 EPL_API EPL_SINCE(1, 0) epl_error* epl_session_metric(epl_session* session, const char* name, size_t name_length,
                                                       double* EPL_OUT value);
 EPL_API EPL_SINCE(1, 0) int64_t epl_session_steps(const epl_session* session);
-/* A number that decides how training goes on, changed between steps and kept in checkpoints. "learning_rate_scale": what the rates of all
- * parameters are multiplied with besides their schedule, 1 at first. */
-EPL_API EPL_SINCE(1, 0) epl_error* epl_session_set_number(epl_session* session, const char* name, size_t name_length,
-                                                          double value);
-EPL_API EPL_SINCE(1, 0) epl_error* epl_session_get_number(epl_session* session, const char* name, size_t name_length,
-                                                          double* EPL_OUT value);
-/* Tells the schedule plateau what was measured, which it may lower the scale above for. Other schedules watch nothing: an error. */
-EPL_API EPL_SINCE(1, 0) epl_error* epl_session_observe(epl_session* session, double value, int32_t higher_is_better);
 /* XXH64 (seed 0) over the bytes of all trained parameters in the order of their names, every NaN as
    one with all bits set: equal weights, equal hash. */
 EPL_API EPL_SINCE(1, 0) epl_error* epl_session_hash(epl_session* session, uint64_t* EPL_OUT hash);
@@ -466,6 +470,7 @@ EPL_API EPL_SINCE(1, 0) epl_error* epl_session_state_port(const epl_session* ses
 /* A copy. */
 EPL_API EPL_SINCE(1, 0) epl_error* epl_session_get(epl_session* session, const char* name, size_t name_length,
                                                    epl_tensor** EPL_OUT EPL_OWNED tensor);
+/* The tensor is copied. */
 EPL_API EPL_SINCE(1, 0) epl_error* epl_session_set(epl_session* session, const char* name, size_t name_length,
                                                    const epl_tensor* tensor);
 
@@ -500,39 +505,6 @@ EPL_API EPL_SINCE(1, 0) epl_error* epl_session_export_onnx_for_training(epl_sess
 /* Parameters and buffers under their names. */
 EPL_API EPL_SINCE(1, 0) epl_error* epl_session_export_safetensors(epl_session* session, const char* path,
                                                                   size_t path_length);
-
-/* --- Evaluation: loss and metrics over any number of batches --------------------------------------------------------- */
-
-/* Metrics of sessions of `plan`, which must have been made with a trainer. `metrics` names them, with options:
- * "accuracy, top_k(k=5)"; empty: those of the loss; "none": the loss alone. epl_engine_describe lists metrics and their
- * options; those that every metric has are output and target, names of an output of the model and an input of the plan
- * that are compared instead of the loss's, and ignore_index, a class that does not count.
- * Numbers are those of all samples together: they depend neither on the batches nor on their order. */
-EPL_API EPL_SINCE(1, 0) epl_error* epl_evaluation_create(const epl_plan* plan, const char* EPL_NULLABLE metrics,
-                                                         size_t metrics_length,
-                                                         epl_evaluation** EPL_OUT evaluation);
-EPL_API EPL_SINCE(1, 0) void epl_evaluation_destroy(epl_evaluation* EPL_NULLABLE evaluation);
-/* One forward pass over a batch, inputs in the order of EPL_ENTRY_EVALUATE, or over fewer samples. */
-EPL_API EPL_SINCE(1, 0) epl_error* epl_evaluation_add(epl_evaluation* evaluation, epl_session* session,
-                                                      const epl_tensor* const* inputs, size_t count,
-                                                      const epl_call_options* EPL_NULLABLE options);
-/* The next `batches` batches of a dataset that is bound to EPL_ENTRY_EVALUATE (or EPL_ENTRY_TRAIN, which has the same
- * inputs); 0: an epoch from its start, after which it stands at its start. The last batch counts in full where the dataset
- * gives it ("partial": true). The deadline of `options` is that of each batch. */
-EPL_API EPL_SINCE(1, 0) epl_error* epl_evaluation_add_dataset(epl_evaluation* evaluation, epl_session* session,
-                                                              epl_dataset* dataset, int64_t batches,
-                                                              const epl_call_options* EPL_NULLABLE options);
-/* What `other`, of an equal plan with the same metrics, has seen: of another part of the data, say. */
-EPL_API EPL_SINCE(1, 0) epl_error* epl_evaluation_merge(epl_evaluation* evaluation, epl_evaluation* other);
-EPL_API EPL_SINCE(1, 0) epl_error* epl_evaluation_reset(epl_evaluation* evaluation);
-EPL_API EPL_SINCE(1, 0) int64_t epl_evaluation_samples(const epl_evaluation* evaluation);
-/* "loss", or a metric by the name it was given: "top_k(k=5)", or "top_k" where that is clear. NaN where nothing counted. */
-EPL_API EPL_SINCE(1, 0) epl_error* epl_evaluation_result(epl_evaluation* evaluation, const char* name, size_t name_length,
-                                                         double* EPL_OUT value);
-/* All of it as JSON, the loss first: {"samples": n, "batch": of the plan, "takes_partial": whether fewer samples can be added,
- * "metrics": [{"name", "value", "higher_is_better"}, ...]}. */
-EPL_API EPL_SINCE(1, 0) epl_error* epl_evaluation_describe(epl_evaluation* evaluation,
-                                                           epl_text** EPL_OUT EPL_OWNED json);
 
 #ifdef __cplusplus
 }

@@ -119,7 +119,7 @@ class CpuDevice final : public Device {
     }
     notes_.push_back(cat("pack ", any_order_pack, " is not used, the built-in kernels serve instead: ", pack.status().message()));
     // That there is none is ordinary; a file that does not fit is not.
-    if (host.log) host.log(pack.status().code() == Code::not_found ? LogLevel::info : LogLevel::warning, notes_.back());
+    log(host, pack.status().code() == Code::not_found ? LogLevel::info : LogLevel::warning, notes_.back());
   }
 
   std::shared_ptr<Memory> memory_;

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "core/base/check.h"
+#include "core/base/float_environment.h"
 
 namespace epl::cpu {
 namespace {
@@ -11,27 +12,9 @@ namespace {
 // Below this a second thread costs more than it saves.
 constexpr int64_t copy_grain = 1 << 20;
 
-#if defined(__x86_64__)
-constexpr unsigned default_control = 0x1f80;  // all exceptions masked, nearest, no flush to zero
-constexpr unsigned exception_flags = 0x3f;
-#endif
-
 }  // namespace
 
-FloatEnvironment::FloatEnvironment() : before_(0) {
-#if defined(__x86_64__)
-  before_ = __builtin_ia32_stmxcsr();
-  if ((before_ & ~exception_flags) != default_control) __builtin_ia32_ldmxcsr(default_control);
-#endif
-}
-FloatEnvironment::~FloatEnvironment() {
-#if defined(__x86_64__)
-  if ((before_ & ~exception_flags) != default_control) __builtin_ia32_ldmxcsr(before_);
-#endif
-}
-
 CpuStream::CpuStream(int threads, ThreadPool::Wait wait) {
-  FloatEnvironment environment;  // workers inherit it
   pool_ = std::make_unique<ThreadPool>(threads, wait);
 }
 

@@ -40,16 +40,4 @@ class CpuStream final : public Stream {
   std::unique_ptr<ThreadPool> pool_;
 };
 
-// The default floating-point environment for its lifetime, on this thread and those it starts.
-class FloatEnvironment {
- public:
-  FloatEnvironment();
-  ~FloatEnvironment();
-  FloatEnvironment(const FloatEnvironment&) = delete;
-  FloatEnvironment& operator=(const FloatEnvironment&) = delete;
-
- private:
-  unsigned before_;
-};
-
 }  // namespace epl::cpu

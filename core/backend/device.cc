@@ -10,7 +10,7 @@ Result<std::shared_ptr<Device>> open_device(std::string_view name, const Host& h
     if (row.name == name) return row.open(host, options);
     known.push_back(row.name);
   }
-  return error(Code::not_found, "no backend \"", name, "\"; there are: ", join(known, ", "));
+  return error(Code::unsupported, "no backend \"", name, "\" in this build; there are: ", join(known, ", "));
 }
 
 }  // namespace epl

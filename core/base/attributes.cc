@@ -143,7 +143,7 @@ Result<Attribute> parse_attribute(std::string_view& text) {
     text = rest;
     return Attribute(std::move(tensor));
   }
-  if (!parse_number(text, integral, i, d)) return invalid("expected an attribute value at \"", text.substr(0, 20), "\"");
+  if (!parse_number(text, integral, i, d)) return invalid("expected an attribute value at \"", excerpt(text, 20), "\"");
   return integral ? Attribute(i) : Attribute(d);
 }
 

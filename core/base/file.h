@@ -1,29 +1,50 @@
-// Files: read by mapping, written so that a reader sees the old content or the new one whole, whatever happens between.
+// Files: read by checked reads, written so that a reader sees the old content or the new one whole, whatever happens between.
+//
+// Nothing is mapped: a mapped file that another program truncates, or a disk that fails, ends the process by SIGBUS, and
+// the process is our host's. A FileReader keeps its file open and reads each range when it is needed, so that what is
+// large is not held twice:
+//   - a few bytes or all of them: `FileReader::open(path)`, then `read(offset, target, bytes)` or `read_all()`;
+//   - a tensor of a file that may never be needed, or only in pieces: `file_tensor(file, type, offset)`, a Tensor that is
+//     not in memory (core/base/tensor.h); `load()` gives it whole, `read(begin, bytes, target)` a piece. Writers of files
+//     and the store of a session take such tensors and go through them in pieces.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
-#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/base/status.h"
+#include "core/base/tensor.h"
 
 namespace epl {
 
-// Read-only bytes of a file, mapped. The file must not shrink while it is mapped.
-class MappedFile {
+// A regular file, open for reading. A read that the file no longer has the bytes for, that the system refuses, or that
+// meets a file whose size or time of modification is not what it was when it was opened, is an error that names file
+// and offset. A file that was replaced by renaming, or removed, is still read as it was.
+// Thread safety: immutable; any threads may read at once.
+class FileReader {
  public:
-  static Result<std::shared_ptr<const MappedFile>> open(const std::string& path);
-  ~MappedFile();
-  MappedFile(const MappedFile&) = delete;
-  std::span<const std::byte> bytes() const { return {data_, size_}; }
+  static Result<std::shared_ptr<const FileReader>> open(const std::string& path);
+  ~FileReader();
+  FileReader(const FileReader&) = delete;
+  const std::string& path() const { return path_; }
+  uint64_t size() const { return size_; }
+  Status read(uint64_t offset, void* target, size_t bytes) const;
+  Result<std::vector<std::byte>> read_all() const;
 
  private:
-  MappedFile() = default;
-  const std::byte* data_ = nullptr;
-  size_t size_ = 0;
+  FileReader(std::string path, int descriptor) : path_(std::move(path)), descriptor_(descriptor) {}
+  std::string path_;
+  int descriptor_;
+  uint64_t size_ = 0;
+  int64_t modified_seconds_ = 0, modified_nanoseconds_ = 0;
 };
+
+// The elements of a tensor that lie in a file from `offset` on, read when they are asked for. The range must lie in the file.
+Tensor file_tensor(std::shared_ptr<const FileReader> file, TensorType type, uint64_t offset);
 
 // Called before each operation on the file system ("create", "write", "sync", "rename", "remove", "folder") with its
 // path; an error takes the place of the operation. Tests inject failures and kill the process here.

@@ -1,5 +1,7 @@
 #include "core/base/status.h"
 
+#include <new>
+
 #include "core/base/check.h"
 
 namespace epl {
@@ -27,6 +29,15 @@ std::string_view code_name(Code code) {
 const std::string& Status::empty() {
   static const std::string none;
   return none;
+}
+
+Status Status::no_memory() noexcept {
+  // Never destroyed, and short enough for the texts to need no memory of their own.
+  alignas(State) static unsigned char room[sizeof(State)];
+  static const State& state = *new (room) State{Code::out_of_memory, "out of memory", {}};
+  Status out;
+  out.state_ = std::shared_ptr<const State>(std::shared_ptr<const State>(), &state);   // owns nothing
+  return out;
 }
 
 Status Status::at(std::string_view where) const {

@@ -39,6 +39,9 @@ class [[nodiscard]] Status {
   Status(Code code, std::string message, std::string where = {})
       : state_(std::make_shared<State>(State{code, std::move(message), std::move(where)})) {}
 
+  // Out of memory, said without needing any: for where even a message would find no room.
+  static Status no_memory() noexcept;
+
   bool ok() const { return state_ == nullptr; }
   Code code() const { return state_ ? state_->code : Code::ok; }
   const std::string& message() const { return state_ ? state_->message : empty(); }

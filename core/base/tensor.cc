@@ -49,8 +49,26 @@ Tensor Tensor::reshaped(Shape shape) const {
 
 Tensor Tensor::clone() const {
   Tensor out(type_);
-  if (bytes() > 0) std::memcpy(out.data(), data_, bytes());
+  if (bytes() > 0) std::memcpy(out.data(), data(), bytes());
   return out;
+}
+
+Status Tensor::read(int64_t begin, int64_t bytes, void* target) const {
+  EPL_CHECK(begin >= 0 && bytes >= 0 && begin <= this->bytes() - bytes, "bytes ", begin, " to ", begin + bytes, " of ", type_.text());
+  if (source_ != nullptr) return source_->read(begin, bytes, target);
+  if (bytes > 0) std::memcpy(target, static_cast<const std::byte*>(data_) + begin, static_cast<size_t>(bytes));
+  return {};
+}
+
+Result<Tensor> Tensor::load() const {
+  if (in_memory()) return *this;
+  Tensor out(type_);
+  EPL_TRY(source_->read(0, bytes(), out.data()));
+  return out;
+}
+
+void Tensor::not_in_memory() const {
+  check_failed("in_memory()", __FILE__, __LINE__, cat("the elements of ", type_.text(), " are looked at before they are loaded"));
 }
 
 namespace {
@@ -97,6 +115,10 @@ auto with_infinity(DType type, F f) {
 
 bool identical(const Tensor& a, const Tensor& b) {
   if (a.type() != b.type()) return false;
+  if (!a.in_memory() || !b.in_memory()) {
+    const auto left = a.load(), right = b.load();
+    return left.ok() && right.ok() && identical(*left, *right);
+  }
   if (a.bytes() == 0 || std::memcmp(a.data(), b.data(), a.bytes()) == 0) return true;
   return is_float(a.dtype()) && with_infinity(a.dtype(), [&](auto infinity) { return equal_but_for_nans(a, b, infinity); });
 }

@@ -85,6 +85,65 @@ bool parse_quoted(std::string_view& text, std::string& out) {
   return false;
 }
 
+size_t utf8_sequence(std::string_view text) {
+  if (text.empty()) return 0;
+  const auto byte = [&](size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
+  const unsigned first = byte(0);
+  const size_t length = first < 0x80 ? 1 : first < 0xc2 ? 0 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : first < 0xf5 ? 4 : 0;
+  for (size_t i = 1; i < length; ++i) {
+    if ((byte(i) & 0xc0) != 0x80) return 0;
+  }
+  // What a shorter form could say, halves of surrogate pairs, and what lies beyond U+10FFFF.
+  if (first == 0xe0 && byte(1) < 0xa0) return 0;
+  if (first == 0xed && byte(1) > 0x9f) return 0;
+  if (first == 0xf0 && byte(1) < 0x90) return 0;
+  if (first == 0xf4 && byte(1) > 0x8f) return 0;
+  return length;
+}
+
+bool is_utf8(std::string_view text) {
+  while (!text.empty()) {
+    const size_t length = utf8_sequence(text);
+    if (length == 0) return false;
+    text.remove_prefix(length);
+  }
+  return true;
+}
+
+void append_utf8(std::string& out, uint32_t code_point) {
+  const auto tail = [&](int shift) { out += static_cast<char>(0x80 | (code_point >> shift & 0x3f)); };
+  if (code_point < 0x80) {
+    out += static_cast<char>(code_point);
+  } else if (code_point < 0x800) {
+    out += static_cast<char>(0xc0 | code_point >> 6);
+    tail(0);
+  } else if (code_point < 0x10000) {
+    out += static_cast<char>(0xe0 | code_point >> 12);
+    tail(6), tail(0);
+  } else {
+    out += static_cast<char>(0xf0 | code_point >> 18);
+    tail(12), tail(6), tail(0);
+  }
+}
+
+std::string to_utf8(std::string_view text) {
+  if (is_utf8(text)) return std::string(text);
+  std::string out;
+  while (!text.empty()) {
+    const size_t length = utf8_sequence(text);
+    out += length == 0 ? replacement_character : text.substr(0, length);
+    text.remove_prefix(std::max<size_t>(length, 1));
+  }
+  return out;
+}
+
+std::string excerpt(std::string_view text, size_t most) {
+  if (text.size() <= most) return std::string(text);
+  size_t end = most;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;
+  return cat(text.substr(0, end), "...");
+}
+
 std::string nearest(std::string_view name, std::span<const std::string> known) {
   std::string best;
   size_t best_distance = std::max<size_t>(2, name.size() / 3) + 1;

@@ -5,10 +5,11 @@
 #include <condition_variable>
 #include <exception>
 #include <mutex>
-#include <thread>
+#include <system_error>
 #include <vector>
 
 #include "core/base/check.h"
+#include "core/base/thread.h"
 
 namespace epl {
 namespace {
@@ -34,7 +35,7 @@ struct ThreadPool::State {
   const Task* task = nullptr;
   std::exception_ptr failure;
   bool stop = false;
-  std::vector<std::thread> workers;
+  std::vector<Thread> workers;
 
   void work(int thread) {
     for (int64_t i = next.fetch_add(1, std::memory_order_relaxed); i < count; i = next.fetch_add(1, std::memory_order_relaxed)) {
@@ -54,7 +55,7 @@ struct ThreadPool::State {
       generation.fetch_add(1, std::memory_order_release);
     }
     work_ready.notify_all();
-    for (std::thread& worker : workers) worker.join();
+    for (Thread& worker : workers) worker.join();
   }
 
   void loop(int thread) {
@@ -80,7 +81,11 @@ ThreadPool::ThreadPool(int size, Wait wait) : state_(std::make_unique<State>(wai
   EPL_CHECK(size >= 1, "a pool needs a thread, got ", size);
   state_->workers.reserve(size - 1);
   try {
-    for (int i = 1; i < size; ++i) state_->workers.emplace_back([state = state_.get(), i] { state->loop(i); });
+    for (int i = 1; i < size; ++i) {
+      auto worker = Thread::start(cat("epl-w", i), [state = state_.get(), i] { state->loop(i); });
+      if (!worker.ok()) throw std::system_error(EAGAIN, std::generic_category(), "starting a thread");
+      state_->workers.push_back(std::move(worker).value());
+    }
   } catch (...) {
     state_->end();  // the threads that there are: a host must survive that there are no more
     throw;

@@ -3,7 +3,6 @@
 
 #include "core/capi/json.h"
 #include "core/capi/objects.h"
-#include "core/data/split.h"
 
 namespace epl::capi {
 namespace {
@@ -11,47 +10,41 @@ namespace {
 using Declared = std::vector<std::pair<std::string, Attribute>>;
 
 const Declared& own_options() {
-  static const Declared options = {{"batch", int64_t{0}}, {"order", std::string("sequential")}, {"seed", int64_t{0}}, {"prefetch", int64_t{0}}, {"partial", false}, {"reader", std::string()}};
+  static const Declared options = {{"batch", int64_t{0}}, {"order", std::string("sequential")}, {"seed", int64_t{0}}, {"prefetch", int64_t{0}}, {"reader", std::string()}};
   return options;
 }
 
 Result<std::unique_ptr<Dataset>> open_dataset(const std::string& path, std::string_view text) {
   // The reader's name comes first, because it says which other options there are.
   std::string name;
-  Json json = parse_json(text);
-  if (json.is_object() && json.contains("reader") && json["reader"].is_string()) name = json["reader"].get<std::string>();
+  const auto json = parse_json(text);
+  if (const Json* reader = json.ok() ? json->find("reader") : nullptr; reader && reader->is_string()) name = reader->text();
   EPL_ASSIGN(const ReaderRow* row, find_reader(name, path));
   Declared declared = own_options();
   declared.insert(declared.end(), row->options.begin(), row->options.end());
-  const bool splits = std::ranges::none_of(row->options, [](const auto& option) { return option.first == "split"; });   // else the reader does
-  if (splits) declared.insert(declared.end(), {{"split", std::string("all")}, {"held_out", 0.0}, {"split_seed", int64_t{0}}});
   EPL_ASSIGN(Attributes options, parse_options(text, declared, cat("dataset (reader ", row->name, ")")));
   DatasetOptions wanted;
   wanted.batch = options.integer("batch");
   wanted.seed = static_cast<uint64_t>(options.integer("seed"));
   wanted.prefetch = options.integer("prefetch");
-  wanted.partial = options.flag("partial");
   const std::string& order = options.text("order");
   if (order != "sequential" && order != "shuffled") return invalid("order is \"", order, "\"; there are sequential and shuffled");
   wanted.shuffled = order == "shuffled";
   EPL_ASSIGN(std::unique_ptr<Reader> reader, row->open(path, options));
-  if (splits) {
-    EPL_ASSIGN(reader, split_reader(std::move(reader), options.text("split"), options.number("held_out"),
-                                    static_cast<uint64_t>(options.integer("split_seed"))));
-  }
   return Dataset::create(std::move(reader), wanted);
 }
 
 // Gives fields `selected`, in that order, from now on.
 void select(epl_dataset& dataset, std::vector<int> selected) {
-  dataset.tensors.clear();
+  std::vector<std::unique_ptr<epl_tensor>> tensors;
   for (int field : selected) {
     auto tensor = std::make_unique<epl_tensor>();
     tensor->engine = dataset.engine;
     tensor->tensor = Tensor(dataset.dataset->fields()[static_cast<size_t>(field)].second, nullptr, nullptr);
     tensor->read_only = true;
-    dataset.tensors.push_back(std::move(tensor));
+    tensors.push_back(std::move(tensor));
   }
+  dataset.tensors = std::move(tensors);
   dataset.selected = std::move(selected);
 }
 
@@ -82,27 +75,9 @@ Result<std::vector<int>> match_fields(const Dataset& dataset, const Entry& entry
   return selected;
 }
 
-// Every sample of a field against what the plan knows of the input that takes it.
-Status check_field(const Reader& reader, int field, const InputBound& bound) {
-  const auto& [name, type] = reader.fields()[static_cast<size_t>(field)];
-  if (!is_integer(type.dtype)) return {};   // converted, and looked at, batch by batch
-  Tensor sample(type);
-  for (int64_t i = 0; i < reader.samples(); ++i) {
-    EPL_TRY(reader.read(i, field, sample.data()));
-    const int64_t wrong = find_out_of_bounds(bound, sample);
-    if (wrong >= 0) return invalid("field ", name, ", row ", reader.row(i), " (counted from 0), ", bound_text(bound, sample.get_int(wrong))).at(name);
-  }
-  return {};
-}
-
 template <class F>
 epl_error* with_dataset(epl_dataset* dataset, F&& f) {
-  return guarded([&]() -> Status {
-    EPL_REQUIRE(dataset);
-    OneCaller::Scope scope(dataset->caller);
-    EPL_TRY(scope.status("dataset"));
-    return f();
-  });
+  return guarded([&] { return with_caller(dataset, "dataset", f); });
 }
 
 }  // namespace
@@ -113,9 +88,7 @@ using namespace epl::capi;
 
 epl_error* epl_dataset_open(const epl_engine* engine, const char* path, size_t path_length, const char* options, size_t options_length,
                             epl_dataset** dataset) {
-  return guarded([&]() -> Status {
-    EPL_REQUIRE(dataset);
-    *dataset = nullptr;
+  return giving(dataset, "dataset", [&]() -> Result<std::unique_ptr<epl_dataset>> {
     EPL_REQUIRE(engine);
     EPL_TEXT_ARGUMENT(path);
     EPL_TEXT_ARGUMENT(options);
@@ -125,13 +98,14 @@ epl_error* epl_dataset_open(const epl_engine* engine, const char* path, size_t p
     std::vector<int> all(made->dataset->fields().size());
     for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<int>(i);
     select(*made, std::move(all));
-    *dataset = made.release();
-    return {};
+    log(engine->engine->host, LogLevel::info, "dataset ", path_text, ": ", made->dataset->samples(), " samples of ", made->dataset->fields().size(),
+        " fields, ", made->dataset->batches(), " batches an epoch");
+    return made;
   });
 }
 
-void epl_dataset_destroy(epl_dataset* dataset) { delete dataset; }
-int64_t epl_dataset_field_count(const epl_dataset* dataset) { return dataset ? static_cast<int64_t>(dataset->dataset->fields().size()) : 0; }
+void epl_dataset_destroy(epl_dataset* dataset) { destroy(dataset); }
+int64_t epl_dataset_field_count(const epl_dataset* dataset) { return alive(dataset) ? static_cast<int64_t>(dataset->dataset->fields().size()) : 0; }
 
 epl_error* epl_dataset_field(const epl_dataset* dataset, int64_t index, epl_port* port) {
   return guarded([&]() -> Status {
@@ -140,13 +114,13 @@ epl_error* epl_dataset_field(const epl_dataset* dataset, int64_t index, epl_port
     const auto& fields = dataset->dataset->fields();
     if (index < 0 || index >= static_cast<int64_t>(fields.size())) return invalid("there is no field ", index, "; there are ", fields.size());
     const auto& [name, type] = fields[static_cast<size_t>(index)];
-    return write_output(make_port(name, type.dtype, type.shape), port, "epl_port");
+    return write_port(name, type.dtype, type.shape, port);
   });
 }
 
-int64_t epl_dataset_samples(const epl_dataset* dataset) { return dataset ? dataset->dataset->samples() : 0; }
-int64_t epl_dataset_batches(const epl_dataset* dataset) { return dataset ? dataset->dataset->batches() : 0; }
-int64_t epl_dataset_position(const epl_dataset* dataset) { return dataset ? dataset->dataset->position() : 0; }
+int64_t epl_dataset_samples(const epl_dataset* dataset) { return alive(dataset) ? dataset->dataset->samples() : 0; }
+int64_t epl_dataset_batches(const epl_dataset* dataset) { return alive(dataset) ? dataset->dataset->batches() : 0; }
+int64_t epl_dataset_position(const epl_dataset* dataset) { return alive(dataset) ? dataset->dataset->position() : 0; }
 
 epl_error* epl_dataset_bind(epl_dataset* dataset, const epl_plan* plan, int32_t entry) {
   return with_dataset(dataset, [&]() -> Status {
@@ -159,10 +133,10 @@ epl_error* epl_dataset_bind(epl_dataset* dataset, const epl_plan* plan, int32_t 
 }
 
 epl_error* epl_dataset_next(epl_dataset* dataset, const epl_tensor** tensors, size_t count) {
+  if (tensors != nullptr) std::fill_n(tensors, count, nullptr);
   return with_dataset(dataset, [&]() -> Status {
     if (count != dataset->selected.size()) return invalid("count is ", count, ", a batch has ", dataset->selected.size(), " tensors");
     if (count > 0) EPL_REQUIRE(tensors);
-    for (size_t i = 0; i < count; ++i) tensors[i] = nullptr;
     EPL_ASSIGN(std::span<const Tensor> batch, dataset->dataset->next());
     for (size_t i = 0; i < count; ++i) {
       dataset->tensors[i]->tensor = batch[static_cast<size_t>(dataset->selected[i])];
@@ -174,18 +148,4 @@ epl_error* epl_dataset_next(epl_dataset* dataset, const epl_tensor** tensors, si
 
 epl_error* epl_dataset_seek(epl_dataset* dataset, int64_t position) {
   return with_dataset(dataset, [&] { return dataset->dataset->seek(position); });
-}
-
-epl_error* epl_dataset_check(epl_dataset* dataset, const epl_plan* plan, int32_t entry) {
-  return with_dataset(dataset, [&]() -> Status {
-    EPL_REQUIRE(plan);
-    EPL_ASSIGN(const Entry* found, entry_argument(*plan->plan, entry));
-    for (const InputBound& bound : found->bounds) {
-      const std::string& input = found->program.inputs[static_cast<size_t>(bound.input)].name;
-      int field = find_field(*dataset->dataset, input);
-      if (field < 0) field = find_field(*dataset->dataset, cat("input.", input));
-      if (field >= 0) EPL_TRY(check_field(dataset->dataset->reader(), field, bound));
-    }
-    return {};
-  });
 }

@@ -59,19 +59,29 @@ Host make_host(const epl_engine_options& o) {
     host.release = [](void* memory, size_t, size_t) { release_memory(memory); };
   }
   int least = o.log_level == EPL_LOG_DEFAULT ? EPL_LOG_WARNING : o.log_level;
-  host.log = [f = o.log, u = o.log_userdata, least](LogLevel level, std::string_view message) {
-    int32_t value = static_cast<int32_t>(level) + EPL_LOG_DEBUG;
-    if (f && value >= least) f(u, value, message.data(), message.size());
-  };
+  host.least_logged = static_cast<LogLevel>(least - EPL_LOG_DEBUG);
+  if (o.log) {
+    host.log = [f = o.log, u = o.log_userdata](LogLevel level, std::string_view message) {
+      const std::string text = to_utf8(message);
+      f(u, static_cast<int32_t>(level) + EPL_LOG_DEBUG, text.data(), text.size());
+    };
+  }
   return host;
+}
+
+void log_engine(const Host& host) {
+  log(host, LogLevel::info, "EPL ", EPL_VERSION_MAJOR, ".", EPL_VERSION_MINOR, ".", EPL_VERSION_PATCH, " on x86-64-v", processor_level(), ", ",
+      host.threads, host.threads == 1 ? " thread" : " threads", " a session, packs in ", host.packs.empty() ? "no folder" : host.packs);
+  if (host.threads > available_processors()) {
+    log(host, LogLevel::warning, host.threads, " threads are asked for and this process may use ", available_processors(), " processors: steps will be slower than with fewer");
+  }
 }
 
 }  // namespace
 
 Engine::~Engine() {
-  if (!options.userdata_destroy) return;
-  if (options.allocator_userdata) options.userdata_destroy(options.allocator_userdata);
-  if (options.log_userdata) options.userdata_destroy(options.log_userdata);
+  if (options.allocator_destroy) options.allocator_destroy(options.allocator_userdata);
+  if (options.log_destroy) options.log_destroy(options.log_userdata);
 }
 
 std::shared_ptr<const void> allocate_bytes(const std::shared_ptr<Engine>& engine, size_t bytes) {
@@ -94,9 +104,7 @@ void epl_engine_options_init(epl_engine_options* options) {
 }
 
 epl_error* epl_engine_create(const epl_engine_options* options, epl_engine** engine) {
-  return guarded([&]() -> Status {
-    EPL_REQUIRE(engine);
-    *engine = nullptr;
+  return giving(engine, "engine", [&]() -> Result<std::unique_ptr<epl_engine>> {
     epl_engine_options known = EPL_ENGINE_OPTIONS_INIT;
     EPL_TRY(copy_options(options, known, "epl_engine_options"));
     if (known.threads < 0 || known.threads > 4096) return invalid("threads is ", known.threads, "; 0 to 4096 can be asked for");
@@ -107,40 +115,34 @@ epl_error* epl_engine_create(const epl_engine_options* options, epl_engine** eng
     auto made = std::make_unique<epl_engine>();
     made->engine = std::make_shared<Engine>();
     made->engine->host = make_host(known);
+    log_engine(made->engine->host);
     made->engine->options = known;  // last: from here on the engine owns the userdata
-    *engine = made.release();
-    return {};
+    return made;
   });
 }
 
-void epl_engine_destroy(epl_engine* engine) { delete engine; }
+void epl_engine_destroy(epl_engine* engine) { destroy(engine); }
 
 epl_error* epl_engine_describe(const epl_engine* engine, epl_text** json) {
-  return guarded([&]() -> Status {
-    EPL_REQUIRE(json);
-    *json = nullptr;
+  return giving_text(json, "json", [&]() -> Result<std::string> {
     EPL_REQUIRE(engine);
-    *json = make_text(describe_engine(*engine->engine));
-    return {};
+    return describe_engine(*engine->engine);
   });
 }
 
 epl_error* epl_cancel_create(const epl_engine* engine, epl_cancel** cancel) {
-  return guarded([&]() -> Status {
-    EPL_REQUIRE(cancel);
-    *cancel = nullptr;
+  return giving(cancel, "cancel", [&]() -> Result<std::unique_ptr<epl_cancel>> {
     EPL_REQUIRE(engine);
     auto made = std::make_unique<epl_cancel>();
     made->token = std::make_shared<StopToken>();
-    *cancel = made.release();
-    return {};
+    return made;
   });
 }
 
-void epl_cancel_destroy(epl_cancel* cancel) { delete cancel; }
+void epl_cancel_destroy(epl_cancel* cancel) { destroy(cancel); }
 void epl_cancel_trigger(epl_cancel* cancel) {
-  if (cancel) cancel->token->cancel();
+  if (alive(cancel)) cancel->token->cancel();
 }
 void epl_cancel_reset(epl_cancel* cancel) {
-  if (cancel) cancel->token->clear();
+  if (alive(cancel)) cancel->token->clear();
 }

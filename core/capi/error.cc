@@ -1,6 +1,7 @@
 // Errors and texts as handles, option structs, and where exceptions end.
 #include <algorithm>
 #include <cstring>
+#include <system_error>
 
 #include "core/base/check.h"
 #include "core/capi/handle.h"
@@ -17,13 +18,19 @@ epl_error* out_of_memory() { return reinterpret_cast<epl_error*>(&no_memory_erro
 bool is_static(const epl_error* e) { return reinterpret_cast<const char*>(e) == &no_memory_error; }
 }  // namespace
 
+std::string_view handle_name(HandleType type) {
+  static constexpr std::string_view names[] = {"handle", "epl_error", "epl_text", "epl_engine", "epl_model", "epl_trainer", "epl_strategy",
+                                               "epl_plan", "epl_session", "epl_dataset", "epl_tensor", "epl_cancel"};
+  return names[static_cast<size_t>(type)];
+}
+
 epl_error* make_error(const Status& status) noexcept {
   if (status.ok()) return nullptr;
   try {
     auto made = std::make_unique<epl_error>();
     made->code = static_cast<int32_t>(status.code());
-    made->message = status.message();
-    made->where = status.where();
+    made->message = to_utf8(status.message());
+    made->where = to_utf8(status.where());
     return made.release();
   } catch (...) {
     return out_of_memory();
@@ -40,15 +47,15 @@ Status current_exception_status() noexcept {
       return Status(Code::out_of_memory, "there is no memory for what this call needs");
     } catch (const std::length_error&) {
       return Status(Code::out_of_memory, "a size is beyond what memory can hold");
+    } catch (const std::system_error& e) {   // of threads, and nothing else of ours
+      return Status(Code::out_of_memory, cat("the operating system gives no more: ", e.what()));
     } catch (const std::exception& e) {
       return Status(Code::internal, cat("unexpected: ", e.what()));
+    } catch (...) {
+      return Status(Code::internal, "unexpected exception");
     }
-  } catch (...) {  // Not even the status fits, or something that is no std::exception.
-  }
-  try {
-    return Status(Code::internal, "unexpected exception");
   } catch (...) {
-    return Status();
+    return Status::no_memory();   // not even the status fits
   }
 }
 
@@ -70,25 +77,25 @@ Status copy_options(const void* source, void* target, uint64_t known_size, std::
   return {};
 }
 
-Status write_output(const void* source, void* target, uint64_t known_size, std::string_view name) {
+Status check_output(const void* target, std::string_view name) {
   uint64_t size = 0;
   std::memcpy(&size, target, sizeof size);
-  if (size < sizeof size || size > 4096) {
-    return invalid(name, ".struct_size is ", size, "; set it to sizeof(", name, ") or use its INIT macro");
-  }
+  if (size >= sizeof size && size <= 4096) return {};
+  return invalid(name, ".struct_size is ", size, "; set it to sizeof(", name, ") or use its INIT macro");
+}
+
+Status write_output(const void* source, void* target, uint64_t known_size, std::string_view name) {
+  EPL_TRY(check_output(target, name));
+  uint64_t size = 0;
+  std::memcpy(&size, target, sizeof size);
   std::memcpy(static_cast<char*>(target) + sizeof size, static_cast<const char*>(source) + sizeof size,
               std::min(size, known_size) - sizeof size);
   return {};
 }
 
-epl_text* make_text(std::string text) {
-  auto made = std::make_unique<epl_text>();
-  made->text = std::move(text);
-  return made.release();
-}
-
 }  // namespace epl::capi
 
+using epl::capi::alive;
 using epl::capi::is_static;
 
 uint32_t epl_version(void) { return EPL_VERSION_MAJOR * 1000000 + EPL_VERSION_MINOR * 1000 + EPL_VERSION_PATCH; }
@@ -97,17 +104,19 @@ int64_t epl_live_handles(void) { return epl::capi::Counted::alive.load(); }
 
 int32_t epl_error_code(const epl_error* error) {
   if (error == nullptr) return EPL_OK;
+  if (!is_static(error) && !error->marked()) return EPL_ERROR_MISUSE;   // destroyed, or no error at all
   return is_static(error) ? EPL_ERROR_OUT_OF_MEMORY : error->code;
 }
 
 const char* epl_error_message(const epl_error* error, size_t* length) {
-  const char* text = error == nullptr ? "" : is_static(error) ? epl::capi::no_memory_message : error->message.c_str();
-  if (length) *length = error == nullptr || is_static(error) ? std::strlen(text) : error->message.size();
+  const bool own = !is_static(error) && alive(error);
+  const char* text = own ? error->message.c_str() : is_static(error) ? epl::capi::no_memory_message : "";
+  if (length) *length = own ? error->message.size() : std::strlen(text);
   return text;
 }
 
 const char* epl_error_where(const epl_error* error, size_t* length) {
-  bool none = error == nullptr || is_static(error);
+  const bool none = is_static(error) || !alive(error);
   if (length) *length = none ? 0 : error->where.size();
   return none ? "" : error->where.c_str();
 }
@@ -118,7 +127,7 @@ int32_t epl_error_retryable(const epl_error* error) {
 }
 
 void epl_error_destroy(epl_error* error) {
-  if (error != nullptr && !is_static(error)) delete error;
+  if (!is_static(error)) epl::capi::destroy(error);
 }
 
 const char* epl_error_code_name(int32_t code) {
@@ -126,6 +135,6 @@ const char* epl_error_code_name(int32_t code) {
   return epl::code_name(static_cast<epl::Code>(code)).data();  // names are literals
 }
 
-const char* epl_text_data(const epl_text* text) { return text ? text->text.c_str() : ""; }
-size_t epl_text_length(const epl_text* text) { return text ? text->text.size() : 0; }
-void epl_text_destroy(epl_text* text) { delete text; }
+const char* epl_text_data(const epl_text* text) { return alive(text) ? text->text.c_str() : ""; }
+size_t epl_text_length(const epl_text* text) { return alive(text) ? text->text.size() : 0; }
+void epl_text_destroy(epl_text* text) { epl::capi::destroy(text); }

@@ -1,14 +1,18 @@
-// What every handle of the C API shares: counting, the boundary where exceptions end, and the check for two callers.
+// What every handle of the C API shares: counting, a mark that tells a live handle from what is none, the check for two
+// callers, and the boundary where exceptions end.
 //
 // A handle is a small struct on the heap that shares ownership of what it shows, so the order in which a host destroys
 // handles does not matter.
 #pragma once
+
+#include <unistd.h>
 
 #include <atomic>
 #include <memory>
 #include <new>
 #include <string>
 
+#include "core/base/float_environment.h"
 #include "core/base/host.h"
 #include "core/base/status.h"
 #include "core/base/tensor.h"
@@ -27,43 +31,151 @@ class Counted {
   static std::atomic<int64_t> alive;
 };
 
-// One caller at a time: the second gets an error instead of a data race.
-class OneCaller {
- public:
-  class Scope {
-   public:
-    explicit Scope(OneCaller& owner) : owner_(owner), entered_(!owner.busy_.exchange(true, std::memory_order_acquire)) {}
-    ~Scope() {
-      if (entered_) owner_.busy_.store(false, std::memory_order_release);
-    }
-    Scope(const Scope&) = delete;
-    Status status(std::string_view what) const {
-      if (entered_) return {};
-      return error(Code::misuse, "this ", what, " is in use by another thread; a ", what, " has one caller at a time");
-    }
+enum class HandleType : uint64_t { error = 1, text, engine, model, trainer, strategy, plan, session, dataset, tensor, cancel };
+std::string_view handle_name(HandleType type);   // "epl_error", ...
 
-   private:
-    OneCaller& owner_;
-    bool entered_;
-  };
+// The base of all handles. Its mark makes a handle of another type, and mostly one that was destroyed, an error instead of a
+// crash. It does not stand first, because allocators write over the beginning of what they are given back.
+template <HandleType handle_type>
+class Handle {
+ public:
+  static constexpr HandleType type = handle_type;
+  bool marked() const { return mark_.load(std::memory_order_relaxed) == live; }
+
+ protected:
+  Handle() = default;
+  ~Handle() { mark_.store(0, std::memory_order_relaxed); }
 
  private:
-  std::atomic<bool> busy_{false};
+  static constexpr uint64_t live = 0x45504c5f68616e00u + static_cast<uint64_t>(handle_type);
+  [[maybe_unused]] uint64_t room_[2] = {};
+  std::atomic<uint64_t> mark_{live};
+  Counted counted_;
 };
 
-// The error handle of a status; null for success. Never throws: without memory it is the static out-of-memory error.
+template <class H>
+bool alive(const H* handle) {
+  return handle != nullptr && handle->marked();
+}
+
+// One caller at a time: the second gets an error instead of a data race, and a destroy beside a call is carried out by the
+// call at its end. Handles of this kind may have threads, which a child of fork() does not have.
+template <HandleType handle_type>
+class ExclusiveHandle : public Handle<handle_type> {
+ public:
+  bool enter() {
+    State expected = State::idle;
+    return state_.compare_exchange_strong(expected, State::busy, std::memory_order_acquire);
+  }
+  // True where the handle was destroyed meanwhile: who leaves it deletes it.
+  bool leave() {
+    State expected = State::busy;
+    return !state_.compare_exchange_strong(expected, State::idle, std::memory_order_release, std::memory_order_acquire);
+  }
+  // True where the caller is to delete it now.
+  bool doom() {
+    for (;;) {
+      State expected = State::idle;
+      if (state_.compare_exchange_strong(expected, State::doomed, std::memory_order_acq_rel)) return true;
+      if (expected == State::doomed) return false;
+      if (state_.compare_exchange_strong(expected, State::doomed, std::memory_order_acq_rel)) return false;
+    }
+  }
+  bool of_this_process() const { return process_ == ::getpid(); }
+
+ private:
+  enum class State : uint8_t { idle, busy, doomed };
+  std::atomic<State> state_{State::idle};
+  pid_t process_ = ::getpid();
+};
+
+// A call that has an exclusive handle to itself.
+template <class H>
+class Caller {
+ public:
+  explicit Caller(H& handle) : handle_(handle), here_(handle.of_this_process()), entered_(here_ && handle.enter()) {}
+  ~Caller() {
+    if (entered_ && handle_.leave()) delete &handle_;
+  }
+  Caller(const Caller&) = delete;
+  Status status() const {
+    if (entered_) return {};
+    const std::string_view name = handle_name(H::type);
+    if (!here_) return error(Code::misuse, "this ", name, " belongs to the process that called fork(); make a new one here");
+    return error(Code::misuse, "this ", name, " is in use by another thread; it has one caller at a time");
+  }
+
+ private:
+  H& handle_;
+  bool here_, entered_;
+};
+
+template <class H>
+concept Exclusive = requires(H& handle) { handle.doom(); };
+
+// What every epl_..._destroy does. NULL is taken; what is no live handle of the type is left alone.
+template <class H>
+void destroy(H* handle) noexcept {
+  if (!alive(handle)) return;
+  if constexpr (Exclusive<H>) {
+    if (!handle->of_this_process()) handle->abandon();   // its threads are not here: waiting for them would never end
+    else if (!handle->doom()) return;
+  }
+  delete handle;
+}
+
+// A pointer that must not be NULL, and must be a live handle if it is one.
+template <class T>
+Status check_pointer(const T* pointer, std::string_view name) {
+  if (pointer == nullptr) return invalid(name, " is NULL");
+  if constexpr (requires { pointer->marked(); }) {
+    if (!pointer->marked()) return error(Code::misuse, name, " is no live ", handle_name(T::type), ": it was destroyed, or is a handle of another type");
+  }
+  return {};
+}
+#define EPL_REQUIRE(name) EPL_TRY(::epl::capi::check_pointer(name, #name))
+
+// The error handle of a status; null for success. Its texts are made UTF-8 here, once for all. Never throws: without memory
+// it is the static out-of-memory error.
 epl_error* make_error(const Status& status) noexcept;
 // The status of the exception being handled.
 Status current_exception_status() noexcept;
 
-// Every fallible entry point runs its body here: f returns a Status, and exceptions become one.
+// Every fallible entry point runs its body here: f returns a Status, exceptions become one, and numbers are made in the
+// floating-point environment that is ours.
 template <class F>
 epl_error* guarded(F&& f) noexcept {
+  FloatEnvironment environment;
   try {
     return make_error(f());
   } catch (...) {
     return make_error(current_exception_status());
   }
+}
+
+// An entry point that gives a handle: f returns a Result<std::unique_ptr<H>>. The place for it is NULL from the first
+// moment on, whatever fails.
+template <class H, class F>
+epl_error* giving(H** place, std::string_view name, F&& f) noexcept {
+  if (place != nullptr) *place = nullptr;
+  return guarded([&]() -> Status {
+    if (place == nullptr) return invalid(name, " is NULL");
+    EPL_ASSIGN(std::unique_ptr<H> made, f());
+    *place = made.release();
+    return {};
+  });
+}
+// The same for a text: f returns a Result<std::string>.
+template <class F>
+epl_error* giving_text(epl_text** place, std::string_view name, F&& f) noexcept;
+
+// An entry point of a handle with one caller at a time.
+template <class H, class F>
+Status with_caller(H* handle, std::string_view name, F&& f) {
+  EPL_TRY(check_pointer(handle, name));
+  Caller<H> caller(*handle);
+  EPL_TRY(caller.status());
+  return f();
 }
 
 // A text argument; null with length 0 is empty.
@@ -73,18 +185,14 @@ inline Result<std::string_view> text_argument(const char* data, size_t length, s
   return std::string_view(data ? data : "", length);
 }
 #define EPL_TEXT_ARGUMENT(name) EPL_ASSIGN(std::string_view name##_text, ::epl::capi::text_argument(name, name##_length, #name))
-// A pointer that must not be NULL.
-#define EPL_REQUIRE(name) \
-  do { \
-    if ((name) == nullptr) return ::epl::invalid(#name " is NULL"); \
-  } while (0)
-
 // Reads an option struct: copies what both sides know, and refuses bytes that are set but unknown here.
 Status copy_options(const void* source, void* target, uint64_t known_size, std::string_view name);
 template <class T>
 Status copy_options(const T* source, T& target, std::string_view name) {
   return source ? copy_options(static_cast<const void*>(source), &target, sizeof(T), name) : Status();
 }
+// Whether an output struct can be written, asked before anything is done.
+Status check_output(const void* target, std::string_view name);
 // Writes the prefix of `source` that the caller's struct has room for; its struct_size stays.
 Status write_output(const void* source, void* target, uint64_t known_size, std::string_view name);
 template <class T>
@@ -92,11 +200,11 @@ Status write_output(const T& source, T* target, std::string_view name) {
   return write_output(static_cast<const void*>(&source), target, sizeof(T), name);
 }
 
-epl_text* make_text(std::string text);
 Result<DType> dtype_argument(int32_t dtype);
 inline int32_t dtype_constant(DType type) { return static_cast<int32_t>(type) + 1; }
 Result<TensorType> type_argument(int32_t dtype, const int64_t* dims, int32_t ndim);
-epl_port make_port(const std::string& name, DType dtype, const Shape& dims);
+// Fills the caller's struct.
+Status write_port(const std::string& name, DType dtype, const Shape& dims, epl_port* port);
 
 // The engine behind all handles that came from it.
 struct Engine {
@@ -108,26 +216,31 @@ std::shared_ptr<const void> allocate_bytes(const std::shared_ptr<Engine>& engine
 
 }  // namespace epl::capi
 
-struct epl_error {
-  epl::capi::Counted counted;
+struct epl_error : epl::capi::Handle<epl::capi::HandleType::error> {
   int32_t code = 0;
   std::string message, where;
 };
-struct epl_text {
-  epl::capi::Counted counted;
+struct epl_text : epl::capi::Handle<epl::capi::HandleType::text> {
   std::string text;
 };
-struct epl_engine {
-  epl::capi::Counted counted;
+struct epl_engine : epl::capi::Handle<epl::capi::HandleType::engine> {
   std::shared_ptr<epl::capi::Engine> engine;
 };
-struct epl_tensor {
-  epl::capi::Counted counted;
+struct epl_tensor : epl::capi::Handle<epl::capi::HandleType::tensor> {
   std::shared_ptr<epl::capi::Engine> engine;
   epl::Tensor tensor;
   bool read_only = false;
 };
-struct epl_cancel {
-  epl::capi::Counted counted;
+struct epl_cancel : epl::capi::Handle<epl::capi::HandleType::cancel> {
   std::shared_ptr<epl::StopToken> token;
 };
+
+template <class F>
+epl_error* epl::capi::giving_text(epl_text** place, std::string_view name, F&& f) noexcept {
+  return giving(place, name, [&]() -> Result<std::unique_ptr<epl_text>> {
+    EPL_ASSIGN(std::string text, f());
+    auto made = std::make_unique<epl_text>();
+    made->text = to_utf8(text);
+    return made;
+  });
+}

@@ -1,10 +1,12 @@
 #include "core/capi/json.h"
 
+#include <cmath>
+
 namespace epl::capi {
 namespace {
 
 std::string type_name(const Attribute& value) {
-  static const char* const names[] = {"true or false", "a whole number", "a number", "a text", "an element type",
+  static const char* const names[] = {"true or false", "a whole number", "a finite number", "a text", "an element type",
                                       "a list of whole numbers", "a list of numbers", "a tensor"};
   return names[value.index()];
 }
@@ -37,7 +39,7 @@ bool parse_list(std::string_view text, std::vector<T>& out) {
 bool from_json(const Json& json, const Attribute& like, Attribute& out) {
   if (std::holds_alternative<bool>(like) && json.is_boolean()) {
     out = json.get<bool>();
-  } else if (std::holds_alternative<int64_t>(like) && json.is_number_integer()) {
+  } else if (std::holds_alternative<int64_t>(like) && json.is_int64()) {
     out = json.get<int64_t>();
   } else if (std::holds_alternative<double>(like) && json.is_number()) {
     out = json.get<double>();
@@ -46,7 +48,7 @@ bool from_json(const Json& json, const Attribute& like, Attribute& out) {
   } else if (std::holds_alternative<Ints>(like) && json.is_array()) {
     Ints values;
     for (const Json& item : json) {
-      if (!item.is_number_integer()) return false;
+      if (!item.is_int64()) return false;
       values.push_back(item.get<int64_t>());
     }
     out = values;
@@ -74,9 +76,10 @@ Result<Attributes> parse_options(std::string_view text, const std::vector<std::p
     known.push_back(name);
   }
   if (text.empty()) return out;
-  Json json = parse_json(text);
-  if (json.is_discarded() || !json.is_object()) return invalid("the options of ", what, " are not a JSON object: ", text.substr(0, 80));
-  for (const auto& [key, value] : json.items()) {
+  auto json = parse_json(text);
+  if (!json.ok()) return invalid("the options of ", what, " are not JSON: ", json.status().message(), " of ", excerpt(text, 80));
+  if (!json->is_object()) return invalid("the options of ", what, " are not a JSON object: ", excerpt(text, 80));
+  for (const auto& [key, value] : json->items()) {
     const Attribute* like = nullptr;
     for (const auto& [name, initial] : declared) {
       if (name == key) like = &initial;
@@ -87,7 +90,7 @@ Result<Attributes> parse_options(std::string_view text, const std::vector<std::p
                    " There are: ", join(known, ", "));
     }
     Attribute read;
-    if (!from_json(value, *like, read)) return invalid("option \"", key, "\" of ", what, " is ", print_json(value), "; ", type_name(*like), " is expected");
+    if (!from_json(value, *like, read)) return invalid("option \"", key, "\" of ", what, " is ", excerpt(print_json(value), 80), "; ", type_name(*like), " is expected");
     out.set(key, read);
   }
   return out;
@@ -102,7 +105,7 @@ Result<Attribute> parse_value(std::string_view text, const Attribute& like, std:
   } else if (std::holds_alternative<int64_t>(like)) {
     fine = parse_number(text, std::get<int64_t>(out));
   } else if (std::holds_alternative<double>(like)) {
-    fine = parse_number(text, std::get<double>(out));
+    fine = parse_number(text, std::get<double>(out)) && std::isfinite(std::get<double>(out));
   } else if (std::holds_alternative<std::string>(like)) {
     out = std::string(text);
     fine = true;
@@ -111,7 +114,7 @@ Result<Attribute> parse_value(std::string_view text, const Attribute& like, std:
   } else if (std::holds_alternative<Doubles>(like)) {
     fine = parse_list(text, std::get<Doubles>(out));
   }
-  if (!fine) return invalid(key, " is \"", text, "\"; ", type_name(like), " is expected");
+  if (!fine) return invalid(key, " is \"", excerpt(text, 80), "\"; ", type_name(like), " is expected");
   return out;
 }
 

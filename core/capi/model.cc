@@ -7,13 +7,17 @@
 namespace epl::capi {
 namespace {
 
-Status make_model(const epl_engine* engine, const epl_model_options& options, std::shared_ptr<const Model> loaded, epl_model** model) {
+std::unique_ptr<epl_model> make_model(const epl_engine* engine, const epl_model_options& options, std::shared_ptr<const Model> loaded,
+                                      std::string_view from) {
   auto made = std::make_unique<epl_model>();
   made->engine = engine->engine;
   made->model = std::move(loaded);
   made->rewrites = options.no_rewrites == 0;
-  *model = made.release();
-  return {};
+  int64_t bytes = 0;
+  for (const ModelInitializer& one : made->model->initializers()) bytes += one.type.bytes();
+  log(engine->engine->host, LogLevel::info, "model from ", from, ": ", made->model->description(), ", ", made->model->inputs().size(), " inputs, ",
+      made->model->initializers().size(), " initialisers of ", bytes, " bytes");
+  return made;
 }
 
 Status check_model_options(const epl_model_options* options, epl_model_options& known) {
@@ -22,10 +26,10 @@ Status check_model_options(const epl_model_options* options, epl_model_options& 
   return {};
 }
 
-Status write_port(const ModelPort& from, epl_port* port) {
+Status write_model_port(const ModelPort& from, epl_port* port) {
   Shape dims;
   for (const ModelDim& dim : from.dims) dims.push_back(dim.size);
-  return write_output(make_port(from.name, from.dtype, dims), port, "epl_port");
+  return write_port(from.name, from.dtype, dims, port);
 }
 
 }  // namespace
@@ -40,23 +44,19 @@ void epl_model_options_init(epl_model_options* options) {
 
 epl_error* epl_model_load(const epl_engine* engine, const char* path, size_t path_length, const epl_model_options* options,
                           epl_model** model) {
-  return guarded([&]() -> Status {
-    EPL_REQUIRE(model);
-    *model = nullptr;
+  return giving(model, "model", [&]() -> Result<std::unique_ptr<epl_model>> {
     EPL_REQUIRE(engine);
     EPL_TEXT_ARGUMENT(path);
     epl_model_options known = EPL_MODEL_OPTIONS_INIT;
     EPL_TRY(check_model_options(options, known));
     EPL_ASSIGN(auto loaded, load_model(std::string(path_text)));
-    return make_model(engine, known, std::move(loaded), model);
+    return make_model(engine, known, std::move(loaded), path_text);
   });
 }
 
 epl_error* epl_model_load_bytes(const epl_engine* engine, const void* data, size_t bytes, const epl_model_options* options,
                                 epl_model** model) {
-  return guarded([&]() -> Status {
-    EPL_REQUIRE(model);
-    *model = nullptr;
+  return giving(model, "model", [&]() -> Result<std::unique_ptr<epl_model>> {
     EPL_REQUIRE(engine);
     EPL_REQUIRE(data);
     epl_model_options known = EPL_MODEL_OPTIONS_INIT;
@@ -66,16 +66,16 @@ epl_error* epl_model_load_bytes(const epl_engine* engine, const void* data, size
     for (const Frontend& row : table.rows) {
       if (row.load_bytes == nullptr) continue;
       EPL_ASSIGN(auto loaded, row.load_bytes({static_cast<const std::byte*>(data), bytes}));
-      return make_model(engine, known, std::move(loaded), model);
+      return make_model(engine, known, std::move(loaded), "memory");
     }
     return unsupported("no frontend of this build reads models from memory");
   });
 }
 
-void epl_model_destroy(epl_model* model) { delete model; }
+void epl_model_destroy(epl_model* model) { destroy(model); }
 
 int64_t epl_model_port_count(const epl_model* model, int32_t kind) {
-  if (model == nullptr) return 0;
+  if (!alive(model)) return 0;
   switch (kind) {
     case EPL_PORT_INPUT: return static_cast<int64_t>(model->model->inputs().size());
     case EPL_PORT_OUTPUT: return static_cast<int64_t>(model->model->outputs().size());
@@ -91,20 +91,17 @@ epl_error* epl_model_port(const epl_model* model, int32_t kind, int64_t index, e
     int64_t count = epl_model_port_count(model, kind);
     if (index < 0 || index >= count) return invalid("there is no port ", index, " of kind ", kind, "; there are ", count);
     size_t i = static_cast<size_t>(index);
-    if (kind == EPL_PORT_INPUT) return write_port(model->model->inputs()[i], port);
-    if (kind == EPL_PORT_OUTPUT) return write_port(model->model->outputs()[i], port);
+    if (kind == EPL_PORT_INPUT) return write_model_port(model->model->inputs()[i], port);
+    if (kind == EPL_PORT_OUTPUT) return write_model_port(model->model->outputs()[i], port);
     const ModelInitializer& from = model->model->initializers()[i];
-    return write_output(make_port(from.name, from.type.dtype, from.type.shape), port, "epl_port");
+    return write_port(from.name, from.type.dtype, from.type.shape, port);
   });
 }
 
 epl_error* epl_model_describe(const epl_model* model, epl_text** json) {
-  return guarded([&]() -> Status {
-    EPL_REQUIRE(json);
-    *json = nullptr;
+  return giving_text(json, "json", [&]() -> Result<std::string> {
     EPL_REQUIRE(model);
-    *json = make_text(describe_model(*model->model, model->rewrites));
-    return {};
+    return describe_model(*model->model, model->rewrites);
   });
 }
 

@@ -1,4 +1,5 @@
-// The handles above tensors: what each shows, shared with whatever was made from it.
+// The handles above tensors: what each shows, shared with whatever was made from it. `abandon` lets go of what a child of
+// fork() cannot end.
 #pragma once
 
 #include <map>
@@ -10,81 +11,66 @@
 #include "core/capi/handle.h"
 #include "core/data/dataset.h"
 #include "core/ir/model.h"
-#include "core/runtime/evaluation.h"
 #include "core/runtime/facts.h"
 #include "core/runtime/session.h"
 #include "core/strategy/strategy.h"
 #include "core/train/train_step.h"
 
-struct epl_model {
-  epl::capi::Counted counted;
+struct epl_model : epl::capi::Handle<epl::capi::HandleType::model> {
   std::shared_ptr<epl::capi::Engine> engine;
   std::shared_ptr<const epl::Model> model;
   bool rewrites = true;
 };
 
 // What a host has set, as text: the types of options are known once loss and optimizer are, in any order of the calls.
-struct epl_trainer {
+struct epl_trainer : epl::capi::ExclusiveHandle<epl::capi::HandleType::trainer> {
   using Texts = std::vector<std::pair<std::string, std::string>>;
   struct Group {
     std::vector<std::string> patterns;
     Texts options;
     bool frozen = false;
   };
-  epl::capi::Counted counted;
-  mutable epl::capi::OneCaller caller;
   std::shared_ptr<epl::capi::Engine> engine;
   std::string loss = "softmax_cross_entropy", loss_output;
   std::string optimizer = "sgd";
-  std::string schedule = "constant";
-  Texts loss_options, optimizer_options, schedule_options;
+  Texts loss_options, optimizer_options;
   std::vector<Group> groups;
-  int64_t warmup_steps = 0;
+  epl::LearningRateSchedule schedule;
   double clip_norm = 0;
   bool report_gradient_norms = false;
   epl::Binding binding;
   std::map<std::string, epl::DType> input_types;   // those given with a type, "target" among them
+  void abandon() {}
 };
 
-struct epl_strategy {
-  epl::capi::Counted counted;
-  epl::capi::OneCaller caller;
+struct epl_strategy : epl::capi::ExclusiveHandle<epl::capi::HandleType::strategy> {
   std::shared_ptr<epl::capi::Engine> engine;
   epl::Strategy strategy;
+  void abandon() {}
 };
 
-struct epl_plan {
-  epl::capi::Counted counted;
+struct epl_plan : epl::capi::Handle<epl::capi::HandleType::plan> {
   std::shared_ptr<epl::capi::Engine> engine;
   std::shared_ptr<const epl::CompiledPlan> plan;
   uint64_t seed = 0;
 };
 
-struct epl_dataset {
-  epl::capi::Counted counted;
-  epl::capi::OneCaller caller;
+struct epl_dataset : epl::capi::ExclusiveHandle<epl::capi::HandleType::dataset> {
   std::shared_ptr<epl::capi::Engine> engine;
   std::unique_ptr<epl::Dataset> dataset;
   mutable std::optional<epl::Facts> facts;                 // what a checkpoint says of it, once it was asked for
   std::vector<int> selected;                               // fields to give, in order
   std::vector<std::unique_ptr<epl_tensor>> tensors;        // what `next` hands out, one for each selected field
+  void abandon() { static_cast<void>(dataset.release()); }
 };
 
-struct epl_session {
-  epl::capi::Counted counted;
-  epl::capi::OneCaller caller;
+struct epl_session : epl::capi::ExclusiveHandle<epl::capi::HandleType::session> {
   std::shared_ptr<epl::capi::Engine> engine;
   std::unique_ptr<epl::Session> session;
   std::vector<epl::Tensor> inputs;                         // kept, so that a step allocates nothing
   std::vector<std::string> names[4];                       // by EPL_STATE_..., sorted
   bool poisoned = false;                                   // a bug of ours has been seen: nothing goes on from here
-};
-
-struct epl_evaluation {
-  epl::capi::Counted counted;
-  epl::capi::OneCaller caller;
-  std::shared_ptr<epl::capi::Engine> engine;
-  std::unique_ptr<epl::Evaluation> evaluation;
+  void abandon() { static_cast<void>(session.release()); }
 };
 
 namespace epl::capi {

@@ -47,8 +47,26 @@ void name_parameters(const epl_trainer& trainer, Binding& binding) {
   }
 }
 
+// What is needed of the trainer, taken while this call has it to itself.
+Status take_trainer(const epl_trainer& trainer, PlanOptions& request) {
+  EPL_ASSIGN(request.train, resolve_trainer(trainer));
+  request.binding = trainer.binding;
+  name_parameters(trainer, request.binding);
+  return {};
+}
+
+void log_plan(const Host& host, const CompiledPlan& plan) {
+  if (host.least_logged > LogLevel::info) return;
+  std::string entries;
+  for (const Entry& entry : plan.entries()) entries += cat(entries.empty() ? "" : ", ", entry_name(entry.kind), " of ", entry.program.instructions.size(), " instructions");
+  log(host, LogLevel::info, "plan: ", entries, "; ", plan.options().ranks, plan.options().ranks == 1 ? " rank" : " ranks", " of ", plan.threads_per_rank(),
+      plan.threads_per_rank() == 1 ? " thread, " : " threads, ", plan.memory_bytes_peak(), " bytes each at their peak; ", plan.trained().size(), " parameters are trained, ",
+      plan.untrained().size(), " are not");
+  for (const std::string& note : plan.device()->notes()) log(host, LogLevel::debug, "device: ", note);
+}
+
 const std::vector<ProgramPort>* ports_of(const epl_plan* plan, int32_t entry, int32_t kind) {
-  if (plan == nullptr || entry < EPL_ENTRY_TRAIN || entry > EPL_ENTRY_PREDICT) return nullptr;
+  if (!alive(plan) || entry < EPL_ENTRY_TRAIN || entry > EPL_ENTRY_PREDICT) return nullptr;
   const Entry* found = plan->plan->entry(static_cast<EntryKind>(entry));
   if (found == nullptr) return nullptr;
   if (kind == EPL_PORT_INPUT) return &found->program.inputs;
@@ -68,9 +86,7 @@ void epl_plan_options_init(epl_plan_options* options) {
 
 epl_error* epl_plan_create(const epl_model* model, const epl_trainer* trainer, const epl_strategy* strategy,
                            const epl_plan_options* options, epl_plan** plan) {
-  return guarded([&]() -> Status {
-    EPL_REQUIRE(plan);
-    *plan = nullptr;
+  return giving(plan, "plan", [&]() -> Result<std::unique_ptr<epl_plan>> {
     EPL_REQUIRE(model);
     epl_plan_options known = EPL_PLAN_OPTIONS_INIT;
     EPL_TRY(copy_options(options, known, "epl_plan_options"));
@@ -79,11 +95,7 @@ epl_error* epl_plan_create(const epl_model* model, const epl_trainer* trainer, c
     PlanOptions request;
     request.training = trainer != nullptr;
     if (trainer != nullptr) {
-      OneCaller::Scope scope(trainer->caller);
-      EPL_TRY(scope.status("trainer"));
-      EPL_ASSIGN(request.train, resolve_trainer(*trainer));
-      request.binding = trainer->binding;
-      name_parameters(*trainer, request.binding);
+      EPL_TRY(with_caller(const_cast<epl_trainer*>(trainer), "trainer", [&] { return take_trainer(*trainer, request); }));
     } else {
       // Nothing says which dimension counts samples, and without a loss nothing needs to know: the batch is not cut.
       for (const ModelPort& input : model->model->inputs()) request.binding.batch_dims[input.name] = -1;
@@ -91,19 +103,21 @@ epl_error* epl_plan_create(const epl_model* model, const epl_trainer* trainer, c
     request.binding.input_shapes.erase("target");   // the loss's own input, not the model's
     request.rewrites = model->rewrites;
     request.model = model->model;
-    if (strategy) request.strategy = strategy->strategy;
+    if (strategy != nullptr) {
+      EPL_TRY(with_caller(const_cast<epl_strategy*>(strategy), "strategy", [&]() -> Status { return request.strategy = strategy->strategy, Status(); }));
+    }
     request.ranks = known.ranks == 0 ? 1 : known.ranks;
     EPL_ASSIGN(request.device, device_name(known.device));
     auto made = std::make_unique<epl_plan>();
     made->engine = model->engine;
     made->seed = known.seed;
     EPL_ASSIGN(made->plan, CompiledPlan::create(model->engine->host, request));
-    *plan = made.release();
-    return {};
+    log_plan(model->engine->host, *made->plan);
+    return made;
   });
 }
 
-void epl_plan_destroy(epl_plan* plan) { delete plan; }
+void epl_plan_destroy(epl_plan* plan) { destroy(plan); }
 
 int64_t epl_plan_port_count(const epl_plan* plan, int32_t entry, int32_t kind) {
   const auto* ports = ports_of(plan, entry, kind);
@@ -119,25 +133,21 @@ epl_error* epl_plan_port(const epl_plan* plan, int32_t entry, int32_t kind, int6
       return invalid("there is no port ", index, " of kind ", kind, " of entry ", entry, "; there are ", ports ? ports->size() : 0);
     }
     const ProgramPort& from = (*ports)[static_cast<size_t>(index)];
-    return write_output(make_port(from.name, from.global_type.dtype, from.global_type.shape), port, "epl_port");
+    return write_port(from.name, from.global_type.dtype, from.global_type.shape, port);
   });
 }
 
-int64_t epl_plan_ranks(const epl_plan* plan) { return plan ? plan->plan->options().ranks : 0; }
+int64_t epl_plan_ranks(const epl_plan* plan) { return alive(plan) ? plan->plan->options().ranks : 0; }
 
 int64_t epl_plan_memory_bytes_peak(const epl_plan* plan, int64_t rank) {
-  if (plan == nullptr || rank < 0 || rank >= plan->plan->options().ranks) return -1;
+  if (!alive(plan) || rank < 0 || rank >= plan->plan->options().ranks) return -1;
   return plan->plan->memory_bytes_peak();   // the ranks of a replicated plan are alike
 }
 
 epl_error* epl_plan_describe(const epl_plan* plan, const char* stage, size_t stage_length, epl_text** text) {
-  return guarded([&]() -> Status {
-    EPL_REQUIRE(text);
-    *text = nullptr;
+  return giving_text(text, "text", [&]() -> Result<std::string> {
     EPL_REQUIRE(plan);
     EPL_TEXT_ARGUMENT(stage);
-    EPL_ASSIGN(std::string made, describe_stage(*plan->plan, stage_text));
-    *text = make_text(std::move(made));
-    return {};
+    return describe_stage(*plan->plan, stage_text);
   });
 }

@@ -7,9 +7,52 @@
 namespace epl::capi {
 namespace {
 
-Status check_number(std::string_view name) {
-  if (name == "learning_rate_scale") return {};
-  return error(Code::not_found, "a session has no number ", quoted(name), ". There is: learning_rate_scale.");
+struct Call {
+  CallOptions options;
+  std::shared_ptr<StopToken> token;   // kept alive while the call runs
+  double started = 0;
+};
+
+Result<Call> call_argument(const epl_session& session, const epl_call_options* options) {
+  epl_call_options known = EPL_CALL_OPTIONS_INIT;
+  EPL_TRY(copy_options(options, known, "epl_call_options"));
+  if (known.timeout_nanoseconds < 0) return invalid("timeout_nanoseconds is ", known.timeout_nanoseconds);
+  Call call;
+  if (known.cancel) {
+    EPL_TRY(check_pointer(known.cancel, "epl_call_options.cancel"));
+    call.token = known.cancel->token;
+  }
+  call.options.stop = call.token.get();
+  call.options.timeout_seconds = static_cast<double>(known.timeout_nanoseconds) * 1e-9;
+  call.started = session.engine->host.seconds();
+  return call;
+}
+
+// Takes the inputs for the time of a call, without allocating once the slots have their shapes.
+class Inputs {
+ public:
+  explicit Inputs(std::vector<Tensor>& slots) : slots_(slots) {}
+  Inputs(const Inputs&) = delete;
+  ~Inputs() {
+    for (Tensor& slot : slots_) slot.forget_data();
+  }
+  Status take(const epl_tensor* const* inputs, size_t count) {
+    if (count > 0 && inputs == nullptr) return invalid("inputs is NULL but count is ", count);
+    if (count > 65536) return invalid("count is ", count);
+    slots_.resize(count);
+    for (size_t i = 0; i < count; ++i) {
+      if (!alive(inputs[i])) EPL_TRY(check_pointer(inputs[i], cat("inputs[", i, "]")));
+      slots_[i] = inputs[i]->tensor;
+    }
+    return {};
+  }
+
+ private:
+  std::vector<Tensor>& slots_;
+};
+
+void log_step(const Host& host, const StepMetrics& step, double seconds) {
+  log(host, LogLevel::debug, "step ", step.step + 1, ": loss ", step.loss, ", ", seconds, " s");
 }
 
 void collect_names(epl_session& handle) {
@@ -26,19 +69,6 @@ void collect_names(epl_session& handle) {
 }
 
 }  // namespace
-
-Result<Call> call_argument(const epl_session& session, const epl_call_options* options) {
-  epl_call_options known = EPL_CALL_OPTIONS_INIT;
-  EPL_TRY(copy_options(options, known, "epl_call_options"));
-  if (known.timeout_nanoseconds < 0) return invalid("timeout_nanoseconds is ", known.timeout_nanoseconds);
-  Call call;
-  if (known.cancel) call.token = known.cancel->token;
-  call.options.stop = call.token.get();
-  call.options.timeout_seconds = static_cast<double>(known.timeout_nanoseconds) * 1e-9;
-  call.started = session.engine->host.seconds();
-  return call;
-}
-
 }  // namespace epl::capi
 
 using namespace epl;
@@ -55,9 +85,7 @@ void epl_metrics_init(epl_metrics* metrics) {
 }
 
 epl_error* epl_session_create(const epl_plan* plan, const epl_session_options* options, epl_session** session) {
-  return guarded([&]() -> Status {
-    EPL_REQUIRE(session);
-    *session = nullptr;
+  return giving(session, "session", [&]() -> Result<std::unique_ptr<epl_session>> {
     EPL_REQUIRE(plan);
     epl_session_options known = EPL_SESSION_OPTIONS_INIT;
     EPL_TRY(copy_options(options, known, "epl_session_options"));
@@ -65,23 +93,27 @@ epl_error* epl_session_create(const epl_plan* plan, const epl_session_options* o
     made->engine = plan->engine;
     EPL_ASSIGN(made->session, Session::create(plan->engine->host, plan->plan, plan->seed));
     collect_names(*made);
-    *session = made.release();
-    return {};
+    log(plan->engine->host, LogLevel::info, "session: ", plan->plan->options().ranks, plan->plan->options().ranks == 1 ? " rank" : " ranks", ", ",
+        plan->plan->memory_bytes_peak(), " bytes each at their peak");
+    return made;
   });
 }
 
-void epl_session_destroy(epl_session* session) { delete session; }
+void epl_session_destroy(epl_session* session) { destroy(session); }
 
 epl_error* epl_session_step(epl_session* session, const epl_tensor* const* inputs, size_t count, const epl_call_options* options,
                             epl_metrics* metrics) {
   return with_session(session, [&]() -> Status {
+    if (metrics != nullptr) EPL_TRY(check_output(metrics, "epl_metrics"));
     EPL_ASSIGN(Call call, call_argument(*session, options));
     Inputs taken(session->inputs);
     EPL_TRY(taken.take(inputs, count));
     StepMetrics step;
     EPL_TRY(session->session->step(session->inputs, step, call.options));
+    const double seconds = session->engine->host.seconds() - call.started;
+    log_step(session->engine->host, step, seconds);
     if (metrics == nullptr) return {};
-    epl_metrics out = {sizeof out, step.step + 1, step.loss, step.gradient_norm, step.learning_rate, session->engine->host.seconds() - call.started};
+    epl_metrics out = {sizeof out, step.step + 1, step.loss, step.gradient_norm, step.learning_rate, seconds};
     return write_output(out, metrics, "epl_metrics");
   });
 }
@@ -89,6 +121,7 @@ epl_error* epl_session_step(epl_session* session, const epl_tensor* const* input
 epl_error* epl_session_evaluate(epl_session* session, const epl_tensor* const* inputs, size_t count, const epl_call_options* options,
                                 epl_metrics* metrics) {
   return with_session(session, [&]() -> Status {
+    if (metrics != nullptr) EPL_TRY(check_output(metrics, "epl_metrics"));
     EPL_ASSIGN(Call call, call_argument(*session, options));
     Inputs taken(session->inputs);
     EPL_TRY(taken.take(inputs, count));
@@ -102,16 +135,15 @@ epl_error* epl_session_evaluate(epl_session* session, const epl_tensor* const* i
 
 epl_error* epl_session_predict(epl_session* session, const epl_tensor* const* inputs, size_t count, const epl_call_options* options,
                                epl_tensor** outputs, size_t output_count) {
+  if (outputs != nullptr) std::fill_n(outputs, output_count, nullptr);
   return with_session(session, [&]() -> Status {
     if (output_count > 0) EPL_REQUIRE(outputs);
-    for (size_t i = 0; i < output_count; ++i) outputs[i] = nullptr;
     EPL_ASSIGN(const Entry* entry, entry_argument(session->session->plan(), EPL_ENTRY_PREDICT));
     const auto& ports = entry->program.outputs;
     if (output_count != ports.size()) return invalid("output_count is ", output_count, ", the model has ", ports.size(), " outputs");
     EPL_ASSIGN(Call call, call_argument(*session, options));
     Inputs taken(session->inputs);
     EPL_TRY(taken.take(inputs, count));
-    EPL_ASSIGN(const int64_t samples, session->session->samples_in(EntryKind::predict, session->inputs));
     std::vector<Tensor> results;
     for (const ProgramPort& port : ports) {
       std::shared_ptr<const void> memory = allocate_bytes(session->engine, static_cast<size_t>(port.global_type.bytes()));
@@ -120,10 +152,10 @@ epl_error* epl_session_predict(epl_session* session, const epl_tensor* const* in
     }
     EPL_TRY(session->session->predict(session->inputs, results, call.options));
     std::vector<std::unique_ptr<epl_tensor>> made;
-    for (size_t i = 0; i < results.size(); ++i) {
+    for (Tensor& result : results) {
       made.push_back(std::make_unique<epl_tensor>());
       made.back()->engine = session->engine;
-      made.back()->tensor = first_samples(results[i], entry->samples.outputs[i], entry->samples.batch, samples);
+      made.back()->tensor = std::move(result);
     }
     for (size_t i = 0; i < made.size(); ++i) outputs[i] = made[i].release();
     return {};
@@ -139,33 +171,9 @@ epl_error* epl_session_metric(epl_session* session, const char* name, size_t nam
   });
 }
 
-epl_error* epl_session_set_number(epl_session* session, const char* name, size_t name_length, double value) {
-  return with_session(session, [&]() -> Status {
-    EPL_TEXT_ARGUMENT(name);
-    EPL_TRY(check_number(name_text));
-    RateScale scale = session->session->rate_scale();
-    scale.scale = value;
-    return session->session->set_rate_scale(scale);
-  });
-}
-
-epl_error* epl_session_get_number(epl_session* session, const char* name, size_t name_length, double* value) {
-  return with_session(session, [&]() -> Status {
-    EPL_REQUIRE(value);
-    EPL_TEXT_ARGUMENT(name);
-    EPL_TRY(check_number(name_text));
-    *value = session->session->rate_scale().scale;
-    return {};
-  });
-}
-
-epl_error* epl_session_observe(epl_session* session, double value, int32_t higher_is_better) {
-  return with_session(session, [&] { return session->session->observe(value, higher_is_better != 0); });
-}
-
-int64_t epl_session_steps(const epl_session* session) { return session ? session->session->steps_done() : 0; }
+int64_t epl_session_steps(const epl_session* session) { return alive(session) ? session->session->steps_done() : 0; }
 
 int64_t epl_session_memory_bytes_peak(const epl_session* session, int64_t rank) {
-  if (session == nullptr || rank < 0 || rank >= session->session->plan().options().ranks) return -1;
+  if (!alive(session) || rank < 0 || rank >= session->session->plan().options().ranks) return -1;
   return session->session->memory_bytes_used();
 }

@@ -9,11 +9,8 @@ namespace epl::capi {
 // Runs f with the session to itself. A bug of ours (InternalError) poisons the session: it must not go on with weights
 // that may be wrong.
 template <class F>
-epl_error* with_session(epl_session* session, F&& f) {
-  return guarded([&]() -> Status {
-    EPL_REQUIRE(session);
-    OneCaller::Scope scope(session->caller);
-    EPL_TRY(scope.status("session"));
+Status in_session(epl_session* session, F&& f) {
+  return with_caller(session, "session", [&]() -> Status {
     if (session->poisoned) return error(Code::misuse, "this session has met an internal error and cannot go on; make a new one and load a checkpoint");
     try {
       return f();
@@ -24,35 +21,10 @@ epl_error* with_session(epl_session* session, F&& f) {
   });
 }
 
-// How one step, evaluation or prediction is to run.
-struct Call {
-  CallOptions options;
-  std::shared_ptr<StopToken> token;   // kept alive while the call runs
-  double started = 0;
-};
-Result<Call> call_argument(const epl_session& session, const epl_call_options* options);
-
-// Takes the inputs for the time of a call, without allocating once the slots have their shapes.
-class Inputs {
- public:
-  explicit Inputs(std::vector<Tensor>& slots) : slots_(slots) {}
-  Inputs(const Inputs&) = delete;
-  ~Inputs() {
-    for (Tensor& slot : slots_) slot.forget_data();
-  }
-  Status take(const epl_tensor* const* inputs, size_t count) {
-    if (count > 0 && inputs == nullptr) return invalid("inputs is NULL but count is ", count);
-    if (count > 65536) return invalid("count is ", count);
-    slots_.resize(count);
-    for (size_t i = 0; i < count; ++i) {
-      if (inputs[i] == nullptr) return invalid("inputs[", i, "] is NULL");
-      slots_[i] = inputs[i]->tensor;
-    }
-    return {};
-  }
-
- private:
-  std::vector<Tensor>& slots_;
-};
+// The same as a whole entry point.
+template <class F>
+epl_error* with_session(epl_session* session, F&& f) {
+  return guarded([&] { return in_session(session, f); });
+}
 
 }  // namespace epl::capi

@@ -31,7 +31,6 @@ Result<Checkpoint> gather(const epl_session& handle, const epl_dataset* dataset)
   out.units = units_of(session);
   if (dataset) out.data_position = dataset->dataset->position();
   out.facts = facts_of(session, dataset);
-  out.facts.merge(describe_rate(session.rate_scale()));
   for (int kind = 0; kind < 4; ++kind) {
     for (const std::string& name : handle.names[kind]) {
       EPL_ASSIGN(Tensor value, session.state_view(name));
@@ -83,18 +82,19 @@ Status restore(epl_session& handle, const std::string& path, epl_dataset* datase
   EPL_TRY(check_fits(handle, checkpoint, path));
   Session& session = *handle.session;
   if (dataset && checkpoint.data_position < 0) return Status(Code::invalid_argument, "the checkpoint was saved without a dataset, so it has no position for this one; load it with dataset NULL", path);
-  const auto& log = handle.engine->host.log;
-  if (checkpoint.numerics != numerics_version) log(LogLevel::warning, cat(path, ": numerics version ", checkpoint.numerics, ", this library has ", numerics_version, ": results go on, but not bit for bit"));
-  if (checkpoint.units != units_of(session)) log(LogLevel::warning, cat(path, ": the batch had ", checkpoint.units, " units, now it has ", units_of(session), ": results go on, but not bit for bit"));
+  const Host& host = handle.engine->host;
+  if (checkpoint.numerics != numerics_version) log(host, LogLevel::warning, path, ": numerics version ", checkpoint.numerics, ", this library has ", numerics_version, ": results go on, but not bit for bit");
+  if (checkpoint.units != units_of(session)) log(host, LogLevel::warning, path, ": the batch had ", checkpoint.units, " units, now it has ", units_of(session), ": results go on, but not bit for bit");
   for (const FactDifference& one : compare_facts(checkpoint.facts, facts_of(session, dataset))) {
     // Without a dataset it is weights that are wanted, for any purpose.
-    if (dataset || one.topic == "model" || one.topic == "optimizer") log(LogLevel::warning, cat(path, ": ", one.key, " was ", one.saved, ", now it is ", one.now));
+    if (dataset || one.topic == "model" || one.topic == "optimizer") log(host, LogLevel::warning, path, ": ", one.key, " was ", one.saved, ", now it is ", one.now);
   }
+  session.torn();   // until all of it is there: reading may fail, and so may memory
   for (const CheckpointItem& item : checkpoint.items) EPL_TRY(session.set_state(item.name, item.value));
-  EPL_TRY(session.set_rate_scale(parse_rate(checkpoint.facts)));
   session.set_steps_done(checkpoint.step);
   session.set_seed(checkpoint.seed);
   session.restored();
+  log(host, LogLevel::info, "loaded checkpoint ", path, " of step ", checkpoint.step);
   return dataset ? dataset->dataset->seek(checkpoint.data_position) : Status();
 }
 
@@ -115,16 +115,15 @@ Status export_onnx(const epl_session& handle, const std::string& path, bool for_
   ModelSaveOptions how{.for_inference = for_inference, .loss_output = {}};
   if (options.training && options.train.loss.name.starts_with(own_output)) how.loss_output = options.train.loss.name.substr(own_output.size());
   EPL_ASSIGN(auto values, weights(handle));
-  return options.model->save(path, values, how);
+  EPL_TRY(options.model->save(path, values, how));
+  log(handle.engine->host, LogLevel::info, "exported ", path);
+  return {};
 }
 
 // Takes the dataset for a call that has the session already; NULL is fine.
 template <class F>
 Status with_optional_dataset(epl_dataset* dataset, F&& f) {
-  if (dataset == nullptr) return f();
-  OneCaller::Scope scope(dataset->caller);
-  EPL_TRY(scope.status("dataset"));
-  return f();
+  return dataset == nullptr ? f() : with_caller(dataset, "dataset", f);
 }
 
 }  // namespace
@@ -134,7 +133,7 @@ using namespace epl;
 using namespace epl::capi;
 
 int64_t epl_session_state_count(const epl_session* session, int32_t kind) {
-  if (session == nullptr || kind < 0 || kind > EPL_STATE_OPTIMIZER) return 0;
+  if (!alive(session) || kind < 0 || kind > EPL_STATE_OPTIMIZER) return 0;
   return static_cast<int64_t>(session->names[kind].size());
 }
 
@@ -146,21 +145,20 @@ epl_error* epl_session_state_port(const epl_session* session, int32_t kind, int6
     if (index < 0 || index >= count) return invalid("there is no state ", index, " of kind ", kind, "; there are ", count);
     const StateSlot* slot = session->session->plan().state().find(session->names[kind][static_cast<size_t>(index)]);
     EPL_CHECK(slot != nullptr, "state without a slot");
-    return write_output(make_port(slot->name, slot->type.dtype, slot->type.shape), port, "epl_port");
+    return write_port(slot->name, slot->type.dtype, slot->type.shape, port);
   });
 }
 
 epl_error* epl_session_get(epl_session* session, const char* name, size_t name_length, epl_tensor** tensor) {
-  return with_session(session, [&]() -> Status {
-    EPL_REQUIRE(tensor);
-    *tensor = nullptr;
-    EPL_TEXT_ARGUMENT(name);
-    EPL_ASSIGN(Tensor value, session->session->state(name_text));
+  return giving(tensor, "tensor", [&]() -> Result<std::unique_ptr<epl_tensor>> {
     auto made = std::make_unique<epl_tensor>();
-    made->engine = session->engine;
-    made->tensor = std::move(value);
-    *tensor = made.release();
-    return {};
+    EPL_TRY(in_session(session, [&]() -> Status {
+      EPL_TEXT_ARGUMENT(name);
+      EPL_ASSIGN(made->tensor, session->session->state(name_text));
+      made->engine = session->engine;
+      return {};
+    }));
+    return made;
   });
 }
 
@@ -191,7 +189,9 @@ epl_error* epl_session_save(epl_session* session, const char* path, size_t path_
     return with_optional_dataset(const_cast<epl_dataset*>(dataset), [&]() -> Status {
       EPL_ASSIGN(Checkpoint checkpoint, gather(*session, dataset));
       EPL_TRY(check_finite(checkpoint));
-      return save_checkpoint(std::string(path_text), checkpoint);
+      EPL_TRY(save_checkpoint(std::string(path_text), checkpoint));
+      log(session->engine->host, LogLevel::info, "saved checkpoint ", path_text, " of step ", checkpoint.step);
+      return {};
     });
   });
 }
@@ -204,19 +204,19 @@ epl_error* epl_session_load(epl_session* session, const char* path, size_t path_
 }
 
 epl_error* epl_session_compare(epl_session* session, const char* path, size_t path_length, const epl_dataset* dataset, epl_text** json) {
-  if (json != nullptr) *json = nullptr;
-  return with_session(session, [&]() -> Status {
-    EPL_REQUIRE(json);
-    EPL_TEXT_ARGUMENT(path);
-    return with_optional_dataset(const_cast<epl_dataset*>(dataset), [&]() -> Status {
-      EPL_ASSIGN(Checkpoint checkpoint, load_checkpoint(std::string(path_text)));
-      Json out = Json::array();
-      for (const FactDifference& one : compare_facts(checkpoint.facts, facts_of(*session->session, dataset))) {
-        out.push_back({{"key", one.key}, {"topic", one.topic}, {"checkpoint", one.saved}, {"session", one.now}, {"breaks", one.breaks}});
-      }
-      *json = make_text(print_json(out, 2));
-      return {};
-    });
+  return giving_text(json, "json", [&]() -> Result<std::string> {
+    Json out = Json::array();
+    EPL_TRY(in_session(session, [&]() -> Status {
+      EPL_TEXT_ARGUMENT(path);
+      return with_optional_dataset(const_cast<epl_dataset*>(dataset), [&]() -> Status {
+        EPL_ASSIGN(Checkpoint checkpoint, load_checkpoint(std::string(path_text)));
+        for (const FactDifference& one : compare_facts(checkpoint.facts, facts_of(*session->session, dataset))) {
+          out.push_back({{"key", one.key}, {"topic", one.topic}, {"checkpoint", one.saved}, {"session", one.now}, {"breaks", one.breaks}});
+        }
+        return {};
+      });
+    }));
+    return print_json(out, 2);
   });
 }
 
@@ -229,9 +229,7 @@ epl_error* epl_checkpoint_remove(const epl_engine* engine, const char* path, siz
 }
 
 epl_error* epl_checkpoint_describe(const epl_engine* engine, const char* path, size_t path_length, epl_text** json) {
-  return guarded([&]() -> Status {
-    EPL_REQUIRE(json);
-    *json = nullptr;
+  return giving_text(json, "json", [&]() -> Result<std::string> {
     EPL_REQUIRE(engine);
     EPL_TEXT_ARGUMENT(path);
     EPL_ASSIGN(Checkpoint checkpoint, load_checkpoint(std::string(path_text)));
@@ -249,8 +247,7 @@ epl_error* epl_checkpoint_describe(const epl_engine* engine, const char* path, s
       items.push_back({{"name", item.name}, {"kind", state_kind_name(item.kind)}, {"dtype", dtype_name(item.value.dtype())}, {"dims", item.value.shape()}});
     }
     out["tensors"] = items;
-    *json = make_text(print_json(out, 2));
-    return {};
+    return print_json(out, 2);
   });
 }
 
@@ -272,6 +269,8 @@ epl_error* epl_session_export_safetensors(epl_session* session, const char* path
   return with_session(session, [&]() -> Status {
     EPL_TEXT_ARGUMENT(path);
     EPL_ASSIGN(auto values, weights(*session));
-    return save_safetensors(std::string(path_text), NamedTensors(values.begin(), values.end()));
+    EPL_TRY(save_safetensors(std::string(path_text), NamedTensors(values.begin(), values.end())));
+    log(session->engine->host, LogLevel::info, "exported ", path_text);
+    return {};
   });
 }

@@ -9,39 +9,33 @@ epl_error* epl_strategy_create(const epl_engine* engine, epl_strategy** strategy
 }
 
 epl_error* epl_strategy_parse(const epl_engine* engine, const char* json, size_t json_length, epl_strategy** strategy) {
-  return guarded([&]() -> Status {
-    EPL_REQUIRE(strategy);
-    *strategy = nullptr;
+  return giving(strategy, "strategy", [&]() -> Result<std::unique_ptr<epl_strategy>> {
     EPL_REQUIRE(engine);
     EPL_TEXT_ARGUMENT(json);
     EPL_ASSIGN(Strategy parsed, parse_strategy(json_text));
     auto made = std::make_unique<epl_strategy>();
     made->engine = engine->engine;
     made->strategy = std::move(parsed);
-    *strategy = made.release();
-    return {};
+    return made;
   });
 }
 
-void epl_strategy_destroy(epl_strategy* strategy) { delete strategy; }
+void epl_strategy_destroy(epl_strategy* strategy) { destroy(strategy); }
 
 epl_error* epl_strategy_set(epl_strategy* strategy, const char* key, size_t key_length, const char* value, size_t value_length) {
-  return guarded([&]() -> Status {
-    EPL_REQUIRE(strategy);
-    OneCaller::Scope scope(strategy->caller);
-    EPL_TRY(scope.status("strategy"));
-    EPL_TEXT_ARGUMENT(key);
-    EPL_TEXT_ARGUMENT(value);
-    return set_config(strategy->strategy, key_text, value_text);
+  return guarded([&] {
+    return with_caller(strategy, "strategy", [&]() -> Status {
+      EPL_TEXT_ARGUMENT(key);
+      EPL_TEXT_ARGUMENT(value);
+      return set_config(strategy->strategy, key_text, value_text);
+    });
   });
 }
 
 epl_error* epl_strategy_describe(const epl_strategy* strategy, epl_text** json) {
-  return guarded([&]() -> Status {
-    EPL_REQUIRE(json);
-    *json = nullptr;
-    EPL_REQUIRE(strategy);
-    *json = make_text(print_strategy(strategy->strategy));
-    return {};
+  return giving_text(json, "json", [&]() -> Result<std::string> {
+    std::string out;
+    EPL_TRY(with_caller(const_cast<epl_strategy*>(strategy), "strategy", [&]() -> Status { return out = print_strategy(strategy->strategy), Status(); }));
+    return out;
   });
 }

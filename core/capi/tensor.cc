@@ -1,4 +1,5 @@
 // Tensors: owned, copied, borrowed, and through DLPack.
+#include <algorithm>
 #include <cstring>
 #include <limits>
 
@@ -28,24 +29,25 @@ Result<TensorType> type_argument(int32_t dtype, const int64_t* dims, int32_t ndi
   return TensorType{type, Shape(dims, dims + ndim)};
 }
 
-epl_port make_port(const std::string& name, DType dtype, const Shape& dims) {
-  epl_port port = EPL_PORT_INIT;
-  port.name = name.c_str();
-  port.name_length = name.size();
-  port.dtype = dtype_constant(dtype);
-  port.ndim = static_cast<int32_t>(dims.size());
-  for (size_t i = 0; i < dims.size() && i < EPL_MAX_NDIM; ++i) port.dims[i] = dims[i];
-  return port;
+Status write_port(const std::string& name, DType dtype, const Shape& dims, epl_port* port) {
+  if (dims.size() > EPL_MAX_NDIM) return unsupported(excerpt(name, 80), " has ", dims.size(), " dimensions, more than the ", EPL_MAX_NDIM, " of an epl_port");
+  epl_port made = EPL_PORT_INIT;
+  made.name = name.c_str();
+  made.name_length = name.size();
+  made.dtype = dtype_constant(dtype);
+  made.ndim = static_cast<int32_t>(dims.size());
+  std::copy(dims.begin(), dims.end(), made.dims);
+  return write_output(made, port, "epl_port");
 }
 
 namespace {
 
-epl_tensor* make_tensor(const std::shared_ptr<Engine>& engine, Tensor tensor, bool read_only = false) {
+std::unique_ptr<epl_tensor> make_tensor(const std::shared_ptr<Engine>& engine, Tensor tensor, bool read_only = false) {
   auto made = std::make_unique<epl_tensor>();
   made->engine = engine;
   made->tensor = std::move(tensor);
   made->read_only = read_only;
-  return made.release();
+  return made;
 }
 
 Status check_bytes(const TensorType& type, const void* data, size_t bytes) {
@@ -106,62 +108,53 @@ using namespace epl;
 using namespace epl::capi;
 
 epl_error* epl_tensor_create(const epl_engine* engine, int32_t dtype, const int64_t* dims, int32_t ndim, epl_tensor** tensor) {
-  return guarded([&]() -> Status {
-    EPL_REQUIRE(tensor);
-    *tensor = nullptr;
+  return giving(tensor, "tensor", [&]() -> Result<std::unique_ptr<epl_tensor>> {
     EPL_REQUIRE(engine);
     EPL_ASSIGN(TensorType type, type_argument(dtype, dims, ndim));
     std::shared_ptr<const void> memory = allocate_bytes(engine->engine, static_cast<size_t>(type.bytes()));
     std::memset(const_cast<void*>(memory.get()), 0, static_cast<size_t>(type.bytes()));
     const void* data = memory.get();
-    *tensor = make_tensor(engine->engine, Tensor(std::move(type), std::move(memory), data));
-    return {};
+    return make_tensor(engine->engine, Tensor(std::move(type), std::move(memory), data));
   });
 }
 
 epl_error* epl_tensor_create_copy(const epl_engine* engine, int32_t dtype, const int64_t* dims, int32_t ndim, const void* data,
                                   size_t bytes, epl_tensor** tensor) {
-  return guarded([&]() -> Status {
-    EPL_REQUIRE(tensor);
-    *tensor = nullptr;
+  return giving(tensor, "tensor", [&]() -> Result<std::unique_ptr<epl_tensor>> {
     EPL_REQUIRE(engine);
     EPL_ASSIGN(TensorType type, type_argument(dtype, dims, ndim));
     EPL_TRY(check_bytes(type, data, bytes));
     std::shared_ptr<const void> memory = allocate_bytes(engine->engine, bytes);
     if (bytes > 0) std::memcpy(const_cast<void*>(memory.get()), data, bytes);
     const void* start = memory.get();
-    *tensor = make_tensor(engine->engine, Tensor(std::move(type), std::move(memory), start));
-    return {};
+    return make_tensor(engine->engine, Tensor(std::move(type), std::move(memory), start));
   });
 }
 
 epl_error* epl_tensor_create_borrow(const epl_engine* engine, int32_t dtype, const int64_t* dims, int32_t ndim, void* data,
                                     size_t bytes, epl_destroy_fn release, void* userdata, epl_tensor** tensor) {
-  return guarded([&]() -> Status {
-    // From here on `release` is called exactly once, whatever happens.
+  return giving(tensor, "tensor", [&]() -> Result<std::unique_ptr<epl_tensor>> {
+    // From here on `release` is called exactly once, whatever happens: also where the owner finds no memory for itself.
     std::shared_ptr<const void> owner(data, [release, userdata](const void*) {
       if (release) release(userdata);
     });
-    EPL_REQUIRE(tensor);
-    *tensor = nullptr;
     EPL_REQUIRE(engine);
     EPL_ASSIGN(TensorType type, type_argument(dtype, dims, ndim));
     EPL_TRY(check_bytes(type, data, bytes));
     static char nothing;
-    *tensor = make_tensor(engine->engine, Tensor(std::move(type), std::move(owner), data ? data : &nothing));
-    return {};
+    return make_tensor(engine->engine, Tensor(std::move(type), std::move(owner), data ? data : &nothing));
   });
 }
 
-void epl_tensor_destroy(epl_tensor* tensor) { delete tensor; }
-int32_t epl_tensor_dtype(const epl_tensor* tensor) { return tensor ? dtype_constant(tensor->tensor.dtype()) : EPL_DTYPE_NONE; }
-int32_t epl_tensor_ndim(const epl_tensor* tensor) { return tensor ? tensor->tensor.type().ndim() : 0; }
+void epl_tensor_destroy(epl_tensor* tensor) { destroy(tensor); }
+int32_t epl_tensor_dtype(const epl_tensor* tensor) { return alive(tensor) ? dtype_constant(tensor->tensor.dtype()) : EPL_DTYPE_NONE; }
+int32_t epl_tensor_ndim(const epl_tensor* tensor) { return alive(tensor) ? tensor->tensor.type().ndim() : 0; }
 int64_t epl_tensor_dim(const epl_tensor* tensor, int32_t dim) {
-  if (tensor == nullptr || dim < 0 || dim >= tensor->tensor.type().ndim()) return -1;
+  if (!alive(tensor) || dim < 0 || dim >= tensor->tensor.type().ndim()) return -1;
   return tensor->tensor.shape()[static_cast<size_t>(dim)];
 }
-size_t epl_tensor_bytes(const epl_tensor* tensor) { return tensor ? static_cast<size_t>(tensor->tensor.bytes()) : 0; }
-void* epl_tensor_data(const epl_tensor* tensor) { return tensor ? const_cast<void*>(tensor->tensor.data()) : nullptr; }
+size_t epl_tensor_bytes(const epl_tensor* tensor) { return alive(tensor) ? static_cast<size_t>(tensor->tensor.bytes()) : 0; }
+void* epl_tensor_data(const epl_tensor* tensor) { return alive(tensor) ? const_cast<void*>(tensor->tensor.data()) : nullptr; }
 
 size_t epl_dtype_bytes(int32_t dtype) { return dtype < 1 || dtype > dtype_count ? 0 : dtype_bytes(static_cast<DType>(dtype - 1)); }
 const char* epl_dtype_name(int32_t dtype) {
@@ -173,15 +166,13 @@ void epl_port_init(epl_port* port) {
 }
 
 epl_error* epl_tensor_from_dlpack(const epl_engine* engine, void* dl_managed_tensor_versioned, epl_tensor** tensor) {
-  return guarded([&]() -> Status {
+  return giving(tensor, "tensor", [&]() -> Result<std::unique_ptr<epl_tensor>> {
     auto* managed = static_cast<dlpack::ManagedTensorVersioned*>(dl_managed_tensor_versioned);
     // Taken over: the deleter runs once, whatever happens.
     std::shared_ptr<const void> owner(managed, [](const void* p) {
       auto* taken = static_cast<dlpack::ManagedTensorVersioned*>(const_cast<void*>(p));
       if (taken && taken->deleter) taken->deleter(taken);
     });
-    EPL_REQUIRE(tensor);
-    *tensor = nullptr;
     EPL_REQUIRE(managed);
     EPL_REQUIRE(engine);
     EPL_TRY(check_dlpack(*managed));
@@ -189,15 +180,14 @@ epl_error* epl_tensor_from_dlpack(const epl_engine* engine, void* dl_managed_ten
     EPL_ASSIGN(DType dtype, type_of_dlpack(t.dtype));
     EPL_ASSIGN(TensorType type, type_argument(dtype_constant(dtype), t.shape, t.ndim));
     const char* data = static_cast<const char*>(t.data) + t.byte_offset;
-    *tensor = make_tensor(engine->engine, Tensor(std::move(type), std::move(owner), data), managed->flags & dlpack::flag_read_only);
-    return {};
+    return make_tensor(engine->engine, Tensor(std::move(type), std::move(owner), data), managed->flags & dlpack::flag_read_only);
   });
 }
 
 epl_error* epl_tensor_to_dlpack(const epl_tensor* tensor, void** dl_managed_tensor_versioned) {
+  if (dl_managed_tensor_versioned != nullptr) *dl_managed_tensor_versioned = nullptr;
   return guarded([&]() -> Status {
     EPL_REQUIRE(dl_managed_tensor_versioned);
-    *dl_managed_tensor_versioned = nullptr;
     EPL_REQUIRE(tensor);
     auto made = std::make_unique<Exported>();
     made->tensor = tensor->tensor;

@@ -22,7 +22,6 @@ Result<Attributes> typed(const epl_trainer::Texts& texts, const Declared& declar
     }
     if (spec == nullptr) {
       std::vector<std::string> known = names_of(declared);
-      if (known.empty()) return error(Code::not_found, "no key ", prefix, key, ": what was chosen has no options.");
       std::string near = nearest(key, known);
       return error(Code::not_found, "no key ", prefix, key, near.empty() ? "" : cat("; did you mean ", prefix, near, "?"), " There are: ",
                    join(known, ", "));
@@ -45,10 +44,32 @@ Result<Declared> loss_declared(const std::string& name) {
   return error(Code::not_found, "no loss \"", name, "\"", near.empty() ? "" : cat("; did you mean ", near, "?"), " There are: ", join(known, ", "));
 }
 
+Status set_schedule(LearningRateSchedule& schedule, std::string_view name) {
+  using Kind = LearningRateSchedule::Kind;
+  if (name == "constant") {
+    schedule.kind = Kind::constant;
+  } else if (name == "linear") {
+    schedule.kind = Kind::linear;
+  } else if (name == "cosine") {
+    schedule.kind = Kind::cosine;
+  } else {
+    return error(Code::not_found, "no schedule \"", name, "\"; there are: constant, linear, cosine");
+  }
+  return {};
+}
+
 template <class T>
 Status set_typed(T& target, std::string_view key, std::string_view value) {
   EPL_ASSIGN(Attribute read, parse_value(value, Attribute(T{}), key));
   target = std::get<T>(read);
+  return {};
+}
+
+Status set_count(int64_t& target, std::string_view key, std::string_view value) {
+  int64_t read = 0;
+  EPL_TRY(set_typed(read, key, value));
+  if (read < 0) return invalid(key, " is ", read, "; it is a number of steps");
+  target = read;
   return {};
 }
 
@@ -66,21 +87,23 @@ Status set_key(epl_trainer& t, std::string_view key, std::string_view value) {
   } else if (key.starts_with("optimizer.")) {
     t.optimizer_options.emplace_back(key.substr(10), value);
   } else if (key == "schedule") {
-    EPL_TRY(find_schedule(value).status());
-    t.schedule = value;
+    return set_schedule(t.schedule, value);
   } else if (key == "schedule.warmup_steps") {
-    return set_typed(t.warmup_steps, key, value);
-  } else if (key.starts_with("schedule.")) {
-    t.schedule_options.emplace_back(key.substr(9), value);
+    return set_count(t.schedule.warmup_steps, key, value);
+  } else if (key == "schedule.total_steps") {
+    return set_count(t.schedule.total_steps, key, value);
+  } else if (key == "schedule.final_ratio") {
+    return set_typed(t.schedule.final_ratio, key, value);
   } else if (key == "clip_norm") {
     return set_typed(t.clip_norm, key, value);
   } else if (key == "report.gradient_norms") {
     return set_typed(t.report_gradient_norms, key, value);
   } else {
-    static const std::vector<std::string> known = {"loss", "loss.output", "optimizer", "optimizer.lr", "schedule", "schedule.warmup_steps", "clip_norm", "report.gradient_norms"};
+    static const std::vector<std::string> known = {"loss", "loss.output", "optimizer", "optimizer.lr", "schedule", "schedule.warmup_steps",
+                                                   "schedule.total_steps", "schedule.final_ratio", "clip_norm", "report.gradient_norms"};
     std::string near = nearest(key, known);
     return error(Code::not_found, "no trainer key \"", key, "\"", near.empty() ? "" : cat("; did you mean ", near, "?"), " There are: ",
-                 join(known, ", "), ", and what the loss, the optimizer and the schedule declare");
+                 join(known, ", "), ", and what the loss and the optimizer declare");
   }
   return {};
 }
@@ -95,12 +118,7 @@ Result<epl_trainer::Group*> find_group(epl_trainer& trainer, int64_t group) {
 // Runs f with the trainer to itself.
 template <class F>
 epl_error* with_trainer(epl_trainer* trainer, F&& f) {
-  return guarded([&]() -> Status {
-    EPL_REQUIRE(trainer);
-    OneCaller::Scope scope(trainer->caller);
-    EPL_TRY(scope.status("trainer"));
-    return f();
-  });
+  return guarded([&] { return with_caller(trainer, "trainer", f); });
 }
 
 }  // namespace
@@ -124,10 +142,7 @@ Result<TrainOptions> resolve_trainer(const epl_trainer& trainer) {
     EPL_ASSIGN(made.options, typed(group.options, row->options, ""));
     out.groups.push_back(std::move(made));
   }
-  EPL_ASSIGN(const ScheduleRow* schedule, find_schedule(trainer.schedule));
-  out.schedule.name = schedule->name;
-  out.schedule.warmup_steps = trainer.warmup_steps;
-  EPL_ASSIGN(out.schedule.options, typed(trainer.schedule_options, schedule->options, "schedule."));
+  out.schedule = trainer.schedule;
   out.clip_norm = trainer.clip_norm;
   out.report_gradient_norms = trainer.report_gradient_norms;
   return out;
@@ -139,18 +154,15 @@ using namespace epl;
 using namespace epl::capi;
 
 epl_error* epl_trainer_create(const epl_engine* engine, epl_trainer** trainer) {
-  return guarded([&]() -> Status {
-    EPL_REQUIRE(trainer);
-    *trainer = nullptr;
+  return giving(trainer, "trainer", [&]() -> Result<std::unique_ptr<epl_trainer>> {
     EPL_REQUIRE(engine);
     auto made = std::make_unique<epl_trainer>();
     made->engine = engine->engine;
-    *trainer = made.release();
-    return {};
+    return made;
   });
 }
 
-void epl_trainer_destroy(epl_trainer* trainer) { delete trainer; }
+void epl_trainer_destroy(epl_trainer* trainer) { destroy(trainer); }
 
 epl_error* epl_trainer_set(epl_trainer* trainer, const char* key, size_t key_length, const char* value, size_t value_length) {
   return with_trainer(trainer, [&]() -> Status {

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <condition_variable>
 #include <mutex>
-#include <thread>
+#include <new>
 
-#include "core/base/check.h"
+#include "core/base/thread.h"
 #include "core/data/order.h"
 
 namespace epl {
@@ -13,40 +13,47 @@ namespace {
 
 struct Batch {
   std::vector<Tensor> fields;
-  std::vector<Tensor> rest;   // views of the same memory with as many samples as an epoch's last batch has
   int64_t position = -1;   // which batch it holds
   Status status;
 };
 
 }  // namespace
 
-// The ring: batch p lives in slot p mod size. The consumer owns the slot it was given last; the thread fills the others
-// as far ahead as there are slots. Without prefetching there is one slot and no thread.
+// Slots for batches: the one that the consumer was given last is its own until it asks for the next, whatever is sought
+// meanwhile; the thread fills the others with what comes next. Without prefetching there is one slot and no thread.
 struct Dataset::State {
   std::unique_ptr<Reader> reader;
   DatasetOptions options;
   std::vector<std::pair<std::string, TensorType>> fields;
-  std::vector<Batch> ring;
+  std::vector<Batch> slots;
   int64_t position = 0;   // next batch to give
 
   std::mutex mutex;
   std::condition_variable changed;
   int64_t wanted_from = 0;    // the thread fills [wanted_from, wanted_from + prefetch)
-  int64_t generation = 0;     // raised by seek
+  const Batch* held = nullptr;     // by the consumer
   bool stopping = false;
-  std::thread thread;
+  Thread thread;
 
   int64_t batch_samples() const { return std::max<int64_t>(options.batch, 1); }
-  int64_t whole_batches() const { return reader->samples() / batch_samples(); }
-  int64_t left_over() const { return options.partial ? reader->samples() % batch_samples() : 0; }
-  int64_t batches() const { return whole_batches() + (left_over() > 0); }
-  int64_t samples_at(int64_t at) const { return at % batches() < whole_batches() ? batch_samples() : left_over(); }
-  Batch& slot(int64_t at) { return ring[static_cast<size_t>(at % static_cast<int64_t>(ring.size()))]; }
+  int64_t batches() const { return reader->samples() / batch_samples(); }
+  bool wanted(int64_t at) const { return at >= wanted_from && at - wanted_from < options.prefetch; }
+  Batch* find(int64_t at) {
+    const auto found = std::ranges::find(slots, at, &Batch::position);
+    return found == slots.end() ? nullptr : &*found;
+  }
+  // A slot that may be filled: neither the consumer's nor one of those that are wanted.
+  Batch* free_slot() {
+    for (Batch& batch : slots) {
+      if (&batch != held && !wanted(batch.position)) return &batch;
+    }
+    return nullptr;
+  }
 
   Status fill(Batch& batch, int64_t at) const {
     const int64_t epoch = at / batches(), first = at % batches() * batch_samples();
     const Permutation order(reader->samples(), options.seed, static_cast<uint64_t>(epoch));
-    for (int64_t i = 0; i < samples_at(at); ++i) {
+    for (int64_t i = 0; i < batch_samples(); ++i) {
       const int64_t sample = options.shuffled ? order.at(first + i) : first + i;
       for (size_t f = 0; f < fields.size(); ++f) {
         auto* target = static_cast<std::byte*>(batch.fields[f].data());
@@ -61,29 +68,35 @@ struct Dataset::State {
   void run() {
     std::unique_lock lock(mutex);
     while (!stopping) {
-      int64_t next = -1;
-      for (int64_t at = wanted_from; at < wanted_from + options.prefetch && next < 0; ++at) {
-        if (slot(at).position != at) next = at;
-      }
-      if (next < 0) {
+      int64_t next = wanted_from;
+      while (wanted(next) && find(next) != nullptr) ++next;
+      Batch* batch = wanted(next) ? free_slot() : nullptr;
+      if (batch == nullptr) {
         changed.wait(lock);
         continue;
       }
-      const int64_t started = generation;
-      Batch& batch = slot(next);
-      batch.position = -1;
+      batch->position = -1;
       lock.unlock();
-      Status status;
-      try {
-        status = fill(batch, next);
-      } catch (const std::exception& e) {
-        status = Status(Code::internal, cat("reading ahead: ", e.what()));
-      }
+      Status status = fill_caught(*batch, next);
       lock.lock();
-      if (started != generation) continue;   // what was wanted has moved
-      batch.status = status;
-      batch.position = next;
+      // What was wanted may have moved meanwhile; the batch is right for its position all the same.
+      batch->status = std::move(status);
+      batch->position = next;
       changed.notify_all();
+    }
+  }
+
+  Status fill_caught(Batch& batch, int64_t at) const noexcept {
+    try {
+      return fill(batch, at);
+    } catch (const std::bad_alloc&) {
+      return Status::no_memory();
+    } catch (const std::exception& e) {
+      try {
+        return Status(Code::internal, cat("reading ahead: ", e.what()));
+      } catch (...) {
+        return Status::no_memory();
+      }
     }
   }
 };
@@ -112,18 +125,15 @@ Result<std::unique_ptr<Dataset>> Dataset::create(std::unique_ptr<Reader> reader,
     if (options.batch > 0) batched.shape.insert(batched.shape.begin(), options.batch);
     state->fields.emplace_back(name, std::move(batched));
   }
-  state->ring.resize(static_cast<size_t>(options.prefetch) + 1);
-  for (Batch& batch : state->ring) {
-    for (const auto& [name, type] : state->fields) {
-      batch.fields.emplace_back(type);
-      if (state->left_over() == 0) continue;
-      TensorType rest = type;
-      rest.shape[0] = state->left_over();
-      batch.rest.emplace_back(std::move(rest), std::make_shared<const Tensor>(batch.fields.back()), batch.fields.back().data());
-    }
+  state->slots.resize(static_cast<size_t>(options.prefetch) + 1);
+  for (Batch& batch : state->slots) {
+    for (const auto& [name, type] : state->fields) batch.fields.emplace_back(type);
   }
-  if (options.prefetch > 0) state->thread = std::thread([s = state.get()] { s->run(); });
-  return std::unique_ptr<Dataset>(new Dataset(std::move(state)));
+  std::unique_ptr<Dataset> dataset(new Dataset(std::move(state)));   // from here on its destructor ends the thread
+  if (options.prefetch > 0) {
+    EPL_ASSIGN(dataset->state_->thread, Thread::start("epl-data", [s = dataset->state_.get()] { s->run(); }));
+  }
+  return dataset;
 }
 
 const std::vector<std::pair<std::string, TensorType>>& Dataset::fields() const { return state_->fields; }
@@ -136,33 +146,37 @@ int64_t Dataset::position() const { return state_->position; }
 Result<std::span<const Tensor>> Dataset::next() {
   State& s = *state_;
   const int64_t at = s.position;
-  Batch& batch = s.slot(at);
+  Batch* batch = &s.slots[0];
   if (s.options.prefetch == 0) {
-    EPL_TRY(s.fill(batch, at));
+    EPL_TRY(s.fill(*batch, at));
   } else {
     std::unique_lock lock(s.mutex);
-    // The batch given last is done with; its slot is the last of the new range.
+    // The batch given last is done with, so its slot may be filled again.
+    s.held = nullptr;
     s.wanted_from = at;
     s.changed.notify_all();
-    s.changed.wait(lock, [&] { return batch.position == at; });
-    if (!batch.status.ok()) {
-      batch.position = -1;   // the next call reads it again
-      return batch.status;
+    s.changed.wait(lock, [&] { return (batch = s.find(at)) != nullptr; });
+    if (!batch->status.ok()) {
+      batch->position = -1;   // the next call reads it again
+      return batch->status;
     }
-    s.wanted_from = at + 1;   // all slots but this one
+    s.held = batch;
+    batch->position = -1;     // it is the consumer's now: sought again, it is read again
+    s.wanted_from = at + 1;
     s.changed.notify_all();
   }
   ++s.position;
-  return std::span<const Tensor>(s.samples_at(at) == s.batch_samples() ? batch.fields : batch.rest);
+  return std::span<const Tensor>(batch->fields);
 }
 
 Status Dataset::seek(int64_t position) {
-  if (position < 0) return invalid("position ", position, " in a dataset");
+  // Far beyond any training, and far enough from the largest number for all that is counted from here.
+  constexpr int64_t last_position = int64_t{1} << 62;
+  if (position < 0 || position > last_position) return invalid("position ", position, " in a dataset; it is a count of batches, 0 to 2^62");
   State& s = *state_;
   std::lock_guard lock(s.mutex);
   s.position = position;
   s.wanted_from = position;
-  ++s.generation;
   s.changed.notify_all();
   return {};
 }

@@ -19,8 +19,6 @@ class Reader {
   virtual int64_t samples() const = 0;
   // Writes field `field` of sample `index` to `target`. May be called from several threads.
   virtual Status read(int64_t index, int field, void* target) const = 0;
-  // Which sample of the file this is, where the reader gives a part of it.
-  virtual int64_t row(int64_t index) const { return index; }
 };
 
 struct ReaderRow {

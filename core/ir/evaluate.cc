@@ -127,7 +127,7 @@ Result<std::vector<Tensor>> evaluate_graph(const Graph& graph, const std::map<Va
       }
       values[i] = given->second;
     } else if (info.kind != ValueKind::result) {
-      values[i] = info.data;
+      EPL_ASSIGN(values[i], info.data.load());
     }
   }
   for (const Node& node : graph.nodes()) {

@@ -46,7 +46,7 @@ struct ValueInfo {
   ValueKind kind = ValueKind::result;
   NodeId producer;      // of a result
   int output = 0;       // which output of the producer
-  Tensor data;          // of a constant; the initial value of a parameter, buffer or state (may be empty: zeros)
+  Tensor data;          // of a constant; in memory; the initial value of the others, which may be in a file or empty: zeros
   int batch_dim = -1;   // of an input: the dimension that counts samples, -1 for none
 };
 

@@ -1,5 +1,7 @@
 #include "core/ir/model.h"
 
+#include "core/base/file.h"
+
 namespace epl {
 
 Result<std::shared_ptr<const Model>> load_model(const std::string& path) {
@@ -8,9 +10,11 @@ Result<std::shared_ptr<const Model>> load_model(const std::string& path) {
   std::vector<std::string> known;
   for (const Frontend& row : table.rows) {
     if (row.recognizes(path)) return row.load(path);
-    known.push_back(row.name);
+    known.push_back(cat(row.name, " (", row.doc, ")"));
   }
-  return invalid("no frontend recognises ", path, "; there are: ", join(known, ", "));
+  // A name that is no file is that mistake first.
+  if (auto file = FileReader::open(path); !file.ok()) return file.status();
+  return unsupported("no frontend recognises ", path, " by the end of its name; there are: ", join(known, ", ")).at(path);
 }
 
 }  // namespace epl

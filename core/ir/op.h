@@ -13,7 +13,6 @@
 #pragma once
 
 #include <functional>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -76,15 +75,6 @@ class Reference {
   uint64_t seed_, first_element_;
 };
 
-// What the integers of an operand may be: in [low, high), or `ignored`. Others are a mistake of who gave them, which a session
-// looks for before it computes anything.
-struct IndexRange {
-  int input = 0;
-  int64_t low = 0, high = 0;
-  std::optional<int64_t> ignored;
-  std::string what;       // the integers are: "class of 10", "row of 256"
-};
-
 struct AttributeSpec {
   std::string name;
   Attribute value;        // the default, or an example of the type when required
@@ -115,9 +105,6 @@ struct OpDef {
   Result<ShardingRule> (*sharding_of)(const OpQuery&) = nullptr;  // a function; elementwise ops need neither
   // Attributes that hold output or slice shapes must follow a cut: rewrites them for the local types.
   void (*localize)(Attributes&, const std::vector<TensorType>& local_inputs, const std::vector<TensorType>& local_outputs) = nullptr;
-
-  IndexRange (*indices)(const OpQuery&) = nullptr;  // of an op that picks by an operand's integers
-  bool moves = false;                             // output 0 holds the elements of input 0, all of them and no others; as views do
 
   double (*flops)(const OpQuery&) = nullptr;      // absent: one per output element
   bool view = false;                              // output 0 is input 0's bytes under another type: no kernel runs

@@ -98,7 +98,7 @@ Result<Attributes> TextReader::attributes() {
 }
 
 Status TextReader::fail(std::string_view what) const {
-  return Status(Code::invalid_argument, cat("line ", number_, ": ", what, " in \"", whole_.substr(0, 120), "\""),
+  return Status(Code::invalid_argument, cat("line ", number_, ": ", what, " in \"", excerpt(whole_, 120), "\""),
                 cat("line ", number_));
 }
 

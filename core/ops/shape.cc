@@ -76,7 +76,6 @@ EPL_OP(transpose) {
             }
             return rule.done();
           },
-          .moves = true,
           .samples = {"f32[4,7] {perm=[1,0]}", "f32[2,3,4] {perm=[1,2,0]}", "f32[2,3,4,5] {perm=[0,2,1,3]}",
                       "i32[3,1,2] {perm=[2,0,1]}"}};
 }

@@ -135,7 +135,6 @@ EPL_OP(cast) {
             s.outputs = {s.cast(s.input(0), q.attributes().dtype("to"))};
           },
           .gradient = [](Grad& g) { g.set(0, g.b.cast(g.upstream(0), g.in(0).dtype())); },
-          .moves = true,
           .samples = {"f32[4,7] {to=@f64}", "f32[4,7] {to=@bf16}", "f32[5](-4..4) {to=@i32}", "i64[3] {to=@f32}",
                       "bool[6] {to=@f32}", "f32[6] {to=@bool}"}};
 }

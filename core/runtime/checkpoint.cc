@@ -1,11 +1,13 @@
 #include "core/runtime/checkpoint.h"
 
+#include <dirent.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <charconv>
 #include <cstring>
-#include <filesystem>
+#include <memory>
 #include <set>
-#include <sstream>
 
 #include "checkpoint_generated.h"
 #include "core/base/hash.h"
@@ -13,8 +15,6 @@
 
 namespace epl {
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr uint32_t manifest_format = 1;
 constexpr std::string_view manifest_name = "manifest.epl", tensors_prefix = "tensors-", tensors_suffix = ".safetensors", note_name = "saving.epl";
@@ -32,12 +32,34 @@ uint64_t generation_of(const std::string& file) {
 
 std::vector<std::string> files_of(const std::string& folder) {
   std::vector<std::string> names;
-  std::error_code failure;
-  for (fs::directory_iterator it(folder, failure), end; !failure && it != end; it.increment(failure)) names.push_back(it->path().filename().string());
+  const std::unique_ptr<DIR, int (*)(DIR*)> open(::opendir(folder.c_str()), ::closedir);
+  while (const dirent* entry = open ? ::readdir(open.get()) : nullptr) {
+    const std::string_view name = entry->d_name;
+    if (name != "." && name != "..") names.emplace_back(name);
+  }
   return names;
 }
 
 Status damaged(const std::string& file, std::string message) { return Status(Code::data_loss, cat("damaged checkpoint: ", message), file); }
+
+// In pieces: a checkpoint may be larger than what memory is left.
+Result<uint64_t> hash_of(const FileReader& file) {
+  constexpr uint64_t piece_bytes = 4 << 20;
+  std::vector<std::byte> piece(static_cast<size_t>(std::min(piece_bytes, file.size())));
+  Hash64 hash;
+  for (uint64_t at = 0; at < file.size(); at += piece_bytes) {
+    const auto bytes = static_cast<size_t>(std::min(piece_bytes, file.size() - at));
+    EPL_TRY(file.read(at, piece.data(), bytes));
+    hash.add(piece.data(), bytes);
+  }
+  return hash.value();
+}
+
+Result<std::vector<std::byte>> read_manifest(const std::string& path) {
+  EPL_ASSIGN(std::shared_ptr<const FileReader> file, FileReader::open(path));
+  if (file->size() > largest_manifest) return damaged(path, cat("a manifest of ", file->size(), " bytes"));
+  return file->read_all();
+}
 
 // The manifest's bytes: the FlatBuffer and, after it, its XXH64.
 std::vector<std::byte> encode(const Checkpoint& checkpoint, const std::string& tensors_file, uint64_t generation, uint64_t bytes, uint64_t hash) {
@@ -91,12 +113,13 @@ std::string_view state_kind_name(StateKind kind) {
 
 namespace {
 
-// The tensors file that the manifest in a folder names; "" where there is no manifest that can be read.
-std::string current_tensors(const std::string& folder) {
-  auto file = MappedFile::open(cat(folder, "/", manifest_name));
-  if (!file.ok()) return "";
-  auto read = decode(folder, (*file)->bytes());
-  return read.ok() ? (*read)->tensors_file()->str() : "";
+// The tensors file that the manifest in a folder names; "" where there is no manifest, or a damaged one. One that cannot be
+// read just now is an error: what it names may be all that there is.
+Result<std::string> current_tensors(const std::string& folder) {
+  const auto file = read_manifest(cat(folder, "/", manifest_name));
+  if (!file.ok()) return file.status().code() == Code::not_found ? Result<std::string>(std::string()) : file.status();
+  auto read = decode(folder, *file);
+  return read.ok() ? (*read)->tensors_file()->str() : std::string();
 }
 
 // Not synced: half a note names nothing, and nothing has been written by then.
@@ -108,11 +131,13 @@ Status write_note(const std::string& path, const std::string& text, const FileHo
 // What a save that was killed left behind: the note that it wrote, and what the note names, but for what counts.
 Status tidy_up(const std::string& folder, const FileHook& hook) {
   const std::string note = cat(folder, "/", note_name);
-  auto file = MappedFile::open(note);
-  if (!file.ok()) return {};
-  const std::string current = current_tensors(folder);
-  std::istringstream lines(std::string(reinterpret_cast<const char*>((*file)->bytes().data()), std::min<size_t>((*file)->bytes().size(), 1000)));
-  for (std::string name; std::getline(lines, name);) {
+  const auto file = FileReader::open(note);
+  if (!file.ok()) return file.status().code() == Code::not_found ? Status() : file.status();
+  std::string text(static_cast<size_t>(std::min<uint64_t>((*file)->size(), 1000)), '\0');
+  EPL_TRY((*file)->read(0, text.data(), text.size()));
+  EPL_ASSIGN(const std::string current, current_tensors(folder));
+  for (size_t begin = 0, end; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
+    const std::string name = text.substr(begin, end - begin);
     if (generation_of(name) == 0) continue;
     EPL_TRY(remove_file(cat(folder, "/", name, ".part"), hook));
     if (name != current) EPL_TRY(remove_file(cat(folder, "/", name), hook));
@@ -142,19 +167,22 @@ Status save_checkpoint(const std::string& folder, const Checkpoint& checkpoint, 
     if (name.ends_with(".part")) name.resize(name.size() - 5);
     generation = std::max(generation, generation_of(name) + 1);
   }
-  const std::string old = current_tensors(folder), tensors = cat(tensors_prefix, generation, tensors_suffix), tensors_path = cat(folder, "/", tensors);
+  EPL_ASSIGN(const std::string old, current_tensors(folder));
+  const std::string tensors = cat(tensors_prefix, generation, tensors_suffix), tensors_path = cat(folder, "/", tensors);
   NamedTensors values;
   for (const CheckpointItem& item : checkpoint.items) values.emplace_back(item.name, item.value);
   auto attempt = [&]() -> Status {
     EPL_TRY(write_note(cat(folder, "/", note_name), cat(tensors, "\n", old, "\n"), hook));
     EPL_TRY(save_safetensors(tensors_path, values, {{"format", "epl checkpoint"}}, hook));
-    EPL_ASSIGN(std::shared_ptr<const MappedFile> written, MappedFile::open(tensors_path));
-    const std::vector<std::byte> bytes = encode(checkpoint, tensors, generation, written->bytes().size(), hash64(written->bytes()));
+    EPL_ASSIGN(std::shared_ptr<const FileReader> written, FileReader::open(tensors_path));
+    EPL_ASSIGN(uint64_t hash, hash_of(*written));
+    const std::vector<std::byte> bytes = encode(checkpoint, tensors, generation, written->size(), hash);
     return write_file_atomically(cat(folder, "/", manifest_name), [&](FileWriter& writer) { return writer.write(bytes.data(), bytes.size()); }, hook);
   };
   if (Status status = attempt(); !status.ok()) {
     // The new manifest may be in place already, when only syncing its folder failed: then the next save tidies up.
-    if (current_tensors(folder) != tensors) (void)tidy_up(folder, nullptr);
+    const auto now = current_tensors(folder);
+    if (now.ok() && *now != tensors) (void)tidy_up(folder, nullptr);
     return status.with_context(cat("saving checkpoint ", folder));
   }
   return tidy_up(folder, hook);
@@ -162,29 +190,30 @@ Status save_checkpoint(const std::string& folder, const Checkpoint& checkpoint, 
 
 Status remove_checkpoint(const std::string& folder, const FileHook& hook) {
   const FolderLock turn(folder);
-  const std::string tensors = current_tensors(folder);
+  EPL_ASSIGN(const std::string tensors, current_tensors(folder));
   if (tensors.empty()) return Status(Code::not_found, cat("no checkpoint in ", folder), folder);
+  // The note first: whatever ends this half way, the next save knows whose the tensors are.
+  EPL_TRY(write_note(cat(folder, "/", note_name), cat(tensors, "\n"), hook));
   EPL_TRY(remove_file(cat(folder, "/", manifest_name), hook));
-  if (generation_of(tensors) > 0) EPL_TRY(remove_file(cat(folder, "/", tensors), hook));
   EPL_TRY(tidy_up(folder, hook));
   return remove_empty_folder(folder, hook);
 }
 
 Result<Checkpoint> load_checkpoint(const std::string& folder) {
   const std::string path = cat(folder, "/", manifest_name);
-  auto opened = MappedFile::open(path);
-  if (!opened.ok()) return opened.status().with_context(cat("no checkpoint in ", folder));
-  std::shared_ptr<const MappedFile> file = *opened;
-  EPL_ASSIGN(const manifest::Manifest* read, decode(path, file->bytes()));
+  auto file = read_manifest(path);
+  if (!file.ok()) return file.status().with_context(cat("no checkpoint in ", folder));
+  EPL_ASSIGN(const manifest::Manifest* read, decode(path, *file));
   const std::string tensors = read->tensors_file()->str();
-  if (generation_of(tensors) == 0) return damaged(path, cat("it names ", epl::quoted(tensors.substr(0, 100)), " as its tensors"));
+  if (generation_of(tensors) == 0) return damaged(path, cat("it names ", epl::quoted(excerpt(tensors, 100)), " as its tensors"));
   const std::string tensors_path = cat(folder, "/", tensors);
-  EPL_ASSIGN(std::shared_ptr<const MappedFile> data, MappedFile::open(tensors_path));
-  if (data->bytes().size() != read->tensors_bytes()) {
-    return damaged(tensors_path, cat("it has ", data->bytes().size(), " bytes, the manifest says ", read->tensors_bytes()));
+  EPL_ASSIGN(std::shared_ptr<const FileReader> data, FileReader::open(tensors_path));
+  if (data->size() != read->tensors_bytes()) {
+    return damaged(tensors_path, cat("it has ", data->size(), " bytes, the manifest says ", read->tensors_bytes()));
   }
-  if (hash64(data->bytes()) != read->tensors_hash()) return damaged(tensors_path, "its hash is not the one in the manifest");
-  EPL_ASSIGN(std::shared_ptr<const Safetensors> values, Safetensors::parse(data->bytes(), data, tensors_path));
+  EPL_ASSIGN(uint64_t hash, hash_of(*data));
+  if (hash != read->tensors_hash()) return damaged(tensors_path, "its hash is not the one in the manifest");
+  EPL_ASSIGN(std::shared_ptr<const Safetensors> values, Safetensors::open(data));
 
   Checkpoint out;
   out.step = read->step();

@@ -21,10 +21,8 @@ std::string_view entry_name(EntryKind kind) {
 
 namespace {
 
-constexpr std::string_view terms_name = "loss.terms", weights_name = "loss.weights";
-
 // Plans and lowers one entry's graph.
-Result<Entry> compile(EntryKind kind, Graph graph, const LossFacts& loss, const PlanOptions& options, const Device& device, int threads) {
+Result<Entry> compile(EntryKind kind, Graph graph, const PlanOptions& options, const Device& device, int threads) {
   Entry entry;
   entry.kind = kind;
   graph.name = entry_name(kind);
@@ -36,15 +34,9 @@ Result<Entry> compile(EntryKind kind, Graph graph, const LossFacts& loss, const 
   EPL_ASSIGN(entry.local, partition(entry.plan));
   EPL_ASSIGN(entry.program, lower(entry.local, {.kernels = &device.kernels(), .threads = threads}));
   for (size_t i = 0; i < entry.program.outputs.size(); ++i) {
-    const std::string& name = entry.program.outputs[i].name;
-    if (name == "loss") entry.loss_output = static_cast<int>(i);
-    if (name == terms_name) entry.loss_terms = static_cast<int>(i);
-    if (name == weights_name) entry.loss_weights = static_cast<int>(i);
-    if (kind == EntryKind::train && name == bad_gradient_output) entry.gradient_output = static_cast<int>(i);
+    if (entry.program.outputs[i].name == "loss") entry.loss_output = static_cast<int>(i);
+    if (kind == EntryKind::train && entry.program.outputs[i].name == bad_gradient_output) entry.gradient_output = static_cast<int>(i);
   }
-  entry.first_output = kind == EntryKind::evaluate ? 1 + (entry.loss_terms >= 0) + (entry.loss_weights >= 0) : 0;
-  entry.bounds = input_bounds(*runnable, loss);
-  entry.samples = sample_dims(entry.plan);
   return entry;
 }
 
@@ -55,21 +47,13 @@ Result<Graph> bind(const PlanOptions& options, const Binding& binding) {
   return rewrite_graph(graph);
 }
 
-// Evaluation is the forward pass and the loss, without dropout and with running statistics. What metrics are made of comes
-// out with it: the loss's terms and the model's outputs, which cost nothing where the caller does not want them.
+// Evaluation is the forward pass and the loss, without dropout and with running statistics.
 Result<Graph> evaluation_graph(const PlanOptions& options, Binding binding) {
   binding.mode = Binding::Mode::evaluate;
   EPL_ASSIGN(Graph graph, bind(options, binding));
   graph.updates.clear();
-  EPL_ASSIGN(MeasuredLoss loss, add_measured_loss(graph, options.train.loss));
-  std::vector<Graph::Output> outputs = {{"loss", loss.value}};
-  if (loss.terms) outputs.push_back({std::string(terms_name), loss.terms});
-  if (loss.weights) outputs.push_back({std::string(weights_name), loss.weights});
-  for (Graph::Output& output : graph.outputs) {
-    const bool taken = output.name == "loss" || output.name == terms_name || output.name == weights_name;
-    outputs.push_back({taken ? cat("output:", output.name) : std::move(output.name), output.value});
-  }
-  graph.outputs = std::move(outputs);
+  EPL_ASSIGN(Value loss, add_loss(graph, options.train.loss));
+  graph.outputs = {{"loss", loss}};
   return graph;
 }
 
@@ -95,10 +79,8 @@ Status CompiledPlan::add_train_entry() {
   trained_ = step.trained;
   untrained_ = step.untrained;
   learning_rate_ = step.learning_rate;
-  loss_ = step.loss;
-  schedule_ = step.schedule;
   for (const HostScalar& scalar : step.scalars) scalars_.emplace_back(step.graph.value(scalar.value).name, scalar.at);
-  EPL_ASSIGN(Entry train, compile(EntryKind::train, std::move(step.graph), loss_, options, *device_, threads_));
+  EPL_ASSIGN(Entry train, compile(EntryKind::train, std::move(step.graph), options, *device_, threads_));
   entries_.push_back(std::move(train));
   return {};
 }
@@ -114,12 +96,12 @@ Result<std::shared_ptr<const CompiledPlan>> CompiledPlan::create(const Host& hos
   const Binding& other = options.predict_binding ? *options.predict_binding : options.binding;
   if (options.training && options.evaluate) {
     EPL_ASSIGN(Graph graph, evaluation_graph(options, other));
-    EPL_ASSIGN(Entry entry, compile(EntryKind::evaluate, std::move(graph), plan->loss_, options, *plan->device_, plan->threads_));
+    EPL_ASSIGN(Entry entry, compile(EntryKind::evaluate, std::move(graph), options, *plan->device_, plan->threads_));
     plan->entries_.push_back(std::move(entry));
   }
   if (options.predict || !options.training) {
     EPL_ASSIGN(Graph graph, prediction_graph(options, other));
-    EPL_ASSIGN(Entry entry, compile(EntryKind::predict, std::move(graph), {}, options, *plan->device_, plan->threads_));
+    EPL_ASSIGN(Entry entry, compile(EntryKind::predict, std::move(graph), options, *plan->device_, plan->threads_));
     plan->entries_.push_back(std::move(entry));
   }
   for (Entry& entry : plan->entries_) plan->state_.adopt(entry.program);
@@ -131,13 +113,13 @@ const Entry* CompiledPlan::entry(EntryKind kind) const {
   return it == entries_.end() ? nullptr : &*it;
 }
 
-void CompiledPlan::scalars(int64_t step, double rate_scale, std::vector<float>& out) const {
+void CompiledPlan::scalars(int64_t step, std::vector<float>& out) const {
   const Program& program = entries_.front().program;
   out.resize(program.scalars.size());
   for (size_t i = 0; i < out.size(); ++i) {
     auto it = std::ranges::find(scalars_, program.scalars[i].first, [](const auto& s) { return std::string_view(s.first); });
     EPL_CHECK(it != scalars_.end(), "nobody sets scalar ", program.scalars[i].first);
-    out[i] = static_cast<float>(it->second(step, rate_scale));
+    out[i] = static_cast<float>(it->second(step));
   }
 }
 
@@ -184,7 +166,7 @@ Result<std::string> CompiledPlan::text(EntryKind kind, std::string_view stage) c
   if (stage == "local") return print_local(found->local);
   if (stage == "program") return print_program(found->program);
   if (stage == "kernels") return report_kernels(found->program, device_->notes());
-  return invalid("no stage \"", stage, "\"; there are graph, plan, local, program, kernels");
+  return error(Code::not_found, "no stage \"", stage, "\"; there are graph, plan, local, program, kernels");
 }
 
 std::string CompiledPlan::explain() const {

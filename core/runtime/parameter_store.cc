@@ -30,6 +30,27 @@ void StateLayout::adopt(Program& program) {
   for (ProgramPort& port : program.outputs) move(port.location);
 }
 
+namespace {
+
+// What is not in memory goes through a small piece of it, so that it is never there twice.
+Status upload(Stream& stream, std::byte* target, const Tensor& value) {
+  constexpr int64_t piece_bytes = 4 << 20;
+  if (value.in_memory()) {
+    stream.upload(target, value.data(), value.bytes());
+    return stream.synchronize();
+  }
+  std::vector<std::byte> piece(static_cast<size_t>(std::min(piece_bytes, value.bytes())));
+  for (int64_t at = 0; at < value.bytes(); at += piece_bytes) {
+    const int64_t bytes = std::min(piece_bytes, value.bytes() - at);
+    EPL_TRY(value.read(at, bytes, piece.data()));
+    stream.upload(target + at, piece.data(), bytes);
+    EPL_TRY(stream.synchronize());
+  }
+  return {};
+}
+
+}  // namespace
+
 const StateSlot* StateLayout::find(std::string_view name) const {
   auto it = by_name_.find(std::string(name));
   return it == by_name_.end() ? nullptr : &slots_[it->second];
@@ -43,7 +64,7 @@ Result<ParameterStore> ParameterStore::create(Device& device, Stream& stream, co
     if (slot.initial.empty()) {
       stream.fill(store.data() + slot.offset, slot.type.bytes(), 0);
     } else {
-      stream.upload(store.data() + slot.offset, slot.initial.data(), slot.type.bytes());
+      EPL_TRY(upload(stream, store.data() + slot.offset, slot.initial));
     }
   }
   EPL_TRY(stream.synchronize());
@@ -70,8 +91,7 @@ Status ParameterStore::set(Stream& stream, const StateLayout& layout, std::strin
   const StateSlot* slot = layout.find(name);
   if (!slot) return error(Code::not_found, "no parameter or state is called \"", name, "\"");
   if (value.type() != slot->type) return invalid(name, " is ", slot->type.text(), ", got ", value.type().text());
-  stream.upload(data() + slot->offset, value.data(), slot->type.bytes());
-  return stream.synchronize();
+  return upload(stream, data() + slot->offset, value);
 }
 
 }  // namespace epl

@@ -67,7 +67,7 @@ Status unknown_key(std::string_view name) {
   std::vector<std::string> known;
   for (const ConfigKey& key : config_keys()) known.push_back(key.name);
   std::string near = nearest(name, known);
-  return invalid("unknown strategy key \"", name, "\"", near.empty() ? "" : cat("; did you mean \"", near, "\"?"));
+  return error(Code::not_found, "unknown strategy key \"", name, "\"", near.empty() ? "" : cat("; did you mean \"", near, "\"?"));
 }
 
 }  // namespace

@@ -7,13 +7,10 @@
 namespace epl {
 namespace {
 
-constexpr int deepest_nesting = 32;
-
 std::string scalar_text(const Json& value) { return value.is_string() ? value.get<std::string>() : print_json(value); }
 
-Result<Scope> parse_scope(const Json& json, std::string_view where, int depth) {
+Result<Scope> parse_scope(const Json& json, std::string_view where) {
   if (!json.is_object()) return invalid(where, " must be an object");
-  if (depth > deepest_nesting) return invalid(where, " is nested too deeply");
   Scope scope;
   bool kind = false;
   for (const auto& [key, value] : json.items()) {
@@ -22,15 +19,15 @@ Result<Scope> parse_scope(const Json& json, std::string_view where, int depth) {
       if (!value.is_string()) return invalid(where, ".name must be a text");
       scope.name = value.get<std::string>();
     } else if (key == "match") {
-      const Json list = value.is_array() ? value : Json::array({value});
-      for (const Json& pattern : list) {
+      const Json one = Json::array({value});
+      for (const Json& pattern : value.is_array() ? value : one) {
         if (!pattern.is_string()) return invalid(where, ".match must be a pattern or a list of patterns");
         scope.match.push_back(pattern.get<std::string>());
       }
     } else if (key == "scopes") {
       if (!value.is_array()) return invalid(where, ".scopes must be a list");
       for (size_t i = 0; i < value.size(); ++i) {
-        EPL_ASSIGN(Scope inner, parse_scope(value[i], cat(where, ".scopes[", i, "]"), depth + 1));
+        EPL_ASSIGN(Scope inner, parse_scope(value[i], cat(where, ".scopes[", i, "]")));
         scope.scopes.push_back(std::move(inner));
       }
     } else if (key == "replicate" || key == "split" || key == "expert") {
@@ -41,7 +38,7 @@ Result<Scope> parse_scope(const Json& json, std::string_view where, int depth) {
       scope.device_count = value.get<int64_t>();
     } else {
       std::string near = nearest(key, known);
-      return invalid(where, " has an unknown key \"", key, "\"", near.empty() ? "" : cat("; did you mean \"", near, "\"?"));
+      return error(Code::not_found, where, " has an unknown key \"", key, "\"", near.empty() ? "" : cat("; did you mean \"", near, "\"?"));
     }
   }
   if (!kind) return invalid(where, " needs one of replicate, split, expert");
@@ -62,18 +59,19 @@ Json scope_json(const Scope& scope) {
 
 Result<Strategy> parse_strategy(std::string_view text) {
   Strategy strategy;
-  Json json = parse_json(text);
-  if (json.is_discarded()) return invalid("the strategy is not JSON: ", text.substr(0, 80));
+  auto parsed = parse_json(text);
+  if (!parsed.ok()) return invalid("the strategy is not JSON: ", parsed.status().message(), " of ", excerpt(text, 80));
+  const Json& json = *parsed;
   if (!json.is_object()) return invalid("a strategy is one JSON object");
   for (const auto& [key, value] : json.items()) {
     if (key == "scopes") {
       if (!value.is_array()) return invalid("scopes must be a list");
       for (size_t i = 0; i < value.size(); ++i) {
-        EPL_ASSIGN(Scope scope, parse_scope(value[i], cat("scopes[", i, "]"), 0));
+        EPL_ASSIGN(Scope scope, parse_scope(value[i], cat("scopes[", i, "]")));
         strategy.scopes.push_back(std::move(scope));
       }
     } else if (key == "default") {
-      EPL_ASSIGN(strategy.default_scope, parse_scope(value, "default", 0));
+      EPL_ASSIGN(strategy.default_scope, parse_scope(value, "default"));
       strategy.has_default = true;
     } else {
       if (value.is_structured() || value.is_null()) return invalid("strategy key \"", key, "\" must be a plain value");

@@ -76,24 +76,8 @@ const LossTable& loss_table() {
   return table;
 }
 
-namespace {
-
-// sum(terms) / sum(weights). Both sums are over the whole batch, so that no cut of it changes the result.
-Var mean_of(const Loss& loss) {
-  if (!loss.terms) return {};
-  Builder& b = loss.terms.builder();
-  Ints axes;
-  for (int i = 0; i < loss.terms.ndim(); ++i) axes.push_back(i);
-  if (axes.empty()) return loss.weights ? loss.terms / loss.weights : loss.terms;
-  if (!loss.weights) return b.mean(loss.terms, std::move(axes), false);
-  return b.sum(loss.terms, axes, false) / b.sum(loss.weights, axes, false);
-}
-
-Result<MeasuredLoss> build_loss(Graph& graph, const LossSpec& spec, bool measures) {
-  if (spec.name.starts_with(own_output)) {
-    EPL_ASSIGN(Value own, own_loss(graph, std::string_view(spec.name).substr(own_output.size())));
-    return MeasuredLoss{.value = own};
-  }
+Result<Value> add_loss(Graph& graph, const LossSpec& spec) {
+  if (spec.name.starts_with(own_output)) return own_loss(graph, std::string_view(spec.name).substr(own_output.size()));
   EPL_ASSIGN(const LossRow* row, find_loss(spec.name));
   EPL_ASSIGN(Attributes options, complete_options(row->options, spec.options, cat("loss ", row->name)));
   EPL_ASSIGN(Value output, find_output(graph, spec.output));
@@ -103,26 +87,10 @@ Result<MeasuredLoss> build_loss(Graph& graph, const LossSpec& spec, bool measure
   Builder builder(graph);
   builder.set_scope("loss");
   LossBuilder loss(builder, builder.var(output), options, spec.target);
-  loss.measures = measures;
-  loss.facts.task = row->task;
-  loss.facts.metrics = row->metrics;
-  loss.facts.output = spec.output.empty() ? graph.outputs[0].name : spec.output;
-  Result<Loss> made = row->build(loss);
+  Result<Var> made = row->build(loss);
   EPL_TRY(builder.status());
   if (!made.ok()) return made.status().with_context(cat("loss ", row->name));
-  Var value = made->value ? made->value : mean_of(*made);
-  EPL_TRY(builder.status());
-  return MeasuredLoss{value.value(), made->terms ? made->terms.value() : Value{}, made->weights ? made->weights.value() : Value{}, loss.facts};
+  return made->value();
 }
-
-}  // namespace
-
-Result<Value> add_loss(Graph& graph, const LossSpec& spec, LossFacts* facts) {
-  EPL_ASSIGN(MeasuredLoss made, build_loss(graph, spec, false));
-  if (facts) *facts = made.facts;
-  return made.value;
-}
-
-Result<MeasuredLoss> add_measured_loss(Graph& graph, const LossSpec& spec) { return build_loss(graph, spec, true); }
 
 }  // namespace epl

@@ -18,7 +18,7 @@ Result<const OptimizerRow*> find_optimizer(std::string_view name) {
     names.push_back(row.name);
   }
   const std::string near = nearest(name, names);
-  return invalid("no optimizer ", name, near.empty() ? "" : "; did you mean ", near, "? Known are ", join(names, ", "));
+  return error(Code::not_found, "no optimizer ", name, near.empty() ? "" : "; did you mean ", near, "? Known are ", join(names, ", "));
 }
 
 }  // namespace epl

@@ -51,7 +51,7 @@ class Fingerprint {
     for (int64_t dim : tensor.dims) number(dim);
     auto type = tensor_type(tensor);
     if (!type.ok() || is_float(type->dtype) || type->bytes() > most_bytes_of_numbers) return;
-    auto value = tensor_value(tensor, model_.owner(), model_.directory());
+    auto value = tensor_value(tensor, model_.stored());
     if (value.ok()) hash_.add(value->data(), static_cast<size_t>(value->bytes()));
   }
 

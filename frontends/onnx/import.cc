@@ -181,7 +181,7 @@ epl::Tensor Import::tensor(std::string_view name) {
     fail(cat("attribute ", name, " is missing"));
     return {};
   }
-  auto value = tensor_value(*a->t, importer_.model().owner(), importer_.model().directory());
+  auto value = tensor_value(*a->t, importer_.model().stored());
   if (!value.ok()) {
     fail(value.status());
     return {};

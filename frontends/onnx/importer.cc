@@ -135,11 +135,14 @@ Status Importer::bind_inputs() {
 }
 
 Result<Slot> Importer::stored(std::string_view name, const std::string& known_as, const Tensor& tensor, bool in_node) {
-  EPL_ASSIGN(epl::Tensor value, tensor_value(tensor, model_.owner(), model_.directory()));
+  EPL_ASSIGN(epl::Tensor value, stored_tensor(tensor, model_.stored()));
   const bool statistic = rule_.is_statistic(name);
   const bool named = binding_.parameters.contains(known_as) && is_float(value.dtype());
   const bool parameter = named || (in_node ? rule_.judge(name, tensor, true) : rule_.judge(tensor)).parameter;
-  if (!statistic && !parameter) return Slot{{}, value, value.type(), {}};
+  if (!statistic && !parameter) {
+    EPL_ASSIGN(value, value.load());   // a constant, which shapes and rewrites may look at
+    return Slot{{}, value, value.type(), {}};
+  }
   Value leaf = graph_.add_leaf(statistic ? ValueKind::buffer : ValueKind::parameter, known_as, value.type(), value);
   return Slot{builder_.var(leaf), {}, value.type(), {}};
 }
@@ -191,7 +194,7 @@ Status Importer::run_nodes(const std::vector<Node>& nodes, Scope& scope, const s
 // Constants may not take any amount of memory, however small the file that asks for them.
 Status Importer::hold(int64_t bytes) {
   held_bytes_ += bytes;
-  const int64_t most = most_held_bytes + 8 * static_cast<int64_t>(model_.bytes().size());
+  const int64_t most = most_held_bytes + 8 * static_cast<int64_t>(model_.stored()->bytes().size());
   if (held_bytes_ <= most) return {};
   return Status(Code::invalid_model, cat("constants that are computed when the model is bound take more than ", most >> 20, " MiB"));
 }
@@ -378,7 +381,7 @@ Status Importer::choose_branch(const Node& node, Scope& scope) {
         EPL_ASSIGN(inner.values[tensor.name], stored(tensor.name, *weight, tensor, true));
         continue;
       }
-      EPL_ASSIGN(epl::Tensor value, tensor_value(tensor, model_.owner(), model_.directory()));
+      EPL_ASSIGN(epl::Tensor value, tensor_value(tensor, model_.stored()));
       inner.values[tensor.name] = {{}, value, value.type(), {}};
     }
     std::vector<std::string_view> results;

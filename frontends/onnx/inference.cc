@@ -62,8 +62,9 @@ class Scope {
 
  private:
   static Truth truth(const Tensor& tensor) {
-    if (tensor.external) return Truth::yes;
-    auto value = tensor_value(tensor, nullptr, ".");
+    auto type = tensor_type(tensor);
+    if (tensor.external || !type.ok() || type->elements() != 1) return Truth::yes;
+    auto value = tensor_value(tensor, nullptr);   // so small that it is in memory
     return !value.ok() || value->elements() != 1 || value->get(0) != 0 ? Truth::yes : Truth::no;
   }
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <map>
 
-#include "core/base/file.h"
 #include "frontends/onnx/file_check.h"
 #include "frontends/onnx/importer.h"
 #include "frontends/onnx/onnx_op.h"
@@ -21,30 +20,22 @@ std::string function_key(std::string_view domain, std::string_view name, std::st
 }  // namespace
 
 Result<std::shared_ptr<const Model>> OnnxModel::load(const std::string& path) {
-  EPL_ASSIGN(auto file, MappedFile::open(path));
   auto model = std::make_shared<OnnxModel>();
-  model->bytes_ = file->bytes();
-  model->owner_ = file;
-  model->path_ = path;
-  size_t slash = path.rfind('/');
-  model->directory_ = slash == std::string::npos ? "." : path.substr(0, slash);
+  EPL_ASSIGN(model->bytes_, ModelBytes::open(path));
   if (Status status = model->check(); !status.ok()) return status.with_context(path);
   return std::shared_ptr<const Model>(std::move(model));
 }
 
 Result<std::shared_ptr<const Model>> OnnxModel::load_bytes(std::span<const std::byte> bytes) {
   auto model = std::make_shared<OnnxModel>();
-  auto copy = std::make_shared<std::vector<std::byte>>(bytes.begin(), bytes.end());
-  model->bytes_ = *copy;
-  model->owner_ = copy;
-  model->directory_ = ".";
+  model->bytes_ = ModelBytes::copy(bytes);
   EPL_TRY(model->check());
   return std::shared_ptr<const Model>(std::move(model));
 }
 
 Status OnnxModel::check() {
   auto refuse = [](auto&&... parts) { return Status(Code::invalid_model, cat(parts...)); };
-  EPL_ASSIGN(file_, read_file(bytes_));
+  EPL_ASSIGN(file_, read_file(bytes_->bytes()));
   if (!file_.has_graph) return refuse("no ONNX model: the file has no graph");
   if (file_.ir_version < 3 || file_.ir_version > schema::newest_ir_version) {
     return refuse("IR version ", file_.ir_version, "; 3 to ", schema::newest_ir_version, " are read");
@@ -63,7 +54,7 @@ Status OnnxModel::check() {
     if (!by_name_.emplace(tensor.name, &tensor).second) return refuse("two initialisers are called \"", tensor.name, "\"");
     EPL_ASSIGN(TensorType type, tensor_type(tensor));
     initializers_.push_back({std::string(tensor.name), std::move(type)});
-    if (tensor.external) EPL_TRY(tensor_value(tensor, owner_, directory_).status());   // it is there and large enough
+    if (tensor.external) EPL_TRY(stored_tensor(tensor, bytes_).status());   // it is there and large enough
   }
   EPL_TRY(fill_ports());
   for (const Function& function : file_.functions) {

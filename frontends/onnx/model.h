@@ -8,6 +8,7 @@
 
 #include "core/ir/model.h"
 #include "frontends/onnx/inference.h"
+#include "frontends/onnx/model_bytes.h"
 #include "frontends/onnx/proto.h"
 
 namespace epl::onnx {
@@ -32,9 +33,7 @@ class OnnxModel : public Model {
   uint64_t fingerprint() const override;
 
   const File& file() const { return file_; }
-  std::span<const std::byte> bytes() const { return bytes_; }
-  const std::string& directory() const { return directory_; }
-  const std::shared_ptr<const void>& owner() const { return owner_; }
+  const std::shared_ptr<const ModelBytes>& stored() const { return bytes_; }
   int64_t opset(std::string_view domain) const;           // 0 when nothing imports the domain
   const Function* function(std::string_view domain, std::string_view name, std::string_view overload) const;
   const Tensor* initializer(std::string_view name) const;
@@ -47,9 +46,7 @@ class OnnxModel : public Model {
   void add_weights(const Graph& graph, const ParameterRule& rule, const std::string& place);
   void add_weight(std::string_view name, const Tensor& tensor, const ParameterRule& rule, const std::string& place);
 
-  std::shared_ptr<const void> owner_;   // of bytes_
-  std::span<const std::byte> bytes_;
-  std::string path_, directory_;
+  std::shared_ptr<const ModelBytes> bytes_;
   File file_;
   std::vector<ModelPort> inputs_, outputs_;
   std::vector<ModelInitializer> initializers_;

@@ -165,7 +165,7 @@ ParameterVerdict ParameterRule::judge(std::string_view name, const Tensor& tenso
     return {false, "its name is not like those of the parameters, and it is not used as a weight"};
   }
   if (made_by_exporter(name) || name.find('.') == std::string_view::npos) {
-    auto value = tensor_value(tensor, model_.owner(), model_.directory());
+    auto value = tensor_value(tensor, model_.stored());
     if (value.ok() && looks_like_mask(*value)) return {false, "it holds the numbers of a mask"};
   }
   return {true, ""};

@@ -18,6 +18,7 @@
 namespace epl::onnx {
 
 struct Graph;
+class ModelBytes;
 
 struct Tensor {
   std::string_view name;
@@ -106,9 +107,10 @@ Result<DType> dtype_of(int32_t data_type);
 std::string data_type_name(int32_t data_type);
 int32_t data_type_of(DType dtype);
 
-// The tensor's elements: borrowed from the file where the wire has them raw and aligned, else decoded. `owner` keeps the
-// file's bytes alive; external data is looked up beside `directory`.
-Result<epl::Tensor> tensor_value(const Tensor& tensor, const std::shared_ptr<const void>& owner, const std::string& directory);
+// The tensor's elements, left where they are if that is the model's file or one beside it.
+Result<epl::Tensor> stored_tensor(const Tensor& tensor, const std::shared_ptr<const ModelBytes>& model);
+// The same in memory: borrowed from the model's bytes where they are there, raw and aligned.
+Result<epl::Tensor> tensor_value(const Tensor& tensor, const std::shared_ptr<const ModelBytes>& model);
 Result<TensorType> tensor_type(const Tensor& tensor);
 
 }  // namespace epl::onnx

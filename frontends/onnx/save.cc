@@ -31,9 +31,9 @@ using ReplacedAt = std::map<size_t, epl::Tensor>;
 
 class Rewriting {
  public:
-  // `base`: the first byte of the file, which the messages below are views of.
-  Rewriting(const char* base, const ReplacedAt& replaced, const InferenceEdits* edits, Beside* beside)
-      : base_(base), replaced_(replaced), edits_(edits), beside_(beside) {}
+  // The messages below are views of `bytes`.
+  Rewriting(const ModelBytes& bytes, const ReplacedAt& replaced, const InferenceEdits* edits, Beside* beside)
+      : bytes_(bytes), replaced_(replaced), edits_(edits), beside_(beside) {}
 
   Result<std::string> model(std::string_view message) {
     std::string out;
@@ -76,12 +76,10 @@ class Rewriting {
     return Change::made;
   }
 
-  static Status copy(std::string_view part, std::string& out) {
-    out += part;
-    return {};
-  }
+  // With the data of tensors that were left in the file.
+  Status copy(std::string_view part, std::string& out) const { return bytes_.append(out, part); }
 
-  size_t offset(std::string_view view) const { return static_cast<size_t>(view.data() - base_); }
+  size_t offset(std::string_view view) const { return static_cast<size_t>(reinterpret_cast<const std::byte*>(view.data()) - bytes_.bytes().data()); }
   bool replaces_in(std::string_view view) const {
     auto it = replaced_.lower_bound(offset(view));
     return it != replaced_.end() && it->first < offset(view) + view.size();
@@ -212,7 +210,7 @@ class Rewriting {
     return out;
   }
 
-  const char* base_;
+  const ModelBytes& bytes_;
   const ReplacedAt& replaced_;
   const InferenceEdits* edits_;   // none: the file stays one for training
   Beside* beside_;
@@ -248,7 +246,7 @@ std::vector<const Tensor*> external_tensors(const File& file) {
 
 Status OnnxModel::save(const std::string& path, const Replaced& replaced, const ModelSaveOptions& options) const {
   ReplacedAt values;
-  size_t bytes = bytes_.size();
+  size_t bytes = bytes_->bytes().size();
   for (const auto& [name, value] : replaced) {
     const Tensor* tensor = initializer(name);
     if (!tensor) return error(Code::not_found, "the model has no initialiser \"", name, "\"");
@@ -261,17 +259,17 @@ Status OnnxModel::save(const std::string& path, const Replaced& replaced, const 
   const std::vector<const Tensor*> external = external_tensors(file_);
   for (const Tensor* tensor : external) {
     if (values.contains(tensor->at)) continue;
-    EPL_ASSIGN(epl::Tensor value, tensor_value(*tensor, owner_, directory_));
+    EPL_ASSIGN(epl::Tensor value, tensor_value(*tensor, bytes_));
     values.emplace(tensor->at, std::move(value));
   }
-  std::string_view message(reinterpret_cast<const char*>(bytes_.data()), bytes_.size());
+  std::string_view message(reinterpret_cast<const char*>(bytes_->bytes().data()), bytes_->bytes().size());
   std::optional<InferenceEdits> edits;
   if (options.for_inference) {
     EPL_ASSIGN(edits, InferenceEdits::of(file_, options.loss_output));
   }
   auto rewrite = [&](Beside* beside) -> Result<std::string> {
     try {
-      return Rewriting(message.data(), values, edits ? &*edits : nullptr, beside).model(message);
+      return Rewriting(*bytes_, values, edits ? &*edits : nullptr, beside).model(message);
     } catch (const protozero::exception& e) {
       return Status(Code::invalid_model, cat("the model cannot be written again: ", e.what()));
     }

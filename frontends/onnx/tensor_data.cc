@@ -9,7 +9,7 @@
 
 #include <protozero/pbf_reader.hpp>
 
-#include "core/base/file.h"
+#include "frontends/onnx/model_bytes.h"
 #include "frontends/onnx/proto.h"
 #include "frontends/onnx/schema.h"
 
@@ -67,19 +67,17 @@ Result<std::string> external_path(const Tensor& tensor, const std::string& direc
   return target;
 }
 
-Result<epl::Tensor> external_value(const Tensor& tensor, const TensorType& type, const std::string& directory) {
-  EPL_ASSIGN(std::string path, external_path(tensor, directory));
-  EPL_ASSIGN(auto file, MappedFile::open(path));
-  int64_t size = static_cast<int64_t>(file->bytes().size());
+Result<epl::Tensor> external_value(const Tensor& tensor, const TensorType& type, const ModelBytes& model) {
+  EPL_ASSIGN(std::string path, external_path(tensor, model.directory()));
+  EPL_ASSIGN(auto file, model.beside(path));
+  int64_t size = static_cast<int64_t>(file->size());
   if (tensor.length >= 0 && tensor.length != type.bytes()) {
     return bad(tensor, cat("external data of ", tensor.length, " bytes for ", type.text()));
   }
   if (tensor.offset > size || type.bytes() > size - tensor.offset) {
     return bad(tensor, cat(path, " has ", size, " bytes; offset ", tensor.offset, " and ", type.text(), " need more"));
   }
-  const std::byte* data = file->bytes().data() + tensor.offset;
-  epl::Tensor borrowed(type, file, data);
-  return reinterpret_cast<uintptr_t>(data) % dtype_bytes(type.dtype) == 0 ? borrowed : borrowed.clone();
+  return file_tensor(file, type, static_cast<uint64_t>(tensor.offset));
 }
 
 // Calls f for every number of the typed fields, in order: a double for those of float_data and double_data, an int64_t for
@@ -175,15 +173,19 @@ Result<TensorType> tensor_type(const Tensor& tensor) {
   return type;
 }
 
-Result<epl::Tensor> tensor_value(const Tensor& tensor, const std::shared_ptr<const void>& owner, const std::string& directory) {
+Result<epl::Tensor> stored_tensor(const Tensor& tensor, const std::shared_ptr<const ModelBytes>& model) {
   EPL_ASSIGN(TensorType type, tensor_type(tensor));
-  if (tensor.external) return external_value(tensor, type, directory);
+  if (tensor.external) return external_value(tensor, type, *model);
   if (!tensor.has_raw) return typed_value(tensor, type);
   if (static_cast<int64_t>(tensor.raw.size()) != type.bytes()) {
     return bad(tensor, cat("holds ", tensor.raw.size(), " bytes, its type ", type.text(), " has ", type.bytes()));
   }
-  epl::Tensor borrowed(type, owner, tensor.raw.data());
-  return reinterpret_cast<uintptr_t>(tensor.raw.data()) % dtype_bytes(type.dtype) == 0 ? borrowed : borrowed.clone();
+  return ModelBytes::tensor(model, std::move(type), tensor.raw);
+}
+
+Result<epl::Tensor> tensor_value(const Tensor& tensor, const std::shared_ptr<const ModelBytes>& model) {
+  EPL_ASSIGN(epl::Tensor stored, stored_tensor(tensor, model));
+  return stored.load();
 }
 
 }  // namespace epl::onnx

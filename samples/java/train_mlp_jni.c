@@ -1,15 +1,20 @@
 /* The JNI side of TrainMlp.java: errors become exceptions, direct buffers are borrowed for a call. */
 #include <epl.h>
 #include <jni.h>
-#include <stdio.h>
-#include <string.h>
 
-/* 1 if there was an error, which is now a pending exception. */
+/* 1 if there was an error, which is now a pending exception; Java makes it, because ThrowNew takes no UTF-8. */
 static int thrown(JNIEnv* env, epl_error* error) {
   if (error == NULL) return 0;
-  const char* type = epl_error_code(error) == EPL_ERROR_CANCELLED ? "java/util/concurrent/CancellationException" : "java/lang/IllegalStateException";
-  jclass exception = (*env)->FindClass(env, type);
-  if (exception != NULL) (*env)->ThrowNew(env, exception, epl_error_message(error, NULL));
+  size_t length = 0;
+  const char* message = epl_error_message(error, &length);
+  jclass type = (*env)->FindClass(env, "TrainMlp");
+  jmethodID make = type ? (*env)->GetStaticMethodID(env, type, "exception", "(I[B)Ljava/lang/RuntimeException;") : NULL;
+  jbyteArray bytes = make ? (*env)->NewByteArray(env, (jsize)length) : NULL;
+  if (bytes != NULL) {
+    (*env)->SetByteArrayRegion(env, bytes, 0, (jsize)length, (const jbyte*)message);
+    jthrowable exception = (jthrowable)(*env)->CallStaticObjectMethod(env, type, make, (jint)epl_error_code(error), bytes);
+    if (exception != NULL && !(*env)->ExceptionCheck(env)) (*env)->Throw(env, exception);
+  } /* else Java has an exception of its own pending: it is out of memory */
   epl_error_destroy(error);
   return 1;
 }
@@ -22,20 +27,19 @@ JNIEXPORT jlong JNICALL Java_TrainMlp_engineCreate(JNIEnv* env, jclass type) {
 }
 
 /* Children keep their parents alive: model, trainer and plan are let go as soon as the session is there. */
-JNIEXPORT jlong JNICALL Java_TrainMlp_sessionCreate(JNIEnv* env, jclass type, jlong engine_handle, jstring folder) {
+JNIEXPORT jlong JNICALL Java_TrainMlp_sessionCreate(JNIEnv* env, jclass type, jlong engine_handle, jbyteArray path_bytes) {
   epl_engine* engine = (epl_engine*)(intptr_t)engine_handle;
   epl_model* model = NULL;
   epl_trainer* trainer = NULL;
   epl_plan* plan = NULL;
   epl_session* session = NULL;
-  char path[1024];
   (void)type;
-  const char* chars = (*env)->GetStringUTFChars(env, folder, NULL);
-  if (chars == NULL) return 0;
-  snprintf(path, sizeof path, "%s/java.onnx", chars);
-  (*env)->ReleaseStringUTFChars(env, folder, chars);
-  (void)(thrown(env, epl_template_write(engine, EPL_STR("mlp"), EPL_STR("{\"sizes\":[4,16,2],\"seed\":1}"), path, strlen(path))) ||
-         thrown(env, epl_model_load(engine, path, strlen(path), NULL, &model)) || thrown(env, epl_trainer_create(engine, &trainer)) ||
+  const size_t length = (size_t)(*env)->GetArrayLength(env, path_bytes);
+  jbyte* bytes = (*env)->GetByteArrayElements(env, path_bytes, NULL);
+  if (bytes == NULL) return 0;
+  const char* path = (const char*)bytes;
+  (void)(thrown(env, epl_template_write(engine, EPL_STR("mlp"), EPL_STR("{\"sizes\":[4,16,2],\"seed\":1}"), path, length)) ||
+         thrown(env, epl_model_load(engine, path, length, NULL, &model)) || thrown(env, epl_trainer_create(engine, &trainer)) ||
          thrown(env, epl_trainer_set(trainer, EPL_STR("optimizer"), EPL_STR("adam"))) ||
          thrown(env, epl_trainer_set_number(trainer, EPL_STR("optimizer.lr"), 0.05)) ||
          thrown(env, epl_trainer_bind_symbol(trainer, EPL_STR("batch"), 4)) || thrown(env, epl_plan_create(model, trainer, NULL, NULL, &plan)) ||
@@ -43,19 +47,20 @@ JNIEXPORT jlong JNICALL Java_TrainMlp_sessionCreate(JNIEnv* env, jclass type, jl
   epl_plan_destroy(plan);
   epl_trainer_destroy(trainer);
   epl_model_destroy(model);
+  (*env)->ReleaseByteArrayElements(env, path_bytes, bytes, JNI_ABORT);
   return (jlong)(intptr_t)session;
 }
 
-JNIEXPORT jdouble JNICALL Java_TrainMlp_step(JNIEnv* env, jclass type, jlong session, jobject x, jobject target, jlong cancel) {
+JNIEXPORT jdouble JNICALL Java_TrainMlp_step(JNIEnv* env, jclass type, jlong engine_handle, jlong session, jobject x, jobject target, jlong cancel) {
   const int64_t x_dims[2] = {4, 4}, target_dims[1] = {4};
   epl_tensor* tensors[2] = {NULL, NULL};
   epl_metrics metrics = EPL_METRICS_INIT;
   epl_call_options options = EPL_CALL_OPTIONS_INIT;
-  epl_engine* engine = NULL;
+  epl_engine* engine = (epl_engine*)(intptr_t)engine_handle;
   (void)type;
   options.cancel = (epl_cancel*)(intptr_t)cancel;
-  if (!thrown(env, epl_engine_create(NULL, &engine)) && /* tensors may come from another engine than the session */
-      !thrown(env, epl_tensor_create_borrow(engine, EPL_DTYPE_F32, x_dims, 2, (*env)->GetDirectBufferAddress(env, x),
+  /* The buffers are borrowed for this call, so they need not outlive it. */
+  if (!thrown(env, epl_tensor_create_borrow(engine, EPL_DTYPE_F32, x_dims, 2, (*env)->GetDirectBufferAddress(env, x),
                                             (size_t)(*env)->GetDirectBufferCapacity(env, x), NULL, NULL, &tensors[0])) &&
       !thrown(env, epl_tensor_create_borrow(engine, EPL_DTYPE_I64, target_dims, 1, (*env)->GetDirectBufferAddress(env, target),
                                             (size_t)(*env)->GetDirectBufferCapacity(env, target), NULL, NULL, &tensors[1]))) {
@@ -63,7 +68,6 @@ JNIEXPORT jdouble JNICALL Java_TrainMlp_step(JNIEnv* env, jclass type, jlong ses
   }
   epl_tensor_destroy(tensors[0]);
   epl_tensor_destroy(tensors[1]);
-  epl_engine_destroy(engine);
   return metrics.loss;
 }
 

@@ -23,7 +23,7 @@ TEST(DescribeTraining, TellsWeightsFromStatistics) {
   }
   EXPECT_EQ(trainable, 20);
   EXPECT_EQ(statistics, 12);
-  EXPECT_TRUE(training.at("obstacles").empty()) << training.at("obstacles").dump(2);
+  EXPECT_TRUE(training.at("obstacles").empty()) << print_json(training.at("obstacles"), 2);
 }
 
 TEST(DescribeTraining, SaysAtWhichSizesOpenDimensionsWereTaken) {

@@ -19,4 +19,28 @@ add_test(NAME capi.nothing_runs_when_the_library_is_loaded
   COMMAND ${CMAKE_COMMAND} "-DOBJECTS=$<TARGET_OBJECTS:epl_objects>" -DREADELF=${CMAKE_READELF} -P ${PROJECT_SOURCE_DIR}/tests/capi/check_objects.cmake)
 set_tests_properties(capi.nothing_runs_when_the_library_is_loaded PROPERTIES LABELS "capi;only_release")
 set_tests_properties(capi.interface_is_the_golden PROPERTIES LABELS capi)
+
+# Where the fields of structs lie is part of the interface too.
+set_source_files_properties(${EPL_LAYOUT} PROPERTIES GENERATED TRUE)
+add_executable(capi_layout ${EPL_LAYOUT})
+target_include_directories(capi_layout PRIVATE ${PROJECT_SOURCE_DIR}/include)
+add_dependencies(capi_layout epl_interface)
+add_test(NAME capi.layouts_are_the_golden
+  COMMAND ${CMAKE_COMMAND} -DPROGRAM=$<TARGET_FILE:capi_layout> -DGOLDEN=${PROJECT_SOURCE_DIR}/core/capi/epl.layout -P ${PROJECT_SOURCE_DIR}/tests/capi/compare_layout.cmake)
+set_tests_properties(capi.layouts_are_the_golden PROPERTIES LABELS capi)
 set_tests_properties(capi.library_exports_the_interface_alone PROPERTIES LABELS "capi;only_release")
+
+# Programs against the library as it is shipped, where the sanitizers' own allocator and loader would be in the way.
+if(NOT EPL_SANITIZE)
+  add_executable(capi_out_of_memory capi/out_of_memory.c)
+  set_target_properties(capi_out_of_memory PROPERTIES C_VISIBILITY_PRESET default)  # its malloc is the library's
+  target_include_directories(capi_out_of_memory PRIVATE ${PROJECT_SOURCE_DIR} ${GENERATED})
+  target_link_libraries(capi_out_of_memory PRIVATE epl Threads::Threads ${CMAKE_DL_LIBS})
+  add_test(NAME capi.every_allocation_may_fail COMMAND capi_out_of_memory ${CMAKE_CURRENT_BINARY_DIR}/out_of_memory)
+  add_executable(capi_reload capi/reload.c)
+  target_include_directories(capi_reload PRIVATE ${PROJECT_SOURCE_DIR}/include)
+  target_link_libraries(capi_reload PRIVATE ${CMAKE_DL_LIBS})
+  add_dependencies(capi_reload epl)
+  add_test(NAME capi.a_thousand_reloads COMMAND capi_reload $<TARGET_FILE:epl> ${CMAKE_CURRENT_BINARY_DIR}/reload)
+  set_tests_properties(capi.every_allocation_may_fail capi.a_thousand_reloads PROPERTIES LABELS capi TIMEOUT 120)
+endif()

@@ -87,7 +87,7 @@ Result<T> number_in(const Cells& cells, const std::string& cell, std::string_vie
   const auto [stop, failure] = std::from_chars(cell.data(), end, value);
   bool right = failure == std::errc() && stop == end;
   if constexpr (std::is_floating_point_v<T>) right = right && std::isfinite(value);
-  if (!right) return cells.wrong(cat(quoted(cell.substr(0, 40)), " is no ", what));
+  if (!right) return cells.wrong(cat(quoted(excerpt(cell, 40)), " is no ", what));
   return value;
 }
 
@@ -95,10 +95,11 @@ class CsvReader : public Reader {
  public:
   static Result<std::unique_ptr<Reader>> open(const std::string& path, const Attributes& options) {
     auto reader = std::make_unique<CsvReader>();
-    EPL_ASSIGN(auto file, MappedFile::open(path));
+    EPL_ASSIGN(auto file, FileReader::open(path));
+    EPL_ASSIGN(std::vector<std::byte> text, file->read_all());
     const std::string& separator = options.text("separator");
     if (separator.size() != 1 || separator == "\"" || separator == "\n") return invalid("option separator of reader csv is ", quoted(separator), "; it is one character");
-    Cells cells({reinterpret_cast<const char*>(file->bytes().data()), file->bytes().size()}, separator[0], path);
+    Cells cells({reinterpret_cast<const char*>(text.data()), text.size()}, separator[0], path);
     reader->classes_ = options.flag("classes");
     EPL_TRY(reader->read_head(cells, options.text("target"), path));
     while (cells.next_line()) EPL_TRY(reader->read_line(cells));

@@ -1,6 +1,4 @@
 // Rows of safetensors files: every tensor has the samples (or the steps) as its first dimension.
-#include <cstring>
-
 #include "core/data/reader.h"
 #include "core/data/safetensors.h"
 
@@ -30,10 +28,8 @@ class SafetensorsReader : public Reader {
   const std::vector<std::pair<std::string, TensorType>>& fields() const override { return fields_; }
   int64_t samples() const override { return samples_; }
   Status read(int64_t index, int field, void* target) const override {
-    size_t bytes = static_cast<size_t>(fields_[static_cast<size_t>(field)].second.bytes());
-    const auto* rows = static_cast<const std::byte*>(tensors_[static_cast<size_t>(field)].data());
-    std::memcpy(target, rows + static_cast<size_t>(index) * bytes, bytes);
-    return {};
+    const int64_t bytes = fields_[static_cast<size_t>(field)].second.bytes();
+    return tensors_[static_cast<size_t>(field)].read(index * bytes, bytes, target);
   }
 
  private:

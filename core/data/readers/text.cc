@@ -1,5 +1,6 @@
 // Text as bytes: windows of `context` bytes with, for each, the byte that follows it.
 #include <cmath>
+#include <cstring>
 
 #include "core/base/file.h"
 #include "core/data/reader.h"
@@ -11,14 +12,14 @@ class TextReader : public Reader {
  public:
   static Result<std::unique_ptr<Reader>> open(const std::string& path, const Attributes& options) {
     auto reader = std::make_unique<TextReader>();
-    EPL_ASSIGN(reader->file_, MappedFile::open(path));
+    EPL_ASSIGN(reader->file_, FileReader::open(path));
     reader->context_ = options.integer("context");
     reader->stride_ = options.integer("stride");
     if (reader->context_ < 1 || reader->context_ > (int64_t{1} << 30)) return invalid("option context of reader text is ", reader->context_);
     if (reader->stride_ < 0) return invalid("option stride of reader text is ", reader->stride_);
     if (reader->stride_ == 0) reader->stride_ = reader->context_;
-    EPL_ASSIGN(reader->bytes_, split(reader->file_->bytes(), options));
-    int64_t size = static_cast<int64_t>(reader->bytes_.size());
+    EPL_ASSIGN(reader->part_, split(static_cast<int64_t>(reader->file_->size()), options));
+    const int64_t size = reader->part_.end - reader->part_.begin;
     if (size < reader->context_ + 1) {
       return Status(Code::invalid_argument, cat("the ", options.text("split"), " part has ", size, " bytes; one window of context ", reader->context_, " needs ", reader->context_ + 1), path);
     }
@@ -31,26 +32,35 @@ class TextReader : public Reader {
   const std::vector<std::pair<std::string, TensorType>>& fields() const override { return fields_; }
   int64_t samples() const override { return samples_; }
   Status read(int64_t index, int field, void* target) const override {
-    const std::byte* from = bytes_.data() + index * stride_ + field;   // the target is one further
+    // The bytes come to lie at the end of the target and are widened from its beginning, so that none is overwritten
+    // before it is read.
     auto* to = static_cast<int64_t*>(target);
-    for (int64_t i = 0; i < context_; ++i) to[i] = std::to_integer<int64_t>(from[i]);
+    auto* from = reinterpret_cast<unsigned char*>(to + context_) - context_;
+    EPL_TRY(file_->read(static_cast<uint64_t>(part_.begin + index * stride_ + field), from, static_cast<size_t>(context_)));   // the target is one further
+    for (int64_t i = 0; i < context_; ++i) {
+      const int64_t value = from[i];
+      std::memcpy(to + i, &value, sizeof value);
+    }
     return {};
   }
 
  private:
-  static Result<std::span<const std::byte>> split(std::span<const std::byte> bytes, const Attributes& options) {
+  struct Range {
+    int64_t begin = 0, end = 0;   // bytes of the file
+  };
+  static Result<Range> split(int64_t size, const Attributes& options) {
     const std::string& part = options.text("split");
     double share = options.number("held_out");
     if (!(share >= 0 && share < 1)) return invalid("option held_out of reader text is ", share, "; it is a share from 0 to 1");
-    size_t cut = bytes.size() - static_cast<size_t>(std::floor(static_cast<double>(bytes.size()) * share));
-    if (part == "all") return bytes;
-    if (part == "train") return bytes.first(cut);
-    if (part == "held_out") return bytes.subspan(cut);
+    const int64_t cut = size - static_cast<int64_t>(std::floor(static_cast<double>(size) * share));
+    if (part == "all") return Range{0, size};
+    if (part == "train") return Range{0, cut};
+    if (part == "held_out") return Range{cut, size};
     return invalid("option split of reader text is \"", part, "\"; it is all, train or held_out");
   }
 
-  std::shared_ptr<const MappedFile> file_;
-  std::span<const std::byte> bytes_;
+  std::shared_ptr<const FileReader> file_;
+  Range part_;
   int64_t context_ = 0, stride_ = 0, samples_ = 0;
   std::vector<std::pair<std::string, TensorType>> fields_;
 };

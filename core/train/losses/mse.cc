@@ -5,12 +5,10 @@ namespace epl {
 
 EPL_LOSS(mse) {
   return {.doc = "Mean of (output - target)^2 over all elements.",
-          .task = Task::numbers,
-          .metrics = "mae, r2",
-          .build = [](LossBuilder& l) -> Result<Loss> {
+          .build = [](LossBuilder& l) -> Result<Var> {
             EPL_ASSIGN(Var target, losses::target_like_output(l));
             Var difference = l.output - target;
-            return Loss{.terms = difference * difference};
+            return losses::mean_of_all(difference * difference);
           }};
 }
 

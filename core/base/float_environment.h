@@ -1,0 +1,31 @@
+// The floating-point environment that all our numbers are made in: round to nearest, subnormals kept, no traps.
+//
+// The host process may have set another for itself. Results must not depend on that, and the host must find its own again.
+#pragma once
+
+namespace epl {
+
+// The default environment on this thread, for the lifetime of this object. A host's exception flags stay as they are.
+class FloatEnvironment {
+ public:
+  FloatEnvironment() {
+#if defined(__x86_64__)
+    before_ = __builtin_ia32_stmxcsr();
+    if ((before_ & ~exception_flags) != default_control) __builtin_ia32_ldmxcsr(default_control | (before_ & exception_flags));
+#endif
+  }
+  ~FloatEnvironment() {
+#if defined(__x86_64__)
+    if ((before_ & ~exception_flags) != default_control) __builtin_ia32_ldmxcsr(before_);
+#endif
+  }
+  FloatEnvironment(const FloatEnvironment&) = delete;
+  FloatEnvironment& operator=(const FloatEnvironment&) = delete;
+
+ private:
+  static constexpr unsigned default_control = 0x1f80;  // all exceptions masked, nearest, no flush to zero
+  static constexpr unsigned exception_flags = 0x3f;
+  unsigned before_ = default_control;
+};
+
+}  // namespace epl

@@ -1,0 +1,367 @@
+/* Every allocation fails once, and from each one on for good, at every entry point: the call says EPL_ERROR_OUT_OF_MEMORY, or has
+ * done without; its handle is NULL, nothing is half done, nothing is lost, and the process lives.
+ *
+ * usage: out_of_memory FOLDER [TRIALS]   TRIALS for each call and kind of failure, evenly spread; 0: every allocation */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <sys/mman.h>
+
+#include "world.h"
+
+/* --- An allocator that fails: the library calls malloc by its name, and the program's comes first. ------------------- */
+
+extern void* __libc_malloc(size_t);
+extern void* __libc_calloc(size_t, size_t);
+extern void* __libc_realloc(void*, size_t);
+extern void* __libc_memalign(size_t, size_t);
+
+static atomic_long count, fail_from; /* fail_from 0: none fails */
+static atomic_int for_good;
+static int fails(void) {
+  long from = atomic_load(&fail_from);
+  if (from == 0) return 0;
+  long n = atomic_fetch_add(&count, 1) + 1;
+  if (n != from && !(n > from && atomic_load(&for_good))) return 0;
+  errno = ENOMEM;
+  return 1;
+}
+void* malloc(size_t bytes) { return fails() ? NULL : __libc_malloc(bytes); }
+void* calloc(size_t n, size_t bytes) { return fails() ? NULL : __libc_calloc(n, bytes); }
+void* realloc(void* p, size_t bytes) { return fails() ? NULL : __libc_realloc(p, bytes); }
+void* memalign(size_t alignment, size_t bytes) { return fails() ? NULL : __libc_memalign(alignment, bytes); }
+void* aligned_alloc(size_t alignment, size_t bytes) { return fails() ? NULL : __libc_memalign(alignment, bytes); }
+int posix_memalign(void** out, size_t alignment, size_t bytes) {
+  if (fails() || (*out = __libc_memalign(alignment, bytes)) == NULL) return ENOMEM;
+  return 0;
+}
+/* Threads and pages are memory too. */
+static int (*real_pthread_create)(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*);
+int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*work)(void*), void* argument) {
+  return fails() ? EAGAIN : real_pthread_create(thread, attributes, work, argument);
+}
+static void* (*real_mmap)(void*, size_t, int, int, int, off_t);
+void* mmap(void* at, size_t bytes, int protection, int flags, int file, off_t offset) {
+  if (fails()) return MAP_FAILED;
+  return real_mmap ? real_mmap(at, bytes, protection, flags, file, offset) : MAP_FAILED;
+}
+
+/* --- The calls ---------------------------------------------------------------------------------------------------------- */
+
+static world w;
+static epl_dataset *rows, *ahead; /* without and with reading ahead */
+static epl_tensor* bias;
+static int released, deleted;
+static float borrowed[32];
+static void count_release(void* userdata) { (void)userdata, ++released; }
+
+typedef struct call {
+  const char* name;
+  epl_error* (*run)(void** out);
+  void (*destroy)(void* out);      /* NULL: it gives no handle */
+  const char* (*check)(int32_t);   /* NULL, or what is wrong after the call; gets its code */
+} call;
+
+static int64_t steps_before;
+static const char* check_step(int32_t code) {
+  int64_t steps = epl_session_steps(w.session);
+  const char* wrong = steps != steps_before + (code == EPL_OK) ? "the steps are not counted right" : NULL;
+  steps_before = steps;
+  return wrong;
+}
+static const char* check_checkpoint(int32_t code) {
+  epl_text* text = NULL;
+  (void)code;
+  int32_t now = taken(epl_checkpoint_describe(w.engine, TEXT(w.checkpoint), &text));
+  epl_text_destroy(text);
+  return now == EPL_OK ? NULL : "the checkpoint is gone";
+}
+static const char* check_out(int32_t code) {
+  char part[300];
+  snprintf(part, sizeof part, "%s.part", w.out);
+  int there = access(w.out, F_OK) == 0, rest = access(part, F_OK) == 0;
+  unlink(w.out);
+  unlink(part);
+  if (there != (code == EPL_OK)) return there ? "an error, and the file is there" : "success, and there is no file";
+  return rest ? "something is left beside the file" : NULL;
+}
+static const char* check_released(int32_t code) {
+  int was = released;
+  (void)code;
+  released = 0;
+  return was == 1 ? NULL : "`release` is not called once";
+}
+static const char* check_deleted(int32_t code) {
+  int was = deleted;
+  deleted = 0;
+  return was == (code != EPL_OK) ? NULL : "the deleter is not called once";
+}
+static const char* check_removed(int32_t code) {
+  epl_text* text = NULL;
+  int there = taken(epl_checkpoint_describe(w.engine, TEXT(w.checkpoint), &text)) == EPL_OK;
+  epl_text_destroy(text);
+  char remove_all[300];
+  snprintf(remove_all, sizeof remove_all, "rm -rf '%s'", w.checkpoint);
+  if (system(remove_all) != 0) exit(2);
+  must(epl_session_save(w.session, TEXT(w.checkpoint), rows));
+  return code == EPL_OK && there ? "success, and the checkpoint is there" : NULL;
+}
+static const char* check_load(int32_t code) {
+  if (code != EPL_OK) must(epl_session_load(w.session, TEXT(w.checkpoint), NULL)); /* and it can be put right */
+  steps_before = epl_session_steps(w.session);
+  return NULL;
+}
+
+#define CALL(function, ...) \
+  static epl_error* run_##function(void** out) { (void)out; return function(__VA_ARGS__); }
+static const int64_t dims[2] = {8, 4};
+CALL(epl_engine_create, NULL, (epl_engine**)out)
+CALL(epl_engine_describe, w.engine, (epl_text**)out)
+CALL(epl_tensor_create, w.engine, EPL_DTYPE_F32, dims, 2, (epl_tensor**)out)
+CALL(epl_tensor_create_copy, w.engine, EPL_DTYPE_F32, dims, 2, borrowed, sizeof borrowed, (epl_tensor**)out)
+CALL(epl_tensor_create_borrow, w.engine, EPL_DTYPE_F32, dims, 2, borrowed, sizeof borrowed, count_release, NULL, (epl_tensor**)out)
+CALL(epl_tensor_to_dlpack, w.x, out)
+CALL(epl_model_load, w.engine, TEXT(w.model_path), NULL, (epl_model**)out)
+CALL(epl_model_describe, w.model, (epl_text**)out)
+CALL(epl_template_write, w.engine, EPL_STR("mlp"), EPL_STR("{\"sizes\":[4,8,2]}"), TEXT(w.out))
+CALL(epl_trainer_create, w.engine, (epl_trainer**)out)
+CALL(epl_trainer_set, w.trainer, EPL_STR("loss.ignore_index"), EPL_STR("-123456789123456"))
+CALL(epl_trainer_set_number, w.trainer, EPL_STR("clip_norm"), 1.5)
+CALL(epl_trainer_bind_symbol, w.trainer, EPL_STR("batch"), world_batch)
+CALL(epl_trainer_bind_batch_dim, w.trainer, EPL_STR("x"), 0)
+CALL(epl_trainer_bind_input, w.trainer, EPL_STR("x"), EPL_DTYPE_F32, dims, 2)
+CALL(epl_strategy_create, w.engine, (epl_strategy**)out)
+CALL(epl_strategy_parse, w.engine, EPL_STR("{\"pipeline.num_micro_batch\":2,\"default\":{\"replicate\":1}}"), (epl_strategy**)out)
+CALL(epl_strategy_set, w.strategy, EPL_STR("pipeline.num_micro_batch"), EPL_STR("1"))
+CALL(epl_strategy_describe, w.strategy, (epl_text**)out)
+CALL(epl_plan_create, w.model, w.trainer, w.strategy, NULL, (epl_plan**)out)
+CALL(epl_plan_describe, w.plan, EPL_STR("memory"), (epl_text**)out)
+CALL(epl_cancel_create, w.engine, (epl_cancel**)out)
+CALL(epl_dataset_open, w.engine, TEXT(w.csv_path), EPL_STR("{\"batch\":8,\"prefetch\":2,\"classes\":true}"), (epl_dataset**)out)
+CALL(epl_dataset_bind, rows, w.plan, EPL_ENTRY_TRAIN)
+CALL(epl_dataset_seek, rows, 0)
+CALL(epl_session_create, w.plan, NULL, (epl_session**)out)
+CALL(epl_session_predict, w.session, w.inputs, 1, NULL, (epl_tensor**)out, 1)
+CALL(epl_session_get, w.session, EPL_STR("net.0.bias"), (epl_tensor**)out)
+CALL(epl_session_save, w.session, TEXT(w.checkpoint), rows)
+CALL(epl_session_load, w.session, TEXT(w.checkpoint), NULL)
+CALL(epl_checkpoint_describe, w.engine, TEXT(w.checkpoint), (epl_text**)out)
+CALL(epl_session_compare, w.session, TEXT(w.checkpoint), rows, (epl_text**)out)
+CALL(epl_checkpoint_remove, w.engine, TEXT(w.checkpoint))
+CALL(epl_session_export_onnx, w.session, TEXT(w.out))
+CALL(epl_session_export_onnx_for_training, w.session, TEXT(w.out))
+CALL(epl_session_export_safetensors, w.session, TEXT(w.out))
+
+static epl_error* run_epl_model_load_bytes(void** out) {
+  static char bytes[65536];
+  static size_t length;
+  if (length == 0) {
+    FILE* file = fopen(w.model_path, "rb");
+    length = file ? fread(bytes, 1, sizeof bytes, file) : 0;
+    if (file) fclose(file);
+  }
+  return epl_model_load_bytes(w.engine, bytes, length, NULL, (epl_model**)out);
+}
+static epl_error* run_epl_trainer_add_group(void** out) {
+  int64_t group;
+  (void)out;
+  epl_trainer* trainer = w.trainer;
+  return epl_trainer_add_group(trainer, EPL_STR("*.bias"), &group);
+}
+static epl_error* run_epl_trainer_group_add(void** out) { (void)out; return epl_trainer_group_add(w.trainer, 0, EPL_STR("net.*.weight")); }
+static epl_error* run_epl_trainer_group_set(void** out) { (void)out; return epl_trainer_group_set(w.trainer, 0, EPL_STR("frozen"), EPL_STR("false")); }
+static epl_error* run_epl_tensor_from_dlpack(void** out) {
+  /* The host's struct, in the layout of DLPack 1. */
+  static struct {
+    uint32_t major, minor;
+    void* context;
+    void (*deleter)(void*);
+    uint64_t flags;
+    void* data;
+    int32_t device_type, device_id, ndim;
+    uint8_t code, bits;
+    uint16_t lanes;
+    int64_t *shape, *strides;
+    uint64_t offset;
+  } managed;
+  static int64_t shape[2] = {8, 4};
+  managed.major = 1;
+  managed.deleter = count_release;
+  managed.data = borrowed;
+  managed.device_type = 1;
+  managed.ndim = 2;
+  managed.code = 2;
+  managed.bits = 32;
+  managed.lanes = 1;
+  managed.shape = shape;
+  released = 0;
+  epl_error* error = epl_tensor_from_dlpack(w.engine, &managed, (epl_tensor**)out);
+  deleted = released;
+  released = 0;
+  return error;
+}
+static epl_error* run_port(epl_error* (*get)(epl_port*)) {
+  epl_port port = EPL_PORT_INIT;
+  return get(&port);
+}
+static epl_error* model_port(epl_port* port) { return epl_model_port(w.model, EPL_PORT_INPUT, 0, port); }
+static epl_error* plan_port(epl_port* port) { return epl_plan_port(w.plan, EPL_ENTRY_TRAIN, EPL_PORT_INPUT, 0, port); }
+static epl_error* field_port(epl_port* port) { return epl_dataset_field(rows, 0, port); }
+static epl_error* state_port(epl_port* port) { return epl_session_state_port(w.session, EPL_STATE_PARAMETER, 0, port); }
+static epl_error* run_epl_model_port(void** out) { (void)out; return run_port(model_port); }
+static epl_error* run_epl_plan_port(void** out) { (void)out; return run_port(plan_port); }
+static epl_error* run_epl_dataset_field(void** out) { (void)out; return run_port(field_port); }
+static epl_error* run_epl_session_state_port(void** out) { (void)out; return run_port(state_port); }
+static epl_error* run_epl_dataset_next(void** out) {
+  const epl_tensor* batch[2];
+  (void)out;
+  epl_error* error = epl_dataset_next(ahead, batch, 2);
+  return error ? error : epl_dataset_next(rows, batch, 2);
+}
+static epl_error* run_epl_session_step(void** out) {
+  epl_metrics metrics = EPL_METRICS_INIT;
+  (void)out;
+  return epl_session_step(w.session, w.inputs, 2, NULL, &metrics);
+}
+static epl_error* run_epl_session_evaluate(void** out) {
+  epl_metrics metrics = EPL_METRICS_INIT;
+  (void)out;
+  return epl_session_evaluate(w.session, w.inputs, 2, NULL, &metrics);
+}
+static epl_error* run_epl_session_metric(void** out) {
+  double value;
+  (void)out;
+  return epl_session_metric(w.session, EPL_STR("loss"), &value);
+}
+static epl_error* run_epl_session_hash(void** out) {
+  uint64_t hash;
+  (void)out;
+  return epl_session_hash(w.session, &hash);
+}
+static epl_error* run_epl_session_set(void** out) {
+  (void)out;
+  return epl_session_set(w.session, EPL_STR("net.0.bias"), bias);
+}
+
+#define GIVES(type) static void destroy_##type(void* out) { epl_##type##_destroy(out); }
+GIVES(engine) GIVES(text) GIVES(tensor) GIVES(model) GIVES(trainer) GIVES(strategy) GIVES(plan) GIVES(cancel) GIVES(dataset) GIVES(session)
+static void destroy_dlpack(void* out) {
+  epl_tensor* tensor = NULL;
+  must(epl_tensor_from_dlpack(w.engine, out, &tensor));
+  epl_tensor_destroy(tensor);
+}
+
+#define ROW(function, type, check) {#function, run_##function, type, check}
+static const call calls[] = {
+    ROW(epl_engine_create, destroy_engine, NULL), ROW(epl_engine_describe, destroy_text, NULL), ROW(epl_tensor_create, destroy_tensor, NULL),
+    ROW(epl_tensor_create_copy, destroy_tensor, NULL), ROW(epl_tensor_create_borrow, destroy_tensor, check_released),
+    ROW(epl_tensor_from_dlpack, destroy_tensor, check_deleted), ROW(epl_tensor_to_dlpack, destroy_dlpack, NULL), ROW(epl_model_load, destroy_model, NULL),
+    ROW(epl_model_load_bytes, destroy_model, NULL), ROW(epl_model_describe, destroy_text, NULL), ROW(epl_model_port, NULL, NULL),
+    ROW(epl_template_write, NULL, check_out), ROW(epl_trainer_create, destroy_trainer, NULL), ROW(epl_trainer_set, NULL, NULL),
+    ROW(epl_trainer_set_number, NULL, NULL), ROW(epl_trainer_bind_symbol, NULL, NULL), ROW(epl_trainer_bind_input, NULL, NULL),
+    ROW(epl_trainer_bind_batch_dim, NULL, NULL), ROW(epl_strategy_create, destroy_strategy, NULL), ROW(epl_strategy_parse, destroy_strategy, NULL),
+    ROW(epl_strategy_set, NULL, NULL), ROW(epl_strategy_describe, destroy_text, NULL), ROW(epl_plan_create, destroy_plan, NULL),
+    ROW(epl_plan_port, NULL, NULL), ROW(epl_plan_describe, destroy_text, NULL), ROW(epl_cancel_create, destroy_cancel, NULL),
+    ROW(epl_dataset_open, destroy_dataset, NULL), ROW(epl_dataset_field, NULL, NULL), ROW(epl_dataset_next, NULL, NULL),
+    ROW(epl_dataset_bind, NULL, NULL), ROW(epl_dataset_seek, NULL, NULL), ROW(epl_session_create, destroy_session, NULL),
+    ROW(epl_session_step, NULL, check_step), ROW(epl_session_evaluate, NULL, NULL), ROW(epl_session_predict, destroy_tensor, NULL),
+    ROW(epl_session_metric, NULL, NULL), ROW(epl_session_hash, NULL, NULL), ROW(epl_session_state_port, NULL, NULL),
+    ROW(epl_session_get, destroy_tensor, NULL), ROW(epl_session_set, NULL, NULL), ROW(epl_session_save, NULL, check_checkpoint),
+    ROW(epl_session_load, NULL, check_load), ROW(epl_session_compare, destroy_text, NULL), ROW(epl_checkpoint_remove, NULL, check_removed), ROW(epl_checkpoint_describe, destroy_text, NULL), ROW(epl_session_export_onnx, NULL, check_out),
+    ROW(epl_session_export_onnx_for_training, NULL, check_out), ROW(epl_session_export_safetensors, NULL, check_out),
+    /* These change the trainer for the calls above, so they come last. */
+    ROW(epl_trainer_add_group, NULL, NULL), ROW(epl_trainer_group_add, NULL, NULL), ROW(epl_trainer_group_set, NULL, NULL)};
+enum { call_count = sizeof calls / sizeof *calls };
+
+/* --- The trials ---------------------------------------------------------------------------------------------------------- */
+
+static const char* current = "";
+static long current_n;
+static void die(int signal_number) {
+  char line[200];
+  int length = snprintf(line, sizeof line, "signal %d in %s, allocation %ld failing %s\n", signal_number, current, current_n, for_good ? "for good" : "once");
+  atomic_store(&fail_from, 0);
+  if (write(2, line, (size_t)length) < 0) _exit(2);
+  _exit(1);
+}
+
+/* One call with the n-th allocation failing; returns how many were asked for. */
+static long try_call(const call* c, long n) {
+  void* out = c->destroy ? (void*)0xdead : NULL;
+  const int64_t alive = epl_live_handles();
+  current_n = n;
+  atomic_store(&count, 0);
+  atomic_store(&fail_from, n);
+  epl_error* error = c->run(&out);
+  atomic_store(&fail_from, 0);
+  const long asked = atomic_load(&count);
+  const int32_t code = epl_error_code(error);
+  EXPECT(code == EPL_OK || code == EPL_ERROR_OUT_OF_MEMORY, "%s, allocation %ld: %s", c->name, n, epl_error_message(error, NULL));
+  EXPECT(code == EPL_OK || asked >= n, "%s: %s without a failed allocation", c->name, epl_error_message(error, NULL));
+  epl_error_destroy(error);
+  if (c->destroy) {
+    EXPECT((out != NULL) == (code == EPL_OK), "%s, allocation %ld: code %d, handle %p", c->name, n, code, out);
+    if (code == EPL_OK && out != NULL) c->destroy(out);
+  }
+  EXPECT(epl_live_handles() == alive, "%s, allocation %ld", c->name, n);
+  const char* wrong = c->check ? c->check(code) : NULL;
+  EXPECT(wrong == NULL, "%s, allocation %ld: %s", c->name, n, wrong);
+  return asked;
+}
+
+static const char* const fallible[] = {
+#define EPL_FALLIBLE(name) #name,
+#define EPL_OTHER(name)
+#include "epl_functions.inc"
+#undef EPL_FALLIBLE
+#undef EPL_OTHER
+};
+
+int main(int argc, char** argv) {
+  if (argc < 2) return 2;
+  const long trials = argc > 2 ? atol(argv[2]) : 40;
+  real_pthread_create = (int (*)(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*))dlsym(RTLD_NEXT, "pthread_create");
+  real_mmap = (void* (*)(void*, size_t, int, int, int, off_t))dlsym(RTLD_NEXT, "mmap");
+  char remove_all[300];
+  snprintf(remove_all, sizeof remove_all, "rm -rf '%s'", argv[1]);
+  if (system(remove_all) != 0) return 2;
+  world_make(&w, argv[1], 2, 8);
+  must(epl_dataset_open(w.engine, TEXT(w.csv_path), EPL_STR("{\"batch\":8,\"classes\":true}"), &rows));
+  must(epl_dataset_open(w.engine, TEXT(w.csv_path), EPL_STR("{\"batch\":8,\"classes\":true,\"prefetch\":1}"), &ahead));
+  const int64_t eight[1] = {8};
+  must(epl_tensor_create(w.engine, EPL_DTYPE_F32, eight, 1, &bias));
+  must(epl_session_step(w.session, w.inputs, 2, NULL, NULL));
+  must(epl_session_save(w.session, TEXT(w.checkpoint), rows));
+  steps_before = epl_session_steps(w.session);
+  signal(SIGSEGV, die);
+  signal(SIGABRT, die);
+  signal(SIGBUS, die);
+  for (size_t i = 0; i < sizeof fallible / sizeof *fallible; ++i) {
+    int found = 0;
+    for (int c = 0; c < call_count; ++c) found |= strcmp(calls[c].name, fallible[i]) == 0;
+    EXPECT(found, "%s is not tried here; add a row", fallible[i]);
+  }
+  long tried = 0;
+  for (int c = 0; c < call_count; ++c) {
+    current = calls[c].name;
+    try_call(&calls[c], 1L << 40); /* what is made at the first call is there now */
+    const long all = try_call(&calls[c], 1L << 40);
+    for (int good = 0; good < 2; ++good) {
+      atomic_store(&for_good, good);
+      const long stride = trials > 0 && all > trials ? all / trials : 1;
+      for (long n = 1; n <= all; n += n < 10 ? 1 : stride) { /* the first few are those of errors, handles and texts */
+        try_call(&calls[c], n);
+        ++tried;
+      }
+    }
+    atomic_store(&for_good, 0);
+  }
+  epl_dataset_destroy(rows);
+  epl_dataset_destroy(ahead);
+  printf("%ld failed allocations in %d calls, %d failures\n", tried, call_count, failures);
+  return failures != 0;
+}
