@@ -262,6 +262,11 @@ EPL_API EPL_SINCE(1, 0) void epl_model_destroy(epl_model* EPL_NULLABLE model);
 EPL_API EPL_SINCE(1, 0) int64_t epl_model_port_count(const epl_model* model, int32_t kind);
 EPL_API EPL_SINCE(1, 0) epl_error* epl_model_port(const epl_model* model, int32_t kind, int64_t index,
                                                   epl_port* EPL_OUT port);
+/* The name of a symbolic dimension of an input or output, counted from 0; empty where it has none, is fixed or is not there. */
+EPL_API EPL_SINCE(1, 0) const char* epl_model_dim_symbol(const epl_model* model, int32_t kind, int64_t index, int32_t dim,
+                                                         size_t* EPL_OUT EPL_NULLABLE length);
+/* What its owner should know before training it, as JSON: a list of objects with level (note, warning, error), where and message. */
+EPL_API EPL_SINCE(1, 0) epl_error* epl_model_findings(const epl_model* model, epl_text** EPL_OUT EPL_OWNED json);
 /* All that is known about the file, as JSON: format, ports with symbols, operators with counts, whether it is ready for
  * inference, which parameters can be trained and why others cannot, and findings (what an exporter has spoilt, what is missing). */
 EPL_API EPL_SINCE(1, 0) epl_error* epl_model_describe(const epl_model* model, epl_text** EPL_OUT EPL_OWNED json);
@@ -276,13 +281,17 @@ EPL_API EPL_SINCE(1, 0) epl_error* epl_template_write(const epl_engine* engine, 
 EPL_API EPL_SINCE(1, 0) epl_error* epl_trainer_create(const epl_engine* engine, epl_trainer** EPL_OUT trainer);
 EPL_API EPL_SINCE(1, 0) void epl_trainer_destroy(epl_trainer* EPL_NULLABLE trainer);
 /* Sets a key from text. Keys:
- *   loss             softmax_cross_entropy, mse, bce_with_logits, ..., or output:<name of a scalar output>
- *   loss.output      the output the loss is applied to; the first if not set
+ *   loss             softmax_cross_entropy, mse, bce_with_logits, ..., or output:<name of a scalar output>, or none: such a
+ *                    plan has the entry EPL_ENTRY_PREDICT alone
+ *   loss.output      what the loss is applied to: an output of the model, or of any of its nodes; the first output if not set
+ *   loss.peel        true (default): where the loss takes scores and that output is a softmax or sigmoid of scores, it is
+ *                    applied to the scores; false: to the output as it is
  *   loss.<option>    as the loss declares, for example loss.ignore_index = -100
  *   optimizer        sgd, momentum, adam, adamw, ...
  *   optimizer.<option>  lr, momentum, betas ("0.9,0.999"), eps, weight_decay, ...
  *   schedule         constant, linear, cosine; with schedule.warmup_steps, schedule.total_steps, schedule.final_ratio
  *   clip_norm        of the global gradient, 0 for none
+ *   free_batch       true: inputs may be bound to another number of samples than the file fixes, where its nodes allow it
  *   report.gradient_norms  true: each step reports "gradient_norm:<parameter>" (epl_session_metric) */
 EPL_API EPL_SINCE(1, 0) epl_error* epl_trainer_set(epl_trainer* trainer, const char* key, size_t key_length,
                                                    const char* value, size_t value_length);
@@ -291,7 +300,7 @@ EPL_API EPL_SINCE(1, 0) epl_error* epl_trainer_set_number(epl_trainer* trainer, 
 /* Parameters whose names match `pattern` (a glob) get their own options; the first group that matches has the
  * parameter. Set the group's options by epl_trainer_group_set: frozen = true, lr, weight_decay, ... A file does not say which
  * of its float initialisers are parameters: one that looks like a constant (a single number, a table without a dot in its
- * name) is trained where a group that is not frozen has its very name. */
+ * name) is trained where a group that is not frozen has its very name, or matches it and has constants = true. */
 EPL_API EPL_SINCE(1, 0) epl_error* epl_trainer_add_group(epl_trainer* trainer, const char* pattern,
                                                          size_t pattern_length, int64_t* EPL_OUT group);
 /* One more pattern for a group. */
@@ -299,16 +308,22 @@ EPL_API EPL_SINCE(1, 0) epl_error* epl_trainer_group_add(epl_trainer* trainer, i
                                                          size_t pattern_length);
 EPL_API EPL_SINCE(1, 0) epl_error* epl_trainer_group_set(epl_trainer* trainer, int64_t group, const char* key,
                                                          size_t key_length, const char* value, size_t value_length);
-/* Binds a symbolic dimension of the model, for example "batch". */
+/* Binds a symbolic dimension of the model, for example "batch". Here and in the calls that follow, a name that the model does
+ * not have is an error of epl_plan_create. */
 EPL_API EPL_SINCE(1, 0) epl_error* epl_trainer_bind_symbol(epl_trainer* trainer, const char* symbol,
                                                            size_t symbol_length, int64_t size);
 /* Binds the shape of an input, or, by the name "target", type and shape of the target of the loss. `dtype` may be
- * EPL_DTYPE_NONE for inputs. */
+ * EPL_DTYPE_NONE for inputs; another one must be that of the model. */
 EPL_API EPL_SINCE(1, 0) epl_error* epl_trainer_bind_input(epl_trainer* trainer, const char* input, size_t input_length,
                                                           int32_t dtype, const int64_t* EPL_NULLABLE dims, int32_t ndim);
-/* Which dimension of an input counts samples: 0 unless set, -1 for none. */
+/* Which dimension of an input, or of the "target", counts samples, -1 for none. Those that are named must agree about the
+ * number of samples. The others count them in dimension 0 where they agree, else they count none. */
 EPL_API EPL_SINCE(1, 0) epl_error* epl_trainer_bind_batch_dim(epl_trainer* trainer, const char* input,
                                                               size_t input_length, int32_t dim);
+/* Makes an input a constant, for example a sampling rate that an If asks for: no call takes it any more. One number is the
+ * value of every element; else there are as many as the input has. The numbers are copied. */
+EPL_API EPL_SINCE(1, 0) epl_error* epl_trainer_bind_value(epl_trainer* trainer, const char* input, size_t input_length,
+                                                          const epl_tensor* value);
 
 /* --- Strategy: how to spread the work ------------------------------------------------------------------------------ */
 
@@ -343,8 +358,8 @@ typedef struct epl_plan_options {
 #define EPL_PLAN_OPTIONS_INIT {sizeof(epl_plan_options), 0, 0, 0, 0}
 EPL_API EPL_SINCE(1, 0) void epl_plan_options_init(epl_plan_options* EPL_OUT options);
 
-/* `strategy` NULL: all defaults. `trainer` NULL: the plan only predicts, and the model's dimensions must all be fixed. The
- * handles may be changed or destroyed afterwards. */
+/* `strategy` NULL: all defaults. `trainer` NULL: a plan to predict with, of a model whose dimensions are all fixed; where some
+ * are open, a trainer with loss = none binds them. The handles may be changed or destroyed afterwards. */
 EPL_API EPL_SINCE(1, 0) epl_error* epl_plan_create(const epl_model* model, const epl_trainer* EPL_NULLABLE trainer,
                                                    const epl_strategy* EPL_NULLABLE strategy,
                                                    const epl_plan_options* EPL_NULLABLE options,
@@ -359,7 +374,8 @@ EPL_API EPL_SINCE(1, 0) int64_t epl_plan_ranks(const epl_plan* plan);
 EPL_API EPL_SINCE(1, 0) int64_t epl_plan_memory_bytes_peak(const epl_plan* plan, int64_t rank);
 /* As text, for people: "explain"; the stages of the train step: "graph", "plan", "local", "program", "kernels" (those chosen
  * and why better ones were not), or of another entry: "evaluate.graph", "predict.program", ... As JSON: "memory" (what needs how many bytes, and every range of the arena with
- * the instructions during which it is alive) and "parameters" (trained and not, with reasons). */
+ * the instructions during which it is alive), "parameters" (trained and not, with reasons) and "notes" (sentences on how inputs
+ * and loss were taken where nobody has said it). */
 EPL_API EPL_SINCE(1, 0) epl_error* epl_plan_describe(const epl_plan* plan, const char* stage, size_t stage_length,
                                                      epl_text** EPL_OUT EPL_OWNED text);
 

@@ -1,3 +1,4 @@
+#include "tools/binding.h"
 #include "tools/case.h"
 
 #include <algorithm>
@@ -146,7 +147,7 @@ class Case {
       job.ignore_index = std::to_string(settings["ignore_index"].get<int64_t>());
     }
     Trainer made = make_trainer(engine_, job);
-    bind_inputs(made, model_, dataset_);
+    bind_inputs(made, model_, dataset_, job);
     for (const auto& [name, dim] : reference_.batch_dims) check(epl_trainer_bind_batch_dim(made.get(), name.data(), name.size(), static_cast<int32_t>(dim)));
     choose_parameters(made);
     return made;

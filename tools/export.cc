@@ -2,6 +2,7 @@
 
 #include <cstdio>
 
+#include "tools/binding.h"
 #include "tools/commands.h"
 #include "tools/output_folder.h"
 
@@ -17,17 +18,7 @@ struct ExportOptions {
 // A plan with the shapes that the model leaves open at any size: only names and types of the weights matter here.
 Plan plan_of_any_shape(const Engine& engine, const Model& model, const JobOptions& o) {
   Trainer trainer = make_trainer(engine, o);
-  for (int64_t i = 0; i < epl_model_port_count(model.get(), EPL_PORT_INPUT); ++i) {
-    Port port = port_of(epl_model_port, model.get(), EPL_PORT_INPUT, i);
-    bool open = false;
-    for (size_t d = 0; d < port.dims.size(); ++d) {
-      if (port.dims[d] >= 0) continue;
-      port.dims[d] = d == 0 ? o.batch : o.context > 0 ? o.context : 64;
-      open = true;
-    }
-    if (!open || !o.symbols.empty()) continue;
-    check(epl_trainer_bind_input(trainer.get(), port.name.data(), port.name.size(), EPL_DTYPE_NONE, port.dims.data(), static_cast<int32_t>(port.dims.size())));
-  }
+  bind_open(trainer, model, o, 64);
   return make_plan(model, trainer, make_strategy(engine, o), o);
 }
 

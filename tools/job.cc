@@ -1,5 +1,7 @@
 #include "tools/job.h"
 
+#include "tools/binding.h"
+
 #include <algorithm>
 #include <fstream>
 #include <set>
@@ -13,28 +15,20 @@ void add_machine_options(CLI::App& app, JobOptions& o) {
   app.add_option("--packs", o.packs, "the folder of the optional packs (the one that libepl.so is in)")->check(CLI::ExistingDirectory);
   app.add_option("--ranks", o.ranks, "ranks in this process; they share the batch")->check(CLI::PositiveNumber)->capture_default_str();
   app.add_option("--threads", o.threads, "threads of all ranks together; 0 for one per processor")->check(CLI::NonNegativeNumber)->capture_default_str();
-  app.add_option("--micro-batches", o.micro_batches, "cut each step into this many turns, which saves memory and changes no bit")->check(CLI::NonNegativeNumber);
-}
-
-void add_binding_options(CLI::App& app, JobOptions& o) {
-  app.add_option("--batch", o.batch, "samples of a step, where the model leaves it open")->check(CLI::PositiveNumber)->capture_default_str();
-  app.add_option("--context", o.context, "bytes of text a sample sees, where the model leaves it open (else 64)")->check(CLI::NonNegativeNumber);
-  app.add_option("--symbol", o.symbols, "bind a symbolic dimension: NAME=SIZE; may be repeated");
-  app.add_option("--loss", o.loss, "softmax_cross_entropy, mse, bce_with_logits, or output:NAME for a scalar output of the model")->capture_default_str();
-  app.add_option("--loss-output", o.loss_output, "the output the loss is applied to (the first)");
-  app.add_option("--ignore-index", o.ignore_index, "target value that does not count (softmax_cross_entropy)");
+  app.add_option("--micro-batches", o.micro_batches, "cut each step into this many turns: the same bits, and less memory where activations outweigh gradients (epl plan tells)")->check(CLI::NonNegativeNumber);
 }
 
 void add_training_options(CLI::App& app, JobOptions& o) {
   app.add_option("--optimizer", o.optimizer, "by PyTorch's formulas; epl inspect lists them with their options")->capture_default_str();
-  app.add_option("--optimizer-option", o.optimizer_options, "any option of the optimizer: NAME=VALUE; may be repeated");
+  app.add_option("--optimizer-option", o.optimizer_options, "any option of the optimizer: NAME=VALUE; may be repeated")->allow_extra_args(false);
   app.add_option("--lr", o.lr, "learning rate");
   app.add_option("--betas", o.betas, "of adam and adamw, as 0.9,0.999");
   app.add_option("--eps", o.eps, "of adam and adamw");
   app.add_option("--momentum", o.momentum, "of momentum");
   app.add_option("--weight-decay", o.weight_decay, "of every trained parameter, those of --no-decay excepted");
-  app.add_option("--no-decay", o.no_decay, "parameters without weight decay, by glob; may be repeated");
-  app.add_option("--freeze", o.freeze, "parameters that are not trained, by glob; may be repeated");
+  app.add_option("--no-decay", o.no_decay, "parameters without weight decay, by glob; may be repeated")->allow_extra_args(false);
+  app.add_option("--freeze", o.freeze, "parameters that are not trained, by glob; may be repeated")->allow_extra_args(false);
+  app.add_option("--train-also", o.train_also, "tensors of the file that look like constants and are trained all the same, by glob; may be repeated")->allow_extra_args(false);
   app.add_option("--schedule", o.schedule, "of the learning rate: constant, linear or cosine over --steps")->capture_default_str();
   app.add_option("--warmup", o.warmup, "steps in which the learning rate rises from zero")->check(CLI::NonNegativeNumber);
   app.add_option("--final-ratio", o.final_ratio, "of the learning rate at the last step")->check(CLI::Range(0.0, 1.0));
@@ -133,14 +127,9 @@ Trainer make_trainer(const Engine& engine, const JobOptions& o) {
   if (o.final_ratio > 0) set(t, "schedule.final_ratio", o.final_ratio);
   if (o.clip > 0) set(t, "clip_norm", o.clip);
   if (!o.freeze.empty()) check(epl_trainer_group_set(t, add_group(t, o.freeze), EPL_STR("frozen"), EPL_STR("true")));
+  if (!o.train_also.empty()) check(epl_trainer_group_set(t, add_group(t, o.train_also), EPL_STR("constants"), EPL_STR("true")));
   if (!o.no_decay.empty()) check(epl_trainer_group_set(t, add_group(t, o.no_decay), EPL_STR("weight_decay"), EPL_STR("0")));
-  for (const std::string& symbol : o.symbols) {
-    size_t equals = symbol.find('=');
-    char* end = nullptr;
-    int64_t size = equals == std::string::npos ? -1 : std::strtoll(symbol.c_str() + equals + 1, &end, 10);
-    if (size < 0 || end == nullptr || *end != '\0') throw UsageError("--symbol " + symbol + ": NAME=SIZE is expected");
-    check(epl_trainer_bind_symbol(t, symbol.data(), equals, size));
-  }
+  bind_names(engine, trainer, o);
   return trainer;
 }
 
@@ -184,18 +173,19 @@ Port text_input(const Model& model) {
 DataFiles open_data(const Engine& engine, const Model& model, const JobOptions& o) {
   DataFiles out;
   if (!o.data.empty()) {
-    out.batch = o.batch;
-    Json options = {{"batch", o.batch}, {"order", "shuffled"}, {"seed", o.seed}};
+    out.batch = batch_of(model, o);
+    Json options = {{"batch", out.batch}, {"order", "shuffled"}, {"seed", o.seed}};
     if (!o.data_options.empty()) {
       const Json own = try_parse_json(json_argument(o.data_options));
       if (!own.is_object()) throw UsageError("--data-options is no JSON object");
       options.update(own);
     }
     out.train = open_dataset(engine, o.data, options);
+    out.batch = samples_of_batch(model, out.train, options.value("batch", int64_t{0}), o);
     return out;
   }
   const Port input = text_input(model);
-  out.batch = input.dims[0] > 0 ? input.dims[0] : o.batch;
+  out.batch = batch_of(model, o);
   out.context = input.dims[1] > 0 ? input.dims[1] : o.context > 0 ? o.context : 64;
   if (o.context > 0 && out.context != o.context) {
     throw UsageError("--context " + std::to_string(o.context) + ": the model's input " + input.name + " has " + std::to_string(out.context));
@@ -208,18 +198,6 @@ DataFiles open_data(const Engine& engine, const Model& model, const JobOptions& 
   out.train = open_dataset(engine, o.text, train);
   if (o.held_out > 0) out.held_out = open_dataset(engine, o.text, held_out);
   return out;
-}
-
-void bind_inputs(const Trainer& trainer, const Model& model, const Dataset& dataset) {
-  std::set<std::string> inputs;
-  for (int64_t i = 0; i < epl_model_port_count(model.get(), EPL_PORT_INPUT); ++i) inputs.insert(port_of(epl_model_port, model.get(), EPL_PORT_INPUT, i).name);
-  for (int64_t i = 0; i < epl_dataset_field_count(dataset.get()); ++i) {
-    Port field = port_of(epl_dataset_field, dataset.get(), i);
-    std::string name = field.name;
-    if (!inputs.contains(name) && name.starts_with("input.")) name = name.substr(6);
-    if (!inputs.contains(name) && name != "target") continue;
-    check(epl_trainer_bind_input(trainer.get(), name.data(), name.size(), field.dtype, field.dims.data(), static_cast<int32_t>(field.dims.size())));
-  }
 }
 
 Json describe_checkpoint(const Engine& engine, const std::string& path) {
@@ -241,6 +219,7 @@ void match_checkpoint(const Engine& engine, JobOptions& o, const Json& checkpoin
     if (kind == "optimizer") states.insert(name.substr(name.rfind('.') + 1));
   }
   o.no_decay.clear();
+  o.train_also = trained;   // whatever they look like
   // Checkpoints of older versions do not name their optimizer; its state tells.
   std::string found = checkpoint.contains("facts") ? checkpoint.at("facts").value("optimizer", "") : "";
   for (const Json& row : described(engine, "optimizers")) {

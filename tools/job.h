@@ -18,9 +18,10 @@ struct JobOptions {
   std::string packs;                       // folder; empty: beside libepl.so
   int64_t ranks = 1, micro_batches = 0;
   int threads = 0;
-  int64_t batch = 8, context = 0;
+  int64_t batch = 0, context = 0;          // 0: as the model fixes it (batch_of)
   uint64_t seed = 0;
-  std::vector<std::string> symbols;        // name=size
+  std::vector<std::string> symbols, batch_dims, values;   // NAME=SIZE, NAME=D, NAME=V
+  bool free_batch = false, no_peel = false;
   std::string loss = "softmax_cross_entropy", loss_output, ignore_index;
   std::string optimizer = "adamw", betas;
   std::vector<std::string> optimizer_options;  // name=value
@@ -28,12 +29,12 @@ struct JobOptions {
   std::string schedule = "constant";
   int64_t warmup = 0, steps = 0;
   double clip = 0, final_ratio = 0, held_out = 0.05;
-  std::vector<std::string> freeze, no_decay;
+  std::vector<std::string> freeze, train_also, no_decay;
   bool json = false;
 };
 
 void add_machine_options(CLI::App& app, JobOptions& o);   // device, strategy, ranks, threads, micro-batches
-void add_binding_options(CLI::App& app, JobOptions& o);   // batch, context, symbols, loss
+void add_binding_options(CLI::App& app, JobOptions& o);   // batch, context, symbols, loss: tools/binding.cc
 void add_training_options(CLI::App& app, JobOptions& o);  // optimizer, schedule
 void add_data_options(CLI::App& app, JobOptions& o, bool required);
 
@@ -62,8 +63,6 @@ struct DataFiles {
   int64_t batch = 0, context = 0;
 };
 DataFiles open_data(const Engine& engine, const Model& model, const JobOptions& o);
-// Binds the inputs (and the target) of a trainer to the batches of a dataset.
-void bind_inputs(const Trainer& trainer, const Model& model, const Dataset& dataset);
 
 // What epl_checkpoint_describe says.
 Json describe_checkpoint(const Engine& engine, const std::string& path);

@@ -134,7 +134,7 @@ std::vector<std::pair<std::string, std::string>> job_facts(const JobOptions& o) 
   fact("loss", o.loss + (o.loss_output.empty() ? "" : " of " + o.loss_output));
   fact("optimizer", o.optimizer);
   fact("learning rate", o.lr ? short_decimal(*o.lr) + ", " + o.schedule : o.schedule);
-  fact("batch", std::to_string(o.batch));
+  fact("batch", o.batch > 0 ? std::to_string(o.batch) : "");
   fact("seed", std::to_string(o.seed));
   fact("strategy", o.strategy);
   if (o.ranks > 1) fact("ranks", std::to_string(o.ranks));

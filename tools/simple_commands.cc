@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "tools/binding.h"
 #include "tools/commands.h"
 #include "tools/inspect_build.h"
 #include "tools/job.h"
@@ -22,7 +23,7 @@ int run_evaluate(JobOptions o, const std::string& where, int64_t batches) {
   if (!checkpoint.empty()) match_checkpoint(engine, o, describe_checkpoint(engine, checkpoint));
   DataFiles data = open_data(engine, model, o);
   Trainer trainer = make_trainer(engine, o);
-  bind_inputs(trainer, model, data.train);
+  bind_inputs(trainer, model, data.train, o);
   Plan plan = make_plan(model, trainer, make_strategy(engine, o), o);
   Session session = make<Session>(epl_session_create, plan.get(), static_cast<const epl_session_options*>(nullptr));
   if (!checkpoint.empty()) check(epl_session_load(session.get(), checkpoint.data(), checkpoint.size(), static_cast<epl_dataset*>(nullptr)));
@@ -50,17 +51,13 @@ int run_plan(const JobOptions& o, const std::string& stage) {
   Engine engine = make_engine(o);
   Model model = load_model(engine, o.model);
   Trainer trainer = make_trainer(engine, o);
-  if (!o.text.empty() || !o.data.empty()) bind_inputs(trainer, model, open_data(engine, model, o).train);
-  // Open first dimensions are the batch.
-  for (int64_t i = 0; o.text.empty() && o.data.empty() && i < epl_model_port_count(model.get(), EPL_PORT_INPUT); ++i) {
-    Port port = port_of(epl_model_port, model.get(), EPL_PORT_INPUT, i);
-    if (port.dims.empty() || port.dims[0] >= 0) continue;
-    port.dims[0] = o.batch;
-    if (port.dims.size() > 1 && port.dims[1] < 0 && o.context > 0) port.dims[1] = o.context;
-    if (std::find(port.dims.begin(), port.dims.end(), -1) != port.dims.end()) continue;   // bound by --symbol
-    check(epl_trainer_bind_input(trainer.get(), port.name.data(), port.name.size(), EPL_DTYPE_NONE, port.dims.data(), static_cast<int32_t>(port.dims.size())));
+  if (!o.text.empty() || !o.data.empty()) {
+    bind_inputs(trainer, model, open_data(engine, model, o).train, o);
+  } else {
+    bind_open(trainer, model, o, 0);
   }
   Plan plan = make_plan(model, trainer, make_strategy(engine, o), o);
+  for (const std::string& warning : warnings_of(model, plan)) std::fprintf(stderr, "epl: warning: %s\n", warning.c_str());
   const std::string wanted = o.json ? "memory" : stage;
   std::printf("%s\n", text_of(epl_plan_describe, plan.get(), wanted.data(), wanted.size()).c_str());
   return 0;

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <filesystem>
 
+#include "tools/binding.h"
 #include "tools/commands.h"
 #include "tools/export.h"
 #include "tools/history.h"
@@ -32,7 +33,7 @@ Training::Training(const TrainOptions& o)
       model_(load_model(engine_, o.job.model)), data_(open_data(engine_, model_, o.job)), validation_(o.validation, plan_, session_, data_),
       report_path_(o.report.empty() ? folder_.path() + "/report.html" : o.report), report_(std::make_shared<ReportData>()) {
   Trainer trainer = make_trainer(engine_, o.job);
-  bind_inputs(trainer, model_, data_.train);
+  bind_inputs(trainer, model_, data_.train, o.job);
   plan_ = make_plan(model_, trainer, make_strategy(engine_, o.job), o.job);
   for (Dataset* dataset : {&data_.train, &data_.held_out}) {
     if (*dataset) check(epl_dataset_bind(dataset->get(), plan_.get(), EPL_ENTRY_TRAIN));
@@ -90,6 +91,7 @@ int Training::run() {
   const JobStart start = describe();
   earlier_seconds_ = start.earlier_seconds;
   listeners_.start(start);
+  for (const std::string& warning : warnings_of(model_, plan_)) listeners_.warning(warning);
   if (start.first_step >= start.steps) {
     listeners_.warning("the checkpoint is of step " + std::to_string(start.first_step) + ": --steps " + std::to_string(start.steps) + " leaves nothing to do");
   }

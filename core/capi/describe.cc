@@ -100,6 +100,14 @@ std::string describe_engine(const Engine& engine) {
   return print_json(out, 2);
 }
 
+Json describe_findings(const Model& model) {
+  Json out = Json::array();
+  for (const ModelFinding& finding : model.findings()) {
+    out.push_back({{"level", level_name(finding.level)}, {"where", finding.where}, {"message", finding.message}});
+  }
+  return out;
+}
+
 std::string describe_model(const Model& model, bool rewrites) {
   Json out;
   out["description"] = model.description();
@@ -119,11 +127,7 @@ std::string describe_model(const Model& model, bool rewrites) {
   const std::string training = model.training_parts();
   out["ready_for_inference"] = training.empty();
   out["training_parts"] = training;
-  Json findings = Json::array();
-  for (const ModelFinding& finding : model.findings()) {
-    findings.push_back({{"level", level_name(finding.level)}, {"where", finding.where}, {"message", finding.message}});
-  }
-  out["findings"] = findings;
+  out["findings"] = describe_findings(model);
   out["training"] = describe_training(model);
   out["rewrites"] = rewrites;
   return print_json(out, 2);

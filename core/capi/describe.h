@@ -15,11 +15,13 @@ namespace epl::capi {
 
 std::string describe_engine(const Engine& engine);
 std::string describe_model(const Model& model, bool rewrites);
+Json describe_findings(const Model& model);
 // Which initialisers can be trained, why others cannot, and the nodes that let no gradient through; or why the model
 // could not be bound to find out.
 Json describe_training(const Model& model);
 // Bytes by purpose, and when each range of the train step's arena is alive.
 std::string describe_memory(const CompiledPlan& plan);
 std::string describe_parameters(const CompiledPlan& plan);
+std::string describe_notes(const CompiledPlan& plan);
 
 }  // namespace epl::capi

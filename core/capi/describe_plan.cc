@@ -98,6 +98,10 @@ std::string describe_memory(const CompiledPlan& plan) {
   return print_json(out);
 }
 
+std::string describe_notes(const CompiledPlan& plan) {
+  return print_json(Json(plan.notes()));
+}
+
 std::string describe_parameters(const CompiledPlan& plan) {
   Json out = Json::array();
   for (const std::string& name : plan.trained()) {

@@ -11,16 +11,23 @@
 namespace epl::capi {
 namespace {
 
-// Every open dimension bound to one size.
-Binding uniform_binding(const Model& model, int64_t size) {
+// Sizes to try for open dimensions: of the first of an input, which is the batch as a rule, and of the others.
+struct Guess {
+  int64_t first, others;
+};
+
+// Every open dimension bound; a symbol has one size wherever it stands.
+Binding guessed_binding(const Model& model, Guess guess) {
   Binding binding;
   for (const ModelPort& port : model.inputs()) {
     Shape shape;
-    for (const ModelDim& dim : port.dims) shape.push_back(dim.size >= 0 ? dim.size : size);
-    binding.input_shapes[port.name] = shape;
-    for (const ModelDim& dim : port.dims) {
-      if (dim.size < 0 && !dim.symbol.empty()) binding.symbols[dim.symbol] = size;
+    for (size_t d = 0; d < port.dims.size(); ++d) {
+      const ModelDim& dim = port.dims[d];
+      int64_t size = dim.size >= 0 ? dim.size : d == 0 ? guess.first : guess.others;
+      if (dim.size < 0 && !dim.symbol.empty()) size = binding.symbols.emplace(dim.symbol, size).first->second;
+      shape.push_back(size);
     }
+    binding.input_shapes[port.name] = shape;
   }
   return binding;
 }
@@ -60,8 +67,8 @@ Json describe_training(const Model& model) {
   Json out;
   Status refused;
   // Windows and patches want more than a few positions; tables of positions allow no more than they have.
-  for (const int64_t size : {8, 64, 224, 1}) {
-    auto graph = model.bind(uniform_binding(model, size));
+  for (const Guess guess : {Guess{8, 8}, {64, 64}, {224, 224}, {1, 1}, {1, 64}, {2, 224}, {1, 512}, {2, 16}}) {
+    auto graph = model.bind(guessed_binding(model, guess));
     if (!graph.ok()) {
       if (refused.ok()) refused = graph.status();
       if (!has_open_dimension(model)) break;
@@ -69,7 +76,7 @@ Json describe_training(const Model& model) {
     }
     const std::vector<Value> parameters = graph->leaves(ValueKind::parameter);
     const Differentiability found = differentiability(*graph, parameters);
-    if (has_open_dimension(model)) out["open_dimensions_as"] = size;
+    if (has_open_dimension(model)) out["open_dimensions_as"] = guess.others;
     out["initializers"] = initializers_json(model, *graph, parameters, found.reasons);
     Json obstacles = Json::array();
     for (const GradientObstacle& one : found.obstacles)
@@ -77,7 +84,10 @@ Json describe_training(const Model& model) {
     out["obstacles"] = obstacles;
     return out;
   }
-  out["refused"] = refused.to_string();
+  // What is wrong at a guessed size need not be wrong at the right one.
+  out["refused"] = has_open_dimension(model) && refused.code() != Code::unsupported
+                       ? cat("sizes of its open dimensions were guessed, from 1 to 512, and it fits none of them; a plan at the right sizes (epl plan MODEL --symbol NAME=SIZE) tells more. At 8: ", refused.to_string())
+                       : refused.to_string();
   return out;
 }
 

@@ -98,6 +98,27 @@ epl_error* epl_model_port(const epl_model* model, int32_t kind, int64_t index, e
   });
 }
 
+const char* epl_model_dim_symbol(const epl_model* model, int32_t kind, int64_t index, int32_t dim, size_t* length) {
+  static const std::string none;
+  const std::string* symbol = &none;
+  if (model != nullptr && (kind == EPL_PORT_INPUT || kind == EPL_PORT_OUTPUT) && index >= 0 && index < epl_model_port_count(model, kind)) {
+    const ModelPort& port = (kind == EPL_PORT_INPUT ? model->model->inputs() : model->model->outputs())[static_cast<size_t>(index)];
+    if (dim >= 0 && static_cast<size_t>(dim) < port.dims.size()) symbol = &port.dims[static_cast<size_t>(dim)].symbol;
+  }
+  if (length != nullptr) *length = symbol->size();
+  return symbol->c_str();
+}
+
+epl_error* epl_model_findings(const epl_model* model, epl_text** json) {
+  return guarded([&]() -> Status {
+    EPL_REQUIRE(json);
+    *json = nullptr;
+    EPL_REQUIRE(model);
+    *json = make_text(print_json(describe_findings(*model->model)));
+    return {};
+  });
+}
+
 epl_error* epl_model_describe(const epl_model* model, epl_text** json) {
   return giving_text(json, "json", [&]() -> Result<std::string> {
     EPL_REQUIRE(model);

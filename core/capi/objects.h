@@ -29,9 +29,11 @@ struct epl_trainer : epl::capi::ExclusiveHandle<epl::capi::HandleType::trainer> 
     std::vector<std::string> patterns;
     Texts options;
     bool frozen = false;
+    bool constants = false;   // what the patterns match is a parameter, whatever it looks like
   };
   std::shared_ptr<epl::capi::Engine> engine;
   std::string loss = "softmax_cross_entropy", loss_output;
+  bool peel = true;
   std::string optimizer = "sgd";
   Texts loss_options, optimizer_options;
   std::vector<Group> groups;

@@ -1,4 +1,6 @@
 // Plans: everything decided, nothing allocated.
+#include <algorithm>
+
 #include "core/capi/describe.h"
 #include "core/capi/objects.h"
 
@@ -27,6 +29,7 @@ Result<std::string> describe_stage(const CompiledPlan& plan, std::string_view st
   if (stage == "explain") return plan.explain();
   if (stage == "memory") return describe_memory(plan);
   if (stage == "parameters") return describe_parameters(plan);
+  if (stage == "notes") return describe_notes(plan);
   EntryKind kind = plan.entries().front().kind;
   for (EntryKind one : {EntryKind::train, EntryKind::evaluate, EntryKind::predict}) {
     const std::string prefix = cat(entry_name(one), ".");
@@ -42,16 +45,61 @@ Result<std::string> describe_stage(const CompiledPlan& plan, std::string_view st
 void name_parameters(const epl_trainer& trainer, Binding& binding) {
   for (const epl_trainer::Group& group : trainer.groups) {
     for (const std::string& pattern : group.patterns) {
-      if (!group.frozen && pattern.find_first_of("*?") == std::string::npos) binding.parameters.insert(pattern);
+      if (!group.frozen && (group.constants || pattern.find_first_of("*?") == std::string::npos)) binding.parameters.insert(pattern);
     }
   }
 }
 
-// What is needed of the trainer, taken while this call has it to itself.
-Status take_trainer(const epl_trainer& trainer, PlanOptions& request) {
-  EPL_ASSIGN(request.train, resolve_trainer(trainer));
+Status unknown_name(std::string_view what, const std::string& name, const std::vector<std::string>& known, std::string_view kind) {
+  const std::string near = nearest(name, known);
+  return error(Code::not_found, what, " \"", name, "\", but the model has no such ", kind, near.empty() ? "" : cat("; did you mean ", near, "?"),
+               known.empty() ? cat(near.empty() ? "; " : " ", "it has none") : cat(near.empty() ? "; " : " ", "There are: ", join(known, ", ")));
+}
+
+bool has(const std::vector<std::string>& names, const std::string& name) { return std::ranges::find(names, name) != names.end(); }
+
+// Every name that the trainer binds is the model's, and every type that it says is right.
+Status check_names(const epl_trainer& trainer, const Model& model) {
+  std::vector<std::string> inputs, symbols;
+  for (const ModelPort& port : model.inputs()) {
+    inputs.push_back(port.name);
+    for (const ModelDim& dim : port.dims) {
+      if (!dim.symbol.empty() && !has(symbols, dim.symbol)) symbols.push_back(dim.symbol);
+    }
+    auto type = trainer.input_types.find(port.name);
+    if (type == trainer.input_types.end() || type->second == port.dtype) continue;
+    return invalid("input ", port.name, " is ", dtype_name(port.dtype), " in the model and bound as ", dtype_name(type->second)).at(port.name);
+  }
+  for (const auto& [name, size] : trainer.binding.symbols) {
+    if (!has(symbols, name)) return unknown_name("a size is bound to the dimension", name, symbols, "symbolic dimension");
+  }
+  for (const auto& [name, value] : trainer.binding.values) {
+    if (!has(inputs, name)) return unknown_name("a value is bound to", name, inputs, "input");
+  }
+  inputs.emplace_back("target");   // the loss's own
+  for (const auto& [name, shape] : trainer.binding.input_shapes) {
+    if (!has(inputs, name)) return unknown_name("a shape is bound to", name, inputs, "input");
+  }
+  for (const auto& [name, dim] : trainer.binding.batch_dims) {
+    if (!has(inputs, name)) return unknown_name("a batch dimension is bound to", name, inputs, "input");
+  }
+  return {};
+}
+
+// What the trainer says of the inputs. The target is the loss's own input, unless the model has one of this name.
+Status bind_trainer(const epl_trainer& trainer, const Model& model, PlanOptions& request) {
+  EPL_TRY(check_names(trainer, model));
+  request.training = trainer.loss != "none";
+  if (request.training) {
+    EPL_ASSIGN(request.train, resolve_trainer(trainer));
+  }
   request.binding = trainer.binding;
   name_parameters(trainer, request.binding);
+  for (const auto& [name, dim] : trainer.binding.batch_dims) request.named_batch_dims.insert(name);
+  const auto& inputs = model.inputs();
+  if (std::ranges::find(inputs, target_name, &ModelPort::name) != inputs.end()) return {};
+  request.binding.input_shapes.erase(std::string(target_name));
+  request.binding.batch_dims.erase(std::string(target_name));
   return {};
 }
 
@@ -93,14 +141,14 @@ epl_error* epl_plan_create(const epl_model* model, const epl_trainer* trainer, c
     if (known.reserved != 0) return unsupported("epl_plan_options.reserved is ", known.reserved, "; leave it zero");
     if (known.ranks < 0 || known.ranks > 4096) return invalid("ranks is ", known.ranks, "; 1 to 4096 can be asked for");
     PlanOptions request;
-    request.training = trainer != nullptr;
+    request.training = false;
     if (trainer != nullptr) {
-      EPL_TRY(with_caller(const_cast<epl_trainer*>(trainer), "trainer", [&] { return take_trainer(*trainer, request); }));
-    } else {
-      // Nothing says which dimension counts samples, and without a loss nothing needs to know: the batch is not cut.
-      for (const ModelPort& input : model->model->inputs()) request.binding.batch_dims[input.name] = -1;
+      EPL_TRY(with_caller(const_cast<epl_trainer*>(trainer), "trainer", [&] { return bind_trainer(*trainer, *model->model, request); }));
     }
-    request.binding.input_shapes.erase("target");   // the loss's own input, not the model's
+    if (!request.training) {
+      // Nothing says which dimension counts samples, and without a loss nothing needs to know: the batch is not cut.
+      for (const ModelPort& input : model->model->inputs()) request.binding.batch_dims.try_emplace(input.name, -1);
+    }
     request.rewrites = model->rewrites;
     request.model = model->model;
     if (strategy != nullptr) {

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <map>
 
+#include "core/base/converted.h"
 #include "core/base/hash.h"
 #include "core/capi/json.h"
 #include "core/capi/session.h"
@@ -98,13 +99,18 @@ Status restore(epl_session& handle, const std::string& path, epl_dataset* datase
   return dataset ? dataset->dataset->seek(checkpoint.data_position) : Status();
 }
 
-// Parameters and buffers, which a model's file has as well; views, as all that is only written out.
+// Parameters and buffers, which a model's file has as well, in its types; views where they are that, as all is only written out.
 Result<std::map<std::string, Tensor>> weights(const epl_session& handle) {
   std::map<std::string, Tensor> out;
   for (int kind : {EPL_STATE_PARAMETER, EPL_STATE_FROZEN, EPL_STATE_BUFFER}) {
     for (const std::string& name : handle.names[kind]) {
       EPL_ASSIGN(out[name], handle.session->state_view(name));
     }
+  }
+  // Masters of 16-bit weights go back to the type that the file has.
+  for (const ModelInitializer& one : handle.session->plan().options().model->initializers()) {
+    auto found = out.find(one.name);
+    if (found != out.end()) found->second = converted(found->second, one.type.dtype);
   }
   return out;
 }

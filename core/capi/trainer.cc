@@ -32,10 +32,10 @@ Result<Attributes> typed(const epl_trainer::Texts& texts, const Declared& declar
   return out;
 }
 
-// The row's options; none for a loss that is a scalar output of the graph.
+// The row's options; none for a loss that is a scalar output of the graph, or where there is no loss.
 Result<Declared> loss_declared(const std::string& name) {
-  if (name.starts_with("output:")) return Declared{};
-  std::vector<std::string> known = {"output:<name>"};
+  if (name.starts_with("output:") || name == "none") return Declared{};
+  std::vector<std::string> known = {"output:<name>", "none"};
   for (const LossRow& row : loss_table().rows) {
     if (row.name == name) return row.options;
     known.push_back(row.name);
@@ -79,6 +79,8 @@ Status set_key(epl_trainer& t, std::string_view key, std::string_view value) {
     t.loss = value;
   } else if (key == "loss.output") {
     t.loss_output = value;
+  } else if (key == "loss.peel") {
+    return set_typed(t.peel, key, value);
   } else if (key.starts_with("loss.")) {
     t.loss_options.emplace_back(key.substr(5), value);
   } else if (key == "optimizer") {
@@ -98,8 +100,10 @@ Status set_key(epl_trainer& t, std::string_view key, std::string_view value) {
     return set_typed(t.clip_norm, key, value);
   } else if (key == "report.gradient_norms") {
     return set_typed(t.report_gradient_norms, key, value);
+  } else if (key == "free_batch") {
+    return set_typed(t.binding.free_batch, key, value);
   } else {
-    static const std::vector<std::string> known = {"loss", "loss.output", "optimizer", "optimizer.lr", "schedule", "schedule.warmup_steps",
+    static const std::vector<std::string> known = {"loss", "loss.output", "loss.peel", "free_batch", "optimizer", "optimizer.lr", "schedule", "schedule.warmup_steps",
                                                    "schedule.total_steps", "schedule.final_ratio", "clip_norm", "report.gradient_norms"};
     std::string near = nearest(key, known);
     return error(Code::not_found, "no trainer key \"", key, "\"", near.empty() ? "" : cat("; did you mean ", near, "?"), " There are: ",
@@ -127,11 +131,13 @@ Result<TrainOptions> resolve_trainer(const epl_trainer& trainer) {
   TrainOptions out;
   out.loss.name = trainer.loss;
   out.loss.output = trainer.loss_output;
+  out.loss.peel = trainer.peel;
   EPL_ASSIGN(Declared loss, loss_declared(trainer.loss));
   EPL_ASSIGN(out.loss.options, typed(trainer.loss_options, loss, "loss."));
   if (auto type = trainer.input_types.find("target"); type != trainer.input_types.end()) {
     out.loss.target = TensorType{type->second, trainer.binding.input_shapes.at("target")};
   }
+  if (auto dim = trainer.binding.batch_dims.find("target"); dim != trainer.binding.batch_dims.end()) out.loss.target_batch_dim = dim->second;
   EPL_ASSIGN(const OptimizerRow* row, find_optimizer(trainer.optimizer));
   out.optimizer = row->name;
   EPL_ASSIGN(out.optimizer_options, typed(trainer.optimizer_options, row->options, "optimizer."));
@@ -184,7 +190,7 @@ epl_error* epl_trainer_add_group(epl_trainer* trainer, const char* pattern, size
   return with_trainer(trainer, [&]() -> Status {
     EPL_REQUIRE(group);
     EPL_TEXT_ARGUMENT(pattern);
-    trainer->groups.push_back({{std::string(pattern_text)}, {}, false});
+    trainer->groups.push_back({{std::string(pattern_text)}, {}, false, false});
     *group = static_cast<int64_t>(trainer->groups.size()) - 1;
     return {};
   });
@@ -205,6 +211,7 @@ epl_error* epl_trainer_group_set(epl_trainer* trainer, int64_t group, const char
     EPL_TEXT_ARGUMENT(key);
     EPL_TEXT_ARGUMENT(value);
     EPL_ASSIGN(epl_trainer::Group * found, find_group(*trainer, group));
+    if (key_text == "constants") return set_typed(found->constants, key_text, value_text);
     if (key_text == "frozen") return set_typed(found->frozen, key_text, value_text);
     found->options.emplace_back(key_text, value_text);
     return {};
@@ -238,6 +245,15 @@ epl_error* epl_trainer_bind_batch_dim(epl_trainer* trainer, const char* input, s
     EPL_TEXT_ARGUMENT(input);
     if (dim < -1 || dim >= EPL_MAX_NDIM) return invalid("batch dimension ", dim, " of input ", input_text, "; -1 is none");
     trainer->binding.batch_dims[std::string(input_text)] = dim;
+    return {};
+  });
+}
+
+epl_error* epl_trainer_bind_value(epl_trainer* trainer, const char* input, size_t input_length, const epl_tensor* value) {
+  return with_trainer(trainer, [&]() -> Status {
+    EPL_TEXT_ARGUMENT(input);
+    EPL_REQUIRE(value);
+    trainer->binding.values[std::string(input_text)] = value->tensor.clone();
     return {};
   });
 }

@@ -7,6 +7,8 @@
 #include "core/program/expand.h"
 #include "core/program/kernel_report.h"
 #include "core/rewrite/rewrite.h"
+#include "core/strategy/samples.h"
+#include "core/train/masters.h"
 
 namespace epl {
 
@@ -26,11 +28,18 @@ Result<Entry> compile(EntryKind kind, Graph graph, const PlanOptions& options, c
   Entry entry;
   entry.kind = kind;
   graph.name = entry_name(kind);
+  const std::vector<std::string> notes = agree_on_samples(graph, options.named_batch_dims);
   EPL_TRY(verify(graph));
   entry.graph = std::make_shared<const Graph>(std::move(graph));
   EPL_ASSIGN(Graph expanded, expand_composites(*entry.graph, device.kernels()));
   auto runnable = std::make_shared<const Graph>(without_dead_nodes(expanded));
-  EPL_ASSIGN(entry.plan, make_plan({.graph = runnable, .strategy = options.strategy, .ranks = options.ranks}));
+  auto planned = make_plan({.graph = runnable, .strategy = options.strategy, .ranks = options.ranks});
+  if (!planned.ok()) {
+    const Status& why = planned.status();
+    return notes.empty() ? why : Status(why.code(), cat(why.message(), "; ", join(notes, "; ")), why.where());
+  }
+  entry.plan = *std::move(planned);
+  entry.notes = notes;
   EPL_ASSIGN(entry.local, partition(entry.plan));
   EPL_ASSIGN(entry.program, lower(entry.local, {.kernels = &device.kernels(), .threads = threads}));
   for (size_t i = 0; i < entry.program.outputs.size(); ++i) {
@@ -43,14 +52,25 @@ Result<Entry> compile(EntryKind kind, Graph graph, const PlanOptions& options, c
 // The model's graph with its fused meaning restored (attention, norms, ...).
 Result<Graph> bind(const PlanOptions& options, const Binding& binding) {
   EPL_ASSIGN(Graph graph, options.model->bind(binding));
-  if (!options.rewrites) return graph;
-  return rewrite_graph(graph);
+  if (options.rewrites) {
+    EPL_ASSIGN(graph, rewrite_graph(graph));
+  }
+  if (binding.free_batch) EPL_TRY(samples_stay_apart(graph));
+  return options.training ? with_masters(graph, options.train.groups) : std::move(graph);
+}
+
+// The binding of an entry with the loss: it may be applied to a tensor inside the graph.
+Binding with_loss_output(const PlanOptions& options, Binding binding) {
+  const std::string name(loss_output_name(options.train.loss));
+  const auto& outputs = options.model->outputs();
+  if (!name.empty() && std::ranges::find(outputs, name, &ModelPort::name) == outputs.end()) binding.inner_outputs.push_back(name);
+  return binding;
 }
 
 // Evaluation is the forward pass and the loss, without dropout and with running statistics.
 Result<Graph> evaluation_graph(const PlanOptions& options, Binding binding) {
   binding.mode = Binding::Mode::evaluate;
-  EPL_ASSIGN(Graph graph, bind(options, binding));
+  EPL_ASSIGN(Graph graph, bind(options, with_loss_output(options, binding)));
   graph.updates.clear();
   EPL_ASSIGN(Value loss, add_loss(graph, options.train.loss));
   graph.outputs = {{"loss", loss}};
@@ -70,7 +90,7 @@ Status CompiledPlan::add_train_entry() {
   const PlanOptions& options = options_;
   Binding binding = options.binding;
   binding.mode = Binding::Mode::train;
-  EPL_ASSIGN(Graph forward, bind(options, binding));
+  EPL_ASSIGN(Graph forward, bind(options, with_loss_output(options, binding)));
   EPL_ASSIGN(TrainStep step, build_train_step(forward, options.train));
   std::erase_if(step.graph.outputs, [&](const Graph::Output& output) {
     bool own = output.name == "loss" || output.name == bad_gradient_output || output.name.starts_with("gradient_norm");
@@ -79,6 +99,7 @@ Status CompiledPlan::add_train_entry() {
   trained_ = step.trained;
   untrained_ = step.untrained;
   learning_rate_ = step.learning_rate;
+  notes_ = step.notes;
   for (const HostScalar& scalar : step.scalars) scalars_.emplace_back(step.graph.value(scalar.value).name, scalar.at);
   EPL_ASSIGN(Entry train, compile(EntryKind::train, std::move(step.graph), options, *device_, threads_));
   entries_.push_back(std::move(train));
@@ -105,6 +126,8 @@ Result<std::shared_ptr<const CompiledPlan>> CompiledPlan::create(const Host& hos
     plan->entries_.push_back(std::move(entry));
   }
   for (Entry& entry : plan->entries_) plan->state_.adopt(entry.program);
+  const auto& of_inputs = plan->entries_.front().notes;
+  plan->notes_.insert(plan->notes_.end(), of_inputs.begin(), of_inputs.end());
   return std::shared_ptr<const CompiledPlan>(std::move(plan));
 }
 
@@ -185,6 +208,7 @@ std::string CompiledPlan::explain() const {
   for (const Instruction& in : train.program.instructions) references += in.row && in.row->name == "reference";
   if (references) out += cat("kernels: ", references, " instruction(s) run by slow references; see epl inspect MODEL --kernels\n");
   for (const std::string& note : device_->notes()) out += cat("why: ", note, "\n");
+  for (const std::string& note : notes_) out += cat("note: ", note, "\n");
   for (const std::string& note : plan.notes) out += cat("why: ", note, "\n");
   return out;
 }

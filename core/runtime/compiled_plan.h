@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,7 @@ struct PlanOptions {
   bool evaluate = true, predict = true;   // entries beside train
   bool rewrites = true;                   // restore fused meaning (attention, layer norm, ...)
   std::vector<std::string> train_outputs; // model outputs to return from step besides the loss
+  std::set<std::string> named_batch_dims; // inputs, the target among them, of which the host has said what counts samples
 };
 
 enum class EntryKind : uint8_t { train, evaluate, predict };
@@ -41,6 +43,7 @@ struct Entry {
   Program program;
   int loss_output = -1;                   // port of the scalar loss
   int gradient_output = -1;               // port of `bad_gradient_output`, of the train entry
+  std::vector<std::string> notes;         // how its inputs were taken, where nobody has said it
 };
 
 class CompiledPlan {
@@ -53,6 +56,8 @@ class CompiledPlan {
   const StateLayout& state() const { return state_; }
   const std::vector<std::string>& trained() const { return trained_; }
   const std::vector<std::pair<std::string, std::string>>& untrained() const { return untrained_; }
+  // What the owner of the job should know about how its inputs and its loss were taken.
+  const std::vector<std::string>& notes() const { return notes_; }
   int threads_per_rank() const { return threads_; }
   const std::shared_ptr<Device>& device() const { return device_; }
   // Values of the train program's host scalars at a step, in its order.
@@ -78,6 +83,7 @@ class CompiledPlan {
   std::vector<std::pair<std::string, std::string>> untrained_;
   std::vector<std::pair<std::string, std::function<double(int64_t)>>> scalars_;   // by name
   std::function<double(int64_t)> learning_rate_;
+  std::vector<std::string> notes_;
   int threads_ = 1;
   std::shared_ptr<Device> device_;        // owns the kernel rows that the programs point to
 };

@@ -77,7 +77,10 @@ Result<int64_t> unit_count(const Strategy& strategy, int64_t batch, int64_t piec
   }
   if (!power_of_two(units)) return invalid("reproducible.units is ", units, "; it must be a power of two");
   if (batch > 0 && batch % units != 0) return invalid("reproducible.units is ", units, ", which does not divide the batch of ", batch);
-  if (!power_of_two(pieces) || units % pieces != 0) {
+  if (!power_of_two(pieces)) {
+    return invalid("ranks x micro-batches is ", pieces, "; it must be a power of two, because the batch is cut by halves");
+  }
+  if (units % pieces != 0) {
     return invalid("the batch of ", batch, " has ", units, " units, which ", pieces,
                    " pieces (ranks x micro-batches) do not divide into aligned runs; use a batch that divides by ", pieces,
                    ", or set reproducible.units");

@@ -1,6 +1,7 @@
 #include "core/train/loss.h"
 
 #include <algorithm>
+#include <set>
 
 #include "core/ir/options.h"
 
@@ -52,6 +53,50 @@ Result<const LossRow*> find_loss(std::string_view name) {
                  " and output:<name>");
 }
 
+const Node* producer(const Graph& graph, Value v) {
+  const NodeId made_by = graph.value(v).producer;
+  return made_by ? &graph.node(made_by) : nullptr;
+}
+
+bool makes_probabilities(const Node& node) {
+  static const std::set<std::string_view> ops = {"softmax", "log_softmax", "sigmoid"};
+  return ops.contains(node.op->name);
+}
+
+// Ops that only put the same numbers elsewhere.
+bool moves_numbers(const Node& node) {
+  static const std::set<std::string_view> ops = {"reshape", "transpose", "slice", "identity", "cast", "concat", "gather"};
+  return ops.contains(node.op->name);
+}
+
+// Files for inference end in a softmax or a sigmoid. A loss of scores means what stands before it; taken twice, the loss would
+// train badly without a word.
+void find_scores(LossBuilder& loss, const LossRow& row, std::vector<std::string>* notes) {
+  const Graph& graph = loss.b.graph();
+  const auto note = [&](std::string text) {
+    if (notes) notes->push_back(std::move(text));
+  };
+  const Node* last = producer(graph, loss.output.value());
+  const Var given = loss.output;
+  while (last && last->op->name == "identity") {
+    loss.output = loss.b.var(last->inputs[0]);
+    last = producer(graph, last->inputs[0]);
+  }
+  if (last && row.takes_operand_of(loss, *last)) {
+    const std::string op = last->op->name, where = last->name;
+    loss.output = loss.b.var(last->inputs[0]);
+    note(cat("loss ", row.name, " takes scores, so it is applied to what the last ", op, " (node ", where,
+             ") takes, not to its result; loss.peel = false applies it to the output as it is"));
+    return;
+  }
+  loss.output = given;
+  while (last && moves_numbers(*last) && last->inputs[0]) last = producer(graph, last->inputs[0]);
+  if (last && makes_probabilities(*last)) {
+    note(cat("loss ", row.name, " takes scores, but the output comes from ", last->op->name, " (node ", last->name,
+             "); name the tensor that holds the scores as loss.output, or choose a loss that fits"));
+  }
+}
+
 }  // namespace
 
 Var LossBuilder::target(const TensorType& fallback) {
@@ -64,7 +109,14 @@ Var LossBuilder::target(const TensorType& fallback) {
     }
     graph.rename(taken, graph.unique_name(target_name));
   }
-  return b.var(graph.add_input(std::string(target_name), wanted_target_.value_or(fallback), 0));
+  const TensorType type = spec_.target.value_or(fallback);
+  // One number for the whole batch (the target of a scalar output) has no dimension that could count samples.
+  const int batch_dim = type.ndim() == 0 ? -1 : spec_.target_batch_dim;
+  if (batch_dim >= type.ndim()) {
+    b.fail(invalid("the target, ", type.text(), ", has no dimension ", batch_dim, " to count samples in"));
+    return {};
+  }
+  return b.var(graph.add_input(std::string(target_name), type, batch_dim));
 }
 
 const LossTable& loss_table() {
@@ -76,8 +128,12 @@ const LossTable& loss_table() {
   return table;
 }
 
-Result<Value> add_loss(Graph& graph, const LossSpec& spec) {
-  if (spec.name.starts_with(own_output)) return own_loss(graph, std::string_view(spec.name).substr(own_output.size()));
+std::string_view loss_output_name(const LossSpec& spec) {
+  return spec.name.starts_with(own_output) ? std::string_view(spec.name).substr(own_output.size()) : std::string_view(spec.output);
+}
+
+Result<Value> add_loss(Graph& graph, const LossSpec& spec, std::vector<std::string>* notes) {
+  if (spec.name.starts_with(own_output)) return own_loss(graph, loss_output_name(spec));
   EPL_ASSIGN(const LossRow* row, find_loss(spec.name));
   EPL_ASSIGN(Attributes options, complete_options(row->options, spec.options, cat("loss ", row->name)));
   EPL_ASSIGN(Value output, find_output(graph, spec.output));
@@ -86,7 +142,11 @@ Result<Value> add_loss(Graph& graph, const LossSpec& spec) {
   }
   Builder builder(graph);
   builder.set_scope("loss");
-  LossBuilder loss(builder, builder.var(output), options, spec.target);
+  LossBuilder loss(builder, builder.var(output), options, spec);
+  if (row->takes_operand_of && spec.peel) find_scores(loss, *row, notes);
+  // A mean over many samples overflows and loses digits in 16 bits.
+  const DType dtype = loss.output.dtype();
+  if (dtype == DType::f16 || dtype == DType::bf16) loss.output = builder.cast(loss.output, DType::f32);
   Result<Var> made = row->build(loss);
   EPL_TRY(builder.status());
   if (!made.ok()) return made.status().with_context(cat("loss ", row->name));

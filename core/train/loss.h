@@ -15,25 +15,27 @@ struct LossSpec {
   Attributes options;                          // as the row declares, for example {ignore_index=-100}
   // Type of the target the host will pass. Needed where the shape of the output does not determine it.
   std::optional<TensorType> target;
+  bool peel = true;                            // apply a loss of scores to the scores under a last softmax or sigmoid
+  int target_batch_dim = 0;                    // the dimension of the target that counts samples, -1 for none
 };
 
 // Name of the graph input that holds what the loss compares with.
 inline constexpr std::string_view target_name = "target";
 
-// What a row works with. `target` adds the graph input "target" (a sample dimension 0) and returns it.
+// What a row works with. `target` adds the graph input "target" and returns it.
 class LossBuilder {
  public:
-  LossBuilder(Builder& builder, Var output, const Attributes& options, const std::optional<TensorType>& target)
-      : b(builder), output(output), options(options), wanted_target_(target) {}
+  LossBuilder(Builder& builder, Var output, const Attributes& options, const LossSpec& spec)
+      : b(builder), output(output), options(options), spec_(spec) {}
   Builder& b;
   Var output;
   const Attributes& options;
   // The target, of type `fallback` unless the host told another.
   Var target(const TensorType& fallback);
-  const std::optional<TensorType>& wanted_target() const { return wanted_target_; }
+  const std::optional<TensorType>& wanted_target() const { return spec_.target; }
 
  private:
-  const std::optional<TensorType>& wanted_target_;
+  const LossSpec& spec_;
 };
 
 struct LossRow {
@@ -41,6 +43,8 @@ struct LossRow {
   std::string doc;
   std::vector<AttributeSpec> options;
   Result<Var> (*build)(LossBuilder&) = nullptr;  // the scalar, f32[] (or the output's element type)
+  // Of a loss that takes scores: whether the operand of `last`, which makes the output, is the scores meant.
+  bool (*takes_operand_of)(const LossBuilder&, const Node& last) = nullptr;
 };
 struct LossTable {
   std::vector<LossRow> rows;
@@ -48,8 +52,11 @@ struct LossTable {
 void fill_loss_table(LossTable& table);  // generated
 const LossTable& loss_table();
 
-// Adds the loss to a forward graph, with its target input; returns the scalar.
-Result<Value> add_loss(Graph& graph, const LossSpec& spec);
+// Adds the loss to a forward graph, with its target input; returns the scalar. `notes`: what the owner of the model should know
+// about where it was applied.
+Result<Value> add_loss(Graph& graph, const LossSpec& spec, std::vector<std::string>* notes = nullptr);
+// The graph's output that a loss is applied to, by the name it has; empty for the first.
+std::string_view loss_output_name(const LossSpec& spec);
 
 #define EPL_LOSS(row_name)                                                                             \
   static ::epl::LossRow epl_loss_##row_name();                                                         \

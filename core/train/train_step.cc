@@ -70,7 +70,7 @@ class TrainStepBuilder {
 
   // What the loss does not need goes before gradients are made, and with it the model's other outputs.
   Status add_own_loss() {
-    EPL_ASSIGN(Value loss, add_loss(step_.graph, options_.loss));
+    EPL_ASSIGN(Value loss, add_loss(step_.graph, options_.loss, &step_.notes));
     step_.graph.outputs = {{"loss", loss}};
     step_.graph = without_dead_nodes(step_.graph);
     loss_ = step_.graph.outputs[0].value;

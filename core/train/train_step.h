@@ -54,6 +54,7 @@ struct TrainStep {
   std::vector<std::pair<std::string, std::string>> untrained;  // name, reason
   std::vector<HostScalar> scalars;
   std::function<double(int64_t step)> learning_rate;   // of the first trained parameter, with the schedule applied
+  std::vector<std::string> notes;       // what the owner of the model should know about its loss
 };
 
 // `forward` as a frontend binds it in train mode. Names of optimizer state: "<parameter>.<state>".

@@ -2,6 +2,7 @@
 #include "frontends/onnx/importer.h"
 #include "frontends/onnx/operators.h"
 #include "frontends/onnx/schema.h"
+#include "frontends/onnx/weight_findings.h"
 
 namespace epl::onnx {
 namespace {
@@ -51,11 +52,12 @@ std::vector<ModelFinding> OnnxModel::findings() const {
                    cat(frozen, " BatchNormalization node(s) are frozen: they use running statistics and never learn them. To train them export with "
                        "torch.onnx.export(..., dynamo=False, training=torch.onnx.TrainingMode.TRAINING, do_constant_folding=False)")});
   }
+  add_weight_findings(*this, rule, out);
   if (file_.graph.nodes.empty()) out.push_back({Level::error, "", "the graph has no node"});
   for (const ModelPort& port : inputs_) {
     bool fixed = !port.dims.empty();
     for (const ModelDim& dim : port.dims) fixed = fixed && dim.size >= 0;
-    if (fixed) out.push_back({Level::note, port.name, "every dimension is fixed in the file, the batch included"});
+    if (fixed) out.push_back({Level::note, port.name, "every dimension is fixed in the file, the batch included; --free-batch trains with another batch where the graph allows it"});
   }
   return out;
 }

@@ -1,6 +1,7 @@
 #include "frontends/onnx/importer.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "core/base/check.h"
 #include "core/ir/evaluate.h"
@@ -30,7 +31,60 @@ Status check_size(const TensorType& type) {
   return {};
 }
 
+// What a caller has bound to an input: one number for all its elements, or all of them.
+Result<epl::Tensor> input_constant(const TensorType& type, const epl::Tensor& value, const std::string& name) {
+  const auto refuse = [&](const auto&... why) {
+    return Status(Code::invalid_argument, cat("the value bound to input ", name, " (", type.text(), ") is ", value.type().text(), why...), name);
+  };
+  if (Status status = check_size(type); !status.ok()) return status.at(name);
+  if (type.elements() > most_folded_elements) return refuse("; an input of so many numbers is given with each step");
+  if (value.elements() != 1 && value.elements() != type.elements()) return refuse("; one number, or as many as the input has, are expected");
+  epl::Tensor out(type);
+  for (int64_t i = 0; i < type.elements(); ++i) {
+    const int64_t from = value.elements() == 1 ? 0 : i;
+    if (is_float(type.dtype)) {
+      out.set(i, value.get(from));
+      continue;
+    }
+    if (value.get(from) != std::floor(value.get(from))) return refuse(" and ", value.get(from), " is not an integer");
+    out.set_int(i, value.get_int(from));
+  }
+  return out;
+}
+
+// The dimension of an input that counts samples, -1 for none.
+int batch_dim_of(const ModelPort& port, const Binding& binding) {
+  const auto named = binding.batch_dims.find(port.name);
+  return named != binding.batch_dims.end() ? named->second : port.dims.empty() ? -1 : 0;
+}
+
 }  // namespace
+
+Result<epl::Graph> import_with_free_batch(const OnnxModel& model, const Binding& binding) {
+  Binding at_file = binding;
+  FreedBatch batch;
+  for (const ModelPort& port : model.inputs()) {
+    const int dim = batch_dim_of(port, binding);
+    auto given = at_file.input_shapes.find(port.name);
+    if (given == at_file.input_shapes.end() || dim < 0 || dim >= static_cast<int>(std::min(port.dims.size(), given->second.size()))) continue;
+    const int64_t size = port.dims[static_cast<size_t>(dim)].size;
+    int64_t& wanted = given->second[static_cast<size_t>(dim)];
+    if (size <= 0 || size == wanted) continue;
+    if (batch.to > 0 && (size != batch.from || wanted != batch.to)) {
+      return invalid("input ", port.name, " has a batch of ", size, " in the file where another has ", batch.from, "; name the dimension that counts samples for each input, or -1 for none");
+    }
+    batch = {size, wanted};
+    wanted = size;
+  }
+  if (batch.to == 0) return Importer(model, binding).run();
+  ShapesInFile shapes;
+  Importer first(model, at_file);
+  first.note_shapes(shapes);
+  EPL_TRY(first.run().status());
+  Importer second(model, binding);
+  second.free_batch(shapes, batch);
+  return second.run();
+}
 
 Importer::Importer(const OnnxModel& model, const Binding& binding) : model_(model), binding_(binding), rule_(model), builder_(graph_) {
   graph_.name = model.file().graph.name.empty() ? "main" : std::string(model.file().graph.name);
@@ -100,9 +154,9 @@ Status Importer::bind_inputs() {
       return invalid("input ", port.name, " has ", port.dims.size(), " dimensions, the shape given for it is ", given->second);
     }
     for (size_t i = 0; i < port.dims.size(); ++i) {
-      if (port.dims[i].size >= 0 && port.dims[i].size != given->second[i]) {
+      if (port.dims[i].size >= 0 && port.dims[i].size != given->second[i] && !(batch_.to > 0 && static_cast<int>(i) == batch_dim_of(port, binding_))) {
         return invalid("dimension ", i, " of input ", port.name, " is fixed at ", port.dims[i].size, " in the file, the shape given for it is ",
-                       given->second, "; export the model with a symbolic dimension");
+                       given->second, "; give it ", port.dims[i].size, ", or export the model with a symbolic dimension");
       }
       if (port.dims[i].symbol.empty()) continue;
       auto [it, inserted] = symbols.emplace(port.dims[i].symbol, given->second[i]);
@@ -116,28 +170,37 @@ Status Importer::bind_inputs() {
     TensorType type{port.dtype, {}};
     for (size_t i = 0; i < port.dims.size(); ++i) {
       int64_t size = port.dims[i].size;
-      if (size < 0 && given != binding_.input_shapes.end()) size = given->second[i];
+      if ((size < 0 || batch_.to > 0) && given != binding_.input_shapes.end()) size = given->second[i];
       auto symbol = symbols.find(port.dims[i].symbol);
       if (size < 0 && symbol != symbols.end()) size = symbol->second;
       if (size < 0) open.push_back(cat(port.name, "[", i, "]", port.dims[i].symbol.empty() ? "" : cat(" (\"", port.dims[i].symbol, "\")")));
       type.shape.push_back(size);
     }
     if (!open.empty()) continue;
-    auto batch = binding_.batch_dims.find(port.name);
-    int batch_dim = batch != binding_.batch_dims.end() ? batch->second : type.shape.empty() ? -1 : 0;
+    if (auto value = binding_.values.find(port.name); value != binding_.values.end()) {
+      EPL_ASSIGN(epl::Tensor constant, input_constant(type, value->second, port.name));
+      top_.values[port.name] = {{}, constant, type, {}};
+      continue;
+    }
+    const int batch_dim = batch_dim_of(port, binding_);
     if (batch_dim >= type.ndim()) return invalid("input ", port.name, " (", type.text(), ") has no dimension ", batch_dim);
     if (Status status = check_size(type); !status.ok()) return status.at(port.name);
     Value v = graph_.add_input(port.name, type, batch_dim);
-    top_.values[port.name] = {builder_.var(v), {}, type, {}};
+    Slot slot{.var = builder_.var(v), .type = type};
+    if (batch_.to > 0 && batch_dim >= 0 && port.dims[static_cast<size_t>(batch_dim)].size >= 0) {
+      slot.in_file = type.shape;
+      (*slot.in_file)[static_cast<size_t>(batch_dim)] = port.dims[static_cast<size_t>(batch_dim)].size;
+    }
+    top_.values[port.name] = std::move(slot);
   }
-  if (!open.empty()) return invalid("symbolic dimensions without a size: ", join(open, ", "));
+  if (!open.empty()) return invalid("symbolic dimensions without a size: ", join(open, ", "), "; bind them by name (NAME=SIZE), or bind the shapes of the inputs");
   return {};
 }
 
 Result<Slot> Importer::stored(std::string_view name, const std::string& known_as, const Tensor& tensor, bool in_node) {
   EPL_ASSIGN(epl::Tensor value, stored_tensor(tensor, model_.stored()));
   const bool statistic = rule_.is_statistic(name);
-  const bool named = binding_.parameters.contains(known_as) && is_float(value.dtype());
+  const bool named = is_float(value.dtype()) && std::ranges::any_of(binding_.parameters, [&](const std::string& glob) { return glob_match(glob, known_as); });
   const bool parameter = named || (in_node ? rule_.judge(name, tensor, true) : rule_.judge(tensor)).parameter;
   if (!statistic && !parameter) {
     EPL_ASSIGN(value, value.load());   // a constant, which shapes and rewrites may look at
@@ -224,6 +287,12 @@ Status Importer::run_row(const OnnxOpRow& row, const Node& node, Scope& scope) {
   std::string name = node_name(node, scope);
   builder_.set_scope(name);
   const int first_node = graph_.node_count(), first_value = graph_.value_count();
+  const int64_t index = imported_;
+  std::vector<Slot> freed;
+  if (batch_.to > 0 && index < static_cast<int64_t>(in_file_->size())) {
+    Status status = free_operands(node, (*in_file_)[static_cast<size_t>(index)], batch_, builder_, inputs, freed);
+    if (!status.ok()) return status.with_context("the batch cannot be freed").at(name);
+  }
   Import import(*this, builder_, node, std::move(inputs), std::vector<Slot>(node.outputs.size()));
   row.run(import);
   if (!builder_.status().ok()) return builder_.status().with_context(cat("importing ", node.op_type)).at(name);
@@ -238,6 +307,7 @@ Status Importer::run_row(const OnnxOpRow& row, const Node& node, Scope& scope) {
     const epl::ValueInfo& info = graph_.value(Value{v});
     if (info.kind == ValueKind::constant) EPL_TRY(hold(info.data.bytes()));
   }
+  follow_shapes(index, results);
   for (size_t i = 0; i < results.size(); ++i) {
     if (node.outputs[i].empty()) continue;
     if (!results[i].var && !results[i].constant.empty()) {
@@ -248,6 +318,18 @@ Status Importer::run_row(const OnnxOpRow& row, const Node& node, Scope& scope) {
     scope.values[node.outputs[i]] = std::move(results[i]);
   }
   return {};
+}
+
+void Importer::follow_shapes(int64_t node, std::vector<Slot>& results) {
+  if (noted_) {
+    noted_->resize(static_cast<size_t>(node) + 1);
+    for (const Slot& slot : results) noted_->back().push_back(slot.type.shape);
+  }
+  if (batch_.to == 0 || node >= static_cast<int64_t>(in_file_->size())) return;
+  const std::vector<Shape>& shapes = (*in_file_)[static_cast<size_t>(node)];
+  for (size_t i = 0; i < std::min(shapes.size(), results.size()); ++i) {
+    if (shapes[i].size() == results[i].type.shape.size()) results[i].in_file = shapes[i];
+  }
 }
 
 // Computes those of the node's ops that rest on constants alone; they stay behind, dead, and are pruned.
@@ -407,7 +489,27 @@ Status Importer::finish_outputs() {
     Var v = materialize(*slot);
     graph_.outputs.push_back({port.name, v.value()});
   }
+  for (const std::string& name : binding_.inner_outputs) EPL_TRY(add_inner_output(name));
   return builder_.status();
+}
+
+// A tensor inside the graph that somebody asks for by its name in the file.
+Status Importer::add_inner_output(const std::string& name) {
+  auto found = top_.values.find(name);
+  if (found != top_.values.end() && !found->second.sequence) {
+    builder_.set_scope(name);
+    graph_.outputs.push_back({name, materialize(found->second).value()});
+    return {};
+  }
+  std::vector<std::string> known;
+  for (const Node& node : model_.file().graph.nodes) {
+    for (std::string_view output : node.outputs) known.emplace_back(output);
+  }
+  const std::string near = nearest(name, known);
+  std::vector<std::string> outputs;
+  for (const ModelPort& port : model_.outputs()) outputs.push_back(port.name);
+  return error(Code::not_found, "the model has no output ", name, ", nor does a node of its graph", near.empty() ? "" : cat("; did you mean ", near, "?"),
+               near.empty() ? "; its" : " Its", " outputs are ", join(outputs, ", "));
 }
 
 }  // namespace epl::onnx

@@ -12,6 +12,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "frontends/onnx/free_batch.h"
 #include "frontends/onnx/model.h"
 #include "frontends/onnx/onnx_op.h"
 
@@ -21,6 +22,8 @@ namespace epl::onnx {
 struct ParameterVerdict {
   bool parameter = false;
   std::string reason;
+  bool left_out = false;  // not a parameter by its name alone
+  bool mask = false;      // not a parameter by its numbers alone
 };
 class ParameterRule {
  public:
@@ -45,6 +48,12 @@ class Importer {
  public:
   Importer(const OnnxModel& model, const Binding& binding);
   Result<epl::Graph> run();
+  // Notes the shapes of results in `shapes`; or, with a batch that is freed, follows them.
+  void note_shapes(ShapesInFile& shapes) { noted_ = &shapes; }
+  void free_batch(const ShapesInFile& shapes, FreedBatch batch) {
+    in_file_ = &shapes;
+    batch_ = batch;
+  }
 
   // For Import.
   const OnnxModel& model() const { return model_; }
@@ -82,7 +91,9 @@ class Importer {
   Status call_function(const Function& function, const Node& node, Scope& scope);
   Status choose_branch(const Node& node, Scope& scope);
   Status fold(int first_node, std::vector<Slot>& results);
+  void follow_shapes(int64_t node, std::vector<Slot>& results);
   Status finish_outputs();
+  Status add_inner_output(const std::string& name);
   Slot* find(std::string_view name, Scope& scope);
   std::string node_name(const Node& node, const Scope& scope) const;
 
@@ -95,7 +106,12 @@ class Importer {
   int64_t held_bytes_ = 0;       // of constants that were computed and are still needed
   double folding_work_ = 0;      // operations so far
   int64_t imported_ = 0;         // nodes so far, those of functions once a call
-  std::unordered_set<std::string_view> statistics_;
+  ShapesInFile* noted_ = nullptr;
+  const ShapesInFile* in_file_ = nullptr;
+  FreedBatch batch_;
 };
+
+// Imports a model whose inputs are bound to another number of samples than the file fixes.
+Result<epl::Graph> import_with_free_batch(const OnnxModel& model, const Binding& binding);
 
 }  // namespace epl::onnx

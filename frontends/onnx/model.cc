@@ -161,7 +161,9 @@ std::vector<std::pair<std::string, int>> OnnxModel::op_counts() const {
   return sorted;
 }
 
-Result<epl::Graph> OnnxModel::bind(const Binding& binding) const { return Importer(*this, binding).run(); }
+Result<epl::Graph> OnnxModel::bind(const Binding& binding) const {
+  return binding.free_batch ? import_with_free_batch(*this, binding) : Importer(*this, binding).run();
+}
 
 }  // namespace epl::onnx
 

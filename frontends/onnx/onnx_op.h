@@ -12,6 +12,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -34,6 +35,7 @@ struct Slot {
   std::shared_ptr<const Sequence> sequence;
   int64_t held_bytes = 0;        // of a constant that counts against what may be held
   bool not_computed = false;     // the row gave no such result; an error where something uses it
+  std::optional<Shape> in_file;  // its shape at the file's own sizes, where the batch is freed (free_batch.h)
 };
 
 // Sequences exist at import alone: an item is a value, or a piece of one, cut when it is taken out.

@@ -160,13 +160,13 @@ ParameterVerdict ParameterRule::judge(std::string_view name, const Tensor& tenso
   if (type->elements() <= 1 && (type->shape.empty() || made_by_exporter(name) || !(placed || named_as_weight(name)))) {
     return {false, "it has one element"};
   }
-  if (made_by_exporter(name) && !placed) return {false, "it is a constant that the exporter made"};
+  if (made_by_exporter(name) && !placed) return {false, "it is a constant that the exporter made", true};
   if (dotted_ && name.find('.') == std::string_view::npos && !placed) {
-    return {false, "its name is not like those of the parameters, and it is not used as a weight"};
+    return {false, "its name is not like those of the parameters, and it is not used as a weight", true};
   }
   if (made_by_exporter(name) || name.find('.') == std::string_view::npos) {
     auto value = tensor_value(tensor, model_.stored());
-    if (value.ok() && looks_like_mask(*value)) return {false, "it holds the numbers of a mask"};
+    if (value.ok() && looks_like_mask(*value)) return {false, "it holds the numbers of a mask", false, placed};
   }
   return {true, ""};
 }

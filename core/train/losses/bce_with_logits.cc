@@ -9,7 +9,8 @@ EPL_LOSS(bce_with_logits) {
             EPL_ASSIGN(Var target, losses::target_like_output(l));
             // softplus(x) - x t: the same, and finite for large logits.
             return losses::mean_of_all(l.b.emit("softplus", {l.output}) - l.output * target);
-          }};
+          },
+          .takes_operand_of = [](const LossBuilder&, const Node& last) { return last.op->name == "sigmoid"; }};
 }
 
 }  // namespace epl

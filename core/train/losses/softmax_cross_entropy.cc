@@ -32,7 +32,8 @@ Result<int> class_axis(const TensorType& scores, const Ints& wanted, const std::
 Result<Var> build(LossBuilder& l) {
   const TensorType scores = l.output.type();
   if (l.wanted_target() && !is_integer(l.wanted_target()->dtype)) {
-    return unsupported("the target holds class indices, i64 or i32; got ", l.wanted_target()->text());
+    return unsupported("the target holds class indices, i64 or i32; got ", l.wanted_target()->text(),
+                       "; store it as integers (for a table in CSV: the reader's option classes)");
   }
   EPL_ASSIGN(const int axis, class_axis(scores, l.options.ints("axis"), l.wanted_target()));
   Var target = l.target({DType::i64, without(scores.shape, axis)});
@@ -42,13 +43,23 @@ Result<Var> build(LossBuilder& l) {
   return sum / l.b.cast(count, sum.dtype());
 }
 
+// A softmax over the classes, whose logarithm the loss would take again.
+bool ends_in_softmax(const LossBuilder& l, const Node& last) {
+  if (last.op->name != "softmax" && last.op->name != "log_softmax") return false;
+  const TensorType& scores = l.output.type();
+  auto classes = class_axis(scores, l.options.ints("axis"), l.wanted_target());
+  const int64_t axis = last.attributes.integer("axis");
+  return classes.ok() && *classes == (axis < 0 ? axis + scores.ndim() : axis);
+}
+
 }  // namespace
 
 EPL_LOSS(softmax_cross_entropy) {
   return {.doc = "Mean of -log softmax(output)[target] over the positions whose target is not `ignore_index`. Classes lie on the "
                  "dimension that the target lacks, the last one where several fit, or on `axis`.",
           .options = {{"ignore_index", int64_t{-100}}, {"axis", Ints{}}},
-          .build = build};
+          .build = build,
+          .takes_operand_of = ends_in_softmax};
 }
 
 }  // namespace epl

@@ -1,0 +1,154 @@
+#include "frontends/onnx/free_batch.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace epl::onnx {
+namespace {
+
+bool freed(const Slot* slot) { return slot && slot->in_file && *slot->in_file != slot->type.shape; }
+
+Ints constant_ints(const Slot* slot) { return slot && !slot->constant.empty() ? slot->constant.to_ints() : Ints{}; }
+
+struct Operands {
+  const Node& node;
+  const std::vector<Shape>& results_in_file;
+  FreedBatch batch;
+  Builder& builder;
+  std::vector<Slot*>& inputs;
+  std::vector<Slot>& made;
+
+  bool has(size_t i) const { return i < inputs.size() && inputs[i] != nullptr; }
+  void replace(size_t i, Slot slot) {
+    made[i] = std::move(slot);
+    inputs[i] = &made[i];
+  }
+  void replace(size_t i, const Ints& values) {
+    epl::Tensor value = epl::Tensor::from_ints(values);
+    replace(i, {.constant = value, .type = value.type()});
+  }
+  // The same for every sample: one of the file's single sample becomes as many as there are.
+  void repeat(size_t i, int dim) {
+    Slot& old = *inputs[i];
+    Var x = old.var ? old.var : builder.constant(old.constant);
+    Shape shape = x.shape();
+    shape[static_cast<size_t>(dim)] = batch.to;
+    Var repeated = builder.broadcast_to(x, shape);
+    replace(i, {.var = repeated, .type = repeated.type(), .in_file = old.type.shape});
+  }
+  int64_t integer(std::string_view name, int64_t fallback) const {
+    for (const Attribute& a : node.attributes) fallback = a.name == name ? a.i : fallback;
+    return fallback;
+  }
+};
+
+Status free_reshape(Operands& o) {
+  if (!freed(o.inputs[0]) || o.results_in_file.empty()) return {};
+  EPL_ASSIGN(Shape shape, freed_shape(*o.inputs[0]->in_file, o.inputs[0]->type.shape, o.results_in_file[0], o.batch));
+  o.replace(1, Ints(shape.begin(), shape.end()));
+  return {};
+}
+
+// Sizes of the result, dimension by dimension those of the operand or chosen.
+Status free_sizes(Operands& o, size_t operand) {
+  Ints sizes = constant_ints(o.has(operand) ? o.inputs[operand] : nullptr);
+  if (!freed(o.inputs[0]) || sizes.size() != o.inputs[0]->type.shape.size()) return {};
+  const Shape &file = *o.inputs[0]->in_file, &now = o.inputs[0]->type.shape;
+  for (size_t d = 0; d < sizes.size(); ++d) {
+    if (file[d] != now[d] && sizes[d] == file[d]) sizes[d] = now[d];
+  }
+  o.replace(operand, sizes);
+  return {};
+}
+
+// A slice that takes all samples of the file takes all samples.
+Status free_slice(Operands& o) {
+  const Ints starts = constant_ints(o.has(1) ? o.inputs[1] : nullptr);
+  Ints ends = constant_ints(o.has(2) ? o.inputs[2] : nullptr), axes = constant_ints(o.has(3) ? o.inputs[3] : nullptr);
+  if (!freed(o.inputs[0]) || starts.size() != ends.size() || ends.empty()) return {};
+  const Shape &file = *o.inputs[0]->in_file, &now = o.inputs[0]->type.shape;
+  const int64_t ndim = static_cast<int64_t>(file.size());
+  for (size_t k = 0; k < ends.size(); ++k) {
+    int64_t axis = k < axes.size() ? axes[k] : static_cast<int64_t>(k);
+    axis = axis < 0 ? axis + ndim : axis;
+    if (axis < 0 || axis >= ndim || file[static_cast<size_t>(axis)] == now[static_cast<size_t>(axis)]) continue;
+    if (starts[k] == 0 && ends[k] >= file[static_cast<size_t>(axis)]) ends[k] = std::numeric_limits<int64_t>::max();
+  }
+  o.replace(2, ends);
+  return {};
+}
+
+// Parts that are the same for every sample stand beside parts that are not.
+Status free_concat(Operands& o) {
+  const auto first = std::ranges::find_if(o.inputs, freed);
+  if (first == o.inputs.end() || o.batch.from != 1) return {};
+  const Shape file = *(*first)->in_file, now = (*first)->type.shape;
+  const int64_t ndim = static_cast<int64_t>(now.size()), axis = o.integer("axis", 0);
+  for (int64_t d = 0; d < ndim; ++d) {
+    if (file[static_cast<size_t>(d)] == now[static_cast<size_t>(d)] || d == (axis < 0 ? axis + ndim : axis)) continue;
+    for (size_t i = 0; i < o.inputs.size(); ++i) {
+      const bool fits = o.has(i) && !freed(o.inputs[i]) && static_cast<int64_t>(o.inputs[i]->type.shape.size()) == ndim;
+      if (fits && o.inputs[i]->type.shape[static_cast<size_t>(d)] == 1 && now[static_cast<size_t>(d)] == o.batch.to) o.repeat(i, static_cast<int>(d));
+    }
+  }
+  return {};
+}
+
+// States at the start, [directions, batch, hidden].
+Status free_recurrence(Operands& o) {
+  if (!freed(o.inputs[0]) || o.batch.from != 1 || o.integer("layout", 0) != 0) return {};
+  for (size_t i : {5, 6}) {
+    if (o.has(i) && !freed(o.inputs[i]) && o.inputs[i]->type.ndim() == 3 && o.inputs[i]->type.dim(1) == 1) o.repeat(i, 1);
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<Shape> freed_shape(const Shape& file, const Shape& now, const Shape& out, FreedBatch batch) {
+  int64_t before = 1;   // elements of the dimensions before the batch
+  size_t at = 0;
+  for (size_t d = file.size(); d-- > 0;) {
+    if (file[d] != now[d]) at = d;
+  }
+  for (size_t d = 0; d < at; ++d) before *= file[d];
+  for (size_t d = at + 1; d < file.size(); ++d) {
+    if (file[d] != now[d]) return invalid("the batch is in several dimensions of ", now);
+  }
+  // In row-major order the batch begins after `before` elements: in the dimension of the file's batch that begins there, else in
+  // the one that it was merged into. Of a single sample, whose place cannot be seen, leading dimensions are what batches merge with.
+  int64_t begins = 1;
+  int exact = -1, merged = -1;
+  for (size_t d = 0; d < out.size() && out[d] > 0; ++d) {
+    const bool starts_here = begins == before;
+    if (starts_here && out[d] == batch.from && exact < 0) exact = static_cast<int>(d);
+    const int64_t outer = before / std::max<int64_t>(begins, 1);
+    const bool inside = before % begins == 0 && out[d] % std::max<int64_t>(outer * batch.from, 1) == 0 && out[d] > 1;
+    const bool ends_here = batch.from == 1 && before > 1 && begins * out[d] == before;
+    if (merged < 0 && inside && begins <= before && (starts_here || outer > 1 || ends_here)) merged = static_cast<int>(d);
+    begins *= out[d];
+  }
+  const int dim = exact >= 0 ? exact : merged;
+  if (dim < 0) return invalid("a batch of ", batch.from, " is baked into the shape ", out, ", and it cannot be seen where");
+  Shape shape = out;
+  shape[static_cast<size_t>(dim)] = shape[static_cast<size_t>(dim)] / batch.from * batch.to;
+  if (element_count(shape) != element_count(now)) return invalid("a batch of ", batch.from, " is baked into the shape ", out, " of ", file);
+  return shape;
+}
+
+Status free_operands(const Node& node, const std::vector<Shape>& results_in_file, FreedBatch batch, Builder& builder,
+                     std::vector<Slot*>& inputs, std::vector<Slot>& made) {
+  made.resize(inputs.size());
+  if (inputs.empty() || (!node.domain.empty() && node.domain != "ai.onnx")) return {};
+  Operands o{node, results_in_file, batch, builder, inputs, made};
+  if (node.op_type == "Concat") return free_concat(o);
+  if (!o.has(0)) return {};
+  if (node.op_type == "Reshape") return free_reshape(o);
+  if (node.op_type == "Expand") return free_sizes(o, 1);
+  if (node.op_type == "Resize") return free_sizes(o, 3);
+  if (node.op_type == "Slice") return free_slice(o);
+  if (node.op_type == "LSTM" || node.op_type == "GRU" || node.op_type == "RNN") return free_recurrence(o);
+  return {};
+}
+
+}  // namespace epl::onnx

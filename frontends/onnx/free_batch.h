@@ -1,0 +1,29 @@
+// A model whose file fixes the number of samples, bound to another number. Exporters bake the batch into the constants of a few
+// operators; what those constants mean is seen by importing the model twice: at the file's own sizes, which notes the shape of
+// every value, and at the wanted ones, where a dimension that differs from the note carries the batch. Whether samples stay apart
+// is not judged here but from the ops' rules, once there is a graph (samples_stay_apart in core/strategy/samples.h).
+#pragma once
+
+#include <vector>
+
+#include "frontends/onnx/onnx_op.h"
+
+namespace epl::onnx {
+
+// Shapes of the results of nodes, in the order in which nodes are imported, functions once a call.
+using ShapesInFile = std::vector<std::vector<Shape>>;
+
+// The batch of the file and the one wanted; 0 where nothing is freed.
+struct FreedBatch {
+  int64_t from = 0, to = 0;
+};
+
+// The shape that a value of the file's shape `out` has now, when it is x with other dimensions and the batch lies in x where
+// `now` differs from `file`.
+Result<Shape> freed_shape(const Shape& file, const Shape& now, const Shape& out, FreedBatch batch);
+
+// Replaces operands of a node that hold the file's batch. `made` owns the replacements, one place for each operand.
+Status free_operands(const Node& node, const std::vector<Shape>& results_in_file, FreedBatch batch, Builder& builder,
+                     std::vector<Slot*>& inputs, std::vector<Slot>& made);
+
+}  // namespace epl::onnx

@@ -1,0 +1,175 @@
+#include "frontends/onnx/weight_findings.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace epl::onnx {
+namespace {
+
+using Level = ModelFinding::Level;
+
+constexpr int64_t shortest_line = 16;             // of fewer numbers nothing can be told
+constexpr int64_t most_elements_looked_at = int64_t{1} << 24;
+
+// A matrix seen by rows, or, transposed, by columns.
+class Lines {
+ public:
+  Lines(const epl::Tensor& value, int64_t rows, int64_t columns, bool by_column)
+      : value_(value), columns_(columns), by_column_(by_column), count(by_column ? columns : rows), length(by_column ? rows : columns) {}
+  double at(int64_t line, int64_t i) const { return value_.get(by_column_ ? i * columns_ + line : line * columns_ + i); }
+
+ private:
+  const epl::Tensor& value_;
+  int64_t columns_;
+  bool by_column_;
+
+ public:
+  int64_t count, length;
+};
+
+// Symmetric about its middle (or periodic about its start), from 0 to 1.
+bool is_window(const Lines& x) {
+  const int64_t n = x.length;
+  double low = 1, high = 0;
+  bool symmetric = true, periodic = true;
+  for (int64_t i = 0; i < n; ++i) {
+    const double v = x.at(0, i);
+    low = std::min(low, v);
+    high = std::max(high, v);
+    symmetric = symmetric && std::fabs(v - x.at(0, n - 1 - i)) < 1e-5;
+    periodic = periodic && (i == 0 || std::fabs(v - x.at(0, n - i)) < 1e-5);
+  }
+  return low > -1e-6 && high < 1 + 1e-5 && high > 0.5 && low < 0.2 * high && (symmetric || periodic);
+}
+
+// No number is negative, most are zero, and those of a line that are not stand together.
+bool is_filter_bank(const Lines& x) {
+  int64_t zeros = 0;
+  for (int64_t line = 0; line < x.count; ++line) {
+    int runs = 0;
+    for (int64_t i = 0; i < x.length; ++i) {
+      const double v = x.at(line, i);
+      if (v < 0 || !(v < 1e9)) return false;
+      zeros += v == 0;
+      runs += v != 0 && (i == 0 || x.at(line, i - 1) == 0);
+    }
+    if (runs > 1) return false;
+  }
+  const int64_t numbers = x.count * x.length;
+  return zeros * 10 > numbers * 6 && numbers - zeros >= 2 * x.count;   // an identity is no filter
+}
+
+// Cosines and sines under a window: the window itself, which is the cosine of no frequency, is nowhere smaller than any of them.
+bool is_transform(const Lines& x) {
+  for (int64_t i = 0; i < x.length; ++i) {
+    const double first = x.at(0, i);
+    if (!(first > -1e-6)) return false;
+    for (int64_t line = 1; line < x.count; ++line) {
+      if (std::fabs(x.at(line, i)) > first * 1.001 + 1e-5) return false;
+    }
+  }
+  return true;
+}
+
+// x[i-1] + x[i+1] = c x[i] along a line: what a sine satisfies for any frequency and phase.
+bool is_sinusoid(const Lines& x, int64_t line, bool& constant) {
+  double product = 0, square = 0, largest = 0, low = x.at(line, 0), high = low;
+  for (int64_t i = 0; i < x.length; ++i) {
+    const double v = x.at(line, i);
+    low = std::min(low, v);
+    high = std::max(high, v);
+    largest = std::max(largest, std::fabs(v));
+    if (i == 0 || i + 1 == x.length) continue;
+    product += v * (x.at(line, i - 1) + x.at(line, i + 1));
+    square += v * v;
+  }
+  constant = !(high - low > 1e-6);
+  if (constant || square == 0) return true;
+  const double c = product / square;
+  for (int64_t i = 1; i + 1 < x.length; ++i) {
+    if (!(std::fabs(x.at(line, i - 1) + x.at(line, i + 1) - c * x.at(line, i)) < 1e-3 * largest)) return false;
+  }
+  return true;
+}
+
+bool are_sinusoids(const Lines& x) {
+  int waves = 0;
+  const int64_t stride = std::max<int64_t>(x.count / 16, 1);
+  for (int64_t line = 0; line < x.count; line += stride) {
+    bool constant = false;
+    if (!is_sinusoid(x, line, constant)) return false;
+    waves += !constant;
+  }
+  return waves >= 4;
+}
+
+struct LeftOut {
+  int64_t count = 0, elements = 0;
+  std::string example;
+};
+
+bool scales_or_shifts(std::string_view op) { return op == "Mul" || op == "Add" || op == "Sub" || op == "Div"; }
+
+}  // namespace
+
+std::string table_kind(const epl::Tensor& value) {
+  Shape shape;
+  for (int64_t size : value.shape()) {
+    if (size != 1) shape.push_back(size);
+  }
+  if (shape.empty() || shape.size() > 2 || value.elements() > most_elements_looked_at) return "";
+  if (shape.size() == 1) return shape[0] >= shortest_line && is_window(Lines(value, 1, shape[0], false)) ? "a window" : "";
+  if (shape[0] < shortest_line / 2 || shape[1] < shortest_line / 2) return "";
+  for (bool by_column : {false, true}) {
+    const Lines lines(value, shape[0], shape[1], by_column);
+    if (lines.length < shortest_line) continue;
+    if (is_filter_bank(lines)) return "a bank of filters";
+    if (is_transform(lines)) return "a transform";
+    if (are_sinusoids(lines)) return "sinusoids";
+  }
+  return "";
+}
+
+void add_weight_findings(const OnnxModel& model, const ParameterRule& rule, std::vector<ModelFinding>& out) {
+  std::unordered_set<std::string_view> scaling;
+  for (const Node& node : model.file().graph.nodes) {
+    if (scales_or_shifts(node.op_type)) scaling.insert(node.inputs.begin(), node.inputs.end());
+  }
+  LeftOut left_out;
+  int64_t small = 0;
+  DType small_type = DType::f16;
+  for (const Tensor& tensor : model.file().graph.initializers) {
+    auto type = tensor_type(tensor);
+    if (!type.ok() || !is_float(type->dtype) || type->elements() <= 1) continue;
+    const std::string name(tensor.name);
+    const ParameterVerdict verdict = rule.judge(tensor);
+    if (verdict.mask) {
+      out.push_back({Level::warning, name, "it is used as a weight, but holds NaN or numbers of 1e9 and more, so it is taken for a mask and not trained; mend the file, or train it by --train-also '" + name + "'"});
+    }
+    if (verdict.left_out && scaling.contains(tensor.name)) {
+      ++left_out.count;
+      left_out.elements += type->elements();
+      if (left_out.example.empty()) left_out.example = name;
+    }
+    if (!verdict.parameter) continue;
+    if (type->dtype == DType::f16 || type->dtype == DType::bf16) {
+      ++small;
+      small_type = type->dtype;
+    }
+    auto value = tensor_value(tensor, model.stored());
+    const std::string kind = value.ok() ? table_kind(*value) : "";
+    if (kind.empty()) continue;
+    out.push_back({Level::warning, name, "it looks like a table, " + kind + ", that training would change; --freeze '" + name + "' leaves it alone"});
+  }
+  if (left_out.count > 0) {
+    out.push_back({Level::warning, left_out.example,
+                   cat(left_out.count, " tensors (", grouped(left_out.elements), " numbers), this one the first, scale or shift what the model computes, but their names are not those of parameters, so they "
+                       "count as constants; --train-also '", left_out.example, "', or a pattern for all of them, trains them")});
+  }
+  if (small > 0) {
+    out.push_back({Level::note, "", cat(small, " weights are ", dtype_name(small_type), ": training keeps them and the optimizer's state in f32, computes in ", dtype_name(small_type),
+                                        ", and exports them as ", dtype_name(small_type))});
+  }
+}
+
+}  // namespace epl::onnx

@@ -1,0 +1,84 @@
+// What a file's weights tell before training: tables, weights that are left out, numbers of a mask, 16 bits.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <numbers>
+
+#include "frontends/onnx/weight_findings.h"
+#include "tests/onnx/make_model.h"
+
+namespace epl::onnx {
+namespace {
+
+using namespace testing;
+
+epl::Tensor filled(const Shape& shape, const std::function<double(int64_t row, int64_t column)>& value) {
+  epl::Tensor out({DType::f32, shape});
+  const int64_t columns = shape.back();
+  for (int64_t i = 0; i < out.elements(); ++i) out.set(i, value(i / columns, i % columns));
+  return out;
+}
+constexpr double pi = std::numbers::pi;
+double hann(int64_t i, int64_t n) { return 0.5 - 0.5 * std::cos(2 * pi * static_cast<double>(i) / static_cast<double>(n)); }
+double noise(int64_t row, int64_t column) { return std::sin(static_cast<double>(row * 7919 + column * 104729) * 12.9898) * 0.3; }
+
+TEST(WeightFindings, TablesAreToldFromWeights) {
+  EXPECT_EQ(table_kind(filled({64}, [](int64_t, int64_t i) { return hann(i, 64); })), "a window");
+  EXPECT_EQ(table_kind(filled({1, 65}, [](int64_t, int64_t i) { return hann(i, 64); })), "a window");
+  EXPECT_EQ(table_kind(filled({33, 1, 64}, [](int64_t f, int64_t i) { return hann(i, 64) * std::cos(2 * pi * static_cast<double>(f * i) / 64); })), "a transform");
+  EXPECT_EQ(table_kind(filled({64, 33}, [](int64_t i, int64_t f) { return hann(i, 64) * std::cos(2 * pi * static_cast<double>(f * i) / 64); })), "a transform");
+  EXPECT_EQ(table_kind(filled({33, 64}, [](int64_t f, int64_t i) { return std::sin(2 * pi * static_cast<double>(f * i) / 64); })), "sinusoids");
+  EXPECT_EQ(table_kind(filled({1, 100, 16}, [](int64_t p, int64_t c) { return std::sin(static_cast<double>(p) * std::pow(10000, -static_cast<double>(c) / 16) + static_cast<double>(c % 2)); })), "sinusoids");
+  EXPECT_EQ(table_kind(filled({10, 80}, [](int64_t f, int64_t i) { return std::max(0.0, 1 - std::fabs(static_cast<double>(i - 7 * f - 4)) / 6); })), "a bank of filters");
+
+  EXPECT_EQ(table_kind(filled({64}, noise)), "");
+  EXPECT_EQ(table_kind(filled({32, 64}, noise)), "");
+  EXPECT_EQ(table_kind(filled({64}, [](int64_t, int64_t) { return 1.0; })), "") << "a scale at its start";
+  EXPECT_EQ(table_kind(filled({64}, [](int64_t, int64_t) { return 0.0; })), "") << "a bias at its start";
+  EXPECT_EQ(table_kind(filled({32, 32}, [](int64_t, int64_t) { return 0.0; })), "");
+  EXPECT_EQ(table_kind(filled({32, 32}, [](int64_t r, int64_t c) { return r == c ? 1.0 : 0.0; })), "") << "an identity";
+}
+
+std::string all_findings(const Message& bytes) {
+  auto model = load(bytes);
+  if (!model.ok()) return model.status().to_string();
+  std::string out;
+  for (const ModelFinding& finding : (*model)->findings()) out += cat(finding.where, ": ", finding.message, "\n");
+  return out;
+}
+
+Message with(const std::vector<Message>& initializers, const std::vector<Message>& nodes) {
+  Parts parts;
+  parts.nodes = nodes;
+  parts.initializers = initializers;
+  parts.inputs = {port("x", {"n", "64"})};
+  parts.outputs = {port("y", {})};
+  return model(parts, {}, {.opset = 17});
+}
+
+TEST(WeightFindings, SayWhichOptionHelps) {
+  const std::string table = all_findings(with({tensor("stft.basis", filled({64, 33}, [](int64_t i, int64_t f) { return std::cos(2 * pi * static_cast<double>(f * i) / 64); }))}, {node("MatMul", {"x", "stft.basis"}, {"y"})}));
+  EXPECT_NE(table.find("stft.basis: it looks like a table"), std::string::npos) << table;
+  EXPECT_NE(table.find("--freeze 'stft.basis'"), std::string::npos) << table;
+
+  const std::string left_out = all_findings(with({tensor("fc.weight", filled({64, 8}, noise)), tensor("val_3", filled({8}, noise)), tensor("val_4", filled({8}, noise))},
+                                                 {node("MatMul", {"x", "fc.weight"}, {"h"}), node("Mul", {"h", "val_3"}, {"s"}), node("Add", {"s", "val_4"}, {"y"})}));
+  EXPECT_NE(left_out.find("2 tensors (16 numbers)"), std::string::npos) << left_out;
+  EXPECT_NE(left_out.find("--train-also 'val_3'"), std::string::npos) << left_out;
+
+  epl::Tensor damaged = filled({64, 8}, noise);
+  damaged.set(5, std::numeric_limits<double>::quiet_NaN());
+  const std::string mask = all_findings(with({tensor("W", damaged)}, {node("MatMul", {"x", "W"}, {"y"})}));
+  EXPECT_NE(mask.find("W: it is used as a weight, but holds NaN"), std::string::npos) << mask;
+
+  epl::Tensor half({DType::f16, {64, 8}});
+  const std::string bits = all_findings(with({tensor("fc.weight", half)}, {node("MatMul", {"x", "fc.weight"}, {"y"})}));
+  EXPECT_NE(bits.find("1 weights are f16"), std::string::npos) << bits;
+
+  EXPECT_EQ(all_findings(with({tensor("fc.weight", filled({64, 8}, noise))}, {node("MatMul", {"x", "fc.weight"}, {"y"})})), "");
+}
+
+}  // namespace
+}  // namespace epl::onnx

@@ -1,0 +1,102 @@
+// Files whose batch is fixed, at another batch: every sample gives what the file as it is gives for it alone.
+#include "frontends/onnx/free_batch.h"
+
+#include <gtest/gtest.h>
+
+#include "core/ir/evaluate.h"
+#include "tests/onnx/make_model.h"
+
+namespace epl::onnx {
+namespace {
+
+using namespace testing;
+
+Tensor numbers(const Shape& shape, int64_t seed) {
+  Tensor out({DType::f32, shape});
+  for (int64_t i = 0; i < out.elements(); ++i) out.set(i, static_cast<double>((i * 37 + seed * 11) % 19) / 19 - 0.5);
+  return out;
+}
+
+// The output for x, whose samples lie in dimension 0, bound at as many as x has.
+Result<Tensor> run(const Model& model, const Tensor& x) {
+  Binding binding{.input_shapes = {{"x", x.shape()}}, .free_batch = true};
+  EPL_ASSIGN(epl::Graph graph, model.bind(binding));
+  EPL_ASSIGN(auto values, evaluate_graph(graph, {{graph.find("x"), x}}));
+  return values[static_cast<size_t>(graph.outputs[0].value.index)];
+}
+
+// `from` samples at a time, the file's batch, against all at once.
+void same_for_each_sample(const Message& bytes, const Shape& sample, int64_t from, int64_t to) {
+  auto model = load(bytes);
+  ASSERT_TRUE(model.ok()) << model.status().to_string();
+  Shape all = sample, piece = sample;
+  all.insert(all.begin(), to);
+  piece.insert(piece.begin(), from);
+  const Tensor x = numbers(all, 3);
+  auto whole = run(**model, x);
+  ASSERT_TRUE(whole.ok()) << whole.status().to_string();
+  for (int64_t first = 0; first < to; first += from) {
+    Tensor part({DType::f32, piece});
+    for (int64_t i = 0; i < part.elements(); ++i) part.set(i, x.get(first * element_count(sample) + i));
+    auto alone = run(**model, part);
+    ASSERT_TRUE(alone.ok()) << alone.status().to_string();
+    const int64_t size = alone->elements() / from * first;
+    for (int64_t i = 0; i < alone->elements(); ++i) ASSERT_NEAR(whole->get(size + i), alone->get(i), 1e-6) << "sample " << first << ", number " << i;
+  }
+}
+
+Message of(const std::vector<Message>& nodes, const std::vector<Message>& constants, const std::vector<std::string>& input) {
+  Parts parts;
+  parts.nodes = nodes;
+  parts.initializers = constants;
+  parts.inputs = {port("x", input)};
+  parts.outputs = {port("y", {})};
+  return model(parts, {}, {.opset = 17});
+}
+Message ints(const std::string& name, const Ints& values) { return tensor(name, Tensor::from_ints(values)); }
+
+TEST(FreeBatch, ReshapesThatNameIt) {
+  const std::vector<Message> nodes = {node("Reshape", {"x", "flat"}, {"a"}), node("MatMul", {"a", "w"}, {"b"}), node("Reshape", {"b", "back"}, {"y"})};
+  const Message w = tensor("w", numbers({12, 6}, 1));
+  same_for_each_sample(of(nodes, {ints("flat", {1, 12}), ints("back", {1, 2, 3}), w}, {"1", "3", "4"}), {3, 4}, 1, 5);
+  same_for_each_sample(of(nodes, {ints("flat", {1, -1}), ints("back", {1, -1, 3}), w}, {"1", "3", "4"}), {3, 4}, 1, 5);
+  same_for_each_sample(of(nodes, {ints("flat", {-1, 12}), ints("back", {2, 2, 3}), w}, {"2", "3", "4"}), {3, 4}, 2, 4);
+}
+
+TEST(FreeBatch, ReshapesThatMergeIt) {
+  const std::vector<Message> nodes = {node("Reshape", {"x", "rows"}, {"a"}), node("MatMul", {"a", "w"}, {"b"}), node("Reshape", {"b", "back"}, {"y"})};
+  const Message w = tensor("w", numbers({4, 6}, 1));
+  same_for_each_sample(of(nodes, {ints("rows", {3, 4}), ints("back", {1, 3, 6}), w}, {"1", "3", "4"}), {3, 4}, 1, 5);
+  same_for_each_sample(of(nodes, {ints("rows", {6, 4}), ints("back", {2, 3, 6}), w}, {"2", "3", "4"}), {3, 4}, 2, 6);
+}
+
+TEST(FreeBatch, ReshapesOfTimeMajorValues) {
+  const std::vector<Message> nodes = {node("Transpose", {"x"}, {"t"}, {attribute("perm", Ints{1, 0, 2})}), node("Reshape", {"t", "rows"}, {"a"}), node("MatMul", {"a", "w"}, {"b"}),
+                                      node("Reshape", {"b", "back"}, {"c"}), node("Transpose", {"c"}, {"y"}, {attribute("perm", Ints{1, 0, 2})})};
+  const Message w = tensor("w", numbers({4, 6}, 1));
+  same_for_each_sample(of(nodes, {ints("rows", {3, 4}), ints("back", {3, 1, 6}), w}, {"1", "3", "4"}), {3, 4}, 1, 5);
+  same_for_each_sample(of(nodes, {ints("rows", {6, 4}), ints("back", {3, 2, 6}), w}, {"2", "3", "4"}), {3, 4}, 2, 6);
+}
+
+TEST(FreeBatch, WhatIsTheSameForEverySampleIsRepeated) {
+  // A token before the others, and a slice that takes all samples.
+  const std::vector<Message> nodes = {node("Concat", {"token", "x"}, {"a"}, {attribute("axis", int64_t{1})}), node("Slice", {"a", "starts", "ends"}, {"y"})};
+  same_for_each_sample(of(nodes, {tensor("token", numbers({1, 1, 4}, 1)), ints("starts", {0, 0}), ints("ends", {1, 2})}, {"1", "3", "4"}), {3, 4}, 1, 5);
+}
+
+TEST(FreeBatch, SizesOfAResize) {
+  const std::vector<Message> nodes = {node("Resize", {"x", "", "", "sizes"}, {"y"})};
+  same_for_each_sample(of(nodes, {ints("sizes", {1, 2, 6, 6})}, {"1", "2", "3", "3"}), {2, 3, 3}, 1, 3);
+}
+
+TEST(FreeBatch, ShapesThatHideItAreRefused) {
+  // [1, 3, 4] with a batch of 1 in the middle of nothing it could follow: the result has no room for a batch of 2 in 3 x 4.
+  EXPECT_FALSE(freed_shape({2, 3, 4}, {4, 3, 4}, {3, 8}, {2, 4}).ok());
+  EXPECT_FALSE(freed_shape({2, 2, 4}, {4, 4, 4}, {4, 4}, {2, 4}).ok());
+  auto shape = freed_shape({5, 2, 3}, {5, 4, 3}, {10, 3}, {2, 4});
+  ASSERT_TRUE(shape.ok()) << shape.status().to_string();
+  EXPECT_EQ(*shape, (Shape{20, 3}));
+}
+
+}  // namespace
+}  // namespace epl::onnx
