@@ -2,7 +2,7 @@
 
 #include "core/capi/describe.h"
 #include "core/capi/json.h"
-#include "core/runtime/compiled_plan.h"
+#include "core/runtime/process_memory.h"
 
 namespace epl::capi {
 namespace {
@@ -72,6 +72,11 @@ std::string describe_memory(const CompiledPlan& plan) {
   Json items = Json::array();
   for (const MemoryItem& item : plan.memory_items()) items.push_back({{"what", item.what}, {"bytes", item.bytes}});
   out["items"] = items;
+  const ProcessMemory process = process_memory(plan);
+  Json parts = Json::array();
+  for (const MemoryItem& item : process.items) parts.push_back({{"what", item.what}, {"bytes", item.bytes}});
+  out["process_bytes"] = process.peak;
+  out["process_items"] = parts;
   const Program& program = plan.entries().front().program;
   out["arena_live_bytes"] = program.arena_live_bytes;
   out["instructions"] = program.instructions.size();

@@ -181,7 +181,7 @@ epl_error* epl_session_hash(epl_session* session, uint64_t* hash) {
     EPL_REQUIRE(hash);
     Hash64 all;
     for (const std::string& name : session->names[EPL_STATE_PARAMETER]) {
-      EPL_ASSIGN(Tensor value, session->session->state(name));
+      EPL_ASSIGN(Tensor value, session->session->state_view(name));
       add_to_hash(all, value);
     }
     *hash = all.value();

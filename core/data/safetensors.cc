@@ -5,6 +5,7 @@
 #include <set>
 
 #include "core/base/json.h"
+#include "core/base/tensor_file.h"
 
 namespace epl {
 namespace {
@@ -138,23 +139,6 @@ Tensor Safetensors::tensor(const SafetensorsEntry& entry) const {
   return copy;
 }
 
-namespace {
-
-// As it is where it is in memory, else in pieces.
-Status write_tensor(FileWriter& writer, const Tensor& tensor, std::vector<std::byte>& piece) {
-  constexpr int64_t piece_bytes = 4 << 20;
-  if (tensor.in_memory()) return writer.write(tensor.data(), static_cast<size_t>(tensor.bytes()));
-  for (int64_t at = 0; at < tensor.bytes(); at += piece_bytes) {
-    const int64_t bytes = std::min(piece_bytes, tensor.bytes() - at);
-    piece.resize(static_cast<size_t>(bytes));
-    EPL_TRY(tensor.read(at, bytes, piece.data()));
-    EPL_TRY(writer.write(piece.data(), piece.size()));
-  }
-  return {};
-}
-
-}  // namespace
-
 Status write_safetensors(FileWriter& writer, const NamedTensors& tensors, const std::map<std::string, std::string>& metadata) {
   Json::Object members;
   if (!metadata.empty()) members.push_back({"__metadata__", metadata});
@@ -173,8 +157,7 @@ Status write_safetensors(FileWriter& writer, const NamedTensors& tensors, const 
   std::string start(reinterpret_cast<const char*>(&length), sizeof length);
   start += header;
   EPL_TRY(writer.write(start.data(), start.size()));
-  std::vector<std::byte> piece;
-  for (const auto& [name, tensor] : tensors) EPL_TRY(write_tensor(writer, tensor, piece));
+  for (const auto& [name, tensor] : tensors) EPL_TRY(write_tensor(writer, tensor));
   return {};
 }
 

@@ -7,6 +7,7 @@
 #include "core/program/expand.h"
 #include "core/program/kernel_report.h"
 #include "core/rewrite/rewrite.h"
+#include "core/runtime/process_memory.h"
 #include "core/strategy/samples.h"
 #include "core/train/masters.h"
 
@@ -192,6 +193,15 @@ Result<std::string> CompiledPlan::text(EntryKind kind, std::string_view stage) c
   return error(Code::not_found, "no stage \"", stage, "\"; there are graph, plan, local, program, kernels");
 }
 
+namespace {
+
+std::string with_mebibytes(int64_t bytes) {
+  const int64_t tenths = (bytes * 10 + (1 << 19)) >> 20;
+  return cat(grouped(bytes), " bytes (", tenths / 10, ".", tenths % 10, " MiB)");
+}
+
+}  // namespace
+
 std::string CompiledPlan::explain() const {
   const Entry& train = entries_.front();   // or predict, where that is all there is
   const Plan& plan = train.plan;
@@ -202,8 +212,11 @@ std::string CompiledPlan::explain() const {
              " floating-point operations a rank\n");
   if (train.kind == EntryKind::train) out += cat("parameters trained: ", trained_.size(), "\n");
   for (const auto& [name, reason] : untrained_) out += cat("not trained: ", name, ": ", reason, "\n");
-  out += cat("memory of a rank at its peak: ", grouped(memory_bytes_peak()), " bytes\n");
+  out += cat("memory of a rank at its peak: ", with_mebibytes(memory_bytes_peak()), "\n");
   for (const MemoryItem& item : memory_items()) out += cat("  ", item.what, ": ", grouped(item.bytes), "\n");
+  const ProcessMemory process = process_memory(*this);
+  out += cat("memory of the process at its peak, saving and exporting included: about ", with_mebibytes(process.peak), "\n");
+  for (const MemoryItem& item : process.items) out += cat("  ", item.what, ": ", grouped(item.bytes), "\n");
   int references = 0;
   for (const Instruction& in : train.program.instructions) references += in.row && in.row->name == "reference";
   if (references) out += cat("kernels: ", references, " instruction(s) run by slow references; see epl inspect MODEL --kernels\n");

@@ -7,9 +7,11 @@
 #include <protozero/pbf_writer.hpp>
 
 #include "core/base/file.h"
+#include "core/base/tensor_file.h"
 #include "frontends/onnx/fields.h"
 #include "frontends/onnx/inference.h"
 #include "frontends/onnx/model.h"
+#include "frontends/onnx/pieces.h"
 #include "frontends/onnx/schema.h"
 
 namespace epl::onnx {
@@ -35,8 +37,8 @@ class Rewriting {
   Rewriting(const ModelBytes& bytes, const ReplacedAt& replaced, const InferenceEdits* edits, Beside* beside)
       : bytes_(bytes), replaced_(replaced), edits_(edits), beside_(beside) {}
 
-  Result<std::string> model(std::string_view message) {
-    std::string out;
+  Result<Pieces> model(std::string_view message) {
+    Pieces out;
     EPL_TRY(fields(message, out, [&](uint32_t tag, std::string_view view) {
       if (tag == schema::ModelProto::graph) return graph(view, true);
       if (tag == schema::ModelProto::functions && (edits_ != nullptr || replaces_in(view))) return function(view);
@@ -51,33 +53,34 @@ class Rewriting {
 
   // Appends a message field by field; f(tag, view) says what becomes of one that holds bytes.
   template <class F>
-  Status fields(std::string_view message, std::string& out, F&& f) {
+  Status fields(std::string_view message, Pieces& out, F&& f) {
     FieldCopier fields(message);
     while (fields.next()) {
       const uint32_t tag = fields.tag();
       if (fields.reader().wire_type() != protozero::pbf_wire_type::length_delimited) {
         fields.reader().skip();
-        EPL_TRY(copy(fields.raw(), out));
+        out.copy(fields.raw());
         continue;
       }
       const std::string_view view = fields.message();
       const std::string_view field = fields.raw();
       EPL_ASSIGN(Change change, f(tag, view));
-      if (change == Change::none) EPL_TRY(copy(field, out));
-      if (change == Change::made) append_message(out, tag, made_);
-      for (const std::string& more : after_) append_message(out, tag, more);
+      if (change == Change::none) out.copy(field);
+      if (change == Change::made) out.add_message(tag, std::move(made_));
+      for (const std::string& more : after_) {
+        Pieces message;
+        message.add(more);
+        out.add_message(tag, std::move(message));
+      }
       after_.clear();
     }
     return {};
   }
 
-  Result<Change> made(std::string text) {
-    made_ = std::move(text);
+  Result<Change> made(Pieces message) {
+    made_ = std::move(message);
     return Change::made;
   }
-
-  // With the data of tensors that were left in the file.
-  Status copy(std::string_view part, std::string& out) const { return bytes_.append(out, part); }
 
   size_t offset(std::string_view view) const { return static_cast<size_t>(reinterpret_cast<const std::byte*>(view.data()) - bytes_.bytes().data()); }
   bool replaces_in(std::string_view view) const {
@@ -87,7 +90,7 @@ class Rewriting {
 
   // `top`: the graph itself, whose inputs and outputs are edited as well.
   Result<Change> graph(std::string_view message, bool top) {
-    std::string out;
+    Pieces out;
     EPL_TRY(fields(message, out, [&](uint32_t tag, std::string_view view) {
       if (tag == schema::GraphProto::node) return node(view);
       if (top && cut(tag, view)) return Result<Change>(Change::gone);
@@ -97,7 +100,7 @@ class Rewriting {
   }
 
   Result<Change> function(std::string_view message) {
-    std::string out;
+    Pieces out;
     EPL_TRY(fields(message, out, [&](uint32_t tag, std::string_view view) {
       return tag == schema::FunctionProto::node ? node(view) : Result<Change>(Change::none);
     }));
@@ -132,7 +135,7 @@ class Rewriting {
     const NodeEdit& edit = found != nullptr ? *found : none;
     if (edit.goes) return Change::gone;
     size_t inputs = 0, outputs = 0;
-    std::string out;
+    Pieces out;
     EPL_TRY(fields(message, out, [&](uint32_t tag, std::string_view view) {
       if (tag == f::attribute) return attribute(view, edit);
       const bool cut = (tag == f::input && inputs++ >= edit.inputs) || (tag == f::output && outputs++ >= edit.outputs);
@@ -151,12 +154,14 @@ class Rewriting {
     namespace f = schema::AttributeProto;
     const bool mode = edit.inference_mode && text_of(message, f::name) == training_mode;
     if (!edit.inside && !mode && !replaces_in(message)) return Change::none;
-    std::string out;
+    Pieces out;
     if (mode) {
-      protozero::pbf_writer writer(out);
+      std::string text;
+      protozero::pbf_writer writer(text);
       writer.add_string(f::name, training_mode.data(), training_mode.size());
       writer.add_int64(f::i, 0);
       writer.add_enum(f::type, f::AttributeType_INT);
+      out.add(text);
       return made(std::move(out));
     }
     EPL_TRY(fields(message, out, [&](uint32_t tag, std::string_view view) {
@@ -169,14 +174,14 @@ class Rewriting {
   Result<Change> tensor(std::string_view message) {
     auto it = replaced_.find(offset(message));
     if (it == replaced_.end()) return Change::none;
-    EPL_ASSIGN(std::string text, with_data(message, it->second));
-    return made(std::move(text));
+    EPL_ASSIGN(Pieces out, with_data(message, it->second));
+    return made(std::move(out));
   }
 
   // The tensor's other fields, then the new data.
-  Result<std::string> with_data(std::string_view message, const epl::Tensor& value) {
+  Result<Pieces> with_data(std::string_view message, const epl::Tensor& value) {
     namespace f = schema::TensorProto;
-    std::string out;
+    Pieces out;
     FieldCopier fields(message);
     while (fields.next()) {
       uint32_t tag = fields.reader().tag();
@@ -184,13 +189,16 @@ class Rewriting {
       std::string_view field = fields.raw();
       bool data = tag == f::raw_data || tag == f::float_data || tag == f::int32_data || tag == f::int64_data || tag == f::double_data ||
                   tag == f::uint64_data || tag == f::external_data || tag == f::data_location;
-      if (!data) EPL_TRY(copy(field, out));
+      if (!data) out.copy(field);
     }
-    protozero::pbf_writer writer(out);
     if (!beside_) {
-      writer.add_bytes(f::raw_data, static_cast<const char*>(value.data()), static_cast<size_t>(value.bytes()));
+      Pieces raw;
+      raw.add(value);
+      out.add_message(f::raw_data, std::move(raw));
       return out;
     }
+    std::string text;
+    protozero::pbf_writer writer(text);
     constexpr int64_t page = 4096;   // so that a reader can map each tensor
     static const std::vector<char> zeros(page, 0);
     int64_t padding = (page - beside_->offset % page) % page;
@@ -205,8 +213,9 @@ class Rewriting {
     entry("offset", cat(beside_->offset));
     entry("length", cat(value.bytes()));
     writer.add_enum(f::data_location, 1);
-    EPL_TRY(beside_->file->write(value.data(), static_cast<size_t>(value.bytes())));
+    EPL_TRY(write_tensor(*beside_->file, value));
     beside_->offset += value.bytes();
+    out.add(text);
     return out;
   }
 
@@ -214,7 +223,7 @@ class Rewriting {
   const ReplacedAt& replaced_;
   const InferenceEdits* edits_;   // none: the file stays one for training
   Beside* beside_;
-  std::string made_;
+  Pieces made_;
   std::vector<std::string> after_;   // further messages under the tag of the one that is made
 };
 
@@ -267,32 +276,32 @@ Status OnnxModel::save(const std::string& path, const Replaced& replaced, const 
   if (options.for_inference) {
     EPL_ASSIGN(edits, InferenceEdits::of(file_, options.loss_output));
   }
-  auto rewrite = [&](Beside* beside) -> Result<std::string> {
+  auto rewrite = [&](Beside* beside) -> Result<Pieces> {
     try {
       return Rewriting(*bytes_, values, edits ? &*edits : nullptr, beside).model(message);
     } catch (const protozero::exception& e) {
       return Status(Code::invalid_model, cat("the model cannot be written again: ", e.what()));
     }
   };
-  std::string text;
+  Pieces made;
   if (!external.empty() || bytes >= largest_message) {
     size_t slash = path.rfind('/');
     Beside beside;
     beside.location = cat(slash == std::string::npos ? path : path.substr(slash + 1), ".data");
     std::string data_path = cat(path, ".data"), temporary = cat(data_path, ".part");
     EPL_ASSIGN(beside.file, FileWriter::create(temporary));
-    auto made = rewrite(&beside);
-    if (!made.ok()) {
+    auto rewritten = rewrite(&beside);
+    if (!rewritten.ok()) {
       (void)remove_file(temporary);
-      return made.status();
+      return rewritten.status();
     }
-    text = *std::move(made);
+    made = *std::move(rewritten);
     EPL_TRY(beside.file->finish());
     EPL_TRY(rename_durably(temporary, data_path));
   } else {
-    EPL_ASSIGN(text, rewrite(nullptr));
+    EPL_ASSIGN(made, rewrite(nullptr));
   }
-  return write_file_atomically(path, [&](FileWriter& file) { return file.write(text.data(), text.size()); });
+  return write_file_atomically(path, [&](FileWriter& file) { return made.write(file, *bytes_); });
 }
 
 }  // namespace epl::onnx

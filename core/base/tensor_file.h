@@ -1,0 +1,12 @@
+// Tensors into files.
+#pragma once
+
+#include "core/base/file.h"
+#include "core/base/tensor.h"
+
+namespace epl {
+
+// The elements of a tensor: from where they are in memory, else in pieces.
+Status write_tensor(FileWriter& file, const Tensor& tensor);
+
+}  // namespace epl

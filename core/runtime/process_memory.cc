@@ -1,0 +1,35 @@
+#include "core/runtime/process_memory.h"
+
+#include <algorithm>
+
+namespace epl {
+namespace {
+
+// Weights pass from and to files through one piece of this size at a time, with its copy in a write that is under way.
+constexpr int64_t piece_bytes = 8 << 20;
+// A program that uses the library, with its libraries, the heap's own needs and stacks.
+constexpr int64_t program_bytes = 20 << 20;
+constexpr int64_t instruction_bytes = 4 << 10;
+
+}  // namespace
+
+ProcessMemory process_memory(const CompiledPlan& plan) {
+  ProcessMemory out;
+  int64_t largest = 0, instructions = 0, constants = 0;
+  for (const ModelInitializer& one : plan.options().model->initializers()) largest = std::max(largest, one.type.bytes());
+  for (const Entry& entry : plan.entries()) {
+    instructions += static_cast<int64_t>(entry.program.instructions.size());
+    constants += entry.program.constant_bytes;
+  }
+  const int64_t ranks = plan.options().ranks * plan.memory_bytes_peak();
+  out.items = {{"memory of all ranks", ranks},
+               {"weights on their way from and to files", piece_bytes},
+               {"constants, as the plan keeps them", constants},
+               {"program and plan, about", program_bytes + instructions * instruction_bytes}};
+  for (const MemoryItem& item : out.items) out.peak += item.bytes;
+  // Importing looks at one weight at a time, before there is memory for ranks.
+  out.peak = std::max(out.peak, out.peak - ranks + largest);
+  return out;
+}
+
+}  // namespace epl
