@@ -26,7 +26,7 @@ if(EPL_SANITIZE)
 else()
   target_link_options(epl PRIVATE -static-libstdc++ -static-libgcc)
 endif()
-target_link_libraries(epl PRIVATE Threads::Threads ${CMAKE_DL_LIBS} m)
+target_link_libraries(epl PRIVATE Threads::Threads ${CMAKE_DL_LIBS} ${ZLIB_ARCHIVE} m)
 
 # The command line: the first user of the C API, and of nothing else of ours.
 if(EPL_TOOL)

@@ -91,6 +91,11 @@ foreach(source ${plain})
   endif()
 endforeach()
 
+# zlib, for compressed npz files. Linked as an archive, so that the shared library still needs the C library alone.
+find_path(ZLIB_INCLUDE zlib.h REQUIRED)
+find_library(ZLIB_ARCHIVE NAMES libz.a REQUIRED)
+mark_as_advanced(ZLIB_INCLUDE ZLIB_ARCHIVE)
+
 add_library(epl_objects OBJECT ${plain} ${generated_sources} ${schema_headers})
 target_include_directories(epl_objects PUBLIC ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/include PRIVATE ${GENERATED})
 epl_precompile(epl_objects ${EPL_COMMON_HEADERS})
@@ -99,4 +104,4 @@ set(EPL_ALL_OBJECTS $<TARGET_OBJECTS:epl_objects> ${simd_objects})
 # What the tests link: everything, internals included.
 add_library(epl_internal STATIC EXCLUDE_FROM_ALL ${EPL_ALL_OBJECTS})
 target_include_directories(epl_internal PUBLIC ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/include)
-target_link_libraries(epl_internal PUBLIC Threads::Threads ${CMAKE_DL_LIBS})
+target_link_libraries(epl_internal PUBLIC Threads::Threads ${CMAKE_DL_LIBS} ${ZLIB_ARCHIVE})

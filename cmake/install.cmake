@@ -1,8 +1,9 @@
-# What `cmake --install` puts where, the Debian packages of `cpack`, and the target `uninstall`. Four components, a package each:
+# What `cmake --install` puts where, the Debian packages of `cpack`, and the target `uninstall`. Five components, a package each:
 #   runtime      libepl1            libepl.so.1
 #   development  libepl-dev         epl.h, libepl.so, the CMake package, pkg-config
 #   tool         epl                the command line, its man page and completions
 #   pack_onednn  libepl1-onednn     the oneDNN pack, where it is built: alone, because of what it brings along
+#   pack_readers libepl1-readers    the packs that readers of data use, those of them that are built
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 set(EPL_PACKAGE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/epl)
@@ -50,9 +51,16 @@ if(TARGET epl_onednn)  # a pack is looked for beside libepl.so
   list(APPEND components pack_onednn)
   install(TARGETS epl_onednn LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT pack_onednn)
 endif()
+foreach(pack epl_parquet epl_images)
+  if(TARGET ${pack})
+    list(APPEND components pack_readers)
+    install(TARGETS ${pack} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT pack_readers)
+  endif()
+endforeach()
+list(REMOVE_DUPLICATES components)
 
 # Every package carries the licence; the documents go where the header goes.
-foreach(pair runtime:libepl1 development:libepl-dev tool:epl pack_onednn:libepl1-onednn)
+foreach(pair runtime:libepl1 development:libepl-dev tool:epl pack_onednn:libepl1-onednn pack_readers:libepl1-readers)
   string(REGEX MATCH "^(.*):(.*)$" found ${pair})
   if(CMAKE_MATCH_1 IN_LIST components)
     install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/${CMAKE_MATCH_2} RENAME copyright COMPONENT ${CMAKE_MATCH_1})
@@ -102,4 +110,9 @@ epl_debian_package(tool epl science "libepl1 ${version}"
   "The command line of EPL: train, evaluate, plan, inspect and export ONNX models.")
 epl_debian_package(pack_onednn libepl1-onednn libs "libepl1 ${version}"
   "Kernels of oneDNN for libepl, used where a strategy says that equal bits from run to run are enough.")
+epl_debian_package(pack_readers libepl1-readers libs "libepl1 ${version}"
+  "What libepl needs to read Parquet files packed with snappy or Zstandard, and JPEG and PNG images.")
+if(pack_readers IN_LIST components)
+  set(CPACK_DEBIAN_TOOL_PACKAGE_RECOMMENDS "libepl1-readers ${version}")
+endif()
 include(CPack)

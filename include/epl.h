@@ -396,7 +396,7 @@ EPL_API EPL_SINCE(1, 0) void epl_cancel_reset(epl_cancel* cancel);
  *   seed      of the shuffling
  *   prefetch  batches read ahead by a thread, 0 (default) for none
  *   reader    the reader's name; found by the file itself if not set
- *   and what the reader declares (epl_engine_describe lists it), for example {"context": 128, "split": "train"}. */
+ *   and what the reader declares (epl_engine_describe and docs/readers.md list it), for example {"context": 128}. */
 EPL_API EPL_SINCE(1, 0) epl_error* epl_dataset_open(const epl_engine* engine, const char* path, size_t path_length,
                                                     const char* EPL_NULLABLE options, size_t options_length,
                                                     epl_dataset** EPL_OUT dataset);
@@ -407,8 +407,13 @@ EPL_API EPL_SINCE(1, 0) epl_error* epl_dataset_field(const epl_dataset* dataset,
 EPL_API EPL_SINCE(1, 0) int64_t epl_dataset_samples(const epl_dataset* dataset);
 /* Batches of an epoch; what is left over after the last whole batch is left out. */
 EPL_API EPL_SINCE(1, 0) int64_t epl_dataset_batches(const epl_dataset* dataset);
+/* What was read and how, as JSON: path, reader, samples, fields with their columns and the names of their classes, and
+ * `options`, under which another file is read to the same meaning. */
+EPL_API EPL_SINCE(1, 0) epl_error* epl_dataset_describe(const epl_dataset* dataset, epl_text** EPL_OUT EPL_OWNED json);
 /* From now on batches have the fields that an entry of the plan takes, in its order; each input takes the field of its
- * name, or input.<name>. Types that do not fit are an error. The handles that epl_dataset_next gave before are gone. */
+ * name, or input.<name>. Element types are converted; a value that the plan's type cannot hold is an error of the batch
+ * that has it. Shapes that do not fit are an error. The
+ * handles that epl_dataset_next gave before are gone. */
 EPL_API EPL_SINCE(1, 0) epl_error* epl_dataset_bind(epl_dataset* dataset, const epl_plan* plan, int32_t entry);
 /* The next batch: the handles of the dataset's own tensors, filled anew by each call of this function and left alone by every
  * other. After the last batch of an epoch the next begins. `count` must be that of the fields, or of the inputs once bound. */

@@ -1,4 +1,5 @@
 #include "tools/binding.h"
+#include "tools/data_notes.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -205,7 +206,7 @@ void bind_inputs(const Trainer& trainer, const Model& model, const Dataset& data
     bind_field(trainer, input.name, EPL_DTYPE_NONE, it->second);
   }
   const auto target = fields.find("target");
-  if (target != fields.end() && o.loss != "none") bind_field(trainer, "target", target->second.dtype, target->second);
+  if (target != fields.end() && o.loss != "none") bind_target(trainer, target->second, o.loss);
 }
 
 void bind_open(const Trainer& trainer, const Model& model, const JobOptions& o, int64_t fallback) {

@@ -1,6 +1,7 @@
 #include "tools/job.h"
 
 #include "tools/binding.h"
+#include "tools/data_notes.h"
 
 #include <algorithm>
 #include <fstream>
@@ -39,7 +40,7 @@ void add_training_options(CLI::App& app, JobOptions& o) {
 void add_data_options(CLI::App& app, JobOptions& o, bool required) {
   auto* data = app.add_option_group("data", "what to learn from");
   data->add_option("--text", o.text, "a text file: the model learns to tell the next byte")->check(CLI::ExistingFile);
-  data->add_option("--data", o.data, "a file that a reader knows by its suffix (epl inspect lists them), with a field for each input (NAME, or input.NAME) and one called target")->check(CLI::ExistingFile);
+  data->add_option("--data", o.data, "a table, arrays or a folder of images (docs/readers.md has the formats), with a field for each input (NAME, or input.NAME) and one called target")->check(CLI::ExistingPath);
   data->require_option(required ? 1 : 0, 1);
   app.add_option("--data-options", o.data_options, "options of --data's reader: JSON, or a file with it");
   app.add_option("--held-out", o.held_out, "share of the text, at its end, that is not trained on")->check(CLI::Range(0.0, 0.9))->capture_default_str();
@@ -174,7 +175,7 @@ DataFiles open_data(const Engine& engine, const Model& model, const JobOptions& 
   DataFiles out;
   if (!o.data.empty()) {
     out.batch = batch_of(model, o);
-    Json options = {{"batch", out.batch}, {"order", "shuffled"}, {"seed", o.seed}};
+    Json options = {{"batch", out.batch}, {"order", "shuffled"}, {"seed", o.seed}, {"prefetch", 2}};
     if (!o.data_options.empty()) {
       const Json own = try_parse_json(json_argument(o.data_options));
       if (!own.is_object()) throw UsageError("--data-options is no JSON object");

@@ -6,6 +6,7 @@
 
 #include "tools/binding.h"
 #include "tools/commands.h"
+#include "tools/data_notes.h"
 #include "tools/inspect_build.h"
 #include "tools/job.h"
 #include "tools/output_folder.h"
@@ -116,31 +117,19 @@ void print_checkpoint(const Json& c) {
   for (const Json& t : c.at("tensors")) std::printf("  %-10s %s: %s%s\n", t.at("kind").get<std::string>().c_str(), t.at("name").get<std::string>().c_str(), t.at("dtype").get<std::string>().c_str(), dims_text(t.at("dims")).c_str());
 }
 
-bool is_data_file(const Engine& engine, const std::string& path) {
-  for (const Json& row : described(engine, "readers")) {
-    for (const Json& suffix : row.at("suffixes")) {
-      if (path.ends_with(suffix.get<std::string>())) return true;
-    }
-  }
-  return false;
-}
-
 int run_inspect(const JobOptions& o, const std::string& path) {
   Engine engine = make_engine(o);
   struct stat info{};
   if (path.empty()) {
     const Json build = parse_json(text_of(epl_engine_describe, engine.get()));
     o.json ? static_cast<void>(std::printf("%s\n", print_json(build).c_str())) : print_build(build);
+  } else if (is_data(path)) {
+    Dataset data = make<Dataset>(epl_dataset_open, engine.get(), path.data(), path.size(), static_cast<const char*>(nullptr), size_t{0});
+    const std::string text = text_of(epl_dataset_describe, data.get());
+    std::printf("%s\n", o.json ? print_json(parse_json(text)).c_str() : data_text(parse_json(text)).c_str());
   } else if (::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode)) {
     const Json checkpoint = describe_checkpoint(engine, find_checkpoint(path));
     o.json ? static_cast<void>(std::printf("%s\n", print_json(checkpoint).c_str())) : print_checkpoint(checkpoint);
-  } else if (is_data_file(engine, path)) {
-    Dataset data = make<Dataset>(epl_dataset_open, engine.get(), path.data(), path.size(), static_cast<const char*>(nullptr), size_t{0});
-    std::printf("%s samples\n", with_thousands(epl_dataset_samples(data.get())).c_str());
-    for (int64_t i = 0; i < epl_dataset_field_count(data.get()); ++i) {
-      const Port port = port_of(epl_dataset_field, data.get(), i);
-      std::printf("  %s: %s each\n", port.name.c_str(), port.text().c_str());
-    }
   } else {
     Model model = load_model(engine, path);
     const Json described = parse_json(text_of(epl_model_describe, model.get()));

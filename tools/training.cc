@@ -6,6 +6,7 @@
 
 #include "tools/binding.h"
 #include "tools/commands.h"
+#include "tools/data_notes.h"
 #include "tools/export.h"
 #include "tools/history.h"
 #include "tools/json_lines.h"
@@ -92,6 +93,7 @@ int Training::run() {
   earlier_seconds_ = start.earlier_seconds;
   listeners_.start(start);
   for (const std::string& warning : warnings_of(model_, plan_)) listeners_.warning(warning);
+  if (!o_.job.data.empty()) tell_data(data_.train, folder_.path(), listeners_);
   if (start.first_step >= start.steps) {
     listeners_.warning("the checkpoint is of step " + std::to_string(start.first_step) + ": --steps " + std::to_string(start.steps) + " leaves nothing to do");
   }

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/backend/pack_abi.h"
+#include "core/base/pack_abi.h"
 
 namespace epl::onednn {
 

@@ -1,7 +1,7 @@
 // The rows of the pack, by family.
 #pragma once
 
-#include "core/backend/pack_abi.h"
+#include "core/base/pack_abi.h"
 
 namespace epl::onednn {
 

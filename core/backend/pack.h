@@ -1,28 +1,12 @@
-// Packs: shared objects beside libepl.so that add to what a device has, opened when a plan asks for what they give. A pack
-// that is absent, damaged or of another version is a table with fewer rows, and a sentence that says so.
-//
-// Once opened a pack stays loaded as long as the process: what it wraps may keep threads.
-// Thread safety: all calls may run together.
+// The kernels of packs (core/base/pack.h) as rows of a table.
 #pragma once
 
-#include <string>
 #include <string_view>
 
 #include "core/backend/kernel.h"
-
-struct epl_pack;
+#include "core/base/pack.h"
 
 namespace epl {
-
-// The file of a pack: libepl_NAME.so in the folder that the host names for packs.
-std::string pack_path(std::string_view folder, std::string_view name);
-
-// Opens pack `name` in `folder`; the error says which file was meant and what is wrong with it: not_found where there is
-// none, unsupported for another version of the interface, invalid_argument for what is no pack.
-Result<const epl_pack*> open_pack(std::string_view folder, std::string_view name);
-
-// "oneDNN 2.6.3": what the pack wraps.
-std::string pack_version(const epl_pack& pack);
 
 // Adds the pack's rows for `device` behind those that `table` has. Added to an empty table they come first.
 void add_pack_kernels(const epl_pack& pack, std::string_view device, KernelTable& table);

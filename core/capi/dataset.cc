@@ -3,6 +3,7 @@
 
 #include "core/capi/json.h"
 #include "core/capi/objects.h"
+#include "core/data/convert.h"
 
 namespace epl::capi {
 namespace {
@@ -14,15 +15,34 @@ const Declared& own_options() {
   return options;
 }
 
-Result<std::unique_ptr<Dataset>> open_dataset(const std::string& path, std::string_view text) {
+struct Opened {
+  std::unique_ptr<Dataset> dataset;
+  std::string reader, options;   // the row's name; the reader's own options, as they were given
+};
+
+// The options with those that take any JSON as texts, which is how parse_options and readers have them. `own` gets the
+// reader's own as they are.
+std::string with_texts(Json json, const ReaderRow& row, Json& own) {
+  for (const ReaderOption& option : row.options) {
+    if (!json.contains(option.name)) continue;
+    Json& value = json[option.name];
+    own[option.name] = value;
+    if (option.json) value = print_json(value);
+  }
+  return print_json(json);
+}
+
+Result<Opened> open_dataset(const Engine& engine, const std::string& path, std::string_view text) {
   // The reader's name comes first, because it says which other options there are.
   std::string name;
   const auto json = parse_json(text);
   if (const Json* reader = json.ok() ? json->find("reader") : nullptr; reader && reader->is_string()) name = reader->text();
   EPL_ASSIGN(const ReaderRow* row, find_reader(name, path));
   Declared declared = own_options();
-  declared.insert(declared.end(), row->options.begin(), row->options.end());
-  EPL_ASSIGN(Attributes options, parse_options(text, declared, cat("dataset (reader ", row->name, ")")));
+  for (const ReaderOption& option : row->options) declared.emplace_back(option.name, option.value);
+  Json own = Json::object();
+  const bool object = json.ok() && json->is_object();   // parse_options says what is wrong with anything else
+  EPL_ASSIGN(Attributes options, parse_options(object ? with_texts(*json, *row, own) : std::string(text), declared, cat("dataset (reader ", row->name, ")")));
   DatasetOptions wanted;
   wanted.batch = options.integer("batch");
   wanted.seed = static_cast<uint64_t>(options.integer("seed"));
@@ -30,8 +50,12 @@ Result<std::unique_ptr<Dataset>> open_dataset(const std::string& path, std::stri
   const std::string& order = options.text("order");
   if (order != "sequential" && order != "shuffled") return invalid("order is \"", order, "\"; there are sequential and shuffled");
   wanted.shuffled = order == "shuffled";
-  EPL_ASSIGN(std::unique_ptr<Reader> reader, row->open(path, options));
-  return Dataset::create(std::move(reader), wanted);
+  Opened out;
+  out.reader = row->name;
+  out.options = print_json(own);
+  EPL_ASSIGN(std::unique_ptr<Reader> reader, row->open({path, std::move(options), engine.host.packs}));
+  EPL_ASSIGN(out.dataset, Dataset::create(std::move(reader), wanted));
+  return out;
 }
 
 // Gives fields `selected`, in that order, from now on.
@@ -55,24 +79,61 @@ int find_field(const Dataset& dataset, const std::string& name) {
   return -1;
 }
 
-// The field for each input of an entry.
-Result<std::vector<int>> match_fields(const Dataset& dataset, const Entry& entry) {
+std::string fields_text(const Dataset& dataset) {
+  std::string out;
+  for (const auto& [name, type] : dataset.fields()) out += cat(out.empty() ? "" : ", ", name, ": ", type.text());
+  return out;
+}
+
+// The field for each input of an entry, given in the input's type from now on.
+Result<std::vector<int>> match_fields(Dataset& dataset, const Entry& entry) {
   std::vector<int> selected;
+  std::vector<TensorType> types;
+  for (const auto& [name, type] : dataset.fields()) types.push_back(type);
   for (const ProgramPort& port : entry.program.inputs) {
     int field = find_field(dataset, port.name);
     if (field < 0) field = find_field(dataset, cat("input.", port.name));
-    if (field < 0) {
-      std::string there;
-      for (const auto& [name, type] : dataset.fields()) there += cat(there.empty() ? "" : ", ", name, ": ", type.text());
-      return error(Code::not_found, "no field of the dataset is called ", port.name, " or input.", port.name, "; there are ", there).at(port.name);
-    }
-    const TensorType& type = dataset.fields()[static_cast<size_t>(field)].second;
-    if (type != port.global_type) {
+    if (field < 0) return error(Code::not_found, "no field of the dataset is called ", port.name, " or input.", port.name, "; there are ", fields_text(dataset)).at(port.name);
+    TensorType& type = types[static_cast<size_t>(field)];
+    if (!can_stand_for(type, port.global_type)) {
       return invalid("input ", port.name, " is ", port.global_type.text(), " in the plan, the dataset's field is ", type.text()).at(port.name);
     }
+    type = port.global_type;
     selected.push_back(field);
   }
+  EPL_TRY(dataset.retype(types));
   return selected;
+}
+
+// What was read and how, for people and for programs that read another file alike.
+std::string describe_dataset(const epl_dataset& dataset) {
+  const Reader& reader = dataset.dataset->reader();
+  Json out = {{"path", dataset.path}, {"reader", dataset.reader}, {"samples", dataset.dataset->samples()}, {"batches", dataset.dataset->batches()}};
+  const std::vector<ClassNames> classes = reader.classes();
+  Json fields = Json::array();
+  for (size_t i = 0; i < dataset.dataset->fields().size(); ++i) {
+    const auto& [name, type] = dataset.dataset->fields()[i];
+    Json field = {{"name", name}, {"dtype", std::string(dtype_name(type.dtype))}, {"dims", type.shape}};
+    const std::vector<std::string> columns = reader.columns(static_cast<int>(i));
+    if (!columns.empty()) field["columns"] = columns;
+    for (const ClassNames& one : classes) {
+      if (one.field != name) continue;
+      if (!field.contains("classes")) field["classes"] = Json::array();
+      field["classes"].push_back({{"column", one.column}, {"names", one.names}});
+    }
+    fields.push_back(std::move(field));
+  }
+  out["fields"] = fields;
+  const std::string alike = reader.options_alike();
+  // What the reader found out, and the rest as it was given.
+  const Json given = parse_json(dataset.options).value();
+  Json options = alike.empty() ? given : parse_json(alike).value();
+  for (const auto& [key, value] : given.items()) {
+    if (!options.contains(key)) options[key] = value;
+  }
+  options["reader"] = dataset.reader;
+  out["options"] = options;
+  return print_json(out, 2);
 }
 
 template <class F>
@@ -94,7 +155,11 @@ epl_error* epl_dataset_open(const epl_engine* engine, const char* path, size_t p
     EPL_TEXT_ARGUMENT(options);
     auto made = std::make_unique<epl_dataset>();
     made->engine = engine->engine;
-    EPL_ASSIGN(made->dataset, open_dataset(std::string(path_text), options_text));
+    made->path = std::string(path_text);
+    EPL_ASSIGN(Opened opened, open_dataset(*engine->engine, made->path, options_text));
+    made->dataset = std::move(opened.dataset);
+    made->reader = std::move(opened.reader);
+    made->options = std::move(opened.options);
     std::vector<int> all(made->dataset->fields().size());
     for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<int>(i);
     select(*made, std::move(all));
@@ -122,6 +187,13 @@ int64_t epl_dataset_samples(const epl_dataset* dataset) { return alive(dataset) 
 int64_t epl_dataset_batches(const epl_dataset* dataset) { return alive(dataset) ? dataset->dataset->batches() : 0; }
 int64_t epl_dataset_position(const epl_dataset* dataset) { return alive(dataset) ? dataset->dataset->position() : 0; }
 
+epl_error* epl_dataset_describe(const epl_dataset* dataset, epl_text** json) {
+  return giving_text(json, "json", [&]() -> Result<std::string> {
+    EPL_REQUIRE(dataset);
+    return describe_dataset(*dataset);
+  });
+}
+
 epl_error* epl_dataset_bind(epl_dataset* dataset, const epl_plan* plan, int32_t entry) {
   return with_dataset(dataset, [&]() -> Status {
     EPL_REQUIRE(plan);
@@ -137,7 +209,9 @@ epl_error* epl_dataset_next(epl_dataset* dataset, const epl_tensor** tensors, si
   return with_dataset(dataset, [&]() -> Status {
     if (count != dataset->selected.size()) return invalid("count is ", count, ", a batch has ", dataset->selected.size(), " tensors");
     if (count > 0) EPL_REQUIRE(tensors);
-    EPL_ASSIGN(std::span<const Tensor> batch, dataset->dataset->next());
+    auto next = dataset->dataset->next();
+    if (!next.ok()) return next.status().at(dataset->path);
+    const std::span<const Tensor> batch = *next;
     for (size_t i = 0; i < count; ++i) {
       dataset->tensors[i]->tensor = batch[static_cast<size_t>(dataset->selected[i])];
       tensors[i] = dataset->tensors[i].get();

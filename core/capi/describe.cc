@@ -33,6 +33,16 @@ Json rows_json(const Rows& rows) {
   return out;
 }
 
+// Options that take any JSON have no default: null.
+Json reader_json(const ReaderRow& row) {
+  Json options = Json::object(), docs = Json::object();
+  for (const ReaderOption& option : row.options) {
+    options[option.name] = option.json ? Json() : attribute_json(option.value);
+    docs[option.name] = option.doc;
+  }
+  return {{"name", row.name}, {"doc", row.doc}, {"options", options}, {"option_docs", docs}, {"suffixes", row.suffixes}, {"folder", row.folder}};
+}
+
 std::string processor_name() {
 #if defined(__x86_64__)
   return processor_level() >= 4 ? "x86-64-v4" : "x86-64-v3";  // an engine is made on no lower level
@@ -87,8 +97,9 @@ std::string describe_engine(const Engine& engine) {
   out["losses"] = rows_json(loss_table().rows);
   out["optimizers"] = rows_json(optimizer_table().rows);
   for (size_t i = 0; i < out["optimizers"].size(); ++i) out["optimizers"][i]["states"] = optimizer_table().rows[i].states;
-  out["readers"] = rows_json(reader_table().rows);
-  for (size_t i = 0; i < out["readers"].size(); ++i) out["readers"][i]["suffixes"] = reader_table().rows[i].suffixes;
+  Json readers = Json::array();
+  for (const ReaderRow& row : reader_table().rows) readers.push_back(reader_json(row));
+  out["readers"] = readers;
   TemplateTable templates;
   fill_template_table(templates);
   out["templates"] = rows_json(templates.rows);

@@ -60,6 +60,7 @@ struct epl_plan : epl::capi::Handle<epl::capi::HandleType::plan> {
 struct epl_dataset : epl::capi::ExclusiveHandle<epl::capi::HandleType::dataset> {
   std::shared_ptr<epl::capi::Engine> engine;
   std::unique_ptr<epl::Dataset> dataset;
+  std::string path, reader, options;                       // as it was opened: the row, and its options as JSON
   mutable std::optional<epl::Facts> facts;                 // what a checkpoint says of it, once it was asked for
   std::vector<int> selected;                               // fields to give, in order
   std::vector<std::unique_ptr<epl_tensor>> tensors;        // what `next` hands out, one for each selected field

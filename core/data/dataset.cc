@@ -6,6 +6,7 @@
 #include <new>
 
 #include "core/base/thread.h"
+#include "core/data/convert.h"
 #include "core/data/order.h"
 
 namespace epl {
@@ -22,7 +23,8 @@ struct Batch {
 // Slots for batches: the one that the consumer was given last is its own until it asks for the next, whatever is sought
 // meanwhile; the thread fills the others with what comes next. Without prefetching there is one slot and no thread.
 struct Dataset::State {
-  std::unique_ptr<Reader> reader;
+  std::unique_ptr<Reader> reader;   // of the fields in the types in which they are given
+  const Reader* file = nullptr;     // the one that was opened
   DatasetOptions options;
   std::vector<std::pair<std::string, TensorType>> fields;
   std::vector<Batch> slots;
@@ -64,6 +66,41 @@ struct Dataset::State {
     return {};
   }
 
+  // Slots for the fields of `from`. What exists is kept if this fails.
+  void make_slots(const Reader& from) {
+    std::vector<std::pair<std::string, TensorType>> made_fields;
+    for (const auto& [name, type] : from.fields()) {
+      TensorType batched = type;
+      if (options.batch > 0) batched.shape.insert(batched.shape.begin(), options.batch);
+      made_fields.emplace_back(name, std::move(batched));
+    }
+    std::vector<Batch> made(static_cast<size_t>(options.prefetch) + 1);
+    for (Batch& batch : made) {
+      for (const auto& [name, type] : made_fields) batch.fields.emplace_back(type);
+    }
+    fields = std::move(made_fields);
+    slots = std::move(made);
+    held = nullptr;
+  }
+
+  Status start() {
+    if (options.prefetch == 0 || thread.joinable()) return {};
+    stopping = false;
+    wanted_from = position;
+    EPL_ASSIGN(thread, Thread::start("epl-data", [this] { run(); }));
+    return {};
+  }
+
+  void stop() {
+    if (!thread.joinable()) return;
+    {
+      std::lock_guard lock(mutex);
+      stopping = true;
+    }
+    changed.notify_all();
+    thread.join();
+  }
+
   // What the thread runs: fills slots ahead of the consumer until told to stop.
   void run() {
     std::unique_lock lock(mutex);
@@ -103,49 +140,32 @@ struct Dataset::State {
 
 Dataset::Dataset(std::unique_ptr<State> state) : state_(std::move(state)) {}
 
-Dataset::~Dataset() {
-  if (!state_->thread.joinable()) return;
-  {
-    std::lock_guard lock(state_->mutex);
-    state_->stopping = true;
-  }
-  state_->changed.notify_all();
-  state_->thread.join();
-}
+Dataset::~Dataset() { state_->stop(); }
 
 Result<std::unique_ptr<Dataset>> Dataset::create(std::unique_ptr<Reader> reader, const DatasetOptions& options) {
   if (options.batch < 0) return invalid("batch is ", options.batch);
   if (options.prefetch < 0 || options.prefetch > 1024) return invalid("prefetch is ", options.prefetch, "; 0 to 1024 are possible");
   auto state = std::make_unique<State>();
   state->reader = std::move(reader);
+  state->file = state->reader.get();
   state->options = options;
   if (state->batches() == 0) return invalid("a batch takes ", state->batch_samples(), " samples, there are ", state->reader->samples());
-  for (const auto& [name, type] : state->reader->fields()) {
-    TensorType batched = type;
-    if (options.batch > 0) batched.shape.insert(batched.shape.begin(), options.batch);
-    state->fields.emplace_back(name, std::move(batched));
-  }
-  state->slots.resize(static_cast<size_t>(options.prefetch) + 1);
-  for (Batch& batch : state->slots) {
-    for (const auto& [name, type] : state->fields) batch.fields.emplace_back(type);
-  }
   std::unique_ptr<Dataset> dataset(new Dataset(std::move(state)));   // from here on its destructor ends the thread
-  if (options.prefetch > 0) {
-    EPL_ASSIGN(dataset->state_->thread, Thread::start("epl-data", [s = dataset->state_.get()] { s->run(); }));
-  }
+  dataset->state_->make_slots(*dataset->state_->reader);
+  EPL_TRY(dataset->state_->start());
   return dataset;
 }
 
 const std::vector<std::pair<std::string, TensorType>>& Dataset::fields() const { return state_->fields; }
 int64_t Dataset::samples() const { return state_->reader->samples(); }
 int64_t Dataset::batches() const { return state_->batches(); }
-const Reader& Dataset::reader() const { return *state_->reader; }
 const DatasetOptions& Dataset::options() const { return state_->options; }
 int64_t Dataset::position() const { return state_->position; }
 
 Result<std::span<const Tensor>> Dataset::next() {
   State& s = *state_;
   const int64_t at = s.position;
+  EPL_TRY(s.start());   // where there was no memory for the thread before
   Batch* batch = &s.slots[0];
   if (s.options.prefetch == 0) {
     EPL_TRY(s.fill(*batch, at));
@@ -181,16 +201,30 @@ Status Dataset::seek(int64_t position) {
   return {};
 }
 
-Result<const ReaderRow*> find_reader(std::string_view name, const std::string& path) {
-  std::vector<std::string> known;
-  for (const ReaderRow& row : reader_table().rows) {
-    known.push_back(row.name);
-    const auto fits = [&](const std::string& suffix) { return path.ends_with(suffix); };
-    if (name.empty() ? std::ranges::any_of(row.suffixes, fits) : row.name == name) return &row;
+
+const Reader& Dataset::reader() const { return *state_->file; }
+
+Status Dataset::retype(const std::vector<TensorType>& wanted) {
+  State& s = *state_;
+  std::vector<TensorType> samples;
+  bool same = true;
+  for (size_t f = 0; f < wanted.size(); ++f) {
+    const TensorType& there = s.fields[f].second;
+    TensorType sample = wanted[f];
+    same = same && sample == there;
+    const bool batched = s.options.batch > 0;
+    const bool fits = can_stand_for(there, sample) && (!batched || (!sample.shape.empty() && sample.shape[0] == s.options.batch));
+    if (!fits) return invalid("field ", s.fields[f].first, " is ", there.text(), " and cannot be given as ", sample.text());
+    if (batched) sample.shape.erase(sample.shape.begin());
+    samples.push_back(std::move(sample));
   }
-  if (name.empty()) return error(Code::invalid_argument, "no reader knows ", path, " by its name; name one of: ", join(known, ", "));
-  std::string near = nearest(name, known);
-  return error(Code::not_found, "no reader \"", name, "\"", near.empty() ? "" : cat("; did you mean ", near, "?"), " There are: ", join(known, ", "));
+  if (same) return {};
+  s.stop();
+  std::unique_ptr<ConvertingReader> reader = ConvertingReader::over(*s.reader, std::move(samples));
+  s.make_slots(*reader);
+  reader->own(std::move(s.reader));
+  s.reader = std::move(reader);
+  return s.start();
 }
 
 }  // namespace epl

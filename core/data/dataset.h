@@ -34,7 +34,10 @@ class Dataset {
   Result<std::span<const Tensor>> next();
   int64_t position() const;  // batches given so far
   Status seek(int64_t position);
-  const Reader& reader() const;
+  // From now on batches have fields of these types, one for each; what differs from what the file has is converted
+  // (core/data/convert.h). Batches given before are gone.
+  Status retype(const std::vector<TensorType>& wanted);
+  const Reader& reader() const;   // of the file, whatever types its fields are given in
   const DatasetOptions& options() const;
 
  private:
@@ -42,8 +45,5 @@ class Dataset {
   explicit Dataset(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
 };
-
-// Opens a file by the reader's name, or by the file itself if the name is empty.
-Result<const ReaderRow*> find_reader(std::string_view name, const std::string& path);
 
 }  // namespace epl

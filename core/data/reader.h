@@ -2,14 +2,21 @@
 // dataset's business alone (core/data/dataset.h).
 #pragma once
 
-#include <map>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/base/attributes.h"
 
 namespace epl {
+
+// The names that stand for the whole numbers of a field: number i is names[i].
+struct ClassNames {
+  std::string field, column;   // `column` is empty where the field has no columns
+  std::vector<std::string> names;
+};
 
 class Reader {
  public:
@@ -19,20 +26,51 @@ class Reader {
   virtual int64_t samples() const = 0;
   // Writes field `field` of sample `index` to `target`. May be called from several threads.
   virtual Status read(int64_t index, int field, void* target) const = 0;
+  // What texts of the file became whole numbers.
+  virtual std::vector<ClassNames> classes() const { return {}; }
+  // What a field is put together from, in order: names of columns. Empty where the file has no columns.
+  virtual std::vector<std::string> columns([[maybe_unused]] int field) const { return {}; }
+  // Options, a JSON object as text, under which another file is read to the same meaning: the classes and means that were
+  // found in this one, spelt out. Empty: those that this one was opened with.
+  virtual std::string options_alike() const { return {}; }
+};
+
+// An option of a row. Where `json` is set it takes any JSON, and the reader gets that as text, empty if it is not given.
+struct ReaderOption {
+  std::string name;
+  Attribute value;   // the default, which gives the type
+  std::string doc;
+  bool json = false;
+};
+
+struct ReaderRequest {
+  std::string path;
+  Attributes options;   // all that the row declares
+  std::string packs;    // the folder of optional packs; empty: there is none
 };
 
 struct ReaderRow {
   std::string name;
   std::string doc;
-  std::vector<std::pair<std::string, Attribute>> options;   // with defaults
-  std::vector<std::string> suffixes;                        // of the names of its files: ".safetensors"
-  Result<std::unique_ptr<Reader>> (*open)(const std::string& path, const Attributes& options) = nullptr;
+  std::vector<ReaderOption> options;
+  std::vector<std::string> suffixes;   // of the names of its files, in small letters: ".safetensors"
+  // Whether a file that begins like this (up to 64 bytes of it) can only be one of the row's, whatever its name is.
+  bool (*recognises)(std::string_view head) = nullptr;
+  bool folder = false;                 // reads a folder of files
+  Result<std::unique_ptr<Reader>> (*open)(const ReaderRequest& request) = nullptr;
 };
 struct ReaderTable {
   std::vector<ReaderRow> rows;
 };
 void fill_reader_table(ReaderTable& table);  // generated
 const ReaderTable& reader_table();
+
+// The row of that name; where the name is empty, the one that the file at `path` asks for by its content or its name.
+Result<const ReaderRow*> find_reader(std::string_view name, const std::string& path);
+// "csv (.csv), tsv (.tsv, .tab), ...": for messages.
+std::string readable_formats();
+// docs/readers.md, from the rows.
+std::string reader_documentation();
 
 #define EPL_READER(row_name)                                                                           \
   static ::epl::ReaderRow epl_reader_##row_name();                                                     \

@@ -142,6 +142,7 @@ CALL(epl_plan_create, w.model, w.trainer, w.strategy, NULL, (epl_plan**)out)
 CALL(epl_plan_describe, w.plan, EPL_STR("memory"), (epl_text**)out)
 CALL(epl_cancel_create, w.engine, (epl_cancel**)out)
 CALL(epl_dataset_open, w.engine, TEXT(w.csv_path), EPL_STR("{\"batch\":8,\"prefetch\":2,\"classes\":true}"), (epl_dataset**)out)
+CALL(epl_dataset_describe, rows, (epl_text**)out)
 CALL(epl_dataset_bind, rows, w.plan, EPL_ENTRY_TRAIN)
 CALL(epl_dataset_seek, rows, 0)
 CALL(epl_session_create, w.plan, NULL, (epl_session**)out)
@@ -267,7 +268,7 @@ static const call calls[] = {
     ROW(epl_strategy_set, NULL, NULL), ROW(epl_strategy_describe, destroy_text, NULL), ROW(epl_plan_create, destroy_plan, NULL),
     ROW(epl_plan_port, NULL, NULL), ROW(epl_plan_describe, destroy_text, NULL), ROW(epl_cancel_create, destroy_cancel, NULL),
     ROW(epl_dataset_open, destroy_dataset, NULL), ROW(epl_dataset_field, NULL, NULL), ROW(epl_dataset_next, NULL, NULL),
-    ROW(epl_dataset_bind, NULL, NULL), ROW(epl_dataset_seek, NULL, NULL), ROW(epl_session_create, destroy_session, NULL),
+    ROW(epl_dataset_describe, destroy_text, NULL), ROW(epl_dataset_bind, NULL, NULL), ROW(epl_dataset_seek, NULL, NULL), ROW(epl_session_create, destroy_session, NULL),
     ROW(epl_session_step, NULL, check_step), ROW(epl_session_evaluate, NULL, NULL), ROW(epl_session_predict, destroy_tensor, NULL),
     ROW(epl_session_metric, NULL, NULL), ROW(epl_session_hash, NULL, NULL), ROW(epl_session_state_port, NULL, NULL),
     ROW(epl_session_get, destroy_tensor, NULL), ROW(epl_session_set, NULL, NULL), ROW(epl_session_save, NULL, check_checkpoint),

@@ -2,9 +2,12 @@
 #include "core/data/dataset.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
+#include <cstdlib>
 #include <fstream>
 #include <set>
+#include <sstream>
 
 #include "core/data/order.h"
 #include "core/data/safetensors.h"
@@ -142,9 +145,82 @@ TEST(TextReader, SplitsDoNotMeet) {
   }
 }
 
+TEST(TextReader, AFileThatHasBecomeShorterIsAnError) {
+  const std::string path = temporary("shrinks.txt");
+  std::ofstream(path) << std::string(100, 'a');
+  for (int64_t prefetch : {0, 2}) {
+    std::ofstream(path) << std::string(100, 'a');
+    auto dataset = Dataset::create(open_reader("", path, {{"context", int64_t{4}}}).value(), {.batch = 2, .prefetch = prefetch}).value();
+    ASSERT_TRUE(dataset->next().ok());
+    std::filesystem::resize_file(path, 3);
+    Status status;
+    for (int i = 0; i < 12 && status.ok(); ++i) status = dataset->next().status();
+    EXPECT_NE(status.message().find("it had 100 bytes when it was opened"), std::string::npos) << status.message();
+  }
+}
+
+TEST(Readers, ContentSaysWhatAFileIs) {
+  const auto reader_of = [](const std::string& name, const std::string& content) {
+    const std::string path = temporary(name);
+    std::ofstream(path, std::ios::binary) << content;
+    auto row = find_reader("", path);
+    return row.ok() ? (*row)->name : row.status().message();
+  };
+  EXPECT_EQ(reader_of("a.CSV", "a,b\n1,2\n"), "csv");
+  EXPECT_EQ(reader_of("b.TSV", "a,b\n1,2\n"), "tsv");
+  EXPECT_EQ(reader_of("c.csv", "\x93NUMPY\x01"), "npy");
+  EXPECT_EQ(reader_of("d", std::string("PK\x03\x04\0\0 x.npy", 12)), "npz");
+  ASSERT_TRUE(save_safetensors(temporary("e.bin"), {{"x", Tensor::from_ints({1})}}).ok());
+  EXPECT_EQ((*find_reader("", temporary("e.bin")))->name, "safetensors");
+  for (const auto& [name, part] : std::vector<std::pair<std::string, std::string>>{
+           {"f.h5", "which is HDF5. EPL reads csv (.csv),"}, {"g.pkl", "numpy.savez("}, {"h.json", "to_csv"}, {"i", "convert it to one of these"}, {"j.xlsx", "save it as CSV"}, {"k.zip", "unpack it"}}) {
+    EXPECT_NE(reader_of(name, "something else").find(part), std::string::npos) << reader_of(name, "something else");
+  }
+  EXPECT_EQ(find_reader("", "/nowhere/x.csv").status().code(), Code::not_found);
+  EXPECT_EQ((*find_reader("CSV", "x"))->name, "csv");
+}
+
+TEST(Readers, APipeIsAnErrorAtOnce) {
+  const std::string path = temporary("pipe.csv");
+  std::filesystem::remove(path);
+  ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+  EXPECT_NE(find_reader("", path).status().message().find("not a regular file"), std::string::npos);
+  for (const char* name : {"csv", "text", "npy", "npz", "safetensors"}) {
+    EXPECT_NE(open_reader(name, path).status().message().find("not a regular file"), std::string::npos) << name;
+  }
+}
+
+TEST(Dataset, FieldsAreGivenInOtherTypes) {
+  for (int64_t prefetch : {0, 2}) {
+    auto dataset = Dataset::create(numbers(10), {.batch = 4, .prefetch = prefetch}).value();
+    ASSERT_TRUE(dataset->next().ok());
+    ASSERT_TRUE(dataset->retype({{DType::f32, {4, 1}}}).ok());
+    EXPECT_EQ(dataset->fields()[0].second, (TensorType{DType::f32, {4, 1}}));
+    auto batch = dataset->next();
+    ASSERT_TRUE(batch.ok()) << batch.status().to_string();
+    EXPECT_EQ((*batch)[0].get(3), 7);
+    EXPECT_EQ(dataset->position(), 2);
+    EXPECT_FALSE(dataset->retype({{DType::f32, {4, 2}}}).ok());
+    EXPECT_FALSE(dataset->retype({{DType::f32, {2, 2}}}).ok());
+    ASSERT_TRUE(dataset->retype({{DType::u8, {4}}}).ok());
+    EXPECT_EQ((*dataset->next())[0].get(3), 3);   // the first batch again
+  }
+}
+
+TEST(Readers, DocumentationIsUpToDate) {
+  const std::string path = std::string(EPL_SOURCE_DIR) + "/docs/readers.md";
+  if (std::getenv("EPL_UPDATE_DOCS")) {
+    std::ofstream(path) << reader_documentation();
+    return;
+  }
+  std::ifstream file(path);
+  std::stringstream text;
+  text << file.rdbuf();
+  EXPECT_TRUE(text.str() == reader_documentation()) << "docs/readers.md is stale: run test_data with EPL_UPDATE_DOCS=1";
+}
+
 TEST(Readers, MistakesNameWhatIsKnown) {
   EXPECT_NE(find_reader("txet", "x").status().message().find("did you mean text"), std::string::npos);
-  EXPECT_NE(find_reader("", "x.parquet").status().message().find("safetensors"), std::string::npos);
   const std::string path = temporary("short.txt");
   std::ofstream(path) << "abc";
   EXPECT_NE(open_reader("", path).status().message().find("has 3 bytes"), std::string::npos);

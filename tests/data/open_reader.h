@@ -15,17 +15,20 @@ inline std::string temporary(const std::string& name) {
   return (folder / name).string();
 }
 
+// A file that another library wrote.
+inline std::string given(const std::string& name) { return std::string(EPL_SOURCE_DIR) + "/tests/data/files/" + name; }
+
 inline Attributes with_defaults(const ReaderRow& row, std::initializer_list<Attributes::Entry> set) {
   Attributes out;
-  for (const auto& [name, value] : row.options) out.set(name, value);
+  for (const ReaderOption& option : row.options) out.set(option.name, option.value);
   for (const auto& entry : set) out.set(entry.name, entry.value);
   return out;
 }
 
 inline Result<std::unique_ptr<Reader>> open_reader(std::string_view name, const std::string& path,
-                                                   std::initializer_list<Attributes::Entry> set = {}) {
+                                                   std::initializer_list<Attributes::Entry> set = {}, const std::string& packs = {}) {
   EPL_ASSIGN(const ReaderRow* row, find_reader(name, path));
-  return row->open(path, with_defaults(*row, set));
+  return row->open({path, with_defaults(*row, set), packs});
 }
 
 }  // namespace epl

@@ -19,9 +19,9 @@ using namespace epl;
 Attributes options_of(const ReaderRow& row, TextReader& line) {
   Attributes out;
   auto given = line.attributes();
-  for (const auto& [name, value] : row.options) {
-    const Attribute* own = given.ok() ? given->find(name) : nullptr;
-    out.set(name, own && own->index() == value.index() ? *own : value);
+  for (const ReaderOption& option : row.options) {
+    const Attribute* own = given.ok() ? given->find(option.name) : nullptr;
+    out.set(option.name, own && own->index() == option.value.index() ? *own : option.value);
   }
   return out;
 }
@@ -49,7 +49,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const int file = memfd_create("fuzz", 0);
   const ssize_t bytes = data + size - (end + 1);
   if (file < 0 || write(file, end + 1, static_cast<size_t>(bytes)) != bytes) std::abort();
-  auto reader = (*row)->open("/proc/self/fd/" + std::to_string(file), options_of(**row, line));
+  auto reader = (*row)->open({"/proc/self/fd/" + std::to_string(file), options_of(**row, line), EPL_PACK_FOLDER});
   if (reader.ok()) read_samples(**reader);
   close(file);
   return 0;

@@ -1,7 +1,7 @@
 /* Packs with one fault each, chosen by a macro (packs.cmake): every one must be refused with a sentence that names it. */
 #include <stddef.h>
 
-#include "core/backend/pack_abi.h"
+#include "core/base/pack_abi.h"
 
 #define SHOWN __attribute__((visibility("default")))
 

@@ -40,7 +40,18 @@ expect 0 "" "$epl" train mlp.onnx --data table.csv --data-options '{"classes": t
 expect 0 "wrote tabled.onnx" "$epl" export mlp.onnx --checkpoint tabled/checkpoint --out tabled.onnx
 cmp -s tabled.onnx tabled/trained.onnx || { echo "FAILED: export of a table's training differs from what train wrote"; failed=1; }
 expect 3 "did you mean" "$epl" train mlp.onnx --data table.csv --data-options '{"clases": true}' --batch 10 --steps 6 --overwrite --out tabled
-expect 3 "no finite number" "$epl" inspect text.csv
+expect 3 'column "words" holds texts' "$epl" inspect text.csv
+# The same without being told that whole numbers are classes, and with their names.
+expect 0 "" "$epl" train mlp.onnx --data table.csv --batch 10 --steps 6 --optimizer rmsprop --optimizer-option alpha=0.9 --out untold
+cmp -s untold/trained.onnx tabled/trained.onnx || { echo "FAILED: classes that were not told differ from those that were"; failed=1; }
+sed 's/,0$/,red/; s/,1$/,green/; s/,2$/,blue/; s/^/7,/; 1s/^7,/id,/' table.csv | tr , '\t' >named.TSV
+expect 0 "3 classes, in this order: blue, green, red" "$epl" inspect named.TSV
+expect 0 "3 classes, in this order: blue, green, red" "$epl" train mlp.onnx --data named.TSV --data-options '{"ignore": "id"}' --batch 10 --steps 2 --out named
+grep -q '"green"' named/data.json || { echo "FAILED: data.json does not name the classes"; failed=1; }
+cp text.csv words.h5
+expect 3 "which is HDF5. EPL reads csv" "$epl" train mlp.onnx --data words.h5 --overwrite --out named
+mkfifo pipe.csv
+expect 3 "not a regular file" "$epl" inspect pipe.csv
 expect 3 "alpha" "$epl" train mlp.onnx --data table.csv --data-options '{"classes": true}' --steps 6 --optimizer sgd --optimizer-option alpha=0.9 --overwrite --out tabled
 expect 2 "NAME=VALUE" "$epl" train mlp.onnx --data table.csv --steps 6 --optimizer-option alpha --overwrite --out tabled
 

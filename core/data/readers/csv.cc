@@ -1,11 +1,11 @@
-// Tables of numbers (RFC 4180): a head with the names of the columns, then a sample a line. Read whole when opened.
+// Tables as text (RFC 4180): a head with the names of the columns, then a sample a line. Read whole when opened.
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <cstring>
+#include <optional>
 
 #include "core/base/file.h"
-#include "core/data/reader.h"
+#include "core/data/table.h"
 
 namespace epl {
 namespace {
@@ -13,168 +13,248 @@ namespace {
 // The cells of a file, one after the other.
 class Cells {
  public:
-  Cells(std::string_view text, char separator, const std::string& path) : text_(text), separator_(separator), path_(path) {
+  Cells(std::string_view text, char separator, const std::string& path) : text_(text), separator_(separator), path_(&path) {
     if (text_.starts_with("\xef\xbb\xbf")) at_ = 3;   // the mark that spreadsheets write in front of UTF-8
   }
+  // Names for messages.
+  void name_columns(const std::vector<std::string>* names) { names_ = names; }
   // Goes to the next line that holds something; false at the end of the file.
   bool next_line() {
     while (at_ < text_.size()) {
+      size_t i = at_;
+      while (i < text_.size() && (space(text_[i]) || text_[i] == '\r')) ++i;
+      if (i == text_.size()) break;
+      if (text_[i] != '\n') {
+        column_ = 0;
+        more_ = true;
+        return true;
+      }
+      at_ = i + 1;
       ++line_;
-      const size_t end = std::min(text_.find('\n', at_), text_.size());
-      rest_ = text_.substr(at_, end - at_);
-      begin_ = at_;
-      at_ = end + (end < text_.size());
-      if (rest_.ends_with('\r')) rest_.remove_suffix(1);
-      column_ = 0;
-      more_ = true;
-      if (!trimmed(rest_).empty()) return true;
     }
     return false;
   }
   bool more() const { return more_; }   // of this line
-  // The next cell of the line, without the quotes around it.
-  Result<std::string> next() {
+  // The next cell of the line, without the quotes around it. Valid until the next call.
+  Status next(std::string_view& cell) {
     ++column_;
-    cell_ = begin_;
-    std::string out;
-    size_t length = std::min(rest_.find(separator_), rest_.size());
-    if (trimmed(rest_).starts_with('"')) {
-      std::string_view inner = trimmed(rest_).substr(1);
-      while (true) {
-        const size_t quote = inner.find('"');
-        if (quote == std::string_view::npos) return wrong("a quote that the line does not close");
-        out += inner.substr(0, quote);
-        inner.remove_prefix(quote + 1);
-        if (!inner.starts_with('"')) break;
-        out += '"';
-        inner.remove_prefix(1);
-      }
-      const std::string_view after = trimmed(inner);
-      if (!after.empty() && after[0] != separator_) return wrong("text behind a closed quote");
-      length = after.empty() ? rest_.size() : static_cast<size_t>(after.data() - rest_.data());
-    } else {
-      out = trimmed(rest_.substr(0, length));
-    }
-    more_ = length < rest_.size();
-    begin_ += length + more_;
-    rest_.remove_prefix(length + more_);
-    return out;
+    cell_ = at_;
+    cell_line_ = line_;
+    size_t i = at_;
+    while (i < text_.size() && space(text_[i])) ++i;
+    if (i < text_.size() && text_[i] == '"') return next_quoted(i + 1, cell);
+    size_t end = i;
+    while (end < text_.size() && text_[end] != separator_ && text_[end] != '\n') ++end;
+    cell = text_.substr(i, end - i);
+    while (!cell.empty() && (space(cell.back()) || (cell.back() == '\r' && (end == text_.size() || text_[end] == '\n')))) cell.remove_suffix(1);
+    leave(end);
+    return {};
   }
   // An error in the cell that was read last.
   Status wrong(std::string_view what) const {
-    return Status(Code::data_loss, cat("line ", line_, ", column ", column_, " (byte ", static_cast<int64_t>(cell_), "): ", what), path_);
+    const auto column = static_cast<size_t>(column_);
+    const std::string name = names_ && column >= 1 && column <= names_->size() && !(*names_)[column - 1].empty() ? cat(" ", quoted(excerpt((*names_)[column - 1], 60))) : "";
+    return Status(Code::data_loss, cat("line ", cell_line_, ", column ", column_, name, " (byte ", static_cast<int64_t>(cell_), "): ", what), *path_);
   }
 
  private:
   bool space(char c) const { return (c == ' ' || c == '\t') && c != separator_; }
-  std::string_view trimmed(std::string_view text) const {
-    while (!text.empty() && space(text.front())) text.remove_prefix(1);
-    while (!text.empty() && space(text.back())) text.remove_suffix(1);
-    return text;
+  // Goes behind the cell, which ends at a separator, at a line's end or with the file.
+  void leave(size_t end) {
+    more_ = end < text_.size() && text_[end] == separator_;
+    if (end < text_.size() && text_[end] == '\n') ++line_;
+    at_ = std::min(end + 1, text_.size());
   }
-  std::string_view text_, rest_;
+  // From behind the opening quote. Lines may end inside.
+  Status next_quoted(size_t i, std::string_view& cell) {
+    unquoted_.clear();
+    while (true) {
+      const size_t quote = text_.find('"', i);
+      if (quote == std::string_view::npos) return wrong("a quote that is never closed");
+      const std::string_view part = text_.substr(i, quote - i);
+      line_ += std::ranges::count(part, '\n');
+      unquoted_ += part;
+      i = quote + 1;
+      if (i == text_.size() || text_[i] != '"') break;
+      unquoted_ += '"';
+      ++i;
+    }
+    while (i < text_.size() && space(text_[i])) ++i;
+    if (i < text_.size() && text_[i] == '\r' && (i + 1 == text_.size() || text_[i + 1] == '\n')) ++i;
+    if (i < text_.size() && text_[i] != separator_ && text_[i] != '\n') return wrong("text behind a closed quote");
+    leave(i);
+    cell = unquoted_;
+    return {};
+  }
+
+  std::string_view text_;
   char separator_;
-  const std::string& path_;
-  size_t at_ = 0, begin_ = 0, cell_ = 0;   // bytes of the file: the next line, the next cell, the last cell
-  int64_t line_ = 0, column_ = 0;
+  const std::string* path_;
+  const std::vector<std::string>* names_ = nullptr;
+  std::string unquoted_;
+  size_t at_ = 0, cell_ = 0;   // bytes of the file: the next cell, the last one
+  int64_t line_ = 1, cell_line_ = 1, column_ = 0;
   bool more_ = false;
 };
 
-template <class T>
-Result<T> number_in(const Cells& cells, const std::string& cell, std::string_view what) {
-  T value{};
-  const char* end = cell.data() + cell.size();
-  const auto [stop, failure] = std::from_chars(cell.data(), end, value);
-  bool right = failure == std::errc() && stop == end;
-  if constexpr (std::is_floating_point_v<T>) right = right && std::isfinite(value);
-  if (!right) return cells.wrong(cat(quoted(excerpt(cell, 40)), " is no ", what));
+bool iequals(std::string_view a, std::string_view small) {
+  return std::ranges::equal(a, small, [](char x, char y) { return (x >= 'A' && x <= 'Z' ? x - 'A' + 'a' : x) == y; });
+}
+
+// A number as people and programs write it: "+2", "1e-60", "True". Nothing for what is none; infinities are.
+std::optional<double> number_in(std::string_view cell) {
+  if (iequals(cell, "true")) return 1;
+  if (iequals(cell, "false")) return 0;
+  if (cell.starts_with('+') && !cell.starts_with("+-")) cell.remove_prefix(1);
+  double value = 0;
+  const auto [stop, failure] = std::from_chars(cell.data(), cell.data() + cell.size(), value);
+  if (cell.empty() || stop != cell.data() + cell.size() || failure == std::errc::invalid_argument) return std::nullopt;
+  if (failure == std::errc::result_out_of_range) {
+    // Too small is zero, too large infinite; a negative exponent tells them apart where the mantissa is as short as any.
+    const size_t exponent = cell.find_first_of("eE");
+    const bool small = exponent != std::string_view::npos ? cell.substr(exponent + 1).starts_with('-') : cell.find_first_of("123456789") > cell.find('.');
+    return small ? 0.0 : HUGE_VAL;
+  }
   return value;
 }
 
-class CsvReader : public Reader {
- public:
-  static Result<std::unique_ptr<Reader>> open(const std::string& path, const Attributes& options) {
-    auto reader = std::make_unique<CsvReader>();
-    EPL_ASSIGN(auto file, FileReader::open(path));
-    EPL_ASSIGN(std::vector<std::byte> text, file->read_all());
-    const std::string& separator = options.text("separator");
-    if (separator.size() != 1 || separator == "\"" || separator == "\n") return invalid("option separator of reader csv is ", quoted(separator), "; it is one character");
-    Cells cells({reinterpret_cast<const char*>(text.data()), text.size()}, separator[0], path);
-    reader->classes_ = options.flag("classes");
-    EPL_TRY(reader->read_head(cells, options.text("target"), path));
-    while (cells.next_line()) EPL_TRY(reader->read_line(cells));
-    if (reader->samples_ == 0) return Status(Code::data_loss, "the table has no line below its head", path);
-    reader->fields_ = {{options.text("input"), {DType::f32, {reader->columns_ - 1}}},
-                       {"target", reader->classes_ ? TensorType{DType::i64, {}} : TensorType{DType::f32, {1}}}};
-    return std::unique_ptr<Reader>(std::move(reader));
-  }
+std::optional<int64_t> whole_in(std::string_view cell) {
+  if (cell.starts_with('+') && !cell.starts_with("+-")) cell.remove_prefix(1);
+  int64_t value = 0;
+  const auto [stop, failure] = std::from_chars(cell.data(), cell.data() + cell.size(), value);
+  if (failure == std::errc() && stop == cell.data() + cell.size()) return value;
+  const std::optional<double> real = number_in(cell);   // "0.0", as pandas writes a column that once had a gap
+  if (!real || *real != std::floor(*real) || std::fabs(*real) > 9007199254740992.0) return std::nullopt;
+  return static_cast<int64_t>(*real);
+}
 
-  const std::vector<std::pair<std::string, TensorType>>& fields() const override { return fields_; }
-  int64_t samples() const override { return samples_; }
-  Status read(int64_t index, int field, void* target) const override {
-    const size_t row = static_cast<size_t>(index), width = static_cast<size_t>(columns_ - 1);
-    if (field == 0) {
-      std::memcpy(target, inputs_.data() + row * width, width * sizeof(float));
-    } else if (classes_) {
-      std::memcpy(target, labels_.data() + row, sizeof(int64_t));
-    } else {
-      std::memcpy(target, targets_.data() + row, sizeof(float));
-    }
-    return {};
+class Csv {
+ public:
+  Csv(const ReaderRequest& request, char separator) : request_(request), separator_(separator) {}
+
+  Result<std::unique_ptr<Reader>> read() {
+    EPL_ASSIGN(std::shared_ptr<const FileReader> file, FileReader::open(request_.path));
+    EPL_ASSIGN(const std::vector<std::byte> text, file->read_all());
+    Cells cells({reinterpret_cast<const char*>(text.data()), text.size()}, separator_, request_.path);
+    EPL_TRY(read_head(cells));
+    cells.name_columns(&names_);
+    EPL_ASSIGN(const std::vector<bool> texts, find_texts(cells));
+    EPL_ASSIGN(table_, Table::create(request_.path, names_, texts, request_.options));
+    while (cells.next_line()) EPL_TRY(read_line(cells));
+    return Table::finish(std::move(table_));
   }
 
  private:
-  Status read_head(Cells& cells, const std::string& target, const std::string& path) {
-    std::vector<std::string> names;
-    if (!cells.next_line()) return Status(Code::data_loss, "the table is empty", path);
+  // The names of the columns; where there are none the cells are where they were, and columns are called by their numbers.
+  Status read_head(Cells& cells) {
+    const std::string& header = request_.options.text("header");
+    if (!header.empty() && header != "true" && header != "false") return invalid("option header of a table is ", excerpt(header, 40), "; true or false is expected");
+    const Cells start = cells;
+    if (!cells.next_line()) return Status(Code::data_loss, "the table is empty", request_.path);
+    bool numbers = true;
     while (cells.more()) {
-      EPL_ASSIGN(std::string name, cells.next());
-      names.push_back(std::move(name));
+      std::string_view name;
+      EPL_TRY(cells.next(name));
+      numbers = numbers && number_in(name);
+      names_.emplace_back(name);
     }
-    columns_ = static_cast<int64_t>(names.size());
-    if (columns_ < 2) return cells.wrong("a table needs two columns, one of them the target; is the option separator right?");
-    const auto found = target.empty() ? names.end() - 1 : std::ranges::find(names, target);
-    if (found == names.end()) {
-      const std::string near = nearest(target, names);
-      return Status(Code::not_found, cat("no column ", quoted(target), near.empty() ? "" : cat("; did you mean ", near, "?")), path);
+    if (header == "false") {
+      for (size_t i = 0; i < names_.size(); ++i) names_[i] = std::to_string(i + 1);
+      cells = start;
+    } else if (header.empty() && numbers) {
+      return Status(Code::data_loss, cat("the first line has no names but numbers (", short_list(names_), "): say {\"header\": false} if it is a sample like the others, "
+                                         "{\"header\": true} if the columns are really called so"), request_.path);
     }
-    target_ = found - names.begin();
+    if (names_.size() == 1) {
+      for (const char other : {';', '\t', ','}) {
+        if (other != separator_ && names_[0].find(other) != std::string::npos) {
+          const std::string character = other == '\t' ? "\"\\t\"" : quoted(std::string(1, other));
+          return cells.wrong(cat("a table needs two columns, one of them the target; this one seems to be separated by ", other == '\t' ? "tabs" : character, ": {\"separator\": ", character, "}"));
+        }
+      }
+    }
     return {};
+  }
+
+  // A column holds texts if the first value in it is no number.
+  Result<std::vector<bool>> find_texts(Cells cells) const {
+    std::vector<bool> texts(names_.size()), known(names_.size());
+    size_t unknown = names_.size();
+    while (unknown > 0 && cells.next_line()) {
+      for (size_t i = 0; cells.more(); ++i) {
+        std::string_view cell;
+        EPL_TRY(cells.next(cell));
+        if (i >= known.size() || known[i] || is_missing(cell)) continue;
+        known[i] = true;
+        texts[i] = !number_in(cell);
+        --unknown;
+      }
+    }
+    return texts;
   }
 
   Status read_line(Cells& cells) {
-    int64_t column = 0;
+    const std::vector<CellKind>& kinds = table_->kinds();
+    const int64_t row = table_->rows();
+    table_->add_rows(1);
+    size_t column = 0;
     for (; cells.more(); ++column) {
-      EPL_ASSIGN(std::string cell, cells.next());
-      if (column == columns_) return cells.wrong(cat("a cell too many; the head names ", columns_, " columns"));
-      if (column == target_ && classes_) {
-        EPL_ASSIGN(int64_t label, number_in<int64_t>(cells, cell, "whole number, as the option classes wants"));
-        labels_.push_back(label);
-      } else {
-        EPL_ASSIGN(float value, number_in<float>(cells, cell, "finite number"));
-        (column == target_ ? targets_ : inputs_).push_back(value);
-      }
+      std::string_view cell;
+      EPL_TRY(cells.next(cell));
+      if (column == kinds.size()) return cells.wrong(cat("a cell too many; the head names ", kinds.size(), " columns"));
+      if (kinds[column] == CellKind::unused) continue;
+      Status status = is_missing(cell) ? table_->set_missing(row, column, cell) : set(row, column, kinds[column], cell);
+      if (!status.ok()) return cells.wrong(status.message());
     }
-    if (column < columns_) return cells.wrong(cat("the line ends after ", column, " cells; the head names ", columns_, " columns"));
-    ++samples_;
+    if (column < kinds.size()) return cells.wrong(cat("the line ends after ", column, " cells; the head names ", kinds.size(), " columns"));
     return {};
   }
 
-  int64_t columns_ = 0, target_ = 0, samples_ = 0;
-  bool classes_ = false;
-  std::vector<float> inputs_, targets_;
-  std::vector<int64_t> labels_;
-  std::vector<std::pair<std::string, TensorType>> fields_;
+  Status set(int64_t row, size_t column, CellKind kind, std::string_view cell) {
+    if (kind == CellKind::text) return table_->set_text(row, column, cell);
+    if (kind == CellKind::whole) {
+      const std::optional<int64_t> value = whole_in(cell);
+      if (!value) return invalid(quoted(excerpt(cell, 40)), " is no whole number", number_in(cell) ? ", as a class is" : "; {\"classes\": \"names\"} takes texts as classes");
+      table_->set_whole(row, column, *value);
+      return {};
+    }
+    const std::optional<double> value = number_in(cell);
+    if (!value) return invalid(quoted(excerpt(cell, 40)), " is no number");
+    if (!std::isfinite(static_cast<float>(*value))) return invalid(quoted(excerpt(cell, 40)), std::isfinite(*value) ? " is too large for a 32-bit number" : " is no finite number");
+    table_->set_real(row, column, *value);
+    return {};
+  }
+
+  const ReaderRequest& request_;
+  const char separator_;
+  std::vector<std::string> names_;
+  std::unique_ptr<Table> table_;
 };
+
+Result<std::unique_ptr<Reader>> open_csv(const ReaderRequest& request) {
+  const std::string& separator = request.options.text("separator");
+  if (separator.size() != 1 || separator == "\"" || separator == "\n" || separator == "\r") return invalid("option separator of a table is ", quoted(separator), "; it is one character");
+  return Csv(request, separator[0]).read();
+}
+
+std::vector<ReaderOption> options(const char* separator) {
+  std::vector<ReaderOption> all = Table::options();
+  all.push_back({"header", std::string(), "whether the first line has the names of the columns; without it they are called `1`, `2`, ... Not given: `true`, and an error where that line is all numbers", true});
+  all.push_back({"separator", std::string(separator), "the character between two cells"});
+  return all;
+}
 
 }  // namespace
 
 EPL_READER(csv) {
-  return {.doc = "A table of numbers with the columns' names in its first line. The column `target` (the last) is the field target: f32[1], or "
-                 "with `classes` an i64; the others, in order, are the field named by `input`.",
-          .options = {{"target", std::string()}, {"classes", false}, {"input", std::string("x")}, {"separator", std::string(",")}},
+  return {.doc = "A table as text with the columns' names in its first line and a sample in each line below.",
+          .options = options(","),
           .suffixes = {".csv"},
-          .open = CsvReader::open};
+          .open = open_csv};
+}
+
+EPL_READER(tsv) {
+  return {.doc = "The same with tabs between the cells.", .options = options("\t"), .suffixes = {".tsv", ".tab"}, .open = open_csv};
 }
 
 }  // namespace epl

@@ -1,50 +1,39 @@
 // Rows of safetensors files: every tensor has the samples (or the steps) as its first dimension.
-#include "core/data/reader.h"
 #include "core/data/safetensors.h"
+
+#include "core/data/array_reader.h"
 
 namespace epl {
 namespace {
 
-class SafetensorsReader : public Reader {
- public:
-  static Result<std::unique_ptr<Reader>> open(const std::string& path, const Attributes&) {
-    auto reader = std::make_unique<SafetensorsReader>();
-    EPL_ASSIGN(reader->file_, Safetensors::open(path));
-    for (const SafetensorsEntry& entry : reader->file_->entries()) {
-      if (entry.type.shape.empty()) return Status(Code::invalid_argument, cat("tensor \"", entry.name, "\" is a scalar; rows need a first dimension"), path);
-      if (reader->fields_.empty()) reader->samples_ = entry.type.shape[0];
-      if (entry.type.shape[0] != reader->samples_) {
-        return Status(Code::invalid_argument, cat("tensor \"", entry.name, "\" has ", entry.type.shape[0], " rows, \"", reader->fields_[0].first, "\" has ", reader->samples_), path);
-      }
-      TensorType type = entry.type;
-      type.shape.erase(type.shape.begin());
-      reader->fields_.emplace_back(entry.name, type);
-      reader->tensors_.push_back(reader->file_->tensor(entry));
-    }
-    if (reader->fields_.empty()) return Status(Code::invalid_argument, "the file holds no tensor", path);
-    return std::unique_ptr<Reader>(std::move(reader));
+Result<std::unique_ptr<Reader>> open_safetensors(const ReaderRequest& request) {
+  EPL_ASSIGN(std::shared_ptr<const FileReader> file, FileReader::open(request.path));
+  EPL_ASSIGN(const std::shared_ptr<const Safetensors> header, Safetensors::open(file));
+  std::vector<SampleArray> arrays;
+  for (const SafetensorsEntry& entry : header->entries()) {
+    SampleArray array;
+    array.name = entry.name;
+    array.type = entry.type;
+    array.file = file;
+    array.offset = entry.offset;
+    arrays.push_back(std::move(array));
   }
+  return read_arrays(request.path, std::move(arrays), request.options.text("fields"));
+}
 
-  const std::vector<std::pair<std::string, TensorType>>& fields() const override { return fields_; }
-  int64_t samples() const override { return samples_; }
-  Status read(int64_t index, int field, void* target) const override {
-    const int64_t bytes = fields_[static_cast<size_t>(field)].second.bytes();
-    return tensors_[static_cast<size_t>(field)].read(index * bytes, bytes, target);
-  }
-
- private:
-  std::shared_ptr<const Safetensors> file_;
-  std::vector<std::pair<std::string, TensorType>> fields_;
-  std::vector<Tensor> tensors_;
-  int64_t samples_ = 0;
-};
+// The length of a header, below the format's limit, and the header's first letters.
+bool looks_like_safetensors(std::string_view head) {
+  return head.size() >= 10 && head[8] == '{' && (head[9] == '"' || head[9] == '}') && head.substr(4, 4) == std::string_view("\0\0\0\0", 4);
+}
 
 }  // namespace
 
 EPL_READER(safetensors) {
   return {.doc = "Tensors whose first dimension counts samples; each is a field.",
+          .options = {fields_option()},
           .suffixes = {".safetensors"},
-          .open = SafetensorsReader::open};
+          .recognises = looks_like_safetensors,
+          .open = open_safetensors};
 }
 
 }  // namespace epl

@@ -1,14 +1,14 @@
 /* What a pack and libepl.so say to each other, in plain C: a pack is built with whatever C++ library it likes, and neither
- * side sees the other's. core/backend/pack.h opens packs; docs/packs.md says what they are for.
+ * side sees the other's. core/base/pack.h opens packs; docs/packs.md says what they are for.
  *
  * A pack is a shared object libepl_NAME.so that exports one function, epl_pack_entry. Everything it offers hangs off the
  * table that the function returns, which lives as long as the process. Structs grow at their end alone, and say their
  * size; what cannot be said by growing raises EPL_PACK_ABI, and packs of another number are refused.
  *
  * A pack that is a device of its own will hang its verbs off the end of epl_pack; one that serves a device that
- * libepl.so has gives kernels. */
-#ifndef EPL_CORE_BACKEND_PACK_ABI_H
-#define EPL_CORE_BACKEND_PACK_ABI_H
+ * libepl.so has gives kernels, one that unpacks data for readers gives codecs. */
+#ifndef EPL_CORE_BASE_PACK_ABI_H
+#define EPL_CORE_BASE_PACK_ABI_H
 
 #include <stdint.h>
 
@@ -82,6 +82,17 @@ typedef struct epl_pack_kernel {
                     const epl_pack_threads* threads);
 } epl_pack_kernel;
 
+/* Something that unpacks bytes: a compression, or a format of images. All calls may run together. What they are given may be
+ * anything, also made to do harm: what does not fit is -1 and the reason. */
+typedef struct epl_pack_codec {
+  uint64_t struct_size;
+  const char* name; /* "snappy", "zstd", "jpeg", "png" */
+  /* Of an image: height, width and channels (1: grey, 3: red, green, blue). NULL for a compression. */
+  int32_t (*measure)(const void* packed, uint64_t packed_size, int64_t dims[3], const epl_pack_reason* failure);
+  /* Unpacks all of it to exactly `target_size` bytes; an image to rows from the top, a byte for each channel of a pixel. */
+  int32_t (*unpack)(const void* packed, uint64_t packed_size, void* target, uint64_t target_size, const epl_pack_reason* failure);
+} epl_pack_codec;
+
 typedef struct epl_pack {
   uint64_t struct_size;
   int32_t abi; /* EPL_PACK_ABI */
@@ -91,6 +102,8 @@ typedef struct epl_pack {
   const char* device;  /* whose table the kernels go to, "cpu" */
   const epl_pack_kernel* const* kernels; /* best first within an op */
   uint64_t kernel_count;
+  const epl_pack_codec* const* codecs;
+  uint64_t codec_count;
 } epl_pack;
 
 typedef const epl_pack* (*epl_pack_entry_fn)(void);

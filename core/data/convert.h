@@ -1,0 +1,45 @@
+// Samples of one element type where another is wanted: float64 files for float32 inputs, bytes for class indices.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/data/reader.h"
+
+namespace epl {
+
+// Whether a sample of type `from` can be given where `to` is wanted: as many elements in the same order, dimensions of 1
+// aside. Which values can is seen when they are read.
+bool can_stand_for(const TensorType& from, const TensorType& to);
+
+// Converts `count` elements, exactly or, into a type of real numbers, to the nearest. An element that has no place in `to` (a
+// fraction or too large a number for whole ones, a finite number that would become infinite) is an error that names it.
+Status convert_elements(DType from, const void* source, DType to, void* target, int64_t count);
+
+// A reader with its fields in other types.
+class ConvertingReader : public Reader {
+ public:
+  // Over `reader`, whose fields can stand for `wanted`, one for each. It takes the reader over by `own`, which cannot fail.
+  static std::unique_ptr<ConvertingReader> over(const Reader& reader, std::vector<TensorType> wanted);
+  void own(std::unique_ptr<Reader> reader) noexcept { owned_ = std::move(reader); }
+
+  const std::vector<std::pair<std::string, TensorType>>& fields() const override { return fields_; }
+  int64_t samples() const override { return reader_.samples(); }
+  Status read(int64_t index, int field, void* target) const override;
+  std::vector<ClassNames> classes() const override { return reader_.classes(); }
+  std::vector<std::string> columns(int field) const override { return reader_.columns(field); }
+  std::string options_alike() const override { return reader_.options_alike(); }
+
+ private:
+  explicit ConvertingReader(const Reader& reader) : reader_(reader) {}
+  const Reader& reader_;
+  std::unique_ptr<Reader> owned_;
+  std::vector<std::pair<std::string, TensorType>> fields_;
+  mutable std::mutex mutex_;
+  mutable std::vector<std::byte> scratch_;
+};
+
+}  // namespace epl

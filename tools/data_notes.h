@@ -1,0 +1,23 @@
+// What the command line says of data: how a target is taken for a loss, and what was read.
+#pragma once
+
+#include "tools/job.h"
+#include "tools/listener.h"
+
+namespace epl::tools {
+
+// Binds the target of a trainer to a field, which is converted: class indices for a loss that compares with classes, else
+// what the loss itself asks for.
+void bind_target(const Trainer& trainer, const Port& field, const std::string& loss);
+
+// Tells what was read, with the names of classes, and keeps it in OUT/data.json: whoever uses the model must know the order of
+// columns and the numbers of classes.
+void tell_data(const Dataset& data, const std::string& out, Listener& listener);
+
+// The description of a dataset, for people.
+std::string data_text(const Json& description);
+
+// Whether `path` is to be read as data: no model's name, no checkpoint.
+bool is_data(const std::string& path);
+
+}  // namespace epl::tools
