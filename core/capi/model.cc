@@ -110,12 +110,9 @@ const char* epl_model_dim_symbol(const epl_model* model, int32_t kind, int64_t i
 }
 
 epl_error* epl_model_findings(const epl_model* model, epl_text** json) {
-  return guarded([&]() -> Status {
-    EPL_REQUIRE(json);
-    *json = nullptr;
+  return giving_text(json, "json", [&]() -> Result<std::string> {
     EPL_REQUIRE(model);
-    *json = make_text(print_json(describe_findings(*model->model)));
-    return {};
+    return print_json(describe_findings(*model->model));
   });
 }
 
