@@ -102,13 +102,15 @@ Result<const ReaderRow*> find_reader(std::string_view name, const std::string& p
       if (row.folder) return &row;
     }
   }
-  EPL_ASSIGN(const std::string head, head_of(path));
+  // A file that cannot be opened is its reader's to refuse, if its name has one: options are looked at first.
+  const auto head = head_of(path);
   for (const ReaderRow& row : reader_table().rows) {
-    if (row.recognises && row.recognises(head)) return &row;
+    if (head.ok() && row.recognises && row.recognises(*head)) return &row;
   }
   for (const ReaderRow& row : reader_table().rows) {
     if (!row.folder && ends_in(small_letters(path), row.suffixes)) return &row;
   }
+  EPL_TRY(head.status());
   return unknown(path);
 }
 

@@ -176,7 +176,8 @@ TEST(Readers, ContentSaysWhatAFileIs) {
            {"f.h5", "which is HDF5. EPL reads csv (.csv),"}, {"g.pkl", "numpy.savez("}, {"h.json", "to_csv"}, {"i", "convert it to one of these"}, {"j.xlsx", "save it as CSV"}, {"k.zip", "unpack it"}}) {
     EXPECT_NE(reader_of(name, "something else").find(part), std::string::npos) << reader_of(name, "something else");
   }
-  EXPECT_EQ(find_reader("", "/nowhere/x.csv").status().code(), Code::not_found);
+  EXPECT_EQ(find_reader("", "/nowhere/x").status().code(), Code::not_found);
+  EXPECT_EQ(open_reader("", "/nowhere/x.csv").status().code(), Code::not_found);
   EXPECT_EQ((*find_reader("CSV", "x"))->name, "csv");
 }
 
@@ -184,7 +185,7 @@ TEST(Readers, APipeIsAnErrorAtOnce) {
   const std::string path = temporary("pipe.csv");
   std::filesystem::remove(path);
   ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
-  EXPECT_NE(find_reader("", path).status().message().find("not a regular file"), std::string::npos);
+  EXPECT_NE(open_reader("", path).status().message().find("not a regular file"), std::string::npos);
   for (const char* name : {"csv", "text", "npy", "npz", "safetensors"}) {
     EXPECT_NE(open_reader(name, path).status().message().find("not a regular file"), std::string::npos) << name;
   }
