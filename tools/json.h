@@ -16,4 +16,7 @@ Json try_parse_json(std::string_view text);
 // In one line. Bytes that are no UTF-8 become U+FFFD.
 std::string print_json(const Json& json);
 
+// The same with every text and key as `printable` has it, for people to read.
+Json printable_json(const Json& json);
+
 }  // namespace epl::tools

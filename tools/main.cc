@@ -7,6 +7,7 @@
 #include "tools/json.h"
 #include "tools/option_rules.h"
 #include "tools/signals.h"
+#include "tools/text.h"
 #include "tools/usage.h"
 
 namespace epl::tools {
@@ -117,7 +118,7 @@ namespace {
 
 // On standard error for people; with --json on standard output as well, as the last line.
 int report_failure(int argc, char** argv, int code, const std::string& message, const std::string& where) {
-  std::fprintf(stderr, "epl: %s\n", message.c_str());
+  std::fprintf(stderr, "epl: %s\n", printable(message).c_str());
   if (std::find(argv, argv + argc, std::string_view("--json")) != argv + argc) {
     std::printf("%s\n", print_json({{"event", "error"}, {"exit_code", code}, {"message", message}, {"where", where}}).c_str());
   }

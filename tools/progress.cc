@@ -99,7 +99,7 @@ void Progress::notice(const Json& event, const std::string& line) {
 
 void Progress::warning(const std::string& message) {
   clear();
-  std::fprintf(stderr, "epl: warning: %s\n", message.c_str());
+  std::fprintf(stderr, "epl: warning: %s\n", printable(message).c_str());
 }
 
 void Progress::done(const JobDone& e) {

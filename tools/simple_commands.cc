@@ -60,7 +60,8 @@ int run_plan(const JobOptions& o, const std::string& stage) {
   Plan plan = make_plan(model, trainer, make_strategy(engine, o), o);
   for (const std::string& warning : warnings_of(model, plan)) std::fprintf(stderr, "epl: warning: %s\n", warning.c_str());
   const std::string wanted = o.json ? "memory" : stage;
-  std::printf("%s\n", text_of(epl_plan_describe, plan.get(), wanted.data(), wanted.size()).c_str());
+  const std::string plan_text = text_of(epl_plan_describe, plan.get(), wanted.data(), wanted.size());
+  std::printf("%s\n", o.json ? plan_text.c_str() : printable(plan_text).c_str());
   return 0;
 }
 
@@ -126,14 +127,14 @@ int run_inspect(const JobOptions& o, const std::string& path) {
   } else if (is_data(path)) {
     Dataset data = make<Dataset>(epl_dataset_open, engine.get(), path.data(), path.size(), static_cast<const char*>(nullptr), size_t{0});
     const std::string text = text_of(epl_dataset_describe, data.get());
-    std::printf("%s\n", o.json ? print_json(parse_json(text)).c_str() : data_text(parse_json(text)).c_str());
+    std::printf("%s\n", o.json ? print_json(parse_json(text)).c_str() : printable(data_text(parse_json(text))).c_str());
   } else if (::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode)) {
     const Json checkpoint = describe_checkpoint(engine, find_checkpoint(path));
-    o.json ? static_cast<void>(std::printf("%s\n", print_json(checkpoint).c_str())) : print_checkpoint(checkpoint);
+    o.json ? static_cast<void>(std::printf("%s\n", print_json(checkpoint).c_str())) : print_checkpoint(printable_json(checkpoint));
   } else {
     Model model = load_model(engine, path);
     const Json described = parse_json(text_of(epl_model_describe, model.get()));
-    o.json ? static_cast<void>(std::printf("%s\n", print_json(described).c_str())) : print_model(described);
+    o.json ? static_cast<void>(std::printf("%s\n", print_json(described).c_str())) : print_model(printable_json(described));
   }
   return 0;
 }

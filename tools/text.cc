@@ -49,4 +49,21 @@ std::string short_number(double value) {
   return fixed(value, value < 10 ? 1 : 0);
 }
 
+std::string printable(std::string_view text) {
+  std::string out;
+  for (size_t k = 0; k < text.size(); ++k) {
+    const auto byte = static_cast<unsigned char>(text[k]);
+    // U+0080 to U+009F, the controls that take two bytes.
+    const bool wide = byte == 0xc2 && k + 1 < text.size() && static_cast<unsigned char>(text[k + 1]) >= 0x80 && static_cast<unsigned char>(text[k + 1]) < 0xa0;
+    if ((byte >= 0x20 && byte != 0x7f && !wide) || byte == '\n' || byte == '\t') {
+      out += text[k];
+      continue;
+    }
+    char escaped[8];
+    std::snprintf(escaped, sizeof escaped, "\\x%02x", wide ? static_cast<unsigned char>(text[++k]) : byte);
+    out += escaped;
+  }
+  return out;
+}
+
 }  // namespace epl::tools

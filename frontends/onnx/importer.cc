@@ -234,6 +234,7 @@ std::string Importer::node_name(const Node& node, const Scope& scope) const {
 std::vector<std::string_view> Importer::wanted() const {
   std::vector<std::string_view> names;
   for (const ModelPort& port : model_.outputs()) names.push_back(port.name);
+  names.insert(names.end(), binding_.inner_outputs.begin(), binding_.inner_outputs.end());
   return names;
 }
 

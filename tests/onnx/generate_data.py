@@ -125,6 +125,8 @@ def main():
          [x], [value("y", F, None)])
     long = "/" + "Constant_1_output_0" * 200
     seed("long_name", [node("Add", ["x", long], ["y"], name=long)], [x], [value("y", F, None)], [array(long, [1, 2, 3])])
+    seed("escapes", [node("MatMul", ["x\x1b[2J", "layer\x07.w"], ["y"], name="bad\x1b[31mname\n")], [value("x\x1b[2J", F, ["batch", 3])],
+         [value("y", F, None)], [array("layer\x07.w", np.eye(4))])
     deep = [helper.make_function("local", f"F{k}", ["a"], ["b"], [node(f"F{k + 1}" if k < 69 else "Neg", ["a"], ["b"], domain="local" if k < 69 else "")],
                                  [helper.make_opsetid("local", 1), helper.make_opsetid("", 20)]) for k in range(70)]
     seed("deep_functions", [node("F0", ["x"], ["y"], domain="local")], [x], [value("y", F, None)], functions=deep, opsets=["local"])

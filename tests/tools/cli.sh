@@ -26,6 +26,13 @@ expect 0 "f32[10,6]" "$epl" inspect mlp.onnx
 expect 3 "did you mean" "$epl" template gpt2 --layer 1 --out x.onnx
 expect 2 "needs a value" "$epl" template gpt2 --out x.onnx --layers
 expect 0 "input_ids" "$epl" inspect model.onnx
+# Names of a file act on no terminal.
+escapes=$source/tests/fuzz/corpus/onnx/escapes.onnx
+expect 0 'x\x1b[2J' "$epl" inspect "$escapes"
+expect 3 'bad\x1b[31m' "$epl" plan "$escapes" --batch 2 --loss mse
+for command in inspect plan; do
+  if "$epl" $command "$escapes" 2>&1 | grep -q "$(printf '\033')"; then echo "FAILED: $command prints an escape"; failed=1; fi
+done
 expect 0 "bytes" "$epl" plan model.onnx --batch 4
 expect 0 "\"peak_bytes\"" "$epl" plan model.onnx --batch 4 --json
 expect 3 "did you mean" "$epl" plan model.onnx --batch 4 --strategy '{"pipeline.num_micro_batchs": 2}'
