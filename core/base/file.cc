@@ -142,8 +142,9 @@ Status FileWriter::finish() {
 
 Status rename_durably(const std::string& source, const std::string& target, const FileHook& hook) {
   EPL_TRY(ask(hook, "rename", target));
+  const std::string folder = folder_of(target);   // before: what is in place must not be followed by a want of memory
   if (::rename(source.c_str(), target.c_str()) != 0) return system_error(cat("cannot rename ", source, " to"), target, errno);
-  return sync_folder(folder_of(target), hook);
+  return sync_folder(folder, hook);
 }
 
 Status write_file_atomically(const std::string& path, const std::function<Status(FileWriter&)>& write, const FileHook& hook) {

@@ -192,6 +192,7 @@ Status remove_checkpoint(const std::string& folder, const FileHook& hook) {
   const FolderLock turn(folder);
   EPL_ASSIGN(const std::string tensors, current_tensors(folder));
   if (tensors.empty()) return Status(Code::not_found, cat("no checkpoint in ", folder), folder);
+  EPL_TRY(tidy_up(folder, hook));   // what an earlier note names, which is about to be overwritten
   // The note first: whatever ends this half way, the next save knows whose the tensors are.
   EPL_TRY(write_note(cat(folder, "/", note_name), cat(tensors, "\n"), hook));
   EPL_TRY(remove_file(cat(folder, "/", manifest_name), hook));

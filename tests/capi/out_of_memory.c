@@ -104,10 +104,7 @@ static const char* check_removed(int32_t code) {
   epl_text* text = NULL;
   int there = taken(epl_checkpoint_describe(w.engine, TEXT(w.checkpoint), &text)) == EPL_OK;
   epl_text_destroy(text);
-  char remove_all[300];
-  snprintf(remove_all, sizeof remove_all, "rm -rf '%s'", w.checkpoint);
-  if (system(remove_all) != 0) exit(2);
-  must(epl_session_save(w.session, TEXT(w.checkpoint), rows));
+  must(epl_session_save(w.session, TEXT(w.checkpoint), rows)); /* whatever a failed removal left is the checkpoint's own */
   return code == EPL_OK && there ? "success, and the checkpoint is there" : NULL;
 }
 static const char* check_load(int32_t code) {
