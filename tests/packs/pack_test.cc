@@ -96,6 +96,7 @@ TEST(Packs, TheLogKnowsTheDifference) {
     std::vector<LogLevel> seen;
     Host host = test_host(1);
     host.packs = folder;
+    host.least_logged = LogLevel::info;
     host.log = [&](LogLevel l, std::string_view) { seen.push_back(l); };
     EXPECT_TRUE(open_device("cpu", host, {.any_order = true}).ok());
     EXPECT_EQ(seen.size(), 1u);
