@@ -11,14 +11,14 @@ namespace {
 
 using namespace testing;
 
-Tensor numbers(const Shape& shape, int64_t seed) {
-  Tensor out({DType::f32, shape});
+epl::Tensor numbers(const Shape& shape, int64_t seed) {
+  epl::Tensor out({DType::f32, shape});
   for (int64_t i = 0; i < out.elements(); ++i) out.set(i, static_cast<double>((i * 37 + seed * 11) % 19) / 19 - 0.5);
   return out;
 }
 
 // The output for x, whose samples lie in dimension 0, bound at as many as x has.
-Result<Tensor> run(const Model& model, const Tensor& x) {
+Result<epl::Tensor> run(const Model& model, const epl::Tensor& x) {
   Binding binding{.input_shapes = {{"x", x.shape()}}, .free_batch = true};
   EPL_ASSIGN(epl::Graph graph, model.bind(binding));
   EPL_ASSIGN(auto values, evaluate_graph(graph, {{graph.find("x"), x}}));
@@ -32,11 +32,11 @@ void same_for_each_sample(const Message& bytes, const Shape& sample, int64_t fro
   Shape all = sample, piece = sample;
   all.insert(all.begin(), to);
   piece.insert(piece.begin(), from);
-  const Tensor x = numbers(all, 3);
+  const epl::Tensor x = numbers(all, 3);
   auto whole = run(**model, x);
   ASSERT_TRUE(whole.ok()) << whole.status().to_string();
   for (int64_t first = 0; first < to; first += from) {
-    Tensor part({DType::f32, piece});
+    epl::Tensor part({DType::f32, piece});
     for (int64_t i = 0; i < part.elements(); ++i) part.set(i, x.get(first * element_count(sample) + i));
     auto alone = run(**model, part);
     ASSERT_TRUE(alone.ok()) << alone.status().to_string();
@@ -53,7 +53,7 @@ Message of(const std::vector<Message>& nodes, const std::vector<Message>& consta
   parts.outputs = {port("y", {})};
   return model(parts, {}, {.opset = 17});
 }
-Message ints(const std::string& name, const Ints& values) { return tensor(name, Tensor::from_ints(values)); }
+Message ints(const std::string& name, const Ints& values) { return tensor(name, epl::Tensor::from_ints(values)); }
 
 TEST(FreeBatch, ReshapesThatNameIt) {
   const std::vector<Message> nodes = {node("Reshape", {"x", "flat"}, {"a"}), node("MatMul", {"a", "w"}, {"b"}), node("Reshape", {"b", "back"}, {"y"})};

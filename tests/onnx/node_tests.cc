@@ -41,10 +41,10 @@ Result<std::vector<NamedValue>> values(const fs::path& folder, const std::string
   for (int n = 0; fs::exists(folder / cat(kind, "_", n, ".pb")); ++n) {
     NamedValue v;
     v.bytes = read(folder / cat(kind, "_", n, ".pb"));
-    auto keep = std::make_shared<std::string>(v.bytes);
-    EPL_ASSIGN(Tensor tensor, read_tensor(std::as_bytes(std::span(keep->data(), keep->size()))));
+    const auto keep = ModelBytes::copy(std::as_bytes(std::span(v.bytes.data(), v.bytes.size())));
+    EPL_ASSIGN(Tensor tensor, read_tensor(keep->bytes()));
     v.name = tensor.name;
-    EPL_ASSIGN(v.value, tensor_value(tensor, keep, ""));
+    EPL_ASSIGN(v.value, tensor_value(tensor, keep));
     all.push_back(std::move(v));
   }
   return all;
