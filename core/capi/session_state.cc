@@ -110,7 +110,8 @@ Result<std::map<std::string, Tensor>> weights(const epl_session& handle) {
   // Masters of 16-bit weights go back to the type that the file has.
   for (const ModelInitializer& one : handle.session->plan().options().model->initializers()) {
     auto found = out.find(one.name);
-    if (found != out.end()) found->second = converted(found->second, one.type.dtype);
+    if (found == out.end() || found->second.dtype() == one.type.dtype) continue;
+    EPL_ASSIGN(found->second, converted(found->second, one.type.dtype).load());
   }
   return out;
 }

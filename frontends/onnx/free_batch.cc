@@ -10,6 +10,19 @@ bool freed(const Slot* slot) { return slot && slot->in_file && *slot->in_file !=
 
 Ints constant_ints(const Slot* slot) { return slot && !slot->constant.empty() ? slot->constant.to_ints() : Ints{}; }
 
+// The one dimension in which they differ; -1 where there is none, or several.
+int differing_dim(const Shape& file, const Shape& now) {
+  int found = -1;
+  for (size_t d = 0; d < std::min(file.size(), now.size()); ++d) {
+    if (file[d] == now[d]) continue;
+    if (found >= 0) return -1;
+    found = static_cast<int>(d);
+  }
+  return found;
+}
+
+int64_t elements_before(const Shape& shape, int dim) { return element_count(Shape(shape.begin(), shape.begin() + dim)); }
+
 struct Operands {
   const Node& node;
   const std::vector<Shape>& results_in_file;
@@ -44,8 +57,9 @@ struct Operands {
 
 Status free_reshape(Operands& o) {
   if (!freed(o.inputs[0]) || o.results_in_file.empty()) return {};
-  EPL_ASSIGN(Shape shape, freed_shape(*o.inputs[0]->in_file, o.inputs[0]->type.shape, o.results_in_file[0], o.batch));
-  o.replace(1, Ints(shape.begin(), shape.end()));
+  const Slot& x = *o.inputs[0];
+  EPL_ASSIGN(FreedShape made, freed_shape(*x.in_file, x.type.shape, x.outer, o.results_in_file[0], o.batch));
+  o.replace(1, Ints(made.shape.begin(), made.shape.end()));
   return {};
 }
 
@@ -105,35 +119,49 @@ Status free_recurrence(Operands& o) {
 
 }  // namespace
 
-Result<Shape> freed_shape(const Shape& file, const Shape& now, const Shape& out, FreedBatch batch) {
-  int64_t before = 1;   // elements of the dimensions before the batch
-  size_t at = 0;
-  for (size_t d = file.size(); d-- > 0;) {
-    if (file[d] != now[d]) at = d;
-  }
-  for (size_t d = 0; d < at; ++d) before *= file[d];
-  for (size_t d = at + 1; d < file.size(); ++d) {
-    if (file[d] != now[d]) return invalid("the batch is in several dimensions of ", now);
-  }
-  // In row-major order the batch begins after `before` elements: in the dimension of the file's batch that begins there, else in
-  // the one that it was merged into. Of a single sample, whose place cannot be seen, leading dimensions are what batches merge with.
+Result<FreedShape> freed_shape(const Shape& file, const Shape& now, int64_t outer, const Shape& out, FreedBatch batch) {
+  const int at = differing_dim(file, now);
+  if (at < 0) return invalid("the batch is in several dimensions of ", now);
+  // In row-major order the batch begins after this many elements: in the dimension of the file's batch that begins there, else in
+  // the one that it is merged into.
+  const int64_t before = elements_before(file, at) * outer;
   int64_t begins = 1;
   int exact = -1, merged = -1;
+  int64_t outer_of_merged = 1;
   for (size_t d = 0; d < out.size() && out[d] > 0; ++d) {
-    const bool starts_here = begins == before;
-    if (starts_here && out[d] == batch.from && exact < 0) exact = static_cast<int>(d);
-    const int64_t outer = before / std::max<int64_t>(begins, 1);
-    const bool inside = before % begins == 0 && out[d] % std::max<int64_t>(outer * batch.from, 1) == 0 && out[d] > 1;
-    const bool ends_here = batch.from == 1 && before > 1 && begins * out[d] == before;
-    if (merged < 0 && inside && begins <= before && (starts_here || outer > 1 || ends_here)) merged = static_cast<int>(d);
+    if (begins == before && out[d] == batch.from && exact < 0) exact = static_cast<int>(d);
+    const bool inside = begins <= before && before % begins == 0 && out[d] > 1 && out[d] % (before / begins * batch.from) == 0;
+    if (inside && merged < 0) {
+      merged = static_cast<int>(d);
+      outer_of_merged = before / begins;
+    }
     begins *= out[d];
   }
   const int dim = exact >= 0 ? exact : merged;
   if (dim < 0) return invalid("a batch of ", batch.from, " is baked into the shape ", out, ", and it cannot be seen where");
-  Shape shape = out;
-  shape[static_cast<size_t>(dim)] = shape[static_cast<size_t>(dim)] / batch.from * batch.to;
-  if (element_count(shape) != element_count(now)) return invalid("a batch of ", batch.from, " is baked into the shape ", out, " of ", file);
-  return shape;
+  FreedShape made{out, exact >= 0 ? 1 : outer_of_merged};
+  made.shape[static_cast<size_t>(dim)] = out[static_cast<size_t>(dim)] / batch.from * batch.to;
+  if (element_count(made.shape) != element_count(now)) return invalid("a batch of ", batch.from, " is baked into the shape ", out, " of ", file);
+  return made;
+}
+
+int64_t outer_of_result(const Node& node, const std::vector<Slot>& operands, const Slot& result) {
+  if (!result.in_file) return 1;
+  const int dim = differing_dim(*result.in_file, result.type.shape);
+  if (dim < 0) return 1;
+  const size_t d = static_cast<size_t>(dim);
+  for (const Slot& x : operands) {
+    const int from = x.in_file ? differing_dim(*x.in_file, x.type.shape) : -1;
+    if (from < 0) continue;
+    // The same numbers in the same order: the batch stays where it was.
+    if (node.op_type == "Reshape" || node.op_type == "Flatten" || node.op_type == "Squeeze" || node.op_type == "Unsqueeze") {
+      const int64_t before = elements_before(*x.in_file, from) * x.outer, begins = elements_before(*result.in_file, dim);
+      return begins > 0 && before % begins == 0 ? std::max<int64_t>(before / begins, 1) : 1;
+    }
+    const size_t f = static_cast<size_t>(from);
+    if ((*x.in_file)[f] == (*result.in_file)[d] && x.type.shape[f] == result.type.shape[d]) return x.outer;
+  }
+  return 1;
 }
 
 Status free_operands(const Node& node, const std::vector<Shape>& results_in_file, FreedBatch batch, Builder& builder,

@@ -18,12 +18,20 @@ struct FreedBatch {
   int64_t from = 0, to = 0;
 };
 
+// A shape with the batch in it.
+struct FreedShape {
+  Shape shape;
+  int64_t outer = 1;   // Slot::outer
+};
 // The shape that a value of the file's shape `out` has now, when it is x with other dimensions and the batch lies in x where
 // `now` differs from `file`.
-Result<Shape> freed_shape(const Shape& file, const Shape& now, const Shape& out, FreedBatch batch);
+Result<FreedShape> freed_shape(const Shape& file, const Shape& now, int64_t outer, const Shape& out, FreedBatch batch);
 
 // Replaces operands of a node that hold the file's batch. `made` owns the replacements, one place for each operand.
 Status free_operands(const Node& node, const std::vector<Shape>& results_in_file, FreedBatch batch, Builder& builder,
                      std::vector<Slot*>& inputs, std::vector<Slot>& made);
+
+// Slot::outer of a node's result, from its operands.
+int64_t outer_of_result(const Node& node, const std::vector<Slot>& operands, const Slot& result);
 
 }  // namespace epl::onnx

@@ -289,10 +289,11 @@ Status Importer::run_row(const OnnxOpRow& row, const Node& node, Scope& scope) {
   builder_.set_scope(name);
   const int first_node = graph_.node_count(), first_value = graph_.value_count();
   const int64_t index = imported_;
-  std::vector<Slot> freed;
+  std::vector<Slot> freed, operands;   // replacements of operands; the operands themselves, where the batch is freed
   if (batch_.to > 0 && index < static_cast<int64_t>(in_file_->size())) {
     Status status = free_operands(node, (*in_file_)[static_cast<size_t>(index)], batch_, builder_, inputs, freed);
     if (!status.ok()) return status.with_context("the batch cannot be freed").at(name);
+    for (const Slot* slot : inputs) operands.push_back(slot ? *slot : Slot());
   }
   Import import(*this, builder_, node, std::move(inputs), std::vector<Slot>(node.outputs.size()));
   row.run(import);
@@ -308,7 +309,7 @@ Status Importer::run_row(const OnnxOpRow& row, const Node& node, Scope& scope) {
     const epl::ValueInfo& info = graph_.value(Value{v});
     if (info.kind == ValueKind::constant) EPL_TRY(hold(info.data.bytes()));
   }
-  follow_shapes(index, results);
+  follow_shapes(node, index, operands, results);
   for (size_t i = 0; i < results.size(); ++i) {
     if (node.outputs[i].empty()) continue;
     if (!results[i].var && !results[i].constant.empty()) {
@@ -321,15 +322,17 @@ Status Importer::run_row(const OnnxOpRow& row, const Node& node, Scope& scope) {
   return {};
 }
 
-void Importer::follow_shapes(int64_t node, std::vector<Slot>& results) {
+void Importer::follow_shapes(const Node& node, int64_t index, const std::vector<Slot>& operands, std::vector<Slot>& results) {
   if (noted_) {
-    noted_->resize(static_cast<size_t>(node) + 1);
+    noted_->resize(static_cast<size_t>(index) + 1);
     for (const Slot& slot : results) noted_->back().push_back(slot.type.shape);
   }
-  if (batch_.to == 0 || node >= static_cast<int64_t>(in_file_->size())) return;
-  const std::vector<Shape>& shapes = (*in_file_)[static_cast<size_t>(node)];
+  if (batch_.to == 0 || index >= static_cast<int64_t>(in_file_->size())) return;
+  const std::vector<Shape>& shapes = (*in_file_)[static_cast<size_t>(index)];
   for (size_t i = 0; i < std::min(shapes.size(), results.size()); ++i) {
-    if (shapes[i].size() == results[i].type.shape.size()) results[i].in_file = shapes[i];
+    if (shapes[i].size() != results[i].type.shape.size()) continue;
+    results[i].in_file = shapes[i];
+    results[i].outer = outer_of_result(node, operands, results[i]);
   }
 }
 

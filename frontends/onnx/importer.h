@@ -91,7 +91,7 @@ class Importer {
   Status call_function(const Function& function, const Node& node, Scope& scope);
   Status choose_branch(const Node& node, Scope& scope);
   Status fold(int first_node, std::vector<Slot>& results);
-  void follow_shapes(int64_t node, std::vector<Slot>& results);
+  void follow_shapes(const Node& node, int64_t index, const std::vector<Slot>& operands, std::vector<Slot>& results);
   Status finish_outputs();
   Status add_inner_output(const std::string& name);
   Slot* find(std::string_view name, Scope& scope);

@@ -36,6 +36,7 @@ struct Slot {
   int64_t held_bytes = 0;        // of a constant that counts against what may be held
   bool not_computed = false;     // the row gave no such result; an error where something uses it
   std::optional<Shape> in_file;  // its shape at the file's own sizes, where the batch is freed (free_batch.h)
+  int64_t outer = 1;             // how many runs of samples lie in the dimension that differs from the file's
 };
 
 // Sequences exist at import alone: an item is a value, or a piece of one, cut when it is taken out.

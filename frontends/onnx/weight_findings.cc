@@ -9,7 +9,8 @@ namespace {
 using Level = ModelFinding::Level;
 
 constexpr int64_t shortest_line = 16;             // of fewer numbers nothing can be told
-constexpr int64_t most_elements_looked_at = int64_t{1} << 24;
+constexpr int64_t most_elements_looked_at = int64_t{1} << 22;      // of one tensor; tables are small
+constexpr int64_t most_elements_of_all = int64_t{1} << 25;         // inspecting must not read gigabytes
 
 // A matrix seen by rows, or, transposed, by columns.
 class Lines {
@@ -61,6 +62,12 @@ bool is_filter_bank(const Lines& x) {
 
 // Cosines and sines under a window: the window itself, which is the cosine of no frequency, is nowhere smaller than any of them.
 bool is_transform(const Lines& x) {
+  double largest = 0, other = 0;
+  for (int64_t i = 0; i < x.length; ++i) {
+    largest = std::max(largest, x.at(0, i));
+    for (int64_t line = 1; line < x.count; ++line) other = std::max(other, std::fabs(x.at(line, i)));
+  }
+  if (!(largest > 1e-6 && other > 1e-6)) return false;
   for (int64_t i = 0; i < x.length; ++i) {
     const double first = x.at(0, i);
     if (!(first > -1e-6)) return false;
@@ -136,7 +143,7 @@ void add_weight_findings(const OnnxModel& model, const ParameterRule& rule, std:
     if (scales_or_shifts(node.op_type)) scaling.insert(node.inputs.begin(), node.inputs.end());
   }
   LeftOut left_out;
-  int64_t small = 0;
+  int64_t small = 0, looked_at = 0;
   DType small_type = DType::f16;
   for (const Tensor& tensor : model.file().graph.initializers) {
     auto type = tensor_type(tensor);
@@ -156,6 +163,8 @@ void add_weight_findings(const OnnxModel& model, const ParameterRule& rule, std:
       ++small;
       small_type = type->dtype;
     }
+    looked_at += type->elements();
+    if (type->elements() > most_elements_looked_at || looked_at > most_elements_of_all) continue;
     auto value = tensor_value(tensor, model.stored());
     const std::string kind = value.ok() ? table_kind(*value) : "";
     if (kind.empty()) continue;

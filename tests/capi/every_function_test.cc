@@ -69,7 +69,9 @@ class Argument {
   }
   // What a call that works has made: an engine needs nothing to be made of.
   void give_back() {
-    if constexpr (std::is_same_v<T, epl_engine**>) epl_engine_destroy(std::exchange(place_, nullptr));
+    if constexpr (std::is_same_v<T, epl_engine**>) {
+      if (place_ != untouched()) epl_engine_destroy(std::exchange(place_, nullptr));   // NULL was given in its stead
+    }
   }
 
  private:

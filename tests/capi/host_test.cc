@@ -278,7 +278,7 @@ TEST_F(HostApi, TheSameMistakeHasTheSameCode) {
   epl_text* text = nullptr;
   epl_model* model = nullptr;
   epl_strategy* strategy = nullptr;
-  for (epl_error* unknown : {epl_trainer_set(w.trainer, EPL_STR("nothing"), EPL_STR("1")), epl_trainer_set(w.trainer, EPL_STR("loss"), EPL_STR("none")),
+  for (epl_error* unknown : {epl_trainer_set(w.trainer, EPL_STR("nothing"), EPL_STR("1")), epl_trainer_set(w.trainer, EPL_STR("loss"), EPL_STR("nothing")),
                              epl_trainer_set(w.trainer, EPL_STR("optimizer"), EPL_STR("nothing")), epl_trainer_set(w.trainer, EPL_STR("schedule"), EPL_STR("nothing")),
                              epl_strategy_set(w.strategy, EPL_STR("nothing"), EPL_STR("1")), epl_strategy_parse(w.engine, EPL_STR("{\"nothing\":1}"), &strategy),
                              epl_plan_describe(w.plan, EPL_STR("nothing"), &text), epl_model_load(w.engine, EPL_STR("/nowhere/model"), nullptr, &model),

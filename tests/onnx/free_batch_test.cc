@@ -90,12 +90,15 @@ TEST(FreeBatch, SizesOfAResize) {
 }
 
 TEST(FreeBatch, ShapesThatHideItAreRefused) {
-  // [1, 3, 4] with a batch of 1 in the middle of nothing it could follow: the result has no room for a batch of 2 in 3 x 4.
-  EXPECT_FALSE(freed_shape({2, 3, 4}, {4, 3, 4}, {3, 8}, {2, 4}).ok());
-  EXPECT_FALSE(freed_shape({2, 2, 4}, {4, 4, 4}, {4, 4}, {2, 4}).ok());
-  auto shape = freed_shape({5, 2, 3}, {5, 4, 3}, {10, 3}, {2, 4});
-  ASSERT_TRUE(shape.ok()) << shape.status().to_string();
-  EXPECT_EQ(*shape, (Shape{20, 3}));
+  EXPECT_FALSE(freed_shape({2, 3, 4}, {4, 3, 4}, 1, {3, 8}, {2, 4}).ok());
+  EXPECT_FALSE(freed_shape({2, 2, 4}, {4, 4, 4}, 1, {4, 4}, {2, 4}).ok()) << "in two dimensions at once";
+  auto made = freed_shape({5, 2, 3}, {5, 4, 3}, 1, {10, 3}, {2, 4});
+  ASSERT_TRUE(made.ok()) << made.status().to_string();
+  EXPECT_EQ(made->shape, (Shape{20, 3}));
+  EXPECT_EQ(made->outer, 5) << "samples are not the major part";
+  auto back = freed_shape({10, 3}, {20, 3}, 5, {5, 2, 3}, {2, 4});
+  ASSERT_TRUE(back.ok()) << back.status().to_string();
+  EXPECT_EQ(back->shape, (Shape{5, 4, 3}));
 }
 
 }  // namespace
