@@ -124,12 +124,14 @@ CALL(epl_tensor_create_borrow, w.engine, EPL_DTYPE_F32, dims, 2, borrowed, sizeo
 CALL(epl_tensor_to_dlpack, w.x, out)
 CALL(epl_model_load, w.engine, TEXT(w.model_path), NULL, (epl_model**)out)
 CALL(epl_model_describe, w.model, (epl_text**)out)
+CALL(epl_model_findings, w.model, (epl_text**)out)
 CALL(epl_template_write, w.engine, EPL_STR("mlp"), EPL_STR("{\"sizes\":[4,8,2]}"), TEXT(w.out))
 CALL(epl_trainer_create, w.engine, (epl_trainer**)out)
 CALL(epl_trainer_set, w.trainer, EPL_STR("loss.ignore_index"), EPL_STR("-123456789123456"))
 CALL(epl_trainer_set_number, w.trainer, EPL_STR("clip_norm"), 1.5)
 CALL(epl_trainer_bind_symbol, w.trainer, EPL_STR("batch"), world_batch)
 CALL(epl_trainer_bind_batch_dim, w.trainer, EPL_STR("x"), 0)
+CALL(epl_trainer_bind_value, w.trainer, EPL_STR("x"), w.x)
 CALL(epl_trainer_bind_input, w.trainer, EPL_STR("x"), EPL_DTYPE_F32, dims, 2)
 CALL(epl_strategy_create, w.engine, (epl_strategy**)out)
 CALL(epl_strategy_parse, w.engine, EPL_STR("{\"pipeline.num_micro_batch\":2,\"default\":{\"replicate\":1}}"), (epl_strategy**)out)
@@ -258,10 +260,10 @@ static const call calls[] = {
     ROW(epl_engine_create, destroy_engine, NULL), ROW(epl_engine_describe, destroy_text, NULL), ROW(epl_tensor_create, destroy_tensor, NULL),
     ROW(epl_tensor_create_copy, destroy_tensor, NULL), ROW(epl_tensor_create_borrow, destroy_tensor, check_released),
     ROW(epl_tensor_from_dlpack, destroy_tensor, check_deleted), ROW(epl_tensor_to_dlpack, destroy_dlpack, NULL), ROW(epl_model_load, destroy_model, NULL),
-    ROW(epl_model_load_bytes, destroy_model, NULL), ROW(epl_model_describe, destroy_text, NULL), ROW(epl_model_port, NULL, NULL),
+    ROW(epl_model_load_bytes, destroy_model, NULL), ROW(epl_model_describe, destroy_text, NULL), ROW(epl_model_findings, destroy_text, NULL), ROW(epl_model_port, NULL, NULL),
     ROW(epl_template_write, NULL, check_out), ROW(epl_trainer_create, destroy_trainer, NULL), ROW(epl_trainer_set, NULL, NULL),
     ROW(epl_trainer_set_number, NULL, NULL), ROW(epl_trainer_bind_symbol, NULL, NULL), ROW(epl_trainer_bind_input, NULL, NULL),
-    ROW(epl_trainer_bind_batch_dim, NULL, NULL), ROW(epl_strategy_create, destroy_strategy, NULL), ROW(epl_strategy_parse, destroy_strategy, NULL),
+    ROW(epl_trainer_bind_value, NULL, NULL), ROW(epl_trainer_bind_batch_dim, NULL, NULL), ROW(epl_strategy_create, destroy_strategy, NULL), ROW(epl_strategy_parse, destroy_strategy, NULL),
     ROW(epl_strategy_set, NULL, NULL), ROW(epl_strategy_describe, destroy_text, NULL), ROW(epl_plan_create, destroy_plan, NULL),
     ROW(epl_plan_port, NULL, NULL), ROW(epl_plan_describe, destroy_text, NULL), ROW(epl_cancel_create, destroy_cancel, NULL),
     ROW(epl_dataset_open, destroy_dataset, NULL), ROW(epl_dataset_field, NULL, NULL), ROW(epl_dataset_next, NULL, NULL),
