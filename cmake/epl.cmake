@@ -35,7 +35,8 @@ epl_table(${GENERATED}/cpu_kernel_table.cc MACRO EPL_KERNELS ROWS ${cpu_kernel_r
 epl_sources(backend_rows backends/cpu backends/sim)
 epl_table(${GENERATED}/backend_table.cc MACRO EPL_BACKEND ROWS ${backend_rows} HEADER core/backend/device.h TYPE BackendTable TABLE epl::fill_backend_table)
 
-file(GLOB generated_sources ${GENERATED}/*_table.cc)
+# Not a glob over the folder: it would keep the table of a folder that is gone.
+get_property(generated_sources DIRECTORY PROPERTY EPL_TABLES)
 epl_sources(sources core/base core/ir core/ops core/autodiff core/train core/train/losses core/train/optimizers
   core/rewrite core/rewrite/rows core/strategy core/strategy/passes core/program core/backend core/data core/data/readers
   core/runtime core/capi frontends/onnx frontends/onnx/ops frontends/onnx/templates backends/cpu backends/cpu/kernels backends/sim)

@@ -4,6 +4,7 @@
 # `MACRO_row_a_b`; the generated file declares them all and calls each in the order of the file names. There is no list
 # to edit and no static constructor; a row whose function is missing does not link.
 function(epl_table output)
+  set_property(DIRECTORY APPEND PROPERTY EPL_TABLES ${output})
   cmake_parse_arguments(T "" "MACRO;HEADER;TABLE;TYPE" "ROWS" ${ARGN})
   list(SORT T_ROWS)
   string(REPLACE "::" ";" path ${T_TABLE})
