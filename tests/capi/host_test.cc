@@ -24,7 +24,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-#if defined(EPL_DEV)
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr bool sanitized = true;   // reading freed memory is what the sanitizer is there to see
 #else
 constexpr bool sanitized = false;
