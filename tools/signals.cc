@@ -1,21 +1,39 @@
 #include "tools/signals.h"
 
+#include <atomic>
 #include <cerrno>
 #include <csignal>
+#include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <ctime>
 
 namespace epl::tools {
 namespace {
 
 volatile std::sig_atomic_t seen = 0;
+std::atomic<int64_t> seen_at = 0;   // milliseconds
+
+int64_t now() {
+  timespec time{};
+  ::clock_gettime(CLOCK_MONOTONIC, &time);
+  return int64_t{time.tv_sec} * 1000 + time.tv_nsec / 1'000'000;
+}
 
 constexpr int watched[] = {SIGINT, SIGTERM, SIGHUP};
 
-// From then on each has its usual effect, which is to end the process.
+// A second request has the signal's usual effect, which is to end the process. What follows within a second is the same request:
+// timeout(1) and others signal a process, and then its group.
 void on_signal(int number) {
-  seen = number;
-  for (int one : watched) ::signal(one, SIG_DFL);
+  const int kept = errno;
+  if (seen == 0) {
+    seen_at = now();
+    seen = number;
+  } else if (now() - seen_at > 1000) {
+    ::signal(number, SIG_DFL);
+    ::raise(number);
+  }
+  errno = kept;
 }
 
 }  // namespace

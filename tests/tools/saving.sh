@@ -29,8 +29,8 @@ train() { exec "$epl" train m.onnx --data t.csv --data-options "$classes" --batc
 # A signal ends a run after its step, with everything saved; the run that goes on has the bits of one that was never stopped.
 for signal in TERM HUP INT; do
   case $signal in TERM) code=143 ;; HUP) code=129 ;; INT) code=130 ;; esac
-  if [ $signal = INT ]; then   # a shell's background jobs ignore it; timeout's child does not
-    timeout -s INT 0.5 "$epl" train m.onnx --data t.csv --data-options "$classes" --batch 8 --json --steps 100000000 --out s$signal >s$signal.json 2>s$signal.err
+  if [ $signal = INT ]; then   # a shell's background jobs ignore it; timeout's child does not, and gets it twice
+    timeout -s INT 1 "$epl" train m.onnx --data t.csv --data-options "$classes" --batch 8 --json --steps 100000000 --out s$signal >s$signal.json 2>s$signal.err
     got=$?
     [ $got = 124 ] && got=130   # what timeout says of a child that it ended
   else
