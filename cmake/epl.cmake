@@ -13,9 +13,14 @@ endfunction()
 
 epl_sources(op_rows core/ops)
 epl_table(${GENERATED}/op_table.cc MACRO EPL_OP ROWS ${op_rows} HEADER core/ir/op.h TYPE OpTable TABLE epl::fill_op_table)
+epl_table(${GENERATED}/index_table.cc MACRO EPL_INDICES ROWS ${op_rows} HEADER core/ir/index_range.h TYPE IndexTable TABLE epl::fill_index_table)
 
 epl_sources(loss_rows core/train/losses)
 epl_table(${GENERATED}/loss_table.cc MACRO EPL_LOSS ROWS ${loss_rows} HEADER core/train/loss.h TYPE LossTable TABLE epl::fill_loss_table)
+epl_sources(metric_rows core/train/metrics)
+epl_table(${GENERATED}/metric_table.cc MACRO EPL_METRIC ROWS ${metric_rows} HEADER core/train/metric.h TYPE MetricTable TABLE epl::fill_metric_table)
+epl_sources(schedule_rows core/train/schedules)
+epl_table(${GENERATED}/schedule_table.cc MACRO EPL_SCHEDULE ROWS ${schedule_rows} HEADER core/train/schedule.h TYPE ScheduleTable TABLE epl::fill_schedule_table)
 epl_sources(optimizer_rows core/train/optimizers)
 epl_table(${GENERATED}/optimizer_table.cc MACRO EPL_OPTIMIZER ROWS ${optimizer_rows} HEADER core/train/optimizer.h TYPE OptimizerTable TABLE epl::fill_optimizer_table)
 epl_sources(pass_rows core/strategy/passes)
@@ -37,7 +42,7 @@ epl_table(${GENERATED}/backend_table.cc MACRO EPL_BACKEND ROWS ${backend_rows} H
 
 # Not a glob over the folder: it would keep the table of a folder that is gone.
 get_property(generated_sources DIRECTORY PROPERTY EPL_TABLES)
-epl_sources(sources core/base core/ir core/ops core/autodiff core/train core/train/losses core/train/optimizers
+epl_sources(sources core/base core/ir core/ops core/autodiff core/train core/train/losses core/train/metrics core/train/optimizers core/train/schedules
   core/rewrite core/rewrite/rows core/strategy core/strategy/passes core/program core/backend core/data core/data/readers
   core/runtime core/capi frontends/onnx frontends/onnx/ops frontends/onnx/templates backends/cpu backends/cpu/kernels backends/sim)
 

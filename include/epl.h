@@ -86,6 +86,7 @@ typedef struct epl_strategy epl_strategy;
 typedef struct epl_plan epl_plan;
 typedef struct epl_session epl_session;
 typedef struct epl_dataset epl_dataset;
+typedef struct epl_evaluation epl_evaluation;
 typedef struct epl_tensor epl_tensor;
 typedef struct epl_cancel epl_cancel;
 
@@ -165,7 +166,7 @@ EPL_API EPL_SINCE(1, 0) void epl_engine_options_init(epl_engine_options* EPL_OUT
 EPL_API EPL_SINCE(1, 0) epl_error* epl_engine_create(const epl_engine_options* EPL_NULLABLE options,
                                                      epl_engine** EPL_OUT engine);
 EPL_API EPL_SINCE(1, 0) void epl_engine_destroy(epl_engine* EPL_NULLABLE engine);
-/* What this build and this machine have, as JSON: version, processor level, devices, losses, optimizers, readers, model
+/* What this build and this machine have, as JSON: version, processor level, devices, losses, metrics, optimizers, schedules, readers, model
  * families, strategy keys, packs and where they are looked for. */
 EPL_API EPL_SINCE(1, 0) epl_error* epl_engine_describe(const epl_engine* engine, epl_text** EPL_OUT EPL_OWNED json);
 
@@ -289,7 +290,9 @@ EPL_API EPL_SINCE(1, 0) void epl_trainer_destroy(epl_trainer* EPL_NULLABLE train
  *   loss.<option>    as the loss declares, for example loss.ignore_index = -100
  *   optimizer        sgd, momentum, adam, adamw, ...
  *   optimizer.<option>  lr, momentum, betas ("0.9,0.999"), eps, weight_decay, ...
- *   schedule         constant, linear, cosine; with schedule.warmup_steps, schedule.total_steps, schedule.final_ratio
+ *   schedule         constant, linear, cosine, step, exponential, one_cycle, plateau (docs/training.md)
+ *   schedule.warmup_steps  steps in which the rate rises from zero
+ *   schedule.<option>  as the schedule declares, for example schedule.total_steps = 1000
  *   clip_norm        of the global gradient, 0 for none
  *   free_batch       true: inputs may be bound to another number of samples than the file fixes, where its nodes allow it
  *   report.gradient_norms  true: each step reports "gradient_norm:<parameter>" (epl_session_metric) */
@@ -395,6 +398,9 @@ EPL_API EPL_SINCE(1, 0) void epl_cancel_reset(epl_cancel* cancel);
  *   order     "sequential" (default) or "shuffled", a new permutation for each epoch
  *   seed      of the shuffling
  *   prefetch  batches read ahead by a thread, 0 (default) for none
+ *   partial   true: an epoch ends with what is left over after its last whole batch, as a batch of fewer samples
+ *   split     "train" or "held_out": the part of the samples that is trained on, or the share `held_out` (0.2) that is not,
+ *             drawn by `split_seed` (0); "all" (default). The reader text cuts the file instead: its end is held out.
  *   reader    the reader's name; found by the file itself if not set
  *   and what the reader declares (epl_engine_describe and docs/readers.md list it), for example {"context": 128}. */
 EPL_API EPL_SINCE(1, 0) epl_error* epl_dataset_open(const epl_engine* engine, const char* path, size_t path_length,
@@ -405,7 +411,7 @@ EPL_API EPL_SINCE(1, 0) int64_t epl_dataset_field_count(const epl_dataset* datas
 /* Name and type of a field as batches have it. */
 EPL_API EPL_SINCE(1, 0) epl_error* epl_dataset_field(const epl_dataset* dataset, int64_t index, epl_port* EPL_OUT port);
 EPL_API EPL_SINCE(1, 0) int64_t epl_dataset_samples(const epl_dataset* dataset);
-/* Batches of an epoch; what is left over after the last whole batch is left out. */
+/* Batches of an epoch; what is left over after the last whole batch is one where the option "partial" is set, else left out. */
 EPL_API EPL_SINCE(1, 0) int64_t epl_dataset_batches(const epl_dataset* dataset);
 /* What was read and how, as JSON: path, reader, samples, fields with their columns and the names of their classes, and
  * `options`, under which another file is read to the same meaning. */
@@ -415,6 +421,9 @@ EPL_API EPL_SINCE(1, 0) epl_error* epl_dataset_describe(const epl_dataset* datas
  * that has it. Shapes that do not fit are an error. The
  * handles that epl_dataset_next gave before are gone. */
 EPL_API EPL_SINCE(1, 0) epl_error* epl_dataset_bind(epl_dataset* dataset, const epl_plan* plan, int32_t entry);
+/* Reads every sample once and looks for integers that the model cannot take, class indices and rows of tables out of range: an
+ * error names field, row and value. The dataset need not be bound. */
+EPL_API EPL_SINCE(1, 0) epl_error* epl_dataset_check(epl_dataset* dataset, const epl_plan* plan, int32_t entry);
 /* The next batch: the handles of the dataset's own tensors, filled anew by each call of this function and left alone by every
  * other. After the last batch of an epoch the next begins. `count` must be that of the fields, or of the inputs once bound. */
 EPL_API EPL_SINCE(1, 0) epl_error* epl_dataset_next(epl_dataset* dataset, const epl_tensor** EPL_OUT tensors,
@@ -456,15 +465,18 @@ EPL_API EPL_SINCE(1, 0) epl_error* epl_session_create(const epl_plan* plan,
                                                       epl_session** EPL_OUT session);
 EPL_API EPL_SINCE(1, 0) void epl_session_destroy(epl_session* EPL_NULLABLE session);
 /* One optimizer step over the global batch: inputs in the plan's order. A step happens or does not: on an error before
- * the update nothing has changed. */
+ * the update nothing has changed. A class index or table row out of range is found before anything runs
+ * (EPL_ERROR_INVALID_ARGUMENT, which names input, row and value). */
 EPL_API EPL_SINCE(1, 0) epl_error* epl_session_step(epl_session* session, const epl_tensor* const* inputs, size_t count,
                                                     const epl_call_options* EPL_NULLABLE options,
                                                     epl_metrics* EPL_OUT EPL_NULLABLE metrics);
-/* The loss without an update, dropout off, running statistics used. */
+/* The loss without an update, dropout off, running statistics used. Of fewer samples than the plan's batch it is the mean of
+ * theirs; a model that computes its loss itself takes whole batches alone. */
 EPL_API EPL_SINCE(1, 0) epl_error* epl_session_evaluate(epl_session* session, const epl_tensor* const* inputs,
                                                         size_t count, const epl_call_options* EPL_NULLABLE options,
                                                         epl_metrics* EPL_OUT EPL_NULLABLE metrics);
-/* The outputs of the model, in the order of the plan's outputs of EPL_ENTRY_PREDICT, into `output_count` new tensors. */
+/* The outputs of the model, in the order of the plan's outputs of EPL_ENTRY_PREDICT, into `output_count` new tensors. With fewer
+ * samples than the plan's batch the outputs have as many. */
 EPL_API EPL_SINCE(1, 0) epl_error* epl_session_predict(epl_session* session, const epl_tensor* const* inputs,
                                                        size_t count, const epl_call_options* EPL_NULLABLE options,
                                                        epl_tensor** EPL_OUT EPL_OWNED outputs, size_t output_count);
@@ -472,6 +484,14 @@ EPL_API EPL_SINCE(1, 0) epl_error* epl_session_predict(epl_session* session, con
 EPL_API EPL_SINCE(1, 0) epl_error* epl_session_metric(epl_session* session, const char* name, size_t name_length,
                                                       double* EPL_OUT value);
 EPL_API EPL_SINCE(1, 0) int64_t epl_session_steps(const epl_session* session);
+/* A number that decides how training goes on, changed between steps and kept in checkpoints. "learning_rate_scale": what the rates of all
+ * parameters are multiplied with besides their schedule, 1 at first. */
+EPL_API EPL_SINCE(1, 0) epl_error* epl_session_set_number(epl_session* session, const char* name, size_t name_length,
+                                                          double value);
+EPL_API EPL_SINCE(1, 0) epl_error* epl_session_get_number(epl_session* session, const char* name, size_t name_length,
+                                                          double* EPL_OUT value);
+/* Tells the schedule plateau what was measured, which it may lower the scale above for. Other schedules watch nothing: an error. */
+EPL_API EPL_SINCE(1, 0) epl_error* epl_session_observe(epl_session* session, double value, int32_t higher_is_better);
 /* XXH64 (seed 0) over the bytes of all trained parameters in the order of their names, every NaN as
    one with all bits set: equal weights, equal hash. */
 EPL_API EPL_SINCE(1, 0) epl_error* epl_session_hash(epl_session* session, uint64_t* EPL_OUT hash);
@@ -526,6 +546,39 @@ EPL_API EPL_SINCE(1, 0) epl_error* epl_session_export_onnx_for_training(epl_sess
 /* Parameters and buffers under their names. */
 EPL_API EPL_SINCE(1, 0) epl_error* epl_session_export_safetensors(epl_session* session, const char* path,
                                                                   size_t path_length);
+
+/* --- Evaluation: loss and metrics over any number of batches --------------------------------------------------------- */
+
+/* Metrics of sessions of `plan`, which must have been made with a trainer. `metrics` names them, with options:
+ * "accuracy, top_k(k=5)"; empty: those of the loss; "none": the loss alone. epl_engine_describe lists metrics and their
+ * options; those that every metric has are output and target, names of an output of the model and an input of the plan
+ * that are compared instead of the loss's, and ignore_index, a class that does not count.
+ * Numbers are those of all samples together: they depend neither on the batches nor on their order. */
+EPL_API EPL_SINCE(1, 0) epl_error* epl_evaluation_create(const epl_plan* plan, const char* EPL_NULLABLE metrics,
+                                                         size_t metrics_length,
+                                                         epl_evaluation** EPL_OUT evaluation);
+EPL_API EPL_SINCE(1, 0) void epl_evaluation_destroy(epl_evaluation* EPL_NULLABLE evaluation);
+/* One forward pass over a batch, inputs in the order of EPL_ENTRY_EVALUATE, or over fewer samples. */
+EPL_API EPL_SINCE(1, 0) epl_error* epl_evaluation_add(epl_evaluation* evaluation, epl_session* session,
+                                                      const epl_tensor* const* inputs, size_t count,
+                                                      const epl_call_options* EPL_NULLABLE options);
+/* The next `batches` batches of a dataset that is bound to EPL_ENTRY_EVALUATE (or EPL_ENTRY_TRAIN, which has the same
+ * inputs); 0: an epoch from its start, after which it stands at its start. The last batch counts in full where the dataset
+ * gives it ("partial": true). The deadline of `options` is that of each batch. */
+EPL_API EPL_SINCE(1, 0) epl_error* epl_evaluation_add_dataset(epl_evaluation* evaluation, epl_session* session,
+                                                              epl_dataset* dataset, int64_t batches,
+                                                              const epl_call_options* EPL_NULLABLE options);
+/* What `other`, of an equal plan with the same metrics, has seen: of another part of the data, say. */
+EPL_API EPL_SINCE(1, 0) epl_error* epl_evaluation_merge(epl_evaluation* evaluation, epl_evaluation* other);
+EPL_API EPL_SINCE(1, 0) epl_error* epl_evaluation_reset(epl_evaluation* evaluation);
+EPL_API EPL_SINCE(1, 0) int64_t epl_evaluation_samples(const epl_evaluation* evaluation);
+/* "loss", or a metric by the name it was given: "top_k(k=5)", or "top_k" where that is clear. NaN where nothing counted. */
+EPL_API EPL_SINCE(1, 0) epl_error* epl_evaluation_result(epl_evaluation* evaluation, const char* name, size_t name_length,
+                                                         double* EPL_OUT value);
+/* All of it as JSON, the loss first: {"samples": n, "batch": of the plan, "takes_partial": whether fewer samples can be added,
+ * "metrics": [{"name", "value", "higher_is_better"}, ...]}. */
+EPL_API EPL_SINCE(1, 0) epl_error* epl_evaluation_describe(epl_evaluation* evaluation,
+                                                           epl_text** EPL_OUT EPL_OWNED json);
 
 #ifdef __cplusplus
 }

@@ -143,6 +143,9 @@ void add_binding_options(CLI::App& app, JobOptions& o) {
   app.add_option("--loss-output", o.loss_output, "what the loss is applied to: an output of the model or of any of its nodes (the first output)");
   app.add_flag("--no-peel", o.no_peel, "apply a loss of scores to the output as it is, a last softmax or sigmoid included");
   app.add_option("--ignore-index", o.ignore_index, "target value that does not count (softmax_cross_entropy)");
+  app.add_option("--label-smoothing", o.label_smoothing, "share of each target that is spread over all classes (softmax_cross_entropy)");
+  app.add_option("--class-weights", o.class_weights, "one for each class, as 1,2.5,1 (softmax_cross_entropy)");
+  app.add_option("--loss-option", o.loss_options, "any option of the loss: NAME=VALUE; may be repeated")->allow_extra_args(false);
 }
 
 int64_t batch_of(const Model& model, const JobOptions& o) {

@@ -30,7 +30,8 @@ void add_training_options(CLI::App& app, JobOptions& o) {
   app.add_option("--no-decay", o.no_decay, "parameters without weight decay, by glob; may be repeated")->allow_extra_args(false);
   app.add_option("--freeze", o.freeze, "parameters that are not trained, by glob; may be repeated")->allow_extra_args(false);
   app.add_option("--train-also", o.train_also, "tensors of the file that look like constants and are trained all the same, by glob; may be repeated")->allow_extra_args(false);
-  app.add_option("--schedule", o.schedule, "of the learning rate: constant, linear or cosine over --steps")->capture_default_str();
+  app.add_option("--schedule", o.schedule, "of the learning rate: constant, linear, cosine, one_cycle, step, exponential or plateau")->capture_default_str();
+  app.add_option("--schedule-option", o.schedule_options, "any option of the schedule: NAME=VALUE; may be repeated")->allow_extra_args(false);
   app.add_option("--warmup", o.warmup, "steps in which the learning rate rises from zero")->check(CLI::NonNegativeNumber);
   app.add_option("--final-ratio", o.final_ratio, "of the learning rate at the last step")->check(CLI::Range(0.0, 1.0));
   app.add_option("--clip", o.clip, "largest global norm of the gradient; 0 for no clipping")->check(CLI::NonNegativeNumber);
@@ -43,7 +44,8 @@ void add_data_options(CLI::App& app, JobOptions& o, bool required) {
   data->add_option("--data", o.data, "a table, arrays or a folder of images (docs/readers.md has the formats), with a field for each input (NAME, or input.NAME) and one called target")->check(CLI::ExistingPath);
   data->require_option(required ? 1 : 0, 1);
   app.add_option("--data-options", o.data_options, "options of --data's reader: JSON, or a file with it");
-  app.add_option("--held-out", o.held_out, "share of the text, at its end, that is not trained on")->check(CLI::Range(0.0, 0.9))->capture_default_str();
+  app.add_option("--held-out", o.held_out, "share of the data that is not trained on but measured on: samples drawn once and for all, of text its end (0; of text 0.05)")->check(CLI::Range(0.0, 0.9));
+  app.add_option("--validation", o.validation, "a file of the same kind to measure on")->check(CLI::ExistingFile);
 }
 
 std::string read_file(const std::string& path) {
@@ -105,27 +107,46 @@ int64_t add_group(epl_trainer* trainer, const std::vector<std::string>& patterns
 
 }  // namespace
 
+namespace {
+
+// Sets PREFIX.NAME for each NAME=VALUE.
+void set_options(epl_trainer* t, const std::string& prefix, const char* flag, const std::vector<std::string>& options) {
+  for (const std::string& option : options) {
+    const size_t equals = option.find('=');
+    if (equals == std::string::npos) throw UsageError(std::string(flag) + " " + option + ": NAME=VALUE is expected");
+    set(t, prefix + option.substr(0, equals), std::string_view(option).substr(equals + 1));
+  }
+}
+
+void set_schedule(epl_trainer* t, const Engine& engine, const JobOptions& o) {
+  set(t, "schedule", o.schedule);
+  if (o.warmup > 0) set(t, "schedule.warmup_steps", static_cast<double>(o.warmup));
+  for (const Json& row : described(engine, "schedules")) {
+    if (row.at("name") == o.schedule && row.at("options").contains("total_steps")) set(t, "schedule.total_steps", static_cast<double>(o.steps));
+  }
+  if (o.final_ratio > 0) set(t, "schedule.final_ratio", o.final_ratio);
+  set_options(t, "schedule.", "--schedule-option", o.schedule_options);
+}
+
+}  // namespace
+
 Trainer make_trainer(const Engine& engine, const JobOptions& o) {
   Trainer trainer = make<Trainer>(epl_trainer_create, engine.get());
   epl_trainer* t = trainer.get();
   set(t, "loss", o.loss);
   if (!o.loss_output.empty()) set(t, "loss.output", o.loss_output);
   if (!o.ignore_index.empty()) set(t, "loss.ignore_index", o.ignore_index);
+  if (o.label_smoothing) set(t, "loss.label_smoothing", *o.label_smoothing);
+  if (!o.class_weights.empty()) set(t, "loss.class_weights", o.class_weights);
+  set_options(t, "loss.", "--loss-option", o.loss_options);
   set(t, "optimizer", o.optimizer);
   if (o.lr) set(t, "optimizer.lr", *o.lr);
   if (o.momentum) set(t, "optimizer.momentum", *o.momentum);
   if (!o.betas.empty()) set(t, "optimizer.betas", o.betas);
   if (o.eps) set(t, "optimizer.eps", *o.eps);
   if (o.weight_decay) set(t, "optimizer.weight_decay", *o.weight_decay);
-  for (const std::string& option : o.optimizer_options) {
-    const size_t equals = option.find('=');
-    if (equals == std::string::npos) throw UsageError("--optimizer-option " + option + ": NAME=VALUE is expected");
-    set(t, "optimizer." + option.substr(0, equals), std::string_view(option).substr(equals + 1));
-  }
-  set(t, "schedule", o.schedule);
-  if (o.warmup > 0) set(t, "schedule.warmup_steps", static_cast<double>(o.warmup));
-  if (o.schedule != "constant") set(t, "schedule.total_steps", static_cast<double>(o.steps));
-  if (o.final_ratio > 0) set(t, "schedule.final_ratio", o.final_ratio);
+  set_options(t, "optimizer.", "--optimizer-option", o.optimizer_options);
+  set_schedule(t, engine, o);
   if (o.clip > 0) set(t, "clip_norm", o.clip);
   if (!o.freeze.empty()) check(epl_trainer_group_set(t, add_group(t, o.freeze), EPL_STR("frozen"), EPL_STR("true")));
   if (!o.train_also.empty()) check(epl_trainer_group_set(t, add_group(t, o.train_also), EPL_STR("constants"), EPL_STR("true")));
@@ -171,9 +192,11 @@ Port text_input(const Model& model) {
 
 }  // namespace
 
-DataFiles open_data(const Engine& engine, const Model& model, const JobOptions& o) {
+DataFiles open_data(const Engine& engine, const Model& model, const JobOptions& o, bool once) {
+  if (o.held_out && !o.validation.empty()) throw UsageError("--held-out and --validation: one of them says what to measure on");
   DataFiles out;
   if (!o.data.empty()) {
+    const Json in_order = {{"order", "sequential"}, {"partial", true}};
     out.batch = batch_of(model, o);
     Json options = {{"batch", out.batch}, {"order", "shuffled"}, {"seed", o.seed}, {"prefetch", 2}};
     if (!o.data_options.empty()) {
@@ -181,8 +204,19 @@ DataFiles open_data(const Engine& engine, const Model& model, const JobOptions& 
       if (!own.is_object()) throw UsageError("--data-options is no JSON object");
       options.update(own);
     }
-    out.train = open_dataset(engine, o.data, options);
+    Json train = options;
+    if (once) train.update(in_order);
+    if (o.held_out.value_or(0) > 0 && o.validation.empty()) train.update(Json{{"split", "train"}, {"held_out", *o.held_out}});
+    out.train = open_dataset(engine, o.data, train);
     out.batch = samples_of_batch(model, out.train, options.value("batch", int64_t{0}), o);
+    if (train.contains("split") || !o.validation.empty()) {
+      // Read to the same meaning: the classes and means that the training data has given.
+      Json held_out = parse_json(text_of(epl_dataset_describe, out.train.get())).at("options");
+      held_out["batch"] = options.at("batch");
+      held_out.update(in_order);
+      if (o.validation.empty()) held_out.update(Json{{"split", "held_out"}, {"held_out", *o.held_out}});
+      out.held_out = open_dataset(engine, o.validation.empty() ? o.data : o.validation, held_out);
+    }
     return out;
   }
   const Port input = text_input(model);
@@ -191,13 +225,17 @@ DataFiles open_data(const Engine& engine, const Model& model, const JobOptions& 
   if (o.context > 0 && out.context != o.context) {
     throw UsageError("--context " + std::to_string(o.context) + ": the model's input " + input.name + " has " + std::to_string(out.context));
   }
-  Json options = {{"reader", "text"}, {"batch", out.batch}, {"context", out.context}, {"input", input.name}, {"held_out", o.held_out}};
+  Json options = {{"reader", "text"}, {"batch", out.batch}, {"context", out.context}, {"input", input.name}, {"held_out", o.text_held_out()}};
   Json train = options, held_out = options;
   // Windows may begin anywhere, so that an epoch has as many samples as there are bytes.
-  train.update(Json{{"split", "train"}, {"stride", 1}, {"order", "shuffled"}, {"seed", o.seed}, {"prefetch", 2}});
-  held_out.update(Json{{"split", "held_out"}});
+  train.update(once ? Json{{"split", "train"}, {"partial", true}} : Json{{"split", "train"}, {"stride", 1}, {"order", "shuffled"}, {"seed", o.seed}, {"prefetch", 2}});
+  held_out.update(Json{{"split", o.validation.empty() ? "held_out" : "all"}, {"partial", true}});
   out.train = open_dataset(engine, o.text, train);
-  if (o.held_out > 0) out.held_out = open_dataset(engine, o.text, held_out);
+  if (!o.validation.empty()) {
+    out.held_out = open_dataset(engine, o.validation, held_out);
+  } else if (o.text_held_out() > 0) {
+    out.held_out = open_dataset(engine, o.text, held_out);
+  }
   return out;
 }
 

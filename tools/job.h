@@ -22,13 +22,18 @@ struct JobOptions {
   uint64_t seed = 0;
   std::vector<std::string> symbols, batch_dims, values;   // NAME=SIZE, NAME=D, NAME=V
   bool free_batch = false, no_peel = false;
-  std::string loss = "softmax_cross_entropy", loss_output, ignore_index;
+  std::string loss = "softmax_cross_entropy", loss_output, ignore_index, class_weights;
+  std::optional<double> label_smoothing;
   std::string optimizer = "adamw", betas;
-  std::vector<std::string> optimizer_options;  // name=value
+  std::vector<std::string> optimizer_options, loss_options, schedule_options;  // name=value
   std::optional<double> lr, momentum, eps, weight_decay;
   std::string schedule = "constant";
   int64_t warmup = 0, steps = 0;
-  double clip = 0, final_ratio = 0, held_out = 0.05;
+  std::optional<double> epochs;            // instead of steps
+  double clip = 0, final_ratio = 0;
+  std::optional<double> held_out;          // share that is not trained on; of text 0.05 unless named, else none
+  std::string validation;                  // a file of its own instead
+  double text_held_out() const { return held_out.value_or(validation.empty() ? 0.05 : 0); }
   std::vector<std::string> freeze, train_also, no_decay;
   bool json = false;
 };
@@ -59,10 +64,11 @@ Plan make_plan(const Model& model, const Trainer& trainer, const Strategy& strat
 // The data of a job. For text the first input of the model with two dimensions names the field and, where the file fixes them, gives
 // batch and context.
 struct DataFiles {
-  Dataset train, held_out;   // held_out: text only
+  Dataset train, held_out;   // held_out: may be none
   int64_t batch = 0, context = 0;
 };
-DataFiles open_data(const Engine& engine, const Model& model, const JobOptions& o);
+// `once`: the data is gone through once, in its order and to its last sample, instead of being trained on.
+DataFiles open_data(const Engine& engine, const Model& model, const JobOptions& o, bool once = false);
 
 // What epl_checkpoint_describe says.
 Json describe_checkpoint(const Engine& engine, const std::string& path);

@@ -11,7 +11,7 @@ namespace epl::tools {
 
 void measure_baselines(const Engine& engine, const Plan& plan, const DataFiles& data, const JobOptions& o, int64_t batches, Listener& listener) {
   ByteCounts counts;
-  Json options = {{"reader", "text"}, {"batch", 1}, {"context", data.context}, {"split", "train"}, {"held_out", o.held_out}};
+  Json options = {{"reader", "text"}, {"batch", 1}, {"context", data.context}, {"split", "train"}, {"held_out", o.text_held_out()}};
   const std::string text = print_json(options);
   Dataset all = make<Dataset>(epl_dataset_open, engine.get(), o.text.data(), o.text.size(), text.data(), text.size());
   const epl_tensor* fields[2];
@@ -27,9 +27,10 @@ void measure_baselines(const Engine& engine, const Plan& plan, const DataFiles& 
   if (target == inputs || inputs != 2) return;   // the loss has no target of its own
   ByteCounts::Loss loss;
   check(epl_dataset_seek(data.held_out.get(), 0));
-  for (int64_t i = 0; i < batches; ++i) {
+  const int64_t there = epl_dataset_batches(data.held_out.get());
+  for (int64_t i = 0; i < (batches > 0 ? std::min(batches, there) : there); ++i) {
     check(epl_dataset_next(data.held_out.get(), fields, 2));
-    counts.measure(static_cast<const int64_t*>(epl_tensor_data(fields[1 - target])), static_cast<const int64_t*>(epl_tensor_data(fields[target])), data.batch * data.context, loss);
+    counts.measure(static_cast<const int64_t*>(epl_tensor_data(fields[1 - target])), static_cast<const int64_t*>(epl_tensor_data(fields[target])), static_cast<int64_t>(epl_tensor_bytes(fields[0]) / sizeof(int64_t)), loss);
   }
   const double unigram = loss.unigram / static_cast<double>(loss.bytes), bigram = loss.bigram / static_cast<double>(loss.bytes);
   listener.notice({{"event", "baselines"}, {"unigram", unigram}, {"bigram", bigram}, {"held_out_bytes", loss.bytes}},
@@ -47,6 +48,7 @@ std::string write_sample(const Engine& engine, const Plan& plan, const Session& 
   check(epl_dataset_seek(data.held_out.get(), 0));
   const epl_tensor* start = nullptr;
   check(epl_dataset_next(data.held_out.get(), &start, 1));
+  if (epl_tensor_dim(start, 0) != rows) return "";   // there is less than a batch
   const int64_t dims[2] = {rows, length};
   TensorHandle window = make<TensorHandle>(epl_tensor_create_copy, engine.get(), static_cast<int32_t>(EPL_DTYPE_I64), dims, 2,
                                            static_cast<const void*>(epl_tensor_data(start)), epl_tensor_bytes(start));

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "tools/measure.h"
 #include "tools/signals.h"
 #include "tools/text.h"
 
@@ -47,6 +48,7 @@ std::string Progress::line(const StepDone& e, int columns) const {
   const std::string step = "step " + std::to_string(e.step) + "/" + std::to_string(job_.steps);
   std::string loss = "loss " + fixed(smooth_loss_, 4);
   if (held_out_ >= 0) loss += " held-out " + fixed(held_out_, 4);
+  if (!measured_.empty()) loss += " " + measured_.substr(0, measured_.find(','));
   // In the order in which they go when there is no room; "" is the bar's place.
   const std::string left = clock_text(seconds / done * static_cast<double>(job_.steps - e.step)) + " left";
   const std::string speed = short_number(done * static_cast<double>(job_.units_per_step) / seconds) + " " + job_.unit + "/s";
@@ -84,6 +86,7 @@ void Progress::step(const StepDone& e) {
 
 void Progress::evaluated(const Evaluated& e) {
   if (!e.metrics.empty()) held_out_ = e.metrics.front().second;
+  measured_ = metrics_text(e.metrics, 1);
 }
 
 void Progress::notice(const Json& event, const std::string& line) {
@@ -109,6 +112,7 @@ void Progress::done(const JobDone& e) {
     if (unigram_ > 0) {
       line += " nats per byte (unigram " + fixed(unigram_, 4) + ", bigram " + fixed(bigram_, 4) + "; " + fixed(held_out_ / unigram_, 3) + " of the unigram's)";
     }
+    if (!measured_.empty()) line += "; " + measured_;
   } else if (last_loss_ >= 0) {
     line += "; last loss " + fixed(last_loss_, 4);
   }

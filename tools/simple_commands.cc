@@ -9,6 +9,7 @@
 #include "tools/data_notes.h"
 #include "tools/inspect_build.h"
 #include "tools/job.h"
+#include "tools/measure.h"
 #include "tools/output_folder.h"
 #include "tools/progress.h"
 #include "tools/report.h"
@@ -16,34 +17,35 @@
 namespace epl::tools {
 namespace {
 
-int run_evaluate(JobOptions o, const std::string& where, int64_t batches) {
+int run_evaluate(JobOptions o, const std::string& where, int64_t batches, const std::string& metrics) {
   const std::string checkpoint = where.empty() ? where : find_checkpoint(where);
   if (o.device == "sim") throw UsageError("--device sim computes no numbers, so there is nothing to measure");
   Engine engine = make_engine(o);
   Model model = load_model(engine, o.model);
   if (!checkpoint.empty()) match_checkpoint(engine, o, describe_checkpoint(engine, checkpoint));
-  DataFiles data = open_data(engine, model, o);
+  DataFiles data = open_data(engine, model, o, true);
   Trainer trainer = make_trainer(engine, o);
   bind_inputs(trainer, model, data.train, o);
   Plan plan = make_plan(model, trainer, make_strategy(engine, o), o);
   Session session = make<Session>(epl_session_create, plan.get(), static_cast<const epl_session_options*>(nullptr));
   if (!checkpoint.empty()) check(epl_session_load(session.get(), checkpoint.data(), checkpoint.size(), static_cast<epl_dataset*>(nullptr)));
   const Dataset& set = data.held_out ? data.held_out : data.train;
+  check_labels(plan, set, !o.validation.empty() ? o.validation : o.text.empty() ? o.data : o.text);
   check(epl_dataset_bind(set.get(), plan.get(), EPL_ENTRY_EVALUATE));
-  std::vector<const epl_tensor*> batch(static_cast<size_t>(epl_plan_port_count(plan.get(), EPL_ENTRY_EVALUATE, EPL_PORT_INPUT)));
-  const int64_t count = batches > 0 ? std::min(batches, epl_dataset_batches(set.get())) : epl_dataset_batches(set.get());
-  double total = 0;
-  for (int64_t i = 0; i < count; ++i) {
-    check(epl_dataset_next(set.get(), batch.data(), batch.size()));
-    epl_metrics metrics = EPL_METRICS_INIT;
-    check(epl_session_evaluate(session.get(), batch.data(), batch.size(), nullptr, &metrics));
-    total += metrics.loss;
-  }
-  const double loss = total / static_cast<double>(count);
+  const Measured found = Measurer(plan, metrics).run(session, set, batches);
   if (o.json) {
-    std::printf("%s\n", print_json({{"loss", loss}, {"batches", count}, {"held_out", static_cast<bool>(data.held_out)}}).c_str());
-  } else {
-    std::printf("loss %s over %lld batches%s\n", fixed(loss, 6).c_str(), static_cast<long long>(count), data.held_out ? " of held-out text" : "");
+    Json line = {{"samples", found.samples}, {"held_out", static_cast<bool>(data.held_out)}};
+    for (const auto& [name, value] : found.metrics) line[name] = value;
+    if (found.left_out > 0) line["left_out"] = found.left_out;
+    std::printf("%s\n", print_json(line).c_str());
+    return 0;
+  }
+  const char* unit = data.context > 0 ? " windows" : " samples";
+  std::printf("loss %s over %s%s%s\n", fixed(found.metrics[0].second, 6).c_str(), with_thousands(found.samples).c_str(), data.held_out ? " held-out" : "", unit);
+  for (size_t i = 1; i < found.metrics.size(); ++i) std::printf("%s %s\n", found.metrics[i].first.c_str(), fixed(found.metrics[i].second, 6).c_str());
+  if (found.left_out > 0) {
+    std::fprintf(stderr, "epl: warning: the last %s samples are left out: the model computes its own loss of whole batches; choose a --batch that divides %s\n",
+                 with_thousands(found.left_out).c_str(), with_thousands(found.samples + found.left_out).c_str());
   }
   return 0;
 }
@@ -184,14 +186,16 @@ Run add_evaluate(CLI::App& app) {
   auto o = std::make_shared<JobOptions>();
   auto checkpoint = std::make_shared<std::string>();
   auto batches = std::make_shared<int64_t>(0);
+  auto metrics = std::make_shared<std::string>();
   app.add_option("model", o->model, "the ONNX file")->required()->check(CLI::ExistingFile);
   add_data_options(app, *o, true);
   app.add_option("--checkpoint", *checkpoint, "weights to use instead of the file's")->check(CLI::ExistingDirectory);
   app.add_option("--batches", *batches, "how many batches; 0 for all")->check(CLI::NonNegativeNumber);
+  app.add_option("--metrics", *metrics, "what to measure beside the loss: accuracy, top_k(k=5), ...; epl inspect lists them (those of the loss; none)");
   add_binding_options(app, *o);
   add_machine_options(app, *o);
   app.add_flag("--json", o->json, "one JSON object");
-  return [=] { return run_evaluate(*o, *checkpoint, *batches); };
+  return [=] { return run_evaluate(*o, *checkpoint, *batches, *metrics); };
 }
 
 Run add_plan(CLI::App& app) {

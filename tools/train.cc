@@ -9,7 +9,8 @@ Run add_train(CLI::App& app) {
   app.add_option("model", o->job.model, "the ONNX file to start from")->required()->check(CLI::ExistingFile);
   add_data_options(app, o->job, true);
   o->job.steps = 1000;
-  app.add_option("--steps", o->job.steps, "optimizer steps in all")->check(CLI::PositiveNumber)->capture_default_str();
+  auto* steps = app.add_option("--steps", o->job.steps, "optimizer steps in all")->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("--epochs", o->job.epochs, "the same as times through the data")->check(CLI::PositiveNumber)->excludes(steps);
   add_binding_options(app, o->job);
   add_training_options(app, o->job);
   add_machine_options(app, o->job);

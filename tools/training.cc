@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <filesystem>
 
 #include "tools/binding.h"
@@ -14,6 +15,7 @@
 #include "tools/progress.h"
 #include "tools/signals.h"
 #include "tools/tensorboard.h"
+#include "tools/text.h"
 
 namespace epl::tools {
 namespace {
@@ -31,16 +33,19 @@ std::string folder_of(const TrainOptions& o) {
 
 Training::Training(const TrainOptions& o)
     : o_(o), resume_(o.resume.empty() ? "" : find_checkpoint(o.resume)), engine_(make_engine(o.job)), folder_(engine_, folder_of(o), resume_, o.overwrite),
-      model_(load_model(engine_, o.job.model)), data_(open_data(engine_, model_, o.job)), validation_(o.validation, plan_, session_, data_),
+      model_(load_model(engine_, o.job.model)), data_(open_data(engine_, model_, o.job)), validation_(o_.validation, o_.job, plan_, session_, data_),
       report_path_(o.report.empty() ? folder_.path() + "/report.html" : o.report), report_(std::make_shared<ReportData>()) {
-  Trainer trainer = make_trainer(engine_, o.job);
-  bind_inputs(trainer, model_, data_.train, o.job);
+  if (o_.job.epochs) o_.job.steps = std::max<int64_t>(1, std::llround(*o_.job.epochs * static_cast<double>(epl_dataset_batches(data_.train.get()))));
+  Trainer trainer = make_trainer(engine_, o_.job);
+  bind_inputs(trainer, model_, data_.train, o_.job);
   plan_ = make_plan(model_, trainer, make_strategy(engine_, o.job), o.job);
   for (Dataset* dataset : {&data_.train, &data_.held_out}) {
     if (*dataset) check(epl_dataset_bind(dataset->get(), plan_.get(), EPL_ENTRY_TRAIN));
   }
   session_ = make<Session>(epl_session_create, plan_.get(), static_cast<const epl_session_options*>(nullptr));
   batch_.resize(static_cast<size_t>(epl_plan_port_count(plan_.get(), EPL_ENTRY_TRAIN, EPL_PORT_INPUT)));
+  validation_.prepare(engine_);
+  check_data();
   folder_.check_outputs(report_path_, bytes_to_write());
   if (!resume_.empty()) resume();
   cancel_ = make<Cancel>(epl_cancel_create, engine_.get());
@@ -52,6 +57,17 @@ Training::Training(const TrainOptions& o)
   } else {
     listeners_.add(std::make_shared<Progress>());
   }
+}
+
+// A text is gone through in windows that do not overlap, though training begins them anywhere.
+void Training::check_data() const {
+  const std::string& path = o_.job.text.empty() ? o_.job.data : o_.job.text;
+  if (data_.context > 0) {
+    check_labels(plan_, open_data(engine_, model_, o_.job, true).train, path);
+  } else {
+    check_labels(plan_, data_.train, path);
+  }
+  if (data_.held_out) check_labels(plan_, data_.held_out, o_.job.validation.empty() ? path : o_.job.validation);
 }
 
 // Options that make another run of it must be meant: they are named, or the run goes on under those it began with.
@@ -94,6 +110,8 @@ int Training::run() {
   listeners_.start(start);
   for (const std::string& warning : warnings_of(model_, plan_)) listeners_.warning(warning);
   if (!o_.job.data.empty()) tell_data(data_.train, folder_.path(), listeners_);
+  validation_.resume(start.earlier_evaluations);
+  if (validation_.any()) tell_held_out();
   if (start.first_step >= start.steps) {
     listeners_.warning("the checkpoint is of step " + std::to_string(start.first_step) + ": --steps " + std::to_string(start.steps) + " leaves nothing to do");
   }
@@ -159,13 +177,15 @@ void Training::train() {
       const StepDone step = take_step();
       listeners_.step(step);
       const bool last = step.step >= o_.job.steps;
-      if (!last && validation_.due(step.step, o_.job.steps)) evaluate();
+      if (!last && validation_.due(step.step, o_.job.steps)) evaluate(true);
       const bool due = o_.checkpoint_every > 0 ? step.step % o_.checkpoint_every == 0 : o_.checkpoint_minutes > 0 && now() - last_saved_ > 60 * o_.checkpoint_minutes;
       if (due && !last) save_on_the_way(false);
-      reason_ = listeners_.wants_stop();
+      reason_ = validation_.wants_stop();
+      if (reason_.empty()) reason_ = listeners_.wants_stop();
       if (!reason_.empty()) ended_ = "stopped";
     }
-    if (validation_.any() && !interrupted()) evaluate();
+    const int64_t end = epl_session_steps(session_.get());
+    if (validation_.any() && !interrupted() && measured_step_ != end) evaluate(validation_.due(end, o_.job.steps));
   } catch (const ApiError& e) {
     ended_ = "failed";
     reason_ = "step " + std::to_string(epl_session_steps(session_.get()) + 1) + ": " + described_failure(e);
@@ -173,8 +193,24 @@ void Training::train() {
   }
 }
 
-void Training::evaluate() {
-  Evaluated result = validation_.measure();
+// Which samples those are follows from this alone, so another run can hold out the same.
+void Training::tell_held_out() {
+  const int64_t samples = epl_dataset_samples(data_.held_out.get());
+  Json event = {{"event", "held_out"}, {"samples", samples}};
+  std::string line = "measuring on " + with_thousands(samples) + " held-out " + (data_.context > 0 ? "windows" : "samples");
+  if (!o_.job.validation.empty()) {
+    event["file"] = o_.job.validation;
+    line += " of " + o_.job.validation;
+  } else {
+    event["share"] = data_.context > 0 ? o_.job.text_held_out() : *o_.job.held_out;
+    event["drawn"] = data_.context > 0 ? "the end of the text" : "by split_seed 0";
+  }
+  listeners_.notice(event, data_.context > 0 ? "" : line);
+}
+
+void Training::evaluate(bool counts) {
+  Evaluated result = validation_.measure(counts);
+  measured_step_ = result.step;
   result.seconds = seconds();
   listeners_.evaluated(result);
   if (result.best) save_on_the_way(true);

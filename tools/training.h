@@ -31,12 +31,14 @@ class Training {
   int run();
 
  private:
+  void check_data() const;
   void resume();
   JobStart describe() const;
   int64_t bytes_to_write() const;
   void train();
   StepDone take_step();
-  void evaluate();
+  void tell_held_out();
+  void evaluate(bool counts);
   void save_checkpoint(bool best);
   void save_on_the_way(bool best);
   void finish();
@@ -44,7 +46,7 @@ class Training {
   void attempt(const char* what, F&& f);
   double seconds() const;
 
-  const TrainOptions& o_;
+  TrainOptions o_;                 // with --epochs as steps, once the data is known
   std::string resume_;             // the checkpoint to go on from; empty for none
   Engine engine_;
   OutputFolder folder_;
@@ -59,7 +61,7 @@ class Training {
   std::shared_ptr<ReportData> report_;
   Listeners listeners_;
   double started_ = 0, last_saved_ = 0, earlier_seconds_ = 0;
-  int64_t saved_step_ = -1;
+  int64_t saved_step_ = -1, measured_step_ = -1;
   std::string ended_ = "steps", reason_;
   int failure_ = 0;                // an exit code: of what went wrong first
 };

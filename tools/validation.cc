@@ -1,36 +1,84 @@
 #include "tools/validation.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace epl::tools {
 
 void add_validation_options(CLI::App& app, ValidationOptions& o) {
-  app.add_option("--evaluate-every", o.every, "measure the held-out loss every so many steps (a quarter of --steps)")->check(CLI::NonNegativeNumber);
-  app.add_option("--evaluate-batches", o.batches, "batches of held-out text to measure on")->check(CLI::PositiveNumber)->capture_default_str();
+  auto* every = app.add_option("--evaluate-every", o.every, "measure on held-out data every so many steps (a quarter of --steps; with --epochs, each epoch)")->check(CLI::NonNegativeNumber);
+  app.add_option("--evaluate-epochs", o.every_epochs, "the same in epochs")->check(CLI::PositiveNumber)->excludes(every);
+  app.add_option("--evaluate-batches", o.batches, "batches of held-out data to measure on, 0 for all (all; of text 40)")->check(CLI::NonNegativeNumber);
+  app.add_option("--metrics", o.metrics, "what to measure beside the loss: accuracy, top_k(k=5), ...; epl inspect lists them (those of the loss; none)");
+  app.add_option("--monitor", o.monitor, "the number that says which weights are best: loss or a metric")->capture_default_str();
+  app.add_option("--patience", o.patience, "stop after so many measurements in a row without a better --monitor; 0 for never")->check(CLI::NonNegativeNumber)->capture_default_str();
+}
+
+void Validation::prepare(const Engine& engine) {
+  const Json schedules = described(engine, "schedules");
+  for (const Json& row : schedules) {
+    if (row.at("name") == job_.schedule) watches_ = row.at("watches");
+  }
+  if (!any()) {
+    const char* wants = watches_ ? "--schedule plateau" : o_.patience > 0 ? "--patience" : o_.monitor != "loss" ? "--monitor" : !o_.metrics.empty() ? "--metrics" : o_.every > 0 || o_.every_epochs > 0 ? "--evaluate-every" : nullptr;
+    if (wants) throw UsageError(std::string(wants) + " needs data that is not trained on: --held-out SHARE or --validation FILE");
+    return;
+  }
+  measurer_ = std::make_unique<Measurer>(plan_, o_.metrics);
+  monitor_ = measurer_->label(o_.monitor);
+  higher_is_better_ = measurer_->higher_is_better(monitor_);
+}
+
+void Validation::resume(const std::vector<Evaluated>& earlier) {
+  for (const Evaluated& one : earlier) {
+    for (const auto& [name, value] : one.metrics) {
+      if (name == monitor_) note(value, true, better(value));
+    }
+  }
 }
 
 bool Validation::due(int64_t step, int64_t steps) const {
-  return any() && step % (o_.every > 0 ? o_.every : std::max<int64_t>(steps / 4, 1)) == 0;
+  if (!any()) return false;
+  const auto epoch = static_cast<double>(epl_dataset_batches(data_.train.get()));
+  const double epochs = o_.every_epochs > 0 ? o_.every_epochs : job_.epochs ? 1 : 0;
+  const int64_t every = o_.every > 0 ? o_.every : epochs > 0 ? static_cast<int64_t>(std::llround(epochs * epoch)) : steps / 4;
+  return step % std::max<int64_t>(every, 1) == 0;
 }
 
-int64_t Validation::batches() const { return std::min(o_.batches, epl_dataset_batches(data_.held_out.get())); }
+int64_t Validation::batches() const { return o_.batches.value_or(data_.context > 0 ? 40 : 0); }
 
-Evaluated Validation::measure() {
-  check(epl_dataset_seek(data_.held_out.get(), 0));
-  std::vector<const epl_tensor*> batch(static_cast<size_t>(epl_plan_port_count(plan_.get(), EPL_ENTRY_TRAIN, EPL_PORT_INPUT)));
-  double total = 0;
-  const int64_t count = batches();
-  for (int64_t i = 0; i < count; ++i) {
-    check(epl_dataset_next(data_.held_out.get(), batch.data(), batch.size()));
-    epl_metrics metrics = EPL_METRICS_INIT;
-    check(epl_session_evaluate(session_.get(), batch.data(), batch.size(), nullptr, &metrics));
-    total += metrics.loss;
+bool Validation::better(double value) const {
+  if (std::isnan(value)) return false;
+  return !best_ || (higher_is_better_ ? value > *best_ : value < *best_);
+}
+
+void Validation::note(double value, bool counts, bool best) {
+  if (best) {
+    best_ = value;
+    since_best_ = 0;
+  } else if (counts) {
+    ++since_best_;
   }
+}
+
+Evaluated Validation::measure(bool counts) {
+  const Measured measured = measurer_->run(session_, data_.held_out, batches());
   Evaluated out;
   out.step = epl_session_steps(session_.get());
-  out.metrics = {{"loss", total / static_cast<double>(count)}};
-  out.samples = count * data_.batch;
+  out.metrics = measured.metrics;
+  out.samples = measured.samples;
+  for (const auto& [name, value] : measured.metrics) {
+    if (name != monitor_) continue;
+    out.best = better(value);
+    note(value, counts, out.best);
+    if (watches_ && counts) check(epl_session_observe(session_.get(), value, higher_is_better_));
+  }
   return out;
+}
+
+std::string Validation::wants_stop() const {
+  if (o_.patience == 0 || since_best_ < o_.patience) return "";
+  return "no better " + monitor_ + " in " + std::to_string(since_best_) + " measurements";
 }
 
 }  // namespace epl::tools

@@ -4,6 +4,7 @@
 #include "core/capi/json.h"
 #include "core/capi/objects.h"
 #include "core/data/convert.h"
+#include "core/data/split.h"
 
 namespace epl::capi {
 namespace {
@@ -11,7 +12,7 @@ namespace {
 using Declared = std::vector<std::pair<std::string, Attribute>>;
 
 const Declared& own_options() {
-  static const Declared options = {{"batch", int64_t{0}}, {"order", std::string("sequential")}, {"seed", int64_t{0}}, {"prefetch", int64_t{0}}, {"reader", std::string()}};
+  static const Declared options = {{"batch", int64_t{0}}, {"order", std::string("sequential")}, {"seed", int64_t{0}}, {"prefetch", int64_t{0}}, {"partial", false}, {"reader", std::string()}};
   return options;
 }
 
@@ -40,6 +41,8 @@ Result<Opened> open_dataset(const Engine& engine, const std::string& path, std::
   EPL_ASSIGN(const ReaderRow* row, find_reader(name, path));
   Declared declared = own_options();
   for (const ReaderOption& option : row->options) declared.emplace_back(option.name, option.value);
+  const bool splits = std::ranges::none_of(row->options, [](const ReaderOption& option) { return option.name == "split"; });   // else the reader does
+  if (splits) declared.insert(declared.end(), {{"split", std::string("all")}, {"held_out", 0.0}, {"split_seed", int64_t{0}}});
   Json own = Json::object();
   const bool object = json.ok() && json->is_object();   // parse_options says what is wrong with anything else
   EPL_ASSIGN(Attributes options, parse_options(object ? with_texts(*json, *row, own) : std::string(text), declared, cat("dataset (reader ", row->name, ")")));
@@ -47,13 +50,18 @@ Result<Opened> open_dataset(const Engine& engine, const std::string& path, std::
   wanted.batch = options.integer("batch");
   wanted.seed = static_cast<uint64_t>(options.integer("seed"));
   wanted.prefetch = options.integer("prefetch");
+  wanted.partial = options.flag("partial");
   const std::string& order = options.text("order");
   if (order != "sequential" && order != "shuffled") return invalid("order is \"", order, "\"; there are sequential and shuffled");
   wanted.shuffled = order == "shuffled";
   Opened out;
   out.reader = row->name;
   out.options = print_json(own);
-  EPL_ASSIGN(std::unique_ptr<Reader> reader, row->open({path, std::move(options), engine.host.packs}));
+  EPL_ASSIGN(std::unique_ptr<Reader> reader, row->open({path, options, engine.host.packs}));
+  if (splits) {
+    EPL_ASSIGN(reader, split_reader(std::move(reader), options.text("split"), options.number("held_out"),
+                                    static_cast<uint64_t>(options.integer("split_seed"))));
+  }
   EPL_ASSIGN(out.dataset, Dataset::create(std::move(reader), wanted));
   return out;
 }
@@ -134,6 +142,19 @@ std::string describe_dataset(const epl_dataset& dataset) {
   options["reader"] = dataset.reader;
   out["options"] = options;
   return print_json(out, 2);
+}
+
+// Every sample of a field against what the plan knows of the input that takes it.
+Status check_field(const Reader& reader, int field, const InputBound& bound) {
+  const auto& [name, type] = reader.fields()[static_cast<size_t>(field)];
+  if (!is_integer(type.dtype)) return {};   // converted, and looked at, batch by batch
+  Tensor sample(type);
+  for (int64_t i = 0; i < reader.samples(); ++i) {
+    EPL_TRY(reader.read(i, field, sample.data()));
+    const int64_t wrong = find_out_of_bounds(bound, sample);
+    if (wrong >= 0) return invalid("field ", name, ", row ", reader.row(i), " (counted from 0), ", bound_text(bound, sample.get_int(wrong))).at(name);
+  }
+  return {};
 }
 
 template <class F>
@@ -222,4 +243,18 @@ epl_error* epl_dataset_next(epl_dataset* dataset, const epl_tensor** tensors, si
 
 epl_error* epl_dataset_seek(epl_dataset* dataset, int64_t position) {
   return with_dataset(dataset, [&] { return dataset->dataset->seek(position); });
+}
+
+epl_error* epl_dataset_check(epl_dataset* dataset, const epl_plan* plan, int32_t entry) {
+  return with_dataset(dataset, [&]() -> Status {
+    EPL_REQUIRE(plan);
+    EPL_ASSIGN(const Entry* found, entry_argument(*plan->plan, entry));
+    for (const InputBound& bound : found->bounds) {
+      const std::string& input = found->program.inputs[static_cast<size_t>(bound.input)].name;
+      int field = find_field(*dataset->dataset, input);
+      if (field < 0) field = find_field(*dataset->dataset, cat("input.", input));
+      if (field >= 0) EPL_TRY(check_field(dataset->dataset->reader(), field, bound));
+    }
+    return {};
+  });
 }

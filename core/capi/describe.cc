@@ -9,7 +9,9 @@
 #include "core/ir/template.h"
 #include "core/strategy/strategy.h"
 #include "core/train/loss.h"
+#include "core/train/metric.h"
 #include "core/train/optimizer.h"
+#include "core/train/schedule.h"
 
 namespace epl::capi {
 namespace {
@@ -95,6 +97,11 @@ std::string describe_engine(const Engine& engine) {
   }
   out["packs"] = packs;
   out["losses"] = rows_json(loss_table().rows);
+  for (size_t i = 0; i < out["losses"].size(); ++i) out["losses"][i]["metrics"] = loss_table().rows[i].metrics;
+  out["metrics"] = rows_json(metric_table().rows);
+  for (size_t i = 0; i < out["metrics"].size(); ++i) out["metrics"][i]["higher_is_better"] = metric_table().rows[i].higher_is_better;
+  out["schedules"] = rows_json(schedule_table().rows);
+  for (size_t i = 0; i < out["schedules"].size(); ++i) out["schedules"][i]["watches"] = schedule_table().rows[i].watches;
   out["optimizers"] = rows_json(optimizer_table().rows);
   for (size_t i = 0; i < out["optimizers"].size(); ++i) out["optimizers"][i]["states"] = optimizer_table().rows[i].states;
   Json readers = Json::array();

@@ -31,7 +31,7 @@ class Counted {
   static std::atomic<int64_t> alive;
 };
 
-enum class HandleType : uint64_t { error = 1, text, engine, model, trainer, strategy, plan, session, dataset, tensor, cancel };
+enum class HandleType : uint64_t { error = 1, text, engine, model, trainer, strategy, plan, session, dataset, tensor, cancel, evaluation };
 std::string_view handle_name(HandleType type);   // "epl_error", ...
 
 // The base of all handles. Its mark makes a handle of another type, and mostly one that was destroyed, an error instead of a

@@ -11,6 +11,7 @@
 #include "core/capi/handle.h"
 #include "core/data/dataset.h"
 #include "core/ir/model.h"
+#include "core/runtime/evaluation.h"
 #include "core/runtime/facts.h"
 #include "core/runtime/session.h"
 #include "core/strategy/strategy.h"
@@ -35,9 +36,10 @@ struct epl_trainer : epl::capi::ExclusiveHandle<epl::capi::HandleType::trainer> 
   std::string loss = "softmax_cross_entropy", loss_output;
   bool peel = true;
   std::string optimizer = "sgd";
-  Texts loss_options, optimizer_options;
+  std::string schedule = "constant";
+  Texts loss_options, optimizer_options, schedule_options;
   std::vector<Group> groups;
-  epl::LearningRateSchedule schedule;
+  int64_t warmup_steps = 0;
   double clip_norm = 0;
   bool report_gradient_norms = false;
   epl::Binding binding;
@@ -74,6 +76,12 @@ struct epl_session : epl::capi::ExclusiveHandle<epl::capi::HandleType::session> 
   std::vector<std::string> names[4];                       // by EPL_STATE_..., sorted
   bool poisoned = false;                                   // a bug of ours has been seen: nothing goes on from here
   void abandon() { static_cast<void>(session.release()); }
+};
+
+struct epl_evaluation : epl::capi::ExclusiveHandle<epl::capi::HandleType::evaluation> {
+  std::shared_ptr<epl::capi::Engine> engine;
+  std::unique_ptr<epl::Evaluation> evaluation;
+  void abandon() {}   // it has no threads
 };
 
 namespace epl::capi {

@@ -7,49 +7,10 @@
 namespace epl::capi {
 namespace {
 
-struct Call {
-  CallOptions options;
-  std::shared_ptr<StopToken> token;   // kept alive while the call runs
-  double started = 0;
-};
-
-Result<Call> call_argument(const epl_session& session, const epl_call_options* options) {
-  epl_call_options known = EPL_CALL_OPTIONS_INIT;
-  EPL_TRY(copy_options(options, known, "epl_call_options"));
-  if (known.timeout_nanoseconds < 0) return invalid("timeout_nanoseconds is ", known.timeout_nanoseconds);
-  Call call;
-  if (known.cancel) {
-    EPL_TRY(check_pointer(known.cancel, "epl_call_options.cancel"));
-    call.token = known.cancel->token;
-  }
-  call.options.stop = call.token.get();
-  call.options.timeout_seconds = static_cast<double>(known.timeout_nanoseconds) * 1e-9;
-  call.started = session.engine->host.seconds();
-  return call;
+Status check_number(std::string_view name) {
+  if (name == "learning_rate_scale") return {};
+  return error(Code::not_found, "a session has no number ", quoted(name), ". There is: learning_rate_scale.");
 }
-
-// Takes the inputs for the time of a call, without allocating once the slots have their shapes.
-class Inputs {
- public:
-  explicit Inputs(std::vector<Tensor>& slots) : slots_(slots) {}
-  Inputs(const Inputs&) = delete;
-  ~Inputs() {
-    for (Tensor& slot : slots_) slot.forget_data();
-  }
-  Status take(const epl_tensor* const* inputs, size_t count) {
-    if (count > 0 && inputs == nullptr) return invalid("inputs is NULL but count is ", count);
-    if (count > 65536) return invalid("count is ", count);
-    slots_.resize(count);
-    for (size_t i = 0; i < count; ++i) {
-      if (!alive(inputs[i])) EPL_TRY(check_pointer(inputs[i], cat("inputs[", i, "]")));
-      slots_[i] = inputs[i]->tensor;
-    }
-    return {};
-  }
-
- private:
-  std::vector<Tensor>& slots_;
-};
 
 void log_step(const Host& host, const StepMetrics& step, double seconds) {
   log(host, LogLevel::debug, "step ", step.step + 1, ": loss ", step.loss, ", ", seconds, " s");
@@ -69,6 +30,22 @@ void collect_names(epl_session& handle) {
 }
 
 }  // namespace
+
+Result<Call> call_argument(const epl_session& session, const epl_call_options* options) {
+  epl_call_options known = EPL_CALL_OPTIONS_INIT;
+  EPL_TRY(copy_options(options, known, "epl_call_options"));
+  if (known.timeout_nanoseconds < 0) return invalid("timeout_nanoseconds is ", known.timeout_nanoseconds);
+  Call call;
+  if (known.cancel) {
+    EPL_TRY(check_pointer(known.cancel, "epl_call_options.cancel"));
+    call.token = known.cancel->token;
+  }
+  call.options.stop = call.token.get();
+  call.options.timeout_seconds = static_cast<double>(known.timeout_nanoseconds) * 1e-9;
+  call.started = session.engine->host.seconds();
+  return call;
+}
+
 }  // namespace epl::capi
 
 using namespace epl;
@@ -144,6 +121,7 @@ epl_error* epl_session_predict(epl_session* session, const epl_tensor* const* in
     EPL_ASSIGN(Call call, call_argument(*session, options));
     Inputs taken(session->inputs);
     EPL_TRY(taken.take(inputs, count));
+    EPL_ASSIGN(const int64_t samples, session->session->samples_in(EntryKind::predict, session->inputs));
     std::vector<Tensor> results;
     for (const ProgramPort& port : ports) {
       std::shared_ptr<const void> memory = allocate_bytes(session->engine, static_cast<size_t>(port.global_type.bytes()));
@@ -152,10 +130,10 @@ epl_error* epl_session_predict(epl_session* session, const epl_tensor* const* in
     }
     EPL_TRY(session->session->predict(session->inputs, results, call.options));
     std::vector<std::unique_ptr<epl_tensor>> made;
-    for (Tensor& result : results) {
+    for (size_t i = 0; i < results.size(); ++i) {
       made.push_back(std::make_unique<epl_tensor>());
       made.back()->engine = session->engine;
-      made.back()->tensor = std::move(result);
+      made.back()->tensor = first_samples(results[i], entry->samples.outputs[i], entry->samples.batch, samples);
     }
     for (size_t i = 0; i < made.size(); ++i) outputs[i] = made[i].release();
     return {};
@@ -169,6 +147,30 @@ epl_error* epl_session_metric(epl_session* session, const char* name, size_t nam
     EPL_ASSIGN(*value, session->session->step_scalar(name_text));
     return {};
   });
+}
+
+epl_error* epl_session_set_number(epl_session* session, const char* name, size_t name_length, double value) {
+  return with_session(session, [&]() -> Status {
+    EPL_TEXT_ARGUMENT(name);
+    EPL_TRY(check_number(name_text));
+    RateScale scale = session->session->rate_scale();
+    scale.scale = value;
+    return session->session->set_rate_scale(scale);
+  });
+}
+
+epl_error* epl_session_get_number(epl_session* session, const char* name, size_t name_length, double* value) {
+  return with_session(session, [&]() -> Status {
+    EPL_REQUIRE(value);
+    EPL_TEXT_ARGUMENT(name);
+    EPL_TRY(check_number(name_text));
+    *value = session->session->rate_scale().scale;
+    return {};
+  });
+}
+
+epl_error* epl_session_observe(epl_session* session, double value, int32_t higher_is_better) {
+  return with_session(session, [&] { return session->session->observe(value, higher_is_better != 0); });
 }
 
 int64_t epl_session_steps(const epl_session* session) { return alive(session) ? session->session->steps_done() : 0; }

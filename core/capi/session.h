@@ -27,4 +27,35 @@ epl_error* with_session(epl_session* session, F&& f) {
   return guarded([&] { return in_session(session, f); });
 }
 
+// How one step, evaluation or prediction is to run.
+struct Call {
+  CallOptions options;
+  std::shared_ptr<StopToken> token;   // kept alive while the call runs
+  double started = 0;
+};
+Result<Call> call_argument(const epl_session& session, const epl_call_options* options);
+
+// Takes the inputs for the time of a call, without allocating once the slots have their shapes.
+class Inputs {
+ public:
+  explicit Inputs(std::vector<Tensor>& slots) : slots_(slots) {}
+  Inputs(const Inputs&) = delete;
+  ~Inputs() {
+    for (Tensor& slot : slots_) slot.forget_data();
+  }
+  Status take(const epl_tensor* const* inputs, size_t count) {
+    if (count > 0 && inputs == nullptr) return invalid("inputs is NULL but count is ", count);
+    if (count > 65536) return invalid("count is ", count);
+    slots_.resize(count);
+    for (size_t i = 0; i < count; ++i) {
+      if (!alive(inputs[i])) EPL_TRY(check_pointer(inputs[i], cat("inputs[", i, "]")));
+      slots_[i] = inputs[i]->tensor;
+    }
+    return {};
+  }
+
+ private:
+  std::vector<Tensor>& slots_;
+};
+
 }  // namespace epl::capi

@@ -32,6 +32,7 @@ Result<Checkpoint> gather(const epl_session& handle, const epl_dataset* dataset)
   out.units = units_of(session);
   if (dataset) out.data_position = dataset->dataset->position();
   out.facts = facts_of(session, dataset);
+  out.facts.merge(describe_rate(session.rate_scale()));
   for (int kind = 0; kind < 4; ++kind) {
     for (const std::string& name : handle.names[kind]) {
       EPL_ASSIGN(Tensor value, session.state_view(name));
@@ -92,6 +93,7 @@ Status restore(epl_session& handle, const std::string& path, epl_dataset* datase
   }
   session.torn();   // until all of it is there: reading may fail, and so may memory
   for (const CheckpointItem& item : checkpoint.items) EPL_TRY(session.set_state(item.name, item.value));
+  EPL_TRY(session.set_rate_scale(parse_rate(checkpoint.facts)));
   session.set_steps_done(checkpoint.step);
   session.set_seed(checkpoint.seed);
   session.restored();

@@ -22,6 +22,7 @@ Result<Attributes> typed(const epl_trainer::Texts& texts, const Declared& declar
     }
     if (spec == nullptr) {
       std::vector<std::string> known = names_of(declared);
+      if (known.empty()) return error(Code::not_found, "no key ", prefix, key, ": what was chosen has no options.");
       std::string near = nearest(key, known);
       return error(Code::not_found, "no key ", prefix, key, near.empty() ? "" : cat("; did you mean ", prefix, near, "?"), " There are: ",
                    join(known, ", "));
@@ -42,20 +43,6 @@ Result<Declared> loss_declared(const std::string& name) {
   }
   std::string near = nearest(name, known);
   return error(Code::not_found, "no loss \"", name, "\"", near.empty() ? "" : cat("; did you mean ", near, "?"), " There are: ", join(known, ", "));
-}
-
-Status set_schedule(LearningRateSchedule& schedule, std::string_view name) {
-  using Kind = LearningRateSchedule::Kind;
-  if (name == "constant") {
-    schedule.kind = Kind::constant;
-  } else if (name == "linear") {
-    schedule.kind = Kind::linear;
-  } else if (name == "cosine") {
-    schedule.kind = Kind::cosine;
-  } else {
-    return error(Code::not_found, "no schedule \"", name, "\"; there are: constant, linear, cosine");
-  }
-  return {};
 }
 
 template <class T>
@@ -89,13 +76,12 @@ Status set_key(epl_trainer& t, std::string_view key, std::string_view value) {
   } else if (key.starts_with("optimizer.")) {
     t.optimizer_options.emplace_back(key.substr(10), value);
   } else if (key == "schedule") {
-    return set_schedule(t.schedule, value);
+    EPL_TRY(find_schedule(value).status());
+    t.schedule = value;
   } else if (key == "schedule.warmup_steps") {
-    return set_count(t.schedule.warmup_steps, key, value);
-  } else if (key == "schedule.total_steps") {
-    return set_count(t.schedule.total_steps, key, value);
-  } else if (key == "schedule.final_ratio") {
-    return set_typed(t.schedule.final_ratio, key, value);
+    return set_count(t.warmup_steps, key, value);
+  } else if (key.starts_with("schedule.")) {
+    t.schedule_options.emplace_back(key.substr(9), value);
   } else if (key == "clip_norm") {
     return set_typed(t.clip_norm, key, value);
   } else if (key == "report.gradient_norms") {
@@ -104,10 +90,10 @@ Status set_key(epl_trainer& t, std::string_view key, std::string_view value) {
     return set_typed(t.binding.free_batch, key, value);
   } else {
     static const std::vector<std::string> known = {"loss", "loss.output", "loss.peel", "free_batch", "optimizer", "optimizer.lr", "schedule", "schedule.warmup_steps",
-                                                   "schedule.total_steps", "schedule.final_ratio", "clip_norm", "report.gradient_norms"};
+                                                   "clip_norm", "report.gradient_norms"};
     std::string near = nearest(key, known);
     return error(Code::not_found, "no trainer key \"", key, "\"", near.empty() ? "" : cat("; did you mean ", near, "?"), " There are: ",
-                 join(known, ", "), ", and what the loss and the optimizer declare");
+                 join(known, ", "), ", and what the loss, the optimizer and the schedule declare");
   }
   return {};
 }
@@ -148,7 +134,10 @@ Result<TrainOptions> resolve_trainer(const epl_trainer& trainer) {
     EPL_ASSIGN(made.options, typed(group.options, row->options, ""));
     out.groups.push_back(std::move(made));
   }
-  out.schedule = trainer.schedule;
+  EPL_ASSIGN(const ScheduleRow* schedule, find_schedule(trainer.schedule));
+  out.schedule.name = schedule->name;
+  out.schedule.warmup_steps = trainer.warmup_steps;
+  EPL_ASSIGN(out.schedule.options, typed(trainer.schedule_options, schedule->options, "schedule."));
   out.clip_norm = trainer.clip_norm;
   out.report_gradient_norms = trainer.report_gradient_norms;
   return out;

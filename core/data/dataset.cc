@@ -14,6 +14,7 @@ namespace {
 
 struct Batch {
   std::vector<Tensor> fields;
+  std::vector<Tensor> rest;   // views of the same memory with as many samples as an epoch's last batch has
   int64_t position = -1;   // which batch it holds
   Status status;
 };
@@ -38,7 +39,10 @@ struct Dataset::State {
   Thread thread;
 
   int64_t batch_samples() const { return std::max<int64_t>(options.batch, 1); }
-  int64_t batches() const { return reader->samples() / batch_samples(); }
+  int64_t whole_batches() const { return reader->samples() / batch_samples(); }
+  int64_t left_over() const { return options.partial ? reader->samples() % batch_samples() : 0; }
+  int64_t batches() const { return whole_batches() + (left_over() > 0); }
+  int64_t samples_at(int64_t at) const { return at % batches() < whole_batches() ? batch_samples() : left_over(); }
   bool wanted(int64_t at) const { return at >= wanted_from && at - wanted_from < options.prefetch; }
   Batch* find(int64_t at) {
     const auto found = std::ranges::find(slots, at, &Batch::position);
@@ -55,7 +59,7 @@ struct Dataset::State {
   Status fill(Batch& batch, int64_t at) const {
     const int64_t epoch = at / batches(), first = at % batches() * batch_samples();
     const Permutation order(reader->samples(), options.seed, static_cast<uint64_t>(epoch));
-    for (int64_t i = 0; i < batch_samples(); ++i) {
+    for (int64_t i = 0; i < samples_at(at); ++i) {
       const int64_t sample = options.shuffled ? order.at(first + i) : first + i;
       for (size_t f = 0; f < fields.size(); ++f) {
         auto* target = static_cast<std::byte*>(batch.fields[f].data());
@@ -76,7 +80,13 @@ struct Dataset::State {
     }
     std::vector<Batch> made(static_cast<size_t>(options.prefetch) + 1);
     for (Batch& batch : made) {
-      for (const auto& [name, type] : made_fields) batch.fields.emplace_back(type);
+      for (const auto& [name, type] : made_fields) {
+        batch.fields.emplace_back(type);
+        if (left_over() == 0) continue;
+        TensorType rest = type;
+        rest.shape[0] = left_over();
+        batch.rest.emplace_back(std::move(rest), std::make_shared<const Tensor>(batch.fields.back()), batch.fields.back().data());
+      }
     }
     fields = std::move(made_fields);
     slots = std::move(made);
@@ -186,7 +196,7 @@ Result<std::span<const Tensor>> Dataset::next() {
     s.changed.notify_all();
   }
   ++s.position;
-  return std::span<const Tensor>(batch->fields);
+  return std::span<const Tensor>(s.samples_at(at) == s.batch_samples() ? batch->fields : batch->rest);
 }
 
 Status Dataset::seek(int64_t position) {

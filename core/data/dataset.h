@@ -19,6 +19,7 @@ struct DatasetOptions {
   bool shuffled = false;   // a new permutation for each epoch
   uint64_t seed = 0;
   int64_t prefetch = 0;    // batches read ahead
+  bool partial = false;    // an epoch ends with what is left over after its last whole batch
 };
 
 class Dataset {
@@ -29,8 +30,9 @@ class Dataset {
   // As batches have them.
   const std::vector<std::pair<std::string, TensorType>>& fields() const;
   int64_t samples() const;
-  int64_t batches() const;   // of an epoch; samples left over at its end are left out
-  // The fields of the next batch, in order; they keep their values until the next call of `next`. Allocates nothing.
+  int64_t batches() const;   // of an epoch
+  // The fields of the next batch, in order; they keep their values until the next call of `next`. Allocates nothing. The last batch of an
+  // epoch may have fewer samples, where the options say so.
   Result<std::span<const Tensor>> next();
   int64_t position() const;  // batches given so far
   Status seek(int64_t position);

@@ -26,6 +26,8 @@ class Reader {
   virtual int64_t samples() const = 0;
   // Writes field `field` of sample `index` to `target`. May be called from several threads.
   virtual Status read(int64_t index, int field, void* target) const = 0;
+  // Which sample of the file this is, where the reader gives a part of it.
+  virtual int64_t row(int64_t index) const { return index; }
   // What texts of the file became whole numbers.
   virtual std::vector<ClassNames> classes() const { return {}; }
   // What a field is put together from, in order: names of columns. Empty where the file has no columns.

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "core/ir/index_range.h"
 #include "core/ops/common.h"
 
 namespace epl {
@@ -96,6 +97,11 @@ EPL_OP(cross_entropy) {
           .flops = [](const OpQuery& q) { return 6.0 * static_cast<double>(q.in(0).elements()); },
           .samples = {"f32[4,7], i64[4](0..7)", "f32[4,3,5], i32[4,3](-1..5) {ignore_index=-1}", "f32[4,5,3], i64[4,3](0..5) {axis=1}",
                       "f32[5], i64[](0..5)"}};
+}
+
+EPL_INDICES(cross_entropy) {
+  const int64_t classes = q.in(0).shape[static_cast<size_t>(q.axis("axis", q.in(0).ndim()))];
+  return {.input = 1, .low = 0, .high = classes, .ignored = q.attributes().integer("ignore_index"), .what = cat("class of ", classes)};
 }
 
 EPL_OP(cross_entropy_grad) {

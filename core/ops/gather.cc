@@ -4,6 +4,7 @@
 // step's check for finite values reports, and adds nothing.
 #include <algorithm>
 
+#include "core/ir/index_range.h"
 #include "core/ops/indexing.h"
 
 namespace epl {
@@ -71,6 +72,11 @@ EPL_OP(gather) {
           },
           .samples = {"f32[7,4], i64[4,6](-7..7)", "f32[4,7,2], i64[6](0..7) {axis=1}", "f32[4,7], i32[](0..7) {axis=-1}",
                       "i64[5], i64[4](0..5)"}};
+}
+
+EPL_INDICES(gather) {
+  const int64_t rows = q.in(0).shape[static_cast<size_t>(q.axis("axis", q.in(0).ndim()))];
+  return {.input = 1, .low = -rows, .high = rows, .what = cat("index into ", rows, " rows")};
 }
 
 EPL_OP(gather_grad) {

@@ -3,6 +3,7 @@
 // step's check for finite values reports, and adds nothing.
 #include <algorithm>
 
+#include "core/ir/index_range.h"
 #include "core/ops/indexing.h"
 
 namespace epl {
@@ -61,6 +62,11 @@ EPL_OP(gather_elements) {
             return element_rule(q, q.in(0).shape, q.in(1).shape, q.attributes().integer("axis"));
           },
           .samples = {"f32[4,7], i64[4,3](-7..7) {axis=1}", "f32[5,4], i32[3,4](0..5) {axis=0}", "f32[4,5,2], i64[4,2,1](0..5) {axis=1}"}};
+}
+
+EPL_INDICES(gather_elements) {
+  const int64_t rows = q.in(0).shape[static_cast<size_t>(q.axis("axis", q.in(0).ndim()))];
+  return {.input = 1, .low = -rows, .high = rows, .what = cat("index into ", rows, " rows")};
 }
 
 EPL_OP(gather_elements_grad) {

@@ -24,8 +24,10 @@ std::string_view entry_name(EntryKind kind) {
 
 namespace {
 
+constexpr std::string_view scores_name = "loss.scores", terms_name = "loss.terms", weights_name = "loss.weights";
+
 // Plans and lowers one entry's graph.
-Result<Entry> compile(EntryKind kind, Graph graph, const PlanOptions& options, const Device& device, int threads) {
+Result<Entry> compile(EntryKind kind, Graph graph, const LossFacts& loss, const PlanOptions& options, const Device& device, int threads) {
   Entry entry;
   entry.kind = kind;
   graph.name = entry_name(kind);
@@ -44,9 +46,16 @@ Result<Entry> compile(EntryKind kind, Graph graph, const PlanOptions& options, c
   EPL_ASSIGN(entry.local, partition(entry.plan));
   EPL_ASSIGN(entry.program, lower(entry.local, {.kernels = &device.kernels(), .threads = threads}));
   for (size_t i = 0; i < entry.program.outputs.size(); ++i) {
-    if (entry.program.outputs[i].name == "loss") entry.loss_output = static_cast<int>(i);
-    if (kind == EntryKind::train && entry.program.outputs[i].name == bad_gradient_output) entry.gradient_output = static_cast<int>(i);
+    const std::string& name = entry.program.outputs[i].name;
+    if (name == "loss") entry.loss_output = static_cast<int>(i);
+    if (name == scores_name) entry.loss_scores = static_cast<int>(i);
+    if (name == terms_name) entry.loss_terms = static_cast<int>(i);
+    if (name == weights_name) entry.loss_weights = static_cast<int>(i);
+    if (kind == EntryKind::train && name == bad_gradient_output) entry.gradient_output = static_cast<int>(i);
   }
+  entry.first_output = kind == EntryKind::evaluate ? 1 + (entry.loss_scores >= 0) + (entry.loss_terms >= 0) + (entry.loss_weights >= 0) : 0;
+  entry.bounds = input_bounds(*runnable, loss);
+  entry.samples = sample_dims(entry.plan);
   return entry;
 }
 
@@ -68,13 +77,22 @@ Binding with_loss_output(const PlanOptions& options, Binding binding) {
   return binding;
 }
 
-// Evaluation is the forward pass and the loss, without dropout and with running statistics.
+// Evaluation is the forward pass and the loss, without dropout and with running statistics. What metrics are made of comes
+// out with it: the loss's terms and the model's outputs, which cost nothing where the caller does not want them.
 Result<Graph> evaluation_graph(const PlanOptions& options, Binding binding) {
   binding.mode = Binding::Mode::evaluate;
   EPL_ASSIGN(Graph graph, bind(options, with_loss_output(options, binding)));
   graph.updates.clear();
-  EPL_ASSIGN(Value loss, add_loss(graph, options.train.loss));
-  graph.outputs = {{"loss", loss}};
+  EPL_ASSIGN(MeasuredLoss loss, add_measured_loss(graph, options.train.loss));
+  std::vector<Graph::Output> outputs = {{"loss", loss.value}};
+  if (loss.scores) outputs.push_back({std::string(scores_name), loss.scores});
+  if (loss.terms) outputs.push_back({std::string(terms_name), loss.terms});
+  if (loss.weights) outputs.push_back({std::string(weights_name), loss.weights});
+  for (Graph::Output& output : graph.outputs) {
+    const bool taken = output.name == "loss" || output.name == scores_name || output.name == terms_name || output.name == weights_name;
+    outputs.push_back({taken ? cat("output:", output.name) : std::move(output.name), output.value});
+  }
+  graph.outputs = std::move(outputs);
   return graph;
 }
 
@@ -101,8 +119,10 @@ Status CompiledPlan::add_train_entry() {
   untrained_ = step.untrained;
   learning_rate_ = step.learning_rate;
   notes_ = step.notes;
+  loss_ = step.loss;
+  schedule_ = step.schedule;
   for (const HostScalar& scalar : step.scalars) scalars_.emplace_back(step.graph.value(scalar.value).name, scalar.at);
-  EPL_ASSIGN(Entry train, compile(EntryKind::train, std::move(step.graph), options, *device_, threads_));
+  EPL_ASSIGN(Entry train, compile(EntryKind::train, std::move(step.graph), loss_, options, *device_, threads_));
   entries_.push_back(std::move(train));
   return {};
 }
@@ -118,12 +138,12 @@ Result<std::shared_ptr<const CompiledPlan>> CompiledPlan::create(const Host& hos
   const Binding& other = options.predict_binding ? *options.predict_binding : options.binding;
   if (options.training && options.evaluate) {
     EPL_ASSIGN(Graph graph, evaluation_graph(options, other));
-    EPL_ASSIGN(Entry entry, compile(EntryKind::evaluate, std::move(graph), options, *plan->device_, plan->threads_));
+    EPL_ASSIGN(Entry entry, compile(EntryKind::evaluate, std::move(graph), plan->loss_, options, *plan->device_, plan->threads_));
     plan->entries_.push_back(std::move(entry));
   }
   if (options.predict || !options.training) {
     EPL_ASSIGN(Graph graph, prediction_graph(options, other));
-    EPL_ASSIGN(Entry entry, compile(EntryKind::predict, std::move(graph), options, *plan->device_, plan->threads_));
+    EPL_ASSIGN(Entry entry, compile(EntryKind::predict, std::move(graph), {}, options, *plan->device_, plan->threads_));
     plan->entries_.push_back(std::move(entry));
   }
   for (Entry& entry : plan->entries_) plan->state_.adopt(entry.program);
@@ -137,13 +157,13 @@ const Entry* CompiledPlan::entry(EntryKind kind) const {
   return it == entries_.end() ? nullptr : &*it;
 }
 
-void CompiledPlan::scalars(int64_t step, std::vector<float>& out) const {
+void CompiledPlan::scalars(int64_t step, double rate_scale, std::vector<float>& out) const {
   const Program& program = entries_.front().program;
   out.resize(program.scalars.size());
   for (size_t i = 0; i < out.size(); ++i) {
     auto it = std::ranges::find(scalars_, program.scalars[i].first, [](const auto& s) { return std::string_view(s.first); });
     EPL_CHECK(it != scalars_.end(), "nobody sets scalar ", program.scalars[i].first);
-    out[i] = static_cast<float>(it->second(step));
+    out[i] = static_cast<float>(it->second(step, rate_scale));
   }
 }
 

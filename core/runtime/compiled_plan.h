@@ -12,7 +12,9 @@
 #include "core/backend/device.h"
 #include "core/ir/model.h"
 #include "core/program/program.h"
+#include "core/runtime/input_bounds.h"
 #include "core/runtime/parameter_store.h"
+#include "core/runtime/sample_dims.h"
 #include "core/train/train_step.h"
 
 namespace epl {
@@ -44,6 +46,11 @@ struct Entry {
   int loss_output = -1;                   // port of the scalar loss
   int gradient_output = -1;               // port of `bad_gradient_output`, of the train entry
   std::vector<std::string> notes;         // how its inputs were taken, where nobody has said it
+  // Of evaluate: ports of what the loss compares, of its terms and of their weights (core/train/loss.h), -1 for none, and the model's
+  // outputs, which are ports from `first_output` on, in its order.
+  int loss_scores = -1, loss_terms = -1, loss_weights = -1, first_output = 0;
+  std::vector<InputBound> bounds;         // what integers of the inputs may be
+  SampleDims samples;                     // where inputs and outputs count samples
 };
 
 class CompiledPlan {
@@ -58,10 +65,12 @@ class CompiledPlan {
   const std::vector<std::pair<std::string, std::string>>& untrained() const { return untrained_; }
   // What the owner of the job should know about how its inputs and its loss were taken.
   const std::vector<std::string>& notes() const { return notes_; }
+  const LossFacts& loss() const { return loss_; }   // empty where there is no train entry
+  const Schedule& schedule() const { return schedule_; }
   int threads_per_rank() const { return threads_; }
   const std::shared_ptr<Device>& device() const { return device_; }
   // Values of the train program's host scalars at a step, in its order.
-  void scalars(int64_t step, std::vector<float>& out) const;
+  void scalars(int64_t step, double rate_scale, std::vector<float>& out) const;
   // The learning rate of the first group at a step.
   double learning_rate(int64_t step) const;
 
@@ -81,10 +90,12 @@ class CompiledPlan {
   StateLayout state_;
   std::vector<std::string> trained_;
   std::vector<std::pair<std::string, std::string>> untrained_;
-  std::vector<std::pair<std::string, std::function<double(int64_t)>>> scalars_;   // by name
+  std::vector<std::pair<std::string, std::function<double(int64_t, double)>>> scalars_;   // by name
   std::function<double(int64_t)> learning_rate_;
   std::vector<std::string> notes_;
   int threads_ = 1;
+  LossFacts loss_;
+  Schedule schedule_;
   std::shared_ptr<Device> device_;        // owns the kernel rows that the programs point to
 };
 

@@ -1,5 +1,6 @@
 #include "core/runtime/facts.h"
 
+#include <charconv>
 #include <cstdio>
 #include <vector>
 
@@ -32,15 +33,6 @@ std::string groups_text(const std::vector<ParameterGroup>& groups) {
     for (const Attributes::Entry& entry : group.options.entries()) out += cat(" ", entry.name, "=", attribute_text(entry.value));
   }
   return out;
-}
-
-std::string_view schedule_name(LearningRateSchedule::Kind kind) {
-  switch (kind) {
-    case LearningRateSchedule::Kind::constant: return "constant";
-    case LearningRateSchedule::Kind::linear: return "linear";
-    case LearningRateSchedule::Kind::cosine: return "cosine";
-  }
-  return "?";
 }
 
 // Of samples spread over the data; "" when one cannot be read, which is not what a save should fail for.
@@ -84,13 +76,35 @@ Facts describe_run(const CompiledPlan& plan) {
   for (const LossRow& row : loss_table().rows) {
     if (row.name == train.loss.name) add_options(facts, "loss.", row.options, train.loss.options);
   }
-  facts["schedule"] = schedule_name(train.schedule.kind);
+  facts["schedule"] = train.schedule.name;
   facts["schedule.warmup_steps"] = cat(train.schedule.warmup_steps);
-  facts["schedule.total_steps"] = cat(train.schedule.total_steps);
-  facts["schedule.final_ratio"] = cat(train.schedule.final_ratio);
+  for (const ScheduleRow& row : schedule_table().rows) {
+    if (row.name == train.schedule.name) add_options(facts, "schedule.", row.options, train.schedule.options);
+  }
   facts["clip_norm"] = cat(train.clip_norm);
   facts["groups"] = groups_text(train.groups);
   return facts;
+}
+
+Facts describe_rate(const RateScale& scale) {
+  if (scale.scale == 1 && !scale.measured && scale.bad == 0) return {};   // as it began
+  return {{"rate.scale", number_text(scale.scale)}, {"rate.measured", cat(scale.measured)}, {"rate.best", number_text(scale.best)},
+          {"rate.bad", cat(scale.bad)}, {"rate.cooldown", cat(scale.cooldown)}};
+}
+
+RateScale parse_rate(const Facts& facts) {
+  RateScale out;
+  const auto number = [&](const char* key, auto& into) {
+    const auto it = facts.find(key);
+    if (it != facts.end()) std::from_chars(it->second.data(), it->second.data() + it->second.size(), into);
+  };
+  number("rate.scale", out.scale);
+  number("rate.best", out.best);
+  number("rate.bad", out.bad);
+  number("rate.cooldown", out.cooldown);
+  const auto measured = facts.find("rate.measured");
+  out.measured = measured != facts.end() && measured->second == "true";
+  return out;
 }
 
 Facts describe_data(const Dataset& dataset) {

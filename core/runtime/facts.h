@@ -10,6 +10,7 @@ namespace epl {
 
 class CompiledPlan;
 class Dataset;
+struct RateScale;
 
 // "optimizer" -> "adamw", "optimizer.lr" -> "0.001", "data.fields" -> "x f32[8,4]; target i64[8]", ...
 using Facts = std::map<std::string, std::string>;
@@ -19,6 +20,10 @@ using Facts = std::map<std::string, std::string>;
 Facts describe_run(const CompiledPlan& plan);
 // Of what it learns from: fields, batch, order and seed, and a hash over samples spread over the data.
 Facts describe_data(const Dataset& dataset);
+
+// What a session's learning rate is multiplied with; nothing where it stands as it began.
+Facts describe_rate(const RateScale& scale);
+RateScale parse_rate(const Facts& facts);
 
 struct FactDifference {
   std::string key;

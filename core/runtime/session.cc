@@ -1,8 +1,10 @@
 #include "core/runtime/session.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "core/base/check.h"
+#include "core/runtime/mean_loss.h"
 
 namespace epl {
 
@@ -42,8 +44,10 @@ Result<std::unique_ptr<Session>> Session::create(const Host& host, std::shared_p
     most_inputs = std::max(most_inputs, entry.program.inputs.size());
     most_outputs = std::max(most_outputs, entry.program.outputs.size());
     auto& results = session->results_.emplace_back();
+    // Of evaluate and predict the rest is wanted by few, who bring the room.
     for (const ProgramPort& port : entry.program.outputs) {
-      results.push_back(entry.kind == EntryKind::predict ? Tensor() : Tensor(port.global_type));
+      const bool kept = entry.kind == EntryKind::train || (entry.kind == EntryKind::evaluate && port.name == "loss");
+      results.push_back(kept ? Tensor(port.global_type) : Tensor());
     }
   }
   session->input_pointers_.reserve(most_inputs);
@@ -58,34 +62,90 @@ Status Session::connect() {
   return {};
 }
 
-Status Session::check_inputs(const Program& program, std::span<const Tensor> inputs) {
+Result<const Entry*> Session::find_entry(EntryKind kind) const {
+  const Entry* entry = plan_->entry(kind);
+  if (!entry) return Status(Code::invalid_argument, cat("the plan has no ", entry_name(kind), " entry"));
+  return entry;
+}
+
+namespace {
+
+// How many samples an input has, 0 where nothing counts them; an error if its type is not that of the plan but for this number.
+Result<int64_t> samples_of(const ProgramPort& port, const TensorType& type, int dim, int64_t batch) {
+  if (type == port.global_type) return dim < 0 ? 0 : batch;
+  TensorType fitting = port.global_type;
+  if (dim >= 0 && type.ndim() > dim) fitting.shape[static_cast<size_t>(dim)] = type.shape[static_cast<size_t>(dim)];
+  const int64_t samples = dim >= 0 && type.ndim() > dim ? type.shape[static_cast<size_t>(dim)] : -1;
+  if (fitting == type && samples > 0 && samples < batch) return samples;
+  return invalid("input ", port.name, " is ", port.global_type.text(), " in the plan, got ", type.text()).at(port.name);
+}
+
+Status check_bounds(const Entry& entry, std::span<const Tensor> inputs) {
+  for (const InputBound& bound : entry.bounds) {
+    const Tensor& input = inputs[static_cast<size_t>(bound.input)];
+    const int64_t wrong = find_out_of_bounds(bound, input);
+    if (wrong < 0) continue;
+    const std::string& name = entry.program.inputs[static_cast<size_t>(bound.input)].name;
+    const int dim = entry.samples.inputs[static_cast<size_t>(bound.input)];
+    return invalid("input ", name, " ", bound_text(bound, input.get_int(wrong)), " (", place_text(input.type(), dim, wrong), ", node ", bound.node, ")").at(name);
+  }
+  return {};
+}
+
+// The inputs as whole batches.
+std::vector<Tensor> padded(const Entry& entry, std::span<const Tensor> inputs) {
+  std::vector<Tensor> whole;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const TensorType& type = entry.program.inputs[i].global_type;
+    whole.push_back(inputs[i].type() == type ? inputs[i] : Tensor(type));
+    if (inputs[i].type() != type) pad_samples(inputs[i], entry.samples.inputs[i], whole.back());
+  }
+  return whole;
+}
+
+}  // namespace
+
+Result<int64_t> Session::samples_in(EntryKind kind, std::span<const Tensor> inputs) const {
+  EPL_ASSIGN(const Entry* entry, find_entry(kind));
+  const Program& program = entry->program;
   if (inputs.size() != program.inputs.size()) {
     std::string names;
     for (const ProgramPort& port : program.inputs) names += cat(names.empty() ? "" : ", ", port.name, ": ", port.global_type.text());
     return invalid(program.name, " takes ", program.inputs.size(), " tensors (", names, "), got ", inputs.size());
   }
+  int64_t samples = 0;
+  size_t first = 0;
   for (size_t i = 0; i < inputs.size(); ++i) {
     const ProgramPort& port = program.inputs[i];
     if (inputs[i].empty()) return invalid("input ", port.name, " (", port.global_type.text(), ") is missing").at(port.name);
-    if (inputs[i].type() != port.global_type) {
-      return invalid("input ", port.name, " is ", port.global_type.text(), " in the plan, got ", inputs[i].type().text()).at(port.name);
+    EPL_ASSIGN(int64_t here, samples_of(port, inputs[i].type(), entry->samples.inputs[i], entry->samples.batch));
+    if (here == 0) continue;
+    if (samples != 0 && here != samples) {
+      return invalid("input ", port.name, " holds ", here, " samples, input ", program.inputs[first].name, " ", samples).at(port.name);
     }
+    if (samples == 0) first = i;
+    samples = here;
   }
-  return {};
+  samples = samples == 0 ? entry->samples.batch : samples;
+  if (kind == EntryKind::train && samples != entry->samples.batch) {
+    return invalid("a step takes the whole batch of the plan, ", entry->samples.batch, " samples; got ", samples, " (input ", program.inputs[first].name, " ",
+                   inputs[first].type().text(), "). Keep them for the next batch, or make a plan for ", samples,
+                   ". Evaluation and prediction take fewer").at(program.inputs[first].name);
+  }
+  return samples;
 }
 
-Status Session::run(EntryKind kind, std::span<const Tensor> inputs, const CallOptions& options) {
-  const Entry* entry = plan_->entry(kind);
-  if (!entry) return Status(Code::invalid_argument, cat("the plan has no ", entry_name(kind), " entry"));
+// Inputs of whole batches, already checked but for what they hold.
+Status Session::execute(const Entry& entry, std::span<const Tensor> inputs, const CallOptions& options) {
   if (!healthy_) {
     return Status(Code::misuse, "an earlier step failed while the weights were changing; restore the session from a checkpoint");
   }
-  EPL_TRY(check_inputs(entry->program, inputs));
-  size_t index = static_cast<size_t>(entry - plan_->entries().data());
+  EPL_TRY(check_bounds(entry, inputs));
+  size_t index = static_cast<size_t>(&entry - plan_->entries().data());
   input_pointers_.clear();
   for (const Tensor& input : inputs) input_pointers_.push_back(input.data());
-  if (kind == EntryKind::train) {
-    plan_->scalars(steps_done_, scalars_);
+  if (entry.kind == EntryKind::train) {
+    plan_->scalars(steps_done_, rate_scale_.scale, scalars_);
   } else {
     scalars_.clear();
   }
@@ -94,8 +154,8 @@ Status Session::run(EntryKind kind, std::span<const Tensor> inputs, const CallOp
                      .scalars = scalars_,
                      .seed = seed_,
                      .step = steps_done_,
-                     .finite_output = kind == EntryKind::train ? entry->loss_output : -1,
-                     .gradient_output = entry->gradient_output,
+                     .finite_output = entry.kind == EntryKind::train ? entry.loss_output : -1,
+                     .gradient_output = entry.gradient_output,
                      .trained = plan_->trained(),
                      .stop = options.stop,
                      .deadline_seconds = options.timeout_seconds > 0 ? host_.seconds() + options.timeout_seconds : 0};
@@ -148,10 +208,11 @@ Status Session::step(std::span<const Tensor> inputs, StepMetrics& metrics, const
   if (entry.kind != EntryKind::train) return Status(Code::invalid_argument, "the plan was made without a trainer and only predicts");
   output_pointers_.clear();
   for (Tensor& result : results_[0]) output_pointers_.push_back(result.data());
-  EPL_TRY(run(EntryKind::train, inputs, options));
+  EPL_TRY(samples_in(EntryKind::train, inputs).status());
+  EPL_TRY(execute(entry, inputs, options));
   metrics.step = steps_done_;
   metrics.loss = results_[0][entry.loss_output].get(0);
-  metrics.learning_rate = plan_->learning_rate(steps_done_);
+  metrics.learning_rate = plan_->learning_rate(steps_done_) * rate_scale_.scale;
   metrics.gradient_norm = -1;
   for (size_t i = 0; i < results_[0].size(); ++i) {
     if (entry.program.outputs[i].name == "gradient_norm") metrics.gradient_norm = results_[0][i].get(0);
@@ -160,30 +221,47 @@ Status Session::step(std::span<const Tensor> inputs, StepMetrics& metrics, const
   return {};
 }
 
-Status Session::evaluate(std::span<const Tensor> inputs, double& loss, const CallOptions& options) {
-  const Entry* entry = plan_->entry(EntryKind::evaluate);
-  if (!entry) return Status(Code::invalid_argument, "the plan has no evaluate entry");
-  auto& results = results_[entry - plan_->entries().data()];
-  output_pointers_.clear();
-  for (Tensor& result : results) output_pointers_.push_back(result.data());
-  EPL_TRY(run(EntryKind::evaluate, inputs, options));
-  loss = results[entry->loss_output].get(0);
-  return {};
-}
-
-Status Session::predict(std::span<const Tensor> inputs, std::span<Tensor> outputs, const CallOptions& options) {
-  const Entry* entry = plan_->entry(EntryKind::predict);
-  if (!entry) return Status(Code::invalid_argument, "the plan has no predict entry");
+Status Session::run(EntryKind kind, std::span<const Tensor> inputs, std::span<Tensor> outputs, const CallOptions& options) {
+  if (kind == EntryKind::train) return invalid("a train entry runs in steps");
+  EPL_ASSIGN(const Entry* entry, find_entry(kind));
+  EPL_ASSIGN(const int64_t samples, samples_in(kind, inputs));
   const auto& ports = entry->program.outputs;
-  if (outputs.size() != ports.size()) return invalid("predict gives ", ports.size(), " outputs, got room for ", outputs.size());
+  if (outputs.size() != ports.size()) return invalid(entry_name(kind), " gives ", ports.size(), " outputs, got room for ", outputs.size());
+  const bool partial = samples != entry->samples.batch;
   output_pointers_.clear();
   for (size_t i = 0; i < outputs.size(); ++i) {
-    if (!outputs[i].empty() && outputs[i].type() != ports[i].global_type) {
+    output_pointers_.push_back(outputs[i].data());
+    if (outputs[i].empty()) continue;
+    if (outputs[i].type() != ports[i].global_type) {
       return invalid("output ", ports[i].name, " is ", ports[i].global_type.text(), ", got room for ", outputs[i].type().text());
     }
-    output_pointers_.push_back(outputs[i].data());
+    if (partial && entry->samples.outputs[i] < 0) {
+      return unsupported("output ", ports[i].name, " does not keep the samples of a batch apart, so it needs all ", entry->samples.batch, "; got ", samples)
+          .at(ports[i].name);
+    }
   }
-  return run(EntryKind::predict, inputs, options);
+  if (!partial) return execute(*entry, inputs, options);
+  return execute(*entry, padded(*entry, inputs), options);
+}
+
+Status Session::evaluate(std::span<const Tensor> inputs, double& loss, const CallOptions& options) {
+  EPL_ASSIGN(const Entry* entry, find_entry(EntryKind::evaluate));
+  EPL_ASSIGN(const int64_t samples, samples_in(EntryKind::evaluate, inputs));
+  auto& results = results_[static_cast<size_t>(entry - plan_->entries().data())];
+  if (samples == entry->samples.batch) {
+    EPL_TRY(run(EntryKind::evaluate, inputs, results, options));
+    loss = results[static_cast<size_t>(entry->loss_output)].get(0);
+    return {};
+  }
+  if (entry->loss_terms < 0) {
+    return unsupported("the model computes its own loss of a whole batch, ", entry->samples.batch, " samples; got ", samples);
+  }
+  MeanLoss mean;
+  std::vector<Tensor> terms = MeanLoss::room(*entry);
+  EPL_TRY(run(EntryKind::evaluate, inputs, terms, options));
+  mean.add(*entry, terms, samples);
+  loss = mean.value();
+  return {};
 }
 
 Result<Tensor> Session::step_output(std::string_view name) const {
@@ -198,6 +276,21 @@ Result<double> Session::step_scalar(std::string_view name) const {
   EPL_ASSIGN(Tensor value, step_output(name));
   if (value.elements() != 1) return invalid("step output \"", name, "\" is no scalar");
   return value.get(0);
+}
+
+Status Session::set_rate_scale(const RateScale& scale) {
+  if (!(scale.scale >= 0 && std::isfinite(scale.scale))) return invalid("the scale of the learning rate is ", scale.scale, "; it is a number from 0 on");
+  rate_scale_ = scale;
+  return {};
+}
+
+Status Session::observe(double value, bool higher_is_better) {
+  const Schedule& schedule = plan_->schedule();
+  if (schedule.row == nullptr || !schedule.row->watches) {
+    return invalid("the schedule ", schedule.row ? schedule.row->name : std::string("of this plan"), " watches no number; plateau does");
+  }
+  rate_scale_.observe(schedule.options, value, higher_is_better);
+  return {};
 }
 
 Result<Tensor> Session::state(std::string_view name) const {

@@ -30,13 +30,21 @@ class Session {
   ~Session();
 
   const CompiledPlan& plan() const { return *plan_; }
-  // Inputs of the global batch in the order of the entry's program, exactly of the types the plan names. On an error
-  // that leaves the state whole, the same step may be called again. A loss or a gradient that is not finite is such an error: it names the
-  // first parameter whose gradient is, and `where` is the node (input, parameter) that the first NaN came out of.
+  // Inputs of the global batch in the order of the entry's program, exactly of the types the plan names; evaluate and
+  // predict take fewer samples as well. On an error that leaves the state whole, the same step may be called again. A loss or a
+  // gradient that is not finite is such an error: it names the first parameter whose gradient is, and `where` is the node (input,
+  // parameter) that the first NaN came out of.
   Status step(std::span<const Tensor> inputs, StepMetrics& metrics, const CallOptions& options = {});
+  // The mean of what counts among the samples given.
   Status evaluate(std::span<const Tensor> inputs, double& loss, const CallOptions& options = {});
-  // Outputs are tensors of the global types, made by the caller.
-  Status predict(std::span<const Tensor> inputs, std::span<Tensor> outputs, const CallOptions& options = {});
+  // One forward pass of an entry but train. Outputs are tensors of the global types of a whole batch, made by the caller; empty
+  // ones are not wanted. Of fewer samples than a batch the first rows are theirs (first_samples).
+  Status run(EntryKind kind, std::span<const Tensor> inputs, std::span<Tensor> outputs, const CallOptions& options = {});
+  Status predict(std::span<const Tensor> inputs, std::span<Tensor> outputs, const CallOptions& options = {}) {
+    return run(EntryKind::predict, inputs, outputs, options);
+  }
+  // How many samples these inputs of an entry hold; an error names the input that does not fit.
+  Result<int64_t> samples_in(EntryKind kind, std::span<const Tensor> inputs) const;
   // An output of the last step besides the loss, for example "gradient_norm:<parameter>".
   Result<double> step_scalar(std::string_view name) const;
   Result<Tensor> step_output(std::string_view name) const;
@@ -48,6 +56,11 @@ class Session {
   Status set_state(std::string_view name, const Tensor& value);
   int64_t steps_done() const { return steps_done_; }
   void set_steps_done(int64_t steps) { steps_done_ = steps; }
+  // What the learning rate is multiplied with besides its schedule, from the next step on.
+  const RateScale& rate_scale() const { return rate_scale_; }
+  Status set_rate_scale(const RateScale& scale);
+  // A number was measured, which a schedule that watches may lower the rate for.
+  Status observe(double value, bool higher_is_better);
   uint64_t seed() const { return seed_; }
   void set_seed(uint64_t seed) { seed_ = seed; }
   // False after a step failed halfway through changing the state: restore a checkpoint and call `restored`.
@@ -64,9 +77,9 @@ class Session {
  private:
   struct Rank;
   Session(const Host& host, std::shared_ptr<const CompiledPlan> plan, uint64_t seed);
-  Status run(EntryKind kind, std::span<const Tensor> inputs, const CallOptions& options);
+  Status execute(const Entry& entry, std::span<const Tensor> inputs, const CallOptions& options);
   Status run_ranks(size_t entry, const RunRequest& request);
-  Status check_inputs(const Program& program, std::span<const Tensor> inputs);
+  Result<const Entry*> find_entry(EntryKind kind) const;
   Status connect();
 
   Host host_;
@@ -77,6 +90,7 @@ class Session {
   std::unique_ptr<ThreadPool> rank_threads_;   // none on a simulated device
   int64_t steps_done_ = 0;
   bool healthy_ = true;
+  RateScale rate_scale_;
   std::vector<float> scalars_;
   std::vector<const void*> input_pointers_;
   std::vector<void*> output_pointers_;

@@ -132,8 +132,24 @@ std::string_view loss_output_name(const LossSpec& spec) {
   return spec.name.starts_with(own_output) ? std::string_view(spec.name).substr(own_output.size()) : std::string_view(spec.output);
 }
 
-Result<Value> add_loss(Graph& graph, const LossSpec& spec, std::vector<std::string>* notes) {
-  if (spec.name.starts_with(own_output)) return own_loss(graph, loss_output_name(spec));
+namespace {
+
+// sum(terms) / sum(weights). Both sums are over the whole batch, so that no cut of it changes the result.
+Var mean_of(const Loss& loss) {
+  if (!loss.terms) return {};
+  Builder& b = loss.terms.builder();
+  Ints axes;
+  for (int i = 0; i < loss.terms.ndim(); ++i) axes.push_back(i);
+  if (axes.empty()) return loss.weights ? loss.terms / loss.weights : loss.terms;
+  if (!loss.weights) return b.mean(loss.terms, std::move(axes), false);
+  return b.sum(loss.terms, axes, false) / b.sum(loss.weights, axes, false);
+}
+
+Result<MeasuredLoss> build_loss(Graph& graph, const LossSpec& spec, bool measures, std::vector<std::string>* notes) {
+  if (spec.name.starts_with(own_output)) {
+    EPL_ASSIGN(Value own, own_loss(graph, loss_output_name(spec)));
+    return MeasuredLoss{.value = own};
+  }
   EPL_ASSIGN(const LossRow* row, find_loss(spec.name));
   EPL_ASSIGN(Attributes options, complete_options(row->options, spec.options, cat("loss ", row->name)));
   EPL_ASSIGN(Value output, find_output(graph, spec.output));
@@ -147,10 +163,25 @@ Result<Value> add_loss(Graph& graph, const LossSpec& spec, std::vector<std::stri
   // A mean over many samples overflows and loses digits in 16 bits.
   const DType dtype = loss.output.dtype();
   if (dtype == DType::f16 || dtype == DType::bf16) loss.output = builder.cast(loss.output, DType::f32);
-  Result<Var> made = row->build(loss);
+  loss.measures = measures;
+  loss.facts.task = row->task;
+  loss.facts.metrics = row->metrics;
+  Result<Loss> made = row->build(loss);
   EPL_TRY(builder.status());
   if (!made.ok()) return made.status().with_context(cat("loss ", row->name));
-  return made->value();
+  Var value = made->value ? made->value : mean_of(*made);
+  EPL_TRY(builder.status());
+  return MeasuredLoss{value.value(), made->terms ? made->terms.value() : Value{}, made->weights ? made->weights.value() : Value{}, loss.output.value(), loss.facts};
 }
+
+}  // namespace
+
+Result<Value> add_loss(Graph& graph, const LossSpec& spec, LossFacts* facts, std::vector<std::string>* notes) {
+  EPL_ASSIGN(MeasuredLoss made, build_loss(graph, spec, false, notes));
+  if (facts) *facts = made.facts;
+  return made.value;
+}
+
+Result<MeasuredLoss> add_measured_loss(Graph& graph, const LossSpec& spec) { return build_loss(graph, spec, true, nullptr); }
 
 }  // namespace epl

@@ -1,28 +1,68 @@
-#include <algorithm>
+#include "core/train/schedule.h"
 
-#include "core/base/math.h"
-#include "core/train/train_step.h"
+#include <algorithm>
+#include <cmath>
+
+#include "core/ir/options.h"
 
 namespace epl {
 
-// As transformers' get_linear_schedule_with_warmup and get_cosine_schedule_with_warmup, with a floor.
-double LearningRateSchedule::factor(int64_t step) const {
-  if (step < warmup_steps) return static_cast<double>(step) / static_cast<double>(warmup_steps);
-  if (kind == Kind::constant) return 1;
-  const double length = static_cast<double>(std::max<int64_t>(total_steps - warmup_steps, 1));
-  const double progress = std::min(static_cast<double>(step - warmup_steps) / length, 1.0);
-  const double shape = kind == Kind::linear ? 1 - progress : 0.5 * (1 + math::cos(math::pi * progress));
-  return final_ratio + (1 - final_ratio) * shape;
+const ScheduleTable& schedule_table() {
+  static const ScheduleTable table = [] {
+    ScheduleTable made;
+    fill_schedule_table(made);
+    return made;
+  }();
+  return table;
 }
 
-Status LearningRateSchedule::check() const {
-  if (warmup_steps < 0) return invalid("schedule: warmup_steps = ", warmup_steps, " is negative");
-  if (kind == Kind::constant) return {};
-  if (total_steps <= warmup_steps) {
-    return invalid("schedule: total_steps = ", total_steps, " must be more than warmup_steps = ", warmup_steps);
+Result<const ScheduleRow*> find_schedule(std::string_view name) {
+  std::vector<std::string> names;
+  for (const ScheduleRow& row : schedule_table().rows) {
+    if (row.name == name) return &row;
+    names.push_back(row.name);
   }
-  if (!(final_ratio >= 0)) return invalid("schedule: final_ratio = ", final_ratio, " is negative");
-  return {};
+  const std::string near = nearest(name, names);
+  return error(Code::not_found, "no schedule ", quoted(name), near.empty() ? "." : cat("; did you mean ", near, "?"), " There are: ",
+               join(names, ", "), ".");
+}
+
+Result<Schedule> make_schedule(const LearningRateSchedule& wanted) {
+  Schedule made;
+  EPL_ASSIGN(made.row, find_schedule(wanted.name));
+  made.warmup_steps = wanted.warmup_steps;
+  if (made.warmup_steps < 0) return invalid("schedule: warmup_steps = ", made.warmup_steps, " is negative");
+  EPL_ASSIGN(made.options, complete_options(made.row->options, wanted.options, cat("schedule ", wanted.name)));
+  if (made.row->check) {
+    Status fine = made.row->check(made.options, made.warmup_steps);
+    if (!fine.ok()) return fine.with_context(cat("schedule ", wanted.name));
+  }
+  return made;
+}
+
+double Schedule::factor(int64_t step) const {
+  if (step < warmup_steps) return static_cast<double>(step) / static_cast<double>(warmup_steps);
+  return row->factor(options, step - warmup_steps, warmup_steps);
+}
+
+void RateScale::observe(const Attributes& options, double value, bool higher_is_better) {
+  const double threshold = options.number("threshold");
+  const bool better = !measured || (higher_is_better ? value > best * (1 + threshold) : value < best * (1 - threshold));
+  if (better && !std::isnan(value)) {
+    best = value;
+    measured = true;
+    bad = 0;
+  } else {
+    ++bad;
+  }
+  if (cooldown > 0) {
+    --cooldown;
+    bad = 0;
+  }
+  if (bad <= options.integer("patience")) return;
+  scale = std::max(scale * options.number("factor"), std::min(scale, options.number("min_ratio")));
+  cooldown = options.integer("cooldown");
+  bad = 0;
 }
 
 }  // namespace epl

@@ -21,7 +21,7 @@ class TrainStepBuilder {
   explicit TrainStepBuilder(const TrainOptions& options) : options_(options), builder_(step_.graph) {}
 
   Result<TrainStep> build(const Graph& forward) {
-    EPL_TRY(options_.schedule.check());
+    EPL_ASSIGN(step_.schedule, make_schedule(options_.schedule));
     if (!(options_.clip_norm >= 0)) return invalid("clip_norm = ", options_.clip_norm, " is negative");
     EPL_ASSIGN(row_, find_optimizer(options_.optimizer));
     EPL_TRY(complete_groups());
@@ -34,7 +34,7 @@ class TrainStepBuilder {
     add_norms();
     for (size_t i = 0; i < trained_.size(); ++i) EPL_TRY(add_update(trained_[i], gradients_[i]));
     EPL_TRY(builder_.status());
-    step_.learning_rate = [rate = group_options_[trained_[0].group + 1].number("lr"), schedule = options_.schedule](int64_t step) {
+    step_.learning_rate = [rate = group_options_[trained_[0].group + 1].number("lr"), schedule = step_.schedule](int64_t step) {
       return rate * schedule.factor(step);
     };
     prune();
@@ -70,7 +70,7 @@ class TrainStepBuilder {
 
   // What the loss does not need goes before gradients are made, and with it the model's other outputs.
   Status add_own_loss() {
-    EPL_ASSIGN(Value loss, add_loss(step_.graph, options_.loss, &step_.notes));
+    EPL_ASSIGN(Value loss, add_loss(step_.graph, options_.loss, &step_.loss, &step_.notes));
     step_.graph.outputs = {{"loss", loss}};
     step_.graph = without_dead_nodes(step_.graph);
     loss_ = step_.graph.outputs[0].value;
@@ -233,8 +233,8 @@ class TrainStepBuilder {
     auto [it, inserted] = scalars_.try_emplace(std::move(key));
     if (!inserted) return it->second;
     it->second = step_.graph.add_leaf(ValueKind::scalar, scalar.name, {dtype, {}});
-    step_.scalars.push_back({it->second, [at = scalar.at, options, schedule = options_.schedule](int64_t step) {
-                               return at(options, options.number("lr") * schedule.factor(step), step);
+    step_.scalars.push_back({it->second, [at = scalar.at, options, schedule = step_.schedule](int64_t step, double scale) {
+                               return at(options, options.number("lr") * schedule.factor(step) * scale, step);
                              }});
     return it->second;
   }

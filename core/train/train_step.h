@@ -7,19 +7,9 @@
 
 #include "core/train/loss.h"
 #include "core/train/optimizer.h"
+#include "core/train/schedule.h"
 
 namespace epl {
-
-// How the learning rate moves: a linear warm-up from zero, then constant, linear or cosine decay to `final_ratio`.
-struct LearningRateSchedule {
-  enum class Kind : uint8_t { constant, linear, cosine } kind = Kind::constant;
-  int64_t warmup_steps = 0;
-  int64_t total_steps = 0;      // of linear and cosine, warm-up included
-  double final_ratio = 0;       // of the base rate, at total_steps and after
-  // The factor on the base rate at a step counted from 0.
-  double factor(int64_t step) const;
-  Status check() const;
-};
 
 // Parameters whose names match share options; the first group that matches a parameter has it.
 struct ParameterGroup {
@@ -41,7 +31,7 @@ struct TrainOptions {
 // A scalar leaf that the host sets before each step.
 struct HostScalar {
   Value value;
-  std::function<double(int64_t step)> at;   // step counts from 0
+  std::function<double(int64_t step, double rate_scale)> at;   // step counts from 0; the rate is multiplied by the scale
 };
 
 // The output that says whether the step may be applied: the index into `TrainStep::trained` of the first parameter whose gradient holds a
@@ -55,6 +45,8 @@ struct TrainStep {
   std::vector<HostScalar> scalars;
   std::function<double(int64_t step)> learning_rate;   // of the first trained parameter, with the schedule applied
   std::vector<std::string> notes;       // what the owner of the model should know about its loss
+  Schedule schedule;
+  LossFacts loss;
 };
 
 // `forward` as a frontend binds it in train mode. Names of optimizer state: "<parameter>.<state>".

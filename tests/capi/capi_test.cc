@@ -307,6 +307,7 @@ TEST_F(CApi, TrainerKeysAreCheckedWithTheNearestKnown) {
   EXPECT_OK(set("optimizer", "adam"));
   EXPECT_OK(epl_trainer_set_number(trainer, EPL_STR("optimizer.lr"), 1));
   EXPECT_OK(epl_trainer_set_number(trainer, EPL_STR("loss.ignore_index"), -1));
+  EXPECT_OK(epl_trainer_set(trainer, EPL_STR("schedule"), EPL_STR("linear")));
   EXPECT_OK(epl_trainer_set_number(trainer, EPL_STR("schedule.total_steps"), 100));
   int64_t group = -1;
   EXPECT_OK(epl_trainer_add_group(trainer, EPL_STR("*.bias"), &group));

@@ -288,7 +288,7 @@ TEST_F(HostApi, TheSameMistakeHasTheSameCode) {
   }
   EXPECT_EQ(Failure(epl_model_load(w.engine, EPL_STR("/etc/passwd"), nullptr, &model)).code, EPL_ERROR_UNSUPPORTED);
   for (epl_error* wrong : {epl_trainer_set(w.trainer, EPL_STR("clip_norm"), EPL_STR("nan")), epl_trainer_set(w.trainer, EPL_STR("clip_norm"), EPL_STR("inf")),
-                           epl_trainer_set_number(w.trainer, EPL_STR("clip_norm"), HUGE_VAL), epl_trainer_set(w.trainer, EPL_STR("schedule.total_steps"), EPL_STR("-1"))}) {
+                           epl_trainer_set_number(w.trainer, EPL_STR("clip_norm"), HUGE_VAL), epl_trainer_set(w.trainer, EPL_STR("schedule.warmup_steps"), EPL_STR("-1"))}) {
     EXPECT_EQ(Failure(wrong).code, EPL_ERROR_INVALID_ARGUMENT);
   }
   epl_plan_options options = EPL_PLAN_OPTIONS_INIT;

@@ -32,10 +32,11 @@ struct Trained {
   std::vector<Tensor> weights;
 };
 
-PlanOptions options_for(const Layout& layout) {
+PlanOptions options_for(const Layout& layout, const Attributes& loss_options = {}) {
   PlanOptions options;
   options.model = GraphModel::parse(mlp);
   options.train.loss.name = "softmax_cross_entropy";
+  options.train.loss.options = loss_options;
   options.train.optimizer = "adamw";
   options.train.optimizer_options = {{"lr", 0.01}};
   options.train.clip_norm = 1.0;
@@ -44,9 +45,9 @@ PlanOptions options_for(const Layout& layout) {
   return options;
 }
 
-Trained train(const Layout& layout, int steps) {
+Trained train(const Layout& layout, int steps, const Attributes& loss_options = {}) {
   Host host = test_host(layout.threads);
-  auto plan = CompiledPlan::create(host, options_for(layout));
+  auto plan = CompiledPlan::create(host, options_for(layout, loss_options));
   EXPECT_TRUE(plan.ok()) << plan.status().to_string();
   if (!plan.ok()) return {};
   auto session = Session::create(host, *plan, 7);
@@ -74,6 +75,19 @@ TEST(Session, LearnsTheSameBitsUnderEveryLayout) {
   for (const Layout& layout : {Layout{1, "1", 2}, Layout{1, "2", 1}, Layout{1, "4", 2}, Layout{2, "1", 2}, Layout{2, "2", 2}, Layout{4, "2", 4}}) {
     Trained other = train(layout, 20);
     ASSERT_EQ(other.losses.size(), 20u);
+    EXPECT_EQ(other.losses, one.losses) << layout.ranks << " ranks, " << layout.micro_batches << " micro-batches";
+    for (size_t i = 0; i < one.weights.size(); ++i) EXPECT_TRUE(identical(one.weights[i], other.weights[i])) << i;
+  }
+}
+
+// The weights of the targets are of the whole batch, whatever its cut.
+TEST(Session, SmoothedAndWeightedLossesLearnTheSameBitsUnderEveryLayout) {
+  const Attributes loss = {{"label_smoothing", 0.1}, {"class_weights", Doubles{0.5, 2, 1, 0.25}}};
+  const Trained one = train({}, 5, loss), plain = train({}, 5);
+  ASSERT_EQ(one.losses.size(), 5u);
+  EXPECT_NE(one.losses, plain.losses);
+  for (const Layout& layout : {Layout{1, "4", 2}, Layout{2, "2", 2}, Layout{4, "1", 4}}) {
+    const Trained other = train(layout, 5, loss);
     EXPECT_EQ(other.losses, one.losses) << layout.ranks << " ranks, " << layout.micro_batches << " micro-batches";
     for (size_t i = 0; i < one.weights.size(); ++i) EXPECT_TRUE(identical(one.weights[i], other.weights[i])) << i;
   }

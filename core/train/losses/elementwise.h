@@ -14,12 +14,4 @@ inline Result<Var> target_like_output(LossBuilder& l) {
   return l.target(type);
 }
 
-// The sum is over the whole batch and the count is the global one, so that no cut of the batch changes the result.
-inline Var mean_of_all(const Var& x) {
-  if (!x) return {};
-  Ints axes;
-  for (int i = 0; i < x.ndim(); ++i) axes.push_back(i);
-  return x.builder().mean(x, std::move(axes), false);
-}
-
 }  // namespace epl::losses

@@ -5,10 +5,12 @@ namespace epl {
 
 EPL_LOSS(mse) {
   return {.doc = "Mean of (output - target)^2 over all elements.",
-          .build = [](LossBuilder& l) -> Result<Var> {
+          .task = Task::numbers,
+          .metrics = "mae, r2",
+          .build = [](LossBuilder& l) -> Result<Loss> {
             EPL_ASSIGN(Var target, losses::target_like_output(l));
             Var difference = l.output - target;
-            return losses::mean_of_all(difference * difference);
+            return Loss{.terms = difference * difference};
           }};
 }
 

@@ -1,4 +1,6 @@
 // Cross-entropy of class scores against class indices (torch.nn.CrossEntropyLoss, reduction "mean").
+#include <cmath>
+
 #include "core/train/loss.h"
 
 namespace epl {
@@ -29,18 +31,92 @@ Result<int> class_axis(const TensorType& scores, const Ints& wanted, const std::
   return invalid("target ", target->text(), " is not scores ", scores.text(), " without one dimension, the classes");
 }
 
-Result<Var> build(LossBuilder& l) {
+// Whether a position counts, as bool.
+Var counted(Builder& b, const Var& target, int64_t ignored) {
+  Tensor value({target.dtype(), {}});
+  value.set_int(0, ignored);
+  return b.emit("not_equal", {target, b.constant(std::move(value))});
+}
+
+// x at the target's class; where a position does not count, at class 0.
+Var picked(Builder& b, const Var& x, const Var& target, const Var& counts, int64_t axis) {
+  Shape one = x.shape();
+  if (one.empty()) return {};   // after an error
+  one[static_cast<size_t>(axis)] = 1;
+  const Var index = b.reshape(b.select(counts, target, b.like(target, 0)), one);
+  return b.reshape(b.emit("gather_elements", {x, index}, {{"axis", axis}}), target.shape());
+}
+
+struct Options {
+  int64_t axis, ignored;
+  double smoothing;
+  Doubles class_weights;
+};
+
+Result<Options> read_options(const LossBuilder& l, int axis) {
+  Options o{axis, l.options.integer("ignore_index"), l.options.number("label_smoothing"), std::get<Doubles>(*l.options.find("class_weights"))};
+  if (!(o.smoothing >= 0 && o.smoothing <= 1)) return invalid("option label_smoothing = ", o.smoothing, " is not in [0, 1]");
+  const int64_t classes = l.output.dim(axis), given = static_cast<int64_t>(o.class_weights.size());
+  if (given > 0 && given != classes) return invalid("option class_weights holds ", given, " numbers; there are ", classes, " classes");
+  for (double weight : o.class_weights) {
+    if (!(weight >= 0 && std::isfinite(weight))) return invalid("option class_weights: ", weight, " is no weight");
+  }
+  return o;
+}
+
+// The sum by one op; its terms, for evaluation, are lse - logit of the target's class.
+Loss plain(LossBuilder& l, const Var& target, const Options& o) {
+  Builder& b = l.b;
+  l.facts.log_loss = true;
+  const std::vector<Var> sum = b.emit_all("cross_entropy", {l.output, target}, {{"axis", o.axis}, {"ignore_index", o.ignored}});
+  Var count = b.emit("count_valid", {target}, {{"ignore_index", o.ignored}});
+  if (sum.size() < 2 || !sum[1]) return {};   // the builder knows why
+  Loss loss{.value = sum[0] / b.cast(count, sum[0].dtype())};
+  if (l.measures) {
+    const Var counts = counted(b, target, o.ignored);
+    loss.terms = b.select(counts, sum[1] - b.cast(picked(b, l.output, target, counts, o.axis), sum[1].dtype()), b.like(sum[1], 0));
+    loss.weights = b.cast(counts, sum[1].dtype());
+  }
+  return loss;
+}
+
+// PyTorch's meaning of both options: with weights w, smoothing e and log-probabilities p of C classes, a position of target t adds
+// -(1 - e) w_t p_t - e/C sum_k w_k p_k and counts w_t.
+Loss weighted(LossBuilder& l, const Var& target, const Options& o) {
+  Builder& b = l.b;
+  const Var counts = counted(b, target, o.ignored);
+  const DType type = l.output.dtype() == DType::f64 ? DType::f64 : DType::f32;
+  const Var logits = b.cast(l.output, type), log_p = b.emit("log_softmax", {logits}, {{"axis", o.axis}});
+  const Var zero = b.scalar(type, 0);
+  const int64_t classes = l.output.dim(static_cast<int>(o.axis));
+  Tensor table({type, {classes}});
+  for (int64_t k = 0; k < classes; ++k) table.set(k, o.class_weights.empty() ? 1.0 : o.class_weights[static_cast<size_t>(k)]);
+  const Var weights = b.constant(std::move(table));
+  const Var index = b.select(counts, target, b.like(target, 0));
+  const Var own = b.select(counts, b.emit("gather", {weights, index}, {{"axis", int64_t{0}}}), zero);
+  Var terms = (o.smoothing - 1) * (own * picked(b, log_p, target, counts, o.axis));
+  if (o.smoothing > 0) {
+    Shape along(static_cast<size_t>(l.output.ndim()), 1);
+    along[static_cast<size_t>(o.axis)] = classes;
+    const Var spread = b.sum(log_p * b.reshape(weights, along), {o.axis}, false);
+    terms = terms - (o.smoothing / static_cast<double>(classes)) * b.select(counts, spread, zero);
+  }
+  return {.terms = terms, .weights = own};
+}
+
+Result<Loss> build(LossBuilder& l) {
   const TensorType scores = l.output.type();
   if (l.wanted_target() && !is_integer(l.wanted_target()->dtype)) {
     return unsupported("the target holds class indices, i64 or i32; got ", l.wanted_target()->text(),
                        "; store it as integers (for a table in CSV: the reader's option classes)");
   }
   EPL_ASSIGN(const int axis, class_axis(scores, l.options.ints("axis"), l.wanted_target()));
+  EPL_ASSIGN(const Options options, read_options(l, axis));
+  l.facts.class_axis = axis;
+  l.facts.classes = scores.shape[static_cast<size_t>(axis)];
+  l.facts.ignored = options.ignored;
   Var target = l.target({DType::i64, without(scores.shape, axis)});
-  const int64_t ignored = l.options.integer("ignore_index");
-  Var sum = l.b.emit("cross_entropy", {l.output, target}, {{"axis", int64_t{axis}}, {"ignore_index", ignored}});
-  Var count = l.b.emit("count_valid", {target}, {{"ignore_index", ignored}});
-  return sum / l.b.cast(count, sum.dtype());
+  return options.smoothing == 0 && options.class_weights.empty() ? plain(l, target, options) : weighted(l, target, options);
 }
 
 // A softmax over the classes, whose logarithm the loss would take again.
@@ -56,8 +132,12 @@ bool ends_in_softmax(const LossBuilder& l, const Node& last) {
 
 EPL_LOSS(softmax_cross_entropy) {
   return {.doc = "Mean of -log softmax(output)[target] over the positions whose target is not `ignore_index`. Classes lie on the "
-                 "dimension that the target lacks, the last one where several fit, or on `axis`.",
-          .options = {{"ignore_index", int64_t{-100}}, {"axis", Ints{}}},
+                 "dimension that the target lacks, the last one where several fit, or on `axis`. `label_smoothing` spreads that share of "
+                 "each target over all classes; with `class_weights`, one for each class, the mean is weighted by the targets' weights "
+                 "(torch.nn.CrossEntropyLoss).",
+          .options = {{"ignore_index", int64_t{-100}}, {"axis", Ints{}}, {"label_smoothing", 0.0}, {"class_weights", Doubles{}}},
+          .task = Task::classes,
+          .metrics = "accuracy",
           .build = build,
           .takes_operand_of = ends_in_softmax};
 }

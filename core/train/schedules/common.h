@@ -1,0 +1,40 @@
+// What the rows of schedules share: checks of options.
+#pragma once
+
+#include <algorithm>
+
+#include "core/base/math.h"
+#include "core/train/schedule.h"
+
+namespace epl::schedules {
+
+inline Status check_total_steps(const Attributes& options, int64_t warmup) {
+  const int64_t total = options.integer("total_steps");
+  if (total <= warmup) return invalid("total_steps = ", total, " must be more than warmup_steps = ", warmup);
+  return {};
+}
+
+inline Status check_decay(const Attributes& options, int64_t warmup) {
+  EPL_TRY(check_total_steps(options, warmup));
+  if (!(options.number("final_ratio") >= 0)) return invalid("final_ratio = ", options.number("final_ratio"), " is negative");
+  return {};
+}
+
+inline Status check_gamma(const Attributes& options) {
+  const double gamma = options.number("gamma");
+  if (!(gamma > 0 && gamma <= 1)) return invalid("gamma = ", gamma, " is not in (0, 1]");
+  return {};
+}
+
+// How much of the way from the warm-up's end to total_steps is done.
+inline double progress(const Attributes& options, int64_t step, int64_t warmup) {
+  const double length = static_cast<double>(std::max<int64_t>(options.integer("total_steps") - warmup, 1));
+  return std::min(static_cast<double>(step) / length, 1.0);
+}
+
+inline double down_to(const Attributes& options, double shape) {
+  const double final_ratio = options.number("final_ratio");
+  return final_ratio + (1 - final_ratio) * shape;
+}
+
+}  // namespace epl::schedules
