@@ -191,7 +191,7 @@ Status profile(const Options& options) {
   std::vector<float> scalars;
   for (int step = 0; step < options.steps; ++step) {
     timed.begin_step();
-    plan->scalars(step, scalars);
+    plan->scalars(step, 1.0, scalars);
     const double begin = now();
     EPL_TRY(executor->run({.inputs = inputs, .outputs = outputs, .scalars = scalars, .seed = 1, .step = step, .finite_output = 0}, nullptr));
     if (step > 0) fastest = std::min(fastest, now() - begin);
