@@ -564,7 +564,8 @@ EPL_API EPL_SINCE(1, 0) epl_error* epl_evaluation_add(epl_evaluation* evaluation
                                                       const epl_call_options* EPL_NULLABLE options);
 /* The next `batches` batches of a dataset that is bound to EPL_ENTRY_EVALUATE (or EPL_ENTRY_TRAIN, which has the same
  * inputs); 0: an epoch from its start, after which it stands at its start. The last batch counts in full where the dataset
- * gives it ("partial": true). The deadline of `options` is that of each batch. */
+ * gives it ("partial": true). The deadline of `options` is that of each batch. After an error the batches before it have
+ * been added. */
 EPL_API EPL_SINCE(1, 0) epl_error* epl_evaluation_add_dataset(epl_evaluation* evaluation, epl_session* session,
                                                               epl_dataset* dataset, int64_t batches,
                                                               const epl_call_options* EPL_NULLABLE options);

@@ -54,6 +54,9 @@ void* mmap(void* at, size_t bytes, int protection, int flags, int file, off_t of
 
 static world w;
 static epl_dataset *rows, *ahead; /* without and with reading ahead */
+static epl_dataset* bound;         /* to the plan, all its fields classes and features */
+static epl_session* watcher;       /* of a plan whose schedule is plateau */
+static epl_evaluation *evaluation, *other;
 static epl_tensor* bias;
 static int released, deleted;
 static float borrowed[32];
@@ -107,6 +110,24 @@ static const char* check_removed(int32_t code) {
   must(epl_session_save(w.session, TEXT(w.checkpoint), rows)); /* whatever a failed removal left is the checkpoint's own */
   return code == EPL_OK && there ? "success, and the checkpoint is there" : NULL;
 }
+static int64_t samples_before;
+static const char* check_samples(int32_t code) { /* an evaluation adds a batch, a whole epoch or a whole other one, or nothing */
+  int64_t samples = epl_evaluation_samples(evaluation);
+  const char* wrong = (samples != samples_before) != (code == EPL_OK) ? "the samples are not counted right" : NULL;
+  samples_before = samples;
+  return wrong;
+}
+static const char* check_batches(int32_t code) { /* batches before the one that failed count */
+  int64_t added = epl_evaluation_samples(evaluation) - samples_before;
+  samples_before += added;
+  return added % world_batch != 0 || (code == EPL_OK && added != 64) ? "the samples are not counted right" : NULL;
+}
+static const char* check_reset(int32_t code) {
+  if (code == EPL_OK && epl_evaluation_samples(evaluation) != 0) return "it still has samples";
+  must(epl_evaluation_add(evaluation, w.session, w.inputs, 2, NULL)); /* for the calls that ask for results */
+  samples_before = epl_evaluation_samples(evaluation);
+  return NULL;
+}
 static const char* check_load(int32_t code) {
   if (code != EPL_OK) must(epl_session_load(w.session, TEXT(w.checkpoint), NULL)); /* and it can be put right */
   steps_before = epl_session_steps(w.session);
@@ -144,8 +165,17 @@ CALL(epl_dataset_open, w.engine, TEXT(w.csv_path), EPL_STR("{\"batch\":8,\"prefe
 CALL(epl_dataset_describe, rows, (epl_text**)out)
 CALL(epl_dataset_bind, rows, w.plan, EPL_ENTRY_TRAIN)
 CALL(epl_dataset_seek, rows, 0)
+CALL(epl_dataset_check, bound, w.plan, EPL_ENTRY_TRAIN)
 CALL(epl_session_create, w.plan, NULL, (epl_session**)out)
 CALL(epl_session_predict, w.session, w.inputs, 1, NULL, (epl_tensor**)out, 1)
+CALL(epl_session_set_number, w.session, EPL_STR("learning_rate_scale"), 1)
+CALL(epl_session_observe, watcher, 1, 0)
+CALL(epl_evaluation_create, w.plan, EPL_STR("accuracy, top_k(k=2)"), (epl_evaluation**)out)
+CALL(epl_evaluation_add, evaluation, w.session, w.inputs, 2, NULL)
+CALL(epl_evaluation_add_dataset, evaluation, w.session, bound, 0, NULL)
+CALL(epl_evaluation_merge, evaluation, other)
+CALL(epl_evaluation_reset, evaluation)
+CALL(epl_evaluation_describe, evaluation, (epl_text**)out)
 CALL(epl_session_get, w.session, EPL_STR("net.0.bias"), (epl_tensor**)out)
 CALL(epl_session_save, w.session, TEXT(w.checkpoint), rows)
 CALL(epl_session_load, w.session, TEXT(w.checkpoint), NULL)
@@ -237,6 +267,16 @@ static epl_error* run_epl_session_metric(void** out) {
   (void)out;
   return epl_session_metric(w.session, EPL_STR("loss"), &value);
 }
+static epl_error* run_epl_session_get_number(void** out) {
+  double value;
+  (void)out;
+  return epl_session_get_number(w.session, EPL_STR("learning_rate_scale"), &value);
+}
+static epl_error* run_epl_evaluation_result(void** out) {
+  double value;
+  (void)out;
+  return epl_evaluation_result(evaluation, EPL_STR("accuracy"), &value);
+}
 static epl_error* run_epl_session_hash(void** out) {
   uint64_t hash;
   (void)out;
@@ -248,7 +288,7 @@ static epl_error* run_epl_session_set(void** out) {
 }
 
 #define GIVES(type) static void destroy_##type(void* out) { epl_##type##_destroy(out); }
-GIVES(engine) GIVES(text) GIVES(tensor) GIVES(model) GIVES(trainer) GIVES(strategy) GIVES(plan) GIVES(cancel) GIVES(dataset) GIVES(session)
+GIVES(engine) GIVES(text) GIVES(tensor) GIVES(model) GIVES(trainer) GIVES(strategy) GIVES(plan) GIVES(cancel) GIVES(dataset) GIVES(session) GIVES(evaluation)
 static void destroy_dlpack(void* out) {
   epl_tensor* tensor = NULL;
   must(epl_tensor_from_dlpack(w.engine, out, &tensor));
@@ -267,12 +307,16 @@ static const call calls[] = {
     ROW(epl_strategy_set, NULL, NULL), ROW(epl_strategy_describe, destroy_text, NULL), ROW(epl_plan_create, destroy_plan, NULL),
     ROW(epl_plan_port, NULL, NULL), ROW(epl_plan_describe, destroy_text, NULL), ROW(epl_cancel_create, destroy_cancel, NULL),
     ROW(epl_dataset_open, destroy_dataset, NULL), ROW(epl_dataset_field, NULL, NULL), ROW(epl_dataset_next, NULL, NULL),
-    ROW(epl_dataset_describe, destroy_text, NULL), ROW(epl_dataset_bind, NULL, NULL), ROW(epl_dataset_seek, NULL, NULL), ROW(epl_session_create, destroy_session, NULL),
+    ROW(epl_dataset_describe, destroy_text, NULL), ROW(epl_dataset_bind, NULL, NULL), ROW(epl_dataset_seek, NULL, NULL), ROW(epl_dataset_check, NULL, NULL), ROW(epl_session_create, destroy_session, NULL),
     ROW(epl_session_step, NULL, check_step), ROW(epl_session_evaluate, NULL, NULL), ROW(epl_session_predict, destroy_tensor, NULL),
     ROW(epl_session_metric, NULL, NULL), ROW(epl_session_hash, NULL, NULL), ROW(epl_session_state_port, NULL, NULL),
     ROW(epl_session_get, destroy_tensor, NULL), ROW(epl_session_set, NULL, NULL), ROW(epl_session_save, NULL, check_checkpoint),
     ROW(epl_session_load, NULL, check_load), ROW(epl_session_compare, destroy_text, NULL), ROW(epl_checkpoint_remove, NULL, check_removed), ROW(epl_checkpoint_describe, destroy_text, NULL), ROW(epl_session_export_onnx, NULL, check_out),
     ROW(epl_session_export_onnx_for_training, NULL, check_out), ROW(epl_session_export_safetensors, NULL, check_out),
+    ROW(epl_session_set_number, NULL, NULL), ROW(epl_session_get_number, NULL, NULL), ROW(epl_session_observe, NULL, NULL),
+    ROW(epl_evaluation_create, destroy_evaluation, NULL), ROW(epl_evaluation_add, NULL, check_samples),
+    ROW(epl_evaluation_add_dataset, NULL, check_batches), ROW(epl_evaluation_merge, NULL, check_samples),
+    ROW(epl_evaluation_result, NULL, NULL), ROW(epl_evaluation_describe, destroy_text, NULL), ROW(epl_evaluation_reset, NULL, check_reset),
     /* These change the trainer for the calls above, so they come last. */
     ROW(epl_trainer_add_group, NULL, NULL), ROW(epl_trainer_group_add, NULL, NULL), ROW(epl_trainer_group_set, NULL, NULL)};
 enum { call_count = sizeof calls / sizeof *calls };
@@ -337,6 +381,17 @@ int main(int argc, char** argv) {
   must(epl_session_step(w.session, w.inputs, 2, NULL, NULL));
   must(epl_session_save(w.session, TEXT(w.checkpoint), rows));
   steps_before = epl_session_steps(w.session);
+  must(epl_dataset_open(w.engine, TEXT(w.csv_path), EPL_STR("{\"batch\":8,\"classes\":true}"), &bound));
+  must(epl_dataset_bind(bound, w.plan, EPL_ENTRY_TRAIN));
+  must(epl_evaluation_create(w.plan, NULL, 0, &evaluation));
+  must(epl_evaluation_create(w.plan, NULL, 0, &other));
+  must(epl_evaluation_add(other, w.session, w.inputs, 2, NULL));
+  epl_plan* plateau = NULL;
+  must(epl_trainer_set(w.trainer, EPL_STR("schedule"), EPL_STR("plateau")));
+  must(epl_plan_create(w.model, w.trainer, w.strategy, NULL, &plateau));
+  must(epl_session_create(plateau, NULL, &watcher));
+  must(epl_trainer_set(w.trainer, EPL_STR("schedule"), EPL_STR("constant")));
+  epl_plan_destroy(plateau);
   signal(SIGSEGV, die);
   signal(SIGABRT, die);
   signal(SIGBUS, die);
@@ -362,6 +417,10 @@ int main(int argc, char** argv) {
   }
   epl_dataset_destroy(rows);
   epl_dataset_destroy(ahead);
+  epl_dataset_destroy(bound);
+  epl_evaluation_destroy(evaluation);
+  epl_evaluation_destroy(other);
+  epl_session_destroy(watcher);
   printf("%ld failed allocations in %d calls, %d failures\n", tried, call_count, failures);
   return failures != 0;
 }

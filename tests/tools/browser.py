@@ -75,7 +75,7 @@ def main(epl, out):
             backgrounds.add((scheme, seen["background"]))
             expect(f"{where}: no script failed: {seen['errors']}", seen["drawn"] == "yes" and not seen["errors"])
             expect(f"{where}: {seen['wider']} pixels wider than its window of {seen['width']}", seen["width"] == width and seen["wider"] <= 0)
-            expect(f"{where}: loss, learning rate, gradient norm and arena are drawn", seen["charts"] == 4 and seen["curves"] >= 4)
+            expect(f"{where}: loss, accuracy, learning rate, gradient norm and arena are drawn", seen["charts"] == 5 and seen["curves"] >= 5)
             expect(f"{where}: a mark for each of 3 evaluations, {seen['points']} seen", seen["points"] == 3)
             expect(f"{where}: the arena has rectangles", seen["rectangles"] > 20)
             expect(f"{where}: values under the pointer: {seen['tip']}", "step" in seen["tip"] and "training" in seen["tip"])
