@@ -311,6 +311,27 @@ EPL_API EPL_SINCE(1, 0) epl_error* epl_trainer_group_add(epl_trainer* trainer, i
                                                          size_t pattern_length);
 EPL_API EPL_SINCE(1, 0) epl_error* epl_trainer_group_set(epl_trainer* trainer, int64_t group, const char* key,
                                                          size_t key_length, const char* value, size_t value_length);
+/* Trains parameters whose names match the pattern, or one of those of further calls, and freezes all others. A pattern that
+ * matches nothing is an error of the plan. */
+EPL_API EPL_SINCE(1, 0) epl_error* epl_trainer_train_only(epl_trainer* trainer, const char* pattern,
+                                                          size_t pattern_length);
+
+/* Low-rank adapters: beside a layer's product or convolution W x stands (alpha / rank) B A x with small A and B. */
+typedef struct epl_adapter_options {
+  uint64_t struct_size;
+  int64_t rank;    /* 0: 8 */
+  double alpha;    /* 0: 16 */
+  double dropout;  /* of what A is applied to, in training */
+} epl_adapter_options;
+#define EPL_ADAPTER_OPTIONS_INIT {sizeof(epl_adapter_options), 0, 0, 0}
+EPL_API EPL_SINCE(1, 0) void epl_adapter_options_init(epl_adapter_options* EPL_OUT options);
+/* Puts adapters beside every MatMul, Gemm and Conv whose module ("encoder.layer.0.query") or weight matches the glob; a name
+ * without wildcards also means modules that end in it. Adapters are trained, and every other parameter is frozen unless
+ * epl_trainer_train_only names it. They begin at the plan's seed, as no change; their names are those of Hugging Face PEFT,
+ * "base_model.model.<module>.lora_A.weight". Exported models have them in their weights. */
+EPL_API EPL_SINCE(1, 0) epl_error* epl_trainer_add_adapter(epl_trainer* trainer, const char* pattern,
+                                                           size_t pattern_length,
+                                                           const epl_adapter_options* EPL_NULLABLE options);
 /* Binds a symbolic dimension of the model, for example "batch". Here and in the calls that follow, a name that the model does
  * not have is an error of epl_plan_create. */
 EPL_API EPL_SINCE(1, 0) epl_error* epl_trainer_bind_symbol(epl_trainer* trainer, const char* symbol,
@@ -354,7 +375,7 @@ EPL_API EPL_SINCE(1, 0) epl_error* epl_strategy_describe(const epl_strategy* str
 typedef struct epl_plan_options {
   uint64_t struct_size;
   int64_t ranks;   /* of this process; 0: 1 */
-  uint64_t seed;   /* of dropout */
+  uint64_t seed;   /* of dropout and of new adapters */
   int32_t device;  /* EPL_DEVICE_... */
   int32_t reserved;
 } epl_plan_options;
@@ -515,7 +536,8 @@ EPL_API EPL_SINCE(1, 0) epl_error* epl_session_get(epl_session* session, const c
 EPL_API EPL_SINCE(1, 0) epl_error* epl_session_set(epl_session* session, const char* name, size_t name_length,
                                                    const epl_tensor* tensor);
 
-/* A checkpoint: everything that decides how training goes on, and where `dataset` (may be NULL) stands. `path` becomes a
+/* A checkpoint: everything that decides how training goes on, and where `dataset` (may be NULL) stands. Beside low-rank adapters,
+ * frozen weights that are as the model's file has them are left to that file, and only their hash is kept. `path` becomes a
  * folder, or is one that is empty or a checkpoint's; the new state is written beside the old and takes its place by one
  * renaming, so that whatever happens, the last complete one can be loaded. A state with a NaN or an infinite weight is
  * refused (EPL_ERROR_NOT_FINITE): it never takes the place of a good one. */
@@ -543,7 +565,11 @@ EPL_API EPL_SINCE(1, 0) epl_error* epl_session_export_onnx(epl_session* session,
 /* The same, but to train on: only the weights and running statistics have changed. */
 EPL_API EPL_SINCE(1, 0) epl_error* epl_session_export_onnx_for_training(epl_session* session, const char* path,
                                                                         size_t path_length);
-/* Parameters and buffers under their names. */
+/* The low-rank adapters alone, as Hugging Face PEFT loads them: adapter_model.safetensors and adapter_config.json in `folder`,
+ * which is made where it is missing. */
+EPL_API EPL_SINCE(1, 0) epl_error* epl_session_export_adapters(epl_session* session, const char* folder,
+                                                               size_t folder_length);
+/* Parameters and buffers under their names, adapters merged into their weights. */
 EPL_API EPL_SINCE(1, 0) epl_error* epl_session_export_safetensors(epl_session* session, const char* path,
                                                                   size_t path_length);
 

@@ -4,6 +4,7 @@
 
 #include "tools/binding.h"
 #include "tools/commands.h"
+#include "tools/lora.h"
 #include "tools/output_folder.h"
 
 namespace epl::tools {
@@ -11,7 +12,7 @@ namespace {
 
 struct ExportOptions {
   JobOptions job;
-  std::string checkpoint, out;
+  std::string checkpoint, out, adapters;
   bool for_training = false;
 };
 
@@ -23,7 +24,8 @@ Plan plan_of_any_shape(const Engine& engine, const Model& model, const JobOption
 }
 
 int run_export(ExportOptions o) {
-  const bool onnx = o.out.ends_with(".onnx");
+  if (o.out.empty() == o.adapters.empty()) throw UsageError("--out FILE or --adapters FOLDER says what to write");
+  const bool onnx = o.out.ends_with(".onnx") || !o.adapters.empty();
   if (!onnx && !o.out.ends_with(".safetensors")) throw UsageError("--out " + o.out + ": .onnx or .safetensors says what to write");
   if (!onnx && o.for_training) throw UsageError("--for-training is about the graph of an ONNX file; " + o.out + " holds weights alone");
   o.checkpoint = find_checkpoint(o.checkpoint);
@@ -34,7 +36,10 @@ int run_export(ExportOptions o) {
   Session session = make<Session>(epl_session_create, plan.get(), static_cast<const epl_session_options*>(nullptr));
   check(epl_session_load(session.get(), o.checkpoint.data(), o.checkpoint.size(), static_cast<epl_dataset*>(nullptr)));
   std::string said = "wrote " + o.out;
-  if (onnx) {
+  if (!o.adapters.empty()) {
+    export_adapters(session, o.adapters);
+    said = "wrote " + o.adapters + "/adapter_model.safetensors and adapter_config.json";
+  } else if (onnx) {
     said = export_onnx(session, model, o.job, o.out, o.for_training);
   } else {
     check(epl_session_export_safetensors(session.get(), o.out.data(), o.out.size()));
@@ -54,13 +59,17 @@ std::string export_onnx(const Session& session, const Model& model, const JobOpt
   return said;
 }
 
+void export_adapters(const Session& session, const std::string& folder) { check(epl_session_export_adapters(session.get(), folder.data(), folder.size())); }
+
 Run add_export(CLI::App& app) {
   auto o = std::make_shared<ExportOptions>();
   app.add_option("model", o->job.model, "the ONNX file that was trained")->required()->check(CLI::ExistingFile);
   app.add_option("--checkpoint", o->checkpoint, "the checkpoint")->required()->check(CLI::ExistingDirectory);
-  app.add_option("--out", o->out, "FILE.onnx (ready for inference; what has nothing to do with that is unchanged) or FILE.safetensors")->required();
+  app.add_option("--out", o->out, "FILE.onnx (ready for inference; what has nothing to do with that is unchanged) or FILE.safetensors");
+  app.add_option("--adapters", o->adapters, "a folder for the low-rank adapters alone, as Hugging Face PEFT loads them");
   app.add_flag("--for-training", o->for_training, "leave batch norm and dropout in training mode, and every output, so that FILE.onnx can be trained on");
   add_binding_options(app, o->job);
+  add_adapter_options(app, o->job);
   return [=] { return run_export(*o); };
 }
 

@@ -2,6 +2,7 @@
 
 #include "tools/binding.h"
 #include "tools/data_notes.h"
+#include "tools/lora.h"
 
 #include <algorithm>
 #include <fstream>
@@ -30,6 +31,7 @@ void add_training_options(CLI::App& app, JobOptions& o) {
   app.add_option("--no-decay", o.no_decay, "parameters without weight decay, by glob; may be repeated")->allow_extra_args(false);
   app.add_option("--freeze", o.freeze, "parameters that are not trained, by glob; may be repeated")->allow_extra_args(false);
   app.add_option("--train-also", o.train_also, "tensors of the file that look like constants and are trained all the same, by glob; may be repeated")->allow_extra_args(false);
+  app.add_option("--train-only", o.train_only, "parameters that are trained, by glob, all others being frozen; may be repeated")->allow_extra_args(false);
   app.add_option("--schedule", o.schedule, "of the learning rate: constant, linear, cosine, one_cycle, step, exponential or plateau")->capture_default_str();
   app.add_option("--schedule-option", o.schedule_options, "any option of the schedule: NAME=VALUE; may be repeated")->allow_extra_args(false);
   app.add_option("--warmup", o.warmup, "steps in which the learning rate rises from zero")->check(CLI::NonNegativeNumber);
@@ -150,6 +152,8 @@ Trainer make_trainer(const Engine& engine, const JobOptions& o) {
   if (o.clip > 0) set(t, "clip_norm", o.clip);
   if (!o.freeze.empty()) check(epl_trainer_group_set(t, add_group(t, o.freeze), EPL_STR("frozen"), EPL_STR("true")));
   if (!o.train_also.empty()) check(epl_trainer_group_set(t, add_group(t, o.train_also), EPL_STR("constants"), EPL_STR("true")));
+  for (const std::string& pattern : o.train_only) check(epl_trainer_train_only(t, pattern.data(), pattern.size()));
+  add_adapters(t, o);
   if (!o.no_decay.empty()) check(epl_trainer_group_set(t, add_group(t, o.no_decay), EPL_STR("weight_decay"), EPL_STR("0")));
   bind_names(engine, trainer, o);
   return trainer;
@@ -258,7 +262,8 @@ void match_checkpoint(const Engine& engine, JobOptions& o, const Json& checkpoin
     if (kind == "optimizer") states.insert(name.substr(name.rfind('.') + 1));
   }
   o.no_decay.clear();
-  o.train_also = trained;   // whatever they look like
+  match_adapters(o, trained);
+  o.train_also = o.train_only;   // whatever they look like
   // Checkpoints of older versions do not name their optimizer; its state tells.
   std::string found = checkpoint.contains("facts") ? checkpoint.at("facts").value("optimizer", "") : "";
   for (const Json& row : described(engine, "optimizers")) {

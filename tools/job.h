@@ -34,7 +34,9 @@ struct JobOptions {
   std::optional<double> held_out;          // share that is not trained on; of text 0.05 unless named, else none
   std::string validation;                  // a file of its own instead
   double text_held_out() const { return held_out.value_or(validation.empty() ? 0.05 : 0); }
-  std::vector<std::string> freeze, train_also, no_decay;
+  std::vector<std::string> freeze, train_also, no_decay, train_only, lora;
+  int64_t lora_rank = 8;
+  double lora_alpha = 16, lora_dropout = 0;
   bool json = false;
 };
 

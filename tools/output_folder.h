@@ -4,7 +4,7 @@
 //   OUT/checkpoints/step-00000120   checkpoints, by their step
 //   OUT/checkpoint                  a link to the newest
 //   OUT/best                        a link to the best, by the validation's metric
-//   OUT/trained.onnx, OUT/report.html, OUT/history.jsonl
+//   OUT/trained.onnx, OUT/adapters, OUT/report.html, OUT/history.jsonl
 #pragma once
 
 #include <cstdint>
@@ -29,6 +29,7 @@ class OutputFolder {
   std::string newest() const { return path_ + "/checkpoint"; }
   std::string best() const { return path_ + "/best"; }
   std::string onnx() const { return path_ + "/trained.onnx"; }
+  std::string adapters() const { return path_ + "/adapters"; }
   std::string history() const { return path_ + "/history.jsonl"; }
   std::string step_folder(int64_t step) const;
 

@@ -9,6 +9,7 @@
 #include "tools/data_notes.h"
 #include "tools/inspect_build.h"
 #include "tools/job.h"
+#include "tools/lora.h"
 #include "tools/measure.h"
 #include "tools/output_folder.h"
 #include "tools/progress.h"
@@ -193,6 +194,7 @@ Run add_evaluate(CLI::App& app) {
   app.add_option("--batches", *batches, "how many batches; 0 for all")->check(CLI::NonNegativeNumber);
   app.add_option("--metrics", *metrics, "what to measure beside the loss: accuracy, top_k(k=5), ...; epl inspect lists them (those of the loss; none)");
   add_binding_options(app, *o);
+  add_adapter_options(app, *o);
   add_machine_options(app, *o);
   app.add_flag("--json", o->json, "one JSON object");
   return [=] { return run_evaluate(*o, *checkpoint, *batches, *metrics); };
@@ -206,6 +208,7 @@ Run add_plan(CLI::App& app) {
   app.add_option("--steps", o->steps, "optimizer steps in all");
   add_binding_options(app, *o);
   add_training_options(app, *o);
+  add_adapter_options(app, *o);
   add_machine_options(app, *o);
   app.add_option("--stage", *stage, "explain, memory, parameters, or a stage of the train step as text: graph, plan, local, program, kernels (predict.graph and so on for the others)")->capture_default_str();
   app.add_flag("--json", o->json, "the memory plan as JSON");

@@ -1,5 +1,6 @@
 // epl train: the command and its options; the work is in tools/training.cc.
 #include "tools/commands.h"
+#include "tools/lora.h"
 #include "tools/training.h"
 
 namespace epl::tools {
@@ -13,6 +14,7 @@ Run add_train(CLI::App& app) {
   app.add_option("--epochs", o->job.epochs, "the same as times through the data")->check(CLI::PositiveNumber)->excludes(steps);
   add_binding_options(app, o->job);
   add_training_options(app, o->job);
+  add_adapter_options(app, o->job);
   add_machine_options(app, o->job);
   add_validation_options(app, o->validation);
   app.add_option("--out", o->out, "folder for checkpoints, trained.onnx and report.html (out; with --resume RUN that run's folder)");

@@ -255,6 +255,7 @@ void Training::finish() {
     save_checkpoint(false);
     if (before != 0) failure_ = exit_learnt_is_saved;
   });
+  if (!o_.job.lora.empty()) attempt("writing the adapters", [&] { export_adapters(session_, folder_.adapters()); });
   attempt("writing trained.onnx", [&] {
     const std::string said = export_onnx(session_, model_, o_.job, folder_.onnx(), o_.for_training);
     listeners_.notice({{"event", "exported"}, {"path", folder_.onnx()}, {"for_training", o_.for_training}}, said);

@@ -6,9 +6,9 @@
 namespace epl {
 namespace {
 
-class Conversion : public TensorSource {
+class Mapping : public TensorSource {
  public:
-  Conversion(Tensor from, DType to) : from_(std::move(from)), to_(to) {}
+  Mapping(Tensor from, DType to, std::function<double(int64_t, double)> f) : from_(std::move(from)), to_(to), f_(std::move(f)) {}
 
   Status read(int64_t begin, int64_t bytes, void* target) const override {
     constexpr int64_t piece = 4096;   // elements
@@ -19,7 +19,10 @@ class Conversion : public TensorSource {
     for (int64_t first = begin / to_size; first * to_size < end; first += piece) {
       const int64_t count = std::min(piece, (end + to_size - 1) / to_size - first);
       EPL_TRY(from_.read(first * from_size, count * from_size, in));
-      for (int64_t i = 0; i < count; ++i) store_double(to_, out, i, load_double(from_.dtype(), in, i));
+      for (int64_t i = 0; i < count; ++i) {
+        const double value = load_double(from_.dtype(), in, i);
+        store_double(to_, out, i, f_ ? f_(first + i, value) : value);
+      }
       // What was asked for may begin or end inside an element.
       const int64_t low = std::max(begin, first * to_size), high = std::min(end, (first + count) * to_size);
       std::memcpy(at + (low - begin), out + (low - first * to_size), static_cast<size_t>(high - low));
@@ -30,13 +33,18 @@ class Conversion : public TensorSource {
  private:
   Tensor from_;
   DType to_;
+  std::function<double(int64_t, double)> f_;   // none: as it is
 };
 
 }  // namespace
 
 Tensor converted(const Tensor& value, DType dtype) {
   if (value.dtype() == dtype || value.empty()) return value;
-  return Tensor({dtype, value.shape()}, std::make_shared<const Conversion>(value, dtype));
+  return Tensor({dtype, value.shape()}, std::make_shared<const Mapping>(value, dtype, nullptr));
+}
+
+Tensor mapped(const Tensor& value, std::function<double(int64_t, double)> f) {
+  return Tensor(value.type(), std::make_shared<const Mapping>(value, value.dtype(), std::move(f)));
 }
 
 }  // namespace epl

@@ -39,6 +39,8 @@ struct epl_trainer : epl::capi::ExclusiveHandle<epl::capi::HandleType::trainer> 
   std::string schedule = "constant";
   Texts loss_options, optimizer_options, schedule_options;
   std::vector<Group> groups;
+  std::vector<std::string> train_only;
+  std::vector<epl::AdapterSpec> adapters;
   int64_t warmup_steps = 0;
   double clip_norm = 0;
   bool report_gradient_norms = false;

@@ -48,6 +48,9 @@ void name_parameters(const epl_trainer& trainer, Binding& binding) {
       if (!group.frozen && (group.constants || pattern.find_first_of("*?") == std::string::npos)) binding.parameters.insert(pattern);
     }
   }
+  for (const std::string& pattern : trainer.train_only) {
+    if (pattern.find_first_of("*?") == std::string::npos) binding.parameters.insert(pattern);
+  }
 }
 
 Status unknown_name(std::string_view what, const std::string& name, const std::vector<std::string>& known, std::string_view kind) {
@@ -94,6 +97,7 @@ Status bind_trainer(const epl_trainer& trainer, const Model& model, PlanOptions&
     EPL_ASSIGN(request.train, resolve_trainer(trainer));
   }
   request.binding = trainer.binding;
+  request.adapters.specs = trainer.adapters;
   name_parameters(trainer, request.binding);
   for (const auto& [name, dim] : trainer.binding.batch_dims) request.named_batch_dims.insert(name);
   const auto& inputs = model.inputs();
@@ -144,6 +148,7 @@ epl_error* epl_plan_create(const epl_model* model, const epl_trainer* trainer, c
     request.training = false;
     if (trainer != nullptr) {
       EPL_TRY(with_caller(const_cast<epl_trainer*>(trainer), "trainer", [&] { return bind_trainer(*trainer, *model->model, request); }));
+      request.adapters.seed = known.seed;
     }
     if (!request.training) {
       // Nothing says which dimension counts samples, and without a loss nothing needs to know: the batch is not cut.

@@ -1,9 +1,11 @@
 // What a session keeps, by name, and how it gets out: tensors, checkpoints, exported models.
+#include <algorithm>
 #include <cmath>
 #include <map>
 
 #include "core/base/converted.h"
 #include "core/base/hash.h"
+#include "core/capi/frozen.h"
 #include "core/capi/json.h"
 #include "core/capi/session.h"
 #include "core/data/safetensors.h"
@@ -33,8 +35,10 @@ Result<Checkpoint> gather(const epl_session& handle, const epl_dataset* dataset)
   if (dataset) out.data_position = dataset->dataset->position();
   out.facts = facts_of(session, dataset);
   out.facts.merge(describe_rate(session.rate_scale()));
+  EPL_ASSIGN(const std::vector<std::string> left_out, leave_to_the_file(handle, out.facts));
   for (int kind = 0; kind < 4; ++kind) {
     for (const std::string& name : handle.names[kind]) {
+      if (kind == EPL_STATE_FROZEN && std::ranges::find(left_out, name) != left_out.end()) continue;
       EPL_ASSIGN(Tensor value, session.state_view(name));
       out.items.push_back({name, static_cast<StateKind>(kind), std::move(value)});
     }
@@ -57,13 +61,14 @@ Status check_finite(const Checkpoint& checkpoint) {
 }
 
 // Nothing is changed before everything fits.
-Status check_fits(const epl_session& handle, const Checkpoint& checkpoint, const std::string& path) {
+Status check_fits(const epl_session& handle, const Checkpoint& checkpoint, const std::vector<std::string>& left_out, const std::string& path) {
   std::map<std::string, const CheckpointItem*> there;
   for (const CheckpointItem& item : checkpoint.items) there[item.name] = &item;
   std::vector<std::string> problems;
   const StateLayout& layout = handle.session->plan().state();
   for (const StateSlot& slot : layout.slots()) {
     auto it = there.find(slot.name);
+    if (it == there.end() && std::ranges::find(left_out, slot.name) != left_out.end()) continue;
     if (it == there.end()) {
       problems.push_back(cat(slot.name, " is missing"));
     } else if (it->second->value.type() != slot.type) {
@@ -81,7 +86,8 @@ Status check_fits(const epl_session& handle, const Checkpoint& checkpoint, const
 
 Status restore(epl_session& handle, const std::string& path, epl_dataset* dataset) {
   EPL_ASSIGN(Checkpoint checkpoint, load_checkpoint(path));
-  EPL_TRY(check_fits(handle, checkpoint, path));
+  EPL_ASSIGN(const std::vector<std::string> left_out, left_to_the_file(handle, checkpoint, path));
+  EPL_TRY(check_fits(handle, checkpoint, left_out, path));
   Session& session = *handle.session;
   if (dataset && checkpoint.data_position < 0) return Status(Code::invalid_argument, "the checkpoint was saved without a dataset, so it has no position for this one; load it with dataset NULL", path);
   const Host& host = handle.engine->host;
@@ -92,6 +98,7 @@ Status restore(epl_session& handle, const std::string& path, epl_dataset* datase
     if (dataset || one.topic == "model" || one.topic == "optimizer") log(host, LogLevel::warning, path, ": ", one.key, " was ", one.saved, ", now it is ", one.now);
   }
   session.torn();   // until all of it is there: reading may fail, and so may memory
+  EPL_TRY(restore_from_the_file(handle, left_out));
   for (const CheckpointItem& item : checkpoint.items) EPL_TRY(session.set_state(item.name, item.value));
   EPL_TRY(session.set_rate_scale(parse_rate(checkpoint.facts)));
   session.set_steps_done(checkpoint.step);
@@ -101,21 +108,46 @@ Status restore(epl_session& handle, const std::string& path, epl_dataset* datase
   return dataset ? dataset->dataset->seek(checkpoint.data_position) : Status();
 }
 
-// Parameters and buffers, which a model's file has as well, in its types; views where they are that, as all is only written out.
+// Parameters and buffers that a model's file has as well, in its types, with the adapters of each in it; views where they are
+// that and made as they are read where not, as all is only written out.
 Result<std::map<std::string, Tensor>> weights(const epl_session& handle) {
   std::map<std::string, Tensor> out;
+  const std::vector<Adapter>& adapters = handle.session->plan().adapters();
   for (int kind : {EPL_STATE_PARAMETER, EPL_STATE_FROZEN, EPL_STATE_BUFFER}) {
     for (const std::string& name : handle.names[kind]) {
+      if (std::ranges::any_of(adapters, [&](const Adapter& one) { return one.a == name || one.b == name; })) continue;
       EPL_ASSIGN(out[name], handle.session->state_view(name));
     }
+  }
+  for (const Adapter& one : adapters) {
+    EPL_ASSIGN(Tensor a, handle.session->state_view(one.a));
+    EPL_ASSIGN(Tensor b, handle.session->state_view(one.b));
+    Tensor& weight = out.at(one.weight);
+    weight = merge_adapter(one, weight, a, b);
   }
   // Masters of 16-bit weights go back to the type that the file has.
   for (const ModelInitializer& one : handle.session->plan().options().model->initializers()) {
     auto found = out.find(one.name);
     if (found == out.end() || found->second.dtype() == one.type.dtype) continue;
-    EPL_ASSIGN(found->second, converted(found->second, one.type.dtype).load());
+    found->second = converted(found->second, one.type.dtype);
   }
   return out;
+}
+
+Status export_adapters(const epl_session& handle, const std::string& folder) {
+  const std::vector<Adapter>& adapters = handle.session->plan().adapters();
+  if (adapters.empty()) return invalid("the plan has no low-rank adapters to export; epl_trainer_add_adapter declares them");
+  NamedTensors values;
+  for (const Adapter& one : adapters) {
+    for (const std::string& name : {one.a, one.b}) {
+      EPL_ASSIGN(Tensor value, handle.session->state_view(name));
+      values.emplace_back(name, std::move(value));
+    }
+  }
+  EPL_TRY(make_folder(folder));
+  EPL_TRY(save_safetensors(cat(folder, "/adapter_model.safetensors"), values, {{"format", "pt"}}));
+  const std::string config = adapter_config(adapters);
+  return write_file_atomically(cat(folder, "/adapter_config.json"), [&](FileWriter& file) { return file.write(config.data(), config.size()); });
 }
 
 Status export_onnx(const epl_session& handle, const std::string& path, bool for_inference) {
@@ -271,6 +303,13 @@ epl_error* epl_session_export_onnx_for_training(epl_session* session, const char
   return with_session(session, [&]() -> Status {
     EPL_TEXT_ARGUMENT(path);
     return export_onnx(*session, std::string(path_text), false);
+  });
+}
+
+epl_error* epl_session_export_adapters(epl_session* session, const char* folder, size_t folder_length) {
+  return with_session(session, [&]() -> Status {
+    EPL_TEXT_ARGUMENT(folder);
+    return export_adapters(*session, std::string(folder_text));
   });
 }
 

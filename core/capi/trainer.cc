@@ -134,6 +134,7 @@ Result<TrainOptions> resolve_trainer(const epl_trainer& trainer) {
     EPL_ASSIGN(made.options, typed(group.options, row->options, ""));
     out.groups.push_back(std::move(made));
   }
+  out.train_only = trainer.train_only;
   EPL_ASSIGN(const ScheduleRow* schedule, find_schedule(trainer.schedule));
   out.schedule.name = schedule->name;
   out.schedule.warmup_steps = trainer.warmup_steps;
@@ -203,6 +204,33 @@ epl_error* epl_trainer_group_set(epl_trainer* trainer, int64_t group, const char
     if (key_text == "constants") return set_typed(found->constants, key_text, value_text);
     if (key_text == "frozen") return set_typed(found->frozen, key_text, value_text);
     found->options.emplace_back(key_text, value_text);
+    return {};
+  });
+}
+
+epl_error* epl_trainer_train_only(epl_trainer* trainer, const char* pattern, size_t pattern_length) {
+  return with_trainer(trainer, [&]() -> Status {
+    EPL_TEXT_ARGUMENT(pattern);
+    trainer->train_only.emplace_back(pattern_text);
+    return {};
+  });
+}
+
+void epl_adapter_options_init(epl_adapter_options* options) {
+  if (options) *options = EPL_ADAPTER_OPTIONS_INIT;
+}
+
+epl_error* epl_trainer_add_adapter(epl_trainer* trainer, const char* pattern, size_t pattern_length, const epl_adapter_options* options) {
+  return with_trainer(trainer, [&]() -> Status {
+    EPL_TEXT_ARGUMENT(pattern);
+    epl_adapter_options known = EPL_ADAPTER_OPTIONS_INIT;
+    EPL_TRY(copy_options(options, known, "epl_adapter_options"));
+    AdapterSpec spec;
+    spec.pattern = pattern_text;
+    if (known.rank != 0) spec.rank = known.rank;
+    if (known.alpha != 0) spec.alpha = known.alpha;
+    spec.dropout = known.dropout;
+    trainer->adapters.push_back(std::move(spec));
     return {};
   });
 }

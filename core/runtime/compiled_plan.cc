@@ -66,7 +66,7 @@ Result<Graph> bind(const PlanOptions& options, const Binding& binding) {
     EPL_ASSIGN(graph, rewrite_graph(graph));
   }
   if (binding.free_batch) EPL_TRY(samples_stay_apart(graph));
-  return options.training ? with_masters(graph, options.train.groups) : std::move(graph);
+  return graph;
 }
 
 // The binding of an entry with the loss: it may be applied to a tensor inside the graph.
@@ -77,13 +77,38 @@ Binding with_loss_output(const PlanOptions& options, Binding binding) {
   return binding;
 }
 
+bool same_names(const std::vector<Adapter>& a, const std::vector<Adapter>& b) {
+  return std::ranges::equal(a, b, {}, &Adapter::a, &Adapter::a);
+}
+
+}  // namespace
+
+// The model's graph with its adapters, which are the same in every entry.
+Result<Graph> CompiledPlan::bound(Binding binding, Binding::Mode mode) {
+  binding.mode = mode;
+  EPL_ASSIGN(Graph graph, bind(options_, binding));
+  if (!options_.adapters.specs.empty()) {
+    EPL_ASSIGN(Adapted adapted, insert_adapters(graph, options_.adapters, mode == Binding::Mode::train));
+    if (adapters_.empty()) adapters_ = adapted.adapters;
+    if (!same_names(adapters_, adapted.adapters)) return unsupported("the model has other layers when it is trained than when it predicts, so adapters cannot serve both");
+    graph = std::move(adapted.graph);
+  }
+  return options_.training ? with_masters(graph, training()) : std::move(graph);
+}
+
+// How it is trained, the names of its adapters included.
+TrainOptions CompiledPlan::training() const {
+  TrainOptions out = options_.train;
+  for (const Adapter& one : adapters_) out.adapters.insert(out.adapters.end(), {one.a, one.b});
+  return out;
+}
+
 // Evaluation is the forward pass and the loss, without dropout and with running statistics. What metrics are made of comes
 // out with it: the loss's terms and the model's outputs, which cost nothing where the caller does not want them.
-Result<Graph> evaluation_graph(const PlanOptions& options, Binding binding) {
-  binding.mode = Binding::Mode::evaluate;
-  EPL_ASSIGN(Graph graph, bind(options, with_loss_output(options, binding)));
+Result<Graph> CompiledPlan::evaluation_graph(const Binding& binding) {
+  EPL_ASSIGN(Graph graph, bound(with_loss_output(options_, binding), Binding::Mode::evaluate));
   graph.updates.clear();
-  EPL_ASSIGN(MeasuredLoss loss, add_measured_loss(graph, options.train.loss));
+  EPL_ASSIGN(MeasuredLoss loss, add_measured_loss(graph, options_.train.loss));
   std::vector<Graph::Output> outputs = {{"loss", loss.value}};
   if (loss.scores) outputs.push_back({std::string(scores_name), loss.scores});
   if (loss.terms) outputs.push_back({std::string(terms_name), loss.terms});
@@ -96,21 +121,10 @@ Result<Graph> evaluation_graph(const PlanOptions& options, Binding binding) {
   return graph;
 }
 
-Result<Graph> prediction_graph(const PlanOptions& options, Binding binding) {
-  binding.mode = Binding::Mode::evaluate;
-  EPL_ASSIGN(Graph graph, bind(options, binding));
-  graph.updates.clear();
-  return graph;
-}
-
-}  // namespace
-
 Status CompiledPlan::add_train_entry() {
   const PlanOptions& options = options_;
-  Binding binding = options.binding;
-  binding.mode = Binding::Mode::train;
-  EPL_ASSIGN(Graph forward, bind(options, with_loss_output(options, binding)));
-  EPL_ASSIGN(TrainStep step, build_train_step(forward, options.train));
+  EPL_ASSIGN(Graph forward, bound(with_loss_output(options, options.binding), Binding::Mode::train));
+  EPL_ASSIGN(TrainStep step, build_train_step(forward, training()));
   std::erase_if(step.graph.outputs, [&](const Graph::Output& output) {
     bool own = output.name == "loss" || output.name == bad_gradient_output || output.name.starts_with("gradient_norm");
     return !own && std::ranges::find(options.train_outputs, output.name) == options.train_outputs.end();
@@ -137,12 +151,13 @@ Result<std::shared_ptr<const CompiledPlan>> CompiledPlan::create(const Host& hos
   if (options.training) EPL_TRY(plan->add_train_entry());
   const Binding& other = options.predict_binding ? *options.predict_binding : options.binding;
   if (options.training && options.evaluate) {
-    EPL_ASSIGN(Graph graph, evaluation_graph(options, other));
+    EPL_ASSIGN(Graph graph, plan->evaluation_graph(other));
     EPL_ASSIGN(Entry entry, compile(EntryKind::evaluate, std::move(graph), plan->loss_, options, *plan->device_, plan->threads_));
     plan->entries_.push_back(std::move(entry));
   }
   if (options.predict || !options.training) {
-    EPL_ASSIGN(Graph graph, prediction_graph(options, other));
+    EPL_ASSIGN(Graph graph, plan->bound(other, Binding::Mode::evaluate));
+    graph.updates.clear();
     EPL_ASSIGN(Entry entry, compile(EntryKind::predict, std::move(graph), {}, options, *plan->device_, plan->threads_));
     plan->entries_.push_back(std::move(entry));
   }
@@ -231,6 +246,7 @@ std::string CompiledPlan::explain() const {
   out += cat(entry_name(train.kind), ": ", train.program.instructions.size(), " instructions, ", grouped(static_cast<int64_t>(train.program.flops)),
              " floating-point operations a rank\n");
   if (train.kind == EntryKind::train) out += cat("parameters trained: ", trained_.size(), "\n");
+  if (!adapters_.empty()) out += cat("low-rank adapters: ", adapters_.size(), ", the first beside ", adapters_[0].weight, " with rank ", adapters_[0].spec.rank, "\n");
   for (const auto& [name, reason] : untrained_) out += cat("not trained: ", name, ": ", reason, "\n");
   out += cat("memory of a rank at its peak: ", with_mebibytes(memory_bytes_peak()), "\n");
   for (const MemoryItem& item : memory_items()) out += cat("  ", item.what, ": ", grouped(item.bytes), "\n");

@@ -15,6 +15,7 @@
 #include "core/runtime/input_bounds.h"
 #include "core/runtime/parameter_store.h"
 #include "core/runtime/sample_dims.h"
+#include "core/train/adapter.h"
 #include "core/train/train_step.h"
 
 namespace epl {
@@ -22,6 +23,7 @@ namespace epl {
 struct PlanOptions {
   std::shared_ptr<const Model> model;
   TrainOptions train;
+  AdapterOptions adapters;
   Strategy strategy;
   Binding binding;                        // symbols and input shapes; the mode is set per entry
   std::optional<Binding> predict_binding; // other shapes for predict and evaluate; absent: the same
@@ -65,6 +67,8 @@ class CompiledPlan {
   const std::vector<std::pair<std::string, std::string>>& untrained() const { return untrained_; }
   // What the owner of the job should know about how its inputs and its loss were taken.
   const std::vector<std::string>& notes() const { return notes_; }
+  // The low-rank adapters beside the model's weights.
+  const std::vector<Adapter>& adapters() const { return adapters_; }
   const LossFacts& loss() const { return loss_; }   // empty where there is no train entry
   const Schedule& schedule() const { return schedule_; }
   int threads_per_rank() const { return threads_; }
@@ -85,11 +89,15 @@ class CompiledPlan {
 
  private:
   Status add_train_entry();
+  Result<Graph> bound(Binding binding, Binding::Mode mode);
+  TrainOptions training() const;
+  Result<Graph> evaluation_graph(const Binding& binding);
   PlanOptions options_;
   std::vector<Entry> entries_;
   StateLayout state_;
   std::vector<std::string> trained_;
   std::vector<std::pair<std::string, std::string>> untrained_;
+  std::vector<Adapter> adapters_;
   std::vector<std::pair<std::string, std::function<double(int64_t, double)>>> scalars_;   // by name
   std::function<double(int64_t)> learning_rate_;
   std::vector<std::string> notes_;

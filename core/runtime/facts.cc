@@ -35,6 +35,12 @@ std::string groups_text(const std::vector<ParameterGroup>& groups) {
   return out;
 }
 
+std::string adapters_text(const std::vector<AdapterSpec>& specs) {
+  std::string out;
+  for (const AdapterSpec& spec : specs) out += cat(out.empty() ? "" : "; ", spec.pattern, " rank=", spec.rank, " alpha=", spec.alpha, " dropout=", spec.dropout);
+  return out;
+}
+
 // Of samples spread over the data; "" when one cannot be read, which is not what a save should fail for.
 std::string hash_of_samples(const Reader& reader) {
   Hash64 hash;
@@ -57,7 +63,7 @@ struct Meaning {
 };
 constexpr Meaning meanings[] = {{"model.", "model", true},       {"data.batch", "batch", true}, {"data.order", "order", true},
                                 {"data.seed", "order", true},    {"data.", "data", true},       {"loss", "loss", true},
-                                {"loss.", "loss", true},         {"optimizer", "optimizer", true}};
+                                {"loss.", "loss", true},         {"optimizer", "optimizer", true}, {"adapters", "model", true}};
 
 }  // namespace
 
@@ -83,6 +89,8 @@ Facts describe_run(const CompiledPlan& plan) {
   }
   facts["clip_norm"] = cat(train.clip_norm);
   facts["groups"] = groups_text(train.groups);
+  facts["train_only"] = join(train.train_only, " ");
+  facts["adapters"] = adapters_text(options.adapters.specs);
   return facts;
 }
 

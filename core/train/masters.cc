@@ -1,7 +1,5 @@
 #include "core/train/masters.h"
 
-#include <algorithm>
-
 #include "core/base/converted.h"
 #include "core/ir/rewriter.h"
 
@@ -12,17 +10,10 @@ bool has_16_bits(DType dtype) { return dtype == DType::f16 || dtype == DType::bf
 
 }  // namespace
 
-bool is_frozen(const std::string& parameter, const std::vector<ParameterGroup>& groups) {
-  for (const ParameterGroup& group : groups) {
-    if (std::ranges::any_of(group.patterns, [&](const std::string& pattern) { return glob_match(pattern, parameter); })) return group.frozen;
-  }
-  return false;
-}
-
-Graph with_masters(const Graph& graph, const std::vector<ParameterGroup>& groups) {
+Graph with_masters(const Graph& graph, const TrainOptions& options) {
   std::vector<Value> wanted;
   for (Value v : graph.leaves(ValueKind::parameter)) {
-    if (has_16_bits(graph.type(v).dtype) && !is_frozen(graph.value(v).name, groups)) wanted.push_back(v);
+    if (has_16_bits(graph.type(v).dtype) && frozen_by(options, graph.value(v).name).empty()) wanted.push_back(v);
   }
   if (wanted.empty()) return graph;
   Graph out;

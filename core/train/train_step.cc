@@ -89,10 +89,12 @@ class TrainStepBuilder {
     Used used;
     for (const ParameterGroup& group : options_.groups) used.emplace_back(group.patterns.size(), false);
     const std::vector<Value> parameters = step_.graph.leaves(ValueKind::parameter);
+    EPL_TRY(check_train_only(parameters));
     for (Value parameter : parameters) {
-      const int group = group_of(step_.graph.value(parameter).name, used);
-      if (group >= 0 && options_.groups[group].frozen) {
-        step_.untrained.emplace_back(step_.graph.value(parameter).name, cat("frozen by parameter group ", group));
+      const std::string& name = step_.graph.value(parameter).name;
+      const int group = group_of(name, used);
+      if (std::string why = frozen_by(options_, name); !why.empty()) {
+        step_.untrained.emplace_back(name, std::move(why));
       } else {
         trained_.push_back({parameter, group});
       }
@@ -112,6 +114,18 @@ class TrainStepBuilder {
         return invalid("parameter group ", i, ": ", quoted(pattern), " matches no parameter", near.empty() ? "" : cat("; did you mean ", near, "?"),
                        pattern.find('[') == std::string::npos ? "" : "; patterns know * and ? alone, [ stands for itself");
       }
+    }
+    return {};
+  }
+
+  // Every pattern means something, or is a mistake.
+  Status check_train_only(const std::vector<Value>& parameters) const {
+    std::vector<std::string> names;
+    for (Value parameter : parameters) names.push_back(step_.graph.value(parameter).name);
+    for (const std::string& pattern : options_.train_only) {
+      if (std::ranges::any_of(names, [&](const std::string& name) { return glob_match(pattern, name); })) continue;
+      const std::string near = nearest(pattern, names);
+      return invalid("\"", pattern, "\" is to be trained, but matches no parameter", near.empty() ? "" : cat("; did you mean ", near, "?"));
     }
     return {};
   }
@@ -252,6 +266,18 @@ class TrainStepBuilder {
 };
 
 }  // namespace
+
+std::string frozen_by(const TrainOptions& options, const std::string& parameter) {
+  const auto matches = [&](const std::string& pattern) { return glob_match(pattern, parameter); };
+  if (std::ranges::find(options.adapters, parameter) != options.adapters.end()) return {};
+  if (!(options.train_only.empty() && options.adapters.empty()) && std::ranges::none_of(options.train_only, matches)) {
+    return options.train_only.empty() ? "only adapters are trained" : "no pattern of those to train matches it";
+  }
+  for (size_t i = 0; i < options.groups.size(); ++i) {
+    if (std::ranges::any_of(options.groups[i].patterns, matches)) return options.groups[i].frozen ? cat("frozen by parameter group ", i) : "";
+  }
+  return {};
+}
 
 Result<TrainStep> build_train_step(const Graph& forward, const TrainOptions& options) {
   return TrainStepBuilder(options).build(forward);

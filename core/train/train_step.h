@@ -23,10 +23,15 @@ struct TrainOptions {
   std::string optimizer = "sgd";
   Attributes optimizer_options;        // lr and what the row declares
   std::vector<ParameterGroup> groups;
+  std::vector<std::string> train_only;  // globs; where there are any, a parameter that none matches is frozen
+  std::vector<std::string> adapters;    // names of parameters that are trained whatever else is said; with any, the rest is frozen but for `train_only`
   LearningRateSchedule schedule;
   double clip_norm = 0;                // global gradient norm, 0 for none (torch.nn.utils.clip_grad_norm_)
   bool report_gradient_norms = false;  // adds an output "gradient_norm:<parameter>" for each
 };
+
+// Why these options freeze a parameter; empty where they train it.
+std::string frozen_by(const TrainOptions& options, const std::string& parameter);
 
 // A scalar leaf that the host sets before each step.
 struct HostScalar {

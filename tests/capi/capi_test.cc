@@ -125,6 +125,10 @@ TEST(CApiOptions, EverySizeAndTail) {
     epl_plan_options known = EPL_PLAN_OPTIONS_INIT;
     return make_error(copy_options(o, known, "epl_plan_options"));
   }, "epl_plan_options");
+  every_size<epl_adapter_options>(EPL_ADAPTER_OPTIONS_INIT, [](const epl_adapter_options* o) {
+    epl_adapter_options known = EPL_ADAPTER_OPTIONS_INIT;
+    return make_error(copy_options(o, known, "epl_adapter_options"));
+  }, "epl_adapter_options");
   every_size<epl_call_options>(EPL_CALL_OPTIONS_INIT, [](const epl_call_options* o) {
     epl_call_options known = EPL_CALL_OPTIONS_INIT;
     return make_error(copy_options(o, known, "epl_call_options"));
@@ -146,6 +150,7 @@ TEST(CApiOptions, InitFunctionsEqualTheMacros) {
   same_as_init<epl_model_options>(EPL_MODEL_OPTIONS_INIT, epl_model_options_init);
   same_as_init<epl_plan_options>(EPL_PLAN_OPTIONS_INIT, epl_plan_options_init);
   same_as_init<epl_session_options>(EPL_SESSION_OPTIONS_INIT, epl_session_options_init);
+  same_as_init<epl_adapter_options>(EPL_ADAPTER_OPTIONS_INIT, epl_adapter_options_init);
   same_as_init<epl_call_options>(EPL_CALL_OPTIONS_INIT, epl_call_options_init);
   same_as_init<epl_metrics>(EPL_METRICS_INIT, epl_metrics_init);
 }

@@ -54,6 +54,7 @@ void* mmap(void* at, size_t bytes, int protection, int flags, int file, off_t of
 
 static world w;
 static epl_dataset *rows, *ahead; /* without and with reading ahead */
+static epl_session* adapted;      /* with low-rank adapters */
 static epl_dataset* bound;         /* to the plan, all its fields classes and features */
 static epl_session* watcher;       /* of a plan whose schedule is plateau */
 static epl_evaluation *evaluation, *other;
@@ -91,6 +92,20 @@ static const char* check_out(int32_t code) {
   unlink(part);
   if (there != (code == EPL_OK)) return there ? "an error, and the file is there" : "success, and there is no file";
   return rest ? "something is left beside the file" : NULL;
+}
+static const char* check_adapters(int32_t code) {
+  static const char* const files[] = {"adapter_model.safetensors", "adapter_config.json"};
+  int there = 0, rest = 0;
+  for (int i = 0; i < 2; ++i) {
+    char path[320], part[330];
+    snprintf(path, sizeof path, "%s/%s", w.out, files[i]);
+    snprintf(part, sizeof part, "%s.part", path);
+    there += unlink(path) == 0;
+    rest += unlink(part) == 0;
+  }
+  rmdir(w.out);
+  if (code == EPL_OK && there != 2) return "success, and a file is missing";
+  return rest ? "something is left beside the files" : NULL;
 }
 static const char* check_released(int32_t code) {
   int was = released;
@@ -184,7 +199,10 @@ CALL(epl_session_compare, w.session, TEXT(w.checkpoint), rows, (epl_text**)out)
 CALL(epl_checkpoint_remove, w.engine, TEXT(w.checkpoint))
 CALL(epl_session_export_onnx, w.session, TEXT(w.out))
 CALL(epl_session_export_onnx_for_training, w.session, TEXT(w.out))
-CALL(epl_session_export_safetensors, w.session, TEXT(w.out))
+CALL(epl_session_export_safetensors, adapted, TEXT(w.out))
+CALL(epl_session_export_adapters, adapted, TEXT(w.out))
+CALL(epl_trainer_train_only, w.trainer, EPL_STR("net.*"))
+CALL(epl_trainer_add_adapter, w.trainer, EPL_STR("net.2"), NULL)
 
 static epl_error* run_epl_model_load_bytes(void** out) {
   static char bytes[65536];
@@ -313,11 +331,13 @@ static const call calls[] = {
     ROW(epl_session_get, destroy_tensor, NULL), ROW(epl_session_set, NULL, NULL), ROW(epl_session_save, NULL, check_checkpoint),
     ROW(epl_session_load, NULL, check_load), ROW(epl_session_compare, destroy_text, NULL), ROW(epl_checkpoint_remove, NULL, check_removed), ROW(epl_checkpoint_describe, destroy_text, NULL), ROW(epl_session_export_onnx, NULL, check_out),
     ROW(epl_session_export_onnx_for_training, NULL, check_out), ROW(epl_session_export_safetensors, NULL, check_out),
+    ROW(epl_session_export_adapters, NULL, check_adapters),
     ROW(epl_session_set_number, NULL, NULL), ROW(epl_session_get_number, NULL, NULL), ROW(epl_session_observe, NULL, NULL),
     ROW(epl_evaluation_create, destroy_evaluation, NULL), ROW(epl_evaluation_add, NULL, check_samples),
     ROW(epl_evaluation_add_dataset, NULL, check_batches), ROW(epl_evaluation_merge, NULL, check_samples),
     ROW(epl_evaluation_result, NULL, NULL), ROW(epl_evaluation_describe, destroy_text, NULL), ROW(epl_evaluation_reset, NULL, check_reset),
     /* These change the trainer for the calls above, so they come last. */
+    ROW(epl_trainer_train_only, NULL, NULL), ROW(epl_trainer_add_adapter, NULL, NULL),
     ROW(epl_trainer_add_group, NULL, NULL), ROW(epl_trainer_group_add, NULL, NULL), ROW(epl_trainer_group_set, NULL, NULL)};
 enum { call_count = sizeof calls / sizeof *calls };
 
@@ -377,6 +397,16 @@ int main(int argc, char** argv) {
   must(epl_dataset_open(w.engine, TEXT(w.csv_path), EPL_STR("{\"batch\":8,\"classes\":true}"), &rows));
   must(epl_dataset_open(w.engine, TEXT(w.csv_path), EPL_STR("{\"batch\":8,\"classes\":true,\"prefetch\":1}"), &ahead));
   const int64_t eight[1] = {8};
+  /* Beside the world's: a trainer and a plan with adapters, whose handles may go once the session is there. */
+  epl_trainer* trainer = NULL;
+  epl_plan* plan = NULL;
+  must(epl_trainer_create(w.engine, &trainer));
+  must(epl_trainer_bind_symbol(trainer, EPL_STR("batch"), world_batch));
+  must(epl_trainer_add_adapter(trainer, EPL_STR("net.*"), NULL));
+  must(epl_plan_create(w.model, trainer, NULL, NULL, &plan));
+  must(epl_session_create(plan, NULL, &adapted));
+  epl_plan_destroy(plan);
+  epl_trainer_destroy(trainer);
   must(epl_tensor_create(w.engine, EPL_DTYPE_F32, eight, 1, &bias));
   must(epl_session_step(w.session, w.inputs, 2, NULL, NULL));
   must(epl_session_save(w.session, TEXT(w.checkpoint), rows));
@@ -415,6 +445,7 @@ int main(int argc, char** argv) {
     }
     atomic_store(&for_good, 0);
   }
+  epl_session_destroy(adapted);
   epl_dataset_destroy(rows);
   epl_dataset_destroy(ahead);
   epl_dataset_destroy(bound);

@@ -192,6 +192,20 @@ TEST_F(Inference, FunctionsAndBranchesAreEditedToo) {
 }
 
 // Running statistics that a function takes are learnt like those of the graph's own nodes; a file for inference without them would predict wrong.
+TEST(Statistics, InConstantNodesAreLearnt) {
+  auto constant = [](const char* name) {
+    Message value;
+    protozero::pbf_writer w(value);
+    w.add_string(schema::AttributeProto::name, "value");
+    w.add_message(schema::AttributeProto::t, ones(""));
+    w.add_enum(schema::AttributeProto::type, schema::AttributeProto::AttributeType_TENSOR);
+    return node("Constant", {}, {name}, {value});
+  };
+  auto graph = testing::import(testing::model({.nodes = {constant("mean"), constant("var"), batch_norm({"y"})}, .initializers = {ones("scale"), ones("bias")}, .inputs = x_in, .outputs = y_out}));
+  ASSERT_TRUE(graph.ok()) << graph.status().to_string();
+  EXPECT_EQ(graph->updates.size(), 2u);
+}
+
 TEST(Statistics, ThatAFunctionTakesAreLearnt) {
   const Message norm = testing::function("Norm", {"m", "x", "v", "scale"}, {"y"}, {node("BatchNormalization", {"x", "scale", "scale", "m", "v"}, {"y"}, {testing::attribute("training_mode", int64_t{1})})});
   const Message twice = testing::function("Twice", {"x", "scale", "v", "m"}, {"y"}, {node("Norm", {"m", "x", "v", "scale"}, {"y"}, {}, "own")});

@@ -24,3 +24,8 @@ endfunction()
 epl_language_sample(go go)
 epl_language_sample(rust rustc)
 epl_language_sample(java javac)
+
+# A sample in shell and Python that installs a model of 90 MB is run where that is there already.
+add_test(NAME samples.03_finetune
+  COMMAND sh ${PROJECT_SOURCE_DIR}/tests/samples/finetune.sh ${PROJECT_SOURCE_DIR} $<TARGET_FILE:epl_tool> ${SAMPLES_OUT}/finetune)
+set_tests_properties(samples.03_finetune PROPERTIES LABELS "samples;only_release" SKIP_REGULAR_EXPRESSION "SKIP: " TIMEOUT 600)

@@ -69,7 +69,7 @@ TEST(Style, VendorsAreNamedOnlyInBackends) {
 
 TEST(Style, FilesStayReadable) {
   // A file on this list is longer for the reason given; nothing else may pass 600 lines.
-  const std::map<std::string, std::string> longer = {};
+  const std::map<std::string, std::string> longer = {{"include/epl.h", "a host includes one header"}};
   for (const SourceFile& file : files_below({"core", "frontends", "backends", "include", "tools", "tests", "bench", "samples"},
                                             {".cc", ".h", ".c", ".py", ".go", ".rs", ".java"})) {
     const auto lines = std::count(file.text.begin(), file.text.end(), '\n');

@@ -40,6 +40,7 @@ def export(net, name, dynamo, opset=17):
 
 torch.manual_seed(3)
 export(batch_norm(), "batch_norm_legacy", dynamo=False)
+export(batch_norm(), "batch_norm_opset12", dynamo=False, opset=12)   # five outputs say that it trains
 export(batch_norm(), "batch_norm_dynamo", dynamo=True, opset=20)     # this exporter writes it in inference mode
 export(dropout(), "dropout_legacy", dynamo=False)
 export(dropout(), "dropout_dynamo", dynamo=True, opset=20)

@@ -1,0 +1,78 @@
+#include "core/capi/frozen.h"
+
+#include <algorithm>
+#include <set>
+
+#include "core/base/check.h"
+#include "core/base/hash.h"
+
+namespace epl::capi {
+namespace {
+
+constexpr const char* fact = "model.frozen";
+constexpr int64_t piece_bytes = 1 << 20;
+
+const StateSlot& slot_of(const epl_session& handle, const std::string& name) {
+  const StateSlot* slot = handle.session->plan().state().find(name);
+  EPL_CHECK(slot != nullptr, "no slot of ", name);
+  return *slot;
+}
+
+// By pieces: a weight that is in the file alone is not brought into memory for this.
+Status add_pieces(Hash64& hash, const Tensor& value) {
+  std::vector<std::byte> piece(static_cast<size_t>(std::min(piece_bytes, value.bytes())));
+  const auto size = static_cast<int64_t>(dtype_bytes(value.dtype()));
+  for (int64_t at = 0; at < value.bytes(); at += piece_bytes) {
+    const int64_t bytes = std::min(piece_bytes, value.bytes() - at);
+    EPL_TRY(value.read(at, bytes, piece.data()));
+    add_to_hash(hash, Tensor({value.dtype(), {bytes / size}}, nullptr, piece.data()));
+  }
+  return {};
+}
+
+// The file's weights of these names as one number.
+Result<std::string> hash_of(const epl_session& handle, const std::vector<std::string>& names) {
+  Hash64 hash;
+  for (const std::string& name : names) {
+    hash.add(name.data(), name.size());
+    EPL_TRY(add_pieces(hash, slot_of(handle, name).initial));
+  }
+  return cat(names.size(), " weights, ", hash.value());
+}
+
+}  // namespace
+
+Result<std::vector<std::string>> leave_to_the_file(const epl_session& handle, Facts& facts) {
+  std::vector<std::string> out;
+  if (handle.session->plan().adapters().empty()) return out;
+  for (const std::string& name : handle.names[EPL_STATE_FROZEN]) {
+    const Tensor& before = slot_of(handle, name).initial;
+    if (before.empty()) continue;
+    EPL_ASSIGN(Tensor value, handle.session->state_view(name));
+    if (identical(value, before)) out.push_back(name);
+  }
+  if (out.empty()) return out;
+  EPL_ASSIGN(facts[fact], hash_of(handle, out));
+  return out;
+}
+
+Result<std::vector<std::string>> left_to_the_file(const epl_session& handle, const Checkpoint& checkpoint, const std::string& path) {
+  std::vector<std::string> out;
+  auto saved = checkpoint.facts.find(fact);
+  if (saved == checkpoint.facts.end()) return out;
+  std::set<std::string> there;
+  for (const CheckpointItem& item : checkpoint.items) there.insert(item.name);
+  for (const std::string& name : handle.names[EPL_STATE_FROZEN]) {
+    if (!there.contains(name) && !slot_of(handle, name).initial.empty()) out.push_back(name);
+  }
+  EPL_ASSIGN(const std::string here, hash_of(handle, out));
+  if (here == saved->second) return out;
+  return Status(Code::invalid_argument, "the checkpoint holds adapters and leaves the weights beside them to the model's file; this model has other weights, or other adapters are asked for", path);
+}
+
+Status restore_from_the_file(epl_session& handle, const std::vector<std::string>& names) {
+  for (const std::string& name : names) EPL_TRY(handle.session->set_state(name, slot_of(handle, name).initial));
+  return {};
+}
+
+}  // namespace epl::capi

@@ -1,0 +1,300 @@
+#include "core/train/adapter.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "core/base/converted.h"
+#include "core/base/json.h"
+#include "core/base/philox.h"
+#include "core/base/text.h"
+#include "core/ir/builder.h"
+#include "core/ir/op.h"
+#include "core/ir/rewriter.h"
+
+namespace epl {
+namespace {
+
+// A weight as a layer's node reads it.
+struct Use {
+  Value weight;              // the parameter
+  bool transposed = false;   // as a matrix it is [in, out]
+  std::string refusal;       // why it can have no adapter
+};
+
+bool has_adapters(const Node& node) { return node.op->name == "matmul" || node.op->name == "linear" || node.op->name == "conv"; }
+
+// Takes off what only shows a parameter another way; `turned` is flipped by each transpose.
+Value source_of(const Graph& graph, Value value, bool& turned) {
+  while (value && graph.value(value).producer) {
+    const Node& node = graph.node(graph.value(value).producer);
+    const bool transpose = node.op->name == "transpose" && node.attributes.ints("perm") == Ints{1, 0};
+    if (!transpose && node.op->name != "identity" && node.op->name != "cast") break;
+    turned = turned != transpose;
+    value = node.inputs[0];
+  }
+  return value;
+}
+
+Use use_of(const Graph& graph, const Node& node) {
+  Use use;
+  const Value operand = node.inputs[1];
+  bool turned = false;
+  use.weight = source_of(graph, operand, turned);
+  if (graph.value(use.weight).kind != ValueKind::parameter) return {};
+  const TensorType& type = graph.type(use.weight);
+  if (node.op->name == "conv") {
+    if (turned || type.ndim() < 3) return {};
+    if (node.attributes.integer("groups") != 1) use.refusal = "it is a convolution in groups";
+    return use;
+  }
+  if (type.ndim() != 2) return {};
+  const bool flag = node.attributes.flag(node.op->name == "linear" ? "transpose_w" : "transpose_b");
+  use.transposed = flag == turned;   // neither: the operand is [in, out] already; both: it is again
+  return use;
+}
+
+// Exporters that lose a weight's name give it one of these.
+bool anonymous(std::string_view name) {
+  return name.starts_with("onnx::") || name.starts_with("/") || name.starts_with("val_") || name.find('.') == std::string_view::npos;
+}
+
+// `name` without `tail`, where it has it.
+std::string without(const std::string& name, std::string_view tail) {
+  return name.ends_with(tail) ? name.substr(0, name.size() - tail.size()) : name;
+}
+
+// "encoder.query.weight" is of the module encoder.query. A weight that has lost its name is of the module whose bias stands beside it, or
+// else of the one whose path its node has: "/encoder/query/MatMul".
+std::string module_of(const Graph& graph, const std::string& weight, const Node& node) {
+  if (!anonymous(weight)) return without(weight, ".weight");
+  if (node.inputs.size() > 2 && node.inputs[2]) {
+    const std::string& bias = graph.value(node.inputs[2]).name;
+    if (!anonymous(bias) && bias.ends_with(".bias")) return without(bias, ".bias");
+  }
+  const size_t last = node.name.rfind('/');
+  if (!node.name.starts_with("/") || last == 0) return without(weight, ".weight");
+  std::string path = node.name.substr(1, last - 1);
+  std::ranges::replace(path, '/', '.');
+  return path;
+}
+
+bool matches(const std::string& pattern, const std::string& module, const std::string& weight) {
+  if (glob_match(pattern, module) || glob_match(pattern, weight)) return true;
+  return pattern.find_first_of("*?") == std::string::npos && module.ends_with("." + pattern);
+}
+
+class Inserting {
+ public:
+  Inserting(const Graph& source, const AdapterOptions& options, bool training)
+      : source_(source), options_(options), training_(training), now_(source, out_.graph), builder_(out_.graph) {}
+
+  Result<Adapted> run() {
+    out_.graph.name = source_.name;
+    EPL_TRY(check_options());
+    find_uses();
+    EPL_TRY(choose());
+    for (int n = 0; n < source_.node_count(); ++n) {
+      now_.copy(NodeId{n});
+      const Node& node = source_.node(NodeId{n});
+      auto chosen = has_adapters(node) ? chosen_.find(use_of(source_, node).weight) : chosen_.end();
+      if (chosen != chosen_.end()) add_beside(node, out_.adapters[chosen->second]);
+      EPL_TRY(builder_.status());
+    }
+    now_.finish();
+    return std::move(out_);
+  }
+
+ private:
+  Status check_options() const {
+    for (const AdapterSpec& spec : options_.specs) {
+      if (spec.rank < 1) return invalid("an adapter of rank ", spec.rank, " (", spec.pattern, "); 1 and more are possible");
+      if (!std::isfinite(spec.alpha)) return invalid("alpha of the adapters ", spec.pattern, " is ", number_text(spec.alpha));
+      if (!(spec.dropout >= 0 && spec.dropout < 1)) return invalid("dropout of the adapters ", spec.pattern, " is ", number_text(spec.dropout), ", which is outside [0, 1)");
+    }
+    return {};
+  }
+
+  // Whatever reads a parameter, through what only shows it another way. Merging changes it for all of them.
+  void find_uses() {
+    std::vector<Value> shown(source_.value_count());   // value -> the parameter that it shows
+    for (Value p : source_.leaves(ValueKind::parameter)) shown[p.index] = p;
+    for (int n = 0; n < source_.node_count(); ++n) {
+      const Node& node = source_.node(NodeId{n});
+      const Use use = has_adapters(node) ? use_of(source_, node) : Use{};
+      for (size_t i = 0; i < node.inputs.size(); ++i) {
+        const Value parameter = node.inputs[i] ? shown[node.inputs[i].index] : Value{};
+        if (!parameter) continue;
+        bool turned = false;
+        const Value through = source_of(source_, node.outputs[0], turned);
+        if (through == parameter) {
+          shown[node.outputs[0].index] = parameter;
+        } else if (i == 1 && use.weight == parameter) {
+          add_use(use, node);
+        } else {
+          refused_.try_emplace(parameter, cat("node ", node.name, " (", node.op->name, ") uses it, too"));
+        }
+      }
+    }
+    for (const Graph::Output& output : source_.outputs) {
+      if (Value parameter = shown[output.value.index]) refused_.try_emplace(parameter, cat("it is the output ", output.name));
+    }
+  }
+
+  void add_use(const Use& use, const Node& node) {
+    auto [it, first] = uses_.try_emplace(use.weight, use);
+    if (first) {
+      order_.push_back(use.weight);
+      modules_[use.weight] = module_of(source_, source_.value(use.weight).name, node);
+    }
+    if (!use.refusal.empty()) refused_.try_emplace(use.weight, use.refusal);
+    if (it->second.transposed != use.transposed) refused_.try_emplace(use.weight, cat("node ", node.name, " uses it the other way round"));
+  }
+
+  Status choose() {
+    std::vector<std::vector<std::string>> taken(options_.specs.size()), left(options_.specs.size());
+    std::set<std::string> names;
+    for (Value weight : order_) {
+      const std::string& name = source_.value(weight).name;
+      const std::string& module = modules_[weight];
+      int found = -1;
+      for (size_t s = 0; s < options_.specs.size(); ++s) {
+        if (!matches(options_.specs[s].pattern, module, name)) continue;
+        if (auto refusal = refused_.find(weight); refusal != refused_.end()) {
+          left[s].push_back(cat(name, ": ", refusal->second));
+          continue;
+        }
+        taken[s].push_back(name);
+        if (found < 0) found = static_cast<int>(s);
+      }
+      if (found < 0) continue;
+      EPL_TRY(add_adapter(weight, options_.specs[static_cast<size_t>(found)], names.insert(module).second ? module : name));
+    }
+    for (size_t s = 0; s < options_.specs.size(); ++s) {
+      if (taken[s].empty()) return nothing_matches(options_.specs[s], left[s]);
+    }
+    return {};
+  }
+
+  Status nothing_matches(const AdapterSpec& spec, const std::vector<std::string>& left) const {
+    if (!left.empty()) return invalid("the adapters \"", spec.pattern, "\" have no weight that can be adapted: ", left[0], left.size() > 1 ? cat("; and ", left.size() - 1, " more") : "");
+    std::vector<std::string> known;
+    for (const auto& [weight, module] : modules_) known.push_back(module);
+    std::string examples;
+    for (size_t i = 0; i < std::min<size_t>(known.size(), 3); ++i) examples += cat(i > 0 ? ", " : "", known[i]);
+    return invalid("the adapters \"", spec.pattern, "\" match no layer; there are ", known.size(), " with a matrix or a convolution", known.empty() ? "" : cat(", such as ", examples));
+  }
+
+  Status add_adapter(Value weight, const AdapterSpec& spec, const std::string& module) {
+    const ValueInfo& info = source_.value(weight);
+    Adapter adapter;
+    adapter.module = module;
+    adapter.weight = info.name;
+    adapter.a = cat("base_model.model.", module, ".lora_A.weight");
+    adapter.b = cat("base_model.model.", module, ".lora_B.weight");
+    adapter.transposed = uses_[weight].transposed;
+    adapter.convolution = info.type.ndim() > 2;
+    adapter.spec = spec;
+    const DType dtype = dtype_bytes(info.type.dtype) < 4 ? DType::f32 : info.type.dtype;   // an update is smaller than a rounding of 16 bits
+    Shape a = info.type.shape, b(a.size(), 1);
+    if (adapter.transposed) std::swap(a[0], a[1]);
+    b[0] = a[0];
+    a[0] = b[1] = spec.rank;
+    for (const std::string& name : {adapter.a, adapter.b}) {
+      if (out_.graph.find(name)) return invalid("the model has a tensor ", name, "; the adapter of ", info.name, " needs this name");
+    }
+    // As PEFT begins: A uniform in +-1/sqrt(inputs of a unit), PyTorch's own way with Linear and Conv; B zero.
+    Tensor start(TensorType{dtype, a});
+    const double bound = 1 / std::sqrt(static_cast<double>(start.elements() / std::max<int64_t>(spec.rank, 1)));
+    const uint64_t key = random_key(options_.seed, 0, adapter.a);
+    for (int64_t i = 0; i < start.elements(); ++i) start.set(i, (2.0 * philox_uniform(key, static_cast<uint64_t>(i)) - 1.0) * bound);
+    out_.graph.add_leaf(ValueKind::parameter, adapter.a, start.type(), start);
+    out_.graph.add_leaf(ValueKind::parameter, adapter.b, {dtype, b});
+    chosen_[weight] = out_.adapters.size();
+    out_.adapters.push_back(std::move(adapter));
+    return {};
+  }
+
+  void add_beside(const Node& node, const Adapter& adapter) {
+    const std::string layer = cat("base_model.model.", adapter.module);
+    Var x = builder_.var(now_[node.inputs[0]]);
+    const auto small = [&](const std::string& name) { return builder_.cast(builder_.var(out_.graph.find(name)), x.dtype()); };
+    if (training_ && adapter.spec.dropout > 0) {
+      builder_.set_scope(layer + ".lora_dropout");
+      x = builder_.emit_all("dropout", {x}, {{"ratio", adapter.spec.dropout}})[0];
+    }
+    builder_.set_scope(layer + ".lora_A");
+    Var low;
+    if (adapter.convolution) {
+      low = builder_.emit("conv", {x, small(adapter.a)}, node.attributes);
+    } else {
+      low = builder_.matmul(x, small(adapter.a), node.op->name == "matmul" && node.attributes.flag("transpose_a"), true);
+    }
+    builder_.set_scope(layer + ".lora_B");
+    Var up;
+    if (adapter.convolution) {
+      const auto spatial = static_cast<size_t>(x.ndim() - 2);
+      up = builder_.emit("conv", {low, small(adapter.b)}, {{"strides", Ints(spatial, 1)}, {"pads", Ints(2 * spatial, 0)}, {"dilations", Ints(spatial, 1)}, {"groups", int64_t{1}}});
+    } else {
+      up = builder_.matmul(low, small(adapter.b), false, true);
+    }
+    builder_.set_scope(layer + ".lora");
+    const Var sum = builder_.var(now_[node.outputs[0]]) + up * adapter.scale();
+    if (builder_.status().ok()) now_.set(node.outputs[0], sum.value());
+  }
+
+  const Graph& source_;
+  const AdapterOptions& options_;
+  const bool training_;
+  Adapted out_;
+  GraphRewriter now_;
+  Builder builder_;
+  std::map<Value, Use> uses_;
+  std::map<Value, std::string> modules_, refused_;
+  std::map<Value, size_t> chosen_;   // into out_.adapters
+  std::vector<Value> order_;
+};
+
+}  // namespace
+
+Result<Adapted> insert_adapters(const Graph& graph, const AdapterOptions& options, bool training) {
+  return Inserting(graph, options, training).run();
+}
+
+Tensor merge_adapter(const Adapter& adapter, const Tensor& weight, const Tensor& a, const Tensor& b) {
+  const int64_t rank = adapter.spec.rank, out = b.shape()[0], in = a.elements() / rank;
+  const auto numbers = [](const Tensor& t) {
+    std::vector<double> values(static_cast<size_t>(t.elements()));
+    for (int64_t i = 0; i < t.elements(); ++i) values[static_cast<size_t>(i)] = t.get(i);
+    return values;
+  };
+  return mapped(weight, [=, scale = adapter.scale(), transposed = adapter.transposed, down = numbers(a), up = numbers(b)](int64_t at, double value) {
+    const int64_t o = transposed ? at % out : at / in, i = transposed ? at / out : at % in;
+    double sum = 0;
+    for (int64_t r = 0; r < rank; ++r) sum += up[static_cast<size_t>(o * rank + r)] * down[static_cast<size_t>(r * in + i)];
+    return value + scale * sum;
+  });
+}
+
+std::string adapter_config(const std::vector<Adapter>& adapters) {
+  const AdapterSpec first = adapters.empty() ? AdapterSpec{} : adapters[0].spec;
+  Json targets = Json::array(), ranks = Json::object(), alphas = Json::object();
+  bool transposed = !adapters.empty();
+  for (const Adapter& one : adapters) {
+    targets.push_back(one.module);
+    transposed = transposed && one.transposed && !one.convolution;
+    if (one.spec.rank != first.rank) ranks[one.module] = one.spec.rank;
+    if (one.spec.alpha != first.alpha) alphas[one.module] = one.spec.alpha;
+  }
+  // A weight that is [in, out] under a name of its own is that of a Conv1D of transformers.
+  const bool named = std::ranges::none_of(adapters, [](const Adapter& one) { return anonymous(one.weight); });
+  const Json config = {{"peft_type", "LORA"},       {"task_type", Json()},        {"base_model_name_or_path", ""},
+                       {"r", first.rank},           {"lora_alpha", first.alpha},   {"lora_dropout", first.dropout},
+                       {"target_modules", targets}, {"rank_pattern", ranks},       {"alpha_pattern", alphas},
+                       {"bias", "none"},            {"fan_in_fan_out", transposed && named}, {"inference_mode", true},
+                       {"init_lora_weights", true}, {"modules_to_save", Json()},  {"use_rslora", false}};
+  return print_json(config, 2) + "\n";
+}
+
+}  // namespace epl

@@ -1,0 +1,133 @@
+// Training low-rank adapters through every layer: the same bits under every layout, the base untouched, and what they add is what merging them adds.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/runtime/session.h"
+#include "tests/runtime/graph_model.h"
+
+namespace epl {
+namespace {
+
+constexpr std::string_view net = R"(graph net(x: f32[8,3,6,6] batch 0) {
+  conv.weight: f32[5,3,3,3] = param
+  first.weight: f32[16,80] = param
+  first.bias: f32[16] = param
+  head.weight: f32[4,16] = param
+  forward:
+  c: f32[8,5,4,4] = conv(x, conv.weight) {dilations=[1,1], groups=1, pads=[0,0,0,0], strides=[1,1]}
+  r: f32[8,5,4,4] = relu(c)
+  f: f32[8,80] = reshape(r) {shape=[8,80]}
+  h: f32[8,16] = matmul(f, first.weight) {transpose_b=true}
+  hb: f32[8,16] = add(h, first.bias)
+  a: f32[8,16] = tanh(hb)
+  y: f32[8,4] = matmul(a, head.weight) {transpose_b=true}
+  output y = y
+}
+)";
+
+struct Layout {
+  int64_t ranks = 1;
+  std::string micro_batches = "1";
+  int threads = 1;
+};
+
+PlanOptions options_for(const Layout& layout, bool adapters) {
+  PlanOptions options;
+  options.model = GraphModel::parse(net);
+  options.train.optimizer = "adamw";
+  options.train.optimizer_options = {{"lr", 0.02}};
+  if (adapters) {
+    options.adapters.specs = {{"conv", 2, 4.0, 0.25}, {"first", 3, 16.0, 0.25}};
+    options.train.train_only = {"head.*"};
+  }
+  options.ranks = layout.ranks;
+  EXPECT_TRUE(set_config(options.strategy, "pipeline.num_micro_batch", layout.micro_batches).ok());
+  return options;
+}
+
+Tensor sample(int step) {
+  Tensor x(TensorType{DType::f32, {8, 3, 6, 6}});
+  for (int64_t i = 0; i < x.elements(); ++i) x.set(i, philox_uniform(static_cast<uint64_t>(step), static_cast<uint64_t>(i)) - 0.5);
+  return x;
+}
+
+std::unique_ptr<Session> session_of(const Host& host, const Layout& layout, bool adapters) {
+  auto plan = CompiledPlan::create(host, options_for(layout, adapters));
+  EXPECT_TRUE(plan.ok()) << plan.status().to_string();
+  if (!plan.ok()) return nullptr;
+  auto session = Session::create(host, *plan, 7);
+  EXPECT_TRUE(session.ok()) << session.status().to_string();
+  return session.ok() ? std::move(*session) : nullptr;
+}
+
+void train(Session& session, std::vector<double>& losses) {
+  for (int step = 0; step < 12; ++step) {
+    Tensor target(TensorType{DType::i64, {8}});
+    for (int i = 0; i < 8; ++i) target.set_int(i, (i * 3 + step) % 4);
+    StepMetrics metrics;
+    std::vector<Tensor> inputs = {sample(step % 3), target};
+    Status status = session.step(inputs, metrics);
+    ASSERT_TRUE(status.ok()) << status.to_string();
+    losses.push_back(metrics.loss);
+  }
+}
+
+Tensor predict(Session& session) {
+  std::vector<Tensor> inputs = {sample(50)}, outputs = {Tensor(TensorType{DType::f32, {8, 4}})};
+  Status status = session.predict(inputs, outputs);
+  EXPECT_TRUE(status.ok()) << status.to_string();
+  return outputs[0];
+}
+
+const std::vector<std::string> trained = {"base_model.model.conv.lora_A.weight", "base_model.model.conv.lora_B.weight",
+                                          "base_model.model.first.lora_A.weight", "base_model.model.first.lora_B.weight", "head.weight"};
+
+TEST(AdaptedSession, LearnsTheSameBitsUnderEveryLayout) {
+  const Host one_thread = test_host(1);
+  auto one = session_of(one_thread, {}, true);
+  ASSERT_TRUE(one);
+  std::vector<double> losses;
+  train(*one, losses);
+  std::vector<std::string> names = one->plan().trained();
+  std::ranges::sort(names);
+  EXPECT_EQ(names, trained);
+  for (const Layout& layout : {Layout{1, "1", 2}, Layout{1, "4", 2}, Layout{2, "1", 2}, Layout{2, "2", 2}}) {
+    const Host host = test_host(layout.threads);
+    auto other = session_of(host, layout, true);
+    ASSERT_TRUE(other);
+    std::vector<double> other_losses;
+    train(*other, other_losses);
+    EXPECT_EQ(other_losses, losses) << layout.ranks << " ranks, " << layout.micro_batches << " micro-batches";
+    for (const std::string& name : trained) EXPECT_TRUE(identical(*one->state(name), *other->state(name))) << name;
+  }
+}
+
+TEST(AdaptedSession, PredictsAsItsMergedWeightsDo) {
+  const Host host = test_host(1);
+  auto adapted = session_of(host, {}, true), plain = session_of(host, {}, false);
+  ASSERT_TRUE(adapted && plain);
+  const Tensor before = predict(*plain);
+  EXPECT_TRUE(identical(predict(*adapted), before)) << "an adapter begins as no change";
+  std::vector<double> losses;
+  train(*adapted, losses);
+  for (const char* name : {"conv.weight", "first.weight", "first.bias"}) EXPECT_TRUE(identical(*adapted->state(name), *plain->state(name))) << name << " is frozen";
+  for (const Adapter& one : adapted->plan().adapters()) {
+    const Tensor merged = merge_adapter(one, *adapted->state(one.weight), *adapted->state(one.a), *adapted->state(one.b));
+    EXPECT_FALSE(identical(merged, *adapted->state(one.weight))) << one.weight;
+    ASSERT_TRUE(plain->set_state(one.weight, merged).ok());
+  }
+  ASSERT_TRUE(plain->set_state("head.weight", *adapted->state("head.weight")).ok());
+  const Tensor beside = predict(*adapted), merged = predict(*plain);
+  double most = 0, moved = 0;
+  for (int64_t i = 0; i < beside.elements(); ++i) {
+    most = std::max(most, std::fabs(beside.get(i) - merged.get(i)));
+    moved = std::max(moved, std::fabs(beside.get(i) - before.get(i)));
+  }
+  EXPECT_GT(moved, 0.1);
+  EXPECT_LT(most, 2e-6);
+}
+
+}  // namespace
+}  // namespace epl
