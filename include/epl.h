@@ -326,7 +326,7 @@ typedef struct epl_adapter_options {
 #define EPL_ADAPTER_OPTIONS_INIT {sizeof(epl_adapter_options), 0, 0, 0}
 EPL_API EPL_SINCE(1, 0) void epl_adapter_options_init(epl_adapter_options* EPL_OUT options);
 /* Puts adapters beside every MatMul, Gemm and Conv whose module ("encoder.layer.0.query") or weight matches the glob; a name
- * without wildcards also means modules that end in it. Adapters are trained, and every other parameter is frozen unless
+ * without wildcards also means modules that end in it; of several calls the first that matches a module has it. Adapters are trained, and every other parameter is frozen unless
  * epl_trainer_train_only names it. They begin at the plan's seed, as no change; their names are those of Hugging Face PEFT,
  * "base_model.model.<module>.lora_A.weight". Exported models have them in their weights. */
 EPL_API EPL_SINCE(1, 0) epl_error* epl_trainer_add_adapter(epl_trainer* trainer, const char* pattern,
@@ -565,8 +565,8 @@ EPL_API EPL_SINCE(1, 0) epl_error* epl_session_export_onnx(epl_session* session,
 /* The same, but to train on: only the weights and running statistics have changed. */
 EPL_API EPL_SINCE(1, 0) epl_error* epl_session_export_onnx_for_training(epl_session* session, const char* path,
                                                                         size_t path_length);
-/* The low-rank adapters alone, as Hugging Face PEFT loads them: adapter_model.safetensors and adapter_config.json in `folder`,
- * which is made where it is missing. */
+/* The low-rank adapters, and modules that are trained beside them, as Hugging Face PEFT loads them: adapter_model.safetensors and
+ * adapter_config.json in `folder`, which is made where it is missing. What PEFT has no place for is logged as a warning. */
 EPL_API EPL_SINCE(1, 0) epl_error* epl_session_export_adapters(epl_session* session, const char* folder,
                                                                size_t folder_length);
 /* Parameters and buffers under their names, adapters merged into their weights. */

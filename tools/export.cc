@@ -4,7 +4,6 @@
 
 #include "tools/binding.h"
 #include "tools/commands.h"
-#include "tools/lora.h"
 #include "tools/output_folder.h"
 
 namespace epl::tools {
@@ -32,6 +31,7 @@ int run_export(ExportOptions o) {
   Engine engine = make_engine(o.job);
   Model model = load_model(engine, o.job.model);
   match_checkpoint(engine, o.job, describe_checkpoint(engine, o.checkpoint));
+  if (!o.adapters.empty() && o.job.adapters.empty()) throw UsageError("--adapters: " + o.checkpoint + " holds no low-rank adapters");
   Plan plan = plan_of_any_shape(engine, model, o.job);
   Session session = make<Session>(epl_session_create, plan.get(), static_cast<const epl_session_options*>(nullptr));
   check(epl_session_load(session.get(), o.checkpoint.data(), o.checkpoint.size(), static_cast<epl_dataset*>(nullptr)));
@@ -66,10 +66,9 @@ Run add_export(CLI::App& app) {
   app.add_option("model", o->job.model, "the ONNX file that was trained")->required()->check(CLI::ExistingFile);
   app.add_option("--checkpoint", o->checkpoint, "the checkpoint")->required()->check(CLI::ExistingDirectory);
   app.add_option("--out", o->out, "FILE.onnx (ready for inference; what has nothing to do with that is unchanged) or FILE.safetensors");
-  app.add_option("--adapters", o->adapters, "a folder for the low-rank adapters alone, as Hugging Face PEFT loads them");
+  app.add_option("--adapters", o->adapters, "a folder for the low-rank adapters and what is trained beside them, as Hugging Face PEFT loads them");
   app.add_flag("--for-training", o->for_training, "leave batch norm and dropout in training mode, and every output, so that FILE.onnx can be trained on");
   add_binding_options(app, o->job);
-  add_adapter_options(app, o->job);
   return [=] { return run_export(*o); };
 }
 

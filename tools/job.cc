@@ -262,7 +262,7 @@ void match_checkpoint(const Engine& engine, JobOptions& o, const Json& checkpoin
     if (kind == "optimizer") states.insert(name.substr(name.rfind('.') + 1));
   }
   o.no_decay.clear();
-  match_adapters(o, trained);
+  match_adapters(o, checkpoint, trained);
   o.train_also = o.train_only;   // whatever they look like
   // Checkpoints of older versions do not name their optimizer; its state tells.
   std::string found = checkpoint.contains("facts") ? checkpoint.at("facts").value("optimizer", "") : "";

@@ -10,6 +10,13 @@
 
 namespace epl::tools {
 
+// Low-rank adapters of layers.
+struct Adapter {
+  std::string pattern;
+  int64_t rank = 8;
+  double alpha = 16, dropout = 0;
+};
+
 struct JobOptions {
   std::string model;
   std::string text, data;                  // exactly one of them, where data is needed
@@ -37,6 +44,7 @@ struct JobOptions {
   std::vector<std::string> freeze, train_also, no_decay, train_only, lora;
   int64_t lora_rank = 8;
   double lora_alpha = 16, lora_dropout = 0;
+  std::vector<Adapter> adapters;           // those of a checkpoint, instead of the four above
   bool json = false;
 };
 

@@ -1,16 +1,47 @@
 // Low-rank adapters on the command line.
 #include "tools/lora.h"
 
+#include <charconv>
+
 namespace epl::tools {
+namespace {
+
+// Takes " KEY=NUMBER" off the end of `text`; false where it does not end like this.
+template <class T>
+bool take_number(std::string& text, const std::string& key, T& number) {
+  const size_t at = text.rfind(" " + key + "=");
+  if (at == std::string::npos) return false;
+  const char *begin = text.data() + at + key.size() + 2, *end = text.data() + text.size();
+  const auto [stop, failed] = std::from_chars(begin, end, number);
+  if (failed != std::errc() || stop != end) return false;
+  text.resize(at);
+  return true;
+}
+
+// "query rank=8 alpha=16.0 dropout=0.0; value rank=4 ...", as a checkpoint has it (core/runtime/facts.cc).
+std::vector<Adapter> parse_adapters(std::string text) {
+  std::vector<Adapter> out;
+  while (!text.empty()) {
+    Adapter one;
+    if (!take_number(text, "dropout", one.dropout) || !take_number(text, "alpha", one.alpha) || !take_number(text, "rank", one.rank)) return {};
+    const size_t before = text.rfind("; ");
+    one.pattern = before == std::string::npos ? text : text.substr(before + 2);
+    text.resize(before == std::string::npos ? 0 : before);
+    out.insert(out.begin(), std::move(one));
+  }
+  return out;
+}
+
+}  // namespace
 
 void add_adapter_options(CLI::App& app, JobOptions& o) {
   app.add_option("--lora", o.lora, "train low-rank adapters beside these layers (by glob over modules, or the end of their names), all else frozen but for --train-only; may be repeated")->allow_extra_args(false);
   app.add_option("--rank", o.lora_rank, "of the adapters")->check(CLI::PositiveNumber)->capture_default_str();
-  app.add_option("--lora-alpha", o.lora_alpha, "they count alpha / rank times")->capture_default_str();
+  app.add_option("--lora-alpha", o.lora_alpha, "they count alpha / rank times")->check(CLI::PositiveNumber)->capture_default_str();
   app.add_option("--lora-dropout", o.lora_dropout, "of what the adapters are applied to")->check(CLI::Range(0.0, 0.999));
 }
 
-void match_adapters(JobOptions& o, const std::vector<std::string>& trained) {
+void match_adapters(JobOptions& o, const Json& checkpoint, const std::vector<std::string>& trained) {
   o.train_only.clear();
   bool adapted = false;
   for (const std::string& name : trained) {
@@ -18,16 +49,23 @@ void match_adapters(JobOptions& o, const std::vector<std::string>& trained) {
     adapted = adapted || adapter;
     if (!adapter) o.train_only.push_back(name);
   }
-  if (adapted && o.lora.empty()) throw UsageError("the checkpoint holds low-rank adapters; give --lora, --rank and --lora-alpha as they were in training");
-  if (!adapted && !o.lora.empty()) throw UsageError("--lora: the checkpoint holds no low-rank adapters");
+  if (!adapted) return;
+  o.adapters = parse_adapters(checkpoint.at("facts").value("adapters", ""));
+  if (o.adapters.empty()) throw UsageError("the checkpoint holds low-rank adapters and does not say of which layers; a program that has them in its plan can load it");
 }
 
 void add_adapters(epl_trainer* trainer, const JobOptions& o) {
-  epl_adapter_options options = EPL_ADAPTER_OPTIONS_INIT;
-  options.rank = o.lora_rank;
-  options.alpha = o.lora_alpha;
-  options.dropout = o.lora_dropout;
-  for (const std::string& pattern : o.lora) check(epl_trainer_add_adapter(trainer, pattern.data(), pattern.size(), &options));
+  std::vector<Adapter> adapters = o.adapters;
+  if (adapters.empty()) {
+    for (const std::string& pattern : o.lora) adapters.push_back({pattern, o.lora_rank, o.lora_alpha, o.lora_dropout});
+  }
+  for (const Adapter& one : adapters) {
+    epl_adapter_options options = EPL_ADAPTER_OPTIONS_INIT;
+    options.rank = one.rank;
+    options.alpha = one.alpha;
+    options.dropout = one.dropout;
+    check(epl_trainer_add_adapter(trainer, one.pattern.data(), one.pattern.size(), &options));
+  }
 }
 
 }  // namespace epl::tools

@@ -44,6 +44,9 @@ const std::vector<Need>& needs() {
       {"--resume-anyway", {"--resume"}, "it is about what differs from the run that is resumed"},
       {"--evaluate-every", {"--text", "--held-out", "--validation"}, "there is nothing to measure on"},
       {"--evaluate-batches", {"--text", "--held-out", "--validation"}, "there is nothing to measure on"},
+      {"--rank", {"--lora"}, "it is of low-rank adapters"},
+      {"--lora-alpha", {"--lora"}, "it is of low-rank adapters"},
+      {"--lora-dropout", {"--lora"}, "it is of low-rank adapters"},
       {"--final-ratio", {"--schedule"}, "the rate does not fall without a schedule"},
   };
   return rows;

@@ -138,6 +138,14 @@ void OutputFolder::check_outputs(const std::string& report, int64_t needed_bytes
   }
 }
 
+void OutputFolder::check_adapters(bool any) const {
+  const std::string files[] = {adapters() + "/adapter_model.safetensors", adapters() + "/adapter_config.json"};
+  if (any) make_folders(adapters());
+  std::error_code ignored;
+  for (const std::string& file : files) any ? try_file(file) : static_cast<void>(fs::remove(file, ignored));
+  if (!any) fs::remove(adapters(), ignored);   // where nothing else is in it
+}
+
 void OutputFolder::point(const std::string& link, int64_t step) {
   std::error_code failure;
   // A folder stands there where an earlier version kept its only checkpoint.

@@ -35,6 +35,8 @@ class OutputFolder {
 
   // Throws unless the files that the job will write can be written: `report` among them, and `needed_bytes` on the disk.
   void check_outputs(const std::string& report, int64_t needed_bytes) const;
+  // The same for the adapters, where there are any; else those of a run that is overwritten go.
+  void check_adapters(bool any) const;
   // After a checkpoint was written to step_folder(step): points the links there and removes what is not kept, which is
   // all but the `keep` newest and the best.
   void saved(int64_t step, bool best, int64_t keep);

@@ -118,6 +118,8 @@ void print_checkpoint(const Json& c) {
               static_cast<long long>(c.at("units").get<int64_t>()), static_cast<long long>(c.at("numerics").get<int64_t>()));
   if (c.at("data_position").get<int64_t>() >= 0) std::printf(", %s batches of data seen", with_thousands(c.at("data_position").get<int64_t>()).c_str());
   std::printf("\n");
+  const std::string adapters = c.at("facts").value("adapters", "");
+  if (!adapters.empty()) std::printf("low-rank adapters: %s; the weights that are not here are in the model's file\n", adapters.c_str());
   for (const Json& t : c.at("tensors")) std::printf("  %-10s %s: %s%s\n", t.at("kind").get<std::string>().c_str(), t.at("name").get<std::string>().c_str(), t.at("dtype").get<std::string>().c_str(), dims_text(t.at("dims")).c_str());
 }
 
@@ -194,7 +196,6 @@ Run add_evaluate(CLI::App& app) {
   app.add_option("--batches", *batches, "how many batches; 0 for all")->check(CLI::NonNegativeNumber);
   app.add_option("--metrics", *metrics, "what to measure beside the loss: accuracy, top_k(k=5), ...; epl inspect lists them (those of the loss; none)");
   add_binding_options(app, *o);
-  add_adapter_options(app, *o);
   add_machine_options(app, *o);
   app.add_flag("--json", o->json, "one JSON object");
   return [=] { return run_evaluate(*o, *checkpoint, *batches, *metrics); };

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <filesystem>
+#include <map>
 
 #include "tools/binding.h"
 #include "tools/commands.h"
@@ -47,6 +48,7 @@ Training::Training(const TrainOptions& o)
   validation_.prepare(engine_);
   check_data();
   folder_.check_outputs(report_path_, bytes_to_write());
+  folder_.check_adapters(!o_.job.lora.empty());
   if (!resume_.empty()) resume();
   cancel_ = make<Cancel>(epl_cancel_create, engine_.get());
   listeners_.add(report_);
@@ -70,6 +72,20 @@ void Training::check_data() const {
   if (data_.held_out) check_labels(plan_, data_.held_out, o_.job.validation.empty() ? path : o_.job.validation);
 }
 
+namespace {
+
+// "optimizer (--optimizer) was adam, now it is sgd": the options are those that decide it.
+std::string difference_text(const Json& one) {
+  static const std::map<std::string, std::string, std::less<>> options = {
+      {"adapters", "--lora, --rank, --lora-alpha, --lora-dropout"}, {"trained", "--train-only, --freeze, --train-also, --lora"},
+      {"optimizer", "--optimizer"}, {"loss", "--loss"}, {"loss.of", "--loss-output"}, {"data.batch", "--batch"}, {"data.seed", "--seed"}};
+  const std::string key = one.at("key"), before = one.at("checkpoint"), now = one.at("session");
+  const auto found = options.find(key);
+  return key + (found == options.end() ? "" : " (" + found->second + ")") + " was " + (before.empty() ? "nothing" : before) + ", now it is " + (now.empty() ? "nothing" : now);
+}
+
+}  // namespace
+
 // Options that make another run of it must be meant: they are named, or the run goes on under those it began with.
 void Training::resume() {
   const Json differences = parse_json(text_of(epl_session_compare, session_.get(), resume_.data(), resume_.size(), static_cast<const epl_dataset*>(data_.train.get())));
@@ -78,7 +94,7 @@ void Training::resume() {
     const std::string topic = one.at("topic");
     const auto named = [&](const char* text) { return std::ranges::find(o_.resume_anyway, text) != o_.resume_anyway.end(); };
     if (!one.at("breaks").get<bool>() || named(topic.c_str()) || named("all")) continue;
-    what += (what.empty() ? "" : "; ") + one.at("key").get<std::string>() + " was " + one.at("checkpoint").get<std::string>() + ", now it is " + one.at("session").get<std::string>();
+    what += (what.empty() ? "" : "; ") + difference_text(one);
     if (("," + topics + ",").find("," + topic + ",") == std::string::npos) topics += (topics.empty() ? "" : ",") + topic;
   }
   if (!what.empty()) {

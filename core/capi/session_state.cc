@@ -138,15 +138,29 @@ Status export_adapters(const epl_session& handle, const std::string& folder) {
   const std::vector<Adapter>& adapters = handle.session->plan().adapters();
   if (adapters.empty()) return invalid("the plan has no low-rank adapters to export; epl_trainer_add_adapter declares them");
   NamedTensors values;
+  const auto add = [&](const std::string& name, const std::string& as) -> Status {
+    EPL_ASSIGN(Tensor value, handle.session->state_view(name));
+    values.emplace_back(as, std::move(value));
+    return {};
+  };
   for (const Adapter& one : adapters) {
-    for (const std::string& name : {one.a, one.b}) {
-      EPL_ASSIGN(Tensor value, handle.session->state_view(name));
-      values.emplace_back(name, std::move(value));
+    for (const std::string& name : {one.a, one.b}) EPL_TRY(add(name, name));
+  }
+  // PEFT keeps a module whole, with what of it is frozen.
+  const TrainedModules beside = trained_modules(adapters, handle.session->plan().trained());
+  for (int kind : {EPL_STATE_PARAMETER, EPL_STATE_FROZEN, EPL_STATE_BUFFER}) {
+    for (const std::string& name : handle.names[kind]) {
+      const std::string module = name.substr(0, std::min(name.rfind('.'), name.size()));
+      if (std::ranges::find(beside.modules, module) != beside.modules.end()) EPL_TRY(add(name, cat("base_model.model.", name)));
     }
+  }
+  if (!beside.left_out.empty()) {
+    log(handle.engine->host, LogLevel::warning, folder, ": ", beside.left_out[0], beside.left_out.size() > 1 ? cat(" and ", beside.left_out.size() - 1, " more are") : " is",
+        " trained, too, and left out: Hugging Face PEFT keeps whole modules that have no adapter, by their names");
   }
   EPL_TRY(make_folder(folder));
   EPL_TRY(save_safetensors(cat(folder, "/adapter_model.safetensors"), values, {{"format", "pt"}}));
-  const std::string config = adapter_config(adapters);
+  const std::string config = adapter_config(adapters, beside.modules);
   return write_file_atomically(cat(folder, "/adapter_config.json"), [&](FileWriter& file) { return file.write(config.data(), config.size()); });
 }
 

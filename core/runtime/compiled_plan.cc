@@ -77,6 +77,15 @@ Binding with_loss_output(const PlanOptions& options, Binding binding) {
   return binding;
 }
 
+// Where the model computes in float16 itself, not where only its weights are stored so.
+bool computes_in_float16(const Graph& graph) {
+  for (int n = 0; n < graph.node_count(); ++n) {
+    const Node& node = graph.node(NodeId{n});
+    if (node.op->name != "cast" && graph.type(node.outputs[0]).dtype == DType::f16) return true;
+  }
+  return false;
+}
+
 bool same_names(const std::vector<Adapter>& a, const std::vector<Adapter>& b) {
   return std::ranges::equal(a, b, {}, &Adapter::a, &Adapter::a);
 }
@@ -89,7 +98,10 @@ Result<Graph> CompiledPlan::bound(Binding binding, Binding::Mode mode) {
   EPL_ASSIGN(Graph graph, bind(options_, binding));
   if (!options_.adapters.specs.empty()) {
     EPL_ASSIGN(Adapted adapted, insert_adapters(graph, options_.adapters, mode == Binding::Mode::train));
-    if (adapters_.empty()) adapters_ = adapted.adapters;
+    if (adapters_.empty()) {
+      adapters_ = adapted.adapters;
+      notes_ = adapted.notes;
+    }
     if (!same_names(adapters_, adapted.adapters)) return unsupported("the model has other layers when it is trained than when it predicts, so adapters cannot serve both");
     graph = std::move(adapted.graph);
   }
@@ -124,6 +136,9 @@ Result<Graph> CompiledPlan::evaluation_graph(const Binding& binding) {
 Status CompiledPlan::add_train_entry() {
   const PlanOptions& options = options_;
   EPL_ASSIGN(Graph forward, bound(with_loss_output(options, options.binding), Binding::Mode::train));
+  if (computes_in_float16(forward)) {
+    notes_.push_back("the model computes in float16, whose gradients are not scaled here: below 6e-8 they become zero; in bfloat16 or float32 nothing is lost");
+  }
   EPL_ASSIGN(TrainStep step, build_train_step(forward, training()));
   std::erase_if(step.graph.outputs, [&](const Graph::Output& output) {
     bool own = output.name == "loss" || output.name == bad_gradient_output || output.name.starts_with("gradient_norm");
@@ -132,7 +147,7 @@ Status CompiledPlan::add_train_entry() {
   trained_ = step.trained;
   untrained_ = step.untrained;
   learning_rate_ = step.learning_rate;
-  notes_ = step.notes;
+  notes_.insert(notes_.end(), step.notes.begin(), step.notes.end());
   loss_ = step.loss;
   schedule_ = step.schedule;
   for (const HostScalar& scalar : step.scalars) scalars_.emplace_back(step.graph.value(scalar.value).name, scalar.at);

@@ -1,5 +1,6 @@
 #include "core/runtime/facts.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cstdio>
 #include <vector>
@@ -41,6 +42,14 @@ std::string adapters_text(const std::vector<AdapterSpec>& specs) {
   return out;
 }
 
+// Which parameters those are follows from several options; names alone would be long.
+std::string trained_text(std::vector<std::string> names) {
+  std::ranges::sort(names);
+  Hash64 hash;
+  for (const std::string& name : names) hash.add(name.c_str(), name.size() + 1);
+  return cat(names.size(), " parameters (", hex(hash.value()), ")");
+}
+
 // Of samples spread over the data; "" when one cannot be read, which is not what a save should fail for.
 std::string hash_of_samples(const Reader& reader) {
   Hash64 hash;
@@ -63,7 +72,8 @@ struct Meaning {
 };
 constexpr Meaning meanings[] = {{"model.", "model", true},       {"data.batch", "batch", true}, {"data.order", "order", true},
                                 {"data.seed", "order", true},    {"data.", "data", true},       {"loss", "loss", true},
-                                {"loss.", "loss", true},         {"optimizer", "optimizer", true}, {"adapters", "model", true}};
+                                {"loss.", "loss", true},         {"optimizer", "optimizer", true}, {"adapters", "model", true},
+                                {"trained", "model", true}};
 
 }  // namespace
 
@@ -91,6 +101,7 @@ Facts describe_run(const CompiledPlan& plan) {
   facts["groups"] = groups_text(train.groups);
   facts["train_only"] = join(train.train_only, " ");
   facts["adapters"] = adapters_text(options.adapters.specs);
+  facts["trained"] = trained_text(plan.trained());
   return facts;
 }
 

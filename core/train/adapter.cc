@@ -16,6 +16,8 @@
 namespace epl {
 namespace {
 
+constexpr int64_t largest_rank = 1 << 20;
+
 // A weight as a layer's node reads it.
 struct Use {
   Value weight;              // the parameter
@@ -110,7 +112,8 @@ class Inserting {
   Status check_options() const {
     for (const AdapterSpec& spec : options_.specs) {
       if (spec.rank < 1) return invalid("an adapter of rank ", spec.rank, " (", spec.pattern, "); 1 and more are possible");
-      if (!std::isfinite(spec.alpha)) return invalid("alpha of the adapters ", spec.pattern, " is ", number_text(spec.alpha));
+      if (spec.rank > largest_rank) return invalid("an adapter of rank ", spec.rank, " (", spec.pattern, "); up to ", largest_rank, " are possible, and more than a weight's own rank gains nothing");
+      if (!(spec.alpha > 0 && std::isfinite(spec.alpha))) return invalid("alpha of the adapters ", spec.pattern, " is ", number_text(spec.alpha), "; it is a number above 0");
       if (!(spec.dropout >= 0 && spec.dropout < 1)) return invalid("dropout of the adapters ", spec.pattern, " is ", number_text(spec.dropout), ", which is outside [0, 1)");
     }
     return {};
@@ -173,12 +176,18 @@ class Inserting {
     }
     for (size_t s = 0; s < options_.specs.size(); ++s) {
       if (taken[s].empty()) return nothing_matches(options_.specs[s], left[s]);
+      if (!left[s].empty()) out_.notes.push_back(cat("the adapters \"", options_.specs[s].pattern, "\" leave out ", first_of(left[s])));
     }
+    if (!too_high_.empty()) out_.notes.push_back(cat("an adapter with more numbers than its weight saves nothing: ", first_of(too_high_)));
     return {};
   }
 
+  static std::string first_of(const std::vector<std::string>& all) {
+    return cat(all[0], all.size() > 1 ? cat("; and ", all.size() - 1, " more") : "");
+  }
+
   Status nothing_matches(const AdapterSpec& spec, const std::vector<std::string>& left) const {
-    if (!left.empty()) return invalid("the adapters \"", spec.pattern, "\" have no weight that can be adapted: ", left[0], left.size() > 1 ? cat("; and ", left.size() - 1, " more") : "");
+    if (!left.empty()) return invalid("the adapters \"", spec.pattern, "\" have no weight that can be adapted: ", first_of(left));
     std::vector<std::string> known;
     for (const auto& [weight, module] : modules_) known.push_back(module);
     std::string examples;
@@ -207,6 +216,8 @@ class Inserting {
     // As PEFT begins: A uniform in +-1/sqrt(inputs of a unit), PyTorch's own way with Linear and Conv; B zero.
     Tensor start(TensorType{dtype, a});
     const double bound = 1 / std::sqrt(static_cast<double>(start.elements() / std::max<int64_t>(spec.rank, 1)));
+    const int64_t numbers = start.elements() + element_count(b);
+    if (numbers > info.type.elements()) too_high_.push_back(cat(info.name, " ", info.type.text(), " has ", info.type.elements(), ", rank ", spec.rank, " ", numbers));
     const uint64_t key = random_key(options_.seed, 0, adapter.a);
     for (int64_t i = 0; i < start.elements(); ++i) start.set(i, (2.0 * philox_uniform(key, static_cast<uint64_t>(i)) - 1.0) * bound);
     out_.graph.add_leaf(ValueKind::parameter, adapter.a, start.type(), start);
@@ -254,6 +265,7 @@ class Inserting {
   std::map<Value, std::string> modules_, refused_;
   std::map<Value, size_t> chosen_;   // into out_.adapters
   std::vector<Value> order_;
+  std::vector<std::string> too_high_;
 };
 
 }  // namespace
@@ -277,7 +289,23 @@ Tensor merge_adapter(const Adapter& adapter, const Tensor& weight, const Tensor&
   });
 }
 
-std::string adapter_config(const std::vector<Adapter>& adapters) {
+TrainedModules trained_modules(const std::vector<Adapter>& adapters, const std::vector<std::string>& trained) {
+  TrainedModules out;
+  std::set<std::string> taken;
+  for (const std::string& name : trained) {
+    if (std::ranges::any_of(adapters, [&](const Adapter& one) { return one.a == name || one.b == name; })) continue;
+    const size_t dot = name.rfind('.');
+    const std::string module = anonymous(name) ? "" : name.substr(0, dot);
+    if (module.empty() || std::ranges::find(adapters, module, &Adapter::module) != adapters.end()) {
+      out.left_out.push_back(name);
+    } else if (taken.insert(module).second) {
+      out.modules.push_back(module);
+    }
+  }
+  return out;
+}
+
+std::string adapter_config(const std::vector<Adapter>& adapters, const std::vector<std::string>& modules_to_save) {
   const AdapterSpec first = adapters.empty() ? AdapterSpec{} : adapters[0].spec;
   Json targets = Json::array(), ranks = Json::object(), alphas = Json::object();
   bool transposed = !adapters.empty();
@@ -293,7 +321,7 @@ std::string adapter_config(const std::vector<Adapter>& adapters) {
                        {"r", first.rank},           {"lora_alpha", first.alpha},   {"lora_dropout", first.dropout},
                        {"target_modules", targets}, {"rank_pattern", ranks},       {"alpha_pattern", alphas},
                        {"bias", "none"},            {"fan_in_fan_out", transposed && named}, {"inference_mode", true},
-                       {"init_lora_weights", true}, {"modules_to_save", Json()},  {"use_rslora", false}};
+                       {"init_lora_weights", true}, {"modules_to_save", modules_to_save.empty() ? Json() : Json(modules_to_save)},  {"use_rslora", false}};
   return print_json(config, 2) + "\n";
 }
 

@@ -39,6 +39,7 @@ struct Adapter {
 struct Adapted {
   Graph graph;
   std::vector<Adapter> adapters;    // in the order of the graph
+  std::vector<std::string> notes;   // layers that a pattern means and that have none, and ranks that save nothing
 };
 
 // Puts adapters beside matmul, linear and conv. One weight that several nodes use has one adapter. A pattern that adapts nothing is an
@@ -49,7 +50,14 @@ Result<Adapted> insert_adapters(const Graph& graph, const AdapterOptions& option
 // are rounded once.
 Tensor merge_adapter(const Adapter& adapter, const Tensor& weight, const Tensor& a, const Tensor& b);
 
-// adapter_config.json as PEFT reads it, for adapters that lie beside it in adapter_model.safetensors.
-std::string adapter_config(const std::vector<Adapter>& adapters);
+// Parameters that are trained beside adapters, as PEFT keeps them: whole modules, in its modules_to_save.
+struct TrainedModules {
+  std::vector<std::string> modules;    // "classifier"
+  std::vector<std::string> left_out;   // parameters that PEFT has no place for: without a module's name, or of one that has an adapter
+};
+TrainedModules trained_modules(const std::vector<Adapter>& adapters, const std::vector<std::string>& trained);
+
+// adapter_config.json as PEFT reads it, for adapters and modules that lie beside it in adapter_model.safetensors.
+std::string adapter_config(const std::vector<Adapter>& adapters, const std::vector<std::string>& modules_to_save);
 
 }  // namespace epl

@@ -55,6 +55,7 @@ void* mmap(void* at, size_t bytes, int protection, int flags, int file, off_t of
 static world w;
 static epl_dataset *rows, *ahead; /* without and with reading ahead */
 static epl_session* adapted;      /* with low-rank adapters */
+static char adapted_checkpoint[256];
 static epl_dataset* bound;         /* to the plan, all its fields classes and features */
 static epl_session* watcher;       /* of a plan whose schedule is plateau */
 static epl_evaluation *evaluation, *other;
@@ -300,6 +301,9 @@ static epl_error* run_epl_session_hash(void** out) {
   (void)out;
   return epl_session_hash(w.session, &hash);
 }
+/* Frozen weights beside adapters are left to the model's file. */
+static epl_error* run_adapted_save(void** out) { (void)out; return epl_session_save(adapted, TEXT(adapted_checkpoint), NULL); }
+static epl_error* run_adapted_load(void** out) { (void)out; return epl_session_load(adapted, TEXT(adapted_checkpoint), NULL); }
 static epl_error* run_epl_session_set(void** out) {
   (void)out;
   return epl_session_set(w.session, EPL_STR("net.0.bias"), bias);
@@ -331,7 +335,8 @@ static const call calls[] = {
     ROW(epl_session_get, destroy_tensor, NULL), ROW(epl_session_set, NULL, NULL), ROW(epl_session_save, NULL, check_checkpoint),
     ROW(epl_session_load, NULL, check_load), ROW(epl_session_compare, destroy_text, NULL), ROW(epl_checkpoint_remove, NULL, check_removed), ROW(epl_checkpoint_describe, destroy_text, NULL), ROW(epl_session_export_onnx, NULL, check_out),
     ROW(epl_session_export_onnx_for_training, NULL, check_out), ROW(epl_session_export_safetensors, NULL, check_out),
-    ROW(epl_session_export_adapters, NULL, check_adapters),
+    ROW(epl_session_export_adapters, NULL, check_adapters), {"epl_session_save of adapters", run_adapted_save, NULL, NULL},
+    {"epl_session_load of adapters", run_adapted_load, NULL, NULL},
     ROW(epl_session_set_number, NULL, NULL), ROW(epl_session_get_number, NULL, NULL), ROW(epl_session_observe, NULL, NULL),
     ROW(epl_evaluation_create, destroy_evaluation, NULL), ROW(epl_evaluation_add, NULL, check_samples),
     ROW(epl_evaluation_add_dataset, NULL, check_batches), ROW(epl_evaluation_merge, NULL, check_samples),
@@ -405,6 +410,7 @@ int main(int argc, char** argv) {
   must(epl_trainer_add_adapter(trainer, EPL_STR("net.*"), NULL));
   must(epl_plan_create(w.model, trainer, NULL, NULL, &plan));
   must(epl_session_create(plan, NULL, &adapted));
+  snprintf(adapted_checkpoint, sizeof adapted_checkpoint, "%s/adapted", w.folder);
   epl_plan_destroy(plan);
   epl_trainer_destroy(trainer);
   must(epl_tensor_create(w.engine, EPL_DTYPE_F32, eight, 1, &bias));

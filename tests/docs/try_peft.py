@@ -2,7 +2,8 @@
 
     python tests/docs/try_peft.py          (torch, peft, onnx, onnxruntime; a build in build/release or build/release-tests)
 
-Models: layers whose weights keep PyTorch's names, whose weights the exporter transposed and renamed, and a convolution.
+Models: layers whose weights keep PyTorch's names, whose weights the exporter transposed and renamed, and a convolution. Once with adapters
+alone, once with the last layer trained beside them, of which PEFT keeps a copy of its own (modules_to_save).
 """
 import pathlib
 import subprocess
@@ -32,13 +33,14 @@ class Net(nn.Module):
         return self.head(self.body["second"](torch.tanh(self.body["first"](h))).flatten(1))
 
 
-def try_one(name, folder, **how):
+def try_one(name, folder, beside=(), **how):
     torch.manual_seed(1)
     net, x = Net().eval(), torch.randn(8, 2, 6, 6)
     torch.onnx.export(net, (x,), folder / "m.onnx", input_names=["x"], output_names=["y"], **how)
     save_file({"x": torch.randn(64, 2, 6, 6).numpy(), "target": np.arange(64) % 3}, str(folder / "d.safetensors"))
     subprocess.run([EPL, "train", folder / "m.onnx", "--data", folder / "d.safetensors", "--batch", "8", "--steps", "30", "--lr", "0.02", "--lora", "conv",
-                    "--lora", "first", "--lora", "body.second", "--rank", "3", "--lora-alpha", "6", "--out", folder / "out"], check=True, stdout=subprocess.DEVNULL)
+                    "--lora", "first", "--lora", "body.second", "--rank", "3", "--lora-alpha", "6", *beside, "--out", folder / "out"], check=True, stdout=subprocess.DEVNULL)
+    head = net.head.weight.detach().clone()
     adapted = PeftModel.from_pretrained(net, str(folder / "out" / "adapters")).eval()
     session = onnxruntime.InferenceSession(str(folder / "out" / "trained.onnx"), providers=["CPUExecutionProvider"])
     with torch.no_grad():
@@ -46,6 +48,8 @@ def try_one(name, folder, **how):
         with adapted.disable_adapter():
             before = adapted(x).numpy()
         merged = adapted.merge_and_unload()(x).numpy()
+    if beside:
+        assert not torch.equal(adapted.head.weight, head) and "modules_to_save" in (folder / "out" / "adapters" / "adapter_config.json").read_text()
     ours = session.run(None, {"x": x.numpy()})[0]
     moved, error = np.abs(theirs - before).max(), max(np.abs(ours - theirs).max(), np.abs(ours - merged).max())
     assert moved > 0.1, f"{name}: the adapters change the outputs by {moved:.1e} only"
@@ -57,5 +61,6 @@ for name, how in {"dynamo, names kept": dict(dynamo=True, optimize=False, extern
                   "dynamo, optimized": dict(dynamo=True, external_data=False, opset_version=20),
                   "older, names kept": dict(dynamo=False, do_constant_folding=False, opset_version=17),
                   "older, folded": dict(dynamo=False, opset_version=17)}.items():
-    with tempfile.TemporaryDirectory() as scratch:
-        try_one(name, pathlib.Path(scratch), **how)
+    for beside in ((), ("--train-only", "head.*")):
+        with tempfile.TemporaryDirectory() as scratch:
+            try_one(name + (", with the last layer" if beside else ""), pathlib.Path(scratch), beside, **how)

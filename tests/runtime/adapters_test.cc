@@ -33,9 +33,9 @@ struct Layout {
   int threads = 1;
 };
 
-PlanOptions options_for(const Layout& layout, bool adapters) {
+PlanOptions options_for(const Layout& layout, bool adapters, std::string_view text = net) {
   PlanOptions options;
-  options.model = GraphModel::parse(net);
+  options.model = GraphModel::parse(text);
   options.train.optimizer = "adamw";
   options.train.optimizer_options = {{"lr", 0.02}};
   if (adapters) {
@@ -127,6 +127,71 @@ TEST(AdaptedSession, PredictsAsItsMergedWeightsDo) {
   }
   EXPECT_GT(moved, 0.1);
   EXPECT_LT(most, 2e-6);
+}
+
+// Of frozen weights there is neither a gradient nor an optimizer's state: what a plan counts beside the weights is the adapters' own.
+TEST(AdaptedSession, PlansMemoryForTheAdaptersAlone) {
+  const Host host = test_host(1);
+  auto adapted = CompiledPlan::create(host, options_for({}, true)), plain = CompiledPlan::create(host, options_for({}, false));
+  ASSERT_TRUE(adapted.ok() && plain.ok());
+  int64_t small = 0, state = 0;
+  for (const StateSlot& slot : (*adapted)->state().slots()) {
+    if (slot.kind == ValueKind::state) state += slot.type.bytes();
+    if (std::ranges::find(trained, slot.name) != trained.end()) small += slot.type.bytes();
+  }
+  EXPECT_EQ(state, 2 * small) << "adamw has two numbers for each that is trained";
+  // The first layer's weight is the only matrix of its size, and its gradient would be another.
+  const auto matrices = [](const CompiledPlan& plan) {
+    const Graph& graph = *plan.entry(EntryKind::train)->graph;
+    int count = 0;
+    for (int v = 0; v < graph.value_count(); ++v) count += graph.type(Value{v}).elements() == 16 * 80 && graph.value(Value{v}).producer;
+    return count;
+  };
+  EXPECT_GT(matrices(**plain), 0);
+  EXPECT_EQ(matrices(**adapted), 0);
+  const auto beside_weights = [](const CompiledPlan& plan) { return plan.memory_items()[2].bytes; };
+  EXPECT_GE(beside_weights(**plain), 2 * 16 * 80 * 4);
+  EXPECT_LT(beside_weights(**adapted), 2 * 16 * 80 * 4);
+}
+
+// A model of 16-bit weights that computes in float16: frozen weights stay as they are, adapters have 32 bits.
+TEST(AdaptedSession, LearnsBesideFloat16Weights) {
+  std::string half(net);
+  for (size_t at = half.find("f32["); at != std::string::npos; at = half.find("f32[", at)) half.replace(at, 3, "f16");
+  const Host host = test_host(1);
+  const auto train_16 = [&](std::string_view text, std::vector<double>& losses) -> std::unique_ptr<Session> {
+    PlanOptions options = options_for({}, true, text);
+    for (AdapterSpec& spec : options.adapters.specs) spec.dropout = 0;
+    auto plan = CompiledPlan::create(host, options);
+    if (!plan.ok()) return ADD_FAILURE() << plan.status().to_string(), nullptr;
+    auto session = Session::create(host, *plan, 7);
+    if (!session.ok()) return ADD_FAILURE() << session.status().to_string(), nullptr;
+    const DType dtype = (*plan)->entry(EntryKind::train)->program.inputs[0].global_type.dtype;
+    for (int step = 0; step < 20; ++step) {
+      Tensor x = sample(step % 2), target(TensorType{DType::i64, {8}}), typed(TensorType{dtype, x.shape()});
+      for (int64_t i = 0; i < x.elements(); ++i) typed.set(i, x.get(i));
+      for (int i = 0; i < 8; ++i) target.set_int(i, (i * 3 + step % 2) % 4);
+      StepMetrics metrics;
+      std::vector<Tensor> inputs = {typed, target};
+      Status status = (*session)->step(inputs, metrics);
+      if (!status.ok()) return ADD_FAILURE() << status.to_string(), nullptr;
+      losses.push_back(metrics.loss);
+    }
+    return std::move(*session);
+  };
+  std::vector<double> losses, losses_16;
+  auto full = train_16(net, losses), session = train_16(half, losses_16);
+  ASSERT_TRUE(full && session);
+  EXPECT_LT(losses_16.back(), 0.7 * losses_16.front());
+  for (size_t i = 0; i < losses.size(); ++i) EXPECT_NEAR(losses_16[i], losses[i], 0.02) << "step " << i;
+  for (const StateSlot& slot : session->plan().state().slots()) {
+    const bool frozen = slot.kind == ValueKind::parameter && std::ranges::find(trained, slot.name) == trained.end();
+    EXPECT_EQ(slot.type.dtype, frozen ? DType::f16 : DType::f32) << slot.name;
+    if (!frozen) continue;
+    EXPECT_TRUE(identical(*session->state(slot.name), slot.initial)) << slot.name;
+  }
+  const auto& notes = session->plan().notes();
+  EXPECT_TRUE(std::ranges::any_of(notes, [](const std::string& note) { return note.find("computes in float16") != std::string::npos; }));
 }
 
 }  // namespace

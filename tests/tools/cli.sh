@@ -93,25 +93,6 @@ expect 0 "wrote again.safetensors" "$epl" export model.onnx --checkpoint whole/c
 expect 0 "wrote on.onnx, to train on" "$epl" export model.onnx --checkpoint whole/checkpoint --out on.onnx --for-training
 expect 2 "holds weights alone" "$epl" export model.onnx --checkpoint whole/checkpoint --out on.safetensors --for-training
 expect 0 "ready for inference" "$epl" inspect whole/trained.onnx
-# Low-rank adapters beside the first of two layers; the second is trained, too.
-tabled() { "$epl" train mlp.onnx --data table.csv --data-options '{"classes": true}' --batch 4 --lora 'net.0' --rank 2 --train-only 'net.2.*' --lora-dropout 0.1 "$@"; }
-expect 0 "in 4 tensors" tabled --steps 8 --out adapted
-expect 0 "wrote adapted_again.onnx" "$epl" export mlp.onnx --checkpoint adapted/checkpoint --lora 'net.0' --rank 2 --out adapted_again.onnx
-cmp -s adapted_again.onnx adapted/trained.onnx || { echo "FAILED: export of adapters differs from what train wrote"; failed=1; }
-case $("$epl" inspect adapted/checkpoint) in *net.0.weight:*) echo "FAILED: a checkpoint of adapters holds the weight beside them"; failed=1 ;; esac
-expect 0 "in 4 tensors" tabled --steps 12 --resume adapted/checkpoint --out adapted
-expect 0 "12 steps" "$epl" inspect adapted/checkpoint
-expect 0 "wrote mlp2.onnx" "$epl" template mlp --sizes 6,10,3 --seed 9 --out mlp2.onnx
-expect 3 "this model has other weights" "$epl" export mlp2.onnx --checkpoint adapted/checkpoint --lora 'net.0' --rank 2 --out adapted_again.onnx
-expect 0 "adapter_config.json" "$epl" export mlp.onnx --checkpoint adapted/checkpoint --lora 'net.0' --rank 2 --lora-dropout 0.1 --adapters adapters
-for file in adapter_model.safetensors adapter_config.json; do
-  cmp -s adapters/$file adapted/adapters/$file || { echo "FAILED: $file of export differs from what train wrote"; failed=1; }
-done
-expect 2 "give --lora" "$epl" export mlp.onnx --checkpoint adapted/checkpoint --out adapted_again.onnx
-expect 2 "no low-rank adapters" "$epl" export mlp.onnx --checkpoint tabled/checkpoint --lora 'net.0' --out adapted_again.onnx
-expect 2 "says what to write" "$epl" export mlp.onnx --checkpoint tabled/checkpoint
-expect 3 "match no layer; there are 2" "$epl" train mlp.onnx --data table.csv --lora nosuch --out nosuch
-expect 3 "matches no parameter" "$epl" train mlp.onnx --data table.csv --data-options '{"classes": true}' --batch 4 --train-only 'nets.*' --out nosuch
 expect 0 "for training: 2 BatchNormalization in training mode" "$epl" inspect "$source/tests/onnx/inference/batch_norm_legacy.onnx"
 expect 2 ".onnx or .safetensors" "$epl" export model.onnx --checkpoint whole/checkpoint --out again.bin
 printf 'x' | dd of=whole/checkpoint/manifest.epl bs=1 seek=20 conv=notrunc 2>/dev/null

@@ -109,10 +109,10 @@ cmp -s w2.onnx kept/trained.onnx || fail "export of a run's folder is not its ne
 
 # Going on under what makes another run of it is refused and says what differs; a rate may change.
 go_on() { "$epl" train m.onnx --data t.csv --data-options "$classes" --steps 12 --resume kept "$@"; }
-expect 2 "optimizer was adamw, now it is adam" go_on --batch 8 --optimizer adam
-expect 2 "data.seed was 0, now it is 9" go_on --batch 8 --seed 9
+expect 2 "optimizer (--optimizer) was adamw, now it is adam" go_on --batch 8 --optimizer adam
+expect 2 "data.seed (--seed) was 0, now it is 9" go_on --batch 8 --seed 9
 expect 2 "loss.ignore_index was -100, now it is 1" go_on --batch 8 --ignore-index 1
-expect 2 "data.batch was 8, now it is 4" go_on --batch 4
+expect 2 "data.batch (--batch) was 8, now it is 4" go_on --batch 4
 sed 's/^0,/9,/' t.csv >other.csv
 expect 2 "--resume-anyway data" "$epl" train m.onnx --data other.csv --data-options "$classes" --batch 8 --steps 12 --resume kept
 expect 0 "optimizer.lr was 0.001, now it is 0.002" go_on --batch 8 --lr 0.002

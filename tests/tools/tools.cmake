@@ -7,6 +7,8 @@ add_test(NAME tools.options COMMAND sh ${PROJECT_SOURCE_DIR}/tests/tools/options
 set_tests_properties(tools.options PROPERTIES LABELS tools TIMEOUT 900)
 add_test(NAME tools.validation COMMAND sh ${PROJECT_SOURCE_DIR}/tests/tools/validation.sh $<TARGET_FILE:epl_tool> ${PROJECT_BINARY_DIR}/validation)
 set_tests_properties(tools.validation PROPERTIES LABELS tools TIMEOUT 900)
+add_test(NAME tools.adapters COMMAND sh ${PROJECT_SOURCE_DIR}/tests/tools/adapters.sh $<TARGET_FILE:epl_tool> ${PROJECT_BINARY_DIR}/adapters)
+set_tests_properties(tools.adapters PROPERTIES LABELS tools TIMEOUT 300)
 
 # The report in a browser; the screenshots stay in the build folder.
 find_package(Python3 COMPONENTS Interpreter)

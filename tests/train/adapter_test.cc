@@ -192,9 +192,47 @@ TEST(Adapters, APatternThatAdaptsNothingSaysWhy) {
   tied.outputs.push_back({"table", tied.find("net.first.weight")});
   EXPECT_NE(refused(tied, {"first"}).find("it is the output table"), std::string::npos) << refused(tied, {"first"});
   EXPECT_EQ(refused(tied, {"net.*"}), "accepted");
-  AdapterOptions zero = options({"*"});
-  zero.specs[0].rank = 0;
-  EXPECT_FALSE(insert_adapters(model(), zero, true).ok());
+}
+
+TEST(Adapters, WhatAPatternMeansAndLeavesOutIsTold) {
+  Graph graph = model();
+  Builder b(graph);
+  b.set_scope("/net/apart/Conv");
+  const TensorType type{DType::f64, {2, 1, 3, 3}};
+  Var y = b.emit("conv", {b.var(graph.find("x")), b.var(graph.add_leaf(ValueKind::parameter, "net.apart.weight", type))},
+                 {{"strides", Ints{1, 1}}, {"pads", Ints{0, 0, 0, 0}}, {"dilations", Ints{1, 1}}, {"groups", int64_t{2}}});
+  ASSERT_TRUE(b.status().ok()) << b.status().to_string();
+  graph.outputs.push_back({"apart", y.value()});
+  auto made = insert_adapters(graph, options({"net.*"}), true);
+  ASSERT_TRUE(made.ok()) << made.status().to_string();
+  EXPECT_EQ(made->adapters.size(), 3u);
+  EXPECT_EQ(made->notes, (std::vector<std::string>{"the adapters \"net.*\" leave out net.apart.weight: it is a convolution in groups"}));
+  made = insert_adapters(graph, options({"apart"}), true);
+  ASSERT_FALSE(made.ok());
+  EXPECT_NE(made.status().message().find("net.apart.weight: it is a convolution in groups"), std::string::npos) << made.status().message();
+  AdapterOptions high = options({"last"});
+  high.specs[0].rank = 3;   // 3 * (6 + 4) numbers beside 24
+  made = insert_adapters(model(), high, true);
+  ASSERT_TRUE(made.ok()) << made.status().to_string();
+  EXPECT_EQ(made->notes, (std::vector<std::string>{"an adapter with more numbers than its weight saves nothing: onnx::MatMul_31 f64[6,4] has 24, rank 3 30"}));
+}
+
+TEST(Adapters, RefuseNumbersThatMeanNothing) {
+  for (const auto& [rank, alpha, dropout] : {std::tuple(int64_t{0}, 1.0, 0.0), {int64_t{-1}, 1.0, 0.0}, {INT64_MAX, 1.0, 0.0}, {int64_t{1}, 0.0, 0.0}, {int64_t{1}, -1.0, 0.0},
+                                             {int64_t{1}, NAN, 0.0}, {int64_t{1}, INFINITY, 0.0}, {int64_t{1}, 1.0, 1.0}, {int64_t{1}, 1.0, -0.1}, {int64_t{1}, 1.0, NAN}}) {
+    AdapterOptions how;
+    how.specs = {{"*", rank, alpha, dropout}};
+    EXPECT_FALSE(insert_adapters(model(), how, true).ok()) << rank << " " << alpha << " " << dropout;
+  }
+}
+
+// What is trained beside adapters goes with them as whole modules; PEFT has no place for the bias of an adapted layer or a weight without a name.
+TEST(Adapters, NameTheModulesTrainedBesideThem) {
+  auto made = insert_adapters(model(), options({"first"}), true);
+  ASSERT_TRUE(made.ok()) << made.status().to_string();
+  const TrainedModules found = trained_modules(made->adapters, {made->adapters[0].a, made->adapters[0].b, "net.head.weight", "net.head.bias", "net.first.bias", "onnx::MatMul_31", "table"});
+  EXPECT_EQ(found.modules, std::vector<std::string>{"net.head"});
+  EXPECT_EQ(found.left_out, (std::vector<std::string>{"net.first.bias", "onnx::MatMul_31", "table"}));
 }
 
 TEST(Adapters, HaveTheConfigurationThatPeftReads) {
@@ -202,7 +240,7 @@ TEST(Adapters, HaveTheConfigurationThatPeftReads) {
   how.specs[1].rank = 4;
   auto made = insert_adapters(model(), how, true);
   ASSERT_TRUE(made.ok()) << made.status().to_string();
-  auto read = parse_json(adapter_config(made->adapters));
+  auto read = parse_json(adapter_config(made->adapters, {"head"}));
   ASSERT_TRUE(read.ok()) << read.status().to_string();
   const Json& config = *read;
   EXPECT_EQ(config.at("peft_type"), "LORA");
@@ -210,6 +248,7 @@ TEST(Adapters, HaveTheConfigurationThatPeftReads) {
   EXPECT_EQ(config.at("r"), 4);
   EXPECT_EQ(config.at("rank_pattern"), Json({{"net.first", 2}}));
   EXPECT_EQ(config.at("fan_in_fan_out"), false);
+  EXPECT_EQ(config.at("modules_to_save"), Json(std::vector<std::string>{"head"}));
 }
 
 TEST(TrainOnly, FreezesTheRestAndRefusesPatternsThatMatchNothing) {
