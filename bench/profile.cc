@@ -193,7 +193,7 @@ Status profile(const Options& options) {
     timed.begin_step();
     plan->scalars(step, 1.0, scalars);
     const double begin = now();
-    EPL_TRY(executor->run({.inputs = inputs, .outputs = outputs, .scalars = scalars, .seed = 1, .step = step, .finite_output = 0}, nullptr));
+    EPL_TRY(executor->run({.inputs = inputs, .outputs = outputs, .scalars = scalars, .seed = 1, .step = step, .finite_output = 0}));
     if (step > 0) fastest = std::min(fastest, now() - begin);
   }
   print(timed, options, fastest);

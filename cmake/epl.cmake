@@ -11,7 +11,7 @@ function(epl_sources out)
   set(${out} ${all} PARENT_SCOPE)
 endfunction()
 
-epl_sources(op_rows core/ops)
+epl_sources(op_rows core/ops core/program/transfers)
 epl_table(${GENERATED}/op_table.cc MACRO EPL_OP ROWS ${op_rows} HEADER core/ir/op.h TYPE OpTable TABLE epl::fill_op_table)
 epl_table(${GENERATED}/index_table.cc MACRO EPL_INDICES ROWS ${op_rows} HEADER core/ir/index_range.h TYPE IndexTable TABLE epl::fill_index_table)
 
@@ -25,6 +25,8 @@ epl_sources(optimizer_rows core/train/optimizers)
 epl_table(${GENERATED}/optimizer_table.cc MACRO EPL_OPTIMIZER ROWS ${optimizer_rows} HEADER core/train/optimizer.h TYPE OptimizerTable TABLE epl::fill_optimizer_table)
 epl_sources(pass_rows core/strategy/passes)
 epl_table(${GENERATED}/pass_table.cc MACRO EPL_PASS ROWS ${pass_rows} HEADER core/strategy/pass.h TYPE PassTable TABLE epl::fill_pass_table)
+epl_sources(transfer_rows core/program/transfers)
+epl_table(${GENERATED}/transfer_table.cc MACRO EPL_TRANSFER ROWS ${transfer_rows} HEADER core/program/transfer.h TYPE TransferTable TABLE epl::fill_transfer_table)
 epl_sources(rewrite_rows core/rewrite/rows)
 epl_table(${GENERATED}/rewrite_table.cc MACRO EPL_REWRITE ROWS ${rewrite_rows} HEADER core/rewrite/rewrite.h TYPE RewriteTable TABLE epl::fill_rewrite_table)
 epl_sources(reader_rows core/data/readers)
@@ -43,7 +45,7 @@ epl_table(${GENERATED}/backend_table.cc MACRO EPL_BACKEND ROWS ${backend_rows} H
 # Not a glob over the folder: it would keep the table of a folder that is gone.
 get_property(generated_sources DIRECTORY PROPERTY EPL_TABLES)
 epl_sources(sources core/base core/ir core/ops core/autodiff core/train core/train/losses core/train/metrics core/train/optimizers core/train/schedules
-  core/rewrite core/rewrite/rows core/strategy core/strategy/passes core/program core/backend core/data core/data/readers
+  core/rewrite core/rewrite/rows core/strategy core/strategy/passes core/program core/program/transfers core/backend core/data core/data/readers
   core/runtime core/capi frontends/onnx frontends/onnx/ops frontends/onnx/templates backends/cpu backends/cpu/kernels backends/sim)
 
 # A `*.simd.cc` file is one source for several processors: it is compiled once per level, each in its own namespace

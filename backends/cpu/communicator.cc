@@ -4,6 +4,8 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstring>
+#include <functional>
+#include <map>
 #include <mutex>
 
 #include "backends/cpu/reduce.h"
@@ -20,41 +22,6 @@ inline void relax() {
   __builtin_ia32_pause();
 #endif
 }
-
-enum class Verb : uint8_t { all_reduce, all_gather, broadcast, barrier };
-const char* verb_name(Verb verb) {
-  switch (verb) {
-    case Verb::all_reduce: return "all_reduce";
-    case Verb::all_gather: return "all_gather";
-    case Verb::broadcast: return "broadcast";
-    case Verb::barrier: return "barrier";
-  }
-  return "";
-}
-const char* reduction_name(Reduction reduction) {
-  return reduction == Reduction::sum ? "sum" : reduction == Reduction::max ? "max" : "min";
-}
-
-// What a rank asks for. All ranks of a call must ask for the same, operands apart.
-struct Request {
-  Verb verb = Verb::barrier;
-  DType dtype = DType::u8;
-  Reduction reduction = Reduction::sum;
-  int root = 0;
-  int64_t count = 0;
-  const void* source = nullptr;
-  void* target = nullptr;
-
-  bool agrees(const Request& other) const {
-    return verb == other.verb && dtype == other.dtype && reduction == other.reduction && root == other.root && count == other.count;
-  }
-  std::string text() const {
-    std::string text = cat(verb_name(verb), "(", count, " x ", dtype_name(dtype));
-    if (verb == Verb::all_reduce) text += cat(", ", reduction_name(reduction));
-    if (verb == Verb::broadcast) text += cat(", root ", root);
-    return text + ")";
-  }
-};
 
 // A count of arrivals that only grows: meeting number n is complete when all ranks have arrived n times. Once closed,
 // it stays as it is, so that all ranks agree on which meetings took place.
@@ -101,123 +68,127 @@ class Meeting {
   std::condition_variable changed_;
 };
 
-struct alignas(64) Slot {
-  Request request;
+// A rank's place in its group, where its peers find what it asks for.
+struct alignas(64) Place {
+  Collective call;
+  // What it sends to `call.peer`: the state goes around once for every send.
+  enum class Sending : uint8_t { nothing, offered, taken, copied } sending = Sending::nothing;
+  Collective sent;
+  std::mutex mutex;                  // of the sending
+  std::condition_variable changed;
 };
 
 struct Group {
-  Group(int ranks, int spins) : size(ranks), spins(spins), slots(ranks) {}
+  Group(std::string group_name, int ranks, int spins) : name(std::move(group_name)), size(ranks), spins(spins), places(static_cast<size_t>(ranks)) {}
 
   void abort(const Status& why) {
+    std::vector<std::shared_ptr<Group>> parts;
     {
       std::lock_guard lock(mutex);
       if (!status.ok()) return;
-      status = why.ok() ? error(Code::cancelled, "the group was aborted") : why;
+      status = why.ok() ? error(Code::cancelled, "the group ", name, " was aborted") : why;
+      for (auto& [part_name, part] : children) parts.push_back(part.group);
     }
     asked.close();
+    for (Place& place : places) {
+      { std::lock_guard lock(place.mutex); }
+      place.changed.notify_all();
+    }
+    for (auto& part : parts) part->abort(why);
   }
   Status why() {
     std::lock_guard lock(mutex);
     return status;
   }
 
+  const std::string name;
   const int size;
   const int spins;
-  std::vector<Slot> slots;
+  std::vector<Place> places;
   Meeting asked, done;
   std::mutex mutex;
-  Status status;  // why it was aborted
+  Status status;   // why it was aborted
+  struct Part {
+    std::vector<int> members;
+    std::shared_ptr<Group> group;
+  };
+  std::map<std::string, Part> children;
 };
 
-// Thread safety: calls of one rank come from one thread at a time; `abort` may come from any.
 class ThreadCommunicator final : public Communicator {
  public:
   ThreadCommunicator(std::shared_ptr<Group> group, int rank)
-      : group_(std::move(group)), rank_(rank), sources_(group_->size), targets_(group_->size) {}
+      : group_(std::move(group)), rank_(rank), sources_(static_cast<size_t>(group_->size)), targets_(static_cast<size_t>(group_->size)) {}
   ~ThreadCommunicator() override {
     // A call that is complete is not disturbed; one that waits for this rank would wait for ever.
-    group_->abort(error(Code::peer_failed, "rank ", rank_, " of ", group_->size, " left the group"));
+    group_->abort(error(Code::peer_failed, "rank ", rank_, " of ", group_->size, " left the group ", group_->name));
   }
 
+  const std::string& group() const override { return group_->name; }
   int rank() const override { return rank_; }
   int size() const override { return group_->size; }
 
-  Status all_reduce(Stream& stream, const void* source, void* target, int64_t count, DType dtype, Reduction op) override {
-    EPL_TRY(check(count >= 0, "a negative count"));
-    EPL_TRY(check(can_reduce(dtype), "an element type that cannot be reduced"));
-    EPL_TRY(begin({Verb::all_reduce, dtype, op, 0, count, source, target}));
-    for (int r = 0; r < size(); ++r) {
-      sources_[r] = request(r).source;
-      targets_[r] = request(r).target;
-    }
-    // Rank r reduces segment r for all; segments end on cache lines, so that ranks do not write to the same one.
-    const int64_t line = 64 / static_cast<int64_t>(dtype_bytes(dtype));
-    const int64_t lines = (count + line - 1) / line;
-    const int64_t first = std::min(count, lines * rank_ / size() * line);
-    const int64_t last = std::min(count, lines * (rank_ + 1) / size() * line);
-    run(stream, last - first, reduce_grain, [&](int64_t begin, int64_t end) {
-      reduce_ranks(sources_.data(), targets_.data(), size(), first + begin, first + end, dtype, op);
-    });
-    end();
-    return {};
-  }
-
-  Status all_gather(Stream& stream, const void* source, void* target, int64_t bytes_per_rank) override {
-    EPL_TRY(check(bytes_per_rank >= 0, "a negative count"));
-    char* own = static_cast<char*>(target) + rank_ * bytes_per_rank;
-    const char* from = static_cast<const char*>(source);
-    const char* all = static_cast<const char*>(target);
-    const bool overlap = from < all + size() * bytes_per_rank && all < from + bytes_per_rank;
-    EPL_TRY(check(from == own || !overlap || size() == 1, "a source within the target that is not the rank's own place"));
-    EPL_TRY(begin({Verb::all_gather, DType::u8, Reduction::sum, 0, bytes_per_rank, source, target}));
-    for (int step = 0; step < size(); ++step) {
-      // Each starts with itself, so that not all read from one at a time.
-      const int r = (rank_ + step) % size();
-      copy(stream, static_cast<char*>(target) + r * bytes_per_rank, request(r).source, bytes_per_rank);
+  Status run(Stream& stream, const Collective& call) override {
+    EPL_TRY(check(check_collective(call, rank_, size())));
+    if (call.reduces()) EPL_TRY(check(can_reduce(call.dtype) ? Status() : invalid("rank ", rank_, " called ", call.text(), ", a type that cannot be reduced")));
+    if (call.kind == Kind::send) return send(call);
+    if (call.kind == Kind::receive) return receive(stream, call);
+    EPL_TRY(begin(call));
+    switch (call.kind) {
+      case Kind::all_reduce: all_reduce(stream, call); break;
+      case Kind::reduce_scatter: reduce_scatter(stream, call); break;
+      case Kind::all_gather: all_gather(stream, call); break;
+      case Kind::all_to_all: all_to_all(stream, call); break;
+      case Kind::broadcast: copy(stream, call.target, asked_by(call.peer).source, call.bytes()); break;
+      case Kind::barrier:
+      case Kind::send:
+      case Kind::receive: break;
     }
     end();
     return {};
   }
 
-  Status broadcast(Stream& stream, void* data, int64_t bytes, int root) override {
-    EPL_TRY(check(bytes >= 0, "a negative count"));
-    EPL_TRY(check(root >= 0 && root < size(), "a root that is no rank of the group"));
-    EPL_TRY(begin({Verb::broadcast, DType::u8, Reduction::sum, root, bytes, data, data}));
-    if (rank_ != root) copy(stream, data, request(root).source, bytes);
-    end();
-    return {};
-  }
-
-  Status barrier(Stream&) override {
-    EPL_TRY(begin({}));
-    end();
-    return {};
+  Result<std::unique_ptr<Communicator>> split(const std::string& name, std::span<const int> members) override {
+    EPL_TRY(check_members(*this, name, members));
+    std::lock_guard lock(group_->mutex);
+    if (!group_->status.ok()) return group_->status;
+    Group::Part& part = group_->children[name];
+    if (!part.group) {
+      part = {{members.begin(), members.end()}, std::make_shared<Group>(name, static_cast<int>(members.size()), group_->spins)};
+    }
+    if (!std::ranges::equal(part.members, members)) return error(Code::misuse, "group ", group_->name, " has a group ", name, " of other members");
+    return std::unique_ptr<Communicator>(new ThreadCommunicator(part.group, static_cast<int>(std::ranges::find(members, rank_) - members.begin())));
   }
 
   void abort(const Status& status) override { group_->abort(status); }
 
  private:
-  const Request& request(int rank) const { return group_->slots[rank].request; }
+  using Kind = Collective::Kind;
+  using Sending = Place::Sending;
+
+  const Collective& asked_by(int rank) const { return group_->places[static_cast<size_t>(rank)].call; }
 
   // An argument that no peer can make up for ends the group, or the peers would wait for this rank.
-  Status check(bool condition, std::string_view what) {
-    if (condition) return {};
-    Status status = invalid("rank ", rank_, " of ", size(), " called with ", what);
-    group_->abort(status);
+  Status check(Status status) {
+    if (!status.ok()) group_->abort(status);
     return status;
   }
 
-  // The first meeting. Afterwards the requests of all ranks may be read, until `end`.
-  Status begin(const Request& request) {
+  Status disagree(int a, const Collective& first, int b, const Collective& second) const {
+    return error(Code::misuse, "ranks of group ", group_->name, " disagree at call ", calls_, ": rank ", a, " calls ", first.text(), ", rank ", b, " calls ", second.text());
+  }
+
+  // The first meeting. Afterwards the calls of all ranks may be read, until `end`.
+  Status begin(const Collective& call) {
     if (group_->asked.is_closed()) return group_->why();
     ++calls_;
-    group_->slots[rank_].request = request;
-    if (!group_->asked.arrive() || !group_->asked.wait(calls_ * size(), group_->spins)) return group_->why();
+    group_->places[static_cast<size_t>(rank_)].call = call;
+    const uint64_t arrivals = calls_ * static_cast<uint64_t>(size());
+    if (!group_->asked.arrive() || !group_->asked.wait(arrivals, group_->spins)) return group_->why();
     for (int r = 1; r < size(); ++r) {
-      if (this->request(r).agrees(this->request(0))) continue;
-      // All ranks see the same requests and end here together.
-      Status status = error(Code::misuse, "ranks disagree: rank 0 calls ", this->request(0).text(), ", rank ", r, " calls ",
-                            this->request(r).text());
+      if (agree(asked_by(r), asked_by(0))) continue;
+      // All ranks see the same calls and end here together.
+      Status status = disagree(0, asked_by(0), r, asked_by(r));
       group_->abort(status);
       end();
       return status;
@@ -228,10 +199,80 @@ class ThreadCommunicator final : public Communicator {
   // The second meeting, which every rank that came to the first will come to.
   void end() {
     group_->done.arrive();
-    group_->done.wait(calls_ * size(), group_->spins);
+    group_->done.wait(calls_ * static_cast<uint64_t>(size()), group_->spins);
   }
 
-  void run(Stream& stream, int64_t count, int64_t grain, FunctionRef<void(int64_t, int64_t)> task) {
+  // Rank r reduces segment r for all; segments end on cache lines, so that ranks do not write to the same one.
+  void all_reduce(Stream& stream, const Collective& call) {
+    for (int r = 0; r < size(); ++r) {
+      sources_[static_cast<size_t>(r)] = asked_by(r).source;
+      targets_[static_cast<size_t>(r)] = asked_by(r).target;
+    }
+    const int64_t line = 64 / static_cast<int64_t>(dtype_bytes(call.dtype));
+    const int64_t lines = (call.count + line - 1) / line;
+    const int64_t first = std::min(call.count, lines * rank_ / size() * line);
+    const int64_t last = std::min(call.count, lines * (rank_ + 1) / size() * line);
+    share(stream, last - first, reduce_grain, [&](int64_t begin, int64_t end) {
+      reduce_ranks(sources_, targets_, first + begin, first + end, call.dtype, call.reduction);
+    });
+  }
+
+  void reduce_scatter(Stream& stream, const Collective& call) {
+    for (int r = 0; r < size(); ++r) sources_[static_cast<size_t>(r)] = static_cast<const char*>(asked_by(r).source) + rank_ * call.bytes();
+    void* const target[] = {call.target};
+    share(stream, call.count, reduce_grain, [&](int64_t begin, int64_t end) { reduce_ranks(sources_, target, begin, end, call.dtype, call.reduction); });
+  }
+
+  void all_gather(Stream& stream, const Collective& call) {
+    for (int step = 0; step < size(); ++step) {
+      const int r = (rank_ + step) % size();   // each starts with itself, so that not all read from one at a time
+      copy(stream, static_cast<char*>(call.target) + r * call.bytes(), asked_by(r).source, call.bytes());
+    }
+  }
+
+  void all_to_all(Stream& stream, const Collective& call) {
+    for (int step = 0; step < size(); ++step) {
+      const int r = (rank_ + step) % size();
+      copy(stream, static_cast<char*>(call.target) + r * call.bytes(), static_cast<const char*>(asked_by(r).source) + rank_ * call.bytes(), call.bytes());
+    }
+  }
+
+  Status send(const Collective& call) {
+    Place& own = group_->places[static_cast<size_t>(rank_)];
+    std::unique_lock lock(own.mutex);
+    if (group_->asked.is_closed()) return group_->why();
+    own.sent = call;
+    own.sending = Sending::offered;
+    own.changed.notify_all();
+    // What the receiver has begun to copy it ends, whatever happens to the group.
+    own.changed.wait(lock, [&] { return own.sending == Sending::copied || (own.sending == Sending::offered && group_->asked.is_closed()); });
+    const bool arrived = own.sending == Sending::copied;
+    own.sending = Sending::nothing;
+    return arrived ? Status() : group_->why();
+  }
+
+  Status receive(Stream& stream, const Collective& call) {
+    Place& from = group_->places[static_cast<size_t>(call.peer)];
+    std::unique_lock lock(from.mutex);
+    const auto offered = [&] { return from.sending == Sending::offered && from.sent.peer == rank_; };
+    from.changed.wait(lock, [&] { return offered() || group_->asked.is_closed(); });
+    if (!offered() || group_->asked.is_closed()) return group_->why();
+    if (!agree(call, from.sent)) {
+      Status status = disagree(call.peer, from.sent, rank_, call);
+      lock.unlock();
+      group_->abort(status);
+      return status;
+    }
+    from.sending = Sending::taken;
+    lock.unlock();
+    copy(stream, call.target, from.sent.source, call.bytes());
+    lock.lock();
+    from.sending = Sending::copied;
+    from.changed.notify_all();
+    return {};
+  }
+
+  void share(Stream& stream, int64_t count, int64_t grain, FunctionRef<void(int64_t, int64_t)> task) {
     if (count <= 0) return;
     ThreadPool* threads = stream.threads();
     if (threads == nullptr || count <= grain) {
@@ -242,7 +283,7 @@ class ThreadCommunicator final : public Communicator {
   }
   void copy(Stream& stream, void* target, const void* source, int64_t bytes) {
     if (target == source) return;
-    run(stream, bytes, copy_grain, [&](int64_t begin, int64_t end) {
+    share(stream, bytes, copy_grain, [&](int64_t begin, int64_t end) {
       std::memcpy(static_cast<char*>(target) + begin, static_cast<const char*>(source) + begin, static_cast<size_t>(end - begin));
     });
   }
@@ -256,11 +297,11 @@ class ThreadCommunicator final : public Communicator {
 
 }  // namespace
 
-Result<std::vector<std::unique_ptr<Communicator>>> create_thread_communicators(int ranks, bool spin) {
-  if (ranks < 1 || ranks > most_thread_ranks) {
-    return invalid("a group of ", ranks, " ranks; threads of a process form groups of 1 to ", most_thread_ranks);
+Result<std::vector<std::unique_ptr<Communicator>>> create_thread_group(const std::string& name, int ranks, bool spin) {
+  if (ranks < 1 || ranks > max_thread_ranks) {
+    return invalid("a group of ", ranks, " ranks; threads of a process form groups of 1 to ", max_thread_ranks);
   }
-  auto group = std::make_shared<Group>(ranks, spin ? spins_before_sleep : 0);
+  auto group = std::make_shared<Group>(name, ranks, spin ? spins_before_sleep : 0);
   std::vector<std::unique_ptr<Communicator>> communicators;
   for (int r = 0; r < ranks; ++r) communicators.push_back(std::make_unique<ThreadCommunicator>(group, r));
   return communicators;

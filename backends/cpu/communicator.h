@@ -2,7 +2,8 @@
 //
 // A call has two meetings. At the first, every rank has said where its operands are; then each computes its share and
 // writes it to all ranks; at the second, all shares are written. An `abort` ends the first meeting only: a rank that has
-// passed it finishes, because its peers may be writing to its memory, and nothing in between can wait.
+// passed it finishes, because its peers may be writing to its memory, and nothing in between can wait. A send waits until its receiver has
+// copied: neither needs memory of its own.
 #pragma once
 
 #include <memory>
@@ -12,10 +13,10 @@
 
 namespace epl::cpu {
 
-inline constexpr int most_thread_ranks = 1024;
+inline constexpr int max_thread_ranks = 1024;
 
-// Communicators of `ranks` threads, one for each. `spin` lets a rank that waits spin for a while before it sleeps.
+// A group of `ranks` threads: a communicator for each. `spin` lets a rank that waits spin for a while before it sleeps.
 // A rank whose communicator is destroyed has left: calls of the others end with Code::peer_failed, which names it.
-Result<std::vector<std::unique_ptr<Communicator>>> create_thread_communicators(int ranks, bool spin);
+Result<std::vector<std::unique_ptr<Communicator>>> create_thread_group(const std::string& name, int ranks, bool spin);
 
 }  // namespace epl::cpu

@@ -103,9 +103,9 @@ class CpuDevice final : public Device {
 
   std::unique_ptr<Event> create_event() override { return std::make_unique<CpuEvent>(); }
 
-  Result<std::vector<std::unique_ptr<Communicator>>> create_communicators(int ranks) override {
+  Result<std::vector<std::unique_ptr<Communicator>>> create_group(const std::string& name, int ranks) override {
     // Spinning helps only ranks that have a processor each.
-    return create_thread_communicators(ranks, ranks <= memory_->host.threads);
+    return create_thread_group(name, ranks, ranks <= memory_->host.threads);
   }
 
  private:

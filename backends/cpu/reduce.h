@@ -7,16 +7,17 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
-#include "core/backend/device.h"
+#include "core/backend/communicator.h"
 
 namespace epl::cpu {
 
 bool can_reduce(DType dtype);  // f32, f64, f16, bf16, i64; integer sums wrap
 
-// For each element i of [begin, end): the reduction of sources[r][i] over ranks, written to targets[r][i] for all r.
-// A target may be a source. `ranks` is at most most_thread_ranks.
-void reduce_ranks(const void* const* sources, void* const* targets, int ranks, int64_t begin, int64_t end, DType dtype,
+// For each element i of [begin, end): the reduction of sources[r][i] over r, written to every targets[t][i].
+// A target may be a source. There are at most max_thread_ranks of either.
+void reduce_ranks(std::span<const void* const> sources, std::span<void* const> targets, int64_t begin, int64_t end, DType dtype,
                   Reduction reduction);
 
 }  // namespace epl::cpu

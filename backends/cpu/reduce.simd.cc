@@ -7,7 +7,7 @@ namespace epl::cpu::EPL_SIMD {
 namespace {
 
 constexpr int64_t block = 256;   // elements reduced at a time
-constexpr int most_depth = 11;   // of a tree over 1024 ranks, with room
+constexpr int max_depth = 11;   // of a tree over 1024 ranks, with room
 
 struct Half {
   uint16_t bits;
@@ -55,7 +55,7 @@ inline T combine(T a, T b) {
 template <Reduction reduction, class T>
 class Tree {
  public:
-  Tree(const void* const* sources, int64_t begin, int64_t count) : sources_(sources), begin_(begin), count_(count) {}
+  Tree(std::span<const void* const> sources, int64_t begin, int64_t count) : sources_(sources), begin_(begin), count_(count) {}
 
   // The reduction of ranks [first, first + ranks): where it lies, which is the source itself for one rank.
   const T* reduce(int first, int ranks, int depth, int side) {
@@ -70,43 +70,43 @@ class Tree {
   }
 
  private:
-  const void* const* sources_;
+  std::span<const void* const> sources_;
   int64_t begin_, count_;
-  alignas(64) T scratch_[most_depth + 1][2][block];
+  alignas(64) T scratch_[max_depth + 1][2][block];
 };
 
 template <Reduction reduction, class T>
-void run(const void* const* sources, void* const* targets, int ranks, int64_t begin, int64_t end) {
+void run(std::span<const void* const> sources, std::span<void* const> targets, int64_t begin, int64_t end) {
   for (int64_t at = begin; at < end; at += block) {
     const int64_t count = end - at < block ? end - at : block;
     Tree<reduction, T> tree(sources, at, count);
-    const T* sum = tree.reduce(0, ranks, 0, 0);
-    for (int r = 0; r < ranks; ++r) {
-      T* to = static_cast<T*>(targets[r]) + at;
+    const T* sum = tree.reduce(0, static_cast<int>(sources.size()), 0, 0);
+    for (void* target : targets) {
+      T* to = static_cast<T*>(target) + at;
       if (to != sum) std::memcpy(to, sum, static_cast<size_t>(count) * sizeof(T));
     }
   }
 }
 
 template <class T>
-void pick(const void* const* sources, void* const* targets, int ranks, int64_t begin, int64_t end, Reduction reduction) {
+void pick(std::span<const void* const> sources, std::span<void* const> targets, int64_t begin, int64_t end, Reduction reduction) {
   switch (reduction) {
-    case Reduction::sum: return run<Reduction::sum, T>(sources, targets, ranks, begin, end);
-    case Reduction::max: return run<Reduction::max, T>(sources, targets, ranks, begin, end);
-    case Reduction::min: return run<Reduction::min, T>(sources, targets, ranks, begin, end);
+    case Reduction::sum: return run<Reduction::sum, T>(sources, targets, begin, end);
+    case Reduction::max: return run<Reduction::max, T>(sources, targets, begin, end);
+    case Reduction::min: return run<Reduction::min, T>(sources, targets, begin, end);
   }
 }
 
 }  // namespace
 
-void reduce_ranks(const void* const* sources, void* const* targets, int ranks, int64_t begin, int64_t end, DType dtype,
+void reduce_ranks(std::span<const void* const> sources, std::span<void* const> targets, int64_t begin, int64_t end, DType dtype,
                   Reduction reduction) {
   switch (dtype) {
-    case DType::f32: return pick<float>(sources, targets, ranks, begin, end, reduction);
-    case DType::f64: return pick<double>(sources, targets, ranks, begin, end, reduction);
-    case DType::f16: return pick<Half>(sources, targets, ranks, begin, end, reduction);
-    case DType::bf16: return pick<Bfloat>(sources, targets, ranks, begin, end, reduction);
-    case DType::i64: return pick<int64_t>(sources, targets, ranks, begin, end, reduction);
+    case DType::f32: return pick<float>(sources, targets, begin, end, reduction);
+    case DType::f64: return pick<double>(sources, targets, begin, end, reduction);
+    case DType::f16: return pick<Half>(sources, targets, begin, end, reduction);
+    case DType::bf16: return pick<Bfloat>(sources, targets, begin, end, reduction);
+    case DType::i64: return pick<int64_t>(sources, targets, begin, end, reduction);
     default: return;  // can_reduce says no
   }
 }

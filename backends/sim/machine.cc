@@ -43,6 +43,21 @@ double all_reduce_seconds(const Machine& m, int ranks, int64_t bytes) {
   return std::min(doubling, halving);
 }
 
+double reduce_scatter_seconds(const Machine& m, int ranks, int64_t bytes) {
+  if (ranks == 1) return 0;
+  return rounds(ranks) * m.link_seconds + (ranks - 1) * (static_cast<double>(bytes) / m.link_bandwidth);  // recursive halving
+}
+
+double all_to_all_seconds(const Machine& m, int ranks, int64_t bytes) {
+  if (ranks == 1) return 0;
+  const double p = ranks, n = static_cast<double>(bytes) / m.link_bandwidth, steps = rounds(ranks);
+  const double bruck = steps * (m.link_seconds + p / 2 * n);
+  const double pairwise = (p - 1) * (m.link_seconds + n);
+  return std::min(bruck, pairwise);
+}
+
+double message_seconds(const Machine& m, int64_t bytes) { return m.link_seconds + static_cast<double>(bytes) / m.link_bandwidth; }
+
 double all_gather_seconds(const Machine& m, int ranks, int64_t bytes) {
   if (ranks == 1) return 0;
   return rounds(ranks) * m.link_seconds + (ranks - 1) * (static_cast<double>(bytes) / m.link_bandwidth);

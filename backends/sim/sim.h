@@ -34,8 +34,11 @@ std::shared_ptr<Device> make_device(const Machine& machine, std::shared_ptr<Devi
 double kernel_seconds(const Machine& machine, const KernelQuery& query);
 // Costs of collectives over `ranks` ranks: the cheaper of a latency-optimal and a bandwidth-optimal algorithm, from Thakur,
 // Rabenseifner, Gropp, "Optimization of collective communication operations in MPICH", 2005. `bytes` is what one rank
-// contributes. A barrier is Hensgen, Finkel and Manber's dissemination, 1988.
+// contributes; of a reduce-scatter and an all-to-all what it gets from or gives to each. A message is one send and its receive. A barrier is Hensgen, Finkel and Manber's dissemination, 1988.
 double all_reduce_seconds(const Machine& machine, int ranks, int64_t bytes);
+double reduce_scatter_seconds(const Machine& machine, int ranks, int64_t bytes);
+double all_to_all_seconds(const Machine& machine, int ranks, int64_t bytes);
+double message_seconds(const Machine& machine, int64_t bytes);
 double all_gather_seconds(const Machine& machine, int ranks, int64_t bytes);
 double broadcast_seconds(const Machine& machine, int ranks, int64_t bytes);
 double barrier_seconds(const Machine& machine, int ranks);

@@ -12,12 +12,11 @@
 #include <string>
 #include <vector>
 
+#include "core/backend/communicator.h"
 #include "core/backend/kernel.h"
 #include "core/base/host.h"
 
 namespace epl {
-
-enum class Reduction : uint8_t { sum, max, min };
 
 // Memory of a device, freed with the object.
 class Buffer {
@@ -53,22 +52,6 @@ class Stream {
   virtual bool settled() const { return true; }
 };
 
-// One rank's place in a group. Every rank of the group makes the same calls in the same order.
-// Sums keep the canonical order: the binary tree over ranks (rank count a power of two), so that they continue the
-// tree over units; max and min have no order to keep. Source and target may be the same memory.
-class Communicator {
- public:
-  virtual ~Communicator() = default;
-  virtual int rank() const = 0;
-  virtual int size() const = 0;
-  virtual Status all_reduce(Stream& stream, const void* source, void* target, int64_t count, DType dtype, Reduction op) = 0;
-  virtual Status all_gather(Stream& stream, const void* source, void* target, int64_t bytes_per_rank) = 0;
-  virtual Status broadcast(Stream& stream, void* data, int64_t bytes, int root) = 0;
-  virtual Status barrier(Stream& stream) = 0;
-  // Makes every pending and later call of every rank of the group return `status`.
-  virtual void abort(const Status& status) = 0;
-};
-
 class Device {
  public:
   virtual ~Device() = default;
@@ -83,8 +66,8 @@ class Device {
   virtual Result<std::unique_ptr<Buffer>> allocate(int64_t bytes) = 0;
   virtual Result<std::unique_ptr<Stream>> create_stream(int threads) = 0;
   virtual std::unique_ptr<Event> create_event() = 0;
-  // Communicators for `ranks` ranks that live in this process, one for each.
-  virtual Result<std::vector<std::unique_ptr<Communicator>>> create_communicators(int ranks) = 0;
+  // A group of `ranks` ranks that live in this process: a communicator for each.
+  virtual Result<std::vector<std::unique_ptr<Communicator>>> create_group(const std::string& name, int ranks) = 0;
 };
 
 struct DeviceOptions {

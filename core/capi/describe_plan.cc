@@ -2,6 +2,7 @@
 
 #include "core/capi/describe.h"
 #include "core/capi/json.h"
+#include "core/program/transfer.h"
 #include "core/runtime/process_memory.h"
 
 namespace epl::capi {
@@ -23,12 +24,7 @@ Phase phase_of(const Instruction& in, const Phases& phases) {
 }
 
 const char* range_kind(const Instruction& in, const Phases& phases) {
-  switch (in.kind) {
-    case Instruction::Kind::slice: return "input";
-    case Instruction::Kind::accumulate:
-    case Instruction::Kind::all_reduce: return "gradient";
-    default: break;
-  }
+  if (in.transfer && !in.transfer->holds.empty()) return in.transfer->holds.c_str();
   switch (phase_of(in, phases)) {
     case Phase::backward: return "gradient";
     case Phase::update: return "update";

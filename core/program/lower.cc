@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <map>
 
 #include "core/base/check.h"
 #include "core/ir/op.h"
@@ -9,6 +8,7 @@
 #include "core/program/memory.h"
 #include "core/program/program.h"
 #include "core/program/reference_kernel.h"
+#include "core/program/transfer.h"
 
 namespace epl {
 namespace {
@@ -40,8 +40,6 @@ class Lowering {
   }
 
  private:
-  static int64_t aligned(int64_t bytes) { return (bytes + memory_alignment - 1) / memory_alignment * memory_alignment; }
-
   void place_leaves() {
     for (int i = 0; i < graph_.value_count(); ++i) {
       const ValueInfo& info = graph_.value(Value{i});
@@ -54,13 +52,13 @@ class Lowering {
         case ValueKind::state:
           at = {Space::state, 0, program_.state_bytes, 0};
           program_.state.push_back({info.name, info.kind, info.type, at.offset, info.data});
-          program_.state_bytes += aligned(info.type.bytes());
+          program_.state_bytes += aligned_bytes(info.type.bytes());
           break;
         case ValueKind::constant:
           at = {Space::constant, 0, program_.constant_bytes, 0};
           program_.constants.push_back(info.data);
           program_.constant_offsets.push_back(at.offset);
-          program_.constant_bytes += aligned(info.type.bytes());
+          program_.constant_bytes += aligned_bytes(info.type.bytes());
           break;
         case ValueKind::scalar:
           at = {Space::scalar, 0, program_.scalar_bytes, 0};
@@ -137,7 +135,7 @@ class Lowering {
   }
 
   void emit(int port) {
-    Instruction& in = append(Instruction::Kind::emit, graph_.outputs[port].name);
+    Instruction& in = append(&transfer_named("emit"), graph_.outputs[port].name);
     Value v = output_value(port);
     in.port = port;
     in.bytes = graph_.type(v).bytes();
@@ -146,9 +144,9 @@ class Lowering {
     values_.back() = {{v}, {}};
   }
 
-  Instruction& append(Instruction::Kind kind, const std::string& name) {
+  Instruction& append(const TransferRow* transfer, const std::string& name) {
     Instruction& in = program_.instructions.emplace_back();
-    in.kind = kind;
+    in.transfer = transfer;
     in.name = name;
     in.query = std::make_unique<KernelQuery>();
     in.query->node = name;
@@ -158,25 +156,17 @@ class Lowering {
   }
 
   Status write_instruction(const Node& node) {
-    static const std::map<std::string_view, Instruction::Kind> seams = {{"accumulate", Instruction::Kind::accumulate},
-                                                                        {"all_reduce", Instruction::Kind::all_reduce},
-                                                                        {"batch_slice", Instruction::Kind::slice}};
-    auto seam = seams.find(node.op->name);
-    Instruction& in = append(seam == seams.end() ? Instruction::Kind::launch : seam->second, node.name);
+    const TransferRow* transfer = transfer_of(node.op->name);
+    Instruction& in = append(transfer, node.name);
     values_.back() = {node.inputs, node.outputs};
     fill_query(node, *in.query);
-    if (in.kind == Instruction::Kind::slice) {
-      const TensorType& whole = in.query->in(0);
-      int dim = static_cast<int>(node.attributes.integer("dim"));
-      int64_t inner = static_cast<int64_t>(dtype_bytes(whole.dtype));
-      for (int d = dim + 1; d < whole.ndim(); ++d) inner *= whole.shape[d];
-      const int64_t outer = node.attributes.integer("outer");
-      in.slice = {outer, inner * node.attributes.integer("size") / outer, inner * whole.shape[dim] / outer};
-      for (int d = 0; d < dim; ++d) in.slice.outer *= whole.shape[d];
+    if (transfer) {
+      if (transfer->prepare) transfer->prepare(in);
+      if (transfer->grouped) in.group = program_.group(node.attributes.text("axis"));
+      if (!transfer->kernel.empty()) take_kernel(*transfer, *in.query);
+      in.bytes = in.query->out(0).bytes();
     }
-    if (in.kind == Instruction::Kind::accumulate) make_addition(in);
-    if (in.kind != Instruction::Kind::launch) in.bytes = in.query->out(0).bytes();
-    if (in.kind == Instruction::Kind::launch || in.kind == Instruction::Kind::accumulate) EPL_TRY(choose_kernel(node, in));
+    if (!transfer || !transfer->kernel.empty()) EPL_TRY(choose_kernel(node, in));
     program_.flops += in.query->flops * static_cast<double>(block_loops(local_.block(node)) ? local_.micro_batches : 1);
     return {};
   }
@@ -205,16 +195,7 @@ class Lowering {
       query.op = node.op->name;
       query.attributes = node.attributes;
     }
-    program_.most_operands = std::max<int>(program_.most_operands, static_cast<int>(node.inputs.size() + node.outputs.size()) + 2);
-  }
-
-  // The addition that an accumulation is made of.
-  void make_addition(Instruction& in) {
-    KernelQuery& q = *in.query;
-    q.op = "fused";
-    q.attributes = {{"expression", std::string("x0; x1; add(%0,%1) -> %2")}};
-    q.input_types.push_back(q.input_types[0]);
-    q.input_present.push_back(true);
+    program_.max_operands = std::max<int>(program_.max_operands, static_cast<int>(node.inputs.size() + node.outputs.size()) + 2);
   }
 
   Status choose_kernel(const Node& node, Instruction& in) {
@@ -279,7 +260,7 @@ class Lowering {
       if (!write_state_in_place(next, state)) copies_.push_back(update);
     }
     for (const Graph::Update& update : copies_) {
-      Instruction& in = append(Instruction::Kind::copy, graph_.value(update.state).name);
+      Instruction& in = append(&transfer_named("copy"), graph_.value(update.state).name);
       in.bytes = graph_.type(update.state).bytes();
       in.query->input_types = in.query->output_types = {graph_.type(update.state)};
       in.query->input_present = in.query->output_present = {true};
@@ -294,7 +275,7 @@ class Lowering {
     int p = first_[next];
     if (p < program_.commit_begin || p < 0 || last_[state] > p || place_[next].space != Space::none) return false;
     const Instruction& in = program_.instructions[p];
-    if (in.kind != Instruction::Kind::launch || !in.row->may_alias) return false;
+    if (in.transfer || !in.row->may_alias) return false;
     const auto& [inputs, outputs] = values_[p];
     for (size_t o = 0; o < outputs.size(); ++o) {
       if (outputs[o].index != next) continue;
@@ -319,7 +300,7 @@ class Lowering {
         int out = outputs[o] ? outputs[o].index : -1;
         if (out < 0 || !in_arena(out) || storage_[out] >= 0) continue;
         for (size_t i = 0; i < inputs.size() && storage_[out] < 0; ++i) {
-          if (!inputs[i] || taken[i] || in.kind != Instruction::Kind::launch || !in.row->may_alias) continue;
+          if (!inputs[i] || taken[i] || in.transfer || !in.row->may_alias) continue;
           int source = root_[inputs[i].index];
           bool dies = in_arena(source) && last_[source] == p && first_[source] < p && loop_of(first_[source]) == loop_of(p);
           bool once = std::ranges::count_if(inputs, [&](Value v) { return v && root_[v.index] == source; }) == 1;
@@ -343,12 +324,10 @@ class Lowering {
     Instruction& in = program_.instructions[p];
     int64_t bytes = in.workspace_bytes;
     int first = p, last = p;
-    if (in.kind == Instruction::Kind::accumulate) {
-      // One buffer a level of the tree, alive as long as the loop; the kernel's own workspace stands before them.
-      int levels = 0;
-      while ((int64_t{1} << levels) < local_.micro_batches) ++levels;
-      in.workspace_bytes = aligned(in.workspace_bytes);
-      bytes = in.workspace_bytes + levels * aligned(in.bytes);
+    if (in.transfer && in.transfer->held_bytes) {
+      // Alive as long as the loop; the kernel's own workspace stands before it.
+      in.workspace_bytes = aligned_bytes(in.workspace_bytes);
+      bytes = in.workspace_bytes + in.transfer->held_bytes(in, local_.micro_batches);
       const Block& block = program_.blocks[loop_of(p)];
       first = block.first;
       last = block.last - 1;
@@ -403,6 +382,12 @@ class Lowering {
 };
 
 }  // namespace
+
+int Program::group(const std::string& axis) {
+  const auto found = std::ranges::find(groups, axis);
+  if (found == groups.end()) groups.push_back(axis);
+  return static_cast<int>(std::ranges::find(groups, axis) - groups.begin());
+}
 
 Result<Program> lower(const LocalGraph& local, const LowerOptions& options) {
   EPL_ASSIGN(Graph graph, expand_composites(local.graph, *options.kernels));

@@ -14,6 +14,7 @@ struct Storage {
 };
 
 inline constexpr int64_t memory_alignment = 64;
+constexpr int64_t aligned_bytes(int64_t bytes) { return (bytes + memory_alignment - 1) / memory_alignment * memory_alignment; }
 
 struct MemoryLayout {
   int64_t bytes = 0;         // of the arena

@@ -23,24 +23,21 @@ struct Location {
   friend bool operator==(const Location&, const Location&) = default;
 };
 
+struct TransferRow;   // core/program/transfer.h
+
+// A launch of a kernel, or a transfer.
 struct Instruction {
-  enum class Kind : uint8_t {
-    launch,      // a kernel
-    slice,       // inputs[0] piece -> outputs[0]; see Slice
-    accumulate,  // inputs[0], by the tree over micro-batches -> outputs[0], with levels in `workspace`
-    all_reduce,  // inputs[0] over the ranks -> outputs[0]
-    copy,        // inputs[0] -> outputs[0], `bytes`
-    emit,        // inputs[0] -> the caller's output `port`
-  } kind = Kind::launch;
+  const TransferRow* transfer = nullptr;  // null: a launch of `row`
   std::string name;                       // of the node
-  const KernelRow* row = nullptr;
-  std::unique_ptr<KernelQuery> query;     // types, attributes; of every kind
+  const KernelRow* row = nullptr;         // also of a transfer that has a kernel
+  std::unique_ptr<KernelQuery> query;     // types, attributes; of transfers too
   std::shared_ptr<const void> prepared;
   std::vector<Location> inputs, outputs;
   Location workspace;
   int64_t workspace_bytes = 0;
-  int64_t bytes = 0;                      // moved by what is no launch
-  int port = -1;
+  int64_t bytes = 0;                      // moved by a transfer
+  int port = -1;                          // of the caller, that it fills
+  int group = -1;                         // of Program::groups, that it takes
   // The runs of a piece: `outer` runs of `run_bytes`, `global_bytes` apart in the whole and adjacent in the piece.
   struct Slice {
     int64_t outer = 1, run_bytes = 0, global_bytes = 0;
@@ -86,6 +83,7 @@ struct Program {
   std::vector<Instruction> instructions;
   std::vector<Block> blocks;
   std::vector<Action> schedule;
+  std::vector<std::string> groups;        // axes of the mesh over whose ranks transfers go
   std::vector<ProgramPort> inputs, outputs;
   std::vector<StateSlot> state;
   std::vector<std::pair<std::string, Location>> scalars;
@@ -94,10 +92,12 @@ struct Program {
   int64_t ranks = 1, micro_batches = 1, units = 1;
   int64_t arena_bytes = 0, arena_live_bytes = 0;   // the second is the largest set alive together
   int64_t state_bytes = 0, constant_bytes = 0, scalar_bytes = 0;
-  int most_operands = 0;
+  int max_operands = 0;
   int commit_begin = 0;                   // instructions before this one leave the state as it was
   double flops = 0;                       // of one step of one rank
 
+  // The index of a group, which is new where no instruction has named it.
+  int group(const std::string& axis);
   int64_t memory_bytes_peak() const { return arena_bytes + state_bytes + constant_bytes + scalar_bytes; }
 };
 

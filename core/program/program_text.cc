@@ -4,24 +4,15 @@
 #include "core/ir/text.h"
 #include "core/program/program.h"
 #include "core/program/reference_kernel.h"
+#include "core/program/transfer.h"
 
 namespace epl {
 namespace {
 
-using Kind = Instruction::Kind;
 using Space = Location::Space;
 
-constexpr std::pair<Kind, std::string_view> kinds[] = {{Kind::launch, "launch"},         {Kind::slice, "slice"}, {Kind::accumulate, "accumulate"},
-                                                       {Kind::all_reduce, "all_reduce"}, {Kind::copy, "copy"},   {Kind::emit, "emit"}};
 constexpr std::pair<Space, std::string_view> spaces[] = {
     {Space::arena, "@"}, {Space::state, "state@"}, {Space::constant, "const@"}, {Space::scalar, "scalar@"}};
-
-std::string_view kind_name(Kind kind) {
-  for (const auto& [k, name] : kinds) {
-    if (k == kind) return name;
-  }
-  return "?";
-}
 
 std::string location_text(const Location& at) {
   if (at.space == Space::none) return "_";
@@ -47,14 +38,14 @@ std::string port_text(const ProgramPort& port) {
 }
 
 std::string instruction_text(const Instruction& in, int index) {
-  std::string out = cat("  ", index, " ", kind_name(in.kind), " ");
+  std::string out = cat("  ", index, " ", in.transfer ? std::string_view(in.transfer->name) : "launch", " ");
   if (in.row) out += cat(in.query->op, ".", in.row->name, " ");
   out += cat(name_text(in.name), " (", operands_text(in.inputs, in.query->input_types), ") -> (",
              operands_text(in.outputs, in.query->output_types), ")");
   if (in.port >= 0) out += cat(" port ", in.port);
   if (in.workspace.space != Space::none) out += cat(" workspace ", location_text(in.workspace), ":", in.workspace_bytes);
   if (in.bytes) out += cat(" bytes ", in.bytes);
-  if (in.kind == Kind::slice) out += cat(" runs ", in.slice.outer, " of ", in.slice.run_bytes, " in ", in.slice.global_bytes);
+  if (in.slice.run_bytes) out += cat(" runs ", in.slice.outer, " of ", in.slice.run_bytes, " in ", in.slice.global_bytes);
   if (in.query->units != Units()) out += cat(" units ", in.query->units.count);
   if (in.query->units.outer != 1) out += cat(" outer ", in.query->units.outer);
   out += attributes_text(in.query->attributes);
@@ -201,13 +192,11 @@ class ProgramParser {
     if (!reader_.integer(index) || index != static_cast<int64_t>(program_.instructions.size()) || !reader_.name(word)) {
       return reader_.fail(cat("expected instruction ", program_.instructions.size()));
     }
-    bool known = false;
-    for (const auto& [kind, name] : kinds) {
-      if (name == word) in.kind = kind, known = true;
-    }
-    if (!known) return reader_.fail(cat("unknown instruction ", word));
+    in.transfer = find_transfer(word);
+    if (!in.transfer && word != "launch") return reader_.fail(cat("unknown instruction ", word));
+    const bool has_kernel = !in.transfer || !in.transfer->kernel.empty();
     std::string row_name;
-    if (in.kind == Kind::launch || in.kind == Kind::accumulate) {
+    if (has_kernel) {
       size_t dot = 0;
       if (!reader_.name(word) || (dot = word.find('.')) == std::string::npos) return reader_.fail("expected op.kernel");
       q.op = word.substr(0, dot);
@@ -235,13 +224,15 @@ class ProgramParser {
       release.last_turn = reader_.take("!");
       in.releases.push_back(release);
     }
-    if (in.kind == Kind::accumulate && q.input_types.empty()) return reader_.fail("an accumulation has an operand");
-    if (in.kind == Kind::accumulate) {   // the sum so far is its second operand
-      q.input_types.push_back(q.input_types.at(0));
-      q.input_present.push_back(true);
+    if (in.transfer && q.input_types.empty()) return reader_.fail("a transfer has an operand");
+    if (in.transfer && has_kernel) take_kernel(*in.transfer, q);
+    if (in.transfer && in.transfer->grouped) {
+      const Attribute* axis = q.attributes.find("axis");
+      if (!axis || !std::holds_alternative<std::string>(*axis)) return reader_.fail("expected the axis of a group");
+      in.group = program_.group(std::get<std::string>(*axis));
     }
     if (!row_name.empty()) EPL_TRY(find_kernel(in, row_name));
-    program_.most_operands = std::max<int>(program_.most_operands, static_cast<int>(in.inputs.size() + in.outputs.size()) + 2);
+    program_.max_operands = std::max<int>(program_.max_operands, static_cast<int>(in.inputs.size() + in.outputs.size()) + 2);
     program_.instructions.push_back(std::move(in));
     return {};
   }

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <optional>
 
+#include "core/program/transfer.h"
 #include "core/runtime/executor.h"
 
 namespace epl {
@@ -58,8 +59,8 @@ void Executor::inspect_leaves() {
 
 void Executor::inspect(const Instruction& in, int64_t micro_batch) {
   ++looked_at_;
-  if (!device_.executes() || origin_.nan || in.kind == Instruction::Kind::emit) return;
-  if (in.kind == Instruction::Kind::accumulate && micro_batch + 1 != program_.micro_batches) return;  // nothing is there yet
+  if (!device_.executes() || origin_.nan) return;
+  if (in.transfer && in.transfer->at_last_turn && micro_batch + 1 != program_.micro_batches) return;  // nothing is there yet
   for (size_t o = 0; o < in.outputs.size(); ++o) {
     const TensorType& type = in.query->out(static_cast<int>(o));
     const void* from = at(in.outputs[o], micro_batch);

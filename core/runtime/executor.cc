@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "core/base/check.h"
-#include "core/program/memory.h"
+#include "core/program/transfer.h"
 
 namespace epl {
 
@@ -20,8 +20,8 @@ Result<std::unique_ptr<Executor>> Executor::create(const Host& host, Device& dev
                     program.constants[i].data(), program.constants[i].bytes());
     }
   }
-  executor->operands_.resize(program.most_operands);
-  executor->results_.resize(program.most_operands);
+  executor->operands_.resize(program.max_operands);
+  executor->results_.resize(program.max_operands);
   EPL_TRY(stream.synchronize());
   return executor;
 }
@@ -36,17 +36,17 @@ std::byte* Executor::at(const Location& location, int64_t micro_batch) {
     case Location::Space::scalar: return base(*scalars_);
     case Location::Space::input: {
       auto* tensor = static_cast<std::byte*>(const_cast<void*>(request_->inputs[location.index]));
-      return tensor + (rank_ * program_.micro_batches + micro_batch) * location.stride;
+      return tensor + piece(micro_batch) * location.stride;
     }
   }
   return nullptr;
 }
 
-Status Executor::run(const RunRequest& request, Communicator* communicator) {
+Status Executor::run(const RunRequest& request, const Groups& groups) {
   EPL_CHECK(request.inputs.size() == program_.inputs.size() && request.outputs.size() == program_.outputs.size() &&
                 request.scalars.size() == program_.scalars.size(),
             "a run of ", program_.name, " with the wrong number of tensors");
-  EPL_CHECK(program_.ranks == 1 || communicator != nullptr, "several ranks need a communicator");
+  EPL_CHECK((program_.ranks == 1 || groups.world) && groups.of_program.size() == program_.groups.size(), "a rank without its groups");
   request_ = &request;
   torn_ = false;
   context_ = {.seed = request.seed, .step = request.step, .units = program_.units};
@@ -59,16 +59,20 @@ Status Executor::run(const RunRequest& request, Communicator* communicator) {
   if (request.diagnose) inspect_leaves();
   for (const Action& action : program_.schedule) {
     auto block = std::ranges::find(program_.blocks, action.block, &Block::kind);
-    context_.first_unit = (rank_ * program_.micro_batches + action.micro_batch) * program_.units;
+    context_.first_unit = piece(action.micro_batch) * program_.units;
     for (int i = block->first; i < block->last; ++i) {
       if (!committed) EPL_TRY(check_stop());
       if (i == program_.commit_begin && request.diagnose) return stream_.synchronize();
       if (i == program_.commit_begin) {
-        EPL_TRY(before_commit(communicator));
+        EPL_TRY(before_commit(groups.world));
         committed = torn_ = true;
       }
       const Instruction& in = program_.instructions[i];
-      if (Status status = execute(in, action.micro_batch, communicator); !status.ok()) return status.at(in.name);
+      if (!in.transfer) {
+        launch(in, action.micro_batch);
+      } else if (Status status = transfer(in, action.micro_batch, groups); !status.ok()) {
+        return status.at(in.name);
+      }
       observe(in);
       if (request.diagnose) inspect(in, action.micro_batch);
 #if defined(EPL_DEV)
@@ -90,13 +94,13 @@ Status Executor::check_stop() const {
 }
 
 // Whether to change the state is agreed by all ranks: the loss is the same on each, a stop may not be.
-Status Executor::before_commit(Communicator* communicator) {
+Status Executor::before_commit(Communicator* world) {
   EPL_TRY(stream_.synchronize());
   Status status = check_stop();
   if (status.ok() && device_.executes()) status = check_finite();
   if (program_.ranks == 1) return status;
   float failed = status.ok() ? 0.0f : 1.0f;
-  EPL_TRY(communicator->all_reduce(stream_, &failed, &failed, 1, DType::f32, Reduction::max));
+  EPL_TRY(world->run(stream_, {.kind = Collective::Kind::all_reduce, .dtype = DType::f32, .count = 1, .source = &failed, .target = &failed, .reduction = Reduction::max}));
   EPL_TRY(stream_.synchronize());
   if (status.ok() && failed != 0) return Status(Code::peer_failed, "another rank refused the step");
   return status;
@@ -124,80 +128,27 @@ Status Executor::check_finite() {
   return {};
 }
 
-Status Executor::execute(const Instruction& in, int64_t micro_batch, Communicator* communicator) {
-  switch (in.kind) {
-    case Instruction::Kind::launch:
-      launch(in, micro_batch);
-      return {};
-    case Instruction::Kind::accumulate:
-      accumulate(in, micro_batch);
-      return {};
-    case Instruction::Kind::slice: {
-      int64_t piece = rank_ * program_.micro_batches + micro_batch;
-      const std::byte* source = at(in.inputs[0], 0) + piece * in.slice.run_bytes;
-      std::byte* target = at(in.outputs[0], 0);
-      for (int64_t i = 0; i < in.slice.outer; ++i) {
-        stream_.copy(target + i * in.slice.run_bytes, source + i * in.slice.global_bytes, in.slice.run_bytes);
-      }
-      return {};
-    }
-    case Instruction::Kind::all_reduce: {
-      const TensorType& type = in.query->in(0);
-      return communicator->all_reduce(stream_, at(in.inputs[0], micro_batch), at(in.outputs[0], micro_batch), type.elements(),
-                                      type.dtype, Reduction::sum);
-    }
-    case Instruction::Kind::copy:
-      stream_.copy(at(in.outputs[0], micro_batch), at(in.inputs[0], micro_batch), in.bytes);
-      return {};
-    case Instruction::Kind::emit:
-      emit(in, micro_batch);
-      return {};
-  }
-  return {};
-}
-
 void Executor::launch(const Instruction& in, int64_t micro_batch) {
   for (size_t i = 0; i < in.inputs.size(); ++i) operands_[i] = at(in.inputs[i], micro_batch);
   for (size_t i = 0; i < in.outputs.size(); ++i) results_[i] = at(in.outputs[i], micro_batch);
   stream_.launch(*in.row, *in.query, in.prepared.get(), operands_.data(), results_.data(), at(in.workspace, micro_batch), context_);
 }
 
-// The binary tree over micro-batches as a binary counter: level b waits for its right half while bit b is clear.
-void Executor::accumulate(const Instruction& in, int64_t micro_batch) {
-  int64_t level_bytes = (in.bytes + memory_alignment - 1) / memory_alignment * memory_alignment;
-  std::byte* levels = at(in.workspace, 0) + in.workspace_bytes;
-  const std::byte* carry = at(in.inputs[0], micro_batch);
-  int level = 0;
-  for (; (micro_batch >> level) & 1; ++level) {
-    std::byte* left = levels + level * level_bytes;
-    operands_[0] = left;
-    operands_[1] = carry;
-    results_[0] = left;
-    stream_.launch(*in.row, *in.query, in.prepared.get(), operands_.data(), results_.data(), at(in.workspace, 0), context_);
-    carry = left;
-  }
-  bool last = micro_batch + 1 == program_.micro_batches;
-  stream_.copy(last ? at(in.outputs[0], 0) : levels + level * level_bytes, carry, in.bytes);
-}
-
-void Executor::emit(const Instruction& in, int64_t micro_batch) {
-  void* target = request_->outputs[in.port];
-  const ProgramPort& port = program_.outputs[in.port];
-  if (!target || !device_.executes() || (port.dim < 0 && rank_ != 0)) return;
-  const std::byte* source = at(in.inputs[0], micro_batch);
-  if (port.dim < 0) {
-    stream_.download(target, source, in.bytes);
-    return;
-  }
-  int64_t run = static_cast<int64_t>(dtype_bytes(port.local_type.dtype)), outer = 1;
-  for (int d = port.dim; d < port.local_type.ndim(); ++d) run *= port.local_type.shape[d];
-  for (int d = 0; d < port.dim; ++d) outer *= port.local_type.shape[d];
-  run /= port.outer;
-  outer *= port.outer;
-  int64_t pieces = program_.ranks * program_.micro_batches, piece = rank_ * program_.micro_batches + micro_batch;
-  for (int64_t i = 0; i < outer; ++i) {
-    stream_.download(static_cast<std::byte*>(target) + (i * pieces + piece) * run, source + i * run, run);
-  }
+Status Executor::transfer(const Instruction& in, int64_t micro_batch, const Groups& groups) {
+  const bool emits = in.port >= 0;
+  // A port that is not cut is the same on every rank: the first gives it.
+  const bool gives = emits && device_.executes() && (program_.outputs[static_cast<size_t>(in.port)].dim >= 0 || rank_ == 0);
+  return in.transfer->run({.program = program_,
+                           .in = in,
+                           .stream = stream_,
+                           .context = context_,
+                           .group = in.group < 0 ? nullptr : groups.of_program[static_cast<size_t>(in.group)],
+                           .micro_batch = micro_batch,
+                           .piece = piece(micro_batch),
+                           .source = at(in.inputs[0], in.transfer->whole_source ? 0 : micro_batch),
+                           .target = in.outputs.empty() ? nullptr : at(in.outputs[0], micro_batch),
+                           .workspace = at(in.workspace, 0),
+                           .output = gives ? request_->outputs[static_cast<size_t>(in.port)] : nullptr});
 }
 
 void Executor::observe(const Instruction& in) {
@@ -209,11 +160,7 @@ void Executor::observe(const Instruction& in) {
   }
   for (size_t i = 0; i < in.outputs.size(); ++i) touch(in.outputs[i], in.query->out(static_cast<int>(i)).bytes());
   int64_t workspace = in.workspace_bytes;
-  if (in.kind == Instruction::Kind::accumulate) {
-    int levels = 0;
-    while ((int64_t{1} << levels) < program_.micro_batches) ++levels;
-    workspace += levels * ((in.bytes + memory_alignment - 1) / memory_alignment * memory_alignment);
-  }
+  if (in.transfer && in.transfer->held_bytes) workspace += in.transfer->held_bytes(in, program_.micro_batches);
   touch(in.workspace, workspace);
 }
 

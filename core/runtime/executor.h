@@ -41,13 +41,19 @@ struct RunRequest {
   double deadline_seconds = 0;              // on the host's clock; 0 for none
 };
 
+// How a rank reaches its peers.
+struct Groups {
+  Communicator* world = nullptr;               // all ranks of the job; null: there is one
+  std::vector<Communicator*> of_program;       // in the order of Program::groups
+};
+
 class Executor {
  public:
-  // The arena must hold program.arena_bytes. The communicator may be null for one rank.
+  // The arena must hold program.arena_bytes.
   static Result<std::unique_ptr<Executor>> create(const Host& host, Device& device, Stream& stream, const Program& program,
                                                   ParameterStore& store, Buffer& arena, int64_t rank);
   // Carries out the step. On an error before Program::commit_begin the state is as it was.
-  Status run(const RunRequest& request, Communicator* communicator);
+  Status run(const RunRequest& request, const Groups& groups = {});
   // True when the last run failed after the state had begun to change.
   bool state_torn() const { return torn_; }
   // What a diagnosing run has found: where NaNs (or, where there is none, infinities) begin. Runs of different ranks are compared by `order`.
@@ -65,11 +71,10 @@ class Executor {
       : host_(host), device_(device), stream_(stream), program_(program), store_(store), arena_(arena), rank_(rank) {}
 
   std::byte* at(const Location& location, int64_t micro_batch);
-  Status execute(const Instruction& in, int64_t micro_batch, Communicator* communicator);
+  int64_t piece(int64_t micro_batch) const { return rank_ * program_.micro_batches + micro_batch; }
   void launch(const Instruction& in, int64_t micro_batch);
-  void accumulate(const Instruction& in, int64_t micro_batch);
-  void emit(const Instruction& in, int64_t micro_batch);
-  Status before_commit(Communicator* communicator);
+  Status transfer(const Instruction& in, int64_t micro_batch, const Groups& groups);
+  Status before_commit(Communicator* world);
   Status check_stop() const;
   Status check_finite();
   void inspect_leaves();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "core/base/check.h"
 #include "core/runtime/mean_loss.h"
@@ -13,7 +14,9 @@ struct Session::Rank {
   ParameterStore store;
   std::unique_ptr<Buffer> arena;
   std::vector<std::unique_ptr<Executor>> executors;   // by entry
-  std::unique_ptr<Communicator> communicator;
+  std::unique_ptr<Communicator> world;                              // none where there is one rank
+  std::map<std::string, std::unique_ptr<Communicator>> groups;     // by axis of the mesh
+  std::vector<Groups> groups_of_entry;
   Status status;
 };
 
@@ -55,10 +58,31 @@ Result<std::unique_ptr<Session>> Session::create(const Host& host, std::shared_p
   return session;
 }
 
+// The world, and of each axis that a program names the part of it that a rank is in.
 Status Session::connect() {
-  if (ranks_.size() == 1) return {};
-  EPL_ASSIGN(auto communicators, device_->create_communicators(static_cast<int>(ranks_.size())));
-  for (size_t r = 0; r < ranks_.size(); ++r) ranks_[r]->communicator = std::move(communicators[r]);
+  if (ranks_.size() == 1) {
+    ranks_[0]->groups_of_entry.resize(plan_->entries().size());
+    return {};
+  }
+  EPL_ASSIGN(auto world, device_->create_group("world", static_cast<int>(ranks_.size())));
+  for (size_t r = 0; r < ranks_.size(); ++r) {
+    Rank& rank = *ranks_[r];
+    rank.groups.clear();
+    rank.groups_of_entry.clear();
+    rank.world = std::move(world[r]);
+    for (const Entry& entry : plan_->entries()) {
+      Groups& groups = rank.groups_of_entry.emplace_back();
+      groups.world = rank.world.get();
+      for (const std::string& axis : entry.program.groups) {
+        auto& group = rank.groups[axis];
+        if (!group) {
+          const std::vector<int> members = entry.plan.mesh.ranks_along(axis, static_cast<int64_t>(r));
+          EPL_ASSIGN(group, rank.world->split(members.size() == ranks_.size() ? axis : cat(axis, " of rank ", members.front()), members));
+        }
+        groups.of_program.push_back(group.get());
+      }
+    }
+  }
   return {};
 }
 
@@ -178,13 +202,13 @@ Status Session::run_ranks(size_t index, const RunRequest& request) {
   auto run_rank = [&](int64_t r) {
     Rank& rank = *ranks_[r];
     try {
-      rank.status = rank.executors[index]->run(request, rank.communicator.get());
+      rank.status = rank.executors[index]->run(request, rank.groups_of_entry[index]);
     } catch (...) {
-      if (rank.communicator) rank.communicator->abort(Status(Code::peer_failed, cat("rank ", r, " failed")));
+      if (rank.world) rank.world->abort(Status(Code::peer_failed, cat("rank ", r, " failed")));
       throw;   // an internal error: the C API poisons the session
     }
-    if (!rank.status.ok() && rank.communicator) {
-      rank.communicator->abort(Status(Code::peer_failed, cat("rank ", r, ": ", rank.status.message()), rank.status.where()));
+    if (!rank.status.ok() && rank.world) {
+      rank.world->abort(Status(Code::peer_failed, cat("rank ", r, ": ", rank.status.message()), rank.status.where()));
     }
   };
   if (rank_threads_) {

@@ -25,6 +25,15 @@ int64_t Mesh::ranks() const {
   return ranks;
 }
 
+std::vector<int> Mesh::ranks_along(std::string_view axis, int64_t rank) const {
+  int64_t stride = 1;   // between neighbours on the axis
+  for (size_t i = axes.size(); i-- > 0 && axes[i].name != axis;) stride *= axes[i].kind == MeshAxis::Kind::rank ? axes[i].size : 1;
+  const int64_t count = size(axis), first = rank - rank / stride % count * stride;
+  std::vector<int> found;
+  for (int64_t i = 0; i < count; ++i) found.push_back(static_cast<int>(first + i * stride));
+  return found;
+}
+
 int Sharding::cut_dim() const {
   for (size_t i = 0; i < dims.size(); ++i) {
     if (!dims[i].empty()) return static_cast<int>(i);

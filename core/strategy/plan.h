@@ -27,6 +27,9 @@ struct Mesh {
   int find(std::string_view name) const;            // -1 if there is none
   int64_t size(std::string_view name) const;        // 1 if there is none
   int64_t ranks() const;                            // product of the rank axes
+  // The ranks that differ from `rank` in their coordinate on `axis` alone, ascending, itself among them. Ranks are numbered with the
+  // first rank axis as the major one.
+  std::vector<int> ranks_along(std::string_view axis, int64_t rank) const;
 };
 
 // Per dimension the mesh axes that cut it, major first. `reduced`: the value is a sum over these axes, complete only

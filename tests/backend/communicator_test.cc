@@ -10,6 +10,8 @@
 namespace epl {
 namespace {
 
+using Kind = Collective::Kind;
+
 // The canonical order spelled out: the tree over the largest power of two of ranks, then the rest.
 float tree_sum(const std::vector<std::vector<float>>& x, int64_t i, int first, int ranks) {
   if (ranks == 1) return x[first][i];
@@ -33,7 +35,7 @@ class Ranks : public testing::TestWithParam<std::tuple<std::string, int>> {
     auto opened = open_device(std::get<0>(GetParam()), memory.host());
     ASSERT_TRUE(opened.ok());
     device = std::move(*opened);
-    auto created = device->create_communicators(ranks());
+    auto created = device->create_group("world", ranks());
     ASSERT_TRUE(created.ok());
     group = std::move(*created);
     ASSERT_EQ(group.size(), static_cast<size_t>(ranks()));
@@ -58,8 +60,8 @@ TEST_P(Ranks, sums_follow_the_tree_bit_for_bit) {
     auto in_place = x;
     std::vector<std::vector<float>> y(ranks(), std::vector<float>(count));
     on_ranks(*device, group, [&](int r, Communicator& c, Stream& s) {
-      EXPECT_TRUE(c.all_reduce(s, x[r].data(), y[r].data(), count, DType::f32, Reduction::sum).ok());
-      EXPECT_TRUE(c.all_reduce(s, in_place[r].data(), in_place[r].data(), count, DType::f32, Reduction::sum).ok());
+      EXPECT_TRUE(c.run(s, {.kind = Kind::all_reduce, .dtype = DType::f32, .count = count, .source = x[r].data(), .target = y[r].data(), .reduction = Reduction::sum}).ok());
+      EXPECT_TRUE(c.run(s, {.kind = Kind::all_reduce, .dtype = DType::f32, .count = count, .source = in_place[r].data(), .target = in_place[r].data(), .reduction = Reduction::sum}).ok());
     }, count > 1000 ? 2 : 1);
     for (int64_t i = 0; i < count; ++i) {
       const float expected = tree_sum(x, i, 0, ranks());
@@ -83,7 +85,7 @@ TEST_P(Ranks, reduce_every_number_type) {
       std::vector<Tensor> y;
       for (int r = 0; r < ranks(); ++r) y.emplace_back(TensorType{dtype, {count}});
       on_ranks(*device, group, [&](int r, Communicator& c, Stream& s) {
-        EXPECT_TRUE(c.all_reduce(s, x[r].data(), y[r].data(), count, dtype, reduction).ok());
+        EXPECT_TRUE(c.run(s, {.kind = Kind::all_reduce, .dtype = dtype, .count = count, .source = x[r].data(), .target = y[r].data(), .reduction = reduction}).ok());
       });
       for (int64_t i = 0; i < count; ++i) {
         double expected = x[0].get(i);
@@ -108,7 +110,7 @@ TEST_P(Ranks, half_sums_round_at_every_addition) {
       for (int64_t i = 0; i < 1000; ++i) x[r].set(i, normal(random));
     }
     on_ranks(*device, group, [&](int r, Communicator& c, Stream& s) {
-      EXPECT_TRUE(c.all_reduce(s, x[r].data(), y[r].data(), 1000, dtype, Reduction::sum).ok());
+      EXPECT_TRUE(c.run(s, {.kind = Kind::all_reduce, .dtype = dtype, .count = 1000, .source = x[r].data(), .target = y[r].data(), .reduction = Reduction::sum}).ok());
     });
     const auto sum = [&](auto& self, int64_t i, int first, int count) -> double {
       if (count == 1) return x[first].get(i);
@@ -127,7 +129,7 @@ TEST_P(Ranks, a_nan_reaches_everyone) {
       std::vector<float> x(ranks(), 1.0f), y(ranks());
       x[from] = std::numeric_limits<float>::quiet_NaN();
       on_ranks(*device, group, [&](int r, Communicator& c, Stream& s) {
-        EXPECT_TRUE(c.all_reduce(s, &x[r], &y[r], 1, DType::f32, reduction).ok());
+        EXPECT_TRUE(c.run(s, {.kind = Kind::all_reduce, .dtype = DType::f32, .count = 1, .source = &x[r], .target = &y[r], .reduction = reduction}).ok());
       });
       for (float v : y) EXPECT_TRUE(std::isnan(v));
     }
@@ -146,8 +148,8 @@ TEST_P(Ranks, gather_in_the_order_of_ranks) {
       expected.insert(expected.end(), x[r].begin(), x[r].end());
     }
     on_ranks(*device, group, [&](int r, Communicator& c, Stream& s) {
-      EXPECT_TRUE(c.all_gather(s, x[r].data(), y[r].data(), bytes).ok());
-      EXPECT_TRUE(c.all_gather(s, in_place[r].data() + r * bytes, in_place[r].data(), bytes).ok());
+      EXPECT_TRUE(c.run(s, {.kind = Kind::all_gather, .count = bytes, .source = x[r].data(), .target = y[r].data()}).ok());
+      EXPECT_TRUE(c.run(s, {.kind = Kind::all_gather, .count = bytes, .source = in_place[r].data() + r * bytes, .target = in_place[r].data()}).ok());
     });
     for (int r = 0; r < ranks(); ++r) {
       EXPECT_EQ(y[r], expected);
@@ -161,10 +163,137 @@ TEST_P(Ranks, broadcast_from_every_root) {
     std::vector<std::vector<int>> x(ranks());
     for (int r = 0; r < ranks(); ++r) x[r].assign(1000, r);
     on_ranks(*device, group, [&](int r, Communicator& c, Stream& s) {
-      EXPECT_TRUE(c.broadcast(s, x[r].data(), 4000, root).ok());
+      EXPECT_TRUE(c.run(s, {.kind = Kind::broadcast, .count = 4000, .source = x[r].data(), .target = x[r].data(), .peer = root}).ok());
     });
     for (auto& values : x) EXPECT_EQ(values, std::vector<int>(1000, root));
   }
+}
+
+TEST_P(Ranks, scattered_sums_are_segments_of_the_whole) {
+  const int64_t count = 1000;
+  const auto x = uneven_numbers(ranks(), count * ranks());
+  auto in_place = x;
+  std::vector<std::vector<float>> y(ranks(), std::vector<float>(count));
+  on_ranks(*device, group, [&](int r, Communicator& c, Stream& s) {
+    EXPECT_TRUE(c.run(s, {.kind = Kind::reduce_scatter, .dtype = DType::f32, .count = count, .source = x[r].data(), .target = y[r].data()}).ok());
+    float* own = in_place[r].data() + r * count;
+    EXPECT_TRUE(c.run(s, {.kind = Kind::reduce_scatter, .dtype = DType::f32, .count = count, .source = in_place[r].data(), .target = own}).ok());
+  });
+  for (int r = 0; r < ranks(); ++r) {
+    for (int64_t i = 0; i < count; ++i) {
+      const float expected = tree_sum(x, r * count + i, 0, ranks());
+      ASSERT_EQ(y[r][i], expected) << "element " << i << " of rank " << r;
+      ASSERT_EQ(in_place[r][r * count + i], expected) << "element " << i << " of rank " << r;
+    }
+  }
+}
+
+TEST_P(Ranks, all_to_all_transposes_segments) {
+  const int64_t count = 100;
+  std::vector<std::vector<int32_t>> x(ranks()), y(ranks(), std::vector<int32_t>(count * ranks()));
+  for (int r = 0; r < ranks(); ++r) {
+    for (int64_t i = 0; i < count * ranks(); ++i) x[r].push_back(static_cast<int32_t>(r * 100000 + i));
+  }
+  on_ranks(*device, group, [&](int r, Communicator& c, Stream& s) {
+    EXPECT_TRUE(c.run(s, {.kind = Kind::all_to_all, .dtype = DType::i32, .count = count, .source = x[r].data(), .target = y[r].data()}).ok());
+    if (ranks() == 1) return;
+    const Status status = r == 0 ? c.run(s, {.kind = Kind::all_to_all, .dtype = DType::i32, .count = count, .source = x[r].data(), .target = x[r].data()}) : Status();
+    EXPECT_EQ(status.code(), r == 0 ? Code::invalid_argument : Code::ok) << "in place it would overwrite what a peer has not read";
+  });
+  for (int r = 0; r < ranks(); ++r) {
+    for (int p = 0; p < ranks(); ++p) {
+      for (int64_t i = 0; i < count; ++i) ASSERT_EQ(y[r][p * count + i], x[p][r * count + i]);
+    }
+  }
+}
+
+// Around a ring and back, so that every rank sends to two and receives from two, in an order that never waits in a circle.
+TEST_P(Ranks, what_is_sent_is_received) {
+  if (ranks() == 1) return;  // has nobody to send to
+  on_ranks(*device, group, [&](int r, Communicator& c, Stream& s) {
+    const int next = (r + 1) % ranks(), before = (r + ranks() - 1) % ranks();
+    for (int round = 0; round < 100; ++round) {
+      std::vector<int64_t> own(300, r * 1000 + round), got(300);
+      const Collective send{.kind = Kind::send, .dtype = DType::i64, .count = 300, .source = own.data(), .peer = next};
+      const Collective receive{.kind = Kind::receive, .dtype = DType::i64, .count = 300, .target = got.data(), .peer = before};
+      for (int turn = 0; turn < 2; ++turn) ASSERT_TRUE(c.run(s, (turn == 0) == (r == 0) ? receive : send).ok());
+      ASSERT_EQ(got, std::vector<int64_t>(300, before * 1000 + round));
+      std::fill(own.begin(), own.end(), -1);   // it is free again
+    }
+  });
+}
+
+TEST_P(Ranks, a_send_that_its_receiver_does_not_expect_is_misuse_for_both) {
+  if (ranks() == 1) return;
+  on_ranks(*device, group, [&](int r, Communicator& c, Stream& s) {
+    std::vector<float> x(8);
+    if (r > 1) return;
+    const Status status = r == 0 ? c.run(s, {.kind = Kind::send, .dtype = DType::f32, .count = 8, .source = x.data(), .peer = 1})
+                                 : c.run(s, {.kind = Kind::receive, .dtype = DType::f32, .count = 4, .target = x.data(), .peer = 0});
+    EXPECT_EQ(status.code(), Code::misuse);
+    EXPECT_NE(status.message().find("send(8 x f32, to rank 1)"), std::string::npos) << status.message();
+    EXPECT_NE(status.message().find("receive(4 x f32, from rank 0)"), std::string::npos) << status.message();
+    EXPECT_NE(status.message().find("group world"), std::string::npos) << status.message();
+  });
+}
+
+TEST_P(Ranks, an_abort_ends_those_who_wait_for_one_peer) {
+  if (ranks() == 1) return;
+  on_ranks(*device, group, [&](int r, Communicator& c, Stream& s) {
+    float x = 1;
+    if (r == 0) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      c.abort(error(Code::deadline_exceeded, "too slow"));
+      return;
+    }
+    const Collective::Kind kind = r % 2 == 1 ? Kind::send : Kind::receive;
+    EXPECT_EQ(c.run(s, {.kind = kind, .dtype = DType::f32, .count = 1, .source = &x, .target = &x, .peer = 0}).code(), Code::deadline_exceeded);
+  });
+}
+
+// Rows and columns of a mesh: each rank is in one of each, and both go on by themselves.
+TEST_P(Ranks, parts_of_a_group_are_groups) {
+  const int columns = ranks() % 2 == 0 ? 2 : 1, rows = ranks() / columns;
+  std::vector<float> by_row(ranks()), by_column(ranks());
+  on_ranks(*device, group, [&](int r, Communicator& c, Stream& s) {
+    std::vector<int> row, column;
+    for (int i = 0; i < columns; ++i) row.push_back(r / columns * columns + i);
+    for (int i = 0; i < rows; ++i) column.push_back(r % columns + i * columns);
+    auto first = c.split(cat("row ", r / columns), row), second = c.split(cat("column ", r % columns), column);
+    ASSERT_TRUE(first.ok() && second.ok());
+    EXPECT_EQ((*first)->size(), columns);
+    EXPECT_EQ((*second)->rank(), r / columns);
+    EXPECT_EQ((*second)->group(), cat("column ", r % columns));
+    const float x = static_cast<float>(r);
+    for (auto [part, y] : {std::pair(first->get(), &by_row[r]), std::pair(second->get(), &by_column[r])}) {
+      EXPECT_TRUE(part->run(s, {.kind = Kind::all_reduce, .dtype = DType::f32, .count = 1, .source = &x, .target = y}).ok());
+    }
+    EXPECT_TRUE(c.run(s, {.kind = Kind::barrier}).ok());   // nobody leaves a part before all are done with it
+  });
+  for (int r = 0; r < ranks(); ++r) {
+    float row = 0, column = 0;
+    for (int p = 0; p < ranks(); ++p) {
+      row += p / columns == r / columns ? static_cast<float>(p) : 0;
+      column += p % columns == r % columns ? static_cast<float>(p) : 0;
+    }
+    EXPECT_EQ(by_row[r], row);
+    EXPECT_EQ(by_column[r], column);
+  }
+}
+
+TEST_P(Ranks, a_part_ends_with_its_group) {
+  if (ranks() == 1) return;
+  on_ranks(*device, group, [&](int r, Communicator& c, Stream& s) {
+    std::vector<int> all;
+    for (int i = 0; i < ranks(); ++i) all.push_back(i);
+    auto part = c.split("all", all);
+    ASSERT_TRUE(part.ok());
+    EXPECT_EQ(c.split("all", std::vector<int>{r}).status().code(), Code::misuse) << "the name is taken";
+    EXPECT_EQ(c.split("others", std::vector<int>{r == 0 ? 1 : 0}).status().code(), Code::invalid_argument);
+    EXPECT_TRUE((*part)->run(s, {.kind = Kind::barrier}).ok());
+    if (r == 0) c.abort(error(Code::cancelled, "enough"));
+    EXPECT_EQ((*part)->run(s, {.kind = Kind::barrier}).code(), Code::cancelled);
+  });
 }
 
 TEST_P(Ranks, a_barrier_lets_nobody_through_early) {
@@ -173,9 +302,9 @@ TEST_P(Ranks, a_barrier_lets_nobody_through_early) {
     for (int round = 1; round <= 50; ++round) {
       if (r == round % ranks()) std::this_thread::yield();
       ++arrived;
-      EXPECT_TRUE(c.barrier(s).ok());
+      EXPECT_TRUE(c.run(s, {.kind = Kind::barrier}).ok());
       EXPECT_GE(arrived.load(), round * ranks());
-      EXPECT_TRUE(c.barrier(s).ok());
+      EXPECT_TRUE(c.run(s, {.kind = Kind::barrier}).ok());
     }
   });
 }
@@ -186,7 +315,7 @@ TEST_P(Ranks, operands_are_free_when_the_call_returns) {
     std::vector<float> x(64);
     for (int round = 0; round < 200; ++round) {
       std::fill(x.begin(), x.end(), static_cast<float>(round + r));
-      ASSERT_TRUE(c.all_reduce(s, x.data(), x.data(), 64, DType::f32, Reduction::sum).ok());
+      ASSERT_TRUE(c.run(s, {.kind = Kind::all_reduce, .dtype = DType::f32, .count = 64, .source = x.data(), .target = x.data(), .reduction = Reduction::sum}).ok());
       const float expected = static_cast<float>(round * ranks() + ranks() * (ranks() - 1) / 2);
       ASSERT_EQ(x, std::vector<float>(64, expected));
     }
@@ -201,12 +330,12 @@ TEST_P(Ranks, an_abort_ends_pending_and_later_calls) {
       c.abort(error(Code::deadline_exceeded, "too slow"));
     }
     for (int i = 0; i < 2; ++i) {
-      const Status status = c.barrier(s);
+      const Status status = c.run(s, {.kind = Kind::barrier});
       EXPECT_EQ(status.code(), Code::deadline_exceeded);
       EXPECT_EQ(status.message(), "too slow");
     }
     c.abort(error(Code::cancelled, "the first reason stands"));
-    EXPECT_EQ(c.barrier(s).code(), Code::deadline_exceeded);
+    EXPECT_EQ(c.run(s, {.kind = Kind::barrier}).code(), Code::deadline_exceeded);
   });
 }
 
@@ -215,12 +344,12 @@ TEST_P(Ranks, a_rank_that_leaves_is_named) {
   const int lost = ranks() - 1;
   on_ranks(*device, group, [&](int r, Communicator& c, Stream& s) {
     float x = 1;
-    EXPECT_TRUE(c.all_reduce(s, &x, &x, 1, DType::f32, Reduction::sum).ok());
+    EXPECT_TRUE(c.run(s, {.kind = Kind::all_reduce, .dtype = DType::f32, .count = 1, .source = &x, .target = &x, .reduction = Reduction::sum}).ok());
     if (r == lost) {
       group[r].reset();
       return;
     }
-    const Status status = c.all_reduce(s, &x, &x, 1, DType::f32, Reduction::sum);
+    const Status status = c.run(s, {.kind = Kind::all_reduce, .dtype = DType::f32, .count = 1, .source = &x, .target = &x, .reduction = Reduction::sum});
     EXPECT_EQ(status.code(), Code::peer_failed);
     EXPECT_NE(status.message().find(cat("rank ", lost)), std::string::npos) << status.message();
     EXPECT_EQ(x, static_cast<float>(ranks())) << "nothing is written by a call that fails";
@@ -231,19 +360,19 @@ TEST_P(Ranks, different_calls_are_misuse_on_every_rank) {
   if (ranks() == 1) return;  // always agrees
   on_ranks(*device, group, [&](int r, Communicator& c, Stream& s) {
     std::vector<float> x(8, 1.0f);
-    const Status status = r == 1 ? c.broadcast(s, x.data(), 4, 0)
-                                 : c.all_reduce(s, x.data(), x.data(), 8, DType::f32, Reduction::sum);
+    const Status status = r == 1 ? c.run(s, {.kind = Kind::broadcast, .count = 4, .source = x.data(), .target = x.data(), .peer = 0})
+                                 : c.run(s, {.kind = Kind::all_reduce, .dtype = DType::f32, .count = 8, .source = x.data(), .target = x.data(), .reduction = Reduction::sum});
     EXPECT_EQ(status.code(), Code::misuse);
     EXPECT_NE(status.message().find("all_reduce(8 x f32, sum)"), std::string::npos) << status.message();
     EXPECT_NE(status.message().find("broadcast(4 x u8, root 0)"), std::string::npos) << status.message();
-    EXPECT_EQ(c.barrier(s).code(), Code::misuse);
+    EXPECT_EQ(c.run(s, {.kind = Kind::barrier}).code(), Code::misuse);
   });
 }
 
 TEST_P(Ranks, a_bad_argument_fails_for_all) {
   on_ranks(*device, group, [&](int r, Communicator& c, Stream& s) {
     std::vector<float> x(8, 1.0f);
-    const Status status = r == 0 ? c.all_reduce(s, x.data(), x.data(), 8, DType::boolean, Reduction::sum) : c.barrier(s);
+    const Status status = r == 0 ? c.run(s, {.kind = Kind::all_reduce, .dtype = DType::boolean, .count = 8, .source = x.data(), .target = x.data(), .reduction = Reduction::sum}) : c.run(s, {.kind = Kind::barrier});
     EXPECT_EQ(status.code(), Code::invalid_argument);
     EXPECT_NE(status.message().find("rank 0"), std::string::npos) << status.message();
   });
@@ -264,7 +393,7 @@ INSTANTIATE_TEST_SUITE_P(, Ranks, testing::Combine(testing::ValuesIn(computing_b
                          [](const auto& info) { return cat(std::get<0>(info.param), "_", std::get<1>(info.param)); });
 
 TEST_P(Backend, a_group_needs_a_rank) {
-  EXPECT_EQ(device->create_communicators(0).status().code(), Code::invalid_argument);
+  EXPECT_EQ(device->create_group("world", 0).status().code(), Code::invalid_argument);
 }
 
 }  // namespace

@@ -8,6 +8,8 @@
 namespace epl::sim {
 namespace {
 
+using Kind = Collective::Kind;
+
 // Round numbers, so that expected times can be read off.
 const Machine round_machine = {.name = "round", .flops = 1e9, .flops_half = 4e9, .memory_bandwidth = 1e9, .launch_seconds = 0.5,
                                .host_bandwidth = 1e8, .link_bandwidth = 1e9, .link_seconds = 1};
@@ -25,7 +27,7 @@ struct Rank {
 };
 std::vector<Rank> make_ranks(Device& device, int count) {
   std::vector<Rank> ranks(count);
-  auto group = device.create_communicators(count);
+  auto group = device.create_group("world", count);
   for (int r = 0; r < count; ++r) {
     ranks[r].communicator = std::move((*group)[r]);
     ranks[r].stream = make_stream(device);
@@ -94,7 +96,7 @@ TEST(Sim, a_collective_begins_when_the_last_rank_has_come) {
   for (int r = 0; r < 4; ++r) {
     EXPECT_TRUE(ranks[0].stream->settled() == (r == 0));
     launch(*ranks[r].stream, work(r * 1e9, 0));
-    ASSERT_TRUE(ranks[r].communicator->barrier(*ranks[r].stream).ok());
+    ASSERT_TRUE(ranks[r].communicator->run(*ranks[r].stream, {.kind = Kind::barrier}).ok());
     launch(*ranks[r].stream, work(1e9, 0));
   }
   for (Rank& rank : ranks) {
@@ -131,7 +133,7 @@ double overlapped_step(Device& device, const std::vector<int>& order) {
       events.push_back(device.create_event());
       ranks[r].stream->record(*events.back());
       side[r]->wait(*events.back());
-      EXPECT_TRUE(ranks[r].communicator->all_reduce(*side[r], nullptr, nullptr, 1000, DType::f32, Reduction::sum).ok());
+      EXPECT_TRUE(ranks[r].communicator->run(*side[r], {.kind = Kind::all_reduce, .dtype = DType::f32, .count = 1000, .source = nullptr, .target = nullptr, .reduction = Reduction::sum}).ok());
     }
     events.push_back(device.create_event());
     side[r]->record(*events.back());
@@ -163,7 +165,7 @@ TEST(Sim, sixteen_thousand_ranks_fit) {
   for (Rank& rank : ranks) {
     for (int i = 0; i < 10; ++i) {
       launch(*rank.stream, work(1e9, 0));
-      ASSERT_TRUE(rank.communicator->all_reduce(*rank.stream, nullptr, nullptr, 1 << 20, DType::f32, Reduction::sum).ok());
+      ASSERT_TRUE(rank.communicator->run(*rank.stream, {.kind = Kind::all_reduce, .dtype = DType::f32, .count = 1 << 20, .source = nullptr, .target = nullptr, .reduction = Reduction::sum}).ok());
     }
   }
   const double seconds = ranks[0].stream->virtual_seconds();
@@ -174,23 +176,53 @@ TEST(Sim, sixteen_thousand_ranks_fit) {
 TEST(Sim, an_abort_shows_when_a_stream_is_synchronized) {
   auto device = make_device(round_machine);
   auto ranks = make_ranks(*device, 2);
-  for (Rank& rank : ranks) ASSERT_TRUE(rank.communicator->barrier(*rank.stream).ok());
-  ASSERT_TRUE(ranks[0].communicator->barrier(*ranks[0].stream).ok());
+  for (Rank& rank : ranks) ASSERT_TRUE(rank.communicator->run(*rank.stream, {.kind = Kind::barrier}).ok());
+  ASSERT_TRUE(ranks[0].communicator->run(*ranks[0].stream, {.kind = Kind::barrier}).ok());
   EXPECT_FALSE(ranks[0].stream->settled());
   ranks[1].communicator.reset();
   EXPECT_TRUE(ranks[0].stream->settled());
   EXPECT_EQ(ranks[0].stream->synchronize().code(), Code::peer_failed);
   EXPECT_NE(ranks[0].stream->synchronize().message().find("rank 1"), std::string::npos);
-  EXPECT_EQ(ranks[0].communicator->barrier(*ranks[0].stream).code(), Code::peer_failed);
+  EXPECT_EQ(ranks[0].communicator->run(*ranks[0].stream, {.kind = Kind::barrier}).code(), Code::peer_failed);
   EXPECT_TRUE(ranks[1].stream->synchronize().ok()) << "it made no call that failed";
 }
 
 TEST(Sim, ranks_that_disagree_are_told) {
   auto device = make_device(round_machine);
   auto ranks = make_ranks(*device, 2);
-  ASSERT_TRUE(ranks[0].communicator->barrier(*ranks[0].stream).ok());
-  EXPECT_EQ(ranks[1].communicator->broadcast(*ranks[1].stream, nullptr, 4, 0).code(), Code::misuse);
+  ASSERT_TRUE(ranks[0].communicator->run(*ranks[0].stream, {.kind = Kind::barrier}).ok());
+  EXPECT_EQ(ranks[1].communicator->run(*ranks[1].stream, {.kind = Kind::broadcast, .count = 4, .source = nullptr, .target = nullptr, .peer = 0}).code(), Code::misuse);
   EXPECT_EQ(ranks[0].stream->synchronize().code(), Code::misuse);
+}
+
+TEST(Sim, messages_take_time_of_two_ranks) {
+  auto device = make_device(round_machine);
+  auto ranks = make_ranks(*device, 3);
+  launch(*ranks[0].stream, work(1e9, 0));
+  ASSERT_TRUE(ranks[1].communicator->run(*ranks[1].stream, {.kind = Kind::receive, .dtype = DType::f32, .count = 250000000, .peer = 0}).ok());
+  EXPECT_FALSE(ranks[1].stream->settled());
+  ASSERT_TRUE(ranks[0].communicator->run(*ranks[0].stream, {.kind = Kind::send, .dtype = DType::f32, .count = 250000000, .peer = 1}).ok());
+  EXPECT_TRUE(ranks[1].stream->settled());
+  EXPECT_DOUBLE_EQ(ranks[1].stream->virtual_seconds(), 1.5 + message_seconds(round_machine, 1000000000));
+  EXPECT_EQ(ranks[2].stream->virtual_seconds(), 0);
+  EXPECT_EQ(ranks[2].communicator->run(*ranks[2].stream, {.kind = Kind::send, .count = 1, .peer = 2}).code(), Code::invalid_argument);
+}
+
+TEST(Sim, parts_of_a_group_meet_without_the_rest) {
+  auto device = make_device(round_machine);
+  auto ranks = make_ranks(*device, 4);
+  std::vector<std::unique_ptr<Communicator>> pair;
+  for (int r : {1, 3}) {
+    auto part = ranks[r].communicator->split("odd", std::vector<int>{1, 3});
+    ASSERT_TRUE(part.ok());
+    pair.push_back(std::move(*part));
+  }
+  for (size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(pair[i]->rank(), static_cast<int>(i));
+    ASSERT_TRUE(pair[i]->run(*ranks[2 * i + 1].stream, {.kind = Kind::barrier}).ok());
+  }
+  EXPECT_DOUBLE_EQ(ranks[3].stream->virtual_seconds(), 1);
+  EXPECT_EQ(ranks[0].stream->virtual_seconds(), 0);
 }
 
 TEST(Sim, ranks_may_be_driven_by_threads) {
@@ -199,7 +231,7 @@ TEST(Sim, ranks_may_be_driven_by_threads) {
   std::vector<std::thread> threads;
   for (Rank& rank : ranks) {
     threads.emplace_back([&rank] {
-      for (int i = 0; i < 100; ++i) ASSERT_TRUE(rank.communicator->barrier(*rank.stream).ok());
+      for (int i = 0; i < 100; ++i) ASSERT_TRUE(rank.communicator->run(*rank.stream, {.kind = Kind::barrier}).ok());
     });
   }
   for (std::thread& thread : threads) thread.join();

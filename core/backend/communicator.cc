@@ -1,0 +1,77 @@
+#include "core/backend/communicator.h"
+
+#include <algorithm>
+#include <functional>
+
+#include "core/base/check.h"
+
+namespace epl {
+
+using Kind = Collective::Kind;
+
+std::string_view collective_name(Kind kind) {
+  static constexpr std::string_view names[] = {"all_reduce", "reduce_scatter", "all_gather", "all_to_all", "broadcast", "send", "receive", "barrier"};
+  static_assert(std::size(names) == static_cast<size_t>(Kind::barrier) + 1);
+  return names[static_cast<size_t>(kind)];
+}
+
+int64_t Collective::bytes() const { return count * static_cast<int64_t>(dtype_bytes(dtype)); }
+
+std::string Collective::text() const {
+  static constexpr std::string_view reductions[] = {"sum", "max", "min"};
+  std::string text = cat(collective_name(kind), "(");
+  if (kind != Kind::barrier) text += cat(count, " x ", dtype_name(dtype));
+  if (reduces()) text += cat(", ", reductions[static_cast<size_t>(reduction)]);
+  if (kind == Kind::broadcast) text += cat(", root ", peer);
+  if (kind == Kind::send) text += cat(", to rank ", peer);
+  if (kind == Kind::receive) text += cat(", from rank ", peer);
+  return text + ")";
+}
+
+bool agree(const Collective& a, const Collective& b) {
+  if (a.dtype != b.dtype || a.count != b.count) return false;
+  if (a.between_two()) return b.between_two() && a.kind != b.kind;
+  return a.kind == b.kind && a.peer == b.peer && a.reduction == b.reduction;
+}
+
+namespace {
+
+bool overlap(const void* a, int64_t a_bytes, const void* b, int64_t b_bytes) {
+  const auto from = reinterpret_cast<uintptr_t>(a), other = reinterpret_cast<uintptr_t>(b);
+  return from < other + static_cast<uintptr_t>(b_bytes) && other < from + static_cast<uintptr_t>(a_bytes);
+}
+
+// The smaller operand is the rank's own segment of the larger one, or lies outside of it.
+bool own_segment(const void* small, const void* large, int64_t bytes, int rank, int size) {
+  return small == static_cast<const char*>(large) + rank * bytes || !overlap(small, bytes, large, bytes * size);
+}
+
+}  // namespace
+
+Status check_collective(const Collective& call, int rank, int size) {
+  const auto refuse = [&](std::string_view what) { return invalid("rank ", rank, " of ", size, " called ", call.text(), " with ", what); };
+  if (call.count < 0) return refuse("a negative count");
+  const bool has_peer = call.kind == Kind::broadcast || call.between_two();
+  if (has_peer && (call.peer < 0 || call.peer >= size)) return refuse("a peer that is not a rank of the group");
+  if (call.between_two() && call.peer == rank) return refuse("itself as the peer");
+  const int64_t bytes = call.bytes();
+  if (size == 1 || bytes == 0 || !call.source || !call.target) return {};
+  if (call.kind == Kind::all_gather && !own_segment(call.source, call.target, bytes, rank, size)) {
+    return refuse("a source within the target that is not the rank's own segment");
+  }
+  if (call.kind == Kind::reduce_scatter && !own_segment(call.target, call.source, bytes, rank, size)) {
+    return refuse("a target within the source that is not the rank's own segment");
+  }
+  if (call.kind == Kind::all_to_all && overlap(call.source, bytes * size, call.target, bytes * size)) return refuse("a source and a target that overlap");
+  return {};
+}
+
+Status check_members(const Communicator& communicator, const std::string& name, std::span<const int> members) {
+  const bool own = std::ranges::find(members, communicator.rank()) != members.end();
+  const bool ascending = std::ranges::adjacent_find(members, std::greater_equal<>()) == members.end();
+  if (own && ascending && members.front() >= 0 && members.back() < communicator.size()) return {};
+  return invalid("rank ", communicator.rank(), " of group ", communicator.group(), " splits off ", name,
+                 "; its members are not ascending ranks of the group with the caller among them");
+}
+
+}  // namespace epl

@@ -1,0 +1,72 @@
+// What ranks do together. A group is named; every rank of it makes the same calls in the same order, except for send and receive, which
+// two ranks call in the same order as each other.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+
+#include "core/base/dtype.h"
+#include "core/base/status.h"
+
+namespace epl {
+
+class Stream;
+
+enum class Reduction : uint8_t { sum, max, min };
+
+// One call of one rank. `count` is in elements of `dtype`; n is the number of ranks of the group, r the calling rank.
+//
+//   kind            source            target            meaning
+//   all_reduce      count             count             the reduction over the ranks, to each
+//   reduce_scatter  n x count         count             segment r of the reduction over the ranks
+//   all_gather      count             n x count         the sources of all ranks in their order
+//   all_to_all      n x count         n x count         segment p of the target is segment r of rank p's source
+//   broadcast       count (of peer)   count             the source of rank `peer`
+//   send            count                               to rank `peer`, which receives
+//   receive                           count             from rank `peer`, which sends
+//   barrier                                             nobody goes on before all have come
+//
+// Sums keep the canonical order: the binary tree over ranks, so that they continue the tree over units (where the number of ranks is a
+// power of two). max and min have no order to keep. Source and target of all_reduce and broadcast may be the same memory; of all_gather
+// and reduce_scatter the smaller one may be the rank's own segment of the larger one. Otherwise they do not overlap.
+struct Collective {
+  enum class Kind : uint8_t { all_reduce, reduce_scatter, all_gather, all_to_all, broadcast, send, receive, barrier };
+  Kind kind = Kind::barrier;
+  DType dtype = DType::u8;
+  int64_t count = 0;
+  const void* source = nullptr;
+  void* target = nullptr;
+  Reduction reduction = Reduction::sum;
+  int peer = 0;
+
+  bool reduces() const { return kind == Kind::all_reduce || kind == Kind::reduce_scatter; }
+  bool between_two() const { return kind == Kind::send || kind == Kind::receive; }
+  int64_t bytes() const;        // of `count` elements
+  std::string text() const;     // "all_reduce(8 x f32, sum)"
+};
+std::string_view collective_name(Collective::Kind kind);
+// Whether two ranks of a group make one call: the same but for their memory, or a send and its receive.
+bool agree(const Collective& a, const Collective& b);
+// What no rank may ask for: a negative count, a peer outside of the group or, to send to, itself, memory that overlaps.
+Status check_collective(const Collective& call, int rank, int size);
+
+// One rank's place in a group. Thread safety: calls of one rank come from one thread at a time; `abort` may come from any.
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+  virtual const std::string& group() const = 0;
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  virtual Status run(Stream& stream, const Collective& call) = 0;
+  // A group of some of the ranks, `members` by their ranks in this one, ascending; each of them asks for the same, the others for nothing.
+  // `name` is free in this group, or names the group of the same members that was made before. An abort of this group ends it too.
+  virtual Result<std::unique_ptr<Communicator>> split(const std::string& name, std::span<const int> members) = 0;
+  // Makes every pending and later call of every rank of the group return `status`.
+  virtual void abort(const Status& status) = 0;
+};
+
+// What `split` refuses: members that are not ascending ranks of the group, or not the caller's own.
+Status check_members(const Communicator& communicator, const std::string& name, std::span<const int> members);
+
+}  // namespace epl

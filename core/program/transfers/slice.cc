@@ -1,0 +1,45 @@
+#include "core/ir/op.h"
+#include "core/program/transfer.h"
+
+namespace epl {
+
+EPL_OP(batch_slice) {
+  return {.doc = "The piece of x, along dimension `dim`, of `size` elements, that belongs to the rank and micro-batch at hand; its elements lie "
+                 "in `outer` equal runs, one in each of as many equal parts of the dimension.",
+          .signature = "x -> y",
+          .attributes = {{"dim", int64_t{0}, true}, {"size", int64_t{0}, true}, {"outer", int64_t{1}}},
+          .infer = [](const OpQuery& q) -> Result<OutputTypes> {
+            TensorType type = q.in(0);
+            type.shape[q.attributes().integer("dim")] = q.attributes().integer("size");
+            return OutputTypes{type};
+          },
+          .no_gradient = "it is placed after the gradients are known",
+          .seam = true};
+}
+
+EPL_TRANSFER(slice) {
+  return {.doc = "the piece of a whole value that belongs to a rank and a micro-batch",
+          .op = "batch_slice",
+          .holds = "input",
+          .whole_source = true,
+          .prepare = [](Instruction& in) {
+            const TensorType& whole = in.query->in(0);
+            const Attributes& attributes = in.query->attributes;
+            const int dim = static_cast<int>(attributes.integer("dim"));
+            int64_t inner = static_cast<int64_t>(dtype_bytes(whole.dtype));
+            for (int d = dim + 1; d < whole.ndim(); ++d) inner *= whole.shape[d];
+            const int64_t outer = attributes.integer("outer");
+            in.slice = {outer, inner * attributes.integer("size") / outer, inner * whole.shape[dim] / outer};
+            for (int d = 0; d < dim; ++d) in.slice.outer *= whole.shape[d];
+          },
+          .run = [](const TransferCall& call) -> Status {
+            const Instruction::Slice& runs = call.in.slice;
+            const std::byte* source = call.source + call.piece * runs.run_bytes;
+            for (int64_t i = 0; i < runs.outer; ++i) {
+              call.stream.copy(call.target + i * runs.run_bytes, source + i * runs.global_bytes, runs.run_bytes);
+            }
+            return {};
+          }};
+}
+
+}  // namespace epl

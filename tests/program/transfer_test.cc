@@ -1,0 +1,92 @@
+// Transfers between ranks as instructions of a program: a local graph in text is lowered, printed, read again, and run by as many
+// executors as the group has ranks.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <thread>
+
+#include "core/program/transfer.h"
+#include "core/runtime/executor.h"
+#include "tests/backend/conformance.h"
+
+namespace epl {
+namespace {
+
+constexpr int ranks = 4;
+
+struct Case {
+  std::string op;
+  int64_t source, target;   // elements of a rank
+};
+
+class Between : public ::testing::TestWithParam<Case> {};
+
+// Rank r holds the numbers r * 100 + i; element e of the result on rank r, counted by hand.
+float expected(const Case& c, int rank, int64_t e) {
+  const auto held = [](int64_t r, int64_t i) { return static_cast<float>(r * 100 + i); };
+  float sum = 0;
+  if (c.op == "all_reduce" || c.op == "reduce_scatter") {
+    const int64_t at = c.op == "all_reduce" ? e : rank * c.target + e;
+    for (int r = 0; r < ranks; ++r) sum += held(r, at);
+    return sum;
+  }
+  const int64_t segment = c.op == "all_gather" ? c.source : c.source / ranks;
+  return held(e / segment, c.op == "all_gather" ? e % segment : rank * segment + e % segment);
+}
+
+TEST_P(Between, MovesWhatItsRowSays) {
+  const Case& c = GetParam();
+  const std::string parts = c.op == "all_reduce" ? "" : cat(", parts=", ranks);
+  const std::string text = cat("local ranks ", ranks, " micro_batches 1 units 1\nrun main 0\nin x f32[", c.source * ranks, "] dim 0 is x\nout y f32[", c.target * ranks,
+                               "] dim 0 is y\ngraph moves(x: f32[", c.source, "] batch 0) {\n  y: f32[", c.target, "] = ", c.op, "(x) {axis=\"data\"", parts, "}\n  output y = y\n}\n");
+  auto local = parse_local(text);
+  ASSERT_TRUE(local.ok()) << local.status().to_string() << "\n" << text;
+  TestHost memory;
+  const Host host = memory.host();
+  auto device = open_device("cpu", host);
+  ASSERT_TRUE(device.ok());
+  auto lowered = lower(*local, {.kernels = &(*device)->kernels()});
+  ASSERT_TRUE(lowered.ok()) << lowered.status().to_string();
+  auto program = parse_program(print_program(*lowered), (*device)->kernels());
+  ASSERT_TRUE(program.ok()) << program.status().to_string();
+  EXPECT_EQ(print_program(*program), print_program(*lowered));
+  ASSERT_EQ(program->groups, std::vector<std::string>{"data"});
+
+  std::vector<float> x, y(static_cast<size_t>(c.target * ranks));
+  for (int r = 0; r < ranks; ++r) {
+    for (int64_t i = 0; i < c.source; ++i) x.push_back(static_cast<float>(r * 100 + i));
+  }
+  const void* inputs[] = {x.data()};
+  void* outputs[] = {y.data()};
+  auto group = (*device)->create_group("world", ranks);
+  ASSERT_TRUE(group.ok());
+  on_ranks(**device, *group, [&](int r, Communicator& world, Stream& stream) {
+    StateLayout state;
+    auto store = ParameterStore::create(**device, stream, state);
+    auto arena = (*device)->allocate(std::max<int64_t>(program->arena_bytes, 1));
+    ASSERT_TRUE(store.ok() && arena.ok());
+    auto executor = Executor::create(host, **device, stream, *program, *store, **arena, r);
+    ASSERT_TRUE(executor.ok());
+    const Status status = (*executor)->run({.inputs = inputs, .outputs = outputs}, {.world = &world, .of_program = {&world}});
+    EXPECT_TRUE(status.ok()) << status.to_string();
+  });
+  for (int r = 0; r < ranks; ++r) {
+    for (int64_t e = 0; e < c.target; ++e) EXPECT_EQ(y[static_cast<size_t>(r * c.target + e)], expected(c, r, e)) << "element " << e << " of rank " << r;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(, Between, ::testing::Values(Case{"all_reduce", 8, 8}, Case{"all_gather", 3, 12}, Case{"reduce_scatter", 12, 3}, Case{"all_to_all", 12, 12}),
+                         [](const auto& info) { return info.param.op; });
+
+TEST(Transfer, RowsSayWhatTheyAreFor) {
+  for (const TransferRow& row : transfer_table().rows) {
+    EXPECT_FALSE(row.doc.empty()) << row.name;
+    EXPECT_NE(row.run, nullptr) << row.name;
+    if (!row.op.empty()) EXPECT_EQ(transfer_of(row.op), &row) << row.name;
+  }
+  EXPECT_EQ(transfer_of("add"), nullptr);
+  EXPECT_EQ(find_transfer("launch"), nullptr) << "the word of the text form for what is no transfer";
+}
+
+}  // namespace
+}  // namespace epl
