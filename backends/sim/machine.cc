@@ -2,6 +2,7 @@
 #include <bit>
 
 #include "backends/sim/sim.h"
+#include "core/base/suggestion.h"
 
 namespace epl::sim {
 namespace {
@@ -27,7 +28,7 @@ Result<Machine> find_machine(std::string_view name) {
     if (machine.name == name) return machine;
     known.push_back(machine.name);
   }
-  return error(Code::not_found, "no simulated machine \"", name, "\"; there are: ", join(known, ", "));
+  return error(Code::not_found, "no simulated machine ", quoted(name), choices(name, known));
 }
 
 double kernel_seconds(const Machine& m, const KernelQuery& query) {

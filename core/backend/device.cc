@@ -1,5 +1,7 @@
 #include "core/backend/device.h"
 
+#include "core/base/suggestion.h"
+
 namespace epl {
 
 Result<std::shared_ptr<Device>> open_device(std::string_view name, const Host& host, const DeviceOptions& options) {
@@ -10,7 +12,7 @@ Result<std::shared_ptr<Device>> open_device(std::string_view name, const Host& h
     if (row.name == name) return row.open(host, options);
     known.push_back(row.name);
   }
-  return error(Code::unsupported, "no backend \"", name, "\" in this build; there are: ", join(known, ", "));
+  return error(Code::unsupported, "no backend ", quoted(name), " in this build", choices(name, known));
 }
 
 }  // namespace epl

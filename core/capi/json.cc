@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "core/base/suggestion.h"
+
 namespace epl::capi {
 namespace {
 
@@ -85,9 +87,7 @@ Result<Attributes> parse_options(std::string_view text, const std::vector<std::p
       if (name == key) like = &initial;
     }
     if (like == nullptr) {
-      std::string near = nearest(key, known);
-      return error(Code::not_found, what, " has no option \"", key, "\"", near.empty() ? "" : cat("; did you mean \"", near, "\"?"),
-                   " There are: ", join(known, ", "));
+      return error(Code::not_found, what, " has no option ", quoted(key), choices(key, known));
     }
     Attribute read;
     if (!from_json(value, *like, read)) return invalid("option \"", key, "\" of ", what, " is ", excerpt(print_json(value), 80), "; ", type_name(*like), " is expected");

@@ -1,4 +1,5 @@
 // Models and the templates that write them.
+#include "core/base/suggestion.h"
 #include "core/capi/describe.h"
 #include "core/capi/json.h"
 #include "core/capi/objects.h"
@@ -139,8 +140,6 @@ epl_error* epl_template_write(const epl_engine* engine, const char* family, size
       EPL_ASSIGN(Attributes read, parse_options(options_text, row.options, cat("template ", row.name)));
       return row.write(read, std::string(path_text));
     }
-    std::string near = nearest(family_text, known);
-    return error(Code::not_found, "no template \"", family_text, "\"", near.empty() ? "" : cat("; did you mean ", near, "?"), " There are: ",
-                 join(known, ", "));
+    return error(Code::not_found, "no template ", quoted(family_text), choices(family_text, known));
   });
 }

@@ -1,6 +1,7 @@
 // Plans: everything decided, nothing allocated.
 #include <algorithm>
 
+#include "core/base/suggestion.h"
 #include "core/capi/describe.h"
 #include "core/capi/objects.h"
 
@@ -38,6 +39,8 @@ Result<std::string> describe_stage(const CompiledPlan& plan, std::string_view st
     stage.remove_prefix(prefix.size());
     break;
   }
+  const std::vector<std::string> stages = {"graph", "plan", "local", "program", "kernels", "explain", "memory", "parameters", "notes"};
+  if (std::ranges::find(stages, stage) == stages.end()) return error(Code::not_found, "no stage ", quoted(stage), choices(stage, stages));
   return plan.text(kind, stage);
 }
 
@@ -54,9 +57,7 @@ void name_parameters(const epl_trainer& trainer, Binding& binding) {
 }
 
 Status unknown_name(std::string_view what, const std::string& name, const std::vector<std::string>& known, std::string_view kind) {
-  const std::string near = nearest(name, known);
-  return error(Code::not_found, what, " \"", name, "\", but the model has no such ", kind, near.empty() ? "" : cat("; did you mean ", near, "?"),
-               known.empty() ? cat(near.empty() ? "; " : " ", "it has none") : cat(near.empty() ? "; " : " ", "There are: ", join(known, ", ")));
+  return error(Code::not_found, what, " ", quoted(name), ", but the model has no such ", kind, choices(name, known));
 }
 
 bool has(const std::vector<std::string>& names, const std::string& name) { return std::ranges::find(names, name) != names.end(); }

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "core/base/check.h"
+#include "core/base/suggestion.h"
 #include "core/capi/session.h"
 
 namespace epl::capi {
@@ -9,7 +10,8 @@ namespace {
 
 Status check_number(std::string_view name) {
   if (name == "learning_rate_scale") return {};
-  return error(Code::not_found, "a session has no number ", quoted(name), ". There is: learning_rate_scale.");
+  const std::vector<std::string> known = {"learning_rate_scale"};
+  return error(Code::not_found, "a session has no number ", quoted(name), choices(name, known));
 }
 
 void log_step(const Host& host, const StepMetrics& step, double seconds) {

@@ -1,4 +1,5 @@
 // The trainer: keys are kept as text and get their types when a plan is made, because an option's type is its row's.
+#include "core/base/suggestion.h"
 #include "core/capi/json.h"
 #include "core/capi/objects.h"
 
@@ -22,10 +23,9 @@ Result<Attributes> typed(const epl_trainer::Texts& texts, const Declared& declar
     }
     if (spec == nullptr) {
       std::vector<std::string> known = names_of(declared);
-      if (known.empty()) return error(Code::not_found, "no key ", prefix, key, ": what was chosen has no options.");
-      std::string near = nearest(key, known);
-      return error(Code::not_found, "no key ", prefix, key, near.empty() ? "" : cat("; did you mean ", prefix, near, "?"), " There are: ",
-                   join(known, ", "));
+      if (known.empty()) return error(Code::not_found, "no key ", prefix, key, ": what was chosen has no options");
+      for (std::string& one : known) one = cat(prefix, one);
+      return error(Code::not_found, "no key ", prefix, key, choices(cat(prefix, key), known));
     }
     EPL_ASSIGN(Attribute value, parse_value(text, spec->value, cat(prefix, key)));
     out.set(key, value);
@@ -36,13 +36,12 @@ Result<Attributes> typed(const epl_trainer::Texts& texts, const Declared& declar
 // The row's options; none for a loss that is a scalar output of the graph, or where there is no loss.
 Result<Declared> loss_declared(const std::string& name) {
   if (name.starts_with("output:") || name == "none") return Declared{};
-  std::vector<std::string> known = {"output:<name>", "none"};
+  std::vector<std::string> known = {"output:NAME", "none"};
   for (const LossRow& row : loss_table().rows) {
     if (row.name == name) return row.options;
     known.push_back(row.name);
   }
-  std::string near = nearest(name, known);
-  return error(Code::not_found, "no loss \"", name, "\"", near.empty() ? "" : cat("; did you mean ", near, "?"), " There are: ", join(known, ", "));
+  return error(Code::not_found, "no loss ", quoted(name), choices(name, known));
 }
 
 template <class T>
@@ -91,9 +90,7 @@ Status set_key(epl_trainer& t, std::string_view key, std::string_view value) {
   } else {
     static const std::vector<std::string> known = {"loss", "loss.output", "loss.peel", "free_batch", "optimizer", "optimizer.lr", "schedule", "schedule.warmup_steps",
                                                    "clip_norm", "report.gradient_norms"};
-    std::string near = nearest(key, known);
-    return error(Code::not_found, "no trainer key \"", key, "\"", near.empty() ? "" : cat("; did you mean ", near, "?"), " There are: ",
-                 join(known, ", "), ", and what the loss, the optimizer and the schedule declare");
+    return error(Code::not_found, "no trainer key ", quoted(key), choices(key, known), " The loss, the optimizer and the schedule declare more.");
   }
   return {};
 }

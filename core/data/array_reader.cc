@@ -4,6 +4,7 @@
 #include <map>
 
 #include "core/base/json.h"
+#include "core/base/suggestion.h"
 
 namespace epl {
 namespace {
@@ -64,15 +65,14 @@ Status choose(const std::string& path, const std::string& fields, std::vector<Sa
   std::vector<std::string> known;
   for (const SampleArray& array : arrays) {
     found.emplace(array.name, &array);
-    if (known.size() < 40) known.push_back(array.name);
+    known.push_back(array.name);
   }
   std::vector<SampleArray> chosen;
   for (const auto& [field, name] : json.items()) {
     if (!name.is_string()) return invalid("option fields: ", quoted(field), " is not the name of an array");
     const auto it = found.find(name.text());
     if (it == found.end()) {
-      const std::string near = nearest(name.text(), known);
-      return Status(Code::not_found, cat("no array ", quoted(name.text()), near.empty() ? "" : cat("; did you mean ", near, "?"), "; there are: ", join(known, ", ")), path);
+      return Status(Code::not_found, cat("no array ", quoted(name.text()), choices(name.text(), known)), path);
     }
     chosen.push_back(*it->second);
     chosen.back().name = field;

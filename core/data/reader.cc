@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/base/file.h"
+#include "core/base/suggestion.h"
 
 namespace epl {
 namespace {
@@ -50,8 +51,7 @@ Result<const ReaderRow*> by_name(std::string_view name) {
     if (row.name == small_letters(name)) return &row;
     known.push_back(row.name);
   }
-  const std::string near = nearest(name, known);
-  return error(Code::not_found, "no reader \"", name, "\"", near.empty() ? "." : cat("; did you mean ", near, "?"), " There are: ", join(known, ", "));
+  return error(Code::not_found, "no reader ", quoted(name), choices(name, known));
 }
 
 // The start of a file, or an error; a pipe is not waited for.

@@ -3,13 +3,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/base/suggestion.h"
+
 namespace epl {
 namespace {
-
-bool same_letters(std::string_view a, std::string_view b) {
-  const auto small = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; };
-  return std::ranges::equal(a, b, {}, small, small);
-}
 
 class Layouter {
  public:
@@ -47,13 +44,7 @@ class Layouter {
       if (std::find(found + 1, names_.end(), name) != names_.end()) return wrong(option, cat("two columns are called ", quoted(name), "; give them different names"));
       return static_cast<size_t>(found - names_.begin());
     }
-    std::string near;
-    for (const std::string& known : names_) {
-      if (near.empty() && same_letters(known, name)) near = known;
-    }
-    if (near.empty()) near = nearest(name, names_);
-    return Status(Code::not_found, cat("option ", option, " of a table: there is no column ", quoted(name), near.empty() ? "" : cat("; did you mean ", near, "?"),
-                                       near.empty() ? "; there are: " : " There are: ", short_list(names_)), path_);
+    return Status(Code::not_found, cat("option ", option, " of a table: there is no column ", quoted(name), choices(name, names_)), path_);
   }
 
   // A column by its name, or those that a glob fits and nothing else has taken.
@@ -285,13 +276,6 @@ class Layouter {
 
 Result<TableLayout> lay_out(const std::string& path, const std::vector<std::string>& names, const std::vector<bool>& texts, const Attributes& options) {
   return Layouter(path, names, texts, options).run();
-}
-
-std::string short_list(const std::vector<std::string>& names) {
-  constexpr size_t most = 30;
-  std::vector<std::string> shown;
-  for (size_t i = 0; i < std::min(most, names.size()); ++i) shown.push_back(names[i].empty() ? "\"\"" : excerpt(names[i], 60));
-  return cat(join(shown, ", "), names.size() > most ? cat(" and ", names.size() - most, " more") : "");
 }
 
 }  // namespace epl

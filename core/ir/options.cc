@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <optional>
 
+#include "core/base/suggestion.h"
+
 namespace epl {
 namespace {
 
@@ -28,9 +30,7 @@ Result<Attributes> complete_options(const std::vector<AttributeSpec>& specs, con
   for (const AttributeSpec& spec : specs) known.push_back(spec.name);
   for (const Attributes::Entry& entry : given.entries()) {
     if (std::ranges::find(known, entry.name) != known.end()) continue;
-    const std::string near = nearest(entry.name, known);
-    return invalid(what, " has no option ", entry.name, near.empty() ? "" : "; did you mean ", near, "? It has ",
-                   join(known, ", "));
+    return invalid(what, " has no option ", entry.name, choices(entry.name, known));
   }
   Attributes complete;
   for (const AttributeSpec& spec : specs) {

@@ -240,7 +240,7 @@ Result<std::string> CompiledPlan::text(EntryKind kind, std::string_view stage) c
   if (stage == "local") return print_local(found->local);
   if (stage == "program") return print_program(found->program);
   if (stage == "kernels") return report_kernels(found->program, device_->notes());
-  return error(Code::not_found, "no stage \"", stage, "\"; there are graph, plan, local, program, kernels");
+  return error(Code::not_found, "no stage ", quoted(stage));
 }
 
 namespace {

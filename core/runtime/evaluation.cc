@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/base/suggestion.h"
+
 namespace epl {
 namespace {
 
@@ -16,8 +18,7 @@ Result<size_t> find_port(const std::vector<ProgramPort>& ports, size_t first, st
     if (ports[i].name == name) return i;
   }
   const std::vector<std::string> names = names_of(ports, first);
-  const std::string near = nearest(name, names);
-  return invalid("there is no ", what, " ", quoted(name), near.empty() ? "." : cat("; did you mean ", near, "?"), " There are: ", join(names, ", "), ".");
+  return invalid("there is no ", what, " ", quoted(name), choices(name, names));
 }
 
 // The dimension of scores that a target of class indices lacks, the last that fits; -1 for none.
@@ -172,8 +173,7 @@ Result<Evaluation::Number> Evaluation::result(std::string_view name) const {
     names.push_back(all[i].name);
   }
   if (found) return *found;
-  const std::string near = nearest(name, names);
-  return error(Code::not_found, "this evaluation has no ", quoted(name), near.empty() ? "." : cat("; did you mean ", near, "?"), " It has: ", join(names, ", "), ".");
+  return error(Code::not_found, "this evaluation has no ", quoted(name), choices(name, names));
 }
 
 }  // namespace epl

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/base/suggestion.h"
 #include "core/ir/options.h"
 
 namespace epl {
@@ -68,9 +69,7 @@ Status run_passes(Plan& plan, const PlanRequest& request, std::string_view list,
     if (row == rows.end()) {
       std::vector<std::string> known;
       for (const PassRow& r : rows) known.push_back(r.name);
-      std::string near = nearest(pass.first, known);
-      return error(Code::not_found, "no strategy pass \"", pass.first, "\"", near.empty() ? "" : cat("; did you mean ", near, "?"),
-                   " There are: ", join(known, ", "));
+      return error(Code::not_found, "no strategy pass ", quoted(pass.first), choices(pass.first, known));
     }
     EPL_ASSIGN(Attributes options, complete_options(row->options, pass.second, cat("pass ", row->name)));
     PassContext context{plan, request, std::move(options)};

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/base/check.h"
+#include "core/base/suggestion.h"
 
 namespace epl {
 
@@ -66,8 +67,7 @@ const ConfigKey* find_key(std::string_view name) {
 Status unknown_key(std::string_view name) {
   std::vector<std::string> known;
   for (const ConfigKey& key : config_keys()) known.push_back(key.name);
-  std::string near = nearest(name, known);
-  return error(Code::not_found, "unknown strategy key \"", name, "\"", near.empty() ? "" : cat("; did you mean \"", near, "\"?"));
+  return error(Code::not_found, "unknown strategy key ", quoted(name), did_you_mean(name, known));
 }
 
 }  // namespace

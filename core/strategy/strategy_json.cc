@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "core/base/json.h"
+#include "core/base/suggestion.h"
 #include "core/strategy/strategy.h"
 
 namespace epl {
@@ -37,8 +38,7 @@ Result<Scope> parse_scope(const Json& json, std::string_view where) {
       scope.kind = key == "replicate" ? ScopeKind::replicate : key == "split" ? ScopeKind::split : ScopeKind::expert;
       scope.device_count = value.get<int64_t>();
     } else {
-      std::string near = nearest(key, known);
-      return error(Code::not_found, where, " has an unknown key \"", key, "\"", near.empty() ? "" : cat("; did you mean \"", near, "\"?"));
+      return error(Code::not_found, where, " has an unknown key ", quoted(key), choices(key, known));
     }
   }
   if (!kind) return invalid(where, " needs one of replicate, split, expert");

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "core/base/suggestion.h"
 #include "core/ir/options.h"
 
 namespace epl {
@@ -23,8 +24,7 @@ Result<Value> find_output(const Graph& graph, std::string_view name) {
   for (const Graph::Output& output : graph.outputs) {
     if (output.name == name) return output.value;
   }
-  const std::string near = nearest(name, names);
-  return invalid("the model has no output ", name, near.empty() ? "" : "; did you mean ", near, "? It has ", join(names, ", "));
+  return invalid("the model has no output ", name, choices(name, names));
 }
 
 // A scalar output of the graph, as it is.
@@ -43,14 +43,12 @@ Result<Value> own_loss(Graph& graph, std::string_view name) {
 }
 
 Result<const LossRow*> find_loss(std::string_view name) {
-  std::vector<std::string> names;
+  std::vector<std::string> names = {"output:NAME"};
   for (const LossRow& row : loss_table().rows) {
     if (row.name == name) return &row;
     names.push_back(row.name);
   }
-  const std::string near = nearest(name, names);
-  return invalid("no loss ", name, near.empty() ? "" : "; did you mean ", near, "? Known are ", join(names, ", "),
-                 " and output:<name>");
+  return invalid("no loss ", quoted(name), choices(name, names));
 }
 
 const Node* producer(const Graph& graph, Value v) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/base/suggestion.h"
 #include "core/ir/options.h"
 
 namespace epl {
@@ -41,8 +42,7 @@ Result<const MetricRow*> find_metric(std::string_view name) {
     if (row.name == name) return &row;
     names.push_back(row.name);
   }
-  const std::string near = nearest(name, names);
-  return invalid("no metric ", quoted(name), near.empty() ? "." : cat("; did you mean ", near, "?"), " There are: ", join(names, ", "), ".");
+  return invalid("no metric ", quoted(name), choices(name, names));
 }
 
 Result<MetricSpec> parse_metric(std::string_view text) {

@@ -1,5 +1,7 @@
 #include "core/train/optimizer.h"
 
+#include "core/base/suggestion.h"
+
 namespace epl {
 
 const OptimizerTable& optimizer_table() {
@@ -17,8 +19,7 @@ Result<const OptimizerRow*> find_optimizer(std::string_view name) {
     if (row.name == name) return &row;
     names.push_back(row.name);
   }
-  const std::string near = nearest(name, names);
-  return error(Code::not_found, "no optimizer ", name, near.empty() ? "" : "; did you mean ", near, "? Known are ", join(names, ", "));
+  return error(Code::not_found, "no optimizer ", quoted(name), choices(name, names));
 }
 
 }  // namespace epl

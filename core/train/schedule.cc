@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/base/suggestion.h"
 #include "core/ir/options.h"
 
 namespace epl {
@@ -22,9 +23,7 @@ Result<const ScheduleRow*> find_schedule(std::string_view name) {
     if (row.name == name) return &row;
     names.push_back(row.name);
   }
-  const std::string near = nearest(name, names);
-  return error(Code::not_found, "no schedule ", quoted(name), near.empty() ? "." : cat("; did you mean ", near, "?"), " There are: ",
-               join(names, ", "), ".");
+  return error(Code::not_found, "no schedule ", quoted(name), choices(name, names));
 }
 
 Result<Schedule> make_schedule(const LearningRateSchedule& wanted) {

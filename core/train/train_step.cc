@@ -5,6 +5,7 @@
 
 #include "core/autodiff/gradient.h"
 #include "core/base/check.h"
+#include "core/base/suggestion.h"
 #include "core/ir/rewriter.h"
 #include "core/ir/options.h"
 
@@ -110,8 +111,7 @@ class TrainStepBuilder {
       for (size_t p = 0; p < used[i].size(); ++p) {
         if (used[i][p]) continue;
         const std::string& pattern = options_.groups[i].patterns[p];
-        const std::string near = nearest(pattern, names);
-        return invalid("parameter group ", i, ": ", quoted(pattern), " matches no parameter", near.empty() ? "" : cat("; did you mean ", near, "?"),
+        return invalid("parameter group ", i, ": ", quoted(pattern), " matches no parameter", did_you_mean(pattern, names),
                        pattern.find('[') == std::string::npos ? "" : "; patterns know * and ? alone, [ stands for itself");
       }
     }
@@ -124,8 +124,7 @@ class TrainStepBuilder {
     for (Value parameter : parameters) names.push_back(step_.graph.value(parameter).name);
     for (const std::string& pattern : options_.train_only) {
       if (std::ranges::any_of(names, [&](const std::string& name) { return glob_match(pattern, name); })) continue;
-      const std::string near = nearest(pattern, names);
-      return invalid("\"", pattern, "\" is to be trained, but matches no parameter", near.empty() ? "" : cat("; did you mean ", near, "?"));
+      return invalid(quoted(pattern), " is to be trained, but matches no parameter", did_you_mean(pattern, names));
     }
     return {};
   }

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "core/base/check.h"
+#include "core/base/suggestion.h"
 #include "core/ir/evaluate.h"
 #include "core/ir/op.h"
 #include "core/ir/rewriter.h"
@@ -509,11 +510,10 @@ Status Importer::add_inner_output(const std::string& name) {
   for (const Node& node : model_.file().graph.nodes) {
     for (std::string_view output : node.outputs) known.emplace_back(output);
   }
-  const std::string near = nearest(name, known);
   std::vector<std::string> outputs;
   for (const ModelPort& port : model_.outputs()) outputs.push_back(port.name);
-  return error(Code::not_found, "the model has no output ", name, ", nor does a node of its graph", near.empty() ? "" : cat("; did you mean ", near, "?"),
-               near.empty() ? "; its" : " Its", " outputs are ", join(outputs, ", "));
+  return error(Code::not_found, "the model has no output ", name, ", nor does a node of its graph", did_you_mean(name, known),
+               "; its outputs are ", short_list(outputs));
 }
 
 }  // namespace epl::onnx

@@ -140,7 +140,7 @@ TEST(Npz, StoredAndCompressed) {
     ASSERT_TRUE(chosen.ok()) << chosen.status().to_string();
     EXPECT_EQ((*chosen)->fields()[0].first, "x");
     EXPECT_EQ((*chosen)->fields().size(), 2u);
-    EXPECT_TRUE(has(message_of(name, {{"fields", std::string(R"({"x": "image"})")}}), "no array \"image\"; did you mean images?; there are: images, target, half"));
+    EXPECT_TRUE(has(message_of(name, {{"fields", std::string(R"({"x": "image"})")}}), "no array \"image\"; did you mean images? There are: images, target, half."));
   }
 }
 

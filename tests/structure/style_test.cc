@@ -100,6 +100,24 @@ TEST(Style, NoUnfinishedWorkAndNoTraceOfAMachine) {
   }
 }
 
+// A message about an unknown name is one sentence, or ends like every other of its kind.
+TEST(Style, UnknownNamesAreToldInOneWay) {
+  const std::vector<std::string> homes = {"core/base/suggestion.cc", "tools/words.cc"};   // the command line sees nothing of the inside
+  const std::vector<std::string> words = {std::string("did you ") + "mean ", std::string("There ") + "are: ", std::string("Known ") + "are "};
+  for (const SourceFile& file : files_below({"core", "frontends", "backends", "tools"}, kCode)) {
+    if (std::find(homes.begin(), homes.end(), file.path) != homes.end()) continue;
+    int number = 0;
+    for (const std::string& line : lines_of(file.text)) {
+      ++number;
+      for (const std::string& word : words) {
+        const size_t at = line.find(word);
+        if (at == std::string::npos || line.find("//") < at) continue;
+        ADD_FAILURE() << file.path << ":" << number << ": \"" << word << "\": core/base/suggestion.h has these words (choices, did_you_mean, short_list)";
+      }
+    }
+  }
+}
+
 TEST(Style, TheRulesSeeCodeAndNotComments) {
   const SourceFile file{"a.cc", "// getenv(\"x\")\nint f() { return 50'000; }\nconst char* s = \"exit(1)\";\n/* abort()\n */ int g = getenv (\"a\\\"b\");\n"
                                 "auto r = R\"(printf(1)\nprintf(2))\"; void h() { snprintf(b, 1, \"\"); }\n"};

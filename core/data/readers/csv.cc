@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "core/base/file.h"
+#include "core/base/suggestion.h"
 #include "core/data/table.h"
 
 namespace epl {

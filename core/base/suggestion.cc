@@ -1,0 +1,50 @@
+#include "core/base/suggestion.h"
+
+#include <algorithm>
+
+#include "core/base/text.h"
+
+namespace epl {
+namespace {
+
+bool same_letters(std::string_view a, std::string_view b) {
+  const auto small = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; };
+  return std::ranges::equal(a, b, {}, small, small);
+}
+
+// Letters of another size come first, then slips of the fingers, then a part of a name, which is what people remember:
+// cross_entropy of softmax_cross_entropy.
+std::string probably(std::string_view name, std::span<const std::string> known) {
+  if (name.empty() || name.size() > 200) return "";
+  for (const std::string& one : known) {
+    if (same_letters(one, name)) return one;
+  }
+  const std::string near = nearest(name, known);
+  if (!near.empty() || name.size() < 4) return near;
+  for (const std::string& one : known) {
+    if (one.find(name) != std::string::npos) return one;
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string did_you_mean(std::string_view name, std::span<const std::string> known) {
+  const std::string meant = probably(name, known);
+  return meant.empty() ? "" : cat("; did you mean ", meant, "?");
+}
+
+std::string choices(std::string_view name, std::span<const std::string> known) {
+  if (known.empty()) return "; there are none";
+  const std::string meant = did_you_mean(name, known);
+  return cat(meant.empty() ? "." : meant, " There are: ", short_list(known), ".");
+}
+
+std::string short_list(std::span<const std::string> names) {
+  constexpr size_t most = 30;
+  std::vector<std::string> shown;
+  for (const std::string& one : names.first(std::min(most, names.size()))) shown.push_back(one.empty() ? "\"\"" : excerpt(one, 60));
+  return cat(join(shown, ", "), names.size() > most ? cat(" and ", names.size() - most, " more") : "");
+}
+
+}  // namespace epl
