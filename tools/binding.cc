@@ -1,5 +1,7 @@
 #include "tools/binding.h"
 #include "tools/data_notes.h"
+#include "tools/usage.h"
+#include "tools/values.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -90,7 +92,7 @@ TensorHandle value_tensor(const Engine& engine, const std::string& name, const s
     } else {
       char* end = nullptr;
       number = std::strtod(one.c_str(), &end);
-      if (one.empty() || *end != '\0') throw UsageError("--value " + name + "=" + text + ": \"" + one + "\" is no number, true or false");
+      if (one.empty() || *end != '\0') throw UsageError("--value " + name + "=" + text + ": \"" + one + "\" is not a number, true or false");
       real = true;
     }
     integers.push_back(integer);
@@ -132,20 +134,24 @@ void bind_field(const Trainer& trainer, const std::string& name, int32_t dtype, 
 }  // namespace
 
 void add_binding_options(CLI::App& app, JobOptions& o) {
-  app.add_option("--batch", o.batch, "samples of a step (what the model fixes, else 8)")->check(CLI::PositiveNumber);
-  app.add_option("--context", o.context, "bytes of text a sample sees, where the model leaves it open (else 64)")->check(CLI::NonNegativeNumber);
-  app.add_option("--symbol", o.symbols, "bind a symbolic dimension: NAME=SIZE; may be repeated")->allow_extra_args(false);
-  app.add_option("--batch-dim", o.batch_dims, "which dimension of an input, or of target, counts samples: NAME=D, -1 for none; a list with commas, or repeated (0 where the inputs agree)")
-      ->allow_extra_args(false);
-  app.add_option("--value", o.values, "make an input a constant: NAME=V, a number, true, false, or numbers with commas; may be repeated")->allow_extra_args(false);
-  app.add_flag("--free-batch", o.free_batch, "another batch than the file fixes, where its nodes allow it");
-  app.add_option("--loss", o.loss, "softmax_cross_entropy, mse, bce_with_logits, or output:NAME for a scalar output of the model")->capture_default_str();
-  app.add_option("--loss-output", o.loss_output, "what the loss is applied to: an output of the model or of any of its nodes (the first output)");
+  app.option_defaults()->group(groups::data);
+  app.add_option("--batch", o.batch, "samples of a step (default: what the model fixes, else 8)")->check(whole_number(1));
+  app.option_defaults()->group(groups::loss);
+  app.add_option("--loss", o.loss, "what to minimise; output:NAME for a scalar that the model computes, or one of")->type_name("NAME")->capture_default_str();
+  app.add_option("--loss-output", o.loss_output, "what the loss is applied to: an output of the model or of any of its nodes (default: the first output)")->type_name("NAME");
+  app.add_option("--ignore-index", o.ignore_index, "target value that does not count")->type_name("N")->check(whole_number(INT64_MIN));
+  app.add_option("--label-smoothing", o.label_smoothing, "share of each target that is spread over all classes")->check(between(0, 1));
+  app.add_option("--class-weights", o.class_weights, "one for each class, as 1,2.5,1")->type_name("X,...");
+  app.add_option("--loss-option", o.loss_options, "any option of the loss; may be repeated")->type_name("NAME=VALUE")->allow_extra_args(false);
   app.add_flag("--no-peel", o.no_peel, "apply a loss of scores to the output as it is, a last softmax or sigmoid included");
-  app.add_option("--ignore-index", o.ignore_index, "target value that does not count (softmax_cross_entropy)");
-  app.add_option("--label-smoothing", o.label_smoothing, "share of each target that is spread over all classes (softmax_cross_entropy)");
-  app.add_option("--class-weights", o.class_weights, "one for each class, as 1,2.5,1 (softmax_cross_entropy)");
-  app.add_option("--loss-option", o.loss_options, "any option of the loss: NAME=VALUE; may be repeated")->allow_extra_args(false);
+  app.option_defaults()->group(groups::shapes);
+  app.add_option("--context", o.context, "bytes of text a sample sees, where the model leaves it open (default: 64)")->check(whole_number(0));
+  app.add_option("--symbol", o.symbols, "the size of a symbolic dimension; may be repeated")->type_name("NAME=SIZE")->allow_extra_args(false);
+  app.add_option("--value", o.values, "make an input a constant: a number, true, false, or numbers with commas; may be repeated")->type_name("NAME=V")->allow_extra_args(false);
+  app.add_option("--batch-dim", o.batch_dims, "which dimension of an input, or of target, counts samples, -1 for none; a list with commas, or repeated (default: 0 where the inputs agree)")
+      ->type_name("NAME=D")
+      ->allow_extra_args(false);
+  app.add_flag("--free-batch", o.free_batch, "another batch than the file fixes, where its nodes allow it");
 }
 
 int64_t batch_of(const Model& model, const JobOptions& o) {

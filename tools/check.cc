@@ -4,6 +4,7 @@
 #include "tools/case.h"
 #include "tools/commands.h"
 #include "tools/progress.h"
+#include "tools/usage.h"
 
 namespace epl::tools {
 namespace {
@@ -89,16 +90,18 @@ int run_check(const CheckOptions& o) {
 
 Run add_check(CLI::App& app) {
   auto o = std::make_shared<CheckOptions>();
+  app.option_defaults()->group(groups::data);
   app.add_option("cases", o->cases, "folders with model.onnx, train.safetensors and reference.json")->required();
-  add_machine_options(app, o->job);
-  app.add_option("--precision", o->precision, "f32")->capture_default_str();
-  app.add_flag("--json", o->job.json, "a JSON line for each case");
+  app.add_option("--precision", o->precision, "f32")->type_name("NAME")->capture_default_str();
   app.add_flag("--layouts", o->layouts, "train also on 1 and 2 threads, in 2 and 4 micro-batches and on 2 and 4 ranks, and compare the bits; a cut that is refused is listed with its reason");
+  app.option_defaults()->group(groups::watching);
   app.add_flag("--details", o->details, "every number that is compared, on standard error");
-  app.footer("Every loss must be within 1e-4 of the float64 reference, relative (or within ten times PyTorch's own float32 error, but never\n"
-             "more than 1e-3), every gradient norm of the first step and every final norm within 1e-3 (or three times the spread of final_param_norms_f32, never\n"
-             "more than 1e-2). What reference.json lacks, misspells or contradicts is an error. Running statistics that the export moved are\n"
-             "compared from PyTorch's own start (mean 0, variance 1), if nothing but the start makes the difference. The hash is XXH64 over the bytes of the\n"
+  app.add_flag("--json", o->job.json, "a JSON line for each case");
+  add_machine_options(app, o->job);
+  app.footer("Every loss must be within 1e-4 of the float64 reference, relative (or within ten times PyTorch's own float32 error, but never "
+             "more than 1e-3), every gradient norm of the first step and every final norm within 1e-3 (or three times the spread of final_param_norms_f32, never "
+             "more than 1e-2). What reference.json lacks, misspells or contradicts is an error. Running statistics that the export moved are "
+             "compared from PyTorch's own start (mean 0, variance 1), if nothing but the start makes the difference. The hash is XXH64 over the bytes of the "
              "trained parameters in the order of their names.");
   return [o] { return run_check(*o); };
 }

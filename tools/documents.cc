@@ -1,12 +1,12 @@
 // epl completion and epl man: what the command line says of itself, for shells and for man. Both read the options from the parser,
-// as --help does, so they cannot be out of date.
+// as --help does (tools/help.h), so they cannot be out of date.
 #include <algorithm>
 #include <cstdio>
 
 #include "tools/commands.h"
+#include "tools/help.h"
 #include "tools/job.h"
-#include "tools/usage.h"
-#include "tools/words.h"
+#include "tools/values.h"
 
 namespace epl::tools {
 namespace {
@@ -18,13 +18,8 @@ struct Values {
 };
 
 Values values_of(const OptionText& option, const Json& engine) {
-  static constexpr std::pair<const char*, const char*> lists[] = {
-      {"--optimizer", "optimizers"}, {"--loss", "losses"}, {"--schedule", "schedules"}, {"--metrics", "metrics"}, {"--device", "devices"}};
   Values out;
-  for (const auto& [name, list] : lists) {
-    if (option.names.back() != name || !engine.contains(list)) continue;
-    for (const Json& row : engine.at(list)) out.words.push_back(row.is_string() ? row.get<std::string>() : row.at("name").get<std::string>());
-  }
+  out.words = names_for(option, engine);
   const auto named = [&](const char* name) { return option.names.back() == name; };
   out.files = option.value == "FILE" || option.value == "FOLDER" || option.value == "PATH" || named("--out") || named("--report") || named("--strategy") || named("--data-options");
   return out;
@@ -130,52 +125,11 @@ std::string fish_script(const std::vector<CommandText>& commands, const Json& en
   return out;
 }
 
-// roff: a backslash and a leading dot or quote would be commands.
-std::string roff(std::string_view text) {
-  std::string out;
-  for (size_t i = 0; i < text.size(); ++i) {
-    if ((i == 0 || text[i - 1] == '\n') && (text[i] == '.' || text[i] == '\'')) out += "\\&";
-    if (text[i] == '\\') {
-      out += "\\e";
-    } else if (text[i] == '-') {
-      out += "\\-";
-    } else {
-      out += text[i];
-    }
-  }
-  return out;
-}
-
-std::string man_page(const std::vector<CommandText>& commands, const std::string& footer) {
-  std::string out = ".TH EPL 1 \"\" \"epl " + version_text() + "\" \"User Commands\"\n.SH NAME\nepl \\- " + roff("train neural networks from ONNX files") + "\n.SH SYNOPSIS\n";
-  for (size_t i = 1; i < commands.size(); ++i) {
-    out += ".B epl " + roff(commands[i].name) + "\n";
-    for (const OptionText& option : commands[i].options) {
-      if (option.positional) out += option.required ? ".I " + roff(option.names[0]) + "\n" : "[\\fI" + roff(option.names[0]) + "\\fR]\n";
-    }
-    out += "[\\fIoptions\\fR]\n" + std::string(i + 1 < commands.size() ? ".br\n" : "");
-  }
-  out += ".SH DESCRIPTION\n" + roff(commands[0].description) + "\n.SH COMMANDS\n";
-  for (size_t i = 1; i < commands.size(); ++i) {
-    out += ".SS epl " + roff(commands[i].name) + "\n" + roff(commands[i].description) + "\n";
-    for (const OptionText& option : commands[i].options) {
-      if (option.names.back() == "--help") continue;
-      out += ".TP\n\\fB" + roff(joined(option.names, ", ")) + "\\fR" + (option.takes_value && !option.positional ? " \\fI" + option.value + "\\fR" : "") + "\n" + roff(option.description);
-      if (!option.default_text.empty()) out += " (default: " + roff(option.default_text) + ")";
-      out += "\n";
-    }
-  }
-  return out + ".SH EXAMPLES AND EXIT CODES\n.nf\n" + roff(footer) + "\n.fi\n";
-}
-
 }  // namespace
 
 Run add_completion(CLI::App& app) {
   auto shell = std::make_shared<std::string>();
-  app.add_option("shell", *shell, "bash, zsh or fish")->required()->check([](const std::string& name) {
-    const std::vector<std::string> shells = {"bash", "zsh", "fish"};
-    return std::find(shells.begin(), shells.end(), name) != shells.end() ? std::string() : "no completion for " + name + "; there are " + listed(shells);
-  });
+  app.add_option("shell", *shell, "bash, zsh or fish")->required()->check(one_of({"bash", "zsh", "fish"}));
   return [shell, &app] {
     const std::vector<CommandText> commands = describe(*app.get_parent());
     const Json engine = parse_json(text_of(epl_engine_describe, make_engine({}).get()));
@@ -187,7 +141,7 @@ Run add_completion(CLI::App& app) {
 
 Run add_man(CLI::App& app) {
   return [&app] {
-    std::fputs(man_page(describe(*app.get_parent()), app.get_parent()->get_footer()).c_str(), stdout);
+    std::fputs(man_page(describe(*app.get_parent()), parse_json(text_of(epl_engine_describe, make_engine({}).get())), version_text()).c_str(), stdout);
     return 0;
   };
 }

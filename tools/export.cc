@@ -5,6 +5,8 @@
 #include "tools/binding.h"
 #include "tools/commands.h"
 #include "tools/output_folder.h"
+#include "tools/usage.h"
+#include "tools/values.h"
 
 namespace epl::tools {
 namespace {
@@ -23,7 +25,7 @@ Plan plan_of_any_shape(const Engine& engine, const Model& model, const JobOption
 }
 
 int run_export(ExportOptions o) {
-  if (o.out.empty() == o.adapters.empty()) throw UsageError("--out FILE or --adapters FOLDER says what to write");
+  if (!o.out.empty() && !o.adapters.empty()) throw UsageError("--out and --adapters exclude each other");
   const bool onnx = o.out.ends_with(".onnx") || !o.adapters.empty();
   if (!onnx && !o.out.ends_with(".safetensors")) throw UsageError("--out " + o.out + ": .onnx or .safetensors says what to write");
   if (!onnx && o.for_training) throw UsageError("--for-training is about the graph of an ONNX file; " + o.out + " holds weights alone");
@@ -63,10 +65,12 @@ void export_adapters(const Session& session, const std::string& folder) { check(
 
 Run add_export(CLI::App& app) {
   auto o = std::make_shared<ExportOptions>();
-  app.add_option("model", o->job.model, "the ONNX file that was trained")->required()->check(CLI::ExistingFile);
-  app.add_option("--checkpoint", o->checkpoint, "the checkpoint")->required()->check(CLI::ExistingDirectory);
-  app.add_option("--out", o->out, "FILE.onnx (ready for inference; what has nothing to do with that is unchanged) or FILE.safetensors");
-  app.add_option("--adapters", o->adapters, "a folder for the low-rank adapters and what is trained beside them, as Hugging Face PEFT loads them");
+  app.footer("  epl export model.onnx --checkpoint run/checkpoint --out weights.safetensors");
+  app.option_defaults()->group(groups::data);
+  app.add_option("model", o->job.model, "the ONNX file that was trained")->required()->check(existing_file());
+  app.add_option("--checkpoint", o->checkpoint, "the checkpoint, or the folder of the run for its newest")->required()->check(existing_folder());
+  app.add_option("--out", o->out, "FILE.onnx, ready for inference (what has nothing to do with that is unchanged), or FILE.safetensors")->type_name("FILE");
+  app.add_option("--adapters", o->adapters, "a folder for the low-rank adapters and what is trained beside them, as Hugging Face PEFT loads them")->type_name("FOLDER");
   app.add_flag("--for-training", o->for_training, "leave batch norm and dropout in training mode, and every output, so that FILE.onnx can be trained on");
   add_binding_options(app, o->job);
   return [=] { return run_export(*o); };

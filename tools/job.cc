@@ -3,6 +3,9 @@
 #include "tools/binding.h"
 #include "tools/data_notes.h"
 #include "tools/lora.h"
+#include "tools/usage.h"
+#include "tools/values.h"
+#include "tools/words.h"
 
 #include <algorithm>
 #include <fstream>
@@ -12,42 +15,45 @@
 namespace epl::tools {
 
 void add_machine_options(CLI::App& app, JobOptions& o) {
-  app.add_option("--device", o.device, "where to run: cpu, or sim for virtual time without numbers")->capture_default_str();
-  app.add_option("--strategy", o.strategy, "how to spread the work: JSON, or a file with it (see docs/strategy.md)");
-  app.add_option("--packs", o.packs, "the folder of the optional packs (the one that libepl.so is in)")->check(CLI::ExistingDirectory);
-  app.add_option("--ranks", o.ranks, "ranks in this process; they share the batch")->check(CLI::PositiveNumber)->capture_default_str();
-  app.add_option("--threads", o.threads, "threads of all ranks together; 0 for one per processor")->check(CLI::NonNegativeNumber)->capture_default_str();
-  app.add_option("--micro-batches", o.micro_batches, "cut each step into this many turns: the same bits, and less memory where activations outweigh gradients (epl plan tells)")->check(CLI::NonNegativeNumber);
+  app.option_defaults()->group(groups::machine);
+  app.add_option("--device", o.device, "where to run; sim gives virtual time and no numbers")->type_name("NAME")->capture_default_str();
+  app.add_option("--threads", o.threads, "threads of all ranks together; 0: one per processor")->check(whole_number(0))->capture_default_str();
+  app.add_option("--micro-batches", o.micro_batches, "cut each step into this many turns: the same bits, and less memory where activations outweigh gradients (epl plan tells)")->check(whole_number(0));
+  app.add_option("--ranks", o.ranks, "ranks in this process; they share the batch")->check(whole_number(1))->capture_default_str();
+  app.add_option("--strategy", o.strategy, "how to spread the work: JSON, or a file with it (docs/strategy.md)")->type_name("JSON");
+  app.add_option("--packs", o.packs, "the folder of the optional packs (default: the one that libepl.so is in)")->check(existing_folder());
 }
 
 void add_training_options(CLI::App& app, JobOptions& o) {
-  app.add_option("--optimizer", o.optimizer, "by PyTorch's formulas; epl inspect lists them with their options")->capture_default_str();
-  app.add_option("--optimizer-option", o.optimizer_options, "any option of the optimizer: NAME=VALUE; may be repeated")->allow_extra_args(false);
-  app.add_option("--lr", o.lr, "learning rate");
-  app.add_option("--betas", o.betas, "of adam and adamw, as 0.9,0.999");
-  app.add_option("--eps", o.eps, "of adam and adamw");
-  app.add_option("--momentum", o.momentum, "of momentum");
-  app.add_option("--weight-decay", o.weight_decay, "of every trained parameter, those of --no-decay excepted");
-  app.add_option("--no-decay", o.no_decay, "parameters without weight decay, by glob; may be repeated")->allow_extra_args(false);
-  app.add_option("--freeze", o.freeze, "parameters that are not trained, by glob; may be repeated")->allow_extra_args(false);
-  app.add_option("--train-also", o.train_also, "tensors of the file that look like constants and are trained all the same, by glob; may be repeated")->allow_extra_args(false);
-  app.add_option("--train-only", o.train_only, "parameters that are trained, by glob, all others being frozen; may be repeated")->allow_extra_args(false);
-  app.add_option("--schedule", o.schedule, "of the learning rate: constant, linear, cosine, one_cycle, step, exponential or plateau")->capture_default_str();
-  app.add_option("--schedule-option", o.schedule_options, "any option of the schedule: NAME=VALUE; may be repeated")->allow_extra_args(false);
-  app.add_option("--warmup", o.warmup, "steps in which the learning rate rises from zero")->check(CLI::NonNegativeNumber);
-  app.add_option("--final-ratio", o.final_ratio, "of the learning rate at the last step")->check(CLI::Range(0.0, 1.0));
-  app.add_option("--clip", o.clip, "largest global norm of the gradient; 0 for no clipping")->check(CLI::NonNegativeNumber);
+  app.option_defaults()->group(groups::optimizer);
+  app.add_option("--optimizer", o.optimizer, "how weights follow their gradients, by PyTorch's formulas")->type_name("NAME")->capture_default_str();
+  app.add_option("--lr", o.lr, "learning rate (default: the optimizer's own)")->check(at_least(0));
+  app.add_option("--weight-decay", o.weight_decay, "of every trained parameter, those of --no-decay excepted")->check(at_least(0));
+  app.add_option("--betas", o.betas, "two numbers, as 0.9,0.999")->type_name("X,X");
+  app.add_option("--eps", o.eps, "added to what the optimizer divides by")->check(at_least(0));
+  app.add_option("--momentum", o.momentum, "share of the last step that the next one keeps")->check(at_least(0));
+  app.add_option("--optimizer-option", o.optimizer_options, "any option of the optimizer (epl inspect lists them); may be repeated")->type_name("NAME=VALUE")->allow_extra_args(false);
+  app.add_option("--schedule", o.schedule, "how the learning rate moves from step to step")->type_name("NAME")->capture_default_str();
+  app.add_option("--warmup", o.warmup, "steps in which the learning rate rises from zero first")->check(whole_number(0));
+  app.add_option("--final-ratio", o.final_ratio, "share of the learning rate that is left at the last step")->check(between(0, 1));
+  app.add_option("--schedule-option", o.schedule_options, "any option of the schedule; may be repeated")->type_name("NAME=VALUE")->allow_extra_args(false);
+  app.add_option("--clip", o.clip, "largest global norm of the gradient; 0: no clipping")->check(at_least(0))->capture_default_str();
   app.add_option("--seed", o.seed, "of dropout, of the order of the data and of the sample text")->capture_default_str();
+  app.option_defaults()->group(groups::trained);
+  app.add_option("--freeze", o.freeze, "parameters that are not trained; * and ? stand for parts of a name; may be repeated")->type_name("PATTERN")->allow_extra_args(false);
+  app.add_option("--train-only", o.train_only, "parameters that are trained, all others being frozen; may be repeated")->type_name("PATTERN")->allow_extra_args(false);
+  app.add_option("--no-decay", o.no_decay, "parameters without weight decay; may be repeated")->type_name("PATTERN")->allow_extra_args(false);
+  app.add_option("--train-also", o.train_also, "tensors of the file that look like constants and are trained all the same; may be repeated")->type_name("PATTERN")->allow_extra_args(false);
 }
 
-void add_data_options(CLI::App& app, JobOptions& o, bool required) {
-  auto* data = app.add_option_group("data", "what to learn from");
-  data->add_option("--text", o.text, "a text file: the model learns to tell the next byte")->check(CLI::ExistingFile);
-  data->add_option("--data", o.data, "a table, arrays or a folder of images (docs/readers.md has the formats), with a field for each input (NAME, or input.NAME) and one called target")->check(CLI::ExistingPath);
-  data->require_option(required ? 1 : 0, 1);
-  app.add_option("--data-options", o.data_options, "options of --data's reader: JSON, or a file with it");
-  app.add_option("--held-out", o.held_out, "share of the data that is not trained on but measured on: samples drawn once and for all, of text its end (0; of text 0.05)")->check(CLI::Range(0.0, 0.9));
-  app.add_option("--validation", o.validation, "a file of the same kind to measure on")->check(CLI::ExistingFile);
+void add_data_options(CLI::App& app, JobOptions& o) {
+  app.option_defaults()->group(groups::data);
+  auto* text = app.add_option("--text", o.text, "a text file: the model learns to tell the next byte")->check(existing_file());
+  app.add_option("--data", o.data, "a table, arrays or a folder of images (docs/readers.md), with a field for each input and one called target")->check(existing_path())->excludes(text);
+  app.add_option("--data-options", o.data_options, "options of the reader of --data: JSON, or a file with it")->type_name("JSON");
+  app.option_defaults()->group(groups::validation);
+  app.add_option("--held-out", o.held_out, "share of the data that is not trained on but measured on: samples drawn once and for all, of text its end (default: 0; of text 0.05)")->check(between(0, 0.9));
+  app.add_option("--validation", o.validation, "a file of the same kind to measure on instead")->check(existing_path());
 }
 
 std::string read_file(const std::string& path) {
@@ -75,7 +81,7 @@ int32_t device_constant(const std::string& name) {
   if (name == "cpu") return EPL_DEVICE_CPU;
   if (name == "sim") return EPL_DEVICE_SIM;
   if (name == "cuda") return EPL_DEVICE_CUDA;
-  throw UsageError("--device " + name + ": there are cpu, sim and cuda");
+  throw UsageError("--device: there is no \"" + name + "\"" + choices(name, {"cpu", "sim"}));
 }
 
 void set(epl_trainer* trainer, std::string_view key, std::string_view value) {
@@ -205,7 +211,7 @@ DataFiles open_data(const Engine& engine, const Model& model, const JobOptions& 
     Json options = {{"batch", out.batch}, {"order", "shuffled"}, {"seed", o.seed}, {"prefetch", 2}};
     if (!o.data_options.empty()) {
       const Json own = try_parse_json(json_argument(o.data_options));
-      if (!own.is_object()) throw UsageError("--data-options is no JSON object");
+      if (!own.is_object()) throw UsageError("--data-options is not a JSON object, as {\"classes\": true}");
       options.update(own);
     }
     Json train = options;

@@ -51,7 +51,7 @@ struct JobOptions {
 void add_machine_options(CLI::App& app, JobOptions& o);   // device, strategy, ranks, threads, micro-batches
 void add_binding_options(CLI::App& app, JobOptions& o);   // batch, context, symbols, loss: tools/binding.cc
 void add_training_options(CLI::App& app, JobOptions& o);  // optimizer, schedule
-void add_data_options(CLI::App& app, JobOptions& o, bool required);
+void add_data_options(CLI::App& app, JobOptions& o);
 
 // The whole text of a file.
 std::string read_file(const std::string& path);

@@ -3,6 +3,9 @@
 
 #include <charconv>
 
+#include "tools/usage.h"
+#include "tools/values.h"
+
 namespace epl::tools {
 namespace {
 
@@ -35,10 +38,13 @@ std::vector<Adapter> parse_adapters(std::string text) {
 }  // namespace
 
 void add_adapter_options(CLI::App& app, JobOptions& o) {
-  app.add_option("--lora", o.lora, "train low-rank adapters beside these layers (by glob over modules, or the end of their names), all else frozen but for --train-only; may be repeated")->allow_extra_args(false);
-  app.add_option("--rank", o.lora_rank, "of the adapters")->check(CLI::PositiveNumber)->capture_default_str();
-  app.add_option("--lora-alpha", o.lora_alpha, "they count alpha / rank times")->check(CLI::PositiveNumber)->capture_default_str();
-  app.add_option("--lora-dropout", o.lora_dropout, "of what the adapters are applied to")->check(CLI::Range(0.0, 0.999));
+  app.option_defaults()->group(groups::trained);
+  app.add_option("--lora", o.lora, "train low-rank adapters beside these layers (modules, or the end of their names), all else frozen but for --train-only; may be repeated")
+      ->type_name("PATTERN")
+      ->allow_extra_args(false);
+  app.add_option("--rank", o.lora_rank, "of the adapters")->check(whole_number(1))->capture_default_str();
+  app.add_option("--lora-alpha", o.lora_alpha, "they count alpha / rank times")->check(above(0))->capture_default_str();
+  app.add_option("--lora-dropout", o.lora_dropout, "of what the adapters are applied to")->check(between(0, 0.999))->capture_default_str();
 }
 
 void match_adapters(JobOptions& o, const Json& checkpoint, const std::vector<std::string>& trained) {

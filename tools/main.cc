@@ -4,11 +4,14 @@
 
 #include "tools/api.h"
 #include "tools/commands.h"
+#include "tools/help.h"
+#include "tools/job.h"
 #include "tools/json.h"
 #include "tools/option_rules.h"
 #include "tools/signals.h"
 #include "tools/text.h"
 #include "tools/usage.h"
+#include "tools/values.h"
 
 namespace epl::tools {
 namespace {
@@ -24,15 +27,9 @@ std::string shell_word(std::string_view word) {
   return out + "'";
 }
 
-constexpr char footer[] = R"(A language model from nothing, in three lines:
-  epl template gpt2 --layers 4 --width 128 --heads 4 --context 64 --vocab 256 --out model.onnx
+constexpr char first_steps[] = R"(  epl template gpt2 --layers 4 --width 128 --heads 4 --out model.onnx
   epl train model.onnx --text book.txt --steps 1000 --lr 2e-3 --out run
-  epl inspect run/checkpoint
-
-Exit codes: 0 done; 1 a check did not hold; 2 wrong use of the command line; 3 a model, file or option that does not
-fit; 4 not supported here; 5 the system refused a read or a write; 6 out of memory; 7 a bug of EPL's, please report it;
-8 a step failed and what was learnt before is saved; 129, 130 and 143: a signal (SIGHUP, SIGINT, SIGTERM) asked to end,
-and what was learnt is saved.)";
+  epl evaluate run/trained.onnx --text book.txt)";
 
 }  // namespace
 
@@ -57,7 +54,6 @@ namespace {
 
 int run(int argc, char** argv) {
   CLI::App app("epl trains neural networks from ONNX files.", "epl");
-  app.footer(footer);
   app.require_subcommand(1);
   app.set_version_flag("-V,--version", [] { return "epl " + version_text(); });
   struct Command {
@@ -80,10 +76,12 @@ int run(int argc, char** argv) {
   };
   for (Command& command : commands) {
     command.app = app.add_subcommand(command.name, command.doc);
+    command.app->set_help_flag("-h,--help", "this text")->group(groups::other);
     command.run = command.add(*command.app);
   }
+  app.footer(first_steps);   // after the commands, which would inherit it
   for (int i = 0; i < argc; ++i) typed += (i == 0 ? "epl" : " " + shell_word(argv[i]));
-  require_numbers(app);
+  check_values(app);
   // `epl help COMMAND` is `epl COMMAND --help`.
   std::vector<const char*> words(argv, argv + argc);
   if (argc > 1 && std::string_view(argv[1]) == "help") {
@@ -93,13 +91,19 @@ int run(int argc, char** argv) {
   if (const std::string wrong = unknown_command(app, static_cast<int>(words.size()), words.data()); !wrong.empty()) throw UsageError(wrong);
   try {
     app.parse(static_cast<int>(words.size()), words.data());
+  } catch (const CLI::CallForHelp&) {
+    const auto parsed = app.get_subcommands();
+    std::fputs(help_text(describe(app), parsed.empty() ? "" : parsed[0]->get_name(), parse_json(text_of(epl_engine_describe, make_engine({}).get()))).c_str(), stdout);
+    return 0;
   } catch (const CLI::ParseError& e) {
-    if (e.get_exit_code() == 0) return app.exit(e);   // help or version was asked for
+    if (e.get_exit_code() == 0) return app.exit(e);   // the version was asked for
     throw UsageError(explain(app, e));
   }
   for (Command& command : commands) {
     if (!command.app->parsed()) continue;
-    if (const std::string wrong = option_without_meaning(*command.app); !wrong.empty()) throw UsageError(wrong);
+    for (const std::string& wrong : {missing_choice(*command.app), option_without_meaning(*command.app)}) {
+      if (!wrong.empty()) throw UsageError(wrong + " (see epl " + command.name + " --help)");
+    }
     return command.run();
   }
   return 2;

@@ -5,6 +5,7 @@
 
 #include "tools/signals.h"
 #include "tools/text.h"
+#include "tools/usage.h"
 
 namespace epl::tools {
 
@@ -57,6 +58,11 @@ std::string Measurer::label(const std::string& name) const {
     if (label.starts_with(name + "(")) found = label;
   }
   return found;
+}
+
+void add_metrics_option(CLI::App& app, std::string& metrics) {
+  app.option_defaults()->group(groups::validation);
+  app.add_option("--metrics", metrics, "what to measure beside the loss, as 'accuracy, top_k(k=3)', or none (default: what suits the loss); there are")->type_name("LIST");
 }
 
 std::string metrics_text(const std::vector<std::pair<std::string, double>>& metrics, size_t from) {

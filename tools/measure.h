@@ -1,6 +1,7 @@
 // Loss and metrics of a session over a dataset, every sample of it counted.
 #pragma once
 
+#include <CLI/CLI.hpp>
 #include <string>
 #include <utility>
 #include <vector>
@@ -35,6 +36,8 @@ class Measurer {
   bool takes_partial_ = true;
   int64_t batch_ = 0;
 };
+
+void add_metrics_option(CLI::App& app, std::string& metrics);
 
 // "accuracy 0.9133, mae 0.02".
 std::string metrics_text(const std::vector<std::pair<std::string, double>>& metrics, size_t from = 0);

@@ -1,16 +1,24 @@
-// What holds for options beyond their own kind: numbers are numbers, and an option that only another one gives a meaning to is
-// not taken without it.
+// What an option needs of others to mean anything.
 #pragma once
 
 #include <CLI/CLI.hpp>
 #include <string>
+#include <vector>
 
 namespace epl::tools {
 
-// Every option that takes a number, of every command, refuses what is none: "", "nan", "inf", "1e23" or -1 for a count.
-void require_numbers(CLI::App& app);
+// Of these options a command wants one.
+struct Choice {
+  const char* command;
+  std::vector<const char*> one_of;
+  const char* what;
+};
+const std::vector<Choice>& required_choices();
 
-// After parsing, a sentence about the first option of a command that does nothing because another one is missing; else "".
+// A sentence where such a choice was not made, else "".
+std::string missing_choice(const CLI::App& command);
+
+// A sentence about an option that would change nothing as the command was typed, else "".
 std::string option_without_meaning(const CLI::App& command);
 
 }  // namespace epl::tools

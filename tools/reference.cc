@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "tools/job.h"
+#include "tools/words.h"
 
 namespace epl::tools {
 namespace {
@@ -12,22 +13,6 @@ namespace {
 constexpr const char* known_keys[] = {"optimizer", "loss", "losses", "losses_f32", "losses_untrained", "trainable", "frozen", "tied",
                                       "step0_grad_norms", "final_param_norms", "final_param_norms_f32", "final_buffer_norms", "insensitive",
                                       "batch_dims", "missing_params", "ignore_index", "lr", "weight_decay", "momentum", "betas", "eps"};
-
-// Insertions, deletions and changes that make one text the other.
-size_t distance(const std::string& a, const std::string& b) {
-  std::vector<size_t> row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t above = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, diagonal + (a[i - 1] != b[j - 1])});
-      diagonal = above;
-    }
-  }
-  return row[b.size()];
-}
 
 }  // namespace
 
@@ -115,8 +100,9 @@ Norms Reference::norms(const Json& table, const std::string& what) const {
 void Reference::check_spelling() const {
   for (const auto& [key, unused] : json_.items()) {
     for (const char* known : known_keys) {
-      if (key == known || json_.contains(known) || distance(key, known) > 2 || std::string(known).size() <= 4) continue;
-      if (std::find(std::begin(known_keys), std::end(known_keys), key) == std::end(known_keys)) reject("it has no key \"" + key + "\"; did you mean " + known + "?");
+      const std::string meant = did_you_mean(key, {known});
+      if (key == known || json_.contains(known) || meant.empty() || std::string(known).size() <= 4) continue;
+      if (std::find(std::begin(known_keys), std::end(known_keys), key) == std::end(known_keys)) reject("it has no key \"" + key + "\"" + meant);
     }
   }
 }

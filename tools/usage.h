@@ -8,15 +8,23 @@
 
 namespace epl::tools {
 
+// What belongs together in a command's help, in the order in which it is read there.
+namespace groups {
+inline constexpr char data[] = "Model and data", loss[] = "Loss", optimizer[] = "Optimizer and schedule", trained[] = "What is trained",
+                      validation[] = "Validation", saving[] = "Saving and resuming", watching[] = "Watching", shapes[] = "Shapes and inputs",
+                      machine[] = "Machine", other[] = "Other";
+inline constexpr const char* all[] = {data, loss, optimizer, trained, validation, saving, watching, shapes, machine, other};
+}  // namespace groups
+
 struct OptionText {
   std::vector<std::string> names;   // "--out", "-h"; a positional has its bare name
   bool positional = false, required = false, takes_value = false, repeatable = false;
-  std::string value;                // what kind: "FILE", "FOLDER", "NUMBER", "TEXT"
+  std::string value;                // what it takes: "FILE", "FOLDER", "PATH", "N", "X", "NAME=VALUE", ...
   std::string description, default_text, group;
 };
 
 struct CommandText {
-  std::string name, description;
+  std::string name, description, footer;
   std::vector<OptionText> options;
 };
 
@@ -28,13 +36,5 @@ std::string explain(const CLI::App& app, const CLI::ParseError& error);
 
 // A sentence when the first word is no command, else "".
 std::string unknown_command(const CLI::App& app, int argc, const char* const* argv);
-
-// Checks of values: their messages name the value and what would do.
-CLI::Validator at_least(double least);
-CLI::Validator between(double least, double greatest);
-CLI::Validator whole_number(int64_t least);   // digits alone: no sign swallowed, nothing rounded, nothing cut to 64 bits
-CLI::Validator existing_file();
-CLI::Validator existing_folder();
-CLI::Validator existing_path();
 
 }  // namespace epl::tools

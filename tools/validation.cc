@@ -3,15 +3,19 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tools/usage.h"
+#include "tools/values.h"
+
 namespace epl::tools {
 
 void add_validation_options(CLI::App& app, ValidationOptions& o) {
-  auto* every = app.add_option("--evaluate-every", o.every, "measure on held-out data every so many steps (a quarter of --steps; with --epochs, each epoch)")->check(CLI::NonNegativeNumber);
-  app.add_option("--evaluate-epochs", o.every_epochs, "the same in epochs")->check(CLI::PositiveNumber)->excludes(every);
-  app.add_option("--evaluate-batches", o.batches, "batches of held-out data to measure on, 0 for all (all; of text 40)")->check(CLI::NonNegativeNumber);
-  app.add_option("--metrics", o.metrics, "what to measure beside the loss: accuracy, top_k(k=5), ...; epl inspect lists them (those of the loss; none)");
-  app.add_option("--monitor", o.monitor, "the number that says which weights are best: loss or a metric")->capture_default_str();
-  app.add_option("--patience", o.patience, "stop after so many measurements in a row without a better --monitor; 0 for never")->check(CLI::NonNegativeNumber)->capture_default_str();
+  app.option_defaults()->group(groups::validation);
+  add_metrics_option(app, o.metrics);
+  auto* every = app.add_option("--evaluate-every", o.every, "measure every so many steps (default: a quarter of --steps; with --epochs, each epoch)")->check(whole_number(0));
+  app.add_option("--evaluate-epochs", o.every_epochs, "the same in epochs")->check(above(0))->excludes(every);
+  app.add_option("--evaluate-batches", o.batches, "batches to measure on; 0: all (default: all; of text 40)")->check(whole_number(0));
+  app.add_option("--monitor", o.monitor, "the number that says which weights are best: loss or a metric")->type_name("NAME")->capture_default_str();
+  app.add_option("--patience", o.patience, "stop after so many measurements in a row without a better --monitor; 0: never")->check(whole_number(0))->capture_default_str();
 }
 
 void Validation::prepare(const Engine& engine) {

@@ -40,9 +40,14 @@ std::string did_you_mean(std::string_view word, const std::vector<std::string>& 
   return near.empty() ? "" : "; did you mean " + near + "?";
 }
 
-std::string listed(const std::vector<std::string>& words) {
+std::string choices(std::string_view word, const std::vector<std::string>& candidates) {
+  const std::string meant = did_you_mean(word, candidates);
+  return (meant.empty() ? "." : meant) + " There are: " + listed(candidates) + ".";
+}
+
+std::string listed(const std::vector<std::string>& words, const char* last) {
   std::string out;
-  for (size_t i = 0; i < words.size(); ++i) out += (i == 0 ? "" : i + 1 == words.size() ? " and " : ", ") + words[i];
+  for (size_t i = 0; i < words.size(); ++i) out += (i == 0 ? std::string() : i + 1 == words.size() ? " " + std::string(last) + " " : ", ") + words[i];
   return out;
 }
 

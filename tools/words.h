@@ -14,7 +14,10 @@ std::string nearest(std::string_view word, const std::vector<std::string>& candi
 // "; did you mean X?", "" where nothing is near.
 std::string did_you_mean(std::string_view word, const std::vector<std::string>& candidates);
 
+// "; did you mean B? There are: A, B." or ". There are: A, B.": how a message about an unknown name ends.
+std::string choices(std::string_view word, const std::vector<std::string>& candidates);
+
 // "a, b and c".
-std::string listed(const std::vector<std::string>& words);
+std::string listed(const std::vector<std::string>& words, const char* last = "and");
 
 }  // namespace epl::tools

@@ -85,7 +85,7 @@ expect 0 "wrote again.safetensors" "$epl" export mlp.onnx --checkpoint killed/ch
 if grep -q lora_A again.safetensors; then echo "FAILED: adapters are not merged in a file of weights"; failed=1; fi
 expect 3 "this model has other weights" "$epl" export other.onnx --checkpoint killed/checkpoint --out none.onnx
 expect 2 "holds no low-rank adapters" "$epl" export mlp.onnx --checkpoint part/checkpoint --adapters none
-expect 2 "says what to write" "$epl" export mlp.onnx --checkpoint part/checkpoint
+expect 2 "what to write is missing: --out or --adapters" "$epl" export mlp.onnx --checkpoint part/checkpoint
 "$epl" evaluate mlp.onnx --checkpoint killed --data table.csv --data-options '{"classes":true}' --json >beside.json || failed=1
 "$epl" evaluate killed/trained.onnx --data table.csv --data-options '{"classes":true}' --json >merged.json || failed=1
 awk -v a="$(value loss beside.json)" -v b="$(value loss merged.json)" 'BEGIN { d = a - b; exit !(a > 0 && d < 1e-5 && d > -1e-5) }' ||

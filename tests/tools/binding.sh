@@ -24,7 +24,7 @@ expect 3 "did you mean batch?" "$epl" train mlp.onnx --data table.csv --data-opt
 expect 3 "no such input" "$epl" plan mlp.onnx --batch-dim y=0
 expect 3 "no such input" "$epl" plan mlp.onnx --value rate=16000
 expect 2 "NAME=D is expected" "$epl" plan mlp.onnx --batch-dim x=-2
-expect 2 "is no number" "$epl" plan mlp.onnx --value x=much
+expect 2 "is not a number" "$epl" plan mlp.onnx --value x=much
 # An option that may be repeated takes one value each time.
 expect 0 "f32[10,6]" "$epl" inspect --symbol batch=4 mlp.onnx
 # What --symbol names is bound by it, the rest by --batch.
