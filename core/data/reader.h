@@ -2,6 +2,7 @@
 // dataset's business alone (core/data/dataset.h).
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -35,6 +36,9 @@ class Reader {
   // Options, a JSON object as text, under which another file is read to the same meaning: the classes and means that were
   // found in this one, spelt out. Empty: those that this one was opened with.
   virtual std::string options_alike() const { return {}; }
+  // The samples that are trained on, once a part is drawn: what is learnt from the data, such as the mean that stands for a missing
+  // value, comes from sample(0) to sample(count - 1) alone. Until then it comes from all.
+  virtual Status learn_from([[maybe_unused]] int64_t count, [[maybe_unused]] const std::function<int64_t(int64_t)>& sample) { return {}; }
 };
 
 // An option of a row. Where `json` is set it takes any JSON, and the reader gets that as text, empty if it is not given.

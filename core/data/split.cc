@@ -7,11 +7,14 @@
 namespace epl {
 namespace {
 
+constexpr uint64_t split_epoch = ~uint64_t{0};   // no epoch of training has this number
+Permutation drawn(int64_t samples, uint64_t seed) { return {samples, seed, split_epoch}; }
+
 // A run of the permutation that the seed makes; it takes no memory.
 class Part : public Reader {
  public:
   Part(std::unique_ptr<Reader> whole, int64_t first, int64_t count, uint64_t seed)
-      : whole_(std::move(whole)), order_(whole_->samples(), seed, split_epoch), first_(first), count_(count) {}
+      : whole_(std::move(whole)), order_(drawn(whole_->samples(), seed)), first_(first), count_(count) {}
   const std::vector<std::pair<std::string, TensorType>>& fields() const override { return whole_->fields(); }
   int64_t samples() const override { return count_; }
   Status read(int64_t index, int field, void* target) const override { return whole_->read(order_.at(first_ + index), field, target); }
@@ -21,7 +24,6 @@ class Part : public Reader {
   int64_t row(int64_t index) const override { return whole_->row(order_.at(first_ + index)); }
 
  private:
-  static constexpr uint64_t split_epoch = ~uint64_t{0};   // no epoch of training has this number
   std::unique_ptr<Reader> whole_;
   Permutation order_;
   int64_t first_, count_;
@@ -34,9 +36,11 @@ Result<std::unique_ptr<Reader>> split_reader(std::unique_ptr<Reader> whole, std:
   if (part == "all") return whole;
   if (part != "train" && part != "held_out") return invalid("split is ", quoted(part), "; there are all, train and held_out");
   const int64_t samples = whole->samples(), held_out = static_cast<int64_t>(std::llround(static_cast<double>(samples) * share));
-  const int64_t count = part == "train" ? samples - held_out : held_out;
+  const int64_t trained = samples - held_out, count = part == "train" ? trained : held_out;
   if (count <= 0) return invalid("the part ", part, " of ", samples, " samples is empty where held_out is ", share);
-  return std::unique_ptr<Reader>(std::make_unique<Part>(std::move(whole), part == "train" ? 0 : samples - held_out, count, seed));
+  const Permutation order = drawn(samples, seed);
+  EPL_TRY(whole->learn_from(trained, [&](int64_t i) { return order.at(i); }));
+  return std::unique_ptr<Reader>(std::make_unique<Part>(std::move(whole), part == "train" ? 0 : trained, count, seed));
 }
 
 }  // namespace epl

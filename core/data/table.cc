@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/base/suggestion.h"
 #include "core/data/table_layout.h"
 
 namespace epl {
@@ -19,11 +20,13 @@ struct Column {
   size_t field = 0, position = 0;   // where its cells go
   std::map<std::string, int64_t, std::less<>> numbers;   // of the texts, in the order in which they came
   bool closed = false;              // the names were given: others are errors
-  double sum = 0;
-  int64_t count = 0;
 };
 
-class TableReader;
+// A cell without a value, which gets the mean of its column.
+struct Gap {
+  int64_t row = 0;
+  size_t column = 0;
+};
 
 }  // namespace
 
@@ -33,7 +36,7 @@ struct Table::State {
   TableLayout layout;
   std::vector<Column> columns;
   std::vector<Cells> cells;   // of each field
-  std::vector<std::pair<int64_t, size_t>> to_fill;   // row and column: the mean comes here
+  std::vector<Gap> gaps;
   std::vector<bool> dropped;
   int64_t rows = 0;
 
@@ -42,7 +45,6 @@ struct Table::State {
     const Column& c = columns[column];
     return values[static_cast<size_t>(row) * cells[c.field].width + c.position];
   }
-  Status fill_means();
   void sort_names();
   void leave_out_dropped();
 };
@@ -53,12 +55,12 @@ using FieldTypes = std::vector<std::pair<std::string, TensorType>>;
 
 class TableReader : public Reader {
  public:
-  TableReader(const TableLayout& layout, const std::vector<std::string>& names, std::vector<Cells> cells, std::vector<ClassNames> classes, std::string alike, int64_t rows)
-      : cells_(std::move(cells)), classes_(std::move(classes)), alike_(std::move(alike)), rows_(rows) {
-    for (const TableLayout::Field& field : layout.fields) {
+  TableReader(std::string path, TableLayout layout, std::vector<std::string> names, std::vector<Cells> cells, std::vector<ClassNames> classes, std::vector<Gap> gaps, int64_t rows)
+      : path_(std::move(path)), layout_(std::move(layout)), names_(std::move(names)), cells_(std::move(cells)), classes_(std::move(classes)), gaps_(std::move(gaps)), rows_(rows) {
+    for (const TableLayout::Field& field : layout_.fields) {
       fields_.emplace_back(field.name, TensorType{field.dtype, field.scalar ? Shape{} : Shape{static_cast<int64_t>(field.columns.size())}});
       columns_.emplace_back();
-      for (const size_t column : field.columns) columns_.back().push_back(names[column]);
+      for (const size_t column : field.columns) columns_.back().push_back(names_[column]);
     }
   }
   const FieldTypes& fields() const override { return fields_; }
@@ -75,40 +77,77 @@ class TableReader : public Reader {
   }
   std::vector<ClassNames> classes() const override { return classes_; }
   std::vector<std::string> columns(int field) const override { return columns_[static_cast<size_t>(field)]; }
-  std::string options_alike() const override { return alike_; }
+  std::string options_alike() const override;
+
+  // The means of the columns that may lack values, over these rows; and into the gaps with them.
+  Status learn_from(int64_t count, const std::function<int64_t(int64_t)>& sample) override {
+    std::map<size_t, std::vector<bool>> missing;
+    for (const Gap& gap : gaps_) missing.try_emplace(gap.column, static_cast<size_t>(rows_)).first->second[static_cast<size_t>(gap.row)] = true;
+    for (size_t f = 0; f < layout_.fields.size(); ++f) {
+      const std::vector<size_t>& columns = layout_.fields[f].columns;
+      for (size_t position = 0; position < columns.size(); ++position) {
+        const size_t column = columns[position];
+        if (layout_.missing[column].kind != MissingRule::Kind::mean || cells_[f].reals.empty()) continue;
+        const auto gaps = missing.find(column);
+        double sum = 0;
+        int64_t values = 0;
+        for (int64_t i = 0; i < count; ++i) {
+          const auto row = static_cast<size_t>(sample(i));
+          if (gaps != missing.end() && gaps->second[row]) continue;
+          sum += cells_[f].reals[row * columns.size() + position];
+          ++values;
+        }
+        if (values > 0) {
+          means_[column] = sum / static_cast<double>(values);
+        } else if (gaps != missing.end()) {
+          return Status(Code::data_loss, cat("column ", quoted(names_[column]), " has no value at all", count < rows_ ? " in what is trained on" : "", ", so no mean; leave it out by {\"ignore\": ", quoted(names_[column]), "}"), path_);
+        }
+        for (const Gap& gap : gaps_) {
+          if (gap.column == column) cells_[f].reals[static_cast<size_t>(gap.row) * columns.size() + position] = static_cast<float>(means_[column]);
+        }
+      }
+    }
+    return {};
+  }
 
  private:
+  // The names behind a column's numbers; none where it has numbers of its own.
+  Json names_in(const TableLayout::Field& field, size_t column) const {
+    for (const ClassNames& c : classes_) {
+      if (c.field == field.name && c.column == names_[column]) return Json(c.names);
+    }
+    return Json::array();
+  }
+
+  std::string path_;
+  TableLayout layout_;
+  std::vector<std::string> names_;
   FieldTypes fields_;
   std::vector<std::vector<std::string>> columns_;
   std::vector<Cells> cells_;
   std::vector<ClassNames> classes_;
-  std::string alike_;
+  std::vector<Gap> gaps_;
+  std::map<size_t, double> means_;   // by column
   int64_t rows_;
 };
 
-// The options that read another file to the same meaning.
-std::string alike(const TableLayout& layout, const std::vector<std::string>& names, const std::vector<Column>& columns, const std::vector<ClassNames>& classes) {
+std::string TableReader::options_alike() const {
   Json out = Json::object(), inputs = Json::object(), missing = Json::object();
-  const auto names_in = [&](const TableLayout::Field& field, size_t column) {
-    for (const ClassNames& c : classes) {
-      if (c.field == field.name && c.column == names[column]) return Json(c.names);
-    }
-    return Json::array();
-  };
-  for (size_t f = 0; f < layout.fields.size(); ++f) {
-    const TableLayout::Field& field = layout.fields[f];
+  for (size_t f = 0; f < layout_.fields.size(); ++f) {
+    const TableLayout::Field& field = layout_.fields[f];
     Json list = Json::array(), known = Json::array();
     bool texts = false;
     for (const size_t column : field.columns) {
-      list.push_back(names[column]);
+      list.push_back(names_[column]);
       known.push_back(names_in(field, column));
-      texts = texts || layout.kinds[column] == CellKind::text;
-      const MissingRule& rule = layout.missing[column];
-      if (rule.kind == MissingRule::Kind::mean && columns[column].count > 0) missing[names[column]] = columns[column].sum / static_cast<double>(columns[column].count);
-      if (rule.kind == MissingRule::Kind::number) missing[names[column]] = rule.number;
-      if (rule.kind == MissingRule::Kind::drop) missing[names[column]] = "drop";
+      texts = texts || layout_.kinds[column] == CellKind::text;
+      const MissingRule& rule = layout_.missing[column];
+      const auto mean = means_.find(column);
+      if (mean != means_.end()) missing[names_[column]] = mean->second;
+      if (rule.kind == MissingRule::Kind::number) missing[names_[column]] = rule.number;
+      if (rule.kind == MissingRule::Kind::drop) missing[names_[column]] = "drop";
     }
-    if (layout.has_target && f + 1 == layout.fields.size()) {
+    if (layout_.has_target && f + 1 == layout_.fields.size()) {
       out["target"] = list;
       out["classes"] = texts ? known[0] : Json(field.scalar);
     } else {
@@ -116,7 +155,7 @@ std::string alike(const TableLayout& layout, const std::vector<std::string>& nam
       if (texts) inputs[field.name]["classes"] = known;
     }
   }
-  if (!layout.has_target) out["target"] = nullptr;
+  if (!layout_.has_target) out["target"] = nullptr;
   out["inputs"] = inputs;
   if (!missing.empty()) out["missing"] = missing;
   return print_json(out);
@@ -180,8 +219,6 @@ void Table::add_rows(int64_t count) {
 void Table::set_real(int64_t row, size_t column, double value) {
   State& s = *state_;
   s.at(s.cells[s.columns[column].field].reals, row, column) = static_cast<float>(value);
-  s.columns[column].sum += value;
-  ++s.columns[column].count;
 }
 
 void Table::set_whole(int64_t row, size_t column, int64_t value) {
@@ -197,8 +234,7 @@ Status Table::set_text(int64_t row, size_t column, std::string_view value) {
     if (c.closed) {
       std::vector<std::string> known;
       for (const auto& [name, number] : c.numbers) known.push_back(name);
-      const std::string near = nearest(value, known);
-      return invalid(quoted(excerpt(value, 80)), " is none of the classes that were given", near.empty() ? "" : cat("; did you mean ", near, "?"), "; they are: ", short_list(known));
+      return invalid(quoted(excerpt(value, 80)), " is none of the classes that were given", choices(value, known));
     }
     found = c.numbers.emplace(std::string(value), static_cast<int64_t>(c.numbers.size())).first;
   }
@@ -220,20 +256,11 @@ Status Table::set_missing(int64_t row, size_t column, std::string_view text) {
                    target ? "\"drop\" leaves such rows out" : kind == CellKind::real ? "\"drop\" leaves such rows out, \"mean\" or a number fills in" : "\"drop\" leaves such rows out, a number fills in");
   }
   if (rule.kind == MissingRule::Kind::mean) {
-    s.to_fill.emplace_back(row, column);
+    s.gaps.push_back({row, column});
   } else if (kind == CellKind::whole) {
     set_whole(row, column, static_cast<int64_t>(rule.number));
   } else {
     s.at(s.cells[s.columns[column].field].reals, row, column) = static_cast<float>(rule.number);
-  }
-  return {};
-}
-
-Status Table::State::fill_means() {
-  for (const auto& [row, column] : to_fill) {
-    const Column& c = columns[column];
-    if (c.count == 0) return Status(Code::data_loss, cat("column ", quoted(names[column]), " has no value at all, so no mean; leave it out by {\"ignore\": ", quoted(names[column]), "}"), path);
-    at(cells[c.field].reals, row, column) = static_cast<float>(c.sum / static_cast<double>(c.count));
   }
   return {};
 }
@@ -260,8 +287,11 @@ void Table::State::sort_names() {
 
 void Table::State::leave_out_dropped() {
   if (std::ranges::find(dropped, true) == dropped.end()) return;
+  std::erase_if(gaps, [&](const Gap& gap) { return dropped[static_cast<size_t>(gap.row)]; });
+  std::vector<int64_t> place(static_cast<size_t>(rows));
   int64_t kept = 0;
   for (int64_t row = 0; row < rows; ++row) {
+    place[static_cast<size_t>(row)] = kept;
     if (dropped[static_cast<size_t>(row)]) continue;
     for (Cells& c : cells) {
       const auto from = static_cast<long>(static_cast<size_t>(row) * c.width), to = static_cast<long>(static_cast<size_t>(kept) * c.width), width = static_cast<long>(c.width);
@@ -270,13 +300,13 @@ void Table::State::leave_out_dropped() {
     }
     ++kept;
   }
+  for (Gap& gap : gaps) gap.row = place[static_cast<size_t>(gap.row)];
   rows = kept;
 }
 
 Result<std::unique_ptr<Reader>> Table::finish(std::unique_ptr<Table> table) {
   State& s = *table->state_;
   if (s.rows == 0) return Status(Code::data_loss, "the table has no line below its head", s.path);
-  EPL_TRY(s.fill_means());
   s.sort_names();
   s.leave_out_dropped();
   if (s.rows == 0) return Status(Code::data_loss, "every row has a missing value, so the option missing leaves none", s.path);
@@ -289,8 +319,9 @@ Result<std::unique_ptr<Reader>> Table::finish(std::unique_ptr<Table> table) {
       classes.push_back(std::move(names));
     }
   }
-  std::string options = alike(s.layout, s.names, s.columns, classes);
-  return std::unique_ptr<Reader>(std::make_unique<TableReader>(s.layout, s.names, std::move(s.cells), std::move(classes), std::move(options), s.rows));
+  auto reader = std::make_unique<TableReader>(s.path, s.layout, s.names, std::move(s.cells), std::move(classes), std::move(s.gaps), s.rows);
+  EPL_TRY(reader->learn_from(s.rows, [](int64_t i) { return i; }));
+  return std::unique_ptr<Reader>(std::move(reader));
 }
 
 bool is_missing(std::string_view text) {

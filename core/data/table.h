@@ -44,7 +44,4 @@ class Table {
 // Whether the text stands for a value that is not there: "", NA, nan, null, None, ? and their kin.
 bool is_missing(std::string_view text);
 
-// "a, b, c and 12 more", for messages.
-std::string short_list(const std::vector<std::string>& names);
-
 }  // namespace epl

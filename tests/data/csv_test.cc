@@ -4,6 +4,7 @@
 #include <cstring>
 #include <fstream>
 
+#include "core/data/split.h"
 #include "tests/data/open_reader.h"
 
 namespace epl {
@@ -137,6 +138,42 @@ TEST(Csv, TextsAreClassesInTheOrderOfTheAlphabet) {
   EXPECT_NE(open_reader("", path, {{"classes", std::string("false")}}).status().message().find("the target \"species\" holds texts"), std::string::npos);
 }
 
+// What is held out teaches nothing: the mean that fills a gap is that of the samples that are trained on.
+TEST(Csv, MeansComeFromTheTrainedPart) {
+  std::string text = "a,y\n";
+  for (int i = 0; i < 30; ++i) text += cat(i % 5 == 2 ? "" : cat(i * i), ",", i, "\n");
+  const std::string path = table(text);
+  const auto part = [&](const char* name, const std::string& missing) {
+    auto whole = open_reader("", path, {{"missing", missing}});
+    EXPECT_TRUE(whole.ok()) << whole.status().to_string();
+    return split_reader(std::move(*whole), name, 0.4, 0);
+  };
+  const auto trained = part("train", "\"mean\""), other = part("held_out", "\"mean\"");
+  ASSERT_TRUE(trained.ok()) << trained.status().to_string();
+  ASSERT_TRUE(other.ok()) << other.status().to_string();
+  const Reader *train = trained->get(), *held_out = other->get();
+  double sum = 0;
+  int values = 0;
+  for (int64_t i = 0; i < train->samples(); ++i) {
+    if (train->row(i) % 5 == 2) continue;
+    sum += floats(*train, i, 0)[0];
+    ++values;
+  }
+  const auto mean = static_cast<float>(sum / values);
+  int gaps = 0;
+  for (const Reader* reader : {train, held_out}) {
+    for (int64_t i = 0; i < reader->samples(); ++i) {
+      const int64_t row = reader->row(i);
+      gaps += row % 5 == 2;
+      EXPECT_EQ(floats(*reader, i, 0)[0], row % 5 == 2 ? mean : static_cast<float>(row * row)) << "row " << row;
+    }
+  }
+  EXPECT_EQ(gaps, 6);
+  EXPECT_NE(mean, 281.25f) << "the mean of all rows";
+  EXPECT_EQ(train->options_alike(), held_out->options_alike());
+  EXPECT_NE(train->options_alike().find(cat("\"missing\":{\"a\":")), std::string::npos);
+}
+
 TEST(Csv, MissingValuesAreErrorsUnlessToldOtherwise) {
   const std::string path = table("a,b,y\n1,10,1\n,20,2\n3,NA,3\n5,30,nan\n");
   auto refused = open_reader("", path);
@@ -157,6 +194,10 @@ TEST(Csv, MissingValuesAreErrorsUnlessToldOtherwise) {
   EXPECT_EQ(floats(**number, 1, 0), (std::vector<float>{-1, 20}));
   EXPECT_EQ(floats(**number, 2, 0), (std::vector<float>{3, 0.5f}));
   EXPECT_NE(open_reader("", path, {{"missing", std::string("\"median\"")}}).status().message().find("\"drop\" and a number"), std::string::npos);
+  // Rows that are dropped count for no mean; the ones behind them stay in their places.
+  auto both = open_reader("", table("a,b,y\n100,,1\n1,1,2\n,2,3\n3,3,4\n"), {{"missing", std::string(R"({"a": "mean", "b": "drop"})")}});
+  ASSERT_TRUE(both.ok()) << both.status().to_string();
+  EXPECT_EQ(floats(**both, 1, 0), (std::vector<float>{2, 2}));
   EXPECT_NE(open_reader("", table("a,y\n,1\n"), {{"missing", std::string("\"mean\"")}}).status().message().find("no value at all"), std::string::npos);
   EXPECT_NE(open_reader("", table("a,y\n,1\n"), {{"missing", std::string("\"drop\"")}}).status().message().find("leaves none"), std::string::npos);
 }
