@@ -10,9 +10,9 @@ set_tests_properties(tools.validation PROPERTIES LABELS tools TIMEOUT 900)
 add_test(NAME tools.adapters COMMAND sh ${PROJECT_SOURCE_DIR}/tests/tools/adapters.sh $<TARGET_FILE:epl_tool> ${PROJECT_BINARY_DIR}/adapters)
 set_tests_properties(tools.adapters PROPERTIES LABELS tools TIMEOUT 300)
 add_test(NAME tools.help COMMAND sh ${PROJECT_SOURCE_DIR}/tests/tools/help.sh $<TARGET_FILE:epl_tool> ${PROJECT_BINARY_DIR}/help)
-set_tests_properties(tools.help PROPERTIES LABELS tools TIMEOUT 900)
+set_tests_properties(tools.help PROPERTIES LABELS "tools;only_release" TIMEOUT 900)
 add_test(NAME tools.exit_codes COMMAND sh ${PROJECT_SOURCE_DIR}/tests/tools/exit_codes.sh $<TARGET_FILE:epl_tool> ${PROJECT_BINARY_DIR}/exit_codes)
-set_tests_properties(tools.exit_codes PROPERTIES LABELS tools TIMEOUT 300)
+set_tests_properties(tools.exit_codes PROPERTIES LABELS "tools;only_release" TIMEOUT 300)
 
 # The report in a browser; the screenshots stay in the build folder.
 find_package(Python3 COMPONENTS Interpreter)
