@@ -42,7 +42,7 @@ if(EPL_TOOL)
   set_target_properties(epl_tool PROPERTIES OUTPUT_NAME epl BUILD_RPATH "$ORIGIN/../lib")
   target_include_directories(epl_tool PRIVATE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/include)
   target_link_libraries(epl_tool PRIVATE epl Threads::Threads)
-  epl_precompile(epl_tool <CLI/CLI.hpp> <map> <set> <string> <vector> "${PROJECT_SOURCE_DIR}/tools/json.h")
+  epl_precompile(epl_tool <CLI/CLI.hpp> <map> <set> <string> <vector>)
   if(EPL_SANITIZE)  # as in tests/CMakeLists.txt
     target_compile_options(epl_tool PRIVATE -O0)
   endif()
