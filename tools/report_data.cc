@@ -132,6 +132,14 @@ std::vector<std::pair<std::string, std::string>> job_facts(const JobOptions& o) 
   };
   fact("options of the data", o.data_options);
   fact("loss", o.loss + (o.loss_output.empty() ? "" : " of " + o.loss_output));
+  const auto listed = [](const std::vector<std::string>& patterns) {
+    std::string text;
+    for (const std::string& one : patterns) text += (text.empty() ? "" : ", ") + one;
+    return text;
+  };
+  if (!o.lora.empty()) fact("low-rank adapters", listed(o.lora) + "; rank " + std::to_string(o.lora_rank) + ", alpha " + short_decimal(o.lora_alpha) + ", dropout " + short_decimal(o.lora_dropout));
+  fact(o.lora.empty() ? "trained alone" : "trained beside them", listed(o.train_only));
+  fact("frozen", listed(o.freeze));
   fact("optimizer", o.optimizer);
   fact("learning rate", o.lr ? short_decimal(*o.lr) + ", " + o.schedule : o.schedule);
   fact("batch", o.batch > 0 ? std::to_string(o.batch) : "");

@@ -147,16 +147,23 @@ Status export_adapters(const epl_session& handle, const std::string& folder) {
     for (const std::string& name : {one.a, one.b}) EPL_TRY(add(name, name));
   }
   // PEFT keeps a module whole, with what of it is frozen.
-  const TrainedModules beside = trained_modules(adapters, handle.session->plan().trained());
-  for (int kind : {EPL_STATE_PARAMETER, EPL_STATE_FROZEN, EPL_STATE_BUFFER}) {
-    for (const std::string& name : handle.names[kind]) {
-      const std::string module = name.substr(0, std::min(name.rfind('.'), name.size()));
-      if (std::ranges::find(beside.modules, module) != beside.modules.end()) EPL_TRY(add(name, cat("base_model.model.", name)));
-    }
+  std::vector<std::string> changed = handle.session->plan().trained(), all;
+  for (const std::string& name : handle.names[EPL_STATE_BUFFER]) {
+    EPL_ASSIGN(Tensor value, handle.session->state_view(name));
+    if (!identical(value, handle.session->plan().state().find(name)->initial)) changed.push_back(name);
+  }
+  for (int kind : {EPL_STATE_PARAMETER, EPL_STATE_FROZEN, EPL_STATE_BUFFER}) all.insert(all.end(), handle.names[kind].begin(), handle.names[kind].end());
+  const TrainedModules beside = trained_modules(adapters, changed, all);
+  for (const std::string& name : all) {
+    const std::string module = name.substr(0, std::min(name.rfind('.'), name.size()));
+    if (std::ranges::find(beside.modules, module) == beside.modules.end()) continue;
+    EPL_TRY(add(name, cat("base_model.model.", name)));
+    // A batch norm of PyTorch counts its batches, too, and PEFT misses what a module should have.
+    if (name.ends_with(".running_var")) values.emplace_back(cat("base_model.model.", module, ".num_batches_tracked"), Tensor::from_ints({handle.session->steps_done()}).reshaped({}));
   }
   if (!beside.left_out.empty()) {
-    log(handle.engine->host, LogLevel::warning, folder, ": ", beside.left_out[0], beside.left_out.size() > 1 ? cat(" and ", beside.left_out.size() - 1, " more are") : " is",
-        " trained, too, and left out: Hugging Face PEFT keeps whole modules that have no adapter, by their names");
+    log(handle.engine->host, LogLevel::warning, folder, ": ", beside.left_out[0], beside.left_out.size() > 1 ? cat(" and ", beside.left_out.size() - 1, " more have") : " has",
+        " changed, too, and is left out: Hugging Face PEFT keeps whole modules that have no adapter, by their names");
   }
   EPL_TRY(make_folder(folder));
   EPL_TRY(save_safetensors(cat(folder, "/adapter_model.safetensors"), values, {{"format", "pt"}}));

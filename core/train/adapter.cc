@@ -289,14 +289,16 @@ Tensor merge_adapter(const Adapter& adapter, const Tensor& weight, const Tensor&
   });
 }
 
-TrainedModules trained_modules(const std::vector<Adapter>& adapters, const std::vector<std::string>& trained) {
+TrainedModules trained_modules(const std::vector<Adapter>& adapters, const std::vector<std::string>& changed, const std::vector<std::string>& all) {
   TrainedModules out;
   std::set<std::string> taken;
-  for (const std::string& name : trained) {
+  for (const std::string& name : changed) {
     if (std::ranges::any_of(adapters, [&](const Adapter& one) { return one.a == name || one.b == name; })) continue;
     const size_t dot = name.rfind('.');
     const std::string module = anonymous(name) ? "" : name.substr(0, dot);
-    if (module.empty() || std::ranges::find(adapters, module, &Adapter::module) != adapters.end()) {
+    const auto has = [&](const char* part) { return std::ranges::find(all, module + part) != all.end(); };
+    const bool torn = has(".bias") && !has(".weight");
+    if (module.empty() || torn || std::ranges::find(adapters, module, &Adapter::module) != adapters.end()) {
       out.left_out.push_back(name);
     } else if (taken.insert(module).second) {
       out.modules.push_back(module);

@@ -50,12 +50,14 @@ Result<Adapted> insert_adapters(const Graph& graph, const AdapterOptions& option
 // are rounded once.
 Tensor merge_adapter(const Adapter& adapter, const Tensor& weight, const Tensor& a, const Tensor& b);
 
-// Parameters that are trained beside adapters, as PEFT keeps them: whole modules, in its modules_to_save.
+// Parameters and running statistics that change beside adapters, as PEFT keeps them: whole modules, in its modules_to_save.
 struct TrainedModules {
   std::vector<std::string> modules;    // "classifier"
-  std::vector<std::string> left_out;   // parameters that PEFT has no place for: without a module's name, or of one that has an adapter
+  // Those that PEFT has no place for: without a module's name, of one that has an adapter, or of one whose weight has lost its name.
+  std::vector<std::string> left_out;
 };
-TrainedModules trained_modules(const std::vector<Adapter>& adapters, const std::vector<std::string>& trained);
+// `all`: the names of the model's parameters and running statistics.
+TrainedModules trained_modules(const std::vector<Adapter>& adapters, const std::vector<std::string>& changed, const std::vector<std::string>& all);
 
 // adapter_config.json as PEFT reads it, for adapters and modules that lie beside it in adapter_model.safetensors.
 std::string adapter_config(const std::vector<Adapter>& adapters, const std::vector<std::string>& modules_to_save);

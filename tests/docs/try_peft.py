@@ -3,7 +3,8 @@
     python tests/docs/try_peft.py          (torch, peft, onnx, onnxruntime; a build in build/release or build/release-tests)
 
 Models: layers whose weights keep PyTorch's names, whose weights the exporter transposed and renamed, and a convolution. Once with adapters
-alone, once with the last layer trained beside them, of which PEFT keeps a copy of its own (modules_to_save).
+alone, once with the last layer trained beside them, of which PEFT keeps a copy of its own (modules_to_save); and one whose running statistics
+change, which PEFT keeps likewise.
 """
 import pathlib
 import subprocess
@@ -33,13 +34,21 @@ class Net(nn.Module):
         return self.head(self.body["second"](torch.tanh(self.body["first"](h))).flatten(1))
 
 
-def try_one(name, folder, beside=(), **how):
+class Normed(Net):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Sequential(self.conv, nn.BatchNorm2d(6))
+
+
+def try_one(name, folder, beside=(), make=Net, **how):
     torch.manual_seed(1)
-    net, x = Net().eval(), torch.randn(8, 2, 6, 6)
+    net, x = make(), torch.randn(8, 2, 6, 6)
+    net.train("training" in how)
     torch.onnx.export(net, (x,), folder / "m.onnx", input_names=["x"], output_names=["y"], **how)
     save_file({"x": torch.randn(64, 2, 6, 6).numpy(), "target": np.arange(64) % 3}, str(folder / "d.safetensors"))
-    subprocess.run([EPL, "train", folder / "m.onnx", "--data", folder / "d.safetensors", "--batch", "8", "--steps", "30", "--lr", "0.02", "--lora", "conv",
+    subprocess.run([EPL, "train", folder / "m.onnx", "--data", folder / "d.safetensors", "--batch", "8", "--steps", "30", "--lr", "0.02", "--lora", "conv*",
                     "--lora", "first", "--lora", "body.second", "--rank", "3", "--lora-alpha", "6", *beside, "--out", folder / "out"], check=True, stdout=subprocess.DEVNULL)
+    net.eval()
     head = net.head.weight.detach().clone()
     adapted = PeftModel.from_pretrained(net, str(folder / "out" / "adapters")).eval()
     session = onnxruntime.InferenceSession(str(folder / "out" / "trained.onnx"), providers=["CPUExecutionProvider"])
@@ -60,7 +69,9 @@ def try_one(name, folder, beside=(), **how):
 for name, how in {"dynamo, names kept": dict(dynamo=True, optimize=False, external_data=False, opset_version=20),
                   "dynamo, optimized": dict(dynamo=True, external_data=False, opset_version=20),
                   "older, names kept": dict(dynamo=False, do_constant_folding=False, opset_version=17),
-                  "older, folded": dict(dynamo=False, opset_version=17)}.items():
+                  "older, folded": dict(dynamo=False, opset_version=17),
+                  "older, with batch norm": dict(make=Normed, dynamo=False, do_constant_folding=False, opset_version=17,
+                                                 training=torch.onnx.TrainingMode.TRAINING)}.items():
     for beside in ((), ("--train-only", "head.*")):
         with tempfile.TemporaryDirectory() as scratch:
             try_one(name + (", with the last layer" if beside else ""), pathlib.Path(scratch), beside, **how)

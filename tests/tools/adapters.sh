@@ -39,6 +39,7 @@ expect 0 "low-rank adapters: 1" "$epl" plan mlp.onnx --batch 8 $adapters
 expect 0 "in 4 tensors" tune --out whole
 for made in trained.onnx adapters/adapter_model.safetensors adapters/adapter_config.json; do [ -s whole/$made ] || { echo "FAILED: no whole/$made"; failed=1; }; done
 grep -q '"net.2"' whole/adapters/adapter_config.json || { echo "FAILED: what is trained beside adapters is not among them"; failed=1; }
+grep -q 'net.0; rank 2, alpha 4, dropout 0.1' whole/report.html || { echo "FAILED: the report does not tell the adapters"; failed=1; }
 
 # The same bits however the work is cut, and when it is killed and goes on.
 tune --json --out once >once.json || failed=1

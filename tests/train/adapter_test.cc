@@ -230,9 +230,10 @@ TEST(Adapters, RefuseNumbersThatMeanNothing) {
 TEST(Adapters, NameTheModulesTrainedBesideThem) {
   auto made = insert_adapters(model(), options({"first"}), true);
   ASSERT_TRUE(made.ok()) << made.status().to_string();
-  const TrainedModules found = trained_modules(made->adapters, {made->adapters[0].a, made->adapters[0].b, "net.head.weight", "net.head.bias", "net.first.bias", "onnx::MatMul_31", "table"});
+  const TrainedModules found = trained_modules(made->adapters, {made->adapters[0].a, made->adapters[0].b, "net.head.weight", "net.head.bias", "net.first.bias", "onnx::MatMul_31", "net.last.bias", "table"},
+                                               {"net.head.weight", "net.head.bias", "net.first.weight", "net.first.bias", "onnx::MatMul_31", "net.last.bias", "table"});
   EXPECT_EQ(found.modules, std::vector<std::string>{"net.head"});
-  EXPECT_EQ(found.left_out, (std::vector<std::string>{"net.first.bias", "onnx::MatMul_31", "table"}));
+  EXPECT_EQ(found.left_out, (std::vector<std::string>{"net.first.bias", "onnx::MatMul_31", "net.last.bias", "table"}));
 }
 
 TEST(Adapters, HaveTheConfigurationThatPeftReads) {
