@@ -18,6 +18,12 @@ const StateSlot& slot_of(const epl_session& handle, const std::string& name) {
   return *slot;
 }
 
+// Whether the model's file can have it: an adapter that no loss reaches is frozen as well, but begins at the plan's seed.
+bool may_be_in_the_file(const epl_session& handle, const std::string& name) {
+  const std::vector<Adapter>& adapters = handle.session->plan().adapters();
+  return !slot_of(handle, name).initial.empty() && std::ranges::none_of(adapters, [&](const Adapter& one) { return one.a == name || one.b == name; });
+}
+
 // By pieces: a weight that is in the file alone is not brought into memory for this.
 Status add_pieces(Hash64& hash, const Tensor& value) {
   std::vector<std::byte> piece(static_cast<size_t>(std::min(piece_bytes, value.bytes())));
@@ -46,10 +52,9 @@ Result<std::vector<std::string>> leave_to_the_file(const epl_session& handle, Fa
   std::vector<std::string> out;
   if (handle.session->plan().adapters().empty()) return out;
   for (const std::string& name : handle.names[EPL_STATE_FROZEN]) {
-    const Tensor& before = slot_of(handle, name).initial;
-    if (before.empty()) continue;
+    if (!may_be_in_the_file(handle, name)) continue;
     EPL_ASSIGN(Tensor value, handle.session->state_view(name));
-    if (identical(value, before)) out.push_back(name);
+    if (identical(value, slot_of(handle, name).initial)) out.push_back(name);
   }
   if (out.empty()) return out;
   EPL_ASSIGN(facts[fact], hash_of(handle, out));
@@ -63,7 +68,7 @@ Result<std::vector<std::string>> left_to_the_file(const epl_session& handle, con
   std::set<std::string> there;
   for (const CheckpointItem& item : checkpoint.items) there.insert(item.name);
   for (const std::string& name : handle.names[EPL_STATE_FROZEN]) {
-    if (!there.contains(name) && !slot_of(handle, name).initial.empty()) out.push_back(name);
+    if (!there.contains(name) && may_be_in_the_file(handle, name)) out.push_back(name);
   }
   EPL_ASSIGN(const std::string here, hash_of(handle, out));
   if (here == saved->second) return out;
