@@ -8,6 +8,7 @@
 #include "core/base/converted.h"
 #include "core/base/json.h"
 #include "core/base/philox.h"
+#include "core/base/suggestion.h"
 #include "core/base/text.h"
 #include "core/ir/builder.h"
 #include "core/ir/op.h"
@@ -188,11 +189,21 @@ class Inserting {
 
   Status nothing_matches(const AdapterSpec& spec, const std::vector<std::string>& left) const {
     if (!left.empty()) return invalid("the adapters \"", spec.pattern, "\" have no weight that can be adapted: ", first_of(left));
-    std::vector<std::string> known;
-    for (const auto& [weight, module] : modules_) known.push_back(module);
-    std::string examples;
-    for (size_t i = 0; i < std::min<size_t>(known.size(), 3); ++i) examples += cat(i > 0 ? ", " : "", known[i]);
-    return invalid("the adapters \"", spec.pattern, "\" match no layer; there are ", known.size(), " with a matrix or a convolution", known.empty() ? "" : cat(", such as ", examples));
+    for (const auto& [parameter, unused] : refused_) {
+      const std::string& name = source_.value(parameter).name;
+      if (matches(spec.pattern, without(name, ".weight"), name)) return invalid("the adapters \"", spec.pattern, "\" match no layer: ", name, " is not the second operand of a MatMul, Gemm or Conv");
+    }
+    std::vector<std::string> known, ends;   // "encoder.query", "query"
+    for (const auto& [weight, module] : modules_) {
+      known.push_back(module);
+      ends.push_back(module.substr(module.rfind('.') + 1));
+    }
+    std::string hint = did_you_mean(spec.pattern, ends);
+    if (hint.empty()) hint = did_you_mean(spec.pattern, known);
+    const std::string deeper = "*." + spec.pattern;
+    if (std::ranges::any_of(known, [&](const std::string& module) { return glob_match(deeper, module); })) hint = cat("; ", deeper, " would.");
+    return invalid("the adapters \"", spec.pattern, "\" match no layer", hint, hint.empty() ? "; there are " : " There are ", known.size(), " with a matrix or a convolution",
+                   known.empty() ? "" : cat(", such as ", short_list(std::span(known).first(std::min<size_t>(known.size(), 3)))));
   }
 
   Status add_adapter(Value weight, const AdapterSpec& spec, const std::string& module) {

@@ -187,7 +187,10 @@ TEST(Adapters, APatternThatAdaptsNothingSaysWhy) {
     auto made = insert_adapters(graph, options(std::move(patterns)), true);
     return made.ok() ? std::string("accepted") : made.status().message();
   };
-  EXPECT_NE(refused(model(), {"net.conv", "frist"}).find("\"frist\" match no layer; there are 3"), std::string::npos) << refused(model(), {"frist"});
+  EXPECT_EQ(refused(model(), {"net.conv", "frist"}), "the adapters \"frist\" match no layer; did you mean first? There are 3 with a matrix or a convolution, such as net.conv, net.first, net.last");
+  EXPECT_NE(refused(model(), {"fir*"}).find("match no layer; *.fir* would. There are 3"), std::string::npos) << refused(model(), {"fir*"});
+  EXPECT_NE(refused(model(), {"other"}).find("match no layer; there are 3"), std::string::npos) << refused(model(), {"other"});
+  EXPECT_NE(refused(model(), {"net.first.bias"}).find("match no layer: net.first.bias is not the second operand"), std::string::npos) << refused(model(), {"net.first.bias"});
   Graph tied = model();   // the weight of a layer is an output besides
   tied.outputs.push_back({"table", tied.find("net.first.weight")});
   EXPECT_NE(refused(tied, {"first"}).find("it is the output table"), std::string::npos) << refused(tied, {"first"});
