@@ -1,7 +1,9 @@
 #include "core/program/memory.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
+#include <set>
 
 namespace epl {
 namespace {
@@ -21,43 +23,127 @@ int64_t fullest(const std::vector<Storage>& storages) {
   return most;
 }
 
-// Places storages in the given order, each into the tightest gap between those that are alive with it.
-int64_t place(const std::vector<Storage>& storages, const std::vector<int>& order, std::vector<int64_t>& offsets) {
-  std::vector<int> placed;   // by offset
+struct Placed {
+  int64_t offset = 0, end = 0;
+  int first = 0, last = 0;
+};
+
+// Places storages in the given order, each into the tightest gap between those that are alive with it. Gives the size of the arena;
+// INT64_MAX when `looks` are used up.
+int64_t place(const std::vector<Storage>& storages, const std::vector<int>& order, std::vector<int64_t>& offsets, int64_t& looks) {
+  std::vector<Placed> placed;   // by offset
+  placed.reserve(storages.size());
   offsets.assign(storages.size(), -1);
   int64_t total = 0;
   for (int i : order) {
+    looks -= static_cast<int64_t>(placed.size());
+    if (looks < 0) return INT64_MAX;
     const Storage& s = storages[i];
     int64_t size = aligned(s.bytes), best = -1, best_gap = INT64_MAX, end = 0;
-    for (int other : placed) {
-      const Storage& o = storages[other];
+    for (const Placed& o : placed) {
       if (o.last < s.first || s.last < o.first) continue;
-      int64_t gap = offsets[other] - end;
+      int64_t gap = o.offset - end;
       if (gap >= size && gap < best_gap) best = end, best_gap = gap;
-      end = std::max(end, offsets[other] + aligned(o.bytes));
+      end = std::max(end, o.end);
     }
     offsets[i] = best >= 0 ? best : end;
     total = std::max(total, offsets[i] + size);
-    placed.insert(std::ranges::upper_bound(placed, offsets[i], {}, [&](int p) { return offsets[p]; }), i);
+    placed.insert(std::ranges::upper_bound(placed, offsets[i], {}, &Placed::offset), {offsets[i], offsets[i] + size, s.first, s.last});
+  }
+  return total;
+}
+
+// The gaps between what is alive now.
+class Gaps {
+ public:
+  // The lowest of the tightest gaps that have room, else the end.
+  int64_t take(int64_t size) {
+    auto it = by_size_.lower_bound({size, 0});
+    if (it == by_size_.end()) {
+      end_ += size;
+      return end_ - size;
+    }
+    const auto [gap, offset] = *it;
+    remove(by_offset_.find(offset));
+    if (gap > size) add(offset + size, gap - size);
+    return offset;
+  }
+
+  void give_back(int64_t offset, int64_t size) {
+    auto next = by_offset_.lower_bound(offset);
+    if (next != by_offset_.end() && next->first == offset + size) {
+      size += next->second;
+      next = remove(next);
+    }
+    if (next != by_offset_.begin()) {
+      auto before = std::prev(next);
+      if (before->first + before->second == offset) {
+        offset = before->first;
+        size += before->second;
+        remove(before);
+      }
+    }
+    offset + size == end_ ? static_cast<void>(end_ = offset) : add(offset, size);
+  }
+
+ private:
+  using ByOffset = std::map<int64_t, int64_t>;
+  void add(int64_t offset, int64_t size) {
+    by_offset_.emplace(offset, size);
+    by_size_.emplace(size, offset);
+  }
+  ByOffset::iterator remove(ByOffset::iterator it) {
+    by_size_.erase({it->second, it->first});
+    return by_offset_.erase(it);
+  }
+
+  ByOffset by_offset_;
+  std::set<std::pair<int64_t, int64_t>> by_size_;
+  int64_t end_ = 0;
+};
+
+// Places storages in the order of their first position, or, backwards, of their last.
+int64_t place_in_time(const std::vector<Storage>& storages, bool backwards, std::vector<int64_t>& offsets) {
+  auto begin = [&](int i) { return backwards ? -storages[i].last : storages[i].first; };
+  auto end = [&](int i) { return backwards ? -storages[i].first : storages[i].last; };
+  std::vector<int> order(storages.size()), ends;
+  std::iota(order.begin(), order.end(), 0);
+  ends = order;
+  std::ranges::stable_sort(order, {}, begin);
+  std::ranges::stable_sort(ends, {}, end);
+  offsets.assign(storages.size(), 0);
+  Gaps gaps;
+  int64_t total = 0;
+  size_t over = 0;
+  for (int i : order) {
+    for (; end(ends[over]) < begin(i); ++over) {
+      const int64_t size = aligned(storages[ends[over]].bytes);
+      if (size > 0) gaps.give_back(offsets[ends[over]], size);
+    }
+    const int64_t size = aligned(storages[i].bytes);
+    if (size > 0) offsets[i] = gaps.take(size);
+    total = std::max(total, offsets[i] + size);
   }
   return total;
 }
 
 }  // namespace
 
-MemoryLayout lay_out(std::vector<Storage>& storages) {
+MemoryLayout lay_out(std::vector<Storage>& storages, int64_t most) {
   MemoryLayout layout{.bytes = INT64_MAX, .largest_live = fullest(storages)};
   std::vector<int> order(storages.size());
   std::vector<int64_t> offsets, best;
+  int64_t looks = most;
+  auto keep = [&](int64_t total) {
+    if (total >= layout.bytes) return;
+    layout.bytes = total;
+    best = offsets;
+  };
   auto attempt = [&](auto&& before) {
-    if (layout.bytes <= layout.largest_live) return;
+    if (layout.bytes <= layout.largest_live || looks < 0) return;
     std::iota(order.begin(), order.end(), 0);
     std::ranges::stable_sort(order, [&](int a, int b) { return before(storages[a], storages[b]); });
-    int64_t total = place(storages, order, offsets);
-    if (total < layout.bytes) {
-      layout.bytes = total;
-      best = offsets;
-    }
+    keep(place(storages, order, offsets, looks));
   };
   auto span = [](const Storage& s) { return static_cast<int64_t>(s.last) - s.first; };
   attempt([](const Storage& a, const Storage& b) { return a.bytes > b.bytes; });
@@ -70,6 +156,10 @@ MemoryLayout lay_out(std::vector<Storage>& storages) {
     int64_t ca = 63 - __builtin_clzll(span(a) + 1), cb = 63 - __builtin_clzll(span(b) + 1);
     return ca != cb ? ca > cb : a.bytes > b.bytes;
   });
+  if (looks < 0) {
+    for (bool backwards : {false, true}) keep(place_in_time(storages, backwards, offsets));
+  }
+  layout.looks = most - std::max<int64_t>(looks, 0);
   for (size_t i = 0; i < storages.size(); ++i) storages[i].offset = best.empty() ? 0 : best[i];
   if (storages.empty()) layout.bytes = 0;
   return layout;

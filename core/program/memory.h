@@ -19,10 +19,15 @@ constexpr int64_t aligned_bytes(int64_t bytes) { return (bytes + memory_alignmen
 struct MemoryLayout {
   int64_t bytes = 0;         // of the arena
   int64_t largest_live = 0;  // bytes alive together at the fullest position: no layout needs less
+  int64_t looks = 0;         // at storages that were placed already: the work it took
 };
 
+// What a layout may take: about two seconds. Placement by best fit in any order looks at pairs of storages.
+inline constexpr int64_t most_looks = int64_t{1} << 29;
+
 // Sets the offsets. Tries several orders of placement (by size, by lifetime, by first use) with best fit and keeps the
-// smallest arena; stops early at the lower bound.
-MemoryLayout lay_out(std::vector<Storage>& storages);
+// smallest arena; stops early at the lower bound. Where the storages are too many for `most` looks, they are placed in the order
+// of time and of time backwards, for which a list of gaps is enough.
+MemoryLayout lay_out(std::vector<Storage>& storages, int64_t most = most_looks);
 
 }  // namespace epl
