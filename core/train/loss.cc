@@ -67,27 +67,56 @@ bool moves_numbers(const Node& node) {
   return ops.contains(node.op->name);
 }
 
-// Files for inference end in a softmax or a sigmoid. A loss of scores means what stands before it; taken twice, the loss would
-// train badly without a word.
+// Those of them that keep all numbers, so that they can be put after what stands before a softmax as well.
+bool keeps_numbers(const Node& node) {
+  static const std::set<std::string_view> ops = {"reshape", "transpose", "identity"};
+  return ops.contains(node.op->name);
+}
+
+// Where dimension `axis` of the operand is in the result, -1 where it is no dimension of its own any more.
+int axis_after(const Node& move, const Shape& before, const Shape& after, int axis) {
+  if (axis < 0) return -1;
+  if (move.op->name == "transpose") {
+    const Ints order = move.attributes.ints("perm");
+    const auto at = std::ranges::find(order, axis);
+    return at == order.end() ? -1 : static_cast<int>(at - order.begin());
+  }
+  const int64_t size = before[static_cast<size_t>(axis)], outer = element_count(Shape(before.begin(), before.begin() + axis));
+  int64_t begins = 1;
+  for (size_t d = 0; d < after.size(); ++d) {
+    if (begins == outer && after[d] == size) return static_cast<int>(d);
+    begins *= after[d];
+  }
+  return -1;
+}
+
+// Files for inference end in a softmax or a sigmoid, perhaps under another shape. A loss of scores means what stands before it;
+// taken twice, the loss would train badly without a word.
 void find_scores(LossBuilder& loss, const LossRow& row, std::vector<std::string>* notes) {
   const Graph& graph = loss.b.graph();
   const auto note = [&](std::string text) {
     if (notes) notes->push_back(std::move(text));
   };
   const Node* last = producer(graph, loss.output.value());
-  const Var given = loss.output;
-  while (last && last->op->name == "identity") {
-    loss.output = loss.b.var(last->inputs[0]);
+  std::vector<Node> moves;   // from the output backwards
+  while (last && keeps_numbers(*last)) {
+    moves.push_back(*last);
     last = producer(graph, last->inputs[0]);
   }
-  if (last && row.takes_operand_of(loss, *last)) {
-    const std::string op = last->op->name, where = last->name;
-    loss.output = loss.b.var(last->inputs[0]);
-    note(cat("loss ", row.name, " takes scores, so it is applied to what the last ", op, " (node ", where,
-             ") takes, not to its result; loss.peel = false applies it to the output as it is"));
-    return;
+  if (last && makes_probabilities(*last)) {
+    const Shape* shape = &graph.type(last->outputs[0]).shape;
+    int axis = static_cast<int>(last->attributes.integer_or("axis", 0));
+    axis = axis < 0 ? axis + static_cast<int>(shape->size()) : axis;
+    for (size_t k = moves.size(); k-- > 0; shape = &graph.type(moves[k].outputs[0]).shape) axis = axis_after(moves[k], *shape, graph.type(moves[k].outputs[0]).shape, axis);
+    if (row.takes_operand_of(loss, *last, axis)) {
+      const std::string op = last->op->name, where = last->name;
+      loss.output = loss.b.var(last->inputs[0]);
+      for (size_t k = moves.size(); k-- > 0;) loss.output = loss.b.emit(moves[k].op->name, {loss.output}, moves[k].attributes);
+      note(cat("loss ", row.name, " takes scores, so it is applied to what the last ", op, " (node ", where,
+               ") takes, not to its result; loss.peel = false applies it to the output as it is"));
+      return;
+    }
   }
-  loss.output = given;
   while (last && moves_numbers(*last) && last->inputs[0]) last = producer(graph, last->inputs[0]);
   if (last && makes_probabilities(*last)) {
     note(cat("loss ", row.name, " takes scores, but the output comes from ", last->op->name, " (node ", last->name,

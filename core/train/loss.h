@@ -67,8 +67,9 @@ struct LossRow {
   Task task = Task::numbers;
   std::string metrics;     // the default ones: "accuracy"
   Result<Loss> (*build)(LossBuilder&) = nullptr;  // in f32 (or the output's element type)
-  // Of a loss that takes scores: whether the operand of `last`, which makes the output, is the scores meant.
-  bool (*takes_operand_of)(const LossBuilder&, const Node& last) = nullptr;
+  // Of a loss that takes scores: whether the operand of `last`, which makes the output, is the scores meant. What `last` computes may
+  // be reshaped or transposed after it; its axis is then dimension `axis` of the output, or, -1, no dimension of its own.
+  bool (*takes_operand_of)(const LossBuilder&, const Node& last, int axis) = nullptr;
 };
 struct LossTable {
   std::vector<LossRow> rows;

@@ -38,7 +38,7 @@ EPL_LOSS(bce_with_logits) {
           .task = Task::probabilities,
           .metrics = "accuracy, f1",
           .build = build,
-          .takes_operand_of = [](const LossBuilder&, const Node& last) { return last.op->name == "sigmoid"; }};
+          .takes_operand_of = [](const LossBuilder&, const Node& last, int) { return last.op->name == "sigmoid"; }};
 }
 
 }  // namespace epl

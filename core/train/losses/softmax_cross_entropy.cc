@@ -120,12 +120,11 @@ Result<Loss> build(LossBuilder& l) {
 }
 
 // A softmax over the classes, whose logarithm the loss would take again.
-bool ends_in_softmax(const LossBuilder& l, const Node& last) {
+bool ends_in_softmax(const LossBuilder& l, const Node& last, int axis) {
   if (last.op->name != "softmax" && last.op->name != "log_softmax") return false;
   const TensorType& scores = l.output.type();
   auto classes = class_axis(scores, l.options.ints("axis"), l.wanted_target());
-  const int64_t axis = last.attributes.integer("axis");
-  return classes.ok() && *classes == (axis < 0 ? axis + scores.ndim() : axis);
+  return classes.ok() && *classes == axis;
 }
 
 }  // namespace
