@@ -36,7 +36,7 @@ struct Binding {
   std::map<std::string, int> batch_dims;           // dimension that counts samples; default 0, -1 for none
   std::set<std::string> parameters;                // float initialisers that are parameters whatever they look like, by glob
   std::map<std::string, Tensor> values;            // inputs that are constants: one number for all elements, or all of them
-  std::vector<std::string> inner_outputs;          // results of nodes that become outputs too, after the model's own
+  std::vector<std::string> inner_outputs;          // results of nodes that become outputs too; the others may then need what is not supported, and are left out
   bool free_batch = false;                         // input_shapes may have another number of samples than the file fixes
   // `train` keeps dropout and batch statistics as the file says; `evaluate` turns dropout off and uses running ones.
   enum class Mode : uint8_t { train, evaluate } mode = Mode::train;

@@ -69,11 +69,10 @@ Result<Graph> bind(const PlanOptions& options, const Binding& binding) {
   return graph;
 }
 
-// The binding of an entry with the loss: it may be applied to a tensor inside the graph.
+// The binding of an entry with the loss: it may be applied to a tensor inside the graph, and what else there is may then be left out.
 Binding with_loss_output(const PlanOptions& options, Binding binding) {
   const std::string name(loss_output_name(options.train.loss));
-  const auto& outputs = options.model->outputs();
-  if (!name.empty() && std::ranges::find(outputs, name, &ModelPort::name) == outputs.end()) binding.inner_outputs.push_back(name);
+  if (!name.empty()) binding.inner_outputs.push_back(name);
   return binding;
 }
 
@@ -84,6 +83,14 @@ bool computes_in_float16(const Graph& graph) {
     if (node.op->name != "cast" && graph.type(node.outputs[0]).dtype == DType::f16) return true;
   }
   return false;
+}
+
+std::string outputs_left_out(const Model& model, const Graph& graph) {
+  std::vector<std::string> names;
+  for (const ModelPort& port : model.outputs()) {
+    if (std::ranges::find(graph.outputs, port.name, &Graph::Output::name) == graph.outputs.end()) names.push_back(port.name);
+  }
+  return join(names, ", ");
 }
 
 bool same_names(const std::vector<Adapter>& a, const std::vector<Adapter>& b) {
@@ -139,6 +146,9 @@ Status CompiledPlan::add_train_entry() {
   if (computes_in_float16(forward)) {
     notes_.push_back("the model computes in float16, whose gradients are not scaled here: below 6e-8 they become zero; in bfloat16 or float32 nothing is lost");
   }
+  if (const std::string names = outputs_left_out(*options.model, forward); !names.empty()) {
+    notes_.push_back(cat("outputs that need what is not supported are left out, since the loss is on another tensor: ", names));
+  }
   EPL_ASSIGN(TrainStep step, build_train_step(forward, training()));
   std::erase_if(step.graph.outputs, [&](const Graph::Output& output) {
     bool own = output.name == "loss" || output.name == bad_gradient_output || output.name.starts_with("gradient_norm");
@@ -171,9 +181,13 @@ Result<std::shared_ptr<const CompiledPlan>> CompiledPlan::create(const Host& hos
     plan->entries_.push_back(std::move(entry));
   }
   if (options.predict || !options.training) {
-    EPL_ASSIGN(Graph graph, plan->bound(other, Binding::Mode::evaluate));
-    graph.updates.clear();
-    EPL_ASSIGN(Entry entry, compile(EntryKind::predict, std::move(graph), {}, options, *plan->device_, plan->threads_));
+    Result<Graph> graph = plan->bound(other, Binding::Mode::evaluate);
+    if (!graph.ok() && graph.status().code() == Code::unsupported && options.training) {
+      graph = plan->bound(with_loss_output(options, other), Binding::Mode::evaluate);   // what else there is is left out
+    }
+    EPL_TRY(graph.status());
+    graph->updates.clear();
+    EPL_ASSIGN(Entry entry, compile(EntryKind::predict, *std::move(graph), {}, options, *plan->device_, plan->threads_));
     plan->entries_.push_back(std::move(entry));
   }
   for (Entry& entry : plan->entries_) plan->state_.adopt(entry.program);

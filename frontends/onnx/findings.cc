@@ -9,6 +9,28 @@ namespace {
 
 using Level = ModelFinding::Level;
 
+void add_quantization_findings(const OnnxModel& model, std::vector<ModelFinding>& out) {
+  const auto& weights = model.quantized().all();
+  if (!weights.empty()) {
+    int64_t elements = 0;
+    for (const auto& [name, type] : weights) elements += type.elements();
+    out.push_back({Level::note, std::string(weights[0].first),
+                   cat(weights.size(), " weights (", grouped(elements), " numbers), this one the first, are stored as integers; they are trained as the real numbers that these stand for, and a "
+                       "trained file holds real numbers")});
+  }
+  int64_t rounded = 0;
+  std::string_view first;
+  for (const Node& node : model.file().graph.nodes) {
+    if (node.op_type != "QuantizeLinear" || !(node.domain.empty() || node.domain == "ai.onnx")) continue;
+    if (rounded++ == 0) first = node.name.empty() ? node.outputs[0] : node.name;
+  }
+  if (rounded > 0) {
+    out.push_back({Level::note, std::string(first),
+                   cat(rounded, " QuantizeLinear node(s), this one the first, round what the model computes to the ranges that the file has; training keeps both, and lets the gradient through "
+                       "where a number is in range")});
+  }
+}
+
 }  // namespace
 
 std::vector<ModelFinding> OnnxModel::findings() const {
@@ -53,6 +75,7 @@ std::vector<ModelFinding> OnnxModel::findings() const {
                        "torch.onnx.export(..., dynamo=False, training=torch.onnx.TrainingMode.TRAINING, do_constant_folding=False)")});
   }
   add_weight_findings(*this, rule, out);
+  add_quantization_findings(*this, out);
   if (file_.graph.nodes.empty()) out.push_back({Level::error, "", "the graph has no node"});
   for (const ModelPort& port : inputs_) {
     bool fixed = !port.dims.empty();

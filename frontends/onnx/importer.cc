@@ -9,6 +9,7 @@
 #include "core/ir/op.h"
 #include "core/ir/rewriter.h"
 #include "frontends/onnx/file_check.h"
+#include "frontends/onnx/missing.h"
 #include "frontends/onnx/operators.h"
 #include "frontends/onnx/uses.h"
 
@@ -108,7 +109,7 @@ void Importer::update(Value state, Value next) {
 int64_t Importer::opset(std::string_view domain) const { return std::max<int64_t>(model_.opset(domain), 1); }
 
 Result<epl::Graph> Importer::run() {
-  EPL_TRY(check_supported());
+  EPL_TRY(check_operators(model_, binding_.inner_outputs));
   EPL_TRY(bind_inputs());
   EPL_TRY(add_initializers());
   EPL_TRY(run_nodes(model_.file().graph.nodes, top_, wanted()));
@@ -116,33 +117,6 @@ Result<epl::Graph> Importer::run() {
   graph_ = without_dead_nodes(graph_);
   EPL_TRY(verify(graph_));
   return std::move(graph_);
-}
-
-// Every operator that is missing, at once, with its first nodes.
-Status Importer::check_supported() const {
-  Missing missing;
-  std::set<const Function*> seen;
-  list_unsupported(model_.file().graph.nodes, missing, seen);
-  if (missing.empty()) return {};
-  std::vector<std::string> texts;
-  for (const auto& [op, nodes] : missing) {
-    std::vector<std::string> names(nodes.begin(), nodes.begin() + std::min<ptrdiff_t>(std::ssize(nodes), 3));
-    if (nodes.size() > names.size()) names.push_back("...");
-    texts.push_back(cat(op, nodes.size() == 1 ? " (node " : cat(" (", nodes.size(), " nodes: "), join(names, ", "), ")"));
-  }
-  return unsupported("operators that are not supported at opset ", opset(""), ": ", join(texts, "; "));
-}
-
-void Importer::list_unsupported(const std::vector<Node>& nodes, Missing& missing, std::set<const Function*>& seen) const {
-  for (const Node& node : nodes) {
-    if (const Function* function = model_.function(node.domain, node.op_type, node.overload)) {
-      if (seen.insert(function).second) list_unsupported(function->nodes, missing, seen);
-      continue;
-    }
-    bool branch = node.op_type == "If" && (node.domain.empty() || node.domain == "ai.onnx");
-    if (branch || onnx_op_table().find(node.domain, node.op_type, opset(node.domain))) continue;
-    missing[cat(node.domain, node.domain.empty() ? "" : ".", node.op_type)].push_back(node_name(node, top_));
-  }
 }
 
 Status Importer::bind_inputs() {
@@ -213,7 +187,7 @@ Result<Slot> Importer::stored(std::string_view name, const std::string& known_as
 
 Status Importer::add_initializers() {
   for (const Tensor& tensor : model_.file().graph.initializers) {
-    if (top_.values.contains(tensor.name)) continue;
+    if (top_.values.contains(tensor.name) || model_.quantized().only_serves(tensor.name)) continue;
     EPL_ASSIGN(top_.values[tensor.name], stored(tensor.name, std::string(tensor.name), tensor, false));
   }
   return {};
@@ -244,6 +218,7 @@ Status Importer::run_nodes(const std::vector<Node>& nodes, Scope& scope, const s
   for (size_t n = 0; n < nodes.size(); ++n) {
     if (!uses.needs(n)) continue;
     if (Status status = run_node(nodes[n], scope); !status.ok()) {
+      if (leave_out(nodes[n], scope, status)) continue;
       return status.where().empty() ? status.at(node_name(nodes[n], scope)) : status;
     }
     uses.done(nodes[n], [&](std::string_view name) {
@@ -254,6 +229,21 @@ Status Importer::run_nodes(const std::vector<Node>& nodes, Scope& scope, const s
     });
   }
   return {};
+}
+
+// Where somebody has said which output is meant, the others may need what is not supported.
+bool Importer::leave_out(const Node& node, Scope& scope, const Status& status) {
+  if (&scope != &top_ || binding_.inner_outputs.empty() || status.code() != Code::unsupported || !builder_.status().ok()) return false;
+  Status reason = status.where().empty() ? status.at(node_name(node, scope)) : status;
+  for (std::string_view name : node.inputs) {
+    if (auto it = left_out_.find(name); it != left_out_.end()) reason = it->second;   // the first one's
+  }
+  for (std::string_view name : node.outputs) {
+    if (name.empty()) continue;
+    left_out_[name] = reason;
+    scope.values[name] = Slot{.not_computed = true};
+  }
+  return true;
 }
 
 // Constants may not take any amount of memory, however small the file that asks for them.
@@ -274,6 +264,13 @@ Status Importer::run_node(const Node& node, Scope& scope) {
       return {};
     }
   }
+  if (&scope == &top_ && node.outputs.size() == 1 && model_.quantized().contains(node.outputs[0])) {   // a weight, stored as integers
+    const epl::Tensor value = model_.quantized().value(node.outputs[0], model_.shared_from_this());
+    const Value leaf = graph_.add_leaf(ValueKind::parameter, std::string(node.outputs[0]), value.type(), value);
+    scope.values[node.outputs[0]] = Slot{builder_.var(leaf), {}, value.type(), {}};
+    return {};
+  }
+  if (&scope == &top_ && model_.quantized().only_serves(node)) return {};
   const OnnxOpRow* row = onnx_op_table().find(node.domain, node.op_type, opset(node.domain));
   if (!row) return unsupported("operator ", node.op_type);
   return run_row(*row, node, scope);
@@ -285,6 +282,9 @@ Status Importer::run_row(const OnnxOpRow& row, const Node& node, Scope& scope) {
     inputs.push_back(name.empty() ? nullptr : find(name, scope));
     if (!name.empty() && !inputs.back()) return Status(Code::invalid_model, cat("uses \"", name, "\", which is not defined"));
     if (inputs.back() && inputs.back()->not_computed) return unsupported("uses \"", name, "\", a result that is not computed in this mode").at(node_name(node, scope));
+    if (training() && inputs.back() && inputs.back()->through_rounding && node.op_type != "DequantizeLinear") {
+      return unsupported("uses the quantised \"", name, "\", which a gradient comes through at a DequantizeLinear alone; train the model before it was quantised").at(node_name(node, scope));
+    }
   }
   std::string name = node_name(node, scope);
   builder_.set_scope(name);
@@ -488,6 +488,7 @@ Status Importer::finish_outputs() {
   for (const ModelPort& port : model_.outputs()) {
     Slot* slot = find(port.name, top_);
     if (!slot) return Status(Code::invalid_model, cat("no node computes output \"", port.name, "\""), port.name);
+    if (left_out_.contains(port.name)) continue;
     if (slot->not_computed) return unsupported("output \"", port.name, "\" is not computed in this mode").at(port.name);
     if (slot->sequence) return unsupported("output \"", port.name, "\" is a sequence of tensors").at(port.name);
     builder_.set_scope(port.name);
@@ -500,6 +501,8 @@ Status Importer::finish_outputs() {
 
 // A tensor inside the graph that somebody asks for by its name in the file.
 Status Importer::add_inner_output(const std::string& name) {
+  if (auto it = left_out_.find(name); it != left_out_.end()) return it->second;
+  if (std::ranges::find(graph_.outputs, name, &epl::Graph::Output::name) != graph_.outputs.end()) return {};   // one of the model's
   auto found = top_.values.find(name);
   if (found != top_.values.end() && !found->second.sequence) {
     builder_.set_scope(name);

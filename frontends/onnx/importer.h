@@ -6,7 +6,6 @@
 #pragma once
 
 #include <map>
-#include <set>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -74,9 +73,6 @@ class Importer {
     int depth = 0;
   };
 
-  using Missing = std::map<std::string, std::vector<std::string>>;   // operators with the names of their nodes
-  Status check_supported() const;
-  void list_unsupported(const std::vector<Node>& nodes, Missing& missing, std::set<const Function*>& seen) const;
   Status bind_inputs();
   Status add_initializers();
   // A tensor of the file as a parameter, a running statistic or a constant. `name` is that of the value in its graph, `known_as` that of
@@ -84,6 +80,7 @@ class Importer {
   Result<Slot> stored(std::string_view name, const std::string& known_as, const Tensor& tensor, bool in_node);
   Status run_nodes(const std::vector<Node>& nodes, Scope& scope, const std::vector<std::string_view>& wanted);
   std::vector<std::string_view> wanted() const;   // values that are needed when every node is imported
+  bool leave_out(const Node& node, Scope& scope, const Status& status);
   Status hold(int64_t bytes);
   bool may_fold(const epl::Node& node);
   Status run_node(const Node& node, Scope& scope);
@@ -103,6 +100,7 @@ class Importer {
   epl::Graph graph_;
   Builder builder_;
   Scope top_;
+  std::map<std::string_view, Status, std::less<>> left_out_;   // results that are not computed, with the reason
   int64_t held_bytes_ = 0;       // of constants that were computed and are still needed
   double folding_work_ = 0;      // operations so far
   int64_t imported_ = 0;         // nodes so far, those of functions once a call

@@ -61,7 +61,12 @@ Status OnnxModel::check() {
     functions_.emplace(function_key(function.domain, function.name, function.overload), &function);
   }
   EPL_TRY(check_file(*this));
-  add_weights(file_.graph, ParameterRule(*this), "");
+  const ParameterRule rule(*this);
+  add_weights(file_.graph, rule, "");
+  quantized_ = QuantizedWeights(file_.graph, rule);
+  for (const auto& [name, type] : quantized_.all()) {
+    if (!by_name_.contains(name)) initializers_.push_back({std::string(name), type});
+  }
   return {};
 }
 

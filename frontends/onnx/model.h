@@ -10,12 +10,13 @@
 #include "frontends/onnx/inference.h"
 #include "frontends/onnx/model_bytes.h"
 #include "frontends/onnx/proto.h"
+#include "frontends/onnx/quantized.h"
 
 namespace epl::onnx {
 
 class ParameterRule;
 
-class OnnxModel : public Model {
+class OnnxModel : public Model, public std::enable_shared_from_this<OnnxModel> {
  public:
   static Result<std::shared_ptr<const Model>> load(const std::string& path);
   static Result<std::shared_ptr<const Model>> load_bytes(std::span<const std::byte> bytes);
@@ -39,6 +40,8 @@ class OnnxModel : public Model {
   const Tensor* initializer(std::string_view name) const;
   // The name under which a tensor that a node or a branch holds counts as an initialiser; null for one that does not.
   const std::string* weight_name(const Tensor& tensor) const;
+  // Weights that are stored as integers; they count as initialisers too.
+  const QuantizedWeights& quantized() const { return quantized_; }
 
  private:
   Status check();
@@ -52,6 +55,7 @@ class OnnxModel : public Model {
   std::vector<ModelInitializer> initializers_;
   std::unordered_map<std::string_view, const Tensor*> by_name_;
   std::unordered_map<const Tensor*, std::string> weights_;           // tensors of nodes and branches that count as initialisers
+  QuantizedWeights quantized_;
   std::unordered_map<std::string_view, int64_t> opsets_;             // by domain
   std::unordered_map<std::string, const Function*> functions_;       // by domain, name and overload
 };

@@ -35,6 +35,7 @@ struct Slot {
   std::shared_ptr<const Sequence> sequence;
   int64_t held_bytes = 0;        // of a constant that counts against what may be held
   bool not_computed = false;     // the row gave no such result; an error where something uses it
+  Var through_rounding;          // of quantised numbers: the same as real ones, with a gradient
   std::optional<Shape> in_file;  // its shape at the file's own sizes, where the batch is freed (free_batch.h)
   int64_t outer = 1;             // how many runs of samples lie in the dimension that differs from the file's
 };
@@ -73,6 +74,9 @@ class Import {
   bool wants(int i) const { return i < outputs() && !node_.outputs[i].empty(); }
   void set(int i, const Var& v);
   void set_constant(int i, epl::Tensor value);
+  // Of a quantised result; and of input 0, empty where it was not quantised here.
+  void set_through_rounding(const Var& v) { outputs_[0].through_rounding = v; }
+  Var through_rounding() const { return has(0) ? inputs_[0]->through_rounding : Var(); }
   Slot slot(int i) const { return has(i) ? *inputs_[i] : Slot(); }
   const Sequence* sequence(int i);                 // fails, naming the node, when input i is no sequence
   void set_sequence(int i, Sequence sequence);

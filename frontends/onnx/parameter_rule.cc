@@ -153,6 +153,7 @@ ParameterVerdict ParameterRule::judge(std::string_view name, const Tensor& tenso
   auto type = tensor_type(tensor);
   if (!type.ok()) return {false, type.status().message()};
   if (!is_float(type->dtype)) return {false, cat("its type is ", type->text())};
+  if (model_.quantized().only_serves(name)) return {false, "it belongs to weights that are stored as integers"};
   if (statistics_.contains(name)) return {false, "it is a running statistic"};
   if (structural_.contains(name)) return {false, "it decides a shape"};
   if (known_buffer(name)) return {false, "its name is that of a buffer"};

@@ -34,8 +34,8 @@ using ReplacedAt = std::map<size_t, epl::Tensor>;
 class Rewriting {
  public:
   // The messages below are views of `bytes`.
-  Rewriting(const ModelBytes& bytes, const ReplacedAt& replaced, const InferenceEdits* edits, Beside* beside)
-      : bytes_(bytes), replaced_(replaced), edits_(edits), beside_(beside) {}
+  Rewriting(const ModelBytes& bytes, const ReplacedAt& replaced, const DequantizedEdits& dequantized, const InferenceEdits* edits, Beside* beside)
+      : bytes_(bytes), replaced_(replaced), dequantized_(dequantized), edits_(edits), beside_(beside) {}
 
   Result<Pieces> model(std::string_view message) {
     Pieces out;
@@ -96,6 +96,18 @@ class Rewriting {
       if (top && cut(tag, view)) return Result<Change>(Change::gone);
       return tag == schema::GraphProto::initializer ? tensor(view) : Result<Change>(Change::none);
     }));
+    for (const auto& [name, value] : dequantized_.added) {
+      if (!top || (edits_ != nullptr && edits_->cuts_initializer(name))) continue;
+      Pieces tensor;
+      std::string text;
+      protozero::pbf_writer writer(text);
+      for (int64_t dim : value.shape()) writer.add_int64(schema::TensorProto::dims, dim);
+      writer.add_int32(schema::TensorProto::data_type, data_type_of(value.dtype()));
+      writer.add_string(schema::TensorProto::name, name.data(), name.size());
+      tensor.add(text);
+      EPL_TRY(add_data(tensor, value));
+      out.add_message(schema::GraphProto::initializer, std::move(tensor));
+    }
     return made(std::move(out));
   }
 
@@ -107,12 +119,15 @@ class Rewriting {
     return made(std::move(out));
   }
 
-  // Whether the edits for inference cut a field of the graph.
+  // Whether the edits cut a field of the graph.
   bool cut(uint32_t tag, std::string_view message) const {
     namespace f = schema::GraphProto;
-    if (edits_ == nullptr || (tag != f::input && tag != f::output && tag != f::value_info && tag != f::initializer)) return false;
+    if (tag != f::input && tag != f::output && tag != f::value_info && tag != f::initializer) return false;
+    if (edits_ == nullptr && dequantized_.leaves.empty()) return false;
     const uint32_t name_tag = tag == f::initializer ? uint32_t{schema::TensorProto::name} : uint32_t{schema::ValueInfoProto::name};
     const std::string_view name = text_of(message, name_tag);
+    if ((tag == f::input || tag == f::initializer) && dequantized_.leaves.contains(name)) return true;
+    if (edits_ == nullptr) return false;
     if (tag == f::input) return edits_->cuts_input(name);
     if (tag == f::output) return edits_->cuts_output(name);
     if (tag == f::value_info) return edits_->cuts_value_info(name);
@@ -130,6 +145,7 @@ class Rewriting {
   Result<Change> node(std::string_view message) {
     namespace f = schema::NodeProto;
     static const NodeEdit none;
+    if (dequantized_.nodes.contains(offset(message))) return Change::gone;
     const NodeEdit* found = edits_ != nullptr ? edits_->node(offset(message)) : nullptr;
     if (found == nullptr && !replaces_in(message)) return Change::none;
     const NodeEdit& edit = found != nullptr ? *found : none;
@@ -191,11 +207,18 @@ class Rewriting {
                   tag == f::uint64_data || tag == f::external_data || tag == f::data_location;
       if (!data) out.copy(field);
     }
+    EPL_TRY(add_data(out, value));
+    return out;
+  }
+
+  // A tensor's numbers: in its message, or in the file beside the model with their place in the message.
+  Status add_data(Pieces& out, const epl::Tensor& value) {
+    namespace f = schema::TensorProto;
     if (!beside_) {
       Pieces raw;
       raw.add(value);
       out.add_message(f::raw_data, std::move(raw));
-      return out;
+      return {};
     }
     std::string text;
     protozero::pbf_writer writer(text);
@@ -216,11 +239,12 @@ class Rewriting {
     EPL_TRY(write_tensor(*beside_->file, value));
     beside_->offset += value.bytes();
     out.add(text);
-    return out;
+    return {};
   }
 
   const ModelBytes& bytes_;
   const ReplacedAt& replaced_;
+  const DequantizedEdits& dequantized_;
   const InferenceEdits* edits_;   // none: the file stays one for training
   Beside* beside_;
   Pieces made_;
@@ -256,7 +280,14 @@ std::vector<const Tensor*> external_tensors(const File& file) {
 Status OnnxModel::save(const std::string& path, const Replaced& replaced, const ModelSaveOptions& options) const {
   ReplacedAt values;
   size_t bytes = bytes_->bytes().size();
+  std::map<std::string_view, epl::Tensor> dequantized;
   for (const auto& [name, value] : replaced) {
+    if (const TensorType* real = quantized_.find(name)) {
+      if (*real != value.type()) return invalid("weight ", name, " is ", real->text(), ", its new value ", value.type().text());
+      bytes += static_cast<size_t>(value.bytes());
+      dequantized.emplace(name, value);
+      continue;
+    }
     const Tensor* tensor = initializer(name);
     if (!tensor) return error(Code::not_found, "the model has no initialiser \"", name, "\"");
     EPL_ASSIGN(TensorType type, tensor_type(*tensor));
@@ -276,9 +307,10 @@ Status OnnxModel::save(const std::string& path, const Replaced& replaced, const 
   if (options.for_inference) {
     EPL_ASSIGN(edits, InferenceEdits::of(file_, options.loss_output));
   }
+  const DequantizedEdits real_numbers = quantized_.edits(dequantized);
   auto rewrite = [&](Beside* beside) -> Result<Pieces> {
     try {
-      return Rewriting(*bytes_, values, edits ? &*edits : nullptr, beside).model(message);
+      return Rewriting(*bytes_, values, real_numbers, edits ? &*edits : nullptr, beside).model(message);
     } catch (const protozero::exception& e) {
       return Status(Code::invalid_model, cat("the model cannot be written again: ", e.what()));
     }

@@ -292,6 +292,121 @@ TEST_F(BindingApi, ASoftmaxOverAnotherAxisIsNotPeeledButSaid) {
   EXPECT_NE(notes().find("takes scores, but the output comes from softmax"), std::string::npos) << notes();
 }
 
+// What comes after a softmax or a sigmoid and only puts its results elsewhere is put after the scores as well.
+TEST_F(BindingApi, ASoftmaxUnderAnotherShapeIsPeeled) {
+  const Message wide = onnx::testing::tensor("wide", Tensor::from_ints({-1, 3, 1})), back = onnx::testing::tensor("back", Tensor::from_ints({-1, 3}));
+  Parts parts;
+  parts.nodes = {node("MatMul", {"x", "layer.weight"}, {"y"}), node("Reshape", {"y", "wide"}, {"w"}), node("Softmax", {"w"}, {"p"}, {attribute("axis", int64_t{1})}),
+                 node("Identity", {"p"}, {"i"}), node("Reshape", {"i", "back"}, {"q"})};
+  parts.initializers = {onnx::testing::tensor("layer.weight", weight), wide, back};
+  parts.inputs = {port("x", {"batch", "2"})};
+  parts.outputs = {port("q", {"batch", "3"})};
+  load(onnx::testing::model(parts, {}, {.opset = 17}));
+  symbol("batch", 1);
+  EXPECT_EQ(make_plan().message, "");
+  EXPECT_NE(notes().find("the last softmax (node node_p)"), std::string::npos) << notes();
+  const std::map<std::string, epl_tensor*> values = {{"x", floats({1, 2}, {0.5F, 0.25F})}, {"target", tensor<int64_t>(EPL_DTYPE_I64, {1}, {1})}};
+  EXPECT_NEAR(step(values), cross_entropy({0.5, 0.25, 1.75}, 1), 1e-6);
+}
+
+TEST_F(BindingApi, ASoftmaxThatIsTurnedAfterwardsIsPeeledOverItsOwnAxis) {
+  load(product({node("Softmax", {"y"}, {"p"}, {attribute("axis", int64_t{1})}), node("Transpose", {"p"}, {"t"}, {attribute("perm", Ints{1, 0})})}, "t", {"3", "batch"}));
+  symbol("batch", 2);
+  batch_dim("x", -1);
+  batch_dim("target", -1);
+  // Scores (0.5, 0.25, 1.75) and (1, 1, 5); the classes are the first dimension of the output.
+  const std::map<std::string, epl_tensor*> values = {{"x", floats({2, 2}, {0.5F, 0.25F, 1, 1})}, {"target", tensor<int64_t>(EPL_DTYPE_I64, {2}, {1, 0})}};
+  const int64_t dims[1] = {2};
+  EXPECT_OK(epl_trainer_bind_input(trainer, EPL_STR("target"), EPL_DTYPE_I64, dims, 1));
+  EXPECT_EQ(make_plan().message, "");
+  EXPECT_NE(notes().find("the last softmax (node node_p)"), std::string::npos) << notes();
+  EXPECT_NEAR(step(values), (cross_entropy({0.5, 0.25, 1.75}, 1) + cross_entropy({1, 1, 5}, 0)) / 2, 1e-6);
+}
+
+// Rows of a softmax that are cut into other rows have no scores.
+TEST_F(BindingApi, ASoftmaxWhoseClassesAreTornApartIsNotPeeledButSaid) {
+  Parts parts;
+  parts.nodes = {node("MatMul", {"x", "layer.weight"}, {"y"}), node("Softmax", {"y"}, {"p"}, {attribute("axis", int64_t{1})}), node("Reshape", {"p", "turned"}, {"q"})};
+  parts.initializers = {onnx::testing::tensor("layer.weight", weight), onnx::testing::tensor("turned", Tensor::from_ints({3, 2}))};
+  parts.inputs = {port("x", {"2", "2"})};
+  parts.outputs = {port("q", {"3", "2"})};
+  load(onnx::testing::model(parts, {}, {.opset = 17}));
+  EXPECT_EQ(make_plan().message, "");
+  EXPECT_NE(notes().find("takes scores, but the output comes from softmax"), std::string::npos) << notes();
+}
+
+TEST_F(BindingApi, ASigmoidUnderAnotherShapeIsPeeled) {
+  load(product({node("Sigmoid", {"y"}, {"p"}), node("Transpose", {"p"}, {"t"}, {attribute("perm", Ints{1, 0})}), node("Transpose", {"t"}, {"u"}, {attribute("perm", Ints{1, 0})})}, "u", {"batch", "3"}));
+  symbol("batch", 1);
+  set("loss", "bce_with_logits");
+  EXPECT_EQ(make_plan().message, "");
+  EXPECT_NE(notes().find("the last sigmoid"), std::string::npos) << notes();
+  const auto bce = [](double x, double t) { return std::log1p(std::exp(x)) - x * t; };
+  EXPECT_NEAR(step({{"x", floats({1, 2}, {0.5F, 0.25F})}, {"target", floats({1, 3}, {1, 0, 1})}}), (bce(0.5, 1) + bce(0.25, 0) + bce(1.75, 1)) / 3, 1e-6);
+}
+
+// Detectors end in what cannot be trained; a loss before that trains what can.
+TEST_F(BindingApi, OutputsThatNeedWhatIsNotSupportedAreLeftOutForALossElsewhere) {
+  load(product({node("Relu", {"y"}, {"r"}), node("NonZero", {"r"}, {"n"}), node("Cast", {"n"}, {"z"}, {attribute("to", int64_t{1})})}, "z", {"2", "found"}));
+  symbol("batch", 2);
+  set("loss", "mse");
+  const Outcome refused = make_plan();
+  EXPECT_EQ(refused.code, EPL_ERROR_UNSUPPORTED);
+  EXPECT_NE(refused.message.find("NonZero (node node_n): the size of its result depends on data"), std::string::npos) << refused.message;
+  EXPECT_NE(refused.message.find("loss.output"), std::string::npos) << refused.message;
+  set("loss.output", "r");
+  EXPECT_EQ(make_plan().message, "");
+  EXPECT_NE(notes().find("left out, since the loss is on another tensor: z"), std::string::npos) << notes();
+  EXPECT_NEAR(step({{"x", floats({2, 2}, {-1, -2, 1, 2})}, {"target", floats({2, 3}, {1, 1, 1, 1, 1, 1})}}), (3 + 0 + 1 + 49) / 6.0, 1e-5);
+  epl_port port = EPL_PORT_INIT;
+  ASSERT_EQ(epl_plan_port_count(plan, EPL_ENTRY_PREDICT, EPL_PORT_OUTPUT), 1);
+  EXPECT_OK(epl_plan_port(plan, EPL_ENTRY_PREDICT, EPL_PORT_OUTPUT, 0, &port));
+  EXPECT_STREQ(port.name, "r");
+  set("loss.output", "z");
+  EXPECT_EQ(make_plan().code, EPL_ERROR_UNSUPPORTED);
+}
+
+// A branch that data chooses is taken by no step, but the loss may stand before it.
+TEST_F(BindingApi, ABranchThatDataChoosesIsLeftOutForALossBeforeIt) {
+  Parts same;
+  same.nodes = {node("Identity", {"y"}, {"a"})};
+  same.outputs = {port("a", {})};
+  load(product({node("ReduceMax", {"y"}, {"top"}, {attribute("keepdims", int64_t{0})}), node("Cast", {"top"}, {"yes"}, {attribute("to", int64_t{onnx::schema::TensorProto::DataType_BOOL})}),
+                node("If", {"yes"}, {"z"}, {subgraph("then_branch", graph(same)), subgraph("else_branch", graph(same))})}, "z", {"batch", "3"}));
+  symbol("batch", 2);
+  set("loss", "mse");
+  EXPECT_NE(make_plan().message.find("If with a condition that is only known at run time"), std::string::npos);
+  set("loss.output", "y");
+  EXPECT_EQ(make_plan().message, "");
+}
+
+// y = x @ weight rounded to quarters from -1 to 63/4 - 1: the loss is that of the rounded numbers, and weights move by the gradient of
+// numbers that are not rounded, but for those beyond the range.
+TEST_F(BindingApi, QuantisedActivationsAreRoundedAndLetTheGradientThrough) {
+  Tensor zero(TensorType{DType::u8, {}});
+  zero.set_int(0, 4);
+  Parts parts;
+  parts.nodes = {node("MatMul", {"x", "layer.weight"}, {"y"}), node("QuantizeLinear", {"y", "scale", "zero"}, {"q"}), node("DequantizeLinear", {"q", "scale", "zero"}, {"z"})};
+  parts.initializers = {onnx::testing::tensor("layer.weight", Tensor::from_floats({2, 3}, {0.3F, -5, 80, 0.4F, 0, 0})), onnx::testing::tensor("scale", Tensor::from_floats({}, {0.25F})),
+                        onnx::testing::tensor("zero", zero)};
+  parts.inputs = {port("x", {"batch", "2"})};
+  parts.outputs = {port("z", {"batch", "3"})};
+  load(onnx::testing::model(parts, {}, {.opset = 17}));
+  symbol("batch", 1);
+  set("loss", "mse");
+  set("optimizer", "sgd");
+  EXPECT_OK(epl_trainer_set_number(trainer, EPL_STR("optimizer.lr"), 0.75));
+  EXPECT_EQ(make_plan().message, "");
+  // y = (0.7, -5, 80); rounded and cut to the range it is (0.75, -1, 62.75).
+  EXPECT_NEAR(step({{"x", floats({1, 2}, {1, 1})}, {"target", floats({1, 3}, {0, 0, 0})}}), (0.75 * 0.75 + 1 + 62.75 * 62.75) / 3, 1e-3);
+  epl_tensor* after = nullptr;
+  EXPECT_OK(epl_session_get(session, EPL_STR("layer.weight"), &after));
+  // The gradient of the first column is 2/3 * 0.75 for both weights, the others' are beyond the range.
+  const float expected[6] = {0.3F - 0.375F, -5, 80, 0.4F - 0.375F, 0, 0};
+  for (int i = 0; i < 6; ++i) EXPECT_NEAR(static_cast<const float*>(epl_tensor_data(after))[i], expected[i], 1e-6) << i;
+  epl_tensor_destroy(after);
+}
+
 // fast ? x @ weight : relu(x @ weight)
 Message with_choice() {
   Parts yes, no, parts;

@@ -109,7 +109,12 @@ class Recurrent {
     auto state = [&](int input) {
       if (!i_.has(input)) return b_.broadcast_to(b_.scalar(x_.dtype(), 0), {batch_, hidden_});
       Var first = i_.in(input);
-      if (swapped_) first = b_.transpose(first, {1, 0, 2});
+      if (swapped_ && first.ndim() == 3) first = b_.transpose(first, {1, 0, 2});
+      if (first.shape() != Shape{directions_, batch_, hidden_}) {
+        i_.fail(cat("the state at the start, input ", input, ", is ", i_.type(input).text(), ", and the sequence has ", batch_, " samples, which take ", Shape{directions_, batch_, hidden_},
+                    "; where the file fixes the state's samples, the batch must be as large"));
+        return Var();
+      }
       return b_.reshape(b_.slice(first, {0}, {d}, {d + 1}), {batch_, hidden_});
     };
     h_ = state(5);
