@@ -68,8 +68,8 @@ const epl::Tensor* Import::constant(int i) const {
 Ints Import::ints(int i) {
   const epl::Tensor* value = constant(i);
   if (!value) {
-    fail(cat("input ", i, i < static_cast<int>(node_.inputs.size()) ? cat(" (\"", node_.inputs[i], "\")") : "",
-             " must be known when the model is bound, but it depends on data"));
+    fail(unsupported("input ", i, i < static_cast<int>(node_.inputs.size()) ? cat(" (\"", node_.inputs[i], "\")") : "",
+                     " must be known when the model is bound, but it depends on data"));
     return {};
   }
   return value->to_ints();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 
 #include "core/base/check.h"
 #include "core/base/suggestion.h"
@@ -233,7 +234,11 @@ Status Importer::run_nodes(const std::vector<Node>& nodes, Scope& scope, const s
 
 // Where somebody has said which output is meant, the others may need what is not supported.
 bool Importer::leave_out(const Node& node, Scope& scope, const Status& status) {
-  if (&scope != &top_ || binding_.inner_outputs.empty() || status.code() != Code::unsupported || !builder_.status().ok()) return false;
+  if (&scope != &top_ || binding_.inner_outputs.empty() || status.code() != Code::unsupported) return false;
+  if (!builder_.status().ok()) {   // a new one at the place of the old one, which values refer to
+    std::destroy_at(&builder_);
+    std::construct_at(&builder_, graph_);
+  }
   Status reason = status.where().empty() ? status.at(node_name(node, scope)) : status;
   for (std::string_view name : node.inputs) {
     if (auto it = left_out_.find(name); it != left_out_.end()) reason = it->second;   // the first one's

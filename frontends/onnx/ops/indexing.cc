@@ -92,7 +92,7 @@ EPL_ONNX_OP(Trilu) {
 EPL_ONNX_OP(NonZero) {
   return {.run = [](Import& i) {
     const epl::Tensor* x = i.constant(0);
-    if (!x) return i.fail("its operand must be known when the model is bound, as it decides a shape");
+    if (!x) return i.fail(unsupported("its operand must be known when the model is bound, as it decides a shape"));
     Shape strides = row_major_strides(x->shape());
     Ints found;
     for (int64_t k = 0; k < x->elements(); ++k) {
