@@ -109,6 +109,18 @@ std::string field_list(const Dataset& dataset) {
   return out;
 }
 
+// The field with as many dimensions as the input, where those of 1 alone make the difference: a column i64[8,1] for kind[batch].
+Port with_dims_of(const Port& input, const Port& field, int64_t samples_in) {
+  Port out = field;
+  for (size_t d = out.dims.size(); d-- > 0 && out.dims.size() > input.dims.size();) {
+    if (out.dims[d] == 1 && static_cast<int64_t>(d) != samples_in) out.dims.erase(out.dims.begin() + static_cast<std::ptrdiff_t>(d));
+  }
+  for (size_t d = 0; d < input.dims.size() && out.dims.size() < input.dims.size(); ++d) {
+    if (d == out.dims.size() || (input.dims[d] == 1 && out.dims[d] != 1)) out.dims.insert(out.dims.begin() + static_cast<std::ptrdiff_t>(d), 1);
+  }
+  return out;
+}
+
 // Why a field's shape does not fit an input, with what helps.
 std::string misfit(const Port& input, const Port& field, int64_t samples_in) {
   const std::string what = "field " + field.name + " is " + field.text() + " in the data, input " + input.name + " of the model is " + input.text();
@@ -209,10 +221,13 @@ void bind_inputs(const Trainer& trainer, const Model& model, const Dataset& data
       throw ApiError(EPL_ERROR_NOT_FOUND, "no field of the data for input " + input.name + "; there are " + field_list(dataset) + "; name one " + input.name +
                                               ", or, where the input is the same for every sample, give it by --value " + input.name + "=V", "");
     }
-    const std::string problem = misfit(input, it->second, o.free_batch ? -1 : batch_dim(input, dims));
-    const bool freed = o.free_batch && batch_dim(input, dims) >= 0 && input.dims.size() == it->second.dims.size();
+    const int64_t samples_in = o.free_batch ? -1 : batch_dim(input, dims);
+    Port field = with_dims_of(input, it->second, batch_dim(input, dims));
+    if (!misfit(input, field, samples_in).empty()) field = it->second;   // the message is about the data as it is
+    const std::string problem = misfit(input, field, samples_in);
+    const bool freed = o.free_batch && batch_dim(input, dims) >= 0 && input.dims.size() == field.dims.size();
     if (!problem.empty() && !freed) throw ApiError(EPL_ERROR_INVALID_ARGUMENT, problem, "");
-    bind_field(trainer, input.name, EPL_DTYPE_NONE, it->second);
+    bind_field(trainer, input.name, EPL_DTYPE_NONE, field);
   }
   const auto target = fields.find("target");
   if (target != fields.end() && o.loss != "none") bind_target(trainer, target->second, o.loss);

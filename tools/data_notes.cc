@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <filesystem>
 
 #include "tools/output_folder.h"
 #include "tools/text.h"
@@ -57,6 +58,35 @@ void tell_data(const Dataset& data, const std::string& out, Listener& listener) 
   const std::string line = "data: " + data_text(event);
   event["event"] = "data";
   listener.notice(event, line);
+}
+
+Json reader_options(const char* flag, const std::string& argument) {
+  if (argument.empty()) return Json::object();
+  Json own = try_parse_json(json_argument(argument));
+  if (own.is_object() && own.contains("fields") && own.contains("options")) own = own.at("options");   // the data.json of a run
+  if (!own.is_object()) throw UsageError(std::string(flag) + " is not a JSON object, as {\"classes\": true}");
+  return own;
+}
+
+Json options_alike(Json options, const std::string& path, const std::string& other) {
+  namespace fs = std::filesystem;
+  if (fs::path(path).extension() != fs::path(other).extension()) options.erase("reader");
+  return options;
+}
+
+Json options_of_run(const std::string& path, const std::string& data) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  for (fs::path folder = fs::weakly_canonical(path, ignored).parent_path(); !folder.empty(); folder = folder.parent_path()) {
+    const fs::path file = folder / "data.json";
+    if (fs::exists(file, ignored)) {
+      const Json told = try_parse_json(read_file(file.string()));
+      if (!told.is_object() || !told.contains("options") || told.value("reader", "") == "npy") return {};   // an array's targets are a file beside it
+      return options_alike(told.at("options"), told.value("path", ""), data);
+    }
+    if (folder.filename() != "checkpoints") break;
+  }
+  return {};
 }
 
 bool is_data(const std::string& path) {

@@ -20,4 +20,11 @@ std::string data_text(const Json& description);
 // Whether `path` is to be read as data: no model's name, no checkpoint.
 bool is_data(const std::string& path);
 
+// The options of a reader, as --data-options and its kin take them: JSON, a file with it, or the data.json of a run.
+Json reader_options(const char* flag, const std::string& argument);
+// Those under which `path` was read, for another file: which reader is for it to say where it is of another kind.
+Json options_alike(Json options, const std::string& path, const std::string& other);
+// Under which the run read its data that a trained model or a checkpoint lies in; null where it lies in none.
+Json options_of_run(const std::string& path, const std::string& data);
+
 }  // namespace epl::tools

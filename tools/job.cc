@@ -8,6 +8,7 @@
 #include "tools/words.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <set>
 #include <sstream>
@@ -53,7 +54,8 @@ void add_data_options(CLI::App& app, JobOptions& o) {
   app.add_option("--data-options", o.data_options, "options of the reader of --data: JSON, or a file with it")->type_name("JSON");
   app.option_defaults()->group(groups::validation);
   app.add_option("--held-out", o.held_out, "share of the data that is not trained on but measured on: samples drawn once and for all, of text its end (default: 0; of text 0.05)")->check(between(0, 0.9));
-  app.add_option("--validation", o.validation, "a file of the same kind to measure on instead")->check(existing_path());
+  app.add_option("--validation", o.validation, "a file of the same kind to measure on instead; its columns and classes are read as those of --data")->check(existing_path());
+  app.add_option("--validation-options", o.validation_options, "options of its reader that differ from those of --data: JSON, or a file with it")->type_name("JSON");
 }
 
 std::string read_file(const std::string& path) {
@@ -200,6 +202,19 @@ Port text_input(const Model& model) {
   throw UsageError("the model has no input i64[batch, context] for --text; give its inputs with --data");
 }
 
+// Under which --validation is read to the meaning of --data.
+Json options_for_another(Json options, const JobOptions& o) {
+  const Json own = reader_options("--validation-options", o.validation_options);
+  options = options_alike(std::move(options), o.data, o.validation);
+  options.update(own);
+  // An array's targets are a file beside it, which the other array in that folder does not have.
+  const std::filesystem::path data(o.data), validation(o.validation);
+  if (options.contains("target") && options.value("reader", "") == "npy" && !own.contains("target") && data.parent_path() == validation.parent_path()) {
+    throw UsageError("--validation " + o.validation + ": its targets are not those of " + o.data + "; say which file has them, --validation-options '{\"target\": \"FILE.npy\"}'");
+  }
+  return options;
+}
+
 }  // namespace
 
 DataFiles open_data(const Engine& engine, const Model& model, const JobOptions& o, bool once) {
@@ -209,11 +224,7 @@ DataFiles open_data(const Engine& engine, const Model& model, const JobOptions& 
     const Json in_order = {{"order", "sequential"}, {"partial", true}};
     out.batch = batch_of(model, o);
     Json options = {{"batch", out.batch}, {"order", "shuffled"}, {"seed", o.seed}, {"prefetch", 2}};
-    if (!o.data_options.empty()) {
-      const Json own = try_parse_json(json_argument(o.data_options));
-      if (!own.is_object()) throw UsageError("--data-options is not a JSON object, as {\"classes\": true}");
-      options.update(own);
-    }
+    options.update(reader_options("--data-options", o.data_options));
     Json train = options;
     if (once) train.update(in_order);
     if (o.held_out.value_or(0) > 0 && o.validation.empty()) train.update(Json{{"split", "train"}, {"held_out", *o.held_out}});
@@ -222,6 +233,7 @@ DataFiles open_data(const Engine& engine, const Model& model, const JobOptions& 
     if (train.contains("split") || !o.validation.empty()) {
       // Read to the same meaning: the classes and means that the training data has given.
       Json held_out = parse_json(text_of(epl_dataset_describe, out.train.get())).at("options");
+      if (!o.validation.empty()) held_out = options_for_another(held_out, o);
       held_out["batch"] = options.at("batch");
       held_out.update(in_order);
       if (o.validation.empty()) held_out.update(Json{{"split", "held_out"}, {"held_out", *o.held_out}});

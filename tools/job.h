@@ -39,7 +39,7 @@ struct JobOptions {
   std::optional<double> epochs;            // instead of steps
   double clip = 0, final_ratio = 0;
   std::optional<double> held_out;          // share that is not trained on; of text 0.05 unless named, else none
-  std::string validation;                  // a file of its own instead
+  std::string validation, validation_options;   // a file of its own instead
   double text_held_out() const { return held_out.value_or(validation.empty() ? 0.05 : 0); }
   std::vector<std::string> freeze, train_also, no_decay, train_only, lora;
   int64_t lora_rank = 8;

@@ -16,6 +16,7 @@ struct Need {
 const std::vector<Need>& needs() {
   static const std::vector<Need> rows = {
       {"--data-options", {"--data"}, "it is for --data's reader"},
+      {"--validation-options", {"--validation"}, "it is for the reader of that file"},
       {"--sample-bytes", {"--text"}, "only a model of text writes a sample"},
       {"--temperature", {"--text"}, "only a model of text writes a sample"},
       {"--resume-anyway", {"--resume"}, "it is about what differs from the run that is resumed"},
@@ -36,6 +37,11 @@ const CLI::Option* given(const CLI::App& command, const std::string& name) {
     if (option->check_name(name)) return option->count() > 0 ? option : nullptr;
   }
   return nullptr;
+}
+
+bool has_option(const CLI::App& command, const std::string& name) {
+  const std::vector<const CLI::Option*> options = command.get_options();
+  return std::any_of(options.begin(), options.end(), [&](const CLI::Option* option) { return option->check_name(name); });
 }
 
 }  // namespace
@@ -60,6 +66,8 @@ std::string missing_choice(const CLI::App& command) {
 std::string option_without_meaning(const CLI::App& command) {
   for (const Need& need : needs()) {
     if (given(command, need.option) == nullptr) continue;
+    const auto has = [&](const char* one) { return has_option(command, one); };
+    if (std::none_of(need.one_of.begin(), need.one_of.end(), has)) continue;   // the command has it for another purpose
     const bool there = std::any_of(need.one_of.begin(), need.one_of.end(), [&](const char* one) { return given(command, one) != nullptr; });
     if (!there) return std::string(need.option) + " does nothing without " + listed({need.one_of.begin(), need.one_of.end()}, "or") + ": " + need.why;
   }

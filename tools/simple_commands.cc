@@ -24,6 +24,12 @@ int run_evaluate(JobOptions o, const std::string& where, int64_t batches, const 
   Engine engine = make_engine(o);
   Model model = load_model(engine, o.model);
   if (!checkpoint.empty()) match_checkpoint(engine, o, describe_checkpoint(engine, checkpoint));
+  // Texts are numbered, and gaps filled, as in the training: a file that lacks a class would number the others anew.
+  const Json as_trained = o.data.empty() || !o.data_options.empty() ? Json() : options_of_run(checkpoint.empty() ? o.model : checkpoint, o.data);
+  if (as_trained.is_object()) {
+    o.data_options = print_json(as_trained);
+    if (!o.json) std::fprintf(stderr, "the data is read as in training (its data.json); --data-options '{}' reads it for itself\n");
+  }
   DataFiles data = open_data(engine, model, o, true);
   Trainer trainer = make_trainer(engine, o);
   bind_inputs(trainer, model, data.train, o);
@@ -158,6 +164,7 @@ Run add_inspect(CLI::App& app) {
   app.footer("  epl inspect model.onnx\n  epl inspect run\n  epl inspect table.csv");
   app.option_defaults()->group(groups::data);
   app.add_option("path", *path, "a model, a checkpoint folder or a data file; without one: what this build can do")->check(existing_path());
+  app.add_option("--data-options", o->data_options, "options of the reader of a data file: JSON, or a file with it")->type_name("JSON");
   app.add_flag("--all", *all, "every line of long lists");
   app.add_flag("--kernels", *kernels, "which kernels a train step of the model would run, and why better ones were refused");
   app.add_flag("--json", o->json, "JSON");

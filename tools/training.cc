@@ -213,7 +213,7 @@ void Training::train() {
 void Training::tell_held_out() {
   const int64_t samples = epl_dataset_samples(data_.held_out.get());
   Json event = {{"event", "held_out"}, {"samples", samples}};
-  std::string line = "measuring on " + with_thousands(samples) + " held-out " + (data_.context > 0 ? "windows" : "samples");
+  std::string line = "measuring on " + with_thousands(samples) + (o_.job.validation.empty() ? " held-out " : " ") + (data_.context > 0 ? "windows" : "samples");
   if (!o_.job.validation.empty()) {
     event["file"] = o_.job.validation;
     line += " of " + o_.job.validation;

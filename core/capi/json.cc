@@ -54,6 +54,8 @@ bool from_json(const Json& json, const Attribute& like, Attribute& out) {
       values.push_back(item.get<int64_t>());
     }
     out = values;
+  } else if (std::holds_alternative<Doubles>(like) && json.is_number()) {
+    out = Doubles{json.get<double>()};   // a list of one
   } else if (std::holds_alternative<Doubles>(like) && json.is_array()) {
     Doubles values;
     for (const Json& item : json) {

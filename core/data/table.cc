@@ -155,7 +155,7 @@ std::string TableReader::options_alike() const {
       if (texts) inputs[field.name]["classes"] = known;
     }
   }
-  if (!layout_.has_target) out["target"] = nullptr;
+  if (!layout_.has_target) out["target"] = Json();
   out["inputs"] = inputs;
   if (!missing.empty()) out["missing"] = missing;
   return print_json(out);

@@ -9,6 +9,8 @@ add_test(NAME tools.validation COMMAND sh ${PROJECT_SOURCE_DIR}/tests/tools/vali
 set_tests_properties(tools.validation PROPERTIES LABELS tools TIMEOUT 900)
 add_test(NAME tools.adapters COMMAND sh ${PROJECT_SOURCE_DIR}/tests/tools/adapters.sh $<TARGET_FILE:epl_tool> ${PROJECT_BINARY_DIR}/adapters)
 set_tests_properties(tools.adapters PROPERTIES LABELS tools TIMEOUT 300)
+add_test(NAME tools.meaning COMMAND sh ${PROJECT_SOURCE_DIR}/tests/tools/meaning.sh $<TARGET_FILE:epl_tool> ${PROJECT_BINARY_DIR}/meaning)
+set_tests_properties(tools.meaning PROPERTIES LABELS tools TIMEOUT 300)
 add_test(NAME tools.help COMMAND sh ${PROJECT_SOURCE_DIR}/tests/tools/help.sh $<TARGET_FILE:epl_tool> ${PROJECT_BINARY_DIR}/help)
 set_tests_properties(tools.help PROPERTIES LABELS "tools;only_release" TIMEOUT 900)
 add_test(NAME tools.exit_codes COMMAND sh ${PROJECT_SOURCE_DIR}/tests/tools/exit_codes.sh $<TARGET_FILE:epl_tool> ${PROJECT_BINARY_DIR}/exit_codes)
