@@ -62,8 +62,45 @@ def probabilities(columns):
             else metrics.f1_score(target, said), "auc": metrics.roc_auc_score(target, output)}
 
 
+def one_kind():
+    """Every target is class 2; what is said is not."""
+    scores, target = series((17, 5), 3) * 4, np.full(17, 2)
+    said = scores.argmax(1)
+    return {"accuracy": metrics.accuracy_score(target, said), "f1(average=macro)": metrics.f1_score(target, said, average="macro"),
+            "f1(average=micro)": metrics.f1_score(target, said, average="micro"), "top_k(k=2)": metrics.top_k_accuracy_score(target, scores, k=2, labels=range(5)),
+            "perplexity": math.exp(torch.nn.functional.cross_entropy(torch.tensor(scores), torch.tensor(target)).item())}
+
+
+def tied():
+    """Scores in four steps: many are equal."""
+    scores, target = np.round(series((41, 2), 3) * 3), classes_of(41, 2)
+    kept = target != -100
+    return {"auc": metrics.roc_auc_score(target[kept], (scores[:, 1] - scores[:, 0])[kept]), "accuracy": metrics.accuracy_score(target[kept], scores.argmax(1)[kept]),
+            "f1": metrics.f1_score(target[kept], scores.argmax(1)[kept])}
+
+
+def tied_labels():
+    output, target = np.round(series((41, 2), 2) * 3), (series((41, 2), 8) > 0.1).astype(int)
+    return {"auc": metrics.roc_auc_score(target, output), "f1": metrics.f1_score(target, output > 0, average="macro", zero_division=0)}
+
+
+def constant(met):
+    """Targets that are all alike have no spread: as a column of zeros, of which no rounding makes one."""
+    output, target = series((7, 1), 2), np.zeros((7, 1))
+    return {"r2": metrics.r2_score(target, target if met else output)}
+
+
+def one_of_two_constant():
+    output, target = series((9, 2), 2), series((9, 2), 8)
+    target[:, 1] = 0
+    return {"r2": metrics.r2_score(target, output), "mae": metrics.mean_absolute_error(target, output),
+            "rmse": math.sqrt(torch.nn.functional.mse_loss(torch.tensor(output), torch.tensor(target)).item())}
+
+
 CASES = {"five classes": classes(40, 5), "two classes": classes(40, 2), "inner classes": inner_classes(), "one column": numbers(1, 0),
-         "three columns": numbers(3, 0), "far from zero": numbers(1, 1e6), "label": probabilities(1), "labels": probabilities(3)}
+         "three columns": numbers(3, 0), "far from zero": numbers(1, 1e6), "label": probabilities(1), "labels": probabilities(3),
+         "one kind": one_kind(), "tied": tied(), "tied labels": tied_labels(), "constant": constant(False), "constant and met": constant(True),
+         "one of two constant": one_of_two_constant()}
 for case, values in CASES.items():
     for name, value in values.items():
         print(f'      {{"{case}", "{name}", {float(value)!r}}},')

@@ -18,6 +18,12 @@ Tensor series(Shape shape, int64_t seed, double scale = 1, double offset = 0) {
   return data;
 }
 
+// In whole numbers, so that many are equal.
+Tensor in_steps(Tensor data) {
+  for (int64_t i = 0; i < data.elements(); ++i) data.set(i, std::nearbyint(data.get(i)));
+  return data;
+}
+
 Tensor classes_of(Shape shape, int64_t classes) {
   Tensor target({DType::i64, std::move(shape)});
   for (int64_t i = 0; i < target.elements(); ++i) target.set_int(i, i % 11 == 3 ? -100 : (i * 3 + i / 7) % classes);
@@ -37,6 +43,29 @@ Case make_case(const std::string& name) {
     made.output = inner ? series({6, 4, 5}, 9) : series({40, classes}, 3, 4);
     made.target = inner ? classes_of({6, 5}, 4) : classes_of({40}, classes);
     made.subject = {.task = Task::classes, .class_axis = 1, .ignored = -100};
+  } else if (name == "one kind") {
+    made.output = series({17, 5}, 3, 4);
+    made.target = Tensor({DType::i64, {17}});
+    for (int64_t i = 0; i < 17; ++i) made.target.set_int(i, 2);
+    made.subject = {.task = Task::classes, .class_axis = 1, .ignored = -100};
+  } else if (name == "tied") {
+    made.output = in_steps(series({41, 2}, 3, 3));
+    made.target = classes_of({41}, 2);
+    made.subject = {.task = Task::classes, .class_axis = 1, .ignored = -100};
+  } else if (name == "tied labels") {
+    made.output = in_steps(series({41, 2}, 2, 3));
+    made.target = series({41, 2}, 8);
+    for (int64_t i = 0; i < made.target.elements(); ++i) made.target.set(i, made.target.get(i) > 0.1 ? 1 : 0);
+    made.subject = {.task = Task::probabilities};
+  } else if (name.starts_with("constant")) {
+    made.target = series({7, 1}, 8, 0);
+    made.output = name == "constant" ? series({7, 1}, 2) : made.target;
+    made.subject = {.task = Task::numbers};
+  } else if (name == "one of two constant") {
+    made.output = series({9, 2}, 2);
+    made.target = series({9, 2}, 8);
+    for (int64_t i = 1; i < 18; i += 2) made.target.set(i, 0);
+    made.subject = {.task = Task::numbers};
   } else if (name == "label" || name == "labels") {
     const Shape shape = {40, name == "label" ? 1 : 3};
     made.output = series(shape, 2);
@@ -118,6 +147,21 @@ const std::vector<Expected>& expected() {
       {"labels", "f1", 0.09523809523809523},
       {"labels", "f1(average=micro)", 0.09523809523809523},
       {"labels", "auc", 0.10694444444444444},
+      {"one kind", "accuracy", 0.35294117647058826},
+      {"one kind", "f1(average=macro)", 0.13043478260869565},
+      {"one kind", "f1(average=micro)", 0.35294117647058826},
+      {"one kind", "top_k(k=2)", 0.35294117647058826},
+      {"one kind", "perplexity", 7.404986838788678},
+      {"tied", "auc", 0.5416666666666666},
+      {"tied", "accuracy", 0.5405405405405406},
+      {"tied", "f1", 0.5853658536585366},
+      {"tied labels", "auc", 0.0975},
+      {"tied labels", "f1", 0.13793103448275862},
+      {"constant", "r2", 0.0},
+      {"constant and met", "r2", 1.0},
+      {"one of two constant", "r2", -0.938019052271617},
+      {"one of two constant", "mae", 0.3528602860286028},
+      {"one of two constant", "rmse", 0.4048608490238237},
   };
   return all;
 }
@@ -160,6 +204,37 @@ TEST(Metric, OfNothingIsNoNumber) {
   }
   EXPECT_TRUE(std::isnan(make("r2", make_case("one column").subject)->value()));
   EXPECT_TRUE(std::isnan(make("auc", make_case("label").subject)->value()));
+}
+
+// Of 0.1, which no double is, a formula makes a spread that is only rounding, and a share of it that is anything.
+TEST(Metric, AConstantTargetHasNoSpread) {
+  for (double constant : {0.1, -1e-7, 1e17 / 3, 123456.789}) {
+    Case c = make_case("one column");
+    for (int64_t i = 0; i < 40; ++i) c.target.set(i, constant);
+    auto missed = make("r2", c.subject), met = make("r2", c.subject);
+    missed->add({c.output, c.target, {}});
+    met->add({c.target, c.target, {}});
+    EXPECT_EQ(missed->value(), 0) << constant;
+    EXPECT_EQ(met->value(), 1) << constant;
+  }
+}
+
+TEST(Metric, OneKindAloneHasNoArea) {
+  Case c = make_case("label");
+  for (int64_t i = 0; i < 40; ++i) c.target.set(i, 1);
+  auto metric = make("auc", c.subject);
+  metric->add({c.output, c.target, {}});
+  EXPECT_TRUE(std::isnan(metric->value())) << "scikit-learn warns that it is not defined";
+}
+
+TEST(Metric, IgnoredTargetsAloneAreNothing) {
+  Case c = make_case("five classes");
+  for (int64_t i = 0; i < 40; ++i) c.target.set_int(i, -100);
+  for (const char* name : {"accuracy", "perplexity", "f1", "top_k(k=2)"}) {
+    auto metric = make(name, c.subject);
+    metric->add({c.output, c.target, {}});
+    EXPECT_TRUE(std::isnan(metric->value())) << name;
+  }
 }
 
 TEST(Metric, ScoresThatAreNoNumbersMiss) {
