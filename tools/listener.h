@@ -32,6 +32,13 @@ struct Evaluated {
   bool best = false;             // the best so far, by the metric that counts
 };
 
+// The best of them, nullptr where there is none.
+inline const Evaluated* best_of(const std::vector<Evaluated>& all) {
+  const Evaluated* best = nullptr;
+  for (const Evaluated& one : all) best = one.best ? &one : best;
+  return best;
+}
+
 // Before the first step.
 struct JobStart {
   std::string model, out;

@@ -39,6 +39,7 @@ void Progress::clear() {
 
 void Progress::start(const JobStart& e) {
   job_ = e;
+  measurements_ = e.earlier_evaluations;
   notice({}, "training " + with_thousands(e.parameters) + " parameters in " + std::to_string(e.tensors) + " tensors for " + with_thousands(e.steps) +
                  " steps; memory planned: " + readable_bytes(e.planned_bytes));
 }
@@ -87,6 +88,8 @@ void Progress::step(const StepDone& e) {
 void Progress::evaluated(const Evaluated& e) {
   if (!e.metrics.empty()) held_out_ = e.metrics.front().second;
   measured_ = metrics_text(e.metrics, 1);
+  measurements_.push_back(e);
+  notice({}, "measured after step " + with_thousands(e.step) + ": " + metrics_text(e.metrics) + (e.best ? " (the best so far)" : ""));
 }
 
 void Progress::notice(const Json& event, const std::string& line) {
@@ -117,6 +120,8 @@ void Progress::done(const JobDone& e) {
     line += "; last loss " + fixed(last_loss_, 4);
   }
   if (!e.reason.empty()) line += "; " + e.reason;
+  const Evaluated* best = best_of(measurements_);
+  if (best != nullptr && best->step != measurements_.back().step) line += "; the best weights, of step " + with_thousands(best->step) + ", are in " + job_.out + "/best";
   if (e.ended != "steps" && !e.resume.empty()) line += "; go on with --resume " + e.resume;
   if (!e.sample.empty()) line += "\n\nheld-out text, then what the model writes after >>>\n" + e.sample + "\n";
   notice({}, line);

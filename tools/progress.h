@@ -28,6 +28,7 @@ class Progress : public Listener {
   bool terminal_;   // it can erase a line
   JobStart job_;
   std::string measured_;   // metrics of the held-out data
+  std::vector<Evaluated> measurements_;
   double held_out_ = -1, smooth_loss_ = -1, last_loss_ = -1, last_shown_ = -1;
   double unigram_ = -1, bigram_ = -1;   // what a notice said of baselines, for the last line
   bool shown_ = false;

@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "tools/commands.h"
+#include "tools/measure.h"
 
 namespace epl::tools {
 namespace {
@@ -101,12 +102,19 @@ Json ReportData::series() const {
   return out;
 }
 
+// Which weights were best, where those at the end are not.
+std::string ReportData::best_text() const {
+  const Evaluated* best = best_of(evaluations_);
+  if (best == nullptr || best->step == evaluations_.back().step) return "";
+  return " The best weights are those of step " + with_thousands(best->step) + " (" + metrics_text(best->metrics) + "), in " + job_.out + "/best.";
+}
+
 Json ReportData::report(const Json& memory, const std::vector<std::pair<std::string, std::string>>& facts) const {
   Json page;
   page["title"] = "Training " + job_.model;
   page["about"] = (end_.ended == "steps" ? "Ended after its " + with_thousands(job_.steps) + " steps." : "Ended after " + with_thousands(end_.step) + " of " + with_thousands(job_.steps) + " steps: " +
                    (end_.reason.empty() ? end_.ended : end_.reason) + ".") +
-                  (job_.first_step > 0 ? " This run began at step " + with_thousands(job_.first_step) + "." : "");
+                  (job_.first_step > 0 ? " This run began at step " + with_thousands(job_.first_step) + "." : "") + best_text();
   page["cards"] = cards();
   page["loss_unit"] = job_.unit == "tokens" ? "nats per byte" : "";
   page["smoothing"] = steps_.size() > 50 ? 0.9 : 0.0;
@@ -131,6 +139,7 @@ std::vector<std::pair<std::string, std::string>> job_facts(const JobOptions& o) 
     if (!value.empty()) out.emplace_back(name, value);
   };
   fact("options of the data", o.data_options);
+  fact("measured on", !o.validation.empty() ? o.validation : o.held_out.value_or(0) > 0 ? "a share of " + short_decimal(*o.held_out) : "");
   fact("loss", o.loss + (o.loss_output.empty() ? "" : " of " + o.loss_output));
   const auto listed = [](const std::vector<std::string>& patterns) {
     std::string text;

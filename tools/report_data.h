@@ -19,6 +19,7 @@ class ReportData : public Listener {
 
  private:
   Json cards() const;
+  std::string best_text() const;
   Json series() const;
 
   JobStart job_;

@@ -18,11 +18,12 @@ PROBE = """<script>addEventListener('load', () => {
   hover.dispatchEvent(new PointerEvent('pointermove', {clientX: box.left + box.width / 2, clientY: box.top + 50, bubbles: true}));
   const tip = document.querySelector('#loss .tip').textContent;
   const charts = svg.filter(visible).length, smallest = Math.min(...svg.flatMap(s => [...s.querySelectorAll('text')].map(t => t.getBoundingClientRect().height)));
+  const cut = svg.filter(visible).flatMap(s => [...s.querySelectorAll('text')].filter(t => t.getBoundingClientRect().right > s.getBoundingClientRect().right + 0.5)).map(t => t.textContent);
   document.getElementById('log').click();   // draws anew
   const seen = {
     drawn: document.documentElement.dataset.drawn, errors: window.errors, width: innerWidth,
     wider: document.documentElement.scrollWidth - document.documentElement.clientWidth,
-    charts, smallest, curves: document.querySelectorAll('.curve').length, points: document.querySelectorAll('#loss circle').length,
+    charts, smallest, cut, curves: document.querySelectorAll('.curve').length, points: document.querySelectorAll('#loss circle').length,
     rectangles: document.querySelectorAll('#arena rect').length, tip, text: document.body.innerText,
     background: getComputedStyle(document.body).backgroundColor};
   const out = document.createElement('pre');
@@ -52,7 +53,7 @@ def main(epl, out):
     (out / "text.txt").write_text("".join(f"{i}: the quick brown fox jumps over the lazy dog <b>\n" for i in range(300)))
     run = lambda *words: subprocess.run([epl, *words], cwd=out, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     run("template", "gpt2", "--layers", "1", "--width", "16", "--heads", "2", "--context", "8", "--vocab", "256", "--out", "m.onnx")
-    run("train", "m.onnx", "--text", "text.txt", "--batch", "4", "--steps", "60", "--clip", "1", "--evaluate-every", "20", "--out", "run")
+    run("train", "m.onnx", "--text", "text.txt", "--batch", "4", "--steps", "1000", "--clip", "1", "--evaluate-every", "400", "--out", "run")
     page = (out / "run" / "report.html").read_text()
     probed = html.escape(page.replace("<head>", "<head>" + WATCH).replace("</body>", PROBE + "</body>"))
     backgrounds = set()
@@ -80,6 +81,7 @@ def main(epl, out):
             expect(f"{where}: the arena has rectangles", seen["rectangles"] > 20)
             expect(f"{where}: values under the pointer: {seen['tip']}", "step" in seen["tip"] and "training" in seen["tip"])
             expect(f"{where}: text of {seen['smallest']} pixels is too small to read", seen["smallest"] >= 10)
+            expect(f"{where}: cut off at the edge: {seen['cut']}", not seen["cut"])
             for word in ("epl train", "sum", "hash of the trained weights", "processor", "version"):
                 expect(f"{where}: says \"{word}\"", word in seen["text"])
             for word in ("-0 ", "NaN", "undefined", "[object"):

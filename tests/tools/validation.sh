@@ -40,6 +40,9 @@ done
 
 # A rate that is too high never gets better: training stops, and the best weights stay.
 expect 0 "no better loss in 3 measurements" "$epl" train mlp.onnx --data table.csv --data-options "$classes" --validation table.csv --steps 400 --optimizer sgd --lr 60 --evaluate-every 5 --patience 3 --out stopped
+case $output in *"the best weights, of step 5, are in stopped/best"*) ;; *) echo "FAILED: which weights were best is not told: $output"; failed=1 ;; esac
+case $output in *"measured after step 5: loss "*" (the best so far)"*"measured after step 10: "*) ;; *) echo "FAILED: a log has no line for each measurement: $output"; failed=1 ;; esac
+grep -q "The best weights are those of step 5 (loss " stopped/report.html || { echo "FAILED: the report does not say which weights were best"; failed=1; }
 "$epl" train mlp.onnx --data table.csv --data-options "$classes" --held-out 0.3 --steps 60 --lr 0.05 --optimizer sgd --schedule plateau --schedule-option patience=0 --schedule-option factor=0.5 --schedule-option threshold=0.9 \
   --evaluate-every 10 --monitor accuracy --json --out plateau >plateau.json || failed=1
 [ "$(value learning_rate plateau.json)" != 0.05 ] || { echo "FAILED: a plateau did not lower the rate"; failed=1; }
