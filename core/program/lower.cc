@@ -3,7 +3,6 @@
 #include "core/base/check.h"
 #include "core/ir/op.h"
 #include "core/ir/rewriter.h"
-#include "core/program/expand.h"
 #include "core/program/fusion.h"
 #include "core/program/memory.h"
 #include "core/program/program.h"
@@ -390,9 +389,7 @@ int Program::group(const std::string& axis) {
 }
 
 Result<Program> lower(const LocalGraph& local, const LowerOptions& options) {
-  EPL_ASSIGN(Graph graph, expand_composites(local.graph, *options.kernels));
-  if (options.fuse) graph = fuse_elementwise(graph, options.kernels);
-  return Lowering(local, without_dead_nodes(graph), options).run();
+  return Lowering(local, without_dead_nodes(options.fuse ? fuse_elementwise(local.graph, options.kernels) : local.graph), options).run();
 }
 
 }  // namespace epl

@@ -101,8 +101,8 @@ struct Program {
   int64_t memory_bytes_peak() const { return arena_bytes + state_bytes + constant_bytes + scalar_bytes; }
 };
 
-// Lowers a local graph for a backend's kernels: composites without a kernel are expanded, elementwise regions fused,
-// kernels chosen, memory laid out. `threads` is the pool of one rank. `entry` says what the program is for.
+// Lowers a local graph, in which composites without a kernel have been expanded (core/program/expand.h), for a backend's kernels: elementwise
+// regions are fused, kernels chosen, memory laid out. `threads` is the pool of one rank. `entry` says what the program is for.
 struct LowerOptions {
   const KernelTable* kernels = nullptr;
   int threads = 1;

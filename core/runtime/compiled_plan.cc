@@ -6,8 +6,10 @@
 #include "core/ir/rewriter.h"
 #include "core/program/expand.h"
 #include "core/program/kernel_report.h"
+#include "core/program/link.h"
 #include "core/rewrite/rewrite.h"
 #include "core/runtime/process_memory.h"
+#include "core/strategy/pass.h"
 #include "core/strategy/samples.h"
 #include "core/train/masters.h"
 
@@ -190,7 +192,9 @@ Result<std::shared_ptr<const CompiledPlan>> CompiledPlan::create(const Host& hos
     EPL_ASSIGN(Entry entry, compile(EntryKind::predict, *std::move(graph), {}, options, *plan->device_, plan->threads_));
     plan->entries_.push_back(std::move(entry));
   }
-  for (Entry& entry : plan->entries_) plan->state_.adopt(entry.program);
+  std::vector<Program*> programs;
+  for (Entry& entry : plan->entries_) programs.push_back(&entry.program);
+  plan->state_ = link(programs);
   const auto& of_inputs = plan->entries_.front().notes;
   plan->notes_.insert(plan->notes_.end(), of_inputs.begin(), of_inputs.end());
   return std::shared_ptr<const CompiledPlan>(std::move(plan));

@@ -1,34 +1,8 @@
 #include "core/runtime/parameter_store.h"
 
 #include <algorithm>
-#include <map>
-
-#include "core/program/memory.h"
 
 namespace epl {
-
-void StateLayout::adopt(Program& program) {
-  std::map<int64_t, int64_t> moved;   // offsets in the program's own layout -> here
-  for (StateSlot& slot : program.state) {
-    auto [it, inserted] = by_name_.emplace(slot.name, slots_.size());
-    if (inserted) {
-      StateSlot here = slot;
-      here.offset = bytes_;
-      bytes_ += (slot.type.bytes() + memory_alignment - 1) / memory_alignment * memory_alignment;
-      slots_.push_back(std::move(here));
-    }
-    moved[slot.offset] = slots_[it->second].offset;
-    slot.offset = slots_[it->second].offset;
-  }
-  auto move = [&](Location& location) {
-    if (location.space == Location::Space::state) location.offset = moved.at(location.offset);
-  };
-  for (Instruction& in : program.instructions) {
-    std::ranges::for_each(in.inputs, move);
-    std::ranges::for_each(in.outputs, move);
-  }
-  for (ProgramPort& port : program.outputs) move(port.location);
-}
 
 namespace {
 
@@ -50,11 +24,6 @@ Status upload(Stream& stream, std::byte* target, const Tensor& value) {
 }
 
 }  // namespace
-
-const StateSlot* StateLayout::find(std::string_view name) const {
-  auto it = by_name_.find(std::string(name));
-  return it == by_name_.end() ? nullptr : &slots_[it->second];
-}
 
 Result<ParameterStore> ParameterStore::create(Device& device, Stream& stream, const StateLayout& layout) {
   ParameterStore store;

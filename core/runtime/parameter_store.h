@@ -4,28 +4,11 @@
 
 #include <memory>
 #include <string>
-#include <unordered_map>
-#include <vector>
 
 #include "core/backend/device.h"
-#include "core/program/program.h"
+#include "core/program/link.h"
 
 namespace epl {
-
-// Where each name lives; the same for all ranks of a replicated plan.
-class StateLayout {
- public:
-  // Adds the slots of a program that are not there yet, then points the program's state locations here.
-  void adopt(Program& program);
-  const std::vector<StateSlot>& slots() const { return slots_; }
-  const StateSlot* find(std::string_view name) const;
-  int64_t bytes() const { return bytes_; }
-
- private:
-  std::vector<StateSlot> slots_;
-  std::unordered_map<std::string, size_t> by_name_;
-  int64_t bytes_ = 0;
-};
 
 class ParameterStore {
  public:

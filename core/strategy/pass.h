@@ -11,6 +11,14 @@
 
 namespace epl {
 
+struct PlanRequest {
+  std::shared_ptr<const Graph> graph;
+  Strategy strategy;
+  int64_t ranks = 1;
+  std::string passes;      // empty: the default list
+};
+Result<Plan> make_plan(const PlanRequest& request);
+
 struct PassContext {
   Plan& plan;
   const PlanRequest& request;
@@ -32,7 +40,6 @@ const std::string& default_passes();
 // Runs a pass list, verifying the plan after each; `after` (optional) sees the plan after every pass.
 Status run_passes(Plan& plan, const PlanRequest& request, std::string_view list,
                   const std::function<void(const std::string& pass, const Plan&)>& after = nullptr);
-Status verify_plan(const Plan& plan);
 
 #define EPL_PASS(row_name)                                                                             \
   static ::epl::PassRow epl_pass_##row_name();                                                         \

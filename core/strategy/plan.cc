@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "core/base/check.h"
-#include "core/strategy/pass.h"
 
 namespace epl {
 
@@ -54,70 +53,29 @@ std::string_view block_name(BlockKind kind) {
 
 bool block_loops(BlockKind kind) { return kind == BlockKind::pre || kind == BlockKind::main; }
 
-namespace {
-
-constexpr int64_t most_units = 8;
-
-bool power_of_two(int64_t n) { return n > 0 && (n & (n - 1)) == 0; }
-
-// The size of the global batch: every input that counts samples must agree.
-Result<int64_t> batch_size(const Graph& graph) {
-  int64_t batch = 0;
-  std::string from;
-  for (Value v : graph.leaves(ValueKind::input)) {
-    const ValueInfo& info = graph.value(v);
-    if (info.batch_dim < 0) continue;
-    int64_t size = info.type.dim(info.batch_dim);
-    if (batch != 0 && size != batch) {
-      return invalid("input ", info.name, " has ", size, " samples in dimension ", info.batch_dim, " but ", from, " has ", batch,
-                     "; name the dimension that counts samples for each input, or -1 for none");
+Status verify_plan(const Plan& plan) {
+  const Graph& graph = *plan.graph;
+  if (!plan.shardings.empty() && static_cast<int>(plan.shardings.size()) != graph.value_count()) {
+    return error(Code::internal, "shardings of ", plan.shardings.size(), " of ", graph.value_count(), " values");
+  }
+  for (size_t i = 0; i < plan.shardings.size(); ++i) {
+    const ValueInfo& info = graph.value(Value{static_cast<int>(i)});
+    const Sharding& sharding = plan.shardings[i];
+    if (sharding.dims.size() != info.type.shape.size()) return error(Code::internal, info.name, " has another number of dimensions");
+    for (size_t d = 0; d < sharding.dims.size(); ++d) {
+      int64_t pieces = 1;
+      for (int axis : sharding.dims[d]) pieces *= plan.mesh.axes[axis].size;
+      if (!sharding.dims[d].empty()) pieces *= sharding.outer;
+      if (info.type.shape[d] % pieces != 0) {
+        return error(Code::internal, info.name, ": dimension ", d, " of ", info.type.shape[d], " is cut into ", pieces);
+      }
     }
-    batch = size;
-    from = info.name;
   }
-  return batch;
-}
-
-Result<int64_t> unit_count(const Strategy& strategy, int64_t batch, int64_t pieces) {
-  int64_t units = strategy.integer("reproducible.units", 0);
-  if (units == 0) {
-    units = 1;
-    while (units < most_units && batch % (units * 2) == 0 && batch > 0) units *= 2;
+  auto sized = [&](size_t size) { return size == 0 || static_cast<int>(size) == graph.node_count(); };
+  if (!sized(plan.node_block.size()) || !sized(plan.node_cut.size()) || !sized(plan.node_task_graph.size())) {
+    return error(Code::internal, "a table by node has the wrong size");
   }
-  if (!power_of_two(units)) return invalid("reproducible.units is ", units, "; it must be a power of two");
-  if (batch > 0 && batch % units != 0) return invalid("reproducible.units is ", units, ", which does not divide the batch of ", batch);
-  if (!power_of_two(pieces)) {
-    return invalid("ranks x micro-batches is ", pieces, "; it must be a power of two, because the batch is cut by halves");
-  }
-  if (units % pieces != 0) {
-    return invalid("the batch of ", batch, " has ", units, " units, which ", pieces,
-                   " pieces (ranks x micro-batches) do not divide into aligned runs; use a batch that divides by ", pieces,
-                   ", or set reproducible.units");
-  }
-  return units;
-}
-
-}  // namespace
-
-Result<Plan> make_plan(const PlanRequest& request) {
-  if (request.ranks < 1) return invalid("a plan needs at least one rank, got ", request.ranks);
-  EPL_TRY(check_built(request.strategy, request.ranks));
-  Plan plan;
-  plan.graph = request.graph;
-  plan.strategy = request.strategy;
-  EPL_ASSIGN(plan.batch, batch_size(*request.graph));
-  int64_t micro_batches = request.strategy.integer("pipeline.num_micro_batch", 1);
-  if (micro_batches < 1) return invalid("pipeline.num_micro_batch is ", micro_batches);
-  if (plan.batch == 0 && micro_batches * request.ranks > 1) {
-    return invalid("no input counts samples, so the batch cannot be cut into ", micro_batches * request.ranks, " pieces");
-  }
-  EPL_ASSIGN(int64_t units, unit_count(request.strategy, plan.batch, micro_batches * request.ranks));
-  plan.mesh.axes = {{"data", request.ranks, MeshAxis::Kind::rank},
-                    {"micro_batch", micro_batches, MeshAxis::Kind::time},
-                    {"unit", units / (micro_batches * request.ranks), MeshAxis::Kind::unit}};
-  plan.passes = request.passes.empty() ? default_passes() : request.passes;
-  EPL_TRY(run_passes(plan, request, plan.passes));
-  return plan;
+  return {};
 }
 
 }  // namespace epl

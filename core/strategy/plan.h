@@ -83,14 +83,8 @@ struct Plan {
   int64_t micro_batches() const { return mesh.size("micro_batch"); }
 };
 
-struct PlanRequest {
-  std::shared_ptr<const Graph> graph;
-  Strategy strategy;
-  int64_t ranks = 1;
-  std::string passes;      // empty: the default list
-};
-Result<Plan> make_plan(const PlanRequest& request);
-
+// What a pass may not leave behind.
+Status verify_plan(const Plan& plan);
 std::string print_plan(const Plan& plan);
 // Reads the decisions that print_plan wrote, for the same graph.
 Result<Plan> parse_plan(std::string_view text, std::shared_ptr<const Graph> graph);

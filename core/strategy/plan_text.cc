@@ -3,7 +3,7 @@
 
 #include "core/ir/op.h"
 #include "core/ir/text.h"
-#include "core/strategy/pass.h"
+#include "core/strategy/plan.h"
 
 namespace epl {
 namespace {

@@ -11,6 +11,7 @@
 
 #include "backends/cpu/cpu.h"
 #include "core/runtime/session.h"
+#include "core/strategy/pass.h"
 #include "tests/runtime/graph_model.h"
 
 namespace epl {

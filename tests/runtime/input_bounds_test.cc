@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "core/runtime/sample_dims.h"
+#include "core/strategy/pass.h"
 
 namespace epl {
 namespace {

@@ -99,7 +99,7 @@ TEST(Docs, RecipesNameWhatExists) {
                            Told{"`NEAR_MISSES`", "tests/rewrite/generate.py", "NEAR_MISSES = {"},
                            Told{"`launch_everywhere`", "tests/backends/kernel_harness.h", " launch_everywhere("},
                            Told{"`default_passes`", "core/strategy/pass.cc", " default_passes()"},
-                           Told{"`verify_plan`", "core/strategy/pass.cc", "Status verify_plan("},
+                           Told{"`verify_plan`", "core/strategy/plan.cc", "Status verify_plan("},
                            Told{"`cases`", "tests/train/train_step_test.cc", " cases()"},
                            Told{"`config_keys`", "core/strategy/strategy.cc", " config_keys()"},
                            Told{"`ModelWriter`", "frontends/onnx/templates/initial_weights.h", "ModelWriter"},

@@ -1,0 +1,46 @@
+#include "core/program/link.h"
+
+#include <algorithm>
+#include <map>
+
+#include "core/program/memory.h"
+
+namespace epl {
+
+const StateSlot* StateLayout::find(std::string_view name) const {
+  const auto it = by_name_.find(std::string(name));
+  return it == by_name_.end() ? nullptr : &slots_[it->second];
+}
+
+const StateSlot& StateLayout::slot(const StateSlot& wanted) {
+  const auto [it, inserted] = by_name_.emplace(wanted.name, slots_.size());
+  if (inserted) {
+    slots_.push_back(wanted);
+    slots_.back().offset = bytes_;
+    bytes_ += aligned_bytes(wanted.type.bytes());
+  }
+  return slots_[it->second];
+}
+
+StateLayout link(std::span<Program* const> programs) {
+  StateLayout layout;
+  for (Program* program : programs) {
+    std::map<int64_t, int64_t> moved;   // offsets in the program's own layout -> in the common one
+    for (StateSlot& slot : program->state) {
+      const int64_t offset = layout.slot(slot).offset;
+      moved[slot.offset] = offset;
+      slot.offset = offset;
+    }
+    const auto move = [&](Location& location) {
+      if (location.space == Location::Space::state) location.offset = moved.at(location.offset);
+    };
+    for (Instruction& in : program->instructions) {
+      std::ranges::for_each(in.inputs, move);
+      std::ranges::for_each(in.outputs, move);
+    }
+    for (ProgramPort& port : program->outputs) move(port.location);
+  }
+  return layout;
+}
+
+}  // namespace epl

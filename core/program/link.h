@@ -1,0 +1,32 @@
+// The last step before programs run: those of one plan get one state. Afterwards nothing in a program changes.
+#pragma once
+
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "core/program/program.h"
+
+namespace epl {
+
+// Where each name of the state lives; the same for all ranks of a replicated plan.
+class StateLayout {
+ public:
+  const std::vector<StateSlot>& slots() const { return slots_; }
+  const StateSlot* find(std::string_view name) const;
+  int64_t bytes() const { return bytes_; }
+
+ private:
+  friend StateLayout link(std::span<Program* const> programs);
+  const StateSlot& slot(const StateSlot& wanted);
+
+  std::vector<StateSlot> slots_;
+  std::unordered_map<std::string, size_t> by_name_;
+  int64_t bytes_ = 0;
+};
+
+// Slots of one name become one, in the order in which the programs name them, and the programs' locations point there.
+StateLayout link(std::span<Program* const> programs);
+
+}  // namespace epl
