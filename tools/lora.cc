@@ -48,16 +48,14 @@ void add_adapter_options(CLI::App& app, JobOptions& o) {
 }
 
 void match_adapters(JobOptions& o, const Json& checkpoint, const std::vector<std::string>& trained) {
+  const std::string said = checkpoint.at("facts").value("adapters", "");
+  o.adapters = parse_adapters(said);
+  if (o.adapters.empty() && !said.empty()) throw UsageError("the checkpoint holds low-rank adapters of layers that only a program can name (" + said + ")");
   o.train_only.clear();
-  bool adapted = false;
   for (const std::string& name : trained) {
     const bool adapter = name.starts_with("base_model.model.") && (name.ends_with(".lora_A.weight") || name.ends_with(".lora_B.weight"));
-    adapted = adapted || adapter;
-    if (!adapter) o.train_only.push_back(name);
+    if (!adapter || o.adapters.empty()) o.train_only.push_back(name);
   }
-  if (!adapted) return;
-  o.adapters = parse_adapters(checkpoint.at("facts").value("adapters", ""));
-  if (o.adapters.empty()) throw UsageError("the checkpoint holds low-rank adapters and does not say of which layers; a program that has them in its plan can load it");
 }
 
 void add_adapters(epl_trainer* trainer, const JobOptions& o) {

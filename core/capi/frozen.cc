@@ -72,7 +72,7 @@ Result<std::vector<std::string>> left_to_the_file(const epl_session& handle, con
   }
   EPL_ASSIGN(const std::string here, hash_of(handle, out));
   if (here == saved->second) return out;
-  return Status(Code::invalid_argument, "the checkpoint holds adapters and leaves the weights beside them to the model's file; this model has other weights, or other adapters are asked for", path);
+  return Status(Code::invalid_argument, "the checkpoint holds adapters and leaves the weights beside them to the model's file; this model has other weights, or the plan trains other parameters", path);
 }
 
 Status restore_from_the_file(epl_session& handle, const std::vector<std::string>& names) {
