@@ -36,4 +36,4 @@ common=(--overwrite --data "$out/train.safetensors" --batch 16 --steps $steps --
 "$epl" train "$out/model.onnx" "${common[@]}" --lr 5e-3 --train-only 'classifier.*' --lora query --lora value --rank 8 --lora-alpha 16 --out "$out/lora"
 
 "$python" "$here/measure.py" "$out/held_out.safetensors" "$out/model.onnx" "$out/head/trained.onnx" "$out/lora/trained.onnx"
-echo "the adapters alone, for Hugging Face PEFT: $out/lora/adapters ($(du -h "$out/lora/adapters/adapter_model.safetensors" | cut -f1))"
+echo "the adapters and the classifier, for Hugging Face PEFT: $out/lora/adapters ($(du -h "$out/lora/adapters/adapter_model.safetensors" | cut -f1))"
