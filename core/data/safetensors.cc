@@ -20,6 +20,8 @@ Status cut_header(const std::string& file, uint64_t header, uint64_t bytes) {
   return damaged(file, cat("a header of ", header, " bytes in a file of ", bytes, "; is it truncated?"));
 }
 
+constexpr size_t most_dims = 16;   // EPL_MAX_NDIM: what a caller can be told of
+
 // The range [begin, end) that the header gives, relative to the data, or -1s.
 struct Range {
   uint64_t begin = 0, end = 0;
@@ -36,6 +38,7 @@ Status read_entry(const std::string& file, const std::string& name, const Json& 
   if (known == type_names + dtype_count) return bad("has dtype ", excerpt(print_json(dtype), 40), ", which is not supported");
   entry.name = name;
   entry.type.dtype = static_cast<DType>(known - type_names);
+  if (shape.size() > most_dims) return bad("has ", shape.size(), " dimensions; tensors have up to ", most_dims);
   uint64_t count = 1, limit = uint64_t{1} << 60;
   for (const Json& size : shape) {
     if (!size.is_number_unsigned()) return bad("has a size that is no whole number, ", excerpt(print_json(size), 40));

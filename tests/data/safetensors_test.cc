@@ -66,6 +66,7 @@ TEST(Safetensors, HostileFilesAreRefusedWithThePlace) {
       {"fraction", R"({"x":{"dtype":"F32","shape":[2.0],"data_offsets":[0,8]}})", eight, "no whole number"},
       {"huge", R"({"x":{"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,8]}})", eight, "impossible sizes"},
       {"2^63", R"({"x":{"dtype":"F32","shape":[9223372036854775808],"data_offsets":[0,8]}})", eight, "impossible sizes"},
+      {"dimensions", R"({"x":{"dtype":"F32","shape":[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,2],"data_offsets":[0,8]}})", eight, "has 17 dimensions; tensors have up to 16"},
       {"size", R"({"x":{"dtype":"F32","shape":[3],"data_offsets":[0,8]}})", eight, "needs 12"},
       {"turned", R"({"x":{"dtype":"F32","shape":[2],"data_offsets":[8,0]}})", eight, "8 to 0"},
       {"outside", R"({"x":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})", "1234", "truncated"},
