@@ -16,8 +16,8 @@
  * - A handle that was destroyed, or is of another type, is an error (EPL_ERROR_MISUSE), and to `_destroy` nothing, wherever
  *   that can be seen; it mostly can, until its memory is used again. Do not rely on it.
  * - Engines, models, plans and tensors may be used by any threads at once, and are destroyed when no call uses them any
- *   more. A session, trainer, strategy and dataset have one caller at a time, from any thread; a second caller gets
- *   EPL_ERROR_MISUSE. These may be destroyed beside a call, by a finaliser for example: the call goes on to its end, and
+ *   more. A session, trainer, strategy, dataset and evaluation have one caller at a time, from any thread; a second caller
+ *   gets EPL_ERROR_MISUSE. These may be destroyed beside a call, by a finaliser for example: the call goes on to its end, and
  *   what it had goes with it. No call may begin after a destroy.
  * - Memory that a call is given is read until the call returns and not kept, unless the function says "borrow".
  * - The library reads no environment variable, prints nothing, installs no signal handler and starts threads only for
@@ -464,7 +464,7 @@ EPL_API EPL_SINCE(1, 0) void epl_session_options_init(epl_session_options* EPL_O
 /* For one call of step, evaluate or predict. */
 typedef struct epl_call_options {
   uint64_t struct_size;
-  int64_t timeout_nanoseconds; /* 0: none */
+  int64_t timeout_nanoseconds; /* 0: none. Looked at between the instructions of a plan, so that one that takes long is waited for. */
   epl_cancel* cancel;
 } epl_call_options;
 #define EPL_CALL_OPTIONS_INIT {sizeof(epl_call_options), 0, NULL}

@@ -4,13 +4,15 @@
 #include <new>
 
 #include "core/base/check.h"
+#include "core/base/memory.h"
 
 namespace epl {
 
 Tensor::Tensor(TensorType type) : type_(std::move(type)) {
   // Aligned for every vector width; at least one byte, so that an empty tensor is not a missing one.
   size_t bytes = std::max<size_t>(static_cast<size_t>(type_.bytes()), 1);
-  void* memory = ::operator new(bytes, std::align_val_t{64});
+  void* memory = ::operator new(bytes, std::align_val_t{64}, std::nothrow);
+  if (memory == nullptr) throw OutOfMemory(bytes);
   std::memset(memory, 0, bytes);
   owner_ = std::shared_ptr<const void>(memory, [](const void* p) {
     ::operator delete(const_cast<void*>(p), std::align_val_t{64});

@@ -158,8 +158,8 @@ Status check_field(const Reader& reader, int field, const InputBound& bound) {
 }
 
 template <class F>
-epl_error* with_dataset(epl_dataset* dataset, F&& f) {
-  return guarded([&] { return with_caller(dataset, "dataset", f); });
+epl_error* with_dataset(epl_dataset* dataset, F&& f, const char* call = __builtin_FUNCTION()) {
+  return guarded([&] { return with_caller(dataset, "dataset", f); }, call);
 }
 
 }  // namespace

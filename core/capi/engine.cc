@@ -88,7 +88,7 @@ std::shared_ptr<const void> allocate_bytes(const std::shared_ptr<Engine>& engine
   constexpr size_t alignment = 64;
   size_t size = std::max<size_t>(bytes, 1);
   void* memory = engine->host.allocate(size, alignment);
-  if (memory == nullptr) throw std::bad_alloc();
+  if (memory == nullptr) throw OutOfMemory(size);
   return std::shared_ptr<const void>(memory, [engine, size](const void* p) {
     engine->host.release(const_cast<void*>(p), size, alignment);
   });

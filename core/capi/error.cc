@@ -4,6 +4,7 @@
 #include <system_error>
 
 #include "core/base/check.h"
+#include "core/base/memory.h"
 #include "core/capi/handle.h"
 
 namespace epl::capi {
@@ -24,12 +25,14 @@ std::string_view handle_name(HandleType type) {
   return names[static_cast<size_t>(type)];
 }
 
-epl_error* make_error(const Status& status) noexcept {
+epl_error* make_error(const Status& status, const char* call) noexcept {
   if (status.ok()) return nullptr;
   try {
     auto made = std::make_unique<epl_error>();
     made->code = static_cast<int32_t>(status.code());
     made->message = to_utf8(status.message());
+    // Whose fault it was is not seen from anything else: memory ends wherever it ends.
+    if (status.code() == Code::out_of_memory) made->message = cat(call, ": ", made->message);
     made->where = to_utf8(status.where());
     return made.release();
   } catch (...) {
@@ -43,6 +46,8 @@ Status current_exception_status() noexcept {
       throw;
     } catch (const InternalError& e) {
       return Status(Code::internal, e.what());
+    } catch (const OutOfMemory& e) {
+      return error(Code::out_of_memory, "there is no memory for ", grouped(static_cast<int64_t>(std::min<size_t>(e.bytes(), INT64_MAX))), " bytes");
     } catch (const std::bad_alloc&) {
       return Status(Code::out_of_memory, "there is no memory for what this call needs");
     } catch (const std::length_error&) {

@@ -6,14 +6,14 @@ namespace epl::capi {
 namespace {
 
 template <class F>
-epl_error* with_evaluation(epl_evaluation* evaluation, F&& f) {
-  return guarded([&] { return with_caller(evaluation, "evaluation", f); });
+epl_error* with_evaluation(epl_evaluation* evaluation, F&& f, const char* call = __builtin_FUNCTION()) {
+  return guarded([&] { return with_caller(evaluation, "evaluation", f); }, call);
 }
 
 // With the session as well, which a bug of ours poisons.
 template <class F>
-epl_error* with_both(epl_evaluation* evaluation, epl_session* session, F&& f) {
-  return with_session(session, [&] { return with_caller(evaluation, "evaluation", f); });
+epl_error* with_both(epl_evaluation* evaluation, epl_session* session, F&& f, const char* call = __builtin_FUNCTION()) {
+  return with_session(session, [&] { return with_caller(evaluation, "evaluation", f); }, call);
 }
 
 // The next batch of a dataset, in the slots of the session's inputs.
@@ -115,6 +115,7 @@ epl_error* epl_evaluation_describe(epl_evaluation* evaluation, epl_text** json) 
   return giving_text(json, "json", [&]() -> Result<std::string> {
     std::string text;
     EPL_TRY(with_caller(evaluation, "evaluation", [&]() -> Status {
+      EPL_TRY(evaluation->evaluation->usable());
       text = describe_evaluation(*evaluation->evaluation);
       return {};
     }));

@@ -136,38 +136,38 @@ Status check_pointer(const T* pointer, std::string_view name) {
 #define EPL_REQUIRE(name) EPL_TRY(::epl::capi::check_pointer(name, #name))
 
 // The error handle of a status; null for success. Its texts are made UTF-8 here, once for all. Never throws: without memory
-// it is the static out-of-memory error.
-epl_error* make_error(const Status& status) noexcept;
+// it is the static out-of-memory error; of one without memory the message begins with `call`.
+epl_error* make_error(const Status& status, const char* call) noexcept;
 // The status of the exception being handled.
 Status current_exception_status() noexcept;
 
 // Every fallible entry point runs its body here: f returns a Status, exceptions become one, and numbers are made in the
-// floating-point environment that is ours.
+// floating-point environment that is ours. `call` is the entry point's own name.
 template <class F>
-epl_error* guarded(F&& f) noexcept {
+epl_error* guarded(F&& f, const char* call = __builtin_FUNCTION()) noexcept {
   FloatEnvironment environment;
   try {
-    return make_error(f());
+    return make_error(f(), call);
   } catch (...) {
-    return make_error(current_exception_status());
+    return make_error(current_exception_status(), call);
   }
 }
 
 // An entry point that gives a handle: f returns a Result<std::unique_ptr<H>>. The place for it is NULL from the first
 // moment on, whatever fails.
 template <class H, class F>
-epl_error* giving(H** place, std::string_view name, F&& f) noexcept {
+epl_error* giving(H** place, std::string_view name, F&& f, const char* call = __builtin_FUNCTION()) noexcept {
   if (place != nullptr) *place = nullptr;
   return guarded([&]() -> Status {
     if (place == nullptr) return invalid(name, " is NULL");
     EPL_ASSIGN(std::unique_ptr<H> made, f());
     *place = made.release();
     return {};
-  });
+  }, call);
 }
 // The same for a text: f returns a Result<std::string>.
 template <class F>
-epl_error* giving_text(epl_text** place, std::string_view name, F&& f) noexcept;
+epl_error* giving_text(epl_text** place, std::string_view name, F&& f, const char* call = __builtin_FUNCTION()) noexcept;
 
 // An entry point of a handle with one caller at a time.
 template <class H, class F>
@@ -236,11 +236,11 @@ struct epl_cancel : epl::capi::Handle<epl::capi::HandleType::cancel> {
 };
 
 template <class F>
-epl_error* epl::capi::giving_text(epl_text** place, std::string_view name, F&& f) noexcept {
+epl_error* epl::capi::giving_text(epl_text** place, std::string_view name, F&& f, const char* call) noexcept {
   return giving(place, name, [&]() -> Result<std::unique_ptr<epl_text>> {
     EPL_ASSIGN(std::string text, f());
     auto made = std::make_unique<epl_text>();
     made->text = to_utf8(text);
     return made;
-  });
+  }, call);
 }

@@ -23,8 +23,8 @@ Status in_session(epl_session* session, F&& f) {
 
 // The same as a whole entry point.
 template <class F>
-epl_error* with_session(epl_session* session, F&& f) {
-  return guarded([&] { return in_session(session, f); });
+epl_error* with_session(epl_session* session, F&& f, const char* call = __builtin_FUNCTION()) {
+  return guarded([&] { return in_session(session, f); }, call);
 }
 
 // How one step, evaluation or prediction is to run.

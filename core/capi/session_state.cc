@@ -19,6 +19,7 @@ int64_t units_of(const Session& session) { return session.plan().entries().front
 // What the run is now. The data is looked at once: its samples do not change, or nothing holds.
 Facts facts_of(const Session& session, const epl_dataset* dataset) {
   Facts facts = describe_run(session.plan());
+  facts["seed"] = cat(session.seed());
   if (dataset == nullptr) return facts;
   if (!dataset->facts) dataset->facts = describe_data(*dataset->dataset);
   facts.insert(dataset->facts->begin(), dataset->facts->end());
@@ -216,7 +217,11 @@ epl_error* epl_session_get(epl_session* session, const char* name, size_t name_l
     auto made = std::make_unique<epl_tensor>();
     EPL_TRY(in_session(session, [&]() -> Status {
       EPL_TEXT_ARGUMENT(name);
-      EPL_ASSIGN(made->tensor, session->session->state(name_text));
+      EPL_ASSIGN(const Tensor value, session->session->state_view(name_text));
+      std::shared_ptr<const void> memory = allocate_bytes(session->engine, static_cast<size_t>(value.bytes()));
+      EPL_TRY(value.read(0, value.bytes(), const_cast<void*>(memory.get())));
+      const void* data = memory.get();
+      made->tensor = Tensor(value.type(), std::move(memory), data);
       made->engine = session->engine;
       return {};
     }));

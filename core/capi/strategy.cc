@@ -1,11 +1,27 @@
 // Strategies: from JSON, or key by key.
 #include "core/capi/objects.h"
 
+namespace epl::capi {
+namespace {
+
+std::unique_ptr<epl_strategy> make_strategy(const epl_engine& engine, Strategy strategy) {
+  auto made = std::make_unique<epl_strategy>();
+  made->engine = engine.engine;
+  made->strategy = std::move(strategy);
+  return made;
+}
+
+}  // namespace
+}  // namespace epl::capi
+
 using namespace epl;
 using namespace epl::capi;
 
 epl_error* epl_strategy_create(const epl_engine* engine, epl_strategy** strategy) {
-  return epl_strategy_parse(engine, "{}", 2, strategy);
+  return giving(strategy, "strategy", [&]() -> Result<std::unique_ptr<epl_strategy>> {
+    EPL_REQUIRE(engine);
+    return make_strategy(*engine, {});
+  });
 }
 
 epl_error* epl_strategy_parse(const epl_engine* engine, const char* json, size_t json_length, epl_strategy** strategy) {
@@ -13,10 +29,7 @@ epl_error* epl_strategy_parse(const epl_engine* engine, const char* json, size_t
     EPL_REQUIRE(engine);
     EPL_TEXT_ARGUMENT(json);
     EPL_ASSIGN(Strategy parsed, parse_strategy(json_text));
-    auto made = std::make_unique<epl_strategy>();
-    made->engine = engine->engine;
-    made->strategy = std::move(parsed);
-    return made;
+    return make_strategy(*engine, std::move(parsed));
   });
 }
 

@@ -104,8 +104,8 @@ Result<epl_trainer::Group*> find_group(epl_trainer& trainer, int64_t group) {
 
 // Runs f with the trainer to itself.
 template <class F>
-epl_error* with_trainer(epl_trainer* trainer, F&& f) {
-  return guarded([&] { return with_caller(trainer, "trainer", f); });
+epl_error* with_trainer(epl_trainer* trainer, F&& f, const char* call = __builtin_FUNCTION()) {
+  return guarded([&] { return with_caller(trainer, "trainer", f); }, call);
 }
 
 }  // namespace

@@ -122,7 +122,9 @@ Status Evaluation::add(Session& session, std::span<const Tensor> inputs, const C
   if (samples != entry_.samples.batch && !partial_) {
     return unsupported("the model computes its loss, or a compared output, of a whole batch of ", entry_.samples.batch, " samples together; got ", samples);
   }
+  EPL_TRY(usable());
   EPL_TRY(session.run(EntryKind::evaluate, inputs, room_, options));
+  torn_ = true;
   loss_.add(entry_, room_, samples);
   for (One& one : metrics_) {
     Scored scored{output_part(one.output, samples), inputs[one.target], {}};
@@ -130,10 +132,18 @@ Status Evaluation::add(Session& session, std::span<const Tensor> inputs, const C
     one.metric->add(scored);
   }
   samples_ += samples;
+  torn_ = false;
   return {};
 }
 
+Status Evaluation::usable() const {
+  if (!torn_) return {};
+  return error(Code::misuse, "this evaluation ran out of memory while it counted a batch, so its numbers mean nothing; reset it, or make a new one");
+}
+
 Status Evaluation::merge(const Evaluation& other) {
+  EPL_TRY(usable());
+  EPL_TRY(other.usable());
   if (metrics_.size() != other.metrics_.size()) return invalid("an evaluation of ", metrics_.size(), " metrics cannot take one of ", other.metrics_.size());
   for (size_t i = 0; i < metrics_.size(); ++i) {
     const One &own = metrics_[i], &from = other.metrics_[i];
@@ -142,19 +152,23 @@ Status Evaluation::merge(const Evaluation& other) {
                        (from.subject.output.ndim() == 0 || own.subject.output.dim(-1) == from.subject.output.dim(-1));
     if (!alike) return invalid("metric ", own.spec.label, " cannot take what ", from.spec.label, " has counted; both must compare the same");
   }
+  torn_ = true;
   for (size_t i = 0; i < metrics_.size(); ++i) metrics_[i].metric->merge(*other.metrics_[i].metric);
   loss_.merge(other.loss_);
   samples_ += other.samples_;
+  torn_ = false;
   return {};
 }
 
 void Evaluation::reset() {
+  torn_ = true;
   loss_ = {};
   samples_ = 0;
   for (One& one : metrics_) {
     auto made = one.spec.row->make(one.spec.options, one.subject);   // as it was made once
     if (made.ok()) one.metric = std::move(*made);
   }
+  torn_ = false;
 }
 
 std::vector<Evaluation::Number> Evaluation::results() const {
@@ -164,6 +178,7 @@ std::vector<Evaluation::Number> Evaluation::results() const {
 }
 
 Result<Evaluation::Number> Evaluation::result(std::string_view name) const {
+  EPL_TRY(usable());
   const Number* found = nullptr;
   std::vector<std::string> names;
   const std::vector<Number> all = results();

@@ -26,6 +26,9 @@ class Evaluation {
   // What another evaluation of an equal plan with the same metrics has seen.
   Status merge(const Evaluation& other);
   void reset();
+  // An error once a call has failed in the middle of counting, for want of memory: its numbers are of part of a batch, so that
+  // nothing but `reset` makes sense.
+  Status usable() const;
 
   struct Number {
     std::string name;
@@ -59,6 +62,7 @@ class Evaluation {
   MeanLoss loss_;
   int64_t samples_ = 0;
   bool partial_ = true;
+  bool torn_ = false;
 };
 
 }  // namespace epl

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <new>
 
+#include "core/base/memory.h"
 #include "frontends/onnx/schema.h"
 
 namespace epl::onnx {
@@ -151,7 +152,7 @@ std::shared_ptr<const ModelBytes> ModelBytes::copy(std::span<const std::byte> by
   std::shared_ptr<ModelBytes> out(new ModelBytes());
   if (bytes.empty()) return out;
   void* memory = ::mmap(nullptr, bytes.size(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) throw std::bad_alloc();
+  if (memory == MAP_FAILED) throw OutOfMemory(bytes.size());
   out->data_ = static_cast<std::byte*>(memory);
   out->size_ = bytes.size();
   std::memcpy(memory, bytes.data(), bytes.size());

@@ -322,6 +322,51 @@ TEST_F(HostApi, UserdataIsGivenBackOnceEachAndNotByAFailure) {
   EXPECT_EQ(given_back, 3);
 }
 
+TEST_F(HostApi, WithoutMemoryTheCallAndTheBytesAreNamed) {
+  const int64_t dims[1] = {int64_t{1} << 45};
+  epl_tensor* tensor = nullptr;
+  const Failure large(epl_tensor_create(w.engine, EPL_DTYPE_U8, dims, 1, &tensor));
+  EXPECT_EQ(large.code, EPL_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(large.message, "epl_tensor_create: there is no memory for 35,184,372,088,832 bytes");
+  // A host that gives little: tensors, what a session gets and a session are its memory.
+  static std::atomic<size_t> most, given;
+  most = SIZE_MAX;
+  given = 0;
+  epl_engine_options options = EPL_ENGINE_OPTIONS_INIT;
+  options.threads = 1;
+  options.allocate = [](void*, size_t bytes, size_t alignment) -> void* {
+    if (bytes > most) return nullptr;
+    given += bytes;
+    return std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
+  };
+  options.release = [](void*, void* memory, size_t, size_t) { std::free(memory); };
+  epl_engine* engine = nullptr;
+  epl_model* model = nullptr;
+  epl_plan* plan = nullptr;
+  epl_session* session = nullptr;
+  must(epl_engine_create(&options, &engine));
+  must(epl_model_load(engine, TEXT(w.model_path), nullptr, &model));
+  must(epl_plan_create(model, w.trainer, nullptr, nullptr, &plan));
+  most = 16;
+  const Failure created(epl_session_create(plan, nullptr, &session));
+  EXPECT_EQ(created.code, EPL_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(created.message.find("epl_session_create: the host gave no "), 0u) << created.message;
+  most = SIZE_MAX;
+  must(epl_session_create(plan, nullptr, &session));
+  const size_t before = given;
+  must(epl_session_get(session, EPL_STR("net.0.bias"), &tensor));
+  EXPECT_EQ(given - before, epl_tensor_bytes(tensor));
+  epl_tensor_destroy(tensor);
+  most = 16;
+  const Failure got(epl_session_get(session, EPL_STR("net.0.bias"), &tensor));
+  EXPECT_EQ(got.message, "epl_session_get: there is no memory for 32 bytes");
+  EXPECT_EQ(tensor, nullptr);
+  epl_session_destroy(session);
+  epl_plan_destroy(plan);
+  epl_model_destroy(model);
+  epl_engine_destroy(engine);
+}
+
 TEST_F(HostApi, TheHostsRoundingModeNeitherMattersNorChanges) {
   const auto train = [&] {
     epl_session* session = nullptr;
