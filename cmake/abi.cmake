@@ -1,8 +1,8 @@
-# cmake -DHEADER=include/epl.h -DMAP=<epl.map> -DABI=<epl.abi> -DFUNCTIONS=<epl_functions.inc> -DLAYOUT=<epl_layout.c> -P cmake/abi.cmake
+# cmake -DHEADER=include/epl.h -DMAP=<epl.map> -DABI=<epl.abi> -DFUNCTIONS=<epl_functions.inc> -DSTRUCTS=<epl_structs.inc> -DLAYOUT=<epl_layout.c> -P cmake/abi.cmake
 #
 # The header is the source: from it come the linker's version script, with exactly the functions it declares, and a
 # listing of the whole interface, which must equal the committed core/capi/epl.abi (a test compares them). The listing
-# changes only by additions. For the tests there is a line for each function, and a program that prints the layouts of the structs.
+# changes only by additions. For the tests there is a line for each function and each struct, and a program that prints the layouts of the structs.
 file(READ ${HEADER} text)
 # CMake's lists would fall over these.
 string(REPLACE ";" "@" text "${text}")
@@ -29,6 +29,7 @@ string(REGEX MATCHALL "typedef struct [a-z_]+ {[^}]*}" structs "${flat}")
 foreach(struct ${structs})
   string(REGEX REPLACE "typedef struct ([a-z_]+) .*" "\\1" name "${struct}")
   string(APPEND layout "  printf(\"${name} of %d bytes\\n\", (int)sizeof(${name}))@\n")
+  string(APPEND inclusion_of_structs "EPL_STRUCT(${name})\n")
   string(REGEX MATCHALL "[a-z_]+(<[A-Z_]+>)?@" fields "${struct}")
   foreach(field ${fields})
     string(REGEX REPLACE "[<@].*" "" field "${field}")
@@ -71,6 +72,7 @@ string(APPEND map "  local:\n    *@\n}@\n")
 string(REPLACE "@" ";" map "${map}")
 file(WRITE ${ABI} "${listing}")
 file(WRITE ${FUNCTIONS} "${inclusion}")
+file(WRITE ${STRUCTS} "${inclusion_of_structs}")
 string(APPEND layout "  return 0@\n}\n")
 string(REPLACE "@" ";" layout "${layout}")
 file(WRITE ${LAYOUT} "${layout}")

@@ -2,13 +2,14 @@
 set(EPL_MAP ${GENERATED}/epl.map)
 set(EPL_ABI ${GENERATED}/epl.abi)
 set(EPL_FUNCTIONS ${GENERATED}/epl_functions.inc)  # a line for each function, for tests that try them all
+set(EPL_STRUCTS ${GENERATED}/epl_structs.inc)      # the same for each struct
 set(EPL_LAYOUT ${GENERATED}/epl_layout.c)          # a program that prints where the fields of structs lie
-add_custom_command(OUTPUT ${EPL_MAP} ${EPL_ABI} ${EPL_FUNCTIONS} ${EPL_LAYOUT}
+add_custom_command(OUTPUT ${EPL_MAP} ${EPL_ABI} ${EPL_FUNCTIONS} ${EPL_STRUCTS} ${EPL_LAYOUT}
   COMMAND ${CMAKE_COMMAND} -DHEADER=${PROJECT_SOURCE_DIR}/include/epl.h -DMAP=${EPL_MAP} -DABI=${EPL_ABI}
-          -DFUNCTIONS=${EPL_FUNCTIONS} -DLAYOUT=${EPL_LAYOUT} -P ${PROJECT_SOURCE_DIR}/cmake/abi.cmake
+          -DFUNCTIONS=${EPL_FUNCTIONS} -DSTRUCTS=${EPL_STRUCTS} -DLAYOUT=${EPL_LAYOUT} -P ${PROJECT_SOURCE_DIR}/cmake/abi.cmake
   DEPENDS ${PROJECT_SOURCE_DIR}/include/epl.h ${PROJECT_SOURCE_DIR}/cmake/abi.cmake
   COMMENT "Reading the interface from include/epl.h")
-add_custom_target(epl_interface DEPENDS ${EPL_MAP} ${EPL_ABI} ${EPL_FUNCTIONS} ${EPL_LAYOUT})
+add_custom_target(epl_interface DEPENDS ${EPL_MAP} ${EPL_ABI} ${EPL_FUNCTIONS} ${EPL_STRUCTS} ${EPL_LAYOUT})
 
 add_library(epl SHARED ${EPL_ALL_OBJECTS})
 add_library(epl::epl ALIAS epl)

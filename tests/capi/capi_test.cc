@@ -93,48 +93,6 @@ TEST(CApiErrors, ExceptionsEndAtTheBoundary) {
   EXPECT_EQ(epl_live_handles(), 0);
 }
 
-// Every size from 0 to twice the struct, with a clean and with a poisoned tail.
-template <class T>
-void every_size(const T& initial, const std::function<epl_error*(const T*)>& call, const char* name) {
-  std::vector<unsigned char> bytes(2 * sizeof(T) + 8);
-  for (uint64_t size = 0; size <= bytes.size(); ++size) {
-    std::fill(bytes.begin(), bytes.end(), 0);
-    std::memcpy(bytes.data(), &initial, sizeof(T));
-    std::memcpy(bytes.data(), &size, sizeof size);
-    Outcome clean(call(reinterpret_cast<const T*>(bytes.data())));
-    EXPECT_EQ(clean.code, size < 8 ? EPL_ERROR_INVALID_ARGUMENT : EPL_OK) << name << " of " << size << " bytes: " << clean.message;
-    if (size <= sizeof(T)) continue;
-    bytes[size - 1] = 1;
-    Outcome poisoned(call(reinterpret_cast<const T*>(bytes.data())));
-    EXPECT_EQ(poisoned.code, EPL_ERROR_UNSUPPORTED) << name << " of " << size << " bytes with a tail";
-    EXPECT_NE(poisoned.message.find("does not know"), std::string::npos);
-  }
-  uint64_t huge = ~uint64_t{0};
-  std::memcpy(bytes.data(), &huge, sizeof huge);
-  EXPECT_EQ(Outcome(call(reinterpret_cast<const T*>(bytes.data()))).code, EPL_ERROR_INVALID_ARGUMENT) << name;
-}
-
-TEST(CApiOptions, EverySizeAndTail) {
-  every_size<epl_engine_options>(EPL_ENGINE_OPTIONS_INIT, [](const epl_engine_options* o) {
-    epl_engine* engine = nullptr;
-    epl_error* error = epl_engine_create(o, &engine);
-    epl_engine_destroy(engine);
-    return error;
-  }, "epl_engine_options");
-  every_size<epl_plan_options>(EPL_PLAN_OPTIONS_INIT, [](const epl_plan_options* o) {
-    epl_plan_options known = EPL_PLAN_OPTIONS_INIT;
-    return make_error(copy_options(o, known, "epl_plan_options"));
-  }, "epl_plan_options");
-  every_size<epl_adapter_options>(EPL_ADAPTER_OPTIONS_INIT, [](const epl_adapter_options* o) {
-    epl_adapter_options known = EPL_ADAPTER_OPTIONS_INIT;
-    return make_error(copy_options(o, known, "epl_adapter_options"));
-  }, "epl_adapter_options");
-  every_size<epl_call_options>(EPL_CALL_OPTIONS_INIT, [](const epl_call_options* o) {
-    epl_call_options known = EPL_CALL_OPTIONS_INIT;
-    return make_error(copy_options(o, known, "epl_call_options"));
-  }, "epl_call_options");
-}
-
 template <class T>
 void same_as_init(const T& macro, void (*init)(T*)) {
   T made;

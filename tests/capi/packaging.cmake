@@ -28,6 +28,14 @@ add_dependencies(capi_layout epl_interface)
 add_test(NAME capi.layouts_are_the_golden
   COMMAND ${CMAKE_COMMAND} -DPROGRAM=$<TARGET_FILE:capi_layout> -DGOLDEN=${PROJECT_SOURCE_DIR}/core/capi/epl.layout -P ${PROJECT_SOURCE_DIR}/tests/capi/compare_layout.cmake)
 set_tests_properties(capi.layouts_are_the_golden PROPERTIES LABELS capi)
+
+# What was released stays, whatever a commit says is the golden; and that this would be seen.
+set(golden_interface -DABI=${PROJECT_SOURCE_DIR}/core/capi/epl.abi -DLAYOUT=${PROJECT_SOURCE_DIR}/core/capi/epl.layout)
+add_test(NAME capi.released_interfaces_still_hold
+  COMMAND ${CMAKE_COMMAND} -DRELEASED=${PROJECT_SOURCE_DIR}/core/capi/released ${golden_interface} -P ${PROJECT_SOURCE_DIR}/tests/capi/conforms.cmake)
+add_test(NAME capi.what_an_interface_loses_is_seen
+  COMMAND ${CMAKE_COMMAND} -DTRY=1 ${golden_interface} -P ${PROJECT_SOURCE_DIR}/tests/capi/conforms.cmake)
+set_tests_properties(capi.released_interfaces_still_hold capi.what_an_interface_loses_is_seen PROPERTIES LABELS capi)
 set_tests_properties(capi.library_exports_the_interface_alone PROPERTIES LABELS "capi;only_release")
 
 # Programs against the library as it is shipped, where the sanitizers' own allocator and loader would be in the way.

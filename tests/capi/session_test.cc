@@ -5,7 +5,11 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
+#include <limits>
+#include <map>
 
+#include "core/capi/json.h"
 #include "core/capi/objects.h"
 #include "core/data/safetensors.h"
 
@@ -235,6 +239,117 @@ TEST_F(SessionApi, PlansDescribeThemselves) {
   EXPECT_EQ(text, nullptr);
   epl_port port = EPL_PORT_INIT;
   EXPECT_EQ(code_of(epl_plan_port(plan, EPL_ENTRY_TRAIN, EPL_PORT_INPUT, 2, &port)), EPL_ERROR_INVALID_ARGUMENT);
+}
+
+// A weight that is no number never takes the place of a good one, in the same folder or a new one.
+TEST_F(SessionApi, AStateThatIsNotFiniteIsNotSaved) {
+  const std::string path = folder + "/checkpoint", other = folder + "/other";
+  train(session, dataset, 2);
+  ok(epl_session_save(session, path.data(), path.size(), dataset));
+  const uint64_t good = hash(session);
+  epl_tensor* bias = nullptr;
+  ok(epl_session_get(session, EPL_STR("net.0.bias"), &bias));
+  std::string message;
+  for (const float value : {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::infinity()}) {
+    static_cast<float*>(epl_tensor_data(bias))[7] = value;
+    ok(epl_session_set(session, EPL_STR("net.0.bias"), bias));
+    for (const std::string& to : {path, other}) {
+      EXPECT_EQ(code_of(epl_session_save(session, to.data(), to.size(), dataset), &message), EPL_ERROR_NOT_FINITE);
+      EXPECT_NE(message.find(value < 0 ? "net.0.bias holds -inf (element 7)" : "net.0.bias holds nan (element 7)"), std::string::npos) << message;
+    }
+  }
+  EXPECT_FALSE(std::filesystem::exists(other));
+  ok(epl_session_load(session, path.data(), path.size(), dataset));
+  EXPECT_EQ(hash(session), good);
+  epl_tensor_destroy(bias);
+}
+
+TEST_F(SessionApi, ACheckpointIsComparedWithWhatWouldGoOn) {
+  const std::string path = folder + "/checkpoint";
+  train(session, dataset, 1);
+  ok(epl_session_save(session, path.data(), path.size(), dataset));
+  const auto compare = [&](epl_session* with, const epl_dataset* data) {
+    epl_text* text = nullptr;
+    ok(epl_session_compare(with, path.data(), path.size(), data, &text));
+    const Json json = *parse_json({epl_text_data(text), epl_text_length(text)});
+    epl_text_destroy(text);
+    std::map<std::string, Json> out;
+    for (const Json& one : json) out[one.at("key").get<std::string>()] = one;
+    return out;
+  };
+  EXPECT_TRUE(compare(session, dataset).empty());
+  EXPECT_TRUE(compare(session, nullptr).empty());
+  // What changes the run is said with both values, its topic, and whether going on would be another run.
+  const std::string data = folder + "/rows.safetensors";
+  struct Change {
+    const char *key, *value, *fact, *topic;
+    bool breaks;
+  };
+  for (const Change& change : {Change{"optimizer.lr", "0.5", "optimizer.lr", "options", false}, Change{"optimizer", "sgd", "optimizer", "optimizer", true},
+                               Change{"loss.ignore_index", "1", "loss.ignore_index", "loss", true}, Change{"loss.peel", "false", "loss.peel", "loss", true},
+                               Change{"loss.output", "logits", "loss.output", "loss", true}, Change{"schedule", "cosine", "schedule", "options", false},
+                               Change{"clip_norm", "0.5", "clip_norm", "options", false}}) {
+    epl_trainer* changed = nullptr;
+    epl_plan* changed_plan = nullptr;
+    epl_session* now = nullptr;
+    ok(epl_trainer_create(engine, &changed));
+    ok(epl_trainer_set(changed, EPL_STR("optimizer"), EPL_STR("adamw")));
+    ok(epl_trainer_bind_symbol(changed, EPL_STR("batch"), 8));
+    ok(epl_trainer_set(changed, change.key, std::strlen(change.key), change.value, std::strlen(change.value)));
+    if (std::string(change.value) == "cosine") ok(epl_trainer_set(changed, EPL_STR("schedule.total_steps"), EPL_STR("9")));
+    ok(epl_plan_create(model, changed, nullptr, nullptr, &changed_plan));
+    ok(epl_session_create(changed_plan, nullptr, &now));
+    const auto found = compare(now, dataset);
+    ASSERT_TRUE(found.contains(change.fact)) << change.fact;
+    const Json& one = found.at(change.fact);
+    EXPECT_EQ(one.at("topic").get<std::string>(), change.topic) << change.fact;
+    EXPECT_EQ(one.at("breaks").get<bool>(), change.breaks) << change.fact;
+    EXPECT_NE(one.at("checkpoint").get<std::string>(), one.at("session").get<std::string>());
+    EXPECT_NE(one.at("session").get<std::string>().find(change.value), std::string::npos) << print_json(one);
+    epl_session_destroy(now);
+    epl_plan_destroy(changed_plan);
+    epl_trainer_destroy(changed);
+  }
+  // Another seed of the session, another order of the data.
+  epl_plan_options seeded = EPL_PLAN_OPTIONS_INIT;
+  seeded.seed = 77;
+  epl_plan* other_plan = nullptr;
+  epl_session* other = nullptr;
+  epl_dataset* reordered = nullptr;
+  ok(epl_plan_create(model, trainer, nullptr, &seeded, &other_plan));
+  ok(epl_session_create(other_plan, nullptr, &other));
+  ok(epl_dataset_open(engine, data.data(), data.size(), EPL_STR("{\"batch\":8,\"order\":\"shuffled\",\"seed\":4}"), &reordered));
+  ok(epl_dataset_bind(reordered, plan, EPL_ENTRY_TRAIN));
+  auto found = compare(other, reordered);
+  EXPECT_EQ(found.at("seed").at("session").get<std::string>(), "77");
+  EXPECT_EQ(found.at("data.seed").at("checkpoint").get<std::string>(), "3");
+  EXPECT_EQ(found.size(), 2u);
+  std::string message;
+  const std::string nowhere = folder + "/nowhere";
+  epl_text* text = nullptr;
+  EXPECT_EQ(code_of(epl_session_compare(session, nowhere.data(), nowhere.size(), nullptr, &text), &message), EPL_ERROR_NOT_FOUND);
+  EXPECT_EQ(text, nullptr);
+  epl_dataset_destroy(reordered);
+  epl_session_destroy(other);
+  epl_plan_destroy(other_plan);
+}
+
+TEST_F(SessionApi, ACheckpointIsRemovedAndNothingElse) {
+  const std::string path = folder + "/checkpoint", file = path + "/notes.txt";
+  ok(epl_session_save(session, path.data(), path.size(), nullptr));
+  std::ofstream(file) << "mine";
+  ok(epl_checkpoint_remove(engine, path.data(), path.size()));
+  EXPECT_TRUE(std::filesystem::exists(file));
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(path), std::filesystem::directory_iterator()), 1);
+  std::string message;
+  EXPECT_EQ(code_of(epl_checkpoint_remove(engine, path.data(), path.size()), &message), EPL_ERROR_NOT_FOUND) << message;
+  EXPECT_EQ(code_of(epl_session_save(session, path.data(), path.size(), nullptr), &message), EPL_ERROR_INVALID_ARGUMENT) << message;   // it is another's folder now
+  std::filesystem::remove(file);
+  ok(epl_session_save(session, path.data(), path.size(), nullptr));
+  ok(epl_checkpoint_remove(engine, path.data(), path.size()));
+  EXPECT_FALSE(std::filesystem::exists(path));
+  EXPECT_EQ(code_of(epl_checkpoint_remove(engine, folder.data(), folder.size()), &message), EPL_ERROR_NOT_FOUND);   // no checkpoint at all
+  EXPECT_TRUE(std::filesystem::exists(folder + "/mlp.onnx"));
 }
 
 }  // namespace
