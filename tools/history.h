@@ -1,6 +1,6 @@
 // What a run has measured, kept in OUT/history.jsonl beside its checkpoints, so that a run that goes on knows of all of it.
 //
-// A line an event, as --json prints them: "step" and "evaluation". Of a long run the first thousand steps are kept and then about
+// A line an event, as --json prints them: "step", "evaluation" and "held_out", what the latter was measured on. Of a long run the first thousand steps are kept and then about
 // every thousandth part, so that the file stays small.
 #pragma once
 
@@ -20,6 +20,7 @@ class History : public Listener {
   void start(const JobStart& e) override;
   void step(const StepDone& e) override;
   void evaluated(const Evaluated& e) override;
+  void notice(const Json& event, const std::string& line) override;
   void saved(const CheckpointSaved&) override { flush(); }
   void done(const JobDone&) override { flush(); }
 

@@ -8,6 +8,9 @@
 #include "tools/words.h"
 
 #include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <set>
@@ -69,9 +72,13 @@ std::string read_file(const std::string& path) {
 void write_file(const std::string& path, const std::string& text) {
   const std::string beside = path + ".part";
   std::ofstream out(beside, std::ios::binary | std::ios::trunc);
+  errno = 0;
   out << text;
   out.close();
-  if (!out || std::rename(beside.c_str(), path.c_str()) != 0) throw ApiError(EPL_ERROR_IO, "cannot write " + path + "; is there space, and may you write there?", path);
+  if (out && std::rename(beside.c_str(), path.c_str()) == 0) return;
+  const int reason = errno;
+  std::remove(beside.c_str());
+  throw ApiError(EPL_ERROR_IO, "cannot write " + path + (reason != 0 ? std::string(": ") + std::strerror(reason) : "; is there space, and may you write there?"), path);
 }
 
 std::string json_argument(const std::string& value) {
@@ -91,14 +98,18 @@ void set(epl_trainer* trainer, std::string_view key, std::string_view value) {
 }
 void set(epl_trainer* trainer, std::string_view key, double value) { check(epl_trainer_set_number(trainer, key.data(), key.size(), value)); }
 
-Engine make_engine(const JobOptions& o) {
+Engine make_engine(const JobOptions& o, HostLog* log) {
   epl_engine_options options = EPL_ENGINE_OPTIONS_INIT;
   options.threads = o.threads;
   if (!o.packs.empty()) {
     options.packs = o.packs.data();
     options.packs_length = o.packs.size();
   }
-  options.log = [](void*, int32_t, const char* message, size_t length) { std::fprintf(stderr, "epl: %.*s\n", static_cast<int>(length), message); };
+  options.log_userdata = log;
+  options.log = [](void* to, int32_t, const char* message, size_t length) {
+    if (to != nullptr) return static_cast<HostLog*>(to)->add({message, length});
+    std::fprintf(stderr, "epl: %.*s\n", static_cast<int>(length), message);
+  };
   return make<Engine>(epl_engine_create, &options);
 }
 

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "tools/api.h"
+#include "tools/host_log.h"
 #include "tools/json.h"
 
 namespace epl::tools {
@@ -63,7 +64,8 @@ int32_t device_constant(const std::string& name);
 void set(epl_trainer* trainer, std::string_view key, std::string_view value);
 void set(epl_trainer* trainer, std::string_view key, double value);
 
-Engine make_engine(const JobOptions& o);
+// What the library logs goes to `log`, which must outlive the engine and all that comes of it; without one to standard error.
+Engine make_engine(const JobOptions& o, HostLog* log = nullptr);
 Model load_model(const Engine& engine, const std::string& path);
 // Loss, optimizer and schedule from the options.
 Trainer make_trainer(const Engine& engine, const JobOptions& o);

@@ -52,6 +52,7 @@ struct JobStart {
   // Of a run that goes on: what was measured before, and how long that took.
   std::vector<StepDone> earlier_steps;
   std::vector<Evaluated> earlier_evaluations;
+  Json earlier_held_out = Json::object();   // the event of that name
   double earlier_seconds = 0;
 };
 

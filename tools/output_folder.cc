@@ -30,8 +30,14 @@ bool is_checkpoint(const std::string& folder) {
   return fs::is_regular_file(folder + "/manifest.epl", ignored);
 }
 
-// The steps of the checkpoints in OUT/checkpoints, ascending.
-std::vector<int64_t> steps_in(const std::string& folder) {
+// Where a save was killed before its folder became a checkpoint; the library knows what of it is whose.
+bool is_half_saved(const std::string& folder) {
+  std::error_code ignored;
+  return !is_checkpoint(folder) && fs::is_regular_file(folder + "/saving.epl", ignored);
+}
+
+// The steps of the checkpoints in OUT/checkpoints, or of the folders there that `counts` otherwise, ascending.
+std::vector<int64_t> steps_in(const std::string& folder, bool (*counts)(const std::string&) = is_checkpoint) {
   std::vector<int64_t> steps;
   std::error_code failure;
   for (fs::directory_iterator it(folder, failure), end; !failure && it != end; it.increment(failure)) {
@@ -39,7 +45,7 @@ std::vector<int64_t> steps_in(const std::string& folder) {
     int64_t step = 0;
     if (!name.starts_with(step_prefix)) continue;
     auto [stop, bad] = std::from_chars(name.data() + step_prefix.size(), name.data() + name.size(), step);
-    if (bad == std::errc() && stop == name.data() + name.size() && is_checkpoint(it->path().string())) steps.push_back(step);
+    if (bad == std::errc() && stop == name.data() + name.size() && counts(it->path().string())) steps.push_back(step);
   }
   std::ranges::sort(steps);
   return steps;
@@ -107,6 +113,7 @@ OutputFolder::OutputFolder(const Engine& engine, std::string path, const std::st
     throw UsageError(path_ + " holds an earlier run; go on with it by --resume " + path_ + ", replace it with --overwrite, or give another folder with --out");
   }
   if (!goes_on) stale_.swap(own_);
+  for (int64_t step : steps_in(path_ + "/checkpoints", is_half_saved)) stale_.push_back(step);
   if (goes_on && is_checkpoint(best())) {
     const std::string name = fs::canonical(best(), ignored).filename().string();
     for (int64_t step : own_) {

@@ -33,7 +33,7 @@ std::string folder_of(const TrainOptions& o) {
 }  // namespace
 
 Training::Training(const TrainOptions& o)
-    : o_(o), resume_(o.resume.empty() ? "" : find_checkpoint(o.resume)), engine_(make_engine(o.job)), folder_(engine_, folder_of(o), resume_, o.overwrite),
+    : o_(o), resume_(o.resume.empty() ? "" : find_checkpoint(o.resume)), engine_(make_engine(o.job, &log_)), folder_(engine_, folder_of(o), resume_, o.overwrite),
       model_(load_model(engine_, o.job.model)), data_(open_data(engine_, model_, o.job)), validation_(o_.validation, o_.job, plan_, session_, data_),
       report_path_(o.report.empty() ? folder_.path() + "/report.html" : o.report), report_(std::make_shared<ReportData>()) {
   if (o_.job.epochs) o_.job.steps = std::max<int64_t>(1, std::llround(*o_.job.epochs * static_cast<double>(epl_dataset_batches(data_.train.get()))));
@@ -78,7 +78,8 @@ namespace {
 std::string difference_text(const Json& one) {
   static const std::map<std::string, std::string, std::less<>> options = {
       {"adapters", "--lora, --rank, --lora-alpha, --lora-dropout"}, {"trained", "--train-only, --freeze, --train-also, --lora"},
-      {"optimizer", "--optimizer"}, {"loss", "--loss"}, {"loss.of", "--loss-output"}, {"data.batch", "--batch"}, {"data.seed", "--seed"}};
+      {"optimizer", "--optimizer"}, {"loss", "--loss"}, {"loss.output", "--loss-output"}, {"loss.peel", "--no-peel"},
+      {"data.batch", "--batch"}, {"data.seed", "--seed"}, {"seed", "--seed"}, {"data.batch_dims", "--batch-dim"}, {"data.values", "--value"}};
   const std::string key = one.at("key"), before = one.at("checkpoint"), now = one.at("session");
   const auto found = options.find(key);
   return key + (found == options.end() ? "" : " (" + found->second + ")") + " was " + (before.empty() ? "nothing" : before) + ", now it is " + (now.empty() ? "nothing" : now);
@@ -125,9 +126,10 @@ int Training::run() {
   earlier_seconds_ = start.earlier_seconds;
   listeners_.start(start);
   for (const std::string& warning : warnings_of(model_, plan_)) listeners_.warning(warning);
+  tell_warnings();
   if (!o_.job.data.empty()) tell_data(data_.train, folder_.path(), listeners_);
-  validation_.resume(start.earlier_evaluations);
-  if (validation_.any()) tell_held_out();
+  const bool comparable = !validation_.any() || tell_held_out(start.earlier_held_out);
+  validation_.resume(comparable ? start.earlier_evaluations : std::vector<Evaluated>());
   if (start.first_step >= start.steps) {
     listeners_.warning("the checkpoint is of step " + std::to_string(start.first_step) + ": --steps " + std::to_string(start.steps) + " leaves nothing to do");
   }
@@ -158,6 +160,11 @@ JobStart Training::describe() const {
   if (out.first_step > 0) read_history(folder_.history(), out.first_step, out);
   if (!out.earlier_steps.empty()) out.earlier_seconds = out.earlier_steps.back().seconds;
   return out;
+}
+
+// What the library has to say stands among the run's own lines.
+void Training::tell_warnings() {
+  for (const std::string& message : log_.take()) listeners_.warning(message);
 }
 
 double Training::seconds() const { return earlier_seconds_ + now() - started_; }
@@ -192,6 +199,7 @@ void Training::train() {
       }
       const StepDone step = take_step();
       listeners_.step(step);
+      tell_warnings();
       const bool last = step.step >= o_.job.steps;
       if (!last && validation_.due(step.step, o_.job.steps)) evaluate(true);
       const bool due = o_.checkpoint_every > 0 ? step.step % o_.checkpoint_every == 0 : o_.checkpoint_minutes > 0 && now() - last_saved_ > 60 * o_.checkpoint_minutes;
@@ -209,8 +217,9 @@ void Training::train() {
   }
 }
 
-// Which samples those are follows from this alone, so another run can hold out the same.
-void Training::tell_held_out() {
+// Which samples those are follows from this alone, so another run can hold out the same. `earlier`: what a run that goes on was
+// measured on and by. False where its numbers are of other data, so that they say nothing about which weights are best.
+bool Training::tell_held_out(const Json& earlier) {
   const int64_t samples = epl_dataset_samples(data_.held_out.get());
   Json event = {{"event", "held_out"}, {"samples", samples}};
   std::string line = "measuring on " + with_thousands(samples) + (o_.job.validation.empty() ? " held-out " : " ") + (data_.context > 0 ? "windows" : "samples");
@@ -221,7 +230,22 @@ void Training::tell_held_out() {
     event["share"] = data_.context > 0 ? o_.job.text_held_out() : *o_.job.held_out;
     event["drawn"] = data_.context > 0 ? "the end of the text" : "by split_seed 0";
   }
+  event["batches"] = validation_.batches();
+  bool same = true;
+  for (const auto& [key, value] : earlier.items()) {
+    if (key == "monitor") continue;
+    const Json now = event.value(key, Json());
+    if (now == value) continue;
+    same = false;
+    listeners_.warning("this run was measured on other data until now: " + key + " was " + print_json(value) + ", now it is " + (now.is_null() ? "not given" : print_json(now)) +
+                       "; which weights are the best, and --patience, begin anew");
+  }
+  event["monitor"] = validation_.monitor();
+  if (const std::string before = earlier.value("monitor", validation_.monitor()); before != validation_.monitor()) {
+    listeners_.warning("--monitor was " + before + ", now it is " + validation_.monitor());
+  }
   listeners_.notice(event, data_.context > 0 ? "" : line);
+  return same;
 }
 
 void Training::evaluate(bool counts) {
@@ -290,6 +314,7 @@ void Training::finish() {
     done.weights_hash = hex;
   });
   if (ended_ != "failed") attempt("the sample text", [&] { done.sample = write_sample(engine_, plan_, session_, data_, o_.job.seed, o_.sample_bytes, o_.temperature); });
+  tell_warnings();
   report_->done(done);   // before the others hear of the end the page is there
   attempt("the report", [&] {
     const Json memory = parse_json(text_of(epl_plan_describe, plan_.get(), "memory", size_t{6}));

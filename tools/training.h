@@ -37,17 +37,19 @@ class Training {
   int64_t bytes_to_write() const;
   void train();
   StepDone take_step();
-  void tell_held_out();
+  bool tell_held_out(const Json& earlier);
   void evaluate(bool counts);
   void save_checkpoint(bool best);
   void save_on_the_way(bool best);
   void finish();
+  void tell_warnings();
   template <class F>
   void attempt(const char* what, F&& f);
   double seconds() const;
 
   TrainOptions o_;                 // with --epochs as steps, once the data is known
   std::string resume_;             // the checkpoint to go on from; empty for none
+  HostLog log_;                    // before the engine, which writes into it to its end
   Engine engine_;
   OutputFolder folder_;
   Model model_;

@@ -32,6 +32,7 @@ class Validation {
   // Whether to measure after `step` of `steps`; at the end it is measured in any case.
   bool due(int64_t step, int64_t steps) const;
   int64_t batches() const;   // 0: all
+  const std::string& monitor() const { return monitor_; }
   // `counts`: it was due, so it counts for patience and for a rate that follows it.
   Evaluated measure(bool counts);
   std::string wants_stop() const;

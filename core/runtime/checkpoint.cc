@@ -146,6 +146,11 @@ Status tidy_up(const std::string& folder, const FileHook& hook) {
   return remove_file(note, hook);
 }
 
+bool has_note(const std::string& folder) {
+  const std::vector<std::string> names = files_of(folder);
+  return std::ranges::find(names, note_name) != names.end();
+}
+
 // A folder that nobody keeps other things in: empty, or a checkpoint's.
 Status check_is_ours(const std::string& folder) {
   const std::vector<std::string> names = files_of(folder);
@@ -191,7 +196,12 @@ Status save_checkpoint(const std::string& folder, const Checkpoint& checkpoint, 
 Status remove_checkpoint(const std::string& folder, const FileHook& hook) {
   const FolderLock turn(folder);
   EPL_ASSIGN(const std::string tensors, current_tensors(folder));
-  if (tensors.empty()) return Status(Code::not_found, cat("no checkpoint in ", folder), folder);
+  if (tensors.empty()) {
+    // Half of one is removed as well: what a killed save into a new folder has left.
+    if (!has_note(folder)) return Status(Code::not_found, cat("no checkpoint in ", folder), folder);
+    EPL_TRY(tidy_up(folder, hook));
+    return remove_empty_folder(folder, hook);
+  }
   EPL_TRY(tidy_up(folder, hook));   // what an earlier note names, which is about to be overwritten
   // The note first: whatever ends this half way, the next save knows whose the tensors are.
   EPL_TRY(write_note(cat(folder, "/", note_name), cat(tensors, "\n"), hook));

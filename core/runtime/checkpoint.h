@@ -43,7 +43,7 @@ Status save_checkpoint(const std::string& folder, const Checkpoint& checkpoint, 
 // Everything is checked before anything is returned: the manifest's hash and structure, the tensors' size and hash, and
 // that both speak of the same names. Tensors are left in their file, which stays open, until they are loaded or read.
 Result<Checkpoint> load_checkpoint(const std::string& folder);
-// Removes the files that the manifest names, the manifest first, and the folder if nothing else lies in it.
+// Removes the files that the manifest names, the manifest first, or what a killed save has left, and the folder if nothing else lies in it.
 Status remove_checkpoint(const std::string& folder, const FileHook& hook = nullptr);
 
 }  // namespace epl

@@ -65,13 +65,34 @@ std::string hash_of_samples(const Reader& reader) {
   return hex(hash.value());
 }
 
+// Where the inputs of a step count samples, however that came about.
+std::string batch_dims_text(const CompiledPlan& plan) {
+  const Entry* entry = plan.entry(EntryKind::train);
+  std::string out;
+  for (size_t i = 0; entry != nullptr && i < entry->samples.inputs.size(); ++i) {
+    out += cat(out.empty() ? "" : ", ", entry->program.inputs[i].name, "=", entry->samples.inputs[i]);
+  }
+  return out;
+}
+
+// Inputs that are constants: one number as it is, several as a hash of them.
+std::string values_text(const std::map<std::string, Tensor>& values) {
+  std::string out;
+  for (const auto& [name, value] : values) {
+    Hash64 hash;
+    add_to_hash(hash, value);
+    out += cat(out.empty() ? "" : ", ", name, "=", value.elements() == 1 ? number_text(value.get(0)) : hex(hash.value()));
+  }
+  return out;
+}
+
 // What a difference in a key means; the first row whose key fits, whole or as a prefix that ends in a dot.
 struct Meaning {
   std::string_view key, topic;
   bool breaks;
 };
 constexpr Meaning meanings[] = {{"model.", "model", true},       {"data.batch", "batch", true}, {"data.order", "order", true},
-                                {"data.seed", "order", true},    {"data.", "data", true},       {"loss", "loss", true},
+                                {"data.seed", "order", true},    {"seed", "order", true},      {"data.", "data", true},       {"loss", "loss", true},
                                 {"loss.", "loss", true},         {"optimizer", "optimizer", true}, {"adapters", "model", true},
                                 {"trained", "model", true}};
 
@@ -88,7 +109,8 @@ Facts describe_run(const CompiledPlan& plan) {
     if (row.name == train.optimizer) add_options(facts, "optimizer.", row.options, train.optimizer_options);
   }
   facts["loss"] = train.loss.name;
-  facts["loss.of"] = train.loss.output;
+  facts["loss.output"] = train.loss.output;
+  facts["loss.peel"] = cat(train.loss.peel);
   for (const LossRow& row : loss_table().rows) {
     if (row.name == train.loss.name) add_options(facts, "loss.", row.options, train.loss.options);
   }
@@ -98,6 +120,8 @@ Facts describe_run(const CompiledPlan& plan) {
     if (row.name == train.schedule.name) add_options(facts, "schedule.", row.options, train.schedule.options);
   }
   facts["clip_norm"] = cat(train.clip_norm);
+  facts["data.batch_dims"] = batch_dims_text(plan);
+  facts["data.values"] = values_text(options.binding.values);
   facts["groups"] = groups_text(train.groups);
   facts["train_only"] = join(train.train_only, " ");
   facts["adapters"] = adapters_text(options.adapters.specs);

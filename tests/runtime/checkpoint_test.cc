@@ -199,6 +199,38 @@ TEST(Checkpoint, FactsThatDifferSayWhatTheyMean) {
   }
 }
 
+// A save into a new folder was killed before its manifest was in place: there is nothing to load, and what is there can be removed.
+TEST(Checkpoint, HalfOfOneIsRemovedToo) {
+  const std::string folder = fresh_folder("half");
+  int halves = 0;
+  for (int kill_at = 1;; ++kill_at) {
+    fs::remove_all(folder);
+    const pid_t child = ::fork();
+    if (child == 0) {
+      int at = 0;
+      static_cast<void>(save_checkpoint(folder, example(1), [&](std::string_view, const std::string&) {
+        if (++at == kill_at) ::kill(::getpid(), SIGKILL);
+        return Status();
+      }));
+      ::_exit(0);
+    }
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    if (WIFEXITED(status)) break;   // there are no more operations
+    if (fs::exists(folder + "/manifest.epl") || !fs::exists(folder + "/saving.epl")) continue;
+    ++halves;
+    EXPECT_FALSE(load_checkpoint(folder).ok());
+    ASSERT_TRUE(remove_checkpoint(folder).ok()) << "killed at operation " << kill_at;
+    EXPECT_FALSE(fs::exists(folder));
+  }
+  EXPECT_GT(halves, 4);
+  fs::remove_all(folder);
+  fs::create_directories(folder);
+  std::ofstream(folder + "/tensors-1.safetensors") << "mine";
+  EXPECT_EQ(remove_checkpoint(folder).code(), Code::not_found);
+  EXPECT_TRUE(fs::exists(folder + "/tensors-1.safetensors"));
+}
+
 TEST(Checkpoint, NobodyElsesFilesAreTouched) {
   const std::string folder = fresh_folder("mine");
   fs::create_directories(folder);

@@ -54,6 +54,47 @@ steps=$(sed -n 's/.*"event":"done","step":\([0-9]*\).*/\1/p' sTERM.json)
 expect 0 "\"step\":1," head -n 1 sTERM/history.jsonl
 expect 0 "leaves nothing to do" "$epl" train m.onnx --data t.csv --data-options "$classes" --batch 8 --steps 5 --resume whole
 
+# Somebody reads the JSON lines no longer, so that the run waits to write: the first signal is noted, a second one later ends it at once,
+# by the signal's own effect. One within a second is the same request.
+mkfifo stuck.pipe
+sleep 30 <stuck.pipe &
+reader=$!
+(train --steps 100000000 --checkpoint-every 100 --out stuck) >stuck.pipe 2>/dev/null &
+child=$!
+tries=0
+while ! [ -e stuck/checkpoints/step-00000200/manifest.epl ] && [ $tries -lt 1200 ]; do sleep 0.02; tries=$((tries + 1)); done
+sleep 0.5   # the pipe is full by then
+kill -TERM $child
+kill -TERM $child
+sleep 0.2
+kill -0 $child 2>/dev/null || fail "two signals at once are taken for two requests"
+sleep 1.2
+kill -TERM $child
+wait $child
+got=$?
+[ $got = 143 ] || fail "a second SIGTERM ended a run that hangs with $got, not 143"
+kill $reader 2>/dev/null
+expect 0 "after" "$epl" inspect stuck   # what was saved before is whole
+
+# Ended by kill -9 wherever it happens to be, and gone on with: the bits are those of the run that was not.
+(train --steps 3000 --out unharmed) >unharmed.json 2>/dev/null || fail "the run that is not killed"
+for moment in 0.05 0.11 0.17 0.23 0.31; do
+  rm -rf killed
+  (train --steps 3000 --checkpoint-every 5 --out killed) >/dev/null 2>&1 &
+  child=$!
+  sleep $moment
+  kill -9 $child 2>/dev/null
+  wait $child 2>/dev/null
+  again=--overwrite
+  [ -e killed/checkpoint/manifest.epl ] && again="--resume killed"
+  (train --steps 3000 --out killed $again) >killed.json 2>killed.err || fail "going on after kill -9 at $moment s ($again): $(cat killed.err)"
+  [ "$(hash_of killed.json)" = "$(hash_of unharmed.json)" ] || fail "killed at $moment s, the run that went on has other weights"
+  for folder in killed/checkpoints/*; do
+    [ -s $folder/manifest.epl ] && ! [ -e $folder/saving.epl ] || fail "killed at $moment s, half a checkpoint stays: $(ls -R killed/checkpoints)"
+  done
+  [ -z "$(find killed -name '*.part')" ] || fail "killed at $moment s, $(find killed -name '*.part') is left"
+done
+
 # A closed or full standard output does not end a run, and is no success.
 (train --steps 400 --out piped) 2>piped.err | head -n 1 >/dev/null
 [ -s piped/trained.onnx ] || fail "a closed pipe lost the run: $(cat piped.err)"
@@ -108,7 +149,7 @@ expect 0 "wrote w2.onnx" "$epl" export m.onnx --checkpoint kept --out w2.onnx
 cmp -s w2.onnx kept/trained.onnx || fail "export of a run's folder is not its newest checkpoint"
 
 # Going on under what makes another run of it is refused and says what differs; a rate may change.
-go_on() { "$epl" train m.onnx --data t.csv --data-options "$classes" --steps 12 --resume kept "$@"; }
+go_on() { "$epl" train m.onnx --data t.csv --data-options "$classes" --steps ${until:-12} --resume kept "$@"; }
 expect 2 "optimizer (--optimizer) was adamw, now it is adam" go_on --batch 8 --optimizer adam
 expect 2 "data.seed (--seed) was 0, now it is 9" go_on --batch 8 --seed 9
 expect 2 "loss.ignore_index was -100, now it is 1" go_on --batch 8 --ignore-index 1
@@ -116,5 +157,8 @@ expect 2 "data.batch (--batch) was 8, now it is 4" go_on --batch 4
 sed 's/^0,/9,/' t.csv >other.csv
 expect 2 "--resume-anyway data" "$epl" train m.onnx --data other.csv --data-options "$classes" --batch 8 --steps 12 --resume kept
 expect 0 "optimizer.lr was 0.001, now it is 0.002" go_on --batch 8 --lr 0.002
+until=13   # and programs that read JSON lines are told as well
+expect 0 '{"event":"warning","message":"kept/checkpoint: optimizer.lr was 0.002, now it is 0.003"}' go_on --batch 8 --lr 0.003 --json
+expect 2 "seed (--seed) was 0, now it is 9" go_on --batch 8 --lr 0.003 --seed 9
 expect 0 "14 steps" "$epl" train m.onnx --data other.csv --data-options "$classes" --batch 8 --steps 14 --resume kept --resume-anyway data
 exit $failed

@@ -1,0 +1,44 @@
+// The folder of a run before its first step: what could not be saved at the end is refused while nothing is lost.
+#include "tools/output_folder.h"
+
+#include <gtest/gtest.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "tools/api.h"
+
+namespace epl::tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+class OutputFolders : public testing::Test {
+ protected:
+  void SetUp() override { fs::remove_all(path); }
+  void TearDown() override { fs::remove_all(path); }
+  std::string path = (fs::temp_directory_path() / ("epl_output_folder_test_" + std::to_string(::getpid()))).string();
+  Engine engine = make<Engine>(epl_engine_create, static_cast<const epl_engine_options*>(nullptr));
+};
+
+TEST_F(OutputFolders, ADiskWithoutRoomIsRefusedBeforeTheFirstStep) {
+  const OutputFolder folder(engine, path, "", false);
+  struct statvfs disk{};
+  ASSERT_EQ(::statvfs(path.c_str(), &disk), 0);
+  const auto room = static_cast<int64_t>(disk.f_bavail * disk.f_frsize);
+  folder.check_outputs(path + "/report.html", room / 2);
+  try {
+    folder.check_outputs(path + "/report.html", 2 * room + (int64_t{1} << 30));
+    FAIL() << "twice what there is has room";
+  } catch (const ApiError& e) {
+    EXPECT_EQ(e.code, EPL_ERROR_IO);
+    for (const char* words : {"has room for ", "a checkpoint and the trained model need ", "--out"}) EXPECT_NE(std::string(e.what()).find(words), std::string::npos) << e.what();
+  }
+  // Trying leaves nothing but the folders.
+  for (const auto& entry : fs::recursive_directory_iterator(path)) EXPECT_TRUE(entry.is_directory()) << entry.path();
+}
+
+}  // namespace
+}  // namespace epl::tools
