@@ -294,7 +294,7 @@ TEST(Metric, NamesAreRead) {
 }
 
 TEST(Metric, EveryRowSaysWhatItIs) {
-  ASSERT_EQ(metric_table().rows.size(), 9u);
+  ASSERT_GE(metric_table().rows.size(), 9u);
   for (const MetricRow& row : metric_table().rows) {
     EXPECT_GT(row.doc.size(), 40u) << row.name;
     const bool tested = std::ranges::any_of(expected(), [&](const Expected& e) { return std::string(e.metric).starts_with(row.name); });
