@@ -188,20 +188,7 @@ Strategy make_strategy(const Engine& engine, const JobOptions& o) {
   return strategy;
 }
 
-Plan make_plan(const Model& model, const Trainer& trainer, const Strategy& strategy, const JobOptions& o) {
-  epl_plan_options options = EPL_PLAN_OPTIONS_INIT;
-  options.ranks = o.ranks;
-  options.seed = o.seed;
-  options.device = device_constant(o.device);
-  return make<Plan>(epl_plan_create, model.get(), trainer.get(), strategy.get(), &options);
-}
-
 namespace {
-
-Dataset open_dataset(const Engine& engine, const std::string& path, const Json& options) {
-  const std::string text = print_json(options);
-  return make<Dataset>(epl_dataset_open, engine.get(), path.data(), path.size(), text.data(), text.size());
-}
 
 // The input that takes the text.
 Port text_input(const Model& model) {
@@ -211,6 +198,29 @@ Port text_input(const Model& model) {
     if (port.dtype == EPL_DTYPE_I64 && port.dims.size() == 2) return port;
   }
   throw UsageError("the model has no input i64[batch, context] for --text; give its inputs with --data");
+}
+
+}  // namespace
+
+Plan make_plan(const Model& model, const Trainer& trainer, const Strategy& strategy, const JobOptions& o) {
+  epl_plan_options options = EPL_PLAN_OPTIONS_INIT;
+  options.ranks = o.ranks;
+  options.seed = o.seed;
+  options.device = device_constant(o.device);
+  try {
+    return make<Plan>(epl_plan_create, model.get(), trainer.get(), strategy.get(), &options);
+  } catch (const ApiError& e) {
+    const bool usual_context = !o.text.empty() && o.context == 0 && text_input(model).dims[1] < 0;
+    if (!usual_context || e.code != EPL_ERROR_INVALID_ARGUMENT) throw;
+    throw ApiError(e.code, std::string(e.what()) + "; the model leaves open how many bytes of text a sample has, and 64 were taken: --context N says otherwise", e.where);
+  }
+}
+
+namespace {
+
+Dataset open_dataset(const Engine& engine, const std::string& path, const Json& options) {
+  const std::string text = print_json(options);
+  return make<Dataset>(epl_dataset_open, engine.get(), path.data(), path.size(), text.data(), text.size());
 }
 
 // Under which --validation is read to the meaning of --data.

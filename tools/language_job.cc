@@ -43,13 +43,12 @@ std::string write_sample(const Engine& engine, const Plan& plan, const Session& 
   if (!data.held_out || data.context == 0 || inputs != 1 || wanted <= 0) return "";
   const Port scores = port_of(epl_plan_port, plan.get(), EPL_ENTRY_PREDICT, EPL_PORT_OUTPUT, int64_t{0});
   if (scores.dtype != EPL_DTYPE_F32 || scores.dims.size() != 3 || scores.dims[1] != data.context || scores.dims[2] > 256) return "";
-  const int64_t rows = scores.dims[0], length = scores.dims[1], classes = scores.dims[2];
+  const int64_t length = scores.dims[1], classes = scores.dims[2];
   check(epl_dataset_bind(data.held_out.get(), plan.get(), EPL_ENTRY_PREDICT));
   check(epl_dataset_seek(data.held_out.get(), 0));
   const epl_tensor* start = nullptr;
   check(epl_dataset_next(data.held_out.get(), &start, 1));
-  if (epl_tensor_dim(start, 0) != rows) return "";   // there is less than a batch
-  const int64_t dims[2] = {rows, length};
+  const int64_t rows = epl_tensor_dim(start, 0), dims[2] = {rows, length};   // a short text may have less than a batch
   TensorHandle window = make<TensorHandle>(epl_tensor_create_copy, engine.get(), static_cast<int32_t>(EPL_DTYPE_I64), dims, 2,
                                            static_cast<const void*>(epl_tensor_data(start)), epl_tensor_bytes(start));
   auto* bytes = static_cast<int64_t*>(epl_tensor_data(window.get()));

@@ -1,6 +1,7 @@
 #include "core/runtime/compiled_plan.h"
 
 #include <algorithm>
+#include <map>
 
 #include "core/base/check.h"
 #include "core/ir/rewriter.h"
@@ -268,6 +269,22 @@ std::string with_mebibytes(int64_t bytes) {
   return cat(grouped(bytes), " bytes (", tenths / 10, ".", tenths % 10, " MiB)");
 }
 
+// A line for each parameter, but one for many with the same reason: a frozen model has hundreds.
+template <class List>
+std::string untrained_text(const List& untrained) {
+  std::map<std::string, std::vector<std::string>> by_reason;
+  for (const auto& [name, reason] : untrained) by_reason[reason].push_back(name);
+  std::string out;
+  for (const auto& [reason, names] : by_reason) {
+    if (names.size() <= 4) {
+      for (const std::string& name : names) out += cat("not trained: ", name, ": ", reason, "\n");
+    } else {
+      out += cat("not trained: ", names.size(), " parameters, from ", names.front(), " to ", names.back(), ": ", reason, "\n");
+    }
+  }
+  return out;
+}
+
 }  // namespace
 
 std::string CompiledPlan::explain() const {
@@ -280,7 +297,7 @@ std::string CompiledPlan::explain() const {
              " floating-point operations a rank\n");
   if (train.kind == EntryKind::train) out += cat("parameters trained: ", trained_.size(), "\n");
   if (!adapters_.empty()) out += cat("low-rank adapters: ", adapters_.size(), ", the first beside ", adapters_[0].weight, " with rank ", adapters_[0].spec.rank, "\n");
-  for (const auto& [name, reason] : untrained_) out += cat("not trained: ", name, ": ", reason, "\n");
+  out += untrained_text(untrained_);
   out += cat("memory of a rank at its peak: ", with_mebibytes(memory_bytes_peak()), "\n");
   for (const MemoryItem& item : memory_items()) out += cat("  ", item.what, ": ", grouped(item.bytes), "\n");
   const ProcessMemory process = process_memory(*this);

@@ -36,6 +36,12 @@ done
 expect 0 "bytes" "$epl" plan model.onnx --batch 4
 expect 0 "\"peak_bytes\"" "$epl" plan model.onnx --batch 4 --json
 expect 3 "did you mean" "$epl" plan model.onnx --batch 4 --strategy '{"pipeline.num_micro_batchs": 2}'
+expect 0 "not trained: 12 parameters, from " "$epl" plan model.onnx --batch 4 --freeze 'transformer.h.*'
+# A text that is shorter than a batch is still sampled from; a model that leaves the length open says which was taken.
+head -c 1200 text.txt >short.txt
+expect 0 "what the model writes after >>>" "$epl" train model.onnx --text short.txt --batch 16 --held-out 0.1 --steps 2 --sample-bytes 4 --out short
+expect 0 "wrote open.onnx" "$epl" template gpt2 --layers 1 --width 16 --heads 2 --context 48 --vocab 256 --sequence symbolic --out open.onnx
+expect 3 "64 were taken: --context N says otherwise" "$epl" train open.onnx --text text.txt --steps 2 --out open
 expect 2 "" "$epl" train model.onnx
 expect 2 "" "$epl" dance
 expect 3 "no optimizer" "$epl" train model.onnx --text text.txt --optimizer adamx --out run
