@@ -239,7 +239,6 @@ Json options_for_another(Json options, const JobOptions& o) {
 }  // namespace
 
 DataFiles open_data(const Engine& engine, const Model& model, const JobOptions& o, bool once) {
-  if (o.held_out && !o.validation.empty()) throw UsageError("--held-out and --validation: one of them says what to measure on");
   DataFiles out;
   if (!o.data.empty()) {
     const Json in_order = {{"order", "sequential"}, {"partial", true}};

@@ -31,6 +31,17 @@ const std::vector<Need>& needs() {
   return rows;
 }
 
+// Options of which the first is not looked at where the second is given.
+struct Clash {
+  const char *option, *other, *why;
+};
+constexpr Clash clashes[] = {
+    {"--context", "--data", "the data says how long a sample is"},
+    {"--checkpoint-minutes", "--checkpoint-every", "steps are counted instead of minutes"},
+    {"--validation-options", "--text", "texts have no options"},
+    {"--held-out", "--validation", "one of them says what to measure on"},
+};
+
 // The option, where it was typed.
 const CLI::Option* given(const CLI::App& command, const std::string& name) {
   for (const CLI::Option* option : command.get_options()) {
@@ -70,6 +81,9 @@ std::string option_without_meaning(const CLI::App& command) {
     if (std::none_of(need.one_of.begin(), need.one_of.end(), has)) continue;   // the command has it for another purpose
     const bool there = std::any_of(need.one_of.begin(), need.one_of.end(), [&](const char* one) { return given(command, one) != nullptr; });
     if (!there) return std::string(need.option) + " does nothing without " + listed({need.one_of.begin(), need.one_of.end()}, "or") + ": " + need.why;
+  }
+  for (const Clash& clash : clashes) {
+    if (given(command, clash.option) && given(command, clash.other)) return std::string(clash.option) + " does nothing with " + clash.other + ": " + clash.why;
   }
   return "";
 }

@@ -36,6 +36,10 @@ refused 2 "--resume-anyway does nothing without --resume" --resume-anyway data
 refused 2 "--temperature does nothing without --text" --temperature 0.5
 refused 2 "--sample-bytes does nothing without --text" --sample-bytes 4
 refused 2 "--evaluate-every does nothing without" --evaluate-every 4
+refused 2 "--context does nothing with --data" --context 8
+refused 2 "--checkpoint-minutes does nothing with --checkpoint-every" --checkpoint-minutes 1 --checkpoint-every 2
+refused 2 "--held-out does nothing with --validation" --held-out 0.5 --validation t.csv
+refused 2 "--validation-options does nothing without --validation" --validation-options '{}'
 refused 2 "sim computes no numbers" --device sim
 
 refused 3 "\"typo.*\" matches no parameter" --freeze 'typo.*'
