@@ -464,7 +464,7 @@ EPL_API EPL_SINCE(1, 0) void epl_session_options_init(epl_session_options* EPL_O
 /* For one call of step, evaluate or predict. */
 typedef struct epl_call_options {
   uint64_t struct_size;
-  int64_t timeout_nanoseconds; /* 0: none. Looked at between the instructions of a plan, so that one that takes long is waited for. */
+  int64_t timeout_nanoseconds; /* 0: none. Looked at between pieces of work; a large product, say, has many. */
   epl_cancel* cancel;
 } epl_call_options;
 #define EPL_CALL_OPTIONS_INIT {sizeof(epl_call_options), 0, NULL}

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/base/check.h"
+#include "core/base/stop_tasks.h"
 #include "core/base/thread.h"
 
 namespace epl {
@@ -33,12 +34,14 @@ struct ThreadPool::State {
   std::atomic<int64_t> next{0};
   int64_t count = 0;
   const Task* task = nullptr;
+  StopTasks* stop_tasks = nullptr;
   std::exception_ptr failure;
   bool stop = false;
   std::vector<Thread> workers;
 
   void work(int thread) {
     for (int64_t i = next.fetch_add(1, std::memory_order_relaxed); i < count; i = next.fetch_add(1, std::memory_order_relaxed)) {
+      if (stop_tasks != nullptr && stop_tasks->leaves_out()) return;
       try {
         (*task)(i, thread);
       } catch (...) {
@@ -94,12 +97,15 @@ ThreadPool::ThreadPool(int size, Wait wait) : state_(std::make_unique<State>(wai
 
 ThreadPool::~ThreadPool() { state_->end(); }
 
+void ThreadPool::watch(StopTasks* stop_tasks) { state_->stop_tasks = stop_tasks; }
+
 int ThreadPool::size() const { return static_cast<int>(state_->workers.size()) + 1; }
 
 void ThreadPool::run(int64_t count, FunctionRef<void(int64_t, int)> task) {
   if (count <= 0) return;
   if (count == 1 || state_->workers.empty()) {
-    for (int64_t i = 0; i < count; ++i) task(i, 0);
+    StopTasks* stop_tasks = state_->stop_tasks;
+    for (int64_t i = 0; i < count && !(stop_tasks != nullptr && stop_tasks->leaves_out()); ++i) task(i, 0);
     return;
   }
   State& s = *state_;
@@ -125,8 +131,9 @@ void ThreadPool::run(int64_t count, FunctionRef<void(int64_t, int)> task) {
 void ThreadPool::run_ranges(int64_t count, int64_t grain, FunctionRef<void(int64_t, int64_t)> task) {
   if (count <= 0) return;
   grain = std::max<int64_t>(grain, 1);
-  int64_t pieces = std::min<int64_t>((count + grain - 1) / grain, int64_t{4} * size());
-  if (size() == 1) pieces = 1;
+  // Many small pieces only where someone may not want to wait for a large one.
+  const int64_t most = state_->stop_tasks != nullptr ? int64_t{64} * size() : size() == 1 ? 1 : int64_t{4} * size();
+  const int64_t pieces = std::min<int64_t>((count + grain - 1) / grain, most);
   run(pieces, [&](int64_t i, int) { task(count * i / pieces, count * (i + 1) / pieces); });
 }
 

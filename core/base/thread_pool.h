@@ -3,7 +3,7 @@
 // Purpose: kernels cut their work into tasks; which thread runs a task never changes a result. Waits spin and then sleep,
 // so that more ranks than cores work; how long they spin is up to who makes the pool. Nothing allocates after construction.
 // Thread safety: one caller of `run` at a time; a task may not call `run`.
-// Invariant: `run` returns only when every task has finished; an exception of a task is rethrown in the caller.
+// Invariant: `run` returns when every task has finished or was left out (StopTasks); a task's exception is rethrown in the caller.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +12,8 @@
 #include "core/base/function_ref.h"
 
 namespace epl {
+
+class StopTasks;
 
 class ThreadPool {
  public:
@@ -31,6 +33,8 @@ class ThreadPool {
   void run(int64_t count, FunctionRef<void(int64_t index, int thread)> task);
   // Cuts [0, count) into runs of about `grain` and calls task(begin, end) for each.
   void run_ranges(int64_t count, int64_t grain, FunctionRef<void(int64_t begin, int64_t end)> task);
+  // Called by StopTasks, between runs; null: every task runs.
+  void watch(StopTasks* stop_tasks);
 
  private:
   struct State;

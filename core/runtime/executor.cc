@@ -2,11 +2,21 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "core/base/check.h"
+#include "core/base/stop_tasks.h"
 #include "core/program/transfer.h"
 
 namespace epl {
+namespace {
+
+Code stop_reason(const Host& host, const RunRequest& request) {
+  if (request.stop && request.stop->cancelled()) return Code::cancelled;
+  return request.deadline_seconds > 0 && host.seconds() > request.deadline_seconds ? Code::deadline_exceeded : Code::ok;
+}
+
+}  // namespace
 
 Result<std::unique_ptr<Executor>> Executor::create(const Host& host, Device& device, Stream& stream, const Program& program,
                                                    ParameterStore& store, Buffer& arena, int64_t rank) {
@@ -56,6 +66,10 @@ Status Executor::run(const RunRequest& request, const Groups& groups) {
     }
   }
   bool committed = false;
+  // A stop or a deadline is looked at before each instruction and, on the host's own processor, before each piece of its work.
+  const auto wanted = [this] { return stop_reason(host_, *request_) != Code::ok; };
+  std::optional<StopTasks> stop_tasks;
+  if (request.stop != nullptr || request.deadline_seconds > 0) stop_tasks.emplace(stream_.threads(), wanted);
   if (request.diagnose) inspect_leaves();
   for (const Action& action : program_.schedule) {
     auto block = std::ranges::find(program_.blocks, action.block, &Block::kind);
@@ -64,6 +78,7 @@ Status Executor::run(const RunRequest& request, const Groups& groups) {
       if (!committed) EPL_TRY(check_stop());
       if (i == program_.commit_begin && request.diagnose) return stream_.synchronize();
       if (i == program_.commit_begin) {
+        stop_tasks.reset();   // from here on the ranks agree about what happens, and a step that has begun to commit ends
         EPL_TRY(before_commit(groups.world));
         committed = torn_ = true;
       }
@@ -72,6 +87,11 @@ Status Executor::run(const RunRequest& request, const Groups& groups) {
         launch(in, action.micro_batch);
       } else if (Status status = transfer(in, action.micro_batch, groups); !status.ok()) {
         return status.at(in.name);
+      }
+      // Results that are not whole are read by nobody: they may be indices. The reason may be gone, where a token was cleared.
+      if (stop_tasks && stop_tasks->left_out()) {
+        EPL_TRY(check_stop());
+        return Status(Code::cancelled, "the call was cancelled");
       }
       observe(in);
       if (request.diagnose) inspect(in, action.micro_batch);
@@ -86,11 +106,11 @@ Status Executor::run(const RunRequest& request, const Groups& groups) {
 }
 
 Status Executor::check_stop() const {
-  if (request_->stop && request_->stop->cancelled()) return Status(Code::cancelled, "the call was cancelled");
-  if (request_->deadline_seconds > 0 && host_.seconds() > request_->deadline_seconds) {
-    return Status(Code::deadline_exceeded, "the deadline of the call has passed");
+  switch (stop_reason(host_, *request_)) {
+    case Code::cancelled: return Status(Code::cancelled, "the call was cancelled");
+    case Code::deadline_exceeded: return Status(Code::deadline_exceeded, "the deadline of the call has passed");
+    default: return {};
   }
-  return {};
 }
 
 // Whether to change the state is agreed by all ranks: the loss is the same on each, a stop may not be.

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+
 #include "tests/runtime/graph_model.h"
 
 namespace epl {
@@ -117,6 +119,54 @@ TEST(Plan, TextsReadBack) {
   auto graph = parse_graph(print_graph(*entry.graph));
   ASSERT_TRUE(graph.ok()) << graph.status().to_string();
   EXPECT_EQ(print_graph(*graph), print_graph(*entry.graph));
+}
+
+// One product is most of what there is to do. The clock moves on whenever it is read, so that a deadline lies between the reading
+// before the product and the end of it.
+TEST(Session, ADeadlineIsSeenInTheMiddleOfAnInstruction) {
+  constexpr std::string_view wide = R"(graph wide(x: f32[512,64] batch 0) {
+  w1: f32[64,2048] = param
+  w2: f32[2048,4] = param
+  forward:
+  h: f32[512,2048] = matmul(x, w1)
+  a: f32[512,2048] = relu(h)
+  y: f32[512,4] = matmul(a, w2)
+  output y = y
+}
+)";
+  for (const int threads : {1, 2}) {
+    std::atomic<int64_t> readings{0};
+    Host host = test_host(threads);
+    host.seconds = [&] { return static_cast<double>(++readings); };
+    PlanOptions options = options_for({.threads = threads});
+    options.model = GraphModel::parse(wide);
+    auto plan = CompiledPlan::create(host, options);
+    ASSERT_TRUE(plan.ok()) << plan.status().to_string();
+    auto session = Session::create(host, *plan, 7);
+    ASSERT_TRUE(session.ok());
+    Tensor x(TensorType{DType::f32, {512, 64}}), t(TensorType{DType::i64, {512}}), y(TensorType{DType::f32, {512, 4}});
+    for (int i = 0; i < x.elements(); ++i) x.set(i, philox_uniform(1, i) - 0.5);
+    const auto instructions = static_cast<int64_t>((*plan)->entry(EntryKind::predict)->program.instructions.size());
+    std::vector<Tensor> outputs = {y};
+    // A deadline that passes after as many readings as there are instructions: between them it would hardly be noticed.
+    const int64_t before = readings;
+    const Status late = (*session)->predict(std::vector<Tensor>{x}, outputs, {.timeout_seconds = static_cast<double>(instructions) + 4});
+    EXPECT_EQ(late.code(), Code::deadline_exceeded) << late.to_string();
+    EXPECT_LE(readings - before, instructions + 10 + threads);
+    // A step that was stopped in the middle has changed nothing, and the next one is whole.
+    const Tensor w1 = *(*session)->state("w1");
+    StepMetrics metrics;
+    const Status stopped = (*session)->step(std::vector<Tensor>{x, t}, metrics, {.timeout_seconds = 12});
+    EXPECT_EQ(stopped.code(), Code::deadline_exceeded) << stopped.to_string();
+    EXPECT_TRUE(identical(*(*session)->state("w1"), w1));
+    EXPECT_EQ((*session)->steps_done(), 0);
+    ASSERT_TRUE((*session)->step(std::vector<Tensor>{x, t}, metrics, {.timeout_seconds = 1e9}).ok());
+    auto other = Session::create(host, *plan, 7);
+    StepMetrics same;
+    ASSERT_TRUE((*other)->step(std::vector<Tensor>{x, t}, same, {}).ok());
+    EXPECT_EQ(metrics.loss, same.loss);
+    EXPECT_TRUE(identical(*(*session)->state("w1"), *(*other)->state("w1")));   // watched or not, the same bits
+  }
 }
 
 }  // namespace
