@@ -30,10 +30,10 @@ bool is_checkpoint(const std::string& folder) {
   return fs::is_regular_file(folder + "/manifest.epl", ignored);
 }
 
-// Where a save was killed before its folder became a checkpoint; the library knows what of it is whose.
+// Where a save failed or was killed before its folder became a checkpoint; the library knows what of it is whose.
 bool is_half_saved(const std::string& folder) {
   std::error_code ignored;
-  return !is_checkpoint(folder) && fs::is_regular_file(folder + "/saving.epl", ignored);
+  return !is_checkpoint(folder) && (fs::is_regular_file(folder + "/saving.epl", ignored) || fs::is_empty(folder, ignored));
 }
 
 // The steps of the checkpoints in OUT/checkpoints, or of the folders there that `counts` otherwise, ascending.
@@ -169,7 +169,7 @@ bool OutputFolder::remove(int64_t step) {
   epl_error* error = epl_checkpoint_remove(engine_.get(), folder.data(), folder.size());
   const bool gone = error == nullptr;
   epl_error_destroy(error);
-  return gone;
+  return gone || ::rmdir(folder.c_str()) == 0;   // an empty one is no checkpoint
 }
 
 void OutputFolder::saved(int64_t step, bool best, int64_t keep) {

@@ -140,6 +140,9 @@ got=$?
 [ $got = 5 ] || fail "a limit on files ended the run with $got: $output"
 case $output in *"no checkpoint after step 2"*"training goes on"*"File too large"*) ;; *) fail "a limit on files: $output" ;; esac
 [ ! -e limited/checkpoints/step-00000002/tensors-1.safetensors.part ] || fail "half a checkpoint stays"
+[ -z "$(find limited -name '*.part')" ] || fail "a limit on files: $(find limited -name '*.part') is left"
+expect 0 "7 steps" "$epl" train big.onnx --data t.csv --data-options "$classes" --steps 7 --out limited --overwrite
+[ "$(ls limited/checkpoints)" = step-00000007 ] || fail "folders of checkpoints that failed stay: $(ls limited/checkpoints)"
 
 # The newest checkpoints are kept, and an older run under the same name of options goes on from any of them.
 expect 0 "" "$epl" train m.onnx --data t.csv --data-options "$classes" --batch 8 --steps 10 --checkpoint-every 2 --keep 3 --out kept

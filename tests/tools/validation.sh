@@ -47,6 +47,17 @@ grep -q "The best weights are those of step 5 (loss " stopped/report.html || { e
   --evaluate-every 10 --monitor accuracy --json --out plateau >plateau.json || failed=1
 [ "$(value learning_rate plateau.json)" != 0.05 ] || { echo "FAILED: a plateau did not lower the rate"; failed=1; }
 
+# A run that goes on is told what it is measured on or by otherwise than before; numbers of other data do not count against those of this.
+head -n 60 table.csv >some.csv
+on() { "$epl" train mlp.onnx --data table.csv --data-options "$classes" --evaluate-every 2 --metrics accuracy "$@"; }
+expect 0 "" on --validation table.csv --steps 4 --out seen
+expect 0 '"message":"--monitor was loss, now it is accuracy"' on --validation table.csv --monitor accuracy --steps 6 --resume seen --json
+expect 0 'file was \"table.csv\", now it is \"some.csv\"; which weights' on --validation some.csv --monitor accuracy --steps 8 --resume seen --json
+case $output in *"--monitor was"*) echo "FAILED: a monitor that is the same is told: $output"; failed=1 ;; esac
+case $output in *'"best":true'*) ;; *) echo "FAILED: the first number of other data is not the best so far: $output"; failed=1 ;; esac
+expect 0 '"event":"done"' on --validation some.csv --monitor accuracy --steps 10 --resume seen --json
+case $output in *'"event":"warning"'*) echo "FAILED: nothing has changed, and a warning is given: $output"; failed=1 ;; esac
+
 # What needs held-out data says so; what does not fit is named before the first step.
 expect 2 "needs data that is not trained on" "$epl" train mlp.onnx --data table.csv --data-options "$classes" --patience 3 --out none
 expect 2 "needs data that is not trained on" "$epl" train mlp.onnx --data table.csv --data-options "$classes" --schedule plateau --out none
