@@ -47,7 +47,8 @@ void Progress::start(const JobStart& e) {
 std::string Progress::line(const StepDone& e, int columns) const {
   const double done = static_cast<double>(std::max<int64_t>(e.step - job_.first_step, 1)), seconds = std::max(e.seconds - job_.earlier_seconds, 1e-9);
   const std::string step = "step " + std::to_string(e.step) + "/" + std::to_string(job_.steps);
-  std::string loss = "loss " + fixed(smooth_loss_, 4);
+  const std::string alone = "loss " + fixed(smooth_loss_, 4);
+  std::string loss = alone;
   if (held_out_ >= 0) loss += " held-out " + fixed(held_out_, 4);
   if (!measured_.empty()) loss += " " + measured_.substr(0, measured_.find(','));
   // In the order in which they go when there is no room; "" is the bar's place.
@@ -55,7 +56,7 @@ std::string Progress::line(const StepDone& e, int columns) const {
   const std::string speed = short_number(done * static_cast<double>(job_.units_per_step) / seconds) + " " + job_.unit + "/s";
   const std::string memory = readable_bytes(e.used_bytes) + " used";
   std::string out;
-  for (const std::vector<std::string>& parts : {std::vector<std::string>{step, loss, left, speed, memory}, {step, loss, left, speed}, {step, loss, left}, {step, loss}, {step}}) {
+  for (const std::vector<std::string>& parts : {std::vector<std::string>{step, loss, left, speed, memory}, {step, loss, left, speed}, {step, loss, left}, {step, loss}, {step, alone, left}, {step, alone}, {step}}) {
     out.clear();
     for (const std::string& part : parts) out += (out.empty() ? "" : " | ") + part;
     if (static_cast<int>(out.size()) <= columns) break;

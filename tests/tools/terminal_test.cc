@@ -75,6 +75,7 @@ TEST(Terminal, TheProgressLineFits) {
       ++bars;
       EXPECT_LT(line.size(), columns) << line;
       EXPECT_NE(line.find("/30"), std::string::npos) << line;
+      if (columns >= 40) { EXPECT_NE(line.find("loss "), std::string::npos) << "what was measured takes the loss's place: " << line; }
     }
     EXPECT_GT(bars, 0) << shown.text;
     if (columns == 120) { EXPECT_NE(shown.text.find(" used"), std::string::npos); }
