@@ -161,7 +161,7 @@ std::string man_options(const CommandText& command, const Json& engine) {
     std::string options;
     for (const OptionText* option : group.options) {
       if (option->names.back() == "--help") continue;
-      options += ".TP\n\\fB" + roff(joined(option->names, ", ")) + "\\fR" + (option->takes_value && !option->positional ? " \\fI" + roff(option->value) + "\\fR" : "") + "\n" +
+      options += ".TP\n\\fB" + roff(option->positional ? name_text(*option) : joined(option->names, ", ")) + "\\fR" + (option->takes_value && !option->positional ? " \\fI" + roff(option->value) + "\\fR" : "") + "\n" +
                  roff(sentence(*option, command, engine)) + "\n";
     }
     if (!options.empty()) out += title + options;

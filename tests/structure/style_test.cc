@@ -118,6 +118,28 @@ TEST(Style, UnknownNamesAreToldInOneWay) {
   }
 }
 
+// Messages are put together and followed by others ("; go on with ...", " (see --help)"): a sentence alone has no full stop.
+bool ends_a_lone_sentence(const std::string& line) {
+  static const std::regex maker(R"re(\b(invalid|error|unsupported|UsageError|ApiError|warning)\(.*"([^"]*[^".])\."\);)re");
+  std::smatch found;
+  if (line.find(".\");") == std::string::npos || !std::regex_search(line, found, maker)) return false;
+  const std::string last = found[2];
+  return last.find(". ") == std::string::npos && last.find("? ") == std::string::npos && !(last.size() > 1 && last[0] == ' ' && std::isupper(static_cast<unsigned char>(last[1])));
+}
+
+TEST(Style, MessagesHaveNoFullStopAtTheirEnd) {
+  EXPECT_TRUE(ends_a_lone_sentence("  return invalid(\"the batch of \", n, \" is odd.\");"));
+  EXPECT_FALSE(ends_a_lone_sentence("  return invalid(\"the batch of \", n, \" is odd\");"));
+  EXPECT_FALSE(ends_a_lone_sentence("  return invalid(choices(name, known), \" The loss declares more.\");"));
+  for (const SourceFile& file : files_below({"core", "frontends", "backends", "tools"}, kCode)) {
+    int number = 0;
+    for (const std::string& line : lines_of(file.text)) {
+      ++number;
+      EXPECT_FALSE(ends_a_lone_sentence(line)) << file.path << ":" << number << ": a message ends in a full stop";
+    }
+  }
+}
+
 TEST(Style, TheRulesSeeCodeAndNotComments) {
   const SourceFile file{"a.cc", "// getenv(\"x\")\nint f() { return 50'000; }\nconst char* s = \"exit(1)\";\n/* abort()\n */ int g = getenv (\"a\\\"b\");\n"
                                 "auto r = R\"(printf(1)\nprintf(2))\"; void h() { snprintf(b, 1, \"\"); }\n"};

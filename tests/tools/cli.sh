@@ -33,6 +33,24 @@ expect 3 'bad\x1b[31m' "$epl" plan "$escapes" --batch 2 --loss mse
 for command in inspect plan; do
   if "$epl" $command "$escapes" 2>&1 | grep -q "$(printf '\033')"; then echo "FAILED: $command prints an escape"; failed=1; fi
 done
+# What inspect finds in a file is repeated where it matters: before a run, and for programs.
+frozen=$source/tests/onnx/inference/batch_norm_dynamo.onnx
+pictures="$source/tests/data/files/images"
+if [ -e "$(dirname "$epl")/../lib/libepl_images.so" ]; then modes="--seed=0 --json"; else modes=""; fi   # the pack reads them
+for json in $modes; do
+  case $("$epl" train "$frozen" --data "$pictures" --data-options '{"height": 6, "width": 6, "channels": 1}' --batch 2 --steps 1 $json --overwrite --out frozen 2>&1) in
+    *"2 BatchNormalization node(s) are frozen"*) ;;
+    *) echo "FAILED: train $json does not repeat what inspect finds"; failed=1 ;;
+  esac
+done
+expect 0 "2 BatchNormalization node(s) are frozen" "$epl" plan "$frozen" --batch 4
+# Long lists are cut, unless all is asked for; without a file a person is told what there is, not JSON.
+expect 0 "wrote deep.onnx" "$epl" template gpt2 --layers 12 --width 16 --heads 2 --context 8 --out deep.onnx
+[ "$("$epl" inspect deep.onnx | wc -l)" -lt 60 ] || { echo "FAILED: inspect of a deep model is long"; failed=1; }
+expect 0 "more; --all shows them" "$epl" inspect deep.onnx
+[ "$("$epl" inspect deep.onnx --all | wc -l)" -gt 150 ] || { echo "FAILED: inspect --all is short"; failed=1; }
+case $("$epl" inspect) in "{"*) echo "FAILED: inspect without a file prints JSON"; failed=1 ;; esac
+[ "$("$epl" inspect | wc -l)" -lt 130 ] || { echo "FAILED: inspect without a file is long"; failed=1; }
 expect 0 "bytes" "$epl" plan model.onnx --batch 4
 expect 0 "\"peak_bytes\"" "$epl" plan model.onnx --batch 4 --json
 expect 3 "did you mean" "$epl" plan model.onnx --batch 4 --strategy '{"pipeline.num_micro_batchs": 2}'
