@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/base/check.h"
+
 namespace epl {
 
 int64_t element_count(const Shape& shape) {
@@ -25,6 +27,12 @@ Result<Shape> broadcast_shapes(const Shape& a, const Shape& b) {
     out[out.size() - 1 - i] = da == 1 ? db : da;
   }
   return out;
+}
+
+int64_t TensorType::dim(int i) const {
+  const int at = i < 0 ? i + ndim() : i;
+  EPL_CHECK(at >= 0 && at < ndim(), "dimension ", i, " of ", text());
+  return shape[static_cast<size_t>(at)];
 }
 
 std::string TensorType::text() const { return cat(dtype_name(dtype), shape); }

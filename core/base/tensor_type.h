@@ -27,8 +27,8 @@ struct TensorType {
   int ndim() const { return static_cast<int>(shape.size()); }
   int64_t elements() const { return element_count(shape); }
   int64_t bytes() const { return elements() * static_cast<int64_t>(dtype_bytes(dtype)); }
-  // Dimension i; negative counts from the end.
-  int64_t dim(int i) const { return shape[i < 0 ? i + shape.size() : i]; }
+  // Dimension i, which must be there; negative counts from the end.
+  int64_t dim(int i) const;
   std::string text() const;  // "f32[4,7]"
   friend bool operator==(const TensorType&, const TensorType&) = default;
 };

@@ -164,7 +164,7 @@ class TrainStepBuilder {
   }
 
   std::string why_none() const {
-    if (step_.untrained.empty()) return ": the model has none";
+    if (step_.untrained.empty()) return ": the model stores no weights of floating point, and what its nodes compute from constants is not trained";
     return cat("; the first, ", step_.untrained[0].first, ": ", step_.untrained[0].second);
   }
 

@@ -24,6 +24,7 @@ const std::vector<Family>& families() {
       {"it keeps its weights in attributes; export the linear model as MatMul and Add", {"ai.onnx.ml.LinearClassifier", "ai.onnx.ml.LinearRegressor"}},
       {"the size of its result depends on data, and sizes must be known when the model is bound", {"NonMaxSuppression", "Unique"}},
       {"a loop of nodes; export the model with the loop unrolled", {"Loop", "Scan", "SequenceMap"}},
+      {"an operator that a runtime makes when it optimises a file; train the file from before that", {"com.microsoft.*", "com.microsoft.nchwc.*"}},
       {"it works on texts or tables of labels; train the model without it",
        {"String*", "RegexFullMatch", "TfIdfVectorizer", "ai.onnx.ml.ZipMap", "ai.onnx.ml.LabelEncoder", "ai.onnx.ml.CategoryMapper", "ai.onnx.ml.DictVectorizer", "ai.onnx.ml.CastMap"}}};
   return known;

@@ -11,7 +11,8 @@ namespace epl::onnx {
 namespace {
 
 bool standard(std::string_view domain) { return domain.empty() || domain == "ai.onnx"; }
-bool keeps_weights(DType dtype) { return is_integer(dtype) && dtype_bytes(dtype) <= 4; }
+// The bias of a layer with one output is a vector of one element; single numbers are none.
+bool keeps_weights(const TensorType& type) { return is_integer(type.dtype) && dtype_bytes(type.dtype) <= 4 && type.ndim() > 0; }
 
 const Attribute* attribute_of(const Node& node, std::string_view name) {
   auto it = std::ranges::find(node.attributes, name, &Attribute::name);
@@ -81,7 +82,7 @@ class QuantizedSource : public TensorSource {
 QuantizedWeights::QuantizedWeights(const Graph& graph, const ParameterRule& rule) : graph_(&graph) {
   for (const Tensor& tensor : graph.initializers) {
     auto type = tensor_type(tensor);
-    if (type.ok()) known_[tensor.name] = {*type, &tensor, nullptr, keeps_weights(type->dtype) && type->elements() > 1};
+    if (type.ok()) known_[tensor.name] = {*type, &tensor, nullptr, keeps_weights(*type)};
   }
   std::unordered_set<std::string_view> outputs;
   for (const ValueInfo& output : graph.outputs) outputs.insert(output.name);
@@ -89,7 +90,7 @@ QuantizedWeights::QuantizedWeights(const Graph& graph, const ParameterRule& rule
     Known made;
     if (!standard(node.domain) || node.outputs.size() != 1 || !follow(node, made)) continue;
     const std::string_view name = node.outputs[0];
-    const bool weight = made.integers && is_float(made.type.dtype) && made.type.elements() > 1 && !outputs.contains(name) && rule.is_weight(name, made.type);
+    const bool weight = made.integers && made.scaled && is_float(made.type.dtype) && !outputs.contains(name) && rule.is_weight(name, made.type);
     if (weight) {
       weights_.insert(name);
       all_.emplace_back(name, made.type);
@@ -118,18 +119,20 @@ bool QuantizedWeights::follow(const Node& node, Known& out) const {
     if (value == nullptr || !value->t) return false;
     auto type = tensor_type(*value->t);
     if (!type.ok()) return false;
-    out = {*type, value->t.get(), nullptr, keeps_weights(type->dtype) && type->elements() > 1};
+    out = {*type, value->t.get(), nullptr, keeps_weights(*type)};
     return true;
   }
   if (operands.empty() || operands[0] == nullptr) return false;
   out.integers = operands[0]->integers;
+  out.scaled = operands[0]->scaled;
   out.type.shape = operands[0]->type.shape;
   if (node.op_type == "Cast" || node.op_type == "Identity") {
     const Attribute* to = attribute_of(node, "to");
     auto dtype = to == nullptr ? Result<DType>(operands[0]->type.dtype) : dtype_of(static_cast<int32_t>(to->i));
     if (!dtype.ok()) return false;
     out.type.dtype = *dtype;
-    return out.integers;
+    // Biases have 32 bits, but only DequantizeLinear says so.
+    return out.integers && (is_float(operands[0]->type.dtype) || dtype_bytes(operands[0]->type.dtype) <= 2);
   }
   if (operands.size() < 2 || operands[1] == nullptr) return false;
   out.type.dtype = operands[1]->type.dtype;
@@ -140,6 +143,7 @@ bool QuantizedWeights::follow(const Node& node, Known& out) const {
     for (size_t i = 1; i < operands.size(); ++i) {
       if (operands[i] != nullptr && !beside(out.type.shape, operands[i]->type, along)) return false;
     }
+    out.scaled = true;
     return out.integers;
   }
   if (node.op_type != "Mul" && node.op_type != "Sub" && node.op_type != "Add") return false;
@@ -147,6 +151,7 @@ bool QuantizedWeights::follow(const Node& node, Known& out) const {
   if (!shape.ok() || operands[0]->type.dtype != operands[1]->type.dtype || !is_float(out.type.dtype)) return false;
   out.type.shape = *shape;
   out.integers = operands[0]->integers || operands[1]->integers;
+  out.scaled = node.op_type == "Mul" || operands[0]->scaled || operands[1]->scaled;
   return out.integers && element_count(*shape) == std::max(operands[0]->type.elements(), operands[1]->type.elements());
 }
 

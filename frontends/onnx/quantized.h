@@ -49,6 +49,7 @@ class QuantizedWeights {
     const Tensor* stored = nullptr;   // else `node` makes it
     const Node* node = nullptr;
     bool integers = false;            // comes from stored integers
+    bool scaled = false;              // and has met a scale: positions and lengths are cast too
   };
   friend class QuantizedSource;
   const Known* known(std::string_view name) const;

@@ -4,6 +4,8 @@
 
 #include <bit>
 
+#include "core/base/check.h"
+
 namespace epl {
 namespace {
 
@@ -32,6 +34,15 @@ constexpr FloatBits float_types[] = {{DType::f32, 0x7fc00000, 0xff800001, 0x7f80
                                      {DType::f64, 0x7ff8000000000000, 0xfff0000000000001, 0x7ff0000000000000, 0x8000000000000000},
                                      {DType::f16, 0x7e00, 0xfc01, 0x7c00, 0x8000},
                                      {DType::bf16, 0x7fc0, 0xff81, 0x7f80, 0x8000}};
+
+TEST(TensorType, HasNoOtherDimensionsThanItsOwn) {
+  const TensorType type{DType::f32, {2, 3}};
+  EXPECT_EQ(type.dim(1), 3);
+  EXPECT_EQ(type.dim(-2), 2);
+  EXPECT_THROW(static_cast<void>(type.dim(2)), InternalError);
+  EXPECT_THROW(static_cast<void>(type.dim(-3)), InternalError);
+  EXPECT_THROW(static_cast<void>(TensorType{}.dim(-1)), InternalError);
+}
 
 TEST(Identity, AnyNanIsLikeAnyOther) {
   for (const FloatBits& f : float_types) {

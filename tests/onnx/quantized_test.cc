@@ -133,17 +133,34 @@ TEST(QuantizedWeights, LeaveWhatOthersRead) {
   fs::remove_all(folder);
 }
 
-// Scales for blocks, integers of 64 bits, and numbers that scale nothing but a result are left to their nodes.
+// One number is no weight, but a vector of one is the bias of a layer with one output.
+TEST(QuantizedWeights, MayBeABiasOfOneNumber) {
+  testing::Parts parts;
+  parts.nodes = {node("DequantizeLinear", {"bq", "s"}, {"bias"}), node("Gemm", {"x", "w", "bias"}, {"y"})};
+  parts.initializers = {tensor("bq", integers(DType::i32, {1}, {-6})), tensor("s", epl::Tensor::from_floats({}, {0.5F})), tensor("w", epl::Tensor::from_floats({3, 1}, {1, 2, 3}))};
+  parts.inputs = {port("x", {"2", "3"})};
+  parts.outputs = {port("y", {"2", "1"})};
+  auto loaded = testing::load(testing::model(parts, {}, {.opset = 17}));
+  ASSERT_TRUE(loaded.ok()) << loaded.status().to_string();
+  auto graph = (*loaded)->bind({});
+  ASSERT_TRUE(graph.ok()) << graph.status().to_string();
+  EXPECT_EQ(graph->leaves(ValueKind::parameter).size(), 2u);
+  EXPECT_TRUE(identical(data(*graph, "bias"), epl::Tensor::from_floats({1}, {-3})));
+}
+
+// Numbers that scale a result, and positions that are cast and no more, are left to their nodes.
 TEST(QuantizedWeights, AreNotSeenWhereTheyAreNone) {
   testing::Parts parts;
   parts.nodes = {node("Cast", {"q"}, {"c"}, {testing::attribute("to", int64_t{schema::TensorProto::DataType_FLOAT})}), node("Mul", {"c", "s"}, {"table"}),
-                 node("Mul", {"x", "table"}, {"y"})};
-  parts.initializers = {tensor("q", q), tensor("s", epl::Tensor::from_floats({}, {0.5F}))};
+                 node("Mul", {"x", "table"}, {"z"}), node("Cast", {"positions"}, {"p"}, {testing::attribute("to", int64_t{schema::TensorProto::DataType_FLOAT})}),
+                 node("Mul", {"p", "s"}, {"angles"}), node("MatMul", {"z", "angles"}, {"a"}), node("Cast", {"q"}, {"u"}, {testing::attribute("to", int64_t{schema::TensorProto::DataType_FLOAT})}),
+                 node("MatMul", {"a", "u"}, {"y"})};
+  parts.initializers = {tensor("q", q), tensor("s", epl::Tensor::from_floats({}, {0.5F})), tensor("positions", integers(DType::i32, {3, 2}, {0, 1, 2, 3, 4, 5}))};
   parts.inputs = {port("x", {"2", "3"})};
   parts.outputs = {port("y", {"2", "3"})};
   auto loaded = testing::load(testing::model(parts, {}, {.opset = 17}));
   ASSERT_TRUE(loaded.ok()) << loaded.status().to_string();
-  EXPECT_EQ((*loaded)->initializers().size(), 2u);
+  EXPECT_EQ((*loaded)->initializers().size(), 3u);
   auto graph = (*loaded)->bind({});
   ASSERT_TRUE(graph.ok()) << graph.status().to_string();
   EXPECT_TRUE(graph->leaves(ValueKind::parameter).empty());
