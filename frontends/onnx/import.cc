@@ -200,6 +200,9 @@ void Import::update_statistic(int i, const Var& next) {
   if (b.graph().value(state).kind == ValueKind::buffer) importer_.update(state, next.value());
 }
 
+void Import::hold(int64_t bytes) {
+  if (Status status = importer_.hold(bytes); !status.ok()) fail(status);
+}
 void Import::fail(std::string message) { b.fail(Status(Code::invalid_model, std::move(message), b.scope())); }
 void Import::fail(const Status& status) { b.fail(status.at(b.scope())); }
 

@@ -59,6 +59,7 @@ class Importer {
   bool training() const { return binding_.mode == Binding::Mode::train; }
   int64_t opset(std::string_view domain) const;
   Var materialize(Slot& slot);
+  Status hold(int64_t bytes);   // counts constants that are computed; an error where they are too many
   // What a buffer will be after the nodes so far, and that it will be something else: a layer used twice moves its statistics twice.
   Value updated(Value state) const;
   void update(Value state, Value next);
@@ -81,7 +82,6 @@ class Importer {
   Status run_nodes(const std::vector<Node>& nodes, Scope& scope, const std::vector<std::string_view>& wanted);
   std::vector<std::string_view> wanted() const;   // values that are needed when every node is imported
   bool leave_out(const Node& node, Scope& scope, const Status& status);
-  Status hold(int64_t bytes);
   bool may_fold(const epl::Node& node);
   Status run_node(const Node& node, Scope& scope);
   Status run_row(const OnnxOpRow& row, const Node& node, Scope& scope);

@@ -102,6 +102,7 @@ class Import {
   // A running statistic (an initialiser at input i) as the nodes before this one leave it, and what it becomes when a training step commits.
   Var statistic(int i);
   void update_statistic(int i, const Var& next);
+  void hold(int64_t bytes);   // of constants that a row makes; fails where they are too many
   void fail(std::string message);
   void fail(const Status& status);
 

@@ -40,6 +40,40 @@ TEST(Bounds, OfWindows) {
   }
 }
 
+TEST(Bounds, OfTransforms) {
+  for (int64_t far : {int64_t{0}, int64_t{-5}, int64_t{1} << 40, INT64_MAX, INT64_MIN}) {
+    epl::Tensor length(TensorType{DType::i64, {}});
+    length.set_int(0, far);
+    EXPECT_FALSE(refusal(one_node(node("DFT", {"x", "n"}, {"y"}), {"2", "8", "1"}, {tensor("n", length)})).empty()) << far;
+    if (far > 8 || far < 1) EXPECT_FALSE(refusal(one_node(node("STFT", {"x", "one", "", "n"}, {"y"}), {"2", "8", "1"}, {tensor("n", length), tensor("one", epl::Tensor::from_ints({1}))})).empty()) << far;
+  }
+  // A short file that asks for many large matrices.
+  Parts parts;
+  const int64_t length = 2048;
+  for (int k = 0; k < 40; ++k) parts.nodes.push_back(node("DFT", {k == 0 ? "x" : cat("h", k)}, {cat("h", k + 1)}));
+  parts.inputs = {port("x", {"1", cat(length), "2"})};
+  parts.outputs = {port("h40", {})};
+  auto graph = import(model(parts));
+  ASSERT_FALSE(graph.ok());
+  EXPECT_NE(graph.status().message().find("take more than"), std::string::npos) << graph.status().to_string();
+}
+
+TEST(Bounds, OfScalesAndZeroPoints) {
+  epl::Tensor zero(TensorType{DType::u8, {3}});
+  const Message scale = tensor("s", epl::Tensor::from_floats({3}, {1, 2, 3})), zeros = tensor("z", zero), none = tensor("s", epl::Tensor(TensorType{DType::f32, {0}}));
+  for (int64_t axis : {int64_t{0}, int64_t{2}, INT64_MAX, INT64_MIN}) {
+    EXPECT_FALSE(refusal(one_node(node("QuantizeLinear", {"x", "s", "z"}, {"y"}, {attribute("axis", axis)}), {"2", "3"}, {scale, zeros})).empty()) << axis;
+  }
+  EXPECT_EQ(refusal(one_node(node("QuantizeLinear", {"x", "s"}, {"y"}), {"2", "3"}, {none})), "importing QuantizeLinear: no scale");
+}
+
+TEST(Bounds, OfStatesAtTheStart) {
+  const std::vector<Message> weights = {tensor("w", epl::Tensor({DType::f32, {1, 12, 3}})), tensor("r", epl::Tensor({DType::f32, {1, 12, 4}})),
+                                        tensor("h", epl::Tensor({DType::f32, {1, 1, 4}}))};
+  const std::string why = refusal(one_node(node("GRU", {"x", "w", "r", "", "", "h"}, {"y"}), {"5", "2", "3"}, weights));
+  EXPECT_NE(why.find("the sequence has 2 samples, which take [1,2,4]"), std::string::npos) << why;
+}
+
 TEST(Bounds, AStepBeyondTheDimensionTakesOneElement) {
   for (int64_t step : {INT64_MAX, int64_t{1} << 40, int64_t{5}}) {
     for (bool back : {false, true}) {

@@ -26,7 +26,8 @@ Var beside(Import& i, int input, const Var& x) {
 
 bool plain(Import& i) {
   if (i.integer("block_size", 0) != 0) i.fail(unsupported("scales for blocks (block_size ", i.integer("block_size", 0), ")"));
-  return i.b.status().ok() && i.type(1).elements() > 0;
+  if (i.type(1).elements() == 0) i.fail("no scale");
+  return i.b.status().ok();
 }
 
 }  // namespace

@@ -16,9 +16,12 @@ struct Transform {
 };
 
 bool sized(Import& i, int64_t length, int64_t bins) {
-  if (length > 0 && bins > 0 && length <= most_entries / bins) return true;
-  i.fail(unsupported("a Fourier transform of length ", length));
-  return false;
+  if (length < 1 || bins < 1 || length > most_entries / bins) {
+    i.fail(unsupported("a Fourier transform of length ", length));
+    return false;
+  }
+  i.hold(2 * length * bins * static_cast<int64_t>(sizeof(double)));
+  return i.b.status().ok();
 }
 
 // [length, bins]: the cosine, or the sine, of each frequency at each position.
