@@ -26,7 +26,7 @@ ends 4 "$epl" plan m.onnx --strategy '{"amp.level": "O1"}'
 ends 5 "$epl" template mlp --sizes 2,2 --out t.csv/x.onnx
 "$epl" template mlp --sizes 6000,6000,2 --out large.onnx >/dev/null
 { awk 'BEGIN { for (i = 0; i < 6000; ++i) printf "%d,", i; print "y"; for (r = 0; r < 4; ++r) { for (i = 0; i < 6000; ++i) printf "1,"; print r % 2 } }'; } >wide.csv
-ends 6 small_memory train large.onnx --data wide.csv --batch 4 --steps 1 --out large
+ends 6 small_memory train large.onnx --data wide.csv --batch 4 --steps 1 --threads 1 --out large
 "$epl" template mlp --sizes 1,1 --out one.onnx >/dev/null
 printf 'x,y\n1,1\n3e38,-3e38\n' >huge.csv
 ends 8 "$epl" train one.onnx --loss mse --data huge.csv --batch 1 --data-options '{"order": "sequential"}' --steps 4 --out huge

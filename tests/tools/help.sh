@@ -34,7 +34,9 @@ done
 grep -q '^Usage: epl train MODEL (--text FILE | --data PATH) \[OPTION ...\]$' train.txt || fail "the usage of train"
 grep -q 'start from (required)' train.txt || fail "what is required is not marked"
 # Names that the engine has come from its tables.
-for word in $("$epl" inspect --json | sed 's/.*"optimizers":\[\(.*\)\],"readers".*/\1/; s/"name":"\([a-z_0-9]*\)"/\n#\1#\n/g' | sed -n 's/^#\(.*\)#$/\1/p'); do
+optimizers=$("$epl" inspect --json | sed 's/.*"optimizers":\[\(.*\)\],"readers".*/\1/; s/"name":"\([a-z_0-9]*\)"/\n#\1#\n/g' | sed -n 's/^#\(.*\)#$/\1/p')
+[ "$(echo $optimizers | wc -w)" -ge 6 ] || fail "the engine's optimizers were not found: $optimizers"
+for word in $optimizers; do
   grep -A3 -- '--optimizer NAME' train.txt | grep -q "$word" || fail "train --help does not name the optimizer $word"
 done
 
