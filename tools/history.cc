@@ -1,7 +1,9 @@
 #include "tools/history.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <fstream>
 
 #include "tools/json_lines.h"
@@ -42,9 +44,11 @@ void History::notice(const Json& event, const std::string&) {
 void History::flush() {
   if (failed_ || pending_.empty()) return;
   std::ofstream out(path_, std::ios::binary | (begun_ ? std::ios::app : std::ios::trunc));
+  errno = 0;
   out << pending_;
   out.close();
   failed_ = !out;
+  if (failed_) log_.add(path_ + ": " + (errno != 0 ? std::strerror(errno) : "cannot be written") + "; it is not written any further");
   begun_ = true;
   pending_.clear();
 }

@@ -6,6 +6,7 @@
 
 #include <string>
 
+#include "tools/host_log.h"
 #include "tools/listener.h"
 
 namespace epl::tools {
@@ -16,7 +17,8 @@ void read_history(const std::string& path, int64_t last_step, JobStart& start);
 class History : public Listener {
  public:
   // A run that begins anew begins the file anew; one that goes on cuts off what lies after its first step.
-  explicit History(std::string path) : path_(std::move(path)) {}
+  // That it cannot be written is said to `log`, once.
+  History(std::string path, HostLog& log) : path_(std::move(path)), log_(log) {}
   void start(const JobStart& e) override;
   void step(const StepDone& e) override;
   void evaluated(const Evaluated& e) override;
@@ -27,6 +29,7 @@ class History : public Listener {
  private:
   void flush();
   std::string path_, pending_;
+  HostLog& log_;
   int64_t every_ = 1;
   bool begun_ = false, failed_ = false;
 };

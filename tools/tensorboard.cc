@@ -50,7 +50,7 @@ uint32_t crc32c(std::string_view bytes) {
   return ~sum;
 }
 
-TensorBoard::TensorBoard(const std::string& folder) {
+TensorBoard::TensorBoard(const std::string& folder, HostLog& log) : log_(log) {
   path_ = folder + "/events.out.tfevents." + std::to_string(static_cast<int64_t>(now())) + "." + std::to_string(::getpid()) + ".epl";
   ::mkdir(folder.c_str(), 0777);
   file_ = std::fopen(path_.c_str(), "wb");
@@ -75,8 +75,12 @@ void TensorBoard::record(const std::string& event) {
     if (due) flushed_ = now();
     return;
   }
-  // A curve less is not worth a training: it is said once, and the file ends with its last whole record.
-  std::fprintf(stderr, "epl: warning: %s: %s; it is not written any further\n", path_.c_str(), std::strerror(errno));
+  give_up();
+}
+
+// A curve less is not worth a training: it is said once, and readers stop at the last whole record.
+void TensorBoard::give_up() {
+  log_.add(path_ + ": " + std::strerror(errno) + "; it is not written any further");
   std::fclose(file_);
   file_ = nullptr;
 }
@@ -106,7 +110,7 @@ void TensorBoard::evaluated(const Evaluated& e) {
 }
 
 void TensorBoard::done(const JobDone&) {
-  if (file_ != nullptr) std::fflush(file_);
+  if (file_ != nullptr && std::fflush(file_) != 0) give_up();
 }
 
 }  // namespace epl::tools

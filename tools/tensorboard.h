@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <string>
 
+#include "tools/host_log.h"
 #include "tools/listener.h"
 
 namespace epl::tools {
@@ -11,7 +12,8 @@ namespace epl::tools {
 class TensorBoard : public Listener {
  public:
   // Makes FOLDER/events.out.tfevents.SECONDS.PID.epl; throws ApiError where it cannot.
-  explicit TensorBoard(const std::string& folder);
+  // That it cannot be written any further is said to `log`.
+  TensorBoard(const std::string& folder, HostLog& log);
   ~TensorBoard() override;
   TensorBoard(const TensorBoard&) = delete;
   TensorBoard& operator=(const TensorBoard&) = delete;
@@ -23,7 +25,10 @@ class TensorBoard : public Listener {
   void scalar(int64_t step, const std::string& tag, double value);
   void record(const std::string& event);
 
+  void give_up();
+
   std::string path_;
+  HostLog& log_;
   std::FILE* file_ = nullptr;
   double flushed_ = 0;   // when, in seconds
 };

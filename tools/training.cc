@@ -52,8 +52,8 @@ Training::Training(const TrainOptions& o)
   if (!resume_.empty()) resume();
   cancel_ = make<Cancel>(epl_cancel_create, engine_.get());
   listeners_.add(report_);
-  listeners_.add(std::make_shared<History>(folder_.history()));
-  if (o.tensorboard) listeners_.add(std::make_shared<TensorBoard>(folder_.path()));
+  listeners_.add(std::make_shared<History>(folder_.history(), log_));
+  if (o.tensorboard) listeners_.add(std::make_shared<TensorBoard>(folder_.path(), log_));
   if (o.job.json) {
     listeners_.add(std::make_shared<JsonLines>());
   } else {
@@ -321,6 +321,7 @@ void Training::finish() {
     write_file(report_path_, render_report(report_->report(memory, job_facts(o_.job))));
   });
   listeners_.done(done);
+  tell_warnings();   // of the listeners' own files
 }
 
 }  // namespace epl::tools

@@ -144,6 +144,15 @@ case $output in *"no checkpoint after step 2"*"training goes on"*"File too large
 expect 0 "7 steps" "$epl" train big.onnx --data t.csv --data-options "$classes" --steps 7 --out limited --overwrite
 [ "$(ls limited/checkpoints)" = step-00000007 ] || fail "folders of checkpoints that failed stay: $(ls limited/checkpoints)"
 
+# The files beside a run that cannot be written any further are told of, once each; what was learnt is there.
+output=$( (ulimit -f 16; "$epl" train m.onnx --data t.csv --data-options "$classes" --steps 900 --tensorboard --json --out narrow) 2>&1 )
+got=$?
+[ $got = 5 ] || fail "a run whose report does not fit ended with $got"
+for words in 'narrow/history.jsonl: File too large; it is not written any further"}' '.epl: File too large; it is not written any further"}' 'the report failed: '; do
+  [ "$(echo "$output" | grep '"event":"warning"' | grep -c "$words")" = 1 ] || fail "a limit on files does not say \"$words\" once: $(echo "$output" | grep warning)"
+done
+expect 0 "after 900 steps" "$epl" inspect narrow
+
 # The newest checkpoints are kept, and an older run under the same name of options goes on from any of them.
 expect 0 "" "$epl" train m.onnx --data t.csv --data-options "$classes" --batch 8 --steps 10 --checkpoint-every 2 --keep 3 --out kept
 [ "$(ls kept/checkpoints | tr '\n' ' ')" = "step-00000006 step-00000008 step-00000010 " ] || fail "kept: $(ls kept/checkpoints)"
