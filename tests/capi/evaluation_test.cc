@@ -3,10 +3,12 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <map>
+#include <thread>
 
 #include "core/capi/json.h"
 #include "core/capi/objects.h"
@@ -295,6 +297,51 @@ TEST_F(EvaluationApi, TheRateIsSetBetweenStepsAndKept) {
   EXPECT_NE(message_of(epl_session_observe(constant.session, 1, 0), EPL_ERROR_INVALID_ARGUMENT).find("plateau does"), std::string::npos);
   message_of(epl_session_set_number(job.session, EPL_STR("learning_rate_scale"), -1), EPL_ERROR_INVALID_ARGUMENT);
   message_of(epl_session_set_number(job.session, EPL_STR("lr"), 1), EPL_ERROR_NOT_FOUND);
+}
+
+// Two threads at two evaluations: one of them has it, the other is told; nothing hangs.
+TEST_F(EvaluationApi, ASecondCallerIsRefused) {
+  Job job;
+  make(job, 16);
+  epl_session* second = nullptr;
+  epl_evaluation *a = nullptr, *b = nullptr;
+  ok(epl_session_create(job.plan, nullptr, &second));
+  ok(epl_evaluation_create(job.plan, EPL_STR("accuracy"), &a));
+  ok(epl_evaluation_create(job.plan, EPL_STR("accuracy"), &b));
+  epl_tensor *some_x = borrow(x, 0, 16), *some_target = borrow(target, 0, 16);
+  const epl_tensor* inputs[2] = {some_x, some_target};
+  std::atomic<int> refused{0}, done{0};
+  const auto counted = [&](epl_error* error) {
+    const int32_t code = epl_error_code(error);
+    epl_error_destroy(error);
+    EXPECT_TRUE(code == EPL_OK || code == EPL_ERROR_MISUSE) << code;
+    ++(code == EPL_OK ? done : refused);
+  };
+  const auto work = [&](epl_session* session) {
+    for (int i = 0; i < 300; ++i) {
+      double value = 0;
+      epl_text* text = nullptr;
+      counted(epl_evaluation_add(a, session, inputs, 2, nullptr));
+      counted(epl_evaluation_merge(b, a));
+      counted(epl_evaluation_result(b, EPL_STR("loss"), &value));
+      counted(epl_evaluation_describe(a, &text));
+      epl_text_destroy(text);
+      counted(epl_evaluation_reset(b));
+    }
+  };
+  std::thread other(work, second);
+  work(job.session);
+  other.join();
+  EXPECT_EQ(refused + done, 3000);
+  EXPECT_EQ(epl_evaluation_samples(a) % 16, 0);
+  ok(epl_evaluation_reset(a));
+  ok(epl_evaluation_add(a, job.session, inputs, 2, nullptr));
+  EXPECT_EQ(epl_evaluation_samples(a), 16);
+  epl_tensor_destroy(some_x);
+  epl_tensor_destroy(some_target);
+  epl_evaluation_destroy(a);
+  epl_evaluation_destroy(b);
+  epl_session_destroy(second);
 }
 
 }  // namespace
