@@ -1,11 +1,9 @@
-#include <array>
 #include <map>
-#include <tuple>
 
 #include "core/base/check.h"
 #include "core/ir/op.h"
 #include "core/program/local_graph.h"
-#include "core/strategy/batch_cut.h"
+#include "core/program/reshard.h"
 
 namespace epl {
 namespace {
@@ -23,13 +21,13 @@ class Partition {
     local_.schedule = plan_.schedule;
     copy_leaves();
     for (BlockKind block : all_blocks) {
-      reduce_over_ranks(block);
+      carry_on(block);
       for (int n = 0; n < global_.node_count(); ++n) {
         bool here = plan_.node_block[n] == block;
         bool again = block == BlockKind::main && plan_.node_block[n] == BlockKind::pre && plan_.node_cloned[n];
         if (here || again) EPL_TRY(place(n, block, again));
       }
-      pieces_of_.clear();  // a piece belongs to one loop
+      moved_.clear();  // a piece belongs to one loop
     }
     finish();
     EPL_TRY(verify(local_.graph));
@@ -37,133 +35,111 @@ class Partition {
   }
 
  private:
-  int cut_dim(Value v) const { return plan_.shardings[v.index].cut_dim(); }
-  CutPlace cut_at(Value v) const {
-    const Sharding& sharding = plan_.shardings[v.index];
-    return sharding.cut_dim() < 0 ? CutPlace() : CutPlace{sharding.cut_dim(), sharding.outer};
-  }
+  const Sharding& stored(Value v) const { return plan_.shardings[static_cast<size_t>(v.index)]; }
 
-  TensorType local_type(Value v) const {
-    TensorType type = global_.type(v);
-    if (int dim = cut_dim(v); dim >= 0) type.shape[dim] /= pieces_;
-    return type;
+  // An input of which a piece is not a run of the caller's memory: it comes whole, and its pieces are sliced out.
+  bool staged(Value v) const {
+    return global_.value(v).kind == ValueKind::input && stored(v).cut_dim() > 0 && plan_.mesh.pieces(stored(v).dims[static_cast<size_t>(stored(v).cut_dim())].axes) > 1;
   }
-
-  bool staged(Value v) const { return pieces_ > 1 && global_.value(v).kind == ValueKind::input && cut_dim(v) > 0; }
+  Sharding lies(Value v) const { return staged(v) ? Sharding{.dims = std::vector<AxisCut>(stored(v).dims.size())} : stored(v); }
 
   void copy_leaves() {
     for (int i = 0; i < global_.value_count(); ++i) {
       Value v{i};
       const ValueInfo& info = global_.value(v);
       if (info.kind == ValueKind::result) continue;
-      // Pieces of an input along its first dimension are runs of the caller's memory; others are cut out by a slice.
-      TensorType type = staged(v) ? info.type : local_type(v);
-      now_[i] = local_.graph.add_leaf(info.kind, info.name, std::move(type), info.data);
+      now_[i] = local_.graph.add_leaf(info.kind, info.name, local_type(plan_.mesh, info.type, lies(v)), info.data);
       local_.graph.value(now_[i]).batch_dim = info.batch_dim;
-      if (info.kind == ValueKind::input) local_.inputs.push_back({info.name, now_[i], info.type, staged(v) ? -1 : cut_dim(v), 1});
+      if (info.kind == ValueKind::input) local_.inputs.push_back({info.name, now_[i], info.type, lies(v).cut_dim(), 1});
     }
   }
 
-  // The operand as the node wants it: its piece where the node works on pieces and the value is whole.
-  Value operand(Value v, CutPlace place, BlockKind block) {
-    if (!v || pieces_ == 1 || !place || (cut_dim(v) >= 0 && !staged(v))) return v ? now_[v.index] : Value{};
-    auto [it, inserted] = pieces_of_.emplace(std::tuple(v.index, place.dim, place.outer), Value{});
-    if (!inserted) return it->second;
+  // The operand as the node wants it.
+  Result<Value> operand(Value v, const Sharding& wanted, BlockKind block) {
+    if (!v) return v;
+    EPL_ASSIGN(const std::vector<Move> moves, reshard(plan_.mesh, global_.type(v), lies(v), wanted));
+    if (moves.empty()) return now_[v.index];
+    for (auto [known, end] = moved_.equal_range(v.index); known != end; ++known) {
+      if (known->second.as == wanted) return known->second.piece;
+    }
     const ValueInfo& info = global_.value(v);
-    TensorType type = info.type;
-    type.shape[place.dim] /= pieces_;
-    Node slice{.name = cat(info.name, ".piece"), .op = &op_named("batch_slice")};
-    slice.attributes = {{"dim", int64_t{place.dim}}, {"size", type.shape[place.dim]}, {"outer", place.outer}};
-    slice.inputs = {now_[v.index]};
-    slice.region = static_cast<int32_t>(block);
-    slice.phase = info.kind == ValueKind::result ? global_.node(info.producer).phase : Phase::forward;
-    it->second = local_.graph.node(local_.graph.add_node(std::move(slice), {type})).outputs[0];
-    return it->second;
+    const Phase phase = info.kind == ValueKind::result ? global_.node(info.producer).phase : Phase::forward;
+    Value piece = now_[v.index];
+    for (const Move& move : moves) piece = append(move, cat(info.name, move.suffix), piece, phase, block);
+    moved_.emplace(v.index, Moved{wanted, piece});
+    return piece;
   }
 
   Status place(int n, BlockKind block, bool again) {
     const Node& old = global_.node(NodeId{n});
-    std::vector<CutPlace> wanted(old.inputs.size());
-    int64_t sum_outer = 1;
-    if (plan_.node_cut[n]) {
-      EPL_ASSIGN(ShardingRule rule, node_rule(global_, old));
-      const BatchCut cut = cut_of(rule, old);
-      wanted = cut.inputs;
-      sum_outer = cut.sum_outer;
-    }
+    EPL_ASSIGN(const OperandShardings operands, operand_shardings(plan_, NodeId{n}));
     Node node = old;
     node.region = static_cast<int32_t>(block);
     std::vector<TensorType> input_types, types;
     std::vector<std::string> names;
-    bool sums = false;
     for (size_t i = 0; i < node.inputs.size(); ++i) {
-      node.inputs[i] = operand(old.inputs[i], wanted[i], block);
+      auto value = operand(old.inputs[i], operands.inputs[i], block);
+      if (!value.ok()) return value.status().with_context(cat("operand ", i, " of node ", old.name)).at(old.name);
+      node.inputs[i] = *value;
       input_types.push_back(node.inputs[i] ? local_.graph.type(node.inputs[i]) : TensorType{});
     }
-    for (Value v : old.outputs) {
-      types.push_back(local_type(v));
+    int64_t sum_outer = 1;
+    bool sums = false;
+    for (size_t o = 0; o < old.outputs.size(); ++o) {
+      const Value v = old.outputs[o];
+      types.push_back(local_type(plan_.mesh, global_.type(v), operands.outputs[o]));
       names.push_back(again ? cat(global_.value(v).name, ".again") : global_.value(v).name);
-      sums = sums || !plan_.shardings[v.index].reduced.empty();
+      if (operands.outputs[o].partial.empty()) continue;
+      sums = true;
+      sum_outer = operands.sum_outers[o];
     }
     // The order of a sum over one unit is that of its positions, wherever the batch lies.
     if (sums) node.units = {local_.units, local_.units > 1 ? sum_outer : 1};
-    if (plan_.node_cut[n] && pieces_ > 1) {
-      if (old.op->random && cut_at(old.outputs[0]) != CutPlace{0, 1}) {
+    const bool cut = plan_.node_shardings[static_cast<size_t>(n)].cut();
+    if (cut && pieces_ > 1) {
+      if (old.op->random && (stored(old.outputs[0]).cut_dim() != 0 || stored(old.outputs[0]).outer() != 1)) {
         return unsupported("node ", old.name, " draws random numbers for samples that are not in dimension 0").at(old.name);
       }
       if (old.op->localize) old.op->localize(node.attributes, input_types, types);
     }
     NodeId made = local_.graph.add_node(std::move(node), types, names);
-    for (size_t i = 0; i < old.outputs.size(); ++i) {
-      Value v = local_.graph.node(made).outputs[i];
-      bool reduced = !plan_.shardings[old.outputs[i].index].reduced.empty();
-      now_[old.outputs[i].index] = reduced ? reduce(old.outputs[i], v, old, block) : v;
+    for (size_t o = 0; o < old.outputs.size(); ++o) {
+      EPL_TRY(store(old.outputs[o], local_.graph.node(made).outputs[o], operands.outputs[o], old, block));
     }
     return {};
   }
 
-  BatchCut cut_of(const ShardingRule& rule, const Node& node) {
-    std::vector<CutPlace> cuts;
-    bool any = false;
-    for (Value v : node.inputs) {
-      cuts.push_back(v ? cut_at(v) : CutPlace());
-      any = any || cuts.back();
-    }
-    CutFactor wanted;
-    for (size_t o = 0; o < node.outputs.size() && !any; ++o) {
-      if (const CutPlace place = cut_at(node.outputs[o])) wanted = factor_at(rule, rule.outputs[o], place);
-    }
-    BatchCut cut = follow_batch(rule, cuts, plan_.units(), wanted);
-    EPL_CHECK(cut.factor, "node ", node.name, " does not follow the batch as the plan says");
-    return cut;
-  }
-
-  Value append(std::string_view op, Attributes attributes, std::string_view suffix, Value v, Phase phase, BlockKind block) {
-    Node node{.name = cat(local_.graph.value(v).name, suffix), .op = &op_named(op), .attributes = std::move(attributes)};
+  Value append(const Move& move, std::string name, Value v, Phase phase, BlockKind block) {
+    Node node{.name = std::move(name), .op = &op_named(move.op), .attributes = move.attributes};
     node.inputs = {v};
     node.phase = phase;
     node.region = static_cast<int32_t>(block);
-    return local_.graph.node(local_.graph.add_node(std::move(node), {local_.graph.type(v)})).outputs[0];
+    return local_.graph.node(local_.graph.add_node(std::move(node), {move.type})).outputs[0];
   }
 
-  // Continues the tree over units: over micro-batches, then over ranks. In a loop the sum over ranks waits for the loop's
-  // end, that is for the next block.
-  Value reduce(Value global, Value v, const Node& old, BlockKind block) {
-    bool loops = block_loops(block) && local_.micro_batches > 1;
-    if (loops) v = append("accumulate", {}, ".accumulated", v, old.phase, block);
-    if (local_.ranks == 1) return v;
-    if (loops) {
-      waiting_.push_back({global, old.phase, block == BlockKind::pre ? BlockKind::mid : BlockKind::post});
-      return v;
+  // From what the node gives to how the value is stored. What is due after a move that ends with the loop waits for the next block.
+  Status store(Value global, Value v, const Sharding& given, const Node& old, BlockKind block) {
+    auto moves = reshard(plan_.mesh, global_.type(global), given, stored(global));
+    if (!moves.ok()) return moves.status().with_context(cat("result of node ", old.name)).at(old.name);
+    now_[global.index] = v;
+    bool ended = false;
+    for (const Move& move : *moves) {
+      if (ended) {
+        waiting_.push_back({global, move, old.phase, block == BlockKind::pre ? BlockKind::mid : BlockKind::post});
+        continue;
+      }
+      Value& now = now_[global.index];
+      now = append(move, cat(local_.graph.value(now).name, move.suffix), now, old.phase, block);
+      ended = move.at_last_turn;
     }
-    return append("all_reduce", {{"axis", std::string("data")}}, ".reduced", v, old.phase, block);
+    return {};
   }
 
-  void reduce_over_ranks(BlockKind block) {
+  void carry_on(BlockKind block) {
     for (const Waiting& w : waiting_) {
       if (w.block != block) continue;
-      Value& v = now_[w.global.index];
-      v = append("all_reduce", {{"axis", std::string("data")}}, ".reduced", v, w.phase, block);
+      Value& now = now_[w.global.index];
+      now = append(w.move, cat(local_.graph.value(now).name, w.move.suffix), now, w.phase, block);
     }
   }
 
@@ -178,7 +154,7 @@ class Partition {
     for (const Graph::Output& output : global_.outputs) {
       Value v = now_[output.value.index];
       local_.graph.outputs.push_back({output.name, v});
-      local_.outputs.push_back({output.name, v, global_.type(output.value), cut_dim(output.value), plan_.shardings[output.value.index].outer});
+      local_.outputs.push_back({output.name, v, global_.type(output.value), stored(output.value).cut_dim(), stored(output.value).outer()});
     }
     for (const Graph::Update& update : global_.updates) {
       local_.graph.updates.push_back({now_[update.state.index], now_[update.next.index]});
@@ -187,8 +163,13 @@ class Partition {
 
   struct Waiting {
     Value global;
+    Move move;
     Phase phase;
     BlockKind block;
+  };
+  struct Moved {
+    Sharding as;
+    Value piece;
   };
 
   const Plan& plan_;
@@ -196,7 +177,7 @@ class Partition {
   int64_t pieces_;
   LocalGraph local_;
   std::vector<Value> now_;
-  std::map<std::tuple<int32_t, int, int64_t>, Value> pieces_of_;
+  std::multimap<int32_t, Moved> moved_;      // by value, of the block at hand
   std::vector<Waiting> waiting_;
 };
 

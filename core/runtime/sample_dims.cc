@@ -48,7 +48,7 @@ SampleDims sample_dims(const Plan& plan) {
   const std::vector<bool> mixed = mixed_values(plan);
   for (const Graph::Output& output : graph.outputs) {
     const Sharding& sharding = plan.shardings[static_cast<size_t>(output.value.index)];
-    const int dim = sharding.outer == 1 ? sharding.cut_dim() : -1;   // else each step of a sequence has its own run of samples
+    const int dim = sharding.outer() == 1 ? sharding.cut_dim() : -1;   // else each step of a sequence has its own run of samples
     const bool whole = dim >= 0 && plan.batch > 0 && graph.type(output.value).shape[static_cast<size_t>(dim)] % plan.batch == 0;
     dims.outputs.push_back(whole && !mixed[static_cast<size_t>(output.value.index)] ? dim : -1);
   }

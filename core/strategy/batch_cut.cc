@@ -23,43 +23,6 @@ CutFactor factor_at(const ShardingRule& rule, const ShardingRule::Operand& opera
   return {};
 }
 
-namespace {
-
-// Where a cut factor stands in an operand; `twice` where it stands in several dimensions.
-CutPlace place_of(const ShardingRule& rule, const ShardingRule::Operand& operand, const CutFactor& cut, bool& twice) {
-  CutPlace found;
-  for (size_t d = 0; d < operand.size(); ++d) {
-    auto it = std::ranges::find(operand[d], cut.factor);
-    if (it == operand[d].end()) continue;
-    twice = twice || found;
-    found = {static_cast<int>(d), cut.outer};
-    for (auto before = operand[d].begin(); before != it; ++before) found.outer *= rule.factors[*before].size;
-  }
-  return found;
-}
-
-bool stands_in(const ShardingRule::Operand& operand, int factor) {
-  return std::ranges::any_of(operand, [&](const ShardingRule::Dim& dim) { return std::ranges::find(dim, factor) != dim.end(); });
-}
-
-// How often runs of samples come round in what an output sums over: the sizes of the summed factors that stand before the
-// batch in an operand. Whole factors are not summed over.
-int64_t rounds(const ShardingRule& rule, const ShardingRule::Operand& output, const CutFactor& cut) {
-  for (const auto& operand : rule.inputs) {
-    if (!stands_in(operand, cut.factor)) continue;
-    int64_t outer = cut.outer;
-    for (const ShardingRule::Dim& dim : operand) {
-      for (int factor : dim) {
-        if (factor == cut.factor) return outer;
-        if (!rule.factors[factor].whole && !stands_in(output, factor)) outer *= rule.factors[factor].size;
-      }
-    }
-  }
-  return cut.outer;
-}
-
-}  // namespace
-
 BatchCut follow_batch(const ShardingRule& rule, const std::vector<CutPlace>& cut, int64_t units, CutFactor wanted) {
   BatchCut result;
   auto couple = [&](std::string why) {
@@ -83,16 +46,22 @@ BatchCut follow_batch(const ShardingRule& rule, const std::vector<CutPlace>& cut
     return couple(cat("a dimension of ", known.size / factor.outer, " mixes samples and does not divide into ", units, " units"));
   }
   result.factor = factor;
-  bool twice = false;
-  for (const auto& operand : rule.inputs) result.inputs.push_back(place_of(rule, operand, factor, twice));
-  bool sums = false;
-  for (const auto& operand : rule.outputs) {
-    result.outputs.push_back(place_of(rule, operand, factor, twice));
+  NodeSharding node;
+  node.factors.resize(rule.factors.size());
+  node.factors[static_cast<size_t>(factor.factor)] = {.axes = {0}, .outer = factor.outer};
+  const OperandShardings operands = operand_shardings(rule, node);
+  bool twice = false, sums = false;
+  const auto place_of = [&](const Sharding& sharding) {
+    twice = twice || std::ranges::count_if(sharding.dims, [](const AxisCut& dim) { return static_cast<bool>(dim); }) > 1;
+    return CutPlace{sharding.cut_dim(), sharding.outer()};
+  };
+  for (const Sharding& input : operands.inputs) result.inputs.push_back(place_of(input));
+  for (size_t o = 0; o < operands.outputs.size(); ++o) {
+    result.outputs.push_back(place_of(operands.outputs[o]));
     if (result.outputs.back()) continue;
     if (known.reduce != ShardingRule::Reduce::sum) return couple("it takes a maximum over the batch");
-    const int64_t outer = rounds(rule, operand, factor);
-    if (sums && outer != result.sum_outer) return couple("its results sum over the batch in different orders");
-    result.sum_outer = outer;
+    if (sums && operands.sum_outers[o] != result.sum_outer) return couple("its results sum over the batch in different orders");
+    result.sum_outer = operands.sum_outers[o];
     sums = true;
   }
   if (twice) return couple("samples stand in two dimensions of an operand");

@@ -1,10 +1,11 @@
-// How one node follows a cut of the batch: shared by the propagate pass, which decides, and by partition, which acts.
+// How one node follows a cut of the batch, which the propagate pass decides.
 #pragma once
 
 #include <string>
 #include <vector>
 
 #include "core/ir/op.h"
+#include "core/strategy/sharding.h"
 
 namespace epl {
 

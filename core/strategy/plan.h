@@ -12,35 +12,10 @@
 #include <vector>
 
 #include "core/ir/graph.h"
+#include "core/strategy/sharding.h"
 #include "core/strategy/strategy.h"
 
 namespace epl {
-
-struct MeshAxis {
-  enum class Kind : uint8_t { rank, time, unit };
-  std::string name;
-  int64_t size = 1;
-  Kind kind = Kind::rank;
-};
-struct Mesh {
-  std::vector<MeshAxis> axes;
-  int find(std::string_view name) const;            // -1 if there is none
-  int64_t size(std::string_view name) const;        // 1 if there is none
-  int64_t ranks() const;                            // product of the rank axes
-  // The ranks that differ from `rank` in their coordinate on `axis` alone, ascending, itself among them. Ranks are numbered with the
-  // first rank axis as the major one.
-  std::vector<int> ranks_along(std::string_view axis, int64_t rank) const;
-};
-
-// Per dimension the mesh axes that cut it, major first. `reduced`: the value is a sum over these axes, complete only
-// after the reductions that `partition` puts right behind its producer.
-struct Sharding {
-  std::vector<std::vector<int>> dims;
-  std::vector<int> reduced;
-  int64_t outer = 1;     // the cut dimension is `outer` times a run of the batch: more than 1 where samples are not its major part
-  int cut_dim() const;   // the dimension that any axis cuts, -1 for none
-  friend bool operator==(const Sharding&, const Sharding&) = default;
-};
 
 // The nodes of one scope and the ranks they run on (the VirtualDevice: a slice of the mesh).
 struct VirtualDevice {
@@ -68,10 +43,10 @@ struct Plan {
   std::shared_ptr<const Graph> graph;
   Strategy strategy;
   Mesh mesh;
-  std::vector<Sharding> shardings;       // by value
+  std::vector<Sharding> shardings;       // by value: as it is stored; what its producer gives is brought there at once
+  std::vector<NodeSharding> node_shardings;
   std::vector<int> node_task_graph;      // by node
   std::vector<BlockKind> node_block;     // by node
-  std::vector<bool> node_cut;            // by node: it works on a piece of the batch
   std::vector<bool> node_cloned;         // by node: also computed in `pre` (recomputed in main)
   std::vector<TaskGraph> task_graphs;
   std::vector<Action> schedule;
@@ -83,6 +58,8 @@ struct Plan {
   int64_t micro_batches() const { return mesh.size("micro_batch"); }
 };
 
+// What a node takes and gives, by its rule and its sharding.
+Result<OperandShardings> operand_shardings(const Plan& plan, NodeId node);
 // What a pass may not leave behind.
 Status verify_plan(const Plan& plan);
 std::string print_plan(const Plan& plan);

@@ -8,20 +8,31 @@
 namespace epl {
 namespace {
 
-// "[data.micro_batch.unit, -]": per dimension the axes that cut it.
-std::string sharding_text(const Plan& plan, const Sharding& sharding) {
-  auto axes = [&](const std::vector<int>& list) {
-    std::string out;
-    for (size_t i = 0; i < list.size(); ++i) out += cat(i ? "." : "", plan.mesh.axes[list[i]].name);
-    return out;
-  };
-  std::string out = "[";
-  for (size_t d = 0; d < sharding.dims.size(); ++d) {
-    out += cat(d ? ", " : "", sharding.dims[d].empty() ? "-" : axes(sharding.dims[d]));
+std::string axes_text(const Plan& plan, const std::vector<int>& axes) {
+  std::vector<std::string> names;
+  for (int axis : axes) names.push_back(plan.mesh.axes[static_cast<size_t>(axis)].name);
+  return join(names, ".");
+}
+
+// "[data.micro_batch.unit, -]": per dimension, or factor, the axes that cut it.
+std::string cuts_text(const Plan& plan, const std::vector<AxisCut>& cuts) {
+  std::vector<std::string> texts;
+  for (const AxisCut& cut : cuts) texts.push_back(!cut ? "-" : cat(axes_text(plan, cut.axes), cut.outer == 1 ? "" : cat(" outer ", cut.outer)));
+  return cat("[", join(texts, ", "), "]");
+}
+
+constexpr std::string_view reductions[] = {"sum", "max", "min"};
+
+// "partial sum data.micro_batch": the axes of each kind of reduction that is due.
+std::string partial_text(const Plan& plan, const std::vector<Partial>& partial) {
+  std::string out;
+  for (const auto kind : {ShardingRule::Reduce::sum, ShardingRule::Reduce::max, ShardingRule::Reduce::min}) {
+    std::vector<int> axes;
+    for (const Partial& p : partial) {
+      if (p.kind == kind) axes.push_back(p.axis);
+    }
+    if (!axes.empty()) out += cat(" partial ", reductions[static_cast<size_t>(kind)], " ", axes_text(plan, axes));
   }
-  out += "]";
-  if (sharding.outer != 1) out += cat(" outer ", sharding.outer);
-  if (!sharding.reduced.empty()) out += cat(" reduced ", axes(sharding.reduced));
   return out;
 }
 
@@ -39,16 +50,28 @@ bool parse_axes(TextReader& reader, const Plan& plan, std::vector<int>& out) {
   return true;
 }
 
-bool parse_sharding(TextReader& reader, const Plan& plan, Sharding& out) {
+bool parse_cuts(TextReader& reader, const Plan& plan, std::vector<AxisCut>& out) {
   if (!reader.take("[")) return false;
   for (bool first = true; !reader.take("]"); first = false) {
     if (!first && !reader.take(",")) return false;
-    out.dims.emplace_back();
+    AxisCut& cut = out.emplace_back();
     if (reader.take("-")) continue;
-    if (!parse_axes(reader, plan, out.dims.back())) return false;
+    if (!parse_axes(reader, plan, cut.axes)) return false;
+    if (reader.take("outer") && (!reader.integer(cut.outer) || cut.outer < 1)) return false;
   }
-  if (reader.take("outer") && (!reader.integer(out.outer) || out.outer < 1)) return false;
-  return !reader.take("reduced") || parse_axes(reader, plan, out.reduced);
+  return true;
+}
+
+bool parse_sharding(TextReader& reader, const Plan& plan, Sharding& out) {
+  if (!parse_cuts(reader, plan, out.dims)) return false;
+  while (reader.take("partial")) {
+    std::string word;
+    std::vector<int> axes;
+    if (!reader.name(word) || std::ranges::find(reductions, word) == std::end(reductions) || !parse_axes(reader, plan, axes)) return false;
+    const auto kind = static_cast<ShardingRule::Reduce>(std::ranges::find(reductions, word) - std::begin(reductions));
+    for (int axis : axes) out.partial.push_back({axis, kind});
+  }
+  return true;
 }
 
 std::optional<BlockKind> parse_block(std::string_view name) {
@@ -85,12 +108,12 @@ std::string print_plan(const Plan& plan) {
   const Graph& graph = *plan.graph;
   for (size_t i = 0; i < plan.shardings.size(); ++i) {
     const ValueInfo& info = graph.value(Value{static_cast<int>(i)});
-    out += cat("value ", name_text(info.name), " ", info.type.text(), " @ ", sharding_text(plan, plan.shardings[i]), "\n");
+    out += cat("value ", name_text(info.name), " ", info.type.text(), " @ ", cuts_text(plan, plan.shardings[i].dims), partial_text(plan, plan.shardings[i].partial), "\n");
   }
   for (size_t n = 0; n < plan.node_block.size(); ++n) {
     const Node& node = graph.node(NodeId{static_cast<int>(n)});
     out += cat("node ", name_text(node.name), " ", node.op->name, " in ", block_name(plan.node_block[n]));
-    if (plan.node_cut[n]) out += " cut";
+    if (plan.node_shardings[n].cut()) out += cat(" cut ", cuts_text(plan, plan.node_shardings[n].factors));
     if (plan.node_cloned[n]) out += " cloned";
     out += cat(" taskgraph ", plan.node_task_graph[n], "\n");
   }
@@ -147,7 +170,8 @@ Result<Plan> parse_plan(std::string_view text, std::shared_ptr<const Graph> grap
       int64_t task_graph = 0;
       if (!reader.take("in") || !reader.name(word) || !parse_block(word)) return reader.fail("expected a block");
       plan.node_block.push_back(*parse_block(word));
-      plan.node_cut.push_back(reader.take("cut"));
+      NodeSharding& sharding = plan.node_shardings.emplace_back();
+      if (reader.take("cut") && !parse_cuts(reader, plan, sharding.factors)) return reader.fail("expected the axes that cut its factors");
       plan.node_cloned.push_back(reader.take("cloned"));
       if (!reader.take("taskgraph") || !reader.integer(task_graph)) return reader.fail("expected a task graph");
       plan.node_task_graph.push_back(static_cast<int>(task_graph));
@@ -157,6 +181,7 @@ Result<Plan> parse_plan(std::string_view text, std::shared_ptr<const Graph> grap
     if (!reader.at_end()) return reader.fail("text after a line");
   } while (reader.next_line());
   EPL_TRY(verify_plan(plan));
+  for (int n = 0; n < static_cast<int>(node); ++n) EPL_TRY(operand_shardings(plan, NodeId{n}).status());
   return plan;
 }
 

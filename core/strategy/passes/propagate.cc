@@ -14,8 +14,7 @@ namespace {
 class Propagation {
  public:
   explicit Propagation(Plan& plan)
-      : plan_(plan), graph_(*plan.graph), units_(plan.units()), cut_(graph_.value_count()),
-        reduced_(graph_.value_count(), false), factor_(graph_.node_count()) {}
+      : plan_(plan), graph_(*plan.graph), units_(plan.units()), cut_(graph_.value_count()), factor_(graph_.node_count()) {}
 
   Status run() {
     for (Value v : graph_.leaves(ValueKind::input)) cut_[v.index].dim = graph_.value(v).batch_dim;
@@ -61,7 +60,6 @@ class Propagation {
     for (size_t o = 0; o < node.outputs.size(); ++o) {
       if (!node.outputs[o]) continue;
       cut_[node.outputs[o].index] = cut.outputs[o];
-      reduced_[node.outputs[o].index] = !cut.outputs[o];
     }
   }
 
@@ -115,19 +113,21 @@ class Propagation {
     for (int i = 0; i < graph_.value_count(); ++i) {
       Sharding& sharding = plan_.shardings[i];
       sharding.dims.resize(graph_.type(Value{i}).ndim());
-      if (cut_[i]) sharding.dims[cut_[i].dim] = axes;
-      sharding.outer = cut_[i].outer;
-      if (reduced_[i]) sharding.reduced = axes;
+      if (cut_[i]) sharding.dims[cut_[i].dim] = {axes, cut_[i].outer};
     }
-    plan_.node_cut.resize(graph_.node_count());
-    for (int n = 0; n < graph_.node_count(); ++n) plan_.node_cut[n] = static_cast<bool>(factor_[n]);
+    plan_.node_shardings.assign(graph_.node_count(), {});
+    for (int n = 0; n < graph_.node_count(); ++n) {
+      if (!factor_[n]) continue;
+      auto& factors = plan_.node_shardings[n].factors;
+      factors.resize(rules_[n].factors.size());
+      factors[factor_[n].factor] = {axes, factor_[n].outer};
+    }
   }
 
   Plan& plan_;
   const Graph& graph_;
   int64_t units_;
   std::vector<CutPlace> cut_;
-  std::vector<bool> reduced_;
   std::vector<CutFactor> factor_;
   std::vector<ShardingRule> rules_;
 };

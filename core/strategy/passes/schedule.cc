@@ -28,19 +28,20 @@ class Scheduling {
 
  private:
   const Node& node(int n) const { return graph_.node(NodeId{n}); }
+  bool cut(int n) const { return plan_.node_shardings[n].cut(); }
   int producer(Value v) const { return graph_.value(v).producer.index; }
 
   Status loop() {
-    find_dependence();
+    EPL_TRY(find_dependence());
     for (int n = 0; n < graph_.node_count(); ++n) {
-      if (!plan_.node_cut[n]) continue;
+      if (!cut(n)) continue;
       for (Value v : node(n).inputs) {
         if (v && whole(v) && after_sum_[v.index]) EPL_TRY(bring_forward(v, n));
       }
     }
     for (int n = 0; n < graph_.node_count(); ++n) {
       BlockKind& block = plan_.node_block[n];
-      if (plan_.node_cut[n]) {
+      if (cut(n)) {
         block = pre_[n] ? BlockKind::pre : BlockKind::main;
       } else if (mid_[n]) {
         block = BlockKind::mid;
@@ -52,7 +53,7 @@ class Scheduling {
     }
     // What the first loop computed and the main loop needs again is computed again: it depends on inputs alone.
     for (int n = graph_.node_count(); n-- > 0;) {
-      if (!plan_.node_cut[n]) continue;
+      if (!cut(n)) continue;
       bool in_main = plan_.node_block[n] == BlockKind::main || plan_.node_cloned[n];
       if (!in_main) continue;
       for (Value v : node(n).inputs) {
@@ -65,7 +66,7 @@ class Scheduling {
   // A whole value is the same for all micro-batches, or a sum over them.
   bool whole(Value v) const { return plan_.shardings[v.index].cut_dim() < 0; }
 
-  void find_dependence() {
+  Status find_dependence() {
     after_sum_.assign(graph_.value_count(), false);
     learnt_.assign(graph_.value_count(), false);
     for (int i = 0; i < graph_.value_count(); ++i) {
@@ -78,18 +79,21 @@ class Scheduling {
         after = after || (v && after_sum_[v.index]);
         learnt = learnt || (v && learnt_[v.index]);
       }
-      for (Value v : node(n).outputs) {
+      EPL_ASSIGN(const OperandShardings operands, operand_shardings(plan_, NodeId{n}));
+      for (size_t o = 0; o < node(n).outputs.size(); ++o) {
+        const Value v = node(n).outputs[o];
         if (!v) continue;
-        after_sum_[v.index] = after || !plan_.shardings[v.index].reduced.empty();
+        after_sum_[v.index] = after || !operands.outputs[o].partial.empty();
         learnt_[v.index] = learnt;
       }
     }
+    return {};
   }
 
   Status bring_forward(Value v, int user) {
     int n = producer(v);
     if (n < 0 || pre_[n] || mid_[n]) return {};
-    if (plan_.node_cut[n]) {
+    if (cut(n)) {
       bool nested = false, learnt = node(n).op->random;
       for (Value in : node(n).inputs) {
         nested = nested || (in && after_sum_[in.index]);
@@ -104,7 +108,7 @@ class Scheduling {
       }
       pre_[n] = true;
       for (Value in : node(n).inputs) {
-        if (in && producer(in) >= 0 && plan_.node_cut[producer(in)]) EPL_TRY(bring_forward(in, user));
+        if (in && producer(in) >= 0 && cut(producer(in))) EPL_TRY(bring_forward(in, user));
       }
       return {};
     }

@@ -1,0 +1,108 @@
+#include "core/strategy/sharding.h"
+
+#include <algorithm>
+
+namespace epl {
+
+int Mesh::find(std::string_view name) const {
+  const auto found = std::ranges::find(axes, name, &MeshAxis::name);
+  return found == axes.end() ? -1 : static_cast<int>(found - axes.begin());
+}
+
+int64_t Mesh::size(std::string_view name) const {
+  const int axis = find(name);
+  return axis < 0 ? 1 : axes[static_cast<size_t>(axis)].size;
+}
+
+int64_t Mesh::ranks() const {
+  int64_t ranks = 1;
+  for (const MeshAxis& axis : axes) ranks *= axis.kind == MeshAxis::Kind::rank ? axis.size : 1;
+  return ranks;
+}
+
+int64_t Mesh::pieces(const std::vector<int>& of) const {
+  int64_t pieces = 1;
+  for (int axis : of) pieces *= axes[static_cast<size_t>(axis)].kind == MeshAxis::Kind::unit ? 1 : axes[static_cast<size_t>(axis)].size;
+  return pieces;
+}
+
+std::vector<int> Mesh::ranks_along(std::string_view axis, int64_t rank) const {
+  int64_t stride = 1;   // between neighbours on the axis
+  for (size_t i = axes.size(); i-- > 0 && axes[i].name != axis;) stride *= axes[i].kind == MeshAxis::Kind::rank ? axes[i].size : 1;
+  const int64_t count = size(axis), first = rank - rank / stride % count * stride;
+  std::vector<int> found;
+  for (int64_t i = 0; i < count; ++i) found.push_back(static_cast<int>(first + i * stride));
+  return found;
+}
+
+int Sharding::cut_dim() const {
+  const auto found = std::ranges::find_if(dims, [](const AxisCut& cut) { return static_cast<bool>(cut); });
+  return found == dims.end() ? -1 : static_cast<int>(found - dims.begin());
+}
+
+int64_t Sharding::outer() const {
+  const int dim = cut_dim();
+  return dim < 0 ? 1 : dims[static_cast<size_t>(dim)].outer;
+}
+
+bool NodeSharding::cut() const {
+  return std::ranges::any_of(factors, [](const AxisCut& cut) { return static_cast<bool>(cut); });
+}
+
+namespace {
+
+bool stands_in(const ShardingRule::Operand& operand, int factor) {
+  return std::ranges::any_of(operand, [&](const ShardingRule::Dim& dim) { return std::ranges::find(dim, factor) != dim.end(); });
+}
+
+Sharding of_operand(const ShardingRule& rule, const ShardingRule::Operand& operand, const NodeSharding& node) {
+  Sharding sharding;
+  for (const ShardingRule::Dim& dim : operand) {
+    AxisCut& cut = sharding.dims.emplace_back();
+    int64_t before = 1;   // product of the factors before the one at hand
+    for (int factor : dim) {
+      const AxisCut& here = node.factors[static_cast<size_t>(factor)];
+      if (here && !cut) cut.outer = before * here.outer;
+      cut.axes.insert(cut.axes.end(), here.axes.begin(), here.axes.end());
+      before *= rule.factors[static_cast<size_t>(factor)].size;
+    }
+  }
+  return sharding;
+}
+
+// How often runs of samples come round in what an output sums over: the sizes of the summed factors that stand before the
+// cut one in an operand. Factors that may not be cut are not summed over.
+int64_t rounds(const ShardingRule& rule, const ShardingRule::Operand& output, int factor, int64_t outer) {
+  for (const auto& operand : rule.inputs) {
+    if (!stands_in(operand, factor)) continue;
+    for (const ShardingRule::Dim& dim : operand) {
+      for (int before : dim) {
+        if (before == factor) return outer;
+        const ShardingRule::Factor& known = rule.factors[static_cast<size_t>(before)];
+        if (!known.whole && !stands_in(output, before)) outer *= known.size;
+      }
+    }
+  }
+  return outer;
+}
+
+}  // namespace
+
+OperandShardings operand_shardings(const ShardingRule& rule, const NodeSharding& node) {
+  OperandShardings result;
+  result.sum_outers.assign(rule.outputs.size(), 1);
+  for (const auto& operand : rule.inputs) result.inputs.push_back(of_operand(rule, operand, node));
+  for (size_t o = 0; o < rule.outputs.size(); ++o) {
+    const auto& operand = rule.outputs[o];
+    Sharding& output = result.outputs.emplace_back(of_operand(rule, operand, node));
+    for (size_t f = 0; f < node.factors.size(); ++f) {
+      const AxisCut& cut = node.factors[f];
+      if (!cut || stands_in(operand, static_cast<int>(f))) continue;
+      for (int axis : cut.axes) output.partial.push_back({axis, rule.factors[f].reduce});
+      result.sum_outers[o] = rounds(rule, operand, static_cast<int>(f), cut.outer);
+    }
+  }
+  return result;
+}
+
+}  // namespace epl
