@@ -9,6 +9,7 @@
 #include <mutex>
 
 #include "backends/cpu/reduce.h"
+#include "core/base/spin.h"
 
 namespace epl::cpu {
 namespace {
@@ -16,12 +17,6 @@ namespace {
 constexpr int spins_before_sleep = 400;   // about ten microseconds: what waking a sleeper costs
 constexpr int64_t reduce_grain = 16 << 10;   // elements, for a rank's own threads
 constexpr int64_t copy_grain = 1 << 20;      // bytes
-
-inline void relax() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#endif
-}
 
 // A count of arrivals that only grows: meeting number n is complete when all ranks have arrived n times. Once closed,
 // it stays as it is, so that all ranks agree on which meetings took place.
@@ -35,15 +30,12 @@ class Meeting {
     return true;
   }
   // Waits until `arrivals` have come; false if the meeting was closed before. The caller has arrived.
-  bool wait(uint64_t arrivals, int spins) {
+  bool wait(uint64_t arrivals, Spin& spin) {
     if (complete(arrivals)) {
       wake();
       return true;
     }
-    for (int i = 0; i < spins; ++i) {
-      if (complete(arrivals)) return true;
-      relax();
-    }
+    if (spin.until([&] { return complete(arrivals); })) return true;
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return complete(arrivals) || (word_.load(std::memory_order_acquire) & closed); });
     return complete(arrivals);
@@ -184,7 +176,7 @@ class ThreadCommunicator final : public Communicator {
     ++calls_;
     group_->places[static_cast<size_t>(rank_)].call = call;
     const uint64_t arrivals = calls_ * static_cast<uint64_t>(size());
-    if (!group_->asked.arrive() || !group_->asked.wait(arrivals, group_->spins)) return group_->why();
+    if (!group_->asked.arrive() || !group_->asked.wait(arrivals, spin_)) return group_->why();
     for (int r = 1; r < size(); ++r) {
       if (agree(asked_by(r), asked_by(0))) continue;
       // All ranks see the same calls and end here together.
@@ -199,7 +191,7 @@ class ThreadCommunicator final : public Communicator {
   // The second meeting, which every rank that came to the first will come to.
   void end() {
     group_->done.arrive();
-    group_->done.wait(calls_ * static_cast<uint64_t>(size()), group_->spins);
+    group_->done.wait(calls_ * static_cast<uint64_t>(size()), spin_);
   }
 
   // Rank r reduces segment r for all; segments end on cache lines, so that ranks do not write to the same one.
@@ -290,6 +282,7 @@ class ThreadCommunicator final : public Communicator {
 
   std::shared_ptr<Group> group_;
   const int rank_;
+  Spin spin_{group_->spins};
   uint64_t calls_ = 0;
   std::vector<const void*> sources_;
   std::vector<void*> targets_;

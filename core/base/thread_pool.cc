@@ -9,23 +9,17 @@
 #include <vector>
 
 #include "core/base/check.h"
+#include "core/base/spin.h"
 #include "core/base/stop_tasks.h"
 #include "core/base/thread.h"
 
 namespace epl {
-namespace {
-inline void relax() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#endif
-}
-}  // namespace
-
 struct ThreadPool::State {
   using Task = FunctionRef<void(int64_t, int)>;
-  explicit State(int spins) : spins_before_sleep(spins) {}
+  explicit State(int spins) : max_spins(spins), spin(spins) {}
 
-  const int spins_before_sleep;  // pauses of some 25 ns
+  const int max_spins;
+  Spin spin;                     // of the thread that runs tasks here
 
   std::mutex mutex;
   std::condition_variable work_ready, work_done;
@@ -63,11 +57,12 @@ struct ThreadPool::State {
 
   void loop(int thread) {
     uint64_t seen = 0;
+    Spin own(max_spins);
+    const auto come = [&] { return generation.load(std::memory_order_acquire) != seen; };
     for (;;) {
-      for (int i = 0; i < spins_before_sleep && generation.load(std::memory_order_acquire) == seen; ++i) relax();
-      if (generation.load(std::memory_order_acquire) == seen) {
+      if (!own.until(come)) {
         std::unique_lock lock(mutex);
-        work_ready.wait(lock, [&] { return generation.load(std::memory_order_acquire) != seen; });
+        work_ready.wait(lock, come);
       }
       seen = generation.load(std::memory_order_acquire);
       if (stop) return;
@@ -120,10 +115,10 @@ void ThreadPool::run(int64_t count, FunctionRef<void(int64_t, int)> task) {
   }
   s.work_ready.notify_all();
   s.work(0);
-  for (int i = 0; i < s.spins_before_sleep && s.busy.load(std::memory_order_acquire) != 0; ++i) relax();
-  if (s.busy.load(std::memory_order_acquire) != 0) {
+  const auto done = [&s] { return s.busy.load(std::memory_order_acquire) == 0; };
+  if (!s.spin.until(done)) {
     std::unique_lock lock(s.mutex);
-    s.work_done.wait(lock, [&] { return s.busy.load(std::memory_order_acquire) == 0; });
+    s.work_done.wait(lock, done);
   }
   if (s.failure) std::rethrow_exception(s.failure);
 }
