@@ -323,11 +323,13 @@ TEST_F(HostApi, UserdataIsGivenBackOnceEachAndNotByAFailure) {
 }
 
 TEST_F(HostApi, WithoutMemoryTheCallAndTheBytesAreNamed) {
-  const int64_t dims[1] = {int64_t{1} << 45};
   epl_tensor* tensor = nullptr;
-  const Failure large(epl_tensor_create(w.engine, EPL_DTYPE_U8, dims, 1, &tensor));
-  EXPECT_EQ(large.code, EPL_ERROR_OUT_OF_MEMORY);
-  EXPECT_EQ(large.message, "epl_tensor_create: there is no memory for 35,184,372,088,832 bytes");
+  if (!sanitized) {   // a sanitizer's allocator ends the process where others say no
+    const int64_t dims[1] = {int64_t{1} << 45};
+    const Failure large(epl_tensor_create(w.engine, EPL_DTYPE_U8, dims, 1, &tensor));
+    EXPECT_EQ(large.code, EPL_ERROR_OUT_OF_MEMORY);
+    EXPECT_EQ(large.message, "epl_tensor_create: there is no memory for 35,184,372,088,832 bytes");
+  }
   // A host that gives little: tensors, what a session gets and a session are its memory.
   static std::atomic<size_t> most, given;
   most = SIZE_MAX;
