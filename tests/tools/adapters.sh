@@ -1,21 +1,6 @@
 #!/bin/sh
 # adapters.sh EPL OUT: fine-tuning with low-rank adapters and parts of a model, from the first run to what it leaves behind.
-set -u
-epl=$1 out=$2
-rm -rf "$out" && mkdir -p "$out" && cd "$out" || exit 1
-failed=0
-# expect CODE WORDS... : runs the command; both must hold. WORDS is a pattern that the output has.
-expect() {
-  code=$1 pattern=$2
-  shift 2
-  output=$("$@" 2>&1)
-  got=$?
-  if [ "$got" != "$code" ]; then echo "FAILED: $* ended with $got, not $code: $output"; failed=1; fi
-  case $output in *"$pattern"*) ;; *) echo "FAILED: $* did not say \"$pattern\": $output"; failed=1 ;; esac
-}
-same() { cmp -s "$1" "$2" || { echo "FAILED: $1 and $2 differ: $3"; failed=1; }; }
-hash_of() { sed -n 's/.*"weights_hash":"\([0-9a-f]*\)".*/\1/p' "$1"; }
-value() { sed -n "s/.*\"$1\":\([-0-9.e]*\).*/\1/p" "$2" | tail -n 1; }
+. "$(dirname "$0")/begin.sh"
 
 awk 'BEGIN { print "a,b,c,d,e,f,kind"; for (i = 0; i < 200; ++i) { k = (i * i + i) % 3; printf "%g,%g,%g,%g,%g,%g,%d\n", k - 1 + (i % 7) / 9, (i % 5) / 5, (i % 11) / 11 - 0.5, (k * i) % 2, (i % 4) / 4, k == 1, k } }' >table.csv
 expect 0 "wrote mlp.onnx" "$epl" template mlp --sizes 6,32,3 --out mlp.onnx
@@ -37,9 +22,9 @@ expect 3 "up to 1048576 are possible" "$epl" train mlp.onnx $options --lora net.
 expect 0 "warning: an adapter with more numbers than its weight saves nothing" "$epl" plan mlp.onnx --batch 8 --lora net.2 --rank 8
 expect 0 "low-rank adapters: 1" "$epl" plan mlp.onnx --batch 8 $adapters
 expect 0 "in 4 tensors" tune --out whole
-for made in trained.onnx adapters/adapter_model.safetensors adapters/adapter_config.json; do [ -s whole/$made ] || { echo "FAILED: no whole/$made"; failed=1; }; done
-grep -q '"net.2"' whole/adapters/adapter_config.json || { echo "FAILED: what is trained beside adapters is not among them"; failed=1; }
-grep -q 'net.0; rank 2, alpha 4, dropout 0.1' whole/report.html || { echo "FAILED: the report does not tell the adapters"; failed=1; }
+for made in trained.onnx adapters/adapter_model.safetensors adapters/adapter_config.json; do [ -s whole/$made ] || fail "no whole/$made"; done
+grep -q '"net.2"' whole/adapters/adapter_config.json || fail "what is trained beside adapters is not among them"
+grep -q 'net.0; rank 2, alpha 4, dropout 0.1' whole/report.html || fail "the report does not tell the adapters"
 
 # The same bits however the work is cut, and when it is killed and goes on.
 tune --json --out once >once.json || failed=1
@@ -53,15 +38,15 @@ while [ ! -s killed/checkpoint/manifest.epl ] && [ $tries -lt 600 ] && kill -0 $
 kill -9 $child 2>/dev/null
 wait $child 2>/dev/null
 reached=$("$epl" inspect killed/checkpoint --json | sed -n 's/.*"step":\([0-9]*\),.*/\1/p')
-[ -n "$reached" ] && [ "$reached" -lt 1000000 ] || { echo "FAILED: the run was not killed in the middle"; failed=1; }
+[ -n "$reached" ] && [ "$reached" -lt 1000000 ] || fail "the run was not killed in the middle"
 steps=$((reached + 20)) tune --json --out never_killed >never_killed.json || failed=1
 steps=$((reached + 20)) tune --json --resume killed >resumed.json || failed=1
-grep -q "\"step\":$((reached + 1))," resumed.json || { echo "FAILED: it does not go on after step $reached"; failed=1; }
-[ -n "$(hash_of once.json)" ] || { echo "FAILED: no hash"; failed=1; }
+grep -q "\"step\":$((reached + 1))," resumed.json || fail "it does not go on after step $reached"
+[ -n "$(hash_of once.json)" ] || fail "no hash"
 for run in ranks turns both; do
-  [ "$(hash_of once.json)" = "$(hash_of $run.json)" ] || { echo "FAILED: weights of $run differ: $(hash_of once.json) $(hash_of $run.json)"; failed=1; }
+  [ "$(hash_of once.json)" = "$(hash_of $run.json)" ] || fail "weights of $run differ: $(hash_of once.json) $(hash_of $run.json)"
 done
-[ "$(hash_of never_killed.json)" = "$(hash_of resumed.json)" ] || { echo "FAILED: weights differ after a kill: $(hash_of never_killed.json) $(hash_of resumed.json)"; failed=1; }
+[ "$(hash_of never_killed.json)" = "$(hash_of resumed.json)" ] || fail "weights differ after a kill: $(hash_of never_killed.json) $(hash_of resumed.json)"
 same never_killed/trained.onnx killed/trained.onnx "one was killed in the middle"
 same never_killed/adapters/adapter_model.safetensors killed/adapters/adapter_model.safetensors "one was killed in the middle"
 
@@ -90,20 +75,20 @@ expect 2 "what to write is missing: --out or --adapters" "$epl" export mlp.onnx 
 "$epl" evaluate mlp.onnx --checkpoint killed --data table.csv --data-options '{"classes":true}' --json >beside.json || failed=1
 "$epl" evaluate killed/trained.onnx --data table.csv --data-options '{"classes":true}' --json >merged.json || failed=1
 awk -v a="$(value loss beside.json)" -v b="$(value loss merged.json)" 'BEGIN { d = a - b; exit !(a > 0 && d < 1e-5 && d > -1e-5) }' ||
-  { echo "FAILED: adapters beside the weights give $(cat beside.json), in them $(cat merged.json)"; failed=1; }
-[ "$(value accuracy merged.json)" = 1.0 ] || { echo "FAILED: nothing was learnt: $(cat merged.json)"; failed=1; }
+  fail "adapters beside the weights give $(cat beside.json), in them $(cat merged.json)"
+[ "$(value accuracy merged.json)" = 1.0 ] || fail "nothing was learnt: $(cat merged.json)"
 
 # Validation, schedules, smoothing and early stopping with adapters; the best checkpoint is theirs.
 loss='--label-smoothing 0.1 --class-weights 1,2,1'
 steps=2000 tune --held-out 0.2 --evaluate-every 10 --patience 3 $loss --schedule plateau --json --out held >held.json 2>held.err || { cat held.err; failed=1; }
-grep -q '"ended":"stopped"' held.json || { echo "FAILED: it was not stopped early: $(tail -n 1 held.json)"; failed=1; }
+grep -q '"ended":"stopped"' held.json || fail "it was not stopped early: $(tail -n 1 held.json)"
 "$epl" evaluate mlp.onnx --checkpoint held/best --data table.csv --data-options '{"classes":true}' $loss --held-out 0.2 --json >best.json || failed=1
 best=$(sed -n 's/.*"event":"evaluation".*"best":.*"loss":\([-0-9.e]*\),.*/\1/p' held.json | sort -g | head -n 1)
-[ "$(value loss best.json)" = "$best" ] || { echo "FAILED: the best checkpoint has loss $(value loss best.json), $best was measured"; failed=1; }
+[ "$(value loss best.json)" = "$best" ] || fail "the best checkpoint has loss $(value loss best.json), $best was measured"
 
 # A run without adapters in the same folder leaves no others' there.
 expect 0 "done" "$epl" train mlp.onnx $options --steps 2 --overwrite --out held
-[ ! -e held/adapters ] || { echo "FAILED: adapters of the run before are still there"; failed=1; }
+[ ! -e held/adapters ] || fail "adapters of the run before are still there"
 mkdir blocked && echo text >blocked/adapters
 expect 5 "blocked/adapters" tune --out blocked
 exit $failed

@@ -1,18 +1,6 @@
 #!/bin/sh
 # binding.sh EPL OUT: what the command line says when inputs, sizes and fields do not fit, each time with what helps.
-set -u
-epl=$1 out=$2
-rm -rf "$out" && mkdir -p "$out" && cd "$out" || exit 1
-failed=0
-# expect CODE WORDS... : runs the command; both must hold. WORDS is a pattern that the output has.
-expect() {
-  code=$1 pattern=$2
-  shift 2
-  output=$("$@" 2>&1)
-  got=$?
-  if [ "$got" != "$code" ]; then echo "FAILED: $* ended with $got, not $code: $output"; failed=1; fi
-  case $output in *"$pattern"*) ;; *) echo "FAILED: $* did not say \"$pattern\": $output"; failed=1 ;; esac
-}
+. "$(dirname "$0")/begin.sh"
 expect 0 "wrote" "$epl" template mlp --sizes 6,10,3 --out mlp.onnx
 { echo "a,b,c,d,e,f,kind"; i=0; while [ $i -lt 40 ]; do echo "$((i % 7)),0.5,-1,$((i % 3)),2e-1,1,$((i % 3))"; i=$((i + 1)); done; } >table.csv
 { echo "i,a,b,c,d,e,f,kind"; i=0; while [ $i -lt 40 ]; do echo "$i,$((i % 7)),0.5,-1,$((i % 3)),2e-1,1,$((i % 3))"; i=$((i + 1)); done; } >indexed.csv

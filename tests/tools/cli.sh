@@ -1,19 +1,6 @@
 #!/bin/sh
 # cli.sh EPL OUT: the command line from template to export, its exit codes, and a run that is cut in two processes.
-set -u
-epl=$1 out=$2 source=$(cd "$(dirname "$0")/../.." && pwd)
-rm -rf "$out" && mkdir -p "$out" && cd "$out" || exit 1
-failed=0
-# expect CODE WORDS... : runs the command; both must hold. WORDS is a pattern that the output has.
-expect() {
-  code=$1 pattern=$2
-  shift 2
-  output=$("$@" 2>&1)
-  got=$?
-  if [ "$got" != "$code" ]; then echo "FAILED: $* ended with $got, not $code: $output"; failed=1; fi
-  case $output in *"$pattern"*) ;; *) echo "FAILED: $* did not say \"$pattern\": $output"; failed=1 ;; esac
-}
-hash_of() { sed -n 's/.*"weights_hash":"\([0-9a-f]*\)".*/\1/p' "$1"; }
+. "$(dirname "$0")/begin.sh"
 
 i=0
 while [ $i -lt 400 ]; do echo "line $i: the quick brown fox jumps over the lazy dog"; i=$((i + 1)); done >text.txt
@@ -46,11 +33,11 @@ done
 expect 0 "2 BatchNormalization node(s) are frozen" "$epl" plan "$frozen" --batch 4
 # Long lists are cut, unless all is asked for; without a file a person is told what there is, not JSON.
 expect 0 "wrote deep.onnx" "$epl" template gpt2 --layers 12 --width 16 --heads 2 --context 8 --out deep.onnx
-[ "$("$epl" inspect deep.onnx | wc -l)" -lt 60 ] || { echo "FAILED: inspect of a deep model is long"; failed=1; }
+[ "$("$epl" inspect deep.onnx | wc -l)" -lt 60 ] || fail "inspect of a deep model is long"
 expect 0 "more; --all shows them" "$epl" inspect deep.onnx
-[ "$("$epl" inspect deep.onnx --all | wc -l)" -gt 150 ] || { echo "FAILED: inspect --all is short"; failed=1; }
+[ "$("$epl" inspect deep.onnx --all | wc -l)" -gt 150 ] || fail "inspect --all is short"
 case $("$epl" inspect) in "{"*) echo "FAILED: inspect without a file prints JSON"; failed=1 ;; esac
-[ "$("$epl" inspect | wc -l)" -lt 130 ] || { echo "FAILED: inspect without a file is long"; failed=1; }
+[ "$("$epl" inspect | wc -l)" -lt 130 ] || fail "inspect without a file is long"
 expect 0 "bytes" "$epl" plan model.onnx --batch 4
 expect 0 "\"peak_bytes\"" "$epl" plan model.onnx --batch 4 --json
 expect 3 "did you mean" "$epl" plan model.onnx --batch 4 --strategy '{"pipeline.num_micro_batchs": 2}'
@@ -69,16 +56,16 @@ expect 3 "no optimizer" "$epl" train model.onnx --text text.txt --optimizer adam
 expect 0 "40 samples" "$epl" inspect table.csv
 expect 0 "" "$epl" train mlp.onnx --data table.csv --data-options '{"classes": true}' --batch 10 --steps 6 --optimizer rmsprop --optimizer-option alpha=0.9 --out tabled
 expect 0 "wrote tabled.onnx" "$epl" export mlp.onnx --checkpoint tabled/checkpoint --out tabled.onnx
-cmp -s tabled.onnx tabled/trained.onnx || { echo "FAILED: export of a table's training differs from what train wrote"; failed=1; }
+cmp -s tabled.onnx tabled/trained.onnx || fail "export of a table's training differs from what train wrote"
 expect 3 "did you mean" "$epl" train mlp.onnx --data table.csv --data-options '{"clases": true}' --batch 10 --steps 6 --overwrite --out tabled
 expect 3 'column "words" holds texts' "$epl" inspect text.csv
 # The same without being told that whole numbers are classes, and with their names.
 expect 0 "" "$epl" train mlp.onnx --data table.csv --batch 10 --steps 6 --optimizer rmsprop --optimizer-option alpha=0.9 --out untold
-cmp -s untold/trained.onnx tabled/trained.onnx || { echo "FAILED: classes that were not told differ from those that were"; failed=1; }
+cmp -s untold/trained.onnx tabled/trained.onnx || fail "classes that were not told differ from those that were"
 sed 's/,0$/,red/; s/,1$/,green/; s/,2$/,blue/; s/^/7,/; 1s/^7,/id,/' table.csv | tr , '\t' >named.TSV
 expect 0 "3 classes, in this order: blue, green, red" "$epl" inspect named.TSV
 expect 0 "3 classes, in this order: blue, green, red" "$epl" train mlp.onnx --data named.TSV --data-options '{"ignore": "id"}' --batch 10 --steps 2 --out named
-grep -q '"green"' named/data.json || { echo "FAILED: data.json does not name the classes"; failed=1; }
+grep -q '"green"' named/data.json || fail "data.json does not name the classes"
 cp text.csv words.h5
 expect 3 "which is HDF5. EPL reads csv" "$epl" train mlp.onnx --data words.h5 --overwrite --out named
 mkfifo pipe.csv
@@ -88,12 +75,12 @@ expect 2 "NAME=VALUE" "$epl" train mlp.onnx --data table.csv --steps 6 --optimiz
 
 trainer() { exec "$epl" train model.onnx --text text.txt --batch 4 --seed 7 --optimizer adamw --lr 0.01 --schedule cosine --warmup 2 --clip 1 --steps 20 --sample-bytes 4 --json "$@"; }
 train() { (trainer "$@"); }
-train --out whole >whole.json || { echo "FAILED: training"; failed=1; }
+train --out whole >whole.json || fail "training"
 for made in whole/trained.onnx whole/report.html whole/checkpoint/manifest.epl; do
-  [ -s "$made" ] || { echo "FAILED: no $made"; failed=1; }
+  [ -s "$made" ] || fail "no $made"
 done
-grep -q '"event":"baselines"' whole.json || { echo "FAILED: no baselines"; failed=1; }
-[ "$(grep -c '"event":"step"' whole.json)" = 20 ] || { echo "FAILED: not a line for each step"; failed=1; }
+grep -q '"event":"baselines"' whole.json || fail "no baselines"
+[ "$(grep -c '"event":"step"' whole.json)" = 20 ] || fail "not a line for each step"
 
 # Two threads and four micro-batches give the same bits.
 train --out turns --threads 2 --micro-batches 4 >turns.json || failed=1
@@ -104,15 +91,15 @@ tries=0
 while [ ! -s cut/checkpoint/manifest.epl ] && [ $tries -lt 600 ] && kill -0 $child 2>/dev/null; do sleep 0.05; tries=$((tries + 1)); done
 kill -9 $child 2>/dev/null
 wait $child 2>/dev/null
-train --out cut --resume cut/checkpoint >resumed.json || { echo "FAILED: resuming"; failed=1; }
+train --out cut --resume cut/checkpoint >resumed.json || fail "resuming"
 for run in turns resumed; do
-  [ -n "$(hash_of whole.json)" ] && [ "$(hash_of whole.json)" = "$(hash_of $run.json)" ] || { echo "FAILED: weights of $run differ: $(hash_of whole.json) $(hash_of $run.json)"; failed=1; }
+  [ -n "$(hash_of whole.json)" ] && [ "$(hash_of whole.json)" = "$(hash_of $run.json)" ] || fail "weights of $run differ: $(hash_of whole.json) $(hash_of $run.json)"
 done
 
 expect 0 "loss" "$epl" evaluate model.onnx --text text.txt --batch 4 --checkpoint whole/checkpoint
 expect 0 "after 20 steps" "$epl" inspect whole/checkpoint
 expect 0 "wrote again.onnx" "$epl" export model.onnx --checkpoint whole/checkpoint --out again.onnx
-cmp -s again.onnx whole/trained.onnx || { echo "FAILED: export differs from what train wrote"; failed=1; }
+cmp -s again.onnx whole/trained.onnx || fail "export differs from what train wrote"
 expect 0 "wrote again.safetensors" "$epl" export model.onnx --checkpoint whole/checkpoint --out again.safetensors
 expect 0 "wrote on.onnx, to train on" "$epl" export model.onnx --checkpoint whole/checkpoint --out on.onnx --for-training
 expect 2 "holds weights alone" "$epl" export model.onnx --checkpoint whole/checkpoint --out on.safetensors --for-training

@@ -1,16 +1,14 @@
 #!/bin/sh
 # exit_codes.sh EPL OUT: every exit code that `epl help` lists is provoked here, and what is provoked is listed there.
-set -u
-epl=$1 out=$2 source=$(cd "$(dirname "$0")/../.." && pwd)
-rm -rf "$out" && mkdir -p "$out" && cd "$out" || exit 1
-failed=0 seen=""
+. "$(dirname "$0")/begin.sh"
+seen=""
 # ends CODE COMMAND...
 ends() {
   code=$1
   shift
   output=$("$@" 2>&1)
   got=$?
-  [ "$got" = "$code" ] || { echo "FAILED: $* ended with $got, not $code: $output"; failed=1; }
+  [ "$got" = "$code" ] || fail "$* ended with $got, not $code: $output"
   seen="$seen $code"
 }
 small_memory() { ulimit -v 400000; exec "$epl" "$@"; }
@@ -36,6 +34,6 @@ done
 # 7 is a bug of ours, which nothing provokes.
 listed=$("$epl" help | sed -n '/^Exit codes/,$ s/^  \([0-9][0-9]*\) .*/\1/p' | sort -n | tr '\n' ' ')
 wanted=$(echo $seen 7 | tr ' ' '\n' | sort -n | tr '\n' ' ')
-[ "$listed" = "$wanted" ] || { echo "FAILED: epl help lists $listed, seen were $wanted"; failed=1; }
-for code in $listed; do "$epl" man | grep -q "^\.B $code\$" || { echo "FAILED: the man page lacks $code"; failed=1; }; done
+[ "$listed" = "$wanted" ] || fail "epl help lists $listed, seen were $wanted"
+for code in $listed; do "$epl" man | grep -q "^\.B $code\$" || fail "the man page lacks $code"; done
 exit $failed

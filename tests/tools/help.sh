@@ -1,11 +1,7 @@
 #!/bin/sh
 # help.sh EPL OUT: what the command line says of itself, and that every option refuses a bad value in our words. The options
 # are those of the completion, so that none is forgotten.
-set -u
-epl=$1 out=$2
-rm -rf "$out" && mkdir -p "$out" && cd "$out" || exit 1
-failed=0
-fail() { echo "FAILED: $*"; failed=1; }
+. "$(dirname "$0")/begin.sh"
 "$epl" template mlp --sizes 4,8,2 --out m.onnx >/dev/null || exit 1
 { echo "a,b,c,d,y"; i=0; while [ $i -lt 32 ]; do echo "$((i % 7)),$((i % 5)),-1,$((i % 3)),$((i % 2))"; i=$((i + 1)); done; } >t.csv
 "$epl" completion bash >bash.txt

@@ -1,19 +1,7 @@
 #!/bin/sh
 # meaning.sh EPL OUT: data that is measured on means what the data meant that was trained on: columns in another order, classes that
 # are missing, another kind of file. Several inputs, one of them a column of texts.
-set -u
-epl=$1 out=$2 source=$(cd "$(dirname "$0")/../.." && pwd)
-rm -rf "$out" && mkdir -p "$out" && cd "$out" || exit 1
-failed=0
-fail() { echo "FAILED: $*"; failed=1; }
-expect() {
-  code=$1 pattern=$2
-  shift 2
-  output=$("$@" 2>&1)
-  got=$?
-  [ "$got" = "$code" ] || fail "$* ended with $got, not $code: $(echo "$output" | tail -n 1 | cut -c1-300)"
-  case $output in *"$pattern"*) ;; *) fail "$* did not say \"$pattern\": $(echo "$output" | tail -n 1 | cut -c1-300)" ;; esac
-}
+. "$(dirname "$0")/begin.sh"
 "$epl" template mlp --sizes 4,12,3 --seed 2 --out mlp.onnx >/dev/null || exit 1
 
 # Flowers of three kinds, by name; every ninth lacks a value.

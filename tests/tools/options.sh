@@ -1,10 +1,7 @@
 #!/bin/sh
 # options.sh EPL OUT: what cannot be meant is said, before anything runs: numbers that are none, options without effect,
 # patterns that match nothing.
-set -u
-epl=$1 out=$2
-rm -rf "$out" && mkdir -p "$out" && cd "$out" || exit 1
-failed=0
+. "$(dirname "$0")/begin.sh"
 "$epl" template mlp --sizes 4,8,2 --out m.onnx >/dev/null || exit 1
 { echo "a,b,c,d,y"; i=0; while [ $i -lt 32 ]; do echo "$((i % 7)),$((i % 5)),-1,$((i % 3)),$((i % 2))"; i=$((i + 1)); done; } >t.csv
 
@@ -14,10 +11,10 @@ refused() {
   shift 2
   output=$("$epl" train m.onnx --data t.csv --data-options '{"classes": true}' --steps 4 --out run "$@" 2>&1)
   got=$?
-  [ "$got" = "$code" ] || { echo "FAILED: $* ended with $got, not $code: $output"; failed=1; }
+  [ "$got" = "$code" ] || fail "$* ended with $got, not $code: $output"
   case $output in *"$pattern"*) ;; *) echo "FAILED: $* did not say \"$pattern\": $output"; failed=1 ;; esac
-  [ ${#output} -lt 400 ] || { echo "FAILED: $* says too much: $output"; failed=1; }
-  [ $code = 2 ] && [ -e run ] && { echo "FAILED: $* made a folder"; failed=1; }
+  [ ${#output} -lt 400 ] || fail "$* says too much: $output"
+  [ $code = 2 ] && [ -e run ] && fail "$* made a folder"
 }
 for option in --lr --eps --weight-decay --momentum --clip --final-ratio --held-out --checkpoint-minutes --temperature; do
   for value in nan inf -inf x 1e999 1,5; do refused 2 "is not a number" $option $value; done
@@ -47,5 +44,5 @@ refused 3 "\"typo.*\" matches no parameter" --freeze 'net.0.*' --freeze 'typo.*'
 refused 3 "\"net.0.bios\" matches no parameter; did you mean net.0.bias?" --no-decay '*.bias' --no-decay net.0.bios
 refused 3 "[ stands for itself" --freeze 'net.[0-1].*'
 
-output=$("$epl" evaluate m.onnx --data t.csv --data-options '{"classes": true}' --device sim 2>&1) && { echo "FAILED: evaluate on sim: $output"; failed=1; }
+output=$("$epl" evaluate m.onnx --data t.csv --data-options '{"classes": true}' --device sim 2>&1) && fail "evaluate on sim: $output"
 exit $failed

@@ -1,20 +1,6 @@
 #!/bin/sh
 # saving.sh EPL OUT: whatever ends a run, what it has learnt is saved, and nothing that was saved before is lost.
-set -u
-epl=$1 out=$2
-rm -rf "$out" && mkdir -p "$out" && cd "$out" || exit 1
-failed=0
-fail() { echo "FAILED: $*"; failed=1; }
-# expect CODE WORDS COMMAND...: the exit code, and words that the output has.
-expect() {
-  code=$1 pattern=$2
-  shift 2
-  output=$("$@" 2>&1)
-  got=$?
-  [ "$got" = "$code" ] || fail "$* ended with $got, not $code: $output"
-  case $output in *"$pattern"*) ;; *) fail "$* did not say \"$pattern\": $output" ;; esac
-}
-hash_of() { sed -n 's/.*"weights_hash":"\([0-9a-f]*\)".*/\1/p' "$1"; }
+. "$(dirname "$0")/begin.sh"
 # Waits until FILE has COUNT lines with WORDS, or the process is gone.
 wait_for() {
   tries=0

@@ -1,20 +1,6 @@
 #!/bin/sh
 # validation.sh EPL OUT: held-out data, metrics, early stopping and labels out of range, as a person uses them.
-set -u
-epl=$1 out=$2
-rm -rf "$out" && mkdir -p "$out" && cd "$out" || exit 1
-failed=0
-# expect CODE WORDS... : runs the command; both must hold. WORDS is a pattern that the output has.
-expect() {
-  code=$1 pattern=$2
-  shift 2
-  output=$("$@" 2>&1)
-  got=$?
-  if [ "$got" != "$code" ]; then echo "FAILED: $* ended with $got, not $code: $output"; failed=1; fi
-  case $output in *"$pattern"*) ;; *) echo "FAILED: $* did not say \"$pattern\": $output"; failed=1 ;; esac
-}
-# value NAME FILE: the last number of that name in JSON lines.
-value() { sed -n "s/.*\"$1\":\([-0-9.e]*\).*/\1/p" "$2" | tail -n 1; }
+. "$(dirname "$0")/begin.sh"
 
 # 103 rows of three kinds, which a number tells apart; and a copy whose 98th label is no class.
 awk 'BEGIN { print "a,b,c,d,kind"; for (i = 0; i < 103; ++i) { k = (i * i + i) % 3; printf "%g,%g,%g,%g,%d\n", k - 1 + (i % 7) / 9, (i % 5) / 5, (i % 11) / 11 - 0.5, (k * i) % 2, k } }' >table.csv
@@ -25,27 +11,27 @@ expect 0 "wrote mlp.onnx" "$epl" template mlp --sizes 4,12,3 --seed 2 --out mlp.
 # Every sample counts, whatever the batch.
 for batch in 1 7 32 51 103 200; do   # of 51 one is left for the last
   "$epl" evaluate mlp.onnx --data table.csv --data-options "$classes" --batch $batch --metrics 'accuracy, top_k(k=2), f1, perplexity' --json >batch$batch.json 2>&1 || { cat batch$batch.json; failed=1; }
-  cmp -s batch1.json batch$batch.json || { echo "FAILED: batch $batch gives $(cat batch$batch.json), not $(cat batch1.json)"; failed=1; }
+  cmp -s batch1.json batch$batch.json || fail "batch $batch gives $(cat batch$batch.json), not $(cat batch1.json)"
 done
-grep -q '"samples":103.*"top_k(k=2)":0' batch1.json || { echo "FAILED: not all samples: $(cat batch1.json)"; failed=1; }
+grep -q '"samples":103.*"top_k(k=2)":0' batch1.json || fail "not all samples: $(cat batch1.json)"
 
 # A share of a table is held out, and the same again by evaluate.
 "$epl" train mlp.onnx --data table.csv --data-options "$classes" --held-out 0.2 --epochs 8 --lr 0.02 --batch 16 --metrics 'accuracy, top_k(k=2)' --json --out held >held.json 2>held.err || { cat held.err; failed=1; }
-[ "$(grep -c '"event":"evaluation"' held.json)" = 8 ] || { echo "FAILED: not a measurement for each of 8 epochs"; failed=1; }
-grep -q '"event":"held_out","samples":21,"share":0.2' held.json || { echo "FAILED: what is held out is not told"; failed=1; }
+[ "$(grep -c '"event":"evaluation"' held.json)" = 8 ] || fail "not a measurement for each of 8 epochs"
+grep -q '"event":"held_out","samples":21,"share":0.2' held.json || fail "what is held out is not told"
 "$epl" evaluate held/trained.onnx --data table.csv --data-options "$classes" --held-out 0.2 --batch 5 --json >again.json || failed=1
 for name in loss accuracy; do
-  [ "$(value $name again.json)" = "$(value $name held.json)" ] || { echo "FAILED: $name is $(value $name again.json) again, $(value $name held.json) in training"; failed=1; }
+  [ "$(value $name again.json)" = "$(value $name held.json)" ] || fail "$name is $(value $name again.json) again, $(value $name held.json) in training"
 done
 
 # A rate that is too high never gets better: training stops, and the best weights stay.
 expect 0 "no better loss in 3 measurements" "$epl" train mlp.onnx --data table.csv --data-options "$classes" --validation table.csv --steps 400 --optimizer sgd --lr 60 --evaluate-every 5 --patience 3 --out stopped
 case $output in *"the best weights, of step 5, are in stopped/best"*) ;; *) echo "FAILED: which weights were best is not told: $output"; failed=1 ;; esac
 case $output in *"measured after step 5: loss "*" (the best so far)"*"measured after step 10: "*) ;; *) echo "FAILED: a log has no line for each measurement: $output"; failed=1 ;; esac
-grep -q "The best weights are those of step 5 (loss " stopped/report.html || { echo "FAILED: the report does not say which weights were best"; failed=1; }
+grep -q "The best weights are those of step 5 (loss " stopped/report.html || fail "the report does not say which weights were best"
 "$epl" train mlp.onnx --data table.csv --data-options "$classes" --held-out 0.3 --steps 60 --lr 0.05 --optimizer sgd --schedule plateau --schedule-option patience=0 --schedule-option factor=0.5 --schedule-option threshold=0.9 \
   --evaluate-every 10 --monitor accuracy --json --out plateau >plateau.json || failed=1
-[ "$(value learning_rate plateau.json)" != 0.05 ] || { echo "FAILED: a plateau did not lower the rate"; failed=1; }
+[ "$(value learning_rate plateau.json)" != 0.05 ] || fail "a plateau did not lower the rate"
 
 # A run that goes on is told what it is measured on or by otherwise than before; numbers of other data do not count against those of this.
 head -n 60 table.csv >some.csv
