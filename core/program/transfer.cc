@@ -60,6 +60,36 @@ Status run_collective(const TransferCall& call) {
 
 }  // namespace
 
+namespace {
+
+template <Segments segments>
+Result<OutputTypes> infer_collective(const OpQuery& q) {
+  TensorType type = q.in(0);
+  if constexpr (segments == Segments::none) return OutputTypes{type};
+  const int64_t parts = q.attributes().integer("parts");
+  const bool divides = segments == Segments::gathered || (type.ndim() > 0 && parts > 0 && type.shape[0] % parts == 0);
+  if (parts < 1 || type.ndim() == 0 || !divides) return invalid("dimension 0 of ", type.text(), " is not made of ", parts, " segments");
+  if (segments == Segments::gathered) type.shape[0] *= parts;
+  if (segments == Segments::scattered) type.shape[0] /= parts;
+  return OutputTypes{type};
+}
+
+}  // namespace
+
+OpDef collective_op(std::string doc, Segments segments) {
+  OpDef op{.doc = std::move(doc), .signature = "x -> y", .attributes = {{"axis", std::string("data"), true}}};
+  switch (segments) {
+    case Segments::none: op.infer = infer_collective<Segments::none>; break;
+    case Segments::exchanged: op.infer = infer_collective<Segments::exchanged>; break;
+    case Segments::gathered: op.infer = infer_collective<Segments::gathered>; break;
+    case Segments::scattered: op.infer = infer_collective<Segments::scattered>; break;
+  }
+  if (segments != Segments::none) op.attributes.push_back({"parts", int64_t{1}, true});
+  op.no_gradient = "it is placed after the gradients are known";
+  op.seam = true;
+  return op;
+}
+
 TransferRow collective_transfer(Collective::Kind kind, std::string doc) {
   using Kind = Collective::Kind;
   TransferRow row{.doc = std::move(doc), .op = std::string(collective_name(kind)), .holds = "gradient", .grouped = true};

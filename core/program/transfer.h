@@ -2,15 +2,15 @@
 // turns of a loop, and to the caller. Each is a row in a file of core/program/transfers, with the record of the op that stands for it in
 // the local graph; nothing else knows them by name.
 //
-//   EPL_TRANSFER(all_reduce) {
-//     return collective_transfer(Collective::Kind::all_reduce, "the sum over the ranks of a group, to each of them");
-//   }
+//   EPL_OP(all_reduce) { return collective_op("The sum of x over the ranks of mesh axis `axis`, by the binary tree over ranks.", Segments::none); }
+//   EPL_TRANSFER(all_reduce) { return collective_transfer(Collective::Kind::all_reduce, "the sum over the ranks of a group, to each of them"); }
 #pragma once
 
 #include <string>
 #include <vector>
 
 #include "core/backend/device.h"
+#include "core/ir/op.h"
 #include "core/program/program.h"
 
 namespace epl {
@@ -55,7 +55,11 @@ const TransferRow* find_transfer(std::string_view name);
 void take_kernel(const TransferRow& row, KernelQuery& query);
 void launch_kernel(const TransferCall& call, const void* a, const void* b, void* result);
 
-// Of an op of the same name whose attribute `axis` names the group: one call of its communicator.
+// What a collective does with dimension 0: nothing, exchanges its segments, gathers one of each of `parts` ranks, or leaves one to each.
+enum class Segments : uint8_t { none, exchanged, gathered, scattered };
+// The record of an op that one call of a communicator carries out; its attribute `axis` names the group.
+OpDef collective_op(std::string doc, Segments segments);
+// And the transfer of that op.
 TransferRow collective_transfer(Collective::Kind kind, std::string doc);
 
 #define EPL_TRANSFER(row_name)                                                                    \
