@@ -2,10 +2,10 @@
 //
 //   epl_profile CASE [--threads N] [--steps N] [--nodes]
 //
-// CASE is a folder with model.onnx and train.safetensors, as for `epl check`; the optimizer is AdamW. Prints, per kernel
-// (or with --nodes per node), calls a step, the smallest wall time seen for each summed, its share, and the rates that
-// the ops' own costs give: GF/s of floating-point operations, GB/s of operands read and results written once.
-// The smallest and not the mean: other work of the machine only adds.
+// CASE is a folder with model.onnx and train.safetensors, as for `epl check`; the optimizer is AdamW. Prints, per
+// kernel (or with --nodes per node), calls a step, the smallest wall time seen for each summed, its share, and the
+// rates that the ops' own costs give: GF/s of floating-point operations, GB/s of operands read and results written
+// once. The smallest and not the mean: other work of the machine only adds.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -72,8 +72,7 @@ class TimedStream final : public Stream {
 
  private:
   // Every step issues the same commands in the same order, so a command is known by its number.
-  template <class F>
-  void timed(const KernelRow* row, const KernelQuery* query, F f) {
+  template <class F> void timed(const KernelRow* row, const KernelQuery* query, F f) {
     if (at_ == samples_.size()) samples_.push_back({row, query});
     Sample& sample = samples_[at_++];
     const double begin = now();
@@ -193,7 +192,8 @@ Status profile(const Options& options) {
     timed.begin_step();
     plan->scalars(step, 1.0, scalars);
     const double begin = now();
-    EPL_TRY(executor->run({.inputs = inputs, .outputs = outputs, .scalars = scalars, .seed = 1, .step = step, .finite_output = 0}));
+    EPL_TRY(executor->run(
+        {.inputs = inputs, .outputs = outputs, .scalars = scalars, .seed = 1, .step = step, .finite_output = 0}));
     if (step > 0) fastest = std::min(fastest, now() - begin);
   }
   print(timed, options, fastest);

@@ -10,33 +10,35 @@
  *   back do end with a zero that is not counted, and may hold others; what was no UTF-8 has U+FFFD in its place.
  * - Option structs start with `struct_size`; zero in a field means its default; NULL means all defaults. Output structs
  *   start with `struct_size` too, set by the caller; the library writes no more than that.
- * - A handle from a `_create`, `_load`, `_open`, `_parse` function or marked EPL_OWNED is given back with the `_destroy`
- *   function of its type, which takes NULL. Children keep what they were made from alive: the order of destruction is
- *   free. What is not marked EPL_OWNED is borrowed from the handle it came from, and lives as long as that.
- * - A handle that was destroyed, or is of another type, is an error (EPL_ERROR_MISUSE), and to `_destroy` nothing, wherever
- *   that can be seen; it mostly can, until its memory is used again. Do not rely on it.
+ * - A handle from a `_create`, `_load`, `_open`, `_parse` function or marked EPL_OWNED is given back with the
+ *   `_destroy` function of its type, which takes NULL. Children keep what they were made from alive: the order of
+ *   destruction is free. What is not marked EPL_OWNED is borrowed from the handle it came from, and lives as long as
+ *   that.
+ * - A handle that was destroyed, or is of another type, is an error (EPL_ERROR_MISUSE), and to `_destroy` nothing,
+ *   wherever that can be seen; it mostly can, until its memory is used again. Do not rely on it.
  * - Engines, models, plans and tensors may be used by any threads at once, and are destroyed when no call uses them any
- *   more. A session, trainer, strategy, dataset and evaluation have one caller at a time, from any thread; a second caller
- *   gets EPL_ERROR_MISUSE. These may be destroyed beside a call, by a finaliser for example: the call goes on to its end, and
- *   what it had goes with it. No call may begin after a destroy.
+ *   more. A session, trainer, strategy, dataset and evaluation have one caller at a time, from any thread; a second
+ *   caller gets EPL_ERROR_MISUSE. These may be destroyed beside a call, by a finaliser for example: the call goes on to
+ *   its end, and what it had goes with it. No call may begin after a destroy.
  * - Memory that a call is given is read until the call returns and not kept, unless the function says "borrow".
  * - The library reads no environment variable, prints nothing, installs no signal handler and starts threads only for
- *   sessions and prefetching datasets; they are gone when those are destroyed. Threads are called epl-..., take no signals
- *   and have stacks of 512 KiB. A pack, opened where a strategy asks for what it gives, brings libraries with ways of their
- *   own: docs/packs.md says which.
- * - The rounding mode and the flush-to-zero flags of the host's threads neither matter nor change. Callbacks run while they
- *   are the default ones.
- * - After fork() a child may use the engines, models, plans and tensors of its parent and make sessions and datasets of its own.
- *   Calls with its parent's sessions, datasets, trainers and strategies are EPL_ERROR_MISUSE, and destroying those
- *   neither waits nor frees all they had. fork() while another thread is inside a call is as unsafe as malloc makes it.
+ *   sessions and prefetching datasets; they are gone when those are destroyed. Threads are called epl-..., take no
+ *   signals and have stacks of 512 KiB. A pack, opened where a strategy asks for what it gives, brings libraries with
+ *   ways of their own: docs/packs.md says which.
+ * - The rounding mode and the flush-to-zero flags of the host's threads neither matter nor change. Callbacks run while
+ *   they are the default ones.
+ * - After fork() a child may use the engines, models, plans and tensors of its parent and make sessions and datasets of
+ *   its own. Calls with its parent's sessions, datasets, trainers and strategies are EPL_ERROR_MISUSE, and destroying
+ *   those neither waits nor frees all they had. fork() while another thread is inside a call is as unsafe as malloc
+ *   makes it.
  * - The library stays loaded until the process ends: dlclose takes nothing away, and loading it again costs nothing. So
  *   handles and threads outlive a dlclose.
- * - Files are read as they are needed, the weights of a model among them. A file that was truncated, changed in place or
- *   cannot be read is EPL_ERROR_IO, never a signal; replace a file by renaming a new one over it, which is seen by those who
- *   open it afterwards.
+ * - Files are read as they are needed, the weights of a model among them. A file that was truncated, changed in place
+ *   or cannot be read is EPL_ERROR_IO, never a signal; replace a file by renaming a new one over it, which is seen by
+ *   those who open it afterwards.
  *
- * Annotations are read by the generators: EPL_OUT the callee writes, EPL_OWNED the caller must destroy, EPL_NULLABLE may
- * be NULL, EPL_SINCE(major, minor) the first version with the function.
+ * Annotations are read by the generators: EPL_OUT the callee writes, EPL_OWNED the caller must destroy, EPL_NULLABLE
+ * may be NULL, EPL_SINCE(major, minor) the first version with the function.
  */
 #ifndef EPL_H
 #define EPL_H
@@ -145,16 +147,16 @@ typedef void (*epl_destroy_fn)(void* userdata);
 
 typedef struct epl_engine_options {
   uint64_t struct_size;
-  int32_t threads;    /* of each session, for all its ranks together, the caller's own among them; 0: one for each processor
-                         that the process may use. Sessions do not share: with several, give each its part. */
+  int32_t threads;    /* of each session, for all its ranks together, the caller's own among them; 0: one for each
+                         processor that the process may use. Sessions do not share: with several, give each its part. */
   int32_t log_level;  /* EPL_LOG_...: the least that is logged */
   epl_allocate_fn allocate;  /* NULL (and `release` too): the library's own */
   epl_release_fn release;
   void* allocator_userdata;
   epl_log_fn log;  /* NULL: nothing is logged */
   void* log_userdata;
-  /* NULL, or called once with its userdata when the engine and all that was made from it are gone. Where epl_engine_create
-     fails they are not called: the userdata are still the caller's. */
+  /* NULL, or called once with its userdata when the engine and all that was made from it are gone. Where
+   * epl_engine_create fails they are not called: the userdata are still the caller's. */
   epl_destroy_fn allocator_destroy;
   epl_destroy_fn log_destroy;
   const char* packs;  /* the folder of the optional packs, libepl_NAME.so; NULL: the one that libepl.so is in */
@@ -166,8 +168,8 @@ EPL_API EPL_SINCE(1, 0) void epl_engine_options_init(epl_engine_options* EPL_OUT
 EPL_API EPL_SINCE(1, 0) epl_error* epl_engine_create(const epl_engine_options* EPL_NULLABLE options,
                                                      epl_engine** EPL_OUT engine);
 EPL_API EPL_SINCE(1, 0) void epl_engine_destroy(epl_engine* EPL_NULLABLE engine);
-/* What this build and this machine have, as JSON: version, processor level, devices, losses, metrics, optimizers, schedules, readers, model
- * families, strategy keys, packs and where they are looked for. */
+/* What this build and this machine have, as JSON: version, processor level, devices, losses, metrics, optimizers,
+ * schedules, readers, model families, strategy keys, packs and where they are looked for. */
 EPL_API EPL_SINCE(1, 0) epl_error* epl_engine_describe(const epl_engine* engine, epl_text** EPL_OUT EPL_OWNED json);
 
 /* --- Tensors ----------------------------------------------------------------------------------------------------- */
@@ -211,9 +213,9 @@ EPL_API EPL_SINCE(1, 0) int64_t epl_tensor_dim(const epl_tensor* tensor, int32_t
 EPL_API EPL_SINCE(1, 0) size_t epl_tensor_bytes(const epl_tensor* tensor);
 /* The bytes, row-major. Tensors that came from a file or as DLPack with the read-only flag must not be written. */
 EPL_API EPL_SINCE(1, 0) void* epl_tensor_data(const epl_tensor* tensor);
-/* Bytes of one element; 0 for a value that is no element type. */
+/* Bytes of one element; 0 for a value that is not an element type. */
 EPL_API EPL_SINCE(1, 0) size_t epl_dtype_bytes(int32_t dtype);
-/* "f32", ...; NULL for a value that is no element type. */
+/* "f32", ...; NULL for a value that is not an element type. */
 EPL_API EPL_SINCE(1, 0) const char* epl_dtype_name(int32_t dtype);
 
 /* DLPack, as DLManagedTensorVersioned* (version 1). `from` takes the struct over, also when it fails, and accepts
@@ -263,16 +265,19 @@ EPL_API EPL_SINCE(1, 0) void epl_model_destroy(epl_model* EPL_NULLABLE model);
 EPL_API EPL_SINCE(1, 0) int64_t epl_model_port_count(const epl_model* model, int32_t kind);
 EPL_API EPL_SINCE(1, 0) epl_error* epl_model_port(const epl_model* model, int32_t kind, int64_t index,
                                                   epl_port* EPL_OUT port);
-/* The name of a symbolic dimension of an input or output, counted from 0; empty where it has none, is fixed or is not there. */
-EPL_API EPL_SINCE(1, 0) const char* epl_model_dim_symbol(const epl_model* model, int32_t kind, int64_t index, int32_t dim,
-                                                         size_t* EPL_OUT EPL_NULLABLE length);
-/* What its owner should know before training it, as JSON: a list of objects with level (note, warning, error), where and message. */
+/* The name of a symbolic dimension of an input or output, counted from 0; empty where it has none, is fixed or is not
+ * there. */
+EPL_API EPL_SINCE(1, 0) const char* epl_model_dim_symbol(const epl_model* model, int32_t kind, int64_t index,
+                                                         int32_t dim, size_t* EPL_OUT EPL_NULLABLE length);
+/* What its owner should know before training it, as JSON: a list of objects with level (note, warning, error), where
+ * and message. */
 EPL_API EPL_SINCE(1, 0) epl_error* epl_model_findings(const epl_model* model, epl_text** EPL_OUT EPL_OWNED json);
 /* All that is known about the file, as JSON: format, ports with symbols, operators with counts, whether it is ready for
- * inference, which parameters can be trained and why others cannot, and findings (what an exporter has spoilt, what is missing). */
+ * inference, which parameters can be trained and why others cannot, and findings (what an exporter has spoilt, what is
+ * missing). */
 EPL_API EPL_SINCE(1, 0) epl_error* epl_model_describe(const epl_model* model, epl_text** EPL_OUT EPL_OWNED json);
-/* Writes a model of a known family (epl_engine_describe lists them) to `path`, with weights drawn from a seed. `options`
- * is a JSON object, for example {"layers": 4, "width": 128, "seed": 1}; empty for defaults. */
+/* Writes a model of a known family (epl_engine_describe lists them) to `path`, with weights drawn from a seed.
+ * `options` is a JSON object, for example {"layers": 4, "width": 128, "seed": 1}; empty for defaults. */
 EPL_API EPL_SINCE(1, 0) epl_error* epl_template_write(const epl_engine* engine, const char* family,
                                                       size_t family_length, const char* EPL_NULLABLE options,
                                                       size_t options_length, const char* path, size_t path_length);
@@ -282,11 +287,12 @@ EPL_API EPL_SINCE(1, 0) epl_error* epl_template_write(const epl_engine* engine, 
 EPL_API EPL_SINCE(1, 0) epl_error* epl_trainer_create(const epl_engine* engine, epl_trainer** EPL_OUT trainer);
 EPL_API EPL_SINCE(1, 0) void epl_trainer_destroy(epl_trainer* EPL_NULLABLE trainer);
 /* Sets a key from text. Keys:
- *   loss             softmax_cross_entropy, mse, bce_with_logits, ..., or output:<name of a scalar output>, or none: such a
- *                    plan has the entry EPL_ENTRY_PREDICT alone
- *   loss.output      what the loss is applied to: an output of the model, or of any of its nodes; the first output if not set
- *   loss.peel        true (default): where the loss takes scores and that output is a softmax or sigmoid of scores, it is
- *                    applied to the scores; false: to the output as it is
+ *   loss             softmax_cross_entropy, mse, bce_with_logits, ..., or output:<name of a scalar output>, or none:
+ *                    such a plan has the entry EPL_ENTRY_PREDICT alone
+ *   loss.output      what the loss is applied to: an output of the model, or of any of its nodes; the first output if
+ *                    not set
+ *   loss.peel        true (default): where the loss takes scores and that output is a softmax or sigmoid of scores, it
+ *                    is applied to the scores; false: to the output as it is
  *   loss.<option>    as the loss declares, for example loss.ignore_index = -100
  *   optimizer        sgd, momentum, adam, adamw, ...
  *   optimizer.<option>  lr, momentum, betas ("0.9,0.999"), eps, weight_decay, ...
@@ -294,16 +300,18 @@ EPL_API EPL_SINCE(1, 0) void epl_trainer_destroy(epl_trainer* EPL_NULLABLE train
  *   schedule.warmup_steps  steps in which the rate rises from zero
  *   schedule.<option>  as the schedule declares, for example schedule.total_steps = 1000
  *   clip_norm        of the global gradient, 0 for none
- *   free_batch       true: inputs may be bound to another number of samples than the file fixes, where its nodes allow it
+ *   free_batch       true: inputs may be bound to another number of samples than the file fixes, where its nodes allow
+ *                    it
  *   report.gradient_norms  true: each step reports "gradient_norm:<parameter>" (epl_session_metric) */
 EPL_API EPL_SINCE(1, 0) epl_error* epl_trainer_set(epl_trainer* trainer, const char* key, size_t key_length,
                                                    const char* value, size_t value_length);
 EPL_API EPL_SINCE(1, 0) epl_error* epl_trainer_set_number(epl_trainer* trainer, const char* key, size_t key_length,
                                                           double value);
 /* Parameters whose names match `pattern` (a glob) get their own options; the first group that matches has the
- * parameter. Set the group's options by epl_trainer_group_set: frozen = true, lr, weight_decay, ... A file does not say which
- * of its float initialisers are parameters: one that looks like a constant (a single number, a table without a dot in its
- * name) is trained where a group that is not frozen has its very name, or matches it and has constants = true. */
+ * parameter. Set the group's options by epl_trainer_group_set: frozen = true, lr, weight_decay, ... A file does not say
+ * which of its float initialisers are parameters: one that looks like a constant (a single number, a table without a
+ * dot in its name) is trained where a group that is not frozen has its very name, or matches it and has constants =
+ * true. */
 EPL_API EPL_SINCE(1, 0) epl_error* epl_trainer_add_group(epl_trainer* trainer, const char* pattern,
                                                          size_t pattern_length, int64_t* EPL_OUT group);
 /* One more pattern for a group. */
@@ -311,8 +319,8 @@ EPL_API EPL_SINCE(1, 0) epl_error* epl_trainer_group_add(epl_trainer* trainer, i
                                                          size_t pattern_length);
 EPL_API EPL_SINCE(1, 0) epl_error* epl_trainer_group_set(epl_trainer* trainer, int64_t group, const char* key,
                                                          size_t key_length, const char* value, size_t value_length);
-/* Trains parameters whose names match the pattern, or one of those of further calls, and freezes all others. A pattern that
- * matches nothing is an error of the plan. */
+/* Trains parameters whose names match the pattern, or one of those of further calls, and freezes all others. A pattern
+ * that matches nothing is an error of the plan. */
 EPL_API EPL_SINCE(1, 0) epl_error* epl_trainer_train_only(epl_trainer* trainer, const char* pattern,
                                                           size_t pattern_length);
 
@@ -325,31 +333,34 @@ typedef struct epl_adapter_options {
 } epl_adapter_options;
 #define EPL_ADAPTER_OPTIONS_INIT {sizeof(epl_adapter_options), 0, 0, 0}
 EPL_API EPL_SINCE(1, 0) void epl_adapter_options_init(epl_adapter_options* EPL_OUT options);
-/* Puts adapters beside every MatMul, Gemm and Conv whose module ("encoder.layer.0.query") or weight matches the glob; a name
- * without wildcards also means modules that end in it; of several calls the first that matches a module has it. Adapters are trained, and every other parameter is frozen unless
- * epl_trainer_train_only names it. They begin at the plan's seed, as no change; their names are those of Hugging Face PEFT,
- * "base_model.model.<module>.lora_A.weight". Exported models have them in their weights. */
+/* Puts adapters beside every MatMul, Gemm and Conv whose module ("encoder.layer.0.query") or weight matches the glob; a
+ * name without wildcards also means modules that end in it; of several calls the first that matches a module has it.
+ * Adapters are trained, and every other parameter is frozen unless epl_trainer_train_only names it. They begin at the
+ * plan's seed, as no change; their names are those of Hugging Face PEFT, "base_model.model.<module>.lora_A.weight".
+ * Exported models have them in their weights. */
 EPL_API EPL_SINCE(1, 0) epl_error* epl_trainer_add_adapter(epl_trainer* trainer, const char* pattern,
                                                            size_t pattern_length,
                                                            const epl_adapter_options* EPL_NULLABLE options);
-/* Binds a symbolic dimension of the model, for example "batch". Here and in the calls that follow, a name that the model does
- * not have is an error of epl_plan_create. */
+/* Binds a symbolic dimension of the model, for example "batch". Here and in the calls that follow, a name that the
+ * model does not have is an error of epl_plan_create. */
 EPL_API EPL_SINCE(1, 0) epl_error* epl_trainer_bind_symbol(epl_trainer* trainer, const char* symbol,
                                                            size_t symbol_length, int64_t size);
 /* Binds the shape of an input, or, by the name "target", type and shape of the target of the loss. `dtype` may be
  * EPL_DTYPE_NONE for inputs; another one must be that of the model. */
 EPL_API EPL_SINCE(1, 0) epl_error* epl_trainer_bind_input(epl_trainer* trainer, const char* input, size_t input_length,
-                                                          int32_t dtype, const int64_t* EPL_NULLABLE dims, int32_t ndim);
-/* Which dimension of an input, or of the "target", counts samples, -1 for none. Those that are named must agree about the
- * number of samples. The others count them in dimension 0 where they agree, else they count none. */
+                                                          int32_t dtype, const int64_t* EPL_NULLABLE dims,
+                                                          int32_t ndim);
+/* Which dimension of an input, or of the "target", counts samples, -1 for none. Those that are named must agree about
+ * the number of samples. The others count them in dimension 0 where they agree, else they count none. */
 EPL_API EPL_SINCE(1, 0) epl_error* epl_trainer_bind_batch_dim(epl_trainer* trainer, const char* input,
                                                               size_t input_length, int32_t dim);
-/* Makes an input a constant, for example a sampling rate that an If asks for: no call takes it any more. One number is the
- * value of every element; else there are as many as the input has. The numbers are copied. */
+/* Makes an input a constant, for example a sampling rate that an If asks for: no call takes it any more. One number is
+ * the value of every element; else there are as many as the input has. The numbers are copied. */
 EPL_API EPL_SINCE(1, 0) epl_error* epl_trainer_bind_value(epl_trainer* trainer, const char* input, size_t input_length,
                                                           const epl_tensor* value);
 
-/* --- Strategy: how to spread the work ------------------------------------------------------------------------------ */
+/* --- Strategy: how to spread the work ------------------------------------------------------------------------------
+ */
 
 EPL_API EPL_SINCE(1, 0) epl_error* epl_strategy_create(const epl_engine* engine, epl_strategy** EPL_OUT strategy);
 /* From the JSON form: config keys, `scopes` and `default` in one object. */
@@ -362,7 +373,8 @@ EPL_API EPL_SINCE(1, 0) epl_error* epl_strategy_set(epl_strategy* strategy, cons
 EPL_API EPL_SINCE(1, 0) epl_error* epl_strategy_describe(const epl_strategy* strategy,
                                                          epl_text** EPL_OUT EPL_OWNED json);
 
-/* --- Plan: everything decided, nothing allocated -------------------------------------------------------------------- */
+/* --- Plan: everything decided, nothing allocated --------------------------------------------------------------------
+ */
 
 #define EPL_DEVICE_CPU 0
 #define EPL_DEVICE_SIM 1  /* virtual time, no numbers */
@@ -382,8 +394,8 @@ typedef struct epl_plan_options {
 #define EPL_PLAN_OPTIONS_INIT {sizeof(epl_plan_options), 0, 0, 0, 0}
 EPL_API EPL_SINCE(1, 0) void epl_plan_options_init(epl_plan_options* EPL_OUT options);
 
-/* `strategy` NULL: all defaults. `trainer` NULL: a plan to predict with, of a model whose dimensions are all fixed; where some
- * are open, a trainer with loss = none binds them. The handles may be changed or destroyed afterwards. */
+/* `strategy` NULL: all defaults. `trainer` NULL: a plan to predict with, of a model whose dimensions are all fixed;
+ * where some are open, a trainer with loss = none binds them. The handles may be changed or destroyed afterwards. */
 EPL_API EPL_SINCE(1, 0) epl_error* epl_plan_create(const epl_model* model, const epl_trainer* EPL_NULLABLE trainer,
                                                    const epl_strategy* EPL_NULLABLE strategy,
                                                    const epl_plan_options* EPL_NULLABLE options,
@@ -396,14 +408,16 @@ EPL_API EPL_SINCE(1, 0) epl_error* epl_plan_port(const epl_plan* plan, int32_t e
 EPL_API EPL_SINCE(1, 0) int64_t epl_plan_ranks(const epl_plan* plan);
 /* Bytes that a rank will have at its peak, exact; -1 for a rank that is not there. */
 EPL_API EPL_SINCE(1, 0) int64_t epl_plan_memory_bytes_peak(const epl_plan* plan, int64_t rank);
-/* As text, for people: "explain"; the stages of the train step: "graph", "plan", "local", "program", "kernels" (those chosen
- * and why better ones were not), or of another entry: "evaluate.graph", "predict.program", ... As JSON: "memory" (what needs how many bytes, and every range of the arena with
- * the instructions during which it is alive), "parameters" (trained and not, with reasons) and "notes" (sentences on how inputs
- * and loss were taken where nobody has said it). */
+/* As text, for people: "explain"; the stages of the train step: "graph", "plan", "local", "program", "kernels" (those
+ * chosen and why better ones were not), or of another entry: "evaluate.graph", "predict.program", ... As JSON: "memory"
+ * (what needs how many bytes, and every range of the arena with the instructions during which it is alive),
+ * "parameters" (trained and not, with reasons) and "notes" (sentences on how inputs and loss were taken where nobody
+ * has said it). */
 EPL_API EPL_SINCE(1, 0) epl_error* epl_plan_describe(const epl_plan* plan, const char* stage, size_t stage_length,
                                                      epl_text** EPL_OUT EPL_OWNED text);
 
-/* --- Cancelling ----------------------------------------------------------------------------------------------------- */
+/* --- Cancelling -----------------------------------------------------------------------------------------------------
+ */
 
 /* A token that any thread may trigger; calls that were given it return EPL_ERROR_CANCELLED, before they change weights
  * or not at all. */
@@ -412,7 +426,8 @@ EPL_API EPL_SINCE(1, 0) void epl_cancel_destroy(epl_cancel* EPL_NULLABLE cancel)
 EPL_API EPL_SINCE(1, 0) void epl_cancel_trigger(epl_cancel* cancel);
 EPL_API EPL_SINCE(1, 0) void epl_cancel_reset(epl_cancel* cancel);
 
-/* --- Data ----------------------------------------------------------------------------------------------------------- */
+/* --- Data -----------------------------------------------------------------------------------------------------------
+ */
 
 /* A file (or a folder of files) of a known format. `options` is a JSON object, empty for defaults:
  *   batch     samples of a batch; 0 (default): a sample is a batch already, no dimension is added
@@ -420,8 +435,9 @@ EPL_API EPL_SINCE(1, 0) void epl_cancel_reset(epl_cancel* cancel);
  *   seed      of the shuffling
  *   prefetch  batches read ahead by a thread, 0 (default) for none
  *   partial   true: an epoch ends with what is left over after its last whole batch, as a batch of fewer samples
- *   split     "train" or "held_out": the part of the samples that is trained on, or the share `held_out` (0.2) that is not,
- *             drawn by `split_seed` (0); "all" (default). The reader text cuts the file instead: its end is held out.
+ *   split     "train" or "held_out": the part of the samples that is trained on, or the share `held_out` (0.2) that is
+ *             not, drawn by `split_seed` (0); "all" (default). The reader text cuts the file instead: its end is held
+ *             out.
  *   reader    the reader's name; found by the file itself if not set
  *   and what the reader declares (epl_engine_describe and docs/readers.md list it), for example {"context": 128}. */
 EPL_API EPL_SINCE(1, 0) epl_error* epl_dataset_open(const epl_engine* engine, const char* path, size_t path_length,
@@ -432,7 +448,8 @@ EPL_API EPL_SINCE(1, 0) int64_t epl_dataset_field_count(const epl_dataset* datas
 /* Name and type of a field as batches have it. */
 EPL_API EPL_SINCE(1, 0) epl_error* epl_dataset_field(const epl_dataset* dataset, int64_t index, epl_port* EPL_OUT port);
 EPL_API EPL_SINCE(1, 0) int64_t epl_dataset_samples(const epl_dataset* dataset);
-/* Batches of an epoch; what is left over after the last whole batch is one where the option "partial" is set, else left out. */
+/* Batches of an epoch; what is left over after the last whole batch is one where the option "partial" is set, else left
+ * out. */
 EPL_API EPL_SINCE(1, 0) int64_t epl_dataset_batches(const epl_dataset* dataset);
 /* What was read and how, as JSON: path, reader, samples, fields with their columns and the names of their classes, and
  * `options`, under which another file is read to the same meaning. */
@@ -442,18 +459,20 @@ EPL_API EPL_SINCE(1, 0) epl_error* epl_dataset_describe(const epl_dataset* datas
  * that has it. Shapes that do not fit are an error. The
  * handles that epl_dataset_next gave before are gone. */
 EPL_API EPL_SINCE(1, 0) epl_error* epl_dataset_bind(epl_dataset* dataset, const epl_plan* plan, int32_t entry);
-/* Reads every sample once and looks for integers that the model cannot take, class indices and rows of tables out of range: an
- * error names field, row and value. The dataset need not be bound. */
+/* Reads every sample once and looks for integers that the model cannot take, class indices and rows of tables out of
+ * range: an error names field, row and value. The dataset need not be bound. */
 EPL_API EPL_SINCE(1, 0) epl_error* epl_dataset_check(epl_dataset* dataset, const epl_plan* plan, int32_t entry);
-/* The next batch: the handles of the dataset's own tensors, filled anew by each call of this function and left alone by every
- * other. After the last batch of an epoch the next begins. `count` must be that of the fields, or of the inputs once bound. */
+/* The next batch: the handles of the dataset's own tensors, filled anew by each call of this function and left alone by
+ * every other. After the last batch of an epoch the next begins. `count` must be that of the fields, or of the inputs
+ * once bound. */
 EPL_API EPL_SINCE(1, 0) epl_error* epl_dataset_next(epl_dataset* dataset, const epl_tensor** EPL_OUT tensors,
                                                     size_t count);
 /* Batches given so far, which is where a checkpoint resumes. */
 EPL_API EPL_SINCE(1, 0) int64_t epl_dataset_position(const epl_dataset* dataset);
 EPL_API EPL_SINCE(1, 0) epl_error* epl_dataset_seek(epl_dataset* dataset, int64_t position);
 
-/* --- Sessions ------------------------------------------------------------------------------------------------------- */
+/* --- Sessions -------------------------------------------------------------------------------------------------------
+ */
 
 typedef struct epl_session_options {
   uint64_t struct_size;
@@ -491,13 +510,13 @@ EPL_API EPL_SINCE(1, 0) void epl_session_destroy(epl_session* EPL_NULLABLE sessi
 EPL_API EPL_SINCE(1, 0) epl_error* epl_session_step(epl_session* session, const epl_tensor* const* inputs, size_t count,
                                                     const epl_call_options* EPL_NULLABLE options,
                                                     epl_metrics* EPL_OUT EPL_NULLABLE metrics);
-/* The loss without an update, dropout off, running statistics used. Of fewer samples than the plan's batch it is the mean of
- * theirs; a model that computes its loss itself takes whole batches alone. */
+/* The loss without an update, dropout off, running statistics used. Of fewer samples than the plan's batch it is the
+ * mean of theirs; a model that computes its loss itself takes whole batches alone. */
 EPL_API EPL_SINCE(1, 0) epl_error* epl_session_evaluate(epl_session* session, const epl_tensor* const* inputs,
                                                         size_t count, const epl_call_options* EPL_NULLABLE options,
                                                         epl_metrics* EPL_OUT EPL_NULLABLE metrics);
-/* The outputs of the model, in the order of the plan's outputs of EPL_ENTRY_PREDICT, into `output_count` new tensors. With fewer
- * samples than the plan's batch the outputs have as many. */
+/* The outputs of the model, in the order of the plan's outputs of EPL_ENTRY_PREDICT, into `output_count` new tensors.
+ * With fewer samples than the plan's batch the outputs have as many. */
 EPL_API EPL_SINCE(1, 0) epl_error* epl_session_predict(epl_session* session, const epl_tensor* const* inputs,
                                                        size_t count, const epl_call_options* EPL_NULLABLE options,
                                                        epl_tensor** EPL_OUT EPL_OWNED outputs, size_t output_count);
@@ -505,13 +524,14 @@ EPL_API EPL_SINCE(1, 0) epl_error* epl_session_predict(epl_session* session, con
 EPL_API EPL_SINCE(1, 0) epl_error* epl_session_metric(epl_session* session, const char* name, size_t name_length,
                                                       double* EPL_OUT value);
 EPL_API EPL_SINCE(1, 0) int64_t epl_session_steps(const epl_session* session);
-/* A number that decides how training goes on, changed between steps and kept in checkpoints. "learning_rate_scale": what the rates of all
- * parameters are multiplied with besides their schedule, 1 at first. */
+/* A number that decides how training goes on, changed between steps and kept in checkpoints. "learning_rate_scale":
+ * what the rates of all parameters are multiplied with besides their schedule, 1 at first. */
 EPL_API EPL_SINCE(1, 0) epl_error* epl_session_set_number(epl_session* session, const char* name, size_t name_length,
                                                           double value);
 EPL_API EPL_SINCE(1, 0) epl_error* epl_session_get_number(epl_session* session, const char* name, size_t name_length,
                                                           double* EPL_OUT value);
-/* Tells the schedule plateau what was measured, which it may lower the scale above for. Other schedules watch nothing: an error. */
+/* Tells the schedule plateau what was measured, which it may lower the scale above for. Other schedules watch nothing:
+ * an error. */
 EPL_API EPL_SINCE(1, 0) epl_error* epl_session_observe(epl_session* session, double value, int32_t higher_is_better);
 /* XXH64 (seed 0) over the bytes of all trained parameters in the order of their names, every NaN as
    one with all bits set: equal weights, equal hash. */
@@ -536,44 +556,49 @@ EPL_API EPL_SINCE(1, 0) epl_error* epl_session_get(epl_session* session, const c
 EPL_API EPL_SINCE(1, 0) epl_error* epl_session_set(epl_session* session, const char* name, size_t name_length,
                                                    const epl_tensor* tensor);
 
-/* A checkpoint: everything that decides how training goes on, and where `dataset` (may be NULL) stands. Beside low-rank adapters,
- * frozen weights that are as the model's file has them are left to that file, and only their hash is kept. `path` becomes a
- * folder, or is one that is empty or a checkpoint's; the new state is written beside the old and takes its place by one
- * renaming, so that whatever happens, the last complete one can be loaded. A state with a NaN or an infinite weight is
- * refused (EPL_ERROR_NOT_FINITE): it never takes the place of a good one. */
+/* A checkpoint: everything that decides how training goes on, and where `dataset` (may be NULL) stands. Beside low-rank
+ * adapters, frozen weights that are as the model's file has them are left to that file, and only their hash is kept.
+ * `path` becomes a folder, or is one that is empty or a checkpoint's; the new state is written beside the old and takes
+ * its place by one renaming, so that whatever happens, the last complete one can be loaded. A state with a NaN or an
+ * infinite weight is refused (EPL_ERROR_NOT_FINITE): it never takes the place of a good one. */
 EPL_API EPL_SINCE(1, 0) epl_error* epl_session_save(epl_session* session, const char* path, size_t path_length,
                                                     const epl_dataset* EPL_NULLABLE dataset);
-/* Names and types must fit. What else differs from the run that saved it (epl_session_compare) is logged as a warning: all of
- * it where a dataset is given, because training then goes on; model and optimizer otherwise. */
+/* Names and types must fit. What else differs from the run that saved it (epl_session_compare) is logged as a warning:
+ * all of it where a dataset is given, because training then goes on; model and optimizer otherwise. */
 EPL_API EPL_SINCE(1, 0) epl_error* epl_session_load(epl_session* session, const char* path, size_t path_length,
                                                     epl_dataset* EPL_NULLABLE dataset);
-/* In what this session, with `dataset` (may be NULL), differs from the run that saved a checkpoint. A JSON array of objects: "key"
- * ("optimizer.lr"), "checkpoint" and "session" (both values as text), "topic" (model, data, batch, order, loss, optimizer or options) and
- * "breaks": whether going on is no continuation of that run (another model, other data), or a choice that may change (a rate). */
+/* In what this session, with `dataset` (may be NULL), differs from the run that saved a checkpoint. A JSON array of
+ * objects: "key" ("optimizer.lr"), "checkpoint" and "session" (both values as text), "topic" (model, data, batch,
+ * order, loss, optimizer or options) and "breaks": whether going on is not a continuation of that run (another model,
+ * other data), or a choice that may change (a rate). */
 EPL_API EPL_SINCE(1, 0) epl_error* epl_session_compare(epl_session* session, const char* path, size_t path_length,
                                                        const epl_dataset* EPL_NULLABLE dataset,
                                                        epl_text** EPL_OUT EPL_OWNED json);
 /* Removes a checkpoint: the files that it consists of, and the folder if nothing else lies there. */
-EPL_API EPL_SINCE(1, 0) epl_error* epl_checkpoint_remove(const epl_engine* engine, const char* path, size_t path_length);
-/* What a checkpoint holds, as JSON: the step, the tensors, and under "facts" what the run was (optimizer, loss, data, ...). */
+EPL_API EPL_SINCE(1, 0) epl_error* epl_checkpoint_remove(const epl_engine* engine, const char* path,
+                                                         size_t path_length);
+/* What a checkpoint holds, as JSON: the step, the tensors, and under "facts" what the run was (optimizer, loss, data,
+ * ...). */
 EPL_API EPL_SINCE(1, 0) epl_error* epl_checkpoint_describe(const epl_engine* engine, const char* path,
                                                            size_t path_length, epl_text** EPL_OUT EPL_OWNED json);
-/* The model's file again with the trained weights and running statistics, ready for inference: batch norm and dropout in
- * inference mode, outputs that only training needs cut (running statistics, and a loss that is an output of the graph, unless it is
- * the only one) with all that only they read. Everything else keeps its bytes. */
+/* The model's file again with the trained weights and running statistics, ready for inference: batch norm and dropout
+ * in inference mode, outputs that only training needs cut (running statistics, and a loss that is an output of the
+ * graph, unless it is the only one) with all that only they read. Everything else keeps its bytes. */
 EPL_API EPL_SINCE(1, 0) epl_error* epl_session_export_onnx(epl_session* session, const char* path, size_t path_length);
 /* The same, but to train on: only the weights and running statistics have changed. */
 EPL_API EPL_SINCE(1, 0) epl_error* epl_session_export_onnx_for_training(epl_session* session, const char* path,
                                                                         size_t path_length);
-/* The low-rank adapters, and modules that are trained beside them, as Hugging Face PEFT loads them: adapter_model.safetensors and
- * adapter_config.json in `folder`, which is made where it is missing. What PEFT has no place for is logged as a warning. */
+/* The low-rank adapters, and modules that are trained beside them, as Hugging Face PEFT loads them:
+ * adapter_model.safetensors and adapter_config.json in `folder`, which is made where it is missing. What PEFT has no
+ * place for is logged as a warning. */
 EPL_API EPL_SINCE(1, 0) epl_error* epl_session_export_adapters(epl_session* session, const char* folder,
                                                                size_t folder_length);
 /* Parameters and buffers under their names, adapters merged into their weights. */
 EPL_API EPL_SINCE(1, 0) epl_error* epl_session_export_safetensors(epl_session* session, const char* path,
                                                                   size_t path_length);
 
-/* --- Evaluation: loss and metrics over any number of batches --------------------------------------------------------- */
+/* --- Evaluation: loss and metrics over any number of batches ---------------------------------------------------------
+ */
 
 /* Metrics of sessions of `plan`, which must have been made with a trainer. `metrics` names them, with options:
  * "accuracy, top_k(k=5)"; empty: those of the loss; "none": the loss alone. epl_engine_describe lists metrics and their
@@ -589,9 +614,9 @@ EPL_API EPL_SINCE(1, 0) epl_error* epl_evaluation_add(epl_evaluation* evaluation
                                                       const epl_tensor* const* inputs, size_t count,
                                                       const epl_call_options* EPL_NULLABLE options);
 /* The next `batches` batches of a dataset that is bound to EPL_ENTRY_EVALUATE (or EPL_ENTRY_TRAIN, which has the same
- * inputs); 0: an epoch from its start, after which it stands at its start. The last batch counts in full where the dataset
- * gives it ("partial": true). The deadline of `options` is that of each batch. After an error the batches before it have
- * been added. */
+ * inputs); 0: an epoch from its start, after which it stands at its start. The last batch counts in full where the
+ * dataset gives it ("partial": true). The deadline of `options` is that of each batch. After an error the batches
+ * before it have been added. */
 EPL_API EPL_SINCE(1, 0) epl_error* epl_evaluation_add_dataset(epl_evaluation* evaluation, epl_session* session,
                                                               epl_dataset* dataset, int64_t batches,
                                                               const epl_call_options* EPL_NULLABLE options);
@@ -599,11 +624,12 @@ EPL_API EPL_SINCE(1, 0) epl_error* epl_evaluation_add_dataset(epl_evaluation* ev
 EPL_API EPL_SINCE(1, 0) epl_error* epl_evaluation_merge(epl_evaluation* evaluation, epl_evaluation* other);
 EPL_API EPL_SINCE(1, 0) epl_error* epl_evaluation_reset(epl_evaluation* evaluation);
 EPL_API EPL_SINCE(1, 0) int64_t epl_evaluation_samples(const epl_evaluation* evaluation);
-/* "loss", or a metric by the name it was given: "top_k(k=5)", or "top_k" where that is clear. NaN where nothing counted. */
-EPL_API EPL_SINCE(1, 0) epl_error* epl_evaluation_result(epl_evaluation* evaluation, const char* name, size_t name_length,
-                                                         double* EPL_OUT value);
-/* All of it as JSON, the loss first: {"samples": n, "batch": of the plan, "takes_partial": whether fewer samples can be added,
- * "metrics": [{"name", "value", "higher_is_better"}, ...]}. */
+/* "loss", or a metric by the name it was given: "top_k(k=5)", or "top_k" where that is clear. NaN where nothing
+ * counted. */
+EPL_API EPL_SINCE(1, 0) epl_error* epl_evaluation_result(epl_evaluation* evaluation, const char* name,
+                                                         size_t name_length, double* EPL_OUT value);
+/* All of it as JSON, the loss first: {"samples": n, "batch": of the plan, "takes_partial": whether fewer samples can be
+ * added, "metrics": [{"name", "value", "higher_is_better"}, ...]}. */
 EPL_API EPL_SINCE(1, 0) epl_error* epl_evaluation_describe(epl_evaluation* evaluation,
                                                            epl_text** EPL_OUT EPL_OWNED json);
 

@@ -29,8 +29,8 @@ int main(int argc, char** argv) {
   check(epl_engine_create(NULL, &engine));
 
   /* Any ONNX file will do; this one is written here: x f32[batch, 4] -> logits f32[batch, 2]. */
-  check(epl_template_write(engine, EPL_STR("mlp"), EPL_STR("{\"sizes\":[4,16,2],\"seed\":1}"),
-                           model_path, (size_t)model_length));
+  check(epl_template_write(engine, EPL_STR("mlp"), EPL_STR("{\"sizes\":[4,16,2],\"seed\":1}"), model_path,
+                           (size_t)model_length));
   check(epl_model_load(engine, model_path, (size_t)model_length, NULL, &model));
 
   check(epl_trainer_create(engine, &trainer)); /* cross-entropy is the default loss */
@@ -53,7 +53,8 @@ int main(int argc, char** argv) {
   const int64_t x_dims[2] = {8, 4}, target_dims[1] = {8};
   epl_tensor *x_tensor = NULL, *target_tensor = NULL;
   check(epl_tensor_create_borrow(engine, EPL_DTYPE_F32, x_dims, 2, x, sizeof x, NULL, NULL, &x_tensor));
-  check(epl_tensor_create_borrow(engine, EPL_DTYPE_I64, target_dims, 1, target, sizeof target, NULL, NULL, &target_tensor));
+  check(epl_tensor_create_borrow(engine, EPL_DTYPE_I64, target_dims, 1, target, sizeof target, NULL, NULL,
+                                 &target_tensor));
   const epl_tensor* inputs[2] = {x_tensor, target_tensor}; /* in the plan's order (epl_plan_port) */
 
   epl_metrics metrics = EPL_METRICS_INIT;

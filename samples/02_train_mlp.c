@@ -1,5 +1,5 @@
-/* Training as a service does it: inputs found by name, a deadline for each step, a step that is cancelled, evaluation, a
- * checkpoint, and a second session that goes on from it with the same bits.
+/* Training as a service does it: inputs found by name, a deadline for each step, a step that is cancelled, evaluation,
+ * a checkpoint, and a second session that goes on from it with the same bits.
  *
  * usage: 02_train_mlp [FOLDER] */
 #include <epl.h>
@@ -50,7 +50,8 @@ struct batch_tensors {
 static void open_batch(const epl_engine* engine, const epl_plan* plan, struct batch_tensors* b) {
   const int64_t x_dims[2] = {batch, inputs}, target_dims[1] = {batch};
   check(epl_tensor_create_borrow(engine, EPL_DTYPE_F32, x_dims, 2, b->x, sizeof b->x, NULL, NULL, &b->owned[0]));
-  check(epl_tensor_create_borrow(engine, EPL_DTYPE_I64, target_dims, 1, b->target, sizeof b->target, NULL, NULL, &b->owned[1]));
+  check(epl_tensor_create_borrow(engine, EPL_DTYPE_I64, target_dims, 1, b->target, sizeof b->target, NULL, NULL,
+                                 &b->owned[1]));
   for (int64_t i = 0; i < epl_plan_port_count(plan, EPL_ENTRY_TRAIN, EPL_PORT_INPUT); ++i) {
     epl_port port = EPL_PORT_INIT;
     check(epl_plan_port(plan, EPL_ENTRY_TRAIN, EPL_PORT_INPUT, i, &port));
@@ -132,8 +133,8 @@ int main(int argc, char** argv) {
   uint64_t one = 0, other = 0;
   check(epl_session_hash(session, &one));
   check(epl_session_hash(second, &other));
-  printf("loss %.4f before, %.4f after; cancelled step %s; weights %016" PRIx64 ", resumed %016" PRIx64 "\n", before.loss, loss,
-         cancelled ? "changed nothing" : "FAILED", one, other);
+  printf("loss %.4f before, %.4f after; cancelled step %s; weights %016" PRIx64 ", resumed %016" PRIx64 "\n",
+         before.loss, loss, cancelled ? "changed nothing" : "FAILED", one, other);
 
   epl_tensor_destroy(b.owned[0]);
   epl_tensor_destroy(b.owned[1]);

@@ -14,7 +14,8 @@ namespace epl::tools {
 
 class ApiError : public std::runtime_error {
  public:
-  ApiError(int32_t code, const std::string& message, std::string where) : std::runtime_error(message), code(code), where(std::move(where)) {}
+  ApiError(int32_t code, const std::string& message, std::string where)
+      : std::runtime_error(message), code(code), where(std::move(where)) {}
   int32_t code;
   std::string where;
 };
@@ -32,12 +33,10 @@ inline void check(epl_error* error) {
   throw thrown;
 }
 
-template <class T, void (*destroy)(T*)>
-struct Destroyer {
+template <class T, void (*destroy)(T*)> struct Destroyer {
   void operator()(T* handle) const { destroy(handle); }
 };
-template <class T, void (*destroy)(T*)>
-using Handle = std::unique_ptr<T, Destroyer<T, destroy>>;
+template <class T, void (*destroy)(T*)> using Handle = std::unique_ptr<T, Destroyer<T, destroy>>;
 
 using Engine = Handle<epl_engine, epl_engine_destroy>;
 using Model = Handle<epl_model, epl_model_destroy>;
@@ -50,16 +49,14 @@ using TensorHandle = Handle<epl_tensor, epl_tensor_destroy>;
 using Cancel = Handle<epl_cancel, epl_cancel_destroy>;
 
 // make<Engine>(epl_engine_create, options): calls f(arguments..., &handle).
-template <class H, class F, class... Args>
-H make(F f, Args... args) {
+template <class H, class F, class... Args> H make(F f, Args... args) {
   typename H::pointer raw = nullptr;
   check(f(args..., &raw));
   return H(raw);
 }
 
 // The text that f(arguments..., &text) gives.
-template <class F, class... Args>
-std::string text_of(F f, Args... args) {
+template <class F, class... Args> std::string text_of(F f, Args... args) {
   epl_text* raw = nullptr;
   check(f(args..., &raw));
   std::string out(epl_text_data(raw), epl_text_length(raw));
@@ -76,12 +73,11 @@ struct Port {
     for (int64_t dim : dims) count *= dim;
     return count;
   }
-  std::string text() const;   // "f32[4,7]", "?" for what is not known
+  std::string text() const;  // "f32[4,7]", "?" for what is not known
 };
 
 // f(arguments..., &port)
-template <class F, class... Args>
-Port port_of(F f, Args... args) {
+template <class F, class... Args> Port port_of(F f, Args... args) {
   epl_port raw = EPL_PORT_INIT;
   check(f(args..., &raw));
   return {std::string(raw.name, raw.name_length), raw.dtype, std::vector<int64_t>(raw.dims, raw.dims + raw.ndim)};
@@ -89,7 +85,8 @@ Port port_of(F f, Args... args) {
 
 inline std::string Port::text() const {
   std::string out = std::string(epl_dtype_name(dtype)) + "[";
-  for (size_t i = 0; i < dims.size(); ++i) out += (i ? "," : "") + (dims[i] < 0 ? std::string("?") : std::to_string(dims[i]));
+  for (size_t i = 0; i < dims.size(); ++i)
+    out += (i ? "," : "") + (dims[i] < 0 ? std::string("?") : std::to_string(dims[i]));
   return out + "]";
 }
 

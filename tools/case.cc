@@ -1,9 +1,10 @@
-#include "tools/binding.h"
 #include "tools/case.h"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
+
+#include "tools/binding.h"
 
 namespace epl::tools {
 namespace {
@@ -18,10 +19,18 @@ double norm_of(const epl_tensor* tensor) {
   for (size_t i = 0; i < count; ++i) {
     double v = 0;
     switch (epl_tensor_dtype(tensor)) {
-      case EPL_DTYPE_F32: v = static_cast<const float*>(epl_tensor_data(tensor))[i]; break;
-      case EPL_DTYPE_F64: v = static_cast<const double*>(epl_tensor_data(tensor))[i]; break;
-      case EPL_DTYPE_I64: v = static_cast<double>(static_cast<const int64_t*>(epl_tensor_data(tensor))[i]); break;
-      default: throw UsageError("a parameter of type " + std::string(epl_dtype_name(epl_tensor_dtype(tensor))) + " cannot be compared");
+      case EPL_DTYPE_F32:
+        v = static_cast<const float*>(epl_tensor_data(tensor))[i];
+        break;
+      case EPL_DTYPE_F64:
+        v = static_cast<const double*>(epl_tensor_data(tensor))[i];
+        break;
+      case EPL_DTYPE_I64:
+        v = static_cast<double>(static_cast<const int64_t*>(epl_tensor_data(tensor))[i]);
+        break;
+      default:
+        throw UsageError("a parameter of type " + std::string(epl_dtype_name(epl_tensor_dtype(tensor))) +
+                         " cannot be compared");
     }
     sum += v * v;
   }
@@ -35,8 +44,8 @@ class Case {
 
   Outcome run() {
     open();
-    // Reporting norms takes time and memory, so one step does it in a plan of its own; the plan whose steps are compared
-    // and timed is the one that a user trains with.
+    // Reporting norms takes time and memory, so one step does it in a plan of its own; the plan whose steps are
+    // compared and timed is the one that a user trains with.
     start(true);
     step();
     compare_gradients();
@@ -62,12 +71,18 @@ class Case {
     engine_ = make_engine(job_);
     model_ = load_model(engine_, folder_ + "/model.onnx");
     const std::string data = folder_ + "/train.safetensors";
-    dataset_ = make<Dataset>(epl_dataset_open, engine_.get(), data.data(), data.size(), static_cast<const char*>(nullptr), size_t{0});
+    dataset_ = make<Dataset>(epl_dataset_open, engine_.get(), data.data(), data.size(),
+                             static_cast<const char*>(nullptr), size_t{0});
   }
 
   static std::vector<Layout> all_layouts() {
-    return {{.threads = 1}, {.threads = 2}, {.threads = 1, .micro_batches = 2}, {.threads = 2, .micro_batches = 4}, {.threads = 2, .ranks = 2},
-            {.threads = 2, .ranks = 4}, {.threads = 2, .micro_batches = 2, .ranks = 2}};
+    return {{.threads = 1},
+            {.threads = 2},
+            {.threads = 1, .micro_batches = 2},
+            {.threads = 2, .micro_batches = 4},
+            {.threads = 2, .ranks = 2},
+            {.threads = 2, .ranks = 4},
+            {.threads = 2, .micro_batches = 2, .ranks = 2}};
   }
 
   // The same weights, or a reason why the work cannot be cut so.
@@ -107,13 +122,15 @@ class Case {
     check(epl_dataset_bind(dataset_.get(), plan_.get(), EPL_ENTRY_TRAIN));
     session_ = make<Session>(epl_session_create, plan_.get(), static_cast<const epl_session_options*>(nullptr));
     for (int kind = 0; kind < 3; ++kind) {
-      for (int64_t i = 0; i < epl_session_state_count(session_.get(), kind); ++i) state_.insert(port_of(epl_session_state_port, session_.get(), kind, i).name);
+      for (int64_t i = 0; i < epl_session_state_count(session_.get(), kind); ++i)
+        state_.insert(port_of(epl_session_state_port, session_.get(), kind, i).name);
     }
   }
 
   // One step with the dataset's next batch.
   epl_metrics step() {
-    std::vector<const epl_tensor*> batch(static_cast<size_t>(epl_plan_port_count(plan_.get(), EPL_ENTRY_TRAIN, EPL_PORT_INPUT)));
+    std::vector<const epl_tensor*> batch(
+        static_cast<size_t>(epl_plan_port_count(plan_.get(), EPL_ENTRY_TRAIN, EPL_PORT_INPUT)));
     check(epl_dataset_next(dataset_.get(), batch.data(), batch.size()));
     epl_metrics metrics = EPL_METRICS_INIT;
     check(epl_session_step(session_.get(), batch.data(), batch.size(), nullptr, &metrics));
@@ -148,7 +165,8 @@ class Case {
     }
     Trainer made = make_trainer(engine_, job);
     bind_inputs(made, model_, dataset_, job);
-    for (const auto& [name, dim] : reference_.batch_dims) check(epl_trainer_bind_batch_dim(made.get(), name.data(), name.size(), static_cast<int32_t>(dim)));
+    for (const auto& [name, dim] : reference_.batch_dims)
+      check(epl_trainer_bind_batch_dim(made.get(), name.data(), name.size(), static_cast<int32_t>(dim)));
     choose_parameters(made);
     return made;
   }
@@ -156,7 +174,8 @@ class Case {
   // Exactly what the reference trained is trained.
   void choose_parameters(const Trainer& made) const {
     std::set<std::string> initializers;
-    for (int64_t i = 0; i < epl_model_port_count(model_.get(), EPL_PORT_INITIALIZER); ++i) initializers.insert(port_of(epl_model_port, model_.get(), EPL_PORT_INITIALIZER, i).name);
+    for (int64_t i = 0; i < epl_model_port_count(model_.get(), EPL_PORT_INITIALIZER); ++i)
+      initializers.insert(port_of(epl_model_port, model_.get(), EPL_PORT_INITIALIZER, i).name);
     int64_t group = -1;
     for (const std::string& name : reference_.trainable) {
       const std::string here = name_here(name, initializers);
@@ -201,14 +220,15 @@ class Case {
   void expect_all_buffers(const Buffers& file) {
     for (const auto& [name, end] : buffers()) {
       const bool moved = file.at(name) != end;
-      if (moved && !reference_.buffers.contains(name)) throw UsageError(folder_ + "/reference.json: \"final_buffer_norms\" lacks " + name + ", which training moves");
+      if (moved && !reference_.buffers.contains(name))
+        throw UsageError(folder_ + "/reference.json: \"final_buffer_norms\" lacks " + name + ", which training moves");
     }
   }
 
   // Running statistics do not act on training, so they are looked at apart. Exporting in training mode runs the model
-  // once, which moves the statistics in the file but not those of the reference. Where the file's start does not lead to
-  // the reference's end, PyTorch's own start (mean 0, variance 1) must, and the two ends may differ by nothing but what
-  // is left of the two starts: a moving average keeps the same share of its start in every element.
+  // once, which moves the statistics in the file but not those of the reference. Where the file's start does not lead
+  // to the reference's end, PyTorch's own start (mean 0, variance 1) must, and the two ends may differ by nothing but
+  // what is left of the two starts: a moving average keeps the same share of its start in every element.
   void compare_buffers(const Buffers& file) {
     expect_all_buffers(file);
     const Outcome before = out_;
@@ -229,9 +249,10 @@ class Case {
     out_.notes.push_back("running statistics were compared from a fresh start; the export had moved those in the file");
   }
 
-  // Whether two moving averages over the same values, one of which began with `fresh` everywhere, differ by one share, from
-  // 0 to 1, of the difference of their starts.
-  static bool differ_by_starts(const std::vector<float>& start, const std::vector<float>& end, const std::vector<float>& fresh_end, double fresh) {
+  // Whether two moving averages over the same values, one of which began with `fresh` everywhere, differ by one share,
+  // from 0 to 1, of the difference of their starts.
+  static bool differ_by_starts(const std::vector<float>& start, const std::vector<float>& end,
+                               const std::vector<float>& fresh_end, double fresh) {
     double along = 0, whole = 0;
     for (size_t i = 0; i < start.size(); ++i) {
       const double offset = start[i] - fresh;
@@ -257,8 +278,11 @@ class Case {
       const double error = std::fabs(metrics.loss - losses[i]) / std::max(std::fabs(losses[i]), 1e-12);
       const double allowed = reference_.loss_tolerance_at(i);
       if (!(error <= allowed)) out_.pass = false;
-      if (o_.details) std::fprintf(stderr, "%s  step %zu loss %.9g, expected %.9g, error %.1e of %.1e\n", error <= allowed ? "    " : "FAIL", i, metrics.loss, losses[i], error, allowed);
-      out_.loss_error = std::isfinite(error) ? std::max(out_.loss_error, error) : std::numeric_limits<double>::infinity();
+      if (o_.details)
+        std::fprintf(stderr, "%s  step %zu loss %.9g, expected %.9g, error %.1e of %.1e\n",
+                     error <= allowed ? "    " : "FAIL", i, metrics.loss, losses[i], error, allowed);
+      out_.loss_error =
+          std::isfinite(error) ? std::max(out_.loss_error, error) : std::numeric_limits<double>::infinity();
     }
   }
 
@@ -273,13 +297,17 @@ class Case {
       const bool rounding_only = expected < 1e-7 * largest;
       if (rounding_only) rounding_only_.insert(name);
       const double scale = rounding_only ? rounding_share * largest : expected;
-      note("gradient", std::fabs(ours - expected) / scale, norm_tolerance, ours, expected, name, out_.gradient_error, out_.worst_gradient);
+      note("gradient", std::fabs(ours - expected) / scale, norm_tolerance, ours, expected, name, out_.gradient_error,
+           out_.worst_gradient);
     }
   }
 
-  void note(const char* what, double error, double allowed, double ours, double expected, const std::string& name, double& worst, std::string& worst_name) {
+  void note(const char* what, double error, double allowed, double ours, double expected, const std::string& name,
+            double& worst, std::string& worst_name) {
     if (!(error <= allowed)) out_.pass = false;
-    if (o_.details) std::fprintf(stderr, "%s  %-8s %.9g, expected %.9g, error %.1e of %.1e  %s\n", error <= allowed ? "    " : "FAIL", what, ours, expected, error, allowed, name.c_str());
+    if (o_.details)
+      std::fprintf(stderr, "%s  %-8s %.9g, expected %.9g, error %.1e of %.1e  %s\n", error <= allowed ? "    " : "FAIL",
+                   what, ours, expected, error, allowed, name.c_str());
     if (!std::isfinite(error)) error = std::numeric_limits<double>::infinity();
     if (error > worst) {
       worst = error;
@@ -294,13 +322,16 @@ class Case {
     return norm_of(value.get());
   }
 
-  // A parameter that the reference lists as insensitive, or whose gradient and movement in float64 are nothing but rounding: a step
-  // of it has no right digit.
+  // A parameter that the reference lists as insensitive, or whose gradient and movement in float64 are nothing but
+  // rounding: a step of it has no right digit.
   bool only_rounds(const std::string& name, double expected) const {
     if (reference_.insensitive.contains(name)) return true;
     if (!rounding_only_.contains(name) || !norms_at_first_.contains(name)) return false;
-    const double decay = reference_.optimizer == "adamw" && reference_.has("weight_decay") ? reference_.json()["weight_decay"].get<double>() : 0;
-    const double start = norms_at_first_.at(name), kept = start * std::pow(1 - reference_.lr * decay, static_cast<double>(reference_.losses.size()));
+    const double decay = reference_.optimizer == "adamw" && reference_.has("weight_decay")
+                             ? reference_.json()["weight_decay"].get<double>()
+                             : 0;
+    const double start = norms_at_first_.at(name),
+                 kept = start * std::pow(1 - reference_.lr * decay, static_cast<double>(reference_.losses.size()));
     return std::fabs(expected - kept) <= 1e-5 * start + 1e-9 || std::fabs(expected - start) <= 1e-5 * start + 1e-9;
   }
 
@@ -311,14 +342,16 @@ class Case {
       double elements = 0;
       const double ours = final_norm(name, elements);
       if (!only_rounds(name, expected)) {
-        note("weight", std::fabs(ours - expected) / std::max(expected, 1e-12), reference_.tolerance_of(name), ours, expected, name, out_.parameter_error, out_.worst_parameter);
+        note("weight", std::fabs(ours - expected) / std::max(expected, 1e-12), reference_.tolerance_of(name), ours,
+             expected, name, out_.parameter_error, out_.worst_parameter);
         continue;
       }
       listed += (listed.empty() ? "" : ", ") + name;
       if (reference_.insensitive.contains(name)) continue;
       // Each step moves it by at most about the learning rate.
       const double reach = reference_.lr * static_cast<double>(reference_.losses.size()) * std::sqrt(elements);
-      note("weight", std::fabs(ours - expected) <= reach ? 0 : std::fabs(ours - expected) / std::max(reach, 1e-12), norm_tolerance, ours, expected, name, out_.parameter_error, out_.worst_parameter);
+      note("weight", std::fabs(ours - expected) <= reach ? 0 : std::fabs(ours - expected) / std::max(reach, 1e-12),
+           norm_tolerance, ours, expected, name, out_.parameter_error, out_.worst_parameter);
     }
     if (!listed.empty()) out_.notes.push_back("insensitive, moved by rounding alone: " + listed);
   }
@@ -333,10 +366,12 @@ class Case {
       }
       double elements = 0;
       const double ours = final_norm(name, elements);
-      note("buffer", std::fabs(ours - expected) / std::max(expected, 1e-12), norm_tolerance, ours, expected, name, out_.parameter_error, out_.worst_parameter);
+      note("buffer", std::fabs(ours - expected) / std::max(expected, 1e-12), norm_tolerance, ours, expected, name,
+           out_.parameter_error, out_.worst_parameter);
     }
     const std::string said = "no state of the file, so not compared: " + apart;
-    if (!apart.empty() && std::find(out_.notes.begin(), out_.notes.end(), said) == out_.notes.end()) out_.notes.push_back(said);
+    if (!apart.empty() && std::find(out_.notes.begin(), out_.notes.end(), said) == out_.notes.end())
+      out_.notes.push_back(said);
   }
 
   void finish() {

@@ -22,7 +22,7 @@ struct CheckOptions {
 struct Layout {
   int threads = 1;
   int64_t micro_batches = 1, ranks = 1;
-  std::string hash, refused;                   // one of them
+  std::string hash, refused;  // one of them
   int64_t planned = 0, measured = 0;
 };
 
@@ -38,8 +38,8 @@ struct Outcome {
   double seconds_per_step() const;  // the median
 };
 
-// Trains the case of a folder (model.onnx, train.safetensors, reference.json) and compares every number; with `layouts`, trains it in
-// each of them again and compares the weights' hashes. Throws where it cannot run.
+// Trains the case of a folder (model.onnx, train.safetensors, reference.json) and compares every number; with
+// `layouts`, trains it in each of them again and compares the weights' hashes. Throws where it cannot run.
 Outcome run_case(const CheckOptions& o, const std::string& folder);
 
 }  // namespace epl::tools

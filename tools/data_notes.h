@@ -6,12 +6,12 @@
 
 namespace epl::tools {
 
-// Binds the target of a trainer to a field, which is converted: class indices for a loss that compares with classes, else
-// what the loss itself asks for.
+// Binds the target of a trainer to a field, which is converted: class indices for a loss that compares with classes,
+// else what the loss itself asks for.
 void bind_target(const Trainer& trainer, const Port& field, const std::string& loss);
 
-// Tells what was read, with the names of classes, and keeps it in OUT/data.json: whoever uses the model must know the order of
-// columns and the numbers of classes.
+// Tells what was read, with the names of classes, and keeps it in OUT/data.json: whoever uses the model must know the
+// order of columns and the numbers of classes.
 void tell_data(const Dataset& data, const std::string& out, Listener& listener);
 
 // The description of a dataset, for people.

@@ -1,5 +1,5 @@
-// epl completion and epl man: what the command line says of itself, for shells and for man. Both read the options from the parser,
-// as --help does (tools/help.h), so they cannot be out of date.
+// epl completion and epl man: what the command line says of itself, for shells and for man. Both read the options from
+// the parser, as --help does (tools/help.h), so they cannot be out of date.
 #include <algorithm>
 #include <cstdio>
 
@@ -21,7 +21,8 @@ Values values_of(const OptionText& option, const Json& engine) {
   Values out;
   out.words = names_for(option, engine);
   const auto named = [&](const char* name) { return option.names.back() == name; };
-  out.files = option.value == "FILE" || option.value == "FOLDER" || option.value == "PATH" || named("--out") || named("--report") || named("--strategy") || named("--data-options");
+  out.files = option.value == "FILE" || option.value == "FOLDER" || option.value == "PATH" || named("--out") ||
+              named("--report") || named("--strategy") || named("--data-options");
   return out;
 }
 
@@ -46,7 +47,9 @@ std::string bash_script(const std::vector<CommandText>& commands, const Json& en
     options += "    " + commands[i].name + ") options='" + joined(option_names(commands[i]), " ") + "' ;;\n";
     for (const OptionText& option : commands[i].options) {
       const Values v = values_of(option, engine);
-      if (!v.words.empty()) values += "    " + commands[i].name + "\\ " + option.names.back() + ") COMPREPLY=($(compgen -W '" + joined(v.words, " ") + "' -- \"$word\")); return ;;\n";
+      if (!v.words.empty())
+        values += "    " + commands[i].name + "\\ " + option.names.back() + ") COMPREPLY=($(compgen -W '" +
+                  joined(v.words, " ") + "' -- \"$word\")); return ;;\n";
     }
   }
   return R"(# Completion of epl for bash; printed by `epl completion bash`.
@@ -54,13 +57,16 @@ _epl() {
   local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} command=${COMP_WORDS[1]} options=''
   COMPREPLY=()
   if [ "$COMP_CWORD" = 1 ]; then
-    COMPREPLY=($(compgen -W ')" + names + R"( --help --version' -- "$word"))
+    COMPREPLY=($(compgen -W ')" +
+         names + R"( --help --version' -- "$word"))
     return
   fi
   case "$command $before" in
-)" + values + R"(  esac
+)" + values +
+         R"(  esac
   case $command in
-)" + options + R"(  esac
+)" + options +
+         R"(  esac
   case $word in
     -*) COMPREPLY=($(compgen -W "$options" -- "$word")) ;;
     *) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$word")) ;;
@@ -93,32 +99,40 @@ std::string zsh_script(const std::vector<CommandText>& commands, const Json& eng
       const Values v = values_of(option, engine);
       const std::string action = !v.words.empty() ? "(" + joined(v.words, " ") + ")" : v.files ? "_files" : " ";
       if (option.positional) {
-        cases += " \\\n        '" + std::string(option.repeatable ? "*" : "") + ":" + option.names[0] + ":" + (v.files ? "_files" : " ") + "'";
+        cases += " \\\n        '" + std::string(option.repeatable ? "*" : "") + ":" + option.names[0] + ":" +
+                 (v.files ? "_files" : " ") + "'";
         continue;
       }
       for (const std::string& name : option.names) {
-        cases += " \\\n        '" + std::string(option.repeatable ? "*" : "") + name + "[" + quoted(option.description, true) + "]" +
+        cases += " \\\n        '" + std::string(option.repeatable ? "*" : "") + name + "[" +
+                 quoted(option.description, true) + "]" +
                  (option.takes_value ? ":" + option.value + ":" + action : "") + "'";
       }
     }
     cases += "\n      ;;\n";
   }
-  return "#compdef epl\n# Completion of epl for zsh; printed by `epl completion zsh`.\n_epl() {\n  local -a commands\n  commands=(\n" + names +
-         "  )\n  if (( CURRENT == 2 )); then\n    _describe command commands\n    return\n  fi\n  local command=$words[2]\n  shift words\n  (( CURRENT-- ))\n  case $command in\n" + cases +
-         "  esac\n}\n_epl \"$@\"\n";
+  return "#compdef epl\n# Completion of epl for zsh; printed by `epl completion zsh`.\n_epl() {\n  local -a commands\n "
+         " commands=(\n" +
+         names +
+         "  )\n  if (( CURRENT == 2 )); then\n    _describe command commands\n    return\n  fi\n  local "
+         "command=$words[2]\n  shift words\n  (( CURRENT-- ))\n  case $command in\n" +
+         cases + "  esac\n}\n_epl \"$@\"\n";
 }
 
 std::string fish_script(const std::vector<CommandText>& commands, const Json& engine) {
   std::string out = "# Completion of epl for fish; printed by `epl completion fish`.\n";
   for (size_t i = 1; i < commands.size(); ++i) {
     const CommandText& command = commands[i];
-    out += "complete -c epl -n __fish_use_subcommand -f -a " + command.name + " -d '" + quoted(command.description, false) + "'\n";
+    out += "complete -c epl -n __fish_use_subcommand -f -a " + command.name + " -d '" +
+           quoted(command.description, false) + "'\n";
     for (const OptionText& option : command.options) {
       if (option.positional) continue;
       const Values v = values_of(option, engine);
       out += "complete -c epl -n '__fish_seen_subcommand_from " + command.name + "'";
-      for (const std::string& name : option.names) out += name.starts_with("--") ? " -l " + name.substr(2) : " -s " + name.substr(1);
-      if (option.takes_value) out += v.files ? " -r -F" : v.words.empty() ? " -x" : " -x -a '" + joined(v.words, " ") + "'";
+      for (const std::string& name : option.names)
+        out += name.starts_with("--") ? " -l " + name.substr(2) : " -s " + name.substr(1);
+      if (option.takes_value)
+        out += v.files ? " -r -F" : v.words.empty() ? " -x" : " -x -a '" + joined(v.words, " ") + "'";
       out += " -d '" + quoted(option.description, false) + "'\n";
     }
   }
@@ -133,7 +147,9 @@ Run add_completion(CLI::App& app) {
   return [shell, &app] {
     const std::vector<CommandText> commands = describe(*app.get_parent());
     const Json engine = parse_json(text_of(epl_engine_describe, make_engine({}).get()));
-    const std::string script = *shell == "bash" ? bash_script(commands, engine) : *shell == "zsh" ? zsh_script(commands, engine) : fish_script(commands, engine);
+    const std::string script = *shell == "bash"  ? bash_script(commands, engine)
+                               : *shell == "zsh" ? zsh_script(commands, engine)
+                                                 : fish_script(commands, engine);
     std::fputs(script.c_str(), stdout);
     return 0;
   };
@@ -141,7 +157,10 @@ Run add_completion(CLI::App& app) {
 
 Run add_man(CLI::App& app) {
   return [&app] {
-    std::fputs(man_page(describe(*app.get_parent()), parse_json(text_of(epl_engine_describe, make_engine({}).get())), version_text()).c_str(), stdout);
+    std::fputs(man_page(describe(*app.get_parent()), parse_json(text_of(epl_engine_describe, make_engine({}).get())),
+                        version_text())
+                   .c_str(),
+               stdout);
     return 0;
   };
 }

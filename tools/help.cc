@@ -23,7 +23,8 @@ std::string sentence(const OptionText& option, const CommandText& command, const
   const std::vector<std::string> names = names_for(option, engine);
   if (!names.empty()) out += ": " + joined(names, ", ");
   // An option of the loss, the optimizer or the schedule that only some of them have.
-  static constexpr std::pair<const char*, const char*> owners[] = {{groups::loss, "losses"}, {groups::optimizer, "optimizers"}, {groups::optimizer, "schedules"}};
+  static constexpr std::pair<const char*, const char*> owners[] = {
+      {groups::loss, "losses"}, {groups::optimizer, "optimizers"}, {groups::optimizer, "schedules"}};
   std::string key = option.names.back().substr(option.positional ? 0 : 2);
   std::replace(key.begin(), key.end(), '-', '_');
   for (const auto& [group, list] : owners) {
@@ -36,7 +37,8 @@ std::string sentence(const OptionText& option, const CommandText& command, const
   if (!option.default_text.empty()) out += " (default: " + option.default_text + ")";
   if (option.required) out += " (required)";
   for (const Choice& choice : required_choices()) {
-    const bool among = command.name == choice.command && std::find(choice.one_of.begin(), choice.one_of.end(), option.names.back()) != choice.one_of.end();
+    const bool among = command.name == choice.command && std::find(choice.one_of.begin(), choice.one_of.end(),
+                                                                   option.names.back()) != choice.one_of.end();
     if (among) out += " (required: " + listed({choice.one_of.begin(), choice.one_of.end()}, "or") + ")";
   }
   return out;
@@ -44,8 +46,11 @@ std::string sentence(const OptionText& option, const CommandText& command, const
 
 std::string name_text(const OptionText& option) {
   std::string name = joined(option.names, ", ");
-  if (option.positional) std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
-  return name + (option.takes_value && !option.positional ? " " + option.value : "") + (option.positional && option.repeatable ? " ..." : "");
+  if (option.positional)
+    std::transform(name.begin(), name.end(), name.begin(),
+                   [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+  return name + (option.takes_value && !option.positional ? " " + option.value : "") +
+         (option.positional && option.repeatable ? " ..." : "");
 }
 
 // The words of a text in lines from `from` to the right edge; the first begins where the cursor stands.
@@ -101,7 +106,8 @@ std::vector<Group> grouped(const CommandText& command) {
     group->options.push_back(&option);
   }
   for (Group& group : out) {
-    std::stable_sort(group.options.begin(), group.options.end(), [](const OptionText* a, const OptionText* b) { return a->required > b->required; });
+    std::stable_sort(group.options.begin(), group.options.end(),
+                     [](const OptionText* a, const OptionText* b) { return a->required > b->required; });
   }
   std::erase_if(out, [](const Group& group) { return group.options.empty(); });
   return out;
@@ -161,7 +167,8 @@ std::string man_options(const CommandText& command, const Json& engine) {
     std::string options;
     for (const OptionText* option : group.options) {
       if (option->names.back() == "--help") continue;
-      options += ".TP\n\\fB" + roff(option->positional ? name_text(*option) : joined(option->names, ", ")) + "\\fR" + (option->takes_value && !option->positional ? " \\fI" + roff(option->value) + "\\fR" : "") + "\n" +
+      options += ".TP\n\\fB" + roff(option->positional ? name_text(*option) : joined(option->names, ", ")) + "\\fR" +
+                 (option->takes_value && !option->positional ? " \\fI" + roff(option->value) + "\\fR" : "") + "\n" +
                  roff(sentence(*option, command, engine)) + "\n";
     }
     if (!options.empty()) out += title + options;
@@ -190,33 +197,41 @@ const std::vector<ExitCode>& exit_codes() {
 }
 
 std::vector<std::string> names_for(const OptionText& option, const Json& engine) {
-  static constexpr std::pair<const char*, const char*> lists[] = {
-      {"--optimizer", "optimizers"}, {"--loss", "losses"}, {"--schedule", "schedules"}, {"--metrics", "metrics"}, {"--device", "devices"}};
+  static constexpr std::pair<const char*, const char*> lists[] = {{"--optimizer", "optimizers"},
+                                                                  {"--loss", "losses"},
+                                                                  {"--schedule", "schedules"},
+                                                                  {"--metrics", "metrics"},
+                                                                  {"--device", "devices"}};
   std::vector<std::string> out;
   for (const auto& [name, list] : lists) {
     if (option.names.back() != name || !engine.contains(list)) continue;
-    for (const Json& row : engine.at(list)) out.push_back(row.is_string() ? row.get<std::string>() : row.at("name").get<std::string>());
+    for (const Json& row : engine.at(list))
+      out.push_back(row.is_string() ? row.get<std::string>() : row.at("name").get<std::string>());
   }
   return out;
 }
 
 std::string help_text(const std::vector<CommandText>& commands, const std::string& name, const Json& engine) {
-  const auto found = std::find_if(commands.begin(), commands.end(), [&](const CommandText& one) { return one.name == name; });
+  const auto found =
+      std::find_if(commands.begin(), commands.end(), [&](const CommandText& one) { return one.name == name; });
   const CommandText& command = found == commands.end() ? commands[0] : *found;
   std::string out;
   if (command.name.empty()) {
     out = wrapped(command.description, 0, 0) + "\nUsage: epl COMMAND [ARGUMENT ...]\n\nCommands\n";
     for (size_t i = 1; i < commands.size(); ++i) out += entry(commands[i].name, commands[i].description);
-    out += "\nOptions\n" + entry("-h, --help", "this text; epl COMMAND --help has the options of a command") + entry("-V, --version", "the version of EPL");
+    out += "\nOptions\n" + entry("-h, --help", "this text; epl COMMAND --help has the options of a command") +
+           entry("-V, --version", "the version of EPL");
   } else {
     out = wrapped(command.description, 0, 0) + "\n" + wrapped("Usage: " + usage_line(command), 4, 0);
     for (const Group& group : grouped(command)) {
       out += "\n" + group.title + "\n";
-      for (const OptionText* option : group.options) out += entry(name_text(*option), sentence(*option, command, engine));
+      for (const OptionText* option : group.options)
+        out += entry(name_text(*option), sentence(*option, command, engine));
     }
   }
   if (is_example(command)) {
-    out += "\n" + std::string(command.name.empty() ? "A language model from nothing, in three lines" : "Examples") + "\n" + command.footer + "\n";
+    out += "\n" + std::string(command.name.empty() ? "A language model from nothing, in three lines" : "Examples") +
+           "\n" + command.footer + "\n";
   } else if (!command.footer.empty()) {
     out += "\n" + wrapped(command.footer, 0, 0);
   }
@@ -225,15 +240,19 @@ std::string help_text(const std::vector<CommandText>& commands, const std::strin
 }
 
 std::string man_page(const std::vector<CommandText>& commands, const Json& engine, const std::string& version) {
-  std::string out = ".TH EPL 1 \"\" \"epl " + version + "\" \"User Commands\"\n.SH NAME\nepl \\- " + roff("train neural networks from ONNX files") + "\n.SH SYNOPSIS\n";
-  for (size_t i = 1; i < commands.size(); ++i) out += roff(usage_line(commands[i])) + "\n" + (i + 1 < commands.size() ? ".br\n" : "");
+  std::string out = ".TH EPL 1 \"\" \"epl " + version + "\" \"User Commands\"\n.SH NAME\nepl \\- " +
+                    roff("train neural networks from ONNX files") + "\n.SH SYNOPSIS\n";
+  for (size_t i = 1; i < commands.size(); ++i)
+    out += roff(usage_line(commands[i])) + "\n" + (i + 1 < commands.size() ? ".br\n" : "");
   out += ".SH DESCRIPTION\n" + roff(commands[0].description) + "\n.SH COMMANDS\n";
   for (size_t i = 1; i < commands.size(); ++i) {
-    out += ".SS epl " + roff(commands[i].name) + "\n" + roff(commands[i].description) + "\n" + man_options(commands[i], engine);
+    out += ".SS epl " + roff(commands[i].name) + "\n" + roff(commands[i].description) + "\n" +
+           man_options(commands[i], engine);
     if (!is_example(commands[i]) && !commands[i].footer.empty()) out += ".PP\n" + roff(commands[i].footer) + "\n";
   }
   out += ".SH EXIT STATUS\n";
-  for (const ExitCode& row : exit_codes()) out += ".TP\n.B " + std::to_string(row.code) + "\n" + roff(row.meaning) + "\n";
+  for (const ExitCode& row : exit_codes())
+    out += ".TP\n.B " + std::to_string(row.code) + "\n" + roff(row.meaning) + "\n";
   out += ".SH EXAMPLES\n.nf\n";
   for (const CommandText& command : commands) {
     if (is_example(command)) out += roff(command.footer) + "\n";

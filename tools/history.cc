@@ -15,7 +15,9 @@ void read_history(const std::string& path, int64_t last_step, JobStart& start) {
   for (std::string line; std::getline(in, line);) {
     const Json event = try_parse_json(line);
     if (event.is_object() && event.value("event", "") == "held_out") start.earlier_held_out = event;
-    if (!event.is_object() || !event.contains("step") || !event["step"].is_number_integer() || event["step"].get<int64_t>() > last_step) continue;
+    if (!event.is_object() || !event.contains("step") || !event["step"].is_number_integer() ||
+        event["step"].get<int64_t>() > last_step)
+      continue;
     StepDone step;
     Evaluated evaluated;
     if (read_event(event, step)) start.earlier_steps.push_back(step);
@@ -48,7 +50,9 @@ void History::flush() {
   out << pending_;
   out.close();
   failed_ = !out;
-  if (failed_) log_.add(path_ + ": " + (errno != 0 ? std::strerror(errno) : "cannot be written") + "; it is not written any further");
+  if (failed_)
+    log_.add(path_ + ": " + (errno != 0 ? std::strerror(errno) : "cannot be written") +
+             "; it is not written any further");
   begun_ = true;
   pending_.clear();
 }

@@ -1,7 +1,8 @@
-// What a run has measured, kept in OUT/history.jsonl beside its checkpoints, so that a run that goes on knows of all of it.
+// What a run has measured, kept in OUT/history.jsonl beside its checkpoints, so that a run that goes on knows of all of
+// it.
 //
-// A line an event, as --json prints them: "step", "evaluation" and "held_out", what the latter was measured on. Of a long run the first thousand steps are kept and then about
-// every thousandth part, so that the file stays small.
+// A line an event, as --json prints them: "step", "evaluation" and "held_out", what the latter was measured on. Of a
+// long run the first thousand steps are kept and then about every thousandth part, so that the file stays small.
 #pragma once
 
 #include <string>

@@ -7,7 +7,8 @@
 
 namespace epl::tools {
 
-// Thread safety: any thread. What nobody took goes to standard error at the end, so that nothing is lost to a command that fails.
+// Thread safety: any thread. What nobody took goes to standard error at the end, so that nothing is lost to a command
+// that fails.
 class HostLog {
  public:
   HostLog() = default;

@@ -20,14 +20,18 @@ void print_list(const Lines& lines, bool all) {
   constexpr size_t most = 12;
   const size_t shown = all || lines.size() <= most + 1 ? lines.size() : most;
   for (size_t i = 0; i < shown; ++i) std::printf("  %s\n", lines[i].c_str());
-  if (shown < lines.size()) std::printf("  ... and %s more; --all shows them\n", with_thousands(static_cast<int64_t>(lines.size() - shown)).c_str());
+  if (shown < lines.size())
+    std::printf("  ... and %s more; --all shows them\n",
+                with_thousands(static_cast<int64_t>(lines.size() - shown)).c_str());
 }
 
 std::string text(const Json& object, const char* key) { return object.at(key).get<std::string>(); }
 
 std::string dims_text(const Json& dims) {
   std::string out = "[";
-  for (const Json& dim : dims) out += (out.size() > 1 ? "," : "") + (dim.is_string() ? (dim.get<std::string>().empty() ? "?" : dim.get<std::string>()) : print_json(dim));
+  for (const Json& dim : dims)
+    out += (out.size() > 1 ? "," : "") +
+           (dim.is_string() ? (dim.get<std::string>().empty() ? "?" : dim.get<std::string>()) : print_json(dim));
   return out + "]";
 }
 
@@ -52,10 +56,12 @@ void print_training(const Json& t, bool all) {
     if (!one.at("trainable").get<bool>()) left_out.push_back("not " + text(one, "name") + ": " + text(one, "reason"));
   }
   for (const Json& one : t.at("obstacles")) {
-    obstacles.push_back(std::string(one.at("blocks").get<bool>() ? "no gradient" : "gradients stop") + " at node " + text(one, "node") + " (" + text(one, "op") + "): " + text(one, "reason"));
+    obstacles.push_back(std::string(one.at("blocks").get<bool>() ? "no gradient" : "gradients stop") + " at node " +
+                        text(one, "node") + " (" + text(one, "op") + "): " + text(one, "reason"));
   }
   std::printf("\ntraining: %lld of %zu initialisers can be trained", trainable, t.at("initializers").size());
-  if (t.contains("open_dimensions_as")) std::printf(" (open dimensions taken as %lld)", static_cast<long long>(t.at("open_dimensions_as").get<int64_t>()));
+  if (t.contains("open_dimensions_as"))
+    std::printf(" (open dimensions taken as %lld)", static_cast<long long>(t.at("open_dimensions_as").get<int64_t>()));
   std::printf("\n");
   print_list(left_out, all);
   print_list(obstacles, all);
@@ -69,7 +75,8 @@ void print_model(const Json& m, bool all) {
     std::printf("\n%s\n", kind);
     print_list(typed_lines(m.at(kind)), all);
   }
-  std::printf("\ninitialisers: %zu with %s elements\n", m.at("initializers").size(), with_thousands(m.at("initializer_elements").get<int64_t>()).c_str());
+  std::printf("\ninitialisers: %zu with %s elements\n", m.at("initializers").size(),
+              with_thousands(m.at("initializer_elements").get<int64_t>()).c_str());
   print_list(typed_lines(m.at("initializers")), all);
   Lines ops;
   for (const auto& [name, count] : m.at("ops").items()) {
@@ -80,19 +87,26 @@ void print_model(const Json& m, bool all) {
   print_list(ops, true);
   print_training(m.at("training"), all);
   Lines findings;
-  for (const Json& f : m.at("findings")) findings.push_back(text(f, "level") + ": " + text(f, "where") + (text(f, "where").empty() ? "" : ": ") + text(f, "message"));
+  for (const Json& f : m.at("findings"))
+    findings.push_back(text(f, "level") + ": " + text(f, "where") + (text(f, "where").empty() ? "" : ": ") +
+                       text(f, "message"));
   if (findings.empty()) return;
   std::printf("\nworth knowing before training\n");
   print_list(findings, all);
 }
 
 void print_checkpoint(const Json& c, bool all) {
-  std::printf("checkpoint after %s steps; seed %llu, %lld batch units, numerics version %lld", with_thousands(c.at("step").get<int64_t>()).c_str(), static_cast<unsigned long long>(c.at("seed").get<uint64_t>()),
-              static_cast<long long>(c.at("units").get<int64_t>()), static_cast<long long>(c.at("numerics").get<int64_t>()));
-  if (c.at("data_position").get<int64_t>() >= 0) std::printf(", %s batches of data seen", with_thousands(c.at("data_position").get<int64_t>()).c_str());
+  std::printf("checkpoint after %s steps; seed %llu, %lld batch units, numerics version %lld",
+              with_thousands(c.at("step").get<int64_t>()).c_str(),
+              static_cast<unsigned long long>(c.at("seed").get<uint64_t>()),
+              static_cast<long long>(c.at("units").get<int64_t>()),
+              static_cast<long long>(c.at("numerics").get<int64_t>()));
+  if (c.at("data_position").get<int64_t>() >= 0)
+    std::printf(", %s batches of data seen", with_thousands(c.at("data_position").get<int64_t>()).c_str());
   std::printf("\n");
   const std::string adapters = c.at("facts").value("adapters", "");
-  if (!adapters.empty()) std::printf("low-rank adapters: %s; the weights that are not here are in the model's file\n", adapters.c_str());
+  if (!adapters.empty())
+    std::printf("low-rank adapters: %s; the weights that are not here are in the model's file\n", adapters.c_str());
   for (const char* kind : {"parameter", "frozen", "buffer", "optimizer"}) {
     Lines lines;
     for (const Json& t : c.at("tensors")) {
@@ -115,7 +129,8 @@ int run_inspect(const JobOptions& o, const std::string& path, bool all) {
     if (!o.json) print_build(json);
   } else if (is_data(path)) {
     const std::string options = print_json(reader_options("--data-options", o.data_options));
-    Dataset data = make<Dataset>(epl_dataset_open, engine.get(), path.data(), path.size(), options.data(), options.size());
+    Dataset data =
+        make<Dataset>(epl_dataset_open, engine.get(), path.data(), path.size(), options.data(), options.size());
     json = parse_json(text_of(epl_dataset_describe, data.get()));
     if (!o.json) std::printf("%s\n", printable(data_text(json)).c_str());
   } else if (::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode)) {

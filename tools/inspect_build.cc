@@ -6,7 +6,9 @@
 namespace epl::tools {
 namespace {
 
-std::string name_of(const Json& row) { return row.is_string() ? row.get<std::string>() : row.at("name").get<std::string>(); }
+std::string name_of(const Json& row) {
+  return row.is_string() ? row.get<std::string>() : row.at("name").get<std::string>();
+}
 
 // The first sentence: the whole is in the JSON.
 std::string first_sentence(const std::string& doc) {
@@ -22,7 +24,8 @@ std::string options_of(const Json& row) {
     if (row.at(key).is_object()) {
       for (const auto& [name, value] : row.at(key).items()) list += (list.empty() ? "" : ", ") + name;
     } else {
-      for (const Json& one : row.at(key)) list += (list.empty() ? "" : ", ") + (one.is_string() ? one.get<std::string>() : print_json(one));
+      for (const Json& one : row.at(key))
+        list += (list.empty() ? "" : ", ") + (one.is_string() ? one.get<std::string>() : print_json(one));
     }
     out += "\n      " + std::string(key) + ": " + list;
   }
@@ -32,8 +35,8 @@ std::string options_of(const Json& row) {
 }  // namespace
 
 void print_build(const Json& engine) {
-  std::printf("epl %s, %s, %lld threads\n", engine.at("version").get<std::string>().c_str(), engine.at("processor").get<std::string>().c_str(),
-              static_cast<long long>(engine.value("threads", 1)));
+  std::printf("epl %s, %s, %lld threads\n", engine.at("version").get<std::string>().c_str(),
+              engine.at("processor").get<std::string>().c_str(), static_cast<long long>(engine.value("threads", 1)));
   // Every list of rows, whatever there is; lists of bare names stand in a line.
   for (const auto& [key, rows] : engine.items()) {
     if (!rows.is_array() || rows.empty()) continue;
@@ -46,7 +49,9 @@ void print_build(const Json& engine) {
       continue;
     }
     std::printf("\n%s\n", title.c_str());
-    for (const Json& row : rows) std::printf("  %s: %s%s\n", name_of(row).c_str(), first_sentence(row.at("doc").get<std::string>()).c_str(), options_of(row).c_str());
+    for (const Json& row : rows)
+      std::printf("  %s: %s%s\n", name_of(row).c_str(), first_sentence(row.at("doc").get<std::string>()).c_str(),
+                  options_of(row).c_str());
   }
   std::printf("\nWith defaults, and what is not shown here: epl inspect --json\n");
 }

@@ -1,12 +1,5 @@
 #include "tools/job.h"
 
-#include "tools/binding.h"
-#include "tools/data_notes.h"
-#include "tools/lora.h"
-#include "tools/usage.h"
-#include "tools/values.h"
-#include "tools/words.h"
-
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
@@ -16,49 +9,105 @@
 #include <set>
 #include <sstream>
 
+#include "tools/binding.h"
+#include "tools/data_notes.h"
+#include "tools/lora.h"
+#include "tools/usage.h"
+#include "tools/values.h"
+#include "tools/words.h"
+
 namespace epl::tools {
 
 void add_machine_options(CLI::App& app, JobOptions& o) {
   app.option_defaults()->group(groups::machine);
-  app.add_option("--device", o.device, "where to run; sim gives virtual time and no numbers")->type_name("NAME")->capture_default_str();
-  app.add_option("--threads", o.threads, "threads of all ranks together; 0: one per processor")->check(whole_number(0))->capture_default_str();
-  app.add_option("--micro-batches", o.micro_batches, "cut each step into this many turns: the same bits, and less memory where activations outweigh gradients (epl plan tells)")->check(whole_number(0));
-  app.add_option("--ranks", o.ranks, "ranks in this process; they share the batch")->check(whole_number(1))->capture_default_str();
-  app.add_option("--strategy", o.strategy, "how to spread the work: JSON, or a file with it (docs/strategy.md)")->type_name("JSON");
-  app.add_option("--packs", o.packs, "the folder of the optional packs (default: the one that libepl.so is in)")->check(existing_folder());
+  app.add_option("--device", o.device, "where to run; sim gives virtual time and no numbers")
+      ->type_name("NAME")
+      ->capture_default_str();
+  app.add_option("--threads", o.threads, "threads of all ranks together; 0: one per processor")
+      ->check(integer_value(0))
+      ->capture_default_str();
+  app.add_option("--micro-batches", o.micro_batches,
+                 "cut each step into this many turns: the same bits, and less memory where activations outweigh "
+                 "gradients (epl plan tells)")
+      ->check(integer_value(0));
+  app.add_option("--ranks", o.ranks, "ranks in this process; they share the batch")
+      ->check(integer_value(1))
+      ->capture_default_str();
+  app.add_option("--strategy", o.strategy, "how to spread the work: JSON, or a file with it (docs/strategy.md)")
+      ->type_name("JSON");
+  app.add_option("--packs", o.packs, "the folder of the optional packs (default: the one that libepl.so is in)")
+      ->check(existing_folder());
 }
 
 void add_training_options(CLI::App& app, JobOptions& o) {
   app.option_defaults()->group(groups::optimizer);
-  app.add_option("--optimizer", o.optimizer, "how weights follow their gradients, by PyTorch's formulas")->type_name("NAME")->capture_default_str();
+  app.add_option("--optimizer", o.optimizer, "how weights follow their gradients, by PyTorch's formulas")
+      ->type_name("NAME")
+      ->capture_default_str();
   app.add_option("--lr", o.lr, "learning rate (default: the optimizer's own)")->check(at_least(0));
-  app.add_option("--weight-decay", o.weight_decay, "of every trained parameter, those of --no-decay excepted")->check(at_least(0));
+  app.add_option("--weight-decay", o.weight_decay, "of every trained parameter, those of --no-decay excepted")
+      ->check(at_least(0));
   app.add_option("--betas", o.betas, "two numbers, as 0.9,0.999")->type_name("X,X");
   app.add_option("--eps", o.eps, "added to what the optimizer divides by")->check(at_least(0));
   app.add_option("--momentum", o.momentum, "share of the last step that the next one keeps")->check(at_least(0));
-  app.add_option("--optimizer-option", o.optimizer_options, "any option of the optimizer (epl inspect lists them); may be repeated")->type_name("NAME=VALUE")->allow_extra_args(false);
-  app.add_option("--schedule", o.schedule, "how the learning rate moves from step to step")->type_name("NAME")->capture_default_str();
-  app.add_option("--warmup", o.warmup, "steps in which the learning rate rises from zero first")->check(whole_number(0));
-  app.add_option("--final-ratio", o.final_ratio, "share of the learning rate that is left at the last step")->check(between(0, 1));
-  app.add_option("--schedule-option", o.schedule_options, "any option of the schedule; may be repeated")->type_name("NAME=VALUE")->allow_extra_args(false);
-  app.add_option("--clip", o.clip, "largest global norm of the gradient; 0: no clipping")->check(at_least(0))->capture_default_str();
-  app.add_option("--seed", o.seed, "of dropout, of the order of the data and of the sample text")->capture_default_str();
+  app.add_option("--optimizer-option", o.optimizer_options,
+                 "any option of the optimizer (epl inspect lists them); may be repeated")
+      ->type_name("NAME=VALUE")
+      ->allow_extra_args(false);
+  app.add_option("--schedule", o.schedule, "how the learning rate moves from step to step")
+      ->type_name("NAME")
+      ->capture_default_str();
+  app.add_option("--warmup", o.warmup, "steps in which the learning rate rises from zero first")
+      ->check(integer_value(0));
+  app.add_option("--final-ratio", o.final_ratio, "share of the learning rate that is left at the last step")
+      ->check(between(0, 1));
+  app.add_option("--schedule-option", o.schedule_options, "any option of the schedule; may be repeated")
+      ->type_name("NAME=VALUE")
+      ->allow_extra_args(false);
+  app.add_option("--clip", o.clip, "largest global norm of the gradient; 0: no clipping")
+      ->check(at_least(0))
+      ->capture_default_str();
+  app.add_option("--seed", o.seed, "of dropout, of the order of the data and of the sample text")
+      ->capture_default_str();
   app.option_defaults()->group(groups::trained);
-  app.add_option("--freeze", o.freeze, "parameters that are not trained; * and ? stand for parts of a name; may be repeated")->type_name("PATTERN")->allow_extra_args(false);
-  app.add_option("--train-only", o.train_only, "parameters that are trained, all others being frozen; may be repeated")->type_name("PATTERN")->allow_extra_args(false);
-  app.add_option("--no-decay", o.no_decay, "parameters without weight decay; may be repeated")->type_name("PATTERN")->allow_extra_args(false);
-  app.add_option("--train-also", o.train_also, "tensors of the file that look like constants and are trained all the same; may be repeated")->type_name("PATTERN")->allow_extra_args(false);
+  app.add_option("--freeze", o.freeze,
+                 "parameters that are not trained; * and ? stand for parts of a name; may be repeated")
+      ->type_name("PATTERN")
+      ->allow_extra_args(false);
+  app.add_option("--train-only", o.train_only, "parameters that are trained, all others being frozen; may be repeated")
+      ->type_name("PATTERN")
+      ->allow_extra_args(false);
+  app.add_option("--no-decay", o.no_decay, "parameters without weight decay; may be repeated")
+      ->type_name("PATTERN")
+      ->allow_extra_args(false);
+  app.add_option("--train-also", o.train_also,
+                 "tensors of the file that look like constants and are trained all the same; may be repeated")
+      ->type_name("PATTERN")
+      ->allow_extra_args(false);
 }
 
 void add_data_options(CLI::App& app, JobOptions& o) {
   app.option_defaults()->group(groups::data);
-  auto* text = app.add_option("--text", o.text, "a text file: the model learns to tell the next byte")->check(existing_file());
-  app.add_option("--data", o.data, "a table, arrays or a folder of images (docs/readers.md), with a field for each input and one called target")->check(existing_path())->excludes(text);
-  app.add_option("--data-options", o.data_options, "options of the reader of --data: JSON, or a file with it")->type_name("JSON");
+  auto* text =
+      app.add_option("--text", o.text, "a text file: the model learns to tell the next byte")->check(existing_file());
+  app.add_option(
+         "--data", o.data,
+         "a table, arrays or a folder of images (docs/readers.md), with a field for each input and one called target")
+      ->check(existing_path())
+      ->excludes(text);
+  app.add_option("--data-options", o.data_options, "options of the reader of --data: JSON, or a file with it")
+      ->type_name("JSON");
   app.option_defaults()->group(groups::validation);
-  app.add_option("--held-out", o.held_out, "share of the data that is not trained on but measured on: samples drawn once and for all, of text its end (default: 0; of text 0.05)")->check(between(0, 0.9));
-  app.add_option("--validation", o.validation, "a file of the same kind to measure on instead; its columns and classes are read as those of --data")->check(existing_path());
-  app.add_option("--validation-options", o.validation_options, "options of its reader that differ from those of --data: JSON, or a file with it")->type_name("JSON");
+  app.add_option("--held-out", o.held_out,
+                 "share of the data that is not trained on but measured on: samples drawn once and for all, of text "
+                 "its end (default: 0; of text 0.05)")
+      ->check(between(0, 0.9));
+  app.add_option("--validation", o.validation,
+                 "a file of the same kind to measure on instead; its columns and classes are read as those of --data")
+      ->check(existing_path());
+  app.add_option("--validation-options", o.validation_options,
+                 "options of its reader that differ from those of --data: JSON, or a file with it")
+      ->type_name("JSON");
 }
 
 std::string read_file(const std::string& path) {
@@ -78,7 +127,11 @@ void write_file(const std::string& path, const std::string& text) {
   if (out && std::rename(beside.c_str(), path.c_str()) == 0) return;
   const int reason = errno;
   std::remove(beside.c_str());
-  throw ApiError(EPL_ERROR_IO, "cannot write " + path + (reason != 0 ? std::string(": ") + std::strerror(reason) : "; is there space, and may you write there?"), path);
+  throw ApiError(
+      EPL_ERROR_IO,
+      "cannot write " + path +
+          (reason != 0 ? std::string(": ") + std::strerror(reason) : "; is there space, and may you write there?"),
+      path);
 }
 
 std::string json_argument(const std::string& value) {
@@ -96,7 +149,9 @@ int32_t device_constant(const std::string& name) {
 void set(epl_trainer* trainer, std::string_view key, std::string_view value) {
   check(epl_trainer_set(trainer, key.data(), key.size(), value.data(), value.size()));
 }
-void set(epl_trainer* trainer, std::string_view key, double value) { check(epl_trainer_set_number(trainer, key.data(), key.size(), value)); }
+void set(epl_trainer* trainer, std::string_view key, double value) {
+  check(epl_trainer_set_number(trainer, key.data(), key.size(), value));
+}
 
 Engine make_engine(const JobOptions& o, HostLog* log) {
   epl_engine_options options = EPL_ENGINE_OPTIONS_INIT;
@@ -114,7 +169,8 @@ Engine make_engine(const JobOptions& o, HostLog* log) {
 }
 
 Model load_model(const Engine& engine, const std::string& path) {
-  return make<Model>(epl_model_load, engine.get(), path.data(), path.size(), static_cast<const epl_model_options*>(nullptr));
+  return make<Model>(epl_model_load, engine.get(), path.data(), path.size(),
+                     static_cast<const epl_model_options*>(nullptr));
 }
 
 namespace {
@@ -122,7 +178,8 @@ namespace {
 int64_t add_group(epl_trainer* trainer, const std::vector<std::string>& patterns) {
   int64_t group = 0;
   check(epl_trainer_add_group(trainer, patterns[0].data(), patterns[0].size(), &group));
-  for (size_t i = 1; i < patterns.size(); ++i) check(epl_trainer_group_add(trainer, group, patterns[i].data(), patterns[i].size()));
+  for (size_t i = 1; i < patterns.size(); ++i)
+    check(epl_trainer_group_add(trainer, group, patterns[i].data(), patterns[i].size()));
   return group;
 }
 
@@ -143,7 +200,8 @@ void set_schedule(epl_trainer* t, const Engine& engine, const JobOptions& o) {
   set(t, "schedule", o.schedule);
   if (o.warmup > 0) set(t, "schedule.warmup_steps", static_cast<double>(o.warmup));
   for (const Json& row : described(engine, "schedules")) {
-    if (row.at("name") == o.schedule && row.at("options").contains("total_steps")) set(t, "schedule.total_steps", static_cast<double>(o.steps));
+    if (row.at("name") == o.schedule && row.at("options").contains("total_steps"))
+      set(t, "schedule.total_steps", static_cast<double>(o.steps));
   }
   if (o.final_ratio > 0) set(t, "schedule.final_ratio", o.final_ratio);
   set_options(t, "schedule.", "--schedule-option", o.schedule_options);
@@ -170,10 +228,12 @@ Trainer make_trainer(const Engine& engine, const JobOptions& o) {
   set_schedule(t, engine, o);
   if (o.clip > 0) set(t, "clip_norm", o.clip);
   if (!o.freeze.empty()) check(epl_trainer_group_set(t, add_group(t, o.freeze), EPL_STR("frozen"), EPL_STR("true")));
-  if (!o.train_also.empty()) check(epl_trainer_group_set(t, add_group(t, o.train_also), EPL_STR("constants"), EPL_STR("true")));
+  if (!o.train_also.empty())
+    check(epl_trainer_group_set(t, add_group(t, o.train_also), EPL_STR("constants"), EPL_STR("true")));
   for (const std::string& pattern : o.train_only) check(epl_trainer_train_only(t, pattern.data(), pattern.size()));
   add_adapters(t, o);
-  if (!o.no_decay.empty()) check(epl_trainer_group_set(t, add_group(t, o.no_decay), EPL_STR("weight_decay"), EPL_STR("0")));
+  if (!o.no_decay.empty())
+    check(epl_trainer_group_set(t, add_group(t, o.no_decay), EPL_STR("weight_decay"), EPL_STR("0")));
   bind_names(engine, trainer, o);
   return trainer;
 }
@@ -212,7 +272,11 @@ Plan make_plan(const Model& model, const Trainer& trainer, const Strategy& strat
   } catch (const ApiError& e) {
     const bool usual_context = !o.text.empty() && o.context == 0 && text_input(model).dims[1] < 0;
     if (!usual_context || e.code != EPL_ERROR_INVALID_ARGUMENT) throw;
-    throw ApiError(e.code, std::string(e.what()) + "; the model leaves open how many bytes of text a sample has, and 64 were taken: --context N says otherwise", e.where);
+    throw ApiError(e.code,
+                   std::string(e.what()) +
+                       "; the model leaves open how many bytes of text a sample has, and 64 were taken: --context N "
+                       "says otherwise",
+                   e.where);
   }
 }
 
@@ -230,8 +294,10 @@ Json options_for_another(Json options, const JobOptions& o) {
   options.update(own);
   // An array's targets are a file beside it, which the other array in that folder does not have.
   const std::filesystem::path data(o.data), validation(o.validation);
-  if (options.contains("target") && options.value("reader", "") == "npy" && !own.contains("target") && data.parent_path() == validation.parent_path()) {
-    throw UsageError("--validation " + o.validation + ": its targets are not those of " + o.data + "; say which file has them, --validation-options '{\"target\": \"FILE.npy\"}'");
+  if (options.contains("target") && options.value("reader", "") == "npy" && !own.contains("target") &&
+      data.parent_path() == validation.parent_path()) {
+    throw UsageError("--validation " + o.validation + ": its targets are not those of " + o.data +
+                     "; say which file has them, --validation-options '{\"target\": \"FILE.npy\"}'");
   }
   return options;
 }
@@ -247,7 +313,8 @@ DataFiles open_data(const Engine& engine, const Model& model, const JobOptions& 
     options.update(reader_options("--data-options", o.data_options));
     Json train = options;
     if (once) train.update(in_order);
-    if (o.held_out.value_or(0) > 0 && o.validation.empty()) train.update(Json{{"split", "train"}, {"held_out", *o.held_out}});
+    if (o.held_out.value_or(0) > 0 && o.validation.empty())
+      train.update(Json{{"split", "train"}, {"held_out", *o.held_out}});
     out.train = open_dataset(engine, o.data, train);
     out.batch = samples_of_batch(model, out.train, options.value("batch", int64_t{0}), o);
     if (train.contains("split") || !o.validation.empty()) {
@@ -265,12 +332,19 @@ DataFiles open_data(const Engine& engine, const Model& model, const JobOptions& 
   out.batch = batch_of(model, o);
   out.context = input.dims[1] > 0 ? input.dims[1] : o.context > 0 ? o.context : 64;
   if (o.context > 0 && out.context != o.context) {
-    throw UsageError("--context " + std::to_string(o.context) + ": the model's input " + input.name + " has " + std::to_string(out.context));
+    throw UsageError("--context " + std::to_string(o.context) + ": the model's input " + input.name + " has " +
+                     std::to_string(out.context));
   }
-  Json options = {{"reader", "text"}, {"batch", out.batch}, {"context", out.context}, {"input", input.name}, {"held_out", o.text_held_out()}};
+  Json options = {{"reader", "text"},
+                  {"batch", out.batch},
+                  {"context", out.context},
+                  {"input", input.name},
+                  {"held_out", o.text_held_out()}};
   Json train = options, held_out = options;
   // Windows may begin anywhere, so that an epoch has as many samples as there are bytes.
-  train.update(once ? Json{{"split", "train"}, {"partial", true}} : Json{{"split", "train"}, {"stride", 1}, {"order", "shuffled"}, {"seed", o.seed}, {"prefetch", 2}});
+  train.update(once
+                   ? Json{{"split", "train"}, {"partial", true}}
+                   : Json{{"split", "train"}, {"stride", 1}, {"order", "shuffled"}, {"seed", o.seed}, {"prefetch", 2}});
   held_out.update(Json{{"split", o.validation.empty() ? "held_out" : "all"}, {"partial", true}});
   out.train = open_dataset(engine, o.text, train);
   if (!o.validation.empty()) {
@@ -301,11 +375,12 @@ void match_checkpoint(const Engine& engine, JobOptions& o, const Json& checkpoin
   }
   o.no_decay.clear();
   match_adapters(o, checkpoint, trained);
-  o.train_also = o.train_only;   // whatever they look like
+  o.train_also = o.train_only;  // whatever they look like
   // Checkpoints of older versions do not name their optimizer; its state tells.
   std::string found = checkpoint.contains("facts") ? checkpoint.at("facts").value("optimizer", "") : "";
   for (const Json& row : described(engine, "optimizers")) {
-    if (found.empty() && row.at("states").get<std::set<std::string>>() == states) found = row.at("name").get<std::string>();
+    if (found.empty() && row.at("states").get<std::set<std::string>>() == states)
+      found = row.at("name").get<std::string>();
   }
   if (found.empty()) throw UsageError("the checkpoint's optimizer is none of this build");
   o.optimizer = found;

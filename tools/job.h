@@ -20,15 +20,15 @@ struct Adapter {
 
 struct JobOptions {
   std::string model;
-  std::string text, data;                  // exactly one of them, where data is needed
-  std::string data_options;                // JSON or a file of it
-  std::string device = "cpu", strategy;    // JSON or a file of it
-  std::string packs;                       // folder; empty: beside libepl.so
+  std::string text, data;                // exactly one of them, where data is needed
+  std::string data_options;              // JSON or a file of it
+  std::string device = "cpu", strategy;  // JSON or a file of it
+  std::string packs;                     // folder; empty: beside libepl.so
   int64_t ranks = 1, micro_batches = 0;
   int threads = 0;
-  int64_t batch = 0, context = 0;          // 0: as the model fixes it (batch_of)
+  int64_t batch = 0, context = 0;  // 0: as the model fixes it (batch_of)
   uint64_t seed = 0;
-  std::vector<std::string> symbols, batch_dims, values;   // NAME=SIZE, NAME=D, NAME=V
+  std::vector<std::string> symbols, batch_dims, values;  // NAME=SIZE, NAME=D, NAME=V
   bool free_batch = false, no_peel = false;
   std::string loss = "softmax_cross_entropy", loss_output, ignore_index, class_weights;
   std::optional<double> label_smoothing;
@@ -37,15 +37,15 @@ struct JobOptions {
   std::optional<double> lr, momentum, eps, weight_decay;
   std::string schedule = "constant";
   int64_t warmup = 0, steps = 0;
-  std::optional<double> epochs;            // instead of steps
+  std::optional<double> epochs;  // instead of steps
   double clip = 0, final_ratio = 0;
-  std::optional<double> held_out;          // share that is not trained on; of text 0.05 unless named, else none
-  std::string validation, validation_options;   // a file of its own instead
+  std::optional<double> held_out;              // share that is not trained on; of text 0.05 unless named, else none
+  std::string validation, validation_options;  // a file of its own instead
   double text_held_out() const { return held_out.value_or(validation.empty() ? 0.05 : 0); }
   std::vector<std::string> freeze, train_also, no_decay, train_only, lora;
   int64_t lora_rank = 8;
   double lora_alpha = 16, lora_dropout = 0;
-  std::vector<Adapter> adapters;           // those of a checkpoint, instead of the four above
+  std::vector<Adapter> adapters;  // those of a checkpoint, instead of the four above
   bool json = false;
 };
 
@@ -64,7 +64,8 @@ int32_t device_constant(const std::string& name);
 void set(epl_trainer* trainer, std::string_view key, std::string_view value);
 void set(epl_trainer* trainer, std::string_view key, double value);
 
-// What the library logs goes to `log`, which must outlive the engine and all that comes of it; without one to standard error.
+// What the library logs goes to `log`, which must outlive the engine and all that comes of it; without one to standard
+// error.
 Engine make_engine(const JobOptions& o, HostLog* log = nullptr);
 Model load_model(const Engine& engine, const std::string& path);
 // Loss, optimizer and schedule from the options.
@@ -73,10 +74,10 @@ Trainer make_trainer(const Engine& engine, const JobOptions& o);
 Strategy make_strategy(const Engine& engine, const JobOptions& o);
 Plan make_plan(const Model& model, const Trainer& trainer, const Strategy& strategy, const JobOptions& o);
 
-// The data of a job. For text the first input of the model with two dimensions names the field and, where the file fixes them, gives
-// batch and context.
+// The data of a job. For text the first input of the model with two dimensions names the field and, where the file
+// fixes them, gives batch and context.
 struct DataFiles {
-  Dataset train, held_out;   // held_out: may be none
+  Dataset train, held_out;  // held_out: may be none
   int64_t batch = 0, context = 0;
 };
 // `once`: the data is gone through once, in its order and to its last sample, instead of being trained on.
@@ -86,7 +87,8 @@ DataFiles open_data(const Engine& engine, const Model& model, const JobOptions& 
 Json describe_checkpoint(const Engine& engine, const std::string& path);
 // What the engine has: the list `what` of epl_engine_describe ("optimizers", "readers", ...).
 Json described(const Engine& engine, const char* what);
-// A trainer whose optimizer state has the names and types that a checkpoint holds; what the checkpoint does not train is frozen.
+// A trainer whose optimizer state has the names and types that a checkpoint holds; what the checkpoint does not train
+// is frozen.
 void match_checkpoint(const Engine& engine, JobOptions& o, const Json& checkpoint);
 
 }  // namespace epl::tools

@@ -9,7 +9,7 @@ namespace epl::tools {
 
 using Json = nlohmann::ordered_json;
 
-// Throws Json::parse_error, which says where, for a text that is no JSON.
+// Throws Json::parse_error, which says where, for a text that is not JSON.
 Json parse_json(std::string_view text);
 // `is_discarded()` instead.
 Json try_parse_json(std::string_view text);

@@ -13,15 +13,15 @@ void print_line(const Json& event) {
   flush_output();
 }
 
-template <class T>
-void take(const Json& event, const char* key, T& value) {
+template <class T> void take(const Json& event, const char* key, T& value) {
   if (auto it = event.find(key); it != event.end() && it->is_number()) value = it->get<T>();
 }
 
 }  // namespace
 
 Json event_of(const StepDone& e) {
-  Json line = {{"event", "step"}, {"step", e.step}, {"epoch", e.epoch}, {"loss", e.loss}, {"learning_rate", e.learning_rate}};
+  Json line = {
+      {"event", "step"}, {"step", e.step}, {"epoch", e.epoch}, {"loss", e.loss}, {"learning_rate", e.learning_rate}};
   if (e.gradient_norm >= 0) line["gradient_norm"] = e.gradient_norm;
   line["seconds"] = e.seconds;
   line["samples"] = e.samples;
@@ -29,7 +29,8 @@ Json event_of(const StepDone& e) {
 }
 
 Json event_of(const Evaluated& e) {
-  Json line = {{"event", "evaluation"}, {"step", e.step}, {"samples", e.samples}, {"seconds", e.seconds}, {"best", e.best}};
+  Json line = {
+      {"event", "evaluation"}, {"step", e.step}, {"samples", e.samples}, {"seconds", e.seconds}, {"best", e.best}};
   for (const auto& [name, value] : e.metrics) line[name] = value;
   return line;
 }
@@ -65,14 +66,23 @@ void JsonLines::start(const JobStart& e) {
   first_step_ = e.first_step;
   planned_bytes_ = e.planned_bytes;
   earlier_seconds_ = e.earlier_seconds;
-  print_line({{"event", "start"}, {"model", e.model}, {"out", e.out}, {"parameters", e.parameters}, {"trained_tensors", e.tensors},
-              {"first_step", e.first_step}, {"steps", e.steps}, {"batch", e.batch}, {"epoch_samples", e.epoch_samples},
-              {"planned_bytes", e.planned_bytes}, {"command", e.command}});
+  print_line({{"event", "start"},
+              {"model", e.model},
+              {"out", e.out},
+              {"parameters", e.parameters},
+              {"trained_tensors", e.tensors},
+              {"first_step", e.first_step},
+              {"steps", e.steps},
+              {"batch", e.batch},
+              {"epoch_samples", e.epoch_samples},
+              {"planned_bytes", e.planned_bytes},
+              {"command", e.command}});
 }
 
 void JsonLines::step(const StepDone& e) {
   Json line = event_of(e);
-  line[rate_name_] = static_cast<double>((e.step - first_step_) * units_per_step_) / std::max(e.seconds - earlier_seconds_, 1e-9);
+  line[rate_name_] =
+      static_cast<double>((e.step - first_step_) * units_per_step_) / std::max(e.seconds - earlier_seconds_, 1e-9);
   line["planned_bytes"] = planned_bytes_;
   line["used_bytes"] = e.used_bytes;
   print_line(line);
@@ -89,7 +99,11 @@ void JsonLines::notice(const Json& event, const std::string&) { print_line(event
 void JsonLines::warning(const std::string& message) { print_line({{"event", "warning"}, {"message", message}}); }
 
 void JsonLines::done(const JobDone& e) {
-  Json line = {{"event", "done"}, {"step", e.step}, {"ended", e.ended}, {"weights_hash", e.weights_hash}, {"seconds", e.seconds}};
+  Json line = {{"event", "done"},
+               {"step", e.step},
+               {"ended", e.ended},
+               {"weights_hash", e.weights_hash},
+               {"seconds", e.seconds}};
   if (!e.reason.empty()) line["reason"] = e.reason;
   if (!e.resume.empty()) line["resume"] = e.resume;
   if (!e.sample.empty()) line["sample"] = e.sample;

@@ -33,7 +33,8 @@ int64_t draw(const float* scores, int64_t classes, double temperature, double ra
   const float most = *std::max_element(scores, scores + classes);
   std::vector<double> weights(static_cast<size_t>(classes));
   double total = 0;
-  for (int64_t c = 0; c < classes; ++c) total += weights[static_cast<size_t>(c)] = std::exp((scores[c] - most) / temperature);
+  for (int64_t c = 0; c < classes; ++c)
+    total += weights[static_cast<size_t>(c)] = std::exp((scores[c] - most) / temperature);
   double left = random * total;
   for (int64_t c = 0; c < classes; ++c) {
     left -= weights[static_cast<size_t>(c)];
@@ -51,8 +52,8 @@ double Random::next() {
 
 namespace {
 
-// The bytes of the character that `text` begins with (RFC 3629), 0 where it begins with none. Neither surrogates nor longer
-// forms than needed are characters.
+// The bytes of the character that `text` begins with (RFC 3629), 0 where it begins with none. Neither surrogates nor
+// longer forms than needed are characters.
 size_t character_bytes(std::string_view text) {
   const auto byte = [&](size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
   const auto follows = [&](size_t i) { return (byte(i) & 0xc0) == 0x80; };
@@ -60,11 +61,15 @@ size_t character_bytes(std::string_view text) {
   if (first < 0x80) return 1;
   if (first >= 0xc2 && first < 0xe0) return follows(1) ? 2 : 0;
   if (first >= 0xe0 && first < 0xf0) {
-    const bool second = first == 0xe0 ? byte(1) >= 0xa0 && byte(1) < 0xc0 : first == 0xed ? byte(1) >= 0x80 && byte(1) < 0xa0 : follows(1);
+    const bool second = first == 0xe0   ? byte(1) >= 0xa0 && byte(1) < 0xc0
+                        : first == 0xed ? byte(1) >= 0x80 && byte(1) < 0xa0
+                                        : follows(1);
     return second && follows(2) ? 3 : 0;
   }
   if (first >= 0xf0 && first < 0xf5) {
-    const bool second = first == 0xf0 ? byte(1) >= 0x90 && byte(1) < 0xc0 : first == 0xf4 ? byte(1) >= 0x80 && byte(1) < 0x90 : follows(1);
+    const bool second = first == 0xf0   ? byte(1) >= 0x90 && byte(1) < 0xc0
+                        : first == 0xf4 ? byte(1) >= 0x80 && byte(1) < 0x90
+                                        : follows(1);
     return second && follows(2) && follows(3) ? 4 : 0;
   }
   return 0;
@@ -79,7 +84,8 @@ std::string printable(const std::string& bytes) {
     const size_t length = character_bytes(rest);
     const auto first = static_cast<unsigned char>(rest[0]);
     // U+0080 to U+009F are control characters as well.
-    const bool control = length == 1 ? (first < 32 && first != '\n') || first == 127 : length == 2 && first == 0xc2 && static_cast<unsigned char>(rest[1]) < 0xa0;
+    const bool control = length == 1 ? (first < 32 && first != '\n') || first == 127
+                                     : length == 2 && first == 0xc2 && static_cast<unsigned char>(rest[1]) < 0xa0;
     if (length == 0 || control) {
       out += '.';
     } else {

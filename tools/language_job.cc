@@ -9,48 +9,59 @@
 
 namespace epl::tools {
 
-void measure_baselines(const Engine& engine, const Plan& plan, const DataFiles& data, const JobOptions& o, int64_t batches, Listener& listener) {
+void measure_baselines(const Engine& engine, const Plan& plan, const DataFiles& data, const JobOptions& o,
+                       int64_t batches, Listener& listener) {
   ByteCounts counts;
-  Json options = {{"reader", "text"}, {"batch", 1}, {"context", data.context}, {"split", "train"}, {"held_out", o.text_held_out()}};
+  Json options = {
+      {"reader", "text"}, {"batch", 1}, {"context", data.context}, {"split", "train"}, {"held_out", o.text_held_out()}};
   const std::string text = print_json(options);
   Dataset all = make<Dataset>(epl_dataset_open, engine.get(), o.text.data(), o.text.size(), text.data(), text.size());
   const epl_tensor* fields[2];
   for (int64_t i = 0; i < epl_dataset_batches(all.get()); ++i) {
     check(epl_dataset_next(all.get(), fields, 2));
-    counts.add(static_cast<const int64_t*>(epl_tensor_data(fields[0])), static_cast<const int64_t*>(epl_tensor_data(fields[1])), data.context);
+    counts.add(static_cast<const int64_t*>(epl_tensor_data(fields[0])),
+               static_cast<const int64_t*>(epl_tensor_data(fields[1])), data.context);
   }
   const int64_t inputs = epl_plan_port_count(plan.get(), EPL_ENTRY_TRAIN, EPL_PORT_INPUT);
   int64_t target = inputs;
   for (int64_t i = 0; i < inputs; ++i) {
     if (port_of(epl_plan_port, plan.get(), EPL_ENTRY_TRAIN, EPL_PORT_INPUT, i).name == "target") target = i;
   }
-  if (target == inputs || inputs != 2) return;   // the loss has no target of its own
+  if (target == inputs || inputs != 2) return;  // the loss has no target of its own
   ByteCounts::Loss loss;
   check(epl_dataset_seek(data.held_out.get(), 0));
   const int64_t there = epl_dataset_batches(data.held_out.get());
   for (int64_t i = 0; i < (batches > 0 ? std::min(batches, there) : there); ++i) {
     check(epl_dataset_next(data.held_out.get(), fields, 2));
-    counts.measure(static_cast<const int64_t*>(epl_tensor_data(fields[1 - target])), static_cast<const int64_t*>(epl_tensor_data(fields[target])), static_cast<int64_t>(epl_tensor_bytes(fields[0]) / sizeof(int64_t)), loss);
+    counts.measure(static_cast<const int64_t*>(epl_tensor_data(fields[1 - target])),
+                   static_cast<const int64_t*>(epl_tensor_data(fields[target])),
+                   static_cast<int64_t>(epl_tensor_bytes(fields[0]) / sizeof(int64_t)), loss);
   }
-  const double unigram = loss.unigram / static_cast<double>(loss.bytes), bigram = loss.bigram / static_cast<double>(loss.bytes);
+  const double unigram = loss.unigram / static_cast<double>(loss.bytes),
+               bigram = loss.bigram / static_cast<double>(loss.bytes);
   listener.notice({{"event", "baselines"}, {"unigram", unigram}, {"bigram", bigram}, {"held_out_bytes", loss.bytes}},
-                  "held-out text: " + with_thousands(loss.bytes) + " bytes; a unigram model needs " + fixed(unigram, 4) + " nats per byte, a bigram model " + fixed(bigram, 4));
+                  "held-out text: " + with_thousands(loss.bytes) + " bytes; a unigram model needs " +
+                      fixed(unigram, 4) + " nats per byte, a bigram model " + fixed(bigram, 4));
 }
 
-std::string write_sample(const Engine& engine, const Plan& plan, const Session& session, const DataFiles& data, uint64_t seed, int64_t wanted, double temperature) {
+std::string write_sample(const Engine& engine, const Plan& plan, const Session& session, const DataFiles& data,
+                         uint64_t seed, int64_t wanted, double temperature) {
   const int64_t inputs = epl_plan_port_count(plan.get(), EPL_ENTRY_PREDICT, EPL_PORT_INPUT);
   const int64_t outputs = epl_plan_port_count(plan.get(), EPL_ENTRY_PREDICT, EPL_PORT_OUTPUT);
   if (!data.held_out || data.context == 0 || inputs != 1 || wanted <= 0) return "";
   const Port scores = port_of(epl_plan_port, plan.get(), EPL_ENTRY_PREDICT, EPL_PORT_OUTPUT, int64_t{0});
-  if (scores.dtype != EPL_DTYPE_F32 || scores.dims.size() != 3 || scores.dims[1] != data.context || scores.dims[2] > 256) return "";
+  if (scores.dtype != EPL_DTYPE_F32 || scores.dims.size() != 3 || scores.dims[1] != data.context ||
+      scores.dims[2] > 256)
+    return "";
   const int64_t length = scores.dims[1], classes = scores.dims[2];
   check(epl_dataset_bind(data.held_out.get(), plan.get(), EPL_ENTRY_PREDICT));
   check(epl_dataset_seek(data.held_out.get(), 0));
   const epl_tensor* start = nullptr;
   check(epl_dataset_next(data.held_out.get(), &start, 1));
-  const int64_t rows = epl_tensor_dim(start, 0), dims[2] = {rows, length};   // a short text may have less than a batch
-  TensorHandle window = make<TensorHandle>(epl_tensor_create_copy, engine.get(), static_cast<int32_t>(EPL_DTYPE_I64), dims, 2,
-                                           static_cast<const void*>(epl_tensor_data(start)), epl_tensor_bytes(start));
+  const int64_t rows = epl_tensor_dim(start, 0), dims[2] = {rows, length};  // a short text may have less than a batch
+  TensorHandle window =
+      make<TensorHandle>(epl_tensor_create_copy, engine.get(), static_cast<int32_t>(EPL_DTYPE_I64), dims, 2,
+                         static_cast<const void*>(epl_tensor_data(start)), epl_tensor_bytes(start));
   auto* bytes = static_cast<int64_t*>(epl_tensor_data(window.get()));
   std::string prompt, written;
   for (int64_t i = 0; i < length; ++i) prompt += static_cast<char>(bytes[i]);

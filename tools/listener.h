@@ -1,5 +1,5 @@
-// What happens in a training job, told to whoever shows it, keeps it or wants it stopped: a listener is a file of its own,
-// added in Training's constructor, and hears of everything in the order in which it happens.
+// What happens in a training job, told to whoever shows it, keeps it or wants it stopped: a listener is a file of its
+// own, added in Training's constructor, and hears of everything in the order in which it happens.
 #pragma once
 
 #include <cstdint>
@@ -13,23 +13,23 @@
 namespace epl::tools {
 
 struct StepDone {
-  int64_t step = 0;              // steps done, this one included
-  double epoch = 0;              // how often the data has been seen, as a fraction
+  int64_t step = 0;  // steps done, this one included
+  double epoch = 0;  // how often the data has been seen, as a fraction
   double loss = 0;
   double learning_rate = 0;
-  double gradient_norm = -1;     // -1: not computed
-  double seconds = 0;            // of training so far, earlier runs included
-  int64_t samples = 0;           // seen so far, earlier runs included
+  double gradient_norm = -1;  // -1: not computed
+  double seconds = 0;         // of training so far, earlier runs included
+  int64_t samples = 0;        // seen so far, earlier runs included
   int64_t used_bytes = 0;
 };
 
 // Numbers of data that is not trained on.
 struct Evaluated {
   int64_t step = 0;
-  std::vector<std::pair<std::string, double>> metrics;   // the loss first, under the name "loss"
+  std::vector<std::pair<std::string, double>> metrics;  // the loss first, under the name "loss"
   int64_t samples = 0;
-  double seconds = 0;            // as above
-  bool best = false;             // the best so far, by the metric that counts
+  double seconds = 0;  // as above
+  bool best = false;   // the best so far, by the metric that counts
 };
 
 // The best of them, nullptr where there is none.
@@ -42,17 +42,17 @@ inline const Evaluated* best_of(const std::vector<Evaluated>& all) {
 // Before the first step.
 struct JobStart {
   std::string model, out;
-  int64_t parameters = 0, tensors = 0;      // that are trained
-  int64_t first_step = 0, steps = 0;        // done before this run; in all
-  int64_t batch = 0, epoch_samples = 0;     // samples of a step; of the training data
-  int64_t units_per_step = 0;               // tokens, or samples
+  int64_t parameters = 0, tensors = 0;   // that are trained
+  int64_t first_step = 0, steps = 0;     // done before this run; in all
+  int64_t batch = 0, epoch_samples = 0;  // samples of a step; of the training data
+  int64_t units_per_step = 0;            // tokens, or samples
   std::string unit = "samples";
   int64_t planned_bytes = 0;
-  std::string command;                      // what was typed
+  std::string command;  // what was typed
   // Of a run that goes on: what was measured before, and how long that took.
   std::vector<StepDone> earlier_steps;
   std::vector<Evaluated> earlier_evaluations;
-  Json earlier_held_out = Json::object();   // the event of that name
+  Json earlier_held_out = Json::object();  // the event of that name
   double earlier_seconds = 0;
 };
 
@@ -64,12 +64,12 @@ struct CheckpointSaved {
 
 struct JobDone {
   int64_t step = 0;
-  double seconds = 0;            // of training in all
+  double seconds = 0;  // of training in all
   std::string weights_hash;
-  std::string ended = "steps";   // "steps"; "interrupted"; "failed", with the reason; or what a listener wanted
-  std::string reason;            // in words, where it did not end at its steps
-  std::string resume;            // the checkpoint to go on from
-  std::string sample;            // text that the model wrote
+  std::string ended = "steps";  // "steps"; "interrupted"; "failed", with the reason; or what a listener wanted
+  std::string reason;           // in words, where it did not end at its steps
+  std::string resume;           // the checkpoint to go on from
+  std::string sample;           // text that the model wrote
 };
 
 class Listener {
@@ -91,13 +91,27 @@ class Listener {
 class Listeners : public Listener {
  public:
   void add(std::shared_ptr<Listener> one) { all_.push_back(std::move(one)); }
-  void start(const JobStart& e) override { for (auto& one : all_) one->start(e); }
-  void step(const StepDone& e) override { for (auto& one : all_) one->step(e); }
-  void evaluated(const Evaluated& e) override { for (auto& one : all_) one->evaluated(e); }
-  void saved(const CheckpointSaved& e) override { for (auto& one : all_) one->saved(e); }
-  void notice(const Json& event, const std::string& line) override { for (auto& one : all_) one->notice(event, line); }
-  void warning(const std::string& message) override { for (auto& one : all_) one->warning(message); }
-  void done(const JobDone& e) override { for (auto& one : all_) one->done(e); }
+  void start(const JobStart& e) override {
+    for (auto& one : all_) one->start(e);
+  }
+  void step(const StepDone& e) override {
+    for (auto& one : all_) one->step(e);
+  }
+  void evaluated(const Evaluated& e) override {
+    for (auto& one : all_) one->evaluated(e);
+  }
+  void saved(const CheckpointSaved& e) override {
+    for (auto& one : all_) one->saved(e);
+  }
+  void notice(const Json& event, const std::string& line) override {
+    for (auto& one : all_) one->notice(event, line);
+  }
+  void warning(const std::string& message) override {
+    for (auto& one : all_) one->warning(message);
+  }
+  void done(const JobDone& e) override {
+    for (auto& one : all_) one->done(e);
+  }
   std::string wants_stop() override {
     for (auto& one : all_) {
       if (std::string why = one->wants_stop(); !why.empty()) return why;

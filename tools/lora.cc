@@ -10,8 +10,7 @@ namespace epl::tools {
 namespace {
 
 // Takes " KEY=NUMBER" off the end of `text`; false where it does not end like this.
-template <class T>
-bool take_number(std::string& text, const std::string& key, T& number) {
+template <class T> bool take_number(std::string& text, const std::string& key, T& number) {
   const size_t at = text.rfind(" " + key + "=");
   if (at == std::string::npos) return false;
   const char *begin = text.data() + at + key.size() + 2, *end = text.data() + text.size();
@@ -26,7 +25,9 @@ std::vector<Adapter> parse_adapters(std::string text) {
   std::vector<Adapter> out;
   while (!text.empty()) {
     Adapter one;
-    if (!take_number(text, "dropout", one.dropout) || !take_number(text, "alpha", one.alpha) || !take_number(text, "rank", one.rank)) return {};
+    if (!take_number(text, "dropout", one.dropout) || !take_number(text, "alpha", one.alpha) ||
+        !take_number(text, "rank", one.rank))
+      return {};
     const size_t before = text.rfind("; ");
     one.pattern = before == std::string::npos ? text : text.substr(before + 2);
     text.resize(before == std::string::npos ? 0 : before);
@@ -39,21 +40,27 @@ std::vector<Adapter> parse_adapters(std::string text) {
 
 void add_adapter_options(CLI::App& app, JobOptions& o) {
   app.option_defaults()->group(groups::trained);
-  app.add_option("--lora", o.lora, "train low-rank adapters beside these layers (modules, or the end of their names), all else frozen but for --train-only; may be repeated")
+  app.add_option("--lora", o.lora,
+                 "train low-rank adapters beside these layers (modules, or the end of their names), all else frozen "
+                 "but for --train-only; may be repeated")
       ->type_name("PATTERN")
       ->allow_extra_args(false);
-  app.add_option("--rank", o.lora_rank, "of the adapters")->check(whole_number(1))->capture_default_str();
+  app.add_option("--rank", o.lora_rank, "of the adapters")->check(integer_value(1))->capture_default_str();
   app.add_option("--lora-alpha", o.lora_alpha, "they count alpha / rank times")->check(above(0))->capture_default_str();
-  app.add_option("--lora-dropout", o.lora_dropout, "of what the adapters are applied to")->check(between(0, 0.999))->capture_default_str();
+  app.add_option("--lora-dropout", o.lora_dropout, "of what the adapters are applied to")
+      ->check(between(0, 0.999))
+      ->capture_default_str();
 }
 
 void match_adapters(JobOptions& o, const Json& checkpoint, const std::vector<std::string>& trained) {
   const std::string said = checkpoint.at("facts").value("adapters", "");
   o.adapters = parse_adapters(said);
-  if (o.adapters.empty() && !said.empty()) throw UsageError("the checkpoint holds low-rank adapters of layers that only a program can name (" + said + ")");
+  if (o.adapters.empty() && !said.empty())
+    throw UsageError("the checkpoint holds low-rank adapters of layers that only a program can name (" + said + ")");
   o.train_only.clear();
   for (const std::string& name : trained) {
-    const bool adapter = name.starts_with("base_model.model.") && (name.ends_with(".lora_A.weight") || name.ends_with(".lora_B.weight"));
+    const bool adapter =
+        name.starts_with("base_model.model.") && (name.ends_with(".lora_A.weight") || name.ends_with(".lora_B.weight"));
     if (!adapter || o.adapters.empty()) o.train_only.push_back(name);
   }
 }

@@ -20,7 +20,9 @@ std::string typed;
 
 // A word as a shell reads it back.
 std::string shell_word(std::string_view word) {
-  const bool plain = !word.empty() && word.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./,:=+@%-") == std::string_view::npos;
+  const bool plain = !word.empty() && word.find_first_not_of(
+                                          "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./,:=+@%-") ==
+                                          std::string_view::npos;
   if (plain) return std::string(word);
   std::string out = "'";
   for (char c : word) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
@@ -35,13 +37,19 @@ constexpr char first_steps[] = R"(  epl template gpt2 --layers 4 --width 128 --h
 
 int exit_code(int32_t error) {
   switch (error) {
-    case EPL_ERROR_UNSUPPORTED: return 4;
-    case EPL_ERROR_IO: return 5;
-    case EPL_ERROR_OUT_OF_MEMORY: return 6;
+    case EPL_ERROR_UNSUPPORTED:
+      return 4;
+    case EPL_ERROR_IO:
+      return 5;
+    case EPL_ERROR_OUT_OF_MEMORY:
+      return 6;
     case EPL_ERROR_INTERNAL:
-    case EPL_ERROR_MISUSE: return 7;
-    case EPL_ERROR_CANCELLED: return 130;
-    default: return 3;
+    case EPL_ERROR_MISUSE:
+      return 7;
+    case EPL_ERROR_CANCELLED:
+      return 130;
+    default:
+      return 3;
   }
 }
 
@@ -67,7 +75,10 @@ int run(int argc, char** argv) {
       {"train", "Train a model on text or tensors; writes trained.onnx, a checkpoint and a report.", add_train, {}},
       {"evaluate", "The loss of a model, or of a checkpoint of it, on data.", add_evaluate, {}},
       {"plan", "What training would do: memory to the byte, order of work, and why. Allocates nothing.", add_plan, {}},
-      {"inspect", "What a model, checkpoint or data file holds; without a file, what this build can do.", add_inspect, {}},
+      {"inspect",
+       "What a model, checkpoint or data file holds; without a file, what this build can do.",
+       add_inspect,
+       {}},
       {"export", "A checkpoint's weights as ONNX or safetensors.", add_export, {}},
       {"check", "Train cases with known answers and compare every number.", add_check, {}},
       {"template", "Write an ONNX model of a known family at any size, with seeded weights.", add_template, {}},
@@ -79,7 +90,7 @@ int run(int argc, char** argv) {
     command.app->set_help_flag("-h,--help", "this text")->group(groups::other);
     command.run = command.add(*command.app);
   }
-  app.footer(first_steps);   // after the commands, which would inherit it
+  app.footer(first_steps);  // after the commands, which would inherit it
   for (int i = 0; i < argc; ++i) typed += (i == 0 ? "epl" : " " + shell_word(argv[i]));
   check_values(app);
   // `epl help COMMAND` is `epl COMMAND --help`.
@@ -88,15 +99,19 @@ int run(int argc, char** argv) {
     words.erase(words.begin() + 1);
     words.insert(words.begin() + (argc > 2 ? 2 : 1), "--help");
   }
-  if (const std::string wrong = unknown_command(app, static_cast<int>(words.size()), words.data()); !wrong.empty()) throw UsageError(wrong);
+  if (const std::string wrong = unknown_command(app, static_cast<int>(words.size()), words.data()); !wrong.empty())
+    throw UsageError(wrong);
   try {
     app.parse(static_cast<int>(words.size()), words.data());
   } catch (const CLI::CallForHelp&) {
     const auto parsed = app.get_subcommands();
-    std::fputs(help_text(describe(app), parsed.empty() ? "" : parsed[0]->get_name(), parse_json(text_of(epl_engine_describe, make_engine({}).get()))).c_str(), stdout);
+    std::fputs(help_text(describe(app), parsed.empty() ? "" : parsed[0]->get_name(),
+                         parse_json(text_of(epl_engine_describe, make_engine({}).get())))
+                   .c_str(),
+               stdout);
     return 0;
   } catch (const CLI::ParseError& e) {
-    if (e.get_exit_code() == 0) return app.exit(e);   // the version was asked for
+    if (e.get_exit_code() == 0) return app.exit(e);  // the version was asked for
     throw UsageError(explain(app, e));
   }
   for (Command& command : commands) {
@@ -124,12 +139,13 @@ namespace {
 int report_failure(int argc, char** argv, int code, const std::string& message, const std::string& where) {
   std::fprintf(stderr, "epl: %s\n", printable(message).c_str());
   if (std::find(argv, argv + argc, std::string_view("--json")) != argv + argc) {
-    std::printf("%s\n", print_json({{"event", "error"}, {"exit_code", code}, {"message", message}, {"where", where}}).c_str());
+    std::printf("%s\n",
+                print_json({{"event", "error"}, {"exit_code", code}, {"message", message}, {"where", where}}).c_str());
   }
   return code;
 }
 
-// What was printed must have arrived: a full disk is no success.
+// What was printed must have arrived: a full disk is not a success.
 int with_output(int code) {
   const char* why = output_failure();
   if (why == nullptr || code != 0) return code;

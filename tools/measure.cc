@@ -23,15 +23,18 @@ Measured Measurer::run(const Session& session, const Dataset& dataset, int64_t b
   const int64_t whole = takes_partial_ || batch_ == 0 ? all : samples / batch_;
   const int64_t count = batches > 0 ? std::min(batches, whole) : whole;
   if (count == 0) {
-    throw UsageError("the model computes its own loss of a whole batch of " + std::to_string(batch_) + "; there are " + std::to_string(samples) + " samples");
+    throw UsageError("the model computes its own loss of a whole batch of " + std::to_string(batch_) + "; there are " +
+                     std::to_string(samples) + " samples");
   }
   check(epl_evaluation_reset(evaluation_.get()));
   check(epl_dataset_seek(dataset.get(), 0));
-  for (int64_t i = 0; i < count && !interrupted(); ++i) check(epl_evaluation_add_dataset(evaluation_.get(), session.get(), dataset.get(), 1, nullptr));
+  for (int64_t i = 0; i < count && !interrupted(); ++i)
+    check(epl_evaluation_add_dataset(evaluation_.get(), session.get(), dataset.get(), 1, nullptr));
   Measured out;
   const Json about = described();
   for (const Json& one : about.at("metrics")) {
-    out.metrics.emplace_back(one.at("name"), one.at("value").is_number() ? one.at("value").get<double>() : std::nan(""));
+    out.metrics.emplace_back(one.at("name"),
+                             one.at("value").is_number() ? one.at("value").get<double>() : std::nan(""));
   }
   out.samples = epl_evaluation_samples(evaluation_.get());
   out.left_out = batches > 0 ? 0 : samples - out.samples;
@@ -62,12 +65,16 @@ std::string Measurer::label(const std::string& name) const {
 
 void add_metrics_option(CLI::App& app, std::string& metrics) {
   app.option_defaults()->group(groups::validation);
-  app.add_option("--metrics", metrics, "what to measure beside the loss, as 'accuracy, top_k(k=3)', or none (default: what suits the loss); there are")->type_name("LIST");
+  app.add_option("--metrics", metrics,
+                 "what to measure beside the loss, as 'accuracy, top_k(k=3)', or none (default: what suits the loss); "
+                 "there are")
+      ->type_name("LIST");
 }
 
 std::string metrics_text(const std::vector<std::pair<std::string, double>>& metrics, size_t from) {
   std::string out;
-  for (size_t i = from; i < metrics.size(); ++i) out += (i > from ? ", " : "") + metrics[i].first + " " + fixed(metrics[i].second, 4);
+  for (size_t i = from; i < metrics.size(); ++i)
+    out += (i > from ? ", " : "") + metrics[i].first + " " + fixed(metrics[i].second, 4);
   return out;
 }
 

@@ -52,7 +52,8 @@ const CLI::Option* given(const CLI::App& command, const std::string& name) {
 
 bool has_option(const CLI::App& command, const std::string& name) {
   const std::vector<const CLI::Option*> options = command.get_options();
-  return std::any_of(options.begin(), options.end(), [&](const CLI::Option* option) { return option->check_name(name); });
+  return std::any_of(options.begin(), options.end(),
+                     [&](const CLI::Option* option) { return option->check_name(name); });
 }
 
 }  // namespace
@@ -67,7 +68,8 @@ const std::vector<Choice>& required_choices() {
 std::string missing_choice(const CLI::App& command) {
   for (const Choice& row : required_choices()) {
     if (command.get_name() != row.command) continue;
-    if (std::none_of(row.one_of.begin(), row.one_of.end(), [&](const char* one) { return given(command, one) != nullptr; })) {
+    if (std::none_of(row.one_of.begin(), row.one_of.end(),
+                     [&](const char* one) { return given(command, one) != nullptr; })) {
       return std::string(row.what) + " is missing: " + listed({row.one_of.begin(), row.one_of.end()}, "or");
     }
   }
@@ -78,12 +80,16 @@ std::string option_without_meaning(const CLI::App& command) {
   for (const Need& need : needs()) {
     if (given(command, need.option) == nullptr) continue;
     const auto has = [&](const char* one) { return has_option(command, one); };
-    if (std::none_of(need.one_of.begin(), need.one_of.end(), has)) continue;   // the command has it for another purpose
-    const bool there = std::any_of(need.one_of.begin(), need.one_of.end(), [&](const char* one) { return given(command, one) != nullptr; });
-    if (!there) return std::string(need.option) + " does nothing without " + listed({need.one_of.begin(), need.one_of.end()}, "or") + ": " + need.why;
+    if (std::none_of(need.one_of.begin(), need.one_of.end(), has)) continue;  // the command has it for another purpose
+    const bool there = std::any_of(need.one_of.begin(), need.one_of.end(),
+                                   [&](const char* one) { return given(command, one) != nullptr; });
+    if (!there)
+      return std::string(need.option) + " does nothing without " +
+             listed({need.one_of.begin(), need.one_of.end()}, "or") + ": " + need.why;
   }
   for (const Clash& clash : clashes) {
-    if (given(command, clash.option) && given(command, clash.other)) return std::string(clash.option) + " does nothing with " + clash.other + ": " + clash.why;
+    if (given(command, clash.option) && given(command, clash.other))
+      return std::string(clash.option) + " does nothing with " + clash.other + ": " + clash.why;
   }
   return "";
 }

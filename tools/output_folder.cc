@@ -33,7 +33,8 @@ bool is_checkpoint(const std::string& folder) {
 // Where a save failed or was killed before its folder became a checkpoint; the library knows what of it is whose.
 bool is_half_saved(const std::string& folder) {
   std::error_code ignored;
-  return !is_checkpoint(folder) && (fs::is_regular_file(folder + "/saving.epl", ignored) || fs::is_empty(folder, ignored));
+  return !is_checkpoint(folder) &&
+         (fs::is_regular_file(folder + "/saving.epl", ignored) || fs::is_empty(folder, ignored));
 }
 
 // The steps of the checkpoints in OUT/checkpoints, or of the folders there that `counts` otherwise, ascending.
@@ -70,7 +71,8 @@ void make_folders(const std::string& path) {
 // Throws unless a file can be made where `path` will be; nothing is left of the attempt.
 void try_file(const std::string& path) {
   struct stat info{};
-  if (::stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) refuse("cannot write", path, S_ISDIR(info.st_mode) ? EISDIR : EINVAL);
+  if (::stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode))
+    refuse("cannot write", path, S_ISDIR(info.st_mode) ? EISDIR : EINVAL);
   const std::string beside = path + ".part";
   const int file = ::open(beside.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
   if (file < 0) refuse("cannot write", path, errno);
@@ -90,11 +92,13 @@ bool lies_in(const std::string& path, const std::string& folder) {
 std::string find_checkpoint(const std::string& path) {
   if (is_checkpoint(path)) return path;
   if (is_checkpoint(path + "/checkpoint")) return path + "/checkpoint";
-  if (const auto steps = steps_in(path + "/checkpoints"); !steps.empty()) return path + "/checkpoints/" + step_name(steps.back());
-  return path;   // the library says what is wrong with it
+  if (const auto steps = steps_in(path + "/checkpoints"); !steps.empty())
+    return path + "/checkpoints/" + step_name(steps.back());
+  return path;  // the library says what is wrong with it
 }
 
-OutputFolder::OutputFolder(const Engine& engine, std::string path, const std::string& resume, bool overwrite) : engine_(engine), path_(std::move(path)) {
+OutputFolder::OutputFolder(const Engine& engine, std::string path, const std::string& resume, bool overwrite)
+    : engine_(engine), path_(std::move(path)) {
   while (path_.size() > 1 && path_.back() == '/') path_.pop_back();
   make_folders(path_);
   lock_ = ::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -106,11 +110,13 @@ OutputFolder::OutputFolder(const Engine& engine, std::string path, const std::st
   }
   std::error_code ignored;
   own_ = steps_in(path_ + "/checkpoints");
-  const bool holds_run = !own_.empty() || fs::is_regular_file(onnx(), ignored) || fs::is_regular_file(history(), ignored) || is_checkpoint(newest());
+  const bool holds_run = !own_.empty() || fs::is_regular_file(onnx(), ignored) ||
+                         fs::is_regular_file(history(), ignored) || is_checkpoint(newest());
   const bool goes_on = !resume.empty() && lies_in(resume, path_);
   if (holds_run && !overwrite && !goes_on) {
     ::close(lock_);
-    throw UsageError(path_ + " holds an earlier run; go on with it by --resume " + path_ + ", replace it with --overwrite, or give another folder with --out");
+    throw UsageError(path_ + " holds an earlier run; go on with it by --resume " + path_ +
+                     ", replace it with --overwrite, or give another folder with --out");
   }
   if (!goes_on) stale_.swap(own_);
   for (int64_t step : steps_in(path_ + "/checkpoints", is_half_saved)) stale_.push_back(step);
@@ -131,7 +137,9 @@ std::string OutputFolder::step_folder(int64_t step) const { return path_ + "/che
 void OutputFolder::check_outputs(const std::string& report, int64_t needed_bytes) const {
   std::error_code ignored;
   if (fs::exists(newest(), ignored) && !is_checkpoint(newest())) {
-    throw ApiError(EPL_ERROR_IO, newest() + " is in the way: it is not a checkpoint; move it, or give another folder with --out", newest());
+    throw ApiError(EPL_ERROR_IO,
+                   newest() + " is in the way: it is not a checkpoint; move it, or give another folder with --out",
+                   newest());
   }
   make_folders(path_ + "/checkpoints");
   try_file(path_ + "/checkpoints/new");
@@ -140,8 +148,11 @@ void OutputFolder::check_outputs(const std::string& report, int64_t needed_bytes
   if (::statvfs(path_.c_str(), &disk) != 0) return;
   const auto room = static_cast<int64_t>(disk.f_bavail * disk.f_frsize);
   if (room < needed_bytes) {
-    throw ApiError(EPL_ERROR_IO, "the disk of " + path_ + " has room for " + with_thousands(room) + " bytes; a checkpoint and the trained model need " + with_thousands(needed_bytes) +
-                                     "; free some space, or give a folder on another disk with --out", path_);
+    throw ApiError(EPL_ERROR_IO,
+                   "the disk of " + path_ + " has room for " + with_thousands(room) +
+                       " bytes; a checkpoint and the trained model need " + with_thousands(needed_bytes) +
+                       "; free some space, or give a folder on another disk with --out",
+                   path_);
   }
 }
 
@@ -150,18 +161,20 @@ void OutputFolder::check_adapters(bool any) const {
   if (any) make_folders(adapters());
   std::error_code ignored;
   for (const std::string& file : files) any ? try_file(file) : static_cast<void>(fs::remove(file, ignored));
-  if (!any) fs::remove(adapters(), ignored);   // where nothing else is in it
+  if (!any) fs::remove(adapters(), ignored);  // where nothing else is in it
 }
 
 void OutputFolder::point(const std::string& link, int64_t step) {
   std::error_code failure;
   // A folder stands there where an earlier version kept its only checkpoint.
-  if (fs::is_directory(fs::symlink_status(link, failure)) && is_checkpoint(link)) check(epl_checkpoint_remove(engine_.get(), link.data(), link.size()));
+  if (fs::is_directory(fs::symlink_status(link, failure)) && is_checkpoint(link))
+    check(epl_checkpoint_remove(engine_.get(), link.data(), link.size()));
   const std::string beside = link + ".part";
   fs::remove(beside, failure);
   fs::create_symlink("checkpoints/" + step_name(step), beside, failure);
   if (!failure) fs::rename(beside, link, failure);
-  if (failure) throw ApiError(EPL_ERROR_IO, "cannot point " + link + " at the new checkpoint: " + failure.message(), link);
+  if (failure)
+    throw ApiError(EPL_ERROR_IO, "cannot point " + link + " at the new checkpoint: " + failure.message(), link);
 }
 
 bool OutputFolder::remove(int64_t step) {
@@ -169,7 +182,7 @@ bool OutputFolder::remove(int64_t step) {
   epl_error* error = epl_checkpoint_remove(engine_.get(), folder.data(), folder.size());
   const bool gone = error == nullptr;
   epl_error_destroy(error);
-  return gone || ::rmdir(folder.c_str()) == 0;   // an empty one is no checkpoint
+  return gone || ::rmdir(folder.c_str()) == 0;  // an empty one is not a checkpoint
 }
 
 void OutputFolder::saved(int64_t step, bool best, int64_t keep) {

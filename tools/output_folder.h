@@ -1,5 +1,5 @@
-// The folder that a run writes to: checked before the first step, held against a second run, and the only place that knows
-// how its files are called.
+// The folder that a run writes to: checked before the first step, held against a second run, and the only place that
+// knows how its files are called.
 //
 //   OUT/checkpoints/step-00000120   checkpoints, by their step
 //   OUT/checkpoint                  a link to the newest
@@ -20,7 +20,8 @@ std::string find_checkpoint(const std::string& path);
 
 class OutputFolder {
  public:
-  // Makes the folder and takes its lock. A folder that holds a run is refused, unless it is overwritten or `resume` lies in it.
+  // Makes the folder and takes its lock. A folder that holds a run is refused, unless it is overwritten or `resume`
+  // lies in it.
   OutputFolder(const Engine& engine, std::string path, const std::string& resume, bool overwrite);
   ~OutputFolder();
   OutputFolder(const OutputFolder&) = delete;
@@ -33,7 +34,8 @@ class OutputFolder {
   std::string history() const { return path_ + "/history.jsonl"; }
   std::string step_folder(int64_t step) const;
 
-  // Throws unless the files that the job will write can be written: `report` among them, and `needed_bytes` on the disk.
+  // Throws unless the files that the job will write can be written: `report` among them, and `needed_bytes` on the
+  // disk.
   void check_outputs(const std::string& report, int64_t needed_bytes) const;
   // The same for the adapters, where there are any; else those of a run that is overwritten go.
   void check_adapters(bool any) const;
@@ -48,7 +50,7 @@ class OutputFolder {
   const Engine& engine_;
   std::string path_;
   int lock_ = -1;
-  std::vector<int64_t> own_, stale_;   // steps of this run, and those of a run that is overwritten
+  std::vector<int64_t> own_, stale_;  // steps of this run, and those of a run that is overwritten
   int64_t best_ = -1;
 };
 

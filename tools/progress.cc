@@ -40,12 +40,14 @@ void Progress::clear() {
 void Progress::start(const JobStart& e) {
   job_ = e;
   measurements_ = e.earlier_evaluations;
-  notice({}, "training " + with_thousands(e.parameters) + " parameters in " + std::to_string(e.tensors) + " tensors for " + with_thousands(e.steps) +
+  notice({}, "training " + with_thousands(e.parameters) + " parameters in " + std::to_string(e.tensors) +
+                 " tensors for " + with_thousands(e.steps) +
                  " steps; memory planned: " + readable_bytes(e.planned_bytes));
 }
 
 std::string Progress::line(const StepDone& e, int columns) const {
-  const double done = static_cast<double>(std::max<int64_t>(e.step - job_.first_step, 1)), seconds = std::max(e.seconds - job_.earlier_seconds, 1e-9);
+  const double done = static_cast<double>(std::max<int64_t>(e.step - job_.first_step, 1)),
+               seconds = std::max(e.seconds - job_.earlier_seconds, 1e-9);
   const std::string step = "step " + std::to_string(e.step) + "/" + std::to_string(job_.steps);
   const std::string alone = "loss " + fixed(smooth_loss_, 4);
   std::string loss = alone;
@@ -53,10 +55,17 @@ std::string Progress::line(const StepDone& e, int columns) const {
   if (!measured_.empty()) loss += " " + measured_.substr(0, measured_.find(','));
   // In the order in which they go when there is no room; "" is the bar's place.
   const std::string left = clock_text(seconds / done * static_cast<double>(job_.steps - e.step)) + " left";
-  const std::string speed = short_number(done * static_cast<double>(job_.units_per_step) / seconds) + " " + job_.unit + "/s";
+  const std::string speed =
+      short_number(done * static_cast<double>(job_.units_per_step) / seconds) + " " + job_.unit + "/s";
   const std::string memory = readable_bytes(e.used_bytes) + " used";
   std::string out;
-  for (const std::vector<std::string>& parts : {std::vector<std::string>{step, loss, left, speed, memory}, {step, loss, left, speed}, {step, loss, left}, {step, loss}, {step, alone, left}, {step, alone}, {step}}) {
+  for (const std::vector<std::string>& parts : {std::vector<std::string>{step, loss, left, speed, memory},
+                                                {step, loss, left, speed},
+                                                {step, loss, left},
+                                                {step, loss},
+                                                {step, alone, left},
+                                                {step, alone},
+                                                {step}}) {
     out.clear();
     for (const std::string& part : parts) out += (out.empty() ? "" : " | ") + part;
     if (static_cast<int>(out.size()) <= columns) break;
@@ -66,7 +75,8 @@ std::string Progress::line(const StepDone& e, int columns) const {
   const int width = std::min(columns - static_cast<int>(out.size()) - 3, 20);
   if (!terminal_ || width < 5) return out;
   const int full = static_cast<int>(width * e.step / std::max<int64_t>(job_.steps, 1));
-  return step + " [" + std::string(static_cast<size_t>(full), '#') + std::string(static_cast<size_t>(width - full), '.') + "]" + out.substr(step.size());
+  return step + " [" + std::string(static_cast<size_t>(full), '#') +
+         std::string(static_cast<size_t>(width - full), '.') + "]" + out.substr(step.size());
 }
 
 void Progress::step(const StepDone& e) {
@@ -90,7 +100,8 @@ void Progress::evaluated(const Evaluated& e) {
   if (!e.metrics.empty()) held_out_ = e.metrics.front().second;
   measured_ = metrics_text(e.metrics, 1);
   measurements_.push_back(e);
-  notice({}, "measured after step " + with_thousands(e.step) + ": " + metrics_text(e.metrics) + (e.best ? " (the best so far)" : ""));
+  notice({}, "measured after step " + with_thousands(e.step) + ": " + metrics_text(e.metrics) +
+                 (e.best ? " (the best so far)" : ""));
 }
 
 void Progress::notice(const Json& event, const std::string& line) {
@@ -110,11 +121,13 @@ void Progress::warning(const std::string& message) {
 }
 
 void Progress::done(const JobDone& e) {
-  std::string line = (e.ended == "steps" ? "done: " : e.ended + ": ") + with_thousands(e.step) + " steps in " + clock_text(e.seconds);
+  std::string line =
+      (e.ended == "steps" ? "done: " : e.ended + ": ") + with_thousands(e.step) + " steps in " + clock_text(e.seconds);
   if (held_out_ >= 0) {
     line += "; held-out loss " + fixed(held_out_, 4);
     if (unigram_ > 0) {
-      line += " nats per byte (unigram " + fixed(unigram_, 4) + ", bigram " + fixed(bigram_, 4) + "; " + fixed(held_out_ / unigram_, 3) + " of the unigram's)";
+      line += " nats per byte (unigram " + fixed(unigram_, 4) + ", bigram " + fixed(bigram_, 4) + "; " +
+              fixed(held_out_ / unigram_, 3) + " of the unigram's)";
     }
     if (!measured_.empty()) line += "; " + measured_;
   } else if (last_loss_ >= 0) {
@@ -122,7 +135,8 @@ void Progress::done(const JobDone& e) {
   }
   if (!e.reason.empty()) line += "; " + e.reason;
   const Evaluated* best = best_of(measurements_);
-  if (best != nullptr && best->step != measurements_.back().step) line += "; the best weights, of step " + with_thousands(best->step) + ", are in " + job_.out + "/best";
+  if (best != nullptr && best->step != measurements_.back().step)
+    line += "; the best weights, of step " + with_thousands(best->step) + ", are in " + job_.out + "/best";
   if (e.ended != "steps" && !e.resume.empty()) line += "; go on with --resume " + e.resume;
   if (!e.sample.empty()) line += "\n\nheld-out text, then what the model writes after >>>\n" + e.sample + "\n";
   notice({}, line);

@@ -10,9 +10,27 @@ namespace epl::tools {
 namespace {
 
 // Keys that a misspelt one may stand for. Others, such as notes on how a case was made, are nobody's business.
-constexpr const char* known_keys[] = {"optimizer", "loss", "losses", "losses_f32", "losses_untrained", "trainable", "frozen", "tied",
-                                      "step0_grad_norms", "final_param_norms", "final_param_norms_f32", "final_buffer_norms", "insensitive",
-                                      "batch_dims", "missing_params", "ignore_index", "lr", "weight_decay", "momentum", "betas", "eps"};
+constexpr const char* known_keys[] = {"optimizer",
+                                      "loss",
+                                      "losses",
+                                      "losses_f32",
+                                      "losses_untrained",
+                                      "trainable",
+                                      "frozen",
+                                      "tied",
+                                      "step0_grad_norms",
+                                      "final_param_norms",
+                                      "final_param_norms_f32",
+                                      "final_buffer_norms",
+                                      "insensitive",
+                                      "batch_dims",
+                                      "missing_params",
+                                      "ignore_index",
+                                      "lr",
+                                      "weight_decay",
+                                      "momentum",
+                                      "betas",
+                                      "eps"};
 
 }  // namespace
 
@@ -20,14 +38,14 @@ void Reference::reject(const std::string& why) const { throw UsageError(path_ + 
 
 Reference::Reference(const std::string& folder) : path_(folder + "/reference.json") {
   json_ = try_parse_json(read_file(path_));
-  if (!json_.is_object()) reject("it is no JSON object");
+  if (!json_.is_object()) reject("it is not a JSON object");
   check_spelling();
   for (const char* key : {"loss", "optimizer"}) {
-    if (!need(key).is_string()) reject("\"" + std::string(key) + "\" is no text");
+    if (!need(key).is_string()) reject("\"" + std::string(key) + "\" is not text");
   }
   loss = json_["loss"];
   optimizer = json_["optimizer"];
-  if (has("lr") && !json_["lr"].is_number()) reject("\"lr\" is no number");
+  if (has("lr") && !json_["lr"].is_number()) reject("\"lr\" is not a number");
   if (has("lr")) lr = json_["lr"];
   losses = numbers("losses");
   losses_f32_ = has("losses_f32") ? numbers("losses_f32") : losses;
@@ -36,7 +54,7 @@ Reference::Reference(const std::string& folder) : path_(folder + "/reference.jso
   if (trainable.empty()) reject("\"trainable\" is empty");
   if (has("tied")) {
     for (const Json& group : json_["tied"]) {
-      if (!group.is_array()) reject("\"tied\" is no list of lists of names");
+      if (!group.is_array()) reject("\"tied\" is not a list of lists of names");
       tied.push_back(group.get<std::vector<std::string>>());
     }
   }
@@ -44,8 +62,9 @@ Reference::Reference(const std::string& folder) : path_(folder + "/reference.jso
   parameters = norms(need("final_param_norms"), "final_param_norms");
   if (has("final_buffer_norms")) buffers = norms(json_["final_buffer_norms"], "final_buffer_norms");
   if (has("final_param_norms_f32")) {
-    if (!json_["final_param_norms_f32"].is_array()) reject("\"final_param_norms_f32\" is no list of tables");
-    for (const Json& table : json_["final_param_norms_f32"]) parameters_f32_.push_back(norms(table, "final_param_norms_f32"));
+    if (!json_["final_param_norms_f32"].is_array()) reject("\"final_param_norms_f32\" is not a list of tables");
+    for (const Json& table : json_["final_param_norms_f32"])
+      parameters_f32_.push_back(norms(table, "final_param_norms_f32"));
   }
   for (const auto& [key, to] : {std::pair{"insensitive", &insensitive}, std::pair{"missing_params", &missing}}) {
     if (!has(key)) continue;
@@ -53,9 +72,9 @@ Reference::Reference(const std::string& folder) : path_(folder + "/reference.jso
     to->insert(listed.begin(), listed.end());
   }
   if (has("batch_dims")) {
-    if (!json_["batch_dims"].is_object()) reject("\"batch_dims\" is no table of inputs");
+    if (!json_["batch_dims"].is_object()) reject("\"batch_dims\" is not a table of inputs");
     for (const auto& [name, dim] : json_["batch_dims"].items()) {
-      if (!dim.is_number_integer()) reject("\"batch_dims\": " + name + " has no whole number");
+      if (!dim.is_number_integer()) reject("\"batch_dims\": " + name + " has no integer");
       batch_dims[name] = dim;
     }
   }
@@ -69,9 +88,10 @@ const Json& Reference::need(const char* key) const {
 
 std::vector<double> Reference::numbers(const char* key) const {
   std::vector<double> out;
-  if (!need(key).is_array()) reject("\"" + std::string(key) + "\" is no list of numbers");
+  if (!need(key).is_array()) reject("\"" + std::string(key) + "\" is not a list of numbers");
   for (const Json& value : json_[key]) {
-    if (!value.is_number() || !std::isfinite(value.get<double>())) reject("\"" + std::string(key) + "\" holds what is no finite number");
+    if (!value.is_number() || !std::isfinite(value.get<double>()))
+      reject("\"" + std::string(key) + "\" holds what is no finite number");
     out.push_back(value);
   }
   return out;
@@ -79,7 +99,7 @@ std::vector<double> Reference::numbers(const char* key) const {
 
 std::vector<std::string> Reference::names(const char* key) const {
   std::vector<std::string> out;
-  if (!need(key).is_array()) reject("\"" + std::string(key) + "\" is no list of names");
+  if (!need(key).is_array()) reject("\"" + std::string(key) + "\" is not a list of names");
   for (const Json& value : json_[key]) {
     if (!value.is_string()) reject("\"" + std::string(key) + "\" holds what is no name");
     out.push_back(value);
@@ -89,9 +109,10 @@ std::vector<std::string> Reference::names(const char* key) const {
 
 Norms Reference::norms(const Json& table, const std::string& what) const {
   Norms out;
-  if (!table.is_object()) reject("\"" + what + "\" is no table of norms");
+  if (!table.is_object()) reject("\"" + what + "\" is not a table of norms");
   for (const auto& [name, norm] : table.items()) {
-    if (!norm.is_number() || !std::isfinite(norm.get<double>()) || norm.get<double>() < 0) reject("\"" + what + "\": the norm of " + name + " is none");
+    if (!norm.is_number() || !std::isfinite(norm.get<double>()) || norm.get<double>() < 0)
+      reject("\"" + what + "\": the norm of " + name + " is none");
     out[name] = norm;
   }
   return out;
@@ -102,7 +123,8 @@ void Reference::check_spelling() const {
     for (const char* known : known_keys) {
       const std::string meant = did_you_mean(key, {known});
       if (key == known || json_.contains(known) || meant.empty() || std::string(known).size() <= 4) continue;
-      if (std::find(std::begin(known_keys), std::end(known_keys), key) == std::end(known_keys)) reject("it has no key \"" + key + "\"" + meant);
+      if (std::find(std::begin(known_keys), std::end(known_keys), key) == std::end(known_keys))
+        reject("it has no key \"" + key + "\"" + meant);
     }
   }
 }
@@ -113,7 +135,8 @@ void Reference::check_names() const {
     if (table.contains(name)) return true;
     for (const auto& group : tied) {
       if (std::find(group.begin(), group.end(), name) == group.end()) continue;
-      if (std::any_of(group.begin(), group.end(), [&](const std::string& other) { return table.contains(other); })) return true;
+      if (std::any_of(group.begin(), group.end(), [&](const std::string& other) { return table.contains(other); }))
+        return true;
     }
     return false;
   };
@@ -133,7 +156,8 @@ void Reference::check_names() const {
   for (size_t i = 0; i < losses.size(); ++i) {
     const double apart = std::fabs(losses_f32_[i] - losses[i]) / std::max(std::fabs(losses[i]), 1e-12);
     if (apart > widest_loss_tolerance) {
-      reject("it contradicts itself: step " + std::to_string(i) + " has a loss of " + std::to_string(losses[i]) + " in float64 and of " + std::to_string(losses_f32_[i]) + " in float32");
+      reject("it contradicts itself: step " + std::to_string(i) + " has a loss of " + std::to_string(losses[i]) +
+             " in float64 and of " + std::to_string(losses_f32_[i]) + " in float32");
     }
   }
 }

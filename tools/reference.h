@@ -23,11 +23,11 @@ class Reference {
   std::string loss, optimizer;
   std::vector<double> losses;
   std::vector<std::string> trainable;
-  std::vector<std::vector<std::string>> tied;   // names of one tensor
+  std::vector<std::vector<std::string>> tied;  // names of one tensor
   Norms gradients, parameters, buffers;
-  std::set<std::string> insensitive;            // parameters whose true gradient is zero: a step of theirs is rounding
-  std::set<std::string> missing;                // names that the exporter left out of the file
-  std::map<std::string, int64_t> batch_dims;    // by input; -1: no samples
+  std::set<std::string> insensitive;          // parameters whose true gradient is zero: a step of theirs is rounding
+  std::set<std::string> missing;              // names that the exporter left out of the file
+  std::map<std::string, int64_t> batch_dims;  // by input; -1: no samples
   double lr = 0;
 
   bool has(const char* key) const { return json_.contains(key) && !json_[key].is_null(); }
@@ -48,7 +48,7 @@ class Reference {
   std::string path_;
   Json json_;
   std::vector<double> losses_f32_;
-  std::vector<Norms> parameters_f32_;           // by order of summation
+  std::vector<Norms> parameters_f32_;  // by order of summation
 };
 
 }  // namespace epl::tools

@@ -35,12 +35,19 @@ Json memory_of(const Json& plan, const JobStart& job, int64_t used_bytes) {
   }
   std::vector<Json> ranges(plan.at("ranges").begin(), plan.at("ranges").end());
   const size_t kept = std::min(ranges.size(), kMaxRanges);
-  std::stable_sort(ranges.begin(), ranges.end(), [](const Json& a, const Json& b) { return a.at("bytes").get<int64_t>() > b.at("bytes").get<int64_t>(); });
+  std::stable_sort(ranges.begin(), ranges.end(), [](const Json& a, const Json& b) {
+    return a.at("bytes").get<int64_t>() > b.at("bytes").get<int64_t>();
+  });
   std::string about = readable_bytes(job.planned_bytes) + " planned before the first step";
   if (used_bytes > 0) about += ", " + readable_bytes(used_bytes) + " used at most";
-  return {{"about", about + "."}, {"parts", parts}, {"arena_bytes", plan.at("arena_bytes")}, {"instructions", plan.at("instructions")},
-          {"backward_from", plan.value("backward_from", -1)}, {"update_from", plan.value("update_from", -1)},
-          {"ranges", Json(std::vector<Json>(ranges.begin(), ranges.begin() + static_cast<std::ptrdiff_t>(kept)))}, {"left_out", ranges.size() - kept}};
+  return {{"about", about + "."},
+          {"parts", parts},
+          {"arena_bytes", plan.at("arena_bytes")},
+          {"instructions", plan.at("instructions")},
+          {"backward_from", plan.value("backward_from", -1)},
+          {"update_from", plan.value("update_from", -1)},
+          {"ranges", Json(std::vector<Json>(ranges.begin(), ranges.begin() + static_cast<std::ptrdiff_t>(kept)))},
+          {"left_out", ranges.size() - kept}};
 }
 
 }  // namespace
@@ -52,7 +59,8 @@ void ReportData::start(const JobStart& e) {
 }
 
 void ReportData::notice(const Json& event, const std::string&) {
-  if (event.is_object() && event.contains("unigram")) levels_ = {{"unigram", event.at("unigram")}, {"bigram", event.at("bigram")}};
+  if (event.is_object() && event.contains("unigram"))
+    levels_ = {{"unigram", event.at("unigram")}, {"bigram", event.at("bigram")}};
 }
 
 Json ReportData::cards() const {
@@ -60,13 +68,15 @@ Json ReportData::cards() const {
   const auto card = [&](const std::string& name, const std::string& value) { out.push_back({name, value}); };
   if (!steps_.empty()) card("training loss at the end", fixed(steps_.back().loss, 4));
   if (!evaluations_.empty()) {
-    for (const auto& [name, value] : evaluations_.back().metrics) card(name == "loss" ? "held-out loss" : "held-out " + name, fixed(value, 4));
+    for (const auto& [name, value] : evaluations_.back().metrics)
+      card(name == "loss" ? "held-out loss" : "held-out " + name, fixed(value, 4));
   }
   for (const auto& [name, value] : levels_) card("loss of a " + name + " model", fixed(value, 4));
   card("steps", with_thousands(end_.step));
   card("time", clock_text(end_.seconds));
   if (!steps_.empty() && end_.seconds > 0) {
-    card(job_.unit + " a second", short_number(static_cast<double>(end_.step - job_.first_step) * static_cast<double>(job_.units_per_step) / end_.seconds));
+    card(job_.unit + " a second", short_number(static_cast<double>(end_.step - job_.first_step) *
+                                               static_cast<double>(job_.units_per_step) / end_.seconds));
   }
   card("parameters", with_thousands(job_.parameters));
   card("memory planned", readable_bytes(job_.planned_bytes));
@@ -79,7 +89,8 @@ Json ReportData::series() const {
     for (const StepDone& one : steps_) out.emplace_back(static_cast<double>(one.step), value(one));
     return out;
   };
-  Json out = Json::array({one_series("training", "loss", curve([](const StepDone& s) { return s.loss; }), true, false)});
+  Json out =
+      Json::array({one_series("training", "loss", curve([](const StepDone& s) { return s.loss; }), true, false)});
   std::vector<std::string> metrics;
   for (const Evaluated& one : evaluations_) {
     for (const auto& [name, value] : one.metrics) {
@@ -95,9 +106,11 @@ Json ReportData::series() const {
     }
     out.push_back(one_series("held out", metric, points, false, true));
   }
-  out.push_back(one_series("learning rate", "learning rate", curve([](const StepDone& s) { return s.learning_rate; }), false, false));
+  out.push_back(one_series("learning rate", "learning rate", curve([](const StepDone& s) { return s.learning_rate; }),
+                           false, false));
   if (!steps_.empty() && steps_.back().gradient_norm >= 0) {
-    out.push_back(one_series("gradient norm", "gradient norm", curve([](const StepDone& s) { return s.gradient_norm; }), false, false));
+    out.push_back(one_series("gradient norm", "gradient norm", curve([](const StepDone& s) { return s.gradient_norm; }),
+                             false, false));
   }
   return out;
 }
@@ -106,15 +119,18 @@ Json ReportData::series() const {
 std::string ReportData::best_text() const {
   const Evaluated* best = best_of(evaluations_);
   if (best == nullptr || best->step == evaluations_.back().step) return "";
-  return " The best weights are those of step " + with_thousands(best->step) + " (" + metrics_text(best->metrics) + "), in " + job_.out + "/best.";
+  return " The best weights are those of step " + with_thousands(best->step) + " (" + metrics_text(best->metrics) +
+         "), in " + job_.out + "/best.";
 }
 
 Json ReportData::report(const Json& memory, const std::vector<std::pair<std::string, std::string>>& facts) const {
   Json page;
   page["title"] = "Training " + job_.model;
-  page["about"] = (end_.ended == "steps" ? "Ended after its " + with_thousands(job_.steps) + " steps." : "Ended after " + with_thousands(end_.step) + " of " + with_thousands(job_.steps) + " steps: " +
-                   (end_.reason.empty() ? end_.ended : end_.reason) + ".") +
-                  (job_.first_step > 0 ? " This run began at step " + with_thousands(job_.first_step) + "." : "") + best_text();
+  page["about"] =
+      (end_.ended == "steps" ? "Ended after its " + with_thousands(job_.steps) + " steps."
+                             : "Ended after " + with_thousands(end_.step) + " of " + with_thousands(job_.steps) +
+                                   " steps: " + (end_.reason.empty() ? end_.ended : end_.reason) + ".") +
+      (job_.first_step > 0 ? " This run began at step " + with_thousands(job_.first_step) + "." : "") + best_text();
   page["cards"] = cards();
   page["loss_unit"] = job_.unit == "tokens" ? "nats per byte" : "";
   page["smoothing"] = steps_.size() > 50 ? 0.9 : 0.0;
@@ -134,19 +150,24 @@ Json ReportData::report(const Json& memory, const std::vector<std::pair<std::str
 }
 
 std::vector<std::pair<std::string, std::string>> job_facts(const JobOptions& o) {
-  std::vector<std::pair<std::string, std::string>> out = {{"model", o.model}, {"data", o.text.empty() ? o.data : o.text}};
+  std::vector<std::pair<std::string, std::string>> out = {{"model", o.model},
+                                                          {"data", o.text.empty() ? o.data : o.text}};
   const auto fact = [&](const char* name, const std::string& value) {
     if (!value.empty()) out.emplace_back(name, value);
   };
   fact("options of the data", o.data_options);
-  fact("measured on", !o.validation.empty() ? o.validation : o.held_out.value_or(0) > 0 ? "a share of " + short_decimal(*o.held_out) : "");
+  fact("measured on", !o.validation.empty()        ? o.validation
+                      : o.held_out.value_or(0) > 0 ? "a share of " + short_decimal(*o.held_out)
+                                                   : "");
   fact("loss", o.loss + (o.loss_output.empty() ? "" : " of " + o.loss_output));
   const auto listed = [](const std::vector<std::string>& patterns) {
     std::string text;
     for (const std::string& one : patterns) text += (text.empty() ? "" : ", ") + one;
     return text;
   };
-  if (!o.lora.empty()) fact("low-rank adapters", listed(o.lora) + "; rank " + std::to_string(o.lora_rank) + ", alpha " + short_decimal(o.lora_alpha) + ", dropout " + short_decimal(o.lora_dropout));
+  if (!o.lora.empty())
+    fact("low-rank adapters", listed(o.lora) + "; rank " + std::to_string(o.lora_rank) + ", alpha " +
+                                  short_decimal(o.lora_alpha) + ", dropout " + short_decimal(o.lora_dropout));
   fact(o.lora.empty() ? "trained alone" : "trained beside them", listed(o.train_only));
   fact("frozen", listed(o.freeze));
   fact("optimizer", o.optimizer);

@@ -14,7 +14,8 @@ class ReportData : public Listener {
   void evaluated(const Evaluated& e) override { evaluations_.push_back(e); }
   void notice(const Json& event, const std::string& line) override;
   void done(const JobDone& e) override { end_ = e; }
-  // For render_report. `memory` is the plan's description of that name; `facts` say what is needed to run the job again.
+  // For render_report. `memory` is the plan's description of that name; `facts` say what is needed to run the job
+  // again.
   Json report(const Json& memory, const std::vector<std::pair<std::string, std::string>>& facts) const;
 
  private:

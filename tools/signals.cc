@@ -12,7 +12,7 @@ namespace epl::tools {
 namespace {
 
 volatile std::sig_atomic_t seen = 0;
-std::atomic<int64_t> seen_at = 0;   // milliseconds
+std::atomic<int64_t> seen_at = 0;  // milliseconds
 
 int64_t now() {
   timespec time{};
@@ -22,8 +22,8 @@ int64_t now() {
 
 constexpr int watched[] = {SIGINT, SIGTERM, SIGHUP};
 
-// A second request has the signal's usual effect, which is to end the process. What follows within a second is the same request:
-// timeout(1) and others signal a process, and then its group.
+// A second request has the signal's usual effect, which is to end the process. What follows within a second is the same
+// request: timeout(1) and others signal a process, and then its group.
 void on_signal(int number) {
   const int kept = errno;
   if (seen == 0) {

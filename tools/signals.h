@@ -3,9 +3,10 @@
 
 namespace epl::tools {
 
-// From now on SIGINT, SIGTERM and SIGHUP ask the job to end after the step it is in; another, over a second later, ends the process at once.
-// One that the parent had ignored (nohup, a shell's background job) stays ignored. A reader that closes our standard output,
-// and a limit on the size of files, no longer end the process; writing then fails, which `output_failure` and errors tell.
+// From now on SIGINT, SIGTERM and SIGHUP ask the job to end after the step it is in; another, over a second later, ends
+// the process at once. One that the parent had ignored (nohup, a shell's background job) stays ignored. A reader that
+// closes our standard output, and a limit on the size of files, no longer end the process; writing then fails, which
+// `output_failure` and errors tell.
 void watch_signals();
 // The signal that asked, 0 for none.
 int signal_seen();

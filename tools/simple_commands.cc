@@ -25,17 +25,22 @@ int run_evaluate(JobOptions o, const std::string& where, int64_t batches, const 
   Model model = load_model(engine, o.model);
   if (!checkpoint.empty()) match_checkpoint(engine, o, describe_checkpoint(engine, checkpoint));
   // Texts are numbered, and gaps filled, as in the training: a file that lacks a class would number the others anew.
-  const Json as_trained = o.data.empty() || !o.data_options.empty() ? Json() : options_of_run(checkpoint.empty() ? o.model : checkpoint, o.data);
+  const Json as_trained = o.data.empty() || !o.data_options.empty()
+                              ? Json()
+                              : options_of_run(checkpoint.empty() ? o.model : checkpoint, o.data);
   if (as_trained.is_object()) {
     o.data_options = print_json(as_trained);
-    if (!o.json) std::fprintf(stderr, "the data is read as in training (its data.json); --data-options '{}' reads it for itself\n");
+    if (!o.json)
+      std::fprintf(stderr,
+                   "the data is read as in training (its data.json); --data-options '{}' reads it for itself\n");
   }
   DataFiles data = open_data(engine, model, o, true);
   Trainer trainer = make_trainer(engine, o);
   bind_inputs(trainer, model, data.train, o);
   Plan plan = make_plan(model, trainer, make_strategy(engine, o), o);
   Session session = make<Session>(epl_session_create, plan.get(), static_cast<const epl_session_options*>(nullptr));
-  if (!checkpoint.empty()) check(epl_session_load(session.get(), checkpoint.data(), checkpoint.size(), static_cast<epl_dataset*>(nullptr)));
+  if (!checkpoint.empty())
+    check(epl_session_load(session.get(), checkpoint.data(), checkpoint.size(), static_cast<epl_dataset*>(nullptr)));
   const Dataset& set = data.held_out ? data.held_out : data.train;
   check_labels(plan, set, !o.validation.empty() ? o.validation : o.text.empty() ? o.data : o.text);
   check(epl_dataset_bind(set.get(), plan.get(), EPL_ENTRY_EVALUATE));
@@ -48,10 +53,14 @@ int run_evaluate(JobOptions o, const std::string& where, int64_t batches, const 
     return 0;
   }
   const char* unit = data.context > 0 ? " windows" : " samples";
-  std::printf("loss %s over %s%s%s\n", fixed(found.metrics[0].second, 6).c_str(), with_thousands(found.samples).c_str(), data.held_out ? " held-out" : "", unit);
-  for (size_t i = 1; i < found.metrics.size(); ++i) std::printf("%s %s\n", found.metrics[i].first.c_str(), fixed(found.metrics[i].second, 6).c_str());
+  std::printf("loss %s over %s%s%s\n", fixed(found.metrics[0].second, 6).c_str(), with_thousands(found.samples).c_str(),
+              data.held_out ? " held-out" : "", unit);
+  for (size_t i = 1; i < found.metrics.size(); ++i)
+    std::printf("%s %s\n", found.metrics[i].first.c_str(), fixed(found.metrics[i].second, 6).c_str());
   if (found.left_out > 0) {
-    std::fprintf(stderr, "epl: warning: the last %s samples are left out: the model computes its own loss of whole batches; choose a --batch that divides %s\n",
+    std::fprintf(stderr,
+                 "epl: warning: the last %s samples are left out: the model computes its own loss of whole batches; "
+                 "choose a --batch that divides %s\n",
                  with_thousands(found.left_out).c_str(), with_thousands(found.samples + found.left_out).c_str());
   }
   return 0;
@@ -67,7 +76,8 @@ int run_plan(const JobOptions& o, const std::string& stage) {
     bind_open(trainer, model, o, 0);
   }
   Plan plan = make_plan(model, trainer, make_strategy(engine, o), o);
-  for (const std::string& warning : warnings_of(model, plan)) std::fprintf(stderr, "epl: warning: %s\n", warning.c_str());
+  for (const std::string& warning : warnings_of(model, plan))
+    std::fprintf(stderr, "epl: warning: %s\n", warning.c_str());
   const std::string wanted = o.json ? "memory" : stage;
   const std::string plan_text = text_of(epl_plan_describe, plan.get(), wanted.data(), wanted.size());
   std::printf("%s\n", o.json ? plan_text.c_str() : printable(plan_text).c_str());
@@ -79,7 +89,8 @@ Json template_options(const Json& declared, const std::string& family, const std
   Json out = Json::object();
   for (size_t i = 0; i < words.size(); i += 2) {
     std::string key = words[i];
-    if (!key.starts_with("--")) throw UsageError("template " + family + ": \"" + key + "\" is not an option; options are --NAME VALUE");
+    if (!key.starts_with("--"))
+      throw UsageError("template " + family + ": \"" + key + "\" is not an option; options are --NAME VALUE");
     key = key.substr(2);
     std::replace(key.begin(), key.end(), '-', '_');
     if (i + 1 >= words.size()) throw UsageError("template " + family + ": --" + key + " needs a value");
@@ -100,15 +111,19 @@ int run_template(const std::string& family, const std::string& out, const std::v
     if (row.at("name") == family) declared = row.at("options");
   }
   if (family.empty() || out.empty()) {
-    if (family.empty() != out.empty()) throw UsageError(family.empty() ? "which family? epl template without arguments lists them" : "--out FILE is needed");
+    if (family.empty() != out.empty())
+      throw UsageError(family.empty() ? "which family? epl template without arguments lists them"
+                                      : "--out FILE is needed");
     for (const Json& row : known) {
       std::printf("%s: %s\n", row.at("name").get<std::string>().c_str(), row.at("doc").get<std::string>().c_str());
-      for (const auto& [key, value] : row.at("options").items()) std::printf("    --%s %s\n", key.c_str(), print_json(value).c_str());
+      for (const auto& [key, value] : row.at("options").items())
+        std::printf("    --%s %s\n", key.c_str(), print_json(value).c_str());
     }
     return 0;
   }
   const std::string options = print_json(template_options(declared, family, words));
-  check(epl_template_write(engine.get(), family.data(), family.size(), options.data(), options.size(), out.data(), out.size()));
+  check(epl_template_write(engine.get(), family.data(), family.size(), options.data(), options.size(), out.data(),
+                           out.size()));
   std::printf("wrote %s\n", out.c_str());
   return 0;
 }
@@ -126,8 +141,10 @@ Run add_evaluate(CLI::App& app) {
   app.add_option("model", o->model, "the ONNX file")->required()->check(existing_file());
   add_data_options(app, *o);
   app.option_defaults()->group(groups::data);
-  app.add_option("--checkpoint", *checkpoint, "weights to use instead of the file's: a checkpoint, or the folder of a run")->check(existing_folder());
-  app.add_option("--batches", *batches, "how many batches; 0: all")->check(whole_number(0))->capture_default_str();
+  app.add_option("--checkpoint", *checkpoint,
+                 "weights to use instead of the file's: a checkpoint, or the folder of a run")
+      ->check(existing_folder());
+  app.add_option("--batches", *batches, "how many batches; 0: all")->check(integer_value(0))->capture_default_str();
   add_metrics_option(app, *metrics);
   add_binding_options(app, *o);
   app.option_defaults()->group(groups::watching);
@@ -144,12 +161,14 @@ Run add_plan(CLI::App& app) {
   app.add_option("model", o->model, "the ONNX file")->required()->check(existing_file());
   add_data_options(app, *o);
   app.option_defaults()->group(groups::data);
-  app.add_option("--steps", o->steps, "optimizer steps in all, for schedules")->check(whole_number(0));
+  app.add_option("--steps", o->steps, "optimizer steps in all, for schedules")->check(integer_value(0));
   add_binding_options(app, *o);
   add_training_options(app, *o);
   add_adapter_options(app, *o);
   app.option_defaults()->group(groups::watching);
-  app.add_option("--stage", *stage, "explain, memory, parameters, or a stage of the train step as text: graph, plan, local, program, kernels (predict.graph and so on for the others)")
+  app.add_option("--stage", *stage,
+                 "explain, memory, parameters, or a stage of the train step as text: graph, plan, local, program, "
+                 "kernels (predict.graph and so on for the others)")
       ->type_name("NAME")
       ->capture_default_str();
   app.add_flag("--json", o->json, "the memory plan as JSON");
@@ -163,10 +182,13 @@ Run add_inspect(CLI::App& app) {
   auto kernels = std::make_shared<bool>(false), all = std::make_shared<bool>(false);
   app.footer("  epl inspect model.onnx\n  epl inspect run\n  epl inspect table.csv");
   app.option_defaults()->group(groups::data);
-  app.add_option("path", *path, "a model, a checkpoint folder or a data file; without one: what this build can do")->check(existing_path());
-  app.add_option("--data-options", o->data_options, "options of the reader of a data file: JSON, or a file with it")->type_name("JSON");
+  app.add_option("path", *path, "a model, a checkpoint folder or a data file; without one: what this build can do")
+      ->check(existing_path());
+  app.add_option("--data-options", o->data_options, "options of the reader of a data file: JSON, or a file with it")
+      ->type_name("JSON");
   app.add_flag("--all", *all, "every line of long lists");
-  app.add_flag("--kernels", *kernels, "which kernels a train step of the model would run, and why better ones were refused");
+  app.add_flag("--kernels", *kernels,
+               "which kernels a train step of the model would run, and why better ones were refused");
   app.add_flag("--json", o->json, "JSON");
   add_binding_options(app, *o);
   add_machine_options(app, *o);
@@ -175,7 +197,7 @@ Run add_inspect(CLI::App& app) {
     if (!path->ends_with(".onnx")) throw UsageError("--kernels: a model is expected, FILE.onnx");
     JobOptions job = *o;
     job.model = *path;
-    job.json = false;   // it is a text
+    job.json = false;  // it is a text
     return run_plan(job, "kernels");
   };
 }
@@ -184,7 +206,8 @@ Run add_template(CLI::App& app) {
   auto family = std::make_shared<std::string>(), out = std::make_shared<std::string>();
   app.footer("  epl template\n  epl template mlp --sizes 4,16,3 --out mlp.onnx");
   app.option_defaults()->group(groups::data);
-  app.add_option("family", *family, "gpt2, mlp, ...; without one, lists the families with their options, which are given as --NAME VALUE");
+  app.add_option("family", *family,
+                 "gpt2, mlp, ...; without one, lists the families with their options, which are given as --NAME VALUE");
   app.add_option("--out", *out, "the ONNX file to write")->type_name("FILE");
   app.allow_extras();
   CLI::App* self = &app;

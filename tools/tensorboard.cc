@@ -51,7 +51,8 @@ uint32_t crc32c(std::string_view bytes) {
 }
 
 TensorBoard::TensorBoard(const std::string& folder, HostLog& log) : log_(log) {
-  path_ = folder + "/events.out.tfevents." + std::to_string(static_cast<int64_t>(now())) + "." + std::to_string(::getpid()) + ".epl";
+  path_ = folder + "/events.out.tfevents." + std::to_string(static_cast<int64_t>(now())) + "." +
+          std::to_string(::getpid()) + ".epl";
   ::mkdir(folder.c_str(), 0777);
   file_ = std::fopen(path_.c_str(), "wb");
   if (file_ == nullptr) throw ApiError(EPL_ERROR_IO, "cannot write " + path_ + ": " + std::strerror(errno), path_);
@@ -70,7 +71,7 @@ void TensorBoard::record(const std::string& event) {
   const std::string length = little_endian(event.size(), 8), whole = length + masked(length) + event + masked(event);
   if (file_ == nullptr) return;
   const bool written = std::fwrite(whole.data(), 1, whole.size(), file_) == whole.size();
-  const bool due = now() - flushed_ > 1;   // TensorBoard reads while we write
+  const bool due = now() - flushed_ > 1;  // TensorBoard reads while we write
   if (written && (!due || std::fflush(file_) == 0)) {
     if (due) flushed_ = now();
     return;

@@ -30,7 +30,7 @@ class TensorBoard : public Listener {
   std::string path_;
   HostLog& log_;
   std::FILE* file_ = nullptr;
-  double flushed_ = 0;   // when, in seconds
+  double flushed_ = 0;  // when, in seconds
 };
 
 // CRC-32C (Castagnoli; RFC 3720, appendix B.4), which guards each record of the file.

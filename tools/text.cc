@@ -7,7 +7,8 @@ namespace epl::tools {
 
 std::string with_thousands(int64_t n) {
   std::string digits = std::to_string(n);
-  for (int i = static_cast<int>(digits.size()) - 3; i > (n < 0 ? 1 : 0); i -= 3) digits.insert(static_cast<size_t>(i), 1, ',');
+  for (int i = static_cast<int>(digits.size()) - 3; i > (n < 0 ? 1 : 0); i -= 3)
+    digits.insert(static_cast<size_t>(i), 1, ',');
   return digits;
 }
 
@@ -36,7 +37,8 @@ std::string clock_text(double seconds) {
   const int64_t s = static_cast<int64_t>(std::llround(seconds));
   char buffer[64];
   if (s >= 3600) {
-    std::snprintf(buffer, sizeof buffer, "%lld:%02lld:%02lld", static_cast<long long>(s / 3600), static_cast<long long>(s / 60 % 60), static_cast<long long>(s % 60));
+    std::snprintf(buffer, sizeof buffer, "%lld:%02lld:%02lld", static_cast<long long>(s / 3600),
+                  static_cast<long long>(s / 60 % 60), static_cast<long long>(s % 60));
   } else {
     std::snprintf(buffer, sizeof buffer, "%lld:%02lld", static_cast<long long>(s / 60), static_cast<long long>(s % 60));
   }
@@ -54,7 +56,8 @@ std::string printable(std::string_view text) {
   for (size_t k = 0; k < text.size(); ++k) {
     const auto byte = static_cast<unsigned char>(text[k]);
     // U+0080 to U+009F, the controls that take two bytes.
-    const bool wide = byte == 0xc2 && k + 1 < text.size() && static_cast<unsigned char>(text[k + 1]) >= 0x80 && static_cast<unsigned char>(text[k + 1]) < 0xa0;
+    const bool wide = byte == 0xc2 && k + 1 < text.size() && static_cast<unsigned char>(text[k + 1]) >= 0x80 &&
+                      static_cast<unsigned char>(text[k + 1]) < 0xa0;
     if ((byte >= 0x20 && byte != 0x7f && !wide) || byte == '\n' || byte == '\t') {
       out += text[k];
       continue;

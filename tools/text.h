@@ -7,13 +7,14 @@
 
 namespace epl::tools {
 
-std::string with_thousands(int64_t n);          // "1,234,567"
-std::string readable_bytes(int64_t bytes);      // "12.3 MiB"
-std::string clock_text(double seconds);         // "1:02:03" or "4:05"
-std::string short_number(double value);         // "12.3k"
-std::string fixed(double value, int digits);    // "1.2340"
+std::string with_thousands(int64_t n);        // "1,234,567"
+std::string readable_bytes(int64_t bytes);    // "12.3 MiB"
+std::string clock_text(double seconds);       // "1:02:03" or "4:05"
+std::string short_number(double value);       // "12.3k"
+std::string fixed(double value, int digits);  // "1.2340"
 
-// Names come from files that strangers made: characters that would act on a terminal are written as \x1b. Lines and tabs stay.
+// Names come from files that strangers made: characters that would act on a terminal are written as \x1b. Lines and
+// tabs stay.
 std::string printable(std::string_view text);
 
 }  // namespace epl::tools

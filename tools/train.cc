@@ -10,17 +10,30 @@ namespace {
 
 void add_saving_options(CLI::App& app, TrainOptions& o) {
   app.option_defaults()->group(groups::saving);
-  app.add_option("--out", o.out, "folder for checkpoints, trained.onnx and report.html (default: out; with --resume that run's folder)")->type_name("FOLDER");
+  app.add_option("--out", o.out,
+                 "folder for checkpoints, trained.onnx and report.html (default: out; with --resume that run's folder)")
+      ->type_name("FOLDER");
   app.add_flag("--overwrite", o.overwrite, "replace the run that this folder holds");
-  app.add_option("--resume", o.resume, "go on from a run's newest checkpoint (its folder) or from a certain one, to --steps in all")->check(existing_folder());
-  app.add_option("--resume-anyway", o.resume_anyway, "go on although these differ from that run: model, data, batch, order, loss, optimizer, or all")
+  app.add_option("--resume", o.resume,
+                 "go on from a run's newest checkpoint (its folder) or from a certain one, to --steps in all")
+      ->check(existing_folder());
+  app.add_option("--resume-anyway", o.resume_anyway,
+                 "go on although these differ from that run: model, data, batch, order, loss, optimizer, or all")
       ->type_name("TOPIC,...")
       ->delimiter(',')
       ->check(one_of({"model", "data", "batch", "order", "loss", "optimizer", "all"}));
-  app.add_option("--checkpoint-minutes", o.checkpoint_minutes, "save when so many minutes have passed; 0: at the end only")->check(at_least(0))->capture_default_str();
-  app.add_option("--checkpoint-every", o.checkpoint_every, "save every so many steps instead of by time; at the end in any case")->check(whole_number(0));
-  app.add_option("--keep", o.keep, "how many of the newest checkpoints to keep, beside the best")->check(whole_number(1))->capture_default_str();
-  app.add_flag("--for-training", o.for_training, "write trained.onnx to train on, not for inference: batch norm and dropout stay in training mode");
+  app.add_option("--checkpoint-minutes", o.checkpoint_minutes,
+                 "save when so many minutes have passed; 0: at the end only")
+      ->check(at_least(0))
+      ->capture_default_str();
+  app.add_option("--checkpoint-every", o.checkpoint_every,
+                 "save every so many steps instead of by time; at the end in any case")
+      ->check(integer_value(0));
+  app.add_option("--keep", o.keep, "how many of the newest checkpoints to keep, beside the best")
+      ->check(integer_value(1))
+      ->capture_default_str();
+  app.add_flag("--for-training", o.for_training,
+               "write trained.onnx to train on, not for inference: batch norm and dropout stay in training mode");
 }
 
 }  // namespace
@@ -35,8 +48,11 @@ Run add_train(CLI::App& app) {
   add_data_options(app, o->job);
   o->job.steps = 1000;
   app.option_defaults()->group(groups::data);
-  auto* steps = app.add_option("--steps", o->job.steps, "optimizer steps in all")->check(whole_number(1))->capture_default_str();
-  app.add_option("--epochs", o->job.epochs, "instead of --steps: times through the data; parts are possible")->check(above(0))->excludes(steps);
+  auto* steps =
+      app.add_option("--steps", o->job.steps, "optimizer steps in all")->check(integer_value(1))->capture_default_str();
+  app.add_option("--epochs", o->job.epochs, "instead of --steps: times through the data; parts are possible")
+      ->check(above(0))
+      ->excludes(steps);
   add_binding_options(app, o->job);
   add_training_options(app, o->job);
   add_adapter_options(app, o->job);
@@ -45,8 +61,12 @@ Run add_train(CLI::App& app) {
   app.option_defaults()->group(groups::watching);
   app.add_flag("--json", o->job.json, "JSON lines instead of progress");
   app.add_flag("--tensorboard", o->tensorboard, "write an event file for TensorBoard into the run's folder as well");
-  app.add_option("--report", o->report, "the page with curves, memory and facts (default: report.html in the run's folder)")->type_name("FILE");
-  app.add_option("--sample-bytes", o->sample_bytes, "length of the text that a model of text writes in the end")->check(whole_number(0))->capture_default_str();
+  app.add_option("--report", o->report,
+                 "the page with curves, memory and facts (default: report.html in the run's folder)")
+      ->type_name("FILE");
+  app.add_option("--sample-bytes", o->sample_bytes, "length of the text that a model of text writes in the end")
+      ->check(integer_value(0))
+      ->capture_default_str();
   app.add_option("--temperature", o->temperature, "of that text")->check(between(0.01, 10))->capture_default_str();
   add_machine_options(app, o->job);
   return [o] { return Training(*o).run(); };

@@ -25,7 +25,9 @@ double now() { return std::chrono::duration<double>(std::chrono::steady_clock::n
 
 // Where the run writes; what cannot end well is refused before anything is made.
 std::string folder_of(const TrainOptions& o) {
-  if (o.job.device == "sim") throw UsageError("--device sim computes no numbers: a run would write zeros; epl plan --device sim says what it costs");
+  if (o.job.device == "sim")
+    throw UsageError(
+        "--device sim computes no numbers: a run would write zeros; epl plan --device sim says what it costs");
   if (!o.out.empty()) return o.out;
   return !o.resume.empty() && find_checkpoint(o.resume) != o.resume ? o.resume : "out";
 }
@@ -33,10 +35,18 @@ std::string folder_of(const TrainOptions& o) {
 }  // namespace
 
 Training::Training(const TrainOptions& o)
-    : o_(o), resume_(o.resume.empty() ? "" : find_checkpoint(o.resume)), engine_(make_engine(o.job, &log_)), folder_(engine_, folder_of(o), resume_, o.overwrite),
-      model_(load_model(engine_, o.job.model)), data_(open_data(engine_, model_, o.job)), validation_(o_.validation, o_.job, plan_, session_, data_),
-      report_path_(o.report.empty() ? folder_.path() + "/report.html" : o.report), report_(std::make_shared<ReportData>()) {
-  if (o_.job.epochs) o_.job.steps = std::max<int64_t>(1, std::llround(*o_.job.epochs * static_cast<double>(epl_dataset_batches(data_.train.get()))));
+    : o_(o),
+      resume_(o.resume.empty() ? "" : find_checkpoint(o.resume)),
+      engine_(make_engine(o.job, &log_)),
+      folder_(engine_, folder_of(o), resume_, o.overwrite),
+      model_(load_model(engine_, o.job.model)),
+      data_(open_data(engine_, model_, o.job)),
+      validation_(o_.validation, o_.job, plan_, session_, data_),
+      report_path_(o.report.empty() ? folder_.path() + "/report.html" : o.report),
+      report_(std::make_shared<ReportData>()) {
+  if (o_.job.epochs)
+    o_.job.steps = std::max<int64_t>(
+        1, std::llround(*o_.job.epochs * static_cast<double>(epl_dataset_batches(data_.train.get()))));
   Trainer trainer = make_trainer(engine_, o_.job);
   bind_inputs(trainer, model_, data_.train, o_.job);
   plan_ = make_plan(model_, trainer, make_strategy(engine_, o.job), o.job);
@@ -77,29 +87,43 @@ namespace {
 // "optimizer (--optimizer) was adam, now it is sgd": the options are those that decide it.
 std::string difference_text(const Json& one) {
   static const std::map<std::string, std::string, std::less<>> options = {
-      {"adapters", "--lora, --rank, --lora-alpha, --lora-dropout"}, {"trained", "--train-only, --freeze, --train-also, --lora"},
-      {"optimizer", "--optimizer"}, {"loss", "--loss"}, {"loss.output", "--loss-output"}, {"loss.peel", "--no-peel"},
-      {"data.batch", "--batch"}, {"data.seed", "--seed"}, {"seed", "--seed"}, {"data.batch_dims", "--batch-dim"}, {"data.values", "--value"}};
+      {"adapters", "--lora, --rank, --lora-alpha, --lora-dropout"},
+      {"trained", "--train-only, --freeze, --train-also, --lora"},
+      {"optimizer", "--optimizer"},
+      {"loss", "--loss"},
+      {"loss.output", "--loss-output"},
+      {"loss.peel", "--no-peel"},
+      {"data.batch", "--batch"},
+      {"data.seed", "--seed"},
+      {"seed", "--seed"},
+      {"data.batch_dims", "--batch-dim"},
+      {"data.values", "--value"}};
   const std::string key = one.at("key"), before = one.at("checkpoint"), now = one.at("session");
   const auto found = options.find(key);
-  return key + (found == options.end() ? "" : " (" + found->second + ")") + " was " + (before.empty() ? "nothing" : before) + ", now it is " + (now.empty() ? "nothing" : now);
+  return key + (found == options.end() ? "" : " (" + found->second + ")") + " was " +
+         (before.empty() ? "nothing" : before) + ", now it is " + (now.empty() ? "nothing" : now);
 }
 
 }  // namespace
 
 // Options that make another run of it must be meant: they are named, or the run goes on under those it began with.
 void Training::resume() {
-  const Json differences = parse_json(text_of(epl_session_compare, session_.get(), resume_.data(), resume_.size(), static_cast<const epl_dataset*>(data_.train.get())));
+  const Json differences = parse_json(text_of(epl_session_compare, session_.get(), resume_.data(), resume_.size(),
+                                              static_cast<const epl_dataset*>(data_.train.get())));
   std::string what, topics;
   for (const Json& one : differences) {
     const std::string topic = one.at("topic");
-    const auto named = [&](const char* text) { return std::ranges::find(o_.resume_anyway, text) != o_.resume_anyway.end(); };
+    const auto named = [&](const char* text) {
+      return std::ranges::find(o_.resume_anyway, text) != o_.resume_anyway.end();
+    };
     if (!one.at("breaks").get<bool>() || named(topic.c_str()) || named("all")) continue;
     what += (what.empty() ? "" : "; ") + difference_text(one);
-    if (("," + topics + ",").find("," + topic + ",") == std::string::npos) topics += (topics.empty() ? "" : ",") + topic;
+    if (("," + topics + ",").find("," + topic + ",") == std::string::npos)
+      topics += (topics.empty() ? "" : ",") + topic;
   }
   if (!what.empty()) {
-    throw UsageError("--resume " + o_.resume + ": this would not go on with that run: " + what + ". Give the options that it began with, or --resume-anyway " + topics);
+    throw UsageError("--resume " + o_.resume + ": this would not go on with that run: " + what +
+                     ". Give the options that it began with, or --resume-anyway " + topics);
   }
   check(epl_session_load(session_.get(), resume_.data(), resume_.size(), data_.train.get()));
 }
@@ -131,12 +155,14 @@ int Training::run() {
   const bool comparable = !validation_.any() || tell_held_out(start.earlier_held_out);
   validation_.resume(comparable ? start.earlier_evaluations : std::vector<Evaluated>());
   if (start.first_step >= start.steps) {
-    listeners_.warning("the checkpoint is of step " + std::to_string(start.first_step) + ": --steps " + std::to_string(start.steps) + " leaves nothing to do");
+    listeners_.warning("the checkpoint is of step " + std::to_string(start.first_step) + ": --steps " +
+                       std::to_string(start.steps) + " leaves nothing to do");
   }
   train();
   finish();
   if (const char* why = output_failure()) {
-    std::fprintf(stderr, "epl: cannot write to standard output: %s; the run itself is saved in %s\n", why, folder_.path().c_str());
+    std::fprintf(stderr, "epl: cannot write to standard output: %s; the run itself is saved in %s\n", why,
+                 folder_.path().c_str());
     if (failure_ == 0) failure_ = exit_code(EPL_ERROR_IO);
   }
   if (failure_ != 0) return failure_;
@@ -148,7 +174,8 @@ JobStart Training::describe() const {
   out.model = o_.job.model;
   out.out = folder_.path();
   out.tensors = epl_session_state_count(session_.get(), EPL_STATE_PARAMETER);
-  for (int64_t i = 0; i < out.tensors; ++i) out.parameters += port_of(epl_session_state_port, session_.get(), EPL_STATE_PARAMETER, i).elements();
+  for (int64_t i = 0; i < out.tensors; ++i)
+    out.parameters += port_of(epl_session_state_port, session_.get(), EPL_STATE_PARAMETER, i).elements();
   out.first_step = epl_session_steps(session_.get());
   out.steps = o_.job.steps;
   out.batch = data_.batch;
@@ -191,7 +218,8 @@ StepDone Training::take_step() {
 // Whatever a step meets, what the steps before it have learnt stays and is saved by `finish`.
 void Training::train() {
   try {
-    if (validation_.any() && data_.context > 0) measure_baselines(engine_, plan_, data_, o_.job, validation_.batches(), listeners_);
+    if (validation_.any() && data_.context > 0)
+      measure_baselines(engine_, plan_, data_, o_.job, validation_.batches(), listeners_);
     while (ended_ == "steps" && epl_session_steps(session_.get()) < o_.job.steps) {
       if (interrupted()) {
         ended_ = "interrupted";
@@ -202,7 +230,9 @@ void Training::train() {
       tell_warnings();
       const bool last = step.step >= o_.job.steps;
       if (!last && validation_.due(step.step, o_.job.steps)) evaluate(true);
-      const bool due = o_.checkpoint_every > 0 ? step.step % o_.checkpoint_every == 0 : o_.checkpoint_minutes > 0 && now() - last_saved_ > 60 * o_.checkpoint_minutes;
+      const bool due = o_.checkpoint_every > 0
+                           ? step.step % o_.checkpoint_every == 0
+                           : o_.checkpoint_minutes > 0 && now() - last_saved_ > 60 * o_.checkpoint_minutes;
       if (due && !last) save_on_the_way(false);
       reason_ = validation_.wants_stop();
       if (reason_.empty()) reason_ = listeners_.wants_stop();
@@ -217,12 +247,14 @@ void Training::train() {
   }
 }
 
-// Which samples those are follows from this alone, so another run can hold out the same. `earlier`: what a run that goes on was
-// measured on and by. False where its numbers are of other data, so that they say nothing about which weights are best.
+// Which samples those are follows from this alone, so another run can hold out the same. `earlier`: what a run that
+// goes on was measured on and by. False where its numbers are of other data, so that they say nothing about which
+// weights are best.
 bool Training::tell_held_out(const Json& earlier) {
   const int64_t samples = epl_dataset_samples(data_.held_out.get());
   Json event = {{"event", "held_out"}, {"samples", samples}};
-  std::string line = "measuring on " + with_thousands(samples) + (o_.job.validation.empty() ? " held-out " : " ") + (data_.context > 0 ? "windows" : "samples");
+  std::string line = "measuring on " + with_thousands(samples) + (o_.job.validation.empty() ? " held-out " : " ") +
+                     (data_.context > 0 ? "windows" : "samples");
   if (!o_.job.validation.empty()) {
     event["file"] = o_.job.validation;
     line += " of " + o_.job.validation;
@@ -237,7 +269,8 @@ bool Training::tell_held_out(const Json& earlier) {
     const Json now = event.value(key, Json());
     if (now == value) continue;
     same = false;
-    listeners_.warning("this run was measured on other data until now: " + key + " was " + print_json(value) + ", now it is " + (now.is_null() ? "not given" : print_json(now)) +
+    listeners_.warning("this run was measured on other data until now: " + key + " was " + print_json(value) +
+                       ", now it is " + (now.is_null() ? "not given" : print_json(now)) +
                        "; which weights are the best, and --patience, begin anew");
   }
   event["monitor"] = validation_.monitor();
@@ -273,13 +306,13 @@ void Training::save_on_the_way(bool best) {
     save_checkpoint(best);
   } catch (const ApiError& e) {
     last_saved_ = now();
-    listeners_.warning("no checkpoint after step " + std::to_string(epl_session_steps(session_.get())) + ": " + described_failure(e) + "; training goes on");
+    listeners_.warning("no checkpoint after step " + std::to_string(epl_session_steps(session_.get())) + ": " +
+                       described_failure(e) + "; training goes on");
   }
 }
 
 // Does what it can: a part that fails is told and does not keep the others from being saved.
-template <class F>
-void Training::attempt(const char* what, F&& f) {
+template <class F> void Training::attempt(const char* what, F&& f) {
   try {
     f();
   } catch (const ApiError& e) {
@@ -313,15 +346,18 @@ void Training::finish() {
     std::snprintf(hex, sizeof hex, "%016llx", static_cast<unsigned long long>(hash));
     done.weights_hash = hex;
   });
-  if (ended_ != "failed") attempt("the sample text", [&] { done.sample = write_sample(engine_, plan_, session_, data_, o_.job.seed, o_.sample_bytes, o_.temperature); });
+  if (ended_ != "failed")
+    attempt("the sample text", [&] {
+      done.sample = write_sample(engine_, plan_, session_, data_, o_.job.seed, o_.sample_bytes, o_.temperature);
+    });
   tell_warnings();
-  report_->done(done);   // before the others hear of the end the page is there
+  report_->done(done);  // before the others hear of the end the page is there
   attempt("the report", [&] {
     const Json memory = parse_json(text_of(epl_plan_describe, plan_.get(), "memory", size_t{6}));
     write_file(report_path_, render_report(report_->report(memory, job_facts(o_.job))));
   });
   listeners_.done(done);
-  tell_warnings();   // of the listeners' own files
+  tell_warnings();  // of the listeners' own files
 }
 
 }  // namespace epl::tools

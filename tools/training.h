@@ -1,4 +1,5 @@
-// A training job: data, model, plan, steps; then what was learnt, on disk. Who watches it is a listener (tools/listener.h).
+// A training job: data, model, plan, steps; then what was learnt, on disk. Who watches it is a listener
+// (tools/listener.h).
 #pragma once
 
 #include <string>
@@ -15,11 +16,11 @@ namespace epl::tools {
 struct TrainOptions {
   JobOptions job;
   ValidationOptions validation;
-  std::string out;                 // empty: the folder of the run that goes on, else "out"
+  std::string out;  // empty: the folder of the run that goes on, else "out"
   std::string report, resume;
   std::vector<std::string> resume_anyway;
   bool overwrite = false, tensorboard = false;
-  bool for_training = false;       // trained.onnx keeps its training mode
+  bool for_training = false;  // trained.onnx keeps its training mode
   int64_t checkpoint_every = 0, keep = 2, sample_bytes = 240;
   double checkpoint_minutes = 10, temperature = 0.8;
 };
@@ -43,13 +44,12 @@ class Training {
   void save_on_the_way(bool best);
   void finish();
   void tell_warnings();
-  template <class F>
-  void attempt(const char* what, F&& f);
+  template <class F> void attempt(const char* what, F&& f);
   double seconds() const;
 
-  TrainOptions o_;                 // with --epochs as steps, once the data is known
-  std::string resume_;             // the checkpoint to go on from; empty for none
-  HostLog log_;                    // before the engine, which writes into it to its end
+  TrainOptions o_;      // with --epochs as steps, once the data is known
+  std::string resume_;  // the checkpoint to go on from; empty for none
+  HostLog log_;         // before the engine, which writes into it to its end
   Engine engine_;
   OutputFolder folder_;
   Model model_;
@@ -65,7 +65,7 @@ class Training {
   double started_ = 0, last_saved_ = 0, earlier_seconds_ = 0;
   int64_t saved_step_ = -1, measured_step_ = -1;
   std::string ended_ = "steps", reason_;
-  int failure_ = 0;                // an exit code: of what went wrong first
+  int failure_ = 0;  // an exit code: of what went wrong first
 };
 
 }  // namespace epl::tools

@@ -9,7 +9,8 @@ namespace {
 
 std::vector<std::string> names_of_commands(const CLI::App& app) {
   std::vector<std::string> names;
-  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) names.push_back(command->get_name());
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
+    names.push_back(command->get_name());
   return names;
 }
 
@@ -59,7 +60,7 @@ std::string explain_extras(const CLI::App& command) {
   }
   const std::vector<std::string> left = command.remaining(true);
   std::string word = left.empty() ? "" : left[0];
-  for (const std::string& one : left) {   // a value is left over because its option is not known
+  for (const std::string& one : left) {  // a value is left over because its option is not known
     if (one.starts_with("-")) {
       word = one.substr(0, one.find('='));
       break;
@@ -77,22 +78,28 @@ std::string explained(const CLI::App& app, const CLI::App& command, const CLI::P
   const std::string what = error.what();
   const auto is = [&](CLI::ExitCodes one) { return kind == static_cast<int>(one); };
   // What is misspelt comes first: because of it something else may be missing.
-  if (&command != &app && !command.get_allow_extras() && !command.remaining(true).empty()) return explain_extras(command);
+  if (&command != &app && !command.get_allow_extras() && !command.remaining(true).empty())
+    return explain_extras(command);
   if (is(CLI::ExitCodes::ExtrasError)) return explain_extras(command);
   if (is(CLI::ExitCodes::RequiredError)) {
     if (&command == &app) return "a command is needed: " + listed(names_of_commands(app));
     for (const OptionText& option : options_of(command)) {
-      if (option.required && what.starts_with(option.names.back() + " ")) return option.names.back() + " is missing: " + option.description;
+      if (option.required && what.starts_with(option.names.back() + " "))
+        return option.names.back() + " is missing: " + option.description;
     }
   }
   if (is(CLI::ExitCodes::ArgumentMismatch)) {
     if (what.find("At Most") != std::string::npos) return option_of(what) + " is given more than once";
-    return what.find("override") != std::string::npos ? "--" + option_of(what) + " takes no value" : option_of(what) + " needs a value";
+    return what.find("override") != std::string::npos ? "--" + option_of(what) + " takes no value"
+                                                      : option_of(what) + " needs a value";
   }
-  if (is(CLI::ExitCodes::ExcludesError)) return option_of(what) + " and " + what.substr(what.rfind(' ') + 1) + " exclude each other";
-  if (is(CLI::ExitCodes::ConversionError)) {   // "Could not convert: --x = y": digits, but too many for what they are for
+  if (is(CLI::ExitCodes::ExcludesError))
+    return option_of(what) + " and " + what.substr(what.rfind(' ') + 1) + " exclude each other";
+  if (is(CLI::ExitCodes::ConversionError)) {  // "Could not convert: --x = y": digits, but too many for what they are
+                                              // for
     const size_t colon = what.find(": "), equals = what.find(" = ");
-    if (colon != std::string::npos && equals != std::string::npos) return what.substr(colon + 2, equals - colon - 2) + ": " + what.substr(equals + 3) + " is too large";
+    if (colon != std::string::npos && equals != std::string::npos)
+      return what.substr(colon + 2, equals - colon - 2) + ": " + what.substr(equals + 3) + " is too large";
   }
   return what;
 }

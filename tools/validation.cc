@@ -11,11 +11,19 @@ namespace epl::tools {
 void add_validation_options(CLI::App& app, ValidationOptions& o) {
   app.option_defaults()->group(groups::validation);
   add_metrics_option(app, o.metrics);
-  auto* every = app.add_option("--evaluate-every", o.every, "measure every so many steps (default: a quarter of --steps; with --epochs, each epoch)")->check(whole_number(0));
+  auto* every = app.add_option("--evaluate-every", o.every,
+                               "measure every so many steps (default: a quarter of --steps; with --epochs, each epoch)")
+                    ->check(integer_value(0));
   app.add_option("--evaluate-epochs", o.every_epochs, "the same in epochs")->check(above(0))->excludes(every);
-  app.add_option("--evaluate-batches", o.batches, "batches to measure on; 0: all (default: all; of text 40)")->check(whole_number(0));
-  app.add_option("--monitor", o.monitor, "the number that says which weights are best: loss or a metric")->type_name("NAME")->capture_default_str();
-  app.add_option("--patience", o.patience, "stop after so many measurements in a row without a better --monitor; 0: never")->check(whole_number(0))->capture_default_str();
+  app.add_option("--evaluate-batches", o.batches, "batches to measure on; 0: all (default: all; of text 40)")
+      ->check(integer_value(0));
+  app.add_option("--monitor", o.monitor, "the number that says which weights are best: loss or a metric")
+      ->type_name("NAME")
+      ->capture_default_str();
+  app.add_option("--patience", o.patience,
+                 "stop after so many measurements in a row without a better --monitor; 0: never")
+      ->check(integer_value(0))
+      ->capture_default_str();
 }
 
 void Validation::prepare(const Engine& engine) {
@@ -24,8 +32,15 @@ void Validation::prepare(const Engine& engine) {
     if (row.at("name") == job_.schedule) watches_ = row.at("watches");
   }
   if (!any()) {
-    const char* wants = watches_ ? "--schedule plateau" : o_.patience > 0 ? "--patience" : o_.monitor != "loss" ? "--monitor" : !o_.metrics.empty() ? "--metrics" : o_.every > 0 || o_.every_epochs > 0 ? "--evaluate-every" : nullptr;
-    if (wants) throw UsageError(std::string(wants) + " needs data that is not trained on: --held-out SHARE or --validation FILE");
+    const char* wants = watches_                              ? "--schedule plateau"
+                        : o_.patience > 0                     ? "--patience"
+                        : o_.monitor != "loss"                ? "--monitor"
+                        : !o_.metrics.empty()                 ? "--metrics"
+                        : o_.every > 0 || o_.every_epochs > 0 ? "--evaluate-every"
+                                                              : nullptr;
+    if (wants)
+      throw UsageError(std::string(wants) +
+                       " needs data that is not trained on: --held-out SHARE or --validation FILE");
     return;
   }
   measurer_ = std::make_unique<Measurer>(plan_, o_.metrics);
@@ -45,7 +60,9 @@ bool Validation::due(int64_t step, int64_t steps) const {
   if (!any()) return false;
   const auto epoch = static_cast<double>(epl_dataset_batches(data_.train.get()));
   const double epochs = o_.every_epochs > 0 ? o_.every_epochs : job_.epochs ? 1 : 0;
-  const int64_t every = o_.every > 0 ? o_.every : epochs > 0 ? static_cast<int64_t>(std::llround(epochs * epoch)) : steps / 4;
+  const int64_t every = o_.every > 0 ? o_.every
+                        : epochs > 0 ? static_cast<int64_t>(std::llround(epochs * epoch))
+                                     : steps / 4;
   return step % std::max<int64_t>(every, 1) == 0;
 }
 

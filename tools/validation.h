@@ -12,17 +12,18 @@
 namespace epl::tools {
 
 struct ValidationOptions {
-  int64_t every = 0;                // steps between measurements; 0: a quarter of all, or an epoch where epochs were asked for
-  double every_epochs = 0;          // the same in epochs
-  std::optional<int64_t> batches;   // at most; of text 40 unless named, else all
+  int64_t every = 0;        // steps between measurements; 0: a quarter of all, or an epoch where epochs were asked for
+  double every_epochs = 0;  // the same in epochs
+  std::optional<int64_t> batches;  // at most; of text 40 unless named, else all
   std::string metrics, monitor = "loss";
-  int64_t patience = 0;             // measurements without a better one before training ends; 0: it never does
+  int64_t patience = 0;  // measurements without a better one before training ends; 0: it never does
 };
 void add_validation_options(CLI::App& app, ValidationOptions& o);
 
 class Validation {
  public:
-  Validation(const ValidationOptions& o, const JobOptions& job, const Plan& plan, const Session& session, const DataFiles& data)
+  Validation(const ValidationOptions& o, const JobOptions& job, const Plan& plan, const Session& session,
+             const DataFiles& data)
       : o_(o), job_(job), plan_(plan), session_(session), data_(data) {}
   // Once plan, session and data are there: reads the names, refuses what needs held-out data where there is none.
   void prepare(const Engine& engine);
@@ -31,7 +32,7 @@ class Validation {
   bool any() const { return static_cast<bool>(data_.held_out); }
   // Whether to measure after `step` of `steps`; at the end it is measured in any case.
   bool due(int64_t step, int64_t steps) const;
-  int64_t batches() const;   // 0: all
+  int64_t batches() const;  // 0: all
   const std::string& monitor() const { return monitor_; }
   // `counts`: it was due, so it counts for patience and for a rate that follows it.
   Evaluated measure(bool counts);

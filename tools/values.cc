@@ -36,13 +36,12 @@ CLI::Validator number(Rule rule) {
       "", "number");
 }
 
-template <class T>
-std::string whole_number_problem(const std::string& text, T least) {
+template <class T> std::string whole_number_problem(const std::string& text, T least) {
   T value{};
   const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (failed == std::errc::result_out_of_range) return text + " is beyond what a whole number here can be";
+  if (failed == std::errc::result_out_of_range) return text + " is beyond what an integer here can be";
   const bool whole = failed == std::errc() && end == text.data() + text.size();
-  if (!whole) return in_quotes(text) + " is not a whole number" + (std::is_signed_v<T> ? "" : " of at least 0");
+  if (!whole) return in_quotes(text) + " is not an integer" + (std::is_signed_v<T> ? "" : " of at least 0");
   if (value >= least) return "";
   return least == 0 ? text + " is negative" : text + " is not " + std::to_string(least) + " or more";
 }
@@ -54,7 +53,9 @@ int kind_of(const std::string& path) {
   return S_ISDIR(info.st_mode) ? 2 : 1;
 }
 
-std::string not_opened(const std::string& path) { return path.empty() ? "a name is missing" : "cannot open " + path + ": " + std::strerror(errno); }
+std::string not_opened(const std::string& path) {
+  return path.empty() ? "a name is missing" : "cannot open " + path + ": " + std::strerror(errno);
+}
 
 }  // namespace
 
@@ -64,22 +65,28 @@ CLI::Validator any_number() {
 
 CLI::Validator at_least(double least) {
   return number([least](const std::string& text, double value) {
-    return value >= least ? "" : least == 0 ? text + " is negative" : text + " is not " + short_value(least) + " or more";
+    return value >= least ? ""
+           : least == 0   ? text + " is negative"
+                          : text + " is not " + short_value(least) + " or more";
   });
 }
 
 CLI::Validator above(double bound) {
-  return number([bound](const std::string& text, double value) { return value > bound ? "" : text + " is not above " + short_value(bound); });
+  return number([bound](const std::string& text, double value) {
+    return value > bound ? "" : text + " is not above " + short_value(bound);
+  });
 }
 
 CLI::Validator between(double least, double greatest) {
   return number([=](const std::string& text, double value) {
-    return value >= least && value <= greatest ? "" : text + " is not from " + short_value(least) + " to " + short_value(greatest);
+    return value >= least && value <= greatest
+               ? ""
+               : text + " is not from " + short_value(least) + " to " + short_value(greatest);
   });
 }
 
-CLI::Validator whole_number(int64_t least) {
-  return CLI::Validator([least](std::string& text) { return whole_number_problem(text, least); }, "", "whole_number");
+CLI::Validator integer_value(int64_t least) {
+  return CLI::Validator([least](std::string& text) { return whole_number_problem(text, least); }, "", "integer_value");
 }
 
 CLI::Validator seed_number() {
@@ -89,29 +96,36 @@ CLI::Validator seed_number() {
 CLI::Validator one_of(std::vector<std::string> words) {
   return CLI::Validator(
       [words = std::move(words)](std::string& text) {
-        return std::find(words.begin(), words.end(), text) != words.end() ? std::string() : "there is no " + in_quotes(text) + choices(text, words);
+        return std::find(words.begin(), words.end(), text) != words.end()
+                   ? std::string()
+                   : "there is no " + in_quotes(text) + choices(text, words);
       },
       "", "one_of");
 }
 
 CLI::Validator existing_file() {
-  return CLI::Validator([](std::string& path) {
-    const int kind = kind_of(path);
-    if (kind == 1) return std::string();
-    return kind == 2 ? path + " is a folder, a file is expected" : not_opened(path);
-  }, "FILE", "existing_file");
+  return CLI::Validator(
+      [](std::string& path) {
+        const int kind = kind_of(path);
+        if (kind == 1) return std::string();
+        return kind == 2 ? path + " is a folder, a file is expected" : not_opened(path);
+      },
+      "FILE", "existing_file");
 }
 
 CLI::Validator existing_folder() {
-  return CLI::Validator([](std::string& path) {
-    const int kind = kind_of(path);
-    if (kind == 2) return std::string();
-    return kind == 1 ? path + " is a file, a folder is expected" : not_opened(path);
-  }, "FOLDER", "existing_folder");
+  return CLI::Validator(
+      [](std::string& path) {
+        const int kind = kind_of(path);
+        if (kind == 2) return std::string();
+        return kind == 1 ? path + " is a file, a folder is expected" : not_opened(path);
+      },
+      "FOLDER", "existing_folder");
 }
 
 CLI::Validator existing_path() {
-  return CLI::Validator([](std::string& path) { return kind_of(path) != 0 ? std::string() : not_opened(path); }, "PATH", "existing_path");
+  return CLI::Validator([](std::string& path) { return kind_of(path) != 0 ? std::string() : not_opened(path); }, "PATH",
+                        "existing_path");
 }
 
 void check_values(CLI::App& app) {
@@ -119,7 +133,7 @@ void check_values(CLI::App& app) {
     if (option->get_items_expected_max() == 0) option->disable_flag_override();
     const std::string type = option->get_type_name();
     if (type == "FLOAT") option->check(any_number());
-    if (type == "INT") option->check(whole_number(INT64_MIN));
+    if (type == "INT") option->check(integer_value(INT64_MIN));
     if (type == "UINT") option->check(seed_number());
   }
   for (CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) check_values(*command);

@@ -11,8 +11,9 @@ CLI::Validator any_number();
 CLI::Validator at_least(double least);
 CLI::Validator above(double bound);
 CLI::Validator between(double least, double greatest);
-CLI::Validator whole_number(int64_t least);   // digits alone: no sign swallowed, nothing rounded, nothing cut to 64 bits
-CLI::Validator seed_number();                 // of 64 bits without a sign
+CLI::Validator integer_value(
+    int64_t least);            // digits alone: no sign swallowed, nothing rounded, nothing cut to 64 bits
+CLI::Validator seed_number();  // of 64 bits without a sign
 CLI::Validator one_of(std::vector<std::string> words);
 CLI::Validator existing_file();
 CLI::Validator existing_folder();

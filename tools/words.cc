@@ -13,7 +13,8 @@ size_t edits(std::string_view a, std::string_view b) {
   for (size_t i = 1; i <= a.size(); ++i) {
     for (size_t j = 1; j <= b.size(); ++j) {
       d[i][j] = std::min({d[i - 1][j] + 1, d[i][j - 1] + 1, d[i - 1][j - 1] + (a[i - 1] != b[j - 1])});
-      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) d[i][j] = std::min(d[i][j], d[i - 2][j - 2] + 1);
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+        d[i][j] = std::min(d[i][j], d[i - 2][j - 2] + 1);
     }
   }
   return d[a.size()][b.size()];
@@ -47,7 +48,8 @@ std::string choices(std::string_view word, const std::vector<std::string>& candi
 
 std::string listed(const std::vector<std::string>& words, const char* last) {
   std::string out;
-  for (size_t i = 0; i < words.size(); ++i) out += (i == 0 ? std::string() : i + 1 == words.size() ? " " + std::string(last) + " " : ", ") + words[i];
+  for (size_t i = 0; i < words.size(); ++i)
+    out += (i == 0 ? std::string() : i + 1 == words.size() ? " " + std::string(last) + " " : ", ") + words[i];
   return out;
 }
 

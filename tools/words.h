@@ -7,8 +7,8 @@
 
 namespace epl::tools {
 
-// The candidate that is fewest edits away (insert, drop, change, swap of neighbours), "" where none is near enough to be a slip
-// of the fingers: at most a third of its letters.
+// The candidate that is fewest edits away (insert, drop, change, swap of neighbours), "" where none is near enough to
+// be a slip of the fingers: at most a third of its letters.
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates);
 
 // "; did you mean X?", "" where nothing is near.

@@ -14,9 +14,9 @@
 namespace epl::cpu {
 namespace {
 
-constexpr int spins_before_sleep = 400;   // about ten microseconds: what waking a sleeper costs
-constexpr int64_t reduce_grain = 16 << 10;   // elements, for a rank's own threads
-constexpr int64_t copy_grain = 1 << 20;      // bytes
+constexpr int spins_before_sleep = 400;     // about ten microseconds: what waking a sleeper costs
+constexpr int64_t reduce_grain = 16 << 10;  // elements, for a rank's own threads
+constexpr int64_t copy_grain = 1 << 20;     // bytes
 
 // A count of arrivals that only grows: meeting number n is complete when all ranks have arrived n times. Once closed,
 // it stays as it is, so that all ranks agree on which meetings took place.
@@ -51,7 +51,9 @@ class Meeting {
   bool complete(uint64_t arrivals) const { return (word_.load(std::memory_order_acquire) & ~closed) >= arrivals; }
   void wake() {
     // Whoever checks under the mutex either sees the change or is woken.
-    { std::lock_guard lock(mutex_); }
+    {
+      std::lock_guard lock(mutex_);
+    }
     changed_.notify_all();
   }
 
@@ -66,12 +68,13 @@ struct alignas(64) Place {
   // What it sends to `call.peer`: the state goes around once for every send.
   enum class Sending : uint8_t { nothing, offered, taken, copied } sending = Sending::nothing;
   Collective sent;
-  std::mutex mutex;                  // of the sending
+  std::mutex mutex;  // of the sending
   std::condition_variable changed;
 };
 
 struct Group {
-  Group(std::string group_name, int ranks, int spins) : name(std::move(group_name)), size(ranks), spins(spins), places(static_cast<size_t>(ranks)) {}
+  Group(std::string group_name, int ranks, int spins)
+      : name(std::move(group_name)), size(ranks), spins(spins), places(static_cast<size_t>(ranks)) {}
 
   void abort(const Status& why) {
     std::vector<std::shared_ptr<Group>> parts;
@@ -83,7 +86,9 @@ struct Group {
     }
     asked.close();
     for (Place& place : places) {
-      { std::lock_guard lock(place.mutex); }
+      {
+        std::lock_guard lock(place.mutex);
+      }
       place.changed.notify_all();
     }
     for (auto& part : parts) part->abort(why);
@@ -99,7 +104,7 @@ struct Group {
   std::vector<Place> places;
   Meeting asked, done;
   std::mutex mutex;
-  Status status;   // why it was aborted
+  Status status;  // why it was aborted
   struct Part {
     std::vector<int> members;
     std::shared_ptr<Group> group;
@@ -110,7 +115,10 @@ struct Group {
 class ThreadCommunicator final : public Communicator {
  public:
   ThreadCommunicator(std::shared_ptr<Group> group, int rank)
-      : group_(std::move(group)), rank_(rank), sources_(static_cast<size_t>(group_->size)), targets_(static_cast<size_t>(group_->size)) {}
+      : group_(std::move(group)),
+        rank_(rank),
+        sources_(static_cast<size_t>(group_->size)),
+        targets_(static_cast<size_t>(group_->size)) {}
   ~ThreadCommunicator() override {
     // A call that is complete is not disturbed; one that waits for this rank would wait for ever.
     group_->abort(error(Code::peer_failed, "rank ", rank_, " of ", group_->size, " left the group ", group_->name));
@@ -122,19 +130,33 @@ class ThreadCommunicator final : public Communicator {
 
   Status run(Stream& stream, const Collective& call) override {
     EPL_TRY(check(check_collective(call, rank_, size())));
-    if (call.reduces()) EPL_TRY(check(can_reduce(call.dtype) ? Status() : invalid("rank ", rank_, " called ", call.text(), ", a type that cannot be reduced")));
+    if (call.reduces())
+      EPL_TRY(check(can_reduce(call.dtype)
+                        ? Status()
+                        : invalid("rank ", rank_, " called ", call.text(), ", a type that cannot be reduced")));
     if (call.kind == Kind::send) return send(call);
     if (call.kind == Kind::receive) return receive(stream, call);
     EPL_TRY(begin(call));
     switch (call.kind) {
-      case Kind::all_reduce: all_reduce(stream, call); break;
-      case Kind::reduce_scatter: reduce_scatter(stream, call); break;
-      case Kind::all_gather: all_gather(stream, call); break;
-      case Kind::all_to_all: all_to_all(stream, call); break;
-      case Kind::broadcast: copy(stream, call.target, asked_by(call.peer).source, call.bytes()); break;
+      case Kind::all_reduce:
+        all_reduce(stream, call);
+        break;
+      case Kind::reduce_scatter:
+        reduce_scatter(stream, call);
+        break;
+      case Kind::all_gather:
+        all_gather(stream, call);
+        break;
+      case Kind::all_to_all:
+        all_to_all(stream, call);
+        break;
+      case Kind::broadcast:
+        copy(stream, call.target, asked_by(call.peer).source, call.bytes());
+        break;
       case Kind::barrier:
       case Kind::send:
-      case Kind::receive: break;
+      case Kind::receive:
+        break;
     }
     end();
     return {};
@@ -146,10 +168,13 @@ class ThreadCommunicator final : public Communicator {
     if (!group_->status.ok()) return group_->status;
     Group::Part& part = group_->children[name];
     if (!part.group) {
-      part = {{members.begin(), members.end()}, std::make_shared<Group>(name, static_cast<int>(members.size()), group_->spins)};
+      part = {{members.begin(), members.end()},
+              std::make_shared<Group>(name, static_cast<int>(members.size()), group_->spins)};
     }
-    if (!std::ranges::equal(part.members, members)) return error(Code::misuse, "group ", group_->name, " has a group ", name, " of other members");
-    return std::unique_ptr<Communicator>(new ThreadCommunicator(part.group, static_cast<int>(std::ranges::find(members, rank_) - members.begin())));
+    if (!std::ranges::equal(part.members, members))
+      return error(Code::misuse, "group ", group_->name, " has a group ", name, " of other members");
+    return std::unique_ptr<Communicator>(
+        new ThreadCommunicator(part.group, static_cast<int>(std::ranges::find(members, rank_) - members.begin())));
   }
 
   void abort(const Status& status) override { group_->abort(status); }
@@ -167,7 +192,8 @@ class ThreadCommunicator final : public Communicator {
   }
 
   Status disagree(int a, const Collective& first, int b, const Collective& second) const {
-    return error(Code::misuse, "ranks of group ", group_->name, " disagree at call ", calls_, ": rank ", a, " calls ", first.text(), ", rank ", b, " calls ", second.text());
+    return error(Code::misuse, "ranks of group ", group_->name, " disagree at call ", calls_, ": rank ", a, " calls ",
+                 first.text(), ", rank ", b, " calls ", second.text());
   }
 
   // The first meeting. Afterwards the calls of all ranks may be read, until `end`.
@@ -210,14 +236,16 @@ class ThreadCommunicator final : public Communicator {
   }
 
   void reduce_scatter(Stream& stream, const Collective& call) {
-    for (int r = 0; r < size(); ++r) sources_[static_cast<size_t>(r)] = static_cast<const char*>(asked_by(r).source) + rank_ * call.bytes();
+    for (int r = 0; r < size(); ++r)
+      sources_[static_cast<size_t>(r)] = static_cast<const char*>(asked_by(r).source) + rank_ * call.bytes();
     void* const target[] = {call.target};
-    share(stream, call.count, reduce_grain, [&](int64_t begin, int64_t end) { reduce_ranks(sources_, target, begin, end, call.dtype, call.reduction); });
+    share(stream, call.count, reduce_grain,
+          [&](int64_t begin, int64_t end) { reduce_ranks(sources_, target, begin, end, call.dtype, call.reduction); });
   }
 
   void all_gather(Stream& stream, const Collective& call) {
     for (int step = 0; step < size(); ++step) {
-      const int r = (rank_ + step) % size();   // each starts with itself, so that not all read from one at a time
+      const int r = (rank_ + step) % size();  // each starts with itself, so that not all read from one at a time
       copy(stream, static_cast<char*>(call.target) + r * call.bytes(), asked_by(r).source, call.bytes());
     }
   }
@@ -225,7 +253,8 @@ class ThreadCommunicator final : public Communicator {
   void all_to_all(Stream& stream, const Collective& call) {
     for (int step = 0; step < size(); ++step) {
       const int r = (rank_ + step) % size();
-      copy(stream, static_cast<char*>(call.target) + r * call.bytes(), static_cast<const char*>(asked_by(r).source) + rank_ * call.bytes(), call.bytes());
+      copy(stream, static_cast<char*>(call.target) + r * call.bytes(),
+           static_cast<const char*>(asked_by(r).source) + rank_ * call.bytes(), call.bytes());
     }
   }
 
@@ -237,7 +266,9 @@ class ThreadCommunicator final : public Communicator {
     own.sending = Sending::offered;
     own.changed.notify_all();
     // What the receiver has begun to copy it ends, whatever happens to the group.
-    own.changed.wait(lock, [&] { return own.sending == Sending::copied || (own.sending == Sending::offered && group_->asked.is_closed()); });
+    own.changed.wait(lock, [&] {
+      return own.sending == Sending::copied || (own.sending == Sending::offered && group_->asked.is_closed());
+    });
     const bool arrived = own.sending == Sending::copied;
     own.sending = Sending::nothing;
     return arrived ? Status() : group_->why();
@@ -276,7 +307,8 @@ class ThreadCommunicator final : public Communicator {
   void copy(Stream& stream, void* target, const void* source, int64_t bytes) {
     if (target == source) return;
     share(stream, bytes, copy_grain, [&](int64_t begin, int64_t end) {
-      std::memcpy(static_cast<char*>(target) + begin, static_cast<const char*>(source) + begin, static_cast<size_t>(end - begin));
+      std::memcpy(static_cast<char*>(target) + begin, static_cast<const char*>(source) + begin,
+                  static_cast<size_t>(end - begin));
     });
   }
 

@@ -19,9 +19,12 @@ CpuLevel detect() {
 
 std::string_view cpu_level_name(CpuLevel level) {
   switch (level) {
-    case CpuLevel::v3: return "x86-64-v3 (AVX2, FMA)";
-    case CpuLevel::v4: return "x86-64-v4 (AVX-512)";
-    case CpuLevel::none: break;
+    case CpuLevel::v3:
+      return "x86-64-v3 (AVX2, FMA)";
+    case CpuLevel::v4:
+      return "x86-64-v4 (AVX-512)";
+    case CpuLevel::none:
+      break;
   }
   return "no vector level";
 }
@@ -41,8 +44,9 @@ ScopedCpuLevel::~ScopedCpuLevel() { faked.store(before_); }
 
 Status require_cpu() {
   if (cpu_level() != CpuLevel::none) return {};
-  return unsupported("the cpu backend needs an x86-64 processor with AVX2 and FMA (level x86-64-v3, 2013 or later), and ",
-                     "an operating system that saves the AVX registers; this machine lacks one of them");
+  return unsupported(
+      "the cpu backend needs an x86-64 processor with AVX2 and FMA (level x86-64-v3, 2013 or later), and ",
+      "an operating system that saves the AVX registers; this machine lacks one of them");
 }
 
 }  // namespace epl::cpu

@@ -1,6 +1,7 @@
 // What the processor can do, and the choice of a compiled level for the vector kernels.
 //
-// Sources named *.simd.cc are compiled once per level, in namespace epl::cpu::v3 and epl::cpu::v4; rows pick at run time:
+// Sources named *.simd.cc are compiled once per level, in namespace epl::cpu::v3 and epl::cpu::v4; rows pick at run
+// time:
 //   EPL_CPU_CHOOSE(softmax_rows)(...)
 // Every level gives the same bits. Thread safety: all calls may run together.
 #pragma once
@@ -36,7 +37,6 @@ class ScopedCpuLevel {
 // Ok, or `unsupported` naming what the processor lacks; the backend asks when it is opened.
 Status require_cpu();
 
-#define EPL_CPU_CHOOSE(function) \
-  (::epl::cpu::cpu_level() == ::epl::cpu::CpuLevel::v4 ? &v4::function : &v3::function)
+#define EPL_CPU_CHOOSE(function) (::epl::cpu::cpu_level() == ::epl::cpu::CpuLevel::v4 ? &v4::function : &v3::function)
 
 }  // namespace epl::cpu

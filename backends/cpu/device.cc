@@ -31,7 +31,8 @@ std::string cpu_model() {
   unsigned words[12] = {};
   unsigned most = __get_cpuid_max(0x80000000, nullptr);
   if (most >= 0x80000004) {
-    for (unsigned i = 0; i < 3; ++i) __cpuid(0x80000002 + i, words[4 * i], words[4 * i + 1], words[4 * i + 2], words[4 * i + 3]);
+    for (unsigned i = 0; i < 3; ++i)
+      __cpuid(0x80000002 + i, words[4 * i], words[4 * i + 1], words[4 * i + 2], words[4 * i + 3]);
     char text[sizeof words + 1] = {};
     std::memcpy(text, words, sizeof words);
     std::string_view name = text;
@@ -70,7 +71,7 @@ class CpuDevice final : public Device {
  public:
   CpuDevice(const Host& host, const DeviceOptions& options) : memory_(std::make_shared<Memory>()) {
     memory_->host = host;
-    if (options.any_order) add_pack(host);   // first: its rows are preferred
+    if (options.any_order) add_pack(host);  // first: its rows are preferred
     fill_kernel_table(kernels_);
   }
 
@@ -82,7 +83,9 @@ class CpuDevice final : public Device {
     if (bytes < 0) return invalid("a buffer of ", bytes, " bytes");
     // Whole lines, at least one: vectors may read to the end of a line, and an address is never null.
     const int64_t limit = INT64_MAX - alignment;
-    const int64_t held = bytes == 0 ? alignment : bytes > limit ? bytes : (bytes + alignment - 1) / alignment * alignment;
+    const int64_t held = bytes == 0      ? alignment
+                         : bytes > limit ? bytes
+                                         : (bytes + alignment - 1) / alignment * alignment;
     void* data = bytes > limit ? nullptr : memory_->host.allocate(static_cast<size_t>(held), alignment);
     if (data == nullptr) {
       return error(Code::out_of_memory, "the host gave no ", grouped(bytes), " bytes; this device holds ",
@@ -95,7 +98,8 @@ class CpuDevice final : public Device {
   Result<std::unique_ptr<Stream>> create_stream(int threads) override {
     if (threads < 1) return invalid("a stream on ", threads, " threads; it needs at least one");
     try {
-      return std::unique_ptr<Stream>(new CpuStream(threads, memory_->host.spare_processors ? ThreadPool::Wait::patient : ThreadPool::Wait::brief));
+      return std::unique_ptr<Stream>(
+          new CpuStream(threads, memory_->host.spare_processors ? ThreadPool::Wait::patient : ThreadPool::Wait::brief));
     } catch (const std::system_error& e) {
       return error(Code::out_of_memory, "the operating system gave no ", threads - 1, " worker threads: ", e.what());
     }
@@ -113,11 +117,12 @@ class CpuDevice final : public Device {
     auto pack = open_pack(host.packs, any_order_pack);
     if (pack.ok()) {
       add_pack_kernels(**pack, "cpu", kernels_);
-      notes_.push_back(cat("pack ", any_order_pack, ": ", pack_version(**pack), ", from ", pack_path(host.packs, any_order_pack),
-                           "; its kernels are asked first"));
+      notes_.push_back(cat("pack ", any_order_pack, ": ", pack_version(**pack), ", from ",
+                           pack_path(host.packs, any_order_pack), "; its kernels are asked first"));
       return;
     }
-    notes_.push_back(cat("pack ", any_order_pack, " is not used, the built-in kernels serve instead: ", pack.status().message()));
+    notes_.push_back(
+        cat("pack ", any_order_pack, " is not used, the built-in kernels serve instead: ", pack.status().message()));
     // That there is none is ordinary; a file that does not fit is not.
     log(host, pack.status().code() == Code::not_found ? LogLevel::info : LogLevel::warning, notes_.back());
   }
@@ -133,14 +138,16 @@ class CpuDevice final : public Device {
 namespace epl {
 
 EPL_BACKEND(cpu) {
-  return {.name = "cpu",
-          .doc = "x86-64 with AVX2 and FMA, or AVX-512; ranks are threads of the process",
-          .packs = {{std::string(cpu::any_order_pack), "products and convolutions by oneDNN, for reproducible.level run"}},
-          .open = [](const Host& host, const DeviceOptions& options) -> Result<std::shared_ptr<Device>> {
-            EPL_TRY(cpu::require_cpu());
-            if (!host.allocate || !host.release) return invalid("the host offers no memory: allocate and release must be set");
-            return std::shared_ptr<Device>(std::make_shared<cpu::CpuDevice>(host, options));
-          }};
+  return {
+      .name = "cpu",
+      .doc = "x86-64 with AVX2 and FMA, or AVX-512; ranks are threads of the process",
+      .packs = {{std::string(cpu::any_order_pack), "products and convolutions by oneDNN, for reproducible.level run"}},
+      .open = [](const Host& host, const DeviceOptions& options) -> Result<std::shared_ptr<Device>> {
+        EPL_TRY(cpu::require_cpu());
+        if (!host.allocate || !host.release)
+          return invalid("the host offers no memory: allocate and release must be set");
+        return std::shared_ptr<Device>(std::make_shared<cpu::CpuDevice>(host, options));
+      }};
 }
 
 }  // namespace epl

@@ -1,12 +1,12 @@
 // Compiled once per level of processor: plain loops that the compiler turns into vectors.
-#include <cstring>
-
 #include "backends/cpu/reduce.h"
+
+#include <cstring>
 
 namespace epl::cpu::EPL_SIMD {
 namespace {
 
-constexpr int64_t block = 256;   // elements reduced at a time
+constexpr int64_t block = 256;  // elements reduced at a time
 constexpr int max_depth = 11;   // of a tree over 1024 ranks, with room
 
 struct Half {
@@ -30,19 +30,18 @@ inline Bfloat narrow(float x) {
   return {static_cast<uint16_t>((x != x ? quiet : rounded) >> 16)};
 }
 
-template <class T>
-inline T add(T a, T b) { return a + b; }
-inline int64_t add(int64_t a, int64_t b) { return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b)); }
+template <class T> inline T add(T a, T b) { return a + b; }
+inline int64_t add(int64_t a, int64_t b) {
+  return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
+}
 inline Bfloat add(Bfloat a, Bfloat b) { return narrow(widen(a) + widen(b)); }
 inline Half add(Half a, Half b) { return {float_to_half(half_to_float(a.bits) + half_to_float(b.bits))}; }
 
-template <class T>
-inline T value(T x) { return x; }
+template <class T> inline T value(T x) { return x; }
 inline float value(Bfloat x) { return widen(x); }
 inline float value(Half x) { return half_to_float(x.bits); }
 
-template <Reduction reduction, class T>
-inline T combine(T a, T b) {
+template <Reduction reduction, class T> inline T combine(T a, T b) {
   if constexpr (reduction == Reduction::sum) {
     return add(a, b);
   } else {
@@ -52,10 +51,10 @@ inline T combine(T a, T b) {
   }
 }
 
-template <Reduction reduction, class T>
-class Tree {
+template <Reduction reduction, class T> class Tree {
  public:
-  Tree(std::span<const void* const> sources, int64_t begin, int64_t count) : sources_(sources), begin_(begin), count_(count) {}
+  Tree(std::span<const void* const> sources, int64_t begin, int64_t count)
+      : sources_(sources), begin_(begin), count_(count) {}
 
   // The reduction of ranks [first, first + ranks): where it lies, which is the source itself for one rank.
   const T* reduce(int first, int ranks, int depth, int side) {
@@ -89,25 +88,35 @@ void run(std::span<const void* const> sources, std::span<void* const> targets, i
 }
 
 template <class T>
-void pick(std::span<const void* const> sources, std::span<void* const> targets, int64_t begin, int64_t end, Reduction reduction) {
+void pick(std::span<const void* const> sources, std::span<void* const> targets, int64_t begin, int64_t end,
+          Reduction reduction) {
   switch (reduction) {
-    case Reduction::sum: return run<Reduction::sum, T>(sources, targets, begin, end);
-    case Reduction::max: return run<Reduction::max, T>(sources, targets, begin, end);
-    case Reduction::min: return run<Reduction::min, T>(sources, targets, begin, end);
+    case Reduction::sum:
+      return run<Reduction::sum, T>(sources, targets, begin, end);
+    case Reduction::max:
+      return run<Reduction::max, T>(sources, targets, begin, end);
+    case Reduction::min:
+      return run<Reduction::min, T>(sources, targets, begin, end);
   }
 }
 
 }  // namespace
 
-void reduce_ranks(std::span<const void* const> sources, std::span<void* const> targets, int64_t begin, int64_t end, DType dtype,
-                  Reduction reduction) {
+void reduce_ranks(std::span<const void* const> sources, std::span<void* const> targets, int64_t begin, int64_t end,
+                  DType dtype, Reduction reduction) {
   switch (dtype) {
-    case DType::f32: return pick<float>(sources, targets, begin, end, reduction);
-    case DType::f64: return pick<double>(sources, targets, begin, end, reduction);
-    case DType::f16: return pick<Half>(sources, targets, begin, end, reduction);
-    case DType::bf16: return pick<Bfloat>(sources, targets, begin, end, reduction);
-    case DType::i64: return pick<int64_t>(sources, targets, begin, end, reduction);
-    default: return;  // can_reduce says no
+    case DType::f32:
+      return pick<float>(sources, targets, begin, end, reduction);
+    case DType::f64:
+      return pick<double>(sources, targets, begin, end, reduction);
+    case DType::f16:
+      return pick<Half>(sources, targets, begin, end, reduction);
+    case DType::bf16:
+      return pick<Bfloat>(sources, targets, begin, end, reduction);
+    case DType::i64:
+      return pick<int64_t>(sources, targets, begin, end, reduction);
+    default:
+      return;  // can_reduce says no
   }
 }
 

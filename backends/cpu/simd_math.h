@@ -1,4 +1,5 @@
-// Vector mathematics in float32: the same polynomial in every lane, so that results do not depend on the vector's width.
+// Vector mathematics in float32: the same polynomial in every lane, so that results do not depend on the vector's
+// width.
 //
 // For *.simd.cc files only. Every function takes and returns vectors of the widest float32 type and is within 4 units
 // in the last place of the true value, on all of float32 unless said otherwise; NaN in gives NaN out. Fused
@@ -27,8 +28,7 @@ inline constexpr float infinity = __builtin_inff();
 
 HWY_INLINE V set(float value) { return hn::Set(f32, value); }
 // Coefficients from the constant term up, by Horner's rule.
-template <class... Rest>
-HWY_INLINE V horner(V x, float c, Rest... rest) {
+template <class... Rest> HWY_INLINE V horner(V x, float c, Rest... rest) {
   if constexpr (sizeof...(rest) == 0) {
     return set(c);
   } else {
@@ -37,14 +37,13 @@ HWY_INLINE V horner(V x, float c, Rest... rest) {
 }
 
 struct Reduced {
-  V r;   // x - n ln 2, in [-ln2/2, ln2/2]
+  V r;  // x - n ln 2, in [-ln2/2, ln2/2]
   V n;
   VI power;  // n plus the bias of `reduce_by_ln2`
 };
 // The constant pushes n into the low bits of a float, rounded to nearest, so that no conversion is needed; with a bias
 // of 127 - k those bits are, shifted, the number 2^(n - k).
-template <int bias>
-HWY_INLINE Reduced reduce_by_ln2(V x) {
+template <int bias> HWY_INLINE Reduced reduce_by_ln2(V x) {
   constexpr float push = 12582912.0f + bias;
   V t = hn::MulAdd(x, set(1.44269504f), set(push));
   V n = hn::Sub(t, set(push));

@@ -14,9 +14,7 @@ constexpr int64_t copy_grain = 1 << 20;
 
 }  // namespace
 
-CpuStream::CpuStream(int threads, ThreadPool::Wait wait) {
-  pool_ = std::make_unique<ThreadPool>(threads, wait);
-}
+CpuStream::CpuStream(int threads, ThreadPool::Wait wait) { pool_ = std::make_unique<ThreadPool>(threads, wait); }
 
 void CpuStream::launch(const KernelRow& row, const KernelQuery& query, const void* prepared, const void* const* inputs,
                        void* const* outputs, void* workspace, const StepContext& context) {

@@ -7,9 +7,11 @@
 #include "core/base/pack_abi.h"
 
 int32_t epl_measure_jpeg(const void* packed, uint64_t packed_size, int64_t dims[3], const epl_pack_reason* failure);
-int32_t epl_unpack_jpeg(const void* packed, uint64_t packed_size, void* target, uint64_t target_size, const epl_pack_reason* failure);
+int32_t epl_unpack_jpeg(const void* packed, uint64_t packed_size, void* target, uint64_t target_size,
+                        const epl_pack_reason* failure);
 int32_t epl_measure_png(const void* packed, uint64_t packed_size, int64_t dims[3], const epl_pack_reason* failure);
-int32_t epl_unpack_png(const void* packed, uint64_t packed_size, void* target, uint64_t target_size, const epl_pack_reason* failure);
+int32_t epl_unpack_png(const void* packed, uint64_t packed_size, void* target, uint64_t target_size,
+                       const epl_pack_reason* failure);
 
 static inline int32_t epl_codec_failed(const epl_pack_reason* failure, const char* what) {
   snprintf(failure->text, failure->size, "%s", what);

@@ -1,8 +1,9 @@
 /* JPEG. The library leaves a decoder that fails by a call back, which must not return: it jumps out. */
-#include <setjmp.h>
 #include <stdio.h>
 
+/* It needs stdio.h before it. */
 #include <jpeglib.h>
+#include <setjmp.h>
 
 #include "backends/images/codecs.h"
 
@@ -68,7 +69,8 @@ int32_t epl_measure_jpeg(const void* packed, uint64_t packed_size, int64_t dims[
   return 0;
 }
 
-int32_t epl_unpack_jpeg(const void* packed, uint64_t packed_size, void* target, uint64_t target_size, const epl_pack_reason* failure) {
+int32_t epl_unpack_jpeg(const void* packed, uint64_t packed_size, void* target, uint64_t target_size,
+                        const epl_pack_reason* failure) {
   decoder d = {0};
   prepare(&d);
   if (setjmp(d.out)) {

@@ -1,8 +1,11 @@
 /* libepl_images.so: JPEG by libjpeg-turbo and PNG by libpng. See docs/packs.md. */
-#include "backends/images/codecs.h"
+#include <stdio.h>
 
+/* It needs stdio.h before it. */
 #include <jpeglib.h>
 #include <png.h>
+
+#include "backends/images/codecs.h"
 
 #define EPL_TEXT_INNER(x) #x
 #define EPL_TEXT(x) EPL_TEXT_INNER(x)

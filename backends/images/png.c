@@ -1,9 +1,8 @@
 /* PNG. As with JPEG a failure jumps out. */
+#include <png.h>
 #include <setjmp.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <png.h>
 
 #include "backends/images/codecs.h"
 
@@ -44,7 +43,8 @@ static int start(png_structp png, png_infop info) {
 }
 
 /* With `target` the whole image, without the sizes alone. */
-static int32_t read_png(const void* packed, uint64_t packed_size, int64_t dims[3], unsigned char* target, uint64_t target_size, const epl_pack_reason* failure) {
+static int32_t read_png(const void* packed, uint64_t packed_size, int64_t dims[3], unsigned char* target,
+                        uint64_t target_size, const epl_pack_reason* failure) {
   source s = {(const unsigned char*)packed, packed_size, ""};
   png_bytep* volatile rows = NULL;
   png_infop info = NULL;
@@ -66,7 +66,8 @@ static int32_t read_png(const void* packed, uint64_t packed_size, int64_t dims[3
   dims[2] = png_get_channels(png, info);
   if (target != NULL) {
     const uint64_t row = png_get_rowbytes(png, info);
-    if (row * (uint64_t)dims[0] != target_size || row != (uint64_t)(dims[1] * dims[2])) png_error(png, "the image is of another size");
+    if (row * (uint64_t)dims[0] != target_size || row != (uint64_t)(dims[1] * dims[2]))
+      png_error(png, "the image is of another size");
     rows = (png_bytep*)malloc((size_t)dims[0] * sizeof(png_bytep));
     if (rows == NULL) png_error(png, "there is no memory");
     for (int64_t i = 0; i < dims[0]; ++i) rows[i] = target + row * (uint64_t)i;
@@ -82,7 +83,8 @@ int32_t epl_measure_png(const void* packed, uint64_t packed_size, int64_t dims[3
   return read_png(packed, packed_size, dims, NULL, 0, failure);
 }
 
-int32_t epl_unpack_png(const void* packed, uint64_t packed_size, void* target, uint64_t target_size, const epl_pack_reason* failure) {
+int32_t epl_unpack_png(const void* packed, uint64_t packed_size, void* target, uint64_t target_size,
+                       const epl_pack_reason* failure) {
   int64_t dims[3];
   return read_png(packed, packed_size, dims, (unsigned char*)target, target_size, failure);
 }

@@ -1,5 +1,5 @@
-// The rows of convolution and its two gradients. oneDNN chooses the layouts; operands are copied into them and the result
-// out of them in the workspace, which costs a pass over each tensor and is won back many times by the products.
+// The rows of convolution and its two gradients. oneDNN chooses the layouts; operands are copied into them and the
+// result out of them in the workspace, which costs a pass over each tensor and is won back many times by the products.
 #include <algorithm>
 
 #include "backends/onednn/kernel.h"
@@ -11,18 +11,21 @@ namespace {
 using dnnl::algorithm;
 using dnnl::prop_kind;
 
-// x [batch, groups * in, spatial...], y [batch, groups * out, spatial...], bias [groups * out], and w [out, in, kernel...], or
-// [groups, out, in, kernel...] where there are several groups.
+// x [batch, groups * in, spatial...], y [batch, groups * out, spatial...], bias [groups * out], and w [out, in,
+// kernel...], or [groups, out, in, kernel...] where there are several groups.
 struct Convolution {
   View x, w, y, bias;
   int64_t groups;
-  Dims strides, dilations, begin, end;   // as oneDNN counts: a dilation of 0 is none
+  Dims strides, dilations, begin, end;  // as oneDNN counts: a dilation of 0 is none
   Type type;
 
   int64_t batch() const { return x.dims[0]; }
   int64_t in() const { return x.dims[1] / groups; }
   int64_t out() const { return y.dims[1] / groups; }
-  double multiplications() const { return static_cast<double>(count(y.dims)) * static_cast<double>(count(w.dims)) / static_cast<double>(out() * groups); }
+  double multiplications() const {
+    return static_cast<double>(count(y.dims)) * static_cast<double>(count(w.dims)) /
+           static_cast<double>(out() * groups);
+  }
 
   // A run of images.
   Convolution images(Run run) const {
@@ -84,7 +87,7 @@ Convolution convolution_of(const Query& q, const Dims& x, Dims w, const Dims& y)
   return c;
 }
 
-constexpr int64_t channels = 16;   // of a block of oneDNN's layouts, which a cut must not split
+constexpr int64_t channels = 16;  // of a block of oneDNN's layouts, which a cut must not split
 
 // By images, or, where those are fewer than the threads, by groups or by channels.
 std::vector<Convolution> cut_result(const Convolution& c, int64_t pieces, int64_t size,
@@ -115,9 +118,11 @@ constexpr auto input = Place::Kind::input, output = Place::Kind::output;
 Recipes conv(const Query& q) {
   const Convolution whole = convolution_of(q, q.in(0), q.in(1), q.out());
   Recipes recipes;
-  for (const Convolution& c : cut_result(whole, pieces_of(q, whole.multiplications()), whole.out(), &Convolution::outputs)) {
+  for (const Convolution& c :
+       cut_result(whole, pieces_of(q, whole.multiplications()), whole.out(), &Convolution::outputs)) {
     const auto primitive = forward_primitive(c, q.has(2));
-    std::vector<Operand> operands = {{DNNL_ARG_SRC, input, 0, c.x, primitive.src_desc()}, {DNNL_ARG_WEIGHTS, input, 1, c.w, primitive.weights_desc()}};
+    std::vector<Operand> operands = {{DNNL_ARG_SRC, input, 0, c.x, primitive.src_desc()},
+                                     {DNNL_ARG_WEIGHTS, input, 1, c.w, primitive.weights_desc()}};
     if (q.has(2)) operands.push_back({DNNL_ARG_BIAS, input, 2, c.bias, c.bias.desc(c.type)});
     operands.push_back({DNNL_ARG_DST, output, 0, c.y, primitive.dst_desc()});
     recipes.add(primitive, operands);
@@ -128,10 +133,12 @@ Recipes conv(const Query& q) {
 Recipes conv_grad_input(const Query& q) {
   const Convolution whole = convolution_of(q, q.out(), q.in(1), q.in(0));
   Recipes recipes;
-  for (const Convolution& c : cut_result(whole, pieces_of(q, whole.multiplications()), whole.in(), &Convolution::inputs)) {
-    const dnnl::convolution_backward_data::desc desc(algorithm::convolution_direct, c.x.any(c.type), c.w.any(c.type), c.y.any(c.type), c.strides,
-                                                     c.dilations, c.begin, c.end);
-    const dnnl::convolution_backward_data::primitive_desc primitive(desc, primitive_attributes(), cpu_engine(), forward_primitive(c, false));
+  for (const Convolution& c :
+       cut_result(whole, pieces_of(q, whole.multiplications()), whole.in(), &Convolution::inputs)) {
+    const dnnl::convolution_backward_data::desc desc(algorithm::convolution_direct, c.x.any(c.type), c.w.any(c.type),
+                                                     c.y.any(c.type), c.strides, c.dilations, c.begin, c.end);
+    const dnnl::convolution_backward_data::primitive_desc primitive(desc, primitive_attributes(), cpu_engine(),
+                                                                    forward_primitive(c, false));
     recipes.add(primitive, {{DNNL_ARG_DIFF_DST, input, 0, c.y, primitive.diff_dst_desc()},
                             {DNNL_ARG_WEIGHTS, input, 1, c.w, primitive.weights_desc()},
                             {DNNL_ARG_DIFF_SRC, output, 0, c.x, primitive.diff_src_desc()}});
@@ -152,16 +159,17 @@ std::vector<Convolution> cut_weight(const Convolution& c, int64_t pieces) {
 
 Recipes conv_grad_weight(const Query& q) {
   const Convolution whole = convolution_of(q, q.in(0), q.out(), q.in(1));
-  // With AVX-512 as Bochs emulates it, oneDNN 2.6.3 gets one column of a 7x7 kernel wrong, by whole summands, for 3 channels of
-  // 32x32 and 30x30 and a stride of 2; not so 33x33 and 64x64, strides of 1 or whole blocks of channels.
+  // With AVX-512 as Bochs emulates it, oneDNN 2.6.3 gets one column of a 7x7 kernel wrong, by whole summands, for 3
+  // channels of 32x32 and 30x30 and a stride of 2; not so 33x33 and 64x64, strides of 1 or whole blocks of channels.
   const bool strided = std::any_of(whole.strides.begin(), whole.strides.end(), [](int64_t s) { return s > 1; });
   require(whole.type != Type::bf16 || !strided || whole.in() % channels == 0,
           "bf16 with strides and no whole block of 16 channels, of which some come out wrong");
   Recipes recipes;
   for (const Convolution& c : cut_weight(whole, pieces_of(q, whole.multiplications()))) {
-    const dnnl::convolution_backward_weights::desc desc(algorithm::convolution_direct, c.x.any(c.type), c.w.any(c.type), c.y.any(c.type), c.strides,
-                                                        c.dilations, c.begin, c.end);
-    const dnnl::convolution_backward_weights::primitive_desc primitive(desc, primitive_attributes(), cpu_engine(), forward_primitive(c, false));
+    const dnnl::convolution_backward_weights::desc desc(algorithm::convolution_direct, c.x.any(c.type), c.w.any(c.type),
+                                                        c.y.any(c.type), c.strides, c.dilations, c.begin, c.end);
+    const dnnl::convolution_backward_weights::primitive_desc primitive(desc, primitive_attributes(), cpu_engine(),
+                                                                       forward_primitive(c, false));
     recipes.add(primitive, {{DNNL_ARG_SRC, input, 0, c.x, primitive.src_desc()},
                             {DNNL_ARG_DIFF_DST, input, 1, c.y, primitive.diff_dst_desc()},
                             {DNNL_ARG_DIFF_WEIGHTS, output, 0, c.w, primitive.diff_weights_desc()}});

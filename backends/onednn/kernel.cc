@@ -28,7 +28,7 @@ Kernel::Kernel(const Recipes& recipes) {
     Piece& piece = pieces_.emplace_back();
     for (const Recipe::Step& step : recipe.steps()) piece.push_back({dnnl::primitive(step.what.get()), step.arguments});
   }
-  keep_caller(take_caller());   // so that the first call of the only rank finds one
+  keep_caller(take_caller());  // so that the first call of the only rank finds one
 }
 
 std::unique_ptr<Kernel::Caller> Kernel::make_caller() const {
@@ -50,7 +50,7 @@ std::unique_ptr<Kernel::Caller> Kernel::make_caller() const {
 std::unique_ptr<Kernel::Caller> Kernel::take_caller() const {
   const std::lock_guard lock(mutex_);
   if (idle_.empty()) {
-    idle_.reserve(++callers_);   // giving back never allocates
+    idle_.reserve(++callers_);  // giving back never allocates
     return make_caller();
   }
   auto caller = std::move(idle_.back());
@@ -63,7 +63,8 @@ void Kernel::keep_caller(std::unique_ptr<Caller> caller) const {
   idle_.push_back(std::move(caller));
 }
 
-int32_t Kernel::run(const void* const* inputs, void* const* outputs, void* workspace, const epl_pack_threads& threads) const {
+int32_t Kernel::run(const void* const* inputs, void* const* outputs, void* workspace,
+                    const epl_pack_threads& threads) const {
   auto caller = take_caller();
   Task task{*this, *caller, inputs, outputs, workspace};
   const auto piece = [](void* context, int64_t index) {
@@ -86,13 +87,15 @@ int32_t Kernel::run_piece(const Task& task, size_t piece) {
   for (size_t s = 0; s < steps.size(); ++s) {
     const Arguments& arguments = task.caller.pieces[piece][s];
     for (size_t a = 0; a < arguments.list.size(); ++a) {
-      const dnnl_status_t status = dnnl_memory_set_data_handle_v2(arguments.list[a].memory, task.at(steps[s].arguments[a].place), stream);
+      const dnnl_status_t status =
+          dnnl_memory_set_data_handle_v2(arguments.list[a].memory, task.at(steps[s].arguments[a].place), stream);
       if (status != dnnl_success) return status;
     }
-    const dnnl_status_t status = dnnl_primitive_execute(steps[s].primitive.get(), stream, static_cast<int>(arguments.list.size()), arguments.list.data());
+    const dnnl_status_t status = dnnl_primitive_execute(steps[s].primitive.get(), stream,
+                                                        static_cast<int>(arguments.list.size()), arguments.list.data());
     if (status != dnnl_success) return status;
   }
-  return dnnl_success;   // on the CPU a stream runs a primitive before the call returns
+  return dnnl_success;  // on the CPU a stream runs a primitive before the call returns
 }
 
 void write_reason(const epl_pack_reason* reason) noexcept {
@@ -116,7 +119,8 @@ void write_reason(const epl_pack_reason* reason) noexcept {
 
 void destroy(void* kernel) noexcept { delete static_cast<Kernel*>(kernel); }
 
-int32_t launch(const void* kernel, const void* const* inputs, void* const* outputs, void* workspace, const epl_pack_threads* threads) noexcept {
+int32_t launch(const void* kernel, const void* const* inputs, void* const* outputs, void* workspace,
+               const epl_pack_threads* threads) noexcept {
   try {
     return static_cast<const Kernel*>(kernel)->run(inputs, outputs, workspace, *threads);
   } catch (const std::bad_alloc&) {

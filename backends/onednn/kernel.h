@@ -1,5 +1,5 @@
-// Recipes ready to run. One kernel serves all ranks of a process at once: each call takes a set of oneDNN's memory objects of
-// its own, kept for the next call, so that after a session's first step none is made.
+// Recipes ready to run. One kernel serves all ranks of a process at once: each call takes a set of oneDNN's memory
+// objects of its own, kept for the next call, so that after a session's first step none is made.
 #pragma once
 
 #include <iterator>
@@ -50,8 +50,7 @@ using MakeRecipes = Recipes (*)(const Query&);
 void write_reason(const epl_pack_reason* reason) noexcept;
 
 // What a row needs, from the recipes of its op. Nothing leaves the pack as an exception.
-template <MakeRecipes make>
-int64_t plan(const epl_pack_query* query, const epl_pack_reason* refusal) noexcept {
+template <MakeRecipes make> int64_t plan(const epl_pack_query* query, const epl_pack_reason* refusal) noexcept {
   try {
     const OneThread scope;
     return make(Query(*query)).workspace_bytes();
@@ -61,8 +60,7 @@ int64_t plan(const epl_pack_query* query, const epl_pack_reason* refusal) noexce
   }
 }
 
-template <MakeRecipes make>
-void* create(const epl_pack_query* query, const epl_pack_reason* failure) noexcept {
+template <MakeRecipes make> void* create(const epl_pack_query* query, const epl_pack_reason* failure) noexcept {
   try {
     const OneThread scope;
     return new Kernel(make(Query(*query)));
@@ -73,12 +71,12 @@ void* create(const epl_pack_query* query, const epl_pack_reason* failure) noexce
 }
 
 void destroy(void* kernel) noexcept;
-int32_t launch(const void* kernel, const void* const* inputs, void* const* outputs, void* workspace, const epl_pack_threads* threads) noexcept;
+int32_t launch(const void* kernel, const void* const* inputs, void* const* outputs, void* workspace,
+               const epl_pack_threads* threads) noexcept;
 
 inline constexpr int32_t dtypes[] = {EPL_PACK_F32, EPL_PACK_BF16};
 
-template <MakeRecipes make>
-constexpr epl_pack_kernel row(const char* op, const char* name) {
+template <MakeRecipes make> constexpr epl_pack_kernel row(const char* op, const char* name) {
   return {.struct_size = sizeof(epl_pack_kernel),
           .op = op,
           .name = name,

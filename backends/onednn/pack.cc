@@ -1,11 +1,12 @@
-// libepl_onednn.so: matrix products and convolutions of the cpu backend by oneDNN, in the order of summation that oneDNN
-// finds fastest. See docs/packs.md.
+// libepl_onednn.so: matrix products and convolutions of the cpu backend by oneDNN, in the order of summation that
+// oneDNN finds fastest. See docs/packs.md.
 #include <iterator>
 
 #include "backends/onednn/rows.h"
 
 #define EPL_ONEDNN_TEXT(x) #x
-#define EPL_ONEDNN_VERSION(major, minor, patch) EPL_ONEDNN_TEXT(major) "." EPL_ONEDNN_TEXT(minor) "." EPL_ONEDNN_TEXT(patch)
+#define EPL_ONEDNN_VERSION(major, minor, patch) \
+  EPL_ONEDNN_TEXT(major) "." EPL_ONEDNN_TEXT(minor) "." EPL_ONEDNN_TEXT(patch)
 
 #include <oneapi/dnnl/dnnl_version.h>
 
@@ -17,7 +18,8 @@ extern "C" __attribute__((visibility("default"))) const epl_pack* epl_pack_entry
                                 .abi = EPL_PACK_ABI,
                                 .reserved = 0,
                                 .name = "onednn",
-                                .version = "oneDNN " EPL_ONEDNN_VERSION(DNNL_VERSION_MAJOR, DNNL_VERSION_MINOR, DNNL_VERSION_PATCH) " with OpenMP",
+                                .version = "oneDNN " EPL_ONEDNN_VERSION(DNNL_VERSION_MAJOR, DNNL_VERSION_MINOR,
+                                                                        DNNL_VERSION_PATCH) " with OpenMP",
                                 .device = "cpu",
                                 .kernels = kernels,
                                 .kernel_count = std::size(kernels)};

@@ -1,5 +1,5 @@
-// The rows of matrix products: matmul, linear and the gradient of linear's weight, each as oneDNN matmuls. Sums over the
-// batch ignore units: the order of summation is oneDNN's.
+// The rows of matrix products: matmul, linear and the gradient of linear's weight, each as oneDNN matmuls. Sums over
+// the batch ignore units: the order of summation is oneDNN's.
 #include <algorithm>
 #include <utility>
 
@@ -9,12 +9,13 @@
 namespace epl::onednn {
 namespace {
 
-// C[batch, m, n] = A[batch_a, m, k] B[batch_b, k, n]; leading dimensions are aligned at the end, 1 where they broadcast.
+// C[batch, m, n] = A[batch_a, m, k] B[batch_b, k, n]; leading dimensions are aligned at the end, 1 where they
+// broadcast.
 struct Product {
   int64_t m, n, k;
   Dims batch_a, batch_b;
-  bool transposed_a = false, transposed_b = false;   // how the operand is stored
-  int a = 0, b = 1, bias = -1;                       // operands of the node; -1: none
+  bool transposed_a = false, transposed_b = false;  // how the operand is stored
+  int a = 0, b = 1, bias = -1;                      // operands of the node; -1: none
 };
 
 // Fewer dimensions where they mean the same, because oneDNN's fast paths want two or three.
@@ -24,7 +25,7 @@ void simplify(Product& p) {
   p.batch_b.insert(p.batch_b.begin(), dims - p.batch_b.size(), 1);
   const bool shared_b = count(p.batch_b) == 1;
   if (shared_b && (!p.transposed_a || count(p.batch_a) == 1)) {
-    p.m *= count(p.batch_a);   // every matrix of A meets the same B: they are one tall matrix
+    p.m *= count(p.batch_a);  // every matrix of A meets the same B: they are one tall matrix
     p.batch_a = p.batch_b = {};
   } else if (p.batch_a == p.batch_b || shared_b || count(p.batch_a) == 1) {
     p.batch_a = {count(p.batch_a)};
@@ -55,22 +56,25 @@ std::vector<Piece> cut_product(const Product& p, const Piece& whole, int64_t pie
   std::vector<Piece> out;
   if (rows > 0) {
     const auto part = [](const View& v, Run run) { return v.dims[0] == 1 ? v : v.part(0, run); };
-    for (Run run : cut(whole.c.dims[0], pieces, 1)) out.push_back({part(whole.a, run), part(whole.b, run), whole.c.part(0, run), {}});
+    for (Run run : cut(whole.c.dims[0], pieces, 1))
+      out.push_back({part(whole.a, run), part(whole.b, run), whole.c.part(0, run), {}});
   } else if (p.m >= p.n) {
-    for (Run run : cut(p.m, pieces, 8)) out.push_back({whole.a.part(rows, run), whole.b, whole.c.part(rows, run), whole.bias});
+    for (Run run : cut(p.m, pieces, 8))
+      out.push_back({whole.a.part(rows, run), whole.b, whole.c.part(rows, run), whole.bias});
   } else {
     for (Run run : cut(p.n, pieces, 16)) {
-      out.push_back({whole.a, whole.b.part(columns, run), whole.c.part(columns, run), p.bias < 0 ? View{} : whole.bias.part(1, run)});
+      out.push_back({whole.a, whole.b.part(columns, run), whole.c.part(columns, run),
+                     p.bias < 0 ? View{} : whole.bias.part(1, run)});
     }
   }
   return out;
 }
 
-// Whether oneDNN's sgemm is worth taking for a piece in float32. For large products it packs both operands into memory that
-// it allocates in each call, megabytes that no plan knows of; it does not where one side is small, as its driver decides
-// by 1/m + 1/n >= 0.0038. Where the rows of B are then a multiple of 1 KiB apart they share few lines of the first cache.
-// Measured on a Zen 3 over 162 shapes, time against the built-in kernel: packed 0.99, colliding 1.43 (up to 2.1), others 1.0,
-// thin ones down to 0.5.
+// Whether oneDNN's sgemm is worth taking for a piece in float32. For large products it packs both operands into memory
+// that it allocates in each call, megabytes that no plan knows of; it does not where one side is small, as its driver
+// decides by 1/m + 1/n >= 0.0038. Where the rows of B are then a multiple of 1 KiB apart they share few lines of the
+// first cache. Measured on a Zen 3 over 162 shapes, time against the built-in kernel: packed 0.99, colliding 1.43 (up
+// to 2.1), others 1.0, thin ones down to 0.5.
 void require_fast(const Piece& piece, const Product& p) {
   constexpr double unpacked = 0.0038;
   constexpr int64_t row_elements = 256, thin = 4;
@@ -92,9 +96,11 @@ Recipes recipes_of(Product p, const Query& q) {
                     matrices(batch, p.m, p.n, false), p.bias < 0 ? View{} : View::dense({1, p.n})};
   const Type type = q.dtype();
   Recipes recipes;
-  for (const Piece& piece : cut_product(p, whole, pieces_of(q, static_cast<double>(count(whole.c.dims)) * static_cast<double>(p.k)))) {
+  for (const Piece& piece :
+       cut_product(p, whole, pieces_of(q, static_cast<double>(count(whole.c.dims)) * static_cast<double>(p.k)))) {
     const Desc a = piece.a.desc(type), b = piece.b.desc(type), c = piece.c.desc(type);
-    std::vector<Operand> operands = {{DNNL_ARG_SRC, Place::Kind::input, p.a, piece.a, a}, {DNNL_ARG_WEIGHTS, Place::Kind::input, p.b, piece.b, b}};
+    std::vector<Operand> operands = {{DNNL_ARG_SRC, Place::Kind::input, p.a, piece.a, a},
+                                     {DNNL_ARG_WEIGHTS, Place::Kind::input, p.b, piece.b, b}};
     dnnl::matmul::primitive_desc primitive;
     if (p.bias >= 0) {
       const Desc bias = piece.bias.desc(type);
@@ -153,6 +159,7 @@ Recipes linear_grad_weight(const Query& q) {
 
 const epl_pack_kernel matmul_row = row<matmul>("matmul", "matmul_onednn");
 const epl_pack_kernel linear_row = row<linear>("linear", "linear_onednn");
-const epl_pack_kernel linear_grad_weight_row = row<linear_grad_weight>("linear_grad_weight", "linear_grad_weight_onednn");
+const epl_pack_kernel linear_grad_weight_row =
+    row<linear_grad_weight>("linear_grad_weight", "linear_grad_weight_onednn");
 
 }  // namespace epl::onednn

@@ -22,7 +22,8 @@ Query::Query(const epl_pack_query& query) : query_(query) {
 
 Type Query::dtype() const {
   const int32_t dtype = query_.outputs[0].dtype;
-  for (int i = 0; i < query_.input_count; ++i) require(!has(i) || query_.inputs[i].dtype == dtype, "operands of several element types");
+  for (int i = 0; i < query_.input_count; ++i)
+    require(!has(i) || query_.inputs[i].dtype == dtype, "operands of several element types");
   require(dtype == EPL_PACK_F32 || dtype == EPL_PACK_BF16, "an element type other than f32 and bf16");
   return dtype == EPL_PACK_F32 ? Type::f32 : Type::bf16;
 }
@@ -48,7 +49,7 @@ std::vector<Run> cut(int64_t size, int64_t most, int64_t grain) {
 }
 
 int64_t pieces_of(const Query& q, double multiplications) {
-  constexpr double worth_a_thread = 1 << 18;   // about what waking one costs, tenfold
+  constexpr double worth_a_thread = 1 << 18;  // about what waking one costs, tenfold
   return std::clamp<int64_t>(static_cast<int64_t>(multiplications / worth_a_thread), 1, q.threads());
 }
 

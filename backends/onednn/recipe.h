@@ -35,7 +35,7 @@ class Query {
   Type dtype() const;
   bool flag(std::string_view name) const { return integers(name)[0] != 0; }
   int64_t integer(std::string_view name) const { return integers(name)[0]; }
-  Dims integers(std::string_view name) const;   // empty where the attribute is
+  Dims integers(std::string_view name) const;  // empty where the attribute is
   int threads() const { return query_.threads; }
 
  private:

@@ -10,21 +10,24 @@ static int32_t failed(const epl_pack_reason* failure, const char* what) {
   return -1;
 }
 
-static int32_t unpack_snappy(const void* packed, uint64_t packed_size, void* target, uint64_t target_size, const epl_pack_reason* failure) {
+static int32_t unpack_snappy(const void* packed, uint64_t packed_size, void* target, uint64_t target_size,
+                             const epl_pack_reason* failure) {
   size_t size = 0;
-  if (snappy_uncompressed_length(packed, packed_size, &size) != SNAPPY_OK) return failed(failure, "the bytes have no length");
+  if (snappy_uncompressed_length(packed, packed_size, &size) != SNAPPY_OK)
+    return failed(failure, "the bytes have no length");
   if (size != target_size) return failed(failure, "the bytes unpack to another length");
-  if (snappy_uncompress(packed, packed_size, target, &size) != SNAPPY_OK) return failed(failure, "the bytes are damaged");
+  if (snappy_uncompress(packed, packed_size, target, &size) != SNAPPY_OK)
+    return failed(failure, "the bytes are damaged");
   return 0;
 }
 
-static int32_t unpack_zstd(const void* packed, uint64_t packed_size, void* target, uint64_t target_size, const epl_pack_reason* failure) {
+static int32_t unpack_zstd(const void* packed, uint64_t packed_size, void* target, uint64_t target_size,
+                           const epl_pack_reason* failure) {
   const size_t size = ZSTD_decompress(target, target_size, packed, packed_size);
   if (ZSTD_isError(size)) return failed(failure, ZSTD_getErrorName(size));
   if (size != target_size) return failed(failure, "the bytes unpack to another length");
   return 0;
 }
-
 
 __attribute__((visibility("default"))) const epl_pack* epl_pack_entry(void) {
   static const epl_pack_codec snappy = {sizeof snappy, "snappy", NULL, unpack_snappy};

@@ -95,7 +95,7 @@ struct Group {
   struct Calls {
     struct Call {
       Collective call;
-      int rank;                        // that made it first
+      int rank;  // that made it first
       std::shared_ptr<Meeting> meeting;
     };
     std::deque<Call> open;
@@ -115,7 +115,7 @@ struct Group {
   std::string name;
   int ranks = 0;
   Calls together;
-  std::map<std::pair<int, int>, Calls> pairs;   // from a rank to another
+  std::map<std::pair<int, int>, Calls> pairs;  // from a rank to another
   struct Part {
     std::vector<int> members;
     std::shared_ptr<Group> group;
@@ -132,14 +132,21 @@ struct Group {
 
 double seconds_of(const Machine& machine, int ranks, const Collective& call) {
   switch (call.kind) {
-    case Collective::Kind::all_reduce: return all_reduce_seconds(machine, ranks, call.bytes());
-    case Collective::Kind::reduce_scatter: return reduce_scatter_seconds(machine, ranks, call.bytes());
-    case Collective::Kind::all_gather: return all_gather_seconds(machine, ranks, call.bytes());
-    case Collective::Kind::all_to_all: return all_to_all_seconds(machine, ranks, call.bytes());
-    case Collective::Kind::broadcast: return broadcast_seconds(machine, ranks, call.bytes());
+    case Collective::Kind::all_reduce:
+      return all_reduce_seconds(machine, ranks, call.bytes());
+    case Collective::Kind::reduce_scatter:
+      return reduce_scatter_seconds(machine, ranks, call.bytes());
+    case Collective::Kind::all_gather:
+      return all_gather_seconds(machine, ranks, call.bytes());
+    case Collective::Kind::all_to_all:
+      return all_to_all_seconds(machine, ranks, call.bytes());
+    case Collective::Kind::broadcast:
+      return broadcast_seconds(machine, ranks, call.bytes());
     case Collective::Kind::send:
-    case Collective::Kind::receive: return message_seconds(machine, call.bytes());
-    case Collective::Kind::barrier: return barrier_seconds(machine, ranks);
+    case Collective::Kind::receive:
+      return message_seconds(machine, call.bytes());
+    case Collective::Kind::barrier:
+      return barrier_seconds(machine, ranks);
   }
   return 0;
 }
@@ -177,8 +184,8 @@ class SimCommunicator final : public Communicator {
     }
     Group::Calls::Call& open = calls.open[static_cast<size_t>(at)];
     if (open.rank != rank_ && !agree(open.call, call)) {
-      group.abort(error(Code::misuse, "ranks of group ", group.name, " disagree at call ", made, ": rank ", rank_, " calls ", call.text(), ", rank ", open.rank, " calls ",
-                        open.call.text()));
+      group.abort(error(Code::misuse, "ranks of group ", group.name, " disagree at call ", made, ": rank ", rank_,
+                        " calls ", call.text(), ", rank ", open.rank, " calls ", open.call.text()));
       return group.status;
     }
     std::shared_ptr<Meeting> meeting = open.meeting;
@@ -201,8 +208,10 @@ class SimCommunicator final : public Communicator {
       part.group->name = name;
       part.group->ranks = static_cast<int>(members.size());
     }
-    if (!std::ranges::equal(part.members, members)) return error(Code::misuse, "group ", group_->name, " has a group ", name, " of other members");
-    return std::unique_ptr<Communicator>(new SimCommunicator(part.group, static_cast<int>(std::ranges::find(members, rank_) - members.begin())));
+    if (!std::ranges::equal(part.members, members))
+      return error(Code::misuse, "group ", group_->name, " has a group ", name, " of other members");
+    return std::unique_ptr<Communicator>(
+        new SimCommunicator(part.group, static_cast<int>(std::ranges::find(members, rank_) - members.begin())));
   }
 
   void abort(const Status& status) override {
@@ -219,7 +228,8 @@ class SimCommunicator final : public Communicator {
 
 class SimDevice final : public Device {
  public:
-  SimDevice(const Machine& machine, std::shared_ptr<Device> planned_for) : world_(std::make_shared<World>()), planned_for_(std::move(planned_for)) {
+  SimDevice(const Machine& machine, std::shared_ptr<Device> planned_for)
+      : world_(std::make_shared<World>()), planned_for_(std::move(planned_for)) {
     world_->machine = machine;
     if (!planned_for_) kernels_.add({.op = "*", .name = "simulated"});
   }
@@ -230,12 +240,14 @@ class SimDevice final : public Device {
   Result<std::unique_ptr<Buffer>> allocate(int64_t bytes) override {
     if (bytes < 0) return invalid("a buffer of ", bytes, " bytes");
     const int64_t limit = world_->machine.memory_bytes > 0 ? world_->machine.memory_bytes : first_address - 1;
-    const int64_t held = bytes > limit ? limit : bytes == 0 ? alignment : (bytes + alignment - 1) / alignment * alignment;
+    const int64_t held = bytes > limit ? limit
+                         : bytes == 0  ? alignment
+                                       : (bytes + alignment - 1) / alignment * alignment;
     const int64_t before = world_->in_use.fetch_add(held);
     if (bytes > limit || before > limit - held) {
       world_->in_use.fetch_sub(held);
-      return error(Code::out_of_memory, "the simulated ", world_->machine.name, " has no ", grouped(bytes), " bytes; it holds ",
-                   grouped(before), " of ", grouped(limit), " bytes");
+      return error(Code::out_of_memory, "the simulated ", world_->machine.name, " has no ", grouped(bytes),
+                   " bytes; it holds ", grouped(before), " of ", grouped(limit), " bytes");
     }
     return std::unique_ptr<Buffer>(new SimBuffer(world_, world_->next_address.fetch_add(held), bytes, held));
   }

@@ -7,13 +7,15 @@
 namespace epl::sim {
 namespace {
 
-double rounds(int ranks) { return static_cast<double>(std::bit_width(static_cast<unsigned>(ranks - 1))); }  // ceil(log2)
+double rounds(int ranks) {
+  return static_cast<double>(std::bit_width(static_cast<unsigned>(ranks - 1)));
+}  // ceil(log2)
 
 }  // namespace
 
 std::span<const Machine> machines() {
-  // NVIDIA's data sheets of A100 80GB SXM (2021) and H100 SXM (2023); launch and message latencies are of the usual size.
-  // cpu_core: 2.5 GHz with two 8-wide multiply-adds a cycle.
+  // NVIDIA's data sheets of A100 80GB SXM (2021) and H100 SXM (2023); launch and message latencies are of the usual
+  // size. cpu_core: 2.5 GHz with two 8-wide multiply-adds a cycle.
   static const Machine table[] = {
       {"a100", 19.5e12, 312e12, 2.039e12, 4e-6, 25e9, 300e9, 3e-6},
       {"h100", 67e12, 989e12, 3.35e12, 4e-6, 50e9, 450e9, 3e-6},
@@ -32,7 +34,8 @@ Result<Machine> find_machine(std::string_view name) {
 }
 
 double kernel_seconds(const Machine& m, const KernelQuery& query) {
-  const bool half = query.inputs() > 0 && query.has(0) && (query.in(0).dtype == DType::bf16 || query.in(0).dtype == DType::f16);
+  const bool half =
+      query.inputs() > 0 && query.has(0) && (query.in(0).dtype == DType::bf16 || query.in(0).dtype == DType::f16);
   return m.launch_seconds + std::max(query.flops / (half ? m.flops_half : m.flops), query.bytes / m.memory_bandwidth);
 }
 
@@ -46,7 +49,8 @@ double all_reduce_seconds(const Machine& m, int ranks, int64_t bytes) {
 
 double reduce_scatter_seconds(const Machine& m, int ranks, int64_t bytes) {
   if (ranks == 1) return 0;
-  return rounds(ranks) * m.link_seconds + (ranks - 1) * (static_cast<double>(bytes) / m.link_bandwidth);  // recursive halving
+  return rounds(ranks) * m.link_seconds +
+         (ranks - 1) * (static_cast<double>(bytes) / m.link_bandwidth);  // recursive halving
 }
 
 double all_to_all_seconds(const Machine& m, int ranks, int64_t bytes) {
@@ -57,7 +61,9 @@ double all_to_all_seconds(const Machine& m, int ranks, int64_t bytes) {
   return std::min(bruck, pairwise);
 }
 
-double message_seconds(const Machine& m, int64_t bytes) { return m.link_seconds + static_cast<double>(bytes) / m.link_bandwidth; }
+double message_seconds(const Machine& m, int64_t bytes) {
+  return m.link_seconds + static_cast<double>(bytes) / m.link_bandwidth;
+}
 
 double all_gather_seconds(const Machine& m, int ranks, int64_t bytes) {
   if (ranks == 1) return 0;

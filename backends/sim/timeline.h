@@ -1,8 +1,8 @@
 // Virtual time: streams as queues of what takes time, and the points at which they wait for each other.
 //
 // Commands are queued and worked off as far as they can be. A queue stops before an event that is not recorded yet and
-// before a meeting (a collective) at which not all ranks have arrived; whoever brings the missing part lets it go on. So
-// no caller ever blocks, ranks may be driven in any order, and the times do not depend on that order.
+// before a meeting (a collective) at which not all ranks have arrived; whoever brings the missing part lets it go on.
+// So no caller ever blocks, ranks may be driven in any order, and the times do not depend on that order.
 //
 // Thread safety: all calls may run together; one lock per simulation.
 #pragma once
@@ -30,10 +30,10 @@ struct Point {
 struct Meeting {
   int ranks = 0;
   double cost = 0;
-  int made = 0;                // ranks that have made the call
-  int arrived = 0;             // ranks whose time has reached it
+  int made = 0;     // ranks that have made the call
+  int arrived = 0;  // ranks whose time has reached it
   bool over = false;
-  double seconds = 0;          // the latest arrival; when it is over, the end
+  double seconds = 0;  // the latest arrival; when it is over, the end
   Status failure;
   std::vector<TimelinePtr> waiting;
 };
@@ -48,12 +48,12 @@ struct Timeline {
   };
   double seconds = 0;
   std::deque<Item> queue;
-  Status status;               // of the first meeting that failed
+  Status status;  // of the first meeting that failed
 };
 
 class Simulation {
  public:
-  std::mutex mutex;            // held by the caller of what follows
+  std::mutex mutex;  // held by the caller of what follows
 
   void advance(const TimelinePtr& timeline, double seconds);
   void record(const TimelinePtr& timeline, std::shared_ptr<Point> point);

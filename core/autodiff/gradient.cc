@@ -19,8 +19,8 @@ std::string cut_reason(const Graph& graph, const Node& node, int i) {
   return "its results are not floating-point";
 }
 
-// Why a wanted value has no gradient, among the first `end` nodes: the nodes that let none through, or that nothing leads
-// on from it to the loss.
+// Why a wanted value has no gradient, among the first `end` nodes: the nodes that let none through, or that nothing
+// leads on from it to the loss.
 std::string no_path_reason(const Graph& graph, Value wanted, int end) {
   std::vector<bool> reached(graph.value_count(), false);
   reached[wanted.index] = true;
@@ -81,8 +81,8 @@ Var join_slices(Builder& builder, const std::vector<Var>& parts) {
 
 bool has_gradient(const OpDef& op) { return op.gradient || op.body; }
 
-// One reverse pass. A composite without a gradient of its own is differentiated through its body, which is computed again
-// in the backward phase: bodies are cheap beside what they would have to keep.
+// One reverse pass. A composite without a gradient of its own is differentiated through its body, which is computed
+// again in the backward phase: bodies are cheap beside what they would have to keep.
 class Differentiator {
  public:
   Differentiator(Graph& graph, const std::vector<Value>& wanted) : graph_(graph), builder_(graph, Phase::backward) {
@@ -98,7 +98,9 @@ class Differentiator {
     one.set(0, 1.0);
     add(loss, builder_.constant(std::move(one)));
     EPL_TRY(pass(0, end));
-    if (!missing_.empty()) return unsupported("no gradient on a path from the loss to a parameter: ", join(missing_, "; ")).at(first_missing_);
+    if (!missing_.empty())
+      return unsupported("no gradient on a path from the loss to a parameter: ", join(missing_, "; "))
+          .at(first_missing_);
     Gradients gradients;
     for (Value v : wanted) {
       Var g = total(v);
@@ -155,7 +157,7 @@ class Differentiator {
   }
 
   Status step(int n) {
-    const Node node = graph_.node(NodeId{n});   // a copy: the graph grows below
+    const Node node = graph_.node(NodeId{n});  // a copy: the graph grows below
     std::vector<bool> needed;
     for (size_t i = 0; i < node.inputs.size(); ++i) needed.push_back(wants_gradient(node, static_cast<int>(i)));
     if (std::ranges::find(needed, true) == needed.end()) return {};
@@ -218,7 +220,9 @@ class Differentiator {
     // Copies of the operands stand between the body and the graph, so that parts of other uses do not mix in.
     std::vector<Var> inputs;
     for (size_t i = 0; i < node.inputs.size(); ++i) {
-      inputs.push_back(!node.inputs[i] ? Var() : needed[i] ? builder_.emit("identity", {builder_.var(node.inputs[i])}) : builder_.var(node.inputs[i]));
+      inputs.push_back(!node.inputs[i] ? Var()
+                       : needed[i]     ? builder_.emit("identity", {builder_.var(node.inputs[i])})
+                                       : builder_.var(node.inputs[i]));
     }
     int body_begin = graph_.node_count();
     std::vector<Var> outputs = expand_body(builder_, *node.op, node.attributes, inputs);
@@ -250,8 +254,9 @@ class Differentiator {
 
 Differentiability differentiability(const Graph& graph, const std::vector<Value>& wanted) {
   Differentiability found;
-  // What only feeds running statistics is no obstacle.
-  std::vector<bool> leads(graph.value_count(), false), depends(graph.value_count(), false), trains(graph.value_count(), false);
+  // What only feeds running statistics is not an obstacle.
+  std::vector<bool> leads(graph.value_count(), false), depends(graph.value_count(), false),
+      trains(graph.value_count(), false);
   for (const Graph::Output& output : graph.outputs) leads[output.value.index] = true;
   for (int n = graph.node_count(); n-- > 0;) {
     const Node& node = graph.node(NodeId{n});
@@ -277,16 +282,19 @@ Differentiability differentiability(const Graph& graph, const std::vector<Value>
     const bool blocks = flows && !has_gradient(*node.op);
     if (blocks) found.obstacles.push_back({node.name, node.op->name, "the op has no gradient", true});
     // That tests and comparisons have no derivative surprises nobody.
-    const bool tells = std::ranges::any_of(node.outputs, [&](Value v) { return v && graph.type(v).dtype != DType::boolean; });
+    const bool tells =
+        std::ranges::any_of(node.outputs, [&](Value v) { return v && graph.type(v).dtype != DType::boolean; });
     if (!cut.empty() && tells) found.obstacles.push_back({node.name, node.op->name, cut, false});
   }
-  for (const Graph::Output& output : graph.outputs) trains[output.value.index] = is_float(graph.type(output.value).dtype);
+  for (const Graph::Output& output : graph.outputs)
+    trains[output.value.index] = is_float(graph.type(output.value).dtype);
   for (int n = graph.node_count(); n-- > 0;) {
     const Node& node = graph.node(NodeId{n});
     const bool any = std::ranges::any_of(node.outputs, [&](Value v) { return v && trains[v.index]; });
     for (size_t i = 0; any && i < node.inputs.size(); ++i) {
       const Value v = node.inputs[i];
-      if (v && is_float(graph.type(v).dtype) && cut_reason(graph, node, static_cast<int>(i)).empty()) trains[v.index] = true;
+      if (v && is_float(graph.type(v).dtype) && cut_reason(graph, node, static_cast<int>(i)).empty())
+        trains[v.index] = true;
     }
   }
   for (Value v : wanted) found.reasons.push_back(trains[v.index] ? "" : no_path_reason(graph, v, graph.node_count()));
@@ -295,7 +303,8 @@ Differentiability differentiability(const Graph& graph, const std::vector<Value>
 
 Result<Gradients> add_gradients(Graph& graph, Value loss, const std::vector<Value>& wanted) {
   if (!is_float(graph.type(loss).dtype) || graph.type(loss).elements() != 1) {
-    return invalid("the loss ", graph.value(loss).name, " is ", graph.type(loss).text(), ", not one floating number").at(graph.value(loss).name);
+    return invalid("the loss ", graph.value(loss).name, " is ", graph.type(loss).text(), ", not one floating number")
+        .at(graph.value(loss).name);
   }
   return Differentiator(graph, wanted).run(loss, wanted);
 }

@@ -10,7 +10,8 @@ namespace epl {
 using Kind = Collective::Kind;
 
 std::string_view collective_name(Kind kind) {
-  static constexpr std::string_view names[] = {"all_reduce", "reduce_scatter", "all_gather", "all_to_all", "broadcast", "send", "receive", "barrier"};
+  static constexpr std::string_view names[] = {"all_reduce", "reduce_scatter", "all_gather", "all_to_all",
+                                               "broadcast",  "send",           "receive",    "barrier"};
   static_assert(std::size(names) == static_cast<size_t>(Kind::barrier) + 1);
   return names[static_cast<size_t>(kind)];
 }
@@ -49,7 +50,9 @@ bool own_segment(const void* small, const void* large, int64_t bytes, int rank, 
 }  // namespace
 
 Status check_collective(const Collective& call, int rank, int size) {
-  const auto refuse = [&](std::string_view what) { return invalid("rank ", rank, " of ", size, " called ", call.text(), " with ", what); };
+  const auto refuse = [&](std::string_view what) {
+    return invalid("rank ", rank, " of ", size, " called ", call.text(), " with ", what);
+  };
   if (call.count < 0) return refuse("a negative count");
   const bool has_peer = call.kind == Kind::broadcast || call.between_two();
   if (has_peer && (call.peer < 0 || call.peer >= size)) return refuse("a peer that is not a rank of the group");
@@ -62,7 +65,8 @@ Status check_collective(const Collective& call, int rank, int size) {
   if (call.kind == Kind::reduce_scatter && !own_segment(call.target, call.source, bytes, rank, size)) {
     return refuse("a target within the source that is not the rank's own segment");
   }
-  if (call.kind == Kind::all_to_all && overlap(call.source, bytes * size, call.target, bytes * size)) return refuse("a source and a target that overlap");
+  if (call.kind == Kind::all_to_all && overlap(call.source, bytes * size, call.target, bytes * size))
+    return refuse("a source and a target that overlap");
   return {};
 }
 

@@ -1,5 +1,5 @@
-// What ranks do together. A group is named; every rank of it makes the same calls in the same order, except for send and receive, which
-// two ranks call in the same order as each other.
+// What ranks do together. A group is named; every rank of it makes the same calls in the same order, except for send
+// and receive, which two ranks call in the same order as each other.
 #pragma once
 
 #include <memory>
@@ -27,9 +27,10 @@ enum class Reduction : uint8_t { sum, max, min };
 //   receive                           count             from rank `peer`, which sends
 //   barrier                                             nobody goes on before all have come
 //
-// Sums keep the canonical order: the binary tree over ranks, so that they continue the tree over units (where the number of ranks is a
-// power of two). max and min have no order to keep. Source and target of all_reduce and broadcast may be the same memory; of all_gather
-// and reduce_scatter the smaller one may be the rank's own segment of the larger one. Otherwise they do not overlap.
+// Sums keep the canonical order: the binary tree over ranks, so that they continue the tree over units (where the
+// number of ranks is a power of two). max and min have no order to keep. Source and target of all_reduce and broadcast
+// may be the same memory; of all_gather and reduce_scatter the smaller one may be the rank's own segment of the larger
+// one. Otherwise they do not overlap.
 struct Collective {
   enum class Kind : uint8_t { all_reduce, reduce_scatter, all_gather, all_to_all, broadcast, send, receive, barrier };
   Kind kind = Kind::barrier;
@@ -42,8 +43,8 @@ struct Collective {
 
   bool reduces() const { return kind == Kind::all_reduce || kind == Kind::reduce_scatter; }
   bool between_two() const { return kind == Kind::send || kind == Kind::receive; }
-  int64_t bytes() const;        // of `count` elements
-  std::string text() const;     // "all_reduce(8 x f32, sum)"
+  int64_t bytes() const;     // of `count` elements
+  std::string text() const;  // "all_reduce(8 x f32, sum)"
 };
 std::string_view collective_name(Collective::Kind kind);
 // Whether two ranks of a group make one call: the same but for their memory, or a send and its receive.
@@ -51,7 +52,8 @@ bool agree(const Collective& a, const Collective& b);
 // What no rank may ask for: a negative count, a peer outside of the group or, to send to, itself, memory that overlaps.
 Status check_collective(const Collective& call, int rank, int size);
 
-// One rank's place in a group. Thread safety: calls of one rank come from one thread at a time; `abort` may come from any.
+// One rank's place in a group. Thread safety: calls of one rank come from one thread at a time; `abort` may come from
+// any.
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -59,8 +61,9 @@ class Communicator {
   virtual int rank() const = 0;
   virtual int size() const = 0;
   virtual Status run(Stream& stream, const Collective& call) = 0;
-  // A group of some of the ranks, `members` by their ranks in this one, ascending; each of them asks for the same, the others for nothing.
-  // `name` is free in this group, or names the group of the same members that was made before. An abort of this group ends it too.
+  // A group of some of the ranks, `members` by their ranks in this one, ascending; each of them asks for the same, the
+  // others for nothing. `name` is free in this group, or names the group of the same members that was made before. An
+  // abort of this group ends it too.
   virtual Result<std::unique_ptr<Communicator>> split(const std::string& name, std::span<const int> members) = 0;
   // Makes every pending and later call of every rank of the group return `status`.
   virtual void abort(const Status& status) = 0;

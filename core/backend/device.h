@@ -22,7 +22,7 @@ namespace epl {
 class Buffer {
  public:
   virtual ~Buffer() = default;
-  virtual void* data() = 0;        // an address kernels of the device understand
+  virtual void* data() = 0;  // an address kernels of the device understand
   virtual int64_t bytes() const = 0;
 };
 
@@ -37,17 +37,17 @@ class Stream {
   virtual ~Stream() = default;
   virtual void launch(const KernelRow& row, const KernelQuery& query, const void* prepared, const void* const* inputs,
                       void* const* outputs, void* workspace, const StepContext& context) = 0;
-  virtual void copy(void* target, const void* source, int64_t bytes) = 0;              // within the device
+  virtual void copy(void* target, const void* source, int64_t bytes) = 0;  // within the device
   virtual void fill(void* target, int64_t bytes, uint8_t value) = 0;
   virtual void upload(void* target, const void* host_source, int64_t bytes) = 0;
   virtual void download(void* host_target, const void* source, int64_t bytes) = 0;
   virtual void record(Event& event) = 0;
   virtual void wait(Event& event) = 0;
   virtual Status synchronize() = 0;
-  virtual ThreadPool* threads() { return nullptr; }                                     // of a host stream
+  virtual ThreadPool* threads() { return nullptr; }  // of a host stream
   // Of a simulated stream: the time at which what it has been given is done. A collective of simulated ranks does not
-  // block its caller, so that one thread may drive all ranks, one after another; a stream is not settled while it stands
-  // before a call that some peer has not made, and its time is then that at which it began to wait.
+  // block its caller, so that one thread may drive all ranks, one after another; a stream is not settled while it
+  // stands before a call that some peer has not made, and its time is then that at which it began to wait.
   virtual double virtual_seconds() const { return 0; }
   virtual bool settled() const { return true; }
 };
@@ -57,7 +57,7 @@ class Device {
   virtual ~Device() = default;
   virtual std::string description() const = 0;
   virtual const KernelTable& kernels() const = 0;
-  virtual bool executes() const { return true; }          // false: commands cost time but compute nothing
+  virtual bool executes() const { return true; }  // false: commands cost time but compute nothing
   // What opening it has decided that a user may wonder about, a sentence each: which packs it has, and why not others.
   virtual const std::vector<std::string>& notes() const {
     static const std::vector<std::string> none;
@@ -78,11 +78,11 @@ struct DeviceOptions {
 
 // A shared object that adds to a backend where it is there; see core/backend/pack.h.
 struct BackendPack {
-  std::string name;   // of libepl_NAME.so
+  std::string name;  // of libepl_NAME.so
   std::string doc;
 };
 struct BackendRow {
-  std::string name;   // "cpu", "sim"
+  std::string name;  // "cpu", "sim"
   std::string doc;
   std::vector<BackendPack> packs;
   Result<std::shared_ptr<Device>> (*open)(const Host& host, const DeviceOptions& options) = nullptr;
@@ -93,9 +93,9 @@ struct BackendTable {
 void fill_backend_table(BackendTable& table);  // generated
 Result<std::shared_ptr<Device>> open_device(std::string_view name, const Host& host, const DeviceOptions& options = {});
 
-#define EPL_BACKEND(row_name)                                                                         \
-  static ::epl::BackendRow epl_backend_##row_name();                                                  \
-  void EPL_BACKEND_row_##row_name(::epl::BackendTable& table);                                        \
+#define EPL_BACKEND(row_name)                                                                                     \
+  static ::epl::BackendRow epl_backend_##row_name();                                                              \
+  void EPL_BACKEND_row_##row_name(::epl::BackendTable& table);                                                    \
   void EPL_BACKEND_row_##row_name(::epl::BackendTable& table) { table.rows.push_back(epl_backend_##row_name()); } \
   static ::epl::BackendRow epl_backend_##row_name()
 

@@ -29,7 +29,8 @@ const KernelRow* KernelTable::choose(const KernelQuery& query, std::vector<Refus
     bool fits = true;
     if (!row.dtypes.empty()) {
       DType dtype = query.inputs() > 0 && query.has(0) ? query.in(0).dtype : query.out(0).dtype;
-      fits = query.require(std::ranges::find(row.dtypes, dtype) != row.dtypes.end(), cat("element type ", dtype_name(dtype)));
+      fits = query.require(std::ranges::find(row.dtypes, dtype) != row.dtypes.end(),
+                           cat("element type ", dtype_name(dtype)));
     }
     if (fits && row.accepts) fits = row.accepts(query);
     if (fits) return &row;

@@ -3,8 +3,8 @@
 //
 //   EPL_KERNELS(cpu, softmax) {
 //     table.add({.op = "softmax", .name = "softmax_rows", .dtypes = {DType::f32},
-//                .accepts = [](const KernelQuery& q) { return q.require(q.axis("axis") == q.in(0).ndim() - 1, "inner axis"); },
-//                .launch = softmax_rows});
+//                .accepts = [](const KernelQuery& q) { return q.require(q.axis("axis") == q.in(0).ndim() - 1, "inner
+//                axis"); }, .launch = softmax_rows});
 //   }
 #pragma once
 
@@ -25,14 +25,14 @@ struct KernelRow;
 // What a kernel is asked: one node with local shapes. An absent operand has no type. Lives as long as the program.
 struct KernelQuery {
   std::string op;
-  std::string node;                     // stable name, for messages and random numbers
+  std::string node;  // stable name, for messages and random numbers
   Attributes attributes;
   std::vector<TensorType> input_types, output_types;
   std::vector<bool> input_present, output_present;
-  Units units;                          // sums over the batch run over these, then by the binary tree
-  double flops = 0, bytes = 0;          // for cost models
-  int threads = 1;                      // the pool the kernel will run on; workspace may depend on it
-  mutable std::string refusal;          // why the last `require` failed
+  Units units;                  // sums over the batch run over these, then by the binary tree
+  double flops = 0, bytes = 0;  // for cost models
+  int threads = 1;              // the pool the kernel will run on; workspace may depend on it
+  mutable std::string refusal;  // why the last `require` failed
 
   bool has(int i) const { return i < static_cast<int>(input_present.size()) && input_present[i]; }
   bool has_output(int i) const { return i < static_cast<int>(output_present.size()) && output_present[i]; }
@@ -49,35 +49,33 @@ struct KernelQuery {
 struct StepContext {
   uint64_t seed = 0;
   int64_t step = 0;
-  int64_t first_unit = 0;   // of the run of units at hand, in the global batch
-  int64_t units = 1;        // in that run
+  int64_t first_unit = 0;  // of the run of units at hand, in the global batch
+  int64_t units = 1;       // in that run
 };
 
 struct KernelCall {
   const KernelQuery& query;
-  const void* prepared;          // what the row's `prepare` made, or null
-  const void* const* inputs;     // null for an absent operand
-  void* const* outputs;          // null for an unused output
-  void* workspace;               // 64-byte aligned, of the size the row asked for
+  const void* prepared;       // what the row's `prepare` made, or null
+  const void* const* inputs;  // null for an absent operand
+  void* const* outputs;       // null for an unused output
+  void* workspace;            // 64-byte aligned, of the size the row asked for
   ThreadPool& threads;
   const StepContext& context;
   const Attributes& attributes() const { return query.attributes; }
-  template <class T>
-  const T* in(int i) const { return static_cast<const T*>(inputs[i]); }
-  template <class T>
-  T* out(int i) const { return static_cast<T*>(outputs[i]); }
+  template <class T> const T* in(int i) const { return static_cast<const T*>(inputs[i]); }
+  template <class T> T* out(int i) const { return static_cast<T*>(outputs[i]); }
 };
 
 struct KernelRow {
-  std::string op;                                           // "*": every op without rows of its own
+  std::string op;  // "*": every op without rows of its own
   std::string name;
-  std::vector<DType> dtypes;                                // of the first input (or output if there is none); empty: any
-  std::function<bool(const KernelQuery&)> accepts;          // absent: accepts what has the dtype
-  std::function<int64_t(const KernelQuery&)> workspace;     // bytes
+  std::vector<DType> dtypes;                             // of the first input (or output if there is none); empty: any
+  std::function<bool(const KernelQuery&)> accepts;       // absent: accepts what has the dtype
+  std::function<int64_t(const KernelQuery&)> workspace;  // bytes
   std::function<std::shared_ptr<const void>(const KernelQuery&)> prepare;  // once, when the program is made
   // Output o may be written over input i (same bytes, read before written element by element).
   std::function<bool(const KernelQuery&, int input, int output)> may_alias;
-  std::function<void(const KernelCall&)> launch;            // must not allocate
+  std::function<void(const KernelCall&)> launch;  // must not allocate
 };
 
 struct Refusal {
@@ -96,8 +94,8 @@ class KernelTable {
   std::unordered_map<std::string, std::vector<KernelRow>> rows_;
 };
 
-#define EPL_KERNELS(backend, row_name)                                     \
-  void EPL_KERNELS_row_##backend##_##row_name(::epl::KernelTable& table);  \
+#define EPL_KERNELS(backend, row_name)                                    \
+  void EPL_KERNELS_row_##backend##_##row_name(::epl::KernelTable& table); \
   void EPL_KERNELS_row_##backend##_##row_name([[maybe_unused]] ::epl::KernelTable& table)
 
 }  // namespace epl

@@ -2,8 +2,8 @@
 
 #include <cstddef>
 
-#include "core/base/pack_abi.h"
 #include "core/base/check.h"
+#include "core/base/pack_abi.h"
 #include "core/base/status.h"
 
 namespace epl {
@@ -15,7 +15,7 @@ class PackQuery {
   explicit PackQuery(const KernelQuery& q) {
     for (int i = 0; i < q.inputs(); ++i) inputs_.push_back(type(q.in(i), q.has(i)));
     for (int o = 0; o < q.outputs(); ++o) outputs_.push_back(type(q.out(o), q.has_output(o)));
-    integers_.reserve(q.attributes.entries().size());   // attributes point into it
+    integers_.reserve(q.attributes.entries().size());  // attributes point into it
     for (const Attributes::Entry& entry : q.attributes.entries()) add(entry);
     query_ = {.struct_size = sizeof query_,
               .op = q.op.c_str(),

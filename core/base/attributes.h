@@ -50,8 +50,7 @@ class Attributes {
   }
 
  private:
-  template <class T>
-  const T& get(std::string_view name) const {
+  template <class T> const T& get(std::string_view name) const {
     const Attribute* attribute = find(name);
     EPL_CHECK(attribute != nullptr, "no attribute ", name);
     const T* value = std::get_if<T>(attribute);

@@ -18,9 +18,9 @@ class InternalError : public std::logic_error {
 [[noreturn]] void check_failed(const char* expression, const char* file, int line, const std::string& message);
 
 // EPL_CHECK(condition, "what", value, ...): the message is built only on failure.
-#define EPL_CHECK(condition, ...)                                                                   \
-  (__builtin_expect(static_cast<bool>(condition), 1)                                                \
-       ? static_cast<void>(0)                                                                       \
+#define EPL_CHECK(condition, ...)                    \
+  (__builtin_expect(static_cast<bool>(condition), 1) \
+       ? static_cast<void>(0)                        \
        : ::epl::check_failed(#condition, __FILE__, __LINE__, ::epl::cat(__VA_ARGS__)))
 
 }  // namespace epl

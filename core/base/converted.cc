@@ -8,11 +8,13 @@ namespace {
 
 class Mapping : public TensorSource {
  public:
-  Mapping(Tensor from, DType to, std::function<double(int64_t, double)> f) : from_(std::move(from)), to_(to), f_(std::move(f)) {}
+  Mapping(Tensor from, DType to, std::function<double(int64_t, double)> f)
+      : from_(std::move(from)), to_(to), f_(std::move(f)) {}
 
   Status read(int64_t begin, int64_t bytes, void* target) const override {
-    constexpr int64_t piece = 4096;   // elements
-    const int64_t from_size = static_cast<int64_t>(dtype_bytes(from_.dtype())), to_size = static_cast<int64_t>(dtype_bytes(to_));
+    constexpr int64_t piece = 4096;  // elements
+    const int64_t from_size = static_cast<int64_t>(dtype_bytes(from_.dtype())),
+                  to_size = static_cast<int64_t>(dtype_bytes(to_));
     std::byte in[piece * 8], out[piece * 8];
     auto* at = static_cast<std::byte*>(target);
     const int64_t end = begin + bytes;
@@ -33,7 +35,7 @@ class Mapping : public TensorSource {
  private:
   Tensor from_;
   DType to_;
-  std::function<double(int64_t, double)> f_;   // none: as it is
+  std::function<double(int64_t, double)> f_;  // none: as it is
 };
 
 }  // namespace

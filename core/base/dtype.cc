@@ -13,26 +13,34 @@ constexpr std::array<std::string_view, dtype_count> names = {"f32", "f64", "f16"
                                                              "i64", "u8",  "u16", "u32",  "u64", "bool"};
 
 // Calls f with a pointer of the element type; the one place that switches on it.
-template <class Void, class F>
-decltype(auto) with_pointer(DType type, Void* data, F&& f) {
+template <class Void, class F> decltype(auto) with_pointer(DType type, Void* data, F&& f) {
   constexpr bool constant = std::is_const_v<Void>;
   auto as = [&]<class T>(T*) { return reinterpret_cast<std::conditional_t<constant, const T, T>*>(data); };
   switch (type) {
-    case DType::f32: return f(as((float*)nullptr));
-    case DType::f64: return f(as((double*)nullptr));
-    case DType::i8: return f(as((int8_t*)nullptr));
-    case DType::i16: return f(as((int16_t*)nullptr));
-    case DType::i32: return f(as((int32_t*)nullptr));
-    case DType::i64: return f(as((int64_t*)nullptr));
-    case DType::u16: return f(as((uint16_t*)nullptr));
-    case DType::u32: return f(as((uint32_t*)nullptr));
-    case DType::u64: return f(as((uint64_t*)nullptr));
-    default: return f(as((uint8_t*)nullptr));
+    case DType::f32:
+      return f(as((float*)nullptr));
+    case DType::f64:
+      return f(as((double*)nullptr));
+    case DType::i8:
+      return f(as((int8_t*)nullptr));
+    case DType::i16:
+      return f(as((int16_t*)nullptr));
+    case DType::i32:
+      return f(as((int32_t*)nullptr));
+    case DType::i64:
+      return f(as((int64_t*)nullptr));
+    case DType::u16:
+      return f(as((uint16_t*)nullptr));
+    case DType::u32:
+      return f(as((uint32_t*)nullptr));
+    case DType::u64:
+      return f(as((uint64_t*)nullptr));
+    default:
+      return f(as((uint8_t*)nullptr));
   }
 }
 
-template <class T>
-T saturate(double value) {
+template <class T> T saturate(double value) {
   if (std::isnan(value)) return 0;
   constexpr double low = static_cast<double>(std::numeric_limits<T>::min());
   constexpr double high = static_cast<double>(std::numeric_limits<T>::max());

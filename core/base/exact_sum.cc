@@ -29,13 +29,13 @@ void ExactSum::add(double term) {
 }
 
 void ExactSum::add(const ExactSum& other) {
-  const std::vector<double> parts = other.parts_;   // a copy: `other` may be this sum
+  const std::vector<double> parts = other.parts_;  // a copy: `other` may be this sum
   special_ += other.special_;
   for (double part : parts) add(part);
 }
 
 double ExactSum::value() const {
-  if (special_ != 0) return special_;   // also where it is a NaN
+  if (special_ != 0) return special_;  // also where it is a NaN
   size_t i = parts_.size();
   if (i == 0) return 0;
   double sum = parts_[--i], low = 0;

@@ -1,7 +1,7 @@
 // A sum of doubles without error: the same number whatever the order of the terms and however they were grouped.
 //
-// The running sum is kept as doubles that do not overlap, smallest first (Shewchuk, "Adaptive precision floating-point arithmetic",
-// 1997); few of them are ever alive. `value` rounds it once, to nearest even.
+// The running sum is kept as doubles that do not overlap, smallest first (Shewchuk, "Adaptive precision floating-point
+// arithmetic", 1997); few of them are ever alive. `value` rounds it once, to nearest even.
 #pragma once
 
 #include <vector>
@@ -19,7 +19,7 @@ class ExactSum {
 
  private:
   std::vector<double> parts_;
-  double special_ = 0;   // the sum of the terms that are not finite
+  double special_ = 0;  // the sum of the terms that are not finite
 };
 
 }  // namespace epl

@@ -12,7 +12,9 @@
 namespace epl {
 namespace {
 
-Status ask(const FileHook& hook, std::string_view operation, const std::string& path) { return hook ? hook(operation, path) : Status(); }
+Status ask(const FileHook& hook, std::string_view operation, const std::string& path) {
+  return hook ? hook(operation, path) : Status();
+}
 
 std::string folder_of(const std::string& path) {
   size_t slash = path.find_last_of('/');
@@ -69,14 +71,21 @@ Status FileReader::read(uint64_t offset, void* target, size_t bytes) const {
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return system_error(cat("cannot read at byte ", at, " of"), path_, errno);
     if (got == 0) {
-      return Status(Code::io, cat(path_, " ends at byte ", at, "; it had ", size_, " bytes when it was opened. Replace a file in use by renaming a new one over it"), path_);
+      return Status(Code::io,
+                    cat(path_, " ends at byte ", at, "; it had ", size_,
+                        " bytes when it was opened. Replace a file in use by renaming a new one over it"),
+                    path_);
     }
     to += got, at += static_cast<uint64_t>(got), left -= static_cast<size_t>(got);
   }
   struct stat info{};
   if (::fstat(descriptor_, &info) != 0) return system_error("cannot look at", path_, errno);
-  if (static_cast<uint64_t>(info.st_size) != size_ || info.st_mtim.tv_sec != modified_seconds_ || info.st_mtim.tv_nsec != modified_nanoseconds_) {
-    return Status(Code::io, cat(path_, " has been changed since it was opened (seen reading at byte ", offset, "). Replace a file in use by renaming a new one over it"), path_);
+  if (static_cast<uint64_t>(info.st_size) != size_ || info.st_mtim.tv_sec != modified_seconds_ ||
+      info.st_mtim.tv_nsec != modified_nanoseconds_) {
+    return Status(Code::io,
+                  cat(path_, " has been changed since it was opened (seen reading at byte ", offset,
+                      "). Replace a file in use by renaming a new one over it"),
+                  path_);
   }
   return {};
 }
@@ -108,7 +117,8 @@ Tensor file_tensor(std::shared_ptr<const FileReader> file, TensorType type, uint
 }
 
 Result<std::unique_ptr<FileWriter>> FileWriter::create(const std::string& path, const FileHook& hook) {
-  if (path.empty() || path.find('\0') != std::string::npos) return invalid("a path to write to that is empty or has a zero byte");
+  if (path.empty() || path.find('\0') != std::string::npos)
+    return invalid("a path to write to that is empty or has a zero byte");
   EPL_TRY(ask(hook, "create", path));
   int descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (descriptor < 0) return system_error("cannot create", path, errno);
@@ -142,12 +152,14 @@ Status FileWriter::finish() {
 
 Status rename_durably(const std::string& source, const std::string& target, const FileHook& hook) {
   EPL_TRY(ask(hook, "rename", target));
-  const std::string folder = folder_of(target);   // before: what is in place must not be followed by a want of memory
-  if (::rename(source.c_str(), target.c_str()) != 0) return system_error(cat("cannot rename ", source, " to"), target, errno);
+  const std::string folder = folder_of(target);  // before: what is in place must not be followed by a want of memory
+  if (::rename(source.c_str(), target.c_str()) != 0)
+    return system_error(cat("cannot rename ", source, " to"), target, errno);
   return sync_folder(folder, hook);
 }
 
-Status write_file_atomically(const std::string& path, const std::function<Status(FileWriter&)>& write, const FileHook& hook) {
+Status write_file_atomically(const std::string& path, const std::function<Status(FileWriter&)>& write,
+                             const FileHook& hook) {
   const std::string beside = path + ".part";
   auto attempt = [&]() -> Status {
     EPL_ASSIGN(std::unique_ptr<FileWriter> writer, FileWriter::create(beside, hook));
@@ -155,7 +167,7 @@ Status write_file_atomically(const std::string& path, const std::function<Status
     EPL_TRY(writer->finish());
     return rename_durably(beside, path, hook);
   };
-  struct Leftover {   // removed unless the renaming took it away, also where an exception passes
+  struct Leftover {  // removed unless the renaming took it away, also where an exception passes
     const char* path;
     ~Leftover() {
       if (path != nullptr) ::unlink(path);
@@ -175,7 +187,7 @@ Status make_folder(const std::string& path, const FileHook& hook) {
   }
   struct stat info{};
   if (::stat(path.c_str(), &info) != 0) return system_error("cannot look at", path, errno);
-  if (!S_ISDIR(info.st_mode)) return Status(Code::invalid_argument, cat(path, " exists and is no folder"), path);
+  if (!S_ISDIR(info.st_mode)) return Status(Code::invalid_argument, cat(path, " exists and is not a folder"), path);
   return {};
 }
 
@@ -187,11 +199,13 @@ Status remove_file(const std::string& path, const FileHook& hook) {
 
 Status remove_empty_folder(const std::string& path, const FileHook& hook) {
   EPL_TRY(ask(hook, "remove", path));
-  if (::rmdir(path.c_str()) != 0 && errno != ENOENT && errno != ENOTEMPTY && errno != EEXIST) return system_error("cannot remove", path, errno);
+  if (::rmdir(path.c_str()) != 0 && errno != ENOENT && errno != ENOTEMPTY && errno != EEXIST)
+    return system_error("cannot remove", path, errno);
   return {};
 }
 
-FolderLock::FolderLock(const std::string& path) : descriptor_(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+FolderLock::FolderLock(const std::string& path)
+    : descriptor_(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
   while (descriptor_ >= 0 && ::flock(descriptor_, LOCK_EX) != 0 && errno == EINTR) {
   }
 }

@@ -1,12 +1,13 @@
-// Files: read by checked reads, written so that a reader sees the old content or the new one whole, whatever happens between.
+// Files: read by checked reads, written so that a reader sees the old content or the new one whole, whatever happens
+// between.
 //
-// Nothing is mapped: a mapped file that another program truncates, or a disk that fails, ends the process by SIGBUS, and
-// the process is our host's. A FileReader keeps its file open and reads each range when it is needed, so that what is
-// large is not held twice:
+// Nothing is mapped: a mapped file that another program truncates, or a disk that fails, ends the process by SIGBUS,
+// and the process is our host's. A FileReader keeps its file open and reads each range when it is needed, so that what
+// is large is not held twice:
 //   - a few bytes or all of them: `FileReader::open(path)`, then `read(offset, target, bytes)` or `read_all()`;
-//   - a tensor of a file that may never be needed, or only in pieces: `file_tensor(file, type, offset)`, a Tensor that is
-//     not in memory (core/base/tensor.h); `load()` gives it whole, `read(begin, bytes, target)` a piece. Writers of files
-//     and the store of a session take such tensors and go through them in pieces.
+//   - a tensor of a file that may never be needed, or only in pieces: `file_tensor(file, type, offset)`, a Tensor that
+//     is not in memory (core/base/tensor.h); `load()` gives it whole, `read(begin, bytes, target)` a piece. Writers of
+//     files and the store of a session take such tensors and go through them in pieces.
 #pragma once
 
 #include <cstdint>
@@ -43,7 +44,8 @@ class FileReader {
   int64_t modified_seconds_ = 0, modified_nanoseconds_ = 0;
 };
 
-// The elements of a tensor that lie in a file from `offset` on, read when they are asked for. The range must lie in the file.
+// The elements of a tensor that lie in a file from `offset` on, read when they are asked for. The range must lie in the
+// file.
 Tensor file_tensor(std::shared_ptr<const FileReader> file, TensorType type, uint64_t offset);
 
 // Called before each operation on the file system ("create", "write", "sync", "rename", "remove", "folder") with its
@@ -61,7 +63,8 @@ class FileWriter {
   Status finish();
 
  private:
-  FileWriter(std::string path, int descriptor, FileHook hook) : path_(std::move(path)), descriptor_(descriptor), hook_(std::move(hook)) {}
+  FileWriter(std::string path, int descriptor, FileHook hook)
+      : path_(std::move(path)), descriptor_(descriptor), hook_(std::move(hook)) {}
   std::string path_;
   int descriptor_;
   FileHook hook_;
@@ -70,14 +73,16 @@ class FileWriter {
 // Renames and makes the renaming last: syncs the folder of `target`.
 Status rename_durably(const std::string& source, const std::string& target, const FileHook& hook = nullptr);
 // Writes beside `path` and renames. On an error `path` is as it was and nothing is left beside it.
-Status write_file_atomically(const std::string& path, const std::function<Status(FileWriter&)>& write, const FileHook& hook = nullptr);
+Status write_file_atomically(const std::string& path, const std::function<Status(FileWriter&)>& write,
+                             const FileHook& hook = nullptr);
 // Makes a folder and those above it; one that exists is fine.
 Status make_folder(const std::string& path, const FileHook& hook = nullptr);
 Status remove_file(const std::string& path, const FileHook& hook = nullptr);
 // A folder in which something lies stays, without an error.
 Status remove_empty_folder(const std::string& path, const FileHook& hook = nullptr);
 
-// Holds a folder against others who lock it, in any process, while it lives. Where the file system has no locks it holds nothing.
+// Holds a folder against others who lock it, in any process, while it lives. Where the file system has no locks it
+// holds nothing.
 class FolderLock {
  public:
   explicit FolderLock(const std::string& path);

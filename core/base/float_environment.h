@@ -1,6 +1,7 @@
 // The floating-point environment that all our numbers are made in: round to nearest, subnormals kept, no traps.
 //
-// The host process may have set another for itself. Results must not depend on that, and the host must find its own again.
+// The host process may have set another for itself. Results must not depend on that, and the host must find its own
+// again.
 #pragma once
 
 namespace epl {
@@ -11,7 +12,8 @@ class FloatEnvironment {
   FloatEnvironment() {
 #if defined(__x86_64__)
     before_ = __builtin_ia32_stmxcsr();
-    if ((before_ & ~exception_flags) != default_control) __builtin_ia32_ldmxcsr(default_control | (before_ & exception_flags));
+    if ((before_ & ~exception_flags) != default_control)
+      __builtin_ia32_ldmxcsr(default_control | (before_ & exception_flags));
 #endif
   }
   ~FloatEnvironment() {

@@ -7,11 +7,10 @@
 namespace epl {
 namespace {
 
-constexpr uint64_t prime1 = 0x9E3779B185EBCA87, prime2 = 0xC2B2AE3D27D4EB4F, prime3 = 0x165667B19E3779F9, prime4 = 0x85EBCA77C2B2AE63,
-                   prime5 = 0x27D4EB2F165667C5;
+constexpr uint64_t prime1 = 0x9E3779B185EBCA87, prime2 = 0xC2B2AE3D27D4EB4F, prime3 = 0x165667B19E3779F9,
+                   prime4 = 0x85EBCA77C2B2AE63, prime5 = 0x27D4EB2F165667C5;
 
-template <class T>
-T load(const unsigned char* p) {  // little-endian, as all our processors are
+template <class T> T load(const unsigned char* p) {  // little-endian, as all our processors are
   T value;
   std::memcpy(&value, p, sizeof value);
   return value;

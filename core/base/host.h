@@ -15,19 +15,18 @@ namespace epl {
 enum class LogLevel : int { debug = 0, info = 1, warning = 2, error = 3 };
 
 struct Host {
-  std::function<double()> seconds;                                    // monotonic clock
-  std::function<void*(size_t bytes, size_t alignment)> allocate;      // null on failure
+  std::function<double()> seconds;                                // monotonic clock
+  std::function<void*(size_t bytes, size_t alignment)> allocate;  // null on failure
   std::function<void(void* memory, size_t bytes, size_t alignment)> release;
-  std::function<void(LogLevel, std::string_view)> log;                // through `log` below, which makes no text that nobody reads
+  std::function<void(LogLevel, std::string_view)> log;  // through `log` below, which makes no text that nobody reads
   LogLevel least_logged = LogLevel::warning;
-  int threads = 1;                                                    // for all ranks of this process together
-  bool spare_processors = false;                                      // each of these threads may keep a processor busy while it waits
-  std::string packs;                                                  // the folder of optional packs; empty: there are none
+  int threads = 1;                // for all ranks of this process together
+  bool spare_processors = false;  // each of these threads may keep a processor busy while it waits
+  std::string packs;              // the folder of optional packs; empty: there are none
 };
 
 // Says something in the host's log, if that is wanted at this level.
-template <class... Args>
-void log(const Host& host, LogLevel level, const Args&... args) {
+template <class... Args> void log(const Host& host, LogLevel level, const Args&... args) {
   if (host.log && level >= host.least_logged) host.log(level, cat(args...));
 }
 

@@ -10,8 +10,8 @@ namespace epl {
 
 Json::Json(std::initializer_list<Json> items) {
   const bool members = items.size() > 0 && std::ranges::all_of(items, [](const Json& item) {
-    return item.is_array() && item.size() == 2 && item[size_t{0}].is_string();
-  });
+                         return item.is_array() && item.size() == 2 && item[size_t{0}].is_string();
+                       });
   if (!members) {
     value_ = Array(items);
     return;
@@ -93,7 +93,9 @@ Json& Json::operator[](std::string_view key) {
 
 bool operator==(const Json& a, const Json& b) {
   if (a.is_object() && b.is_object()) {
-    return std::ranges::equal(a.items(), b.items(), [](const Json::Member& x, const Json::Member& y) { return x.key == y.key && x.value == y.value; });
+    return std::ranges::equal(a.items(), b.items(), [](const Json::Member& x, const Json::Member& y) {
+      return x.key == y.key && x.value == y.value;
+    });
   }
   if (a.is_array() && b.is_array()) return std::ranges::equal(a.array_items(), b.array_items());
   if (a.is_object() || b.is_object() || a.is_array() || b.is_array()) return false;
@@ -145,23 +147,32 @@ class Parser {
   bool value(Json& out, int depth) {
     skip_space();
     switch (peek()) {
-      case '{': return object(out, depth + 1);
-      case '[': return list(out, depth + 1);
+      case '{':
+        return object(out, depth + 1);
+      case '[':
+        return list(out, depth + 1);
       case '"': {
         std::string text;
         if (!string(text)) return false;
         out = std::move(text);
         return true;
       }
-      case 't': out = true; return word("true");
-      case 'f': out = false; return word("false");
-      case 'n': out = Json(); return word("null");
-      default: return number(out);
+      case 't':
+        out = true;
+        return word("true");
+      case 'f':
+        out = false;
+        return word("false");
+      case 'n':
+        out = Json();
+        return word("null");
+      default:
+        return number(out);
     }
   }
 
   bool list(Json& out, int depth) {
-    if (depth > deepest_json) return fail(cat("lists and objects nest deeper than ", deepest_json));
+    if (depth > max_json_depth) return fail(cat("lists and objects nest deeper than ", max_json_depth));
     ++at_;
     out = Json::array();
     skip_space();
@@ -176,7 +187,7 @@ class Parser {
   }
 
   bool object(Json& out, int depth) {
-    if (depth > deepest_json) return fail(cat("lists and objects nest deeper than ", deepest_json));
+    if (depth > max_json_depth) return fail(cat("lists and objects nest deeper than ", max_json_depth));
     ++at_;
     Json::Object members;
     skip_space();
@@ -237,9 +248,10 @@ class Parser {
     }
     uint32_t code = 0;
     if (!take('u') || !hex(code)) return fail("an escape that JSON does not have");
-    if (code >= 0xd800 && code < 0xdc00) {   // the first half of a pair
+    if (code >= 0xd800 && code < 0xdc00) {  // the first half of a pair
       uint32_t low = 0;
-      if (!take('\\') || !take('u') || !hex(low) || low < 0xdc00 || low > 0xdfff) return fail("half of a surrogate pair");
+      if (!take('\\') || !take('u') || !hex(low) || low < 0xdc00 || low > 0xdfff)
+        return fail("half of a surrogate pair");
       code = 0x10000 + ((code - 0xd800) << 10) + (low - 0xdc00);
     } else if (code >= 0xdc00 && code < 0xe000) {
       return fail("half of a surrogate pair");
@@ -287,9 +299,9 @@ class Parser {
     }
     const char *first = text_.data() + begin, *last = text_.data() + at_;
     if (!real) {
-      int64_t whole_number = 0;
+      int64_t integer_value = 0;
       uint64_t large = 0;
-      if (std::from_chars(first, last, whole_number).ec == std::errc()) return out = whole_number, true;
+      if (std::from_chars(first, last, integer_value).ec == std::errc()) return out = integer_value, true;
       if (!negative && std::from_chars(first, last, large).ec == std::errc()) return out = large, true;
     }
     double number = 0;

@@ -1,7 +1,7 @@
 // JSON (RFC 8259), keys in the order in which they come. Its own type, because a library inside a host process must
-// survive what libraries for programs need not: nesting is bounded when a text is read, so that nothing that walks a value
-// overflows a small stack; a key that comes twice is an error; and letting go of a value allocates nothing, so that it
-// cannot fail where memory is short.
+// survive what libraries for programs need not: nesting is bounded when a text is read, so that nothing that walks a
+// value overflows a small stack; a key that comes twice is an error; and letting go of a value allocates nothing, so
+// that it cannot fail where memory is short.
 #pragma once
 
 #include <concepts>
@@ -19,7 +19,7 @@
 namespace epl {
 
 // How deep lists and objects of a text may nest.
-inline constexpr int deepest_json = 64;
+inline constexpr int max_json_depth = 64;
 
 class Json {
  public:
@@ -27,7 +27,7 @@ class Json {
   using Array = std::vector<Json>;
   using Object = std::vector<Member>;
 
-  Json() = default;   // null
+  Json() = default;  // null
   Json(std::same_as<bool> auto value) : value_(value) {}
   template <std::integral T>
     requires(!std::same_as<T, bool> && !std::same_as<T, char>)
@@ -44,19 +44,17 @@ class Json {
   Json(const char* text) : value_(std::string(text)) {}
   Json(std::string_view text) : value_(std::string(text)) {}
   Json(std::string text) : value_(std::move(text)) {}
-  template <class T>
-  Json(const std::vector<T>& items) : value_(Array(items.begin(), items.end())) {}
-  template <class T>
-  Json(const std::map<std::string, T>& items);
+  template <class T> Json(const std::vector<T>& items) : value_(Array(items.begin(), items.end())) {}
+  template <class T> Json(const std::map<std::string, T>& items);
   // {{"name", "w"}, {"size", 4}} is an object, any other list is an array.
   Json(std::initializer_list<Json> items);
   static Json array(std::initializer_list<Json> items = {});
   static Json object();
-  static Json of(Object members);   // whose keys differ
+  static Json of(Object members);  // whose keys differ
 
   bool is_null() const { return std::holds_alternative<Null>(value_); }
   bool is_boolean() const { return std::holds_alternative<bool>(value_); }
-  bool is_int64() const { return std::holds_alternative<int64_t>(value_); }   // in its range
+  bool is_int64() const { return std::holds_alternative<int64_t>(value_); }  // in its range
   bool is_number_integer() const { return is_int64() || std::holds_alternative<uint64_t>(value_); }
   bool is_number_unsigned() const { return is_number_integer() && !(is_int64() && std::get<int64_t>(value_) < 0); }
   bool is_number() const { return is_number_integer() || std::holds_alternative<double>(value_); }
@@ -66,11 +64,10 @@ class Json {
   bool is_structured() const { return is_array() || is_object(); }
 
   // The value as a bool, a number of any kind or a text. Another type is a mistake of ours: InternalError.
-  template <class T>
-  T get() const;
+  template <class T> T get() const;
   const std::string& text() const;
 
-  size_t size() const;   // of a list or an object; 0 for others
+  size_t size() const;  // of a list or an object; 0 for others
   bool empty() const { return size() == 0; }
   // Of a list. A null becomes one.
   void push_back(Json item);
@@ -80,9 +77,9 @@ class Json {
   Array::const_iterator end() const { return array_items().end(); }
   // Of an object: a null becomes one, a key that is not there a null.
   Json& operator[](std::string_view key);
-  const Json* find(std::string_view key) const;   // null where there is none, or no object
+  const Json* find(std::string_view key) const;  // null where there is none, or no object
   bool contains(std::string_view key) const { return find(key) != nullptr; }
-  const Json& at(std::string_view key) const;     // it must be there
+  const Json& at(std::string_view key) const;  // it must be there
   const Object& items() const;
 
   friend bool operator==(const Json& a, const Json& b);
@@ -91,8 +88,9 @@ class Json {
   [[noreturn]] static void wrong_type();
   const Array& array_items() const;
   Array& array_items();
-  // Not std::monostate: GCC 12's library takes a variant of trivial types, strings and vectors for one that always has a value
-  // and then, when copying one fails, destroys a value that was never made. A type whose copying is its own has no such luck.
+  // Not std::monostate: GCC 12's library takes a variant of trivial types, strings and vectors for one that always has
+  // a value and then, when copying one fails, destroys a value that was never made. A type whose copying is its own has
+  // no such luck.
   struct Null {
     Null() = default;
     Null(const Null&) noexcept {}
@@ -107,13 +105,11 @@ struct Json::Member {
   Json value;
 };
 
-template <class T>
-Json::Json(const std::map<std::string, T>& items) : value_(Object()) {
+template <class T> Json::Json(const std::map<std::string, T>& items) : value_(Object()) {
   for (const auto& [key, value] : items) std::get<Object>(value_).push_back({key, Json(value)});
 }
 
-template <class T>
-T Json::get() const {
+template <class T> T Json::get() const {
   if constexpr (std::same_as<T, std::string>) {
     return text();
   } else if constexpr (std::same_as<T, bool>) {

@@ -75,10 +75,14 @@ double cos(double x) {
   const double k = std::floor(x * (2 / pi) + 0.5);
   const double r = ((x - k * half_pi_1) - k * half_pi_2) - k * half_pi_3;
   switch (static_cast<int64_t>(k) & 3) {
-    case 0: return cos_small(r);
-    case 1: return -sin_small(r);
-    case 2: return -cos_small(r);
-    default: return sin_small(r);
+    case 0:
+      return cos_small(r);
+    case 1:
+      return -sin_small(r);
+    case 2:
+      return -cos_small(r);
+    default:
+      return sin_small(r);
   }
 }
 

@@ -1,9 +1,9 @@
-/* What a pack and libepl.so say to each other, in plain C: a pack is built with whatever C++ library it likes, and neither
- * side sees the other's. core/base/pack.h opens packs; docs/packs.md says what they are for.
+/* What a pack and libepl.so say to each other, in plain C: a pack is built with whatever C++ library it likes, and
+ * neither side sees the other's. core/base/pack.h opens packs; docs/packs.md says what they are for.
  *
- * A pack is a shared object libepl_NAME.so that exports one function, epl_pack_entry. Everything it offers hangs off the
- * table that the function returns, which lives as long as the process. Structs grow at their end alone, and say their
- * size; what cannot be said by growing raises EPL_PACK_ABI, and packs of another number are refused.
+ * A pack is a shared object libepl_NAME.so that exports one function, epl_pack_entry. Everything it offers hangs off
+ * the table that the function returns, which lives as long as the process. Structs grow at their end alone, and say
+ * their size; what cannot be said by growing raises EPL_PACK_ABI, and packs of another number are refused.
  *
  * A pack that is a device of its own will hang its verbs off the end of epl_pack; one that serves a device that
  * libepl.so has gives kernels, one that unpacks data for readers gives codecs. */
@@ -57,15 +57,16 @@ typedef struct epl_pack_reason {
   uint64_t size;
 } epl_pack_reason;
 
-/* The threads a kernel runs on, the caller among them: `run` calls task(context, i) for every i below `count`, each once, on
- * any of them, and returns when all are done. */
+/* The threads a kernel runs on, the caller among them: `run` calls task(context, i) for every i below `count`, each
+ * once, on any of them, and returns when all are done. */
 typedef struct epl_pack_threads {
   uint64_t struct_size;
-  void (*run)(const struct epl_pack_threads* threads, int64_t count, void (*task)(void* context, int64_t index), void* context);
+  void (*run)(const struct epl_pack_threads* threads, int64_t count, void (*task)(void* context, int64_t index),
+              void* context);
 } epl_pack_threads;
 
-/* A row of kernels, as KernelRow in core/backend/kernel.h. All calls may run together, also with one kernel. No function
- * lets an exception out. */
+/* A row of kernels, as KernelRow in core/backend/kernel.h. All calls may run together, also with one kernel. No
+ * function lets an exception out. */
 typedef struct epl_pack_kernel {
   uint64_t struct_size;
   const char* op;
@@ -77,29 +78,32 @@ typedef struct epl_pack_kernel {
   /* A kernel for a query that `plan` took, or NULL and why. */
   void* (*create)(const epl_pack_query* query, const epl_pack_reason* failure);
   void (*destroy)(void* kernel);
-  /* Absent operands are NULL. `workspace` is aligned to 64 bytes. 0, or a number that the pack's documentation knows. */
+  /* Absent operands are NULL. `workspace` is aligned to 64 bytes. 0, or a number that the pack's documentation knows.
+   */
   int32_t (*launch)(const void* kernel, const void* const* inputs, void* const* outputs, void* workspace,
                     const epl_pack_threads* threads);
 } epl_pack_kernel;
 
-/* Something that unpacks bytes: a compression, or a format of images. All calls may run together. What they are given may be
- * anything, also made to do harm: what does not fit is -1 and the reason. */
+/* Something that unpacks bytes: a compression, or a format of images. All calls may run together. What they are given
+ * may be anything, also made to do harm: what does not fit is -1 and the reason. */
 typedef struct epl_pack_codec {
   uint64_t struct_size;
   const char* name; /* "snappy", "zstd", "jpeg", "png" */
   /* Of an image: height, width and channels (1: grey, 3: red, green, blue). NULL for a compression. */
   int32_t (*measure)(const void* packed, uint64_t packed_size, int64_t dims[3], const epl_pack_reason* failure);
-  /* Unpacks all of it to exactly `target_size` bytes; an image to rows from the top, a byte for each channel of a pixel. */
-  int32_t (*unpack)(const void* packed, uint64_t packed_size, void* target, uint64_t target_size, const epl_pack_reason* failure);
+  /* Unpacks all of it to exactly `target_size` bytes; an image to rows from the top, a byte for each channel of a
+   * pixel. */
+  int32_t (*unpack)(const void* packed, uint64_t packed_size, void* target, uint64_t target_size,
+                    const epl_pack_reason* failure);
 } epl_pack_codec;
 
 typedef struct epl_pack {
   uint64_t struct_size;
   int32_t abi; /* EPL_PACK_ABI */
   int32_t reserved;
-  const char* name;    /* NAME of libepl_NAME.so */
-  const char* version; /* of what it wraps, for people */
-  const char* device;  /* whose table the kernels go to, "cpu" */
+  const char* name;                      /* NAME of libepl_NAME.so */
+  const char* version;                   /* of what it wraps, for people */
+  const char* device;                    /* whose table the kernels go to, "cpu" */
   const epl_pack_kernel* const* kernels; /* best first within an op */
   uint64_t kernel_count;
   const epl_pack_codec* const* codecs;

@@ -16,8 +16,8 @@ constexpr PhiloxBlock philox(uint64_t key, uint64_t counter_low, uint64_t counte
                    static_cast<uint32_t>(counter_high), static_cast<uint32_t>(counter_high >> 32)};
   for (int round = 0; round < 10; ++round) {
     uint64_t p0 = uint64_t{0xD2511F53} * c[0], p1 = uint64_t{0xCD9E8D57} * c[2];
-    c = {static_cast<uint32_t>(p1 >> 32) ^ c[1] ^ k0, static_cast<uint32_t>(p1), static_cast<uint32_t>(p0 >> 32) ^ c[3] ^ k1,
-         static_cast<uint32_t>(p0)};
+    c = {static_cast<uint32_t>(p1 >> 32) ^ c[1] ^ k0, static_cast<uint32_t>(p1),
+         static_cast<uint32_t>(p0 >> 32) ^ c[3] ^ k1, static_cast<uint32_t>(p0)};
     k0 += 0x9E3779B9;
     k1 += 0xBB67AE85;
   }
@@ -27,7 +27,9 @@ constexpr PhiloxBlock philox(uint64_t key, uint64_t counter_low, uint64_t counte
 // The 32 random bits of element `index`: four neighbours share a block.
 constexpr uint32_t philox_bits(uint64_t key, uint64_t index) { return philox(key, index >> 2)[index & 3]; }
 // Uniform in [0, 1) with 24 bits, exact in float.
-constexpr float philox_uniform(uint64_t key, uint64_t index) { return static_cast<float>(philox_bits(key, index) >> 8) * 0x1p-24f; }
+constexpr float philox_uniform(uint64_t key, uint64_t index) {
+  return static_cast<float>(philox_bits(key, index) >> 8) * 0x1p-24f;
+}
 
 // The key of a node's draws in a step.
 constexpr uint64_t random_key(uint64_t seed, uint64_t step, std::string_view node) {

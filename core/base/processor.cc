@@ -10,10 +10,10 @@ namespace {
 constexpr uint32_t bit(int index) { return 1u << index; }
 constexpr bool all(uint64_t words, uint64_t wanted) { return (words & wanted) == wanted; }
 
-constexpr uint32_t fma = bit(12), movbe = bit(22), osxsave = bit(27), avx = bit(28), f16c = bit(29);            // leaf 1, ecx
-constexpr uint32_t bmi1 = bit(3), avx2 = bit(5), bmi2 = bit(8);                                                 // leaf 7, ebx
+constexpr uint32_t fma = bit(12), movbe = bit(22), osxsave = bit(27), avx = bit(28), f16c = bit(29);  // leaf 1, ecx
+constexpr uint32_t bmi1 = bit(3), avx2 = bit(5), bmi2 = bit(8);                                       // leaf 7, ebx
 constexpr uint32_t avx512f = bit(16), avx512dq = bit(17), avx512cd = bit(28), avx512bw = bit(30), avx512vl = bit(31);
-constexpr uint32_t lzcnt = bit(5);                                                                              // 0x80000001, ecx
+constexpr uint32_t lzcnt = bit(5);  // 0x80000001, ecx
 // Of XCR0: the xmm and ymm registers, and with them the mask registers and both parts of the zmm registers.
 constexpr uint64_t ymm_saved = 0x06, zmm_saved = 0xe6;
 
@@ -35,9 +35,11 @@ ProcessorWords read_words() {
 }  // namespace
 
 int x86_64_level(const ProcessorWords& words) {
-  const bool v3 = all(words.leaf1_ecx, fma | movbe | osxsave | avx | f16c) && all(words.leaf7_ebx, bmi1 | avx2 | bmi2) &&
-                  all(words.extended1_ecx, lzcnt) && all(words.xcr0, ymm_saved);
-  const bool v4 = v3 && all(words.leaf7_ebx, avx512f | avx512dq | avx512cd | avx512bw | avx512vl) && all(words.xcr0, zmm_saved);
+  const bool v3 = all(words.leaf1_ecx, fma | movbe | osxsave | avx | f16c) &&
+                  all(words.leaf7_ebx, bmi1 | avx2 | bmi2) && all(words.extended1_ecx, lzcnt) &&
+                  all(words.xcr0, ymm_saved);
+  const bool v4 =
+      v3 && all(words.leaf7_ebx, avx512f | avx512dq | avx512cd | avx512bw | avx512vl) && all(words.xcr0, zmm_saved);
   return v4 ? 4 : v3 ? 3 : 0;
 }
 

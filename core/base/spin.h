@@ -1,5 +1,5 @@
-// Waiting for what another thread is about to do: for a while by looking again, which is quicker than sleeping where it comes soon, and
-// a waste where the other thread does not run, because the machine is busy.
+// Waiting for what another thread is about to do: for a while by looking again, which is quicker than sleeping where it
+// comes soon, and a waste where the other thread does not run, because the machine is busy.
 #pragma once
 
 #include <algorithm>
@@ -14,8 +14,7 @@ class Spin {
   explicit Spin(int limit) : limit_(limit), now_(limit) {}
 
   // True as soon as `come` is; false after looking in vain, when the caller sleeps.
-  template <class Come>
-  bool until(const Come& come) {
+  template <class Come> bool until(const Come& come) {
     if (come()) return true;
     // Now and then as long as is allowed, or what comes again soon would not be seen any more.
     const int spins = ++waits_ % probe_every == 0 ? limit_ : now_;

@@ -8,20 +8,34 @@ namespace epl {
 
 std::string_view code_name(Code code) {
   switch (code) {
-    case Code::ok: return "ok";
-    case Code::invalid_argument: return "invalid argument";
-    case Code::invalid_model: return "invalid model";
-    case Code::unsupported: return "unsupported";
-    case Code::not_found: return "not found";
-    case Code::io: return "input/output";
-    case Code::out_of_memory: return "out of memory";
-    case Code::cancelled: return "cancelled";
-    case Code::deadline_exceeded: return "deadline exceeded";
-    case Code::peer_failed: return "peer failed";
-    case Code::misuse: return "misuse";
-    case Code::not_finite: return "not finite";
-    case Code::internal: return "internal";
-    case Code::data_loss: return "data loss";
+    case Code::ok:
+      return "ok";
+    case Code::invalid_argument:
+      return "invalid argument";
+    case Code::invalid_model:
+      return "invalid model";
+    case Code::unsupported:
+      return "unsupported";
+    case Code::not_found:
+      return "not found";
+    case Code::io:
+      return "input/output";
+    case Code::out_of_memory:
+      return "out of memory";
+    case Code::cancelled:
+      return "cancelled";
+    case Code::deadline_exceeded:
+      return "deadline exceeded";
+    case Code::peer_failed:
+      return "peer failed";
+    case Code::misuse:
+      return "misuse";
+    case Code::not_finite:
+      return "not finite";
+    case Code::internal:
+      return "internal";
+    case Code::data_loss:
+      return "data loss";
   }
   return "unknown";
 }
@@ -36,7 +50,7 @@ Status Status::no_memory() noexcept {
   alignas(State) static unsigned char room[sizeof(State)];
   static const State& state = *new (room) State{Code::out_of_memory, "out of memory", {}};
   Status out;
-  out.state_ = std::shared_ptr<const State>(std::shared_ptr<const State>(), &state);   // owns nothing
+  out.state_ = std::shared_ptr<const State>(std::shared_ptr<const State>(), &state);  // owns nothing
   return out;
 }
 

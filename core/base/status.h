@@ -17,19 +17,19 @@ namespace epl {
 // The values are those of EPL_ERROR_* in include/epl.h and never change.
 enum class Code : int {
   ok = 0,
-  invalid_argument = 1,   // the caller passed something wrong
-  invalid_model = 2,      // a model file is damaged or contradicts itself
-  unsupported = 3,        // known, but not built (yet) or not possible here
-  not_found = 4,          // a file, key, name that does not exist
-  io = 5,                 // the operating system refused a read or a write
+  invalid_argument = 1,  // the caller passed something wrong
+  invalid_model = 2,     // a model file is damaged or contradicts itself
+  unsupported = 3,       // known, but not built (yet) or not possible here
+  not_found = 4,         // a file, key, name that does not exist
+  io = 5,                // the operating system refused a read or a write
   out_of_memory = 6,
   cancelled = 7,
   deadline_exceeded = 8,
-  peer_failed = 9,        // another rank died or returned an error
-  misuse = 10,            // calls in an order or on threads that the rules forbid
-  not_finite = 11,        // NaN or infinity where the step had to stop
-  internal = 12,          // a bug of ours
-  data_loss = 13,         // a checkpoint or plan file is damaged
+  peer_failed = 9,  // another rank died or returned an error
+  misuse = 10,      // calls in an order or on threads that the rules forbid
+  not_finite = 11,  // NaN or infinity where the step had to stop
+  internal = 12,    // a bug of ours
+  data_loss = 13,   // a checkpoint or plan file is damaged
 };
 std::string_view code_name(Code code);
 
@@ -63,25 +63,15 @@ class [[nodiscard]] Status {
   std::shared_ptr<const State> state_;
 };
 
-template <class... Args>
-Status error(Code code, const Args&... args) {
-  return Status(code, cat(args...));
-}
-template <class... Args>
-Status invalid(const Args&... args) {
-  return Status(Code::invalid_argument, cat(args...));
-}
-template <class... Args>
-Status unsupported(const Args&... args) {
-  return Status(Code::unsupported, cat(args...));
-}
+template <class... Args> Status error(Code code, const Args&... args) { return Status(code, cat(args...)); }
+template <class... Args> Status invalid(const Args&... args) { return Status(Code::invalid_argument, cat(args...)); }
+template <class... Args> Status unsupported(const Args&... args) { return Status(Code::unsupported, cat(args...)); }
 
 // A value or the status that says why there is none.
-template <class T>
-class [[nodiscard]] Result {
+template <class T> class [[nodiscard]] Result {
  public:
-  Result(T value) : value_(std::move(value)) {}                // NOLINT: implicit on purpose
-  Result(Status status) : status_(std::move(status)) {}        // NOLINT: implicit on purpose
+  Result(T value) : value_(std::move(value)) {}          // NOLINT: implicit on purpose
+  Result(Status status) : status_(std::move(status)) {}  // NOLINT: implicit on purpose
   bool ok() const { return value_.has_value(); }
   const Status& status() const { return status_; }
   T& value() & { return *value_; }
@@ -101,8 +91,8 @@ class [[nodiscard]] Result {
 #define EPL_CONCAT(a, b) EPL_CONCAT_INNER(a, b)
 
 // Evaluates a Status expression and returns it from the enclosing function if it is an error.
-#define EPL_TRY(expression)                                  \
-  do {                                                       \
+#define EPL_TRY(expression)                                                           \
+  do {                                                                                \
     if (::epl::Status epl_status = (expression); !epl_status.ok()) return epl_status; \
   } while (0)
 

@@ -1,8 +1,8 @@
 // Lets a parallel loop end early: a call with a deadline does not wait for an instruction that takes a minute.
 //
-// While one lives, the loops of its pool ask `stopped` before each task, on the thread that is to run it. Once it is true, tasks
-// that have not begun are left out, of this loop and of those that follow, and what they were to compute is not there: who made this
-// looks at `left_out` before anything is read.
+// While one lives, the loops of its pool ask `stopped` before each task, on the thread that is to run it. Once it is
+// true, tasks that have not begun are left out, of this loop and of those that follow, and what they were to compute is
+// not there: who made this looks at `left_out` before anything is read.
 #pragma once
 
 #include <atomic>

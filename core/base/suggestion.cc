@@ -43,7 +43,8 @@ std::string choices(std::string_view name, std::span<const std::string> known) {
 std::string short_list(std::span<const std::string> names) {
   constexpr size_t most = 30;
   std::vector<std::string> shown;
-  for (const std::string& one : names.first(std::min(most, names.size()))) shown.push_back(one.empty() ? "\"\"" : excerpt(one, 60));
+  for (const std::string& one : names.first(std::min(most, names.size())))
+    shown.push_back(one.empty() ? "\"\"" : excerpt(one, 60));
   return cat(join(shown, ", "), names.size() > most ? cat(" and ", names.size() - most, " more") : "");
 }
 

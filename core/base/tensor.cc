@@ -14,9 +14,8 @@ Tensor::Tensor(TensorType type) : type_(std::move(type)) {
   void* memory = ::operator new(bytes, std::align_val_t{64}, std::nothrow);
   if (memory == nullptr) throw OutOfMemory(bytes);
   std::memset(memory, 0, bytes);
-  owner_ = std::shared_ptr<const void>(memory, [](const void* p) {
-    ::operator delete(const_cast<void*>(p), std::align_val_t{64});
-  });
+  owner_ = std::shared_ptr<const void>(
+      memory, [](const void* p) { ::operator delete(const_cast<void*>(p), std::align_val_t{64}); });
   data_ = memory;
 }
 
@@ -56,7 +55,8 @@ Tensor Tensor::clone() const {
 }
 
 Status Tensor::read(int64_t begin, int64_t bytes, void* target) const {
-  EPL_CHECK(begin >= 0 && bytes >= 0 && begin <= this->bytes() - bytes, "bytes ", begin, " to ", begin + bytes, " of ", type_.text());
+  EPL_CHECK(begin >= 0 && bytes >= 0 && begin <= this->bytes() - bytes, "bytes ", begin, " to ", begin + bytes, " of ",
+            type_.text());
   if (source_ != nullptr) return source_->read(begin, bytes, target);
   if (bytes > 0) std::memcpy(target, static_cast<const std::byte*>(data_) + begin, static_cast<size_t>(bytes));
   return {};
@@ -70,14 +70,14 @@ Result<Tensor> Tensor::load() const {
 }
 
 void Tensor::not_in_memory() const {
-  check_failed("in_memory()", __FILE__, __LINE__, cat("the elements of ", type_.text(), " are looked at before they are loaded"));
+  check_failed("in_memory()", __FILE__, __LINE__,
+               cat("the elements of ", type_.text(), " are looked at before they are loaded"));
 }
 
 namespace {
 
 // The bits of element i as a number; of a NaN, always the same.
-template <class Bits>
-Bits bits_at(const void* data, int64_t i, Bits infinity) {
+template <class Bits> Bits bits_at(const void* data, int64_t i, Bits infinity) {
   Bits bits;
   std::memcpy(&bits, static_cast<const char*>(data) + i * static_cast<int64_t>(sizeof(Bits)), sizeof(Bits));
   constexpr Bits sign = static_cast<Bits>(Bits{1} << (8 * sizeof(Bits) - 1));
@@ -85,15 +85,13 @@ Bits bits_at(const void* data, int64_t i, Bits infinity) {
   return nan ? static_cast<Bits>(~Bits{0}) : bits;
 }
 
-template <class Bits>
-bool equal_but_for_nans(const Tensor& a, const Tensor& b, Bits infinity) {
+template <class Bits> bool equal_but_for_nans(const Tensor& a, const Tensor& b, Bits infinity) {
   for (int64_t i = 0; i < a.elements(); ++i)
     if (bits_at(a.data(), i, infinity) != bits_at(b.data(), i, infinity)) return false;
   return true;
 }
 
-template <class Bits>
-void add_with_plain_nans(Hash64& hash, const Tensor& t, Bits infinity) {
+template <class Bits> void add_with_plain_nans(Hash64& hash, const Tensor& t, Bits infinity) {
   Bits block[512];
   for (int64_t i = 0; i < t.elements();) {
     int64_t n = 0;
@@ -103,13 +101,16 @@ void add_with_plain_nans(Hash64& hash, const Tensor& t, Bits infinity) {
 }
 
 // Calls f(bits of infinity) in the unsigned type that is as wide as a float type.
-template <class F>
-auto with_infinity(DType type, F f) {
+template <class F> auto with_infinity(DType type, F f) {
   switch (type) {
-    case DType::f64: return f(uint64_t{0x7ff0000000000000});
-    case DType::f16: return f(uint16_t{0x7c00});
-    case DType::bf16: return f(uint16_t{0x7f80});
-    default: return f(uint32_t{0x7f800000});
+    case DType::f64:
+      return f(uint64_t{0x7ff0000000000000});
+    case DType::f16:
+      return f(uint16_t{0x7c00});
+    case DType::bf16:
+      return f(uint16_t{0x7f80});
+    default:
+      return f(uint32_t{0x7f800000});
   }
 }
 
@@ -123,7 +124,8 @@ static bool identical_by_pieces(const Tensor& a, const Tensor& b) {
   Tensor left(piece), right(piece);
   for (int64_t at = 0; at < a.elements(); at += piece_elements) {
     const int64_t count = std::min(piece_elements, a.elements() - at);
-    if (!a.read(at * size, count * size, left.data()).ok() || !b.read(at * size, count * size, right.data()).ok()) return false;
+    if (!a.read(at * size, count * size, left.data()).ok() || !b.read(at * size, count * size, right.data()).ok())
+      return false;
     const TensorType part{a.dtype(), {count}};
     if (!identical(Tensor(part, nullptr, left.data()), Tensor(part, nullptr, right.data()))) return false;
   }
@@ -136,7 +138,8 @@ bool identical(const Tensor& a, const Tensor& b) {
     return identical_by_pieces(a, b);
   }
   if (a.bytes() == 0 || std::memcmp(a.data(), b.data(), a.bytes()) == 0) return true;
-  return is_float(a.dtype()) && with_infinity(a.dtype(), [&](auto infinity) { return equal_but_for_nans(a, b, infinity); });
+  return is_float(a.dtype()) &&
+         with_infinity(a.dtype(), [&](auto infinity) { return equal_but_for_nans(a, b, infinity); });
 }
 
 void add_to_hash(Hash64& hash, const Tensor& tensor) {

@@ -30,16 +30,16 @@ class Tensor {
       : type_(std::move(type)), owner_(std::move(owner)), data_(const_cast<void*>(data)) {}
   // Not in memory. It is for those who hand tensors on: `read` and `load` are what it can do, everything that looks at
   // elements needs a tensor in memory.
-  Tensor(TensorType type, std::shared_ptr<const TensorSource> source) : type_(std::move(type)), source_(source.get()), owner_(std::move(source)) {}
+  Tensor(TensorType type, std::shared_ptr<const TensorSource> source)
+      : type_(std::move(type)), source_(source.get()), owner_(std::move(source)) {}
 
-  template <class T>
-  static Tensor from(TensorType type, std::span<const T> values) {
+  template <class T> static Tensor from(TensorType type, std::span<const T> values) {
     Tensor tensor(std::move(type));
     std::memcpy(tensor.data(), values.data(), values.size_bytes());
     return tensor;
   }
   static Tensor scalar(DType dtype, double value);
-  static Tensor from_ints(const std::vector<int64_t>& values);          // i64[n]
+  static Tensor from_ints(const std::vector<int64_t>& values);                      // i64[n]
   static Tensor from_floats(const Shape& shape, const std::vector<float>& values);  // f32
 
   bool empty() const { return data_ == nullptr && source_ == nullptr; }
@@ -61,10 +61,10 @@ class Tensor {
     if (source_ != nullptr) not_in_memory();
     return data_;
   }
-  template <class T>
-  std::span<const T> as() const { return {static_cast<const T*>(data()), static_cast<size_t>(elements())}; }
-  template <class T>
-  std::span<T> as() { return {static_cast<T*>(data()), static_cast<size_t>(elements())}; }
+  template <class T> std::span<const T> as() const {
+    return {static_cast<const T*>(data()), static_cast<size_t>(elements())};
+  }
+  template <class T> std::span<T> as() { return {static_cast<T*>(data()), static_cast<size_t>(elements())}; }
 
   double get(int64_t index) const { return load_double(type_.dtype, data(), index); }
   void set(int64_t index, double value) { store_double(type_.dtype, data(), index, value); }
@@ -84,15 +84,15 @@ class Tensor {
   }
 
  private:
-  [[noreturn]] void not_in_memory() const;   // a mistake of ours
+  [[noreturn]] void not_in_memory() const;  // a mistake of ours
   TensorType type_;
-  const TensorSource* source_ = nullptr;     // of a tensor that is not in memory; owned by owner_
+  const TensorSource* source_ = nullptr;  // of a tensor that is not in memory; owned by owner_
   std::shared_ptr<const void> owner_;
   void* data_ = nullptr;
 };
 
-// Same type and same bytes, wherever they are; false where they cannot be read. Any NaN is like any other: IEEE 754 leaves a
-// NaN's sign and payload to the processor, and compilers and vector widths choose differently.
+// Same type and same bytes, wherever they are; false where they cannot be read. Any NaN is like any other: IEEE 754
+// leaves a NaN's sign and payload to the processor, and compilers and vector widths choose differently.
 bool identical(const Tensor& a, const Tensor& b);
 // The bytes of a tensor, with one pattern for every NaN.
 void add_to_hash(Hash64& hash, const Tensor& tensor);

@@ -48,8 +48,7 @@ void append(std::string& out, T v) {
   auto end = std::to_chars(buffer, buffer + sizeof buffer, v).ptr;
   out.append(buffer, end);
 }
-template <class T>
-void append(std::string& out, const std::vector<T>& items) {
+template <class T> void append(std::string& out, const std::vector<T>& items) {
   out += '[';
   for (size_t i = 0; i < items.size(); ++i) {
     if (i) out += ',';
@@ -60,8 +59,7 @@ void append(std::string& out, const std::vector<T>& items) {
 }  // namespace text_detail
 
 // Concatenates anything printable: strings, numbers, vectors as "[1,2]".
-template <class... Args>
-std::string cat(const Args&... args) {
+template <class... Args> std::string cat(const Args&... args) {
   std::string out;
   (text_detail::append(out, args), ...);
   return out;

@@ -13,7 +13,7 @@
 namespace epl {
 namespace {
 
-#if defined(EPL_DEV) || defined(__SANITIZE_THREAD__)   // sanitizers put much more on a stack
+#if defined(EPL_DEV) || defined(__SANITIZE_THREAD__)  // sanitizers put much more on a stack
 constexpr size_t stack_bytes = size_t{8} << 20;
 #else
 // What kernels need, with room for the thread-local data of the host's libraries, which the C library takes from here.
@@ -44,7 +44,9 @@ Result<Thread> Thread::start(const std::string& name, std::function<void()> work
   const int failed = ::pthread_create(&out.thread_, &attributes, run, begin.get());
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   ::pthread_attr_destroy(&attributes);
-  if (failed != 0) return error(Code::out_of_memory, "the operating system gives no thread (", std::generic_category().message(failed), ")");
+  if (failed != 0)
+    return error(Code::out_of_memory, "the operating system gives no thread (", std::generic_category().message(failed),
+                 ")");
   static_cast<void>(begin.release());
   ::pthread_setname_np(out.thread_, name.c_str());
   out.joinable_ = true;

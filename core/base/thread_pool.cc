@@ -19,7 +19,7 @@ struct ThreadPool::State {
   explicit State(int spins) : max_spins(spins), spin(spins) {}
 
   const int max_spins;
-  Spin spin;                     // of the thread that runs tasks here
+  Spin spin;  // of the thread that runs tasks here
 
   std::mutex mutex;
   std::condition_variable work_ready, work_done;
@@ -34,7 +34,8 @@ struct ThreadPool::State {
   std::vector<Thread> workers;
 
   void work(int thread) {
-    for (int64_t i = next.fetch_add(1, std::memory_order_relaxed); i < count; i = next.fetch_add(1, std::memory_order_relaxed)) {
+    for (int64_t i = next.fetch_add(1, std::memory_order_relaxed); i < count;
+         i = next.fetch_add(1, std::memory_order_relaxed)) {
       if (stop_tasks != nullptr && stop_tasks->leaves_out()) return;
       try {
         (*task)(i, thread);

@@ -1,9 +1,9 @@
 // The threads of one rank: a caller and `size() - 1` workers that share its parallel loops.
 //
-// Purpose: kernels cut their work into tasks; which thread runs a task never changes a result. Waits spin and then sleep,
-// so that more ranks than cores work; how long they spin is up to who makes the pool. Nothing allocates after construction.
-// Thread safety: one caller of `run` at a time; a task may not call `run`.
-// Invariant: `run` returns when every task has finished or was left out (StopTasks); a task's exception is rethrown in the caller.
+// Purpose: kernels cut their work into tasks; which thread runs a task never changes a result. Waits spin and then
+// sleep, so that more ranks than cores work; how long they spin is up to who makes the pool. Nothing allocates after
+// construction. Thread safety: one caller of `run` at a time; a task may not call `run`. Invariant: `run` returns when
+// every task has finished or was left out (StopTasks); a task's exception is rethrown in the caller.
 #pragma once
 
 #include <cstdint>

@@ -5,9 +5,10 @@
 
 namespace epl {
 
-// n positions, in logical order, are `outer` times `count` runs of n / (outer * count): run u of each belongs to unit u. `outer` is 1 where
-// the batch is the first of the dimensions summed over; else it is the product of those before it, as for the steps of a sequence that
-// has time before samples. A unit is summed in the order of its positions, whatever lies between them.
+// n positions, in logical order, are `outer` times `count` runs of n / (outer * count): run u of each belongs to unit
+// u. `outer` is 1 where the batch is the first of the dimensions summed over; else it is the product of those before
+// it, as for the steps of a sequence that has time before samples. A unit is summed in the order of its positions,
+// whatever lies between them.
 struct Units {
   int64_t count = 1, outer = 1;
 

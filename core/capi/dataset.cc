@@ -12,13 +12,15 @@ namespace {
 using Declared = std::vector<std::pair<std::string, Attribute>>;
 
 const Declared& own_options() {
-  static const Declared options = {{"batch", int64_t{0}}, {"order", std::string("sequential")}, {"seed", int64_t{0}}, {"prefetch", int64_t{0}}, {"partial", false}, {"reader", std::string()}};
+  static const Declared options = {{"batch", int64_t{0}}, {"order", std::string("sequential")},
+                                   {"seed", int64_t{0}},  {"prefetch", int64_t{0}},
+                                   {"partial", false},    {"reader", std::string()}};
   return options;
 }
 
 struct Opened {
   std::unique_ptr<Dataset> dataset;
-  std::string reader, options;   // the row's name; the reader's own options, as they were given
+  std::string reader, options;  // the row's name; the reader's own options, as they were given
 };
 
 // The options with those that take any JSON as texts, which is how parse_options and readers have them. `own` gets the
@@ -37,22 +39,27 @@ Result<Opened> open_dataset(const Engine& engine, const std::string& path, std::
   // The reader's name comes first, because it says which other options there are.
   std::string name;
   const auto json = parse_json(text);
-  if (const Json* reader = json.ok() ? json->find("reader") : nullptr; reader && reader->is_string()) name = reader->text();
+  if (const Json* reader = json.ok() ? json->find("reader") : nullptr; reader && reader->is_string())
+    name = reader->text();
   EPL_ASSIGN(const ReaderRow* row, find_reader(name, path));
   Declared declared = own_options();
   for (const ReaderOption& option : row->options) declared.emplace_back(option.name, option.value);
-  const bool splits = std::ranges::none_of(row->options, [](const ReaderOption& option) { return option.name == "split"; });   // else the reader does
-  if (splits) declared.insert(declared.end(), {{"split", std::string("all")}, {"held_out", 0.0}, {"split_seed", int64_t{0}}});
+  const bool splits = std::ranges::none_of(
+      row->options, [](const ReaderOption& option) { return option.name == "split"; });  // else the reader does
+  if (splits)
+    declared.insert(declared.end(), {{"split", std::string("all")}, {"held_out", 0.0}, {"split_seed", int64_t{0}}});
   Json own = Json::object();
-  const bool object = json.ok() && json->is_object();   // parse_options says what is wrong with anything else
-  EPL_ASSIGN(Attributes options, parse_options(object ? with_texts(*json, *row, own) : std::string(text), declared, cat("dataset (reader ", row->name, ")")));
+  const bool object = json.ok() && json->is_object();  // parse_options says what is wrong with anything else
+  EPL_ASSIGN(Attributes options, parse_options(object ? with_texts(*json, *row, own) : std::string(text), declared,
+                                               cat("dataset (reader ", row->name, ")")));
   DatasetOptions wanted;
   wanted.batch = options.integer("batch");
   wanted.seed = static_cast<uint64_t>(options.integer("seed"));
   wanted.prefetch = options.integer("prefetch");
   wanted.partial = options.flag("partial");
   const std::string& order = options.text("order");
-  if (order != "sequential" && order != "shuffled") return invalid("order is \"", order, "\"; there are sequential and shuffled");
+  if (order != "sequential" && order != "shuffled")
+    return invalid("order is \"", order, "\"; there are sequential and shuffled");
   wanted.shuffled = order == "shuffled";
   Opened out;
   out.reader = row->name;
@@ -101,10 +108,15 @@ Result<std::vector<int>> match_fields(Dataset& dataset, const Entry& entry) {
   for (const ProgramPort& port : entry.program.inputs) {
     int field = find_field(dataset, port.name);
     if (field < 0) field = find_field(dataset, cat("input.", port.name));
-    if (field < 0) return error(Code::not_found, "no field of the dataset is called ", port.name, " or input.", port.name, "; there are ", fields_text(dataset)).at(port.name);
+    if (field < 0)
+      return error(Code::not_found, "no field of the dataset is called ", port.name, " or input.", port.name,
+                   "; there are ", fields_text(dataset))
+          .at(port.name);
     TensorType& type = types[static_cast<size_t>(field)];
     if (!can_stand_for(type, port.global_type)) {
-      return invalid("input ", port.name, " is ", port.global_type.text(), " in the plan, the dataset's field is ", type.text()).at(port.name);
+      return invalid("input ", port.name, " is ", port.global_type.text(), " in the plan, the dataset's field is ",
+                     type.text())
+          .at(port.name);
     }
     type = port.global_type;
     selected.push_back(field);
@@ -116,7 +128,10 @@ Result<std::vector<int>> match_fields(Dataset& dataset, const Entry& entry) {
 // What was read and how, for people and for programs that read another file alike.
 std::string describe_dataset(const epl_dataset& dataset) {
   const Reader& reader = dataset.dataset->reader();
-  Json out = {{"path", dataset.path}, {"reader", dataset.reader}, {"samples", dataset.dataset->samples()}, {"batches", dataset.dataset->batches()}};
+  Json out = {{"path", dataset.path},
+              {"reader", dataset.reader},
+              {"samples", dataset.dataset->samples()},
+              {"batches", dataset.dataset->batches()}};
   const std::vector<ClassNames> classes = reader.classes();
   Json fields = Json::array();
   for (size_t i = 0; i < dataset.dataset->fields().size(); ++i) {
@@ -147,18 +162,20 @@ std::string describe_dataset(const epl_dataset& dataset) {
 // Every sample of a field against what the plan knows of the input that takes it.
 Status check_field(const Reader& reader, int field, const InputBound& bound) {
   const auto& [name, type] = reader.fields()[static_cast<size_t>(field)];
-  if (!is_integer(type.dtype)) return {};   // converted, and looked at, batch by batch
+  if (!is_integer(type.dtype)) return {};  // converted, and looked at, batch by batch
   Tensor sample(type);
   for (int64_t i = 0; i < reader.samples(); ++i) {
     EPL_TRY(reader.read(i, field, sample.data()));
     const int64_t wrong = find_out_of_bounds(bound, sample);
-    if (wrong >= 0) return invalid("field ", name, ", row ", reader.row(i), " (counted from 0), ", bound_text(bound, sample.get_int(wrong))).at(name);
+    if (wrong >= 0)
+      return invalid("field ", name, ", row ", reader.row(i), " (counted from 0), ",
+                     bound_text(bound, sample.get_int(wrong)))
+          .at(name);
   }
   return {};
 }
 
-template <class F>
-epl_error* with_dataset(epl_dataset* dataset, F&& f, const char* call = __builtin_FUNCTION()) {
+template <class F> epl_error* with_dataset(epl_dataset* dataset, F&& f, const char* call = __builtin_FUNCTION()) {
   return guarded([&] { return with_caller(dataset, "dataset", f); }, call);
 }
 
@@ -168,8 +185,8 @@ epl_error* with_dataset(epl_dataset* dataset, F&& f, const char* call = __builti
 using namespace epl;
 using namespace epl::capi;
 
-epl_error* epl_dataset_open(const epl_engine* engine, const char* path, size_t path_length, const char* options, size_t options_length,
-                            epl_dataset** dataset) {
+epl_error* epl_dataset_open(const epl_engine* engine, const char* path, size_t path_length, const char* options,
+                            size_t options_length, epl_dataset** dataset) {
   return giving(dataset, "dataset", [&]() -> Result<std::unique_ptr<epl_dataset>> {
     EPL_REQUIRE(engine);
     EPL_TEXT_ARGUMENT(path);
@@ -184,21 +201,24 @@ epl_error* epl_dataset_open(const epl_engine* engine, const char* path, size_t p
     std::vector<int> all(made->dataset->fields().size());
     for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<int>(i);
     select(*made, std::move(all));
-    log(engine->engine->host, LogLevel::info, "dataset ", path_text, ": ", made->dataset->samples(), " samples of ", made->dataset->fields().size(),
-        " fields, ", made->dataset->batches(), " batches an epoch");
+    log(engine->engine->host, LogLevel::info, "dataset ", path_text, ": ", made->dataset->samples(), " samples of ",
+        made->dataset->fields().size(), " fields, ", made->dataset->batches(), " batches an epoch");
     return made;
   });
 }
 
 void epl_dataset_destroy(epl_dataset* dataset) { destroy(dataset); }
-int64_t epl_dataset_field_count(const epl_dataset* dataset) { return alive(dataset) ? static_cast<int64_t>(dataset->dataset->fields().size()) : 0; }
+int64_t epl_dataset_field_count(const epl_dataset* dataset) {
+  return alive(dataset) ? static_cast<int64_t>(dataset->dataset->fields().size()) : 0;
+}
 
 epl_error* epl_dataset_field(const epl_dataset* dataset, int64_t index, epl_port* port) {
   return guarded([&]() -> Status {
     EPL_REQUIRE(dataset);
     EPL_REQUIRE(port);
     const auto& fields = dataset->dataset->fields();
-    if (index < 0 || index >= static_cast<int64_t>(fields.size())) return invalid("there is no field ", index, "; there are ", fields.size());
+    if (index < 0 || index >= static_cast<int64_t>(fields.size()))
+      return invalid("there is no field ", index, "; there are ", fields.size());
     const auto& [name, type] = fields[static_cast<size_t>(index)];
     return write_port(name, type.dtype, type.shape, port);
   });
@@ -228,7 +248,8 @@ epl_error* epl_dataset_bind(epl_dataset* dataset, const epl_plan* plan, int32_t 
 epl_error* epl_dataset_next(epl_dataset* dataset, const epl_tensor** tensors, size_t count) {
   if (tensors != nullptr) std::fill_n(tensors, count, nullptr);
   return with_dataset(dataset, [&]() -> Status {
-    if (count != dataset->selected.size()) return invalid("count is ", count, ", a batch has ", dataset->selected.size(), " tensors");
+    if (count != dataset->selected.size())
+      return invalid("count is ", count, ", a batch has ", dataset->selected.size(), " tensors");
     if (count > 0) EPL_REQUIRE(tensors);
     auto next = dataset->dataset->next();
     if (!next.ok()) return next.status().at(dataset->path);

@@ -28,10 +28,10 @@ Json options_json(const std::vector<AttributeSpec>& options) {
   return out;
 }
 
-template <class Rows>
-Json rows_json(const Rows& rows) {
+template <class Rows> Json rows_json(const Rows& rows) {
   Json out = Json::array();
-  for (const auto& row : rows) out.push_back({{"name", row.name}, {"doc", row.doc}, {"options", options_json(row.options)}});
+  for (const auto& row : rows)
+    out.push_back({{"name", row.name}, {"doc", row.doc}, {"options", options_json(row.options)}});
   return out;
 }
 
@@ -42,7 +42,8 @@ Json reader_json(const ReaderRow& row) {
     options[option.name] = option.json ? Json() : attribute_json(option.value);
     docs[option.name] = option.doc;
   }
-  return {{"name", row.name}, {"doc", row.doc}, {"options", options}, {"option_docs", docs}, {"suffixes", row.suffixes}, {"folder", row.folder}};
+  return {{"name", row.name},    {"doc", row.doc},           {"options", options},
+          {"option_docs", docs}, {"suffixes", row.suffixes}, {"folder", row.folder}};
 }
 
 std::string processor_name() {
@@ -71,9 +72,12 @@ Json ports_json(const std::vector<ModelPort>& ports) {
 
 std::string_view level_name(ModelFinding::Level level) {
   switch (level) {
-    case ModelFinding::Level::note: return "note";
-    case ModelFinding::Level::warning: return "warning";
-    case ModelFinding::Level::error: return "error";
+    case ModelFinding::Level::note:
+      return "note";
+    case ModelFinding::Level::warning:
+      return "warning";
+    case ModelFinding::Level::error:
+      return "error";
   }
   return "note";
 }
@@ -92,18 +96,24 @@ std::string describe_engine(const Engine& engine) {
   for (const BackendRow& row : backends.rows) {
     out["devices"].push_back({{"name", row.name}, {"doc", row.doc}});
     for (const BackendPack& pack : row.packs) {
-      packs.push_back({{"name", pack.name}, {"device", row.name}, {"doc", pack.doc}, {"path", pack_path(engine.host.packs, pack.name)}});
+      packs.push_back({{"name", pack.name},
+                       {"device", row.name},
+                       {"doc", pack.doc},
+                       {"path", pack_path(engine.host.packs, pack.name)}});
     }
   }
   out["packs"] = packs;
   out["losses"] = rows_json(loss_table().rows);
   for (size_t i = 0; i < out["losses"].size(); ++i) out["losses"][i]["metrics"] = loss_table().rows[i].metrics;
   out["metrics"] = rows_json(metric_table().rows);
-  for (size_t i = 0; i < out["metrics"].size(); ++i) out["metrics"][i]["higher_is_better"] = metric_table().rows[i].higher_is_better;
+  for (size_t i = 0; i < out["metrics"].size(); ++i)
+    out["metrics"][i]["higher_is_better"] = metric_table().rows[i].higher_is_better;
   out["schedules"] = rows_json(schedule_table().rows);
-  for (size_t i = 0; i < out["schedules"].size(); ++i) out["schedules"][i]["watches"] = schedule_table().rows[i].watches;
+  for (size_t i = 0; i < out["schedules"].size(); ++i)
+    out["schedules"][i]["watches"] = schedule_table().rows[i].watches;
   out["optimizers"] = rows_json(optimizer_table().rows);
-  for (size_t i = 0; i < out["optimizers"].size(); ++i) out["optimizers"][i]["states"] = optimizer_table().rows[i].states;
+  for (size_t i = 0; i < out["optimizers"].size(); ++i)
+    out["optimizers"][i]["states"] = optimizer_table().rows[i].states;
   Json readers = Json::array();
   for (const ReaderRow& row : reader_table().rows) readers.push_back(reader_json(row));
   out["readers"] = readers;
@@ -112,7 +122,11 @@ std::string describe_engine(const Engine& engine) {
   out["templates"] = rows_json(templates.rows);
   Json keys = Json::array();
   for (const ConfigKey& key : config_keys()) {
-    keys.push_back({{"name", key.name}, {"default", attribute_json(key.value)}, {"words", key.words}, {"built", key.built}, {"doc", key.doc}});
+    keys.push_back({{"name", key.name},
+                    {"default", attribute_json(key.value)},
+                    {"words", key.words},
+                    {"built", key.built},
+                    {"doc", key.doc}});
   }
   out["strategy_keys"] = keys;
   return print_json(out, 2);

@@ -9,7 +9,7 @@
 namespace epl {
 class CompiledPlan;
 class Model;
-}
+}  // namespace epl
 
 namespace epl::capi {
 

@@ -26,23 +26,27 @@ Phase phase_of(const Instruction& in, const Phases& phases) {
 const char* range_kind(const Instruction& in, const Phases& phases) {
   if (in.transfer && !in.transfer->holds.empty()) return in.transfer->holds.c_str();
   switch (phase_of(in, phases)) {
-    case Phase::backward: return "gradient";
-    case Phase::update: return "update";
-    default: return "activation";
+    case Phase::backward:
+      return "gradient";
+    case Phase::update:
+      return "update";
+    default:
+      return "activation";
   }
 }
 
 // When each range of the arena is alive, from what instructions write and release.
 std::vector<Range> arena_ranges(const Program& program, const Phases& phases) {
   std::vector<Range> done;
-  std::map<int64_t, Range> open;   // by offset
+  std::map<int64_t, Range> open;  // by offset
   const int count = static_cast<int>(program.instructions.size());
   for (int i = 0; i < count; ++i) {
     const Instruction& in = program.instructions[static_cast<size_t>(i)];
     for (size_t o = 0; o < in.outputs.size(); ++o) {
       const Location& at = in.outputs[o];
       if (at.space != Location::Space::arena || open.contains(at.offset)) continue;
-      const int64_t bytes = in.query && static_cast<int>(o) < in.query->outputs() ? in.query->out(static_cast<int>(o)).bytes() : in.bytes;
+      const int64_t bytes =
+          in.query && static_cast<int>(o) < in.query->outputs() ? in.query->out(static_cast<int>(o)).bytes() : in.bytes;
       open[at.offset] = {in.name, range_kind(in, phases), at.offset, bytes, i, count - 1};
     }
     if (in.workspace_bytes > 0) done.push_back({in.name, "scratch", in.workspace.offset, in.workspace_bytes, i, i});
@@ -77,7 +81,8 @@ std::string describe_memory(const CompiledPlan& plan) {
   out["arena_live_bytes"] = program.arena_live_bytes;
   out["instructions"] = program.instructions.size();
   Json blocks = Json::array();
-  for (const Block& block : program.blocks) blocks.push_back({{"name", block_name(block.kind)}, {"first", block.first}, {"last", block.last}});
+  for (const Block& block : program.blocks)
+    blocks.push_back({{"name", block_name(block.kind)}, {"first", block.first}, {"last", block.last}});
   out["blocks"] = blocks;
   Phases phases;
   const Graph& graph = plan.entries().front().local.graph;
@@ -93,15 +98,18 @@ std::string describe_memory(const CompiledPlan& plan) {
   out["update_from"] = update;
   Json ranges = Json::array();
   for (const Range& r : arena_ranges(program, phases)) {
-    ranges.push_back({{"name", r.name}, {"kind", r.kind}, {"offset", r.offset}, {"bytes", r.bytes}, {"first", r.first}, {"last", r.last}});
+    ranges.push_back({{"name", r.name},
+                      {"kind", r.kind},
+                      {"offset", r.offset},
+                      {"bytes", r.bytes},
+                      {"first", r.first},
+                      {"last", r.last}});
   }
   out["ranges"] = ranges;
   return print_json(out);
 }
 
-std::string describe_notes(const CompiledPlan& plan) {
-  return print_json(Json(plan.notes()));
-}
+std::string describe_notes(const CompiledPlan& plan) { return print_json(Json(plan.notes())); }
 
 std::string describe_parameters(const CompiledPlan& plan) {
   Json out = Json::array();
@@ -111,7 +119,8 @@ std::string describe_parameters(const CompiledPlan& plan) {
     if (slot) one["type"] = slot->type.text();
     out.push_back(std::move(one));
   }
-  for (const auto& [name, reason] : plan.untrained()) out.push_back({{"name", name}, {"trained", false}, {"reason", reason}});
+  for (const auto& [name, reason] : plan.untrained())
+    out.push_back({{"name", name}, {"trained", false}, {"reason", reason}});
   return print_json(out, 2);
 }
 

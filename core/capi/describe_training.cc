@@ -41,19 +41,21 @@ bool has_open_dimension(const Model& model) {
 std::string constant_reason(const ModelInitializer& one) {
   if (!is_float(one.type.dtype)) return "not floating-point";
   if (one.type.elements() <= 1) return "a single number, which is trained only if a parameter group has its name";
-  return "a constant of the model, by its name, its values or where it is used; it is trained only if a parameter group has its name";
+  return "a constant of the model, by its name, its values or where it is used; it is trained only if a parameter "
+         "group has its name";
 }
 
-Json initializers_json(const Model& model, const Graph& graph, const std::vector<Value>& parameters, const std::vector<std::string>& reasons) {
+Json initializers_json(const Model& model, const Graph& graph, const std::vector<Value>& parameters,
+                       const std::vector<std::string>& reasons) {
   std::map<std::string, std::string> why;  // of parameters
   for (size_t i = 0; i < parameters.size(); ++i) why[graph.value(parameters[i]).name] = reasons[i];
   Json out = Json::array();
   for (const ModelInitializer& one : model.initializers()) {
     const auto parameter = why.find(one.name);
     const Value leaf = graph.find(one.name);
-    std::string reason = parameter != why.end()                                     ? parameter->second
+    std::string reason = parameter != why.end()                                ? parameter->second
                          : leaf && graph.value(leaf).kind == ValueKind::buffer ? "a running statistic"
-                                                                                    : constant_reason(one);
+                                                                               : constant_reason(one);
     Json entry = {{"name", one.name}, {"type", one.type.text()}, {"trainable", reason.empty()}};
     if (!reason.empty()) entry["reason"] = reason;
     out.push_back(std::move(entry));
@@ -86,7 +88,9 @@ Json describe_training(const Model& model) {
   }
   // What is wrong at a guessed size need not be wrong at the right one.
   out["refused"] = has_open_dimension(model) && refused.code() != Code::unsupported
-                       ? cat("sizes of its open dimensions were guessed, from 1 to 512, and it fits none of them; a plan at the right sizes (epl plan MODEL --symbol NAME=SIZE) tells more. At 8: ", refused.to_string())
+                       ? cat("sizes of its open dimensions were guessed, from 1 to 512, and it fits none of them; a "
+                             "plan at the right sizes (epl plan MODEL --symbol NAME=SIZE) tells more. At 8: ",
+                             refused.to_string())
                        : refused.to_string();
   return out;
 }

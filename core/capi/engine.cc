@@ -23,8 +23,9 @@ int available_processors() {
 Status check_processor() {
 #if defined(__x86_64__)
   if (processor_level() < 3) {
-    return unsupported("this processor has no AVX2 and FMA, which the kernels need (x86-64-v3: Haswell of 2013, Zen, or later), ",
-                       "or the operating system does not save its AVX registers");
+    return unsupported(
+        "this processor has no AVX2 and FMA, which the kernels need (x86-64-v3: Haswell of 2013, Zen, or later), ",
+        "or the operating system does not save its AVX registers");
   }
 #endif
   return {};
@@ -50,7 +51,9 @@ Host make_host(const epl_engine_options& o) {
     return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
   };
   if (o.allocate) {
-    host.allocate = [f = o.allocate, u = o.allocator_userdata](size_t bytes, size_t alignment) { return f(u, bytes, alignment); };
+    host.allocate = [f = o.allocate, u = o.allocator_userdata](size_t bytes, size_t alignment) {
+      return f(u, bytes, alignment);
+    };
     host.release = [f = o.release, u = o.allocator_userdata](void* memory, size_t bytes, size_t alignment) {
       f(u, memory, bytes, alignment);
     };
@@ -70,10 +73,12 @@ Host make_host(const epl_engine_options& o) {
 }
 
 void log_engine(const Host& host) {
-  log(host, LogLevel::info, "EPL ", EPL_VERSION_MAJOR, ".", EPL_VERSION_MINOR, ".", EPL_VERSION_PATCH, " on x86-64-v", processor_level(), ", ",
-      host.threads, host.threads == 1 ? " thread" : " threads", " a session, packs in ", host.packs.empty() ? "no folder" : host.packs);
+  log(host, LogLevel::info, "EPL ", EPL_VERSION_MAJOR, ".", EPL_VERSION_MINOR, ".", EPL_VERSION_PATCH, " on x86-64-v",
+      processor_level(), ", ", host.threads, host.threads == 1 ? " thread" : " threads", " a session, packs in ",
+      host.packs.empty() ? "no folder" : host.packs);
   if (host.threads > available_processors()) {
-    log(host, LogLevel::warning, host.threads, " threads are asked for and this process may use ", available_processors(), " processors: steps will be slower than with fewer");
+    log(host, LogLevel::warning, host.threads, " threads are asked for and this process may use ",
+        available_processors(), " processors: steps will be slower than with fewer");
   }
 }
 
@@ -89,9 +94,8 @@ std::shared_ptr<const void> allocate_bytes(const std::shared_ptr<Engine>& engine
   size_t size = std::max<size_t>(bytes, 1);
   void* memory = engine->host.allocate(size, alignment);
   if (memory == nullptr) throw OutOfMemory(size);
-  return std::shared_ptr<const void>(memory, [engine, size](const void* p) {
-    engine->host.release(const_cast<void*>(p), size, alignment);
-  });
+  return std::shared_ptr<const void>(
+      memory, [engine, size](const void* p) { engine->host.release(const_cast<void*>(p), size, alignment); });
 }
 
 }  // namespace epl::capi
@@ -107,10 +111,14 @@ epl_error* epl_engine_create(const epl_engine_options* options, epl_engine** eng
   return giving(engine, "engine", [&]() -> Result<std::unique_ptr<epl_engine>> {
     epl_engine_options known = EPL_ENGINE_OPTIONS_INIT;
     EPL_TRY(copy_options(options, known, "epl_engine_options"));
-    if (known.threads < 0 || known.threads > 4096) return invalid("threads is ", known.threads, "; 0 to 4096 can be asked for");
-    if (known.log_level < 0 || known.log_level > EPL_LOG_ERROR) return invalid("log_level is ", known.log_level, ", which is no EPL_LOG_...");
-    if ((known.allocate == nullptr) != (known.release == nullptr)) return invalid("allocate and release go together; one is NULL");
-    EPL_ASSIGN([[maybe_unused]] std::string_view packs, text_argument(known.packs, known.packs_length, "epl_engine_options.packs"));
+    if (known.threads < 0 || known.threads > 4096)
+      return invalid("threads is ", known.threads, "; 0 to 4096 can be asked for");
+    if (known.log_level < 0 || known.log_level > EPL_LOG_ERROR)
+      return invalid("log_level is ", known.log_level, ", which is not an EPL_LOG_...");
+    if ((known.allocate == nullptr) != (known.release == nullptr))
+      return invalid("allocate and release go together; one is NULL");
+    EPL_ASSIGN([[maybe_unused]] std::string_view packs,
+               text_argument(known.packs, known.packs_length, "epl_engine_options.packs"));
     EPL_TRY(check_processor());
     auto made = std::make_unique<epl_engine>();
     made->engine = std::make_shared<Engine>();

@@ -20,8 +20,9 @@ bool is_static(const epl_error* e) { return reinterpret_cast<const char*>(e) == 
 }  // namespace
 
 std::string_view handle_name(HandleType type) {
-  static constexpr std::string_view names[] = {"handle", "epl_error", "epl_text", "epl_engine", "epl_model", "epl_trainer", "epl_strategy",
-                                               "epl_plan", "epl_session", "epl_dataset", "epl_tensor", "epl_cancel", "epl_evaluation"};
+  static constexpr std::string_view names[] = {
+      "handle",   "epl_error",   "epl_text",    "epl_engine", "epl_model",  "epl_trainer",   "epl_strategy",
+      "epl_plan", "epl_session", "epl_dataset", "epl_tensor", "epl_cancel", "epl_evaluation"};
   return names[static_cast<size_t>(type)];
 }
 
@@ -47,12 +48,13 @@ Status current_exception_status() noexcept {
     } catch (const InternalError& e) {
       return Status(Code::internal, e.what());
     } catch (const OutOfMemory& e) {
-      return error(Code::out_of_memory, "there is no memory for ", grouped(static_cast<int64_t>(std::min<size_t>(e.bytes(), INT64_MAX))), " bytes");
+      return error(Code::out_of_memory, "there is no memory for ",
+                   grouped(static_cast<int64_t>(std::min<size_t>(e.bytes(), INT64_MAX))), " bytes");
     } catch (const std::bad_alloc&) {
       return Status(Code::out_of_memory, "there is no memory for what this call needs");
     } catch (const std::length_error&) {
       return Status(Code::out_of_memory, "a size is beyond what memory can hold");
-    } catch (const std::system_error& e) {   // of threads, and nothing else of ours
+    } catch (const std::system_error& e) {  // of threads, and nothing else of ours
       return Status(Code::out_of_memory, cat("the operating system gives no more: ", e.what()));
     } catch (const std::exception& e) {
       return Status(Code::internal, cat("unexpected: ", e.what()));
@@ -60,7 +62,7 @@ Status current_exception_status() noexcept {
       return Status(Code::internal, "unexpected exception");
     }
   } catch (...) {
-    return Status::no_memory();   // not even the status fits
+    return Status::no_memory();  // not even the status fits
   }
 }
 
@@ -109,7 +111,7 @@ int64_t epl_live_handles(void) { return epl::capi::Counted::alive.load(); }
 
 int32_t epl_error_code(const epl_error* error) {
   if (error == nullptr) return EPL_OK;
-  if (!is_static(error) && !error->marked()) return EPL_ERROR_MISUSE;   // destroyed, or no error at all
+  if (!is_static(error) && !error->marked()) return EPL_ERROR_MISUSE;  // destroyed, or no error at all
   return is_static(error) ? EPL_ERROR_OUT_OF_MEMORY : error->code;
 }
 

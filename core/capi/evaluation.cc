@@ -43,7 +43,8 @@ std::string describe_evaluation(const Evaluation& evaluation) {
 using namespace epl;
 using namespace epl::capi;
 
-epl_error* epl_evaluation_create(const epl_plan* plan, const char* metrics, size_t metrics_length, epl_evaluation** evaluation) {
+epl_error* epl_evaluation_create(const epl_plan* plan, const char* metrics, size_t metrics_length,
+                                 epl_evaluation** evaluation) {
   return giving(evaluation, "evaluation", [&]() -> Result<std::unique_ptr<epl_evaluation>> {
     EPL_REQUIRE(plan);
     EPL_TEXT_ARGUMENT(metrics);
@@ -56,8 +57,8 @@ epl_error* epl_evaluation_create(const epl_plan* plan, const char* metrics, size
 
 void epl_evaluation_destroy(epl_evaluation* evaluation) { destroy(evaluation); }
 
-epl_error* epl_evaluation_add(epl_evaluation* evaluation, epl_session* session, const epl_tensor* const* inputs, size_t count,
-                              const epl_call_options* options) {
+epl_error* epl_evaluation_add(epl_evaluation* evaluation, epl_session* session, const epl_tensor* const* inputs,
+                              size_t count, const epl_call_options* options) {
   return with_both(evaluation, session, [&]() -> Status {
     EPL_ASSIGN(Call call, call_argument(*session, options));
     Inputs taken(session->inputs);
@@ -66,8 +67,8 @@ epl_error* epl_evaluation_add(epl_evaluation* evaluation, epl_session* session, 
   });
 }
 
-epl_error* epl_evaluation_add_dataset(epl_evaluation* evaluation, epl_session* session, epl_dataset* dataset, int64_t batches,
-                                      const epl_call_options* options) {
+epl_error* epl_evaluation_add_dataset(epl_evaluation* evaluation, epl_session* session, epl_dataset* dataset,
+                                      int64_t batches, const epl_call_options* options) {
   return with_both(evaluation, session, [&]() -> Status {
     if (batches < 0) return invalid("batches is ", batches);
     EPL_ASSIGN(Call call, call_argument(*session, options));
@@ -99,7 +100,9 @@ epl_error* epl_evaluation_reset(epl_evaluation* evaluation) {
   });
 }
 
-int64_t epl_evaluation_samples(const epl_evaluation* evaluation) { return alive(evaluation) ? evaluation->evaluation->samples() : 0; }
+int64_t epl_evaluation_samples(const epl_evaluation* evaluation) {
+  return alive(evaluation) ? evaluation->evaluation->samples() : 0;
+}
 
 epl_error* epl_evaluation_result(epl_evaluation* evaluation, const char* name, size_t name_length, double* value) {
   return with_evaluation(evaluation, [&]() -> Status {

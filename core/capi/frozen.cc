@@ -18,10 +18,12 @@ const StateSlot& slot_of(const epl_session& handle, const std::string& name) {
   return *slot;
 }
 
-// Whether the model's file can have it: an adapter that no loss reaches is frozen as well, but begins at the plan's seed.
+// Whether the model's file can have it: an adapter that no loss reaches is frozen as well, but begins at the plan's
+// seed.
 bool may_be_in_the_file(const epl_session& handle, const std::string& name) {
   const std::vector<Adapter>& adapters = handle.session->plan().adapters();
-  return !slot_of(handle, name).initial.empty() && std::ranges::none_of(adapters, [&](const Adapter& one) { return one.a == name || one.b == name; });
+  return !slot_of(handle, name).initial.empty() &&
+         std::ranges::none_of(adapters, [&](const Adapter& one) { return one.a == name || one.b == name; });
 }
 
 // By pieces: a weight that is in the file alone is not brought into memory for this.
@@ -61,7 +63,8 @@ Result<std::vector<std::string>> leave_to_the_file(const epl_session& handle, Fa
   return out;
 }
 
-Result<std::vector<std::string>> left_to_the_file(const epl_session& handle, const Checkpoint& checkpoint, const std::string& path) {
+Result<std::vector<std::string>> left_to_the_file(const epl_session& handle, const Checkpoint& checkpoint,
+                                                  const std::string& path) {
   std::vector<std::string> out;
   auto saved = checkpoint.facts.find(fact);
   if (saved == checkpoint.facts.end()) return out;
@@ -72,7 +75,10 @@ Result<std::vector<std::string>> left_to_the_file(const epl_session& handle, con
   }
   EPL_ASSIGN(const std::string here, hash_of(handle, out));
   if (here == saved->second) return out;
-  return Status(Code::invalid_argument, "the checkpoint holds adapters and leaves the weights beside them to the model's file; this model has other weights, or the plan trains other parameters", path);
+  return Status(Code::invalid_argument,
+                "the checkpoint holds adapters and leaves the weights beside them to the model's file; this model has "
+                "other weights, or the plan trains other parameters",
+                path);
 }
 
 Status restore_from_the_file(epl_session& handle, const std::vector<std::string>& names) {

@@ -31,13 +31,25 @@ class Counted {
   static std::atomic<int64_t> alive;
 };
 
-enum class HandleType : uint64_t { error = 1, text, engine, model, trainer, strategy, plan, session, dataset, tensor, cancel, evaluation };
-std::string_view handle_name(HandleType type);   // "epl_error", ...
+enum class HandleType : uint64_t {
+  error = 1,
+  text,
+  engine,
+  model,
+  trainer,
+  strategy,
+  plan,
+  session,
+  dataset,
+  tensor,
+  cancel,
+  evaluation
+};
+std::string_view handle_name(HandleType type);  // "epl_error", ...
 
-// The base of all handles. Its mark makes a handle of another type, and mostly one that was destroyed, an error instead of a
-// crash. It does not stand first, because allocators write over the beginning of what they are given back.
-template <HandleType handle_type>
-class Handle {
+// The base of all handles. Its mark makes a handle of another type, and mostly one that was destroyed, an error instead
+// of a crash. It does not stand first, because allocators write over the beginning of what they are given back.
+template <HandleType handle_type> class Handle {
  public:
   static constexpr HandleType type = handle_type;
   bool marked() const { return mark_.load(std::memory_order_relaxed) == live; }
@@ -53,15 +65,11 @@ class Handle {
   Counted counted_;
 };
 
-template <class H>
-bool alive(const H* handle) {
-  return handle != nullptr && handle->marked();
-}
+template <class H> bool alive(const H* handle) { return handle != nullptr && handle->marked(); }
 
-// One caller at a time: the second gets an error instead of a data race, and a destroy beside a call is carried out by the
-// call at its end. Handles of this kind may have threads, which a child of fork() does not have.
-template <HandleType handle_type>
-class ExclusiveHandle : public Handle<handle_type> {
+// One caller at a time: the second gets an error instead of a data race, and a destroy beside a call is carried out by
+// the call at its end. Handles of this kind may have threads, which a child of fork() does not have.
+template <HandleType handle_type> class ExclusiveHandle : public Handle<handle_type> {
  public:
   bool enter() {
     State expected = State::idle;
@@ -90,8 +98,7 @@ class ExclusiveHandle : public Handle<handle_type> {
 };
 
 // A call that has an exclusive handle to itself.
-template <class H>
-class Caller {
+template <class H> class Caller {
  public:
   explicit Caller(H& handle) : handle_(handle), here_(handle.of_this_process()), entered_(here_ && handle.enter()) {}
   ~Caller() {
@@ -101,7 +108,8 @@ class Caller {
   Status status() const {
     if (entered_) return {};
     const std::string_view name = handle_name(H::type);
-    if (!here_) return error(Code::misuse, "this ", name, " belongs to the process that called fork(); make a new one here");
+    if (!here_)
+      return error(Code::misuse, "this ", name, " belongs to the process that called fork(); make a new one here");
     return error(Code::misuse, "this ", name, " is in use by another thread; it has one caller at a time");
   }
 
@@ -114,37 +122,38 @@ template <class H>
 concept Exclusive = requires(H& handle) { handle.doom(); };
 
 // What every epl_..._destroy does. NULL is taken; what is no live handle of the type is left alone.
-template <class H>
-void destroy(H* handle) noexcept {
+template <class H> void destroy(H* handle) noexcept {
   if (!alive(handle)) return;
   if constexpr (Exclusive<H>) {
-    if (!handle->of_this_process()) handle->abandon();   // its threads are not here: waiting for them would never end
-    else if (!handle->doom()) return;
+    if (!handle->of_this_process())
+      handle->abandon();  // its threads are not here: waiting for them would never end
+    else if (!handle->doom())
+      return;
   }
   delete handle;
 }
 
 // A pointer that must not be NULL, and must be a live handle if it is one.
-template <class T>
-Status check_pointer(const T* pointer, std::string_view name) {
+template <class T> Status check_pointer(const T* pointer, std::string_view name) {
   if (pointer == nullptr) return invalid(name, " is NULL");
   if constexpr (requires { pointer->marked(); }) {
-    if (!pointer->marked()) return error(Code::misuse, name, " is no live ", handle_name(T::type), ": it was destroyed, or is a handle of another type");
+    if (!pointer->marked())
+      return error(Code::misuse, name, " is not a live ", handle_name(T::type),
+                   ": it was destroyed, or is a handle of another type");
   }
   return {};
 }
 #define EPL_REQUIRE(name) EPL_TRY(::epl::capi::check_pointer(name, #name))
 
-// The error handle of a status; null for success. Its texts are made UTF-8 here, once for all. Never throws: without memory
-// it is the static out-of-memory error; of one without memory the message begins with `call`.
+// The error handle of a status; null for success. Its texts are made UTF-8 here, once for all. Never throws: without
+// memory it is the static out-of-memory error; of one without memory the message begins with `call`.
 epl_error* make_error(const Status& status, const char* call) noexcept;
 // The status of the exception being handled.
 Status current_exception_status() noexcept;
 
 // Every fallible entry point runs its body here: f returns a Status, exceptions become one, and numbers are made in the
 // floating-point environment that is ours. `call` is the entry point's own name.
-template <class F>
-epl_error* guarded(F&& f, const char* call = __builtin_FUNCTION()) noexcept {
+template <class F> epl_error* guarded(F&& f, const char* call = __builtin_FUNCTION()) noexcept {
   FloatEnvironment environment;
   try {
     return make_error(f(), call);
@@ -158,20 +167,22 @@ epl_error* guarded(F&& f, const char* call = __builtin_FUNCTION()) noexcept {
 template <class H, class F>
 epl_error* giving(H** place, std::string_view name, F&& f, const char* call = __builtin_FUNCTION()) noexcept {
   if (place != nullptr) *place = nullptr;
-  return guarded([&]() -> Status {
-    if (place == nullptr) return invalid(name, " is NULL");
-    EPL_ASSIGN(std::unique_ptr<H> made, f());
-    *place = made.release();
-    return {};
-  }, call);
+  return guarded(
+      [&]() -> Status {
+        if (place == nullptr) return invalid(name, " is NULL");
+        EPL_ASSIGN(std::unique_ptr<H> made, f());
+        *place = made.release();
+        return {};
+      },
+      call);
 }
 // The same for a text: f returns a Result<std::string>.
 template <class F>
-epl_error* giving_text(epl_text** place, std::string_view name, F&& f, const char* call = __builtin_FUNCTION()) noexcept;
+epl_error* giving_text(epl_text** place, std::string_view name, F&& f,
+                       const char* call = __builtin_FUNCTION()) noexcept;
 
 // An entry point of a handle with one caller at a time.
-template <class H, class F>
-Status with_caller(H* handle, std::string_view name, F&& f) {
+template <class H, class F> Status with_caller(H* handle, std::string_view name, F&& f) {
   EPL_TRY(check_pointer(handle, name));
   Caller<H> caller(*handle);
   EPL_TRY(caller.status());
@@ -184,19 +195,18 @@ inline Result<std::string_view> text_argument(const char* data, size_t length, s
   if (length > (size_t{1} << 40)) return invalid(name, " has an impossible length, ", length);
   return std::string_view(data ? data : "", length);
 }
-#define EPL_TEXT_ARGUMENT(name) EPL_ASSIGN(std::string_view name##_text, ::epl::capi::text_argument(name, name##_length, #name))
+#define EPL_TEXT_ARGUMENT(name) \
+  EPL_ASSIGN(std::string_view name##_text, ::epl::capi::text_argument(name, name##_length, #name))
 // Reads an option struct: copies what both sides know, and refuses bytes that are set but unknown here.
 Status copy_options(const void* source, void* target, uint64_t known_size, std::string_view name);
-template <class T>
-Status copy_options(const T* source, T& target, std::string_view name) {
+template <class T> Status copy_options(const T* source, T& target, std::string_view name) {
   return source ? copy_options(static_cast<const void*>(source), &target, sizeof(T), name) : Status();
 }
 // Whether an output struct can be written, asked before anything is done.
 Status check_output(const void* target, std::string_view name);
 // Writes the prefix of `source` that the caller's struct has room for; its struct_size stays.
 Status write_output(const void* source, void* target, uint64_t known_size, std::string_view name);
-template <class T>
-Status write_output(const T& source, T* target, std::string_view name) {
+template <class T> Status write_output(const T& source, T* target, std::string_view name) {
   return write_output(static_cast<const void*>(&source), target, sizeof(T), name);
 }
 
@@ -237,10 +247,13 @@ struct epl_cancel : epl::capi::Handle<epl::capi::HandleType::cancel> {
 
 template <class F>
 epl_error* epl::capi::giving_text(epl_text** place, std::string_view name, F&& f, const char* call) noexcept {
-  return giving(place, name, [&]() -> Result<std::unique_ptr<epl_text>> {
-    EPL_ASSIGN(std::string text, f());
-    auto made = std::make_unique<epl_text>();
-    made->text = to_utf8(text);
-    return made;
-  }, call);
+  return giving(
+      place, name,
+      [&]() -> Result<std::unique_ptr<epl_text>> {
+        EPL_ASSIGN(std::string text, f());
+        auto made = std::make_unique<epl_text>();
+        made->text = to_utf8(text);
+        return made;
+      },
+      call);
 }

@@ -8,13 +8,12 @@ namespace epl::capi {
 namespace {
 
 std::string type_name(const Attribute& value) {
-  static const char* const names[] = {"true or false", "a whole number", "a finite number", "a text", "an element type",
-                                      "a list of whole numbers", "a list of numbers", "a tensor"};
+  static const char* const names[] = {"true or false",   "an integer",         "a finite number",   "a text",
+                                      "an element type", "a list of integers", "a list of numbers", "a tensor"};
   return names[value.index()];
 }
 
-template <class T>
-bool parse_number(std::string_view text, T& out) {
+template <class T> bool parse_number(std::string_view text, T& out) {
   while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
   while (!text.empty() && text.back() == ' ') text.remove_suffix(1);
   if (!text.empty() && text.front() == '+') text.remove_prefix(1);
@@ -22,8 +21,7 @@ bool parse_number(std::string_view text, T& out) {
   return failure == std::errc() && end == text.data() + text.size() && !text.empty();
 }
 
-template <class T>
-bool parse_list(std::string_view text, std::vector<T>& out) {
+template <class T> bool parse_list(std::string_view text, std::vector<T>& out) {
   if (text.size() >= 2 && text.front() == '[' && text.back() == ']') text = text.substr(1, text.size() - 2);
   out.clear();
   while (!text.empty()) {
@@ -55,7 +53,7 @@ bool from_json(const Json& json, const Attribute& like, Attribute& out) {
     }
     out = values;
   } else if (std::holds_alternative<Doubles>(like) && json.is_number()) {
-    out = Doubles{json.get<double>()};   // a list of one
+    out = Doubles{json.get<double>()};  // a list of one
   } else if (std::holds_alternative<Doubles>(like) && json.is_array()) {
     Doubles values;
     for (const Json& item : json) {
@@ -81,7 +79,8 @@ Result<Attributes> parse_options(std::string_view text, const std::vector<std::p
   }
   if (text.empty()) return out;
   auto json = parse_json(text);
-  if (!json.ok()) return invalid("the options of ", what, " are not JSON: ", json.status().message(), " of ", excerpt(text, 80));
+  if (!json.ok())
+    return invalid("the options of ", what, " are not JSON: ", json.status().message(), " of ", excerpt(text, 80));
   if (!json->is_object()) return invalid("the options of ", what, " are not a JSON object: ", excerpt(text, 80));
   for (const auto& [key, value] : json->items()) {
     const Attribute* like = nullptr;
@@ -92,7 +91,9 @@ Result<Attributes> parse_options(std::string_view text, const std::vector<std::p
       return error(Code::not_found, what, " has no option ", quoted(key), choices(key, known));
     }
     Attribute read;
-    if (!from_json(value, *like, read)) return invalid("option \"", key, "\" of ", what, " is ", excerpt(print_json(value), 80), "; ", type_name(*like), " is expected");
+    if (!from_json(value, *like, read))
+      return invalid("option \"", key, "\" of ", what, " is ", excerpt(print_json(value), 80), "; ", type_name(*like),
+                     " is expected");
     out.set(key, read);
   }
   return out;

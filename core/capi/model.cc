@@ -8,16 +8,17 @@
 namespace epl::capi {
 namespace {
 
-std::unique_ptr<epl_model> make_model(const epl_engine* engine, const epl_model_options& options, std::shared_ptr<const Model> loaded,
-                                      std::string_view from) {
+std::unique_ptr<epl_model> make_model(const epl_engine* engine, const epl_model_options& options,
+                                      std::shared_ptr<const Model> loaded, std::string_view from) {
   auto made = std::make_unique<epl_model>();
   made->engine = engine->engine;
   made->model = std::move(loaded);
   made->rewrites = options.no_rewrites == 0;
   int64_t bytes = 0;
   for (const ModelInitializer& one : made->model->initializers()) bytes += one.type.bytes();
-  log(engine->engine->host, LogLevel::info, "model from ", from, ": ", made->model->description(), ", ", made->model->inputs().size(), " inputs, ",
-      made->model->initializers().size(), " initialisers of ", bytes, " bytes");
+  log(engine->engine->host, LogLevel::info, "model from ", from, ": ", made->model->description(), ", ",
+      made->model->inputs().size(), " inputs, ", made->model->initializers().size(), " initialisers of ", bytes,
+      " bytes");
   return made;
 }
 
@@ -43,8 +44,8 @@ void epl_model_options_init(epl_model_options* options) {
   if (options) *options = EPL_MODEL_OPTIONS_INIT;
 }
 
-epl_error* epl_model_load(const epl_engine* engine, const char* path, size_t path_length, const epl_model_options* options,
-                          epl_model** model) {
+epl_error* epl_model_load(const epl_engine* engine, const char* path, size_t path_length,
+                          const epl_model_options* options, epl_model** model) {
   return giving(model, "model", [&]() -> Result<std::unique_ptr<epl_model>> {
     EPL_REQUIRE(engine);
     EPL_TEXT_ARGUMENT(path);
@@ -55,8 +56,8 @@ epl_error* epl_model_load(const epl_engine* engine, const char* path, size_t pat
   });
 }
 
-epl_error* epl_model_load_bytes(const epl_engine* engine, const void* data, size_t bytes, const epl_model_options* options,
-                                epl_model** model) {
+epl_error* epl_model_load_bytes(const epl_engine* engine, const void* data, size_t bytes,
+                                const epl_model_options* options, epl_model** model) {
   return giving(model, "model", [&]() -> Result<std::unique_ptr<epl_model>> {
     EPL_REQUIRE(engine);
     EPL_REQUIRE(data);
@@ -78,10 +79,14 @@ void epl_model_destroy(epl_model* model) { destroy(model); }
 int64_t epl_model_port_count(const epl_model* model, int32_t kind) {
   if (!alive(model)) return 0;
   switch (kind) {
-    case EPL_PORT_INPUT: return static_cast<int64_t>(model->model->inputs().size());
-    case EPL_PORT_OUTPUT: return static_cast<int64_t>(model->model->outputs().size());
-    case EPL_PORT_INITIALIZER: return static_cast<int64_t>(model->model->initializers().size());
-    default: return 0;
+    case EPL_PORT_INPUT:
+      return static_cast<int64_t>(model->model->inputs().size());
+    case EPL_PORT_OUTPUT:
+      return static_cast<int64_t>(model->model->outputs().size());
+    case EPL_PORT_INITIALIZER:
+      return static_cast<int64_t>(model->model->initializers().size());
+    default:
+      return 0;
   }
 }
 
@@ -90,7 +95,8 @@ epl_error* epl_model_port(const epl_model* model, int32_t kind, int64_t index, e
     EPL_REQUIRE(model);
     EPL_REQUIRE(port);
     int64_t count = epl_model_port_count(model, kind);
-    if (index < 0 || index >= count) return invalid("there is no port ", index, " of kind ", kind, "; there are ", count);
+    if (index < 0 || index >= count)
+      return invalid("there is no port ", index, " of kind ", kind, "; there are ", count);
     size_t i = static_cast<size_t>(index);
     if (kind == EPL_PORT_INPUT) return write_model_port(model->model->inputs()[i], port);
     if (kind == EPL_PORT_OUTPUT) return write_model_port(model->model->outputs()[i], port);
@@ -102,8 +108,10 @@ epl_error* epl_model_port(const epl_model* model, int32_t kind, int64_t index, e
 const char* epl_model_dim_symbol(const epl_model* model, int32_t kind, int64_t index, int32_t dim, size_t* length) {
   static const std::string none;
   const std::string* symbol = &none;
-  if (model != nullptr && (kind == EPL_PORT_INPUT || kind == EPL_PORT_OUTPUT) && index >= 0 && index < epl_model_port_count(model, kind)) {
-    const ModelPort& port = (kind == EPL_PORT_INPUT ? model->model->inputs() : model->model->outputs())[static_cast<size_t>(index)];
+  if (model != nullptr && (kind == EPL_PORT_INPUT || kind == EPL_PORT_OUTPUT) && index >= 0 &&
+      index < epl_model_port_count(model, kind)) {
+    const ModelPort& port =
+        (kind == EPL_PORT_INPUT ? model->model->inputs() : model->model->outputs())[static_cast<size_t>(index)];
     if (dim >= 0 && static_cast<size_t>(dim) < port.dims.size()) symbol = &port.dims[static_cast<size_t>(dim)].symbol;
   }
   if (length != nullptr) *length = symbol->size();

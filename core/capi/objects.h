@@ -1,5 +1,5 @@
-// The handles above tensors: what each shows, shared with whatever was made from it. `abandon` lets go of what a child of
-// fork() cannot end.
+// The handles above tensors: what each shows, shared with whatever was made from it. `abandon` lets go of what a child
+// of fork() cannot end.
 #pragma once
 
 #include <map>
@@ -30,7 +30,7 @@ struct epl_trainer : epl::capi::ExclusiveHandle<epl::capi::HandleType::trainer> 
     std::vector<std::string> patterns;
     Texts options;
     bool frozen = false;
-    bool constants = false;   // what the patterns match is a parameter, whatever it looks like
+    bool constants = false;  // what the patterns match is a parameter, whatever it looks like
   };
   std::shared_ptr<epl::capi::Engine> engine;
   std::string loss = "softmax_cross_entropy", loss_output;
@@ -45,7 +45,7 @@ struct epl_trainer : epl::capi::ExclusiveHandle<epl::capi::HandleType::trainer> 
   double clip_norm = 0;
   bool report_gradient_norms = false;
   epl::Binding binding;
-  std::map<std::string, epl::DType> input_types;   // those given with a type, "target" among them
+  std::map<std::string, epl::DType> input_types;  // those given with a type, "target" among them
   void abandon() {}
 };
 
@@ -64,26 +64,26 @@ struct epl_plan : epl::capi::Handle<epl::capi::HandleType::plan> {
 struct epl_dataset : epl::capi::ExclusiveHandle<epl::capi::HandleType::dataset> {
   std::shared_ptr<epl::capi::Engine> engine;
   std::unique_ptr<epl::Dataset> dataset;
-  std::string path, reader, options;                       // as it was opened: the row, and its options as JSON
-  mutable std::optional<epl::Facts> facts;                 // what a checkpoint says of it, once it was asked for
-  std::vector<int> selected;                               // fields to give, in order
-  std::vector<std::unique_ptr<epl_tensor>> tensors;        // what `next` hands out, one for each selected field
+  std::string path, reader, options;                 // as it was opened: the row, and its options as JSON
+  mutable std::optional<epl::Facts> facts;           // what a checkpoint says of it, once it was asked for
+  std::vector<int> selected;                         // fields to give, in order
+  std::vector<std::unique_ptr<epl_tensor>> tensors;  // what `next` hands out, one for each selected field
   void abandon() { static_cast<void>(dataset.release()); }
 };
 
 struct epl_session : epl::capi::ExclusiveHandle<epl::capi::HandleType::session> {
   std::shared_ptr<epl::capi::Engine> engine;
   std::unique_ptr<epl::Session> session;
-  std::vector<epl::Tensor> inputs;                         // kept, so that a step allocates nothing
-  std::vector<std::string> names[4];                       // by EPL_STATE_..., sorted
-  bool poisoned = false;                                   // a bug of ours has been seen: nothing goes on from here
+  std::vector<epl::Tensor> inputs;    // kept, so that a step allocates nothing
+  std::vector<std::string> names[4];  // by EPL_STATE_..., sorted
+  bool poisoned = false;              // a bug of ours has been seen: nothing goes on from here
   void abandon() { static_cast<void>(session.release()); }
 };
 
 struct epl_evaluation : epl::capi::ExclusiveHandle<epl::capi::HandleType::evaluation> {
   std::shared_ptr<epl::capi::Engine> engine;
   std::unique_ptr<epl::Evaluation> evaluation;
-  void abandon() {}   // it has no threads
+  void abandon() {}  // it has no threads
 };
 
 namespace epl::capi {

@@ -8,9 +8,11 @@
 namespace epl::capi {
 
 Result<const Entry*> entry_argument(const CompiledPlan& plan, int32_t entry) {
-  if (entry < EPL_ENTRY_TRAIN || entry > EPL_ENTRY_PREDICT) return invalid("entry is ", entry, ", which is no EPL_ENTRY_...");
+  if (entry < EPL_ENTRY_TRAIN || entry > EPL_ENTRY_PREDICT)
+    return invalid("entry is ", entry, ", which is not an EPL_ENTRY_...");
   const Entry* found = plan.entry(static_cast<EntryKind>(entry));
-  if (found == nullptr) return error(Code::not_found, "the plan has no ", entry_name(static_cast<EntryKind>(entry)), " entry");
+  if (found == nullptr)
+    return error(Code::not_found, "the plan has no ", entry_name(static_cast<EntryKind>(entry)), " entry");
   return found;
 }
 
@@ -18,10 +20,14 @@ namespace {
 
 Result<std::string> device_name(int32_t device) {
   switch (device) {
-    case EPL_DEVICE_CPU: return std::string("cpu");
-    case EPL_DEVICE_SIM: return std::string("sim");
-    case EPL_DEVICE_CUDA: return std::string("cuda");
-    default: return invalid("device is ", device, ", which is no EPL_DEVICE_...");
+    case EPL_DEVICE_CPU:
+      return std::string("cpu");
+    case EPL_DEVICE_SIM:
+      return std::string("sim");
+    case EPL_DEVICE_CUDA:
+      return std::string("cuda");
+    default:
+      return invalid("device is ", device, ", which is not an EPL_DEVICE_...");
   }
 }
 
@@ -39,8 +45,10 @@ Result<std::string> describe_stage(const CompiledPlan& plan, std::string_view st
     stage.remove_prefix(prefix.size());
     break;
   }
-  const std::vector<std::string> stages = {"graph", "plan", "local", "program", "kernels", "explain", "memory", "parameters", "notes"};
-  if (std::ranges::find(stages, stage) == stages.end()) return error(Code::not_found, "no stage ", quoted(stage), choices(stage, stages));
+  const std::vector<std::string> stages = {"graph",   "plan",   "local",      "program", "kernels",
+                                           "explain", "memory", "parameters", "notes"};
+  if (std::ranges::find(stages, stage) == stages.end())
+    return error(Code::not_found, "no stage ", quoted(stage), choices(stage, stages));
   return plan.text(kind, stage);
 }
 
@@ -48,7 +56,8 @@ Result<std::string> describe_stage(const CompiledPlan& plan, std::string_view st
 void name_parameters(const epl_trainer& trainer, Binding& binding) {
   for (const epl_trainer::Group& group : trainer.groups) {
     for (const std::string& pattern : group.patterns) {
-      if (!group.frozen && (group.constants || pattern.find_first_of("*?") == std::string::npos)) binding.parameters.insert(pattern);
+      if (!group.frozen && (group.constants || pattern.find_first_of("*?") == std::string::npos))
+        binding.parameters.insert(pattern);
     }
   }
   for (const std::string& pattern : trainer.train_only) {
@@ -56,11 +65,14 @@ void name_parameters(const epl_trainer& trainer, Binding& binding) {
   }
 }
 
-Status unknown_name(std::string_view what, const std::string& name, const std::vector<std::string>& known, std::string_view kind) {
+Status unknown_name(std::string_view what, const std::string& name, const std::vector<std::string>& known,
+                    std::string_view kind) {
   return error(Code::not_found, what, " ", quoted(name), ", but the model has no such ", kind, choices(name, known));
 }
 
-bool has(const std::vector<std::string>& names, const std::string& name) { return std::ranges::find(names, name) != names.end(); }
+bool has(const std::vector<std::string>& names, const std::string& name) {
+  return std::ranges::find(names, name) != names.end();
+}
 
 // Every name that the trainer binds is the model's, and every type that it says is right.
 Status check_names(const epl_trainer& trainer, const Model& model) {
@@ -72,15 +84,18 @@ Status check_names(const epl_trainer& trainer, const Model& model) {
     }
     auto type = trainer.input_types.find(port.name);
     if (type == trainer.input_types.end() || type->second == port.dtype) continue;
-    return invalid("input ", port.name, " is ", dtype_name(port.dtype), " in the model and bound as ", dtype_name(type->second)).at(port.name);
+    return invalid("input ", port.name, " is ", dtype_name(port.dtype), " in the model and bound as ",
+                   dtype_name(type->second))
+        .at(port.name);
   }
   for (const auto& [name, size] : trainer.binding.symbols) {
-    if (!has(symbols, name)) return unknown_name("a size is bound to the dimension", name, symbols, "symbolic dimension");
+    if (!has(symbols, name))
+      return unknown_name("a size is bound to the dimension", name, symbols, "symbolic dimension");
   }
   for (const auto& [name, value] : trainer.binding.values) {
     if (!has(inputs, name)) return unknown_name("a value is bound to", name, inputs, "input");
   }
-  inputs.emplace_back("target");   // the loss's own
+  inputs.emplace_back("target");  // the loss's own
   for (const auto& [name, shape] : trainer.binding.input_shapes) {
     if (!has(inputs, name)) return unknown_name("a shape is bound to", name, inputs, "input");
   }
@@ -111,10 +126,14 @@ Status bind_trainer(const epl_trainer& trainer, const Model& model, PlanOptions&
 void log_plan(const Host& host, const CompiledPlan& plan) {
   if (host.least_logged > LogLevel::info) return;
   std::string entries;
-  for (const Entry& entry : plan.entries()) entries += cat(entries.empty() ? "" : ", ", entry_name(entry.kind), " of ", entry.program.instructions.size(), " instructions");
-  log(host, LogLevel::info, "plan: ", entries, "; ", plan.options().ranks, plan.options().ranks == 1 ? " rank" : " ranks", " of ", plan.threads_per_rank(),
-      plan.threads_per_rank() == 1 ? " thread, " : " threads, ", plan.memory_bytes_peak(), " bytes each at their peak; ", plan.trained().size(), " parameters are trained, ",
-      plan.untrained().size(), " are not");
+  for (const Entry& entry : plan.entries())
+    entries += cat(entries.empty() ? "" : ", ", entry_name(entry.kind), " of ", entry.program.instructions.size(),
+                   " instructions");
+  log(host, LogLevel::info, "plan: ", entries, "; ", plan.options().ranks,
+      plan.options().ranks == 1 ? " rank" : " ranks", " of ", plan.threads_per_rank(),
+      plan.threads_per_rank() == 1 ? " thread, " : " threads, ", plan.memory_bytes_peak(),
+      " bytes each at their peak; ", plan.trained().size(), " parameters are trained, ", plan.untrained().size(),
+      " are not");
   for (const std::string& note : plan.device()->notes()) log(host, LogLevel::debug, "device: ", note);
 }
 
@@ -148,7 +167,8 @@ epl_error* epl_plan_create(const epl_model* model, const epl_trainer* trainer, c
     PlanOptions request;
     request.training = false;
     if (trainer != nullptr) {
-      EPL_TRY(with_caller(const_cast<epl_trainer*>(trainer), "trainer", [&] { return bind_trainer(*trainer, *model->model, request); }));
+      EPL_TRY(with_caller(const_cast<epl_trainer*>(trainer), "trainer",
+                          [&] { return bind_trainer(*trainer, *model->model, request); }));
       request.adapters.seed = known.seed;
     }
     if (!request.training) {
@@ -158,7 +178,8 @@ epl_error* epl_plan_create(const epl_model* model, const epl_trainer* trainer, c
     request.rewrites = model->rewrites;
     request.model = model->model;
     if (strategy != nullptr) {
-      EPL_TRY(with_caller(const_cast<epl_strategy*>(strategy), "strategy", [&]() -> Status { return request.strategy = strategy->strategy, Status(); }));
+      EPL_TRY(with_caller(const_cast<epl_strategy*>(strategy), "strategy",
+                          [&]() -> Status { return request.strategy = strategy->strategy, Status(); }));
     }
     request.ranks = known.ranks == 0 ? 1 : known.ranks;
     EPL_ASSIGN(request.device, device_name(known.device));
@@ -184,7 +205,8 @@ epl_error* epl_plan_port(const epl_plan* plan, int32_t entry, int32_t kind, int6
     EPL_REQUIRE(port);
     const auto* ports = ports_of(plan, entry, kind);
     if (ports == nullptr || index < 0 || index >= static_cast<int64_t>(ports->size())) {
-      return invalid("there is no port ", index, " of kind ", kind, " of entry ", entry, "; there are ", ports ? ports->size() : 0);
+      return invalid("there is no port ", index, " of kind ", kind, " of entry ", entry, "; there are ",
+                     ports ? ports->size() : 0);
     }
     const ProgramPort& from = (*ports)[static_cast<size_t>(index)];
     return write_port(from.name, from.global_type.dtype, from.global_type.shape, port);
@@ -195,7 +217,7 @@ int64_t epl_plan_ranks(const epl_plan* plan) { return alive(plan) ? plan->plan->
 
 int64_t epl_plan_memory_bytes_peak(const epl_plan* plan, int64_t rank) {
   if (!alive(plan) || rank < 0 || rank >= plan->plan->options().ranks) return -1;
-  return plan->plan->memory_bytes_peak();   // the ranks of a replicated plan are alike
+  return plan->plan->memory_bytes_peak();  // the ranks of a replicated plan are alike
 }
 
 epl_error* epl_plan_describe(const epl_plan* plan, const char* stage, size_t stage_length, epl_text** text) {

@@ -1,9 +1,10 @@
 // Sessions: steps, evaluation, prediction. What is kept and given out is in session_state.cc.
+#include "core/capi/session.h"
+
 #include <algorithm>
 
 #include "core/base/check.h"
 #include "core/base/suggestion.h"
-#include "core/capi/session.h"
 
 namespace epl::capi {
 namespace {
@@ -24,7 +25,8 @@ void collect_names(epl_session& handle) {
     int kind = EPL_STATE_OPTIMIZER;
     if (slot.kind == ValueKind::buffer) kind = EPL_STATE_BUFFER;
     if (slot.kind == ValueKind::parameter) {
-      kind = std::ranges::find(plan.trained(), slot.name) == plan.trained().end() ? EPL_STATE_FROZEN : EPL_STATE_PARAMETER;
+      kind =
+          std::ranges::find(plan.trained(), slot.name) == plan.trained().end() ? EPL_STATE_FROZEN : EPL_STATE_PARAMETER;
     }
     handle.names[kind].push_back(slot.name);
   }
@@ -72,16 +74,17 @@ epl_error* epl_session_create(const epl_plan* plan, const epl_session_options* o
     made->engine = plan->engine;
     EPL_ASSIGN(made->session, Session::create(plan->engine->host, plan->plan, plan->seed));
     collect_names(*made);
-    log(plan->engine->host, LogLevel::info, "session: ", plan->plan->options().ranks, plan->plan->options().ranks == 1 ? " rank" : " ranks", ", ",
-        plan->plan->memory_bytes_peak(), " bytes each at their peak");
+    log(plan->engine->host, LogLevel::info, "session: ", plan->plan->options().ranks,
+        plan->plan->options().ranks == 1 ? " rank" : " ranks", ", ", plan->plan->memory_bytes_peak(),
+        " bytes each at their peak");
     return made;
   });
 }
 
 void epl_session_destroy(epl_session* session) { destroy(session); }
 
-epl_error* epl_session_step(epl_session* session, const epl_tensor* const* inputs, size_t count, const epl_call_options* options,
-                            epl_metrics* metrics) {
+epl_error* epl_session_step(epl_session* session, const epl_tensor* const* inputs, size_t count,
+                            const epl_call_options* options, epl_metrics* metrics) {
   return with_session(session, [&]() -> Status {
     if (metrics != nullptr) EPL_TRY(check_output(metrics, "epl_metrics"));
     EPL_ASSIGN(Call call, call_argument(*session, options));
@@ -97,8 +100,8 @@ epl_error* epl_session_step(epl_session* session, const epl_tensor* const* input
   });
 }
 
-epl_error* epl_session_evaluate(epl_session* session, const epl_tensor* const* inputs, size_t count, const epl_call_options* options,
-                                epl_metrics* metrics) {
+epl_error* epl_session_evaluate(epl_session* session, const epl_tensor* const* inputs, size_t count,
+                                const epl_call_options* options, epl_metrics* metrics) {
   return with_session(session, [&]() -> Status {
     if (metrics != nullptr) EPL_TRY(check_output(metrics, "epl_metrics"));
     EPL_ASSIGN(Call call, call_argument(*session, options));
@@ -107,26 +110,29 @@ epl_error* epl_session_evaluate(epl_session* session, const epl_tensor* const* i
     double loss = 0;
     EPL_TRY(session->session->evaluate(session->inputs, loss, call.options));
     if (metrics == nullptr) return {};
-    epl_metrics out = {sizeof out, session->session->steps_done(), loss, -1, 0, session->engine->host.seconds() - call.started};
+    epl_metrics out = {
+        sizeof out, session->session->steps_done(), loss, -1, 0, session->engine->host.seconds() - call.started};
     return write_output(out, metrics, "epl_metrics");
   });
 }
 
-epl_error* epl_session_predict(epl_session* session, const epl_tensor* const* inputs, size_t count, const epl_call_options* options,
-                               epl_tensor** outputs, size_t output_count) {
+epl_error* epl_session_predict(epl_session* session, const epl_tensor* const* inputs, size_t count,
+                               const epl_call_options* options, epl_tensor** outputs, size_t output_count) {
   if (outputs != nullptr) std::fill_n(outputs, output_count, nullptr);
   return with_session(session, [&]() -> Status {
     if (output_count > 0) EPL_REQUIRE(outputs);
     EPL_ASSIGN(const Entry* entry, entry_argument(session->session->plan(), EPL_ENTRY_PREDICT));
     const auto& ports = entry->program.outputs;
-    if (output_count != ports.size()) return invalid("output_count is ", output_count, ", the model has ", ports.size(), " outputs");
+    if (output_count != ports.size())
+      return invalid("output_count is ", output_count, ", the model has ", ports.size(), " outputs");
     EPL_ASSIGN(Call call, call_argument(*session, options));
     Inputs taken(session->inputs);
     EPL_TRY(taken.take(inputs, count));
     EPL_ASSIGN(const int64_t samples, session->session->samples_in(EntryKind::predict, session->inputs));
     std::vector<Tensor> results;
     for (const ProgramPort& port : ports) {
-      std::shared_ptr<const void> memory = allocate_bytes(session->engine, static_cast<size_t>(port.global_type.bytes()));
+      std::shared_ptr<const void> memory =
+          allocate_bytes(session->engine, static_cast<size_t>(port.global_type.bytes()));
       const void* data = memory.get();
       results.emplace_back(port.global_type, std::move(memory), data);
     }

@@ -8,10 +8,11 @@ namespace epl::capi {
 
 // Runs f with the session to itself. A bug of ours (InternalError) poisons the session: it must not go on with weights
 // that may be wrong.
-template <class F>
-Status in_session(epl_session* session, F&& f) {
+template <class F> Status in_session(epl_session* session, F&& f) {
   return with_caller(session, "session", [&]() -> Status {
-    if (session->poisoned) return error(Code::misuse, "this session has met an internal error and cannot go on; make a new one and load a checkpoint");
+    if (session->poisoned)
+      return error(Code::misuse,
+                   "this session has met an internal error and cannot go on; make a new one and load a checkpoint");
     try {
       return f();
     } catch (const InternalError&) {
@@ -22,15 +23,14 @@ Status in_session(epl_session* session, F&& f) {
 }
 
 // The same as a whole entry point.
-template <class F>
-epl_error* with_session(epl_session* session, F&& f, const char* call = __builtin_FUNCTION()) {
+template <class F> epl_error* with_session(epl_session* session, F&& f, const char* call = __builtin_FUNCTION()) {
   return guarded([&] { return in_session(session, f); }, call);
 }
 
 // How one step, evaluation or prediction is to run.
 struct Call {
   CallOptions options;
-  std::shared_ptr<StopToken> token;   // kept alive while the call runs
+  std::shared_ptr<StopToken> token;  // kept alive while the call runs
   double started = 0;
 };
 Result<Call> call_argument(const epl_session& session, const epl_call_options* options);

@@ -28,7 +28,8 @@ Facts facts_of(const Session& session, const epl_dataset* dataset) {
 
 Result<Checkpoint> gather(const epl_session& handle, const epl_dataset* dataset) {
   const Session& session = *handle.session;
-  if (!session.healthy()) return error(Code::misuse, "the last step failed while the weights were changing; this state is not worth saving");
+  if (!session.healthy())
+    return error(Code::misuse, "the last step failed while the weights were changing; this state is not worth saving");
   Checkpoint out;
   out.step = session.steps_done();
   out.seed = session.seed();
@@ -47,22 +48,26 @@ Result<Checkpoint> gather(const epl_session& handle, const epl_dataset* dataset)
   return out;
 }
 
-// The values that the optimizer would go on with must be numbers: a damaged state never takes the place of a good checkpoint.
+// The values that the optimizer would go on with must be numbers: a damaged state never takes the place of a good
+// checkpoint.
 Status check_finite(const Checkpoint& checkpoint) {
   for (const CheckpointItem& item : checkpoint.items) {
     if (item.kind == StateKind::frozen || !is_float(item.value.dtype())) continue;
     for (int64_t i = 0; i < item.value.elements(); ++i) {
       const double value = item.value.get(i);
-      // A sum of squares may have overflown; its parameter then stands still, which is no damage.
+      // A sum of squares may have overflown; its parameter then stands still, which is not damage.
       if (std::isfinite(value) || (item.kind == StateKind::optimizer && !std::isnan(value))) continue;
-      return Status(Code::not_finite, cat(item.name, " holds ", number_text(value), " (element ", i, "); a state with it is not saved"), item.name);
+      return Status(Code::not_finite,
+                    cat(item.name, " holds ", number_text(value), " (element ", i, "); a state with it is not saved"),
+                    item.name);
     }
   }
   return {};
 }
 
 // Nothing is changed before everything fits.
-Status check_fits(const epl_session& handle, const Checkpoint& checkpoint, const std::vector<std::string>& left_out, const std::string& path) {
+Status check_fits(const epl_session& handle, const Checkpoint& checkpoint, const std::vector<std::string>& left_out,
+                  const std::string& path) {
   std::map<std::string, const CheckpointItem*> there;
   for (const CheckpointItem& item : checkpoint.items) there[item.name] = &item;
   std::vector<std::string> problems;
@@ -73,7 +78,8 @@ Status check_fits(const epl_session& handle, const Checkpoint& checkpoint, const
     if (it == there.end()) {
       problems.push_back(cat(slot.name, " is missing"));
     } else if (it->second->value.type() != slot.type) {
-      problems.push_back(cat(slot.name, " is ", it->second->value.type().text(), ", ", slot.type.text(), " is expected"));
+      problems.push_back(
+          cat(slot.name, " is ", it->second->value.type().text(), ", ", slot.type.text(), " is expected"));
     }
   }
   for (const CheckpointItem& item : checkpoint.items) {
@@ -82,7 +88,10 @@ Status check_fits(const epl_session& handle, const Checkpoint& checkpoint, const
   if (problems.empty()) return {};
   size_t count = problems.size();
   if (problems.size() > 5) problems.resize(5);
-  return Status(Code::invalid_argument, cat("the checkpoint does not fit this session (model, optimizer): ", join(problems, "; "), count > 5 ? cat("; and ", count - 5, " more") : ""), path);
+  return Status(Code::invalid_argument,
+                cat("the checkpoint does not fit this session (model, optimizer): ", join(problems, "; "),
+                    count > 5 ? cat("; and ", count - 5, " more") : ""),
+                path);
 }
 
 Status restore(epl_session& handle, const std::string& path, epl_dataset* dataset) {
@@ -90,15 +99,24 @@ Status restore(epl_session& handle, const std::string& path, epl_dataset* datase
   EPL_ASSIGN(const std::vector<std::string> left_out, left_to_the_file(handle, checkpoint, path));
   EPL_TRY(check_fits(handle, checkpoint, left_out, path));
   Session& session = *handle.session;
-  if (dataset && checkpoint.data_position < 0) return Status(Code::invalid_argument, "the checkpoint was saved without a dataset, so it has no position for this one; load it with dataset NULL", path);
+  if (dataset && checkpoint.data_position < 0)
+    return Status(
+        Code::invalid_argument,
+        "the checkpoint was saved without a dataset, so it has no position for this one; load it with dataset NULL",
+        path);
   const Host& host = handle.engine->host;
-  if (checkpoint.numerics != numerics_version) log(host, LogLevel::warning, path, ": numerics version ", checkpoint.numerics, ", this library has ", numerics_version, ": results go on, but not bit for bit");
-  if (checkpoint.units != units_of(session)) log(host, LogLevel::warning, path, ": the batch had ", checkpoint.units, " units, now it has ", units_of(session), ": results go on, but not bit for bit");
+  if (checkpoint.numerics != numerics_version)
+    log(host, LogLevel::warning, path, ": numerics version ", checkpoint.numerics, ", this library has ",
+        numerics_version, ": results go on, but not bit for bit");
+  if (checkpoint.units != units_of(session))
+    log(host, LogLevel::warning, path, ": the batch had ", checkpoint.units, " units, now it has ", units_of(session),
+        ": results go on, but not bit for bit");
   for (const FactDifference& one : compare_facts(checkpoint.facts, facts_of(session, dataset))) {
     // Without a dataset it is weights that are wanted, for any purpose.
-    if (dataset || one.topic == "model" || one.topic == "optimizer") log(host, LogLevel::warning, path, ": ", one.key, " was ", one.saved, ", now it is ", one.now);
+    if (dataset || one.topic == "model" || one.topic == "optimizer")
+      log(host, LogLevel::warning, path, ": ", one.key, " was ", one.saved, ", now it is ", one.now);
   }
-  session.torn();   // until all of it is there: reading may fail, and so may memory
+  session.torn();  // until all of it is there: reading may fail, and so may memory
   EPL_TRY(restore_from_the_file(handle, left_out));
   for (const CheckpointItem& item : checkpoint.items) EPL_TRY(session.set_state(item.name, item.value));
   EPL_TRY(session.set_rate_scale(parse_rate(checkpoint.facts)));
@@ -109,8 +127,8 @@ Status restore(epl_session& handle, const std::string& path, epl_dataset* datase
   return dataset ? dataset->dataset->seek(checkpoint.data_position) : Status();
 }
 
-// Parameters and buffers that a model's file has as well, in its types, with the adapters of each in it; views where they are
-// that and made as they are read where not, as all is only written out.
+// Parameters and buffers that a model's file has as well, in its types, with the adapters of each in it; views where
+// they are that and made as they are read where not, as all is only written out.
 Result<std::map<std::string, Tensor>> weights(const epl_session& handle) {
   std::map<std::string, Tensor> out;
   const std::vector<Adapter>& adapters = handle.session->plan().adapters();
@@ -137,7 +155,8 @@ Result<std::map<std::string, Tensor>> weights(const epl_session& handle) {
 
 Status export_adapters(const epl_session& handle, const std::string& folder) {
   const std::vector<Adapter>& adapters = handle.session->plan().adapters();
-  if (adapters.empty()) return invalid("the plan has no low-rank adapters to export; epl_trainer_add_adapter declares them");
+  if (adapters.empty())
+    return invalid("the plan has no low-rank adapters to export; epl_trainer_add_adapter declares them");
   NamedTensors values;
   const auto add = [&](const std::string& name, const std::string& as) -> Status {
     EPL_ASSIGN(Tensor value, handle.session->state_view(name));
@@ -153,30 +172,36 @@ Status export_adapters(const epl_session& handle, const std::string& folder) {
     EPL_ASSIGN(Tensor value, handle.session->state_view(name));
     if (!identical(value, handle.session->plan().state().find(name)->initial)) changed.push_back(name);
   }
-  for (int kind : {EPL_STATE_PARAMETER, EPL_STATE_FROZEN, EPL_STATE_BUFFER}) all.insert(all.end(), handle.names[kind].begin(), handle.names[kind].end());
+  for (int kind : {EPL_STATE_PARAMETER, EPL_STATE_FROZEN, EPL_STATE_BUFFER})
+    all.insert(all.end(), handle.names[kind].begin(), handle.names[kind].end());
   const TrainedModules beside = trained_modules(adapters, changed, all);
   for (const std::string& name : all) {
     const std::string module = name.substr(0, std::min(name.rfind('.'), name.size()));
     if (std::ranges::find(beside.modules, module) == beside.modules.end()) continue;
     EPL_TRY(add(name, cat("base_model.model.", name)));
     // A batch norm of PyTorch counts its batches, too, and PEFT misses what a module should have.
-    if (name.ends_with(".running_var")) values.emplace_back(cat("base_model.model.", module, ".num_batches_tracked"), Tensor::from_ints({handle.session->steps_done()}).reshaped({}));
+    if (name.ends_with(".running_var"))
+      values.emplace_back(cat("base_model.model.", module, ".num_batches_tracked"),
+                          Tensor::from_ints({handle.session->steps_done()}).reshaped({}));
   }
   if (!beside.left_out.empty()) {
-    log(handle.engine->host, LogLevel::warning, folder, ": ", beside.left_out[0], beside.left_out.size() > 1 ? cat(" and ", beside.left_out.size() - 1, " more have") : " has",
+    log(handle.engine->host, LogLevel::warning, folder, ": ", beside.left_out[0],
+        beside.left_out.size() > 1 ? cat(" and ", beside.left_out.size() - 1, " more have") : " has",
         " changed, too, and is left out: Hugging Face PEFT keeps whole modules that have no adapter, by their names");
   }
   EPL_TRY(make_folder(folder));
   EPL_TRY(save_safetensors(cat(folder, "/adapter_model.safetensors"), values, {{"format", "pt"}}));
   const std::string config = adapter_config(adapters, beside.modules);
-  return write_file_atomically(cat(folder, "/adapter_config.json"), [&](FileWriter& file) { return file.write(config.data(), config.size()); });
+  return write_file_atomically(cat(folder, "/adapter_config.json"),
+                               [&](FileWriter& file) { return file.write(config.data(), config.size()); });
 }
 
 Status export_onnx(const epl_session& handle, const std::string& path, bool for_inference) {
   constexpr std::string_view own_output = "output:";
   const PlanOptions& options = handle.session->plan().options();
   ModelSaveOptions how{.for_inference = for_inference, .loss_output = {}};
-  if (options.training && options.train.loss.name.starts_with(own_output)) how.loss_output = options.train.loss.name.substr(own_output.size());
+  if (options.training && options.train.loss.name.starts_with(own_output))
+    how.loss_output = options.train.loss.name.substr(own_output.size());
   EPL_ASSIGN(auto values, weights(handle));
   EPL_TRY(options.model->save(path, values, how));
   log(handle.engine->host, LogLevel::info, "exported ", path);
@@ -184,8 +209,7 @@ Status export_onnx(const epl_session& handle, const std::string& path, bool for_
 }
 
 // Takes the dataset for a call that has the session already; NULL is fine.
-template <class F>
-Status with_optional_dataset(epl_dataset* dataset, F&& f) {
+template <class F> Status with_optional_dataset(epl_dataset* dataset, F&& f) {
   return dataset == nullptr ? f() : with_caller(dataset, "dataset", f);
 }
 
@@ -205,7 +229,8 @@ epl_error* epl_session_state_port(const epl_session* session, int32_t kind, int6
     EPL_REQUIRE(session);
     EPL_REQUIRE(port);
     int64_t count = epl_session_state_count(session, kind);
-    if (index < 0 || index >= count) return invalid("there is no state ", index, " of kind ", kind, "; there are ", count);
+    if (index < 0 || index >= count)
+      return invalid("there is no state ", index, " of kind ", kind, "; there are ", count);
     const StateSlot* slot = session->session->plan().state().find(session->names[kind][static_cast<size_t>(index)]);
     EPL_CHECK(slot != nullptr, "state without a slot");
     return write_port(slot->name, slot->type.dtype, slot->type.shape, port);
@@ -270,7 +295,8 @@ epl_error* epl_session_load(epl_session* session, const char* path, size_t path_
   });
 }
 
-epl_error* epl_session_compare(epl_session* session, const char* path, size_t path_length, const epl_dataset* dataset, epl_text** json) {
+epl_error* epl_session_compare(epl_session* session, const char* path, size_t path_length, const epl_dataset* dataset,
+                               epl_text** json) {
   return giving_text(json, "json", [&]() -> Result<std::string> {
     Json out = Json::array();
     EPL_TRY(in_session(session, [&]() -> Status {
@@ -278,7 +304,11 @@ epl_error* epl_session_compare(epl_session* session, const char* path, size_t pa
       return with_optional_dataset(const_cast<epl_dataset*>(dataset), [&]() -> Status {
         EPL_ASSIGN(Checkpoint checkpoint, load_checkpoint(std::string(path_text)));
         for (const FactDifference& one : compare_facts(checkpoint.facts, facts_of(*session->session, dataset))) {
-          out.push_back({{"key", one.key}, {"topic", one.topic}, {"checkpoint", one.saved}, {"session", one.now}, {"breaks", one.breaks}});
+          out.push_back({{"key", one.key},
+                         {"topic", one.topic},
+                         {"checkpoint", one.saved},
+                         {"session", one.now},
+                         {"breaks", one.breaks}});
         }
         return {};
       });
@@ -311,7 +341,10 @@ epl_error* epl_checkpoint_describe(const epl_engine* engine, const char* path, s
     out["facts"] = facts;
     Json items = Json::array();
     for (const CheckpointItem& item : checkpoint.items) {
-      items.push_back({{"name", item.name}, {"kind", state_kind_name(item.kind)}, {"dtype", dtype_name(item.value.dtype())}, {"dims", item.value.shape()}});
+      items.push_back({{"name", item.name},
+                       {"kind", state_kind_name(item.kind)},
+                       {"dtype", dtype_name(item.value.dtype())},
+                       {"dims", item.value.shape()}});
     }
     out["tensors"] = items;
     return print_json(out, 2);

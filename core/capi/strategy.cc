@@ -35,7 +35,8 @@ epl_error* epl_strategy_parse(const epl_engine* engine, const char* json, size_t
 
 void epl_strategy_destroy(epl_strategy* strategy) { destroy(strategy); }
 
-epl_error* epl_strategy_set(epl_strategy* strategy, const char* key, size_t key_length, const char* value, size_t value_length) {
+epl_error* epl_strategy_set(epl_strategy* strategy, const char* key, size_t key_length, const char* value,
+                            size_t value_length) {
   return guarded([&] {
     return with_caller(strategy, "strategy", [&]() -> Status {
       EPL_TEXT_ARGUMENT(key);
@@ -48,7 +49,8 @@ epl_error* epl_strategy_set(epl_strategy* strategy, const char* key, size_t key_
 epl_error* epl_strategy_describe(const epl_strategy* strategy, epl_text** json) {
   return giving_text(json, "json", [&]() -> Result<std::string> {
     std::string out;
-    EPL_TRY(with_caller(const_cast<epl_strategy*>(strategy), "strategy", [&]() -> Status { return out = print_strategy(strategy->strategy), Status(); }));
+    EPL_TRY(with_caller(const_cast<epl_strategy*>(strategy), "strategy",
+                        [&]() -> Status { return out = print_strategy(strategy->strategy), Status(); }));
     return out;
   });
 }

@@ -9,7 +9,7 @@
 namespace epl::capi {
 
 Result<DType> dtype_argument(int32_t dtype) {
-  if (dtype < 1 || dtype > dtype_count) return invalid("dtype is ", dtype, ", which is no EPL_DTYPE_...");
+  if (dtype < 1 || dtype > dtype_count) return invalid("dtype is ", dtype, ", which is not an EPL_DTYPE_...");
   return static_cast<DType>(dtype - 1);
 }
 
@@ -23,14 +23,17 @@ Result<TensorType> type_argument(int32_t dtype, const int64_t* dims, int32_t ndi
   int64_t count = 1;
   for (int i = 0; i < ndim; ++i) {
     if (dims[i] < 0) return invalid("dimension ", i, " is ", dims[i]);
-    if (!empty && dims[i] > limit / count) return invalid("the sizes of the dimensions multiply to more bytes than 2^63");
+    if (!empty && dims[i] > limit / count)
+      return invalid("the sizes of the dimensions multiply to more bytes than 2^63");
     if (!empty) count *= dims[i];
   }
   return TensorType{type, Shape(dims, dims + ndim)};
 }
 
 Status write_port(const std::string& name, DType dtype, const Shape& dims, epl_port* port) {
-  if (dims.size() > EPL_MAX_NDIM) return unsupported(excerpt(name, 80), " has ", dims.size(), " dimensions, more than the ", EPL_MAX_NDIM, " of an epl_port");
+  if (dims.size() > EPL_MAX_NDIM)
+    return unsupported(excerpt(name, 80), " has ", dims.size(), " dimensions, more than the ", EPL_MAX_NDIM,
+                       " of an epl_port");
   epl_port made = EPL_PORT_INIT;
   made.name = name.c_str();
   made.name_length = name.size();
@@ -78,15 +81,18 @@ Result<DType> type_of_dlpack(const dlpack::DataType& type) {
 Status check_dlpack(const dlpack::ManagedTensorVersioned& managed) {
   const dlpack::Tensor& t = managed.dl_tensor;
   if (managed.version.major != dlpack::major_version) {
-    return unsupported("DLPack version ", managed.version.major, ".", managed.version.minor, "; version 1 is understood");
+    return unsupported("DLPack version ", managed.version.major, ".", managed.version.minor,
+                       "; version 1 is understood");
   }
-  if (t.device.device_type != dlpack::device_cpu) return unsupported("a DLPack tensor on device type ", t.device.device_type, "; only CPU memory (1) is taken");
+  if (t.device.device_type != dlpack::device_cpu)
+    return unsupported("a DLPack tensor on device type ", t.device.device_type, "; only CPU memory (1) is taken");
   if (t.ndim < 0 || t.ndim > EPL_MAX_NDIM) return invalid("a DLPack tensor with ", t.ndim, " dimensions");
   if (t.strides == nullptr) return {};
   int64_t expected = 1;
   for (int i = t.ndim - 1; i >= 0; --i) {
     if (t.shape[i] > 1 && t.strides[i] != expected) {
-      return unsupported("a DLPack tensor that is not row-major: dimension ", i, " has stride ", t.strides[i], ", ", expected, " is expected; copy it first");
+      return unsupported("a DLPack tensor that is not row-major: dimension ", i, " has stride ", t.strides[i], ", ",
+                         expected, " is expected; copy it first");
     }
     expected *= std::max<int64_t>(t.shape[i], 1);
   }
@@ -107,7 +113,8 @@ struct Exported {
 using namespace epl;
 using namespace epl::capi;
 
-epl_error* epl_tensor_create(const epl_engine* engine, int32_t dtype, const int64_t* dims, int32_t ndim, epl_tensor** tensor) {
+epl_error* epl_tensor_create(const epl_engine* engine, int32_t dtype, const int64_t* dims, int32_t ndim,
+                             epl_tensor** tensor) {
   return giving(tensor, "tensor", [&]() -> Result<std::unique_ptr<epl_tensor>> {
     EPL_REQUIRE(engine);
     EPL_ASSIGN(TensorType type, type_argument(dtype, dims, ndim));
@@ -118,8 +125,8 @@ epl_error* epl_tensor_create(const epl_engine* engine, int32_t dtype, const int6
   });
 }
 
-epl_error* epl_tensor_create_copy(const epl_engine* engine, int32_t dtype, const int64_t* dims, int32_t ndim, const void* data,
-                                  size_t bytes, epl_tensor** tensor) {
+epl_error* epl_tensor_create_copy(const epl_engine* engine, int32_t dtype, const int64_t* dims, int32_t ndim,
+                                  const void* data, size_t bytes, epl_tensor** tensor) {
   return giving(tensor, "tensor", [&]() -> Result<std::unique_ptr<epl_tensor>> {
     EPL_REQUIRE(engine);
     EPL_ASSIGN(TensorType type, type_argument(dtype, dims, ndim));
@@ -131,8 +138,9 @@ epl_error* epl_tensor_create_copy(const epl_engine* engine, int32_t dtype, const
   });
 }
 
-epl_error* epl_tensor_create_borrow(const epl_engine* engine, int32_t dtype, const int64_t* dims, int32_t ndim, void* data,
-                                    size_t bytes, epl_destroy_fn release, void* userdata, epl_tensor** tensor) {
+epl_error* epl_tensor_create_borrow(const epl_engine* engine, int32_t dtype, const int64_t* dims, int32_t ndim,
+                                    void* data, size_t bytes, epl_destroy_fn release, void* userdata,
+                                    epl_tensor** tensor) {
   return giving(tensor, "tensor", [&]() -> Result<std::unique_ptr<epl_tensor>> {
     // From here on `release` is called exactly once, whatever happens: also where the owner finds no memory for itself.
     std::shared_ptr<const void> owner(data, [release, userdata](const void*) {
@@ -147,16 +155,24 @@ epl_error* epl_tensor_create_borrow(const epl_engine* engine, int32_t dtype, con
 }
 
 void epl_tensor_destroy(epl_tensor* tensor) { destroy(tensor); }
-int32_t epl_tensor_dtype(const epl_tensor* tensor) { return alive(tensor) ? dtype_constant(tensor->tensor.dtype()) : EPL_DTYPE_NONE; }
+int32_t epl_tensor_dtype(const epl_tensor* tensor) {
+  return alive(tensor) ? dtype_constant(tensor->tensor.dtype()) : EPL_DTYPE_NONE;
+}
 int32_t epl_tensor_ndim(const epl_tensor* tensor) { return alive(tensor) ? tensor->tensor.type().ndim() : 0; }
 int64_t epl_tensor_dim(const epl_tensor* tensor, int32_t dim) {
   if (!alive(tensor) || dim < 0 || dim >= tensor->tensor.type().ndim()) return -1;
   return tensor->tensor.shape()[static_cast<size_t>(dim)];
 }
-size_t epl_tensor_bytes(const epl_tensor* tensor) { return alive(tensor) ? static_cast<size_t>(tensor->tensor.bytes()) : 0; }
-void* epl_tensor_data(const epl_tensor* tensor) { return alive(tensor) ? const_cast<void*>(tensor->tensor.data()) : nullptr; }
+size_t epl_tensor_bytes(const epl_tensor* tensor) {
+  return alive(tensor) ? static_cast<size_t>(tensor->tensor.bytes()) : 0;
+}
+void* epl_tensor_data(const epl_tensor* tensor) {
+  return alive(tensor) ? const_cast<void*>(tensor->tensor.data()) : nullptr;
+}
 
-size_t epl_dtype_bytes(int32_t dtype) { return dtype < 1 || dtype > dtype_count ? 0 : dtype_bytes(static_cast<DType>(dtype - 1)); }
+size_t epl_dtype_bytes(int32_t dtype) {
+  return dtype < 1 || dtype > dtype_count ? 0 : dtype_bytes(static_cast<DType>(dtype - 1));
+}
 const char* epl_dtype_name(int32_t dtype) {
   return dtype < 1 || dtype > dtype_count ? nullptr : dtype_name(static_cast<DType>(dtype - 1)).data();  // literals
 }
@@ -180,7 +196,8 @@ epl_error* epl_tensor_from_dlpack(const epl_engine* engine, void* dl_managed_ten
     EPL_ASSIGN(DType dtype, type_of_dlpack(t.dtype));
     EPL_ASSIGN(TensorType type, type_argument(dtype_constant(dtype), t.shape, t.ndim));
     const char* data = static_cast<const char*>(t.data) + t.byte_offset;
-    return make_tensor(engine->engine, Tensor(std::move(type), std::move(owner), data), managed->flags & dlpack::flag_read_only);
+    return make_tensor(engine->engine, Tensor(std::move(type), std::move(owner), data),
+                       managed->flags & dlpack::flag_read_only);
   });
 }
 
@@ -198,8 +215,13 @@ epl_error* epl_tensor_to_dlpack(const epl_tensor* tensor, void** dl_managed_tens
     managed.manager_ctx = made.get();
     managed.deleter = [](dlpack::ManagedTensorVersioned* self) { delete static_cast<Exported*>(self->manager_ctx); };
     managed.flags = tensor->read_only ? dlpack::flag_read_only : 0;
-    managed.dl_tensor = {made->tensor.data(), {dlpack::device_cpu, 0}, static_cast<int32_t>(made->shape.size()),
-                         dlpack_type(tensor->tensor.dtype()), made->shape.data(), made->strides.data(), 0};
+    managed.dl_tensor = {made->tensor.data(),
+                         {dlpack::device_cpu, 0},
+                         static_cast<int32_t>(made->shape.size()),
+                         dlpack_type(tensor->tensor.dtype()),
+                         made->shape.data(),
+                         made->strides.data(),
+                         0};
     *dl_managed_tensor_versioned = &made.release()->managed;
     return {};
   });

@@ -44,8 +44,7 @@ Result<Declared> loss_declared(const std::string& name) {
   return error(Code::not_found, "no loss ", quoted(name), choices(name, known));
 }
 
-template <class T>
-Status set_typed(T& target, std::string_view key, std::string_view value) {
+template <class T> Status set_typed(T& target, std::string_view key, std::string_view value) {
   EPL_ASSIGN(Attribute read, parse_value(value, Attribute(T{}), key));
   target = std::get<T>(read);
   return {};
@@ -88,9 +87,11 @@ Status set_key(epl_trainer& t, std::string_view key, std::string_view value) {
   } else if (key == "free_batch") {
     return set_typed(t.binding.free_batch, key, value);
   } else {
-    static const std::vector<std::string> known = {"loss", "loss.output", "loss.peel", "free_batch", "optimizer", "optimizer.lr", "schedule", "schedule.warmup_steps",
-                                                   "clip_norm", "report.gradient_norms"};
-    return error(Code::not_found, "no trainer key ", quoted(key), choices(key, known), " The loss, the optimizer and the schedule declare more.");
+    static const std::vector<std::string> known = {
+        "loss",     "loss.output",           "loss.peel", "free_batch",           "optimizer", "optimizer.lr",
+        "schedule", "schedule.warmup_steps", "clip_norm", "report.gradient_norms"};
+    return error(Code::not_found, "no trainer key ", quoted(key), choices(key, known),
+                 " The loss, the optimizer and the schedule declare more.");
   }
   return {};
 }
@@ -103,8 +104,7 @@ Result<epl_trainer::Group*> find_group(epl_trainer& trainer, int64_t group) {
 }
 
 // Runs f with the trainer to itself.
-template <class F>
-epl_error* with_trainer(epl_trainer* trainer, F&& f, const char* call = __builtin_FUNCTION()) {
+template <class F> epl_error* with_trainer(epl_trainer* trainer, F&& f, const char* call = __builtin_FUNCTION()) {
   return guarded([&] { return with_caller(trainer, "trainer", f); }, call);
 }
 
@@ -120,7 +120,8 @@ Result<TrainOptions> resolve_trainer(const epl_trainer& trainer) {
   if (auto type = trainer.input_types.find("target"); type != trainer.input_types.end()) {
     out.loss.target = TensorType{type->second, trainer.binding.input_shapes.at("target")};
   }
-  if (auto dim = trainer.binding.batch_dims.find("target"); dim != trainer.binding.batch_dims.end()) out.loss.target_batch_dim = dim->second;
+  if (auto dim = trainer.binding.batch_dims.find("target"); dim != trainer.binding.batch_dims.end())
+    out.loss.target_batch_dim = dim->second;
   EPL_ASSIGN(const OptimizerRow* row, find_optimizer(trainer.optimizer));
   out.optimizer = row->name;
   EPL_ASSIGN(out.optimizer_options, typed(trainer.optimizer_options, row->options, "optimizer."));
@@ -157,7 +158,8 @@ epl_error* epl_trainer_create(const epl_engine* engine, epl_trainer** trainer) {
 
 void epl_trainer_destroy(epl_trainer* trainer) { destroy(trainer); }
 
-epl_error* epl_trainer_set(epl_trainer* trainer, const char* key, size_t key_length, const char* value, size_t value_length) {
+epl_error* epl_trainer_set(epl_trainer* trainer, const char* key, size_t key_length, const char* value,
+                           size_t value_length) {
   return with_trainer(trainer, [&]() -> Status {
     EPL_TEXT_ARGUMENT(key);
     EPL_TEXT_ARGUMENT(value);
@@ -168,7 +170,8 @@ epl_error* epl_trainer_set(epl_trainer* trainer, const char* key, size_t key_len
 epl_error* epl_trainer_set_number(epl_trainer* trainer, const char* key, size_t key_length, double value) {
   return with_trainer(trainer, [&]() -> Status {
     EPL_TEXT_ARGUMENT(key);
-    bool whole = value >= -9007199254740992.0 && value <= 9007199254740992.0 && value == static_cast<double>(static_cast<int64_t>(value));
+    bool whole = value >= -9007199254740992.0 && value <= 9007199254740992.0 &&
+                 value == static_cast<double>(static_cast<int64_t>(value));
     return set_key(*trainer, key_text, whole ? cat(static_cast<int64_t>(value)) : number_text(value));
   });
 }
@@ -192,8 +195,8 @@ epl_error* epl_trainer_group_add(epl_trainer* trainer, int64_t group, const char
   });
 }
 
-epl_error* epl_trainer_group_set(epl_trainer* trainer, int64_t group, const char* key, size_t key_length, const char* value,
-                                 size_t value_length) {
+epl_error* epl_trainer_group_set(epl_trainer* trainer, int64_t group, const char* key, size_t key_length,
+                                 const char* value, size_t value_length) {
   return with_trainer(trainer, [&]() -> Status {
     EPL_TEXT_ARGUMENT(key);
     EPL_TEXT_ARGUMENT(value);
@@ -217,7 +220,8 @@ void epl_adapter_options_init(epl_adapter_options* options) {
   if (options) *options = EPL_ADAPTER_OPTIONS_INIT;
 }
 
-epl_error* epl_trainer_add_adapter(epl_trainer* trainer, const char* pattern, size_t pattern_length, const epl_adapter_options* options) {
+epl_error* epl_trainer_add_adapter(epl_trainer* trainer, const char* pattern, size_t pattern_length,
+                                   const epl_adapter_options* options) {
   return with_trainer(trainer, [&]() -> Status {
     EPL_TEXT_ARGUMENT(pattern);
     epl_adapter_options known = EPL_ADAPTER_OPTIONS_INIT;
@@ -241,12 +245,13 @@ epl_error* epl_trainer_bind_symbol(epl_trainer* trainer, const char* symbol, siz
   });
 }
 
-epl_error* epl_trainer_bind_input(epl_trainer* trainer, const char* input, size_t input_length, int32_t dtype, const int64_t* dims,
-                                  int32_t ndim) {
+epl_error* epl_trainer_bind_input(epl_trainer* trainer, const char* input, size_t input_length, int32_t dtype,
+                                  const int64_t* dims, int32_t ndim) {
   return with_trainer(trainer, [&]() -> Status {
     EPL_TEXT_ARGUMENT(input);
     std::string name(input_text);
-    if (dtype == EPL_DTYPE_NONE && name == "target") return invalid("the target needs an element type; the model does not know it");
+    if (dtype == EPL_DTYPE_NONE && name == "target")
+      return invalid("the target needs an element type; the model does not know it");
     EPL_ASSIGN(TensorType type, type_argument(dtype == EPL_DTYPE_NONE ? EPL_DTYPE_U8 : dtype, dims, ndim));
     trainer->binding.input_shapes[name] = type.shape;
     if (dtype != EPL_DTYPE_NONE) trainer->input_types[name] = type.dtype;
@@ -257,13 +262,15 @@ epl_error* epl_trainer_bind_input(epl_trainer* trainer, const char* input, size_
 epl_error* epl_trainer_bind_batch_dim(epl_trainer* trainer, const char* input, size_t input_length, int32_t dim) {
   return with_trainer(trainer, [&]() -> Status {
     EPL_TEXT_ARGUMENT(input);
-    if (dim < -1 || dim >= EPL_MAX_NDIM) return invalid("batch dimension ", dim, " of input ", input_text, "; -1 is none");
+    if (dim < -1 || dim >= EPL_MAX_NDIM)
+      return invalid("batch dimension ", dim, " of input ", input_text, "; -1 is none");
     trainer->binding.batch_dims[std::string(input_text)] = dim;
     return {};
   });
 }
 
-epl_error* epl_trainer_bind_value(epl_trainer* trainer, const char* input, size_t input_length, const epl_tensor* value) {
+epl_error* epl_trainer_bind_value(epl_trainer* trainer, const char* input, size_t input_length,
+                                  const epl_tensor* value) {
   return with_trainer(trainer, [&]() -> Status {
     EPL_TEXT_ARGUMENT(input);
     EPL_REQUIRE(value);

@@ -44,7 +44,7 @@ class ArrayReader : public Reader {
     const TensorType& type = fields_[static_cast<size_t>(field)].second;
     const auto count = static_cast<size_t>(type.elements());
     if (array.swapped) swap_bytes(static_cast<std::byte*>(target), count, dtype_bytes(type.dtype));
-    if (type.dtype == DType::boolean) {   // any other byte is true, as in NumPy
+    if (type.dtype == DType::boolean) {  // any other byte is true, as in NumPy
       for (size_t i = 0; i < count; ++i) static_cast<uint8_t*>(target)[i] = static_cast<uint8_t*>(target)[i] != 0;
     }
     return {};
@@ -60,7 +60,8 @@ class ArrayReader : public Reader {
 Status choose(const std::string& path, const std::string& fields, std::vector<SampleArray>& arrays) {
   const auto parsed = parse_json(fields);
   const Json json = parsed.ok() ? *parsed : Json();
-  if (!json.is_object() || json.empty()) return invalid("option fields is ", excerpt(fields, 80), "; an object of names is expected, {\"x\": \"images\"}");
+  if (!json.is_object() || json.empty())
+    return invalid("option fields is ", excerpt(fields, 80), "; an object of names is expected, {\"x\": \"images\"}");
   std::map<std::string_view, const SampleArray*> found;
   std::vector<std::string> known;
   for (const SampleArray& array : arrays) {
@@ -84,20 +85,29 @@ Status choose(const std::string& path, const std::string& fields, std::vector<Sa
 }  // namespace
 
 ReaderOption fields_option() {
-  return {"fields", std::string(), "which arrays to take and as which fields, `{\"x\": \"images\", \"target\": \"labels\"}`; all under their own names if not given", true};
+  return {"fields", std::string(),
+          "which arrays to take and as which fields, `{\"x\": \"images\", \"target\": \"labels\"}`; all under their "
+          "own names if not given",
+          true};
 }
 
-Result<std::unique_ptr<Reader>> read_arrays(const std::string& path, std::vector<SampleArray> arrays, const std::string& fields) {
+Result<std::unique_ptr<Reader>> read_arrays(const std::string& path, std::vector<SampleArray> arrays,
+                                            const std::string& fields) {
   if (arrays.empty()) return Status(Code::invalid_argument, "the file holds no tensor", path);
   if (!fields.empty()) EPL_TRY(choose(path, fields, arrays));
   for (const SampleArray& array : arrays) {
     if (array.type.shape.empty()) {
-      return Status(Code::invalid_argument, cat("tensor ", quoted(excerpt(array.name, 200)), " is a scalar; rows need a first dimension; the option fields can leave it out"), path);
+      return Status(Code::invalid_argument,
+                    cat("tensor ", quoted(excerpt(array.name, 200)),
+                        " is a scalar; rows need a first dimension; the option fields can leave it out"),
+                    path);
     }
     const int64_t rows = array.type.shape[0], first = arrays[0].type.shape[0];
     if (rows != first) {
-      return Status(Code::invalid_argument, cat("tensor ", quoted(excerpt(array.name, 200)), " has ", rows, " rows, ", quoted(excerpt(arrays[0].name, 200)), " has ", first,
-                                                "; the option fields can leave one out"), path);
+      return Status(Code::invalid_argument,
+                    cat("tensor ", quoted(excerpt(array.name, 200)), " has ", rows, " rows, ",
+                        quoted(excerpt(arrays[0].name, 200)), " has ", first, "; the option fields can leave one out"),
+                    path);
     }
   }
   return std::unique_ptr<Reader>(std::make_unique<ArrayReader>(std::move(arrays)));

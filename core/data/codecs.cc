@@ -15,18 +15,23 @@ struct Home {
   std::string_view codec, pack, what, packages, instead;
 };
 constexpr Home homes[] = {
-    {"snappy", "parquet", "Parquet packed with snappy", "libsnappy-dev and libzstd-dev", "write the file with compression=\"gzip\""},
-    {"zstd", "parquet", "Parquet packed with zstd", "libsnappy-dev and libzstd-dev", "write the file with compression=\"gzip\""},
-    {"jpeg", "images", "an image in JPEG", "libjpeg62-turbo-dev and libpng-dev", "decode the images in Python and numpy.savez(\"data.npz\", x=..., target=...)"},
-    {"png", "images", "an image in PNG", "libjpeg62-turbo-dev and libpng-dev", "decode the images in Python and numpy.savez(\"data.npz\", x=..., target=...)"},
+    {"snappy", "parquet", "Parquet packed with snappy", "libsnappy-dev and libzstd-dev",
+     "write the file with compression=\"gzip\""},
+    {"zstd", "parquet", "Parquet packed with zstd", "libsnappy-dev and libzstd-dev",
+     "write the file with compression=\"gzip\""},
+    {"jpeg", "images", "an image in JPEG", "libjpeg62-turbo-dev and libpng-dev",
+     "decode the images in Python and numpy.savez(\"data.npz\", x=..., target=...)"},
+    {"png", "images", "an image in PNG", "libjpeg62-turbo-dev and libpng-dev",
+     "decode the images in Python and numpy.savez(\"data.npz\", x=..., target=...)"},
 };
 
 Status unpack_gzip(std::span<const std::byte> packed, std::span<std::byte> target) {
   z_stream stream{};
-  if (inflateInit2(&stream, MAX_WBITS + 16) != Z_OK) return Status(Code::out_of_memory, "there is no memory to unpack gzip");
+  if (inflateInit2(&stream, MAX_WBITS + 16) != Z_OK)
+    return Status(Code::out_of_memory, "there is no memory to unpack gzip");
   stream.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(packed.data()));
   stream.avail_in = static_cast<uInt>(packed.size());
-  Bytef none = 0;   // inflate wants a place even where nothing is to be written
+  Bytef none = 0;  // inflate wants a place even where nothing is to be written
   stream.next_out = target.empty() ? &none : reinterpret_cast<Bytef*>(target.data());
   stream.avail_out = static_cast<uInt>(target.size());
   const int result = inflate(&stream, Z_FINISH);
@@ -44,8 +49,9 @@ Result<const epl_pack_codec*> Codecs::find(std::string_view codec) {
   if (home == std::end(homes)) return unsupported("no codec ", codec);
   const auto pack = open_pack(packs_, home->pack);
   if (!pack.ok()) {
-    return Status(Code::unsupported, cat(home->what, " needs the pack ", home->pack, ", which is not here: ", pack.status().message(), ". It is built where Debian's ", home->packages,
-                                         " are installed. Without it: ", home->instead));
+    return Status(Code::unsupported,
+                  cat(home->what, " needs the pack ", home->pack, ", which is not here: ", pack.status().message(),
+                      ". It is built where Debian's ", home->packages, " are installed. Without it: ", home->instead));
   }
   for (uint64_t i = 0; i < (*pack)->codec_count; ++i) {
     const epl_pack_codec* one = (*pack)->codecs[i];
@@ -59,7 +65,8 @@ Status Codecs::unpack(std::string_view codec, std::span<const std::byte> packed,
   EPL_ASSIGN(const epl_pack_codec* found, find(codec));
   char text[200] = "";
   const epl_pack_reason reason{text, sizeof text};
-  if (found->unpack(packed.data(), packed.size(), target.data(), target.size(), &reason) != 0) return Status(Code::data_loss, cat(codec, ": ", to_utf8(text)));
+  if (found->unpack(packed.data(), packed.size(), target.data(), target.size(), &reason) != 0)
+    return Status(Code::data_loss, cat(codec, ": ", to_utf8(text)));
   return {};
 }
 
@@ -67,7 +74,8 @@ Status Codecs::measure(std::string_view codec, std::span<const std::byte> packed
   EPL_ASSIGN(const epl_pack_codec* found, find(codec));
   char text[200] = "";
   const epl_pack_reason reason{text, sizeof text};
-  if (found->measure(packed.data(), packed.size(), dims, &reason) != 0) return Status(Code::data_loss, cat(codec, ": ", to_utf8(text)));
+  if (found->measure(packed.data(), packed.size(), dims, &reason) != 0)
+    return Status(Code::data_loss, cat(codec, ": ", to_utf8(text)));
   return {};
 }
 

@@ -12,22 +12,26 @@ Shape without_ones(Shape shape) {
   return shape;
 }
 
-// The largest n below which `type` has every whole number.
+// The largest n below which `type` has every integer.
 double exact_below(DType type) {
   switch (type) {
-    case DType::f16: return 2048;
-    case DType::bf16: return 256;
-    case DType::f32: return 16777216;
-    default: return 9007199254740992.0;
+    case DType::f16:
+      return 2048;
+    case DType::bf16:
+      return 256;
+    case DType::f32:
+      return 16777216;
+    default:
+      return 9007199254740992.0;
   }
 }
 
 Status no_place(int64_t index, int64_t count, double value, DType to, std::string_view why) {
-  return Status(Code::invalid_argument, cat(count > 1 ? cat("element ", index, " is ") : "the value is ", value, ", which ", dtype_name(to), " cannot hold", why));
+  return Status(Code::invalid_argument, cat(count > 1 ? cat("element ", index, " is ") : "the value is ", value,
+                                            ", which ", dtype_name(to), " cannot hold", why));
 }
 
-template <class T>
-Status whole_from_double(DType from, const void* source, T* target, DType to, int64_t count) {
+template <class T> Status whole_from_double(DType from, const void* source, T* target, DType to, int64_t count) {
   // Limits as doubles: the first value above the largest, which a double has for every width.
   constexpr double low = static_cast<double>(std::numeric_limits<T>::min());
   const double high = std::ldexp(1.0, std::numeric_limits<T>::digits);
@@ -35,37 +39,40 @@ Status whole_from_double(DType from, const void* source, T* target, DType to, in
   for (int64_t i = 0; i < count; ++i) {
     const double value = load_double(from, source, i);
     if (!(value >= low && value < high)) return no_place(i, count, value, to, "");
-    if (value != std::floor(value)) return no_place(i, count, value, to, ": it is not a whole number");
-    if (std::fabs(value) > exact) return no_place(i, count, value, to, cat(" for certain: beyond ", exact, " ", dtype_name(from), " does not have every whole number; store whole numbers as such"));
+    if (value != std::floor(value)) return no_place(i, count, value, to, ": it is not an integer");
+    if (std::fabs(value) > exact)
+      return no_place(i, count, value, to,
+                      cat(" for certain: beyond ", exact, " ", dtype_name(from),
+                          " does not have every integer; store integers as such"));
     target[i] = static_cast<T>(value);
   }
   return {};
 }
 
-template <class T>
-Status whole_from_whole(DType from, const void* source, T* target, DType to, int64_t count) {
+template <class T> Status whole_from_whole(DType from, const void* source, T* target, DType to, int64_t count) {
   for (int64_t i = 0; i < count; ++i) {
     const int64_t value = from == DType::u64 ? 0 : load_int(from, source, i);
-    const bool fits = from == DType::u64 ? std::in_range<T>(static_cast<const uint64_t*>(source)[i]) : std::in_range<T>(value);
+    const bool fits =
+        from == DType::u64 ? std::in_range<T>(static_cast<const uint64_t*>(source)[i]) : std::in_range<T>(value);
     if (!fits) return no_place(i, count, load_double(from, source, i), to, "");
     target[i] = from == DType::u64 ? static_cast<T>(static_cast<const uint64_t*>(source)[i]) : static_cast<T>(value);
   }
   return {};
 }
 
-template <class T>
-Status to_whole(DType from, const void* source, void* target, DType to, int64_t count) {
+template <class T> Status to_whole(DType from, const void* source, void* target, DType to, int64_t count) {
   T* values = static_cast<T*>(target);
-  return is_float(from) ? whole_from_double(from, source, values, to, count) : whole_from_whole(from, source, values, to, count);
+  return is_float(from) ? whole_from_double(from, source, values, to, count)
+                        : whole_from_whole(from, source, values, to, count);
 }
 
 // The pairs that whole files are made of, without a switch at each element.
-template <class T>
-Status to_float(const T* source, float* target, int64_t count) {
+template <class T> Status to_float(const T* source, float* target, int64_t count) {
   for (int64_t i = 0; i < count; ++i) {
     target[i] = static_cast<float>(source[i]);
     if constexpr (std::is_floating_point_v<T>) {
-      if (std::isinf(target[i]) && !std::isinf(source[i])) return no_place(i, count, source[i], DType::f32, ": it is too large");
+      if (std::isinf(target[i]) && !std::isinf(source[i]))
+        return no_place(i, count, source[i], DType::f32, ": it is too large");
     }
   }
   return {};
@@ -75,13 +82,15 @@ Status to_real(DType from, const void* source, DType to, void* target, int64_t c
   if (to == DType::f32) {
     auto* floats = static_cast<float*>(target);
     if (from == DType::f64) return to_float(static_cast<const double*>(source), floats, count);
-    if (from == DType::u8 || from == DType::boolean) return to_float(static_cast<const uint8_t*>(source), floats, count);
+    if (from == DType::u8 || from == DType::boolean)
+      return to_float(static_cast<const uint8_t*>(source), floats, count);
     if (from == DType::i64) return to_float(static_cast<const int64_t*>(source), floats, count);
   }
   for (int64_t i = 0; i < count; ++i) {
     const double value = load_double(from, source, i);
     store_double(to, target, i, value);
-    if (std::isfinite(value) && !std::isfinite(load_double(to, target, i))) return no_place(i, count, value, to, ": it is too large");
+    if (std::isfinite(value) && !std::isfinite(load_double(to, target, i)))
+      return no_place(i, count, value, to, ": it is too large");
   }
   return {};
 }
@@ -97,20 +106,35 @@ Status to_truth(DType from, const void* source, void* target, int64_t count) {
 
 }  // namespace
 
-bool can_stand_for(const TensorType& from, const TensorType& to) { return without_ones(from.shape) == without_ones(to.shape); }
+bool can_stand_for(const TensorType& from, const TensorType& to) {
+  return without_ones(from.shape) == without_ones(to.shape);
+}
 
 Status convert_elements(DType from, const void* source, DType to, void* target, int64_t count) {
   switch (to) {
-    case DType::f32: case DType::f64: case DType::f16: case DType::bf16: return to_real(from, source, to, target, count);
-    case DType::i8: return to_whole<int8_t>(from, source, target, to, count);
-    case DType::i16: return to_whole<int16_t>(from, source, target, to, count);
-    case DType::i32: return to_whole<int32_t>(from, source, target, to, count);
-    case DType::i64: return to_whole<int64_t>(from, source, target, to, count);
-    case DType::u8: return to_whole<uint8_t>(from, source, target, to, count);
-    case DType::u16: return to_whole<uint16_t>(from, source, target, to, count);
-    case DType::u32: return to_whole<uint32_t>(from, source, target, to, count);
-    case DType::u64: return to_whole<uint64_t>(from, source, target, to, count);
-    case DType::boolean: return to_truth(from, source, target, count);
+    case DType::f32:
+    case DType::f64:
+    case DType::f16:
+    case DType::bf16:
+      return to_real(from, source, to, target, count);
+    case DType::i8:
+      return to_whole<int8_t>(from, source, target, to, count);
+    case DType::i16:
+      return to_whole<int16_t>(from, source, target, to, count);
+    case DType::i32:
+      return to_whole<int32_t>(from, source, target, to, count);
+    case DType::i64:
+      return to_whole<int64_t>(from, source, target, to, count);
+    case DType::u8:
+      return to_whole<uint8_t>(from, source, target, to, count);
+    case DType::u16:
+      return to_whole<uint16_t>(from, source, target, to, count);
+    case DType::u32:
+      return to_whole<uint32_t>(from, source, target, to, count);
+    case DType::u64:
+      return to_whole<uint64_t>(from, source, target, to, count);
+    case DType::boolean:
+      return to_truth(from, source, target, count);
   }
   return {};
 }
@@ -128,12 +152,15 @@ std::unique_ptr<ConvertingReader> ConvertingReader::over(const Reader& reader, s
 }
 
 Status ConvertingReader::read(int64_t index, int field, void* target) const {
-  const TensorType &from = reader_.fields()[static_cast<size_t>(field)].second, &to = fields_[static_cast<size_t>(field)].second;
+  const TensorType &from = reader_.fields()[static_cast<size_t>(field)].second,
+                   &to = fields_[static_cast<size_t>(field)].second;
   if (from.dtype == to.dtype) return reader_.read(index, field, target);
   std::lock_guard lock(mutex_);
   EPL_TRY(reader_.read(index, field, scratch_.data()));
   Status status = convert_elements(from.dtype, scratch_.data(), to.dtype, target, to.elements());
-  return status.ok() ? status : status.with_context(cat("field ", fields_[static_cast<size_t>(field)].first, ", sample ", index, " (counted from 0)"));
+  return status.ok() ? status
+                     : status.with_context(cat("field ", fields_[static_cast<size_t>(field)].first, ", sample ", index,
+                                               " (counted from 0)"));
 }
 
 }  // namespace epl

@@ -11,18 +11,20 @@
 
 namespace epl {
 
-// Whether a sample of type `from` can be given where `to` is wanted: as many elements in the same order, dimensions of 1
-// aside. Which values can is seen when they are read.
+// Whether a sample of type `from` can be given where `to` is wanted: as many elements in the same order, dimensions of
+// 1 aside. Which values can is seen when they are read.
 bool can_stand_for(const TensorType& from, const TensorType& to);
 
-// Converts `count` elements, exactly or, into a type of real numbers, to the nearest. An element that has no place in `to` (a
-// fraction or too large a number for whole ones, a finite number that would become infinite) is an error that names it.
+// Converts `count` elements, exactly or, into a type of real numbers, to the nearest. An element that has no place in
+// `to` (a fraction or too large a number for whole ones, a finite number that would become infinite) is an error that
+// names it.
 Status convert_elements(DType from, const void* source, DType to, void* target, int64_t count);
 
 // A reader with its fields in other types.
 class ConvertingReader : public Reader {
  public:
-  // Over `reader`, whose fields can stand for `wanted`, one for each. It takes the reader over by `own`, which cannot fail.
+  // Over `reader`, whose fields can stand for `wanted`, one for each. It takes the reader over by `own`, which cannot
+  // fail.
   static std::unique_ptr<ConvertingReader> over(const Reader& reader, std::vector<TensorType> wanted);
   void own(std::unique_ptr<Reader> reader) noexcept { owned_ = std::move(reader); }
 

@@ -14,8 +14,8 @@ namespace {
 
 struct Batch {
   std::vector<Tensor> fields;
-  std::vector<Tensor> rest;   // views of the same memory with as many samples as an epoch's last batch has
-  int64_t position = -1;   // which batch it holds
+  std::vector<Tensor> rest;  // views of the same memory with as many samples as an epoch's last batch has
+  int64_t position = -1;     // which batch it holds
   Status status;
 };
 
@@ -24,17 +24,17 @@ struct Batch {
 // Slots for batches: the one that the consumer was given last is its own until it asks for the next, whatever is sought
 // meanwhile; the thread fills the others with what comes next. Without prefetching there is one slot and no thread.
 struct Dataset::State {
-  std::unique_ptr<Reader> reader;   // of the fields in the types in which they are given
-  const Reader* file = nullptr;     // the one that was opened
+  std::unique_ptr<Reader> reader;  // of the fields in the types in which they are given
+  const Reader* file = nullptr;    // the one that was opened
   DatasetOptions options;
   std::vector<std::pair<std::string, TensorType>> fields;
   std::vector<Batch> slots;
-  int64_t position = 0;   // next batch to give
+  int64_t position = 0;  // next batch to give
 
   std::mutex mutex;
   std::condition_variable changed;
-  int64_t wanted_from = 0;    // the thread fills [wanted_from, wanted_from + prefetch)
-  const Batch* held = nullptr;     // by the consumer
+  int64_t wanted_from = 0;      // the thread fills [wanted_from, wanted_from + prefetch)
+  const Batch* held = nullptr;  // by the consumer
   bool stopping = false;
   Thread thread;
 
@@ -85,7 +85,8 @@ struct Dataset::State {
         if (left_over() == 0) continue;
         TensorType rest = type;
         rest.shape[0] = left_over();
-        batch.rest.emplace_back(std::move(rest), std::make_shared<const Tensor>(batch.fields.back()), batch.fields.back().data());
+        batch.rest.emplace_back(std::move(rest), std::make_shared<const Tensor>(batch.fields.back()),
+                                batch.fields.back().data());
       }
     }
     fields = std::move(made_fields);
@@ -154,13 +155,15 @@ Dataset::~Dataset() { state_->stop(); }
 
 Result<std::unique_ptr<Dataset>> Dataset::create(std::unique_ptr<Reader> reader, const DatasetOptions& options) {
   if (options.batch < 0) return invalid("batch is ", options.batch);
-  if (options.prefetch < 0 || options.prefetch > 1024) return invalid("prefetch is ", options.prefetch, "; 0 to 1024 are possible");
+  if (options.prefetch < 0 || options.prefetch > 1024)
+    return invalid("prefetch is ", options.prefetch, "; 0 to 1024 are possible");
   auto state = std::make_unique<State>();
   state->reader = std::move(reader);
   state->file = state->reader.get();
   state->options = options;
-  if (state->batches() == 0) return invalid("a batch takes ", state->batch_samples(), " samples, there are ", state->reader->samples());
-  std::unique_ptr<Dataset> dataset(new Dataset(std::move(state)));   // from here on its destructor ends the thread
+  if (state->batches() == 0)
+    return invalid("a batch takes ", state->batch_samples(), " samples, there are ", state->reader->samples());
+  std::unique_ptr<Dataset> dataset(new Dataset(std::move(state)));  // from here on its destructor ends the thread
   dataset->state_->make_slots(*dataset->state_->reader);
   EPL_TRY(dataset->state_->start());
   return dataset;
@@ -175,7 +178,7 @@ int64_t Dataset::position() const { return state_->position; }
 Result<std::span<const Tensor>> Dataset::next() {
   State& s = *state_;
   const int64_t at = s.position;
-  EPL_TRY(s.start());   // where there was no memory for the thread before
+  EPL_TRY(s.start());  // where there was no memory for the thread before
   Batch* batch = &s.slots[0];
   if (s.options.prefetch == 0) {
     EPL_TRY(s.fill(*batch, at));
@@ -187,11 +190,11 @@ Result<std::span<const Tensor>> Dataset::next() {
     s.changed.notify_all();
     s.changed.wait(lock, [&] { return (batch = s.find(at)) != nullptr; });
     if (!batch->status.ok()) {
-      batch->position = -1;   // the next call reads it again
+      batch->position = -1;  // the next call reads it again
       return batch->status;
     }
     s.held = batch;
-    batch->position = -1;     // it is the consumer's now: sought again, it is read again
+    batch->position = -1;  // it is the consumer's now: sought again, it is read again
     s.wanted_from = at + 1;
     s.changed.notify_all();
   }
@@ -202,7 +205,8 @@ Result<std::span<const Tensor>> Dataset::next() {
 Status Dataset::seek(int64_t position) {
   // Far beyond any training, and far enough from the largest number for all that is counted from here.
   constexpr int64_t last_position = int64_t{1} << 62;
-  if (position < 0 || position > last_position) return invalid("position ", position, " in a dataset; it is a count of batches, 0 to 2^62");
+  if (position < 0 || position > last_position)
+    return invalid("position ", position, " in a dataset; it is a count of batches, 0 to 2^62");
   State& s = *state_;
   std::lock_guard lock(s.mutex);
   s.position = position;
@@ -210,7 +214,6 @@ Status Dataset::seek(int64_t position) {
   s.changed.notify_all();
   return {};
 }
-
 
 const Reader& Dataset::reader() const { return *state_->file; }
 
@@ -223,8 +226,10 @@ Status Dataset::retype(const std::vector<TensorType>& wanted) {
     TensorType sample = wanted[f];
     same = same && sample == there;
     const bool batched = s.options.batch > 0;
-    const bool fits = can_stand_for(there, sample) && (!batched || (!sample.shape.empty() && sample.shape[0] == s.options.batch));
-    if (!fits) return invalid("field ", s.fields[f].first, " is ", there.text(), " and cannot be given as ", sample.text());
+    const bool fits =
+        can_stand_for(there, sample) && (!batched || (!sample.shape.empty() && sample.shape[0] == s.options.batch));
+    if (!fits)
+      return invalid("field ", s.fields[f].first, " is ", there.text(), " and cannot be given as ", sample.text());
     if (batched) sample.shape.erase(sample.shape.begin());
     samples.push_back(std::move(sample));
   }

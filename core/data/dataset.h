@@ -15,11 +15,11 @@
 namespace epl {
 
 struct DatasetOptions {
-  int64_t batch = 0;       // samples of a batch; 0: a sample is a batch, without a dimension added
-  bool shuffled = false;   // a new permutation for each epoch
+  int64_t batch = 0;      // samples of a batch; 0: a sample is a batch, without a dimension added
+  bool shuffled = false;  // a new permutation for each epoch
   uint64_t seed = 0;
-  int64_t prefetch = 0;    // batches read ahead
-  bool partial = false;    // an epoch ends with what is left over after its last whole batch
+  int64_t prefetch = 0;  // batches read ahead
+  bool partial = false;  // an epoch ends with what is left over after its last whole batch
 };
 
 class Dataset {
@@ -30,16 +30,16 @@ class Dataset {
   // As batches have them.
   const std::vector<std::pair<std::string, TensorType>>& fields() const;
   int64_t samples() const;
-  int64_t batches() const;   // of an epoch
-  // The fields of the next batch, in order; they keep their values until the next call of `next`. Allocates nothing. The last batch of an
-  // epoch may have fewer samples, where the options say so.
+  int64_t batches() const;  // of an epoch
+  // The fields of the next batch, in order; they keep their values until the next call of `next`. Allocates nothing.
+  // The last batch of an epoch may have fewer samples, where the options say so.
   Result<std::span<const Tensor>> next();
   int64_t position() const;  // batches given so far
   Status seek(int64_t position);
   // From now on batches have fields of these types, one for each; what differs from what the file has is converted
   // (core/data/convert.h). Batches given before are gone.
   Status retype(const std::vector<TensorType>& wanted);
-  const Reader& reader() const;   // of the file, whatever types its fields are given in
+  const Reader& reader() const;  // of the file, whatever types its fields are given in
   const DatasetOptions& options() const;
 
  private:

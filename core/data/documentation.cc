@@ -16,13 +16,17 @@ std::string reader_documentation() {
   std::string out =
       "<!-- Generated from the rows of core/data/readers: run test_data with EPL_UPDATE_DOCS=1. -->\n"
       "# Readers\n\n"
-      "What `epl train --data` and `epl_dataset_open` read. A reader is chosen by what a file begins with, else by the end of its name, or by\n"
-      "the option `reader`. Its options are given as JSON: `--data-options '{\"target\": \"price\"}'`. [training.md](training.md) shows each at work.\n";
+      "What `epl train --data` and `epl_dataset_open` read. A reader is chosen by what a file begins with, else by the "
+      "end of its name, or by\n"
+      "the option `reader`. Its options are given as JSON: `--data-options '{\"target\": \"price\"}'`. "
+      "[training.md](training.md) shows each at work.\n";
   for (const ReaderRow& row : reader_table().rows) {
-    out += cat("\n## ", row.name, "\n\n", row.folder ? "A folder." : cat("Files: ", join(row.suffixes, ", "), "."), " ", row.doc, "\n");
+    out += cat("\n## ", row.name, "\n\n", row.folder ? "A folder." : cat("Files: ", join(row.suffixes, ", "), "."), " ",
+               row.doc, "\n");
     if (row.options.empty()) continue;
     out += "\n| option | default | meaning |\n|---|---|---|\n";
-    for (const ReaderOption& option : row.options) out += cat("| `", option.name, "` | ", default_text(option), " | ", option.doc, " |\n");
+    for (const ReaderOption& option : row.options)
+      out += cat("| `", option.name, "` | ", default_text(option), " | ", option.doc, " |\n");
   }
   return out;
 }

@@ -7,7 +7,7 @@
 namespace epl {
 namespace {
 
-constexpr int fraction_bits = 22;   // of a weight: 8 bits of a pixel and 2 of headroom are left of 32
+constexpr int fraction_bits = 22;  // of a weight: 8 bits of a pixel and 2 of headroom are left of 32
 
 // For each place of the result the first source pixel and the weights of it and of those behind it.
 struct Weights {
@@ -35,12 +35,15 @@ Weights triangle(int64_t from, int64_t to) {
       sum += raw.back();
     }
     out.places.push_back({first, end - first, out.weights.size()});
-    for (const double weight : raw) out.weights.push_back(static_cast<int32_t>(std::floor(weight / sum * (1 << fraction_bits) + 0.5)));
+    for (const double weight : raw)
+      out.weights.push_back(static_cast<int32_t>(std::floor(weight / sum * (1 << fraction_bits) + 0.5)));
   }
   return out;
 }
 
-uint8_t rounded(int32_t sum) { return static_cast<uint8_t>(std::clamp((sum + (1 << (fraction_bits - 1))) >> fraction_bits, 0, 255)); }
+uint8_t rounded(int32_t sum) {
+  return static_cast<uint8_t>(std::clamp((sum + (1 << (fraction_bits - 1))) >> fraction_bits, 0, 255));
+}
 
 // Along the rows (`step` is a pixel) or along the columns (`step` is a row) of the source.
 Image resampled(const Image& image, int64_t height, int64_t width) {
@@ -55,7 +58,8 @@ Image resampled(const Image& image, int64_t height, int64_t width) {
       const uint8_t* from = image.pixels.data() + (columns ? y * row : x * image.channels) + place.first * step;
       for (int64_t c = 0; c < image.channels; ++c) {
         int32_t sum = 0;
-        for (int64_t p = 0; p < place.count; ++p) sum += from[p * step + c] * w.weights[place.at + static_cast<size_t>(p)];
+        for (int64_t p = 0; p < place.count; ++p)
+          sum += from[p * step + c] * w.weights[place.at + static_cast<size_t>(p)];
         *to++ = rounded(sum);
       }
     }
@@ -69,7 +73,8 @@ Image crop(const Image& image, int64_t top, int64_t left, int64_t height, int64_
   Image out{height, width, image.channels, std::vector<uint8_t>(static_cast<size_t>(height * width * image.channels))};
   const auto bytes = static_cast<size_t>(width * image.channels);
   for (int64_t y = 0; y < height; ++y) {
-    std::memcpy(out.pixels.data() + static_cast<size_t>(y) * bytes, image.pixels.data() + ((top + y) * image.width + left) * image.channels, bytes);
+    std::memcpy(out.pixels.data() + static_cast<size_t>(y) * bytes,
+                image.pixels.data() + ((top + y) * image.width + left) * image.channels, bytes);
   }
   return out;
 }

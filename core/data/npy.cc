@@ -7,9 +7,11 @@
 namespace epl {
 namespace {
 
-constexpr uint64_t longest_header = 1 << 20;
+constexpr uint64_t max_header = 1 << 20;
 
-Status damaged(const std::string& name, std::string message) { return Status(Code::data_loss, cat("not a .npy array: ", message), name); }
+Status damaged(const std::string& name, std::string message) {
+  return Status(Code::data_loss, cat("not a .npy array: ", message), name);
+}
 
 // The header's line, a Python dictionary of three entries; nothing else of Python is understood.
 class Literal {
@@ -42,7 +44,7 @@ class Literal {
     const auto [stop, failure] = std::from_chars(text_.data(), text_.data() + text_.size(), value);
     if (failure != std::errc() || value < 0) return std::nullopt;
     text_.remove_prefix(static_cast<size_t>(stop - text_.data()));
-    take('L');   // Python 2 wrote long numbers so
+    take('L');  // Python 2 wrote long numbers so
     return value;
   }
   bool at_end() {
@@ -53,7 +55,9 @@ class Literal {
 
  private:
   void skip() {
-    while (!text_.empty() && (text_.front() == ' ' || text_.front() == '\t' || text_.front() == '\n' || text_.front() == '\r')) text_.remove_prefix(1);
+    while (!text_.empty() &&
+           (text_.front() == ' ' || text_.front() == '\t' || text_.front() == '\n' || text_.front() == '\r'))
+      text_.remove_prefix(1);
   }
   std::string_view text_;
 };
@@ -61,8 +65,9 @@ class Literal {
 // "<f4": the order of bytes, the kind and the width.
 Status read_dtype(const std::string& name, const std::string& descr, NpyHeader& header) {
   static constexpr std::pair<std::string_view, DType> known[] = {
-      {"f4", DType::f32}, {"f8", DType::f64}, {"f2", DType::f16}, {"i1", DType::i8},  {"i2", DType::i16}, {"i4", DType::i32},
-      {"i8", DType::i64}, {"u1", DType::u8},  {"u2", DType::u16}, {"u4", DType::u32}, {"u8", DType::u64}, {"b1", DType::boolean}};
+      {"f4", DType::f32}, {"f8", DType::f64}, {"f2", DType::f16}, {"i1", DType::i8},
+      {"i2", DType::i16}, {"i4", DType::i32}, {"i8", DType::i64}, {"u1", DType::u8},
+      {"u2", DType::u16}, {"u4", DType::u32}, {"u8", DType::u64}, {"b1", DType::boolean}};
   if (descr.size() >= 2 && std::string_view("<>=|").find(descr[0]) != std::string_view::npos) {
     for (const auto& [text, dtype] : known) {
       if (descr.substr(1) != text) continue;
@@ -73,19 +78,21 @@ Status read_dtype(const std::string& name, const std::string& descr, NpyHeader& 
   }
   std::string why = "is not an element type that EPL has";
   if (descr.find('O') != std::string::npos) why = "is Python objects, which are not read; save numbers";
-  if (descr.find('U') != std::string::npos || descr.find('S') != std::string::npos) why = "is texts; save their numbers: numpy.unique(texts, return_inverse=True)[1]";
+  if (descr.find('U') != std::string::npos || descr.find('S') != std::string::npos)
+    why = "is texts; save their numbers: numpy.unique(texts, return_inverse=True)[1]";
   if (descr.find('c') != std::string::npos) why = "is complex numbers; save real and imaginary parts";
   return Status(Code::unsupported, cat("the array's element type ", quoted(excerpt(descr, 40)), " ", why), name);
 }
 
 Status read_shape(const std::string& name, Literal& in, Shape& shape) {
-  if (!in.take('(')) return damaged(name, cat("its shape is no tuple: ", quoted(excerpt(in.rest(), 60))));
+  if (!in.take('(')) return damaged(name, cat("its shape is not a tuple: ", quoted(excerpt(in.rest(), 60))));
   int64_t elements = 1;
   while (!in.take(')')) {
     const std::optional<int64_t> size = in.size();
-    if (!size || shape.size() == 32) return damaged(name, cat("its shape has an entry that is no size: ", quoted(excerpt(in.rest(), 60))));
+    if (!size || shape.size() == 32)
+      return damaged(name, cat("its shape has an entry that is not a size: ", quoted(excerpt(in.rest(), 60))));
     if (*size > 0 && elements > (int64_t{1} << 58) / *size) return damaged(name, "its shape has impossible sizes");
-    if (*size > 0) elements *= *size;   // a zero does not make the others possible
+    if (*size > 0) elements *= *size;  // a zero does not make the others possible
     shape.push_back(*size);
     if (!in.take(',')) {
       if (!in.take(')')) return damaged(name, cat("its shape does not end: ", quoted(excerpt(in.rest(), 60))));
@@ -98,19 +105,25 @@ Status read_shape(const std::string& name, Literal& in, Shape& shape) {
 Status read_literal(const std::string& name, std::string_view text, NpyHeader& header) {
   Literal in(text);
   bool descr = false, order = false, shape = false;
-  if (!in.take('{')) return damaged(name, cat("its header is no dictionary: ", quoted(excerpt(text, 60))));
+  if (!in.take('{')) return damaged(name, cat("its header is not a dictionary: ", quoted(excerpt(text, 60))));
   while (!in.take('}')) {
     const std::optional<std::string> key = in.quoted_text();
-    if (!key || !in.take(':')) return damaged(name, cat("its header has no key here: ", quoted(excerpt(in.rest(), 60))));
+    if (!key || !in.take(':'))
+      return damaged(name, cat("its header has no key here: ", quoted(excerpt(in.rest(), 60))));
     if (*key == "descr" && !descr) {
       descr = true;
       const std::optional<std::string> value = in.quoted_text();
-      if (!value) return Status(Code::unsupported, "the array's elements are records of several fields; save one array for each field, numpy.savez(FILE, x=..., target=...)", name);
+      if (!value)
+        return Status(Code::unsupported,
+                      "the array's elements are records of several fields; save one array for each field, "
+                      "numpy.savez(FILE, x=..., target=...)",
+                      name);
       EPL_TRY(read_dtype(name, *value, header));
     } else if (*key == "fortran_order" && !order) {
       order = true;
       header.column_major = in.take("True");
-      if (!header.column_major && !in.take("False")) return damaged(name, cat("fortran_order is neither True nor False: ", quoted(excerpt(in.rest(), 60))));
+      if (!header.column_major && !in.take("False"))
+        return damaged(name, cat("fortran_order is neither True nor False: ", quoted(excerpt(in.rest(), 60))));
     } else if (*key == "shape" && !shape) {
       shape = true;
       EPL_TRY(read_shape(name, in, header.type.shape));
@@ -135,11 +148,14 @@ Result<NpyHeader> read_npy_header(const std::string& name, uint64_t size, const 
   EPL_TRY(read(0, start, static_cast<size_t>(std::min<uint64_t>(size, sizeof start))));
   if (std::memcmp(start, "\x93NUMPY", 6) != 0) return damaged(name, "it does not begin with \\x93NUMPY");
   const int version = start[6];
-  if (version < 1 || version > 3 || start[7] != 0) return Status(Code::unsupported, cat("version ", version, ".", int{start[7]}, " of the npy format; 1.0 to 3.0 are read"), name);
+  if (version < 1 || version > 3 || start[7] != 0)
+    return Status(Code::unsupported,
+                  cat("version ", version, ".", int{start[7]}, " of the npy format; 1.0 to 3.0 are read"), name);
   const uint64_t front = version == 1 ? 10 : 12;
   uint64_t length = start[8] | uint64_t{start[9]} << 8;
   if (version > 1) length |= uint64_t{start[10]} << 16 | uint64_t{start[11]} << 24;
-  if (size < front || length > size - front || length > longest_header) return damaged(name, cat("a header of ", length, " bytes in ", size, "; is it truncated?"));
+  if (size < front || length > size - front || length > max_header)
+    return damaged(name, cat("a header of ", length, " bytes in ", size, "; is it truncated?"));
   std::string text(length, '\0');
   EPL_TRY(read(front, text.data(), text.size()));
   NpyHeader header;
@@ -147,13 +163,14 @@ Result<NpyHeader> read_npy_header(const std::string& name, uint64_t size, const 
   header.data = front + length;
   const auto wanted = static_cast<uint64_t>(header.type.bytes());
   if (size - header.data != wanted) {
-    return damaged(name, cat(header.type.text(), " takes ", wanted, " bytes, there are ", size - header.data, size - header.data < wanted ? "; is it truncated?" : ""));
+    return damaged(name, cat(header.type.text(), " takes ", wanted, " bytes, there are ", size - header.data,
+                             size - header.data < wanted ? "; is it truncated?" : ""));
   }
   return header;
 }
 
-Result<SampleArray> npy_array(const std::string& name, const NpyHeader& header, std::shared_ptr<const FileReader> file, uint64_t offset,
-                              std::shared_ptr<const std::vector<std::byte>> memory) {
+Result<SampleArray> npy_array(const std::string& name, const NpyHeader& header, std::shared_ptr<const FileReader> file,
+                              uint64_t offset, std::shared_ptr<const std::vector<std::byte>> memory) {
   SampleArray out;
   out.name = name;
   out.type = header.type;

@@ -5,8 +5,8 @@
 
 namespace epl {
 
-// A permutation of [0, size) keyed by (seed, epoch): a Feistel network of four rounds of Philox over the next power of four, walked
-// until it lands inside (Black and Rogaway, "Ciphers with arbitrary finite domains", 2002).
+// A permutation of [0, size) keyed by (seed, epoch): a Feistel network of four rounds of Philox over the next power of
+// four, walked until it lands inside (Black and Rogaway, "Ciphers with arbitrary finite domains", 2002).
 class Permutation {
  public:
   Permutation(int64_t size, uint64_t seed, uint64_t epoch);

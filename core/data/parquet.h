@@ -1,5 +1,6 @@
-// Apache Parquet (https://parquet.apache.org/docs/file-format): tables in columns, cut into groups of rows and into pages.
-// Columns of numbers, truths and texts are read, with every encoding that writers of today use for them; nested ones are not.
+// Apache Parquet (https://parquet.apache.org/docs/file-format): tables in columns, cut into groups of rows and into
+// pages. Columns of numbers, truths and texts are read, with every encoding that writers of today use for them; nested
+// ones are not.
 #pragma once
 
 #include <functional>
@@ -19,15 +20,15 @@ struct ParquetColumn {
   ParquetType type = ParquetType::i32;
   bool optional = false;
   bool is_unsigned = false;
-  double unit = 1;               // of a decimal: a value is so many of these
-  std::string unreadable;        // why the column cannot be read; empty if it can
+  double unit = 1;         // of a decimal: a value is so many of these
+  std::string unreadable;  // why the column cannot be read; empty if it can
   bool text() const { return type == ParquetType::bytes; }
 };
 
 // The pages of one column in one group of rows.
 struct ParquetChunk {
   int32_t codec = 0;
-  uint64_t offset = 0, bytes = 0;   // in the file
+  uint64_t offset = 0, bytes = 0;  // in the file
   int64_t values = 0;
 };
 
@@ -36,7 +37,7 @@ struct ParquetFile {
   std::vector<ParquetColumn> columns;
   struct Group {
     int64_t rows = 0;
-    std::vector<ParquetChunk> chunks;   // one for each column
+    std::vector<ParquetChunk> chunks;  // one for each column
   };
   std::vector<Group> groups;
 };
@@ -51,6 +52,7 @@ struct ParquetSink {
 
 Result<ParquetFile> read_parquet(const FileReader& file);
 // The values of a column in one group: so many as the group has rows.
-Status read_parquet_chunk(const FileReader& file, const ParquetColumn& column, const ParquetChunk& chunk, int64_t rows, Codecs& codecs, const ParquetSink& sink);
+Status read_parquet_chunk(const FileReader& file, const ParquetColumn& column, const ParquetChunk& chunk, int64_t rows,
+                          Codecs& codecs, const ParquetSink& sink);
 
 }  // namespace epl

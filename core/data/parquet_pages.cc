@@ -10,16 +10,25 @@
 namespace epl {
 namespace {
 
-enum Encoding : int64_t { plain = 0, plain_dictionary = 2, run_length = 3, delta_whole = 5, delta_lengths = 6, delta_text = 7, dictionary = 8, split = 9 };
+enum Encoding : int64_t {
+  plain = 0,
+  plain_dictionary = 2,
+  run_length = 3,
+  delta_whole = 5,
+  delta_lengths = 6,
+  delta_text = 7,
+  dictionary = 8,
+  split = 9
+};
 
 using Bytes = std::string_view;
 
-// What a page's values are decoded to: whole numbers, real ones, or texts, which are views into the page or into `made`.
+// What a page's values are decoded to: integers, real ones, or texts, which are views into the page or into `made`.
 struct Values {
   std::vector<int64_t> whole;
   std::vector<double> real;
   std::vector<Bytes> text;
-  std::vector<std::string> made;   // texts that stand nowhere as a whole
+  std::vector<std::string> made;  // texts that stand nowhere as a whole
   size_t size() const { return std::max({whole.size(), real.size(), text.size()}); }
 };
 
@@ -27,8 +36,7 @@ bool is_real(const ParquetColumn& column) { return column.type == ParquetType::f
 
 size_t width_of(ParquetType type) { return type == ParquetType::i64 || type == ParquetType::f64 ? 8 : 4; }
 
-template <class T>
-T load(const char* at) {
+template <class T> T load(const char* at) {
   T value;
   std::memcpy(&value, at, sizeof value);
   return value;
@@ -37,10 +45,18 @@ T load(const char* at) {
 // An element of a fixed width.
 void add_fixed(const ParquetColumn& column, const char* at, Values& out) {
   switch (column.type) {
-    case ParquetType::i32: out.whole.push_back(column.is_unsigned ? int64_t{load<uint32_t>(at)} : int64_t{load<int32_t>(at)}); break;
-    case ParquetType::i64: out.whole.push_back(load<int64_t>(at)); break;
-    case ParquetType::f32: out.real.push_back(load<float>(at)); break;
-    default: out.real.push_back(load<double>(at)); break;
+    case ParquetType::i32:
+      out.whole.push_back(column.is_unsigned ? int64_t{load<uint32_t>(at)} : int64_t{load<int32_t>(at)});
+      break;
+    case ParquetType::i64:
+      out.whole.push_back(load<int64_t>(at));
+      break;
+    case ParquetType::f32:
+      out.real.push_back(load<float>(at));
+      break;
+    default:
+      out.real.push_back(load<double>(at));
+      break;
   }
 }
 
@@ -80,14 +96,14 @@ bool read_runs(Bytes& in, int bits, size_t count, std::vector<uint32_t>& out) {
       head |= static_cast<uint64_t>(one & 127) << shift;
       if (one < 128) break;
     }
-    if ((head & 1) == 0) {   // a run
+    if ((head & 1) == 0) {  // a run
       const size_t run = std::min<size_t>(head >> 1, count - out.size());
       if (in.size() < bytes || head == 0) return false;
       uint32_t value = 0;
       std::memcpy(&value, in.data(), bytes);
       in.remove_prefix(bytes);
       out.insert(out.end(), run, value);
-    } else {   // groups of eight, packed from the lowest bit
+    } else {  // groups of eight, packed from the lowest bit
       const uint64_t groups = head >> 1;
       if (groups == 0 || (bits > 0 && groups > in.size() / static_cast<size_t>(bits) + 1)) return false;
       const size_t packed = std::min<size_t>(groups * static_cast<size_t>(bits), in.size());
@@ -128,8 +144,11 @@ int64_t from_zigzag(uint64_t value) { return static_cast<int64_t>(value >> 1) ^ 
 // Differences, each block's packed over its smallest. Overflow wraps, which is what the format asks for.
 bool read_deltas(Bytes& in, size_t count, std::vector<int64_t>& out) {
   uint64_t block = 0, pieces = 0, total = 0, first = 0;
-  if (!read_varint(in, block) || !read_varint(in, pieces) || !read_varint(in, total) || !read_varint(in, first)) return false;
-  if (block == 0 || block > (1 << 20) || pieces == 0 || block % pieces != 0 || (block / pieces) % 8 != 0 || total != count) return false;
+  if (!read_varint(in, block) || !read_varint(in, pieces) || !read_varint(in, total) || !read_varint(in, first))
+    return false;
+  if (block == 0 || block > (1 << 20) || pieces == 0 || block % pieces != 0 || (block / pieces) % 8 != 0 ||
+      total != count)
+    return false;
   const size_t piece = block / pieces;
   if (count == 0) return true;
   auto value = static_cast<uint64_t>(from_zigzag(first));
@@ -144,9 +163,10 @@ bool read_deltas(Bytes& in, size_t count, std::vector<int64_t>& out) {
       if (bits > 64 || in.size() < piece / 8 * bits) return false;
       for (size_t i = 0; i < piece && out.size() < count; ++i) {
         uint64_t delta = 0;
-        for (size_t b = 0, from = i * bits; b < bits; ) {   // up to the end of each byte
+        for (size_t b = 0, from = i * bits; b < bits;) {  // up to the end of each byte
           const size_t at = from + b, take = std::min<size_t>(8 - at % 8, bits - b);
-          const uint64_t part = static_cast<uint64_t>(static_cast<unsigned char>(in[at / 8])) >> (at % 8) & ((1u << take) - 1);
+          const uint64_t part =
+              static_cast<uint64_t>(static_cast<unsigned char>(in[at / 8])) >> (at % 8) & ((1u << take) - 1);
           delta |= part << b;
           b += take;
         }
@@ -176,7 +196,7 @@ bool read_delta_texts(Bytes in, size_t count, Values& out) {
   std::vector<Bytes> ends;
   if (!read_deltas(in, count, shared) || !read_delta_lengths(in, count, ends)) return false;
   size_t total = 0;
-  out.made.reserve(count);   // views stay valid
+  out.made.reserve(count);  // views stay valid
   for (size_t i = 0; i < count; ++i) {
     const Bytes before = i > 0 ? Bytes(out.made.back()) : Bytes();
     if (shared[i] < 0 || static_cast<uint64_t>(shared[i]) > before.size()) return false;
@@ -242,7 +262,8 @@ bool read_head(Thrift& in, PageHead& out) {
 // Goes through the pages of a chunk.
 class ChunkReader {
  public:
-  ChunkReader(const FileReader& file, const ParquetColumn& column, const ParquetChunk& chunk, Codecs& codecs, const ParquetSink& sink)
+  ChunkReader(const FileReader& file, const ParquetColumn& column, const ParquetChunk& chunk, Codecs& codecs,
+              const ParquetSink& sink)
       : file_(file), column_(column), chunk_(chunk), codecs_(codecs), sink_(sink) {}
 
   Status run(int64_t rows) {
@@ -257,7 +278,8 @@ class ChunkReader {
 
  private:
   Status wrong(uint64_t at, std::string what) const {
-    return Status(Code::data_loss, cat("column ", quoted(excerpt(column_.name, 60)), ", page at byte ", at, ": ", what), file_.path());
+    return Status(Code::data_loss, cat("column ", quoted(excerpt(column_.name, 60)), ", page at byte ", at, ": ", what),
+                  file_.path());
   }
 
   Status name_codec() {
@@ -265,58 +287,69 @@ class ChunkReader {
     if (chunk_.codec < 0 || chunk_.codec > 7) return wrong(chunk_.offset, cat("an unknown codec, ", chunk_.codec));
     codec_ = names[chunk_.codec];
     if (codec_ == "lzo" || codec_ == "brotli" || codec_ == "lz4" || codec_ == "lz4_raw") {
-      return Status(Code::unsupported, cat("the file is packed with ", codec_, "; snappy, zstd and gzip are read"), file_.path());
+      return Status(Code::unsupported, cat("the file is packed with ", codec_, "; snappy, zstd and gzip are read"),
+                    file_.path());
     }
     return {};
   }
 
   // Reads the page at `at` and goes behind it.
   Status read_page(uint64_t& at, int64_t rows) {
-    constexpr uint64_t longest_head = 1 << 16;   // statistics may stand in it
+    constexpr uint64_t max_head = 1 << 16;  // statistics may stand in it
     const uint64_t start = at, end = chunk_.offset + chunk_.bytes;
-    std::string front(std::min(longest_head, end - at), '\0');
+    std::string front(std::min(max_head, end - at), '\0');
     EPL_TRY(file_.read(at, front.data(), front.size()));
     Thrift in(front);
     PageHead head;
     if (!read_head(in, head)) return wrong(start, "its head is damaged");
     at += in.position();
-    if (head.packed < 0 || head.unpacked < 0 || static_cast<uint64_t>(head.packed) > end - at) return wrong(start, cat(head.packed, " bytes, where the column ends before"));
+    if (head.packed < 0 || head.unpacked < 0 || static_cast<uint64_t>(head.packed) > end - at)
+      return wrong(start, cat(head.packed, " bytes, where the column ends before"));
     // No codec packs a page much tighter, so memory is bounded by the file.
-    if (head.unpacked > (int64_t{1} << 24) && head.unpacked / 1024 > head.packed) return wrong(start, cat(head.packed, " bytes cannot be ", head.unpacked));
+    if (head.unpacked > (int64_t{1} << 24) && head.unpacked / 1024 > head.packed)
+      return wrong(start, cat(head.packed, " bytes cannot be ", head.unpacked));
     std::vector<std::byte> packed(static_cast<size_t>(head.packed));
     EPL_TRY(file_.read(at, packed.data(), packed.size()));
     at += packed.size();
-    if (head.kind == 1) return {};   // an index
-    if (head.kind != 0 && head.kind != 2 && head.kind != 3) return wrong(start, cat("an unknown kind of page, ", head.kind));
+    if (head.kind == 1) return {};  // an index
+    if (head.kind != 0 && head.kind != 2 && head.kind != 3)
+      return wrong(start, cat("an unknown kind of page, ", head.kind));
     const bool is_dictionary = head.kind == 2;
-    if (head.values < 0 || head.values > (is_dictionary ? head.unpacked * 8 : rows - done_)) return wrong(start, cat(head.values, " values"));
+    if (head.values < 0 || head.values > (is_dictionary ? head.unpacked * 8 : rows - done_))
+      return wrong(start, cat(head.values, " values"));
     std::vector<char> page;
     EPL_TRY(unpack(start, head, packed, page));
     const Bytes bytes(page.data(), page.size());
     if (!is_dictionary) return read_data(start, head, bytes);
     dictionary_ = {};
-    dictionary_page_ = std::move(page);   // texts are views into it
-    if (head.encoding != plain && head.encoding != plain_dictionary) return wrong(start, cat("a dictionary in encoding ", head.encoding));
-    if (!read_plain(column_, {dictionary_page_.data(), dictionary_page_.size()}, static_cast<size_t>(head.values), dictionary_)) return wrong(start, "its dictionary is cut off");
+    dictionary_page_ = std::move(page);  // texts are views into it
+    if (head.encoding != plain && head.encoding != plain_dictionary)
+      return wrong(start, cat("a dictionary in encoding ", head.encoding));
+    if (!read_plain(column_, {dictionary_page_.data(), dictionary_page_.size()}, static_cast<size_t>(head.values),
+                    dictionary_))
+      return wrong(start, "its dictionary is cut off");
     return {};
   }
 
   // The levels of a page of the second kind stand unpacked in front of it.
   Status unpack(uint64_t start, const PageHead& head, std::span<const std::byte> packed, std::vector<char>& page) {
     const int64_t levels = head.kind == 3 ? head.level_bytes : 0;
-    if (levels < 0 || levels > std::min(head.packed, head.unpacked)) return wrong(start, "its levels do not fit into it");
-    if (head.kind == 3 && head.repetition_bytes != 0) return wrong(start, "it has levels of lists, and the column is none");
+    if (levels < 0 || levels > std::min(head.packed, head.unpacked))
+      return wrong(start, "its levels do not fit into it");
+    if (head.kind == 3 && head.repetition_bytes != 0)
+      return wrong(start, "it has levels of lists, and the column is none");
     page.resize(static_cast<size_t>(head.unpacked));
     const auto front = static_cast<size_t>(levels);
     std::ranges::copy(packed.first(front), std::as_writable_bytes(std::span(page)).begin());
     const std::span<std::byte> rest = std::as_writable_bytes(std::span(page)).subspan(front);
     packed = packed.subspan(front);
     if (codec_.empty() || (head.kind == 3 && !head.is_packed)) {
-      if (packed.size() != rest.size()) return wrong(start, cat(packed.size(), " bytes, and ", rest.size(), " are to come of it"));
+      if (packed.size() != rest.size())
+        return wrong(start, cat(packed.size(), " bytes, and ", rest.size(), " are to come of it"));
       std::ranges::copy(packed, rest.begin());
       return {};
     }
-    if (rest.empty()) return {};   // only missing values
+    if (rest.empty()) return {};  // only missing values
     Status status = codecs_.unpack(codec_, packed, rest);
     return status.ok() || status.code() != Code::data_loss ? status : wrong(start, status.message());
   }
@@ -354,14 +387,15 @@ class ChunkReader {
     } else if (encoding == dictionary || encoding == plain_dictionary) {
       return look_up(start, page, count);
     } else if (encoding == run_length && column_.type == ParquetType::boolean && page.size() >= 4) {
-      page.remove_prefix(4);   // their length
+      page.remove_prefix(4);  // their length
       std::vector<uint32_t> bits;
       fine = read_runs(page, 1, count, bits);
       values_.whole.assign(bits.begin(), bits.end());
     } else if (encoding == delta_whole && whole) {
       fine = read_deltas(page, count, values_.whole);
       for (int64_t& value : values_.whole) {
-        if (column_.type == ParquetType::i32) value = column_.is_unsigned ? int64_t{static_cast<uint32_t>(value)} : int64_t{static_cast<int32_t>(value)};
+        if (column_.type == ParquetType::i32)
+          value = column_.is_unsigned ? int64_t{static_cast<uint32_t>(value)} : int64_t{static_cast<int32_t>(value)};
       }
     } else if (encoding == delta_lengths && column_.text()) {
       fine = read_delta_lengths(page, count, values_.text);
@@ -410,7 +444,7 @@ class ChunkReader {
         status = sink_.real(static_cast<double>(values_.whole[next++]) * column_.unit);
       } else {
         const int64_t value = values_.whole[next++];
-        const bool large = column_.is_unsigned && column_.type == ParquetType::i64 && value < 0;   // beyond 63 bits
+        const bool large = column_.is_unsigned && column_.type == ParquetType::i64 && value < 0;  // beyond 63 bits
         status = large ? sink_.real(static_cast<double>(static_cast<uint64_t>(value))) : sink_.whole(value);
       }
       EPL_TRY(status);
@@ -433,7 +467,8 @@ class ChunkReader {
 
 }  // namespace
 
-Status read_parquet_chunk(const FileReader& file, const ParquetColumn& column, const ParquetChunk& chunk, int64_t rows, Codecs& codecs, const ParquetSink& sink) {
+Status read_parquet_chunk(const FileReader& file, const ParquetColumn& column, const ParquetChunk& chunk, int64_t rows,
+                          Codecs& codecs, const ParquetSink& sink) {
   return ChunkReader(file, column, chunk, codecs, sink).run(rows);
 }
 

@@ -18,15 +18,32 @@ struct Foreign {
 
 const std::vector<Foreign>& foreign_formats() {
   static const std::vector<Foreign> formats = {
-      {{".h5", ".hdf5", ".keras"}, "HDF5", "in Python: f = h5py.File(FILE); numpy.savez(\"data.npz\", x=f[\"x\"][:], target=f[\"y\"][:])"},
-      {{".pkl", ".pickle", ".joblib"}, "a Python pickle", "load it in Python and numpy.savez(\"data.npz\", x=..., target=...), or table.to_csv(\"data.csv\", index=False)"},
-      {{".pt", ".pth", ".ckpt"}, "a PyTorch file", "in Python: safetensors.torch.save_file({\"x\": ..., \"target\": ...}, \"data.safetensors\")"},
-      {{".mat"}, "a MATLAB file", "in Python: m = scipy.io.loadmat(FILE); numpy.savez(\"data.npz\", x=m[\"x\"], target=m[\"y\"])"},
-      {{".json", ".jsonl", ".ndjson"}, "JSON", "in Python: pandas.read_json(FILE, lines=True).to_csv(\"data.csv\", index=False)"},
+      {{".h5", ".hdf5", ".keras"},
+       "HDF5",
+       "in Python: f = h5py.File(FILE); numpy.savez(\"data.npz\", x=f[\"x\"][:], target=f[\"y\"][:])"},
+      {{".pkl", ".pickle", ".joblib"},
+       "a Python pickle",
+       "load it in Python and numpy.savez(\"data.npz\", x=..., target=...), or table.to_csv(\"data.csv\", "
+       "index=False)"},
+      {{".pt", ".pth", ".ckpt"},
+       "a PyTorch file",
+       "in Python: safetensors.torch.save_file({\"x\": ..., \"target\": ...}, \"data.safetensors\")"},
+      {{".mat"},
+       "a MATLAB file",
+       "in Python: m = scipy.io.loadmat(FILE); numpy.savez(\"data.npz\", x=m[\"x\"], target=m[\"y\"])"},
+      {{".json", ".jsonl", ".ndjson"},
+       "JSON",
+       "in Python: pandas.read_json(FILE, lines=True).to_csv(\"data.csv\", index=False)"},
       {{".xls", ".xlsx", ".ods"}, "a spreadsheet", "save it as CSV"},
-      {{".arrow", ".feather", ".ipc", ".orc", ".avro"}, "a table of another format", "in Python: pyarrow.parquet.write_table(table, \"data.parquet\")"},
-      {{".tfrecord", ".tfrecords"}, "TensorFlow records", "write the decoded arrays with numpy.savez(\"data.npz\", x=..., target=...)"},
-      {{".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff"}, "one image", "give the folder that holds the images, with a folder for each class"},
+      {{".arrow", ".feather", ".ipc", ".orc", ".avro"},
+       "a table of another format",
+       "in Python: pyarrow.parquet.write_table(table, \"data.parquet\")"},
+      {{".tfrecord", ".tfrecords"},
+       "TensorFlow records",
+       "write the decoded arrays with numpy.savez(\"data.npz\", x=..., target=...)"},
+      {{".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff"},
+       "one image",
+       "give the folder that holds the images, with a folder for each class"},
       {{".zip", ".tar", ".tgz", ".gz", ".bz2", ".xz", ".zst", ".7z"}, "a packed file", "unpack it first"},
       {{".onnx"}, "a model", "data are its inputs and targets"},
   };
@@ -39,8 +56,7 @@ std::string small_letters(std::string_view text) {
   return out;
 }
 
-template <class Suffixes>
-bool ends_in(const std::string& small, const Suffixes& suffixes) {
+template <class Suffixes> bool ends_in(const std::string& small, const Suffixes& suffixes) {
   return std::ranges::any_of(suffixes, [&](const auto& suffix) { return small.ends_with(suffix); });
 }
 
@@ -64,14 +80,17 @@ Result<std::string> head_of(const std::string& path) {
 
 Status unknown(const std::string& path) {
   const std::string small = small_letters(path);
-  std::string advice = "convert it to one of these; if it is one of them under another name, name it: {\"reader\": \"csv\"}";
+  std::string advice =
+      "convert it to one of these; if it is one of them under another name, name it: {\"reader\": \"csv\"}";
   std::string what;
   for (const Foreign& format : foreign_formats()) {
     if (!ends_in(small, format.suffixes)) continue;
     what = cat(", which is ", format.what);
     advice = format.advice;
   }
-  return Status(Code::invalid_argument, cat("no reader knows ", path, what, ". EPL reads ", readable_formats(), ". What to do: ", advice), path);
+  return Status(Code::invalid_argument,
+                cat("no reader knows ", path, what, ". EPL reads ", readable_formats(), ". What to do: ", advice),
+                path);
 }
 
 }  // namespace

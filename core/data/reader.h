@@ -13,9 +13,9 @@
 
 namespace epl {
 
-// The names that stand for the whole numbers of a field: number i is names[i].
+// The names that stand for the integers of a field: number i is names[i].
 struct ClassNames {
-  std::string field, column;   // `column` is empty where the field has no columns
+  std::string field, column;  // `column` is empty where the field has no columns
   std::vector<std::string> names;
 };
 
@@ -29,40 +29,44 @@ class Reader {
   virtual Status read(int64_t index, int field, void* target) const = 0;
   // Which sample of the file this is, where the reader gives a part of it.
   virtual int64_t row(int64_t index) const { return index; }
-  // What texts of the file became whole numbers.
+  // What texts of the file became integers.
   virtual std::vector<ClassNames> classes() const { return {}; }
   // What a field is put together from, in order: names of columns. Empty where the file has no columns.
   virtual std::vector<std::string> columns([[maybe_unused]] int field) const { return {}; }
-  // Options, a JSON object as text, under which another file is read to the same meaning: the classes and means that were
-  // found in this one, spelt out. Empty: those that this one was opened with.
+  // Options, a JSON object as text, under which another file is read to the same meaning: the classes and means that
+  // were found in this one, spelt out. Empty: those that this one was opened with.
   virtual std::string options_alike() const { return {}; }
-  // The samples that are trained on, once a part is drawn: what is learnt from the data, such as the mean that stands for a missing
-  // value, comes from sample(0) to sample(count - 1) alone. Until then it comes from all.
-  virtual Status learn_from([[maybe_unused]] int64_t count, [[maybe_unused]] const std::function<int64_t(int64_t)>& sample) { return {}; }
+  // The samples that are trained on, once a part is drawn: what is learnt from the data, such as the mean that stands
+  // for a missing value, comes from sample(0) to sample(count - 1) alone. Until then it comes from all.
+  virtual Status learn_from([[maybe_unused]] int64_t count,
+                            [[maybe_unused]] const std::function<int64_t(int64_t)>& sample) {
+    return {};
+  }
 };
 
-// An option of a row. Where `json` is set it takes any JSON, and the reader gets that as text, empty if it is not given.
+// An option of a row. Where `json` is set it takes any JSON, and the reader gets that as text, empty if it is not
+// given.
 struct ReaderOption {
   std::string name;
-  Attribute value;   // the default, which gives the type
+  Attribute value;  // the default, which gives the type
   std::string doc;
   bool json = false;
 };
 
 struct ReaderRequest {
   std::string path;
-  Attributes options;   // all that the row declares
-  std::string packs;    // the folder of optional packs; empty: there is none
+  Attributes options;  // all that the row declares
+  std::string packs;   // the folder of optional packs; empty: there is none
 };
 
 struct ReaderRow {
   std::string name;
   std::string doc;
   std::vector<ReaderOption> options;
-  std::vector<std::string> suffixes;   // of the names of its files, in small letters: ".safetensors"
+  std::vector<std::string> suffixes;  // of the names of its files, in small letters: ".safetensors"
   // Whether a file that begins like this (up to 64 bytes of it) can only be one of the row's, whatever its name is.
   bool (*recognises)(std::string_view head) = nullptr;
-  bool folder = false;                 // reads a folder of files
+  bool folder = false;  // reads a folder of files
   Result<std::unique_ptr<Reader>> (*open)(const ReaderRequest& request) = nullptr;
 };
 struct ReaderTable {
@@ -78,13 +82,13 @@ std::string readable_formats();
 // docs/readers.md, from the rows.
 std::string reader_documentation();
 
-#define EPL_READER(row_name)                                                                           \
-  static ::epl::ReaderRow epl_reader_##row_name();                                                     \
-  void EPL_READER_row_##row_name(::epl::ReaderTable& table);                                           \
-  void EPL_READER_row_##row_name(::epl::ReaderTable& table) {                                          \
-    table.rows.push_back(epl_reader_##row_name());                                                     \
-    table.rows.back().name = #row_name;                                                                \
-  }                                                                                                    \
+#define EPL_READER(row_name)                                  \
+  static ::epl::ReaderRow epl_reader_##row_name();            \
+  void EPL_READER_row_##row_name(::epl::ReaderTable& table);  \
+  void EPL_READER_row_##row_name(::epl::ReaderTable& table) { \
+    table.rows.push_back(epl_reader_##row_name());            \
+    table.rows.back().name = #row_name;                       \
+  }                                                           \
   static ::epl::ReaderRow epl_reader_##row_name()
 
 }  // namespace epl

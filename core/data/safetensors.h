@@ -18,7 +18,7 @@ namespace epl {
 struct SafetensorsEntry {
   std::string name;
   TensorType type;
-  size_t offset = 0;   // in the file
+  size_t offset = 0;  // in the file
 };
 
 // Thread safety: immutable once read.
@@ -28,9 +28,9 @@ class Safetensors {
   static Result<std::shared_ptr<const Safetensors>> open(const std::string& path);
   static Result<std::shared_ptr<const Safetensors>> open(std::shared_ptr<const FileReader> file);
   // `owner` keeps `bytes` alive; `name` is for messages.
-  static Result<std::shared_ptr<const Safetensors>> parse(std::span<const std::byte> bytes, std::shared_ptr<const void> owner,
-                                                          const std::string& name);
-  const std::vector<SafetensorsEntry>& entries() const { return entries_; }   // in the order of their bytes
+  static Result<std::shared_ptr<const Safetensors>> parse(std::span<const std::byte> bytes,
+                                                          std::shared_ptr<const void> owner, const std::string& name);
+  const std::vector<SafetensorsEntry>& entries() const { return entries_; }  // in the order of their bytes
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
   const SafetensorsEntry* find(std::string_view name) const;
   // Of a file that was opened, a tensor that is not in memory and keeps the file open; else borrowed from the bytes.
@@ -47,10 +47,12 @@ class Safetensors {
 };
 
 using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
-// In the order given, tensors that are not in memory in pieces; the header is padded so that data starts at a multiple of 64 bytes.
-Status write_safetensors(FileWriter& writer, const NamedTensors& tensors, const std::map<std::string, std::string>& metadata = {});
+// In the order given, tensors that are not in memory in pieces; the header is padded so that data starts at a multiple
+// of 64 bytes.
+Status write_safetensors(FileWriter& writer, const NamedTensors& tensors,
+                         const std::map<std::string, std::string>& metadata = {});
 // Beside and renamed.
-Status save_safetensors(const std::string& path, const NamedTensors& tensors, const std::map<std::string, std::string>& metadata = {},
-                        const FileHook& hook = nullptr);
+Status save_safetensors(const std::string& path, const NamedTensors& tensors,
+                        const std::map<std::string, std::string>& metadata = {}, const FileHook& hook = nullptr);
 
 }  // namespace epl

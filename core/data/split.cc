@@ -7,7 +7,7 @@
 namespace epl {
 namespace {
 
-constexpr uint64_t split_epoch = ~uint64_t{0};   // no epoch of training has this number
+constexpr uint64_t split_epoch = ~uint64_t{0};  // no epoch of training has this number
 Permutation drawn(int64_t samples, uint64_t seed) { return {samples, seed, split_epoch}; }
 
 // A run of the permutation that the seed makes; it takes no memory.
@@ -17,7 +17,9 @@ class Part : public Reader {
       : whole_(std::move(whole)), order_(drawn(whole_->samples(), seed)), first_(first), count_(count) {}
   const std::vector<std::pair<std::string, TensorType>>& fields() const override { return whole_->fields(); }
   int64_t samples() const override { return count_; }
-  Status read(int64_t index, int field, void* target) const override { return whole_->read(order_.at(first_ + index), field, target); }
+  Status read(int64_t index, int field, void* target) const override {
+    return whole_->read(order_.at(first_ + index), field, target);
+  }
   std::vector<ClassNames> classes() const override { return whole_->classes(); }
   std::vector<std::string> columns(int field) const override { return whole_->columns(field); }
   std::string options_alike() const override { return whole_->options_alike(); }
@@ -31,11 +33,14 @@ class Part : public Reader {
 
 }  // namespace
 
-Result<std::unique_ptr<Reader>> split_reader(std::unique_ptr<Reader> whole, std::string_view part, double share, uint64_t seed) {
+Result<std::unique_ptr<Reader>> split_reader(std::unique_ptr<Reader> whole, std::string_view part, double share,
+                                             uint64_t seed) {
   if (!(share >= 0 && share < 1)) return invalid("held_out is ", share, "; it is a share from 0 to 1");
   if (part == "all") return whole;
-  if (part != "train" && part != "held_out") return invalid("split is ", quoted(part), "; there are all, train and held_out");
-  const int64_t samples = whole->samples(), held_out = static_cast<int64_t>(std::llround(static_cast<double>(samples) * share));
+  if (part != "train" && part != "held_out")
+    return invalid("split is ", quoted(part), "; there are all, train and held_out");
+  const int64_t samples = whole->samples(),
+                held_out = static_cast<int64_t>(std::llround(static_cast<double>(samples) * share));
   const int64_t trained = samples - held_out, count = part == "train" ? trained : held_out;
   if (count <= 0) return invalid("the part ", part, " of ", samples, " samples is empty where held_out is ", share);
   const Permutation order = drawn(samples, seed);

@@ -17,9 +17,9 @@ struct Cells {
 };
 
 struct Column {
-  size_t field = 0, position = 0;   // where its cells go
-  std::map<std::string, int64_t, std::less<>> numbers;   // of the texts, in the order in which they came
-  bool closed = false;              // the names were given: others are errors
+  size_t field = 0, position = 0;                       // where its cells go
+  std::map<std::string, int64_t, std::less<>> numbers;  // of the texts, in the order in which they came
+  bool closed = false;                                  // the names were given: others are errors
 };
 
 // A cell without a value, which gets the mean of its column.
@@ -35,13 +35,12 @@ struct Table::State {
   std::vector<std::string> names;
   TableLayout layout;
   std::vector<Column> columns;
-  std::vector<Cells> cells;   // of each field
+  std::vector<Cells> cells;  // of each field
   std::vector<Gap> gaps;
   std::vector<bool> dropped;
   int64_t rows = 0;
 
-  template <class T>
-  T& at(std::vector<T>& values, int64_t row, size_t column) {
+  template <class T> T& at(std::vector<T>& values, int64_t row, size_t column) {
     const Column& c = columns[column];
     return values[static_cast<size_t>(row) * cells[c.field].width + c.position];
   }
@@ -55,10 +54,19 @@ using FieldTypes = std::vector<std::pair<std::string, TensorType>>;
 
 class TableReader : public Reader {
  public:
-  TableReader(std::string path, TableLayout layout, std::vector<std::string> names, std::vector<Cells> cells, std::vector<ClassNames> classes, std::vector<Gap> gaps, int64_t rows)
-      : path_(std::move(path)), layout_(std::move(layout)), names_(std::move(names)), cells_(std::move(cells)), classes_(std::move(classes)), gaps_(std::move(gaps)), rows_(rows) {
+  TableReader(std::string path, TableLayout layout, std::vector<std::string> names, std::vector<Cells> cells,
+              std::vector<ClassNames> classes, std::vector<Gap> gaps, int64_t rows)
+      : path_(std::move(path)),
+        layout_(std::move(layout)),
+        names_(std::move(names)),
+        cells_(std::move(cells)),
+        classes_(std::move(classes)),
+        gaps_(std::move(gaps)),
+        rows_(rows) {
     for (const TableLayout::Field& field : layout_.fields) {
-      fields_.emplace_back(field.name, TensorType{field.dtype, field.scalar ? Shape{} : Shape{static_cast<int64_t>(field.columns.size())}});
+      fields_.emplace_back(
+          field.name,
+          TensorType{field.dtype, field.scalar ? Shape{} : Shape{static_cast<int64_t>(field.columns.size())}});
       columns_.emplace_back();
       for (const size_t column : field.columns) columns_.back().push_back(names_[column]);
     }
@@ -82,7 +90,8 @@ class TableReader : public Reader {
   // The means of the columns that may lack values, over these rows; and into the gaps with them.
   Status learn_from(int64_t count, const std::function<int64_t(int64_t)>& sample) override {
     std::map<size_t, std::vector<bool>> missing;
-    for (const Gap& gap : gaps_) missing.try_emplace(gap.column, static_cast<size_t>(rows_)).first->second[static_cast<size_t>(gap.row)] = true;
+    for (const Gap& gap : gaps_)
+      missing.try_emplace(gap.column, static_cast<size_t>(rows_)).first->second[static_cast<size_t>(gap.row)] = true;
     for (size_t f = 0; f < layout_.fields.size(); ++f) {
       const std::vector<size_t>& columns = layout_.fields[f].columns;
       for (size_t position = 0; position < columns.size(); ++position) {
@@ -100,10 +109,16 @@ class TableReader : public Reader {
         if (values > 0) {
           means_[column] = sum / static_cast<double>(values);
         } else if (gaps != missing.end()) {
-          return Status(Code::data_loss, cat("column ", quoted(names_[column]), " has no value at all", count < rows_ ? " in what is trained on" : "", ", so no mean; leave it out by {\"ignore\": ", quoted(names_[column]), "}"), path_);
+          return Status(Code::data_loss,
+                        cat("column ", quoted(names_[column]), " has no value at all",
+                            count < rows_ ? " in what is trained on" : "",
+                            ", so no mean; leave it out by {\"ignore\": ", quoted(names_[column]), "}"),
+                        path_);
         }
         for (const Gap& gap : gaps_) {
-          if (gap.column == column) cells_[f].reals[static_cast<size_t>(gap.row) * columns.size() + position] = static_cast<float>(means_[column]);
+          if (gap.column == column)
+            cells_[f].reals[static_cast<size_t>(gap.row) * columns.size() + position] =
+                static_cast<float>(means_[column]);
         }
       }
     }
@@ -127,7 +142,7 @@ class TableReader : public Reader {
   std::vector<Cells> cells_;
   std::vector<ClassNames> classes_;
   std::vector<Gap> gaps_;
-  std::map<size_t, double> means_;   // by column
+  std::map<size_t, double> means_;  // by column
   int64_t rows_;
 };
 
@@ -164,21 +179,33 @@ std::string TableReader::options_alike() const {
 }  // namespace
 
 std::vector<ReaderOption> Table::options() {
-  return {{"target", std::string(), "the column of the target, a list of them, or `null` for none; the last column if not given", true},
-          {"inputs", std::string(), "the columns of each input: `{\"x\": [\"a\", \"b\"], \"cat\": \"c\"}`. `*` and `?` stand for parts of a name. Long form of a list: "
-                                    "`{\"columns\": [...], \"dtype\": \"i64\"}`. Not given: all columns that are not the target are one field", true},
+  return {{"target", std::string(),
+           "the column of the target, a list of them, or `null` for none; the last column if not given", true},
+          {"inputs", std::string(),
+           "the columns of each input: `{\"x\": [\"a\", \"b\"], \"cat\": \"c\"}`. `*` and `?` stand for parts of a "
+           "name. Long form of a list: "
+           "`{\"columns\": [...], \"dtype\": \"i64\"}`. Not given: all columns that are not the target are one field",
+           true},
           {"input", std::string("x"), "the name of that one field"},
           {"ignore", std::string(), "columns to leave out: a name or a list, `*` and `?` as above", true},
-          {"classes", std::string(), "what the target is: `true` for classes, which are whole numbers or, if it holds texts, names; `\"names\"` for names that look like "
-                                     "numbers; a list of the names in the order of their numbers; `false` for a quantity. Not given: names if it holds texts, else a quantity", true},
-          {"missing", std::string(), "what stands where a value is missing: `\"error\"` (default), `\"mean\"` of the column, a number, `\"drop\"` to leave the row out, or one of these "
-                                     "for each column by name", true}};
+          {"classes", std::string(),
+           "what the target is: `true` for classes, which are integers or, if it holds texts, names; `\"names\"` for "
+           "names that look like "
+           "numbers; a list of the names in the order of their numbers; `false` for a quantity. Not given: names if it "
+           "holds texts, else a quantity",
+           true},
+          {"missing", std::string(),
+           "what stands where a value is missing: `\"error\"` (default), `\"mean\"` of the column, a number, "
+           "`\"drop\"` to leave the row out, or one of these "
+           "for each column by name",
+           true}};
 }
 
 Table::Table(std::unique_ptr<State> state) : state_(std::move(state)) {}
 Table::~Table() = default;
 
-Result<std::unique_ptr<Table>> Table::create(const std::string& path, std::vector<std::string> names, const std::vector<bool>& texts, const Attributes& options) {
+Result<std::unique_ptr<Table>> Table::create(const std::string& path, std::vector<std::string> names,
+                                             const std::vector<bool>& texts, const Attributes& options) {
   auto state = std::make_unique<State>();
   state->path = path;
   state->names = std::move(names);
@@ -193,7 +220,8 @@ Result<std::unique_ptr<Table>> Table::create(const std::string& path, std::vecto
       column.position = i;
       if (i >= field.classes.size()) continue;
       column.closed = true;
-      for (const std::string& name : field.classes[i]) column.numbers.emplace(name, static_cast<int64_t>(column.numbers.size()));
+      for (const std::string& name : field.classes[i])
+        column.numbers.emplace(name, static_cast<int64_t>(column.numbers.size()));
     }
   }
   return std::unique_ptr<Table>(new Table(std::move(state)));
@@ -251,9 +279,12 @@ Status Table::set_missing(int64_t row, size_t column, std::string_view text) {
     s.dropped[static_cast<size_t>(row)] = true;
     return {};
   }
-  if (rule.kind == MissingRule::Kind::error || (kind != CellKind::real && rule.kind == MissingRule::Kind::mean) || kind == CellKind::text) {
+  if (rule.kind == MissingRule::Kind::error || (kind != CellKind::real && rule.kind == MissingRule::Kind::mean) ||
+      kind == CellKind::text) {
     return invalid("the value is missing (", quoted(excerpt(text, 20)), "); the option missing says what to do: ",
-                   target ? "\"drop\" leaves such rows out" : kind == CellKind::real ? "\"drop\" leaves such rows out, \"mean\" or a number fills in" : "\"drop\" leaves such rows out, a number fills in");
+                   target                   ? "\"drop\" leaves such rows out"
+                   : kind == CellKind::real ? "\"drop\" leaves such rows out, \"mean\" or a number fills in"
+                                            : "\"drop\" leaves such rows out, a number fills in");
   }
   if (rule.kind == MissingRule::Kind::mean) {
     s.gaps.push_back({row, column});
@@ -294,7 +325,8 @@ void Table::State::leave_out_dropped() {
     place[static_cast<size_t>(row)] = kept;
     if (dropped[static_cast<size_t>(row)]) continue;
     for (Cells& c : cells) {
-      const auto from = static_cast<long>(static_cast<size_t>(row) * c.width), to = static_cast<long>(static_cast<size_t>(kept) * c.width), width = static_cast<long>(c.width);
+      const auto from = static_cast<long>(static_cast<size_t>(row) * c.width),
+                 to = static_cast<long>(static_cast<size_t>(kept) * c.width), width = static_cast<long>(c.width);
       if (!c.reals.empty()) std::copy_n(c.reals.begin() + from, width, c.reals.begin() + to);
       if (!c.wholes.empty()) std::copy_n(c.wholes.begin() + from, width, c.wholes.begin() + to);
     }
@@ -309,7 +341,8 @@ Result<std::unique_ptr<Reader>> Table::finish(std::unique_ptr<Table> table) {
   if (s.rows == 0) return Status(Code::data_loss, "the table has no line below its head", s.path);
   s.sort_names();
   s.leave_out_dropped();
-  if (s.rows == 0) return Status(Code::data_loss, "every row has a missing value, so the option missing leaves none", s.path);
+  if (s.rows == 0)
+    return Status(Code::data_loss, "every row has a missing value, so the option missing leaves none", s.path);
   std::vector<ClassNames> classes;
   for (const TableLayout::Field& field : s.layout.fields) {
     for (const size_t column : field.columns) {
@@ -319,13 +352,15 @@ Result<std::unique_ptr<Reader>> Table::finish(std::unique_ptr<Table> table) {
       classes.push_back(std::move(names));
     }
   }
-  auto reader = std::make_unique<TableReader>(s.path, s.layout, s.names, std::move(s.cells), std::move(classes), std::move(s.gaps), s.rows);
+  auto reader = std::make_unique<TableReader>(s.path, s.layout, s.names, std::move(s.cells), std::move(classes),
+                                              std::move(s.gaps), s.rows);
   EPL_TRY(reader->learn_from(s.rows, [](int64_t i) { return i; }));
   return std::unique_ptr<Reader>(std::move(reader));
 }
 
 bool is_missing(std::string_view text) {
-  static constexpr std::string_view words[] = {"", "NA", "N/A", "n/a", "NaN", "nan", "NAN", "-nan", "null", "NULL", "None", "<NA>", "#N/A", "?"};
+  static constexpr std::string_view words[] = {"",     "NA",   "N/A",  "n/a",  "NaN",  "nan",  "NAN",
+                                               "-nan", "null", "NULL", "None", "<NA>", "#N/A", "?"};
   return std::ranges::find(words, text) != std::end(words);
 }
 

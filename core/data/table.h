@@ -1,5 +1,6 @@
-// Tables: named columns of numbers and texts become the fields of samples. What csv, tsv and parquet have in common: which
-// columns make which input, which are the target, what stands where a value is missing, and texts as class numbers.
+// Tables: named columns of numbers and texts become the fields of samples. What csv, tsv and parquet have in common:
+// which columns make which input, which are the target, what stands where a value is missing, and texts as class
+// numbers.
 #pragma once
 
 #include <map>
@@ -20,12 +21,13 @@ class Table {
   // The options that every reader of tables declares.
   static std::vector<ReaderOption> options();
   // Decides what becomes of the columns. `texts`: which columns hold texts.
-  static Result<std::unique_ptr<Table>> create(const std::string& path, std::vector<std::string> names, const std::vector<bool>& texts,
-                                               const Attributes& options);
+  static Result<std::unique_ptr<Table>> create(const std::string& path, std::vector<std::string> names,
+                                               const std::vector<bool>& texts, const Attributes& options);
   ~Table();
   // The cell kinds of all columns, in order.
   const std::vector<CellKind>& kinds() const;
-  // Makes room for more rows; then each used cell of them is set once, in any order. An error says what is wrong with the value.
+  // Makes room for more rows; then each used cell of them is set once, in any order. An error says what is wrong with
+  // the value.
   void add_rows(int64_t count);
   void set_real(int64_t row, size_t column, double value);
   void set_whole(int64_t row, size_t column, int64_t value);

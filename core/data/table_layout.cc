@@ -10,7 +10,8 @@ namespace {
 
 class Layouter {
  public:
-  Layouter(const std::string& path, const std::vector<std::string>& names, const std::vector<bool>& texts, const Attributes& options)
+  Layouter(const std::string& path, const std::vector<std::string>& names, const std::vector<bool>& texts,
+           const Attributes& options)
       : path_(path), names_(names), texts_(texts), options_(options), user_(names.size()) {
     out_.kinds.assign(names.size(), CellKind::unused);
     out_.missing.resize(names.size());
@@ -21,30 +22,36 @@ class Layouter {
     EPL_ASSIGN(std::vector<size_t> target, read_target());
     EPL_TRY(read_inputs(target));
     if (!target.empty()) EPL_TRY(add_target(std::move(target)));
-    if (out_.fields.empty()) return invalid("the options leave no column of the table to be read; there are: ", short_list(names_)).at(path_);
+    if (out_.fields.empty())
+      return invalid("the options leave no column of the table to be read; there are: ", short_list(names_)).at(path_);
     EPL_TRY(read_missing());
     return std::move(out_);
   }
 
  private:
-  Status wrong(std::string_view option, const std::string& what) const { return Status(Code::invalid_argument, cat("option ", option, " of a table: ", what), path_); }
+  Status wrong(std::string_view option, const std::string& what) const {
+    return Status(Code::invalid_argument, cat("option ", option, " of a table: ", what), path_);
+  }
 
   // The JSON of an option, null where it is not given.
   Result<Json> option(std::string_view name) const {
     const std::string& text = options_.text(name);
     if (text.empty()) return Json();
     auto json = parse_json(text);
-    if (!json.ok()) return wrong(name, cat(excerpt(text, 80), " is no JSON: ", json.status().message()));
+    if (!json.ok()) return wrong(name, cat(excerpt(text, 80), " is not JSON: ", json.status().message()));
     return json;
   }
 
   Result<size_t> find(std::string_view option, const std::string& name) const {
     const auto found = std::ranges::find(names_, name);
     if (found != names_.end()) {
-      if (std::find(found + 1, names_.end(), name) != names_.end()) return wrong(option, cat("two columns are called ", quoted(name), "; give them different names"));
+      if (std::find(found + 1, names_.end(), name) != names_.end())
+        return wrong(option, cat("two columns are called ", quoted(name), "; give them different names"));
       return static_cast<size_t>(found - names_.begin());
     }
-    return Status(Code::not_found, cat("option ", option, " of a table: there is no column ", quoted(name), choices(name, names_)), path_);
+    return Status(Code::not_found,
+                  cat("option ", option, " of a table: there is no column ", quoted(name), choices(name, names_)),
+                  path_);
   }
 
   // A column by its name, or those that a glob fits and nothing else has taken.
@@ -59,7 +66,8 @@ class Layouter {
     for (size_t i = 0; i < names_.size(); ++i) {
       if (user_[i].empty() && glob_match(name, names_[i])) columns.push_back(i);
     }
-    if (columns.size() == before) return wrong(option, cat("no column that is left fits ", quoted(name), "; there are: ", short_list(names_)));
+    if (columns.size() == before)
+      return wrong(option, cat("no column that is left fits ", quoted(name), "; there are: ", short_list(names_)));
     return {};
   }
 
@@ -78,7 +86,8 @@ class Layouter {
   // `user` has the columns from now on.
   Status take(std::string_view option, const std::vector<size_t>& columns, const std::string& user) {
     for (const size_t column : columns) {
-      if (!user_[column].empty()) return wrong(option, cat("column ", quoted(names_[column]), " is in ", user_[column], " and in ", user));
+      if (!user_[column].empty())
+        return wrong(option, cat("column ", quoted(names_[column]), " is in ", user_[column], " and in ", user));
       user_[column] = user;
     }
     return {};
@@ -96,7 +105,7 @@ class Layouter {
     const bool given = !options_.text("target").empty();
     if (given && json.is_null()) return std::vector<size_t>{};
     std::vector<size_t> columns;
-    if (!given || json == "") {   // the last one that is not ignored
+    if (!given || json == "") {  // the last one that is not ignored
       size_t last = names_.size();
       while (last > 0 && !user_[last - 1].empty()) --last;
       if (last == 0) return wrong("ignore", "it leaves no column for the target");
@@ -111,7 +120,8 @@ class Layouter {
   Status read_inputs(const std::vector<size_t>& target) {
     EPL_ASSIGN(const Json json, option("inputs"));
     if (!json.is_null()) {
-      if (!json.is_object()) return wrong("inputs", "an object is expected, a list of columns for each field: {\"x\": [\"a\", \"b\"]}");
+      if (!json.is_object())
+        return wrong("inputs", "an object is expected, a list of columns for each field: {\"x\": [\"a\", \"b\"]}");
       for (const auto& [field, columns] : json.items()) EPL_TRY(read_input(field, columns));
       return {};
     }
@@ -119,19 +129,27 @@ class Layouter {
     for (size_t i = 0; i < names_.size(); ++i) {
       if (!user_[i].empty()) continue;
       if (names_[i].empty()) {
-        return wrong("ignore", cat("column ", i + 1, " has no name, like the index that pandas writes. Leave it out by {\"ignore\": \"\"}, or write the file with index=False"));
+        return wrong("ignore", cat("column ", i + 1,
+                                   " has no name, like the index that pandas writes. Leave it out by {\"ignore\": "
+                                   "\"\"}, or write the file with index=False"));
       }
-      if (std::ranges::count(names_, names_[i]) > 1) return Status(Code::data_loss, cat("two columns are called ", quoted(names_[i]), "; give them different names"), path_);
+      if (std::ranges::count(names_, names_[i]) > 1)
+        return Status(Code::data_loss, cat("two columns are called ", quoted(names_[i]), "; give them different names"),
+                      path_);
       if (texts_[i]) {
-        return wrong("inputs", cat("column ", quoted(names_[i]), " holds texts, no numbers. Leave it out by {\"ignore\": ", quoted(names_[i]),
-                                   "}, or give the model its class numbers as an input of their own: {\"inputs\": {\"", rest.name, "\": [...], \"", names_[i], "\": ", quoted(names_[i]), "}}"));
+        return wrong("inputs", cat("column ", quoted(names_[i]),
+                                   " holds texts, no numbers. Leave it out by {\"ignore\": ", quoted(names_[i]),
+                                   "}, or give the model its class numbers as an input of their own: {\"inputs\": {\"",
+                                   rest.name, "\": [...], \"", names_[i], "\": ", quoted(names_[i]), "}}"));
       }
       rest.columns.push_back(i);
     }
     if (rest.columns.empty()) {
       return target.empty() ? Status()
-                            : Status(Code::data_loss, cat("line 1: a table needs two columns, one of them the target; the one here is ", quoted(excerpt(names_[target[0]], 80)),
-                                                          ". Is the option separator right?"), path_);
+                            : Status(Code::data_loss,
+                                     cat("line 1: a table needs two columns, one of them the target; the one here is ",
+                                         quoted(excerpt(names_[target[0]], 80)), ". Is the option separator right?"),
+                                     path_);
     }
     return add_field(std::move(rest));
   }
@@ -156,19 +174,25 @@ class Layouter {
           field.classes.push_back(std::move(list));
         }
       } else {
-        return wrong(option, cat("\"", key, "\": ", excerpt(print_json(value), 80), " is not one of columns, dtype (\"f32\" or \"i64\") and classes (a list of names for each column)"));
+        return wrong(
+            option,
+            cat("\"", key, "\": ", excerpt(print_json(value), 80),
+                " is not one of columns, dtype (\"f32\" or \"i64\") and classes (a list of names for each column)"));
       }
     }
     if (field.columns.empty()) return wrong(option, "it has no columns");
-    if (!field.classes.empty() && field.classes.size() != field.columns.size()) return wrong(option, "classes has a list of names for each column");
+    if (!field.classes.empty() && field.classes.size() != field.columns.size())
+      return wrong(option, "classes has a list of names for each column");
     return add_field(std::move(field));
   }
 
   Status read_names(std::string_view option, const Json& json, std::vector<std::string>& out) const {
     if (!json.is_array()) return wrong(option, "the names of classes are a list of texts");
     for (const Json& name : json) {
-      if (!name.is_string()) return wrong(option, cat("the names of classes are texts; one is ", excerpt(print_json(name), 40)));
-      if (std::ranges::find(out, name.text()) != out.end()) return wrong(option, cat("class ", quoted(name.text()), " comes twice"));
+      if (!name.is_string())
+        return wrong(option, cat("the names of classes are texts; one is ", excerpt(print_json(name), 40)));
+      if (std::ranges::find(out, name.text()) != out.end())
+        return wrong(option, cat("class ", quoted(name.text()), " comes twice"));
       out.push_back(name.text());
     }
     return {};
@@ -179,15 +203,19 @@ class Layouter {
     EPL_TRY(take("inputs", field.columns, cat("field ", field.name)));
     std::erase_if(field.classes, [](const auto& names) { return names.empty(); });
     const bool given = !field.classes.empty();
-    const size_t first_text = static_cast<size_t>(std::ranges::find_if(field.columns, [&](size_t c) { return texts_[c]; }) - field.columns.begin());
+    const size_t first_text = static_cast<size_t>(
+        std::ranges::find_if(field.columns, [&](size_t c) { return texts_[c]; }) - field.columns.begin());
     if (!given && first_text < field.columns.size()) {
       for (const size_t column : field.columns) {
         if (texts_[column]) continue;
-        return wrong("inputs", cat("column ", quoted(names_[field.columns[first_text]]), " of field ", field.name, " holds texts, column ", quoted(names_[column]),
+        return wrong("inputs", cat("column ", quoted(names_[field.columns[first_text]]), " of field ", field.name,
+                                   " holds texts, column ", quoted(names_[column]),
                                    " numbers; give the texts a field of their own"));
       }
     }
-    const CellKind kind = given || first_text < field.columns.size() ? CellKind::text : field.dtype == DType::i64 ? CellKind::whole : CellKind::real;
+    const CellKind kind = given || first_text < field.columns.size() ? CellKind::text
+                          : field.dtype == DType::i64                ? CellKind::whole
+                                                                     : CellKind::real;
     if (kind == CellKind::text) field.dtype = DType::i64;
     for (const size_t column : field.columns) out_.kinds[column] = kind;
     out_.fields.push_back(std::move(field));
@@ -233,7 +261,8 @@ class Layouter {
     } else if (json.is_number()) {
       rule = {MissingRule::Kind::number, json.get<double>()};
     } else {
-      return wrong("missing", cat(excerpt(print_json(json), 80), " is not one of \"error\", \"mean\", \"drop\" and a number"));
+      return wrong("missing",
+                   cat(excerpt(print_json(json), 80), " is not one of \"error\", \"mean\", \"drop\" and a number"));
     }
     return {};
   }
@@ -258,8 +287,10 @@ class Layouter {
     }
     for (size_t i = 0; i < names_.size(); ++i) {
       const MissingRule& rule = out_.missing[i];
-      const bool fits = out_.kinds[i] != CellKind::whole || rule.kind != MissingRule::Kind::number || (rule.number == std::floor(rule.number) && std::fabs(rule.number) < 1e15);
-      if (!fits) return wrong("missing", cat(rule.number, " is no whole number, and column ", quoted(names_[i]), " holds such"));
+      const bool fits = out_.kinds[i] != CellKind::whole || rule.kind != MissingRule::Kind::number ||
+                        (rule.number == std::floor(rule.number) && std::fabs(rule.number) < 1e15);
+      if (!fits)
+        return wrong("missing", cat(rule.number, " is not an integer, and column ", quoted(names_[i]), " holds such"));
     }
     return {};
   }
@@ -268,13 +299,14 @@ class Layouter {
   const std::vector<std::string>& names_;
   const std::vector<bool>& texts_;
   const Attributes& options_;
-  std::vector<std::string> user_;   // of each column, empty for none
+  std::vector<std::string> user_;  // of each column, empty for none
   TableLayout out_;
 };
 
 }  // namespace
 
-Result<TableLayout> lay_out(const std::string& path, const std::vector<std::string>& names, const std::vector<bool>& texts, const Attributes& options) {
+Result<TableLayout> lay_out(const std::string& path, const std::vector<std::string>& names,
+                            const std::vector<bool>& texts, const Attributes& options) {
   return Layouter(path, names, texts, options).run();
 }
 

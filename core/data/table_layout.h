@@ -22,15 +22,16 @@ struct TableLayout {
     std::string name;
     std::vector<size_t> columns;
     DType dtype = DType::f32;
-    bool scalar = false;   // a sample has no dimension: one column
-    std::vector<std::vector<std::string>> classes;   // of each column, where they were given
+    bool scalar = false;                            // a sample has no dimension: one column
+    std::vector<std::vector<std::string>> classes;  // of each column, where they were given
   };
-  std::vector<Field> fields;          // the target last
+  std::vector<Field> fields;  // the target last
   bool has_target = false;
-  std::vector<CellKind> kinds;        // of every column
-  std::vector<MissingRule> missing;   // of every column
+  std::vector<CellKind> kinds;       // of every column
+  std::vector<MissingRule> missing;  // of every column
 };
 
-Result<TableLayout> lay_out(const std::string& path, const std::vector<std::string>& names, const std::vector<bool>& texts, const Attributes& options);
+Result<TableLayout> lay_out(const std::string& path, const std::vector<std::string>& names,
+                            const std::vector<bool>& texts, const Attributes& options);
 
 }  // namespace epl

@@ -1,5 +1,5 @@
-// Apache Thrift's compact protocol, as far as Parquet's metadata uses it. Every read is checked: after the first that does not
-// fit, `ok` is false and all others give zeros.
+// Apache Thrift's compact protocol, as far as Parquet's metadata uses it. Every read is checked: after the first that
+// does not fit, `ok` is false and all others give zeros.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,21 @@ namespace epl {
 
 class Thrift {
  public:
-  enum Type : uint8_t { stop = 0, yes = 1, no = 2, i8 = 3, i16 = 4, i32 = 5, i64 = 6, real = 7, binary = 8, list = 9, set = 10, map = 11, structure = 12 };
+  enum Type : uint8_t {
+    stop = 0,
+    yes = 1,
+    no = 2,
+    i8 = 3,
+    i16 = 4,
+    i32 = 5,
+    i64 = 6,
+    real = 7,
+    binary = 8,
+    list = 9,
+    set = 10,
+    map = 11,
+    structure = 12
+  };
   struct Field {
     Type type = stop;
     int id = 0;
@@ -20,8 +34,7 @@ class Thrift {
   size_t position() const { return at_; }
 
   // Reads a structure: `each` is called with each field and either reads it or calls `skip`. False for what is damaged.
-  template <class F>
-  bool read_structure(F&& each) {
+  template <class F> bool read_structure(F&& each) {
     if (++depth_ > deepest) ok_ = false;
     int last = 0;
     while (ok_) {
@@ -35,8 +48,7 @@ class Thrift {
     return ok_;
   }
   // Reads a list: `each` is called for each element and reads it.
-  template <class F>
-  bool read_list(F&& each) {
+  template <class F> bool read_list(F&& each) {
     Type type = stop;
     for (uint64_t left = list_head(type); left > 0 && ok_; --left) each(type);
     return ok_;
@@ -54,15 +66,35 @@ class Thrift {
   }
   void skip(Type type) {
     switch (type) {
-      case yes: case no: return;
-      case i8: byte(); return;
-      case i16: case i32: case i64: varint(); return;
-      case real: advance(8); return;
-      case binary: text(); return;
-      case structure: read_structure([this](Field field) { skip(field.type); }); return;
-      case list: case set: read_list([this](Type element) { skip_element(element); }); return;
-      case map: skip_map(); return;
-      default: ok_ = false;
+      case yes:
+      case no:
+        return;
+      case i8:
+        byte();
+        return;
+      case i16:
+      case i32:
+      case i64:
+        varint();
+        return;
+      case real:
+        advance(8);
+        return;
+      case binary:
+        text();
+        return;
+      case structure:
+        read_structure([this](Field field) { skip(field.type); });
+        return;
+      case list:
+      case set:
+        read_list([this](Type element) { skip_element(element); });
+        return;
+      case map:
+        skip_map();
+        return;
+      default:
+        ok_ = false;
     }
   }
   // In a list a truth takes a byte; in a structure the field's type says it.
@@ -100,7 +132,7 @@ class Thrift {
     const uint8_t head = byte();
     type = static_cast<Type>(head & 15);
     const uint64_t size = head >> 4 == 15 ? varint() : head >> 4;
-    if (size > bytes_.size() - at_) ok_ = false;   // an element takes a byte at least
+    if (size > bytes_.size() - at_) ok_ = false;  // an element takes a byte at least
     return ok_ ? size : 0;
   }
   void skip_map() {

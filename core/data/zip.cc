@@ -8,17 +8,19 @@
 namespace epl {
 namespace {
 
-Status damaged(const FileReader& file, std::string message) { return Status(Code::data_loss, cat("not a zip archive: ", message), file.path()); }
+Status damaged(const FileReader& file, std::string message) {
+  return Status(Code::data_loss, cat("not a zip archive: ", message), file.path());
+}
 
 // Little-endian fields of a record.
 class Record {
  public:
   explicit Record(std::string_view bytes) : bytes_(bytes) {}
   bool has(size_t bytes) const { return bytes_.size() >= bytes; }
-  template <class T>
-  T take() {
+  template <class T> T take() {
     T value = 0;
-    for (size_t i = 0; i < sizeof(T); ++i) value = static_cast<T>(value | static_cast<T>(static_cast<T>(static_cast<unsigned char>(bytes_[i])) << (8 * i)));
+    for (size_t i = 0; i < sizeof(T); ++i)
+      value = static_cast<T>(value | static_cast<T>(static_cast<T>(static_cast<unsigned char>(bytes_[i])) << (8 * i)));
     bytes_.remove_prefix(sizeof(T));
     return value;
   }
@@ -37,21 +39,23 @@ struct Directory {
 };
 
 Status bytes_at(const FileReader& file, uint64_t offset, uint64_t bytes, std::string_view what, std::string& out) {
-  if (offset > file.size() || bytes > file.size() - offset) return damaged(file, cat(what, " lies outside the file; is it truncated?"));
+  if (offset > file.size() || bytes > file.size() - offset)
+    return damaged(file, cat(what, " lies outside the file; is it truncated?"));
   out.resize(bytes);
   return file.read(offset, out.data(), out.size());
 }
 
 // From the record at the end of the file, behind which a comment may stand.
 Result<Directory> find_directory(const FileReader& file) {
-  constexpr uint64_t record = 22, longest_comment = 65535;
-  const uint64_t tail_bytes = std::min<uint64_t>(file.size(), record + longest_comment);
+  constexpr uint64_t record = 22, max_comment = 65535;
+  const uint64_t tail_bytes = std::min<uint64_t>(file.size(), record + max_comment);
   std::string tail, locator, large;
   EPL_TRY(bytes_at(file, file.size() - tail_bytes, tail_bytes, "the end", tail));
   const size_t found = tail.rfind("PK\x05\x06");
-  if (found == std::string::npos || tail.size() - found < record) return damaged(file, "it has no directory at its end; is it truncated?");
+  if (found == std::string::npos || tail.size() - found < record)
+    return damaged(file, "it has no directory at its end; is it truncated?");
   Record end(std::string_view(tail).substr(found + 4));
-  end.text(6);   // the numbers of disks, and of entries on this one
+  end.text(6);  // the numbers of disks, and of entries on this one
   Directory out;
   out.entries = end.take<uint16_t>();
   out.bytes = end.take<uint32_t>();
@@ -61,7 +65,7 @@ Result<Directory> find_directory(const FileReader& file) {
   const uint64_t here = file.size() - tail_bytes + found;
   if (here < 20) return damaged(file, "its directory is too large for its record");
   EPL_TRY(bytes_at(file, here - 20, 20, "the locator", locator));
-  if (!locator.starts_with("PK\x06\x07")) return out;   // just so many entries
+  if (!locator.starts_with("PK\x06\x07")) return out;  // just so many entries
   Record at(std::string_view(locator).substr(8));
   EPL_TRY(bytes_at(file, at.take<uint64_t>(), 56, "the large directory record", large));
   if (!large.starts_with("PK\x06\x06")) return damaged(file, "its large directory record is not there");
@@ -93,35 +97,44 @@ void read_large_sizes(std::string_view extra, ZipEntry& entry, uint64_t& header)
 
 // Entry `in`, of which 46 bytes are there, and its local header, behind which its bytes begin.
 Status read_entry(const FileReader& file, Record& in, size_t left, ZipEntry& entry, size_t& used) {
-  in.text(4);   // the mark, which has been looked at, then versions
+  in.text(4);  // the mark, which has been looked at, then versions
   in.text(4);
   const auto flags = in.take<uint16_t>(), method = in.take<uint16_t>();
-  in.text(4);   // time and date
+  in.text(4);  // time and date
   entry.crc = in.take<uint32_t>();
   entry.packed = in.take<uint32_t>();
   entry.size = in.take<uint32_t>();
   const size_t name = in.take<uint16_t>(), extra = in.take<uint16_t>(), comment = in.take<uint16_t>();
-  in.text(8);   // disk and attributes
+  in.text(8);  // disk and attributes
   uint64_t header = in.take<uint32_t>();
   used = 46 + name + extra + comment;
   if (used > left) return damaged(file, "an entry of its directory is cut off");
   entry.name = in.text(name);
   read_large_sizes(in.text(extra), entry, header);
-  if (flags & 1) return Status(Code::unsupported, cat("entry ", quoted(excerpt(entry.name, 200)), " is encrypted"), file.path());
+  if (flags & 1)
+    return Status(Code::unsupported, cat("entry ", quoted(excerpt(entry.name, 200)), " is encrypted"), file.path());
   if (method != 0 && method != 8) {
-    return Status(Code::unsupported, cat("entry ", quoted(excerpt(entry.name, 200)), " is packed by method ", method, "; numpy.savez and savez_compressed use others"), file.path());
+    return Status(Code::unsupported,
+                  cat("entry ", quoted(excerpt(entry.name, 200)), " is packed by method ", method,
+                      "; numpy.savez and savez_compressed use others"),
+                  file.path());
   }
   entry.deflated = method == 8;
   std::string local;
   EPL_TRY(bytes_at(file, header, 30, cat("entry ", quoted(excerpt(entry.name, 200))), local));
-  if (!local.starts_with("PK\x03\x04")) return damaged(file, cat("entry ", quoted(excerpt(entry.name, 200)), " does not begin where the directory says"));
+  if (!local.starts_with("PK\x03\x04"))
+    return damaged(file, cat("entry ", quoted(excerpt(entry.name, 200)), " does not begin where the directory says"));
   Record lengths(std::string_view(local).substr(26));
   const uint64_t local_name = lengths.take<uint16_t>(), local_extra = lengths.take<uint16_t>();
   entry.offset = header + 30 + local_name + local_extra;
-  if (entry.offset > file.size() || entry.packed > file.size() - entry.offset) return damaged(file, cat("entry ", quoted(excerpt(entry.name, 200)), " ends outside the file; is it truncated?"));
-  if (!entry.deflated && entry.packed != entry.size) return damaged(file, cat("entry ", quoted(excerpt(entry.name, 200)), " has two sizes"));
+  if (entry.offset > file.size() || entry.packed > file.size() - entry.offset)
+    return damaged(file, cat("entry ", quoted(excerpt(entry.name, 200)), " ends outside the file; is it truncated?"));
+  if (!entry.deflated && entry.packed != entry.size)
+    return damaged(file, cat("entry ", quoted(excerpt(entry.name, 200)), " has two sizes"));
   // Deflate packs 258 bytes into two bits at the very best.
-  if (entry.deflated && entry.size / 1040 > entry.packed) return damaged(file, cat("entry ", quoted(excerpt(entry.name, 200)), " cannot hold ", entry.size, " bytes in ", entry.packed));
+  if (entry.deflated && entry.size / 1040 > entry.packed)
+    return damaged(
+        file, cat("entry ", quoted(excerpt(entry.name, 200)), " cannot hold ", entry.size, " bytes in ", entry.packed));
   return {};
 }
 
@@ -134,7 +147,9 @@ Result<std::vector<ZipEntry>> read_zip(const FileReader& file) {
   std::string_view left = all;
   std::vector<ZipEntry> out;
   for (uint64_t i = 0; i < directory.entries; ++i) {
-    if (left.size() < 46 || !left.starts_with("PK\x01\x02")) return damaged(file, cat("its directory has ", directory.entries, " entries, of which entry ", i, " is not there"));
+    if (left.size() < 46 || !left.starts_with("PK\x01\x02"))
+      return damaged(file,
+                     cat("its directory has ", directory.entries, " entries, of which entry ", i, " is not there"));
     Record in(left);
     ZipEntry entry;
     size_t used = 0;
@@ -152,7 +167,8 @@ Result<std::vector<std::byte>> read_zip_entry(const FileReader& file, const ZipE
     EPL_TRY(file.read(entry.offset, out.data(), out.size()));
   } else {
     z_stream stream{};
-    if (inflateInit2(&stream, -MAX_WBITS) != Z_OK) return error(Code::out_of_memory, "there is no memory to unpack ", file.path());
+    if (inflateInit2(&stream, -MAX_WBITS) != Z_OK)
+      return error(Code::out_of_memory, "there is no memory to unpack ", file.path());
     std::vector<std::byte> packed(std::min<uint64_t>(entry.packed, 1 << 18));
     uint64_t read = 0, made = 0;
     Status status;
@@ -166,7 +182,7 @@ Result<std::vector<std::byte>> read_zip_entry(const FileReader& file, const ZipE
         stream.avail_in = static_cast<uInt>(bytes);
       }
       const auto room = static_cast<uInt>(std::min<uint64_t>(out.size() - made, std::numeric_limits<uInt>::max()));
-      Bytef none = 0;   // inflate wants a place even where nothing is left to write
+      Bytef none = 0;  // inflate wants a place even where nothing is left to write
       stream.next_out = room > 0 ? reinterpret_cast<Bytef*>(out.data() + made) : &none;
       stream.avail_out = room;
       if (status.ok()) result = inflate(&stream, Z_NO_FLUSH);
@@ -175,10 +191,16 @@ Result<std::vector<std::byte>> read_zip_entry(const FileReader& file, const ZipE
     inflateEnd(&stream);
     EPL_TRY(status);
     if (result == Z_MEM_ERROR) return error(Code::out_of_memory, "there is no memory to unpack ", file.path());
-    if (result != Z_STREAM_END || made != out.size()) return damaged(file, cat("entry ", quoted(excerpt(entry.name, 200)), " does not unpack to its ", entry.size, " bytes"));
+    if (result != Z_STREAM_END || made != out.size())
+      return damaged(file,
+                     cat("entry ", quoted(excerpt(entry.name, 200)), " does not unpack to its ", entry.size, " bytes"));
   }
-  for (size_t at = 0; at < out.size(); at += 1 << 30) sum = crc32(sum, reinterpret_cast<const Bytef*>(out.data() + at), static_cast<uInt>(std::min<size_t>(out.size() - at, 1 << 30)));
-  if (sum != entry.crc) return damaged(file, cat("entry ", quoted(excerpt(entry.name, 200)), " has another checksum than the directory says"));
+  for (size_t at = 0; at < out.size(); at += 1 << 30)
+    sum = crc32(sum, reinterpret_cast<const Bytef*>(out.data() + at),
+                static_cast<uInt>(std::min<size_t>(out.size() - at, 1 << 30)));
+  if (sum != entry.crc)
+    return damaged(file,
+                   cat("entry ", quoted(excerpt(entry.name, 200)), " has another checksum than the directory says"));
   return out;
 }
 

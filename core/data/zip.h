@@ -10,7 +10,7 @@ namespace epl {
 
 struct ZipEntry {
   std::string name;
-  uint64_t offset = 0;       // of its bytes in the file
+  uint64_t offset = 0;  // of its bytes in the file
   uint64_t packed = 0, size = 0;
   uint32_t crc = 0;
   bool deflated = false;

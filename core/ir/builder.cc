@@ -85,7 +85,10 @@ Var Builder::broadcast_to(const Var& x, Shape shape) {
 Var Builder::slice(const Var& x, Ints axes, Ints starts, Ints ends, Ints steps) {
   if (steps.empty()) steps.assign(axes.size(), 1);
   return emit("slice", {x},
-              {{"axes", std::move(axes)}, {"starts", std::move(starts)}, {"ends", std::move(ends)}, {"steps", std::move(steps)}});
+              {{"axes", std::move(axes)},
+               {"starts", std::move(starts)},
+               {"ends", std::move(ends)},
+               {"steps", std::move(steps)}});
 }
 
 Var Builder::concat(const std::vector<Var>& parts, int64_t axis) {

@@ -22,11 +22,11 @@ class Var {
   explicit operator bool() const { return static_cast<bool>(value_); }
   Value value() const { return value_; }
   Builder& builder() const { return *builder_; }
-  const TensorType& type() const;   // f32[] after an error
+  const TensorType& type() const;  // f32[] after an error
   const Shape& shape() const { return type().shape; }
   DType dtype() const { return type().dtype; }
   int ndim() const { return type().ndim(); }
-  int64_t dim(int i) const;         // negative counts from the end; 1 where there is none
+  int64_t dim(int i) const;  // negative counts from the end; 1 where there is none
 
  private:
   Builder* builder_ = nullptr;
@@ -38,7 +38,9 @@ class Builder {
   explicit Builder(Graph& graph, Phase phase = Phase::forward) : graph_(graph), phase_(phase) {}
   Graph& graph() { return graph_; }
   const Status& status() const { return status_; }
-  void fail(Status status) { if (status_.ok()) status_ = std::move(status); }
+  void fail(Status status) {
+    if (status_.ok()) status_ = std::move(status);
+  }
   void set_phase(Phase phase) { phase_ = phase; }
   Phase phase() const { return phase_; }
   void set_scope(std::string name) { scope_ = std::move(name); }  // names of the nodes that follow
@@ -50,7 +52,7 @@ class Builder {
   Var emit(std::string_view op, const std::vector<Var>& inputs, Attributes attributes = {});
 
   Var constant(Tensor data);
-  Var scalar(DType dtype, double value);               // a rank-0 constant
+  Var scalar(DType dtype, double value);  // a rank-0 constant
   Var like(const Var& x, double value) { return scalar(x.dtype(), value); }
 
   // Sugar for the ops that bodies, gradients and importers write most. Elementwise ops broadcast as NumPy does.
@@ -67,10 +69,10 @@ class Builder {
   Var pow(const Var& a, const Var& b) { return emit("pow", {a, b}); }
   Var select(const Var& condition, const Var& yes, const Var& no) { return emit("where", {condition, yes, no}); }
   Var equal(const Var& a, const Var& b) { return emit("equal", {a, b}); }
-  Var cast(const Var& x, DType type);                   // itself if it has the type
-  Var reshape(const Var& x, Shape shape);               // itself if it has the shape; no -1
-  Var transpose(const Var& x, Ints permutation);        // itself if the identity
-  Var broadcast_to(const Var& x, Shape shape);          // itself if it has the shape
+  Var cast(const Var& x, DType type);             // itself if it has the type
+  Var reshape(const Var& x, Shape shape);         // itself if it has the shape; no -1
+  Var transpose(const Var& x, Ints permutation);  // itself if the identity
+  Var broadcast_to(const Var& x, Shape shape);    // itself if it has the shape
   Var slice(const Var& x, Ints axes, Ints starts, Ints ends, Ints steps = {});
   Var concat(const std::vector<Var>& parts, int64_t axis);
   // Sums keep reduced dimensions of size one if `keep`. Empty axes: x itself.
@@ -135,8 +137,13 @@ class Grad {
  public:
   Grad(Builder& builder, const Node& node, std::vector<Var> inputs, std::vector<Var> outputs, std::vector<Var> upstream,
        std::vector<bool> needed)
-      : b(builder), node_(node), inputs_(std::move(inputs)), outputs_(std::move(outputs)), upstream_(std::move(upstream)),
-        needed_(std::move(needed)), gradients_(inputs_.size()) {}
+      : b(builder),
+        node_(node),
+        inputs_(std::move(inputs)),
+        outputs_(std::move(outputs)),
+        upstream_(std::move(upstream)),
+        needed_(std::move(needed)),
+        gradients_(inputs_.size()) {}
   Builder& b;
   const Attributes& attributes() const { return node_.attributes; }
   const Node& node() const { return node_; }
@@ -144,7 +151,7 @@ class Grad {
   bool has(int i) const { return i < inputs() && inputs_[i]; }
   Var in(int i) const { return i < inputs() ? inputs_[i] : Var(); }
   Var out(int i) const { return outputs_[i]; }
-  Var upstream(int i) const { return upstream_[i]; }          // empty when nothing flows back through output i
+  Var upstream(int i) const { return upstream_[i]; }  // empty when nothing flows back through output i
   bool needs(int i) const { return i < inputs() && needed_[i]; }
   // Sets a gradient; it is summed down to the input's shape if broadcasting had enlarged it.
   void set(int i, const Var& gradient);

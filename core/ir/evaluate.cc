@@ -41,7 +41,8 @@ class BroadcastIndex {
   std::vector<int64_t> at_;
 };
 
-void evaluate_elementwise(const ScalarExpr& expr, const std::vector<const Tensor*>& inputs, std::vector<Tensor>& outputs) {
+void evaluate_elementwise(const ScalarExpr& expr, const std::vector<const Tensor*>& inputs,
+                          std::vector<Tensor>& outputs) {
   bool integral = true;
   for (const Tensor* in : inputs) integral &= !in || !is_float(in->dtype());
   for (const Tensor& out : outputs) integral &= !is_float(out.dtype());
@@ -64,8 +65,8 @@ void evaluate_elementwise(const ScalarExpr& expr, const std::vector<const Tensor
   }
 }
 
-Result<std::vector<Tensor>> evaluate_body(const OpDef& op, const Attributes& attributes, const std::vector<Tensor>& inputs,
-                                          uint64_t seed) {
+Result<std::vector<Tensor>> evaluate_body(const OpDef& op, const Attributes& attributes,
+                                          const std::vector<Tensor>& inputs, uint64_t seed) {
   Graph graph;
   Builder builder(graph);
   std::vector<Var> leaves;
@@ -89,8 +90,9 @@ Result<std::vector<Tensor>> evaluate_body(const OpDef& op, const Attributes& att
 
 }  // namespace
 
-Result<std::vector<Tensor>> evaluate_op(const OpDef& op, const Attributes& attributes, const std::vector<Tensor>& inputs,
-                                        Units units, uint64_t seed, uint64_t first_element) {
+Result<std::vector<Tensor>> evaluate_op(const OpDef& op, const Attributes& attributes,
+                                        const std::vector<Tensor>& inputs, Units units, uint64_t seed,
+                                        uint64_t first_element) {
   std::vector<const TensorType*> input_types, output_types;
   std::vector<const Tensor*> input_tensors;
   for (const Tensor& input : inputs) {

@@ -1,5 +1,5 @@
-// Computing a graph on host tensors by its ops' own meaning, one node after the other. Slow and plain: constant folding,
-// oracles of tests, and ops without a kernel use it; training does not.
+// Computing a graph on host tensors by its ops' own meaning, one node after the other. Slow and plain: constant
+// folding, oracles of tests, and ops without a kernel use it; training does not.
 #pragma once
 
 #include <map>
@@ -11,6 +11,7 @@ namespace epl {
 
 // Values of leaves by index; constants and initial data are taken from the graph where none is given. Returns every
 // value of the graph, indexed by Value::index. A result whose leaves are missing is an error that names the node.
-Result<std::vector<Tensor>> evaluate_graph(const Graph& graph, const std::map<Value, Tensor>& leaves, uint64_t seed = 0);
+Result<std::vector<Tensor>> evaluate_graph(const Graph& graph, const std::map<Value, Tensor>& leaves,
+                                           uint64_t seed = 0);
 
 }  // namespace epl

@@ -9,22 +9,32 @@ namespace epl {
 
 std::string_view phase_name(Phase phase) {
   switch (phase) {
-    case Phase::forward: return "forward";
-    case Phase::backward: return "backward";
-    case Phase::update: return "update";
+    case Phase::forward:
+      return "forward";
+    case Phase::backward:
+      return "backward";
+    case Phase::update:
+      return "update";
   }
   return "?";
 }
 
 std::string_view value_kind_name(ValueKind kind) {
   switch (kind) {
-    case ValueKind::result: return "result";
-    case ValueKind::input: return "input";
-    case ValueKind::parameter: return "param";
-    case ValueKind::buffer: return "buffer";
-    case ValueKind::state: return "state";
-    case ValueKind::scalar: return "scalar";
-    case ValueKind::constant: return "const";
+    case ValueKind::result:
+      return "result";
+    case ValueKind::input:
+      return "input";
+    case ValueKind::parameter:
+      return "param";
+    case ValueKind::buffer:
+      return "buffer";
+    case ValueKind::state:
+      return "state";
+    case ValueKind::scalar:
+      return "scalar";
+    case ValueKind::constant:
+      return "const";
   }
   return "?";
 }
@@ -139,7 +149,8 @@ Status verify_node(const Graph& graph, int index, std::vector<bool>& defined) {
   for (size_t i = 0; i < node.outputs.size(); ++i) {
     if (!node.outputs[i]) continue;
     if (graph.type(node.outputs[i]) != types[i]) {
-      return error(Code::internal, "output ", i, " is ", graph.type(node.outputs[i]).text(), ", its op says ", types[i].text());
+      return error(Code::internal, "output ", i, " is ", graph.type(node.outputs[i]).text(), ", its op says ",
+                   types[i].text());
     }
     defined[node.outputs[i].index] = true;
   }
@@ -165,13 +176,15 @@ Status verify(const Graph& graph) {
     }
   }
   for (const Graph::Output& output : graph.outputs) {
-    if (!output.value || !defined[output.value.index]) return error(Code::internal, "output ", output.name, " is never computed");
+    if (!output.value || !defined[output.value.index])
+      return error(Code::internal, "output ", output.name, " is never computed");
   }
   for (const Graph::Update& update : graph.updates) {
-    if (!defined[update.next.index]) return error(Code::internal, "the update of ", graph.value(update.state).name, " is never computed");
+    if (!defined[update.next.index])
+      return error(Code::internal, "the update of ", graph.value(update.state).name, " is never computed");
     if (graph.type(update.state) != graph.type(update.next)) {
-      return error(Code::internal, graph.value(update.state).name, " is ", graph.type(update.state).text(), " but becomes ",
-                   graph.type(update.next).text());
+      return error(Code::internal, graph.value(update.state).name, " is ", graph.type(update.state).text(),
+                   " but becomes ", graph.type(update.next).text());
     }
   }
   return {};

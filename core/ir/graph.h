@@ -1,13 +1,13 @@
 // The graph: a train step, or a forward pass, as nodes over values, with every shape known.
 //
 // A Value is the symbolic result of a node, or a leaf: an input of a call, a parameter, a buffer (running statistics),
-// optimizer state, a scalar that the host computes before each step (a learning rate), or a constant. Nodes are kept in an order in
-// which they can run. Values and nodes are indices into their graph and stay valid while it lives; nothing is removed in
-// place: passes build a new graph (see GraphRewriter).
+// optimizer state, a scalar that the host computes before each step (a learning rate), or a constant. Nodes are kept in
+// an order in which they can run. Values and nodes are indices into their graph and stay valid while it lives; nothing
+// is removed in place: passes build a new graph (see GraphRewriter).
 //
-// Thread safety: const access may be shared.
-// Invariants (checked by `verify`): every node input is a leaf or defined by an earlier node; types are what the op
-// infers; phases never go back (forward, backward, update); names of leaves and of nodes are unique.
+// Thread safety: const access may be shared. Invariants (checked by `verify`): every node input is a leaf or defined by
+// an earlier node; types are what the op infers; phases never go back (forward, backward, update); names of leaves and
+// of nodes are unique.
 #pragma once
 
 #include <string>
@@ -44,14 +44,14 @@ struct ValueInfo {
   std::string name;
   TensorType type;
   ValueKind kind = ValueKind::result;
-  NodeId producer;      // of a result
-  int output = 0;       // which output of the producer
-  Tensor data;          // of a constant; in memory; the initial value of the others, which may be in a file or empty: zeros
-  int batch_dim = -1;   // of an input: the dimension that counts samples, -1 for none
+  NodeId producer;  // of a result
+  int output = 0;   // which output of the producer
+  Tensor data;      // of a constant; in memory; the initial value of the others, which may be in a file or empty: zeros
+  int batch_dim = -1;  // of an input: the dimension that counts samples, -1 for none
 };
 
 struct Node {
-  std::string name;     // stable: the ONNX name, or a path of producers; keys random numbers
+  std::string name;  // stable: the ONNX name, or a path of producers; keys random numbers
   const OpDef* op = nullptr;
   Attributes attributes;
   std::vector<Value> inputs;   // an absent optional input is Value{}
@@ -87,7 +87,7 @@ class Graph {
   std::vector<Value> leaves(ValueKind kind) const;
   Value find(std::string_view name) const;  // Value{} if there is none
   std::string unique_name(std::string_view wish) const;
-  void rename(Value v, std::string name);   // to a name that nothing has
+  void rename(Value v, std::string name);  // to a name that nothing has
 
   // Named results of a call. The same value may appear under several names.
   struct Output {

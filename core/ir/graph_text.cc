@@ -128,7 +128,8 @@ class GraphParser {
     } while (reader_.take(","));
     std::string op_name;
     if (!reader_.take("=") || !reader_.name(op_name)) return reader_.fail("expected = and an op or a kind");
-    for (ValueKind kind : {ValueKind::parameter, ValueKind::buffer, ValueKind::state, ValueKind::scalar, ValueKind::constant}) {
+    for (ValueKind kind :
+         {ValueKind::parameter, ValueKind::buffer, ValueKind::state, ValueKind::scalar, ValueKind::constant}) {
       if (op_name == value_kind_name(kind)) return parse_leaf(kind, names[0], types[0]);
     }
     return parse_node(op_name, std::move(names), std::move(types));
@@ -144,7 +145,8 @@ class GraphParser {
         line.remove_prefix(std::from_chars(line.data(), line.data() + line.size(), hash).ptr - line.data());
       } else {
         auto value = parse_attribute(reader_.line());
-        if (!value.ok() || !std::holds_alternative<Tensor>(*value)) return reader_.fail("expected the constant's elements");
+        if (!value.ok() || !std::holds_alternative<Tensor>(*value))
+          return reader_.fail("expected the constant's elements");
         data = std::get<Tensor>(*value);
         if (data.type() != type) return reader_.fail("the constant has another type");
       }
@@ -170,9 +172,12 @@ class GraphParser {
       node.inputs.push_back(value);
     }
     EPL_ASSIGN(node.attributes, reader_.attributes());
-    if (Status status = complete_attributes(*node.op, node.attributes); !status.ok()) return reader_.fail(status.message());
-    if (reader_.take("units") && (!reader_.integer(node.units.count) || node.units.count < 1)) return reader_.fail("expected a number of units");
-    if (reader_.take("outer") && (!reader_.integer(node.units.outer) || node.units.outer < 1)) return reader_.fail("expected a number of runs");
+    if (Status status = complete_attributes(*node.op, node.attributes); !status.ok())
+      return reader_.fail(status.message());
+    if (reader_.take("units") && (!reader_.integer(node.units.count) || node.units.count < 1))
+      return reader_.fail("expected a number of units");
+    if (reader_.take("outer") && (!reader_.integer(node.units.outer) || node.units.outer < 1))
+      return reader_.fail("expected a number of runs");
     if (int64_t region = 0; reader_.take("region")) {
       if (!reader_.integer(region)) return reader_.fail("expected a region");
       node.region = static_cast<int32_t>(region);
@@ -219,7 +224,8 @@ std::string print_graph(const Graph& graph) {
     out += cat("  output ", name_text(output.name), " = ", name_text(graph.value(output.value).name), "\n");
   }
   for (const Graph::Update& update : graph.updates) {
-    out += cat("  commit ", name_text(graph.value(update.state).name), " = ", name_text(graph.value(update.next).name), "\n");
+    out += cat("  commit ", name_text(graph.value(update.state).name), " = ", name_text(graph.value(update.next).name),
+               "\n");
   }
   return out + "}\n";
 }

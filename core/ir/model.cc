@@ -12,9 +12,10 @@ Result<std::shared_ptr<const Model>> load_model(const std::string& path) {
     if (row.recognizes(path)) return row.load(path);
     known.push_back(cat(row.name, " (", row.doc, ")"));
   }
-  // A name that is no file is that mistake first.
+  // A name that is not a file is that mistake first.
   if (auto file = FileReader::open(path); !file.ok()) return file.status();
-  return unsupported("no frontend recognises ", path, " by the end of its name; there are: ", join(known, ", ")).at(path);
+  return unsupported("no frontend recognises ", path, " by the end of its name; there are: ", join(known, ", "))
+      .at(path);
 }
 
 }  // namespace epl

@@ -1,5 +1,5 @@
-// A model file, before its symbolic dimensions are bound. Frontends implement this; the engine sees nothing else of them.
-// Thread safety: const methods may be called from several threads.
+// A model file, before its symbolic dimensions are bound. Frontends implement this; the engine sees nothing else of
+// them. Thread safety: const methods may be called from several threads.
 #pragma once
 
 #include <cstdint>
@@ -31,13 +31,14 @@ struct ModelInitializer {
 
 // What binding a model fixes. Symbols not named here and inputs not given are an error that names them.
 struct Binding {
-  std::map<std::string, int64_t> symbols;          // {"batch": 8, "sequence": 128}
-  std::map<std::string, Shape> input_shapes;       // wins over symbols; binds the symbols it meets
-  std::map<std::string, int> batch_dims;           // dimension that counts samples; default 0, -1 for none
-  std::set<std::string> parameters;                // float initialisers that are parameters whatever they look like, by glob
-  std::map<std::string, Tensor> values;            // inputs that are constants: one number for all elements, or all of them
-  std::vector<std::string> inner_outputs;          // results of nodes that become outputs too; the others may then need what is not supported, and are left out
-  bool free_batch = false;                         // input_shapes may have another number of samples than the file fixes
+  std::map<std::string, int64_t> symbols;     // {"batch": 8, "sequence": 128}
+  std::map<std::string, Shape> input_shapes;  // wins over symbols; binds the symbols it meets
+  std::map<std::string, int> batch_dims;      // dimension that counts samples; default 0, -1 for none
+  std::set<std::string> parameters;           // float initialisers that are parameters whatever they look like, by glob
+  std::map<std::string, Tensor> values;       // inputs that are constants: one number for all elements, or all of them
+  std::vector<std::string> inner_outputs;  // results of nodes that become outputs too; the others may then need what is
+                                           // not supported, and are left out
+  bool free_batch = false;                 // input_shapes may have another number of samples than the file fixes
   // `train` keeps dropout and batch statistics as the file says; `evaluate` turns dropout off and uses running ones.
   enum class Mode : uint8_t { train, evaluate } mode = Mode::train;
 };
@@ -57,9 +58,10 @@ struct TrainableInfo {
 
 // How a model is written again.
 struct ModelSaveOptions {
-  // Ready to predict: batch norm and dropout in inference mode, what only training reads is cut. Else they stay as the file has them.
+  // Ready to predict: batch norm and dropout in inference mode, what only training reads is cut. Else they stay as the
+  // file has them.
   bool for_inference = false;
-  std::string loss_output;   // for inference: an output that only training needs, cut unless it is the only one
+  std::string loss_output;  // for inference: an output that only training needs, cut unless it is the only one
 };
 
 class Model {
@@ -77,11 +79,16 @@ class Model {
   // are parameters (float, more than one element, not a running statistic), running statistics are buffers, the others
   // constants. Graph outputs carry the model's output names. New running statistics are in graph.updates.
   virtual Result<Graph> bind(const Binding& binding) const = 0;
-  // What behaves otherwise in training than when the model predicts ("2 Dropout in training mode"); empty when it is ready for inference.
+  // What behaves otherwise in training than when the model predicts ("2 Dropout in training mode"); empty when it is
+  // ready for inference.
   virtual std::string training_parts() const = 0;
-  // Writes the model again with the values of some initialisers replaced, everything else unchanged but for what `options` ask.
-  virtual Status save(const std::string& path, const std::map<std::string, Tensor>& replaced, const ModelSaveOptions& options) const = 0;
-  Status save(const std::string& path, const std::map<std::string, Tensor>& replaced) const { return save(path, replaced, {}); }
+  // Writes the model again with the values of some initialisers replaced, everything else unchanged but for what
+  // `options` ask.
+  virtual Status save(const std::string& path, const std::map<std::string, Tensor>& replaced,
+                      const ModelSaveOptions& options) const = 0;
+  Status save(const std::string& path, const std::map<std::string, Tensor>& replaced) const {
+    return save(path, replaced, {});
+  }
   // Equal for the same model with other weights, another number for another model; 0 where a frontend does not tell.
   virtual uint64_t fingerprint() const { return 0; }
 };
@@ -99,9 +106,9 @@ struct FrontendTable {
 void fill_frontend_table(FrontendTable& table);  // generated
 Result<std::shared_ptr<const Model>> load_model(const std::string& path);
 
-#define EPL_FRONTEND(row_name)                                                                         \
-  static ::epl::Frontend epl_frontend_##row_name();                                                    \
-  void EPL_FRONTEND_row_##row_name(::epl::FrontendTable& table);                                       \
+#define EPL_FRONTEND(row_name)                                                                                       \
+  static ::epl::Frontend epl_frontend_##row_name();                                                                  \
+  void EPL_FRONTEND_row_##row_name(::epl::FrontendTable& table);                                                     \
   void EPL_FRONTEND_row_##row_name(::epl::FrontendTable& table) { table.rows.push_back(epl_frontend_##row_name()); } \
   static ::epl::Frontend epl_frontend_##row_name()
 

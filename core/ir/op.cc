@@ -61,7 +61,8 @@ void OpTable::add(std::string_view name, OpDef op) {
   op.name = name;
   auto [it, inserted] = ops_.emplace(std::string(name), std::make_unique<OpDef>(std::move(op)));
   EPL_CHECK(inserted, "two records of op ", name);
-  order_.insert(std::ranges::upper_bound(order_, it->second->name, {}, [](const OpDef* o) { return o->name; }), it->second.get());
+  order_.insert(std::ranges::upper_bound(order_, it->second->name, {}, [](const OpDef* o) { return o->name; }),
+                it->second.get());
 }
 
 const OpDef* OpTable::find(std::string_view name) const {
@@ -93,14 +94,15 @@ Status complete_attributes(const OpDef& op, Attributes& attributes) {
       continue;
     }
     if (given->index() == spec.value.index()) continue;
-    // An empty list of numbers reads back as an empty list of integers; a whole number may stand for a number.
+    // An empty list of numbers reads back as an empty list of integers; an integer may stand for a number.
     if (std::holds_alternative<Doubles>(spec.value) && std::holds_alternative<Ints>(*given)) {
       const Ints& ints = std::get<Ints>(*given);
       attributes.set(spec.name, Doubles(ints.begin(), ints.end()));
     } else if (std::holds_alternative<double>(spec.value) && std::holds_alternative<int64_t>(*given)) {
       attributes.set(spec.name, static_cast<double>(std::get<int64_t>(*given)));
     } else {
-      return invalid("attribute ", spec.name, " = ", attribute_text(*given), " has another type than ", attribute_text(spec.value));
+      return invalid("attribute ", spec.name, " = ", attribute_text(*given), " has another type than ",
+                     attribute_text(spec.value));
     }
   }
   for (const Attributes::Entry& entry : attributes.entries()) {
@@ -133,7 +135,8 @@ Result<OutputTypes> infer_elementwise(const OpDef& op, const OpQuery& query) {
 
 }  // namespace
 
-Result<OutputTypes> infer_types(const OpDef& op, const Attributes& attributes, const std::vector<const TensorType*>& inputs) {
+Result<OutputTypes> infer_types(const OpDef& op, const Attributes& attributes,
+                                const std::vector<const TensorType*>& inputs) {
   int count = static_cast<int>(inputs.size());
   if (count < op.min_inputs() || (op.max_inputs() >= 0 && count > op.max_inputs())) {
     return invalid("takes ", op.signature, ", got ", count, " operands");
@@ -172,11 +175,13 @@ Result<ShardingRule> sharding_rule(const OpQuery& query) {
 double op_flops(const OpQuery& query) {
   if (query.op().flops) return query.op().flops(query);
   double work = 0;
-  for (int i = 0; i < query.outputs(); ++i) work += query.has_output(i) ? static_cast<double>(query.out(i).elements()) : 0;
+  for (int i = 0; i < query.outputs(); ++i)
+    work += query.has_output(i) ? static_cast<double>(query.out(i).elements()) : 0;
   return work;
 }
 
-std::vector<Var> expand_body(Builder& builder, const OpDef& op, const Attributes& attributes, const std::vector<Var>& inputs) {
+std::vector<Var> expand_body(Builder& builder, const OpDef& op, const Attributes& attributes,
+                             const std::vector<Var>& inputs) {
   EPL_CHECK(op.body != nullptr, "op ", op.name, " has no body");
   Body body(builder, attributes, inputs, op.output_count());
   op.body(body);

@@ -64,7 +64,7 @@ class Reference {
   Tensor& out(int i) const { return *outputs_[i]; }
   bool has_output(int i) const { return query_.has_output(i) && outputs_[i] != nullptr; }
   Units units() const { return units_; }
-  uint64_t seed() const { return seed_; }  // of this node and step, for random ops
+  uint64_t seed() const { return seed_; }                    // of this node and step, for random ops
   uint64_t first_element() const { return first_element_; }  // global logical index of the first local element
 
  private:
@@ -77,7 +77,7 @@ class Reference {
 
 struct AttributeSpec {
   std::string name;
-  Attribute value;        // the default, or an example of the type when required
+  Attribute value;  // the default, or an example of the type when required
   bool required = false;
 };
 
@@ -87,30 +87,31 @@ struct OpDef {
   std::string signature;  // "x, w, bias? -> y, statistics?"; a trailing `*` marks the variadic last input
   std::vector<AttributeSpec> attributes;
 
-  // Types of the outputs, or why the operands do not fit. Elementwise ops may leave it out: broadcast of the inputs, element type of
-  // the first input (`truth`: bool).
+  // Types of the outputs, or why the operands do not fit. Elementwise ops may leave it out: broadcast of the inputs,
+  // element type of the first input (`truth`: bool).
   Result<OutputTypes> (*infer)(const OpQuery&) = nullptr;
-  bool truth = false;              // an elementwise op whose result is bool
+  bool truth = false;  // an elementwise op whose result is bool
 
-  void (*scalar)(ScalarExpr&) = nullptr;          // elementwise primitive
+  void (*scalar)(ScalarExpr&) = nullptr;                     // elementwise primitive
   void (*scalar_of)(ScalarExpr&, const OpQuery&) = nullptr;  // the same where attributes or types matter
-  void (*reference)(const Reference&) = nullptr;  // other primitives
-  void (*body)(Body&) = nullptr;                  // composite
+  void (*reference)(const Reference&) = nullptr;             // other primitives
+  void (*body)(Body&) = nullptr;                             // composite
 
-  void (*gradient)(Grad&) = nullptr;              // absent: through the body, or not differentiable
-  std::string no_gradient;                        // why there is none, for ops that cut gradients on purpose
-  std::vector<int> no_gradient_inputs;            // inputs that never receive gradient (indices, targets)
+  void (*gradient)(Grad&) = nullptr;    // absent: through the body, or not differentiable
+  std::string no_gradient;              // why there is none, for ops that cut gradients on purpose
+  std::vector<int> no_gradient_inputs;  // inputs that never receive gradient (indices, targets)
 
-  std::string sharding;                                       // short form, or
+  std::string sharding;                                           // short form, or
   Result<ShardingRule> (*sharding_of)(const OpQuery&) = nullptr;  // a function; elementwise ops need neither
   // Attributes that hold output or slice shapes must follow a cut: rewrites them for the local types.
-  void (*localize)(Attributes&, const std::vector<TensorType>& local_inputs, const std::vector<TensorType>& local_outputs) = nullptr;
+  void (*localize)(Attributes&, const std::vector<TensorType>& local_inputs,
+                   const std::vector<TensorType>& local_outputs) = nullptr;
 
-  double (*flops)(const OpQuery&) = nullptr;      // absent: one per output element
-  bool view = false;                              // output 0 is input 0's bytes under another type: no kernel runs
-  bool seam = false;                              // only `partition` writes it and the executor carries it out: no meaning of its own
-  bool random = false;                            // keyed by (seed, step, node name, element)
-  std::vector<std::string> samples;               // "f32[4,7], f32[7,3] {axis=1}": tests are made from these
+  double (*flops)(const OpQuery&) = nullptr;  // absent: one per output element
+  bool view = false;                          // output 0 is input 0's bytes under another type: no kernel runs
+  bool boundary = false;  // only `partition` writes it and the executor carries it out: no meaning of its own
+  bool random = false;    // keyed by (seed, step, node name, element)
+  std::vector<std::string> samples;  // "f32[4,7], f32[7,3] {axis=1}": tests are made from these
 
   bool elementwise() const { return scalar || scalar_of; }
   int min_inputs() const;
@@ -129,26 +130,30 @@ class OpTable {
   std::vector<const OpDef*> order_;
 };
 
-void fill_op_table(OpTable& table);       // generated
-const OpTable& op_table();                // every op; made on first use, never changes
+void fill_op_table(OpTable& table);            // generated
+const OpTable& op_table();                     // every op; made on first use, never changes
 const OpDef& op_named(std::string_view name);  // EPL_CHECKs that it exists
 
 // Questions asked of a record, with the defaults applied.
-Result<OutputTypes> infer_types(const OpDef& op, const Attributes& attributes, const std::vector<const TensorType*>& inputs);
+Result<OutputTypes> infer_types(const OpDef& op, const Attributes& attributes,
+                                const std::vector<const TensorType*>& inputs);
 Result<ShardingRule> sharding_rule(const OpQuery& query);
 ScalarExpr scalar_expression(const OpQuery& query);
 double op_flops(const OpQuery& query);
 // Fills in defaults and checks names and types of attributes.
 Status complete_attributes(const OpDef& op, Attributes& attributes);
-// Computes an op on host tensors by its reference, scalar expression or body. `seed` and `first_element` as in Reference.
-Result<std::vector<Tensor>> evaluate_op(const OpDef& op, const Attributes& attributes, const std::vector<Tensor>& inputs,
-                                        Units units = {}, uint64_t seed = 0, uint64_t first_element = 0);
+// Computes an op on host tensors by its reference, scalar expression or body. `seed` and `first_element` as in
+// Reference.
+Result<std::vector<Tensor>> evaluate_op(const OpDef& op, const Attributes& attributes,
+                                        const std::vector<Tensor>& inputs, Units units = {}, uint64_t seed = 0,
+                                        uint64_t first_element = 0);
 // Replaces a composite by its body, in the builder's graph; returns the outputs.
-std::vector<Var> expand_body(Builder& builder, const OpDef& op, const Attributes& attributes, const std::vector<Var>& inputs);
+std::vector<Var> expand_body(Builder& builder, const OpDef& op, const Attributes& attributes,
+                             const std::vector<Var>& inputs);
 
-#define EPL_OP(op_name)                                                          \
-  static ::epl::OpDef epl_op_##op_name();                                        \
-  void EPL_OP_row_##op_name(::epl::OpTable& table);                              \
+#define EPL_OP(op_name)                                                                         \
+  static ::epl::OpDef epl_op_##op_name();                                                       \
+  void EPL_OP_row_##op_name(::epl::OpTable& table);                                             \
   void EPL_OP_row_##op_name(::epl::OpTable& table) { table.add(#op_name, epl_op_##op_name()); } \
   static ::epl::OpDef epl_op_##op_name()
 

@@ -25,7 +25,8 @@ std::optional<Attribute> converted(const Attribute& given, const Attribute& want
 
 }  // namespace
 
-Result<Attributes> complete_options(const std::vector<AttributeSpec>& specs, const Attributes& given, std::string_view what) {
+Result<Attributes> complete_options(const std::vector<AttributeSpec>& specs, const Attributes& given,
+                                    std::string_view what) {
   std::vector<std::string> known;
   for (const AttributeSpec& spec : specs) known.push_back(spec.name);
   for (const Attributes::Entry& entry : given.entries()) {

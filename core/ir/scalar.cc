@@ -62,60 +62,118 @@ const ScalarOp* find_scalar_op(std::string_view name) {
 
 double evaluate_scalar(ScalarOp op, double a, double b, double c) {
   switch (op) {
-    case ScalarOp::input: case ScalarOp::constant: case ScalarOp::cast: return a;
-    case ScalarOp::add: return a + b;
-    case ScalarOp::sub: return a - b;
-    case ScalarOp::mul: return a * b;
-    case ScalarOp::div: return a / b;
-    case ScalarOp::fma: return std::fma(a, b, c);
-    case ScalarOp::max: return std::isnan(a) || std::isnan(b) ? std::numeric_limits<double>::quiet_NaN() : std::max(a, b);
-    case ScalarOp::min: return std::isnan(a) || std::isnan(b) ? std::numeric_limits<double>::quiet_NaN() : std::min(a, b);
-    case ScalarOp::pow: return std::pow(a, b);
-    case ScalarOp::mod: return modulo(a, b);
-    case ScalarOp::fmod: return std::fmod(a, b);
-    case ScalarOp::atan2: return std::atan2(a, b);
-    case ScalarOp::neg: return -a;
-    case ScalarOp::abs: return std::fabs(a);
-    case ScalarOp::sign: return a > 0 ? 1 : a < 0 ? -1 : a;
-    case ScalarOp::sqrt: return std::sqrt(a);
-    case ScalarOp::reciprocal: return 1 / a;
-    case ScalarOp::exp: return std::exp(a);
-    case ScalarOp::expm1: return std::expm1(a);
-    case ScalarOp::log: return std::log(a);
-    case ScalarOp::log1p: return std::log1p(a);
-    case ScalarOp::erf: return std::erf(a);
-    case ScalarOp::sin: return std::sin(a);
-    case ScalarOp::cos: return std::cos(a);
-    case ScalarOp::tan: return std::tan(a);
-    case ScalarOp::asin: return std::asin(a);
-    case ScalarOp::acos: return std::acos(a);
-    case ScalarOp::atan: return std::atan(a);
-    case ScalarOp::sinh: return std::sinh(a);
-    case ScalarOp::cosh: return std::cosh(a);
-    case ScalarOp::tanh: return std::tanh(a);
-    case ScalarOp::asinh: return std::asinh(a);
-    case ScalarOp::acosh: return std::acosh(a);
-    case ScalarOp::atanh: return std::atanh(a);
-    case ScalarOp::sigmoid: return a >= 0 ? 1 / (1 + std::exp(-a)) : std::exp(a) / (1 + std::exp(a));
-    case ScalarOp::floor: return std::floor(a);
-    case ScalarOp::ceil: return std::ceil(a);
-    case ScalarOp::round: return std::isfinite(a) ? a - std::remainder(a, 1.0) : a;  // half to even, in every rounding mode
-    case ScalarOp::eq: return a == b;
-    case ScalarOp::ne: return a != b;
-    case ScalarOp::lt: return a < b;
-    case ScalarOp::le: return a <= b;
-    case ScalarOp::gt: return a > b;
-    case ScalarOp::ge: return a >= b;
-    case ScalarOp::logical_and: return a != 0 && b != 0;
-    case ScalarOp::logical_or: return a != 0 || b != 0;
-    case ScalarOp::logical_xor: return (a != 0) != (b != 0);
-    case ScalarOp::logical_not: return a == 0;
-    case ScalarOp::is_nan: return std::isnan(a);
-    case ScalarOp::is_inf: return std::isinf(a);
-    case ScalarOp::select: return a != 0 ? b : c;
-    case ScalarOp::bit_and: case ScalarOp::bit_or: case ScalarOp::bit_xor: case ScalarOp::bit_not:
-    case ScalarOp::shift_left: case ScalarOp::shift_right:
-      return static_cast<double>(evaluate_scalar(op, static_cast<int64_t>(a), static_cast<int64_t>(b), static_cast<int64_t>(c)));
+    case ScalarOp::input:
+    case ScalarOp::constant:
+    case ScalarOp::cast:
+      return a;
+    case ScalarOp::add:
+      return a + b;
+    case ScalarOp::sub:
+      return a - b;
+    case ScalarOp::mul:
+      return a * b;
+    case ScalarOp::div:
+      return a / b;
+    case ScalarOp::fma:
+      return std::fma(a, b, c);
+    case ScalarOp::max:
+      return std::isnan(a) || std::isnan(b) ? std::numeric_limits<double>::quiet_NaN() : std::max(a, b);
+    case ScalarOp::min:
+      return std::isnan(a) || std::isnan(b) ? std::numeric_limits<double>::quiet_NaN() : std::min(a, b);
+    case ScalarOp::pow:
+      return std::pow(a, b);
+    case ScalarOp::mod:
+      return modulo(a, b);
+    case ScalarOp::fmod:
+      return std::fmod(a, b);
+    case ScalarOp::atan2:
+      return std::atan2(a, b);
+    case ScalarOp::neg:
+      return -a;
+    case ScalarOp::abs:
+      return std::fabs(a);
+    case ScalarOp::sign:
+      return a > 0 ? 1 : a < 0 ? -1 : a;
+    case ScalarOp::sqrt:
+      return std::sqrt(a);
+    case ScalarOp::reciprocal:
+      return 1 / a;
+    case ScalarOp::exp:
+      return std::exp(a);
+    case ScalarOp::expm1:
+      return std::expm1(a);
+    case ScalarOp::log:
+      return std::log(a);
+    case ScalarOp::log1p:
+      return std::log1p(a);
+    case ScalarOp::erf:
+      return std::erf(a);
+    case ScalarOp::sin:
+      return std::sin(a);
+    case ScalarOp::cos:
+      return std::cos(a);
+    case ScalarOp::tan:
+      return std::tan(a);
+    case ScalarOp::asin:
+      return std::asin(a);
+    case ScalarOp::acos:
+      return std::acos(a);
+    case ScalarOp::atan:
+      return std::atan(a);
+    case ScalarOp::sinh:
+      return std::sinh(a);
+    case ScalarOp::cosh:
+      return std::cosh(a);
+    case ScalarOp::tanh:
+      return std::tanh(a);
+    case ScalarOp::asinh:
+      return std::asinh(a);
+    case ScalarOp::acosh:
+      return std::acosh(a);
+    case ScalarOp::atanh:
+      return std::atanh(a);
+    case ScalarOp::sigmoid:
+      return a >= 0 ? 1 / (1 + std::exp(-a)) : std::exp(a) / (1 + std::exp(a));
+    case ScalarOp::floor:
+      return std::floor(a);
+    case ScalarOp::ceil:
+      return std::ceil(a);
+    case ScalarOp::round:
+      return std::isfinite(a) ? a - std::remainder(a, 1.0) : a;  // half to even, in every rounding mode
+    case ScalarOp::eq:
+      return a == b;
+    case ScalarOp::ne:
+      return a != b;
+    case ScalarOp::lt:
+      return a < b;
+    case ScalarOp::le:
+      return a <= b;
+    case ScalarOp::gt:
+      return a > b;
+    case ScalarOp::ge:
+      return a >= b;
+    case ScalarOp::logical_and:
+      return a != 0 && b != 0;
+    case ScalarOp::logical_or:
+      return a != 0 || b != 0;
+    case ScalarOp::logical_xor:
+      return (a != 0) != (b != 0);
+    case ScalarOp::logical_not:
+      return a == 0;
+    case ScalarOp::is_nan:
+      return std::isnan(a);
+    case ScalarOp::is_inf:
+      return std::isinf(a);
+    case ScalarOp::select:
+      return a != 0 ? b : c;
+    case ScalarOp::bit_and:
+    case ScalarOp::bit_or:
+    case ScalarOp::bit_xor:
+    case ScalarOp::bit_not:
+    case ScalarOp::shift_left:
+    case ScalarOp::shift_right:
+      return static_cast<double>(
+          evaluate_scalar(op, static_cast<int64_t>(a), static_cast<int64_t>(b), static_cast<int64_t>(c)));
   }
   return 0;
 }
@@ -125,45 +183,83 @@ int64_t evaluate_scalar(ScalarOp op, int64_t a, int64_t b, int64_t c) {
   auto wrap = [](uint64_t v) { return static_cast<int64_t>(v); };
   uint64_t ua = static_cast<uint64_t>(a), ub = static_cast<uint64_t>(b);
   switch (op) {
-    case ScalarOp::input: case ScalarOp::constant: case ScalarOp::cast: return a;
-    case ScalarOp::add: return wrap(ua + ub);
-    case ScalarOp::sub: return wrap(ua - ub);
-    case ScalarOp::mul: return wrap(ua * ub);
-    case ScalarOp::fma: return wrap(ua * ub + static_cast<uint64_t>(c));
-    case ScalarOp::div: return b == 0 ? 0 : b == -1 ? wrap(0 - ua) : a / b;
+    case ScalarOp::input:
+    case ScalarOp::constant:
+    case ScalarOp::cast:
+      return a;
+    case ScalarOp::add:
+      return wrap(ua + ub);
+    case ScalarOp::sub:
+      return wrap(ua - ub);
+    case ScalarOp::mul:
+      return wrap(ua * ub);
+    case ScalarOp::fma:
+      return wrap(ua * ub + static_cast<uint64_t>(c));
+    case ScalarOp::div:
+      return b == 0 ? 0 : b == -1 ? wrap(0 - ua) : a / b;
     case ScalarOp::mod: {
       if (b == 0 || b == -1) return 0;
       int64_t r = a % b;
       return r != 0 && (r < 0) != (b < 0) ? r + b : r;
     }
-    case ScalarOp::fmod: return b == 0 || b == -1 ? 0 : a % b;
-    case ScalarOp::pow: return power(a, b);
-    case ScalarOp::max: return std::max(a, b);
-    case ScalarOp::min: return std::min(a, b);
-    case ScalarOp::neg: return wrap(0 - ua);
-    case ScalarOp::abs: return a < 0 ? wrap(0 - ua) : a;
-    case ScalarOp::sign: return (a > 0) - (a < 0);
-    case ScalarOp::floor: case ScalarOp::ceil: case ScalarOp::round: return a;
-    case ScalarOp::eq: return a == b;
-    case ScalarOp::ne: return a != b;
-    case ScalarOp::lt: return a < b;
-    case ScalarOp::le: return a <= b;
-    case ScalarOp::gt: return a > b;
-    case ScalarOp::ge: return a >= b;
-    case ScalarOp::logical_and: return a && b;
-    case ScalarOp::logical_or: return a || b;
-    case ScalarOp::logical_xor: return !a != !b;
-    case ScalarOp::logical_not: return !a;
-    case ScalarOp::is_nan: case ScalarOp::is_inf: return 0;
-    case ScalarOp::select: return a ? b : c;
-    case ScalarOp::bit_and: return a & b;
-    case ScalarOp::bit_or: return a | b;
-    case ScalarOp::bit_xor: return a ^ b;
-    case ScalarOp::bit_not: return ~a;
-    case ScalarOp::shift_left: return b < 0 || b > 63 ? 0 : wrap(ua << b);
-    case ScalarOp::shift_right: return a >> (b < 0 || b > 63 ? 63 : b);
+    case ScalarOp::fmod:
+      return b == 0 || b == -1 ? 0 : a % b;
+    case ScalarOp::pow:
+      return power(a, b);
+    case ScalarOp::max:
+      return std::max(a, b);
+    case ScalarOp::min:
+      return std::min(a, b);
+    case ScalarOp::neg:
+      return wrap(0 - ua);
+    case ScalarOp::abs:
+      return a < 0 ? wrap(0 - ua) : a;
+    case ScalarOp::sign:
+      return (a > 0) - (a < 0);
+    case ScalarOp::floor:
+    case ScalarOp::ceil:
+    case ScalarOp::round:
+      return a;
+    case ScalarOp::eq:
+      return a == b;
+    case ScalarOp::ne:
+      return a != b;
+    case ScalarOp::lt:
+      return a < b;
+    case ScalarOp::le:
+      return a <= b;
+    case ScalarOp::gt:
+      return a > b;
+    case ScalarOp::ge:
+      return a >= b;
+    case ScalarOp::logical_and:
+      return a && b;
+    case ScalarOp::logical_or:
+      return a || b;
+    case ScalarOp::logical_xor:
+      return !a != !b;
+    case ScalarOp::logical_not:
+      return !a;
+    case ScalarOp::is_nan:
+    case ScalarOp::is_inf:
+      return 0;
+    case ScalarOp::select:
+      return a ? b : c;
+    case ScalarOp::bit_and:
+      return a & b;
+    case ScalarOp::bit_or:
+      return a | b;
+    case ScalarOp::bit_xor:
+      return a ^ b;
+    case ScalarOp::bit_not:
+      return ~a;
+    case ScalarOp::shift_left:
+      return b < 0 || b > 63 ? 0 : wrap(ua << b);
+    case ScalarOp::shift_right:
+      return a >> (b < 0 || b > 63 ? 63 : b);
     default:
-      return static_cast<int64_t>(evaluate_scalar(op, static_cast<double>(a), static_cast<double>(b), static_cast<double>(c)));
+      return static_cast<int64_t>(
+          evaluate_scalar(op, static_cast<double>(a), static_cast<double>(b), static_cast<double>(c)));
   }
 }
 
@@ -227,7 +323,9 @@ std::string ScalarExpr::text() const {
 Result<ScalarExpr> ScalarExpr::parse(std::string_view text) {
   std::string_view whole = text;
   auto bad = [&](std::string_view what) { return invalid("scalar expression \"", whole, "\": ", what); };
-  auto skip = [&] { while (!text.empty() && text[0] == ' ') text.remove_prefix(1); };
+  auto skip = [&] {
+    while (!text.empty() && text[0] == ' ') text.remove_prefix(1);
+  };
   auto take = [&](std::string_view token) {
     skip();
     if (!text.starts_with(token)) return false;
@@ -241,7 +339,9 @@ Result<ScalarExpr> ScalarExpr::parse(std::string_view text) {
     return true;
   };
   ScalarExpr expr;
-  auto result = [&](int& out) { return take("%") && integer(out) && out >= 0 && out < static_cast<int>(expr.code.size()); };
+  auto result = [&](int& out) {
+    return take("%") && integer(out) && out >= 0 && out < static_cast<int>(expr.code.size());
+  };
   for (bool first = true; !take("->"); first = false) {
     if (!first && !take(";")) return bad("expected ; or ->");
     skip();
@@ -290,8 +390,7 @@ Result<ScalarExpr> ScalarExpr::parse(std::string_view text) {
 
 namespace {
 
-template <class T>
-void run(const ScalarExpr& expr, const T* in, T* out) {
+template <class T> void run(const ScalarExpr& expr, const T* in, T* out) {
   std::vector<T> values(expr.code.size());
   for (size_t i = 0; i < expr.code.size(); ++i) {
     const ScalarExpr::Instruction& x = expr.code[i];
@@ -302,7 +401,9 @@ void run(const ScalarExpr& expr, const T* in, T* out) {
     } else if (x.op == ScalarOp::cast) {
       if constexpr (std::is_same_v<T, double>) {
         const double value = values[x.a];  // any number but zero is true
-        values[i] = round_to(x.type, is_float(x.type) ? value : x.type == DType::boolean ? value != 0 : std::trunc(value));
+        values[i] = round_to(x.type, is_float(x.type)           ? value
+                                     : x.type == DType::boolean ? value != 0
+                                                                : std::trunc(value));
       } else {
         values[i] = is_float(x.type) ? values[x.a] : wrap_to(x.type, values[x.a]);
       }

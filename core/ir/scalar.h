@@ -5,7 +5,8 @@
 // a GPU; the attribute of a `fused` op is one of these as text.
 //
 // Text form: instructions separated by `;`, which define %0, %1, ... in order: an input x0, x1, ..., a number, or
-// `name(%i,...)` of earlier results; the last clause `-> %3, %5` names the outputs. A cast rounds to a type: cast(%2,bf16).
+// `name(%i,...)` of earlier results; the last clause `-> %3, %5` names the outputs. A cast rounds to a type:
+// cast(%2,bf16).
 //   x0; x1; mul(%0,%1); exp(%2); 1; add(%3,%4) -> %5
 #pragma once
 
@@ -20,6 +21,7 @@
 namespace epl {
 
 // name, number of arguments, result is a truth value
+// clang-format off
 #define EPL_SCALAR_OPS(X)                                                                                     \
   X(input, 0, false) X(constant, 0, false)                                                                    \
   X(add, 2, false) X(sub, 2, false) X(mul, 2, false) X(div, 2, false) X(fma, 3, false)                        \
@@ -36,6 +38,7 @@ namespace epl {
   X(bit_and, 2, false) X(bit_or, 2, false) X(bit_xor, 2, false) X(bit_not, 1, false)                          \
   X(shift_left, 2, false) X(shift_right, 2, false)                                                            \
   X(select, 3, false) X(cast, 1, false)
+// clang-format on
 
 enum class ScalarOp : uint8_t {
 #define EPL_X(name, arity, truth) name,

@@ -118,8 +118,8 @@ class RuleBuilder {
 
 }  // namespace
 
-int ShardingRule::add_factor(int64_t size, bool whole) {
-  factors.push_back({.size = size, .whole = whole});
+int ShardingRule::add_factor(int64_t size, bool unshardable) {
+  factors.push_back({.size = size, .unshardable = unshardable});
   return static_cast<int>(factors.size()) - 1;
 }
 
@@ -143,7 +143,8 @@ Result<ShardingRule> parse_sharding_rule(std::string_view text, const std::vecto
     bool input;
   };
   std::vector<Place> places;
-  auto add = [&](const std::vector<std::vector<DimText>>& texts, const std::vector<TensorType>& types, bool input) -> Status {
+  auto add = [&](const std::vector<std::vector<DimText>>& texts, const std::vector<TensorType>& types,
+                 bool input) -> Status {
     if (texts.size() < types.size()) return invalid("sharding rule \"", whole, "\" has too few operands");
     static const std::vector<DimText> absent;
     for (size_t i = 0; i < types.size(); ++i) {
@@ -174,13 +175,13 @@ Result<ShardingRule> parse_sharding_rule(std::string_view text, const std::vecto
     (place.input ? rule.inputs : rule.outputs).push_back(builder.operand(*place.dims, *place.type, place.ellipsis));
   }
 
-  enum { none, whole_factor, max_factor, min_factor } mode = none;
+  enum { none, unshardable_factor, max_factor, min_factor } mode = none;
   while (!notes.empty()) {
     if (is_space(notes[0]) || notes[0] == ',' || notes[0] == ';' || notes[0] == '|') {
       notes.remove_prefix(1);
-    } else if (notes.starts_with("whole")) {
-      mode = whole_factor;
-      notes.remove_prefix(5);
+    } else if (notes.starts_with("unshardable")) {
+      mode = unshardable_factor;
+      notes.remove_prefix(11);
     } else if (notes.starts_with("max")) {
       mode = max_factor;
       notes.remove_prefix(3);
@@ -190,7 +191,7 @@ Result<ShardingRule> parse_sharding_rule(std::string_view text, const std::vecto
     } else {
       if (mode == none) return invalid("sharding rule \"", whole, "\": unknown note");
       ShardingRule::Factor& factor = rule.factors[builder.letter_factor(notes[0])];
-      if (mode == whole_factor) factor.whole = true;
+      if (mode == unshardable_factor) factor.unshardable = true;
       if (mode == max_factor) factor.reduce = ShardingRule::Reduce::max;
       if (mode == min_factor) factor.reduce = ShardingRule::Reduce::min;
       notes.remove_prefix(1);

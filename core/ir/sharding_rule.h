@@ -2,14 +2,14 @@
 //
 // Every dimension is a product of named factors, major first. A factor that appears in an output as well as in inputs
 // is a `pass` factor: cutting it cuts the operands alike and the op stays itself. A factor that no output has (for the
-// outputs that lack it) is a `reduce` factor: cutting it leaves a partial result to be summed. A `whole` factor cannot
-// be cut. After Shardy's factor rules (OpenXLA), reduced to what the passes here need.
+// outputs that lack it) is a `reduce` factor: cutting it leaves a partial result to be summed. An `unshardable` factor
+// cannot be cut. After Shardy's factor rules (OpenXLA), reduced to what the passes here need.
 //
-// Short form, for records: operand dimensions by letters, `...` for any leading dimensions that pass through
-// (broadcast from the right), `(ab)` for a dimension that is the product a*b, `1` for a dimension of size one, `| whole c d`
+// Short form, for records: operand dimensions by letters, `...` for any leading dimensions that pass through (broadcast
+// from the right), `(ab)` for a dimension that is the product a*b, `1` for a dimension of size one, `| unshardable c d`
 // for factors that may not be cut, `| max m` / `| min m` for reductions that are not sums. For example
 //   matmul          "... m k, ... k n -> ... m n"
-//   layer norm grad "... k, ... k, ..., ..., k -> ... k, k, k | whole k"
+//   layer norm grad "... k, ... k, ..., ..., k -> ... k, k, k | unshardable k"
 // An absent optional operand still has its place in the text.
 #pragma once
 
@@ -25,7 +25,7 @@ struct ShardingRule {
   enum class Reduce : uint8_t { sum, max, min };
   struct Factor {
     int64_t size = 1;
-    bool whole = false;
+    bool unshardable = false;
     Reduce reduce = Reduce::sum;
   };
   using Dim = std::vector<int>;      // factors of one dimension, major first; empty for size one
@@ -33,7 +33,7 @@ struct ShardingRule {
   std::vector<Factor> factors;
   std::vector<Operand> inputs, outputs;
 
-  int add_factor(int64_t size, bool whole = false);
+  int add_factor(int64_t size, bool unshardable = false);
 };
 
 // Expands a short form for concrete types (an absent operand has an empty optional type: pass ndim 0).

@@ -12,7 +12,7 @@ namespace epl {
 struct ModelTemplate {
   std::string name;
   std::string doc;
-  std::vector<std::pair<std::string, Attribute>> options;   // with defaults
+  std::vector<std::pair<std::string, Attribute>> options;  // with defaults
   // `options` holds every option of the row, checked for type. Weights are drawn from the option "seed".
   Status (*write)(const Attributes& options, const std::string& path) = nullptr;
 };
@@ -21,13 +21,13 @@ struct TemplateTable {
 };
 void fill_template_table(TemplateTable& table);  // generated
 
-#define EPL_TEMPLATE(row_name)                                                                         \
-  static ::epl::ModelTemplate epl_template_##row_name();                                               \
-  void EPL_TEMPLATE_row_##row_name(::epl::TemplateTable& table);                                       \
-  void EPL_TEMPLATE_row_##row_name(::epl::TemplateTable& table) {                                      \
-    table.rows.push_back(epl_template_##row_name());                                                   \
-    table.rows.back().name = #row_name;                                                                \
-  }                                                                                                    \
+#define EPL_TEMPLATE(row_name)                                    \
+  static ::epl::ModelTemplate epl_template_##row_name();          \
+  void EPL_TEMPLATE_row_##row_name(::epl::TemplateTable& table);  \
+  void EPL_TEMPLATE_row_##row_name(::epl::TemplateTable& table) { \
+    table.rows.push_back(epl_template_##row_name());              \
+    table.rows.back().name = #row_name;                           \
+  }                                                               \
   static ::epl::ModelTemplate epl_template_##row_name()
 
 }  // namespace epl

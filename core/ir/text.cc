@@ -5,8 +5,8 @@
 namespace epl {
 namespace {
 bool name_char(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.' || c == '/' ||
-         c == '\'' || c == '-' || c == ':' || c == '$';
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.' ||
+         c == '/' || c == '\'' || c == '-' || c == ':' || c == '$';
 }
 }  // namespace
 

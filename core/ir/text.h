@@ -21,12 +21,12 @@ class TextReader {
   bool next_line();
   std::string_view& line() { return line_; }
   int line_number() const { return number_; }
-  bool take(std::string_view token);   // skips spaces, removes the token if it is next
+  bool take(std::string_view token);  // skips spaces, removes the token if it is next
   bool name(std::string& out);
   bool integer(int64_t& out);
   bool type(TensorType& out);
-  bool at_end();                        // of the line
-  Result<Attributes> attributes();      // "{...}" if there is one
+  bool at_end();                    // of the line
+  Result<Attributes> attributes();  // "{...}" if there is one
   Status fail(std::string_view what) const;
 
  private:

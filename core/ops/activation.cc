@@ -138,7 +138,7 @@ EPL_OP(celu) {
               [](ScalarExpr& s, const OpQuery& q) {
                 const double alpha = q.attributes().number("alpha");
                 const Scalar x = scalar_input(s, 0);
-                s.outputs = {select(x > 0, x, (x / alpha)(ScalarOp::expm1) * alpha).index()};
+                s.outputs = {select(x > 0, x, (x / alpha)(ScalarOp::expm1)*alpha).index()};
               },
           .gradient =
               [](Grad& g) {
@@ -185,19 +185,19 @@ EPL_OP(hard_swish) {
 }
 
 EPL_OP(thresholded_relu) {
-  return {.doc = "y = x where x > alpha, else 0.",
-          .signature = "x -> y",
-          .attributes = {{"alpha", 1.0}},
-          .infer = float_infer,
-          .scalar_of =
-              [](ScalarExpr& s, const OpQuery& q) {
-                const Scalar x = scalar_input(s, 0);
-                s.outputs = {select(x > q.attributes().number("alpha"), x, x.number(0)).index()};
-              },
-          .gradient = [](Grad& g) {
-            g.set(0, choose(g, g.in(0) > g.attributes().number("alpha"), g.b.like(g.upstream(0), 0)));
+  return {
+      .doc = "y = x where x > alpha, else 0.",
+      .signature = "x -> y",
+      .attributes = {{"alpha", 1.0}},
+      .infer = float_infer,
+      .scalar_of =
+          [](ScalarExpr& s, const OpQuery& q) {
+            const Scalar x = scalar_input(s, 0);
+            s.outputs = {select(x > q.attributes().number("alpha"), x, x.number(0)).index()};
           },
-          .samples = activation_samples("{alpha=0.5}")};
+      .gradient =
+          [](Grad& g) { g.set(0, choose(g, g.in(0) > g.attributes().number("alpha"), g.b.like(g.upstream(0), 0))); },
+      .samples = activation_samples("{alpha=0.5}")};
 }
 
 EPL_OP(softplus) {
@@ -261,15 +261,18 @@ EPL_OP(mish) {
 }
 
 EPL_OP(gelu) {
-  return {.doc = "y = x * Phi(x), Phi the normal distribution function, or its `tanh` approximation (Hendrycks and Gimpel, 2016).",
+  return {.doc =
+              "y = x * Phi(x), Phi the normal distribution function, or its `tanh` approximation (Hendrycks and "
+              "Gimpel, 2016).",
           .signature = "x -> y",
           .attributes = {{"approximate", "none"}},
           .infer = gelu_infer,
           .scalar_of =
               [](ScalarExpr& s, const OpQuery& q) {
                 const Scalar x = scalar_input(s, 0);
-                const Scalar inner = tanh_form(q.attributes()) ? ((x + x * x * x * tanh_cubic) * tanh_scale)(ScalarOp::tanh)
-                                                               : (x * sqrt_half)(ScalarOp::erf);
+                const Scalar inner = tanh_form(q.attributes())
+                                         ? ((x + x * x * x * tanh_cubic) * tanh_scale)(ScalarOp::tanh)
+                                         : (x * sqrt_half)(ScalarOp::erf);
                 s.outputs = {(x * 0.5 * (inner + 1)).index()};
               },
           .gradient = [](Grad& g) { g.set(0, g.b.emit("gelu_grad", {g.upstream(0), g.in(0)}, g.attributes())); },
@@ -291,7 +294,7 @@ EPL_OP(gelu_grad) {
                 } else {
                   const double density = 0.3989422804014327;  // 1 / sqrt(2 pi)
                   const Scalar below = ((x * sqrt_half)(ScalarOp::erf) + 1) * 0.5;
-                  s.outputs = {(dy * (below + x * ((square * -0.5)(ScalarOp::exp) * density))).index()};
+                  s.outputs = {(dy * (below + x * ((square * -0.5)(ScalarOp::exp)*density))).index()};
                 }
               },
           .no_gradient = "a gradient of a gradient is not built",

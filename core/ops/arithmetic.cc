@@ -21,7 +21,8 @@ static void extremum_gradient(Grad& g) {
 // The exponent of a pow where it is one constant number.
 static std::optional<double> constant_exponent(Grad& g) {
   const ValueInfo& exponent = g.b.graph().value(g.in(1).value());
-  if (exponent.kind != ValueKind::constant || exponent.type.elements() != 1 || exponent.data.empty()) return std::nullopt;
+  if (exponent.kind != ValueKind::constant || exponent.type.elements() != 1 || exponent.data.empty())
+    return std::nullopt;
   return exponent.data.get(0);
 }
 
@@ -29,7 +30,10 @@ static void pow_gradient(Grad& g) {
   const Var dy = g.upstream(0), a = g.in(0), b = g.in(1), zero = g.b.like(dy, 0);
   if (const auto exponent = constant_exponent(g); exponent && !g.needs(1)) {
     const double c = *exponent;
-    const Var slope = c == 0 || c == 1 ? g.b.like(a, c) : c == 2 ? a * 2 : c == 3 ? a * a * 3 : g.b.pow(a, g.b.like(a, c - 1)) * c;
+    const Var slope = c == 0 || c == 1 ? g.b.like(a, c)
+                      : c == 2         ? a * 2
+                      : c == 3         ? a * a * 3
+                                       : g.b.pow(a, g.b.like(a, c - 1)) * c;
     g.set(0, dy * slope);
     return;
   }
@@ -71,12 +75,7 @@ EPL_OP(div) {
 }
 EPL_OP(max) { return binary<ScalarOp::max>("y = the larger of a and b; NaN if either is NaN.", extremum_gradient); }
 EPL_OP(min) { return binary<ScalarOp::min>("y = the smaller of a and b; NaN if either is NaN.", extremum_gradient); }
-EPL_OP(pow) {
-  return binary<ScalarOp::pow>(
-      "y = a to the power of b.",
-      pow_gradient,
-      "(0.2..2)");
-}
+EPL_OP(pow) { return binary<ScalarOp::pow>("y = a to the power of b.", pow_gradient, "(0.2..2)"); }
 EPL_OP(mod) {
   OpDef record = binary<ScalarOp::mod>(
       "y = a - b * floor(a / b): the remainder with the sign of b.",
@@ -161,7 +160,8 @@ EPL_OP(clip) {
           .sharding_of = [](const OpQuery& q) -> Result<ShardingRule> {
             return elementwise_rule(input_types(q), output_types(q));
           },
-          .samples = {"f32[4,7], f32[](-1..-0.5), f32[](0.5..1)", "f32[4,7], -, f32[](0..1)", "f32[5], f32[](0..1), -", "f32[5]"}};
+          .samples = {"f32[4,7], f32[](-1..-0.5), f32[](0.5..1)", "f32[4,7], -, f32[](0..1)", "f32[5], f32[](0..1), -",
+                      "f32[5]"}};
 }
 
 }  // namespace epl

@@ -96,7 +96,8 @@ int64_t linear_index(const Shape& shape, const Ints& index) {
 
 void copy_element(const Tensor& source, int64_t i, Tensor& target, int64_t o) {
   const size_t bytes = dtype_bytes(source.dtype());
-  std::memcpy(static_cast<char*>(target.data()) + o * bytes, static_cast<const char*>(source.data()) + i * bytes, bytes);
+  std::memcpy(static_cast<char*>(target.data()) + o * bytes, static_cast<const char*>(source.data()) + i * bytes,
+              bytes);
 }
 
 void store_out_of_range(Tensor& target, int64_t o) {
@@ -114,7 +115,8 @@ double rounded(DType type, double value) {
 }
 
 double unit_sum(int64_t n, Units units, DType type, FunctionRef<double(int64_t)> term) {
-  EPL_CHECK(units.count >= 1 && units.divide(n), "cannot sum ", n, " terms in ", units.count, " units, ", units.outer, " times");
+  EPL_CHECK(units.count >= 1 && units.divide(n), "cannot sum ", n, " terms in ", units.count, " units, ", units.outer,
+            " times");
   std::vector<double> parts(units.count, 0.0);
   for (int64_t i = 0; i < n; ++i) parts[units.of(i, n)] += term(i);
   if (units.count == 1) return parts[0];
@@ -157,7 +159,8 @@ void RuleWriter::output(int i, int dim, const std::vector<int>& factors) {
 ShardingRule RuleWriter::done() {
   for (int i = 0; i < query_.inputs(); ++i)
     for (size_t d = 0; d < rule_.inputs[i].size(); ++d)
-      if (rule_.inputs[i][d].empty() && query_.in(i).shape[d] != 1) rule_.inputs[i][d] = {factor(query_.in(i).shape[d], true)};
+      if (rule_.inputs[i][d].empty() && query_.in(i).shape[d] != 1)
+        rule_.inputs[i][d] = {factor(query_.in(i).shape[d], true)};
   for (int i = 0; i < query_.outputs(); ++i)
     for (size_t d = 0; d < rule_.outputs[i].size(); ++d)
       if (rule_.outputs[i][d].empty() && query_.out(i).shape[d] != 1)
@@ -165,11 +168,11 @@ ShardingRule RuleWriter::done() {
   return std::move(rule_);
 }
 
-ShardingRule aligned_rule(const OpQuery& query, const std::vector<bool>& whole) {
+ShardingRule aligned_rule(const OpQuery& query, const std::vector<bool>& unshardable) {
   RuleWriter writer(query);
-  const size_t ndim = whole.size();
+  const size_t ndim = unshardable.size();
   for (size_t d = 0; d < ndim; ++d) {
-    if (whole[d]) continue;
+    if (unshardable[d]) continue;
     int64_t size = 1;
     for (int i = 0; i < query.inputs(); ++i)
       if (query.has(i) && query.in(i).shape.size() == ndim) size = std::max(size, query.in(i).shape[d]);
@@ -183,11 +186,11 @@ ShardingRule aligned_rule(const OpQuery& query, const std::vector<bool>& whole) 
   return writer.done();
 }
 
-Result<ShardingRule> whole_axis_rule(const OpQuery& query) {
+Result<ShardingRule> unshardable_axis_rule(const OpQuery& query) {
   const int ndim = query.in(0).ndim();
-  std::vector<bool> whole(ndim, false);
-  whole[query.axis("axis", ndim)] = true;
-  return aligned_rule(query, whole);
+  std::vector<bool> unshardable(ndim, false);
+  unshardable[query.axis("axis", ndim)] = true;
+  return aligned_rule(query, unshardable);
 }
 
 }  // namespace epl::ops

@@ -16,8 +16,7 @@ namespace epl::ops {
 // The operands as text for messages: "f32[4,7], i64[3]".
 std::string operand_text(const OpQuery& query);
 // `node` of an error is added by the caller; the message names the op and the operands.
-template <class... Args>
-Status misfit(const OpQuery& query, const Args&... args) {
+template <class... Args> Status misfit(const OpQuery& query, const Args&... args) {
   return invalid(query.op().name, ": ", cat(args...), "; operands are ", operand_text(query));
 }
 Result<OutputTypes> same_as_first(const OpQuery& query);
@@ -49,8 +48,7 @@ int64_t elements_before(const Shape& shape, int end);
 int64_t elements_from(const Shape& shape, int begin);
 
 // Calls f(linear, index) for every element in row-major order.
-template <class F>
-void for_each_index(const Shape& shape, F f) {
+template <class F> void for_each_index(const Shape& shape, F f) {
   const int64_t n = element_count(shape);
   Ints index(shape.size(), 0);
   for (int64_t linear = 0; linear < n; ++linear) {
@@ -76,16 +74,16 @@ double rounded(DType type, double value);
 // The sum of term(0..n-1): unit by unit in double, each rounded to `type`, then by the binary tree with every
 // addition rounded. One unit: a single sum in double.
 double unit_sum(int64_t n, Units units, DType type, FunctionRef<double(int64_t)> term);
-// The same for whole tensors: parts[u] holds the sum of unit u; the result is stored into `out`.
+// The same for full tensors: parts[u] holds the sum of unit u; the result is stored into `out`.
 void store_unit_sums(std::vector<std::vector<double>>& parts, Tensor& out);
 
 // --- sharding rules ---
 
-// Dimensions that are tied to no factor become whole.
+// Dimensions that are tied to no factor become unshardable.
 class RuleWriter {
  public:
   explicit RuleWriter(const OpQuery& query);
-  int factor(int64_t size, bool whole = false) { return rule_.add_factor(size, whole); }
+  int factor(int64_t size, bool unshardable = false) { return rule_.add_factor(size, unshardable); }
   // Ties a dimension to a factor; nothing to do for absent operands and for dimensions of size one.
   void input(int i, int dim, int factor);
   void output(int i, int dim, int factor);
@@ -100,9 +98,9 @@ class RuleWriter {
   ShardingRule rule_;
 };
 
-// Operands of equal ndim correspond dimension by dimension, except where `whole`; other operands are left whole.
-ShardingRule aligned_rule(const OpQuery& query, const std::vector<bool>& whole);
-// The same, whole along the attribute `axis`.
-Result<ShardingRule> whole_axis_rule(const OpQuery& query);
+// Operands of equal ndim correspond dimension by dimension, except where `unshardable`; other operands are not cut.
+ShardingRule aligned_rule(const OpQuery& query, const std::vector<bool>& unshardable);
+// The same, unshardable along the attribute `axis`.
+Result<ShardingRule> unshardable_axis_rule(const OpQuery& query);
 
 }  // namespace epl::ops

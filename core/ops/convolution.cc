@@ -42,9 +42,12 @@ ConvShape conv_shape(const Attributes& attributes, const Shape& x, const Shape& 
 // The shape of y for x and w, or why they do not fit.
 Result<Shape> conv_output(const OpQuery& q, const Shape& x, const Shape& w) {
   const int64_t groups = q.attributes().integer("groups");
-  if (x.size() < 3 || w.size() != x.size()) return misfit(q, "x and w need batch, channels and the same spatial dimensions");
-  if (groups < 1 || w[0] % groups != 0) return misfit(q, "groups ", groups, " does not divide ", w[0], " output channels");
-  if (x[1] != w[1] * groups) return misfit(q, "x has ", x[1], " channels and w takes ", w[1] * groups, " in ", groups, " groups");
+  if (x.size() < 3 || w.size() != x.size())
+    return misfit(q, "x and w need batch, channels and the same spatial dimensions");
+  if (groups < 1 || w[0] % groups != 0)
+    return misfit(q, "groups ", groups, " does not divide ", w[0], " output channels");
+  if (x[1] != w[1] * groups)
+    return misfit(q, "x has ", x[1], " channels and w takes ", w[1] * groups, " in ", groups, " groups");
   EPL_ASSIGN(const Window window, window_of(q, spatial(w)));
   Shape y = {x[0], w[0]};
   for (size_t d = 0; d + 2 < x.size(); ++d) {
@@ -104,11 +107,12 @@ void conv_grad_weight_reference(const Reference& r) {
 }
 
 // Ties the dimensions of x, w and y (given as setters) to the factors of a convolution. Spatial dimensions stay whole:
-// a cut would need a halo. With groups only whole groups can be cut; without, both channels can, but for those that the op
-// sums over: that sum is one chain, not one of units.
+// a cut would need a halo. With groups only whole groups can be cut; without, both channels can, but for those that the
+// op sums over: that sum is one chain, not one of units.
 enum class Summed { in, out, batch };
 template <class X, class W, class Y, class B>
-ShardingRule conv_rule(const OpQuery& q, const Shape& x, const Shape& w, Summed summed, X tie_x, W tie_w, Y tie_y, B tie_bias) {
+ShardingRule conv_rule(const OpQuery& q, const Shape& x, const Shape& w, Summed summed, X tie_x, W tie_w, Y tie_y,
+                       B tie_bias) {
   RuleWriter rule(q);
   const int batch = rule.factor(x[0]);
   tie_x(rule, 0, std::vector<int>{batch});
@@ -140,12 +144,16 @@ auto as_output() {
 void no_bias(RuleWriter&, const std::vector<int>&) {}
 
 std::vector<AttributeSpec> conv_attributes(bool shape) {
-  std::vector<AttributeSpec> specs = {{"strides", Ints{}}, {"pads", Ints{}}, {"dilations", Ints{}}, {"groups", int64_t{1}}};
+  std::vector<AttributeSpec> specs = {
+      {"strides", Ints{}}, {"pads", Ints{}}, {"dilations", Ints{}}, {"groups", int64_t{1}}};
   if (shape) specs.push_back({"shape", Ints{}, true});
   return specs;
 }
 Attributes conv_attributes(const Attributes& a, const Shape* shape = nullptr) {
-  Attributes result = {{"strides", a.ints("strides")}, {"pads", a.ints("pads")}, {"dilations", a.ints("dilations")}, {"groups", a.integer("groups")}};
+  Attributes result = {{"strides", a.ints("strides")},
+                       {"pads", a.ints("pads")},
+                       {"dilations", a.ints("dilations")},
+                       {"groups", a.integer("groups")}};
   if (shape) result.set("shape", *shape);
   return result;
 }
@@ -159,79 +167,86 @@ double conv_flops(const Shape& w, const Shape& y) {
 }  // namespace
 
 EPL_OP(conv) {
-  return {.doc = "Convolution (cross-correlation): x[b,c,spatial...] with w[o,c/groups,kernel...] plus bias[o] -> y[b,o,...]; pads are "
-                 "all beginnings, then all ends.",
-          .signature = "x, w, bias? -> y",
-          .attributes = conv_attributes(false),
-          .infer = [](const OpQuery& q) -> Result<OutputTypes> {
-            EPL_TRY(same_dtypes(q, true));
-            EPL_ASSIGN(Shape y, conv_output(q, q.in(0).shape, q.in(1).shape));
-            EPL_TRY(expect_shape(q, 2, {y[1]}, "bias"));
-            return OutputTypes{{q.in(0).dtype, y}};
+  return {
+      .doc =
+          "Convolution (cross-correlation): x[b,c,spatial...] with w[o,c/groups,kernel...] plus bias[o] -> y[b,o,...]; "
+          "pads are "
+          "all beginnings, then all ends.",
+      .signature = "x, w, bias? -> y",
+      .attributes = conv_attributes(false),
+      .infer = [](const OpQuery& q) -> Result<OutputTypes> {
+        EPL_TRY(same_dtypes(q, true));
+        EPL_ASSIGN(Shape y, conv_output(q, q.in(0).shape, q.in(1).shape));
+        EPL_TRY(expect_shape(q, 2, {y[1]}, "bias"));
+        return OutputTypes{{q.in(0).dtype, y}};
+      },
+      .reference = conv_reference,
+      .gradient =
+          [](Grad& g) {
+            const Var x = g.in(0), w = g.in(1), dy = g.upstream(0);
+            if (g.needs(0)) g.set(0, g.b.emit("conv_grad_input", {dy, w}, conv_attributes(g.attributes(), &x.shape())));
+            if (g.needs(1))
+              g.set(1, g.b.emit("conv_grad_weight", {x, dy}, conv_attributes(g.attributes(), &w.shape())));
+            if (g.needs(2)) {
+              Ints axes = {0};
+              for (int d = 2; d < dy.ndim(); ++d) axes.push_back(d);
+              g.set(2, g.b.sum(dy, axes, false));
+            }
           },
-          .reference = conv_reference,
-          .gradient =
-              [](Grad& g) {
-                const Var x = g.in(0), w = g.in(1), dy = g.upstream(0);
-                if (g.needs(0)) g.set(0, g.b.emit("conv_grad_input", {dy, w}, conv_attributes(g.attributes(), &x.shape())));
-                if (g.needs(1)) g.set(1, g.b.emit("conv_grad_weight", {x, dy}, conv_attributes(g.attributes(), &w.shape())));
-                if (g.needs(2)) {
-                  Ints axes = {0};
-                  for (int d = 2; d < dy.ndim(); ++d) axes.push_back(d);
-                  g.set(2, g.b.sum(dy, axes, false));
-                }
-              },
-          .sharding_of = [](const OpQuery& q) -> Result<ShardingRule> {
-            return conv_rule(q, q.in(0).shape, q.in(1).shape, Summed::in, as_input(0), as_input(1), as_output(),
-                             [](RuleWriter& rule, const std::vector<int>& f) { rule.input(2, 0, f); });
-          },
-          .localize =
-              [](Attributes& attributes, const std::vector<TensorType>& in, const std::vector<TensorType>&) {
-                set_groups(attributes, in[0].shape[1], in[1].shape[1]);
-              },
-          .flops = [](const OpQuery& q) { return conv_flops(q.in(1).shape, q.out(0).shape); },
-          .samples = {"f32[4,2,5,6], f32[4,2,3,3], f32[4] {pads=[1,1,1,1]}", "f32[2,4,7,5], f32[6,4,3,2] {strides=[2,1]}",
-                      "f32[2,4,8], f32[6,2,3], f32[6] {groups=2,pads=[1,0]}", "f32[2,4,6,6], f32[4,1,3,3] {groups=4,pads=[1,1,1,1],strides=[2,2]}",
-                      "f32[2,2,9], f32[2,2,3] {dilations=[2],pads=[2,2]}", "f32[2,2,4,4,3], f32[2,2,2,2,2]",
-                      "f32[4,2,4,4], f32[4,2,1,1], f32[4]"}};
+      .sharding_of = [](const OpQuery& q) -> Result<ShardingRule> {
+        return conv_rule(q, q.in(0).shape, q.in(1).shape, Summed::in, as_input(0), as_input(1), as_output(),
+                         [](RuleWriter& rule, const std::vector<int>& f) { rule.input(2, 0, f); });
+      },
+      .localize = [](Attributes& attributes, const std::vector<TensorType>& in,
+                     const std::vector<TensorType>&) { set_groups(attributes, in[0].shape[1], in[1].shape[1]); },
+      .flops = [](const OpQuery& q) { return conv_flops(q.in(1).shape, q.out(0).shape); },
+      .samples = {"f32[4,2,5,6], f32[4,2,3,3], f32[4] {pads=[1,1,1,1]}", "f32[2,4,7,5], f32[6,4,3,2] {strides=[2,1]}",
+                  "f32[2,4,8], f32[6,2,3], f32[6] {groups=2,pads=[1,0]}",
+                  "f32[2,4,6,6], f32[4,1,3,3] {groups=4,pads=[1,1,1,1],strides=[2,2]}",
+                  "f32[2,2,9], f32[2,2,3] {dilations=[2],pads=[2,2]}", "f32[2,2,4,4,3], f32[2,2,2,2,2]",
+                  "f32[4,2,4,4], f32[4,2,1,1], f32[4]"}};
 }
 
 EPL_OP(conv_grad_input) {
-  return {.doc = "Gradient of conv's x, of `shape` [b,c,spatial...]: dy[b,o,...], w[o,c/groups,kernel...] -> dx; also the "
-                 "transposed convolution of dy.",
-          .signature = "dy, w -> dx",
-          .attributes = conv_attributes(true),
-          .infer = [](const OpQuery& q) -> Result<OutputTypes> {
-            EPL_TRY(same_dtypes(q, true));
-            const Shape& x = q.attributes().ints("shape");
-            EPL_ASSIGN(Shape y, conv_output(q, x, q.in(1).shape));
-            EPL_TRY(expect_shape(q, 0, y, "dy"));
-            return OutputTypes{{q.in(0).dtype, x}};
+  return {
+      .doc =
+          "Gradient of conv's x, of `shape` [b,c,spatial...]: dy[b,o,...], w[o,c/groups,kernel...] -> dx; also the "
+          "transposed convolution of dy.",
+      .signature = "dy, w -> dx",
+      .attributes = conv_attributes(true),
+      .infer = [](const OpQuery& q) -> Result<OutputTypes> {
+        EPL_TRY(same_dtypes(q, true));
+        const Shape& x = q.attributes().ints("shape");
+        EPL_ASSIGN(Shape y, conv_output(q, x, q.in(1).shape));
+        EPL_TRY(expect_shape(q, 0, y, "dy"));
+        return OutputTypes{{q.in(0).dtype, x}};
+      },
+      .reference = conv_grad_input_reference,
+      .gradient =
+          [](Grad& g) {
+            const Var ddx = g.upstream(0);
+            if (g.needs(0)) g.set(0, g.b.emit("conv", {ddx, g.in(1)}, conv_attributes(g.attributes())));
+            if (g.needs(1))
+              g.set(1, g.b.emit("conv_grad_weight", {ddx, g.in(0)}, conv_attributes(g.attributes(), &g.in(1).shape())));
           },
-          .reference = conv_grad_input_reference,
-          .gradient =
-              [](Grad& g) {
-                const Var ddx = g.upstream(0);
-                if (g.needs(0)) g.set(0, g.b.emit("conv", {ddx, g.in(1)}, conv_attributes(g.attributes())));
-                if (g.needs(1))
-                  g.set(1, g.b.emit("conv_grad_weight", {ddx, g.in(0)}, conv_attributes(g.attributes(), &g.in(1).shape())));
-              },
-          .sharding_of = [](const OpQuery& q) -> Result<ShardingRule> {
-            return conv_rule(q, q.out(0).shape, q.in(1).shape, Summed::out, as_output(), as_input(1), as_input(0), no_bias);
+      .sharding_of = [](const OpQuery& q) -> Result<ShardingRule> {
+        return conv_rule(q, q.out(0).shape, q.in(1).shape, Summed::out, as_output(), as_input(1), as_input(0), no_bias);
+      },
+      .localize =
+          [](Attributes& attributes, const std::vector<TensorType>& in, const std::vector<TensorType>& out) {
+            attributes.set("shape", out[0].shape);
+            set_groups(attributes, out[0].shape[1], in[1].shape[1]);
           },
-          .localize =
-              [](Attributes& attributes, const std::vector<TensorType>& in, const std::vector<TensorType>& out) {
-                attributes.set("shape", out[0].shape);
-                set_groups(attributes, out[0].shape[1], in[1].shape[1]);
-              },
-          .flops = [](const OpQuery& q) { return conv_flops(q.in(1).shape, q.in(0).shape); },
-          .samples = {"f32[4,4,5,6], f32[4,2,3,3] {pads=[1,1,1,1],shape=[4,2,5,6]}",
-                      "f32[2,6,3,4], f32[6,4,3,2] {strides=[2,1],shape=[2,4,8,5]}",
-                      "f32[2,6,7], f32[6,2,3] {groups=2,pads=[1,0],shape=[2,4,8]}"}};
+      .flops = [](const OpQuery& q) { return conv_flops(q.in(1).shape, q.in(0).shape); },
+      .samples = {"f32[4,4,5,6], f32[4,2,3,3] {pads=[1,1,1,1],shape=[4,2,5,6]}",
+                  "f32[2,6,3,4], f32[6,4,3,2] {strides=[2,1],shape=[2,4,8,5]}",
+                  "f32[2,6,7], f32[6,2,3] {groups=2,pads=[1,0],shape=[2,4,8]}"}};
 }
 
 EPL_OP(conv_grad_weight) {
-  return {.doc = "Gradient of conv's w, of `shape` [o,c/groups,kernel...]: x[b,c,spatial...], dy[b,o,...] -> dw; sums the batch.",
+  return {.doc =
+              "Gradient of conv's w, of `shape` [o,c/groups,kernel...]: x[b,c,spatial...], dy[b,o,...] -> dw; sums the "
+              "batch.",
           .signature = "x, dy -> dw",
           .attributes = conv_attributes(true),
           .infer = [](const OpQuery& q) -> Result<OutputTypes> {
@@ -246,11 +261,13 @@ EPL_OP(conv_grad_weight) {
               [](Grad& g) {
                 const Var ddw = g.upstream(0);
                 if (g.needs(0))
-                  g.set(0, g.b.emit("conv_grad_input", {g.in(1), ddw}, conv_attributes(g.attributes(), &g.in(0).shape())));
+                  g.set(0,
+                        g.b.emit("conv_grad_input", {g.in(1), ddw}, conv_attributes(g.attributes(), &g.in(0).shape())));
                 if (g.needs(1)) g.set(1, g.b.emit("conv", {g.in(0), ddw}, conv_attributes(g.attributes())));
               },
           .sharding_of = [](const OpQuery& q) -> Result<ShardingRule> {
-            return conv_rule(q, q.in(0).shape, q.out(0).shape, Summed::batch, as_input(0), as_output(), as_input(1), no_bias);
+            return conv_rule(q, q.in(0).shape, q.out(0).shape, Summed::batch, as_input(0), as_output(), as_input(1),
+                             no_bias);
           },
           .localize =
               [](Attributes& attributes, const std::vector<TensorType>& in, const std::vector<TensorType>& out) {

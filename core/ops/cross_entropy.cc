@@ -37,7 +37,9 @@ struct Classes {
     return largest + std::log(sum);
   }
 };
-Classes classes_of(const Reference& r) { return {r.in(0), span_at(r.in(0).shape(), r.query().axis("axis", r.in(0).type().ndim()))}; }
+Classes classes_of(const Reference& r) {
+  return {r.in(0), span_at(r.in(0).shape(), r.query().axis("axis", r.in(0).type().ndim()))};
+}
 
 // Positions correspond; classes are whole. What lacks the positions sums over them.
 Result<ShardingRule> cross_entropy_rule(const OpQuery& q) {
@@ -60,53 +62,62 @@ Result<ShardingRule> cross_entropy_rule(const OpQuery& q) {
 }  // namespace
 
 EPL_OP(cross_entropy) {
-  return {.doc = "loss_sum = the sum over positions of lse - logit of the target class, where the target is not `ignore_index`; "
-                 "logits[a..., classes, b...] with classes at `axis`, target[a..., b...] -> loss_sum (f32[], f64[] for f64), "
-                 "lse[a..., b...] = log(sum(exp(logits))). A target that is no class gives NaN.",
-          .signature = "logits, target -> loss_sum, lse",
-          .attributes = {{"axis", int64_t{-1}}, {"ignore_index", int64_t{-100}}},
-          .infer = [](const OpQuery& q) -> Result<OutputTypes> {
-            EPL_ASSIGN(Shape positions, position_shape(q));
-            const DType type = loss_dtype(q.in(0).dtype);
-            return OutputTypes{{type, {}}, {type, positions}};
+  return {
+      .doc =
+          "loss_sum = the sum over positions of lse - logit of the target class, where the target is not "
+          "`ignore_index`; "
+          "logits[a..., classes, b...] with classes at `axis`, target[a..., b...] -> loss_sum (f32[], f64[] for f64), "
+          "lse[a..., b...] = log(sum(exp(logits))). A target that is not a class gives NaN.",
+      .signature = "logits, target -> loss_sum, lse",
+      .attributes = {{"axis", int64_t{-1}}, {"ignore_index", int64_t{-100}}},
+      .infer = [](const OpQuery& q) -> Result<OutputTypes> {
+        EPL_ASSIGN(Shape positions, position_shape(q));
+        const DType type = loss_dtype(q.in(0).dtype);
+        return OutputTypes{{type, {}}, {type, positions}};
+      },
+      .reference =
+          [](const Reference& r) {
+            const Classes classes = classes_of(r);
+            const int64_t n = r.in(1).elements(), ignore = r.attributes().integer("ignore_index");
+            const auto term = [&](int64_t i) {
+              const double lse = classes.log_sum_exp(i);
+              if (r.has_output(1)) r.out(1).set(i, lse);
+              const int64_t target = r.in(1).get_int(i);
+              if (target == ignore) return 0.0;
+              if (target < 0 || target >= classes.span.size) return std::numeric_limits<double>::quiet_NaN();
+              return lse - classes.at(i, target);
+            };
+            r.out(0).set(0, unit_sum(n, r.units(), r.out(0).dtype(), term));
           },
-          .reference =
-              [](const Reference& r) {
-                const Classes classes = classes_of(r);
-                const int64_t n = r.in(1).elements(), ignore = r.attributes().integer("ignore_index");
-                const auto term = [&](int64_t i) {
-                  const double lse = classes.log_sum_exp(i);
-                  if (r.has_output(1)) r.out(1).set(i, lse);
-                  const int64_t target = r.in(1).get_int(i);
-                  if (target == ignore) return 0.0;
-                  if (target < 0 || target >= classes.span.size) return std::numeric_limits<double>::quiet_NaN();
-                  return lse - classes.at(i, target);
-                };
-                r.out(0).set(0, unit_sum(n, r.units(), r.out(0).dtype(), term));
-              },
-          .gradient =
-              [](Grad& g) {
-                if (g.upstream(1)) {
-                  g.b.fail(unsupported("cross_entropy: no gradient through the output lse"));
-                  return;
-                }
-                g.set(0, g.b.emit("cross_entropy_grad", {g.in(0), g.in(1), g.upstream(0), saved_output(g, 1)}, g.attributes()));
-              },
-          .no_gradient_inputs = {1},
-          .sharding_of = cross_entropy_rule,
-          .flops = [](const OpQuery& q) { return 6.0 * static_cast<double>(q.in(0).elements()); },
-          .samples = {"f32[4,7], i64[4](0..7)", "f32[4,3,5], i32[4,3](-1..5) {ignore_index=-1}", "f32[4,5,3], i64[4,3](0..5) {axis=1}",
-                      "f32[5], i64[](0..5)"}};
+      .gradient =
+          [](Grad& g) {
+            if (g.upstream(1)) {
+              g.b.fail(unsupported("cross_entropy: no gradient through the output lse"));
+              return;
+            }
+            g.set(0, g.b.emit("cross_entropy_grad", {g.in(0), g.in(1), g.upstream(0), saved_output(g, 1)},
+                              g.attributes()));
+          },
+      .no_gradient_inputs = {1},
+      .sharding_of = cross_entropy_rule,
+      .flops = [](const OpQuery& q) { return 6.0 * static_cast<double>(q.in(0).elements()); },
+      .samples = {"f32[4,7], i64[4](0..7)", "f32[4,3,5], i32[4,3](-1..5) {ignore_index=-1}",
+                  "f32[4,5,3], i64[4,3](0..5) {axis=1}", "f32[5], i64[](0..5)"}};
 }
 
 EPL_INDICES(cross_entropy) {
   const int64_t classes = q.in(0).shape[static_cast<size_t>(q.axis("axis", q.in(0).ndim()))];
-  return {.input = 1, .low = 0, .high = classes, .ignored = q.attributes().integer("ignore_index"), .what = cat("class of ", classes)};
+  return {.input = 1,
+          .low = 0,
+          .high = classes,
+          .ignored = q.attributes().integer("ignore_index"),
+          .what = cat("class of ", classes)};
 }
 
 EPL_OP(cross_entropy_grad) {
-  return {.doc = "Gradient of cross_entropy's logits: (softmax(logits) - one-hot(target)) * scale, 0 where the target is "
-                 "`ignore_index`, NaN where it is no class; scale is the gradient of loss_sum.",
+  return {.doc =
+              "Gradient of cross_entropy's logits: (softmax(logits) - one-hot(target)) * scale, 0 where the target is "
+              "`ignore_index`, NaN where it is not a class; scale is the gradient of loss_sum.",
           .signature = "logits, target, scale, lse -> dlogits",
           .attributes = {{"axis", int64_t{-1}}, {"ignore_index", int64_t{-100}}},
           .infer = [](const OpQuery& q) -> Result<OutputTypes> {
@@ -125,7 +136,8 @@ EPL_OP(cross_entropy_grad) {
                   const bool known = target >= 0 && target < classes.span.size;
                   for (int64_t k = 0; k < classes.span.size; ++k) {
                     const double p = std::exp(classes.at(i, k) - r.in(3).get(i));
-                    const double d = known ? (p - (k == target ? 1.0 : 0.0)) * scale : std::numeric_limits<double>::quiet_NaN();
+                    const double d =
+                        known ? (p - (k == target ? 1.0 : 0.0)) * scale : std::numeric_limits<double>::quiet_NaN();
                     r.out(0).set(classes.index(i, k), counts ? d : 0.0);
                   }
                 }

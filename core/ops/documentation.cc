@@ -19,7 +19,10 @@ std::string attributes_of(const OpDef& op) {
 }
 
 std::string gradient_of(const OpDef& op) {
-  std::string text = op.gradient ? "yes" : !op.no_gradient.empty() ? cat("none: ", op.no_gradient) : op.body ? "through the body" : "none";
+  std::string text = op.gradient               ? "yes"
+                     : !op.no_gradient.empty() ? cat("none: ", op.no_gradient)
+                     : op.body                 ? "through the body"
+                                               : "none";
   if (!op.no_gradient.empty()) return text;
   for (int i : op.no_gradient_inputs) text += cat("; never for operand ", i);
   return text;
@@ -30,7 +33,7 @@ std::string operand_text(const ShardingRule& rule, const ShardingRule::Operand& 
   std::string text;
   for (const ShardingRule::Dim& dim : dims) {
     std::string letters;
-    for (int f : dim) letters += static_cast<char>((rule.factors[f].whole ? 'A' : 'a') + f % 26);
+    for (int f : dim) letters += static_cast<char>((rule.factors[f].unshardable ? 'A' : 'a') + f % 26);
     text += cat(text.empty() ? "" : " ", dim.empty() ? "1" : dim.size() == 1 ? letters : cat("(", letters, ")"));
   }
   return text.empty() ? "." : text;
@@ -57,7 +60,10 @@ std::string sharding_of(const OpDef& op) {
 }
 
 std::string kind_of(const OpDef& op) {
-  std::string kind = op.seam ? "seam" : op.elementwise() ? "elementwise" : op.reference ? "primitive" : "composite";
+  std::string kind = op.boundary        ? "boundary"
+                     : op.elementwise() ? "elementwise"
+                     : op.reference     ? "primitive"
+                                        : "composite";
   if (op.random) kind += ", random";
   if (op.view) kind += ", view";
   return kind;
@@ -67,9 +73,12 @@ std::string kind_of(const OpDef& op) {
 
 std::string op_documentation() {
   std::string out =
-      "# Ops\n\nMade from the records in `core/ops`; do not edit. A trailing `?` marks an optional operand, `*` any number of them.\n"
-      "*Cuts* shows how the dimensions of the first sample correspond: one letter a factor, capitals may not be cut, a factor\n"
-      "that a result lacks is summed over (or reduced by maximum or minimum), `1` is a dimension of size one, `.` a scalar.\n";
+      "# Ops\n\nMade from the records in `core/ops`; do not edit. A trailing `?` marks an optional operand, `*` any "
+      "number of them.\n"
+      "*Cuts* shows how the dimensions of the first sample correspond: one letter a factor, capitals may not be cut, a "
+      "factor\n"
+      "that a result lacks is summed over (or reduced by maximum or minimum), `1` is a dimension of size one, `.` a "
+      "scalar.\n";
   for (const OpDef* op : op_table().all()) {
     out += cat("\n## ", op->name, "\n\n`", op->signature, "` (", kind_of(*op), ")\n\n", op->doc, "\n\n");
     if (!op->attributes.empty()) out += cat("- Attributes: ", attributes_of(*op), "\n");

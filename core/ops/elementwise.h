@@ -12,8 +12,7 @@ namespace epl::ops {
 using GradientFunction = void (*)(Grad&);
 
 // y = op(x). `range` bounds the samples, "(0.1..2)", where the op is defined on part of the line only.
-template <ScalarOp op>
-OpDef unary(std::string doc, GradientFunction gradient, const std::string& range = "") {
+template <ScalarOp op> OpDef unary(std::string doc, GradientFunction gradient, const std::string& range = "") {
   OpDef record;
   record.doc = std::move(doc);
   record.signature = "x -> y";
@@ -25,7 +24,8 @@ OpDef unary(std::string doc, GradientFunction gradient, const std::string& range
 
 // y = op(a, b) with NumPy broadcasting.
 template <ScalarOp op>
-OpDef binary(std::string doc, GradientFunction gradient, const std::string& range_a = "", const std::string& range_b = "") {
+OpDef binary(std::string doc, GradientFunction gradient, const std::string& range_a = "",
+             const std::string& range_b = "") {
   OpDef record;
   record.doc = std::move(doc);
   record.signature = "a, b -> y";
@@ -37,8 +37,7 @@ OpDef binary(std::string doc, GradientFunction gradient, const std::string& rang
 }
 
 // A test or a comparison: bool out, no gradient.
-template <ScalarOp op>
-OpDef predicate(std::string doc, std::string signature, std::vector<std::string> samples) {
+template <ScalarOp op> OpDef predicate(std::string doc, std::string signature, std::vector<std::string> samples) {
   OpDef record;
   record.doc = std::move(doc);
   record.signature = std::move(signature);

@@ -48,7 +48,8 @@ void fused_sum_reference(const Reference& r) {
     for (size_t k = 0; k < in.size(); ++k) {
       const Shape& own = r.in(static_cast<int>(k)).shape();
       int64_t at = 0;
-      for (size_t d = 0; d < own.size(); ++d) at = at * own[d] + (own[d] == 1 ? 0 : index[d + shape.size() - own.size()]);
+      for (size_t d = 0; d < own.size(); ++d)
+        at = at * own[d] + (own[d] == 1 ? 0 : index[d + shape.size() - own.size()]);
       in[k] = r.in(static_cast<int>(k)).get(at);
     }
     double value = 0;
@@ -79,34 +80,41 @@ void parsed_expression(ScalarExpr& s, const OpQuery& q) { s = *expression_of(q);
 }  // namespace
 
 EPL_OP(fused) {
-  return {.doc = "A scalar expression (core/ir/scalar.h) applied to the operands, which broadcast; `types` names the results' element "
-                 "types, separated by commas, if they are not all that of the first operand.",
-          .signature = "x* -> y",
-          .attributes = {{"expression", "", true}, {"types", ""}},
-          .infer = [](const OpQuery& q) -> Result<OutputTypes> {
-            EPL_ASSIGN(const ScalarExpr expression, expression_of(q));
-            EPL_ASSIGN(const Shape shape, joined_shape(q));
-            OutputTypes types;
-            for (size_t k = 0; k < expression.outputs.size(); ++k) {
-              EPL_ASSIGN(const DType type, result_type(q, k));
-              types.push_back({type, shape});
-            }
-            return types;
+  return {
+      .doc =
+          "A scalar expression (core/ir/scalar.h) applied to the operands, which broadcast; `types` names the results' "
+          "element "
+          "types, separated by commas, if they are not all that of the first operand.",
+      .signature = "x* -> y",
+      .attributes = {{"expression", "", true}, {"types", ""}},
+      .infer = [](const OpQuery& q) -> Result<OutputTypes> {
+        EPL_ASSIGN(const ScalarExpr expression, expression_of(q));
+        EPL_ASSIGN(const Shape shape, joined_shape(q));
+        OutputTypes types;
+        for (size_t k = 0; k < expression.outputs.size(); ++k) {
+          EPL_ASSIGN(const DType type, result_type(q, k));
+          types.push_back({type, shape});
+        }
+        return types;
+      },
+      .scalar_of = parsed_expression,
+      .no_gradient = "regions are fused after the gradients are known",
+      .flops =
+          [](const OpQuery& q) {
+            auto expression = expression_of(q);
+            return expression.ok()
+                       ? static_cast<double>(q.out(0).elements()) * static_cast<double>(expression->code.size())
+                       : 0.0;
           },
-          .scalar_of = parsed_expression,
-          .no_gradient = "regions are fused after the gradients are known",
-          .flops =
-              [](const OpQuery& q) {
-                auto expression = expression_of(q);
-                return expression.ok() ? static_cast<double>(q.out(0).elements()) * static_cast<double>(expression->code.size()) : 0.0;
-              },
-          .samples = {"f32[4,7], f32[7] {expression=\"x0; x1; mul(%0,%1); exp(%2); 1; add(%3,%4) -> %5\"}",
-                      "f32[4,1], f32[1,5] {expression=\"x0; x1; add(%0,%1); 0; gt(%2,%3) -> %2, %4\",types=\"f32,bool\"}"}};
+      .samples = {"f32[4,7], f32[7] {expression=\"x0; x1; mul(%0,%1); exp(%2); 1; add(%3,%4) -> %5\"}",
+                  "f32[4,1], f32[1,5] {expression=\"x0; x1; add(%0,%1); 0; gt(%2,%3) -> %2, %4\",types=\"f32,bool\"}"}};
 }
 
 EPL_OP(fused_sum) {
-  return {.doc = "A scalar expression with one result applied to the operands, which broadcast, then summed along `axes`; reduced "
-                 "dimensions stay with size one if `keep`.",
+  return {.doc =
+              "A scalar expression with one result applied to the operands, which broadcast, then summed along `axes`; "
+              "reduced "
+              "dimensions stay with size one if `keep`.",
           .signature = "x* -> y",
           .attributes = {{"expression", "", true}, {"axes", Ints{}, true}, {"keep", true}},
           .infer = [](const OpQuery& q) -> Result<OutputTypes> {

@@ -56,7 +56,8 @@ EPL_OP(gather) {
                     const int64_t row = wrapped_index(r.in(1).get_int(k), s.size);
                     for (int64_t i = 0; i < s.inner; ++i) {
                       const int64_t to = (o * count + k) * s.inner + i;
-                      row < 0 ? store_out_of_range(r.out(0), to) : copy_element(r.in(0), (o * s.size + row) * s.inner + i, r.out(0), to);
+                      row < 0 ? store_out_of_range(r.out(0), to)
+                              : copy_element(r.in(0), (o * s.size + row) * s.inner + i, r.out(0), to);
                     }
                   }
               },
@@ -70,8 +71,8 @@ EPL_OP(gather) {
           .sharding_of = [](const OpQuery& q) -> Result<ShardingRule> {
             return gather_rule(q, q.axis("axis", q.in(0).ndim()), false);
           },
-          .samples = {"f32[7,4], i64[4,6](-7..7)", "f32[4,7,2], i64[6](0..7) {axis=1}", "f32[4,7], i32[](0..7) {axis=-1}",
-                      "i64[5], i64[4](0..5)"}};
+          .samples = {"f32[7,4], i64[4,6](-7..7)", "f32[4,7,2], i64[6](0..7) {axis=1}",
+                      "f32[4,7], i32[](0..7) {axis=-1}", "i64[5], i64[4](0..5)"}};
 }
 
 EPL_INDICES(gather) {
@@ -80,8 +81,10 @@ EPL_INDICES(gather) {
 }
 
 EPL_OP(gather_grad) {
-  return {.doc = "Gradient of gather's x, with `size` along `axis`: dy[a..., i..., b...], indices[i...] -> dx[a..., size, b...]; "
-                 "slices of equal index are added.",
+  return {.doc =
+              "Gradient of gather's x, with `size` along `axis`: dy[a..., i..., b...], indices[i...] -> dx[a..., size, "
+              "b...]; "
+              "slices of equal index are added.",
           .signature = "dy, indices -> dx",
           .attributes = {{"axis", int64_t{0}}, {"size", int64_t{0}, true}},
           .infer = [](const OpQuery& q) -> Result<OutputTypes> {
@@ -109,12 +112,15 @@ EPL_OP(gather_grad) {
                     const int64_t row = wrapped_index(r.in(1).get_int(k), s.size);
                     if (row < 0) continue;
                     for (int64_t i = 0; i < s.inner; ++i)
-                      parts[units.of(k, count)][(o * s.size + row) * s.inner + i] += r.in(0).get((o * count + k) * s.inner + i);
+                      parts[units.of(k, count)][(o * s.size + row) * s.inner + i] +=
+                          r.in(0).get((o * count + k) * s.inner + i);
                   }
                 store_unit_sums(parts, r.out(0));
               },
           .gradient =
-              [](Grad& g) { g.set(0, g.b.emit("gather", {g.upstream(0), g.in(1)}, {{"axis", g.attributes().integer("axis")}})); },
+              [](Grad& g) {
+                g.set(0, g.b.emit("gather", {g.upstream(0), g.in(1)}, {{"axis", g.attributes().integer("axis")}}));
+              },
           .no_gradient_inputs = {1},
           .sharding_of = [](const OpQuery& q) -> Result<ShardingRule> {
             return gather_rule(q, static_cast<int>(q.attributes().integer("axis")), true);
@@ -124,8 +130,10 @@ EPL_OP(gather_grad) {
 }
 
 EPL_OP(one_hot) {
-  return {.doc = "values[1] where the new dimension at `axis`, of size `depth`, equals the index, else values[0]; an index out of "
-                 "[-depth, depth) matches nothing.",
+  return {.doc =
+              "values[1] where the new dimension at `axis`, of size `depth`, equals the index, else values[0]; an "
+              "index out of "
+              "[-depth, depth) matches nothing.",
           .signature = "indices, values -> y",
           .attributes = {{"axis", int64_t{-1}}, {"depth", int64_t{0}, true}},
           .infer = [](const OpQuery& q) -> Result<OutputTypes> {
@@ -143,8 +151,8 @@ EPL_OP(one_hot) {
                 for (int64_t o = 0; o < s.outer; ++o)
                   for (int64_t k = 0; k < s.size; ++k)
                     for (int64_t i = 0; i < s.inner; ++i)
-                      copy_element(r.in(1), wrapped_index(r.in(0).get_int(o * s.inner + i), s.size) == k ? 1 : 0, r.out(0),
-                                   (o * s.size + k) * s.inner + i);
+                      copy_element(r.in(1), wrapped_index(r.in(0).get_int(o * s.inner + i), s.size) == k ? 1 : 0,
+                                   r.out(0), (o * s.size + k) * s.inner + i);
               },
           .no_gradient = "its inputs are indices and two constants",
           .sharding_of = [](const OpQuery& q) -> Result<ShardingRule> {
@@ -157,19 +165,23 @@ EPL_OP(one_hot) {
             }
             return rule.done();
           },
-          .samples = {"i64[4,3](-5..5), f32[2] {depth=5}", "i64[4](0..5), i64[2] {axis=0,depth=5}", "i32[4,2](0..3), f32[2] {axis=1,depth=3}"}};
+          .samples = {"i64[4,3](-5..5), f32[2] {depth=5}", "i64[4](0..5), i64[2] {axis=0,depth=5}",
+                      "i32[4,2](0..3), f32[2] {axis=1,depth=3}"}};
 }
 
 EPL_OP(top_k) {
-  return {.doc = "The k largest (or smallest) elements along `axis` in order, and their positions (i64); equal elements in order of "
-                 "position.",
+  return {.doc =
+              "The k largest (or smallest) elements along `axis` in order, and their positions (i64); equal elements "
+              "in order of "
+              "position.",
           .signature = "x -> values, indices",
           .attributes = {{"k", int64_t{0}, true}, {"axis", int64_t{-1}}, {"largest", true}},
           .infer = [](const OpQuery& q) -> Result<OutputTypes> {
             EPL_ASSIGN(const int axis, checked_axis(q, q.attributes().integer("axis"), q.in(0).ndim()));
             const int64_t k = q.attributes().integer("k");
             Shape shape = q.in(0).shape;
-            if (k < 0 || k > shape[axis]) return misfit(q, "k = ", k, " exceeds dimension ", axis, " of size ", shape[axis]);
+            if (k < 0 || k > shape[axis])
+              return misfit(q, "k = ", k, " exceeds dimension ", axis, " of size ", shape[axis]);
             shape[axis] = k;
             return OutputTypes{{q.in(0).dtype, shape}, {DType::i64, shape}};
           },
@@ -196,9 +208,10 @@ EPL_OP(top_k) {
           .gradient =
               [](Grad& g) {
                 const int64_t axis = g.axis("axis", g.in(0).ndim());
-                g.set(0, g.b.emit("gather_elements_grad", {g.upstream(0), saved_output(g, 1)}, {{"axis", axis}, {"shape", g.in(0).shape()}}));
+                g.set(0, g.b.emit("gather_elements_grad", {g.upstream(0), saved_output(g, 1)},
+                                  {{"axis", axis}, {"shape", g.in(0).shape()}}));
               },
-          .sharding_of = whole_axis_rule,
+          .sharding_of = unshardable_axis_rule,
           .samples = {"f32[4,7] {k=3}", "f32[6,4] {k=2,axis=0,largest=false}", "f32[2,5,4] {k=5,axis=1}"}};
 }
 

@@ -13,7 +13,7 @@ namespace {
 struct TupleShape {
   int batch = 0, tuple = 0;
   int64_t batches = 1, count = 1, span = 1, rest = 1;  // of b, of i, of the indexed dimensions, of r
-  Shape picked;                                         // [b..., i..., r...]
+  Shape picked;                                        // [b..., i..., r...]
 };
 Result<TupleShape> tuple_shape(const OpQuery& q, const Shape& x, const Shape& indices, int64_t batch_dims) {
   TupleShape s;
@@ -21,7 +21,8 @@ Result<TupleShape> tuple_shape(const OpQuery& q, const Shape& x, const Shape& in
   s.batch = static_cast<int>(batch_dims);
   s.tuple = static_cast<int>(indices.back());
   const int n = static_cast<int>(x.size()), lead = static_cast<int>(indices.size()) - 1;
-  if (s.batch < 0 || s.batch > lead || s.batch + s.tuple > n || s.tuple < 1) return misfit(q, "tuples of ", s.tuple, " indices do not fit ", x);
+  if (s.batch < 0 || s.batch > lead || s.batch + s.tuple > n || s.tuple < 1)
+    return misfit(q, "tuples of ", s.tuple, " indices do not fit ", x);
   if (!std::equal(x.begin(), x.begin() + s.batch, indices.begin())) return misfit(q, "batch dimensions differ");
   s.picked.assign(indices.begin(), indices.end() - 1);
   s.picked.insert(s.picked.end(), x.begin() + s.batch + s.tuple, x.end());
@@ -44,12 +45,15 @@ int64_t tuple_place(const TupleShape& s, const Shape& x, const Tensor& indices, 
 }
 
 // Batch dimensions and r pass; positions i pass on the picked side and are summed over on the other.
-ShardingRule tuple_rule(const OpQuery& q, const Shape& x, int batch, int x_input, int picked_input, bool positions_whole) {
+ShardingRule tuple_rule(const OpQuery& q, const Shape& x, int batch, int x_input, int picked_input,
+                        bool positions_unshardable) {
   const int lead = q.in(1).ndim() - 1, tuple = static_cast<int>(q.in(1).shape.back()), n = static_cast<int>(x.size());
   RuleWriter rule(q);
-  const auto tie = [&](int input, int d, int factor) { input < 0 ? rule.output(0, d, factor) : rule.input(input, d, factor); };
+  const auto tie = [&](int input, int d, int factor) {
+    input < 0 ? rule.output(0, d, factor) : rule.input(input, d, factor);
+  };
   for (int d = 0; d < lead; ++d) {
-    const int factor = rule.factor(q.in(1).shape[d], d >= batch && positions_whole);
+    const int factor = rule.factor(q.in(1).shape[d], d >= batch && positions_unshardable);
     rule.input(1, d, factor);
     tie(picked_input, d, factor);
     if (d < batch) tie(x_input, d, factor);
@@ -66,12 +70,15 @@ ShardingRule tuple_rule(const OpQuery& q, const Shape& x, int batch, int x_input
 }  // namespace
 
 EPL_OP(gather_nd) {
-  return {.doc = "Slices of x at tuples of indices: x[b..., (t dimensions), r...], indices[b..., i..., t] -> y[b..., i..., r...].",
+  return {.doc =
+              "Slices of x at tuples of indices: x[b..., (t dimensions), r...], indices[b..., i..., t] -> y[b..., "
+              "i..., r...].",
           .signature = "x, indices -> y",
           .attributes = {{"batch_dims", int64_t{0}}},
           .infer = [](const OpQuery& q) -> Result<OutputTypes> {
             EPL_TRY(integer_operand(q, 1));
-            EPL_ASSIGN(const TupleShape s, tuple_shape(q, q.in(0).shape, q.in(1).shape, q.attributes().integer("batch_dims")));
+            EPL_ASSIGN(const TupleShape s,
+                       tuple_shape(q, q.in(0).shape, q.in(1).shape, q.attributes().integer("batch_dims")));
             return OutputTypes{{q.in(0).dtype, s.picked}};
           },
           .reference =
@@ -82,7 +89,8 @@ EPL_OP(gather_nd) {
                   const int64_t place = tuple_place(s, x, r.in(1), at);
                   for (int64_t i = 0; i < s.rest; ++i)
                     place < 0 ? store_out_of_range(r.out(0), at * s.rest + i)
-                              : copy_element(r.in(0), (at / s.count * s.span + place) * s.rest + i, r.out(0), at * s.rest + i);
+                              : copy_element(r.in(0), (at / s.count * s.span + place) * s.rest + i, r.out(0),
+                                             at * s.rest + i);
                 }
               },
           .gradient =
@@ -94,7 +102,8 @@ EPL_OP(gather_nd) {
           .sharding_of = [](const OpQuery& q) -> Result<ShardingRule> {
             return tuple_rule(q, q.in(0).shape, static_cast<int>(q.attributes().integer("batch_dims")), 0, -1, false);
           },
-          .samples = {"f32[4,6,2], i64[6,2](0..4)", "f32[4,6,2], i64[4,2,1](-6..6) {batch_dims=1}", "f32[5,4], i64[4,2,1](0..5)"}};
+          .samples = {"f32[4,6,2], i64[6,2](0..4)", "f32[4,6,2], i64[4,2,1](-6..6) {batch_dims=1}",
+                      "f32[5,4], i64[4,2,1](0..5)"}};
 }
 
 EPL_OP(gather_nd_grad) {
@@ -119,13 +128,15 @@ EPL_OP(gather_nd_grad) {
                   const int64_t place = tuple_place(s, x, r.in(1), at);
                   if (place < 0) continue;
                   std::vector<double>& sums = parts[units.of(at % s.count, s.count)];
-                  for (int64_t i = 0; i < s.rest; ++i) sums[(at / s.count * s.span + place) * s.rest + i] += r.in(0).get(at * s.rest + i);
+                  for (int64_t i = 0; i < s.rest; ++i)
+                    sums[(at / s.count * s.span + place) * s.rest + i] += r.in(0).get(at * s.rest + i);
                 }
                 store_unit_sums(parts, r.out(0));
               },
           .gradient =
               [](Grad& g) {
-                g.set(0, g.b.emit("gather_nd", {g.upstream(0), g.in(1)}, {{"batch_dims", g.attributes().integer("batch_dims")}}));
+                g.set(0, g.b.emit("gather_nd", {g.upstream(0), g.in(1)},
+                                  {{"batch_dims", g.attributes().integer("batch_dims")}}));
               },
           .no_gradient_inputs = {1},
           .sharding_of = [](const OpQuery& q) -> Result<ShardingRule> {
@@ -133,12 +144,15 @@ EPL_OP(gather_nd_grad) {
           },
           .localize = [](Attributes& attributes, const std::vector<TensorType>&,
                          const std::vector<TensorType>& out) { attributes.set("shape", out[0].shape); },
-          .samples = {"f32[6,2], i64[6,2](0..4) {shape=[4,6,2]}", "f32[4,2,2], i64[4,2,1](-6..6) {batch_dims=1,shape=[4,6,2]}"}};
+          .samples = {"f32[6,2], i64[6,2](0..4) {shape=[4,6,2]}",
+                      "f32[4,2,2], i64[4,2,1](-6..6) {batch_dims=1,shape=[4,6,2]}"}};
 }
 
 EPL_OP(scatter_nd) {
-  return {.doc = "x with its slices at tuples of indices[i..., t] replaced by, or combined (`reduction` add, mul, max, min) with, "
-                 "updates[i..., r...].",
+  return {.doc =
+              "x with its slices at tuples of indices[i..., t] replaced by, or combined (`reduction` add, mul, max, "
+              "min) with, "
+              "updates[i..., r...].",
           .signature = "x, indices, updates -> y",
           .attributes = {{"reduction", "none"}},
           .infer = [](const OpQuery& q) -> Result<OutputTypes> {
@@ -174,7 +188,9 @@ EPL_OP(scatter_nd) {
                 if (g.needs(2)) g.set(2, g.b.emit("gather_nd", {dy, g.in(1)}));
               },
           .no_gradient_inputs = {1},
-          .sharding_of = [](const OpQuery& q) -> Result<ShardingRule> { return tuple_rule(q, q.in(0).shape, 0, 0, 2, true); },
+          .sharding_of = [](const OpQuery& q) -> Result<ShardingRule> {
+            return tuple_rule(q, q.in(0).shape, 0, 0, 2, true);
+          },
           .samples = {"f32[8,4], i64[1,1](0..8), f32[1,4]", "f32[4,6,2], i64[5,2](0..4), f32[5,2] {reduction=\"add\"}",
                       "f32[8], i64[4,1](0..8), f32[4] {reduction=\"add\"}"}};
 }

@@ -32,7 +32,8 @@ Ints axes_from(int axis, int ndim) {
 }
 
 // Checks x at input `at`, scale and bias at the inputs given (or absent), statistics where they are inputs.
-Result<Rows> check_norm(const OpQuery& q, int at, std::initializer_list<int> parameters, std::initializer_list<int> statistics) {
+Result<Rows> check_norm(const OpQuery& q, int at, std::initializer_list<int> parameters,
+                        std::initializer_list<int> statistics) {
   EPL_TRY(same_dtypes(q, true));
   const TensorType& x = q.in(at);
   EPL_TRY(checked_axis(q, q.attributes().integer("axis"), x.ndim()).status());
@@ -74,7 +75,9 @@ void norm_grad_reference(const Reference& r, int mean_input, int rstd_input, int
   };
   for (int64_t row = 0; row < rows.count; ++row) {
     double sum = 0, product = 0;
-    const auto scaled = [&](int64_t i) { return dy.get(row * width + i) * (r.has(scale_input) ? r.in(scale_input).get(i) : 1.0); };
+    const auto scaled = [&](int64_t i) {
+      return dy.get(row * width + i) * (r.has(scale_input) ? r.in(scale_input).get(i) : 1.0);
+    };
     for (int64_t i = 0; i < width; ++i) sum += scaled(i), product += scaled(i) * centred(row, i);
     const double n = static_cast<double>(width);
     for (int64_t i = 0; i < width; ++i) {
@@ -87,14 +90,17 @@ void norm_grad_reference(const Reference& r, int mean_input, int rstd_input, int
       r.out(1).set(i, unit_sum(rows.count, r.units(), r.out(1).dtype(),
                                [&](int64_t row) { return dy.get(row * width + i) * centred(row, i); }));
     if (r.has_output(2))
-      r.out(2).set(i, unit_sum(rows.count, r.units(), r.out(2).dtype(), [&](int64_t row) { return dy.get(row * width + i); }));
+      r.out(2).set(
+          i, unit_sum(rows.count, r.units(), r.out(2).dtype(), [&](int64_t row) { return dy.get(row * width + i); }));
   }
 }
 }  // namespace
 
 EPL_OP(layer_norm) {
-  return {.doc = "y = (x - mean) * rstd * scale + bias over the dimensions from `axis` on, rstd = 1 / sqrt(variance + epsilon); mean "
-                 "and rstd keep those dimensions at size one.",
+  return {.doc =
+              "y = (x - mean) * rstd * scale + bias over the dimensions from `axis` on, rstd = 1 / sqrt(variance + "
+              "epsilon); mean "
+              "and rstd keep those dimensions at size one.",
           .signature = "x, scale?, bias? -> y, mean, rstd",
           .attributes = norm_attributes(true),
           .infer = [](const OpQuery& q) -> Result<OutputTypes> {
@@ -118,7 +124,8 @@ EPL_OP(layer_norm) {
           .gradient =
               [](Grad& g) {
                 if (g.upstream(1) || g.upstream(2)) {
-                  g.b.fail(unsupported("layer_norm: no gradient through the outputs mean and rstd; write the norm out to train them"));
+                  g.b.fail(unsupported(
+                      "layer_norm: no gradient through the outputs mean and rstd; write the norm out to train them"));
                   return;
                 }
                 std::vector<Var> inputs = {g.upstream(0), g.in(0), saved_output(g, 1), saved_output(g, 2)};
@@ -132,8 +139,9 @@ EPL_OP(layer_norm) {
               },
           .sharding_of = norm_rule,
           .flops = norm_flops,
-          .samples = {"f32[4,7], f32[7], f32[7]", "f32[4,3,6], f32[6] {epsilon=0.001}", "f32[4,3,2], f32[3,2], f32[3,2] {axis=1}",
-                      "f32[4,5]", "f32[3,4], -, f32[4]", "f32[2,3], f32[2,3], f32[2,3] {axis=0}"}};
+          .samples = {"f32[4,7], f32[7], f32[7]", "f32[4,3,6], f32[6] {epsilon=0.001}",
+                      "f32[4,3,2], f32[3,2], f32[3,2] {axis=1}", "f32[4,5]", "f32[3,4], -, f32[4]",
+                      "f32[2,3], f32[2,3], f32[2,3] {axis=0}"}};
 }
 
 EPL_OP(layer_norm_grad) {
@@ -159,42 +167,47 @@ EPL_OP(layer_norm_grad) {
               },
           .sharding_of = norm_rule,
           .flops = norm_flops,
-          .samples = {"f32[4,7], f32[4,7], f32[4,1], f32[4,1](0.5..2), f32[7]", "f32[4,3,2], f32[4,3,2], f32[4,1,1], f32[4,1,1](0.5..2) {axis=1}"}};
+          .samples = {"f32[4,7], f32[4,7], f32[4,1], f32[4,1](0.5..2), f32[7]",
+                      "f32[4,3,2], f32[4,3,2], f32[4,1,1], f32[4,1,1](0.5..2) {axis=1}"}};
 }
 
 EPL_OP(rms_norm) {
-  return {.doc = "y = x * rstd * scale over the dimensions from `axis` on, rstd = 1 / sqrt(mean(x^2) + epsilon), which keeps those "
-                 "dimensions at size one.",
-          .signature = "x, scale? -> y, rstd",
-          .attributes = norm_attributes(true),
-          .infer = [](const OpQuery& q) -> Result<OutputTypes> {
-            EPL_ASSIGN(const Rows r, check_norm(q, 0, {1}, {}));
-            return OutputTypes{q.in(0), {q.in(0).dtype, r.statistics}};
+  return {
+      .doc =
+          "y = x * rstd * scale over the dimensions from `axis` on, rstd = 1 / sqrt(mean(x^2) + epsilon), which keeps "
+          "those "
+          "dimensions at size one.",
+      .signature = "x, scale? -> y, rstd",
+      .attributes = norm_attributes(true),
+      .infer = [](const OpQuery& q) -> Result<OutputTypes> {
+        EPL_ASSIGN(const Rows r, check_norm(q, 0, {1}, {}));
+        return OutputTypes{q.in(0), {q.in(0).dtype, r.statistics}};
+      },
+      .body =
+          [](Body& b) {
+            const Var x = b.in(0);
+            const Ints axes = axes_from(b.axis("axis", x.ndim()), x.ndim());
+            const Var rstd = b.b.reciprocal(b.b.sqrt(b.b.mean(x * x, axes) + b.attributes().number("epsilon")));
+            b.set(0, b.has(1) ? x * rstd * b.in(1) : x * rstd);
+            b.set(1, rstd);
           },
-          .body =
-              [](Body& b) {
-                const Var x = b.in(0);
-                const Ints axes = axes_from(b.axis("axis", x.ndim()), x.ndim());
-                const Var rstd = b.b.reciprocal(b.b.sqrt(b.b.mean(x * x, axes) + b.attributes().number("epsilon")));
-                b.set(0, b.has(1) ? x * rstd * b.in(1) : x * rstd);
-                b.set(1, rstd);
-              },
-          .gradient =
-              [](Grad& g) {
-                if (g.upstream(1)) {
-                  g.b.fail(unsupported("rms_norm: no gradient through the output rstd; write the norm out to train it"));
-                  return;
-                }
-                std::vector<Var> inputs = {g.upstream(0), g.in(0), saved_output(g, 1)};
-                if (g.has(1)) inputs.push_back(g.in(1));
-                const std::vector<Var> d = g.b.emit_all("rms_norm_grad", inputs, {{"axis", g.attributes().integer("axis")}});
-                if (!g.b.status().ok()) return;
-                g.set(0, d[0]);
-                if (g.needs(1)) g.set(1, d[1]);
-              },
-          .sharding_of = norm_rule,
-          .flops = norm_flops,
-          .samples = {"f32[4,7], f32[7]", "f32[4,3,6] {epsilon=0.001}", "f32[4,3,2], f32[3,2] {axis=-2}"}};
+      .gradient =
+          [](Grad& g) {
+            if (g.upstream(1)) {
+              g.b.fail(unsupported("rms_norm: no gradient through the output rstd; write the norm out to train it"));
+              return;
+            }
+            std::vector<Var> inputs = {g.upstream(0), g.in(0), saved_output(g, 1)};
+            if (g.has(1)) inputs.push_back(g.in(1));
+            const std::vector<Var> d =
+                g.b.emit_all("rms_norm_grad", inputs, {{"axis", g.attributes().integer("axis")}});
+            if (!g.b.status().ok()) return;
+            g.set(0, d[0]);
+            if (g.needs(1)) g.set(1, d[1]);
+          },
+      .sharding_of = norm_rule,
+      .flops = norm_flops,
+      .samples = {"f32[4,7], f32[7]", "f32[4,3,6] {epsilon=0.001}", "f32[4,3,2], f32[3,2] {axis=-2}"}};
 }
 
 EPL_OP(rms_norm_grad) {
@@ -218,7 +231,8 @@ EPL_OP(rms_norm_grad) {
               },
           .sharding_of = norm_rule,
           .flops = norm_flops,
-          .samples = {"f32[4,7], f32[4,7], f32[4,1](0.5..2), f32[7]", "f32[4,3,2], f32[4,3,2], f32[4,1,1](0.5..2) {axis=1}"}};
+          .samples = {"f32[4,7], f32[4,7], f32[4,1](0.5..2), f32[7]",
+                      "f32[4,3,2], f32[4,3,2], f32[4,1,1](0.5..2) {axis=1}"}};
 }
 
 }  // namespace epl

@@ -7,8 +7,10 @@ namespace epl {
 using namespace ops;
 
 EPL_OP(first_not_finite) {
-  return {.doc = "The number (i64[]) of the first operand that holds a NaN or an infinity, -1 if none does; operands may have any shapes and "
-                 "float types.",
+  return {.doc =
+              "The number (i64[]) of the first operand that holds a NaN or an infinity, -1 if none does; operands may "
+              "have any shapes and "
+              "float types.",
           .signature = "x* -> index",
           .infer = [](const OpQuery& q) -> Result<OutputTypes> {
             for (int i = 0; i < q.inputs(); ++i)

@@ -1,5 +1,6 @@
 // The steps of optimizers: elementwise, with the new state as further outputs. Formulas are those of torch.optim
-// (PyTorch 2.15, documentation of SGD, Adam, AdamW, RMSprop, Adagrad); the last operands are scalars that the host computes for each step.
+// (PyTorch 2.15, documentation of SGD, Adam, AdamW, RMSprop, Adagrad); the last operands are scalars that the host
+// computes for each step.
 #include <string>
 #include <vector>
 
@@ -61,11 +62,14 @@ void adam_step(ScalarExpr& s, const Attributes& options, bool decoupled) {
 }
 
 // Functions, not objects: nothing of ours runs when the library is loaded.
-std::vector<AttributeSpec> adam_options() { return {{"beta1", 0.9}, {"beta2", 0.999}, {"epsilon", 1e-8}, {"weight_decay", 0.0}}; }
+std::vector<AttributeSpec> adam_options() {
+  return {{"beta1", 0.9}, {"beta2", 0.999}, {"epsilon", 1e-8}, {"weight_decay", 0.0}};
+}
 std::vector<std::string> adam_samples() {
   return {
-    "f32[4,7], f32[4,7], f32[4,7], f32[4,7](0.1..2), f32[](0.01..0.1), f32[](0.1..0.9), f32[](0.1..0.9) {weight_decay=0.1}",
-    "f64[5], f64[5], f64[5], f64[5](0.1..2), f64[](0.01..0.1), f64[](0.1..0.9), f64[](0.1..0.9) {}"};
+      "f32[4,7], f32[4,7], f32[4,7], f32[4,7](0.1..2), f32[](0.01..0.1), f32[](0.1..0.9), f32[](0.1..0.9) "
+      "{weight_decay=0.1}",
+      "f64[5], f64[5], f64[5], f64[5](0.1..2), f64[](0.01..0.1), f64[](0.1..0.9), f64[](0.1..0.9) {}"};
 }
 constexpr const char* not_differentiable = "an optimizer's step ends the graph";
 
@@ -78,75 +82,91 @@ void scaled_step(ScalarExpr& s, Term w, Term g, Term squares, Term lr, double ep
 }  // namespace
 
 EPL_OP(sgd) {
-  return {.doc = "parameter' = parameter - lr * (gradient + weight_decay * parameter).",
-          .signature = "parameter, gradient, lr -> parameter_new",
-          .attributes = {{"weight_decay", 0.0}},
-          .infer = infer_step,
-          .scalar_of = [](ScalarExpr& s, const OpQuery& q) {
+  return {
+      .doc = "parameter' = parameter - lr * (gradient + weight_decay * parameter).",
+      .signature = "parameter, gradient, lr -> parameter_new",
+      .attributes = {{"weight_decay", 0.0}},
+      .infer = infer_step,
+      .scalar_of =
+          [](ScalarExpr& s, const OpQuery& q) {
             Term w{&s, s.input(0)}, g{&s, s.input(1)}, lr{&s, s.input(2)};
             s.outputs = {(w - lr * decayed(g, w, q.attributes().number("weight_decay"))).at};
           },
-          .no_gradient = not_differentiable,
-          .samples = {"f32[4,7], f32[4,7], f32[](0.01..0.1) {weight_decay=0.1}", "f64[5], f64[5], f64[](0.01..0.1) {}"}};
+      .no_gradient = not_differentiable,
+      .samples = {"f32[4,7], f32[4,7], f32[](0.01..0.1) {weight_decay=0.1}", "f64[5], f64[5], f64[](0.01..0.1) {}"}};
 }
 
 EPL_OP(momentum) {
-  return {.doc = "momentum' = m * momentum + share * g, g = gradient + weight_decay * parameter; parameter' = parameter - lr * "
-                 "momentum', or with `nesterov` parameter - lr * (g + m * momentum'). `share` is 1 - dampening, 1 at the first "
-                 "step.",
+  return {.doc =
+              "momentum' = m * momentum + share * g, g = gradient + weight_decay * parameter; parameter' = parameter - "
+              "lr * "
+              "momentum', or with `nesterov` parameter - lr * (g + m * momentum'). `share` is 1 - dampening, 1 at the "
+              "first "
+              "step.",
           .signature = "parameter, gradient, momentum, lr, share -> parameter_new, momentum_new",
           .attributes = {{"momentum", 0.9}, {"nesterov", false}, {"weight_decay", 0.0}},
           .infer = infer_step,
-          .scalar_of = [](ScalarExpr& s, const OpQuery& q) {
-            Term w{&s, s.input(0)}, g{&s, s.input(1)}, buffer{&s, s.input(2)}, lr{&s, s.input(3)}, share{&s, s.input(4)};
-            const double momentum = q.attributes().number("momentum");
-            g = decayed(g, w, q.attributes().number("weight_decay"));
-            Term next = momentum * buffer + share * g;
-            Term direction = q.attributes().flag("nesterov") ? g + momentum * next : next;
-            s.outputs = {(w - lr * direction).at, next.at};
-          },
+          .scalar_of =
+              [](ScalarExpr& s, const OpQuery& q) {
+                Term w{&s, s.input(0)}, g{&s, s.input(1)}, buffer{&s, s.input(2)}, lr{&s, s.input(3)},
+                    share{&s, s.input(4)};
+                const double momentum = q.attributes().number("momentum");
+                g = decayed(g, w, q.attributes().number("weight_decay"));
+                Term next = momentum * buffer + share * g;
+                Term direction = q.attributes().flag("nesterov") ? g + momentum * next : next;
+                s.outputs = {(w - lr * direction).at, next.at};
+              },
           .no_gradient = not_differentiable,
           .samples = {"f32[4,7], f32[4,7], f32[4,7], f32[](0.01..0.1), f32[](0.1..1) {weight_decay=0.1}",
                       "f64[5], f64[5], f64[5], f64[](0.01..0.1), f64[](0.1..1) {nesterov=true}"}};
 }
 
 EPL_OP(rmsprop) {
-  return {.doc = "square' = alpha * square + (1 - alpha) * g^2, g = gradient + weight_decay * parameter; parameter' = parameter - "
-                 "lr * g / (sqrt(square') + epsilon).",
+  return {.doc =
+              "square' = alpha * square + (1 - alpha) * g^2, g = gradient + weight_decay * parameter; parameter' = "
+              "parameter - "
+              "lr * g / (sqrt(square') + epsilon).",
           .signature = "parameter, gradient, square, lr -> parameter_new, square_new",
           .attributes = {{"alpha", 0.99}, {"epsilon", 1e-8}, {"weight_decay", 0.0}},
           .infer = infer_step,
-          .scalar_of = [](ScalarExpr& s, const OpQuery& q) {
-            Term w{&s, s.input(0)}, g{&s, s.input(1)}, square{&s, s.input(2)}, lr{&s, s.input(3)};
-            const double alpha = q.attributes().number("alpha");
-            g = decayed(g, w, q.attributes().number("weight_decay"));
-            scaled_step(s, w, g, alpha * square + (1 - alpha) * (g * g), lr, q.attributes().number("epsilon"));
-          },
+          .scalar_of =
+              [](ScalarExpr& s, const OpQuery& q) {
+                Term w{&s, s.input(0)}, g{&s, s.input(1)}, square{&s, s.input(2)}, lr{&s, s.input(3)};
+                const double alpha = q.attributes().number("alpha");
+                g = decayed(g, w, q.attributes().number("weight_decay"));
+                scaled_step(s, w, g, alpha * square + (1 - alpha) * (g * g), lr, q.attributes().number("epsilon"));
+              },
           .no_gradient = not_differentiable,
           .samples = {"f32[4,7], f32[4,7], f32[4,7](0.1..2), f32[](0.01..0.1) {weight_decay=0.1}",
                       "f64[5], f64[5], f64[5](0.1..2), f64[](0.01..0.1) {alpha=0.5}"}};
 }
 
 EPL_OP(adagrad) {
-  return {.doc = "sum' = sum + g^2, g = gradient + weight_decay * parameter; parameter' = parameter - rate * g / (sqrt(sum') + "
-                 "epsilon).",
+  return {.doc =
+              "sum' = sum + g^2, g = gradient + weight_decay * parameter; parameter' = parameter - rate * g / "
+              "(sqrt(sum') + "
+              "epsilon).",
           .signature = "parameter, gradient, sum, rate -> parameter_new, sum_new",
           .attributes = {{"epsilon", 1e-10}, {"weight_decay", 0.0}},
           .infer = infer_step,
-          .scalar_of = [](ScalarExpr& s, const OpQuery& q) {
-            Term w{&s, s.input(0)}, g{&s, s.input(1)}, sum{&s, s.input(2)}, rate{&s, s.input(3)};
-            g = decayed(g, w, q.attributes().number("weight_decay"));
-            scaled_step(s, w, g, sum + g * g, rate, q.attributes().number("epsilon"));
-          },
+          .scalar_of =
+              [](ScalarExpr& s, const OpQuery& q) {
+                Term w{&s, s.input(0)}, g{&s, s.input(1)}, sum{&s, s.input(2)}, rate{&s, s.input(3)};
+                g = decayed(g, w, q.attributes().number("weight_decay"));
+                scaled_step(s, w, g, sum + g * g, rate, q.attributes().number("epsilon"));
+              },
           .no_gradient = not_differentiable,
           .samples = {"f32[4,7], f32[4,7], f32[4,7](0.1..2), f32[](0.01..0.1) {weight_decay=0.1}",
                       "f64[5], f64[5], f64[5](0.1..2), f64[](0.01..0.1) {}"}};
 }
 
 EPL_OP(adam) {
-  return {.doc = "mean' = lerp(mean, g, 1 - beta1), square' = beta2 * square + (1 - beta2) * g^2, g = gradient + weight_decay * "
-                 "parameter; parameter' = parameter - lr / correction1 * mean' / (sqrt(square' / correction2) + epsilon).",
-          .signature = "parameter, gradient, mean, square, lr, correction1, correction2 -> parameter_new, mean_new, square_new",
+  return {.doc =
+              "mean' = lerp(mean, g, 1 - beta1), square' = beta2 * square + (1 - beta2) * g^2, g = gradient + "
+              "weight_decay * "
+              "parameter; parameter' = parameter - lr / correction1 * mean' / (sqrt(square' / correction2) + epsilon).",
+          .signature =
+              "parameter, gradient, mean, square, lr, correction1, correction2 -> parameter_new, mean_new, square_new",
           .attributes = adam_options(),
           .infer = infer_step,
           .scalar_of = [](ScalarExpr& s, const OpQuery& q) { adam_step(s, q.attributes(), false); },
@@ -155,13 +175,15 @@ EPL_OP(adam) {
 }
 
 EPL_OP(adamw) {
-  return {.doc = "As adam with the decay apart from the gradient: parameter is first multiplied by 1 - lr * weight_decay.",
-          .signature = "parameter, gradient, mean, square, lr, correction1, correction2 -> parameter_new, mean_new, square_new",
-          .attributes = adam_options(),
-          .infer = infer_step,
-          .scalar_of = [](ScalarExpr& s, const OpQuery& q) { adam_step(s, q.attributes(), true); },
-          .no_gradient = not_differentiable,
-          .samples = adam_samples()};
+  return {
+      .doc = "As adam with the decay apart from the gradient: parameter is first multiplied by 1 - lr * weight_decay.",
+      .signature =
+          "parameter, gradient, mean, square, lr, correction1, correction2 -> parameter_new, mean_new, square_new",
+      .attributes = adam_options(),
+      .infer = infer_step,
+      .scalar_of = [](ScalarExpr& s, const OpQuery& q) { adam_step(s, q.attributes(), true); },
+      .no_gradient = not_differentiable,
+      .samples = adam_samples()};
 }
 
 }  // namespace epl

@@ -16,7 +16,8 @@ Result<Shape> padded_shape(const OpQuery& q, const Shape& shape, int sign) {
   for (size_t d = 0; d < shape.size(); ++d) {
     int64_t both = 0;
     if (__builtin_add_overflow(begin[d], end[d], &both) ||
-        (sign > 0 ? __builtin_add_overflow(shape[d], both, &result[d]) : __builtin_sub_overflow(shape[d], both, &result[d])))
+        (sign > 0 ? __builtin_add_overflow(shape[d], both, &result[d])
+                  : __builtin_sub_overflow(shape[d], both, &result[d])))
       return misfit(q, "padding of ", begin[d], " and ", end[d], " is impossible in dimension ", d);
     const int64_t from = sign > 0 ? shape[d] : result[d];
     const int64_t reach = std::max(begin[d], end[d]);
@@ -51,39 +52,41 @@ int64_t pad_source(const Attributes& attributes, const Shape& shape, const Ints&
 
 Result<ShardingRule> pad_rule(const OpQuery& q) {
   const Ints &begin = q.attributes().ints("begin"), &end = q.attributes().ints("end");
-  std::vector<bool> whole(begin.size());
-  for (size_t d = 0; d < whole.size(); ++d) whole[d] = begin[d] != 0 || end[d] != 0;
-  return aligned_rule(q, whole);
+  std::vector<bool> unshardable(begin.size());
+  for (size_t d = 0; d < unshardable.size(); ++d) unshardable[d] = begin[d] != 0 || end[d] != 0;
+  return aligned_rule(q, unshardable);
 }
 }  // namespace
 
 EPL_OP(pad) {
-  return {.doc = "x with begin[d] and end[d] elements added along each dimension d: the scalar `value` (default 0), or by "
-                 "`mode` reflect, edge or wrap; constant padding may be negative, which crops.",
-          .signature = "x, value? -> y",
-          .attributes = {{"mode", "constant"}, {"begin", Ints{}, true}, {"end", Ints{}, true}},
-          .infer = [](const OpQuery& q) -> Result<OutputTypes> {
-            EPL_TRY(same_dtypes(q));
-            if (q.has(1) && q.in(1).elements() != 1) return misfit(q, "value must be a scalar");
-            EPL_ASSIGN(Shape shape, padded_shape(q, q.in(0).shape, 1));
-            return OutputTypes{{q.in(0).dtype, shape}};
+  return {
+      .doc =
+          "x with begin[d] and end[d] elements added along each dimension d: the scalar `value` (default 0), or by "
+          "`mode` reflect, edge or wrap; constant padding may be negative, which crops.",
+      .signature = "x, value? -> y",
+      .attributes = {{"mode", "constant"}, {"begin", Ints{}, true}, {"end", Ints{}, true}},
+      .infer = [](const OpQuery& q) -> Result<OutputTypes> {
+        EPL_TRY(same_dtypes(q));
+        if (q.has(1) && q.in(1).elements() != 1) return misfit(q, "value must be a scalar");
+        EPL_ASSIGN(Shape shape, padded_shape(q, q.in(0).shape, 1));
+        return OutputTypes{{q.in(0).dtype, shape}};
+      },
+      .reference =
+          [](const Reference& r) {
+            for_each_index(r.out(0).shape(), [&](int64_t o, const Ints& index) {
+              const int64_t i = pad_source(r.attributes(), r.in(0).shape(), index);
+              if (i >= 0)
+                copy_element(r.in(0), i, r.out(0), o);
+              else if (r.has(1))
+                copy_element(r.in(1), 0, r.out(0), o);
+            });
           },
-          .reference =
-              [](const Reference& r) {
-                for_each_index(r.out(0).shape(), [&](int64_t o, const Ints& index) {
-                  const int64_t i = pad_source(r.attributes(), r.in(0).shape(), index);
-                  if (i >= 0)
-                    copy_element(r.in(0), i, r.out(0), o);
-                  else if (r.has(1))
-                    copy_element(r.in(1), 0, r.out(0), o);
-                });
-              },
-          .gradient = [](Grad& g) { g.set(0, g.b.emit("pad_grad", {g.upstream(0)}, g.attributes())); },
-          .no_gradient_inputs = {1},
-          .sharding_of = pad_rule,
-          .samples = {"f32[4,6] {begin=[0,2],end=[0,1]}", "f32[4,6], f32[] {begin=[1,0],end=[0,0]}",
-                      "f32[4,6] {begin=[0,-1],end=[0,2]}", "f32[2,4,5] {mode=\"reflect\",begin=[0,2,1],end=[0,3,2]}",
-                      "f32[4,5] {mode=\"edge\",begin=[0,2],end=[0,3]}", "f32[4,5] {mode=\"wrap\",begin=[0,2],end=[0,5]}"}};
+      .gradient = [](Grad& g) { g.set(0, g.b.emit("pad_grad", {g.upstream(0)}, g.attributes())); },
+      .no_gradient_inputs = {1},
+      .sharding_of = pad_rule,
+      .samples = {"f32[4,6] {begin=[0,2],end=[0,1]}", "f32[4,6], f32[] {begin=[1,0],end=[0,0]}",
+                  "f32[4,6] {begin=[0,-1],end=[0,2]}", "f32[2,4,5] {mode=\"reflect\",begin=[0,2,1],end=[0,3,2]}",
+                  "f32[4,5] {mode=\"edge\",begin=[0,2],end=[0,3]}", "f32[4,5] {mode=\"wrap\",begin=[0,2],end=[0,5]}"}};
 }
 
 EPL_OP(pad_grad) {
@@ -107,7 +110,8 @@ EPL_OP(pad_grad) {
           .sharding_of = pad_rule,
           .samples = {"f32[4,9] {begin=[0,2],end=[0,1]}", "f32[4,7] {begin=[0,-1],end=[0,2]}",
                       "f32[2,9,8] {mode=\"reflect\",begin=[0,2,1],end=[0,3,2]}",
-                      "f32[4,10] {mode=\"edge\",begin=[0,2],end=[0,3]}", "f32[4,12] {mode=\"wrap\",begin=[0,2],end=[0,5]}"}};
+                      "f32[4,10] {mode=\"edge\",begin=[0,2],end=[0,3]}",
+                      "f32[4,12] {mode=\"wrap\",begin=[0,2],end=[0,5]}"}};
 }
 
 }  // namespace epl

@@ -56,7 +56,8 @@ void matmul_reference(const Reference& r) {
     for (int64_t m = 0; m < s.m; ++m)
       for (int64_t n = 0; n < s.n; ++n) {
         const auto term = [&](int64_t k) {
-          return r.in(0).get(a0 + (ta ? k * s.m + m : m * s.k + k)) * r.in(1).get(b0 + (tb ? n * s.k + k : k * s.n + n));
+          return r.in(0).get(a0 + (ta ? k * s.m + m : m * s.k + k)) *
+                 r.in(1).get(b0 + (tb ? n * s.k + k : k * s.n + n));
         };
         r.out(0).set((batch * s.m + m) * s.n + n, unit_sum(s.k, r.units(), r.out(0).dtype(), term));
       }
@@ -154,7 +155,9 @@ void linear_reference(const Reference& r) {
   const bool transposed = r.attributes().flag("transpose_w");
   for (int64_t row = 0; row < s.rows; ++row)
     for (int64_t n = 0; n < s.n; ++n) {
-      const auto term = [&](int64_t k) { return r.in(0).get(row * s.k + k) * r.in(1).get(transposed ? n * s.k + k : k * s.n + n); };
+      const auto term = [&](int64_t k) {
+        return r.in(0).get(row * s.k + k) * r.in(1).get(transposed ? n * s.k + k : k * s.n + n);
+      };
       const double sum = unit_sum(s.k, r.units(), r.out(0).dtype(), term);
       r.out(0).set(row * s.n + n, r.has(2) ? sum + r.in(2).get(n) : sum);
     }
@@ -180,99 +183,106 @@ void linear_grad_weight_reference(const Reference& r) {
 }  // namespace
 
 EPL_OP(matmul) {
-  return {.doc = "Matrix product by NumPy's rules: a[...,m,k] b[...,k,n] -> y[...,m,n], leading dimensions broadcast, vectors "
-                 "promoted; the transposes swap the last two dimensions of an operand first.",
-          .signature = "a, b -> y",
-          .attributes = {{"transpose_a", false}, {"transpose_b", false}},
-          .infer = [](const OpQuery& q) -> Result<OutputTypes> {
-            EPL_ASSIGN(const MatmulShape s, matmul_shape(q));
-            return floats_of_shape(q, s.output());
+  return {
+      .doc =
+          "Matrix product by NumPy's rules: a[...,m,k] b[...,k,n] -> y[...,m,n], leading dimensions broadcast, vectors "
+          "promoted; the transposes swap the last two dimensions of an operand first.",
+      .signature = "a, b -> y",
+      .attributes = {{"transpose_a", false}, {"transpose_b", false}},
+      .infer = [](const OpQuery& q) -> Result<OutputTypes> {
+        EPL_ASSIGN(const MatmulShape s, matmul_shape(q));
+        return floats_of_shape(q, s.output());
+      },
+      .reference = matmul_reference,
+      .gradient = matmul_gradient,
+      .sharding_of = matmul_rule,
+      .flops =
+          [](const OpQuery& q) {
+            auto s = matmul_shape(q);
+            return s.ok() ? 2.0 * static_cast<double>(element_count(s->batch) * s->m * s->n * s->k) : 0.0;
           },
-          .reference = matmul_reference,
-          .gradient = matmul_gradient,
-          .sharding_of = matmul_rule,
-          .flops =
-              [](const OpQuery& q) {
-                auto s = matmul_shape(q);
-                return s.ok() ? 2.0 * static_cast<double>(element_count(s->batch) * s->m * s->n * s->k) : 0.0;
-              },
-          .samples = {"f32[4,6], f32[6,8]", "f32[6,4], f32[6,8] {transpose_a=true}", "f32[4,6], f32[8,6] {transpose_b=true}",
-                      "f32[6,4], f32[8,6] {transpose_a=true,transpose_b=true}", "f32[2,4,6], f32[2,6,8]",
-                      "f32[2,4,6], f32[6,8]", "f32[2,4,6], f32[8,6] {transpose_b=true}", "f32[2,6,4], f32[6,8] {transpose_a=true}",
-                      "f32[2,6,1], f32[6,8] {transpose_a=true}",
-                      "f32[4,6], f32[2,6,8]", "f32[2,1,4,6], f32[3,6,2]", "f32[2,2,4,6], f32[2,2,8,6] {transpose_b=true}",
-                      "f32[6], f32[6]", "f32[4,6], f32[6]", "f32[6], f32[6,8]", "f32[2,4,6], f32[6]", "f32[6], f32[2,6,4]"}};
+      .samples = {"f32[4,6], f32[6,8]", "f32[6,4], f32[6,8] {transpose_a=true}",
+                  "f32[4,6], f32[8,6] {transpose_b=true}", "f32[6,4], f32[8,6] {transpose_a=true,transpose_b=true}",
+                  "f32[2,4,6], f32[2,6,8]", "f32[2,4,6], f32[6,8]", "f32[2,4,6], f32[8,6] {transpose_b=true}",
+                  "f32[2,6,4], f32[6,8] {transpose_a=true}", "f32[2,6,1], f32[6,8] {transpose_a=true}",
+                  "f32[4,6], f32[2,6,8]", "f32[2,1,4,6], f32[3,6,2]", "f32[2,2,4,6], f32[2,2,8,6] {transpose_b=true}",
+                  "f32[6], f32[6]", "f32[4,6], f32[6]", "f32[6], f32[6,8]", "f32[2,4,6], f32[6]",
+                  "f32[6], f32[2,6,4]"}};
 }
 
 EPL_OP(linear) {
-  return {.doc = "x[...,k] w[k,n] + bias[n] -> y[...,n]; w is [n,k] if `transpose_w`.",
-          .signature = "x, w, bias? -> y",
-          .attributes = {{"transpose_w", false}},
-          .infer = linear_infer,
-          .reference = linear_reference,
-          .gradient = linear_gradient,
-          .sharding_of = [](const OpQuery& q) -> Result<ShardingRule> {
-            const bool transposed = q.attributes().flag("transpose_w");
-            const int last = q.in(0).ndim() - 1;
-            RuleWriter rule(q);
-            for (int d = 0; d < last; ++d) {
-              const int factor = rule.factor(q.in(0).shape[d]);
-              rule.input(0, d, factor);
-              rule.output(0, d, factor);
-            }
-            // Partial products would each add the bias: with a bias, k stays whole.
-            const int k = rule.factor(q.in(0).shape[last], q.has(2)), n = rule.factor(q.out(0).shape[last]);
-            rule.input(0, last, k);
-            rule.input(1, transposed ? 1 : 0, k);
-            rule.input(1, transposed ? 0 : 1, n);
-            rule.input(2, 0, n);
-            rule.output(0, last, n);
-            return rule.done();
-          },
-          .flops = [](const OpQuery& q) { return 2.0 * static_cast<double>(q.out(0).elements() * q.in(0).shape.back()); },
-          .samples = {"f32[4,6], f32[6,8], f32[8]", "f32[4,6], f32[6,8]", "f32[2,3,6], f32[8,6], f32[8] {transpose_w=true}",
-                      "f32[4,6], f32[8,6] {transpose_w=true}", "f32[6], f32[6,4], f32[4]"}};
+  return {
+      .doc = "x[...,k] w[k,n] + bias[n] -> y[...,n]; w is [n,k] if `transpose_w`.",
+      .signature = "x, w, bias? -> y",
+      .attributes = {{"transpose_w", false}},
+      .infer = linear_infer,
+      .reference = linear_reference,
+      .gradient = linear_gradient,
+      .sharding_of = [](const OpQuery& q) -> Result<ShardingRule> {
+        const bool transposed = q.attributes().flag("transpose_w");
+        const int last = q.in(0).ndim() - 1;
+        RuleWriter rule(q);
+        for (int d = 0; d < last; ++d) {
+          const int factor = rule.factor(q.in(0).shape[d]);
+          rule.input(0, d, factor);
+          rule.output(0, d, factor);
+        }
+        // Partial products would each add the bias: with a bias, k stays whole.
+        const int k = rule.factor(q.in(0).shape[last], q.has(2)), n = rule.factor(q.out(0).shape[last]);
+        rule.input(0, last, k);
+        rule.input(1, transposed ? 1 : 0, k);
+        rule.input(1, transposed ? 0 : 1, n);
+        rule.input(2, 0, n);
+        rule.output(0, last, n);
+        return rule.done();
+      },
+      .flops = [](const OpQuery& q) { return 2.0 * static_cast<double>(q.out(0).elements() * q.in(0).shape.back()); },
+      .samples = {"f32[4,6], f32[6,8], f32[8]", "f32[4,6], f32[6,8]", "f32[2,3,6], f32[8,6], f32[8] {transpose_w=true}",
+                  "f32[4,6], f32[8,6] {transpose_w=true}", "f32[6], f32[6,4], f32[4]"}};
 }
 
 EPL_OP(linear_grad_weight) {
-  return {.doc = "Gradient of linear's weight: x[...,k], dy[...,n] -> dw[k,n], or [n,k] if `transpose_w`; sums all leading dimensions.",
-          .signature = "x, dy -> dw",
-          .attributes = {{"transpose_w", false}},
-          .infer = [](const OpQuery& q) -> Result<OutputTypes> {
-            Shape x = q.in(0).shape, dy = q.in(1).shape;
-            if (x.empty() || dy.empty()) return misfit(q, "operands need at least one dimension");
-            const int64_t k = x.back(), n = dy.back();
-            x.pop_back();
-            dy.pop_back();
-            if (x != dy) return misfit(q, "leading dimensions differ");
-            return floats_of_shape(q, q.attributes().flag("transpose_w") ? Shape{n, k} : Shape{k, n});
+  return {
+      .doc =
+          "Gradient of linear's weight: x[...,k], dy[...,n] -> dw[k,n], or [n,k] if `transpose_w`; sums all leading "
+          "dimensions.",
+      .signature = "x, dy -> dw",
+      .attributes = {{"transpose_w", false}},
+      .infer = [](const OpQuery& q) -> Result<OutputTypes> {
+        Shape x = q.in(0).shape, dy = q.in(1).shape;
+        if (x.empty() || dy.empty()) return misfit(q, "operands need at least one dimension");
+        const int64_t k = x.back(), n = dy.back();
+        x.pop_back();
+        dy.pop_back();
+        if (x != dy) return misfit(q, "leading dimensions differ");
+        return floats_of_shape(q, q.attributes().flag("transpose_w") ? Shape{n, k} : Shape{k, n});
+      },
+      .reference = linear_grad_weight_reference,
+      .gradient =
+          [](Grad& g) {
+            const bool transposed = g.attributes().flag("transpose_w");
+            const Var ddw = g.upstream(0);
+            if (g.needs(0)) g.set(0, g.b.emit("linear", {g.in(1), ddw}, {{"transpose_w", !transposed}}));
+            if (g.needs(1)) g.set(1, g.b.emit("linear", {g.in(0), ddw}, {{"transpose_w", transposed}}));
           },
-          .reference = linear_grad_weight_reference,
-          .gradient =
-              [](Grad& g) {
-                const bool transposed = g.attributes().flag("transpose_w");
-                const Var ddw = g.upstream(0);
-                if (g.needs(0)) g.set(0, g.b.emit("linear", {g.in(1), ddw}, {{"transpose_w", !transposed}}));
-                if (g.needs(1)) g.set(1, g.b.emit("linear", {g.in(0), ddw}, {{"transpose_w", transposed}}));
-              },
-          .sharding_of = [](const OpQuery& q) -> Result<ShardingRule> {
-            const bool transposed = q.attributes().flag("transpose_w");
-            const int last = q.in(0).ndim() - 1;
-            RuleWriter rule(q);
-            for (int d = 0; d < last; ++d) {
-              const int factor = rule.factor(q.in(0).shape[d]);
-              rule.input(0, d, factor);
-              rule.input(1, d, factor);
-            }
-            const int k = rule.factor(q.in(0).shape[last]), n = rule.factor(q.in(1).shape[last]);
-            rule.input(0, last, k);
-            rule.input(1, last, n);
-            rule.output(0, transposed ? 1 : 0, k);
-            rule.output(0, transposed ? 0 : 1, n);
-            return rule.done();
-          },
-          .flops = [](const OpQuery& q) { return 2.0 * static_cast<double>(q.in(0).elements() * q.in(1).shape.back()); },
-          .samples = {"f32[4,6], f32[4,8]", "f32[4,3,6], f32[4,3,2] {transpose_w=true}"}};
+      .sharding_of = [](const OpQuery& q) -> Result<ShardingRule> {
+        const bool transposed = q.attributes().flag("transpose_w");
+        const int last = q.in(0).ndim() - 1;
+        RuleWriter rule(q);
+        for (int d = 0; d < last; ++d) {
+          const int factor = rule.factor(q.in(0).shape[d]);
+          rule.input(0, d, factor);
+          rule.input(1, d, factor);
+        }
+        const int k = rule.factor(q.in(0).shape[last]), n = rule.factor(q.in(1).shape[last]);
+        rule.input(0, last, k);
+        rule.input(1, last, n);
+        rule.output(0, transposed ? 1 : 0, k);
+        rule.output(0, transposed ? 0 : 1, n);
+        return rule.done();
+      },
+      .flops = [](const OpQuery& q) { return 2.0 * static_cast<double>(q.in(0).elements() * q.in(1).shape.back()); },
+      .samples = {"f32[4,6], f32[4,8]", "f32[4,3,6], f32[4,3,2] {transpose_w=true}"}};
 }
 
 }  // namespace epl

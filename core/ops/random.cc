@@ -7,8 +7,10 @@ namespace epl {
 using namespace ops;
 
 EPL_OP(dropout) {
-  return {.doc = "y = x / (1 - ratio) where kept, else 0; each element is dropped with probability `ratio`. mask (bool) says which "
-                 "were kept: element i where philox_uniform(key, i) >= ratio.",
+  return {.doc =
+              "y = x / (1 - ratio) where kept, else 0; each element is dropped with probability `ratio`. mask (bool) "
+              "says which "
+              "were kept: element i where philox_uniform(key, i) >= ratio.",
           .signature = "x -> y, mask",
           .attributes = {{"ratio", 0.5}},
           .infer = [](const OpQuery& q) -> Result<OutputTypes> {
@@ -38,12 +40,12 @@ EPL_OP(dropout) {
           // Only a cut along the first dimension that has more than one element keeps local elements consecutive.
           .sharding_of = [](const OpQuery& q) -> Result<ShardingRule> {
             const Shape& shape = q.in(0).shape;
-            std::vector<bool> whole(shape.size(), true);
+            std::vector<bool> unshardable(shape.size(), true);
             for (size_t d = 0; d < shape.size(); ++d) {
-              whole[d] = false;
+              unshardable[d] = false;
               if (shape[d] != 1) break;
             }
-            return aligned_rule(q, whole);
+            return aligned_rule(q, unshardable);
           },
           .random = true,
           .samples = {"f32[4,7]", "f32[4,3,5] {ratio=0.1}", "f32[1,6,2] {ratio=0.25}"}};

@@ -42,17 +42,18 @@ std::vector<Ints> reduction_runs(const Reference& r) {
   return runs;
 }
 
-template <bool maximum>
-void extremum_reference(const Reference& r) {
+template <bool maximum> void extremum_reference(const Reference& r) {
   const std::vector<Ints> runs = reduction_runs(r);
   for (size_t o = 0; o < runs.size(); ++o) {
     if (is_float(r.in(0).dtype())) {
       double best = maximum ? -std::numeric_limits<double>::infinity() : std::numeric_limits<double>::infinity();
-      for (int64_t i : runs[o]) best = evaluate_scalar(maximum ? ScalarOp::max : ScalarOp::min, best, r.in(0).get(i), 0.0);
+      for (int64_t i : runs[o])
+        best = evaluate_scalar(maximum ? ScalarOp::max : ScalarOp::min, best, r.in(0).get(i), 0.0);
       r.out(0).set(static_cast<int64_t>(o), best);
     } else {
       int64_t best = maximum ? std::numeric_limits<int64_t>::min() : std::numeric_limits<int64_t>::max();
-      for (int64_t i : runs[o]) best = maximum ? std::max(best, r.in(0).get_int(i)) : std::min(best, r.in(0).get_int(i));
+      for (int64_t i : runs[o])
+        best = maximum ? std::max(best, r.in(0).get_int(i)) : std::min(best, r.in(0).get_int(i));
       r.out(0).set_int(static_cast<int64_t>(o), best);
     }
   }
@@ -71,14 +72,14 @@ void extremum_reduction_gradient(Grad& g) {
   g.set(0, hit * (dy / count));
 }
 
-Result<ShardingRule> reduction_rule(const OpQuery& q, ShardingRule::Reduce reduce, bool whole) {
+Result<ShardingRule> reduction_rule(const OpQuery& q, ShardingRule::Reduce reduce, bool unshardable) {
   const TensorType& x = q.in(0);
   const std::vector<bool> mask = axis_mask(q.attributes().ints("axes"), x.ndim());
   const bool keep = q.attributes().flag("keep");
   RuleWriter rule(q);
   int o = 0;
   for (int d = 0; d < x.ndim(); ++d) {
-    const int factor = rule.factor(x.shape[d], mask[d] && whole);
+    const int factor = rule.factor(x.shape[d], mask[d] && unshardable);
     rule.rule().factors[factor].reduce = reduce;
     rule.input(0, d, factor);
     if (!mask[d]) rule.output(0, o, factor);
@@ -88,13 +89,10 @@ Result<ShardingRule> reduction_rule(const OpQuery& q, ShardingRule::Reduce reduc
 }
 
 std::vector<std::string> reduction_samples() {
-  return {"f32[4,7] {axes=[1]}", "f32[4,7] {axes=[0],keep=false}",
-                                                    "f32[4,3,6] {axes=[0,2]}", "f32[4,6] {axes=[0,1],keep=false}",
-                                                    "f64[2,3,4] {axes=[-2],keep=false}"};
+  return {"f32[4,7] {axes=[1]}", "f32[4,7] {axes=[0],keep=false}", "f32[4,3,6] {axes=[0,2]}",
+          "f32[4,6] {axes=[0,1],keep=false}", "f64[2,3,4] {axes=[-2],keep=false}"};
 }
-std::vector<AttributeSpec> reduction_attributes() {
-  return {{"axes", Ints{}, true}, {"keep", true}};
-}
+std::vector<AttributeSpec> reduction_attributes() { return {{"axes", Ints{}, true}, {"keep", true}}; }
 }  // namespace
 
 EPL_OP(sum) {
@@ -165,13 +163,11 @@ EPL_OP(prod_reduce) {
                                             : r.out(0).set_int(static_cast<int64_t>(o), whole);
                 }
               },
-          .gradient =
-              [](Grad& g) {
-                g.set(0, with_kept_dims(g, g.upstream(0) * g.out(0)) / g.in(0));
-              },
+          .gradient = [](Grad& g) { g.set(0, with_kept_dims(g, g.upstream(0) * g.out(0)) / g.in(0)); },
           .sharding_of = [](const OpQuery& q) { return reduction_rule(q, ShardingRule::Reduce::sum, true); },
           .flops = [](const OpQuery& q) { return static_cast<double>(q.in(0).elements()); },
-          .samples = {"f32[4,5](0.5..1.5) {axes=[1]}", "f32[4,3,2](0.5..1.5) {axes=[0,2],keep=false}", "i64[2,3](1..4) {axes=[1]}"}};
+          .samples = {"f32[4,5](0.5..1.5) {axes=[1]}", "f32[4,3,2](0.5..1.5) {axes=[0,2],keep=false}",
+                      "i64[2,3](1..4) {axes=[1]}"}};
 }
 
 EPL_OP(cum_sum) {
@@ -203,7 +199,7 @@ EPL_OP(cum_sum) {
                 attributes.set("reverse", !attributes.flag("reverse"));
                 g.set(0, g.b.emit("cum_sum", {g.upstream(0)}, attributes));
               },
-          .sharding_of = whole_axis_rule,
+          .sharding_of = unshardable_axis_rule,
           .samples = {"f32[4,6] {axis=1}", "f32[4,6] {axis=0,reverse=true}", "f32[4,6] {axis=-1,exclusive=true}",
                       "f32[2,3,4] {axis=1,exclusive=true,reverse=true}", "i64[6] {axis=0}"}};
 }
@@ -222,8 +218,7 @@ Result<OutputTypes> arg_type(const OpQuery& q) {
   return OutputTypes{{DType::i64, shape}};
 }
 
-template <bool maximum>
-void arg_reference(const Reference& r) {
+template <bool maximum> void arg_reference(const Reference& r) {
   const AxisSpan s = span_at(r.in(0).shape(), r.query().axis("axis", r.in(0).type().ndim()));
   const bool last = r.attributes().flag("last");
   for (int64_t lane = 0; lane < s.outer * s.inner; ++lane) {
@@ -249,12 +244,9 @@ Result<ShardingRule> arg_rule(const OpQuery& q) {
   }
   return rule.done();
 }
-std::vector<AttributeSpec> arg_attributes() {
-  return {{"axis", int64_t{0}, true}, {"keep", true}, {"last", false}};
-}
+std::vector<AttributeSpec> arg_attributes() { return {{"axis", int64_t{0}, true}, {"keep", true}, {"last", false}}; }
 std::vector<std::string> arg_samples() {
-  return {"f32[4,7] {axis=1}", "f32[4,7] {axis=0,keep=false}",
-                                              "i64[4,3,2](0..3) {axis=1,keep=false,last=true}"};
+  return {"f32[4,7] {axis=1}", "f32[4,7] {axis=0,keep=false}", "i64[4,3,2](0..3) {axis=1,keep=false,last=true}"};
 }
 }  // namespace
 

@@ -82,8 +82,8 @@ std::vector<Tensor> Sample::values(uint64_t seed) const {
       if (is_float(operand.type.dtype))
         values[k].set(i, value);
       else
-        values[k].set_int(i, static_cast<int64_t>(operand.low) +
-                                 static_cast<int64_t>(uniform * (operand.high - operand.low)));
+        values[k].set_int(
+            i, static_cast<int64_t>(operand.low) + static_cast<int64_t>(uniform * (operand.high - operand.low)));
     }
   }
   return values;
@@ -94,7 +94,8 @@ Sample Sample::with_floats(DType type) const {
   for (SampleOperand& operand : copy.operands)
     if (is_float(operand.type.dtype)) operand.type.dtype = type;
   for (const Attributes::Entry& entry : attributes.entries())
-    if (const DType* old = std::get_if<DType>(&entry.value); old && is_float(*old)) copy.attributes.set(entry.name, type);
+    if (const DType* old = std::get_if<DType>(&entry.value); old && is_float(*old))
+      copy.attributes.set(entry.name, type);
   return copy;
 }
 

@@ -1,4 +1,4 @@
-// Ops that rearrange elements. Shapes in attributes are of the whole tensors; `localize` makes them follow a cut.
+// Ops that rearrange elements. Shapes in attributes are of the full tensors; `localize` makes them follow a cut.
 #include <algorithm>
 #include <cstring>
 
@@ -7,9 +7,12 @@
 namespace epl {
 using namespace ops;
 
-static Result<ShardingRule> broadcast_rule(const OpQuery& q) { return elementwise_rule(input_types(q), output_types(q)); }
+static Result<ShardingRule> broadcast_rule(const OpQuery& q) {
+  return elementwise_rule(input_types(q), output_types(q));
+}
 
-static void local_output_shape(Attributes& attributes, const std::vector<TensorType>&, const std::vector<TensorType>& out) {
+static void local_output_shape(Attributes& attributes, const std::vector<TensorType>&,
+                               const std::vector<TensorType>& out) {
   attributes.set("shape", out[0].shape);
 }
 
@@ -25,9 +28,10 @@ EPL_OP(reshape) {
               return misfit(q, "shape ", shape, " holds ", element_count(shape), " elements, not ", q.in(0).elements());
             return OutputTypes{{q.in(0).dtype, shape}};
           },
-          .reference = [](const Reference& r) {
-            if (r.in(0).bytes() > 0) std::memcpy(r.out(0).data(), r.in(0).data(), r.in(0).bytes());
-          },
+          .reference =
+              [](const Reference& r) {
+                if (r.in(0).bytes() > 0) std::memcpy(r.out(0).data(), r.in(0).data(), r.in(0).bytes());
+              },
           .gradient = [](Grad& g) { g.set(0, g.b.reshape(g.upstream(0), g.in(0).shape())); },
           .sharding_of = [](const OpQuery& q) -> Result<ShardingRule> { return reshape_rule(q.in(0), q.out(0)); },
           .localize = local_output_shape,
@@ -103,7 +107,8 @@ EPL_OP(broadcast_to) {
           .gradient = [](Grad& g) { g.set(0, g.upstream(0)); },
           .sharding_of = broadcast_rule,
           .localize = local_output_shape,
-          .samples = {"f32[7] {shape=[4,7]}", "f32[4,1] {shape=[4,7]}", "f32[] {shape=[2,3]}", "i64[2,1,3] {shape=[4,2,5,3]}"}};
+          .samples = {"f32[7] {shape=[4,7]}", "f32[4,1] {shape=[4,7]}", "f32[] {shape=[2,3]}",
+                      "i64[2,1,3] {shape=[4,2,5,3]}"}};
 }
 
 // --- slices ---
@@ -140,22 +145,24 @@ Status check_slice(const OpQuery& q, const Shape& shape) {
   for (size_t k = 0; k < axes.size(); ++k) {
     if (axes[k] < 0) return misfit(q, "axis ", axes[k], " is negative");
     const int64_t size = shape[axes[k]], step = steps.empty() ? 1 : steps[k];
-    if (const int64_t most = std::max(size, largest_step); step < -most || step > most) return misfit(q, "a step of ", step, " is more than ", most);
+    if (const int64_t most = std::max(size, largest_step); step < -most || step > most)
+      return misfit(q, "a step of ", step, " is more than ", most);
     const bool right = step > 0   ? starts[k] >= 0 && starts[k] <= size && ends[k] >= 0 && ends[k] <= size
                        : step < 0 ? starts[k] >= -1 && starts[k] < size && ends[k] >= -1 && ends[k] < size
                                   : false;
     if (!right)
-      return misfit(q, "start ", starts[k], ", end ", ends[k], ", step ", step, " leave dimension ", axes[k], " of size ", size);
+      return misfit(q, "start ", starts[k], ", end ", ends[k], ", step ", step, " leave dimension ", axes[k],
+                    " of size ", size);
   }
   return {};
 }
 
-// Dimensions taken in full pass through; the others are whole.
+// Dimensions taken in full pass through; the others are unshardable.
 Result<ShardingRule> slice_rule(const OpQuery& q, const Shape& shape) {
   const SliceDims s = slice_dims(q.attributes(), shape);
-  std::vector<bool> whole(shape.size());
-  for (size_t d = 0; d < whole.size(); ++d) whole[d] = !s.full[d];
-  return aligned_rule(q, whole);
+  std::vector<bool> unshardable(shape.size());
+  for (size_t d = 0; d < unshardable.size(); ++d) unshardable[d] = !s.full[d];
+  return aligned_rule(q, unshardable);
 }
 
 // A dimension that was taken in full has been cut where its end now lies beyond it.
@@ -179,33 +186,36 @@ Attributes slice_attributes(const Attributes& a) {
 }  // namespace
 
 EPL_OP(slice) {
-  return {.doc = "y = x[start:end:step] along `axes`; starts and ends are not negative, except that -1 stands for before the "
-                 "first element where the step is negative; ends are exclusive.",
-          .signature = "x -> y",
-          .attributes = {{"axes", Ints{}, true}, {"starts", Ints{}, true}, {"ends", Ints{}, true}, {"steps", Ints{}}},
-          .infer = [](const OpQuery& q) -> Result<OutputTypes> {
-            EPL_TRY(check_slice(q, q.in(0).shape));
-            return OutputTypes{{q.in(0).dtype, slice_dims(q.attributes(), q.in(0).shape).count}};
+  return {
+      .doc =
+          "y = x[start:end:step] along `axes`; starts and ends are not negative, except that -1 stands for before the "
+          "first element where the step is negative; ends are exclusive.",
+      .signature = "x -> y",
+      .attributes = {{"axes", Ints{}, true}, {"starts", Ints{}, true}, {"ends", Ints{}, true}, {"steps", Ints{}}},
+      .infer = [](const OpQuery& q) -> Result<OutputTypes> {
+        EPL_TRY(check_slice(q, q.in(0).shape));
+        return OutputTypes{{q.in(0).dtype, slice_dims(q.attributes(), q.in(0).shape).count}};
+      },
+      .reference =
+          [](const Reference& r) {
+            const SliceDims s = slice_dims(r.attributes(), r.in(0).shape());
+            for_each_index(r.out(0).shape(), [&](int64_t o, const Ints& index) {
+              copy_element(r.in(0), sliced_index(s, r.in(0).shape(), index), r.out(0), o);
+            });
           },
-          .reference =
-              [](const Reference& r) {
-                const SliceDims s = slice_dims(r.attributes(), r.in(0).shape());
-                for_each_index(r.out(0).shape(), [&](int64_t o, const Ints& index) {
-                  copy_element(r.in(0), sliced_index(s, r.in(0).shape(), index), r.out(0), o);
-                });
-              },
-          .gradient =
-              [](Grad& g) {
-                Attributes attributes = slice_attributes(g.attributes());
-                attributes.set("shape", g.in(0).shape());
-                g.set(0, g.b.emit("slice_grad", {g.upstream(0)}, attributes));
-              },
-          .sharding_of = [](const OpQuery& q) { return slice_rule(q, q.in(0).shape); },
-          .localize = [](Attributes& attributes, const std::vector<TensorType>& in,
-                         const std::vector<TensorType>&) { localize_ends(attributes, in[0].shape); },
-          .samples = {"f32[4,8] {axes=[1],starts=[2],ends=[6]}", "f32[4,8] {axes=[0,1],starts=[0,7],ends=[4,-1],steps=[1,-2]}",
-                      "f32[4,7] {axes=[1],starts=[1],ends=[7],steps=[3]}", "i64[6] {axes=[0],starts=[5],ends=[-1],steps=[-1]}",
-                      "f32[3,4] {axes=[0],starts=[1],ends=[1]}"}};
+      .gradient =
+          [](Grad& g) {
+            Attributes attributes = slice_attributes(g.attributes());
+            attributes.set("shape", g.in(0).shape());
+            g.set(0, g.b.emit("slice_grad", {g.upstream(0)}, attributes));
+          },
+      .sharding_of = [](const OpQuery& q) { return slice_rule(q, q.in(0).shape); },
+      .localize = [](Attributes& attributes, const std::vector<TensorType>& in,
+                     const std::vector<TensorType>&) { localize_ends(attributes, in[0].shape); },
+      .samples = {"f32[4,8] {axes=[1],starts=[2],ends=[6]}",
+                  "f32[4,8] {axes=[0,1],starts=[0,7],ends=[4,-1],steps=[1,-2]}",
+                  "f32[4,7] {axes=[1],starts=[1],ends=[7],steps=[3]}",
+                  "i64[6] {axes=[0],starts=[5],ends=[-1],steps=[-1]}", "f32[3,4] {axes=[0],starts=[1],ends=[1]}"}};
 }
 
 EPL_OP(slice_grad) {
@@ -285,8 +295,9 @@ EPL_OP(concat) {
                   begin = end;
                 }
               },
-          .sharding_of = whole_axis_rule,
-          .samples = {"f32[4,3], f32[4,5] {axis=1}", "f32[2,3,4], f32[1,3,4], f32[4,3,4] {axis=0}", "i64[2], i64[3] {axis=-1}"}};
+          .sharding_of = unshardable_axis_rule,
+          .samples = {"f32[4,3], f32[4,5] {axis=1}", "f32[2,3,4], f32[1,3,4], f32[4,3,4] {axis=0}",
+                      "i64[2], i64[3] {axis=-1}"}};
 }
 
 EPL_OP(tile) {
@@ -296,7 +307,8 @@ EPL_OP(tile) {
           .infer = [](const OpQuery& q) -> Result<OutputTypes> {
             const Ints& repeats = q.attributes().ints("repeats");
             TensorType type = q.in(0);
-            if (repeats.size() != type.shape.size()) return misfit(q, "repeats ", repeats, " needs one count per dimension");
+            if (repeats.size() != type.shape.size())
+              return misfit(q, "repeats ", repeats, " needs one count per dimension");
             for (size_t d = 0; d < repeats.size(); ++d) {
               if (repeats[d] < 0) return misfit(q, "repeats ", repeats, " has a negative count");
               type.shape[d] *= repeats[d];
@@ -329,15 +341,17 @@ EPL_OP(tile) {
               },
           .sharding_of = [](const OpQuery& q) -> Result<ShardingRule> {
             const Ints& repeats = q.attributes().ints("repeats");
-            std::vector<bool> whole(repeats.size());
-            for (size_t d = 0; d < whole.size(); ++d) whole[d] = repeats[d] != 1;
-            return aligned_rule(q, whole);
+            std::vector<bool> unshardable(repeats.size());
+            for (size_t d = 0; d < unshardable.size(); ++d) unshardable[d] = repeats[d] != 1;
+            return aligned_rule(q, unshardable);
           },
           .samples = {"f32[4,3] {repeats=[1,2]}", "f32[2,3] {repeats=[3,1]}", "f32[2,1,3] {repeats=[2,4,2]}"}};
 }
 
 EPL_OP(trilu) {
-  return {.doc = "x above (`upper`) or below its k-th diagonal, that diagonal included, zeros elsewhere; over the last two dimensions.",
+  return {.doc =
+              "x above (`upper`) or below its k-th diagonal, that diagonal included, zeros elsewhere; over the last "
+              "two dimensions.",
           .signature = "x -> y",
           .attributes = {{"upper", true}, {"k", int64_t{0}}},
           .infer = [](const OpQuery& q) -> Result<OutputTypes> {

@@ -30,7 +30,7 @@ EPL_OP(softmax) {
                 b.set(0, e / b.b.sum(e, {axis}));
               },
           .gradient = [](Grad& g) { g.set(0, g.b.emit("softmax_grad", {g.upstream(0), g.out(0)}, g.attributes())); },
-          .sharding_of = whole_axis_rule,
+          .sharding_of = unshardable_axis_rule,
           .flops = several_per_element,
           .samples = one("f64[3,4] {axis=-1}")};
 }
@@ -45,27 +45,28 @@ EPL_OP(softmax_grad) {
                 const Var dy = b.in(0), y = b.in(1);
                 b.set(0, y * (dy - b.b.sum(y * dy, {b.axis("axis", y.ndim())})));
               },
-          .sharding_of = whole_axis_rule,
+          .sharding_of = unshardable_axis_rule,
           .flops = several_per_element,
           .samples = {"f32[4,7], f32[4,7]", "f32[4,3,5], f32[4,3,5] {axis=1}"}};
 }
 
 EPL_OP(log_softmax) {
-  return {.doc = "y = x - log(sum(exp(x))) along `axis`.",
-          .signature = "x -> y",
-          .attributes = {{"axis", int64_t{-1}}},
-          .infer = axis_infer,
-          .body =
-              [](Body& b) {
-                const Var x = b.in(0);
-                const int64_t axis = b.axis("axis", x.ndim());
-                const Var shifted = x - b.b.max_along(x, {axis});
-                b.set(0, shifted - b.b.log(b.b.sum(b.b.exp(shifted), {axis})));
-              },
-          .gradient = [](Grad& g) { g.set(0, g.b.emit("log_softmax_grad", {g.upstream(0), g.out(0)}, g.attributes())); },
-          .sharding_of = whole_axis_rule,
-          .flops = several_per_element,
-          .samples = one("f64[3,4] {axis=-1}")};
+  return {
+      .doc = "y = x - log(sum(exp(x))) along `axis`.",
+      .signature = "x -> y",
+      .attributes = {{"axis", int64_t{-1}}},
+      .infer = axis_infer,
+      .body =
+          [](Body& b) {
+            const Var x = b.in(0);
+            const int64_t axis = b.axis("axis", x.ndim());
+            const Var shifted = x - b.b.max_along(x, {axis});
+            b.set(0, shifted - b.b.log(b.b.sum(b.b.exp(shifted), {axis})));
+          },
+      .gradient = [](Grad& g) { g.set(0, g.b.emit("log_softmax_grad", {g.upstream(0), g.out(0)}, g.attributes())); },
+      .sharding_of = unshardable_axis_rule,
+      .flops = several_per_element,
+      .samples = one("f64[3,4] {axis=-1}")};
 }
 
 EPL_OP(log_softmax_grad) {
@@ -78,7 +79,7 @@ EPL_OP(log_softmax_grad) {
                 const Var dy = b.in(0), y = b.in(1);
                 b.set(0, dy - b.b.exp(y) * b.b.sum(dy, {b.axis("axis", y.ndim())}));
               },
-          .sharding_of = whole_axis_rule,
+          .sharding_of = unshardable_axis_rule,
           .flops = several_per_element,
           .samples = {"f32[4,7], f32[4,7]", "f32[4,3,5], f32[4,3,5] {axis=1}"}};
 }

@@ -19,10 +19,10 @@ EPL_OP(abs) {
   return unary<ScalarOp::abs>("y = |x|.", [](Grad& g) { g.set(0, g.upstream(0) * g.b.unary("sign", g.in(0))); });
 }
 EPL_OP(sign) { return piecewise_constant(unary<ScalarOp::sign>("y = -1, 0 or 1: the sign of x.", nullptr)); }
-EPL_OP(floor) { return piecewise_constant(unary<ScalarOp::floor>("y = the largest whole number not above x.", nullptr)); }
-EPL_OP(ceil) { return piecewise_constant(unary<ScalarOp::ceil>("y = the smallest whole number not below x.", nullptr)); }
+EPL_OP(floor) { return piecewise_constant(unary<ScalarOp::floor>("y = the largest integer not above x.", nullptr)); }
+EPL_OP(ceil) { return piecewise_constant(unary<ScalarOp::ceil>("y = the smallest integer not below x.", nullptr)); }
 EPL_OP(round) {
-  return piecewise_constant(unary<ScalarOp::round>("y = the nearest whole number; halves go to the even one.", nullptr));
+  return piecewise_constant(unary<ScalarOp::round>("y = the nearest integer; halves go to the even one.", nullptr));
 }
 
 EPL_OP(sqrt) {
@@ -124,16 +124,16 @@ EPL_OP(stop_gradient) {
           .samples = {"f32[4,7]"}};
 }
 EPL_OP(cast) {
-  return {.doc = "y = x as elements of type `to`: to a float type rounds to nearest even, to an integer truncates and "
-                 "saturates, to bool tests for non-zero.",
+  return {.doc =
+              "y = x as elements of type `to`: to a float type rounds to nearest even, to an integer truncates and "
+              "saturates, to bool tests for non-zero.",
           .signature = "x -> y",
           .attributes = {{"to", DType::f32, true}},
           .infer = [](const OpQuery& q) -> Result<OutputTypes> {
             return OutputTypes{{q.attributes().dtype("to"), q.in(0).shape}};
           },
-          .scalar_of = [](ScalarExpr& s, const OpQuery& q) {
-            s.outputs = {s.cast(s.input(0), q.attributes().dtype("to"))};
-          },
+          .scalar_of = [](ScalarExpr& s,
+                          const OpQuery& q) { s.outputs = {s.cast(s.input(0), q.attributes().dtype("to"))}; },
           .gradient = [](Grad& g) { g.set(0, g.b.cast(g.upstream(0), g.in(0).dtype())); },
           .samples = {"f32[4,7] {to=@f64}", "f32[4,7] {to=@bf16}", "f32[5](-4..4) {to=@i32}", "i64[3] {to=@f32}",
                       "bool[6] {to=@f32}", "f32[6] {to=@bool}"}};

@@ -17,13 +17,13 @@ struct Window {
 Result<Window> window_of(const OpQuery& query, const Ints& kernel);
 // The same for attributes known to be right.
 Window window_of(const Attributes& attributes, const Ints& kernel);
-// Output size along d; with `ceil` a last window may hang over the end but must start inside the input or its left padding.
+// Output size along d; with `ceil` a last window may hang over the end but must start inside the input or its left
+// padding.
 int64_t window_output(const Window& window, size_t d, int64_t size, bool ceil);
 
 // Calls f(input_index, tap) for every tap of the window at `position` that lies inside `size` (spatial sizes only);
 // input_index and tap are row-major indices within the spatial sizes and within the kernel.
-template <class F>
-void for_each_tap(const Window& w, const Shape& size, const Ints& position, F f) {
+template <class F> void for_each_tap(const Window& w, const Shape& size, const Ints& position, F f) {
   for_each_index(w.kernel, [&](int64_t tap, const Ints& k) {
     int64_t linear = 0;
     for (size_t d = 0; d < w.dims(); ++d) {

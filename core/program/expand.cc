@@ -6,7 +6,9 @@
 namespace epl {
 namespace {
 
-bool to_expand(const Node& node, const KernelTable& kernels) { return node.op->body && !node.op->elementwise() && !kernels.has(node.op->name); }
+bool to_expand(const Node& node, const KernelTable& kernels) {
+  return node.op->body && !node.op->elementwise() && !kernels.has(node.op->name);
+}
 
 Result<Graph> expand_once(const Graph& graph, const KernelTable& kernels) {
   Graph out;

@@ -11,9 +11,9 @@ namespace epl {
 namespace {
 
 // Beyond these a region gains little and its kernel's working set leaves the first-level cache.
-constexpr int most_inputs = 24;
-constexpr int most_instructions = 64;
-constexpr int most_outputs = 8;
+constexpr int max_inputs = 24;
+constexpr int max_instructions = 64;
+constexpr int max_outputs = 8;
 // Nodes farther apart stay separate: joining them would keep the operands of the first alive until the second.
 constexpr int farthest = 48;
 
@@ -27,11 +27,11 @@ OpQuery query_of(const Graph& graph, const Node& node, std::vector<const TensorT
 
 // A set of nodes that will be one fused node; at first every node is alone in its own.
 struct Group {
-  std::vector<int> members;            // node indices, ascending
+  std::vector<int> members;  // node indices, ascending
   bool elementwise = false;
-  Shape shape;                         // of every output
-  std::optional<DType> real;           // the one floating type; none when all operands are truth values
-  bool joins = false;                  // may grow: real and truth values only
+  Shape shape;                // of every output
+  std::optional<DType> real;  // the one floating type; none when all operands are truth values
+  bool joins = false;         // may grow: real and truth values only
   int instructions = 0;
 };
 
@@ -54,7 +54,8 @@ class Fuser {
       // A copy: joining changes who the members are, but not what this node uses.
       const std::vector<Value> inputs = graph_.node(NodeId{n}).inputs;
       for (Value input : inputs) {
-        if (input && graph_.value(input).producer) try_join(group_of_[graph_.value(input).producer.index], group_of_[n]);
+        if (input && graph_.value(input).producer)
+          try_join(group_of_[graph_.value(input).producer.index], group_of_[n]);
       }
     }
     return write();
@@ -98,7 +99,7 @@ class Fuser {
   }
 
   bool fits(int a, int b) const {
-    if (groups_[a].instructions + groups_[b].instructions > most_instructions) return false;
+    if (groups_[a].instructions + groups_[b].instructions > max_instructions) return false;
     std::vector<Value> inputs;
     int outputs = 0;
     for (int group : {a, b}) {
@@ -113,12 +114,11 @@ class Fuser {
         }
       }
     }
-    return outputs <= most_outputs && static_cast<int>(inputs.size()) <= most_inputs;
+    return outputs <= max_outputs && static_cast<int>(inputs.size()) <= max_inputs;
   }
 
   // Groups that a group takes operands from.
-  template <class F>
-  void for_sources(int group, F f) const {
+  template <class F> void for_sources(int group, F f) const {
     for (int n : groups_[group].members) {
       for (Value input : graph_.node(NodeId{n}).inputs) {
         if (!input || !graph_.value(input).producer) continue;
@@ -197,11 +197,11 @@ class Fuser {
   const Graph& graph_;
   const KernelTable* kernels_;
   std::vector<std::vector<int32_t>> users_;
-  std::vector<bool> kept_;           // by value: the graph's outputs and updates
-  std::vector<Group> groups_;        // by the node they began with
-  std::vector<int> group_of_;        // of a node
-  std::vector<int> order_;           // groups in an order in which they can run, -1 where one has gone
-  std::vector<int> position_;        // of a group in order_
+  std::vector<bool> kept_;     // by value: the graph's outputs and updates
+  std::vector<Group> groups_;  // by the node they began with
+  std::vector<int> group_of_;  // of a node
+  std::vector<int> order_;     // groups in an order in which they can run, -1 where one has gone
+  std::vector<int> position_;  // of a group in order_
 };
 
 // Joins the scalar expressions of a group's members.
@@ -342,7 +342,8 @@ void Fuser::write_fused(int index, GraphRewriter& now, Graph& target) {
   }
   const DType first = graph_.type(writer.inputs()[0]).dtype;
   if (std::ranges::all_of(types, [&](const TensorType& type) { return type.dtype == first; })) type_names.clear();
-  Node fused{.name = last.name, .op = &op_named("fused"), .phase = last.phase, .units = last.units, .region = last.region};
+  Node fused{
+      .name = last.name, .op = &op_named("fused"), .phase = last.phase, .units = last.units, .region = last.region};
   for (Value input : writer.inputs()) fused.inputs.push_back(now[input]);
   fused.attributes = {{"expression", expression.text()}, {"types", type_names}};
   const NodeId made = target.add_node(std::move(fused), std::move(types), std::move(names));

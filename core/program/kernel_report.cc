@@ -8,24 +8,22 @@ namespace {
 
 struct Count {
   int instructions = 0;
-  std::string first;   // a node, as an example
+  std::string first;  // a node, as an example
   void add(const std::string& node) {
     if (instructions++ == 0) first = node;
   }
-  std::string text() const {
-    return instructions == 1 ? first : cat(instructions, " instructions, the first ", first);
-  }
+  std::string text() const { return instructions == 1 ? first : cat(instructions, " instructions, the first ", first); }
 };
 
 struct Use {
   Count count;
-  std::map<std::pair<std::string, std::string>, Count> refused;   // by kernel and reason
+  std::map<std::pair<std::string, std::string>, Count> refused;  // by kernel and reason
 };
 
 }  // namespace
 
 std::string report_kernels(const Program& program, const std::vector<std::string>& notes) {
-  std::map<std::pair<std::string, std::string>, Use> uses;   // by op and kernel
+  std::map<std::pair<std::string, std::string>, Use> uses;  // by op and kernel
   for (const Instruction& in : program.instructions) {
     if (!in.row) continue;
     Use& use = uses[{in.query->op, in.row->name}];
@@ -36,7 +34,8 @@ std::string report_kernels(const Program& program, const std::vector<std::string
   for (const std::string& note : notes) out += cat(note, "\n");
   for (const auto& [key, use] : uses) {
     out += cat(key.first, ": ", key.second, ", ", use.count.text(), "\n");
-    for (const auto& [why, count] : use.refused) out += cat("  not ", why.first, ": ", why.second, " (", count.text(), ")\n");
+    for (const auto& [why, count] : use.refused)
+      out += cat("  not ", why.first, ": ", why.second, " (", count.text(), ")\n");
   }
   return out;
 }

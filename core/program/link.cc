@@ -25,7 +25,7 @@ const StateSlot& StateLayout::slot(const StateSlot& wanted) {
 StateLayout link(std::span<Program* const> programs) {
   StateLayout layout;
   for (Program* program : programs) {
-    std::map<int64_t, int64_t> moved;   // offsets in the program's own layout -> in the common one
+    std::map<int64_t, int64_t> moved;  // offsets in the program's own layout -> in the common one
     for (StateSlot& slot : program->state) {
       const int64_t offset = layout.slot(slot).offset;
       moved[slot.offset] = offset;

@@ -8,16 +8,19 @@ namespace {
 
 void print_ports(std::string& out, std::string_view word, const std::vector<LocalPort>& ports, const Graph& graph) {
   for (const LocalPort& port : ports) {
-    out += cat(word, " ", name_text(port.name), " ", port.global_type.text(), " dim ", port.dim, port.outer == 1 ? "" : cat(" outer ", port.outer), " is ",
-               name_text(graph.value(port.value).name), "\n");
+    out +=
+        cat(word, " ", name_text(port.name), " ", port.global_type.text(), " dim ", port.dim,
+            port.outer == 1 ? "" : cat(" outer ", port.outer), " is ", name_text(graph.value(port.value).name), "\n");
   }
 }
 
 }  // namespace
 
 std::string print_local(const LocalGraph& local) {
-  std::string out = cat("local ranks ", local.ranks, " micro_batches ", local.micro_batches, " units ", local.units, "\n");
-  for (const Action& action : local.schedule) out += cat("run ", block_name(action.block), " ", action.micro_batch, "\n");
+  std::string out =
+      cat("local ranks ", local.ranks, " micro_batches ", local.micro_batches, " units ", local.units, "\n");
+  for (const Action& action : local.schedule)
+    out += cat("run ", block_name(action.block), " ", action.micro_batch, "\n");
   print_ports(out, "in", local.inputs, local.graph);
   print_ports(out, "out", local.outputs, local.graph);
   return out + print_graph(local.graph);
@@ -29,8 +32,9 @@ Result<LocalGraph> parse_local(std::string_view text) {
   LocalGraph local;
   EPL_ASSIGN(local.graph, parse_graph(text.substr(start + 1)));
   TextReader reader(text.substr(0, start));
-  if (!reader.next_line() || !reader.take("local ranks") || !reader.integer(local.ranks) || !reader.take("micro_batches") ||
-      !reader.integer(local.micro_batches) || !reader.take("units") || !reader.integer(local.units)) {
+  if (!reader.next_line() || !reader.take("local ranks") || !reader.integer(local.ranks) ||
+      !reader.take("micro_batches") || !reader.integer(local.micro_batches) || !reader.take("units") ||
+      !reader.integer(local.units)) {
     return reader.fail("expected local ranks N micro_batches N units N");
   }
   while (reader.next_line()) {
@@ -49,8 +53,9 @@ Result<LocalGraph> parse_local(std::string_view text) {
     }
     bool input = reader.take("in ");
     LocalPort port;
-    if ((!input && !reader.take("out ")) || !reader.name(port.name) || !reader.type(port.global_type) || !reader.take("dim") ||
-        !reader.integer(number) || (reader.take("outer") && !reader.integer(port.outer)) || port.outer < 1 || !reader.take("is") || !reader.name(value)) {
+    if ((!input && !reader.take("out ")) || !reader.name(port.name) || !reader.type(port.global_type) ||
+        !reader.take("dim") || !reader.integer(number) || (reader.take("outer") && !reader.integer(port.outer)) ||
+        port.outer < 1 || !reader.take("is") || !reader.name(value)) {
       return reader.fail("expected a port");
     }
     port.dim = static_cast<int>(number);

@@ -18,8 +18,14 @@ using Space = Location::Space;
 class Lowering {
  public:
   Lowering(const LocalGraph& local, Graph graph, const LowerOptions& options)
-      : local_(local), graph_(std::move(graph)), options_(options), root_(graph_.value_count()), place_(graph_.value_count()),
-        first_(graph_.value_count(), -1), last_(graph_.value_count(), -1), storage_(graph_.value_count(), -1) {}
+      : local_(local),
+        graph_(std::move(graph)),
+        options_(options),
+        root_(graph_.value_count()),
+        place_(graph_.value_count()),
+        first_(graph_.value_count(), -1),
+        last_(graph_.value_count(), -1),
+        storage_(graph_.value_count(), -1) {}
 
   Result<Program> run() {
     program_.name = graph_.name;
@@ -44,8 +50,10 @@ class Lowering {
       const ValueInfo& info = graph_.value(Value{i});
       Location& at = place_[i];
       switch (info.kind) {
-        case ValueKind::result: break;
-        case ValueKind::input: break;  // below, in the order of ports
+        case ValueKind::result:
+          break;
+        case ValueKind::input:
+          break;  // below, in the order of ports
         case ValueKind::parameter:
         case ValueKind::buffer:
         case ValueKind::state:
@@ -194,7 +202,8 @@ class Lowering {
       query.op = node.op->name;
       query.attributes = node.attributes;
     }
-    program_.max_operands = std::max<int>(program_.max_operands, static_cast<int>(node.inputs.size() + node.outputs.size()) + 2);
+    program_.max_operands =
+        std::max<int>(program_.max_operands, static_cast<int>(node.inputs.size() + node.outputs.size()) + 2);
   }
 
   Status choose_kernel(const Node& node, Instruction& in) {
@@ -245,7 +254,8 @@ class Lowering {
     for (const Graph::Output& output : graph_.outputs) {
       int root = root_[output.value.index];
       bool before = first_[root] >= 0 && first_[root] < program_.commit_begin;
-      if (before && graph_.type(output.value).elements() == 1 && program_.commit_begin < static_cast<int>(values_.size())) {
+      if (before && graph_.type(output.value).elements() == 1 &&
+          program_.commit_begin < static_cast<int>(values_.size())) {
         last_[root] = std::max(last_[root], program_.commit_begin);
       }
     }
@@ -279,7 +289,8 @@ class Lowering {
     for (size_t o = 0; o < outputs.size(); ++o) {
       if (outputs[o].index != next) continue;
       for (size_t i = 0; i < inputs.size(); ++i) {
-        if (inputs[i] && root_[inputs[i].index] == state && in.row->may_alias(*in.query, static_cast<int>(i), static_cast<int>(o))) {
+        if (inputs[i] && root_[inputs[i].index] == state &&
+            in.row->may_alias(*in.query, static_cast<int>(i), static_cast<int>(o))) {
           place_[next] = place_[state];
           return true;
         }
@@ -301,7 +312,8 @@ class Lowering {
         for (size_t i = 0; i < inputs.size() && storage_[out] < 0; ++i) {
           if (!inputs[i] || taken[i] || in.transfer || !in.row->may_alias) continue;
           int source = root_[inputs[i].index];
-          bool dies = in_arena(source) && last_[source] == p && first_[source] < p && loop_of(first_[source]) == loop_of(p);
+          bool dies =
+              in_arena(source) && last_[source] == p && first_[source] < p && loop_of(first_[source]) == loop_of(p);
           bool once = std::ranges::count_if(inputs, [&](Value v) { return v && root_[v.index] == source; }) == 1;
           if (!dies || !once || graph_.type(Value{source}).bytes() != graph_.type(Value{out}).bytes()) continue;
           if (!in.row->may_alias(*in.query, static_cast<int>(i), static_cast<int>(o))) continue;
@@ -362,7 +374,8 @@ class Lowering {
     }
     for (size_t port = 0; port < local_.outputs.size(); ++port) {
       const LocalPort& out = local_.outputs[port];
-      program_.outputs.push_back({out.name, out.global_type, graph_.type(output_value(port)), out.dim, out.outer, location(output_value(port))});
+      program_.outputs.push_back({out.name, out.global_type, graph_.type(output_value(port)), out.dim, out.outer,
+                                  location(output_value(port))});
     }
   }
 
@@ -370,12 +383,12 @@ class Lowering {
   Graph graph_;
   const LowerOptions& options_;
   Program program_;
-  std::vector<int> root_;                 // by value: the value whose memory it is
-  std::vector<Location> place_;           // by root; space none: the arena
-  std::vector<int> first_, last_;         // by root
-  std::vector<int> storage_;              // by root
+  std::vector<int> root_;          // by value: the value whose memory it is
+  std::vector<Location> place_;    // by root; space none: the arena
+  std::vector<int> first_, last_;  // by root
+  std::vector<int> storage_;       // by root
   std::vector<Storage> storages_;
-  std::vector<int> workspace_;            // by instruction
+  std::vector<int> workspace_;                                             // by instruction
   std::vector<std::pair<std::vector<Value>, std::vector<Value>>> values_;  // by instruction: operands, results
   std::vector<Graph::Update> copies_;
 };
@@ -389,7 +402,10 @@ int Program::group(const std::string& axis) {
 }
 
 Result<Program> lower(const LocalGraph& local, const LowerOptions& options) {
-  return Lowering(local, without_dead_nodes(options.fuse ? fuse_elementwise(local.graph, options.kernels) : local.graph), options).run();
+  return Lowering(local,
+                  without_dead_nodes(options.fuse ? fuse_elementwise(local.graph, options.kernels) : local.graph),
+                  options)
+      .run();
 }
 
 }  // namespace epl

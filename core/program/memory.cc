@@ -28,10 +28,11 @@ struct Placed {
   int first = 0, last = 0;
 };
 
-// Places storages in the given order, each into the tightest gap between those that are alive with it. Gives the size of the arena;
-// INT64_MAX when `looks` are used up.
-int64_t place(const std::vector<Storage>& storages, const std::vector<int>& order, std::vector<int64_t>& offsets, int64_t& looks) {
-  std::vector<Placed> placed;   // by offset
+// Places storages in the given order, each into the tightest gap between those that are alive with it. Gives the size
+// of the arena; INT64_MAX when `looks` are used up.
+int64_t place(const std::vector<Storage>& storages, const std::vector<int>& order, std::vector<int64_t>& offsets,
+              int64_t& looks) {
+  std::vector<Placed> placed;  // by offset
   placed.reserve(storages.size());
   offsets.assign(storages.size(), -1);
   int64_t total = 0;
@@ -48,7 +49,8 @@ int64_t place(const std::vector<Storage>& storages, const std::vector<int>& orde
     }
     offsets[i] = best >= 0 ? best : end;
     total = std::max(total, offsets[i] + size);
-    placed.insert(std::ranges::upper_bound(placed, offsets[i], {}, &Placed::offset), {offsets[i], offsets[i] + size, s.first, s.last});
+    placed.insert(std::ranges::upper_bound(placed, offsets[i], {}, &Placed::offset),
+                  {offsets[i], offsets[i] + size, s.first, s.last});
   }
   return total;
 }
@@ -148,7 +150,9 @@ MemoryLayout lay_out(std::vector<Storage>& storages, int64_t most) {
   auto span = [](const Storage& s) { return static_cast<int64_t>(s.last) - s.first; };
   attempt([](const Storage& a, const Storage& b) { return a.bytes > b.bytes; });
   attempt([&](const Storage& a, const Storage& b) { return span(a) > span(b); });
-  attempt([&](const Storage& a, const Storage& b) { return static_cast<double>(a.bytes) * span(a) > static_cast<double>(b.bytes) * span(b); });
+  attempt([&](const Storage& a, const Storage& b) {
+    return static_cast<double>(a.bytes) * span(a) > static_cast<double>(b.bytes) * span(b);
+  });
   attempt([](const Storage& a, const Storage& b) { return a.first < b.first; });
   attempt([](const Storage& a, const Storage& b) { return a.last > b.last; });
   // Long-lived first by class of lifetime, large first inside: a compromise that helps deep residual networks.

@@ -9,12 +9,14 @@ namespace epl {
 
 struct Storage {
   int64_t bytes = 0;
-  int first = 0, last = 0;   // positions at which it is alive, both included
-  int64_t offset = -1;       // the answer
+  int first = 0, last = 0;  // positions at which it is alive, both included
+  int64_t offset = -1;      // the answer
 };
 
 inline constexpr int64_t memory_alignment = 64;
-constexpr int64_t aligned_bytes(int64_t bytes) { return (bytes + memory_alignment - 1) / memory_alignment * memory_alignment; }
+constexpr int64_t aligned_bytes(int64_t bytes) {
+  return (bytes + memory_alignment - 1) / memory_alignment * memory_alignment;
+}
 
 struct MemoryLayout {
   int64_t bytes = 0;         // of the arena
@@ -23,11 +25,11 @@ struct MemoryLayout {
 };
 
 // What a layout may take: about two seconds. Placement by best fit in any order looks at pairs of storages.
-inline constexpr int64_t most_looks = int64_t{1} << 29;
+inline constexpr int64_t max_looks = int64_t{1} << 29;
 
 // Sets the offsets. Tries several orders of placement (by size, by lifetime, by first use) with best fit and keeps the
-// smallest arena; stops early at the lower bound. Where the storages are too many for `most` looks, they are placed in the order
-// of time and of time backwards, for which a list of gaps is enough.
-MemoryLayout lay_out(std::vector<Storage>& storages, int64_t most = most_looks);
+// smallest arena; stops early at the lower bound. Where the storages are too many for `most` looks, they are placed in
+// the order of time and of time backwards, for which a list of gaps is enough.
+MemoryLayout lay_out(std::vector<Storage>& storages, int64_t most = max_looks);
 
 }  // namespace epl

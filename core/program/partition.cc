@@ -11,7 +11,10 @@ namespace {
 class Partition {
  public:
   explicit Partition(const Plan& plan)
-      : plan_(plan), global_(*plan.graph), pieces_(plan.mesh.size("data") * plan.micro_batches()), now_(global_.value_count()) {}
+      : plan_(plan),
+        global_(*plan.graph),
+        pieces_(plan.mesh.size("data") * plan.micro_batches()),
+        now_(global_.value_count()) {}
 
   Result<LocalGraph> run() {
     local_.graph.name = global_.name;
@@ -39,9 +42,12 @@ class Partition {
 
   // An input of which a piece is not a run of the caller's memory: it comes whole, and its pieces are sliced out.
   bool staged(Value v) const {
-    return global_.value(v).kind == ValueKind::input && stored(v).cut_dim() > 0 && plan_.mesh.pieces(stored(v).dims[static_cast<size_t>(stored(v).cut_dim())].axes) > 1;
+    return global_.value(v).kind == ValueKind::input && stored(v).cut_dim() > 0 &&
+           plan_.mesh.pieces(stored(v).dims[static_cast<size_t>(stored(v).cut_dim())].axes) > 1;
   }
-  Sharding lies(Value v) const { return staged(v) ? Sharding{.dims = std::vector<AxisCut>(stored(v).dims.size())} : stored(v); }
+  Sharding lies(Value v) const {
+    return staged(v) ? Sharding{.dims = std::vector<AxisCut>(stored(v).dims.size())} : stored(v);
+  }
 
   void copy_leaves() {
     for (int i = 0; i < global_.value_count(); ++i) {
@@ -98,7 +104,8 @@ class Partition {
     const bool cut = plan_.node_shardings[static_cast<size_t>(n)].cut();
     if (cut && pieces_ > 1) {
       if (old.op->random && (stored(old.outputs[0]).cut_dim() != 0 || stored(old.outputs[0]).outer() != 1)) {
-        return unsupported("node ", old.name, " draws random numbers for samples that are not in dimension 0").at(old.name);
+        return unsupported("node ", old.name, " draws random numbers for samples that are not in dimension 0")
+            .at(old.name);
       }
       if (old.op->localize) old.op->localize(node.attributes, input_types, types);
     }
@@ -117,7 +124,8 @@ class Partition {
     return local_.graph.node(local_.graph.add_node(std::move(node), {move.type})).outputs[0];
   }
 
-  // From what the node gives to how the value is stored. What is due after a move that ends with the loop waits for the next block.
+  // From what the node gives to how the value is stored. What is due after a move that ends with the loop waits for the
+  // next block.
   Status store(Value global, Value v, const Sharding& given, const Node& old, BlockKind block) {
     auto moves = reshard(plan_.mesh, global_.type(global), given, stored(global));
     if (!moves.ok()) return moves.status().with_context(cat("result of node ", old.name)).at(old.name);
@@ -144,17 +152,19 @@ class Partition {
   }
 
   void finish() {
-    // The seams may have put nodes into blocks that the plan left empty.
+    // The boundaries may have put nodes into blocks that the plan left empty.
     local_.schedule.clear();
     for (BlockKind block : all_blocks) {
       bool used = block == BlockKind::main;
       for (const Node& node : local_.graph.nodes()) used = used || local_.block(node) == block;
-      for (int64_t m = 0; used && m < (block_loops(block) ? local_.micro_batches : 1); ++m) local_.schedule.push_back({block, m});
+      for (int64_t m = 0; used && m < (block_loops(block) ? local_.micro_batches : 1); ++m)
+        local_.schedule.push_back({block, m});
     }
     for (const Graph::Output& output : global_.outputs) {
       Value v = now_[output.value.index];
       local_.graph.outputs.push_back({output.name, v});
-      local_.outputs.push_back({output.name, v, global_.type(output.value), stored(output.value).cut_dim(), stored(output.value).outer()});
+      local_.outputs.push_back(
+          {output.name, v, global_.type(output.value), stored(output.value).cut_dim(), stored(output.value).outer()});
     }
     for (const Graph::Update& update : global_.updates) {
       local_.graph.updates.push_back({now_[update.state.index], now_[update.next.index]});
@@ -177,7 +187,7 @@ class Partition {
   int64_t pieces_;
   LocalGraph local_;
   std::vector<Value> now_;
-  std::multimap<int32_t, Moved> moved_;      // by value, of the block at hand
+  std::multimap<int32_t, Moved> moved_;  // by value, of the block at hand
   std::vector<Waiting> waiting_;
 };
 

@@ -17,13 +17,13 @@ namespace epl {
 // A place in memory: a space and an offset in it; `stride` is added once per micro-batch (inputs).
 struct Location {
   enum class Space : uint8_t { none, arena, state, constant, scalar, input } space = Space::none;
-  int32_t index = 0;       // which input
+  int32_t index = 0;  // which input
   int64_t offset = 0;
   int64_t stride = 0;
   friend bool operator==(const Location&, const Location&) = default;
 };
 
-struct TransferRow;   // core/program/transfer.h
+struct TransferRow;  // core/program/transfer.h
 
 // A launch of a kernel, or a transfer.
 struct Instruction {
@@ -35,14 +35,14 @@ struct Instruction {
   std::vector<Location> inputs, outputs;
   Location workspace;
   int64_t workspace_bytes = 0;
-  int64_t bytes = 0;                      // moved by a transfer
-  int port = -1;                          // of the caller, that it fills
-  int group = -1;                         // of Program::groups, that it takes
+  int64_t bytes = 0;  // moved by a transfer
+  int port = -1;      // of the caller, that it fills
+  int group = -1;     // of Program::groups, that it takes
   // The runs of a piece: `outer` runs of `run_bytes`, `global_bytes` apart in the whole and adjacent in the piece.
   struct Slice {
     int64_t outer = 1, run_bytes = 0, global_bytes = 0;
   } slice;
-  std::vector<Refusal> refusals;          // of better kernels, with their reasons
+  std::vector<Refusal> refusals;  // of better kernels, with their reasons
   // Arena ranges that are dead after this instruction; `last_turn`: only after the last turn of the loop.
   struct Release {
     int64_t offset = 0, bytes = 0;
@@ -53,7 +53,7 @@ struct Instruction {
 
 struct Block {
   BlockKind kind = BlockKind::main;
-  int first = 0, last = 0;                // instructions [first, last)
+  int first = 0, last = 0;  // instructions [first, last)
 };
 
 // A named tensor of the state, in order; `offset` in the state space.
@@ -62,15 +62,15 @@ struct StateSlot {
   ValueKind kind;
   TensorType type;
   int64_t offset = 0;
-  Tensor initial;                         // empty: zeros
+  Tensor initial;  // empty: zeros
 };
 
 struct ProgramPort {
   std::string name;
-  TensorType global_type, local_type;     // local: one micro-batch of one rank
-  int dim = -1;                           // that is cut, into `outer` times all pieces
+  TensorType global_type, local_type;  // local: one micro-batch of one rank
+  int dim = -1;                        // that is cut, into `outer` times all pieces
   int64_t outer = 1;
-  Location location;                      // of an input
+  Location location;  // of an input
 };
 
 struct MemoryItem {
@@ -83,26 +83,27 @@ struct Program {
   std::vector<Instruction> instructions;
   std::vector<Block> blocks;
   std::vector<Action> schedule;
-  std::vector<std::string> groups;        // axes of the mesh over whose ranks transfers go
+  std::vector<std::string> groups;  // axes of the mesh over whose ranks transfers go
   std::vector<ProgramPort> inputs, outputs;
   std::vector<StateSlot> state;
   std::vector<std::pair<std::string, Location>> scalars;
-  std::vector<Tensor> constants;          // in the order of the constant space
+  std::vector<Tensor> constants;  // in the order of the constant space
   std::vector<int64_t> constant_offsets;
   int64_t ranks = 1, micro_batches = 1, units = 1;
-  int64_t arena_bytes = 0, arena_live_bytes = 0;   // the second is the largest set alive together
+  int64_t arena_bytes = 0, arena_live_bytes = 0;  // the second is the largest set alive together
   int64_t state_bytes = 0, constant_bytes = 0, scalar_bytes = 0;
   int max_operands = 0;
-  int commit_begin = 0;                   // instructions before this one leave the state as it was
-  double flops = 0;                       // of one step of one rank
+  int commit_begin = 0;  // instructions before this one leave the state as it was
+  double flops = 0;      // of one step of one rank
 
   // The index of a group, which is new where no instruction has named it.
   int group(const std::string& axis);
   int64_t memory_bytes_peak() const { return arena_bytes + state_bytes + constant_bytes + scalar_bytes; }
 };
 
-// Lowers a local graph, in which composites without a kernel have been expanded (core/program/expand.h), for a backend's kernels: elementwise
-// regions are fused, kernels chosen, memory laid out. `threads` is the pool of one rank. `entry` says what the program is for.
+// Lowers a local graph, in which composites without a kernel have been expanded (core/program/expand.h), for a
+// backend's kernels: elementwise regions are fused, kernels chosen, memory laid out. `threads` is the pool of one rank.
+// `entry` says what the program is for.
 struct LowerOptions {
   const KernelTable* kernels = nullptr;
   int threads = 1;

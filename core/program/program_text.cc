@@ -33,8 +33,8 @@ std::string operands_text(const std::vector<Location>& places, const std::vector
 }
 
 std::string port_text(const ProgramPort& port) {
-  return cat(name_text(port.name), " ", port.global_type.text(), " local ", port.local_type.text(), " dim ", port.dim, port.outer == 1 ? "" : cat(" outer ", port.outer), " at ",
-             location_text(port.location), "\n");
+  return cat(name_text(port.name), " ", port.global_type.text(), " local ", port.local_type.text(), " dim ", port.dim,
+             port.outer == 1 ? "" : cat(" outer ", port.outer), " at ", location_text(port.location), "\n");
 }
 
 std::string instruction_text(const Instruction& in, int index) {
@@ -43,13 +43,16 @@ std::string instruction_text(const Instruction& in, int index) {
   out += cat(name_text(in.name), " (", operands_text(in.inputs, in.query->input_types), ") -> (",
              operands_text(in.outputs, in.query->output_types), ")");
   if (in.port >= 0) out += cat(" port ", in.port);
-  if (in.workspace.space != Space::none) out += cat(" workspace ", location_text(in.workspace), ":", in.workspace_bytes);
+  if (in.workspace.space != Space::none)
+    out += cat(" workspace ", location_text(in.workspace), ":", in.workspace_bytes);
   if (in.bytes) out += cat(" bytes ", in.bytes);
-  if (in.slice.run_bytes) out += cat(" runs ", in.slice.outer, " of ", in.slice.run_bytes, " in ", in.slice.global_bytes);
+  if (in.slice.run_bytes)
+    out += cat(" runs ", in.slice.outer, " of ", in.slice.run_bytes, " in ", in.slice.global_bytes);
   if (in.query->units != Units()) out += cat(" units ", in.query->units.count);
   if (in.query->units.outer != 1) out += cat(" outer ", in.query->units.outer);
   out += attributes_text(in.query->attributes);
-  for (const Instruction::Release& r : in.releases) out += cat(" frees ", r.offset, ":", r.bytes, r.last_turn ? "!" : "");
+  for (const Instruction::Release& r : in.releases)
+    out += cat(" frees ", r.offset, ":", r.bytes, r.last_turn ? "!" : "");
   return out + "\n";
 }
 
@@ -59,12 +62,14 @@ class ProgramParser {
 
   Result<Program> parse() {
     int64_t commit = 0, peak = 0;
-    if (!reader_.next_line() || !reader_.take("program") || !reader_.name(program_.name) || !number("ranks", program_.ranks) ||
-        !number("micro_batches", program_.micro_batches) || !number("units", program_.units) || !number("threads", threads_)) {
+    if (!reader_.next_line() || !reader_.take("program") || !reader_.name(program_.name) ||
+        !number("ranks", program_.ranks) || !number("micro_batches", program_.micro_batches) ||
+        !number("units", program_.units) || !number("threads", threads_)) {
       return reader_.fail("expected program name ranks N micro_batches N units N threads N");
     }
-    if (!reader_.next_line() || !number("memory", peak) || !number("arena", program_.arena_bytes) || !number("live", program_.arena_live_bytes) ||
-        !number("state", program_.state_bytes) || !number("constants", program_.constant_bytes) || !number("scalars", program_.scalar_bytes)) {
+    if (!reader_.next_line() || !number("memory", peak) || !number("arena", program_.arena_bytes) ||
+        !number("live", program_.arena_live_bytes) || !number("state", program_.state_bytes) ||
+        !number("constants", program_.constant_bytes) || !number("scalars", program_.scalar_bytes)) {
       return reader_.fail("expected the memory");
     }
     if (peak != program_.memory_bytes_peak()) return reader_.fail("the memory does not add up");
@@ -98,8 +103,9 @@ class ProgramParser {
 
   bool port(ProgramPort& port) {
     int64_t dim = 0;
-    bool read = reader_.name(port.name) && reader_.type(port.global_type) && reader_.take("local") && reader_.type(port.local_type) &&
-                number("dim", dim) && (number("outer", port.outer), reader_.take("at")) && location(port.location);
+    bool read = reader_.name(port.name) && reader_.type(port.global_type) && reader_.take("local") &&
+                reader_.type(port.local_type) && number("dim", dim) &&
+                (number("outer", port.outer), reader_.take("at")) && location(port.location);
     port.dim = static_cast<int>(dim);
     return read;
   }
@@ -129,14 +135,16 @@ class ProgramParser {
     }
     if (reader_.take("run ")) {
       Action action{};
-      if (!reader_.name(word) || !block(word, action.block) || !reader_.integer(action.micro_batch)) return reader_.fail("expected a block");
+      if (!reader_.name(word) || !block(word, action.block) || !reader_.integer(action.micro_batch))
+        return reader_.fail("expected a block");
       program_.schedule.push_back(action);
       return {};
     }
     if (reader_.take("block ")) {
       int64_t first = 0, last = 0;
       Block made;
-      if (!reader_.name(word) || !block(word, made.kind) || !number("from", first) || !number("to", last)) return reader_.fail("expected a block");
+      if (!reader_.name(word) || !block(word, made.kind) || !number("from", first) || !number("to", last))
+        return reader_.fail("expected a block");
       made.first = static_cast<int>(first);
       made.last = static_cast<int>(last);
       program_.blocks.push_back(made);
@@ -209,9 +217,11 @@ class ProgramParser {
     q.node = in.name;
     q.threads = static_cast<int>(threads_);
     if (number("port", number_value)) in.port = static_cast<int>(number_value);
-    if (reader_.take("workspace") && (!location(in.workspace) || !number(":", in.workspace_bytes))) return reader_.fail("expected a workspace");
+    if (reader_.take("workspace") && (!location(in.workspace) || !number(":", in.workspace_bytes)))
+      return reader_.fail("expected a workspace");
     number("bytes", in.bytes);
-    if (reader_.take("runs") && (!reader_.integer(in.slice.outer) || !number("of", in.slice.run_bytes) || !number("in", in.slice.global_bytes))) {
+    if (reader_.take("runs") && (!reader_.integer(in.slice.outer) || !number("of", in.slice.run_bytes) ||
+                                 !number("in", in.slice.global_bytes))) {
       return reader_.fail("expected runs N of N in N");
     }
     number("units", q.units.count);
@@ -220,7 +230,8 @@ class ProgramParser {
     EPL_ASSIGN(q.attributes, reader_.attributes());
     while (reader_.take("frees")) {
       Instruction::Release release;
-      if (!reader_.integer(release.offset) || !number(":", release.bytes)) return reader_.fail("expected frees offset:bytes");
+      if (!reader_.integer(release.offset) || !number(":", release.bytes))
+        return reader_.fail("expected frees offset:bytes");
       release.last_turn = reader_.take("!");
       in.releases.push_back(release);
     }
@@ -232,7 +243,8 @@ class ProgramParser {
       in.group = program_.group(std::get<std::string>(*axis));
     }
     if (!row_name.empty()) EPL_TRY(find_kernel(in, row_name));
-    program_.max_operands = std::max<int>(program_.max_operands, static_cast<int>(in.inputs.size() + in.outputs.size()) + 2);
+    program_.max_operands =
+        std::max<int>(program_.max_operands, static_cast<int>(in.inputs.size() + in.outputs.size()) + 2);
     program_.instructions.push_back(std::move(in));
     return {};
   }
@@ -251,7 +263,7 @@ class ProgramParser {
     if (!in.row) return reader_.fail(cat("this backend has no kernel ", row_name, " for ", in.query->op));
     try {
       if (in.row->prepare) in.prepared = in.row->prepare(*in.query);
-    } catch (const InternalError& e) {   // what the lowering guarantees, a text does not
+    } catch (const InternalError& e) {  // what the lowering guarantees, a text does not
       return reader_.fail(cat("kernel ", row_name, " does not fit: ", e.what()));
     }
     return {};
@@ -267,20 +279,24 @@ class ProgramParser {
 
 std::string print_program(const Program& program) {
   int threads = program.instructions.empty() ? 1 : program.instructions[0].query->threads;
-  std::string out = cat("program ", name_text(program.name), " ranks ", program.ranks, " micro_batches ", program.micro_batches, " units ",
-                        program.units, " threads ", threads, "\n");
-  out += cat("memory ", program.memory_bytes_peak(), " arena ", program.arena_bytes, " live ", program.arena_live_bytes, " state ",
-             program.state_bytes, " constants ", program.constant_bytes, " scalars ", program.scalar_bytes, "\n");
+  std::string out = cat("program ", name_text(program.name), " ranks ", program.ranks, " micro_batches ",
+                        program.micro_batches, " units ", program.units, " threads ", threads, "\n");
+  out += cat("memory ", program.memory_bytes_peak(), " arena ", program.arena_bytes, " live ", program.arena_live_bytes,
+             " state ", program.state_bytes, " constants ", program.constant_bytes, " scalars ", program.scalar_bytes,
+             "\n");
   for (const StateSlot& slot : program.state) {
-    out += cat("slot ", value_kind_name(slot.kind), " ", name_text(slot.name), " ", slot.type.text(), " at ", slot.offset, "\n");
+    out += cat("slot ", value_kind_name(slot.kind), " ", name_text(slot.name), " ", slot.type.text(), " at ",
+               slot.offset, "\n");
   }
   for (size_t i = 0; i < program.constants.size(); ++i) {
     out += cat("constant ", program.constants[i].type().text(), " at ", program.constant_offsets[i], "\n");
   }
-  for (const auto& [name, at] : program.scalars) out += cat("scalar ", name_text(name), " at ", location_text(at), "\n");
+  for (const auto& [name, at] : program.scalars)
+    out += cat("scalar ", name_text(name), " at ", location_text(at), "\n");
   for (const ProgramPort& port : program.inputs) out += "input " + port_text(port);
   for (const ProgramPort& port : program.outputs) out += "output " + port_text(port);
-  for (const Action& action : program.schedule) out += cat("run ", block_name(action.block), " ", action.micro_batch, "\n");
+  for (const Action& action : program.schedule)
+    out += cat("run ", block_name(action.block), " ", action.micro_batch, "\n");
   out += cat("commit at ", program.commit_begin, "\n");
   for (const Block& block : program.blocks) {
     out += cat("block ", block_name(block.kind), " from ", block.first, " to ", block.last, "\n");
@@ -289,6 +305,8 @@ std::string print_program(const Program& program) {
   return out;
 }
 
-Result<Program> parse_program(std::string_view text, const KernelTable& kernels) { return ProgramParser(text, kernels).parse(); }
+Result<Program> parse_program(std::string_view text, const KernelTable& kernels) {
+  return ProgramParser(text, kernels).parse();
+}
 
 }  // namespace epl

@@ -22,7 +22,9 @@ void launch_reference(const KernelCall& call) {
   }
   uint64_t seed = random_key(call.context.seed, static_cast<uint64_t>(call.context.step), query.node);
   uint64_t first = 0;
-  if (query.outputs() > 0) first = static_cast<uint64_t>(call.context.first_unit * (query.out(0).elements() / std::max<int64_t>(call.context.units, 1)));
+  if (query.outputs() > 0)
+    first = static_cast<uint64_t>(call.context.first_unit *
+                                  (query.out(0).elements() / std::max<int64_t>(call.context.units, 1)));
   auto outputs = evaluate_op(*prepared.op, prepared.attributes, inputs, query.units, seed, first);
   EPL_CHECK(outputs.ok(), "reference of ", query.node, ": ", outputs.status().to_string());
   for (int o = 0; o < query.outputs(); ++o) {

@@ -39,7 +39,8 @@ class Resharding {
   const MeshAxis& axis(int index) const { return mesh_.axes[static_cast<size_t>(index)]; }
 
   void add(std::string op, std::string suffix, Attributes attributes, bool at_last_turn = false) {
-    moves_.push_back({std::move(op), std::move(suffix), std::move(attributes), local_type(mesh_, global_, now_), at_last_turn});
+    moves_.push_back(
+        {std::move(op), std::move(suffix), std::move(attributes), local_type(mesh_, global_, now_), at_last_turn});
   }
 
   Status reduce(Kind kind) {
@@ -48,13 +49,15 @@ class Resharding {
       if (axis(partial.axis).kind != kind || std::ranges::find(to_.partial, partial) != to_.partial.end()) continue;
       std::erase(now_.partial, partial);
       if (axis(partial.axis).size == 1) continue;
-      if (partial.kind != ShardingRule::Reduce::sum) return unsupported("a maximum or minimum over the pieces of ", axis(partial.axis).name);
+      if (partial.kind != ShardingRule::Reduce::sum)
+        return unsupported("a maximum or minimum over the pieces of ", axis(partial.axis).name);
       if (kind == Kind::time) {
         add("accumulate", ".accumulated", {}, true);
         continue;
       }
       const std::string& name = axis(partial.axis).name;
-      const bool scatters = !now_.dims.empty() && !now_.dims[0] && cutting(mesh_, to_.dims[0].axes) == std::vector{partial.axis} && to_.dims[0].outer == 1;
+      const bool scatters = !now_.dims.empty() && !now_.dims[0] &&
+                            cutting(mesh_, to_.dims[0].axes) == std::vector{partial.axis} && to_.dims[0].outer == 1;
       if (scatters) now_.dims[0] = to_.dims[0];
       if (scatters) {
         add("reduce_scatter", ".scattered", {{"axis", name}, {"parts", axis(partial.axis).size}});
@@ -81,9 +84,14 @@ class Resharding {
     const AxisCut& wanted = to_.dims[d];
     const int64_t pieces = mesh_.pieces(wanted.axes);
     if (pieces == mesh_.pieces(now_.dims[d].axes)) return {};
-    if (now_.dims[d]) return unsupported("cutting dimension ", d, " again, which ", names(mesh_, cutting(mesh_, now_.dims[d].axes)), " cut");
+    if (now_.dims[d])
+      return unsupported("cutting dimension ", d, " again, which ", names(mesh_, cutting(mesh_, now_.dims[d].axes)),
+                         " cut");
     now_.dims[d] = wanted;
-    add("batch_slice", ".piece", {{"dim", static_cast<int64_t>(d)}, {"size", local_type(mesh_, global_, now_).shape[d]}, {"outer", wanted.outer}});
+    add("batch_slice", ".piece",
+        {{"dim", static_cast<int64_t>(d)},
+         {"size", local_type(mesh_, global_, now_).shape[d]},
+         {"outer", wanted.outer}});
     return {};
   }
 
@@ -102,7 +110,8 @@ TensorType local_type(const Mesh& mesh, const TensorType& global, const Sharding
   return type;
 }
 
-Result<std::vector<Move>> reshard(const Mesh& mesh, const TensorType& global, const Sharding& from, const Sharding& to) {
+Result<std::vector<Move>> reshard(const Mesh& mesh, const TensorType& global, const Sharding& from,
+                                  const Sharding& to) {
   return Resharding(mesh, global, from, to).run();
 }
 

@@ -11,17 +11,18 @@ namespace epl {
 
 // A node that transfers put into a local graph.
 struct Move {
-  std::string op, suffix;       // of the node, and of the name of its result
+  std::string op, suffix;  // of the node, and of the name of its result
   Attributes attributes;
-  TensorType type;              // of its result
-  bool at_last_turn = false;    // the result is there when the loop over micro-batches has ended
+  TensorType type;            // of its result
+  bool at_last_turn = false;  // the result is there when the loop over micro-batches has ended
 };
 
 // The type of a value of one rank and micro-batch.
 TensorType local_type(const Mesh& mesh, const TensorType& global, const Sharding& sharding);
 
-// What turns a value that lies as `from` into one that lies as `to`, in order; nothing where they differ in axes that make no pieces.
-// Sums go over micro-batches before they go over ranks: the canonical order. An error where no transfer makes the move.
+// What turns a value that lies as `from` into one that lies as `to`, in order; nothing where they differ in axes that
+// make no pieces. Sums go over micro-batches before they go over ranks: the canonical order. An error where no transfer
+// makes the move.
 Result<std::vector<Move>> reshard(const Mesh& mesh, const TensorType& global, const Sharding& from, const Sharding& to);
 
 }  // namespace epl

@@ -36,20 +36,20 @@ const TransferRow* transfer_of(std::string_view op) {
 void take_kernel(const TransferRow& row, KernelQuery& query) {
   query.op = "fused";
   query.attributes = {{"expression", row.kernel}};
-  query.input_types.push_back(query.input_types.at(0));   // the sum so far
+  query.input_types.push_back(query.input_types.at(0));  // the sum so far
   query.input_present.push_back(true);
 }
 
 void launch_kernel(const TransferCall& call, const void* a, const void* b, void* result) {
   const void* operands[] = {a, b};
   void* results[] = {result};
-  call.stream.launch(*call.in.row, *call.in.query, call.in.prepared.get(), operands, results, call.workspace, call.context);
+  call.stream.launch(*call.in.row, *call.in.query, call.in.prepared.get(), operands, results, call.workspace,
+                     call.context);
 }
 
 namespace {
 
-template <Collective::Kind kind>
-Status run_collective(const TransferCall& call) {
+template <Collective::Kind kind> Status run_collective(const TransferCall& call) {
   const KernelQuery& q = *call.in.query;
   Collective collective{.kind = kind, .dtype = q.in(0).dtype, .source = call.source, .target = call.target};
   // The count is that of the smaller operand; see Collective.
@@ -62,13 +62,13 @@ Status run_collective(const TransferCall& call) {
 
 namespace {
 
-template <Segments segments>
-Result<OutputTypes> infer_collective(const OpQuery& q) {
+template <Segments segments> Result<OutputTypes> infer_collective(const OpQuery& q) {
   TensorType type = q.in(0);
   if constexpr (segments == Segments::none) return OutputTypes{type};
   const int64_t parts = q.attributes().integer("parts");
   const bool divides = segments == Segments::gathered || (type.ndim() > 0 && parts > 0 && type.shape[0] % parts == 0);
-  if (parts < 1 || type.ndim() == 0 || !divides) return invalid("dimension 0 of ", type.text(), " is not made of ", parts, " segments");
+  if (parts < 1 || type.ndim() == 0 || !divides)
+    return invalid("dimension 0 of ", type.text(), " is not made of ", parts, " segments");
   if (segments == Segments::gathered) type.shape[0] *= parts;
   if (segments == Segments::scattered) type.shape[0] /= parts;
   return OutputTypes{type};
@@ -79,29 +79,47 @@ Result<OutputTypes> infer_collective(const OpQuery& q) {
 OpDef collective_op(std::string doc, Segments segments) {
   OpDef op{.doc = std::move(doc), .signature = "x -> y", .attributes = {{"axis", std::string("data"), true}}};
   switch (segments) {
-    case Segments::none: op.infer = infer_collective<Segments::none>; break;
-    case Segments::exchanged: op.infer = infer_collective<Segments::exchanged>; break;
-    case Segments::gathered: op.infer = infer_collective<Segments::gathered>; break;
-    case Segments::scattered: op.infer = infer_collective<Segments::scattered>; break;
+    case Segments::none:
+      op.infer = infer_collective<Segments::none>;
+      break;
+    case Segments::exchanged:
+      op.infer = infer_collective<Segments::exchanged>;
+      break;
+    case Segments::gathered:
+      op.infer = infer_collective<Segments::gathered>;
+      break;
+    case Segments::scattered:
+      op.infer = infer_collective<Segments::scattered>;
+      break;
   }
   if (segments != Segments::none) op.attributes.push_back({"parts", int64_t{1}, true});
   op.no_gradient = "it is placed after the gradients are known";
-  op.seam = true;
+  op.boundary = true;
   return op;
 }
 
 TransferRow collective_transfer(Collective::Kind kind, std::string doc) {
   using Kind = Collective::Kind;
-  TransferRow row{.doc = std::move(doc), .op = std::string(collective_name(kind)), .holds = "gradient", .grouped = true};
+  TransferRow row{
+      .doc = std::move(doc), .op = std::string(collective_name(kind)), .holds = "gradient", .grouped = true};
   switch (kind) {
-    case Kind::all_reduce: row.run = run_collective<Kind::all_reduce>; break;
-    case Kind::reduce_scatter: row.run = run_collective<Kind::reduce_scatter>; break;
-    case Kind::all_gather: row.run = run_collective<Kind::all_gather>; break;
-    case Kind::all_to_all: row.run = run_collective<Kind::all_to_all>; break;
+    case Kind::all_reduce:
+      row.run = run_collective<Kind::all_reduce>;
+      break;
+    case Kind::reduce_scatter:
+      row.run = run_collective<Kind::reduce_scatter>;
+      break;
+    case Kind::all_gather:
+      row.run = run_collective<Kind::all_gather>;
+      break;
+    case Kind::all_to_all:
+      row.run = run_collective<Kind::all_to_all>;
+      break;
     case Kind::broadcast:
     case Kind::send:
     case Kind::receive:
-    case Kind::barrier: EPL_CHECK(false, collective_name(kind), " is not a transfer of one operand to one result");
+    case Kind::barrier:
+      EPL_CHECK(false, collective_name(kind), " is not a transfer of one operand to one result");
   }
   return row;
 }

@@ -1,9 +1,10 @@
-// Transfers: the instructions that are not kernels. They move values between ranks, between the whole batch and its pieces, between the
-// turns of a loop, and to the caller. Each is a row in a file of core/program/transfers, with the record of the op that stands for it in
-// the local graph; nothing else knows them by name.
+// Transfers: the instructions that are not kernels. They move values between ranks, between the whole batch and its
+// pieces, between the turns of a loop, and to the caller. Each is a row in a file of core/program/transfers, with the
+// record of the op that stands for it in the local graph; nothing else knows them by name.
 //
-//   EPL_OP(all_reduce) { return collective_op("The sum of x over the ranks of mesh axis `axis`, by the binary tree over ranks.", Segments::none); }
-//   EPL_TRANSFER(all_reduce) { return collective_transfer(Collective::Kind::all_reduce, "the sum over the ranks of a group, to each of them"); }
+//   EPL_OP(all_reduce) { return collective_op("The sum of x over the ranks of mesh axis `axis`, by the binary tree over
+//   ranks.", Segments::none); } EPL_TRANSFER(all_reduce) { return collective_transfer(Collective::Kind::all_reduce,
+//   "the sum over the ranks of a group, to each of them"); }
 #pragma once
 
 #include <string>
@@ -21,54 +22,58 @@ struct TransferCall {
   const Instruction& in;
   Stream& stream;
   const StepContext& context;
-  Communicator* group;          // that the instruction names, or null
+  Communicator* group;  // that the instruction names, or null
   int64_t micro_batch;
-  int64_t piece;                // of the batch, that this rank works on in this micro-batch
-  const std::byte* source;      // inputs[0]; of a row of `whole_source` the whole, not the micro-batch's part of it
-  std::byte* target;            // outputs[0]
+  int64_t piece;            // of the batch, that this rank works on in this micro-batch
+  const std::byte* source;  // inputs[0]; of a row of `whole_source` the whole, not the micro-batch's part of it
+  std::byte* target;        // outputs[0]
   std::byte* workspace;
-  void* output;                 // where the caller wants the port, null: not at all, or not from this rank
+  void* output;  // where the caller wants the port, null: not at all, or not from this rank
 };
 
 struct TransferRow {
   std::string name, doc;
-  std::string op;               // whose nodes it carries out; empty: lowering writes it where it is due
-  std::string kernel;           // the expression of an elementwise kernel on operands like its own, which it launches; empty: none
-  std::string holds;            // what its result is in a picture of the arena ("input", "gradient"); empty: see the phase of its node
-  bool grouped = false;         // it takes the group that its attribute `axis` names
+  std::string op;  // whose nodes it carries out; empty: lowering writes it where it is due
+  std::string
+      kernel;  // the expression of an elementwise kernel on operands like its own, which it launches; empty: none
+  std::string
+      holds;  // what its result is in a picture of the arena ("input", "gradient"); empty: see the phase of its node
+  bool grouped = false;  // it takes the group that its attribute `axis` names
   bool whole_source = false;
-  bool at_last_turn = false;    // its result is there after the last turn of its loop
-  void (*prepare)(Instruction& in) = nullptr;                                      // once, from the query
-  int64_t (*held_bytes)(const Instruction& in, int64_t micro_batches) = nullptr;   // behind the kernel's workspace, kept from turn to turn
-  Status (*run)(const TransferCall& call) = nullptr;                               // issues to the stream; must not allocate
+  bool at_last_turn = false;                   // its result is there after the last turn of its loop
+  void (*prepare)(Instruction& in) = nullptr;  // once, from the query
+  int64_t (*held_bytes)(const Instruction& in,
+                        int64_t micro_batches) = nullptr;  // behind the kernel's workspace, kept from turn to turn
+  Status (*run)(const TransferCall& call) = nullptr;       // issues to the stream; must not allocate
 };
 struct TransferTable {
   std::vector<TransferRow> rows;
 };
 void fill_transfer_table(TransferTable& table);  // generated
 const TransferTable& transfer_table();
-const TransferRow& transfer_named(std::string_view name);           // one that must be there
-const TransferRow* transfer_of(std::string_view op);                // null: nodes of this op are launched
+const TransferRow& transfer_named(std::string_view name);  // one that must be there
+const TransferRow* transfer_of(std::string_view op);       // null: nodes of this op are launched
 const TransferRow* find_transfer(std::string_view name);
 
 // Makes the query that of the row's kernel: operands like the first one, as many as the expression takes.
 void take_kernel(const TransferRow& row, KernelQuery& query);
 void launch_kernel(const TransferCall& call, const void* a, const void* b, void* result);
 
-// What a collective does with dimension 0: nothing, exchanges its segments, gathers one of each of `parts` ranks, or leaves one to each.
+// What a collective does with dimension 0: nothing, exchanges its segments, gathers one of each of `parts` ranks, or
+// leaves one to each.
 enum class Segments : uint8_t { none, exchanged, gathered, scattered };
 // The record of an op that one call of a communicator carries out; its attribute `axis` names the group.
 OpDef collective_op(std::string doc, Segments segments);
 // And the transfer of that op.
 TransferRow collective_transfer(Collective::Kind kind, std::string doc);
 
-#define EPL_TRANSFER(row_name)                                                                    \
-  static ::epl::TransferRow epl_transfer_##row_name();                                            \
-  void EPL_TRANSFER_row_##row_name(::epl::TransferTable& table);                                  \
-  void EPL_TRANSFER_row_##row_name(::epl::TransferTable& table) {                                 \
-    table.rows.push_back(epl_transfer_##row_name());                                              \
-    table.rows.back().name = #row_name;                                                           \
-  }                                                                                               \
+#define EPL_TRANSFER(row_name)                                    \
+  static ::epl::TransferRow epl_transfer_##row_name();            \
+  void EPL_TRANSFER_row_##row_name(::epl::TransferTable& table);  \
+  void EPL_TRANSFER_row_##row_name(::epl::TransferTable& table) { \
+    table.rows.push_back(epl_transfer_##row_name());              \
+    table.rows.back().name = #row_name;                           \
+  }                                                               \
   static ::epl::TransferRow epl_transfer_##row_name()
 
 }  // namespace epl

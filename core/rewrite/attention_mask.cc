@@ -7,8 +7,8 @@ namespace epl::rewrite {
 namespace {
 
 // A score at or below this is hidden: the softmax of scores near it would mean nothing, because float32 has steps of 64
-// there, while a tenth of a thousandth of it (a fill that is common, too) is within what scores can be. Types that do not
-// reach it have their lowest number instead.
+// there, while a tenth of a thousandth of it (a fill that is common, too) is within what scores can be. Types that do
+// not reach it have their lowest number instead.
 double surely_hidden(DType type) { return type == DType::f16 ? -65504 : -1e9; }
 
 std::optional<MaskedScores> selected(const Match& m, Value value, const Node& where) {
@@ -122,7 +122,8 @@ std::optional<MaskedScores> masked_scores(const Match& m, Value value) {
 
 namespace {
 
-// Whether constant masks, all together, leave each row a key on which they put nothing that hides. False where not known.
+// Whether constant masks, all together, leave each row a key on which they put nothing that hides. False where not
+// known.
 bool every_row_sees(const Match& m, const std::vector<Mask>& masks, int64_t queries, int64_t keys) {
   const double much = -surely_hidden(m.type(m.root().inputs[0]).dtype) / 2;
   std::vector<bool> sees(queries * keys, true);
@@ -159,9 +160,9 @@ HiddenRows hidden_rows(const Match& m, const std::vector<Mask>& masks, int64_t q
 bool remove_causal(const Match& m, std::vector<Mask>& masks, int64_t queries, int64_t keys) {
   const bool always_sees = masks.size() == 1 || every_row_sees(m, masks, queries, keys);
   return std::erase_if(masks, [&](const Mask& mask) {
-    const Causal kind = causal_kind(m, mask, queries, keys);
-    return kind == Causal::infinite || (kind == Causal::finite && always_sees);
-  }) > 0;
+           const Causal kind = causal_kind(m, mask, queries, keys);
+           return kind == Causal::infinite || (kind == Causal::finite && always_sees);
+         }) > 0;
 }
 
 bool may_be_nan(const Match& m, const std::vector<Mask>& masks, int64_t queries, int64_t keys) {

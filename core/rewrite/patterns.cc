@@ -14,7 +14,8 @@ std::optional<Value> scaled_operand(const Match& match, Value value, double* fac
       return x;
     }
   } else if (const Node* quotient = match.producer(value, "div")) {
-    if (match.constant(quotient->inputs[1], &number) && number != 0 && match.type(quotient->inputs[0]) == match.type(value)) {
+    if (match.constant(quotient->inputs[1], &number) && number != 0 &&
+        match.type(quotient->inputs[0]) == match.type(value)) {
       *factor /= number;
       return quotient->inputs[0];
     }
@@ -50,7 +51,8 @@ std::optional<Mean> mean_of(const Match& match, Value value) {
 std::optional<Value> square_of(const Match& match, Value value) {
   double exponent;
   if (const Node* power = match.producer(value, "pow")) {
-    if (match.constant(power->inputs[1], &exponent) && exponent == 2 && match.type(power->inputs[0]) == match.type(value)) {
+    if (match.constant(power->inputs[1], &exponent) && exponent == 2 &&
+        match.type(power->inputs[0]) == match.type(value)) {
       return power->inputs[0];
     }
   } else if (const Node* product = match.producer(value, "mul")) {

@@ -12,7 +12,8 @@ namespace epl::rewrite {
 // Equal up to the rounding that exporters put numbers through.
 inline bool near(double a, double b) { return std::fabs(a - b) <= 1e-4 * std::fabs(b); }
 
-// The operand beside a constant factor: value = operand * factor, of the same type. None if value is no such product.
+// The operand beside a constant factor: value = operand * factor, of the same type. None if value is not such a
+// product.
 std::optional<Value> scaled_operand(const Match& match, Value value, double* factor);
 // Takes off all constant factors; `factor` is multiplied by them.
 Value without_scale(const Match& match, Value value, double* factor);

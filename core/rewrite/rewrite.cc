@@ -8,7 +8,7 @@ namespace epl {
 namespace {
 
 // Rows shrink what they match, so a handful of rounds is enough; more of them would be two rows undoing each other.
-constexpr int most_rounds = 40;
+constexpr int max_rounds = 40;
 
 std::vector<int> count_uses(const Graph& graph) {
   std::vector<int> uses(graph.value_count(), 0);
@@ -109,7 +109,7 @@ Result<Graph> rewrite_graph(const Graph& graph, std::vector<RewriteCount>* count
   Graph now = without_dead_nodes(graph);
   bool changed = true;
   for (int round = 0; changed; ++round) {
-    EPL_CHECK(round < most_rounds, "the rewrites of graph ", graph.name, " do not come to rest");
+    EPL_CHECK(round < max_rounds, "the rewrites of graph ", graph.name, " do not come to rest");
     changed = false;
     for (size_t i = 0; i < rows.size(); ++i) {
       EPL_ASSIGN(const int count, apply_row(*rows[i], now));

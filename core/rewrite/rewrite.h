@@ -34,8 +34,8 @@ class Match {
 struct RewriteRow {
   std::string name;
   std::string doc;
-  std::string root_op;   // the op of the pattern's last node
-  int order = 0;         // rows of lower order run first (a row may build on another's result)
+  std::string root_op;  // the op of the pattern's last node
+  int order = 0;        // rows of lower order run first (a row may build on another's result)
   // Looks whether the pattern ends here. On a match, emits the replacement with `builder` (operands through `now`) and
   // returns what the root's outputs are now, Var() for those that nothing uses; else returns an empty list. Nodes that
   // the builder makes carry the root's name; a row gives its helpers another scope.
@@ -54,13 +54,13 @@ struct RewriteCount {
 // Applies every row, in order, until nothing changes; dead nodes go. Counts say how often each row matched.
 Result<Graph> rewrite_graph(const Graph& graph, std::vector<RewriteCount>* counts = nullptr);
 
-#define EPL_REWRITE(row_name)                                                                          \
-  static ::epl::RewriteRow epl_rewrite_##row_name();                                                   \
-  void EPL_REWRITE_row_##row_name(::epl::RewriteTable& table);                                         \
-  void EPL_REWRITE_row_##row_name(::epl::RewriteTable& table) {                                        \
-    table.rows.push_back(epl_rewrite_##row_name());                                                    \
-    table.rows.back().name = #row_name;                                                                \
-  }                                                                                                    \
+#define EPL_REWRITE(row_name)                                   \
+  static ::epl::RewriteRow epl_rewrite_##row_name();            \
+  void EPL_REWRITE_row_##row_name(::epl::RewriteTable& table);  \
+  void EPL_REWRITE_row_##row_name(::epl::RewriteTable& table) { \
+    table.rows.push_back(epl_rewrite_##row_name());             \
+    table.rows.back().name = #row_name;                         \
+  }                                                             \
   static ::epl::RewriteRow epl_rewrite_##row_name()
 
 }  // namespace epl

@@ -17,7 +17,8 @@ namespace epl {
 namespace {
 
 constexpr uint32_t manifest_format = 1;
-constexpr std::string_view manifest_name = "manifest.epl", tensors_prefix = "tensors-", tensors_suffix = ".safetensors", note_name = "saving.epl";
+constexpr std::string_view manifest_name = "manifest.epl", tensors_prefix = "tensors-", tensors_suffix = ".safetensors",
+                           note_name = "saving.epl";
 constexpr size_t largest_manifest = size_t{1} << 30;
 
 // The generation in "tensors-12.safetensors", 0 for other names.
@@ -40,7 +41,9 @@ std::vector<std::string> files_of(const std::string& folder) {
   return names;
 }
 
-Status damaged(const std::string& file, std::string message) { return Status(Code::data_loss, cat("damaged checkpoint: ", message), file); }
+Status damaged(const std::string& file, std::string message) {
+  return Status(Code::data_loss, cat("damaged checkpoint: ", message), file);
+}
 
 // In pieces: a checkpoint may be larger than what memory is left.
 Result<uint64_t> hash_of(const FileReader& file) {
@@ -62,7 +65,8 @@ Result<std::vector<std::byte>> read_manifest(const std::string& path) {
 }
 
 // The manifest's bytes: the FlatBuffer and, after it, its XXH64.
-std::vector<std::byte> encode(const Checkpoint& checkpoint, const std::string& tensors_file, uint64_t generation, uint64_t bytes, uint64_t hash) {
+std::vector<std::byte> encode(const Checkpoint& checkpoint, const std::string& tensors_file, uint64_t generation,
+                              uint64_t bytes, uint64_t hash) {
   flatbuffers::FlatBufferBuilder builder;
   std::vector<flatbuffers::Offset<manifest::Entry>> entries;
   for (const CheckpointItem& item : checkpoint.items) {
@@ -70,11 +74,12 @@ std::vector<std::byte> encode(const Checkpoint& checkpoint, const std::string& t
     entries.push_back(manifest::CreateEntry(builder, builder.CreateString(item.name), static_cast<uint8_t>(item.kind)));
   }
   std::vector<flatbuffers::Offset<manifest::Fact>> facts;
-  for (const auto& [key, value] : checkpoint.facts) facts.push_back(manifest::CreateFactDirect(builder, key.c_str(), value.c_str()));
-  const bool known = !facts.empty();   // without any, the bytes are those of older versions
-  auto root = manifest::CreateManifestDirect(builder, manifest_format, checkpoint.numerics, generation, checkpoint.step, checkpoint.seed,
-                                             checkpoint.units, checkpoint.data_position, tensors_file.c_str(), bytes, hash, &entries,
-                                             known ? &facts : nullptr);
+  for (const auto& [key, value] : checkpoint.facts)
+    facts.push_back(manifest::CreateFactDirect(builder, key.c_str(), value.c_str()));
+  const bool known = !facts.empty();  // without any, the bytes are those of older versions
+  auto root = manifest::CreateManifestDirect(builder, manifest_format, checkpoint.numerics, generation, checkpoint.step,
+                                             checkpoint.seed, checkpoint.units, checkpoint.data_position,
+                                             tensors_file.c_str(), bytes, hash, &entries, known ? &facts : nullptr);
   manifest::FinishManifestBuffer(builder, root);
   const auto* start = reinterpret_cast<const std::byte*>(builder.GetBufferPointer());
   std::vector<std::byte> out(start, start + builder.GetSize());
@@ -86,7 +91,8 @@ std::vector<std::byte> encode(const Checkpoint& checkpoint, const std::string& t
 
 Result<const manifest::Manifest*> decode(const std::string& path, std::span<const std::byte> bytes) {
   uint64_t expected = 0;
-  if (bytes.size() <= sizeof expected || bytes.size() > largest_manifest) return damaged(path, cat("a manifest of ", bytes.size(), " bytes"));
+  if (bytes.size() <= sizeof expected || bytes.size() > largest_manifest)
+    return damaged(path, cat("a manifest of ", bytes.size(), " bytes"));
   auto body = bytes.first(bytes.size() - sizeof expected);
   std::memcpy(&expected, bytes.data() + body.size(), sizeof expected);
   if (hash64(body) != expected) return damaged(path, "the manifest's hash does not fit its bytes");
@@ -94,7 +100,9 @@ Result<const manifest::Manifest*> decode(const std::string& path, std::span<cons
   if (!manifest::VerifyManifestBuffer(verifier)) return damaged(path, "the manifest's structure is not valid");
   const manifest::Manifest* read = manifest::GetManifest(body.data());
   if (read->format() > manifest_format) {
-    return unsupported("checkpoint format ", read->format(), " is newer than ", manifest_format, ", which this library reads; use a newer library").at(path);
+    return unsupported("checkpoint format ", read->format(), " is newer than ", manifest_format,
+                       ", which this library reads; use a newer library")
+        .at(path);
   }
   return read;
 }
@@ -103,18 +111,22 @@ Result<const manifest::Manifest*> decode(const std::string& path, std::span<cons
 
 std::string_view state_kind_name(StateKind kind) {
   switch (kind) {
-    case StateKind::parameter: return "parameter";
-    case StateKind::frozen: return "frozen";
-    case StateKind::buffer: return "buffer";
-    case StateKind::optimizer: return "optimizer";
+    case StateKind::parameter:
+      return "parameter";
+    case StateKind::frozen:
+      return "frozen";
+    case StateKind::buffer:
+      return "buffer";
+    case StateKind::optimizer:
+      return "optimizer";
   }
   return "unknown";
 }
 
 namespace {
 
-// The tensors file that the manifest in a folder names; "" where there is no manifest, or a damaged one. One that cannot be
-// read just now is an error: what it names may be all that there is.
+// The tensors file that the manifest in a folder names; "" where there is no manifest, or a damaged one. One that
+// cannot be read just now is an error: what it names may be all that there is.
 Result<std::string> current_tensors(const std::string& folder) {
   const auto file = read_manifest(cat(folder, "/", manifest_name));
   if (!file.ok()) return file.status().code() == Code::not_found ? Result<std::string>(std::string()) : file.status();
@@ -154,9 +166,14 @@ bool has_note(const std::string& folder) {
 // A folder that nobody keeps other things in: empty, or a checkpoint's.
 Status check_is_ours(const std::string& folder) {
   const std::vector<std::string> names = files_of(folder);
-  const bool ours = names.empty() || std::ranges::any_of(names, [](const std::string& name) { return name == manifest_name || name == note_name; });
+  const bool ours = names.empty() || std::ranges::any_of(names, [](const std::string& name) {
+                      return name == manifest_name || name == note_name;
+                    });
   if (ours) return {};
-  return Status(Code::invalid_argument, cat(folder, " is not empty and holds no checkpoint (", epl::quoted(names.front()), " lies there); give a checkpoint a folder of its own"), folder);
+  return Status(Code::invalid_argument,
+                cat(folder, " is not empty and holds no checkpoint (", epl::quoted(names.front()),
+                    " lies there); give a checkpoint a folder of its own"),
+                folder);
 }
 
 }  // namespace
@@ -182,7 +199,9 @@ Status save_checkpoint(const std::string& folder, const Checkpoint& checkpoint, 
     EPL_ASSIGN(std::shared_ptr<const FileReader> written, FileReader::open(tensors_path));
     EPL_ASSIGN(uint64_t hash, hash_of(*written));
     const std::vector<std::byte> bytes = encode(checkpoint, tensors, generation, written->size(), hash);
-    return write_file_atomically(cat(folder, "/", manifest_name), [&](FileWriter& writer) { return writer.write(bytes.data(), bytes.size()); }, hook);
+    return write_file_atomically(
+        cat(folder, "/", manifest_name), [&](FileWriter& writer) { return writer.write(bytes.data(), bytes.size()); },
+        hook);
   };
   if (Status status = attempt(); !status.ok()) {
     // The new manifest may be in place already, when only syncing its folder failed: then the next save tidies up.
@@ -202,7 +221,7 @@ Status remove_checkpoint(const std::string& folder, const FileHook& hook) {
     EPL_TRY(tidy_up(folder, hook));
     return remove_empty_folder(folder, hook);
   }
-  EPL_TRY(tidy_up(folder, hook));   // what an earlier note names, which is about to be overwritten
+  EPL_TRY(tidy_up(folder, hook));  // what an earlier note names, which is about to be overwritten
   // The note first: whatever ends this half way, the next save knows whose the tensors are.
   EPL_TRY(write_note(cat(folder, "/", note_name), cat(tensors, "\n"), hook));
   EPL_TRY(remove_file(cat(folder, "/", manifest_name), hook));
@@ -216,7 +235,8 @@ Result<Checkpoint> load_checkpoint(const std::string& folder) {
   if (!file.ok()) return file.status().with_context(cat("no checkpoint in ", folder));
   EPL_ASSIGN(const manifest::Manifest* read, decode(path, *file));
   const std::string tensors = read->tensors_file()->str();
-  if (generation_of(tensors) == 0) return damaged(path, cat("it names ", epl::quoted(excerpt(tensors, 100)), " as its tensors"));
+  if (generation_of(tensors) == 0)
+    return damaged(path, cat("it names ", epl::quoted(excerpt(tensors, 100)), " as its tensors"));
   const std::string tensors_path = cat(folder, "/", tensors);
   EPL_ASSIGN(std::shared_ptr<const FileReader> data, FileReader::open(tensors_path));
   if (data->size() != read->tensors_bytes()) {
@@ -232,12 +252,14 @@ Result<Checkpoint> load_checkpoint(const std::string& folder) {
   out.units = read->units();
   out.numerics = read->numerics();
   out.data_position = read->data_position();
-  if (out.step < 0 || out.data_position < -1) return damaged(path, cat("step ", out.step, ", data position ", out.data_position));
+  if (out.step < 0 || out.data_position < -1)
+    return damaged(path, cat("step ", out.step, ", data position ", out.data_position));
   if (read->facts()) {
     for (const manifest::Fact* fact : *read->facts()) out.facts[fact->key()->str()] = fact->value()->str();
   }
   const size_t count = read->entries() ? read->entries()->size() : 0;
-  if (count != values->entries().size()) return damaged(path, cat("it lists ", count, " tensors, ", tensors, " holds ", values->entries().size()));
+  if (count != values->entries().size())
+    return damaged(path, cat("it lists ", count, " tensors, ", tensors, " holds ", values->entries().size()));
   std::set<std::string> seen;
   for (size_t i = 0; i < count; ++i) {
     const manifest::Entry* entry = read->entries()->Get(static_cast<flatbuffers::uoffset_t>(i));
@@ -245,7 +267,8 @@ Result<Checkpoint> load_checkpoint(const std::string& folder) {
     const SafetensorsEntry* value = values->find(name);
     if (value == nullptr) return damaged(path, cat("tensor \"", name, "\" is listed but not in ", tensors));
     if (!seen.insert(name).second) return damaged(path, cat("tensor \"", name, "\" is listed twice"));
-    if (entry->kind() > static_cast<uint8_t>(StateKind::optimizer)) return damaged(path, cat("tensor \"", name, "\" is of kind ", entry->kind()));
+    if (entry->kind() > static_cast<uint8_t>(StateKind::optimizer))
+      return damaged(path, cat("tensor \"", name, "\" is of kind ", entry->kind()));
     out.items.push_back({name, static_cast<StateKind>(entry->kind()), values->tensor(*value)});
   }
   return out;

@@ -1,10 +1,10 @@
 // What decides how training goes on, on disk: a folder with a manifest and one safetensors file.
 //
 // A save writes a new tensors file, then renames a new manifest over the old: the manifest is the only thing that says
-// which tensors count, so a kill at any moment leaves the old checkpoint or the new one, whole. A save first writes the name of
-// its tensors file into a note; what a killed save left behind is known by that note and removed by the next. Nothing else in the
-// folder is touched, and a folder that holds other things and no checkpoint is refused.
-// Thread safety: saves to one folder, from any thread or process, take turns where the file system has locks.
+// which tensors count, so a kill at any moment leaves the old checkpoint or the new one, whole. A save first writes the
+// name of its tensors file into a note; what a killed save left behind is known by that note and removed by the next.
+// Nothing else in the folder is touched, and a folder that holds other things and no checkpoint is refused. Thread
+// safety: saves to one folder, from any thread or process, take turns where the file system has locks.
 #pragma once
 
 #include <cstdint>
@@ -30,20 +30,21 @@ struct CheckpointItem {
 };
 
 struct Checkpoint {
-  int64_t step = 0;             // steps done
+  int64_t step = 0;  // steps done
   uint64_t seed = 0;
   int64_t units = 0;
   uint32_t numerics = numerics_version;
-  int64_t data_position = -1;   // -1: no dataset
+  int64_t data_position = -1;  // -1: no dataset
   std::vector<CheckpointItem> items;
-  Facts facts;                  // what the run was; empty in checkpoints of older versions
+  Facts facts;  // what the run was; empty in checkpoints of older versions
 };
 
 Status save_checkpoint(const std::string& folder, const Checkpoint& checkpoint, const FileHook& hook = nullptr);
 // Everything is checked before anything is returned: the manifest's hash and structure, the tensors' size and hash, and
 // that both speak of the same names. Tensors are left in their file, which stays open, until they are loaded or read.
 Result<Checkpoint> load_checkpoint(const std::string& folder);
-// Removes the files that the manifest names, the manifest first, or what a killed save has left, and the folder if nothing else lies in it.
+// Removes the files that the manifest names, the manifest first, or what a killed save has left, and the folder if
+// nothing else lies in it.
 Status remove_checkpoint(const std::string& folder, const FileHook& hook = nullptr);
 
 }  // namespace epl

@@ -18,9 +18,12 @@ namespace epl {
 
 std::string_view entry_name(EntryKind kind) {
   switch (kind) {
-    case EntryKind::train: return "train";
-    case EntryKind::evaluate: return "evaluate";
-    case EntryKind::predict: return "predict";
+    case EntryKind::train:
+      return "train";
+    case EntryKind::evaluate:
+      return "evaluate";
+    case EntryKind::predict:
+      return "predict";
   }
   return "?";
 }
@@ -30,7 +33,8 @@ namespace {
 constexpr std::string_view scores_name = "loss.scores", terms_name = "loss.terms", weights_name = "loss.weights";
 
 // Plans and lowers one entry's graph.
-Result<Entry> compile(EntryKind kind, Graph graph, const LossFacts& loss, const PlanOptions& options, const Device& device, int threads) {
+Result<Entry> compile(EntryKind kind, Graph graph, const LossFacts& loss, const PlanOptions& options,
+                      const Device& device, int threads) {
   Entry entry;
   entry.kind = kind;
   graph.name = entry_name(kind);
@@ -56,7 +60,9 @@ Result<Entry> compile(EntryKind kind, Graph graph, const LossFacts& loss, const 
     if (name == weights_name) entry.loss_weights = static_cast<int>(i);
     if (kind == EntryKind::train && name == bad_gradient_output) entry.gradient_output = static_cast<int>(i);
   }
-  entry.first_output = kind == EntryKind::evaluate ? 1 + (entry.loss_scores >= 0) + (entry.loss_terms >= 0) + (entry.loss_weights >= 0) : 0;
+  entry.first_output = kind == EntryKind::evaluate
+                           ? 1 + (entry.loss_scores >= 0) + (entry.loss_terms >= 0) + (entry.loss_weights >= 0)
+                           : 0;
   entry.bounds = input_bounds(*runnable, loss);
   entry.samples = sample_dims(entry.plan);
   return entry;
@@ -72,7 +78,8 @@ Result<Graph> bind(const PlanOptions& options, const Binding& binding) {
   return graph;
 }
 
-// The binding of an entry with the loss: it may be applied to a tensor inside the graph, and what else there is may then be left out.
+// The binding of an entry with the loss: it may be applied to a tensor inside the graph, and what else there is may
+// then be left out.
 Binding with_loss_output(const PlanOptions& options, Binding binding) {
   const std::string name(loss_output_name(options.train.loss));
   if (!name.empty()) binding.inner_outputs.push_back(name);
@@ -91,7 +98,8 @@ bool computes_in_float16(const Graph& graph) {
 std::string outputs_left_out(const Model& model, const Graph& graph) {
   std::vector<std::string> names;
   for (const ModelPort& port : model.outputs()) {
-    if (std::ranges::find(graph.outputs, port.name, &Graph::Output::name) == graph.outputs.end()) names.push_back(port.name);
+    if (std::ranges::find(graph.outputs, port.name, &Graph::Output::name) == graph.outputs.end())
+      names.push_back(port.name);
   }
   return join(names, ", ");
 }
@@ -112,7 +120,9 @@ Result<Graph> CompiledPlan::bound(Binding binding, Binding::Mode mode) {
       adapters_ = adapted.adapters;
       notes_ = adapted.notes;
     }
-    if (!same_names(adapters_, adapted.adapters)) return unsupported("the model has other layers when it is trained than when it predicts, so adapters cannot serve both");
+    if (!same_names(adapters_, adapted.adapters))
+      return unsupported(
+          "the model has other layers when it is trained than when it predicts, so adapters cannot serve both");
     graph = std::move(adapted.graph);
   }
   return options_.training ? with_masters(graph, training()) : std::move(graph);
@@ -125,8 +135,8 @@ TrainOptions CompiledPlan::training() const {
   return out;
 }
 
-// Evaluation is the forward pass and the loss, without dropout and with running statistics. What metrics are made of comes
-// out with it: the loss's terms and the model's outputs, which cost nothing where the caller does not want them.
+// Evaluation is the forward pass and the loss, without dropout and with running statistics. What metrics are made of
+// comes out with it: the loss's terms and the model's outputs, which cost nothing where the caller does not want them.
 Result<Graph> CompiledPlan::evaluation_graph(const Binding& binding) {
   EPL_ASSIGN(Graph graph, bound(with_loss_output(options_, binding), Binding::Mode::evaluate));
   graph.updates.clear();
@@ -136,7 +146,8 @@ Result<Graph> CompiledPlan::evaluation_graph(const Binding& binding) {
   if (loss.terms) outputs.push_back({std::string(terms_name), loss.terms});
   if (loss.weights) outputs.push_back({std::string(weights_name), loss.weights});
   for (Graph::Output& output : graph.outputs) {
-    const bool taken = output.name == "loss" || output.name == scores_name || output.name == terms_name || output.name == weights_name;
+    const bool taken =
+        output.name == "loss" || output.name == scores_name || output.name == terms_name || output.name == weights_name;
     outputs.push_back({taken ? cat("output:", output.name) : std::move(output.name), output.value});
   }
   graph.outputs = std::move(outputs);
@@ -147,10 +158,13 @@ Status CompiledPlan::add_train_entry() {
   const PlanOptions& options = options_;
   EPL_ASSIGN(Graph forward, bound(with_loss_output(options, options.binding), Binding::Mode::train));
   if (computes_in_float16(forward)) {
-    notes_.push_back("the model computes in float16, whose gradients are not scaled here: below 6e-8 they become zero; in bfloat16 or float32 nothing is lost");
+    notes_.push_back(
+        "the model computes in float16, whose gradients are not scaled here: below 6e-8 they become zero; in bfloat16 "
+        "or float32 nothing is lost");
   }
   if (const std::string names = outputs_left_out(*options.model, forward); !names.empty()) {
-    notes_.push_back(cat("outputs that need what is not supported are left out, since the loss is on another tensor: ", names));
+    notes_.push_back(
+        cat("outputs that need what is not supported are left out, since the loss is on another tensor: ", names));
   }
   EPL_ASSIGN(TrainStep step, build_train_step(forward, training()));
   std::erase_if(step.graph.outputs, [&](const Graph::Output& output) {
@@ -180,17 +194,19 @@ Result<std::shared_ptr<const CompiledPlan>> CompiledPlan::create(const Host& hos
   const Binding& other = options.predict_binding ? *options.predict_binding : options.binding;
   if (options.training && options.evaluate) {
     EPL_ASSIGN(Graph graph, plan->evaluation_graph(other));
-    EPL_ASSIGN(Entry entry, compile(EntryKind::evaluate, std::move(graph), plan->loss_, options, *plan->device_, plan->threads_));
+    EPL_ASSIGN(Entry entry,
+               compile(EntryKind::evaluate, std::move(graph), plan->loss_, options, *plan->device_, plan->threads_));
     plan->entries_.push_back(std::move(entry));
   }
   if (options.predict || !options.training) {
     Result<Graph> graph = plan->bound(other, Binding::Mode::evaluate);
     if (!graph.ok() && graph.status().code() == Code::unsupported && options.training) {
-      graph = plan->bound(with_loss_output(options, other), Binding::Mode::evaluate);   // what else there is is left out
+      graph = plan->bound(with_loss_output(options, other), Binding::Mode::evaluate);  // what else there is is left out
     }
     EPL_TRY(graph.status());
     graph->updates.clear();
-    EPL_ASSIGN(Entry entry, compile(EntryKind::predict, *std::move(graph), {}, options, *plan->device_, plan->threads_));
+    EPL_ASSIGN(Entry entry,
+               compile(EntryKind::predict, *std::move(graph), {}, options, *plan->device_, plan->threads_));
     plan->entries_.push_back(std::move(entry));
   }
   std::vector<Program*> programs;
@@ -210,7 +226,8 @@ void CompiledPlan::scalars(int64_t step, double rate_scale, std::vector<float>& 
   const Program& program = entries_.front().program;
   out.resize(program.scalars.size());
   for (size_t i = 0; i < out.size(); ++i) {
-    auto it = std::ranges::find(scalars_, program.scalars[i].first, [](const auto& s) { return std::string_view(s.first); });
+    auto it =
+        std::ranges::find(scalars_, program.scalars[i].first, [](const auto& s) { return std::string_view(s.first); });
     EPL_CHECK(it != scalars_.end(), "nobody sets scalar ", program.scalars[i].first);
     out[i] = static_cast<float>(it->second(step, rate_scale));
   }
@@ -247,7 +264,8 @@ std::vector<MemoryItem> CompiledPlan::memory_items() const {
                                    {"constants", constants},
                                    {"host scalars", scalars},
                                    {"arena", arena_bytes()}};
-  for (const Entry& entry : entries_) items.push_back({cat("  of which ", entry_name(entry.kind), " needs"), entry.program.arena_bytes});
+  for (const Entry& entry : entries_)
+    items.push_back({cat("  of which ", entry_name(entry.kind), " needs"), entry.program.arena_bytes});
   return items;
 }
 
@@ -270,8 +288,7 @@ std::string with_mebibytes(int64_t bytes) {
 }
 
 // A line for each parameter, but one for many with the same reason: a frozen model has hundreds.
-template <class List>
-std::string untrained_text(const List& untrained) {
+template <class List> std::string untrained_text(const List& untrained) {
   std::map<std::string, std::vector<std::string>> by_reason;
   for (const auto& [name, reason] : untrained) by_reason[reason].push_back(name);
   std::string out;
@@ -279,7 +296,8 @@ std::string untrained_text(const List& untrained) {
     if (names.size() <= 4) {
       for (const std::string& name : names) out += cat("not trained: ", name, ": ", reason, "\n");
     } else {
-      out += cat("not trained: ", names.size(), " parameters, from ", names.front(), " to ", names.back(), ": ", reason, "\n");
+      out += cat("not trained: ", names.size(), " parameters, from ", names.front(), " to ", names.back(), ": ", reason,
+                 "\n");
     }
   }
   return out;
@@ -288,24 +306,30 @@ std::string untrained_text(const List& untrained) {
 }  // namespace
 
 std::string CompiledPlan::explain() const {
-  const Entry& train = entries_.front();   // or predict, where that is all there is
+  const Entry& train = entries_.front();  // or predict, where that is all there is
   const Plan& plan = train.plan;
-  std::string out = cat("device: ", device_->description(), ", ", options_.ranks, " rank(s) of ", threads_, " thread(s)\n");
-  out += cat("batch: ", plan.batch, " samples = ", plan.mesh.size("data"), " rank(s) x ", plan.micro_batches(), " micro-batch(es) x ",
-             plan.mesh.size("unit"), " unit(s) of ", plan.batch / std::max<int64_t>(plan.units(), 1), "\n");
-  out += cat(entry_name(train.kind), ": ", train.program.instructions.size(), " instructions, ", grouped(static_cast<int64_t>(train.program.flops)),
-             " floating-point operations a rank\n");
+  std::string out =
+      cat("device: ", device_->description(), ", ", options_.ranks, " rank(s) of ", threads_, " thread(s)\n");
+  out += cat("batch: ", plan.batch, " samples = ", plan.mesh.size("data"), " rank(s) x ", plan.micro_batches(),
+             " micro-batch(es) x ", plan.mesh.size("unit"), " unit(s) of ",
+             plan.batch / std::max<int64_t>(plan.units(), 1), "\n");
+  out += cat(entry_name(train.kind), ": ", train.program.instructions.size(), " instructions, ",
+             grouped(static_cast<int64_t>(train.program.flops)), " floating-point operations a rank\n");
   if (train.kind == EntryKind::train) out += cat("parameters trained: ", trained_.size(), "\n");
-  if (!adapters_.empty()) out += cat("low-rank adapters: ", adapters_.size(), ", the first beside ", adapters_[0].weight, " with rank ", adapters_[0].spec.rank, "\n");
+  if (!adapters_.empty())
+    out += cat("low-rank adapters: ", adapters_.size(), ", the first beside ", adapters_[0].weight, " with rank ",
+               adapters_[0].spec.rank, "\n");
   out += untrained_text(untrained_);
   out += cat("memory of a rank at its peak: ", with_mebibytes(memory_bytes_peak()), "\n");
   for (const MemoryItem& item : memory_items()) out += cat("  ", item.what, ": ", grouped(item.bytes), "\n");
   const ProcessMemory process = process_memory(*this);
-  out += cat("memory of the process at its peak, saving and exporting included: about ", with_mebibytes(process.peak), "\n");
+  out += cat("memory of the process at its peak, saving and exporting included: about ", with_mebibytes(process.peak),
+             "\n");
   for (const MemoryItem& item : process.items) out += cat("  ", item.what, ": ", grouped(item.bytes), "\n");
   int references = 0;
   for (const Instruction& in : train.program.instructions) references += in.row && in.row->name == "reference";
-  if (references) out += cat("kernels: ", references, " instruction(s) run by slow references; see epl inspect MODEL --kernels\n");
+  if (references)
+    out += cat("kernels: ", references, " instruction(s) run by slow references; see epl inspect MODEL --kernels\n");
   for (const std::string& note : device_->notes()) out += cat("why: ", note, "\n");
   for (const std::string& note : notes_) out += cat("note: ", note, "\n");
   for (const std::string& note : plan.notes) out += cat("why: ", note, "\n");

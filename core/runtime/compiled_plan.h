@@ -25,15 +25,16 @@ struct PlanOptions {
   TrainOptions train;
   AdapterOptions adapters;
   Strategy strategy;
-  Binding binding;                        // symbols and input shapes; the mode is set per entry
-  std::optional<Binding> predict_binding; // other shapes for predict and evaluate; absent: the same
+  Binding binding;                         // symbols and input shapes; the mode is set per entry
+  std::optional<Binding> predict_binding;  // other shapes for predict and evaluate; absent: the same
   int64_t ranks = 1;
   std::string device = "cpu";
-  bool training = true;                   // false: the plan has the predict entry alone, `train` is not looked at
-  bool evaluate = true, predict = true;   // entries beside train
-  bool rewrites = true;                   // restore fused meaning (attention, layer norm, ...)
-  std::vector<std::string> train_outputs; // model outputs to return from step besides the loss
-  std::set<std::string> named_batch_dims; // inputs, the target among them, of which the host has said what counts samples
+  bool training = true;                    // false: the plan has the predict entry alone, `train` is not looked at
+  bool evaluate = true, predict = true;    // entries beside train
+  bool rewrites = true;                    // restore fused meaning (attention, layer norm, ...)
+  std::vector<std::string> train_outputs;  // model outputs to return from step besides the loss
+  std::set<std::string>
+      named_batch_dims;  // inputs, the target among them, of which the host has said what counts samples
 };
 
 enum class EntryKind : uint8_t { train, evaluate, predict };
@@ -41,18 +42,18 @@ std::string_view entry_name(EntryKind kind);
 
 struct Entry {
   EntryKind kind = EntryKind::train;
-  std::shared_ptr<const Graph> graph;     // before composites without a kernel are expanded
+  std::shared_ptr<const Graph> graph;  // before composites without a kernel are expanded
   Plan plan;
   LocalGraph local;
   Program program;
-  int loss_output = -1;                   // port of the scalar loss
-  int gradient_output = -1;               // port of `bad_gradient_output`, of the train entry
-  std::vector<std::string> notes;         // how its inputs were taken, where nobody has said it
-  // Of evaluate: ports of what the loss compares, of its terms and of their weights (core/train/loss.h), -1 for none, and the model's
-  // outputs, which are ports from `first_output` on, in its order.
+  int loss_output = -1;            // port of the scalar loss
+  int gradient_output = -1;        // port of `bad_gradient_output`, of the train entry
+  std::vector<std::string> notes;  // how its inputs were taken, where nobody has said it
+  // Of evaluate: ports of what the loss compares, of its terms and of their weights (core/train/loss.h), -1 for none,
+  // and the model's outputs, which are ports from `first_output` on, in its order.
   int loss_scores = -1, loss_terms = -1, loss_weights = -1, first_output = 0;
-  std::vector<InputBound> bounds;         // what integers of the inputs may be
-  SampleDims samples;                     // where inputs and outputs count samples
+  std::vector<InputBound> bounds;  // what integers of the inputs may be
+  SampleDims samples;              // where inputs and outputs count samples
 };
 
 class CompiledPlan {
@@ -69,7 +70,7 @@ class CompiledPlan {
   const std::vector<std::string>& notes() const { return notes_; }
   // The low-rank adapters beside the model's weights.
   const std::vector<Adapter>& adapters() const { return adapters_; }
-  const LossFacts& loss() const { return loss_; }   // empty where there is no train entry
+  const LossFacts& loss() const { return loss_; }  // empty where there is no train entry
   const Schedule& schedule() const { return schedule_; }
   int threads_per_rank() const { return threads_; }
   const std::shared_ptr<Device>& device() const { return device_; }
@@ -98,13 +99,13 @@ class CompiledPlan {
   std::vector<std::string> trained_;
   std::vector<std::pair<std::string, std::string>> untrained_;
   std::vector<Adapter> adapters_;
-  std::vector<std::pair<std::string, std::function<double(int64_t, double)>>> scalars_;   // by name
+  std::vector<std::pair<std::string, std::function<double(int64_t, double)>>> scalars_;  // by name
   std::function<double(int64_t)> learning_rate_;
   std::vector<std::string> notes_;
   int threads_ = 1;
   LossFacts loss_;
   Schedule schedule_;
-  std::shared_ptr<Device> device_;        // owns the kernel rows that the programs point to
+  std::shared_ptr<Device> device_;  // owns the kernel rows that the programs point to
 };
 
 }  // namespace epl

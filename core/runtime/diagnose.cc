@@ -1,5 +1,5 @@
-// Where the first NaN of a step comes from: the executor's part that looks at every result. It runs only after a step has been
-// refused, so it may allocate, and reads everything through the host.
+// Where the first NaN of a step comes from: the executor's part that looks at every result. It runs only after a step
+// has been refused, so it may allocate, and reads everything through the host.
 #include <cmath>
 #include <optional>
 
@@ -45,7 +45,8 @@ void Executor::inspect_leaves() {
     const ProgramPort& port = program_.inputs[i];
     if (!is_float(port.global_type.dtype)) continue;
     if (auto at = find(port.global_type.dtype, request_->inputs[i], port.global_type.elements(), Wanted::nan))
-      return note_origin(true, port.name, cat("input ", port.name, " holds nan at ", place(port.global_type.shape, *at)));
+      return note_origin(true, port.name,
+                         cat("input ", port.name, " holds nan at ", place(port.global_type.shape, *at)));
   }
   for (const StateSlot& slot : program_.state) {
     if (!is_float(slot.type.dtype)) continue;
@@ -60,7 +61,8 @@ void Executor::inspect_leaves() {
 void Executor::inspect(const Instruction& in, int64_t micro_batch) {
   ++looked_at_;
   if (!device_.executes() || origin_.nan) return;
-  if (in.transfer && in.transfer->at_last_turn && micro_batch + 1 != program_.micro_batches) return;  // nothing is there yet
+  if (in.transfer && in.transfer->at_last_turn && micro_batch + 1 != program_.micro_batches)
+    return;  // nothing is there yet
   for (size_t o = 0; o < in.outputs.size(); ++o) {
     const TensorType& type = in.query->out(static_cast<int>(o));
     const void* from = at(in.outputs[o], micro_batch);
@@ -71,7 +73,8 @@ void Executor::inspect(const Instruction& in, int64_t micro_batch) {
     for (Wanted wanted : {Wanted::nan, Wanted::infinity}) {
       if (!find(type.dtype, seen_.data(), type.elements(), wanted)) continue;
       const bool nan = wanted == Wanted::nan;
-      note_origin(nan, in.name, cat(nan ? "nan" : "an infinity", " comes first out of node ", in.name, " (", in.query->op, ")"));
+      note_origin(nan, in.name,
+                  cat(nan ? "nan" : "an infinity", " comes first out of node ", in.name, " (", in.query->op, ")"));
     }
   }
 }

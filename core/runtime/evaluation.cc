@@ -13,7 +13,8 @@ std::vector<std::string> names_of(const std::vector<ProgramPort>& ports, size_t 
   return names;
 }
 
-Result<size_t> find_port(const std::vector<ProgramPort>& ports, size_t first, std::string_view name, std::string_view what) {
+Result<size_t> find_port(const std::vector<ProgramPort>& ports, size_t first, std::string_view name,
+                         std::string_view what) {
   for (size_t i = first; i < ports.size(); ++i) {
     if (ports[i].name == name) return i;
   }
@@ -33,9 +34,11 @@ int missing_axis(const Shape& scores, const Shape& target) {
 
 }  // namespace
 
-Result<std::unique_ptr<Evaluation>> Evaluation::create(std::shared_ptr<const CompiledPlan> plan, std::string_view metrics) {
+Result<std::unique_ptr<Evaluation>> Evaluation::create(std::shared_ptr<const CompiledPlan> plan,
+                                                       std::string_view metrics) {
   const Entry* entry = plan->entry(EntryKind::evaluate);
-  if (entry == nullptr) return invalid("the plan has no evaluate entry; metrics need a plan that was made with a trainer");
+  if (entry == nullptr)
+    return invalid("the plan has no evaluate entry; metrics need a plan that was made with a trainer");
   std::unique_ptr<Evaluation> made(new Evaluation(plan, *entry));
   made->room_ = MeanLoss::room(*entry);
   made->partial_ = entry->loss_terms >= 0;
@@ -49,7 +52,8 @@ Result<std::unique_ptr<Evaluation>> Evaluation::create(std::shared_ptr<const Com
     made->metrics_.push_back(std::move(*one));
   }
   for (size_t i = 0; i < made->room_.size(); ++i) {
-    if (!made->room_[i].empty() && static_cast<int>(i) != entry->loss_output && entry->samples.outputs[i] < 0) made->partial_ = false;
+    if (!made->room_[i].empty() && static_cast<int>(i) != entry->loss_output && entry->samples.outputs[i] < 0)
+      made->partial_ = false;
   }
   return made;
 }
@@ -59,15 +63,18 @@ Result<Evaluation::One> Evaluation::prepare(MetricSpec spec) {
   const auto& outputs = entry_.program.outputs;
   const bool own = entry_.loss_scores < 0;
   if (own && (spec.output.empty() || spec.target.empty())) {
-    return invalid("the model computes its own loss, so say what to compare: ", spec.row->name, "(output=NAME,target=NAME); outputs are ",
-                   join(names_of(outputs, static_cast<size_t>(entry_.first_output)), ", "), ", inputs ", join(names_of(entry_.program.inputs, 0), ", "));
+    return invalid("the model computes its own loss, so say what to compare: ", spec.row->name,
+                   "(output=NAME,target=NAME); outputs are ",
+                   join(names_of(outputs, static_cast<size_t>(entry_.first_output)), ", "), ", inputs ",
+                   join(names_of(entry_.program.inputs, 0), ", "));
   }
   One one;
   one.output = static_cast<size_t>(entry_.loss_scores);
   if (!spec.output.empty()) {
     EPL_ASSIGN(one.output, find_port(outputs, static_cast<size_t>(entry_.first_output), spec.output, "output"));
   }
-  EPL_ASSIGN(one.target, find_port(entry_.program.inputs, 0, spec.target.empty() ? target_name : std::string_view(spec.target), "input"));
+  EPL_ASSIGN(one.target, find_port(entry_.program.inputs, 0,
+                                   spec.target.empty() ? target_name : std::string_view(spec.target), "input"));
   EPL_ASSIGN(one.subject, subject_of(spec, one.output, one.target));
   auto made = spec.row->make(spec.options, one.subject);
   // Floating-point targets that the host named are numbers or probabilities, as the metric takes them.
@@ -113,14 +120,17 @@ Result<MetricSubject> Evaluation::subject_of(const MetricSpec& spec, size_t outp
 }
 
 Tensor Evaluation::output_part(size_t port, int64_t samples) const {
-  return samples == entry_.samples.batch ? room_[port] : first_samples(room_[port], entry_.samples.outputs[port], entry_.samples.batch, samples);
+  return samples == entry_.samples.batch
+             ? room_[port]
+             : first_samples(room_[port], entry_.samples.outputs[port], entry_.samples.batch, samples);
 }
 
 Status Evaluation::add(Session& session, std::span<const Tensor> inputs, const CallOptions& options) {
   if (&session.plan() != plan_.get()) return invalid("this evaluation was made from another plan than the session");
   EPL_ASSIGN(const int64_t samples, session.samples_in(EntryKind::evaluate, inputs));
   if (samples != entry_.samples.batch && !partial_) {
-    return unsupported("the model computes its loss, or a compared output, of a whole batch of ", entry_.samples.batch, " samples together; got ", samples);
+    return unsupported("the model computes its loss, or a compared output, of a whole batch of ", entry_.samples.batch,
+                       " samples together; got ", samples);
   }
   EPL_TRY(usable());
   EPL_TRY(session.run(EntryKind::evaluate, inputs, room_, options));
@@ -138,19 +148,26 @@ Status Evaluation::add(Session& session, std::span<const Tensor> inputs, const C
 
 Status Evaluation::usable() const {
   if (!torn_) return {};
-  return error(Code::misuse, "this evaluation ran out of memory while it counted a batch, so its numbers mean nothing; reset it, or make a new one");
+  return error(Code::misuse,
+               "this evaluation ran out of memory while it counted a batch, so its numbers mean nothing; reset it, or "
+               "make a new one");
 }
 
 Status Evaluation::merge(const Evaluation& other) {
   EPL_TRY(usable());
   EPL_TRY(other.usable());
-  if (metrics_.size() != other.metrics_.size()) return invalid("an evaluation of ", metrics_.size(), " metrics cannot take one of ", other.metrics_.size());
+  if (metrics_.size() != other.metrics_.size())
+    return invalid("an evaluation of ", metrics_.size(), " metrics cannot take one of ", other.metrics_.size());
   for (size_t i = 0; i < metrics_.size(); ++i) {
     const One &own = metrics_[i], &from = other.metrics_[i];
-    const bool alike = own.spec.label == from.spec.label && own.subject.task == from.subject.task && own.subject.class_axis == from.subject.class_axis &&
-                       own.subject.output.shape.size() == from.subject.output.shape.size() && own.subject.classes() == from.subject.classes() &&
+    const bool alike = own.spec.label == from.spec.label && own.subject.task == from.subject.task &&
+                       own.subject.class_axis == from.subject.class_axis &&
+                       own.subject.output.shape.size() == from.subject.output.shape.size() &&
+                       own.subject.classes() == from.subject.classes() &&
                        (from.subject.output.ndim() == 0 || own.subject.output.dim(-1) == from.subject.output.dim(-1));
-    if (!alike) return invalid("metric ", own.spec.label, " cannot take what ", from.spec.label, " has counted; both must compare the same");
+    if (!alike)
+      return invalid("metric ", own.spec.label, " cannot take what ", from.spec.label,
+                     " has counted; both must compare the same");
   }
   torn_ = true;
   for (size_t i = 0; i < metrics_.size(); ++i) metrics_[i].metric->merge(*other.metrics_[i].metric);
@@ -165,7 +182,7 @@ void Evaluation::reset() {
   loss_ = {};
   samples_ = 0;
   for (One& one : metrics_) {
-    auto made = one.spec.row->make(one.spec.options, one.subject);   // as it was made once
+    auto made = one.spec.row->make(one.spec.options, one.subject);  // as it was made once
     if (made.ok()) one.metric = std::move(*made);
   }
   torn_ = false;
@@ -173,7 +190,8 @@ void Evaluation::reset() {
 
 std::vector<Evaluation::Number> Evaluation::results() const {
   std::vector<Number> numbers = {{"loss", loss_.value(), false}};
-  for (const One& one : metrics_) numbers.push_back({one.spec.label, one.metric->value(), one.spec.row->higher_is_better});
+  for (const One& one : metrics_)
+    numbers.push_back({one.spec.label, one.metric->value(), one.spec.row->higher_is_better});
   return numbers;
 }
 

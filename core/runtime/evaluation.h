@@ -15,8 +15,8 @@ namespace epl {
 
 class Evaluation {
  public:
-  // `metrics` as parse_metrics reads them; empty: those of the loss; "none": the loss alone. A metric that does not apply is an
-  // error that says why.
+  // `metrics` as parse_metrics reads them; empty: those of the loss; "none": the loss alone. A metric that does not
+  // apply is an error that says why.
   static Result<std::unique_ptr<Evaluation>> create(std::shared_ptr<const CompiledPlan> plan, std::string_view metrics);
 
   // A batch of the evaluate entry, or fewer samples, where `takes_partial`. The session must be of the same plan.
@@ -26,8 +26,8 @@ class Evaluation {
   // What another evaluation of an equal plan with the same metrics has seen.
   Status merge(const Evaluation& other);
   void reset();
-  // An error once a call has failed in the middle of counting, for want of memory: its numbers are of part of a batch, so that
-  // nothing but `reset` makes sense.
+  // An error once a call has failed in the middle of counting, for want of memory: its numbers are of part of a batch,
+  // so that nothing but `reset` makes sense.
   Status usable() const;
 
   struct Number {
@@ -35,7 +35,7 @@ class Evaluation {
     double value = 0;
     bool higher_is_better = false;
   };
-  std::vector<Number> results() const;   // the loss first
+  std::vector<Number> results() const;  // the loss first
   // By the name that results have, or by the metric's alone where no other has it.
   Result<Number> result(std::string_view name) const;
   int64_t samples() const { return samples_; }
@@ -47,8 +47,8 @@ class Evaluation {
     MetricSpec spec;
     MetricSubject subject;
     std::unique_ptr<Metric> metric;
-    size_t output = 0, target = 0;   // ports of the evaluate entry
-    bool log_loss = false;           // the loss's terms are -log p(target)
+    size_t output = 0, target = 0;  // ports of the evaluate entry
+    bool log_loss = false;          // the loss's terms are -log p(target)
   };
   Evaluation(std::shared_ptr<const CompiledPlan> plan, const Entry& entry) : plan_(std::move(plan)), entry_(entry) {}
   Result<One> prepare(MetricSpec spec);
@@ -58,7 +58,7 @@ class Evaluation {
   std::shared_ptr<const CompiledPlan> plan_;
   const Entry& entry_;
   std::vector<One> metrics_;
-  std::vector<Tensor> room_;   // by output; empty: not wanted
+  std::vector<Tensor> room_;  // by output; empty: not wanted
   MeanLoss loss_;
   int64_t samples_ = 0;
   bool partial_ = true;

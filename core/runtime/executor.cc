@@ -18,8 +18,9 @@ Code stop_reason(const Host& host, const RunRequest& request) {
 
 }  // namespace
 
-Result<std::unique_ptr<Executor>> Executor::create(const Host& host, Device& device, Stream& stream, const Program& program,
-                                                   ParameterStore& store, Buffer& arena, int64_t rank) {
+Result<std::unique_ptr<Executor>> Executor::create(const Host& host, Device& device, Stream& stream,
+                                                   const Program& program, ParameterStore& store, Buffer& arena,
+                                                   int64_t rank) {
   EPL_CHECK(arena.bytes() >= program.arena_bytes, "an arena of ", arena.bytes(), " for ", program.arena_bytes);
   std::unique_ptr<Executor> executor(new Executor(host, device, stream, program, store, arena, rank));
   EPL_ASSIGN(executor->constants_, device.allocate(std::max<int64_t>(program.constant_bytes, 1)));
@@ -39,11 +40,16 @@ Result<std::unique_ptr<Executor>> Executor::create(const Host& host, Device& dev
 std::byte* Executor::at(const Location& location, int64_t micro_batch) {
   auto base = [&](Buffer& buffer) { return static_cast<std::byte*>(buffer.data()) + location.offset; };
   switch (location.space) {
-    case Location::Space::none: return nullptr;
-    case Location::Space::arena: return base(arena_);
-    case Location::Space::state: return store_.data() + location.offset;
-    case Location::Space::constant: return base(*constants_);
-    case Location::Space::scalar: return base(*scalars_);
+    case Location::Space::none:
+      return nullptr;
+    case Location::Space::arena:
+      return base(arena_);
+    case Location::Space::state:
+      return store_.data() + location.offset;
+    case Location::Space::constant:
+      return base(*constants_);
+    case Location::Space::scalar:
+      return base(*scalars_);
     case Location::Space::input: {
       auto* tensor = static_cast<std::byte*>(const_cast<void*>(request_->inputs[location.index]));
       return tensor + piece(micro_batch) * location.stride;
@@ -56,7 +62,8 @@ Status Executor::run(const RunRequest& request, const Groups& groups) {
   EPL_CHECK(request.inputs.size() == program_.inputs.size() && request.outputs.size() == program_.outputs.size() &&
                 request.scalars.size() == program_.scalars.size(),
             "a run of ", program_.name, " with the wrong number of tensors");
-  EPL_CHECK((program_.ranks == 1 || groups.world) && groups.of_program.size() == program_.groups.size(), "a rank without its groups");
+  EPL_CHECK((program_.ranks == 1 || groups.world) && groups.of_program.size() == program_.groups.size(),
+            "a rank without its groups");
   request_ = &request;
   torn_ = false;
   context_ = {.seed = request.seed, .step = request.step, .units = program_.units};
@@ -66,7 +73,8 @@ Status Executor::run(const RunRequest& request, const Groups& groups) {
     }
   }
   bool committed = false;
-  // A stop or a deadline is looked at before each instruction and, on the host's own processor, before each piece of its work.
+  // A stop or a deadline is looked at before each instruction and, on the host's own processor, before each piece of
+  // its work.
   const auto wanted = [this] { return stop_reason(host_, *request_) != Code::ok; };
   std::optional<StopTasks> stop_tasks;
   if (request.stop != nullptr || request.deadline_seconds > 0) stop_tasks.emplace(stream_.threads(), wanted);
@@ -78,7 +86,8 @@ Status Executor::run(const RunRequest& request, const Groups& groups) {
       if (!committed) EPL_TRY(check_stop());
       if (i == program_.commit_begin && request.diagnose) return stream_.synchronize();
       if (i == program_.commit_begin) {
-        stop_tasks.reset();   // from here on the ranks agree about what happens, and a step that has begun to commit ends
+        stop_tasks
+            .reset();  // from here on the ranks agree about what happens, and a step that has begun to commit ends
         EPL_TRY(before_commit(groups.world));
         committed = torn_ = true;
       }
@@ -88,7 +97,8 @@ Status Executor::run(const RunRequest& request, const Groups& groups) {
       } else if (Status status = transfer(in, action.micro_batch, groups); !status.ok()) {
         return status.at(in.name);
       }
-      // Results that are not whole are read by nobody: they may be indices. The reason may be gone, where a token was cleared.
+      // Results that are not whole are read by nobody: they may be indices. The reason may be gone, where a token was
+      // cleared.
       if (stop_tasks && stop_tasks->left_out()) {
         EPL_TRY(check_stop());
         return Status(Code::cancelled, "the call was cancelled");
@@ -107,9 +117,12 @@ Status Executor::run(const RunRequest& request, const Groups& groups) {
 
 Status Executor::check_stop() const {
   switch (stop_reason(host_, *request_)) {
-    case Code::cancelled: return Status(Code::cancelled, "the call was cancelled");
-    case Code::deadline_exceeded: return Status(Code::deadline_exceeded, "the deadline of the call has passed");
-    default: return {};
+    case Code::cancelled:
+      return Status(Code::cancelled, "the call was cancelled");
+    case Code::deadline_exceeded:
+      return Status(Code::deadline_exceeded, "the deadline of the call has passed");
+    default:
+      return {};
   }
 }
 
@@ -120,7 +133,12 @@ Status Executor::before_commit(Communicator* world) {
   if (status.ok() && device_.executes()) status = check_finite();
   if (program_.ranks == 1) return status;
   float failed = status.ok() ? 0.0f : 1.0f;
-  EPL_TRY(world->run(stream_, {.kind = Collective::Kind::all_reduce, .dtype = DType::f32, .count = 1, .source = &failed, .target = &failed, .reduction = Reduction::max}));
+  EPL_TRY(world->run(stream_, {.kind = Collective::Kind::all_reduce,
+                               .dtype = DType::f32,
+                               .count = 1,
+                               .source = &failed,
+                               .target = &failed,
+                               .reduction = Reduction::max}));
   EPL_TRY(stream_.synchronize());
   if (status.ok() && failed != 0) return Status(Code::peer_failed, "another rank refused the step");
   return status;
@@ -133,7 +151,9 @@ Status Executor::check_finite() {
     stream_.download(element, at(port.location, 0), static_cast<int64_t>(dtype_bytes(port.local_type.dtype)));
     EPL_TRY(stream_.synchronize());
     const double value = load_double(port.local_type.dtype, element, 0);
-    if (!std::isfinite(value)) return Status(Code::not_finite, cat(port.name, " is ", number_text(value), "; the step was not applied"), port.name);
+    if (!std::isfinite(value))
+      return Status(Code::not_finite, cat(port.name, " is ", number_text(value), "; the step was not applied"),
+                    port.name);
   }
   if (request_->gradient_output >= 0) {
     const ProgramPort& port = program_.outputs[request_->gradient_output];
@@ -142,7 +162,9 @@ Status Executor::check_finite() {
     const int64_t first = load_int(DType::i64, element, 0);
     if (first >= 0) {
       const std::string& name = request_->trained[static_cast<size_t>(first)];
-      return Status(Code::not_finite, cat("the gradient of ", name, " is not finite, though the loss is; the step was not applied"), name);
+      return Status(Code::not_finite,
+                    cat("the gradient of ", name, " is not finite, though the loss is; the step was not applied"),
+                    name);
     }
   }
   return {};
@@ -151,13 +173,15 @@ Status Executor::check_finite() {
 void Executor::launch(const Instruction& in, int64_t micro_batch) {
   for (size_t i = 0; i < in.inputs.size(); ++i) operands_[i] = at(in.inputs[i], micro_batch);
   for (size_t i = 0; i < in.outputs.size(); ++i) results_[i] = at(in.outputs[i], micro_batch);
-  stream_.launch(*in.row, *in.query, in.prepared.get(), operands_.data(), results_.data(), at(in.workspace, micro_batch), context_);
+  stream_.launch(*in.row, *in.query, in.prepared.get(), operands_.data(), results_.data(),
+                 at(in.workspace, micro_batch), context_);
 }
 
 Status Executor::transfer(const Instruction& in, int64_t micro_batch, const Groups& groups) {
   const bool emits = in.port >= 0;
   // A port that is not cut is the same on every rank: the first gives it.
-  const bool gives = emits && device_.executes() && (program_.outputs[static_cast<size_t>(in.port)].dim >= 0 || rank_ == 0);
+  const bool gives =
+      emits && device_.executes() && (program_.outputs[static_cast<size_t>(in.port)].dim >= 0 || rank_ == 0);
   return in.transfer->run({.program = program_,
                            .in = in,
                            .stream = stream_,

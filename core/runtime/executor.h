@@ -26,48 +26,51 @@ class StopToken {
 };
 
 struct RunRequest {
-  std::span<const void* const> inputs;      // the caller's global tensors, in the order of Program::inputs
-  std::span<void* const> outputs;           // global, in the order of Program::outputs; null: not wanted
-  std::span<const float> scalars;           // in the order of Program::scalars
+  std::span<const void* const> inputs;  // the caller's global tensors, in the order of Program::inputs
+  std::span<void* const> outputs;       // global, in the order of Program::outputs; null: not wanted
+  std::span<const float> scalars;       // in the order of Program::scalars
   uint64_t seed = 0;
   int64_t step = 0;
   // Outputs that decide whether the state may change; -1 for none.
-  int finite_output = -1;                   // a scalar that must be finite
-  int gradient_output = -1;                 // `bad_gradient_output`, with the names that it counts
+  int finite_output = -1;    // a scalar that must be finite
+  int gradient_output = -1;  // `bad_gradient_output`, with the names that it counts
   std::span<const std::string> trained;
   // Do not commit; look at every result on the way for where the first NaN came from (see Executor::origin).
   bool diagnose = false;
   const StopToken* stop = nullptr;
-  double deadline_seconds = 0;              // on the host's clock; 0 for none
+  double deadline_seconds = 0;  // on the host's clock; 0 for none
 };
 
 // How a rank reaches its peers.
 struct Groups {
-  Communicator* world = nullptr;               // all ranks of the job; null: there is one
-  std::vector<Communicator*> of_program;       // in the order of Program::groups
+  Communicator* world = nullptr;          // all ranks of the job; null: there is one
+  std::vector<Communicator*> of_program;  // in the order of Program::groups
 };
 
 class Executor {
  public:
   // The arena must hold program.arena_bytes.
-  static Result<std::unique_ptr<Executor>> create(const Host& host, Device& device, Stream& stream, const Program& program,
-                                                  ParameterStore& store, Buffer& arena, int64_t rank);
+  static Result<std::unique_ptr<Executor>> create(const Host& host, Device& device, Stream& stream,
+                                                  const Program& program, ParameterStore& store, Buffer& arena,
+                                                  int64_t rank);
   // Carries out the step. On an error before Program::commit_begin the state is as it was.
   Status run(const RunRequest& request, const Groups& groups = {});
   // True when the last run failed after the state had begun to change.
   bool state_torn() const { return torn_; }
-  // What a diagnosing run has found: where NaNs (or, where there is none, infinities) begin. Runs of different ranks are compared by `order`.
+  // What a diagnosing run has found: where NaNs (or, where there is none, infinities) begin. Runs of different ranks
+  // are compared by `order`.
   struct Origin {
-    int64_t order = -1;                     // results looked at before it; -1: nothing found
+    int64_t order = -1;  // results looked at before it; -1: nothing found
     bool nan = false;
-    std::string node, text;                 // "input x holds nan at element 7", "nan comes first out of node y (softmax)"
+    std::string node, text;  // "input x holds nan at element 7", "nan comes first out of node y (softmax)"
   };
   const Origin& origin() const { return origin_; }
   // The highest arena byte that any instruction of any run has touched.
   int64_t arena_high_water() const { return high_water_; }
 
  private:
-  Executor(const Host& host, Device& device, Stream& stream, const Program& program, ParameterStore& store, Buffer& arena, int64_t rank)
+  Executor(const Host& host, Device& device, Stream& stream, const Program& program, ParameterStore& store,
+           Buffer& arena, int64_t rank)
       : host_(host), device_(device), stream_(stream), program_(program), store_(store), arena_(arena), rank_(rank) {}
 
   std::byte* at(const Location& location, int64_t micro_batch);
@@ -91,13 +94,13 @@ class Executor {
   Buffer& arena_;
   int64_t rank_;
   std::unique_ptr<Buffer> constants_, scalars_;
-  std::vector<const void*> operands_;   // scratch for one launch
+  std::vector<const void*> operands_;  // scratch for one launch
   std::vector<void*> results_;
   const RunRequest* request_ = nullptr;
   StepContext context_;
   Origin origin_;
-  int64_t looked_at_ = 0;                   // by a diagnosing run
-  std::vector<std::byte> seen_;             // of a diagnosing run: a copy of one result
+  int64_t looked_at_ = 0;        // by a diagnosing run
+  std::vector<std::byte> seen_;  // of a diagnosing run: a copy of one result
   int64_t high_water_ = 0;
   bool torn_ = false;
 };

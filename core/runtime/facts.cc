@@ -20,7 +20,8 @@ std::string hex(uint64_t value) {
   return text;
 }
 
-void add_options(Facts& facts, const std::string& prefix, const std::vector<AttributeSpec>& declared, const Attributes& given) {
+void add_options(Facts& facts, const std::string& prefix, const std::vector<AttributeSpec>& declared,
+                 const Attributes& given) {
   for (const AttributeSpec& spec : declared) {
     const Attribute* value = given.find(spec.name);
     facts[prefix + spec.name] = attribute_text(value ? *value : spec.value);
@@ -31,14 +32,17 @@ std::string groups_text(const std::vector<ParameterGroup>& groups) {
   std::string out;
   for (const ParameterGroup& group : groups) {
     out += cat(out.empty() ? "" : "; ", join(group.patterns, " "), group.frozen ? " frozen" : "");
-    for (const Attributes::Entry& entry : group.options.entries()) out += cat(" ", entry.name, "=", attribute_text(entry.value));
+    for (const Attributes::Entry& entry : group.options.entries())
+      out += cat(" ", entry.name, "=", attribute_text(entry.value));
   }
   return out;
 }
 
 std::string adapters_text(const std::vector<AdapterSpec>& specs) {
   std::string out;
-  for (const AdapterSpec& spec : specs) out += cat(out.empty() ? "" : "; ", spec.pattern, " rank=", spec.rank, " alpha=", spec.alpha, " dropout=", spec.dropout);
+  for (const AdapterSpec& spec : specs)
+    out += cat(out.empty() ? "" : "; ", spec.pattern, " rank=", spec.rank, " alpha=", spec.alpha,
+               " dropout=", spec.dropout);
   return out;
 }
 
@@ -81,7 +85,8 @@ std::string values_text(const std::map<std::string, Tensor>& values) {
   for (const auto& [name, value] : values) {
     Hash64 hash;
     add_to_hash(hash, value);
-    out += cat(out.empty() ? "" : ", ", name, "=", value.elements() == 1 ? number_text(value.get(0)) : hex(hash.value()));
+    out +=
+        cat(out.empty() ? "" : ", ", name, "=", value.elements() == 1 ? number_text(value.get(0)) : hex(hash.value()));
   }
   return out;
 }
@@ -91,17 +96,19 @@ struct Meaning {
   std::string_view key, topic;
   bool breaks;
 };
-constexpr Meaning meanings[] = {{"model.", "model", true},       {"data.batch", "batch", true}, {"data.order", "order", true},
-                                {"data.seed", "order", true},    {"seed", "order", true},      {"data.", "data", true},       {"loss", "loss", true},
-                                {"loss.", "loss", true},         {"optimizer", "optimizer", true}, {"adapters", "model", true},
-                                {"trained", "model", true}};
+constexpr Meaning meanings[] = {
+    {"model.", "model", true},    {"data.batch", "batch", true}, {"data.order", "order", true},
+    {"data.seed", "order", true}, {"seed", "order", true},       {"data.", "data", true},
+    {"loss", "loss", true},       {"loss.", "loss", true},       {"optimizer", "optimizer", true},
+    {"adapters", "model", true},  {"trained", "model", true}};
 
 }  // namespace
 
 Facts describe_run(const CompiledPlan& plan) {
   const PlanOptions& options = plan.options();
   Facts facts;
-  if (const uint64_t fingerprint = options.model->fingerprint(); fingerprint != 0) facts["model.graph"] = hex(fingerprint);
+  if (const uint64_t fingerprint = options.model->fingerprint(); fingerprint != 0)
+    facts["model.graph"] = hex(fingerprint);
   if (!options.training) return facts;
   const TrainOptions& train = options.train;
   facts["optimizer"] = train.optimizer;
@@ -130,9 +137,12 @@ Facts describe_run(const CompiledPlan& plan) {
 }
 
 Facts describe_rate(const RateScale& scale) {
-  if (scale.scale == 1 && !scale.measured && scale.bad == 0) return {};   // as it began
-  return {{"rate.scale", number_text(scale.scale)}, {"rate.measured", cat(scale.measured)}, {"rate.best", number_text(scale.best)},
-          {"rate.bad", cat(scale.bad)}, {"rate.cooldown", cat(scale.cooldown)}};
+  if (scale.scale == 1 && !scale.measured && scale.bad == 0) return {};  // as it began
+  return {{"rate.scale", number_text(scale.scale)},
+          {"rate.measured", cat(scale.measured)},
+          {"rate.best", number_text(scale.best)},
+          {"rate.bad", cat(scale.bad)},
+          {"rate.cooldown", cat(scale.cooldown)}};
 }
 
 RateScale parse_rate(const Facts& facts) {

@@ -15,8 +15,8 @@ struct RateScale;
 // "optimizer" -> "adamw", "optimizer.lr" -> "0.001", "data.fields" -> "x f32[8,4]; target i64[8]", ...
 using Facts = std::map<std::string, std::string>;
 
-// Of the model and of how it is trained. The model counts without its weights: its operators, their attributes, and how they hang
-// together.
+// Of the model and of how it is trained. The model counts without its weights: its operators, their attributes, and how
+// they hang together.
 Facts describe_run(const CompiledPlan& plan);
 // Of what it learns from: fields, batch, order and seed, and a hash over samples spread over the data.
 Facts describe_data(const Dataset& dataset);
@@ -27,9 +27,11 @@ RateScale parse_rate(const Facts& facts);
 
 struct FactDifference {
   std::string key;
-  std::string topic;        // "model", "data", "batch", "order", "loss", "optimizer", "options": what a person names to go on all the same
-  std::string saved, now;   // empty: not there
-  bool breaks = false;      // going on is no continuation of that run; otherwise a choice that may change on the way, like the rate
+  std::string topic;  // "model", "data", "batch", "order", "loss", "optimizer", "options": what a person names to go on
+                      // all the same
+  std::string saved, now;  // empty: not there
+  bool breaks = false;     // going on is not a continuation of that run; otherwise a choice that may change on the way,
+                           // like the rate
 };
 // Keys that one side does not have are not compared: older checkpoints know less.
 std::vector<FactDifference> compare_facts(const Facts& saved, const Facts& now);

@@ -21,8 +21,7 @@ std::vector<int> sources_of(const Graph& graph) {
   return source;
 }
 
-template <class T>
-int64_t find_outside(const InputBound& bound, const Tensor& tensor) {
+template <class T> int64_t find_outside(const InputBound& bound, const Tensor& tensor) {
   const auto values = tensor.as<T>();
   const auto wrong = std::ranges::find_if(values, [&](T value) { return !bound.holds(static_cast<int64_t>(value)); });
   return wrong == values.end() ? -1 : wrong - values.begin();
@@ -35,7 +34,8 @@ std::vector<InputBound> input_bounds(const Graph& graph, const LossFacts& loss) 
   const std::vector<int> source = sources_of(graph);
   const auto add = [&](int input, const IndexRange& range, const std::string& node) {
     const auto same = [&](const InputBound& b) {
-      return b.input == input && b.range.low == range.low && b.range.high == range.high && b.range.ignored == range.ignored;
+      return b.input == input && b.range.low == range.low && b.range.high == range.high &&
+             b.range.ignored == range.ignored;
     };
     if (std::ranges::none_of(bounds, same)) bounds.push_back({input, range, node});
   };
@@ -52,7 +52,8 @@ std::vector<InputBound> input_bounds(const Graph& graph, const LossFacts& loss) 
     for (Value v : node.outputs) outputs.push_back(v ? &graph.type(v) : nullptr);
     const IndexRange range = row->range(OpQuery(*node.op, node.attributes, inputs, outputs));
     const Value indices = node.inputs[static_cast<size_t>(range.input)];
-    if (indices && source[static_cast<size_t>(indices.index)] >= 0) add(source[static_cast<size_t>(indices.index)], range, node.name);
+    if (indices && source[static_cast<size_t>(indices.index)] >= 0)
+      add(source[static_cast<size_t>(indices.index)], range, node.name);
   }
   return bounds;
 }
@@ -68,7 +69,7 @@ int64_t find_out_of_bounds(const InputBound& bound, const Tensor& tensor) {
 }
 
 std::string bound_text(const InputBound& bound, int64_t value) {
-  std::string out = cat("holds ", value, ", which is no ", bound.range.what);
+  std::string out = cat("holds ", value, ", which is not a ", bound.range.what);
   if (bound.range.ignored) out += cat(" and not the ignored ", *bound.range.ignored);
   return out + "; they count from 0";
 }

@@ -1,5 +1,6 @@
 // What the integers of inputs may be, from the ops that they reach: class indices, rows of tables. A session looks at a
-// batch before it computes anything, so that a wrong label is an error with its place and not a loss that is not a number.
+// batch before it computes anything, so that a wrong label is an error with its place and not a loss that is not a
+// number.
 #pragma once
 
 #include <string>
@@ -11,19 +12,21 @@
 namespace epl {
 
 struct InputBound {
-  int input = 0;         // in the order of the graph's inputs
+  int input = 0;  // in the order of the graph's inputs
   IndexRange range;
-  std::string node;      // that picks by it
-  bool holds(int64_t value) const { return (value >= range.low && value < range.high) || (range.ignored && value == *range.ignored); }
+  std::string node;  // that picks by it
+  bool holds(int64_t value) const {
+    return (value >= range.low && value < range.high) || (range.ignored && value == *range.ignored);
+  }
 };
 
-// An input reaches an op as it is, or through ops that only move elements. `loss` bounds the target where its classes are
-// known.
+// An input reaches an op as it is, or through ops that only move elements. `loss` bounds the target where its classes
+// are known.
 std::vector<InputBound> input_bounds(const Graph& graph, const LossFacts& loss);
 
 // The first element that breaks the bound, -1 for none.
 int64_t find_out_of_bounds(const InputBound& bound, const Tensor& tensor);
-// "holds 7, which is no class of 3": what is wrong with an element.
+// "holds 7, which is not a class of 3": what is wrong with an element.
 std::string bound_text(const InputBound& bound, int64_t value);
 // "row 3", or "element 12" where no dimension counts samples.
 std::string place_text(const TensorType& type, int dim, int64_t element);

@@ -6,7 +6,9 @@ namespace {
 // The samples' part of an output; the whole where all of them are there.
 Tensor part_of(const Entry& entry, std::span<const Tensor> outputs, int port, int64_t samples) {
   const size_t i = static_cast<size_t>(port);
-  return samples == entry.samples.batch ? outputs[i] : first_samples(outputs[i], entry.samples.outputs[i], entry.samples.batch, samples);
+  return samples == entry.samples.batch
+             ? outputs[i]
+             : first_samples(outputs[i], entry.samples.outputs[i], entry.samples.batch, samples);
 }
 
 void add_all(ExactSum& sum, const Tensor& values) {
@@ -19,7 +21,8 @@ void add_all(ExactSum& sum, const Tensor& values) {
 std::vector<Tensor> MeanLoss::room(const Entry& evaluate) {
   std::vector<Tensor> out(evaluate.program.outputs.size());
   const auto want = [&](int port) {
-    if (port >= 0) out[static_cast<size_t>(port)] = Tensor(evaluate.program.outputs[static_cast<size_t>(port)].global_type);
+    if (port >= 0)
+      out[static_cast<size_t>(port)] = Tensor(evaluate.program.outputs[static_cast<size_t>(port)].global_type);
   };
   want(evaluate.loss_terms >= 0 ? evaluate.loss_terms : evaluate.loss_output);
   want(evaluate.loss_weights);

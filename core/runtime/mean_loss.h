@@ -1,5 +1,5 @@
-// The loss over any number of batches, full or not: the sum of its terms over the sum of their weights, without rounding in
-// between, so that it is the same number whatever the batch.
+// The loss over any number of batches, full or not: the sum of its terms over the sum of their weights, without
+// rounding in between, so that it is the same number whatever the batch.
 #pragma once
 
 #include <span>
@@ -16,7 +16,7 @@ class MeanLoss {
   static std::vector<Tensor> room(const Entry& evaluate);
   void add(const Entry& evaluate, std::span<const Tensor> outputs, int64_t samples);
   void merge(const MeanLoss& other);
-  double value() const;   // NaN where nothing counted
+  double value() const;  // NaN where nothing counted
 
  private:
   ExactSum terms_, weights_;

@@ -50,7 +50,7 @@ Result<Tensor> ParameterStore::get(Stream& stream, const StateLayout& layout, st
 }
 
 Result<Tensor> ParameterStore::view(Stream& stream, const StateLayout& layout, std::string_view name) const {
-  if (stream.threads() == nullptr) return get(stream, layout, name);   // the memory of another device
+  if (stream.threads() == nullptr) return get(stream, layout, name);  // the memory of another device
   const StateSlot* slot = layout.find(name);
   if (!slot) return error(Code::not_found, "no parameter or state is called \"", name, "\"");
   return Tensor(slot->type, nullptr, static_cast<const std::byte*>(buffer_->data()) + slot->offset);

@@ -16,7 +16,8 @@ constexpr int64_t instruction_bytes = 4 << 10;
 ProcessMemory process_memory(const CompiledPlan& plan) {
   ProcessMemory out;
   int64_t largest = 0, instructions = 0, constants = 0;
-  for (const ModelInitializer& one : plan.options().model->initializers()) largest = std::max(largest, one.type.bytes());
+  for (const ModelInitializer& one : plan.options().model->initializers())
+    largest = std::max(largest, one.type.bytes());
   for (const Entry& entry : plan.entries()) {
     instructions += static_cast<int64_t>(entry.program.instructions.size());
     constants += entry.program.constant_bytes;

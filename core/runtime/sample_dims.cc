@@ -22,7 +22,8 @@ std::vector<bool> mixed_values(const Plan& plan) {
       if (!v) continue;
       carries[static_cast<size_t>(v.index)] = any;
       // What comes of samples and has no dimension for them is of all of them together.
-      mixed[static_cast<size_t>(v.index)] = mixes || (any && plan.shardings[static_cast<size_t>(v.index)].cut_dim() < 0);
+      mixed[static_cast<size_t>(v.index)] =
+          mixes || (any && plan.shardings[static_cast<size_t>(v.index)].cut_dim() < 0);
     }
   }
   return mixed;
@@ -48,8 +49,10 @@ SampleDims sample_dims(const Plan& plan) {
   const std::vector<bool> mixed = mixed_values(plan);
   for (const Graph::Output& output : graph.outputs) {
     const Sharding& sharding = plan.shardings[static_cast<size_t>(output.value.index)];
-    const int dim = sharding.outer() == 1 ? sharding.cut_dim() : -1;   // else each step of a sequence has its own run of samples
-    const bool whole = dim >= 0 && plan.batch > 0 && graph.type(output.value).shape[static_cast<size_t>(dim)] % plan.batch == 0;
+    const int dim =
+        sharding.outer() == 1 ? sharding.cut_dim() : -1;  // else each step of a sequence has its own run of samples
+    const bool whole =
+        dim >= 0 && plan.batch > 0 && graph.type(output.value).shape[static_cast<size_t>(dim)] % plan.batch == 0;
     dims.outputs.push_back(whole && !mixed[static_cast<size_t>(output.value.index)] ? dim : -1);
   }
   return dims;
@@ -68,7 +71,8 @@ void pad_samples(const Tensor& part, int dim, Tensor& whole) {
   auto* target = static_cast<std::byte*>(whole.data());
   for (int64_t i = 0; i < to.outer; ++i, source += from.run, target += to.run) {
     std::memcpy(target, source, static_cast<size_t>(from.run));
-    for (int64_t at = from.run; at < to.run; at += sample) std::memcpy(target + at, source + from.run - sample, static_cast<size_t>(sample));
+    for (int64_t at = from.run; at < to.run; at += sample)
+      std::memcpy(target + at, source + from.run - sample, static_cast<size_t>(sample));
   }
 }
 
@@ -80,8 +84,8 @@ Tensor first_samples(const Tensor& whole, int dim, int64_t batch, int64_t sample
   if (from.outer == 1) return Tensor(type, std::make_shared<const Tensor>(whole), whole.data());
   Tensor out(type);
   for (int64_t i = 0; i < to.outer; ++i) {
-    std::memcpy(static_cast<std::byte*>(out.data()) + i * to.run, static_cast<const std::byte*>(whole.data()) + i * from.run,
-                static_cast<size_t>(to.run));
+    std::memcpy(static_cast<std::byte*>(out.data()) + i * to.run,
+                static_cast<const std::byte*>(whole.data()) + i * from.run, static_cast<size_t>(to.run));
   }
   return out;
 }

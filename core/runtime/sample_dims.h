@@ -1,5 +1,5 @@
-// Where the inputs and outputs of an entry count samples, which is what a batch that is not full needs: its missing rows are
-// made up, and what they give is cut off again.
+// Where the inputs and outputs of an entry count samples, which is what a batch that is not full needs: its missing
+// rows are made up, and what they give is cut off again.
 #pragma once
 
 #include <span>
@@ -11,10 +11,10 @@
 namespace epl {
 
 struct SampleDims {
-  int64_t batch = 0;          // samples of a whole batch; 0 where nothing counts them
-  std::vector<int> inputs;    // the dimension of each that counts samples; -1: it is the same for all
-  // The dimension of each in which the samples' pieces follow one another; -1 where a sample's piece does not stand alone: it
-  // lies across, or rests on the other samples of the batch.
+  int64_t batch = 0;        // samples of a whole batch; 0 where nothing counts them
+  std::vector<int> inputs;  // the dimension of each that counts samples; -1: it is the same for all
+  // The dimension of each in which the samples' pieces follow one another; -1 where a sample's piece does not stand
+  // alone: it lies across, or rests on the other samples of the batch.
   std::vector<int> outputs;
 };
 SampleDims sample_dims(const Plan& plan);

@@ -13,9 +13,9 @@ struct Session::Rank {
   std::unique_ptr<Stream> stream;
   ParameterStore store;
   std::unique_ptr<Buffer> arena;
-  std::vector<std::unique_ptr<Executor>> executors;   // by entry
-  std::unique_ptr<Communicator> world;                              // none where there is one rank
-  std::map<std::string, std::unique_ptr<Communicator>> groups;     // by axis of the mesh
+  std::vector<std::unique_ptr<Executor>> executors;             // by entry
+  std::unique_ptr<Communicator> world;                          // none where there is one rank
+  std::map<std::string, std::unique_ptr<Communicator>> groups;  // by axis of the mesh
   std::vector<Groups> groups_of_entry;
   Status status;
 };
@@ -24,7 +24,8 @@ Session::Session(const Host& host, std::shared_ptr<const CompiledPlan> plan, uin
     : host_(host), plan_(std::move(plan)), seed_(seed) {}
 Session::~Session() = default;
 
-Result<std::unique_ptr<Session>> Session::create(const Host& host, std::shared_ptr<const CompiledPlan> plan, uint64_t seed) {
+Result<std::unique_ptr<Session>> Session::create(const Host& host, std::shared_ptr<const CompiledPlan> plan,
+                                                 uint64_t seed) {
   std::unique_ptr<Session> session(new Session(host, std::move(plan), seed));
   const CompiledPlan& p = session->plan();
   session->device_ = p.device();
@@ -34,18 +35,19 @@ Result<std::unique_ptr<Session>> Session::create(const Host& host, std::shared_p
     EPL_ASSIGN(rank->store, ParameterStore::create(*session->device_, *rank->stream, p.state()));
     EPL_ASSIGN(rank->arena, session->device_->allocate(std::max<int64_t>(p.arena_bytes(), 1)));
     for (const Entry& entry : p.entries()) {
-      EPL_ASSIGN(auto executor, Executor::create(session->host_, *session->device_, *rank->stream, entry.program, rank->store,
-                                                 *rank->arena, r));
+      EPL_ASSIGN(auto executor, Executor::create(session->host_, *session->device_, *rank->stream, entry.program,
+                                                 rank->store, *rank->arena, r));
       rank->executors.push_back(std::move(executor));
     }
     session->ranks_.push_back(std::move(rank));
   }
   EPL_TRY(session->connect());
-  if (session->device_->executes()) session->rank_threads_ = std::make_unique<ThreadPool>(static_cast<int>(p.options().ranks));
-  size_t most_inputs = 0, most_outputs = 0;
+  if (session->device_->executes())
+    session->rank_threads_ = std::make_unique<ThreadPool>(static_cast<int>(p.options().ranks));
+  size_t max_inputs = 0, max_outputs = 0;
   for (const Entry& entry : p.entries()) {
-    most_inputs = std::max(most_inputs, entry.program.inputs.size());
-    most_outputs = std::max(most_outputs, entry.program.outputs.size());
+    max_inputs = std::max(max_inputs, entry.program.inputs.size());
+    max_outputs = std::max(max_outputs, entry.program.outputs.size());
     auto& results = session->results_.emplace_back();
     // Of evaluate and predict the rest is wanted by few, who bring the room.
     for (const ProgramPort& port : entry.program.outputs) {
@@ -53,8 +55,8 @@ Result<std::unique_ptr<Session>> Session::create(const Host& host, std::shared_p
       results.push_back(kept ? Tensor(port.global_type) : Tensor());
     }
   }
-  session->input_pointers_.reserve(most_inputs);
-  session->output_pointers_.reserve(most_outputs);
+  session->input_pointers_.reserve(max_inputs);
+  session->output_pointers_.reserve(max_outputs);
   return session;
 }
 
@@ -77,7 +79,9 @@ Status Session::connect() {
         auto& group = rank.groups[axis];
         if (!group) {
           const std::vector<int> members = entry.plan.mesh.ranks_along(axis, static_cast<int64_t>(r));
-          EPL_ASSIGN(group, rank.world->split(members.size() == ranks_.size() ? axis : cat(axis, " of rank ", members.front()), members));
+          EPL_ASSIGN(group,
+                     rank.world->split(members.size() == ranks_.size() ? axis : cat(axis, " of rank ", members.front()),
+                                       members));
         }
         groups.of_program.push_back(group.get());
       }
@@ -94,7 +98,8 @@ Result<const Entry*> Session::find_entry(EntryKind kind) const {
 
 namespace {
 
-// How many samples an input has, 0 where nothing counts them; an error if its type is not that of the plan but for this number.
+// How many samples an input has, 0 where nothing counts them; an error if its type is not that of the plan but for this
+// number.
 Result<int64_t> samples_of(const ProgramPort& port, const TensorType& type, int dim, int64_t batch) {
   if (type == port.global_type) return dim < 0 ? 0 : batch;
   TensorType fitting = port.global_type;
@@ -111,7 +116,9 @@ Status check_bounds(const Entry& entry, std::span<const Tensor> inputs) {
     if (wrong < 0) continue;
     const std::string& name = entry.program.inputs[static_cast<size_t>(bound.input)].name;
     const int dim = entry.samples.inputs[static_cast<size_t>(bound.input)];
-    return invalid("input ", name, " ", bound_text(bound, input.get_int(wrong)), " (", place_text(input.type(), dim, wrong), ", node ", bound.node, ")").at(name);
+    return invalid("input ", name, " ", bound_text(bound, input.get_int(wrong)), " (",
+                   place_text(input.type(), dim, wrong), ", node ", bound.node, ")")
+        .at(name);
   }
   return {};
 }
@@ -134,27 +141,32 @@ Result<int64_t> Session::samples_in(EntryKind kind, std::span<const Tensor> inpu
   const Program& program = entry->program;
   if (inputs.size() != program.inputs.size()) {
     std::string names;
-    for (const ProgramPort& port : program.inputs) names += cat(names.empty() ? "" : ", ", port.name, ": ", port.global_type.text());
+    for (const ProgramPort& port : program.inputs)
+      names += cat(names.empty() ? "" : ", ", port.name, ": ", port.global_type.text());
     return invalid(program.name, " takes ", program.inputs.size(), " tensors (", names, "), got ", inputs.size());
   }
   int64_t samples = 0;
   size_t first = 0;
   for (size_t i = 0; i < inputs.size(); ++i) {
     const ProgramPort& port = program.inputs[i];
-    if (inputs[i].empty()) return invalid("input ", port.name, " (", port.global_type.text(), ") is missing").at(port.name);
+    if (inputs[i].empty())
+      return invalid("input ", port.name, " (", port.global_type.text(), ") is missing").at(port.name);
     EPL_ASSIGN(int64_t here, samples_of(port, inputs[i].type(), entry->samples.inputs[i], entry->samples.batch));
     if (here == 0) continue;
     if (samples != 0 && here != samples) {
-      return invalid("input ", port.name, " holds ", here, " samples, input ", program.inputs[first].name, " ", samples).at(port.name);
+      return invalid("input ", port.name, " holds ", here, " samples, input ", program.inputs[first].name, " ", samples)
+          .at(port.name);
     }
     if (samples == 0) first = i;
     samples = here;
   }
   samples = samples == 0 ? entry->samples.batch : samples;
   if (kind == EntryKind::train && samples != entry->samples.batch) {
-    return invalid("a step takes the whole batch of the plan, ", entry->samples.batch, " samples; got ", samples, " (input ", program.inputs[first].name, " ",
-                   inputs[first].type().text(), "). Keep them for the next batch, or make a plan for ", samples,
-                   ". Evaluation and prediction take fewer").at(program.inputs[first].name);
+    return invalid("a step takes the whole batch of the plan, ", entry->samples.batch, " samples; got ", samples,
+                   " (input ", program.inputs[first].name, " ", inputs[first].type().text(),
+                   "). Keep them for the next batch, or make a plan for ", samples,
+                   ". Evaluation and prediction take fewer")
+        .at(program.inputs[first].name);
   }
   return samples;
 }
@@ -162,7 +174,8 @@ Result<int64_t> Session::samples_in(EntryKind kind, std::span<const Tensor> inpu
 // Inputs of whole batches, already checked but for what they hold.
 Status Session::execute(const Entry& entry, std::span<const Tensor> inputs, const CallOptions& options) {
   if (!healthy_) {
-    return Status(Code::misuse, "an earlier step failed while the weights were changing; restore the session from a checkpoint");
+    return Status(Code::misuse,
+                  "an earlier step failed while the weights were changing; restore the session from a checkpoint");
   }
   EPL_TRY(check_bounds(entry, inputs));
   size_t index = static_cast<size_t>(&entry - plan_->entries().data());
@@ -205,7 +218,7 @@ Status Session::run_ranks(size_t index, const RunRequest& request) {
       rank.status = rank.executors[index]->run(request, rank.groups_of_entry[index]);
     } catch (...) {
       if (rank.world) rank.world->abort(Status(Code::peer_failed, cat("rank ", r, " failed")));
-      throw;   // an internal error: the C API poisons the session
+      throw;  // an internal error: the C API poisons the session
     }
     if (!rank.status.ok() && rank.world) {
       rank.world->abort(Status(Code::peer_failed, cat("rank ", r, ": ", rank.status.message()), rank.status.where()));
@@ -214,22 +227,24 @@ Status Session::run_ranks(size_t index, const RunRequest& request) {
   if (rank_threads_) {
     rank_threads_->run(static_cast<int64_t>(ranks_.size()), [&](int64_t r, int) { run_rank(r); });
   } else {
-    for (size_t r = 0; r < ranks_.size(); ++r) run_rank(static_cast<int64_t>(r));   // simulated: nothing blocks
+    for (size_t r = 0; r < ranks_.size(); ++r) run_rank(static_cast<int64_t>(r));  // simulated: nothing blocks
   }
   // The first cause wins over the ranks that only heard of it.
   Status failure;
   for (const auto& rank : ranks_) {
     if (rank->status.ok()) continue;
-    if (failure.ok() || (failure.code() == Code::peer_failed && rank->status.code() != Code::peer_failed)) failure = rank->status;
+    if (failure.ok() || (failure.code() == Code::peer_failed && rank->status.code() != Code::peer_failed))
+      failure = rank->status;
     if (rank->executors[index]->state_torn()) healthy_ = false;
   }
-  if (!failure.ok()) EPL_TRY(connect());   // an aborted group is never used again
+  if (!failure.ok()) EPL_TRY(connect());  // an aborted group is never used again
   return failure;
 }
 
 Status Session::step(std::span<const Tensor> inputs, StepMetrics& metrics, const CallOptions& options) {
   const Entry& entry = plan_->entries().front();
-  if (entry.kind != EntryKind::train) return Status(Code::invalid_argument, "the plan was made without a trainer and only predicts");
+  if (entry.kind != EntryKind::train)
+    return Status(Code::invalid_argument, "the plan was made without a trainer and only predicts");
   output_pointers_.clear();
   for (Tensor& result : results_[0]) output_pointers_.push_back(result.data());
   EPL_TRY(samples_in(EntryKind::train, inputs).status());
@@ -245,22 +260,26 @@ Status Session::step(std::span<const Tensor> inputs, StepMetrics& metrics, const
   return {};
 }
 
-Status Session::run(EntryKind kind, std::span<const Tensor> inputs, std::span<Tensor> outputs, const CallOptions& options) {
+Status Session::run(EntryKind kind, std::span<const Tensor> inputs, std::span<Tensor> outputs,
+                    const CallOptions& options) {
   if (kind == EntryKind::train) return invalid("a train entry runs in steps");
   EPL_ASSIGN(const Entry* entry, find_entry(kind));
   EPL_ASSIGN(const int64_t samples, samples_in(kind, inputs));
   const auto& ports = entry->program.outputs;
-  if (outputs.size() != ports.size()) return invalid(entry_name(kind), " gives ", ports.size(), " outputs, got room for ", outputs.size());
+  if (outputs.size() != ports.size())
+    return invalid(entry_name(kind), " gives ", ports.size(), " outputs, got room for ", outputs.size());
   const bool partial = samples != entry->samples.batch;
   output_pointers_.clear();
   for (size_t i = 0; i < outputs.size(); ++i) {
     output_pointers_.push_back(outputs[i].data());
     if (outputs[i].empty()) continue;
     if (outputs[i].type() != ports[i].global_type) {
-      return invalid("output ", ports[i].name, " is ", ports[i].global_type.text(), ", got room for ", outputs[i].type().text());
+      return invalid("output ", ports[i].name, " is ", ports[i].global_type.text(), ", got room for ",
+                     outputs[i].type().text());
     }
     if (partial && entry->samples.outputs[i] < 0) {
-      return unsupported("output ", ports[i].name, " does not keep the samples of a batch apart, so it needs all ", entry->samples.batch, "; got ", samples)
+      return unsupported("output ", ports[i].name, " does not keep the samples of a batch apart, so it needs all ",
+                         entry->samples.batch, "; got ", samples)
           .at(ports[i].name);
     }
   }
@@ -278,7 +297,8 @@ Status Session::evaluate(std::span<const Tensor> inputs, double& loss, const Cal
     return {};
   }
   if (entry->loss_terms < 0) {
-    return unsupported("the model computes its own loss of a whole batch, ", entry->samples.batch, " samples; got ", samples);
+    return unsupported("the model computes its own loss of a whole batch, ", entry->samples.batch, " samples; got ",
+                       samples);
   }
   MeanLoss mean;
   std::vector<Tensor> terms = MeanLoss::room(*entry);
@@ -298,12 +318,13 @@ Result<Tensor> Session::step_output(std::string_view name) const {
 
 Result<double> Session::step_scalar(std::string_view name) const {
   EPL_ASSIGN(Tensor value, step_output(name));
-  if (value.elements() != 1) return invalid("step output \"", name, "\" is no scalar");
+  if (value.elements() != 1) return invalid("step output \"", name, "\" is not a scalar");
   return value.get(0);
 }
 
 Status Session::set_rate_scale(const RateScale& scale) {
-  if (!(scale.scale >= 0 && std::isfinite(scale.scale))) return invalid("the scale of the learning rate is ", scale.scale, "; it is a number from 0 on");
+  if (!(scale.scale >= 0 && std::isfinite(scale.scale)))
+    return invalid("the scale of the learning rate is ", scale.scale, "; it is a number from 0 on");
   rate_scale_ = scale;
   return {};
 }
@@ -311,7 +332,8 @@ Status Session::set_rate_scale(const RateScale& scale) {
 Status Session::observe(double value, bool higher_is_better) {
   const Schedule& schedule = plan_->schedule();
   if (schedule.row == nullptr || !schedule.row->watches) {
-    return invalid("the schedule ", schedule.row ? schedule.row->name : std::string("of this plan"), " watches no number; plateau does");
+    return invalid("the schedule ", schedule.row ? schedule.row->name : std::string("of this plan"),
+                   " watches no number; plateau does");
   }
   rate_scale_.observe(schedule.options, value, higher_is_better);
   return {};

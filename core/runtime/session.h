@@ -13,33 +13,35 @@
 namespace epl {
 
 struct StepMetrics {
-  int64_t step = 0;              // of this step, counted from 0
+  int64_t step = 0;  // of this step, counted from 0
   double loss = 0;
-  double gradient_norm = -1;     // before clipping; -1 when it was not computed
+  double gradient_norm = -1;  // before clipping; -1 when it was not computed
   double learning_rate = 0;
 };
 
 struct CallOptions {
   const StopToken* stop = nullptr;
-  double timeout_seconds = 0;    // 0: none
+  double timeout_seconds = 0;  // 0: none
 };
 
 class Session {
  public:
-  static Result<std::unique_ptr<Session>> create(const Host& host, std::shared_ptr<const CompiledPlan> plan, uint64_t seed = 0);
+  static Result<std::unique_ptr<Session>> create(const Host& host, std::shared_ptr<const CompiledPlan> plan,
+                                                 uint64_t seed = 0);
   ~Session();
 
   const CompiledPlan& plan() const { return *plan_; }
   // Inputs of the global batch in the order of the entry's program, exactly of the types the plan names; evaluate and
-  // predict take fewer samples as well. On an error that leaves the state whole, the same step may be called again. A loss or a
-  // gradient that is not finite is such an error: it names the first parameter whose gradient is, and `where` is the node (input,
-  // parameter) that the first NaN came out of.
+  // predict take fewer samples as well. On an error that leaves the state whole, the same step may be called again. A
+  // loss or a gradient that is not finite is such an error: it names the first parameter whose gradient is, and `where`
+  // is the node (input, parameter) that the first NaN came out of.
   Status step(std::span<const Tensor> inputs, StepMetrics& metrics, const CallOptions& options = {});
   // The mean of what counts among the samples given.
   Status evaluate(std::span<const Tensor> inputs, double& loss, const CallOptions& options = {});
-  // One forward pass of an entry but train. Outputs are tensors of the global types of a whole batch, made by the caller; empty
-  // ones are not wanted. Of fewer samples than a batch the first rows are theirs (first_samples).
-  Status run(EntryKind kind, std::span<const Tensor> inputs, std::span<Tensor> outputs, const CallOptions& options = {});
+  // One forward pass of an entry but train. Outputs are tensors of the global types of a whole batch, made by the
+  // caller; empty ones are not wanted. Of fewer samples than a batch the first rows are theirs (first_samples).
+  Status run(EntryKind kind, std::span<const Tensor> inputs, std::span<Tensor> outputs,
+             const CallOptions& options = {});
   Status predict(std::span<const Tensor> inputs, std::span<Tensor> outputs, const CallOptions& options = {}) {
     return run(EntryKind::predict, inputs, outputs, options);
   }
@@ -87,14 +89,14 @@ class Session {
   uint64_t seed_;
   std::shared_ptr<Device> device_;
   std::vector<std::unique_ptr<Rank>> ranks_;
-  std::unique_ptr<ThreadPool> rank_threads_;   // none on a simulated device
+  std::unique_ptr<ThreadPool> rank_threads_;  // none on a simulated device
   int64_t steps_done_ = 0;
   bool healthy_ = true;
   RateScale rate_scale_;
   std::vector<float> scalars_;
   std::vector<const void*> input_pointers_;
   std::vector<void*> output_pointers_;
-  std::vector<std::vector<Tensor>> results_;   // by entry: where metrics land
+  std::vector<std::vector<Tensor>> results_;  // by entry: where metrics land
 };
 
 }  // namespace epl

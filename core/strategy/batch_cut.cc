@@ -17,7 +17,8 @@ CutFactor factor_at(const ShardingRule& rule, const ShardingRule::Operand& opera
   int64_t before = 1;  // product of the factors before this one
   for (int factor : operand[place.dim]) {
     const int64_t size = rule.factors[factor].size;
-    if (place.outer < before * size) return place.outer % before == 0 ? CutFactor{factor, place.outer / before} : CutFactor();
+    if (place.outer < before * size)
+      return place.outer % before == 0 ? CutFactor{factor, place.outer / before} : CutFactor();
     before *= size;
   }
   return {};
@@ -41,9 +42,10 @@ BatchCut follow_batch(const ShardingRule& rule, const std::vector<CutPlace>& cut
   }
   if (!factor) return result;
   const ShardingRule::Factor& known = rule.factors[factor.factor];
-  if (known.whole) return couple("the op needs the whole batch at once");
+  if (known.unshardable) return couple("the op needs the whole batch at once");
   if (known.size % (factor.outer * units) != 0) {
-    return couple(cat("a dimension of ", known.size / factor.outer, " mixes samples and does not divide into ", units, " units"));
+    return couple(
+        cat("a dimension of ", known.size / factor.outer, " mixes samples and does not divide into ", units, " units"));
   }
   result.factor = factor;
   NodeSharding node;
@@ -52,7 +54,8 @@ BatchCut follow_batch(const ShardingRule& rule, const std::vector<CutPlace>& cut
   const OperandShardings operands = operand_shardings(rule, node);
   bool twice = false, sums = false;
   const auto place_of = [&](const Sharding& sharding) {
-    twice = twice || std::ranges::count_if(sharding.dims, [](const AxisCut& dim) { return static_cast<bool>(dim); }) > 1;
+    twice =
+        twice || std::ranges::count_if(sharding.dims, [](const AxisCut& dim) { return static_cast<bool>(dim); }) > 1;
     return CutPlace{sharding.cut_dim(), sharding.outer()};
   };
   for (const Sharding& input : operands.inputs) result.inputs.push_back(place_of(input));
@@ -60,7 +63,8 @@ BatchCut follow_batch(const ShardingRule& rule, const std::vector<CutPlace>& cut
     result.outputs.push_back(place_of(operands.outputs[o]));
     if (result.outputs.back()) continue;
     if (known.reduce != ShardingRule::Reduce::sum) return couple("it takes a maximum over the batch");
-    if (sums && operands.sum_outers[o] != result.sum_outer) return couple("its results sum over the batch in different orders");
+    if (sums && operands.sum_outers[o] != result.sum_outer)
+      return couple("its results sum over the batch in different orders");
     result.sum_outer = operands.sum_outers[o];
     sums = true;
   }

@@ -9,10 +9,11 @@
 
 namespace epl {
 
-// Where the batch lies in an operand: in dimension `dim`, which is `outer` times a run of samples (each may be several elements). Samples
-// are the major part of the dimension where outer is 1: [time * samples, ...] has an outer of `time`.
+// Where the batch lies in an operand: in dimension `dim`, which is `outer` times a run of samples (each may be several
+// elements). Samples are the major part of the dimension where outer is 1: [time * samples, ...] has an outer of
+// `time`.
 struct CutPlace {
-  int dim = -1;        // -1: nowhere
+  int dim = -1;  // -1: nowhere
   int64_t outer = 1;
   explicit operator bool() const { return dim >= 0; }
   friend bool operator==(const CutPlace&, const CutPlace&) = default;
@@ -27,12 +28,12 @@ struct CutFactor {
 };
 
 struct BatchCut {
-  CutFactor factor;                // the node's factor that carries the batch; none: the node sees all of it, or none
-  bool couples = false;            // it works across samples in a way that a cut cannot follow; `why` says how
+  CutFactor factor;      // the node's factor that carries the batch; none: the node sees all of it, or none
+  bool couples = false;  // it works across samples in a way that a cut cannot follow; `why` says how
   std::string why;
-  std::vector<CutPlace> inputs;    // per input: where the factor stands, nowhere if it does not
-  std::vector<CutPlace> outputs;   // nowhere: the output is a sum over the batch
-  int64_t sum_outer = 1;           // Units::outer of those sums
+  std::vector<CutPlace> inputs;   // per input: where the factor stands, nowhere if it does not
+  std::vector<CutPlace> outputs;  // nowhere: the output is a sum over the batch
+  int64_t sum_outer = 1;          // Units::outer of those sums
 };
 
 Result<ShardingRule> node_rule(const Graph& graph, const Node& node);

@@ -17,18 +17,19 @@ strategy never changes the mathematics, and at the default `reproducible.level` 
 {"pipeline.num_micro_batch": 4, "reproducible.units": 8}
 ```
 
-The keys below stand at the top level. Beside them stand `scopes`, outermost first, and `default`, the scope of every node
-that no other matches. A scope has a kind with its number of devices (`"replicate": 2`, `"split": 2` or `"expert": 4`), what
-it matches (`match`: a glob or a list of globs over node names, `op:MatMul`, or `param:embed*`), a `name`, and inner `scopes`:
+The keys below stand at the top level. Beside them stand `scopes`, outermost first, and `default`, the scope of every
+node that no other matches. A scope has a kind with its number of devices (`"replicate": 2`, `"split": 2` or
+`"expert": 4`), what it matches (`match`: a glob or a list of globs over node names, `op:MatMul`, or `param:embed*`), a
+`name`, and inner `scopes`:
 
 ```json
 {"default": {"replicate": 2}}
 ```
 
-This version runs data parallelism: `default` with `replicate`, on as many ranks as the plan is made for, and micro-batches.
-Everything else is read and checked, and is an error that says so when a plan is made: nothing is ignored. A key or word that
-does not exist is an error that names the nearest one. The batch of a plan is cut in units (`reproducible.units`): the
-number of ranks times the number of micro-batches divides them.
+This version runs data parallelism: `default` with `replicate`, on as many ranks as the plan is made for, and
+micro-batches. Everything else is read and checked, and is an error that says so when a plan is made: nothing is
+ignored. A key or word that does not exist is an error that names the nearest one. The batch of
+a plan is cut in units (`reproducible.units`): the number of ranks times the number of micro-batches divides them.
 
 | key | default | values | in this version | meaning |
 |---|---|---|---|---|
@@ -36,7 +37,7 @@ number of ranks times the number of micro-batches divides them.
 
 std::string values_of(const ConfigKey& key) {
   if (std::holds_alternative<bool>(key.value)) return "true, false";
-  if (std::holds_alternative<int64_t>(key.value)) return "a whole number";
+  if (std::holds_alternative<int64_t>(key.value)) return "an integer";
   std::vector<std::string> words;
   for (const std::string& word : key.words) words.push_back(word.empty() ? "\"\"" : word);
   return words.empty() ? "a text" : join(words, ", ");
@@ -47,10 +48,12 @@ std::string values_of(const ConfigKey& key) {
 std::string strategy_documentation() {
   std::string text(opening);
   for (const ConfigKey& key : config_keys()) {
-    text += cat("| `", key.name, "` | ", attribute_text(key.value), " | ", values_of(key), " | ", key.built ? "yes" : "not yet", " | ",
-                key.doc, " |\n");
+    text += cat("| `", key.name, "` | ", attribute_text(key.value), " | ", values_of(key), " | ",
+                key.built ? "yes" : "not yet", " | ", key.doc, " |\n");
   }
-  return text + "\nWhat `reproducible.level` = `run` allows, and the pack that makes use of it: [packs.md](packs.md). `layout` is not built yet.\n";
+  return text +
+         "\nWhat `reproducible.level` = `run` allows, and the pack that makes use of it: [packs.md](packs.md). "
+         "`layout` is not built yet.\n";
 }
 
 }  // namespace epl

@@ -95,8 +95,8 @@ Result<int64_t> batch_size(const Graph& graph) {
     if (info.batch_dim < 0) continue;
     int64_t size = info.type.dim(info.batch_dim);
     if (batch != 0 && size != batch) {
-      return invalid("input ", info.name, " has ", size, " samples in dimension ", info.batch_dim, " but ", from, " has ", batch,
-                     "; name the dimension that counts samples for each input, or -1 for none");
+      return invalid("input ", info.name, " has ", size, " samples in dimension ", info.batch_dim, " but ", from,
+                     " has ", batch, "; name the dimension that counts samples for each input, or -1 for none");
     }
     batch = size;
     from = info.name;
@@ -111,14 +111,16 @@ Result<int64_t> unit_count(const Strategy& strategy, int64_t batch, int64_t piec
     while (units < max_units && batch % (units * 2) == 0 && batch > 0) units *= 2;
   }
   if (!power_of_two(units)) return invalid("reproducible.units is ", units, "; it must be a power of two");
-  if (batch > 0 && batch % units != 0) return invalid("reproducible.units is ", units, ", which does not divide the batch of ", batch);
+  if (batch > 0 && batch % units != 0)
+    return invalid("reproducible.units is ", units, ", which does not divide the batch of ", batch);
   if (!power_of_two(pieces)) {
-    return invalid("ranks x micro-batches is ", pieces, "; it must be a power of two, because the batch is cut by halves");
+    return invalid("ranks x micro-batches is ", pieces,
+                   "; it must be a power of two, because the batch is cut by halves");
   }
   if (units % pieces != 0) {
     return invalid("the batch of ", batch, " has ", units, " units, which ", pieces,
-                   " pieces (ranks x micro-batches) do not divide into aligned runs; use a batch that divides by ", pieces,
-                   ", or set reproducible.units");
+                   " pieces (ranks x micro-batches) do not divide into aligned runs; use a batch that divides by ",
+                   pieces, ", or set reproducible.units");
   }
   return units;
 }
@@ -135,7 +137,8 @@ Result<Plan> make_plan(const PlanRequest& request) {
   int64_t micro_batches = request.strategy.integer("pipeline.num_micro_batch", 1);
   if (micro_batches < 1) return invalid("pipeline.num_micro_batch is ", micro_batches);
   if (plan.batch == 0 && micro_batches * request.ranks > 1) {
-    return invalid("no input counts samples, so the batch cannot be cut into ", micro_batches * request.ranks, " pieces");
+    return invalid("no input counts samples, so the batch cannot be cut into ", micro_batches * request.ranks,
+                   " pieces");
   }
   EPL_ASSIGN(int64_t units, unit_count(request.strategy, plan.batch, micro_batches * request.ranks));
   plan.mesh.axes = {{"data", request.ranks, MeshAxis::Kind::rank},

@@ -1,5 +1,6 @@
 // Strategy passes: one file each in core/strategy/passes. A pass writes decisions into the plan's tables and never
-// rewrites the graph. The pass list is text: `place; propagate; schedule`, with options in brackets as `zero(level=v2)`.
+// rewrites the graph. The pass list is text: `place; propagate; schedule`, with options in brackets as
+// `zero(level=v2)`.
 #pragma once
 
 #include <functional>
@@ -15,14 +16,14 @@ struct PlanRequest {
   std::shared_ptr<const Graph> graph;
   Strategy strategy;
   int64_t ranks = 1;
-  std::string passes;      // empty: the default list
+  std::string passes;  // empty: the default list
 };
 Result<Plan> make_plan(const PlanRequest& request);
 
 struct PassContext {
   Plan& plan;
   const PlanRequest& request;
-  Attributes options;   // those of the row, with their defaults
+  Attributes options;  // those of the row, with their defaults
 };
 struct PassRow {
   std::string name;
@@ -41,13 +42,13 @@ const std::string& default_passes();
 Status run_passes(Plan& plan, const PlanRequest& request, std::string_view list,
                   const std::function<void(const std::string& pass, const Plan&)>& after = nullptr);
 
-#define EPL_PASS(row_name)                                                                             \
-  static ::epl::PassRow epl_pass_##row_name();                                                         \
-  void EPL_PASS_row_##row_name(::epl::PassTable& table);                                               \
-  void EPL_PASS_row_##row_name(::epl::PassTable& table) {                                              \
-    table.rows.push_back(epl_pass_##row_name());                                                       \
-    table.rows.back().name = #row_name;                                                                \
-  }                                                                                                    \
+#define EPL_PASS(row_name)                                \
+  static ::epl::PassRow epl_pass_##row_name();            \
+  void EPL_PASS_row_##row_name(::epl::PassTable& table);  \
+  void EPL_PASS_row_##row_name(::epl::PassTable& table) { \
+    table.rows.push_back(epl_pass_##row_name());          \
+    table.rows.back().name = #row_name;                   \
+  }                                                       \
   static ::epl::PassRow epl_pass_##row_name()
 
 }  // namespace epl

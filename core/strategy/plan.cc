@@ -9,11 +9,16 @@ namespace epl {
 
 std::string_view block_name(BlockKind kind) {
   switch (kind) {
-    case BlockKind::once: return "once";
-    case BlockKind::pre: return "pre";
-    case BlockKind::mid: return "mid";
-    case BlockKind::main: return "main";
-    case BlockKind::post: return "post";
+    case BlockKind::once:
+      return "once";
+    case BlockKind::pre:
+      return "pre";
+    case BlockKind::mid:
+      return "mid";
+    case BlockKind::main:
+      return "main";
+    case BlockKind::post:
+      return "post";
   }
   return "?";
 }
@@ -24,16 +29,18 @@ Result<OperandShardings> operand_shardings(const Plan& plan, NodeId id) {
   const Graph& graph = *plan.graph;
   const Node& node = graph.node(id);
   const NodeSharding& sharding = plan.node_shardings[static_cast<size_t>(id.index)];
-  if (!sharding.cut()) {   // most nodes of an optimizer: no rule is asked for
+  if (!sharding.cut()) {  // most nodes of an optimizer: no rule is asked for
     OperandShardings whole;
-    for (Value v : node.inputs) whole.inputs.push_back({.dims = std::vector<AxisCut>(v ? graph.type(v).shape.size() : 0)});
+    for (Value v : node.inputs)
+      whole.inputs.push_back({.dims = std::vector<AxisCut>(v ? graph.type(v).shape.size() : 0)});
     for (Value v : node.outputs) whole.outputs.push_back({.dims = std::vector<AxisCut>(graph.type(v).shape.size())});
     whole.sum_outers.assign(node.outputs.size(), 1);
     return whole;
   }
   EPL_ASSIGN(const ShardingRule rule, node_rule(graph, node));
   if (sharding.factors.size() != rule.factors.size()) {
-    return invalid("node ", node.name, " has ", rule.factors.size(), " factors, its sharding ", sharding.factors.size());
+    return invalid("node ", node.name, " has ", rule.factors.size(), " factors, its sharding ",
+                   sharding.factors.size());
   }
   return operand_shardings(rule, sharding);
 }
@@ -46,7 +53,8 @@ Status verify_plan(const Plan& plan) {
   for (size_t i = 0; i < plan.shardings.size(); ++i) {
     const ValueInfo& info = graph.value(Value{static_cast<int>(i)});
     const Sharding& sharding = plan.shardings[i];
-    if (sharding.dims.size() != info.type.shape.size()) return error(Code::internal, info.name, " has another number of dimensions");
+    if (sharding.dims.size() != info.type.shape.size())
+      return error(Code::internal, info.name, " has another number of dimensions");
     for (size_t d = 0; d < sharding.dims.size(); ++d) {
       int64_t pieces = sharding.dims[d].outer;
       for (int axis : sharding.dims[d].axes) pieces *= plan.mesh.axes[static_cast<size_t>(axis)].size;

@@ -17,7 +17,8 @@ std::string axes_text(const Plan& plan, const std::vector<int>& axes) {
 // "[data.micro_batch.unit, -]": per dimension, or factor, the axes that cut it.
 std::string cuts_text(const Plan& plan, const std::vector<AxisCut>& cuts) {
   std::vector<std::string> texts;
-  for (const AxisCut& cut : cuts) texts.push_back(!cut ? "-" : cat(axes_text(plan, cut.axes), cut.outer == 1 ? "" : cat(" outer ", cut.outer)));
+  for (const AxisCut& cut : cuts)
+    texts.push_back(!cut ? "-" : cat(axes_text(plan, cut.axes), cut.outer == 1 ? "" : cat(" outer ", cut.outer)));
   return cat("[", join(texts, ", "), "]");
 }
 
@@ -67,7 +68,9 @@ bool parse_sharding(TextReader& reader, const Plan& plan, Sharding& out) {
   while (reader.take("partial")) {
     std::string word;
     std::vector<int> axes;
-    if (!reader.name(word) || std::ranges::find(reductions, word) == std::end(reductions) || !parse_axes(reader, plan, axes)) return false;
+    if (!reader.name(word) || std::ranges::find(reductions, word) == std::end(reductions) ||
+        !parse_axes(reader, plan, axes))
+      return false;
     const auto kind = static_cast<ShardingRule::Reduce>(std::ranges::find(reductions, word) - std::begin(reductions));
     for (int axis : axes) out.partial.push_back({axis, kind});
   }
@@ -82,11 +85,13 @@ std::optional<BlockKind> parse_block(std::string_view name) {
 }
 
 Status parse_header(TextReader& reader, Plan& plan) {
-  if (!reader.next_line() || !reader.take("plan batch") || !reader.integer(plan.batch)) return reader.fail("expected plan batch N");
+  if (!reader.next_line() || !reader.take("plan batch") || !reader.integer(plan.batch))
+    return reader.fail("expected plan batch N");
   std::string name, kind;
   while (reader.next_line() && reader.take("axis")) {
     MeshAxis axis;
-    if (!reader.name(axis.name) || !reader.integer(axis.size) || !reader.name(kind)) return reader.fail("expected axis name size kind");
+    if (!reader.name(axis.name) || !reader.integer(axis.size) || !reader.name(kind))
+      return reader.fail("expected axis name size kind");
     axis.kind = kind == "rank" ? MeshAxis::Kind::rank : kind == "time" ? MeshAxis::Kind::time : MeshAxis::Kind::unit;
     plan.mesh.axes.push_back(axis);
   }
@@ -98,17 +103,21 @@ Status parse_header(TextReader& reader, Plan& plan) {
 std::string print_plan(const Plan& plan) {
   static constexpr std::string_view axis_kinds[] = {"rank", "time", "unit"};
   std::string out = cat("plan batch ", plan.batch, "\n");
-  for (const MeshAxis& axis : plan.mesh.axes) out += cat("axis ", axis.name, " ", axis.size, " ", axis_kinds[static_cast<int>(axis.kind)], "\n");
+  for (const MeshAxis& axis : plan.mesh.axes)
+    out += cat("axis ", axis.name, " ", axis.size, " ", axis_kinds[static_cast<int>(axis.kind)], "\n");
   out += cat("strategy ", quoted(print_strategy(plan.strategy)), "\n", "passes ", quoted(plan.passes), "\n");
   for (const std::string& note : plan.notes) out += cat("note ", quoted(note), "\n");
   for (const TaskGraph& t : plan.task_graphs) {
-    out += cat("taskgraph ", name_text(t.scope), " ranks ", t.device.first_rank, " ", t.device.ranks, " nodes ", t.nodes, "\n");
+    out += cat("taskgraph ", name_text(t.scope), " ranks ", t.device.first_rank, " ", t.device.ranks, " nodes ",
+               t.nodes, "\n");
   }
-  for (const Action& action : plan.schedule) out += cat("run ", block_name(action.block), " ", action.micro_batch, "\n");
+  for (const Action& action : plan.schedule)
+    out += cat("run ", block_name(action.block), " ", action.micro_batch, "\n");
   const Graph& graph = *plan.graph;
   for (size_t i = 0; i < plan.shardings.size(); ++i) {
     const ValueInfo& info = graph.value(Value{static_cast<int>(i)});
-    out += cat("value ", name_text(info.name), " ", info.type.text(), " @ ", cuts_text(plan, plan.shardings[i].dims), partial_text(plan, plan.shardings[i].partial), "\n");
+    out += cat("value ", name_text(info.name), " ", info.type.text(), " @ ", cuts_text(plan, plan.shardings[i].dims),
+               partial_text(plan, plan.shardings[i].partial), "\n");
   }
   for (size_t n = 0; n < plan.node_block.size(); ++n) {
     const Node& node = graph.node(NodeId{static_cast<int>(n)});
@@ -139,15 +148,16 @@ Result<Plan> parse_plan(std::string_view text, std::shared_ptr<const Graph> grap
     } else if (reader.take("taskgraph")) {
       TaskGraph t;
       int64_t nodes = 0;
-      if (!reader.name(t.scope) || !reader.take("ranks") || !reader.integer(t.device.first_rank) || !reader.integer(t.device.ranks) ||
-          !reader.take("nodes") || !reader.integer(nodes)) {
+      if (!reader.name(t.scope) || !reader.take("ranks") || !reader.integer(t.device.first_rank) ||
+          !reader.integer(t.device.ranks) || !reader.take("nodes") || !reader.integer(nodes)) {
         return reader.fail("expected a task graph");
       }
       t.nodes = static_cast<int>(nodes);
       plan.task_graphs.push_back(t);
     } else if (reader.take("run")) {
       Action action{};
-      if (!reader.name(word) || !parse_block(word) || !reader.integer(action.micro_batch)) return reader.fail("expected run block index");
+      if (!reader.name(word) || !parse_block(word) || !reader.integer(action.micro_batch))
+        return reader.fail("expected run block index");
       action.block = *parse_block(word);
       plan.schedule.push_back(action);
     } else if (reader.take("value")) {
@@ -171,7 +181,8 @@ Result<Plan> parse_plan(std::string_view text, std::shared_ptr<const Graph> grap
       if (!reader.take("in") || !reader.name(word) || !parse_block(word)) return reader.fail("expected a block");
       plan.node_block.push_back(*parse_block(word));
       NodeSharding& sharding = plan.node_shardings.emplace_back();
-      if (reader.take("cut") && !parse_cuts(reader, plan, sharding.factors)) return reader.fail("expected the axes that cut its factors");
+      if (reader.take("cut") && !parse_cuts(reader, plan, sharding.factors))
+        return reader.fail("expected the axes that cut its factors");
       plan.node_cloned.push_back(reader.take("cloned"));
       if (!reader.take("taskgraph") || !reader.integer(task_graph)) return reader.fail("expected a task graph");
       plan.node_task_graph.push_back(static_cast<int>(task_graph));

@@ -9,7 +9,8 @@ namespace {
 
 std::string sizes_text(const Graph& graph, const std::vector<Value>& inputs) {
   std::vector<std::string> parts;
-  for (Value v : inputs) parts.push_back(cat(graph.value(v).name, " has ", graph.type(v).dim(graph.value(v).batch_dim)));
+  for (Value v : inputs)
+    parts.push_back(cat(graph.value(v).name, " has ", graph.type(v).dim(graph.value(v).batch_dim)));
   return join(parts, ", ");
 }
 
@@ -23,16 +24,19 @@ std::vector<std::string> agree_on_samples(Graph& graph, const std::set<std::stri
   const auto size = [&](Value v) { return graph.type(v).dim(graph.value(v).batch_dim); };
   std::vector<std::string> notes;
   if (known.empty()) {
-    if (assumed.empty() || std::ranges::all_of(assumed, [&](Value v) { return size(v) == size(assumed[0]); })) return notes;
-    notes.push_back(cat("the inputs disagree about the number of samples in their first dimension (", sizes_text(graph, assumed),
-                        "), so none counts samples and the batch cannot be cut; name the dimension for those that do (batch dimension NAME=D, -1 for none)"));
+    if (assumed.empty() || std::ranges::all_of(assumed, [&](Value v) { return size(v) == size(assumed[0]); }))
+      return notes;
+    notes.push_back(cat("the inputs disagree about the number of samples in their first dimension (",
+                        sizes_text(graph, assumed),
+                        "), so none counts samples and the batch cannot be cut; name the dimension for those that do "
+                        "(batch dimension NAME=D, -1 for none)"));
     for (Value v : assumed) graph.value(v).batch_dim = -1;
     return notes;
   }
   for (Value v : assumed) {
     if (size(v) == size(known[0])) continue;
-    notes.push_back(cat("input ", graph.value(v).name, " has ", size(v), " in its first dimension where ", graph.value(known[0]).name, " has ", size(known[0]),
-                        " samples, so it is taken to count none"));
+    notes.push_back(cat("input ", graph.value(v).name, " has ", size(v), " in its first dimension where ",
+                        graph.value(known[0]).name, " has ", size(known[0]), " samples, so it is taken to count none"));
     graph.value(v).batch_dim = -1;
   }
   return notes;
@@ -51,9 +55,12 @@ Status samples_stay_apart(const Graph& graph) {
     EPL_ASSIGN(ShardingRule rule, node_rule(graph, node));
     std::vector<CutPlace> cuts;
     for (Value v : node.inputs) cuts.push_back(v ? places[static_cast<size_t>(v.index)] : CutPlace());
-    const BatchCut cut = follow_batch(rule, cuts, batch);   // as many units as samples
+    const BatchCut cut = follow_batch(rule, cuts, batch);  // as many units as samples
     if (cut.couples) {
-      return Status(Code::unsupported, cat("the batch cannot be freed: node ", node.name, " (", node.op->name, ") mixes samples: ", cut.why), node.name);
+      return Status(
+          Code::unsupported,
+          cat("the batch cannot be freed: node ", node.name, " (", node.op->name, ") mixes samples: ", cut.why),
+          node.name);
     }
     if (!cut.factor) continue;
     for (size_t o = 0; o < node.outputs.size(); ++o) {

@@ -22,13 +22,15 @@ int64_t Mesh::ranks() const {
 
 int64_t Mesh::pieces(const std::vector<int>& of) const {
   int64_t pieces = 1;
-  for (int axis : of) pieces *= axes[static_cast<size_t>(axis)].kind == MeshAxis::Kind::unit ? 1 : axes[static_cast<size_t>(axis)].size;
+  for (int axis : of)
+    pieces *= axes[static_cast<size_t>(axis)].kind == MeshAxis::Kind::unit ? 1 : axes[static_cast<size_t>(axis)].size;
   return pieces;
 }
 
 std::vector<int> Mesh::ranks_along(std::string_view axis, int64_t rank) const {
-  int64_t stride = 1;   // between neighbours on the axis
-  for (size_t i = axes.size(); i-- > 0 && axes[i].name != axis;) stride *= axes[i].kind == MeshAxis::Kind::rank ? axes[i].size : 1;
+  int64_t stride = 1;  // between neighbours on the axis
+  for (size_t i = axes.size(); i-- > 0 && axes[i].name != axis;)
+    stride *= axes[i].kind == MeshAxis::Kind::rank ? axes[i].size : 1;
   const int64_t count = size(axis), first = rank - rank / stride % count * stride;
   std::vector<int> found;
   for (int64_t i = 0; i < count; ++i) found.push_back(static_cast<int>(first + i * stride));
@@ -52,14 +54,15 @@ bool NodeSharding::cut() const {
 namespace {
 
 bool stands_in(const ShardingRule::Operand& operand, int factor) {
-  return std::ranges::any_of(operand, [&](const ShardingRule::Dim& dim) { return std::ranges::find(dim, factor) != dim.end(); });
+  return std::ranges::any_of(operand,
+                             [&](const ShardingRule::Dim& dim) { return std::ranges::find(dim, factor) != dim.end(); });
 }
 
 Sharding of_operand(const ShardingRule& rule, const ShardingRule::Operand& operand, const NodeSharding& node) {
   Sharding sharding;
   for (const ShardingRule::Dim& dim : operand) {
     AxisCut& cut = sharding.dims.emplace_back();
-    int64_t before = 1;   // product of the factors before the one at hand
+    int64_t before = 1;  // product of the factors before the one at hand
     for (int factor : dim) {
       const AxisCut& here = node.factors[static_cast<size_t>(factor)];
       if (here && !cut) cut.outer = before * here.outer;
@@ -70,8 +73,8 @@ Sharding of_operand(const ShardingRule& rule, const ShardingRule::Operand& opera
   return sharding;
 }
 
-// How often runs of samples come round in what an output sums over: the sizes of the summed factors that stand before the
-// cut one in an operand. Factors that may not be cut are not summed over.
+// How often runs of samples come round in what an output sums over: the sizes of the summed factors that stand before
+// the cut one in an operand. Factors that may not be cut are not summed over.
 int64_t rounds(const ShardingRule& rule, const ShardingRule::Operand& output, int factor, int64_t outer) {
   for (const auto& operand : rule.inputs) {
     if (!stands_in(operand, factor)) continue;
@@ -79,7 +82,7 @@ int64_t rounds(const ShardingRule& rule, const ShardingRule::Operand& output, in
       for (int before : dim) {
         if (before == factor) return outer;
         const ShardingRule::Factor& known = rule.factors[static_cast<size_t>(before)];
-        if (!known.whole && !stands_in(output, before)) outer *= known.size;
+        if (!known.unshardable && !stands_in(output, before)) outer *= known.size;
       }
     }
   }

@@ -16,17 +16,19 @@ struct MeshAxis {
 };
 struct Mesh {
   std::vector<MeshAxis> axes;
-  int find(std::string_view name) const;            // -1 if there is none
-  int64_t size(std::string_view name) const;        // 1 if there is none
-  int64_t ranks() const;                            // product of the rank axes
-  // How many pieces, each with memory of its own, these axes make: units are not among them, which a kernel has side by side.
+  int find(std::string_view name) const;      // -1 if there is none
+  int64_t size(std::string_view name) const;  // 1 if there is none
+  int64_t ranks() const;                      // product of the rank axes
+  // How many pieces, each with memory of its own, these axes make: units are not among them, which a kernel has side by
+  // side.
   int64_t pieces(const std::vector<int>& axes) const;
-  // The ranks that differ from `rank` in their coordinate on `axis` alone, ascending, itself among them. Ranks are numbered with the
-  // first rank axis as the major one.
+  // The ranks that differ from `rank` in their coordinate on `axis` alone, ascending, itself among them. Ranks are
+  // numbered with the first rank axis as the major one.
   std::vector<int> ranks_along(std::string_view axis, int64_t rank) const;
 };
 
-// A cut of a dimension or factor over axes, major first. What is cut is `outer` times a run: more than 1 where samples are not its major part.
+// A cut of a dimension or factor over axes, major first. What is cut is `outer` times a run: more than 1 where samples
+// are not its major part.
 struct AxisCut {
   std::vector<int> axes;
   int64_t outer = 1;
@@ -45,20 +47,21 @@ struct Partial {
 struct Sharding {
   std::vector<AxisCut> dims;
   std::vector<Partial> partial;
-  int cut_dim() const;           // the first dimension that any axis cuts, -1 for none
-  int64_t outer() const;         // of that dimension, 1 for none
+  int cut_dim() const;    // the first dimension that any axis cuts, -1 for none
+  int64_t outer() const;  // of that dimension, 1 for none
   friend bool operator==(const Sharding&, const Sharding&) = default;
 };
 
-// Of a node: per factor of its op's rule. What its operands must look like, and what its results are, follows from both.
+// Of a node: per factor of its op's rule. What its operands must look like, and what its results are, follows from
+// both.
 struct NodeSharding {
-  std::vector<AxisCut> factors;      // none: nothing is cut
+  std::vector<AxisCut> factors;  // none: nothing is cut
   bool cut() const;
   friend bool operator==(const NodeSharding&, const NodeSharding&) = default;
 };
 struct OperandShardings {
-  std::vector<Sharding> inputs, outputs;   // an output over which a cut factor is reduced is partial
-  std::vector<int64_t> sum_outers;         // per output: Units::outer where it is a sum, else 1
+  std::vector<Sharding> inputs, outputs;  // an output over which a cut factor is reduced is partial
+  std::vector<int64_t> sum_outers;        // per output: Units::outer where it is a sum, else 1
 };
 // The node has a cut for each factor of the rule, many of them none.
 OperandShardings operand_shardings(const ShardingRule& rule, const NodeSharding& node);

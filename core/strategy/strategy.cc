@@ -30,10 +30,17 @@ const std::vector<ConfigKey>& config_keys() {
       {"communication.hierarchical", false, {}, false, "reduce inside the host first"},
       {"communication.compression", S("none"), {"none"}, false, "compress gradients"},
       {"pipeline.num_stages", int64_t{1}, {}, false, "pipeline stages"},
-      {"pipeline.num_micro_batch", int64_t{1}, {}, true, "micro-batches of a step, a power of two that divides the units"},
-      {"pipeline.strategy", S("PreferBackward"),
-       {"PreferForward", "PreferBackward", "PreferBackwardOptimizer", "GPipe", "1F1B", "interleaved", "ZB-H1", "ZB-V", "DualPipe-V"},
-       false, "pipeline schedule"},
+      {"pipeline.num_micro_batch",
+       int64_t{1},
+       {},
+       true,
+       "micro-batches of a step, a power of two that divides the units"},
+      {"pipeline.strategy",
+       S("PreferBackward"),
+       {"PreferForward", "PreferBackward", "PreferBackwardOptimizer", "GPipe", "1F1B", "interleaved", "ZB-H1", "ZB-V",
+        "DualPipe-V"},
+       false,
+       "pipeline schedule"},
       {"pipeline.virtual_stages", int64_t{1}, {}, false, "chunks of a stage"},
       {"gradient_checkpoint.type", S(""), {"", "collection", "auto", "budget"}, false, "what is recomputed"},
       {"gradient_checkpoint.end_taskgraph", int64_t{-1}, {}, false, "last TaskGraph that is recomputed"},
@@ -49,7 +56,11 @@ const std::vector<ConfigKey>& config_keys() {
       {"optimizer.num_apply_group", int64_t{1}, {}, false, "parameters updated group by group"},
       {"memory.budget", S(""), {}, false, "bytes that a rank may use, as 2GiB"},
       {"reproducible.level", S("data"), {"run", "data", "layout"}, true, "which layouts give the same bits"},
-      {"reproducible.units", int64_t{0}, {}, true, "units of the batch, 0 for the largest power of two up to 8 that divides it"},
+      {"reproducible.units",
+       int64_t{0},
+       {},
+       true,
+       "units of the batch, 0 for the largest power of two up to 8 that divides it"},
       {"batch.semantics", S("global"), {"global", "per_micro_batch"}, false, "whether micro-batches stand alone"},
   };
   return keys;
@@ -75,14 +86,16 @@ Status unknown_key(std::string_view name) {
 Status set_config(Strategy& strategy, std::string_view name, std::string_view value) {
   const ConfigKey* key = find_key(name);
   if (!key) return unknown_key(name);
-  auto wrong = [&](std::string_view wanted) { return invalid("strategy key \"", name, "\" is ", wanted, ", got \"", value, "\""); };
+  auto wrong = [&](std::string_view wanted) {
+    return invalid("strategy key \"", name, "\" is ", wanted, ", got \"", value, "\"");
+  };
   if (std::holds_alternative<bool>(key->value)) {
     if (value != "true" && value != "false") return wrong("true or false");
     strategy.config.set(name, value == "true");
   } else if (std::holds_alternative<int64_t>(key->value)) {
     int64_t number = 0;
     auto [end, failure] = std::from_chars(value.data(), value.data() + value.size(), number);
-    if (failure != std::errc{} || end != value.data() + value.size()) return wrong("a whole number");
+    if (failure != std::errc{} || end != value.data() + value.size()) return wrong("an integer");
     strategy.config.set(name, number);
   } else {
     if (!key->words.empty() && std::ranges::find(key->words, value) == key->words.end()) {
@@ -113,8 +126,9 @@ Status check_built(const Strategy& strategy, int64_t ranks) {
       }
       return;
     }
-    missing.push_back(cat("scope ", s.name.empty() ? where : std::string_view(s.name), ": ", kinds[static_cast<int>(s.kind)], "(",
-                          s.device_count, ")", s.scopes.empty() ? "" : " with inner scopes"));
+    missing.push_back(cat("scope ", s.name.empty() ? where : std::string_view(s.name), ": ",
+                          kinds[static_cast<int>(s.kind)], "(", s.device_count, ")",
+                          s.scopes.empty() ? "" : " with inner scopes"));
   };
   for (const Scope& s : strategy.scopes) scope(s, "of scopes");
   if (strategy.has_default) scope(strategy.default_scope, "default");

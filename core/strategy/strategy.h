@@ -18,15 +18,15 @@ struct Scope {
   std::string name;
   ScopeKind kind = ScopeKind::replicate;
   int64_t device_count = 1;
-  std::vector<std::string> match;   // globs over node names, "op:...", "param:..."; empty: everything
-  std::vector<Scope> scopes;        // inner scopes subdivide the devices of one copy
+  std::vector<std::string> match;  // globs over node names, "op:...", "param:..."; empty: everything
+  std::vector<Scope> scopes;       // inner scopes subdivide the devices of one copy
 };
 
 struct Strategy {
   std::vector<Scope> scopes;
   Scope default_scope;
   bool has_default = false;
-  Attributes config;                // only keys that were set, under their full names
+  Attributes config;  // only keys that were set, under their full names
 
   int64_t integer(std::string_view key, int64_t fallback) const { return config.integer_or(key, fallback); }
   std::string text(std::string_view key, std::string_view fallback) const;
@@ -35,8 +35,8 @@ struct Strategy {
 // A config key: its type and default, the words allowed, and whether the engine acts on it yet.
 struct ConfigKey {
   std::string name;
-  Attribute value;                       // default
-  std::vector<std::string> words;        // of a text key
+  Attribute value;                 // default
+  std::vector<std::string> words;  // of a text key
   bool built = false;
   std::string doc;
 };

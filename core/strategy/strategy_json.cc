@@ -33,7 +33,8 @@ Result<Scope> parse_scope(const Json& json, std::string_view where) {
       }
     } else if (key == "replicate" || key == "split" || key == "expert") {
       if (kind) return invalid(where, " has two kinds");
-      if (!value.is_number_integer() || value.get<int64_t>() < 1) return invalid(where, ".", key, " must be a number of devices");
+      if (!value.is_number_integer() || value.get<int64_t>() < 1)
+        return invalid(where, ".", key, " must be a number of devices");
       kind = true;
       scope.kind = key == "replicate" ? ScopeKind::replicate : key == "split" ? ScopeKind::split : ScopeKind::expert;
       scope.device_count = value.get<int64_t>();

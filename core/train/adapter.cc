@@ -21,12 +21,14 @@ constexpr int64_t largest_rank = 1 << 20;
 
 // A weight as a layer's node reads it.
 struct Use {
-  Value weight;              // the parameter
-  bool transposed = false;   // as a matrix it is [in, out]
-  std::string refusal;       // why it can have no adapter
+  Value weight;             // the parameter
+  bool transposed = false;  // as a matrix it is [in, out]
+  std::string refusal;      // why it can have no adapter
 };
 
-bool has_adapters(const Node& node) { return node.op->name == "matmul" || node.op->name == "linear" || node.op->name == "conv"; }
+bool has_adapters(const Node& node) {
+  return node.op->name == "matmul" || node.op->name == "linear" || node.op->name == "conv";
+}
 
 // Takes off what only shows a parameter another way; `turned` is flipped by each transpose.
 Value source_of(const Graph& graph, Value value, bool& turned) {
@@ -54,13 +56,14 @@ Use use_of(const Graph& graph, const Node& node) {
   }
   if (type.ndim() != 2) return {};
   const bool flag = node.attributes.flag(node.op->name == "linear" ? "transpose_w" : "transpose_b");
-  use.transposed = flag == turned;   // neither: the operand is [in, out] already; both: it is again
+  use.transposed = flag == turned;  // neither: the operand is [in, out] already; both: it is again
   return use;
 }
 
 // Exporters that lose a weight's name give it one of these.
 bool anonymous(std::string_view name) {
-  return name.starts_with("onnx::") || name.starts_with("/") || name.starts_with("val_") || name.find('.') == std::string_view::npos;
+  return name.starts_with("onnx::") || name.starts_with("/") || name.starts_with("val_") ||
+         name.find('.') == std::string_view::npos;
 }
 
 // `name` without `tail`, where it has it.
@@ -68,8 +71,8 @@ std::string without(const std::string& name, std::string_view tail) {
   return name.ends_with(tail) ? name.substr(0, name.size() - tail.size()) : name;
 }
 
-// "encoder.query.weight" is of the module encoder.query. A weight that has lost its name is of the module whose bias stands beside it, or
-// else of the one whose path its node has: "/encoder/query/MatMul".
+// "encoder.query.weight" is of the module encoder.query. A weight that has lost its name is of the module whose bias
+// stands beside it, or else of the one whose path its node has: "/encoder/query/MatMul".
 std::string module_of(const Graph& graph, const std::string& weight, const Node& node) {
   if (!anonymous(weight)) return without(weight, ".weight");
   if (node.inputs.size() > 2 && node.inputs[2]) {
@@ -112,17 +115,24 @@ class Inserting {
  private:
   Status check_options() const {
     for (const AdapterSpec& spec : options_.specs) {
-      if (spec.rank < 1) return invalid("an adapter of rank ", spec.rank, " (", spec.pattern, "); 1 and more are possible");
-      if (spec.rank > largest_rank) return invalid("an adapter of rank ", spec.rank, " (", spec.pattern, "); up to ", largest_rank, " are possible, and more than a weight's own rank gains nothing");
-      if (!(spec.alpha > 0 && std::isfinite(spec.alpha))) return invalid("alpha of the adapters ", spec.pattern, " is ", number_text(spec.alpha), "; it is a number above 0");
-      if (!(spec.dropout >= 0 && spec.dropout < 1)) return invalid("dropout of the adapters ", spec.pattern, " is ", number_text(spec.dropout), ", which is outside [0, 1)");
+      if (spec.rank < 1)
+        return invalid("an adapter of rank ", spec.rank, " (", spec.pattern, "); 1 and more are possible");
+      if (spec.rank > largest_rank)
+        return invalid("an adapter of rank ", spec.rank, " (", spec.pattern, "); up to ", largest_rank,
+                       " are possible, and more than a weight's own rank gains nothing");
+      if (!(spec.alpha > 0 && std::isfinite(spec.alpha)))
+        return invalid("alpha of the adapters ", spec.pattern, " is ", number_text(spec.alpha),
+                       "; it is a number above 0");
+      if (!(spec.dropout >= 0 && spec.dropout < 1))
+        return invalid("dropout of the adapters ", spec.pattern, " is ", number_text(spec.dropout),
+                       ", which is outside [0, 1)");
     }
     return {};
   }
 
   // Whatever reads a parameter, through what only shows it another way. Merging changes it for all of them.
   void find_uses() {
-    std::vector<Value> shown(source_.value_count());   // value -> the parameter that it shows
+    std::vector<Value> shown(source_.value_count());  // value -> the parameter that it shows
     for (Value p : source_.leaves(ValueKind::parameter)) shown[p.index] = p;
     for (int n = 0; n < source_.node_count(); ++n) {
       const Node& node = source_.node(NodeId{n});
@@ -142,7 +152,8 @@ class Inserting {
       }
     }
     for (const Graph::Output& output : source_.outputs) {
-      if (Value parameter = shown[output.value.index]) refused_.try_emplace(parameter, cat("it is the output ", output.name));
+      if (Value parameter = shown[output.value.index])
+        refused_.try_emplace(parameter, cat("it is the output ", output.name));
     }
   }
 
@@ -153,7 +164,8 @@ class Inserting {
       modules_[use.weight] = module_of(source_, source_.value(use.weight).name, node);
     }
     if (!use.refusal.empty()) refused_.try_emplace(use.weight, use.refusal);
-    if (it->second.transposed != use.transposed) refused_.try_emplace(use.weight, cat("node ", node.name, " uses it the other way round"));
+    if (it->second.transposed != use.transposed)
+      refused_.try_emplace(use.weight, cat("node ", node.name, " uses it the other way round"));
   }
 
   Status choose() {
@@ -173,13 +185,16 @@ class Inserting {
         if (found < 0) found = static_cast<int>(s);
       }
       if (found < 0) continue;
-      EPL_TRY(add_adapter(weight, options_.specs[static_cast<size_t>(found)], names.insert(module).second ? module : name));
+      EPL_TRY(
+          add_adapter(weight, options_.specs[static_cast<size_t>(found)], names.insert(module).second ? module : name));
     }
     for (size_t s = 0; s < options_.specs.size(); ++s) {
       if (taken[s].empty()) return nothing_matches(options_.specs[s], left[s]);
-      if (!left[s].empty()) out_.notes.push_back(cat("the adapters \"", options_.specs[s].pattern, "\" leave out ", first_of(left[s])));
+      if (!left[s].empty())
+        out_.notes.push_back(cat("the adapters \"", options_.specs[s].pattern, "\" leave out ", first_of(left[s])));
     }
-    if (!too_high_.empty()) out_.notes.push_back(cat("an adapter with more numbers than its weight saves nothing: ", first_of(too_high_)));
+    if (!too_high_.empty())
+      out_.notes.push_back(cat("an adapter with more numbers than its weight saves nothing: ", first_of(too_high_)));
     return {};
   }
 
@@ -188,12 +203,15 @@ class Inserting {
   }
 
   Status nothing_matches(const AdapterSpec& spec, const std::vector<std::string>& left) const {
-    if (!left.empty()) return invalid("the adapters \"", spec.pattern, "\" have no weight that can be adapted: ", first_of(left));
+    if (!left.empty())
+      return invalid("the adapters \"", spec.pattern, "\" have no weight that can be adapted: ", first_of(left));
     for (const auto& [parameter, unused] : refused_) {
       const std::string& name = source_.value(parameter).name;
-      if (matches(spec.pattern, without(name, ".weight"), name)) return invalid("the adapters \"", spec.pattern, "\" match no layer: ", name, " is not the second operand of a MatMul, Gemm or Conv");
+      if (matches(spec.pattern, without(name, ".weight"), name))
+        return invalid("the adapters \"", spec.pattern, "\" match no layer: ", name,
+                       " is not the second operand of a MatMul, Gemm or Conv");
     }
-    std::vector<std::string> known, ends;   // "encoder.query", "query"
+    std::vector<std::string> known, ends;  // "encoder.query", "query"
     for (const auto& [weight, module] : modules_) {
       known.push_back(module);
       ends.push_back(module.substr(module.rfind('.') + 1));
@@ -201,9 +219,12 @@ class Inserting {
     std::string hint = did_you_mean(spec.pattern, ends);
     if (hint.empty()) hint = did_you_mean(spec.pattern, known);
     const std::string deeper = "*." + spec.pattern;
-    if (std::ranges::any_of(known, [&](const std::string& module) { return glob_match(deeper, module); })) hint = cat("; ", deeper, " would.");
-    return invalid("the adapters \"", spec.pattern, "\" match no layer", hint, hint.empty() ? "; there are " : " There are ", known.size(), " with a matrix or a convolution",
-                   known.empty() ? "" : cat(", such as ", short_list(std::span(known).first(std::min<size_t>(known.size(), 3)))));
+    if (std::ranges::any_of(known, [&](const std::string& module) { return glob_match(deeper, module); }))
+      hint = cat("; ", deeper, " would.");
+    return invalid(
+        "the adapters \"", spec.pattern, "\" match no layer", hint, hint.empty() ? "; there are " : " There are ",
+        known.size(), " with a matrix or a convolution",
+        known.empty() ? "" : cat(", such as ", short_list(std::span(known).first(std::min<size_t>(known.size(), 3)))));
   }
 
   Status add_adapter(Value weight, const AdapterSpec& spec, const std::string& module) {
@@ -216,21 +237,27 @@ class Inserting {
     adapter.transposed = uses_[weight].transposed;
     adapter.convolution = info.type.ndim() > 2;
     adapter.spec = spec;
-    const DType dtype = dtype_bytes(info.type.dtype) < 4 ? DType::f32 : info.type.dtype;   // an update is smaller than a rounding of 16 bits
+    const DType dtype = dtype_bytes(info.type.dtype) < 4
+                            ? DType::f32
+                            : info.type.dtype;  // an update is smaller than a rounding of 16 bits
     Shape a = info.type.shape, b(a.size(), 1);
     if (adapter.transposed) std::swap(a[0], a[1]);
     b[0] = a[0];
     a[0] = b[1] = spec.rank;
     for (const std::string& name : {adapter.a, adapter.b}) {
-      if (out_.graph.find(name)) return invalid("the model has a tensor ", name, "; the adapter of ", info.name, " needs this name");
+      if (out_.graph.find(name))
+        return invalid("the model has a tensor ", name, "; the adapter of ", info.name, " needs this name");
     }
     // As PEFT begins: A uniform in +-1/sqrt(inputs of a unit), PyTorch's own way with Linear and Conv; B zero.
     Tensor start(TensorType{dtype, a});
     const double bound = 1 / std::sqrt(static_cast<double>(start.elements() / std::max<int64_t>(spec.rank, 1)));
     const int64_t numbers = start.elements() + element_count(b);
-    if (numbers > info.type.elements()) too_high_.push_back(cat(info.name, " ", info.type.text(), " has ", info.type.elements(), ", rank ", spec.rank, " ", numbers));
+    if (numbers > info.type.elements())
+      too_high_.push_back(
+          cat(info.name, " ", info.type.text(), " has ", info.type.elements(), ", rank ", spec.rank, " ", numbers));
     const uint64_t key = random_key(options_.seed, 0, adapter.a);
-    for (int64_t i = 0; i < start.elements(); ++i) start.set(i, (2.0 * philox_uniform(key, static_cast<uint64_t>(i)) - 1.0) * bound);
+    for (int64_t i = 0; i < start.elements(); ++i)
+      start.set(i, (2.0 * philox_uniform(key, static_cast<uint64_t>(i)) - 1.0) * bound);
     out_.graph.add_leaf(ValueKind::parameter, adapter.a, start.type(), start);
     out_.graph.add_leaf(ValueKind::parameter, adapter.b, {dtype, b});
     chosen_[weight] = out_.adapters.size();
@@ -241,7 +268,9 @@ class Inserting {
   void add_beside(const Node& node, const Adapter& adapter) {
     const std::string layer = cat("base_model.model.", adapter.module);
     Var x = builder_.var(now_[node.inputs[0]]);
-    const auto small = [&](const std::string& name) { return builder_.cast(builder_.var(out_.graph.find(name)), x.dtype()); };
+    const auto small = [&](const std::string& name) {
+      return builder_.cast(builder_.var(out_.graph.find(name)), x.dtype());
+    };
     if (training_ && adapter.spec.dropout > 0) {
       builder_.set_scope(layer + ".lora_dropout");
       x = builder_.emit_all("dropout", {x}, {{"ratio", adapter.spec.dropout}})[0];
@@ -251,13 +280,18 @@ class Inserting {
     if (adapter.convolution) {
       low = builder_.emit("conv", {x, small(adapter.a)}, node.attributes);
     } else {
-      low = builder_.matmul(x, small(adapter.a), node.op->name == "matmul" && node.attributes.flag("transpose_a"), true);
+      low =
+          builder_.matmul(x, small(adapter.a), node.op->name == "matmul" && node.attributes.flag("transpose_a"), true);
     }
     builder_.set_scope(layer + ".lora_B");
     Var up;
     if (adapter.convolution) {
       const auto spatial = static_cast<size_t>(x.ndim() - 2);
-      up = builder_.emit("conv", {low, small(adapter.b)}, {{"strides", Ints(spatial, 1)}, {"pads", Ints(2 * spatial, 0)}, {"dilations", Ints(spatial, 1)}, {"groups", int64_t{1}}});
+      up = builder_.emit("conv", {low, small(adapter.b)},
+                         {{"strides", Ints(spatial, 1)},
+                          {"pads", Ints(2 * spatial, 0)},
+                          {"dilations", Ints(spatial, 1)},
+                          {"groups", int64_t{1}}});
     } else {
       up = builder_.matmul(low, small(adapter.b), false, true);
     }
@@ -274,7 +308,7 @@ class Inserting {
   Builder builder_;
   std::map<Value, Use> uses_;
   std::map<Value, std::string> modules_, refused_;
-  std::map<Value, size_t> chosen_;   // into out_.adapters
+  std::map<Value, size_t> chosen_;  // into out_.adapters
   std::vector<Value> order_;
   std::vector<std::string> too_high_;
 };
@@ -292,15 +326,18 @@ Tensor merge_adapter(const Adapter& adapter, const Tensor& weight, const Tensor&
     for (int64_t i = 0; i < t.elements(); ++i) values[static_cast<size_t>(i)] = t.get(i);
     return values;
   };
-  return mapped(weight, [=, scale = adapter.scale(), transposed = adapter.transposed, down = numbers(a), up = numbers(b)](int64_t at, double value) {
+  return mapped(weight, [=, scale = adapter.scale(), transposed = adapter.transposed, down = numbers(a),
+                         up = numbers(b)](int64_t at, double value) {
     const int64_t o = transposed ? at % out : at / in, i = transposed ? at / out : at % in;
     double sum = 0;
-    for (int64_t r = 0; r < rank; ++r) sum += up[static_cast<size_t>(o * rank + r)] * down[static_cast<size_t>(r * in + i)];
+    for (int64_t r = 0; r < rank; ++r)
+      sum += up[static_cast<size_t>(o * rank + r)] * down[static_cast<size_t>(r * in + i)];
     return value + scale * sum;
   });
 }
 
-TrainedModules trained_modules(const std::vector<Adapter>& adapters, const std::vector<std::string>& changed, const std::vector<std::string>& all) {
+TrainedModules trained_modules(const std::vector<Adapter>& adapters, const std::vector<std::string>& changed,
+                               const std::vector<std::string>& all) {
   TrainedModules out;
   std::set<std::string> taken;
   for (const std::string& name : changed) {
@@ -330,11 +367,21 @@ std::string adapter_config(const std::vector<Adapter>& adapters, const std::vect
   }
   // A weight that is [in, out] under a name of its own is that of a Conv1D of transformers.
   const bool named = std::ranges::none_of(adapters, [](const Adapter& one) { return anonymous(one.weight); });
-  const Json config = {{"peft_type", "LORA"},       {"task_type", Json()},        {"base_model_name_or_path", ""},
-                       {"r", first.rank},           {"lora_alpha", first.alpha},   {"lora_dropout", first.dropout},
-                       {"target_modules", targets}, {"rank_pattern", ranks},       {"alpha_pattern", alphas},
-                       {"bias", "none"},            {"fan_in_fan_out", transposed && named}, {"inference_mode", true},
-                       {"init_lora_weights", true}, {"modules_to_save", modules_to_save.empty() ? Json() : Json(modules_to_save)},  {"use_rslora", false}};
+  const Json config = {{"peft_type", "LORA"},
+                       {"task_type", Json()},
+                       {"base_model_name_or_path", ""},
+                       {"r", first.rank},
+                       {"lora_alpha", first.alpha},
+                       {"lora_dropout", first.dropout},
+                       {"target_modules", targets},
+                       {"rank_pattern", ranks},
+                       {"alpha_pattern", alphas},
+                       {"bias", "none"},
+                       {"fan_in_fan_out", transposed && named},
+                       {"inference_mode", true},
+                       {"init_lora_weights", true},
+                       {"modules_to_save", modules_to_save.empty() ? Json() : Json(modules_to_save)},
+                       {"use_rslora", false}};
   return print_json(config, 2) + "\n";
 }
 

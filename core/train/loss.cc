@@ -63,7 +63,8 @@ bool makes_probabilities(const Node& node) {
 
 // Ops that only put the same numbers elsewhere.
 bool moves_numbers(const Node& node) {
-  static const std::set<std::string_view> ops = {"reshape", "transpose", "slice", "identity", "cast", "concat", "gather"};
+  static const std::set<std::string_view> ops = {"reshape", "transpose", "slice", "identity",
+                                                 "cast",    "concat",    "gather"};
   return ops.contains(node.op->name);
 }
 
@@ -73,7 +74,7 @@ bool keeps_numbers(const Node& node) {
   return ops.contains(node.op->name);
 }
 
-// Where dimension `axis` of the operand is in the result, -1 where it is no dimension of its own any more.
+// Where dimension `axis` of the operand is in the result, -1 where it is not a dimension of its own any more.
 int axis_after(const Node& move, const Shape& before, const Shape& after, int axis) {
   if (axis < 0) return -1;
   if (move.op->name == "transpose") {
@@ -81,7 +82,8 @@ int axis_after(const Node& move, const Shape& before, const Shape& after, int ax
     const auto at = std::ranges::find(order, axis);
     return at == order.end() ? -1 : static_cast<int>(at - order.begin());
   }
-  const int64_t size = before[static_cast<size_t>(axis)], outer = element_count(Shape(before.begin(), before.begin() + axis));
+  const int64_t size = before[static_cast<size_t>(axis)],
+                outer = element_count(Shape(before.begin(), before.begin() + axis));
   int64_t begins = 1;
   for (size_t d = 0; d < after.size(); ++d) {
     if (begins == outer && after[d] == size) return static_cast<int>(d);
@@ -90,15 +92,15 @@ int axis_after(const Node& move, const Shape& before, const Shape& after, int ax
   return -1;
 }
 
-// Files for inference end in a softmax or a sigmoid, perhaps under another shape. A loss of scores means what stands before it;
-// taken twice, the loss would train badly without a word.
+// Files for inference end in a softmax or a sigmoid, perhaps under another shape. A loss of scores means what stands
+// before it; taken twice, the loss would train badly without a word.
 void find_scores(LossBuilder& loss, const LossRow& row, std::vector<std::string>* notes) {
   const Graph& graph = loss.b.graph();
   const auto note = [&](std::string text) {
     if (notes) notes->push_back(std::move(text));
   };
   const Node* last = producer(graph, loss.output.value());
-  std::vector<Node> moves;   // from the output backwards
+  std::vector<Node> moves;  // from the output backwards
   while (last && keeps_numbers(*last)) {
     moves.push_back(*last);
     last = producer(graph, last->inputs[0]);
@@ -107,11 +109,13 @@ void find_scores(LossBuilder& loss, const LossRow& row, std::vector<std::string>
     const Shape* shape = &graph.type(last->outputs[0]).shape;
     int axis = static_cast<int>(last->attributes.integer_or("axis", 0));
     axis = axis < 0 ? axis + static_cast<int>(shape->size()) : axis;
-    for (size_t k = moves.size(); k-- > 0; shape = &graph.type(moves[k].outputs[0]).shape) axis = axis_after(moves[k], *shape, graph.type(moves[k].outputs[0]).shape, axis);
+    for (size_t k = moves.size(); k-- > 0; shape = &graph.type(moves[k].outputs[0]).shape)
+      axis = axis_after(moves[k], *shape, graph.type(moves[k].outputs[0]).shape, axis);
     if (row.takes_operand_of(loss, *last, axis)) {
       const std::string op = last->op->name, where = last->name;
       loss.output = loss.b.var(last->inputs[0]);
-      for (size_t k = moves.size(); k-- > 0;) loss.output = loss.b.emit(moves[k].op->name, {loss.output}, moves[k].attributes);
+      for (size_t k = moves.size(); k-- > 0;)
+        loss.output = loss.b.emit(moves[k].op->name, {loss.output}, moves[k].attributes);
       note(cat("loss ", row.name, " takes scores, so it is applied to what the last ", op, " (node ", where,
                ") takes, not to its result; loss.peel = false applies it to the output as it is"));
       return;
@@ -156,7 +160,8 @@ const LossTable& loss_table() {
 }
 
 std::string_view loss_output_name(const LossSpec& spec) {
-  return spec.name.starts_with(own_output) ? std::string_view(spec.name).substr(own_output.size()) : std::string_view(spec.output);
+  return spec.name.starts_with(own_output) ? std::string_view(spec.name).substr(own_output.size())
+                                           : std::string_view(spec.output);
 }
 
 namespace {
@@ -198,7 +203,8 @@ Result<MeasuredLoss> build_loss(Graph& graph, const LossSpec& spec, bool measure
   if (!made.ok()) return made.status().with_context(cat("loss ", row->name));
   Var value = made->value ? made->value : mean_of(*made);
   EPL_TRY(builder.status());
-  return MeasuredLoss{value.value(), made->terms ? made->terms.value() : Value{}, made->weights ? made->weights.value() : Value{}, loss.output.value(), loss.facts};
+  return MeasuredLoss{value.value(), made->terms ? made->terms.value() : Value{},
+                      made->weights ? made->weights.value() : Value{}, loss.output.value(), loss.facts};
 }
 
 }  // namespace
@@ -209,6 +215,8 @@ Result<Value> add_loss(Graph& graph, const LossSpec& spec, LossFacts* facts, std
   return made.value;
 }
 
-Result<MeasuredLoss> add_measured_loss(Graph& graph, const LossSpec& spec) { return build_loss(graph, spec, true, nullptr); }
+Result<MeasuredLoss> add_measured_loss(Graph& graph, const LossSpec& spec) {
+  return build_loss(graph, spec, true, nullptr);
+}
 
 }  // namespace epl

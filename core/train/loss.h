@@ -15,8 +15,8 @@ struct LossSpec {
   Attributes options;                          // as the row declares, for example {ignore_index=-100}
   // Type of the target the host will pass. Needed where the shape of the output does not determine it.
   std::optional<TensorType> target;
-  bool peel = true;                            // apply a loss of scores to the scores under a last softmax or sigmoid
-  int target_batch_dim = 0;                    // the dimension of the target that counts samples, -1 for none
+  bool peel = true;          // apply a loss of scores to the scores under a last softmax or sigmoid
+  int target_batch_dim = 0;  // the dimension of the target that counts samples, -1 for none
 };
 
 // Name of the graph input that holds what the loss compares with.
@@ -28,16 +28,16 @@ enum class Task : uint8_t { numbers, classes, probabilities };
 // What is known of a loss besides its number. Nothing of a loss that the model computes itself.
 struct LossFacts {
   Task task = Task::numbers;
-  int class_axis = -1;              // of the output, where the task is classes
+  int class_axis = -1;  // of the output, where the task is classes
   int64_t classes = 0;
-  std::optional<int64_t> ignored;   // a class index that does not count
-  bool log_loss = false;            // the terms are -log p(target), unweighted
-  std::string metrics;              // what to measure unless the host names something
+  std::optional<int64_t> ignored;  // a class index that does not count
+  bool log_loss = false;           // the terms are -log p(target), unweighted
+  std::string metrics;             // what to measure unless the host names something
 };
 
-// A loss: the scalar, or the terms of which it is the mean. `terms` is what each position or element adds, 0 where it does not
-// count; `weights`, in the same shape, what each of them counts (absent: one). The scalar of a row that gives none is
-// sum(terms) / sum(weights).
+// A loss: the scalar, or the terms of which it is the mean. `terms` is what each position or element adds, 0 where it
+// does not count; `weights`, in the same shape, what each of them counts (absent: one). The scalar of a row that gives
+// none is sum(terms) / sum(weights).
 struct Loss {
   Var value, terms, weights;
 };
@@ -50,8 +50,8 @@ class LossBuilder {
   Builder& b;
   Var output;
   const Attributes& options;
-  bool measures = false;   // the terms are wanted as well
-  LossFacts facts;         // for the row to fill in
+  bool measures = false;  // the terms are wanted as well
+  LossFacts facts;        // for the row to fill in
   // The target, of type `fallback` unless the host told another.
   Var target(const TensorType& fallback);
   const std::optional<TensorType>& wanted_target() const { return spec_.target; }
@@ -65,10 +65,11 @@ struct LossRow {
   std::string doc;
   std::vector<AttributeSpec> options;
   Task task = Task::numbers;
-  std::string metrics;     // the default ones: "accuracy"
+  std::string metrics;                            // the default ones: "accuracy"
   Result<Loss> (*build)(LossBuilder&) = nullptr;  // in f32 (or the output's element type)
-  // Of a loss that takes scores: whether the operand of `last`, which makes the output, is the scores meant. What `last` computes may
-  // be reshaped or transposed after it; its axis is then dimension `axis` of the output, or, -1, no dimension of its own.
+  // Of a loss that takes scores: whether the operand of `last`, which makes the output, is the scores meant. What
+  // `last` computes may be reshaped or transposed after it; its axis is then dimension `axis` of the output, or, -1, no
+  // dimension of its own.
   bool (*takes_operand_of)(const LossBuilder&, const Node& last, int axis) = nullptr;
 };
 struct LossTable {
@@ -77,28 +78,30 @@ struct LossTable {
 void fill_loss_table(LossTable& table);  // generated
 const LossTable& loss_table();
 
-// Adds the loss to a forward graph, with its target input; returns the scalar. `notes`: what the owner of the model should know
-// about where it was applied.
-Result<Value> add_loss(Graph& graph, const LossSpec& spec, LossFacts* facts = nullptr, std::vector<std::string>* notes = nullptr);
+// Adds the loss to a forward graph, with its target input; returns the scalar. `notes`: what the owner of the model
+// should know about where it was applied.
+Result<Value> add_loss(Graph& graph, const LossSpec& spec, LossFacts* facts = nullptr,
+                       std::vector<std::string>* notes = nullptr);
 // The graph's output that a loss is applied to, by the name it has; empty for the first.
 std::string_view loss_output_name(const LossSpec& spec);
 
 // The same with the terms, for evaluation: over batches of which some are not full, the mean of what counts is
 // sum(terms) / sum(weights) over all of them.
 struct MeasuredLoss {
-  Value value, terms, weights;   // terms: none where the model computes its loss itself; weights: none where each counts one
-  Value scores;                  // what is compared with the target; none where the model computes its loss itself
+  Value value, terms,
+      weights;   // terms: none where the model computes its loss itself; weights: none where each counts one
+  Value scores;  // what is compared with the target; none where the model computes its loss itself
   LossFacts facts;
 };
 Result<MeasuredLoss> add_measured_loss(Graph& graph, const LossSpec& spec);
 
-#define EPL_LOSS(row_name)                                                                             \
-  static ::epl::LossRow epl_loss_##row_name();                                                         \
-  void EPL_LOSS_row_##row_name(::epl::LossTable& table);                                               \
-  void EPL_LOSS_row_##row_name(::epl::LossTable& table) {                                              \
-    table.rows.push_back(epl_loss_##row_name());                                                       \
-    table.rows.back().name = #row_name;                                                                \
-  }                                                                                                    \
+#define EPL_LOSS(row_name)                                \
+  static ::epl::LossRow epl_loss_##row_name();            \
+  void EPL_LOSS_row_##row_name(::epl::LossTable& table);  \
+  void EPL_LOSS_row_##row_name(::epl::LossTable& table) { \
+    table.rows.push_back(epl_loss_##row_name());          \
+    table.rows.back().name = #row_name;                   \
+  }                                                       \
   static ::epl::LossRow epl_loss_##row_name()
 
 }  // namespace epl

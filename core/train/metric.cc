@@ -18,13 +18,14 @@ std::string_view trimmed(std::string_view text) {
 std::string_view next_part(std::string_view& text, char separator) {
   int depth = 0;
   size_t end = 0;
-  for (; end < text.size() && (depth > 0 || text[end] != separator); ++end) depth += (text[end] == '(') - (text[end] == ')');
+  for (; end < text.size() && (depth > 0 || text[end] != separator); ++end)
+    depth += (text[end] == '(') - (text[end] == ')');
   const std::string_view part = text.substr(0, end);
   text.remove_prefix(std::min(end + 1, text.size()));
   return trimmed(part);
 }
 
-// "5" is a whole number, "0.5" a number, "true" a truth, anything else a text.
+// "5" is an integer, "0.5" a number, "true" a truth, anything else a text.
 Attribute value_of(std::string_view text) {
   if (text == "true" || text == "false") return text == "true";
   int64_t whole = 0;
@@ -51,7 +52,8 @@ Result<MetricSpec> parse_metric(std::string_view text) {
   EPL_ASSIGN(spec.row, find_metric(trimmed(text.substr(0, open))));
   spec.label = spec.row->name;
   std::vector<AttributeSpec> declared = spec.row->options;
-  declared.insert(declared.end(), {{"output", std::string()}, {"target", std::string()}, {"ignore_index", int64_t{-100}}});
+  declared.insert(declared.end(),
+                  {{"output", std::string()}, {"target", std::string()}, {"ignore_index", int64_t{-100}}});
   Attributes given;
   if (open != std::string_view::npos) {
     if (text.back() != ')') return invalid("metric ", text, ": the parenthesis is not closed");

@@ -20,15 +20,15 @@ namespace epl {
 // What a metric compares: types of whole batches are not fixed, sizes of the class dimension are.
 struct MetricSubject {
   Task task = Task::numbers;
-  TensorType output;                // of a batch
-  int class_axis = -1;              // of `output`, where the task is classes
-  std::optional<int64_t> ignored;   // a class index that does not count
-  int sample_dim = 0;               // of `output`, for metrics that treat the columns of a sample apart
+  TensorType output;               // of a batch
+  int class_axis = -1;             // of `output`, where the task is classes
+  std::optional<int64_t> ignored;  // a class index that does not count
+  int sample_dim = 0;              // of `output`, for metrics that treat the columns of a sample apart
   int64_t classes() const { return task == Task::classes ? output.shape[static_cast<size_t>(class_axis)] : 2; }
 };
 
-// Some samples: the output and the target, row-major, of as many samples. What the classes lie on is the same in both but
-// for the dimension that the target lacks.
+// Some samples: the output and the target, row-major, of as many samples. What the classes lie on is the same in both
+// but for the dimension that the target lacks.
 struct Scored {
   Tensor output, target;
   // -log p(target) of every position in the order of `target`, where the loss has it already; else empty.
@@ -41,12 +41,12 @@ class Metric {
   virtual void add(const Scored& samples) = 0;
   // `other` was made by the same row with the same options.
   virtual void merge(const Metric& other) = 0;
-  virtual double value() const = 0;   // NaN where nothing counted
+  virtual double value() const = 0;  // NaN where nothing counted
 };
 
 struct MetricRow {
   std::string name;
-  std::string doc;                       // what it is and of which tasks
+  std::string doc;  // what it is and of which tasks
   std::vector<AttributeSpec> options;
   bool higher_is_better = false;
   Result<std::unique_ptr<Metric>> (*make)(const Attributes& options, const MetricSubject& subject) = nullptr;
@@ -57,25 +57,26 @@ struct MetricTable {
 void fill_metric_table(MetricTable& table);  // generated
 const MetricTable& metric_table();
 
-// One metric as it was asked for: "top_k(k=5)". Besides the row's own options: `output` and `target` name an output of the model and
-// an input of the plan to compare, instead of the loss's; `ignore_index` is that of a target of class indices.
+// One metric as it was asked for: "top_k(k=5)". Besides the row's own options: `output` and `target` name an output of
+// the model and an input of the plan to compare, instead of the loss's; `ignore_index` is that of a target of class
+// indices.
 struct MetricSpec {
   const MetricRow* row = nullptr;
-  std::string label;      // as results are called
-  Attributes options;     // the row's, complete
+  std::string label;   // as results are called
+  Attributes options;  // the row's, complete
   std::string output, target;
   std::optional<int64_t> ignored;
 };
 // "accuracy, top_k(k=5)"; errors name the nearest metric or option.
 Result<std::vector<MetricSpec>> parse_metrics(std::string_view text);
 
-#define EPL_METRIC(row_name)                                                                         \
-  static ::epl::MetricRow epl_metric_##row_name();                                                   \
-  void EPL_METRIC_row_##row_name(::epl::MetricTable& table);                                         \
-  void EPL_METRIC_row_##row_name(::epl::MetricTable& table) {                                        \
-    table.rows.push_back(epl_metric_##row_name());                                                   \
-    table.rows.back().name = #row_name;                                                              \
-  }                                                                                                  \
+#define EPL_METRIC(row_name)                                  \
+  static ::epl::MetricRow epl_metric_##row_name();            \
+  void EPL_METRIC_row_##row_name(::epl::MetricTable& table);  \
+  void EPL_METRIC_row_##row_name(::epl::MetricTable& table) { \
+    table.rows.push_back(epl_metric_##row_name());            \
+    table.rows.back().name = #row_name;                       \
+  }                                                           \
   static ::epl::MetricRow epl_metric_##row_name()
 
 }  // namespace epl

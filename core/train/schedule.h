@@ -14,8 +14,8 @@ struct ScheduleRow {
   std::vector<AttributeSpec> options;
   // `step` counts from the end of the warm-up of `warmup` steps; counts of steps in options are of the whole run.
   double (*factor)(const Attributes& options, int64_t step, int64_t warmup) = nullptr;
-  Status (*check)(const Attributes& options, int64_t warmup) = nullptr;   // what is wrong with the options
-  bool watches = false;   // it follows a number that is measured now and then (Plateau)
+  Status (*check)(const Attributes& options, int64_t warmup) = nullptr;  // what is wrong with the options
+  bool watches = false;  // it follows a number that is measured now and then (Plateau)
 };
 struct ScheduleTable {
   std::vector<ScheduleRow> rows;
@@ -27,7 +27,7 @@ Result<const ScheduleRow*> find_schedule(std::string_view name);
 // As a host asks for it.
 struct LearningRateSchedule {
   std::string name = "constant";
-  int64_t warmup_steps = 0;   // in which the rate rises from zero
+  int64_t warmup_steps = 0;  // in which the rate rises from zero
   Attributes options;
 };
 
@@ -45,21 +45,21 @@ Result<Schedule> make_schedule(const LearningRateSchedule& wanted);
 // ReduceLROnPlateau, threshold_mode "rel"). A part of a session's state.
 struct RateScale {
   double scale = 1;
-  bool measured = false;   // `best` is one
+  bool measured = false;  // `best` is one
   double best = 0;
-  int64_t bad = 0;         // measurements since the best
-  int64_t cooldown = 0;    // that are not counted any more
+  int64_t bad = 0;       // measurements since the best
+  int64_t cooldown = 0;  // that are not counted any more
   // A number was measured; `options` are those of the schedule that watches it.
   void observe(const Attributes& options, double value, bool higher_is_better);
 };
 
-#define EPL_SCHEDULE(row_name)                                                                       \
-  static ::epl::ScheduleRow epl_schedule_##row_name();                                               \
-  void EPL_SCHEDULE_row_##row_name(::epl::ScheduleTable& table);                                     \
-  void EPL_SCHEDULE_row_##row_name(::epl::ScheduleTable& table) {                                    \
-    table.rows.push_back(epl_schedule_##row_name());                                                 \
-    table.rows.back().name = #row_name;                                                              \
-  }                                                                                                  \
+#define EPL_SCHEDULE(row_name)                                    \
+  static ::epl::ScheduleRow epl_schedule_##row_name();            \
+  void EPL_SCHEDULE_row_##row_name(::epl::ScheduleTable& table);  \
+  void EPL_SCHEDULE_row_##row_name(::epl::ScheduleTable& table) { \
+    table.rows.push_back(epl_schedule_##row_name());              \
+    table.rows.back().name = #row_name;                           \
+  }                                                               \
   static ::epl::ScheduleRow epl_schedule_##row_name()
 
 }  // namespace epl

@@ -6,8 +6,8 @@
 #include "core/autodiff/gradient.h"
 #include "core/base/check.h"
 #include "core/base/suggestion.h"
-#include "core/ir/rewriter.h"
 #include "core/ir/options.h"
+#include "core/ir/rewriter.h"
 
 namespace epl {
 namespace {
@@ -35,9 +35,8 @@ class TrainStepBuilder {
     add_norms();
     for (size_t i = 0; i < trained_.size(); ++i) EPL_TRY(add_update(trained_[i], gradients_[i]));
     EPL_TRY(builder_.status());
-    step_.learning_rate = [rate = group_options_[trained_[0].group + 1].number("lr"), schedule = step_.schedule](int64_t step) {
-      return rate * schedule.factor(step);
-    };
+    step_.learning_rate = [rate = group_options_[trained_[0].group + 1].number("lr"),
+                           schedule = step_.schedule](int64_t step) { return rate * schedule.factor(step); };
     prune();
     return std::move(step_);
   }
@@ -84,7 +83,7 @@ class TrainStepBuilder {
     for (HostScalar& scalar : step_.scalars) scalar.value = step_.graph.find(whole.value(scalar.value).name);
   }
 
-  using Used = std::vector<std::vector<bool>>;   // by group and pattern
+  using Used = std::vector<std::vector<bool>>;  // by group and pattern
 
   Status choose_parameters() {
     Used used;
@@ -111,8 +110,9 @@ class TrainStepBuilder {
       for (size_t p = 0; p < used[i].size(); ++p) {
         if (used[i][p]) continue;
         const std::string& pattern = options_.groups[i].patterns[p];
-        return invalid("parameter group ", i, ": ", quoted(pattern), " matches no parameter", did_you_mean(pattern, names),
-                       pattern.find('[') == std::string::npos ? "" : "; patterns know * and ? alone, [ stands for itself");
+        return invalid(
+            "parameter group ", i, ": ", quoted(pattern), " matches no parameter", did_you_mean(pattern, names),
+            pattern.find('[') == std::string::npos ? "" : "; patterns know * and ? alone, [ stands for itself");
       }
     }
     return {};
@@ -164,11 +164,14 @@ class TrainStepBuilder {
   }
 
   std::string why_none() const {
-    if (step_.untrained.empty()) return ": the model stores no weights of floating point, and what its nodes compute from constants is not trained";
+    if (step_.untrained.empty())
+      return ": the model stores no weights of floating point, and what its nodes compute from constants is not "
+             "trained";
     return cat("; the first, ", step_.untrained[0].first, ": ", step_.untrained[0].second);
   }
 
-  // One look at all gradients as they are, before anything of the update: a step whose loss is finite may have gradients that are not.
+  // One look at all gradients as they are, before anything of the update: a step whose loss is finite may have
+  // gradients that are not.
   void guard() {
     builder_.set_phase(Phase::backward);
     builder_.set_scope(std::string(bad_gradient_output));
@@ -246,9 +249,10 @@ class TrainStepBuilder {
     auto [it, inserted] = scalars_.try_emplace(std::move(key));
     if (!inserted) return it->second;
     it->second = step_.graph.add_leaf(ValueKind::scalar, scalar.name, {dtype, {}});
-    step_.scalars.push_back({it->second, [at = scalar.at, options, schedule = step_.schedule](int64_t step, double scale) {
-                               return at(options, options.number("lr") * schedule.factor(step) * scale, step);
-                             }});
+    step_.scalars.push_back(
+        {it->second, [at = scalar.at, options, schedule = step_.schedule](int64_t step, double scale) {
+           return at(options, options.number("lr") * schedule.factor(step) * scale, step);
+         }});
     return it->second;
   }
 
@@ -273,7 +277,8 @@ std::string frozen_by(const TrainOptions& options, const std::string& parameter)
     return options.train_only.empty() ? "only adapters are trained" : "no pattern of those to train matches it";
   }
   for (size_t i = 0; i < options.groups.size(); ++i) {
-    if (std::ranges::any_of(options.groups[i].patterns, matches)) return options.groups[i].frozen ? cat("frozen by parameter group ", i) : "";
+    if (std::ranges::any_of(options.groups[i].patterns, matches))
+      return options.groups[i].frozen ? cat("frozen by parameter group ", i) : "";
   }
   return {};
 }

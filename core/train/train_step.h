@@ -13,18 +13,19 @@ namespace epl {
 
 // Parameters whose names match share options; the first group that matches a parameter has it.
 struct ParameterGroup {
-  std::vector<std::string> patterns;   // globs over parameter names
-  Attributes options;                  // over the optimizer's, for example {weight_decay=0.0, lr=0.001}
+  std::vector<std::string> patterns;  // globs over parameter names
+  Attributes options;                 // over the optimizer's, for example {weight_decay=0.0, lr=0.001}
   bool frozen = false;
 };
 
 struct TrainOptions {
   LossSpec loss;
   std::string optimizer = "sgd";
-  Attributes optimizer_options;        // lr and what the row declares
+  Attributes optimizer_options;  // lr and what the row declares
   std::vector<ParameterGroup> groups;
   std::vector<std::string> train_only;  // globs; where there are any, a parameter that none matches is frozen
-  std::vector<std::string> adapters;    // names of parameters that are trained whatever else is said; with any, the rest is frozen but for `train_only`
+  std::vector<std::string> adapters;  // names of parameters that are trained whatever else is said; with any, the rest
+                                      // is frozen but for `train_only`
   LearningRateSchedule schedule;
   double clip_norm = 0;                // global gradient norm, 0 for none (torch.nn.utils.clip_grad_norm_)
   bool report_gradient_norms = false;  // adds an output "gradient_norm:<parameter>" for each
@@ -36,20 +37,21 @@ std::string frozen_by(const TrainOptions& options, const std::string& parameter)
 // A scalar leaf that the host sets before each step.
 struct HostScalar {
   Value value;
-  std::function<double(int64_t step, double rate_scale)> at;   // step counts from 0; the rate is multiplied by the scale
+  std::function<double(int64_t step, double rate_scale)> at;  // step counts from 0; the rate is multiplied by the scale
 };
 
-// The output that says whether the step may be applied: the index into `TrainStep::trained` of the first parameter whose gradient holds a
-// NaN or an infinity, -1 for none.
+// The output that says whether the step may be applied: the index into `TrainStep::trained` of the first parameter
+// whose gradient holds a NaN or an infinity, -1 for none.
 inline constexpr std::string_view bad_gradient_output = "first_not_finite_gradient";
 
 struct TrainStep {
-  Graph graph;                          // outputs: "loss", the one above, "gradient_norm" where it clips, "gradient_norm:<parameter>" on request
-  std::vector<std::string> trained;     // names of the parameters that have an update
+  Graph
+      graph;  // outputs: "loss", the one above, "gradient_norm" where it clips, "gradient_norm:<parameter>" on request
+  std::vector<std::string> trained;                            // names of the parameters that have an update
   std::vector<std::pair<std::string, std::string>> untrained;  // name, reason
   std::vector<HostScalar> scalars;
-  std::function<double(int64_t step)> learning_rate;   // of the first trained parameter, with the schedule applied
-  std::vector<std::string> notes;       // what the owner of the model should know about its loss
+  std::function<double(int64_t step)> learning_rate;  // of the first trained parameter, with the schedule applied
+  std::vector<std::string> notes;                     // what the owner of the model should know about its loss
   Schedule schedule;
   LossFacts loss;
 };

@@ -1,10 +1,9 @@
 // Copying a protobuf message field by field: what is not understood keeps its bytes.
 #pragma once
 
+#include <protozero/pbf_reader.hpp>
 #include <string>
 #include <string_view>
-
-#include <protozero/pbf_reader.hpp>
 
 namespace epl::onnx {
 

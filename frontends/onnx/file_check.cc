@@ -16,9 +16,9 @@ std::string name_of(const Node& node) {
   return std::string(!node.name.empty() ? node.name : !node.outputs.empty() ? node.outputs[0] : node.op_type);
 }
 
-// How many nodes the calls of functions unfold into and how deep they nest, told before any of them is unfolded: forty functions
-// that each call the next one twice are a short file. A function is looked at once, and calls are followed no deeper than is
-// allowed, so that neither many nor deep calls cost anything.
+// How many nodes the calls of functions unfold into and how deep they nest, told before any of them is unfolded: forty
+// functions that each call the next one twice are a short file. A function is looked at once, and calls are followed no
+// deeper than is allowed, so that neither many nor deep calls cost anything.
 class Unfolding {
  public:
   explicit Unfolding(const OnnxModel& model) : model_(model) {}
@@ -35,7 +35,7 @@ class Unfolding {
  private:
   struct Extent {
     int64_t nodes = 0;
-    int depth = 0;         // of calls
+    int depth = 0;  // of calls
     bool counting = false;
   };
 
@@ -51,14 +51,15 @@ class Unfolding {
       total.nodes += inside.nodes;
       total.depth = std::max(total.depth, inside.depth + 1);
     }
-    if (total.nodes > most_nodes) return bad("its functions unfold into more than ", most_nodes, " nodes");
+    if (total.nodes > max_nodes) return bad("its functions unfold into more than ", max_nodes, " nodes");
     return {};
   }
 
   Status extent(const Function& function, int depth, Extent& out) {
     auto [known, first] = known_.try_emplace(&function);
     if (!first && known->second.counting) return bad("function ", function.name, " calls itself");
-    if (depth + known->second.depth > deepest_calls) return bad("calls of functions nest more than ", deepest_calls, " deep");
+    if (depth + known->second.depth > max_call_depth)
+      return bad("calls of functions nest more than ", max_call_depth, " deep");
     if (first) {
       known->second.counting = true;
       Extent total;
@@ -84,10 +85,13 @@ class NodeCheck {
     for (const Node& node : nodes) {
       EPL_TRY(standard(node));
       for (std::string_view input : node.inputs) {
-        if (!known.contains(input)) return wrong(node, cat("uses \"", input, "\", which nothing before it defines (a cycle, or a missing input)"));
+        if (!known.contains(input))
+          return wrong(node,
+                       cat("uses \"", input, "\", which nothing before it defines (a cycle, or a missing input)"));
       }
       for (std::string_view output : node.outputs) {
-        if (!output.empty() && !known.insert(output).second) return wrong(node, cat("defines \"", output, "\" a second time"));
+        if (!output.empty() && !known.insert(output).second)
+          return wrong(node, cat("defines \"", output, "\" a second time"));
       }
     }
     return {};
@@ -101,7 +105,8 @@ class NodeCheck {
 
   Status standard(const Node& node) const {
     if (model_.function(node.domain, node.op_type, node.overload)) return {};
-    if (Status status = check_node(node, model_.opset(node.domain)); !status.ok()) return wrong(node, cat("is not as the standard has it: ", status.message()));
+    if (Status status = check_node(node, model_.opset(node.domain)); !status.ok())
+      return wrong(node, cat("is not as the standard has it: ", status.message()));
     for (const Attribute& a : node.attributes) {
       if (!a.g) continue;
       for (const Node& inner : a.g->nodes) EPL_TRY(standard(inner));

@@ -15,7 +15,9 @@ void add_quantization_findings(const OnnxModel& model, std::vector<ModelFinding>
     int64_t elements = 0;
     for (const auto& [name, type] : weights) elements += type.elements();
     out.push_back({Level::note, std::string(weights[0].first),
-                   cat(weights.size(), " weights (", grouped(elements), " numbers), this one the first, are stored as integers; they are trained as the real numbers that these stand for, and a "
+                   cat(weights.size(), " weights (", grouped(elements),
+                       " numbers), this one the first, are stored as integers; they are trained as the real numbers "
+                       "that these stand for, and a "
                        "trained file holds real numbers")});
   }
   int64_t rounded = 0;
@@ -26,7 +28,9 @@ void add_quantization_findings(const OnnxModel& model, std::vector<ModelFinding>
   }
   if (rounded > 0) {
     out.push_back({Level::note, std::string(first),
-                   cat(rounded, " QuantizeLinear node(s), this one the first, round what the model computes to the ranges that the file has; training keeps both, and lets the gradient through "
+                   cat(rounded,
+                       " QuantizeLinear node(s), this one the first, round what the model computes to the ranges that "
+                       "the file has; training keeps both, and lets the gradient through "
                        "where a number is in range")});
   }
 }
@@ -51,8 +55,10 @@ std::vector<ModelFinding> OnnxModel::findings() const {
   }
   if (named > 0 && nameless > 0) {
     out.push_back({Level::warning, example,
-                   cat(nameless, " weights (", grouped(nameless_elements), " numbers) have lost their names, so the exporter has folded parameters into constants. "
-                       "Export again with torch.onnx.export(..., dynamo=True, optimize=False), or dynamo=False with do_constant_folding=False")});
+                   cat(nameless, " weights (", grouped(nameless_elements),
+                       " numbers) have lost their names, so the exporter has folded parameters into constants. "
+                       "Export again with torch.onnx.export(..., dynamo=True, optimize=False), or dynamo=False with "
+                       "do_constant_folding=False")});
   }
   bool dropout = false;
   int frozen = 0;
@@ -66,13 +72,18 @@ std::vector<ModelFinding> OnnxModel::findings() const {
     }
     const OperatorVersion* version = find_operator(node.domain, node.op_type, opset(node.domain));
     if (version && version->since > opset(node.domain)) {
-      out.push_back({Level::note, name, cat(node.op_type, " exists since opset ", version->since, ", the file says ", opset(node.domain), "; it is read as the newer operator")});
+      out.push_back({Level::note, name,
+                     cat(node.op_type, " exists since opset ", version->since, ", the file says ", opset(node.domain),
+                         "; it is read as the newer operator")});
     }
   }
   if (frozen > 0) {
     out.push_back({Level::warning, frozen_name,
-                   cat(frozen, " BatchNormalization node(s) are frozen: they use running statistics and never learn them. To train them export with "
-                       "torch.onnx.export(..., dynamo=False, training=torch.onnx.TrainingMode.TRAINING, do_constant_folding=False)")});
+                   cat(frozen,
+                       " BatchNormalization node(s) are frozen: they use running statistics and never learn them. To "
+                       "train them export with "
+                       "torch.onnx.export(..., dynamo=False, training=torch.onnx.TrainingMode.TRAINING, "
+                       "do_constant_folding=False)")});
   }
   add_weight_findings(*this, rule, out);
   add_quantization_findings(*this, out);
@@ -80,7 +91,10 @@ std::vector<ModelFinding> OnnxModel::findings() const {
   for (const ModelPort& port : inputs_) {
     bool fixed = !port.dims.empty();
     for (const ModelDim& dim : port.dims) fixed = fixed && dim.size >= 0;
-    if (fixed) out.push_back({Level::note, port.name, "every dimension is fixed in the file, the batch included; --free-batch trains with another batch where the graph allows it"});
+    if (fixed)
+      out.push_back({Level::note, port.name,
+                     "every dimension is fixed in the file, the batch included; --free-batch trains with another batch "
+                     "where the graph allows it"});
   }
   return out;
 }

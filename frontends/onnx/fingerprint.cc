@@ -1,12 +1,13 @@
-// What tells one model from another whatever its weights are: its operators, their attributes, how they hang together, and the whole
-// numbers that stand among its initialisers, which say how many heads there are and how tensors are reshaped.
+// What tells one model from another whatever its weights are: its operators, their attributes, how they hang together,
+// and the whole numbers that stand among its initialisers, which say how many heads there are and how tensors are
+// reshaped.
 #include "core/base/hash.h"
 #include "frontends/onnx/model.h"
 
 namespace epl::onnx {
 namespace {
 
-constexpr int64_t most_bytes_of_numbers = 4096;
+constexpr int64_t max_bytes_of_numbers = 4096;
 
 class Fingerprint {
  public:
@@ -50,7 +51,7 @@ class Fingerprint {
     number(tensor.data_type);
     for (int64_t dim : tensor.dims) number(dim);
     auto type = tensor_type(tensor);
-    if (!type.ok() || is_float(type->dtype) || type->bytes() > most_bytes_of_numbers) return;
+    if (!type.ok() || is_float(type->dtype) || type->bytes() > max_bytes_of_numbers) return;
     auto value = tensor_value(tensor, model_.stored());
     if (value.ok()) hash_.add(value->data(), static_cast<size_t>(value->bytes()));
   }

@@ -21,7 +21,9 @@ int differing_dim(const Shape& file, const Shape& now) {
   return found;
 }
 
-int64_t elements_before(const Shape& shape, int dim) { return element_count(Shape(shape.begin(), shape.begin() + dim)); }
+int64_t elements_before(const Shape& shape, int dim) {
+  return element_count(Shape(shape.begin(), shape.begin() + dim));
+}
 
 struct Operands {
   const Node& node;
@@ -102,7 +104,8 @@ Status free_concat(Operands& o) {
     if (file[static_cast<size_t>(d)] == now[static_cast<size_t>(d)] || d == (axis < 0 ? axis + ndim : axis)) continue;
     for (size_t i = 0; i < o.inputs.size(); ++i) {
       const bool fits = o.has(i) && !freed(o.inputs[i]) && static_cast<int64_t>(o.inputs[i]->type.shape.size()) == ndim;
-      if (fits && o.inputs[i]->type.shape[static_cast<size_t>(d)] == 1 && now[static_cast<size_t>(d)] == o.batch.to) o.repeat(i, static_cast<int>(d));
+      if (fits && o.inputs[i]->type.shape[static_cast<size_t>(d)] == 1 && now[static_cast<size_t>(d)] == o.batch.to)
+        o.repeat(i, static_cast<int>(d));
     }
   }
   return {};
@@ -112,7 +115,8 @@ Status free_concat(Operands& o) {
 Status free_recurrence(Operands& o) {
   if (!freed(o.inputs[0]) || o.batch.from != 1 || o.integer("layout", 0) != 0) return {};
   for (size_t i : {5, 6}) {
-    if (o.has(i) && !freed(o.inputs[i]) && o.inputs[i]->type.ndim() == 3 && o.inputs[i]->type.dim(1) == 1) o.repeat(i, 1);
+    if (o.has(i) && !freed(o.inputs[i]) && o.inputs[i]->type.ndim() == 3 && o.inputs[i]->type.dim(1) == 1)
+      o.repeat(i, 1);
   }
   return {};
 }
@@ -122,15 +126,16 @@ Status free_recurrence(Operands& o) {
 Result<FreedShape> freed_shape(const Shape& file, const Shape& now, int64_t outer, const Shape& out, FreedBatch batch) {
   const int at = differing_dim(file, now);
   if (at < 0) return invalid("the batch is in several dimensions of ", now);
-  // In row-major order the batch begins after this many elements: in the dimension of the file's batch that begins there, else in
-  // the one that it is merged into.
+  // In row-major order the batch begins after this many elements: in the dimension of the file's batch that begins
+  // there, else in the one that it is merged into.
   const int64_t before = elements_before(file, at) * outer;
   int64_t begins = 1;
   int exact = -1, merged = -1;
   int64_t outer_of_merged = 1;
   for (size_t d = 0; d < out.size() && out[d] > 0; ++d) {
     if (begins == before && out[d] == batch.from && exact < 0) exact = static_cast<int>(d);
-    const bool inside = begins <= before && before % begins == 0 && out[d] > 1 && out[d] % (before / begins * batch.from) == 0;
+    const bool inside =
+        begins <= before && before % begins == 0 && out[d] > 1 && out[d] % (before / begins * batch.from) == 0;
     if (inside && merged < 0) {
       merged = static_cast<int>(d);
       outer_of_merged = before / begins;
@@ -138,10 +143,12 @@ Result<FreedShape> freed_shape(const Shape& file, const Shape& now, int64_t oute
     begins *= out[d];
   }
   const int dim = exact >= 0 ? exact : merged;
-  if (dim < 0) return invalid("a batch of ", batch.from, " is baked into the shape ", out, ", and it cannot be seen where");
+  if (dim < 0)
+    return invalid("a batch of ", batch.from, " is baked into the shape ", out, ", and it cannot be seen where");
   FreedShape made{out, exact >= 0 ? 1 : outer_of_merged};
   made.shape[static_cast<size_t>(dim)] = out[static_cast<size_t>(dim)] / batch.from * batch.to;
-  if (element_count(made.shape) != element_count(now)) return invalid("a batch of ", batch.from, " is baked into the shape ", out, " of ", file);
+  if (element_count(made.shape) != element_count(now))
+    return invalid("a batch of ", batch.from, " is baked into the shape ", out, " of ", file);
   return made;
 }
 
@@ -154,8 +161,10 @@ int64_t outer_of_result(const Node& node, const std::vector<Slot>& operands, con
     const int from = x.in_file ? differing_dim(*x.in_file, x.type.shape) : -1;
     if (from < 0) continue;
     // The same numbers in the same order: the batch stays where it was.
-    if (node.op_type == "Reshape" || node.op_type == "Flatten" || node.op_type == "Squeeze" || node.op_type == "Unsqueeze") {
-      const int64_t before = elements_before(*x.in_file, from) * x.outer, begins = elements_before(*result.in_file, dim);
+    if (node.op_type == "Reshape" || node.op_type == "Flatten" || node.op_type == "Squeeze" ||
+        node.op_type == "Unsqueeze") {
+      const int64_t before = elements_before(*x.in_file, from) * x.outer,
+                    begins = elements_before(*result.in_file, dim);
       return begins > 0 && before % begins == 0 ? std::max<int64_t>(before / begins, 1) : 1;
     }
     const size_t f = static_cast<size_t>(from);

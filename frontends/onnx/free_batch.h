@@ -1,7 +1,8 @@
-// A model whose file fixes the number of samples, bound to another number. Exporters bake the batch into the constants of a few
-// operators; what those constants mean is seen by importing the model twice: at the file's own sizes, which notes the shape of
-// every value, and at the wanted ones, where a dimension that differs from the note carries the batch. Whether samples stay apart
-// is not judged here but from the ops' rules, once there is a graph (samples_stay_apart in core/strategy/samples.h).
+// A model whose file fixes the number of samples, bound to another number. Exporters bake the batch into the constants
+// of a few operators; what those constants mean is seen by importing the model twice: at the file's own sizes, which
+// notes the shape of every value, and at the wanted ones, where a dimension that differs from the note carries the
+// batch. Whether samples stay apart is not judged here but from the ops' rules, once there is a graph
+// (samples_stay_apart in core/strategy/samples.h).
 #pragma once
 
 #include <vector>
@@ -21,10 +22,10 @@ struct FreedBatch {
 // A shape with the batch in it.
 struct FreedShape {
   Shape shape;
-  int64_t outer = 1;   // Slot::outer
+  int64_t outer = 1;  // Slot::outer
 };
-// The shape that a value of the file's shape `out` has now, when it is x with other dimensions and the batch lies in x where
-// `now` differs from `file`.
+// The shape that a value of the file's shape `out` has now, when it is x with other dimensions and the batch lies in x
+// where `now` differs from `file`.
 Result<FreedShape> freed_shape(const Shape& file, const Shape& now, int64_t outer, const Shape& out, FreedBatch batch);
 
 // Replaces operands of a node that hold the file's batch. `made` owns the replacements, one place for each operand.

@@ -36,7 +36,9 @@ const OnnxOpRow* OnnxOpTable::find(std::string_view domain, std::string_view nam
 }
 
 bool learns_statistics(const Node& node, int64_t opset) {
-  if (opset < 14) return std::ranges::any_of(node.outputs.begin() + std::min<ptrdiff_t>(1, std::ssize(node.outputs)), node.outputs.end(), [](std::string_view name) { return !name.empty(); });
+  if (opset < 14)
+    return std::ranges::any_of(node.outputs.begin() + std::min<ptrdiff_t>(1, std::ssize(node.outputs)),
+                               node.outputs.end(), [](std::string_view name) { return !name.empty(); });
   return std::ranges::any_of(node.attributes, [](const Attribute& a) { return a.name == "training_mode" && a.i != 0; });
 }
 
@@ -77,14 +79,15 @@ Ints Import::ints(int i) {
 
 const Sequence* Import::sequence(int i) {
   if (has(i) && inputs_[i]->sequence) return inputs_[i]->sequence.get();
-  fail(cat("input ", i, " is no sequence"));
+  fail(cat("input ", i, " is not a sequence"));
   return nullptr;
 }
 
 std::string Import::choice(std::string_view name, std::initializer_list<std::string_view> known) {
   const std::string given = text(name, *known.begin());
   if (std::ranges::find(known, given) == known.end()) {
-    fail(cat("attribute ", name, " is \"", given, "\"; it may be ", join(std::vector<std::string>(known.begin(), known.end()), ", ")));
+    fail(cat("attribute ", name, " is \"", given, "\"; it may be ",
+             join(std::vector<std::string>(known.begin(), known.end()), ", ")));
   }
   return given;
 }
@@ -99,7 +102,8 @@ int64_t Import::axis(int64_t given, int ndim) {
 Ints Import::axes(Ints given, int ndim) {
   for (size_t k = 0; k < given.size(); ++k) {
     given[k] = axis(given[k], ndim);
-    if (std::find(given.begin(), given.begin() + static_cast<int64_t>(k), given[k]) != given.begin() + static_cast<int64_t>(k)) {
+    if (std::find(given.begin(), given.begin() + static_cast<int64_t>(k), given[k]) !=
+        given.begin() + static_cast<int64_t>(k)) {
       fail(cat("axis ", given[k], " is listed twice"));
       return {};
     }

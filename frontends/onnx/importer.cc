@@ -17,17 +17,19 @@
 namespace epl::onnx {
 namespace {
 
-constexpr int64_t most_elements = int64_t{1} << 46;     // of one value: sizes and offsets stay far from overflow
-constexpr int64_t most_folded_elements = int64_t{1} << 22;  // larger results are computed at run time
-constexpr int64_t most_held_bytes = int64_t{1} << 28;   // of constants, beside eight times the file
-constexpr double most_folding_work = 1 << 26;           // operations
-constexpr int most_ndim = 16;                           // EPL_MAX_NDIM: what a caller can be told of
+constexpr int64_t max_elements = int64_t{1} << 46;         // of one value: sizes and offsets stay far from overflow
+constexpr int64_t max_folded_elements = int64_t{1} << 22;  // larger results are computed at run time
+constexpr int64_t max_held_bytes = int64_t{1} << 28;       // of constants, beside eight times the file
+constexpr double max_folding_work = 1 << 26;               // operations
+constexpr int max_ndim = 16;                               // EPL_MAX_NDIM: what a caller can be told of
 
 Status check_size(const TensorType& type) {
-  if (type.ndim() > most_ndim) return unsupported("a value of ", type.ndim(), " dimensions; tensors have up to ", most_ndim);
+  if (type.ndim() > max_ndim)
+    return unsupported("a value of ", type.ndim(), " dimensions; tensors have up to ", max_ndim);
   int64_t elements = 1;
   for (int64_t size : type.shape) {
-    if (size < 0 || __builtin_mul_overflow(elements, std::max<int64_t>(size, 1), &elements) || elements > most_elements) {
+    if (size < 0 || __builtin_mul_overflow(elements, std::max<int64_t>(size, 1), &elements) ||
+        elements > max_elements) {
       return Status(Code::invalid_model, cat("a value of ", type.text(), " is too large for any machine"));
     }
   }
@@ -37,11 +39,14 @@ Status check_size(const TensorType& type) {
 // What a caller has bound to an input: one number for all its elements, or all of them.
 Result<epl::Tensor> input_constant(const TensorType& type, const epl::Tensor& value, const std::string& name) {
   const auto refuse = [&](const auto&... why) {
-    return Status(Code::invalid_argument, cat("the value bound to input ", name, " (", type.text(), ") is ", value.type().text(), why...), name);
+    return Status(Code::invalid_argument,
+                  cat("the value bound to input ", name, " (", type.text(), ") is ", value.type().text(), why...),
+                  name);
   };
   if (Status status = check_size(type); !status.ok()) return status.at(name);
-  if (type.elements() > most_folded_elements) return refuse("; an input of so many numbers is given with each step");
-  if (value.elements() != 1 && value.elements() != type.elements()) return refuse("; one number, or as many as the input has, are expected");
+  if (type.elements() > max_folded_elements) return refuse("; an input of so many numbers is given with each step");
+  if (value.elements() != 1 && value.elements() != type.elements())
+    return refuse("; one number, or as many as the input has, are expected");
   epl::Tensor out(type);
   for (int64_t i = 0; i < type.elements(); ++i) {
     const int64_t from = value.elements() == 1 ? 0 : i;
@@ -69,12 +74,15 @@ Result<epl::Graph> import_with_free_batch(const OnnxModel& model, const Binding&
   for (const ModelPort& port : model.inputs()) {
     const int dim = batch_dim_of(port, binding);
     auto given = at_file.input_shapes.find(port.name);
-    if (given == at_file.input_shapes.end() || dim < 0 || dim >= static_cast<int>(std::min(port.dims.size(), given->second.size()))) continue;
+    if (given == at_file.input_shapes.end() || dim < 0 ||
+        dim >= static_cast<int>(std::min(port.dims.size(), given->second.size())))
+      continue;
     const int64_t size = port.dims[static_cast<size_t>(dim)].size;
     int64_t& wanted = given->second[static_cast<size_t>(dim)];
     if (size <= 0 || size == wanted) continue;
     if (batch.to > 0 && (size != batch.from || wanted != batch.to)) {
-      return invalid("input ", port.name, " has a batch of ", size, " in the file where another has ", batch.from, "; name the dimension that counts samples for each input, or -1 for none");
+      return invalid("input ", port.name, " has a batch of ", size, " in the file where another has ", batch.from,
+                     "; name the dimension that counts samples for each input, or -1 for none");
     }
     batch = {size, wanted};
     wanted = size;
@@ -89,7 +97,8 @@ Result<epl::Graph> import_with_free_batch(const OnnxModel& model, const Binding&
   return second.run();
 }
 
-Importer::Importer(const OnnxModel& model, const Binding& binding) : model_(model), binding_(binding), rule_(model), builder_(graph_) {
+Importer::Importer(const OnnxModel& model, const Binding& binding)
+    : model_(model), binding_(binding), rule_(model), builder_(graph_) {
   graph_.name = model.file().graph.name.empty() ? "main" : std::string(model.file().graph.name);
 }
 
@@ -127,17 +136,21 @@ Status Importer::bind_inputs() {
     auto given = binding_.input_shapes.find(port.name);
     if (given == binding_.input_shapes.end()) continue;
     if (given->second.size() != port.dims.size()) {
-      return invalid("input ", port.name, " has ", port.dims.size(), " dimensions, the shape given for it is ", given->second);
+      return invalid("input ", port.name, " has ", port.dims.size(), " dimensions, the shape given for it is ",
+                     given->second);
     }
     for (size_t i = 0; i < port.dims.size(); ++i) {
-      if (port.dims[i].size >= 0 && port.dims[i].size != given->second[i] && !(batch_.to > 0 && static_cast<int>(i) == batch_dim_of(port, binding_))) {
-        return invalid("dimension ", i, " of input ", port.name, " is fixed at ", port.dims[i].size, " in the file, the shape given for it is ",
-                       given->second, "; give it ", port.dims[i].size, ", or export the model with a symbolic dimension");
+      if (port.dims[i].size >= 0 && port.dims[i].size != given->second[i] &&
+          !(batch_.to > 0 && static_cast<int>(i) == batch_dim_of(port, binding_))) {
+        return invalid("dimension ", i, " of input ", port.name, " is fixed at ", port.dims[i].size,
+                       " in the file, the shape given for it is ", given->second, "; give it ", port.dims[i].size,
+                       ", or export the model with a symbolic dimension");
       }
       if (port.dims[i].symbol.empty()) continue;
       auto [it, inserted] = symbols.emplace(port.dims[i].symbol, given->second[i]);
       if (!inserted && it->second != given->second[i]) {
-        return invalid("dimension \"", port.dims[i].symbol, "\" is ", it->second, ", but ", given->second[i], " in input ", port.name);
+        return invalid("dimension \"", port.dims[i].symbol, "\" is ", it->second, ", but ", given->second[i],
+                       " in input ", port.name);
       }
     }
   }
@@ -149,7 +162,9 @@ Status Importer::bind_inputs() {
       if ((size < 0 || batch_.to > 0) && given != binding_.input_shapes.end()) size = given->second[i];
       auto symbol = symbols.find(port.dims[i].symbol);
       if (size < 0 && symbol != symbols.end()) size = symbol->second;
-      if (size < 0) open.push_back(cat(port.name, "[", i, "]", port.dims[i].symbol.empty() ? "" : cat(" (\"", port.dims[i].symbol, "\")")));
+      if (size < 0)
+        open.push_back(
+            cat(port.name, "[", i, "]", port.dims[i].symbol.empty() ? "" : cat(" (\"", port.dims[i].symbol, "\")")));
       type.shape.push_back(size);
     }
     if (!open.empty()) continue;
@@ -159,7 +174,8 @@ Status Importer::bind_inputs() {
       continue;
     }
     const int batch_dim = batch_dim_of(port, binding_);
-    if (batch_dim >= type.ndim()) return invalid("input ", port.name, " (", type.text(), ") has no dimension ", batch_dim);
+    if (batch_dim >= type.ndim())
+      return invalid("input ", port.name, " (", type.text(), ") has no dimension ", batch_dim);
     if (Status status = check_size(type); !status.ok()) return status.at(port.name);
     Value v = graph_.add_input(port.name, type, batch_dim);
     Slot slot{.var = builder_.var(v), .type = type};
@@ -169,17 +185,21 @@ Status Importer::bind_inputs() {
     }
     top_.values[port.name] = std::move(slot);
   }
-  if (!open.empty()) return invalid("symbolic dimensions without a size: ", join(open, ", "), "; bind them by name (NAME=SIZE), or bind the shapes of the inputs");
+  if (!open.empty())
+    return invalid("symbolic dimensions without a size: ", join(open, ", "),
+                   "; bind them by name (NAME=SIZE), or bind the shapes of the inputs");
   return {};
 }
 
 Result<Slot> Importer::stored(std::string_view name, const std::string& known_as, const Tensor& tensor, bool in_node) {
   EPL_ASSIGN(epl::Tensor value, stored_tensor(tensor, model_.stored()));
   const bool statistic = rule_.is_statistic(name);
-  const bool named = is_float(value.dtype()) && std::ranges::any_of(binding_.parameters, [&](const std::string& glob) { return glob_match(glob, known_as); });
+  const bool named = is_float(value.dtype()) && std::ranges::any_of(binding_.parameters, [&](const std::string& glob) {
+                       return glob_match(glob, known_as);
+                     });
   const bool parameter = named || (in_node ? rule_.judge(name, tensor, true) : rule_.judge(tensor)).parameter;
   if (!statistic && !parameter) {
-    EPL_ASSIGN(value, value.load());   // a constant, which shapes and rewrites may look at
+    EPL_ASSIGN(value, value.load());  // a constant, which shapes and rewrites may look at
     return Slot{{}, value, value.type(), {}};
   }
   Value leaf = graph_.add_leaf(statistic ? ValueKind::buffer : ValueKind::parameter, known_as, value.type(), value);
@@ -235,13 +255,13 @@ Status Importer::run_nodes(const std::vector<Node>& nodes, Scope& scope, const s
 // Where somebody has said which output is meant, the others may need what is not supported.
 bool Importer::leave_out(const Node& node, Scope& scope, const Status& status) {
   if (&scope != &top_ || binding_.inner_outputs.empty() || status.code() != Code::unsupported) return false;
-  if (!builder_.status().ok()) {   // a new one at the place of the old one, which values refer to
+  if (!builder_.status().ok()) {  // a new one at the place of the old one, which values refer to
     std::destroy_at(&builder_);
     std::construct_at(&builder_, graph_);
   }
   Status reason = status.where().empty() ? status.at(node_name(node, scope)) : status;
   for (std::string_view name : node.inputs) {
-    if (auto it = left_out_.find(name); it != left_out_.end()) reason = it->second;   // the first one's
+    if (auto it = left_out_.find(name); it != left_out_.end()) reason = it->second;  // the first one's
   }
   for (std::string_view name : node.outputs) {
     if (name.empty()) continue;
@@ -254,14 +274,17 @@ bool Importer::leave_out(const Node& node, Scope& scope, const Status& status) {
 // Constants may not take any amount of memory, however small the file that asks for them.
 Status Importer::hold(int64_t bytes) {
   held_bytes_ += bytes;
-  const int64_t most = most_held_bytes + 8 * static_cast<int64_t>(model_.stored()->bytes().size());
+  const int64_t most = max_held_bytes + 8 * static_cast<int64_t>(model_.stored()->bytes().size());
   if (held_bytes_ <= most) return {};
-  return Status(Code::invalid_model, cat("constants that are computed when the model is bound take more than ", most >> 20, " MiB"));
+  return Status(Code::invalid_model,
+                cat("constants that are computed when the model is bound take more than ", most >> 20, " MiB"));
 }
 
 Status Importer::run_node(const Node& node, Scope& scope) {
-  if (++imported_ > most_nodes) return Status(Code::invalid_model, cat("its functions unfold into more than ", most_nodes, " nodes"));
-  if (const Function* function = model_.function(node.domain, node.op_type, node.overload)) return call_function(*function, node, scope);
+  if (++imported_ > max_nodes)
+    return Status(Code::invalid_model, cat("its functions unfold into more than ", max_nodes, " nodes"));
+  if (const Function* function = model_.function(node.domain, node.op_type, node.overload))
+    return call_function(*function, node, scope);
   if (node.op_type == "If" && (node.domain.empty() || node.domain == "ai.onnx")) return choose_branch(node, scope);
   if (node.op_type == "Constant" && node.attributes.size() == 1 && node.attributes[0].t) {
     if (const std::string* weight = model_.weight_name(*node.attributes[0].t)) {
@@ -269,7 +292,8 @@ Status Importer::run_node(const Node& node, Scope& scope) {
       return {};
     }
   }
-  if (&scope == &top_ && node.outputs.size() == 1 && model_.quantized().contains(node.outputs[0])) {   // a weight, stored as integers
+  if (&scope == &top_ && node.outputs.size() == 1 &&
+      model_.quantized().contains(node.outputs[0])) {  // a weight, stored as integers
     const epl::Tensor value = model_.quantized().value(node.outputs[0], model_.shared_from_this());
     const Value leaf = graph_.add_leaf(ValueKind::parameter, std::string(node.outputs[0]), value.type(), value);
     scope.values[node.outputs[0]] = Slot{builder_.var(leaf), {}, value.type(), {}};
@@ -285,17 +309,22 @@ Status Importer::run_row(const OnnxOpRow& row, const Node& node, Scope& scope) {
   std::vector<Slot*> inputs;
   for (std::string_view name : node.inputs) {
     inputs.push_back(name.empty() ? nullptr : find(name, scope));
-    if (!name.empty() && !inputs.back()) return Status(Code::invalid_model, cat("uses \"", name, "\", which is not defined"));
-    if (inputs.back() && inputs.back()->not_computed) return unsupported("uses \"", name, "\", a result that is not computed in this mode").at(node_name(node, scope));
+    if (!name.empty() && !inputs.back())
+      return Status(Code::invalid_model, cat("uses \"", name, "\", which is not defined"));
+    if (inputs.back() && inputs.back()->not_computed)
+      return unsupported("uses \"", name, "\", a result that is not computed in this mode").at(node_name(node, scope));
     if (training() && inputs.back() && inputs.back()->through_rounding && node.op_type != "DequantizeLinear") {
-      return unsupported("uses the quantised \"", name, "\", which a gradient comes through at a DequantizeLinear alone; train the model before it was quantised").at(node_name(node, scope));
+      return unsupported("uses the quantised \"", name,
+                         "\", which a gradient comes through at a DequantizeLinear alone; train the model before it "
+                         "was quantised")
+          .at(node_name(node, scope));
     }
   }
   std::string name = node_name(node, scope);
   builder_.set_scope(name);
   const int first_node = graph_.node_count(), first_value = graph_.value_count();
   const int64_t index = imported_;
-  std::vector<Slot> freed, operands;   // replacements of operands; the operands themselves, where the batch is freed
+  std::vector<Slot> freed, operands;  // replacements of operands; the operands themselves, where the batch is freed
   if (batch_.to > 0 && index < static_cast<int64_t>(in_file_->size())) {
     Status status = free_operands(node, (*in_file_)[static_cast<size_t>(index)], batch_, builder_, inputs, freed);
     if (!status.ok()) return status.with_context("the batch cannot be freed").at(name);
@@ -328,7 +357,8 @@ Status Importer::run_row(const OnnxOpRow& row, const Node& node, Scope& scope) {
   return {};
 }
 
-void Importer::follow_shapes(const Node& node, int64_t index, const std::vector<Slot>& operands, std::vector<Slot>& results) {
+void Importer::follow_shapes(const Node& node, int64_t index, const std::vector<Slot>& operands,
+                             std::vector<Slot>& results) {
   if (noted_) {
     noted_->resize(static_cast<size_t>(index) + 1);
     for (const Slot& slot : results) noted_->back().push_back(slot.type.shape);
@@ -344,7 +374,7 @@ void Importer::follow_shapes(const Node& node, int64_t index, const std::vector<
 
 // Computes those of the node's ops that rest on constants alone; they stay behind, dead, and are pruned.
 Status Importer::fold(int first_node, std::vector<Slot>& results) {
-  std::unordered_map<int32_t, epl::Tensor> known;   // results of the ops that were computed
+  std::unordered_map<int32_t, epl::Tensor> known;  // results of the ops that were computed
   auto value_of = [&](Value v) {
     auto it = known.find(v.index);
     if (it != known.end()) return it->second;
@@ -359,7 +389,7 @@ Status Importer::fold(int first_node, std::vector<Slot>& results) {
       inputs.push_back(v ? value_of(v) : epl::Tensor());
       constant = constant && (!v || !inputs.back().empty());
     }
-    for (Value v : node.outputs) constant = constant && graph_.type(v).elements() <= most_folded_elements;
+    for (Value v : node.outputs) constant = constant && graph_.type(v).elements() <= max_folded_elements;
     if (constant && may_fold(node)) {
       auto outputs = evaluate_op(*node.op, node.attributes, inputs);
       if (!outputs.ok()) return outputs.status().with_context(cat("folding ", node.name));
@@ -368,7 +398,8 @@ Status Importer::fold(int first_node, std::vector<Slot>& results) {
     }
     for (size_t k = 0; k < node.inputs.size(); ++k) {
       auto it = node.inputs[k] ? known.find(node.inputs[k].index) : known.end();
-      if (it != known.end()) graph_.node(NodeId{n}).inputs[k] = graph_.add_constant(cat(node.name, ".folded"), it->second);
+      if (it != known.end())
+        graph_.node(NodeId{n}).inputs[k] = graph_.add_constant(cat(node.name, ".folded"), it->second);
     }
   }
   for (Slot& slot : results) {
@@ -389,7 +420,7 @@ bool Importer::may_fold(const epl::Node& node) {
     bytes += outputs.back()->bytes();
   }
   const double work = op_flops(OpQuery(*node.op, node.attributes, std::move(inputs), std::move(outputs)));
-  if (folding_work_ + work > most_folding_work || held_bytes_ + 2 * bytes > most_held_bytes) return false;
+  if (folding_work_ + work > max_folding_work || held_bytes_ + 2 * bytes > max_held_bytes) return false;
   folding_work_ += work;
   return true;
 }
@@ -397,14 +428,15 @@ bool Importer::may_fold(const epl::Node& node) {
 Var Importer::materialize(Slot& slot) {
   if (!slot.var) {
     slot.var = builder_.constant(slot.constant);
-    held_bytes_ -= slot.held_bytes;   // counted as a constant of the graph from now on
+    held_bytes_ -= slot.held_bytes;  // counted as a constant of the graph from now on
     slot.held_bytes = 0;
   }
   return slot.var;
 }
 
 Status Importer::call_function(const Function& function, const Node& node, Scope& scope) {
-  if (scope.depth >= deepest_calls) return Status(Code::invalid_model, cat("function ", function.name, " calls itself, or calls nest too deeply"));
+  if (scope.depth >= max_call_depth)
+    return Status(Code::invalid_model, cat("function ", function.name, " calls itself, or calls nest too deeply"));
   if (node.inputs.size() > function.inputs.size() || node.outputs.size() > function.outputs.size()) {
     return Status(Code::invalid_model, cat("function ", function.name, " has fewer operands than the node"));
   }
@@ -417,13 +449,15 @@ Status Importer::call_function(const Function& function, const Node& node, Scope
     Slot* slot = find(node.inputs[i], scope);
     if (!slot) return Status(Code::invalid_model, cat("uses \"", node.inputs[i], "\", which is not defined"));
     inner.values[function.inputs[i]] = *slot;
-    inner.values[function.inputs[i]].held_bytes = 0;   // counted where it is
+    inner.values[function.inputs[i]].held_bytes = 0;  // counted where it is
   }
   // Attributes of the body that refer to the call's, with the function's defaults; what is given nowhere is absent.
   std::vector<Node> body = function.nodes;
   for (Node& step : body) {
     for (std::string_view& input : step.inputs) {
-      if (!input.empty() && std::ranges::find(function.inputs, input) != function.inputs.end() && !inner.values.contains(input)) input = "";
+      if (!input.empty() && std::ranges::find(function.inputs, input) != function.inputs.end() &&
+          !inner.values.contains(input))
+        input = "";
     }
     std::vector<Attribute> resolved;
     for (const Attribute& attribute : step.attributes) {
@@ -441,14 +475,17 @@ Status Importer::call_function(const Function& function, const Node& node, Scope
     }
     const bool referred = std::ranges::any_of(step.attributes, [](const Attribute& a) { return !a.ref.empty(); });
     step.attributes = std::move(resolved);
-    if (!referred) continue;   // checked when the file was read
-    if (Status status = check_node(step, opset(step.domain)); !status.ok()) return status.with_context(step.op_type).at(node_name(step, inner));
+    if (!referred) continue;  // checked when the file was read
+    if (Status status = check_node(step, opset(step.domain)); !status.ok())
+      return status.with_context(step.op_type).at(node_name(step, inner));
   }
   EPL_TRY(run_nodes(body, inner, function.outputs));
   for (size_t i = 0; i < node.outputs.size(); ++i) {
     if (node.outputs[i].empty()) continue;
     Slot* slot = find(function.outputs[i], inner);
-    if (!slot) return Status(Code::invalid_model, cat("function ", function.name, " does not define its output ", function.outputs[i]));
+    if (!slot)
+      return Status(Code::invalid_model,
+                    cat("function ", function.name, " does not define its output ", function.outputs[i]));
     scope.values[node.outputs[i]] = *slot;
   }
   return {};
@@ -457,8 +494,9 @@ Status Importer::call_function(const Function& function, const Node& node, Scope
 // An If whose condition is known is the branch it takes.
 Status Importer::choose_branch(const Node& node, Scope& scope) {
   Slot* condition = node.inputs.size() == 1 ? find(node.inputs[0], scope) : nullptr;
-  if (!condition || condition->constant.empty() || condition->constant.elements() != 1) return unsupported("If with a condition that is only known at run time");
-  if (scope.depth >= deepest_calls) return Status(Code::invalid_model, "branches nest too deeply");
+  if (!condition || condition->constant.empty() || condition->constant.elements() != 1)
+    return unsupported("If with a condition that is only known at run time");
+  if (scope.depth >= max_call_depth) return Status(Code::invalid_model, "branches nest too deeply");
   std::string_view wanted = condition->constant.get_int(0) ? "then_branch" : "else_branch";
   for (const Attribute& attribute : node.attributes) {
     if (attribute.name != wanted || !attribute.g) continue;
@@ -507,7 +545,8 @@ Status Importer::finish_outputs() {
 // A tensor inside the graph that somebody asks for by its name in the file.
 Status Importer::add_inner_output(const std::string& name) {
   if (auto it = left_out_.find(name); it != left_out_.end()) return it->second;
-  if (std::ranges::find(graph_.outputs, name, &epl::Graph::Output::name) != graph_.outputs.end()) return {};   // one of the model's
+  if (std::ranges::find(graph_.outputs, name, &epl::Graph::Output::name) != graph_.outputs.end())
+    return {};  // one of the model's
   auto found = top_.values.find(name);
   if (found != top_.values.end() && !found->second.sequence) {
     builder_.set_scope(name);
@@ -520,8 +559,8 @@ Status Importer::add_inner_output(const std::string& name) {
   }
   std::vector<std::string> outputs;
   for (const ModelPort& port : model_.outputs()) outputs.push_back(port.name);
-  return error(Code::not_found, "the model has no output ", name, ", nor does a node of its graph", did_you_mean(name, known),
-               "; its outputs are ", short_list(outputs));
+  return error(Code::not_found, "the model has no output ", name, ", nor does a node of its graph",
+               did_you_mean(name, known), "; its outputs are ", short_list(outputs));
 }
 
 }  // namespace epl::onnx

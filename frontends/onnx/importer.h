@@ -1,8 +1,8 @@
 // Turns an ONNX file into a graph, for one binding of its symbolic dimensions.
 //
 // Every shape is known here, so whatever is computed from shapes and constants is computed now: a node all of whose
-// operands are constants is evaluated as it is imported, and shape arithmetic is gone from the graph. Parameters are never
-// folded: they keep their names.
+// operands are constants is evaluated as it is imported, and shape arithmetic is gone from the graph. Parameters are
+// never folded: they keep their names.
 #pragma once
 
 #include <map>
@@ -27,7 +27,9 @@ struct ParameterVerdict {
 class ParameterRule {
  public:
   explicit ParameterRule(const OnnxModel& model);
-  ParameterVerdict judge(const Tensor& tensor) const { return judge(tensor.name, tensor, weights_.contains(tensor.name)); }
+  ParameterVerdict judge(const Tensor& tensor) const {
+    return judge(tensor.name, tensor, weights_.contains(tensor.name));
+  }
   // Of a tensor that goes by another name than its own; `placed`: it stands where weights do.
   ParameterVerdict judge(std::string_view name, const Tensor& tensor, bool placed) const;
   // Whether a tensor that a node holds is a weight or a running statistic, by what takes it, or by its name.
@@ -36,11 +38,12 @@ class ParameterRule {
 
  private:
   const OnnxModel& model_;
-  std::unordered_set<std::string_view> statistics_;   // operands that are running statistics
-  std::unordered_set<std::string_view> structural_;   // operands that decide shapes
-  std::unordered_set<std::string_view> weights_;      // operands in the place of a weight (MatMul, Gemm, Conv, norms, Gather)
-  std::unordered_set<std::string_view> shifts_;       // operands that are added to a product or a convolution
-  bool dotted_ = false;                               // most float initialisers have names like "block.0.weight"
+  std::unordered_set<std::string_view> statistics_;  // operands that are running statistics
+  std::unordered_set<std::string_view> structural_;  // operands that decide shapes
+  std::unordered_set<std::string_view>
+      weights_;  // operands in the place of a weight (MatMul, Gemm, Conv, norms, Gather)
+  std::unordered_set<std::string_view> shifts_;  // operands that are added to a product or a convolution
+  bool dotted_ = false;                          // most float initialisers have names like "block.0.weight"
 };
 
 class Importer {
@@ -59,8 +62,9 @@ class Importer {
   bool training() const { return binding_.mode == Binding::Mode::train; }
   int64_t opset(std::string_view domain) const;
   Var materialize(Slot& slot);
-  Status hold(int64_t bytes);   // counts constants that are computed; an error where they are too many
-  // What a buffer will be after the nodes so far, and that it will be something else: a layer used twice moves its statistics twice.
+  Status hold(int64_t bytes);  // counts constants that are computed; an error where they are too many
+  // What a buffer will be after the nodes so far, and that it will be something else: a layer used twice moves its
+  // statistics twice.
   Value updated(Value state) const;
   void update(Value state, Value next);
 
@@ -70,17 +74,17 @@ class Importer {
     std::unordered_map<std::string_view, Slot> values;
     Scope* outer = nullptr;
     const Function* function = nullptr;
-    std::string prefix;          // of node names
+    std::string prefix;  // of node names
     int depth = 0;
   };
 
   Status bind_inputs();
   Status add_initializers();
-  // A tensor of the file as a parameter, a running statistic or a constant. `name` is that of the value in its graph, `known_as` that of
-  // the initialiser; `in_node`: a node or a branch holds it.
+  // A tensor of the file as a parameter, a running statistic or a constant. `name` is that of the value in its graph,
+  // `known_as` that of the initialiser; `in_node`: a node or a branch holds it.
   Result<Slot> stored(std::string_view name, const std::string& known_as, const Tensor& tensor, bool in_node);
   Status run_nodes(const std::vector<Node>& nodes, Scope& scope, const std::vector<std::string_view>& wanted);
-  std::vector<std::string_view> wanted() const;   // values that are needed when every node is imported
+  std::vector<std::string_view> wanted() const;  // values that are needed when every node is imported
   bool leave_out(const Node& node, Scope& scope, const Status& status);
   bool may_fold(const epl::Node& node);
   Status run_node(const Node& node, Scope& scope);
@@ -100,10 +104,10 @@ class Importer {
   epl::Graph graph_;
   Builder builder_;
   Scope top_;
-  std::map<std::string_view, Status, std::less<>> left_out_;   // results that are not computed, with the reason
-  int64_t held_bytes_ = 0;       // of constants that were computed and are still needed
-  double folding_work_ = 0;      // operations so far
-  int64_t imported_ = 0;         // nodes so far, those of functions once a call
+  std::map<std::string_view, Status, std::less<>> left_out_;  // results that are not computed, with the reason
+  int64_t held_bytes_ = 0;                                    // of constants that were computed and are still needed
+  double folding_work_ = 0;                                   // operations so far
+  int64_t imported_ = 0;                                      // nodes so far, those of functions once a call
   ShapesInFile* noted_ = nullptr;
   const ShapesInFile* in_file_ = nullptr;
   FreedBatch batch_;

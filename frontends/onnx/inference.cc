@@ -9,7 +9,8 @@ namespace {
 
 using Names = std::unordered_set<std::string_view>;
 
-constexpr int64_t says_its_mode = 14;   // from this opset on BatchNormalization has training_mode; before, five outputs say it
+constexpr int64_t says_its_mode =
+    14;  // from this opset on BatchNormalization has training_mode; before, five outputs say it
 
 bool standard(std::string_view domain) { return domain.empty() || domain == "ai.onnx"; }
 
@@ -34,7 +35,8 @@ size_t outputs_used(const Node& node) {
 // What is known of the values that a node sees: those of its own graph, and of the graphs around it.
 class Scope {
  public:
-  Scope(const std::vector<Node>& nodes, const std::vector<Tensor>* initializers, const std::vector<ValueInfo>* fed, const Scope* outer)
+  Scope(const std::vector<Node>& nodes, const std::vector<Tensor>* initializers, const std::vector<ValueInfo>* fed,
+        const Scope* outer)
       : nodes(nodes), outer_(outer) {
     if (fed != nullptr) {
       for (const ValueInfo& input : *fed) fed_.insert(input.name);
@@ -44,7 +46,8 @@ class Scope {
     }
     for (const Node& node : nodes) {
       const Attribute* value = node.op_type == "Constant" ? find(node, "value") : nullptr;
-      for (std::string_view output : node.outputs) constants_.emplace(output, value != nullptr ? value->t.get() : nullptr);
+      for (std::string_view output : node.outputs)
+        constants_.emplace(output, value != nullptr ? value->t.get() : nullptr);
     }
   }
 
@@ -54,7 +57,8 @@ class Scope {
   // Whether a value is true. What a node computes counts as true: to drop is what it may say.
   Truth truth_of(std::string_view name) const {
     for (const Scope* s = this; s != nullptr; s = s->outer_) {
-      if (auto it = s->constants_.find(name); it != s->constants_.end()) return it->second != nullptr ? truth(*it->second) : Truth::yes;
+      if (auto it = s->constants_.find(name); it != s->constants_.end())
+        return it->second != nullptr ? truth(*it->second) : Truth::yes;
       if (s->fed_.contains(name)) return Truth::caller;
     }
     return Truth::yes;
@@ -64,11 +68,11 @@ class Scope {
   static Truth truth(const Tensor& tensor) {
     auto type = tensor_type(tensor);
     if (tensor.external || !type.ok() || type->elements() != 1) return Truth::yes;
-    auto value = tensor_value(tensor, nullptr);   // so small that it is in memory
+    auto value = tensor_value(tensor, nullptr);  // so small that it is in memory
     return !value.ok() || value->elements() != 1 || value->get(0) != 0 ? Truth::yes : Truth::no;
   }
 
-  std::unordered_map<std::string_view, const Tensor*> constants_;   // null: computed
+  std::unordered_map<std::string_view, const Tensor*> constants_;  // null: computed
   Names fed_;                                                      // by the caller of the model
   const Scope* outer_ = nullptr;
 };
@@ -82,13 +86,13 @@ bool trains_batch_norm(const Node& node, int64_t opset) {
 
 // Whose mode the caller feeds is the caller's, and stays.
 bool trains_dropout(const Node& node, const Scope& scope) {
-  if (node.op_type != "Dropout" || !standard(node.domain) || node.inputs.size() < 3 || node.inputs[2].empty()) return false;
+  if (node.op_type != "Dropout" || !standard(node.domain) || node.inputs.size() < 3 || node.inputs[2].empty())
+    return false;
   return scope.truth_of(node.inputs[2]) == Scope::Truth::yes;
 }
 
 // Calls f(node, scope, opset) for every node of the file, graphs within attributes included.
-template <class F>
-void visit(const Scope& scope, int64_t opset, F& f) {
+template <class F> void visit(const Scope& scope, int64_t opset, F& f) {
   for (const Node& node : scope.nodes) {
     f(node, scope, opset);
     for (const Attribute& a : node.attributes) {
@@ -96,8 +100,7 @@ void visit(const Scope& scope, int64_t opset, F& f) {
     }
   }
 }
-template <class F>
-void visit(const File& file, F&& f) {
+template <class F> void visit(const File& file, F&& f) {
   const int64_t opset = opset_of(file.opsets);
   visit(Scope(file.graph.nodes, &file.graph.initializers, &file.graph.inputs, nullptr), opset, f);
   for (const Function& function : file.functions) {
@@ -140,7 +143,8 @@ TrainingParts training_parts(const File& file) {
 // Decides; the edits apply.
 class InferencePlanner {
  public:
-  InferencePlanner(const File& file, std::string_view loss, InferenceEdits& edits) : file_(file), loss_(loss), edits_(edits) {}
+  InferencePlanner(const File& file, std::string_view loss, InferenceEdits& edits)
+      : file_(file), loss_(loss), edits_(edits) {}
 
   Status plan() {
     visit(file_, [&](const Node& node, const Scope& scope, int64_t opset) { edit_mode(node, scope, opset); });
@@ -176,7 +180,8 @@ class InferencePlanner {
     return edit == nullptr ? SIZE_MAX : edit->inputs;
   }
 
-  // Values that only training makes: the statistics that a BatchNormalization gives, and what is computed from them alone.
+  // Values that only training makes: the statistics that a BatchNormalization gives, and what is computed from them
+  // alone.
   Names training_values() const {
     Names made, fixed;
     for (const Tensor& tensor : file_.graph.initializers) fixed.insert(tensor.name);
@@ -204,9 +209,10 @@ class InferencePlanner {
       if (!without.contains(output.name)) wanted.insert(output.name);
     }
     std::vector<bool> out(file_.graph.nodes.size(), false);
-    for (size_t n = out.size(); n-- > 0;) {   // producers come first in a file
+    for (size_t n = out.size(); n-- > 0;) {  // producers come first in a file
       const Node& node = file_.graph.nodes[n];
-      out[n] = std::ranges::any_of(node.outputs, [&](std::string_view name) { return !name.empty() && wanted.contains(name); });
+      out[n] = std::ranges::any_of(node.outputs,
+                                   [&](std::string_view name) { return !name.empty() && wanted.contains(name); });
       if (out[n]) add_reads(node, edited ? inputs_left(node) : SIZE_MAX, wanted);
     }
     return out;
@@ -224,7 +230,8 @@ class InferencePlanner {
     return out;
   }
 
-  // Outputs that only training needs go, then nodes that only they (or a mode) needed, then leaves that only those read.
+  // Outputs that only training needs go, then nodes that only they (or a mode) needed, then leaves that only those
+  // read.
   Status cut_graph() {
     const std::vector<bool> was = needed({}, false);
     Names cut;
@@ -269,7 +276,9 @@ class InferencePlanner {
         } else if (i <= 2 && node.inputs.size() == 5) {
           it->second.copies.emplace_back(node.inputs[i + 2], node.outputs[i]);
         } else {
-          return unsupported("\"", node.outputs[i], "\", a statistic of the batch, is read, and a file for inference has none; export for training instead")
+          return unsupported("\"", node.outputs[i],
+                             "\", a statistic of the batch, is read, and a file for inference has none; export for "
+                             "training instead")
               .at(std::string(node.name));
         }
       }

@@ -1,5 +1,6 @@
-// A file for training made one that predicts: BatchNormalization and Dropout in inference mode, and what only training reads cut.
-// All is decided on the file as it was read, and applied by save.cc while its bytes are copied: what has no edit keeps its bytes.
+// A file for training made one that predicts: BatchNormalization and Dropout in inference mode, and what only training
+// reads cut. All is decided on the file as it was read, and applied by save.cc while its bytes are copied: what has no
+// edit keeps its bytes.
 #pragma once
 
 #include <string>
@@ -13,21 +14,22 @@
 
 namespace epl::onnx {
 
-// Nodes that behave otherwise in training than when the model predicts; those of functions and branches count once each.
+// Nodes that behave otherwise in training than when the model predicts; those of functions and branches count once
+// each.
 struct TrainingParts {
   int batch_norms = 0, dropouts = 0;
-  std::string text() const;   // "3 BatchNormalization and 1 Dropout in training mode", empty for none
+  std::string text() const;  // "3 BatchNormalization and 1 Dropout in training mode", empty for none
 };
 TrainingParts training_parts(const File& file);
 
 // What becomes of a node.
 struct NodeEdit {
   bool goes = false;
-  bool inference_mode = false;                  // training_mode becomes 0
-  size_t inputs = SIZE_MAX, outputs = SIZE_MAX;   // how many stay
+  bool inference_mode = false;                   // training_mode becomes 0
+  size_t inputs = SIZE_MAX, outputs = SIZE_MAX;  // how many stay
   // Running statistics that somebody reads need a node to give them: a value, and the name by which it is read.
   std::vector<std::pair<std::string_view, std::string_view>> copies;
-  bool inside = false;                          // a graph among its attributes has edits
+  bool inside = false;  // a graph among its attributes has edits
 };
 
 class InferenceEdits {
@@ -48,10 +50,10 @@ class InferenceEdits {
 
  private:
   friend class InferencePlanner;
-  std::unordered_map<size_t, NodeEdit> edits_;    // by the byte at which the node's message begins
+  std::unordered_map<size_t, NodeEdit> edits_;  // by the byte at which the node's message begins
   std::unordered_set<std::string_view> unread_, outputs_, values_;
 };
 
-inline constexpr std::string_view training_mode = "training_mode";   // the attribute of BatchNormalization
+inline constexpr std::string_view training_mode = "training_mode";  // the attribute of BatchNormalization
 
 }  // namespace epl::onnx

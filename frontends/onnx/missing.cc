@@ -17,16 +17,22 @@ struct Family {
 };
 const std::vector<Family>& families() {
   static const std::vector<Family> known = {
-      {"arithmetic on the integers of a quantised model, which no gradient comes through; train the model from before it was quantised",
-       {"ConvInteger", "MatMulInteger", "DynamicQuantizeLinear", "QLinear*", "com.microsoft.DynamicQuantize*", "com.microsoft.MatMulInteger*", "com.microsoft.QLinear*",
-        "com.microsoft.QAttention", "com.microsoft.QGemm", "com.microsoft.QEmbed*", "com.microsoft.MatMulNBits"}},
+      {"arithmetic on the integers of a quantised model, which no gradient comes through; train the model from before "
+       "it was quantised",
+       {"ConvInteger", "MatMulInteger", "DynamicQuantizeLinear", "QLinear*", "com.microsoft.DynamicQuantize*",
+        "com.microsoft.MatMulInteger*", "com.microsoft.QLinear*", "com.microsoft.QAttention", "com.microsoft.QGemm",
+        "com.microsoft.QEmbed*", "com.microsoft.MatMulNBits"}},
       {"trees and support vectors have no gradient", {"ai.onnx.ml.TreeEnsemble*", "ai.onnx.ml.SVM*"}},
-      {"it keeps its weights in attributes; export the linear model as MatMul and Add", {"ai.onnx.ml.LinearClassifier", "ai.onnx.ml.LinearRegressor"}},
-      {"the size of its result depends on data, and sizes must be known when the model is bound", {"NonMaxSuppression", "Unique"}},
+      {"it keeps its weights in attributes; export the linear model as MatMul and Add",
+       {"ai.onnx.ml.LinearClassifier", "ai.onnx.ml.LinearRegressor"}},
+      {"the size of its result depends on data, and sizes must be known when the model is bound",
+       {"NonMaxSuppression", "Unique"}},
       {"a loop of nodes; export the model with the loop unrolled", {"Loop", "Scan", "SequenceMap"}},
-      {"an operator that a runtime makes when it optimises a file; train the file from before that", {"com.microsoft.*", "com.microsoft.nchwc.*"}},
+      {"an operator that a runtime makes when it optimises a file; train the file from before that",
+       {"com.microsoft.*", "com.microsoft.nchwc.*"}},
       {"it works on texts or tables of labels; train the model without it",
-       {"String*", "RegexFullMatch", "TfIdfVectorizer", "ai.onnx.ml.ZipMap", "ai.onnx.ml.LabelEncoder", "ai.onnx.ml.CategoryMapper", "ai.onnx.ml.DictVectorizer", "ai.onnx.ml.CastMap"}}};
+       {"String*", "RegexFullMatch", "TfIdfVectorizer", "ai.onnx.ml.ZipMap", "ai.onnx.ml.LabelEncoder",
+        "ai.onnx.ml.CategoryMapper", "ai.onnx.ml.DictVectorizer", "ai.onnx.ml.CastMap"}}};
   return known;
 }
 
@@ -39,7 +45,7 @@ std::string_view why(std::string_view name) {
   return "";
 }
 
-using Missing = std::map<std::string, std::vector<std::string>>;   // operators with the names of their nodes
+using Missing = std::map<std::string, std::vector<std::string>>;  // operators with the names of their nodes
 
 class Search {
  public:
@@ -52,8 +58,11 @@ class Search {
       return;
     }
     const bool branch = node.op_type == "If" && (node.domain.empty() || node.domain == "ai.onnx");
-    if (branch || onnx_op_table().find(node.domain, node.op_type, std::max<int64_t>(model_.opset(node.domain), 1))) return;
-    const std::string_view name = !node.name.empty() ? node.name : !node.outputs.empty() ? node.outputs[0] : node.op_type;
+    if (branch || onnx_op_table().find(node.domain, node.op_type, std::max<int64_t>(model_.opset(node.domain), 1)))
+      return;
+    const std::string_view name = !node.name.empty()      ? node.name
+                                  : !node.outputs.empty() ? node.outputs[0]
+                                                          : node.op_type;
     found[cat(node.domain, node.domain.empty() ? "" : ".", node.op_type)].emplace_back(name);
   }
 
@@ -82,11 +91,13 @@ Status check_operators(const OnnxModel& model, const std::vector<std::string>& w
   for (const auto& [op, of] : search.found) {
     std::vector<std::string> names(of.begin(), of.begin() + std::min<ptrdiff_t>(std::ssize(of), 3));
     if (of.size() > names.size()) names.push_back("...");
-    by_reason[why(op)].push_back(cat(op, of.size() == 1 ? " (node " : cat(" (", of.size(), " nodes: "), join(names, ", "), ")"));
+    by_reason[why(op)].push_back(
+        cat(op, of.size() == 1 ? " (node " : cat(" (", of.size(), " nodes: "), join(names, ", "), ")"));
   }
   std::vector<std::string> texts;
   for (const auto& [reason, ops] : by_reason) texts.push_back(cat(join(ops, ", "), reason.empty() ? "" : ": ", reason));
-  return unsupported("operators that are not supported at opset ", std::max<int64_t>(model.opset(""), 1), ": ", join(texts, "; "),
+  return unsupported("operators that are not supported at opset ", std::max<int64_t>(model.opset(""), 1), ": ",
+                     join(texts, "; "),
                      wanted.empty() ? ". A loss on a tensor before them (loss.output) trains what comes before" : "");
 }
 

@@ -41,20 +41,24 @@ Status OnnxModel::check() {
     return refuse("IR version ", file_.ir_version, "; 3 to ", schema::newest_ir_version, " are read");
   }
   if (file_.opsets.empty()) return refuse("the model imports no opset");
-  // A function may import what the model itself does not; where both do, the standard wants operators to mean the same in both.
+  // A function may import what the model itself does not; where both do, the standard wants operators to mean the same
+  // in both.
   for (const OpsetId& id : file_.opsets) opsets_.emplace(standard(id.domain), id.version);
   for (const Function& function : file_.functions) {
     for (const OpsetId& id : function.opsets) opsets_.emplace(standard(id.domain), id.version);
   }
-  if (auto it = opsets_.find(""); it != opsets_.end() && (it->second < schema::oldest_opset || it->second > schema::newest_opset)) {
-    return unsupported("opset ", it->second, "; ", schema::oldest_opset, " to ", schema::newest_opset, " are read. Convert the model with onnx.version_converter");
+  if (auto it = opsets_.find("");
+      it != opsets_.end() && (it->second < schema::oldest_opset || it->second > schema::newest_opset)) {
+    return unsupported("opset ", it->second, "; ", schema::oldest_opset, " to ", schema::newest_opset,
+                       " are read. Convert the model with onnx.version_converter");
   }
   if (file_.graph.sparse_initializers) return unsupported("sparse initialisers");
   for (const Tensor& tensor : file_.graph.initializers) {
-    if (!by_name_.emplace(tensor.name, &tensor).second) return refuse("two initialisers are called \"", tensor.name, "\"");
+    if (!by_name_.emplace(tensor.name, &tensor).second)
+      return refuse("two initialisers are called \"", tensor.name, "\"");
     EPL_ASSIGN(TensorType type, tensor_type(tensor));
     initializers_.push_back({std::string(tensor.name), std::move(type)});
-    if (tensor.external) EPL_TRY(stored_tensor(tensor, bytes_).status());   // it is there and large enough
+    if (tensor.external) EPL_TRY(stored_tensor(tensor, bytes_).status());  // it is there and large enough
   }
   EPL_TRY(fill_ports());
   for (const Function& function : file_.functions) {
@@ -70,12 +74,13 @@ Status OnnxModel::check() {
   return {};
 }
 
-// Some exporters write every weight as a Constant, some keep those of a branch inside it. Where such a tensor stands in the
-// place of a weight it is an initialiser like any other, under the name of the value.
+// Some exporters write every weight as a Constant, some keep those of a branch inside it. Where such a tensor stands in
+// the place of a weight it is an initialiser like any other, under the name of the value.
 void OnnxModel::add_weights(const Graph& graph, const ParameterRule& rule, const std::string& place) {
   for (const Node& node : graph.nodes) {
     for (const Attribute& a : node.attributes) {
-      if (a.t && a.name == "value" && node.op_type == "Constant" && standard(node.domain).empty() && node.outputs.size() == 1) {
+      if (a.t && a.name == "value" && node.op_type == "Constant" && standard(node.domain).empty() &&
+          node.outputs.size() == 1) {
         add_weight(node.outputs[0], *a.t, rule, place);
       }
       if (!a.g || node.op_type != "If") continue;
@@ -86,7 +91,8 @@ void OnnxModel::add_weights(const Graph& graph, const ParameterRule& rule, const
   }
 }
 
-void OnnxModel::add_weight(std::string_view name, const Tensor& tensor, const ParameterRule& rule, const std::string& place) {
+void OnnxModel::add_weight(std::string_view name, const Tensor& tensor, const ParameterRule& rule,
+                           const std::string& place) {
   auto type = tensor_type(tensor);
   if (!type.ok() || !is_float(type->dtype) || type->elements() <= 1 || !rule.is_weight(name, *type)) return;
   // The two branches of an If may use one name.
@@ -104,26 +110,30 @@ const std::string* OnnxModel::weight_name(const Tensor& tensor) const {
 
 Status OnnxModel::fill_ports() {
   auto port = [](const ValueInfo& info) -> Result<ModelPort> {
-    if (info.elem_type == 0) return unsupported("\"", info.name, "\" is no tensor").at(info.name);
+    if (info.elem_type == 0) return unsupported("\"", info.name, "\" is not a tensor").at(info.name);
     auto dtype = dtype_of(info.elem_type);
     if (!dtype.ok()) return dtype.status().with_context(cat("\"", info.name, "\"")).at(info.name);
     ModelPort made{std::string(info.name), *dtype, {}};
-    if (info.dims.size() > 16) return unsupported("\"", info.name, "\" has ", info.dims.size(), " dimensions; tensors have up to 16").at(info.name);
+    if (info.dims.size() > 16)
+      return unsupported("\"", info.name, "\" has ", info.dims.size(), " dimensions; tensors have up to 16")
+          .at(info.name);
     for (const Dim& dim : info.dims) {
-      if (dim.value < -1) return Status(Code::invalid_model, cat("\"", info.name, "\" has a dimension of ", dim.value), std::string(info.name));
+      if (dim.value < -1)
+        return Status(Code::invalid_model, cat("\"", info.name, "\" has a dimension of ", dim.value),
+                      std::string(info.name));
       // "?" stands for a size that nobody named: two of them need not be equal.
       made.dims.push_back({dim.value, dim.symbol == "?" ? std::string() : std::string(dim.symbol)});
     }
     return made;
   };
   for (const ValueInfo& info : file_.graph.inputs) {
-    if (by_name_.contains(info.name)) continue;   // an initialiser that may be overridden: its value stands
+    if (by_name_.contains(info.name)) continue;  // an initialiser that may be overridden: its value stands
     EPL_ASSIGN(ModelPort made, port(info));
     if (!info.has_shape) return unsupported("input \"", info.name, "\" has no shape").at(info.name);
     inputs_.push_back(std::move(made));
   }
   for (const ValueInfo& info : file_.graph.outputs) {
-    if (info.elem_type == 0) {   // the type of an output is known from its node
+    if (info.elem_type == 0) {  // the type of an output is known from its node
       outputs_.push_back({std::string(info.name), DType::f32, {}});
       continue;
     }
@@ -177,7 +187,10 @@ namespace epl {
 EPL_FRONTEND(onnx) {
   return {.name = "onnx",
           .doc = "ONNX models, opset 7 to 28",
-          .recognizes = [](const std::string& path) { return path.ends_with(".onnx") || path.ends_with(".pb") || path.ends_with(".onnx2"); },
+          .recognizes =
+              [](const std::string& path) {
+                return path.ends_with(".onnx") || path.ends_with(".pb") || path.ends_with(".onnx2");
+              },
           .load = onnx::OnnxModel::load,
           .load_bytes = onnx::OnnxModel::load_bytes};
 }

@@ -30,12 +30,13 @@ class OnnxModel : public Model, public std::enable_shared_from_this<OnnxModel> {
   Result<epl::Graph> bind(const Binding& binding) const override;
   std::string training_parts() const override { return onnx::training_parts(file_).text(); }
   using Model::save;
-  Status save(const std::string& path, const std::map<std::string, epl::Tensor>& replaced, const ModelSaveOptions& options) const override;
+  Status save(const std::string& path, const std::map<std::string, epl::Tensor>& replaced,
+              const ModelSaveOptions& options) const override;
   uint64_t fingerprint() const override;
 
   const File& file() const { return file_; }
   const std::shared_ptr<const ModelBytes>& stored() const { return bytes_; }
-  int64_t opset(std::string_view domain) const;           // 0 when nothing imports the domain
+  int64_t opset(std::string_view domain) const;  // 0 when nothing imports the domain
   const Function* function(std::string_view domain, std::string_view name, std::string_view overload) const;
   const Tensor* initializer(std::string_view name) const;
   // The name under which a tensor that a node or a branch holds counts as an initialiser; null for one that does not.
@@ -54,10 +55,10 @@ class OnnxModel : public Model, public std::enable_shared_from_this<OnnxModel> {
   std::vector<ModelPort> inputs_, outputs_;
   std::vector<ModelInitializer> initializers_;
   std::unordered_map<std::string_view, const Tensor*> by_name_;
-  std::unordered_map<const Tensor*, std::string> weights_;           // tensors of nodes and branches that count as initialisers
+  std::unordered_map<const Tensor*, std::string> weights_;  // tensors of nodes and branches that count as initialisers
   QuantizedWeights quantized_;
-  std::unordered_map<std::string_view, int64_t> opsets_;             // by domain
-  std::unordered_map<std::string, const Function*> functions_;       // by domain, name and overload
+  std::unordered_map<std::string_view, int64_t> opsets_;        // by domain
+  std::unordered_map<std::string, const Function*> functions_;  // by domain, name and overload
 };
 
 }  // namespace epl::onnx

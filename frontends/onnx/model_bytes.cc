@@ -13,7 +13,7 @@ namespace epl::onnx {
 
 namespace {
 
-constexpr size_t large_tensor = size_t{64} << 10;   // less raw data than this is read with what stands around it
+constexpr size_t large_tensor = size_t{64} << 10;  // less raw data than this is read with what stands around it
 constexpr size_t window = size_t{64} << 10;
 
 // The messages on the way to raw data. Whatever is not listed is read as it comes.
@@ -39,8 +39,9 @@ Message step(Message in, uint64_t field) {
 
 }  // namespace
 
-// Walks over the fields of a file (https://protobuf.dev/programming-guides/encoding) from its beginning to its end and reads
-// as it goes, all but large raw data. What it does not understand it leaves to the parser: it reads the rest and stops.
+// Walks over the fields of a file (https://protobuf.dev/programming-guides/encoding) from its beginning to its end and
+// reads as it goes, all but large raw data. What it does not understand it leaves to the parser: it reads the rest and
+// stops.
 class Scanner {
  public:
   Scanner(ModelBytes& target, const FileReader& file) : target_(target), file_(file) {}
@@ -52,7 +53,7 @@ class Scanner {
   }
 
  private:
-  static constexpr int deepest = 16;   // graphs inside graphs beyond that are read whole
+  static constexpr int deepest = 16;  // graphs inside graphs beyond that are read whole
 
   Status read_to(size_t end) {
     if (end <= read_) return {};
@@ -69,11 +70,20 @@ class Scanner {
       EPL_TRY(varint(end, key, fine));
       if (!fine) return {};
       switch (key & 7) {
-        case 0: EPL_TRY(varint(end, length, fine)); continue;
-        case 1: fine = skip(8, end); continue;
-        case 5: fine = skip(4, end); continue;
-        case 2: break;
-        default: fine = false; continue;
+        case 0:
+          EPL_TRY(varint(end, length, fine));
+          continue;
+        case 1:
+          fine = skip(8, end);
+          continue;
+        case 5:
+          fine = skip(4, end);
+          continue;
+        case 2:
+          break;
+        default:
+          fine = false;
+          continue;
       }
       EPL_TRY(varint(end, length, fine));
       if (!fine || length > end - at_) {
@@ -112,7 +122,7 @@ class Scanner {
   }
 
   void leave_out(size_t begin, size_t end) {
-    begin = std::max(begin, read_);   // the window that holds its tag may reach into it, but does not end before it
+    begin = std::max(begin, read_);  // the window that holds its tag may reach into it, but does not end before it
     if (begin >= end) return;
     target_.left_out_.push_back({begin, end});
     read_ = end;
@@ -120,8 +130,8 @@ class Scanner {
 
   ModelBytes& target_;
   const FileReader& file_;
-  size_t at_ = 0;     // the next field
-  size_t read_ = 0;   // everything before it has been read or left out
+  size_t at_ = 0;    // the next field
+  size_t read_ = 0;  // everything before it has been read or left out
 };
 
 ModelBytes::~ModelBytes() {
@@ -141,7 +151,8 @@ Status ModelBytes::read(const std::string& path) {
   size_ = file_->size();
   if (size_ == 0) return {};
   void* memory = ::mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (memory == MAP_FAILED) return Status(Code::out_of_memory, cat("there is no room for the ", size_, " bytes of ", path), path);
+  if (memory == MAP_FAILED)
+    return Status(Code::out_of_memory, cat("there is no room for the ", size_, " bytes of ", path), path);
   data_ = static_cast<std::byte*>(memory);
   EPL_TRY(Scanner(*this, *file_).run());
   if (left_out_.empty()) file_.reset();
@@ -165,7 +176,8 @@ std::span<const ModelBytes::Range> ModelBytes::left_out(size_t begin, size_t end
   return {first, last};
 }
 
-Result<epl::Tensor> ModelBytes::tensor(const std::shared_ptr<const ModelBytes>& bytes, TensorType type, std::string_view part) {
+Result<epl::Tensor> ModelBytes::tensor(const std::shared_ptr<const ModelBytes>& bytes, TensorType type,
+                                       std::string_view part) {
   const auto* start = reinterpret_cast<const std::byte*>(part.data());
   if (bytes && !part.empty()) {
     const auto begin = static_cast<size_t>(start - bytes->data_);

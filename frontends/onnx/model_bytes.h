@@ -1,8 +1,8 @@
 // The bytes of a model, and of the files beside it that hold data of its tensors.
 //
-// A model file is read into memory at its own offsets, but the raw data of large tensors is left in the file: their places hold
-// zeros, in pages that are never touched and so take no memory, and are read when a tensor's elements are asked for.
-// Thread safety: any threads at once.
+// A model file is read into memory at its own offsets, but the raw data of large tensors is left in the file: their
+// places hold zeros, in pages that are never touched and so take no memory, and are read when a tensor's elements are
+// asked for. Thread safety: any threads at once.
 #pragma once
 
 #include <map>
@@ -28,8 +28,10 @@ class ModelBytes {
   std::span<const std::byte> bytes() const { return {data_, size_}; }
   // The folder in which data beside the model is looked up.
   const std::string& directory() const { return directory_; }
-  // The tensor whose elements are `part` of bytes(), in memory or not. Without `bytes`, of memory that outlives the tensor.
-  static Result<epl::Tensor> tensor(const std::shared_ptr<const ModelBytes>& bytes, TensorType type, std::string_view part);
+  // The tensor whose elements are `part` of bytes(), in memory or not. Without `bytes`, of memory that outlives the
+  // tensor.
+  static Result<epl::Tensor> tensor(const std::shared_ptr<const ModelBytes>& bytes, TensorType type,
+                                    std::string_view part);
   // Appends `part` of bytes() as the file has it.
   Status append(std::string& out, std::string_view part) const;
   // A file beside the model, opened once.
@@ -48,8 +50,8 @@ class ModelBytes {
   std::string directory_ = ".";
   std::byte* data_ = nullptr;
   size_t size_ = 0;
-  std::shared_ptr<const FileReader> file_;   // while something was left in it
-  std::vector<Range> left_out_;              // in order
+  std::shared_ptr<const FileReader> file_;  // while something was left in it
+  std::vector<Range> left_out_;             // in order
   mutable std::mutex mutex_;
   mutable std::map<std::string, std::shared_ptr<const FileReader>> beside_;
 };

@@ -1,13 +1,15 @@
-// How ONNX operators become ops of the graph: one row an operator, by domain and range of opsets, in frontends/onnx/ops.
+// How ONNX operators become ops of the graph: one row an operator, by domain and range of opsets, in
+// frontends/onnx/ops.
 //
 //   EPL_ONNX_OP(Relu) {
 //     return {.run = [](Import& i) { i.set(0, i.b.unary("relu", i.in(0))); }};
 //   }
-//   EPL_ONNX_OP(Softmax, 13) { ... }       // what Softmax means since opset 13; until then the row without a number holds
+//   EPL_ONNX_OP(Softmax, 13) { ... }       // what Softmax means since opset 13; until then the row without a number
+//   holds
 //
-// Nodes are held against the standard before a row sees them (operators.h): a row may rely on the number of operands, and on
-// attributes being known, there where they must be, and of the right type. What the standard does not list a row checks by
-// itself: texts (Import::choice) and axes (Import::axis).
+// Nodes are held against the standard before a row sees them (operators.h): a row may rely on the number of operands,
+// and on attributes being known, there where they must be, and of the right type. What the standard does not list a row
+// checks by itself: texts (Import::choice) and axes (Import::axis).
 #pragma once
 
 #include <functional>
@@ -29,8 +31,8 @@ struct Sequence;
 
 // A value of the model under import: a node's result, a constant that is known now, or a sequence of such values.
 struct Slot {
-  Var var;                       // empty for a constant that nothing has needed as a value yet
-  epl::Tensor constant;          // empty when not known at import
+  Var var;               // empty for a constant that nothing has needed as a value yet
+  epl::Tensor constant;  // empty when not known at import
   TensorType type;
   std::shared_ptr<const Sequence> sequence;
   int64_t held_bytes = 0;        // of a constant that counts against what may be held
@@ -44,14 +46,14 @@ struct Slot {
 struct Sequence {
   struct Item {
     Slot value;
-    int64_t axis = -1, begin = 0, end = 0;   // the piece; axis -1: the whole value
-    bool squeeze = false;                    // without the axis that was cut
+    int64_t axis = -1, begin = 0, end = 0;  // the piece; axis -1: the whole value
+    bool squeeze = false;                   // without the axis that was cut
   };
   std::vector<Item> items;
 };
 
-// Whether a BatchNormalization takes the statistics of its batch and learns the running ones. Before opset 14 a file says so
-// by naming more outputs than one.
+// Whether a BatchNormalization takes the statistics of its batch and learns the running ones. Before opset 14 a file
+// says so by naming more outputs than one.
 bool learns_statistics(const Node& node, int64_t opset);
 
 // One node under import, as a row sees it.
@@ -64,12 +66,14 @@ class Import {
   const Node& node() const { return node_; }
   int inputs() const { return static_cast<int>(inputs_.size()); }
   bool has(int i) const { return i < inputs() && inputs_[i] != nullptr; }
-  Var in(int i);                                   // fails, naming the node, when input i is absent
+  Var in(int i);  // fails, naming the node, when input i is absent
   const TensorType& type(int i);
-  const epl::Tensor* constant(int i) const;        // the value when it is known at import
-  Ints ints(int i);                                // a list that must be known at import
+  const epl::Tensor* constant(int i) const;  // the value when it is known at import
+  Ints ints(int i);                          // a list that must be known at import
   // A list that newer opsets take from an input and older ones from an attribute.
-  Ints list(int i, std::string_view attribute, Ints fallback = {}) { return has(i) ? ints(i) : ints(attribute, std::move(fallback)); }
+  Ints list(int i, std::string_view attribute, Ints fallback = {}) {
+    return has(i) ? ints(i) : ints(attribute, std::move(fallback));
+  }
   int outputs() const { return static_cast<int>(outputs_.size()); }
   bool wants(int i) const { return i < outputs() && !node_.outputs[i].empty(); }
   void set(int i, const Var& v);
@@ -78,13 +82,13 @@ class Import {
   void set_through_rounding(const Var& v) { outputs_[0].through_rounding = v; }
   Var through_rounding() const { return has(0) ? inputs_[0]->through_rounding : Var(); }
   Slot slot(int i) const { return has(i) ? *inputs_[i] : Slot(); }
-  const Sequence* sequence(int i);                 // fails, naming the node, when input i is no sequence
+  const Sequence* sequence(int i);  // fails, naming the node, when input i is not a sequence
   void set_sequence(int i, Sequence sequence);
   Var take(const Sequence::Item& item);
   const std::vector<Slot>& results() const { return outputs_; }
 
-  int64_t opset() const;                           // of the node's domain
-  bool training() const;                           // the graph is made for training
+  int64_t opset() const;  // of the node's domain
+  bool training() const;  // the graph is made for training
   bool has_attribute(std::string_view name) const { return find(name) != nullptr; }
   int64_t integer(std::string_view name, int64_t fallback) const;
   double number(std::string_view name, double fallback) const;
@@ -95,14 +99,15 @@ class Import {
   // Dimension `given` of `ndim`, counted from the front. One that is not there is an error, and dimension 0.
   int64_t axis(int64_t given, int ndim);
   int64_t axis(std::string_view name, int64_t fallback, int ndim) { return axis(integer(name, fallback), ndim); }
-  Ints axes(Ints given, int ndim);                 // each once
+  Ints axes(Ints given, int ndim);  // each once
   std::vector<std::string> strings(std::string_view name) const;
   Doubles numbers(std::string_view name, Doubles fallback) const;
   epl::Tensor tensor(std::string_view name);
-  // A running statistic (an initialiser at input i) as the nodes before this one leave it, and what it becomes when a training step commits.
+  // A running statistic (an initialiser at input i) as the nodes before this one leave it, and what it becomes when a
+  // training step commits.
   Var statistic(int i);
   void update_statistic(int i, const Var& next);
-  void hold(int64_t bytes);   // of constants that a row makes; fails where they are too many
+  void hold(int64_t bytes);  // of constants that a row makes; fails where they are too many
   void fail(std::string message);
   void fail(const Status& status);
 
@@ -115,12 +120,12 @@ class Import {
 };
 
 struct OnnxOpRow {
-  std::string name;              // filled in from the row's name
-  std::string domain;            // empty: the standard operators
-  int since = 1;                 // the row's second argument; it holds until the next row of its operator
-  int until = 1 << 30;           // the last opset that has the operator
-  std::vector<int> statistics;   // inputs that are running statistics
-  std::vector<int> structural;   // inputs that decide shapes or places though they may be real numbers
+  std::string name;             // filled in from the row's name
+  std::string domain;           // empty: the standard operators
+  int since = 1;                // the row's second argument; it holds until the next row of its operator
+  int until = 1 << 30;          // the last opset that has the operator
+  std::vector<int> statistics;  // inputs that are running statistics
+  std::vector<int> structural;  // inputs that decide shapes or places though they may be real numbers
   void (*run)(Import&) = nullptr;
 };
 
@@ -141,10 +146,12 @@ const OnnxOpTable& onnx_op_table();
 #define EPL_ONNX_OP_2(op_name, since) EPL_ONNX_OP_ROW(op_name, op_name##_##since, since)
 #define EPL_ONNX_OP_PICK(a, b, which, ...) which
 #define EPL_ONNX_OP(...) EPL_ONNX_OP_PICK(__VA_ARGS__, EPL_ONNX_OP_2, EPL_ONNX_OP_1, )(__VA_ARGS__)
-#define EPL_ONNX_OP_ROW(op_name, row_name, since)                                                           \
-  static ::epl::onnx::OnnxOpRow epl_onnx_op_##row_name();                                                   \
-  void EPL_ONNX_OP_row_##row_name(::epl::onnx::OnnxOpTable& table);                                         \
-  void EPL_ONNX_OP_row_##row_name(::epl::onnx::OnnxOpTable& table) { table.add(#op_name, since, epl_onnx_op_##row_name()); } \
+#define EPL_ONNX_OP_ROW(op_name, row_name, since)                    \
+  static ::epl::onnx::OnnxOpRow epl_onnx_op_##row_name();            \
+  void EPL_ONNX_OP_row_##row_name(::epl::onnx::OnnxOpTable& table);  \
+  void EPL_ONNX_OP_row_##row_name(::epl::onnx::OnnxOpTable& table) { \
+    table.add(#op_name, since, epl_onnx_op_##row_name());            \
+  }                                                                  \
   static ::epl::onnx::OnnxOpRow epl_onnx_op_##row_name()
 
 }  // namespace epl::onnx

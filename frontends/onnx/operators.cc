@@ -45,8 +45,7 @@ struct AttributeRule {
 };
 
 // Calls f with each attribute of a list "alpha:float axes:ints!".
-template <class F>
-void for_each_rule(std::string_view list, F&& f) {
+template <class F> void for_each_rule(std::string_view list, F&& f) {
   while (!list.empty()) {
     const size_t end = std::min(list.find(' '), list.size()), colon = list.find(':');
     std::string_view type = list.substr(colon + 1, end - colon - 1);
@@ -71,17 +70,19 @@ std::string count_text(int32_t least, int32_t most) {
 Status bad(auto&&... parts) { return Status(Code::invalid_model, cat(parts...)); }
 
 Status check_counts(const Node& node, const OperatorVersion& version) {
-  auto given = [](const std::vector<std::string_view>& names) {   // names left empty at the end say nothing
+  auto given = [](const std::vector<std::string_view>& names) {  // names left empty at the end say nothing
     size_t count = names.size();
     while (count > 0 && names[count - 1].empty()) --count;
     return static_cast<int64_t>(count);
   };
   const int64_t inputs = given(node.inputs), outputs = given(node.outputs);
   if (static_cast<int64_t>(node.inputs.size()) < version.min_inputs || inputs > version.max_inputs) {
-    return bad(inputs, " inputs; ", node.op_type, " of opset ", version.since, " takes ", count_text(version.min_inputs, version.max_inputs));
+    return bad(inputs, " inputs; ", node.op_type, " of opset ", version.since, " takes ",
+               count_text(version.min_inputs, version.max_inputs));
   }
   if (static_cast<int64_t>(node.outputs.size()) < version.min_outputs || outputs > version.max_outputs) {
-    return bad(outputs, " outputs; ", node.op_type, " of opset ", version.since, " gives ", count_text(version.min_outputs, version.max_outputs));
+    return bad(outputs, " outputs; ", node.op_type, " of opset ", version.since, " gives ",
+               count_text(version.min_outputs, version.max_outputs));
   }
   return {};
 }
@@ -90,10 +91,12 @@ Status check_counts(const Node& node, const OperatorVersion& version) {
 Status check_value(const Attribute& attribute, const AttributeRule& rule) {
   const AttributeKind* given = kind_of(attribute.type);
   if (!given) return bad("attribute ", attribute.name, " does not say its type; it must be ", rule.type);
-  if (given->name != rule.type) return bad("attribute ", attribute.name, " is of type ", given->name, "; it must be ", rule.type);
+  if (given->name != rule.type)
+    return bad("attribute ", attribute.name, " is of type ", given->name, "; it must be ", rule.type);
   for (const AttributeKind& kind : kinds) {
     if (kind.field != given->field && (attribute.fields >> kind.field & 1) != 0) {
-      return bad("attribute ", attribute.name, " says that it is of type ", given->name, ", and holds a value of type ", kind.name);
+      return bad("attribute ", attribute.name, " says that it is of type ", given->name, ", and holds a value of type ",
+                 kind.name);
     }
   }
   return {};
@@ -105,13 +108,14 @@ Status check_attributes(const Node& node, const OperatorVersion& version) {
     for (size_t before = 0; before < k; ++before) {
       if (node.attributes[before].name == attribute.name) return bad("attribute ", attribute.name, " is given twice");
     }
-    if (attribute.name.starts_with("__")) continue;   // notes that runtimes leave for themselves
+    if (attribute.name.starts_with("__")) continue;  // notes that runtimes leave for themselves
     AttributeRule found;
     for_each_rule(version.attributes, [&](const AttributeRule& rule) {
       if (rule.name == attribute.name) found = rule;
     });
     if (found.name.empty()) {
-      return bad(node.op_type, " of opset ", version.since, " has no attribute ", attribute.name, "; ", names_of(version.attributes));
+      return bad(node.op_type, " of opset ", version.since, " has no attribute ", attribute.name, "; ",
+                 names_of(version.attributes));
     }
     if (attribute.ref.empty()) EPL_TRY(check_value(attribute, found));
   }

@@ -1,4 +1,5 @@
-// What the ONNX standard asks of a node: how many operands an operator has and which attributes of which types, by opset.
+// What the ONNX standard asks of a node: how many operands an operator has and which attributes of which types, by
+// opset.
 //
 // An attribute that nobody reads would leave a damaged file training on a default, so that a node is held against the
 // standard before its row sees it. operator_table.h is generated from the official schema.
@@ -15,17 +16,17 @@ namespace epl::onnx {
 struct OperatorVersion {
   static constexpr int32_t any = std::numeric_limits<int32_t>::max();
   std::string_view domain, name;
-  int32_t since;                                                  // the opset of its domain that brought it
-  int32_t min_inputs, max_inputs, min_outputs, max_outputs;       // `any`: without a limit
-  std::string_view attributes;                                    // "alpha:float axes:ints!", ! where one must be given
+  int32_t since;                                             // the opset of its domain that brought it
+  int32_t min_inputs, max_inputs, min_outputs, max_outputs;  // `any`: without a limit
+  std::string_view attributes;                               // "alpha:float axes:ints!", ! where one must be given
 };
 
-// The version that is meant at an opset; that of an operator which is younger than the opset is its first, since exporters
-// write such nodes. Null for an operator that the standard does not have.
+// The version that is meant at an opset; that of an operator which is younger than the opset is its first, since
+// exporters write such nodes. Null for an operator that the standard does not have.
 const OperatorVersion* find_operator(std::string_view domain, std::string_view name, int64_t opset);
 
-// Number of operands; attributes that are unknown, given twice, missing or of another type. An attribute of a function's body
-// that refers to one of its call's (`ref`) has no value yet, and counts as given.
+// Number of operands; attributes that are unknown, given twice, missing or of another type. An attribute of a
+// function's body that refers to one of its call's (`ref`) has no value yet, and counts as given.
 Status check_node(const Node& node, int64_t opset);
 
 }  // namespace epl::onnx

@@ -15,12 +15,21 @@ struct WeightPlace {
   std::vector<size_t> operands;
 };
 const std::vector<WeightPlace>& weight_places() {
-  static const std::vector<WeightPlace> places = {
-      {"MatMul", {0, 1}},       {"Gemm", {0, 1, 2}},          {"Conv", {1, 2}},
-      {"ConvTranspose", {1, 2}}, {"LayerNormalization", {1, 2}}, {"BatchNormalization", {1, 2}},
-      {"GroupNormalization", {1, 2}}, {"InstanceNormalization", {1, 2}}, {"RMSNormalization", {1}},
-      {"Gather", {0}},          {"PRelu", {1}},               {"LSTM", {1, 2, 3}},
-      {"GRU", {1, 2, 3}},       {"RNN", {1, 2, 3}},           {"Transpose", {0}}};
+  static const std::vector<WeightPlace> places = {{"MatMul", {0, 1}},
+                                                  {"Gemm", {0, 1, 2}},
+                                                  {"Conv", {1, 2}},
+                                                  {"ConvTranspose", {1, 2}},
+                                                  {"LayerNormalization", {1, 2}},
+                                                  {"BatchNormalization", {1, 2}},
+                                                  {"GroupNormalization", {1, 2}},
+                                                  {"InstanceNormalization", {1, 2}},
+                                                  {"RMSNormalization", {1}},
+                                                  {"Gather", {0}},
+                                                  {"PRelu", {1}},
+                                                  {"LSTM", {1, 2, 3}},
+                                                  {"GRU", {1, 2, 3}},
+                                                  {"RNN", {1, 2, 3}},
+                                                  {"Transpose", {0}}};
   return places;
 }
 
@@ -42,7 +51,8 @@ bool made_by_exporter(std::string_view name) {
 }
 
 bool known_buffer(std::string_view name) {
-  for (std::string_view tail : {"inv_freq", "original_inv_freq", "running_mean", "running_var", "position_ids", "masked_bias"}) {
+  for (std::string_view tail :
+       {"inv_freq", "original_inv_freq", "running_mean", "running_var", "position_ids", "masked_bias"}) {
     if (name == tail || (name.ends_with(tail) && name[name.size() - tail.size() - 1] == '.')) return true;
   }
   return false;
@@ -83,7 +93,7 @@ class Statistics {
  private:
   const std::vector<size_t>& of(const Function& function) {
     auto [it, inserted] = known_.try_emplace(&function);
-    if (!inserted) return it->second;   // one that calls itself has none so far, and is refused elsewhere
+    if (!inserted) return it->second;  // one that calls itself has none so far, and is refused elsewhere
     std::vector<size_t> found;
     for (const Node& node : function.nodes) {
       for (std::string_view name : of(node)) {
@@ -110,7 +120,7 @@ ParameterRule::ParameterRule(const OnnxModel& model) : model_(model) {
   dotted_ = dotted > 0;
   (void)plain;
   Statistics statistics(model);
-  std::unordered_set<std::string_view> products;                               // results of products and convolutions
+  std::unordered_set<std::string_view> products;  // results of products and convolutions
   std::unordered_map<std::string_view, std::string_view> before_reshape;
   auto note = [&](const Node& node, auto& self) -> void {
     for (const Attribute& a : node.attributes) {
@@ -126,11 +136,13 @@ ParameterRule::ParameterRule(const OnnxModel& model) : model_(model) {
     const std::string_view op = node.op_type;
     const bool product = op == "MatMul" || op == "Gemm" || op == "Conv" || op == "ConvTranspose";
     if (product && !node.outputs.empty()) products.insert(node.outputs[0]);
-    if (op == "Reshape" && node.inputs.size() == 2 && !node.outputs.empty()) before_reshape.emplace(node.outputs[0], node.inputs[0]);
+    if (op == "Reshape" && node.inputs.size() == 2 && !node.outputs.empty())
+      before_reshape.emplace(node.outputs[0], node.inputs[0]);
     if (op == "Add" && node.inputs.size() == 2) {
       for (size_t i : {0, 1}) {
         auto reshaped = before_reshape.find(node.inputs[1 - i]);
-        if (products.contains(node.inputs[i])) shifts_.insert(reshaped == before_reshape.end() ? node.inputs[1 - i] : reshaped->second);
+        if (products.contains(node.inputs[i]))
+          shifts_.insert(reshaped == before_reshape.end() ? node.inputs[1 - i] : reshaped->second);
       }
     }
     for (const WeightPlace& place : weight_places()) {
@@ -145,7 +157,7 @@ ParameterRule::ParameterRule(const OnnxModel& model) : model_(model) {
 
 bool ParameterRule::is_weight(std::string_view name, const TensorType& type) const {
   if (weights_.contains(name) || statistics_.contains(name)) return true;
-  const bool vector = type.elements() == *std::ranges::max_element(type.shape);   // but for dimensions of one
+  const bool vector = type.elements() == *std::ranges::max_element(type.shape);  // but for dimensions of one
   return vector && (shifts_.contains(name) || named_as_weight(name));
 }
 

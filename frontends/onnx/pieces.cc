@@ -24,7 +24,8 @@ void Pieces::copy(std::string_view part) {
   if (part.empty()) return;
   size_ += part.size();
   if (!pieces_.empty()) {
-    if (auto* last = std::get_if<std::string_view>(&pieces_.back()); last != nullptr && last->data() + last->size() == part.data()) {
+    if (auto* last = std::get_if<std::string_view>(&pieces_.back());
+        last != nullptr && last->data() + last->size() == part.data()) {
       *last = {last->data(), last->size() + part.size()};
       return;
     }

@@ -1,5 +1,5 @@
-// A message that is being made, as the pieces it consists of: parts of the model's bytes, text of its own, and tensors. What is
-// copied stays where it is until all is written, so that a model is written without lying in memory once more.
+// A message that is being made, as the pieces it consists of: parts of the model's bytes, text of its own, and tensors.
+// What is copied stays where it is until all is written, so that a model is written without lying in memory once more.
 #pragma once
 
 #include <string>

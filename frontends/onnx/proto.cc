@@ -10,13 +10,14 @@ namespace {
 using protozero::pbf_reader;
 using protozero::pbf_wire_type;
 
-constexpr int deepest_nesting = 32;   // of graphs in attributes of nodes
+constexpr int max_nesting = 32;  // of graphs in attributes of nodes
 
 std::string_view view(const protozero::data_view& data) { return {data.data(), data.size()}; }
 
 class Reading {
  public:
-  explicit Reading(std::span<const std::byte> bytes) : base_(reinterpret_cast<const char*>(bytes.data())), bytes_(bytes) {}
+  explicit Reading(std::span<const std::byte> bytes)
+      : base_(reinterpret_cast<const char*>(bytes.data())), bytes_(bytes) {}
 
   Result<File> file() {
     File file;
@@ -37,12 +38,13 @@ class Reading {
     std::string why;
   };
 
-  template <class F>
-  Status guard(F&& f) {
+  template <class F> Status guard(F&& f) {
     try {
       f();
     } catch (const protozero::exception& e) {
-      return Status(Code::invalid_model, cat("damaged or truncated ONNX file: ", e.what(), " in the message at byte ", at_), cat("byte ", at_));
+      return Status(Code::invalid_model,
+                    cat("damaged or truncated ONNX file: ", e.what(), " in the message at byte ", at_),
+                    cat("byte ", at_));
     } catch (const Refused& refused) {
       return Status(Code::invalid_model, cat(refused.why, " in the message at byte ", at_), cat("byte ", at_));
     }
@@ -84,16 +86,27 @@ class Reading {
     namespace f = schema::ModelProto;
     while (m.next()) {
       switch (m.tag()) {
-        case f::ir_version: file.ir_version = number(m); break;
-        case f::producer_name: file.producer_name = text(m); break;
-        case f::producer_version: file.producer_version = text(m); break;
-        case f::opset_import: file.opsets.push_back(opset(message(m))); break;
+        case f::ir_version:
+          file.ir_version = number(m);
+          break;
+        case f::producer_name:
+          file.producer_name = text(m);
+          break;
+        case f::producer_version:
+          file.producer_version = text(m);
+          break;
+        case f::opset_import:
+          file.opsets.push_back(opset(message(m)));
+          break;
         case f::graph:
           read(message(m), file.graph, 0);
           file.has_graph = true;
           break;
-        case f::functions: read(message(m), file.functions.emplace_back()); break;
-        default: m.skip();
+        case f::functions:
+          read(message(m), file.functions.emplace_back());
+          break;
+        default:
+          m.skip();
       }
     }
   }
@@ -104,9 +117,14 @@ class Reading {
     OpsetId id;
     for (pbf_reader m(data); m.next();) {
       switch (m.tag()) {
-        case f::domain: id.domain = text(m); break;
-        case f::version: id.version = number(m); break;
-        default: m.skip();
+        case f::domain:
+          id.domain = text(m);
+          break;
+        case f::version:
+          id.version = number(m);
+          break;
+        default:
+          m.skip();
       }
     }
     return id;
@@ -115,16 +133,30 @@ class Reading {
   void read(protozero::data_view data, Graph& graph, int depth) {
     namespace f = schema::GraphProto;
     begin(data);
-    if (depth > deepest_nesting) throw Refused{cat("graphs nested more than ", deepest_nesting, " deep")};
+    if (depth > max_nesting) throw Refused{cat("graphs nested more than ", max_nesting, " deep")};
     for (pbf_reader m(data); m.next();) {
       switch (m.tag()) {
-        case f::name: graph.name = text(m); break;
-        case f::node: read(message(m), graph.nodes.emplace_back(), depth); break;
-        case f::initializer: read(message(m), graph.initializers.emplace_back()); break;
-        case f::sparse_initializer: graph.sparse_initializers = true; m.skip(); break;
-        case f::input: read(message(m), graph.inputs.emplace_back()); break;
-        case f::output: read(message(m), graph.outputs.emplace_back()); break;
-        default: m.skip();
+        case f::name:
+          graph.name = text(m);
+          break;
+        case f::node:
+          read(message(m), graph.nodes.emplace_back(), depth);
+          break;
+        case f::initializer:
+          read(message(m), graph.initializers.emplace_back());
+          break;
+        case f::sparse_initializer:
+          graph.sparse_initializers = true;
+          m.skip();
+          break;
+        case f::input:
+          read(message(m), graph.inputs.emplace_back());
+          break;
+        case f::output:
+          read(message(m), graph.outputs.emplace_back());
+          break;
+        default:
+          m.skip();
       }
     }
   }
@@ -134,16 +166,35 @@ class Reading {
     begin(data);
     for (pbf_reader m(data); m.next();) {
       switch (m.tag()) {
-        case f::name: function.name = text(m); break;
-        case f::domain: function.domain = text(m); break;
-        case f::overload: function.overload = text(m); break;
-        case f::input: function.inputs.push_back(text(m)); break;
-        case f::output: function.outputs.push_back(text(m)); break;
-        case f::attribute: function.attributes.push_back(text(m)); break;
-        case f::attribute_proto: read(message(m), function.attribute_defaults.emplace_back(), 0); break;
-        case f::node: read(message(m), function.nodes.emplace_back(), 0); break;
-        case f::opset_import: function.opsets.push_back(opset(message(m))); break;
-        default: m.skip();
+        case f::name:
+          function.name = text(m);
+          break;
+        case f::domain:
+          function.domain = text(m);
+          break;
+        case f::overload:
+          function.overload = text(m);
+          break;
+        case f::input:
+          function.inputs.push_back(text(m));
+          break;
+        case f::output:
+          function.outputs.push_back(text(m));
+          break;
+        case f::attribute:
+          function.attributes.push_back(text(m));
+          break;
+        case f::attribute_proto:
+          read(message(m), function.attribute_defaults.emplace_back(), 0);
+          break;
+        case f::node:
+          read(message(m), function.nodes.emplace_back(), 0);
+          break;
+        case f::opset_import:
+          function.opsets.push_back(opset(message(m)));
+          break;
+        default:
+          m.skip();
       }
     }
   }
@@ -153,14 +204,29 @@ class Reading {
     node.at = begin(data);
     for (pbf_reader m(data); m.next();) {
       switch (m.tag()) {
-        case f::name: node.name = text(m); break;
-        case f::op_type: node.op_type = text(m); break;
-        case f::domain: node.domain = text(m); break;
-        case f::overload: node.overload = text(m); break;
-        case f::input: node.inputs.push_back(text(m)); break;
-        case f::output: node.outputs.push_back(text(m)); break;
-        case f::attribute: read(message(m), node.attributes.emplace_back(), depth); break;
-        default: m.skip();
+        case f::name:
+          node.name = text(m);
+          break;
+        case f::op_type:
+          node.op_type = text(m);
+          break;
+        case f::domain:
+          node.domain = text(m);
+          break;
+        case f::overload:
+          node.overload = text(m);
+          break;
+        case f::input:
+          node.inputs.push_back(text(m));
+          break;
+        case f::output:
+          node.outputs.push_back(text(m));
+          break;
+        case f::attribute:
+          read(message(m), node.attributes.emplace_back(), depth);
+          break;
+        default:
+          m.skip();
       }
     }
   }
@@ -171,16 +237,39 @@ class Reading {
     for (pbf_reader m(data); m.next();) {
       if (m.tag() < 32) a.fields |= uint32_t{1} << m.tag();
       switch (m.tag()) {
-        case f::name: a.name = text(m); break;
-        case f::ref_attr_name: a.ref = text(m); break;
-        case f::type: a.type = static_cast<int32_t>(number(m)); break;
-        case f::f: want(m, pbf_wire_type::fixed32); a.f = m.get_float(); break;
-        case f::i: a.i = number(m); break;
-        case f::s: a.s = text(m); break;
-        case f::t: a.t = std::make_shared<Tensor>(); read(message(m), *a.t); break;
-        case f::g: a.g = std::make_shared<Graph>(); read(message(m), *a.g, depth + 1); break;
-        case f::ints: numbers(m, a.ints); break;
-        case f::strings: a.strings.push_back(text(m)); break;
+        case f::name:
+          a.name = text(m);
+          break;
+        case f::ref_attr_name:
+          a.ref = text(m);
+          break;
+        case f::type:
+          a.type = static_cast<int32_t>(number(m));
+          break;
+        case f::f:
+          want(m, pbf_wire_type::fixed32);
+          a.f = m.get_float();
+          break;
+        case f::i:
+          a.i = number(m);
+          break;
+        case f::s:
+          a.s = text(m);
+          break;
+        case f::t:
+          a.t = std::make_shared<Tensor>();
+          read(message(m), *a.t);
+          break;
+        case f::g:
+          a.g = std::make_shared<Graph>();
+          read(message(m), *a.g, depth + 1);
+          break;
+        case f::ints:
+          numbers(m, a.ints);
+          break;
+        case f::strings:
+          a.strings.push_back(text(m));
+          break;
         case f::floats:
           if (m.wire_type() == pbf_wire_type::fixed32) {
             a.floats.push_back(m.get_float());
@@ -190,7 +279,8 @@ class Reading {
             a.floats.insert(a.floats.end(), range.begin(), range.end());
           }
           break;
-        default: m.skip();
+        default:
+          m.skip();
       }
     }
   }
@@ -200,18 +290,32 @@ class Reading {
     tensor.at = begin(data);
     for (pbf_reader m(data); m.next();) {
       switch (m.tag()) {
-        case f::dims: numbers(m, tensor.dims); break;
-        case f::data_type: tensor.data_type = static_cast<int32_t>(number(m)); break;
-        case f::name: tensor.name = text(m); break;
-        case f::raw_data: tensor.raw = text(m); tensor.has_raw = true; break;
-        case f::data_location: tensor.external = number(m) == 1; break;
-        case f::external_data: external(message(m), tensor); break;
+        case f::dims:
+          numbers(m, tensor.dims);
+          break;
+        case f::data_type:
+          tensor.data_type = static_cast<int32_t>(number(m));
+          break;
+        case f::name:
+          tensor.name = text(m);
+          break;
+        case f::raw_data:
+          tensor.raw = text(m);
+          tensor.has_raw = true;
+          break;
+        case f::data_location:
+          tensor.external = number(m) == 1;
+          break;
+        case f::external_data:
+          external(message(m), tensor);
+          break;
         case f::float_data:
         case f::int32_data:
         case f::int64_data:
         case f::double_data:
         case f::uint64_data:
-          if (tensor.packed_field != 0 && tensor.packed_field != m.tag()) throw Refused{"a tensor has data in two fields"};
+          if (tensor.packed_field != 0 && tensor.packed_field != m.tag())
+            throw Refused{"a tensor has data in two fields"};
           tensor.packed_field = m.tag();
           if (m.wire_type() == pbf_wire_type::length_delimited) {
             tensor.packed.push_back(view(m.get_view()));
@@ -223,7 +327,8 @@ class Reading {
             throw Refused{"a tensor has numbers both packed and not"};
           }
           break;
-        default: m.skip();
+        default:
+          m.skip();
       }
     }
   }
@@ -247,15 +352,20 @@ class Reading {
     std::string_view key, value;
     for (pbf_reader m(data); m.next();) {
       switch (m.tag()) {
-        case f::key: key = text(m); break;
-        case f::value: value = text(m); break;
-        default: m.skip();
+        case f::key:
+          key = text(m);
+          break;
+        case f::value:
+          value = text(m);
+          break;
+        default:
+          m.skip();
       }
     }
     auto whole = [&](int64_t& out) {
       auto [end, failure] = std::from_chars(value.data(), value.data() + value.size(), out);
       if (failure != std::errc{} || end != value.data() + value.size() || out < 0) {
-        throw Refused{cat("external ", key, " \"", value, "\" is no size")};
+        throw Refused{cat("external ", key, " \"", value, "\" is not a size")};
       }
     };
     if (key == "location") tensor.location = value;
@@ -267,7 +377,9 @@ class Reading {
     begin(data);
     for (pbf_reader m(data); m.next();) {
       switch (m.tag()) {
-        case schema::ValueInfoProto::name: info.name = text(m); break;
+        case schema::ValueInfoProto::name:
+          info.name = text(m);
+          break;
         case schema::ValueInfoProto::type:
           for (pbf_reader type(message(m)); type.next();) {
             if (type.tag() == schema::TypeProto::tensor_type) {
@@ -277,7 +389,8 @@ class Reading {
             }
           }
           break;
-        default: m.skip();
+        default:
+          m.skip();
       }
     }
   }
@@ -285,7 +398,9 @@ class Reading {
   void tensor_type(protozero::data_view data, ValueInfo& info) {
     for (pbf_reader m(data); m.next();) {
       switch (m.tag()) {
-        case schema::TypeProto_Tensor::elem_type: info.elem_type = static_cast<int32_t>(number(m)); break;
+        case schema::TypeProto_Tensor::elem_type:
+          info.elem_type = static_cast<int32_t>(number(m));
+          break;
         case schema::TypeProto_Tensor::shape:
           info.has_shape = true;
           for (pbf_reader shape(message(m)); shape.next();) {
@@ -296,7 +411,8 @@ class Reading {
             }
           }
           break;
-        default: m.skip();
+        default:
+          m.skip();
       }
     }
   }
@@ -305,9 +421,14 @@ class Reading {
     Dim dim;
     for (pbf_reader m(data); m.next();) {
       switch (m.tag()) {
-        case schema::TensorShapeProto_Dimension::dim_value: dim.value = number(m); break;
-        case schema::TensorShapeProto_Dimension::dim_param: dim.symbol = text(m); break;
-        default: m.skip();
+        case schema::TensorShapeProto_Dimension::dim_value:
+          dim.value = number(m);
+          break;
+        case schema::TensorShapeProto_Dimension::dim_param:
+          dim.symbol = text(m);
+          break;
+        default:
+          m.skip();
       }
     }
     return dim;

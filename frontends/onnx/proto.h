@@ -22,24 +22,24 @@ class ModelBytes;
 
 struct Tensor {
   std::string_view name;
-  int32_t data_type = 0;               // schema::TensorProto::DataType
+  int32_t data_type = 0;  // schema::TensorProto::DataType
   std::vector<int64_t> dims;
-  std::string_view raw;                // raw_data
+  std::string_view raw;  // raw_data
   bool has_raw = false;
-  std::vector<std::string_view> packed;   // the packed typed data fields, in file order
-  uint32_t packed_field = 0;           // which field they came from
-  std::vector<double> reals;           // typed data that was not packed: of float_data and double_data
-  std::vector<int64_t> integers;       // and of the other fields
+  std::vector<std::string_view> packed;  // the packed typed data fields, in file order
+  uint32_t packed_field = 0;             // which field they came from
+  std::vector<double> reals;             // typed data that was not packed: of float_data and double_data
+  std::vector<int64_t> integers;         // and of the other fields
   bool external = false;
   std::string_view location;
   int64_t offset = 0, length = -1;
-  size_t at = 0;                       // byte offset in the file
+  size_t at = 0;  // byte offset in the file
 };
 
 struct Attribute {
-  std::string_view name, ref;          // ref: the attribute of the enclosing function that is meant
+  std::string_view name, ref;  // ref: the attribute of the enclosing function that is meant
   int32_t type = 0;
-  uint32_t fields = 0;                 // the fields that are there: bit n for field number n
+  uint32_t fields = 0;  // the fields that are there: bit n for field number n
   float f = 0;
   int64_t i = 0;
   std::string_view s;
@@ -58,12 +58,12 @@ struct Node {
 };
 
 struct Dim {
-  int64_t value = -1;                  // -1: symbolic
+  int64_t value = -1;  // -1: symbolic
   std::string_view symbol;
 };
 struct ValueInfo {
   std::string_view name;
-  int32_t elem_type = 0;               // 0: not a tensor
+  int32_t elem_type = 0;  // 0: not a tensor
   bool has_shape = false;
   std::vector<Dim> dims;
 };

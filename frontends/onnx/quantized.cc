@@ -12,7 +12,9 @@ namespace {
 
 bool standard(std::string_view domain) { return domain.empty() || domain == "ai.onnx"; }
 // The bias of a layer with one output is a vector of one element; single numbers are none.
-bool keeps_weights(const TensorType& type) { return is_integer(type.dtype) && dtype_bytes(type.dtype) <= 4 && type.ndim() > 0; }
+bool keeps_weights(const TensorType& type) {
+  return is_integer(type.dtype) && dtype_bytes(type.dtype) <= 4 && type.ndim() > 0;
+}
 
 const Attribute* attribute_of(const Node& node, std::string_view name) {
   auto it = std::ranges::find(node.attributes, name, &Attribute::name);
@@ -23,15 +25,16 @@ const Attribute* attribute_of(const Node& node, std::string_view name) {
 std::optional<Shape> beside(const Shape& shape, const TensorType& scale, int64_t axis) {
   if (scale.elements() == 1 && scale.ndim() <= 1) return Shape(shape.size(), 1);
   axis = axis < 0 ? axis + static_cast<int64_t>(shape.size()) : axis;
-  if (scale.ndim() != 1 || axis < 0 || axis >= static_cast<int64_t>(shape.size()) || scale.shape[0] != shape[static_cast<size_t>(axis)]) return std::nullopt;
+  if (scale.ndim() != 1 || axis < 0 || axis >= static_cast<int64_t>(shape.size()) ||
+      scale.shape[0] != shape[static_cast<size_t>(axis)])
+    return std::nullopt;
   Shape out(shape.size(), 1);
   out[static_cast<size_t>(axis)] = scale.shape[0];
   return out;
 }
 
 // f(a, b) elementwise with broadcasting, each result rounded to `dtype`.
-template <class F>
-epl::Tensor combine(const epl::Tensor& a, const epl::Tensor& b, const TensorType& type, F&& f) {
+template <class F> epl::Tensor combine(const epl::Tensor& a, const epl::Tensor& b, const TensorType& type, F&& f) {
   auto steps = [&](const Shape& shape) {
     Shape own = row_major_strides(shape), out(type.shape.size(), 0);
     for (size_t i = 0; i < shape.size(); ++i) out[out.size() - shape.size() + i] = shape[i] == 1 ? 0 : own[i];
@@ -43,7 +46,7 @@ epl::Tensor combine(const epl::Tensor& a, const epl::Tensor& b, const TensorType
   int64_t in_a = 0, in_b = 0;
   for (int64_t i = 0, count = type.elements(); i < count; ++i) {
     out.set(i, f(a.get(in_a), b.get(in_b)));
-    for (size_t d = at.size(); d-- > 0;) {   // to the next element
+    for (size_t d = at.size(); d-- > 0;) {  // to the next element
       in_a += of_a[d];
       in_b += of_b[d];
       if (++at[d] < type.shape[d]) break;
@@ -60,7 +63,8 @@ epl::Tensor combine(const epl::Tensor& a, const epl::Tensor& b, const TensorType
 // Kept from the first piece that is read to the last.
 class QuantizedSource : public TensorSource {
  public:
-  QuantizedSource(std::shared_ptr<const OnnxModel> model, std::string_view name) : model_(std::move(model)), name_(name) {}
+  QuantizedSource(std::shared_ptr<const OnnxModel> model, std::string_view name)
+      : model_(std::move(model)), name_(name) {}
 
   Status read(int64_t begin, int64_t bytes, void* target) const override {
     const std::lock_guard lock(mutex_);
@@ -74,7 +78,7 @@ class QuantizedSource : public TensorSource {
 
  private:
   const std::shared_ptr<const OnnxModel> model_;
-  const std::string_view name_;   // in the model's bytes
+  const std::string_view name_;  // in the model's bytes
   mutable std::mutex mutex_;
   mutable epl::Tensor value_;
 };
@@ -90,7 +94,8 @@ QuantizedWeights::QuantizedWeights(const Graph& graph, const ParameterRule& rule
     Known made;
     if (!standard(node.domain) || node.outputs.size() != 1 || !follow(node, made)) continue;
     const std::string_view name = node.outputs[0];
-    const bool weight = made.integers && made.scaled && is_float(made.type.dtype) && !outputs.contains(name) && rule.is_weight(name, made.type);
+    const bool weight = made.integers && made.scaled && is_float(made.type.dtype) && !outputs.contains(name) &&
+                        rule.is_weight(name, made.type);
     if (weight) {
       weights_.insert(name);
       all_.emplace_back(name, made.type);
@@ -104,7 +109,9 @@ QuantizedWeights::QuantizedWeights(const Graph& graph, const ParameterRule& rule
 
 const QuantizedWeights::Known* QuantizedWeights::known(std::string_view name) const {
   auto it = known_.find(name);
-  return it == known_.end() || weights_.contains(name) ? nullptr : &it->second;   // a weight is a parameter: what rests on it is computed
+  return it == known_.end() || weights_.contains(name)
+             ? nullptr
+             : &it->second;  // a weight is a parameter: what rests on it is computed
 }
 
 bool QuantizedWeights::follow(const Node& node, Known& out) const {
@@ -137,8 +144,11 @@ bool QuantizedWeights::follow(const Node& node, Known& out) const {
   if (operands.size() < 2 || operands[1] == nullptr) return false;
   out.type.dtype = operands[1]->type.dtype;
   if (node.op_type == "DequantizeLinear") {
-    const Attribute *axis = attribute_of(node, "axis"), *block = attribute_of(node, "block_size"), *to = attribute_of(node, "output_dtype");
-    if ((block != nullptr && block->i != 0) || (to != nullptr && to->i != 0 && to->i != data_type_of(out.type.dtype)) || !is_float(out.type.dtype)) return false;
+    const Attribute *axis = attribute_of(node, "axis"), *block = attribute_of(node, "block_size"),
+                    *to = attribute_of(node, "output_dtype");
+    if ((block != nullptr && block->i != 0) || (to != nullptr && to->i != 0 && to->i != data_type_of(out.type.dtype)) ||
+        !is_float(out.type.dtype))
+      return false;
     const int64_t along = axis == nullptr ? 1 : axis->i;
     for (size_t i = 1; i < operands.size(); ++i) {
       if (operands[i] != nullptr && !beside(out.type.shape, operands[i]->type, along)) return false;
@@ -155,7 +165,8 @@ bool QuantizedWeights::follow(const Node& node, Known& out) const {
   return out.integers && element_count(*shape) == std::max(operands[0]->type.elements(), operands[1]->type.elements());
 }
 
-Result<epl::Tensor> QuantizedWeights::compute(std::string_view name, const std::shared_ptr<const ModelBytes>& bytes) const {
+Result<epl::Tensor> QuantizedWeights::compute(std::string_view name,
+                                              const std::shared_ptr<const ModelBytes>& bytes) const {
   const Known& made = known_.at(name);
   if (made.stored != nullptr) return tensor_value(*made.stored, bytes);
   const Node& node = *made.node;
@@ -170,14 +181,20 @@ Result<epl::Tensor> QuantizedWeights::compute(std::string_view name, const std::
     const int64_t along = axis == nullptr ? 1 : axis->i;
     epl::Tensor shifted = x[0];
     if (x.size() > 2 && !x[2].empty()) {
-      shifted = combine(x[0], x[2].reshaped(*beside(made.type.shape, x[2].type(), along)), {DType::i32, made.type.shape}, [](double q, double zero) { return q - zero; });
+      shifted = combine(x[0], x[2].reshaped(*beside(made.type.shape, x[2].type(), along)),
+                        {DType::i32, made.type.shape}, [](double q, double zero) { return q - zero; });
     }
     return combine(shifted, x[1].reshaped(*beside(made.type.shape, x[1].type(), along)), made.type,
-                   [&](double q, double scale) { return (made.type.dtype == DType::f32 ? static_cast<double>(static_cast<float>(q)) : q) * scale; });
+                   [&](double q, double scale) {
+                     return (made.type.dtype == DType::f32 ? static_cast<double>(static_cast<float>(q)) : q) * scale;
+                   });
   }
-  if (x.size() == 1) return combine(x[0], epl::Tensor::scalar(x[0].dtype(), 0), made.type, [](double q, double) { return q; });
+  if (x.size() == 1)
+    return combine(x[0], epl::Tensor::scalar(x[0].dtype(), 0), made.type, [](double q, double) { return q; });
   const std::string_view op = node.op_type;
-  return combine(x[0], x[1], made.type, [op](double a, double b) { return op == "Mul" ? a * b : op == "Sub" ? a - b : a + b; });
+  return combine(x[0], x[1], made.type, [op](double a, double b) {
+    return op == "Mul" ? a * b : op == "Sub" ? a - b : a + b;
+  });
 }
 
 epl::Tensor QuantizedWeights::value(std::string_view name, std::shared_ptr<const OnnxModel> model) const {

@@ -1,6 +1,6 @@
-// Weights that a file keeps as integers, with the nodes that make real numbers of them: DequantizeLinear, or a cast and a
-// product with a scale. Such a weight counts as an initialiser under the name of the real numbers, so that it is trained like
-// any other; a file with new values has these in place of the integers and the nodes.
+// Weights that a file keeps as integers, with the nodes that make real numbers of them: DequantizeLinear, or a cast and
+// a product with a scale. Such a weight counts as an initialiser under the name of the real numbers, so that it is
+// trained like any other; a file with new values has these in place of the integers and the nodes.
 #pragma once
 
 #include <map>
@@ -20,9 +20,9 @@ class ParameterRule;
 
 // What goes from a graph when some of its integer weights become real numbers.
 struct DequantizedEdits {
-  std::unordered_set<size_t> nodes;                  // by the byte at which a node's message begins
-  std::unordered_set<std::string_view> leaves;       // initialisers (or inputs of their names)
-  std::map<std::string_view, epl::Tensor> added;     // initialisers that are new
+  std::unordered_set<size_t> nodes;               // by the byte at which a node's message begins
+  std::unordered_set<std::string_view> leaves;    // initialisers (or inputs of their names)
+  std::map<std::string_view, epl::Tensor> added;  // initialisers that are new
 };
 
 class QuantizedWeights {
@@ -46,10 +46,10 @@ class QuantizedWeights {
   // A value that rests on initialisers alone.
   struct Known {
     TensorType type;
-    const Tensor* stored = nullptr;   // else `node` makes it
+    const Tensor* stored = nullptr;  // else `node` makes it
     const Node* node = nullptr;
-    bool integers = false;            // comes from stored integers
-    bool scaled = false;              // and has met a scale: positions and lengths are cast too
+    bool integers = false;  // comes from stored integers
+    bool scaled = false;    // and has met a scale: positions and lengths are cast too
   };
   friend class QuantizedSource;
   const Known* known(std::string_view name) const;

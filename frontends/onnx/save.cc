@@ -1,9 +1,8 @@
-// A model written again with other values for some initialisers, and for inference with the edits of inference.h; every other
-// byte of its messages is copied as it is. Only the messages on the way to what changes get new lengths.
+// A model written again with other values for some initialisers, and for inference with the edits of inference.h; every
+// other byte of its messages is copied as it is. Only the messages on the way to what changes get new lengths.
 #include <algorithm>
 #include <cstring>
 #include <optional>
-
 #include <protozero/pbf_writer.hpp>
 
 #include "core/base/file.h"
@@ -17,7 +16,7 @@
 namespace epl::onnx {
 namespace {
 
-constexpr size_t largest_message = size_t{2} << 30;   // protobuf's limit: beyond it data goes to a file of its own
+constexpr size_t largest_message = size_t{2} << 30;  // protobuf's limit: beyond it data goes to a file of its own
 
 using Replaced = std::map<std::string, epl::Tensor>;
 
@@ -34,7 +33,8 @@ using ReplacedAt = std::map<size_t, epl::Tensor>;
 class Rewriting {
  public:
   // The messages below are views of `bytes`.
-  Rewriting(const ModelBytes& bytes, const ReplacedAt& replaced, const DequantizedEdits& dequantized, const InferenceEdits* edits, Beside* beside)
+  Rewriting(const ModelBytes& bytes, const ReplacedAt& replaced, const DequantizedEdits& dequantized,
+            const InferenceEdits* edits, Beside* beside)
       : bytes_(bytes), replaced_(replaced), dequantized_(dequantized), edits_(edits), beside_(beside) {}
 
   Result<Pieces> model(std::string_view message) {
@@ -52,8 +52,7 @@ class Rewriting {
   enum class Change : uint8_t { none, gone, made };
 
   // Appends a message field by field; f(tag, view) says what becomes of one that holds bytes.
-  template <class F>
-  Status fields(std::string_view message, Pieces& out, F&& f) {
+  template <class F> Status fields(std::string_view message, Pieces& out, F&& f) {
     FieldCopier fields(message);
     while (fields.next()) {
       const uint32_t tag = fields.tag();
@@ -82,7 +81,9 @@ class Rewriting {
     return Change::made;
   }
 
-  size_t offset(std::string_view view) const { return static_cast<size_t>(reinterpret_cast<const std::byte*>(view.data()) - bytes_.bytes().data()); }
+  size_t offset(std::string_view view) const {
+    return static_cast<size_t>(reinterpret_cast<const std::byte*>(view.data()) - bytes_.bytes().data());
+  }
   bool replaces_in(std::string_view view) const {
     auto it = replaced_.lower_bound(offset(view));
     return it != replaced_.end() && it->first < offset(view) + view.size();
@@ -124,7 +125,8 @@ class Rewriting {
     namespace f = schema::GraphProto;
     if (tag != f::input && tag != f::output && tag != f::value_info && tag != f::initializer) return false;
     if (edits_ == nullptr && dequantized_.leaves.empty()) return false;
-    const uint32_t name_tag = tag == f::initializer ? uint32_t{schema::TensorProto::name} : uint32_t{schema::ValueInfoProto::name};
+    const uint32_t name_tag =
+        tag == f::initializer ? uint32_t{schema::TensorProto::name} : uint32_t{schema::ValueInfoProto::name};
     const std::string_view name = text_of(message, name_tag);
     if ((tag == f::input || tag == f::initializer) && dequantized_.leaves.contains(name)) return true;
     if (edits_ == nullptr) return false;
@@ -203,8 +205,8 @@ class Rewriting {
       uint32_t tag = fields.reader().tag();
       fields.reader().skip();
       std::string_view field = fields.raw();
-      bool data = tag == f::raw_data || tag == f::float_data || tag == f::int32_data || tag == f::int64_data || tag == f::double_data ||
-                  tag == f::uint64_data || tag == f::external_data || tag == f::data_location;
+      bool data = tag == f::raw_data || tag == f::float_data || tag == f::int32_data || tag == f::int64_data ||
+                  tag == f::double_data || tag == f::uint64_data || tag == f::external_data || tag == f::data_location;
       if (!data) out.copy(field);
     }
     EPL_TRY(add_data(out, value));
@@ -222,7 +224,7 @@ class Rewriting {
     }
     std::string text;
     protozero::pbf_writer writer(text);
-    constexpr int64_t page = 4096;   // so that a reader can map each tensor
+    constexpr int64_t page = 4096;  // so that a reader can map each tensor
     static const std::vector<char> zeros(page, 0);
     int64_t padding = (page - beside_->offset % page) % page;
     EPL_TRY(beside_->file->write(zeros.data(), static_cast<size_t>(padding)));
@@ -245,15 +247,14 @@ class Rewriting {
   const ModelBytes& bytes_;
   const ReplacedAt& replaced_;
   const DequantizedEdits& dequantized_;
-  const InferenceEdits* edits_;   // none: the file stays one for training
+  const InferenceEdits* edits_;  // none: the file stays one for training
   Beside* beside_;
   Pieces made_;
-  std::vector<std::string> after_;   // further messages under the tag of the one that is made
+  std::vector<std::string> after_;  // further messages under the tag of the one that is made
 };
 
 // Calls f with the tensors of nodes, those of graphs within them included.
-template <class F>
-void for_each_tensor(const std::vector<Node>& nodes, F& f) {
+template <class F> void for_each_tensor(const std::vector<Node>& nodes, F& f) {
   for (const Node& node : nodes) {
     for (const Attribute& a : node.attributes) {
       if (a.t) f(*a.t);
@@ -283,7 +284,8 @@ Status OnnxModel::save(const std::string& path, const Replaced& replaced, const 
   std::map<std::string_view, epl::Tensor> dequantized;
   for (const auto& [name, value] : replaced) {
     if (const TensorType* real = quantized_.find(name)) {
-      if (*real != value.type()) return invalid("weight ", name, " is ", real->text(), ", its new value ", value.type().text());
+      if (*real != value.type())
+        return invalid("weight ", name, " is ", real->text(), ", its new value ", value.type().text());
       bytes += static_cast<size_t>(value.bytes());
       dequantized.emplace(name, value);
       continue;
@@ -291,7 +293,8 @@ Status OnnxModel::save(const std::string& path, const Replaced& replaced, const 
     const Tensor* tensor = initializer(name);
     if (!tensor) return error(Code::not_found, "the model has no initialiser \"", name, "\"");
     EPL_ASSIGN(TensorType type, tensor_type(*tensor));
-    if (type != value.type()) return invalid("initialiser ", name, " is ", type.text(), ", its new value ", value.type().text());
+    if (type != value.type())
+      return invalid("initialiser ", name, " is ", type.text(), ", its new value ", value.type().text());
     bytes += static_cast<size_t>(value.bytes());
     values.emplace(tensor->at, value);
   }

@@ -5,9 +5,8 @@
 #include <cstring>
 #include <map>
 #include <mutex>
-#include <type_traits>
-
 #include <protozero/pbf_reader.hpp>
+#include <type_traits>
 
 #include "frontends/onnx/model_bytes.h"
 #include "frontends/onnx/proto.h"
@@ -22,12 +21,13 @@ struct TypeRow {
   int32_t code;
   DType dtype;
 };
-constexpr TypeRow type_rows[] = {
-    {codes::DataType_FLOAT, DType::f32},    {codes::DataType_DOUBLE, DType::f64}, {codes::DataType_FLOAT16, DType::f16},
-    {codes::DataType_BFLOAT16, DType::bf16}, {codes::DataType_INT8, DType::i8},    {codes::DataType_INT16, DType::i16},
-    {codes::DataType_INT32, DType::i32},    {codes::DataType_INT64, DType::i64},  {codes::DataType_UINT8, DType::u8},
-    {codes::DataType_UINT16, DType::u16},   {codes::DataType_UINT32, DType::u32}, {codes::DataType_UINT64, DType::u64},
-    {codes::DataType_BOOL, DType::boolean}};
+constexpr TypeRow type_rows[] = {{codes::DataType_FLOAT, DType::f32},   {codes::DataType_DOUBLE, DType::f64},
+                                 {codes::DataType_FLOAT16, DType::f16}, {codes::DataType_BFLOAT16, DType::bf16},
+                                 {codes::DataType_INT8, DType::i8},     {codes::DataType_INT16, DType::i16},
+                                 {codes::DataType_INT32, DType::i32},   {codes::DataType_INT64, DType::i64},
+                                 {codes::DataType_UINT8, DType::u8},    {codes::DataType_UINT16, DType::u16},
+                                 {codes::DataType_UINT32, DType::u32},  {codes::DataType_UINT64, DType::u64},
+                                 {codes::DataType_BOOL, DType::boolean}};
 
 Status bad(const Tensor& tensor, std::string what) {
   return Status(Code::invalid_model, cat("tensor \"", tensor.name, "\": ", what), cat("byte ", tensor.at));
@@ -45,7 +45,8 @@ void store_bits(DType dtype, void* data, int64_t index, int64_t value) {
 // Where external data may lie: a plain file under the model's folder, reached without leaving it.
 Result<std::string> external_path(const Tensor& tensor, const std::string& directory) {
   std::string location(tensor.location);
-  bool escapes = location.empty() || location[0] == '/' || location.find('\\') != std::string::npos || location.find('\0') != std::string::npos;
+  bool escapes = location.empty() || location[0] == '/' || location.find('\\') != std::string::npos ||
+                 location.find('\0') != std::string::npos;
   for (std::string_view rest = location; !rest.empty();) {
     size_t slash = rest.find('/');
     escapes = escapes || rest.substr(0, slash) == "..";
@@ -61,9 +62,11 @@ Result<std::string> external_path(const Tensor& tensor, const std::string& direc
   std::free(real_folder);
   std::free(real_path);
   if (target.empty()) return bad(tensor, cat("its external data ", path, " cannot be found"));
-  if (!target.starts_with(inside)) return bad(tensor, cat("external data at \"", location, "\" leads out of the model's folder"));
-  struct stat info {};
-  if (stat(target.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) return bad(tensor, cat("its external data ", path, " is no plain file"));
+  if (!target.starts_with(inside))
+    return bad(tensor, cat("external data at \"", location, "\" leads out of the model's folder"));
+  struct stat info{};
+  if (stat(target.c_str(), &info) != 0 || !S_ISREG(info.st_mode))
+    return bad(tensor, cat("its external data ", path, " is not a plain file"));
   return target;
 }
 
@@ -80,10 +83,9 @@ Result<epl::Tensor> external_value(const Tensor& tensor, const TensorType& type,
   return file_tensor(file, type, static_cast<uint64_t>(tensor.offset));
 }
 
-// Calls f for every number of the typed fields, in order: a double for those of float_data and double_data, an int64_t for
-// the others.
-template <class F>
-void for_each_typed(const Tensor& tensor, F&& f) {
+// Calls f for every number of the typed fields, in order: a double for those of float_data and double_data, an int64_t
+// for the others.
+template <class F> void for_each_typed(const Tensor& tensor, F&& f) {
   for (double real : tensor.reals) f(real);
   for (int64_t integer : tensor.integers) f(integer);
   for (std::string_view bytes : tensor.packed) {
@@ -109,12 +111,15 @@ void for_each_typed(const Tensor& tensor, F&& f) {
 }
 
 Result<epl::Tensor> typed_value(const Tensor& tensor, const TensorType& type) {
-  int64_t count = 0, wanted = type.elements(), most = static_cast<int64_t>(tensor.reals.size() + tensor.integers.size());
-  for (std::string_view bytes : tensor.packed) most += static_cast<int64_t>(bytes.size());   // a number takes a byte at least
+  int64_t count = 0, wanted = type.elements(),
+          most = static_cast<int64_t>(tensor.reals.size() + tensor.integers.size());
+  for (std::string_view bytes : tensor.packed)
+    most += static_cast<int64_t>(bytes.size());  // a number takes a byte at least
   if (wanted > most) return bad(tensor, cat("holds fewer numbers than its type ", type.text(), " has"));
   const bool real = tensor.packed_field == codes::float_data || tensor.packed_field == codes::double_data;
   if (tensor.packed_field != 0 && real != (type.dtype == DType::f32 || type.dtype == DType::f64)) {
-    return bad(tensor, cat("holds ", real ? "real numbers" : "integers", " (field ", tensor.packed_field, ") for ", type.text()));
+    return bad(tensor, cat("holds ", real ? "real numbers" : "integers", " (field ", tensor.packed_field, ") for ",
+                           type.text()));
   }
   epl::Tensor out(type);
   try {
@@ -161,7 +166,8 @@ std::string data_type_name(int32_t data_type) {
 
 Result<TensorType> tensor_type(const Tensor& tensor) {
   auto dtype = dtype_of(tensor.data_type);
-  if (!dtype.ok()) return unsupported("tensor \"", tensor.name, "\": ", dtype.status().message()).at(cat("byte ", tensor.at));
+  if (!dtype.ok())
+    return unsupported("tensor \"", tensor.name, "\": ", dtype.status().message()).at(cat("byte ", tensor.at));
   TensorType type{*dtype, {}};
   int64_t elements = static_cast<int64_t>(dtype_bytes(*dtype));
   for (int64_t dim : tensor.dims) {

@@ -1,5 +1,5 @@
-// How often the nodes of one graph, or of one function's body, use each value: nodes that nothing needs are not imported, and
-// a value is let go after its last use.
+// How often the nodes of one graph, or of one function's body, use each value: nodes that nothing needs are not
+// imported, and a value is let go after its last use.
 #pragma once
 
 #include <string_view>
@@ -16,8 +16,7 @@ class Uses {
   Uses(const std::vector<Node>& nodes, const std::vector<std::string_view>& wanted);
   bool needs(size_t node) const { return live_[node]; }
   // The node has run: calls f with each value that nothing needs any more.
-  template <class F>
-  void done(const Node& node, F&& f) {
+  template <class F> void done(const Node& node, F&& f) {
     for_each_name(node, [&](std::string_view name) {
       auto it = counts_.find(name);
       if (it != counts_.end() && --it->second == 0) f(name);
@@ -30,8 +29,7 @@ class Uses {
 
  private:
   // What a node reads, graphs within it included: the names of those are told from their own by being found outside.
-  template <class F>
-  static void for_each_name(const Node& node, F&& f) {
+  template <class F> static void for_each_name(const Node& node, F&& f) {
     for (std::string_view name : node.inputs) f(name);
     for (const Attribute& a : node.attributes) {
       if (!a.g) continue;

@@ -8,16 +8,22 @@ namespace {
 
 using Level = ModelFinding::Level;
 
-constexpr int64_t shortest_line = 16;             // of fewer numbers nothing can be told
-constexpr int64_t most_elements_looked_at = int64_t{1} << 22;      // of one tensor; tables are small
-constexpr int64_t most_elements_of_all = int64_t{1} << 25;         // inspecting must not read gigabytes
+constexpr int64_t shortest_line = 16;                         // of fewer numbers nothing can be told
+constexpr int64_t max_elements_looked_at = int64_t{1} << 22;  // of one tensor; tables are small
+constexpr int64_t max_elements_of_all = int64_t{1} << 25;     // inspecting must not read gigabytes
 
 // A matrix seen by rows, or, transposed, by columns.
 class Lines {
  public:
   Lines(const epl::Tensor& value, int64_t rows, int64_t columns, bool by_column)
-      : value_(value), columns_(columns), by_column_(by_column), count(by_column ? columns : rows), length(by_column ? rows : columns) {}
-  double at(int64_t line, int64_t i) const { return value_.get(by_column_ ? i * columns_ + line : line * columns_ + i); }
+      : value_(value),
+        columns_(columns),
+        by_column_(by_column),
+        count(by_column ? columns : rows),
+        length(by_column ? rows : columns) {}
+  double at(int64_t line, int64_t i) const {
+    return value_.get(by_column_ ? i * columns_ + line : line * columns_ + i);
+  }
 
  private:
   const epl::Tensor& value_;
@@ -57,10 +63,11 @@ bool is_filter_bank(const Lines& x) {
     if (runs > 1) return false;
   }
   const int64_t numbers = x.count * x.length;
-  return zeros * 10 > numbers * 6 && numbers - zeros >= 2 * x.count;   // an identity is no filter
+  return zeros * 10 > numbers * 6 && numbers - zeros >= 2 * x.count;  // an identity is not a filter
 }
 
-// Cosines and sines under a window: the window itself, which is the cosine of no frequency, is nowhere smaller than any of them.
+// Cosines and sines under a window: the window itself, which is the cosine of no frequency, is nowhere smaller than any
+// of them.
 bool is_transform(const Lines& x) {
   double largest = 0, other = 0;
   for (int64_t i = 0; i < x.length; ++i) {
@@ -124,8 +131,9 @@ std::string table_kind(const epl::Tensor& value) {
   for (int64_t size : value.shape()) {
     if (size != 1) shape.push_back(size);
   }
-  if (shape.empty() || shape.size() > 2 || value.elements() > most_elements_looked_at) return "";
-  if (shape.size() == 1) return shape[0] >= shortest_line && is_window(Lines(value, 1, shape[0], false)) ? "a window" : "";
+  if (shape.empty() || shape.size() > 2 || value.elements() > max_elements_looked_at) return "";
+  if (shape.size() == 1)
+    return shape[0] >= shortest_line && is_window(Lines(value, 1, shape[0], false)) ? "a window" : "";
   if (shape[0] < shortest_line / 2 || shape[1] < shortest_line / 2) return "";
   for (bool by_column : {false, true}) {
     const Lines lines(value, shape[0], shape[1], by_column);
@@ -151,7 +159,10 @@ void add_weight_findings(const OnnxModel& model, const ParameterRule& rule, std:
     const std::string name(tensor.name);
     const ParameterVerdict verdict = rule.judge(tensor);
     if (verdict.mask) {
-      out.push_back({Level::warning, name, "it is used as a weight, but holds NaN or numbers of 1e9 and more, so it is taken for a mask and not trained; mend the file, or train it by --train-also '" + name + "'"});
+      out.push_back({Level::warning, name,
+                     "it is used as a weight, but holds NaN or numbers of 1e9 and more, so it is taken for a mask and "
+                     "not trained; mend the file, or train it by --train-also '" +
+                         name + "'"});
     }
     if (verdict.left_out && scaling.contains(tensor.name)) {
       ++left_out.count;
@@ -164,20 +175,27 @@ void add_weight_findings(const OnnxModel& model, const ParameterRule& rule, std:
       small_type = type->dtype;
     }
     looked_at += type->elements();
-    if (type->elements() > most_elements_looked_at || looked_at > most_elements_of_all) continue;
+    if (type->elements() > max_elements_looked_at || looked_at > max_elements_of_all) continue;
     auto value = tensor_value(tensor, model.stored());
     const std::string kind = value.ok() ? table_kind(*value) : "";
     if (kind.empty()) continue;
-    out.push_back({Level::warning, name, "it looks like a table, " + kind + ", that training would change; --freeze '" + name + "' leaves it alone"});
+    out.push_back(
+        {Level::warning, name,
+         "it looks like a table, " + kind + ", that training would change; --freeze '" + name + "' leaves it alone"});
   }
   if (left_out.count > 0) {
     out.push_back({Level::warning, left_out.example,
-                   cat(left_out.count, " tensors (", grouped(left_out.elements), " numbers), this one the first, scale or shift what the model computes, but their names are not those of parameters, so they "
-                       "count as constants; --train-also '", left_out.example, "', or a pattern for all of them, trains them")});
+                   cat(left_out.count, " tensors (", grouped(left_out.elements),
+                       " numbers), this one the first, scale or shift what the model computes, but their names are not "
+                       "those of parameters, so they "
+                       "count as constants; --train-also '",
+                       left_out.example, "', or a pattern for all of them, trains them")});
   }
   if (small > 0) {
-    out.push_back({Level::note, "", cat(small, " weights are ", dtype_name(small_type), ": training keeps them and the optimizer's state in f32, computes in ", dtype_name(small_type),
-                                        ", and exports them as ", dtype_name(small_type))});
+    out.push_back({Level::note, "",
+                   cat(small, " weights are ", dtype_name(small_type),
+                       ": training keeps them and the optimizer's state in f32, computes in ", dtype_name(small_type),
+                       ", and exports them as ", dtype_name(small_type))});
   }
 }
 

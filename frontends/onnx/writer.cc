@@ -14,8 +14,7 @@ constexpr int64_t opset = 20, ir_version = 10;
 constexpr int64_t largest_message = int64_t{2} << 30;
 constexpr int64_t page = 4096;  // external data starts on pages, so that a reader can map each tensor
 
-template <class Shape>
-void write_type(protozero::pbf_writer& value_info, DType dtype, const Shape& dims) {
+template <class Shape> void write_type(protozero::pbf_writer& value_info, DType dtype, const Shape& dims) {
   protozero::pbf_writer type(value_info, schema::ValueInfoProto::type);
   protozero::pbf_writer tensor(type, schema::TypeProto::tensor_type);
   tensor.add_int32(schema::TypeProto_Tensor::elem_type, data_type_of(dtype));
@@ -196,8 +195,8 @@ std::string ModelWriter::number(double value) {
   return at->second;
 }
 
-std::vector<std::string> ModelWriter::node(const std::string& name, const std::string& op, std::vector<std::string> inputs,
-                                           Attributes attributes, int outputs) {
+std::vector<std::string> ModelWriter::node(const std::string& name, const std::string& op,
+                                           std::vector<std::string> inputs, Attributes attributes, int outputs) {
   std::vector<std::string> names;
   for (int i = 0; i < outputs; ++i) names.push_back(outputs == 1 ? name : cat(name, ".", i));
   nodes_.push_back({name, op, std::move(inputs), names, std::move(attributes)});
@@ -214,7 +213,8 @@ Status ModelWriter::check() const {
   for (const Initializer& each : initializers_) define(each.name);
   for (const Node& node : nodes_) {
     for (const std::string& input : node.inputs) {
-      if (!input.empty() && !known.contains(input)) return invalid("node ", node.name, " reads ", input, ", which no earlier node makes");
+      if (!input.empty() && !known.contains(input))
+        return invalid("node ", node.name, " reads ", input, ", which no earlier node makes");
     }
     for (const std::string& output : node.outputs) define(output);
   }

@@ -1,7 +1,8 @@
 // Builds an ONNX model from nothing and writes it: opset 20, IR version 10, floats and integers, symbolic dimensions.
 //
-// Values are named as they are made. Initialisers are filled only while the file is written, one after the other, so that
-// a model larger than memory can be written; beyond 2 GiB, the limit of protobuf, their data goes to `<path>.data`.
+// Values are named as they are made. Initialisers are filled only while the file is written, one after the other, so
+// that a model larger than memory can be written; beyond 2 GiB, the limit of protobuf, their data goes to
+// `<path>.data`.
 #pragma once
 
 #include <functional>
@@ -41,7 +42,8 @@ class ModelWriter {
   // integers, numbers, texts, lists of integers and tensors' types.
   std::vector<std::string> node(const std::string& name, const std::string& op, std::vector<std::string> inputs,
                                 Attributes attributes, int outputs);
-  std::string node(const std::string& name, const std::string& op, std::vector<std::string> inputs, Attributes attributes = {}) {
+  std::string node(const std::string& name, const std::string& op, std::vector<std::string> inputs,
+                   Attributes attributes = {}) {
     return node(name, op, std::move(inputs), std::move(attributes), 1)[0];
   }
   void metadata(const std::string& key, const std::string& value) { metadata_[key] = value; }

@@ -12,7 +12,8 @@ static int thrown(JNIEnv* env, epl_error* error) {
   jbyteArray bytes = make ? (*env)->NewByteArray(env, (jsize)length) : NULL;
   if (bytes != NULL) {
     (*env)->SetByteArrayRegion(env, bytes, 0, (jsize)length, (const jbyte*)message);
-    jthrowable exception = (jthrowable)(*env)->CallStaticObjectMethod(env, type, make, (jint)epl_error_code(error), bytes);
+    jthrowable exception =
+        (jthrowable)(*env)->CallStaticObjectMethod(env, type, make, (jint)epl_error_code(error), bytes);
     if (exception != NULL && !(*env)->ExceptionCheck(env)) (*env)->Throw(env, exception);
   } /* else Java has an exception of its own pending: it is out of memory */
   epl_error_destroy(error);
@@ -27,7 +28,8 @@ JNIEXPORT jlong JNICALL Java_TrainMlp_engineCreate(JNIEnv* env, jclass type) {
 }
 
 /* Children keep their parents alive: model, trainer and plan are let go as soon as the session is there. */
-JNIEXPORT jlong JNICALL Java_TrainMlp_sessionCreate(JNIEnv* env, jclass type, jlong engine_handle, jbyteArray path_bytes) {
+JNIEXPORT jlong JNICALL Java_TrainMlp_sessionCreate(JNIEnv* env, jclass type, jlong engine_handle,
+                                                    jbyteArray path_bytes) {
   epl_engine* engine = (epl_engine*)(intptr_t)engine_handle;
   epl_model* model = NULL;
   epl_trainer* trainer = NULL;
@@ -38,11 +40,14 @@ JNIEXPORT jlong JNICALL Java_TrainMlp_sessionCreate(JNIEnv* env, jclass type, jl
   jbyte* bytes = (*env)->GetByteArrayElements(env, path_bytes, NULL);
   if (bytes == NULL) return 0;
   const char* path = (const char*)bytes;
-  (void)(thrown(env, epl_template_write(engine, EPL_STR("mlp"), EPL_STR("{\"sizes\":[4,16,2],\"seed\":1}"), path, length)) ||
-         thrown(env, epl_model_load(engine, path, length, NULL, &model)) || thrown(env, epl_trainer_create(engine, &trainer)) ||
+  (void)(thrown(env,
+                epl_template_write(engine, EPL_STR("mlp"), EPL_STR("{\"sizes\":[4,16,2],\"seed\":1}"), path, length)) ||
+         thrown(env, epl_model_load(engine, path, length, NULL, &model)) ||
+         thrown(env, epl_trainer_create(engine, &trainer)) ||
          thrown(env, epl_trainer_set(trainer, EPL_STR("optimizer"), EPL_STR("adam"))) ||
          thrown(env, epl_trainer_set_number(trainer, EPL_STR("optimizer.lr"), 0.05)) ||
-         thrown(env, epl_trainer_bind_symbol(trainer, EPL_STR("batch"), 4)) || thrown(env, epl_plan_create(model, trainer, NULL, NULL, &plan)) ||
+         thrown(env, epl_trainer_bind_symbol(trainer, EPL_STR("batch"), 4)) ||
+         thrown(env, epl_plan_create(model, trainer, NULL, NULL, &plan)) ||
          thrown(env, epl_session_create(plan, NULL, &session)));
   epl_plan_destroy(plan);
   epl_trainer_destroy(trainer);
@@ -51,7 +56,8 @@ JNIEXPORT jlong JNICALL Java_TrainMlp_sessionCreate(JNIEnv* env, jclass type, jl
   return (jlong)(intptr_t)session;
 }
 
-JNIEXPORT jdouble JNICALL Java_TrainMlp_step(JNIEnv* env, jclass type, jlong engine_handle, jlong session, jobject x, jobject target, jlong cancel) {
+JNIEXPORT jdouble JNICALL Java_TrainMlp_step(JNIEnv* env, jclass type, jlong engine_handle, jlong session, jobject x,
+                                             jobject target, jlong cancel) {
   const int64_t x_dims[2] = {4, 4}, target_dims[1] = {4};
   epl_tensor* tensors[2] = {NULL, NULL};
   epl_metrics metrics = EPL_METRICS_INIT;
@@ -60,11 +66,14 @@ JNIEXPORT jdouble JNICALL Java_TrainMlp_step(JNIEnv* env, jclass type, jlong eng
   (void)type;
   options.cancel = (epl_cancel*)(intptr_t)cancel;
   /* The buffers are borrowed for this call, so they need not outlive it. */
-  if (!thrown(env, epl_tensor_create_borrow(engine, EPL_DTYPE_F32, x_dims, 2, (*env)->GetDirectBufferAddress(env, x),
-                                            (size_t)(*env)->GetDirectBufferCapacity(env, x), NULL, NULL, &tensors[0])) &&
-      !thrown(env, epl_tensor_create_borrow(engine, EPL_DTYPE_I64, target_dims, 1, (*env)->GetDirectBufferAddress(env, target),
-                                            (size_t)(*env)->GetDirectBufferCapacity(env, target), NULL, NULL, &tensors[1]))) {
-    thrown(env, epl_session_step((epl_session*)(intptr_t)session, (const epl_tensor* const*)tensors, 2, &options, &metrics));
+  if (!thrown(env,
+              epl_tensor_create_borrow(engine, EPL_DTYPE_F32, x_dims, 2, (*env)->GetDirectBufferAddress(env, x),
+                                       (size_t)(*env)->GetDirectBufferCapacity(env, x), NULL, NULL, &tensors[0])) &&
+      !thrown(env, epl_tensor_create_borrow(
+                       engine, EPL_DTYPE_I64, target_dims, 1, (*env)->GetDirectBufferAddress(env, target),
+                       (size_t)(*env)->GetDirectBufferCapacity(env, target), NULL, NULL, &tensors[1]))) {
+    thrown(env,
+           epl_session_step((epl_session*)(intptr_t)session, (const epl_tensor* const*)tensors, 2, &options, &metrics));
   }
   epl_tensor_destroy(tensors[0]);
   epl_tensor_destroy(tensors[1]);

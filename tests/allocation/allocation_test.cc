@@ -10,7 +10,7 @@
 #include "tests/runtime/graph_model.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define EPL_HEAP_IS_TAKEN 1   // the sanitizer has its own malloc
+#define EPL_HEAP_IS_TAKEN 1  // the sanitizer has its own malloc
 #endif
 
 namespace {

@@ -1,5 +1,5 @@
-// Every op that has a gradient, or a body that gives one: gradients by the graph against central differences in float64,
-// over all samples of its record.
+// Every op that has a gradient, or a body that gives one: gradients by the graph against central differences in
+// float64, over all samples of its record.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -12,14 +12,15 @@ namespace epl {
 namespace {
 
 constexpr double step = 1e-5;
-// Elements looked at of each operand, spread evenly: of a record's samples, and of the many that are generated from them.
+// Elements looked at of each operand, spread evenly: of a record's samples, and of the many that are generated from
+// them.
 constexpr int64_t checked_elements = 60, few_elements = 4;
 
 // loss = sum over outputs of sum(output * weight), weights fixed but different for each element.
 struct Problem {
   Graph graph;
   Value loss;
-  std::vector<Value> inputs;        // Value{} for an absent operand
+  std::vector<Value> inputs;  // Value{} for an absent operand
   std::map<Value, Tensor> values;
 
   static Result<Problem> make(const OpDef& op, const Sample& sample, size_t outputs_used) {
@@ -99,7 +100,8 @@ int check_sample(const OpDef& op, const Sample& sample, int64_t elements) {
     auto gradients = add_gradients(with_gradients.graph, problem->loss, wanted);
     if (!gradients.ok() && types->size() > 1) {
       // Statistics kept for the gradient may refuse to be differentiated themselves; the result may not.
-      ASSERT_NE(gradients.status().message().find("no gradient through the output"), std::string::npos) << gradients.status().to_string();
+      ASSERT_NE(gradients.status().message().find("no gradient through the output"), std::string::npos)
+          << gradients.status().to_string();
       problem = make(1);
       with_gradients = *problem;
       gradients = add_gradients(with_gradients.graph, problem->loss, wanted);
@@ -157,7 +159,8 @@ std::vector<const OpDef*> differentiable() {
     if (op->gradient || (op->body && op->no_gradient.empty())) ops.push_back(op);
   return ops;
 }
-INSTANTIATE_TEST_SUITE_P(Ops, CentralDifferences, testing::ValuesIn(differentiable()), [](const auto& info) { return info.param->name; });
+INSTANTIATE_TEST_SUITE_P(Ops, CentralDifferences, testing::ValuesIn(differentiable()),
+                         [](const auto& info) { return info.param->name; });
 
 }  // namespace
 }  // namespace epl

@@ -131,7 +131,8 @@ TEST_F(GradientTest, ACutPathIsReportedAndCostsNothing) {
   auto g = gradients(total(stopped + rounded + z), {x, y, z});
   ASSERT_TRUE(g.ok()) << g.status().to_string();
   EXPECT_FALSE(g->values[0]);
-  EXPECT_NE(g->reasons[0].find("node stop (stop_gradient): stops gradients on purpose"), std::string::npos) << g->reasons[0];
+  EXPECT_NE(g->reasons[0].find("node stop (stop_gradient): stops gradients on purpose"), std::string::npos)
+      << g->reasons[0];
   EXPECT_FALSE(g->values[1]);
   EXPECT_NE(g->reasons[1].find("node rounded (floor): piecewise constant"), std::string::npos) << g->reasons[1];
   EXPECT_TRUE(g->values[2]);
@@ -154,19 +155,22 @@ TEST_F(GradientTest, IntegersCarryNoGradient) {
   auto g = gradients(total(node("back", "cast", {integers}, {{"to", DType::f64}})), {x});
   ASSERT_TRUE(g.ok());
   EXPECT_FALSE(g->values[0]);
-  EXPECT_NE(g->reasons[0].find("node integers (cast): its results are not floating-point"), std::string::npos) << g->reasons[0];
+  EXPECT_NE(g->reasons[0].find("node integers (cast): its results are not floating-point"), std::string::npos)
+      << g->reasons[0];
 }
 
 TEST_F(GradientTest, EveryBlockingNodeIsNamed) {
   const Var x = leaf("x", {2, 3}), u = leaf("u", {2, 3});
   b.set_scope("indices");
   const Var indices = b.constant(Tensor({DType::i64, {2, 3}}));
-  const Var scattered = node("scattered", "scatter_elements", {x, indices, u}, {{"axis", int64_t{1}}, {"reduction", "max"}});
+  const Var scattered =
+      node("scattered", "scatter_elements", {x, indices, u}, {{"axis", int64_t{1}}, {"reduction", "max"}});
   const Var odd = node("odd", "scatter_elements", {u, indices, x}, {{"axis", int64_t{1}}, {"reduction", "min"}});
   auto g = gradients(total(scattered + odd), {x, u});
   ASSERT_FALSE(g.ok());
   EXPECT_EQ(g.status().code(), Code::unsupported);
-  EXPECT_NE(g.status().message().find("node scattered (scatter_elements)"), std::string::npos) << g.status().to_string();
+  EXPECT_NE(g.status().message().find("node scattered (scatter_elements)"), std::string::npos)
+      << g.status().to_string();
   EXPECT_NE(g.status().message().find("node odd (scatter_elements)"), std::string::npos) << g.status().to_string();
 }
 
@@ -196,7 +200,8 @@ TEST_F(GradientTest, ConstantExponentsKeepTheirOwnForm) {
     ASSERT_TRUE(g.ok());
     ASSERT_TRUE(g->values[0]);
     for (int64_t i = 0; i < 2; ++i) {
-      const double at = 0.25 * static_cast<double>(i + 1), expected = exponent == 0 ? 0.0 : exponent * std::pow(at, exponent - 1);
+      const double at = 0.25 * static_cast<double>(i + 1),
+                   expected = exponent == 0 ? 0.0 : exponent * std::pow(at, exponent - 1);
       EXPECT_NEAR(value(g->values[0], i), expected, 1e-12) << exponent;
     }
   }

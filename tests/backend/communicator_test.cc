@@ -59,10 +59,25 @@ TEST_P(Ranks, sums_follow_the_tree_bit_for_bit) {
     const auto x = uneven_numbers(ranks(), count);
     auto in_place = x;
     std::vector<std::vector<float>> y(ranks(), std::vector<float>(count));
-    on_ranks(*device, group, [&](int r, Communicator& c, Stream& s) {
-      EXPECT_TRUE(c.run(s, {.kind = Kind::all_reduce, .dtype = DType::f32, .count = count, .source = x[r].data(), .target = y[r].data(), .reduction = Reduction::sum}).ok());
-      EXPECT_TRUE(c.run(s, {.kind = Kind::all_reduce, .dtype = DType::f32, .count = count, .source = in_place[r].data(), .target = in_place[r].data(), .reduction = Reduction::sum}).ok());
-    }, count > 1000 ? 2 : 1);
+    on_ranks(
+        *device, group,
+        [&](int r, Communicator& c, Stream& s) {
+          EXPECT_TRUE(c.run(s, {.kind = Kind::all_reduce,
+                                .dtype = DType::f32,
+                                .count = count,
+                                .source = x[r].data(),
+                                .target = y[r].data(),
+                                .reduction = Reduction::sum})
+                          .ok());
+          EXPECT_TRUE(c.run(s, {.kind = Kind::all_reduce,
+                                .dtype = DType::f32,
+                                .count = count,
+                                .source = in_place[r].data(),
+                                .target = in_place[r].data(),
+                                .reduction = Reduction::sum})
+                          .ok());
+        },
+        count > 1000 ? 2 : 1);
     for (int64_t i = 0; i < count; ++i) {
       const float expected = tree_sum(x, i, 0, ranks());
       for (int r = 0; r < ranks(); ++r) {
@@ -85,13 +100,21 @@ TEST_P(Ranks, reduce_every_number_type) {
       std::vector<Tensor> y;
       for (int r = 0; r < ranks(); ++r) y.emplace_back(TensorType{dtype, {count}});
       on_ranks(*device, group, [&](int r, Communicator& c, Stream& s) {
-        EXPECT_TRUE(c.run(s, {.kind = Kind::all_reduce, .dtype = dtype, .count = count, .source = x[r].data(), .target = y[r].data(), .reduction = reduction}).ok());
+        EXPECT_TRUE(c.run(s, {.kind = Kind::all_reduce,
+                              .dtype = dtype,
+                              .count = count,
+                              .source = x[r].data(),
+                              .target = y[r].data(),
+                              .reduction = reduction})
+                        .ok());
       });
       for (int64_t i = 0; i < count; ++i) {
         double expected = x[0].get(i);
         for (int r = 1; r < ranks(); ++r) {
           const double v = x[r].get(i);
-          expected = reduction == Reduction::sum ? expected + v : reduction == Reduction::max ? std::max(expected, v) : std::min(expected, v);
+          expected = reduction == Reduction::sum   ? expected + v
+                     : reduction == Reduction::max ? std::max(expected, v)
+                                                   : std::min(expected, v);
         }
         for (int r = 0; r < ranks(); ++r) ASSERT_EQ(y[r].get(i), expected) << dtype_name(dtype) << " element " << i;
       }
@@ -110,7 +133,13 @@ TEST_P(Ranks, half_sums_round_at_every_addition) {
       for (int64_t i = 0; i < 1000; ++i) x[r].set(i, normal(random));
     }
     on_ranks(*device, group, [&](int r, Communicator& c, Stream& s) {
-      EXPECT_TRUE(c.run(s, {.kind = Kind::all_reduce, .dtype = dtype, .count = 1000, .source = x[r].data(), .target = y[r].data(), .reduction = Reduction::sum}).ok());
+      EXPECT_TRUE(c.run(s, {.kind = Kind::all_reduce,
+                            .dtype = dtype,
+                            .count = 1000,
+                            .source = x[r].data(),
+                            .target = y[r].data(),
+                            .reduction = Reduction::sum})
+                      .ok());
     });
     const auto sum = [&](auto& self, int64_t i, int first, int count) -> double {
       if (count == 1) return x[first].get(i);
@@ -129,7 +158,13 @@ TEST_P(Ranks, a_nan_reaches_everyone) {
       std::vector<float> x(ranks(), 1.0f), y(ranks());
       x[from] = std::numeric_limits<float>::quiet_NaN();
       on_ranks(*device, group, [&](int r, Communicator& c, Stream& s) {
-        EXPECT_TRUE(c.run(s, {.kind = Kind::all_reduce, .dtype = DType::f32, .count = 1, .source = &x[r], .target = &y[r], .reduction = reduction}).ok());
+        EXPECT_TRUE(c.run(s, {.kind = Kind::all_reduce,
+                              .dtype = DType::f32,
+                              .count = 1,
+                              .source = &x[r],
+                              .target = &y[r],
+                              .reduction = reduction})
+                        .ok());
       });
       for (float v : y) EXPECT_TRUE(std::isnan(v));
     }
@@ -148,8 +183,13 @@ TEST_P(Ranks, gather_in_the_order_of_ranks) {
       expected.insert(expected.end(), x[r].begin(), x[r].end());
     }
     on_ranks(*device, group, [&](int r, Communicator& c, Stream& s) {
-      EXPECT_TRUE(c.run(s, {.kind = Kind::all_gather, .count = bytes, .source = x[r].data(), .target = y[r].data()}).ok());
-      EXPECT_TRUE(c.run(s, {.kind = Kind::all_gather, .count = bytes, .source = in_place[r].data() + r * bytes, .target = in_place[r].data()}).ok());
+      EXPECT_TRUE(
+          c.run(s, {.kind = Kind::all_gather, .count = bytes, .source = x[r].data(), .target = y[r].data()}).ok());
+      EXPECT_TRUE(c.run(s, {.kind = Kind::all_gather,
+                            .count = bytes,
+                            .source = in_place[r].data() + r * bytes,
+                            .target = in_place[r].data()})
+                      .ok());
     });
     for (int r = 0; r < ranks(); ++r) {
       EXPECT_EQ(y[r], expected);
@@ -163,7 +203,9 @@ TEST_P(Ranks, broadcast_from_every_root) {
     std::vector<std::vector<int>> x(ranks());
     for (int r = 0; r < ranks(); ++r) x[r].assign(1000, r);
     on_ranks(*device, group, [&](int r, Communicator& c, Stream& s) {
-      EXPECT_TRUE(c.run(s, {.kind = Kind::broadcast, .count = 4000, .source = x[r].data(), .target = x[r].data(), .peer = root}).ok());
+      EXPECT_TRUE(
+          c.run(s, {.kind = Kind::broadcast, .count = 4000, .source = x[r].data(), .target = x[r].data(), .peer = root})
+              .ok());
     });
     for (auto& values : x) EXPECT_EQ(values, std::vector<int>(1000, root));
   }
@@ -175,9 +217,19 @@ TEST_P(Ranks, scattered_sums_are_segments_of_the_whole) {
   auto in_place = x;
   std::vector<std::vector<float>> y(ranks(), std::vector<float>(count));
   on_ranks(*device, group, [&](int r, Communicator& c, Stream& s) {
-    EXPECT_TRUE(c.run(s, {.kind = Kind::reduce_scatter, .dtype = DType::f32, .count = count, .source = x[r].data(), .target = y[r].data()}).ok());
+    EXPECT_TRUE(c.run(s, {.kind = Kind::reduce_scatter,
+                          .dtype = DType::f32,
+                          .count = count,
+                          .source = x[r].data(),
+                          .target = y[r].data()})
+                    .ok());
     float* own = in_place[r].data() + r * count;
-    EXPECT_TRUE(c.run(s, {.kind = Kind::reduce_scatter, .dtype = DType::f32, .count = count, .source = in_place[r].data(), .target = own}).ok());
+    EXPECT_TRUE(c.run(s, {.kind = Kind::reduce_scatter,
+                          .dtype = DType::f32,
+                          .count = count,
+                          .source = in_place[r].data(),
+                          .target = own})
+                    .ok());
   });
   for (int r = 0; r < ranks(); ++r) {
     for (int64_t i = 0; i < count; ++i) {
@@ -195,10 +247,21 @@ TEST_P(Ranks, all_to_all_transposes_segments) {
     for (int64_t i = 0; i < count * ranks(); ++i) x[r].push_back(static_cast<int32_t>(r * 100000 + i));
   }
   on_ranks(*device, group, [&](int r, Communicator& c, Stream& s) {
-    EXPECT_TRUE(c.run(s, {.kind = Kind::all_to_all, .dtype = DType::i32, .count = count, .source = x[r].data(), .target = y[r].data()}).ok());
+    EXPECT_TRUE(c.run(s, {.kind = Kind::all_to_all,
+                          .dtype = DType::i32,
+                          .count = count,
+                          .source = x[r].data(),
+                          .target = y[r].data()})
+                    .ok());
     if (ranks() == 1) return;
-    const Status status = r == 0 ? c.run(s, {.kind = Kind::all_to_all, .dtype = DType::i32, .count = count, .source = x[r].data(), .target = x[r].data()}) : Status();
-    EXPECT_EQ(status.code(), r == 0 ? Code::invalid_argument : Code::ok) << "in place it would overwrite what a peer has not read";
+    const Status status = r == 0 ? c.run(s, {.kind = Kind::all_to_all,
+                                             .dtype = DType::i32,
+                                             .count = count,
+                                             .source = x[r].data(),
+                                             .target = x[r].data()})
+                                 : Status();
+    EXPECT_EQ(status.code(), r == 0 ? Code::invalid_argument : Code::ok)
+        << "in place it would overwrite what a peer has not read";
   });
   for (int r = 0; r < ranks(); ++r) {
     for (int p = 0; p < ranks(); ++p) {
@@ -207,7 +270,8 @@ TEST_P(Ranks, all_to_all_transposes_segments) {
   }
 }
 
-// Around a ring and back, so that every rank sends to two and receives from two, in an order that never waits in a circle.
+// Around a ring and back, so that every rank sends to two and receives from two, in an order that never waits in a
+// circle.
 TEST_P(Ranks, what_is_sent_is_received) {
   if (ranks() == 1) return;  // has nobody to send to
   on_ranks(*device, group, [&](int r, Communicator& c, Stream& s) {
@@ -215,10 +279,11 @@ TEST_P(Ranks, what_is_sent_is_received) {
     for (int round = 0; round < 100; ++round) {
       std::vector<int64_t> own(300, r * 1000 + round), got(300);
       const Collective send{.kind = Kind::send, .dtype = DType::i64, .count = 300, .source = own.data(), .peer = next};
-      const Collective receive{.kind = Kind::receive, .dtype = DType::i64, .count = 300, .target = got.data(), .peer = before};
+      const Collective receive{
+          .kind = Kind::receive, .dtype = DType::i64, .count = 300, .target = got.data(), .peer = before};
       for (int turn = 0; turn < 2; ++turn) ASSERT_TRUE(c.run(s, (turn == 0) == (r == 0) ? receive : send).ok());
       ASSERT_EQ(got, std::vector<int64_t>(300, before * 1000 + round));
-      std::fill(own.begin(), own.end(), -1);   // it is free again
+      std::fill(own.begin(), own.end(), -1);  // it is free again
     }
   });
 }
@@ -228,8 +293,9 @@ TEST_P(Ranks, a_send_that_its_receiver_does_not_expect_is_misuse_for_both) {
   on_ranks(*device, group, [&](int r, Communicator& c, Stream& s) {
     std::vector<float> x(8);
     if (r > 1) return;
-    const Status status = r == 0 ? c.run(s, {.kind = Kind::send, .dtype = DType::f32, .count = 8, .source = x.data(), .peer = 1})
-                                 : c.run(s, {.kind = Kind::receive, .dtype = DType::f32, .count = 4, .target = x.data(), .peer = 0});
+    const Status status =
+        r == 0 ? c.run(s, {.kind = Kind::send, .dtype = DType::f32, .count = 8, .source = x.data(), .peer = 1})
+               : c.run(s, {.kind = Kind::receive, .dtype = DType::f32, .count = 4, .target = x.data(), .peer = 0});
     EXPECT_EQ(status.code(), Code::misuse);
     EXPECT_NE(status.message().find("send(8 x f32, to rank 1)"), std::string::npos) << status.message();
     EXPECT_NE(status.message().find("receive(4 x f32, from rank 0)"), std::string::npos) << status.message();
@@ -247,7 +313,8 @@ TEST_P(Ranks, an_abort_ends_those_who_wait_for_one_peer) {
       return;
     }
     const Collective::Kind kind = r % 2 == 1 ? Kind::send : Kind::receive;
-    EXPECT_EQ(c.run(s, {.kind = kind, .dtype = DType::f32, .count = 1, .source = &x, .target = &x, .peer = 0}).code(), Code::deadline_exceeded);
+    EXPECT_EQ(c.run(s, {.kind = kind, .dtype = DType::f32, .count = 1, .source = &x, .target = &x, .peer = 0}).code(),
+              Code::deadline_exceeded);
   });
 }
 
@@ -266,9 +333,10 @@ TEST_P(Ranks, parts_of_a_group_are_groups) {
     EXPECT_EQ((*second)->group(), cat("column ", r % columns));
     const float x = static_cast<float>(r);
     for (auto [part, y] : {std::pair(first->get(), &by_row[r]), std::pair(second->get(), &by_column[r])}) {
-      EXPECT_TRUE(part->run(s, {.kind = Kind::all_reduce, .dtype = DType::f32, .count = 1, .source = &x, .target = y}).ok());
+      EXPECT_TRUE(
+          part->run(s, {.kind = Kind::all_reduce, .dtype = DType::f32, .count = 1, .source = &x, .target = y}).ok());
     }
-    EXPECT_TRUE(c.run(s, {.kind = Kind::barrier}).ok());   // nobody leaves a part before all are done with it
+    EXPECT_TRUE(c.run(s, {.kind = Kind::barrier}).ok());  // nobody leaves a part before all are done with it
   });
   for (int r = 0; r < ranks(); ++r) {
     float row = 0, column = 0;
@@ -315,7 +383,13 @@ TEST_P(Ranks, operands_are_free_when_the_call_returns) {
     std::vector<float> x(64);
     for (int round = 0; round < 200; ++round) {
       std::fill(x.begin(), x.end(), static_cast<float>(round + r));
-      ASSERT_TRUE(c.run(s, {.kind = Kind::all_reduce, .dtype = DType::f32, .count = 64, .source = x.data(), .target = x.data(), .reduction = Reduction::sum}).ok());
+      ASSERT_TRUE(c.run(s, {.kind = Kind::all_reduce,
+                            .dtype = DType::f32,
+                            .count = 64,
+                            .source = x.data(),
+                            .target = x.data(),
+                            .reduction = Reduction::sum})
+                      .ok());
       const float expected = static_cast<float>(round * ranks() + ranks() * (ranks() - 1) / 2);
       ASSERT_EQ(x, std::vector<float>(64, expected));
     }
@@ -344,12 +418,23 @@ TEST_P(Ranks, a_rank_that_leaves_is_named) {
   const int lost = ranks() - 1;
   on_ranks(*device, group, [&](int r, Communicator& c, Stream& s) {
     float x = 1;
-    EXPECT_TRUE(c.run(s, {.kind = Kind::all_reduce, .dtype = DType::f32, .count = 1, .source = &x, .target = &x, .reduction = Reduction::sum}).ok());
+    EXPECT_TRUE(c.run(s, {.kind = Kind::all_reduce,
+                          .dtype = DType::f32,
+                          .count = 1,
+                          .source = &x,
+                          .target = &x,
+                          .reduction = Reduction::sum})
+                    .ok());
     if (r == lost) {
       group[r].reset();
       return;
     }
-    const Status status = c.run(s, {.kind = Kind::all_reduce, .dtype = DType::f32, .count = 1, .source = &x, .target = &x, .reduction = Reduction::sum});
+    const Status status = c.run(s, {.kind = Kind::all_reduce,
+                                    .dtype = DType::f32,
+                                    .count = 1,
+                                    .source = &x,
+                                    .target = &x,
+                                    .reduction = Reduction::sum});
     EXPECT_EQ(status.code(), Code::peer_failed);
     EXPECT_NE(status.message().find(cat("rank ", lost)), std::string::npos) << status.message();
     EXPECT_EQ(x, static_cast<float>(ranks())) << "nothing is written by a call that fails";
@@ -360,8 +445,14 @@ TEST_P(Ranks, different_calls_are_misuse_on_every_rank) {
   if (ranks() == 1) return;  // always agrees
   on_ranks(*device, group, [&](int r, Communicator& c, Stream& s) {
     std::vector<float> x(8, 1.0f);
-    const Status status = r == 1 ? c.run(s, {.kind = Kind::broadcast, .count = 4, .source = x.data(), .target = x.data(), .peer = 0})
-                                 : c.run(s, {.kind = Kind::all_reduce, .dtype = DType::f32, .count = 8, .source = x.data(), .target = x.data(), .reduction = Reduction::sum});
+    const Status status =
+        r == 1 ? c.run(s, {.kind = Kind::broadcast, .count = 4, .source = x.data(), .target = x.data(), .peer = 0})
+               : c.run(s, {.kind = Kind::all_reduce,
+                           .dtype = DType::f32,
+                           .count = 8,
+                           .source = x.data(),
+                           .target = x.data(),
+                           .reduction = Reduction::sum});
     EXPECT_EQ(status.code(), Code::misuse);
     EXPECT_NE(status.message().find("all_reduce(8 x f32, sum)"), std::string::npos) << status.message();
     EXPECT_NE(status.message().find("broadcast(4 x u8, root 0)"), std::string::npos) << status.message();
@@ -372,7 +463,13 @@ TEST_P(Ranks, different_calls_are_misuse_on_every_rank) {
 TEST_P(Ranks, a_bad_argument_fails_for_all) {
   on_ranks(*device, group, [&](int r, Communicator& c, Stream& s) {
     std::vector<float> x(8, 1.0f);
-    const Status status = r == 0 ? c.run(s, {.kind = Kind::all_reduce, .dtype = DType::boolean, .count = 8, .source = x.data(), .target = x.data(), .reduction = Reduction::sum}) : c.run(s, {.kind = Kind::barrier});
+    const Status status = r == 0 ? c.run(s, {.kind = Kind::all_reduce,
+                                             .dtype = DType::boolean,
+                                             .count = 8,
+                                             .source = x.data(),
+                                             .target = x.data(),
+                                             .reduction = Reduction::sum})
+                                 : c.run(s, {.kind = Kind::barrier});
     EXPECT_EQ(status.code(), Code::invalid_argument);
     EXPECT_NE(status.message().find("rank 0"), std::string::npos) << status.message();
   });
@@ -389,7 +486,8 @@ std::vector<std::string> computing_backends() {
   return names;
 }
 
-INSTANTIATE_TEST_SUITE_P(, Ranks, testing::Combine(testing::ValuesIn(computing_backends()), testing::Values(1, 2, 3, 4, 8)),
+INSTANTIATE_TEST_SUITE_P(, Ranks,
+                         testing::Combine(testing::ValuesIn(computing_backends()), testing::Values(1, 2, 3, 4, 8)),
                          [](const auto& info) { return cat(std::get<0>(info.param), "_", std::get<1>(info.param)); });
 
 TEST_P(Backend, a_group_needs_a_rank) {

@@ -23,7 +23,9 @@ struct TestHost {
 
   Host host(int threads = 2) {
     Host host;
-    host.seconds = [] { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); };
+    host.seconds = [] {
+      return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+    };
     host.allocate = [this](size_t size, size_t alignment) -> void* {
       if (bytes + static_cast<int64_t>(size) > limit) return nullptr;
       bytes += static_cast<int64_t>(size);

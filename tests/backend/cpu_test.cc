@@ -1,7 +1,8 @@
 // What is particular to the CPU device.
+#include "backends/cpu/cpu.h"
+
 #include <xmmintrin.h>
 
-#include "backends/cpu/cpu.h"
 #include "tests/backend/conformance.h"
 
 namespace epl {

@@ -1,8 +1,8 @@
 // What memory, streams and events of every backend mean.
-#include "tests/backend/conformance.h"
-
 #include <cstring>
 #include <numeric>
+
+#include "tests/backend/conformance.h"
 
 namespace epl {
 namespace {
@@ -49,7 +49,8 @@ TEST_P(Backend, too_much_memory_is_an_error_with_the_numbers) {
   auto refused = device->allocate(INT64_MAX);
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.status().code(), Code::out_of_memory);
-  EXPECT_NE(refused.status().message().find("9,223,372,036,854,775,807"), std::string::npos) << refused.status().message();
+  EXPECT_NE(refused.status().message().find("9,223,372,036,854,775,807"), std::string::npos)
+      << refused.status().message();
   EXPECT_NE(refused.status().message().find("1,024"), std::string::npos) << refused.status().message();
   EXPECT_EQ(device->allocate(-1).status().code(), Code::invalid_argument);
 }
@@ -125,8 +126,13 @@ void double_elements(const KernelCall& call) {
 
 TEST_P(Backend, a_kernel_gets_what_it_was_launched_with) {
   KernelRow row{.op = "double", .name = "double", .launch = double_elements};
-  KernelQuery query{.op = "double", .input_types = {{DType::f32, {100}}}, .output_types = {{DType::f32, {100}}},
-                    .input_present = {true}, .output_present = {true}, .flops = 100, .bytes = 800};
+  KernelQuery query{.op = "double",
+                    .input_types = {{DType::f32, {100}}},
+                    .output_types = {{DType::f32, {100}}},
+                    .input_present = {true},
+                    .output_present = {true},
+                    .flops = 100,
+                    .bytes = 800};
   auto queue = stream(3);
   auto x = buffer(400), y = buffer(400), workspace = buffer(64);
   std::vector<float> host(100, 1.5f);

@@ -11,13 +11,21 @@ namespace {
 using Kind = Collective::Kind;
 
 // Round numbers, so that expected times can be read off.
-const Machine round_machine = {.name = "round", .flops = 1e9, .flops_half = 4e9, .memory_bandwidth = 1e9, .launch_seconds = 0.5,
-                               .host_bandwidth = 1e8, .link_bandwidth = 1e9, .link_seconds = 1};
+const Machine round_machine = {.name = "round",
+                               .flops = 1e9,
+                               .flops_half = 4e9,
+                               .memory_bandwidth = 1e9,
+                               .launch_seconds = 0.5,
+                               .host_bandwidth = 1e8,
+                               .link_bandwidth = 1e9,
+                               .link_seconds = 1};
 
 KernelQuery work(double flops, double bytes, DType dtype = DType::f32) {
   return {.op = "anything", .input_types = {{dtype, {1}}}, .input_present = {true}, .flops = flops, .bytes = bytes};
 }
-void launch(Stream& stream, const KernelQuery& query) { stream.launch({}, query, nullptr, nullptr, nullptr, nullptr, {}); }
+void launch(Stream& stream, const KernelQuery& query) {
+  stream.launch({}, query, nullptr, nullptr, nullptr, nullptr, {});
+}
 
 std::unique_ptr<Stream> make_stream(Device& device) { return device.create_stream(1).value(); }
 
@@ -108,8 +116,8 @@ TEST(Sim, a_collective_begins_when_the_last_rank_has_come) {
 
 TEST(Sim, costs_of_collectives) {
   EXPECT_EQ(all_reduce_seconds(round_machine, 1, 1 << 20), 0);
-  EXPECT_DOUBLE_EQ(all_reduce_seconds(round_machine, 4, 4), 2 + 8e-9);                 // two rounds of everything
-  EXPECT_DOUBLE_EQ(all_reduce_seconds(round_machine, 4, 100000000000), 4 + 150);       // twice three quarters
+  EXPECT_DOUBLE_EQ(all_reduce_seconds(round_machine, 4, 4), 2 + 8e-9);            // two rounds of everything
+  EXPECT_DOUBLE_EQ(all_reduce_seconds(round_machine, 4, 100000000000), 4 + 150);  // twice three quarters
   EXPECT_DOUBLE_EQ(all_gather_seconds(round_machine, 4, 1000000000), 2 + 3);
   EXPECT_DOUBLE_EQ(broadcast_seconds(round_machine, 8, 0), 3);
   EXPECT_DOUBLE_EQ(broadcast_seconds(round_machine, 4, 100000000000), 5 + 150);
@@ -133,7 +141,15 @@ double overlapped_step(Device& device, const std::vector<int>& order) {
       events.push_back(device.create_event());
       ranks[r].stream->record(*events.back());
       side[r]->wait(*events.back());
-      EXPECT_TRUE(ranks[r].communicator->run(*side[r], {.kind = Kind::all_reduce, .dtype = DType::f32, .count = 1000, .source = nullptr, .target = nullptr, .reduction = Reduction::sum}).ok());
+      EXPECT_TRUE(ranks[r]
+                      .communicator
+                      ->run(*side[r], {.kind = Kind::all_reduce,
+                                       .dtype = DType::f32,
+                                       .count = 1000,
+                                       .source = nullptr,
+                                       .target = nullptr,
+                                       .reduction = Reduction::sum})
+                      .ok());
     }
     events.push_back(device.create_event());
     side[r]->record(*events.back());
@@ -165,7 +181,14 @@ TEST(Sim, sixteen_thousand_ranks_fit) {
   for (Rank& rank : ranks) {
     for (int i = 0; i < 10; ++i) {
       launch(*rank.stream, work(1e9, 0));
-      ASSERT_TRUE(rank.communicator->run(*rank.stream, {.kind = Kind::all_reduce, .dtype = DType::f32, .count = 1 << 20, .source = nullptr, .target = nullptr, .reduction = Reduction::sum}).ok());
+      ASSERT_TRUE(rank.communicator
+                      ->run(*rank.stream, {.kind = Kind::all_reduce,
+                                           .dtype = DType::f32,
+                                           .count = 1 << 20,
+                                           .source = nullptr,
+                                           .target = nullptr,
+                                           .reduction = Reduction::sum})
+                      .ok());
     }
   }
   const double seconds = ranks[0].stream->virtual_seconds();
@@ -191,7 +214,12 @@ TEST(Sim, ranks_that_disagree_are_told) {
   auto device = make_device(round_machine);
   auto ranks = make_ranks(*device, 2);
   ASSERT_TRUE(ranks[0].communicator->run(*ranks[0].stream, {.kind = Kind::barrier}).ok());
-  EXPECT_EQ(ranks[1].communicator->run(*ranks[1].stream, {.kind = Kind::broadcast, .count = 4, .source = nullptr, .target = nullptr, .peer = 0}).code(), Code::misuse);
+  EXPECT_EQ(ranks[1]
+                .communicator
+                ->run(*ranks[1].stream,
+                      {.kind = Kind::broadcast, .count = 4, .source = nullptr, .target = nullptr, .peer = 0})
+                .code(),
+            Code::misuse);
   EXPECT_EQ(ranks[0].stream->synchronize().code(), Code::misuse);
 }
 
@@ -199,13 +227,20 @@ TEST(Sim, messages_take_time_of_two_ranks) {
   auto device = make_device(round_machine);
   auto ranks = make_ranks(*device, 3);
   launch(*ranks[0].stream, work(1e9, 0));
-  ASSERT_TRUE(ranks[1].communicator->run(*ranks[1].stream, {.kind = Kind::receive, .dtype = DType::f32, .count = 250000000, .peer = 0}).ok());
+  ASSERT_TRUE(ranks[1]
+                  .communicator
+                  ->run(*ranks[1].stream, {.kind = Kind::receive, .dtype = DType::f32, .count = 250000000, .peer = 0})
+                  .ok());
   EXPECT_FALSE(ranks[1].stream->settled());
-  ASSERT_TRUE(ranks[0].communicator->run(*ranks[0].stream, {.kind = Kind::send, .dtype = DType::f32, .count = 250000000, .peer = 1}).ok());
+  ASSERT_TRUE(
+      ranks[0]
+          .communicator->run(*ranks[0].stream, {.kind = Kind::send, .dtype = DType::f32, .count = 250000000, .peer = 1})
+          .ok());
   EXPECT_TRUE(ranks[1].stream->settled());
   EXPECT_DOUBLE_EQ(ranks[1].stream->virtual_seconds(), 1.5 + message_seconds(round_machine, 1000000000));
   EXPECT_EQ(ranks[2].stream->virtual_seconds(), 0);
-  EXPECT_EQ(ranks[2].communicator->run(*ranks[2].stream, {.kind = Kind::send, .count = 1, .peer = 2}).code(), Code::invalid_argument);
+  EXPECT_EQ(ranks[2].communicator->run(*ranks[2].stream, {.kind = Kind::send, .count = 1, .peer = 2}).code(),
+            Code::invalid_argument);
 }
 
 TEST(Sim, parts_of_a_group_meet_without_the_rest) {

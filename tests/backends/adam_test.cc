@@ -23,7 +23,8 @@ void expect_the_expression(const char* op, double weight_decay, int64_t elements
   for (const Tensor& input : launch.inputs) inputs.push_back(&input.type());
   Launch fused = launch;
   fused.op = "fused";
-  fused.attributes = {{"expression", scalar_expression(OpQuery(op_named(op), launch.attributes, inputs, outputs)).text()}};
+  fused.attributes = {
+      {"expression", scalar_expression(OpQuery(op_named(op), launch.attributes, inputs, outputs)).text()}};
   const std::vector<Tensor> want = launch_kernel(fused, "fused_tiles");
   for (int o = 0; o < 3; ++o) EXPECT_TRUE(identical(got[o], want[o])) << op << " output " << o << " of " << elements;
   // Over the parameter and the states, as a step runs.

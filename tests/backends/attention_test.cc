@@ -20,8 +20,8 @@ struct Operands {
   Tensor q, k, v, bias, dy;
 };
 Operands operands_of(const Case& c) {
-  Operands x{random_f32({c.b, c.h, c.s, c.d}, 1), random_f32({c.b, c.hk, c.t, c.d}, 2), random_f32({c.b, c.hk, c.t, c.e}, 3), Tensor(),
-             random_f32({c.b, c.h, c.s, c.e}, 5)};
+  Operands x{random_f32({c.b, c.h, c.s, c.d}, 1), random_f32({c.b, c.hk, c.t, c.d}, 2),
+             random_f32({c.b, c.hk, c.t, c.e}, 3), Tensor(), random_f32({c.b, c.h, c.s, c.e}, 5)};
   if (!c.bias.empty()) x.bias = random_f32(c.bias, 4);
   return x;
 }
@@ -42,7 +42,8 @@ Expected reference(const Case& c, const Operands& x) {
   out.dv.resize(c.b * c.hk * c.t * c.e);
   const auto bias_at = [&](int64_t b, int64_t h, int64_t i, int64_t j) {
     const Shape& n = c.bias;
-    return x.bias.get((((n[0] == 1 ? 0 : b) * n[1] + (n[1] == 1 ? 0 : h)) * n[2] + (n[2] == 1 ? 0 : i)) * n[3] + (n[3] == 1 ? 0 : j));
+    return x.bias.get((((n[0] == 1 ? 0 : b) * n[1] + (n[1] == 1 ? 0 : h)) * n[2] + (n[2] == 1 ? 0 : i)) * n[3] +
+                      (n[3] == 1 ? 0 : j));
   };
   for (int64_t b = 0; b < c.b; ++b) {
     for (int64_t h = 0; h < c.h; ++h) {
@@ -91,7 +92,8 @@ void expect_near(const Tensor& got, const std::vector<double>& expected, const c
   ASSERT_EQ(got.elements(), static_cast<int64_t>(expected.size())) << what;
   double largest = 1;
   for (double v : expected) largest = std::max(largest, std::fabs(v));
-  for (int64_t i = 0; i < got.elements(); ++i) ASSERT_NEAR(got.get(i), expected[i], 4e-6 * largest) << what << " element " << i;
+  for (int64_t i = 0; i < got.elements(); ++i)
+    ASSERT_NEAR(got.get(i), expected[i], 4e-6 * largest) << what << " element " << i;
 }
 
 Launch forward_launch(const Case& c, const Operands& x) {
@@ -116,7 +118,8 @@ void expect_definition_and_same_bits(const Case& c) {
   ASSERT_EQ(results.size(), 2u);
   expect_near(results[0], expected.y, "y");
   expect_near(results[1], expected.lse, "lse");
-  const std::vector<Tensor> gradients = launch_everywhere(grad_launch(c, x, results[0], results[1]), "attention_grad_tiled");
+  const std::vector<Tensor> gradients =
+      launch_everywhere(grad_launch(c, x, results[0], results[1]), "attention_grad_tiled");
   ASSERT_EQ(gradients.size(), 3u);
   expect_near(gradients[0], expected.dq, "dq");
   expect_near(gradients[1], expected.dk, "dk");
@@ -125,20 +128,25 @@ void expect_definition_and_same_bits(const Case& c) {
 
 TEST_P(Attention, equals_the_definition_with_the_same_bits_everywhere) { expect_definition_and_same_bits(GetParam()); }
 
-INSTANTIATE_TEST_SUITE_P(
-    , Attention,
-    testing::Values(Case{1, 1, 1, 1, 1, 1, 1}, Case{1, 2, 2, 5, 7, 3, 2}, Case{2, 2, 2, 96, 64, 16, 16}, Case{1, 1, 1, 97, 65, 16, 32},
-                    Case{1, 1, 1, 200, 150, 20, 9}, Case{1, 2, 2, 64, 64, 64, 64, true}, Case{1, 1, 1, 130, 130, 8, 24, true},
-                    Case{2, 1, 1, 203, 203, 33, 17, true}, Case{1, 1, 1, 150, 40, 16, 16, true}, Case{1, 1, 1, 30, 170, 16, 16, true},
-                    Case{2, 6, 2, 40, 70, 12, 16}, Case{1, 4, 1, 110, 110, 16, 16, true}, Case{1, 2, 2, 20, 30, 16, 16, false, 1.5},
-                    Case{1, 2, 1, 100, 100, 16, 16, true, 2.0}, Case{1, 1, 1, 10, 70, 600, 16, false, 0, {}, 0.03},
-                    Case{2, 2, 2, 20, 70, 16, 16, false, 0, {2, 1, 1, 70}}, Case{2, 2, 2, 20, 70, 16, 16, false, 0, {1, 2, 20, 70}},
-                    Case{2, 2, 2, 100, 100, 16, 16, true, 0, {2, 2, 100, 1}}, Case{1, 4, 2, 30, 67, 16, 16, false, 3.0, {1, 1, 30, 67}}),
-    [](const auto& info) { return cat("case_", info.index); });
+INSTANTIATE_TEST_SUITE_P(, Attention,
+                         testing::Values(Case{1, 1, 1, 1, 1, 1, 1}, Case{1, 2, 2, 5, 7, 3, 2},
+                                         Case{2, 2, 2, 96, 64, 16, 16}, Case{1, 1, 1, 97, 65, 16, 32},
+                                         Case{1, 1, 1, 200, 150, 20, 9}, Case{1, 2, 2, 64, 64, 64, 64, true},
+                                         Case{1, 1, 1, 130, 130, 8, 24, true}, Case{2, 1, 1, 203, 203, 33, 17, true},
+                                         Case{1, 1, 1, 150, 40, 16, 16, true}, Case{1, 1, 1, 30, 170, 16, 16, true},
+                                         Case{2, 6, 2, 40, 70, 12, 16}, Case{1, 4, 1, 110, 110, 16, 16, true},
+                                         Case{1, 2, 2, 20, 30, 16, 16, false, 1.5},
+                                         Case{1, 2, 1, 100, 100, 16, 16, true, 2.0},
+                                         Case{1, 1, 1, 10, 70, 600, 16, false, 0, {}, 0.03},
+                                         Case{2, 2, 2, 20, 70, 16, 16, false, 0, {2, 1, 1, 70}},
+                                         Case{2, 2, 2, 20, 70, 16, 16, false, 0, {1, 2, 20, 70}},
+                                         Case{2, 2, 2, 100, 100, 16, 16, true, 0, {2, 2, 100, 1}},
+                                         Case{1, 4, 2, 30, 67, 16, 16, false, 3.0, {1, 1, 30, 67}}),
+                         [](const auto& info) { return cat("case_", info.index); });
 
-// A strip of rows is code of its own for each height, up to 12 with AVX-512 and 6 with AVX2, for each width of one or two
-// vectors. Queries are rows of the scores, keys are rows of the gradients (of a single key, which has all the weight, they
-// are zero, and what is left of the sums that cancel measures nothing).
+// A strip of rows is code of its own for each height, up to 12 with AVX-512 and 6 with AVX2, for each width of one or
+// two vectors. Queries are rows of the scores, keys are rows of the gradients (of a single key, which has all the
+// weight, they are zero, and what is left of the sums that cancel measures nothing).
 TEST(AttentionStrips, of_every_height) {
   for (int64_t rows = 1; rows <= 14; ++rows) {
     SCOPED_TRACE(rows);
@@ -158,8 +166,8 @@ Tensor cut(const Tensor& x, int d, int64_t begin, int64_t count) {
   shape[d] = count;
   Tensor y({x.dtype(), shape});
   for (int64_t o = 0; o < outer; ++o) {
-    std::memcpy(static_cast<char*>(y.data()) + o * count * inner, static_cast<const char*>(x.data()) + (o * before + begin) * inner,
-                static_cast<size_t>(count * inner));
+    std::memcpy(static_cast<char*>(y.data()) + o * count * inner,
+                static_cast<const char*>(x.data()) + (o * before + begin) * inner, static_cast<size_t>(count * inner));
   }
   return y;
 }
@@ -261,8 +269,8 @@ TEST(AttentionValues, the_future_is_not_read) {
   EXPECT_TRUE(identical(cut(before[0], 2, 0, 108), cut(after[0], 2, 0, 108)));
 }
 
-// Masks of exporters make hidden scores the lowest float. A row of such scores weighs all keys equally, and its log-sum has
-// lost the log of their number.
+// Masks of exporters make hidden scores the lowest float. A row of such scores weighs all keys equally, and its log-sum
+// has lost the log of their number.
 TEST(AttentionHidden, rows_of_lowest_scores_have_the_gradients_of_equal_weights) {
   constexpr float lowest = std::numeric_limits<float>::lowest();
   for (const bool causal : {false, true}) {
@@ -276,7 +284,8 @@ TEST(AttentionHidden, rows_of_lowest_scores_have_the_gradients_of_equal_weights)
     const Expected expected = reference(c, x);
     const std::vector<Tensor> results = launch_everywhere(forward_launch(c, x), "attention_tiled");
     expect_near(results[0], expected.y, "y");
-    const std::vector<Tensor> gradients = launch_everywhere(grad_launch(c, x, results[0], results[1]), "attention_grad_tiled");
+    const std::vector<Tensor> gradients =
+        launch_everywhere(grad_launch(c, x, results[0], results[1]), "attention_grad_tiled");
     expect_near(gradients[0], expected.dq, "dq");
     expect_near(gradients[1], expected.dk, "dk");
     expect_near(gradients[2], expected.dv, "dv");
@@ -289,7 +298,8 @@ TEST(AttentionMemory, grows_with_the_length_not_with_its_square) {
     Launch launch;
     const TensorType wide = f32_type({1, 2, length, 64}), rows = f32_type({1, 2, length});
     KernelQuery q{.op = op, .attributes = attributes_of(c)};
-    q.input_types = op == "attention" ? std::vector<TensorType>{wide, wide, wide} : std::vector<TensorType>{wide, wide, wide, wide, wide, rows};
+    q.input_types = op == "attention" ? std::vector<TensorType>{wide, wide, wide}
+                                      : std::vector<TensorType>{wide, wide, wide, wide, wide, rows};
     q.input_present.assign(q.input_types.size(), true);
     const KernelRow* row = kernel_table().choose(q);
     return row->workspace(q);

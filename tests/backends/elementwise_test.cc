@@ -9,7 +9,10 @@ namespace epl::cpu {
 namespace {
 
 Launch fused(std::string expression, std::vector<Tensor> inputs, std::vector<TensorType> outputs) {
-  return {.op = "fused", .attributes = {{"expression", std::move(expression)}}, .inputs = std::move(inputs), .outputs = std::move(outputs)};
+  return {.op = "fused",
+          .attributes = {{"expression", std::move(expression)}},
+          .inputs = std::move(inputs),
+          .outputs = std::move(outputs)};
 }
 
 // Element of `t` that belongs to element `index` of an output of `shape`.
@@ -48,18 +51,20 @@ void check(const Launch& launch, double relative = 2e-6, double absolute = 1e-6)
       Tensor want(TensorType{launch.outputs[o].dtype, {1}});
       whole ? want.set_int(0, int_out[o]) : want.set(0, out[o]);
       ASSERT_TRUE(near(got[o].get(e), want.get(0), relative, absolute))
-          << launch.attributes.text("expression") << " output " << o << " element " << e << ": " << got[o].get(e) << ", expected "
-          << want.get(0) << ", first operand " << (in.empty() ? 0 : in[0]);
+          << launch.attributes.text("expression") << " output " << o << " element " << e << ": " << got[o].get(e)
+          << ", expected " << want.get(0) << ", first operand " << (in.empty() ? 0 : in[0]);
     }
   }
 }
 
 std::vector<float> interesting_values() {
   constexpr float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
-  std::vector<float> values = {0.0f, -0.0f, 1, -1, 2, -2, 0.5f, -0.5f, 1e-3f, -1e-3f, 1e-7f, 1e-20f, 1e-40f, 88, -87, -103, 10, -10,
-                               1e5f, 16777216, 1e10f, 1e30f, 3e38f, -3e38f, inf, -inf, nan, 0.624f, 0.626f, 0.999f, 1.001f, 3.99f, 4.01f};
+  std::vector<float> values = {0.0f,   -0.0f,  1,   -1,   2,    -2,     0.5f,   -0.5f,  1e-3f,    -1e-3f, 1e-7f,
+                               1e-20f, 1e-40f, 88,  -87,  -103, 10,     -10,    1e5f,   16777216, 1e10f,  1e30f,
+                               3e38f,  -3e38f, inf, -inf, nan,  0.624f, 0.626f, 0.999f, 1.001f,   3.99f,  4.01f};
   std::mt19937 engine(1);
-  for (int i = 0; i < 6000; ++i) values.push_back(static_cast<float>((engine() / 4294967296.0 - 0.5) * (i < 2000 ? 4 : i < 4000 ? 30 : 250)));
+  for (int i = 0; i < 6000; ++i)
+    values.push_back(static_cast<float>((engine() / 4294967296.0 - 0.5) * (i < 2000 ? 4 : i < 4000 ? 30 : 250)));
   return values;
 }
 
@@ -84,27 +89,44 @@ TEST_P(Unary, AgreesWithDouble) {
   for (int64_t i = 0; i < n; ++i) {
     float want = static_cast<float>(evaluate_scalar(*op, double{values[i]}, 0.0, 0.0));
     // 5 units in the last place; what is built on exp may be zero near the smallest normal number.
-    ASSERT_TRUE(near(y.get(i), want, 6e-7, 1.7e-38)) << GetParam().name << "(" << values[i] << ") = " << y.get(i) << ", expected " << want;
-    if (std::isfinite(want) && std::abs(want) > 1e-37f) worst = std::max(worst, std::abs(y.get(i) - want) / std::abs(want));
+    ASSERT_TRUE(near(y.get(i), want, 6e-7, 1.7e-38))
+        << GetParam().name << "(" << values[i] << ") = " << y.get(i) << ", expected " << want;
+    if (std::isfinite(want) && std::abs(want) > 1e-37f)
+      worst = std::max(worst, std::abs(y.get(i) - want) / std::abs(want));
   }
   RecordProperty("worst_relative_error", std::to_string(worst));
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Ops, Unary,
-    testing::Values(UnaryCase{"neg"}, UnaryCase{"abs"}, UnaryCase{"sign"}, UnaryCase{"sqrt"}, UnaryCase{"reciprocal"}, UnaryCase{"exp"},
-                    UnaryCase{"expm1"}, UnaryCase{"log"}, UnaryCase{"log1p"}, UnaryCase{"erf"}, UnaryCase{"sin", 1e5},
-                    UnaryCase{"cos", 1e5}, UnaryCase{"tan", 1e5}, UnaryCase{"asin"}, UnaryCase{"acos"}, UnaryCase{"atan"},
-                    UnaryCase{"sinh"}, UnaryCase{"cosh"}, UnaryCase{"tanh"}, UnaryCase{"asinh"}, UnaryCase{"acosh"},
-                    UnaryCase{"atanh"}, UnaryCase{"sigmoid"}, UnaryCase{"floor"}, UnaryCase{"ceil"}, UnaryCase{"round"},
-                    UnaryCase{"logical_not"}, UnaryCase{"is_nan"}, UnaryCase{"is_inf"}),
-    [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(Ops, Unary,
+                         testing::Values(UnaryCase{"neg"}, UnaryCase{"abs"}, UnaryCase{"sign"}, UnaryCase{"sqrt"},
+                                         UnaryCase{"reciprocal"}, UnaryCase{"exp"}, UnaryCase{"expm1"},
+                                         UnaryCase{"log"}, UnaryCase{"log1p"}, UnaryCase{"erf"}, UnaryCase{"sin", 1e5},
+                                         UnaryCase{"cos", 1e5}, UnaryCase{"tan", 1e5}, UnaryCase{"asin"},
+                                         UnaryCase{"acos"}, UnaryCase{"atan"}, UnaryCase{"sinh"}, UnaryCase{"cosh"},
+                                         UnaryCase{"tanh"}, UnaryCase{"asinh"}, UnaryCase{"acosh"}, UnaryCase{"atanh"},
+                                         UnaryCase{"sigmoid"}, UnaryCase{"floor"}, UnaryCase{"ceil"},
+                                         UnaryCase{"round"}, UnaryCase{"logical_not"}, UnaryCase{"is_nan"},
+                                         UnaryCase{"is_inf"}),
+                         [](const auto& info) { return std::string(info.param.name); });
 
 class Binary : public testing::TestWithParam<const char*> {};
 
 TEST_P(Binary, AgreesWithDouble) {
-  std::vector<float> a, b, few = {0.0f, -0.0f, 1, -1, 2, -2, 3, 0.5f, -1.5f, 7.25f, 100, std::numeric_limits<float>::infinity(),
-                                  -std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()};
+  std::vector<float> a, b,
+      few = {0.0f,
+             -0.0f,
+             1,
+             -1,
+             2,
+             -2,
+             3,
+             0.5f,
+             -1.5f,
+             7.25f,
+             100,
+             std::numeric_limits<float>::infinity(),
+             -std::numeric_limits<float>::infinity(),
+             std::numeric_limits<float>::quiet_NaN()};
   for (float x : few) {
     for (float y : few) a.push_back(x), b.push_back(y);
   }
@@ -119,8 +141,8 @@ TEST_P(Binary, AgreesWithDouble) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Ops, Binary,
-                         testing::Values("add", "sub", "mul", "div", "max", "min", "pow", "mod", "fmod", "atan2", "eq", "ne", "lt",
-                                         "le", "gt", "ge", "logical_and", "logical_or", "logical_xor"),
+                         testing::Values("add", "sub", "mul", "div", "max", "min", "pow", "mod", "fmod", "atan2", "eq",
+                                         "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_xor"),
                          [](const auto& info) { return std::string(info.param); });
 
 TEST(Elementwise, EveryLength) {
@@ -130,14 +152,26 @@ TEST(Elementwise, EveryLength) {
 }
 
 TEST(Elementwise, Broadcasts) {
-  const std::vector<std::pair<Shape, Shape>> cases = {
-      {{3, 5}, {5}},          {{3, 5}, {3, 1}},       {{3, 5}, {1, 1}},          {{3, 5}, {}},           {{2, 3, 4}, {3, 1}},
-      {{2, 3, 4}, {2, 1, 4}}, {{4, 768}, {768}},      {{2, 1500}, {2, 1}},       {{2, 3, 64}, {3, 64}},  {{3, 4, 5, 6}, {4, 1, 6}},
-      {{5, 4, 300}, {4, 1}},  {{3, 2, 700}, {2, 700}}, {{2, 3, 8, 8}, {2, 1, 1, 8}}, {{1, 1}, {}}, {{2, 0, 3}, {3}}};
+  const std::vector<std::pair<Shape, Shape>> cases = {{{3, 5}, {5}},
+                                                      {{3, 5}, {3, 1}},
+                                                      {{3, 5}, {1, 1}},
+                                                      {{3, 5}, {}},
+                                                      {{2, 3, 4}, {3, 1}},
+                                                      {{2, 3, 4}, {2, 1, 4}},
+                                                      {{4, 768}, {768}},
+                                                      {{2, 1500}, {2, 1}},
+                                                      {{2, 3, 64}, {3, 64}},
+                                                      {{3, 4, 5, 6}, {4, 1, 6}},
+                                                      {{5, 4, 300}, {4, 1}},
+                                                      {{3, 2, 700}, {2, 700}},
+                                                      {{2, 3, 8, 8}, {2, 1, 1, 8}},
+                                                      {{1, 1}, {}},
+                                                      {{2, 0, 3}, {3}}};
   for (const auto& [shape, other] : cases) {
     for (bool swapped : {false, true}) {
       Tensor a = random_f32(swapped ? other : shape, 3), b = random_f32(swapped ? shape : other, 4);
-      check(fused("x0; x1; sub(%0,%1); mul(%2,%1); tanh(%3); 2; div(%4,%5) -> %6, %2", {a, b}, {f32_type(shape), f32_type(shape)}));
+      check(fused("x0; x1; sub(%0,%1); mul(%2,%1); tanh(%3); 2; div(%4,%5) -> %6, %2", {a, b},
+                  {f32_type(shape), f32_type(shape)}));
     }
   }
   check(fused("x0; x1; mul(%0,%1) -> %2", {random_f32({7, 1}, 1), random_f32({1, 9}, 2)}, {f32_type({7, 9})}));
@@ -146,21 +180,24 @@ TEST(Elementwise, Broadcasts) {
 
 TEST(Elementwise, Gelu) {
   check(fused("x0; 0.5; 0.7071067811865476; mul(%0,%2); erf(%3); 1; add(%4,%5); mul(%0,%1); mul(%7,%6) -> %8",
-              {random_f32({33, 77}, 5, -6, 6)}, {f32_type({33, 77})}), 1e-5, 1e-6);
+              {random_f32({33, 77}, 5, -6, 6)}, {f32_type({33, 77})}),
+        1e-5, 1e-6);
 }
 
 // Inputs: w, g, m, v, learning rate, corrections of m and v.
 constexpr const char* adamw =
     "x0; x1; x2; x3; x4; x5; x6; 0.9; 0.1; mul(%2,%7); mul(%1,%8); add(%9,%10); 0.999; 0.001; mul(%3,%12); mul(%1,%1); "
-    "mul(%15,%13); add(%14,%16); div(%11,%5); div(%17,%6); sqrt(%19); 1e-08; add(%20,%21); div(%18,%22); 0.01; mul(%0,%24); "
+    "mul(%15,%13); add(%14,%16); div(%11,%5); div(%17,%6); sqrt(%19); 1e-08; add(%20,%21); div(%18,%22); 0.01; "
+    "mul(%0,%24); "
     "add(%23,%25); mul(%4,%26); sub(%0,%27) -> %28, %11, %17";
 
 TEST(Elementwise, AdamWritesOverItsState) {
   Shape shape = {37, 101};
-  Launch launch = fused(adamw,
-                        {random_f32(shape, 1), random_f32(shape, 2), random_f32(shape, 3), random_f32(shape, 4, 0, 1),
-                         Tensor::from_floats({}, {0.01f}), Tensor::from_floats({}, {0.1f}), Tensor::from_floats({1}, {0.001f})},
-                        {f32_type(shape), f32_type(shape), f32_type(shape)});
+  Launch launch =
+      fused(adamw,
+            {random_f32(shape, 1), random_f32(shape, 2), random_f32(shape, 3), random_f32(shape, 4, 0, 1),
+             Tensor::from_floats({}, {0.01f}), Tensor::from_floats({}, {0.1f}), Tensor::from_floats({1}, {0.001f})},
+            {f32_type(shape), f32_type(shape), f32_type(shape)});
   check(launch, 1e-5);
   std::vector<Tensor> apart = launch_kernel(launch);
   launch.aliases = {{0, 0}, {2, 1}, {3, 2}};
@@ -169,8 +206,9 @@ TEST(Elementwise, AdamWritesOverItsState) {
 }
 
 TEST(Elementwise, AnOutputOverAnInputThatIsReadLater) {
-  Launch launch = fused("x0; x1; add(%0,%1); mul(%2,%0); exp(%1) -> %2, %3, %4", {random_f32({3000}, 1), random_f32({3000}, 2)},
-                        {f32_type({3000}), f32_type({3000}), f32_type({3000})});
+  Launch launch =
+      fused("x0; x1; add(%0,%1); mul(%2,%0); exp(%1) -> %2, %3, %4", {random_f32({3000}, 1), random_f32({3000}, 2)},
+            {f32_type({3000}), f32_type({3000}), f32_type({3000})});
   std::vector<Tensor> apart = launch_everywhere(launch);
   launch.aliases = {{0, 0}, {1, 1}};
   std::vector<Tensor> over = launch_everywhere(launch);
@@ -178,7 +216,8 @@ TEST(Elementwise, AnOutputOverAnInputThatIsReadLater) {
 }
 
 TEST(Elementwise, InputsPassedThroughAreNotWrittenOver) {
-  KernelQuery q = query_of(fused("x0; x1 -> %1, %0", {random_f32({8}, 1), random_f32({8}, 2)}, {f32_type({8}), f32_type({8})}));
+  KernelQuery q =
+      query_of(fused("x0; x1 -> %1, %0", {random_f32({8}, 1), random_f32({8}, 2)}, {f32_type({8}), f32_type({8})}));
   const KernelRow* row = kernel_table().choose(q);
   ASSERT_NE(row, nullptr);
   EXPECT_FALSE(row->may_alias(q, 0, 0));
@@ -186,7 +225,8 @@ TEST(Elementwise, InputsPassedThroughAreNotWrittenOver) {
 }
 
 TEST(Elementwise, UnusedAndEqualOutputs) {
-  Launch launch = fused("x0; exp(%0); neg(%1) -> %1, %2, %1", {random_f32({100}, 1)}, {f32_type({100}), f32_type({100}), f32_type({100})});
+  Launch launch = fused("x0; exp(%0); neg(%1) -> %1, %2, %1", {random_f32({100}, 1)},
+                        {f32_type({100}), f32_type({100}), f32_type({100})});
   check(launch);
   launch.wanted = {false, true, false};
   std::vector<Tensor> got = launch_everywhere(launch);
@@ -203,7 +243,8 @@ TEST(Elementwise, TruthValues) {
   Tensor x = random_f32({9, 30}, 1), mask = random_int(DType::boolean, {30}, 2, 0, 1);
   check(fused("x0; x1; -10000; select(%1,%0,%2) -> %3", {x, mask}, {f32_type({9, 30})}));
   check(fused("x0; 0; gt(%0,%1) -> %2", {x}, {TensorType{DType::boolean, {9, 30}}}));
-  check(fused("x0; x1; logical_and(%0,%1); logical_not(%2) -> %3, %2", {mask, random_int(DType::boolean, {30}, 3, 0, 1)},
+  check(fused("x0; x1; logical_and(%0,%1); logical_not(%2) -> %3, %2",
+              {mask, random_int(DType::boolean, {30}, 3, 0, 1)},
               {TensorType{DType::boolean, {30}}, TensorType{DType::boolean, {30}}}));
   check(fused("x0; x1; 0; gt(%0,%2); mul(%1,%3) -> %4", {x, random_f32({9, 30}, 4)}, {f32_type({9, 30})}));
 }
@@ -212,32 +253,40 @@ class IntegerType : public testing::TestWithParam<DType> {};
 
 TEST_P(IntegerType, Arithmetic) {
   DType type = GetParam();
-  Tensor a = random_int(type, {5, 300}, 1, type == DType::u8 || type == DType::u16 || type == DType::u32 ? 0 : -100, 100);
+  Tensor a =
+      random_int(type, {5, 300}, 1, type == DType::u8 || type == DType::u16 || type == DType::u32 ? 0 : -100, 100);
   Tensor b = random_int(type, {300}, 2, 0, 9);
   TensorType out{type, {5, 300}};
-  for (const char* op : {"add", "sub", "mul", "div", "max", "min", "mod", "fmod", "bit_and", "bit_or", "bit_xor", "shift_left", "shift_right"}) {
+  for (const char* op : {"add", "sub", "mul", "div", "max", "min", "mod", "fmod", "bit_and", "bit_or", "bit_xor",
+                         "shift_left", "shift_right"}) {
     check(fused(cat("x0; x1; ", op, "(%0,%1) -> %2"), {a, b}, {out}), 0, 0);
   }
-  for (const char* op : {"neg", "abs", "sign", "bit_not"}) check(fused(cat("x0; ", op, "(%0) -> %1"), {a}, {out}), 0, 0);
+  for (const char* op : {"neg", "abs", "sign", "bit_not"})
+    check(fused(cat("x0; ", op, "(%0) -> %1"), {a}, {out}), 0, 0);
   for (const char* op : {"eq", "ne", "lt", "le", "gt", "ge"}) {
     check(fused(cat("x0; x1; ", op, "(%0,%1) -> %2"), {a, b}, {TensorType{DType::boolean, {5, 300}}}), 0, 0);
   }
   check(fused("x0; x1; 3; eq(%1,%2); select(%3,%0,%1) -> %4", {a, b}, {out}), 0, 0);
   check(fused("x0; cast(%0,f32) -> %1", {a}, {f32_type({5, 300})}), 0, 0);
   check(fused(cat("x0; cast(%0,", dtype_name(type), ") -> %1"), {random_f32({5, 300}, 3, 0, 1000)}, {out}), 0, 0);
-  check(fused(cat("x0; cast(%0,", dtype_name(type), ") -> %1"), {random_int(DType::i64, {5, 300}, 3, -5000000000, 5000000000)}, {out}), 0, 0);
+  check(fused(cat("x0; cast(%0,", dtype_name(type), ") -> %1"),
+              {random_int(DType::i64, {5, 300}, 3, -5000000000, 5000000000)}, {out}),
+        0, 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, IntegerType,
-                         testing::Values(DType::i8, DType::i16, DType::i32, DType::i64, DType::u8, DType::u16, DType::u32),
+                         testing::Values(DType::i8, DType::i16, DType::i32, DType::i64, DType::u8, DType::u16,
+                                         DType::u32),
                          [](const auto& info) { return std::string(dtype_name(info.param)); });
 
 TEST(Elementwise, LargeIntegersStayExact) {
-  Tensor a = Tensor::from_ints({9007199254740993, 9007199254740992, -9007199254740993}), b = Tensor::from_ints({9007199254740992, 9007199254740992, 5});
+  Tensor a = Tensor::from_ints({9007199254740993, 9007199254740992, -9007199254740993}),
+         b = Tensor::from_ints({9007199254740992, 9007199254740992, 5});
   Tensor eq = launch_everywhere(fused("x0; x1; eq(%0,%1) -> %2", {a, b}, {TensorType{DType::boolean, {3}}}))[0];
   EXPECT_EQ(eq.to_ints(), (std::vector<int64_t>{0, 1, 0}));
   // The same inside an expression that goes on in floats.
-  Tensor chosen = launch_everywhere(fused("x0; x1; eq(%0,%1); 1.5; 2.5; select(%2,%3,%4) -> %5", {a, b}, {f32_type({3})}))[0];
+  Tensor chosen =
+      launch_everywhere(fused("x0; x1; eq(%0,%1); 1.5; 2.5; select(%2,%3,%4) -> %5", {a, b}, {f32_type({3})}))[0];
   EXPECT_EQ(chosen.get(0), 2.5);
   EXPECT_EQ(chosen.get(1), 1.5);
 }
@@ -260,7 +309,8 @@ TEST(Elementwise, CutsDoNotChangeBits) {
     Tensor part(f32_type({1, 333}));
     std::memcpy(part.data(), x.as<float>().data() + first * 333, 333 * 4);
     std::vector<Tensor> alone = launch_kernel(fused(expression, {part}, {f32_type({1, 333}), f32_type({1, 333})}));
-    for (int o = 0; o < 2; ++o) EXPECT_EQ(0, std::memcmp(alone[o].data(), whole[o].as<float>().data() + first * 333, 333 * 4));
+    for (int o = 0; o < 2; ++o)
+      EXPECT_EQ(0, std::memcmp(alone[o].data(), whole[o].as<float>().data() + first * 333, 333 * 4));
   }
 }
 

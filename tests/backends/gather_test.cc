@@ -11,7 +11,8 @@ Launch gather(Tensor x, Tensor indices, int64_t axis) {
   out.insert(out.end(), indices.shape().begin(), indices.shape().end());
   out.insert(out.end(), x.shape().begin() + axis + 1, x.shape().end());
   TensorType type{x.dtype(), out};
-  return {.op = "gather", .attributes = {{"axis", axis}}, .inputs = {std::move(x), std::move(indices)}, .outputs = {type}};
+  return {
+      .op = "gather", .attributes = {{"axis", axis}}, .inputs = {std::move(x), std::move(indices)}, .outputs = {type}};
 }
 
 TEST(Gather, TakesSlices) {
@@ -44,7 +45,10 @@ TEST(GatherElements, TakesAnElementForEveryIndex) {
       const int64_t size = x_shape[axis];
       Tensor x = type == DType::f32 ? random_f32(x_shape, 1) : random_int(type, x_shape, 1, 5, 1000);
       Tensor indices = random_int(DType::i64, y_shape, 2, -size - 1, size);
-      Tensor y = launch_everywhere({.op = "gather_elements", .attributes = {{"axis", axis}}, .inputs = {x, indices}, .outputs = {{type, y_shape}}})[0];
+      Tensor y = launch_everywhere({.op = "gather_elements",
+                                    .attributes = {{"axis", axis}},
+                                    .inputs = {x, indices},
+                                    .outputs = {{type, y_shape}}})[0];
       int64_t e = 0;
       for (int64_t i = 0; i < y_shape[0]; ++i) {
         for (int64_t j = 0; j < y_shape[1]; ++j) {
@@ -67,12 +71,16 @@ Launch gather_grad(Tensor dy, Tensor indices, int64_t axis, int64_t size, int64_
   Shape out(dy.shape().begin(), dy.shape().begin() + axis);
   out.push_back(size);
   out.insert(out.end(), dy.shape().begin() + axis + indices.type().ndim(), dy.shape().end());
-  return {.op = "gather_grad", .attributes = {{"axis", axis}, {"size", size}}, .inputs = {std::move(dy), std::move(indices)},
-          .outputs = {f32_type(out)}, .units = units};
+  return {.op = "gather_grad",
+          .attributes = {{"axis", axis}, {"size", size}},
+          .inputs = {std::move(dy), std::move(indices)},
+          .outputs = {f32_type(out)},
+          .units = units};
 }
 
 // The order as gather.cc states it.
-std::vector<float> expected(const Tensor& dy, const Tensor& indices, int64_t outer, int64_t size, int64_t inner, int64_t units) {
+std::vector<float> expected(const Tensor& dy, const Tensor& indices, int64_t outer, int64_t size, int64_t inner,
+                            int64_t units) {
   int64_t count = indices.elements(), run = count / units;
   std::vector<std::vector<float>> sums(units, std::vector<float>(outer * size * inner, 0.0f));
   for (int64_t o = 0; o < outer; ++o) {
@@ -80,7 +88,8 @@ std::vector<float> expected(const Tensor& dy, const Tensor& indices, int64_t out
       int64_t index = indices.get_int(k);
       if (index < 0) index += size;
       if (index < 0 || index >= size) continue;
-      for (int64_t i = 0; i < inner; ++i) sums[k / run][(o * size + index) * inner + i] += dy.as<float>()[(o * count + k) * inner + i];
+      for (int64_t i = 0; i < inner; ++i)
+        sums[k / run][(o * size + index) * inner + i] += dy.as<float>()[(o * count + k) * inner + i];
     }
   }
   for (int64_t step = 1; step < units; step *= 2) {
@@ -97,7 +106,8 @@ TEST(GatherGrad, AddsInOrder) {
       Tensor dy = random_f32({8, 30, inner}, 1), indices = random_int(DType::i64, {8, 30}, 2, -size - 1, size);
       Tensor dx = launch_everywhere(gather_grad(dy, indices, 0, size, units))[0];
       std::vector<float> want = expected(dy, indices, 1, size, inner, units);
-      ASSERT_EQ(0, std::memcmp(dx.data(), want.data(), dx.bytes())) << size << " x " << inner << ", " << units << " units";
+      ASSERT_EQ(0, std::memcmp(dx.data(), want.data(), dx.bytes()))
+          << size << " x " << inner << ", " << units << " units";
     }
   }
   Tensor dy = random_f32({3, 16, 6}, 1), indices = random_int(DType::i32, {16}, 2, 0, 4);

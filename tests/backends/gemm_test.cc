@@ -209,7 +209,8 @@ TEST(Gemm, EveryRestOfRowsThatAreCut) {
     for (int layout = 0; layout < 4; ++layout) {
       const Case c = laid_out_case(random, 56 + rest, 33, 1024, layout & 1, layout & 2);
       const std::vector<float> whole = run(c, 1), cut = run(c, 5);
-      ASSERT_EQ(0, std::memcmp(cut.data(), whole.data(), whole.size() * sizeof(float))) << "rest " << rest << ", layout " << layout;
+      ASSERT_EQ(0, std::memcmp(cut.data(), whole.data(), whole.size() * sizeof(float)))
+          << "rest " << rest << ", layout " << layout;
     }
   }
 }

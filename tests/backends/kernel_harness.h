@@ -19,14 +19,14 @@ void fill_kernel_table(KernelTable& table);  // generated
 struct Launch {
   std::string op;
   Attributes attributes;
-  std::vector<Tensor> inputs;              // an empty tensor is an absent operand
+  std::vector<Tensor> inputs;  // an empty tensor is an absent operand
   std::vector<TensorType> outputs;
   Units units;
   int threads = 1;
   StepContext context;
   std::string node = "node";
   std::vector<std::pair<int, int>> aliases;  // (input, output) that share memory
-  std::vector<bool> wanted;                // which outputs are used; empty: all
+  std::vector<bool> wanted;                  // which outputs are used; empty: all
 };
 
 inline const KernelTable& kernel_table() {
@@ -54,9 +54,11 @@ inline KernelQuery query_of(const Launch& launch) {
   return q;
 }
 
-// The outputs of the first row of `table` that accepts (or of the row `name`); fails the test where none does. Inputs are
-// copied, so that nothing outside can be written; outputs and workspace start poisoned and are checked for overruns.
-inline std::vector<Tensor> launch_kernel(const Launch& launch, const std::string& name = {}, const KernelTable& table = kernel_table()) {
+// The outputs of the first row of `table` that accepts (or of the row `name`); fails the test where none does. Inputs
+// are copied, so that nothing outside can be written; outputs and workspace start poisoned and are checked for
+// overruns.
+inline std::vector<Tensor> launch_kernel(const Launch& launch, const std::string& name = {},
+                                         const KernelTable& table = kernel_table()) {
   constexpr int64_t guard = 256;
   constexpr uint8_t poison = 0xc5;
   KernelQuery q = query_of(launch);
@@ -78,7 +80,9 @@ inline std::vector<Tensor> launch_kernel(const Launch& launch, const std::string
       return {};
     }
   }
-  auto padded = [&](int64_t bytes) { return std::vector<uint8_t>(static_cast<size_t>(bytes + 2 * guard + 64), poison); };
+  auto padded = [&](int64_t bytes) {
+    return std::vector<uint8_t>(static_cast<size_t>(bytes + 2 * guard + 64), poison);
+  };
   auto aligned = [&](std::vector<uint8_t>& memory) {
     auto at = reinterpret_cast<uintptr_t>(memory.data()) + guard;
     return reinterpret_cast<uint8_t*>((at + 63) / 64 * 64);
@@ -119,8 +123,13 @@ inline std::vector<Tensor> launch_kernel(const Launch& launch, const std::string
   uint8_t* workspace = aligned(memory.back());
   std::shared_ptr<const void> prepared = row->prepare ? row->prepare(q) : nullptr;
   ThreadPool pool(launch.threads);
-  row->launch({.query = q, .prepared = prepared.get(), .inputs = inputs.data(), .outputs = outputs.data(),
-               .workspace = workspace, .threads = pool, .context = launch.context});
+  row->launch({.query = q,
+               .prepared = prepared.get(),
+               .inputs = inputs.data(),
+               .outputs = outputs.data(),
+               .workspace = workspace,
+               .threads = pool,
+               .context = launch.context});
   for (size_t m = 0; m < memory.size(); ++m) {
     const uint8_t* begin = aligned(memory[m]);
     for (int64_t k = 1; k <= guard; ++k) {
@@ -155,8 +164,8 @@ inline std::vector<Tensor> launch_everywhere(Launch launch, const std::string& n
       EXPECT_EQ(results.size(), first.size());
       for (size_t o = 0; o < std::min(results.size(), first.size()); ++o) {
         if (first[o].empty()) continue;
-        EXPECT_TRUE(identical(results[o], first[o])) << launch.op << ": output " << o << " differs on " << threads
-                                                     << " threads at " << cpu_level_name(level);
+        EXPECT_TRUE(identical(results[o], first[o]))
+            << launch.op << ": output " << o << " differs on " << threads << " threads at " << cpu_level_name(level);
       }
     }
   }

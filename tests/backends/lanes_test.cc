@@ -1,5 +1,6 @@
-// Every lane of every level of processor, with every choice of operands that are one element for the whole tile and with
-// every kind of tail, against the lane itself one element at a time. What a lane computes, the elementwise tests say.
+// Every lane of every level of processor, with every choice of operands that are one element for the whole tile and
+// with every kind of tail, against the lane itself one element at a time. What a lane computes, the elementwise tests
+// say.
 #include "backends/cpu/kernels/lanes.h"
 
 #include <gtest/gtest.h>
@@ -23,10 +24,17 @@ constexpr int64_t most = 70;  // four vectors of AVX-512 and a tail
 enum class Kind { real, whole, truth, i8, i16, i32, u8, u16, u32 };
 size_t size_of(Kind kind) {
   switch (kind) {
-    case Kind::whole: return 8;
-    case Kind::real: case Kind::i32: case Kind::u32: return 4;
-    case Kind::i16: case Kind::u16: return 2;
-    default: return 1;
+    case Kind::whole:
+      return 8;
+    case Kind::real:
+    case Kind::i32:
+    case Kind::u32:
+      return 4;
+    case Kind::i16:
+    case Kind::u16:
+      return 2;
+    default:
+      return 1;
   }
 }
 
@@ -44,8 +52,8 @@ std::vector<Row> rows(const LaneTable& table) {
   };
   for (int i = 0; i < scalar_ops; ++i) {
     const auto op = static_cast<ScalarOp>(i);
-    const bool compares = op == ScalarOp::eq || op == ScalarOp::ne || op == ScalarOp::lt || op == ScalarOp::le || op == ScalarOp::gt ||
-                          op == ScalarOp::ge;
+    const bool compares = op == ScalarOp::eq || op == ScalarOp::ne || op == ScalarOp::lt || op == ScalarOp::le ||
+                          op == ScalarOp::gt || op == ScalarOp::ge;
     add(cat("real ", i), table.real[i], Kind::real, Kind::real);
     add(cat("whole ", i), table.whole[i], Kind::whole, compares ? Kind::real : Kind::whole);
   }
@@ -69,15 +77,15 @@ std::vector<Row> rows(const LaneTable& table) {
   return out;
 }
 
-template <class T>
-void put(std::vector<uint8_t>& bytes, int64_t i, T value) {
+template <class T> void put(std::vector<uint8_t>& bytes, int64_t i, T value) {
   std::memcpy(bytes.data() + i * sizeof value, &value, sizeof value);
 }
 
 // As many elements as a lane is given and none behind them.
 std::vector<uint8_t> operand(Kind kind, int64_t n, std::mt19937& random) {
   constexpr float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
-  constexpr float special[] = {0.0f, -0.0f, 1, -1, 2, 0.5f, 1e-40f, 88, -103, 3e38f, inf, -inf, nan, 16777216, -7.5f, 1e10f};
+  constexpr float special[] = {0.0f, -0.0f, 1,   -1,   2,   0.5f,     1e-40f, 88,
+                               -103, 3e38f, inf, -inf, nan, 16777216, -7.5f,  1e10f};
   constexpr int64_t wholes[] = {0, 1, -1, 2, 63, 64, 255, -256, int64_t{1} << 40, INT64_MAX, INT64_MIN};
   std::vector<uint8_t> bytes(n * size_of(kind));
   for (int64_t i = 0; i < n; ++i) {

@@ -20,7 +20,8 @@ Exact exact_forward(const Case& c, const Tensor& x, const Tensor& scale, const T
   for (int64_t r = 0; r < c.rows; ++r) {
     double mean = 0, square = 0;
     for (int64_t i = 0; i < c.width && c.centred; ++i) mean += x.get(r * c.width + i) / static_cast<double>(c.width);
-    for (int64_t i = 0; i < c.width; ++i) square += std::pow(x.get(r * c.width + i) - mean, 2) / static_cast<double>(c.width);
+    for (int64_t i = 0; i < c.width; ++i)
+      square += std::pow(x.get(r * c.width + i) - mean, 2) / static_cast<double>(c.width);
     double rstd = 1 / std::sqrt(square + epsilon);
     e.mean.push_back(mean);
     e.rstd.push_back(rstd);
@@ -34,22 +35,29 @@ Exact exact_forward(const Case& c, const Tensor& x, const Tensor& scale, const T
 
 void check(const Case& c) {
   Tensor x = random_f32({c.rows, c.width}, 1, -1, 3), dy = random_f32({c.rows, c.width}, 2);
-  Tensor scale = c.scale ? random_f32({c.width}, 3, 0.5, 1.5) : Tensor(), bias = c.bias ? random_f32({c.width}, 4) : Tensor();
+  Tensor scale = c.scale ? random_f32({c.width}, 3, 0.5, 1.5) : Tensor(),
+         bias = c.bias ? random_f32({c.width}, 4) : Tensor();
   TensorType statistics = f32_type({c.rows, 1});
-  Launch forward = {.op = c.centred ? "layer_norm" : "rms_norm", .attributes = {{"axis", int64_t{-1}}, {"epsilon", 1e-5}},
-                    .inputs = {x, scale}, .outputs = {x.type(), statistics}};
+  Launch forward = {.op = c.centred ? "layer_norm" : "rms_norm",
+                    .attributes = {{"axis", int64_t{-1}}, {"epsilon", 1e-5}},
+                    .inputs = {x, scale},
+                    .outputs = {x.type(), statistics}};
   if (c.centred) forward.inputs.push_back(bias), forward.outputs.push_back(statistics);
   std::vector<Tensor> got = launch_everywhere(forward);
   Exact want = exact_forward(c, x, scale, bias, 1e-5);
   for (int64_t i = 0; i < x.elements(); ++i) ASSERT_TRUE(near(got[0].get(i), want.y[i], 1e-5, 1e-5)) << i;
   for (int64_t r = 0; r < c.rows; ++r) {
-    if (c.centred) { ASSERT_TRUE(near(got[1].get(r), want.mean[r], 1e-6, 1e-6)); }
+    if (c.centred) {
+      ASSERT_TRUE(near(got[1].get(r), want.mean[r], 1e-6, 1e-6));
+    }
     ASSERT_TRUE(near(got[c.centred ? 2 : 1].get(r), want.rstd[r], 3e-6));
   }
   forward.aliases = {{0, 0}};
   EXPECT_TRUE(identical(got[0], launch_kernel(forward)[0]));
 
-  Launch backward = {.op = c.centred ? "layer_norm_grad" : "rms_norm_grad", .attributes = {{"axis", int64_t{-1}}}, .inputs = {dy, x},
+  Launch backward = {.op = c.centred ? "layer_norm_grad" : "rms_norm_grad",
+                     .attributes = {{"axis", int64_t{-1}}},
+                     .inputs = {dy, x},
                      .outputs = {x.type(), f32_type({c.width})}};
   for (size_t i = 1; i < got.size(); ++i) backward.inputs.push_back(got[i]);
   backward.inputs.push_back(scale);
@@ -68,12 +76,15 @@ void check(const Case& c) {
     }
     for (int64_t i = 0; i < c.width; ++i) {
       double dx = (scaled(i) - (c.centred ? sum / n : 0) - normal(i) * product / n) * want.rstd[r];
-      ASSERT_TRUE(near(grads[0].get(r * c.width + i), dx, 1e-4, 1e-4)) << r << " " << i << " " << grads[0].get(r * c.width + i) << " " << dx;
+      ASSERT_TRUE(near(grads[0].get(r * c.width + i), dx, 1e-4, 1e-4))
+          << r << " " << i << " " << grads[0].get(r * c.width + i) << " " << dx;
     }
   }
   for (int64_t i = 0; i < c.width; ++i) {
     ASSERT_TRUE(near(grads[1].get(i), dscale[i], 1e-5, 1e-3));
-    if (c.centred) { ASSERT_TRUE(near(grads[2].get(i), dbias[i], 1e-5, 1e-3)); }
+    if (c.centred) {
+      ASSERT_TRUE(near(grads[2].get(i), dbias[i], 1e-5, 1e-3));
+    }
   }
   for (int over : {0, 1}) {
     backward.aliases = {{over, 0}};
@@ -97,15 +108,20 @@ TEST(Norm, AgreesWithDouble) {
 // Bias gradients are plain sums of rows: bit for bit those of the definition, unit by unit.
 TEST(Norm, SumsOverRowsInTheCanonicalOrder) {
   for (int64_t rows : {8, 48, 2048, 8800}) {
-    Tensor x = random_f32({rows, 33}, 1), dy = random_f32({rows, 33}, 2), mean = random_f32({rows, 1}, 3), rstd = random_f32({rows, 1}, 4, 0.5, 1);
+    Tensor x = random_f32({rows, 33}, 1), dy = random_f32({rows, 33}, 2), mean = random_f32({rows, 1}, 3),
+           rstd = random_f32({rows, 1}, 4, 0.5, 1);
     for (int64_t units : {1, 2, 8}) {
-      Launch launch = {.op = "layer_norm_grad", .attributes = {{"axis", int64_t{1}}}, .inputs = {dy, x, mean, rstd},
-                       .outputs = {x.type(), f32_type({33}), f32_type({33})}, .units = units};
+      Launch launch = {.op = "layer_norm_grad",
+                       .attributes = {{"axis", int64_t{1}}},
+                       .inputs = {dy, x, mean, rstd},
+                       .outputs = {x.type(), f32_type({33}), f32_type({33})},
+                       .units = units};
       Tensor dbias = launch_everywhere(launch)[2];
       for (int64_t i = 0; i < 33; ++i) {
         std::vector<float> column;
         for (int64_t r = 0; r < rows; ++r) column.push_back(dy.as<float>()[r * 33 + i]);
-        ASSERT_EQ(dbias.as<float>()[i], canonical(column, units, canonical_sum)) << rows << " rows, " << units << " units, column " << i;
+        ASSERT_EQ(dbias.as<float>()[i], canonical(column, units, canonical_sum))
+            << rows << " rows, " << units << " units, column " << i;
       }
       launch.wanted = {false, false, true};
       EXPECT_TRUE(identical(dbias, launch_kernel(launch)[2]));
@@ -114,10 +130,15 @@ TEST(Norm, SumsOverRowsInTheCanonicalOrder) {
 }
 
 TEST(Norm, SeveralNormalisedDimensions) {
-  Tensor x = random_f32({4, 3, 5}, 1), scale = random_f32({3, 5}, 2), flat = x.reshaped({4, 15}), flat_scale = scale.reshaped({15});
-  Launch nested = {.op = "layer_norm", .attributes = {{"axis", int64_t{1}}, {"epsilon", 1e-5}}, .inputs = {x, scale},
+  Tensor x = random_f32({4, 3, 5}, 1), scale = random_f32({3, 5}, 2), flat = x.reshaped({4, 15}),
+         flat_scale = scale.reshaped({15});
+  Launch nested = {.op = "layer_norm",
+                   .attributes = {{"axis", int64_t{1}}, {"epsilon", 1e-5}},
+                   .inputs = {x, scale},
                    .outputs = {x.type(), f32_type({4, 1, 1}), f32_type({4, 1, 1})}};
-  Launch rows = {.op = "layer_norm", .attributes = {{"axis", int64_t{-1}}, {"epsilon", 1e-5}}, .inputs = {flat, flat_scale},
+  Launch rows = {.op = "layer_norm",
+                 .attributes = {{"axis", int64_t{-1}}, {"epsilon", 1e-5}},
+                 .inputs = {flat, flat_scale},
                  .outputs = {flat.type(), f32_type({4, 1}), f32_type({4, 1})}};
   EXPECT_TRUE(identical(launch_kernel(nested)[0].reshaped({4, 15}), launch_kernel(rows)[0]));
 }

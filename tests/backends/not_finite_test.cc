@@ -15,10 +15,12 @@ TEST(NotFinite, IsSeenWhereverItStands) {
     SCOPED_TRACE(dtype_name(type));
     const int64_t n = 150001;
     Tensor large(TensorType{type, {n}}), small(TensorType{type, {3, 7}}), none(TensorType{type, {0}});
-    for (int64_t i = 0; i < n; ++i) large.set(i, (i % 2 ? -1 : 1) * static_cast<double>(i % 200) * 300);  // up to the largest of f16
+    for (int64_t i = 0; i < n; ++i)
+      large.set(i, (i % 2 ? -1 : 1) * static_cast<double>(i % 200) * 300);  // up to the largest of f16
     EXPECT_EQ(first_not_finite({none, large, small}), -1);
     for (int64_t at : {int64_t{0}, int64_t{1}, int64_t{63}, int64_t{64}, int64_t{65536}, int64_t{75000}, n - 1}) {
-      for (double bad : {std::numeric_limits<double>::infinity(), -std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()}) {
+      for (double bad : {std::numeric_limits<double>::infinity(), -std::numeric_limits<double>::infinity(),
+                         std::numeric_limits<double>::quiet_NaN()}) {
         Tensor hit = large.clone();
         hit.set(at, bad);
         EXPECT_EQ(first_not_finite({none, hit, small}), 1) << bad << " at " << at;

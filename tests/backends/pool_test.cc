@@ -32,8 +32,9 @@ void compare(Launch launch) {
   std::vector<Tensor> got = launch_everywhere(launch), want = meaning(launch);
   for (size_t o = 0; o < want.size(); ++o) {
     for (int64_t i = 0; i < want[o].elements(); ++i) {
-      ASSERT_TRUE(near(got[o].get(i), want[o].get(i), 1e-6, 1e-6)) << launch.op << " output " << o << " element " << i << ": "
-                                                                     << got[o].get(i) << ", expected " << want[o].get(i);
+      ASSERT_TRUE(near(got[o].get(i), want[o].get(i), 1e-6, 1e-6))
+          << launch.op << " output " << o << " element " << i << ": " << got[o].get(i) << ", expected "
+          << want[o].get(i);
     }
   }
 }
@@ -51,7 +52,8 @@ TEST(Pool, AgreesWithTheMeaning) {
   };
   for (const PoolCase& c : cases) {
     Tensor x = random_f32(c.x, 1);
-    Attributes window = {{"kernel", c.kernel}, {"strides", c.strides}, {"pads", c.pads}, {"dilations", c.dilations}, {"ceil", c.ceil}};
+    Attributes window = {
+        {"kernel", c.kernel}, {"strides", c.strides}, {"pads", c.pads}, {"dilations", c.dilations}, {"ceil", c.ceil}};
     Launch max = {.op = "max_pool", .attributes = window, .inputs = {x}};
     compare(max);
     set_outputs(max);
@@ -68,11 +70,19 @@ TEST(Pool, MaximumOfNaNAndOfTies) {
   Tensor x = random_f32({1, 1, 4, 4}, 1);
   for (float& v : x.as<float>()) v = 1;
   x.as<float>()[10] = NAN;
-  compare({.op = "max_pool", .attributes = {{"kernel", Ints{2, 2}}, {"strides", Ints{2, 2}}, {"pads", Ints{}}, {"dilations", Ints{}}, {"ceil", false}}, .inputs = {x}});
+  compare(
+      {.op = "max_pool",
+       .attributes =
+           {{"kernel", Ints{2, 2}}, {"strides", Ints{2, 2}}, {"pads", Ints{}}, {"dilations", Ints{}}, {"ceil", false}},
+       .inputs = {x}});
 }
 
 Launch dropout(const Tensor& x, double ratio, StepContext context) {
-  return {.op = "dropout", .attributes = {{"ratio", ratio}}, .inputs = {x}, .outputs = {x.type(), {DType::boolean, x.shape()}}, .context = context};
+  return {.op = "dropout",
+          .attributes = {{"ratio", ratio}},
+          .inputs = {x},
+          .outputs = {x.type(), {DType::boolean, x.shape()}},
+          .context = context};
 }
 
 TEST(Dropout, DrawsArePhilox) {

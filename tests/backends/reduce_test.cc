@@ -45,7 +45,11 @@ std::vector<float> expected(const Tensor& x, const Ints& axes, int64_t units, co
 
 Launch reduction(const char* name, Tensor x, Ints axes, int64_t units = 1, bool keep = false) {
   Shape out = reduced_shape(x.shape(), axes, keep);
-  return {.op = name, .attributes = {{"axes", axes}, {"keep", keep}}, .inputs = {std::move(x)}, .outputs = {f32_type(out)}, .units = units};
+  return {.op = name,
+          .attributes = {{"axes", axes}, {"keep", keep}},
+          .inputs = {std::move(x)},
+          .outputs = {f32_type(out)},
+          .units = units};
 }
 
 void check(const Shape& shape, const Ints& axes, int64_t units = 1) {
@@ -57,8 +61,8 @@ void check(const Shape& shape, const Ints& axes, int64_t units = 1) {
     ASSERT_EQ(got.elements(), static_cast<int64_t>(want.size()));
     for (size_t i = 0; i < want.size(); ++i) {
       float value = got.as<float>()[i];
-      ASSERT_EQ(std::memcmp(&value, &want[i], 4), 0) << op.name << " of " << cat(shape) << " over " << cat(axes) << " element " << i
-                                                      << ": " << value << ", expected " << want[i];
+      ASSERT_EQ(std::memcmp(&value, &want[i], 4), 0) << op.name << " of " << cat(shape) << " over " << cat(axes)
+                                                     << " element " << i << ": " << value << ", expected " << want[i];
     }
   }
 }
@@ -110,7 +114,8 @@ TEST(Reduce, AnAlignedRunOfUnitsIsASubtree) {
 TEST(Reduce, CutsOfWhatStaysDoNotChangeBits) {
   Tensor x = random_f32({1500, 37}, 3), column(f32_type({1500, 1}));
   for (int64_t r = 0; r < 1500; ++r) column.as<float>()[r] = x.as<float>()[r * 37 + 11];
-  Tensor whole = launch_kernel(reduction("sum", x, {0}, 4))[0], alone = launch_kernel(reduction("sum", column, {0}, 4))[0];
+  Tensor whole = launch_kernel(reduction("sum", x, {0}, 4))[0],
+         alone = launch_kernel(reduction("sum", column, {0}, 4))[0];
   EXPECT_EQ(whole.as<float>()[11], alone.as<float>()[0]);
 }
 

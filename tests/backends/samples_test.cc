@@ -20,7 +20,8 @@ Launch lowered(const OpDef& op, const Sample& sample, const std::vector<Tensor>&
     std::vector<const TensorType*> outputs;
     for (const TensorType& type : *types) outputs.push_back(&type);
     launch.op = "fused";
-    launch.attributes = {{"expression", scalar_expression(OpQuery(op, sample.attributes, sample.types(), outputs)).text()}};
+    launch.attributes = {
+        {"expression", scalar_expression(OpQuery(op, sample.attributes, sample.types(), outputs)).text()}};
   }
   return launch;
 }
@@ -31,7 +32,8 @@ void compare(const OpDef& op, const std::vector<Tensor>& got, const std::vector<
     ASSERT_EQ(got[o].type(), want[o].type());
     for (int64_t i = 0; i < want[o].elements(); ++i) {
       ASSERT_TRUE(near(got[o].get(i), want[o].get(i), 2e-5, 2e-5))
-          << op.name << " by " << row << ", output " << o << " element " << i << ": " << got[o].get(i) << ", expected " << want[o].get(i);
+          << op.name << " by " << row << ", output " << o << " element " << i << ": " << got[o].get(i) << ", expected "
+          << want[o].get(i);
     }
   }
 }
@@ -61,7 +63,8 @@ TEST_P(Samples, AgreeWithTheMeaning) {
           reason = refusals[0].kernel + ": " + refusals[0].reason;
           continue;
         }
-        auto want = evaluate_op(op, sample->attributes, inputs, op.reference ? units : 1, random_key(5, 3, launch.node));
+        auto want =
+            evaluate_op(op, sample->attributes, inputs, op.reference ? units : 1, random_key(5, 3, launch.node));
         ASSERT_TRUE(want.ok()) << want.status().to_string();
         compare(op, launch_everywhere(launch, row.name), *want, row.name);
         ++compared;
@@ -86,7 +89,7 @@ std::vector<const KernelRow*> rows_for(const Launch& launch) {
 
 TEST_P(Samples, AgreeInSizesThatNobodyThoughtOf) {
   const OpDef& op = *GetParam();
-  if (op.seam) GTEST_SKIP() << "no meaning of its own";
+  if (op.boundary) GTEST_SKIP() << "no meaning of its own";
   for (const Variant& variant : variants(op, {0, 1, 2, 5}, true, 300)) {
     SCOPED_TRACE(variant.text);
     const std::vector<Tensor> inputs = variant.sample.values(3);
@@ -102,8 +105,8 @@ TEST_P(Samples, AgreeInSizesThatNobodyThoughtOf) {
   }
 }
 
-// A row gives the same bits for a batch at once and for its pieces, added as ranks and micro-batches add them, wherever the
-// batch stands in the operands.
+// A row gives the same bits for a batch at once and for its pieces, added as ranks and micro-batches add them, wherever
+// the batch stands in the operands.
 void compare_pieces(const OpDef& op, const Sample& sample, const ShardingRule& rule, CutFactor factor, int64_t pieces) {
   const std::vector<Tensor> inputs = sample.values(4);
   const BatchCut cut = follow_batch(rule, std::vector<CutPlace>(inputs.size()), pieces, factor);
@@ -131,13 +134,16 @@ void compare_pieces(const OpDef& op, const Sample& sample, const ShardingRule& r
       own.threads = 2;
       results.push_back(launch_kernel(own, row->name));
       for (size_t i = 0; i < whole.size(); ++i)
-        if (cut.outputs[i]) ASSERT_TRUE(identical(of.piece(rule.outputs[i], whole[i]), results.back()[i])) << row->name << ", output " << i;
+        if (cut.outputs[i])
+          ASSERT_TRUE(identical(of.piece(rule.outputs[i], whole[i]), results.back()[i]))
+              << row->name << ", output " << i;
     }
     for (size_t i = 0; i < whole.size(); ++i) {
       if (cut.outputs[i] || whole[i].dtype() != DType::f32) continue;
       for (int64_t step = 1; step < pieces; step *= 2)
         for (int64_t p = 0; p + step < pieces; p += 2 * step)
-          for (int64_t k = 0; k < whole[i].elements(); ++k) results[p][i].as<float>()[k] += results[p + step][i].as<float>()[k];
+          for (int64_t k = 0; k < whole[i].elements(); ++k)
+            results[p][i].as<float>()[k] += results[p + step][i].as<float>()[k];
       ASSERT_TRUE(identical(whole[i], results[0][i])) << row->name << ", output " << i << " in " << pieces << " pieces";
     }
   }
@@ -145,7 +151,7 @@ void compare_pieces(const OpDef& op, const Sample& sample, const ShardingRule& r
 
 TEST_P(Samples, PiecesHaveTheBitsOfTheWhole) {
   const OpDef& op = *GetParam();
-  if (op.seam) GTEST_SKIP() << "no meaning of its own";
+  if (op.boundary) GTEST_SKIP() << "no meaning of its own";
   for (const Variant& variant : variants(op, {1, 4, 12}, false, 50)) {
     SCOPED_TRACE(variant.text);
     OutputTypes outputs;
@@ -153,7 +159,7 @@ TEST_P(Samples, PiecesHaveTheBitsOfTheWhole) {
     ASSERT_TRUE(rule.ok());
     for (size_t f = 0; f < rule->factors.size(); ++f) {
       for (int64_t outer : {1, 3}) {
-        if (rule->factors[f].whole || rule->factors[f].size < 2) continue;
+        if (rule->factors[f].unshardable || rule->factors[f].size < 2) continue;
         // Elements are numbered: partition asks for samples that lead.
         const ShardingRule::Dim& leading = rule->outputs[0].empty() ? ShardingRule::Dim{} : rule->outputs[0][0];
         if (op.random && (outer > 1 || leading.empty() || leading[0] != static_cast<int>(f))) continue;
@@ -168,15 +174,18 @@ TEST_P(Samples, PiecesHaveTheBitsOfTheWhole) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Ops, Samples, testing::ValuesIn(op_table().all()), [](const auto& info) { return info.param->name; });
+INSTANTIATE_TEST_SUITE_P(Ops, Samples, testing::ValuesIn(op_table().all()),
+                         [](const auto& info) { return info.param->name; });
 
 // Ops that training spends its time in must not fall back to references.
 TEST(Rows, ServeWhatTrainingNeeds) {
-  for (const char* op : {"fused", "sum", "max_reduce", "min_reduce", "prod_reduce", "softmax", "softmax_grad", "log_softmax",
-                         "log_softmax_grad", "layer_norm", "layer_norm_grad", "rms_norm", "rms_norm_grad", "cross_entropy",
-                         "cross_entropy_grad", "count_valid", "gather", "gather_grad", "reshape", "transpose", "broadcast_to", "slice",
-                         "slice_grad", "concat", "tile", "pad", "pad_grad", "max_pool", "max_pool_grad", "avg_pool", "avg_pool_grad",
-                         "dropout"}) {
+  for (const char* op :
+       {"fused",         "sum",           "max_reduce",         "min_reduce",  "prod_reduce",     "softmax",
+        "softmax_grad",  "log_softmax",   "log_softmax_grad",   "layer_norm",  "layer_norm_grad", "rms_norm",
+        "rms_norm_grad", "cross_entropy", "cross_entropy_grad", "count_valid", "gather",          "gather_grad",
+        "reshape",       "transpose",     "broadcast_to",       "slice",       "slice_grad",      "concat",
+        "tile",          "pad",           "pad_grad",           "max_pool",    "max_pool_grad",   "avg_pool",
+        "avg_pool_grad", "dropout"}) {
     EXPECT_TRUE(kernel_table().has(op)) << op;
   }
 }

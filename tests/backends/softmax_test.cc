@@ -26,7 +26,8 @@ Launch along_rows(const char* op, std::vector<Tensor> inputs, int64_t axis = -1)
 TEST(Softmax, AgreesWithDouble) {
   for (int64_t n : {1, 3, 16, 17, 100, 1024, 1025, 5000}) {
     Tensor x = random_f32({7, n}, 1, -20, 20), dy = random_f32({7, n}, 2);
-    Tensor y = launch_everywhere(along_rows("softmax", {x}))[0], log_y = launch_everywhere(along_rows("log_softmax", {x}))[0];
+    Tensor y = launch_everywhere(along_rows("softmax", {x}))[0],
+           log_y = launch_everywhere(along_rows("log_softmax", {x}))[0];
     Tensor dx = launch_everywhere(along_rows("softmax_grad", {dy, y}))[0];
     Tensor log_dx = launch_everywhere(along_rows("log_softmax_grad", {dy, log_y}))[0];
     for (int64_t r = 0; r < 7; ++r) {
@@ -104,8 +105,11 @@ TEST(Softmax, RowsOfMinusInfinityAndNaN) {
 
 Launch cross_entropy(Tensor x, Tensor target, int64_t ignored, int64_t units) {
   TensorType lse = f32_type(target.shape());
-  return {.op = "cross_entropy", .attributes = {{"axis", int64_t{-1}}, {"ignore_index", ignored}},
-          .inputs = {std::move(x), std::move(target)}, .outputs = {f32_type({}), lse}, .units = units};
+  return {.op = "cross_entropy",
+          .attributes = {{"axis", int64_t{-1}}, {"ignore_index", ignored}},
+          .inputs = {std::move(x), std::move(target)},
+          .outputs = {f32_type({}), lse},
+          .units = units};
 }
 
 TEST(CrossEntropy, AgreesWithDouble) {
@@ -116,8 +120,10 @@ TEST(CrossEntropy, AgreesWithDouble) {
       target.set_int(17, -100);
       std::vector<Tensor> got = launch_everywhere(cross_entropy(x, target, -100, 4));
       Tensor scale = Tensor::from_floats({}, {0.25f});
-      Launch backward = {.op = "cross_entropy_grad", .attributes = {{"axis", int64_t{-1}}, {"ignore_index", int64_t{-100}}},
-                         .inputs = {x, target, scale, got[1]}, .outputs = {x.type()}};
+      Launch backward = {.op = "cross_entropy_grad",
+                         .attributes = {{"axis", int64_t{-1}}, {"ignore_index", int64_t{-100}}},
+                         .inputs = {x, target, scale, got[1]},
+                         .outputs = {x.type()}};
       Tensor dx = launch_everywhere(backward)[0];
       backward.aliases = {{0, 0}};
       EXPECT_TRUE(identical(dx, launch_kernel(backward)[0]));
@@ -145,7 +151,8 @@ TEST(CrossEntropy, SumsInTheCanonicalOrder) {
   for (int64_t i = 0; i < 64; ++i) {
     Tensor row(f32_type({1, 50}));
     std::memcpy(row.data(), x.as<float>().data() + i * 50, 200);
-    terms.push_back(launch_kernel(cross_entropy(row, Tensor::from_ints({target.get_int(i)}), -100, 1))[0].as<float>()[0]);
+    terms.push_back(
+        launch_kernel(cross_entropy(row, Tensor::from_ints({target.get_int(i)}), -100, 1))[0].as<float>()[0]);
   }
   for (int64_t units : {1, 2, 8}) {
     Launch launch = cross_entropy(x, target, -100, units);
@@ -156,13 +163,17 @@ TEST(CrossEntropy, SumsInTheCanonicalOrder) {
 }
 
 TEST(CrossEntropy, AnyAxis) {
-  Tensor x = random_f32({4, 30, 21}, 1), target = random_int(DType::i64, {4, 30}, 2, -1, 20), scale = Tensor::from_floats({}, {0.5f});
+  Tensor x = random_f32({4, 30, 21}, 1), target = random_int(DType::i64, {4, 30}, 2, -1, 20),
+         scale = Tensor::from_floats({}, {0.5f});
   Launch inner = cross_entropy(x, target, -1, 2), outer = cross_entropy(transposed(x), target, -1, 2);
   outer.attributes.set("axis", int64_t{1});
   std::vector<Tensor> a = launch_kernel(inner), b = launch_everywhere(outer);
   EXPECT_TRUE(identical(a[0], b[0]));
   EXPECT_TRUE(identical(a[1], b[1]));
-  Launch backward = {.op = "cross_entropy_grad", .attributes = inner.attributes, .inputs = {x, target, scale, a[1]}, .outputs = {x.type()}};
+  Launch backward = {.op = "cross_entropy_grad",
+                     .attributes = inner.attributes,
+                     .inputs = {x, target, scale, a[1]},
+                     .outputs = {x.type()}};
   Tensor dx = launch_kernel(backward)[0];
   backward.attributes = outer.attributes;
   backward.inputs[0] = transposed(x);
@@ -176,8 +187,10 @@ TEST(CrossEntropy, TargetsThatAreNoClassGiveNaN) {
     Tensor target = Tensor::from_ints({1, wrong});
     std::vector<Tensor> got = launch_everywhere(cross_entropy(x, target, -100, 1));
     EXPECT_TRUE(std::isnan(got[0].get(0)));
-    Launch backward = {.op = "cross_entropy_grad", .attributes = {{"axis", int64_t{-1}}, {"ignore_index", int64_t{-100}}},
-                       .inputs = {x, target, Tensor::from_floats({}, {1.0f}), got[1]}, .outputs = {x.type()}};
+    Launch backward = {.op = "cross_entropy_grad",
+                       .attributes = {{"axis", int64_t{-1}}, {"ignore_index", int64_t{-100}}},
+                       .inputs = {x, target, Tensor::from_floats({}, {1.0f}), got[1]},
+                       .outputs = {x.type()}};
     Tensor dx = launch_everywhere(backward)[0];
     EXPECT_FALSE(std::isnan(dx.get(0)));
     EXPECT_TRUE(std::isnan(dx.get(7)));
@@ -189,7 +202,11 @@ TEST(CountValid, Counts) {
     Tensor target = random_int(type, {8, 100}, 3, -1, 3);
     double want = 0;
     for (int64_t i = 0; i < 800; ++i) want += target.get_int(i) != -1;
-    Launch launch = {.op = "count_valid", .attributes = {{"ignore_index", int64_t{-1}}}, .inputs = {target}, .outputs = {f32_type({})}, .units = 8};
+    Launch launch = {.op = "count_valid",
+                     .attributes = {{"ignore_index", int64_t{-1}}},
+                     .inputs = {target},
+                     .outputs = {f32_type({})},
+                     .units = 8};
     EXPECT_EQ(launch_everywhere(launch)[0].get(0), want);
   }
 }

@@ -1,4 +1,5 @@
-// Files are read by checked reads: whatever happens to a file that is open ends in an error that names it, not in a signal.
+// Files are read by checked reads: whatever happens to a file that is open ends in an error that names it, not in a
+// signal.
 #include "core/base/file.h"
 
 #include <gtest/gtest.h>
@@ -61,7 +62,7 @@ TEST_F(Files, TruncatedIsAnErrorWithFileAndOffset) {
 TEST_F(Files, OverwrittenInPlaceIsAnError) {
   const std::string path = write("a", "0123456789");
   const auto file = open(path);
-  ::usleep(20000);   // beyond the file system's grain of time
+  ::usleep(20000);  // beyond the file system's grain of time
   write("a", "abcdefghij");
   char piece[4];
   const Status status = file->read(0, piece, sizeof piece);
@@ -83,7 +84,7 @@ TEST_F(Files, ReplacedOrRemovedIsReadAsItWas) {
 TEST_F(Files, WhatIsNoRegularFileIsRefusedAtOnce) {
   const std::string fifo = (folder_ / "fifo").string();
   ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
-  EXPECT_EQ(FileReader::open(fifo).status().code(), Code::invalid_argument);   // and does not wait for a writer
+  EXPECT_EQ(FileReader::open(fifo).status().code(), Code::invalid_argument);  // and does not wait for a writer
   EXPECT_EQ(FileReader::open(folder_.string()).status().code(), Code::invalid_argument);
   EXPECT_EQ(FileReader::open("/nowhere/at/all").status().code(), Code::not_found);
 }

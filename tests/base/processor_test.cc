@@ -15,14 +15,16 @@ uint64_t bits(std::initializer_list<int> indices) {
   return word;
 }
 
-const std::vector<int> leaf1_of_v3 = {12, 22, 27, 28, 29};        // FMA, MOVBE, OSXSAVE, AVX, F16C
-const std::vector<int> leaf7_of_v3 = {3, 5, 8};                   // BMI1, AVX2, BMI2
-const std::vector<int> leaf7_of_v4 = {16, 17, 28, 30, 31};        // AVX512F, DQ, CD, BW, VL
+const std::vector<int> leaf1_of_v3 = {12, 22, 27, 28, 29};  // FMA, MOVBE, OSXSAVE, AVX, F16C
+const std::vector<int> leaf7_of_v3 = {3, 5, 8};             // BMI1, AVX2, BMI2
+const std::vector<int> leaf7_of_v4 = {16, 17, 28, 30, 31};  // AVX512F, DQ, CD, BW, VL
 
 // As a processor with AVX2 shows itself, under a system that saves the xmm and ymm registers (and x87's).
 ProcessorWords haswell() {
-  return {.leaf1_ecx = static_cast<uint32_t>(bits({0, 12, 22, 27, 28, 29})), .leaf7_ebx = static_cast<uint32_t>(bits({3, 5, 8})),
-          .extended1_ecx = static_cast<uint32_t>(bits({0, 5})), .xcr0 = 0x07};
+  return {.leaf1_ecx = static_cast<uint32_t>(bits({0, 12, 22, 27, 28, 29})),
+          .leaf7_ebx = static_cast<uint32_t>(bits({3, 5, 8})),
+          .extended1_ecx = static_cast<uint32_t>(bits({0, 5})),
+          .xcr0 = 0x07};
 }
 // As one with AVX-512, under a system that saves the mask and zmm registers too (and those of protection keys).
 ProcessorWords skylake_x() {

@@ -12,7 +12,8 @@ TEST(Suggestion, SaysWhatWasMeantAndWhatThereIs) {
   EXPECT_EQ(choices("msee", losses), "; did you mean mse? There are: mse, softmax_cross_entropy, bce_with_logits.");
   EXPECT_EQ(choices("weather", losses), ". There are: mse, softmax_cross_entropy, bce_with_logits.");
   EXPECT_EQ(did_you_mean("MSE", losses), "; did you mean mse?");
-  EXPECT_EQ(did_you_mean("cross_entropy", losses), "; did you mean softmax_cross_entropy?") << "what people remember is a part of the name";
+  EXPECT_EQ(did_you_mean("cross_entropy", losses), "; did you mean softmax_cross_entropy?")
+      << "what people remember is a part of the name";
   EXPECT_EQ(did_you_mean("", losses), "");
   EXPECT_EQ(did_you_mean(std::string(100000, 'x'), losses), "") << "names of any length cost nothing";
   EXPECT_EQ(choices("x", {}), "; there are none");

@@ -25,15 +25,17 @@ Tensor of_bits(DType type, std::initializer_list<uint64_t> elements) {
   return t;
 }
 
-// Of every float type: two NaNs that differ in sign and payload, infinity, and the zero whose bits are the sign's alone.
+// Of every float type: two NaNs that differ in sign and payload, infinity, and the zero whose bits are the sign's
+// alone.
 struct FloatBits {
   DType type;
   uint64_t nan, other_nan, infinity, minus_zero;
 };
-constexpr FloatBits float_types[] = {{DType::f32, 0x7fc00000, 0xff800001, 0x7f800000, 0x80000000},
-                                     {DType::f64, 0x7ff8000000000000, 0xfff0000000000001, 0x7ff0000000000000, 0x8000000000000000},
-                                     {DType::f16, 0x7e00, 0xfc01, 0x7c00, 0x8000},
-                                     {DType::bf16, 0x7fc0, 0xff81, 0x7f80, 0x8000}};
+constexpr FloatBits float_types[] = {
+    {DType::f32, 0x7fc00000, 0xff800001, 0x7f800000, 0x80000000},
+    {DType::f64, 0x7ff8000000000000, 0xfff0000000000001, 0x7ff0000000000000, 0x8000000000000000},
+    {DType::f16, 0x7e00, 0xfc01, 0x7c00, 0x8000},
+    {DType::bf16, 0x7fc0, 0xff81, 0x7f80, 0x8000}};
 
 TEST(TensorType, HasNoOtherDimensionsThanItsOwn) {
   const TensorType type{DType::f32, {2, 3}};
@@ -53,7 +55,8 @@ TEST(Identity, AnyNanIsLikeAnyOther) {
     EXPECT_FALSE(identical(of_bits(f.type, {f.minus_zero}), of_bits(f.type, {0}))) << "zeros keep their sign";
     EXPECT_NE(hash_of(of_bits(f.type, {f.minus_zero})), hash_of(of_bits(f.type, {0})));
   }
-  EXPECT_FALSE(identical(of_bits(DType::i32, {0x7fc00000}), of_bits(DType::i32, {0xff800001}))) << "integers have no NaN";
+  EXPECT_FALSE(identical(of_bits(DType::i32, {0x7fc00000}), of_bits(DType::i32, {0xff800001})))
+      << "integers have no NaN";
 }
 
 TEST(Identity, HashesOfWeightsAreThoseOfTheirBytes) {

@@ -33,12 +33,12 @@ TEST(ThreadPool, LeavesOutWhatHasNotBegunOnceItIsStopped) {
       EXPECT_GE(done, 10);
       EXPECT_LE(done, 10 + size);
       EXPECT_TRUE(stop.left_out());
-      done = 0;   // what is left out stays left out: the rest would be computed from what is not there
+      done = 0;  // what is left out stays left out: the rest would be computed from what is not there
       pool.run(1000, [&](int64_t, int) { ++done; });
       EXPECT_EQ(done, 0);
     }
     {
-      StopTasks stop(&pool, enough);   // loops over ranges are cut finely enough to be stopped on one thread as well
+      StopTasks stop(&pool, enough);  // loops over ranges are cut finely enough to be stopped on one thread as well
       pool.run_ranges(int64_t{1} << 20, 16, [&](int64_t begin, int64_t end) {
         ++done;
         covered += end - begin;

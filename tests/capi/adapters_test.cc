@@ -1,4 +1,5 @@
-// Low-rank adapters through the C API: what their checkpoints hold, what they leave to the model's file, and what is refused.
+// Low-rank adapters through the C API: what their checkpoints hold, what they leave to the model's file, and what is
+// refused.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -42,13 +43,15 @@ class AdaptersApi : public testing::Test {
     std::filesystem::remove_all(folder);
   }
   void load_model(int seed) {
-    const std::string path = folder + "/" + std::to_string(seed) + ".onnx", options = R"({"sizes":[6,10,3],"seed":)" + std::to_string(seed) + "}";
+    const std::string path = folder + "/" + std::to_string(seed) + ".onnx",
+                      options = R"({"sizes":[6,10,3],"seed":)" + std::to_string(seed) + "}";
     epl_model_destroy(model);
     model = nullptr;
     ok(epl_template_write(engine, EPL_STR("mlp"), options.data(), options.size(), path.data(), path.size()));
     ok(epl_model_load(engine, path.data(), path.size(), nullptr, &model));
   }
-  // A session with adapters of this rank beside what the pattern means; `inner`: the loss is of the first layer's output alone.
+  // A session with adapters of this rank beside what the pattern means; `inner`: the loss is of the first layer's
+  // output alone.
   epl_session* session_of(const std::string& pattern, int64_t rank, uint64_t seed, bool inner = false) {
     epl_trainer* trainer = nullptr;
     epl_plan* plan = nullptr;
@@ -78,7 +81,9 @@ class AdaptersApi : public testing::Test {
     return value;
   }
   void save(epl_session* session) { ok(epl_session_save(session, checkpoint.data(), checkpoint.size(), nullptr)); }
-  std::string load(epl_session* session) { return message_of(epl_session_load(session, checkpoint.data(), checkpoint.size(), nullptr)); }
+  std::string load(epl_session* session) {
+    return message_of(epl_session_load(session, checkpoint.data(), checkpoint.size(), nullptr));
+  }
   std::string described() {
     epl_text* text = nullptr;
     ok(epl_checkpoint_describe(engine, checkpoint.data(), checkpoint.size(), &text));
@@ -106,7 +111,7 @@ TEST_F(AdaptersApi, ACheckpointLeavesFrozenWeightsToTheFile) {
   train(one);
   save(one);
   EXPECT_EQ(described().find("\"net.0.weight\""), std::string::npos);
-  epl_session* other = session_of("net.*", 2, 99);   // its adapters begin elsewhere, and its weight is changed
+  epl_session* other = session_of("net.*", 2, 99);  // its adapters begin elsewhere, and its weight is changed
   epl_tensor* zeros = nullptr;
   const int64_t dims[] = {10, 6};
   ok(epl_tensor_create(engine, EPL_DTYPE_F32, dims, 2, &zeros));
@@ -134,7 +139,9 @@ TEST_F(AdaptersApi, OfAnotherModelOrRankNothingIsLoaded) {
   save(one);
   epl_session* higher = session_of("net.*", 3, 1);
   const uint64_t before = hash(higher);
-  EXPECT_NE(load(higher).find("base_model.model.net.0.lora_A.weight is f32[2,6], f32[3,6] is expected"), std::string::npos) << load(higher);
+  EXPECT_NE(load(higher).find("base_model.model.net.0.lora_A.weight is f32[2,6], f32[3,6] is expected"),
+            std::string::npos)
+      << load(higher);
   EXPECT_EQ(hash(higher), before);
   epl_session* fewer = session_of("net.0", 2, 1);
   EXPECT_NE(load(fewer).find("lora_A.weight is not part of this session"), std::string::npos) << load(fewer);
@@ -153,7 +160,8 @@ TEST_F(AdaptersApi, OneThatNoLossReachesIsSavedToo) {
   save(one);
   epl_session* other = session_of("net.*", 2, 99, true);
   EXPECT_EQ(load(other), "");
-  for (const char* name : {"base_model.model.net.2.lora_A.weight", "base_model.model.net.0.lora_A.weight", "base_model.model.net.0.lora_B.weight"}) {
+  for (const char* name : {"base_model.model.net.2.lora_A.weight", "base_model.model.net.0.lora_A.weight",
+                           "base_model.model.net.0.lora_B.weight"}) {
     EXPECT_TRUE(identical(value(other, name), value(one, name))) << name;
   }
 }
@@ -166,7 +174,8 @@ TEST_F(AdaptersApi, APlanWithoutAdaptersHasNoneToExport) {
   ok(epl_trainer_bind_symbol(trainer, EPL_STR("batch"), 8));
   ok(epl_plan_create(model, trainer, nullptr, nullptr, &plan));
   ok(epl_session_create(plan, nullptr, &session));
-  EXPECT_NE(message_of(epl_session_export_adapters(session, folder.data(), folder.size())).find("no low-rank adapters"), std::string::npos);
+  EXPECT_NE(message_of(epl_session_export_adapters(session, folder.data(), folder.size())).find("no low-rank adapters"),
+            std::string::npos);
   epl_session_destroy(session);
   epl_plan_destroy(plan);
   epl_trainer_destroy(trainer);

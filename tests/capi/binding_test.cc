@@ -1,5 +1,5 @@
-// What a trainer says of a model's inputs and of where its loss is applied: names that do not exist are errors, inputs need not
-// count samples, and files made for inference can be trained as they are.
+// What a trainer says of a model's inputs and of where its loss is applied: names that do not exist are errors, inputs
+// need not count samples, and files made for inference can be trained as they are.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -16,7 +16,9 @@ namespace {
 using namespace epl::onnx::testing;
 
 struct Outcome {
-  explicit Outcome(epl_error* error) : code(epl_error_code(error)), message(epl_error_message(error, nullptr)) { epl_error_destroy(error); }
+  explicit Outcome(epl_error* error) : code(epl_error_code(error)), message(epl_error_message(error, nullptr)) {
+    epl_error_destroy(error);
+  }
   int32_t code;
   std::string message;
 };
@@ -41,10 +43,18 @@ class BindingApi : public ::testing::Test {
     epl_engine_destroy(engine);
     EXPECT_EQ(epl_live_handles(), 0);
   }
-  void load(const Message& bytes) { EXPECT_OK(epl_model_load_bytes(engine, bytes.data(), bytes.size(), nullptr, &model)); }
-  void set(const std::string& key, const std::string& value) { EXPECT_OK(epl_trainer_set(trainer, key.data(), key.size(), value.data(), value.size())); }
-  void symbol(const std::string& name, int64_t size) { EXPECT_OK(epl_trainer_bind_symbol(trainer, name.data(), name.size(), size)); }
-  void batch_dim(const std::string& name, int32_t dim) { EXPECT_OK(epl_trainer_bind_batch_dim(trainer, name.data(), name.size(), dim)); }
+  void load(const Message& bytes) {
+    EXPECT_OK(epl_model_load_bytes(engine, bytes.data(), bytes.size(), nullptr, &model));
+  }
+  void set(const std::string& key, const std::string& value) {
+    EXPECT_OK(epl_trainer_set(trainer, key.data(), key.size(), value.data(), value.size()));
+  }
+  void symbol(const std::string& name, int64_t size) {
+    EXPECT_OK(epl_trainer_bind_symbol(trainer, name.data(), name.size(), size));
+  }
+  void batch_dim(const std::string& name, int32_t dim) {
+    EXPECT_OK(epl_trainer_bind_batch_dim(trainer, name.data(), name.size(), dim));
+  }
   Outcome make_plan(int64_t ranks = 1) {
     epl_plan_destroy(plan);
     epl_plan_options options = EPL_PLAN_OPTIONS_INIT;
@@ -58,14 +68,16 @@ class BindingApi : public ::testing::Test {
     epl_text_destroy(text);
     return out;
   }
-  template <class T>
-  epl_tensor* tensor(int32_t dtype, std::vector<int64_t> dims, std::vector<T> values) {
+  template <class T> epl_tensor* tensor(int32_t dtype, std::vector<int64_t> dims, std::vector<T> values) {
     epl_tensor* made = nullptr;
-    EXPECT_OK(epl_tensor_create_copy(engine, dtype, dims.data(), static_cast<int32_t>(dims.size()), values.data(), values.size() * sizeof(T), &made));
+    EXPECT_OK(epl_tensor_create_copy(engine, dtype, dims.data(), static_cast<int32_t>(dims.size()), values.data(),
+                                     values.size() * sizeof(T), &made));
     tensors.push_back(made);
     return made;
   }
-  epl_tensor* floats(std::vector<int64_t> dims, std::vector<float> values) { return tensor(EPL_DTYPE_F32, std::move(dims), std::move(values)); }
+  epl_tensor* floats(std::vector<int64_t> dims, std::vector<float> values) {
+    return tensor(EPL_DTYPE_F32, std::move(dims), std::move(values));
+  }
   // The loss of one step, inputs by the plan's names.
   double step(const std::map<std::string, epl_tensor*>& values) {
     epl_session_destroy(session);
@@ -105,7 +117,9 @@ Message product(const std::vector<Message>& more, const std::string& out, const 
   parts.outputs = {port(out, out_dims)};
   return model(parts, {}, {.opset = 17});
 }
-Message mean_of(const Ints& axes) { return node("ReduceMean", {"y"}, {"z"}, {attribute("keepdims", int64_t{0}), attribute("axes", axes)}); }
+Message mean_of(const Ints& axes) {
+  return node("ReduceMean", {"y"}, {"z"}, {attribute("keepdims", int64_t{0}), attribute("axes", axes)});
+}
 
 TEST_F(BindingApi, AScalarOutputHasATargetOfNoDimension) {
   load(product({mean_of({0, 1})}, "z", {}));
@@ -126,7 +140,9 @@ TEST_F(BindingApi, ScoresOfTheWholeBatchHaveOneClass) {
   EXPECT_EQ(make_plan().message, "");
   const double scores[3] = {1, 2, 8};
   const double expected = std::log(std::exp(scores[0]) + std::exp(scores[1]) + std::exp(scores[2])) - scores[1];
-  EXPECT_NEAR(step({{"x", floats({4, 2}, {1, 2, 1, 2, 1, 2, 1, 2})}, {"target", tensor<int64_t>(EPL_DTYPE_I64, {}, {1})}}), expected, 1e-5);
+  EXPECT_NEAR(
+      step({{"x", floats({4, 2}, {1, 2, 1, 2, 1, 2, 1, 2})}, {"target", tensor<int64_t>(EPL_DTYPE_I64, {}, {1})}}),
+      expected, 1e-5);
 }
 
 TEST_F(BindingApi, NamesThatTheModelLacksAreErrorsOfThePlan) {
@@ -161,7 +177,8 @@ TEST_F(BindingApi, WithoutALossAPlanPredictsAtAnySize) {
   EXPECT_EQ(epl_plan_port_count(plan, EPL_ENTRY_TRAIN, EPL_PORT_INPUT), 0);
   EXPECT_EQ(epl_plan_port_count(plan, EPL_ENTRY_PREDICT, EPL_PORT_INPUT), 1);
   epl_plan* without_a_trainer = nullptr;
-  EXPECT_NE(Outcome(epl_plan_create(model, nullptr, nullptr, nullptr, &without_a_trainer)).message.find("batch"), std::string::npos);
+  EXPECT_NE(Outcome(epl_plan_create(model, nullptr, nullptr, nullptr, &without_a_trainer)).message.find("batch"),
+            std::string::npos);
 }
 
 TEST_F(BindingApi, DimensionsHaveTheirSymbols) {
@@ -178,7 +195,8 @@ TEST_F(BindingApi, DimensionsHaveTheirSymbols) {
 // x[n,2] times table[3,2]: the table is the same for every sample.
 Message with_table() {
   Parts parts;
-  parts.nodes = {node("MatMul", {"x", "layer.weight"}, {"h"}), node("Transpose", {"table"}, {"columns"}), node("MatMul", {"h", "columns"}, {"y"})};
+  parts.nodes = {node("MatMul", {"x", "layer.weight"}, {"h"}), node("Transpose", {"table"}, {"columns"}),
+                 node("MatMul", {"h", "columns"}, {"y"})};
   parts.initializers = {onnx::testing::tensor("layer.weight", Tensor::from_floats({2, 2}, {1, 2, 3, 4}))};
   parts.inputs = {port("x", {"n", "2"}), port("table", {"rows", "2"})};
   parts.outputs = {port("y", {"n", "rows"})};
@@ -191,7 +209,8 @@ TEST_F(BindingApi, InputsThatDisagreeCountNoSamplesUntilTheyAreNamed) {
   symbol("rows", 3);
   EXPECT_EQ(make_plan().message, "");
   EXPECT_NE(notes().find("x has 4, table has 3"), std::string::npos) << notes();
-  const std::map<std::string, epl_tensor*> values = {{"x", floats({4, 2}, {1, 0, 0, 1, 1, 1, 2, 1})}, {"table", floats({3, 2}, {1, 0, 0, 1, 1, 1})},
+  const std::map<std::string, epl_tensor*> values = {{"x", floats({4, 2}, {1, 0, 0, 1, 1, 1, 2, 1})},
+                                                     {"table", floats({3, 2}, {1, 0, 0, 1, 1, 1})},
                                                      {"target", tensor<int64_t>(EPL_DTYPE_I64, {4}, {0, 1, 2, 0})}};
   const double whole = step(values);
   const Outcome cut = make_plan(2);
@@ -218,7 +237,7 @@ TEST_F(BindingApi, OneNamedInputLeavesTheOthersTheirChoice) {
 }
 
 TEST_F(BindingApi, TheTargetMayCountSamplesElsewhere) {
-  Parts parts;   // time-major scores [2, n, 3]
+  Parts parts;  // time-major scores [2, n, 3]
   parts.nodes = {node("MatMul", {"x", "layer.weight"}, {"y"})};
   parts.initializers = {onnx::testing::tensor("layer.weight", weight)};
   parts.inputs = {port("x", {"2", "n", "2"})};
@@ -241,8 +260,10 @@ TEST_F(BindingApi, ALossMayBeAppliedInsideTheGraph) {
   set("loss.output", "r");
   EXPECT_EQ(make_plan().message, "");
   // Rows (-1, -2, -8) and (1, 2, 8), rectified, against ones.
-  EXPECT_NEAR(step({{"x", floats({2, 2}, {-1, -2, 1, 2})}, {"target", floats({2, 3}, {1, 1, 1, 1, 1, 1})}}), (3 + 0 + 1 + 49) / 6.0, 1e-5);
-  EXPECT_EQ(epl_plan_port_count(plan, EPL_ENTRY_PREDICT, EPL_PORT_OUTPUT), 1) << "predict gives the model's own outputs";
+  EXPECT_NEAR(step({{"x", floats({2, 2}, {-1, -2, 1, 2})}, {"target", floats({2, 3}, {1, 1, 1, 1, 1, 1})}}),
+              (3 + 0 + 1 + 49) / 6.0, 1e-5);
+  EXPECT_EQ(epl_plan_port_count(plan, EPL_ENTRY_PREDICT, EPL_PORT_OUTPUT), 1)
+      << "predict gives the model's own outputs";
   set("loss.output", "rr");
   EXPECT_NE(make_plan().message.find("no output rr"), std::string::npos);
 }
@@ -256,7 +277,8 @@ double cross_entropy(const std::vector<double>& scores, size_t target) {
 TEST_F(BindingApi, ALastSoftmaxIsPeeledAndSaid) {
   load(product({node("Softmax", {"y"}, {"p"}, {attribute("axis", int64_t{1})})}, "p", {"batch", "3"}));
   symbol("batch", 1);
-  const std::map<std::string, epl_tensor*> values = {{"x", floats({1, 2}, {0.5F, 0.25F})}, {"target", tensor<int64_t>(EPL_DTYPE_I64, {1}, {1})}};
+  const std::map<std::string, epl_tensor*> values = {{"x", floats({1, 2}, {0.5F, 0.25F})},
+                                                     {"target", tensor<int64_t>(EPL_DTYPE_I64, {1}, {1})}};
   EXPECT_EQ(make_plan().message, "");
   EXPECT_NE(notes().find("the last softmax (node node_p)"), std::string::npos) << notes();
   const std::vector<double> scores = {0.5, 0.25, 1.75};
@@ -276,7 +298,8 @@ TEST_F(BindingApi, ALastSigmoidIsPeeledForLogitsAlone) {
   EXPECT_EQ(make_plan().message, "");
   EXPECT_NE(notes().find("the last sigmoid"), std::string::npos) << notes();
   const auto bce = [](double x, double t) { return std::log1p(std::exp(x)) - x * t; };
-  EXPECT_NEAR(step({{"x", floats({1, 2}, {0.5F, 0.25F})}, {"target", floats({1, 3}, {1, 0, 1})}}), (bce(0.5, 1) + bce(0.25, 0) + bce(1.75, 1)) / 3, 1e-6);
+  EXPECT_NEAR(step({{"x", floats({1, 2}, {0.5F, 0.25F})}, {"target", floats({1, 3}, {1, 0, 1})}}),
+              (bce(0.5, 1) + bce(0.25, 0) + bce(1.75, 1)) / 3, 1e-6);
   set("loss", "mse");
   EXPECT_EQ(make_plan().message, "");
   EXPECT_EQ(notes(), "[]") << "mse takes the output as it is";
@@ -294,10 +317,12 @@ TEST_F(BindingApi, ASoftmaxOverAnotherAxisIsNotPeeledButSaid) {
 
 // What comes after a softmax or a sigmoid and only puts its results elsewhere is put after the scores as well.
 TEST_F(BindingApi, ASoftmaxUnderAnotherShapeIsPeeled) {
-  const Message wide = onnx::testing::tensor("wide", Tensor::from_ints({-1, 3, 1})), back = onnx::testing::tensor("back", Tensor::from_ints({-1, 3}));
+  const Message wide = onnx::testing::tensor("wide", Tensor::from_ints({-1, 3, 1})),
+                back = onnx::testing::tensor("back", Tensor::from_ints({-1, 3}));
   Parts parts;
-  parts.nodes = {node("MatMul", {"x", "layer.weight"}, {"y"}), node("Reshape", {"y", "wide"}, {"w"}), node("Softmax", {"w"}, {"p"}, {attribute("axis", int64_t{1})}),
-                 node("Identity", {"p"}, {"i"}), node("Reshape", {"i", "back"}, {"q"})};
+  parts.nodes = {node("MatMul", {"x", "layer.weight"}, {"y"}), node("Reshape", {"y", "wide"}, {"w"}),
+                 node("Softmax", {"w"}, {"p"}, {attribute("axis", int64_t{1})}), node("Identity", {"p"}, {"i"}),
+                 node("Reshape", {"i", "back"}, {"q"})};
   parts.initializers = {onnx::testing::tensor("layer.weight", weight), wide, back};
   parts.inputs = {port("x", {"batch", "2"})};
   parts.outputs = {port("q", {"batch", "3"})};
@@ -305,17 +330,21 @@ TEST_F(BindingApi, ASoftmaxUnderAnotherShapeIsPeeled) {
   symbol("batch", 1);
   EXPECT_EQ(make_plan().message, "");
   EXPECT_NE(notes().find("the last softmax (node node_p)"), std::string::npos) << notes();
-  const std::map<std::string, epl_tensor*> values = {{"x", floats({1, 2}, {0.5F, 0.25F})}, {"target", tensor<int64_t>(EPL_DTYPE_I64, {1}, {1})}};
+  const std::map<std::string, epl_tensor*> values = {{"x", floats({1, 2}, {0.5F, 0.25F})},
+                                                     {"target", tensor<int64_t>(EPL_DTYPE_I64, {1}, {1})}};
   EXPECT_NEAR(step(values), cross_entropy({0.5, 0.25, 1.75}, 1), 1e-6);
 }
 
 TEST_F(BindingApi, ASoftmaxThatIsTurnedAfterwardsIsPeeledOverItsOwnAxis) {
-  load(product({node("Softmax", {"y"}, {"p"}, {attribute("axis", int64_t{1})}), node("Transpose", {"p"}, {"t"}, {attribute("perm", Ints{1, 0})})}, "t", {"3", "batch"}));
+  load(product({node("Softmax", {"y"}, {"p"}, {attribute("axis", int64_t{1})}),
+                node("Transpose", {"p"}, {"t"}, {attribute("perm", Ints{1, 0})})},
+               "t", {"3", "batch"}));
   symbol("batch", 2);
   batch_dim("x", -1);
   batch_dim("target", -1);
   // Scores (0.5, 0.25, 1.75) and (1, 1, 5); the classes are the first dimension of the output.
-  const std::map<std::string, epl_tensor*> values = {{"x", floats({2, 2}, {0.5F, 0.25F, 1, 1})}, {"target", tensor<int64_t>(EPL_DTYPE_I64, {2}, {1, 0})}};
+  const std::map<std::string, epl_tensor*> values = {{"x", floats({2, 2}, {0.5F, 0.25F, 1, 1})},
+                                                     {"target", tensor<int64_t>(EPL_DTYPE_I64, {2}, {1, 0})}};
   const int64_t dims[1] = {2};
   EXPECT_OK(epl_trainer_bind_input(trainer, EPL_STR("target"), EPL_DTYPE_I64, dims, 1));
   EXPECT_EQ(make_plan().message, "");
@@ -326,8 +355,11 @@ TEST_F(BindingApi, ASoftmaxThatIsTurnedAfterwardsIsPeeledOverItsOwnAxis) {
 // Rows of a softmax that are cut into other rows have no scores.
 TEST_F(BindingApi, ASoftmaxWhoseClassesAreTornApartIsNotPeeledButSaid) {
   Parts parts;
-  parts.nodes = {node("MatMul", {"x", "layer.weight"}, {"y"}), node("Softmax", {"y"}, {"p"}, {attribute("axis", int64_t{1})}), node("Reshape", {"p", "turned"}, {"q"})};
-  parts.initializers = {onnx::testing::tensor("layer.weight", weight), onnx::testing::tensor("turned", Tensor::from_ints({3, 2}))};
+  parts.nodes = {node("MatMul", {"x", "layer.weight"}, {"y"}),
+                 node("Softmax", {"y"}, {"p"}, {attribute("axis", int64_t{1})}),
+                 node("Reshape", {"p", "turned"}, {"q"})};
+  parts.initializers = {onnx::testing::tensor("layer.weight", weight),
+                        onnx::testing::tensor("turned", Tensor::from_ints({3, 2}))};
   parts.inputs = {port("x", {"2", "2"})};
   parts.outputs = {port("q", {"3", "2"})};
   load(onnx::testing::model(parts, {}, {.opset = 17}));
@@ -336,28 +368,35 @@ TEST_F(BindingApi, ASoftmaxWhoseClassesAreTornApartIsNotPeeledButSaid) {
 }
 
 TEST_F(BindingApi, ASigmoidUnderAnotherShapeIsPeeled) {
-  load(product({node("Sigmoid", {"y"}, {"p"}), node("Transpose", {"p"}, {"t"}, {attribute("perm", Ints{1, 0})}), node("Transpose", {"t"}, {"u"}, {attribute("perm", Ints{1, 0})})}, "u", {"batch", "3"}));
+  load(product({node("Sigmoid", {"y"}, {"p"}), node("Transpose", {"p"}, {"t"}, {attribute("perm", Ints{1, 0})}),
+                node("Transpose", {"t"}, {"u"}, {attribute("perm", Ints{1, 0})})},
+               "u", {"batch", "3"}));
   symbol("batch", 1);
   set("loss", "bce_with_logits");
   EXPECT_EQ(make_plan().message, "");
   EXPECT_NE(notes().find("the last sigmoid"), std::string::npos) << notes();
   const auto bce = [](double x, double t) { return std::log1p(std::exp(x)) - x * t; };
-  EXPECT_NEAR(step({{"x", floats({1, 2}, {0.5F, 0.25F})}, {"target", floats({1, 3}, {1, 0, 1})}}), (bce(0.5, 1) + bce(0.25, 0) + bce(1.75, 1)) / 3, 1e-6);
+  EXPECT_NEAR(step({{"x", floats({1, 2}, {0.5F, 0.25F})}, {"target", floats({1, 3}, {1, 0, 1})}}),
+              (bce(0.5, 1) + bce(0.25, 0) + bce(1.75, 1)) / 3, 1e-6);
 }
 
 // Detectors end in what cannot be trained; a loss before that trains what can.
 TEST_F(BindingApi, OutputsThatNeedWhatIsNotSupportedAreLeftOutForALossElsewhere) {
-  load(product({node("Relu", {"y"}, {"r"}), node("Unique", {"r"}, {"n"}), node("Cast", {"n"}, {"z"}, {attribute("to", int64_t{1})})}, "z", {"found"}));
+  load(product({node("Relu", {"y"}, {"r"}), node("Unique", {"r"}, {"n"}),
+                node("Cast", {"n"}, {"z"}, {attribute("to", int64_t{1})})},
+               "z", {"found"}));
   symbol("batch", 2);
   set("loss", "mse");
   const Outcome refused = make_plan();
   EXPECT_EQ(refused.code, EPL_ERROR_UNSUPPORTED);
-  EXPECT_NE(refused.message.find("Unique (node node_n): the size of its result depends on data"), std::string::npos) << refused.message;
+  EXPECT_NE(refused.message.find("Unique (node node_n): the size of its result depends on data"), std::string::npos)
+      << refused.message;
   EXPECT_NE(refused.message.find("loss.output"), std::string::npos) << refused.message;
   set("loss.output", "r");
   EXPECT_EQ(make_plan().message, "");
   EXPECT_NE(notes().find("left out, since the loss is on another tensor: z"), std::string::npos) << notes();
-  EXPECT_NEAR(step({{"x", floats({2, 2}, {-1, -2, 1, 2})}, {"target", floats({2, 3}, {1, 1, 1, 1, 1, 1})}}), (3 + 0 + 1 + 49) / 6.0, 1e-5);
+  EXPECT_NEAR(step({{"x", floats({2, 2}, {-1, -2, 1, 2})}, {"target", floats({2, 3}, {1, 1, 1, 1, 1, 1})}}),
+              (3 + 0 + 1 + 49) / 6.0, 1e-5);
   epl_port port = EPL_PORT_INIT;
   ASSERT_EQ(epl_plan_port_count(plan, EPL_ENTRY_PREDICT, EPL_PORT_OUTPUT), 1);
   EXPECT_OK(epl_plan_port(plan, EPL_ENTRY_PREDICT, EPL_PORT_OUTPUT, 0, &port));
@@ -368,7 +407,9 @@ TEST_F(BindingApi, OutputsThatNeedWhatIsNotSupportedAreLeftOutForALossElsewhere)
 
 // An operator that is read, but not of what data decides.
 TEST_F(BindingApi, SizesThatDataDecidesAreLeftOutForALossBeforeThem) {
-  load(product({node("Relu", {"y"}, {"r"}), node("NonZero", {"r"}, {"n"}), node("Cast", {"n"}, {"z"}, {attribute("to", int64_t{1})})}, "z", {"2", "found"}));
+  load(product({node("Relu", {"y"}, {"r"}), node("NonZero", {"r"}, {"n"}),
+                node("Cast", {"n"}, {"z"}, {attribute("to", int64_t{1})})},
+               "z", {"2", "found"}));
   symbol("batch", 2);
   set("loss", "mse");
   const Outcome refused = make_plan();
@@ -376,7 +417,8 @@ TEST_F(BindingApi, SizesThatDataDecidesAreLeftOutForALossBeforeThem) {
   EXPECT_NE(refused.message.find("must be known when the model is bound"), std::string::npos) << refused.message;
   set("loss.output", "r");
   EXPECT_EQ(make_plan().message, "");
-  EXPECT_NEAR(step({{"x", floats({2, 2}, {-1, -2, 1, 2})}, {"target", floats({2, 3}, {1, 1, 1, 1, 1, 1})}}), (3 + 0 + 1 + 49) / 6.0, 1e-5);
+  EXPECT_NEAR(step({{"x", floats({2, 2}, {-1, -2, 1, 2})}, {"target", floats({2, 3}, {1, 1, 1, 1, 1, 1})}}),
+              (3 + 0 + 1 + 49) / 6.0, 1e-5);
 }
 
 // A branch that data chooses is taken by no step, but the loss may stand before it.
@@ -384,8 +426,11 @@ TEST_F(BindingApi, ABranchThatDataChoosesIsLeftOutForALossBeforeIt) {
   Parts same;
   same.nodes = {node("Identity", {"y"}, {"a"})};
   same.outputs = {port("a", {})};
-  load(product({node("ReduceMax", {"y"}, {"top"}, {attribute("keepdims", int64_t{0})}), node("Cast", {"top"}, {"yes"}, {attribute("to", int64_t{onnx::schema::TensorProto::DataType_BOOL})}),
-                node("If", {"yes"}, {"z"}, {subgraph("then_branch", graph(same)), subgraph("else_branch", graph(same))})}, "z", {"batch", "3"}));
+  load(product(
+      {node("ReduceMax", {"y"}, {"top"}, {attribute("keepdims", int64_t{0})}),
+       node("Cast", {"top"}, {"yes"}, {attribute("to", int64_t{onnx::schema::TensorProto::DataType_BOOL})}),
+       node("If", {"yes"}, {"z"}, {subgraph("then_branch", graph(same)), subgraph("else_branch", graph(same))})},
+      "z", {"batch", "3"}));
   symbol("batch", 2);
   set("loss", "mse");
   EXPECT_NE(make_plan().message.find("If with a condition that is only known at run time"), std::string::npos);
@@ -393,14 +438,16 @@ TEST_F(BindingApi, ABranchThatDataChoosesIsLeftOutForALossBeforeIt) {
   EXPECT_EQ(make_plan().message, "");
 }
 
-// y = x @ weight rounded to quarters from -1 to 63/4 - 1: the loss is that of the rounded numbers, and weights move by the gradient of
-// numbers that are not rounded, but for those beyond the range.
+// y = x @ weight rounded to quarters from -1 to 63/4 - 1: the loss is that of the rounded numbers, and weights move by
+// the gradient of numbers that are not rounded, but for those beyond the range.
 TEST_F(BindingApi, QuantisedActivationsAreRoundedAndLetTheGradientThrough) {
   Tensor zero(TensorType{DType::u8, {}});
   zero.set_int(0, 4);
   Parts parts;
-  parts.nodes = {node("MatMul", {"x", "layer.weight"}, {"y"}), node("QuantizeLinear", {"y", "scale", "zero"}, {"q"}), node("DequantizeLinear", {"q", "scale", "zero"}, {"z"})};
-  parts.initializers = {onnx::testing::tensor("layer.weight", Tensor::from_floats({2, 3}, {0.3F, -5, 80, 0.4F, 0, 0})), onnx::testing::tensor("scale", Tensor::from_floats({}, {0.25F})),
+  parts.nodes = {node("MatMul", {"x", "layer.weight"}, {"y"}), node("QuantizeLinear", {"y", "scale", "zero"}, {"q"}),
+                 node("DequantizeLinear", {"q", "scale", "zero"}, {"z"})};
+  parts.initializers = {onnx::testing::tensor("layer.weight", Tensor::from_floats({2, 3}, {0.3F, -5, 80, 0.4F, 0, 0})),
+                        onnx::testing::tensor("scale", Tensor::from_floats({}, {0.25F})),
                         onnx::testing::tensor("zero", zero)};
   parts.inputs = {port("x", {"batch", "2"})};
   parts.outputs = {port("z", {"batch", "3"})};
@@ -411,7 +458,8 @@ TEST_F(BindingApi, QuantisedActivationsAreRoundedAndLetTheGradientThrough) {
   EXPECT_OK(epl_trainer_set_number(trainer, EPL_STR("optimizer.lr"), 0.75));
   EXPECT_EQ(make_plan().message, "");
   // y = (0.7, -5, 80); rounded and cut to the range it is (0.75, -1, 62.75).
-  EXPECT_NEAR(step({{"x", floats({1, 2}, {1, 1})}, {"target", floats({1, 3}, {0, 0, 0})}}), (0.75 * 0.75 + 1 + 62.75 * 62.75) / 3, 1e-3);
+  EXPECT_NEAR(step({{"x", floats({1, 2}, {1, 1})}, {"target", floats({1, 3}, {0, 0, 0})}}),
+              (0.75 * 0.75 + 1 + 62.75 * 62.75) / 3, 1e-3);
   epl_tensor* after = nullptr;
   EXPECT_OK(epl_session_get(session, EPL_STR("layer.weight"), &after));
   // The gradient of the first column is 2/3 * 0.75 for both weights, the others' are beyond the range.
@@ -427,9 +475,11 @@ Message with_choice() {
   yes.outputs = {port("a", {})};
   no.nodes = {node("MatMul", {"x", "layer.weight"}, {"m"}), node("Relu", {"m"}, {"b"})};
   no.outputs = {port("b", {})};
-  parts.nodes = {node("Equal", {"rate", "fast"}, {"same"}),
-                 node("If", {"same"}, {"y"}, {subgraph("then_branch", graph(yes)), subgraph("else_branch", graph(no))})};
-  parts.initializers = {onnx::testing::tensor("layer.weight", weight), onnx::testing::tensor("fast", Tensor::from_ints({16000}))};
+  parts.nodes = {
+      node("Equal", {"rate", "fast"}, {"same"}),
+      node("If", {"same"}, {"y"}, {subgraph("then_branch", graph(yes)), subgraph("else_branch", graph(no))})};
+  parts.initializers = {onnx::testing::tensor("layer.weight", weight),
+                        onnx::testing::tensor("fast", Tensor::from_ints({16000}))};
   parts.inputs = {port("x", {"n", "2"}), port("rate", {"1"}, onnx::schema::TensorProto::DataType_INT64)};
   parts.outputs = {port("y", {"n", "3"})};
   return model(parts, {}, {.opset = 17});
@@ -440,7 +490,8 @@ TEST_F(BindingApi, AnInputOfOneValueDecidesABranch) {
   symbol("n", 1);
   set("loss", "mse");
   EXPECT_NE(make_plan().message.find("only known at run time"), std::string::npos);
-  const std::map<std::string, epl_tensor*> values = {{"x", floats({1, 2}, {-1, 1})}, {"target", floats({1, 3}, {0, 0, 0})}};
+  const std::map<std::string, epl_tensor*> values = {{"x", floats({1, 2}, {-1, 1})},
+                                                     {"target", floats({1, 3}, {0, 0, 0})}};
   // A number is a number: the type of the input is the model's.
   EXPECT_OK(epl_trainer_bind_value(trainer, EPL_STR("rate"), floats({}, {16000})));
   EXPECT_EQ(make_plan().message, "");
@@ -458,7 +509,8 @@ TEST_F(BindingApi, AnInputOfOneValueDecidesABranch) {
 Message with_fixed_batch(const Message& last) {
   Parts parts;
   parts.nodes = {node("Reshape", {"x", "shape"}, {"rows"}), node("MatMul", {"rows", "layer.weight"}, {"h"}), last};
-  parts.initializers = {onnx::testing::tensor("layer.weight", weight), onnx::testing::tensor("shape", Tensor::from_ints({1, 2})),
+  parts.initializers = {onnx::testing::tensor("layer.weight", weight),
+                        onnx::testing::tensor("shape", Tensor::from_ints({1, 2})),
                         onnx::testing::tensor("zero", Tensor::from_ints({0}))};
   parts.inputs = {port("x", {"1", "2", "1"})};
   parts.outputs = {port("y", {"1", "3"})};
@@ -474,11 +526,13 @@ TEST_F(BindingApi, AFixedBatchIsFreedWhereSamplesStayApart) {
   set("free_batch", "true");
   EXPECT_EQ(make_plan(2).message, "");
   // Rows (1, 0, 2), (0, 1, 3), (1, 1, 5), (0, 0, 0) against zeros.
-  EXPECT_NEAR(step({{"x", floats({4, 2, 1}, {1, 0, 0, 1, 1, 1, 0, 0})}, {"target", floats({4, 3}, std::vector<float>(12, 0))}}), (1 + 4 + 1 + 9 + 1 + 1 + 25) / 12.0, 1e-5);
+  EXPECT_NEAR(
+      step({{"x", floats({4, 2, 1}, {1, 0, 0, 1, 1, 1, 0, 0})}, {"target", floats({4, 3}, std::vector<float>(12, 0))}}),
+      (1 + 4 + 1 + 9 + 1 + 1 + 25) / 12.0, 1e-5);
 }
 
 TEST_F(BindingApi, ABatchThatANodeNeedsIsNotFreed) {
-  load(with_fixed_batch(node("Gather", {"h", "zero"}, {"y"}, {attribute("axis", int64_t{0})})));   // sample 0 of all
+  load(with_fixed_batch(node("Gather", {"h", "zero"}, {"y"}, {attribute("axis", int64_t{0})})));  // sample 0 of all
   const int64_t dims[3] = {4, 2, 1};
   set("loss", "mse");
   set("free_batch", "true");
@@ -500,7 +554,7 @@ TEST_F(BindingApi, WeightsOf16BitsHaveMastersOf32) {
   symbol("n", 1);
   set("loss", "mse");
   set("optimizer", "adam");
-  set("optimizer.lr", "0.0001");   // a tenth of a rounding of 1 in float16
+  set("optimizer.lr", "0.0001");  // a tenth of a rounding of 1 in float16
   EXPECT_EQ(make_plan().message, "");
   EXPECT_OK(epl_session_create(plan, nullptr, &session));
   Tensor x({DType::f16, {1, 2}});
@@ -512,7 +566,8 @@ TEST_F(BindingApi, WeightsOf16BitsHaveMastersOf32) {
   tensors.push_back(input);
   const epl_tensor* inputs[2] = {input, floats({1, 3}, {0, 0, 0})};
   for (int i = 0; i < 50; ++i) EXPECT_OK(epl_session_step(session, inputs, 2, nullptr, nullptr));
-  for (const auto& [name, type] : std::map<std::string, int32_t>{{"layer.weight", EPL_DTYPE_F32}, {"layer.weight.square", EPL_DTYPE_F32}}) {
+  for (const auto& [name, type] :
+       std::map<std::string, int32_t>{{"layer.weight", EPL_DTYPE_F32}, {"layer.weight.square", EPL_DTYPE_F32}}) {
     epl_tensor* value = nullptr;
     EXPECT_OK(epl_session_get(session, name.data(), name.size(), &value));
     EXPECT_EQ(epl_tensor_dtype(value), type) << name;

@@ -17,22 +17,25 @@ namespace {
 
 // Takes the error over: its code, with the message beside it.
 struct Outcome {
-  explicit Outcome(epl_error* error) : code(epl_error_code(error)), message(epl_error_message(error, nullptr)), where(epl_error_where(error, nullptr)) {
+  explicit Outcome(epl_error* error)
+      : code(epl_error_code(error)),
+        message(epl_error_message(error, nullptr)),
+        where(epl_error_where(error, nullptr)) {
     epl_error_destroy(error);
   }
   int32_t code;
   std::string message, where;
 };
-#define EXPECT_OK(call)                                    \
-  do {                                                     \
-    Outcome outcome(call);                                 \
-    EXPECT_EQ(outcome.code, EPL_OK) << outcome.message;    \
+#define EXPECT_OK(call)                                 \
+  do {                                                  \
+    Outcome outcome(call);                              \
+    EXPECT_EQ(outcome.code, EPL_OK) << outcome.message; \
   } while (0)
-#define EXPECT_ERROR(call, wanted, text)                                              \
-  do {                                                                                \
-    Outcome outcome(call);                                                            \
-    EXPECT_EQ(outcome.code, wanted) << outcome.message;                               \
-    EXPECT_NE(outcome.message.find(text), std::string::npos) << outcome.message;      \
+#define EXPECT_ERROR(call, wanted, text)                                         \
+  do {                                                                           \
+    Outcome outcome(call);                                                       \
+    EXPECT_EQ(outcome.code, wanted) << outcome.message;                          \
+    EXPECT_NE(outcome.message.find(text), std::string::npos) << outcome.message; \
   } while (0)
 
 class CApi : public testing::Test {
@@ -93,8 +96,7 @@ TEST(CApiErrors, ExceptionsEndAtTheBoundary) {
   EXPECT_EQ(epl_live_handles(), 0);
 }
 
-template <class T>
-void same_as_init(const T& macro, void (*init)(T*)) {
+template <class T> void same_as_init(const T& macro, void (*init)(T*)) {
   T made;
   std::memset(static_cast<void*>(&made), 0xAB, sizeof made);
   init(&made);
@@ -157,7 +159,7 @@ TEST(CApiEngine, UsesTheHostsAllocatorAndGivesItsDataBack) {
   epl_tensor* none = tensor;
   EXPECT_ERROR(epl_tensor_create(engine, EPL_DTYPE_F32, dims, 1, &none), EPL_ERROR_OUT_OF_MEMORY, "memory");
   EXPECT_EQ(none, nullptr);
-  epl_engine_destroy(engine);   // the tensor keeps what it needs
+  epl_engine_destroy(engine);  // the tensor keeps what it needs
   EXPECT_EQ(calls.destroyed, 0);
   epl_tensor_destroy(tensor);
   EXPECT_EQ(calls.alive, 0);
@@ -175,7 +177,8 @@ TEST_F(CApi, TensorsOwnCopyAndBorrow) {
   released = 0;
   EXPECT_OK(epl_tensor_create(engine, EPL_DTYPE_F32, dims, 2, &zeros));
   EXPECT_OK(epl_tensor_create_copy(engine, EPL_DTYPE_F32, dims, 2, values, sizeof values, &copy));
-  EXPECT_OK(epl_tensor_create_borrow(engine, EPL_DTYPE_F32, dims, 2, values, sizeof values, [](void*) { ++released; }, nullptr, &borrowed));
+  EXPECT_OK(epl_tensor_create_borrow(
+      engine, EPL_DTYPE_F32, dims, 2, values, sizeof values, [](void*) { ++released; }, nullptr, &borrowed));
   EXPECT_EQ(static_cast<float*>(epl_tensor_data(zeros))[5], 0);
   values[5] = 7;
   EXPECT_EQ(static_cast<float*>(epl_tensor_data(copy))[5], 6);
@@ -190,22 +193,26 @@ TEST_F(CApi, TensorsOwnCopyAndBorrow) {
   EXPECT_EQ(released, 0);
   epl_tensor_destroy(borrowed);
   EXPECT_EQ(released, 1);
-  EXPECT_ERROR(epl_tensor_create_borrow(engine, EPL_DTYPE_F32, dims, 2, values, 20, [](void*) { ++released; }, nullptr, &borrowed),
+  EXPECT_ERROR(epl_tensor_create_borrow(
+                   engine, EPL_DTYPE_F32, dims, 2, values, 20, [](void*) { ++released; }, nullptr, &borrowed),
                EPL_ERROR_INVALID_ARGUMENT, "f32[2,3] has 24");
   EXPECT_EQ(released, 2);
 }
 
 TEST_F(CApi, ImpossibleTensorsAreErrors) {
   epl_tensor* t = nullptr;
-  const int64_t negative[1] = {-1}, huge[3] = {int64_t{1} << 40, int64_t{1} << 40, 1}, fine[1] = {2}, empty[3] = {int64_t{1} << 62, 0, int64_t{1} << 62};
+  const int64_t negative[1] = {-1}, huge[3] = {int64_t{1} << 40, int64_t{1} << 40, 1}, fine[1] = {2},
+                empty[3] = {int64_t{1} << 62, 0, int64_t{1} << 62};
   EXPECT_ERROR(epl_tensor_create(engine, 0, fine, 1, &t), EPL_ERROR_INVALID_ARGUMENT, "EPL_DTYPE_");
   EXPECT_ERROR(epl_tensor_create(engine, 14, fine, 1, &t), EPL_ERROR_INVALID_ARGUMENT, "EPL_DTYPE_");
-  EXPECT_ERROR(epl_tensor_create(engine, EPL_DTYPE_F32, negative, 1, &t), EPL_ERROR_INVALID_ARGUMENT, "dimension 0 is -1");
+  EXPECT_ERROR(epl_tensor_create(engine, EPL_DTYPE_F32, negative, 1, &t), EPL_ERROR_INVALID_ARGUMENT,
+               "dimension 0 is -1");
   EXPECT_ERROR(epl_tensor_create(engine, EPL_DTYPE_F32, huge, 3, &t), EPL_ERROR_INVALID_ARGUMENT, "2^63");
   EXPECT_ERROR(epl_tensor_create(engine, EPL_DTYPE_F32, fine, 17, &t), EPL_ERROR_INVALID_ARGUMENT, "ndim");
   EXPECT_ERROR(epl_tensor_create(engine, EPL_DTYPE_F32, nullptr, 1, &t), EPL_ERROR_INVALID_ARGUMENT, "dims is NULL");
   EXPECT_ERROR(epl_tensor_create(nullptr, EPL_DTYPE_F32, fine, 1, &t), EPL_ERROR_INVALID_ARGUMENT, "engine is NULL");
-  EXPECT_ERROR(epl_tensor_create(engine, EPL_DTYPE_F32, fine, 1, nullptr), EPL_ERROR_INVALID_ARGUMENT, "tensor is NULL");
+  EXPECT_ERROR(epl_tensor_create(engine, EPL_DTYPE_F32, fine, 1, nullptr), EPL_ERROR_INVALID_ARGUMENT,
+               "tensor is NULL");
   EXPECT_OK(epl_tensor_create(engine, EPL_DTYPE_F32, empty, 3, &t));
   EXPECT_EQ(epl_tensor_bytes(t), 0u);
   epl_tensor_destroy(t);
@@ -224,7 +231,7 @@ TEST_F(CApi, DlpackThereAndBack) {
   EXPECT_EQ(managed->dl_tensor.dtype.code, 0);
   EXPECT_EQ(managed->dl_tensor.dtype.bits, 64);
   EXPECT_EQ(managed->dl_tensor.strides[0], 2);
-  epl_tensor_destroy(tensor);   // the exported one keeps the bytes
+  epl_tensor_destroy(tensor);  // the exported one keeps the bytes
   EXPECT_OK(epl_tensor_from_dlpack(engine, raw, &back));
   EXPECT_EQ(static_cast<int64_t*>(epl_tensor_data(back))[3], 4);
   EXPECT_EQ(epl_tensor_dtype(back), EPL_DTYPE_I64);
@@ -238,7 +245,11 @@ TEST_F(CApi, DlpackThatDoesNotFitIsReleasedAndRefused) {
   int64_t shape[2] = {2, 3}, transposed[2] = {1, 2};
   auto offer = [&](const std::function<void(dlpack::ManagedTensorVersioned&)>& change) {
     static dlpack::ManagedTensorVersioned managed;
-    managed = {{1, 0}, nullptr, [](dlpack::ManagedTensorVersioned*) { ++deleted; }, 0, {data, {1, 0}, 2, {2, 32, 1}, shape, nullptr, 0}};
+    managed = {{1, 0},
+               nullptr,
+               [](dlpack::ManagedTensorVersioned*) { ++deleted; },
+               0,
+               {data, {1, 0}, 2, {2, 32, 1}, shape, nullptr, 0}};
     change(managed);
     epl_tensor* tensor = nullptr;
     Outcome outcome(epl_tensor_from_dlpack(engine, &managed, &tensor));
@@ -257,7 +268,9 @@ TEST_F(CApi, DlpackThatDoesNotFitIsReleasedAndRefused) {
 TEST_F(CApi, TrainerKeysAreCheckedWithTheNearestKnown) {
   epl_trainer* trainer = nullptr;
   EXPECT_OK(epl_trainer_create(engine, &trainer));
-  auto set = [&](const std::string& key, const std::string& value) { return epl_trainer_set(trainer, key.data(), key.size(), value.data(), value.size()); };
+  auto set = [&](const std::string& key, const std::string& value) {
+    return epl_trainer_set(trainer, key.data(), key.size(), value.data(), value.size());
+  };
   EXPECT_ERROR(set("optimiser", "sgd"), EPL_ERROR_NOT_FOUND, "did you mean optimizer?");
   EXPECT_ERROR(set("optimizer", "adan"), EPL_ERROR_NOT_FOUND, "did you mean adam");
   EXPECT_ERROR(set("loss", "msee"), EPL_ERROR_NOT_FOUND, "did you mean mse?");
@@ -275,7 +288,8 @@ TEST_F(CApi, TrainerKeysAreCheckedWithTheNearestKnown) {
   int64_t group = -1;
   EXPECT_OK(epl_trainer_add_group(trainer, EPL_STR("*.bias"), &group));
   EXPECT_OK(epl_trainer_group_set(trainer, group, EPL_STR("weight_decay"), EPL_STR("0.5")));
-  EXPECT_ERROR(epl_trainer_group_set(trainer, 5, EPL_STR("lr"), EPL_STR("1")), EPL_ERROR_INVALID_ARGUMENT, "no parameter group 5");
+  EXPECT_ERROR(epl_trainer_group_set(trainer, 5, EPL_STR("lr"), EPL_STR("1")), EPL_ERROR_INVALID_ARGUMENT,
+               "no parameter group 5");
   auto resolved = resolve_trainer(*trainer);
   ASSERT_TRUE(resolved.ok()) << resolved.status().to_string();
   EXPECT_EQ(std::get<Doubles>(*resolved->optimizer_options.find("betas")), (Doubles{0.8, 0.9}));
@@ -289,7 +303,8 @@ TEST_F(CApi, TrainerKeysAreCheckedWithTheNearestKnown) {
 
 TEST_F(CApi, StrategiesFromJsonAndKeys) {
   epl_strategy* strategy = nullptr;
-  EXPECT_ERROR(epl_strategy_parse(engine, EPL_STR("{\"pipeline.num_micro_batches\": 2}"), &strategy), EPL_ERROR_NOT_FOUND, "did you mean pipeline.num_micro_batch?");
+  EXPECT_ERROR(epl_strategy_parse(engine, EPL_STR("{\"pipeline.num_micro_batches\": 2}"), &strategy),
+               EPL_ERROR_NOT_FOUND, "did you mean pipeline.num_micro_batch?");
   EXPECT_EQ(strategy, nullptr);
   EXPECT_OK(epl_strategy_create(engine, &strategy));
   EXPECT_OK(epl_strategy_set(strategy, EPL_STR("pipeline.num_micro_batch"), EPL_STR("2")));
@@ -317,15 +332,22 @@ TEST_F(CApi, MistakesWithFilesNameThePlace) {
   epl_model* model = nullptr;
   epl_dataset* dataset = nullptr;
   epl_text* text = nullptr;
-  EXPECT_ERROR(epl_model_load(engine, EPL_STR("/nowhere/model.onnx"), nullptr, &model), EPL_ERROR_NOT_FOUND, "/nowhere/model.onnx");
+  EXPECT_ERROR(epl_model_load(engine, EPL_STR("/nowhere/model.onnx"), nullptr, &model), EPL_ERROR_NOT_FOUND,
+               "/nowhere/model.onnx");
   EXPECT_ERROR(epl_model_load_bytes(engine, "garbage", 7, nullptr, &model), EPL_ERROR_INVALID_MODEL, "");
-  EXPECT_ERROR(epl_dataset_open(engine, EPL_STR("/nowhere/x.safetensors"), nullptr, 0, &dataset), EPL_ERROR_NOT_FOUND, "/nowhere/x.safetensors");
-  EXPECT_ERROR(epl_dataset_open(engine, EPL_STR("x.txt"), EPL_STR("{\"contxt\": 3}"), &dataset), EPL_ERROR_NOT_FOUND, "did you mean context?");
-  EXPECT_ERROR(epl_dataset_open(engine, EPL_STR("x.txt"), EPL_STR("{\"context\": \"3\"}"), &dataset), EPL_ERROR_INVALID_ARGUMENT, "a whole number is expected");
-  EXPECT_ERROR(epl_dataset_open(engine, EPL_STR("x.txt"), EPL_STR("[]"), &dataset), EPL_ERROR_INVALID_ARGUMENT, "JSON object");
+  EXPECT_ERROR(epl_dataset_open(engine, EPL_STR("/nowhere/x.safetensors"), nullptr, 0, &dataset), EPL_ERROR_NOT_FOUND,
+               "/nowhere/x.safetensors");
+  EXPECT_ERROR(epl_dataset_open(engine, EPL_STR("x.txt"), EPL_STR("{\"contxt\": 3}"), &dataset), EPL_ERROR_NOT_FOUND,
+               "did you mean context?");
+  EXPECT_ERROR(epl_dataset_open(engine, EPL_STR("x.txt"), EPL_STR("{\"context\": \"3\"}"), &dataset),
+               EPL_ERROR_INVALID_ARGUMENT, "an integer is expected");
+  EXPECT_ERROR(epl_dataset_open(engine, EPL_STR("x.txt"), EPL_STR("[]"), &dataset), EPL_ERROR_INVALID_ARGUMENT,
+               "JSON object");
   EXPECT_ERROR(epl_checkpoint_describe(engine, EPL_STR("/nowhere"), &text), EPL_ERROR_NOT_FOUND, "no checkpoint");
-  EXPECT_ERROR(epl_template_write(engine, EPL_STR("gtp2"), nullptr, 0, EPL_STR("/tmp/x.onnx")), EPL_ERROR_NOT_FOUND, "did you mean gpt2?");
-  EXPECT_ERROR(epl_template_write(engine, EPL_STR("mlp"), EPL_STR("{\"size\": 3}"), EPL_STR("/tmp/x.onnx")), EPL_ERROR_NOT_FOUND, "did you mean sizes?");
+  EXPECT_ERROR(epl_template_write(engine, EPL_STR("gtp2"), nullptr, 0, EPL_STR("/tmp/x.onnx")), EPL_ERROR_NOT_FOUND,
+               "did you mean gpt2?");
+  EXPECT_ERROR(epl_template_write(engine, EPL_STR("mlp"), EPL_STR("{\"size\": 3}"), EPL_STR("/tmp/x.onnx")),
+               EPL_ERROR_NOT_FOUND, "did you mean sizes?");
   EXPECT_EQ(model, nullptr);
   EXPECT_EQ(dataset, nullptr);
 }
@@ -334,7 +356,8 @@ TEST_F(CApi, TheEngineDescribesItself) {
   epl_text* text = nullptr;
   EXPECT_OK(epl_engine_describe(engine, &text));
   const std::string json = epl_text_data(text);
-  for (const char* word : {"\"adamw\"", "\"softmax_cross_entropy\"", "\"safetensors\"", "\"gpt2\"", "\"pipeline.num_micro_batch\"", "\"cpu\""}) {
+  for (const char* word : {"\"adamw\"", "\"softmax_cross_entropy\"", "\"safetensors\"", "\"gpt2\"",
+                           "\"pipeline.num_micro_batch\"", "\"cpu\""}) {
     EXPECT_NE(json.find(word), std::string::npos) << word;
   }
   epl_text_destroy(text);

@@ -1,4 +1,5 @@
-// Datasets through the C API: files of other element types than the plan's, what is said of them, and what does not fit.
+// Datasets through the C API: files of other element types than the plan's, what is said of them, and what does not
+// fit.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -50,12 +51,16 @@ class DatasetApi : public testing::Test {
     epl_trainer_destroy(trainer);
     epl_model_destroy(model);
   }
-  epl_error* open(const std::string& path, const std::string& options) { return epl_dataset_open(engine, path.data(), path.size(), options.data(), options.size(), &dataset); }
+  epl_error* open(const std::string& path, const std::string& options) {
+    return epl_dataset_open(engine, path.data(), path.size(), options.data(), options.size(), &dataset);
+  }
   std::string file(const std::string& name, const std::string& content) const {
     std::ofstream(folder + "/" + name) << content;
     return folder + "/" + name;
   }
-  static std::string given(const std::string& name) { return std::string(EPL_SOURCE_DIR) + "/tests/data/files/" + name; }
+  static std::string given(const std::string& name) {
+    return std::string(EPL_SOURCE_DIR) + "/tests/data/files/" + name;
+  }
 
   std::string folder;
   epl_engine* engine = nullptr;
@@ -87,11 +92,13 @@ TEST_F(DatasetApi, AColumnOfNumbersIsClassesWhereTheLossTakesThem) {
   ok(epl_dataset_next(dataset, batch, 2));
   EXPECT_EQ(static_cast<const int64_t*>(epl_tensor_data(batch[1]))[1], 2);
   ok(epl_session_step(session, batch, 2, nullptr, nullptr));
-  EXPECT_EQ(message_of(epl_dataset_next(dataset, batch, 2)), "field target, sample 3 (counted from 0): the value is 1.5, which i64 cannot hold: it is not a whole number");
+  EXPECT_EQ(message_of(epl_dataset_next(dataset, batch, 2)),
+            "field target, sample 3 (counted from 0): the value is 1.5, which i64 cannot hold: it is not an integer");
 }
 
 TEST_F(DatasetApi, WhatWasReadIsDescribed) {
-  const std::string first = file("first.csv", "a,b,kind\n1,,low\n3,5,high\n"), second = file("second.csv", "kind,b,a\nlow,,4\n");
+  const std::string first = file("first.csv", "a,b,kind\n1,,low\n3,5,high\n"),
+                    second = file("second.csv", "kind,b,a\nlow,,4\n");
   ok(open(first, R"({"missing": "mean", "batch": 1})"));
   epl_text* text = nullptr;
   ok(epl_dataset_describe(dataset, &text));
@@ -107,7 +114,7 @@ TEST_F(DatasetApi, WhatWasReadIsDescribed) {
   ok(open(second, print_json(json->at("options"))));
   ok(epl_dataset_next(dataset, batch, 2));
   EXPECT_EQ(static_cast<const float*>(epl_tensor_data(batch[0]))[0], 4);
-  EXPECT_EQ(static_cast<const float*>(epl_tensor_data(batch[0]))[1], 5);   // the mean of the first file
+  EXPECT_EQ(static_cast<const float*>(epl_tensor_data(batch[0]))[1], 5);  // the mean of the first file
   EXPECT_EQ(static_cast<const int64_t*>(epl_tensor_data(batch[1]))[0], 1);
 }
 
@@ -115,10 +122,13 @@ TEST_F(DatasetApi, WhatDoesNotFitIsNamed) {
   make_plan("mse", 1);
   const std::string path = file("a.csv", "a,b,c,y\n1,2,3,4\n1,2,3,4\n");
   ok(open(path, "{\"batch\": 2}"));
-  EXPECT_EQ(message_of(epl_dataset_bind(dataset, plan, EPL_ENTRY_TRAIN)), "input x is f32[2,2] in the plan, the dataset's field is f32[2,3]");
+  EXPECT_EQ(message_of(epl_dataset_bind(dataset, plan, EPL_ENTRY_TRAIN)),
+            "input x is f32[2,2] in the plan, the dataset's field is f32[2,3]");
   epl_dataset_destroy(dataset);
   dataset = nullptr;
-  EXPECT_NE(message_of(open(path, "{\"inputs\": {\"X\": [\"a\", \"B\"]}}")).find("there is no column \"B\"; did you mean b?"), std::string::npos);
+  EXPECT_NE(
+      message_of(open(path, "{\"inputs\": {\"X\": [\"a\", \"B\"]}}")).find("there is no column \"B\"; did you mean b?"),
+      std::string::npos);
   EXPECT_NE(message_of(open(path, "{\"inptus\": {}}")).find("did you mean inputs?"), std::string::npos);
   EXPECT_NE(message_of(open(file("a.h5", "\x89HDF"), "")).find("which is HDF5. EPL reads csv"), std::string::npos);
   EXPECT_EQ(dataset, nullptr);

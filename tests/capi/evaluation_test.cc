@@ -19,9 +19,7 @@ namespace {
 
 constexpr int64_t samples = 50;
 
-void ok(epl_error* error) {
-  ASSERT_EQ(error, nullptr) << epl_error_message(error, nullptr);
-}
+void ok(epl_error* error) { ASSERT_EQ(error, nullptr) << epl_error_message(error, nullptr); }
 std::string message_of(epl_error* error, int32_t code) {
   EXPECT_EQ(epl_error_code(error), code);
   std::string message = epl_error_message(error, nullptr);
@@ -37,7 +35,8 @@ class EvaluationApi : public testing::Test {
     model_path = folder + "/mlp.onnx";
     data_path = folder + "/rows.safetensors";
     ok(epl_engine_create(nullptr, &engine));
-    ok(epl_template_write(engine, EPL_STR("mlp"), EPL_STR("{\"sizes\":[6,10,3],\"seed\":5}"), model_path.data(), model_path.size()));
+    ok(epl_template_write(engine, EPL_STR("mlp"), EPL_STR("{\"sizes\":[6,10,3],\"seed\":5}"), model_path.data(),
+                          model_path.size()));
     ok(epl_model_load(engine, model_path.data(), model_path.size(), nullptr, &model));
     x = Tensor(TensorType{DType::f32, {samples, 6}});
     target = Tensor(TensorType{DType::i64, {samples}});
@@ -63,12 +62,14 @@ class EvaluationApi : public testing::Test {
     }
   };
   // `keys` are set on the trainer: "loss.label_smoothing" = "0.1".
-  void make(Job& job, int64_t batch, int64_t ranks = 1, const std::map<std::string, std::string>& keys = {}, const char* strategy = "{}") {
+  void make(Job& job, int64_t batch, int64_t ranks = 1, const std::map<std::string, std::string>& keys = {},
+            const char* strategy = "{}") {
     epl_trainer* trainer = nullptr;
     epl_strategy* parsed = nullptr;
     ok(epl_trainer_create(engine, &trainer));
     ok(epl_trainer_bind_symbol(trainer, EPL_STR("batch"), batch));
-    for (const auto& [key, value] : keys) ok(epl_trainer_set(trainer, key.data(), key.size(), value.data(), value.size()));
+    for (const auto& [key, value] : keys)
+      ok(epl_trainer_set(trainer, key.data(), key.size(), value.data(), value.size()));
     ok(epl_strategy_parse(engine, strategy, std::strlen(strategy), &parsed));
     epl_plan_options options = EPL_PLAN_OPTIONS_INIT;
     options.ranks = ranks;
@@ -100,8 +101,8 @@ class EvaluationApi : public testing::Test {
     const int64_t each = tensor.bytes() / dims[0];
     dims[0] = count;
     auto* data = const_cast<std::byte*>(static_cast<const std::byte*>(tensor.data())) + first * each;
-    ok(epl_tensor_create_borrow(engine, dtype_constant(tensor.dtype()), dims.data(), static_cast<int32_t>(dims.size()), data,
-                                static_cast<size_t>(count * each), nullptr, nullptr, &made));
+    ok(epl_tensor_create_borrow(engine, dtype_constant(tensor.dtype()), dims.data(), static_cast<int32_t>(dims.size()),
+                                data, static_cast<size_t>(count * each), nullptr, nullptr, &made));
     return made;
   }
 
@@ -140,7 +141,7 @@ TEST_F(EvaluationApi, TheLossIsTheMeanOfWhatCounts) {
   ok(epl_dataset_next(whole.dataset, batch, 2));
   epl_metrics metrics = EPL_METRICS_INIT;
   ok(epl_session_evaluate(whole.session, batch, 2, nullptr, &metrics));
-  EXPECT_NEAR(measure(one)["loss"], metrics.loss, 2e-6 * metrics.loss);   // a sum in float, and one without rounding
+  EXPECT_NEAR(measure(one)["loss"], metrics.loss, 2e-6 * metrics.loss);  // a sum in float, and one without rounding
 }
 
 TEST_F(EvaluationApi, OptionsOfTheLossDoNotReachTheMetrics) {
@@ -169,11 +170,14 @@ TEST_F(EvaluationApi, ABatchThatIsNotFullIsEnough) {
   ok(epl_session_evaluate(job.session, inputs, 2, nullptr, &padded));
   ok(epl_session_evaluate(small.session, inputs, 2, nullptr, &full));
   EXPECT_NEAR(padded.loss, full.loss, 1e-6 * full.loss);
-  const std::string message = message_of(epl_session_step(job.session, inputs, 2, nullptr, nullptr), EPL_ERROR_INVALID_ARGUMENT);
+  const std::string message =
+      message_of(epl_session_step(job.session, inputs, 2, nullptr, nullptr), EPL_ERROR_INVALID_ARGUMENT);
   EXPECT_NE(message.find("whole batch of the plan, 16 samples; got 5"), std::string::npos) << message;
   epl_tensor* other = borrow(target, 0, 4);
   const epl_tensor* uneven[2] = {some_x, other};
-  EXPECT_NE(message_of(epl_session_evaluate(job.session, uneven, 2, nullptr, nullptr), EPL_ERROR_INVALID_ARGUMENT).find("holds 4 samples, input x 5"), std::string::npos);
+  EXPECT_NE(message_of(epl_session_evaluate(job.session, uneven, 2, nullptr, nullptr), EPL_ERROR_INVALID_ARGUMENT)
+                .find("holds 4 samples, input x 5"),
+            std::string::npos);
   for (epl_tensor* tensor : {some_x, some_target, cut, exact, other}) epl_tensor_destroy(tensor);
 }
 
@@ -196,7 +200,9 @@ TEST_F(EvaluationApi, PartsMergeIntoTheWhole) {
   EXPECT_EQ(value, whole.at("loss"));
   message_of(epl_evaluation_merge(left, others), EPL_ERROR_INVALID_ARGUMENT);
   message_of(epl_evaluation_merge(left, left), EPL_ERROR_INVALID_ARGUMENT);
-  EXPECT_NE(message_of(epl_evaluation_result(left, EPL_STR("accuracies"), &value), EPL_ERROR_NOT_FOUND).find("did you mean accuracy?"), std::string::npos);
+  EXPECT_NE(message_of(epl_evaluation_result(left, EPL_STR("accuracies"), &value), EPL_ERROR_NOT_FOUND)
+                .find("did you mean accuracy?"),
+            std::string::npos);
   ok(epl_evaluation_reset(left));
   EXPECT_EQ(epl_evaluation_samples(left), 0);
   ok(epl_evaluation_result(left, EPL_STR("loss"), &value));
@@ -211,11 +217,19 @@ TEST_F(EvaluationApi, WrongMetricsAreNamed) {
   make(job, 16);
   make(another, 16);
   epl_evaluation* evaluation = nullptr;
-  EXPECT_NE(message_of(epl_evaluation_create(job.plan, EPL_STR("mae"), &evaluation), EPL_ERROR_INVALID_ARGUMENT).find("class indices"), std::string::npos);
+  EXPECT_NE(message_of(epl_evaluation_create(job.plan, EPL_STR("mae"), &evaluation), EPL_ERROR_INVALID_ARGUMENT)
+                .find("class indices"),
+            std::string::npos);
   EXPECT_EQ(evaluation, nullptr);
-  EXPECT_NE(message_of(epl_evaluation_create(job.plan, EPL_STR("accuracy(output=logit)"), &evaluation), EPL_ERROR_INVALID_ARGUMENT).find("did you mean"), std::string::npos);
+  EXPECT_NE(message_of(epl_evaluation_create(job.plan, EPL_STR("accuracy(output=logit)"), &evaluation),
+                       EPL_ERROR_INVALID_ARGUMENT)
+                .find("did you mean"),
+            std::string::npos);
   ok(epl_evaluation_create(job.plan, nullptr, 0, &evaluation));
-  EXPECT_NE(message_of(epl_evaluation_add_dataset(evaluation, another.session, job.dataset, 0, nullptr), EPL_ERROR_INVALID_ARGUMENT).find("another plan"), std::string::npos);
+  EXPECT_NE(message_of(epl_evaluation_add_dataset(evaluation, another.session, job.dataset, 0, nullptr),
+                       EPL_ERROR_INVALID_ARGUMENT)
+                .find("another plan"),
+            std::string::npos);
   epl_evaluation_destroy(evaluation);
 }
 
@@ -229,8 +243,12 @@ TEST_F(EvaluationApi, ALabelOutOfRangeIsFoundBeforeTheStep) {
   uint64_t before = 0, after = 0;
   ok(epl_session_hash(job.session, &before));
   for (epl_session* session : {job.session, weighted.session}) {
-    const std::string message = message_of(epl_session_step(session, inputs, 2, nullptr, nullptr), EPL_ERROR_INVALID_ARGUMENT);
-    EXPECT_NE(message.find("input target holds 3, which is no class of 3 and not the ignored -100; they count from 0 (row 3"), std::string::npos) << message;
+    const std::string message =
+        message_of(epl_session_step(session, inputs, 2, nullptr, nullptr), EPL_ERROR_INVALID_ARGUMENT);
+    EXPECT_NE(message.find(
+                  "input target holds 3, which is not a class of 3 and not the ignored -100; they count from 0 (row 3"),
+              std::string::npos)
+        << message;
   }
   message_of(epl_session_evaluate(job.session, inputs, 2, nullptr, nullptr), EPL_ERROR_INVALID_ARGUMENT);
   target.set_int(3, -1);
@@ -240,7 +258,8 @@ TEST_F(EvaluationApi, ALabelOutOfRangeIsFoundBeforeTheStep) {
   target.set_int(3, 2);
   ok(epl_session_step(job.session, inputs, 2, nullptr, nullptr));
   x.set(6 * 4 + 1, NAN);
-  const std::string message = message_of(epl_session_step(job.session, inputs, 2, nullptr, nullptr), EPL_ERROR_NOT_FINITE);
+  const std::string message =
+      message_of(epl_session_step(job.session, inputs, 2, nullptr, nullptr), EPL_ERROR_NOT_FINITE);
   EXPECT_NE(message.find("input x holds nan at [4,1]"), std::string::npos) << message;
   epl_tensor_destroy(some_x);
   epl_tensor_destroy(some_target);
@@ -255,16 +274,21 @@ TEST_F(EvaluationApi, ADatasetIsCheckedAsAWhole) {
   for (const char* options : {"{}", "{\"split\":\"train\",\"held_out\":0.02,\"split_seed\":3}"}) {
     epl_dataset* wrong = nullptr;
     ok(epl_dataset_open(engine, data_path.data(), data_path.size(), options, std::strlen(options), &wrong));
-    const std::string message = message_of(epl_dataset_check(wrong, job.plan, EPL_ENTRY_TRAIN), EPL_ERROR_INVALID_ARGUMENT);
-    EXPECT_NE(message.find("field target, row 41 (counted from 0), holds 7, which is no class of 3"), std::string::npos) << message;
+    const std::string message =
+        message_of(epl_dataset_check(wrong, job.plan, EPL_ENTRY_TRAIN), EPL_ERROR_INVALID_ARGUMENT);
+    EXPECT_NE(message.find("field target, row 41 (counted from 0), holds 7, which is not a class of 3"),
+              std::string::npos)
+        << message;
     epl_dataset_destroy(wrong);
   }
 }
 
 TEST_F(EvaluationApi, TheRateIsSetBetweenStepsAndKept) {
   Job job, other, constant;
-  make(job, 8, 1, {{"schedule", "plateau"}, {"schedule.patience", "0"}, {"schedule.factor", "0.5"}, {"optimizer.lr", "0.2"}});
-  make(other, 8, 1, {{"schedule", "plateau"}, {"schedule.patience", "0"}, {"schedule.factor", "0.5"}, {"optimizer.lr", "0.2"}});
+  make(job, 8, 1,
+       {{"schedule", "plateau"}, {"schedule.patience", "0"}, {"schedule.factor", "0.5"}, {"optimizer.lr", "0.2"}});
+  make(other, 8, 1,
+       {{"schedule", "plateau"}, {"schedule.patience", "0"}, {"schedule.factor", "0.5"}, {"optimizer.lr", "0.2"}});
   make(constant, 8);
   const epl_tensor* batch[2];
   const auto rate = [&](Job& one) {
@@ -285,7 +309,7 @@ TEST_F(EvaluationApi, TheRateIsSetBetweenStepsAndKept) {
   double scale = 0;
   ok(epl_session_get_number(other.session, EPL_STR("learning_rate_scale"), &scale));
   EXPECT_EQ(scale, 0.25);
-  ok(epl_session_observe(other.session, 0.9999999, 0));   // the best is kept as well, and this is hardly better
+  ok(epl_session_observe(other.session, 0.9999999, 0));  // the best is kept as well, and this is hardly better
   EXPECT_DOUBLE_EQ(rate(other), 0.025);
   uint64_t left = 0, right = 0;
   ok(epl_session_observe(job.session, 0.9999999, 0));
@@ -294,7 +318,8 @@ TEST_F(EvaluationApi, TheRateIsSetBetweenStepsAndKept) {
   ok(epl_session_hash(job.session, &left));
   ok(epl_session_hash(other.session, &right));
   EXPECT_EQ(left, right);
-  EXPECT_NE(message_of(epl_session_observe(constant.session, 1, 0), EPL_ERROR_INVALID_ARGUMENT).find("plateau does"), std::string::npos);
+  EXPECT_NE(message_of(epl_session_observe(constant.session, 1, 0), EPL_ERROR_INVALID_ARGUMENT).find("plateau does"),
+            std::string::npos);
   message_of(epl_session_set_number(job.session, EPL_STR("learning_rate_scale"), -1), EPL_ERROR_INVALID_ARGUMENT);
   message_of(epl_session_set_number(job.session, EPL_STR("lr"), 1), EPL_ERROR_NOT_FOUND);
 }

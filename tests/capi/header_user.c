@@ -22,6 +22,7 @@ int use_the_macros(void) {
   epl_metrics metrics = EPL_METRICS_INIT;
   epl_strategy* strategy = NULL;
   epl_error* error = epl_strategy_parse(NULL, EPL_STR("{}"), &strategy);
-  return (int)(engine.struct_size + port.struct_size + model.struct_size + plan.struct_size + session.struct_size + call.struct_size +
-               metrics.struct_size) + (error != NULL);
+  return (int)(engine.struct_size + port.struct_size + model.struct_size + plan.struct_size + session.struct_size +
+               call.struct_size + metrics.struct_size) +
+         (error != NULL);
 }

@@ -1,7 +1,7 @@
-// What a host process may do to the library, and what it must not notice of it: destroying beside a call, fork, its own rounding
-// mode, files that change, threads, texts, userdata.
-#include <gtest/gtest.h>
+// What a host process may do to the library, and what it must not notice of it: destroying beside a call, fork, its own
+// rounding mode, files that change, threads, texts, userdata.
 #include <dirent.h>
+#include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -25,7 +25,7 @@ namespace {
 namespace fs = std::filesystem;
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool sanitized = true;   // reading freed memory is what the sanitizer is there to see
+constexpr bool sanitized = true;  // reading freed memory is what the sanitizer is there to see
 #else
 constexpr bool sanitized = false;
 #endif
@@ -71,7 +71,7 @@ TEST_F(HostApi, ASessionDestroyedByAnotherThreadLivesToTheEndOfItsStep) {
     if (d->session == nullptr || std::string_view(message, length).find("step") != 0) return;
     std::thread([d] {
       epl_session_destroy(d->session);
-      epl_session_destroy(d->session);   // twice changes nothing
+      epl_session_destroy(d->session);  // twice changes nothing
       EXPECT_EQ(taken(epl_session_step(d->session, nullptr, 0, nullptr, nullptr)), EPL_ERROR_MISUSE);
     }).join();
     d->alive = epl_live_handles();
@@ -88,7 +88,7 @@ TEST_F(HostApi, ASessionDestroyedByAnotherThreadLivesToTheEndOfItsStep) {
   epl_metrics metrics = EPL_METRICS_INIT;
   must(epl_session_step(session, w.inputs, 2, nullptr, &metrics));
   EXPECT_EQ(metrics.step, 1);
-  EXPECT_EQ(epl_live_handles(), destroyer.alive - 1);   // it went with the call
+  EXPECT_EQ(epl_live_handles(), destroyer.alive - 1);  // it went with the call
   epl_plan_destroy(plan);
   epl_model_destroy(model);
   epl_engine_destroy(engine);
@@ -101,7 +101,8 @@ TEST_F(HostApi, StrategiesAndTrainersAreReadByOneCallerAtATime) {
     for (int i = 0; !stop; ++i) {
       const bool odd = i % 2 != 0;
       if (taken(odd ? epl_strategy_set(w.strategy, EPL_STR("pipeline.num_micro_batch"), EPL_STR("2"))
-                    : epl_strategy_set(w.strategy, EPL_STR("reproducible.level"), EPL_STR("data"))) == EPL_ERROR_MISUSE) ++refused;
+                    : epl_strategy_set(w.strategy, EPL_STR("reproducible.level"), EPL_STR("data"))) == EPL_ERROR_MISUSE)
+        ++refused;
       static_cast<void>(taken(epl_trainer_set(w.trainer, EPL_STR("loss.output"), EPL_STR(""))));
     }
   });
@@ -124,8 +125,7 @@ TEST_F(HostApi, StrategiesAndTrainersAreReadByOneCallerAtATime) {
 }
 
 // Runs f in a child of fork() and gives what it returns; -1 where it does not end.
-template <class F>
-int in_child(F&& f) {
+template <class F> int in_child(F&& f) {
   const pid_t child = ::fork();
   if (child == 0) {
     ::alarm(20);
@@ -137,9 +137,10 @@ int in_child(F&& f) {
 }
 
 TEST_F(HostApi, AChildOfForkIsRefusedAndNothingHangs) {
-  must(epl_session_step(w.session, w.inputs, 2, nullptr, nullptr));   // its threads are there
+  must(epl_session_step(w.session, w.inputs, 2, nullptr, nullptr));  // its threads are there
   epl_dataset* dataset = nullptr;
-  must(epl_dataset_open(w.engine, TEXT(w.csv_path), EPL_STR("{\"batch\":8,\"prefetch\":2,\"classes\":true}"), &dataset));
+  must(
+      epl_dataset_open(w.engine, TEXT(w.csv_path), EPL_STR("{\"batch\":8,\"prefetch\":2,\"classes\":true}"), &dataset));
   const int result = in_child([&] {
     std::string message;
     const epl_tensor* batch[2];
@@ -149,7 +150,7 @@ TEST_F(HostApi, AChildOfForkIsRefusedAndNothingHangs) {
     epl_dataset_destroy(dataset);
     // The parent's plan serves a session of the child's own.
     epl_session* own = nullptr;
-    if (sanitized) return 0;   // sanitizers start no threads in such a child
+    if (sanitized) return 0;  // sanitizers start no threads in such a child
     if (taken(epl_session_create(w.plan, nullptr, &own)) != EPL_OK) return 3;
     if (taken(epl_session_step(own, w.inputs, 2, nullptr, nullptr)) != EPL_OK) return 4;
     epl_session_destroy(own);
@@ -160,7 +161,7 @@ TEST_F(HostApi, AChildOfForkIsRefusedAndNothingHangs) {
 #else
   static_cast<void>(result);
 #endif
-  must(epl_session_step(w.session, w.inputs, 2, nullptr, nullptr));   // the parent has lost nothing
+  must(epl_session_step(w.session, w.inputs, 2, nullptr, nullptr));  // the parent has lost nothing
   epl_dataset_destroy(dataset);
 }
 
@@ -169,7 +170,7 @@ TEST_F(HostApi, HandlesThatAreNoneAreSeenWhereTheyCanBe) {
   auto* wrong = reinterpret_cast<epl_session*>(w.plan);
   const Failure foreign(epl_session_step(wrong, w.inputs, 2, nullptr, nullptr));
   EXPECT_EQ(foreign.code, EPL_ERROR_MISUSE);
-  EXPECT_NE(foreign.message.find("no live epl_session"), std::string::npos) << foreign.message;
+  EXPECT_NE(foreign.message.find("not a live epl_session"), std::string::npos) << foreign.message;
   epl_session_destroy(wrong);
   EXPECT_EQ(epl_session_steps(wrong), 0);
   EXPECT_EQ(epl_plan_ranks(w.plan), 1);
@@ -257,20 +258,30 @@ TEST_F(HostApi, DeepAndDoubledJsonIsRefusedOnASmallStack) {
   pthread_attr_init(&attributes);
   pthread_attr_setstacksize(&attributes, sanitized ? 4 << 20 : 256 << 10);
   pthread_t thread;
-  ASSERT_EQ(pthread_create(&thread, &attributes, [](void* argument) -> void* {
-    auto* work = static_cast<Work*>(argument);
-    epl_dataset* dataset = nullptr;
-    epl_strategy* strategy = nullptr;
-    const std::string& deep = *work->deep;
-    EXPECT_EQ(taken(epl_template_write(work->w->engine, EPL_STR("mlp"), deep.data(), deep.size(), EPL_STR("x.onnx"))), EPL_ERROR_INVALID_ARGUMENT);
-    EXPECT_EQ(taken(epl_dataset_open(work->w->engine, EPL_STR("x.csv"), deep.data(), deep.size(), &dataset)), EPL_ERROR_INVALID_ARGUMENT);
-    EXPECT_EQ(taken(epl_strategy_parse(work->w->engine, deep.data(), deep.size(), &strategy)), EPL_ERROR_INVALID_ARGUMENT);
-    return nullptr;
-  }, &work), 0);
+  ASSERT_EQ(
+      pthread_create(
+          &thread, &attributes,
+          [](void* argument) -> void* {
+            auto* work = static_cast<Work*>(argument);
+            epl_dataset* dataset = nullptr;
+            epl_strategy* strategy = nullptr;
+            const std::string& deep = *work->deep;
+            EXPECT_EQ(
+                taken(epl_template_write(work->w->engine, EPL_STR("mlp"), deep.data(), deep.size(), EPL_STR("x.onnx"))),
+                EPL_ERROR_INVALID_ARGUMENT);
+            EXPECT_EQ(taken(epl_dataset_open(work->w->engine, EPL_STR("x.csv"), deep.data(), deep.size(), &dataset)),
+                      EPL_ERROR_INVALID_ARGUMENT);
+            EXPECT_EQ(taken(epl_strategy_parse(work->w->engine, deep.data(), deep.size(), &strategy)),
+                      EPL_ERROR_INVALID_ARGUMENT);
+            return nullptr;
+          },
+          &work),
+      0);
   pthread_join(thread, nullptr);
   pthread_attr_destroy(&attributes);
   epl_strategy* strategy = nullptr;
-  const Failure twice(epl_strategy_parse(w.engine, EPL_STR("{\"pipeline.num_micro_batch\":1,\"pipeline.num_micro_batch\":2}"), &strategy));
+  const Failure twice(epl_strategy_parse(
+      w.engine, EPL_STR("{\"pipeline.num_micro_batch\":1,\"pipeline.num_micro_batch\":2}"), &strategy));
   EXPECT_NE(twice.message.find("comes twice"), std::string::npos) << twice.message;
 }
 
@@ -278,17 +289,23 @@ TEST_F(HostApi, TheSameMistakeHasTheSameCode) {
   epl_text* text = nullptr;
   epl_model* model = nullptr;
   epl_strategy* strategy = nullptr;
-  for (epl_error* unknown : {epl_trainer_set(w.trainer, EPL_STR("nothing"), EPL_STR("1")), epl_trainer_set(w.trainer, EPL_STR("loss"), EPL_STR("nothing")),
-                             epl_trainer_set(w.trainer, EPL_STR("optimizer"), EPL_STR("nothing")), epl_trainer_set(w.trainer, EPL_STR("schedule"), EPL_STR("nothing")),
-                             epl_strategy_set(w.strategy, EPL_STR("nothing"), EPL_STR("1")), epl_strategy_parse(w.engine, EPL_STR("{\"nothing\":1}"), &strategy),
-                             epl_plan_describe(w.plan, EPL_STR("nothing"), &text), epl_model_load(w.engine, EPL_STR("/nowhere/model"), nullptr, &model),
+  for (epl_error* unknown : {epl_trainer_set(w.trainer, EPL_STR("nothing"), EPL_STR("1")),
+                             epl_trainer_set(w.trainer, EPL_STR("loss"), EPL_STR("nothing")),
+                             epl_trainer_set(w.trainer, EPL_STR("optimizer"), EPL_STR("nothing")),
+                             epl_trainer_set(w.trainer, EPL_STR("schedule"), EPL_STR("nothing")),
+                             epl_strategy_set(w.strategy, EPL_STR("nothing"), EPL_STR("1")),
+                             epl_strategy_parse(w.engine, EPL_STR("{\"nothing\":1}"), &strategy),
+                             epl_plan_describe(w.plan, EPL_STR("nothing"), &text),
+                             epl_model_load(w.engine, EPL_STR("/nowhere/model"), nullptr, &model),
                              epl_model_load(w.engine, EPL_STR("/nowhere/model.onnx"), nullptr, &model)}) {
     const Failure failure(unknown);
     EXPECT_EQ(failure.code, EPL_ERROR_NOT_FOUND) << failure.message;
   }
   EXPECT_EQ(Failure(epl_model_load(w.engine, EPL_STR("/etc/passwd"), nullptr, &model)).code, EPL_ERROR_UNSUPPORTED);
-  for (epl_error* wrong : {epl_trainer_set(w.trainer, EPL_STR("clip_norm"), EPL_STR("nan")), epl_trainer_set(w.trainer, EPL_STR("clip_norm"), EPL_STR("inf")),
-                           epl_trainer_set_number(w.trainer, EPL_STR("clip_norm"), HUGE_VAL), epl_trainer_set(w.trainer, EPL_STR("schedule.warmup_steps"), EPL_STR("-1"))}) {
+  for (epl_error* wrong : {epl_trainer_set(w.trainer, EPL_STR("clip_norm"), EPL_STR("nan")),
+                           epl_trainer_set(w.trainer, EPL_STR("clip_norm"), EPL_STR("inf")),
+                           epl_trainer_set_number(w.trainer, EPL_STR("clip_norm"), HUGE_VAL),
+                           epl_trainer_set(w.trainer, EPL_STR("schedule.warmup_steps"), EPL_STR("-1"))}) {
     EXPECT_EQ(Failure(wrong).code, EPL_ERROR_INVALID_ARGUMENT);
   }
   epl_plan_options options = EPL_PLAN_OPTIONS_INIT;
@@ -309,7 +326,7 @@ TEST_F(HostApi, UserdataIsGivenBackOnceEachAndNotByAFailure) {
   epl_cancel* cancel = nullptr;
   must(epl_cancel_create(engine, &cancel));
   epl_engine_destroy(engine);
-  EXPECT_EQ(given_back, 1);   // a token needs nothing of it
+  EXPECT_EQ(given_back, 1);  // a token needs nothing of it
   epl_cancel_destroy(cancel);
   EXPECT_EQ(given_back, 1);
   options.log_destroy = options.allocator_destroy;
@@ -324,7 +341,7 @@ TEST_F(HostApi, UserdataIsGivenBackOnceEachAndNotByAFailure) {
 
 TEST_F(HostApi, WithoutMemoryTheCallAndTheBytesAreNamed) {
   epl_tensor* tensor = nullptr;
-  if (!sanitized) {   // a sanitizer's allocator ends the process where others say no
+  if (!sanitized) {  // a sanitizer's allocator ends the process where others say no
     const int64_t dims[1] = {int64_t{1} << 45};
     const Failure large(epl_tensor_create(w.engine, EPL_DTYPE_U8, dims, 1, &tensor));
     EXPECT_EQ(large.code, EPL_ERROR_OUT_OF_MEMORY);
@@ -390,7 +407,7 @@ TEST_F(HostApi, TheHostsRoundingModeNeitherMattersNorChanges) {
     EXPECT_TRUE(got == wanted) << mode;
   }
 #if defined(__x86_64__)
-  const unsigned before = __builtin_ia32_stmxcsr(), flush = before | 0x8040;   // flush to zero, denormals are zero
+  const unsigned before = __builtin_ia32_stmxcsr(), flush = before | 0x8040;  // flush to zero, denormals are zero
   __builtin_ia32_ldmxcsr(flush);
   const std::string got = train();
   EXPECT_EQ(__builtin_ia32_stmxcsr() & 0x8040u, 0x8040u);
@@ -427,7 +444,7 @@ TEST_F(HostApi, ThreadsHaveNamesAndTakeNoSignals) {
     EXPECT_NE(blocked & (uint64_t{1} << (SIGUSR1 - 1)), 0u) << name;
     EXPECT_NE(blocked & (uint64_t{1} << (SIGTERM - 1)), 0u) << name;
   }
-  EXPECT_EQ(workers, 1);   // with the caller, two
+  EXPECT_EQ(workers, 1);  // with the caller, two
   EXPECT_EQ(readers, 1);
   sigset_t mine;
   pthread_sigmask(SIG_SETMASK, nullptr, &mine);
@@ -450,7 +467,7 @@ TEST_F(HostApi, SeekingIsCheckedAndLeavesTheBatchInHandAlone) {
     const auto* first = static_cast<const float*>(epl_tensor_data(batch[0]));
     ASSERT_EQ(first[0], 0);
     for (int64_t position : {2, 3, 5, 1, 0, 4, 6, 7}) must(epl_dataset_seek(dataset, position));
-    std::this_thread::sleep_for(std::chrono::milliseconds(30));   // for the thread that reads ahead
+    std::this_thread::sleep_for(std::chrono::milliseconds(30));  // for the thread that reads ahead
     EXPECT_EQ(first[0], 0);
     for (const int64_t position : {3, 3, 0, 7, 8, 1, 0, 0}) {
       must(epl_dataset_seek(dataset, position));
@@ -489,7 +506,8 @@ TEST_F(HostApi, TheLogTellsWhatHappens) {
   must(epl_session_save(session, TEXT(w.checkpoint), nullptr));
   must(epl_session_load(session, TEXT(w.checkpoint), nullptr));
   must(epl_session_export_onnx(session, TEXT(w.out)));
-  for (const char* word : {"EPL ", "model from ", "plan: ", "session: ", "dataset ", "step 1: ", "saved ", "loaded ", "exported "}) {
+  for (const char* word :
+       {"EPL ", "model from ", "plan: ", "session: ", "dataset ", "step 1: ", "saved ", "loaded ", "exported "}) {
     EXPECT_NE(log.text.find(word), std::string::npos) << word << " in\n" << log.text;
   }
   epl_dataset_destroy(dataset);
@@ -499,13 +517,14 @@ TEST_F(HostApi, TheLogTellsWhatHappens) {
   epl_engine_destroy(engine);
 }
 
-// --- Files that change under the library ---------------------------------------------------------------------------------
+// --- Files that change under the library
+// ---------------------------------------------------------------------------------
 
 class ChangingFiles : public HostApi {
  protected:
   void SetUp() override {
     folder = (fs::temp_directory_path() / ("epl_files_test_" + std::to_string(::getpid()))).string();
-    ::world_make(&w, folder.c_str(), 1, 8000);   // 128 kB of weights, which stay in the file
+    ::world_make(&w, folder.c_str(), 1, 8000);  // 128 kB of weights, which stay in the file
   }
   void expect_io(epl_error* error, const char* what, const std::string& path) {
     const Failure failure(error);
@@ -521,18 +540,19 @@ TEST_F(ChangingFiles, AModelThatShrinksIsAnErrorEverywhere) {
   epl_plan* plan = nullptr;
   expect_io(epl_session_create(w.plan, nullptr, &session), "session_create", w.model_path);
   EXPECT_EQ(session, nullptr);
-  static_cast<void>(taken(epl_plan_create(w.model, w.trainer, nullptr, nullptr, &plan)));   // a plan needs no weights
+  static_cast<void>(taken(epl_plan_create(w.model, w.trainer, nullptr, nullptr, &plan)));  // a plan needs no weights
   epl_plan_destroy(plan);
   epl_text* text = nullptr;
   must(epl_model_describe(w.model, &text));
   epl_text_destroy(text);
-  must(epl_session_step(w.session, w.inputs, 2, nullptr, nullptr));   // what runs goes on
+  must(epl_session_step(w.session, w.inputs, 2, nullptr, nullptr));  // what runs goes on
   must(epl_session_save(w.session, TEXT(w.checkpoint), nullptr));
 }
 
 TEST_F(ChangingFiles, AModelReplacedByRenamingIsStillTheOldOne) {
   const std::string other = folder + "/other.onnx";
-  must(epl_template_write(w.engine, EPL_STR("mlp"), EPL_STR("{\"sizes\":[4,8000,2],\"seed\":77}"), TEXT(other.c_str())));
+  must(
+      epl_template_write(w.engine, EPL_STR("mlp"), EPL_STR("{\"sizes\":[4,8000,2],\"seed\":77}"), TEXT(other.c_str())));
   fs::rename(other, w.model_path);
   epl_session* session = nullptr;
   must(epl_session_create(w.plan, nullptr, &session));
@@ -540,7 +560,7 @@ TEST_F(ChangingFiles, AModelReplacedByRenamingIsStillTheOldOne) {
   must(epl_session_hash(session, &ours));
   must(epl_session_hash(w.session, &first));
   EXPECT_EQ(ours, first);
-  must(epl_session_export_onnx(session, TEXT(w.model_path)));   // onto the file it came from
+  must(epl_session_export_onnx(session, TEXT(w.model_path)));  // onto the file it came from
   epl_session_destroy(session);
 }
 

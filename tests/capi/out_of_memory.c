@@ -1,7 +1,9 @@
-/* Every allocation fails once, and from each one on for good, at every entry point: the call says EPL_ERROR_OUT_OF_MEMORY, or has
- * done without; its handle is NULL, nothing is half done, nothing is lost, and the process lives.
+/* Every allocation fails once, and from each one on for good, at every entry point: the call says
+ * EPL_ERROR_OUT_OF_MEMORY, or has done without; its handle is NULL, nothing is half done, nothing is lost, and the
+ * process lives.
  *
- * usage: out_of_memory FOLDER [TRIALS]   TRIALS for each call and kind of failure, evenly spread; 0: every allocation */
+ * usage: out_of_memory FOLDER [TRIALS]   TRIALS for each call and kind of failure, evenly spread; 0: every allocation
+ */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -13,7 +15,7 @@
 
 #include "world.h"
 
-/* --- An allocator that fails: the library calls malloc by its name, and the program's comes first. ------------------- */
+/* --- An allocator that fails: the library calls malloc by its name, and the program's comes first. --- */
 
 extern void* __libc_malloc(size_t);
 extern void* __libc_calloc(size_t, size_t);
@@ -50,14 +52,14 @@ void* mmap(void* at, size_t bytes, int protection, int flags, int file, off_t of
   return real_mmap ? real_mmap(at, bytes, protection, flags, file, offset) : MAP_FAILED;
 }
 
-/* --- The calls ---------------------------------------------------------------------------------------------------------- */
+/* --- The calls --- */
 
 static world w;
 static epl_dataset *rows, *ahead; /* without and with reading ahead */
 static epl_session* adapted;      /* with low-rank adapters */
 static char adapted_checkpoint[256];
-static epl_dataset* bound;         /* to the plan, all its fields classes and features */
-static epl_session* watcher;       /* of a plan whose schedule is plateau */
+static epl_dataset* bound;   /* to the plan, all its fields classes and features */
+static epl_session* watcher; /* of a plan whose schedule is plateau */
 static epl_evaluation *evaluation, *other;
 static epl_tensor* bias;
 static int released, deleted;
@@ -67,8 +69,8 @@ static void count_release(void* userdata) { (void)userdata, ++released; }
 typedef struct call {
   const char* name;
   epl_error* (*run)(void** out);
-  void (*destroy)(void* out);      /* NULL: it gives no handle */
-  const char* (*check)(int32_t);   /* NULL, or what is wrong after the call; gets its code */
+  void (*destroy)(void* out);    /* NULL: it gives no handle */
+  const char* (*check)(int32_t); /* NULL, or what is wrong after the call; gets its code */
 } call;
 
 static int64_t steps_before;
@@ -123,7 +125,8 @@ static const char* check_removed(int32_t code) {
   epl_text* text = NULL;
   int there = taken(epl_checkpoint_describe(w.engine, TEXT(w.checkpoint), &text)) == EPL_OK;
   epl_text_destroy(text);
-  must(epl_session_save(w.session, TEXT(w.checkpoint), rows)); /* whatever a failed removal left is the checkpoint's own */
+  must(epl_session_save(w.session, TEXT(w.checkpoint),
+                        rows)); /* whatever a failed removal left is the checkpoint's own */
   return code == EPL_OK && there ? "success, and the checkpoint is there" : NULL;
 }
 static int64_t samples_before;
@@ -147,7 +150,8 @@ static const char* check_samples(int32_t code) { return check_count(code, world_
 static const char* check_batches(int32_t code) { return check_count(code, 64, 1); }
 static const char* check_reset(int32_t code) {
   const char* wrong = check_count(code, -samples_before, 0);
-  if (samples_before == 0) must(epl_evaluation_add(evaluation, w.session, w.inputs, 2, NULL)); /* for the calls that ask for results */
+  if (samples_before == 0)
+    must(epl_evaluation_add(evaluation, w.session, w.inputs, 2, NULL)); /* for the calls that ask for results */
   samples_before = epl_evaluation_samples(evaluation);
   return wrong;
 }
@@ -157,14 +161,18 @@ static const char* check_load(int32_t code) {
   return NULL;
 }
 
-#define CALL(function, ...) \
-  static epl_error* run_##function(void** out) { (void)out; return function(__VA_ARGS__); }
+#define CALL(function, ...)                      \
+  static epl_error* run_##function(void** out) { \
+    (void)out;                                   \
+    return function(__VA_ARGS__);                \
+  }
 static const int64_t dims[2] = {8, 4};
 CALL(epl_engine_create, NULL, (epl_engine**)out)
 CALL(epl_engine_describe, w.engine, (epl_text**)out)
 CALL(epl_tensor_create, w.engine, EPL_DTYPE_F32, dims, 2, (epl_tensor**)out)
 CALL(epl_tensor_create_copy, w.engine, EPL_DTYPE_F32, dims, 2, borrowed, sizeof borrowed, (epl_tensor**)out)
-CALL(epl_tensor_create_borrow, w.engine, EPL_DTYPE_F32, dims, 2, borrowed, sizeof borrowed, count_release, NULL, (epl_tensor**)out)
+CALL(epl_tensor_create_borrow, w.engine, EPL_DTYPE_F32, dims, 2, borrowed, sizeof borrowed, count_release, NULL,
+     (epl_tensor**)out)
 CALL(epl_tensor_to_dlpack, w.x, out)
 CALL(epl_model_load, w.engine, TEXT(w.model_path), NULL, (epl_model**)out)
 CALL(epl_model_describe, w.model, (epl_text**)out)
@@ -178,13 +186,15 @@ CALL(epl_trainer_bind_batch_dim, w.trainer, EPL_STR("x"), 0)
 CALL(epl_trainer_bind_value, w.trainer, EPL_STR("x"), w.x)
 CALL(epl_trainer_bind_input, w.trainer, EPL_STR("x"), EPL_DTYPE_F32, dims, 2)
 CALL(epl_strategy_create, w.engine, (epl_strategy**)out)
-CALL(epl_strategy_parse, w.engine, EPL_STR("{\"pipeline.num_micro_batch\":2,\"default\":{\"replicate\":1}}"), (epl_strategy**)out)
+CALL(epl_strategy_parse, w.engine, EPL_STR("{\"pipeline.num_micro_batch\":2,\"default\":{\"replicate\":1}}"),
+     (epl_strategy**)out)
 CALL(epl_strategy_set, w.strategy, EPL_STR("pipeline.num_micro_batch"), EPL_STR("1"))
 CALL(epl_strategy_describe, w.strategy, (epl_text**)out)
 CALL(epl_plan_create, w.model, w.trainer, w.strategy, NULL, (epl_plan**)out)
 CALL(epl_plan_describe, w.plan, EPL_STR("memory"), (epl_text**)out)
 CALL(epl_cancel_create, w.engine, (epl_cancel**)out)
-CALL(epl_dataset_open, w.engine, TEXT(w.csv_path), EPL_STR("{\"batch\":8,\"prefetch\":2,\"classes\":true}"), (epl_dataset**)out)
+CALL(epl_dataset_open, w.engine, TEXT(w.csv_path), EPL_STR("{\"batch\":8,\"prefetch\":2,\"classes\":true}"),
+     (epl_dataset**)out)
 CALL(epl_dataset_describe, rows, (epl_text**)out)
 CALL(epl_dataset_bind, rows, w.plan, EPL_ENTRY_TRAIN)
 CALL(epl_dataset_seek, rows, 0)
@@ -228,8 +238,14 @@ static epl_error* run_epl_trainer_add_group(void** out) {
   epl_trainer* trainer = w.trainer;
   return epl_trainer_add_group(trainer, EPL_STR("*.bias"), &group);
 }
-static epl_error* run_epl_trainer_group_add(void** out) { (void)out; return epl_trainer_group_add(w.trainer, 0, EPL_STR("net.*.weight")); }
-static epl_error* run_epl_trainer_group_set(void** out) { (void)out; return epl_trainer_group_set(w.trainer, 0, EPL_STR("frozen"), EPL_STR("false")); }
+static epl_error* run_epl_trainer_group_add(void** out) {
+  (void)out;
+  return epl_trainer_group_add(w.trainer, 0, EPL_STR("net.*.weight"));
+}
+static epl_error* run_epl_trainer_group_set(void** out) {
+  (void)out;
+  return epl_trainer_group_set(w.trainer, 0, EPL_STR("frozen"), EPL_STR("false"));
+}
 static epl_error* run_epl_tensor_from_dlpack(void** out) {
   /* The host's struct, in the layout of DLPack 1. */
   static struct {
@@ -268,10 +284,22 @@ static epl_error* model_port(epl_port* port) { return epl_model_port(w.model, EP
 static epl_error* plan_port(epl_port* port) { return epl_plan_port(w.plan, EPL_ENTRY_TRAIN, EPL_PORT_INPUT, 0, port); }
 static epl_error* field_port(epl_port* port) { return epl_dataset_field(rows, 0, port); }
 static epl_error* state_port(epl_port* port) { return epl_session_state_port(w.session, EPL_STATE_PARAMETER, 0, port); }
-static epl_error* run_epl_model_port(void** out) { (void)out; return run_port(model_port); }
-static epl_error* run_epl_plan_port(void** out) { (void)out; return run_port(plan_port); }
-static epl_error* run_epl_dataset_field(void** out) { (void)out; return run_port(field_port); }
-static epl_error* run_epl_session_state_port(void** out) { (void)out; return run_port(state_port); }
+static epl_error* run_epl_model_port(void** out) {
+  (void)out;
+  return run_port(model_port);
+}
+static epl_error* run_epl_plan_port(void** out) {
+  (void)out;
+  return run_port(plan_port);
+}
+static epl_error* run_epl_dataset_field(void** out) {
+  (void)out;
+  return run_port(field_port);
+}
+static epl_error* run_epl_session_state_port(void** out) {
+  (void)out;
+  return run_port(state_port);
+}
 static epl_error* run_epl_dataset_next(void** out) {
   const epl_tensor* batch[2];
   (void)out;
@@ -309,57 +337,115 @@ static epl_error* run_epl_session_hash(void** out) {
   return epl_session_hash(w.session, &hash);
 }
 /* Frozen weights beside adapters are left to the model's file. */
-static epl_error* run_adapted_save(void** out) { (void)out; return epl_session_save(adapted, TEXT(adapted_checkpoint), NULL); }
-static epl_error* run_adapted_load(void** out) { (void)out; return epl_session_load(adapted, TEXT(adapted_checkpoint), NULL); }
+static epl_error* run_adapted_save(void** out) {
+  (void)out;
+  return epl_session_save(adapted, TEXT(adapted_checkpoint), NULL);
+}
+static epl_error* run_adapted_load(void** out) {
+  (void)out;
+  return epl_session_load(adapted, TEXT(adapted_checkpoint), NULL);
+}
 static epl_error* run_epl_session_set(void** out) {
   (void)out;
   return epl_session_set(w.session, EPL_STR("net.0.bias"), bias);
 }
 
-#define GIVES(type) static void destroy_##type(void* out) { epl_##type##_destroy(out); }
-GIVES(engine) GIVES(text) GIVES(tensor) GIVES(model) GIVES(trainer) GIVES(strategy) GIVES(plan) GIVES(cancel) GIVES(dataset) GIVES(session) GIVES(evaluation)
-static void destroy_dlpack(void* out) {
+#define GIVES(type) \
+  static void destroy_##type(void* out) { epl_##type##_destroy(out); }
+GIVES(engine)
+GIVES(text)
+GIVES(tensor)
+GIVES(model)
+GIVES(trainer)
+GIVES(strategy)
+GIVES(plan) GIVES(cancel) GIVES(dataset) GIVES(session) GIVES(evaluation) static void destroy_dlpack(void* out) {
   epl_tensor* tensor = NULL;
   must(epl_tensor_from_dlpack(w.engine, out, &tensor));
   epl_tensor_destroy(tensor);
 }
 
 #define ROW(function, type, check) {#function, run_##function, type, check}
-static const call calls[] = {
-    ROW(epl_engine_create, destroy_engine, NULL), ROW(epl_engine_describe, destroy_text, NULL), ROW(epl_tensor_create, destroy_tensor, NULL),
-    ROW(epl_tensor_create_copy, destroy_tensor, NULL), ROW(epl_tensor_create_borrow, destroy_tensor, check_released),
-    ROW(epl_tensor_from_dlpack, destroy_tensor, check_deleted), ROW(epl_tensor_to_dlpack, destroy_dlpack, NULL), ROW(epl_model_load, destroy_model, NULL),
-    ROW(epl_model_load_bytes, destroy_model, NULL), ROW(epl_model_describe, destroy_text, NULL), ROW(epl_model_findings, destroy_text, NULL), ROW(epl_model_port, NULL, NULL),
-    ROW(epl_template_write, NULL, check_out), ROW(epl_trainer_create, destroy_trainer, NULL), ROW(epl_trainer_set, NULL, NULL),
-    ROW(epl_trainer_set_number, NULL, NULL), ROW(epl_trainer_bind_symbol, NULL, NULL), ROW(epl_trainer_bind_input, NULL, NULL),
-    ROW(epl_trainer_bind_value, NULL, NULL), ROW(epl_trainer_bind_batch_dim, NULL, NULL), ROW(epl_strategy_create, destroy_strategy, NULL), ROW(epl_strategy_parse, destroy_strategy, NULL),
-    ROW(epl_strategy_set, NULL, NULL), ROW(epl_strategy_describe, destroy_text, NULL), ROW(epl_plan_create, destroy_plan, NULL),
-    ROW(epl_plan_port, NULL, NULL), ROW(epl_plan_describe, destroy_text, NULL), ROW(epl_cancel_create, destroy_cancel, NULL),
-    ROW(epl_dataset_open, destroy_dataset, NULL), ROW(epl_dataset_field, NULL, NULL), ROW(epl_dataset_next, NULL, NULL),
-    ROW(epl_dataset_describe, destroy_text, NULL), ROW(epl_dataset_bind, NULL, NULL), ROW(epl_dataset_seek, NULL, NULL), ROW(epl_dataset_check, NULL, NULL), ROW(epl_session_create, destroy_session, NULL),
-    ROW(epl_session_step, NULL, check_step), ROW(epl_session_evaluate, NULL, NULL), ROW(epl_session_predict, destroy_tensor, NULL),
-    ROW(epl_session_metric, NULL, NULL), ROW(epl_session_hash, NULL, NULL), ROW(epl_session_state_port, NULL, NULL),
-    ROW(epl_session_get, destroy_tensor, NULL), ROW(epl_session_set, NULL, NULL), ROW(epl_session_save, NULL, check_checkpoint),
-    ROW(epl_session_load, NULL, check_load), ROW(epl_session_compare, destroy_text, NULL), ROW(epl_checkpoint_remove, NULL, check_removed), ROW(epl_checkpoint_describe, destroy_text, NULL), ROW(epl_session_export_onnx, NULL, check_out),
-    ROW(epl_session_export_onnx_for_training, NULL, check_out), ROW(epl_session_export_safetensors, NULL, check_out),
-    ROW(epl_session_export_adapters, NULL, check_adapters), {"epl_session_save of adapters", run_adapted_save, NULL, NULL},
-    {"epl_session_load of adapters", run_adapted_load, NULL, NULL},
-    ROW(epl_session_set_number, NULL, NULL), ROW(epl_session_get_number, NULL, NULL), ROW(epl_session_observe, NULL, NULL),
-    ROW(epl_evaluation_create, destroy_evaluation, NULL), ROW(epl_evaluation_add, NULL, check_samples),
-    ROW(epl_evaluation_add_dataset, NULL, check_batches), ROW(epl_evaluation_merge, NULL, check_samples),
-    ROW(epl_evaluation_result, NULL, NULL), ROW(epl_evaluation_describe, destroy_text, NULL), ROW(epl_evaluation_reset, NULL, check_reset),
-    /* These change the trainer for the calls above, so they come last. */
-    ROW(epl_trainer_train_only, NULL, NULL), ROW(epl_trainer_add_adapter, NULL, NULL),
-    ROW(epl_trainer_add_group, NULL, NULL), ROW(epl_trainer_group_add, NULL, NULL), ROW(epl_trainer_group_set, NULL, NULL)};
+static const call calls[] = {ROW(epl_engine_create, destroy_engine, NULL),
+                             ROW(epl_engine_describe, destroy_text, NULL),
+                             ROW(epl_tensor_create, destroy_tensor, NULL),
+                             ROW(epl_tensor_create_copy, destroy_tensor, NULL),
+                             ROW(epl_tensor_create_borrow, destroy_tensor, check_released),
+                             ROW(epl_tensor_from_dlpack, destroy_tensor, check_deleted),
+                             ROW(epl_tensor_to_dlpack, destroy_dlpack, NULL),
+                             ROW(epl_model_load, destroy_model, NULL),
+                             ROW(epl_model_load_bytes, destroy_model, NULL),
+                             ROW(epl_model_describe, destroy_text, NULL),
+                             ROW(epl_model_findings, destroy_text, NULL),
+                             ROW(epl_model_port, NULL, NULL),
+                             ROW(epl_template_write, NULL, check_out),
+                             ROW(epl_trainer_create, destroy_trainer, NULL),
+                             ROW(epl_trainer_set, NULL, NULL),
+                             ROW(epl_trainer_set_number, NULL, NULL),
+                             ROW(epl_trainer_bind_symbol, NULL, NULL),
+                             ROW(epl_trainer_bind_input, NULL, NULL),
+                             ROW(epl_trainer_bind_value, NULL, NULL),
+                             ROW(epl_trainer_bind_batch_dim, NULL, NULL),
+                             ROW(epl_strategy_create, destroy_strategy, NULL),
+                             ROW(epl_strategy_parse, destroy_strategy, NULL),
+                             ROW(epl_strategy_set, NULL, NULL),
+                             ROW(epl_strategy_describe, destroy_text, NULL),
+                             ROW(epl_plan_create, destroy_plan, NULL),
+                             ROW(epl_plan_port, NULL, NULL),
+                             ROW(epl_plan_describe, destroy_text, NULL),
+                             ROW(epl_cancel_create, destroy_cancel, NULL),
+                             ROW(epl_dataset_open, destroy_dataset, NULL),
+                             ROW(epl_dataset_field, NULL, NULL),
+                             ROW(epl_dataset_next, NULL, NULL),
+                             ROW(epl_dataset_describe, destroy_text, NULL),
+                             ROW(epl_dataset_bind, NULL, NULL),
+                             ROW(epl_dataset_seek, NULL, NULL),
+                             ROW(epl_dataset_check, NULL, NULL),
+                             ROW(epl_session_create, destroy_session, NULL),
+                             ROW(epl_session_step, NULL, check_step),
+                             ROW(epl_session_evaluate, NULL, NULL),
+                             ROW(epl_session_predict, destroy_tensor, NULL),
+                             ROW(epl_session_metric, NULL, NULL),
+                             ROW(epl_session_hash, NULL, NULL),
+                             ROW(epl_session_state_port, NULL, NULL),
+                             ROW(epl_session_get, destroy_tensor, NULL),
+                             ROW(epl_session_set, NULL, NULL),
+                             ROW(epl_session_save, NULL, check_checkpoint),
+                             ROW(epl_session_load, NULL, check_load),
+                             ROW(epl_session_compare, destroy_text, NULL),
+                             ROW(epl_checkpoint_remove, NULL, check_removed),
+                             ROW(epl_checkpoint_describe, destroy_text, NULL),
+                             ROW(epl_session_export_onnx, NULL, check_out),
+                             ROW(epl_session_export_onnx_for_training, NULL, check_out),
+                             ROW(epl_session_export_safetensors, NULL, check_out),
+                             ROW(epl_session_export_adapters, NULL, check_adapters),
+                             {"epl_session_save of adapters", run_adapted_save, NULL, NULL},
+                             {"epl_session_load of adapters", run_adapted_load, NULL, NULL},
+                             ROW(epl_session_set_number, NULL, NULL),
+                             ROW(epl_session_get_number, NULL, NULL),
+                             ROW(epl_session_observe, NULL, NULL),
+                             ROW(epl_evaluation_create, destroy_evaluation, NULL),
+                             ROW(epl_evaluation_add, NULL, check_samples),
+                             ROW(epl_evaluation_add_dataset, NULL, check_batches),
+                             ROW(epl_evaluation_merge, NULL, check_samples),
+                             ROW(epl_evaluation_result, NULL, NULL),
+                             ROW(epl_evaluation_describe, destroy_text, NULL),
+                             ROW(epl_evaluation_reset, NULL, check_reset),
+                             /* These change the trainer for the calls above, so they come last. */
+                             ROW(epl_trainer_train_only, NULL, NULL),
+                             ROW(epl_trainer_add_adapter, NULL, NULL),
+                             ROW(epl_trainer_add_group, NULL, NULL),
+                             ROW(epl_trainer_group_add, NULL, NULL),
+                             ROW(epl_trainer_group_set, NULL, NULL)};
 enum { call_count = sizeof calls / sizeof *calls };
 
-/* --- The trials ---------------------------------------------------------------------------------------------------------- */
+/* --- The trials --- */
 
 static const char* current = "";
 static long current_n;
 static void die(int signal_number) {
   char line[200];
-  int length = snprintf(line, sizeof line, "signal %d in %s, allocation %ld failing %s\n", signal_number, current, current_n, for_good ? "for good" : "once");
+  int length = snprintf(line, sizeof line, "signal %d in %s, allocation %ld failing %s\n", signal_number, current,
+                        current_n, for_good ? "for good" : "once");
   atomic_store(&fail_from, 0);
   if (write(2, line, (size_t)length) < 0) _exit(2);
   _exit(1);
@@ -376,7 +462,8 @@ static long try_call(const call* c, long n) {
   atomic_store(&fail_from, 0);
   const long asked = atomic_load(&count);
   const int32_t code = epl_error_code(error);
-  EXPECT(code == EPL_OK || code == EPL_ERROR_OUT_OF_MEMORY, "%s, allocation %ld: %s", c->name, n, epl_error_message(error, NULL));
+  EXPECT(code == EPL_OK || code == EPL_ERROR_OUT_OF_MEMORY, "%s, allocation %ld: %s", c->name, n,
+         epl_error_message(error, NULL));
   EXPECT(code == EPL_OK || asked >= n, "%s: %s without a failed allocation", c->name, epl_error_message(error, NULL));
   if (code == EPL_ERROR_OUT_OF_MEMORY && strcmp(epl_error_message(error, NULL), "out of memory") != 0) {
     const size_t name = strcspn(c->name, " ");
@@ -405,7 +492,8 @@ static const char* const fallible[] = {
 int main(int argc, char** argv) {
   if (argc < 2) return 2;
   const long trials = argc > 2 ? atol(argv[2]) : 40;
-  real_pthread_create = (int (*)(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*))dlsym(RTLD_NEXT, "pthread_create");
+  real_pthread_create =
+      (int (*)(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*))dlsym(RTLD_NEXT, "pthread_create");
   real_mmap = (void* (*)(void*, size_t, int, int, int, off_t))dlsym(RTLD_NEXT, "mmap");
   char remove_all[300];
   snprintf(remove_all, sizeof remove_all, "rm -rf '%s'", argv[1]);
@@ -431,7 +519,8 @@ int main(int argc, char** argv) {
   steps_before = epl_session_steps(w.session);
   must(epl_dataset_open(w.engine, TEXT(w.csv_path), EPL_STR("{\"batch\":8,\"classes\":true}"), &bound));
   must(epl_dataset_bind(bound, w.plan, EPL_ENTRY_TRAIN));
-  must(epl_evaluation_create(w.plan, EPL_STR("accuracy, top_k(k=2), auc"), &evaluation)); /* auc keeps what it has seen */
+  must(epl_evaluation_create(w.plan, EPL_STR("accuracy, top_k(k=2), auc"),
+                             &evaluation)); /* auc keeps what it has seen */
   must(epl_evaluation_create(w.plan, EPL_STR("accuracy, top_k(k=2), auc"), &other));
   must(epl_evaluation_add(other, w.session, w.inputs, 2, NULL));
   epl_plan* plateau = NULL;

@@ -1,4 +1,5 @@
-/* The library loaded and let go of a thousand times, with work in each round: nothing grows. Handles and threads outlive a dlclose.
+/* The library loaded and let go of a thousand times, with work in each round: nothing grows. Handles and threads
+ * outlive a dlclose.
  *
  * usage: reload LIBRARY FOLDER */
 #include <dirent.h>
@@ -72,7 +73,8 @@ int main(int argc, char** argv) {
       threads = entries("/proc/self/task");
     }
   }
-  EXPECT(resident_kilobytes() - after_100 < 2000, "%ld kB after 100 rounds, %ld kB after 1,000", after_100, resident_kilobytes());
+  EXPECT(resident_kilobytes() - after_100 < 2000, "%ld kB after 100 rounds, %ld kB after 1,000", after_100,
+         resident_kilobytes());
   EXPECT(entries("/proc/self/fd") == files, "%d files, now %d", files, entries("/proc/self/fd"));
   EXPECT(entries("/proc/self/task") == threads, "%d threads, now %d", threads, entries("/proc/self/task"));
   /* What was made before the first dlclose is alive after the last. */

@@ -1,4 +1,5 @@
-// A session through the C API: the same bits after a checkpoint, cancelled and late calls that change nothing, mistakes.
+// A session through the C API: the same bits after a checkpoint, cancelled and late calls that change nothing,
+// mistakes.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -16,9 +17,7 @@
 namespace epl::capi {
 namespace {
 
-void ok(epl_error* error) {
-  ASSERT_EQ(error, nullptr) << epl_error_message(error, nullptr);
-}
+void ok(epl_error* error) { ASSERT_EQ(error, nullptr) << epl_error_message(error, nullptr); }
 int32_t code_of(epl_error* error, std::string* message = nullptr) {
   const int32_t code = epl_error_code(error);
   if (message) *message = epl_error_message(error, nullptr);
@@ -33,7 +32,8 @@ class SessionApi : public testing::Test {
     std::filesystem::create_directories(folder);
     const std::string path = folder + "/mlp.onnx", data = folder + "/rows.safetensors";
     ok(epl_engine_create(nullptr, &engine));
-    ok(epl_template_write(engine, EPL_STR("mlp"), EPL_STR("{\"sizes\":[6,10,3],\"seed\":5}"), path.data(), path.size()));
+    ok(epl_template_write(engine, EPL_STR("mlp"), EPL_STR("{\"sizes\":[6,10,3],\"seed\":5}"), path.data(),
+                          path.size()));
     ok(epl_model_load(engine, path.data(), path.size(), nullptr, &model));
     ok(epl_trainer_create(engine, &trainer));
     ok(epl_trainer_set(trainer, EPL_STR("optimizer"), EPL_STR("adamw")));
@@ -115,15 +115,17 @@ TEST_F(SessionApi, ACheckpointOfAnotherModelIsRefusedWhole) {
   epl_plan* other_plan = nullptr;
   epl_session* other_session = nullptr;
   ok(epl_trainer_create(engine, &other));
-  ok(epl_trainer_bind_symbol(other, EPL_STR("batch"), 8));   // sgd: no optimizer state
+  ok(epl_trainer_bind_symbol(other, EPL_STR("batch"), 8));  // sgd: no optimizer state
   ok(epl_plan_create(model, other, nullptr, nullptr, &other_plan));
   ok(epl_session_create(other_plan, nullptr, &other_session));
   const uint64_t before = hash(other_session);
   std::string message;
-  EXPECT_EQ(code_of(epl_session_load(other_session, path.data(), path.size(), nullptr), &message), EPL_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(code_of(epl_session_load(other_session, path.data(), path.size(), nullptr), &message),
+            EPL_ERROR_INVALID_ARGUMENT);
   EXPECT_NE(message.find("is not part of this session"), std::string::npos) << message;
   EXPECT_EQ(hash(other_session), before);
-  EXPECT_EQ(code_of(epl_session_load(session, path.data(), path.size(), dataset), &message), EPL_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(code_of(epl_session_load(session, path.data(), path.size(), dataset), &message),
+            EPL_ERROR_INVALID_ARGUMENT);
   EXPECT_NE(message.find("without a dataset"), std::string::npos) << message;
   epl_session_destroy(other_session);
   epl_plan_destroy(other_plan);
@@ -228,7 +230,8 @@ TEST_F(SessionApi, PredictAndExportAgree) {
 }
 
 TEST_F(SessionApi, PlansDescribeThemselves) {
-  for (const char* stage : {"graph", "plan", "local", "program", "predict.graph", "evaluate.program", "memory", "parameters", "explain"}) {
+  for (const char* stage :
+       {"graph", "plan", "local", "program", "predict.graph", "evaluate.program", "memory", "parameters", "explain"}) {
     epl_text* text = nullptr;
     ok(epl_plan_describe(plan, stage, std::strlen(stage), &text));
     EXPECT_GT(epl_text_length(text), 50u) << stage;
@@ -241,7 +244,7 @@ TEST_F(SessionApi, PlansDescribeThemselves) {
   EXPECT_EQ(code_of(epl_plan_port(plan, EPL_ENTRY_TRAIN, EPL_PORT_INPUT, 2, &port)), EPL_ERROR_INVALID_ARGUMENT);
 }
 
-// A weight that is no number never takes the place of a good one, in the same folder or a new one.
+// A weight that is not a number never takes the place of a good one, in the same folder or a new one.
 TEST_F(SessionApi, AStateThatIsNotFiniteIsNotSaved) {
   const std::string path = folder + "/checkpoint", other = folder + "/other";
   train(session, dataset, 2);
@@ -255,7 +258,9 @@ TEST_F(SessionApi, AStateThatIsNotFiniteIsNotSaved) {
     ok(epl_session_set(session, EPL_STR("net.0.bias"), bias));
     for (const std::string& to : {path, other}) {
       EXPECT_EQ(code_of(epl_session_save(session, to.data(), to.size(), dataset), &message), EPL_ERROR_NOT_FINITE);
-      EXPECT_NE(message.find(value < 0 ? "net.0.bias holds -inf (element 7)" : "net.0.bias holds nan (element 7)"), std::string::npos) << message;
+      EXPECT_NE(message.find(value < 0 ? "net.0.bias holds -inf (element 7)" : "net.0.bias holds nan (element 7)"),
+                std::string::npos)
+          << message;
     }
   }
   EXPECT_FALSE(std::filesystem::exists(other));
@@ -285,9 +290,12 @@ TEST_F(SessionApi, ACheckpointIsComparedWithWhatWouldGoOn) {
     const char *key, *value, *fact, *topic;
     bool breaks;
   };
-  for (const Change& change : {Change{"optimizer.lr", "0.5", "optimizer.lr", "options", false}, Change{"optimizer", "sgd", "optimizer", "optimizer", true},
-                               Change{"loss.ignore_index", "1", "loss.ignore_index", "loss", true}, Change{"loss.peel", "false", "loss.peel", "loss", true},
-                               Change{"loss.output", "logits", "loss.output", "loss", true}, Change{"schedule", "cosine", "schedule", "options", false},
+  for (const Change& change : {Change{"optimizer.lr", "0.5", "optimizer.lr", "options", false},
+                               Change{"optimizer", "sgd", "optimizer", "optimizer", true},
+                               Change{"loss.ignore_index", "1", "loss.ignore_index", "loss", true},
+                               Change{"loss.peel", "false", "loss.peel", "loss", true},
+                               Change{"loss.output", "logits", "loss.output", "loss", true},
+                               Change{"schedule", "cosine", "schedule", "options", false},
                                Change{"clip_norm", "0.5", "clip_norm", "options", false}}) {
     epl_trainer* changed = nullptr;
     epl_plan* changed_plan = nullptr;
@@ -296,7 +304,8 @@ TEST_F(SessionApi, ACheckpointIsComparedWithWhatWouldGoOn) {
     ok(epl_trainer_set(changed, EPL_STR("optimizer"), EPL_STR("adamw")));
     ok(epl_trainer_bind_symbol(changed, EPL_STR("batch"), 8));
     ok(epl_trainer_set(changed, change.key, std::strlen(change.key), change.value, std::strlen(change.value)));
-    if (std::string(change.value) == "cosine") ok(epl_trainer_set(changed, EPL_STR("schedule.total_steps"), EPL_STR("9")));
+    if (std::string(change.value) == "cosine")
+      ok(epl_trainer_set(changed, EPL_STR("schedule.total_steps"), EPL_STR("9")));
     ok(epl_plan_create(model, changed, nullptr, nullptr, &changed_plan));
     ok(epl_session_create(changed_plan, nullptr, &now));
     const auto found = compare(now, dataset);
@@ -318,7 +327,8 @@ TEST_F(SessionApi, ACheckpointIsComparedWithWhatWouldGoOn) {
   epl_dataset* reordered = nullptr;
   ok(epl_plan_create(model, trainer, nullptr, &seeded, &other_plan));
   ok(epl_session_create(other_plan, nullptr, &other));
-  ok(epl_dataset_open(engine, data.data(), data.size(), EPL_STR("{\"batch\":8,\"order\":\"shuffled\",\"seed\":4}"), &reordered));
+  ok(epl_dataset_open(engine, data.data(), data.size(), EPL_STR("{\"batch\":8,\"order\":\"shuffled\",\"seed\":4}"),
+                      &reordered));
   ok(epl_dataset_bind(reordered, plan, EPL_ENTRY_TRAIN));
   auto found = compare(other, reordered);
   EXPECT_EQ(found.at("seed").at("session").get<std::string>(), "77");
@@ -327,7 +337,8 @@ TEST_F(SessionApi, ACheckpointIsComparedWithWhatWouldGoOn) {
   std::string message;
   const std::string nowhere = folder + "/nowhere";
   epl_text* text = nullptr;
-  EXPECT_EQ(code_of(epl_session_compare(session, nowhere.data(), nowhere.size(), nullptr, &text), &message), EPL_ERROR_NOT_FOUND);
+  EXPECT_EQ(code_of(epl_session_compare(session, nowhere.data(), nowhere.size(), nullptr, &text), &message),
+            EPL_ERROR_NOT_FOUND);
   EXPECT_EQ(text, nullptr);
   epl_dataset_destroy(reordered);
   epl_session_destroy(other);
@@ -343,12 +354,14 @@ TEST_F(SessionApi, ACheckpointIsRemovedAndNothingElse) {
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(path), std::filesystem::directory_iterator()), 1);
   std::string message;
   EXPECT_EQ(code_of(epl_checkpoint_remove(engine, path.data(), path.size()), &message), EPL_ERROR_NOT_FOUND) << message;
-  EXPECT_EQ(code_of(epl_session_save(session, path.data(), path.size(), nullptr), &message), EPL_ERROR_INVALID_ARGUMENT) << message;   // it is another's folder now
+  EXPECT_EQ(code_of(epl_session_save(session, path.data(), path.size(), nullptr), &message), EPL_ERROR_INVALID_ARGUMENT)
+      << message;  // it is another's folder now
   std::filesystem::remove(file);
   ok(epl_session_save(session, path.data(), path.size(), nullptr));
   ok(epl_checkpoint_remove(engine, path.data(), path.size()));
   EXPECT_FALSE(std::filesystem::exists(path));
-  EXPECT_EQ(code_of(epl_checkpoint_remove(engine, folder.data(), folder.size()), &message), EPL_ERROR_NOT_FOUND);   // no checkpoint at all
+  EXPECT_EQ(code_of(epl_checkpoint_remove(engine, folder.data(), folder.size()), &message),
+            EPL_ERROR_NOT_FOUND);  // no checkpoint at all
   EXPECT_TRUE(std::filesystem::exists(folder + "/mlp.onnx"));
 }
 

@@ -1,5 +1,6 @@
-// Every option struct and every output struct, at every size that an older or newer program may have compiled: what is not
-// there is not read and not written, and what this library does not know is zero or an error. The list of structs is the header's.
+// Every option struct and every output struct, at every size that an older or newer program may have compiled: what is
+// not there is not read and not written, and what this library does not know is zero or an error. The list of structs
+// is the header's.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -18,7 +19,8 @@ namespace {
 class Guarded {
  public:
   Guarded() : page_(static_cast<size_t>(::sysconf(_SC_PAGESIZE))) {
-    memory_ = static_cast<char*>(::mmap(nullptr, 3 * page_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    memory_ =
+        static_cast<char*>(::mmap(nullptr, 3 * page_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
     ::mprotect(memory_ + 2 * page_, page_, PROT_NONE);
   }
   ~Guarded() { ::munmap(memory_, 3 * page_); }
@@ -39,8 +41,8 @@ class Guarded {
 
 struct Struct {
   size_t known = 0;
-  bool written = false;                        // by the library, not read
-  std::function<epl_error*(void*)> call;       // gives back whatever it makes
+  bool written = false;                   // by the library, not read
+  std::function<epl_error*(void*)> call;  // gives back whatever it makes
 };
 
 class StructSizes : public testing::Test {
@@ -49,41 +51,52 @@ class StructSizes : public testing::Test {
     folder = (std::filesystem::temp_directory_path() / ("epl_struct_test_" + std::to_string(::getpid()))).string();
     ::world_make(&w, folder.c_str(), 1, 8);
     structs["epl_engine_options"] = {sizeof(epl_engine_options), false, [](void* o) {
-      epl_engine* made = nullptr;
-      epl_error* error = epl_engine_create(static_cast<epl_engine_options*>(o), &made);
-      epl_engine_destroy(made);
-      return error;
-    }};
+                                       epl_engine* made = nullptr;
+                                       epl_error* error = epl_engine_create(static_cast<epl_engine_options*>(o), &made);
+                                       epl_engine_destroy(made);
+                                       return error;
+                                     }};
     structs["epl_model_options"] = {sizeof(epl_model_options), false, [this](void* o) {
-      epl_model* made = nullptr;
-      epl_error* error = epl_model_load(w.engine, TEXT(w.model_path), static_cast<epl_model_options*>(o), &made);
-      epl_model_destroy(made);
-      return error;
-    }};
+                                      epl_model* made = nullptr;
+                                      epl_error* error = epl_model_load(w.engine, TEXT(w.model_path),
+                                                                        static_cast<epl_model_options*>(o), &made);
+                                      epl_model_destroy(made);
+                                      return error;
+                                    }};
     structs["epl_adapter_options"] = {sizeof(epl_adapter_options), false, [this](void* o) {
-      epl_trainer* made = nullptr;
-      must(epl_trainer_create(w.engine, &made));
-      epl_error* error = epl_trainer_add_adapter(made, EPL_STR("net.*"), static_cast<epl_adapter_options*>(o));
-      epl_trainer_destroy(made);
-      return error;
-    }};
+                                        epl_trainer* made = nullptr;
+                                        must(epl_trainer_create(w.engine, &made));
+                                        epl_error* error = epl_trainer_add_adapter(
+                                            made, EPL_STR("net.*"), static_cast<epl_adapter_options*>(o));
+                                        epl_trainer_destroy(made);
+                                        return error;
+                                      }};
     structs["epl_plan_options"] = {sizeof(epl_plan_options), false, [this](void* o) {
-      epl_plan* made = nullptr;
-      epl_error* error = epl_plan_create(w.model, w.trainer, w.strategy, static_cast<epl_plan_options*>(o), &made);
-      epl_plan_destroy(made);
-      return error;
-    }};
+                                     epl_plan* made = nullptr;
+                                     epl_error* error = epl_plan_create(w.model, w.trainer, w.strategy,
+                                                                        static_cast<epl_plan_options*>(o), &made);
+                                     epl_plan_destroy(made);
+                                     return error;
+                                   }};
     structs["epl_session_options"] = {sizeof(epl_session_options), false, [this](void* o) {
-      epl_session* made = nullptr;
-      epl_error* error = epl_session_create(w.plan, static_cast<epl_session_options*>(o), &made);
-      epl_session_destroy(made);
-      return error;
-    }};
+                                        epl_session* made = nullptr;
+                                        epl_error* error =
+                                            epl_session_create(w.plan, static_cast<epl_session_options*>(o), &made);
+                                        epl_session_destroy(made);
+                                        return error;
+                                      }};
     structs["epl_call_options"] = {sizeof(epl_call_options), false, [this](void* o) {
-      return epl_session_step(w.session, w.inputs, 2, static_cast<epl_call_options*>(o), nullptr);
-    }};
-    structs["epl_metrics"] = {sizeof(epl_metrics), true, [this](void* o) { return epl_session_evaluate(w.session, w.inputs, 2, nullptr, static_cast<epl_metrics*>(o)); }};
-    structs["epl_port"] = {sizeof(epl_port), true, [this](void* o) { return epl_plan_port(w.plan, EPL_ENTRY_TRAIN, EPL_PORT_INPUT, 0, static_cast<epl_port*>(o)); }};
+                                     return epl_session_step(w.session, w.inputs, 2, static_cast<epl_call_options*>(o),
+                                                             nullptr);
+                                   }};
+    structs["epl_metrics"] = {sizeof(epl_metrics), true, [this](void* o) {
+                                return epl_session_evaluate(w.session, w.inputs, 2, nullptr,
+                                                            static_cast<epl_metrics*>(o));
+                              }};
+    structs["epl_port"] = {sizeof(epl_port), true, [this](void* o) {
+                             return epl_plan_port(w.plan, EPL_ENTRY_TRAIN, EPL_PORT_INPUT, 0,
+                                                  static_cast<epl_port*>(o));
+                           }};
   }
   void TearDown() override {
     failures = 0;
@@ -114,11 +127,13 @@ TEST_F(StructSizes, EverySizeIsReadAsFarAsItGoes) {
     for (uint64_t size = 0; size <= one.known + 64; ++size) {
       // Of an impossible size nothing but the size itself is looked at.
       char* options = room.at(std::max<size_t>(size, sizeof size), size);
-      EXPECT_EQ(taken(one.call(options)), size < sizeof size ? EPL_ERROR_INVALID_ARGUMENT : EPL_OK) << name << " of " << size << " bytes";
+      EXPECT_EQ(taken(one.call(options)), size < sizeof size ? EPL_ERROR_INVALID_ARGUMENT : EPL_OK)
+          << name << " of " << size << " bytes";
     }
     for (const uint64_t size : {uint64_t{4096}, uint64_t{4097}, uint64_t{1} << 32, UINT64_MAX}) {
       char* options = room.at(size > 4096 ? sizeof size : size, size);
-      EXPECT_EQ(taken(one.call(options)), size > 4096 ? EPL_ERROR_INVALID_ARGUMENT : EPL_OK) << name << " of " << size << " bytes";
+      EXPECT_EQ(taken(one.call(options)), size > 4096 ? EPL_ERROR_INVALID_ARGUMENT : EPL_OK)
+          << name << " of " << size << " bytes";
     }
   }
 }
@@ -131,7 +146,8 @@ TEST_F(StructSizes, WhatIsNotKnownIsZeroOrRefused) {
       epl_error* error = one.call(options);
       EXPECT_EQ(epl_error_code(error), EPL_ERROR_UNSUPPORTED) << name << " of " << size << " bytes";
       const std::string message = epl_error_message(error, nullptr);
-      EXPECT_NE(message.find(name + " sets an option at byte " + std::to_string(size - 1)), std::string::npos) << message;
+      EXPECT_NE(message.find(name + " sets an option at byte " + std::to_string(size - 1)), std::string::npos)
+          << message;
       epl_error_destroy(error);
     }
   }
@@ -145,8 +161,9 @@ TEST_F(StructSizes, NoMoreIsWrittenThanThereIsRoomFor) {
       ASSERT_EQ(taken(one.call(target)), EPL_OK);
       uint64_t after = 0;
       std::memcpy(&after, target, sizeof after);
-      EXPECT_EQ(after, size) << name;   // the caller's own
-      for (uint64_t i = one.known; i < size; ++i) EXPECT_EQ(target[i], 0x55) << name << " of " << size << " bytes, byte " << i;
+      EXPECT_EQ(after, size) << name;  // the caller's own
+      for (uint64_t i = one.known; i < size; ++i)
+        EXPECT_EQ(target[i], 0x55) << name << " of " << size << " bytes, byte " << i;
     }
   }
 }

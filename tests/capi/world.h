@@ -1,4 +1,5 @@
-/* A small world for the C programs of this folder: an engine, a multilayer perceptron, its plan, a session and a batch. */
+/* A small world for the C programs of this folder: an engine, a multilayer perceptron, its plan, a session and a batch.
+ */
 #ifndef TESTS_CAPI_WORLD_H
 #define TESTS_CAPI_WORLD_H
 #include <epl.h>
@@ -10,14 +11,14 @@
 #include <unistd.h>
 
 static int failures;
-#define EXPECT(condition, ...)                                       \
-  do {                                                               \
-    if (!(condition)) {                                              \
+#define EXPECT(condition, ...)                                        \
+  do {                                                                \
+    if (!(condition)) {                                               \
       fprintf(stderr, "%s:%d: %s: ", __FILE__, __LINE__, #condition); \
-      fprintf(stderr, "" __VA_ARGS__);                               \
-      fputc('\n', stderr);                                           \
-      ++failures;                                                    \
-    }                                                                \
+      fprintf(stderr, "" __VA_ARGS__);                                \
+      fputc('\n', stderr);                                            \
+      ++failures;                                                     \
+    }                                                                 \
   } while (0)
 
 static inline int32_t taken(epl_error* error) {
@@ -63,7 +64,8 @@ static inline void world_make(world* w, const char* folder, int32_t threads, int
   snprintf(w->checkpoint, sizeof w->checkpoint, "%s/checkpoint", folder);
   snprintf(w->out, sizeof w->out, "%s/out", folder);
   char rows[4000] = "a,b,c,d,y\n";
-  for (int i = 0; i < 64; ++i) snprintf(rows + strlen(rows), sizeof rows - strlen(rows), "%d,%d,%d,%d,%d\n", i, i % 5, i % 7, i % 3, i % 2);
+  for (int i = 0; i < 64; ++i)
+    snprintf(rows + strlen(rows), sizeof rows - strlen(rows), "%d,%d,%d,%d,%d\n", i, i % 5, i % 7, i % 3, i % 2);
   world_write(w->csv_path, rows, strlen(rows));
   char* book = (char*)malloc(65536);
   for (int i = 0; i < 65536; ++i) book[i] = (char)('a' + i % 23);

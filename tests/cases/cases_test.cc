@@ -1,5 +1,5 @@
-// Every training case with a known answer, here and in ../shared/cases beside the checkout, by `epl check`: right, and the
-// same bits however the work is cut, on every machine. hashes.txt holds the weights' hashes.
+// Every training case with a known answer, here and in ../shared/cases beside the checkout, by `epl check`: right, and
+// the same bits however the work is cut, on every machine. hashes.txt holds the weights' hashes.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
@@ -43,8 +43,10 @@ std::vector<Expected> read_hashes() {
 }
 
 // What `epl COMMAND PATH ARGUMENTS --json` says, with `environment` ("NAME=VALUE ") before it.
-Json tool(const std::string& name, const fs::path& path, const std::string& arguments, const std::string& environment = "") {
-  const std::string command = environment + EPL_TOOL + " " + name + " '" + path.string() + "' " + arguments + " --json 2>&1";
+Json tool(const std::string& name, const fs::path& path, const std::string& arguments,
+          const std::string& environment = "") {
+  const std::string command =
+      environment + EPL_TOOL + " " + name + " '" + path.string() + "' " + arguments + " --json 2>&1";
   FILE* pipe = popen(command.c_str(), "r");
   if (!pipe) return {{"error", "cannot start " + command}};
   std::string text;
@@ -84,15 +86,19 @@ TEST_P(Cases, AreRightWithTheSameBits) {
     const std::string refused = layout.value("refused", "");
     if (refused.empty()) {
       EXPECT_EQ(layout.value("weights_hash", ""), e.hash) << layout.dump();
-      EXPECT_EQ(layout.value("planned_peak_bytes", int64_t{-1}), layout.value("measured_peak_bytes", int64_t{-2})) << layout.dump();
+      EXPECT_EQ(layout.value("planned_peak_bytes", int64_t{-1}), layout.value("measured_peak_bytes", int64_t{-2}))
+          << layout.dump();
     } else {
       EXPECT_TRUE(e.mixes && layout.value("micro_batches", 1) > 1) << layout.dump();
       EXPECT_NE(refused.find("micro-batches would change the answer"), std::string::npos) << layout.dump();
     }
-    if (e.mixes) { EXPECT_EQ(refused.empty(), layout.value("micro_batches", 1) == 1) << layout.dump(); }
+    if (e.mixes) {
+      EXPECT_EQ(refused.empty(), layout.value("micro_batches", 1) == 1) << layout.dump();
+    }
   }
 }
-INSTANTIATE_TEST_SUITE_P(All, Cases, testing::ValuesIn(read_hashes()), [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(All, Cases, testing::ValuesIn(read_hashes()),
+                         [](const auto& info) { return info.param.name; });
 
 // Offsets waste little: the arena is at most a twentieth larger than what lives in it at once.
 TEST(CaseFolders, ArenasAreTight) {
@@ -110,8 +116,8 @@ TEST(CaseFolders, ArenasAreTight) {
   EXPECT_GE(planned, 30);
 }
 
-// At level `run` kernels may sum in another order: the same answer, and the same bits again in the same layout. Where the
-// folder named has no pack, the built-in kernels serve, whose bits are known.
+// At level `run` kernels may sum in another order: the same answer, and the same bits again in the same layout. Where
+// the folder named has no pack, the built-in kernels serve, whose bits are known.
 TEST_P(Cases, AreRightAtLevelRun) {
   const Expected& e = GetParam();
   const fs::path folder = folder_of(e.name);
@@ -143,7 +149,8 @@ std::set<std::string> folders_with_cases(const fs::path& parent) {
 TEST(CaseFolders, EachHasItsHash) {
   std::set<std::string> listed;
   for (const Expected& e : read_hashes()) listed.insert(e.name);
-  for (const std::string& name : folders_with_cases(own)) EXPECT_TRUE(listed.contains(name)) << name << " is not in hashes.txt";
+  for (const std::string& name : folders_with_cases(own))
+    EXPECT_TRUE(listed.contains(name)) << name << " is not in hashes.txt";
   EXPECT_GE(folders_with_cases(own).size(), 20u);
 }
 
@@ -183,7 +190,8 @@ TEST(CaseFolders, BadReferencesAreNamed) {
   };
   const Wrong edits[] = {
       {R"([{"op": "remove", "path": "/losses"}])", "it lacks \"losses\""},
-      {R"([{"op": "move", "from": "/final_param_norms", "path": "/final_parm_norms"}])", "did you mean final_param_norms?"},
+      {R"([{"op": "move", "from": "/final_param_norms", "path": "/final_parm_norms"}])",
+       "did you mean final_param_norms?"},
       {R"([{"op": "replace", "path": "/step0_grad_norms", "value": {}}])", "\"step0_grad_norms\" lacks"},
       {R"([{"op": "replace", "path": "/losses/3", "value": "a"}])", "\"losses\" holds what is no finite number"},
       {R"([{"op": "replace", "path": "/losses/3", "value": 1.5}])", "it contradicts itself: step 3"},
@@ -202,11 +210,13 @@ TEST(CaseFolders, BadReferencesAreNamed) {
     EXPECT_NE(error.find(wrong.said), std::string::npos) << error;
   }
   std::ofstream(copy / "reference.json") << "{";
-  EXPECT_NE(check(copy, "").value("error", "").find("epl_bad_reference/reference.json: it is no JSON object"), std::string::npos);
+  EXPECT_NE(check(copy, "").value("error", "").find("epl_bad_reference/reference.json: it is not a JSON object"),
+            std::string::npos);
   fs::remove_all(copy);
 }
 
-// A tensor that only rounding moves has no digit to compare where the reference says so, and says what it may spread by.
+// A tensor that only rounding moves has no digit to compare where the reference says so, and says what it may spread
+// by.
 TEST(CaseFolders, TolerancesAreThoseOfTheFile) {
   const fs::path copy = fs::path(testing::TempDir()) / "epl_tolerances";
   fs::remove_all(copy);

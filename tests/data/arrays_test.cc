@@ -25,8 +25,7 @@ std::vector<double> all_of(const Reader& reader, int field) {
   return out;
 }
 
-template <class F>
-std::vector<double> numbers(int64_t count, F&& f) {
+template <class F> std::vector<double> numbers(int64_t count, F&& f) {
   std::vector<double> out;
   for (int64_t i = 0; i < count; ++i) out.push_back(static_cast<double>(f(i)));
   return out;
@@ -78,7 +77,8 @@ TEST(Npy, TypesThatAreNotReadSayWhatToDo) {
   EXPECT_TRUE(has(message_of("records.npy"), "records of several fields"));
 }
 
-std::string npy(const std::string& header, const std::string& data, const std::string& version = std::string("\1\0", 2)) {
+std::string npy(const std::string& header, const std::string& data,
+                const std::string& version = std::string("\1\0", 2)) {
   std::string out = "\x93NUMPY" + version;
   out += static_cast<char>(header.size() & 255);
   out += static_cast<char>(header.size() >> 8);
@@ -98,22 +98,23 @@ TEST(Npy, HostileHeadersAreRefused) {
   ASSERT_TRUE(parse(npy("{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }  \n", eight)).ok());
   ASSERT_TRUE(parse(npy("{\"shape\":(1,2L),\"fortran_order\":True,\"descr\":\"|u1\"}", std::string(2, '\0'))).ok());
   for (const auto& [header, message] : std::vector<std::pair<std::string, std::string>>{
-           {"", "no dictionary"},
-           {"__import__('os')", "no dictionary"},
+           {"", "not a dictionary"},
+           {"__import__('os')", "not a dictionary"},
            {"{'descr': '<f4', 'fortran_order': False, 'shape': (2,), } or x", "behind its header"},
            {"{'descr': '<f4', 'fortran_order': False, 'shape': (2,)", "does not end"},
            {"{'descr': '<f4', 'fortran_order': False}", "lacks descr, fortran_order or shape"},
            {"{'descr': '<f4', 'descr': '<f4', 'fortran_order': False, 'shape': (2,)}", "unexpectedly"},
            {"{'descr': '<f4', 'fortran_order': False, 'shape': (2,), 'more': 1}", "unexpectedly"},
            {"{'descr': '<f4', 'fortran_order': None, 'shape': (2,)}", "neither True nor False"},
-           {"{'descr': '<f4', 'fortran_order': False, 'shape': (-2,)}", "no size"},
+           {"{'descr': '<f4', 'fortran_order': False, 'shape': (-2,)}", "not a size"},
            {"{'descr': '<f4', 'fortran_order': False, 'shape': (2.5,)}", "does not end"},
-           {"{'descr': '<f4', 'fortran_order': False, 'shape': (f(),)}", "no size"},
-           {"{'descr': '<f4', 'fortran_order': False, 'shape': 2}", "no tuple"},
+           {"{'descr': '<f4', 'fortran_order': False, 'shape': (f(),)}", "not a size"},
+           {"{'descr': '<f4', 'fortran_order': False, 'shape': 2}", "not a tuple"},
            {"{'descr': '<f4', 'fortran_order': False, 'shape': (4611686018427387904, 4)}", "impossible sizes"},
            {"{'descr': '<f4', 'fortran_order': False, 'shape': (0, 4611686018427387904, 4)}", "impossible sizes"},
-           {"{'descr': '<f4', 'fortran_order': False, 'shape': (99999999999999999999,)}", "no size"},
-           {"{'descr': '<f4', 'fortran_order': False, 'shape': (3,)}", "f32[3] takes 12 bytes, there are 8; is it truncated?"},
+           {"{'descr': '<f4', 'fortran_order': False, 'shape': (99999999999999999999,)}", "not a size"},
+           {"{'descr': '<f4', 'fortran_order': False, 'shape': (3,)}",
+            "f32[3] takes 12 bytes, there are 8; is it truncated?"},
            {"{'descr': '<f4', 'fortran_order': False, 'shape': (1,)}", "takes 4 bytes, there are 8"},
            {"{'descr': '<f16', 'fortran_order': False, 'shape': (1,)}", "element type"},
            {"{'descr': '<c8', 'fortran_order': False, 'shape': (1,)}", "complex"},
@@ -132,7 +133,8 @@ TEST(Npz, StoredAndCompressed) {
     auto reader = open_reader("", given(name));
     ASSERT_TRUE(reader.ok()) << reader.status().to_string();
     using Fields = std::vector<std::pair<std::string, TensorType>>;
-    EXPECT_EQ((*reader)->fields(), (Fields{{"images", {DType::u8, {3, 2}}}, {"target", {DType::i64, {}}}, {"half", {DType::f16, {}}}}));
+    EXPECT_EQ((*reader)->fields(),
+              (Fields{{"images", {DType::u8, {3, 2}}}, {"target", {DType::i64, {}}}, {"half", {DType::f16, {}}}}));
     EXPECT_EQ(all_of(**reader, 0), numbers(24, [](int64_t i) { return i * 10; }));
     EXPECT_EQ(all_of(**reader, 1), (std::vector<double>{3, 1, 0, 2}));
     EXPECT_EQ(all_of(**reader, 2), (std::vector<double>{0, 0.75, 1.5, 2.25}));
@@ -140,7 +142,8 @@ TEST(Npz, StoredAndCompressed) {
     ASSERT_TRUE(chosen.ok()) << chosen.status().to_string();
     EXPECT_EQ((*chosen)->fields()[0].first, "x");
     EXPECT_EQ((*chosen)->fields().size(), 2u);
-    EXPECT_TRUE(has(message_of(name, {{"fields", std::string(R"({"x": "image"})")}}), "no array \"image\"; did you mean images? There are: images, target, half."));
+    EXPECT_TRUE(has(message_of(name, {{"fields", std::string(R"({"x": "image"})")}}),
+                    "no array \"image\"; did you mean images? There are: images, target, half."));
   }
 }
 
@@ -179,11 +182,13 @@ TEST(Npz, DamagedArchivesAreRefused) {
 TEST(Safetensors, AHeaderOfManyTensorsIsReadAtOnce) {
   // Quadratic, this took half a minute.
   std::string header = "{";
-  for (int i = 0; i < 100000; ++i) header += cat(i ? "," : "", "\"t", i, "\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[", i, ",", i + 1, "]}");
+  for (int i = 0; i < 100000; ++i)
+    header += cat(i ? "," : "", "\"t", i, "\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[", i, ",", i + 1, "]}");
   header += "}";
   const uint64_t length = header.size();
   const std::string path = temporary("many.safetensors");
-  std::ofstream(path, std::ios::binary) << std::string(reinterpret_cast<const char*>(&length), 8) << header << std::string(100000, 'x');
+  std::ofstream(path, std::ios::binary) << std::string(reinterpret_cast<const char*>(&length), 8) << header
+                                        << std::string(100000, 'x');
   auto reader = open_reader("", path);
   ASSERT_TRUE(reader.ok()) << reader.status().to_string();
   EXPECT_EQ((*reader)->fields().size(), 100000u);

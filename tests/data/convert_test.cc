@@ -9,7 +9,7 @@
 namespace epl {
 namespace {
 
-constexpr DType all_types[] = {DType::f32, DType::f64, DType::f16, DType::bf16, DType::i8,  DType::i16, DType::i32,
+constexpr DType all_types[] = {DType::f32, DType::f64, DType::f16, DType::bf16, DType::i8,  DType::i16,    DType::i32,
                                DType::i64, DType::u8,  DType::u16, DType::u32,  DType::u64, DType::boolean};
 
 // One value of type `from` as type `to`, or the error.
@@ -37,14 +37,14 @@ TEST(Convert, SmallWholeNumbersAreKeptBetweenAllTypes) {
 TEST(Convert, WhatATypeCannotHoldIsNamed) {
   const double inf = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
   const std::vector<std::tuple<DType, double, DType, std::string>> refused = {
-      {DType::f32, 3.75, DType::i64, "the value is 3.75, which i64 cannot hold: it is not a whole number"},
+      {DType::f32, 3.75, DType::i64, "the value is 3.75, which i64 cannot hold: it is not an integer"},
       {DType::f64, -1, DType::u8, "-1.0, which u8 cannot hold"},
       {DType::f64, 256, DType::u8, "256"},
       {DType::f64, 9223372036854775808.0, DType::i64, "cannot hold"},
       {DType::f64, nan, DType::i32, "nan"},
       {DType::f64, inf, DType::i32, "inf"},
-      {DType::f32, 16777218, DType::i64, "does not have every whole number"},
-      {DType::f16, 2050, DType::i64, "does not have every whole number"},
+      {DType::f32, 16777218, DType::i64, "does not have every integer"},
+      {DType::f16, 2050, DType::i64, "does not have every integer"},
       {DType::i64, 300, DType::i8, "300"},
       {DType::i64, -1, DType::u64, "-1"},
       {DType::f64, 1e300, DType::f32, "too large"},
@@ -62,8 +62,13 @@ TEST(Convert, WhatATypeCannotHoldIsNamed) {
 }
 
 TEST(Convert, LimitsAreInside) {
-  for (const auto& [to, low, high] : std::vector<std::tuple<DType, double, double>>{
-           {DType::i8, -128, 127}, {DType::i16, -32768, 32767}, {DType::i32, -2147483648.0, 2147483647.0}, {DType::u8, 0, 255}, {DType::u16, 0, 65535}, {DType::u32, 0, 4294967295.0}}) {
+  for (const auto& [to, low, high] :
+       std::vector<std::tuple<DType, double, double>>{{DType::i8, -128, 127},
+                                                      {DType::i16, -32768, 32767},
+                                                      {DType::i32, -2147483648.0, 2147483647.0},
+                                                      {DType::u8, 0, 255},
+                                                      {DType::u16, 0, 65535},
+                                                      {DType::u32, 0, 4294967295.0}}) {
     for (const DType from : {DType::f64, DType::i64}) {
       EXPECT_EQ(*convert(from, low, to), low) << dtype_name(to);
       EXPECT_EQ(*convert(from, high, to), high) << dtype_name(to);

@@ -100,7 +100,8 @@ TEST(Dataset, SeekAndPrefetchChangeNothing) {
     EXPECT_EQ(take(*dataset, 30), expected) << prefetch;
     for (int64_t from : {17, 2, 3, 3, 29, 0}) {
       ASSERT_TRUE(dataset->seek(from).ok());
-      EXPECT_EQ(take(*dataset, 1), std::vector<int64_t>(expected.begin() + 3 * from, expected.begin() + 3 * from + 3)) << prefetch << " " << from;
+      EXPECT_EQ(take(*dataset, 1), std::vector<int64_t>(expected.begin() + 3 * from, expected.begin() + 3 * from + 3))
+          << prefetch << " " << from;
     }
   }
 }
@@ -132,7 +133,9 @@ TEST(TextReader, SplitsDoNotMeet) {
   const std::string path = temporary("b.txt");
   std::ofstream(path) << std::string(80, 'a') + std::string(20, 'b');
   for (const char* split : {"train", "held_out"}) {
-    auto reader = open_reader("text", path, {{"context", int64_t{4}}, {"stride", int64_t{1}}, {"split", std::string(split)}, {"held_out", 0.2}});
+    auto reader = open_reader(
+        "text", path,
+        {{"context", int64_t{4}}, {"stride", int64_t{1}}, {"split", std::string(split)}, {"held_out", 0.2}});
     ASSERT_TRUE(reader.ok()) << reader.status().to_string();
     const int64_t wanted = split[0] == 't' ? 'a' : 'b';
     for (int64_t i = 0; i < (*reader)->samples(); ++i) {
@@ -150,7 +153,9 @@ TEST(TextReader, AFileThatHasBecomeShorterIsAnError) {
   std::ofstream(path) << std::string(100, 'a');
   for (int64_t prefetch : {0, 2}) {
     std::ofstream(path) << std::string(100, 'a');
-    auto dataset = Dataset::create(open_reader("", path, {{"context", int64_t{4}}}).value(), {.batch = 2, .prefetch = prefetch}).value();
+    auto dataset =
+        Dataset::create(open_reader("", path, {{"context", int64_t{4}}}).value(), {.batch = 2, .prefetch = prefetch})
+            .value();
     ASSERT_TRUE(dataset->next().ok());
     std::filesystem::resize_file(path, 3);
     Status status;
@@ -172,8 +177,13 @@ TEST(Readers, ContentSaysWhatAFileIs) {
   EXPECT_EQ(reader_of("d", std::string("PK\x03\x04\0\0 x.npy", 12)), "npz");
   ASSERT_TRUE(save_safetensors(temporary("e.bin"), {{"x", Tensor::from_ints({1})}}).ok());
   EXPECT_EQ((*find_reader("", temporary("e.bin")))->name, "safetensors");
-  for (const auto& [name, part] : std::vector<std::pair<std::string, std::string>>{
-           {"f.h5", "which is HDF5. EPL reads csv (.csv),"}, {"g.pkl", "numpy.savez("}, {"h.json", "to_csv"}, {"i", "convert it to one of these"}, {"j.xlsx", "save it as CSV"}, {"k.zip", "unpack it"}}) {
+  for (const auto& [name, part] :
+       std::vector<std::pair<std::string, std::string>>{{"f.h5", "which is HDF5. EPL reads csv (.csv),"},
+                                                        {"g.pkl", "numpy.savez("},
+                                                        {"h.json", "to_csv"},
+                                                        {"i", "convert it to one of these"},
+                                                        {"j.xlsx", "save it as CSV"},
+                                                        {"k.zip", "unpack it"}}) {
     EXPECT_NE(reader_of(name, "something else").find(part), std::string::npos) << reader_of(name, "something else");
   }
   EXPECT_EQ(find_reader("", "/nowhere/x").status().code(), Code::not_found);
@@ -204,7 +214,7 @@ TEST(Dataset, FieldsAreGivenInOtherTypes) {
     EXPECT_FALSE(dataset->retype({{DType::f32, {4, 2}}}).ok());
     EXPECT_FALSE(dataset->retype({{DType::f32, {2, 2}}}).ok());
     ASSERT_TRUE(dataset->retype({{DType::u8, {4}}}).ok());
-    EXPECT_EQ((*dataset->next())[0].get(3), 3);   // the first batch again
+    EXPECT_EQ((*dataset->next())[0].get(3), 3);  // the first batch again
   }
 }
 
@@ -225,7 +235,8 @@ TEST(Readers, MistakesNameWhatIsKnown) {
   const std::string path = temporary("short.txt");
   std::ofstream(path) << "abc";
   EXPECT_NE(open_reader("", path).status().message().find("has 3 bytes"), std::string::npos);
-  EXPECT_NE(open_reader("", path, {{"split", std::string("test")}}).status().message().find("held_out"), std::string::npos);
+  EXPECT_NE(open_reader("", path, {{"split", std::string("test")}}).status().message().find("held_out"),
+            std::string::npos);
   const std::string rows = temporary("rows.safetensors");
   ASSERT_TRUE(save_safetensors(rows, {{"x", Tensor::from_ints({1, 2})}, {"y", Tensor::from_ints({1, 2, 3})}}).ok());
   EXPECT_NE(open_reader("", rows).status().message().find("rows"), std::string::npos);

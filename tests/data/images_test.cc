@@ -18,7 +18,10 @@ bool has(const std::string& text, std::string_view part) { return text.find(part
 #define SKIP_WITHOUT_IMAGES() \
   if (!std::string(EPL_IMAGES_MISSING).empty()) GTEST_SKIP() << "pack images: " << EPL_IMAGES_MISSING
 
-Result<std::unique_ptr<Reader>> open_images(const std::string& path, std::initializer_list<Attributes::Entry> options = {}) { return open_reader("", path, options, EPL_PACK_FOLDER); }
+Result<std::unique_ptr<Reader>> open_images(const std::string& path,
+                                            std::initializer_list<Attributes::Entry> options = {}) {
+  return open_reader("", path, options, EPL_PACK_FOLDER);
+}
 
 std::vector<float> sample(const Reader& reader, int64_t index) {
   std::vector<float> out(static_cast<size_t>(reader.fields()[0].second.elements()));
@@ -50,20 +53,27 @@ TEST(Images, AFolderForEachClass) {
     const std::vector<float> got = sample(**reader, i);
     const std::vector<uint8_t> expected = pillow(0, i);
     for (size_t p = 0; p < 63; ++p) {
-      for (size_t c = 0; c < 3; ++c) ASSERT_NEAR(got[c * 63 + p] * 255, expected[p * 3 + c], 1.01) << i << " " << p << " " << c;
+      for (size_t c = 0; c < 3; ++c)
+        ASSERT_NEAR(got[c * 63 + p] * 255, expected[p * 3 + c], 1.01) << i << " " << p << " " << c;
     }
   }
 }
 
 TEST(Images, GreyNormalisedAndLastChannels) {
   SKIP_WITHOUT_IMAGES();
-  auto reader = open_images(given("images"), {{"height", int64_t{20}}, {"width", int64_t{24}}, {"channels", int64_t{1}}, {"mean", Doubles{0.5}}, {"std", Doubles{0.25}}, {"layout", std::string("nhwc")}});
+  auto reader = open_images(given("images"), {{"height", int64_t{20}},
+                                              {"width", int64_t{24}},
+                                              {"channels", int64_t{1}},
+                                              {"mean", Doubles{0.5}},
+                                              {"std", Doubles{0.25}},
+                                              {"layout", std::string("nhwc")}});
   ASSERT_TRUE(reader.ok()) << reader.status().to_string();
   EXPECT_EQ((*reader)->fields()[0].second, (TensorType{DType::f32, {20, 24, 1}}));
   for (int64_t i = 0; i < 5; ++i) {
     const std::vector<float> got = sample(**reader, i);
     const std::vector<uint8_t> expected = pillow(1, i);
-    for (size_t p = 0; p < got.size(); ++p) ASSERT_NEAR((got[p] * 0.25 + 0.5) * 255, expected[p], 1.01) << i << " " << p;
+    for (size_t p = 0; p < got.size(); ++p)
+      ASSERT_NEAR((got[p] * 0.25 + 0.5) * 255, expected[p], 1.01) << i << " " << p;
   }
 }
 
@@ -71,12 +81,14 @@ TEST(Images, CropKeepsTheMiddle) {
   SKIP_WITHOUT_IMAGES();
   const std::string folder = temporary("flat");
   fs::create_directories(folder);
-  fs::copy_file(given("images/cat/b.png"), folder + "/b.png", fs::copy_options::overwrite_existing);   // 17 x 12
+  fs::copy_file(given("images/cat/b.png"), folder + "/b.png", fs::copy_options::overwrite_existing);  // 17 x 12
   auto whole = open_images(folder, {{"channels", int64_t{1}}});
   ASSERT_TRUE(whole.ok()) << whole.status().to_string();
-  EXPECT_EQ((*whole)->fields().size(), 1u);   // no folders, no target
+  EXPECT_EQ((*whole)->fields().size(), 1u);  // no folders, no target
   EXPECT_EQ((*whole)->fields()[0].second, (TensorType{DType::f32, {1, 12, 17}}));
-  auto middle = open_images(folder, {{"channels", int64_t{1}}, {"height", int64_t{12}}, {"width", int64_t{12}}, {"fit", std::string("crop")}});
+  auto middle = open_images(
+      folder,
+      {{"channels", int64_t{1}}, {"height", int64_t{12}}, {"width", int64_t{12}}, {"fit", std::string("crop")}});
   ASSERT_TRUE(middle.ok()) << middle.status().to_string();
   const std::vector<float> all = sample(**whole, 0), part = sample(**middle, 0);
   for (size_t y = 0; y < 12; ++y) {
@@ -95,7 +107,8 @@ TEST(Images, WhatIsWrongIsNamedWithTheFile) {
     }
     return std::string();
   };
-  EXPECT_TRUE(has(first_error(given("images")), "e.jpeg has 40 x 33 pixels, cat/a.jpg has 17 x 12; say a size for all"));
+  EXPECT_TRUE(
+      has(first_error(given("images")), "e.jpeg has 40 x 33 pixels, cat/a.jpg has 17 x 12; say a size for all"));
   const std::string folder = temporary("wrong");
   fs::remove_all(folder);
   fs::create_directories(folder + "/a");
@@ -121,9 +134,12 @@ TEST(Images, WhatIsWrongIsNamedWithTheFile) {
   EXPECT_TRUE(has(first_error(folder), "holds images (z.jpg) beside folders (a)"));
   auto without = open_reader("", given("images"), {}, "/nowhere");
   ASSERT_FALSE(without.ok());
-  EXPECT_TRUE(has(without.status().message(), "an image in JPEG needs the pack images, which is not here: there is no /nowhere/libepl_images.so")) << without.status().message();
+  EXPECT_TRUE(has(without.status().message(),
+                  "an image in JPEG needs the pack images, which is not here: there is no /nowhere/libepl_images.so"))
+      << without.status().message();
   EXPECT_TRUE(has(first_error(given("images"), {{"height", int64_t{4}}}), "give both"));
-  EXPECT_TRUE(has(first_error(given("images"), {{"classes", std::string(R"(["cat"])")}}), "folder \"dog\" is none of the classes"));
+  EXPECT_TRUE(has(first_error(given("images"), {{"classes", std::string(R"(["cat"])")}}),
+                  "folder \"dog\" is none of the classes"));
 }
 
 }  // namespace

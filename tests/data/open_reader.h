@@ -26,7 +26,8 @@ inline Attributes with_defaults(const ReaderRow& row, std::initializer_list<Attr
 }
 
 inline Result<std::unique_ptr<Reader>> open_reader(std::string_view name, const std::string& path,
-                                                   std::initializer_list<Attributes::Entry> set = {}, const std::string& packs = {}) {
+                                                   std::initializer_list<Attributes::Entry> set = {},
+                                                   const std::string& packs = {}) {
   EPL_ASSIGN(const ReaderRow* row, find_reader(name, path));
   return row->open({path, with_defaults(*row, set), packs});
 }

@@ -11,11 +11,12 @@ namespace {
 bool has(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
 
 Result<std::unique_ptr<Reader>> open_table(const std::string& path, const std::string& packs = EPL_PACK_FOLDER) {
-  return open_reader("", path,
-                     {{"target", std::string("\"f\"")},
-                      {"inputs", std::string(R"({"x": ["a","b","c","d","e","k"], "n": {"columns": ["g", "h"], "dtype": "i64"}})")},
-                      {"missing", std::string(R"({"d": -1})")}},
-                     packs);
+  return open_reader(
+      "", path,
+      {{"target", std::string("\"f\"")},
+       {"inputs", std::string(R"({"x": ["a","b","c","d","e","k"], "n": {"columns": ["g", "h"], "dtype": "i64"}})")},
+       {"missing", std::string(R"({"d": -1})")}},
+      packs);
 }
 
 class Parquet : public testing::TestWithParam<const char*> {};
@@ -28,7 +29,8 @@ TEST_P(Parquet, EveryValueIsRight) {
   ASSERT_TRUE(reader.ok()) << reader.status().to_string();
   ASSERT_EQ((*reader)->samples(), 300);
   using Fields = std::vector<std::pair<std::string, TensorType>>;
-  EXPECT_EQ((*reader)->fields(), (Fields{{"x", {DType::f32, {6}}}, {"n", {DType::i64, {2}}}, {"target", {DType::i64, {}}}}));
+  EXPECT_EQ((*reader)->fields(),
+            (Fields{{"x", {DType::f32, {6}}}, {"n", {DType::i64, {2}}}, {"target", {DType::i64, {}}}}));
   EXPECT_EQ((*reader)->classes()[0].names, (std::vector<std::string>{"high", "low", "middle"}));
   for (int64_t i = 0; i < 300; ++i) {
     float x[6];
@@ -37,7 +39,11 @@ TEST_P(Parquet, EveryValueIsRight) {
     ASSERT_TRUE((*reader)->read(i, 1, n).ok());
     ASSERT_TRUE((*reader)->read(i, 2, &target).ok());
     const auto real = static_cast<float>(i);
-    const std::vector<float> expected = {static_cast<float>(i * 7 % 100 - 50), static_cast<float>(i * i * i), real / 4, i % 10 == 3 ? -1 : real * 0.5f, i % 3 == 0 ? 1.0f : 0.0f,
+    const std::vector<float> expected = {static_cast<float>(i * 7 % 100 - 50),
+                                         static_cast<float>(i * i * i),
+                                         real / 4,
+                                         i % 10 == 3 ? -1 : real * 0.5f,
+                                         i % 3 == 0 ? 1.0f : 0.0f,
                                          static_cast<float>(static_cast<double>(i) * 0.01)};
     ASSERT_EQ(std::vector<float>(x, x + 6), expected) << i;
     ASSERT_EQ(n[0], i % 256);
@@ -51,18 +57,25 @@ INSTANTIATE_TEST_SUITE_P(Files, Parquet, testing::Values("snappy", "zstd_second_
 TEST(ParquetTable, WithoutThePackTheMessageSaysWhatToDo) {
   auto reader = open_table(given("snappy.parquet"), "/nowhere");
   ASSERT_FALSE(reader.ok());
-  EXPECT_TRUE(has(reader.status().message(), "Parquet packed with snappy needs the pack parquet, which is not here: there is no /nowhere/libepl_parquet.so")) << reader.status().message();
+  EXPECT_TRUE(has(
+      reader.status().message(),
+      "Parquet packed with snappy needs the pack parquet, which is not here: there is no /nowhere/libepl_parquet.so"))
+      << reader.status().message();
   EXPECT_TRUE(has(reader.status().message(), "compression=\"gzip\""));
 }
 
 TEST(ParquetTable, MissingValuesAndNestedColumnsAreNamed) {
-  auto reader = open_reader("", given("gzip_plain.parquet"), {{"ignore", std::string("\"f\"")}, {"target", std::string("\"k\"")}});
+  auto reader = open_reader("", given("gzip_plain.parquet"),
+                            {{"ignore", std::string("\"f\"")}, {"target", std::string("\"k\"")}});
   ASSERT_FALSE(reader.ok());
-  EXPECT_TRUE(has(reader.status().message(), "row 4, column \"d\": the value is missing (\"null\")")) << reader.status().message();
+  EXPECT_TRUE(has(reader.status().message(), "row 4, column \"d\": the value is missing (\"null\")"))
+      << reader.status().message();
   reader = open_reader("", given("nested.parquet"), {{"target", std::string("\"y\"")}});
   ASSERT_FALSE(reader.ok());
   EXPECT_TRUE(has(reader.status().message(), "column \"x\" is nested: lists")) << reader.status().message();
-  reader = open_reader("", given("nested.parquet"), {{"target", std::string("\"y\"")}, {"ignore", std::string(R"(["x", "s"])")}, {"classes", std::string("true")}});
+  reader = open_reader(
+      "", given("nested.parquet"),
+      {{"target", std::string("\"y\"")}, {"ignore", std::string(R"(["x", "s"])")}, {"classes", std::string("true")}});
   ASSERT_TRUE(reader.ok()) << reader.status().to_string();
   float a = 0;
   int64_t y = 0;

@@ -22,8 +22,10 @@ Result<std::shared_ptr<const Safetensors>> parse(const std::string& file) {
 }
 
 TEST(Safetensors, RoundTrip) {
-  NamedTensors written = {{"b", Tensor::from_floats({2, 3}, {1, 2, 3, 4, 5, 6})}, {"a", Tensor::from_ints({7, 8})},
-                          {"empty", Tensor(TensorType{DType::f16, {0, 4}})}, {"scalar", Tensor::scalar(DType::f64, 0.5)}};
+  NamedTensors written = {{"b", Tensor::from_floats({2, 3}, {1, 2, 3, 4, 5, 6})},
+                          {"a", Tensor::from_ints({7, 8})},
+                          {"empty", Tensor(TensorType{DType::f16, {0, 4}})},
+                          {"scalar", Tensor::scalar(DType::f64, 0.5)}};
   const std::string path = temporary("round.safetensors");
   ASSERT_TRUE(save_safetensors(path, written, {{"who", "a test \"quoted\""}}).ok());
   auto read = Safetensors::open(path);
@@ -40,7 +42,7 @@ TEST(Safetensors, RoundTrip) {
 
 TEST(Safetensors, UnalignedDataIsReadRight) {
   const std::string data("\0\0\x80\x3f\0\0\0\x40", 8);
-  auto read = parse(file_of(R"({"x":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}} )", data));   // an odd header
+  auto read = parse(file_of(R"({"x":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}} )", data));  // an odd header
   ASSERT_TRUE(read.ok()) << read.status().to_string();
   Tensor x = (*read)->tensor((*read)->entries()[0]);
   EXPECT_EQ(x.get(0), 1);
@@ -55,32 +57,40 @@ struct Hostile {
 TEST(Safetensors, HostileFilesAreRefusedWithThePlace) {
   const std::string eight(8, '\0');
   const std::vector<Hostile> files = {
-      {"no object", "[1]", "", "no JSON object"},
-      {"cut JSON", "{\"x\":", "", "no JSON object"},
-      {"deep", std::string(100000, '['), "", "no JSON object"},
+      {"not an object", "[1]", "", "not a JSON object"},
+      {"cut JSON", "{\"x\":", "", "not a JSON object"},
+      {"deep", std::string(100000, '['), "", "not a JSON object"},
       {"no offsets", R"({"x":{"dtype":"F32","shape":[2]}})", eight, "needs dtype, shape and data_offsets"},
       {"more fields", R"({"x":{"dtype":"F32","shape":[2],"data_offsets":[0,8],"y":1}})", eight, "nothing else"},
       {"dtype", R"({"x":{"dtype":"F33","shape":[2],"data_offsets":[0,8]}})", eight, "F33"},
       {"dtype type", R"({"x":{"dtype":3,"shape":[2],"data_offsets":[0,8]}})", eight, "wrong type"},
-      {"negative", R"({"x":{"dtype":"F32","shape":[-2],"data_offsets":[0,8]}})", eight, "no whole number"},
-      {"fraction", R"({"x":{"dtype":"F32","shape":[2.0],"data_offsets":[0,8]}})", eight, "no whole number"},
-      {"huge", R"({"x":{"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,8]}})", eight, "impossible sizes"},
-      {"2^63", R"({"x":{"dtype":"F32","shape":[9223372036854775808],"data_offsets":[0,8]}})", eight, "impossible sizes"},
-      {"dimensions", R"({"x":{"dtype":"F32","shape":[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,2],"data_offsets":[0,8]}})", eight, "has 17 dimensions; tensors have up to 16"},
+      {"negative", R"({"x":{"dtype":"F32","shape":[-2],"data_offsets":[0,8]}})", eight, "integer"},
+      {"fraction", R"({"x":{"dtype":"F32","shape":[2.0],"data_offsets":[0,8]}})", eight, "integer"},
+      {"huge", R"({"x":{"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,8]}})", eight,
+       "impossible sizes"},
+      {"2^63", R"({"x":{"dtype":"F32","shape":[9223372036854775808],"data_offsets":[0,8]}})", eight,
+       "impossible sizes"},
+      {"dimensions", R"({"x":{"dtype":"F32","shape":[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,2],"data_offsets":[0,8]}})", eight,
+       "has 17 dimensions; tensors have up to 16"},
       {"size", R"({"x":{"dtype":"F32","shape":[3],"data_offsets":[0,8]}})", eight, "needs 12"},
       {"turned", R"({"x":{"dtype":"F32","shape":[2],"data_offsets":[8,0]}})", eight, "8 to 0"},
       {"outside", R"({"x":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})", "1234", "truncated"},
       {"hole", R"({"x":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})", eight, "begins at byte 4"},
-      {"overlap", R"({"x":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"y":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})", eight, "overlap"},
+      {"overlap",
+       R"({"x":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"y":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})",
+       eight, "overlap"},
       {"rest", R"({"x":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})", eight, "belong to none"},
-      {"twice", R"({"x":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"x":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})", eight, "comes twice"},
-      {"metadata", R"({"__metadata__":{"a":1}})", "", "no text"},
+      {"twice",
+       R"({"x":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"x":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})",
+       eight, "comes twice"},
+      {"metadata", R"({"__metadata__":{"a":1}})", "", "not text"},
   };
   for (const Hostile& file : files) {
     auto read = parse(file_of(file.header, file.data));
     ASSERT_FALSE(read.ok()) << file.name;
     EXPECT_EQ(read.status().code(), Code::data_loss) << file.name;
-    EXPECT_NE(read.status().message().find(file.message), std::string::npos) << file.name << ": " << read.status().message();
+    EXPECT_NE(read.status().message().find(file.message), std::string::npos)
+        << file.name << ": " << read.status().message();
   }
 }
 

@@ -1,8 +1,9 @@
-// Checkpoints: whatever stands in the folder, an error or a checkpoint whose tensors can be read and which is the same after a save.
+// Checkpoints: whatever stands in the folder, an error or a checkpoint whose tensors can be read and which is the same
+// after a save.
 //
-// An input is one byte of flags, the size of the manifest as four bytes (little-endian), the manifest without its hash and
-// the tensors file. A changed byte fits no hash, and a reader that stops there would never be tried further: with flag 1
-// the manifest gets its true hash, with flag 2 it gets size and hash of the tensors.
+// An input is one byte of flags, the size of the manifest as four bytes (little-endian), the manifest without its hash
+// and the tensors file. A changed byte fits no hash, and a reader that stops there would never be tried further: with
+// flag 1 the manifest gets its true hash, with flag 2 it gets size and hash of the tensors.
 #include <unistd.h>
 
 #include <cstdlib>
@@ -25,7 +26,8 @@ namespace fs = std::filesystem;
 class Folder {
  public:
   Folder() {
-    path_ = (fs::exists("/dev/shm") ? "/dev/shm" : fs::temp_directory_path().string()) + "/epl_checkpoint_fuzz_" + std::to_string(::getpid());
+    path_ = (fs::exists("/dev/shm") ? "/dev/shm" : fs::temp_directory_path().string()) + "/epl_checkpoint_fuzz_" +
+            std::to_string(::getpid());
     fs::remove_all(path_);
     fs::create_directory(path_);
   }
@@ -55,7 +57,9 @@ void sign_tensors(Bytes& manifest, std::span<const std::byte> tensors) {
 }
 
 bool same(const epl::Checkpoint& a, const epl::Checkpoint& b) {
-  if (a.step != b.step || a.seed != b.seed || a.units != b.units || a.numerics != b.numerics || a.data_position != b.data_position) return false;
+  if (a.step != b.step || a.seed != b.seed || a.units != b.units || a.numerics != b.numerics ||
+      a.data_position != b.data_position)
+    return false;
   if (a.items.size() != b.items.size()) return false;
   for (size_t i = 0; i < a.items.size(); ++i) {
     if (a.items[i].name != b.items[i].name || a.items[i].kind != b.items[i].kind) return false;

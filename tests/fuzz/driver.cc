@@ -1,6 +1,6 @@
-// Runs a fuzz target over a corpus without libFuzzer: `fuzz_NAME FOLDER [MUTATIONS]`. Every file is tried as it is, cut short, and
-// under so many seeded mutations (default 200), so that the ordinary suite looks a little further than the corpus and
-// does the same each time. A crash, a sanitizer's report or an exception that gets out is the failure.
+// Runs a fuzz target over a corpus without libFuzzer: `fuzz_NAME FOLDER [MUTATIONS]`. Every file is tried as it is, cut
+// short, and under so many seeded mutations (default 200), so that the ordinary suite looks a little further than the
+// corpus and does the same each time. A crash, a sanitizer's report or an exception that gets out is the failure.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -30,9 +30,15 @@ void mutate(Bytes& bytes, const Bytes& other, uint64_t& random) {
     const size_t at = next_random(random) % bytes.size();
     const size_t run = std::min<size_t>(1 + next_random(random) % 16, bytes.size() - at);
     switch (next_random(random) % 6) {
-      case 0: bytes[at] ^= static_cast<uint8_t>(1u << (next_random(random) % 8)); break;
-      case 1: bytes[at] = static_cast<uint8_t>(next_random(random)); break;
-      case 2: bytes.erase(bytes.begin() + static_cast<long>(at), bytes.begin() + static_cast<long>(at + run)); break;
+      case 0:
+        bytes[at] ^= static_cast<uint8_t>(1u << (next_random(random) % 8));
+        break;
+      case 1:
+        bytes[at] = static_cast<uint8_t>(next_random(random));
+        break;
+      case 2:
+        bytes.erase(bytes.begin() + static_cast<long>(at), bytes.begin() + static_cast<long>(at + run));
+        break;
       case 3: {
         const Bytes copy(bytes.begin() + static_cast<long>(at), bytes.begin() + static_cast<long>(at + run));
         bytes.insert(bytes.begin() + static_cast<long>(at), copy.begin(), copy.end());

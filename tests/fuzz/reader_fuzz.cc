@@ -1,5 +1,5 @@
-// Every reader, over whatever bytes: an error, or samples of the types that its fields say. The first line names the reader
-// and its options, `csv {classes=true}`; the rest is the file.
+// Every reader, over whatever bytes: an error, or samples of the types that its fields say. The first line names the
+// reader and its options, `csv {classes=true}`; the rest is the file.
 #include <sys/mman.h>
 #include <unistd.h>
 

@@ -15,7 +15,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   for (const epl::SafetensorsEntry& entry : (*read)->entries()) {
     const epl::Tensor tensor = (*read)->tensor(entry);
     if (tensor.bytes() > static_cast<int64_t>(size)) std::abort();
-    for (int64_t i = 0; i < tensor.bytes(); ++i) sum = static_cast<uint8_t>(sum + static_cast<const uint8_t*>(tensor.data())[i]);
+    for (int64_t i = 0; i < tensor.bytes(); ++i)
+      sum = static_cast<uint8_t>(sum + static_cast<const uint8_t*>(tensor.data())[i]);
   }
   return 0;
 }

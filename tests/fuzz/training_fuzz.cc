@@ -1,5 +1,6 @@
-// What a person writes about training: the first line is a list of metrics, each other one KEY=VALUE of a trainer (loss options, class
-// weights, schedules, optimizers), or GROUP:PATTERN:KEY=VALUE. What makes a plan trains a step and is measured, at any step number.
+// What a person writes about training: the first line is a list of metrics, each other one KEY=VALUE of a trainer (loss
+// options, class weights, schedules, optimizers), or GROUP:PATTERN:KEY=VALUE. What makes a plan trains a step and is
+// measured, at any step number.
 #include <unistd.h>
 
 #include <cstdlib>
@@ -27,11 +28,14 @@ bool fine(epl_error* error) {
 
 struct World {
   World() {
-    const std::string path = (std::filesystem::temp_directory_path() / ("epl_training_fuzz_" + std::to_string(::getpid()) + ".onnx")).string();
+    const std::string path =
+        (std::filesystem::temp_directory_path() / ("epl_training_fuzz_" + std::to_string(::getpid()) + ".onnx"))
+            .string();
     epl_engine_options options = EPL_ENGINE_OPTIONS_INIT;
     options.threads = 1;
     must(epl_engine_create(&options, &engine));
-    must(epl_template_write(engine, EPL_STR("mlp"), EPL_STR("{\"sizes\":[4,6,3],\"seed\":3}"), path.data(), path.size()));
+    must(epl_template_write(engine, EPL_STR("mlp"), EPL_STR("{\"sizes\":[4,6,3],\"seed\":3}"), path.data(),
+                            path.size()));
     must(epl_model_load(engine, path.data(), path.size(), nullptr, &model));
     std::filesystem::remove(path);
     const float x[16] = {0, 1, -1, 2, 3, -2, 0.5f, 1, 1, 1, -3, 0, 0, 2, 2, -1};
@@ -56,7 +60,8 @@ void set(epl_trainer* trainer, std::string_view line) {
     line.remove_prefix(6);
     const std::string_view pattern = next(line, ':'), key = next(line, '=');
     int64_t group = 0;
-    if (fine(epl_trainer_add_group(trainer, pattern.data(), pattern.size(), &group))) fine(epl_trainer_group_set(trainer, group, key.data(), key.size(), line.data(), line.size()));
+    if (fine(epl_trainer_add_group(trainer, pattern.data(), pattern.size(), &group)))
+      fine(epl_trainer_group_set(trainer, group, key.data(), key.size(), line.data(), line.size()));
     return;
   }
   const std::string_view key = next(line, '=');
@@ -77,7 +82,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   must(epl_trainer_bind_symbol(trainer, EPL_STR("batch"), 4));
   while (!text.empty()) set(trainer, next(text, '\n'));
   if (fine(epl_plan_create(world.model, trainer, nullptr, nullptr, &plan))) {
-    for (const int64_t step : {int64_t{0}, int64_t{1}, int64_t{999}, int64_t{1} << 40, INT64_MAX - 1}) static_cast<void>(plan->plan->learning_rate(step));
+    for (const int64_t step : {int64_t{0}, int64_t{1}, int64_t{999}, int64_t{1} << 40, INT64_MAX - 1})
+      static_cast<void>(plan->plan->learning_rate(step));
     const bool takes = epl_plan_port_count(plan, EPL_ENTRY_TRAIN, EPL_PORT_INPUT) == 2;
     if (fine(epl_session_create(plan, nullptr, &session)) && takes) {
       const epl_tensor* inputs[2] = {world.inputs[0], world.inputs[1]};

@@ -1,6 +1,6 @@
 // Texts against files: every stage of an MLP's train step, and what lists of passes make of the graphs in the folder
-// `passes`. To accept a change, run test_golden with EPL_UPDATE_GOLDEN=1 in the environment and read the difference before
-// committing it.
+// `passes`. To accept a change, run test_golden with EPL_UPDATE_GOLDEN=1 in the environment and read the difference
+// before committing it.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -52,7 +52,7 @@ std::shared_ptr<const CompiledPlan> plan(int64_t ranks, const char* micro_batche
   options.train.optimizer_options = {{"lr", 0.01}};
   options.ranks = ranks;
   EXPECT_TRUE(set_config(options.strategy, "pipeline.num_micro_batch", micro_batches).ok());
-  cpu::ScopedCpuLevel level(cpu::CpuLevel::v3);   // workspaces differ between processors; kernels do not run here
+  cpu::ScopedCpuLevel level(cpu::CpuLevel::v3);  // workspaces differ between processors; kernels do not run here
   auto made = CompiledPlan::create(test_host(1), options);
   EXPECT_TRUE(made.ok()) << made.status().to_string();
   return *made;
@@ -61,9 +61,12 @@ std::shared_ptr<const CompiledPlan> plan(int64_t ranks, const char* micro_batche
 class Stage : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(Stage, OfOneRank) { compare(cat("mlp.", GetParam()), *plan(1, "1")->text(EntryKind::train, GetParam())); }
-TEST_P(Stage, OfTwoRanksAndTwoMicroBatches) { compare(cat("mlp_2x2.", GetParam()), *plan(2, "2")->text(EntryKind::train, GetParam())); }
+TEST_P(Stage, OfTwoRanksAndTwoMicroBatches) {
+  compare(cat("mlp_2x2.", GetParam()), *plan(2, "2")->text(EntryKind::train, GetParam()));
+}
 
-// The lines "# passes: ...", "# ranks: ..." and "# strategy: {...}" in front of a graph; the value of `key`, or `otherwise`.
+// The lines "# passes: ...", "# ranks: ..." and "# strategy: {...}" in front of a graph; the value of `key`, or
+// `otherwise`.
 std::string told(const std::string& text, const std::string& key, std::string otherwise) {
   const std::string start = cat("# ", key, ": ");
   const size_t at = text.find(start);
@@ -89,8 +92,10 @@ TEST_P(Passes, MakeThePlanOnFile) {
   ASSERT_TRUE(graph.ok()) << graph.status().to_string();
   auto strategy = parse_strategy(told(text, "strategy", "{}"));
   ASSERT_TRUE(strategy.ok()) << strategy.status().to_string();
-  PlanRequest request{.graph = std::make_shared<const Graph>(*std::move(graph)), .strategy = *strategy,
-                      .ranks = std::stoll(told(text, "ranks", "1")), .passes = told(text, "passes", "")};
+  PlanRequest request{.graph = std::make_shared<const Graph>(*std::move(graph)),
+                      .strategy = *strategy,
+                      .ranks = std::stoll(told(text, "ranks", "1")),
+                      .passes = told(text, "passes", "")};
   auto made = make_plan(request);
   ASSERT_TRUE(made.ok()) << made.status().to_string();
   const std::string printed = print_plan(*made);

@@ -16,7 +16,8 @@ TEST(ScalarExpr, PrintsAndParses) {
   double in[] = {0.0, 3.0}, out[1];
   parsed->evaluate(in, out);
   EXPECT_EQ(out[0], 2.5);
-  for (const char* bad : {"", "x0", "mul(x0,x1) -> %0", "x0; frob(%0) -> %1", "x0 -> %1", "x0; cast(%0,f99) -> %1", "x0; cast(%0,f32"}) {
+  for (const char* bad :
+       {"", "x0", "mul(x0,x1) -> %0", "x0; frob(%0) -> %1", "x0 -> %1", "x0; cast(%0,f99) -> %1", "x0; cast(%0,f32"}) {
     EXPECT_FALSE(ScalarExpr::parse(bad).ok()) << bad;
   }
 }
@@ -37,7 +38,7 @@ TEST(ShardingRule, FollowsReshapes) {
   EXPECT_EQ(rule.outputs[0][0][0], rule.inputs[0][0][0]);  // the batch is the major part of the product
   EXPECT_EQ(rule.inputs[0][2].size(), 2u);
   rule = reshape_rule({DType::f32, {6, 4}}, {DType::f32, {4, 6}});
-  EXPECT_TRUE(rule.factors[rule.inputs[0][0][0]].whole);
+  EXPECT_TRUE(rule.factors[rule.inputs[0][0][0]].unshardable);
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// Numbers of windows and slices that a file may give but that no arithmetic should be done with: bounded, or the error names the node.
+// Numbers of windows and slices that a file may give but that no arithmetic should be done with: bounded, or the error
+// names the node.
 #include <gtest/gtest.h>
 
 #include "core/ir/evaluate.h"
@@ -9,7 +10,8 @@ namespace {
 
 using namespace testing;
 
-Message one_node(const Message& made, const std::vector<std::string>& x, const std::vector<Message>& initializers = {}) {
+Message one_node(const Message& made, const std::vector<std::string>& x,
+                 const std::vector<Message>& initializers = {}) {
   return model({.nodes = {made}, .initializers = initializers, .inputs = {port("x", x)}, .outputs = {port("y", {})}});
 }
 
@@ -29,14 +31,20 @@ TEST(Bounds, OfWindows) {
       const Message number = attribute(name, std::string(name) == "pads" ? Ints{far, 0} : Ints{far});
       for (const char* op : {"MaxPool", "AveragePool"}) {
         if (std::string(op) == "AveragePool" && std::string(name) == "dilations") continue;
-        EXPECT_FALSE(refusal(one_node(node(op, {"x"}, {"y"}, {attribute("kernel_shape", kernel), number}), {"1", "1", "8"})).empty()) << op << " " << name;
+        EXPECT_FALSE(
+            refusal(one_node(node(op, {"x"}, {"y"}, {attribute("kernel_shape", kernel), number}), {"1", "1", "8"}))
+                .empty())
+            << op << " " << name;
       }
       for (const char* op : {"Conv", "ConvTranspose"}) {
         const Message w = tensor("w", epl::Tensor({DType::f32, {1, 1, 3}}));
-        EXPECT_FALSE(refusal(one_node(node(op, {"x", "w"}, {"y"}, {number}), {"1", "1", "8"}, {w})).empty()) << op << " " << name;
+        EXPECT_FALSE(refusal(one_node(node(op, {"x", "w"}, {"y"}, {number}), {"1", "1", "8"}, {w})).empty())
+            << op << " " << name;
       }
     }
-    EXPECT_FALSE(refusal(one_node(node("MaxPool", {"x"}, {"y"}, {attribute("kernel_shape", Ints{far})}), {"1", "1", "8"})).empty());
+    EXPECT_FALSE(
+        refusal(one_node(node("MaxPool", {"x"}, {"y"}, {attribute("kernel_shape", Ints{far})}), {"1", "1", "8"}))
+            .empty());
   }
 }
 
@@ -44,8 +52,13 @@ TEST(Bounds, OfTransforms) {
   for (int64_t far : {int64_t{0}, int64_t{-5}, int64_t{1} << 40, INT64_MAX, INT64_MIN}) {
     epl::Tensor length(TensorType{DType::i64, {}});
     length.set_int(0, far);
-    EXPECT_FALSE(refusal(one_node(node("DFT", {"x", "n"}, {"y"}), {"2", "8", "1"}, {tensor("n", length)})).empty()) << far;
-    if (far > 8 || far < 1) EXPECT_FALSE(refusal(one_node(node("STFT", {"x", "one", "", "n"}, {"y"}), {"2", "8", "1"}, {tensor("n", length), tensor("one", epl::Tensor::from_ints({1}))})).empty()) << far;
+    EXPECT_FALSE(refusal(one_node(node("DFT", {"x", "n"}, {"y"}), {"2", "8", "1"}, {tensor("n", length)})).empty())
+        << far;
+    if (far > 8 || far < 1)
+      EXPECT_FALSE(refusal(one_node(node("STFT", {"x", "one", "", "n"}, {"y"}), {"2", "8", "1"},
+                                    {tensor("n", length), tensor("one", epl::Tensor::from_ints({1}))}))
+                       .empty())
+          << far;
   }
   // A short file that asks for many large matrices.
   Parts parts;
@@ -60,15 +73,21 @@ TEST(Bounds, OfTransforms) {
 
 TEST(Bounds, OfScalesAndZeroPoints) {
   epl::Tensor zero(TensorType{DType::u8, {3}});
-  const Message scale = tensor("s", epl::Tensor::from_floats({3}, {1, 2, 3})), zeros = tensor("z", zero), none = tensor("s", epl::Tensor(TensorType{DType::f32, {0}}));
+  const Message scale = tensor("s", epl::Tensor::from_floats({3}, {1, 2, 3})), zeros = tensor("z", zero),
+                none = tensor("s", epl::Tensor(TensorType{DType::f32, {0}}));
   for (int64_t axis : {int64_t{0}, int64_t{2}, INT64_MAX, INT64_MIN}) {
-    EXPECT_FALSE(refusal(one_node(node("QuantizeLinear", {"x", "s", "z"}, {"y"}, {attribute("axis", axis)}), {"2", "3"}, {scale, zeros})).empty()) << axis;
+    EXPECT_FALSE(refusal(one_node(node("QuantizeLinear", {"x", "s", "z"}, {"y"}, {attribute("axis", axis)}), {"2", "3"},
+                                  {scale, zeros}))
+                     .empty())
+        << axis;
   }
-  EXPECT_EQ(refusal(one_node(node("QuantizeLinear", {"x", "s"}, {"y"}), {"2", "3"}, {none})), "importing QuantizeLinear: no scale");
+  EXPECT_EQ(refusal(one_node(node("QuantizeLinear", {"x", "s"}, {"y"}), {"2", "3"}, {none})),
+            "importing QuantizeLinear: no scale");
 }
 
 TEST(Bounds, OfStatesAtTheStart) {
-  const std::vector<Message> weights = {tensor("w", epl::Tensor({DType::f32, {1, 12, 3}})), tensor("r", epl::Tensor({DType::f32, {1, 12, 4}})),
+  const std::vector<Message> weights = {tensor("w", epl::Tensor({DType::f32, {1, 12, 3}})),
+                                        tensor("r", epl::Tensor({DType::f32, {1, 12, 4}})),
                                         tensor("h", epl::Tensor({DType::f32, {1, 1, 4}}))};
   const std::string why = refusal(one_node(node("GRU", {"x", "w", "r", "", "", "h"}, {"y"}), {"5", "2", "3"}, weights));
   EXPECT_NE(why.find("the sequence has 2 samples, which take [1,2,4]"), std::string::npos) << why;
@@ -80,7 +99,8 @@ TEST(Bounds, AStepBeyondTheDimensionTakesOneElement) {
       const auto ints = [](const char* name, int64_t value) { return tensor(name, epl::Tensor::from_ints({value})); };
       const int64_t start = back ? 2 : 1;
       auto graph = import(one_node(node("Slice", {"x", "from", "to", "axes", "step"}, {"y"}), {"4"},
-                                   {ints("from", start), ints("to", back ? INT64_MIN : INT64_MAX), ints("axes", 0), ints("step", back ? -step : step)}));
+                                   {ints("from", start), ints("to", back ? INT64_MIN : INT64_MAX), ints("axes", 0),
+                                    ints("step", back ? -step : step)}));
       ASSERT_TRUE(graph.ok()) << graph.status().to_string();
       auto values = evaluate_graph(*graph, {{graph->find("x"), epl::Tensor::from_floats({4}, {10, 11, 12, 13})}});
       ASSERT_TRUE(values.ok()) << values.status().to_string();

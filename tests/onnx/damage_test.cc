@@ -1,11 +1,10 @@
 // Files that are damaged, contradict themselves or mean harm: each is an error that names the place, and none a crash.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <filesystem>
 #include <fstream>
-
-#include <unistd.h>
 
 #include "tests/onnx/make_model.h"
 
@@ -29,12 +28,16 @@ std::string whole_model() {
   yes.set_int(0, 1);
   testing::Parts parts;
   parts.nodes = {node("MatMul", {"x", "layer.w"}, {"h"}),
-                 node("If", {"yes"}, {"r"}, {testing::subgraph("then_branch", testing::graph(branch)), testing::subgraph("else_branch", testing::graph(branch))}),
+                 node("If", {"yes"}, {"r"},
+                      {testing::subgraph("then_branch", testing::graph(branch)),
+                       testing::subgraph("else_branch", testing::graph(branch))}),
                  node("Scaled", {"r"}, {"y"}, {attribute("alpha", 0.5f)}, "own")};
-  parts.initializers = {testing::tensor("layer.w", epl::Tensor::from_floats({2, 3}, {1, 2, 3, 4, 5, 6})), testing::tensor("yes", yes)};
+  parts.initializers = {testing::tensor("layer.w", epl::Tensor::from_floats({2, 3}, {1, 2, 3, 4, 5, 6})),
+                        testing::tensor("yes", yes)};
   parts.inputs = {port("x", {"n", "2"})};
   parts.outputs = {port("y", {"n", "3"})};
-  auto scaled = testing::function("Scaled", {"a"}, {"c"}, {node("LeakyRelu", {"a"}, {"c"}, {testing::reference("alpha", "alpha")})}, {"alpha"});
+  auto scaled = testing::function("Scaled", {"a"}, {"c"},
+                                  {node("LeakyRelu", {"a"}, {"c"}, {testing::reference("alpha", "alpha")})}, {"alpha"});
   return testing::model(parts, {scaled});
 }
 
@@ -51,10 +54,15 @@ void expect_refused(const Result<T>& result, const std::string& what, const std:
 
 // A model of one node, x[n,2] -> y.
 std::string of(const std::vector<std::string>& nodes, const std::vector<std::string>& initializers = {}) {
-  return testing::model({.nodes = nodes, .initializers = initializers, .inputs = {port("x", {"n", "2"})}, .outputs = {port("y", {"n", "2"})}});
+  return testing::model({.nodes = nodes,
+                         .initializers = initializers,
+                         .inputs = {port("x", {"n", "2"})},
+                         .outputs = {port("y", {"n", "2"})}});
 }
 
-std::string ints(const std::string& name, const Ints& values) { return testing::tensor(name, epl::Tensor::from_ints(values)); }
+std::string ints(const std::string& name, const Ints& values) {
+  return testing::tensor(name, epl::Tensor::from_ints(values));
+}
 
 TEST(Hostile, TheModelThatIsDamagedBelowIsSound) {
   auto graph = import(whole_model());
@@ -64,7 +72,7 @@ TEST(Hostile, TheModelThatIsDamagedBelowIsSound) {
 
 TEST(Hostile, TruncatedAtEveryByte) {
   const std::string bytes = whole_model();
-  const size_t graph_at = bytes.rfind("\x0a\x01g") - 3;   // inside the graph's message from here on
+  const size_t graph_at = bytes.rfind("\x0a\x01g") - 3;  // inside the graph's message from here on
   for (size_t length = 0; length < bytes.size(); ++length) {
     auto model = load(bytes.substr(0, length));
     ASSERT_FALSE(model.ok()) << "cut at " << length;
@@ -86,7 +94,8 @@ TEST(Hostile, EveryByteReplaced) {
       auto graph = import(damaged);
       if (graph.ok()) continue;
       ++refused;
-      EXPECT_NE(graph.status().code(), Code::internal) << "byte " << at << " as " << value << ": " << graph.status().to_string();
+      EXPECT_NE(graph.status().code(), Code::internal)
+          << "byte " << at << " as " << value << ": " << graph.status().to_string();
       EXPECT_FALSE(graph.status().message().empty());
     }
   }
@@ -95,7 +104,8 @@ TEST(Hostile, EveryByteReplaced) {
 
 TEST(Hostile, ValuesDefinedNeverTwiceOrInACircle) {
   expect_refused(load(of({node("Relu", {"z"}, {"y"})})), "\"z\"", "node_y");
-  expect_refused(load(of({node("Add", {"x", "b"}, {"a"}), node("Relu", {"a"}, {"b"}), node("Relu", {"b"}, {"y"})})), "cycle", "node_a");
+  expect_refused(load(of({node("Add", {"x", "b"}, {"a"}), node("Relu", {"a"}, {"b"}), node("Relu", {"b"}, {"y"})})),
+                 "cycle", "node_a");
   expect_refused(load(of({node("Relu", {"x"}, {"y"}), node("Tanh", {"x"}, {"y"})})), "second time", "node_y");
   expect_refused(load(of({node("Relu", {"x"}, {"x"}), node("Relu", {"x"}, {"y"})})), "second time", "node_x");
   expect_refused(load(of({node("Relu", {"x"}, {"y"})}, {ints("k", {1}), ints("k", {2})})), "\"k\"");
@@ -114,8 +124,7 @@ TEST(Hostile, ImpossibleTensors) {
 }
 
 // A tensor of one number in a field of its own, not packed unless `packed`.
-template <class T>
-std::string typed_tensor(int32_t type, uint32_t field, T value, bool packed) {
+template <class T> std::string typed_tensor(int32_t type, uint32_t field, T value, bool packed) {
   std::string out;
   protozero::pbf_writer w(out);
   w.add_int64(schema::TensorProto::dims, 1);
@@ -133,14 +142,20 @@ std::string typed_tensor(int32_t type, uint32_t field, T value, bool packed) {
 
 TEST(Hostile, NumbersOfAnotherKind) {
   namespace t = schema::TensorProto;
-  auto with = [](const std::string& tensor) { return of({node("Cast", {"w"}, {"v"}, {attribute("to", int64_t{f32})}), node("Add", {"x", "v"}, {"y"})}, {tensor}); };
+  auto with = [](const std::string& tensor) {
+    return of({node("Cast", {"w"}, {"v"}, {attribute("to", int64_t{f32})}), node("Add", {"x", "v"}, {"y"})}, {tensor});
+  };
   for (bool packed : {false, true}) {
-    expect_refused(import(with(typed_tensor(t::DataType_INT8, t::float_data, -7e19f, packed))), "real numbers", "\"w\"");
-    expect_refused(import(with(typed_tensor(t::DataType_INT64, t::double_data, 1e300, packed))), "real numbers", "\"w\"");
-    expect_refused(import(with(typed_tensor(t::DataType_FLOAT, t::int64_data, int64_t{1}, packed))), "integers", "\"w\"");
+    expect_refused(import(with(typed_tensor(t::DataType_INT8, t::float_data, -7e19f, packed))), "real numbers",
+                   "\"w\"");
+    expect_refused(import(with(typed_tensor(t::DataType_INT64, t::double_data, 1e300, packed))), "real numbers",
+                   "\"w\"");
+    expect_refused(import(with(typed_tensor(t::DataType_FLOAT, t::int64_data, int64_t{1}, packed))), "integers",
+                   "\"w\"");
   }
   const std::string packed = typed_tensor(t::DataType_INT64, t::int64_data, int64_t{1}, true);
-  expect_refused(import(with(packed + typed_tensor(t::DataType_INT64, t::int64_data, int64_t{2}, false))), "packed and not");
+  expect_refused(import(with(packed + typed_tensor(t::DataType_INT64, t::int64_data, int64_t{2}, false))),
+                 "packed and not");
   expect_refused(import(with(typed_tensor(t::DataType_FLOAT, t::float_data, 1.0, false))), "wire type");
   expect_refused(import(with(typed_tensor(t::DataType_INT64, t::int64_data, 1.0f, false))), "wire type");
 }
@@ -149,7 +164,8 @@ TEST(Tensors, NumbersThatAreNotPackedKeepEveryBit) {
   namespace t = schema::TensorProto;
   const int64_t large = (int64_t{1} << 60) + 1;  // no double has it
   for (bool packed : {false, true}) {
-    auto graph = import(of({node("Add", {"w", "w"}, {"y"})}, {typed_tensor(t::DataType_INT64, t::int64_data, large, packed)}));
+    auto graph =
+        import(of({node("Add", {"w", "w"}, {"y"})}, {typed_tensor(t::DataType_INT64, t::int64_data, large, packed)}));
     ASSERT_TRUE(graph.ok()) << graph.status().to_string();
     const epl::ValueInfo& y = graph->value(graph->outputs[0].value);  // constants are folded
     ASSERT_EQ(y.kind, ValueKind::constant);
@@ -173,7 +189,8 @@ TEST(Hostile, ImpossibleShapes) {
 TEST(Hostile, AttributesOutOfRange) {
   const int64_t far = INT64_MAX;
   for (int64_t axis : {far, int64_t{17}, int64_t{-17}, int64_t{INT64_MIN}}) {
-    for (const char* op : {"Softmax", "LogSoftmax", "Flatten", "ArgMax", "LayerNormalization", "Hardmax", "LpNormalization"}) {
+    for (const char* op :
+         {"Softmax", "LogSoftmax", "Flatten", "ArgMax", "LayerNormalization", "Hardmax", "LpNormalization"}) {
       SCOPED_TRACE(cat(op, " along ", axis));
       testing::Names inputs = {"x"};
       if (std::string(op) == "LayerNormalization") inputs.push_back("x");
@@ -181,7 +198,10 @@ TEST(Hostile, AttributesOutOfRange) {
     }
     for (const char* op : {"Concat", "Gather", "GatherElements"}) {
       SCOPED_TRACE(cat(op, " along ", axis));
-      expect_refused(import(of({node(op, {"x", std::string(op) == "Concat" ? "x" : "k"}, {"y"}, {attribute("axis", axis)})}, {ints("k", {0})})), "", "node_y");
+      expect_refused(
+          import(of({node(op, {"x", std::string(op) == "Concat" ? "x" : "k"}, {"y"}, {attribute("axis", axis)})},
+                    {ints("k", {0})})),
+          "", "node_y");
     }
     SCOPED_TRACE(cat("axis ", axis));
     expect_refused(import(of({node("Split", {"x"}, {"y"}, {attribute("axis", axis)})})), "", "node_y");
@@ -189,14 +209,15 @@ TEST(Hostile, AttributesOutOfRange) {
     expect_refused(import(of({node("Unsqueeze", {"x", "k"}, {"y"})}, {ints("k", {axis})})), "", "node_y");
     expect_refused(import(of({node("Squeeze", {"x", "k"}, {"y"})}, {ints("k", {axis})})), "", "node_y");
     expect_refused(import(of({node("ReduceSum", {"x", "k"}, {"y"})}, {ints("k", {axis})})), "", "node_y");
-    expect_refused(import(of({node("Slice", {"x", "k", "k", "a"}, {"y"})}, {ints("k", {0}), ints("a", {axis})})), "", "node_y");
+    expect_refused(import(of({node("Slice", {"x", "k", "k", "a"}, {"y"})}, {ints("k", {0}), ints("a", {axis})})), "",
+                   "node_y");
   }
   expect_refused(import(of({node("Transpose", {"x"}, {"y"}, {attribute("perm", Ints{0, 0})})})), "", "node_y");
   expect_refused(import(of({node("Cast", {"x"}, {"y"}, {attribute("to", int64_t{77})})})), "77", "node_y");
 }
 
 TEST(Hostile, OperandsThatDoNotFit) {
-  expect_refused(import(of({node("Add", {"x", "k"}, {"y"})}, {ints("k", {1, 2})})), "", "node_y");       // f32 and i64
+  expect_refused(import(of({node("Add", {"x", "k"}, {"y"})}, {ints("k", {1, 2})})), "", "node_y");  // f32 and i64
   expect_refused(import(of({node("Add", {"x"}, {"y"})})), "takes 2", "node_y");
   expect_refused(import(of({node("Relu", {}, {"y"})})), "takes 1", "node_y");
   expect_refused(import(of({node("MatMul", {"x", "x"}, {"y"}, {})}), {.symbols = {{"n", 3}}}), "", "node_y");
@@ -207,12 +228,14 @@ TEST(Hostile, OperandsThatDoNotFit) {
 }
 
 TEST(Hostile, HeadersThatAreNotRead) {
-  const testing::Parts parts{.nodes = {node("Relu", {"x"}, {"y"})}, .inputs = {port("x", {"n"})}, .outputs = {port("y", {"n"})}};
-  for (int64_t opset : {0, 6, 29, 1000000}) expect_refused(load(testing::model(parts, {}, {.opset = opset})), cat("opset ", opset));
+  const testing::Parts parts{
+      .nodes = {node("Relu", {"x"}, {"y"})}, .inputs = {port("x", {"n"})}, .outputs = {port("y", {"n"})}};
+  for (int64_t opset : {0, 6, 29, 1000000})
+    expect_refused(load(testing::model(parts, {}, {.opset = opset})), cat("opset ", opset));
   expect_refused(load(testing::model(parts, {}, {.opset = -1})), "opset");
   expect_refused(load(testing::model(parts, {}, {.ir = 99})), "IR version 99");
   expect_refused(load(""), "no graph");
-  expect_refused(load("this is no model at all"), "");
+  expect_refused(load("this is not a model at all"), "");
   EXPECT_FALSE(OnnxModel::load("/nonexistent/model.onnx").ok());
   EXPECT_FALSE(OnnxModel::load(fs::temp_directory_path().string()).ok());
 }
@@ -222,8 +245,11 @@ std::string folding(std::vector<std::string> nodes, const std::string& z) {
   nodes.push_back(node("ReduceSum", {z}, {"t"}, {attribute("keepdims", int64_t{0})}));
   nodes.push_back(node("Cast", {"t"}, {"s"}, {attribute("to", int64_t{f32})}));
   nodes.push_back(node("Add", {"x", "s"}, {"y"}));
-  auto number = [](const std::string& name, int64_t value) { return testing::tensor(name, epl::Tensor::from_ints({value}).reshaped({})); };
-  return of(nodes, {ints("big", {4, 1 << 18}), ints("square", {512, 512}), number("zero", 0), number("far", 1 << 23), number("one", 1)});
+  auto number = [](const std::string& name, int64_t value) {
+    return testing::tensor(name, epl::Tensor::from_ints({value}).reshaped({}));
+  };
+  return of(nodes, {ints("big", {4, 1 << 18}), ints("square", {512, 512}), number("zero", 0), number("far", 1 << 23),
+                    number("one", 1)});
 }
 
 TEST(Hostile, ConstantsThatAreComputedHaveATotal) {
@@ -257,11 +283,21 @@ TEST(Hostile, ConstantsThatAreComputedHaveATotal) {
 }
 
 TEST(Hostile, TensorsOfManyDimensions) {
-  EXPECT_TRUE(import(of({node("Reshape", {"x", "k"}, {"y"})}, {ints("k", {2, 2, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1})})).ok());
-  expect_refused(import(of({node("Reshape", {"x", "k"}, {"y"})}, {ints("k", {2, 2, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1})})), "17 dimensions", "node_y");
+  EXPECT_TRUE(
+      import(of({node("Reshape", {"x", "k"}, {"y"})}, {ints("k", {2, 2, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1})}))
+          .ok());
+  expect_refused(import(of({node("Reshape", {"x", "k"}, {"y"})},
+                           {ints("k", {2, 2, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1})})),
+                 "17 dimensions", "node_y");
   const std::vector<std::string> ones(17, "1");
-  expect_refused(load(testing::model({.nodes = {node("Relu", {"x"}, {"y"})}, .inputs = {port("x", ones)}, .outputs = {port("y", {"n"})}})), "17 dimensions", "x");
-  expect_refused(load(testing::model({.nodes = {node("Relu", {"x"}, {"y"})}, .inputs = {port("x", {"1"})}, .outputs = {port("y", ones)}})), "17 dimensions", "y");
+  expect_refused(
+      load(testing::model(
+          {.nodes = {node("Relu", {"x"}, {"y"})}, .inputs = {port("x", ones)}, .outputs = {port("y", {"n"})}})),
+      "17 dimensions", "x");
+  expect_refused(
+      load(testing::model(
+          {.nodes = {node("Relu", {"x"}, {"y"})}, .inputs = {port("x", {"1"})}, .outputs = {port("y", ones)}})),
+      "17 dimensions", "y");
 }
 
 // Each was quadratic once: minutes, at these sizes.
@@ -269,31 +305,40 @@ TEST(Hostile, ManyOfOneThing) {
   EXPECT_TRUE(import(of({node("Sum", Names(5'000, "x"), {"y"})})).ok());
   Names outputs = {"y"};
   for (int k = 1; k < 10'000; ++k) outputs.push_back(cat("o", k));
-  EXPECT_TRUE(import(of({node("Split", {"x"}, outputs, {attribute("num_outputs", int64_t{10'000})})}), {.symbols = {{"n", 10'000}}}).ok());
+  EXPECT_TRUE(import(of({node("Split", {"x"}, outputs, {attribute("num_outputs", int64_t{10'000})})}),
+                     {.symbols = {{"n", 10'000}}})
+                  .ok());
   std::vector<std::string> unknown;
   for (int k = 0; k < 10'000; ++k) unknown.push_back(node("Frobnicate", {"x"}, {cat("u", k)}, {}, "acme"));
   unknown.push_back(node("Relu", {"x"}, {"y"}));
   expect_refused(import(of(unknown)), "acme.Frobnicate (10000 nodes: node_u0, node_u1, node_u2, ...)");
   std::vector<std::string> chain;
-  for (int k = 0; k < 5'000; ++k) chain.push_back(testing::function(cat("F", k), {"a"}, {"b"}, {node(cat("F", k + 1), {"a"}, {"b"}, {}, "own")}));
+  for (int k = 0; k < 5'000; ++k)
+    chain.push_back(testing::function(cat("F", k), {"a"}, {"b"}, {node(cat("F", k + 1), {"a"}, {"b"}, {}, "own")}));
   chain.push_back(testing::function("F5000", {"a"}, {"b"}, {node("Relu", {"a"}, {"b"})}));
-  const testing::Parts call{.nodes = {node("F0", {"x"}, {"y"}, {}, "own")}, .inputs = {port("x", {"n"})}, .outputs = {port("y", {"n"})}};
+  const testing::Parts call{
+      .nodes = {node("F0", {"x"}, {"y"}, {}, "own")}, .inputs = {port("x", {"n"})}, .outputs = {port("y", {"n"})}};
   expect_refused(load(testing::model(call, chain)), "nest more than 64 deep", "node_y");
 }
 
 TEST(Hostile, NestingAndCallsHaveAnEnd) {
   std::string inner = testing::graph({.nodes = {node("Relu", {"x"}, {"b"})}, .outputs = {port("b", {"n"})}});
   for (int depth = 0; depth < 200; ++depth) {
-    inner = testing::graph({.nodes = {node("If", {"x"}, {"b"}, {testing::subgraph("then_branch", inner)})}, .outputs = {port("b", {"n"})}});
+    inner = testing::graph({.nodes = {node("If", {"x"}, {"b"}, {testing::subgraph("then_branch", inner)})},
+                            .outputs = {port("b", {"n"})}});
   }
   expect_refused(load(of({node("If", {"x"}, {"y"}, {testing::subgraph("then_branch", inner)})})), "nested", "byte");
-  const testing::Parts call{.nodes = {node("F0", {"x"}, {"y"}, {}, "own")}, .inputs = {port("x", {"n"})}, .outputs = {port("y", {"n"})}};
-  expect_refused(import(testing::model(call, {testing::function("F0", {"a"}, {"b"}, {node("F0", {"a"}, {"b"}, {}, "own")})})), "F0", "node_y");
+  const testing::Parts call{
+      .nodes = {node("F0", {"x"}, {"y"}, {}, "own")}, .inputs = {port("x", {"n"})}, .outputs = {port("y", {"n"})}};
+  expect_refused(
+      import(testing::model(call, {testing::function("F0", {"a"}, {"b"}, {node("F0", {"a"}, {"b"}, {}, "own")})})),
+      "F0", "node_y");
   // Forty functions that each call the next one twice: 2^40 calls.
   std::vector<std::string> bomb;
   for (int k = 0; k < 40; ++k) {
     std::string next = cat("F", k + 1);
-    bomb.push_back(testing::function(cat("F", k), {"a"}, {"c"}, {node(next, {"a"}, {"b"}, {}, "own"), node(next, {"b"}, {"c"}, {}, "own")}));
+    bomb.push_back(testing::function(cat("F", k), {"a"}, {"c"},
+                                     {node(next, {"a"}, {"b"}, {}, "own"), node(next, {"b"}, {"c"}, {}, "own")}));
   }
   bomb.push_back(testing::function("F40", {"a"}, {"c"}, {node("Relu", {"a"}, {"c"})}));
   expect_refused(import(testing::model(call, bomb)), "nodes");
@@ -302,7 +347,8 @@ TEST(Hostile, NestingAndCallsHaveAnEnd) {
 class ExternalData : public ::testing::Test {
  protected:
   void SetUp() override {
-    folder_ = fs::temp_directory_path() / cat("epl_onnx_external_", getpid(), "_", ::testing::UnitTest::GetInstance()->current_test_info()->name());
+    folder_ = fs::temp_directory_path() /
+              cat("epl_onnx_external_", getpid(), "_", ::testing::UnitTest::GetInstance()->current_test_info()->name());
     fs::create_directories(folder_ / "model");
   }
   void TearDown() override { fs::remove_all(folder_); }
@@ -312,7 +358,8 @@ class ExternalData : public ::testing::Test {
     EPL_ASSIGN(auto model, OnnxModel::load((folder_ / "model" / "m.onnx").string()));
     return model->bind({.symbols = {{"n", 2}}});
   }
-  Result<epl::Graph> at(const std::string& location, const std::vector<std::pair<std::string, std::string>>& more = {}) {
+  Result<epl::Graph> at(const std::string& location,
+                        const std::vector<std::pair<std::string, std::string>>& more = {}) {
     return import_with(testing::external_tensor("w", f32, {2, 2}, location, more));
   }
   fs::path folder_;
@@ -333,7 +380,7 @@ TEST_F(ExternalData, StaysInTheFolderOfTheModel) {
   expect_refused(at(""), "leave the model's folder", "\"w\"");
   expect_refused(at("link.bin"), "leads out", "\"w\"");
   expect_refused(at("up/outside.bin"), "leads out", "\"w\"");
-  expect_refused(at("sub"), "no plain file", "\"w\"");
+  expect_refused(at("sub"), "not a plain file", "\"w\"");
   expect_refused(at("missing.bin"), "cannot be found", "\"w\"");
 }
 
@@ -343,13 +390,13 @@ TEST_F(ExternalData, IsAsLongAsTheTensor) {
   expect_refused(at("w.bin", {{"offset", "8"}}), "need more", "\"w\"");
   expect_refused(at("w.bin", {{"offset", "9223372036854775807"}}), "need more", "\"w\"");
   expect_refused(at("w.bin", {{"length", "12"}}), "12 bytes", "\"w\"");
-  expect_refused(at("w.bin", {{"offset", "-4"}}), "no size", "byte");
-  expect_refused(at("w.bin", {{"offset", "4x"}}), "no size", "byte");
+  expect_refused(at("w.bin", {{"offset", "-4"}}), "not a size", "byte");
+  expect_refused(at("w.bin", {{"offset", "4x"}}), "not a size", "byte");
 }
 
 // What is never read is never waited for: 3 GiB of weights that exist only as a length.
 TEST_F(ExternalData, ThreeGibibytesAreInspectedAndBoundAtOnce) {
-  const int64_t side = 28378;   // 28378^2 floats are a little over 3 GiB
+  const int64_t side = 28378;  // 28378^2 floats are a little over 3 GiB
   std::ofstream(folder_ / "model" / "w.bin").close();
   ASSERT_EQ(truncate((folder_ / "model" / "w.bin").c_str(), side * side * 4), 0);
   testing::Parts parts{.nodes = {node("MatMul", {"x", "layer.w"}, {"y"})},

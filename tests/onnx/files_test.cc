@@ -1,13 +1,11 @@
 // ONNX files as models: what they bind to, what a damaged or hostile one is told, and what is written again.
 #include <gtest/gtest.h>
-
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-
 #include <protozero/pbf_writer.hpp>
 
 #include "core/ir/evaluate.h"
@@ -76,7 +74,7 @@ TEST(OnnxFile, BindsSymbolsAndKeepsNames) {
   EXPECT_EQ(graph.value(graph.find("x")).batch_dim, 0);
   EXPECT_EQ(graph.outputs[0].name, "y");
   const std::vector<float> y = floats(result(data() / "linear.onnx", x23));
-  const std::vector<float> wanted = {0.9f, 0.5f, 1.85f, 3.2f};   // relu(w x + b) of the first row
+  const std::vector<float> wanted = {0.9f, 0.5f, 1.85f, 3.2f};  // relu(w x + b) of the first row
   ASSERT_EQ(y.size(), 8u);
   for (size_t k = 0; k < wanted.size(); ++k) EXPECT_NEAR(y[k], wanted[k], 1e-6);
 }
@@ -90,7 +88,8 @@ TEST(OnnxFile, AMissingSymbolIsNamed) {
 TEST(OnnxFile, ShapeArithmeticIsFolded) {
   auto model = load(data() / "shapes.onnx");
   epl::Graph graph = bound(*model, {.symbols = {{"batch", 2}}});
-  for (const epl::Node& node : graph.nodes()) EXPECT_TRUE(node.name == "last" || node.op->name == "reshape") << node.name;
+  for (const epl::Node& node : graph.nodes())
+    EXPECT_TRUE(node.name == "last" || node.op->name == "reshape") << node.name;
   EXPECT_EQ(floats(result(data() / "shapes.onnx", x23)), (std::vector<float>{2, -4, 6, -8, 10, -12}));
 }
 
@@ -100,7 +99,8 @@ TEST(OnnxFile, FunctionsAreInlinedWithTheirAttributes) {
 
 TEST(OnnxFile, ABranchIsChosenByWhatIsKnown) {
   EXPECT_EQ(floats(result(data() / "branch.onnx", x23)), (std::vector<float>{-1, 2, -3, 4, -5, 6}));
-  EXPECT_EQ(floats(result(data() / "branch.onnx", epl::Tensor::from_floats({1, 3}, {1, -2, 3}))), (std::vector<float>{1, 2, 3}));
+  EXPECT_EQ(floats(result(data() / "branch.onnx", epl::Tensor::from_floats({1, 3}, {1, -2, 3}))),
+            (std::vector<float>{1, 2, 3}));
 }
 
 TEST(OnnxFile, EveryEncodingIsRead) {
@@ -114,7 +114,8 @@ TEST(OnnxFile, BatchNormMovesItsStatisticsAsPyTorchDoes) {
   EXPECT_EQ(graph.leaves(ValueKind::parameter).size(), 2u);
   EXPECT_EQ(graph.leaves(ValueKind::buffer).size(), 2u);
   ASSERT_EQ(graph.updates.size(), 2u);
-  auto values = evaluate_graph(graph, {{graph.find("x"), epl::Tensor::from_floats({2, 2, 2}, {1, 2, 0, 0, 3, 4, 0, 4})}});
+  auto values =
+      evaluate_graph(graph, {{graph.find("x"), epl::Tensor::from_floats({2, 2, 2}, {1, 2, 0, 0, 3, 4, 0, 4})}});
   ASSERT_TRUE(values.ok()) << values.status().to_string();
   // Channel 0 holds 1..4: mean 2.5, unbiased variance 5/3; momentum 0.1 in PyTorch's counting.
   EXPECT_NEAR((*values)[graph.updates[0].next.index].get(0), 0.25, 1e-6);
@@ -139,14 +140,21 @@ TEST_P(HostileFile, IsRefusedWithTheReason) {
 
 INSTANTIATE_TEST_SUITE_P(
     Data, HostileFile,
-    testing::Values(Hostile{"truncated.onnx", Code::invalid_model, "byte"}, Hostile{"use_before_definition.onnx", Code::invalid_model, "\"later\""},
-                    Hostile{"defined_twice.onnx", Code::invalid_model, "second"}, Hostile{"huge_dims.onnx", Code::invalid_model, "huge.weight"},
-                    Hostile{"too_few_numbers.onnx", Code::invalid_model, "big.weight"}, Hostile{"calls_itself.onnx", Code::invalid_model, "me"},
-                    Hostile{"unfolding.onnx", Code::invalid_model, "unfold"}, Hostile{"external_up.onnx", Code::invalid_model, "leave the model's folder"},
+    testing::Values(Hostile{"truncated.onnx", Code::invalid_model, "byte"},
+                    Hostile{"use_before_definition.onnx", Code::invalid_model, "\"later\""},
+                    Hostile{"defined_twice.onnx", Code::invalid_model, "second"},
+                    Hostile{"huge_dims.onnx", Code::invalid_model, "huge.weight"},
+                    Hostile{"too_few_numbers.onnx", Code::invalid_model, "big.weight"},
+                    Hostile{"calls_itself.onnx", Code::invalid_model, "me"},
+                    Hostile{"unfolding.onnx", Code::invalid_model, "unfold"},
+                    Hostile{"external_up.onnx", Code::invalid_model, "leave the model's folder"},
                     Hostile{"external_absolute.onnx", Code::invalid_model, "leave the model's folder"},
-                    Hostile{"external_short.onnx", Code::invalid_model, "fc.weight"}, Hostile{"external_wrong_length.onnx", Code::invalid_model, "fc.weight"},
-                    Hostile{"opset_old.onnx", Code::unsupported, "opset 6"}, Hostile{"wrong_type.onnx", Code::invalid_argument, "sum"},
-                    Hostile{"baked_batch.onnx", Code::invalid_model, "flatten"}, Hostile{"unknown_ops.onnx", Code::unsupported, "Frobnicate (node one"},
+                    Hostile{"external_short.onnx", Code::invalid_model, "fc.weight"},
+                    Hostile{"external_wrong_length.onnx", Code::invalid_model, "fc.weight"},
+                    Hostile{"opset_old.onnx", Code::unsupported, "opset 6"},
+                    Hostile{"wrong_type.onnx", Code::invalid_argument, "sum"},
+                    Hostile{"baked_batch.onnx", Code::invalid_model, "flatten"},
+                    Hostile{"unknown_ops.onnx", Code::unsupported, "Frobnicate (node one"},
                     Hostile{"unknown_ops.onnx", Code::unsupported, "acme.Gizmo (node two"}),
     [](const auto& info) { return fs::path(info.param.file).stem().string() + std::to_string(info.index); });
 
@@ -164,7 +172,7 @@ TEST(OnnxSave, ReplacesWeightsAndNothingElse) {
   ASSERT_TRUE(model->save(folder / "same.onnx", {{"fc.bias", before.value(before.find("fc.bias")).data}}).ok());
   EXPECT_EQ(fs::file_size(folder / "same.onnx"), fs::file_size(data() / "linear.onnx"));
   EXPECT_EQ(model->save(folder / "out.onnx", {{"fc.bais", bias}}).code(), Code::not_found);
-  EXPECT_EQ(std::distance(fs::directory_iterator(folder / ""), {}), 2);   // nothing is left beside them
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder / ""), {}), 2);  // nothing is left beside them
 }
 
 TEST(OnnxExternal, ALinkMayNotLeadOut) {
@@ -177,7 +185,7 @@ TEST(OnnxExternal, ALinkMayNotLeadOut) {
     std::ifstream file(data() / "external_up.onnx", std::ios::binary);
     bytes.assign(std::istreambuf_iterator<char>(file), {});
   }
-  const size_t at = bytes.find("../secret");   // a name as long that stays inside takes its place
+  const size_t at = bytes.find("../secret");  // a name as long that stays inside takes its place
   ASSERT_NE(at, std::string::npos);
   bytes.replace(at, 9, ".//secret");
   std::ofstream(folder / "model/m.onnx", std::ios::binary) << bytes;
@@ -190,8 +198,8 @@ TEST(OnnxExternal, ALinkMayNotLeadOut) {
 TEST(OnnxFile, BeyondTwoGigabytesIsReadWithoutItsData) {
   Folder folder;
   const int64_t bytes = int64_t{3} << 30;
-  // Messages of one file add up: behind a small model stands a second piece of its graph, an initialiser of int8 whose raw
-  // data is the hole.
+  // Messages of one file add up: behind a small model stands a second piece of its graph, an initialiser of int8 whose
+  // raw data is the hole.
   const std::vector<int64_t> dims = {3, int64_t{1} << 30};
   std::string tensor, piece, start;
   protozero::pbf_writer writer(tensor);

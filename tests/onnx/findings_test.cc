@@ -21,7 +21,9 @@ epl::Tensor filled(const Shape& shape, const std::function<double(int64_t row, i
   return out;
 }
 constexpr double pi = std::numbers::pi;
-double hann(int64_t i, int64_t n) { return 0.5 - 0.5 * std::cos(2 * pi * static_cast<double>(i) / static_cast<double>(n)); }
+double hann(int64_t i, int64_t n) {
+  return 0.5 - 0.5 * std::cos(2 * pi * static_cast<double>(i) / static_cast<double>(n));
+}
 double noise(int64_t row, int64_t column) {
   const double v = std::sin(static_cast<double>(row * 61 + column) * 12.9898) * 43758.5453;
   return v - std::floor(v) - 0.5;
@@ -30,11 +32,28 @@ double noise(int64_t row, int64_t column) {
 TEST(WeightFindings, TablesAreToldFromWeights) {
   EXPECT_EQ(table_kind(filled({64}, [](int64_t, int64_t i) { return hann(i, 64); })), "a window");
   EXPECT_EQ(table_kind(filled({1, 65}, [](int64_t, int64_t i) { return hann(i, 64); })), "a window");
-  EXPECT_EQ(table_kind(filled({33, 1, 64}, [](int64_t f, int64_t i) { return hann(i, 64) * std::cos(2 * pi * static_cast<double>(f * i) / 64); })), "a transform");
-  EXPECT_EQ(table_kind(filled({64, 33}, [](int64_t i, int64_t f) { return hann(i, 64) * std::cos(2 * pi * static_cast<double>(f * i) / 64); })), "sinusoids");
-  EXPECT_EQ(table_kind(filled({33, 64}, [](int64_t f, int64_t i) { return std::sin(2 * pi * static_cast<double>(f * i) / 64); })), "sinusoids");
-  EXPECT_EQ(table_kind(filled({1, 100, 16}, [](int64_t p, int64_t c) { return std::sin(static_cast<double>(p) * std::pow(10000, -static_cast<double>(c) / 16) + static_cast<double>(c % 2)); })), "sinusoids");
-  EXPECT_EQ(table_kind(filled({10, 80}, [](int64_t f, int64_t i) { return std::max(0.0, 1 - std::fabs(static_cast<double>(i - 7 * f - 4)) / 6); })), "a bank of filters");
+  EXPECT_EQ(table_kind(filled(
+                {33, 1, 64},
+                [](int64_t f, int64_t i) { return hann(i, 64) * std::cos(2 * pi * static_cast<double>(f * i) / 64); })),
+            "a transform");
+  EXPECT_EQ(table_kind(filled(
+                {64, 33},
+                [](int64_t i, int64_t f) { return hann(i, 64) * std::cos(2 * pi * static_cast<double>(f * i) / 64); })),
+            "sinusoids");
+  EXPECT_EQ(table_kind(filled({33, 64},
+                              [](int64_t f, int64_t i) { return std::sin(2 * pi * static_cast<double>(f * i) / 64); })),
+            "sinusoids");
+  EXPECT_EQ(table_kind(filled({1, 100, 16},
+                              [](int64_t p, int64_t c) {
+                                return std::sin(static_cast<double>(p) * std::pow(10000, -static_cast<double>(c) / 16) +
+                                                static_cast<double>(c % 2));
+                              })),
+            "sinusoids");
+  EXPECT_EQ(table_kind(filled({10, 80},
+                              [](int64_t f, int64_t i) {
+                                return std::max(0.0, 1 - std::fabs(static_cast<double>(i - 7 * f - 4)) / 6);
+                              })),
+            "a bank of filters");
 
   EXPECT_EQ(table_kind(filled({64}, noise)), "");
   EXPECT_EQ(table_kind(filled({32, 64}, noise)), "");
@@ -62,12 +81,19 @@ Message with(const std::vector<Message>& initializers, const std::vector<Message
 }
 
 TEST(WeightFindings, SayWhichOptionHelps) {
-  const std::string table = all_findings(with({tensor("stft.basis", filled({64, 33}, [](int64_t i, int64_t f) { return std::cos(2 * pi * static_cast<double>(f * i) / 64); }))}, {node("MatMul", {"x", "stft.basis"}, {"y"})}));
+  const std::string table = all_findings(with(
+      {tensor(
+          "stft.basis",
+          filled({64, 33}, [](int64_t i, int64_t f) { return std::cos(2 * pi * static_cast<double>(f * i) / 64); }))},
+      {node("MatMul", {"x", "stft.basis"}, {"y"})}));
   EXPECT_NE(table.find("stft.basis: it looks like a table"), std::string::npos) << table;
   EXPECT_NE(table.find("--freeze 'stft.basis'"), std::string::npos) << table;
 
-  const std::string left_out = all_findings(with({tensor("fc.weight", filled({64, 8}, noise)), tensor("val_3", filled({8}, noise)), tensor("val_4", filled({8}, noise))},
-                                                 {node("MatMul", {"x", "fc.weight"}, {"h"}), node("Mul", {"h", "val_3"}, {"s"}), node("Add", {"s", "val_4"}, {"y"})}));
+  const std::string left_out =
+      all_findings(with({tensor("fc.weight", filled({64, 8}, noise)), tensor("val_3", filled({8}, noise)),
+                         tensor("val_4", filled({8}, noise))},
+                        {node("MatMul", {"x", "fc.weight"}, {"h"}), node("Mul", {"h", "val_3"}, {"s"}),
+                         node("Add", {"s", "val_4"}, {"y"})}));
   EXPECT_NE(left_out.find("2 tensors (16 numbers)"), std::string::npos) << left_out;
   EXPECT_NE(left_out.find("--train-also 'val_3'"), std::string::npos) << left_out;
 
@@ -80,7 +106,9 @@ TEST(WeightFindings, SayWhichOptionHelps) {
   const std::string bits = all_findings(with({tensor("fc.weight", half)}, {node("MatMul", {"x", "fc.weight"}, {"y"})}));
   EXPECT_NE(bits.find("1 weights are f16"), std::string::npos) << bits;
 
-  EXPECT_EQ(all_findings(with({tensor("fc.weight", filled({64, 8}, noise))}, {node("MatMul", {"x", "fc.weight"}, {"y"})})), "");
+  EXPECT_EQ(
+      all_findings(with({tensor("fc.weight", filled({64, 8}, noise))}, {node("MatMul", {"x", "fc.weight"}, {"y"})})),
+      "");
 }
 
 }  // namespace

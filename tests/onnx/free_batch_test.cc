@@ -41,11 +41,13 @@ void same_for_each_sample(const Message& bytes, const Shape& sample, int64_t fro
     auto alone = run(**model, part);
     ASSERT_TRUE(alone.ok()) << alone.status().to_string();
     const int64_t size = alone->elements() / from * first;
-    for (int64_t i = 0; i < alone->elements(); ++i) ASSERT_NEAR(whole->get(size + i), alone->get(i), 1e-6) << "sample " << first << ", number " << i;
+    for (int64_t i = 0; i < alone->elements(); ++i)
+      ASSERT_NEAR(whole->get(size + i), alone->get(i), 1e-6) << "sample " << first << ", number " << i;
   }
 }
 
-Message of(const std::vector<Message>& nodes, const std::vector<Message>& constants, const std::vector<std::string>& input) {
+Message of(const std::vector<Message>& nodes, const std::vector<Message>& constants,
+           const std::vector<std::string>& input) {
   Parts parts;
   parts.nodes = nodes;
   parts.initializers = constants;
@@ -56,7 +58,8 @@ Message of(const std::vector<Message>& nodes, const std::vector<Message>& consta
 Message ints(const std::string& name, const Ints& values) { return tensor(name, epl::Tensor::from_ints(values)); }
 
 TEST(FreeBatch, ReshapesThatNameIt) {
-  const std::vector<Message> nodes = {node("Reshape", {"x", "flat"}, {"a"}), node("MatMul", {"a", "w"}, {"b"}), node("Reshape", {"b", "back"}, {"y"})};
+  const std::vector<Message> nodes = {node("Reshape", {"x", "flat"}, {"a"}), node("MatMul", {"a", "w"}, {"b"}),
+                                      node("Reshape", {"b", "back"}, {"y"})};
   const Message w = tensor("w", numbers({12, 6}, 1));
   same_for_each_sample(of(nodes, {ints("flat", {1, 12}), ints("back", {1, 2, 3}), w}, {"1", "3", "4"}), {3, 4}, 1, 5);
   same_for_each_sample(of(nodes, {ints("flat", {1, -1}), ints("back", {1, -1, 3}), w}, {"1", "3", "4"}), {3, 4}, 1, 5);
@@ -64,15 +67,18 @@ TEST(FreeBatch, ReshapesThatNameIt) {
 }
 
 TEST(FreeBatch, ReshapesThatMergeIt) {
-  const std::vector<Message> nodes = {node("Reshape", {"x", "rows"}, {"a"}), node("MatMul", {"a", "w"}, {"b"}), node("Reshape", {"b", "back"}, {"y"})};
+  const std::vector<Message> nodes = {node("Reshape", {"x", "rows"}, {"a"}), node("MatMul", {"a", "w"}, {"b"}),
+                                      node("Reshape", {"b", "back"}, {"y"})};
   const Message w = tensor("w", numbers({4, 6}, 1));
   same_for_each_sample(of(nodes, {ints("rows", {3, 4}), ints("back", {1, 3, 6}), w}, {"1", "3", "4"}), {3, 4}, 1, 5);
   same_for_each_sample(of(nodes, {ints("rows", {6, 4}), ints("back", {2, 3, 6}), w}, {"2", "3", "4"}), {3, 4}, 2, 6);
 }
 
 TEST(FreeBatch, ReshapesOfTimeMajorValues) {
-  const std::vector<Message> nodes = {node("Transpose", {"x"}, {"t"}, {attribute("perm", Ints{1, 0, 2})}), node("Reshape", {"t", "rows"}, {"a"}), node("MatMul", {"a", "w"}, {"b"}),
-                                      node("Reshape", {"b", "back"}, {"c"}), node("Transpose", {"c"}, {"y"}, {attribute("perm", Ints{1, 0, 2})})};
+  const std::vector<Message> nodes = {node("Transpose", {"x"}, {"t"}, {attribute("perm", Ints{1, 0, 2})}),
+                                      node("Reshape", {"t", "rows"}, {"a"}), node("MatMul", {"a", "w"}, {"b"}),
+                                      node("Reshape", {"b", "back"}, {"c"}),
+                                      node("Transpose", {"c"}, {"y"}, {attribute("perm", Ints{1, 0, 2})})};
   const Message w = tensor("w", numbers({4, 6}, 1));
   same_for_each_sample(of(nodes, {ints("rows", {3, 4}), ints("back", {3, 1, 6}), w}, {"1", "3", "4"}), {3, 4}, 1, 5);
   same_for_each_sample(of(nodes, {ints("rows", {6, 4}), ints("back", {3, 2, 6}), w}, {"2", "3", "4"}), {3, 4}, 2, 6);
@@ -80,8 +86,11 @@ TEST(FreeBatch, ReshapesOfTimeMajorValues) {
 
 TEST(FreeBatch, WhatIsTheSameForEverySampleIsRepeated) {
   // A token before the others, and a slice that takes all samples.
-  const std::vector<Message> nodes = {node("Concat", {"token", "x"}, {"a"}, {attribute("axis", int64_t{1})}), node("Slice", {"a", "starts", "ends"}, {"y"})};
-  same_for_each_sample(of(nodes, {tensor("token", numbers({1, 1, 4}, 1)), ints("starts", {0, 0}), ints("ends", {1, 2})}, {"1", "3", "4"}), {3, 4}, 1, 5);
+  const std::vector<Message> nodes = {node("Concat", {"token", "x"}, {"a"}, {attribute("axis", int64_t{1})}),
+                                      node("Slice", {"a", "starts", "ends"}, {"y"})};
+  same_for_each_sample(of(nodes, {tensor("token", numbers({1, 1, 4}, 1)), ints("starts", {0, 0}), ints("ends", {1, 2})},
+                          {"1", "3", "4"}),
+                       {3, 4}, 1, 5);
 }
 
 TEST(FreeBatch, SizesOfAResize) {

@@ -3,7 +3,7 @@
 Usage: generate_node_tests.py FOLDER
 
 One folder a case: model.onnx, tolerance.txt ("rtol atol"), and set_K/input_N.pb and set_K/output_N.pb, each a TensorProto.
-A case with a value that is no tensor has its model only, as has one whose answer is drawn at random; the reader says that it
+A case with a value that is not a tensor has its model only, as has one whose answer is drawn at random; the reader says that it
 is not supported.
 """
 import pathlib

@@ -1,12 +1,11 @@
 // Files for training written again for inference: what changes, what is cut, and that nothing else does.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-
-#include <unistd.h>
 
 #include "tests/onnx/make_model.h"
 
@@ -19,9 +18,12 @@ using testing::node;
 using testing::port;
 
 Message ones(const char* name) { return testing::tensor(name, epl::Tensor::from_floats({2}, {1, 1})); }
-Message truth(const char* name, bool value) { return testing::raw_tensor(name, schema::TensorProto::DataType_BOOL, {}, std::string(1, static_cast<char>(value))); }
+Message truth(const char* name, bool value) {
+  return testing::raw_tensor(name, schema::TensorProto::DataType_BOOL, {}, std::string(1, static_cast<char>(value)));
+}
 Message number(const char* name, float value) { return testing::tensor(name, epl::Tensor::from_floats({}, {value})); }
-Message batch_norm(const testing::Names& outputs, const std::vector<Message>& attributes = {testing::attribute("training_mode", int64_t{1})}) {
+Message batch_norm(const testing::Names& outputs,
+                   const std::vector<Message>& attributes = {testing::attribute("training_mode", int64_t{1})}) {
   return node("BatchNormalization", {"x", "scale", "bias", "mean", "var"}, outputs, attributes);
 }
 std::vector<Message> statistics() { return {ones("scale"), ones("bias"), ones("mean"), ones("var")}; }
@@ -29,7 +31,8 @@ std::vector<Message> statistics() { return {ones("scale"), ones("bias"), ones("m
 class Inference : public ::testing::Test {
  protected:
   void SetUp() override {
-    folder_ = fs::temp_directory_path() / cat("epl_inference_", getpid(), "_", ::testing::UnitTest::GetInstance()->current_test_info()->name());
+    folder_ = fs::temp_directory_path() /
+              cat("epl_inference_", getpid(), "_", ::testing::UnitTest::GetInstance()->current_test_info()->name());
     fs::create_directories(folder_);
   }
   void TearDown() override { fs::remove_all(folder_); }
@@ -45,10 +48,12 @@ class Inference : public ::testing::Test {
     return {std::istreambuf_iterator<char>(file), {}};
   }
   // What is saved must be the file made of `wanted`, byte for byte.
-  void expect(const testing::Parts& before, const testing::Parts& wanted, testing::Header header = {}, const std::string& loss = {}) {
+  void expect(const testing::Parts& before, const testing::Parts& wanted, testing::Header header = {},
+              const std::string& loss = {}) {
     EXPECT_EQ(saved(testing::model(before, {}, header), loss), testing::model(wanted, {}, header));
     EXPECT_TRUE(status_.ok()) << status_.to_string();
-    EXPECT_EQ(saved(testing::model(before, {}, header), loss, false), testing::model(before, {}, header)) << "for training nothing changes";
+    EXPECT_EQ(saved(testing::model(before, {}, header), loss, false), testing::model(before, {}, header))
+        << "for training nothing changes";
     auto after = testing::load(testing::model(wanted, {}, header));
     ASSERT_TRUE(after.ok()) << after.status().to_string();
     EXPECT_EQ((*after)->training_parts(), "");
@@ -64,7 +69,10 @@ class Inference : public ::testing::Test {
 const std::vector<Message> x_in = {port("x", {"n", "2"})}, y_out = {port("y", {"n", "2"})};
 
 TEST_F(Inference, BatchNormLosesItsModeAndItsStatistics) {
-  testing::Parts parts{.nodes = {batch_norm({"y", "next_mean", "next_var"})}, .initializers = statistics(), .inputs = x_in, .outputs = y_out};
+  testing::Parts parts{.nodes = {batch_norm({"y", "next_mean", "next_var"})},
+                       .initializers = statistics(),
+                       .inputs = x_in,
+                       .outputs = y_out};
   EXPECT_EQ(parts_of(testing::model(parts)), "1 BatchNormalization in training mode");
   testing::Parts wanted = parts;
   wanted.nodes = {batch_norm({"y"}, {testing::attribute("training_mode", int64_t{0})})};
@@ -73,7 +81,10 @@ TEST_F(Inference, BatchNormLosesItsModeAndItsStatistics) {
 
 // Before opset 14 five outputs say that it trains.
 TEST_F(Inference, BatchNormOfOldOpsetsKeepsItsFirstOutputAlone) {
-  testing::Parts parts{.nodes = {batch_norm({"y", "m", "v", "saved_m", "saved_v"}, {})}, .initializers = statistics(), .inputs = x_in, .outputs = y_out};
+  testing::Parts parts{.nodes = {batch_norm({"y", "m", "v", "saved_m", "saved_v"}, {})},
+                       .initializers = statistics(),
+                       .inputs = x_in,
+                       .outputs = y_out};
   EXPECT_EQ(parts_of(testing::model(parts, {}, {.opset = 13})), "1 BatchNormalization in training mode");
   testing::Parts wanted = parts;
   wanted.nodes = {batch_norm({"y"}, {})};
@@ -81,10 +92,11 @@ TEST_F(Inference, BatchNormOfOldOpsetsKeepsItsFirstOutputAlone) {
 }
 
 TEST_F(Inference, RunningStatisticsAmongTheOutputsGoWithWhatComputesThem) {
-  testing::Parts parts{.nodes = {batch_norm({"y", "next_mean", "next_var"}), node("Identity", {"next_mean"}, {"mean_out"})},
-                       .initializers = statistics(),
-                       .inputs = x_in,
-                       .outputs = {port("y", {"n", "2"}), port("mean_out", {"2"}), port("next_var", {"2"})}};
+  testing::Parts parts{
+      .nodes = {batch_norm({"y", "next_mean", "next_var"}), node("Identity", {"next_mean"}, {"mean_out"})},
+      .initializers = statistics(),
+      .inputs = x_in,
+      .outputs = {port("y", {"n", "2"}), port("mean_out", {"2"}), port("next_var", {"2"})}};
   testing::Parts wanted = parts;
   wanted.nodes = {batch_norm({"y"}, {testing::attribute("training_mode", int64_t{0})})};
   wanted.outputs = y_out;
@@ -102,12 +114,13 @@ TEST_F(Inference, AStatisticThatIsReadStays) {
   ASSERT_TRUE(model.ok()) << model.status().to_string();
   auto graph = (*model)->bind({.symbols = {{"n", 2}}});
   ASSERT_TRUE(graph.ok()) << graph.status().to_string();
-  EXPECT_EQ((*model)->op_counts().size(), 3u);   // the copy of the statistic besides
+  EXPECT_EQ((*model)->op_counts().size(), 3u);  // the copy of the statistic besides
   // Those of the batch itself are gone in inference.
-  testing::Parts old{.nodes = {batch_norm({"h", "m", "v", "batch_mean", "batch_var"}, {}), node("Add", {"h", "batch_mean"}, {"y"})},
-                     .initializers = statistics(),
-                     .inputs = x_in,
-                     .outputs = y_out};
+  testing::Parts old{
+      .nodes = {batch_norm({"h", "m", "v", "batch_mean", "batch_var"}, {}), node("Add", {"h", "batch_mean"}, {"y"})},
+      .initializers = statistics(),
+      .inputs = x_in,
+      .outputs = y_out};
   saved(testing::model(old, {}, {.opset = 13}));
   EXPECT_EQ(status_.code(), Code::unsupported);
   EXPECT_NE(status_.message().find("batch_mean"), std::string::npos) << status_.to_string();
@@ -115,7 +128,10 @@ TEST_F(Inference, AStatisticThatIsReadStays) {
 }
 
 TEST_F(Inference, DropoutLosesItsMode) {
-  testing::Parts parts{.nodes = {node("Dropout", {"x", "ratio", "mode"}, {"y", "mask"})}, .initializers = {number("ratio", 0.25f), truth("mode", true)}, .inputs = x_in, .outputs = y_out};
+  testing::Parts parts{.nodes = {node("Dropout", {"x", "ratio", "mode"}, {"y", "mask"})},
+                       .initializers = {number("ratio", 0.25f), truth("mode", true)},
+                       .inputs = x_in,
+                       .outputs = y_out};
   EXPECT_EQ(parts_of(testing::model(parts)), "1 Dropout in training mode");
   testing::Parts wanted = parts;
   wanted.nodes = {node("Dropout", {"x", "ratio"}, {"y", "mask"})};
@@ -124,7 +140,10 @@ TEST_F(Inference, DropoutLosesItsMode) {
 }
 
 TEST_F(Inference, DropoutThatIsOffOrTheCallersIsLeft) {
-  testing::Parts off{.nodes = {node("Dropout", {"x", "ratio", "mode"}, {"y"})}, .initializers = {number("ratio", 0.25f), truth("mode", false)}, .inputs = x_in, .outputs = y_out};
+  testing::Parts off{.nodes = {node("Dropout", {"x", "ratio", "mode"}, {"y"})},
+                     .initializers = {number("ratio", 0.25f), truth("mode", false)},
+                     .inputs = x_in,
+                     .outputs = y_out};
   expect(off, off);
   testing::Parts callers{.nodes = {node("Dropout", {"x", "ratio", "mode"}, {"y"})},
                          .initializers = {number("ratio", 0.25f)},
@@ -136,11 +155,16 @@ TEST_F(Inference, DropoutThatIsOffOrTheCallersIsLeft) {
 // The loss, the labels it compares with and the table it looks up go; what nothing read before stays.
 TEST_F(Inference, TheLossGoesWithItsTarget) {
   const Message h = node("Mul", {"x", "w"}, {"y"});
-  testing::Parts parts{.nodes = {h, node("Sub", {"y", "labels"}, {"d"}), node("Mul", {"d", "weights"}, {"e"}), node("ReduceMean", {"e"}, {"loss"}, {testing::attribute("keepdims", int64_t{0})}), node("Neg", {"x"}, {"nobody"})},
+  testing::Parts parts{.nodes = {h, node("Sub", {"y", "labels"}, {"d"}), node("Mul", {"d", "weights"}, {"e"}),
+                                 node("ReduceMean", {"e"}, {"loss"}, {testing::attribute("keepdims", int64_t{0})}),
+                                 node("Neg", {"x"}, {"nobody"})},
                        .initializers = {ones("w"), ones("weights"), ones("unused")},
                        .inputs = {port("x", {"n", "2"}), port("labels", {"n", "2"})},
                        .outputs = {port("loss", {}), port("y", {"n", "2"})}};
-  testing::Parts wanted{.nodes = {h, node("Neg", {"x"}, {"nobody"})}, .initializers = {ones("w"), ones("unused")}, .inputs = x_in, .outputs = y_out};
+  testing::Parts wanted{.nodes = {h, node("Neg", {"x"}, {"nobody"})},
+                        .initializers = {ones("w"), ones("unused")},
+                        .inputs = x_in,
+                        .outputs = y_out};
   expect(parts, wanted, {}, "loss");
   // Not named, or the only output: it stays.
   expect(parts, parts);
@@ -149,18 +173,20 @@ TEST_F(Inference, TheLossGoesWithItsTarget) {
 }
 
 TEST_F(Inference, FunctionsAndBranchesAreEditedToo) {
-  const Message body = testing::function("Norm", {"x", "scale", "bias", "mean", "var"}, {"y", "m"},
-                                         {node("Constant", {}, {"on"}, {[] {
-                                            Message a;
-                                            protozero::pbf_writer w(a);
-                                            w.add_string(schema::AttributeProto::name, "value");
-                                            w.add_message(schema::AttributeProto::t, truth("", true));
-                                            w.add_enum(schema::AttributeProto::type, schema::AttributeProto::AttributeType_TENSOR);
-                                            return a;
-                                          }()}),
-                                          node("BatchNormalization", {"x", "scale", "bias", "mean", "var"}, {"h", "m", "v"}, {testing::reference("training_mode", "train")}),
-                                          node("Dropout", {"h", "", "on"}, {"y"})},
-                                         {"train"});
+  const Message body =
+      testing::function("Norm", {"x", "scale", "bias", "mean", "var"}, {"y", "m"},
+                        {node("Constant", {}, {"on"}, {[] {
+                                Message a;
+                                protozero::pbf_writer w(a);
+                                w.add_string(schema::AttributeProto::name, "value");
+                                w.add_message(schema::AttributeProto::t, truth("", true));
+                                w.add_enum(schema::AttributeProto::type, schema::AttributeProto::AttributeType_TENSOR);
+                                return a;
+                              }()}),
+                         node("BatchNormalization", {"x", "scale", "bias", "mean", "var"}, {"h", "m", "v"},
+                              {testing::reference("training_mode", "train")}),
+                         node("Dropout", {"h", "", "on"}, {"y"})},
+                        {"train"});
   Message own_opset = body;
   {
     protozero::pbf_writer w(own_opset);
@@ -168,13 +194,19 @@ TEST_F(Inference, FunctionsAndBranchesAreEditedToo) {
     id.add_string(schema::OperatorSetIdProto::domain, "");
     id.add_int64(schema::OperatorSetIdProto::version, 20);
   }
-  const Message branch = testing::graph({.nodes = {node("Dropout", {"h", "ratio", "mode"}, {"dropped"})}, .outputs = {port("dropped", {"n", "2"})}});
-  const Message other = testing::graph({.nodes = {node("Identity", {"h"}, {"same"})}, .outputs = {port("same", {"n", "2"})}});
-  testing::Parts parts{.nodes = {node("Norm", {"x", "scale", "bias", "mean", "var"}, {"h", "m"}, {testing::attribute("train", int64_t{1})}, "own"),
-                                 node("If", {"which"}, {"y"}, {testing::subgraph("then_branch", branch), testing::subgraph("else_branch", other)})},
-                       .initializers = {ones("scale"), ones("bias"), ones("mean"), ones("var"), number("ratio", 0.5f), truth("mode", true), truth("which", true)},
-                       .inputs = x_in,
-                       .outputs = {port("y", {"n", "2"}), port("m", {"2"})}};
+  const Message branch = testing::graph(
+      {.nodes = {node("Dropout", {"h", "ratio", "mode"}, {"dropped"})}, .outputs = {port("dropped", {"n", "2"})}});
+  const Message other =
+      testing::graph({.nodes = {node("Identity", {"h"}, {"same"})}, .outputs = {port("same", {"n", "2"})}});
+  testing::Parts parts{
+      .nodes = {node("Norm", {"x", "scale", "bias", "mean", "var"}, {"h", "m"},
+                     {testing::attribute("train", int64_t{1})}, "own"),
+                node("If", {"which"}, {"y"},
+                     {testing::subgraph("then_branch", branch), testing::subgraph("else_branch", other)})},
+      .initializers = {ones("scale"), ones("bias"), ones("mean"), ones("var"), number("ratio", 0.5f),
+                       truth("mode", true), truth("which", true)},
+      .inputs = x_in,
+      .outputs = {port("y", {"n", "2"}), port("m", {"2"})}};
   const Message message = testing::model(parts, {own_opset});
   EXPECT_EQ(parts_of(message), "1 BatchNormalization and 2 Dropout in training mode");
   const std::string made = saved(message);
@@ -183,15 +215,18 @@ TEST_F(Inference, FunctionsAndBranchesAreEditedToo) {
   auto model = testing::load(made);
   ASSERT_TRUE(model.ok()) << model.status().to_string();
   EXPECT_EQ((*model)->outputs().size(), 2u) << "a function's result stays, as the statistic that went in";
-  for (auto bound : {(*model)->bind({.symbols = {{"n", 2}}, .mode = Binding::Mode::train}), (*model)->bind({.symbols = {{"n", 2}}, .mode = Binding::Mode::evaluate})}) {
+  for (auto bound : {(*model)->bind({.symbols = {{"n", 2}}, .mode = Binding::Mode::train}),
+                     (*model)->bind({.symbols = {{"n", 2}}, .mode = Binding::Mode::evaluate})}) {
     ASSERT_TRUE(bound.ok()) << bound.status().to_string();
     EXPECT_TRUE(bound->updates.empty());
-    EXPECT_TRUE(std::ranges::none_of(bound->nodes(), [](const epl::Node& n) { return n.name.find("Dropout") != std::string::npos; }));
+    EXPECT_TRUE(std::ranges::none_of(bound->nodes(),
+                                     [](const epl::Node& n) { return n.name.find("Dropout") != std::string::npos; }));
   }
   EXPECT_EQ(saved(message, {}, false), message);
 }
 
-// Running statistics that a function takes are learnt like those of the graph's own nodes; a file for inference without them would predict wrong.
+// Running statistics that a function takes are learnt like those of the graph's own nodes; a file for inference without
+// them would predict wrong.
 TEST(Statistics, InConstantNodesAreLearnt) {
   auto constant = [](const char* name) {
     Message value;
@@ -201,19 +236,26 @@ TEST(Statistics, InConstantNodesAreLearnt) {
     w.add_enum(schema::AttributeProto::type, schema::AttributeProto::AttributeType_TENSOR);
     return node("Constant", {}, {name}, {value});
   };
-  auto graph = testing::import(testing::model({.nodes = {constant("mean"), constant("var"), batch_norm({"y"})}, .initializers = {ones("scale"), ones("bias")}, .inputs = x_in, .outputs = y_out}));
+  auto graph = testing::import(testing::model({.nodes = {constant("mean"), constant("var"), batch_norm({"y"})},
+                                               .initializers = {ones("scale"), ones("bias")},
+                                               .inputs = x_in,
+                                               .outputs = y_out}));
   ASSERT_TRUE(graph.ok()) << graph.status().to_string();
   EXPECT_EQ(graph->updates.size(), 2u);
 }
 
 TEST(Statistics, ThatAFunctionTakesAreLearnt) {
-  const Message norm = testing::function("Norm", {"m", "x", "v", "scale"}, {"y"}, {node("BatchNormalization", {"x", "scale", "scale", "m", "v"}, {"y"}, {testing::attribute("training_mode", int64_t{1})})});
-  const Message twice = testing::function("Twice", {"x", "scale", "v", "m"}, {"y"}, {node("Norm", {"m", "x", "v", "scale"}, {"y"}, {}, "own")});
-  auto graph = testing::import(testing::model({.nodes = {node("Twice", {"x", "scale", "var", "mean"}, {"y"}, {}, "own")},
-                                               .initializers = {ones("scale"), ones("mean"), ones("var")},
-                                               .inputs = x_in,
-                                               .outputs = y_out},
-                                              {norm, twice}));
+  const Message norm = testing::function("Norm", {"m", "x", "v", "scale"}, {"y"},
+                                         {node("BatchNormalization", {"x", "scale", "scale", "m", "v"}, {"y"},
+                                               {testing::attribute("training_mode", int64_t{1})})});
+  const Message twice = testing::function("Twice", {"x", "scale", "v", "m"}, {"y"},
+                                          {node("Norm", {"m", "x", "v", "scale"}, {"y"}, {}, "own")});
+  auto graph =
+      testing::import(testing::model({.nodes = {node("Twice", {"x", "scale", "var", "mean"}, {"y"}, {}, "own")},
+                                      .initializers = {ones("scale"), ones("mean"), ones("var")},
+                                      .inputs = x_in,
+                                      .outputs = y_out},
+                                     {norm, twice}));
   ASSERT_TRUE(graph.ok()) << graph.status().to_string();
   EXPECT_EQ(graph->updates.size(), 2u);
   EXPECT_EQ(graph->leaves(ValueKind::buffer).size(), 2u);

@@ -1,11 +1,10 @@
 // ONNX files built field by field, the damaged ones too, for the tests of the frontend.
 #pragma once
 
+#include <protozero/pbf_writer.hpp>
 #include <string>
 #include <utility>
 #include <vector>
-
-#include <protozero/pbf_writer.hpp>
 
 #include "core/base/tensor.h"
 #include "frontends/onnx/model.h"
@@ -13,7 +12,7 @@
 
 namespace epl::onnx::testing {
 
-using Message = std::string;   // the bytes of one protobuf message
+using Message = std::string;  // the bytes of one protobuf message
 using Names = std::vector<std::string>;
 
 inline Message raw_tensor(const std::string& name, int32_t type, const Ints& dims, const std::string& raw) {
@@ -27,7 +26,8 @@ inline Message raw_tensor(const std::string& name, int32_t type, const Ints& dim
 }
 
 inline Message tensor(const std::string& name, const epl::Tensor& value) {
-  return raw_tensor(name, data_type_of(value.dtype()), value.shape(), {static_cast<const char*>(value.data()), static_cast<size_t>(value.bytes())});
+  return raw_tensor(name, data_type_of(value.dtype()), value.shape(),
+                    {static_cast<const char*>(value.data()), static_cast<size_t>(value.bytes())});
 }
 
 // Data in a file beside the model; `more` are further pairs of a key and a value.
@@ -94,8 +94,8 @@ inline Message subgraph(const std::string& name, const Message& graph) {
   return out;
 }
 
-inline Message node(const std::string& op, const Names& inputs, const Names& outputs, const std::vector<Message>& attributes = {},
-                    const std::string& domain = "") {
+inline Message node(const std::string& op, const Names& inputs, const Names& outputs,
+                    const std::vector<Message>& attributes = {}, const std::string& domain = "") {
   Message out;
   protozero::pbf_writer w(out);
   for (const std::string& name : inputs) w.add_string(schema::NodeProto::input, name);
@@ -108,7 +108,8 @@ inline Message node(const std::string& op, const Names& inputs, const Names& out
 }
 
 // A dimension is a number, or a symbol.
-inline Message port(const std::string& name, const std::vector<std::string>& dims, int32_t type = schema::TensorProto::DataType_FLOAT) {
+inline Message port(const std::string& name, const std::vector<std::string>& dims,
+                    int32_t type = schema::TensorProto::DataType_FLOAT) {
   Message out;
   protozero::pbf_writer w(out);
   w.add_string(schema::ValueInfoProto::name, name);
@@ -143,8 +144,9 @@ inline Message graph(const Parts& parts) {
   return out;
 }
 
-inline Message function(const std::string& name, const Names& inputs, const Names& outputs, const std::vector<Message>& nodes,
-                        const Names& attributes = {}, const std::vector<Message>& defaults = {}) {
+inline Message function(const std::string& name, const Names& inputs, const Names& outputs,
+                        const std::vector<Message>& nodes, const Names& attributes = {},
+                        const std::vector<Message>& defaults = {}) {
   Message out;
   protozero::pbf_writer w(out);
   w.add_string(schema::FunctionProto::name, name);
@@ -159,7 +161,7 @@ inline Message function(const std::string& name, const Names& inputs, const Name
 
 struct Header {
   int64_t opset = 20, ir = 10;
-  bool own_domain = false;   // also imports version 1 of "own", the domain of `function`
+  bool own_domain = false;  // also imports version 1 of "own", the domain of `function`
 };
 
 // The graph comes last, so that every truncation inside it leaves a damaged graph.

@@ -1,4 +1,5 @@
-// Large weights stay in their file until they are wanted; a file that changes under a model is an error wherever it is met.
+// Large weights stay in their file until they are wanted; a file that changes under a model is an error wherever it is
+// met.
 #include "frontends/onnx/model_bytes.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +19,7 @@ using testing::node;
 using testing::port;
 
 epl::Tensor large(float factor) {
-  epl::Tensor out(TensorType{DType::f32, {300, 300}});   // 360 kB
+  epl::Tensor out(TensorType{DType::f32, {300, 300}});  // 360 kB
   for (int64_t i = 0; i < out.elements(); ++i) out.set(i, factor * static_cast<float>(i % 97));
   return out;
 }
@@ -31,7 +32,8 @@ std::string read(const fs::path& path) {
 class Stored : public ::testing::Test {
  protected:
   void SetUp() override {
-    folder_ = fs::temp_directory_path() / cat("epl_model_bytes_", getpid(), "_", ::testing::UnitTest::GetInstance()->current_test_info()->name());
+    folder_ = fs::temp_directory_path() /
+              cat("epl_model_bytes_", getpid(), "_", ::testing::UnitTest::GetInstance()->current_test_info()->name());
     fs::create_directories(folder_);
     path_ = (folder_ / "m.onnx").string();
     // A parameter, a constant by its name, and the value of a Constant node, each too large to be read with the rest.
@@ -42,11 +44,13 @@ class Stored : public ::testing::Test {
       w.add_message(schema::AttributeProto::t, testing::tensor("c", large(3)));
       w.add_enum(schema::AttributeProto::type, schema::AttributeProto::AttributeType_TENSOR);
     }
-    const testing::Parts parts{.nodes = {node("MatMul", {"x", "layer.w"}, {"h"}), node("Constant", {}, {"k"}, {value}), node("Add", {"h", "k"}, {"i"}),
-                                         node("Add", {"i", "onnx::Add_7"}, {"y"})},
-                               .initializers = {testing::tensor("layer.w", large(1)), testing::tensor("onnx::Add_7", large(2)), testing::tensor("layer.b", epl::Tensor::from_floats({1}, {5}))},
-                               .inputs = {port("x", {"300", "300"})},
-                               .outputs = {port("y", {"300", "300"})}};
+    const testing::Parts parts{
+        .nodes = {node("MatMul", {"x", "layer.w"}, {"h"}), node("Constant", {}, {"k"}, {value}),
+                  node("Add", {"h", "k"}, {"i"}), node("Add", {"i", "onnx::Add_7"}, {"y"})},
+        .initializers = {testing::tensor("layer.w", large(1)), testing::tensor("onnx::Add_7", large(2)),
+                         testing::tensor("layer.b", epl::Tensor::from_floats({1}, {5}))},
+        .inputs = {port("x", {"300", "300"})},
+        .outputs = {port("y", {"300", "300"})}};
     bytes_ = testing::model(parts);
     std::ofstream(path_, std::ios::binary) << bytes_;
   }
@@ -89,7 +93,7 @@ TEST_F(Stored, TakesNoMemoryForWhatItLeavesInTheFile) {
     here += (*bytes)->bytes()[i] != std::byte(0);
     in_file += bytes_[i] != 0;
   }
-  EXPECT_LT(here, in_file / 3);   // zeros for the rest
+  EXPECT_LT(here, in_file / 3);  // zeros for the rest
   std::string all;
   ASSERT_TRUE((*bytes)->append(all, {reinterpret_cast<const char*>((*bytes)->bytes().data()), bytes_.size()}).ok());
   EXPECT_TRUE(all == bytes_);
@@ -100,9 +104,9 @@ TEST_F(Stored, IsSavedAsItWas) {
   const std::string to = (folder_ / "to.onnx").string();
   ASSERT_TRUE(model->save(to, {}).ok());
   EXPECT_TRUE(read(to) == bytes_);
-  ASSERT_TRUE(model->save(path_, {{"layer.b", epl::Tensor::from_floats({1}, {6})}}).ok());   // onto itself
+  ASSERT_TRUE(model->save(path_, {{"layer.b", epl::Tensor::from_floats({1}, {6})}}).ok());  // onto itself
   EXPECT_EQ(read(path_).size(), bytes_.size());
-  ASSERT_TRUE(model->save(to, {}).ok());   // the file that was loaded is still there for it
+  ASSERT_TRUE(model->save(to, {}).ok());  // the file that was loaded is still there for it
   EXPECT_TRUE(read(to) == bytes_);
 }
 
@@ -121,7 +125,7 @@ TEST_F(Stored, AFileThatShrinksIsAnErrorAndNoSignal) {
 
 TEST_F(Stored, AFileThatIsOverwrittenInPlaceIsAnError) {
   auto model = load();
-  ::usleep(20000);   // beyond the file system's grain of time
+  ::usleep(20000);  // beyond the file system's grain of time
   std::ofstream(path_, std::ios::binary) << bytes_;
   EXPECT_EQ(model->bind({}).status().code(), Code::io);
 }
@@ -131,9 +135,10 @@ TEST_F(Stored, TruncationsAndChangedLengthsAreRefusedAsFromMemory) {
     std::ofstream(path_, std::ios::binary | std::ios::trunc) << bytes_.substr(0, size);
     const auto from_file = OnnxModel::load(path_), from_memory = testing::load(bytes_.substr(0, size));
     ASSERT_EQ(from_file.ok(), from_memory.ok()) << size;
-    if (!from_file.ok()) EXPECT_NE(from_file.status().message().find(from_memory.status().message()), std::string::npos);
+    if (!from_file.ok())
+      EXPECT_NE(from_file.status().message().find(from_memory.status().message()), std::string::npos);
   }
-  for (size_t at = 0; at < 120; ++at) {   // the lengths of the outer messages, and whatever follows from them
+  for (size_t at = 0; at < 120; ++at) {  // the lengths of the outer messages, and whatever follows from them
     std::string damaged = bytes_;
     damaged[at] = static_cast<char>(damaged[at] ^ 0x41);
     std::ofstream(path_, std::ios::binary | std::ios::trunc) << damaged;

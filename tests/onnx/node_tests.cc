@@ -1,6 +1,7 @@
-// ONNX's official node tests: `onnx_node_tests FOLDER [--failed] [--case NAME]`, where FOLDER is what generate_node_tests.py
-// wrote. Each model is imported, computed by the reference interpreter and held against the official outputs. The last line
-// is `N passed, N failed, N not supported`; tests/python/node_test.py holds it against the floor.
+// ONNX's official node tests: `onnx_node_tests FOLDER [--failed] [--case NAME]`, where FOLDER is what
+// generate_node_tests.py wrote. Each model is imported, computed by the reference interpreter and held against the
+// official outputs. The last line is `N passed, N failed, N not supported`; tests/python/node_test.py holds it against
+// the floor.
 //
 // Shapes are fixed when a model is bound, so that an input which decides a shape (the target of a Reshape) cannot come
 // with the data: such a case is tried again with its integer inputs as initialisers, then with all of them.
@@ -13,7 +14,6 @@
 #include <fstream>
 #include <iterator>
 #include <map>
-
 #include <protozero/pbf_writer.hpp>
 
 #include "core/base/check.h"
@@ -54,7 +54,8 @@ Result<std::vector<NamedValue>> values(const fs::path& folder, const std::string
 std::string with_initializers(std::string model, const std::vector<NamedValue>& inputs, bool all) {
   std::string graph;
   for (const NamedValue& input : inputs) {
-    if (all || !is_float(input.value.dtype())) protozero::pbf_writer(graph).add_message(schema::GraphProto::initializer, input.bytes);
+    if (all || !is_float(input.value.dtype()))
+      protozero::pbf_writer(graph).add_message(schema::GraphProto::initializer, input.bytes);
   }
   if (!graph.empty()) protozero::pbf_writer(model).add_message(schema::ModelProto::graph, graph);
   return model;
@@ -65,7 +66,8 @@ Status compare(const std::string& name, const epl::Tensor& got, const epl::Tenso
   if (got.type() != wanted.type()) return wrong(name, " is ", got.type().text(), ", should be ", wanted.type().text());
   for (int64_t i = 0; i < got.elements(); ++i) {
     if (!is_float(got.dtype())) {
-      if (got.get_int(i) != wanted.get_int(i)) return wrong(name, "[", i, "] is ", got.get_int(i), ", should be ", wanted.get_int(i));
+      if (got.get_int(i) != wanted.get_int(i))
+        return wrong(name, "[", i, "] is ", got.get_int(i), ", should be ", wanted.get_int(i));
       continue;
     }
     const double a = got.get(i), b = wanted.get(i);
@@ -75,7 +77,8 @@ Status compare(const std::string& name, const epl::Tensor& got, const epl::Tenso
   return {};
 }
 
-Status run_set(const std::string& bytes, const std::vector<NamedValue>& inputs, const std::vector<NamedValue>& outputs, double rtol, double atol) {
+Status run_set(const std::string& bytes, const std::vector<NamedValue>& inputs, const std::vector<NamedValue>& outputs,
+               double rtol, double atol) {
   EPL_ASSIGN(auto model, OnnxModel::load_bytes(std::as_bytes(std::span(bytes.data(), bytes.size()))));
   Binding binding;
   for (const ModelPort& port : model->inputs()) {
@@ -127,16 +130,20 @@ int main(int argc, char** argv) {
   std::string only;
   bool list = false;
   for (int i = 1; i < argc; ++i) {
-    if (!std::strcmp(argv[i], "--failed")) list = true;
-    else if (!std::strcmp(argv[i], "--case") && i + 1 < argc) only = argv[++i];
-    else folder = argv[i];
+    if (!std::strcmp(argv[i], "--failed"))
+      list = true;
+    else if (!std::strcmp(argv[i], "--case") && i + 1 < argc)
+      only = argv[++i];
+    else
+      folder = argv[i];
   }
   std::vector<fs::path> cases;
   if (fs::is_directory(folder)) {
     for (const auto& entry : fs::directory_iterator(folder)) cases.push_back(entry.path());
   }
   if (cases.empty()) {
-    std::fprintf(stderr, "usage: onnx_node_tests FOLDER [--failed] [--case NAME]; FOLDER as generate_node_tests.py writes it\n");
+    std::fprintf(
+        stderr, "usage: onnx_node_tests FOLDER [--failed] [--case NAME]; FOLDER as generate_node_tests.py writes it\n");
     return 2;
   }
   std::sort(cases.begin(), cases.end());
@@ -147,7 +154,8 @@ int main(int argc, char** argv) {
     const Status status = guarded(path);
     const bool is_missing = status.code() == Code::unsupported;
     (status.ok() ? passed : is_missing ? missing : failed)++;
-    if (!status.ok() && (list || !only.empty())) std::printf("%s %s: %s\n", is_missing ? "unsupported" : "FAILED", name.c_str(), status.to_string().c_str());
+    if (!status.ok() && (list || !only.empty()))
+      std::printf("%s %s: %s\n", is_missing ? "unsupported" : "FAILED", name.c_str(), status.to_string().c_str());
   }
   std::printf("%d passed, %d failed, %d not supported\n", passed, failed, missing);
   return failed == 0 ? 0 : 1;

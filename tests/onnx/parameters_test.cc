@@ -1,5 +1,5 @@
-// Which initialisers are parameters, over the training cases: those that the reference trains, freezes or leaves unused, and
-// no mask, table or constant besides.
+// Which initialisers are parameters, over the training cases: those that the reference trains, freezes or leaves
+// unused, and no mask, table or constant besides.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -69,18 +69,33 @@ TEST(OnnxParameters, AreThoseOfTheCases) {
   EXPECT_GE(count, 10);
 }
 
-// A name is as long as its writer likes; and what looks like an exporter's constant is no parameter unless it is a weight.
+// A name is as long as its writer likes; and what looks like an exporter's constant is not a parameter unless it is a
+// weight.
 TEST(OnnxParameters, NamesOfAnyLength) {
   const epl::Tensor two = epl::Tensor::from_floats({2}, {1, 2});
   const std::string nines(1 << 20, '9'), letters(1 << 20, 'a');
-  const std::map<std::string, bool> parameter = {{"val_1", false},     {"val_", true},          {"12", false},       {"12a", true},
-                                                 {"onnx::Add_3", false}, {"_to_copy_1", false}, {"/a/b", false},     {"_val_7", false},
-                                                 {"a/Constant_1_output_0", false}, {"a/Constant_output_0", true},    {"aConstant_12_output_34", false},
-                                                 {"Constant_1_output_", true},     {nines, false},                   {letters, true},
-                                                 {"x" + nines, true},              {"onnx::" + letters, false},      {"val_" + nines, false}};
+  const std::map<std::string, bool> parameter = {{"val_1", false},
+                                                 {"val_", true},
+                                                 {"12", false},
+                                                 {"12a", true},
+                                                 {"onnx::Add_3", false},
+                                                 {"_to_copy_1", false},
+                                                 {"/a/b", false},
+                                                 {"_val_7", false},
+                                                 {"a/Constant_1_output_0", false},
+                                                 {"a/Constant_output_0", true},
+                                                 {"aConstant_12_output_34", false},
+                                                 {"Constant_1_output_", true},
+                                                 {nines, false},
+                                                 {letters, true},
+                                                 {"x" + nines, true},
+                                                 {"onnx::" + letters, false},
+                                                 {"val_" + nines, false}};
   for (const auto& [name, wanted] : parameter) {
-    auto graph = testing::import(testing::model({.nodes = {testing::node("Add", {"x", name}, {"y"})}, .initializers = {testing::tensor(name, two)},
-                                                 .inputs = {testing::port("x", {"n", "2"})}, .outputs = {testing::port("y", {"n", "2"})}}));
+    auto graph = testing::import(testing::model({.nodes = {testing::node("Add", {"x", name}, {"y"})},
+                                                 .initializers = {testing::tensor(name, two)},
+                                                 .inputs = {testing::port("x", {"n", "2"})},
+                                                 .outputs = {testing::port("y", {"n", "2"})}}));
     ASSERT_TRUE(graph.ok()) << graph.status().to_string();
     EXPECT_EQ(graph->leaves(ValueKind::parameter).size(), wanted ? 1u : 0u) << name.substr(0, 40);
   }

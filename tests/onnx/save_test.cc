@@ -1,12 +1,12 @@
-// Models written again: which bytes change, where data that lay beside a model go, and what files of spoilt exports are told.
+// Models written again: which bytes change, where data that lay beside a model go, and what files of spoilt exports are
+// told.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-
-#include <unistd.h>
 
 #include "tests/onnx/make_model.h"
 
@@ -27,7 +27,8 @@ std::string read(const fs::path& path) {
 class Saving : public ::testing::Test {
  protected:
   void SetUp() override {
-    folder_ = fs::temp_directory_path() / cat("epl_onnx_saving_", getpid(), "_", ::testing::UnitTest::GetInstance()->current_test_info()->name());
+    folder_ = fs::temp_directory_path() /
+              cat("epl_onnx_saving_", getpid(), "_", ::testing::UnitTest::GetInstance()->current_test_info()->name());
     fs::create_directories(folder_ / "from");
     fs::create_directories(folder_ / "to");
   }
@@ -35,10 +36,11 @@ class Saving : public ::testing::Test {
 
   // x w of a 2 x 2 weight, as `tensor` holds it, and a second weight that nothing replaces.
   std::shared_ptr<const Model> model(const std::string& tensor) {
-    testing::Parts parts{.nodes = {node("MatMul", {"x", "layer.w"}, {"h"}), node("MatMul", {"h", "layer.v"}, {"y"})},
-                         .initializers = {tensor, testing::tensor("layer.v", epl::Tensor::from_floats({2, 2}, {1, 0, 0, 1}))},
-                         .inputs = {port("x", {"n", "2"})},
-                         .outputs = {port("y", {"n", "2"})}};
+    testing::Parts parts{
+        .nodes = {node("MatMul", {"x", "layer.w"}, {"h"}), node("MatMul", {"h", "layer.v"}, {"y"})},
+        .initializers = {tensor, testing::tensor("layer.v", epl::Tensor::from_floats({2, 2}, {1, 0, 0, 1}))},
+        .inputs = {port("x", {"n", "2"})},
+        .outputs = {port("y", {"n", "2"})}};
     std::ofstream(folder_ / "from/m.onnx", std::ios::binary) << testing::model(parts);
     return open(folder_ / "from/m.onnx");
   }
@@ -71,7 +73,9 @@ TEST_F(Saving, AReplacedWeightChangesItsDataAndNoOtherByte) {
   auto m = model(testing::tensor("layer.w", weight));
   ASSERT_TRUE(m->save((folder_ / "to/m.onnx").string(), {{"layer.w", other}}).ok());
   std::string wanted = read(folder_ / "from/m.onnx");
-  auto bytes = [](const epl::Tensor& t) { return std::string(static_cast<const char*>(t.data()), static_cast<size_t>(t.bytes())); };
+  auto bytes = [](const epl::Tensor& t) {
+    return std::string(static_cast<const char*>(t.data()), static_cast<size_t>(t.bytes()));
+  };
   const size_t at = wanted.find(bytes(weight));
   ASSERT_NE(at, std::string::npos);
   wanted.replace(at, 16, bytes(other));
@@ -108,7 +112,7 @@ TEST_F(Saving, DataBesideTheModelComeAlong) {
   ASSERT_TRUE(m->save((folder_ / "to/kept.onnx").string(), {}).ok());
   ASSERT_TRUE(m->save((folder_ / "to/new.onnx").string(), {{"layer.w", other}}).ok());
   m.reset();
-  fs::remove_all(folder_ / "from");   // the copies stand alone
+  fs::remove_all(folder_ / "from");  // the copies stand alone
   EXPECT_TRUE(fs::exists(folder_ / "to/kept.onnx.data"));
   EXPECT_TRUE(identical(value(folder_ / "to/kept.onnx", "layer.w"), weight));
   EXPECT_TRUE(identical(value(folder_ / "to/new.onnx", "layer.w"), other));
@@ -133,23 +137,26 @@ TEST(Findings, OfExportsThatFoldedTheirParameters) {
     if (!model.ok()) return false;
     auto findings = (*model)->findings();
     return std::ranges::any_of(findings, [&](const ModelFinding& f) {
-      return f.level == ModelFinding::Level::warning && f.message.find(what) != std::string::npos && f.message.find("torch.onnx.export") != std::string::npos;
+      return f.level == ModelFinding::Level::warning && f.message.find(what) != std::string::npos &&
+             f.message.find("torch.onnx.export") != std::string::npos;
     });
   };
   for (const char* name : {"gpt2_eager_dynamo", "llama_eager_dynamo", "vit_eager_dynamo"}) {
     EXPECT_TRUE(warned(cat(name, ".onnx"), "lost their names")) << name;
     EXPECT_FALSE(warned(cat(name, "_raw.onnx"), "lost their names")) << name;
   }
-  EXPECT_FALSE(warned("resnet_legacy.onnx", "frozen"));   // exported for training
+  EXPECT_FALSE(warned("resnet_legacy.onnx", "frozen"));  // exported for training
 }
 
 TEST(Findings, OfBatchNormsThatDoNotLearn) {
   auto ones = [](const char* name) { return testing::tensor(name, epl::Tensor::from_floats({2}, {1, 1})); };
   auto findings = [&](int64_t training) {
-    auto model = testing::load(testing::model({.nodes = {node("BatchNormalization", {"x", "scale", "bias", "mean", "var"}, {"y"}, {testing::attribute("training_mode", training)})},
-                                               .initializers = {ones("scale"), ones("bias"), ones("mean"), ones("var")},
-                                               .inputs = {port("x", {"n", "2"})},
-                                               .outputs = {port("y", {"n", "2"})}}));
+    auto model =
+        testing::load(testing::model({.nodes = {node("BatchNormalization", {"x", "scale", "bias", "mean", "var"}, {"y"},
+                                                     {testing::attribute("training_mode", training)})},
+                                      .initializers = {ones("scale"), ones("bias"), ones("mean"), ones("var")},
+                                      .inputs = {port("x", {"n", "2"})},
+                                      .outputs = {port("y", {"n", "2"})}}));
     EXPECT_TRUE(model.ok()) << model.status().to_string();
     return model.ok() ? (*model)->findings() : std::vector<ModelFinding>();
   };

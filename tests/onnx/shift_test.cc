@@ -1,4 +1,5 @@
-// BitShift by any amount, against the operator's definition; the official tests have no uint64 with its highest bit set.
+// BitShift by any amount, against the operator's definition; the official tests have no uint64 with its highest bit
+// set.
 #include <gtest/gtest.h>
 
 #include "core/ir/evaluate.h"
@@ -40,10 +41,12 @@ const std::vector<int64_t> amounts = {0, 1, 5, 62, 63, 64, 100, -1};
 
 TEST(BitShift, BringsTheSignOfAnInt64In) {
   for (int64_t value : {int64_t{-8}, int64_t{8}, INT64_MIN, int64_t{-1}}) {
-    const epl::Tensor y = shifted_right(integers(DType::i64, std::vector<int64_t>(amounts.size(), value)), integers(DType::i64, amounts));
+    const epl::Tensor y =
+        shifted_right(integers(DType::i64, std::vector<int64_t>(amounts.size(), value)), integers(DType::i64, amounts));
     for (size_t i = 0; i < amounts.size(); ++i) {
       const bool beyond = amounts[i] < 0 || amounts[i] > 63;
-      EXPECT_EQ(y.get_int(static_cast<int64_t>(i)), beyond ? (value < 0 ? -1 : 0) : value >> amounts[i]) << value << " by " << amounts[i];
+      EXPECT_EQ(y.get_int(static_cast<int64_t>(i)), beyond ? (value < 0 ? -1 : 0) : value >> amounts[i])
+          << value << " by " << amounts[i];
     }
   }
 }
@@ -54,7 +57,8 @@ TEST(BitShift, BringsZerosIntoAUint64) {
     const epl::Tensor y = shifted_right(x, integers(DType::u64, amounts));  // the last amount is 2^64 - 1
     for (size_t i = 0; i < amounts.size(); ++i) {
       const bool beyond = amounts[i] < 0 || amounts[i] > 63;
-      EXPECT_EQ(static_cast<uint64_t>(y.get_int(static_cast<int64_t>(i))), beyond ? 0 : value >> amounts[i]) << value << " by " << amounts[i];
+      EXPECT_EQ(static_cast<uint64_t>(y.get_int(static_cast<int64_t>(i))), beyond ? 0 : value >> amounts[i])
+          << value << " by " << amounts[i];
     }
   }
 }

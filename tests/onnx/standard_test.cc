@@ -1,4 +1,5 @@
-// Nodes that are not as the standard has them: an attribute that nobody reads would leave a damaged file training on a default.
+// Nodes that are not as the standard has them: an attribute that nobody reads would leave a damaged file training on a
+// default.
 #include <gtest/gtest.h>
 
 #include "frontends/onnx/operator_table.h"
@@ -23,10 +24,14 @@ Message text(const std::string& name, const std::string& value) {
 }
 
 // What a model of one node, x[2,3] and k to y, is told.
-std::string told(const Message& node, int64_t opset = 20, Shape shape = {2, 3}, const epl::Tensor& k = epl::Tensor::from_floats({3}, {1, 2, 3})) {
+std::string told(const Message& node, int64_t opset = 20, Shape shape = {2, 3},
+                 const epl::Tensor& k = epl::Tensor::from_floats({3}, {1, 2, 3})) {
   std::vector<std::string> dims;
   for (int64_t size : shape) dims.push_back(std::to_string(size));
-  auto graph = import(testing::model({.nodes = {node}, .initializers = {testing::tensor("k", k)}, .inputs = {port("x", dims)}, .outputs = {port("y", {"a"})}},
+  auto graph = import(testing::model({.nodes = {node},
+                                      .initializers = {testing::tensor("k", k)},
+                                      .inputs = {port("x", dims)},
+                                      .outputs = {port("y", {"a"})}},
                                      {}, {.opset = opset}));
   if (graph.ok()) return "accepted";
   EXPECT_NE(graph.status().to_string().find("node_y"), std::string::npos) << graph.status().to_string();
@@ -37,40 +42,49 @@ std::string told(const Message& node, int64_t opset = 20, Shape shape = {2, 3}, 
 
 TEST(Standard, AttributesThatItDoesNotHave) {
   EXPECT_EQ(told(node("Transpose", {"x"}, {"y"}, {attribute("perm", Ints{1, 0})})), "accepted");
-  EXPECT_TOLD("has no attribute pesm; there are: perm", told(node("Transpose", {"x"}, {"y"}, {attribute("pesm", Ints{1, 0})})));
+  EXPECT_TOLD("has no attribute pesm; there are: perm",
+              told(node("Transpose", {"x"}, {"y"}, {attribute("pesm", Ints{1, 0})})));
   EXPECT_TOLD("it has none", told(node("Relu", {"x"}, {"y"}, {attribute("alpha", 1.0f)})));
   EXPECT_TOLD("has no attribute axes", told(node("ReduceSum", {"x"}, {"y"}, {attribute("axes", Ints{1})}), 23));
   EXPECT_EQ(told(node("ReduceSum", {"x"}, {"y"}, {attribute("axes", Ints{1})}), 12), "accepted");
-  EXPECT_EQ(told(node("Relu", {"x"}, {"y"}, {attribute("__note", 1.0f)})), "accepted");   // a runtime's own
+  EXPECT_EQ(told(node("Relu", {"x"}, {"y"}, {attribute("__note", 1.0f)})), "accepted");  // a runtime's own
 }
 
 TEST(Standard, AttributesGivenWrongly) {
   EXPECT_TOLD("axis is of type float; it must be int", told(node("Softmax", {"x"}, {"y"}, {attribute("axis", 1.0f)})));
-  EXPECT_TOLD("axis is given twice", told(node("Softmax", {"x"}, {"y"}, {attribute("axis", int64_t{1}), attribute("axis", int64_t{0})})));
+  EXPECT_TOLD("axis is given twice",
+              told(node("Softmax", {"x"}, {"y"}, {attribute("axis", int64_t{1}), attribute("axis", int64_t{0})})));
   EXPECT_TOLD("axis is missing", told(node("Concat", {"x", "x"}, {"y"})));
   Message says_int = attribute("axis", 1.0f);
   protozero::pbf_writer(says_int).add_enum(schema::AttributeProto::type, schema::AttributeProto::AttributeType_INT);
-  EXPECT_TOLD("says that it is of type int, and holds a value of type float", told(node("Softmax", {"x"}, {"y"}, {says_int})));
+  EXPECT_TOLD("says that it is of type int, and holds a value of type float",
+              told(node("Softmax", {"x"}, {"y"}, {says_int})));
   Message untyped;
   protozero::pbf_writer(untyped).add_string(schema::AttributeProto::name, "axis");
   EXPECT_TOLD("does not say its type", told(node("Softmax", {"x"}, {"y"}, {untyped})));
 }
 
 TEST(Standard, TextsThatMeanNothing) {
-  EXPECT_TOLD("may be constant, edge, reflect", told(node("Pad", {"x"}, {"y"}, {attribute("pads", Ints{0, 0, 0, 0}), text("mode", "mirror")}), 9));
+  EXPECT_TOLD("may be constant, edge, reflect",
+              told(node("Pad", {"x"}, {"y"}, {attribute("pads", Ints{0, 0, 0, 0}), text("mode", "mirror")}), 9));
   EXPECT_TOLD("approximate is \"erf\"", told(node("Gelu", {"x"}, {"y"}, {text("approximate", "erf")})));
-  EXPECT_TOLD("auto_pad is \"SAME\"", told(node("MaxPool", {"x"}, {"y"}, {attribute("kernel_shape", Ints{2}), text("auto_pad", "SAME")}), 20, {1, 2, 5}));
+  EXPECT_TOLD("auto_pad is \"SAME\"",
+              told(node("MaxPool", {"x"}, {"y"}, {attribute("kernel_shape", Ints{2}), text("auto_pad", "SAME")}), 20,
+                   {1, 2, 5}));
   const epl::Tensor at = epl::Tensor::from_ints({0, 1}).reshaped({1, 2});
-  EXPECT_TOLD("reduction is \"sum\"", told(node("ScatterElements", {"x", "k", "x"}, {"y"}, {text("reduction", "sum")}), 20, {1, 2}, at));
+  EXPECT_TOLD("reduction is \"sum\"",
+              told(node("ScatterElements", {"x", "k", "x"}, {"y"}, {text("reduction", "sum")}), 20, {1, 2}, at));
 }
 
 TEST(Standard, AxesThatAreNotThere) {
   for (const char* op : {"Softmax", "LogSoftmax", "Hardmax", "LayerNormalization"}) {
     for (int64_t axis : {-3, 2}) {
       if (std::string_view(op) == "LayerNormalization") {
-        EXPECT_TOLD(cat("axis ", axis, " of a tensor with 2 dimensions"), told(node(op, {"x", "k"}, {"y"}, {attribute("axis", axis)})));
+        EXPECT_TOLD(cat("axis ", axis, " of a tensor with 2 dimensions"),
+                    told(node(op, {"x", "k"}, {"y"}, {attribute("axis", axis)})));
       } else {
-        EXPECT_TOLD(cat("axis ", axis, " of a tensor with 2 dimensions"), told(node(op, {"x"}, {"y"}, {attribute("axis", axis)})));
+        EXPECT_TOLD(cat("axis ", axis, " of a tensor with 2 dimensions"),
+                    told(node(op, {"x"}, {"y"}, {attribute("axis", axis)})));
       }
     }
   }
@@ -80,7 +94,8 @@ TEST(Standard, AxesThatAreNotThere) {
   EXPECT_TOLD("listed twice", told(node("ReduceSum", {"x", "k"}, {"y"}), 20, {2, 3}, twice));
   EXPECT_TOLD("axis -3", told(node("Squeeze", {"x", "k"}, {"y"}), 20, {2, 1}, far));
   EXPECT_TOLD("axis 9", told(node("Concat", {"x", "x"}, {"y"}, {attribute("axis", int64_t{9})})));
-  EXPECT_TOLD("axis 9", told(node("Gather", {"x", "k"}, {"y"}, {attribute("axis", int64_t{9})}), 20, {2, 3}, epl::Tensor::from_ints({0})));
+  EXPECT_TOLD("axis 9", told(node("Gather", {"x", "k"}, {"y"}, {attribute("axis", int64_t{9})}), 20, {2, 3},
+                             epl::Tensor::from_ints({0})));
   EXPECT_TOLD("axis 9", told(node("Split", {"x"}, {"y"}, {attribute("axis", int64_t{9})}), 17));
 }
 
@@ -90,29 +105,44 @@ TEST(Standard, NumbersOfOperands) {
   EXPECT_TOLD("takes 1 or more", told(node("Sum", {}, {"y"})));
   EXPECT_TOLD("2 outputs; Relu of opset 6 gives 1", told(node("Relu", {"x"}, {"y", "z"})));
   EXPECT_EQ(told(node("Clip", {"x", "", ""}, {"y"})), "accepted");
-  EXPECT_EQ(told(node("Relu", {"x", ""}, {"y"})), "accepted");   // a name left empty at the end says nothing
+  EXPECT_EQ(told(node("Relu", {"x", ""}, {"y"})), "accepted");  // a name left empty at the end says nothing
 }
 
 TEST(Standard, BranchesAndFunctionsAreHeldToIt) {
-  const auto branch = [](const Message& inner) { return testing::graph({.nodes = {inner}, .outputs = {port("b", {"a"})}}); };
+  const auto branch = [](const Message& inner) {
+    return testing::graph({.nodes = {inner}, .outputs = {port("b", {"a"})}});
+  };
   epl::Tensor yes(TensorType{DType::boolean, {}});
   yes.set_int(0, 1);
-  const Message fine = branch(node("Relu", {"x"}, {"b"})), bad = branch(node("LeakyRelu", {"x"}, {"b"}, {attribute("alqha", 0.5f)}));
-  auto graph = import(testing::model({.nodes = {node("If", {"yes"}, {"y"}, {testing::subgraph("then_branch", fine), testing::subgraph("else_branch", bad)})},
-                                      .initializers = {testing::tensor("yes", yes)}, .inputs = {port("x", {"2"})}, .outputs = {port("y", {"a"})}}));
+  const Message fine = branch(node("Relu", {"x"}, {"b"})),
+                bad = branch(node("LeakyRelu", {"x"}, {"b"}, {attribute("alqha", 0.5f)}));
+  auto graph = import(
+      testing::model({.nodes = {node("If", {"yes"}, {"y"},
+                                     {testing::subgraph("then_branch", fine), testing::subgraph("else_branch", bad)})},
+                      .initializers = {testing::tensor("yes", yes)},
+                      .inputs = {port("x", {"2"})},
+                      .outputs = {port("y", {"a"})}}));
   EXPECT_TOLD("alqha", graph.status().to_string());
   // The value of an attribute that the body refers to is known where the function is called.
-  const Message leak = testing::function("Leak", {"a"}, {"c"}, {node("LeakyRelu", {"a"}, {"c"}, {testing::reference("alpha", "slope")})}, {"slope"});
+  const Message leak = testing::function(
+      "Leak", {"a"}, {"c"}, {node("LeakyRelu", {"a"}, {"c"}, {testing::reference("alpha", "slope")})}, {"slope"});
   for (bool real : {true, false}) {
-    const Message call = node("Leak", {"x"}, {"y"}, {real ? attribute("slope", 0.5f) : attribute("slope", int64_t{1})}, "own");
-    auto called = import(testing::model({.nodes = {call}, .inputs = {port("x", {"2"})}, .outputs = {port("y", {"a"})}}, {leak}));
+    const Message call =
+        node("Leak", {"x"}, {"y"}, {real ? attribute("slope", 0.5f) : attribute("slope", int64_t{1})}, "own");
+    auto called =
+        import(testing::model({.nodes = {call}, .inputs = {port("x", {"2"})}, .outputs = {port("y", {"a"})}}, {leak}));
     EXPECT_EQ(called.ok(), real) << called.status().to_string();
     if (real) continue;
     EXPECT_TOLD("it must be float", called.status().to_string());
   }
-  const Message twice = testing::function("F", {"a"}, {"c"}, {node("LeakyRelu", {"a"}, {"c"}, {attribute("alqha", 0.5f)})});
-  EXPECT_TOLD("function own.F", testing::load(testing::model({.nodes = {node("F", {"x"}, {"y"}, {}, "own")}, .inputs = {port("x", {"2"})},
-                                                               .outputs = {port("y", {"a"})}}, {twice})).status().to_string());
+  const Message twice =
+      testing::function("F", {"a"}, {"c"}, {node("LeakyRelu", {"a"}, {"c"}, {attribute("alqha", 0.5f)})});
+  EXPECT_TOLD("function own.F", testing::load(testing::model({.nodes = {node("F", {"x"}, {"y"}, {}, "own")},
+                                                              .inputs = {port("x", {"2"})},
+                                                              .outputs = {port("y", {"a"})}},
+                                                             {twice}))
+                                    .status()
+                                    .to_string());
 }
 
 // One bit of one attribute's name, of every operator of every opset.
@@ -122,7 +152,8 @@ TEST(Standard, NoNameWithAFlippedBitIsAccepted) {
     std::vector<std::string> names;
     for (std::string_view rest = version.attributes; !rest.empty();) {
       names.emplace_back(rest.substr(0, rest.find(':')));
-      rest.remove_prefix(std::min(rest.size(), rest.find(' ') == std::string_view::npos ? rest.size() : rest.find(' ') + 1));
+      rest.remove_prefix(
+          std::min(rest.size(), rest.find(' ') == std::string_view::npos ? rest.size() : rest.find(' ') + 1));
     }
     for (const std::string& name : names) {
       for (size_t at = 0; at < name.size() * 8; ++at) {
@@ -136,7 +167,7 @@ TEST(Standard, NoNameWithAFlippedBitIsAccepted) {
         made.outputs.assign(static_cast<size_t>(version.min_outputs), "y");
         Attribute a;
         a.name = flipped;
-        a.ref = "any";   // of whatever type
+        a.ref = "any";  // of whatever type
         made.attributes = {a};
         const Status status = check_node(made, version.since);
         accepted += status.ok();

@@ -1,7 +1,7 @@
 // Sizes of templates that nobody means are refused before anything is made.
-#include <gtest/gtest.h>
-
 #include "core/ir/template.h"
+
+#include <gtest/gtest.h>
 
 namespace epl {
 namespace {

@@ -1,10 +1,10 @@
-// Weights that stand in Constant nodes, or inside a branch: initialisers like any other, trained and written back at their place.
+// Weights that stand in Constant nodes, or inside a branch: initialisers like any other, trained and written back at
+// their place.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
-
-#include <unistd.h>
 
 #include "tests/onnx/make_model.h"
 
@@ -32,15 +32,22 @@ const epl::Tensor other = epl::Tensor::from_floats({2, 2}, {-1, 0.5, 7, 8});
 // y = (x w + b) scaled, then in each branch a product with a weight of its own; the branches use the same names.
 Message model(bool taken) {
   auto branch = [&](const epl::Tensor& w) {
-    return testing::graph({.nodes = {constant("v", w), node("MatMul", {"h", "v"}, {"t"}), node("Mul", {"t", "stored"}, {"b"})},
-                           .initializers = {testing::tensor("stored", vector)}, .outputs = {port("b", {"a"})}});
+    return testing::graph(
+        {.nodes = {constant("v", w), node("MatMul", {"h", "v"}, {"t"}), node("Mul", {"t", "stored"}, {"b"})},
+         .initializers = {testing::tensor("stored", vector)},
+         .outputs = {port("b", {"a"})}});
   };
   epl::Tensor yes(TensorType{DType::boolean, {}});
   yes.set_int(0, taken);
-  return testing::model({.nodes = {constant("fc.w_0", square), node("MatMul", {"x", "fc.w_0"}, {"m"}), constant("shift", vector), node("Add", {"m", "shift"}, {"g"}),
-                                   constant("scale", vector), node("Mul", {"g", "scale"}, {"h"}),
-                                   node("If", {"yes"}, {"y"}, {testing::subgraph("then_branch", branch(square)), testing::subgraph("else_branch", branch(other))})},
-                         .initializers = {testing::tensor("yes", yes)}, .inputs = {port("x", {"n", "2"})}, .outputs = {port("y", {"n", "2"})}});
+  return testing::model(
+      {.nodes = {constant("fc.w_0", square), node("MatMul", {"x", "fc.w_0"}, {"m"}), constant("shift", vector),
+                 node("Add", {"m", "shift"}, {"g"}), constant("scale", vector), node("Mul", {"g", "scale"}, {"h"}),
+                 node("If", {"yes"}, {"y"},
+                      {testing::subgraph("then_branch", branch(square)),
+                       testing::subgraph("else_branch", branch(other))})},
+       .initializers = {testing::tensor("yes", yes)},
+       .inputs = {port("x", {"n", "2"})},
+       .outputs = {port("y", {"n", "2"})}});
 }
 
 std::vector<std::string> names(const epl::Graph& graph) {
@@ -72,10 +79,12 @@ TEST(WeightsInNodes, AreWrittenBackAtTheirPlace) {
   fs::create_directories(folder);
   auto loaded = testing::load(model(false));
   ASSERT_TRUE(loaded.ok());
-  const epl::Tensor nine = epl::Tensor::from_floats({2, 2}, {9, 9, 9, 9}), eight = epl::Tensor::from_floats({2}, {8, 8});
+  const epl::Tensor nine = epl::Tensor::from_floats({2, 2}, {9, 9, 9, 9}),
+                    eight = epl::Tensor::from_floats({2}, {8, 8});
   for (bool for_inference : {false, true}) {
     const std::string path = (folder / "out.onnx").string();
-    const Status status = (*loaded)->save(path, {{"fc.w_0", other}, {"shift", eight}, {"node_y/else_branch/v", nine}}, {.for_inference = for_inference});
+    const Status status = (*loaded)->save(path, {{"fc.w_0", other}, {"shift", eight}, {"node_y/else_branch/v", nine}},
+                                          {.for_inference = for_inference});
     ASSERT_TRUE(status.ok()) << status.to_string();
     auto again = OnnxModel::load(path);
     ASSERT_TRUE(again.ok()) << again.status().to_string();
@@ -91,7 +100,7 @@ TEST(WeightsInNodes, AreWrittenBackAtTheirPlace) {
     EXPECT_EQ(bytes.size(), before.size());
     size_t different = 0;
     for (size_t k = 0; k < std::min(bytes.size(), before.size()); ++k) different += bytes[k] != before[k];
-    EXPECT_LE(different, 40u);   // two squares and a vector of floats
+    EXPECT_LE(different, 40u);  // two squares and a vector of floats
     EXPECT_GE(different, 10u);
   }
   EXPECT_EQ((*loaded)->save((folder / "out.onnx").string(), {{"shift", square}}).code(), Code::invalid_argument);
@@ -101,10 +110,12 @@ TEST(WeightsInNodes, AreWrittenBackAtTheirPlace) {
 
 // Two sizes that nobody named need not be equal.
 TEST(WeightsInNodes, AQuestionMarkIsNoSymbol) {
-  auto loaded = testing::load(testing::model({.nodes = {node("MatMul", {"x", "z"}, {"y"})}, .inputs = {port("x", {"?", "?"}), port("z", {"?", "n"})},
+  auto loaded = testing::load(testing::model({.nodes = {node("MatMul", {"x", "z"}, {"y"})},
+                                              .inputs = {port("x", {"?", "?"}), port("z", {"?", "n"})},
                                               .outputs = {port("y", {"?", "n"})}}));
   ASSERT_TRUE(loaded.ok());
-  auto graph = (*loaded)->bind({.symbols = {{"n", 2}}, .input_shapes = {{"x", {4, 3}}, {"z", {3, 2}}}, .batch_dims = {{"z", -1}}});
+  auto graph = (*loaded)->bind(
+      {.symbols = {{"n", 2}}, .input_shapes = {{"x", {4, 3}}, {"z", {3, 2}}}, .batch_dims = {{"z", -1}}});
   EXPECT_TRUE(graph.ok()) << graph.status().to_string();
 }
 

@@ -57,7 +57,8 @@ struct Cut {
   }
 
   // What a rank that has this piece computes it from.
-  Piece of(const OpDef& op, const Attributes& attributes, const std::vector<Tensor>& inputs, const std::vector<Tensor>& outputs) const {
+  Piece of(const OpDef& op, const Attributes& attributes, const std::vector<Tensor>& inputs,
+           const std::vector<Tensor>& outputs) const {
     Piece local{.attributes = attributes, .inputs = {}, .outputs = {}};
     std::vector<TensorType> input_types;
     for (size_t i = 0; i < inputs.size(); ++i) {
@@ -67,10 +68,13 @@ struct Cut {
     for (size_t i = 0; i < outputs.size(); ++i) local.outputs.push_back(type(rule.outputs[i], outputs[i].type()));
     if (op.localize) op.localize(local.attributes, input_types, local.outputs);
     for (size_t d = 0; d < outputs[0].shape().size(); ++d)
-      if (has_factor(rule.outputs[0][d], factor)) local.first_element = static_cast<uint64_t>(begin * elements_behind(outputs[0].shape(), d));
+      if (has_factor(rule.outputs[0][d], factor))
+        local.first_element = static_cast<uint64_t>(begin * elements_behind(outputs[0].shape(), d));
     return local;
   }
-  static int64_t elements_behind(const Shape& shape, size_t dim) { return element_count(Shape(shape.begin() + static_cast<long>(dim) + 1, shape.end())); }
+  static int64_t elements_behind(const Shape& shape, size_t dim) {
+    return element_count(Shape(shape.begin() + static_cast<long>(dim) + 1, shape.end()));
+  }
 };
 
 }  // namespace epl

@@ -66,7 +66,8 @@ TEST(Meaning, IsPyTorchs) {
       const Tensor &got = (*results)[o], &expected = c.outputs[o];
       ASSERT_EQ(got.type(), expected.type()) << "output " << o;
       for (int64_t i = 0; i < got.elements(); ++i) {
-        ASSERT_NEAR(got.get(i), expected.get(i), 1e-12 * (1 + std::abs(expected.get(i)))) << "output " << o << ", element " << i;
+        ASSERT_NEAR(got.get(i), expected.get(i), 1e-12 * (1 + std::abs(expected.get(i))))
+            << "output " << o << ", element " << i;
       }
     }
   }

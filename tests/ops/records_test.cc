@@ -15,7 +15,8 @@ Result<Graph> sample_graph(const OpDef& op, const Sample& sample) {
   Builder builder(graph);
   std::vector<Var> inputs;
   for (size_t i = 0; i < sample.operands.size(); ++i)
-    inputs.push_back(sample.operands[i].present ? builder.var(graph.add_input(cat("x", i), sample.operands[i].type)) : Var());
+    inputs.push_back(sample.operands[i].present ? builder.var(graph.add_input(cat("x", i), sample.operands[i].type))
+                                                : Var());
   std::vector<Var> outputs = builder.emit_all(op.name, inputs, sample.attributes);
   EPL_TRY(builder.status());
   for (size_t i = 0; i < outputs.size(); ++i) graph.outputs.push_back({cat("y", i), outputs[i].value()});
@@ -24,8 +25,7 @@ Result<Graph> sample_graph(const OpDef& op, const Sample& sample) {
 
 class Record : public testing::TestWithParam<const OpDef*> {
  protected:
-  template <class F>
-  void each_sample(F f) {
+  template <class F> void each_sample(F f) {
     const OpDef& op = *GetParam();
     for (const std::string& text : op.samples) {
       SCOPED_TRACE(text);
@@ -41,7 +41,7 @@ bool takes_and_gives_floats(const OpDef& op) {
   for (const std::string& text : op.samples) {
     auto sample = parse_sample(op, text);
     auto graph = sample.ok() ? sample_graph(op, *sample) : Result<Graph>(sample.status());
-    if (!graph.ok()) continue;   // another test says so
+    if (!graph.ok()) continue;  // another test says so
     bool taken = false, given = false;
     for (const Node& node : graph->nodes()) {
       for (Value v : node.inputs) taken |= static_cast<bool>(v) && is_float(graph->type(v).dtype);
@@ -56,13 +56,14 @@ TEST_P(Record, IsComplete) {
   const OpDef& op = *GetParam();
   EXPECT_FALSE(op.doc.empty());
   EXPECT_EQ(op.doc.back(), '.') << "the doc is a sentence";
-  if (op.seam) return;
+  if (op.boundary) return;
   EXPECT_FALSE(op.samples.empty());
   EXPECT_TRUE(op.elementwise() || op.reference || op.body) << "no meaning";
   EXPECT_TRUE(op.elementwise() || op.infer) << "no shape rule";
   EXPECT_TRUE(op.elementwise() || op.sharding_of || !op.sharding.empty()) << "no sharding rule";
   EXPECT_FALSE(op.gradient && !op.no_gradient.empty()) << "a gradient and a reason for none";
-  EXPECT_TRUE(op.gradient || op.body || !op.no_gradient.empty() || !takes_and_gives_floats(op)) << "no gradient, no body and no reason for having none";
+  EXPECT_TRUE(op.gradient || op.body || !op.no_gradient.empty() || !takes_and_gives_floats(op))
+      << "no gradient, no body and no reason for having none";
   for (int i : op.no_gradient_inputs) EXPECT_TRUE(op.max_inputs() < 0 || i < op.max_inputs());
 }
 
@@ -88,7 +89,8 @@ TEST_P(Record, MeaningHasTheInferredTypes) {
     for (size_t i = 0; i < types->size(); ++i) {
       EXPECT_EQ((*results)[i].type(), (*types)[i]) << "output " << i;
       if (!is_float((*types)[i].dtype)) continue;
-      for (int64_t k = 0; k < (*results)[i].elements(); ++k) ASSERT_TRUE(std::isfinite((*results)[i].get(k))) << "output " << i;
+      for (int64_t k = 0; k < (*results)[i].elements(); ++k)
+        ASSERT_TRUE(std::isfinite((*results)[i].get(k))) << "output " << i;
     }
   });
 }
@@ -104,7 +106,8 @@ TEST_P(Record, BodyAgreesWithReference) {
     auto body = evaluate_op(body_only, wide.attributes, wide.values(1));
     ASSERT_TRUE(own.ok() && body.ok()) << body.status().to_string();
     for (size_t i = 0; i < own->size(); ++i)
-      for (int64_t k = 0; k < (*own)[i].elements(); ++k) EXPECT_NEAR((*own)[i].get(k), (*body)[i].get(k), 1e-11) << "output " << i;
+      for (int64_t k = 0; k < (*own)[i].elements(); ++k)
+        EXPECT_NEAR((*own)[i].get(k), (*body)[i].get(k), 1e-11) << "output " << i;
   });
 }
 
@@ -132,7 +135,8 @@ TEST_P(Record, ShardingRuleFitsTheTypes) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Ops, Record, testing::ValuesIn(op_table().all()), [](const auto& info) { return info.param->name; });
+INSTANTIATE_TEST_SUITE_P(Ops, Record, testing::ValuesIn(op_table().all()),
+                         [](const auto& info) { return info.param->name; });
 
 TEST(Records, RefuseWhatDoesNotFit) {
   const auto refusal = [](const char* name, const char* sample_text) {
@@ -153,15 +157,25 @@ TEST(Records, RefuseWhatDoesNotFit) {
   EXPECT_NE(refusal("sum", "f32[4]").find("needs attribute axes"), std::string::npos);
   EXPECT_NE(refusal("dropout", "f32[4] {ratio=1.5}").find("outside [0, 1)"), std::string::npos);
   // What files may say is bounded long before it overflows.
-  EXPECT_NE(refusal("max_pool", "f32[1,1,8] {kernel=[5],dilations=[4611686018427387904]}").find("4611686018427387904 in the window along spatial dimension 0"),
+  EXPECT_NE(refusal("max_pool", "f32[1,1,8] {kernel=[5],dilations=[4611686018427387904]}")
+                .find("4611686018427387904 in the window along spatial dimension 0"),
             std::string::npos);
-  EXPECT_NE(refusal("conv", "f32[1,1,16], f32[1,1,3] {dilations=[9223372036854775807]}").find("in the window"), std::string::npos);
-  EXPECT_NE(refusal("conv", "f32[1,1,16], f32[1,1,3] {strides=[9223372036854775807]}").find("in the window"), std::string::npos);
-  EXPECT_NE(refusal("avg_pool", "f32[1,1,8] {kernel=[2],pads=[9223372036854775807,0]}").find("in the window"), std::string::npos);
-  EXPECT_NE(refusal("max_pool", "f32[1,1,8,8,8] {kernel=[2147483648,2147483648,2]}").find("too many elements"), std::string::npos);
-  EXPECT_NE(refusal("slice", "f32[4] {axes=[0],starts=[0],ends=[4],steps=[9223372036854775807]}").find("a step of 9223372036854775807"), std::string::npos);
-  EXPECT_NE(refusal("slice", "f32[4] {axes=[0],starts=[3],ends=[-1],steps=[-9223372036854775807]}").find("a step of -9223372036854775807"), std::string::npos);
-  EXPECT_NE(refusal("attention", "f32[1,4,2,8], f32[1,3,2,8], f32[1,3,2,8] {scale=1.0}").find("do not divide"), std::string::npos);
+  EXPECT_NE(refusal("conv", "f32[1,1,16], f32[1,1,3] {dilations=[9223372036854775807]}").find("in the window"),
+            std::string::npos);
+  EXPECT_NE(refusal("conv", "f32[1,1,16], f32[1,1,3] {strides=[9223372036854775807]}").find("in the window"),
+            std::string::npos);
+  EXPECT_NE(refusal("avg_pool", "f32[1,1,8] {kernel=[2],pads=[9223372036854775807,0]}").find("in the window"),
+            std::string::npos);
+  EXPECT_NE(refusal("max_pool", "f32[1,1,8,8,8] {kernel=[2147483648,2147483648,2]}").find("too many elements"),
+            std::string::npos);
+  EXPECT_NE(refusal("slice", "f32[4] {axes=[0],starts=[0],ends=[4],steps=[9223372036854775807]}")
+                .find("a step of 9223372036854775807"),
+            std::string::npos);
+  EXPECT_NE(refusal("slice", "f32[4] {axes=[0],starts=[3],ends=[-1],steps=[-9223372036854775807]}")
+                .find("a step of -9223372036854775807"),
+            std::string::npos);
+  EXPECT_NE(refusal("attention", "f32[1,4,2,8], f32[1,3,2,8], f32[1,3,2,8] {scale=1.0}").find("do not divide"),
+            std::string::npos);
 }
 
 }  // namespace

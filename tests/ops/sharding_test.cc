@@ -1,6 +1,6 @@
-// The proof of every sharding rule: cutting any factor that may be cut in two, computing each piece by the op itself with
-// localised attributes, and putting the pieces together (or summing them) gives the uncut result. A factor is cut as a whole, and in
-// each of `outer` equal parts, as it is where samples are not the major part of a dimension.
+// The proof of every sharding rule: cutting any factor that may be cut in two, computing each piece by the op itself
+// with localised attributes, and putting the pieces together (or summing them) gives the uncut result. A factor is cut
+// as a whole, and in each of `outer` equal parts, as it is where samples are not the major part of a dimension.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -20,7 +20,9 @@ void expect_near(const Tensor& got, const Tensor& expected) {
       ASSERT_EQ(got.get_int(i), expected.get_int(i)) << "element " << i;
     } else {
       const double x = got.get(i), want = expected.get(i);
-      ASSERT_TRUE(std::isnan(want) ? std::isnan(x) : std::isinf(want) ? x == want : std::abs(x - want) <= 1e-12 * (1 + std::abs(want)))
+      ASSERT_TRUE(std::isnan(want)   ? std::isnan(x)
+                  : std::isinf(want) ? x == want
+                                     : std::abs(x - want) <= 1e-12 * (1 + std::abs(want)))
           << "element " << i << " is " << x << ", expected " << want;
     }
   }
@@ -91,7 +93,8 @@ void expect_unit_bits(const Case& c, int factor, int64_t outer, int64_t pieces) 
     if (cut.outputs[i] || !is_float(c.outputs[i].dtype())) continue;
     for (int64_t step = 1; step < pieces; step *= 2)
       for (int64_t p = 0; p + step < pieces; p += 2 * step)
-        for (int64_t k = 0; k < c.outputs[i].elements(); ++k) results[p][i].set(k, results[p][i].get(k) + results[p + step][i].get(k));
+        for (int64_t k = 0; k < c.outputs[i].elements(); ++k)
+          results[p][i].set(k, results[p][i].get(k) + results[p + step][i].get(k));
     EXPECT_TRUE(identical((*whole)[i], results[0][i])) << "output " << i << " in " << pieces << " pieces";
   }
 }
@@ -105,10 +108,9 @@ bool sums(const Case& c, int factor) {
 class Sharding : public testing::TestWithParam<const OpDef*> {
  protected:
   // Calls f(case, factor, outer) for every way to cut every sample, generated ones included.
-  template <class F>
-  int each_cut(DType floats, F f) {
+  template <class F> int each_cut(DType floats, F f) {
     const OpDef& op = *GetParam();
-    if (op.seam) return 1;
+    if (op.boundary) return 1;
     int cuts = 0;
     for (const Variant& variant : variants(op, {1, 2, 4, 3}, false, 100)) {
       SCOPED_TRACE(variant.text);
@@ -117,7 +119,7 @@ class Sharding : public testing::TestWithParam<const OpDef*> {
       if (!made.ok()) continue;
       for (size_t at = 0; at < made->rule.factors.size(); ++at) {
         const ShardingRule::Factor& factor = made->rule.factors[at];
-        if (factor.whole || factor.size < 2) continue;
+        if (factor.unshardable || factor.size < 2) continue;
         for (int64_t outer : {1, 2, 3}) {
           if (factor.size % (2 * outer) != 0 && outer > 1) continue;
           if (op.random && outer > 1) continue;  // elements are numbered: partition asks for leading samples
@@ -150,7 +152,8 @@ TEST_P(Sharding, UnitsRoundLikePieces) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Ops, Sharding, testing::ValuesIn(op_table().all()), [](const auto& info) { return info.param->name; });
+INSTANTIATE_TEST_SUITE_P(Ops, Sharding, testing::ValuesIn(op_table().all()),
+                         [](const auto& info) { return info.param->name; });
 
 }  // namespace
 }  // namespace epl

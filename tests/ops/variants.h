@@ -1,5 +1,6 @@
-// Generated samples: those of a record in other sizes, with other flags, and with operands transposed. What is special about a size of
-// 0 or 1 (strides that say nothing, dimensions that merge, sums of nothing) nobody thinks of when writing a record.
+// Generated samples: those of a record in other sizes, with other flags, and with operands transposed. What is special
+// about a size of 0 or 1 (strides that say nothing, dimensions that merge, sums of nothing) nobody thinks of when
+// writing a record.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +22,8 @@ inline void PrintTo(const OpDef* op, std::ostream* out) { *out << op->name; }
 struct Variant {
   std::string text;  // how it came from the sample, for messages
   Sample sample;
-  bool shrinks_whole = false;  // a dimension that is taken as a whole is smaller than in the sample: indices may lie outside
+  bool shrinks_whole =
+      false;  // a dimension that is taken as a whole is smaller than in the sample: indices may lie outside
 };
 
 inline Result<ShardingRule> rule_of(const OpDef& op, const Sample& sample, OutputTypes& outputs) {
@@ -34,8 +36,8 @@ inline Result<ShardingRule> rule_of(const OpDef& op, const Sample& sample, Outpu
 inline bool has_factor(const ShardingRule::Dim& dim, int factor) { return std::ranges::find(dim, factor) != dim.end(); }
 
 // The sample with all dimensions that the factors are part of in another size; attributes that hold sizes follow.
-inline Sample resized(const OpDef& op, const Sample& sample, const ShardingRule& rule, const OutputTypes& outputs, const std::vector<int>& factors,
-                      int64_t size) {
+inline Sample resized(const OpDef& op, const Sample& sample, const ShardingRule& rule, const OutputTypes& outputs,
+                      const std::vector<int>& factors, int64_t size) {
   Sample other = sample;
   const auto resize = [&](const ShardingRule::Operand& dims, TensorType type) {
     for (size_t d = 0; d < dims.size(); ++d)
@@ -58,7 +60,8 @@ inline bool fits(const OpDef& op, const Sample& sample) {
   return rule_of(op, sample, outputs).ok();
 }
 
-// Every combination of boolean attributes, and every choice of operands with their last two dimensions swapped, that the op accepts.
+// Every combination of boolean attributes, and every choice of operands with their last two dimensions swapped, that
+// the op accepts.
 inline std::vector<Variant> flag_variants(const OpDef& op, const std::string& text, const Sample& sample) {
   std::vector<Variant> out;
   std::vector<std::string> flags;
@@ -92,8 +95,9 @@ inline std::string key_of(const Sample& sample) {
   return key;
 }
 
-// The samples of an op with each dimension, and each part of one, in the sizes given, alone and (`pairs`) two at a time, under
-// every flag and transposition. No two are alike; where there would be more than `most`, these are spread evenly.
+// The samples of an op with each dimension, and each part of one, in the sizes given, alone and (`pairs`) two at a
+// time, under every flag and transposition. No two are alike; where there would be more than `most`, these are spread
+// evenly.
 inline std::vector<Variant> variants(const OpDef& op, const std::vector<int64_t>& sizes, bool pairs, size_t most) {
   std::vector<Variant> out;
   std::set<std::string> known;
@@ -108,22 +112,30 @@ inline std::vector<Variant> variants(const OpDef& op, const std::vector<int64_t>
       auto rule = rule_of(op, base.sample, outputs);
       if (!rule.ok()) continue;
       keep(base);
-      const auto shrinks = [&](size_t f, int64_t size) { return rule->factors[f].whole && size < rule->factors[f].size; };
+      const auto shrinks = [&](size_t f, int64_t size) {
+        return rule->factors[f].unshardable && size < rule->factors[f].size;
+      };
       for (size_t f = 0; f < rule->factors.size(); ++f) {
         // Whole dimensions of equal size may belong together, which their factors do not say.
         std::vector<int> together;
         for (size_t g = 0; g < rule->factors.size(); ++g)
-          if (rule->factors[g].size == rule->factors[f].size && (g == f || (rule->factors[g].whole && rule->factors[f].whole))) together.push_back(static_cast<int>(g));
+          if (rule->factors[g].size == rule->factors[f].size &&
+              (g == f || (rule->factors[g].unshardable && rule->factors[f].unshardable)))
+            together.push_back(static_cast<int>(g));
         if (rule->factors[f].size == 0) continue;
         for (int64_t size : sizes) {
-          keep({cat(base.text, " factor ", f, " of ", size), resized(op, base.sample, *rule, outputs, {static_cast<int>(f)}, size), shrinks(f, size)});
-          if (together.size() > 1) keep({cat(base.text, " factors like ", f, " of ", size), resized(op, base.sample, *rule, outputs, together, size), shrinks(f, size)});
+          keep({cat(base.text, " factor ", f, " of ", size),
+                resized(op, base.sample, *rule, outputs, {static_cast<int>(f)}, size), shrinks(f, size)});
+          if (together.size() > 1)
+            keep({cat(base.text, " factors like ", f, " of ", size),
+                  resized(op, base.sample, *rule, outputs, together, size), shrinks(f, size)});
         }
         for (size_t g = 0; pairs && g < f; ++g) {
           if (rule->factors[g].size == 0) continue;
           for (int64_t size : sizes) {
             Sample both = resized(op, base.sample, *rule, outputs, {static_cast<int>(f), static_cast<int>(g)}, size);
-            keep({cat(base.text, " factors ", g, " and ", f, " of ", size), std::move(both), shrinks(f, size) || shrinks(g, size)});
+            keep({cat(base.text, " factors ", g, " and ", f, " of ", size), std::move(both),
+                  shrinks(f, size) || shrinks(g, size)});
           }
         }
       }

@@ -1,4 +1,5 @@
-/* Packs with one fault each, chosen by a macro (packs.cmake): every one must be refused with a sentence that names it. */
+/* Packs with one fault each, chosen by a macro (packs.cmake): every one must be refused with a sentence that names it.
+ */
 #include <stddef.h>
 
 #include "core/base/pack_abi.h"

@@ -45,7 +45,9 @@ Prepared prepare(const OpDef& op, std::string_view text) {
   EXPECT_TRUE(sample.ok()) << sample.status().to_string();
   auto types = infer_types(op, sample->attributes, sample->types());
   EXPECT_TRUE(types.ok()) << types.status().to_string();
-  Prepared made{.launch = {.op = op.name, .attributes = sample->attributes, .inputs = sample->values(3), .outputs = *types}, .want = {}};
+  Prepared made{
+      .launch = {.op = op.name, .attributes = sample->attributes, .inputs = sample->values(3), .outputs = *types},
+      .want = {}};
   auto want = evaluate_op(op, sample->attributes, made.launch.inputs, 1, 0);
   EXPECT_TRUE(want.ok()) << want.status().to_string();
   made.want = *std::move(want);
@@ -58,7 +60,8 @@ void expect_near(const Tensor& got, const Tensor& want, double relative) {
   for (int64_t i = 0; i < want.elements(); ++i) largest = std::max(largest, std::abs(want.get(i)));
   ASSERT_EQ(got.type(), want.type());
   for (int64_t i = 0; i < want.elements(); ++i) {
-    ASSERT_TRUE(cpu::near(got.get(i), want.get(i), relative, relative * largest)) << "element " << i << ": " << got.get(i) << ", expected " << want.get(i);
+    ASSERT_TRUE(cpu::near(got.get(i), want.get(i), relative, relative * largest))
+        << "element " << i << ": " << got.get(i) << ", expected " << want.get(i);
   }
 }
 
@@ -117,7 +120,9 @@ TEST_P(OneDnn, AgreesWithTheMeaning) {
   // Which few it refuses is oneDNN's affair, but most must be taken.
   EXPECT_GT(compared, static_cast<int>(samples.size()) * 2);
 }
-INSTANTIATE_TEST_SUITE_P(Ops, OneDnn, testing::Values("matmul", "linear", "linear_grad_weight", "conv", "conv_grad_input", "conv_grad_weight"),
+INSTANTIATE_TEST_SUITE_P(Ops, OneDnn,
+                         testing::Values("matmul", "linear", "linear_grad_weight", "conv", "conv_grad_input",
+                                         "conv_grad_weight"),
                          [](const auto& info) { return info.param; });
 
 TEST(OneDnnBf16, ProductsAndConvolutionsWhereTheProcessorHasThem) {
@@ -143,7 +148,8 @@ TEST(OneDnnBf16, ProductsAndConvolutionsWhereTheProcessorHasThem) {
     const Tensor got = cpu::launch_kernel(p.launch, "", pack_table())[0];
     for (int64_t i = 0; i < got.elements(); ++i) {
       // The operands were rounded to 8 bits, so are the results; both by their size.
-      ASSERT_TRUE(cpu::near(got.get(i), p.want[0].get(i), 0.02, 0.5)) << i << ": " << got.get(i) << ", not " << p.want[0].get(i);
+      ASSERT_TRUE(cpu::near(got.get(i), p.want[0].get(i), 0.02, 0.5))
+          << i << ": " << got.get(i) << ", not " << p.want[0].get(i);
     }
     ++compared;
   }
@@ -164,7 +170,8 @@ TEST(OneDnnRefusals, SayWhy) {
   EXPECT_EQ(reason("matmul", "f32[4,6], f32[6,8]", DType::f64), "element type f64");
   EXPECT_EQ(reason("matmul", "f32[4,6], f32[6,8]", DType::bf16), "operands of several element types");
   EXPECT_NE(reason("conv", "f32[1,1,2,2,2,2], f32[1,1,1,1,1,1]").find("spatial dimensions"), std::string::npos);
-  Prepared strided = prepare(*op_table().find("conv_grad_weight"), "f32[4,3,32,32], f32[4,32,16,16] {strides=[2,2],pads=[3,3,3,3],shape=[32,3,7,7]}");
+  Prepared strided = prepare(*op_table().find("conv_grad_weight"),
+                             "f32[4,3,32,32], f32[4,32,16,16] {strides=[2,2],pads=[3,3,3,3],shape=[32,3,7,7]}");
   KernelQuery halves = cpu::query_of(strided.launch);
   for (TensorType& type : halves.input_types) type.dtype = DType::bf16;
   for (TensorType& type : halves.output_types) type.dtype = DType::bf16;
@@ -199,7 +206,13 @@ TEST(OneDnnKernels, ServeManyCallersAtOnce) {
       for (int i = 0; i < 20; ++i) {
         Tensor out(p.launch.outputs[0]);
         void* results[] = {out.data()};
-        row->launch({.query = q, .prepared = prepared.get(), .inputs = inputs, .outputs = results, .workspace = workspace, .threads = pool, .context = {}});
+        row->launch({.query = q,
+                     .prepared = prepared.get(),
+                     .inputs = inputs,
+                     .outputs = results,
+                     .workspace = workspace,
+                     .threads = pool,
+                     .context = {}});
         same[t] = i == 0 || (same[t] && identical(out, outputs[t]));
         outputs[t] = std::move(out);
       }

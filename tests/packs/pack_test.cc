@@ -1,4 +1,5 @@
-// Opening packs: what is missing, damaged or of another version is refused with a sentence, and plans are made without it.
+// Opening packs: what is missing, damaged or of another version is refused with a sentence, and plans are made without
+// it.
 #include "core/backend/pack.h"
 
 #include <gtest/gtest.h>
@@ -71,7 +72,9 @@ TEST(Packs, NoneIsSaid) {
 TEST(Packs, WhatIsNoLibraryIsSaid) {
   const std::string folder = testing::TempDir() + "/epl_damaged_pack";
   fs::create_directories(folder);
-  for (const char* content : {"", "#!/bin/sh\nexit 0\n", "\x7f" "ELF and then nothing that fits, for more bytes than a header has ................"}) {
+  for (const char* content : {"", "#!/bin/sh\nexit 0\n",
+                              "\x7f"
+                              "ELF and then nothing that fits, for more bytes than a header has ................"}) {
     std::ofstream(pack_path(folder, "onednn"), std::ios::trunc | std::ios::binary) << content;
     const std::string refusal = refusal_of(folder, Code::invalid_argument);
     EXPECT_TRUE(has(refusal, "cannot be loaded")) << refusal;
@@ -82,9 +85,10 @@ TEST(Packs, WhatIsNoLibraryIsSaid) {
 TEST(Packs, EveryFaultIsNamed) {
   const std::string all = EPL_BAD_PACKS;
   const auto refusal = [&](const char* fault, Code code) { return refusal_of(all + "/" + fault, code); };
-  EXPECT_TRUE(has(refusal("no_entry", Code::invalid_argument), "is no pack: it has no epl_pack_entry"));
-  EXPECT_TRUE(has(refusal("gives_nothing", Code::invalid_argument), "is no pack"));
-  EXPECT_TRUE(has(refusal("other_version", Code::unsupported), "version 2 of the packs' interface, this library version 1"));
+  EXPECT_TRUE(has(refusal("no_entry", Code::invalid_argument), "is not a pack: it has no epl_pack_entry"));
+  EXPECT_TRUE(has(refusal("gives_nothing", Code::invalid_argument), "is not a pack"));
+  EXPECT_TRUE(
+      has(refusal("other_version", Code::unsupported), "version 2 of the packs' interface, this library version 1"));
   EXPECT_TRUE(has(refusal("short_table", Code::unsupported), "a table of 16 bytes"));
   EXPECT_TRUE(has(refusal("short_row", Code::unsupported), "has rows of"));
   EXPECT_TRUE(has(refusal("other_name", Code::invalid_argument), "is pack another"));

@@ -18,7 +18,8 @@ int count_op(const Graph& graph, std::string_view op) {
   return static_cast<int>(std::ranges::count_if(graph.nodes(), [&](const Node& node) { return node.op->name == op; }));
 }
 int count_elementwise(const Graph& graph) {
-  return static_cast<int>(std::ranges::count_if(graph.nodes(), [](const Node& node) { return node.op->elementwise(); }));
+  return static_cast<int>(
+      std::ranges::count_if(graph.nodes(), [](const Node& node) { return node.op->elementwise(); }));
 }
 
 std::map<Value, Tensor> random_leaves(const Graph& graph, std::mt19937& random) {
@@ -44,7 +45,8 @@ void expect_same_bits(const Graph& graph, const Graph& fused, std::mt19937& rand
   ASSERT_EQ(graph.outputs.size(), fused.outputs.size());
   for (size_t i = 0; i < graph.outputs.size(); ++i) {
     EXPECT_TRUE(identical((*expected)[graph.outputs[i].value.index], (*got)[fused.outputs[i].value.index]))
-        << graph.outputs[i].name << "\n" << print_graph(graph) << print_graph(fused);
+        << graph.outputs[i].name << "\n"
+        << print_graph(graph) << print_graph(fused);
   }
 }
 
@@ -63,20 +65,48 @@ Graph random_graph(std::mt19937& random, DType type, int nodes) {
     if (i == nodes / 2) b.set_phase(Phase::backward);
     Var x = pick(reals), y = pick(reals), made;
     switch (random() % 14) {
-      case 0: made = x + y; break;
-      case 1: made = x * y; break;
-      case 2: made = x - y; break;
-      case 3: made = b.tanh(x); break;
-      case 4: made = b.exp(b.minimum(x, b.like(x, 2))); break;
-      case 5: truths.push_back(b.emit("logical_or", {pick(truths), x < y})); continue;
-      case 6: made = b.select(pick(truths), x, y); break;
-      case 7: made = b.cast(pick(truths), type) * x; break;
-      case 8: made = x / (y * y + 0.5); break;
-      case 9: made = b.emit("identity", {x}); break;
-      case 10: made = x.ndim() ? b.sum(x, {-1}) * 0.125 : x; break;
-      case 11: made = x.dim(-1) == 6 && x.ndim() > 1 ? b.matmul(x, w) : x * 3; break;
-      case 12: made = b.broadcast_to(x.ndim() < 2 ? x : x * 2, x.ndim() < 2 ? Shape{4, 6} : x.shape()); break;
-      default: made = b.cast(b.emit("add", {ids, ids}), type); break;
+      case 0:
+        made = x + y;
+        break;
+      case 1:
+        made = x * y;
+        break;
+      case 2:
+        made = x - y;
+        break;
+      case 3:
+        made = b.tanh(x);
+        break;
+      case 4:
+        made = b.exp(b.minimum(x, b.like(x, 2)));
+        break;
+      case 5:
+        truths.push_back(b.emit("logical_or", {pick(truths), x < y}));
+        continue;
+      case 6:
+        made = b.select(pick(truths), x, y);
+        break;
+      case 7:
+        made = b.cast(pick(truths), type) * x;
+        break;
+      case 8:
+        made = x / (y * y + 0.5);
+        break;
+      case 9:
+        made = b.emit("identity", {x});
+        break;
+      case 10:
+        made = x.ndim() ? b.sum(x, {-1}) * 0.125 : x;
+        break;
+      case 11:
+        made = x.dim(-1) == 6 && x.ndim() > 1 ? b.matmul(x, w) : x * 3;
+        break;
+      case 12:
+        made = b.broadcast_to(x.ndim() < 2 ? x : x * 2, x.ndim() < 2 ? Shape{4, 6} : x.shape());
+        break;
+      default:
+        made = b.cast(b.emit("add", {ids, ids}), type);
+        break;
     }
     reals.push_back(made);
   }

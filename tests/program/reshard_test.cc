@@ -6,11 +6,16 @@
 namespace epl {
 namespace {
 
-const Mesh mesh{.axes = {{"data", 2, MeshAxis::Kind::rank}, {"model", 4, MeshAxis::Kind::rank}, {"micro_batch", 2, MeshAxis::Kind::time}, {"unit", 8, MeshAxis::Kind::unit}}};
+const Mesh mesh{.axes = {{"data", 2, MeshAxis::Kind::rank},
+                         {"model", 4, MeshAxis::Kind::rank},
+                         {"micro_batch", 2, MeshAxis::Kind::time},
+                         {"unit", 8, MeshAxis::Kind::unit}}};
 constexpr int data = 0, model = 1, micro_batch = 2, unit = 3;
 const TensorType whole{DType::f32, {64, 16}};
 
-Sharding lying(std::vector<AxisCut> dims, std::vector<Partial> partial = {}) { return {std::move(dims), std::move(partial)}; }
+Sharding lying(std::vector<AxisCut> dims, std::vector<Partial> partial = {}) {
+  return {std::move(dims), std::move(partial)};
+}
 
 // "accumulate f32[64,16]!; all_reduce(data) f32[64,16]"
 std::string moves(const Sharding& from, const Sharding& to) {
@@ -19,7 +24,8 @@ std::string moves(const Sharding& from, const Sharding& to) {
   std::vector<std::string> texts;
   for (const Move& move : *made) {
     const Attribute* axis = move.attributes.find("axis");
-    texts.push_back(cat(move.op, axis ? cat("(", std::get<std::string>(*axis), ")") : "", " ", move.type.text(), move.at_last_turn ? "!" : ""));
+    texts.push_back(cat(move.op, axis ? cat("(", std::get<std::string>(*axis), ")") : "", " ", move.type.text(),
+                        move.at_last_turn ? "!" : ""));
   }
   return join(texts, "; ");
 }
@@ -32,22 +38,28 @@ TEST(Reshard, WhatLiesRightDoesNotMove) {
 }
 
 TEST(Reshard, SumsGoOverMicroBatchesAndThenOverRanks) {
-  EXPECT_EQ(moves(lying({{}, {}}, {{data}, {micro_batch}, {unit}}), lying({{}, {}})), "accumulate f32[64,16]!; all_reduce(data) f32[64,16]");
-  EXPECT_EQ(moves(lying({{}, {}}, {{data}, {micro_batch}}), lying({{}, {}}, {{data}})), "accumulate f32[64,16]!") << "the rest stays due";
-  EXPECT_EQ(moves(lying({{}, {}}, {{data, ShardingRule::Reduce::max}}), lying({{}, {}})), "error: a maximum or minimum over the pieces of data");
+  EXPECT_EQ(moves(lying({{}, {}}, {{data}, {micro_batch}, {unit}}), lying({{}, {}})),
+            "accumulate f32[64,16]!; all_reduce(data) f32[64,16]");
+  EXPECT_EQ(moves(lying({{}, {}}, {{data}, {micro_batch}}), lying({{}, {}}, {{data}})), "accumulate f32[64,16]!")
+      << "the rest stays due";
+  EXPECT_EQ(moves(lying({{}, {}}, {{data, ShardingRule::Reduce::max}}), lying({{}, {}})),
+            "error: a maximum or minimum over the pieces of data");
 }
 
 TEST(Reshard, ASumThatIsWantedInPiecesIsScattered) {
   EXPECT_EQ(moves(lying({{}, {}}, {{model}}), lying({{{model}}, {}})), "reduce_scatter(model) f32[16,16]");
-  EXPECT_EQ(moves(lying({{}, {}}, {{data}, {model}}), lying({{{model}}, {}})), "all_reduce(data) f32[64,16]; reduce_scatter(model) f32[16,16]");
+  EXPECT_EQ(moves(lying({{}, {}}, {{data}, {model}}), lying({{{model}}, {}})),
+            "all_reduce(data) f32[64,16]; reduce_scatter(model) f32[16,16]");
 }
 
 TEST(Reshard, PiecesAreGatheredAndSliced) {
   EXPECT_EQ(moves(lying({{{model}}, {}}), lying({{}, {}})), "all_gather(model) f32[64,16]");
   EXPECT_EQ(moves(lying({{}, {}}), lying({{{data, micro_batch}}, {}})), "batch_slice f32[16,16]");
   EXPECT_EQ(moves(lying({{}, {}}), lying({{}, {{data}, 2}})), "batch_slice f32[64,8]");
-  EXPECT_EQ(moves(lying({{{model}}, {}}), lying({{}, {{model}}})), "all_gather(model) f32[64,16]; batch_slice f32[64,4]");
-  EXPECT_EQ(moves(lying({{{data}}, {}}), lying({{{data, model}}, {}})), "all_gather(data) f32[64,16]; batch_slice f32[8,16]");
+  EXPECT_EQ(moves(lying({{{model}}, {}}), lying({{}, {{model}}})),
+            "all_gather(model) f32[64,16]; batch_slice f32[64,4]");
+  EXPECT_EQ(moves(lying({{{data}}, {}}), lying({{{data, model}}, {}})),
+            "all_gather(data) f32[64,16]; batch_slice f32[8,16]");
 }
 
 TEST(Reshard, WhatNoTransferMovesIsSaid) {

@@ -1,11 +1,12 @@
-// Transfers between ranks as instructions of a program: a local graph in text is lowered, printed, read again, and run by as many
-// executors as the group has ranks.
+// Transfers between ranks as instructions of a program: a local graph in text is lowered, printed, read again, and run
+// by as many executors as the group has ranks.
+#include "core/program/transfer.h"
+
 #include <gtest/gtest.h>
 
 #include <chrono>
 #include <thread>
 
-#include "core/program/transfer.h"
 #include "core/runtime/executor.h"
 #include "tests/backend/conformance.h"
 
@@ -16,7 +17,7 @@ constexpr int ranks = 4;
 
 struct Case {
   std::string op;
-  int64_t source, target;   // elements of a rank
+  int64_t source, target;  // elements of a rank
 };
 
 class Between : public ::testing::TestWithParam<Case> {};
@@ -37,8 +38,10 @@ float expected(const Case& c, int rank, int64_t e) {
 TEST_P(Between, MovesWhatItsRowSays) {
   const Case& c = GetParam();
   const std::string parts = c.op == "all_reduce" ? "" : cat(", parts=", ranks);
-  const std::string text = cat("local ranks ", ranks, " micro_batches 1 units 1\nrun main 0\nin x f32[", c.source * ranks, "] dim 0 is x\nout y f32[", c.target * ranks,
-                               "] dim 0 is y\ngraph moves(x: f32[", c.source, "] batch 0) {\n  y: f32[", c.target, "] = ", c.op, "(x) {axis=\"data\"", parts, "}\n  output y = y\n}\n");
+  const std::string text =
+      cat("local ranks ", ranks, " micro_batches 1 units 1\nrun main 0\nin x f32[", c.source * ranks,
+          "] dim 0 is x\nout y f32[", c.target * ranks, "] dim 0 is y\ngraph moves(x: f32[", c.source,
+          "] batch 0) {\n  y: f32[", c.target, "] = ", c.op, "(x) {axis=\"data\"", parts, "}\n  output y = y\n}\n");
   auto local = parse_local(text);
   ASSERT_TRUE(local.ok()) << local.status().to_string() << "\n" << text;
   TestHost memory;
@@ -67,15 +70,19 @@ TEST_P(Between, MovesWhatItsRowSays) {
     ASSERT_TRUE(store.ok() && arena.ok());
     auto executor = Executor::create(host, **device, stream, *program, *store, **arena, r);
     ASSERT_TRUE(executor.ok());
-    const Status status = (*executor)->run({.inputs = inputs, .outputs = outputs}, {.world = &world, .of_program = {&world}});
+    const Status status =
+        (*executor)->run({.inputs = inputs, .outputs = outputs}, {.world = &world, .of_program = {&world}});
     EXPECT_TRUE(status.ok()) << status.to_string();
   });
   for (int r = 0; r < ranks; ++r) {
-    for (int64_t e = 0; e < c.target; ++e) EXPECT_EQ(y[static_cast<size_t>(r * c.target + e)], expected(c, r, e)) << "element " << e << " of rank " << r;
+    for (int64_t e = 0; e < c.target; ++e)
+      EXPECT_EQ(y[static_cast<size_t>(r * c.target + e)], expected(c, r, e)) << "element " << e << " of rank " << r;
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(, Between, ::testing::Values(Case{"all_reduce", 8, 8}, Case{"all_gather", 3, 12}, Case{"reduce_scatter", 12, 3}, Case{"all_to_all", 12, 12}),
+INSTANTIATE_TEST_SUITE_P(, Between,
+                         ::testing::Values(Case{"all_reduce", 8, 8}, Case{"all_gather", 3, 12},
+                                           Case{"reduce_scatter", 12, 3}, Case{"all_to_all", 12, 12}),
                          [](const auto& info) { return info.param.op; });
 
 TEST(Transfer, RowsSayWhatTheyAreFor) {

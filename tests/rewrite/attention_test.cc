@@ -47,16 +47,26 @@ Var masked(Sketch& s, Var scores, Masking how) {
   Builder& b = s.b;
   Var hidden = b.like(scores, -infinity);
   switch (how) {
-    case Masking::none: return scores;
-    case Masking::kept: return b.select(b.constant(causal(DType::boolean, 1, 0)), scores, hidden);
-    case Masking::filled: return b.select(b.constant(causal(DType::boolean, 0, 1, 0, {1, 1})), hidden, scores);
-    case Masking::added: return scores + b.constant(causal(DType::f64, 0, -infinity));
-    case Masking::lowest: return b.constant(causal(DType::f64, 0, -3.4028234663852886e38, 0, {batch, 1})) + scores;
-    case Masking::shifted: return scores + b.constant(causal(DType::f64, 0, -infinity, 1));
-    case Masking::given: return scores + s.input("bias", {batch, 1, 1, queries});
-    case Masking::chosen: return b.select(s.input("shown", {batch, 1, 1, queries}, DType::boolean), scores, b.like(scores, -1e30));
-    case Masking::rows: return b.select(s.input("shown", {batch, 1, queries, 1}, DType::boolean), scores, b.like(scores, -infinity));
-    case Masking::both: return masked(s, masked(s, scores, Masking::kept), Masking::given);
+    case Masking::none:
+      return scores;
+    case Masking::kept:
+      return b.select(b.constant(causal(DType::boolean, 1, 0)), scores, hidden);
+    case Masking::filled:
+      return b.select(b.constant(causal(DType::boolean, 0, 1, 0, {1, 1})), hidden, scores);
+    case Masking::added:
+      return scores + b.constant(causal(DType::f64, 0, -infinity));
+    case Masking::lowest:
+      return b.constant(causal(DType::f64, 0, -3.4028234663852886e38, 0, {batch, 1})) + scores;
+    case Masking::shifted:
+      return scores + b.constant(causal(DType::f64, 0, -infinity, 1));
+    case Masking::given:
+      return scores + s.input("bias", {batch, 1, 1, queries});
+    case Masking::chosen:
+      return b.select(s.input("shown", {batch, 1, 1, queries}, DType::boolean), scores, b.like(scores, -1e30));
+    case Masking::rows:
+      return b.select(s.input("shown", {batch, 1, queries, 1}, DType::boolean), scores, b.like(scores, -infinity));
+    case Masking::both:
+      return masked(s, masked(s, scores, Masking::kept), Masking::given);
   }
   return {};
 }
@@ -66,7 +76,8 @@ Graph written(const Form& form) {
   Builder& b = s.b;
   const int64_t own = form.heads == Heads::own ? heads : heads / 2;
   Var q = s.input("q", {batch, heads, queries, depth}), v = s.input("v", {batch, own, queries, values});
-  Var k = form.keys == Keys::merged ? s.input("k", {batch, queries, own, depth}) : s.input("k", {batch, own, queries, depth});
+  Var k = form.keys == Keys::merged ? s.input("k", {batch, queries, own, depth})
+                                    : s.input("k", {batch, own, queries, depth});
   const double scale = 0.5;
   Var keys;
   if (form.keys == Keys::merged) {
@@ -192,7 +203,8 @@ TEST(Attention, WithAGuardWhereTwoMasksHideARow) {
 
 TEST(Attention, OfMatricesIsOfOneHead) {
   Sketch s;
-  Var q = s.input("q", {6, queries, depth}), k = s.input("k", {6, queries, depth}), v = s.input("v", {6, queries, depth});
+  Var q = s.input("q", {6, queries, depth}), k = s.input("k", {6, queries, depth}),
+      v = s.input("v", {6, queries, depth});
   Var scores = s.b.matmul(q, s.b.transpose(k, {0, 2, 1})) * 0.25 + s.input("bias", {6, queries, queries});
   const Graph graph = rewritten(s.finish(s.b.matmul(s.b.emit("softmax", {scores}), v)));
   EXPECT_EQ(graph.type(attention_of(graph).inputs[0]).shape, (Shape{6, 1, queries, depth}));
@@ -216,14 +228,16 @@ enum class How { where, add };
 std::map<std::string, Tensor> shown_rows(How how, double fill, bool per_query, bool hide_rows) {
   Tensor shown({how == How::where ? DType::boolean : DType::f64, {3, 1, per_query ? queries : 1, queries}});
   for (int64_t at = 0; at < shown.elements(); ++at) {
-    const int64_t key = at % queries, row = per_query ? at / queries % queries : 0, sample = at / queries / (per_query ? queries : 1);
+    const int64_t key = at % queries, row = per_query ? at / queries % queries : 0,
+                  sample = at / queries / (per_query ? queries : 1);
     const bool hidden = sample == 1 ? key == 0 || key == 3 : sample == 2 && (hide_rows ? row < 2 : key > 1);
     shown.set(at, how == How::where ? !hidden : hidden ? fill : 0);
   }
   return {{"shown", shown}};
 }
 Var hidden_by(Sketch& s, const Var& scores, How how, double fill, bool per_query) {
-  const Var shown = s.input("shown", {3, 1, per_query ? queries : 1, queries}, how == How::where ? DType::boolean : DType::f64);
+  const Var shown =
+      s.input("shown", {3, 1, per_query ? queries : 1, queries}, how == How::where ? DType::boolean : DType::f64);
   return how == How::where ? s.b.select(shown, scores, s.b.like(scores, fill)) : scores + shown;
 }
 Var plain_scores(Sketch& s) {
@@ -240,7 +254,8 @@ struct Outcome {
   bool causal = false;
 };
 // Both the result and the gradients of the rewritten graph are those of the original.
-void expect_same(const Graph& graph, const std::map<std::string, Tensor>& given, const Outcome& expected, bool gradients = true) {
+void expect_same(const Graph& graph, const std::map<std::string, Tensor>& given, const Outcome& expected,
+                 bool gradients = true) {
   const Graph now = rewritten(graph);
   ASSERT_EQ(count_op(now, "attention"), expected.attentions) << print_graph(now);
   if (expected.attentions > 0) {
@@ -255,7 +270,8 @@ TEST(HiddenRows, KeepTheFilesNumbersUnderEveryFill) {
     for (double fill : {-infinity, lowest, -1e9, -1e4}) {
       for (bool per_query : {false, true}) {
         for (bool hide_rows : {false, true}) {
-          SCOPED_TRACE(cat(how == How::where ? "where " : "add ", fill, per_query ? " per query" : "", hide_rows ? " rows" : ""));
+          SCOPED_TRACE(cat(how == How::where ? "where " : "add ", fill, per_query ? " per query" : "",
+                           hide_rows ? " rows" : ""));
           Sketch s;
           const Graph graph = plain_rest(s, hidden_by(s, plain_scores(s), how, fill, per_query));
           // A row of minus infinities is NaN, and so is what is trained on it.
@@ -292,11 +308,11 @@ TEST(HiddenRows, CausalMasksBesideOthers) {
     Outcome expected;
   };
   const std::vector<Pair> pairs = {
-      {How::add, How::add, lowest, lowest, {1, false}},          {How::add, How::add, -infinity, lowest, {1, true}},
-      {How::where, How::add, -infinity, lowest, {1, true}},      {How::where, How::add, lowest, lowest, {0}},
-      {How::add, How::where, lowest, lowest, {0}},               {How::add, How::where, -infinity, lowest, {0}},
-      {How::where, How::where, lowest, lowest, {1, false}},      {How::where, How::where, -1e9, -1e9, {1, false}},
-      {How::where, How::where, lowest, -1e9, {0}},               {How::where, How::where, -infinity, lowest, {0}},
+      {How::add, How::add, lowest, lowest, {1, false}},     {How::add, How::add, -infinity, lowest, {1, true}},
+      {How::where, How::add, -infinity, lowest, {1, true}}, {How::where, How::add, lowest, lowest, {0}},
+      {How::add, How::where, lowest, lowest, {0}},          {How::add, How::where, -infinity, lowest, {0}},
+      {How::where, How::where, lowest, lowest, {1, false}}, {How::where, How::where, -1e9, -1e9, {1, false}},
+      {How::where, How::where, lowest, -1e9, {0}},          {How::where, How::where, -infinity, lowest, {0}},
   };
   for (const Pair& pair : pairs) {
     for (bool causal_first : {true, false}) {
@@ -319,7 +335,8 @@ TEST(HiddenRows, ACausalMaskBesideAConstantThatHidesNoRowIsAFlag) {
     SCOPED_TRACE(first);
     Sketch s;
     Tensor slopes({DType::f64, {queries, queries}});
-    for (int64_t at = 0; at < slopes.elements(); ++at) slopes.set(at, at == 0 ? first : 0.1 * static_cast<double>(at % queries));
+    for (int64_t at = 0; at < slopes.elements(); ++at)
+      slopes.set(at, at == 0 ? first : 0.1 * static_cast<double>(at % queries));
     const Var scores = causal_by(s, plain_scores(s) + s.b.constant(slopes), How::where, lowest);
     expect_same(plain_rest(s, scores), {}, {first == lowest ? 0 : 1, true});
   }

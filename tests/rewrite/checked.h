@@ -24,7 +24,9 @@ inline Tensor random_tensor(const TensorType& type, std::mt19937& random) {
   std::normal_distribution<double> normal;
   Tensor data(type);
   for (int64_t i = 0; i < data.elements(); ++i) {
-    data.set(i, is_float(type.dtype) ? normal(random) : type.dtype == DType::boolean ? random() % 3 != 0 : random() % 4);
+    data.set(i, is_float(type.dtype)           ? normal(random)
+                : type.dtype == DType::boolean ? random() % 3 != 0
+                                               : random() % 4);
   }
   return data;
 }
@@ -53,7 +55,8 @@ inline void expect_equal(const Graph& graph, const Graph& other, double toleranc
     for (int64_t i = 0; i < a.elements(); ++i) {
       const double x = a.get(i), y = b.get(i);
       if (std::isnan(x) && std::isnan(y)) continue;
-      ASSERT_LE(std::fabs(x - y), tolerance * (1 + std::fabs(x))) << graph.outputs[k].name << "[" << i << "] " << x << " became " << y;
+      ASSERT_LE(std::fabs(x - y), tolerance * (1 + std::fabs(x)))
+          << graph.outputs[k].name << "[" << i << "] " << x << " became " << y;
     }
   }
 }
@@ -68,7 +71,8 @@ inline Graph rewritten(const Graph& graph) {
   return *std::move(made);
 }
 
-// The same graph with the gradients of a weighted sum of its first output by all its inputs and parameters as further outputs.
+// The same graph with the gradients of a weighted sum of its first output by all its inputs and parameters as further
+// outputs.
 inline Graph with_gradients(Graph graph) {
   Builder b(graph);
   const Var y = b.var(graph.outputs[0].value);
@@ -85,7 +89,8 @@ inline Graph with_gradients(Graph graph) {
   auto gradients = add_gradients(graph, loss.value(), wanted);
   EXPECT_TRUE(gradients.ok()) << gradients.status().to_string();
   for (size_t i = 0; gradients.ok() && i < wanted.size(); ++i) {
-    if (gradients->values[i]) graph.outputs.push_back({"gradient of " + graph.value(wanted[i]).name, gradients->values[i]});
+    if (gradients->values[i])
+      graph.outputs.push_back({"gradient of " + graph.value(wanted[i]).name, gradients->values[i]});
   }
   return graph;
 }
@@ -94,7 +99,9 @@ inline Graph with_gradients(Graph graph) {
 struct Sketch {
   Graph graph;
   Builder b{graph};
-  Var input(std::string name, Shape shape, DType type = DType::f64) { return b.var(graph.add_input(std::move(name), {type, std::move(shape)})); }
+  Var input(std::string name, Shape shape, DType type = DType::f64) {
+    return b.var(graph.add_input(std::move(name), {type, std::move(shape)}));
+  }
   Var parameter(std::string name, Shape shape) {
     return b.var(graph.add_leaf(ValueKind::parameter, std::move(name), {DType::f64, std::move(shape)}));
   }

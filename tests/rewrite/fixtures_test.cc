@@ -34,7 +34,8 @@ std::map<std::string, int> wanted(const std::string& name) {
   find.erase(0, find.find('{'));
   std::map<std::string, int> counts;
   const std::regex entry("\"(\\w+)\":\\s*(\\d+)");
-  for (std::sregex_iterator at(find.begin(), find.end(), entry), end; at != end; ++at) counts[(*at)[1]] = std::stoi((*at)[2]);
+  for (std::sregex_iterator at(find.begin(), find.end(), entry), end; at != end; ++at)
+    counts[(*at)[1]] = std::stoi((*at)[2]);
   return counts;
 }
 

@@ -70,7 +70,8 @@ TEST(LayerNorm, LeavesNearMissesAlone) {
     } else if (variant == 4) {
       y = centred / (b.sqrt(mean) + 1e-5);
     } else if (variant == 5) {
-      y = centred / b.sqrt(mean + b.constant(Tensor::from<double>({DType::f64, {4, 1}}, std::vector<double>{1, 2, 3, 4})));
+      y = centred /
+          b.sqrt(mean + b.constant(Tensor::from<double>({DType::f64, {4, 1}}, std::vector<double>{1, 2, 3, 4})));
     } else {
       y = centred / b.sqrt(mean + 1e-5);
     }
@@ -98,11 +99,16 @@ TEST(RmsNorm, HoweverItIsWritten) {
 
 Var product_of(const Var& x, const Var& f, int order) {
   switch (order) {
-    case 0: return x * 0.5 * f;
-    case 1: return 0.5 * f * x;
-    case 2: return x * f * 0.5;
-    case 3: return x / 2.0 * f;
-    default: return f * (0.5 * x);
+    case 0:
+      return x * 0.5 * f;
+    case 1:
+      return 0.5 * f * x;
+    case 2:
+      return x * f * 0.5;
+    case 3:
+      return x / 2.0 * f;
+    default:
+      return f * (0.5 * x);
   }
 }
 

@@ -1,4 +1,5 @@
-// Training low-rank adapters through every layer: the same bits under every layout, the base untouched, and what they add is what merging them adds.
+// Training low-rank adapters through every layer: the same bits under every layout, the base untouched, and what they
+// add is what merging them adds.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -49,7 +50,8 @@ PlanOptions options_for(const Layout& layout, bool adapters, std::string_view te
 
 Tensor sample(int step) {
   Tensor x(TensorType{DType::f32, {8, 3, 6, 6}});
-  for (int64_t i = 0; i < x.elements(); ++i) x.set(i, philox_uniform(static_cast<uint64_t>(step), static_cast<uint64_t>(i)) - 0.5);
+  for (int64_t i = 0; i < x.elements(); ++i)
+    x.set(i, philox_uniform(static_cast<uint64_t>(step), static_cast<uint64_t>(i)) - 0.5);
   return x;
 }
 
@@ -82,7 +84,8 @@ Tensor predict(Session& session) {
 }
 
 const std::vector<std::string> trained = {"base_model.model.conv.lora_A.weight", "base_model.model.conv.lora_B.weight",
-                                          "base_model.model.first.lora_A.weight", "base_model.model.first.lora_B.weight", "head.weight"};
+                                          "base_model.model.first.lora_A.weight",
+                                          "base_model.model.first.lora_B.weight", "head.weight"};
 
 TEST(AdaptedSession, LearnsTheSameBitsUnderEveryLayout) {
   const Host one_thread = test_host(1);
@@ -112,9 +115,11 @@ TEST(AdaptedSession, PredictsAsItsMergedWeightsDo) {
   EXPECT_TRUE(identical(predict(*adapted), before)) << "an adapter begins as no change";
   std::vector<double> losses;
   train(*adapted, losses);
-  for (const char* name : {"conv.weight", "first.weight", "first.bias"}) EXPECT_TRUE(identical(*adapted->state(name), *plain->state(name))) << name << " is frozen";
+  for (const char* name : {"conv.weight", "first.weight", "first.bias"})
+    EXPECT_TRUE(identical(*adapted->state(name), *plain->state(name))) << name << " is frozen";
   for (const Adapter& one : adapted->plan().adapters()) {
-    const Tensor merged = merge_adapter(one, *adapted->state(one.weight), *adapted->state(one.a), *adapted->state(one.b));
+    const Tensor merged =
+        merge_adapter(one, *adapted->state(one.weight), *adapted->state(one.a), *adapted->state(one.b));
     EXPECT_FALSE(identical(merged, *adapted->state(one.weight))) << one.weight;
     ASSERT_TRUE(plain->set_state(one.weight, merged).ok());
   }
@@ -129,10 +134,12 @@ TEST(AdaptedSession, PredictsAsItsMergedWeightsDo) {
   EXPECT_LT(most, 2e-6);
 }
 
-// Of frozen weights there is neither a gradient nor an optimizer's state: what a plan counts beside the weights is the adapters' own.
+// Of frozen weights there is neither a gradient nor an optimizer's state: what a plan counts beside the weights is the
+// adapters' own.
 TEST(AdaptedSession, PlansMemoryForTheAdaptersAlone) {
   const Host host = test_host(1);
-  auto adapted = CompiledPlan::create(host, options_for({}, true)), plain = CompiledPlan::create(host, options_for({}, false));
+  auto adapted = CompiledPlan::create(host, options_for({}, true)),
+       plain = CompiledPlan::create(host, options_for({}, false));
   ASSERT_TRUE(adapted.ok() && plain.ok());
   int64_t small = 0, state = 0;
   for (const StateSlot& slot : (*adapted)->state().slots()) {
@@ -144,7 +151,8 @@ TEST(AdaptedSession, PlansMemoryForTheAdaptersAlone) {
   const auto matrices = [](const CompiledPlan& plan) {
     const Graph& graph = *plan.entry(EntryKind::train)->graph;
     int count = 0;
-    for (int v = 0; v < graph.value_count(); ++v) count += graph.type(Value{v}).elements() == 16 * 80 && graph.value(Value{v}).producer;
+    for (int v = 0; v < graph.value_count(); ++v)
+      count += graph.type(Value{v}).elements() == 16 * 80 && graph.value(Value{v}).producer;
     return count;
   };
   EXPECT_GT(matrices(**plain), 0);
@@ -156,11 +164,13 @@ TEST(AdaptedSession, PlansMemoryForTheAdaptersAlone) {
 
 // A model of 16-bit weights that computes in this type: frozen weights stay as they are, adapters have 32 bits.
 class AdaptersBeside : public testing::TestWithParam<DType> {};
-INSTANTIATE_TEST_SUITE_P(Halves, AdaptersBeside, testing::Values(DType::f16, DType::bf16), [](const auto& info) { return std::string(dtype_name(info.param)); });
+INSTANTIATE_TEST_SUITE_P(Halves, AdaptersBeside, testing::Values(DType::f16, DType::bf16),
+                         [](const auto& info) { return std::string(dtype_name(info.param)); });
 
 TEST_P(AdaptersBeside, LearnAsInFloat32) {
   std::string half(net);
-  for (size_t at = half.find("f32["); at != std::string::npos; at = half.find("f32[", at)) half.replace(at, 3, dtype_name(GetParam()));
+  for (size_t at = half.find("f32["); at != std::string::npos; at = half.find("f32[", at))
+    half.replace(at, 3, dtype_name(GetParam()));
   const Host host = test_host(1);
   const auto train_16 = [&](std::string_view text, std::vector<double>& losses) -> std::unique_ptr<Session> {
     PlanOptions options = options_for({}, true, text);
@@ -186,7 +196,8 @@ TEST_P(AdaptersBeside, LearnAsInFloat32) {
   auto full = train_16(net, losses), session = train_16(half, losses_16);
   ASSERT_TRUE(full && session);
   EXPECT_LT(losses_16.back(), 0.7 * losses_16.front());
-  for (size_t i = 0; i < losses.size(); ++i) EXPECT_NEAR(losses_16[i], losses[i], GetParam() == DType::f16 ? 0.02 : 0.1) << "step " << i;
+  for (size_t i = 0; i < losses.size(); ++i)
+    EXPECT_NEAR(losses_16[i], losses[i], GetParam() == DType::f16 ? 0.02 : 0.1) << "step " << i;
   for (const StateSlot& slot : session->plan().state().slots()) {
     const bool frozen = slot.kind == ValueKind::parameter && std::ranges::find(trained, slot.name) == trained.end();
     EXPECT_EQ(slot.type.dtype, frozen ? GetParam() : DType::f32) << slot.name;
@@ -194,7 +205,9 @@ TEST_P(AdaptersBeside, LearnAsInFloat32) {
     EXPECT_TRUE(identical(*session->state(slot.name), slot.initial)) << slot.name;
   }
   const auto& notes = session->plan().notes();
-  EXPECT_EQ(std::ranges::any_of(notes, [](const std::string& note) { return note.find("computes in float16") != std::string::npos; }), GetParam() == DType::f16);
+  EXPECT_EQ(std::ranges::any_of(
+                notes, [](const std::string& note) { return note.find("computes in float16") != std::string::npos; }),
+            GetParam() == DType::f16);
 }
 
 }  // namespace

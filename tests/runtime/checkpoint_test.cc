@@ -1,4 +1,5 @@
-// Checkpoints: what is saved is loaded; whatever goes wrong, and wherever a process is killed, the last complete one stays.
+// Checkpoints: what is saved is loaded; whatever goes wrong, and wherever a process is killed, the last complete one
+// stays.
 #include "core/runtime/checkpoint.h"
 
 #include <gtest/gtest.h>
@@ -28,8 +29,10 @@ Checkpoint example(int64_t step) {
   c.units = 8;
   c.data_position = step * 3;
   const float base = static_cast<float>(step);
-  c.items = {{"w", StateKind::parameter, Tensor::from_floats({2, 2}, {base, 1, 2, 3})}, {"w.mean", StateKind::optimizer, Tensor::from_floats({2, 2}, {4, base, 5, 6})},
-             {"n", StateKind::buffer, Tensor::from_ints({step})}, {"e", StateKind::frozen, Tensor(TensorType{DType::f32, {0}})}};
+  c.items = {{"w", StateKind::parameter, Tensor::from_floats({2, 2}, {base, 1, 2, 3})},
+             {"w.mean", StateKind::optimizer, Tensor::from_floats({2, 2}, {4, base, 5, 6})},
+             {"n", StateKind::buffer, Tensor::from_ints({step})},
+             {"e", StateKind::frozen, Tensor(TensorType{DType::f32, {0}})}};
   return c;
 }
 
@@ -50,7 +53,9 @@ void expect_equal(const Checkpoint& a, const Checkpoint& b) {
 // Operations of one save over an existing checkpoint.
 int operations_of_a_save(const std::string& folder) {
   int count = 0;
-  EXPECT_TRUE(save_checkpoint(folder, example(2), [&](std::string_view, const std::string&) { return ++count, Status(); }).ok());
+  EXPECT_TRUE(save_checkpoint(folder, example(2), [&](std::string_view, const std::string&) {
+                return ++count, Status();
+              }).ok());
   return count;
 }
 
@@ -117,7 +122,7 @@ TEST(Checkpoint, AKillAtAnyOperationLeavesOneWhole) {
     (loaded->step == 1 ? old_ones : new_ones) += 1;
   }
   EXPECT_GT(old_ones, 0);
-  EXPECT_GT(new_ones, 0);   // killed between the renaming and the tidying up
+  EXPECT_GT(new_ones, 0);  // killed between the renaming and the tidying up
   ASSERT_TRUE(save_checkpoint(folder, example(3)).ok());
   EXPECT_EQ(std::distance(fs::directory_iterator(folder), fs::directory_iterator()), 2);
 }
@@ -128,7 +133,9 @@ TEST(Checkpoint, ADamagedByteAnywhereIsSeen) {
   for (const auto& file : fs::directory_iterator(folder)) {
     std::ifstream in(file.path(), std::ios::binary);
     const std::string whole((std::istreambuf_iterator<char>(in)), {});
-    auto rewrite = [&](const std::string& content) { std::ofstream(file.path(), std::ios::binary | std::ios::trunc) << content; };
+    auto rewrite = [&](const std::string& content) {
+      std::ofstream(file.path(), std::ios::binary | std::ios::trunc) << content;
+    };
     for (size_t i = 0; i < whole.size(); ++i) {
       std::string damaged = whole;
       damaged[i] = static_cast<char>(damaged[i] ^ 0x10);
@@ -178,14 +185,16 @@ TEST(Checkpoint, FactsComeBackAndOlderOnesHaveNone) {
 }
 
 TEST(Checkpoint, FactsThatDifferSayWhatTheyMean) {
-  const Facts saved = {{"optimizer", "adamw"}, {"optimizer.lr", "0.1"}, {"loss", "mse"}, {"loss.ignore_index", "1"}, {"data.batch", "8"}, {"data.seed", "1"},
-                       {"data.hash", "a"},     {"model.graph", "x"},    {"only.saved", "1"}};
+  const Facts saved = {{"optimizer", "adamw"},     {"optimizer.lr", "0.1"}, {"loss", "mse"},
+                       {"loss.ignore_index", "1"}, {"data.batch", "8"},     {"data.seed", "1"},
+                       {"data.hash", "a"},         {"model.graph", "x"},    {"only.saved", "1"}};
   Facts now = saved;
   now.erase("only.saved");
   now["only.now"] = "1";
   EXPECT_TRUE(compare_facts(saved, now).empty());
-  const std::map<std::string, std::string> topics = {{"optimizer", "optimizer"}, {"optimizer.lr", "options"}, {"loss", "loss"},        {"loss.ignore_index", "loss"},
-                                                     {"data.batch", "batch"},    {"data.seed", "order"},      {"data.hash", "data"},   {"model.graph", "model"}};
+  const std::map<std::string, std::string> topics = {
+      {"optimizer", "optimizer"}, {"optimizer.lr", "options"}, {"loss", "loss"},      {"loss.ignore_index", "loss"},
+      {"data.batch", "batch"},    {"data.seed", "order"},      {"data.hash", "data"}, {"model.graph", "model"}};
   for (const auto& [key, topic] : topics) {
     Facts other = now;
     other[key] = "other";
@@ -199,7 +208,8 @@ TEST(Checkpoint, FactsThatDifferSayWhatTheyMean) {
   }
 }
 
-// A save into a new folder was killed before its manifest was in place: there is nothing to load, and what is there can be removed.
+// A save into a new folder was killed before its manifest was in place: there is nothing to load, and what is there can
+// be removed.
 TEST(Checkpoint, HalfOfOneIsRemovedToo) {
   const std::string folder = fresh_folder("half");
   int halves = 0;
@@ -216,7 +226,7 @@ TEST(Checkpoint, HalfOfOneIsRemovedToo) {
     }
     int status = 0;
     ASSERT_EQ(::waitpid(child, &status, 0), child);
-    if (WIFEXITED(status)) break;   // there are no more operations
+    if (WIFEXITED(status)) break;  // there are no more operations
     if (fs::exists(folder + "/manifest.epl") || !fs::exists(folder + "/saving.epl")) continue;
     ++halves;
     EXPECT_FALSE(load_checkpoint(folder).ok());
@@ -252,7 +262,8 @@ TEST(Checkpoint, NobodyElsesFilesAreTouched) {
   EXPECT_EQ(load_checkpoint(folder)->step, 3);
   ASSERT_TRUE(remove_checkpoint(folder).ok());
   EXPECT_EQ(std::distance(fs::directory_iterator(folder), fs::directory_iterator()), 3);
-  for (const char* name : {"tensors-7.safetensors", "tensors-9.safetensors.part", "notes.txt"}) EXPECT_TRUE(mine(name)) << name;
+  for (const char* name : {"tensors-7.safetensors", "tensors-9.safetensors.part", "notes.txt"})
+    EXPECT_TRUE(mine(name)) << name;
   EXPECT_EQ(remove_checkpoint(folder).code(), Code::not_found);
 }
 
@@ -275,7 +286,7 @@ TEST(Checkpoint, AFirstSaveThatIsKilledIsNoObstacle) {
     EXPECT_EQ(std::distance(fs::directory_iterator(folder), fs::directory_iterator()), 2) << kill_at;
     ASSERT_TRUE(remove_checkpoint(folder).ok());
     EXPECT_FALSE(fs::exists(folder));
-    if (WIFEXITED(result)) return;   // the save has fewer operations
+    if (WIFEXITED(result)) return;  // the save has fewer operations
   }
 }
 
@@ -300,7 +311,7 @@ TEST(Checkpoint, WhatIsNotThereIsNamed) {
   const std::string file = fresh_folder("file");
   fs::create_directories(fs::path(file).parent_path());
   std::ofstream(file) << "x";
-  EXPECT_NE(save_checkpoint(file, example(1)).message().find("is no folder"), std::string::npos);
+  EXPECT_NE(save_checkpoint(file, example(1)).message().find("is not a folder"), std::string::npos);
   EXPECT_EQ(save_checkpoint("/proc/nothing/here", example(1)).code(), Code::not_found);
 }
 

@@ -34,7 +34,9 @@ class GraphModel : public Model {
   std::vector<ModelFinding> findings() const override { return {}; }
   Result<Graph> bind(const Binding&) const override { return graph_; }
   std::string training_parts() const override { return {}; }
-  Status save(const std::string&, const std::map<std::string, Tensor>&, const ModelSaveOptions&) const override { return unsupported("a test model"); }
+  Status save(const std::string&, const std::map<std::string, Tensor>&, const ModelSaveOptions&) const override {
+    return unsupported("a test model");
+  }
 
  private:
   Graph graph_;
@@ -44,7 +46,8 @@ class GraphModel : public Model {
 
 inline Host test_host(int threads) {
   return {.seconds = [] { return 0.0; },
-          .allocate = [](size_t bytes, size_t alignment) { return ::operator new(bytes, std::align_val_t{alignment}, std::nothrow); },
+          .allocate = [](size_t bytes,
+                         size_t alignment) { return ::operator new(bytes, std::align_val_t{alignment}, std::nothrow); },
           .release = [](void* p, size_t, size_t alignment) { ::operator delete(p, std::align_val_t{alignment}); },
           .log = [](LogLevel, std::string_view) {},
           .threads = threads};

@@ -42,7 +42,8 @@ TEST(InputBounds, FollowWhatOnlyMovesElements) {
 }
 
 TEST(InputBounds, NameTheElement) {
-  const InputBound bound{.input = 0, .range = {.low = 0, .high = 3, .ignored = -1, .what = "class of 3"}, .node = "loss"};
+  const InputBound bound{
+      .input = 0, .range = {.low = 0, .high = 3, .ignored = -1, .what = "class of 3"}, .node = "loss"};
   for (DType type : {DType::i64, DType::i32, DType::i8, DType::u8}) {
     Tensor tensor({type, {4, 3}});
     EXPECT_EQ(find_out_of_bounds(bound, tensor), -1);
@@ -52,7 +53,7 @@ TEST(InputBounds, NameTheElement) {
     EXPECT_EQ(place_text(tensor.type(), 1, 7), "row 1");
     EXPECT_EQ(place_text(tensor.type(), -1, 7), "element 7");
   }
-  EXPECT_EQ(bound_text(bound, 3), "holds 3, which is no class of 3 and not the ignored -1; they count from 0");
+  EXPECT_EQ(bound_text(bound, 3), "holds 3, which is not a class of 3 and not the ignored -1; they count from 0");
 }
 
 TEST(SampleDims, OutputsThatRestOnOtherSamplesStandNotAlone) {
@@ -84,7 +85,7 @@ TEST(SampleDims, RowsAreFilledUpAndCutOff) {
   EXPECT_EQ(whole.to_ints(), (std::vector<int64_t>{0, 1, 2, 2, 2, 3, 4, 5, 5, 5}));
   const Tensor back = first_samples(whole, 1, 5, 3);
   EXPECT_TRUE(identical(back, part));
-  Tensor rows({DType::i32, {6}});   // two numbers of each of three samples
+  Tensor rows({DType::i32, {6}});  // two numbers of each of three samples
   for (int64_t i = 0; i < 6; ++i) rows.set_int(i, i);
   EXPECT_EQ(first_samples(rows, 0, 3, 2).to_ints(), (std::vector<int64_t>{0, 1, 2, 3}));
 }

@@ -1,5 +1,6 @@
-// Samples that are not the major part of a dimension: [time * samples, ...], as attention over time-major sequences writes it. Ranks and
-// micro-batches take their pieces out of every step of time, and results come back in the order of the whole.
+// Samples that are not the major part of a dimension: [time * samples, ...], as attention over time-major sequences
+// writes it. Ranks and micro-batches take their pieces out of every step of time, and results come back in the order of
+// the whole.
 #include <gtest/gtest.h>
 
 #include "core/runtime/session.h"
@@ -41,7 +42,8 @@ Trained train(int64_t ranks, const char* micro_batches, int threads) {
   EXPECT_TRUE(plan.ok()) << plan.status().to_string();
   if (!plan.ok()) return {};
   for (const Entry& entry : (*plan)->entries()) {
-    const std::string text = print_plan(entry.plan), local = print_local(entry.local), program = print_program(entry.program);
+    const std::string text = print_plan(entry.plan), local = print_local(entry.local),
+                      program = print_program(entry.program);
     EXPECT_NE(text.find("outer 3"), std::string::npos) << text;
     auto plan_again = parse_plan(text, entry.plan.graph);
     auto local_again = parse_local(local);
@@ -72,11 +74,13 @@ Trained train(int64_t ranks, const char* micro_batches, int threads) {
 TEST(MinorSamples, HaveTheSameBitsUnderEveryLayout) {
   const Trained one = train(1, "1", 1);
   ASSERT_EQ(one.outputs.size(), 4u);
-  for (auto [ranks, micro_batches, threads] : {std::tuple(1, "2", 1), std::tuple(1, "4", 2), std::tuple(2, "1", 2), std::tuple(2, "2", 2), std::tuple(4, "2", 2)}) {
+  for (auto [ranks, micro_batches, threads] : {std::tuple(1, "2", 1), std::tuple(1, "4", 2), std::tuple(2, "1", 2),
+                                               std::tuple(2, "2", 2), std::tuple(4, "2", 2)}) {
     SCOPED_TRACE(cat(ranks, " ranks, ", micro_batches, " micro-batches"));
     const Trained other = train(ranks, micro_batches, threads);
     ASSERT_EQ(other.outputs.size(), one.outputs.size());
-    for (size_t i = 0; i < one.outputs.size(); ++i) EXPECT_TRUE(identical(one.outputs[i], other.outputs[i])) << "step " << i;
+    for (size_t i = 0; i < one.outputs.size(); ++i)
+      EXPECT_TRUE(identical(one.outputs[i], other.outputs[i])) << "step " << i;
     for (size_t i = 0; i < one.weights.size(); ++i) EXPECT_TRUE(identical(one.weights[i], other.weights[i])) << i;
   }
 }

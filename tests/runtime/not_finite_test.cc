@@ -61,14 +61,16 @@ class NotFinite : public testing::TestWithParam<Layout> {};
 
 TEST_P(NotFinite, GradientsUnderAFiniteLossAreNotApplied) {
   for (double clip_norm : {0.0, 1.0}) {
-    Job job = start(GetParam().ranks, GetParam().micro_batches, clip_norm), other = start(GetParam().ranks, GetParam().micro_batches, clip_norm);
+    Job job = start(GetParam().ranks, GetParam().micro_batches, clip_norm),
+        other = start(GetParam().ranks, GetParam().micro_batches, clip_norm);
     StepMetrics metrics;
     ASSERT_TRUE(job.session->step(batch(-1), metrics).ok());
     EXPECT_DOUBLE_EQ(metrics.learning_rate, 0.01) << "the rate of the options, whatever the optimizer makes of it";
     const Tensor before = *job.session->state("w"), bias = *job.session->state("b");
     const Status status = job.session->step(batch(5), metrics);
     EXPECT_EQ(status.code(), Code::not_finite);
-    EXPECT_NE(status.message().find("the gradient of w is not finite, though the loss is; the step was not applied"), std::string::npos)
+    EXPECT_NE(status.message().find("the gradient of w is not finite, though the loss is; the step was not applied"),
+              std::string::npos)
         << status.to_string();
     EXPECT_NE(status.message().find("nan comes first out of node "), std::string::npos) << status.to_string();
     EXPECT_NE(status.message().find(status.where()), std::string::npos) << status.where();
@@ -90,11 +92,15 @@ TEST_P(NotFinite, AnInputThatHoldsNanIsNamedWithItsPlace) {
   StepMetrics metrics;
   const Status status = job.session->step(inputs, metrics);
   EXPECT_EQ(status.code(), Code::not_finite);
-  EXPECT_NE(status.message().find("loss is nan; the step was not applied. input x holds nan at [5,2]"), std::string::npos) << status.to_string();
+  EXPECT_NE(status.message().find("loss is nan; the step was not applied. input x holds nan at [5,2]"),
+            std::string::npos)
+      << status.to_string();
   EXPECT_EQ(status.where(), "x");
 }
 
-INSTANTIATE_TEST_SUITE_P(Layouts, NotFinite, testing::Values(Layout{1, "1"}, Layout{1, "4"}, Layout{2, "1"}, Layout{2, "2"}, Layout{4, "1"}));
+INSTANTIATE_TEST_SUITE_P(Layouts, NotFinite,
+                         testing::Values(Layout{1, "1"}, Layout{1, "4"}, Layout{2, "1"}, Layout{2, "2"},
+                                         Layout{4, "1"}));
 
 }  // namespace
 }  // namespace epl

@@ -10,8 +10,9 @@ namespace {
 
 std::string attention_text(int64_t length) {
   std::string type = cat("f32[2,2,", length, ",16]");
-  return cat("graph attention(x: ", type, " batch 0) {\n  w: f32[16,16] = param\n  forward:\n  q: ", type, " = linear(x, w)\n  y: ", type,
-             ", lse: f32[2,2,", length, "] = attention(q, x, x) {scale=0.25, causal=true}\n  s: f32[1,1,1,1] = sum(y) {axes=[0,1,2,3]}\n"
+  return cat("graph attention(x: ", type, " batch 0) {\n  w: f32[16,16] = param\n  forward:\n  q: ", type,
+             " = linear(x, w)\n  y: ", type, ", lse: f32[2,2,", length,
+             "] = attention(q, x, x) {scale=0.25, causal=true}\n  s: f32[1,1,1,1] = sum(y) {axes=[0,1,2,3]}\n"
              "  loss: f32[] = reshape(s) {shape=[]}\n  output loss = loss\n}\n");
 }
 
@@ -27,7 +28,8 @@ TEST(Plan, AttentionMemoryGrowsWithTheLengthNotItsSquare) {
   auto small = compile(attention_text(2048)), large = compile(attention_text(8192));
   ASSERT_TRUE(small.ok()) << small.status().to_string();
   ASSERT_TRUE(large.ok()) << large.status().to_string();
-  EXPECT_LE(static_cast<double>((*large)->memory_bytes_peak()), 4.2 * static_cast<double>((*small)->memory_bytes_peak()));
+  EXPECT_LE(static_cast<double>((*large)->memory_bytes_peak()),
+            4.2 * static_cast<double>((*small)->memory_bytes_peak()));
 }
 
 TEST(Memory, LayoutsAreTightAndNeverOverlap) {
@@ -41,7 +43,8 @@ TEST(Memory, LayoutsAreTightAndNeverOverlap) {
     }
     MemoryLayout layout = lay_out(storages);
     EXPECT_GE(layout.bytes, layout.largest_live);
-    EXPECT_LE(static_cast<double>(layout.bytes), 1.2 * static_cast<double>(layout.largest_live));   // random lifetimes: harder than a step's
+    EXPECT_LE(static_cast<double>(layout.bytes),
+              1.2 * static_cast<double>(layout.largest_live));  // random lifetimes: harder than a step's
     for (size_t i = 0; i < storages.size(); ++i) {
       for (size_t j = 0; j < i; ++j) {
         const Storage &a = storages[i], &b = storages[j];
@@ -72,7 +75,7 @@ TEST(Plan, RefusesByName) {
   ASSERT_FALSE(plan.ok());
   EXPECT_EQ(plan.status().code(), Code::unsupported);
   EXPECT_EQ(plan.status().where(), "m");
-  PlanOptions ranks;   // over ranks the sum is reduced before it is used
+  PlanOptions ranks;  // over ranks the sum is reduced before it is used
   ranks.ranks = 2;
   EXPECT_TRUE(compile(coupled, ranks).ok());
   PlanOptions odd;
@@ -82,7 +85,9 @@ TEST(Plan, RefusesByName) {
   split.strategy = *parse_strategy(R"({"default": {"split": 2}})");
   split.ranks = 2;
   EXPECT_EQ(compile(coupled, split).status().code(), Code::unsupported);
-  EXPECT_EQ(set_config(split.strategy, "pipeline.num_micro_bach", "2").message().find("pipeline.num_micro_batch") != std::string::npos, true);
+  EXPECT_EQ(set_config(split.strategy, "pipeline.num_micro_bach", "2").message().find("pipeline.num_micro_batch") !=
+                std::string::npos,
+            true);
 }
 
 TEST(Plan, RunsOnTheSimulatedDevice) {
@@ -112,7 +117,7 @@ TEST(Plan, RunsOnTheSimulatedDevice) {
     EXPECT_GT((*session)->virtual_seconds(), 0);
     if (ranks == 1) alone = (*session)->virtual_seconds();
     if (ranks == 8) {
-      EXPECT_NE((*session)->virtual_seconds(), alone);   // less work for each, and a reduction
+      EXPECT_NE((*session)->virtual_seconds(), alone);  // less work for each, and a reduction
     }
   }
 }

@@ -74,7 +74,8 @@ TEST(Session, LearnsTheSameBitsUnderEveryLayout) {
   Trained one = train({}, 20);
   ASSERT_EQ(one.losses.size(), 20u);
   EXPECT_LT(one.losses[16], one.losses[0]);
-  for (const Layout& layout : {Layout{1, "1", 2}, Layout{1, "2", 1}, Layout{1, "4", 2}, Layout{2, "1", 2}, Layout{2, "2", 2}, Layout{4, "2", 4}}) {
+  for (const Layout& layout : {Layout{1, "1", 2}, Layout{1, "2", 1}, Layout{1, "4", 2}, Layout{2, "1", 2},
+                               Layout{2, "2", 2}, Layout{4, "2", 4}}) {
     Trained other = train(layout, 20);
     ASSERT_EQ(other.losses.size(), 20u);
     EXPECT_EQ(other.losses, one.losses) << layout.ranks << " ranks, " << layout.micro_batches << " micro-batches";
@@ -112,17 +113,20 @@ TEST(Plan, TextsReadBack) {
   auto program_parsed = parse_program(program, (*plan)->device()->kernels());
   ASSERT_TRUE(program_parsed.ok()) << program_parsed.status().to_string() << program;
   EXPECT_EQ(print_program(*program_parsed), program);
-  for (size_t cut = 0; cut < program.size(); cut += 37) {   // damage is an error, never a crash
-    auto damaged = parse_program(program.substr(0, cut) + program.substr(std::min(program.size(), cut + 3)), (*plan)->device()->kernels());
-    if (!damaged.ok()) { EXPECT_FALSE(damaged.status().message().empty()); }
+  for (size_t cut = 0; cut < program.size(); cut += 37) {  // damage is an error, never a crash
+    auto damaged = parse_program(program.substr(0, cut) + program.substr(std::min(program.size(), cut + 3)),
+                                 (*plan)->device()->kernels());
+    if (!damaged.ok()) {
+      EXPECT_FALSE(damaged.status().message().empty());
+    }
   }
   auto graph = parse_graph(print_graph(*entry.graph));
   ASSERT_TRUE(graph.ok()) << graph.status().to_string();
   EXPECT_EQ(print_graph(*graph), print_graph(*entry.graph));
 }
 
-// One product is most of what there is to do. The clock moves on whenever it is read, so that a deadline lies between the reading
-// before the product and the end of it.
+// One product is most of what there is to do. The clock moves on whenever it is read, so that a deadline lies between
+// the reading before the product and the end of it.
 TEST(Session, ADeadlineIsSeenInTheMiddleOfAnInstruction) {
   constexpr std::string_view wide = R"(graph wide(x: f32[512,64] batch 0) {
   w1: f32[64,2048] = param
@@ -150,7 +154,8 @@ TEST(Session, ADeadlineIsSeenInTheMiddleOfAnInstruction) {
     std::vector<Tensor> outputs = {y};
     // A deadline that passes after as many readings as there are instructions: between them it would hardly be noticed.
     const int64_t before = readings;
-    const Status late = (*session)->predict(std::vector<Tensor>{x}, outputs, {.timeout_seconds = static_cast<double>(instructions) + 4});
+    const Status late = (*session)->predict(std::vector<Tensor>{x}, outputs,
+                                            {.timeout_seconds = static_cast<double>(instructions) + 4});
     EXPECT_EQ(late.code(), Code::deadline_exceeded) << late.to_string();
     EXPECT_LE(readings - before, instructions + 10 + threads);
     // A step that was stopped in the middle has changed nothing, and the next one is whole.
@@ -165,7 +170,7 @@ TEST(Session, ADeadlineIsSeenInTheMiddleOfAnInstruction) {
     StepMetrics same;
     ASSERT_TRUE((*other)->step(std::vector<Tensor>{x, t}, same, {}).ok());
     EXPECT_EQ(metrics.loss, same.loss);
-    EXPECT_TRUE(identical(*(*session)->state("w1"), *(*other)->state("w1")));   // watched or not, the same bits
+    EXPECT_TRUE(identical(*(*session)->state("w1"), *(*other)->state("w1")));  // watched or not, the same bits
   }
 }
 

@@ -15,16 +15,17 @@ namespace epl {
 namespace {
 
 TEST(Strategy, ReadsPrintsAndReadsAgain) {
-  for (const char* json : {
-           R"({"default": {"replicate": 1}})",
-           R"({"default": {"split": 2}})",
-           R"({"default": {"replicate": 2, "scopes": [{"match": "*", "split": 2}]}, "zero.level": "v2"})",
-           R"({"pipeline.num_stages": 2, "pipeline.num_micro_batch": 4, "pipeline.strategy": "ZB-V", "gradient_checkpoint.type": "auto"})",
-           R"({"pipeline.num_micro_batch": 4, "scopes": [{"name": "stage0", "replicate": 1, "match": ["*/h.0/*", "*/wte/*"]},
+  for (
+      const char* json : {
+          R"({"default": {"replicate": 1}})",
+          R"({"default": {"split": 2}})",
+          R"({"default": {"replicate": 2, "scopes": [{"match": "*", "split": 2}]}, "zero.level": "v2"})",
+          R"({"pipeline.num_stages": 2, "pipeline.num_micro_batch": 4, "pipeline.strategy": "ZB-V", "gradient_checkpoint.type": "auto"})",
+          R"({"pipeline.num_micro_batch": 4, "scopes": [{"name": "stage0", "replicate": 1, "match": ["*/h.0/*", "*/wte/*"]},
                {"name": "stage1", "replicate": 2, "match": "*", "scopes": [{"match": "*/mlp/*", "split": 2}]}]})",
-           R"({"scopes": [{"match": "*/experts*", "expert": 4}], "default": {"replicate": 1}})",
-           R"({"auto.auto_parallel": true, "memory.budget": "2GiB"})",
-       }) {
+          R"({"scopes": [{"match": "*/experts*", "expert": 4}], "default": {"replicate": 1}})",
+          R"({"auto.auto_parallel": true, "memory.budget": "2GiB"})",
+      }) {
     auto first = parse_strategy(json);
     ASSERT_TRUE(first.ok()) << json << ": " << first.status().to_string();
     const std::string text = print_strategy(*first);
@@ -42,11 +43,12 @@ std::string message_of(std::string_view json) {
 TEST(Strategy, NamesTheNearestKeyAndTheRightWords) {
   EXPECT_NE(message_of(R"({"pipeline.num_micro_batchs": 2})").find("pipeline.num_micro_batch"), std::string::npos);
   EXPECT_NE(message_of(R"({"reproducible.level": "layer"})").find("run, data, layout"), std::string::npos);
-  EXPECT_NE(message_of(R"({"pipeline.num_micro_batch": "two"})").find("whole number"), std::string::npos);
+  EXPECT_NE(message_of(R"({"pipeline.num_micro_batch": "two"})").find("integer"), std::string::npos);
 }
 
 TEST(Strategy, WhatIsNotBuiltIsAnErrorWithAllOfIt) {
-  const std::string message = message_of(R"({"zero.level": "v1", "default": {"split": 2}, "auto.auto_parallel": true})");
+  const std::string message =
+      message_of(R"({"zero.level": "v1", "default": {"split": 2}, "auto.auto_parallel": true})");
   for (const char* part : {"zero.level", "split", "auto.auto_parallel"}) {
     EXPECT_NE(message.find(part), std::string::npos) << part << " in: " << message;
   }
@@ -71,9 +73,12 @@ TEST(Passes, AListIsCheckedBeforeItRuns) {
 // A key that is said to run is read somewhere beside its table.
 TEST(Strategy, KeysThatAreBuiltHaveAReader) {
   std::string sources;
-  for (const char* folder : {"/core/strategy", "/core/strategy/passes", "/core/program", "/core/runtime", "/core/train", "/core/capi"}) {
+  for (const char* folder :
+       {"/core/strategy", "/core/strategy/passes", "/core/program", "/core/runtime", "/core/train", "/core/capi"}) {
     for (const auto& file : std::filesystem::directory_iterator(std::string(EPL_SOURCE_DIR) + folder)) {
-      if (file.path().extension() != ".cc" || file.path().filename() == "strategy.cc" || file.path().filename() == "documentation.cc") continue;
+      if (file.path().extension() != ".cc" || file.path().filename() == "strategy.cc" ||
+          file.path().filename() == "documentation.cc")
+        continue;
       std::stringstream text;
       text << std::ifstream(file.path()).rdbuf();
       sources += text.str();
@@ -82,7 +87,8 @@ TEST(Strategy, KeysThatAreBuiltHaveAReader) {
   int built = 0;
   for (const ConfigKey& key : config_keys()) {
     built += key.built;
-    EXPECT_EQ(key.built, sources.find('"' + std::string(key.name) + '"') != std::string::npos) << key.name << (key.built ? " is said to run and nobody reads it" : " is read and said not to run");
+    EXPECT_EQ(key.built, sources.find('"' + std::string(key.name) + '"') != std::string::npos)
+        << key.name << (key.built ? " is said to run and nobody reads it" : " is read and said not to run");
   }
   EXPECT_GT(built, 2);
 }
@@ -96,7 +102,8 @@ TEST(Strategy, DocumentationIsUpToDate) {
   std::ifstream file(path);
   std::stringstream text;
   text << file.rdbuf();
-  EXPECT_TRUE(text.str() == strategy_documentation()) << "docs/strategy.md is stale: run test_strategy with EPL_UPDATE_DOCS=1";
+  EXPECT_TRUE(text.str() == strategy_documentation())
+      << "docs/strategy.md is stale: run test_strategy with EPL_UPDATE_DOCS=1";
 }
 
 }  // namespace

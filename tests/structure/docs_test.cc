@@ -13,7 +13,8 @@ const std::filesystem::path kTop = EPL_SOURCE_DIR;
 
 std::vector<SourceFile> documents() {
   std::vector<SourceFile> files = files_below({"docs", "bench", "tests", "samples"}, {".md"});
-  for (const char* name : {"README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"}) files.push_back({name, read_text(kTop / name)});
+  for (const char* name : {"README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"})
+    files.push_back({name, read_text(kTop / name)});
   return files;
 }
 
@@ -26,15 +27,18 @@ TEST(Docs, LinksToFilesLeadSomewhere) {
       const std::string target = (*it)[1];
       if (target.find("://") != std::string::npos) continue;
       ++links;
-      EXPECT_TRUE(std::filesystem::exists(kTop / std::filesystem::path(file.path).parent_path() / target)) << file.path << ": " << target;
+      EXPECT_TRUE(std::filesystem::exists(kTop / std::filesystem::path(file.path).parent_path() / target))
+          << file.path << ": " << target;
     }
   }
   EXPECT_GT(links, 5);
 }
 
-// A path in backquotes that starts with one of our top folders is a promise that it exists; `x/NAME.cc` and globs are patterns.
+// A path in backquotes that starts with one of our top folders is a promise that it exists; `x/NAME.cc` and globs are
+// patterns.
 TEST(Docs, PathsInBackquotesExist) {
-  static const std::regex path(R"(`((?:core|frontends|backends|include|tools|samples|tests|docs|scripts|cmake|bench)/[\w./-]+)`)");
+  static const std::regex path(
+      R"(`((?:core|frontends|backends|include|tools|samples|tests|docs|scripts|cmake|bench)/[\w./-]+)`)");
   int paths = 0;
   for (const SourceFile& file : documents()) {
     for (std::sregex_iterator it(file.text.begin(), file.text.end(), path), end; it != end; ++it) {
@@ -62,7 +66,8 @@ TEST(Docs, ArchitectureNamesEveryFolder) {
       if (!entry.is_directory()) continue;
       ++folders;
       const std::string folder = std::string(parent) + "/" + entry.path().filename().string();
-      EXPECT_NE(text.find("`" + folder + "`"), std::string::npos) << "ARCHITECTURE.md does not say what " << folder << " is for";
+      EXPECT_NE(text.find("`" + folder + "`"), std::string::npos)
+          << "ARCHITECTURE.md does not say what " << folder << " is for";
     }
   }
   EXPECT_GT(folders, 10);
@@ -70,23 +75,27 @@ TEST(Docs, ArchitectureNamesEveryFolder) {
 
 TEST(Docs, RecipesCoverWhatIsAddedByRows) {
   const std::string text = read_text(kTop / "CONTRIBUTING.md");
-  for (const char* recipe : {"## An op", "## A kernel", "## A rewrite", "## A pass", "## An optimizer", "## A loss", "## A metric", "## A schedule", "## A reader", "## A strategy key", "## A template",
-                             "## An option of the command line"}) {
+  for (const char* recipe :
+       {"## An op", "## A kernel", "## A rewrite", "## A pass", "## An optimizer", "## A loss", "## A metric",
+        "## A schedule", "## A reader", "## A strategy key", "## A template", "## An option of the command line"}) {
     EXPECT_NE(text.find(recipe), std::string::npos) << recipe;
   }
 }
 
-// What the recipes tell to write or to run exists: macros of rows, programs of tests, variables that write files again, fields.
+// What the recipes tell to write or to run exists: macros of rows, programs of tests, variables that write files again,
+// fields.
 TEST(Docs, RecipesNameWhatExists) {
   const std::string text = read_text(kTop / "CONTRIBUTING.md");
   std::string sources;
   for (const SourceFile& file : files_below({"core", "frontends", "backends", "tests"}, {".h", ".cc"})) {
     if (file.path.find("docs_test") == std::string::npos) sources += file.text;
   }
-  static const std::regex macro(R"(\b(EPL_[A-Z]+)\()"), variable(R"(\b(EPL_UPDATE_[A-Z]+)=1)"), program(R"(`[\w/-]*\btest_([a-z]+)`)");
+  static const std::regex macro(R"(\b(EPL_[A-Z]+)\()"), variable(R"(\b(EPL_UPDATE_[A-Z]+)=1)"),
+      program(R"(`[\w/-]*\btest_([a-z]+)`)");
   int named = 0;
   const auto each = [&](const std::regex& pattern, auto&& exists) {
-    for (std::sregex_iterator it(text.begin(), text.end(), pattern), end; it != end; ++it, ++named) EXPECT_TRUE(exists((*it)[1])) << (*it)[1];
+    for (std::sregex_iterator it(text.begin(), text.end(), pattern), end; it != end; ++it, ++named)
+      EXPECT_TRUE(exists((*it)[1])) << (*it)[1];
   };
   each(macro, [&](const std::string& name) { return sources.find("#define " + name + "(") != std::string::npos; });
   each(variable, [&](const std::string& name) { return sources.find('"' + name + '"') != std::string::npos; });

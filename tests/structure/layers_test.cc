@@ -50,7 +50,9 @@ std::vector<std::string> violations(const Layers& layers, const SourceFile& file
     if (target == "epl.h") target = "include/epl.h";
     // A header beside the file, or one of its own folder's parts.
     const std::string folder = file.path.substr(0, file.path.rfind('/') + 1);
-    if (target.find('/') == std::string::npos && std::filesystem::exists(std::filesystem::path(EPL_SOURCE_DIR) / folder / target)) continue;
+    if (target.find('/') == std::string::npos &&
+        std::filesystem::exists(std::filesystem::path(EPL_SOURCE_DIR) / folder / target))
+      continue;
     if (target.starts_with("generated/") || target.ends_with("_generated.h")) continue;  // made in the build folder
     if (target.starts_with("hwy/")) continue;  // Highway's own way to include itself
     const std::string to = layer_of(layers, target);
@@ -67,7 +69,8 @@ std::vector<std::string> violations(const Layers& layers, const SourceFile& file
 TEST(Layers, EveryIncludeIsAllowed) {
   const Layers layers = parse_layers(read_text(std::string(EPL_SOURCE_DIR) + "/core/layers.txt"));
   ASSERT_GT(layers.size(), 10u);
-  const auto files = files_below({"core", "frontends", "backends", "include", "tools", "samples", "bench"}, {".cc", ".h", ".c", ".inc"});
+  const auto files = files_below({"core", "frontends", "backends", "include", "tools", "samples", "bench"},
+                                 {".cc", ".h", ".c", ".inc"});
   ASSERT_GT(files.size(), 25u);
   for (const SourceFile& file : files) {
     for (const std::string& violation : violations(layers, file)) ADD_FAILURE() << violation;

@@ -21,8 +21,10 @@ inline std::string read_text(const std::filesystem::path& path) {
   return text.str();
 }
 
-// Every file below these folders whose name ends in one of `endings`, in order of path; build outputs and environments excluded.
-inline std::vector<SourceFile> files_below(const std::vector<std::string>& folders, const std::vector<std::string>& endings) {
+// Every file below these folders whose name ends in one of `endings`, in order of path; build outputs and environments
+// excluded.
+inline std::vector<SourceFile> files_below(const std::vector<std::string>& folders,
+                                           const std::vector<std::string>& endings) {
   const std::filesystem::path top = EPL_SOURCE_DIR;
   std::vector<std::string> paths;
   for (const std::string& folder : folders) {
@@ -72,8 +74,10 @@ inline std::string code_of(const std::string& text) {
         if (state == line || state == block) code[i] = ' ';
         break;
       case line:
-        if (c == '\n') state = plain;
-        else code[i] = ' ';
+        if (c == '\n')
+          state = plain;
+        else
+          code[i] = ' ';
         break;
       case block:
         if (c == '*' && next == '/') {

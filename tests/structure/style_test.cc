@@ -35,14 +35,16 @@ std::vector<std::string> matches(const SourceFile& file, const Rule& rule) {
 // Below the C API nothing takes from the process what the engine carries.
 const std::vector<Rule> kBelowCapi = {
     {{"getenv"}, R"(\b(secure_)?getenv\s*\()", "reads the environment"},
-    {{"exit", "abort", "terminate"}, 
-     R"((std::|\s::|^\s*|[;{})]\s*)((exit|_exit|quick_exit)\s*\(|(abort|terminate)\s*\(\s*\)))", "ends the process"},
+    {{"exit", "abort", "terminate"},
+     R"((std::|\s::|^\s*|[;{})]\s*)((exit|_exit|quick_exit)\s*\(|(abort|terminate)\s*\(\s*\)))",
+     "ends the process"},
     {{"printf", "puts", "std::c"}, R"((^|[^\w])f?printf\s*\(|\bputs\s*\(|std::(cout|cerr|clog)\b)", "prints"},
     {{"clock", "timeofday"},
      R"(\b(system|steady|high_resolution)_clock::now\b|\bclock_gettime\s*\(|\bgettimeofday\s*\()",
      "asks the system's clock"},
     {{"signal", "sigaction", "atexit", "fork", "setlocale", "chdir"},
-     R"((^|[^.>\w])(signal|sigaction|atexit|fork|setlocale|chdir)\s*\()", "changes the state of the process"},
+     R"((^|[^.>\w])(signal|sigaction|atexit|fork|setlocale|chdir)\s*\()",
+     "changes the state of the process"},
     {{"thread_local"}, R"(\bthread_local\b)", "keeps state of its own per thread"},
 };
 
@@ -59,9 +61,10 @@ TEST(Style, NothingBelowTheCApiTouchesTheProcess) {
 }
 
 TEST(Style, VendorsAreNamedOnlyInBackends) {
-  const Rule vendor{{"#"},
-                    R"(^\s*#\s*(if|ifdef|ifndef|elif|include)\b.*(cuda|cublas|cudnn|nccl|dnnl|mkl|CUDA|NCCL|DNNL|gloo))",
-                    "names a vendor outside backends/"};
+  const Rule vendor{
+      {"#"},
+      R"(^\s*#\s*(if|ifdef|ifndef|elif|include)\b.*(cuda|cublas|cudnn|nccl|dnnl|mkl|CUDA|NCCL|DNNL|gloo))",
+      "names a vendor outside backends/"};
   for (const SourceFile& file : files_below({"core", "frontends", "include", "tools"}, kCode)) {
     for (const std::string& found : matches(file, vendor)) ADD_FAILURE() << found;
   }
@@ -70,8 +73,9 @@ TEST(Style, VendorsAreNamedOnlyInBackends) {
 TEST(Style, FilesStayReadable) {
   // A file on this list is longer for the reason given; nothing else may pass 600 lines.
   const std::map<std::string, std::string> longer = {{"include/epl.h", "a host includes one header"}};
-  for (const SourceFile& file : files_below({"core", "frontends", "backends", "include", "tools", "tests", "bench", "samples"},
-                                            {".cc", ".h", ".c", ".py", ".go", ".rs", ".java"})) {
+  for (const SourceFile& file :
+       files_below({"core", "frontends", "backends", "include", "tools", "tests", "bench", "samples"},
+                   {".cc", ".h", ".c", ".py", ".go", ".rs", ".java"})) {
     const auto lines = std::count(file.text.begin(), file.text.end(), '\n');
     if (longer.count(file.path)) continue;
     EXPECT_LE(lines, 600) << file.path << " has " << lines << " lines; is it still one thing?";
@@ -80,14 +84,23 @@ TEST(Style, FilesStayReadable) {
 
 TEST(Style, NoUnfinishedWorkAndNoTraceOfAMachine) {
   // Written in two pieces, so that this file passes its own test.
-  const std::vector<std::string> words = {std::string("TO") + "DO", std::string("FIX") + "ME", std::string("XX") + "X",
-                                          std::string("not impl") + "emented yet", std::string("/wo") + "rk/",
-                                          std::string("site-") + "packages", std::string("pypi") + ".org",
-                                          std::string("pythonhosted") + ".org", std::string("debian") + ".org",
-                                          std::string("crates") + ".io", std::string("proxy.golang") + ".org"};
-  auto files = files_below({"core", "frontends", "backends", "include", "tools", "tests", "bench", "samples", "docs", "cmake", "scripts", ".ci"},
-                           {".cc", ".h", ".c", ".py", ".sh", ".txt", ".md", ".cmake", ".go", ".rs", ".java", ".json", ".fbs", "/run"});
-  for (const char* name : {"README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CMakeLists.txt", "CMakePresets.json", "quickstart", "test"}) {
+  const std::vector<std::string> words = {std::string("TO") + "DO",
+                                          std::string("FIX") + "ME",
+                                          std::string("XX") + "X",
+                                          std::string("not impl") + "emented yet",
+                                          std::string("/wo") + "rk/",
+                                          std::string("site-") + "packages",
+                                          std::string("pypi") + ".org",
+                                          std::string("pythonhosted") + ".org",
+                                          std::string("debian") + ".org",
+                                          std::string("crates") + ".io",
+                                          std::string("proxy.golang") + ".org"};
+  auto files = files_below(
+      {"core", "frontends", "backends", "include", "tools", "tests", "bench", "samples", "docs", "cmake", "scripts",
+       ".ci"},
+      {".cc", ".h", ".c", ".py", ".sh", ".txt", ".md", ".cmake", ".go", ".rs", ".java", ".json", ".fbs", "/run"});
+  for (const char* name : {"README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CMakeLists.txt", "CMakePresets.json",
+                           "quickstart", "test"}) {
     files.push_back({name, read_text(std::string(EPL_SOURCE_DIR) + "/" + name)});
   }
   EXPECT_GT(files.size(), 60u);
@@ -95,15 +108,18 @@ TEST(Style, NoUnfinishedWorkAndNoTraceOfAMachine) {
     for (const std::string& word : words) {
       const size_t at = file.text.find(word);
       if (at == std::string::npos) continue;
-      ADD_FAILURE() << file.path << ":" << 1 + std::count(file.text.begin(), file.text.begin() + at, '\n') << ": \"" << word << '"';
+      ADD_FAILURE() << file.path << ":" << 1 + std::count(file.text.begin(), file.text.begin() + at, '\n') << ": \""
+                    << word << '"';
     }
   }
 }
 
 // A message about an unknown name is one sentence, or ends like every other of its kind.
 TEST(Style, UnknownNamesAreToldInOneWay) {
-  const std::vector<std::string> homes = {"core/base/suggestion.cc", "tools/words.cc"};   // the command line sees nothing of the inside
-  const std::vector<std::string> words = {std::string("did you ") + "mean ", std::string("There ") + "are: ", std::string("Known ") + "are "};
+  const std::vector<std::string> homes = {"core/base/suggestion.cc",
+                                          "tools/words.cc"};  // the command line sees nothing of the inside
+  const std::vector<std::string> words = {std::string("did you ") + "mean ",
+                                          std::string("There ") + "are: ", std::string("Known ") + "are "};
   for (const SourceFile& file : files_below({"core", "frontends", "backends", "tools"}, kCode)) {
     if (std::find(homes.begin(), homes.end(), file.path) != homes.end()) continue;
     int number = 0;
@@ -112,19 +128,23 @@ TEST(Style, UnknownNamesAreToldInOneWay) {
       for (const std::string& word : words) {
         const size_t at = line.find(word);
         if (at == std::string::npos || line.find("//") < at) continue;
-        ADD_FAILURE() << file.path << ":" << number << ": \"" << word << "\": core/base/suggestion.h has these words (choices, did_you_mean, short_list)";
+        ADD_FAILURE() << file.path << ":" << number << ": \"" << word
+                      << "\": core/base/suggestion.h has these words (choices, did_you_mean, short_list)";
       }
     }
   }
 }
 
-// Messages are put together and followed by others ("; go on with ...", " (see --help)"): a sentence alone has no full stop.
+// Messages are put together and followed by others ("; go on with ...", " (see --help)"): a sentence alone has no full
+// stop.
 bool ends_a_lone_sentence(const std::string& line) {
-  static const std::regex maker(R"re(\b(invalid|error|unsupported|UsageError|ApiError|warning)\(.*"([^"]*[^".])\."\);)re");
+  static const std::regex maker(
+      R"re(\b(invalid|error|unsupported|UsageError|ApiError|warning)\(.*"([^"]*[^".])\."\);)re");
   std::smatch found;
   if (line.find(".\");") == std::string::npos || !std::regex_search(line, found, maker)) return false;
   const std::string last = found[2];
-  return last.find(". ") == std::string::npos && last.find("? ") == std::string::npos && !(last.size() > 1 && last[0] == ' ' && std::isupper(static_cast<unsigned char>(last[1])));
+  return last.find(". ") == std::string::npos && last.find("? ") == std::string::npos &&
+         !(last.size() > 1 && last[0] == ' ' && std::isupper(static_cast<unsigned char>(last[1])));
 }
 
 TEST(Style, MessagesHaveNoFullStopAtTheirEnd) {
@@ -141,8 +161,10 @@ TEST(Style, MessagesHaveNoFullStopAtTheirEnd) {
 }
 
 TEST(Style, TheRulesSeeCodeAndNotComments) {
-  const SourceFile file{"a.cc", "// getenv(\"x\")\nint f() { return 50'000; }\nconst char* s = \"exit(1)\";\n/* abort()\n */ int g = getenv (\"a\\\"b\");\n"
-                                "auto r = R\"(printf(1)\nprintf(2))\"; void h() { snprintf(b, 1, \"\"); }\n"};
+  const SourceFile file{"a.cc",
+                        "// getenv(\"x\")\nint f() { return 50'000; }\nconst char* s = \"exit(1)\";\n/* abort()\n */ "
+                        "int g = getenv (\"a\\\"b\");\n"
+                        "auto r = R\"(printf(1)\nprintf(2))\"; void h() { snprintf(b, 1, \"\"); }\n"};
   int found = 0;
   for (const Rule& rule : kBelowCapi) {
     for (const std::string& line : matches(file, rule)) {

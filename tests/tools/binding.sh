@@ -25,7 +25,7 @@ expect 3 "power of two" "$epl" plan mlp.onnx --batch 33 --micro-batches 3
 expect 3 "no field of the data for input x; there are X, target" "$epl" train mlp.onnx --data table.csv --data-options '{"classes": true, "input": "X"}' --steps 1 --out o
 expect 3 "an index column does not count" "$epl" train mlp.onnx --data indexed.csv --data-options "$classes" --steps 1 --out o
 expect 3 "{\"batch\": 0}" "$epl" train mlp.onnx --data table.csv --data-options '{"classes": true, "batch": 0}' --steps 1 --out o
-expect 0 "i64[8] from kind" "$epl" train mlp.onnx --data table.csv --steps 1 --out o   # a column of whole numbers is classes for this loss
+expect 0 "i64[8] from kind" "$epl" train mlp.onnx --data table.csv --steps 1 --out o   # a column of integers is classes for this loss
 
 # The loss inside the graph.
 expect 3 "nor does a node of its graph" "$epl" plan mlp.onnx --loss-output nothing

@@ -59,7 +59,7 @@ expect 0 "wrote tabled.onnx" "$epl" export mlp.onnx --checkpoint tabled/checkpoi
 cmp -s tabled.onnx tabled/trained.onnx || fail "export of a table's training differs from what train wrote"
 expect 3 "did you mean" "$epl" train mlp.onnx --data table.csv --data-options '{"clases": true}' --batch 10 --steps 6 --overwrite --out tabled
 expect 3 'column "words" holds texts' "$epl" inspect text.csv
-# The same without being told that whole numbers are classes, and with their names.
+# The same without being told that integers are classes, and with their names.
 expect 0 "" "$epl" train mlp.onnx --data table.csv --batch 10 --steps 6 --optimizer rmsprop --optimizer-option alpha=0.9 --out untold
 cmp -s untold/trained.onnx tabled/trained.onnx || fail "classes that were not told differ from those that were"
 sed 's/,0$/,red/; s/,1$/,green/; s/,2$/,blue/; s/^/7,/; 1s/^7,/id,/' table.csv | tr , '\t' >named.TSV

@@ -7,19 +7,24 @@ namespace epl::tools {
 namespace {
 
 TEST(Printable, KeepsUtf8) {
-  for (const char* text : {"Élève à l'école\n", "日本語", "Ωμέγα", "😀 ~ \xf4\x8f\xbf\xbf", "\xc2\xa0"}) EXPECT_EQ(printable(text), text);
+  for (const char* text : {"Élève à l'école\n", "日本語", "Ωμέγα", "😀 ~ \xf4\x8f\xbf\xbf", "\xc2\xa0"})
+    EXPECT_EQ(printable(text), text);
 }
 
 TEST(Printable, WhatIsNoCharacterBecomesADot) {
-  for (const auto& [bytes, shown] : std::vector<std::pair<std::string, std::string>>{
-           {"a\x1b[31mb\tc\x7f", "a.[31mb.c."},       // control characters
-           {"\xc2\x85", "."},                          // and those beyond ASCII
-           {"\xe9t\xe9", ".t."},                       // Latin-1
-           {"\xc3", "."}, {"\xe6\x97", ".."},          // cut off
-           {"\xc0\xaf", ".."}, {"\xe0\x80\xaf", "..."}, {"\xf0\x80\x80\xaf", "...."},   // longer than need be
-           {"\xed\xa0\x80", "..."},                    // half of a pair
-           {"\xf4\x90\x80\x80", "...."}, {"\xff", "."},
-           {std::string("a\0b", 3), "a.b"}}) {
+  for (const auto& [bytes, shown] :
+       std::vector<std::pair<std::string, std::string>>{{"a\x1b[31mb\tc\x7f", "a.[31mb.c."},  // control characters
+                                                        {"\xc2\x85", "."},                    // and those beyond ASCII
+                                                        {"\xe9t\xe9", ".t."},                 // Latin-1
+                                                        {"\xc3", "."},
+                                                        {"\xe6\x97", ".."},  // cut off
+                                                        {"\xc0\xaf", ".."},
+                                                        {"\xe0\x80\xaf", "..."},
+                                                        {"\xf0\x80\x80\xaf", "...."},  // longer than need be
+                                                        {"\xed\xa0\x80", "..."},       // half of a pair
+                                                        {"\xf4\x90\x80\x80", "...."},
+                                                        {"\xff", "."},
+                                                        {std::string("a\0b", 3), "a.b"}}) {
     EXPECT_EQ(printable(bytes), shown);
   }
 }

@@ -16,7 +16,9 @@ JobOptions matched(const std::string& adapters, const std::vector<std::string>& 
 const std::string a = "base_model.model.net.0.lora_A.weight", b = "base_model.model.net.0.lora_B.weight";
 
 TEST(Lora, ACheckpointsAdaptersAreReadBack) {
-  const JobOptions o = matched("net.0 rank=2 alpha=4.0 dropout=0.1; a; rank=3 alpha=1e-05 dropout=0.0; * rank=8 alpha=16.0 dropout=0.0", {a, b, "net.2.bias"});
+  const JobOptions o =
+      matched("net.0 rank=2 alpha=4.0 dropout=0.1; a; rank=3 alpha=1e-05 dropout=0.0; * rank=8 alpha=16.0 dropout=0.0",
+              {a, b, "net.2.bias"});
   ASSERT_EQ(o.adapters.size(), 3u);
   EXPECT_EQ(o.adapters[0].pattern, "net.0");
   EXPECT_EQ(o.adapters[0].rank, 2);
@@ -37,7 +39,8 @@ TEST(Lora, WithoutAdaptersTheirNamesAreNames) {
 }
 
 TEST(Lora, WhatCannotBeReadIsSaid) {
-  for (const char* text : {"net.0", "net.0 rank=2", "net.0 rank=x alpha=4.0 dropout=0.1", "net.0 alpha=4.0 rank=2 dropout=0.1", "net.0 rank=2 alpha=4.0 dropout=0.1 more"}) {
+  for (const char* text : {"net.0", "net.0 rank=2", "net.0 rank=x alpha=4.0 dropout=0.1",
+                           "net.0 alpha=4.0 rank=2 dropout=0.1", "net.0 rank=2 alpha=4.0 dropout=0.1 more"}) {
     EXPECT_THROW(matched(text, {a, b}), UsageError) << text;
   }
 }

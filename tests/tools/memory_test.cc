@@ -24,7 +24,8 @@ int64_t peak_of(const std::vector<std::string>& words) {
   arguments.push_back(nullptr);
   const pid_t child = ::fork();
   if (child == 0) {
-    if (std::freopen("/dev/null", "w", stdout) == nullptr || std::freopen("/dev/null", "w", stderr) == nullptr) ::_exit(126);
+    if (std::freopen("/dev/null", "w", stdout) == nullptr || std::freopen("/dev/null", "w", stderr) == nullptr)
+      ::_exit(126);
     ::execv(arguments[0], arguments.data());
     ::_exit(127);
   }
@@ -57,7 +58,8 @@ class Memory : public ::testing::Test {
 
   // The plan's number for a job, and what two steps of it, a checkpoint and an export have used.
   void measure(std::vector<std::string> job, int64_t& planned, int64_t& used) {
-    const std::vector<std::string> common = {model_, "--data", (folder_ / "t.csv").string(), "--data-options", R"({"classes": true})", "--batch", "4"};
+    const std::vector<std::string> common = {
+        model_, "--data", (folder_ / "t.csv").string(), "--data-options", R"({"classes": true})", "--batch", "4"};
     job.insert(job.begin(), common.begin(), common.end());
     std::string command = std::string(EPL_TOOL) + " plan --json";
     for (const std::string& word : job) command += " '" + word + "'";
@@ -66,7 +68,9 @@ class Memory : public ::testing::Test {
     planned = memory.at("process_bytes");
     EXPECT_GT(planned, memory.at("peak_bytes").get<int64_t>());
     // Planning allocates none of it: the weights stay in their file.
-    std::vector<std::string> plan = {EPL_TOOL, "plan"}, train = {EPL_TOOL, "train", "--steps", "2", "--threads", "2", "--out", (folder_ / "run").string()};
+    std::vector<std::string> plan = {EPL_TOOL, "plan"},
+                             train = {EPL_TOOL,    "train", "--steps", "2",
+                                      "--threads", "2",     "--out",   (folder_ / "run").string()};
     plan.insert(plan.end(), job.begin(), job.end());
     train.insert(train.end(), job.begin(), job.end());
     EXPECT_LT(peak_of(plan), 40 << 20);

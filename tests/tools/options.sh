@@ -21,10 +21,10 @@ for option in --lr --eps --weight-decay --momentum --clip --final-ratio --held-o
 done
 refused 2 "is not a number" --lr ''
 refused 2 "--clip: -1 is negative" --clip -1
-refused 2 "--seed: \"-1\" is not a whole number of at least 0" --seed -1
-refused 2 "is not a whole number" --seed 1e23
-refused 2 "beyond what a whole number" --seed 99999999999999999999
-refused 2 "is not a whole number" --batch 1.5
+refused 2 "--seed: \"-1\" is not an integer of at least 0" --seed -1
+refused 2 "is not an integer" --seed 1e23
+refused 2 "beyond what an integer" --seed 99999999999999999999
+refused 2 "is not an integer" --batch 1.5
 for option in --batch --ranks --keep; do refused 2 "$option: 0 is not 1 or more" $option 0; done
 for option in --warmup --checkpoint-every --threads --micro-batches; do refused 2 "$option: -1 is negative" $option -1; done
 

@@ -34,7 +34,8 @@ TEST_F(OutputFolders, ADiskWithoutRoomIsRefusedBeforeTheFirstStep) {
     FAIL() << "twice what there is has room";
   } catch (const ApiError& e) {
     EXPECT_EQ(e.code, EPL_ERROR_IO);
-    for (const char* words : {"has room for ", "a checkpoint and the trained model need ", "--out"}) EXPECT_NE(std::string(e.what()).find(words), std::string::npos) << e.what();
+    for (const char* words : {"has room for ", "a checkpoint and the trained model need ", "--out"})
+      EXPECT_NE(std::string(e.what()).find(words), std::string::npos) << e.what();
   }
   // Trying leaves nothing but the folders.
   for (const auto& entry : fs::recursive_directory_iterator(path)) EXPECT_TRUE(entry.is_directory()) << entry.path();

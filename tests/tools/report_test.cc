@@ -1,4 +1,5 @@
-// The report page: its data is whole, safe and of bounded size. What it looks like is tested in a browser (tests/tools/browser.py).
+// The report page: its data is whole, safe and of bounded size. What it looks like is tested in a browser
+// (tests/tools/browser.py).
 #include "tools/report.h"
 
 #include <gtest/gtest.h>
@@ -25,15 +26,18 @@ Json data_of(const std::string& page) {
 }
 
 TEST(Report, TheDataIsInThePageAndCannotLeaveIt) {
-  const Json data = {{"title", "GPT </script><script>alert(1)</script> & friends"}, {"sample", "In the <beginning>\n\xff\x01"}, {"command", "epl train \"x\""}};
+  const Json data = {{"title", "GPT </script><script>alert(1)</script> & friends"},
+                     {"sample", "In the <beginning>\n\xff\x01"},
+                     {"command", "epl train \"x\""}};
   const std::string page = render_report(data);
-  EXPECT_EQ(count(page, "<script"), 2u);   // the data and the page's own
+  EXPECT_EQ(count(page, "<script"), 2u);  // the data and the page's own
   EXPECT_EQ(count(page, "/*EPL_DATA*/"), 0u);
   const Json read = data_of(page);
   EXPECT_EQ(read.at("title"), data.at("title"));
-  EXPECT_EQ(read.at("sample"), "In the <beginning>\n\xEF\xBF\xBD\x01");   // what is not UTF-8 is replaced
+  EXPECT_EQ(read.at("sample"), "In the <beginning>\n\xEF\xBF\xBD\x01");  // what is not UTF-8 is replaced
   EXPECT_EQ(read.at("command"), data.at("command"));
-  EXPECT_EQ(count(page, "src=") + count(page, "href=") + count(page, "@import") + count(page, "url("), 0u);   // nothing is fetched
+  EXPECT_EQ(count(page, "src=") + count(page, "href=") + count(page, "@import") + count(page, "url("),
+            0u);  // nothing is fetched
   EXPECT_EQ(count(page, "viewport"), 1u);
 }
 
@@ -50,7 +54,9 @@ TEST(Report, ThinnedCurvesKeepTheirEndsAndExtremes) {
   EXPECT_EQ(thin.back().first, 999'999);
   double low = 0, high = 0;
   for (size_t i = 0; i < thin.size(); ++i) {
-    if (i > 0) { EXPECT_LT(thin[i - 1].first, thin[i].first); }
+    if (i > 0) {
+      EXPECT_LT(thin[i - 1].first, thin[i].first);
+    }
     low = std::min(low, thin[i].second);
     high = std::max(high, thin[i].second);
   }

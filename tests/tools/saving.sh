@@ -81,7 +81,7 @@ for moment in 0.05 0.11 0.17 0.23 0.31; do
   [ -z "$(find killed -name '*.part')" ] || fail "killed at $moment s, $(find killed -name '*.part') is left"
 done
 
-# A closed or full standard output does not end a run, and is no success.
+# A closed or full standard output does not end a run, and is not a success.
 (train --steps 400 --out piped) 2>piped.err | head -n 1 >/dev/null
 [ -s piped/trained.onnx ] || fail "a closed pipe lost the run: $(cat piped.err)"
 (train --steps 5 --out full) >/dev/full 2>full.err && fail "a full standard output is taken for success"

@@ -19,7 +19,8 @@ struct Shown {
 };
 
 // Runs the tool on a pseudo-terminal of that width.
-Shown on_terminal(const std::vector<std::string>& words, unsigned short columns, const char* kind, const std::string& folder) {
+Shown on_terminal(const std::vector<std::string>& words, unsigned short columns, const char* kind,
+                  const std::string& folder) {
   winsize size{24, columns, 0, 0};
   int terminal = -1;
   const pid_t child = ::forkpty(&terminal, nullptr, nullptr, &size);
@@ -68,11 +69,15 @@ std::vector<std::string> drawn(const std::string& text) {
 
 TEST(Terminal, TheProgressLineFits) {
   const std::string folder = folder_with_job();
-  const Shown made = on_terminal({"template", "gpt2", "--layers", "1", "--width", "16", "--heads", "2", "--context", "8", "--vocab", "256", "--out", "m.onnx"}, 80, "xterm", folder);
+  const Shown made = on_terminal({"template", "gpt2", "--layers", "1", "--width", "16", "--heads", "2", "--context",
+                                  "8", "--vocab", "256", "--out", "m.onnx"},
+                                 80, "xterm", folder);
   if (made.code == no_terminal) GTEST_SKIP() << "this system gives no pseudo-terminals";
   ASSERT_EQ(made.code, 0) << made.text;
   for (const unsigned short columns : {120, 80, 40, 24}) {
-    const Shown shown = on_terminal({"train", "m.onnx", "--text", "text.txt", "--batch", "4", "--steps", "30", "--sample-bytes", "0", "--out", "run" + std::to_string(columns)}, columns, "xterm", folder);
+    const Shown shown = on_terminal({"train", "m.onnx", "--text", "text.txt", "--batch", "4", "--steps", "30",
+                                     "--sample-bytes", "0", "--out", "run" + std::to_string(columns)},
+                                    columns, "xterm", folder);
     ASSERT_EQ(shown.code, 0) << shown.text;
     int bars = 0;
     for (const std::string& line : drawn(shown.text)) {
@@ -80,14 +85,22 @@ TEST(Terminal, TheProgressLineFits) {
       ++bars;
       EXPECT_LT(line.size(), columns) << line;
       EXPECT_NE(line.find("/30"), std::string::npos) << line;
-      if (columns >= 40) { EXPECT_NE(line.find("loss "), std::string::npos) << "what was measured takes the loss's place: " << line; }
+      if (columns >= 40) {
+        EXPECT_NE(line.find("loss "), std::string::npos) << "what was measured takes the loss's place: " << line;
+      }
     }
     EXPECT_GT(bars, 0) << shown.text;
-    if (columns == 120) { EXPECT_NE(shown.text.find(" used"), std::string::npos); }
-    if (columns >= 40) { EXPECT_NE(shown.text.find("loss "), std::string::npos); }
+    if (columns == 120) {
+      EXPECT_NE(shown.text.find(" used"), std::string::npos);
+    }
+    if (columns >= 40) {
+      EXPECT_NE(shown.text.find("loss "), std::string::npos);
+    }
   }
   // A terminal that cannot erase gets lines.
-  const Shown dumb = on_terminal({"train", "m.onnx", "--text", "text.txt", "--batch", "4", "--steps", "5", "--sample-bytes", "0", "--out", "dumb"}, 80, "dumb", folder);
+  const Shown dumb = on_terminal(
+      {"train", "m.onnx", "--text", "text.txt", "--batch", "4", "--steps", "5", "--sample-bytes", "0", "--out", "dumb"},
+      80, "dumb", folder);
   EXPECT_EQ(dumb.code, 0);
   EXPECT_EQ(dumb.text.find('\033'), std::string::npos);
   EXPECT_NE(dumb.text.find("step 5/5"), std::string::npos) << dumb.text;

@@ -2,7 +2,7 @@
 # validation.sh EPL OUT: held-out data, metrics, early stopping and labels out of range, as a person uses them.
 . "$(dirname "$0")/begin.sh"
 
-# 103 rows of three kinds, which a number tells apart; and a copy whose 98th label is no class.
+# 103 rows of three kinds, which a number tells apart; and a copy whose 98th label is not a class.
 awk 'BEGIN { print "a,b,c,d,kind"; for (i = 0; i < 103; ++i) { k = (i * i + i) % 3; printf "%g,%g,%g,%g,%d\n", k - 1 + (i % 7) / 9, (i % 5) / 5, (i % 11) / 11 - 0.5, (k * i) % 2, k } }' >table.csv
 awk -F, -v OFS=, 'NR == 99 { $5 = 3 } { print }' table.csv >wrong.csv
 classes='{"classes": true}'
@@ -51,7 +51,7 @@ expect 2 "one of them" "$epl" train mlp.onnx --data table.csv --data-options "$c
 expect 3 "did you mean accuracy?" "$epl" train mlp.onnx --data table.csv --data-options "$classes" --held-out 0.2 --metrics acuracy --out none
 expect 3 "targets here are class indices" "$epl" evaluate mlp.onnx --data table.csv --data-options "$classes" --metrics mae
 expect 3 "has no \"f1\"" "$epl" train mlp.onnx --data table.csv --data-options "$classes" --held-out 0.2 --monitor f1 --out none
-expect 3 "row 97 (counted from 0), holds 3, which is no class of 3" "$epl" train mlp.onnx --data wrong.csv --data-options "$classes" --out none
+expect 3 "row 97 (counted from 0), holds 3, which is not a class of 3" "$epl" train mlp.onnx --data wrong.csv --data-options "$classes" --out none
 expect 3 "wrong.csv" "$epl" evaluate mlp.onnx --data wrong.csv --data-options "$classes"
 expect 3 "no key schedule.final_ratio" "$epl" train mlp.onnx --data table.csv --data-options "$classes" --schedule step --schedule-option step_size=5 --final-ratio 0.1 --out none
 expect 0 "" "$epl" train mlp.onnx --data table.csv --data-options "$classes" --steps 5 --label-smoothing 0.1 --class-weights 1,2,0.5 --out weighted

@@ -60,7 +60,8 @@ TEST(Loss, CrossEntropyTakesTheLastDimensionAndSkipsIgnored) {
 }
 
 TEST(Loss, CrossEntropyFindsTheDimensionThatTheTargetLacks) {
-  Made made = with_loss({1, 2, 3}, {.options = {{"ignore_index", int64_t{7}}}, .target = TensorType{DType::i64, {1, 3}}});
+  Made made =
+      with_loss({1, 2, 3}, {.options = {{"ignore_index", int64_t{7}}}, .target = TensorType{DType::i64, {1, 3}}});
   ASSERT_EQ(made.failure, "");
   const double got = value_of(made, doubles({1, 2, 3}, {1, 2, 3, 4, 5, 6}), classes({1, 3}, {0, 7, 1}));
   EXPECT_NEAR(got, ((log_sum_exp({1, 4}) - 1) + (log_sum_exp({3, 6}) - 6)) / 2, 1e-14);
@@ -76,18 +77,21 @@ TEST(Loss, CrossEntropyTakesAnAxisWhereSeveralFit) {
 }
 
 TEST(Loss, MeanSquaredError) {
-  const double got = value_of(with_loss({2, 2}, {.name = "mse"}), doubles({2, 2}, {1, 2, 3, 4}), doubles({2, 2}, {0, 2, 5, 1}));
+  const double got =
+      value_of(with_loss({2, 2}, {.name = "mse"}), doubles({2, 2}, {1, 2, 3, 4}), doubles({2, 2}, {0, 2, 5, 1}));
   EXPECT_DOUBLE_EQ(got, (1 + 0 + 4 + 9) / 4.0);
 }
 
 TEST(Loss, BinaryCrossEntropyStaysFinite) {
-  const double got = value_of(with_loss({4}, {.name = "bce_with_logits"}), doubles({4}, {0, 2, -800, 800}), doubles({4}, {1, 0.25, 0, 0}));
+  const double got = value_of(with_loss({4}, {.name = "bce_with_logits"}), doubles({4}, {0, 2, -800, 800}),
+                              doubles({4}, {1, 0.25, 0, 0}));
   EXPECT_NEAR(got, (std::log(2) + std::log1p(std::exp(2)) - 0.5 + 0 + 800) / 4, 1e-12);
 }
 
 Tensor series(Shape shape, int64_t seed, double scale) {
   Tensor data({DType::f64, std::move(shape)});
-  for (int64_t i = 0; i < data.elements(); ++i) data.set(i, (static_cast<double>((i * 37 + seed * 11 + 5) % 101) / 101 - 0.5) * scale);
+  for (int64_t i = 0; i < data.elements(); ++i)
+    data.set(i, (static_cast<double>((i * 37 + seed * 11 + 5) % 101) / 101 - 0.5) * scale);
   return data;
 }
 
@@ -113,7 +117,8 @@ std::vector<double> value_and_gradient(const std::string& name) {
   EXPECT_EQ(made.failure, "");
   auto gradients = add_gradients(made.graph, made.loss, {made.graph.find("x")});
   EXPECT_TRUE(gradients.ok()) << gradients.status().to_string();
-  auto values = evaluate_graph(made.graph, {{made.graph.find("x"), series(shape, 4, 4)}, {made.graph.find("target"), target}});
+  auto values =
+      evaluate_graph(made.graph, {{made.graph.find("x"), series(shape, 4, 4)}, {made.graph.find("target"), target}});
   EXPECT_TRUE(values.ok()) << values.status().to_string();
   const Tensor& gradient = (*values)[gradients->values[0].index];
   double squares = 0;
@@ -140,14 +145,17 @@ TEST(Loss, OptionsMeanWhatTheyMeanInPyTorch) {
 
 // What evaluation sums is what training takes the mean of.
 TEST(Loss, TermsAddUpToIt) {
-  for (const LossSpec& spec : {LossSpec{}, LossSpec{.options = {{"label_smoothing", 0.1}, {"class_weights", Doubles{1, 2}}}},
-                               LossSpec{.name = "mse"}, LossSpec{.name = "bce_with_logits"}}) {
+  for (const LossSpec& spec :
+       {LossSpec{}, LossSpec{.options = {{"label_smoothing", 0.1}, {"class_weights", Doubles{1, 2}}}},
+        LossSpec{.name = "mse"}, LossSpec{.name = "bce_with_logits"}}) {
     Graph graph;
     graph.outputs = {{"scores", graph.add_input("x", {DType::f64, {3, 2}}, 0)}};
     auto loss = add_measured_loss(graph, spec);
     ASSERT_TRUE(loss.ok()) << loss.status().to_string();
-    const Tensor target = loss->facts.task == Task::classes ? classes({3}, {0, -100, 1}) : doubles({3, 2}, {1, 0, 0, 1, 1, 1});
-    auto values = evaluate_graph(graph, {{graph.find("x"), doubles({3, 2}, {1, 2, 3, 5, 0, 4})}, {graph.find("target"), target}});
+    const Tensor target =
+        loss->facts.task == Task::classes ? classes({3}, {0, -100, 1}) : doubles({3, 2}, {1, 0, 0, 1, 1, 1});
+    auto values =
+        evaluate_graph(graph, {{graph.find("x"), doubles({3, 2}, {1, 2, 3, 5, 0, 4})}, {graph.find("target"), target}});
     ASSERT_TRUE(values.ok()) << values.status().to_string();
     double sum = 0, weight = 0;
     const Tensor& terms = (*values)[loss->terms.index];
@@ -163,13 +171,19 @@ TEST(Loss, SaysWhatDoesNotFit) {
   EXPECT_NE(with_loss({3, 2}, {.name = "mae"}).failure.find("mse"), std::string::npos);
   EXPECT_NE(with_loss({3, 2}, {.output = "score"}).failure.find("did you mean scores"), std::string::npos);
   EXPECT_NE(with_loss({3, 2}, {.target = TensorType{DType::i64, {4}}}).failure.find("i64[4]"), std::string::npos);
-  EXPECT_NE(with_loss({3, 2}, {.target = TensorType{DType::f32, {3}}}).failure.find("class indices"), std::string::npos);
+  EXPECT_NE(with_loss({3, 2}, {.target = TensorType{DType::f32, {3}}}).failure.find("class indices"),
+            std::string::npos);
   EXPECT_NE(with_loss({3, 2}, {.options = {{"axis", int64_t{2}}}}).failure.find("no dimension 2"), std::string::npos);
   EXPECT_NE(with_loss({3, 2}, {.options = {{"label_smoothing", 1.5}}}).failure.find("[0, 1]"), std::string::npos);
-  EXPECT_NE(with_loss({3, 2}, {.options = {{"class_weights", Doubles{1, 2, 3}}}}).failure.find("there are 2 classes"), std::string::npos);
-  EXPECT_NE(with_loss({3, 2}, {.options = {{"class_weights", Doubles{1, -2}}}}).failure.find("is no weight"), std::string::npos);
-  EXPECT_NE(with_loss({3, 2}, {.name = "bce_with_logits", .options = {{"pos_weight", Doubles{1, 2, 3}}}}).failure.find("has 2 columns"), std::string::npos);
-  EXPECT_NE(with_loss({3, 2}, {.name = "mse", .target = TensorType{DType::f64, {3}}}).failure.find("f64[3]"), std::string::npos);
+  EXPECT_NE(with_loss({3, 2}, {.options = {{"class_weights", Doubles{1, 2, 3}}}}).failure.find("there are 2 classes"),
+            std::string::npos);
+  EXPECT_NE(with_loss({3, 2}, {.options = {{"class_weights", Doubles{1, -2}}}}).failure.find("is not a weight"),
+            std::string::npos);
+  EXPECT_NE(with_loss({3, 2}, {.name = "bce_with_logits", .options = {{"pos_weight", Doubles{1, 2, 3}}}})
+                .failure.find("has 2 columns"),
+            std::string::npos);
+  EXPECT_NE(with_loss({3, 2}, {.name = "mse", .target = TensorType{DType::f64, {3}}}).failure.find("f64[3]"),
+            std::string::npos);
 }
 
 TEST(Loss, RefusesAModelThatHasATargetAlready) {

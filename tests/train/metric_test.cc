@@ -14,11 +14,12 @@ namespace {
 
 Tensor series(Shape shape, int64_t seed, double scale = 1, double offset = 0) {
   Tensor data({DType::f64, std::move(shape)});
-  for (int64_t i = 0; i < data.elements(); ++i) data.set(i, (static_cast<double>((i * 37 + seed * 11 + 5) % 101) / 101 - 0.5) * scale + offset);
+  for (int64_t i = 0; i < data.elements(); ++i)
+    data.set(i, (static_cast<double>((i * 37 + seed * 11 + 5) % 101) / 101 - 0.5) * scale + offset);
   return data;
 }
 
-// In whole numbers, so that many are equal.
+// In integers, so that many are equal.
 Tensor in_steps(Tensor data) {
   for (int64_t i = 0; i < data.elements(); ++i) data.set(i, std::nearbyint(data.get(i)));
   return data;
@@ -98,10 +99,13 @@ Tensor rows(const Tensor& whole, int64_t first, int64_t last) {
   type.shape[0] = last - first;
   Tensor part(type);
   const int64_t each = whole.bytes() / whole.shape()[0];
-  std::memcpy(part.data(), static_cast<const std::byte*>(whole.data()) + first * each, static_cast<size_t>(part.bytes()));
+  std::memcpy(part.data(), static_cast<const std::byte*>(whole.data()) + first * each,
+              static_cast<size_t>(part.bytes()));
   return part;
 }
-Scored part_of(const Case& c, int64_t first, int64_t last) { return {rows(c.output, first, last), rows(c.target, first, last), {}}; }
+Scored part_of(const Case& c, int64_t first, int64_t last) {
+  return {rows(c.output, first, last), rows(c.target, first, last), {}};
+}
 
 struct Expected {
   const char *name, *metric;
@@ -187,9 +191,11 @@ TEST(Metric, IsTheSameBitsWhateverTheBatchesAndTheirOrder) {
     const int64_t count = c.output.shape()[0];
     for (int64_t batch : {1, 3, 7}) {
       auto backwards = make(e.metric, c.subject), first = make(e.metric, c.subject), second = make(e.metric, c.subject);
-      for (int64_t last = count; last > 0; last -= batch) backwards->add(part_of(c, std::max<int64_t>(last - batch, 0), last));
+      for (int64_t last = count; last > 0; last -= batch)
+        backwards->add(part_of(c, std::max<int64_t>(last - batch, 0), last));
       EXPECT_EQ(backwards->value(), whole->value()) << e.name << " " << e.metric << " in batches of " << batch;
-      for (int64_t at = 0, i = 0; at < count; at += batch, ++i) (i % 2 ? first : second)->add(part_of(c, at, std::min(count, at + batch)));
+      for (int64_t at = 0, i = 0; at < count; at += batch, ++i)
+        (i % 2 ? first : second)->add(part_of(c, at, std::min(count, at + batch)));
       first->merge(*second);
       EXPECT_EQ(first->value(), whole->value()) << e.name << " " << e.metric << " merged";
     }
@@ -282,10 +288,11 @@ TEST(Metric, NamesAreRead) {
   EXPECT_EQ((*specs)[2].label, "f1(average=micro,output=logits)");
   EXPECT_EQ((*specs)[2].output, "logits");
   EXPECT_TRUE(parse_metrics("")->empty());
-  const std::pair<const char*, const char*> wrong[] = {{"acuracy", "did you mean accuracy?"}, {"top_k(n=3)", "has no option n"},
-                                                       {"top_k(k=many)", "another type"},     {"top_k(k", "not closed"},
-                                                       {"accuracy,,mae", "between two commas"}, {"mae,mae", "named twice"},
-                                                       {"top_k(5)", "is not NAME=VALUE"}, {"top_k(k=1,k=2)", "given twice"}};
+  const std::pair<const char*, const char*> wrong[] = {
+      {"acuracy", "did you mean accuracy?"},   {"top_k(n=3)", "has no option n"},
+      {"top_k(k=many)", "another type"},       {"top_k(k", "not closed"},
+      {"accuracy,,mae", "between two commas"}, {"mae,mae", "named twice"},
+      {"top_k(5)", "is not NAME=VALUE"},       {"top_k(k=1,k=2)", "given twice"}};
   for (const auto& [text, message] : wrong) {
     auto read = parse_metrics(text);
     ASSERT_FALSE(read.ok()) << text;
@@ -297,7 +304,8 @@ TEST(Metric, EveryRowSaysWhatItIs) {
   ASSERT_GE(metric_table().rows.size(), 9u);
   for (const MetricRow& row : metric_table().rows) {
     EXPECT_GT(row.doc.size(), 40u) << row.name;
-    const bool tested = std::ranges::any_of(expected(), [&](const Expected& e) { return std::string(e.metric).starts_with(row.name); });
+    const bool tested =
+        std::ranges::any_of(expected(), [&](const Expected& e) { return std::string(e.metric).starts_with(row.name); });
     EXPECT_TRUE(tested) << row.name << " has no numbers of another implementation";
   }
 }
@@ -307,7 +315,7 @@ TEST(ExactSum, IsRoundedOnceWhateverTheOrder) {
   for (double term : {1e100, 1.0, -1e100, 1e-30, 3.0}) sum.add(term);
   EXPECT_EQ(sum.value(), 4.0);
   EXPECT_EQ(sum.rest(), 1e-30);
-  ExactSum half;   // halfway between two doubles, but for a little more
+  ExactSum half;  // halfway between two doubles, but for a little more
   half.add(1.0);
   half.add(0x1p-53);
   EXPECT_EQ(half.value(), 1.0);

@@ -18,7 +18,8 @@ TEST(TrainingPage, ListsEveryRow) {
   const std::string page = read.str();
   ASSERT_GT(page.size(), 1000u);
   const auto listed = [&](const std::string& name, const char* what) {
-    EXPECT_NE(page.find("\n| `" + name + "` |"), std::string::npos) << "docs/training.md: the table of " << what << " lacks " << name;
+    EXPECT_NE(page.find("\n| `" + name + "` |"), std::string::npos)
+        << "docs/training.md: the table of " << what << " lacks " << name;
   };
   for (const LossRow& row : loss_table().rows) listed(row.name, "losses");
   for (const MetricRow& row : metric_table().rows) listed(row.name, "metrics");

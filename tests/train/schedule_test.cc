@@ -22,19 +22,21 @@ std::string refused(const LearningRateSchedule& wanted) {
   return made.ok() ? "" : made.status().message();
 }
 
-// clang-format off
 const std::map<std::string, std::vector<double>>& expected() {
   static const std::map<std::string, std::vector<double>> all = {
       {"step", {1.0, 1.0, 1.0, 0.3, 0.3, 0.09, 0.027}},
-      {"exponential", {1.0, 0.9, 0.6561000000000001, 0.5904900000000002, 0.38742048900000015, 0.34867844010000015, 0.13508517176729928}},
-      {"one_cycle", {0.040000000000000036, 0.1316718427000253, 0.9083281572999747, 1.0, 0.8117456539497631, 0.7169430017913008, 4e-06}},
+      {"exponential",
+       {1.0, 0.9, 0.6561000000000001, 0.5904900000000002, 0.38742048900000015, 0.34867844010000015,
+        0.13508517176729928}},
+      {"one_cycle",
+       {0.040000000000000036, 0.1316718427000253, 0.9083281572999747, 1.0, 0.8117456539497631, 0.7169430017913008,
+        4e-06}},
       {"one_cycle short", {0.25, 1.0, 0.9346873843449139, 0.8859466660205018, 0.5971534866126287, 0.5125, 0.025}},
       {"plateau", {1.0, 0.5, 0.5, 0.25, 0.125, 0.015625, 0.001953125}},
       {"plateau max", {1.0, 1.0, 0.3, 0.3, 0.3, 0.09, 0.01}},
   };
   return all;
 }
-// clang-format on
 
 TEST(Schedule, IsThatOfPyTorch) {
   const std::map<std::string, LearningRateSchedule> cases = {
@@ -42,18 +44,25 @@ TEST(Schedule, IsThatOfPyTorch) {
       {"exponential", {"exponential", 0, {{"gamma", 0.9}}}},
       {"one_cycle", {"one_cycle", 0, {{"total_steps", int64_t{20}}}}},
       {"one_cycle short",
-       {"one_cycle", 0, {{"total_steps", int64_t{20}}, {"pct_start", 0.1}, {"div_factor", 4.0}, {"final_div_factor", 10.0}}}}};
+       {"one_cycle",
+        0,
+        {{"total_steps", int64_t{20}}, {"pct_start", 0.1}, {"div_factor", 4.0}, {"final_div_factor", 10.0}}}}};
   const int64_t at[] = {0, 1, 4, 5, 9, 10, 19};
   for (const auto& [name, wanted] : cases) {
     const Schedule schedule = make(wanted);
-    for (size_t i = 0; i < std::size(at); ++i) EXPECT_NEAR(schedule.factor(at[i]), expected().at(name)[i], 1e-14) << name << " at step " << at[i];
+    for (size_t i = 0; i < std::size(at); ++i)
+      EXPECT_NEAR(schedule.factor(at[i]), expected().at(name)[i], 1e-14) << name << " at step " << at[i];
   }
 }
 
 TEST(Schedule, PlateausAreThoseOfPyTorch) {
-  const std::map<std::string, Attributes> cases = {
-      {"plateau", {{"factor", 0.5}, {"patience", int64_t{2}}}},
-      {"plateau max", {{"factor", 0.3}, {"patience", int64_t{3}}, {"cooldown", int64_t{4}}, {"min_ratio", 0.01}, {"threshold", 0.01}}}};
+  const std::map<std::string, Attributes> cases = {{"plateau", {{"factor", 0.5}, {"patience", int64_t{2}}}},
+                                                   {"plateau max",
+                                                    {{"factor", 0.3},
+                                                     {"patience", int64_t{3}},
+                                                     {"cooldown", int64_t{4}},
+                                                     {"min_ratio", 0.01},
+                                                     {"threshold", 0.01}}}};
   const int at[] = {0, 3, 5, 8, 12, 20, 29};
   for (const auto& [name, options] : cases) {
     const Schedule schedule = make({"plateau", 0, options});
@@ -64,7 +73,8 @@ TEST(Schedule, PlateausAreThoseOfPyTorch) {
       scale.observe(schedule.options, std::round(std::sin(i) / (1 + i) * 1e6) / 1e6 + 0.5, name == "plateau max");
       seen.push_back(scale.scale);
     }
-    for (size_t i = 0; i < std::size(at); ++i) EXPECT_NEAR(seen[static_cast<size_t>(at[i])], expected().at(name)[i], 1e-15) << name << " " << at[i];
+    for (size_t i = 0; i < std::size(at); ++i)
+      EXPECT_NEAR(seen[static_cast<size_t>(at[i])], expected().at(name)[i], 1e-15) << name << " " << at[i];
   }
 }
 
@@ -106,7 +116,8 @@ TEST(Schedule, SaysWhatDoesNotFit) {
   EXPECT_NE(refused({"step", 0, {{"step_size", int64_t{0}}}}).find("not positive"), std::string::npos);
   EXPECT_NE(refused({"exponential", 0, {{"gamma", 1.5}}}).find("(0, 1]"), std::string::npos);
   EXPECT_NE(refused({"one_cycle", 5, {{"total_steps", int64_t{20}}}}).find("rises by itself"), std::string::npos);
-  EXPECT_NE(refused({"one_cycle", 0, {{"total_steps", int64_t{20}}, {"pct_start", 1.0}}}).find("pct_start"), std::string::npos);
+  EXPECT_NE(refused({"one_cycle", 0, {{"total_steps", int64_t{20}}, {"pct_start", 1.0}}}).find("pct_start"),
+            std::string::npos);
   EXPECT_NE(refused({"plateau", 0, {{"factor", 1.0}}}).find("between 0 and 1"), std::string::npos);
   EXPECT_NE(refused({"plateau", 0, {{"patience", int64_t{-1}}}}).find("counts"), std::string::npos);
 }

@@ -114,44 +114,45 @@ std::map<std::string, Case> cases() {
   };
   const char* classes = "softmax_cross_entropy";
   add("sgd", "sgd", {{"lr", 0.3}, {"weight_decay", 0.01}}, classes,
-      {1.390498275032687, 1.259244675559775, 1.1822029613551945, 1.010426377222307, 0.844969032256531, 1.308137256975533,
-       0.9525192338409029});
+      {1.390498275032687, 1.259244675559775, 1.1822029613551945, 1.010426377222307, 0.844969032256531,
+       1.308137256975533, 0.9525192338409029});
   add("momentum", "momentum", {{"lr", 0.1}, {"momentum", 0.9}, {"weight_decay", 0.001}}, classes,
-      {1.390498275032687, 1.2038328121921127, 1.1336249691251114, 1.0277977442110429, 1.1100944065425646, 1.625180036830034,
-       1.7520161509516807});
+      {1.390498275032687, 1.2038328121921127, 1.1336249691251114, 1.0277977442110429, 1.1100944065425646,
+       1.625180036830034, 1.7520161509516807});
   add("damped", "momentum", {{"lr", 0.1}, {"momentum", 0.8}, {"dampening", 0.3}}, classes,
-      {1.390498275032687, 1.2664375260929444, 1.1609901842480126, 1.077291483426199, 0.8749274166033784, 1.4035235215259896,
-       1.0791892963174479});
+      {1.390498275032687, 1.2664375260929444, 1.1609901842480126, 1.077291483426199, 0.8749274166033784,
+       1.4035235215259896, 1.0791892963174479});
   add("nesterov", "momentum", {{"lr", 0.1}, {"momentum", 0.9}, {"nesterov", true}}, "mse",
       {0.09870522603217806, 0.08636733899678305, 0.09136887579692324, 1.0409755768298008, 0.5763910283482813,
        1.1609394337202092, 0.4098365317629511});
-  add("adam", "adam", {{"lr", 0.02}, {"betas", Doubles{0.9, 0.99}}, {"eps", 1e-6}, {"weight_decay", 0.02}}, "bce_with_logits",
-      {0.6908945076166013, 0.688684980188297, 0.6896004490533519, 0.309817708430614, 0.3297770122770878, 0.4452043398083529,
-       0.29621887143851816});
+  add("adam", "adam", {{"lr", 0.02}, {"betas", Doubles{0.9, 0.99}}, {"eps", 1e-6}, {"weight_decay", 0.02}},
+      "bce_with_logits",
+      {0.6908945076166013, 0.688684980188297, 0.6896004490533519, 0.309817708430614, 0.3297770122770878,
+       0.4452043398083529, 0.29621887143851816});
   add("adamw", "adamw", {{"lr", 0.02}, {"betas", Doubles{0.8, 0.95}}, {"weight_decay", 0.1}}, classes,
-      {1.390498275032687, 1.2545830994515133, 1.1721051705228085, 1.0413798240088135, 1.098554192886314, 1.5879752629124957,
-       0.852974800704646});
+      {1.390498275032687, 1.2545830994515133, 1.1721051705228085, 1.0413798240088135, 1.098554192886314,
+       1.5879752629124957, 0.852974800704646});
   add("rmsprop", "rmsprop", {{"lr", 0.02}, {"alpha", 0.9}, {"eps", 1e-6}, {"weight_decay", 0.02}}, classes,
-      {1.390498275032687, 1.196228861553755, 1.1645180292718502, 0.7710199589154918, 1.16241255882598, 1.4592231593868534,
-       0.830501137086832});
+      {1.390498275032687, 1.196228861553755, 1.1645180292718502, 0.7710199589154918, 1.16241255882598,
+       1.4592231593868534, 0.830501137086832});
   add("adagrad", "adagrad", {{"lr", 0.1}, {"lr_decay", 0.05}, {"weight_decay", 0.01}}, "mse",
-      {0.09870522603217806, 0.07374220498725773, 0.08864672383560018, 0.6668522939123148, 0.439709019122593, 0.85234148215114,
-       0.313856658290938});
+      {0.09870522603217806, 0.07374220498725773, 0.08864672383560018, 0.6668522939123148, 0.439709019122593,
+       0.85234148215114, 0.313856658290938});
   add("clipped", "adamw", {{"lr", 0.05}}, classes,
-      {1.390498275032687, 1.110268593462477, 1.1748667270958382, 1.1573522242017202, 1.672895745336088, 2.417995110130471,
-       1.4411946266868099, 0.4270065326273157, 0.2251246448913627})
+      {1.390498275032687, 1.110268593462477, 1.1748667270958382, 1.1573522242017202, 1.672895745336088,
+       2.417995110130471, 1.4411946266868099, 0.4270065326273157, 0.2251246448913627})
       .clip_norm = 0.2;
   add("cosine", "sgd", {{"lr", 0.5}}, classes,
-      {1.390498275032687, 1.2667693421016477, 1.1812960115625686, 1.1052502446106809, 0.841125776650972, 1.3847549860366013,
-       0.9091148923458378})
+      {1.390498275032687, 1.2667693421016477, 1.1812960115625686, 1.1052502446106809, 0.841125776650972,
+       1.3847549860366013, 0.9091148923458378})
       .schedule = {"cosine", 5, {{"total_steps", int64_t{20}}}};
   add("linear", "adam", {{"lr", 0.05}}, classes,
-      {1.390498275032687, 1.174714085322036, 1.154459353748286, 1.0877184743628958, 1.335499984464802, 1.907163291428734,
-       1.0789359866131294})
+      {1.390498275032687, 1.174714085322036, 1.154459353748286, 1.0877184743628958, 1.335499984464802,
+       1.907163291428734, 1.0789359866131294})
       .schedule = {"linear", 4, {{"total_steps", int64_t{25}}}};
   add("groups", "adamw", {{"lr", 0.02}}, classes,
-      {1.390498275032687, 1.1368635147768804, 1.1454064957303607, 1.0080609918155703, 1.8860093801556934, 1.4487286811936948,
-       2.3459745334865376})
+      {1.390498275032687, 1.1368635147768804, 1.1454064957303607, 1.0080609918155703, 1.8860093801556934,
+       1.4487286811936948, 2.3459745334865376})
       .groups = {{.patterns = {"*.weight"}, .options = {{"weight_decay", 0.2}}},
                  {.patterns = {"first.bias", "second.bi?s"}, .options = {{"weight_decay", 0.0}, {"lr", 0.1}}}};
   return all;
@@ -171,7 +172,8 @@ std::vector<std::string> case_names() {
   for (const auto& [name, unused] : cases()) names.push_back(name);
   return names;
 }
-INSTANTIATE_TEST_SUITE_P(Cases, AgainstPyTorch, testing::ValuesIn(case_names()), [](const auto& info) { return info.param; });
+INSTANTIATE_TEST_SUITE_P(Cases, AgainstPyTorch, testing::ValuesIn(case_names()),
+                         [](const auto& info) { return info.param; });
 
 TEST(TrainStep, FreezesGroupsAndSaysWhy) {
   TrainOptions options{.groups = {{.patterns = {"first.*"}, .frozen = true}}};
@@ -235,14 +237,15 @@ std::string refused(const TrainOptions& options) {
 
 TEST(TrainStep, RefusesWhatItDoesNotKnow) {
   EXPECT_NE(refused({.optimizer = "adamm"}).find("adam"), std::string::npos);
-  EXPECT_NE(refused({.optimizer_options = {{"wieght_decay", 0.1}}}).find("did you mean weight_decay"), std::string::npos);
+  EXPECT_NE(refused({.optimizer_options = {{"wieght_decay", 0.1}}}).find("did you mean weight_decay"),
+            std::string::npos);
   EXPECT_NE(refused({.optimizer_options = {{"lr", std::string("fast")}}}).find("lr"), std::string::npos);
   EXPECT_NE(refused({.optimizer_options = {{"lr", -1.0}}}).find("negative"), std::string::npos);
-  EXPECT_NE(refused({.optimizer = "adam", .optimizer_options = {{"betas", Doubles{0.9, 1.0}}}}).find("betas"), std::string::npos);
+  EXPECT_NE(refused({.optimizer = "adam", .optimizer_options = {{"betas", Doubles{0.9, 1.0}}}}).find("betas"),
+            std::string::npos);
   EXPECT_NE(refused({.groups = {{.patterns = {"third.*"}}}}).find("third.*"), std::string::npos);
   EXPECT_NE(refused({.groups = {{.patterns = {"*"}, .frozen = true}}}).find("frozen"), std::string::npos);
-  EXPECT_NE(refused({.schedule = {"cosine", 5, {{"total_steps", int64_t{5}}}}}).find("total_steps"),
-            std::string::npos);
+  EXPECT_NE(refused({.schedule = {"cosine", 5, {{"total_steps", int64_t{5}}}}}).find("total_steps"), std::string::npos);
   EXPECT_NE(refused({.loss = {.name = "output:logit"}}).find("did you mean logits"), std::string::npos);
   EXPECT_NE(refused({.loss = {.name = "output:logits"}}).find("one floating-point number"), std::string::npos);
 }

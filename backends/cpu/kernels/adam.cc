@@ -10,7 +10,7 @@
 namespace epl::cpu {
 namespace {
 
-constexpr int64_t line = 16;           // elements: threads meet at the ends of cache lines
+constexpr int64_t line = 16;             // elements: threads meet at the ends of cache lines
 constexpr int64_t grain = 16384 / line;  // what is worth waking a thread for
 
 // In the order of the op's expression (core/ops/optimizer.cc), one rounding each.
@@ -31,8 +31,7 @@ AdamNumbers numbers_of(const KernelCall& call, bool decoupled) {
   return n;
 }
 
-template <bool decoupled>
-void launch(const KernelCall& call) {
+template <bool decoupled> void launch(const KernelCall& call) {
   const AdamNumbers numbers = numbers_of(call, decoupled);
   const AdamLoop loop = EPL_CPU_CHOOSE(adam_loop)();
   const int64_t elements = call.query.in(0).elements();
@@ -44,15 +43,26 @@ void launch(const KernelCall& call) {
 }
 
 bool accepts(const KernelQuery& q) {
-  return q.require(q.has_output(0) && q.has_output(1) && q.has_output(2), "a result that nobody wants") && requires_vectors(q);
+  return q.require(q.has_output(0) && q.has_output(1) && q.has_output(2), "a result that nobody wants") &&
+         requires_vectors(q);
 }
 bool may_alias(const KernelQuery& q, int input, int output) { return q.in(input) == q.out(output); }
 
 }  // namespace
 
 EPL_KERNELS(cpu, adam) {
-  table.add({.op = "adam", .name = "adam_pass", .dtypes = {DType::f32}, .accepts = accepts, .may_alias = may_alias, .launch = launch<false>});
-  table.add({.op = "adamw", .name = "adamw_pass", .dtypes = {DType::f32}, .accepts = accepts, .may_alias = may_alias, .launch = launch<true>});
+  table.add({.op = "adam",
+             .name = "adam_pass",
+             .dtypes = {DType::f32},
+             .accepts = accepts,
+             .may_alias = may_alias,
+             .launch = launch<false>});
+  table.add({.op = "adamw",
+             .name = "adamw_pass",
+             .dtypes = {DType::f32},
+             .accepts = accepts,
+             .may_alias = may_alias,
+             .launch = launch<true>});
 }
 
 }  // namespace epl::cpu

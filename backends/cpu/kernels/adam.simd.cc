@@ -11,9 +11,16 @@ struct Step {
   bool decays, shrinks;
 
   explicit Step(const AdamNumbers& n)
-      : decay(set(n.decay)), keep(set(n.keep)), mean_share(set(n.mean_share)), square_keep(set(n.square_keep)),
-        square_share(set(n.square_share)), spread(set(n.spread)), epsilon(set(n.epsilon)), rate(set(n.rate)),
-        decays(n.decay != 0), shrinks(n.keep != 1) {}
+      : decay(set(n.decay)),
+        keep(set(n.keep)),
+        mean_share(set(n.mean_share)),
+        square_keep(set(n.square_keep)),
+        square_share(set(n.square_share)),
+        spread(set(n.spread)),
+        epsilon(set(n.epsilon)),
+        rate(set(n.rate)),
+        decays(n.decay != 0),
+        shrinks(n.keep != 1) {}
 
   HWY_INLINE void operator()(V& w, V g, V& m, V& v) const {
     if (decays) g = hn::Add(g, hn::Mul(decay, w));
@@ -25,8 +32,8 @@ struct Step {
   }
 };
 
-void run(const AdamNumbers& numbers, const float* parameter, const float* gradient, const float* mean, const float* square,
-         float* parameter_new, float* mean_new, float* square_new, int64_t n) {
+void run(const AdamNumbers& numbers, const float* parameter, const float* gradient, const float* mean,
+         const float* square, float* parameter_new, float* mean_new, float* square_new, int64_t n) {
   const Step step(numbers);
   int64_t i = 0;
   for (; i + lanes <= n; i += lanes) {
@@ -38,7 +45,8 @@ void run(const AdamNumbers& numbers, const float* parameter, const float* gradie
   }
   if (i == n) return;
   const auto mask = hn::FirstN(f32, static_cast<size_t>(n - i));
-  V w = hn::MaskedLoad(mask, f32, parameter + i), m = hn::MaskedLoad(mask, f32, mean + i), v = hn::MaskedLoad(mask, f32, square + i);
+  V w = hn::MaskedLoad(mask, f32, parameter + i), m = hn::MaskedLoad(mask, f32, mean + i),
+    v = hn::MaskedLoad(mask, f32, square + i);
   step(w, hn::MaskedLoad(mask, f32, gradient + i), m, v);
   hn::BlendedStore(w, mask, f32, parameter_new + i);
   hn::BlendedStore(m, mask, f32, mean_new + i);

@@ -68,7 +68,8 @@ void attention_grad(const KernelCall& call) {
   t.dv = call.out<float>(2);
   const AttentionLoops& loops = EPL_CPU_CHOOSE(attention_loops)();
   const int64_t rows = p.batch * p.heads * p.queries, floats = attention_grad_scratch_floats(p);
-  for_each_row(call.threads, rows, p.values, [&](int64_t r) { dots[r] = loops.dot(t.dy + r * p.values, y + r * p.values, p.values); });
+  for_each_row(call.threads, rows, p.values,
+               [&](int64_t r) { dots[r] = loops.dot(t.dy + r * p.values, y + r * p.values, p.values); });
 
   float* corrections = dots + round_up(rows, 16);
   float* scratch = corrections + round_up(rows, 16);
@@ -76,10 +77,14 @@ void attention_grad(const KernelCall& call) {
   const int64_t row_tiles = tiles(p.queries, attention_rows);
   call.threads.run(p.batch * p.heads * row_tiles, [&](int64_t i, int thread) {
     const int64_t head = i / row_tiles;
-    loops.corrections(p, t, head / p.heads, head % p.heads, i % row_tiles * attention_rows, corrections, scratch + thread * floats);
+    loops.corrections(p, t, head / p.heads, head % p.heads, i % row_tiles * attention_rows, corrections,
+                      scratch + thread * floats);
   });
-  const auto run = [&](const AttentionGradTask& task, int thread) { loops.grad(p, t, task, scratch + thread * floats); };
-  const AttentionGradTask whole{.last_head = p.repeat(), .last_key = p.keys, .last_row = p.queries, .keys = true, .queries = true};
+  const auto run = [&](const AttentionGradTask& task, int thread) {
+    loops.grad(p, t, task, scratch + thread * floats);
+  };
+  const AttentionGradTask whole{
+      .last_head = p.repeat(), .last_key = p.keys, .last_row = p.queries, .keys = true, .queries = true};
   if (by_heads(p, call.threads.size())) {
     call.threads.run(p.batch * p.key_heads, [&](int64_t i, int thread) {
       AttentionGradTask task = whole;
@@ -125,16 +130,24 @@ int64_t attention_grad_scratch_floats(const AttentionProblem& p) {
 }
 
 EPL_KERNELS(cpu, attention) {
-  table.add({.op = "attention", .name = "attention_tiled", .dtypes = {DType::f32},
-             .accepts = [](const KernelQuery& q) { return accepts(q, forward_problem(q)); },
-             .workspace = [](const KernelQuery& q) { return q.threads * attention_scratch_floats(forward_problem(q)) * 4; },
-             .launch = attention});
-  table.add({.op = "attention_grad", .name = "attention_grad_tiled", .dtypes = {DType::f32},
+  table.add(
+      {.op = "attention",
+       .name = "attention_tiled",
+       .dtypes = {DType::f32},
+       .accepts = [](const KernelQuery& q) { return accepts(q, forward_problem(q)); },
+       .workspace = [](const KernelQuery& q) { return q.threads * attention_scratch_floats(forward_problem(q)) * 4; },
+       .launch = attention});
+  table.add({.op = "attention_grad",
+             .name = "attention_grad_tiled",
+             .dtypes = {DType::f32},
              .accepts = [](const KernelQuery& q) { return accepts(q, grad_problem(q)); },
-             .workspace = [](const KernelQuery& q) {
-               const AttentionProblem p = grad_problem(q);
-               return (2 * round_up(p.batch * p.heads * p.queries, 16) + q.threads * attention_grad_scratch_floats(p)) * 4;
-             },
+             .workspace =
+                 [](const KernelQuery& q) {
+                   const AttentionProblem p = grad_problem(q);
+                   return (2 * round_up(p.batch * p.heads * p.queries, 16) +
+                           q.threads * attention_grad_scratch_floats(p)) *
+                          4;
+                 },
              .launch = attention_grad});
 }
 

@@ -5,8 +5,8 @@
 namespace epl::cpu::EPL_SIMD {
 
 void attention_grad_task(const AttentionProblem&, const AttentionTensors&, const AttentionGradTask&, float* scratch);
-void attention_corrections(const AttentionProblem&, const AttentionTensors&, int64_t batch, int64_t head, int64_t row, float* to,
-                           float* scratch);
+void attention_corrections(const AttentionProblem&, const AttentionTensors&, int64_t batch, int64_t head, int64_t row,
+                           float* to, float* scratch);
 
 namespace {
 
@@ -14,10 +14,10 @@ constexpr float lowest = -3.402823466e+38f;
 
 // The running state of a tile of queries.
 struct Rows {
-  float* largest;   // [rows]
-  float* rescale;   // [rows]
-  float* lane_sums; // [rows, 16]
-  float* result;    // [rows, padded values]
+  float* largest;    // [rows]
+  float* rescale;    // [rows]
+  float* lane_sums;  // [rows, 16]
+  float* result;     // [rows, padded values]
 };
 
 // Products become scores in place; rows' maxima are raised, and what that multiplies earlier sums by is noted.
@@ -87,7 +87,8 @@ void finish_rows(int64_t count, int64_t values, int64_t width, const Rows& rows,
   }
 }
 
-void forward(const AttentionProblem& p, const AttentionTensors& t, int64_t batch, int64_t head, int64_t row, float* scratch) {
+void forward(const AttentionProblem& p, const AttentionTensors& t, int64_t batch, int64_t head, int64_t row,
+             float* scratch) {
   const int64_t width = attention_padded(p.values), count = least(attention_rows, p.queries - row);
   const int64_t of_query = (batch * p.heads + head) * p.queries + row;
   const int64_t of_key = (batch * p.key_heads + head / p.repeat()) * p.keys;

@@ -9,8 +9,8 @@ void attention_grad_task(const AttentionProblem&, const AttentionTensors&, const
 namespace {
 
 // Products q k^T become probabilities, and products dy v^T the gradients of the products q k^T; zero where masked.
-void score_gradients(const AttentionProblem& p, const TilePlace& place, ScoreMap& map, const float* lse, const float* dots,
-                     const float* corrections, float* scores, float* through) {
+void score_gradients(const AttentionProblem& p, const TilePlace& place, ScoreMap& map, const float* lse,
+                     const float* dots, const float* corrections, float* scores, float* through) {
   const V scale = set(p.scale), inverse_cap_2 = set(p.cap == 0 ? 0.0f : 1.0f / (p.cap * p.cap));
   for (int64_t r = 0; r < place.rows; ++r) {
     const int64_t seen = place.seen(r), columns = place.columns(r);
@@ -82,7 +82,8 @@ class GradTask {
 
  private:
   static void store(const float* from, int64_t step, int64_t count, int64_t width, float* to) {
-    for (int64_t r = 0; r < count; ++r) std::memcpy(to + r * width, from + r * step, static_cast<size_t>(width) * sizeof(float));
+    for (int64_t r = 0; r < count; ++r)
+      std::memcpy(to + r * width, from + r * step, static_cast<size_t>(width) * sizeof(float));
   }
 
   void add_tile(const TilePlace& place, int64_t head) {
@@ -103,7 +104,8 @@ class GradTask {
   // to[keys, width] += weights^T * rows
   void add_keys(const TilePlace& place, const float* weights, const TileView& rows, float* to, int64_t width) {
     tile_product<TileA::transposed>(place.keys, {0, weights, attention_keys, rows.at, rows.step, to, width, true},
-                                    [&](int64_t k) HWY_ATTR { return TileRange{place.first_row(k), place.rows, width}; });
+                                    [&](int64_t k)
+                                        HWY_ATTR { return TileRange{place.first_row(k), place.rows, width}; });
   }
 
   // dq += gradients * keys; the first tile of keys, which every row sees, sets it.
@@ -124,7 +126,8 @@ class GradTask {
   const AttentionGradTask& task_;
   const int64_t depth_, values_;
   TileView keys_{};
-  float *scores_, *through_, *packed_keys_, *packed_values_, *dk_, *dv_, *padded_k_, *padded_q_, *padded_dq_, *padded_dy_;
+  float *scores_, *through_, *packed_keys_, *packed_values_, *dk_, *dv_, *padded_k_, *padded_q_, *padded_dq_,
+      *padded_dy_;
 };
 
 bool is_large(float lse) { return lse > attention_large_lse || lse < -attention_large_lse; }
@@ -147,8 +150,8 @@ void add_weights(const TilePlace& place, ScoreMap& map, const float* lse, const 
 
 }  // namespace
 
-void attention_corrections(const AttentionProblem& p, const AttentionTensors& t, int64_t batch, int64_t head, int64_t row, float* to,
-                           float* scratch) {
+void attention_corrections(const AttentionProblem& p, const AttentionTensors& t, int64_t batch, int64_t head,
+                           int64_t row, float* to, float* scratch) {
   const int64_t rows = least(attention_rows, p.queries - row), first = (batch * p.heads + head) * p.queries + row;
   bool any = false;
   for (int64_t r = 0; r < rows; ++r) {
@@ -164,7 +167,8 @@ void attention_corrections(const AttentionProblem& p, const AttentionTensors& t,
   for (int64_t key = 0; key < p.keys; key += attention_keys) {
     const TilePlace place{row, rows, key, least(attention_keys, p.keys - key), p.causal};
     if (place.empty()) break;
-    pack_columns(t.k + ((batch * p.key_heads + head / p.repeat()) * p.keys + key) * p.depth, place.keys, p.depth, packed_keys);
+    pack_columns(t.k + ((batch * p.key_heads + head / p.repeat()) * p.keys + key) * p.depth, place.keys, p.depth,
+                 packed_keys);
     tile_scores(place, t.q + first * p.depth, p.depth, packed_keys, scores);
     add_weights(place, map, t.lse + first, scores, sums);
   }
@@ -176,7 +180,8 @@ void attention_corrections(const AttentionProblem& p, const AttentionTensors& t,
   }
 }
 
-void attention_grad_task(const AttentionProblem& p, const AttentionTensors& t, const AttentionGradTask& task, float* scratch) {
+void attention_grad_task(const AttentionProblem& p, const AttentionTensors& t, const AttentionGradTask& task,
+                         float* scratch) {
   GradTask(p, t, task, scratch).run();
 }
 

@@ -1,5 +1,5 @@
-// Small matrix products of tiles in scratch: C[rows, columns] (+)= A * B, each element one chain of fused multiply-adds,
-// with parts left out that a causal mask leaves out. For *.simd.cc files only.
+// Small matrix products of tiles in scratch: C[rows, columns] (+)= A * B, each element one chain of fused
+// multiply-adds, with parts left out that a causal mask leaves out. For *.simd.cc files only.
 #pragma once
 
 #include "backends/cpu/kernels/attention.h"
@@ -46,8 +46,7 @@ HWY_INLINE void tile_step(V (&sum)[R][N], const float* const (&rows)[R], int64_t
 }
 
 // R rows by N vectors of C in registers.
-template <int R, int N, TileA mode>
-void tile_micro(const TileCall& call) {
+template <int R, int N, TileA mode> void tile_micro(const TileCall& call) {
   V sum[R][N];
 #pragma GCC unroll 12
   for (int r = 0; r < R; ++r)
@@ -77,8 +76,7 @@ void tile_micro(const TileCall& call) {
 }
 
 using TileMicro = void (*)(const TileCall&);
-template <TileA mode, int R>
-HWY_INLINE TileMicro pick_tile_micro(int64_t rows, bool pair) {
+template <TileA mode, int R> HWY_INLINE TileMicro pick_tile_micro(int64_t rows, bool pair) {
   if constexpr (R == 0) {
     return nullptr;
   } else {
@@ -92,10 +90,9 @@ struct TileRange {
   int64_t begin, end, columns;
 };
 
-// `range(row)` is asked for the first row of every granule. `columns` of it are rounded up to whole vectors; a chain longer
-// than 256 goes by blocks, added in order.
-template <TileA mode, class Range>
-void tile_product(int64_t rows, const TileCall& whole, const Range& range) {
+// `range(row)` is asked for the first row of every granule. `columns` of it are rounded up to whole vectors; a chain
+// longer than 256 goes by blocks, added in order.
+template <TileA mode, class Range> void tile_product(int64_t rows, const TileCall& whole, const Range& range) {
   constexpr int64_t block = 256;
   for (int64_t granule = 0; granule < rows; granule += attention_granule) {
     const TileRange part = range(granule);

@@ -44,16 +44,21 @@ struct TilePlace {
 
   // How many keys of the tile the row sees, and how many a granule of rows sees at most.
   int64_t seen(int64_t r) const { return causal ? most(0, least(keys, row + r - key + 1)) : keys; }
-  int64_t seen_by_granule(int64_t r) const { return causal ? most(0, least(keys, row + r + attention_granule - key)) : keys; }
+  int64_t seen_by_granule(int64_t r) const {
+    return causal ? most(0, least(keys, row + r + attention_granule - key)) : keys;
+  }
   // The columns that are computed for a granule: whole groups of 16.
-  int64_t columns(int64_t r) const { return attention_padded(seen_by_granule(r / attention_granule * attention_granule)); }
+  int64_t columns(int64_t r) const {
+    return attention_padded(seen_by_granule(r / attention_granule * attention_granule));
+  }
   // The first row that sees a key of the tile.
   int64_t first_row(int64_t k) const { return causal ? most(0, key + k - row) : 0; }
   bool empty() const { return causal && key > row + rows - 1; }
 };
 
 // The products q k^T of a tile, before scale, where the mask lets some row of a granule see them.
-inline void tile_scores(const TilePlace& place, const float* q, int64_t depth, const float* packed_keys, float* scores) {
+inline void tile_scores(const TilePlace& place, const float* q, int64_t depth, const float* packed_keys,
+                        float* scores) {
   tile_product<TileA::rows>(place.rows, {0, q, depth, packed_keys, attention_keys, scores, attention_keys, false},
                             [&](int64_t r) HWY_ATTR { return TileRange{0, depth, place.columns(r)}; });
 }
@@ -62,12 +67,17 @@ inline void tile_scores(const TilePlace& place, const float* q, int64_t depth, c
 struct ScoreMap {
   V scale, cap, inverse_cap;
   bool has_cap;
-  const float* bias;   // of the row, at the first key of the tile; or null
+  const float* bias;  // of the row, at the first key of the tile; or null
   int64_t bias_step;
 
   ScoreMap(const AttentionProblem& p, const AttentionTensors& t, int64_t batch, int64_t head)
-      : scale(set(p.scale)), cap(set(p.cap)), inverse_cap(set(p.cap == 0 ? 0.0f : 1.0f / p.cap)), has_cap(p.cap != 0),
-        bias(nullptr), bias_step(p.bias_step[3]), head_bias_(t.bias ? t.bias + batch * p.bias_step[0] + head * p.bias_step[1] : nullptr),
+      : scale(set(p.scale)),
+        cap(set(p.cap)),
+        inverse_cap(set(p.cap == 0 ? 0.0f : 1.0f / p.cap)),
+        has_cap(p.cap != 0),
+        bias(nullptr),
+        bias_step(p.bias_step[3]),
+        head_bias_(t.bias ? t.bias + batch * p.bias_step[0] + head * p.bias_step[1] : nullptr),
         row_step_(p.bias_step[2]) {}
   void at(int64_t row, int64_t key) {
     if (head_bias_) bias = head_bias_ + row * row_step_ + key * bias_step;

@@ -224,16 +224,14 @@ bool accepts(const KernelQuery& q) {
 // The phases come first in the workspace.
 int64_t phase_bytes(const ConvPhases& p) { return (p.elements * 4 + 63) / 64 * 64; }
 
-template <Convolutions make(const KernelQuery&)>
-int64_t workspace(const KernelQuery& q) {
+template <Convolutions make(const KernelQuery&)> int64_t workspace(const KernelQuery& q) {
   int64_t most = 0;
   const Convolutions all = make(q);
   for (const Convolution& c : all.products) most = std::max(most, gemm_workspace_bytes(c.gemm, q.threads));
   return phase_bytes(all.phases) + most;
 }
 
-template <Convolutions make(const KernelQuery&)>
-std::shared_ptr<const void> prepare(const KernelQuery& q) {
+template <Convolutions make(const KernelQuery&)> std::shared_ptr<const void> prepare(const KernelQuery& q) {
   return std::make_shared<const Convolutions>(make(q));
 }
 
@@ -249,7 +247,8 @@ void run(const KernelCall& call, const ConvPhases& phases, Convolution c, const 
   const GemmPack images = EPL_CPU_CHOOSE(pack_images);
   arguments.a_context = c.gemm.pack_a == images ? static_cast<const void*>(&c.images) : &c.weights;
   arguments.b_context = c.gemm.pack_b == images ? static_cast<const void*>(&c.plain_patches) : &c.patches;
-  const UnitOrder a_order{c.gemm.pack_a, arguments.a_context, c.gemm.k, c.units}, b_order{c.gemm.pack_b, arguments.b_context, c.gemm.k, c.units};
+  const UnitOrder a_order{c.gemm.pack_a, arguments.a_context, c.gemm.k, c.units},
+      b_order{c.gemm.pack_b, arguments.b_context, c.gemm.k, c.units};
   if (c.units.outer > 1) {  // of grad_weight, which has both packs
     c.gemm.pack_a = c.gemm.pack_b = pack_in_unit_order;
     arguments.a_context = &a_order;
@@ -276,8 +275,7 @@ void launch(const KernelCall& call) {
   if (all.phases.phases.size() > 1) join_phases(call, all.phases);
 }
 
-template <Convolutions make(const KernelQuery&)>
-void add_row(KernelTable& table, const char* op, const char* name) {
+template <Convolutions make(const KernelQuery&)> void add_row(KernelTable& table, const char* op, const char* name) {
   table.add({.op = op,
              .name = name,
              .dtypes = {DType::f32},

@@ -11,8 +11,8 @@ namespace {
 int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 int64_t most(int64_t a, int64_t b) { return a < b ? b : a; }
 
-constexpr int64_t most_runs = gemm_k_block;  // a pack covers no more columns than this
-constexpr int64_t most_pieces = 1024;
+constexpr int64_t max_runs = gemm_k_block;  // a pack covers no more columns than this
+constexpr int64_t max_pieces = 1024;
 constexpr int64_t lanes = static_cast<int64_t>(hn::MaxLanes(hn::ScalableTag<float>()));
 
 // Neighbouring columns of one output row; `at` is where the source of tap 0 lies.
@@ -143,7 +143,7 @@ template <int step>
 HWY_NOINLINE bool gather_panel(const Patches& p, const Run* runs, int64_t run_count, int64_t count, int64_t k,
                                int64_t depth, float* to, int64_t stride) {
   const int64_t taps = p.taps();
-  if (count % lanes != 0 || taps * (count / lanes) > PanelTable<step>::most_vectors || depth < 4 * taps) return false;
+  if (count % lanes != 0 || taps * (count / lanes) > PanelTable<step>::max_vectors || depth < 4 * taps) return false;
   PanelTable<step> table(taps, count / lanes);
   Walk walk(p, k);
   for (int64_t t = 0; t < least(taps, depth); ++t, walk.next()) {
@@ -164,11 +164,11 @@ HWY_NOINLINE bool gather_panel(const Patches& p, const Run* runs, int64_t run_co
 void pack_patches(const void* context, int64_t group, int64_t first, int64_t count, int64_t k, int64_t depth, float* to,
                   int64_t stride) {
   const Patches& p = *static_cast<const Patches*>(context);
-  Run runs[most_runs];
+  Run runs[max_runs];
   const int64_t run_count = cut_runs(p, group, first, count, runs);
   const int64_t taps = p.taps();
   Walk walk(p, k);
-  if (taps * run_count > most_pieces) {
+  if (taps * run_count > max_pieces) {
     for (int64_t j = 0; j < depth; ++j, walk.next())
       gather_row(p, runs, run_count, walk.channel, walk.tap, to + j * stride);
     return;
@@ -176,7 +176,7 @@ void pack_patches(const void* context, int64_t group, int64_t first, int64_t cou
   if (p.step[2] == 1 && gather_panel<1>(p, runs, run_count, count, k, depth, to, stride)) return;
   if (p.step[2] == 2 && gather_panel<2>(p, runs, run_count, count, k, depth, to, stride)) return;
   // The pieces of a tap are the same for every channel.
-  Piece pieces[most_pieces];
+  Piece pieces[max_pieces];
   const int64_t first_tap = k % taps;
   for (int64_t t = 0; t < least(taps, depth); ++t, walk.next())
     for (int64_t r = 0; r < run_count; ++r)
@@ -197,7 +197,7 @@ void pack_patches_across(const void* context, int64_t group, int64_t first, int6
                          float* to, int64_t stride) {
   constexpr int64_t rows = 16, room = gemm_k_block + 8;
   const Patches& p = *static_cast<const Patches*>(context);
-  Run runs[most_runs];
+  Run runs[max_runs];
   float block[rows * room];  // gathered along the columns, then transposed
   const int64_t run_count = cut_runs(p, group, k, depth, runs);
   Walk walk(p, first);

@@ -10,25 +10,24 @@ namespace epl::cpu::EPL_SIMD {
 namespace hn = hwy::HWY_NAMESPACE;
 
 // `step`: neighbouring columns of a row lie so many elements apart.
-template <int step>
-class PanelTable {
+template <int step> class PanelTable {
  public:
   static constexpr int64_t lanes = static_cast<int64_t>(hn::MaxLanes(hn::ScalableTag<float>()));
-  static constexpr int64_t most_pieces = 4;     // of a vector
-  static constexpr int64_t most_vectors = 128;  // of all taps together
+  static constexpr int64_t max_pieces = 4;     // of a vector
+  static constexpr int64_t max_vectors = 128;  // of all taps together
 
-  // For `taps` taps and panels of `vectors` whole vectors; taps * vectors <= most_vectors.
+  // For `taps` taps and panels of `vectors` whole vectors; taps * vectors <= max_vectors.
   PanelTable(int64_t taps, int64_t vectors) : taps_(taps), vectors_(vectors) {
     for (int64_t i = 0; i < taps * vectors; ++i) used_[i] = 0;
   }
 
-  // The columns [begin, stop) of the panel are neighbours for this tap, column `begin` at `offset`. False where a vector
-  // has too many pieces.
+  // The columns [begin, stop) of the panel are neighbours for this tap, column `begin` at `offset`. False where a
+  // vector has too many pieces.
   bool add(int64_t tap, int64_t begin, int64_t stop, int64_t offset) {
     for (int64_t v = begin / lanes; v * lanes < stop; ++v) {
       const int64_t at = tap * vectors_ + v, first = v * lanes;
-      if (used_[at] == most_pieces) return false;
-      Piece& piece = pieces_[at * most_pieces + used_[at]++];
+      if (used_[at] == max_pieces) return false;
+      Piece& piece = pieces_[at * max_pieces + used_[at]++];
       piece.offset = offset + (first - begin) * step;
       for (int64_t i = 0; i < step * lanes; ++i)
         piece.mask[i] = i % step == 0 && first + i / step >= begin && first + i / step < stop ? -1 : 0;
@@ -40,11 +39,11 @@ class PanelTable {
   // Writes `depth` rows of (channel, tap), from `tap` of the channel at `channel` on; channels are `next` apart.
   void gather(const float* channel, int64_t next, int64_t tap, int64_t depth, float* to, int64_t stride) {
     for (int64_t at = 0; at < taps_ * vectors_; ++at)
-      while (used_[at] < depth_) clear(pieces_[at * most_pieces + used_[at]++]);
+      while (used_[at] < depth_) clear(pieces_[at * max_pieces + used_[at]++]);
     if (depth_ == 1) return gather_pieces<1>(channel, next, tap, depth, to, stride);
     if (depth_ == 2) return gather_pieces<2>(channel, next, tap, depth, to, stride);
     if (depth_ == 3) return gather_pieces<3>(channel, next, tap, depth, to, stride);
-    return gather_pieces<most_pieces>(channel, next, tap, depth, to, stride);
+    return gather_pieces<max_pieces>(channel, next, tap, depth, to, stride);
   }
 
  private:
@@ -78,8 +77,8 @@ class PanelTable {
     // Channels lie too far apart for the processor to foresee.
     const int64_t ahead = (taps_ >= 8 ? 1 : 8 / taps_) * next;
     for (int64_t j = 0; j < depth; ++j, to += stride) {
-      const Piece* piece = pieces_ + tap * vectors_ * most_pieces;
-      for (int64_t v = 0; v < vectors_; ++v, piece += most_pieces) {
+      const Piece* piece = pieces_ + tap * vectors_ * max_pieces;
+      for (int64_t v = 0; v < vectors_; ++v, piece += max_pieces) {
         __builtin_prefetch(channel + piece->offset + ahead);
         auto sum = load(piece[0], channel);
         if constexpr (P > 1) sum = hn::Or(sum, load(piece[1], channel));
@@ -96,8 +95,8 @@ class PanelTable {
 
   int64_t taps_, vectors_;
   int64_t depth_ = 1;  // pieces of every vector, those that take nothing included
-  int64_t used_[most_vectors];
-  Piece pieces_[most_vectors * most_pieces];
+  int64_t used_[max_vectors];
+  Piece pieces_[max_vectors * max_pieces];
 };
 
 }  // namespace epl::cpu::EPL_SIMD

@@ -11,7 +11,7 @@ namespace epl::cpu {
 
 struct ConvPhases {
   struct Phase {
-    int64_t at = -1;               // of [channels, images, positions...] in the workspace, in elements; -1: no tap, all 0
+    int64_t at = -1;  // of [channels, images, positions...] in the workspace, in elements; -1: no tap, all 0
     int64_t positions[conv_dims];  // of an image
     int64_t pixels() const { return positions[0] * positions[1] * positions[2]; }
   };

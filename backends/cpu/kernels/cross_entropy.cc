@@ -1,7 +1,7 @@
 // Softmax cross-entropy over the classes at any axis, its gradient, and the count of targets that count.
 //
-// The loss of every position goes to the workspace and is summed from there in the canonical order, so that the sum does
-// not depend on who computed which row. Logits are read twice (maximum, then exponentials) and never copied.
+// The loss of every position goes to the workspace and is summed from there in the canonical order, so that the sum
+// does not depend on who computed which row. Logits are read twice (maximum, then exponentials) and never copied.
 #include <limits>
 
 #include "backends/cpu/kernels/reduce.h"
@@ -44,14 +44,15 @@ void cross_entropy(const KernelCall& call) {
   float* terms = static_cast<float*>(call.workspace);
   std::byte* for_sum = static_cast<std::byte*>(call.workspace) + terms_bytes(call.query);
   float* lses = call.query.outputs() > 1 ? call.out<float>(1) : nullptr;
-  for_each_axis_row(call.threads, rows, 1, for_sum + sum_bytes(sum, call.query.threads), [&](int64_t i, float* scratch) {
-    int64_t target = target_at(call, 1, i);
-    bool valid = target >= 0 && target < rows.n;
-    const float* row = rows.read(call.in<float>(0), i, scratch);
-    float lse = lses || target != ignored ? loop(row, rows.n) : 0.0f;
-    if (lses) lses[i] = lse;
-    terms[i] = target == ignored ? 0.0f : valid ? lse - row[target] : std::numeric_limits<float>::quiet_NaN();
-  });
+  for_each_axis_row(
+      call.threads, rows, 1, for_sum + sum_bytes(sum, call.query.threads), [&](int64_t i, float* scratch) {
+        int64_t target = target_at(call, 1, i);
+        bool valid = target >= 0 && target < rows.n;
+        const float* row = rows.read(call.in<float>(0), i, scratch);
+        float lse = lses || target != ignored ? loop(row, rows.n) : 0.0f;
+        if (lses) lses[i] = lse;
+        terms[i] = target == ignored ? 0.0f : valid ? lse - row[target] : std::numeric_limits<float>::quiet_NaN();
+      });
   if (call.outputs[0]) sum.run(Reducer::sum, terms, call.out<float>(0), for_sum, call.threads);
 }
 

@@ -1,5 +1,5 @@
-// The row of dropout. A draw depends on the seed, the step, the node's name and the element's place in the global batch,
-// so it is the same under every layout.
+// The row of dropout. A draw depends on the seed, the step, the node's name and the element's place in the global
+// batch, so it is the same under every layout.
 #include "backends/cpu/kernels/dropout.h"
 
 #include <cmath>
@@ -22,19 +22,22 @@ void dropout(const KernelCall& call) {
   float* y = call.out<float>(0);
   uint8_t* mask = call.query.outputs() > 1 ? call.out<uint8_t>(1) : nullptr;
   call.threads.run_ranges(n, task_values, [&](int64_t begin, int64_t end) {
-    loop(key, first + static_cast<uint64_t>(begin), threshold, scale, x + begin, y + begin, mask ? mask + begin : nullptr, end - begin);
+    loop(key, first + static_cast<uint64_t>(begin), threshold, scale, x + begin, y + begin,
+         mask ? mask + begin : nullptr, end - begin);
   });
 }
 
 }  // namespace
 
 EPL_KERNELS(cpu, dropout) {
-  table.add({.op = "dropout",
-             .name = "dropout_philox",
-             .dtypes = {DType::f32},
-             .accepts = [](const KernelQuery& q) { return q.require(q.has_output(0), "an unused result") && requires_vectors(q); },
-             .may_alias = [](const KernelQuery&, int, int output) { return output == 0; },
-             .launch = dropout});
+  table.add(
+      {.op = "dropout",
+       .name = "dropout_philox",
+       .dtypes = {DType::f32},
+       .accepts =
+           [](const KernelQuery& q) { return q.require(q.has_output(0), "an unused result") && requires_vectors(q); },
+       .may_alias = [](const KernelQuery&, int, int output) { return output == 0; },
+       .launch = dropout});
 }
 
 }  // namespace epl::cpu

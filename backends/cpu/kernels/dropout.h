@@ -10,7 +10,11 @@ namespace epl::cpu {
 using DropoutLoop = void (*)(uint64_t key, uint64_t first, uint32_t threshold, float scale, const float* x, float* y,
                              uint8_t* mask, int64_t n);
 
-namespace v3 { extern const DropoutLoop dropout_loop; }
-namespace v4 { extern const DropoutLoop dropout_loop; }
+namespace v3 {
+extern const DropoutLoop dropout_loop;
+}
+namespace v4 {
+extern const DropoutLoop dropout_loop;
+}
 
 }  // namespace epl::cpu

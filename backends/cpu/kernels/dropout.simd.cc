@@ -13,7 +13,7 @@ constexpr D u64;
 constexpr int blocks = hn::MaxLanes(D());  // of four draws, one to a lane
 constexpr int chains = 2;                  // computed side by side, to hide the latency of the products
 constexpr int at_once = 4 * blocks * chains;
-constexpr int tile = 512;                  // draws kept at a time
+constexpr int tile = 512;  // draws kept at a time
 static_assert(tile % at_once == 0);
 
 // The low half of every lane, multiplied to 64 bits; high halves are ignored, so they may hold anything.
@@ -62,12 +62,14 @@ void apply(const uint32_t* words, uint32_t threshold, float scale, const float* 
   int64_t i = 0;
   for (; i + lanes <= n; i += lanes) {
     auto draw = hn::BitCast(s32, hn::ShiftRight<8>(hn::LoadU(hn::RebindToUnsigned<decltype(f32)>(), words + i)));
-    hn::StoreU(hn::IfThenElseZero(hn::RebindMask(f32, hn::Gt(draw, limit)), hn::Mul(hn::LoadU(f32, x + i), factor)), f32, y + i);
+    hn::StoreU(hn::IfThenElseZero(hn::RebindMask(f32, hn::Gt(draw, limit)), hn::Mul(hn::LoadU(f32, x + i), factor)),
+               f32, y + i);
   }
   for (; i < n; ++i) y[i] = (words[i] >> 8) >= threshold ? x[i] * scale : 0.0f;
 }
 
-void dropout(uint64_t key, uint64_t first, uint32_t threshold, float scale, const float* x, float* y, uint8_t* mask, int64_t n) {
+void dropout(uint64_t key, uint64_t first, uint32_t threshold, float scale, const float* x, float* y, uint8_t* mask,
+             int64_t n) {
   alignas(64) uint32_t words[tile];
   for (int64_t done = 0; done < n;) {
     uint64_t element = first + static_cast<uint64_t>(done);

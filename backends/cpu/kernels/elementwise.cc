@@ -16,8 +16,7 @@ int64_t round_up(int64_t bytes) { return (bytes + line - 1) / line * line; }
 
 // Walks the runs of a broadcast operand that make up elements [first, first + count) of the output:
 // f(offset of the first element, is it one repeated element, elements).
-template <class F>
-void for_each_run(const ElementwisePlan::Layout& layout, int64_t first, int64_t count, F&& f) {
+template <class F> void for_each_run(const ElementwisePlan::Layout& layout, int64_t first, int64_t count, F&& f) {
   int last = static_cast<int>(layout.sizes.size()) - 1;
   int64_t row = layout.sizes[last], stride = layout.strides[last];
   int64_t outer = first / row, position = first % row;
@@ -59,7 +58,7 @@ class ElementwisePlan::Run {
       const Value& value = plan_.values_[v];
       if (!value.constant) continue;
       if (value.whole) {
-        *reinterpret_cast<int64_t*>(uniform_ + 8 * v) = whole_number(value.number);
+        *reinterpret_cast<int64_t*>(uniform_ + 8 * v) = integer_value(value.number);
       } else {
         *reinterpret_cast<float*>(uniform_ + 8 * v) = static_cast<float>(value.number);
       }
@@ -86,12 +85,13 @@ class ElementwisePlan::Run {
     for (size_t o = 0; o < plan_.outputs_.size(); ++o) {
       const Output& output = plan_.outputs_[o];
       if ((direct_ >> o & 1) || !call_.outputs[o]) continue;
-      lanes_.convert[output.conversion][one_[output.value]](where_[output.value], nullptr, nullptr, target(o, first), count);
+      lanes_.convert[output.conversion][one_[output.value]](where_[output.value], nullptr, nullptr, target(o, first),
+                                                            count);
     }
   }
 
  private:
-  static int64_t whole_number(double number) {
+  static int64_t integer_value(double number) {
     if (number >= 9223372036854775807.0) return INT64_MAX;
     if (number <= -9223372036854775808.0) return INT64_MIN;
     return static_cast<int64_t>(number);
@@ -99,16 +99,18 @@ class ElementwisePlan::Run {
 
   Lane lane(const Step& s, int variant) const {
     switch (s.kind) {
-      case Kind::real: return lanes_.real[s.index][variant];
-      case Kind::whole: return lanes_.whole[s.index][variant];
-      case Kind::pair: return lanes_.pair[s.index][variant];
-      default: return lanes_.convert[s.index][variant];
+      case Kind::real:
+        return lanes_.real[s.index][variant];
+      case Kind::whole:
+        return lanes_.whole[s.index][variant];
+      case Kind::pair:
+        return lanes_.pair[s.index][variant];
+      default:
+        return lanes_.convert[s.index][variant];
     }
   }
 
-  std::byte* slot(int value) const {
-    return slots_ + plan_.values_[value].slot * plan_.tile_ * plan_.element_bytes_;
-  }
+  std::byte* slot(int value) const { return slots_ + plan_.values_[value].slot * plan_.tile_ * plan_.element_bytes_; }
   std::byte* target(size_t o, int64_t first) const {
     return static_cast<std::byte*>(call_.outputs[o]) + first * plan_.outputs_[o].bytes;
   }
@@ -170,10 +172,10 @@ class ElementwisePlan::Run {
   const ElementwisePlan& plan_;
   const KernelCall& call_;
   const LaneTable& lanes_;
-  std::byte* uniform_;      // 8 bytes a value, shared by the threads once it is filled
-  const void** where_;      // of each value
-  uint8_t* one_;            // is it one element?
-  uint64_t direct_ = 0;     // outputs computed in place
+  std::byte* uniform_;   // 8 bytes a value, shared by the threads once it is filled
+  const void** where_;   // of each value
+  uint8_t* one_;         // is it one element?
+  uint64_t direct_ = 0;  // outputs computed in place
   std::byte* slots_;
 };
 
@@ -220,29 +222,30 @@ std::unique_ptr<const ElementwisePlan> plan_for(const KernelQuery& q, std::strin
 }  // namespace
 
 EPL_KERNELS(cpu, fused) {
-  table.add({.op = "fused",
-             .name = "fused_tiles",
-             .accepts =
-                 [](const KernelQuery& q) {
-                   std::string reason;
-                   bool served = plan_for(q, &reason) != nullptr;
-                   return q.require(!q.attributes.has("reduce_axes"), "a reduction at the edge") && q.require(served, reason);
-                 },
-             .workspace =
-                 [](const KernelQuery& q) {
-                   std::string reason;
-                   return plan_for(q, &reason)->workspace_bytes(q.threads);
-                 },
-             .prepare = [](const KernelQuery& q) -> std::shared_ptr<const void> {
-               std::string reason;
-               return std::shared_ptr<const ElementwisePlan>(plan_for(q, &reason));
-             },
-             .may_alias =
-                 [](const KernelQuery& q, int input, int output) {
-                   std::string reason;
-                   return q.in(input) == q.out(output) && !plan_for(q, &reason)->passes_inputs_through();
-                 },
-             .launch = [](const KernelCall& call) { static_cast<const ElementwisePlan*>(call.prepared)->launch(call); }});
+  table.add(
+      {.op = "fused",
+       .name = "fused_tiles",
+       .accepts =
+           [](const KernelQuery& q) {
+             std::string reason;
+             bool served = plan_for(q, &reason) != nullptr;
+             return q.require(!q.attributes.has("reduce_axes"), "a reduction at the edge") && q.require(served, reason);
+           },
+       .workspace =
+           [](const KernelQuery& q) {
+             std::string reason;
+             return plan_for(q, &reason)->workspace_bytes(q.threads);
+           },
+       .prepare = [](const KernelQuery& q) -> std::shared_ptr<const void> {
+         std::string reason;
+         return std::shared_ptr<const ElementwisePlan>(plan_for(q, &reason));
+       },
+       .may_alias =
+           [](const KernelQuery& q, int input, int output) {
+             std::string reason;
+             return q.in(input) == q.out(output) && !plan_for(q, &reason)->passes_inputs_through();
+           },
+       .launch = [](const KernelCall& call) { static_cast<const ElementwisePlan*>(call.prepared)->launch(call); }});
 }
 
 }  // namespace epl::cpu

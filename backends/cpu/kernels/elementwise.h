@@ -21,7 +21,8 @@ namespace epl::cpu {
 class ElementwisePlan {
  public:
   // Null, with the reason, where the expression or a type is not served.
-  static std::unique_ptr<const ElementwisePlan> make(const ScalarExpr& expression, const std::vector<TensorType>& inputs,
+  static std::unique_ptr<const ElementwisePlan> make(const ScalarExpr& expression,
+                                                     const std::vector<TensorType>& inputs,
                                                      const std::vector<TensorType>& outputs, std::string* reason);
   int64_t workspace_bytes(int threads) const;
   void launch(const KernelCall& call) const;
@@ -30,8 +31,8 @@ class ElementwisePlan {
 
   // How an input's elements lie along the output's row-major order: dimensions merged, outermost first.
   struct Layout {
-    bool full = false;                     // element e of the output reads element e
-    std::vector<int64_t> sizes, strides;   // the innermost stride is 0 or 1
+    bool full = false;                    // element e of the output reads element e
+    std::vector<int64_t> sizes, strides;  // the innermost stride is 0 or 1
   };
 
  private:
@@ -39,30 +40,30 @@ class ElementwisePlan {
   enum class Kind : uint8_t { real, whole, convert, pair, load };
   struct Step {
     Kind kind;
-    int index;                    // of the lane in its table; for a load, the conversion
+    int index;                        // of the lane in its table; for a load, the conversion
     int arguments[3] = {-1, -1, -1};  // values; for a load, the input
     int result;
   };
   struct Value {
     bool whole = false;
-    bool truth = false;           // a real that is 0 or 1
-    bool uniform = false;         // one element for the whole tensor
+    bool truth = false;    // a real that is 0 or 1
+    bool uniform = false;  // one element for the whole tensor
     bool constant = false;
-    double number = 0;            // of a constant
-    int slot = -1;                // of the thread's scratch; none for uniform values
+    double number = 0;                // of a constant
+    int slot = -1;                    // of the thread's scratch; none for uniform values
     int defined = -1, last_use = -1;  // steps
-    int output = -1;              // the output this value may be computed into
+    int output = -1;                  // the output this value may be computed into
   };
   struct Input {
     Layout layout;
-    int bytes = 0;                // of an element
-    bool in_place = false;        // memory holds what the lanes read
-    int last_use = -1;            // step that last reads it
+    int bytes = 0;          // of an element
+    bool in_place = false;  // memory holds what the lanes read
+    int last_use = -1;      // step that last reads it
   };
   struct Output {
     int value;
     int bytes;
-    int conversion;               // Conversion that stores it
+    int conversion;  // Conversion that stores it
   };
   class Run;
 
@@ -73,7 +74,7 @@ class ElementwisePlan {
   int64_t elements_ = 0;
   int64_t tile_ = 512;
   int slots_ = 0;
-  int element_bytes_ = 4;         // of a scratch element
+  int element_bytes_ = 4;  // of a scratch element
 };
 
 }  // namespace epl::cpu

@@ -17,16 +17,26 @@ struct Storage {
 std::optional<Storage> storage_of(DType type) {
   using enum Conversion;
   switch (type) {
-    case DType::f32: return Storage{false, copy_real, copy_real};
-    case DType::boolean: return Storage{false, truth_to_real, real_to_truth};
-    case DType::i64: return Storage{true, copy_whole, copy_whole};
-    case DType::i8: return Storage{true, i8_to_whole, whole_to_i8};
-    case DType::i16: return Storage{true, i16_to_whole, whole_to_i16};
-    case DType::i32: return Storage{true, i32_to_whole, whole_to_i32};
-    case DType::u8: return Storage{true, u8_to_whole, whole_to_u8};
-    case DType::u16: return Storage{true, u16_to_whole, whole_to_u16};
-    case DType::u32: return Storage{true, u32_to_whole, whole_to_u32};
-    default: return std::nullopt;
+    case DType::f32:
+      return Storage{false, copy_real, copy_real};
+    case DType::boolean:
+      return Storage{false, truth_to_real, real_to_truth};
+    case DType::i64:
+      return Storage{true, copy_whole, copy_whole};
+    case DType::i8:
+      return Storage{true, i8_to_whole, whole_to_i8};
+    case DType::i16:
+      return Storage{true, i16_to_whole, whole_to_i16};
+    case DType::i32:
+      return Storage{true, i32_to_whole, whole_to_i32};
+    case DType::u8:
+      return Storage{true, u8_to_whole, whole_to_u8};
+    case DType::u16:
+      return Storage{true, u16_to_whole, whole_to_u16};
+    case DType::u32:
+      return Storage{true, u32_to_whole, whole_to_u32};
+    default:
+      return std::nullopt;
   }
 }
 
@@ -36,7 +46,8 @@ struct Range {
 Range range_of(DType type) {
   int bits = static_cast<int>(8 * dtype_bytes(type));
   bool is_signed = type == DType::i8 || type == DType::i16 || type == DType::i32;
-  return is_signed ? Range{-std::ldexp(1.0, bits - 1), std::ldexp(1.0, bits - 1) - 1} : Range{0, std::ldexp(1.0, bits) - 1};
+  return is_signed ? Range{-std::ldexp(1.0, bits - 1), std::ldexp(1.0, bits - 1) - 1}
+                   : Range{0, std::ldexp(1.0, bits) - 1};
 }
 
 // Merges the output's dimensions wherever the input walks them as one.
@@ -76,7 +87,8 @@ bool is_bitwise(ScalarOp op) { return op >= ScalarOp::bit_and && op <= ScalarOp:
 
 class PlanBuilder {
  public:
-  PlanBuilder(const ScalarExpr& expression, const std::vector<TensorType>& inputs, const std::vector<TensorType>& outputs)
+  PlanBuilder(const ScalarExpr& expression, const std::vector<TensorType>& inputs,
+              const std::vector<TensorType>& outputs)
       : expression_(expression), input_types_(inputs), output_types_(outputs), lanes_(EPL_CPU_CHOOSE(lane_table)()) {}
 
   std::unique_ptr<ElementwisePlan> build(std::string* reason) {
@@ -105,7 +117,8 @@ class PlanBuilder {
   bool set_up() {
     if (cpu_level() == CpuLevel::none) return refuse("a processor without AVX2");
     if (output_types_.size() > 64) return refuse("more than 64 outputs");
-    if (output_types_.empty() || expression_.outputs.size() != output_types_.size()) return refuse("outputs do not fit");
+    if (output_types_.empty() || expression_.outputs.size() != output_types_.size())
+      return refuse("outputs do not fit");
     if (expression_.inputs > static_cast<int>(input_types_.size())) return refuse("too few inputs");
     const Shape& shape = output_types_[0].shape;
     plan_->elements_ = output_types_[0].elements();
@@ -226,7 +239,8 @@ class PlanBuilder {
     int a = value_of_[x.a], b = arity > 1 ? value_of_[x.b] : -1, c = arity > 2 ? value_of_[x.c] : -1;
     if (x.op == ScalarOp::select) {
       a = as_truth(a);
-      if (runs_whole(x.op, {b, c})) return add_step(Kind::whole, index, {as_whole(a), as_whole(b), as_whole(c)}, {.whole = true});
+      if (runs_whole(x.op, {b, c}))
+        return add_step(Kind::whole, index, {as_whole(a), as_whole(b), as_whole(c)}, {.whole = true});
       bool truth = value(b).truth && value(c).truth;
       return add_step(Kind::real, index, {a, as_real(b), as_real(c)}, {.truth = truth});
     }
@@ -234,7 +248,9 @@ class PlanBuilder {
       if (int y = small_power(as_real(a), value(b).number); y >= 0) return y;
     }
     bool truth = scalar_op_info(x.op).truth;
-    bool whole = arity == 1 ? runs_whole(x.op, {a}) : arity == 2 ? runs_whole(x.op, {a, b}) : runs_whole(x.op, {a, b, c});
+    bool whole = arity == 1   ? runs_whole(x.op, {a})
+                 : arity == 2 ? runs_whole(x.op, {a, b})
+                              : runs_whole(x.op, {a, b, c});
     if (!whole && !lanes_.real[index][0]) return refuse(cat("the operation ", scalar_op_info(x.op).name)), -1;
     auto bring = [&](int v) { return whole ? as_whole(v) : is_logical(x.op) ? as_truth(v) : as_real(v); };
     Plan::Value result{.whole = whole && !is_comparison(x.op), .truth = truth};
@@ -264,10 +280,12 @@ class PlanBuilder {
       if (!storage) return refuse(cat("a result of type ", dtype_name(output_types_[o].dtype)));
       int v = value_of_[expression_.outputs[o]];
       v = storage->whole ? as_whole(v) : output_types_[o].dtype == DType::boolean ? as_truth(v) : as_real(v);
-      Plan::Output output{.value = v, .bytes = static_cast<int>(dtype_bytes(output_types_[o].dtype)),
+      Plan::Output output{.value = v,
+                          .bytes = static_cast<int>(dtype_bytes(output_types_[o].dtype)),
                           .conversion = static_cast<int>(storage->store)};
       bool copies = storage->store == Conversion::copy_real || storage->store == Conversion::copy_whole;
-      bool computed = std::ranges::any_of(plan_->steps_, [&](const Plan::Step& s) { return s.result == v && s.kind != Kind::load; });
+      bool computed = std::ranges::any_of(plan_->steps_,
+                                          [&](const Plan::Step& s) { return s.result == v && s.kind != Kind::load; });
       if (copies && computed && value(v).output < 0) value(v).output = static_cast<int>(o);
       plan_->outputs_.push_back(output);
     }
@@ -292,12 +310,15 @@ class PlanBuilder {
         int v = s.arguments[k];
         if (v < 0 || uses[v] != 1 || maker[v] < 0) continue;
         const Plan::Step& inner = plan_->steps_[maker[v]];
-        auto pair = inner.kind == Kind::real ? pair_of(static_cast<ScalarOp>(inner.index), static_cast<ScalarOp>(s.index), k)
-                                             : std::nullopt;
+        auto pair = inner.kind == Kind::real
+                        ? pair_of(static_cast<ScalarOp>(inner.index), static_cast<ScalarOp>(s.index), k)
+                        : std::nullopt;
         if (!pair) continue;
         gone[maker[v]] = true;
-        s = {.kind = Kind::pair, .index = static_cast<int>(*pair),
-             .arguments = {inner.arguments[0], inner.arguments[1], s.arguments[1 - k]}, .result = s.result};
+        s = {.kind = Kind::pair,
+             .index = static_cast<int>(*pair),
+             .arguments = {inner.arguments[0], inner.arguments[1], s.arguments[1 - k]},
+             .result = s.result};
         break;
       }
     }
@@ -344,7 +365,8 @@ class PlanBuilder {
     for (size_t i = 0; i < plan_->steps_.size(); ++i) {
       const Plan::Step& s = plan_->steps_[i];
       Plan::Value& v = value(s.result);
-      bool none = s.kind == Kind::load && plan_->inputs_[s.arguments[0]].in_place && plan_->inputs_[s.arguments[0]].layout.full;
+      bool none =
+          s.kind == Kind::load && plan_->inputs_[s.arguments[0]].in_place && plan_->inputs_[s.arguments[0]].layout.full;
       // A lane may write over its operands, if elements are of one size: then a slot that dies here serves again.
       bool same_size = s.kind == Kind::real || s.kind == Kind::pair;
       if (same_size) free.insert(free.end(), dying[i].begin(), dying[i].end());
@@ -361,11 +383,12 @@ class PlanBuilder {
     }
   }
 
-  // Tiles that divide the rows of broadcast operands let those be read where they are. Scratch, this tile's operands and
-  // the next one's, which the processor fetches ahead, stay within 24 KiB of the first-level cache.
+  // Tiles that divide the rows of broadcast operands let those be read where they are. Scratch, this tile's operands
+  // and the next one's, which the processor fetches ahead, stay within 24 KiB of the first-level cache.
   void choose_tile() {
     int64_t most = 1024;
-    int64_t streams = std::ranges::count_if(plan_->inputs_, [](const Plan::Input& in) { return in.in_place && in.layout.full; });
+    int64_t streams =
+        std::ranges::count_if(plan_->inputs_, [](const Plan::Input& in) { return in.in_place && in.layout.full; });
     while (most > 256 && most * (plan_->element_bytes_ * plan_->slots_ + 8 * streams) > 24576) most /= 2;
     plan_->tile_ = most;
     for (const Plan::Input& input : plan_->inputs_) {
@@ -391,7 +414,8 @@ class PlanBuilder {
 
 std::unique_ptr<const ElementwisePlan> ElementwisePlan::make(const ScalarExpr& expression,
                                                              const std::vector<TensorType>& inputs,
-                                                             const std::vector<TensorType>& outputs, std::string* reason) {
+                                                             const std::vector<TensorType>& outputs,
+                                                             std::string* reason) {
   return PlanBuilder(expression, inputs, outputs).build(reason);
 }
 

@@ -38,7 +38,8 @@ int64_t index_at(const KernelCall& call, int input, int64_t i, int64_t size) {
 void gather(const KernelCall& call) {
   const KernelQuery& q = call.query;
   Span s = span_of(q.in(0).shape, q.axis("axis"));
-  int64_t count = q.in(1).elements(), element = static_cast<int64_t>(dtype_bytes(q.in(0).dtype)), bytes = s.inner * element;
+  int64_t count = q.in(1).elements(), element = static_cast<int64_t>(dtype_bytes(q.in(0).dtype)),
+          bytes = s.inner * element;
   for_each_row(call.threads, s.outer * count, s.inner, [&](int64_t row) {
     int64_t index = index_at(call, 1, row % count, s.size);
     std::byte* to = call.out<std::byte>(0) + row * bytes;
@@ -70,7 +71,8 @@ void gather_elements(const KernelCall& call) {
         store_double(q.out(0).dtype, call.outputs[0], to, missing);
       } else {
         std::memcpy(call.out<std::byte>(0) + to * element,
-                    call.in<std::byte>(0) + (from + j * step + index * strides[axis]) * element, static_cast<size_t>(element));
+                    call.in<std::byte>(0) + (from + j * step + index * strides[axis]) * element,
+                    static_cast<size_t>(element));
       }
     }
   });
@@ -110,9 +112,11 @@ void add_slices(const NormLoops& loops, const float* dy, const int64_t* order, i
     return;
   }
   for (int64_t u = 0; u < units.count; ++u) std::fill_n(sums + u * block, width, 0.0f);
-  for (int64_t i = 0; i < many; ++i) loops.add(sums + order[i] / run % units.count * block, dy + order[i] * inner, width);
+  for (int64_t i = 0; i < many; ++i)
+    loops.add(sums + order[i] / run % units.count * block, dy + order[i] * inner, width);
   for (int64_t step = 1; step < units.count; step *= 2) {
-    for (int64_t u = 0; u + step < units.count; u += 2 * step) loops.add(sums + u * block, sums + (u + step) * block, width);
+    for (int64_t u = 0; u + step < units.count; u += 2 * step)
+      loops.add(sums + u * block, sums + (u + step) * block, width);
   }
   std::copy_n(sums, width, to);
 }
@@ -136,8 +140,9 @@ void gather_grad(const KernelCall& call) {
     for (int64_t t = task * per_task; t < std::min(slices, (task + 1) * per_task); ++t) {
       int64_t row = t / blocks, column = t % blocks * block, index = row % s.size;
       const float* dy = call.in<float>(0) + row / s.size * count * s.inner + column;
-      add_slices(loops, dy, sorted.order + sorted.first[index], sorted.first[index + 1] - sorted.first[index], count, q.units,
-                 s.inner, std::min(block, s.inner - column), call.out<float>(0) + row * s.inner + column, sums);
+      add_slices(loops, dy, sorted.order + sorted.first[index], sorted.first[index + 1] - sorted.first[index], count,
+                 q.units, s.inner, std::min(block, s.inner - column), call.out<float>(0) + row * s.inner + column,
+                 sums);
     }
   });
 }
@@ -152,7 +157,8 @@ EPL_KERNELS(cpu, gather) {
              .dtypes = {DType::f32},
              .accepts =
                  [](const KernelQuery& q) {
-                   return q.require(q.units.divide(q.in(1).elements()), "units that do not divide the indices") && requires_vectors(q);
+                   return q.require(q.units.divide(q.in(1).elements()), "units that do not divide the indices") &&
+                          requires_vectors(q);
                  },
              .workspace = [](const KernelQuery& q) { return sorted_bytes(q) + q.threads * q.units.count * block * 4; },
              .launch = gather_grad});

@@ -12,11 +12,11 @@ namespace {
 const GemmLevel& level_of_this_processor() { return *EPL_CPU_CHOOSE(gemm_level); }
 
 // Bounds of what a thread keeps in its caches, in floats.
-constexpr int64_t most_packed_a = 40 << 10;   // 160 KiB: most of a small second-level cache
-constexpr int64_t most_packed_b = 256 << 10;  // 1 MiB
-constexpr int64_t most_shared_a = 256 << 10;  // 1 MiB, from which every thread reads
-constexpr int64_t most_partials = 512 << 10;  // 2 MiB
-constexpr int64_t most_direct_columns = 256;  // up to which packing A does not pay
+constexpr int64_t max_packed_a = 40 << 10;   // 160 KiB: most of a small second-level cache
+constexpr int64_t max_packed_b = 256 << 10;  // 1 MiB
+constexpr int64_t max_shared_a = 256 << 10;  // 1 MiB, from which every thread reads
+constexpr int64_t max_partials = 512 << 10;  // 2 MiB
+constexpr int64_t max_direct_columns = 256;  // up to which packing A does not pay
 // Costs in units of one multiply-add of one vector, for choosing the tiles.
 constexpr double gather_cost = 8;     // of a vector that a callback gathers
 constexpr double transpose_cost = 5;  // of a vector packed across
@@ -58,7 +58,7 @@ void set_tiles(const GemmProblem& p, GemmPlan& plan, int64_t rows, int64_t colum
 
 void size_scratch(const GemmProblem& p, const GemmLevel& level, int64_t depth, GemmPlan& plan) {
   const int64_t width = plan.panel_vectors * level.lanes, columns = round_up(plan.tile_columns, width);
-  const int64_t rows = std::max<int64_t>(level.rows, most_packed_a / depth / level.rows * level.rows);
+  const int64_t rows = std::max<int64_t>(level.rows, max_packed_a / depth / level.rows * level.rows);
   plan.block_rows = std::min(plan.tile_rows, rows);
   plan.shared = plan.shared_a ? round_up(p.m * p.k, 16) : 0;
   plan.packed_a = plan.direct_a || plan.shared_a ? 0 : round_up(plan.block_rows * depth, 16);
@@ -76,16 +76,15 @@ GemmPlan make_plan(const GemmProblem& p, const GemmLevel& level, int threads) {
   plan.panel_vectors = p.m <= level.rows ? level.panel_vectors(p.m) : 2;
   plan.direct_b = p.b_col == 1 && !p.pack_b && p.m <= level.rows;
   plan.thin = p.m <= level.thin_rows && !p.pack_a && !p.pack_b && (p.b_col == 1 || p.b_row == 1);
-  plan.direct_a = p.a_col == 1 && !p.pack_a && p.m > level.rows && p.n <= most_direct_columns;
+  plan.direct_a = p.a_col == 1 && !p.pack_a && p.m > level.rows && p.n <= max_direct_columns;
   const int levels = floor_log2(p.units);
   if (!plan.thin && p.k > 0)
     plan.passing = std::min(levels, floor_log2(std::max<int64_t>(1, gemm_k_block / (p.k / p.units))));
   plan.levels = levels - plan.passing;
   const int64_t width = plan.panel_vectors * level.lanes;
   const int64_t depth = std::min(gemm_k_block, std::max<int64_t>(p.k, 1));
-  const int64_t most_columns = std::max(width, most_packed_b / gemm_k_block / width * width);
-  const bool may_share =
-      threads > 1 && plan.products == 1 && !plan.direct_a && !plan.thin && p.m * p.k <= most_shared_a;
+  const int64_t max_columns = std::max(width, max_packed_b / gemm_k_block / width * width);
+  const bool may_share = threads > 1 && plan.products == 1 && !plan.direct_a && !plan.thin && p.m * p.k <= max_shared_a;
 
   GemmPlan best;
   double best_time = 0;
@@ -100,14 +99,14 @@ GemmPlan make_plan(const GemmProblem& p, const GemmLevel& level, int threads) {
     const int64_t rows = std::min(round_up(ceil_div(p.m, row_cuts), level.rows), round_up(p.m, level.rows));
     for (int64_t column_cuts = 1;; column_cuts += std::max<int64_t>(1, column_cuts / 4)) {
       const int64_t columns = round_up(ceil_div(p.n, column_cuts), width);
-      if (columns > most_columns) continue;
-      if (plan.levels && rows * columns * plan.levels > most_partials && columns > width) continue;
+      if (columns > max_columns) continue;
+      if (plan.levels && rows * columns * plan.levels > max_partials && columns > width) continue;
       set_tiles(p, plan, rows, columns);
       consider();
       plan.shared_a = may_share && plan.row_tiles == 1 && plan.column_tiles > 1;
       if (plan.shared_a) consider();
       plan.shared_a = false;
-      if (columns == width || plan.tasks() > 8 * threads + plan.products * ceil_div(p.n, most_columns)) break;
+      if (columns == width || plan.tasks() > 8 * threads + plan.products * ceil_div(p.n, max_columns)) break;
     }
     if (rows <= level.rows) break;
   }

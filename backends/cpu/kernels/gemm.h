@@ -41,7 +41,7 @@ struct GemmProblem {
   int64_t c_run = 0, c_jump = 0;  // c_run 0: one run
   GemmBias bias = GemmBias::none;
   GemmPack pack_a = nullptr, pack_b = nullptr;
-  GemmBatch batch[3];           // outermost first; the packs get the flat index
+  GemmBatch batch[3];  // outermost first; the packs get the flat index
 };
 
 struct GemmArguments {

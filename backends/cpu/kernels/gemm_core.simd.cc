@@ -235,8 +235,8 @@ class Tile {
         if (panel > first && b_mode == BMode::packing) b_mode = BMode::packed;  // by the first of them
         kernel = micro_kernel(a_mode, b_mode, static_cast<int>(height), vectors, pairs);
       }
-      call.a = plan_.direct_a ? tile_.at.a + c_row * p_.a_row + block.k
-                              : packed_a + (row - packed_row) * block.length();
+      call.a =
+          plan_.direct_a ? tile_.at.a + c_row * p_.a_row + block.k : packed_a + (row - packed_row) * block.length();
       // A tile of partial sums is contiguous, in the order in which the tiles come.
       end.tree = partials_ + column * tile_.rows + row * width;
       if (end.final && p_.bias == GemmBias::rows) end.bias_rows = tile_.at.bias + c_row;

@@ -57,8 +57,7 @@ enum class AMode { packed, rows };
 enum class BMode { packed, direct, packing };
 
 // Adds what is at `from` (R rows `step` apart), as the left summand.
-template <int R, int V>
-HWY_INLINE void add_tile(Vector (&sum)[R][V], const float* from, int64_t step) {
+template <int R, int V> HWY_INLINE void add_tile(Vector (&sum)[R][V], const float* from, int64_t step) {
   const Floats d;
 #pragma GCC unroll 16
   for (int r = 0; r < R; ++r)
@@ -66,8 +65,7 @@ HWY_INLINE void add_tile(Vector (&sum)[R][V], const float* from, int64_t step) {
     for (int v = 0; v < V; ++v) sum[r][v] = hn::Add(hn::LoadU(d, from + r * step + v * lanes), sum[r][v]);
 }
 
-template <int R, int V>
-HWY_INLINE void store_tile(const Vector (&sum)[R][V], float* to, int64_t step) {
+template <int R, int V> HWY_INLINE void store_tile(const Vector (&sum)[R][V], float* to, int64_t step) {
   const Floats d;
 #pragma GCC unroll 16
   for (int r = 0; r < R; ++r)
@@ -76,8 +74,7 @@ HWY_INLINE void store_tile(const Vector (&sum)[R][V], float* to, int64_t step) {
 }
 
 // The end of a call, with the sum of all its units.
-template <int R, int V>
-HWY_INLINE void finish(Vector (&sum)[R][V], const MicroCall& call) {
+template <int R, int V> HWY_INLINE void finish(Vector (&sum)[R][V], const MicroCall& call) {
   const Floats d;
   const MicroEnd& end = call.end;
   float* to = end.c;
@@ -121,8 +118,7 @@ HWY_INLINE void add_product(Vector& sum, Vector a, Vector b) {
 }
 
 // A walk along k through R rows of A, of a panel of `height`, and a panel of B.
-template <int R, int V, AMode a_mode, BMode b_mode, int height>
-struct Walk {
+template <int R, int V, AMode a_mode, BMode b_mode, int height> struct Walk {
   const float* rows[R];  // AMode::packed: the first alone
   int64_t column = 0;    // AMode::rows
   const float* b;
@@ -190,24 +186,21 @@ struct Walk {
   }
 };
 
-template <int R, int V>
-HWY_INLINE void clear(Vector (&sum)[R][V]) {
+template <int R, int V> HWY_INLINE void clear(Vector (&sum)[R][V]) {
 #pragma GCC unroll 16
   for (int r = 0; r < R; ++r)
 #pragma GCC unroll 8
     for (int v = 0; v < V; ++v) sum[r][v] = hn::Zero(Floats());
 }
 
-template <int R>
-HWY_INLINE void prefetch_rows(const MicroEnd& end) {
+template <int R> HWY_INLINE void prefetch_rows(const MicroEnd& end) {
 #pragma GCC unroll 16
   for (int r = 0; r < R; ++r) __builtin_prefetch(end.c + r * end.c_step, 1);
 }
 
 // Joins the sum of the 2^level units before number `next` of the call to the subtrees that wait, as a binary counter
 // carries. Whether that was the end of the call.
-template <int R, int V>
-HWY_INLINE bool join(Vector (&sum)[R][V], const MicroCall& call, int64_t next, int level) {
+template <int R, int V> HWY_INLINE bool join(Vector (&sum)[R][V], const MicroCall& call, int64_t next, int level) {
   float* tree = call.end.passing_tree;
   for (int64_t carry = (next - 1) >> level; carry & 1; carry >>= 1, tree += R * V * lanes)
     add_tile<R, V>(sum, tree, V * lanes);
@@ -219,8 +212,7 @@ HWY_INLINE bool join(Vector (&sum)[R][V], const MicroCall& call, int64_t next, i
   return false;
 }
 
-template <int R, int V, AMode a_mode, BMode b_mode>
-void micro(const MicroCall& call) {
+template <int R, int V, AMode a_mode, BMode b_mode> void micro(const MicroCall& call) {
   constexpr int64_t ahead = 12;  // rows of B fetched ahead where they lie far apart
   Walk<R, V, a_mode, b_mode, R> walk(call);
   prefetch_rows<R>(call.end);
@@ -245,8 +237,7 @@ void micro(const MicroCall& call) {
 }
 
 // Some rows of a panel of `height`, two units at a time.
-template <int R, int height, BMode b_mode>
-HWY_INLINE void pair_rows(const MicroCall& call) {
+template <int R, int height, BMode b_mode> HWY_INLINE void pair_rows(const MicroCall& call) {
   Walk<R, 2, AMode::packed, b_mode, height> even(call);
   prefetch_rows<R>(call.end);
   for (int64_t chain = 2;; chain += 2) {
@@ -281,8 +272,7 @@ HWY_INLINE void pair_rows(const MicroCall& call) {
 }
 
 // An even number of units: there are registers for half a tile of two.
-template <int R, BMode b_mode>
-void micro_pairs(const MicroCall& call) {
+template <int R, BMode b_mode> void micro_pairs(const MicroCall& call) {
   constexpr int upper = R <= micro_rows / 2 ? R : (R + 1) / 2, lower = R - upper;
   pair_rows<upper, R, b_mode>(call);
   if constexpr (lower > 0) {
@@ -299,8 +289,7 @@ using Micro = void (*)(const MicroCall&);
 
 // Only what is of use is instantiated: thin tiles are wide, and only they read B directly; rows of A are read directly
 // only with plain panels; a panel is packed along the way only if it is whole.
-template <int R>
-Micro pick_micro(AMode a, BMode b, int vectors, bool pairs) {
+template <int R> Micro pick_micro(AMode a, BMode b, int vectors, bool pairs) {
   constexpr int wide = wide_vectors(R) > 2 ? wide_vectors(R) : 2;
   if (pairs && a == AMode::packed && vectors == 2) {
     if (b == BMode::packing) return micro_pairs<R, BMode::packing>;
@@ -318,8 +307,7 @@ Micro pick_micro(AMode a, BMode b, int vectors, bool pairs) {
 
 // The instance for `rows` rows and a panel of `vectors` vectors: 1, 2 or wide_vectors(rows). `pairs`: two units at
 // a time, for an even number of them.
-template <int R = micro_rows>
-Micro micro_kernel(AMode a, BMode b, int rows, int vectors, bool pairs) {
+template <int R = micro_rows> Micro micro_kernel(AMode a, BMode b, int rows, int vectors, bool pairs) {
   if constexpr (R == 0) {
     return nullptr;
   } else {

@@ -27,8 +27,7 @@ HWY_INLINE void thin_scalar(const ThinCall& call, int64_t row, int64_t column) {
 }
 
 // Adds K rows of B, times their elements of A, to the sums of the columns [begin, end).
-template <int R, int K>
-void thin_add_rows(const ThinCall& call, int64_t k, int64_t begin, int64_t end) {
+template <int R, int K> void thin_add_rows(const ThinCall& call, int64_t k, int64_t begin, int64_t end) {
   const Floats d;
   Vector a[R][K];
 #pragma GCC unroll 4
@@ -52,8 +51,7 @@ void thin_add_rows(const ThinCall& call, int64_t k, int64_t begin, int64_t end) 
 }
 
 // B by rows: several rows at a time, each a stream of its own.
-template <int R>
-void thin_by_rows(const ThinCall& call) {
+template <int R> void thin_by_rows(const ThinCall& call) {
   constexpr int K = 4;
   constexpr int64_t strip = 1024;
   const int64_t vectors_end = call.columns / lanes * lanes;
@@ -68,8 +66,7 @@ void thin_by_rows(const ThinCall& call) {
 }
 
 // B by columns: G groups of W columns are transposed in registers, four k at a time.
-template <int R, int G>
-void thin_add_columns(const ThinCall& call, int64_t column) {
+template <int R, int G> void thin_add_columns(const ThinCall& call, int64_t column) {
   constexpr int W = lanes < 8 ? 4 : 8;
   const hn::CappedTag<float, W> d;
   using V = hn::Vec<decltype(d)>;
@@ -106,8 +103,7 @@ void thin_add_columns(const ThinCall& call, int64_t column) {
     for (int g = 0; g < G; ++g) hn::StoreU(sum[r][g], d, call.sums + r * call.columns + column + g * W);
 }
 
-template <int R>
-void thin_by_columns(const ThinCall& call) {
+template <int R> void thin_by_columns(const ThinCall& call) {
   constexpr int W = lanes < 8 ? 4 : 8, G = 2;
   int64_t column = 0;
   for (; column + G * W <= call.columns; column += G * W) thin_add_columns<R, G>(call, column);

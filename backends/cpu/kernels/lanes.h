@@ -16,15 +16,26 @@ inline constexpr int lane_variants = 8;
 inline constexpr int scalar_ops = 64;  // at least the number of ScalarOps
 
 enum class Conversion : uint8_t {
-  real_to_whole,   // truncates, saturates; NaN is 0
-  whole_to_real,   // rounds once, to nearest even
-  truth_to_real,   // uint8 0 or 1 in memory
-  real_to_truth,   // 1 where the value is not 0
+  real_to_whole,        // truncates, saturates; NaN is 0
+  whole_to_real,        // rounds once, to nearest even
+  truth_to_real,        // uint8 0 or 1 in memory
+  real_to_truth,        // 1 where the value is not 0
   whole_to_truth_real,  // 0 or 1 as a real
   // To and from whole, as memory holds the integer types; values wrap.
-  i8_to_whole, i16_to_whole, i32_to_whole, u8_to_whole, u16_to_whole, u32_to_whole,
-  whole_to_i8, whole_to_i16, whole_to_i32, whole_to_u8, whole_to_u16, whole_to_u32,
-  copy_real, copy_whole,
+  i8_to_whole,
+  i16_to_whole,
+  i32_to_whole,
+  u8_to_whole,
+  u16_to_whole,
+  u32_to_whole,
+  whole_to_i8,
+  whole_to_i16,
+  whole_to_i32,
+  whole_to_u8,
+  whole_to_u16,
+  whole_to_u32,
+  copy_real,
+  copy_whole,
   count
 };
 
@@ -38,7 +49,11 @@ struct LaneTable {
   Lane pair[static_cast<int>(Pair::count)][lane_variants] = {};
 };
 
-namespace v3 { const LaneTable& lane_table(); }
-namespace v4 { const LaneTable& lane_table(); }
+namespace v3 {
+const LaneTable& lane_table();
+}
+namespace v4 {
+const LaneTable& lane_table();
+}
 
 }  // namespace epl::cpu

@@ -7,16 +7,14 @@
 namespace epl::cpu::EPL_SIMD {
 namespace {
 
-template <bool one>
-HWY_INLINE V operand(const float* p, int64_t i, V value) {
+template <bool one> HWY_INLINE V operand(const float* p, int64_t i, V value) {
   if constexpr (one) {
     return value;
   } else {
     return hn::LoadU(f32, p + i);
   }
 }
-template <bool one>
-HWY_INLINE V tail_operand(const float* p, int64_t i, V value, hn::Mask<F> mask) {
+template <bool one> HWY_INLINE V tail_operand(const float* p, int64_t i, V value, hn::Mask<F> mask) {
   if constexpr (one) {
     return value;
   } else {
@@ -27,7 +25,8 @@ HWY_INLINE V tail_operand(const float* p, int64_t i, V value, hn::Mask<F> mask) 
 // Runs `op` over a tile, whole vectors first, the rest under a mask.
 template <class Op, int arity, int variant>
 void real_lane(const void* pa, const void* pb, const void* pc, void* py, int64_t n) {
-  const float *a = static_cast<const float*>(pa), *b = static_cast<const float*>(pb), *c = static_cast<const float*>(pc);
+  const float *a = static_cast<const float*>(pa), *b = static_cast<const float*>(pb),
+              *c = static_cast<const float*>(pc);
   float* y = static_cast<float*>(py);
   constexpr bool one_a = variant & 1, one_b = variant & 2, one_c = variant & 4;
   V va = one_a ? set(*a) : hn::Zero(f32), vb = hn::Zero(f32), vc = hn::Zero(f32);
@@ -67,8 +66,7 @@ void plain_lane(const void* pa, const void* pb, const void* pc, void* py, int64_
   }
 }
 
-template <class Op, int arity>
-void add_real(Lane (&row)[lane_variants]) {
+template <class Op, int arity> void add_real(Lane (&row)[lane_variants]) {
   row[0] = real_lane<Op, arity, 0>;
   row[1] = real_lane<Op, arity, 1>;
   if constexpr (arity > 1) {
@@ -82,8 +80,7 @@ void add_real(Lane (&row)[lane_variants]) {
     row[7] = real_lane<Op, arity, 7>;
   }
 }
-template <class From, class To, class Op, int arity>
-void add_plain(Lane (&row)[lane_variants]) {
+template <class From, class To, class Op, int arity> void add_plain(Lane (&row)[lane_variants]) {
   row[0] = plain_lane<From, To, Op, arity, 0>;
   row[1] = plain_lane<From, To, Op, arity, 1>;
   if constexpr (arity > 1) {
@@ -104,9 +101,9 @@ HWY_INLINE hn::Mask<F> holds(V v) { return not_equal(v, hn::Zero(f32)); }
 // Exact in every case, whatever the C library: the remainder of a division of floats is a float.
 HWY_INLINE float remainder_of(float a, float b) { return __builtin_fmodf(a, b); }
 
-#define EPL_REAL(name, arity, parameters, ...)                          \
-  struct Real_##name {                                                  \
-    static HWY_INLINE V apply parameters { return __VA_ARGS__; }        \
+#define EPL_REAL(name, arity, parameters, ...)                   \
+  struct Real_##name {                                           \
+    static HWY_INLINE V apply parameters { return __VA_ARGS__; } \
   };
 EPL_REAL(add, 2, (V a, V b), hn::Add(a, b))
 EPL_REAL(sub, 2, (V a, V b), hn::Sub(a, b))
@@ -158,12 +155,14 @@ EPL_REAL(is_nan, 1, (V a), truth(is_nan(a)))
 EPL_REAL(is_inf, 1, (V a), truth(hn::Eq(hn::Abs(a), set(infinity))))
 EPL_REAL(select, 3, (V a, V b, V c), hn::IfThenElse(holds(a), b, c))
 
+// clang-format off
 #define EPL_REAL_LANES(X)                                                                                            \
   X(add, 2) X(sub, 2) X(mul, 2) X(div, 2) X(fma, 3) X(max, 2) X(min, 2) X(pow, 2) X(atan2, 2) X(neg, 1) X(abs, 1)     \
   X(sign, 1) X(sqrt, 1) X(reciprocal, 1) X(exp, 1) X(expm1, 1) X(log, 1) X(log1p, 1) X(erf, 1) X(sin, 1) X(cos, 1)    \
   X(tan, 1) X(asin, 1) X(acos, 1) X(atan, 1) X(sinh, 1) X(cosh, 1) X(tanh, 1) X(asinh, 1) X(acosh, 1) X(atanh, 1)     \
   X(sigmoid, 1) X(floor, 1) X(ceil, 1) X(round, 1) X(eq, 2) X(ne, 2) X(lt, 2) X(le, 2) X(gt, 2) X(ge, 2)              \
   X(logical_and, 2) X(logical_or, 2) X(logical_xor, 2) X(logical_not, 1) X(is_nan, 1) X(is_inf, 1) X(select, 3)
+// clang-format on
 
 struct Real_mod {
   static HWY_INLINE float apply(float a, float b) {
@@ -185,8 +184,8 @@ EPL_REAL(pair_mul_mul, 3, (V a, V b, V c), hn::Mul(hn::Mul(a, b), c))
 // Integers: wrap where signed arithmetic would be undefined; the cases of evaluate_scalar.
 using W = int64_t;
 using U = uint64_t;
-#define EPL_WHOLE(name, parameters, ...)                               \
-  struct Whole_##name {                                                \
+#define EPL_WHOLE(name, parameters, ...)                                         \
+  struct Whole_##name {                                                          \
     static HWY_INLINE W apply parameters { return static_cast<W>(__VA_ARGS__); } \
   };
 EPL_WHOLE(add, (W a, W b), U(a) + U(b))
@@ -203,7 +202,7 @@ EPL_WHOLE(sign, (W a), (a > 0) - (a < 0))
 EPL_WHOLE(floor, (W a), a)
 EPL_WHOLE(ceil, (W a), a)
 EPL_WHOLE(round, (W a), a)
-EPL_WHOLE(bit_and, (W a, W b), a & b)
+EPL_WHOLE(bit_and, (W a, W b), a& b)
 EPL_WHOLE(bit_or, (W a, W b), a | b)
 EPL_WHOLE(bit_xor, (W a, W b), a ^ b)
 EPL_WHOLE(bit_not, (W a), ~a)
@@ -217,14 +216,16 @@ struct Whole_mod {
     return r != 0 && (r < 0) != (b < 0) ? r + b : r;
   }
 };
+// clang-format off
 #define EPL_WHOLE_LANES(X)                                                                                          \
   X(add, 2) X(sub, 2) X(mul, 2) X(div, 2) X(fma, 3) X(max, 2) X(min, 2) X(mod, 2) X(fmod, 2) X(neg, 1) X(abs, 1)     \
   X(sign, 1) X(floor, 1) X(ceil, 1) X(round, 1) X(bit_and, 2) X(bit_or, 2) X(bit_xor, 2) X(bit_not, 1)               \
   X(shift_left, 2) X(shift_right, 2) X(select, 3)
+// clang-format on
 
 // Comparisons of integers give truth values, which are real.
-#define EPL_COMPARE(name, expression)                                          \
-  struct Compare_##name {                                                      \
+#define EPL_COMPARE(name, expression)                                              \
+  struct Compare_##name {                                                          \
     static HWY_INLINE float apply(W a, W b) { return (expression) ? 1.0f : 0.0f; } \
   };
 EPL_COMPARE(eq, a == b)
@@ -242,12 +243,24 @@ struct RealToWhole {
     return static_cast<W>(a);
   }
 };
-struct WholeToReal { static HWY_INLINE float apply(W a) { return static_cast<float>(a); } };
-struct WholeToTruth { static HWY_INLINE float apply(W a) { return a ? 1.0f : 0.0f; } };
-struct TruthToReal { static HWY_INLINE float apply(uint8_t a) { return a ? 1.0f : 0.0f; } };
-struct RealToTruth { static HWY_INLINE uint8_t apply(float a) { return a != 0; } };
-struct Copy { template <class T> static HWY_INLINE T apply(T a) { return a; } };
-template <class To> struct Convert { template <class T> static HWY_INLINE To apply(T a) { return static_cast<To>(a); } };
+struct WholeToReal {
+  static HWY_INLINE float apply(W a) { return static_cast<float>(a); }
+};
+struct WholeToTruth {
+  static HWY_INLINE float apply(W a) { return a ? 1.0f : 0.0f; }
+};
+struct TruthToReal {
+  static HWY_INLINE float apply(uint8_t a) { return a ? 1.0f : 0.0f; }
+};
+struct RealToTruth {
+  static HWY_INLINE uint8_t apply(float a) { return a != 0; }
+};
+struct Copy {
+  template <class T> static HWY_INLINE T apply(T a) { return a; }
+};
+template <class To> struct Convert {
+  template <class T> static HWY_INLINE To apply(T a) { return static_cast<To>(a); }
+};
 
 LaneTable make_table() {
   LaneTable t;
@@ -263,10 +276,20 @@ LaneTable make_table() {
   EPL_WHOLE_LANES(EPL_X)
 #undef EPL_X
 #define EPL_X(name) add_plain<W, float, Compare_##name, 2>(whole(ScalarOp::name));
-  EPL_X(eq) EPL_X(ne) EPL_X(lt) EPL_X(le) EPL_X(gt) EPL_X(ge)
+  EPL_X(eq)
+  EPL_X(ne)
+  EPL_X(lt)
+  EPL_X(le)
+  EPL_X(gt)
+  EPL_X(ge)
 #undef EPL_X
 #define EPL_X(name) add_real<Real_pair_##name, 3>(t.pair[static_cast<int>(Pair::name)]);
-  EPL_X(mul_add) EPL_X(mul_sub) EPL_X(mul_rsub) EPL_X(add_mul) EPL_X(sub_mul) EPL_X(mul_mul)
+  EPL_X(mul_add)
+  EPL_X(mul_sub)
+  EPL_X(mul_rsub)
+  EPL_X(add_mul)
+  EPL_X(sub_mul)
+  EPL_X(mul_mul)
 #undef EPL_X
   add_plain<float, W, RealToWhole, 1>(convert(Conversion::real_to_whole));
   add_plain<W, float, WholeToReal, 1>(convert(Conversion::whole_to_real));
@@ -275,10 +298,15 @@ LaneTable make_table() {
   add_plain<W, float, WholeToTruth, 1>(convert(Conversion::whole_to_truth_real));
   add_plain<float, float, Copy, 1>(convert(Conversion::copy_real));
   add_plain<W, W, Copy, 1>(convert(Conversion::copy_whole));
-#define EPL_X(name, type)                                                                  \
-  add_plain<type, W, Convert<W>, 1>(convert(Conversion::name##_to_whole));                 \
+#define EPL_X(name, type)                                                  \
+  add_plain<type, W, Convert<W>, 1>(convert(Conversion::name##_to_whole)); \
   add_plain<W, type, Convert<type>, 1>(convert(Conversion::whole_to_##name));
-  EPL_X(i8, int8_t) EPL_X(i16, int16_t) EPL_X(i32, int32_t) EPL_X(u8, uint8_t) EPL_X(u16, uint16_t) EPL_X(u32, uint32_t)
+  EPL_X(i8, int8_t)
+  EPL_X(i16, int16_t)
+  EPL_X(i32, int32_t)
+  EPL_X(u8, uint8_t)
+  EPL_X(u16, uint16_t)
+  EPL_X(u32, uint32_t)
 #undef EPL_X
   return t;
 }

@@ -123,20 +123,17 @@ Product weight_product(const KernelQuery& q) {
   return product;
 }
 
-template <Product make(const KernelQuery&)>
-bool accepts(const KernelQuery& q) {
+template <Product make(const KernelQuery&)> bool accepts(const KernelQuery& q) {
   const Product product = make(q);
   return q.require(product.fits, "leading dimensions that broadcast in more than three runs") &&
          q.require(product.units.divide(product.gemm.k), "units that do not divide the summed dimension");
 }
 
-template <Product make(const KernelQuery&)>
-int64_t workspace(const KernelQuery& q) {
+template <Product make(const KernelQuery&)> int64_t workspace(const KernelQuery& q) {
   return gemm_workspace_bytes(make(q).gemm, q.threads);
 }
 
-template <Product make(const KernelQuery&)>
-std::shared_ptr<const void> prepare(const KernelQuery& q) {
+template <Product make(const KernelQuery&)> std::shared_ptr<const void> prepare(const KernelQuery& q) {
   return std::make_shared<const Product>(make(q));
 }
 
@@ -150,14 +147,14 @@ void launch(const KernelCall& call) {
   const GemmProblem& p = product.gemm;
   StridedOperand operands[2] = {{arguments.a, p.a_row, p.a_col, {}, false}, {arguments.b, p.b_col, p.b_row, {}, true}};
   for (StridedOperand& operand : operands) std::copy_n(p.batch, 3, operand.batch);
-  const UnitOrder orders[2] = {{pack_strided, &operands[0], p.k, product.units}, {pack_strided, &operands[1], p.k, product.units}};
+  const UnitOrder orders[2] = {{pack_strided, &operands[0], p.k, product.units},
+                               {pack_strided, &operands[1], p.k, product.units}};
   arguments.a_context = &orders[0];
   arguments.b_context = &orders[1];
   gemm(product.gemm, arguments, call.workspace, call.threads);
 }
 
-template <Product make(const KernelQuery&)>
-void add_row(KernelTable& table, const char* op, const char* name) {
+template <Product make(const KernelQuery&)> void add_row(KernelTable& table, const char* op, const char* name) {
   table.add({.op = op,
              .name = name,
              .dtypes = {DType::f32},

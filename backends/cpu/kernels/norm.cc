@@ -30,15 +30,15 @@ bool accepts(const KernelQuery& q) {
 const float* operand(const KernelCall& call, int i) { return i < call.query.inputs() ? call.in<float>(i) : nullptr; }
 float* result(const KernelCall& call, int i) { return i < call.query.outputs() ? call.out<float>(i) : nullptr; }
 
-template <bool centred>
-void forward(const KernelCall& call) {
+template <bool centred> void forward(const KernelCall& call) {
   auto [rows, width] = norm_shape(call.query, call.query.in(0));
   auto* loop = EPL_CPU_CHOOSE(norm_loops)().forward;
   const float *x = operand(call, 0), *scale = operand(call, 1), *bias = centred ? operand(call, 2) : nullptr;
   float *y = result(call, 0), *mean = centred ? result(call, 1) : nullptr, *rstd = result(call, centred ? 2 : 1);
   float epsilon = static_cast<float>(call.attributes().number("epsilon"));
   for_each_row(call.threads, rows, width, [&, n = width](int64_t r) {
-    loop(x + r * n, scale, bias, epsilon, centred, y ? y + r * n : nullptr, mean ? mean + r : nullptr, rstd ? rstd + r : nullptr, n);
+    loop(x + r * n, scale, bias, epsilon, centred, y ? y + r * n : nullptr, mean ? mean + r : nullptr,
+         rstd ? rstd + r : nullptr, n);
   });
 }
 
@@ -46,11 +46,13 @@ void forward(const KernelCall& call) {
 struct RowSums {
   int64_t run, segments, lanes, pieces;
   RowSums(int64_t rows, int64_t units)
-      : run(rows / units), segments(segment_count(run)), lanes(std::min<int64_t>(run, reduce_lanes)), pieces(units * segments * lanes) {}
+      : run(rows / units),
+        segments(segment_count(run)),
+        lanes(std::min<int64_t>(run, reduce_lanes)),
+        pieces(units * segments * lanes) {}
 };
 
-template <bool centred>
-int64_t backward_workspace(const KernelQuery& q) {
+template <bool centred> int64_t backward_workspace(const KernelQuery& q) {
   auto [rows, width] = norm_shape(q, q.in(1));
   return RowSums(rows, q.units.count).pieces * width * (centred ? 2 : 1) * 4;
 }
@@ -62,30 +64,32 @@ void join_rows(const NormLoops& loops, float* partials, const RowSums& sums, int
   auto join = [&](int64_t first, int64_t count, int64_t stride, int64_t column, int64_t n) {
     for (int64_t step = 1; step < count; step *= 2) {
       for (int64_t i = 0; i + step < count; i += 2 * step) {
-        loops.add(partials + (first + i * stride) * width + column, partials + (first + (i + step) * stride) * width + column, n);
+        loops.add(partials + (first + i * stride) * width + column,
+                  partials + (first + (i + step) * stride) * width + column, n);
       }
     }
   };
-  threads.run_ranges((width + block - 1) / block, std::max<int64_t>(1, task_values / (sums.pieces * block)), [&](int64_t begin, int64_t end) {
-    for (int64_t b = begin; b < end; ++b) {
-      int64_t column = b * block, n = std::min(block, width - column);
-      for (int64_t s = 0; s < units * sums.segments; ++s) {
-        for (int64_t half = reduce_lanes / 2; half > 0; half /= 2) {
-          for (int64_t l = 0; l + half < std::min(sums.lanes, 2 * half); ++l) {
-            float* lane = partials + (s * sums.lanes + l) * width + column;
-            loops.add(lane, lane + half * width, n);
-          }
-        }
-      }
-      for (int64_t u = 0; u < units; ++u) join(u * sums.segments * sums.lanes, sums.segments, sums.lanes, column, n);
-      join(0, units, sums.segments * sums.lanes, column, n);
-      std::copy_n(partials + column, n, to + column);
-    }
-  });
+  threads.run_ranges((width + block - 1) / block, std::max<int64_t>(1, task_values / (sums.pieces * block)),
+                     [&](int64_t begin, int64_t end) {
+                       for (int64_t b = begin; b < end; ++b) {
+                         int64_t column = b * block, n = std::min(block, width - column);
+                         for (int64_t s = 0; s < units * sums.segments; ++s) {
+                           for (int64_t half = reduce_lanes / 2; half > 0; half /= 2) {
+                             for (int64_t l = 0; l + half < std::min(sums.lanes, 2 * half); ++l) {
+                               float* lane = partials + (s * sums.lanes + l) * width + column;
+                               loops.add(lane, lane + half * width, n);
+                             }
+                           }
+                         }
+                         for (int64_t u = 0; u < units; ++u)
+                           join(u * sums.segments * sums.lanes, sums.segments, sums.lanes, column, n);
+                         join(0, units, sums.segments * sums.lanes, column, n);
+                         std::copy_n(partials + column, n, to + column);
+                       }
+                     });
 }
 
-template <bool centred>
-void backward(const KernelCall& call) {
+template <bool centred> void backward(const KernelCall& call) {
   const KernelQuery& q = call.query;
   auto [rows, width] = norm_shape(q, q.in(1));
   const NormLoops& loops = EPL_CPU_CHOOSE(norm_loops)();
@@ -103,7 +107,8 @@ void backward(const KernelCall& call) {
   int64_t grain = std::max<int64_t>(1, task_values / (width * std::max<int64_t>(1, rows / sums.pieces)));
   call.threads.run_ranges(sums.pieces, grain, [&, n = width](int64_t begin, int64_t end) {
     for (int64_t piece = begin; piece < end; ++piece) {
-      int64_t lane = piece % sums.lanes, segment = piece / sums.lanes % sums.segments, unit = piece / sums.lanes / sums.segments;
+      int64_t lane = piece % sums.lanes, segment = piece / sums.lanes % sums.segments,
+              unit = piece / sums.lanes / sums.segments;
       float* scale_sum = dscale ? scales + piece * n : nullptr;
       float* bias_sum = dbias ? biases + piece * n : nullptr;
       if (scale_sum) std::fill_n(scale_sum, n, 0.0f);
@@ -130,12 +135,32 @@ EPL_KERNELS(cpu, norm) {
   const std::vector<DType> f32 = {DType::f32};
   auto over_x = [](const KernelQuery&, int input, int output) { return input == 0 && output == 0; };
   auto over_either = [](const KernelQuery&, int input, int output) { return input < 2 && output == 0; };
-  table.add({.op = "layer_norm", .name = "layer_norm_rows", .dtypes = f32, .accepts = accepts, .may_alias = over_x, .launch = forward<true>});
-  table.add({.op = "rms_norm", .name = "rms_norm_rows", .dtypes = f32, .accepts = accepts, .may_alias = over_x, .launch = forward<false>});
-  table.add({.op = "layer_norm_grad", .name = "layer_norm_grad_lanes", .dtypes = f32, .accepts = accepts_backward,
-             .workspace = backward_workspace<true>, .may_alias = over_either, .launch = backward<true>});
-  table.add({.op = "rms_norm_grad", .name = "rms_norm_grad_lanes", .dtypes = f32, .accepts = accepts_backward,
-             .workspace = backward_workspace<false>, .may_alias = over_either, .launch = backward<false>});
+  table.add({.op = "layer_norm",
+             .name = "layer_norm_rows",
+             .dtypes = f32,
+             .accepts = accepts,
+             .may_alias = over_x,
+             .launch = forward<true>});
+  table.add({.op = "rms_norm",
+             .name = "rms_norm_rows",
+             .dtypes = f32,
+             .accepts = accepts,
+             .may_alias = over_x,
+             .launch = forward<false>});
+  table.add({.op = "layer_norm_grad",
+             .name = "layer_norm_grad_lanes",
+             .dtypes = f32,
+             .accepts = accepts_backward,
+             .workspace = backward_workspace<true>,
+             .may_alias = over_either,
+             .launch = backward<true>});
+  table.add({.op = "rms_norm_grad",
+             .name = "rms_norm_grad_lanes",
+             .dtypes = f32,
+             .accepts = accepts_backward,
+             .workspace = backward_workspace<false>,
+             .may_alias = over_either,
+             .launch = backward<false>});
 }
 
 }  // namespace epl::cpu

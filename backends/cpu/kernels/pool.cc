@@ -10,8 +10,8 @@
 namespace epl::cpu {
 namespace {
 
-constexpr int most_spatial = 3;
-using Three = std::array<int64_t, most_spatial>;
+constexpr int max_spatial = 3;
+using Three = std::array<int64_t, max_spatial>;
 
 // The geometry, with leading spatial dimensions of size one put in front of what is missing.
 struct Pool {
@@ -26,19 +26,24 @@ Three filled(const KernelQuery& q, const char* name, int spatial, int64_t missin
   if (!q.attributes.has(name)) return values;
   const Ints& given = q.attributes.ints(name);
   if (given.empty()) return values;
-  for (int d = 0; d < spatial; ++d) values[most_spatial - spatial + d] = given[from + d];
+  for (int d = 0; d < spatial; ++d) values[max_spatial - spatial + d] = given[from + d];
   return values;
 }
 Three spatial_of(const Shape& shape) {
   Three values = {1, 1, 1};
-  for (size_t d = 2; d < shape.size(); ++d) values[most_spatial - (shape.size() - d)] = shape[d];
+  for (size_t d = 2; d < shape.size(); ++d) values[max_spatial - (shape.size() - d)] = shape[d];
   return values;
 }
 
 Pool pool_of(const KernelQuery& q, const Shape& x, const Shape& y) {
   int n = static_cast<int>(x.size()) - 2;
-  Pool p{.in = spatial_of(x), .out = spatial_of(y), .kernel = filled(q, "kernel", n, 1), .strides = filled(q, "strides", n, 1),
-         .dilations = filled(q, "dilations", n, 1), .begin = filled(q, "pads", n, 0), .end = filled(q, "pads", n, 0, n)};
+  Pool p{.in = spatial_of(x),
+         .out = spatial_of(y),
+         .kernel = filled(q, "kernel", n, 1),
+         .strides = filled(q, "strides", n, 1),
+         .dilations = filled(q, "dilations", n, 1),
+         .begin = filled(q, "pads", n, 0),
+         .end = filled(q, "pads", n, 0, n)};
   p.planes = x[0] * x[1];
   p.in_size = p.in[0] * p.in[1] * p.in[2];
   p.out_size = p.out[0] * p.out[1] * p.out[2];
@@ -60,8 +65,7 @@ Taps taps(const Pool& p, int d, int64_t position, int64_t low, int64_t high) {
 }
 
 // Calls f(offset within the plane) for every element of the window at (a, b, c).
-template <class F>
-void for_each_tap(const Pool& p, int64_t a, int64_t b, int64_t c, F&& f) {
+template <class F> void for_each_tap(const Pool& p, int64_t a, int64_t b, int64_t c, F&& f) {
   Taps x = taps(p, 0, a, 0, p.in[0]), y = taps(p, 1, b, 0, p.in[1]), z = taps(p, 2, c, 0, p.in[2]);
   for (int64_t i = 0; i < x.count; ++i) {
     for (int64_t j = 0; j < y.count; ++j) {
@@ -72,8 +76,7 @@ void for_each_tap(const Pool& p, int64_t a, int64_t b, int64_t c, F&& f) {
 }
 
 // Calls f(position of the window, a, b, c) for every window.
-template <class F>
-void for_each_window(const Pool& p, F&& f) {
+template <class F> void for_each_window(const Pool& p, F&& f) {
   int64_t at = 0;
   for (int64_t a = 0; a < p.out[0]; ++a) {
     for (int64_t b = 0; b < p.out[1]; ++b) {
@@ -86,7 +89,7 @@ void for_each_window(const Pool& p, F&& f) {
 float divisor(const Pool& p, int64_t a, int64_t b, int64_t c) {
   int64_t n = 1;
   const int64_t at[] = {a, b, c};
-  for (int d = 0; d < most_spatial; ++d) {
+  for (int d = 0; d < max_spatial; ++d) {
     n *= p.include_pad ? taps(p, d, at[d], -p.begin[d], p.in[d] + p.end[d]).count : taps(p, d, at[d], 0, p.in[d]).count;
   }
   return static_cast<float>(n);
@@ -97,10 +100,14 @@ void max_pool(const KernelCall& call) {
   int32_t* indices = call.query.outputs() > 1 ? call.out<int32_t>(1) : nullptr;
   MaxPoolRow loop = cpu_level() == CpuLevel::v4 ? v4::max_pool_row : v3::max_pool_row;
   for_each_row(call.threads, p.planes, p.in_size, [&](int64_t plane) {
-    int32_t rows[most_pool_rows];
-    PoolRow row{.plane = call.in<float>(0) + plane * p.in_size, .rows = rows, .width = static_cast<int32_t>(p.in[2]),
-                .kernel = static_cast<int32_t>(p.kernel[2]), .stride = static_cast<int32_t>(p.strides[2]),
-                .dilation = static_cast<int32_t>(p.dilations[2]), .begin = static_cast<int32_t>(p.begin[2])};
+    int32_t rows[max_pool_rows];
+    PoolRow row{.plane = call.in<float>(0) + plane * p.in_size,
+                .rows = rows,
+                .width = static_cast<int32_t>(p.in[2]),
+                .kernel = static_cast<int32_t>(p.kernel[2]),
+                .stride = static_cast<int32_t>(p.strides[2]),
+                .dilation = static_cast<int32_t>(p.dilations[2]),
+                .begin = static_cast<int32_t>(p.begin[2])};
     for (int64_t line = 0; line < p.out[0] * p.out[1]; ++line) {
       Taps x = taps(p, 0, line / p.out[1], 0, p.in[0]), y = taps(p, 1, line % p.out[1], 0, p.in[1]);
       row.row_count = 0;
@@ -157,11 +164,13 @@ void avg_pool_grad(const KernelCall& call) {
   });
 }
 
-bool accepts(const KernelQuery& q) { return q.require(q.in(0).ndim() <= 2 + most_spatial, "more than three spatial dimensions"); }
+bool accepts(const KernelQuery& q) {
+  return q.require(q.in(0).ndim() <= 2 + max_spatial, "more than three spatial dimensions");
+}
 bool accepts_max(const KernelQuery& q) {
   if (!accepts(q)) return false;
   Three kernel = filled(q, "kernel", q.in(0).ndim() - 2, 1);
-  return q.require(kernel[0] * kernel[1] <= most_pool_rows, "a window of too many rows") &&
+  return q.require(kernel[0] * kernel[1] <= max_pool_rows, "a window of too many rows") &&
          q.require(q.in(0).elements() < (int64_t{1} << 31), "2^31 elements or more") && requires_vectors(q);
 }
 
@@ -172,7 +181,11 @@ EPL_KERNELS(cpu, pool) {
   table.add({.op = "max_pool", .name = "max_pool_planes", .dtypes = f32, .accepts = accepts_max, .launch = max_pool});
   table.add({.op = "max_pool_grad", .name = "max_pool_grad_planes", .dtypes = f32, .launch = max_pool_grad});
   table.add({.op = "avg_pool", .name = "avg_pool_planes", .dtypes = f32, .accepts = accepts, .launch = avg_pool});
-  table.add({.op = "avg_pool_grad", .name = "avg_pool_grad_planes", .dtypes = f32, .accepts = accepts, .launch = avg_pool_grad});
+  table.add({.op = "avg_pool_grad",
+             .name = "avg_pool_grad_planes",
+             .dtypes = f32,
+             .accepts = accepts,
+             .launch = avg_pool_grad});
 }
 
 }  // namespace epl::cpu

@@ -10,7 +10,8 @@ void max_row(const PoolRow& row, float* y, int32_t* indices, int64_t outputs) {
   const VI last = hn::Set(s32, row.width - 1);
   for (int64_t c = 0; c < outputs; c += lanes) {
     // Columns may lie outside the row: such a tap reads a clamped column and is left out.
-    VI start = hn::Add(hn::Mul(hn::Iota(s32, static_cast<int32_t>(c)), hn::Set(s32, row.stride)), hn::Set(s32, -row.begin));
+    VI start =
+        hn::Add(hn::Mul(hn::Iota(s32, static_cast<int32_t>(c)), hn::Set(s32, row.stride)), hn::Set(s32, -row.begin));
     V best = set(-infinity);
     VI place = hn::Set(s32, -1);
     for (int r = 0; r < row.row_count; ++r) {

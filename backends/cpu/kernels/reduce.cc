@@ -15,8 +15,7 @@ constexpr int64_t task_values = 32768;  // what is worth waking a thread for
 int64_t round_up(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
 // The values of `dims` in row-major order, cut into contiguous runs: f(offset, values) for [first, first + count).
-template <class Dims, class F>
-void for_each_run(const Dims& dims, int64_t first, int64_t count, F&& f) {
+template <class Dims, class F> void for_each_run(const Dims& dims, int64_t first, int64_t count, F&& f) {
   int last = static_cast<int>(dims.size()) - 1;
   int64_t row = dims[last].size;
   int64_t outer = first / row, position = first % row;
@@ -74,7 +73,8 @@ void ReducePlan::put_units_first(Units units) {
     const int64_t of_units = std::clamp<int64_t>(run * units.count / (behind * within), 1, size / within);
     if (within > 1 || d + 1 == folded_.size()) inner.insert(inner.begin(), {within, stride});
     if (of_units > 1) middle.insert(middle.begin(), {of_units, stride * within});
-    if (const int64_t before = size / within / of_units; before > 1) outer.insert(outer.begin(), {before, stride * within * of_units});
+    if (const int64_t before = size / within / of_units; before > 1)
+      outer.insert(outer.begin(), {before, stride * within * of_units});
     behind *= size;
   }
   folded_ = middle;
@@ -114,9 +114,10 @@ void ReducePlan::run(Reducer op, const float* x, float* y, void* workspace, Thre
   }
 }
 
-// Every output is a sequence of values of its own; partials are [output][unit][segment]. They are computed in the order in
-// which the values lie: memory gives short runs far apart at half its rate.
-void ReducePlan::run_values(const ReduceLoops& loops, const float* x, float* y, float* partials, ThreadPool& threads) const {
+// Every output is a sequence of values of its own; partials are [output][unit][segment]. They are computed in the order
+// in which the values lie: memory gives short runs far apart at half its rate.
+void ReducePlan::run_values(const ReduceLoops& loops, const float* x, float* y, float* partials,
+                            ThreadPool& threads) const {
   int64_t run = reduced_ / units_, pieces = units_ * segments_;
   int64_t grain = std::max<int64_t>(1, task_values / std::min(run, reduce_segment));
   const bool units_outside = !kept_.empty() && folded_[0].stride > kept_[0].stride;
@@ -132,9 +133,8 @@ void ReducePlan::run_values(const ReduceLoops& loops, const float* x, float* y, 
       const float* source = x + kept_offset(output);
       const int64_t from = unit * run + first;
       if (from % folded_.back().size + count <= folded_.back().size) {  // contiguous
-        for_each_run(folded_, from, count, [&](int64_t offset, int64_t values) {
-          loops.segments(source + offset, values, to_partials);
-        });
+        for_each_run(folded_, from, count,
+                     [&](int64_t offset, int64_t values) { loops.segments(source + offset, values, to_partials); });
       } else {
         for (int64_t s = 0; s < many; ++s) {
           const int64_t n = std::min(reduce_segment, count - s * reduce_segment);
@@ -184,28 +184,29 @@ void ReducePlan::run_columns(const ReduceLoops& loops, const float* x, float* y,
     }
   });
   if (pieces == 1) return;
-  threads.run_ranges(outer_ * blocks, std::max<int64_t>(1, task_values / (pieces * column_block)), [&](int64_t begin, int64_t end) {
-    for (int64_t t = begin; t < end; ++t) {
-      int64_t column = t % blocks * column_block, width = std::min(column_block, columns_ - column);
-      float* own = partials + t / blocks * pieces * columns_ + column;
-      auto join = [&](int64_t from, int64_t count, int64_t stride) {
-        for (int64_t step = 1; step < count; step *= 2) {
-          for (int64_t i = 0; i + step < count; i += 2 * step) {
-            loops.join_rows(own + (from + i * stride) * columns_, own + (from + (i + step) * stride) * columns_, width);
-          }
-        }
-      };
-      for (int64_t u = 0; u < units_; ++u) join(u * segments_, segments_, 1);
-      join(0, units_, segments_);
-      std::memcpy(y + t / blocks * columns_ + column, own, width * sizeof(float));
-    }
-  });
+  threads.run_ranges(outer_ * blocks, std::max<int64_t>(1, task_values / (pieces * column_block)),
+                     [&](int64_t begin, int64_t end) {
+                       for (int64_t t = begin; t < end; ++t) {
+                         int64_t column = t % blocks * column_block, width = std::min(column_block, columns_ - column);
+                         float* own = partials + t / blocks * pieces * columns_ + column;
+                         auto join = [&](int64_t from, int64_t count, int64_t stride) {
+                           for (int64_t step = 1; step < count; step *= 2) {
+                             for (int64_t i = 0; i + step < count; i += 2 * step) {
+                               loops.join_rows(own + (from + i * stride) * columns_,
+                                               own + (from + (i + step) * stride) * columns_, width);
+                             }
+                           }
+                         };
+                         for (int64_t u = 0; u < units_; ++u) join(u * segments_, segments_, 1);
+                         join(0, units_, segments_);
+                         std::memcpy(y + t / blocks * columns_ + column, own, width * sizeof(float));
+                       }
+                     });
 }
 
 namespace {
 
-template <Reducer op>
-void add_row(KernelTable& table, const char* name, const char* row) {
+template <Reducer op> void add_row(KernelTable& table, const char* name, const char* row) {
   constexpr bool honours_units = op == Reducer::sum;
   table.add({.op = name,
              .name = row,
@@ -216,17 +217,23 @@ void add_row(KernelTable& table, const char* name, const char* row) {
                    bool empty = values == 0 && (op == Reducer::max || op == Reducer::min);
                    return q.require(cpu_level() != CpuLevel::none, "a processor without AVX2") &&
                           q.require(!empty, "an extreme of nothing") &&
-                          q.require(!honours_units || q.units.divide(values), "units that do not divide the summed elements");
+                          q.require(!honours_units || q.units.divide(values),
+                                    "units that do not divide the summed elements");
                  },
-             .workspace = [](const KernelQuery& q) {
-               return ReducePlan(q.in(0).shape, q.attributes.ints("axes"), honours_units ? q.units : Units()).workspace_bytes(q.threads);
-             },
+             .workspace =
+                 [](const KernelQuery& q) {
+                   return ReducePlan(q.in(0).shape, q.attributes.ints("axes"), honours_units ? q.units : Units())
+                       .workspace_bytes(q.threads);
+                 },
              .prepare = [](const KernelQuery& q) -> std::shared_ptr<const void> {
-               return std::make_shared<const ReducePlan>(q.in(0).shape, q.attributes.ints("axes"), honours_units ? q.units : Units());
+               return std::make_shared<const ReducePlan>(q.in(0).shape, q.attributes.ints("axes"),
+                                                         honours_units ? q.units : Units());
              },
-             .launch = [](const KernelCall& call) {
-               static_cast<const ReducePlan*>(call.prepared)->run(op, call.in<float>(0), call.out<float>(0), call.workspace, call.threads);
-             }});
+             .launch =
+                 [](const KernelCall& call) {
+                   static_cast<const ReducePlan*>(call.prepared)
+                       ->run(op, call.in<float>(0), call.out<float>(0), call.workspace, call.threads);
+                 }});
 }
 
 }  // namespace

@@ -25,8 +25,12 @@ struct ReduceLoops {
 };
 inline constexpr int64_t column_block = 256;
 
-namespace v3 { const ReduceLoops& reduce_loops(Reducer op); }
-namespace v4 { const ReduceLoops& reduce_loops(Reducer op); }
+namespace v3 {
+const ReduceLoops& reduce_loops(Reducer op);
+}
+namespace v4 {
+const ReduceLoops& reduce_loops(Reducer op);
+}
 
 // How a tensor is reduced: dimensions of size one dropped, neighbours of a kind merged.
 class ReducePlan {
@@ -52,9 +56,9 @@ class ReducePlan {
 
   std::vector<Dim> kept_, folded_;  // outermost first; without the columns; the units of `folded_` follow one another
   int64_t units_ = 1, reduced_ = 1;
-  int64_t outer_ = 1;               // outputs, or rows of them
-  int64_t columns_ = 1;             // neighbouring outputs that are contiguous in the input: 1 where the last dimension is reduced
-  int64_t segments_ = 1;            // of one unit
+  int64_t outer_ = 1;    // outputs, or rows of them
+  int64_t columns_ = 1;  // neighbouring outputs that are contiguous in the input: 1 where the last dimension is reduced
+  int64_t segments_ = 1;  // of one unit
 };
 
 }  // namespace epl::cpu

@@ -6,8 +6,7 @@
 namespace epl::cpu::EPL_SIMD {
 namespace {
 
-template <class Op>
-void segments(const float* x, int64_t n, float* partials) {
+template <class Op> void segments(const float* x, int64_t n, float* partials) {
   reduce_segments<Op>(n, Stored{x}, [&](float value) { *partials++ = value; });
 }
 
@@ -36,26 +35,25 @@ void columns(const float* x, const int64_t* offsets, int64_t rows, int64_t width
   }
 }
 
-template <class Op>
-float join(float a, float b) {
-  return Op::join(a, b);
-}
-template <class Op>
-void join_rows(float* a, const float* b, int64_t width) {
+template <class Op> float join(float a, float b) { return Op::join(a, b); }
+template <class Op> void join_rows(float* a, const float* b, int64_t width) {
   for_each_vector(width, [&](auto load, auto store) HWY_ATTR { store(Op::join(load(a), load(b)), a); });
 }
 
-template <class Op>
-constexpr ReduceLoops loops_of = {segments<Op>, columns<Op>, join<Op>, join_rows<Op>};
+template <class Op> constexpr ReduceLoops loops_of = {segments<Op>, columns<Op>, join<Op>, join_rows<Op>};
 
 }  // namespace
 
 const ReduceLoops& reduce_loops(Reducer op) {
   switch (op) {
-    case Reducer::max: return loops_of<Max>;
-    case Reducer::min: return loops_of<Min>;
-    case Reducer::product: return loops_of<Product>;
-    case Reducer::sum: break;
+    case Reducer::max:
+      return loops_of<Max>;
+    case Reducer::min:
+      return loops_of<Min>;
+    case Reducer::product:
+      return loops_of<Product>;
+    case Reducer::sum:
+      break;
   }
   return loops_of<Sum>;
 }

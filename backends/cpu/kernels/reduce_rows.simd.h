@@ -33,14 +33,12 @@ struct Lanes {
   V part[parts];
 };
 
-template <class Op>
-HWY_INLINE Lanes start() {
+template <class Op> HWY_INLINE Lanes start() {
   Lanes l;
   for (V& part : l.part) part = set(Op::identity);
   return l;
 }
-template <class Op>
-HWY_INLINE float join_lanes(const Lanes& l) {
+template <class Op> HWY_INLINE float join_lanes(const Lanes& l) {
   alignas(64) float v[reduce_lanes];
   for (int p = 0; p < parts; ++p) hn::Store(l.part[p], f32, v + p * lanes);
   for (int half = reduce_lanes / 2; half > 0; half /= 2) {
@@ -51,12 +49,10 @@ HWY_INLINE float join_lanes(const Lanes& l) {
 
 // Takes values i to i + 16 of a row, or as many as there are before `end`. `value(i, mask)` gives a vector of values
 // from i on; where the mask is given, lanes outside it may hold anything.
-template <class Op, class Value>
-HWY_INLINE void take(Lanes& l, int64_t i, const Value& value) {
+template <class Op, class Value> HWY_INLINE void take(Lanes& l, int64_t i, const Value& value) {
   for (int p = 0; p < parts; ++p) l.part[p] = Op::join(l.part[p], value(i + p * lanes));
 }
-template <class Op, class Value>
-HWY_INLINE void take_tail(Lanes& l, int64_t i, int64_t end, const Value& value) {
+template <class Op, class Value> HWY_INLINE void take_tail(Lanes& l, int64_t i, int64_t end, const Value& value) {
   for (int p = 0; p < parts; ++p) {
     int64_t left = end - i - p * lanes;
     if (left <= 0) break;
@@ -65,8 +61,7 @@ HWY_INLINE void take_tail(Lanes& l, int64_t i, int64_t end, const Value& value) 
   }
 }
 
-template <class Op, class Value>
-HWY_INLINE float reduce_one_segment(int64_t begin, int64_t end, const Value& value) {
+template <class Op, class Value> HWY_INLINE float reduce_one_segment(int64_t begin, int64_t end, const Value& value) {
   Lanes l = start<Op>();
   int64_t i = begin;
   for (; i + reduce_lanes <= end; i += reduce_lanes) take<Op>(l, i, value);
@@ -105,8 +100,7 @@ HWY_INLINE void reduce_segments(int64_t n, const Value& value, const Emit& emit)
 }
 
 // One run of n values in the canonical order: the tree over segments grows as a binary counter.
-template <class Op, class Value>
-HWY_INLINE float reduce_row(int64_t n, const Value& value) {
+template <class Op, class Value> HWY_INLINE float reduce_row(int64_t n, const Value& value) {
   if (n <= reduce_segment) return reduce_one_segment<Op>(0, n, value);
   float waiting[64];
   uint64_t count = 0;
@@ -132,11 +126,11 @@ struct Stored {
 
 // Calls f(i, load, store) for whole vectors of a row and once more, masked, for the rest: load(p) reads p[i...],
 // store(v, p) writes them.
-template <class Body>
-HWY_INLINE void for_each_vector(int64_t n, const Body& body) {
+template <class Body> HWY_INLINE void for_each_vector(int64_t n, const Body& body) {
   int64_t i = 0;
   for (; i + lanes <= n; i += lanes) {
-    body([i](const float* p) HWY_ATTR { return hn::LoadU(f32, p + i); }, [i](V v, float* p) HWY_ATTR { hn::StoreU(v, f32, p + i); });
+    body([i](const float* p) HWY_ATTR { return hn::LoadU(f32, p + i); },
+         [i](V v, float* p) HWY_ATTR { hn::StoreU(v, f32, p + i); });
   }
   if (i < n) {
     auto mask = hn::FirstN(f32, static_cast<size_t>(n - i));

@@ -13,8 +13,7 @@ inline constexpr int64_t task_values = 16384;  // elements worth waking a thread
 inline int64_t row_grain(int64_t width) { return std::max<int64_t>(1, task_values / std::max<int64_t>(width, 1)); }
 
 // Calls f(row) for all rows of `width` elements, on all threads.
-template <class F>
-void for_each_row(ThreadPool& threads, int64_t rows, int64_t width, F&& f) {
+template <class F> void for_each_row(ThreadPool& threads, int64_t rows, int64_t width, F&& f) {
   threads.run_ranges(rows, row_grain(width), [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) f(row);
   });
@@ -50,7 +49,8 @@ struct AxisRows {
 // Calls f(row, scratch) for all rows, on all threads; `scratch` is room of its thread for `buffers` rows.
 template <class F>
 void for_each_axis_row(ThreadPool& threads, const AxisRows& rows, int buffers, void* workspace, F&& f) {
-  int64_t grain = row_grain(rows.n), tasks = std::min<int64_t>((rows.rows + grain - 1) / grain, int64_t{8} * threads.size());
+  int64_t grain = row_grain(rows.n),
+          tasks = std::min<int64_t>((rows.rows + grain - 1) / grain, int64_t{8} * threads.size());
   threads.run(tasks, [&](int64_t task, int thread) {
     float* scratch = static_cast<float*>(workspace) + thread * buffers * rows.scratch_values();
     for (int64_t row = rows.rows * task / tasks; row < rows.rows * (task + 1) / tasks; ++row) f(row, scratch);

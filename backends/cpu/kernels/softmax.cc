@@ -6,13 +6,14 @@
 namespace epl::cpu {
 namespace {
 
-bool accepts(const KernelQuery& q) { return q.require(q.in(0).shape[q.axis("axis")] > 0, "empty rows") && requires_vectors(q); }
+bool accepts(const KernelQuery& q) {
+  return q.require(q.in(0).shape[q.axis("axis")] > 0, "empty rows") && requires_vectors(q);
+}
 bool may_alias(const KernelQuery&, int, int) { return true; }
 AxisRows rows_of(const KernelQuery& q) { return AxisRows(q.in(0), q.axis("axis")); }
 int64_t workspace(const KernelQuery& q) { return axis_row_scratch(rows_of(q), 2, q.threads); }
 
-template <auto member>
-void one_operand(const KernelCall& call) {
+template <auto member> void one_operand(const KernelCall& call) {
   AxisRows rows = rows_of(call.query);
   auto* loop = EPL_CPU_CHOOSE(softmax_loops)().*member;
   float* y = call.out<float>(0);
@@ -22,8 +23,7 @@ void one_operand(const KernelCall& call) {
     rows.write(y, r, to);
   });
 }
-template <auto member>
-void two_operands(const KernelCall& call) {
+template <auto member> void two_operands(const KernelCall& call) {
   AxisRows rows = rows_of(call.query);
   auto* loop = EPL_CPU_CHOOSE(softmax_loops)().*member;
   float* y = call.out<float>(0);
@@ -39,13 +39,33 @@ void two_operands(const KernelCall& call) {
 
 EPL_KERNELS(cpu, softmax) {
   const std::vector<DType> f32 = {DType::f32};
-  table.add({.op = "softmax", .name = "softmax_rows", .dtypes = f32, .accepts = accepts, .workspace = workspace, .may_alias = may_alias,
+  table.add({.op = "softmax",
+             .name = "softmax_rows",
+             .dtypes = f32,
+             .accepts = accepts,
+             .workspace = workspace,
+             .may_alias = may_alias,
              .launch = one_operand<&SoftmaxLoops::softmax>});
-  table.add({.op = "softmax_grad", .name = "softmax_grad_rows", .dtypes = f32, .accepts = accepts, .workspace = workspace, .may_alias = may_alias,
+  table.add({.op = "softmax_grad",
+             .name = "softmax_grad_rows",
+             .dtypes = f32,
+             .accepts = accepts,
+             .workspace = workspace,
+             .may_alias = may_alias,
              .launch = two_operands<&SoftmaxLoops::softmax_grad>});
-  table.add({.op = "log_softmax", .name = "log_softmax_rows", .dtypes = f32, .accepts = accepts, .workspace = workspace, .may_alias = may_alias,
+  table.add({.op = "log_softmax",
+             .name = "log_softmax_rows",
+             .dtypes = f32,
+             .accepts = accepts,
+             .workspace = workspace,
+             .may_alias = may_alias,
              .launch = one_operand<&SoftmaxLoops::log_softmax>});
-  table.add({.op = "log_softmax_grad", .name = "log_softmax_grad_rows", .dtypes = f32, .accepts = accepts, .workspace = workspace, .may_alias = may_alias,
+  table.add({.op = "log_softmax_grad",
+             .name = "log_softmax_grad_rows",
+             .dtypes = f32,
+             .accepts = accepts,
+             .workspace = workspace,
+             .may_alias = may_alias,
              .launch = two_operands<&SoftmaxLoops::log_softmax_grad>});
 }
 

@@ -20,7 +20,11 @@ struct SoftmaxLoops {
   void (*cross_entropy_grad)(const float* x, float lse, int64_t target, float scale, float* y, int64_t n);
 };
 
-namespace v3 { const SoftmaxLoops& softmax_loops(); }
-namespace v4 { const SoftmaxLoops& softmax_loops(); }
+namespace v3 {
+const SoftmaxLoops& softmax_loops();
+}
+namespace v4 {
+const SoftmaxLoops& softmax_loops();
+}
 
 }  // namespace epl::cpu

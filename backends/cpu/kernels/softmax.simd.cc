@@ -33,7 +33,9 @@ struct ShiftedExp {
   const float* x;
   V shift;
   HWY_INLINE V operator()(int64_t i) const { return exp(hn::Sub(hn::LoadU(f32, x + i), shift)); }
-  HWY_INLINE V operator()(int64_t i, hn::Mask<F> mask) const { return exp(hn::Sub(hn::MaskedLoad(mask, f32, x + i), shift)); }
+  HWY_INLINE V operator()(int64_t i, hn::Mask<F> mask) const {
+    return exp(hn::Sub(hn::MaskedLoad(mask, f32, x + i), shift));
+  }
 };
 struct Products {
   const float *a, *b;
@@ -85,7 +87,8 @@ void cross_entropy_grad(const float* x, float lse, int64_t target, float scale, 
 }  // namespace
 
 const SoftmaxLoops& softmax_loops() {
-  static constexpr SoftmaxLoops loops = {softmax, softmax_grad, log_softmax, log_softmax_grad, log_sum_exp, cross_entropy_grad};
+  static constexpr SoftmaxLoops loops = {softmax,          softmax_grad, log_softmax,
+                                         log_softmax_grad, log_sum_exp,  cross_entropy_grad};
   return loops;
 }
 

@@ -12,8 +12,7 @@ constexpr int64_t task_bytes = 65536;
 constexpr int64_t square = 16;  // of a blocked transposition
 
 // One row of `n` elements.
-template <class T>
-void copy_row(const T* source, int64_t source_step, T* target, int64_t target_step, int64_t n) {
+template <class T> void copy_row(const T* source, int64_t source_step, T* target, int64_t target_step, int64_t n) {
   if (source_step == 1 && target_step == 1) {
     std::memcpy(target, source, n * sizeof(T));
   } else if (source_step == 0 && target_step == 1) {
@@ -23,7 +22,8 @@ void copy_row(const T* source, int64_t source_step, T* target, int64_t target_st
   }
 }
 
-// rows x columns elements where rows are neighbours in the source and columns in the target: squares of both fit the cache.
+// rows x columns elements where rows are neighbours in the source and columns in the target: squares of both fit the
+// cache.
 template <class T>
 void copy_square(const T* source, int64_t source_column, T* target, int64_t target_row, int64_t rows, int64_t columns) {
   for (int64_t r = 0; r < rows; ++r) {
@@ -71,16 +71,20 @@ int64_t StridedCopy::elements() const {
 void StridedCopy::run(const void* source, void* target, ThreadPool& threads) const {
   if (elements() == 0) return;
   switch (element_bytes_) {
-    case 1: return run_as(static_cast<const uint8_t*>(source), static_cast<uint8_t*>(target), threads);
-    case 2: return run_as(static_cast<const uint16_t*>(source), static_cast<uint16_t*>(target), threads);
-    case 4: return run_as(static_cast<const uint32_t*>(source), static_cast<uint32_t*>(target), threads);
-    case 8: return run_as(static_cast<const uint64_t*>(source), static_cast<uint64_t*>(target), threads);
-    default: EPL_CHECK(false, "elements of ", element_bytes_, " bytes");
+    case 1:
+      return run_as(static_cast<const uint8_t*>(source), static_cast<uint8_t*>(target), threads);
+    case 2:
+      return run_as(static_cast<const uint16_t*>(source), static_cast<uint16_t*>(target), threads);
+    case 4:
+      return run_as(static_cast<const uint32_t*>(source), static_cast<uint32_t*>(target), threads);
+    case 8:
+      return run_as(static_cast<const uint64_t*>(source), static_cast<uint64_t*>(target), threads);
+    default:
+      EPL_CHECK(false, "elements of ", element_bytes_, " bytes");
   }
 }
 
-template <class T>
-void StridedCopy::run_as(const T* source, T* target, ThreadPool& threads) const {
+template <class T> void StridedCopy::run_as(const T* source, T* target, ThreadPool& threads) const {
   const Dim inner = dims_.back();
   // A transposition: some other dimension walks the source one by one, while the innermost strides.
   int across = -1;
@@ -93,9 +97,11 @@ void StridedCopy::run_as(const T* source, T* target, ThreadPool& threads) const 
   // The dimension that a transposition takes whole, or the row, is cut too where there are few others.
   int64_t work = inner.size * rows.size, cuts = 1;
   const int64_t long_side = across < 0 ? inner.size : rows.size;
-  if (outer < 4 * threads.size()) cuts = std::clamp<int64_t>(outer * work * static_cast<int64_t>(sizeof(T)) / task_bytes, 1, 4 * threads.size());
+  if (outer < 4 * threads.size())
+    cuts = std::clamp<int64_t>(outer * work * static_cast<int64_t>(sizeof(T)) / task_bytes, 1, 4 * threads.size());
   cuts = std::max<int64_t>(1, std::min(cuts, long_side / square));
-  int64_t grain = std::max<int64_t>(1, task_bytes * cuts / std::max<int64_t>(1, work * static_cast<int64_t>(sizeof(T))));
+  int64_t grain =
+      std::max<int64_t>(1, task_bytes * cuts / std::max<int64_t>(1, work * static_cast<int64_t>(sizeof(T))));
   threads.run_ranges(outer * cuts, grain, [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t) {
       int64_t rest = t / cuts, piece = t % cuts, from = 0, to = 0;
@@ -107,11 +113,14 @@ void StridedCopy::run_as(const T* source, T* target, ThreadPool& threads) const 
         to += i * dims_[d].target;
       }
       int64_t squares = (long_side + square - 1) / square;
-      int64_t first = squares * piece / cuts * square, last = std::min(long_side, squares * (piece + 1) / cuts * square);
+      int64_t first = squares * piece / cuts * square,
+              last = std::min(long_side, squares * (piece + 1) / cuts * square);
       if (across < 0) {
-        copy_row(source + from + first * inner.source, inner.source, target + to + first * inner.target, inner.target, last - first);
+        copy_row(source + from + first * inner.source, inner.source, target + to + first * inner.target, inner.target,
+                 last - first);
       } else {
-        transpose(source + from + first, inner.source, target + to + first * rows.target, rows.target, last - first, inner.size);
+        transpose(source + from + first, inner.source, target + to + first * rows.target, rows.target, last - first,
+                  inner.size);
       }
     }
   });
@@ -129,10 +138,14 @@ void fill_elements(const void* element, DType type, void* target, int64_t count,
     });
   };
   switch (dtype_bytes(type)) {
-    case 1: return fill(static_cast<const uint8_t*>(element));
-    case 2: return fill(static_cast<const uint16_t*>(element));
-    case 4: return fill(static_cast<const uint32_t*>(element));
-    default: return fill(static_cast<const uint64_t*>(element));
+    case 1:
+      return fill(static_cast<const uint8_t*>(element));
+    case 2:
+      return fill(static_cast<const uint16_t*>(element));
+    case 4:
+      return fill(static_cast<const uint32_t*>(element));
+    default:
+      return fill(static_cast<const uint64_t*>(element));
   }
 }
 void copy_bytes(const void* source, void* target, int64_t bytes, ThreadPool& threads) {

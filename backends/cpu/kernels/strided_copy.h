@@ -23,8 +23,7 @@ class StridedCopy {
   int64_t elements() const;
 
  private:
-  template <class T>
-  void run_as(const T* source, T* target, ThreadPool& threads) const;
+  template <class T> void run_as(const T* source, T* target, ThreadPool& threads) const;
 
   std::vector<Dim> dims_;  // merged; sizes above one; at least one
   int64_t element_bytes_;

@@ -1,5 +1,5 @@
-// Products whose sum runs over a batch that is not the first of the summed dimensions: the units of k lie in turns, and packs bring them
-// one behind the other, which is what `gemm` sums.
+// Products whose sum runs over a batch that is not the first of the summed dimensions: the units of k lie in turns, and
+// packs bring them one behind the other, which is what `gemm` sums.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,8 @@ struct StridedOperand {
   bool b = false;  // which of a batch's strides are this operand's
 };
 
-inline void pack_strided(const void* context, int64_t batch, int64_t first, int64_t count, int64_t k, int64_t depth, float* to, int64_t stride) {
+inline void pack_strided(const void* context, int64_t batch, int64_t first, int64_t count, int64_t k, int64_t depth,
+                         float* to, int64_t stride) {
   const auto& m = *static_cast<const StridedOperand*>(context);
   const float* from = m.data + first * m.row + k * m.col;
   for (int d = 2; d >= 0; --d) {
@@ -42,8 +43,8 @@ struct UnitOrder {
   Units units;
 };
 
-inline void pack_in_unit_order(const void* context, int64_t batch, int64_t first, int64_t count, int64_t k, int64_t depth, float* to,
-                               int64_t stride) {
+inline void pack_in_unit_order(const void* context, int64_t batch, int64_t first, int64_t count, int64_t k,
+                               int64_t depth, float* to, int64_t stride) {
   const auto& order = *static_cast<const UnitOrder*>(context);
   const int64_t run = order.units.run(order.n);
   while (depth > 0) {

@@ -14,8 +14,9 @@ namespace {
 // The cells of a file, one after the other.
 class Cells {
  public:
-  Cells(std::string_view text, char separator, const std::string& path) : text_(text), separator_(separator), path_(&path) {
-    if (text_.starts_with("\xef\xbb\xbf")) at_ = 3;   // the mark that spreadsheets write in front of UTF-8
+  Cells(std::string_view text, char separator, const std::string& path)
+      : text_(text), separator_(separator), path_(&path) {
+    if (text_.starts_with("\xef\xbb\xbf")) at_ = 3;  // the mark that spreadsheets write in front of UTF-8
   }
   // Names for messages.
   void name_columns(const std::vector<std::string>* names) { names_ = names; }
@@ -35,7 +36,7 @@ class Cells {
     }
     return false;
   }
-  bool more() const { return more_; }   // of this line
+  bool more() const { return more_; }  // of this line
   // The next cell of the line, without the quotes around it. Valid until the next call.
   Status next(std::string_view& cell) {
     ++column_;
@@ -47,15 +48,22 @@ class Cells {
     size_t end = i;
     while (end < text_.size() && text_[end] != separator_ && text_[end] != '\n') ++end;
     cell = text_.substr(i, end - i);
-    while (!cell.empty() && (space(cell.back()) || (cell.back() == '\r' && (end == text_.size() || text_[end] == '\n')))) cell.remove_suffix(1);
+    while (!cell.empty() &&
+           (space(cell.back()) || (cell.back() == '\r' && (end == text_.size() || text_[end] == '\n'))))
+      cell.remove_suffix(1);
     leave(end);
     return {};
   }
   // An error in the cell that was read last.
   Status wrong(std::string_view what) const {
     const auto column = static_cast<size_t>(column_);
-    const std::string name = names_ && column >= 1 && column <= names_->size() && !(*names_)[column - 1].empty() ? cat(" ", quoted(excerpt((*names_)[column - 1], 60))) : "";
-    return Status(Code::data_loss, cat("line ", cell_line_, ", column ", column_, name, " (byte ", static_cast<int64_t>(cell_), "): ", what), *path_);
+    const std::string name = names_ && column >= 1 && column <= names_->size() && !(*names_)[column - 1].empty()
+                                 ? cat(" ", quoted(excerpt((*names_)[column - 1], 60)))
+                                 : "";
+    return Status(
+        Code::data_loss,
+        cat("line ", cell_line_, ", column ", column_, name, " (byte ", static_cast<int64_t>(cell_), "): ", what),
+        *path_);
   }
 
  private:
@@ -93,7 +101,7 @@ class Cells {
   const std::string* path_;
   const std::vector<std::string>* names_ = nullptr;
   std::string unquoted_;
-  size_t at_ = 0, cell_ = 0;   // bytes of the file: the next cell, the last one
+  size_t at_ = 0, cell_ = 0;  // bytes of the file: the next cell, the last one
   int64_t line_ = 1, cell_line_ = 1, column_ = 0;
   bool more_ = false;
 };
@@ -111,9 +119,11 @@ std::optional<double> number_in(std::string_view cell) {
   const auto [stop, failure] = std::from_chars(cell.data(), cell.data() + cell.size(), value);
   if (cell.empty() || stop != cell.data() + cell.size() || failure == std::errc::invalid_argument) return std::nullopt;
   if (failure == std::errc::result_out_of_range) {
-    // Too small is zero, too large infinite; a negative exponent tells them apart where the mantissa is as short as any.
+    // Too small is zero, too large infinite; a negative exponent tells them apart where the mantissa is as short as
+    // any.
     const size_t exponent = cell.find_first_of("eE");
-    const bool small = exponent != std::string_view::npos ? cell.substr(exponent + 1).starts_with('-') : cell.find_first_of("123456789") > cell.find('.');
+    const bool small = exponent != std::string_view::npos ? cell.substr(exponent + 1).starts_with('-')
+                                                          : cell.find_first_of("123456789") > cell.find('.');
     return small ? 0.0 : HUGE_VAL;
   }
   return value;
@@ -124,7 +134,7 @@ std::optional<int64_t> whole_in(std::string_view cell) {
   int64_t value = 0;
   const auto [stop, failure] = std::from_chars(cell.data(), cell.data() + cell.size(), value);
   if (failure == std::errc() && stop == cell.data() + cell.size()) return value;
-  const std::optional<double> real = number_in(cell);   // "0.0", as pandas writes a column that once had a gap
+  const std::optional<double> real = number_in(cell);  // "0.0", as pandas writes a column that once had a gap
   if (!real || *real != std::floor(*real) || std::fabs(*real) > 9007199254740992.0) return std::nullopt;
   return static_cast<int64_t>(*real);
 }
@@ -146,10 +156,12 @@ class Csv {
   }
 
  private:
-  // The names of the columns; where there are none the cells are where they were, and columns are called by their numbers.
+  // The names of the columns; where there are none the cells are where they were, and columns are called by their
+  // numbers.
   Status read_head(Cells& cells) {
     const std::string& header = request_.options.text("header");
-    if (!header.empty() && header != "true" && header != "false") return invalid("option header of a table is ", excerpt(header, 40), "; true or false is expected");
+    if (!header.empty() && header != "true" && header != "false")
+      return invalid("option header of a table is ", excerpt(header, 40), "; true or false is expected");
     const Cells start = cells;
     if (!cells.next_line()) return Status(Code::data_loss, "the table is empty", request_.path);
     bool numbers = true;
@@ -163,21 +175,26 @@ class Csv {
       for (size_t i = 0; i < names_.size(); ++i) names_[i] = std::to_string(i + 1);
       cells = start;
     } else if (header.empty() && numbers) {
-      return Status(Code::data_loss, cat("the first line has no names but numbers (", short_list(names_), "): say {\"header\": false} if it is a sample like the others, "
-                                         "{\"header\": true} if the columns are really called so"), request_.path);
+      return Status(Code::data_loss,
+                    cat("the first line has no names but numbers (", short_list(names_),
+                        "): say {\"header\": false} if it is a sample like the others, "
+                        "{\"header\": true} if the columns are really called so"),
+                    request_.path);
     }
     if (names_.size() == 1) {
       for (const char other : {';', '\t', ','}) {
         if (other != separator_ && names_[0].find(other) != std::string::npos) {
           const std::string character = other == '\t' ? "\"\\t\"" : quoted(std::string(1, other));
-          return cells.wrong(cat("a table needs two columns, one of them the target; this one seems to be separated by ", other == '\t' ? "tabs" : character, ": {\"separator\": ", character, "}"));
+          return cells.wrong(
+              cat("a table needs two columns, one of them the target; this one seems to be separated by ",
+                  other == '\t' ? "tabs" : character, ": {\"separator\": ", character, "}"));
         }
       }
     }
     return {};
   }
 
-  // A column holds texts if the first value in it is no number.
+  // A column holds texts if the first value in it is not a number.
   Result<std::vector<bool>> find_texts(Cells cells) const {
     std::vector<bool> texts(names_.size()), known(names_.size());
     size_t unknown = names_.size();
@@ -207,7 +224,8 @@ class Csv {
       Status status = is_missing(cell) ? table_->set_missing(row, column, cell) : set(row, column, kinds[column], cell);
       if (!status.ok()) return cells.wrong(status.message());
     }
-    if (column < kinds.size()) return cells.wrong(cat("the line ends after ", column, " cells; the head names ", kinds.size(), " columns"));
+    if (column < kinds.size())
+      return cells.wrong(cat("the line ends after ", column, " cells; the head names ", kinds.size(), " columns"));
     return {};
   }
 
@@ -215,13 +233,17 @@ class Csv {
     if (kind == CellKind::text) return table_->set_text(row, column, cell);
     if (kind == CellKind::whole) {
       const std::optional<int64_t> value = whole_in(cell);
-      if (!value) return invalid(quoted(excerpt(cell, 40)), " is no whole number", number_in(cell) ? ", as a class is" : "; {\"classes\": \"names\"} takes texts as classes");
+      if (!value)
+        return invalid(quoted(excerpt(cell, 40)), " is not an integer",
+                       number_in(cell) ? ", as a class is" : "; {\"classes\": \"names\"} takes texts as classes");
       table_->set_whole(row, column, *value);
       return {};
     }
     const std::optional<double> value = number_in(cell);
-    if (!value) return invalid(quoted(excerpt(cell, 40)), " is no number");
-    if (!std::isfinite(static_cast<float>(*value))) return invalid(quoted(excerpt(cell, 40)), std::isfinite(*value) ? " is too large for a 32-bit number" : " is no finite number");
+    if (!value) return invalid(quoted(excerpt(cell, 40)), " is not a number");
+    if (!std::isfinite(static_cast<float>(*value)))
+      return invalid(quoted(excerpt(cell, 40)),
+                     std::isfinite(*value) ? " is too large for a 32-bit number" : " is not a finite number");
     table_->set_real(row, column, *value);
     return {};
   }
@@ -234,13 +256,17 @@ class Csv {
 
 Result<std::unique_ptr<Reader>> open_csv(const ReaderRequest& request) {
   const std::string& separator = request.options.text("separator");
-  if (separator.size() != 1 || separator == "\"" || separator == "\n" || separator == "\r") return invalid("option separator of a table is ", quoted(separator), "; it is one character");
+  if (separator.size() != 1 || separator == "\"" || separator == "\n" || separator == "\r")
+    return invalid("option separator of a table is ", quoted(separator), "; it is one character");
   return Csv(request, separator[0]).read();
 }
 
 std::vector<ReaderOption> options(const char* separator) {
   std::vector<ReaderOption> all = Table::options();
-  all.push_back({"header", std::string(), "whether the first line has the names of the columns; without it they are called `1`, `2`, ... Not given: `true`, and an error where that line is all numbers", true});
+  all.push_back({"header", std::string(),
+                 "whether the first line has the names of the columns; without it they are called `1`, `2`, ... Not "
+                 "given: `true`, and an error where that line is all numbers",
+                 true});
   all.push_back({"separator", std::string(separator), "the character between two cells"});
   return all;
 }
@@ -255,7 +281,10 @@ EPL_READER(csv) {
 }
 
 EPL_READER(tsv) {
-  return {.doc = "The same with tabs between the cells.", .options = options("\t"), .suffixes = {".tsv", ".tab"}, .open = open_csv};
+  return {.doc = "The same with tabs between the cells.",
+          .options = options("\t"),
+          .suffixes = {".tsv", ".tab"},
+          .open = open_csv};
 }
 
 }  // namespace epl

@@ -6,16 +6,16 @@
 #include <cmath>
 #include <cstring>
 
+#include "core/base/file.h"
 #include "core/base/json.h"
 #include "core/data/codecs.h"
 #include "core/data/image.h"
-#include "core/base/file.h"
 #include "core/data/reader.h"
 
 namespace epl {
 namespace {
 
-constexpr int64_t most_pixels = int64_t{1} << 28;
+constexpr int64_t max_pixels = int64_t{1} << 28;
 
 std::string small_letters(std::string text) {
   for (char& c : text) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
@@ -35,7 +35,8 @@ Result<Listing> list(const std::string& path) {
     if (entry->d_name[0] == '.') continue;
     const std::string name = entry->d_name;
     struct stat info{};
-    if (::stat((path + "/" + name).c_str(), &info) != 0) return system_error("cannot look at", path + "/" + name, errno);
+    if (::stat((path + "/" + name).c_str(), &info) != 0)
+      return system_error("cannot look at", path + "/" + name, errno);
     if (S_ISDIR(info.st_mode)) out.folders.push_back(name);
     if (S_ISREG(info.st_mode)) out.files.push_back(name);
   }
@@ -47,7 +48,7 @@ Result<Listing> list(const std::string& path) {
 struct Wanted {
   int64_t height = 0, width = 0, channels = 0;
   bool crop = false, channels_first = true;
-  std::vector<float> mean, deviation;   // of each channel
+  std::vector<float> mean, deviation;  // of each channel
 };
 
 class ImageReader : public Reader {
@@ -59,7 +60,8 @@ class ImageReader : public Reader {
     EPL_TRY(collect(options.text("classes")));
     if (paths_.empty()) return Status(Code::invalid_argument, "the folder holds no .jpg, .jpeg or .png", root_);
     EPL_TRY(look_at_first());
-    const Shape shape = wanted_.channels_first ? Shape{wanted_.channels, wanted_.height, wanted_.width} : Shape{wanted_.height, wanted_.width, wanted_.channels};
+    const Shape shape = wanted_.channels_first ? Shape{wanted_.channels, wanted_.height, wanted_.width}
+                                               : Shape{wanted_.height, wanted_.width, wanted_.channels};
     fields_ = {{options.text("input"), {DType::f32, shape}}};
     if (!names_.empty()) fields_.push_back({"target", {DType::i64, {}}});
     return {};
@@ -91,13 +93,19 @@ class ImageReader : public Reader {
     wanted_.height = options.integer("height");
     wanted_.width = options.integer("width");
     wanted_.channels = options.integer("channels");
-    if (wanted_.channels != 1 && wanted_.channels != 3) return invalid("option channels of reader images is ", wanted_.channels, "; it is 1 for grey or 3 for red, green and blue");
-    if (wanted_.height < 0 || wanted_.width < 0 || (wanted_.height == 0) != (wanted_.width == 0) || wanted_.height > 65535 || wanted_.width > 65535) {
-      return invalid("options height and width of reader images are ", wanted_.height, " and ", wanted_.width, "; give both, or none where all images are of one size");
+    if (wanted_.channels != 1 && wanted_.channels != 3)
+      return invalid("option channels of reader images is ", wanted_.channels,
+                     "; it is 1 for grey or 3 for red, green and blue");
+    if (wanted_.height < 0 || wanted_.width < 0 || (wanted_.height == 0) != (wanted_.width == 0) ||
+        wanted_.height > 65535 || wanted_.width > 65535) {
+      return invalid("options height and width of reader images are ", wanted_.height, " and ", wanted_.width,
+                     "; give both, or none where all images are of one size");
     }
     const std::string &fit = options.text("fit"), &layout = options.text("layout");
-    if (fit != "stretch" && fit != "crop") return invalid("option fit of reader images is ", quoted(fit), "; there are stretch and crop");
-    if (layout != "nchw" && layout != "nhwc") return invalid("option layout of reader images is ", quoted(layout), "; there are nchw and nhwc");
+    if (fit != "stretch" && fit != "crop")
+      return invalid("option fit of reader images is ", quoted(fit), "; there are stretch and crop");
+    if (layout != "nchw" && layout != "nhwc")
+      return invalid("option layout of reader images is ", quoted(layout), "; there are nchw and nhwc");
     wanted_.crop = fit == "crop";
     wanted_.channels_first = layout == "nchw";
     EPL_TRY(read_list("mean", std::get<Doubles>(*options.find("mean")), 0, wanted_.mean));
@@ -106,10 +114,13 @@ class ImageReader : public Reader {
 
   Status read_list(const char* name, const Doubles& given, double otherwise, std::vector<float>& out) const {
     const auto channels = static_cast<size_t>(wanted_.channels);
-    if (!given.empty() && given.size() != 1 && given.size() != channels) return invalid("option ", name, " of reader images has ", given.size(), " numbers; one, or one for each of ", channels, " channels is expected");
+    if (!given.empty() && given.size() != 1 && given.size() != channels)
+      return invalid("option ", name, " of reader images has ", given.size(), " numbers; one, or one for each of ",
+                     channels, " channels is expected");
     for (size_t c = 0; c < channels; ++c) {
       const double value = given.empty() ? otherwise : given[given.size() == 1 ? 0 : c];
-      if (!std::isfinite(value) || (otherwise == 1 && value <= 0)) return invalid("option ", name, " of reader images has ", value);
+      if (!std::isfinite(value) || (otherwise == 1 && value <= 0))
+        return invalid("option ", name, " of reader images has ", value);
       out.push_back(static_cast<float>(value));
     }
     return {};
@@ -120,9 +131,14 @@ class ImageReader : public Reader {
       const std::string small = small_letters(file);
       const std::string path = folder.empty() ? file : folder + "/" + file;
       for (const char* other : {".gif", ".webp", ".bmp", ".tif", ".tiff", ".heic", ".avif", ".jp2"}) {
-        if (small.ends_with(other)) return Status(Code::unsupported, cat(root_, "/", path, ": JPEG and PNG are read; convert the image to one of them, or take it away"), root_);
+        if (small.ends_with(other))
+          return Status(
+              Code::unsupported,
+              cat(root_, "/", path, ": JPEG and PNG are read; convert the image to one of them, or take it away"),
+              root_);
       }
-      if (small.ends_with(".jpg") || small.ends_with(".jpeg") || small.ends_with(".png")) paths_.emplace_back(path, label);
+      if (small.ends_with(".jpg") || small.ends_with(".jpeg") || small.ends_with(".png"))
+        paths_.emplace_back(path, label);
     }
     return {};
   }
@@ -140,21 +156,30 @@ class ImageReader : public Reader {
     EPL_ASSIGN(const Listing top, list(root_));
     EPL_TRY(add_files("", top.files, -1));
     if (!paths_.empty() && !top.folders.empty()) {
-      return Status(Code::invalid_argument, cat("the folder holds images (", paths_[0].first, ") beside folders (", top.folders[0], "); images lie in a folder for each class, or there are no folders"), root_);
+      return Status(Code::invalid_argument,
+                    cat("the folder holds images (", paths_[0].first, ") beside folders (", top.folders[0],
+                        "); images lie in a folder for each class, or there are no folders"),
+                    root_);
     }
     names_ = top.folders;
     if (!classes.empty()) {
       names_.clear();
       const auto json = parse_json(classes);
-      if (!json.ok() || !json->is_array()) return invalid("option classes of reader images is ", excerpt(classes, 80), "; a list of the classes' folders is expected");
+      if (!json.ok() || !json->is_array())
+        return invalid("option classes of reader images is ", excerpt(classes, 80),
+                       "; a list of the classes' folders is expected");
       for (const Json& name : *json) {
-        if (!name.is_string()) return invalid("option classes of reader images holds ", excerpt(print_json(name), 40), ", which is no text");
+        if (!name.is_string())
+          return invalid("option classes of reader images holds ", excerpt(print_json(name), 40),
+                         ", which is not text");
         names_.push_back(name.text());
       }
     }
     for (const std::string& folder : top.folders) {
       const auto found = std::ranges::find(names_, folder);
-      if (found == names_.end()) return Status(Code::not_found, cat("folder ", quoted(folder), " is none of the classes that were given"), root_);
+      if (found == names_.end())
+        return Status(Code::not_found, cat("folder ", quoted(folder), " is none of the classes that were given"),
+                      root_);
       EPL_TRY(add_class(folder, found - names_.begin(), 0));
     }
     return {};
@@ -176,7 +201,8 @@ class ImageReader : public Reader {
   }
 
   // The codec that the file asks for, with its bytes and its size.
-  std::pair<std::string_view, Status> measure(const std::string& path, std::vector<std::byte>& bytes, int64_t (&dims)[3]) const {
+  std::pair<std::string_view, Status> measure(const std::string& path, std::vector<std::byte>& bytes,
+                                              int64_t (&dims)[3]) const {
     const auto read = [&]() -> Result<std::vector<std::byte>> {
       EPL_ASSIGN(const std::shared_ptr<const FileReader> file, FileReader::open(path));
       return file->read_all();
@@ -189,7 +215,9 @@ class ImageReader : public Reader {
     if (codec.empty()) return {"", Status(Code::data_loss, cat(path, " is neither a JPEG nor a PNG"))};
     Status status = codecs_.measure(codec, bytes, dims);
     if (!status.ok()) return {codec, status.code() == Code::data_loss ? status.with_context(path) : status};
-    if (dims[0] < 1 || dims[1] < 1 || dims[0] > most_pixels / dims[1] || (dims[2] != 1 && dims[2] != 3)) return {codec, Status(Code::unsupported, cat(path, " has ", dims[1], " x ", dims[0], " pixels, which is too much"))};
+    if (dims[0] < 1 || dims[1] < 1 || dims[0] > max_pixels / dims[1] || (dims[2] != 1 && dims[2] != 3))
+      return {codec,
+              Status(Code::unsupported, cat(path, " has ", dims[1], " x ", dims[0], " pixels, which is too much"))};
     return {codec, {}};
   }
 
@@ -202,8 +230,10 @@ class ImageReader : public Reader {
     Status unpacked = codecs_.unpack(codec, bytes, std::as_writable_bytes(std::span(image.pixels)));
     if (!unpacked.ok()) return unpacked.with_context(path);
     if (!sized_ && (image.height != wanted_.height || image.width != wanted_.width)) {
-      return Status(Code::invalid_argument, cat(path, " has ", image.width, " x ", image.height, " pixels, ", paths_[0].first, " has ", wanted_.width, " x ", wanted_.height,
-                                                "; say a size for all: {\"width\": ", wanted_.width, ", \"height\": ", wanted_.height, "}"));
+      return Status(Code::invalid_argument,
+                    cat(path, " has ", image.width, " x ", image.height, " pixels, ", paths_[0].first, " has ",
+                        wanted_.width, " x ", wanted_.height, "; say a size for all: {\"width\": ", wanted_.width,
+                        ", \"height\": ", wanted_.height, "}"));
     }
     write_numbers(fitted(with_channels(std::move(image), wanted_.channels)), target);
     return {};
@@ -213,9 +243,12 @@ class ImageReader : public Reader {
   Image fitted(Image image) const {
     if (image.height == wanted_.height && image.width == wanted_.width) return image;
     if (wanted_.crop) {
-      const double scale = std::max(static_cast<double>(wanted_.height) / static_cast<double>(image.height), static_cast<double>(wanted_.width) / static_cast<double>(image.width));
-      const int64_t height = std::clamp<int64_t>(std::llround(static_cast<double>(wanted_.height) / scale), 1, image.height);
-      const int64_t width = std::clamp<int64_t>(std::llround(static_cast<double>(wanted_.width) / scale), 1, image.width);
+      const double scale = std::max(static_cast<double>(wanted_.height) / static_cast<double>(image.height),
+                                    static_cast<double>(wanted_.width) / static_cast<double>(image.width));
+      const int64_t height =
+          std::clamp<int64_t>(std::llround(static_cast<double>(wanted_.height) / scale), 1, image.height);
+      const int64_t width =
+          std::clamp<int64_t>(std::llround(static_cast<double>(wanted_.width) / scale), 1, image.width);
       image = crop(image, (image.height - height) / 2, (image.width - width) / 2, height, width);
     }
     return resize(image, wanted_.height, wanted_.width);
@@ -227,7 +260,8 @@ class ImageReader : public Reader {
       for (int64_t c = 0; c < channels; ++c) {
         const float value = static_cast<float>(image.pixels[static_cast<size_t>(i * channels + c)]) / 255.0f;
         const auto channel = static_cast<size_t>(c);
-        target[wanted_.channels_first ? c * pixels + i : i * channels + c] = (value - wanted_.mean[channel]) / wanted_.deviation[channel];
+        target[wanted_.channels_first ? c * pixels + i : i * channels + c] =
+            (value - wanted_.mean[channel]) / wanted_.deviation[channel];
       }
     }
   }
@@ -235,9 +269,9 @@ class ImageReader : public Reader {
   const std::string root_;
   mutable Codecs codecs_;
   Wanted wanted_;
-  bool sized_ = false;   // by the options, and not by the first image
+  bool sized_ = false;  // by the options, and not by the first image
   std::vector<std::string> names_;
-  std::vector<std::pair<std::string, int64_t>> paths_;   // with the class
+  std::vector<std::pair<std::string, int64_t>> paths_;  // with the class
   std::vector<std::pair<std::string, TensorType>> fields_;
 };
 
@@ -250,19 +284,23 @@ Result<std::unique_ptr<Reader>> open_images(const ReaderRequest& request) {
 }  // namespace
 
 EPL_READER(images) {
-  return {.doc = "JPEG and PNG images in a folder for each class: the field named by `input`, f32 from 0 to 1, and `target`, the number of the folder in the order of the "
-                 "names. Where there are no folders there is no target. It needs the pack `images` (docs/packs.md).",
-          .options = {{"height", int64_t{0}, "of a sample; 0: all images are of one size"},
-                      {"width", int64_t{0}, "likewise"},
-                      {"fit", std::string("stretch"), "how an image gets that size: `stretch`, or `crop` to keep its shape and cut off both sides alike"},
-                      {"channels", int64_t{3}, "3: red, green, blue; 1: grey"},
-                      {"mean", Doubles{}, "subtracted from the numbers, one or one for each channel"},
-                      {"std", Doubles{}, "then they are divided by it"},
-                      {"layout", std::string("nchw"), "`nchw`: channels, rows, columns; `nhwc`: rows, columns, channels"},
-                      {"input", std::string("x"), "the field's name"},
-                      {"classes", std::string(), "the names of the folders in the order of their numbers", true}},
-          .folder = true,
-          .open = open_images};
+  return {
+      .doc =
+          "JPEG and PNG images in a folder for each class: the field named by `input`, f32 from 0 to 1, and `target`, "
+          "the number of the folder in the order of the "
+          "names. Where there are no folders there is no target. It needs the pack `images` (docs/packs.md).",
+      .options = {{"height", int64_t{0}, "of a sample; 0: all images are of one size"},
+                  {"width", int64_t{0}, "likewise"},
+                  {"fit", std::string("stretch"),
+                   "how an image gets that size: `stretch`, or `crop` to keep its shape and cut off both sides alike"},
+                  {"channels", int64_t{3}, "3: red, green, blue; 1: grey"},
+                  {"mean", Doubles{}, "subtracted from the numbers, one or one for each channel"},
+                  {"std", Doubles{}, "then they are divided by it"},
+                  {"layout", std::string("nchw"), "`nchw`: channels, rows, columns; `nhwc`: rows, columns, channels"},
+                  {"input", std::string("x"), "the field's name"},
+                  {"classes", std::string(), "the names of the folders in the order of their numbers", true}},
+      .folder = true,
+      .open = open_images};
 }
 
 }  // namespace epl

@@ -15,17 +15,26 @@ std::string folder_of(const std::string& path) {
 
 Result<SampleArray> open_array(const std::string& name, const std::string& path) {
   EPL_ASSIGN(std::shared_ptr<const FileReader> file, FileReader::open(path));
-  EPL_ASSIGN(const NpyHeader header, read_npy_header(path, file->size(), [&](uint64_t offset, void* to, size_t bytes) { return file->read(offset, to, bytes); }));
+  EPL_ASSIGN(const NpyHeader header, read_npy_header(path, file->size(), [&](uint64_t offset, void* to, size_t bytes) {
+               return file->read(offset, to, bytes);
+             }));
   return npy_array(name, header, std::move(file), 0, nullptr);
 }
 
 // Cuts a column off an array of two dimensions: what is left, and the column as a sample of one element.
 Result<SampleArray> cut_column(const std::string& path, int64_t column, SampleArray& array) {
   const Shape shape = array.type.shape;
-  if (shape.size() != 2 || shape[1] < 2) return Status(Code::invalid_argument, cat("option target_column: the array is ", array.type.text(), "; two dimensions and two columns are needed"), path);
+  if (shape.size() != 2 || shape[1] < 2)
+    return Status(
+        Code::invalid_argument,
+        cat("option target_column: the array is ", array.type.text(), "; two dimensions and two columns are needed"),
+        path);
   const int64_t at = column < 0 ? column + shape[1] : column;
-  if (at < 0 || at >= shape[1]) return Status(Code::invalid_argument, cat("option target_column is ", column, "; the array is ", array.type.text()), path);
-  const auto width = static_cast<uint64_t>(dtype_bytes(array.type.dtype)), row = width * static_cast<uint64_t>(shape[1]), before = width * static_cast<uint64_t>(at);
+  if (at < 0 || at >= shape[1])
+    return Status(Code::invalid_argument, cat("option target_column is ", column, "; the array is ", array.type.text()),
+                  path);
+  const auto width = static_cast<uint64_t>(dtype_bytes(array.type.dtype)),
+             row = width * static_cast<uint64_t>(shape[1]), before = width * static_cast<uint64_t>(at);
   array.row_bytes = row;
   SampleArray target = array;
   target.name = "target";
@@ -39,13 +48,15 @@ Result<SampleArray> cut_column(const std::string& path, int64_t column, SampleAr
 Result<std::unique_ptr<Reader>> open_npy(const ReaderRequest& request) {
   const std::string& target = request.options.text("target");
   const std::string& column = request.options.text("target_column");
-  if (!target.empty() && !column.empty()) return invalid("options target and target_column of reader npy: give one of them");
+  if (!target.empty() && !column.empty())
+    return invalid("options target and target_column of reader npy: give one of them");
   std::vector<SampleArray> arrays(1);
   EPL_ASSIGN(arrays[0], open_array(request.options.text("input"), request.path));
   if (!column.empty()) {
     int64_t at = 0;
     const auto [stop, failure] = std::from_chars(column.data(), column.data() + column.size(), at);
-    if (failure != std::errc() || stop != column.data() + column.size()) return invalid("option target_column of reader npy is ", column.substr(0, 40), "; a whole number is expected");
+    if (failure != std::errc() || stop != column.data() + column.size())
+      return invalid("option target_column of reader npy is ", column.substr(0, 40), "; an integer is expected");
     EPL_ASSIGN(SampleArray cut, cut_column(request.path, at, arrays[0]));
     arrays.push_back(std::move(cut));
   }
@@ -64,9 +75,10 @@ Result<std::unique_ptr<Reader>> open_npz(const ReaderRequest& request) {
     std::string name = entry.name;
     if (name.ends_with(".npy")) name.resize(name.size() - 4);
     const std::string where = cat(request.path, ", array ", excerpt(name, 200));
-    if (std::ranges::any_of(arrays, [&](const SampleArray& array) { return array.name == name; })) return Status(Code::data_loss, cat("array ", quoted(excerpt(name, 200)), " comes twice"), request.path);
+    if (std::ranges::any_of(arrays, [&](const SampleArray& array) { return array.name == name; }))
+      return Status(Code::data_loss, cat("array ", quoted(excerpt(name, 200)), " comes twice"), request.path);
     std::shared_ptr<const std::vector<std::byte>> memory;
-    if (entry.deflated) {   // rows cannot be read from the middle
+    if (entry.deflated) {  // rows cannot be read from the middle
       EPL_ASSIGN(std::vector<std::byte> bytes, read_zip_entry(*file, entry));
       memory = std::make_shared<const std::vector<std::byte>>(std::move(bytes));
     }
@@ -85,21 +97,30 @@ Result<std::unique_ptr<Reader>> open_npz(const ReaderRequest& request) {
 }  // namespace
 
 EPL_READER(npy) {
-  return {.doc = "One array of NumPy, whose first dimension counts samples. It is the field named by `input`; the target is one of its columns or a second file.",
+  return {.doc =
+              "One array of NumPy, whose first dimension counts samples. It is the field named by `input`; the target "
+              "is one of its columns or a second file.",
           .options = {{"input", std::string("x"), "the field's name"},
                       {"target", std::string(), "another .npy file, with the targets, looked for in the same folder"},
-                      {"target_column", std::string(), "the column of a two-dimensional array that is the target, counted from 0, or -1 for the last", true}},
+                      {"target_column", std::string(),
+                       "the column of a two-dimensional array that is the target, counted from 0, or -1 for the last",
+                       true}},
           .suffixes = {".npy"},
           .recognises = [](std::string_view head) { return head.starts_with("\x93NUMPY"); },
           .open = open_npy};
 }
 
 EPL_READER(npz) {
-  return {.doc = "Arrays of NumPy under their names, from `numpy.savez` or `savez_compressed`; the first dimension of each counts samples. Compressed ones are unpacked "
-                 "into memory.",
+  return {.doc =
+              "Arrays of NumPy under their names, from `numpy.savez` or `savez_compressed`; the first dimension of "
+              "each counts samples. Compressed ones are unpacked "
+              "into memory.",
           .options = {fields_option()},
           .suffixes = {".npz"},
-          .recognises = [](std::string_view head) { return head.starts_with("PK\x03\x04") && head.find(".npy") != std::string_view::npos; },
+          .recognises =
+              [](std::string_view head) {
+                return head.starts_with("PK\x03\x04") && head.find(".npy") != std::string_view::npos;
+              },
           .open = open_npz};
 }
 

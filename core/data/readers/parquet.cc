@@ -11,20 +11,28 @@ namespace {
 // Puts the values of a column into a table.
 class Filler {
  public:
-  Filler(Table& table, size_t column, const std::string& name, const std::string& path) : table_(table), column_(column), kind_(table.kinds()[column]), name_(name), path_(path) {}
+  Filler(Table& table, size_t column, const std::string& name, const std::string& path)
+      : table_(table), column_(column), kind_(table.kinds()[column]), name_(name), path_(path) {}
 
   ParquetSink sink() {
     return {.missing = [this] { return said(table_.set_missing(row_, column_, "null")); },
             .whole = [this](int64_t value) { return said(set_whole(value)); },
             .real = [this](double value) { return said(set_real(value)); },
-            .text = [this](std::string_view value) { return said(kind_ == CellKind::text ? table_.set_text(row_, column_, value) : invalid(quoted(excerpt(value, 40)), " is no number")); }};
+            .text =
+                [this](std::string_view value) {
+                  return said(kind_ == CellKind::text ? table_.set_text(row_, column_, value)
+                                                      : invalid(quoted(excerpt(value, 40)), " is not a number"));
+                }};
   }
 
  private:
   // Goes to the next row, or says which one is wrong.
   Status said(Status status) {
     ++row_;
-    return status.ok() ? status : Status(Code::data_loss, cat("row ", row_, ", column ", quoted(excerpt(name_, 60)), ": ", status.message()), path_);
+    return status.ok()
+               ? status
+               : Status(Code::data_loss,
+                        cat("row ", row_, ", column ", quoted(excerpt(name_, 60)), ": ", status.message()), path_);
   }
   Status set_whole(int64_t value) {
     if (kind_ == CellKind::text) return table_.set_text(row_, column_, std::to_string(value));
@@ -39,10 +47,12 @@ class Filler {
     if (std::isnan(value)) return table_.set_missing(row_, column_, "nan");
     if (kind_ == CellKind::text) return table_.set_text(row_, column_, number_text(value));
     if (kind_ == CellKind::whole) {
-      if (value != std::floor(value) || std::fabs(value) > 9007199254740992.0) return invalid(value, " is no whole number, as a class is");
+      if (value != std::floor(value) || std::fabs(value) > 9007199254740992.0)
+        return invalid(value, " is not an integer, as a class is");
       return set_whole(static_cast<int64_t>(value));
     }
-    if (!std::isfinite(static_cast<float>(value))) return invalid(value, std::isfinite(value) ? " is too large for a 32-bit number" : " is no finite number");
+    if (!std::isfinite(static_cast<float>(value)))
+      return invalid(value, std::isfinite(value) ? " is too large for a 32-bit number" : " is not a finite number");
     table_.set_real(row_, column_, value);
     return {};
   }
@@ -67,7 +77,10 @@ Result<std::unique_ptr<Reader>> open_parquet(const ReaderRequest& request) {
   for (size_t c = 0; c < names.size(); ++c) {
     const std::string& why = parquet.columns[c].unreadable;
     if (table->kinds()[c] == CellKind::unused || why.empty()) continue;
-    return Status(Code::unsupported, cat("column ", quoted(excerpt(names[c], 60)), " ", why, ". Or leave it out by {\"ignore\": ", quoted(names[c]), "}"), request.path);
+    return Status(Code::unsupported,
+                  cat("column ", quoted(excerpt(names[c], 60)), " ", why,
+                      ". Or leave it out by {\"ignore\": ", quoted(names[c]), "}"),
+                  request.path);
   }
   table->add_rows(parquet.rows);
   Codecs codecs(request.packs);
@@ -75,7 +88,8 @@ Result<std::unique_ptr<Reader>> open_parquet(const ReaderRequest& request) {
     if (table->kinds()[c] == CellKind::unused) continue;
     Filler filler(*table, c, names[c], request.path);
     const ParquetSink sink = filler.sink();
-    for (const ParquetFile::Group& group : parquet.groups) EPL_TRY(read_parquet_chunk(*file, parquet.columns[c], group.chunks[c], group.rows, codecs, sink));
+    for (const ParquetFile::Group& group : parquet.groups)
+      EPL_TRY(read_parquet_chunk(*file, parquet.columns[c], group.chunks[c], group.rows, codecs, sink));
   }
   return Table::finish(std::move(table));
 }
@@ -83,7 +97,9 @@ Result<std::unique_ptr<Reader>> open_parquet(const ReaderRequest& request) {
 }  // namespace
 
 EPL_READER(parquet) {
-  return {.doc = "A Parquet table of numbers, truths and texts; the options are those of csv. Pages packed with snappy or zstd need the pack `parquet` (docs/packs.md).",
+  return {.doc =
+              "A Parquet table of numbers, truths and texts; the options are those of csv. Pages packed with snappy or "
+              "zstd need the pack `parquet` (docs/packs.md).",
           .options = Table::options(),
           .suffixes = {".parquet", ".pq"},
           .recognises = [](std::string_view head) { return head.starts_with("PAR1") || head.starts_with("PARE"); },

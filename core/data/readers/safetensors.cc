@@ -23,7 +23,8 @@ Result<std::unique_ptr<Reader>> open_safetensors(const ReaderRequest& request) {
 
 // The length of a header, below the format's limit, and the header's first letters.
 bool looks_like_safetensors(std::string_view head) {
-  return head.size() >= 10 && head[8] == '{' && (head[9] == '"' || head[9] == '}') && head.substr(4, 4) == std::string_view("\0\0\0\0", 4);
+  return head.size() >= 10 && head[8] == '{' && (head[9] == '"' || head[9] == '}') &&
+         head.substr(4, 4) == std::string_view("\0\0\0\0", 4);
 }
 
 }  // namespace

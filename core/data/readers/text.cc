@@ -16,13 +16,17 @@ class TextReader : public Reader {
     EPL_ASSIGN(reader->file_, FileReader::open(request.path));
     reader->context_ = options.integer("context");
     reader->stride_ = options.integer("stride");
-    if (reader->context_ < 1 || reader->context_ > (int64_t{1} << 30)) return invalid("option context of reader text is ", reader->context_);
+    if (reader->context_ < 1 || reader->context_ > (int64_t{1} << 30))
+      return invalid("option context of reader text is ", reader->context_);
     if (reader->stride_ < 0) return invalid("option stride of reader text is ", reader->stride_);
     if (reader->stride_ == 0) reader->stride_ = reader->context_;
     EPL_TRY(reader->choose(options));
     const int64_t size = reader->size_;
     if (size < reader->context_ + 1) {
-      return Status(Code::invalid_argument, cat("the ", options.text("split"), " part has ", size, " bytes; one window of context ", reader->context_, " needs ", reader->context_ + 1), request.path);
+      return Status(Code::invalid_argument,
+                    cat("the ", options.text("split"), " part has ", size, " bytes; one window of context ",
+                        reader->context_, " needs ", reader->context_ + 1),
+                    request.path);
     }
     reader->samples_ = (size - reader->context_ - 1) / reader->stride_ + 1;
     TensorType type{DType::i64, {reader->context_}};
@@ -36,7 +40,7 @@ class TextReader : public Reader {
     // The bytes go into the place of the numbers that they become, at its end, and are spread from the front.
     auto* to = static_cast<int64_t*>(target);
     auto* bytes = static_cast<unsigned char*>(target) + static_cast<size_t>(context_) * (sizeof(int64_t) - 1);
-    const int64_t from = begin_ + index * stride_ + field;   // the target is one further
+    const int64_t from = begin_ + index * stride_ + field;  // the target is one further
     EPL_TRY(file_->read(static_cast<uint64_t>(from), bytes, static_cast<size_t>(context_)));
     for (int64_t i = 0; i < context_; ++i) {
       const int64_t value = bytes[i];
@@ -51,16 +55,18 @@ class TextReader : public Reader {
     const std::string& part = options.text("split");
     const double share = options.number("held_out");
     const auto all = static_cast<int64_t>(file_->size());
-    if (!(share >= 0 && share < 1)) return invalid("option held_out of reader text is ", share, "; it is a share from 0 to 1");
+    if (!(share >= 0 && share < 1))
+      return invalid("option held_out of reader text is ", share, "; it is a share from 0 to 1");
     const int64_t cut = all - static_cast<int64_t>(std::floor(static_cast<double>(all) * share));
-    if (part != "all" && part != "train" && part != "held_out") return invalid("option split of reader text is \"", part, "\"; it is all, train or held_out");
+    if (part != "all" && part != "train" && part != "held_out")
+      return invalid("option split of reader text is \"", part, "\"; it is all, train or held_out");
     begin_ = part == "held_out" ? cut : 0;
     size_ = (part == "train" ? cut : all) - begin_;
     return {};
   }
 
   std::shared_ptr<const FileReader> file_;
-  int64_t begin_ = 0, size_ = 0;   // of the part
+  int64_t begin_ = 0, size_ = 0;  // of the part
   int64_t context_ = 0, stride_ = 0, samples_ = 0;
   std::vector<std::pair<std::string, TensorType>> fields_;
 };
@@ -68,8 +74,10 @@ class TextReader : public Reader {
 }  // namespace
 
 EPL_READER(text) {
-  return {.doc = "Bytes of a text: `context` of them as the field named by `input`, and the byte after each as `target`. The last share `held_out` of the file "
-                 "is the split held_out, the rest the split train.",
+  return {.doc =
+              "Bytes of a text: `context` of them as the field named by `input`, and the byte after each as `target`. "
+              "The last share `held_out` of the file "
+              "is the split held_out, the rest the split train.",
           .options = {{"context", int64_t{64}, "bytes of a sample"},
                       {"stride", int64_t{0}, "bytes from the start of a sample to that of the next; 0: `context`"},
                       {"split", std::string("all"), "`all`, `train` or `held_out`"},

@@ -30,7 +30,7 @@ EPL_OP(accumulate) {
           .signature = "x -> y",
           .infer = [](const OpQuery& q) -> Result<OutputTypes> { return OutputTypes{q.in(0)}; },
           .no_gradient = "it is placed after the gradients are known",
-          .seam = true};
+          .boundary = true};
 }
 
 EPL_TRANSFER(accumulate) {
@@ -39,11 +39,12 @@ EPL_TRANSFER(accumulate) {
           .kernel = "x0; x1; add(%0,%1) -> %2",
           .holds = "gradient",
           .at_last_turn = true,
-          .held_bytes = [](const Instruction& in, int64_t micro_batches) {
-            int64_t levels = 0;
-            while ((int64_t{1} << levels) < micro_batches) ++levels;
-            return levels * level_bytes(in);
-          },
+          .held_bytes =
+              [](const Instruction& in, int64_t micro_batches) {
+                int64_t levels = 0;
+                while ((int64_t{1} << levels) < micro_batches) ++levels;
+                return levels * level_bytes(in);
+              },
           .run = accumulate};
 }
 

@@ -7,6 +7,9 @@ EPL_OP(all_gather) {
                        Segments::gathered);
 }
 
-EPL_TRANSFER(all_gather) { return collective_transfer(Collective::Kind::all_gather, "the values of the ranks of a group, in their order, to each of them"); }
+EPL_TRANSFER(all_gather) {
+  return collective_transfer(Collective::Kind::all_gather,
+                             "the values of the ranks of a group, in their order, to each of them");
+}
 
 }  // namespace epl

@@ -7,6 +7,8 @@ EPL_OP(all_reduce) {
                        Segments::none);
 }
 
-EPL_TRANSFER(all_reduce) { return collective_transfer(Collective::Kind::all_reduce, "the sum over the ranks of a group, to each of them"); }
+EPL_TRANSFER(all_reduce) {
+  return collective_transfer(Collective::Kind::all_reduce, "the sum over the ranks of a group, to each of them");
+}
 
 }  // namespace epl

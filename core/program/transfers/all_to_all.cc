@@ -3,10 +3,14 @@
 namespace epl {
 
 EPL_OP(all_to_all) {
-  return collective_op("Of each of the `parts` ranks of mesh axis `axis` the segment of its x, along dimension 0, that belongs to the rank at hand, in the order of the ranks.",
-                       Segments::exchanged);
+  return collective_op(
+      "Of each of the `parts` ranks of mesh axis `axis` the segment of its x, along dimension 0, that belongs to the "
+      "rank at hand, in the order of the ranks.",
+      Segments::exchanged);
 }
 
-EPL_TRANSFER(all_to_all) { return collective_transfer(Collective::Kind::all_to_all, "from every rank of a group to every other a segment"); }
+EPL_TRANSFER(all_to_all) {
+  return collective_transfer(Collective::Kind::all_to_all, "from every rank of a group to every other a segment");
+}
 
 }  // namespace epl

@@ -3,7 +3,8 @@
 namespace epl {
 
 EPL_TRANSFER(emit) {
-  return {.doc = "a result into the caller's tensor: whole, or its piece of the batch", .run = [](const TransferCall& call) -> Status {
+  return {.doc = "a result into the caller's tensor: whole, or its piece of the batch",
+          .run = [](const TransferCall& call) -> Status {
             if (!call.output) return {};
             const ProgramPort& port = call.program.outputs[static_cast<size_t>(call.in.port)];
             if (port.dim < 0) {
@@ -17,7 +18,8 @@ EPL_TRANSFER(emit) {
             outer *= port.outer;
             const int64_t pieces = call.program.ranks * call.program.micro_batches;
             for (int64_t i = 0; i < outer; ++i) {
-              call.stream.download(static_cast<std::byte*>(call.output) + (i * pieces + call.piece) * run, call.source + i * run, run);
+              call.stream.download(static_cast<std::byte*>(call.output) + (i * pieces + call.piece) * run,
+                                   call.source + i * run, run);
             }
             return {};
           }};

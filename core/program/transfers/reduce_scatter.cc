@@ -3,10 +3,14 @@
 namespace epl {
 
 EPL_OP(reduce_scatter) {
-  return collective_op("Of the sum of x over the `parts` ranks of mesh axis `axis`, by the binary tree over ranks, the segment along dimension 0 that belongs to the rank at hand.",
-                       Segments::scattered);
+  return collective_op(
+      "Of the sum of x over the `parts` ranks of mesh axis `axis`, by the binary tree over ranks, the segment along "
+      "dimension 0 that belongs to the rank at hand.",
+      Segments::scattered);
 }
 
-EPL_TRANSFER(reduce_scatter) { return collective_transfer(Collective::Kind::reduce_scatter, "a segment of the sum over the ranks of a group"); }
+EPL_TRANSFER(reduce_scatter) {
+  return collective_transfer(Collective::Kind::reduce_scatter, "a segment of the sum over the ranks of a group");
+}
 
 }  // namespace epl

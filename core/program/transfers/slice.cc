@@ -4,8 +4,10 @@
 namespace epl {
 
 EPL_OP(batch_slice) {
-  return {.doc = "The piece of x, along dimension `dim`, of `size` elements, that belongs to the rank and micro-batch at hand; its elements lie "
-                 "in `outer` equal runs, one in each of as many equal parts of the dimension.",
+  return {.doc =
+              "The piece of x, along dimension `dim`, of `size` elements, that belongs to the rank and micro-batch at "
+              "hand; its elements lie "
+              "in `outer` equal runs, one in each of as many equal parts of the dimension.",
           .signature = "x -> y",
           .attributes = {{"dim", int64_t{0}, true}, {"size", int64_t{0}, true}, {"outer", int64_t{1}}},
           .infer = [](const OpQuery& q) -> Result<OutputTypes> {
@@ -14,7 +16,7 @@ EPL_OP(batch_slice) {
             return OutputTypes{type};
           },
           .no_gradient = "it is placed after the gradients are known",
-          .seam = true};
+          .boundary = true};
 }
 
 EPL_TRANSFER(slice) {
@@ -22,16 +24,17 @@ EPL_TRANSFER(slice) {
           .op = "batch_slice",
           .holds = "input",
           .whole_source = true,
-          .prepare = [](Instruction& in) {
-            const TensorType& whole = in.query->in(0);
-            const Attributes& attributes = in.query->attributes;
-            const int dim = static_cast<int>(attributes.integer("dim"));
-            int64_t inner = static_cast<int64_t>(dtype_bytes(whole.dtype));
-            for (int d = dim + 1; d < whole.ndim(); ++d) inner *= whole.shape[d];
-            const int64_t outer = attributes.integer("outer");
-            in.slice = {outer, inner * attributes.integer("size") / outer, inner * whole.shape[dim] / outer};
-            for (int d = 0; d < dim; ++d) in.slice.outer *= whole.shape[d];
-          },
+          .prepare =
+              [](Instruction& in) {
+                const TensorType& whole = in.query->in(0);
+                const Attributes& attributes = in.query->attributes;
+                const int dim = static_cast<int>(attributes.integer("dim"));
+                int64_t inner = static_cast<int64_t>(dtype_bytes(whole.dtype));
+                for (int d = dim + 1; d < whole.ndim(); ++d) inner *= whole.shape[d];
+                const int64_t outer = attributes.integer("outer");
+                in.slice = {outer, inner * attributes.integer("size") / outer, inner * whole.shape[dim] / outer};
+                for (int d = 0; d < dim; ++d) in.slice.outer *= whole.shape[d];
+              },
           .run = [](const TransferCall& call) -> Status {
             const Instruction::Slice& runs = call.in.slice;
             const std::byte* source = call.source + call.piece * runs.run_bytes;

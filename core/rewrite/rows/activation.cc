@@ -9,8 +9,8 @@ using namespace rewrite;
 
 namespace {
 
-// The factors of a product: what is multiplied by constants goes into `scale`. A factor that something else uses as well
-// is not taken apart.
+// The factors of a product: what is multiplied by constants goes into `scale`. A factor that something else uses as
+// well is not taken apart.
 struct Product {
   std::vector<Value> factors;
   double scale = 1;
@@ -80,7 +80,9 @@ EPL_REWRITE(gelu_erf) {
 }
 
 EPL_REWRITE(gelu_tanh) {
-  return {.doc = "x * 0.5 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3))), in any writing of the polynomial, is gelu(x) by tanh.",
+  return {.doc =
+              "x * 0.5 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3))), in any writing of the polynomial, is gelu(x) by "
+              "tanh.",
           .root_op = "mul",
           .order = 40,
           .apply = [](const Match& m, Builder& b, const GraphRewriter& now) {
@@ -112,7 +114,8 @@ EPL_REWRITE(mish) {
               const auto [x, gate] = operands(m.root(), which);
               const Node* tanh = m.producer(gate, "tanh");
               const Node* softplus = tanh && m.used_once(gate) ? m.producer(tanh->inputs[0], "softplus") : nullptr;
-              if (softplus && softplus->inputs[0] == x && m.used_once(tanh->inputs[0])) return {b.emit("mish", {b.var(now[x])})};
+              if (softplus && softplus->inputs[0] == x && m.used_once(tanh->inputs[0]))
+                return {b.emit("mish", {b.var(now[x])})};
             }
             return {};
           }};

@@ -1,5 +1,6 @@
-// Attention out of products, scales, masks and a softmax, as the exporters of PyTorch write it: the scale on the scores,
-// on the queries, or its root on both operands; masks added or selected; keys and values repeated for grouped queries.
+// Attention out of products, scales, masks and a softmax, as the exporters of PyTorch write it: the scale on the
+// scores, on the queries, or its root on both operands; masks added or selected; keys and values repeated for grouped
+// queries.
 #include <limits>
 
 #include "core/rewrite/attention_mask.h"
@@ -15,8 +16,8 @@ struct Found {
   Value q, k, v;
   bool k_is_transposed = false;  // k is [..., d, t]
   double scale = 1, softcap = 0;
-  std::vector<Mask> masks;       // outermost first
-  bool zero_for_nan = false;     // rows without any key are zero instead of NaN
+  std::vector<Mask> masks;    // outermost first
+  bool zero_for_nan = false;  // rows without any key are zero instead of NaN
 };
 
 // where(is_nan(p), 0, p): exporters guard rows that are masked as a whole.
@@ -24,7 +25,8 @@ std::optional<Value> guarded(const Match& m, Value value) {
   const Node* where = m.producer(value, "where");
   const Node* test = where ? m.producer(where->inputs[0], "is_nan") : nullptr;
   double zero;
-  if (!test || !m.constant(where->inputs[1], &zero) || zero != 0 || test->inputs[0] != where->inputs[2]) return std::nullopt;
+  if (!test || !m.constant(where->inputs[1], &zero) || zero != 0 || test->inputs[0] != where->inputs[2])
+    return std::nullopt;
   if (!m.used_once(value) || m.uses(where->inputs[2]) != 2) return std::nullopt;
   return where->inputs[2];
 }
@@ -78,7 +80,7 @@ bool take_scores_apart(const Match& m, Value p, Found& found) {
 
 // Keys or values [b, hk * r, t, d] that repeat each of hk heads r times.
 struct Repeated {
-  Value source;      // [b, hk, 1, t, d]
+  Value source;  // [b, hk, 1, t, d]
   int64_t times = 1;
 };
 std::optional<Repeated> repeated(const Match& m, Value value) {
@@ -131,7 +133,8 @@ class Emitter {
     b_.set_scope(name_);
     std::vector<Var> inputs = {q, k, v};
     if (bias) inputs.push_back(bias);
-    Var y = b_.emit_all("attention", inputs, {{"scale", found.scale}, {"causal", causal}, {"softcap", found.softcap}})[0];
+    Var y =
+        b_.emit_all("attention", inputs, {{"scale", found.scale}, {"causal", causal}, {"softcap", found.softcap}})[0];
     scope(".merged");
     if (shows && guard) y = b_.select(shows, y, b_.like(y, 0));
     y = b_.reshape(y, m_.type(m_.root().outputs[0]).shape);
@@ -192,7 +195,8 @@ std::vector<Var> apply(const Match& m, Builder& b, const GraphRewriter& now) {
   const int64_t queries = scores.dim(-2), keys = scores.dim(-1);
   const HiddenRows hidden = hidden_rows(m, found.masks, queries, keys);
   if (hidden == HiddenRows::mixed) return {};
-  const bool uniform = hidden == HiddenRows::uniform, guard = found.zero_for_nan && may_be_nan(m, found.masks, queries, keys);
+  const bool uniform = hidden == HiddenRows::uniform,
+             guard = found.zero_for_nan && may_be_nan(m, found.masks, queries, keys);
   // Which rows are hidden is told by all masks together, so a causal one stays among them.
   const bool causal = !guard && !uniform && remove_causal(m, found.masks, queries, keys);
   return emitter.emit(found, causal, guard, uniform);
@@ -201,11 +205,13 @@ std::vector<Var> apply(const Match& m, Builder& b, const GraphRewriter& now) {
 }  // namespace
 
 EPL_REWRITE(attention) {
-  return {.doc = "softmax(scale * q k^T + masks) v is attention(q, k, v, bias), `causal` where a mask is exactly that, with "
-                 "fewer key heads where keys and values are repeated.",
-          .root_op = "matmul",
-          .order = 20,
-          .apply = apply};
+  return {
+      .doc =
+          "softmax(scale * q k^T + masks) v is attention(q, k, v, bias), `causal` where a mask is exactly that, with "
+          "fewer key heads where keys and values are repeated.",
+      .root_op = "matmul",
+      .order = 20,
+      .apply = apply};
 }
 
 }  // namespace epl

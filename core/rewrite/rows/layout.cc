@@ -54,31 +54,33 @@ EPL_REWRITE(transpose_chain) {
 
 // Exporters write the transposed keys of an attention as matrices [batch * heads, t, d].
 EPL_REWRITE(batched_transpose) {
-  return {.doc = "reshape(transpose(reshape(x, [l, t, d]), [0, 2, 1]), [..., d, t]) is reshape(x, [..., t, d]) with the last "
-                 "two dimensions exchanged.",
-          .root_op = "reshape",
-          .apply = [](const Match& m, Builder& b, const GraphRewriter& now) -> std::vector<Var> {
-            const Value moved = m.root().inputs[0];
-            const Node* transpose = m.producer(moved, "transpose");
-            if (!transpose || !m.used_once(moved) || transpose->attributes.ints("perm") != Ints{0, 2, 1}) return {};
-            const Node* flat = m.producer(transpose->inputs[0], "reshape");
-            if (!flat) return {};
-            const TensorType &x = m.type(flat->inputs[0]), &matrices = m.type(transpose->inputs[0]);
-            Shape shape = m.type(m.root().outputs[0]).shape;
-            const bool same_matrices = x.ndim() > 3 && x.dim(-2) == matrices.dim(1) && x.dim(-1) == matrices.dim(2) &&
-                                       shape.size() > 3 && shape[shape.size() - 2] == matrices.dim(2) &&
-                                       shape.back() == matrices.dim(1);
-            if (!same_matrices) return {};
-            Ints permutation;
-            for (size_t d = 0; d < shape.size(); ++d) permutation.push_back(static_cast<int64_t>(d));
-            std::swap(permutation[shape.size() - 2], permutation.back());
-            std::swap(shape[shape.size() - 2], shape.back());
-            const std::string name = b.scope();
-            b.set_scope(cat(name, ".matrices"));
-            Var matrix = b.reshape(b.var(now[flat->inputs[0]]), std::move(shape));
-            b.set_scope(name);
-            return {b.transpose(matrix, std::move(permutation))};
-          }};
+  return {
+      .doc =
+          "reshape(transpose(reshape(x, [l, t, d]), [0, 2, 1]), [..., d, t]) is reshape(x, [..., t, d]) with the last "
+          "two dimensions exchanged.",
+      .root_op = "reshape",
+      .apply = [](const Match& m, Builder& b, const GraphRewriter& now) -> std::vector<Var> {
+        const Value moved = m.root().inputs[0];
+        const Node* transpose = m.producer(moved, "transpose");
+        if (!transpose || !m.used_once(moved) || transpose->attributes.ints("perm") != Ints{0, 2, 1}) return {};
+        const Node* flat = m.producer(transpose->inputs[0], "reshape");
+        if (!flat) return {};
+        const TensorType &x = m.type(flat->inputs[0]), &matrices = m.type(transpose->inputs[0]);
+        Shape shape = m.type(m.root().outputs[0]).shape;
+        const bool same_matrices = x.ndim() > 3 && x.dim(-2) == matrices.dim(1) && x.dim(-1) == matrices.dim(2) &&
+                                   shape.size() > 3 && shape[shape.size() - 2] == matrices.dim(2) &&
+                                   shape.back() == matrices.dim(1);
+        if (!same_matrices) return {};
+        Ints permutation;
+        for (size_t d = 0; d < shape.size(); ++d) permutation.push_back(static_cast<int64_t>(d));
+        std::swap(permutation[shape.size() - 2], permutation.back());
+        std::swap(shape[shape.size() - 2], shape.back());
+        const std::string name = b.scope();
+        b.set_scope(cat(name, ".matrices"));
+        Var matrix = b.reshape(b.var(now[flat->inputs[0]]), std::move(shape));
+        b.set_scope(name);
+        return {b.transpose(matrix, std::move(permutation))};
+      }};
 }
 
 }  // namespace epl

@@ -79,23 +79,26 @@ EPL_REWRITE(matmul_transposed) {
 
 // Frameworks without a product of more than two dimensions flatten the leading ones around it.
 EPL_REWRITE(linear_flattened) {
-  return {.doc = "reshape(linear(reshape(x, [rows, k]), ...), [..., n]) with the leading dimensions of x is linear(x, ...).",
-          .root_op = "reshape",
-          .order = 52,
-          .apply = [](const Match& m, Builder& b, const GraphRewriter& now) -> std::vector<Var> {
-            const Node* linear = m.producer(m.root().inputs[0], "linear");
-            const Node* flat = linear && m.used_once(m.root().inputs[0]) ? m.producer(linear->inputs[0], "reshape") : nullptr;
-            if (!flat || m.type(linear->inputs[0]).ndim() != 2) return {};
-            const TensorType &x = m.type(flat->inputs[0]), &y = m.type(m.root().outputs[0]);
-            if (x.ndim() < 2 || x.dim(-1) != m.type(linear->inputs[0]).dim(1)) return {};
-            Shape shape = x.shape;
-            shape.back() = m.type(m.root().inputs[0]).dim(1);
-            if (y.shape != shape) return {};
-            std::vector<Var> inputs;
-            for (Value input : linear->inputs) inputs.push_back(input ? b.var(now[input]) : Var());
-            inputs[0] = b.var(now[flat->inputs[0]]);
-            return {b.emit("linear", inputs, linear->attributes)};
-          }};
+  return {
+      .doc =
+          "reshape(linear(reshape(x, [rows, k]), ...), [..., n]) with the leading dimensions of x is linear(x, ...).",
+      .root_op = "reshape",
+      .order = 52,
+      .apply = [](const Match& m, Builder& b, const GraphRewriter& now) -> std::vector<Var> {
+        const Node* linear = m.producer(m.root().inputs[0], "linear");
+        const Node* flat =
+            linear && m.used_once(m.root().inputs[0]) ? m.producer(linear->inputs[0], "reshape") : nullptr;
+        if (!flat || m.type(linear->inputs[0]).ndim() != 2) return {};
+        const TensorType &x = m.type(flat->inputs[0]), &y = m.type(m.root().outputs[0]);
+        if (x.ndim() < 2 || x.dim(-1) != m.type(linear->inputs[0]).dim(1)) return {};
+        Shape shape = x.shape;
+        shape.back() = m.type(m.root().inputs[0]).dim(1);
+        if (y.shape != shape) return {};
+        std::vector<Var> inputs;
+        for (Value input : linear->inputs) inputs.push_back(input ? b.var(now[input]) : Var());
+        inputs[0] = b.var(now[flat->inputs[0]]);
+        return {b.emit("linear", inputs, linear->attributes)};
+      }};
 }
 
 }  // namespace epl

@@ -19,7 +19,8 @@ std::optional<Mean> centred(const Match& m, Value value) {
 }
 
 // value / deviation with value centred, or not: the norm that this is.
-Emitted normalized(const Match& m, Builder& b, const GraphRewriter& now, Value value, const std::optional<Deviation>& by) {
+Emitted normalized(const Match& m, Builder& b, const GraphRewriter& now, Value value,
+                   const std::optional<Deviation>& by) {
   if (!by) return {};
   const auto mean_square = mean_of(m, by->mean_square);
   if (!mean_square) return {};
@@ -86,21 +87,26 @@ EPL_REWRITE(layer_norm_scale) {
   return {.doc = "layer_norm(x) * scale.",
           .root_op = "mul",
           .order = 31,
-          .apply = [](const Match& m, Builder& b, const GraphRewriter& now) { return draw_in(m, b, now, "layer_norm", 1); }};
+          .apply = [](const Match& m, Builder& b, const GraphRewriter& now) {
+            return draw_in(m, b, now, "layer_norm", 1);
+          }};
 }
 
 EPL_REWRITE(layer_norm_bias) {
   return {.doc = "layer_norm(x, scale?) + bias.",
           .root_op = "add",
           .order = 32,
-          .apply = [](const Match& m, Builder& b, const GraphRewriter& now) { return draw_in(m, b, now, "layer_norm", 2); }};
+          .apply = [](const Match& m, Builder& b, const GraphRewriter& now) {
+            return draw_in(m, b, now, "layer_norm", 2);
+          }};
 }
 
 EPL_REWRITE(rms_norm_scale) {
-  return {.doc = "rms_norm(x) * scale.",
-          .root_op = "mul",
-          .order = 31,
-          .apply = [](const Match& m, Builder& b, const GraphRewriter& now) { return draw_in(m, b, now, "rms_norm", 1); }};
+  return {
+      .doc = "rms_norm(x) * scale.",
+      .root_op = "mul",
+      .order = 31,
+      .apply = [](const Match& m, Builder& b, const GraphRewriter& now) { return draw_in(m, b, now, "rms_norm", 1); }};
 }
 
 }  // namespace epl

@@ -5,7 +5,8 @@
 namespace epl {
 
 EPL_PASS(place) {
-  return {.doc = "puts every node into a TaskGraph and gives each TaskGraph its ranks", .run = [](PassContext& c) -> Status {
+  return {.doc = "puts every node into a TaskGraph and gives each TaskGraph its ranks",
+          .run = [](PassContext& c) -> Status {
             Plan& plan = c.plan;
             TaskGraph all{.scope = "default", .device = {0, plan.mesh.ranks()}, .nodes = plan.graph->node_count()};
             plan.task_graphs = {all};

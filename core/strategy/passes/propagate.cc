@@ -1,8 +1,9 @@
 // propagate: which dimension of each value carries the batch, from the sharding rules of the ops.
 //
-// Forward: a node whose operands are cut follows them, also where samples are not the major part of a dimension. Backward: a value that is the same for every rank and micro-batch
-// but is only used in pieces (a broadcast gradient, a mask) is made in pieces. Where a node couples the samples in a way
-// that no cut follows, the pieces must meet: with one rank and one micro-batch they do; else the node is named.
+// Forward: a node whose operands are cut follows them, also where samples are not the major part of a dimension.
+// Backward: a value that is the same for every rank and micro-batch but is only used in pieces (a broadcast gradient, a
+// mask) is made in pieces. Where a node couples the samples in a way that no cut follows, the pieces must meet: with
+// one rank and one micro-batch they do; else the node is named.
 #include <algorithm>
 
 #include "core/strategy/batch_cut.h"
@@ -14,7 +15,11 @@ namespace {
 class Propagation {
  public:
   explicit Propagation(Plan& plan)
-      : plan_(plan), graph_(*plan.graph), units_(plan.units()), cut_(graph_.value_count()), factor_(graph_.node_count()) {}
+      : plan_(plan),
+        graph_(*plan.graph),
+        units_(plan.units()),
+        cut_(graph_.value_count()),
+        factor_(graph_.node_count()) {}
 
   Status run() {
     for (Value v : graph_.leaves(ValueKind::input)) cut_[v.index].dim = graph_.value(v).batch_dim;

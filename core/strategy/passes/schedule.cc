@@ -1,7 +1,8 @@
 // schedule: when each node runs. With one micro-batch everything runs in the order of the graph, updates last. With
 // several, nodes that work on samples loop; nodes that do not run once, before or after the loop. A value summed over
-// the batch is complete after its loop, so a sample node may only use one that an earlier, cheap loop can give: one that
-// depends on inputs alone (a count of valid targets). Anything else couples the micro-batches, and is refused by name.
+// the batch is complete after its loop, so a sample node may only use one that an earlier, cheap loop can give: one
+// that depends on inputs alone (a count of valid targets). Anything else couples the micro-batches, and is refused by
+// name.
 #include "core/ir/op.h"
 #include "core/strategy/pass.h"
 
@@ -10,7 +11,8 @@ namespace {
 
 class Scheduling {
  public:
-  explicit Scheduling(Plan& plan) : plan_(plan), graph_(*plan.graph), pre_(graph_.node_count(), false), mid_(graph_.node_count(), false) {}
+  explicit Scheduling(Plan& plan)
+      : plan_(plan), graph_(*plan.graph), pre_(graph_.node_count(), false), mid_(graph_.node_count(), false) {}
 
   Status run() {
     plan_.node_cloned.assign(graph_.node_count(), false);
@@ -101,8 +103,8 @@ class Scheduling {
       }
       if (nested || learnt) {
         return Status(Code::unsupported,
-                      cat("node ", node(n).name, " (", node(n).op->name, ") sums over the whole batch and node ", node(user).name,
-                          " uses the result for each sample, so ", plan_.micro_batches(),
+                      cat("node ", node(n).name, " (", node(n).op->name, ") sums over the whole batch and node ",
+                          node(user).name, " uses the result for each sample, so ", plan_.micro_batches(),
                           " micro-batches would change the answer. Use pipeline.num_micro_batch = 1"),
                       node(n).name);
       }
@@ -125,14 +127,15 @@ class Scheduling {
       bool used = block == BlockKind::main;
       for (BlockKind b : plan_.node_block) used = used || b == block;
       if (!used) continue;
-      for (int64_t m = 0; m < (block_loops(block) ? plan_.micro_batches() : 1); ++m) plan_.schedule.push_back({block, m});
+      for (int64_t m = 0; m < (block_loops(block) ? plan_.micro_batches() : 1); ++m)
+        plan_.schedule.push_back({block, m});
     }
   }
 
   Plan& plan_;
   const Graph& graph_;
   std::vector<bool> pre_, mid_;
-  std::vector<bool> after_sum_, learnt_;   // by value
+  std::vector<bool> after_sum_, learnt_;  // by value
 };
 
 }  // namespace

@@ -9,11 +9,13 @@ namespace {
 // One factor for all, or one for each of the last dimension.
 Result<Var> factors(LossBuilder& l, const Doubles& values) {
   for (double value : values) {
-    if (!(value >= 0 && std::isfinite(value))) return invalid("option pos_weight: ", value, " is no weight");
+    if (!(value >= 0 && std::isfinite(value))) return invalid("option pos_weight: ", value, " is not a weight");
   }
   const int64_t count = static_cast<int64_t>(values.size()), last = l.output.ndim() > 0 ? l.output.dim(-1) : 1;
   if (count == 1) return l.b.like(l.output, values[0]);
-  if (count != last) return invalid("option pos_weight holds ", count, " numbers; the output ", l.output.type().text(), " has ", last, " columns");
+  if (count != last)
+    return invalid("option pos_weight holds ", count, " numbers; the output ", l.output.type().text(), " has ", last,
+                   " columns");
   Tensor data({l.output.dtype(), {count}});
   for (int64_t i = 0; i < count; ++i) data.set(i, values[static_cast<size_t>(i)]);
   return l.b.constant(std::move(data));
@@ -32,8 +34,10 @@ Result<Loss> build(LossBuilder& l) {
 }  // namespace
 
 EPL_LOSS(bce_with_logits) {
-  return {.doc = "Mean of -(pos_weight * target * log s + (1 - target) * log(1 - s)), s = sigmoid(output), over all elements; `pos_weight` "
-                 "is one number or one for each of the last dimension (none: 1).",
+  return {.doc =
+              "Mean of -(pos_weight * target * log s + (1 - target) * log(1 - s)), s = sigmoid(output), over all "
+              "elements; `pos_weight` "
+              "is one number or one for each of the last dimension (none: 1).",
           .options = {{"pos_weight", Doubles{}}},
           .task = Task::probabilities,
           .metrics = "accuracy, f1",

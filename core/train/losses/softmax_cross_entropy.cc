@@ -20,7 +20,8 @@ Result<int> class_axis(const TensorType& scores, const Ints& wanted, const std::
     const int64_t axis = wanted[0] < 0 ? wanted[0] + ndim : wanted[0];
     if (axis < 0 || axis >= ndim) return invalid("scores ", scores.text(), " have no dimension ", wanted[0]);
     if (target && target->shape != without(scores.shape, static_cast<int>(axis))) {
-      return invalid("scores ", scores.text(), " with classes on dimension ", axis, " do not fit target ", target->text());
+      return invalid("scores ", scores.text(), " with classes on dimension ", axis, " do not fit target ",
+                     target->text());
     }
     return static_cast<int>(axis);
   }
@@ -41,7 +42,7 @@ Var counted(Builder& b, const Var& target, int64_t ignored) {
 // x at the target's class; where a position does not count, at class 0.
 Var picked(Builder& b, const Var& x, const Var& target, const Var& counts, int64_t axis) {
   Shape one = x.shape();
-  if (one.empty()) return {};   // after an error
+  if (one.empty()) return {};  // after an error
   one[static_cast<size_t>(axis)] = 1;
   const Var index = b.reshape(b.select(counts, target, b.like(target, 0)), one);
   return b.reshape(b.emit("gather_elements", {x, index}, {{"axis", axis}}), target.shape());
@@ -54,12 +55,15 @@ struct Options {
 };
 
 Result<Options> read_options(const LossBuilder& l, int axis) {
-  Options o{axis, l.options.integer("ignore_index"), l.options.number("label_smoothing"), std::get<Doubles>(*l.options.find("class_weights"))};
-  if (!(o.smoothing >= 0 && o.smoothing <= 1)) return invalid("option label_smoothing = ", o.smoothing, " is not in [0, 1]");
+  Options o{axis, l.options.integer("ignore_index"), l.options.number("label_smoothing"),
+            std::get<Doubles>(*l.options.find("class_weights"))};
+  if (!(o.smoothing >= 0 && o.smoothing <= 1))
+    return invalid("option label_smoothing = ", o.smoothing, " is not in [0, 1]");
   const int64_t classes = l.output.dim(axis), given = static_cast<int64_t>(o.class_weights.size());
-  if (given > 0 && given != classes) return invalid("option class_weights holds ", given, " numbers; there are ", classes, " classes");
+  if (given > 0 && given != classes)
+    return invalid("option class_weights holds ", given, " numbers; there are ", classes, " classes");
   for (double weight : o.class_weights) {
-    if (!(weight >= 0 && std::isfinite(weight))) return invalid("option class_weights: ", weight, " is no weight");
+    if (!(weight >= 0 && std::isfinite(weight))) return invalid("option class_weights: ", weight, " is not a weight");
   }
   return o;
 }
@@ -68,20 +72,22 @@ Result<Options> read_options(const LossBuilder& l, int axis) {
 Loss plain(LossBuilder& l, const Var& target, const Options& o) {
   Builder& b = l.b;
   l.facts.log_loss = true;
-  const std::vector<Var> sum = b.emit_all("cross_entropy", {l.output, target}, {{"axis", o.axis}, {"ignore_index", o.ignored}});
+  const std::vector<Var> sum =
+      b.emit_all("cross_entropy", {l.output, target}, {{"axis", o.axis}, {"ignore_index", o.ignored}});
   Var count = b.emit("count_valid", {target}, {{"ignore_index", o.ignored}});
-  if (sum.size() < 2 || !sum[1]) return {};   // the builder knows why
+  if (sum.size() < 2 || !sum[1]) return {};  // the builder knows why
   Loss loss{.value = sum[0] / b.cast(count, sum[0].dtype())};
   if (l.measures) {
     const Var counts = counted(b, target, o.ignored);
-    loss.terms = b.select(counts, sum[1] - b.cast(picked(b, l.output, target, counts, o.axis), sum[1].dtype()), b.like(sum[1], 0));
+    loss.terms = b.select(counts, sum[1] - b.cast(picked(b, l.output, target, counts, o.axis), sum[1].dtype()),
+                          b.like(sum[1], 0));
     loss.weights = b.cast(counts, sum[1].dtype());
   }
   return loss;
 }
 
-// PyTorch's meaning of both options: with weights w, smoothing e and log-probabilities p of C classes, a position of target t adds
-// -(1 - e) w_t p_t - e/C sum_k w_k p_k and counts w_t.
+// PyTorch's meaning of both options: with weights w, smoothing e and log-probabilities p of C classes, a position of
+// target t adds -(1 - e) w_t p_t - e/C sum_k w_k p_k and counts w_t.
 Loss weighted(LossBuilder& l, const Var& target, const Options& o) {
   Builder& b = l.b;
   const Var counts = counted(b, target, o.ignored);
@@ -90,7 +96,8 @@ Loss weighted(LossBuilder& l, const Var& target, const Options& o) {
   const Var zero = b.scalar(type, 0);
   const int64_t classes = l.output.dim(static_cast<int>(o.axis));
   Tensor table({type, {classes}});
-  for (int64_t k = 0; k < classes; ++k) table.set(k, o.class_weights.empty() ? 1.0 : o.class_weights[static_cast<size_t>(k)]);
+  for (int64_t k = 0; k < classes; ++k)
+    table.set(k, o.class_weights.empty() ? 1.0 : o.class_weights[static_cast<size_t>(k)]);
   const Var weights = b.constant(std::move(table));
   const Var index = b.select(counts, target, b.like(target, 0));
   const Var own = b.select(counts, b.emit("gather", {weights, index}, {{"axis", int64_t{0}}}), zero);
@@ -116,7 +123,8 @@ Result<Loss> build(LossBuilder& l) {
   l.facts.classes = scores.shape[static_cast<size_t>(axis)];
   l.facts.ignored = options.ignored;
   Var target = l.target({DType::i64, without(scores.shape, axis)});
-  return options.smoothing == 0 && options.class_weights.empty() ? plain(l, target, options) : weighted(l, target, options);
+  return options.smoothing == 0 && options.class_weights.empty() ? plain(l, target, options)
+                                                                 : weighted(l, target, options);
 }
 
 // A softmax over the classes, whose logarithm the loss would take again.
@@ -130,11 +138,18 @@ bool ends_in_softmax(const LossBuilder& l, const Node& last, int axis) {
 }  // namespace
 
 EPL_LOSS(softmax_cross_entropy) {
-  return {.doc = "Mean of -log softmax(output)[target] over the positions whose target is not `ignore_index`. Classes lie on the "
-                 "dimension that the target lacks, the last one where several fit, or on `axis`. `label_smoothing` spreads that share of "
-                 "each target over all classes; with `class_weights`, one for each class, the mean is weighted by the targets' weights "
-                 "(torch.nn.CrossEntropyLoss).",
-          .options = {{"ignore_index", int64_t{-100}}, {"axis", Ints{}}, {"label_smoothing", 0.0}, {"class_weights", Doubles{}}},
+  return {.doc =
+              "Mean of -log softmax(output)[target] over the positions whose target is not `ignore_index`. Classes lie "
+              "on the "
+              "dimension that the target lacks, the last one where several fit, or on `axis`. `label_smoothing` "
+              "spreads that share of "
+              "each target over all classes; with `class_weights`, one for each class, the mean is weighted by the "
+              "targets' weights "
+              "(torch.nn.CrossEntropyLoss).",
+          .options = {{"ignore_index", int64_t{-100}},
+                      {"axis", Ints{}},
+                      {"label_smoothing", 0.0},
+                      {"class_weights", Doubles{}}},
           .task = Task::classes,
           .metrics = "accuracy",
           .build = build,

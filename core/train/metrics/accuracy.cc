@@ -27,8 +27,10 @@ class Accuracy : public metrics::Share {
 }  // namespace
 
 EPL_METRIC(accuracy) {
-  return {.doc = "The share of positions whose largest score is the target's class (the first of equal ones), or, for probabilities, of "
-                 "elements where logit > 0 and target > 0.5 agree. sklearn.metrics.accuracy_score.",
+  return {.doc =
+              "The share of positions whose largest score is the target's class (the first of equal ones), or, for "
+              "probabilities, of "
+              "elements where logit > 0 and target > 0.5 agree. sklearn.metrics.accuracy_score.",
           .higher_is_better = true,
           .make = [](const Attributes&, const MetricSubject& subject) -> Result<std::unique_ptr<Metric>> {
             if (subject.task == Task::numbers) return metrics::needs("accuracy", "classes or probabilities", subject);

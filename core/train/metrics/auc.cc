@@ -17,7 +17,8 @@ class Auc : public Metric {
     if (subject_.task == Task::classes) {
       const metrics::Positions positions(samples, subject_);
       for (int64_t i = 0; i < positions.count(); ++i) {
-        if (positions.counts(i)) columns_[0].push_back({positions.score(i, 1) - positions.score(i, 0), positions.target(i) == 1});
+        if (positions.counts(i))
+          columns_[0].push_back({positions.score(i, 1) - positions.score(i, 0), positions.target(i) == 1});
       }
       return;
     }
@@ -28,7 +29,8 @@ class Auc : public Metric {
   }
   void merge(const Metric& other) override {
     const auto& from = static_cast<const Auc&>(other);
-    for (size_t i = 0; i < columns_.size(); ++i) columns_[i].insert(columns_[i].end(), from.columns_[i].begin(), from.columns_[i].end());
+    for (size_t i = 0; i < columns_.size(); ++i)
+      columns_[i].insert(columns_[i].end(), from.columns_[i].begin(), from.columns_[i].end());
   }
   double value() const override {
     double sum = 0;
@@ -42,7 +44,7 @@ class Auc : public Metric {
     bool positive;
   };
   // The share of (positive, negative) pairs that the scores put in the right order, half for equal ones: the area under
-  // the curve. Whole numbers until the division.
+  // the curve. Integers until the division.
   static double area(std::vector<Pair> pairs) {
     if (std::ranges::any_of(pairs, [](const Pair& p) { return std::isnan(p.score); })) return metrics::no_value;
     std::ranges::sort(pairs, {}, &Pair::score);
@@ -69,12 +71,17 @@ class Auc : public Metric {
 }  // namespace
 
 EPL_METRIC(auc) {
-  return {.doc = "The area under the receiver operating characteristic: how often a positive has a higher score than a negative, equal ones "
-                 "counting half. Of two classes (score: the second's less the first's) or of probabilities, the mean over their "
-                 "columns; not a number where a column has one kind alone. Keeps 16 bytes a sample. sklearn.metrics.roc_auc_score.",
+  return {.doc =
+              "The area under the receiver operating characteristic: how often a positive has a higher score than a "
+              "negative, equal ones "
+              "counting half. Of two classes (score: the second's less the first's) or of probabilities, the mean over "
+              "their "
+              "columns; not a number where a column has one kind alone. Keeps 16 bytes a sample. "
+              "sklearn.metrics.roc_auc_score.",
           .higher_is_better = true,
           .make = [](const Attributes&, const MetricSubject& subject) -> Result<std::unique_ptr<Metric>> {
-            if (subject.task == Task::numbers || subject.classes() != 2) return metrics::needs("auc", "two classes or probabilities", subject);
+            if (subject.task == Task::numbers || subject.classes() != 2)
+              return metrics::needs("auc", "two classes or probabilities", subject);
             return std::unique_ptr<Metric>(std::make_unique<Auc>(subject));
           }};
 }

@@ -12,8 +12,11 @@ namespace epl::metrics {
 inline constexpr double no_value = std::numeric_limits<double>::quiet_NaN();
 
 inline Status needs(std::string_view metric, std::string_view what, const MetricSubject& subject) {
-  const char* task = subject.task == Task::classes ? "class indices" : subject.task == Task::probabilities ? "probabilities" : "numbers";
-  return invalid("metric ", metric, " is of ", what, "; the targets here are ", task, " (output ", subject.output.text(), ")");
+  const char* task = subject.task == Task::classes         ? "class indices"
+                     : subject.task == Task::probabilities ? "probabilities"
+                                                           : "numbers";
+  return invalid("metric ", metric, " is of ", what, "; the targets here are ", task, " (output ",
+                 subject.output.text(), ")");
 }
 
 // Elements as doubles, without a switch on the type for each of the common ones.
@@ -39,7 +42,7 @@ class Positions {
   int64_t count() const { return target_.elements(); }
   int64_t classes() const { return classes_; }
   int64_t target(int64_t position) const { return target_.get_int(position); }
-  // A target that is no class counts, as a miss.
+  // A target that is not a class counts, as a miss.
   bool counts(int64_t position) const { return !ignored_ || target(position) != *ignored_; }
   double score(int64_t position, int64_t k) const { return scores_[first(position) + k * inner_]; }
   bool has_class(int64_t position) const { return target(position) >= 0 && target(position) < classes_; }
@@ -86,7 +89,9 @@ class Share : public Metric {
     hits_ += from.hits_;
     total_ += from.total_;
   }
-  double value() const override { return total_ > 0 ? static_cast<double>(hits_) / static_cast<double>(total_) : no_value; }
+  double value() const override {
+    return total_ > 0 ? static_cast<double>(hits_) / static_cast<double>(total_) : no_value;
+  }
 
  protected:
   void count(bool hit) {

@@ -24,8 +24,7 @@ class RootSquaredError : public metrics::Mean {
   double value() const override { return std::sqrt(Mean::value()); }
 };
 
-template <class T>
-Result<std::unique_ptr<Metric>> of_numbers(std::string_view name, const MetricSubject& subject) {
+template <class T> Result<std::unique_ptr<Metric>> of_numbers(std::string_view name, const MetricSubject& subject) {
   if (subject.task != Task::numbers) return metrics::needs(name, "numbers", subject);
   return std::unique_ptr<Metric>(std::make_unique<T>());
 }
@@ -33,14 +32,21 @@ Result<std::unique_ptr<Metric>> of_numbers(std::string_view name, const MetricSu
 }  // namespace
 
 EPL_METRIC(mae) {
-  return {.doc = "The mean of |output - target| over all elements. sklearn.metrics.mean_absolute_error, torch.nn.L1Loss.",
-          .make = [](const Attributes&, const MetricSubject& subject) { return of_numbers<AbsoluteError>("mae", subject); }};
+  return {
+      .doc = "The mean of |output - target| over all elements. sklearn.metrics.mean_absolute_error, torch.nn.L1Loss.",
+      .make = [](const Attributes&, const MetricSubject& subject) {
+        return of_numbers<AbsoluteError>("mae", subject);
+      }};
 }
 
 EPL_METRIC(rmse) {
-  return {.doc = "The square root of the mean of (output - target)^2 over all elements. The root of torch.nn.MSELoss; of a single column "
-                 "sklearn.metrics.root_mean_squared_error.",
-          .make = [](const Attributes&, const MetricSubject& subject) { return of_numbers<RootSquaredError>("rmse", subject); }};
+  return {.doc =
+              "The square root of the mean of (output - target)^2 over all elements. The root of torch.nn.MSELoss; of "
+              "a single column "
+              "sklearn.metrics.root_mean_squared_error.",
+          .make = [](const Attributes&, const MetricSubject& subject) {
+            return of_numbers<RootSquaredError>("rmse", subject);
+          }};
 }
 
 }  // namespace epl

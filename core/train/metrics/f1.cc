@@ -9,7 +9,8 @@ enum class Average : uint8_t { binary, macro, micro };
 
 class F1 : public Metric {
  public:
-  F1(const MetricSubject& subject, Average average, int64_t positive) : subject_(subject), average_(average), positive_(positive) {
+  F1(const MetricSubject& subject, Average average, int64_t positive)
+      : subject_(subject), average_(average), positive_(positive) {
     counts_.resize(static_cast<size_t>(subject.task == Task::classes ? subject.classes() : columns()));
   }
   void add(const Scored& samples) override {
@@ -45,7 +46,8 @@ class F1 : public Metric {
       sum += one.f1();
       ++present;
     }
-    if (average_ == Average::binary) return counts_[static_cast<size_t>(subject_.task == Task::classes ? positive_ : 0)].f1();
+    if (average_ == Average::binary)
+      return counts_[static_cast<size_t>(subject_.task == Task::classes ? positive_ : 0)].f1();
     if (average_ == Average::micro) return all.f1();
     return present > 0 ? sum / static_cast<double>(present) : metrics::no_value;
   }
@@ -85,7 +87,8 @@ class F1 : public Metric {
 
 Result<std::unique_ptr<Metric>> make(const Attributes& options, const MetricSubject& subject) {
   if (subject.task == Task::numbers) return metrics::needs("f1", "classes or probabilities", subject);
-  const bool several = subject.task == Task::classes ? subject.classes() != 2 : subject.output.ndim() > 1 && subject.output.dim(-1) != 1;
+  const bool several =
+      subject.task == Task::classes ? subject.classes() != 2 : subject.output.ndim() > 1 && subject.output.dim(-1) != 1;
   const std::string& wanted = options.text("average");
   Average average = several ? Average::macro : Average::binary;
   if (wanted == "binary" || wanted == "macro" || wanted == "micro") {
@@ -94,17 +97,22 @@ Result<std::unique_ptr<Metric>> make(const Attributes& options, const MetricSubj
     return invalid("metric f1: average is ", quoted(wanted), "; there are binary, macro and micro");
   }
   const int64_t positive = options.integer("positive");
-  if (average == Average::binary && several) return invalid("metric f1: average binary is of two classes; take macro or micro");
-  if (positive < 0 || positive > 1) return invalid("metric f1: positive is ", positive, "; of two classes it is 0 or 1");
+  if (average == Average::binary && several)
+    return invalid("metric f1: average binary is of two classes; take macro or micro");
+  if (positive < 0 || positive > 1)
+    return invalid("metric f1: positive is ", positive, "; of two classes it is 0 or 1");
   return std::unique_ptr<Metric>(std::make_unique<F1>(subject, average, positive));
 }
 
 }  // namespace
 
 EPL_METRIC(f1) {
-  return {.doc = "The harmonic mean of precision and recall, 0 where both are 0. `average`: binary, of class `positive` of two (the default "
-                 "there); macro, the mean over classes that occur or were predicted (the default for more); micro. For probabilities "
-                 "each column is a label, predicted where its logit > 0. sklearn.metrics.f1_score.",
+  return {.doc =
+              "The harmonic mean of precision and recall, 0 where both are 0. `average`: binary, of class `positive` "
+              "of two (the default "
+              "there); macro, the mean over classes that occur or were predicted (the default for more); micro. For "
+              "probabilities "
+              "each column is a label, predicted where its logit > 0. sklearn.metrics.f1_score.",
           .options = {{"average", std::string()}, {"positive", int64_t{1}}},
           .higher_is_better = true,
           .make = make};

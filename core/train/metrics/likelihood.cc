@@ -36,8 +36,10 @@ class BitsPerByte : public LogLoss {
 }  // namespace
 
 EPL_METRIC(perplexity) {
-  return {.doc = "exp of the mean of -log softmax(output)[target] over the positions that count. Label smoothing and class weights of the "
-                 "loss have no part in it. torch.exp of torch.nn.functional.cross_entropy.",
+  return {.doc =
+              "exp of the mean of -log softmax(output)[target] over the positions that count. Label smoothing and "
+              "class weights of the "
+              "loss have no part in it. torch.exp of torch.nn.functional.cross_entropy.",
           .make = [](const Attributes&, const MetricSubject& subject) -> Result<std::unique_ptr<Metric>> {
             if (subject.task != Task::classes) return metrics::needs("perplexity", "classes", subject);
             return std::unique_ptr<Metric>(std::make_unique<Perplexity>(subject));
@@ -45,8 +47,10 @@ EPL_METRIC(perplexity) {
 }
 
 EPL_METRIC(bits_per_byte) {
-  return {.doc = "The mean of -log2 softmax(output)[target] over the positions that count, divided by the bytes that a position stands for, "
-                 "`bytes`: 1 for a model of bytes, the mean length of a token for one of tokens.",
+  return {.doc =
+              "The mean of -log2 softmax(output)[target] over the positions that count, divided by the bytes that a "
+              "position stands for, "
+              "`bytes`: 1 for a model of bytes, the mean length of a token for one of tokens.",
           .options = {{"bytes", 1.0}},
           .make = [](const Attributes& options, const MetricSubject& subject) -> Result<std::unique_ptr<Metric>> {
             if (subject.task != Task::classes) return metrics::needs("bits_per_byte", "classes", subject);

@@ -23,7 +23,7 @@ class Determination : public Metric {
       column.left.add(difference * difference);
       column.sum.add(y);
       column.squares.add(y * y);
-      column.squares.add(std::fma(y, y, -(y * y)));   // what the product has lost
+      column.squares.add(std::fma(y, y, -(y * y)));  // what the product has lost
     }
     rows_ += rows;
   }
@@ -51,8 +51,8 @@ class Determination : public Metric {
   struct Column {
     ExactSum left, sum, squares;
   };
-  // The sum of (y - mean)^2 = (n * sum(y^2) - sum(y)^2) / n. The two terms nearly cancel for targets far from zero, so they are
-  // subtracted in twice the precision.
+  // The sum of (y - mean)^2 = (n * sum(y^2) - sum(y)^2) / n. The two terms nearly cancel for targets far from zero, so
+  // they are subtracted in twice the precision.
   double spread_of(const Column& column) const {
     const double n = static_cast<double>(rows_), q = column.squares.value(), s = column.sum.value();
     const double nq = n * q, nq_rest = std::fma(n, q, -nq), ss = s * s, ss_rest = std::fma(s, s, -ss);
@@ -67,8 +67,9 @@ class Determination : public Metric {
 }  // namespace
 
 EPL_METRIC(r2) {
-  return {.doc = "1 - sum((target - output)^2) / sum((target - mean)^2), the mean of this over the columns of a sample. "
-                 "sklearn.metrics.r2_score.",
+  return {.doc =
+              "1 - sum((target - output)^2) / sum((target - mean)^2), the mean of this over the columns of a sample. "
+              "sklearn.metrics.r2_score.",
           .higher_is_better = true,
           .make = [](const Attributes&, const MetricSubject& subject) -> Result<std::unique_ptr<Metric>> {
             if (subject.task != Task::numbers) return metrics::needs("r2", "numbers", subject);

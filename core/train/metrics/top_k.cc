@@ -35,14 +35,17 @@ class TopK : public metrics::Share {
 }  // namespace
 
 EPL_METRIC(top_k) {
-  return {.doc = "The share of positions whose target's class is among the `k` largest scores (of equal ones the lower index stands first). "
-                 "sklearn.metrics.top_k_accuracy_score.",
+  return {.doc =
+              "The share of positions whose target's class is among the `k` largest scores (of equal ones the lower "
+              "index stands first). "
+              "sklearn.metrics.top_k_accuracy_score.",
           .options = {{"k", int64_t{5}}},
           .higher_is_better = true,
           .make = [](const Attributes& options, const MetricSubject& subject) -> Result<std::unique_ptr<Metric>> {
             if (subject.task != Task::classes) return metrics::needs("top_k", "classes", subject);
             const int64_t k = options.integer("k");
-            if (k < 1 || k > subject.classes()) return invalid("metric top_k: k = ", k, "; there are ", subject.classes(), " classes");
+            if (k < 1 || k > subject.classes())
+              return invalid("metric top_k: k = ", k, "; there are ", subject.classes(), " classes");
             return std::unique_ptr<Metric>(std::make_unique<TopK>(subject, k));
           }};
 }

@@ -17,8 +17,10 @@ Result<Attributes> adagrad_attributes(const Attributes& options) {
 }  // namespace
 
 EPL_OPTIMIZER(adagrad) {
-  return {.doc = "Adagrad as torch.optim.Adagrad (Duchi, Hazan and Singer 2011), its sums from zero; weight_decay is added to the "
-                 "gradient (L2).",
+  return {.doc =
+              "Adagrad as torch.optim.Adagrad (Duchi, Hazan and Singer 2011), its sums from zero; weight_decay is "
+              "added to the "
+              "gradient (L2).",
           .options = {{"lr", 1e-2}, {"lr_decay", 0.0}, {"weight_decay", 0.0}, {"eps", 1e-10}},
           .states = {"sum"},
           .op = "adagrad",

@@ -12,14 +12,14 @@ namespace epl::optimizers {
 inline Result<double> number_in(const Attributes& options, std::string_view name, double low,
                                 double high = std::numeric_limits<double>::infinity()) {
   const double value = options.number(name);
-  if (!(value >= low && value < high)) return invalid("option ", name, " = ", value, " is not in [", low, ", ", high, ")");
+  if (!(value >= low && value < high))
+    return invalid("option ", name, " = ", value, " is not in [", low, ", ", high, ")");
   return value;
 }
 
 inline double learning_rate(const Attributes&, double lr, int64_t) { return lr; }
 
-template <int index>
-double bias_correction(const Attributes& options, double, int64_t step) {
+template <int index> double bias_correction(const Attributes& options, double, int64_t step) {
   const double beta = std::get<Doubles>(*options.find("betas"))[index];
   return 1 - math::power(beta, step + 1);
 }
@@ -41,7 +41,9 @@ inline OptimizerRow adam_row(std::string op, std::string doc, double weight_deca
           .options = {{"lr", 1e-3}, {"betas", Doubles{0.9, 0.999}}, {"eps", 1e-8}, {"weight_decay", weight_decay}},
           .states = {"mean", "square"},
           .op = std::move(op),
-          .scalars = {{"lr", learning_rate}, {"bias_correction1", bias_correction<0>}, {"bias_correction2", bias_correction<1>}},
+          .scalars = {{"lr", learning_rate},
+                      {"bias_correction1", bias_correction<0>},
+                      {"bias_correction2", bias_correction<1>}},
           .attributes = adam_attributes};
 }
 

@@ -21,8 +21,10 @@ Result<Attributes> momentum_attributes(const Attributes& options) {
 }  // namespace
 
 EPL_OPTIMIZER(momentum) {
-  return {.doc = "Gradient descent with momentum as torch.optim.SGD, on request Nesterov's; weight_decay is added to the gradient "
-                 "(L2).",
+  return {.doc =
+              "Gradient descent with momentum as torch.optim.SGD, on request Nesterov's; weight_decay is added to the "
+              "gradient "
+              "(L2).",
           .options = {{"lr", 1e-3}, {"momentum", 0.9}, {"dampening", 0.0}, {"nesterov", false}, {"weight_decay", 0.0}},
           .states = {"momentum"},
           .op = "momentum",

@@ -3,8 +3,10 @@
 namespace epl {
 
 EPL_OPTIMIZER(rmsprop) {
-  return {.doc = "RMSprop as torch.optim.RMSprop (Hinton's lecture, 2012), not centred and without momentum; weight_decay is added to "
-                 "the gradient (L2).",
+  return {.doc =
+              "RMSprop as torch.optim.RMSprop (Hinton's lecture, 2012), not centred and without momentum; weight_decay "
+              "is added to "
+              "the gradient (L2).",
           .options = {{"lr", 1e-2}, {"alpha", 0.99}, {"eps", 1e-8}, {"weight_decay", 0.0}},
           .states = {"square"},
           .op = "rmsprop",

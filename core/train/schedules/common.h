@@ -16,7 +16,8 @@ inline Status check_total_steps(const Attributes& options, int64_t warmup) {
 
 inline Status check_decay(const Attributes& options, int64_t warmup) {
   EPL_TRY(check_total_steps(options, warmup));
-  if (!(options.number("final_ratio") >= 0)) return invalid("final_ratio = ", options.number("final_ratio"), " is negative");
+  if (!(options.number("final_ratio") >= 0))
+    return invalid("final_ratio = ", options.number("final_ratio"), " is negative");
   return {};
 }
 

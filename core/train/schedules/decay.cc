@@ -7,7 +7,8 @@ namespace epl {
 EPL_SCHEDULE(linear) {
   return {.doc = "From the base rate in a straight line to `final_ratio` of it at `total_steps`, and so on.",
           .options = {{"total_steps", int64_t{0}}, {"final_ratio", 0.0}},
-          .factor = [](const Attributes& o, int64_t step, int64_t warmup) { return schedules::down_to(o, 1 - schedules::progress(o, step, warmup)); },
+          .factor = [](const Attributes& o, int64_t step,
+                       int64_t warmup) { return schedules::down_to(o, 1 - schedules::progress(o, step, warmup)); },
           .check = schedules::check_decay};
 }
 

@@ -6,8 +6,8 @@ namespace epl {
 EPL_SCHEDULE(step) {
   return {.doc = "The base rate times `gamma` for every `step_size` steps (torch.optim.lr_scheduler.StepLR).",
           .options = {{"step_size", int64_t{0}, true}, {"gamma", 0.1}},
-          .factor =
-              [](const Attributes& o, int64_t step, int64_t) { return math::power(o.number("gamma"), step / o.integer("step_size")); },
+          .factor = [](const Attributes& o, int64_t step,
+                       int64_t) { return math::power(o.number("gamma"), step / o.integer("step_size")); },
           .check = [](const Attributes& o, int64_t) -> Status {
             if (o.integer("step_size") < 1) return invalid("step_size = ", o.integer("step_size"), " is not positive");
             return schedules::check_gamma(o);

@@ -3,7 +3,9 @@
 namespace epl {
 namespace {
 
-double between(double from, double to, double progress) { return to + (from - to) / 2 * (1 + math::cos(math::pi * progress)); }
+double between(double from, double to, double progress) {
+  return to + (from - to) / 2 * (1 + math::cos(math::pi * progress));
+}
 
 // The base rate is the highest. Both ways are half a cosine.
 double factor(const Attributes& o, int64_t step, int64_t) {
@@ -16,18 +18,23 @@ double factor(const Attributes& o, int64_t step, int64_t) {
 
 Status check(const Attributes& o, int64_t warmup) {
   if (warmup > 0) return invalid("it rises by itself, for the share `pct_start` of the steps; warmup_steps must be 0");
-  if (o.integer("total_steps") < 2) return invalid("total_steps = ", o.integer("total_steps"), "; it takes two steps at least");
+  if (o.integer("total_steps") < 2)
+    return invalid("total_steps = ", o.integer("total_steps"), "; it takes two steps at least");
   const double share = o.number("pct_start");
   if (!(share >= 0 && share < 1)) return invalid("pct_start = ", share, " is not in [0, 1)");
-  if (!(o.number("div_factor") >= 1) || !(o.number("final_div_factor") >= 1)) return invalid("div_factor and final_div_factor are 1 or more");
+  if (!(o.number("div_factor") >= 1) || !(o.number("final_div_factor") >= 1))
+    return invalid("div_factor and final_div_factor are 1 or more");
   return {};
 }
 
 }  // namespace
 
 EPL_SCHEDULE(one_cycle) {
-  return {.doc = "Up from 1 / `div_factor` of the base rate to the base rate, for the share `pct_start` of `total_steps`, and down to 1 / "
-                 "`final_div_factor` of where it began (torch.optim.lr_scheduler.OneCycleLR, cosine, with the base rate as max_lr).",
+  return {.doc =
+              "Up from 1 / `div_factor` of the base rate to the base rate, for the share `pct_start` of `total_steps`, "
+              "and down to 1 / "
+              "`final_div_factor` of where it began (torch.optim.lr_scheduler.OneCycleLR, cosine, with the base rate "
+              "as max_lr).",
           .options = {{"total_steps", int64_t{0}}, {"pct_start", 0.3}, {"div_factor", 25.0}, {"final_div_factor", 1e4}},
           .factor = factor,
           .check = check};

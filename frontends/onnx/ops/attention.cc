@@ -1,5 +1,5 @@
-// Attention and what goes with it. Masks of truth values, windows and lengths are joined into one set of allowed keys; a
-// query that may see no key gets zeros, as the standard says.
+// Attention and what goes with it. Masks of truth values, windows and lengths are joined into one set of allowed keys;
+// a query that may see no key gets zeros, as the standard says.
 #include <cmath>
 #include <limits>
 
@@ -77,7 +77,8 @@ class AttentionImport {
 
   // Joins what hides keys into `bias_`; `sees_` tells queries that see one from those that see none.
   void allow_keys(bool causal) {
-    int64_t queries = q_.dim(2), keys = k_.dim(2), left = i_.integer("left_window_size", -1), right = i_.integer("right_window_size", -1);
+    int64_t queries = q_.dim(2), keys = k_.dim(2), left = i_.integer("left_window_size", -1),
+            right = i_.integer("right_window_size", -1);
     if (causal) right = right < 0 ? 0 : std::min<int64_t>(right, 0);
     Var allowed = truth_;
     auto join = [&](const Var& more) { allowed = allowed ? b_.emit("logical_and", {allowed, more}) : more; };
@@ -120,7 +121,8 @@ class AttentionImport {
     scores = b_.reshape(scores, {batch, q_.dim(1), q_.dim(2), k_.dim(2)});
     if (mode >= 1 && cap != 0) scores = b_.tanh(scores * (1 / cap)) * cap;
     if (mode >= 2 && plain_causal) {
-      Var key = b_.reshape(positions(k_.dim(2)), {1, 1, 1, k_.dim(2)}), query = b_.reshape(positions(q_.dim(2)), {1, 1, q_.dim(2), 1});
+      Var key = b_.reshape(positions(k_.dim(2)), {1, 1, 1, k_.dim(2)}),
+          query = b_.reshape(positions(q_.dim(2)), {1, 1, q_.dim(2), 1});
       scores = b_.select(key <= query, scores, b_.like(scores, minus_infinity));
     }
     if (mode >= 2 && sees_) scores = b_.select(sees_, scores + bias_, b_.like(scores, mode == 2 ? minus_infinity : 0));
@@ -150,13 +152,15 @@ EPL_ONNX_OP(RotaryEmbedding) {
     Var x = i.in(0), cosine = i.in(1), sine = i.in(2);
     bool flat = x.ndim() == 3, interleaved = i.integer("interleaved", 0) != 0;
     int64_t heads = i.integer("num_heads", 0), turned = i.integer("rotary_embedding_dim", 0);
-    if (flat) {   // [batch, positions, heads * depth]
-      if (heads < 1 || x.dim(2) % heads != 0) return i.fail(cat(x.type().text(), " does not divide into ", heads, " heads"));
+    if (flat) {  // [batch, positions, heads * depth]
+      if (heads < 1 || x.dim(2) % heads != 0)
+        return i.fail(cat(x.type().text(), " does not divide into ", heads, " heads"));
       x = b.transpose(b.reshape(x, {x.dim(0), x.dim(1), heads, x.dim(2) / heads}), {0, 2, 1, 3});
     }
     int64_t batch = x.dim(0), count = x.dim(1), positions = x.dim(2), depth = x.dim(3);
     if (turned == 0) turned = depth;
-    if (turned % 2 != 0 || turned > depth) return i.fail(cat("rotary_embedding_dim ", turned, " does not fit ", x.type().text()));
+    if (turned % 2 != 0 || turned > depth)
+      return i.fail(cat("rotary_embedding_dim ", turned, " does not fit ", x.type().text()));
     if (i.has(3)) {
       cosine = b.emit("gather", {cosine, i.in(3)}, {{"axis", int64_t{0}}});
       sine = b.emit("gather", {sine, i.in(3)}, {{"axis", int64_t{0}}});
@@ -184,7 +188,8 @@ EPL_ONNX_OP(RotaryEmbedding) {
     Var real = first * cosine - second * sine, imaginary = first * sine + second * cosine, y;
     if (interleaved) {
       Shape pair = {batch, count, positions, half, 1};
-      y = b.reshape(b.concat({b.reshape(real, pair), b.reshape(imaginary, pair)}, 4), {batch, count, positions, turned});
+      y = b.reshape(b.concat({b.reshape(real, pair), b.reshape(imaginary, pair)}, 4),
+                    {batch, count, positions, turned});
     } else {
       y = b.concat({real, imaginary}, 3);
     }

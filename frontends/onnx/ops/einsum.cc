@@ -11,7 +11,7 @@ namespace {
 
 struct Term {
   Var value;
-  std::string letters;   // one for each dimension; those of an ellipsis are digits, the last dimension '0'
+  std::string letters;  // one for each dimension; those of an ellipsis are digits, the last dimension '0'
 };
 
 class Einsum {
@@ -34,7 +34,8 @@ class Einsum {
     Ints order;
     for (char c : result_) {
       size_t at = total.letters.find(c);
-      if (at == std::string::npos) return i_.fail(cat("equation ", equation_, ": nothing is named ", std::string(1, c)));
+      if (at == std::string::npos)
+        return i_.fail(cat("equation ", equation_, ": nothing is named ", std::string(1, c)));
       order.push_back(static_cast<int64_t>(at));
     }
     i_.set(0, order.empty() ? total.value : b_.emit("transpose", {total.value}, {{"perm", order}}));
@@ -58,7 +59,8 @@ class Einsum {
       text.replace(dots, 3, digits);
       widest_ = std::max(widest_, wide);
     }
-    if (static_cast<int>(text.size()) != ndim) return refuse(cat(text, " does not fit an operand of ", ndim, " dimensions"));
+    if (static_cast<int>(text.size()) != ndim)
+      return refuse(cat(text, " does not fit an operand of ", ndim, " dimensions"));
     out = text;
     return true;
   }
@@ -73,7 +75,8 @@ class Einsum {
     std::string left = text.substr(0, arrow);
     for (int k = 0; k < i_.inputs(); ++k) {
       size_t comma = left.find(',');
-      if ((comma == std::string::npos) != (k + 1 == i_.inputs())) return refuse(cat("it does not name ", i_.inputs(), " operands"));
+      if ((comma == std::string::npos) != (k + 1 == i_.inputs()))
+        return refuse(cat("it does not name ", i_.inputs(), " operands"));
       Term term{i_.in(k), {}};
       if (!letters_of(left.substr(0, comma), term.value.ndim(), term.letters)) return false;
       terms_.push_back(std::move(term));
@@ -96,7 +99,7 @@ class Einsum {
     if (arrow != std::string::npos) {
       result_ = text.substr(arrow + 2);
       if (size_t dots = result_.find("..."); dots != std::string::npos) result_.replace(dots, 3, digits);
-    } else {   // the ellipsis, then letters that occur once, in order
+    } else {  // the ellipsis, then letters that occur once, in order
       result_ = digits;
       for (const auto& [c, count] : counts) {
         if (std::isalpha(static_cast<unsigned char>(c)) && count == 1) result_ += c;
@@ -129,7 +132,7 @@ class Einsum {
       std::string letters;
       for (int64_t k : order) letters += term.letters[k];
       term.letters = letters + term.letters[d];
-      d = static_cast<size_t>(-1);   // once more from the start
+      d = static_cast<size_t>(-1);  // once more from the start
     }
     return b_.status().ok();
   }

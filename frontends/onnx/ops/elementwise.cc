@@ -1,96 +1,81 @@
 // Operators that work element by element: an ONNX name and the op it is here.
+#include <algorithm>
+
 #include "core/ir/op.h"
 #include "frontends/onnx/onnx_op.h"
 
 namespace epl::onnx {
 namespace {
 
-template <const char* op>
-void unary(Import& i) {
-  i.set(0, i.b.unary(op, i.in(0)));
-}
-template <const char* op>
-void binary(Import& i) {
-  i.set(0, i.b.emit(op, {i.in(0), i.in(1)}));
-}
-template <const char* op>
-void variadic(Import& i) {
+// The name of an op as a template argument.
+template <size_t size> struct Name {
+  constexpr Name(const char (&characters)[size]) { std::ranges::copy(characters, text); }
+  char text[size];
+};
+
+template <Name op> void unary(Import& i) { i.set(0, i.b.unary(op.text, i.in(0))); }
+template <Name op> void binary(Import& i) { i.set(0, i.b.emit(op.text, {i.in(0), i.in(1)})); }
+template <Name op> void variadic(Import& i) {
   Var total = i.in(0);
-  for (int k = 1; k < i.inputs(); ++k) total = i.b.emit(op, {total, i.in(k)});
+  for (int k = 1; k < i.inputs(); ++k) total = i.b.emit(op.text, {total, i.in(k)});
   if (i.inputs() == 1) total = i.b.unary("identity", total);
   i.set(0, total);
 }
 
 }  // namespace
 
-#define EPL_NAME(id, text) \
-  namespace {              \
-  constexpr char id[] = text; \
-  }
-EPL_NAME(abs_, "abs") EPL_NAME(neg_, "neg") EPL_NAME(sign_, "sign") EPL_NAME(sqrt_, "sqrt") EPL_NAME(reciprocal_, "reciprocal")
-EPL_NAME(exp_, "exp") EPL_NAME(log_, "log") EPL_NAME(erf_, "erf") EPL_NAME(sin_, "sin") EPL_NAME(cos_, "cos") EPL_NAME(tan_, "tan")
-EPL_NAME(asin_, "asin") EPL_NAME(acos_, "acos") EPL_NAME(atan_, "atan") EPL_NAME(sinh_, "sinh") EPL_NAME(cosh_, "cosh")
-EPL_NAME(tanh_, "tanh") EPL_NAME(asinh_, "asinh") EPL_NAME(acosh_, "acosh") EPL_NAME(atanh_, "atanh") EPL_NAME(sigmoid_, "sigmoid")
-EPL_NAME(floor_, "floor") EPL_NAME(ceil_, "ceil") EPL_NAME(round_, "round") EPL_NAME(relu_, "relu") EPL_NAME(softplus_, "softplus")
-EPL_NAME(softsign_, "softsign") EPL_NAME(mish_, "mish") EPL_NAME(hard_swish_, "hard_swish") EPL_NAME(is_nan_, "is_nan")
-EPL_NAME(not_, "logical_not") EPL_NAME(bit_not_, "bit_not") EPL_NAME(identity_, "identity")
-EPL_NAME(add_, "add") EPL_NAME(sub_, "sub") EPL_NAME(mul_, "mul") EPL_NAME(div_, "div") EPL_NAME(max_, "max") EPL_NAME(min_, "min")
-EPL_NAME(equal_, "equal") EPL_NAME(less_, "less") EPL_NAME(less_equal_, "less_equal") EPL_NAME(greater_, "greater")
-EPL_NAME(greater_equal_, "greater_equal") EPL_NAME(and_, "logical_and") EPL_NAME(or_, "logical_or") EPL_NAME(xor_, "logical_xor")
-EPL_NAME(bit_and_, "bit_and") EPL_NAME(bit_or_, "bit_or") EPL_NAME(bit_xor_, "bit_xor") EPL_NAME(prelu_, "prelu")
-
-EPL_ONNX_OP(Abs) { return {.run = unary<abs_>}; }
-EPL_ONNX_OP(Neg) { return {.run = unary<neg_>}; }
-EPL_ONNX_OP(Sign) { return {.run = unary<sign_>}; }
-EPL_ONNX_OP(Sqrt) { return {.run = unary<sqrt_>}; }
-EPL_ONNX_OP(Reciprocal) { return {.run = unary<reciprocal_>}; }
-EPL_ONNX_OP(Exp) { return {.run = unary<exp_>}; }
-EPL_ONNX_OP(Log) { return {.run = unary<log_>}; }
-EPL_ONNX_OP(Erf) { return {.run = unary<erf_>}; }
-EPL_ONNX_OP(Sin) { return {.run = unary<sin_>}; }
-EPL_ONNX_OP(Cos) { return {.run = unary<cos_>}; }
-EPL_ONNX_OP(Tan) { return {.run = unary<tan_>}; }
-EPL_ONNX_OP(Asin) { return {.run = unary<asin_>}; }
-EPL_ONNX_OP(Acos) { return {.run = unary<acos_>}; }
-EPL_ONNX_OP(Atan) { return {.run = unary<atan_>}; }
-EPL_ONNX_OP(Sinh) { return {.run = unary<sinh_>}; }
-EPL_ONNX_OP(Cosh) { return {.run = unary<cosh_>}; }
-EPL_ONNX_OP(Tanh) { return {.run = unary<tanh_>}; }
-EPL_ONNX_OP(Asinh) { return {.run = unary<asinh_>}; }
-EPL_ONNX_OP(Acosh) { return {.run = unary<acosh_>}; }
-EPL_ONNX_OP(Atanh) { return {.run = unary<atanh_>}; }
-EPL_ONNX_OP(Sigmoid) { return {.run = unary<sigmoid_>}; }
-EPL_ONNX_OP(Floor) { return {.run = unary<floor_>}; }
-EPL_ONNX_OP(Ceil) { return {.run = unary<ceil_>}; }
-EPL_ONNX_OP(Round) { return {.run = unary<round_>}; }
-EPL_ONNX_OP(Relu) { return {.run = unary<relu_>}; }
-EPL_ONNX_OP(Softplus) { return {.run = unary<softplus_>}; }
-EPL_ONNX_OP(Softsign) { return {.run = unary<softsign_>}; }
-EPL_ONNX_OP(Mish) { return {.run = unary<mish_>}; }
-EPL_ONNX_OP(HardSwish) { return {.run = unary<hard_swish_>}; }
-EPL_ONNX_OP(IsNaN) { return {.run = unary<is_nan_>}; }
-EPL_ONNX_OP(Not) { return {.run = unary<not_>}; }
-EPL_ONNX_OP(BitwiseNot) { return {.run = unary<bit_not_>}; }
-EPL_ONNX_OP(Identity) { return {.run = unary<identity_>}; }
-EPL_ONNX_OP(Add) { return {.run = binary<add_>}; }
-EPL_ONNX_OP(Sub) { return {.run = binary<sub_>}; }
-EPL_ONNX_OP(Mul) { return {.run = binary<mul_>}; }
-EPL_ONNX_OP(Div) { return {.run = binary<div_>}; }
-EPL_ONNX_OP(Max) { return {.run = variadic<max_>}; }
-EPL_ONNX_OP(Min) { return {.run = variadic<min_>}; }
-EPL_ONNX_OP(Sum) { return {.run = variadic<add_>}; }
-EPL_ONNX_OP(Equal) { return {.run = binary<equal_>}; }
-EPL_ONNX_OP(Less) { return {.run = binary<less_>}; }
-EPL_ONNX_OP(LessOrEqual) { return {.run = binary<less_equal_>}; }
-EPL_ONNX_OP(Greater) { return {.run = binary<greater_>}; }
-EPL_ONNX_OP(GreaterOrEqual) { return {.run = binary<greater_equal_>}; }
-EPL_ONNX_OP(And) { return {.run = binary<and_>}; }
-EPL_ONNX_OP(Or) { return {.run = binary<or_>}; }
-EPL_ONNX_OP(Xor) { return {.run = binary<xor_>}; }
-EPL_ONNX_OP(BitwiseAnd) { return {.run = binary<bit_and_>}; }
-EPL_ONNX_OP(BitwiseOr) { return {.run = binary<bit_or_>}; }
-EPL_ONNX_OP(BitwiseXor) { return {.run = binary<bit_xor_>}; }
-EPL_ONNX_OP(PRelu) { return {.run = binary<prelu_>}; }
+EPL_ONNX_OP(Abs) { return {.run = unary<"abs">}; }
+EPL_ONNX_OP(Neg) { return {.run = unary<"neg">}; }
+EPL_ONNX_OP(Sign) { return {.run = unary<"sign">}; }
+EPL_ONNX_OP(Sqrt) { return {.run = unary<"sqrt">}; }
+EPL_ONNX_OP(Reciprocal) { return {.run = unary<"reciprocal">}; }
+EPL_ONNX_OP(Exp) { return {.run = unary<"exp">}; }
+EPL_ONNX_OP(Log) { return {.run = unary<"log">}; }
+EPL_ONNX_OP(Erf) { return {.run = unary<"erf">}; }
+EPL_ONNX_OP(Sin) { return {.run = unary<"sin">}; }
+EPL_ONNX_OP(Cos) { return {.run = unary<"cos">}; }
+EPL_ONNX_OP(Tan) { return {.run = unary<"tan">}; }
+EPL_ONNX_OP(Asin) { return {.run = unary<"asin">}; }
+EPL_ONNX_OP(Acos) { return {.run = unary<"acos">}; }
+EPL_ONNX_OP(Atan) { return {.run = unary<"atan">}; }
+EPL_ONNX_OP(Sinh) { return {.run = unary<"sinh">}; }
+EPL_ONNX_OP(Cosh) { return {.run = unary<"cosh">}; }
+EPL_ONNX_OP(Tanh) { return {.run = unary<"tanh">}; }
+EPL_ONNX_OP(Asinh) { return {.run = unary<"asinh">}; }
+EPL_ONNX_OP(Acosh) { return {.run = unary<"acosh">}; }
+EPL_ONNX_OP(Atanh) { return {.run = unary<"atanh">}; }
+EPL_ONNX_OP(Sigmoid) { return {.run = unary<"sigmoid">}; }
+EPL_ONNX_OP(Floor) { return {.run = unary<"floor">}; }
+EPL_ONNX_OP(Ceil) { return {.run = unary<"ceil">}; }
+EPL_ONNX_OP(Round) { return {.run = unary<"round">}; }
+EPL_ONNX_OP(Relu) { return {.run = unary<"relu">}; }
+EPL_ONNX_OP(Softplus) { return {.run = unary<"softplus">}; }
+EPL_ONNX_OP(Softsign) { return {.run = unary<"softsign">}; }
+EPL_ONNX_OP(Mish) { return {.run = unary<"mish">}; }
+EPL_ONNX_OP(HardSwish) { return {.run = unary<"hard_swish">}; }
+EPL_ONNX_OP(IsNaN) { return {.run = unary<"is_nan">}; }
+EPL_ONNX_OP(Not) { return {.run = unary<"logical_not">}; }
+EPL_ONNX_OP(BitwiseNot) { return {.run = unary<"bit_not">}; }
+EPL_ONNX_OP(Identity) { return {.run = unary<"identity">}; }
+EPL_ONNX_OP(Add) { return {.run = binary<"add">}; }
+EPL_ONNX_OP(Sub) { return {.run = binary<"sub">}; }
+EPL_ONNX_OP(Mul) { return {.run = binary<"mul">}; }
+EPL_ONNX_OP(Div) { return {.run = binary<"div">}; }
+EPL_ONNX_OP(Max) { return {.run = variadic<"max">}; }
+EPL_ONNX_OP(Min) { return {.run = variadic<"min">}; }
+EPL_ONNX_OP(Sum) { return {.run = variadic<"add">}; }
+EPL_ONNX_OP(Equal) { return {.run = binary<"equal">}; }
+EPL_ONNX_OP(Less) { return {.run = binary<"less">}; }
+EPL_ONNX_OP(LessOrEqual) { return {.run = binary<"less_equal">}; }
+EPL_ONNX_OP(Greater) { return {.run = binary<"greater">}; }
+EPL_ONNX_OP(GreaterOrEqual) { return {.run = binary<"greater_equal">}; }
+EPL_ONNX_OP(And) { return {.run = binary<"logical_and">}; }
+EPL_ONNX_OP(Or) { return {.run = binary<"logical_or">}; }
+EPL_ONNX_OP(Xor) { return {.run = binary<"logical_xor">}; }
+EPL_ONNX_OP(BitwiseAnd) { return {.run = binary<"bit_and">}; }
+EPL_ONNX_OP(BitwiseOr) { return {.run = binary<"bit_or">}; }
+EPL_ONNX_OP(BitwiseXor) { return {.run = binary<"bit_xor">}; }
+EPL_ONNX_OP(PRelu) { return {.run = binary<"prelu">}; }
 
 EPL_ONNX_OP(Mean) {
   return {.run = [](Import& i) {
@@ -127,7 +112,8 @@ EPL_ONNX_OP(BitShift) {
 EPL_ONNX_OP(IsInf) {
   return {.run = [](Import& i) {
     i.set(0, i.b.emit("is_inf", {i.in(0)},
-                      {{"positive", i.integer("detect_positive", 1) != 0}, {"negative", i.integer("detect_negative", 1) != 0}}));
+                      {{"positive", i.integer("detect_positive", 1) != 0},
+                       {"negative", i.integer("detect_negative", 1) != 0}}));
   }};
 }
 
@@ -137,7 +123,9 @@ EPL_ONNX_OP(Where) {
 
 EPL_ONNX_OP(Clip) {
   return {.run = [](Import& i) {
-    auto bound = [&](std::string_view name) { return i.has_attribute(name) ? i.b.like(i.in(0), i.number(name, 0)) : Var(); };
+    auto bound = [&](std::string_view name) {
+      return i.has_attribute(name) ? i.b.like(i.in(0), i.number(name, 0)) : Var();
+    };
     i.set(0, i.b.emit("clip", {i.in(0), bound("min"), bound("max")}));
   }};
 }
@@ -170,8 +158,9 @@ EPL_ONNX_OP(Celu) {
 }
 EPL_ONNX_OP(Selu) {
   return {.run = [](Import& i) {
-    i.set(0, i.b.emit("selu", {i.in(0)},
-                      {{"alpha", i.number("alpha", 1.6732631921768188)}, {"gamma", i.number("gamma", 1.0507010221481323)}}));
+    i.set(0, i.b.emit(
+                 "selu", {i.in(0)},
+                 {{"alpha", i.number("alpha", 1.6732631921768188)}, {"gamma", i.number("gamma", 1.0507010221481323)}}));
   }};
 }
 EPL_ONNX_OP(HardSigmoid) {
@@ -180,10 +169,13 @@ EPL_ONNX_OP(HardSigmoid) {
   }};
 }
 EPL_ONNX_OP(ThresholdedRelu) {
-  return {.run = [](Import& i) { i.set(0, i.b.emit("thresholded_relu", {i.in(0)}, {{"alpha", i.number("alpha", 1.0)}})); }};
+  return {
+      .run = [](Import& i) { i.set(0, i.b.emit("thresholded_relu", {i.in(0)}, {{"alpha", i.number("alpha", 1.0)}})); }};
 }
 EPL_ONNX_OP(Gelu) {
-  return {.run = [](Import& i) { i.set(0, i.b.emit("gelu", {i.in(0)}, {{"approximate", i.choice("approximate", {"none", "tanh"})}})); }};
+  return {.run = [](Import& i) {
+    i.set(0, i.b.emit("gelu", {i.in(0)}, {{"approximate", i.choice("approximate", {"none", "tanh"})}}));
+  }};
 }
 EPL_ONNX_OP(Swish) {
   return {.run = [](Import& i) {
@@ -230,7 +222,8 @@ EPL_ONNX_OP(Dropout, 12) {
   return {.run = [](Import& i) {
     double ratio = 0.5;
     if (const epl::Tensor* given = i.constant(1); given && given->elements() == 1) ratio = given->get(0);
-    if (i.training() && ((i.has(1) && !i.constant(1)) || (i.has(2) && !i.constant(2)))) return i.fail("whether it drops, and how much, must be known when the model is bound");
+    if (i.training() && ((i.has(1) && !i.constant(1)) || (i.has(2) && !i.constant(2))))
+      return i.fail("whether it drops, and how much, must be known when the model is bound");
     const bool drops = i.constant(2) && i.constant(2)->elements() == 1 && i.constant(2)->get_int(0) != 0;
     dropout(i, ratio, drops, DType::boolean);
   }};

@@ -36,11 +36,14 @@ EPL_ONNX_OP(ScatterElements) {
 // The name that ScatterElements had before it got its own.
 EPL_ONNX_OP(Scatter) {
   return {.until = 10, .run = [](Import& i) {
-    i.set(0, i.b.emit("scatter_elements", {i.in(0), i.in(1), i.in(2)}, {{"axis", i.axis("axis", 0, i.type(0).ndim())}, {"reduction", std::string("none")}}));
-  }};
+            i.set(0, i.b.emit("scatter_elements", {i.in(0), i.in(1), i.in(2)},
+                              {{"axis", i.axis("axis", 0, i.type(0).ndim())}, {"reduction", std::string("none")}}));
+          }};
 }
 EPL_ONNX_OP(ScatterND) {
-  return {.run = [](Import& i) { i.set(0, i.b.emit("scatter_nd", {i.in(0), i.in(1), i.in(2)}, scatter_attributes(i, {}))); }};
+  return {.run = [](Import& i) {
+    i.set(0, i.b.emit("scatter_nd", {i.in(0), i.in(1), i.in(2)}, scatter_attributes(i, {})));
+  }};
 }
 EPL_ONNX_OP(ArgMax) {
   return {.run = [](Import& i) { arg_extreme(i, "arg_max"); }};
@@ -53,8 +56,9 @@ EPL_ONNX_OP(TopK) {
   return {.run = [](Import& i) {
     Ints k = i.has_attribute("k") ? Ints{i.integer("k", 0)} : i.ints(1);
     if (k.size() != 1) return i.fail("k must be one number");
-    auto results = i.b.emit_all("top_k", {i.in(0)},
-                                {{"k", k[0]}, {"axis", i.axis("axis", -1, i.type(0).ndim())}, {"largest", i.integer("largest", 1) != 0}});
+    auto results = i.b.emit_all(
+        "top_k", {i.in(0)},
+        {{"k", k[0]}, {"axis", i.axis("axis", -1, i.type(0).ndim())}, {"largest", i.integer("largest", 1) != 0}});
     i.set(0, results[0]);
     if (i.wants(1)) i.set(1, results[1]);
   }};
@@ -65,7 +69,8 @@ EPL_ONNX_OP(OneHot) {
     Ints depth = i.ints(1);
     if (depth.size() != 1) return i.fail("depth must be one number");
     Var indices = is_integer(i.type(0).dtype) ? i.in(0) : i.b.cast(i.in(0), DType::i64);
-    i.set(0, i.b.emit("one_hot", {indices, i.in(2)}, {{"axis", i.axis("axis", -1, i.type(0).ndim() + 1)}, {"depth", depth[0]}}));
+    i.set(0, i.b.emit("one_hot", {indices, i.in(2)},
+                      {{"axis", i.axis("axis", -1, i.type(0).ndim() + 1)}, {"depth", depth[0]}}));
   }};
 }
 

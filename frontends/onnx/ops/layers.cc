@@ -36,8 +36,7 @@ double count_along(const Var& x, const Ints& axes) {
 }
 
 // f(x, axes, keep) where there is something to reduce.
-template <class F>
-void reduce(Import& i, F&& f) {
+template <class F> void reduce(Import& i, F&& f) {
   Var x = i.in(0);
   Reduction r = reduction(i);
   i.set(0, r.nothing || r.axes.empty() ? i.b.unary("identity", x) : f(x, r.axes, r.keep));
@@ -58,7 +57,7 @@ bool bounded(Import& i, std::initializer_list<const Ints*> lists, int64_t least)
   for (const Ints* list : lists) {
     for (int64_t n : *list) {
       if (n >= least && n <= int64_t{1} << 31) continue;
-      i.fail(cat(n, " is no size, stride, dilation or pad of a window"));
+      i.fail(cat(n, " is not a size, stride, dilation or pad of a window"));
       return false;
     }
   }
@@ -121,7 +120,8 @@ EPL_ONNX_OP(Conv) {
     size_t spatial = static_cast<size_t>(std::max(x.ndim() - 2, 0));
     Ints kernel(w.shape().begin() + std::min<size_t>(2, w.shape().size()), w.shape().end());
     Ints strides = i.ints("strides", Ints(spatial, 1)), dilations = i.ints("dilations", Ints(spatial, 1));
-    if (kernel.size() != spatial || strides.size() != spatial || dilations.size() != spatial) return i.fail("kernel, strides and input do not fit");
+    if (kernel.size() != spatial || strides.size() != spatial || dilations.size() != spatial)
+      return i.fail("kernel, strides and input do not fit");
     std::vector<Var> operands = {x, w};
     if (i.has(2)) operands.push_back(i.in(2));
     i.set(0, i.b.emit("conv", operands,
@@ -134,8 +134,8 @@ EPL_ONNX_OP(Conv) {
 
 namespace {
 
-// In training the statistics are those of the batch, and the running ones move towards them: by PyTorch's convention, which
-// takes the unbiased variance. Written out in sums, so that every cut of the batch follows from theirs.
+// In training the statistics are those of the batch, and the running ones move towards them: by PyTorch's convention,
+// which takes the unbiased variance. Written out in sums, so that every cut of the batch follows from theirs.
 void batch_norm(Import& i, bool trains) {
   Var x = i.in(0), scale = i.in(1), bias = i.in(2);
   Builder& b = i.b;
@@ -146,7 +146,7 @@ void batch_norm(Import& i, bool trains) {
   if (!i.training() || !trains) {
     Var rstd = b.reciprocal(b.sqrt(i.in(4) + epsilon));
     i.set(0, (x - wide(i.in(3))) * wide(rstd * scale) + wide(bias));
-    for (int k = 1; k <= 2; ++k) {   // a file for training also names the running statistics, which stay
+    for (int k = 1; k <= 2; ++k) {  // a file for training also names the running statistics, which stay
       if (i.wants(k)) i.set(k, b.unary("identity", i.in(k + 2)));
     }
     return;
@@ -177,12 +177,13 @@ void batch_norm(Import& i, bool trains) {
 
 }  // namespace
 
-// The outputs 3 and 4 of the older rows are whatever the writer's runtime kept for its backward pass: nobody may use them.
+// The outputs 3 and 4 of the older rows are whatever the writer's runtime kept for its backward pass: nobody may use
+// them.
 EPL_ONNX_OP(BatchNormalization) {
   return {.statistics = {3, 4}, .run = [](Import& i) {
-    if (i.integer("spatial", 1) == 0) return i.fail(unsupported("statistics for each element (spatial 0)"));
-    batch_norm(i, learns_statistics(i.node(), i.opset()));
-  }};
+            if (i.integer("spatial", 1) == 0) return i.fail(unsupported("statistics for each element (spatial 0)"));
+            batch_norm(i, learns_statistics(i.node(), i.opset()));
+          }};
 }
 EPL_ONNX_OP(BatchNormalization, 9) {
   return {.statistics = {3, 4}, .run = [](Import& i) { batch_norm(i, learns_statistics(i.node(), i.opset())); }};
@@ -190,8 +191,9 @@ EPL_ONNX_OP(BatchNormalization, 9) {
 EPL_ONNX_OP(LayerNormalization) {
   return {.run = [](Import& i) {
     std::vector<Var> operands = {i.in(0), i.has(1) ? i.in(1) : Var(), i.has(2) ? i.in(2) : Var()};
-    auto results = i.b.emit_all("layer_norm", operands,
-                                {{"axis", i.axis("axis", -1, i.type(0).ndim())}, {"epsilon", i.number("epsilon", 1e-5)}});
+    auto results =
+        i.b.emit_all("layer_norm", operands,
+                     {{"axis", i.axis("axis", -1, i.type(0).ndim())}, {"epsilon", i.number("epsilon", 1e-5)}});
     for (int k = 0; k < i.outputs() && k < 3; ++k) {
       if (i.wants(k)) i.set(k, results[k]);
     }
@@ -200,14 +202,17 @@ EPL_ONNX_OP(LayerNormalization) {
 
 EPL_ONNX_OP(RMSNormalization) {
   return {.run = [](Import& i) {
-    auto results = i.b.emit_all("rms_norm", {i.in(0), i.has(1) ? i.in(1) : Var()},
-                                {{"axis", i.axis("axis", -1, i.type(0).ndim())}, {"epsilon", i.number("epsilon", 1e-5)}});
+    auto results =
+        i.b.emit_all("rms_norm", {i.in(0), i.has(1) ? i.in(1) : Var()},
+                     {{"axis", i.axis("axis", -1, i.type(0).ndim())}, {"epsilon", i.number("epsilon", 1e-5)}});
     i.set(0, results[0]);
   }};
 }
 
 EPL_ONNX_OP(ReduceSum) {
-  return {.run = [](Import& i) { reduce(i, [&](const Var& x, const Ints& axes, bool keep) { return i.b.sum(x, axes, keep); }); }};
+  return {.run = [](Import& i) {
+    reduce(i, [&](const Var& x, const Ints& axes, bool keep) { return i.b.sum(x, axes, keep); });
+  }};
 }
 // The mean of integers is their sum divided as integers.
 EPL_ONNX_OP(ReduceMean) {
@@ -218,25 +223,39 @@ EPL_ONNX_OP(ReduceMean) {
   }};
 }
 EPL_ONNX_OP(ReduceMax) {
-  return {.run = [](Import& i) { reduce(i, [&](const Var& x, const Ints& axes, bool keep) { return extreme(i.b, "max_reduce", x, axes, keep); }); }};
+  return {.run = [](Import& i) {
+    reduce(i, [&](const Var& x, const Ints& axes, bool keep) { return extreme(i.b, "max_reduce", x, axes, keep); });
+  }};
 }
 EPL_ONNX_OP(ReduceMin) {
-  return {.run = [](Import& i) { reduce(i, [&](const Var& x, const Ints& axes, bool keep) { return extreme(i.b, "min_reduce", x, axes, keep); }); }};
+  return {.run = [](Import& i) {
+    reduce(i, [&](const Var& x, const Ints& axes, bool keep) { return extreme(i.b, "min_reduce", x, axes, keep); });
+  }};
 }
 EPL_ONNX_OP(ReduceProd) {
-  return {.run = [](Import& i) { reduce(i, [&](const Var& x, const Ints& axes, bool keep) { return reduce_op(i.b, "prod_reduce", x, axes, keep); }); }};
+  return {.run = [](Import& i) {
+    reduce(i, [&](const Var& x, const Ints& axes, bool keep) { return reduce_op(i.b, "prod_reduce", x, axes, keep); });
+  }};
 }
 EPL_ONNX_OP(ReduceL1) {
-  return {.run = [](Import& i) { reduce(i, [&](const Var& x, const Ints& axes, bool keep) { return i.b.sum(i.b.unary("abs", x), axes, keep); }); }};
+  return {.run = [](Import& i) {
+    reduce(i, [&](const Var& x, const Ints& axes, bool keep) { return i.b.sum(i.b.unary("abs", x), axes, keep); });
+  }};
 }
 EPL_ONNX_OP(ReduceL2) {
-  return {.run = [](Import& i) { reduce(i, [&](const Var& x, const Ints& axes, bool keep) { return i.b.sqrt(i.b.sum(x * x, axes, keep)); }); }};
+  return {.run = [](Import& i) {
+    reduce(i, [&](const Var& x, const Ints& axes, bool keep) { return i.b.sqrt(i.b.sum(x * x, axes, keep)); });
+  }};
 }
 EPL_ONNX_OP(ReduceSumSquare) {
-  return {.run = [](Import& i) { reduce(i, [&](const Var& x, const Ints& axes, bool keep) { return i.b.sum(x * x, axes, keep); }); }};
+  return {.run = [](Import& i) {
+    reduce(i, [&](const Var& x, const Ints& axes, bool keep) { return i.b.sum(x * x, axes, keep); });
+  }};
 }
 EPL_ONNX_OP(ReduceLogSum) {
-  return {.run = [](Import& i) { reduce(i, [&](const Var& x, const Ints& axes, bool keep) { return i.b.log(i.b.sum(x, axes, keep)); }); }};
+  return {.run = [](Import& i) {
+    reduce(i, [&](const Var& x, const Ints& axes, bool keep) { return i.b.log(i.b.sum(x, axes, keep)); });
+  }};
 }
 // Shifted by the maximum, so that no exponential overflows.
 EPL_ONNX_OP(ReduceLogSumExp) {
@@ -274,7 +293,8 @@ namespace {
 Attributes pool_attributes(Import& i) {
   Ints kernel = i.ints("kernel_shape", {});
   Ints strides = i.ints("strides", Ints(kernel.size(), 1)), dilations = i.ints("dilations", Ints(kernel.size(), 1));
-  if (static_cast<int>(kernel.size()) + 2 != i.type(0).ndim() || strides.size() != kernel.size() || dilations.size() != kernel.size()) {
+  if (static_cast<int>(kernel.size()) + 2 != i.type(0).ndim() || strides.size() != kernel.size() ||
+      dilations.size() != kernel.size()) {
     i.fail("kernel, strides and input do not fit");
     return {};
   }
@@ -292,7 +312,8 @@ EPL_ONNX_OP(MaxPool) {
     auto results = i.b.emit_all("max_pool", {i.in(0)}, pool_attributes(i));
     i.set(0, results[0]);
     if (!i.wants(1)) return;
-    if (i.integer("storage_order", 0) != 0) return i.fail(unsupported("positions counted by columns (storage_order 1)"));
+    if (i.integer("storage_order", 0) != 0)
+      return i.fail(unsupported("positions counted by columns (storage_order 1)"));
     i.set(1, i.b.cast(results[1], DType::i64));
   }};
 }
@@ -322,10 +343,12 @@ EPL_ONNX_OP(ConvTranspose) {
   return {.run = [](Import& i) {
     Var x = i.in(0), w = i.in(1);
     const size_t spatial = static_cast<size_t>(std::max(x.ndim() - 2, 0));
-    Ints strides = i.ints("strides", Ints(spatial, 1)), dilations = i.ints("dilations", Ints(spatial, 1)), more = i.ints("output_padding", Ints(spatial, 0));
+    Ints strides = i.ints("strides", Ints(spatial, 1)), dilations = i.ints("dilations", Ints(spatial, 1)),
+         more = i.ints("output_padding", Ints(spatial, 0));
     Ints pads = i.ints("pads", Ints(2 * spatial, 0)), wanted = i.ints("output_shape", {});
     int64_t groups = i.integer("group", 1);
-    if (w.ndim() != x.ndim() || spatial == 0 || strides.size() != spatial || dilations.size() != spatial || more.size() != spatial || pads.size() != 2 * spatial) {
+    if (w.ndim() != x.ndim() || spatial == 0 || strides.size() != spatial || dilations.size() != spatial ||
+        more.size() != spatial || pads.size() != 2 * spatial) {
       return i.fail("kernel, strides and input do not fit");
     }
     const Ints group = {groups};
@@ -336,15 +359,18 @@ EPL_ONNX_OP(ConvTranspose) {
       const int at = static_cast<int>(d) + 2;
       int64_t whole = strides[d] * (x.dim(at) - 1) + more[d] + (w.dim(at) - 1) * dilations[d] + 1;
       bool same = automatic == "SAME_UPPER" || automatic == "SAME_LOWER";
-      if (wanted.size() == spatial || same) {   // the pads follow from the size of the result
-        int64_t size = wanted.size() == spatial ? wanted[d] : x.dim(at) * strides[d], total = std::max<int64_t>(whole - size, 0);
+      if (wanted.size() == spatial || same) {  // the pads follow from the size of the result
+        int64_t size = wanted.size() == spatial ? wanted[d] : x.dim(at) * strides[d],
+                total = std::max<int64_t>(whole - size, 0);
         whole = std::max(whole, size);
         pads[d] = automatic == "SAME_UPPER" ? total / 2 : total - total / 2;
         pads[d + spatial] = total - pads[d];
       }
       shape.push_back(whole - pads[d] - pads[d + spatial]);
     }
-    Var y = i.b.emit("conv_grad_input", {x, w}, {{"strides", strides}, {"pads", pads}, {"dilations", dilations}, {"groups", groups}, {"shape", shape}});
+    Var y = i.b.emit(
+        "conv_grad_input", {x, w},
+        {{"strides", strides}, {"pads", pads}, {"dilations", dilations}, {"groups", groups}, {"shape", shape}});
     if (i.has(2)) {
       Shape channel(shape.size(), 1);
       channel[1] = shape[1];

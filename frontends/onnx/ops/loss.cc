@@ -11,7 +11,7 @@ constexpr int64_t ignores_nothing = std::numeric_limits<int64_t>::min();
 
 // Losses of positions from log probabilities [n, c, d...]: weighted, zero where the target is ignored.
 struct Likelihoods {
-  Var losses, weights;   // [n, d...]
+  Var losses, weights;  // [n, d...]
 };
 Likelihoods likelihoods(Import& i, const Var& logs, const Var& target, int64_t ignored) {
   Builder& b = i.b;
@@ -22,7 +22,8 @@ Likelihoods likelihoods(Import& i, const Var& logs, const Var& target, int64_t i
   }
   Shape column = classes.shape();
   column.insert(column.begin() + 1, 1);
-  Var picked = b.reshape(b.emit("gather_elements", {logs, b.reshape(classes, column)}, {{"axis", int64_t{1}}}), classes.shape());
+  Var picked =
+      b.reshape(b.emit("gather_elements", {logs, b.reshape(classes, column)}, {{"axis", int64_t{1}}}), classes.shape());
   Likelihoods out;
   out.weights = i.has(2) ? b.emit("gather", {i.in(2), classes}, {{"axis", int64_t{0}}})
                          : b.broadcast_to(b.scalar(logs.dtype(), 1), classes.shape());
@@ -44,7 +45,9 @@ void reduce_loss(Import& i, const Likelihoods& l) {
   i.set(0, reduction == "sum" ? total : total / i.b.sum(l.weights, every_axis(l.weights), false));
 }
 
-int64_t ignored_class(Import& i) { return i.has_attribute("ignore_index") ? i.integer("ignore_index", 0) : ignores_nothing; }
+int64_t ignored_class(Import& i) {
+  return i.has_attribute("ignore_index") ? i.integer("ignore_index", 0) : ignores_nothing;
+}
 
 bool fits(Import& i) {
   const TensorType &x = i.type(0), &target = i.type(1);
@@ -75,7 +78,8 @@ EPL_ONNX_OP(SoftmaxCrossEntropyLoss) {
     }
     int64_t ignored = i.has_attribute("ignore_index") ? i.integer("ignore_index", 0) : int64_t{-100};
     Var sum = b.emit_all("cross_entropy", {scores, target}, {{"axis", int64_t{1}}, {"ignore_index", ignored}})[0];
-    if (reduction == "mean") sum = sum / b.cast(b.emit("count_valid", {target}, {{"ignore_index", ignored}}), sum.dtype());
+    if (reduction == "mean")
+      sum = sum / b.cast(b.emit("count_valid", {target}, {{"ignore_index", ignored}}), sum.dtype());
     i.set(0, b.cast(sum, scores.dtype()));
   }};
 }

@@ -44,7 +44,8 @@ EPL_ONNX_OP(Pad) {
 EPL_ONNX_OP(Pad, 11) {
   return {.run = [](Import& i) {
     Var value = i.has(2) && i.type(2).elements() == 1 ? i.b.reshape(i.in(2), {}) : Var();
-    pad(i, i.ints(1), i.has(3) ? i.ints(3) : all_axes(i.type(0).ndim()), value, i.choice("mode", {"constant", "edge", "reflect", "wrap"}));
+    pad(i, i.ints(1), i.has(3) ? i.ints(3) : all_axes(i.type(0).ndim()), value,
+        i.choice("mode", {"constant", "edge", "reflect", "wrap"}));
   }};
 }
 
@@ -56,11 +57,13 @@ EPL_ONNX_OP(DepthToSpace) {
   return {.run = [](Import& i) {
     Var x = i.in(0);
     int64_t s = i.integer("blocksize", 0);
-    if (x.ndim() != 4 || s < 1 || s > 65536 || x.dim(1) % (s * s) != 0) return i.fail(cat("blocks of ", s, " do not fit ", x.type().text()));
+    if (x.ndim() != 4 || s < 1 || s > 65536 || x.dim(1) % (s * s) != 0)
+      return i.fail(cat("blocks of ", s, " do not fit ", x.type().text()));
     int64_t n = x.dim(0), c = x.dim(1) / (s * s), h = x.dim(2), w = x.dim(3);
     bool depth_first = i.choice("mode", {"DCR", "CRD"}) == "DCR";
     Var parts = i.b.reshape(x, depth_first ? Shape{n, s, s, c, h, w} : Shape{n, c, s, s, h, w});
-    i.set(0, i.b.reshape(i.b.transpose(parts, depth_first ? Ints{0, 3, 4, 1, 5, 2} : Ints{0, 1, 4, 2, 5, 3}), {n, c, h * s, w * s}));
+    i.set(0, i.b.reshape(i.b.transpose(parts, depth_first ? Ints{0, 3, 4, 1, 5, 2} : Ints{0, 1, 4, 2, 5, 3}),
+                         {n, c, h * s, w * s}));
   }};
 }
 
@@ -68,10 +71,12 @@ EPL_ONNX_OP(SpaceToDepth) {
   return {.run = [](Import& i) {
     Var x = i.in(0);
     int64_t s = i.integer("blocksize", 0);
-    if (x.ndim() != 4 || s < 1 || s > 65536 || x.dim(2) % s != 0 || x.dim(3) % s != 0) return i.fail(cat("blocks of ", s, " do not fit ", x.type().text()));
+    if (x.ndim() != 4 || s < 1 || s > 65536 || x.dim(2) % s != 0 || x.dim(3) % s != 0)
+      return i.fail(cat("blocks of ", s, " do not fit ", x.type().text()));
     int64_t n = x.dim(0), c = x.dim(1), h = x.dim(2) / s, w = x.dim(3) / s;
     bool depth_first = i.choice("mode", {"DCR", "CRD"}) == "DCR";
-    Var parts = i.b.transpose(i.b.reshape(x, {n, c, h, s, w, s}), depth_first ? Ints{0, 3, 5, 1, 2, 4} : Ints{0, 1, 3, 5, 2, 4});
+    Var parts = i.b.transpose(i.b.reshape(x, {n, c, h, s, w, s}),
+                              depth_first ? Ints{0, 3, 5, 1, 2, 4} : Ints{0, 1, 3, 5, 2, 4});
     i.set(0, i.b.reshape(parts, {n, c * s * s, h, w}));
   }};
 }
@@ -80,7 +85,8 @@ EPL_ONNX_OP(SpaceToDepth) {
 EPL_ONNX_OP(CenterCropPad) {
   return {.run = [](Import& i) {
     Var x = i.in(0);
-    Ints sizes = i.ints(1), axes = i.axes(i.ints("axes", all_axes(x.ndim())), x.ndim()), begin(x.ndim(), 0), end(x.ndim(), 0);
+    Ints sizes = i.ints(1), axes = i.axes(i.ints("axes", all_axes(x.ndim())), x.ndim()), begin(x.ndim(), 0),
+         end(x.ndim(), 0);
     if (sizes.size() != axes.size()) return i.fail(cat("sizes ", sizes, " do not fit the axes ", axes));
     for (size_t k = 0; k < axes.size(); ++k) {
       int64_t d = axes[k], more = sizes[k] - x.dim(static_cast<int>(d));

@@ -44,8 +44,10 @@ EPL_ONNX_OP(GroupNormalization) {
     Builder& b = i.b;
     Var x = i.in(0), scale = i.in(1), bias = i.in(2);
     int64_t groups = i.integer("num_groups", 0);
-    if (x.ndim() < 2 || groups < 1 || x.dim(0) < 1 || x.dim(1) % groups != 0) return i.fail(cat(groups, " groups do not fit ", x.type().text()));
-    Var y = standardized(b, b.reshape(x, {x.dim(0), groups, x.type().elements() / (x.dim(0) * groups)}), {2}, i.number("epsilon", 1e-5));
+    if (x.ndim() < 2 || groups < 1 || x.dim(0) < 1 || x.dim(1) % groups != 0)
+      return i.fail(cat(groups, " groups do not fit ", x.type().text()));
+    Var y = standardized(b, b.reshape(x, {x.dim(0), groups, x.type().elements() / (x.dim(0) * groups)}), {2},
+                         i.number("epsilon", 1e-5));
     if (scale.type().elements() == groups && groups != x.dim(1)) {
       y = y * b.reshape(scale, {1, groups, 1}) + b.reshape(bias, {1, groups, 1});
       return i.set(0, b.reshape(y, x.shape()));
@@ -98,17 +100,18 @@ EPL_ONNX_OP(LRN) {
 // Of the domain of classical learning: columns moved and scaled, each by its own number or all by one.
 EPL_ONNX_OP(Scaler) {
   return {.domain = "ai.onnx.ml", .run = [](Import& i) {
-    Builder& b = i.b;
-    Var x = b.cast(i.in(0), DType::f32);
-    auto numbers = [&](std::string_view name, double fallback) {
-      Doubles given = i.numbers(name, {fallback});
-      if (given.size() != 1 && static_cast<int64_t>(given.size()) != x.dim(-1)) i.fail(cat(given.size(), " numbers in ", name, " for ", x.type().text()));
-      epl::Tensor made(TensorType{DType::f32, {static_cast<int64_t>(given.size())}});
-      for (size_t k = 0; k < given.size(); ++k) made.set(static_cast<int64_t>(k), given[k]);
-      return b.constant(made);
-    };
-    i.set(0, (x - numbers("offset", 0)) * numbers("scale", 1));
-  }};
+            Builder& b = i.b;
+            Var x = b.cast(i.in(0), DType::f32);
+            auto numbers = [&](std::string_view name, double fallback) {
+              Doubles given = i.numbers(name, {fallback});
+              if (given.size() != 1 && static_cast<int64_t>(given.size()) != x.dim(-1))
+                i.fail(cat(given.size(), " numbers in ", name, " for ", x.type().text()));
+              epl::Tensor made(TensorType{DType::f32, {static_cast<int64_t>(given.size())}});
+              for (size_t k = 0; k < given.size(); ++k) made.set(static_cast<int64_t>(k), given[k]);
+              return b.constant(made);
+            };
+            i.set(0, (x - numbers("offset", 0)) * numbers("scale", 1));
+          }};
 }
 
 EPL_ONNX_OP(GlobalLpPool) {

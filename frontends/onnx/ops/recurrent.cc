@@ -1,5 +1,5 @@
-// RNN, GRU and LSTM, unrolled: the number of steps is known when a model is bound. What the inputs contribute is one product
-// for all steps.
+// RNN, GRU and LSTM, unrolled: the number of steps is known when a model is bound. What the inputs contribute is one
+// product for all steps.
 #include <algorithm>
 
 #include "core/ir/op.h"
@@ -8,7 +8,7 @@
 namespace epl::onnx {
 namespace {
 
-constexpr int64_t most_steps = 1 << 14;
+constexpr int64_t max_steps = 1 << 14;
 
 // Operands as the standard numbers them: X, W, R, B, lengths, h0, then c0 and peepholes of an LSTM.
 class Recurrent {
@@ -16,8 +16,7 @@ class Recurrent {
   Recurrent(Import& i, int64_t gates) : i_(i), b_(i.b), gates_(gates) {}
 
   // step(x_t, h) -> h', with x_t [batch, gates * hidden] the contribution of the input and of the input's bias.
-  template <class Step>
-  void run(bool cell, Step&& step) {
+  template <class Step> void run(bool cell, Step&& step) {
     if (!prepare(cell)) return;
     std::vector<Var> all, last, last_cells;
     for (int64_t d = 0; d < directions_; ++d) {
@@ -31,7 +30,8 @@ class Recurrent {
         int64_t at = backward ? steps_ - 1 - t : t;
         Var now = b_.reshape(b_.slice(x, {0}, {at}, {at + 1}), {batch_, gates_ * hidden_});
         Var h = h_, c = c_, next = step(*this, now);
-        if (lengths_) {   // beyond the end of a sample, on whichever side it is met, the state stays and the output is zero
+        if (lengths_) {  // beyond the end of a sample, on whichever side it is met, the state stays and the output is
+                         // zero
           Var runs = b_.reshape(lengths_, {batch_, 1}) > static_cast<double>(at);
           outputs[at] = b_.select(runs, next, b_.like(next, 0));
           next = b_.select(runs, next, h);
@@ -67,13 +67,15 @@ class Recurrent {
     directions_ = direction_ == "bidirectional" ? 2 : 1;
     swapped_ = i_.integer("layout", 0) != 0;
     x_ = i_.in(0);
-    if (!b_.status().ok() || x_.ndim() != 3 || i_.type(1).ndim() != 3 || i_.type(2).ndim() != 3) return refuse("operands need three dimensions");
+    if (!b_.status().ok() || x_.ndim() != 3 || i_.type(1).ndim() != 3 || i_.type(2).ndim() != 3)
+      return refuse("operands need three dimensions");
     if (swapped_) x_ = b_.transpose(x_, {1, 0, 2});
     steps_ = x_.dim(0);
     batch_ = x_.dim(1);
     hidden_ = i_.type(2).dim(2);
-    if (steps_ < 1 || steps_ > most_steps) return refuse(cat(steps_, " steps; 1 to ", most_steps, " are unrolled"));
-    if (i_.type(1).shape != Shape{directions_, gates_ * hidden_, x_.dim(2)} || i_.type(2).shape != Shape{directions_, gates_ * hidden_, hidden_}) {
+    if (steps_ < 1 || steps_ > max_steps) return refuse(cat(steps_, " steps; 1 to ", max_steps, " are unrolled"));
+    if (i_.type(1).shape != Shape{directions_, gates_ * hidden_, x_.dim(2)} ||
+        i_.type(2).shape != Shape{directions_, gates_ * hidden_, hidden_}) {
       return refuse("weights and input do not fit");
     }
     clip_ = i_.number("clip", 0);
@@ -86,7 +88,8 @@ class Recurrent {
       }
     }
     if (i_.has(4)) lengths_ = b_.cast(i_.in(4), DType::i64);
-    if (cell && i_.integer("input_forget", 0) != 0) i_.fail(unsupported("a forget gate coupled with the input gate (input_forget)"));
+    if (cell && i_.integer("input_forget", 0) != 0)
+      i_.fail(unsupported("a forget gate coupled with the input gate (input_forget)"));
     return b_.status().ok();
   }
 
@@ -98,7 +101,9 @@ class Recurrent {
   // Weights, biases and first states of direction d.
   void begin(int64_t d) {
     direction_index_ = d;
-    auto of = [&](int input, Shape shape) { return b_.reshape(b_.slice(i_.in(input), {0}, {d}, {d + 1}), std::move(shape)); };
+    auto of = [&](int input, Shape shape) {
+      return b_.reshape(b_.slice(i_.in(input), {0}, {d}, {d + 1}), std::move(shape));
+    };
     r_ = of(2, {gates_ * hidden_, hidden_});
     wb_ = rb_ = peep_ = Var();
     if (i_.has(3)) {
@@ -111,7 +116,8 @@ class Recurrent {
       Var first = i_.in(input);
       if (swapped_ && first.ndim() == 3) first = b_.transpose(first, {1, 0, 2});
       if (first.shape() != Shape{directions_, batch_, hidden_}) {
-        i_.fail(cat("the state at the start, input ", input, ", is ", i_.type(input).text(), ", and the sequence has ", batch_, " samples, which take ", Shape{directions_, batch_, hidden_},
+        i_.fail(cat("the state at the start, input ", input, ", is ", i_.type(input).text(), ", and the sequence has ",
+                    batch_, " samples, which take ", Shape{directions_, batch_, hidden_},
                     "; where the file fixes the state's samples, the batch must be as large"));
         return Var();
       }
@@ -125,7 +131,8 @@ class Recurrent {
   Var activation(int64_t which, const Var& x) {
     size_t at = static_cast<size_t>(direction_index_ * static_cast<int64_t>(activations_.size()) / directions_ + which);
     std::string name = at < activations_.size() ? activations_[at] : "";
-    std::ranges::transform(name, name.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
+    std::ranges::transform(name, name.begin(),
+                           [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
     for (const char* known : {"sigmoid", "tanh", "relu", "softsign", "softplus"}) {
       if (name == known) return b_.unary(known, x);
     }
@@ -134,7 +141,8 @@ class Recurrent {
   }
 
   void finish(const std::vector<Var>& all, const std::vector<Var>& last, const std::vector<Var>& cells) {
-    Var y = b_.concat(all, 1), h = b_.concat(last, 0);   // [steps, directions, batch, hidden], [directions, batch, hidden]
+    Var y = b_.concat(all, 1),
+        h = b_.concat(last, 0);  // [steps, directions, batch, hidden], [directions, batch, hidden]
     if (i_.wants(0)) i_.set(0, swapped_ ? b_.transpose(y, {2, 0, 1, 3}) : y);
     if (i_.wants(1)) i_.set(1, swapped_ ? b_.transpose(h, {1, 0, 2}) : h);
     if (i_.wants(2) && !cells.empty()) {
@@ -175,7 +183,8 @@ EPL_ONNX_OP(GRU) {
       auto with_bias = [&](const Var& v, int64_t g) { return r.rb_ ? v + r.gate(r.rb_, g) : v; };
       Var z = r.activate(0, r.gate(x, 0) + with_bias(r.gate(past, 0), 0));
       Var reset = r.activate(0, r.gate(x, 1) + with_bias(r.gate(past, 1), 1));
-      Var inner = after ? reset * with_bias(r.gate(past, 2), 2) : with_bias(b.matmul(reset * r.h_, weights(2), false, true), 2);
+      Var inner =
+          after ? reset * with_bias(r.gate(past, 2), 2) : with_bias(b.matmul(reset * r.h_, weights(2), false, true), 2);
       Var h = r.activate(1, r.gate(x, 2) + inner);
       return (1.0 - z) * h + z * r.h_;
     });
@@ -188,8 +197,11 @@ EPL_ONNX_OP(LSTM) {
     Recurrent(i, 4).run(true, [](Recurrent& r, const Var& x) {
       Var sum = x + r.recur(r.h_);
       if (r.rb_) sum = sum + r.rb_;
-      auto peeping = [&](const Var& v, int64_t g, const Var& cell) { return r.peep_ ? v + r.gate(r.peep_, g) * cell : v; };
-      Var in = r.activate(0, peeping(r.gate(sum, 0), 0, r.c_)), forget = r.activate(0, peeping(r.gate(sum, 2), 2, r.c_));
+      auto peeping = [&](const Var& v, int64_t g, const Var& cell) {
+        return r.peep_ ? v + r.gate(r.peep_, g) * cell : v;
+      };
+      Var in = r.activate(0, peeping(r.gate(sum, 0), 0, r.c_)),
+          forget = r.activate(0, peeping(r.gate(sum, 2), 2, r.c_));
       Var cell = forget * r.c_ + in * r.activate(1, r.gate(sum, 3));
       Var out = r.activate(0, peeping(r.gate(sum, 1), 1, cell));
       r.c_ = cell;

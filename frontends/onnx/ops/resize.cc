@@ -11,7 +11,8 @@ namespace epl::onnx {
 namespace {
 
 struct Options {
-  std::string mode, transform, nearest;   // nearest "simple": up where the dimension shrinks, else down, as before opset 11
+  std::string mode, transform,
+      nearest;  // nearest "simple": up where the dimension shrinks, else down, as before opset 11
   double cubic = -0.75;
   bool exclude = false, antialias = false;
 };
@@ -20,17 +21,19 @@ struct Options {
 double source_of(const Options& o, double i, double scale, int64_t from, int64_t to, double roi_start, double roi_end) {
   const double n = static_cast<double>(from), m = static_cast<double>(to);
   if (o.transform == "asymmetric") return i / scale;
-  if (o.transform == "align_corners") return to == 1 ? 0 : i * (n - 1) / (n * scale - 1);   // before rounding to whole elements
+  if (o.transform == "align_corners")
+    return to == 1 ? 0 : i * (n - 1) / (n * scale - 1);  // before rounding to whole elements
   if (o.transform == "pytorch_half_pixel") return to == 1 ? -0.5 : (i + 0.5) / scale - 0.5;
   if (o.transform == "half_pixel_symmetric") {
     const double adjustment = m / (n * scale), centre = n / 2;
     return centre * (1 - adjustment) + (i + 0.5) / scale - 0.5;
   }
   if (o.transform == "tf_crop_and_resize") {
-    return to > 1 ? roi_start * (n - 1) + i * (roi_end - roi_start) * (n - 1) / (m - 1) : 0.5 * (roi_start + roi_end) * (n - 1);
+    return to > 1 ? roi_start * (n - 1) + i * (roi_end - roi_start) * (n - 1) / (m - 1)
+                  : 0.5 * (roi_start + roi_end) * (n - 1);
   }
   if (o.transform == "tf_half_pixel_for_nn") return (i + 0.5) / scale;
-  return (i + 0.5) / scale - 0.5;   // half_pixel
+  return (i + 0.5) / scale - 0.5;  // half_pixel
 }
 
 int64_t nearest_of(const Options& o, double x, double scale) {
@@ -51,7 +54,7 @@ double weight_at(const Options& o, double distance) {
 
 // One dimension: the weights of the operand's elements in each result [to, from]; rows of results outside are zero.
 struct Axis {
-  epl::Tensor weights, nearest, outside;   // nearest i64[to] instead of weights, where one element counts
+  epl::Tensor weights, nearest, outside;  // nearest i64[to] instead of weights, where one element counts
   bool any_outside = false;
 };
 
@@ -150,7 +153,8 @@ void resize(Import& i, const Options& o, const Sizes& s) {
   for (size_t k = 0; k < s.axes.size(); ++k) {
     const int d = static_cast<int>(s.axes[k]);
     const int64_t to = s.to[d];
-    if (to < 0 || from[d] < 1 || to > (int64_t{1} << 24) || to * from[d] > (int64_t{1} << 26)) return i.fail(cat("from ", from, " to ", s.to));
+    if (to < 0 || from[d] < 1 || to > (int64_t{1} << 24) || to * from[d] > (int64_t{1} << 26))
+      return i.fail(cat("from ", from, " to ", s.to));
     if (to == from[d] && s.scales[d] == 1.0 && !cuts) continue;
     const Axis axis = resized_axis(o, s.scales[d], from[d], to, s.region[k], s.region[k + s.axes.size()]);
     y = resize_axis(b, y, d, axis);
@@ -196,31 +200,36 @@ void resize_by_input(Import& i) {
 EPL_ONNX_OP(Upsample) {
   return {.until = 9, .run = [](Import& i) { resize_by(i, i.numbers("scales", {})); }};
 }
-EPL_ONNX_OP(Upsample, 9) {
-  return {.until = 9, .structural = {1}, .run = resize_by_input};
-}
-EPL_ONNX_OP(Resize) {
-  return {.structural = {1}, .run = resize_by_input};
-}
+EPL_ONNX_OP(Upsample, 9) { return {.until = 9, .structural = {1}, .run = resize_by_input}; }
+EPL_ONNX_OP(Resize) { return {.structural = {1}, .run = resize_by_input}; }
 EPL_ONNX_OP(Resize, 11) {
   return {.structural = {1, 2}, .run = [](Import& i) {
-    const TensorType type = i.type(0);
-    const Options o{i.choice("mode", {"nearest", "linear", "cubic"}),
-                    i.choice("coordinate_transformation_mode", {"half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel",
-                                                                "half_pixel_symmetric", "tf_crop_and_resize", "tf_half_pixel_for_nn"}),
-                    i.choice("nearest_mode", {"round_prefer_floor", "round_prefer_ceil", "floor", "ceil"}),
-                    i.number("cubic_coeff_a", -0.75), i.integer("exclude_outside", 0) != 0, i.integer("antialias", 0) != 0};
-    Sizes sizes{i.axes(i.ints("axes", all_axes(type.ndim())), type.ndim()), type.shape, Doubles(type.shape.size(), 1.0), {}};
-    if (!i.b.status().ok()) return;
-    sizes.region.assign(2 * sizes.axes.size(), 0.0);
-    if (!read_sizes(i, sizes)) return i.fail("its sizes or scales must be known when the model is bound, one for each axis");
-    const epl::Tensor* region = o.transform == "tf_crop_and_resize" ? i.constant(1) : nullptr;
-    if (o.transform == "tf_crop_and_resize" && (!region || region->elements() != static_cast<int64_t>(sizes.region.size()))) {
-      return i.fail("its region must be known when the model is bound, two numbers for each axis");
-    }
-    for (size_t k = 0; region && k < sizes.region.size(); ++k) sizes.region[k] = region->get(static_cast<int64_t>(k));
-    resize(i, o, sizes);
-  }};
+            const TensorType type = i.type(0);
+            const Options o{i.choice("mode", {"nearest", "linear", "cubic"}),
+                            i.choice("coordinate_transformation_mode",
+                                     {"half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel",
+                                      "half_pixel_symmetric", "tf_crop_and_resize", "tf_half_pixel_for_nn"}),
+                            i.choice("nearest_mode", {"round_prefer_floor", "round_prefer_ceil", "floor", "ceil"}),
+                            i.number("cubic_coeff_a", -0.75),
+                            i.integer("exclude_outside", 0) != 0,
+                            i.integer("antialias", 0) != 0};
+            Sizes sizes{i.axes(i.ints("axes", all_axes(type.ndim())), type.ndim()),
+                        type.shape,
+                        Doubles(type.shape.size(), 1.0),
+                        {}};
+            if (!i.b.status().ok()) return;
+            sizes.region.assign(2 * sizes.axes.size(), 0.0);
+            if (!read_sizes(i, sizes))
+              return i.fail("its sizes or scales must be known when the model is bound, one for each axis");
+            const epl::Tensor* region = o.transform == "tf_crop_and_resize" ? i.constant(1) : nullptr;
+            if (o.transform == "tf_crop_and_resize" &&
+                (!region || region->elements() != static_cast<int64_t>(sizes.region.size()))) {
+              return i.fail("its region must be known when the model is bound, two numbers for each axis");
+            }
+            for (size_t k = 0; region && k < sizes.region.size(); ++k)
+              sizes.region[k] = region->get(static_cast<int64_t>(k));
+            resize(i, o, sizes);
+          }};
 }
 
 }  // namespace epl::onnx

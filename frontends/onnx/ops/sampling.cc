@@ -10,14 +10,16 @@ namespace {
 
 // What lies outside the image.
 struct Outside {
-  std::string mode;   // zeros, border or reflection
+  std::string mode;  // zeros, border or reflection
   bool corners = false;
 
   double low() const { return corners ? 0 : -0.5; }
   double high(int64_t size) const { return static_cast<double>(size) - (corners ? 1 : 0.5); }
 };
 
-Var clamp(Builder& b, const Var& p, double low, double high) { return b.minimum(b.maximum(p, b.like(p, low)), b.like(p, high)); }
+Var clamp(Builder& b, const Var& p, double low, double high) {
+  return b.minimum(b.maximum(p, b.like(p, low)), b.like(p, high));
+}
 
 // Folds positions back into [low, high], as between two mirrors.
 Var reflect(Builder& b, const Var& p, double low, double high) {
@@ -34,7 +36,7 @@ Var inside(Builder& b, const Var& p, int64_t size, const Outside& outside) {
   return p;
 }
 
-// A neighbour along one dimension: its position, a whole number, and its weight; a weight of zero where it lies outside.
+// A neighbour along one dimension: its position, an integer, and its weight; a weight of zero where it lies outside.
 struct Neighbour {
   Var at, weight;
 };
@@ -70,13 +72,15 @@ std::vector<Neighbour> neighbours(Builder& b, Var p, int64_t size, const std::st
     return found;
   }
   std::vector<Var> weights = cubic_weights(t);
-  for (int k = 0; k < 4; ++k) found.push_back(neighbour(b, below + static_cast<double>(k - 1), weights[k], size, outside));
+  for (int k = 0; k < 4; ++k)
+    found.push_back(neighbour(b, below + static_cast<double>(k - 1), weights[k], size, outside));
   return found;
 }
 
 }  // namespace
 
-// x[n,c,spatial...] read at grid[n,out...,dims], whose numbers run from -1 to 1 over each dimension, the last one first.
+// x[n,c,spatial...] read at grid[n,out...,dims], whose numbers run from -1 to 1 over each dimension, the last one
+// first.
 EPL_ONNX_OP(GridSample) {
   return {.run = [](Import& i) {
     Builder& b = i.b;
@@ -99,12 +103,14 @@ EPL_ONNX_OP(GridSample) {
     for (int d = 0; d < dims; ++d) {
       int64_t size = x.dim(d + 2), column = dims - 1 - d;
       Var g = b.reshape(b.slice(grid, {dims + 1}, {column}, {column + 1}), {n, 1, points});
-      Var p = outside.corners ? (g + 1.0) * (static_cast<double>(size - 1) / 2) : ((g + 1.0) * static_cast<double>(size) - 1.0) * 0.5;
+      Var p = outside.corners ? (g + 1.0) * (static_cast<double>(size - 1) / 2)
+                              : ((g + 1.0) * static_cast<double>(size) - 1.0) * 0.5;
       std::vector<Neighbour> next;
       for (const Neighbour& along : neighbours(b, p, size, mode, outside)) {
         for (const Neighbour& before : corners) {
           Var at = b.cast(along.at, DType::i64) * static_cast<double>(strides[d]);
-          next.push_back({before.at ? before.at + at : at, before.weight ? before.weight * along.weight : along.weight});
+          next.push_back(
+              {before.at ? before.at + at : at, before.weight ? before.weight * along.weight : along.weight});
         }
       }
       corners = std::move(next);
@@ -127,7 +133,8 @@ EPL_ONNX_OP(AffineGrid) {
     Var theta = i.in(0);
     Ints size = i.ints(1);
     const int64_t dims = static_cast<int64_t>(size.size()) - 2;
-    if (dims < 1 || theta.ndim() != 3 || theta.dim(1) != dims || theta.dim(2) != dims + 1) return i.fail("theta and the size do not fit");
+    if (dims < 1 || theta.ndim() != 3 || theta.dim(1) != dims || theta.dim(2) != dims + 1)
+      return i.fail("theta and the size do not fit");
     Shape spatial(size.begin() + 2, size.end());
     int64_t points = 1;
     for (int64_t side : spatial) {
@@ -140,7 +147,8 @@ EPL_ONNX_OP(AffineGrid) {
     for (int64_t p = 0; p < points; ++p) {
       for (int64_t d = 0; d < dims; ++d) {
         const double at = static_cast<double>(p / strides[d] % spatial[d]), whole = static_cast<double>(spatial[d]);
-        base.set(p * (dims + 1) + dims - 1 - d, corners ? (whole > 1 ? 2 * at / (whole - 1) - 1 : -1) : (2 * at + 1) / whole - 1);
+        base.set(p * (dims + 1) + dims - 1 - d,
+                 corners ? (whole > 1 ? 2 * at / (whole - 1) - 1 : -1) : (2 * at + 1) / whole - 1);
       }
       base.set(p * (dims + 1) + dims, 1);
     }

@@ -7,7 +7,7 @@
 namespace epl::onnx {
 namespace {
 
-constexpr int64_t most_items = 1 << 16;
+constexpr int64_t max_items = 1 << 16;
 
 // The position that input `at` names in a sequence of `size`; the last one when it is absent.
 int64_t position(Import& i, int at, int64_t size, int64_t most) {
@@ -29,9 +29,9 @@ EPL_ONNX_OP(SplitToSequence) {
     const int64_t axis = i.axis("axis", 0, type.ndim());
     if (!i.b.status().ok()) return;
     const int64_t size = type.dim(static_cast<int>(axis));
-    if (size > most_items) return i.fail(unsupported("a sequence of ", size, " items"));
+    if (size > max_items) return i.fail(unsupported("a sequence of ", size, " items"));
     Ints parts = i.has(1) ? i.ints(1) : Ints(size, 1);
-    const bool equal = i.has(1) && i.type(1).ndim() == 0;   // one number: parts of that size, the last one smaller
+    const bool equal = i.has(1) && i.type(1).ndim() == 0;  // one number: parts of that size, the last one smaller
     if (equal) {
       const int64_t each = parts.empty() ? 0 : parts[0];
       if (each < 1 || each > std::max<int64_t>(size, 1)) return i.fail(cat("parts of size ", each));
@@ -41,7 +41,8 @@ EPL_ONNX_OP(SplitToSequence) {
     Sequence sequence;
     int64_t at = 0;
     for (int64_t part : parts) {
-      if (part < 0 || part > size - at) return i.fail(cat("parts ", parts, " do not make up dimension ", axis, " of ", type.text()));
+      if (part < 0 || part > size - at)
+        return i.fail(cat("parts ", parts, " do not make up dimension ", axis, " of ", type.text()));
       sequence.items.push_back({i.slot(0), axis, at, at + part, !i.has(1) && i.integer("keepdims", 1) == 0});
       at += part;
     }
@@ -73,7 +74,8 @@ EPL_ONNX_OP(SequenceAt) {
 EPL_ONNX_OP(SequenceLength) {
   return {.run = [](Import& i) {
     const Sequence* sequence = i.sequence(0);
-    if (sequence) i.set_constant(0, epl::Tensor::from_ints({static_cast<int64_t>(sequence->items.size())}).reshaped({}));
+    if (sequence)
+      i.set_constant(0, epl::Tensor::from_ints({static_cast<int64_t>(sequence->items.size())}).reshaped({}));
   }};
 }
 

@@ -17,8 +17,10 @@ int64_t bound(int64_t at, int64_t n) { return std::clamp<int64_t>(at < 0 ? at + 
 EPL_ONNX_OP(Constant) {
   return {.run = [](Import& i) {
     if (i.has_attribute("value")) return i.set_constant(0, i.tensor("value"));
-    if (i.has_attribute("value_float")) return i.set_constant(0, epl::Tensor::scalar(DType::f32, i.number("value_float", 0)));
-    if (i.has_attribute("value_int")) return i.set_constant(0, epl::Tensor::from_ints({i.integer("value_int", 0)}).reshaped({}));
+    if (i.has_attribute("value_float"))
+      return i.set_constant(0, epl::Tensor::scalar(DType::f32, i.number("value_float", 0)));
+    if (i.has_attribute("value_int"))
+      return i.set_constant(0, epl::Tensor::from_ints({i.integer("value_int", 0)}).reshaped({}));
     if (i.has_attribute("value_ints")) return i.set_constant(0, epl::Tensor::from_ints(i.ints("value_ints", {})));
     if (i.has_attribute("value_floats")) {
       Doubles numbers = i.numbers("value_floats", {});
@@ -48,7 +50,8 @@ EPL_ONNX_OP(ConstantOfShape) {
     Ints shape = i.ints(0);
     epl::Tensor value = i.has_attribute("value") ? i.tensor("value") : epl::Tensor::scalar(DType::f32, 0);
     if (value.empty()) return;
-    if (value.elements() != 1 || std::ranges::any_of(shape, [](int64_t size) { return size < 0; })) return i.fail(cat("one value in shape ", shape));
+    if (value.elements() != 1 || std::ranges::any_of(shape, [](int64_t size) { return size < 0; }))
+      return i.fail(cat("one value in shape ", shape));
     i.set(0, i.b.broadcast_to(i.b.constant(value.reshaped({})), shape));
   }};
 }
@@ -56,7 +59,8 @@ EPL_ONNX_OP(ConstantOfShape) {
 EPL_ONNX_OP(Range) {
   return {.run = [](Import& i) {
     for (int k = 0; k < 3; ++k) {
-      if (!i.constant(k) || i.constant(k)->elements() != 1) return i.fail("its bounds must be known when the model is bound, and one number each");
+      if (!i.constant(k) || i.constant(k)->elements() != 1)
+        return i.fail("its bounds must be known when the model is bound, and one number each");
     }
     DType dtype = i.type(0).dtype;
     double start = i.constant(0)->get(0), limit = i.constant(1)->get(0), delta = i.constant(2)->get(0);
@@ -100,12 +104,15 @@ EPL_ONNX_OP(Reshape) {
         if (open >= 0) return i.fail(cat("the shape ", shape, " has two open dimensions"));
         open = static_cast<int>(d);
       } else {
-        if (shape[d] < 0 || __builtin_mul_overflow(known, shape[d], &known)) return i.fail(cat("the shape ", shape, " is impossible"));
+        if (shape[d] < 0 || __builtin_mul_overflow(known, shape[d], &known))
+          return i.fail(cat("the shape ", shape, " is impossible"));
       }
     }
     if (open >= 0) shape[open] = known > 0 ? x.type().elements() / known : 0;
     if (element_count(shape) != x.type().elements()) {
-      return i.fail(cat(x.type().text(), " cannot become ", shape, "; a size is baked into this node: export with symbolic dimensions, or bind the sizes it was exported with"));
+      return i.fail(cat(
+          x.type().text(), " cannot become ", shape,
+          "; a size is baked into this node: export with symbolic dimensions, or bind the sizes it was exported with"));
     }
     i.set(0, i.b.emit("reshape", {x}, {{"shape", shape}}));
   }};
@@ -116,7 +123,8 @@ EPL_ONNX_OP(Flatten) {
     Var x = i.in(0);
     int64_t axis = i.integer("axis", 1), rows = 1;
     if (axis < 0) axis += x.ndim();
-    if (axis < 0 || axis > x.ndim()) return i.fail(cat("axis ", i.integer("axis", 1), " does not fit ", x.type().text()));
+    if (axis < 0 || axis > x.ndim())
+      return i.fail(cat("axis ", i.integer("axis", 1), " does not fit ", x.type().text()));
     for (int64_t d = 0; d < axis; ++d) rows *= x.dim(static_cast<int>(d));
     int64_t columns = rows > 0 ? x.type().elements() / rows : 0;
     i.set(0, i.b.emit("reshape", {x}, {{"shape", Ints{rows, columns}}}));
@@ -225,7 +233,8 @@ EPL_ONNX_OP(Slice) {
 EPL_ONNX_OP(Slice, 10) {
   return {.run = [](Import& i) {
     Ints starts = i.ints(1);
-    slice(i, starts, i.ints(2), i.has(3) ? i.ints(3) : counted(starts.size()), i.has(4) ? i.ints(4) : Ints(starts.size(), 1));
+    slice(i, starts, i.ints(2), i.has(3) ? i.ints(3) : counted(starts.size()),
+          i.has(4) ? i.ints(4) : Ints(starts.size(), 1));
   }};
 }
 
@@ -236,10 +245,12 @@ EPL_ONNX_OP(Split) {
     Ints sizes = i.list(1, "split");
     if (sizes.empty()) {
       int64_t parts = i.outputs(), each = parts > 0 ? (size + parts - 1) / parts : 0;
-      if (i.integer("num_outputs", parts) != parts) return i.fail(cat("num_outputs is ", i.integer("num_outputs", parts), " for ", parts, " outputs"));
+      if (i.integer("num_outputs", parts) != parts)
+        return i.fail(cat("num_outputs is ", i.integer("num_outputs", parts), " for ", parts, " outputs"));
       for (int64_t p = 0; p < parts; ++p) sizes.push_back(std::max<int64_t>(0, std::min(each, size - p * each)));
     }
-    if (std::accumulate(sizes.begin(), sizes.end(), int64_t{0}) != size || static_cast<int>(sizes.size()) < i.outputs()) {
+    if (std::accumulate(sizes.begin(), sizes.end(), int64_t{0}) != size ||
+        static_cast<int>(sizes.size()) < i.outputs()) {
       return i.fail(cat("parts ", sizes, " do not make up dimension ", axis, " of ", x.type().text()));
     }
     int64_t at = 0;
@@ -268,7 +279,8 @@ EPL_ONNX_OP(Gather) {
     const Shape& x = i.type(0).shape;
     const int64_t axis = i.axis("axis", 0, i.type(0).ndim());
     const epl::Tensor* indices = i.constant(1);
-    if (axis >= 0 && axis < static_cast<int64_t>(x.size()) && takes_all_in_order(indices, x[static_cast<size_t>(axis)])) {
+    if (axis >= 0 && axis < static_cast<int64_t>(x.size()) &&
+        takes_all_in_order(indices, x[static_cast<size_t>(axis)])) {
       Shape shape(x.begin(), x.begin() + axis);
       shape.insert(shape.end(), indices->shape().begin(), indices->shape().end());
       shape.insert(shape.end(), x.begin() + axis + 1, x.end());
@@ -309,7 +321,8 @@ std::vector<int> grid_dimensions(const epl::Tensor& indices, const Shape& x) {
 EPL_ONNX_OP(GatherND) {
   return {.run = [](Import& i) {
     const epl::Tensor* indices = i.constant(1);
-    std::vector<int> grid = indices && i.integer("batch_dims", 0) == 0 ? grid_dimensions(*indices, i.type(0).shape) : std::vector<int>();
+    std::vector<int> grid =
+        indices && i.integer("batch_dims", 0) == 0 ? grid_dimensions(*indices, i.type(0).shape) : std::vector<int>();
     if (!grid.empty()) {
       // x's dimensions in the order of the result's, then ones where the result only repeats.
       Ints order(grid.size());

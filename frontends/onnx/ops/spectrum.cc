@@ -1,4 +1,5 @@
-// Fourier transforms of a length that is known when the model is bound: a product with a matrix of cosines and one of sines.
+// Fourier transforms of a length that is known when the model is bound: a product with a matrix of cosines and one of
+// sines.
 #include <algorithm>
 #include <cmath>
 
@@ -8,7 +9,7 @@
 namespace epl::onnx {
 namespace {
 
-constexpr int64_t most_entries = int64_t{1} << 24;   // of a matrix
+constexpr int64_t max_entries = int64_t{1} << 24;  // of a matrix
 constexpr double pi = 3.14159265358979323846;
 
 struct Transform {
@@ -16,7 +17,7 @@ struct Transform {
 };
 
 bool sized(Import& i, int64_t length, int64_t bins) {
-  if (length < 1 || bins < 1 || length > most_entries / bins) {
+  if (length < 1 || bins < 1 || length > max_entries / bins) {
     i.fail(unsupported("a Fourier transform of length ", length));
     return false;
   }
@@ -28,12 +29,14 @@ bool sized(Import& i, int64_t length, int64_t bins) {
 Var waves(Import& i, DType dtype, const Transform& t, double (*wave)(double)) {
   epl::Tensor out({dtype, {t.length, t.bins}});
   for (int64_t n = 0; n < t.length; ++n) {
-    for (int64_t k = 0; k < t.bins; ++k) out.set(n * t.bins + k, wave(2 * pi * static_cast<double>(n * k % t.length) / static_cast<double>(t.length)));
+    for (int64_t k = 0; k < t.bins; ++k)
+      out.set(n * t.bins + k, wave(2 * pi * static_cast<double>(n * k % t.length) / static_cast<double>(t.length)));
   }
   return i.b.constant(out);
 }
 
-// Real and imaginary parts along the last dimension of x (`imaginary` may be empty), with both parts as a last dimension of the result.
+// Real and imaginary parts along the last dimension of x (`imaginary` may be empty), with both parts as a last
+// dimension of the result.
 Var transform(Import& i, const Var& real, const Var& imaginary, const Transform& t) {
   Builder& b = i.b;
   const Var cosine = waves(i, real.dtype(), t, std::cos), sine = waves(i, real.dtype(), t, std::sin);
@@ -78,14 +81,15 @@ void dft(Import& i, int64_t given_axis) {
   Builder& b = i.b;
   const Var x = i.in(0);
   const int parts = x.ndim() - 1;
-  if (parts < 1 || !is_float(x.dtype()) || x.dim(parts) < 1 || x.dim(parts) > 2) return i.fail("the last dimension of what is transformed holds a real part, or a real and an imaginary one");
+  if (parts < 1 || !is_float(x.dtype()) || x.dim(parts) < 1 || x.dim(parts) > 2)
+    return i.fail("the last dimension of what is transformed holds a real part, or a real and an imaginary one");
   const int64_t axis = i.axis(given_axis, x.ndim());
   if (axis == parts) return i.fail("the parts cannot be what is transformed");
   Transform t{.length = number(i, 1, x.dim(static_cast<int>(axis)))};
   if (i.integer("inverse", 0) != 0) return i.fail(unsupported("the way back from a spectrum (inverse)"));
   t.bins = i.integer("onesided", 0) != 0 ? t.length / 2 + 1 : t.length;
   if (!sized(i, t.length, t.bins)) return;
-  Ints last, back;   // the axis to the end, and, before the parts, to where it was
+  Ints last, back;  // the axis to the end, and, before the parts, to where it was
   for (int64_t d = 0; d < parts; ++d) {
     if (d != axis) last.push_back(d);
   }
@@ -114,10 +118,12 @@ EPL_ONNX_OP(STFT) {
     Builder& b = i.b;
     Var x = i.in(0);
     if (x.ndim() == 2) x = b.reshape(x, {x.dim(0), x.dim(1), 1});
-    if (x.ndim() != 3 || !is_float(x.dtype()) || x.dim(2) < 1 || x.dim(2) > 2) return i.fail("a signal has the dimensions batch, length, and real and imaginary part");
+    if (x.ndim() != 3 || !is_float(x.dtype()) || x.dim(2) < 1 || x.dim(2) > 2)
+      return i.fail("a signal has the dimensions batch, length, and real and imaginary part");
     const int64_t step = number(i, 1, 1), length = i.has(3) ? number(i, 3, 0) : i.has(2) ? i.type(2).elements() : 0;
     const Transform t{.length = length, .bins = i.integer("onesided", 1) != 0 ? length / 2 + 1 : length};
-    if (step < 1 || length < 1 || length > x.dim(1)) return i.fail(cat("frames of ", length, " numbers every ", step, " of a signal of ", x.dim(1)));
+    if (step < 1 || length < 1 || length > x.dim(1))
+      return i.fail(cat("frames of ", length, " numbers every ", step, " of a signal of ", x.dim(1)));
     const int64_t frames = (x.dim(1) - length) / step + 1;
     if (!sized(i, length, t.bins) || !sized(i, frames, length)) return;
     epl::Tensor at(TensorType{DType::i64, {frames, length}});
@@ -125,7 +131,8 @@ EPL_ONNX_OP(STFT) {
       for (int64_t n = 0; n < length; ++n) at.set_int(f * length + n, f * step + n);
     }
     const Var places = b.constant(at);
-    if (i.has(2) && i.type(2).elements() != length) return i.fail(cat("a window of ", i.type(2).elements(), " for frames of ", length));
+    if (i.has(2) && i.type(2).elements() != length)
+      return i.fail(cat("a window of ", i.type(2).elements(), " for frames of ", length));
     auto framed = [&](int64_t which) {
       Var v = part(i, x, which);
       if (!v) return v;

@@ -1,4 +1,5 @@
-// GPT-2 (Radford et al. 2019): pre-norm blocks, learned positions, causal attention, GELU, a head tied to the embedding.
+// GPT-2 (Radford et al. 2019): pre-norm blocks, learned positions, causal attention, GELU, a head tied to the
+// embedding.
 #include <cmath>
 #include <limits>
 
@@ -16,17 +17,21 @@ struct Size {
 
 Result<Size> read_size(const Attributes& options) {
   Size size{};
-  for (auto [name, to] : {std::pair{"layers", &size.layers}, std::pair{"width", &size.width}, std::pair{"heads", &size.heads},
-                          std::pair{"context", &size.context}, std::pair{"vocab", &size.vocab}}) {
+  for (auto [name, to] :
+       {std::pair{"layers", &size.layers}, std::pair{"width", &size.width}, std::pair{"heads", &size.heads},
+        std::pair{"context", &size.context}, std::pair{"vocab", &size.vocab}}) {
     EPL_ASSIGN(*to, size_option(options, name));
   }
-  if (size.width % size.heads != 0) return invalid("option width is ", size.width, ", no multiple of heads, ", size.heads);
+  if (size.width % size.heads != 0)
+    return invalid("option width is ", size.width, ", no multiple of heads, ", size.heads);
   const std::string& sequence = options.text("sequence");
-  if (sequence != "fixed" && sequence != "symbolic") return invalid("option sequence is \"", sequence, "\"; it is fixed or symbolic");
+  if (sequence != "fixed" && sequence != "symbolic")
+    return invalid("option sequence is \"", sequence, "\"; it is fixed or symbolic");
   size.symbolic = sequence == "symbolic";
   size.seed = static_cast<uint64_t>(options.integer("seed"));
   const double width = static_cast<double>(size.width), context = static_cast<double>(size.context);
-  EPL_TRY(check_template_size(12 * static_cast<double>(size.layers) * width * width + (static_cast<double>(size.vocab) + context) * width + context * context,
+  EPL_TRY(check_template_size(12 * static_cast<double>(size.layers) * width * width +
+                                  (static_cast<double>(size.vocab) + context) * width + context * context,
                               size.layers));
   return size;
 }
@@ -41,11 +46,12 @@ class Gpt2 {
     const std::string ids = m_.input("input_ids", DType::i64, {"batch", sequence});
     const std::string tokens = normal("transformer.wte.weight", {size_.vocab, size_.width}, 0.02);
     std::string positions = normal("transformer.wpe.weight", {size_.context, size_.width}, 0.02);
-    mask_ = m_.initializer("causal_mask", {DType::boolean, {size_.context, size_.context}}, [n = size_.context](epl::Tensor& out) {
-      for (int64_t i = 0; i < n; ++i) {
-        for (int64_t j = 0; j <= i; ++j) out.set(i * n + j, 1);
-      }
-    });
+    mask_ = m_.initializer("causal_mask", {DType::boolean, {size_.context, size_.context}},
+                           [n = size_.context](epl::Tensor& out) {
+                             for (int64_t i = 0; i < n; ++i) {
+                               for (int64_t j = 0; j <= i; ++j) out.set(i * n + j, 1);
+                             }
+                           });
     if (size_.symbolic) {
       const std::string shape = m_.node("shape", "Shape", {ids});
       const std::string length = m_.node("length", "Slice", {shape, m_.ints({1}), m_.ints({2})});
@@ -60,8 +66,8 @@ class Gpt2 {
     const std::string head = m_.node("lm_head", "Transpose", {tokens}, {{"perm", Ints{1, 0}}});
     x = m_.node("logits", "MatMul", {x, head});
     m_.output(x, DType::f32, {"batch", sequence, size_.vocab});
-    m_.metadata("epl.template", cat("gpt2 layers=", size_.layers, " width=", size_.width, " heads=", size_.heads, " context=", size_.context,
-                                    " vocab=", size_.vocab, " seed=", size_.seed));
+    m_.metadata("epl.template", cat("gpt2 layers=", size_.layers, " width=", size_.width, " heads=", size_.heads,
+                                    " context=", size_.context, " vocab=", size_.vocab, " seed=", size_.seed));
     return m_.write(path);
   }
 
@@ -74,12 +80,14 @@ class Gpt2 {
   }
 
   std::string norm(const std::string& name, const std::string& x) {
-    const std::string weight = constant(name + ".weight", 1, size_.width), bias = constant(name + ".bias", 0, size_.width);
+    const std::string weight = constant(name + ".weight", 1, size_.width),
+                      bias = constant(name + ".bias", 0, size_.width);
     return m_.node(name, "LayerNormalization", {x, weight, bias}, {{"axis", int64_t{-1}}, {"epsilon", 1e-5}});
   }
 
   std::string linear(const std::string& name, const std::string& x, int64_t in, int64_t out, double deviation) {
-    const std::string product = m_.node(name + ".product", "MatMul", {x, normal(name + ".weight", {in, out}, deviation)});
+    const std::string product =
+        m_.node(name + ".product", "MatMul", {x, normal(name + ".weight", {in, out}, deviation)});
     return m_.node(name, "Add", {product, constant(name + ".bias", 0, out)});
   }
 
@@ -98,7 +106,8 @@ class Gpt2 {
   std::string attention(const std::string& name, const std::string& x, double residual) {
     const int64_t each = size_.width / size_.heads;
     const std::string joined = linear(name + ".c_attn", x, size_.width, 3 * size_.width, 0.02);
-    const auto parts = m_.node(name + ".split", "Split", {joined}, {{"axis", int64_t{-1}}, {"num_outputs", int64_t{3}}}, 3);
+    const auto parts =
+        m_.node(name + ".split", "Split", {joined}, {{"axis", int64_t{-1}}, {"num_outputs", int64_t{3}}}, 3);
     std::vector<std::string> heads;
     const char* const names[] = {".query", ".key", ".value"};
     for (size_t i = 0; i < 3; ++i) {
@@ -133,10 +142,17 @@ Status write_gpt2(const Attributes& options, const std::string& path) {
 namespace epl {
 
 EPL_TEMPLATE(gpt2) {
-  return {.doc = "GPT-2 of any size, input_ids i64[batch, sequence] to logits f32[batch, sequence, vocab]. sequence: fixed (context "
-                 "tokens) or symbolic (up to context tokens).",
-          .options = {{"layers", int64_t{4}}, {"width", int64_t{128}}, {"heads", int64_t{4}}, {"context", int64_t{64}},
-                      {"vocab", int64_t{256}}, {"sequence", std::string("fixed")}, {"seed", int64_t{1}}},
+  return {.doc =
+              "GPT-2 of any size, input_ids i64[batch, sequence] to logits f32[batch, sequence, vocab]. sequence: "
+              "fixed (context "
+              "tokens) or symbolic (up to context tokens).",
+          .options = {{"layers", int64_t{4}},
+                      {"width", int64_t{128}},
+                      {"heads", int64_t{4}},
+                      {"context", int64_t{64}},
+                      {"vocab", int64_t{256}},
+                      {"sequence", std::string("fixed")},
+                      {"seed", int64_t{1}}},
           .write = onnx::write_gpt2};
 }
 

@@ -46,10 +46,10 @@ Result<int64_t> size_option(const Attributes& options, std::string_view name) {
 }
 
 Status check_template_size(double numbers, int64_t layers) {
-  constexpr double most_numbers = 68'719'476'736.0;   // 2^36: 256 GiB
-  constexpr int64_t most_layers = 10'000;
-  if (layers > most_layers) return invalid(layers, " layers; a template has up to ", most_layers);
-  if (!(numbers <= most_numbers)) return invalid("a model of ", numbers, " numbers; a template has up to ", most_numbers);
+  constexpr double max_numbers = 68'719'476'736.0;  // 2^36: 256 GiB
+  constexpr int64_t max_layers = 10'000;
+  if (layers > max_layers) return invalid(layers, " layers; a template has up to ", max_layers);
+  if (!(numbers <= max_numbers)) return invalid("a model of ", numbers, " numbers; a template has up to ", max_numbers);
   return {};
 }
 

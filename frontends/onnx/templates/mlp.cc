@@ -16,10 +16,12 @@ Status write_mlp(const Attributes& options, const std::string& path) {
     if (size < 1 || size > INT32_MAX) return invalid("option sizes holds ", size, "; a layer has 1 unit or more");
   }
   double numbers = 0;
-  for (size_t i = 0; i + 1 < sizes.size(); ++i) numbers += static_cast<double>(sizes[i]) * static_cast<double>(sizes[i + 1]);
+  for (size_t i = 0; i + 1 < sizes.size(); ++i)
+    numbers += static_cast<double>(sizes[i]) * static_cast<double>(sizes[i + 1]);
   EPL_TRY(check_template_size(numbers, static_cast<int64_t>(sizes.size())));
   const std::string& activation = options.text("activation");
-  const std::vector<std::pair<std::string, std::string>> activations = {{"relu", "Relu"}, {"tanh", "Tanh"}, {"gelu", "Gelu"}};
+  const std::vector<std::pair<std::string, std::string>> activations = {
+      {"relu", "Relu"}, {"tanh", "Tanh"}, {"gelu", "Gelu"}};
   std::string op;
   for (const auto& [name, onnx_name] : activations) {
     if (name == activation) op = onnx_name;
