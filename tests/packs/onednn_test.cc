@@ -8,7 +8,7 @@
 #include "core/ir/evaluate.h"
 #include "core/ops/sample.h"
 #include "core/runtime/session.h"
-#include "tests/backends/kernel_harness.h"
+#include "tests/kernels/kernel_harness.h"
 #include "tests/runtime/graph_model.h"
 
 // The leak checker's own tracer falls over threads of oneDNN's OpenMP now and then, when the tests are through. The

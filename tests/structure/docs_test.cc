@@ -107,7 +107,7 @@ TEST(Docs, RecipesNameWhatExists) {
   for (const Told& told : {Told{"`optimizer_of`", "tests/cases/generate.py", "def optimizer_of("},
                            Told{"`fixtures`", "tests/rewrite/generate.py", "def fixtures("},
                            Told{"`NEAR_MISSES`", "tests/rewrite/generate.py", "NEAR_MISSES = {"},
-                           Told{"`launch_everywhere`", "tests/backends/kernel_harness.h", " launch_everywhere("},
+                           Told{"`launch_everywhere`", "tests/kernels/kernel_harness.h", " launch_everywhere("},
                            Told{"`default_passes`", "core/strategy/pass.cc", " default_passes()"},
                            Told{"`verify_plan`", "core/strategy/plan.cc", "Status verify_plan("},
                            Told{"`cases`", "tests/train/train_step_test.cc", " cases()"},

@@ -1,7 +1,7 @@
 // The rows of matmul, linear and linear_grad_weight against sums in double.
 #include <cmath>
 
-#include "tests/backends/kernel_harness.h"
+#include "tests/kernels/kernel_harness.h"
 
 namespace epl::cpu {
 namespace {

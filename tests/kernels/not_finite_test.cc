@@ -1,7 +1,7 @@
 // The guard of a step over tensors that are longer than a vector and than a task.
 #include <limits>
 
-#include "tests/backends/kernel_harness.h"
+#include "tests/kernels/kernel_harness.h"
 
 namespace epl::cpu {
 namespace {

@@ -3,7 +3,7 @@
 #include <limits>
 
 #include "core/ir/scalar.h"
-#include "tests/backends/kernel_harness.h"
+#include "tests/kernels/kernel_harness.h"
 
 namespace epl::cpu {
 namespace {

@@ -4,7 +4,7 @@
 #include "core/base/philox.h"
 #include "core/ir/evaluate.h"
 #include "core/ir/op.h"
-#include "tests/backends/kernel_harness.h"
+#include "tests/kernels/kernel_harness.h"
 
 namespace epl::cpu {
 namespace {

@@ -3,7 +3,7 @@
 #include <functional>
 #include <limits>
 
-#include "tests/backends/kernel_harness.h"
+#include "tests/kernels/kernel_harness.h"
 
 namespace epl::cpu {
 namespace {

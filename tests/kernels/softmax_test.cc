@@ -1,8 +1,8 @@
 // Softmax, cross-entropy and their gradients against double.
 #include <cmath>
 
-#include "tests/backends/canonical.h"
-#include "tests/backends/kernel_harness.h"
+#include "tests/kernels/canonical.h"
+#include "tests/kernels/kernel_harness.h"
 
 namespace epl::cpu {
 namespace {

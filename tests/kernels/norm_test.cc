@@ -1,8 +1,8 @@
 // Layer norm, RMS norm and their gradients against double, and the order of their sums over rows.
 #include <cmath>
 
-#include "tests/backends/canonical.h"
-#include "tests/backends/kernel_harness.h"
+#include "tests/kernels/canonical.h"
+#include "tests/kernels/kernel_harness.h"
 
 namespace epl::cpu {
 namespace {

@@ -2,7 +2,7 @@
 #include <cmath>
 #include <functional>
 
-#include "tests/backends/kernel_harness.h"
+#include "tests/kernels/kernel_harness.h"
 
 namespace epl::cpu {
 namespace {

@@ -1,6 +1,6 @@
 // One pass of Adam and AdamW gives the bits of the op's own expression, run by the fused engine.
 #include "core/ir/op.h"
-#include "tests/backends/kernel_harness.h"
+#include "tests/kernels/kernel_harness.h"
 
 namespace epl::cpu {
 namespace {

@@ -1,7 +1,7 @@
 // Ops that move elements, against index arithmetic written out.
 #include <functional>
 
-#include "tests/backends/kernel_harness.h"
+#include "tests/kernels/kernel_harness.h"
 
 namespace epl::cpu {
 namespace {

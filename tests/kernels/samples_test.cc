@@ -5,7 +5,7 @@
 #include "core/base/philox.h"
 #include "core/ir/evaluate.h"
 #include "core/strategy/batch_cut.h"
-#include "tests/backends/kernel_harness.h"
+#include "tests/kernels/kernel_harness.h"
 #include "tests/ops/cut.h"
 
 namespace epl::cpu {

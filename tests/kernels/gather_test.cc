@@ -1,7 +1,7 @@
 // gather and its gradient: values, the order of the additions, indices that are not there.
 #include <cmath>
 
-#include "tests/backends/kernel_harness.h"
+#include "tests/kernels/kernel_harness.h"
 
 namespace epl::cpu {
 namespace {

@@ -1,8 +1,8 @@
 // Reductions against the definition of their order, written with scalars.
 #include <cmath>
 
-#include "tests/backends/canonical.h"
-#include "tests/backends/kernel_harness.h"
+#include "tests/kernels/canonical.h"
+#include "tests/kernels/kernel_harness.h"
 
 namespace epl::cpu {
 namespace {
