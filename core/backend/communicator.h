@@ -2,6 +2,7 @@
 // and receive, which two ranks call in the same order as each other.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -67,6 +68,11 @@ class Communicator {
   virtual Result<std::unique_ptr<Communicator>> split(const std::string& name, std::span<const int> members) = 0;
   // Makes every pending and later call of every rank of the group return `status`.
   virtual void abort(const Status& status) = 0;
+  // Ranks of other processes are waited for without looking at anything else. `stop` is asked now and then while a call
+  // of this group, or of one split from it, waits for them; an error of it ends the group. Null: nobody is asked.
+  virtual void watch(std::function<Status()> /*stop*/) {}
+  // Whether a peer has gone with its process, or said nothing for too long: these ranks never come together again.
+  virtual bool lost() const { return false; }
 };
 
 // What `split` refuses: members that are not ascending ranks of the group, or not the caller's own.

@@ -15,4 +15,8 @@ Result<std::shared_ptr<Device>> open_device(std::string_view name, const Host& h
   return error(Code::unsupported, "no backend ", quoted(name), " in this build", choices(name, known));
 }
 
+Result<std::unique_ptr<Communicator>> Device::join(const Joining& joining, Rendezvous&) {
+  return unsupported("group ", joining.group, ": the ranks of this device (", description(), ") are of one process");
+}
+
 }  // namespace epl

@@ -14,6 +14,7 @@
 
 #include "core/backend/communicator.h"
 #include "core/backend/kernel.h"
+#include "core/backend/rendezvous.h"
 #include "core/base/host.h"
 
 namespace epl {
@@ -52,6 +53,15 @@ class Stream {
   virtual bool settled() const { return true; }
 };
 
+// What a rank says when it joins a group whose ranks may be of several processes.
+struct Joining {
+  std::string group;
+  int rank = 0, size = 1;
+  std::string job;               // what must be the same on all ranks: whoever says something else is refused
+  double join_seconds = 60;      // to wait for the others to come
+  double silence_seconds = 600;  // to wait, within a call, for a peer that says nothing
+};
+
 class Device {
  public:
   virtual ~Device() = default;
@@ -68,6 +78,9 @@ class Device {
   virtual std::unique_ptr<Event> create_event() = 0;
   // A group of `ranks` ranks that live in this process: a communicator for each.
   virtual Result<std::vector<std::unique_ptr<Communicator>>> create_group(const std::string& name, int ranks) = 0;
+  // One rank's place in a group of the ranks that meet at the rendezvous, each of which calls this at the same time. A
+  // rank that does not come, comes twice or is of another job is an error that names it.
+  virtual Result<std::unique_ptr<Communicator>> join(const Joining& joining, Rendezvous& rendezvous);
 };
 
 struct DeviceOptions {
