@@ -49,9 +49,9 @@ class TimedStream final : public Stream {
   void forget() { samples_.clear(); }
   const std::vector<Sample>& samples() const { return samples_; }
 
-  void launch(const KernelRow& row, const KernelQuery& query, const void* prepared, const void* const* inputs,
+  void launch(const KernelRow& row, const KernelQuery& query, const void* state, const void* const* inputs,
               void* const* outputs, void* workspace, const StepContext& context) override {
-    timed(&row, &query, [&] { stream_.launch(row, query, prepared, inputs, outputs, workspace, context); });
+    timed(&row, &query, [&] { stream_.launch(row, query, state, inputs, outputs, workspace, context); });
   }
   void copy(void* target, const void* source, int64_t bytes) override {
     timed(nullptr, nullptr, [&] { stream_.copy(target, source, bytes); });

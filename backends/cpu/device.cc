@@ -77,6 +77,7 @@ class CpuDevice final : public Device {
 
   std::string description() const override { return cat(cpu_model(), ", ", cpu_level_name(cpu_level())); }
   const KernelTable& kernels() const override { return kernels_; }
+  bool shares_host_memory() const override { return true; }
   const std::vector<std::string>& notes() const override { return notes_; }
 
   Result<std::unique_ptr<Buffer>> allocate(int64_t bytes) override {

@@ -16,11 +16,11 @@ constexpr int64_t copy_grain = 1 << 20;
 
 CpuStream::CpuStream(int threads, ThreadPool::Wait wait) { pool_ = std::make_unique<ThreadPool>(threads, wait); }
 
-void CpuStream::launch(const KernelRow& row, const KernelQuery& query, const void* prepared, const void* const* inputs,
+void CpuStream::launch(const KernelRow& row, const KernelQuery& query, const void* state, const void* const* inputs,
                        void* const* outputs, void* workspace, const StepContext& context) {
   EPL_CHECK(row.launch != nullptr, "kernel ", row.name, " of ", row.op, " has no launch");
   FloatEnvironment environment;
-  row.launch({query, prepared, inputs, outputs, workspace, *pool_, context});
+  row.launch({query, state, inputs, outputs, workspace, *this, context});
 }
 
 void CpuStream::copy(void* target, const void* source, int64_t bytes) {

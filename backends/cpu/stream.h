@@ -25,7 +25,7 @@ class CpuEvent final : public Event {
 class CpuStream final : public Stream {
  public:
   CpuStream(int threads, ThreadPool::Wait wait);
-  void launch(const KernelRow& row, const KernelQuery& query, const void* prepared, const void* const* inputs,
+  void launch(const KernelRow& row, const KernelQuery& query, const void* state, const void* const* inputs,
               void* const* outputs, void* workspace, const StepContext& context) override;
   void copy(void* target, const void* source, int64_t bytes) override;
   void fill(void* target, int64_t bytes, uint8_t value) override;

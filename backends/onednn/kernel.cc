@@ -10,15 +10,13 @@ namespace epl::onednn {
 struct Kernel::Task {
   const Kernel& kernel;
   Caller& caller;
-  const void* const* inputs;
-  void* const* outputs;
-  void* workspace;
+  const epl_pack_call& call;
   std::atomic<int32_t> failure{0};
 
   void* at(const Place& place) const {
-    void* base = place.kind == Place::Kind::input    ? const_cast<void*>(inputs[place.operand])
-                 : place.kind == Place::Kind::output ? outputs[place.operand]
-                                                     : workspace;
+    void* base = place.kind == Place::Kind::input    ? const_cast<void*>(call.inputs[place.operand])
+                 : place.kind == Place::Kind::output ? call.outputs[place.operand]
+                                                     : call.workspace;
     return static_cast<char*>(base) + place.bytes;
   }
 };
@@ -63,10 +61,9 @@ void Kernel::keep_caller(std::unique_ptr<Caller> caller) const {
   idle_.push_back(std::move(caller));
 }
 
-int32_t Kernel::run(const void* const* inputs, void* const* outputs, void* workspace,
-                    const epl_pack_threads& threads) const {
+int32_t Kernel::run(const epl_pack_call& call) const {
   auto caller = take_caller();
-  Task task{*this, *caller, inputs, outputs, workspace};
+  Task task{*this, *caller, call};
   const auto piece = [](void* context, int64_t index) {
     auto& one = *static_cast<Task*>(context);
     if (const int32_t failure = run_piece(one, static_cast<size_t>(index)); failure != 0) one.failure = failure;
@@ -74,7 +71,7 @@ int32_t Kernel::run(const void* const* inputs, void* const* outputs, void* works
   if (pieces_.size() == 1) {
     piece(&task, 0);
   } else {
-    threads.run(&threads, static_cast<int64_t>(pieces_.size()), piece, &task);
+    call.threads->run(call.threads, static_cast<int64_t>(pieces_.size()), piece, &task);
   }
   keep_caller(std::move(caller));
   return task.failure;
@@ -119,10 +116,9 @@ void write_reason(const epl_pack_reason* reason) noexcept {
 
 void destroy(void* kernel) noexcept { delete static_cast<Kernel*>(kernel); }
 
-int32_t launch(const void* kernel, const void* const* inputs, void* const* outputs, void* workspace,
-               const epl_pack_threads* threads) noexcept {
+int32_t launch(const void* kernel, const epl_pack_call* call) noexcept {
   try {
-    return static_cast<const Kernel*>(kernel)->run(inputs, outputs, workspace, *threads);
+    return static_cast<const Kernel*>(kernel)->run(*call);
   } catch (const std::bad_alloc&) {
     return dnnl_out_of_memory;
   } catch (...) {

@@ -15,7 +15,7 @@ class Kernel {
  public:
   explicit Kernel(const Recipes& recipes);
   // 0, or the dnnl_status_t of a primitive that failed.
-  int32_t run(const void* const* inputs, void* const* outputs, void* workspace, const epl_pack_threads& threads) const;
+  int32_t run(const epl_pack_call& call) const;
 
  private:
   struct Step {
@@ -50,29 +50,21 @@ using MakeRecipes = Recipes (*)(const Query&);
 void write_reason(const epl_pack_reason* reason) noexcept;
 
 // What a row needs, from the recipes of its op. Nothing leaves the pack as an exception.
-template <MakeRecipes make> int64_t plan(const epl_pack_query* query, const epl_pack_reason* refusal) noexcept {
+template <MakeRecipes make>
+void* prepare(const epl_pack_query* query, int64_t* workspace_bytes, const epl_pack_reason* refusal) noexcept {
   try {
     const OneThread scope;
-    return make(Query(*query)).workspace_bytes();
+    const Recipes recipes = make(Query(*query));
+    *workspace_bytes = recipes.workspace_bytes();
+    return new Kernel(recipes);
   } catch (...) {
     write_reason(refusal);
-    return -1;
-  }
-}
-
-template <MakeRecipes make> void* create(const epl_pack_query* query, const epl_pack_reason* failure) noexcept {
-  try {
-    const OneThread scope;
-    return new Kernel(make(Query(*query)));
-  } catch (...) {
-    write_reason(failure);
     return nullptr;
   }
 }
 
 void destroy(void* kernel) noexcept;
-int32_t launch(const void* kernel, const void* const* inputs, void* const* outputs, void* workspace,
-               const epl_pack_threads* threads) noexcept;
+int32_t launch(const void* kernel, const epl_pack_call* call) noexcept;
 
 inline constexpr int32_t dtypes[] = {EPL_PACK_F32, EPL_PACK_BF16};
 
@@ -82,8 +74,7 @@ template <MakeRecipes make> constexpr epl_pack_kernel row(const char* op, const 
           .name = name,
           .dtypes = dtypes,
           .dtype_count = std::size(dtypes),
-          .plan = plan<make>,
-          .create = create<make>,
+          .prepare = prepare<make>,
           .destroy = destroy,
           .launch = launch};
 }

@@ -231,10 +231,11 @@ class SimDevice final : public Device {
   SimDevice(const Machine& machine, std::shared_ptr<Device> planned_for)
       : world_(std::make_shared<World>()), planned_for_(std::move(planned_for)) {
     world_->machine = machine;
-    if (!planned_for_) kernels_.add({.op = "*", .name = "simulated"});
   }
   std::string description() const override { return cat("simulated ", world_->machine.name, ", in virtual time"); }
-  const KernelTable& kernels() const override { return planned_for_ ? planned_for_->kernels() : kernels_; }
+  const KernelTable& kernels() const override { return planned_for_ ? planned_for_->kernels() : none_; }
+  Device& stands_for() override { return planned_for_ ? planned_for_->stands_for() : *this; }
+  bool shares_host_memory() const override { return !planned_for_ || planned_for_->shares_host_memory(); }
   bool executes() const override { return false; }
 
   Result<std::unique_ptr<Buffer>> allocate(int64_t bytes) override {
@@ -270,7 +271,7 @@ class SimDevice final : public Device {
  private:
   std::shared_ptr<World> world_;
   std::shared_ptr<Device> planned_for_;  // whose kernels a program names; none of them is ever called
-  KernelTable kernels_;
+  KernelTable none_;
 };
 
 }  // namespace
@@ -288,8 +289,8 @@ EPL_BACKEND(sim) {
           .doc = "virtual time and no numbers: for cost models and jobs larger than the machine",
           .open = [](const Host& host, const DeviceOptions& options) -> Result<std::shared_ptr<Device>> {
             // The program is the one that the processor at hand would run: its kernels, its fusion, its memory.
-            auto cpu = open_device("cpu", host, options);
-            return sim::make_device(sim::machines()[0], cpu.ok() ? *cpu : nullptr);
+            EPL_ASSIGN(auto cpu, open_device("cpu", host, options));
+            return sim::make_device(sim::machines()[0], std::move(cpu));
           }};
 }
 

@@ -1,7 +1,7 @@
 // The simulated device: commands take virtual time and compute nothing.
 //
 // It is the cost model of plans and the way to look at jobs of thousands of ranks on one machine. Addresses are never
-// touched (reading one would fault), kernels exist for every op, and time comes from the table below and the flops and
+// touched (reading one would fault), and time comes from the table below and the flops and
 // bytes of a KernelQuery (roofline: Williams, Waterman, Patterson, 2009). Nothing blocks: see Stream::settled.
 #pragma once
 
@@ -29,7 +29,7 @@ struct Machine {
 
 std::span<const Machine> machines();  // "a100", "h100", "cpu_core"; the first is what "sim" opens
 Result<Machine> find_machine(std::string_view name);
-// Plans as `planned_for` would, whose kernels it names; without, one kernel stands for all.
+// Programs are those of `planned_for`, whose kernels it names; without it there are none to plan with.
 std::shared_ptr<Device> make_device(const Machine& machine, std::shared_ptr<Device> planned_for = nullptr);
 
 double kernel_seconds(const Machine& machine, const KernelQuery& query);

@@ -16,6 +16,7 @@
 #include "core/backend/kernel.h"
 #include "core/backend/rendezvous.h"
 #include "core/base/host.h"
+#include "core/base/thread_pool.h"
 
 namespace epl {
 
@@ -36,7 +37,7 @@ class Event {
 class Stream {
  public:
   virtual ~Stream() = default;
-  virtual void launch(const KernelRow& row, const KernelQuery& query, const void* prepared, const void* const* inputs,
+  virtual void launch(const KernelRow& row, const KernelQuery& query, const void* state, const void* const* inputs,
                       void* const* outputs, void* workspace, const StepContext& context) = 0;
   virtual void copy(void* target, const void* source, int64_t bytes) = 0;  // within the device
   virtual void fill(void* target, int64_t bytes, uint8_t value) = 0;
@@ -67,6 +68,11 @@ class Device {
   virtual ~Device() = default;
   virtual std::string description() const = 0;
   virtual const KernelTable& kernels() const = 0;
+  // Whose programs it runs: another device's where it simulates that one.
+  virtual Device& stands_for() { return *this; }
+  // Its kernels read a caller's memory where it lies, and the host reads what they wrote. Where this is false, nothing
+  // but `upload` and `download` touches both.
+  virtual bool shares_host_memory() const = 0;
   virtual bool executes() const { return true; }  // false: commands cost time but compute nothing
   // What opening it has decided that a user may wonder about, a sentence each: which packs it has, and why not others.
   virtual const std::vector<std::string>& notes() const {

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include "core/backend/device.h"
+#include "core/base/check.h"
+
 namespace epl {
 
 int KernelQuery::axis(std::string_view name) const {
@@ -9,34 +12,55 @@ int KernelQuery::axis(std::string_view name) const {
   return static_cast<int>(axis < 0 ? axis + in(0).ndim() : axis);
 }
 
-bool KernelQuery::require(bool condition, std::string_view reason) const {
-  if (!condition) refusal = reason;
-  return condition;
+bool Prepared::may_alias(int input, int output) const {
+  return std::ranges::any_of(aliases, [&](const Alias& a) { return a.input == input && a.output == output; });
+}
+
+std::vector<Prepared::Alias> every_alias(const KernelQuery& query) {
+  std::vector<Prepared::Alias> all;
+  for (int i = 0; i < query.inputs(); ++i) {
+    for (int o = 0; o < query.outputs(); ++o) all.push_back({i, o});
+  }
+  return all;
+}
+
+std::vector<Prepared::Alias> equal_aliases(const KernelQuery& query) {
+  std::vector<Prepared::Alias> equal = every_alias(query);
+  std::erase_if(equal, [&](const Prepared::Alias& a) { return query.in(a.input) != query.out(a.output); });
+  return equal;
+}
+
+Status require(bool condition, std::string_view reason) { return condition ? Status() : unsupported(reason); }
+
+ThreadPool& KernelCall::threads() const {
+  ThreadPool* pool = stream.threads();
+  EPL_CHECK(pool != nullptr, "node ", query.node, ": a kernel for the host on a stream that has no threads");
+  return *pool;
+}
+
+Result<Prepared> prepare(const KernelRow& row, const KernelQuery& query) {
+  if (!row.dtypes.empty()) {
+    const DType dtype = query.inputs() > 0 && query.has(0) ? query.in(0).dtype : query.out(0).dtype;
+    EPL_TRY(require(std::ranges::find(row.dtypes, dtype) != row.dtypes.end(), cat("element type ", dtype_name(dtype))));
+  }
+  return row.prepare ? row.prepare(query) : Prepared();
 }
 
 void KernelTable::add(KernelRow row) { rows_[row.op].push_back(std::move(row)); }
 
 const std::vector<KernelRow>& KernelTable::rows(std::string_view op) const {
   static const std::vector<KernelRow> none;
-  auto it = rows_.find(std::string(op));
-  if (it == rows_.end()) it = rows_.find("*");
+  const auto it = rows_.find(std::string(op));
   return it == rows_.end() ? none : it->second;
 }
 
-const KernelRow* KernelTable::choose(const KernelQuery& query, std::vector<Refusal>* refusals) const {
+ChosenKernel KernelTable::choose(const KernelQuery& query, std::vector<Refusal>* refusals) const {
   for (const KernelRow& row : rows(query.op)) {
-    query.refusal.clear();
-    bool fits = true;
-    if (!row.dtypes.empty()) {
-      DType dtype = query.inputs() > 0 && query.has(0) ? query.in(0).dtype : query.out(0).dtype;
-      fits = query.require(std::ranges::find(row.dtypes, dtype) != row.dtypes.end(),
-                           cat("element type ", dtype_name(dtype)));
-    }
-    if (fits && row.accepts) fits = row.accepts(query);
-    if (fits) return &row;
-    if (refusals) refusals->push_back({row.name, query.refusal.empty() ? "refused" : query.refusal});
+    auto prepared = prepare(row, query);
+    if (prepared.ok()) return {&row, *std::move(prepared)};
+    if (refusals) refusals->push_back({row.name, prepared.status().message()});
   }
-  return nullptr;
+  return {};
 }
 
 }  // namespace epl

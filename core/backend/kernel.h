@@ -1,10 +1,13 @@
-// A kernel is a row of a backend's table: which op and types it serves, when it refuses and why, what memory it needs,
-// and how it is launched. Rows of one op stand best first; the first that accepts is used, references come last.
+// A kernel is a row of a backend's table: which op and types it serves, what it answers about one node (`prepare`), and
+// how it is launched. Rows of one op stand best first; the first that accepts is used, references come last.
 //
 //   EPL_KERNELS(cpu, softmax) {
 //     table.add({.op = "softmax", .name = "softmax_rows", .dtypes = {DType::f32},
-//                .accepts = [](const KernelQuery& q) { return q.require(q.axis("axis") == q.in(0).ndim() - 1, "inner
-//                axis"); }, .launch = softmax_rows});
+//                .prepare = [](const KernelQuery& q) -> Result<Prepared> {
+//                  EPL_TRY(require(q.axis("axis") == q.in(0).ndim() - 1, "axis is not the last"));
+//                  return Prepared{.workspace_bytes = 4 * q.in(0).elements(), .aliases = {{.input = 0, .output = 0}}};
+//                },
+//                .launch = softmax_rows});
 //   }
 #pragma once
 
@@ -15,12 +18,14 @@
 #include <vector>
 
 #include "core/base/attributes.h"
-#include "core/base/thread_pool.h"
+#include "core/base/status.h"
 #include "core/base/units.h"
 
 namespace epl {
 
-struct KernelRow;
+class Device;
+class Stream;
+class ThreadPool;
 
 // What a kernel is asked: one node with local shapes. An absent operand has no type. Lives as long as the program.
 struct KernelQuery {
@@ -32,7 +37,7 @@ struct KernelQuery {
   Units units;                  // sums over the batch run over these, then by the binary tree
   double flops = 0, bytes = 0;  // for cost models
   int threads = 1;              // the pool the kernel will run on; workspace may depend on it
-  mutable std::string refusal;  // why the last `require` failed
+  Device* device = nullptr;     // that it is prepared for; null where a table is asked without one
 
   bool has(int i) const { return i < static_cast<int>(input_present.size()) && input_present[i]; }
   bool has_output(int i) const { return i < static_cast<int>(output_present.size()) && output_present[i]; }
@@ -42,8 +47,25 @@ struct KernelQuery {
   int outputs() const { return static_cast<int>(output_types.size()); }
   // An `axis` attribute made non-negative for the first input.
   int axis(std::string_view name) const;
-  bool require(bool condition, std::string_view reason) const;
 };
+
+// What a row answers about a node that it serves; made once, with the program.
+struct Prepared {
+  // Output `output` may be written over input `input`: the same bytes, each read before it is written.
+  struct Alias {
+    int input, output;
+  };
+  std::shared_ptr<const void> state;  // what its launches read
+  int64_t workspace_bytes = 0;
+  std::vector<Alias> aliases;
+
+  bool may_alias(int input, int output) const;
+};
+// Every output over every input, or over those of its type.
+std::vector<Prepared::Alias> every_alias(const KernelQuery& query);
+std::vector<Prepared::Alias> equal_aliases(const KernelQuery& query);
+// What a row says of a node that it does not serve.
+Status require(bool condition, std::string_view reason);
 
 // Where a step stands; shared by all launches of one block call.
 struct StepContext {
@@ -55,31 +77,38 @@ struct StepContext {
 
 struct KernelCall {
   const KernelQuery& query;
-  const void* prepared;       // what the row's `prepare` made, or null
+  const void* state;          // of Prepared, or null
   const void* const* inputs;  // null for an absent operand
   void* const* outputs;       // null for an unused output
   void* workspace;            // 64-byte aligned, of the size the row asked for
-  ThreadPool& threads;
+  Stream& stream;             // that it is launched on
   const StepContext& context;
+  ThreadPool& threads() const;  // of a host stream
   const Attributes& attributes() const { return query.attributes; }
   template <class T> const T* in(int i) const { return static_cast<const T*>(inputs[i]); }
   template <class T> T* out(int i) const { return static_cast<T*>(outputs[i]); }
 };
 
 struct KernelRow {
-  std::string op;  // "*": every op without rows of its own
+  std::string op;
   std::string name;
-  std::vector<DType> dtypes;                             // of the first input (or output if there is none); empty: any
-  std::function<bool(const KernelQuery&)> accepts;       // absent: accepts what has the dtype
-  std::function<int64_t(const KernelQuery&)> workspace;  // bytes
-  std::function<std::shared_ptr<const void>(const KernelQuery&)> prepare;  // once, when the program is made
-  // Output o may be written over input i (same bytes, read before written element by element).
-  std::function<bool(const KernelQuery&, int input, int output)> may_alias;
+  std::vector<DType> dtypes;  // of the first input (or output if there is none); empty: any
+  // Once for every node, when a program is made. An error is why this row does not serve the node. Absent: it serves
+  // what has the dtype, and needs nothing.
+  std::function<Result<Prepared>(const KernelQuery&)> prepare;
   std::function<void(const KernelCall&)> launch;  // must not allocate
 };
 
+// What `row` answers, its dtypes included.
+Result<Prepared> prepare(const KernelRow& row, const KernelQuery& query);
+
 struct Refusal {
   std::string kernel, reason;
+};
+
+struct ChosenKernel {
+  const KernelRow* row = nullptr;
+  Prepared prepared;
 };
 
 class KernelTable {
@@ -87,8 +116,8 @@ class KernelTable {
   void add(KernelRow row);
   const std::vector<KernelRow>& rows(std::string_view op) const;
   bool has(std::string_view op) const { return !rows(op).empty(); }
-  // The first row that accepts; the refusals before it (all of them if none does) are appended to `refusals`.
-  const KernelRow* choose(const KernelQuery& query, std::vector<Refusal>* refusals = nullptr) const;
+  // The first row that accepts, or none; the refusals before it (all of them if none does) are appended to `refusals`.
+  ChosenKernel choose(const KernelQuery& query, std::vector<Refusal>* refusals = nullptr) const;
 
  private:
   std::unordered_map<std::string, std::vector<KernelRow>> rows_;

@@ -5,6 +5,7 @@
 #include "core/base/check.h"
 #include "core/base/pack_abi.h"
 #include "core/base/status.h"
+#include "core/base/thread_pool.h"
 
 namespace epl {
 namespace {
@@ -79,26 +80,27 @@ KernelRow row_of(const epl_pack_kernel& kernel) {
   row.op = kernel.op;
   row.name = kernel.name;
   for (uint64_t i = 0; i < kernel.dtype_count; ++i) row.dtypes.push_back(static_cast<DType>(kernel.dtypes[i] - 1));
-  row.accepts = [&kernel](const KernelQuery& q) {
+  row.prepare = [&kernel](const KernelQuery& q) -> Result<Prepared> {
     Reason reason;
-    const bool fits = kernel.plan(PackQuery(q).get(), &reason.to) >= 0;
-    return q.require(fits, reason.text);
-  };
-  row.workspace = [&kernel](const KernelQuery& q) {
-    Reason reason;
-    const int64_t bytes = kernel.plan(PackQuery(q).get(), &reason.to);
-    EPL_CHECK(bytes >= 0, kernel.name, " took ", q.node, " and now refuses it: ", reason.text);
-    return bytes;
-  };
-  row.prepare = [&kernel](const KernelQuery& q) {
-    Reason reason;
-    void* made = kernel.create(PackQuery(q).get(), &reason.to);
-    EPL_CHECK(made != nullptr, kernel.name, " took ", q.node, " and could not be made: ", reason.text);
-    return std::shared_ptr<const void>(made, [&kernel](const void* p) { kernel.destroy(const_cast<void*>(p)); });
+    int64_t workspace_bytes = 0;
+    void* made = kernel.prepare(PackQuery(q).get(), &workspace_bytes, &reason.to);
+    EPL_TRY(require(made != nullptr, reason.text));
+    return Prepared{.state = {made, [&kernel](const void* p) { kernel.destroy(const_cast<void*>(p)); }},
+                    .workspace_bytes = workspace_bytes};
   };
   row.launch = [&kernel](const KernelCall& call) {
-    const PackThreads threads(call.threads);
-    const int32_t failure = kernel.launch(call.prepared, call.inputs, call.outputs, call.workspace, &threads.threads);
+    const PackThreads threads(call.threads());
+    const epl_pack_call pack_call = {.struct_size = sizeof pack_call,
+                                     .inputs = call.inputs,
+                                     .outputs = call.outputs,
+                                     .workspace = call.workspace,
+                                     .threads = &threads.threads,
+                                     .stream = nullptr,
+                                     .seed = call.context.seed,
+                                     .step = call.context.step,
+                                     .first_unit = call.context.first_unit,
+                                     .units = call.context.units};
+    const int32_t failure = kernel.launch(call.state, &pack_call);
     EPL_CHECK(failure == 0, kernel.name, " failed at ", call.query.node, " with code ", failure);
   };
   return row;

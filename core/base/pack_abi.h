@@ -16,7 +16,7 @@
 extern "C" {
 #endif
 
-#define EPL_PACK_ABI 1
+#define EPL_PACK_ABI 2
 #define EPL_PACK_ENTRY "epl_pack_entry"
 
 /* Element types, numbered as in include/epl.h. */
@@ -65,6 +65,19 @@ typedef struct epl_pack_threads {
               void* context);
 } epl_pack_threads;
 
+/* One launch. Absent operands are NULL. `workspace` is aligned to 64 bytes. */
+typedef struct epl_pack_call {
+  uint64_t struct_size;
+  const void* const* inputs;
+  void* const* outputs;
+  void* workspace;
+  const epl_pack_threads* threads; /* of a device whose memory is the host's, else NULL */
+  void* stream;                    /* of a device with queues of its own, as its backend documents it, else NULL */
+  uint64_t seed;                   /* of the job; random numbers come from it, the step and the node */
+  int64_t step;
+  int64_t first_unit, units; /* the run of units at hand, in the global batch */
+} epl_pack_call;
+
 /* A row of kernels, as KernelRow in core/backend/kernel.h. All calls may run together, also with one kernel. No
  * function lets an exception out. */
 typedef struct epl_pack_kernel {
@@ -73,15 +86,11 @@ typedef struct epl_pack_kernel {
   const char* name;
   const int32_t* dtypes; /* of the first operand */
   uint64_t dtype_count;
-  /* Bytes of workspace, or -1 and the reason of the refusal. */
-  int64_t (*plan)(const epl_pack_query* query, const epl_pack_reason* refusal);
-  /* A kernel for a query that `plan` took, or NULL and why. */
-  void* (*create)(const epl_pack_query* query, const epl_pack_reason* failure);
+  /* A kernel for the query and the bytes of workspace that it needs, or NULL and the reason of the refusal. */
+  void* (*prepare)(const epl_pack_query* query, int64_t* workspace_bytes, const epl_pack_reason* refusal);
   void (*destroy)(void* kernel);
-  /* Absent operands are NULL. `workspace` is aligned to 64 bytes. 0, or a number that the pack's documentation knows.
-   */
-  int32_t (*launch)(const void* kernel, const void* const* inputs, void* const* outputs, void* workspace,
-                    const epl_pack_threads* threads);
+  /* 0, or a number that the pack's documentation knows. */
+  int32_t (*launch)(const void* kernel, const epl_pack_call* call);
 } epl_pack_kernel;
 
 /* Something that unpacks bytes: a compression, or a format of images. All calls may run together. What they are given

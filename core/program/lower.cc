@@ -158,6 +158,7 @@ class Lowering {
     in.query = std::make_unique<KernelQuery>();
     in.query->node = name;
     in.query->threads = options_.threads;
+    in.query->device = options_.device;
     values_.emplace_back();
     return in;
   }
@@ -208,19 +209,19 @@ class Lowering {
 
   Status choose_kernel(const Node& node, Instruction& in) {
     KernelQuery& q = *in.query;
-    in.row = options_.kernels->choose(q, &in.refusals);
-    if (!in.row) {
-      auto reference = reference_kernel(node, q);
+    ChosenKernel chosen = options_.kernels->choose(q, &in.refusals);
+    if (!chosen.row) {
+      auto reference = reference_kernel(node);
       if (!reference.ok()) {
         std::string reasons;
         for (const Refusal& r : in.refusals) reasons += cat("; ", r.kernel, ": ", r.reason);
         return unsupported("no kernel for ", node.op->name, reasons).at(node.name);
       }
-      in.row = reference->row;
-      in.prepared = reference->prepared;
+      chosen = *std::move(reference);
     }
-    if (in.row->prepare) in.prepared = in.row->prepare(q);
-    if (in.row->workspace) in.workspace_bytes = in.row->workspace(q);
+    in.row = chosen.row;
+    in.prepared = std::move(chosen.prepared);
+    in.workspace_bytes = in.prepared.workspace_bytes;
     return {};
   }
 
@@ -284,13 +285,13 @@ class Lowering {
     int p = first_[next];
     if (p < program_.commit_begin || p < 0 || last_[state] > p || place_[next].space != Space::none) return false;
     const Instruction& in = program_.instructions[p];
-    if (in.transfer || !in.row->may_alias) return false;
+    if (in.transfer) return false;
     const auto& [inputs, outputs] = values_[p];
     for (size_t o = 0; o < outputs.size(); ++o) {
       if (outputs[o].index != next) continue;
       for (size_t i = 0; i < inputs.size(); ++i) {
         if (inputs[i] && root_[inputs[i].index] == state &&
-            in.row->may_alias(*in.query, static_cast<int>(i), static_cast<int>(o))) {
+            in.prepared.may_alias(static_cast<int>(i), static_cast<int>(o))) {
           place_[next] = place_[state];
           return true;
         }
@@ -310,13 +311,13 @@ class Lowering {
         int out = outputs[o] ? outputs[o].index : -1;
         if (out < 0 || !in_arena(out) || storage_[out] >= 0) continue;
         for (size_t i = 0; i < inputs.size() && storage_[out] < 0; ++i) {
-          if (!inputs[i] || taken[i] || in.transfer || !in.row->may_alias) continue;
+          if (!inputs[i] || taken[i] || in.transfer) continue;
           int source = root_[inputs[i].index];
           bool dies =
               in_arena(source) && last_[source] == p && first_[source] < p && loop_of(first_[source]) == loop_of(p);
           bool once = std::ranges::count_if(inputs, [&](Value v) { return v && root_[v.index] == source; }) == 1;
           if (!dies || !once || graph_.type(Value{source}).bytes() != graph_.type(Value{out}).bytes()) continue;
-          if (!in.row->may_alias(*in.query, static_cast<int>(i), static_cast<int>(o))) continue;
+          if (!in.prepared.may_alias(static_cast<int>(i), static_cast<int>(o))) continue;
           storage_[out] = storage_[source];
           Storage& s = storages_[storage_[source]];
           s.last = std::max(s.last, last_[out]);

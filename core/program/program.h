@@ -31,7 +31,7 @@ struct Instruction {
   std::string name;                       // of the node
   const KernelRow* row = nullptr;         // also of a transfer that has a kernel
   std::unique_ptr<KernelQuery> query;     // types, attributes; of transfers too
-  std::shared_ptr<const void> prepared;
+  Prepared prepared;                      // what the row answered
   std::vector<Location> inputs, outputs;
   Location workspace;
   int64_t workspace_bytes = 0;
@@ -106,6 +106,7 @@ struct Program {
 // `entry` says what the program is for.
 struct LowerOptions {
   const KernelTable* kernels = nullptr;
+  Device* device = nullptr;  // that kernels are prepared for; null: none, as far as they do without
   int threads = 1;
   bool fuse = true;
 };

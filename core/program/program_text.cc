@@ -256,13 +256,16 @@ class ProgramParser {
     if (!in.row && row_name == "reference") {
       Node node{.name = in.name, .op = op_table().find(in.query->op), .attributes = in.query->attributes};
       if (!node.op) return reader_.fail(cat("unknown op ", in.query->op));
-      EPL_ASSIGN(ReferenceKernel reference, reference_kernel(node, *in.query));
+      EPL_ASSIGN(ChosenKernel reference, reference_kernel(node));
       in.row = reference.row;
-      in.prepared = reference.prepared;
+      in.prepared = std::move(reference.prepared);
+      return {};
     }
     if (!in.row) return reader_.fail(cat("this backend has no kernel ", row_name, " for ", in.query->op));
     try {
-      if (in.row->prepare) in.prepared = in.row->prepare(*in.query);
+      auto prepared = prepare(*in.row, *in.query);
+      if (!prepared.ok()) return reader_.fail(cat("kernel ", row_name, " does not fit: ", prepared.status().message()));
+      in.prepared = *std::move(prepared);
     } catch (const InternalError& e) {  // what the lowering guarantees, a text does not
       return reader_.fail(cat("kernel ", row_name, " does not fit: ", e.what()));
     }

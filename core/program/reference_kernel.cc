@@ -8,13 +8,13 @@
 namespace epl {
 namespace {
 
-struct Prepared {
+struct Meaning {
   const OpDef* op;
   Attributes attributes;
 };
 
 void launch_reference(const KernelCall& call) {
-  const auto& prepared = *static_cast<const Prepared*>(call.prepared);
+  const auto& meaning = *static_cast<const Meaning*>(call.state);
   const KernelQuery& query = call.query;
   std::vector<Tensor> inputs;
   for (int i = 0; i < query.inputs(); ++i) {
@@ -25,7 +25,7 @@ void launch_reference(const KernelCall& call) {
   if (query.outputs() > 0)
     first = static_cast<uint64_t>(call.context.first_unit *
                                   (query.out(0).elements() / std::max<int64_t>(call.context.units, 1)));
-  auto outputs = evaluate_op(*prepared.op, prepared.attributes, inputs, query.units, seed, first);
+  auto outputs = evaluate_op(*meaning.op, meaning.attributes, inputs, query.units, seed, first);
   EPL_CHECK(outputs.ok(), "reference of ", query.node, ": ", outputs.status().to_string());
   for (int o = 0; o < query.outputs(); ++o) {
     if (call.outputs[o]) std::memcpy(call.outputs[o], (*outputs)[o].data(), (*outputs)[o].bytes());
@@ -34,12 +34,12 @@ void launch_reference(const KernelCall& call) {
 
 }  // namespace
 
-Result<ReferenceKernel> reference_kernel(const Node& node, const KernelQuery&) {
+Result<ChosenKernel> reference_kernel(const Node& node) {
   if (!node.op->reference && !node.op->elementwise() && !node.op->body) {
     return unsupported("op ", node.op->name, " has no meaning of its own").at(node.name);
   }
   static const KernelRow row = {.op = "", .name = "reference", .launch = launch_reference};
-  return ReferenceKernel{&row, std::make_shared<Prepared>(Prepared{node.op, node.attributes})};
+  return ChosenKernel{&row, {.state = std::make_shared<Meaning>(Meaning{node.op, node.attributes})}};
 }
 
 }  // namespace epl

@@ -7,10 +7,6 @@
 
 namespace epl {
 
-struct ReferenceKernel {
-  const KernelRow* row;
-  std::shared_ptr<const void> prepared;
-};
-Result<ReferenceKernel> reference_kernel(const Node& node, const KernelQuery& query);
+Result<ChosenKernel> reference_kernel(const Node& node);
 
 }  // namespace epl

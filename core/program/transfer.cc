@@ -43,7 +43,7 @@ void take_kernel(const TransferRow& row, KernelQuery& query) {
 void launch_kernel(const TransferCall& call, const void* a, const void* b, void* result) {
   const void* operands[] = {a, b};
   void* results[] = {result};
-  call.stream.launch(*call.in.row, *call.in.query, call.in.prepared.get(), operands, results, call.workspace,
+  call.stream.launch(*call.in.row, *call.in.query, call.in.prepared.state.get(), operands, results, call.workspace,
                      call.context);
 }
 

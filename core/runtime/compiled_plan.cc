@@ -33,8 +33,8 @@ namespace {
 constexpr std::string_view scores_name = "loss.scores", terms_name = "loss.terms", weights_name = "loss.weights";
 
 // Plans and lowers one entry's graph.
-Result<Entry> compile(EntryKind kind, Graph graph, const LossFacts& loss, const PlanOptions& options,
-                      const Device& device, int threads) {
+Result<Entry> compile(EntryKind kind, Graph graph, const LossFacts& loss, const PlanOptions& options, Device& device,
+                      int threads) {
   Entry entry;
   entry.kind = kind;
   graph.name = entry_name(kind);
@@ -51,7 +51,8 @@ Result<Entry> compile(EntryKind kind, Graph graph, const LossFacts& loss, const 
   entry.plan = *std::move(planned);
   entry.notes = notes;
   EPL_ASSIGN(entry.local, partition(entry.plan));
-  EPL_ASSIGN(entry.program, lower(entry.local, {.kernels = &device.kernels(), .threads = threads}));
+  EPL_ASSIGN(entry.program,
+             lower(entry.local, {.kernels = &device.kernels(), .device = &device.stands_for(), .threads = threads}));
   for (size_t i = 0; i < entry.program.outputs.size(); ++i) {
     const std::string& name = entry.program.outputs[i].name;
     if (name == "loss") entry.loss_output = static_cast<int>(i);

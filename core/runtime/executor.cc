@@ -173,7 +173,7 @@ Status Executor::check_finite() {
 void Executor::launch(const Instruction& in, int64_t micro_batch) {
   for (size_t i = 0; i < in.inputs.size(); ++i) operands_[i] = at(in.inputs[i], micro_batch);
   for (size_t i = 0; i < in.outputs.size(); ++i) results_[i] = at(in.outputs[i], micro_batch);
-  stream_.launch(*in.row, *in.query, in.prepared.get(), operands_.data(), results_.data(),
+  stream_.launch(*in.row, *in.query, in.prepared.state.get(), operands_.data(), results_.data(),
                  at(in.workspace, micro_batch), context_);
 }
 

@@ -44,7 +44,7 @@ TEST(CpuDevice, a_host_that_refuses_memory_is_out_of_memory) {
 
 // Half of the smallest normal number: zero where subnormals are flushed.
 void halve(const KernelCall& call) {
-  call.threads.run(4, [&](int64_t i, int) { call.out<float>(0)[i] = call.in<float>(0)[i] * 0.5f; });
+  call.threads().run(4, [&](int64_t i, int) { call.out<float>(0)[i] = call.in<float>(0)[i] * 0.5f; });
 }
 
 TEST(CpuDevice, kernels_do_not_feel_the_hosts_rounding_mode) {

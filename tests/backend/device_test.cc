@@ -118,8 +118,8 @@ TEST_P(Backend, an_event_orders_streams) {
 void double_elements(const KernelCall& call) {
   const float* x = call.in<float>(0);
   float* y = call.out<float>(0);
-  *static_cast<int*>(call.workspace) = call.threads.size();
-  call.threads.run_ranges(call.query.in(0).elements(), 16, [&](int64_t begin, int64_t end) {
+  *static_cast<int*>(call.workspace) = call.threads().size();
+  call.threads().run_ranges(call.query.in(0).elements(), 16, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) y[i] = 2 * x[i] + static_cast<float>(call.context.step);
   });
 }

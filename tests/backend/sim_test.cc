@@ -43,12 +43,15 @@ std::vector<Rank> make_ranks(Device& device, int count) {
   return ranks;
 }
 
-TEST(Sim, every_op_has_a_kernel) {
-  auto device = make_device(round_machine);
+TEST(Sim, its_kernels_are_those_of_the_device_it_stands_for) {
+  TestHost memory;
+  auto cpu = open_device("cpu", memory.host());
+  ASSERT_TRUE(cpu.ok()) << cpu.status().to_string();
+  auto device = make_device(round_machine, *cpu);
   EXPECT_FALSE(device->executes());
-  const KernelRow* row = device->kernels().choose(work(1, 1, DType::bf16));
-  ASSERT_NE(row, nullptr);
-  EXPECT_EQ(row->name, "simulated");
+  EXPECT_EQ(&device->kernels(), &(*cpu)->kernels());
+  EXPECT_EQ(&device->stands_for(), cpu->get());
+  EXPECT_FALSE(make_device(round_machine)->kernels().has("add"));
 }
 
 TEST(Sim, kernels_take_the_longer_of_computing_and_moving) {

@@ -301,8 +301,7 @@ TEST(AttentionMemory, grows_with_the_length_not_with_its_square) {
     q.input_types = op == "attention" ? std::vector<TensorType>{wide, wide, wide}
                                       : std::vector<TensorType>{wide, wide, wide, wide, wide, rows};
     q.input_present.assign(q.input_types.size(), true);
-    const KernelRow* row = kernel_table().choose(q);
-    return row->workspace(q);
+    return kernel_table().choose(q).prepared.workspace_bytes;
   };
   EXPECT_EQ(workspace("attention", 1 << 20), workspace("attention", 1 << 10));
   EXPECT_LE(workspace("attention_grad", 1 << 20) - workspace("attention_grad", 1 << 10), (1 << 20) * 2 * 2 * 4);

@@ -218,9 +218,9 @@ TEST(Elementwise, AnOutputOverAnInputThatIsReadLater) {
 TEST(Elementwise, InputsPassedThroughAreNotWrittenOver) {
   KernelQuery q =
       query_of(fused("x0; x1 -> %1, %0", {random_f32({8}, 1), random_f32({8}, 2)}, {f32_type({8}), f32_type({8})}));
-  const KernelRow* row = kernel_table().choose(q);
-  ASSERT_NE(row, nullptr);
-  EXPECT_FALSE(row->may_alias(q, 0, 0));
+  const ChosenKernel kernel = kernel_table().choose(q);
+  ASSERT_NE(kernel.row, nullptr);
+  EXPECT_FALSE(kernel.prepared.may_alias(0, 0));
   check(fused("x0; x1 -> %1, %0", {random_f32({8}, 1), random_f32({8}, 2)}, {f32_type({8}), f32_type({8})}));
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "backends/cpu/cpu.h"
+#include "backends/cpu/stream.h"
 #include "core/backend/kernel.h"
 #include "core/base/host.h"
 
@@ -54,6 +55,27 @@ inline KernelQuery query_of(const Launch& launch) {
   return q;
 }
 
+// The first row of `table` that accepts (or the row `name`), prepared; fails the test where none does.
+inline ChosenKernel choose_kernel(const KernelQuery& q, const std::string& name, const KernelTable& table) {
+  std::vector<Refusal> refusals;
+  ChosenKernel chosen;
+  if (name.empty()) {
+    chosen = table.choose(q, &refusals);
+  } else {
+    for (const KernelRow& row : table.rows(q.op)) {
+      if (row.name != name) continue;
+      auto prepared = prepare(row, q);
+      if (prepared.ok()) return {&row, *std::move(prepared)};
+      refusals.push_back({row.name, prepared.status().message()});
+    }
+  }
+  if (!chosen.row) {
+    for (const Refusal& r : refusals) ADD_FAILURE() << q.op << ": " << r.kernel << " refuses: " << r.reason;
+    if (refusals.empty()) ADD_FAILURE() << "no row " << name << " for " << q.op;
+  }
+  return chosen;
+}
+
 // The outputs of the first row of `table` that accepts (or of the row `name`); fails the test where none does. Inputs
 // are copied, so that nothing outside can be written; outputs and workspace start poisoned and are checked for
 // overruns.
@@ -62,24 +84,8 @@ inline std::vector<Tensor> launch_kernel(const Launch& launch, const std::string
   constexpr int64_t guard = 256;
   constexpr uint8_t poison = 0xc5;
   KernelQuery q = query_of(launch);
-  const KernelRow* row = nullptr;
-  if (name.empty()) {
-    std::vector<Refusal> refusals;
-    row = table.choose(q, &refusals);
-    if (!row) {
-      for (const Refusal& r : refusals) ADD_FAILURE() << launch.op << ": " << r.kernel << " refuses: " << r.reason;
-      if (refusals.empty()) ADD_FAILURE() << "no row for " << launch.op;
-      return {};
-    }
-  } else {
-    for (const KernelRow& r : table.rows(launch.op)) {
-      if (r.name == name) row = &r;
-    }
-    if (!row) {
-      ADD_FAILURE() << "no row " << name;
-      return {};
-    }
-  }
+  ChosenKernel kernel = choose_kernel(q, name, table);
+  if (!kernel.row) return {};
   auto padded = [&](int64_t bytes) {
     return std::vector<uint8_t>(static_cast<size_t>(bytes + 2 * guard + 64), poison);
   };
@@ -106,7 +112,7 @@ inline std::vector<Tensor> launch_kernel(const Launch& launch, const std::string
     void* shared = nullptr;
     for (auto [input, output] : launch.aliases) {
       if (output != static_cast<int>(o)) continue;
-      EXPECT_TRUE(row->may_alias && row->may_alias(q, input, output)) << row->name;
+      EXPECT_TRUE(kernel.prepared.may_alias(input, output)) << kernel.row->name;
       shared = const_cast<void*>(inputs[input]);
     }
     bool wanted = launch.wanted.empty() || launch.wanted[o];
@@ -117,24 +123,17 @@ inline std::vector<Tensor> launch_kernel(const Launch& launch, const std::string
     }
     outputs.push_back(shared);
   }
-  int64_t bytes = row->workspace ? row->workspace(q) : 0;
+  const int64_t bytes = kernel.prepared.workspace_bytes;
   memory.push_back(padded(bytes));
   sizes.push_back(bytes);
   uint8_t* workspace = aligned(memory.back());
-  std::shared_ptr<const void> prepared = row->prepare ? row->prepare(q) : nullptr;
-  ThreadPool pool(launch.threads);
-  row->launch({.query = q,
-               .prepared = prepared.get(),
-               .inputs = inputs.data(),
-               .outputs = outputs.data(),
-               .workspace = workspace,
-               .threads = pool,
-               .context = launch.context});
+  CpuStream stream(launch.threads, ThreadPool::Wait::brief);
+  stream.launch(*kernel.row, q, kernel.prepared.state.get(), inputs.data(), outputs.data(), workspace, launch.context);
   for (size_t m = 0; m < memory.size(); ++m) {
     const uint8_t* begin = aligned(memory[m]);
     for (int64_t k = 1; k <= guard; ++k) {
-      EXPECT_EQ(begin[-k], poison) << row->name << " wrote " << k << " bytes before operand " << m;
-      EXPECT_EQ(begin[sizes[m] + k - 1], poison) << row->name << " wrote " << k << " bytes past operand " << m;
+      EXPECT_EQ(begin[-k], poison) << kernel.row->name << " wrote " << k << " bytes before operand " << m;
+      EXPECT_EQ(begin[sizes[m] + k - 1], poison) << kernel.row->name << " wrote " << k << " bytes past operand " << m;
       if (begin[-k] != poison || begin[sizes[m] + k - 1] != poison) break;
     }
   }

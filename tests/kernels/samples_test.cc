@@ -53,14 +53,10 @@ TEST_P(Samples, AgreeWithTheMeaning) {
     launch.context = {.seed = 5, .step = 3};
     for (int64_t units : {1, 2, 4}) {
       launch.units = units;
-      KernelQuery q = query_of(launch);
+      const KernelQuery q = query_of(launch);
       for (const KernelRow& row : kernel_table().rows(launch.op)) {
-        q.refusal.clear();
-        KernelTable alone;
-        alone.add(row);
-        std::vector<Refusal> refusals;
-        if (!alone.choose(q, &refusals)) {
-          reason = refusals[0].kernel + ": " + refusals[0].reason;
+        if (const Status refused = prepare(row, q).status(); !refused.ok()) {
+          reason = row.name + ": " + refused.message();
           continue;
         }
         auto want =
@@ -79,10 +75,7 @@ std::vector<const KernelRow*> rows_for(const Launch& launch) {
   std::vector<const KernelRow*> rows;
   const KernelQuery q = query_of(launch);
   for (const KernelRow& row : kernel_table().rows(launch.op)) {
-    KernelTable alone;
-    alone.add(row);
-    std::vector<Refusal> refusals;
-    if (alone.choose(q, &refusals)) rows.push_back(&row);
+    if (prepare(row, q).ok()) rows.push_back(&row);
   }
   return rows;
 }

@@ -25,6 +25,8 @@ static const epl_pack pack = {
 #endif
 #ifdef OTHER_VERSION
     .abi = EPL_PACK_ABI + 1,
+#elif defined(OLD_VERSION)
+    .abi = EPL_PACK_ABI - 1,
 #else
     .abi = EPL_PACK_ABI,
 #endif

@@ -35,19 +35,18 @@ const KernelTable& pack_table() {
   return table;
 }
 
-struct Prepared {
+struct Case {
   cpu::Launch launch;
   std::vector<Tensor> want;
 };
 
-Prepared prepare(const OpDef& op, std::string_view text) {
+Case case_of(const OpDef& op, std::string_view text) {
   auto sample = parse_sample(op, text);
   EXPECT_TRUE(sample.ok()) << sample.status().to_string();
   auto types = infer_types(op, sample->attributes, sample->types());
   EXPECT_TRUE(types.ok()) << types.status().to_string();
-  Prepared made{
-      .launch = {.op = op.name, .attributes = sample->attributes, .inputs = sample->values(3), .outputs = *types},
-      .want = {}};
+  Case made{.launch = {.op = op.name, .attributes = sample->attributes, .inputs = sample->values(3), .outputs = *types},
+            .want = {}};
   auto want = evaluate_op(op, sample->attributes, made.launch.inputs, 1, 0);
   EXPECT_TRUE(want.ok()) << want.status().to_string();
   made.want = *std::move(want);
@@ -106,11 +105,11 @@ TEST_P(OneDnn, AgreesWithTheMeaning) {
   int compared = 0;
   for (const std::string& text : samples) {
     SCOPED_TRACE(text);
-    Prepared p = prepare(op, text);
+    Case p = case_of(op, text);
     for (int threads : {1, 2, 3}) {
       p.launch.threads = threads;
       std::vector<Refusal> refusals;
-      if (!pack_table().choose(cpu::query_of(p.launch), &refusals)) continue;
+      if (!pack_table().choose(cpu::query_of(p.launch), &refusals).row) continue;
       const Tensor got = cpu::launch_kernel(p.launch, "", pack_table())[0];
       expect_near(got, p.want[0], 2e-6);
       EXPECT_TRUE(identical(got, cpu::launch_kernel(p.launch, "", pack_table())[0])) << "another run has other bits";
@@ -132,7 +131,7 @@ TEST(OneDnnBf16, ProductsAndConvolutionsWhereTheProcessorHasThem) {
   for (const auto& [name, text] : large) {
     SCOPED_TRACE(text);
     const OpDef& op = *op_table().find(name);
-    Prepared p = prepare(op, text);
+    Case p = case_of(op, text);
     for (Tensor& in : p.launch.inputs) {
       if (in.empty()) continue;
       Tensor half(TensorType{DType::bf16, in.shape()});
@@ -141,7 +140,7 @@ TEST(OneDnnBf16, ProductsAndConvolutionsWhereTheProcessorHasThem) {
     }
     for (TensorType& type : p.launch.outputs) type.dtype = DType::bf16;
     std::vector<Refusal> refusals;
-    if (!pack_table().choose(cpu::query_of(p.launch), &refusals)) {
+    if (!pack_table().choose(cpu::query_of(p.launch), &refusals).row) {
       reason = refusals[0].reason;
       continue;
     }
@@ -159,24 +158,24 @@ TEST(OneDnnBf16, ProductsAndConvolutionsWhereTheProcessorHasThem) {
 TEST(OneDnnRefusals, SayWhy) {
   SKIP_WITHOUT_ONEDNN();
   const auto reason = [](const char* op, const char* text, DType dtype = DType::f32) {
-    Prepared p = prepare(*op_table().find(op), text);
+    Case p = case_of(*op_table().find(op), text);
     KernelQuery q = cpu::query_of(p.launch);
     q.input_types[0].dtype = dtype;
     std::vector<Refusal> refusals;
-    EXPECT_EQ(pack_table().choose(q, &refusals), nullptr) << text;
+    EXPECT_EQ(pack_table().choose(q, &refusals).row, nullptr) << text;
     return refusals.empty() ? std::string() : refusals[0].reason;
   };
   EXPECT_EQ(reason("matmul", "f32[0,6], f32[6,8]"), "an empty operand");
   EXPECT_EQ(reason("matmul", "f32[4,6], f32[6,8]", DType::f64), "element type f64");
   EXPECT_EQ(reason("matmul", "f32[4,6], f32[6,8]", DType::bf16), "operands of several element types");
   EXPECT_NE(reason("conv", "f32[1,1,2,2,2,2], f32[1,1,1,1,1,1]").find("spatial dimensions"), std::string::npos);
-  Prepared strided = prepare(*op_table().find("conv_grad_weight"),
-                             "f32[4,3,32,32], f32[4,32,16,16] {strides=[2,2],pads=[3,3,3,3],shape=[32,3,7,7]}");
+  Case strided = case_of(*op_table().find("conv_grad_weight"),
+                         "f32[4,3,32,32], f32[4,32,16,16] {strides=[2,2],pads=[3,3,3,3],shape=[32,3,7,7]}");
   KernelQuery halves = cpu::query_of(strided.launch);
   for (TensorType& type : halves.input_types) type.dtype = DType::bf16;
   for (TensorType& type : halves.output_types) type.dtype = DType::bf16;
   std::vector<Refusal> refusals;
-  EXPECT_EQ(pack_table().choose(halves, &refusals), nullptr);
+  EXPECT_EQ(pack_table().choose(halves, &refusals).row, nullptr);
   ASSERT_FALSE(refusals.empty());
   EXPECT_NE(refusals[0].reason.find("come out wrong"), std::string::npos) << refusals[0].reason;
   // With AVX-512 oneDNN has other kernels for these.
@@ -188,31 +187,24 @@ TEST(OneDnnRefusals, SayWhy) {
 // Ranks share a kernel, and run it at once.
 TEST(OneDnnKernels, ServeManyCallersAtOnce) {
   SKIP_WITHOUT_ONEDNN();
-  const Prepared p = prepare(*op_table().find("conv"), "f32[3,16,14,15], f32[40,16,3,3], f32[40] {pads=[1,1,1,1]}");
+  const Case p = case_of(*op_table().find("conv"), "f32[3,16,14,15], f32[40,16,3,3], f32[40] {pads=[1,1,1,1]}");
   const KernelQuery q = cpu::query_of(p.launch);
-  const KernelRow* row = pack_table().choose(q);
-  ASSERT_NE(row, nullptr);
-  const auto prepared = row->prepare(q);
+  const ChosenKernel kernel = pack_table().choose(q);
+  ASSERT_NE(kernel.row, nullptr);
   constexpr int callers = 4;
   std::array<Tensor, callers> outputs;
   std::array<bool, callers> same{};
   std::vector<std::thread> threads;
   for (int t = 0; t < callers; ++t) {
     threads.emplace_back([&, t] {
-      std::vector<std::byte> memory(static_cast<size_t>(row->workspace(q)) + 64);
+      std::vector<std::byte> memory(static_cast<size_t>(kernel.prepared.workspace_bytes) + 64);
       void* workspace = memory.data() + (64 - reinterpret_cast<uintptr_t>(memory.data()) % 64);
       const void* inputs[] = {p.launch.inputs[0].data(), p.launch.inputs[1].data(), p.launch.inputs[2].data()};
-      ThreadPool pool(1);
+      cpu::CpuStream stream(1, ThreadPool::Wait::brief);
       for (int i = 0; i < 20; ++i) {
         Tensor out(p.launch.outputs[0]);
         void* results[] = {out.data()};
-        row->launch({.query = q,
-                     .prepared = prepared.get(),
-                     .inputs = inputs,
-                     .outputs = results,
-                     .workspace = workspace,
-                     .threads = pool,
-                     .context = {}});
+        stream.launch(*kernel.row, q, kernel.prepared.state.get(), inputs, results, workspace, {});
         same[t] = i == 0 || (same[t] && identical(out, outputs[t]));
         outputs[t] = std::move(out);
       }

@@ -35,34 +35,24 @@ template <bool decoupled> void launch(const KernelCall& call) {
   const AdamNumbers numbers = numbers_of(call, decoupled);
   const AdamLoop loop = EPL_CPU_CHOOSE(adam_loop)();
   const int64_t elements = call.query.in(0).elements();
-  call.threads.run_ranges((elements + line - 1) / line, grain, [&](int64_t begin, int64_t end) {
+  call.threads().run_ranges((elements + line - 1) / line, grain, [&](int64_t begin, int64_t end) {
     const int64_t at = begin * line, n = std::min(end * line, elements) - at;
     loop(numbers, call.in<float>(0) + at, call.in<float>(1) + at, call.in<float>(2) + at, call.in<float>(3) + at,
          call.out<float>(0) + at, call.out<float>(1) + at, call.out<float>(2) + at, n);
   });
 }
 
-bool accepts(const KernelQuery& q) {
-  return q.require(q.has_output(0) && q.has_output(1) && q.has_output(2), "a result that nobody wants") &&
-         requires_vectors(q);
+Result<Prepared> prepare(const KernelQuery& q) {
+  EPL_TRY(require(q.has_output(0) && q.has_output(1) && q.has_output(2), "a result that nobody wants"));
+  EPL_TRY(require_vectors());
+  return Prepared{.aliases = equal_aliases(q)};
 }
-bool may_alias(const KernelQuery& q, int input, int output) { return q.in(input) == q.out(output); }
 
 }  // namespace
 
 EPL_KERNELS(cpu, adam) {
-  table.add({.op = "adam",
-             .name = "adam_pass",
-             .dtypes = {DType::f32},
-             .accepts = accepts,
-             .may_alias = may_alias,
-             .launch = launch<false>});
-  table.add({.op = "adamw",
-             .name = "adamw_pass",
-             .dtypes = {DType::f32},
-             .accepts = accepts,
-             .may_alias = may_alias,
-             .launch = launch<true>});
+  table.add({.op = "adam", .name = "adam_pass", .dtypes = {DType::f32}, .prepare = prepare, .launch = launch<false>});
+  table.add({.op = "adamw", .name = "adamw_pass", .dtypes = {DType::f32}, .prepare = prepare, .launch = launch<true>});
 }
 
 }  // namespace epl::cpu

@@ -28,8 +28,10 @@ AttentionProblem problem_of(const KernelQuery& query, int q_at, int bias_at) {
 AttentionProblem forward_problem(const KernelQuery& query) { return problem_of(query, 0, 3); }
 AttentionProblem grad_problem(const KernelQuery& query) { return problem_of(query, 1, 6); }
 
-bool accepts(const KernelQuery& q, const AttentionProblem& p) {
-  return q.require(p.keys > 0 && p.depth > 0 && p.values > 0, "an empty dimension") && requires_vectors(q);
+Result<Prepared> prepare(const AttentionProblem& p, int64_t workspace_floats) {
+  EPL_TRY(require(p.keys > 0 && p.depth > 0 && p.values > 0, "an empty dimension"));
+  EPL_TRY(require_vectors());
+  return Prepared{.workspace_bytes = 4 * workspace_floats};
 }
 
 void attention(const KernelCall& call) {
@@ -40,7 +42,7 @@ void attention(const KernelCall& call) {
   if (call.query.has_output(1)) t.lse = call.out<float>(1);
   const int64_t row_tiles = tiles(p.queries, attention_rows), floats = attention_scratch_floats(p);
   const AttentionLoops& loops = EPL_CPU_CHOOSE(attention_loops)();
-  call.threads.run(p.batch * p.heads * row_tiles, [&](int64_t task, int thread) {
+  call.threads().run(p.batch * p.heads * row_tiles, [&](int64_t task, int thread) {
     // The last rows of a causal product take longest: they go first.
     const int64_t tile = row_tiles - 1 - task % row_tiles, head = task / row_tiles;
     loops.forward(p, t, head / p.heads, head % p.heads, tile * attention_rows,
@@ -68,14 +70,14 @@ void attention_grad(const KernelCall& call) {
   t.dv = call.out<float>(2);
   const AttentionLoops& loops = EPL_CPU_CHOOSE(attention_loops)();
   const int64_t rows = p.batch * p.heads * p.queries, floats = attention_grad_scratch_floats(p);
-  for_each_row(call.threads, rows, p.values,
+  for_each_row(call.threads(), rows, p.values,
                [&](int64_t r) { dots[r] = loops.dot(t.dy + r * p.values, y + r * p.values, p.values); });
 
   float* corrections = dots + round_up(rows, 16);
   float* scratch = corrections + round_up(rows, 16);
   t.corrections = corrections;
   const int64_t row_tiles = tiles(p.queries, attention_rows);
-  call.threads.run(p.batch * p.heads * row_tiles, [&](int64_t i, int thread) {
+  call.threads().run(p.batch * p.heads * row_tiles, [&](int64_t i, int thread) {
     const int64_t head = i / row_tiles;
     loops.corrections(p, t, head / p.heads, head % p.heads, i % row_tiles * attention_rows, corrections,
                       scratch + thread * floats);
@@ -85,8 +87,8 @@ void attention_grad(const KernelCall& call) {
   };
   const AttentionGradTask whole{
       .last_head = p.repeat(), .last_key = p.keys, .last_row = p.queries, .keys = true, .queries = true};
-  if (by_heads(p, call.threads.size())) {
-    call.threads.run(p.batch * p.key_heads, [&](int64_t i, int thread) {
+  if (by_heads(p, call.threads().size())) {
+    call.threads().run(p.batch * p.key_heads, [&](int64_t i, int thread) {
       AttentionGradTask task = whole;
       task.batch = i / p.key_heads;
       task.key_head = i % p.key_heads;
@@ -95,7 +97,7 @@ void attention_grad(const KernelCall& call) {
     return;
   }
   const int64_t key_tiles = tiles(p.keys, attention_keys);
-  call.threads.run(p.batch * p.key_heads * key_tiles, [&](int64_t i, int thread) {
+  call.threads().run(p.batch * p.key_heads * key_tiles, [&](int64_t i, int thread) {
     AttentionGradTask task = whole;
     task.queries = false;
     task.first_key = i % key_tiles * attention_keys;
@@ -104,7 +106,7 @@ void attention_grad(const KernelCall& call) {
     task.key_head = i / key_tiles % p.key_heads;
     run(task, thread);
   });
-  call.threads.run(p.batch * p.heads * row_tiles, [&](int64_t i, int thread) {
+  call.threads().run(p.batch * p.heads * row_tiles, [&](int64_t i, int thread) {
     AttentionGradTask task = whole;
     task.keys = false;
     task.first_row = (row_tiles - 1 - i % row_tiles) * attention_rows;
@@ -130,23 +132,23 @@ int64_t attention_grad_scratch_floats(const AttentionProblem& p) {
 }
 
 EPL_KERNELS(cpu, attention) {
-  table.add(
-      {.op = "attention",
-       .name = "attention_tiled",
-       .dtypes = {DType::f32},
-       .accepts = [](const KernelQuery& q) { return accepts(q, forward_problem(q)); },
-       .workspace = [](const KernelQuery& q) { return q.threads * attention_scratch_floats(forward_problem(q)) * 4; },
-       .launch = attention});
+  table.add({.op = "attention",
+             .name = "attention_tiled",
+             .dtypes = {DType::f32},
+             .prepare =
+                 [](const KernelQuery& q) {
+                   const AttentionProblem p = forward_problem(q);
+                   return prepare(p, q.threads * attention_scratch_floats(p));
+                 },
+             .launch = attention});
   table.add({.op = "attention_grad",
              .name = "attention_grad_tiled",
              .dtypes = {DType::f32},
-             .accepts = [](const KernelQuery& q) { return accepts(q, grad_problem(q)); },
-             .workspace =
+             .prepare =
                  [](const KernelQuery& q) {
                    const AttentionProblem p = grad_problem(q);
-                   return (2 * round_up(p.batch * p.heads * p.queries, 16) +
-                           q.threads * attention_grad_scratch_floats(p)) *
-                          4;
+                   return prepare(p, 2 * round_up(p.batch * p.heads * p.queries, 16) +
+                                         q.threads * attention_grad_scratch_floats(p));
                  },
              .launch = attention_grad});
 }

@@ -215,24 +215,18 @@ Convolutions grad_weight(const KernelQuery& q) {
   return {{c}, {}};
 }
 
-bool accepts(const KernelQuery& q) {
-  const int dims = q.in(0).ndim() - 2;
-  return q.require(dims >= 1 && dims <= conv_dims, "more than three spatial dimensions") &&
-         q.require(q.units.divide(q.in(0).shape[0]), "units that do not divide the batch");
-}
-
 // The phases come first in the workspace.
 int64_t phase_bytes(const ConvPhases& p) { return (p.elements * 4 + 63) / 64 * 64; }
 
-template <Convolutions make(const KernelQuery&)> int64_t workspace(const KernelQuery& q) {
-  int64_t most = 0;
-  const Convolutions all = make(q);
-  for (const Convolution& c : all.products) most = std::max(most, gemm_workspace_bytes(c.gemm, q.threads));
-  return phase_bytes(all.phases) + most;
-}
-
-template <Convolutions make(const KernelQuery&)> std::shared_ptr<const void> prepare(const KernelQuery& q) {
-  return std::make_shared<const Convolutions>(make(q));
+template <Convolutions make(const KernelQuery&)> Result<Prepared> prepare(const KernelQuery& q) {
+  const int dims = q.in(0).ndim() - 2;
+  EPL_TRY(require(dims >= 1 && dims <= conv_dims, "more than three spatial dimensions"));
+  EPL_TRY(require(q.units.divide(q.in(0).shape[0]), "units that do not divide the batch"));
+  auto all = std::make_shared<const Convolutions>(make(q));
+  int64_t of_products = 0;
+  for (const Convolution& c : all->products)
+    of_products = std::max(of_products, gemm_workspace_bytes(c.gemm, q.threads));
+  return Prepared{.state = all, .workspace_bytes = phase_bytes(all->phases) + of_products};
 }
 
 // `a` and `b` of the arguments are what the packs, if any, read instead.
@@ -254,35 +248,30 @@ void run(const KernelCall& call, const ConvPhases& phases, Convolution c, const 
     arguments.a_context = &a_order;
     arguments.b_context = &b_order;
   }
-  gemm(c.gemm, arguments, static_cast<std::byte*>(call.workspace) + phase_bytes(phases), call.threads);
+  gemm(c.gemm, arguments, static_cast<std::byte*>(call.workspace) + phase_bytes(phases), call.threads());
 }
 
 void join_phases(const KernelCall& call, const ConvPhases& p) {
   const int64_t pixels = p.sizes[0] * p.sizes[1] * p.sizes[2];
   constexpr int64_t task_pixels = 32768;  // what is worth waking a thread for
-  call.threads.run_ranges(p.images * p.channels, std::max<int64_t>(1, task_pixels / std::max<int64_t>(pixels, 1)),
-                          [&](int64_t begin, int64_t end) {
-                            for (int64_t i = begin; i < end; ++i)
-                              EPL_CPU_CHOOSE(join_phases)(p, static_cast<const float*>(call.workspace), i / p.channels,
-                                                          i % p.channels, call.out<float>(0) + i * pixels);
-                          });
+  call.threads().run_ranges(p.images * p.channels, std::max<int64_t>(1, task_pixels / std::max<int64_t>(pixels, 1)),
+                            [&](int64_t begin, int64_t end) {
+                              for (int64_t i = begin; i < end; ++i)
+                                EPL_CPU_CHOOSE(join_phases)(p, static_cast<const float*>(call.workspace),
+                                                            i / p.channels, i % p.channels,
+                                                            call.out<float>(0) + i * pixels);
+                            });
 }
 
 // In all three ops the second operand plays A and the first plays B.
 void launch(const KernelCall& call) {
-  const Convolutions& all = *static_cast<const Convolutions*>(call.prepared);
+  const Convolutions& all = *static_cast<const Convolutions*>(call.state);
   for (const Convolution& c : all.products) run(call, all.phases, c, call.in<float>(1), call.in<float>(0));
   if (all.phases.phases.size() > 1) join_phases(call, all.phases);
 }
 
 template <Convolutions make(const KernelQuery&)> void add_row(KernelTable& table, const char* op, const char* name) {
-  table.add({.op = op,
-             .name = name,
-             .dtypes = {DType::f32},
-             .accepts = accepts,
-             .workspace = workspace<make>,
-             .prepare = prepare<make>,
-             .launch = launch});
+  table.add({.op = op, .name = name, .dtypes = {DType::f32}, .prepare = prepare<make>, .launch = launch});
 }
 
 }  // namespace

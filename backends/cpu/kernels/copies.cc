@@ -29,18 +29,19 @@ struct MovePlan {
 };
 
 void launch(const KernelCall& call) {
-  const MovePlan& plan = *static_cast<const MovePlan*>(call.prepared);
+  const MovePlan& plan = *static_cast<const MovePlan*>(call.state);
   const TensorType& y = call.query.out(0);
-  if (plan.fill == MovePlan::Fill::zero) fill_bytes(call.outputs[0], y.bytes(), 0, call.threads);
+  if (plan.fill == MovePlan::Fill::zero) fill_bytes(call.outputs[0], y.bytes(), 0, call.threads());
   if (plan.fill == MovePlan::Fill::second_operand)
-    fill_elements(call.inputs[1], y.dtype, call.outputs[0], y.elements(), call.threads);
+    fill_elements(call.inputs[1], y.dtype, call.outputs[0], y.elements(), call.threads());
   for (const Move& move : plan.moves) {
-    move.copy.run(call.in<std::byte>(move.input) + move.source, call.out<std::byte>(0) + move.target, call.threads);
+    move.copy.run(call.in<std::byte>(move.input) + move.source, call.out<std::byte>(0) + move.target, call.threads());
   }
 }
 
+Result<Prepared> over_anything(const KernelQuery& q) { return Prepared{.aliases = every_alias(q)}; }
 void same_bytes(const KernelCall& call) {
-  copy_bytes(call.inputs[0], call.outputs[0], call.query.out(0).bytes(), call.threads);
+  copy_bytes(call.inputs[0], call.outputs[0], call.query.out(0).bytes(), call.threads());
 }
 
 void plan_transpose(const KernelQuery& q, MovePlan& plan) {
@@ -158,25 +159,23 @@ void plan_pad_grad(const KernelQuery& q, MovePlan& plan) {
   plan_common(q, q.out(0).shape, q.in(0).shape, false, plan);
 }
 
-template <void (*make)(const KernelQuery&, MovePlan&)> std::shared_ptr<const void> prepare(const KernelQuery& q) {
+template <void (*make)(const KernelQuery&, MovePlan&)> Result<Prepared> prepare(const KernelQuery& q) {
   auto plan = std::make_shared<MovePlan>();
   plan->type = q.out(0).dtype;
   make(q, *plan);
-  return plan;
+  return Prepared{.state = plan};
 }
 
-bool constant_padding(const KernelQuery& q) {
-  return q.require(q.attributes.text("mode") == "constant", "padding with elements of the operand");
+template <void (*make)(const KernelQuery&, MovePlan&)> Result<Prepared> prepare_padding(const KernelQuery& q) {
+  EPL_TRY(require(q.attributes.text("mode") == "constant", "padding with elements of the operand"));
+  return prepare<make>(q);
 }
 
 }  // namespace
 
 EPL_KERNELS(cpu, copies) {
   for (const char* op : {"reshape", "identity", "stop_gradient"}) {
-    table.add({.op = op,
-               .name = "same_bytes",
-               .may_alias = [](const KernelQuery&, int, int) { return true; },
-               .launch = same_bytes});
+    table.add({.op = op, .name = "same_bytes", .prepare = over_anything, .launch = same_bytes});
   }
   table.add({.op = "transpose", .name = "transpose_copy", .prepare = prepare<plan_transpose>, .launch = launch});
   table.add({.op = "broadcast_to", .name = "broadcast_copy", .prepare = prepare<plan_broadcast>, .launch = launch});
@@ -184,13 +183,8 @@ EPL_KERNELS(cpu, copies) {
   table.add({.op = "slice_grad", .name = "slice_grad_copy", .prepare = prepare<plan_slice_grad>, .launch = launch});
   table.add({.op = "concat", .name = "concat_copy", .prepare = prepare<plan_concat>, .launch = launch});
   table.add({.op = "tile", .name = "tile_copy", .prepare = prepare<plan_tile>, .launch = launch});
-  table.add(
-      {.op = "pad", .name = "pad_copy", .accepts = constant_padding, .prepare = prepare<plan_pad>, .launch = launch});
-  table.add({.op = "pad_grad",
-             .name = "pad_grad_copy",
-             .accepts = constant_padding,
-             .prepare = prepare<plan_pad_grad>,
-             .launch = launch});
+  table.add({.op = "pad", .name = "pad_copy", .prepare = prepare_padding<plan_pad>, .launch = launch});
+  table.add({.op = "pad_grad", .name = "pad_grad_copy", .prepare = prepare_padding<plan_pad_grad>, .launch = launch});
 }
 
 }  // namespace epl::cpu

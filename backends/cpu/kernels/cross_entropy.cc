@@ -13,13 +13,11 @@ namespace {
 
 int64_t round_up(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
-bool accepts(const KernelQuery& q) {
+Status accepts(const KernelQuery& q) {
   DType target = q.in(1).dtype;
-  return q.require(target == DType::i64 || target == DType::i32, "targets of another type than i64 and i32") &&
-         q.require(q.in(0).shape[q.axis("axis")] > 0, "no classes") && requires_vectors(q);
-}
-bool accepts_sum(const KernelQuery& q) {
-  return q.require(q.units.divide(q.in(1).elements()), "units that do not divide the positions") && accepts(q);
+  EPL_TRY(require(target == DType::i64 || target == DType::i32, "targets of another type than i64 and i32"));
+  EPL_TRY(require(q.in(0).shape[q.axis("axis")] > 0, "no classes"));
+  return require_vectors();
 }
 
 int64_t target_at(const KernelCall& call, int input, int64_t i) {
@@ -32,12 +30,22 @@ ReducePlan sum_of_positions(const KernelQuery& q) { return ReducePlan({q.in(1).e
 // Workspace: the losses of all positions, then the sum's, then the threads' rows.
 int64_t terms_bytes(const KernelQuery& q) { return round_up(q.in(1).elements() * 4); }
 int64_t sum_bytes(const ReducePlan& plan, int threads) { return round_up(plan.workspace_bytes(threads)); }
-int64_t workspace(const KernelQuery& q) {
-  return terms_bytes(q) + sum_bytes(sum_of_positions(q), q.threads) + axis_row_scratch(rows_of(q), 1, q.threads);
+Result<Prepared> prepare(const KernelQuery& q) {
+  EPL_TRY(require(q.units.divide(q.in(1).elements()), "units that do not divide the positions"));
+  EPL_TRY(accepts(q));
+  auto sum = std::make_shared<const ReducePlan>(sum_of_positions(q));
+  return Prepared{
+      .state = sum,
+      .workspace_bytes = terms_bytes(q) + sum_bytes(*sum, q.threads) + axis_row_scratch(rows_of(q), 1, q.threads)};
+}
+Result<Prepared> prepare_grad(const KernelQuery& q) {
+  EPL_TRY(accepts(q));
+  return Prepared{.workspace_bytes = axis_row_scratch(rows_of(q), 1, q.threads),
+                  .aliases = {{.input = 0, .output = 0}}};
 }
 
 void cross_entropy(const KernelCall& call) {
-  const ReducePlan& sum = *static_cast<const ReducePlan*>(call.prepared);
+  const ReducePlan& sum = *static_cast<const ReducePlan*>(call.state);
   AxisRows rows = rows_of(call.query);
   int64_t ignored = call.attributes().integer("ignore_index");
   auto* loop = EPL_CPU_CHOOSE(softmax_loops)().log_sum_exp;
@@ -45,7 +53,7 @@ void cross_entropy(const KernelCall& call) {
   std::byte* for_sum = static_cast<std::byte*>(call.workspace) + terms_bytes(call.query);
   float* lses = call.query.outputs() > 1 ? call.out<float>(1) : nullptr;
   for_each_axis_row(
-      call.threads, rows, 1, for_sum + sum_bytes(sum, call.query.threads), [&](int64_t i, float* scratch) {
+      call.threads(), rows, 1, for_sum + sum_bytes(sum, call.query.threads), [&](int64_t i, float* scratch) {
         int64_t target = target_at(call, 1, i);
         bool valid = target >= 0 && target < rows.n;
         const float* row = rows.read(call.in<float>(0), i, scratch);
@@ -53,7 +61,7 @@ void cross_entropy(const KernelCall& call) {
         if (lses) lses[i] = lse;
         terms[i] = target == ignored ? 0.0f : valid ? lse - row[target] : std::numeric_limits<float>::quiet_NaN();
       });
-  if (call.outputs[0]) sum.run(Reducer::sum, terms, call.out<float>(0), for_sum, call.threads);
+  if (call.outputs[0]) sum.run(Reducer::sum, terms, call.out<float>(0), for_sum, call.threads());
 }
 
 void cross_entropy_grad(const KernelCall& call) {
@@ -62,7 +70,7 @@ void cross_entropy_grad(const KernelCall& call) {
   auto* loop = EPL_CPU_CHOOSE(softmax_loops)().cross_entropy_grad;
   float scale = *call.in<float>(2);
   float* dx = call.out<float>(0);
-  for_each_axis_row(call.threads, rows, 1, call.workspace, [&](int64_t i, float* scratch) {
+  for_each_axis_row(call.threads(), rows, 1, call.workspace, [&](int64_t i, float* scratch) {
     float* to = rows.target(dx, i, scratch);
     int64_t target = target_at(call, 1, i);
     if (target == ignored) {
@@ -79,6 +87,12 @@ void cross_entropy_grad(const KernelCall& call) {
 // Counts below 2^24 are exact in float, and so is their tree over units; beyond, the reference rounds unit by unit.
 constexpr int64_t exact_count = int64_t{1} << 24;
 
+Result<Prepared> prepare_count(const KernelQuery& q) {
+  EPL_TRY(require(q.in(0).elements() < exact_count, "2^24 targets or more"));
+  EPL_TRY(require(q.units.divide(q.in(0).elements()), "units that do not divide the targets"));
+  return Prepared{};
+}
+
 void count_valid(const KernelCall& call) {
   int64_t ignored = call.attributes().integer("ignore_index"), count = 0;
   for (int64_t i = 0; i < call.query.in(0).elements(); ++i) count += target_at(call, 0, i) != ignored;
@@ -91,27 +105,17 @@ EPL_KERNELS(cpu, cross_entropy) {
   table.add({.op = "cross_entropy",
              .name = "cross_entropy_rows",
              .dtypes = {DType::f32},
-             .accepts = accepts_sum,
-             .workspace = workspace,
-             .prepare = [](const KernelQuery& q) -> std::shared_ptr<const void> {
-               return std::make_shared<const ReducePlan>(sum_of_positions(q));
-             },
+             .prepare = prepare,
              .launch = cross_entropy});
   table.add({.op = "cross_entropy_grad",
              .name = "cross_entropy_grad_rows",
              .dtypes = {DType::f32},
-             .accepts = accepts,
-             .workspace = [](const KernelQuery& q) { return axis_row_scratch(rows_of(q), 1, q.threads); },
-             .may_alias = [](const KernelQuery&, int input, int) { return input == 0; },
+             .prepare = prepare_grad,
              .launch = cross_entropy_grad});
   table.add({.op = "count_valid",
              .name = "count_valid_exact",
              .dtypes = {DType::i64, DType::i32},
-             .accepts =
-                 [](const KernelQuery& q) {
-                   return q.require(q.in(0).elements() < exact_count, "2^24 targets or more") &&
-                          q.require(q.units.divide(q.in(0).elements()), "units that do not divide the targets");
-                 },
+             .prepare = prepare_count,
              .launch = count_valid});
 }
 

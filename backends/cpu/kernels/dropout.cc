@@ -21,23 +21,22 @@ void dropout(const KernelCall& call) {
   const float* x = call.in<float>(0);
   float* y = call.out<float>(0);
   uint8_t* mask = call.query.outputs() > 1 ? call.out<uint8_t>(1) : nullptr;
-  call.threads.run_ranges(n, task_values, [&](int64_t begin, int64_t end) {
+  call.threads().run_ranges(n, task_values, [&](int64_t begin, int64_t end) {
     loop(key, first + static_cast<uint64_t>(begin), threshold, scale, x + begin, y + begin,
          mask ? mask + begin : nullptr, end - begin);
   });
 }
 
+Result<Prepared> prepare(const KernelQuery& q) {
+  EPL_TRY(require(q.has_output(0), "an unused result"));
+  EPL_TRY(require_vectors());
+  return Prepared{.aliases = {{.input = 0, .output = 0}}};
+}
+
 }  // namespace
 
 EPL_KERNELS(cpu, dropout) {
-  table.add(
-      {.op = "dropout",
-       .name = "dropout_philox",
-       .dtypes = {DType::f32},
-       .accepts =
-           [](const KernelQuery& q) { return q.require(q.has_output(0), "an unused result") && requires_vectors(q); },
-       .may_alias = [](const KernelQuery&, int, int output) { return output == 0; },
-       .launch = dropout});
+  table.add({.op = "dropout", .name = "dropout_philox", .dtypes = {DType::f32}, .prepare = prepare, .launch = dropout});
 }
 
 }  // namespace epl::cpu

@@ -5,6 +5,7 @@
 #include <bit>
 
 #include "backends/cpu/cpu.h"
+#include "core/base/thread_pool.h"
 
 namespace epl::cpu {
 namespace {
@@ -199,8 +200,8 @@ void ElementwisePlan::launch(const KernelCall& call) const {
   int64_t thread_bytes = round_up(values * 9) + round_up(slots_ * tile_ * element_bytes_);
   Run(*this, call, uniform, scratch).uniform_values();
   int64_t tiles = (elements_ + tile_ - 1) / tile_;
-  int64_t tasks = std::clamp<int64_t>(elements_ / task_elements, 1, int64_t{8} * call.threads.size());
-  call.threads.run(tasks, [&](int64_t task, int thread) {
+  int64_t tasks = std::clamp<int64_t>(elements_ / task_elements, 1, int64_t{8} * call.threads().size());
+  call.threads().run(tasks, [&](int64_t task, int thread) {
     Run run(*this, call, uniform, scratch + thread * thread_bytes);
     for (int64_t t = tiles * task / tasks; t < tiles * (task + 1) / tasks; ++t) {
       run.tile(t * tile_, std::min(tile_, elements_ - t * tile_));
@@ -210,42 +211,25 @@ void ElementwisePlan::launch(const KernelCall& call) const {
 
 namespace {
 
-std::unique_ptr<const ElementwisePlan> plan_for(const KernelQuery& q, std::string* reason) {
-  auto expression = ScalarExpr::parse(q.attributes.text("expression"));
-  if (!expression.ok()) {
-    *reason = expression.status().message();
-    return nullptr;
-  }
-  return ElementwisePlan::make(*expression, q.input_types, q.output_types, reason);
+Result<Prepared> prepare(const KernelQuery& q) {
+  EPL_ASSIGN(const ScalarExpr expression, ScalarExpr::parse(q.attributes.text("expression")));
+  EPL_TRY(require(!q.attributes.has("reduce_axes"), "a reduction at the edge"));
+  std::string reason;
+  std::shared_ptr<const ElementwisePlan> plan =
+      ElementwisePlan::make(expression, q.input_types, q.output_types, &reason);
+  EPL_TRY(require(plan != nullptr, reason));
+  // An output that is an input as it is would find another one written over it.
+  return Prepared{.state = plan,
+                  .workspace_bytes = plan->workspace_bytes(q.threads),
+                  .aliases = plan->passes_inputs_through() ? std::vector<Prepared::Alias>() : equal_aliases(q)};
 }
 
 }  // namespace
 
 EPL_KERNELS(cpu, fused) {
-  table.add(
-      {.op = "fused",
-       .name = "fused_tiles",
-       .accepts =
-           [](const KernelQuery& q) {
-             std::string reason;
-             bool served = plan_for(q, &reason) != nullptr;
-             return q.require(!q.attributes.has("reduce_axes"), "a reduction at the edge") && q.require(served, reason);
-           },
-       .workspace =
-           [](const KernelQuery& q) {
-             std::string reason;
-             return plan_for(q, &reason)->workspace_bytes(q.threads);
-           },
-       .prepare = [](const KernelQuery& q) -> std::shared_ptr<const void> {
-         std::string reason;
-         return std::shared_ptr<const ElementwisePlan>(plan_for(q, &reason));
-       },
-       .may_alias =
-           [](const KernelQuery& q, int input, int output) {
-             std::string reason;
-             return q.in(input) == q.out(output) && !plan_for(q, &reason)->passes_inputs_through();
-           },
-       .launch = [](const KernelCall& call) { static_cast<const ElementwisePlan*>(call.prepared)->launch(call); }});
+  table.add({.op = "fused", .name = "fused_tiles", .prepare = prepare, .launch = [](const KernelCall& call) {
+               static_cast<const ElementwisePlan*>(call.state)->launch(call);
+             }});
 }
 
 }  // namespace epl::cpu

@@ -40,7 +40,7 @@ void gather(const KernelCall& call) {
   Span s = span_of(q.in(0).shape, q.axis("axis"));
   int64_t count = q.in(1).elements(), element = static_cast<int64_t>(dtype_bytes(q.in(0).dtype)),
           bytes = s.inner * element;
-  for_each_row(call.threads, s.outer * count, s.inner, [&](int64_t row) {
+  for_each_row(call.threads(), s.outer * count, s.inner, [&](int64_t row) {
     int64_t index = index_at(call, 1, row % count, s.size);
     std::byte* to = call.out<std::byte>(0) + row * bytes;
     if (index >= 0) {
@@ -59,7 +59,7 @@ void gather_elements(const KernelCall& call) {
   const size_t axis = static_cast<size_t>(q.axis("axis")), last = y.size() - 1;
   const int64_t element = static_cast<int64_t>(dtype_bytes(q.in(0).dtype)), step = axis == last ? 0 : 1;
   const double missing = is_float(q.out(0).dtype) ? std::numeric_limits<double>::quiet_NaN() : 0.0;
-  for_each_row(call.threads, y[last] > 0 ? q.out(0).elements() / y[last] : 0, y[last], [&](int64_t row) {
+  for_each_row(call.threads(), y[last] > 0 ? q.out(0).elements() / y[last] : 0, y[last], [&](int64_t row) {
     int64_t from = 0, rest = row;
     for (size_t d = last; d-- > 0;) {
       if (d != axis) from += rest % y[d] * strides[d];
@@ -134,8 +134,8 @@ void gather_grad(const KernelCall& call) {
   auto* scratch = static_cast<std::byte*>(call.workspace) + sorted_bytes(q);
   int64_t slices = s.outer * s.size * blocks;
   // Frequent indices lie together, so tasks are many and small.
-  int64_t per_task = std::clamp<int64_t>(slices / (int64_t{64} * call.threads.size()), 1, 64);
-  call.threads.run((slices + per_task - 1) / per_task, [&](int64_t task, int thread) {
+  int64_t per_task = std::clamp<int64_t>(slices / (int64_t{64} * call.threads().size()), 1, 64);
+  call.threads().run((slices + per_task - 1) / per_task, [&](int64_t task, int thread) {
     float* sums = reinterpret_cast<float*>(scratch) + thread * q.units.count * block;
     for (int64_t t = task * per_task; t < std::min(slices, (task + 1) * per_task); ++t) {
       int64_t row = t / blocks, column = t % blocks * block, index = row % s.size;
@@ -147,6 +147,12 @@ void gather_grad(const KernelCall& call) {
   });
 }
 
+Result<Prepared> prepare_grad(const KernelQuery& q) {
+  EPL_TRY(require(q.units.divide(q.in(1).elements()), "units that do not divide the indices"));
+  EPL_TRY(require_vectors());
+  return Prepared{.workspace_bytes = sorted_bytes(q) + q.threads * q.units.count * block * 4};
+}
+
 }  // namespace
 
 EPL_KERNELS(cpu, gather) {
@@ -155,12 +161,7 @@ EPL_KERNELS(cpu, gather) {
   table.add({.op = "gather_grad",
              .name = "gather_grad_sorted",
              .dtypes = {DType::f32},
-             .accepts =
-                 [](const KernelQuery& q) {
-                   return q.require(q.units.divide(q.in(1).elements()), "units that do not divide the indices") &&
-                          requires_vectors(q);
-                 },
-             .workspace = [](const KernelQuery& q) { return sorted_bytes(q) + q.threads * q.units.count * block * 4; },
+             .prepare = prepare_grad,
              .launch = gather_grad});
 }
 

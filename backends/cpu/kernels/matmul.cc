@@ -123,22 +123,15 @@ Product weight_product(const KernelQuery& q) {
   return product;
 }
 
-template <Product make(const KernelQuery&)> bool accepts(const KernelQuery& q) {
-  const Product product = make(q);
-  return q.require(product.fits, "leading dimensions that broadcast in more than three runs") &&
-         q.require(product.units.divide(product.gemm.k), "units that do not divide the summed dimension");
-}
-
-template <Product make(const KernelQuery&)> int64_t workspace(const KernelQuery& q) {
-  return gemm_workspace_bytes(make(q).gemm, q.threads);
-}
-
-template <Product make(const KernelQuery&)> std::shared_ptr<const void> prepare(const KernelQuery& q) {
-  return std::make_shared<const Product>(make(q));
+template <Product make(const KernelQuery&)> Result<Prepared> prepare(const KernelQuery& q) {
+  auto product = std::make_shared<const Product>(make(q));
+  EPL_TRY(require(product->fits, "leading dimensions that broadcast in more than three runs"));
+  EPL_TRY(require(product->units.divide(product->gemm.k), "units that do not divide the summed dimension"));
+  return Prepared{.state = product, .workspace_bytes = gemm_workspace_bytes(product->gemm, q.threads)};
 }
 
 void launch(const KernelCall& call) {
-  const Product& product = *static_cast<const Product*>(call.prepared);
+  const Product& product = *static_cast<const Product*>(call.state);
   GemmArguments arguments;
   arguments.a = call.in<float>(product.a);
   arguments.b = call.in<float>(product.b);
@@ -151,17 +144,11 @@ void launch(const KernelCall& call) {
                                {pack_strided, &operands[1], p.k, product.units}};
   arguments.a_context = &orders[0];
   arguments.b_context = &orders[1];
-  gemm(product.gemm, arguments, call.workspace, call.threads);
+  gemm(product.gemm, arguments, call.workspace, call.threads());
 }
 
 template <Product make(const KernelQuery&)> void add_row(KernelTable& table, const char* op, const char* name) {
-  table.add({.op = op,
-             .name = name,
-             .dtypes = {DType::f32},
-             .accepts = accepts<make>,
-             .workspace = workspace<make>,
-             .prepare = prepare<make>,
-             .launch = launch});
+  table.add({.op = op, .name = name, .dtypes = {DType::f32}, .prepare = prepare<make>, .launch = launch});
 }
 
 }  // namespace

@@ -22,8 +22,13 @@ NormShape norm_shape(const KernelQuery& q, const TensorType& x) {
   return s;
 }
 
-bool accepts(const KernelQuery& q) {
-  return q.require(norm_shape(q, q.in(0)).width > 0, "empty rows") && requires_vectors(q);
+Status accepts(const KernelQuery& q) {
+  EPL_TRY(require(norm_shape(q, q.in(0)).width > 0, "empty rows"));
+  return require_vectors();
+}
+Result<Prepared> prepare(const KernelQuery& q) {
+  EPL_TRY(accepts(q));
+  return Prepared{.aliases = {{.input = 0, .output = 0}}};
 }
 
 // Optional operands and outputs: null where there are none.
@@ -36,7 +41,7 @@ template <bool centred> void forward(const KernelCall& call) {
   const float *x = operand(call, 0), *scale = operand(call, 1), *bias = centred ? operand(call, 2) : nullptr;
   float *y = result(call, 0), *mean = centred ? result(call, 1) : nullptr, *rstd = result(call, centred ? 2 : 1);
   float epsilon = static_cast<float>(call.attributes().number("epsilon"));
-  for_each_row(call.threads, rows, width, [&, n = width](int64_t r) {
+  for_each_row(call.threads(), rows, width, [&, n = width](int64_t r) {
     loop(x + r * n, scale, bias, epsilon, centred, y ? y + r * n : nullptr, mean ? mean + r : nullptr,
          rstd ? rstd + r : nullptr, n);
   });
@@ -52,9 +57,12 @@ struct RowSums {
         pieces(units * segments * lanes) {}
 };
 
-template <bool centred> int64_t backward_workspace(const KernelQuery& q) {
+template <bool centred> Result<Prepared> prepare_backward(const KernelQuery& q) {
   auto [rows, width] = norm_shape(q, q.in(1));
-  return RowSums(rows, q.units.count).pieces * width * (centred ? 2 : 1) * 4;
+  EPL_TRY(require(q.units.divide(rows), "units that do not divide the rows"));
+  EPL_TRY(accepts(q));
+  return Prepared{.workspace_bytes = RowSums(rows, q.units.count).pieces * width * (centred ? 2 : 1) * 4,
+                  .aliases = {{.input = 0, .output = 0}, {.input = 1, .output = 0}}};
 }
 
 // partials[unit][segment][lane] to the sum over all, a block of columns at a time.
@@ -105,7 +113,7 @@ template <bool centred> void backward(const KernelCall& call) {
   float* scales = static_cast<float*>(call.workspace);
   float* biases = scales + sums.pieces * width;
   int64_t grain = std::max<int64_t>(1, task_values / (width * std::max<int64_t>(1, rows / sums.pieces)));
-  call.threads.run_ranges(sums.pieces, grain, [&, n = width](int64_t begin, int64_t end) {
+  call.threads().run_ranges(sums.pieces, grain, [&, n = width](int64_t begin, int64_t end) {
     for (int64_t piece = begin; piece < end; ++piece) {
       int64_t lane = piece % sums.lanes, segment = piece / sums.lanes % sums.segments,
               unit = piece / sums.lanes / sums.segments;
@@ -121,45 +129,26 @@ template <bool centred> void backward(const KernelCall& call) {
       }
     }
   });
-  if (dscale) join_rows(loops, scales, sums, q.units.count, width, dscale, call.threads);
-  if (dbias) join_rows(loops, biases, sums, q.units.count, width, dbias, call.threads);
-}
-
-bool accepts_backward(const KernelQuery& q) {
-  return q.require(q.units.divide(norm_shape(q, q.in(1)).rows), "units that do not divide the rows") && accepts(q);
+  if (dscale) join_rows(loops, scales, sums, q.units.count, width, dscale, call.threads());
+  if (dbias) join_rows(loops, biases, sums, q.units.count, width, dbias, call.threads());
 }
 
 }  // namespace
 
 EPL_KERNELS(cpu, norm) {
   const std::vector<DType> f32 = {DType::f32};
-  auto over_x = [](const KernelQuery&, int input, int output) { return input == 0 && output == 0; };
-  auto over_either = [](const KernelQuery&, int input, int output) { return input < 2 && output == 0; };
-  table.add({.op = "layer_norm",
-             .name = "layer_norm_rows",
-             .dtypes = f32,
-             .accepts = accepts,
-             .may_alias = over_x,
-             .launch = forward<true>});
-  table.add({.op = "rms_norm",
-             .name = "rms_norm_rows",
-             .dtypes = f32,
-             .accepts = accepts,
-             .may_alias = over_x,
-             .launch = forward<false>});
+  table.add(
+      {.op = "layer_norm", .name = "layer_norm_rows", .dtypes = f32, .prepare = prepare, .launch = forward<true>});
+  table.add({.op = "rms_norm", .name = "rms_norm_rows", .dtypes = f32, .prepare = prepare, .launch = forward<false>});
   table.add({.op = "layer_norm_grad",
              .name = "layer_norm_grad_lanes",
              .dtypes = f32,
-             .accepts = accepts_backward,
-             .workspace = backward_workspace<true>,
-             .may_alias = over_either,
+             .prepare = prepare_backward<true>,
              .launch = backward<true>});
   table.add({.op = "rms_norm_grad",
              .name = "rms_norm_grad_lanes",
              .dtypes = f32,
-             .accepts = accepts_backward,
-             .workspace = backward_workspace<false>,
-             .may_alias = over_either,
+             .prepare = prepare_backward<false>,
              .launch = backward<false>});
 }
 

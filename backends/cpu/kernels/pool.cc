@@ -99,7 +99,7 @@ void max_pool(const KernelCall& call) {
   Pool p = pool_of(call.query, call.query.in(0).shape, call.query.out(0).shape);
   int32_t* indices = call.query.outputs() > 1 ? call.out<int32_t>(1) : nullptr;
   MaxPoolRow loop = cpu_level() == CpuLevel::v4 ? v4::max_pool_row : v3::max_pool_row;
-  for_each_row(call.threads, p.planes, p.in_size, [&](int64_t plane) {
+  for_each_row(call.threads(), p.planes, p.in_size, [&](int64_t plane) {
     int32_t rows[max_pool_rows];
     PoolRow row{.plane = call.in<float>(0) + plane * p.in_size,
                 .rows = rows,
@@ -127,7 +127,7 @@ void max_pool_grad(const KernelCall& call) {
   const Shape &x = call.query.out(0).shape, &y = call.query.in(0).shape;
   int64_t planes = x[0] * x[1], in_size = 1, out_size = 1;
   for (size_t d = 2; d < x.size(); ++d) in_size *= x[d], out_size *= y[d];
-  for_each_row(call.threads, planes, in_size, [&](int64_t plane) {
+  for_each_row(call.threads(), planes, in_size, [&](int64_t plane) {
     const float* dy = call.in<float>(0) + plane * out_size;
     const int32_t* indices = call.in<int32_t>(1) + plane * out_size;
     float* dx = call.out<float>(0) + plane * in_size;
@@ -140,7 +140,7 @@ void max_pool_grad(const KernelCall& call) {
 
 void avg_pool(const KernelCall& call) {
   Pool p = pool_of(call.query, call.query.in(0).shape, call.query.out(0).shape);
-  for_each_row(call.threads, p.planes, p.in_size, [&](int64_t plane) {
+  for_each_row(call.threads(), p.planes, p.in_size, [&](int64_t plane) {
     const float* x = call.in<float>(0) + plane * p.in_size;
     float* y = call.out<float>(0) + plane * p.out_size;
     for_each_window(p, [&](int64_t at, int64_t a, int64_t b, int64_t c) {
@@ -153,7 +153,7 @@ void avg_pool(const KernelCall& call) {
 
 void avg_pool_grad(const KernelCall& call) {
   Pool p = pool_of(call.query, call.query.out(0).shape, call.query.in(0).shape);
-  for_each_row(call.threads, p.planes, p.in_size, [&](int64_t plane) {
+  for_each_row(call.threads(), p.planes, p.in_size, [&](int64_t plane) {
     const float* dy = call.in<float>(0) + plane * p.out_size;
     float* dx = call.out<float>(0) + plane * p.in_size;
     std::fill_n(dx, p.in_size, 0.0f);
@@ -164,27 +164,30 @@ void avg_pool_grad(const KernelCall& call) {
   });
 }
 
-bool accepts(const KernelQuery& q) {
-  return q.require(q.in(0).ndim() <= 2 + max_spatial, "more than three spatial dimensions");
+Result<Prepared> prepare(const KernelQuery& q) {
+  EPL_TRY(require(q.in(0).ndim() <= 2 + max_spatial, "more than three spatial dimensions"));
+  return Prepared{};
 }
-bool accepts_max(const KernelQuery& q) {
-  if (!accepts(q)) return false;
+Result<Prepared> prepare_max(const KernelQuery& q) {
+  EPL_TRY(prepare(q).status());
   Three kernel = filled(q, "kernel", q.in(0).ndim() - 2, 1);
-  return q.require(kernel[0] * kernel[1] <= max_pool_rows, "a window of too many rows") &&
-         q.require(q.in(0).elements() < (int64_t{1} << 31), "2^31 elements or more") && requires_vectors(q);
+  EPL_TRY(require(kernel[0] * kernel[1] <= max_pool_rows, "a window of too many rows"));
+  EPL_TRY(require(q.in(0).elements() < (int64_t{1} << 31), "2^31 elements or more"));
+  EPL_TRY(require_vectors());
+  return Prepared{};
 }
 
 }  // namespace
 
 EPL_KERNELS(cpu, pool) {
   const std::vector<DType> f32 = {DType::f32};
-  table.add({.op = "max_pool", .name = "max_pool_planes", .dtypes = f32, .accepts = accepts_max, .launch = max_pool});
+  table.add({.op = "max_pool", .name = "max_pool_planes", .dtypes = f32, .prepare = prepare_max, .launch = max_pool});
   table.add({.op = "max_pool_grad", .name = "max_pool_grad_planes", .dtypes = f32, .launch = max_pool_grad});
-  table.add({.op = "avg_pool", .name = "avg_pool_planes", .dtypes = f32, .accepts = accepts, .launch = avg_pool});
+  table.add({.op = "avg_pool", .name = "avg_pool_planes", .dtypes = f32, .prepare = prepare, .launch = avg_pool});
   table.add({.op = "avg_pool_grad",
              .name = "avg_pool_grad_planes",
              .dtypes = f32,
-             .accepts = accepts,
+             .prepare = prepare,
              .launch = avg_pool_grad});
 }
 

@@ -206,34 +206,25 @@ void ReducePlan::run_columns(const ReduceLoops& loops, const float* x, float* y,
 
 namespace {
 
-template <Reducer op> void add_row(KernelTable& table, const char* name, const char* row) {
+template <Reducer op> Result<Prepared> prepare(const KernelQuery& q) {
   constexpr bool honours_units = op == Reducer::sum;
-  table.add({.op = name,
-             .name = row,
-             .dtypes = {DType::f32},
-             .accepts =
-                 [](const KernelQuery& q) {
-                   int64_t values = ReducePlan(q.in(0).shape, q.attributes.ints("axes"), 1).reduced();
-                   bool empty = values == 0 && (op == Reducer::max || op == Reducer::min);
-                   return q.require(cpu_level() != CpuLevel::none, "a processor without AVX2") &&
-                          q.require(!empty, "an extreme of nothing") &&
-                          q.require(!honours_units || q.units.divide(values),
-                                    "units that do not divide the summed elements");
-                 },
-             .workspace =
-                 [](const KernelQuery& q) {
-                   return ReducePlan(q.in(0).shape, q.attributes.ints("axes"), honours_units ? q.units : Units())
-                       .workspace_bytes(q.threads);
-                 },
-             .prepare = [](const KernelQuery& q) -> std::shared_ptr<const void> {
-               return std::make_shared<const ReducePlan>(q.in(0).shape, q.attributes.ints("axes"),
-                                                         honours_units ? q.units : Units());
-             },
-             .launch =
-                 [](const KernelCall& call) {
-                   static_cast<const ReducePlan*>(call.prepared)
-                       ->run(op, call.in<float>(0), call.out<float>(0), call.workspace, call.threads);
-                 }});
+  const int64_t values = ReducePlan(q.in(0).shape, q.attributes.ints("axes"), 1).reduced();
+  const bool empty = values == 0 && (op == Reducer::max || op == Reducer::min);
+  EPL_TRY(require(cpu_level() != CpuLevel::none, "a processor without AVX2"));
+  EPL_TRY(require(!empty, "an extreme of nothing"));
+  EPL_TRY(require(!honours_units || q.units.divide(values), "units that do not divide the summed elements"));
+  auto plan =
+      std::make_shared<const ReducePlan>(q.in(0).shape, q.attributes.ints("axes"), honours_units ? q.units : Units());
+  return Prepared{.state = plan, .workspace_bytes = plan->workspace_bytes(q.threads)};
+}
+
+template <Reducer op> void launch(const KernelCall& call) {
+  static_cast<const ReducePlan*>(call.state)
+      ->run(op, call.in<float>(0), call.out<float>(0), call.workspace, call.threads());
+}
+
+template <Reducer op> void add_row(KernelTable& table, const char* name, const char* row) {
+  table.add({.op = name, .name = row, .dtypes = {DType::f32}, .prepare = prepare<op>, .launch = launch<op>});
 }
 
 }  // namespace

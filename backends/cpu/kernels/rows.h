@@ -5,6 +5,7 @@
 
 #include "backends/cpu/cpu.h"
 #include "core/backend/kernel.h"
+#include "core/base/thread_pool.h"
 
 namespace epl::cpu {
 
@@ -60,8 +61,6 @@ inline int64_t axis_row_scratch(const AxisRows& rows, int buffers, int threads) 
   return threads * buffers * rows.scratch_values() * static_cast<int64_t>(sizeof(float));
 }
 
-inline bool requires_vectors(const KernelQuery& q) {
-  return q.require(cpu_level() != CpuLevel::none, "a processor without AVX2");
-}
+inline Status require_vectors() { return require(cpu_level() != CpuLevel::none, "a processor without AVX2"); }
 
 }  // namespace epl::cpu

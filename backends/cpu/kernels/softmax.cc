@@ -6,18 +6,18 @@
 namespace epl::cpu {
 namespace {
 
-bool accepts(const KernelQuery& q) {
-  return q.require(q.in(0).shape[q.axis("axis")] > 0, "empty rows") && requires_vectors(q);
-}
-bool may_alias(const KernelQuery&, int, int) { return true; }
 AxisRows rows_of(const KernelQuery& q) { return AxisRows(q.in(0), q.axis("axis")); }
-int64_t workspace(const KernelQuery& q) { return axis_row_scratch(rows_of(q), 2, q.threads); }
+Result<Prepared> prepare(const KernelQuery& q) {
+  EPL_TRY(require(q.in(0).shape[q.axis("axis")] > 0, "empty rows"));
+  EPL_TRY(require_vectors());
+  return Prepared{.workspace_bytes = axis_row_scratch(rows_of(q), 2, q.threads), .aliases = every_alias(q)};
+}
 
 template <auto member> void one_operand(const KernelCall& call) {
   AxisRows rows = rows_of(call.query);
   auto* loop = EPL_CPU_CHOOSE(softmax_loops)().*member;
   float* y = call.out<float>(0);
-  for_each_axis_row(call.threads, rows, 2, call.workspace, [&](int64_t r, float* scratch) {
+  for_each_axis_row(call.threads(), rows, 2, call.workspace, [&](int64_t r, float* scratch) {
     float* to = rows.target(y, r, scratch);
     loop(rows.read(call.in<float>(0), r, scratch), to, rows.n);
     rows.write(y, r, to);
@@ -27,7 +27,7 @@ template <auto member> void two_operands(const KernelCall& call) {
   AxisRows rows = rows_of(call.query);
   auto* loop = EPL_CPU_CHOOSE(softmax_loops)().*member;
   float* y = call.out<float>(0);
-  for_each_axis_row(call.threads, rows, 2, call.workspace, [&](int64_t r, float* scratch) {
+  for_each_axis_row(call.threads(), rows, 2, call.workspace, [&](int64_t r, float* scratch) {
     float* to = rows.target(y, r, scratch);
     const float* a = rows.read(call.in<float>(0), r, scratch);
     loop(a, rows.read(call.in<float>(1), r, scratch + rows.scratch_values()), to, rows.n);
@@ -42,30 +42,22 @@ EPL_KERNELS(cpu, softmax) {
   table.add({.op = "softmax",
              .name = "softmax_rows",
              .dtypes = f32,
-             .accepts = accepts,
-             .workspace = workspace,
-             .may_alias = may_alias,
+             .prepare = prepare,
              .launch = one_operand<&SoftmaxLoops::softmax>});
   table.add({.op = "softmax_grad",
              .name = "softmax_grad_rows",
              .dtypes = f32,
-             .accepts = accepts,
-             .workspace = workspace,
-             .may_alias = may_alias,
+             .prepare = prepare,
              .launch = two_operands<&SoftmaxLoops::softmax_grad>});
   table.add({.op = "log_softmax",
              .name = "log_softmax_rows",
              .dtypes = f32,
-             .accepts = accepts,
-             .workspace = workspace,
-             .may_alias = may_alias,
+             .prepare = prepare,
              .launch = one_operand<&SoftmaxLoops::log_softmax>});
   table.add({.op = "log_softmax_grad",
              .name = "log_softmax_grad_rows",
              .dtypes = f32,
-             .accepts = accepts,
-             .workspace = workspace,
-             .may_alias = may_alias,
+             .prepare = prepare,
              .launch = two_operands<&SoftmaxLoops::log_softmax_grad>});
 }
 
