@@ -69,6 +69,7 @@ class TimedStream final : public Stream {
   void wait(Event& event) override { stream_.wait(event); }
   Status synchronize() override { return stream_.synchronize(); }
   ThreadPool* threads() override { return stream_.threads(); }
+  std::shared_ptr<Posts> posts() override { return stream_.posts(); }
 
  private:
   // Every step issues the same commands in the same order, so a command is known by its number.

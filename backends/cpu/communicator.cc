@@ -65,16 +65,22 @@ class Meeting {
 // A rank's place in its group, where its peers find what it asks for.
 struct alignas(64) Place {
   Collective call;
-  // What it sends to `call.peer`: the state goes around once for every send.
-  enum class Sending : uint8_t { nothing, offered, taken, copied } sending = Sending::nothing;
-  Collective sent;
-  std::mutex mutex;  // of the sending
+  // What it has sent and no receiver has taken yet, in order.
+  struct Sent {
+    Collective call;
+    std::shared_ptr<Posts> posts;
+    uint64_t post;
+  };
+  std::vector<Sent> sent;
+  std::mutex mutex;  // of what is sent
   std::condition_variable changed;
 };
 
 struct Group {
   Group(std::string group_name, int ranks, int spins)
-      : name(std::move(group_name)), size(ranks), spins(spins), places(static_cast<size_t>(ranks)) {}
+      : name(std::move(group_name)), size(ranks), spins(spins), places(static_cast<size_t>(ranks)) {
+    for (Place& place : places) place.sent.reserve(Posts::reserved);
+  }
 
   void abort(const Status& why) {
     std::vector<std::shared_ptr<Group>> parts;
@@ -86,10 +92,14 @@ struct Group {
     }
     asked.close();
     for (Place& place : places) {
+      // What a receiver has begun to copy it ends, whatever happens to the group.
+      std::vector<Place::Sent> lost;
       {
         std::lock_guard lock(place.mutex);
+        lost.swap(place.sent);
       }
       place.changed.notify_all();
+      for (const Place::Sent& sent : lost) sent.posts->end(sent.post, this->why());
     }
     for (auto& part : parts) part->abort(why);
   }
@@ -134,7 +144,8 @@ class ThreadCommunicator final : public Communicator {
       EPL_TRY(check(can_reduce(call.dtype)
                         ? Status()
                         : invalid("rank ", rank_, " called ", call.text(), ", a type that cannot be reduced")));
-    if (call.kind == Kind::send) return send(call);
+    if (call.kind == Kind::send) return send(stream, call);
+    if (const auto posts = stream.posts()) posts->wait();
     if (call.kind == Kind::receive) return receive(stream, call);
     EPL_TRY(begin(call));
     switch (call.kind) {
@@ -181,7 +192,6 @@ class ThreadCommunicator final : public Communicator {
 
  private:
   using Kind = Collective::Kind;
-  using Sending = Place::Sending;
 
   const Collective& asked_by(int rank) const { return group_->places[static_cast<size_t>(rank)].call; }
 
@@ -258,40 +268,43 @@ class ThreadCommunicator final : public Communicator {
     }
   }
 
-  Status send(const Collective& call) {
+  // Posted: the stream waits for the receiver. One that has no posts waits here.
+  Status send(Stream& stream, const Collective& call) {
+    std::shared_ptr<Posts> posts = stream.posts();
+    const bool waits = posts == nullptr;
+    if (waits) posts = std::make_shared<Posts>();
     Place& own = group_->places[static_cast<size_t>(rank_)];
-    std::unique_lock lock(own.mutex);
-    if (group_->asked.is_closed()) return group_->why();
-    own.sent = call;
-    own.sending = Sending::offered;
+    {
+      std::lock_guard lock(own.mutex);
+      if (group_->asked.is_closed()) return group_->why();
+      own.sent.push_back({call, posts, posts->add()});
+    }
     own.changed.notify_all();
-    // What the receiver has begun to copy it ends, whatever happens to the group.
-    own.changed.wait(lock, [&] {
-      return own.sending == Sending::copied || (own.sending == Sending::offered && group_->asked.is_closed());
-    });
-    const bool arrived = own.sending == Sending::copied;
-    own.sending = Sending::nothing;
-    return arrived ? Status() : group_->why();
+    if (!waits) return {};
+    posts->wait();
+    return posts->take_failure();
   }
 
   Status receive(Stream& stream, const Collective& call) {
     Place& from = group_->places[static_cast<size_t>(call.peer)];
     std::unique_lock lock(from.mutex);
-    const auto offered = [&] { return from.sending == Sending::offered && from.sent.peer == rank_; };
-    from.changed.wait(lock, [&] { return offered() || group_->asked.is_closed(); });
-    if (!offered() || group_->asked.is_closed()) return group_->why();
-    if (!agree(call, from.sent)) {
-      Status status = disagree(call.peer, from.sent, rank_, call);
+    auto found = from.sent.end();
+    from.changed.wait(lock, [&] {
+      found = std::ranges::find(from.sent, rank_, [](const Place::Sent& sent) { return sent.call.peer; });
+      return found != from.sent.end() || group_->asked.is_closed();
+    });
+    if (group_->asked.is_closed()) return group_->why();
+    if (!agree(call, found->call)) {
+      Status status = disagree(call.peer, found->call, rank_, call);
       lock.unlock();
       group_->abort(status);
       return status;
     }
-    from.sending = Sending::taken;
+    const Place::Sent sent = std::move(*found);
+    from.sent.erase(found);
     lock.unlock();
-    copy(stream, call.target, from.sent.source, call.bytes());
-    lock.lock();
-    from.sending = Sending::copied;
-    from.changed.notify_all();
+    copy(stream, call.target, sent.call.source, call.bytes());
+    sent.posts->end(sent.post);
     return {};
   }
 

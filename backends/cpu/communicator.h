@@ -2,8 +2,8 @@
 //
 // A call has two meetings. At the first, every rank has said where its operands are; then each computes its share and
 // writes it to all ranks; at the second, all shares are written. An `abort` ends the first meeting only: a rank that
-// has passed it finishes, because its peers may be writing to its memory, and nothing in between can wait. A send waits
-// until its receiver has copied: neither needs memory of its own.
+// has passed it finishes, because its peers may be writing to its memory, and nothing in between can wait. A send is
+// posted to its stream, and its receiver copies from where the sender's memory is: neither needs memory of its own.
 #pragma once
 
 #include <memory>

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "core/base/check.h"
 #include "core/base/float_environment.h"
@@ -14,17 +15,38 @@ constexpr int64_t copy_grain = 1 << 20;
 
 }  // namespace
 
+void CpuEvent::record(std::shared_ptr<Posts> posts) {
+  std::lock_guard lock(mutex_);
+  last_ = posts->last();
+  posts_ = std::move(posts);
+}
+
+Status CpuEvent::wait() const {
+  std::shared_ptr<Posts> posts;
+  uint64_t last = 0;
+  {
+    std::lock_guard lock(mutex_);
+    posts = posts_;
+    last = last_;
+  }
+  if (!posts) return {};
+  posts->wait(last);
+  return posts->failure();
+}
+
 CpuStream::CpuStream(int threads, ThreadPool::Wait wait) { pool_ = std::make_unique<ThreadPool>(threads, wait); }
 
 void CpuStream::launch(const KernelRow& row, const KernelQuery& query, const void* state, const void* const* inputs,
                        void* const* outputs, void* workspace, const StepContext& context) {
   EPL_CHECK(row.launch != nullptr, "kernel ", row.name, " of ", row.op, " has no launch");
+  posts_->wait();
   FloatEnvironment environment;
   row.launch({query, state, inputs, outputs, workspace, *this, context});
 }
 
 void CpuStream::copy(void* target, const void* source, int64_t bytes) {
   if (bytes <= 0 || target == source) return;
+  posts_->wait();
   char* to = static_cast<char*>(target);
   const char* from = static_cast<const char*>(source);
   const bool overlap = to < from + bytes && from < to + bytes;
@@ -38,10 +60,22 @@ void CpuStream::copy(void* target, const void* source, int64_t bytes) {
 }
 
 void CpuStream::fill(void* target, int64_t bytes, uint8_t value) {
+  posts_->wait();
   char* to = static_cast<char*>(target);
   pool_->run_ranges(bytes, copy_grain, [&](int64_t begin, int64_t end) {
     std::memset(to + begin, value, static_cast<size_t>(end - begin));
   });
+}
+
+void CpuStream::wait(Event& event) {
+  Status failure = static_cast<CpuEvent&>(event).wait();
+  if (failure_.ok()) failure_ = std::move(failure);
+}
+
+Status CpuStream::synchronize() {
+  posts_->wait();
+  Status own = posts_->take_failure(), other = std::exchange(failure_, {});
+  return own.ok() ? other : own;
 }
 
 }  // namespace epl::cpu

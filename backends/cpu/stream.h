@@ -1,22 +1,26 @@
-// The CPU's stream: commands run on the calling thread and its pool before the call returns.
+// The CPU's stream: commands run on the calling thread and its pool before the call returns, but for sends: those are
+// posted, and the stream's next command waits until their receivers have taken them.
 #pragma once
 
-#include <atomic>
 #include <memory>
+#include <mutex>
 
 #include "core/backend/device.h"
 
 namespace epl::cpu {
 
-// Commands that were issued before `record` have finished when it returns, so an event only has to make their writes
-// visible to the thread that waits. Waiting for an event that was never recorded does not wait.
+// A point behind the posts of a stream; all else before it is done when `record` returns. Waiting for an event that was
+// never recorded does not wait.
 class CpuEvent final : public Event {
  public:
-  void record() { recorded_.fetch_add(1, std::memory_order_release); }
-  void wait() const { static_cast<void>(recorded_.load(std::memory_order_acquire)); }
+  void record(std::shared_ptr<Posts> posts);
+  // Gives the error of what it waited for, if that failed.
+  Status wait() const;
 
  private:
-  std::atomic<uint64_t> recorded_{0};
+  mutable std::mutex mutex_;
+  std::shared_ptr<Posts> posts_;
+  uint64_t last_ = 0;
 };
 
 // Thread safety: one caller at a time.
@@ -31,13 +35,17 @@ class CpuStream final : public Stream {
   void fill(void* target, int64_t bytes, uint8_t value) override;
   void upload(void* target, const void* host_source, int64_t bytes) override { copy(target, host_source, bytes); }
   void download(void* host_target, const void* source, int64_t bytes) override { copy(host_target, source, bytes); }
-  void record(Event& event) override { static_cast<CpuEvent&>(event).record(); }
-  void wait(Event& event) override { static_cast<CpuEvent&>(event).wait(); }
-  Status synchronize() override { return {}; }
+  void record(Event& event) override { static_cast<CpuEvent&>(event).record(posts_); }
+  // A stream that waits for what failed has failed with it.
+  void wait(Event& event) override;
+  Status synchronize() override;
   ThreadPool* threads() override { return pool_.get(); }
+  std::shared_ptr<Posts> posts() override { return posts_; }
 
  private:
   std::unique_ptr<ThreadPool> pool_;
+  std::shared_ptr<Posts> posts_ = std::make_shared<Posts>();
+  Status failure_;  // of what it waited for
 };
 
 }  // namespace epl::cpu

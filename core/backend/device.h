@@ -1,8 +1,9 @@
 // The device interface: what a backend must be. A backend is a folder under backends/, about a dozen verbs, and a table
 // of kernels; tests/backend is the conformance suite that says what the verbs mean.
 //
-// Work is issued to a Stream in order. On the CPU a stream runs each command before the call returns; on others it may
-// run later, and `synchronize` waits and reports. Nothing here allocates between the first and last command of a step.
+// Work is issued to a Stream in order. On the CPU a stream runs each command before the call returns, but for what it
+// leaves to a peer; on others it may run later, and `synchronize` waits and reports. What a command names stays as it
+// is until then: memory of the host too. Nothing here allocates between the first and last command of a step.
 #pragma once
 
 #include <chrono>
@@ -14,6 +15,7 @@
 
 #include "core/backend/communicator.h"
 #include "core/backend/kernel.h"
+#include "core/backend/posts.h"
 #include "core/backend/rendezvous.h"
 #include "core/base/host.h"
 #include "core/base/thread_pool.h"
@@ -47,6 +49,8 @@ class Stream {
   virtual void wait(Event& event) = 0;
   virtual Status synchronize() = 0;
   virtual ThreadPool* threads() { return nullptr; }  // of a host stream
+  // Of a host stream: what it has left to others. Null: whoever needs another waits for it within the call.
+  virtual std::shared_ptr<Posts> posts() { return nullptr; }
   // Of a simulated stream: the time at which what it has been given is done. A collective of simulated ranks does not
   // block its caller, so that one thread may drive all ranks, one after another; a stream is not settled while it
   // stands before a call that some peer has not made, and its time is then that at which it began to wait.
