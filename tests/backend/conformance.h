@@ -11,6 +11,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 #include "core/backend/device.h"
@@ -70,6 +71,25 @@ class Backend : public testing::TestWithParam<std::string> {
 
   TestHost memory;
   std::shared_ptr<Device> device;
+};
+
+// Tests over groups of ranks: TEST_P(Ranks, ...) runs on every device that computes, for several numbers of ranks.
+class Ranks : public testing::TestWithParam<std::tuple<std::string, int>> {
+ protected:
+  void SetUp() override {
+    auto opened = open_device(std::get<0>(GetParam()), memory.host());
+    ASSERT_TRUE(opened.ok());
+    device = std::move(*opened);
+    auto created = device->create_group("world", ranks());
+    ASSERT_TRUE(created.ok());
+    group = std::move(*created);
+    ASSERT_EQ(group.size(), static_cast<size_t>(ranks()));
+  }
+  int ranks() const { return std::get<1>(GetParam()); }
+
+  TestHost memory;
+  std::shared_ptr<Device> device;
+  std::vector<std::unique_ptr<Communicator>> group;
 };
 
 // Calls body(rank, communicator, stream) on a thread for each rank and joins them.

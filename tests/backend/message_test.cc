@@ -1,0 +1,167 @@
+// What sending and receiving mean: order, who waits for whom, and how errors are said.
+#include <algorithm>
+
+#include "tests/backend/conformance.h"
+
+namespace epl {
+namespace {
+
+using Kind = Collective::Kind;
+
+// Around a ring and back, so that every rank sends to two and receives from two, in an order that never waits in a
+// circle.
+TEST_P(Ranks, what_is_sent_is_received) {
+  if (ranks() == 1) return;  // has nobody to send to
+  on_ranks(*device, group, [&](int r, Communicator& c, Stream& s) {
+    const int next = (r + 1) % ranks(), before = (r + ranks() - 1) % ranks();
+    for (int round = 0; round < 100; ++round) {
+      std::vector<int64_t> own(300, r * 1000 + round), got(300);
+      const Collective send{.kind = Kind::send, .dtype = DType::i64, .count = 300, .source = own.data(), .peer = next};
+      const Collective receive{
+          .kind = Kind::receive, .dtype = DType::i64, .count = 300, .target = got.data(), .peer = before};
+      for (int turn = 0; turn < 2; ++turn) ASSERT_TRUE(c.run(s, (turn == 0) == (r == 0) ? receive : send).ok());
+      ASSERT_EQ(got, std::vector<int64_t>(300, before * 1000 + round));
+      ASSERT_TRUE(s.synchronize().ok());
+      std::fill(own.begin(), own.end(), -1);  // it is free again
+    }
+  });
+}
+
+TEST_P(Ranks, a_send_that_its_receiver_does_not_expect_is_misuse_for_both) {
+  if (ranks() == 1) return;
+  on_ranks(*device, group, [&](int r, Communicator& c, Stream& s) {
+    std::vector<float> x(8);
+    if (r > 1) return;
+    Status status =
+        r == 0 ? c.run(s, {.kind = Kind::send, .dtype = DType::f32, .count = 8, .source = x.data(), .peer = 1})
+               : c.run(s, {.kind = Kind::receive, .dtype = DType::f32, .count = 4, .target = x.data(), .peer = 0});
+    if (status.ok()) status = s.synchronize();
+    EXPECT_EQ(status.code(), Code::misuse);
+    EXPECT_NE(status.message().find("send(8 x f32, to rank 1)"), std::string::npos) << status.message();
+    EXPECT_NE(status.message().find("receive(4 x f32, from rank 0)"), std::string::npos) << status.message();
+    EXPECT_NE(status.message().find("group world"), std::string::npos) << status.message();
+  });
+}
+
+TEST_P(Ranks, an_abort_ends_those_who_wait_for_one_peer) {
+  if (ranks() == 1) return;
+  on_ranks(*device, group, [&](int r, Communicator& c, Stream& s) {
+    float x = 1;
+    if (r == 0) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      c.abort(error(Code::deadline_exceeded, "too slow"));
+      return;
+    }
+    const Collective::Kind kind = r % 2 == 1 ? Kind::send : Kind::receive;
+    Status status = c.run(s, {.kind = kind, .dtype = DType::f32, .count = 1, .source = &x, .target = &x, .peer = 0});
+    if (status.ok()) status = s.synchronize();
+    EXPECT_EQ(status.code(), Code::deadline_exceeded);
+    EXPECT_TRUE(s.synchronize().ok()) << "an error is said once";
+  });
+}
+
+// Two ranks send to each other before either receives, as neighbours of a pipeline do: on a stream of their own, sends
+// do not keep the host from the receives that their peers wait for.
+TEST_P(Ranks, sends_on_a_stream_of_their_own_do_not_wait_for_each_other) {
+  if (ranks() == 1) return;
+  on_ranks(*device, group, [&](int r, Communicator& c, Stream& s) {
+    if (r > 1) return;
+    auto sending = device->create_stream(1).value();
+    auto sent = device->create_event(), computed = device->create_event();
+    const int messages = 40;
+    std::vector<std::vector<int64_t>> own(messages, std::vector<int64_t>(300)), got = own;
+    for (int m = 0; m < messages; ++m) {
+      std::fill(own[m].begin(), own[m].end(), 1000 * r + m);
+      s.record(*computed);
+      sending->wait(*computed);
+      ASSERT_TRUE(c.run(*sending,
+                        {.kind = Kind::send, .dtype = DType::i64, .count = 300, .source = own[m].data(), .peer = 1 - r})
+                      .ok());
+      sending->record(*sent);
+    }
+    for (int m = 0; m < messages; ++m) {
+      ASSERT_TRUE(
+          c.run(s, {.kind = Kind::receive, .dtype = DType::i64, .count = 300, .target = got[m].data(), .peer = 1 - r})
+              .ok());
+    }
+    s.wait(*sent);  // from here on what was sent may be written over
+    for (int m = 0; m < messages; ++m) s.fill(own[m].data(), 2400, 0xff);
+    EXPECT_TRUE(s.synchronize().ok());
+    EXPECT_TRUE(sending->synchronize().ok());
+    for (int m = 0; m < messages; ++m) EXPECT_EQ(got[m], std::vector<int64_t>(300, 1000 * (1 - r) + m));
+  });
+}
+
+// What the receiver has not taken yet holds back who waits for it, and nobody else.
+TEST_P(Ranks, an_event_behind_a_send_comes_when_it_was_taken) {
+  if (ranks() == 1) return;
+  std::atomic<bool> taken{false}, overtaken{false};
+  on_ranks(*device, group, [&](int r, Communicator& c, Stream& s) {
+    if (r > 1) return;
+    int64_t x = 7;
+    if (r == 1) {
+      while (!overtaken) std::this_thread::yield();
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      taken = true;
+      EXPECT_TRUE(c.run(s, {.kind = Kind::receive, .dtype = DType::i64, .count = 1, .target = &x, .peer = 0}).ok());
+      EXPECT_TRUE(s.synchronize().ok());
+      EXPECT_EQ(x, 7);
+      return;
+    }
+    auto sending = device->create_stream(1).value();
+    auto before = device->create_event(), sent = device->create_event();
+    sending->record(*before);
+    EXPECT_TRUE(c.run(*sending, {.kind = Kind::send, .dtype = DType::i64, .count = 1, .source = &x, .peer = 1}).ok());
+    sending->record(*sent);
+    s.wait(*before);  // nothing was sent before it
+    overtaken = true;
+    s.wait(*sent);
+    s.fill(&x, 8, 0);
+    EXPECT_TRUE(s.synchronize().ok());
+    EXPECT_TRUE(taken);
+  });
+}
+
+// A stream keeps its order: what comes behind a send on the same one waits for it.
+TEST_P(Ranks, a_stream_waits_for_its_own_sends) {
+  if (ranks() == 1) return;
+  on_ranks(*device, group, [&](int r, Communicator& c, Stream& s) {
+    if (r > 1) return;
+    for (int64_t round = 0; round < 50; ++round) {
+      int64_t x = round;
+      if (r == 1) {
+        EXPECT_TRUE(c.run(s, {.kind = Kind::receive, .dtype = DType::i64, .count = 1, .target = &x, .peer = 0}).ok());
+      } else {
+        EXPECT_TRUE(c.run(s, {.kind = Kind::send, .dtype = DType::i64, .count = 1, .source = &x, .peer = 1}).ok());
+        s.fill(&x, 8, 0xff);
+      }
+      EXPECT_TRUE(s.synchronize().ok());
+      EXPECT_EQ(x, r == 1 ? round : -1);
+    }
+  });
+}
+
+TEST_P(Ranks, who_waits_for_a_send_that_fails_hears_of_it) {
+  if (ranks() == 1) return;
+  on_ranks(*device, group, [&](int r, Communicator& c, Stream& s) {
+    if (r > 1) return;
+    if (r == 1) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      c.abort(error(Code::cancelled, "enough"));
+      return;
+    }
+    auto sending = device->create_stream(1).value();
+    auto sent = device->create_event();
+    float x = 1;
+    const Status posted =
+        c.run(*sending, {.kind = Kind::send, .dtype = DType::f32, .count = 1, .source = &x, .peer = 1});
+    if (!posted.ok()) return;  // the abort was quicker
+    sending->record(*sent);
+    s.wait(*sent);
+    EXPECT_EQ(s.synchronize().code(), Code::cancelled);
+    EXPECT_EQ(sending->synchronize().code(), Code::cancelled);
+  });
+}
+
+}  // namespace
+}  // namespace epl
