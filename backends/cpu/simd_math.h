@@ -53,12 +53,12 @@ template <int bias> HWY_INLINE Reduced reduce_by_ln2(V x) {
 // x between bounds; NaN stays, because x86's and Highway's minimum and maximum return the second operand then.
 HWY_INLINE V clamp(V x, float low, float high) { return hn::Min(set(high), hn::Max(set(low), x)); }
 // Highway's Ne is false of NaN; these are not.
-HWY_INLINE hn::Mask<F> is_nan(V x) { return hn::Not(hn::Eq(x, x)); }
-HWY_INLINE hn::Mask<F> not_equal(V a, V b) { return hn::Not(hn::Eq(a, b)); }
+template <class X> HWY_INLINE auto is_nan(X x) { return hn::Not(hn::Eq(x, x)); }
+template <class X> HWY_INLINE auto not_equal(X a, X b) { return hn::Not(hn::Eq(a, b)); }
 HWY_INLINE V keep_nan(V x, V y) { return hn::IfThenElse(is_nan(x), x, y); }
 // The larger and the smaller; NaN if either is.
-HWY_INLINE V max_nan(V a, V b) { return hn::IfThenElse(hn::Or(hn::Gt(a, b), is_nan(a)), a, b); }
-HWY_INLINE V min_nan(V a, V b) { return hn::IfThenElse(hn::Or(hn::Lt(a, b), is_nan(a)), a, b); }
+template <class X> HWY_INLINE X max_nan(X a, X b) { return hn::IfThenElse(hn::Or(hn::Gt(a, b), is_nan(a)), a, b); }
+template <class X> HWY_INLINE X min_nan(X a, X b) { return hn::IfThenElse(hn::Or(hn::Lt(a, b), is_nan(a)), a, b); }
 
 // Results below 1.7e-38 are zero.
 HWY_INLINE V exp(V x) {

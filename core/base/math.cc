@@ -13,26 +13,26 @@ constexpr double nan = std::numeric_limits<double>::quiet_NaN();
 constexpr double ln2_high = 0x1.62e42feep-1;
 constexpr double ln2_low = 0x1.a39ef35793c76p-33;
 
-// pi/2 in three parts of at most 33 bits, for exact products with integers up to 2^20.
-constexpr double half_pi_1 = 0x1.921fb544p+0;
-constexpr double half_pi_2 = 0x1.0b4611a6p-34;
-constexpr double half_pi_3 = 0x1.3198a2e037073p-69;
-
-// sin and cos on [-pi/4, pi/4] by their Taylor series, whose next terms are below 2^-56 there.
-double sin_small(double x) {
-  const double z = x * x;
-  double sum = 0;
-  for (int n = 17; n >= 3; n -= 2) sum = z * (1 + sum) / -(static_cast<double>(n) * (n - 1));
-  return x + x * sum;
-}
-
-double cos_small(double x) {
-  const double z = x * x;
-  double sum = 0;
-  for (int n = 18; n >= 4; n -= 2) sum = z * (1 + sum) / -(static_cast<double>(n) * (n - 1));
-  // 1 - z/2 (1 + sum), with the rounding of the first difference put back.
-  const double half = 0.5 * z, near = 1 - half;
-  return near + ((1 - near) - half - half * sum);
+// log x as a sum of two doubles, good to about 2^-60: its exponentials lose nothing.
+struct TwoDoubles {
+  double high, low;
+};
+TwoDoubles long_log(double x) {
+  int k;
+  double m = std::frexp(x, &k);  // in [0.5, 1)
+  if (m < 0.70710678118654752) {
+    m *= 2;
+    --k;
+  }
+  // log m = 2 (s + s^3/3 + s^5/5 + ...), s = f / (2 + f) with what rounding took from it.
+  const double f = m - 1, d = 2 + f, d_low = f - (d - 2);
+  const double s = f / d, s_low = (std::fma(-s, d, f) - s * d_low) / d, z = s * s;
+  double tail = 0;
+  for (int n = 25; n >= 3; n -= 2) tail = z * (2.0 / n + tail);
+  const double big = k * ln2_high, high = big + 2 * s;
+  const double lost = k == 0 ? 0 : 2 * s - (high - big);  // |2s| < |k ln 2|
+  const double rest = lost + (2 * s_low + s * tail + k * ln2_low), sum = high + rest;
+  return {sum, rest - (sum - high)};
 }
 
 }  // namespace
@@ -70,20 +70,112 @@ double log(double x) {
   return whole * ln2_high - ((half - (s * (half + r) + whole * ln2_low)) - f);
 }
 
-double cos(double x) {
-  if (!(std::fabs(x) <= 1e6)) return nan;
-  const double k = std::floor(x * (2 / pi) + 0.5);
-  const double r = ((x - k * half_pi_1) - k * half_pi_2) - k * half_pi_3;
-  switch (static_cast<int64_t>(k) & 3) {
-    case 0:
-      return cos_small(r);
-    case 1:
-      return -sin_small(r);
-    case 2:
-      return -cos_small(r);
-    default:
-      return sin_small(r);
+double expm1(double x) {
+  if (std::isnan(x) || x == 0) return x;
+  if (x > 709.79) return infinity;
+  if (x < -50) return -1;
+  // As for exp, with the 1 left apart.
+  const double k = std::floor(x * 1.4426950408889634 + 0.5);
+  const double high = x - k * ln2_high, low = k * ln2_low;
+  const double r = high - low;
+  const double error = (high - r) - low;
+  double sum = 0;
+  for (int n = 15; n >= 2; --n) sum = r * (1 + sum) / n;
+  const double small = r + (error + r * sum);
+  if (k == 0) return small;
+  if (k > 1022) return std::ldexp(1 + small, static_cast<int>(k));
+  return std::ldexp(small, static_cast<int>(k)) + (std::ldexp(1, static_cast<int>(k)) - 1);
+}
+
+double log1p(double x) {
+  if (!(x > -1)) return log(1 + x);
+  if (std::fabs(x) < 0x1p-54 || x == infinity) return x;
+  const double u = 1 + x;
+  const double lost = x < 1 ? x - (u - 1) : 1 - (u - x);  // what rounding took from 1 + x (Kahan)
+  return log(u) + lost / u;
+}
+
+double pow(double x, double y) {
+  if (y == 0 || x == 1) return 1;
+  if (std::isnan(x) || std::isnan(y)) return nan;
+  const double ax = std::fabs(x);
+  const bool integral = std::floor(y) == y, odd = integral && std::fabs(std::fmod(y, 2)) == 1;
+  const double sign = std::signbit(x) && odd ? -1 : 1;
+  if (std::isinf(y)) return ax == 1 ? 1 : (ax > 1) == (y > 0) ? infinity : 0;
+  if (ax == 0 || ax == infinity) return sign * ((ax == 0) == (y > 0) ? 0 : infinity);
+  if (x < 0 && !integral) return nan;
+  const TwoDoubles l = long_log(ax);
+  const double p = y * l.high;
+  if (p > 710) return sign * infinity;
+  if (p < -746) return sign * 0.0;
+  const double low = std::fma(y, l.high, -p) + y * l.low;
+  const double e = exp(p);
+  return sign * (std::isinf(e) ? e : e + e * low);
+}
+
+double erf(double x) {
+  const double t = std::fabs(x);
+  if (std::isnan(x) || t < 1e-18) return x * 1.1283791670955126;
+  if (t >= 6) return std::copysign(1, x);
+  const double s = t * t, s_low = std::fma(t, t, -s);
+  const double gauss = exp(-s) * (1 - s_low);
+  if (t < 1.5) {
+    // Kummer's series, whose terms are all positive: erf x = 2x/sqrt(pi) exp(-x^2) (1 + 2x^2/3 (1 + 2x^2/5 (1 + ...))).
+    double sum = 1;
+    for (int n = 63; n >= 3; n -= 2) sum = 1 + 2 * s * sum / n;
+    return 1.1283791670955126 * x * (gauss * sum);
   }
+  // 1 - erf x = exp(-x^2) / sqrt(pi) / (x + (1/2) / (x + (2/2) / (x + (3/2) / ...))), Laplace's continued fraction.
+  double fraction = t;
+  for (int n = t < 2 ? 150 : 60; n >= 1; --n) fraction = t + 0.5 * n / fraction;
+  return std::copysign(1 - gauss * 0.56418958354775629 / fraction, x);
+}
+
+double sigmoid(double x) {
+  const double e = exp(-std::fabs(x));  // no overflow, and full relative precision on both sides
+  return x < 0 ? e / (1 + e) : 1 / (1 + e);
+}
+
+double sinh(double x) {
+  const double t = std::fabs(x);
+  if (!(t > 0) || t == infinity) return x;
+  if (t < 22) {
+    const double e = expm1(t);
+    return std::copysign(0.5 * (e + e / (e + 1)), x);
+  }
+  const double half = exp(0.5 * t);
+  return std::copysign(t < 709 ? 0.5 * exp(t) : 0.5 * half * half, x);
+}
+
+double cosh(double x) {
+  const double t = std::fabs(x), e = exp(t < 709 ? t : 0.5 * t);
+  return t < 709 ? 0.5 * e + 0.5 / e : 0.5 * e * e;
+}
+
+double tanh(double x) {
+  const double t = std::fabs(x);
+  if (!(t > 0)) return x;
+  if (t >= 22) return std::copysign(1, x);
+  const double e = expm1(2 * t);
+  return std::copysign(t < 1 ? e / (e + 2) : 1 - 2 / (e + 2), x);
+}
+
+double asinh(double x) {
+  const double t = std::fabs(x);
+  if (!(t > 0) || t == infinity) return x;
+  const double s = t * t;
+  return std::copysign(t < 1e8 ? log1p(t + s / (1 + std::sqrt(s + 1))) : log(t) + ln2_high + ln2_low, x);
+}
+
+double acosh(double x) {
+  const double t = x - 1;
+  if (!(t >= 0)) return nan;
+  return x < 1e8 ? log1p(t + std::sqrt(2 * t + t * t)) : log(x) + ln2_high + ln2_low;
+}
+
+double atanh(double x) {
+  const double t = std::fabs(x);
+  return t > 0 ? std::copysign(0.5 * log1p(2 * t / (1 - t)), x) : x;
 }
 
 double power(double base, int64_t exponent) {

@@ -50,16 +50,16 @@ void evaluate_elementwise(const ScalarExpr& expr, const std::vector<const Tensor
     integral &= instruction.op != ScalarOp::cast || !is_float(instruction.type);
   }
   BroadcastIndex index(outputs[0].shape(), inputs);
-  std::vector<double> in(inputs.size()), out(outputs.size());
-  std::vector<int64_t> int_in(inputs.size()), int_out(outputs.size());
+  std::vector<double> in(inputs.size()), out(outputs.size()), values(expr.code.size());
+  std::vector<int64_t> int_in(inputs.size()), int_out(outputs.size()), int_values(expr.code.size());
   for (int64_t i = 0; i < outputs[0].elements(); ++i, index.next()) {
     if (integral) {
       for (size_t k = 0; k < inputs.size(); ++k) int_in[k] = inputs[k] ? inputs[k]->get_int(index.at(k)) : 0;
-      expr.evaluate(int_in.data(), int_out.data());
+      expr.evaluate(int_in.data(), int_out.data(), int_values.data());
       for (size_t k = 0; k < outputs.size(); ++k) outputs[k].set_int(i, int_out[k]);
     } else {
       for (size_t k = 0; k < inputs.size(); ++k) in[k] = inputs[k] ? inputs[k]->get(index.at(k)) : 0;
-      expr.evaluate(in.data(), out.data());
+      expr.evaluate(in.data(), out.data(), values.data());
       for (size_t k = 0; k < outputs.size(); ++k) outputs[k].set(i, out[k]);
     }
   }

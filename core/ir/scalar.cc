@@ -7,16 +7,20 @@
 #include <limits>
 
 #include "core/base/check.h"
+#include "core/base/math.h"
 #include "core/base/text.h"
 
 namespace epl {
 namespace {
 
 constexpr std::array infos = {
-#define EPL_X(name, arity, truth) ScalarOpInfo{#name, arity, truth},
-    EPL_SCALAR_OPS(EPL_X)
-#undef EPL_X
+#define EPL_SCALAR_OP(name, arity, family, real, integer) ScalarOpInfo{#name, arity, ScalarFamily::family},
+#include "core/ir/scalar_ops.inc"
+#undef EPL_SCALAR_OP
 };
+static_assert(infos.size() == scalar_op_count);
+
+constexpr double nan = std::numeric_limits<double>::quiet_NaN();
 
 double round_to(DType type, double value) {
   alignas(8) char element[8];
@@ -33,6 +37,16 @@ int64_t wrap_to(DType type, int64_t value) {
 double modulo(double a, double b) {  // sign of the divisor, as ONNX Mod and Python
   double r = std::fmod(a, b);
   return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+}
+
+int64_t modulo(int64_t a, int64_t b) {
+  if (b == 0 || b == -1) return 0;
+  int64_t r = a % b;
+  return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+}
+
+double half_to_even(double a) {  // in every rounding mode
+  return std::isfinite(a) ? a - std::remainder(a, 1.0) : a;
 }
 
 int64_t power(int64_t base, int64_t exponent) {
@@ -61,206 +75,35 @@ const ScalarOp* find_scalar_op(std::string_view name) {
 }
 
 double evaluate_scalar(ScalarOp op, double a, double b, double c) {
+  const auto by_integer = [&](ScalarOp same) {
+    return static_cast<double>(
+        evaluate_scalar(same, static_cast<int64_t>(a), static_cast<int64_t>(b), static_cast<int64_t>(c)));
+  };
   switch (op) {
-    case ScalarOp::input:
-    case ScalarOp::constant:
-    case ScalarOp::cast:
-      return a;
-    case ScalarOp::add:
-      return a + b;
-    case ScalarOp::sub:
-      return a - b;
-    case ScalarOp::mul:
-      return a * b;
-    case ScalarOp::div:
-      return a / b;
-    case ScalarOp::fma:
-      return std::fma(a, b, c);
-    case ScalarOp::max:
-      return std::isnan(a) || std::isnan(b) ? std::numeric_limits<double>::quiet_NaN() : std::max(a, b);
-    case ScalarOp::min:
-      return std::isnan(a) || std::isnan(b) ? std::numeric_limits<double>::quiet_NaN() : std::min(a, b);
-    case ScalarOp::pow:
-      return std::pow(a, b);
-    case ScalarOp::mod:
-      return modulo(a, b);
-    case ScalarOp::fmod:
-      return std::fmod(a, b);
-    case ScalarOp::atan2:
-      return std::atan2(a, b);
-    case ScalarOp::neg:
-      return -a;
-    case ScalarOp::abs:
-      return std::fabs(a);
-    case ScalarOp::sign:
-      return a > 0 ? 1 : a < 0 ? -1 : a;
-    case ScalarOp::sqrt:
-      return std::sqrt(a);
-    case ScalarOp::reciprocal:
-      return 1 / a;
-    case ScalarOp::exp:
-      return std::exp(a);
-    case ScalarOp::expm1:
-      return std::expm1(a);
-    case ScalarOp::log:
-      return std::log(a);
-    case ScalarOp::log1p:
-      return std::log1p(a);
-    case ScalarOp::erf:
-      return std::erf(a);
-    case ScalarOp::sin:
-      return std::sin(a);
-    case ScalarOp::cos:
-      return std::cos(a);
-    case ScalarOp::tan:
-      return std::tan(a);
-    case ScalarOp::asin:
-      return std::asin(a);
-    case ScalarOp::acos:
-      return std::acos(a);
-    case ScalarOp::atan:
-      return std::atan(a);
-    case ScalarOp::sinh:
-      return std::sinh(a);
-    case ScalarOp::cosh:
-      return std::cosh(a);
-    case ScalarOp::tanh:
-      return std::tanh(a);
-    case ScalarOp::asinh:
-      return std::asinh(a);
-    case ScalarOp::acosh:
-      return std::acosh(a);
-    case ScalarOp::atanh:
-      return std::atanh(a);
-    case ScalarOp::sigmoid:
-      return a >= 0 ? 1 / (1 + std::exp(-a)) : std::exp(a) / (1 + std::exp(a));
-    case ScalarOp::floor:
-      return std::floor(a);
-    case ScalarOp::ceil:
-      return std::ceil(a);
-    case ScalarOp::round:
-      return std::isfinite(a) ? a - std::remainder(a, 1.0) : a;  // half to even, in every rounding mode
-    case ScalarOp::eq:
-      return a == b;
-    case ScalarOp::ne:
-      return a != b;
-    case ScalarOp::lt:
-      return a < b;
-    case ScalarOp::le:
-      return a <= b;
-    case ScalarOp::gt:
-      return a > b;
-    case ScalarOp::ge:
-      return a >= b;
-    case ScalarOp::logical_and:
-      return a != 0 && b != 0;
-    case ScalarOp::logical_or:
-      return a != 0 || b != 0;
-    case ScalarOp::logical_xor:
-      return (a != 0) != (b != 0);
-    case ScalarOp::logical_not:
-      return a == 0;
-    case ScalarOp::is_nan:
-      return std::isnan(a);
-    case ScalarOp::is_inf:
-      return std::isinf(a);
-    case ScalarOp::select:
-      return a != 0 ? b : c;
-    case ScalarOp::bit_and:
-    case ScalarOp::bit_or:
-    case ScalarOp::bit_xor:
-    case ScalarOp::bit_not:
-    case ScalarOp::shift_left:
-    case ScalarOp::shift_right:
-      return static_cast<double>(
-          evaluate_scalar(op, static_cast<int64_t>(a), static_cast<int64_t>(b), static_cast<int64_t>(c)));
+#define EPL_SCALAR_OP(name, arity, family, real, integer) \
+  case ScalarOp::name:                                    \
+    return real;
+#include "core/ir/scalar_ops.inc"
+#undef EPL_SCALAR_OP
   }
   return 0;
 }
 
 int64_t evaluate_scalar(ScalarOp op, int64_t a, int64_t b, int64_t c) {
-  // Unsigned arithmetic wraps where signed would be undefined.
-  auto wrap = [](uint64_t v) { return static_cast<int64_t>(v); };
-  uint64_t ua = static_cast<uint64_t>(a), ub = static_cast<uint64_t>(b);
+  const auto wrap = [](uint64_t v) { return static_cast<int64_t>(v); };
+  const auto by_real = [&](ScalarOp same) {
+    return static_cast<int64_t>(
+        evaluate_scalar(same, static_cast<double>(a), static_cast<double>(b), static_cast<double>(c)));
+  };
+  const uint64_t ua = static_cast<uint64_t>(a), ub = static_cast<uint64_t>(b);
   switch (op) {
-    case ScalarOp::input:
-    case ScalarOp::constant:
-    case ScalarOp::cast:
-      return a;
-    case ScalarOp::add:
-      return wrap(ua + ub);
-    case ScalarOp::sub:
-      return wrap(ua - ub);
-    case ScalarOp::mul:
-      return wrap(ua * ub);
-    case ScalarOp::fma:
-      return wrap(ua * ub + static_cast<uint64_t>(c));
-    case ScalarOp::div:
-      return b == 0 ? 0 : b == -1 ? wrap(0 - ua) : a / b;
-    case ScalarOp::mod: {
-      if (b == 0 || b == -1) return 0;
-      int64_t r = a % b;
-      return r != 0 && (r < 0) != (b < 0) ? r + b : r;
-    }
-    case ScalarOp::fmod:
-      return b == 0 || b == -1 ? 0 : a % b;
-    case ScalarOp::pow:
-      return power(a, b);
-    case ScalarOp::max:
-      return std::max(a, b);
-    case ScalarOp::min:
-      return std::min(a, b);
-    case ScalarOp::neg:
-      return wrap(0 - ua);
-    case ScalarOp::abs:
-      return a < 0 ? wrap(0 - ua) : a;
-    case ScalarOp::sign:
-      return (a > 0) - (a < 0);
-    case ScalarOp::floor:
-    case ScalarOp::ceil:
-    case ScalarOp::round:
-      return a;
-    case ScalarOp::eq:
-      return a == b;
-    case ScalarOp::ne:
-      return a != b;
-    case ScalarOp::lt:
-      return a < b;
-    case ScalarOp::le:
-      return a <= b;
-    case ScalarOp::gt:
-      return a > b;
-    case ScalarOp::ge:
-      return a >= b;
-    case ScalarOp::logical_and:
-      return a && b;
-    case ScalarOp::logical_or:
-      return a || b;
-    case ScalarOp::logical_xor:
-      return !a != !b;
-    case ScalarOp::logical_not:
-      return !a;
-    case ScalarOp::is_nan:
-    case ScalarOp::is_inf:
-      return 0;
-    case ScalarOp::select:
-      return a ? b : c;
-    case ScalarOp::bit_and:
-      return a & b;
-    case ScalarOp::bit_or:
-      return a | b;
-    case ScalarOp::bit_xor:
-      return a ^ b;
-    case ScalarOp::bit_not:
-      return ~a;
-    case ScalarOp::shift_left:
-      return b < 0 || b > 63 ? 0 : wrap(ua << b);
-    case ScalarOp::shift_right:
-      return a >> (b < 0 || b > 63 ? 63 : b);
-    default:
-      return static_cast<int64_t>(
-          evaluate_scalar(op, static_cast<double>(a), static_cast<double>(b), static_cast<double>(c)));
+#define EPL_SCALAR_OP(name, arity, family, real, integer) \
+  case ScalarOp::name:                                    \
+    return integer;
+#include "core/ir/scalar_ops.inc"
+#undef EPL_SCALAR_OP
   }
+  return 0;
 }
 
 int ScalarExpr::emit(ScalarOp op, int a, int b, int c) {
@@ -321,8 +164,8 @@ std::string ScalarExpr::text() const {
 }
 
 Result<ScalarExpr> ScalarExpr::parse(std::string_view text) {
-  std::string_view whole = text;
-  auto bad = [&](std::string_view what) { return invalid("scalar expression \"", whole, "\": ", what); };
+  const std::string_view source = text;
+  auto bad = [&](std::string_view what) { return invalid("scalar expression \"", source, "\": ", what); };
   auto skip = [&] {
     while (!text.empty() && text[0] == ' ') text.remove_prefix(1);
   };
@@ -390,8 +233,7 @@ Result<ScalarExpr> ScalarExpr::parse(std::string_view text) {
 
 namespace {
 
-template <class T> void run(const ScalarExpr& expr, const T* in, T* out) {
-  std::vector<T> values(expr.code.size());
+template <class T> void run(const ScalarExpr& expr, const T* in, T* out, T* values) {
   for (size_t i = 0; i < expr.code.size(); ++i) {
     const ScalarExpr::Instruction& x = expr.code[i];
     if (x.op == ScalarOp::input) {
@@ -417,7 +259,7 @@ template <class T> void run(const ScalarExpr& expr, const T* in, T* out) {
 
 }  // namespace
 
-void ScalarExpr::evaluate(const double* in, double* out) const { run(*this, in, out); }
-void ScalarExpr::evaluate(const int64_t* in, int64_t* out) const { run(*this, in, out); }
+void ScalarExpr::evaluate(const double* in, double* out, double* values) const { run(*this, in, out, values); }
+void ScalarExpr::evaluate(const int64_t* in, int64_t* out, int64_t* values) const { run(*this, in, out, values); }
 
 }  // namespace epl

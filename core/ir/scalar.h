@@ -1,8 +1,9 @@
 // Scalar expressions: the meaning of elementwise ops, written once.
 //
-// A ScalarExpr is a short straight-line program over scalars. It is the only source of an elementwise primitive's
-// reference (evaluated in double or int64), of its vector lanes on the CPU (interpreted over tiles) and of its text for
-// a GPU; the attribute of a `fused` op is one of these as text.
+// What a single operation means is a row of core/ir/scalar_ops.inc. A ScalarExpr is a short straight-line program over
+// scalars. It is the only source of an elementwise primitive's reference (evaluated in double or int64), of its vector
+// lanes on the CPU (interpreted over tiles) and of its text for a GPU; the attribute of a `fused` op is one of these as
+// text.
 //
 // Text form: instructions separated by `;`, which define %0, %1, ... in order: an input x0, x1, ..., a number, or
 // `name(%i,...)` of earlier results; the last clause `-> %3, %5` names the outputs. A cast rounds to a type:
@@ -20,36 +21,21 @@
 
 namespace epl {
 
-// name, number of arguments, result is a truth value
-// clang-format off
-#define EPL_SCALAR_OPS(X)                                                                                     \
-  X(input, 0, false) X(constant, 0, false)                                                                    \
-  X(add, 2, false) X(sub, 2, false) X(mul, 2, false) X(div, 2, false) X(fma, 3, false)                        \
-  X(max, 2, false) X(min, 2, false) X(pow, 2, false) X(mod, 2, false) X(fmod, 2, false) X(atan2, 2, false)    \
-  X(neg, 1, false) X(abs, 1, false) X(sign, 1, false) X(sqrt, 1, false) X(reciprocal, 1, false)               \
-  X(exp, 1, false) X(expm1, 1, false) X(log, 1, false) X(log1p, 1, false) X(erf, 1, false)                    \
-  X(sin, 1, false) X(cos, 1, false) X(tan, 1, false) X(asin, 1, false) X(acos, 1, false) X(atan, 1, false)    \
-  X(sinh, 1, false) X(cosh, 1, false) X(tanh, 1, false) X(asinh, 1, false) X(acosh, 1, false) X(atanh, 1, false) \
-  X(sigmoid, 1, false)                                                                                        \
-  X(floor, 1, false) X(ceil, 1, false) X(round, 1, false)                                                     \
-  X(eq, 2, true) X(ne, 2, true) X(lt, 2, true) X(le, 2, true) X(gt, 2, true) X(ge, 2, true)                   \
-  X(logical_and, 2, true) X(logical_or, 2, true) X(logical_xor, 2, true) X(logical_not, 1, true)              \
-  X(is_nan, 1, true) X(is_inf, 1, true)                                                                       \
-  X(bit_and, 2, false) X(bit_or, 2, false) X(bit_xor, 2, false) X(bit_not, 1, false)                          \
-  X(shift_left, 2, false) X(shift_right, 2, false)                                                            \
-  X(select, 3, false) X(cast, 1, false)
-// clang-format on
-
 enum class ScalarOp : uint8_t {
-#define EPL_X(name, arity, truth) name,
-  EPL_SCALAR_OPS(EPL_X)
-#undef EPL_X
+#define EPL_SCALAR_OP(name, arity, family, real, integer) name,
+#include "core/ir/scalar_ops.inc"
+#undef EPL_SCALAR_OP
 };
+inline constexpr int scalar_op_count = static_cast<int>(ScalarOp::cast) + 1;  // cast is the last row
+
+// Results of the last three are truth values.
+enum class ScalarFamily : uint8_t { leaf, number, bits, comparison, logic, test };
 
 struct ScalarOpInfo {
   std::string_view name;
   int arity;
-  bool truth;
+  ScalarFamily family;
+  constexpr bool truth() const { return family >= ScalarFamily::comparison; }
 };
 const ScalarOpInfo& scalar_op_info(ScalarOp op);
 const ScalarOp* find_scalar_op(std::string_view name);
@@ -75,8 +61,9 @@ struct ScalarExpr {
   std::string text() const;
   static Result<ScalarExpr> parse(std::string_view text);
   // Evaluates one element. `int64` evaluation is used where all operands are integers or truth values.
-  void evaluate(const double* in, double* out) const;
-  void evaluate(const int64_t* in, int64_t* out) const;
+  // `values` is room for a result of every instruction.
+  void evaluate(const double* in, double* out, double* values) const;
+  void evaluate(const int64_t* in, int64_t* out, int64_t* values) const;
   friend bool operator==(const ScalarExpr&, const ScalarExpr&) = default;
 };
 

@@ -217,31 +217,31 @@ class RegionWriter {
       if (x.op == ScalarOp::input) {
         now.push_back(operand(node.inputs[x.a]));
       } else if (x.op == ScalarOp::constant) {
-        now.push_back(whole_.constant(x.value));
+        now.push_back(expression_.constant(x.value));
       } else if (x.op == ScalarOp::cast) {
-        now.push_back(whole_.cast(now[x.a], x.type));
+        now.push_back(expression_.cast(now[x.a], x.type));
       } else {
         const auto argument = [&](int k) { return k < 0 ? -1 : now[k]; };
-        now.push_back(whole_.emit(x.op, argument(x.a), argument(x.b), argument(x.c)));
+        now.push_back(expression_.emit(x.op, argument(x.a), argument(x.b), argument(x.c)));
       }
     }
     for (size_t i = 0; i < node.outputs.size(); ++i) {
       if (node.outputs[i]) at_[node.outputs[i].index] = now[own.outputs[i]];
     }
   }
-  void give(Value value) { whole_.outputs.push_back(at_[value.index]); }
+  void give(Value value) { expression_.outputs.push_back(at_[value.index]); }
   const std::vector<Value>& inputs() const { return inputs_; }
 
   // The expression; its inputs are inputs(), which broadcast to the region's shape.
   ScalarExpr finish() {
     restore_shape();
-    whole_.inputs = static_cast<int>(inputs_.size());
-    return whole_;
+    expression_.inputs = static_cast<int>(inputs_.size());
+    return expression_;
   }
 
  private:
   int operand(Value value) {
-    if (!value) return whole_.constant(0);  // as the reference has it
+    if (!value) return expression_.constant(0);  // as the reference has it
     int& at = at_[value.index];
     if (at < 0) {
       at = outside(value);
@@ -255,27 +255,27 @@ class RegionWriter {
 
   // A result of the region as the separate node would have stored it.
   int rounded(int at, DType type) {
-    const ScalarExpr::Instruction& x = whole_.code[at];
+    const ScalarExpr::Instruction& x = expression_.code[at];
     if (type == DType::f64 || x.op == ScalarOp::input || (x.op == ScalarOp::cast && x.type == type)) return at;
-    if (type == DType::boolean && scalar_op_info(x.op).truth) return at;
-    return whole_.cast(at, type);
+    if (type == DType::boolean && scalar_op_info(x.op).truth()) return at;
+    return expression_.cast(at, type);
   }
 
   int outside(Value value) {
     const ValueInfo& info = graph_.value(value);
     if (info.kind == ValueKind::constant && info.type.elements() == 1 && !is_integer(info.type.dtype)) {
       numbers_.push_back(value);
-      return whole_.constant(info.data.get(0));
+      return expression_.constant(info.data.get(0));
     }
     // What is only broadcast is read where it comes from.
     if (info.producer) {
       const Node& producer = graph_.node(info.producer);
       if (producer.op->name == "broadcast_to" && producer.region == graph_.node(NodeId{group_.members[0]}).region) {
         broadcast_.push_back(value);
-        return whole_.input(input(producer.inputs[0]));
+        return expression_.input(input(producer.inputs[0]));
       }
     }
-    return whole_.input(input(value));
+    return expression_.input(input(value));
   }
 
   int input(Value value) {
@@ -310,7 +310,7 @@ class RegionWriter {
 
   const Graph& graph_;
   const Group& group_;
-  ScalarExpr whole_;
+  ScalarExpr expression_;
   std::vector<Value> inputs_, numbers_, broadcast_;
   std::vector<int> at_;  // instruction of a value, -1 for none yet
 };

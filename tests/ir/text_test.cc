@@ -14,7 +14,8 @@ TEST(ScalarExpr, PrintsAndParses) {
   ASSERT_TRUE(parsed.ok()) << parsed.status().to_string();
   EXPECT_EQ(*parsed, e);
   double in[] = {0.0, 3.0}, out[1];
-  parsed->evaluate(in, out);
+  double values[16];
+  parsed->evaluate(in, out, values);
   EXPECT_EQ(out[0], 2.5);
   for (const char* bad :
        {"", "x0", "mul(x0,x1) -> %0", "x0; frob(%0) -> %1", "x0 -> %1", "x0; cast(%0,f99) -> %1", "x0; cast(%0,f32"}) {

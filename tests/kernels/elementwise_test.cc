@@ -34,9 +34,9 @@ void check(const Launch& launch, double relative = 2e-6, double absolute = 1e-6)
   ASSERT_TRUE(parsed.ok()) << parsed.status().to_string();
   std::vector<Tensor> got = launch_everywhere(launch);
   ASSERT_EQ(got.size(), launch.outputs.size());
-  bool whole = true;
-  for (const Tensor& in : launch.inputs) whole &= !is_float(in.dtype());
-  for (const TensorType& out : launch.outputs) whole &= !is_float(out.dtype);
+  bool integral = true;
+  for (const Tensor& in : launch.inputs) integral &= !is_float(in.dtype());
+  for (const TensorType& out : launch.outputs) integral &= !is_float(out.dtype);
   const Shape& shape = launch.outputs[0].shape;
   for (int64_t e = 0; e < element_count(shape); ++e) {
     std::vector<double> in, out(launch.outputs.size());
@@ -46,10 +46,13 @@ void check(const Launch& launch, double relative = 2e-6, double absolute = 1e-6)
       in.push_back(t.get(at));
       int_in.push_back(is_float(t.dtype()) ? 0 : t.get_int(at));
     }
-    whole ? parsed->evaluate(int_in.data(), int_out.data()) : parsed->evaluate(in.data(), out.data());
+    std::vector<double> values(parsed->code.size());
+    std::vector<int64_t> int_values(parsed->code.size());
+    integral ? parsed->evaluate(int_in.data(), int_out.data(), int_values.data())
+             : parsed->evaluate(in.data(), out.data(), values.data());
     for (size_t o = 0; o < out.size(); ++o) {
       Tensor want(TensorType{launch.outputs[o].dtype, {1}});
-      whole ? want.set_int(0, int_out[o]) : want.set(0, out[o]);
+      integral ? want.set_int(0, int_out[o]) : want.set(0, out[o]);
       ASSERT_TRUE(near(got[o].get(e), want.get(0), relative, absolute))
           << launch.attributes.text("expression") << " output " << o << " element " << e << ": " << got[o].get(e)
           << ", expected " << want.get(0) << ", first operand " << (in.empty() ? 0 : in[0]);
@@ -291,13 +294,85 @@ TEST(Elementwise, LargeIntegersStayExact) {
   EXPECT_EQ(chosen.get(1), 1.5);
 }
 
+Tensor random_float(DType type, Shape shape, int seed, double low = -3, double high = 3) {
+  Tensor out(TensorType{type, std::move(shape)});
+  std::mt19937_64 engine(static_cast<uint64_t>(seed));
+  std::uniform_real_distribution<double> value(low, high);
+  for (int64_t i = 0; i < out.elements(); ++i) out.set(i, value(engine));
+  return out;
+}
+
+// Every operation in the arithmetic of the double meaning.
+TEST(Elementwise, Float64IsTheMeaningItself) {
+  constexpr double inf = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
+  const double few[] = {0.0, -0.0, 1, -1, 0.5, -2.5, 1e-300, 1e300, 7.25, -40, inf, -inf, nan};
+  const auto n = static_cast<int64_t>(std::size(few) * std::size(few)) + 100;
+  Tensor a = random_float(DType::f64, {n}, 1), b = random_float(DType::f64, {n}, 2);
+  for (size_t i = 0; i < std::size(few) * std::size(few); ++i) {
+    a.set(static_cast<int64_t>(i), few[i / std::size(few)]);
+    b.set(static_cast<int64_t>(i), few[i % std::size(few)]);
+  }
+  const TensorType real{DType::f64, {n}}, truth{DType::boolean, {n}};
+  for (int i = 0; i < scalar_op_count; ++i) {
+    const auto& info = scalar_op_info(static_cast<ScalarOp>(i));
+    if (info.arity == 0 || info.name == "cast" || info.name == "fma") continue;
+    if (info.family == ScalarFamily::bits) continue;  // of integers
+    const char* arguments[] = {"(%0)", "(%0,%1)", "(%0,%1,%0)"};
+    check(fused(cat("x0; x1; ", info.name, arguments[info.arity - 1], " -> %2"), {a, b}, {info.truth() ? truth : real}),
+          0, 0);
+  }
+  check(fused("x0; x1; fma(%0,%1,%0) -> %2", {random_float(DType::f64, {n}, 3), random_float(DType::f64, {n}, 4)},
+              {real}),
+        0, 0);
+}
+
+TEST(Elementwise, Float64Regions) {
+  const Shape shape = {37, 301};
+  const TensorType real{DType::f64, shape};
+  Tensor x = random_float(DType::f64, shape, 1), row = random_float(DType::f64, {301}, 2);
+  check(fused("x0; x1; mul(%0,%1); add(%2,%0); tanh(%3); 0.5; mul(%4,%5); exp(%6) -> %7, %3", {x, row}, {real, real}),
+        1e-15, 0);
+  // With truth values, integers and other floats.
+  check(fused("x0; x1; 0; gt(%0,%2); select(%3,%0,%1) -> %4, %3", {x, random_int(DType::i32, {301}, 3, -9, 9)},
+              {real, TensorType{DType::boolean, shape}}),
+        0, 0);
+  check(fused("x0; x1; cast(%0,f64); mul(%1,%2) -> %3", {random_float(DType::f32, {301}, 4), x}, {real}), 0, 0);
+  check(fused("x0; cast(%0,f32); 3; div(%1,%2) -> %3, %1", {x}, {real, f32_type(shape)}), 0, 0);
+  check(fused("x0; cast(%0,bf16) -> %1, %0, %0", {x},
+              {TensorType{DType::bf16, shape}, TensorType{DType::f16, shape}, TensorType{DType::f32, shape}}),
+        0, 0);
+  check(fused("x0; cast(%0,i8); cast(%1,f64) -> %2, %1", {x}, {real, TensorType{DType::i8, shape}}), 0, 0);
+  check(fused("x0; 2; pow(%0,%1); -0.5; pow(%2,%3) -> %4", {x}, {real}), 1e-15, 0);
+}
+
+// 16-bit floats are computed with in float32: a single operation rounds as the meaning does, but for rare cases
+// between two float32 where rounding twice is not rounding once.
+TEST(Elementwise, FloatsOf16Bits) {
+  const Shape shape = {37, 301};
+  for (DType type : {DType::f16, DType::bf16}) {
+    SCOPED_TRACE(dtype_name(type));
+    const double step = type == DType::f16 ? 1.0 / 1024 : 1.0 / 128;
+    const TensorType own{type, shape};
+    Tensor x = random_float(type, shape, 1), row = random_float(type, {301}, 2);
+    check(fused("x0; x1; mul(%0,%1) -> %2", {x, row}, {own}), 0, 0);
+    check(fused("x0; x1; add(%0,%1) -> %2", {x, row}, {own}), 0, 0);
+    check(fused("x0; x1; div(%0,%1); tanh(%2); exp(%0) -> %3, %4", {x, row}, {own, own}), step, 1e-7);
+    check(fused(cat("x0; x1; mul(%0,%1); cast(%2,", dtype_name(type), "); add(%3,%0) -> %4, %3"), {x, row}, {own, own}),
+          0, 0);
+    check(fused("x0; x1; lt(%0,%1) -> %2", {x, row}, {TensorType{DType::boolean, shape}}), 0, 0);
+    check(fused("x0; cast(%0,f32) -> %1", {x}, {f32_type(shape)}), 0, 0);
+    check(fused("x0; x1; mul(%0,%1) -> %2", {random_float(type, {}, 3), x}, {own}), 0, 0);
+    check(fused(cat("x0; cast(%0,", dtype_name(type), ") -> %1"), {random_f32(shape, 4, -1e6, 1e6)}, {own}), 0, 0);
+  }
+}
+
 TEST(Elementwise, RefusesWithAReason) {
-  Tensor x(TensorType{DType::f64, {4}});
+  Tensor x(TensorType{DType::u64, {4}});
   std::vector<Refusal> refusals;
-  KernelQuery q = query_of(fused("x0; exp(%0) -> %1", {x}, {TensorType{DType::f64, {4}}}));
+  KernelQuery q = query_of(fused("x0; abs(%0) -> %1", {x}, {TensorType{DType::u64, {4}}}));
   kernel_table().choose(q, &refusals);
   ASSERT_FALSE(refusals.empty());
-  EXPECT_NE(refusals[0].reason.find("f64"), std::string::npos);
+  EXPECT_NE(refusals[0].reason.find("u64"), std::string::npos);
 }
 
 // Rows of a tensor computed alone have the bits they have in the whole.

@@ -21,58 +21,44 @@ namespace {
 
 constexpr int64_t most = 70;  // four vectors of AVX-512 and a tail
 
-enum class Kind { real, whole, truth, i8, i16, i32, u8, u16, u32 };
-size_t size_of(Kind kind) {
-  switch (kind) {
-    case Kind::whole:
-      return 8;
-    case Kind::real:
-    case Kind::i32:
-    case Kind::u32:
-      return 4;
-    case Kind::i16:
-    case Kind::u16:
-      return 2;
-    default:
-      return 1;
-  }
-}
-
-// A row of a level's table, and what its operands and its result are.
+// A row of a level's table, and what its operands and its result are: the classes are f32, f64 and i64.
 struct Row {
   std::string name;
   const Lane* lanes;
-  Kind from, to;
+  DType from, to;
 };
+
+constexpr DType classes[] = {DType::f32, DType::f64, DType::i64};
 
 std::vector<Row> rows(const LaneTable& table) {
   std::vector<Row> out;
-  auto add = [&](std::string name, const Lane* lanes, Kind from, Kind to) {
-    if (lanes[0]) out.push_back({std::move(name), lanes, from, to});
+  auto add = [&](std::string name, int row, DType from, DType to) {
+    if (table.lanes[row][0]) out.push_back({std::move(name), table.lanes[row], from, to});
   };
-  for (int i = 0; i < scalar_ops; ++i) {
-    const auto op = static_cast<ScalarOp>(i);
-    const bool compares = op == ScalarOp::eq || op == ScalarOp::ne || op == ScalarOp::lt || op == ScalarOp::le ||
-                          op == ScalarOp::gt || op == ScalarOp::ge;
-    add(cat("real ", i), table.real[i], Kind::real, Kind::real);
-    add(cat("whole ", i), table.whole[i], Kind::whole, compares ? Kind::real : Kind::whole);
+  for (int r = 0; r < real_classes; ++r) {
+    const auto c = static_cast<ElementClass>(r);
+    for (int i = 0; i < scalar_op_count; ++i) {
+      const auto op = static_cast<ScalarOp>(i);
+      const bool compares = scalar_op_info(op).family == ScalarFamily::comparison;
+      const auto name = cat(scalar_op_info(op).name, " ", dtype_name(classes[r]));
+      add(name, real_row(c, op), classes[r], classes[r]);
+      add(cat(name, " of integers"), integer_row(c, op), DType::i64, compares ? classes[r] : DType::i64);
+    }
+    for (int i = 0; i < static_cast<int>(Pair::count); ++i) {
+      add(cat("pair ", i), pair_row(c, static_cast<Pair>(i)), classes[r], classes[r]);
+    }
+    add("truth", truth_row(c), DType::i64, classes[r]);
   }
-  for (int i = 0; i < static_cast<int>(Pair::count); ++i) add(cat("pair ", i), table.pair[i], Kind::real, Kind::real);
-  auto convert = [&](Conversion c, Kind from, Kind to) {
-    const int i = static_cast<int>(c);
-    add(cat("conversion ", i), table.convert[i], from, to);
-  };
-  convert(Conversion::real_to_whole, Kind::real, Kind::whole);
-  convert(Conversion::whole_to_real, Kind::whole, Kind::real);
-  convert(Conversion::truth_to_real, Kind::truth, Kind::real);
-  convert(Conversion::real_to_truth, Kind::real, Kind::truth);
-  convert(Conversion::whole_to_truth_real, Kind::whole, Kind::real);
-  convert(Conversion::copy_real, Kind::real, Kind::real);
-  convert(Conversion::copy_whole, Kind::whole, Kind::whole);
-  const Kind integers[] = {Kind::i8, Kind::i16, Kind::i32, Kind::u8, Kind::u16, Kind::u32};
-  for (int i = 0; i < 6; ++i) {
-    convert(static_cast<Conversion>(static_cast<int>(Conversion::i8_to_whole) + i), integers[i], Kind::whole);
-    convert(static_cast<Conversion>(static_cast<int>(Conversion::whole_to_i8) + i), Kind::whole, integers[i]);
+  for (int from = 0; from < element_classes; ++from) {
+    for (int to = 0; to < element_classes; ++to) {
+      add("class to class", convert_row(static_cast<ElementClass>(from), static_cast<ElementClass>(to)), classes[from],
+          classes[to]);
+    }
+    for (int t = 0; t < dtype_count; ++t) {
+      const auto type = static_cast<DType>(t);
+      add(cat("load ", dtype_name(type)), load_row(type, static_cast<ElementClass>(from)), type, classes[from]);
+      add(cat("store ", dtype_name(type)), store_row(static_cast<ElementClass>(from), type), classes[from], type);
+    }
   }
   return out;
 }
@@ -82,42 +68,40 @@ template <class T> void put(std::vector<uint8_t>& bytes, int64_t i, T value) {
 }
 
 // As many elements as a lane is given and none behind them.
-std::vector<uint8_t> operand(Kind kind, int64_t n, std::mt19937& random) {
+std::vector<uint8_t> operand(DType type, int64_t n, std::mt19937& random) {
   constexpr float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
   constexpr float special[] = {0.0f, -0.0f, 1,   -1,   2,   0.5f,     1e-40f, 88,
                                -103, 3e38f, inf, -inf, nan, 16777216, -7.5f,  1e10f};
-  constexpr int64_t wholes[] = {0, 1, -1, 2, 63, 64, 255, -256, int64_t{1} << 40, INT64_MAX, INT64_MIN};
-  std::vector<uint8_t> bytes(n * size_of(kind));
+  constexpr int64_t integers[] = {0, 1, -1, 2, 63, 64, 255, -256, int64_t{1} << 40, INT64_MAX, INT64_MIN};
+  std::vector<uint8_t> bytes(n * dtype_bytes(type));
   for (int64_t i = 0; i < n; ++i) {
     const bool rare = random() % 2;
     const auto small = static_cast<int64_t>(random() % 21) - 10;
-    if (kind == Kind::real) {
+    if (type == DType::f32) {
       put(bytes, i, rare ? special[random() % std::size(special)] : static_cast<float>(small) * 0.37f);
-    } else if (kind == Kind::whole) {
-      put(bytes, i, rare ? wholes[random() % std::size(wholes)] : small);
-    } else if (kind == Kind::truth) {
+    } else if (type == DType::f64) {
+      put(bytes, i, rare ? double{special[random() % std::size(special)]} : static_cast<double>(small) * 0.37);
+    } else if (type == DType::i64) {
+      put(bytes, i, rare ? integers[random() % std::size(integers)] : small);
+    } else if (type == DType::boolean) {
       put(bytes, i, static_cast<uint8_t>(rare));
     } else {
-      for (size_t b = 0; b < size_of(kind); ++b) bytes[i * size_of(kind) + b] = static_cast<uint8_t>(random());
+      for (size_t b = 0; b < dtype_bytes(type); ++b) bytes[i * dtype_bytes(type) + b] = static_cast<uint8_t>(random());
     }
   }
   return bytes;
 }
 
 // The same bits, but that one NaN is as good as another: which operand's it is depends on the instruction's order.
-bool same(Kind kind, const uint8_t* x, const uint8_t* y) {
-  if (std::memcmp(x, y, size_of(kind)) == 0) return true;
-  if (kind != Kind::real) return false;
-  float a, b;
-  std::memcpy(&a, x, sizeof a);
-  std::memcpy(&b, y, sizeof b);
-  return std::isnan(a) && std::isnan(b);
+bool same(DType type, const uint8_t* x, const uint8_t* y) {
+  if (std::memcmp(x, y, dtype_bytes(type)) == 0) return true;
+  return is_float(type) && std::isnan(load_double(type, x, 0)) && std::isnan(load_double(type, y, 0));
 }
 
 // `reference`: the lane that gives the elements one by one.
 void check(const Row& row, Lane reference, int variant, int64_t n, std::mt19937& random) {
   constexpr uint8_t untouched = 0xa7;
-  const size_t from = size_of(row.from), to = size_of(row.to);
+  const size_t from = dtype_bytes(row.from), to = dtype_bytes(row.to);
   std::array<std::vector<uint8_t>, 3> in;
   for (int k = 0; k < 3; ++k) in[k] = operand(row.from, variant >> k & 1 ? 1 : n, random);
   std::vector<uint8_t> got(n * to + 64, untouched), want(n * to);
@@ -134,7 +118,7 @@ TEST(Lanes, EveryVariantIsTheLaneElementByElement) {
   if (detected_cpu_level() == CpuLevel::none) GTEST_SKIP() << "a processor without AVX2";
   std::mt19937 random(1);
   const std::vector<Row> references = rows(v3::lane_table());
-  EXPECT_GE(references.size(), 80u);
+  EXPECT_GE(references.size(), 200u);
   for (CpuLevel level : {CpuLevel::v3, CpuLevel::v4}) {
     if (level > detected_cpu_level()) continue;  // its table, too, is made by code of its level
     const std::vector<Row> all = level == CpuLevel::v4 ? rows(v4::lane_table()) : references;

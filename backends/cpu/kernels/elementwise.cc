@@ -58,19 +58,26 @@ class ElementwisePlan::Run {
     for (size_t v = 0; v < plan_.values_.size(); ++v) {
       const Value& value = plan_.values_[v];
       if (!value.constant) continue;
-      if (value.whole) {
-        *reinterpret_cast<int64_t*>(uniform_ + 8 * v) = integer_value(value.number);
-      } else {
-        *reinterpret_cast<float*>(uniform_ + 8 * v) = static_cast<float>(value.number);
+      std::byte* at = uniform_ + 8 * v;
+      switch (value.type) {
+        case ElementClass::real32:
+          *reinterpret_cast<float*>(at) = static_cast<float>(value.number);
+          break;
+        case ElementClass::real64:
+          *reinterpret_cast<double*>(at) = value.number;
+          break;
+        case ElementClass::integer:
+          *reinterpret_cast<int64_t*>(at) = integer_value(value.number);
+          break;
       }
     }
     for (const Step& s : plan_.uniform_steps_) {
       void* result = uniform_ + 8 * s.result;
       if (s.kind == Kind::load) {
-        lanes_.convert[s.index][0](call_.inputs[s.arguments[0]], nullptr, nullptr, result, 1);
+        lanes_.lanes[s.row][0](call_.inputs[s.arguments[0]], nullptr, nullptr, result, 1);
       } else {
         auto at = [&](int k) { return s.arguments[k] < 0 ? nullptr : where_[s.arguments[k]]; };
-        lane(s, 0)(at(0), at(1), at(2), result, 1);
+        lanes_.lanes[s.row][0](at(0), at(1), at(2), result, 1);
       }
     }
   }
@@ -86,8 +93,7 @@ class ElementwisePlan::Run {
     for (size_t o = 0; o < plan_.outputs_.size(); ++o) {
       const Output& output = plan_.outputs_[o];
       if ((direct_ >> o & 1) || !call_.outputs[o]) continue;
-      lanes_.convert[output.conversion][one_[output.value]](where_[output.value], nullptr, nullptr, target(o, first),
-                                                            count);
+      lanes_.lanes[output.row][one_[output.value]](where_[output.value], nullptr, nullptr, target(o, first), count);
     }
   }
 
@@ -96,19 +102,6 @@ class ElementwisePlan::Run {
     if (number >= 9223372036854775807.0) return INT64_MAX;
     if (number <= -9223372036854775808.0) return INT64_MIN;
     return static_cast<int64_t>(number);
-  }
-
-  Lane lane(const Step& s, int variant) const {
-    switch (s.kind) {
-      case Kind::real:
-        return lanes_.real[s.index][variant];
-      case Kind::whole:
-        return lanes_.whole[s.index][variant];
-      case Kind::pair:
-        return lanes_.pair[s.index][variant];
-      default:
-        return lanes_.convert[s.index][variant];
-    }
   }
 
   std::byte* slot(int value) const { return slots_ + plan_.values_[value].slot * plan_.tile_ * plan_.element_bytes_; }
@@ -136,20 +129,20 @@ class ElementwisePlan::Run {
     std::byte* scratch = slot(s.result);
     where_[s.result] = scratch;
     if (input.layout.full) {
-      lanes_.convert[s.index][0](source + first * input.bytes, nullptr, nullptr, scratch, count);
+      lanes_.lanes[s.row][0](source + first * input.bytes, nullptr, nullptr, scratch, count);
       return;
     }
-    int64_t element = plan_.values_[s.result].whole ? 8 : 4;
+    const int64_t element = class_bytes(plan_.values_[s.result].type);
     for_each_run(input.layout, first, count, [&](int64_t offset, bool repeated, int64_t run) {
       const std::byte* from = source + offset * input.bytes;
       if (run == count && input.in_place) {
         where_[s.result] = from;
         one_[s.result] = repeated;
       } else if (run == count && repeated) {
-        lanes_.convert[s.index][0](from, nullptr, nullptr, scratch, 1);
+        lanes_.lanes[s.row][0](from, nullptr, nullptr, scratch, 1);
         one_[s.result] = 1;
       } else {
-        lanes_.convert[s.index][repeated](from, nullptr, nullptr, scratch, run);
+        lanes_.lanes[s.row][repeated](from, nullptr, nullptr, scratch, run);
         scratch += run * element;
       }
     });
@@ -165,7 +158,7 @@ class ElementwisePlan::Run {
     int output = plan_.values_[s.result].output;
     bool direct = output >= 0 && (direct_ >> output & 1);
     void* result = direct ? target(output, first) : slot(s.result);
-    lane(s, variant)(operands[0], operands[1], operands[2], result, count);
+    lanes_.lanes[s.row][variant](operands[0], operands[1], operands[2], result, count);
     where_[s.result] = result;
     one_[s.result] = 0;
   }
@@ -213,7 +206,6 @@ namespace {
 
 Result<Prepared> prepare(const KernelQuery& q) {
   EPL_ASSIGN(const ScalarExpr expression, ScalarExpr::parse(q.attributes.text("expression")));
-  EPL_TRY(require(!q.attributes.has("reduce_axes"), "a reduction at the edge"));
   std::string reason;
   std::shared_ptr<const ElementwisePlan> plan =
       ElementwisePlan::make(expression, q.input_types, q.output_types, &reason);

@@ -3,8 +3,8 @@
 // `prepare` turns the expression into steps over values: each step is one lane (lanes.h) over a tile of a few hundred
 // elements, whose intermediate results stay in the first-level cache. Operands of the output's shape are read where
 // they are, results are written where they belong; broadcast operands are gathered, and what is one element for the
-// whole tensor is computed once per launch. Element types: float32, bool, and integers up to 64 bits but u64; integer
-// arithmetic runs in int64 as in the reference.
+// whole tensor is computed once per launch. Element types: all but u64. Reals are computed in float64 where any of the
+// region is float64, else in float32, which f16 and bf16 are loaded into and rounded from; integers in int64.
 // Thread safety: a plan never changes after `make`; launches may run together, each with its own workspace.
 #pragma once
 
@@ -37,15 +37,15 @@ class ElementwisePlan {
 
  private:
   friend class PlanBuilder;
-  enum class Kind : uint8_t { real, whole, convert, pair, load };
+  enum class Kind : uint8_t { real, integer, pair, convert, load };
   struct Step {
     Kind kind;
-    int index;                        // of the lane in its table; for a load, the conversion
+    int row;                          // of the lane table
     int arguments[3] = {-1, -1, -1};  // values; for a load, the input
     int result;
   };
   struct Value {
-    bool whole = false;
+    ElementClass type = ElementClass::real32;
     bool truth = false;    // a real that is 0 or 1
     bool uniform = false;  // one element for the whole tensor
     bool constant = false;
@@ -63,7 +63,7 @@ class ElementwisePlan {
   struct Output {
     int value;
     int bytes;
-    int conversion;  // Conversion that stores it
+    int row;  // of the lane that stores it
   };
   class Run;
 

@@ -9,35 +9,26 @@
 namespace epl::cpu {
 namespace {
 
-// Which conversion brings elements of memory into a value, and back.
-struct Storage {
-  bool whole;
-  Conversion load, store;
-};
-std::optional<Storage> storage_of(DType type) {
-  using enum Conversion;
-  switch (type) {
-    case DType::f32:
-      return Storage{false, copy_real, copy_real};
-    case DType::boolean:
-      return Storage{false, truth_to_real, real_to_truth};
-    case DType::i64:
-      return Storage{true, copy_whole, copy_whole};
-    case DType::i8:
-      return Storage{true, i8_to_whole, whole_to_i8};
-    case DType::i16:
-      return Storage{true, i16_to_whole, whole_to_i16};
-    case DType::i32:
-      return Storage{true, i32_to_whole, whole_to_i32};
-    case DType::u8:
-      return Storage{true, u8_to_whole, whole_to_u8};
-    case DType::u16:
-      return Storage{true, u16_to_whole, whole_to_u16};
-    case DType::u32:
-      return Storage{true, u32_to_whole, whole_to_u32};
-    default:
-      return std::nullopt;
-  }
+bool is_integer_class(ElementClass c) { return c == ElementClass::integer; }
+
+// The class that computes with elements of a type; `real` is that of the region's reals. Nothing computes with u64.
+std::optional<ElementClass> class_of(DType type, ElementClass real) {
+  if (type == DType::u64) return std::nullopt;
+  return is_integer(type) ? ElementClass::integer : real;
+}
+// Whether memory holds what lanes of the class read.
+bool is_class_itself(DType type, ElementClass c) {
+  return type == (c == ElementClass::real32 ? DType::f32 : c == ElementClass::real64 ? DType::f64 : DType::i64);
+}
+
+// The class of a region's reals: the wider wherever a float64 is read, made on the way or written.
+ElementClass real_class(const ScalarExpr& expression, const std::vector<TensorType>& inputs,
+                        const std::vector<TensorType>& outputs) {
+  bool wide = false;
+  for (const TensorType& type : inputs) wide |= type.dtype == DType::f64;
+  for (const TensorType& type : outputs) wide |= type.dtype == DType::f64;
+  for (const auto& x : expression.code) wide |= x.op == ScalarOp::cast && x.type == DType::f64;
+  return wide ? ElementClass::real64 : ElementClass::real32;
 }
 
 struct Range {
@@ -79,9 +70,7 @@ bool broadcasts_to(const Shape& from, const Shape& to) {
   return true;
 }
 
-bool is_comparison(ScalarOp op) { return op >= ScalarOp::eq && op <= ScalarOp::ge; }
-bool is_logical(ScalarOp op) { return op >= ScalarOp::logical_and && op <= ScalarOp::logical_not; }
-bool is_bitwise(ScalarOp op) { return op >= ScalarOp::bit_and && op <= ScalarOp::shift_right; }
+bool is_of(ScalarOp op, ScalarFamily family) { return scalar_op_info(op).family == family; }
 
 }  // namespace
 
@@ -125,12 +114,13 @@ class PlanBuilder {
     for (const TensorType& type : output_types_) {
       if (type.shape != shape) return refuse("outputs of different shapes");
     }
+    real_ = real_class(expression_, input_types_, output_types_);
     for (const TensorType& type : input_types_) {
-      auto storage = storage_of(type.dtype);
-      if (!storage) return refuse(cat("an operand of type ", dtype_name(type.dtype)));
+      const auto own = class_of(type.dtype, real_);
+      if (!own) return refuse(cat("an operand of type ", dtype_name(type.dtype)));
       if (!broadcasts_to(type.shape, shape)) return refuse("an operand that does not broadcast to the output");
       Plan::Input input{.layout = layout_of(type.shape, shape), .bytes = static_cast<int>(dtype_bytes(type.dtype))};
-      input.in_place = storage->load == Conversion::copy_real || storage->load == Conversion::copy_whole;
+      input.in_place = is_class_itself(type.dtype, *own);
       plan_->inputs_.push_back(std::move(input));
     }
     return true;
@@ -142,8 +132,8 @@ class PlanBuilder {
   }
   Plan::Value& value(int v) { return plan_->values_[v]; }
 
-  int add_step(Kind kind, int index, std::initializer_list<int> arguments, Plan::Value result) {
-    Plan::Step step{.kind = kind, .index = index};
+  int add_step(Kind kind, int row, std::initializer_list<int> arguments, Plan::Value result) {
+    Plan::Step step{.kind = kind, .row = row};
     result.uniform = true;
     std::ranges::copy(arguments, step.arguments);
     for (int a : arguments) result.uniform &= value(a).uniform;
@@ -151,34 +141,45 @@ class PlanBuilder {
     (result.uniform ? plan_->uniform_steps_ : plan_->steps_).push_back(step);
     return step.result;
   }
-  int convert(Conversion conversion, int v, Plan::Value result) {
-    return add_step(Kind::convert, static_cast<int>(conversion), {v}, result);
+  int real_step(ScalarOp op, std::initializer_list<int> arguments, bool truth = false) {
+    return add_step(Kind::real, real_row(real_, op), arguments, {.type = real_, .truth = truth});
   }
-  int constant(double number, bool whole) {
-    return add_value({.whole = whole, .uniform = true, .constant = true, .number = number});
+  int integer_step(ScalarOp op, std::initializer_list<int> arguments) {
+    return add_step(Kind::integer, integer_row(real_, op), arguments, {.type = ElementClass::integer});
+  }
+  // As memory of a type would hold it, and back.
+  int through(DType type, int v) {
+    const ElementClass own = value(v).type;
+    const int stored = add_step(Kind::convert, store_row(own, type), {v}, {.type = own});
+    return add_step(Kind::convert, load_row(type, own), {stored}, {.type = own});
+  }
+  int constant(double number, ElementClass type) {
+    return add_value({.type = type, .uniform = true, .constant = true, .number = number});
   }
 
   int as_real(int v) {
-    if (value(v).constant) return value(v).whole ? constant(value(v).number, false) : v;
-    return value(v).whole ? convert(Conversion::whole_to_real, v, {}) : v;
+    if (value(v).constant) return constant(value(v).number, real_);
+    if (value(v).type == real_) return v;
+    return add_step(Kind::convert, convert_row(ElementClass::integer, real_), {v}, {.type = real_});
   }
-  int as_whole(int v) {
-    if (value(v).constant) return value(v).whole ? v : constant(std::trunc(value(v).number), true);
-    return value(v).whole ? v : convert(Conversion::real_to_whole, v, {.whole = true});
+  int as_integer(int v) {
+    if (value(v).type == ElementClass::integer) return v;
+    if (value(v).constant) return constant(std::trunc(value(v).number), ElementClass::integer);
+    return add_step(Kind::convert, convert_row(real_, ElementClass::integer), {v}, {.type = ElementClass::integer});
   }
   int as_truth(int v) {
-    if (value(v).constant) return constant(value(v).number != 0, false);
+    if (value(v).constant) return constant(value(v).number != 0, real_);
     if (value(v).truth) return v;
-    if (value(v).whole) return convert(Conversion::whole_to_truth_real, v, {.truth = true});
-    return add_step(Kind::real, static_cast<int>(ScalarOp::ne), {v, constant(0, false)}, {.truth = true});
+    if (value(v).type == real_) return real_step(ScalarOp::ne, {v, constant(0, real_)}, true);
+    return add_step(Kind::convert, truth_row(real_), {v}, {.type = real_, .truth = true});
   }
 
   int load(int input) {
     const TensorType& type = input_types_[input];
-    Storage storage = *storage_of(type.dtype);
-    Plan::Step step{.kind = Kind::load, .index = static_cast<int>(storage.load), .arguments = {input, -1, -1}};
+    const ElementClass own = *class_of(type.dtype, real_);
+    Plan::Step step{.kind = Kind::load, .row = load_row(type.dtype, own), .arguments = {input, -1, -1}};
     bool uniform = type.elements() == 1 && plan_->elements_ != 1;
-    step.result = add_value({.whole = storage.whole, .truth = type.dtype == DType::boolean, .uniform = uniform});
+    step.result = add_value({.type = own, .truth = type.dtype == DType::boolean, .uniform = uniform});
     (uniform ? plan_->uniform_steps_ : plan_->steps_).push_back(step);
     return step.result;
   }
@@ -190,7 +191,7 @@ class PlanBuilder {
       if (x.op == ScalarOp::input) {
         v = load(x.a);
       } else if (x.op == ScalarOp::constant) {
-        v = constant(x.value, false);
+        v = constant(x.value, real_);
       } else if (x.op == ScalarOp::cast) {
         v = cast(value_of_[x.a], x.type);
       } else {
@@ -203,91 +204,85 @@ class PlanBuilder {
   }
 
   int cast(int v, DType type) {
-    if (type == DType::f32) return as_real(v);
     if (type == DType::boolean) return as_truth(v);
-    auto storage = storage_of(type);
-    if (!storage) return refuse(cat("a cast to ", dtype_name(type))), -1;
-    bool was_whole = value(v).whole;
-    int w = as_whole(v);
+    const auto to = class_of(type, real_);
+    if (!to) return refuse(cat("a cast to ", dtype_name(type))), -1;
+    if (is_float(type)) return is_class_itself(type, real_) ? as_real(v) : through(type, as_real(v));
+    const bool was_integer = is_integer_class(value(v).type);
+    const int w = as_integer(v);
     if (type == DType::i64) return w;
-    if (was_whole) {  // wraps, as storing does
-      int narrow = convert(storage->store, w, {.whole = true});
-      return convert(storage->load, narrow, {.whole = true});
-    }
+    if (was_integer) return through(type, w);  // wraps, as storing does
     Range range = range_of(type);
-    int low = add_step(Kind::whole, static_cast<int>(ScalarOp::max), {w, constant(range.low, true)}, {.whole = true});
-    return add_step(Kind::whole, static_cast<int>(ScalarOp::min), {low, constant(range.high, true)}, {.whole = true});
+    const int low = integer_step(ScalarOp::max, {w, constant(range.low, ElementClass::integer)});
+    return integer_step(ScalarOp::min, {low, constant(range.high, ElementClass::integer)});
   }
 
   bool is_integral_constant(int v) { return value(v).constant && std::trunc(value(v).number) == value(v).number; }
 
   // Whether an operation on these operands is one of integers.
-  bool runs_whole(ScalarOp op, std::initializer_list<int> arguments) {
-    if (is_bitwise(op)) return true;
-    if (is_logical(op) || !lanes_.whole[static_cast<int>(op)][0]) return false;
+  bool runs_on_integers(ScalarOp op, std::initializer_list<int> arguments) {
+    if (is_of(op, ScalarFamily::bits)) return true;
+    if (is_of(op, ScalarFamily::logic) || !lanes_.lanes[integer_row(real_, op)][0]) return false;
     bool any = false;
     for (int a : arguments) {
-      any |= value(a).whole && !value(a).constant;
-      if (!value(a).whole && !value(a).truth && !is_integral_constant(a)) return false;
+      const bool integer = is_integer_class(value(a).type);
+      any |= integer && !value(a).constant;
+      if (!integer && !value(a).truth && !is_integral_constant(a)) return false;
     }
     return any;
   }
 
   int operation(const ScalarExpr::Instruction& x) {
     int arity = scalar_op_info(x.op).arity;
-    int index = static_cast<int>(x.op);
     int a = value_of_[x.a], b = arity > 1 ? value_of_[x.b] : -1, c = arity > 2 ? value_of_[x.c] : -1;
     if (x.op == ScalarOp::select) {
       a = as_truth(a);
-      if (runs_whole(x.op, {b, c}))
-        return add_step(Kind::whole, index, {as_whole(a), as_whole(b), as_whole(c)}, {.whole = true});
-      bool truth = value(b).truth && value(c).truth;
-      return add_step(Kind::real, index, {a, as_real(b), as_real(c)}, {.truth = truth});
+      if (runs_on_integers(x.op, {b, c})) return integer_step(x.op, {as_integer(a), as_integer(b), as_integer(c)});
+      const bool truth = value(b).truth && value(c).truth;
+      return real_step(x.op, {a, as_real(b), as_real(c)}, truth);
     }
     if (x.op == ScalarOp::pow && value(b).constant) {
       if (int y = small_power(as_real(a), value(b).number); y >= 0) return y;
     }
-    bool truth = scalar_op_info(x.op).truth;
-    bool whole = arity == 1   ? runs_whole(x.op, {a})
-                 : arity == 2 ? runs_whole(x.op, {a, b})
-                              : runs_whole(x.op, {a, b, c});
-    if (!whole && !lanes_.real[index][0]) return refuse(cat("the operation ", scalar_op_info(x.op).name)), -1;
-    auto bring = [&](int v) { return whole ? as_whole(v) : is_logical(x.op) ? as_truth(v) : as_real(v); };
-    Plan::Value result{.whole = whole && !is_comparison(x.op), .truth = truth};
-    Kind kind = whole ? Kind::whole : Kind::real;
-    if (arity == 1) return add_step(kind, index, {bring(a)}, result);
-    if (arity == 2) return add_step(kind, index, {bring(a), bring(b)}, result);
-    return add_step(kind, index, {bring(a), bring(b), bring(c)}, result);
+    const bool integer = arity == 1   ? runs_on_integers(x.op, {a})
+                         : arity == 2 ? runs_on_integers(x.op, {a, b})
+                                      : runs_on_integers(x.op, {a, b, c});
+    const int row = integer ? integer_row(real_, x.op) : real_row(real_, x.op);
+    if (!lanes_.lanes[row][0]) return refuse(cat("the operation ", scalar_op_info(x.op).name)), -1;
+    auto bring = [&](int v) {
+      return integer ? as_integer(v) : is_of(x.op, ScalarFamily::logic) ? as_truth(v) : as_real(v);
+    };
+    const bool stays = integer && !is_of(x.op, ScalarFamily::comparison);
+    Plan::Value result{.type = stays ? ElementClass::integer : real_, .truth = scalar_op_info(x.op).truth()};
+    Kind kind = integer ? Kind::integer : Kind::real;
+    if (arity == 1) return add_step(kind, row, {bring(a)}, result);
+    if (arity == 2) return add_step(kind, row, {bring(a), bring(b)}, result);
+    return add_step(kind, row, {bring(a), bring(b), bring(c)}, result);
   }
 
   // x^p by products and square roots; -1 where p is not one of these.
   int small_power(int x, double p) {
-    auto real = [&](ScalarOp op, std::initializer_list<int> arguments) {
-      return add_step(Kind::real, static_cast<int>(op), arguments, {});
-    };
     if (p == 1) return x;
-    if (p == 2) return real(ScalarOp::mul, {x, x});
-    if (p == 3) return real(ScalarOp::mul, {real(ScalarOp::mul, {x, x}), x});
-    if (p == 0.5) return real(ScalarOp::sqrt, {x});
-    if (p == -0.5) return real(ScalarOp::reciprocal, {real(ScalarOp::sqrt, {x})});
-    if (p == -1) return real(ScalarOp::reciprocal, {x});
+    if (p == 2) return real_step(ScalarOp::mul, {x, x});
+    if (p == 3) return real_step(ScalarOp::mul, {real_step(ScalarOp::mul, {x, x}), x});
+    if (p == 0.5) return real_step(ScalarOp::sqrt, {x});
+    if (p == -0.5) return real_step(ScalarOp::reciprocal, {real_step(ScalarOp::sqrt, {x})});
+    if (p == -1) return real_step(ScalarOp::reciprocal, {x});
     return -1;
   }
 
   bool store_outputs() {
     for (size_t o = 0; o < output_types_.size(); ++o) {
-      auto storage = storage_of(output_types_[o].dtype);
-      if (!storage) return refuse(cat("a result of type ", dtype_name(output_types_[o].dtype)));
+      const DType type = output_types_[o].dtype;
+      const auto own = class_of(type, real_);
+      if (!own) return refuse(cat("a result of type ", dtype_name(type)));
       int v = value_of_[expression_.outputs[o]];
-      v = storage->whole ? as_whole(v) : output_types_[o].dtype == DType::boolean ? as_truth(v) : as_real(v);
-      Plan::Output output{.value = v,
-                          .bytes = static_cast<int>(dtype_bytes(output_types_[o].dtype)),
-                          .conversion = static_cast<int>(storage->store)};
-      bool copies = storage->store == Conversion::copy_real || storage->store == Conversion::copy_whole;
+      v = type == DType::boolean ? as_truth(v) : is_integer_class(*own) ? as_integer(v) : as_real(v);
       bool computed = std::ranges::any_of(plan_->steps_,
                                           [&](const Plan::Step& s) { return s.result == v && s.kind != Kind::load; });
-      if (copies && computed && value(v).output < 0) value(v).output = static_cast<int>(o);
-      plan_->outputs_.push_back(output);
+      if (is_class_itself(type, *own) && computed && value(v).output < 0) value(v).output = static_cast<int>(o);
+      plan_->outputs_.push_back(
+          {.value = v, .bytes = static_cast<int>(dtype_bytes(type)), .row = store_row(*own, type)});
     }
     return true;
   }
@@ -310,13 +305,11 @@ class PlanBuilder {
         int v = s.arguments[k];
         if (v < 0 || uses[v] != 1 || maker[v] < 0) continue;
         const Plan::Step& inner = plan_->steps_[maker[v]];
-        auto pair = inner.kind == Kind::real
-                        ? pair_of(static_cast<ScalarOp>(inner.index), static_cast<ScalarOp>(s.index), k)
-                        : std::nullopt;
+        auto pair = inner.kind == Kind::real ? pair_of(op_of(inner), op_of(s), k) : std::nullopt;
         if (!pair) continue;
         gone[maker[v]] = true;
         s = {.kind = Kind::pair,
-             .index = static_cast<int>(*pair),
+             .row = pair_row(real_, *pair),
              .arguments = {inner.arguments[0], inner.arguments[1], s.arguments[1 - k]},
              .result = s.result};
         break;
@@ -328,6 +321,8 @@ class PlanBuilder {
     }
     plan_->steps_.resize(kept);
   }
+
+  ScalarOp op_of(const Plan::Step& s) const { return static_cast<ScalarOp>(s.row - real_row(real_, ScalarOp{})); }
 
   // The pair for outer(inner(a, b), c) if place is 0, outer(c, inner(a, b)) if it is 1.
   static std::optional<Pair> pair_of(ScalarOp inner, ScalarOp outer, int place) {
@@ -379,7 +374,7 @@ class PlanBuilder {
       if (!same_size) free.insert(free.end(), dying[i].begin(), dying[i].end());
     }
     for (const Plan::Value& v : plan_->values_) {
-      if (v.whole) plan_->element_bytes_ = 8;
+      plan_->element_bytes_ = std::max(plan_->element_bytes_, class_bytes(v.type));
     }
   }
 
@@ -389,7 +384,8 @@ class PlanBuilder {
     int64_t most = 1024;
     int64_t streams =
         std::ranges::count_if(plan_->inputs_, [](const Plan::Input& in) { return in.in_place && in.layout.full; });
-    while (most > 256 && most * (plan_->element_bytes_ * plan_->slots_ + 8 * streams) > 24576) most /= 2;
+    while (most > 256 && most * (plan_->element_bytes_ * plan_->slots_ + 2 * class_bytes(real_) * streams) > 24576)
+      most /= 2;
     plan_->tile_ = most;
     for (const Plan::Input& input : plan_->inputs_) {
       int64_t row = input.layout.sizes.back();
@@ -408,6 +404,7 @@ class PlanBuilder {
   const std::vector<TensorType>& output_types_;
   const LaneTable& lanes_;
   std::unique_ptr<Plan> plan_;
+  ElementClass real_ = ElementClass::real32;
   std::vector<int> value_of_;  // of each instruction
   std::string reason_;
 };

@@ -1,52 +1,60 @@
-// The lanes of the elementwise engine: one small loop over a tile for each scalar operation and class of value.
+// The lanes of the elementwise engine: one small loop over a tile for each scalar operation and class of element.
 //
-// Values of a fused expression are of two classes: `real` (float32; truth values are 0 and 1) and `whole` (int64, every
-// integer type). A lane reads up to three operands, each a tile or one broadcast element, and writes a tile.
+// Values of a fused expression are of three classes: reals of 32 and of 64 bits (truth values are 0 and 1 of the
+// region's real class), and integers (int64, for every integer type). Types of memory are loaded into a class and
+// stored from it: f16 and bf16 are computed with as real32. A lane reads up to three operands, each a tile or one
+// broadcast element, and writes a tile.
 #pragma once
 
 #include <cstdint>
 
+#include "core/base/dtype.h"
+#include "core/ir/scalar.h"
+
 namespace epl::cpu {
 
-// operands, result, elements. An absent operand is null. The result may be an operand.
+// operands, result, elements. An absent operand is null. The result may be an operand of as many bytes.
 using Lane = void (*)(const void* a, const void* b, const void* c, void* y, int64_t n);
 
 // Bit k of a variant says that operand k is one element for the whole tile.
 inline constexpr int lane_variants = 8;
-inline constexpr int scalar_ops = 64;  // at least the number of ScalarOps
 
-enum class Conversion : uint8_t {
-  real_to_whole,        // truncates, saturates; NaN is 0
-  whole_to_real,        // rounds once, to nearest even
-  truth_to_real,        // uint8 0 or 1 in memory
-  real_to_truth,        // 1 where the value is not 0
-  whole_to_truth_real,  // 0 or 1 as a real
-  // To and from whole, as memory holds the integer types; values wrap.
-  i8_to_whole,
-  i16_to_whole,
-  i32_to_whole,
-  u8_to_whole,
-  u16_to_whole,
-  u32_to_whole,
-  whole_to_i8,
-  whole_to_i16,
-  whole_to_i32,
-  whole_to_u8,
-  whole_to_u16,
-  whole_to_u32,
-  copy_real,
-  copy_whole,
-  count
-};
+enum class ElementClass : uint8_t { real32, real64, integer };
+inline constexpr int real_classes = 2, element_classes = 3;
+constexpr int class_bytes(ElementClass c) { return c == ElementClass::real32 ? 4 : 8; }
 
 // Pairs of operations evaluated in one pass; rounding is that of the two (mul_add is not a fused multiply-add).
 enum class Pair : uint8_t { mul_add, mul_sub, mul_rsub, add_mul, sub_mul, mul_mul, count };
 
+// Rows of the table; one that no lane fills is null.
+constexpr int real_row(ElementClass c, ScalarOp op) {
+  return static_cast<int>(c) * scalar_op_count + static_cast<int>(op);
+}
+// Operations of integers. Comparisons give truth values, which are reals of class c.
+constexpr int integer_row(ElementClass c, ScalarOp op) { return real_classes * scalar_op_count + real_row(c, op); }
+inline constexpr int pair_rows = 2 * real_classes * scalar_op_count;
+constexpr int pair_row(ElementClass c, Pair pair) {
+  return pair_rows + static_cast<int>(c) * static_cast<int>(Pair::count) + static_cast<int>(pair);
+}
+// Memory of a type into a class, and back. Integers wrap; what rounds, rounds once, to nearest even.
+inline constexpr int load_rows = pair_rows + real_classes * static_cast<int>(Pair::count);
+constexpr int load_row(DType type, ElementClass c) {
+  return load_rows + static_cast<int>(c) * dtype_count + static_cast<int>(type);
+}
+constexpr int store_row(ElementClass c, DType type) { return element_classes * dtype_count + load_row(type, c); }
+// From class to class. A real becomes an integer by truncation and saturates; NaN is 0.
+inline constexpr int convert_rows = load_rows + 2 * element_classes * dtype_count;
+constexpr int convert_row(ElementClass from, ElementClass to) {
+  return convert_rows + static_cast<int>(from) * element_classes + static_cast<int>(to);
+}
+// An integer to 0 or 1, a real of class c.
+constexpr int truth_row(ElementClass c) {
+  return convert_rows + element_classes * element_classes + static_cast<int>(c);
+}
+inline constexpr int lane_rows = truth_row(ElementClass::real64) + 1;
+
 struct LaneTable {
-  Lane real[scalar_ops][lane_variants] = {};
-  Lane whole[scalar_ops][lane_variants] = {};
-  Lane convert[static_cast<int>(Conversion::count)][lane_variants] = {};
-  Lane pair[static_cast<int>(Pair::count)][lane_variants] = {};
+  Lane lanes[lane_rows][lane_variants] = {};
 };
 
 namespace v3 {
