@@ -13,12 +13,11 @@
 
 #include "backends/cpu/communicator.h"
 #include "backends/cpu/cpu.h"
+#include "backends/cpu/kernels/rows.h"
 #include "backends/cpu/stream.h"
 #include "core/backend/pack.h"
 
 namespace epl::cpu {
-
-void fill_kernel_table(KernelTable& table);  // generated
 
 namespace {
 
@@ -72,7 +71,7 @@ class CpuDevice final : public Device {
   CpuDevice(const Host& host, const DeviceOptions& options) : memory_(std::make_shared<Memory>()) {
     memory_->host = host;
     if (options.any_order) add_pack(host);  // first: its rows are preferred
-    fill_kernel_table(kernels_);
+    kernels_.add(kernel_table());
   }
 
   std::string description() const override { return cat(cpu_model(), ", ", cpu_level_name(cpu_level())); }

@@ -45,38 +45,18 @@ std::string no_path_reason(const Graph& graph, Value wanted, int end) {
   return used ? "the loss does not depend on it" : "no node uses it";
 }
 
-// What the gradients of slices of one value add up to, where the slices lie side by side along one dimension and fill
-// it: a concat, which writes the whole once. The sum would write it once for each, and then add zeros. Var{} where they
-// do not.
-Var join_slices(Builder& builder, const std::vector<Var>& parts) {
-  if (parts.size() < 2) return {};
-  struct Piece {
-    int64_t begin, end;
-    Value dy;
-  };
+// What the parts of a gradient add up to, where they come from nodes of one op that knows better than adding; else
+// Var{}.
+Var joined(Builder& builder, const std::vector<Var>& parts) {
   const Graph& graph = builder.graph();
-  std::vector<Piece> pieces;
-  int64_t axis = -1;
+  const OpDef* op = nullptr;
   for (const Var& part : parts) {
     const ValueInfo& info = graph.value(part.value());
-    if (info.kind != ValueKind::result) return {};
-    const Node& node = graph.node(info.producer);
-    if (node.op->name != "slice_grad") return {};
-    const Ints &axes = node.attributes.ints("axes"), &steps = node.attributes.ints("steps");
-    if (axes.size() != 1 || (axis >= 0 && axes[0] != axis) || (!steps.empty() && steps[0] != 1)) return {};
-    axis = axes[0];
-    const int64_t begin = node.attributes.ints("starts")[0];
-    pieces.push_back({begin, begin + graph.type(node.inputs[0]).shape[axis], node.inputs[0]});
+    const OpDef* made_by = info.kind == ValueKind::result ? graph.node(info.producer).op : nullptr;
+    if (!made_by || !made_by->joined || (op && made_by != op)) return {};
+    op = made_by;
   }
-  std::ranges::sort(pieces, {}, &Piece::begin);
-  std::vector<Var> joined;
-  int64_t end = 0;
-  for (const Piece& piece : pieces) {
-    if (piece.begin != end) return {};
-    end = piece.end;
-    joined.push_back(builder.var(piece.dy));
-  }
-  return end == parts[0].dim(static_cast<int>(axis)) ? builder.concat(joined, axis) : Var();
+  return parts.size() > 1 ? op->joined(builder, parts) : Var();
 }
 
 bool has_gradient(const OpDef& op) { return op.gradient || op.body; }
@@ -140,7 +120,7 @@ class Differentiator {
     if (!totals_[v.index] && !parts_[v.index].empty()) {
       builder_.set_scope(cat(graph_.value(v).name, ".gradient"));
       std::vector<Var> parts = parts_[v.index];
-      Var sum = join_slices(builder_, parts);
+      Var sum = joined(builder_, parts);
       if (!sum) {
         sum = parts.back();
         for (size_t i = parts.size() - 1; i-- > 0;) sum = sum + parts[i];
@@ -221,7 +201,7 @@ class Differentiator {
     std::vector<Var> inputs;
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       inputs.push_back(!node.inputs[i] ? Var()
-                       : needed[i]     ? builder_.emit("identity", {builder_.var(node.inputs[i])})
+                       : needed[i]     ? builder_.identity(builder_.var(node.inputs[i]))
                                        : builder_.var(node.inputs[i]));
     }
     int body_begin = graph_.node_count();

@@ -110,16 +110,10 @@ struct BackendRow {
   std::vector<BackendPack> packs;
   Result<std::shared_ptr<Device>> (*open)(const Host& host, const DeviceOptions& options) = nullptr;
 };
-struct BackendTable {
-  std::vector<BackendRow> rows;
-};
-void fill_backend_table(BackendTable& table);  // generated
+using BackendTable = TableOf<BackendRow>;
+const BackendTable& backend_table();  // generated
 Result<std::shared_ptr<Device>> open_device(std::string_view name, const Host& host, const DeviceOptions& options = {});
 
-#define EPL_BACKEND(row_name)                                                                                     \
-  static ::epl::BackendRow epl_backend_##row_name();                                                              \
-  void EPL_BACKEND_row_##row_name(::epl::BackendTable& table);                                                    \
-  void EPL_BACKEND_row_##row_name(::epl::BackendTable& table) { table.rows.push_back(epl_backend_##row_name()); } \
-  static ::epl::BackendRow epl_backend_##row_name()
+#define EPL_BACKEND(row_name) EPL_ROW(EPL_BACKEND, row_name, ::epl::BackendTable, ::epl::BackendRow)
 
 }  // namespace epl

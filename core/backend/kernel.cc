@@ -48,6 +48,10 @@ Result<Prepared> prepare(const KernelRow& row, const KernelQuery& query) {
 
 void KernelTable::add(KernelRow row) { rows_[row.op].push_back(std::move(row)); }
 
+void KernelTable::add(const KernelTable& table) {
+  for (const auto& [op, rows] : table.rows_) rows_[op].insert(rows_[op].end(), rows.begin(), rows.end());
+}
+
 const std::vector<KernelRow>& KernelTable::rows(std::string_view op) const {
   static const std::vector<KernelRow> none;
   const auto it = rows_.find(std::string(op));

@@ -19,6 +19,7 @@
 
 #include "core/base/attributes.h"
 #include "core/base/status.h"
+#include "core/base/table.h"
 #include "core/base/units.h"
 
 namespace epl {
@@ -114,6 +115,7 @@ struct ChosenKernel {
 class KernelTable {
  public:
   void add(KernelRow row);
+  void add(const KernelTable& table);  // its rows behind those that are there
   const std::vector<KernelRow>& rows(std::string_view op) const;
   bool has(std::string_view op) const { return !rows(op).empty(); }
   // The first row that accepts, or none; the refusals before it (all of them if none does) are appended to `refusals`.
@@ -124,7 +126,7 @@ class KernelTable {
 };
 
 #define EPL_KERNELS(backend, row_name)                                    \
-  void EPL_KERNELS_row_##backend##_##row_name(::epl::KernelTable& table); \
-  void EPL_KERNELS_row_##backend##_##row_name([[maybe_unused]] ::epl::KernelTable& table)
+  EPL_ROW_AS(EPL_KERNELS, backend##_##row_name, ::epl::KernelTable, void, \
+             ([[maybe_unused]] ::epl::KernelTable & table), EPL_KERNELS_make_##backend##_##row_name(table))
 
 }  // namespace epl

@@ -9,7 +9,7 @@
 namespace epl::capi {
 namespace {
 
-using Declared = std::vector<std::pair<std::string, Attribute>>;
+using Declared = std::vector<AttributeSpec>;
 
 const Declared& own_options() {
   static const Declared options = {{"batch", int64_t{0}}, {"order", std::string("sequential")},
@@ -43,7 +43,7 @@ Result<Opened> open_dataset(const Engine& engine, const std::string& path, std::
     name = reader->text();
   EPL_ASSIGN(const ReaderRow* row, find_reader(name, path));
   Declared declared = own_options();
-  for (const ReaderOption& option : row->options) declared.emplace_back(option.name, option.value);
+  for (const ReaderOption& option : row->options) declared.push_back({option.name, option.value});
   const bool splits = std::ranges::none_of(
       row->options, [](const ReaderOption& option) { return option.name == "split"; });  // else the reader does
   if (splits)

@@ -5,8 +5,8 @@
 #include "core/base/processor.h"
 #include "core/capi/json.h"
 #include "core/data/reader.h"
-#include "core/ir/model.h"
-#include "core/ir/template.h"
+#include "core/frontend/model.h"
+#include "core/frontend/template.h"
 #include "core/strategy/strategy.h"
 #include "core/train/loss.h"
 #include "core/train/metric.h"
@@ -15,12 +15,6 @@
 
 namespace epl::capi {
 namespace {
-
-Json options_json(const std::vector<std::pair<std::string, Attribute>>& options) {
-  Json out = Json::object();
-  for (const auto& [name, value] : options) out[name] = attribute_json(value);
-  return out;
-}
 
 Json options_json(const std::vector<AttributeSpec>& options) {
   Json out = Json::object();
@@ -90,10 +84,8 @@ std::string describe_engine(const Engine& engine) {
   out["abi"] = EPL_ABI_VERSION;
   out["processor"] = processor_name();
   out["threads"] = engine.host.threads;
-  BackendTable backends;
-  fill_backend_table(backends);
   Json packs = Json::array();
-  for (const BackendRow& row : backends.rows) {
+  for (const BackendRow& row : backend_table().rows) {
     out["devices"].push_back({{"name", row.name}, {"doc", row.doc}});
     for (const BackendPack& pack : row.packs) {
       packs.push_back({{"name", pack.name},
@@ -117,9 +109,7 @@ std::string describe_engine(const Engine& engine) {
   Json readers = Json::array();
   for (const ReaderRow& row : reader_table().rows) readers.push_back(reader_json(row));
   out["readers"] = readers;
-  TemplateTable templates;
-  fill_template_table(templates);
-  out["templates"] = rows_json(templates.rows);
+  out["templates"] = rows_json(template_table().rows);
   Json keys = Json::array();
   for (const ConfigKey& key : config_keys()) {
     keys.push_back({{"name", key.name},

@@ -6,7 +6,7 @@
 #include "core/autodiff/gradient.h"
 #include "core/capi/describe.h"
 #include "core/capi/json.h"
-#include "core/ir/model.h"
+#include "core/frontend/model.h"
 
 namespace epl::capi {
 namespace {

@@ -69,13 +69,13 @@ bool from_json(const Json& json, const Attribute& like, Attribute& out) {
 
 }  // namespace
 
-Result<Attributes> parse_options(std::string_view text, const std::vector<std::pair<std::string, Attribute>>& declared,
+Result<Attributes> parse_options(std::string_view text, const std::vector<AttributeSpec>& declared,
                                  std::string_view what) {
   Attributes out;
   std::vector<std::string> known;
-  for (const auto& [name, value] : declared) {
-    out.set(name, value);
-    known.push_back(name);
+  for (const AttributeSpec& spec : declared) {
+    out.set(spec.name, spec.value);
+    known.push_back(spec.name);
   }
   if (text.empty()) return out;
   auto json = parse_json(text);
@@ -84,8 +84,8 @@ Result<Attributes> parse_options(std::string_view text, const std::vector<std::p
   if (!json->is_object()) return invalid("the options of ", what, " are not a JSON object: ", excerpt(text, 80));
   for (const auto& [key, value] : json->items()) {
     const Attribute* like = nullptr;
-    for (const auto& [name, initial] : declared) {
-      if (name == key) like = &initial;
+    for (const AttributeSpec& spec : declared) {
+      if (spec.name == key) like = &spec.value;
     }
     if (like == nullptr) {
       return error(Code::not_found, what, " has no option ", quoted(key), choices(key, known));

@@ -1,9 +1,8 @@
 // Models and the templates that write them.
-#include "core/base/suggestion.h"
 #include "core/capi/describe.h"
 #include "core/capi/json.h"
 #include "core/capi/objects.h"
-#include "core/ir/template.h"
+#include "core/frontend/template.h"
 
 namespace epl::capi {
 namespace {
@@ -63,9 +62,7 @@ epl_error* epl_model_load_bytes(const epl_engine* engine, const void* data, size
     EPL_REQUIRE(data);
     epl_model_options known = EPL_MODEL_OPTIONS_INIT;
     EPL_TRY(check_model_options(options, known));
-    FrontendTable table;
-    fill_frontend_table(table);
-    for (const Frontend& row : table.rows) {
+    for (const Frontend& row : frontend_table().rows) {
       if (row.load_bytes == nullptr) continue;
       EPL_ASSIGN(auto loaded, row.load_bytes({static_cast<const std::byte*>(data), bytes}));
       return make_model(engine, known, std::move(loaded), "memory");
@@ -139,15 +136,8 @@ epl_error* epl_template_write(const epl_engine* engine, const char* family, size
     EPL_TEXT_ARGUMENT(family);
     EPL_TEXT_ARGUMENT(options);
     EPL_TEXT_ARGUMENT(path);
-    TemplateTable table;
-    fill_template_table(table);
-    std::vector<std::string> known;
-    for (const ModelTemplate& row : table.rows) {
-      known.push_back(row.name);
-      if (row.name != family_text) continue;
-      EPL_ASSIGN(Attributes read, parse_options(options_text, row.options, cat("template ", row.name)));
-      return row.write(read, std::string(path_text));
-    }
-    return error(Code::not_found, "no template ", quoted(family_text), choices(family_text, known));
+    EPL_ASSIGN(const ModelTemplate* row, find_named(template_table(), family_text, "template"));
+    EPL_ASSIGN(Attributes read, parse_options(options_text, row->options, cat("template ", row->name)));
+    return row->write(read, std::string(path_text));
   });
 }

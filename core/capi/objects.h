@@ -10,7 +10,7 @@
 
 #include "core/capi/handle.h"
 #include "core/data/dataset.h"
-#include "core/ir/model.h"
+#include "core/frontend/model.h"
 #include "core/runtime/evaluation.h"
 #include "core/runtime/facts.h"
 #include "core/runtime/session.h"

@@ -36,12 +36,8 @@ Result<Attributes> typed(const epl_trainer::Texts& texts, const Declared& declar
 // The row's options; none for a loss that is a scalar output of the graph, or where there is no loss.
 Result<Declared> loss_declared(const std::string& name) {
   if (name.starts_with("output:") || name == "none") return Declared{};
-  std::vector<std::string> known = {"output:NAME", "none"};
-  for (const LossRow& row : loss_table().rows) {
-    if (row.name == name) return row.options;
-    known.push_back(row.name);
-  }
-  return error(Code::not_found, "no loss ", quoted(name), choices(name, known));
+  EPL_ASSIGN(const LossRow* row, find_named(loss_table(), name, "loss", {"output:NAME", "none"}));
+  return row->options;
 }
 
 template <class T> Status set_typed(T& target, std::string_view key, std::string_view value) {

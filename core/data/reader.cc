@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "core/base/file.h"
-#include "core/base/suggestion.h"
 
 namespace epl {
 namespace {
@@ -62,12 +61,7 @@ template <class Suffixes> bool ends_in(const std::string& small, const Suffixes&
 
 // A row of the name, whatever its case.
 Result<const ReaderRow*> by_name(std::string_view name) {
-  std::vector<std::string> known;
-  for (const ReaderRow& row : reader_table().rows) {
-    if (row.name == small_letters(name)) return &row;
-    known.push_back(row.name);
-  }
-  return error(Code::not_found, "no reader ", quoted(name), choices(name, known));
+  return find_named(reader_table(), small_letters(name), "reader");
 }
 
 // The start of a file, or an error; a pipe is not waited for.
@@ -94,15 +88,6 @@ Status unknown(const std::string& path) {
 }
 
 }  // namespace
-
-const ReaderTable& reader_table() {
-  static const ReaderTable table = [] {
-    ReaderTable made;
-    fill_reader_table(made);
-    return made;
-  }();
-  return table;
-}
 
 std::string readable_formats() {
   std::vector<std::string> all;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/base/attributes.h"
+#include "core/base/table.h"
 
 namespace epl {
 
@@ -69,11 +70,8 @@ struct ReaderRow {
   bool folder = false;  // reads a folder of files
   Result<std::unique_ptr<Reader>> (*open)(const ReaderRequest& request) = nullptr;
 };
-struct ReaderTable {
-  std::vector<ReaderRow> rows;
-};
-void fill_reader_table(ReaderTable& table);  // generated
-const ReaderTable& reader_table();
+using ReaderTable = TableOf<ReaderRow>;
+const ReaderTable& reader_table();  // generated
 
 // The row of that name; where the name is empty, the one that the file at `path` asks for by its content or its name.
 Result<const ReaderRow*> find_reader(std::string_view name, const std::string& path);
@@ -82,13 +80,6 @@ std::string readable_formats();
 // docs/readers.md, from the rows.
 std::string reader_documentation();
 
-#define EPL_READER(row_name)                                  \
-  static ::epl::ReaderRow epl_reader_##row_name();            \
-  void EPL_READER_row_##row_name(::epl::ReaderTable& table);  \
-  void EPL_READER_row_##row_name(::epl::ReaderTable& table) { \
-    table.rows.push_back(epl_reader_##row_name());            \
-    table.rows.back().name = #row_name;                       \
-  }                                                           \
-  static ::epl::ReaderRow epl_reader_##row_name()
+#define EPL_READER(row_name) EPL_ROW(EPL_READER, row_name, ::epl::ReaderTable, ::epl::ReaderRow)
 
 }  // namespace epl

@@ -69,6 +69,8 @@ class Builder {
   Var pow(const Var& a, const Var& b) { return emit("pow", {a, b}); }
   Var select(const Var& condition, const Var& yes, const Var& no) { return emit("where", {condition, yes, no}); }
   Var equal(const Var& a, const Var& b) { return emit("equal", {a, b}); }
+  Var identity(const Var& x) { return emit("identity", {x}); }
+  Var dropout(const Var& x, double ratio) { return emit_all("dropout", {x}, {{"ratio", ratio}})[0]; }
   Var cast(const Var& x, DType type);             // itself if it has the type
   Var reshape(const Var& x, Shape shape);         // itself if it has the shape; no -1
   Var transpose(const Var& x, Ints permutation);  // itself if the identity

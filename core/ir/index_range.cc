@@ -4,16 +4,8 @@
 
 namespace epl {
 
-const IndexRow* index_row(const OpDef& op) {
-  static const IndexTable table = [] {
-    IndexTable made;
-    fill_index_table(made);
-    return made;
-  }();
-  const auto found = std::ranges::find(table.rows, op.name, &IndexRow::op);
-  return found == table.rows.end() ? nullptr : &*found;
-}
+const IndexRow* index_row(const OpDef& op) { return index_table().find(op.name); }
 
-bool only_moves(const OpDef& op) { return op.view || op.name == "transpose" || op.name == "cast"; }
+bool only_moves(const OpDef& op) { return op.view || op.moves == Moves::all || op.moves == Moves::converted; }
 
 }  // namespace epl

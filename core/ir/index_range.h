@@ -23,13 +23,11 @@ struct IndexRange {
 };
 
 struct IndexRow {
-  std::string op;
+  std::string name;  // of the op
   IndexRange (*range)(const OpQuery& q) = nullptr;
 };
-struct IndexTable {
-  std::vector<IndexRow> rows;
-};
-void fill_index_table(IndexTable& table);  // generated
+using IndexTable = TableOf<IndexRow>;
+const IndexTable& index_table();  // generated
 // The row of an op; null for one that picks by no operand.
 const IndexRow* index_row(const OpDef& op);
 
@@ -37,12 +35,8 @@ const IndexRow* index_row(const OpDef& op);
 // values.
 bool only_moves(const OpDef& op);
 
-#define EPL_INDICES(op_name)                                               \
-  static ::epl::IndexRange epl_indices_##op_name(const ::epl::OpQuery& q); \
-  void EPL_INDICES_row_##op_name(::epl::IndexTable& table);                \
-  void EPL_INDICES_row_##op_name(::epl::IndexTable& table) {               \
-    table.rows.push_back({#op_name, epl_indices_##op_name});               \
-  }                                                                        \
-  static ::epl::IndexRange epl_indices_##op_name(const ::epl::OpQuery& q)
+#define EPL_INDICES(op_name)                                                                        \
+  EPL_ROW_AS(EPL_INDICES, op_name, ::epl::IndexTable, ::epl::IndexRange, (const ::epl::OpQuery& q), \
+             table.add(#op_name, {.name = "", .range = EPL_INDICES_make_##op_name}))
 
 }  // namespace epl

@@ -70,15 +70,6 @@ const OpDef* OpTable::find(std::string_view name) const {
   return it == ops_.end() ? nullptr : it->second.get();
 }
 
-const OpTable& op_table() {
-  static const OpTable table = [] {
-    OpTable made;
-    fill_op_table(made);
-    return made;
-  }();
-  return table;
-}
-
 const OpDef& op_named(std::string_view name) {
   const OpDef* op = op_table().find(name);
   EPL_CHECK(op != nullptr, "no op ", name);

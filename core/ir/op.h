@@ -18,6 +18,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "core/base/options.h"
+#include "core/base/table.h"
 #include "core/ir/builder.h"
 #include "core/ir/graph.h"
 #include "core/ir/scalar.h"
@@ -75,11 +77,12 @@ class Reference {
   uint64_t seed_, first_element_;
 };
 
-struct AttributeSpec {
-  std::string name;
-  Attribute value;  // the default, or an example of the type when required
-  bool required = false;
-};
+// What output 0 holds of input 0: each element once in any order, some of them (perhaps beside others), each of them
+// perhaps several times, or each as an element of another type.
+enum class Moves : uint8_t { none, all, some, repeated, converted };
+// An op that multiplies by a weight, its operand 1, as a matrix or as the kernel of a convolution. An adapter can stand
+// beside it.
+enum class WeightProduct : uint8_t { none, matrix, convolution };
 
 struct OpDef {
   std::string name;       // filled in from the row's name
@@ -109,6 +112,12 @@ struct OpDef {
 
   double (*flops)(const OpQuery&) = nullptr;  // absent: one per output element
   bool view = false;                          // output 0 is input 0's bytes under another type: no kernel runs
+  Moves moves = Moves::none;
+  WeightProduct weight_product = WeightProduct::none;
+  std::string transposes_weight;  // of a matrix product: the attribute that says that the weight is [out, in]
+  bool probabilities = false;     // output 0 holds probabilities of the scores in input 0, or their logarithms
+  // What gradients add up to that nodes of this op give to one value, where that can be had without adding; else Var{}.
+  Var (*joined)(Builder&, const std::vector<Var>& parts) = nullptr;
   bool boundary = false;  // only `partition` writes it and the executor carries it out: no meaning of its own
   bool random = false;    // keyed by (seed, step, node name, element)
   std::vector<std::string> samples;  // "f32[4,7], f32[7,3] {axis=1}": tests are made from these
@@ -130,8 +139,10 @@ class OpTable {
   std::vector<const OpDef*> order_;
 };
 
-void fill_op_table(OpTable& table);            // generated
-const OpTable& op_table();                     // every op; made on first use, never changes
+// The op of joined elementwise nodes; its attribute `expression` is its meaning. Fusion and transfers make it.
+inline constexpr std::string_view fused_op = "fused";
+
+const OpTable& op_table();                     // every op; generated
 const OpDef& op_named(std::string_view name);  // EPL_CHECKs that it exists
 
 // Questions asked of a record, with the defaults applied.
@@ -151,10 +162,6 @@ Result<std::vector<Tensor>> evaluate_op(const OpDef& op, const Attributes& attri
 std::vector<Var> expand_body(Builder& builder, const OpDef& op, const Attributes& attributes,
                              const std::vector<Var>& inputs);
 
-#define EPL_OP(op_name)                                                                         \
-  static ::epl::OpDef epl_op_##op_name();                                                       \
-  void EPL_OP_row_##op_name(::epl::OpTable& table);                                             \
-  void EPL_OP_row_##op_name(::epl::OpTable& table) { table.add(#op_name, epl_op_##op_name()); } \
-  static ::epl::OpDef epl_op_##op_name()
+#define EPL_OP(op_name) EPL_ROW(EPL_OP, op_name, ::epl::OpTable, ::epl::OpDef)
 
 }  // namespace epl

@@ -200,6 +200,7 @@ EPL_OP(conv) {
       .localize = [](Attributes& attributes, const std::vector<TensorType>& in,
                      const std::vector<TensorType>&) { set_groups(attributes, in[0].shape[1], in[1].shape[1]); },
       .flops = [](const OpQuery& q) { return conv_flops(q.in(1).shape, q.out(0).shape); },
+      .weight_product = WeightProduct::convolution,
       .samples = {"f32[4,2,5,6], f32[4,2,3,3], f32[4] {pads=[1,1,1,1]}", "f32[2,4,7,5], f32[6,4,3,2] {strides=[2,1]}",
                   "f32[2,4,8], f32[6,2,3], f32[6] {groups=2,pads=[1,0]}",
                   "f32[2,4,6,6], f32[4,1,3,3] {groups=4,pads=[1,1,1,1],strides=[2,2]}",

@@ -71,6 +71,7 @@ EPL_OP(gather) {
           .sharding_of = [](const OpQuery& q) -> Result<ShardingRule> {
             return gather_rule(q, q.axis("axis", q.in(0).ndim()), false);
           },
+          .moves = Moves::some,
           .samples = {"f32[7,4], i64[4,6](-7..7)", "f32[4,7,2], i64[6](0..7) {axis=1}",
                       "f32[4,7], i32[](0..7) {axis=-1}", "i64[5], i64[4](0..5)"}};
 }

@@ -201,6 +201,8 @@ EPL_OP(matmul) {
             auto s = matmul_shape(q);
             return s.ok() ? 2.0 * static_cast<double>(element_count(s->batch) * s->m * s->n * s->k) : 0.0;
           },
+      .weight_product = WeightProduct::matrix,
+      .transposes_weight = "transpose_b",
       .samples = {"f32[4,6], f32[6,8]", "f32[6,4], f32[6,8] {transpose_a=true}",
                   "f32[4,6], f32[8,6] {transpose_b=true}", "f32[6,4], f32[8,6] {transpose_a=true,transpose_b=true}",
                   "f32[2,4,6], f32[2,6,8]", "f32[2,4,6], f32[6,8]", "f32[2,4,6], f32[8,6] {transpose_b=true}",
@@ -237,6 +239,8 @@ EPL_OP(linear) {
         return rule.done();
       },
       .flops = [](const OpQuery& q) { return 2.0 * static_cast<double>(q.out(0).elements() * q.in(0).shape.back()); },
+      .weight_product = WeightProduct::matrix,
+      .transposes_weight = "transpose_w",
       .samples = {"f32[4,6], f32[6,8], f32[8]", "f32[4,6], f32[6,8]", "f32[2,3,6], f32[8,6], f32[8] {transpose_w=true}",
                   "f32[4,6], f32[8,6] {transpose_w=true}", "f32[6], f32[6,4], f32[4]"}};
 }

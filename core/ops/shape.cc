@@ -36,6 +36,7 @@ EPL_OP(reshape) {
           .sharding_of = [](const OpQuery& q) -> Result<ShardingRule> { return reshape_rule(q.in(0), q.out(0)); },
           .localize = local_output_shape,
           .view = true,
+          .moves = Moves::all,
           .samples = {"f32[4,6] {shape=[2,12]}", "f32[4,6] {shape=[4,2,3]}", "f32[2,3,4] {shape=[6,4]}",
                       "f32[2,3,4] {shape=[24]}", "i64[6] {shape=[1,6,1]}", "f32[] {shape=[1]}"}};
 }
@@ -80,6 +81,7 @@ EPL_OP(transpose) {
             }
             return rule.done();
           },
+          .moves = Moves::all,
           .samples = {"f32[4,7] {perm=[1,0]}", "f32[2,3,4] {perm=[1,2,0]}", "f32[2,3,4,5] {perm=[0,2,1,3]}",
                       "i32[3,1,2] {perm=[2,0,1]}"}};
 }
@@ -107,6 +109,7 @@ EPL_OP(broadcast_to) {
           .gradient = [](Grad& g) { g.set(0, g.upstream(0)); },
           .sharding_of = broadcast_rule,
           .localize = local_output_shape,
+          .moves = Moves::repeated,
           .samples = {"f32[7] {shape=[4,7]}", "f32[4,1] {shape=[4,7]}", "f32[] {shape=[2,3]}",
                       "i64[2,1,3] {shape=[4,2,5,3]}"}};
 }
@@ -212,11 +215,45 @@ EPL_OP(slice) {
       .sharding_of = [](const OpQuery& q) { return slice_rule(q, q.in(0).shape); },
       .localize = [](Attributes& attributes, const std::vector<TensorType>& in,
                      const std::vector<TensorType>&) { localize_ends(attributes, in[0].shape); },
+      .moves = Moves::some,
       .samples = {"f32[4,8] {axes=[1],starts=[2],ends=[6]}",
                   "f32[4,8] {axes=[0,1],starts=[0,7],ends=[4,-1],steps=[1,-2]}",
                   "f32[4,7] {axes=[1],starts=[1],ends=[7],steps=[3]}",
                   "i64[6] {axes=[0],starts=[5],ends=[-1],steps=[-1]}", "f32[3,4] {axes=[0],starts=[1],ends=[1]}"}};
 }
+
+namespace {
+
+// Slices that lie side by side along one dimension and fill it: their gradients are a concat, which writes each element
+// once. A sum would write it once for each slice, and then add zeros.
+Var joined_slices(Builder& builder, const std::vector<Var>& parts) {
+  struct Piece {
+    int64_t begin, end;
+    Value dy;
+  };
+  const Graph& graph = builder.graph();
+  std::vector<Piece> pieces;
+  int64_t axis = -1;
+  for (const Var& part : parts) {
+    const Node& node = graph.node(graph.value(part.value()).producer);
+    const Ints &axes = node.attributes.ints("axes"), &steps = node.attributes.ints("steps");
+    if (axes.size() != 1 || (axis >= 0 && axes[0] != axis) || (!steps.empty() && steps[0] != 1)) return {};
+    axis = axes[0];
+    const int64_t begin = node.attributes.ints("starts")[0];
+    pieces.push_back({begin, begin + graph.type(node.inputs[0]).shape[axis], node.inputs[0]});
+  }
+  std::ranges::sort(pieces, {}, &Piece::begin);
+  std::vector<Var> joined;
+  int64_t end = 0;
+  for (const Piece& piece : pieces) {
+    if (piece.begin != end) return {};
+    end = piece.end;
+    joined.push_back(builder.var(piece.dy));
+  }
+  return end == parts[0].dim(static_cast<int>(axis)) ? builder.concat(joined, axis) : Var();
+}
+
+}  // namespace
 
 EPL_OP(slice_grad) {
   return {.doc = "The adjoint of slice: dy at the places that the slice of a tensor of `shape` takes, zeros elsewhere.",
@@ -246,6 +283,7 @@ EPL_OP(slice_grad) {
                 attributes.set("shape", out[0].shape);
                 localize_ends(attributes, out[0].shape);
               },
+          .joined = joined_slices,
           .samples = {"f32[4,4] {shape=[4,8],axes=[1],starts=[2],ends=[6]}",
                       "f32[4,4] {shape=[4,8],axes=[0,1],starts=[0,7],ends=[4,-1],steps=[1,-2]}"}};
 }
@@ -296,6 +334,7 @@ EPL_OP(concat) {
                 }
               },
           .sharding_of = unshardable_axis_rule,
+          .moves = Moves::some,
           .samples = {"f32[4,3], f32[4,5] {axis=1}", "f32[2,3,4], f32[1,3,4], f32[4,3,4] {axis=0}",
                       "i64[2], i64[3] {axis=-1}"}};
 }

@@ -32,6 +32,7 @@ EPL_OP(softmax) {
           .gradient = [](Grad& g) { g.set(0, g.b.emit("softmax_grad", {g.upstream(0), g.out(0)}, g.attributes())); },
           .sharding_of = unshardable_axis_rule,
           .flops = several_per_element,
+          .probabilities = true,
           .samples = one("f64[3,4] {axis=-1}")};
 }
 
@@ -66,6 +67,7 @@ EPL_OP(log_softmax) {
       .gradient = [](Grad& g) { g.set(0, g.b.emit("log_softmax_grad", {g.upstream(0), g.out(0)}, g.attributes())); },
       .sharding_of = unshardable_axis_rule,
       .flops = several_per_element,
+      .probabilities = true,
       .samples = one("f64[3,4] {axis=-1}")};
 }
 

@@ -103,8 +103,10 @@ EPL_OP(atanh) {
       [](Grad& g) { g.set(0, g.upstream(0) / (1 - g.in(0) * g.in(0))); }, "(-0.9..0.9)");
 }
 EPL_OP(sigmoid) {
-  return unary<ScalarOp::sigmoid>("y = 1 / (1 + exp(-x)).",
-                                  [](Grad& g) { g.set(0, g.upstream(0) * (g.out(0) * (1 - g.out(0)))); });
+  OpDef op = unary<ScalarOp::sigmoid>("y = 1 / (1 + exp(-x)).",
+                                      [](Grad& g) { g.set(0, g.upstream(0) * (g.out(0) * (1 - g.out(0)))); });
+  op.probabilities = true;
+  return op;
 }
 
 EPL_OP(identity) {
@@ -113,6 +115,7 @@ EPL_OP(identity) {
           .scalar = [](ScalarExpr& s) { s.outputs = {s.input(0)}; },
           .gradient = [](Grad& g) { g.set(0, g.upstream(0)); },
           .view = true,
+          .moves = Moves::all,
           .samples = {"f32[4,7]", "i64[3]", "bool[5]"}};
 }
 EPL_OP(stop_gradient) {
@@ -135,6 +138,7 @@ EPL_OP(cast) {
           .scalar_of = [](ScalarExpr& s,
                           const OpQuery& q) { s.outputs = {s.cast(s.input(0), q.attributes().dtype("to"))}; },
           .gradient = [](Grad& g) { g.set(0, g.b.cast(g.upstream(0), g.in(0).dtype())); },
+          .moves = Moves::converted,
           .samples = {"f32[4,7] {to=@f64}", "f32[4,7] {to=@bf16}", "f32[5](-4..4) {to=@i32}", "i64[3] {to=@f32}",
                       "bool[6] {to=@f32}", "f32[6] {to=@bool}"}};
 }

@@ -6,20 +6,7 @@
 
 namespace epl {
 
-const TransferTable& transfer_table() {
-  static const TransferTable table = [] {
-    TransferTable made;
-    fill_transfer_table(made);
-    return made;
-  }();
-  return table;
-}
-
-const TransferRow* find_transfer(std::string_view name) {
-  const auto& rows = transfer_table().rows;
-  const auto row = std::ranges::find(rows, name, &TransferRow::name);
-  return row == rows.end() ? nullptr : &*row;
-}
+const TransferRow* find_transfer(std::string_view name) { return transfer_table().find(name); }
 
 const TransferRow& transfer_named(std::string_view name) {
   const TransferRow* row = find_transfer(name);

@@ -46,11 +46,8 @@ struct TransferRow {
                         int64_t micro_batches) = nullptr;  // behind the kernel's workspace, kept from turn to turn
   Status (*run)(const TransferCall& call) = nullptr;       // issues to the stream; must not allocate
 };
-struct TransferTable {
-  std::vector<TransferRow> rows;
-};
-void fill_transfer_table(TransferTable& table);  // generated
-const TransferTable& transfer_table();
+using TransferTable = TableOf<TransferRow>;
+const TransferTable& transfer_table();                     // generated
 const TransferRow& transfer_named(std::string_view name);  // one that must be there
 const TransferRow* transfer_of(std::string_view op);       // null: nodes of this op are launched
 const TransferRow* find_transfer(std::string_view name);
@@ -67,13 +64,6 @@ OpDef collective_op(std::string doc, Segments segments);
 // And the transfer of that op.
 TransferRow collective_transfer(Collective::Kind kind, std::string doc);
 
-#define EPL_TRANSFER(row_name)                                    \
-  static ::epl::TransferRow epl_transfer_##row_name();            \
-  void EPL_TRANSFER_row_##row_name(::epl::TransferTable& table);  \
-  void EPL_TRANSFER_row_##row_name(::epl::TransferTable& table) { \
-    table.rows.push_back(epl_transfer_##row_name());              \
-    table.rows.back().name = #row_name;                           \
-  }                                                               \
-  static ::epl::TransferRow epl_transfer_##row_name()
+#define EPL_TRANSFER(row_name) EPL_ROW(EPL_TRANSFER, row_name, ::epl::TransferTable, ::epl::TransferRow)
 
 }  // namespace epl

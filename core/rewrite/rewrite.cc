@@ -94,15 +94,6 @@ bool Match::constant(Value value, double* out) const {
   return true;
 }
 
-const RewriteTable& rewrite_table() {
-  static const RewriteTable table = [] {
-    RewriteTable made;
-    fill_rewrite_table(made);
-    return made;
-  }();
-  return table;
-}
-
 Result<Graph> rewrite_graph(const Graph& graph, std::vector<RewriteCount>* counts) {
   const std::vector<const RewriteRow*> rows = rows_in_order();
   std::vector<int> matched(rows.size(), 0);

@@ -41,11 +41,8 @@ struct RewriteRow {
   // the builder makes carry the root's name; a row gives its helpers another scope.
   std::vector<Var> (*apply)(const Match& match, Builder& builder, const GraphRewriter& now) = nullptr;
 };
-struct RewriteTable {
-  std::vector<RewriteRow> rows;
-};
-void fill_rewrite_table(RewriteTable& table);  // generated
-const RewriteTable& rewrite_table();
+using RewriteTable = TableOf<RewriteRow>;
+const RewriteTable& rewrite_table();  // generated
 
 struct RewriteCount {
   std::string row;
@@ -54,13 +51,6 @@ struct RewriteCount {
 // Applies every row, in order, until nothing changes; dead nodes go. Counts say how often each row matched.
 Result<Graph> rewrite_graph(const Graph& graph, std::vector<RewriteCount>* counts = nullptr);
 
-#define EPL_REWRITE(row_name)                                   \
-  static ::epl::RewriteRow epl_rewrite_##row_name();            \
-  void EPL_REWRITE_row_##row_name(::epl::RewriteTable& table);  \
-  void EPL_REWRITE_row_##row_name(::epl::RewriteTable& table) { \
-    table.rows.push_back(epl_rewrite_##row_name());             \
-    table.rows.back().name = #row_name;                         \
-  }                                                             \
-  static ::epl::RewriteRow epl_rewrite_##row_name()
+#define EPL_REWRITE(row_name) EPL_ROW(EPL_REWRITE, row_name, ::epl::RewriteTable, ::epl::RewriteRow)
 
 }  // namespace epl

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "core/backend/device.h"
-#include "core/ir/model.h"
+#include "core/frontend/model.h"
 #include "core/program/program.h"
 #include "core/runtime/input_bounds.h"
 #include "core/runtime/parameter_store.h"

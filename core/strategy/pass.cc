@@ -2,19 +2,9 @@
 
 #include <algorithm>
 
-#include "core/base/suggestion.h"
-#include "core/ir/options.h"
+#include "core/base/options.h"
 
 namespace epl {
-
-const PassTable& pass_table() {
-  static const PassTable table = [] {
-    PassTable made;
-    fill_pass_table(made);
-    return made;
-  }();
-  return table;
-}
 
 const std::string& default_passes() {
   static const std::string list = "place; propagate; schedule";
@@ -64,13 +54,7 @@ Status run_passes(Plan& plan, const PlanRequest& request, std::string_view list,
     list = end == std::string_view::npos ? std::string_view() : list.substr(end + 1);
     if (text.empty()) continue;
     EPL_ASSIGN(auto pass, parse_pass(text));
-    const auto& rows = pass_table().rows;
-    auto row = std::ranges::find(rows, pass.first, &PassRow::name);
-    if (row == rows.end()) {
-      std::vector<std::string> known;
-      for (const PassRow& r : rows) known.push_back(r.name);
-      return error(Code::not_found, "no strategy pass ", quoted(pass.first), choices(pass.first, known));
-    }
+    EPL_ASSIGN(const PassRow* row, find_named(pass_table(), pass.first, "strategy pass"));
     EPL_ASSIGN(Attributes options, complete_options(row->options, pass.second, cat("pass ", row->name)));
     PassContext context{plan, request, std::move(options)};
     if (Status status = row->run(context); !status.ok()) return status.with_context(cat("pass ", row->name));

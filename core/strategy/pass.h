@@ -31,24 +31,14 @@ struct PassRow {
   std::vector<AttributeSpec> options;
   Status (*run)(PassContext&) = nullptr;
 };
-struct PassTable {
-  std::vector<PassRow> rows;
-};
-void fill_pass_table(PassTable& table);  // generated
-const PassTable& pass_table();
+using PassTable = TableOf<PassRow>;
+const PassTable& pass_table();  // generated
 const std::string& default_passes();
 
 // Runs a pass list, verifying the plan after each; `after` (optional) sees the plan after every pass.
 Status run_passes(Plan& plan, const PlanRequest& request, std::string_view list,
                   const std::function<void(const std::string& pass, const Plan&)>& after = nullptr);
 
-#define EPL_PASS(row_name)                                \
-  static ::epl::PassRow epl_pass_##row_name();            \
-  void EPL_PASS_row_##row_name(::epl::PassTable& table);  \
-  void EPL_PASS_row_##row_name(::epl::PassTable& table) { \
-    table.rows.push_back(epl_pass_##row_name());          \
-    table.rows.back().name = #row_name;                   \
-  }                                                       \
-  static ::epl::PassRow epl_pass_##row_name()
+#define EPL_PASS(row_name) EPL_ROW(EPL_PASS, row_name, ::epl::PassTable, ::epl::PassRow)
 
 }  // namespace epl

@@ -26,16 +26,15 @@ struct Use {
   std::string refusal;      // why it can have no adapter
 };
 
-bool has_adapters(const Node& node) {
-  return node.op->name == "matmul" || node.op->name == "linear" || node.op->name == "conv";
-}
+bool has_adapters(const Node& node) { return node.op->weight_product != WeightProduct::none; }
 
 // Takes off what only shows a parameter another way; `turned` is flipped by each transpose.
 Value source_of(const Graph& graph, Value value, bool& turned) {
   while (value && graph.value(value).producer) {
     const Node& node = graph.node(graph.value(value).producer);
-    const bool transpose = node.op->name == "transpose" && node.attributes.ints("perm") == Ints{1, 0};
-    if (!transpose && node.op->name != "identity" && node.op->name != "cast") break;
+    const bool transpose = node.attributes.has("perm") && node.attributes.ints("perm") == Ints{1, 0};
+    const bool same = node.op->moves == Moves::all && node.op->view && graph.type(value) == graph.type(node.inputs[0]);
+    if (!transpose && !same && node.op->moves != Moves::converted) break;
     turned = turned != transpose;
     value = node.inputs[0];
   }
@@ -49,13 +48,13 @@ Use use_of(const Graph& graph, const Node& node) {
   use.weight = source_of(graph, operand, turned);
   if (graph.value(use.weight).kind != ValueKind::parameter) return {};
   const TensorType& type = graph.type(use.weight);
-  if (node.op->name == "conv") {
+  if (node.op->weight_product == WeightProduct::convolution) {
     if (turned || type.ndim() < 3) return {};
     if (node.attributes.integer("groups") != 1) use.refusal = "it is a convolution in groups";
     return use;
   }
   if (type.ndim() != 2) return {};
-  const bool flag = node.attributes.flag(node.op->name == "linear" ? "transpose_w" : "transpose_b");
+  const bool flag = node.attributes.flag(node.op->transposes_weight);
   use.transposed = flag == turned;  // neither: the operand is [in, out] already; both: it is again
   return use;
 }
@@ -273,21 +272,21 @@ class Inserting {
     };
     if (training_ && adapter.spec.dropout > 0) {
       builder_.set_scope(layer + ".lora_dropout");
-      x = builder_.emit_all("dropout", {x}, {{"ratio", adapter.spec.dropout}})[0];
+      x = builder_.dropout(x, adapter.spec.dropout);
     }
     builder_.set_scope(layer + ".lora_A");
     Var low;
     if (adapter.convolution) {
-      low = builder_.emit("conv", {x, small(adapter.a)}, node.attributes);
+      low = builder_.emit(node.op->name, {x, small(adapter.a)}, node.attributes);
     } else {
-      low =
-          builder_.matmul(x, small(adapter.a), node.op->name == "matmul" && node.attributes.flag("transpose_a"), true);
+      const bool transposed = node.attributes.has("transpose_a") && node.attributes.flag("transpose_a");
+      low = builder_.matmul(x, small(adapter.a), transposed, true);
     }
     builder_.set_scope(layer + ".lora_B");
     Var up;
     if (adapter.convolution) {
       const auto spatial = static_cast<size_t>(x.ndim() - 2);
-      up = builder_.emit("conv", {low, small(adapter.b)},
+      up = builder_.emit(node.op->name, {low, small(adapter.b)},
                          {{"strides", Ints(spatial, 1)},
                           {"pads", Ints(2 * spatial, 0)},
                           {"dilations", Ints(spatial, 1)},

@@ -1,10 +1,9 @@
 #include "core/train/loss.h"
 
 #include <algorithm>
-#include <set>
 
+#include "core/base/options.h"
 #include "core/base/suggestion.h"
-#include "core/ir/options.h"
 
 namespace epl {
 namespace {
@@ -42,42 +41,21 @@ Result<Value> own_loss(Graph& graph, std::string_view name) {
   return scalar.value();
 }
 
-Result<const LossRow*> find_loss(std::string_view name) {
-  std::vector<std::string> names = {"output:NAME"};
-  for (const LossRow& row : loss_table().rows) {
-    if (row.name == name) return &row;
-    names.push_back(row.name);
-  }
-  return invalid("no loss ", quoted(name), choices(name, names));
-}
-
 const Node* producer(const Graph& graph, Value v) {
   const NodeId made_by = graph.value(v).producer;
   return made_by ? &graph.node(made_by) : nullptr;
 }
 
-bool makes_probabilities(const Node& node) {
-  static const std::set<std::string_view> ops = {"softmax", "log_softmax", "sigmoid"};
-  return ops.contains(node.op->name);
-}
-
 // Ops that only put the same numbers elsewhere.
-bool moves_numbers(const Node& node) {
-  static const std::set<std::string_view> ops = {"reshape", "transpose", "slice", "identity",
-                                                 "cast",    "concat",    "gather"};
-  return ops.contains(node.op->name);
-}
+bool moves_numbers(const Node& node) { return node.op->moves != Moves::none && node.op->moves != Moves::repeated; }
 
 // Those of them that keep all numbers, so that they can be put after what stands before a softmax as well.
-bool keeps_numbers(const Node& node) {
-  static const std::set<std::string_view> ops = {"reshape", "transpose", "identity"};
-  return ops.contains(node.op->name);
-}
+bool keeps_numbers(const Node& node) { return node.op->moves == Moves::all; }
 
 // Where dimension `axis` of the operand is in the result, -1 where it is not a dimension of its own any more.
 int axis_after(const Node& move, const Shape& before, const Shape& after, int axis) {
   if (axis < 0) return -1;
-  if (move.op->name == "transpose") {
+  if (move.attributes.has("perm")) {
     const Ints order = move.attributes.ints("perm");
     const auto at = std::ranges::find(order, axis);
     return at == order.end() ? -1 : static_cast<int>(at - order.begin());
@@ -105,7 +83,7 @@ void find_scores(LossBuilder& loss, const LossRow& row, std::vector<std::string>
     moves.push_back(*last);
     last = producer(graph, last->inputs[0]);
   }
-  if (last && makes_probabilities(*last)) {
+  if (last && last->op->probabilities) {
     const Shape* shape = &graph.type(last->outputs[0]).shape;
     int axis = static_cast<int>(last->attributes.integer_or("axis", 0));
     axis = axis < 0 ? axis + static_cast<int>(shape->size()) : axis;
@@ -122,7 +100,7 @@ void find_scores(LossBuilder& loss, const LossRow& row, std::vector<std::string>
     }
   }
   while (last && moves_numbers(*last) && last->inputs[0]) last = producer(graph, last->inputs[0]);
-  if (last && makes_probabilities(*last)) {
+  if (last && last->op->probabilities) {
     note(cat("loss ", row.name, " takes scores, but the output comes from ", last->op->name, " (node ", last->name,
              "); name the tensor that holds the scores as loss.output, or choose a loss that fits"));
   }
@@ -150,15 +128,6 @@ Var LossBuilder::target(const TensorType& fallback) {
   return b.var(graph.add_input(std::string(target_name), type, batch_dim));
 }
 
-const LossTable& loss_table() {
-  static const LossTable table = [] {
-    LossTable made;
-    fill_loss_table(made);
-    return made;
-  }();
-  return table;
-}
-
 std::string_view loss_output_name(const LossSpec& spec) {
   return spec.name.starts_with(own_output) ? std::string_view(spec.name).substr(own_output.size())
                                            : std::string_view(spec.output);
@@ -182,7 +151,7 @@ Result<MeasuredLoss> build_loss(Graph& graph, const LossSpec& spec, bool measure
     EPL_ASSIGN(Value own, own_loss(graph, loss_output_name(spec)));
     return MeasuredLoss{.value = own};
   }
-  EPL_ASSIGN(const LossRow* row, find_loss(spec.name));
+  EPL_ASSIGN(const LossRow* row, find_named(loss_table(), spec.name, "loss", {"output:NAME"}));
   EPL_ASSIGN(Attributes options, complete_options(row->options, spec.options, cat("loss ", row->name)));
   EPL_ASSIGN(Value output, find_output(graph, spec.output));
   if (!is_float(graph.type(output).dtype)) {

@@ -72,11 +72,8 @@ struct LossRow {
   // dimension of its own.
   bool (*takes_operand_of)(const LossBuilder&, const Node& last, int axis) = nullptr;
 };
-struct LossTable {
-  std::vector<LossRow> rows;
-};
-void fill_loss_table(LossTable& table);  // generated
-const LossTable& loss_table();
+using LossTable = TableOf<LossRow>;
+const LossTable& loss_table();  // generated
 
 // Adds the loss to a forward graph, with its target input; returns the scalar. `notes`: what the owner of the model
 // should know about where it was applied.
@@ -95,13 +92,6 @@ struct MeasuredLoss {
 };
 Result<MeasuredLoss> add_measured_loss(Graph& graph, const LossSpec& spec);
 
-#define EPL_LOSS(row_name)                                \
-  static ::epl::LossRow epl_loss_##row_name();            \
-  void EPL_LOSS_row_##row_name(::epl::LossTable& table);  \
-  void EPL_LOSS_row_##row_name(::epl::LossTable& table) { \
-    table.rows.push_back(epl_loss_##row_name());          \
-    table.rows.back().name = #row_name;                   \
-  }                                                       \
-  static ::epl::LossRow epl_loss_##row_name()
+#define EPL_LOSS(row_name) EPL_ROW(EPL_LOSS, row_name, ::epl::LossTable, ::epl::LossRow)
 
 }  // namespace epl

@@ -2,8 +2,7 @@
 
 #include <algorithm>
 
-#include "core/base/suggestion.h"
-#include "core/ir/options.h"
+#include "core/base/options.h"
 
 namespace epl {
 namespace {
@@ -37,19 +36,10 @@ Attribute value_of(std::string_view text) {
   return std::string(text);
 }
 
-Result<const MetricRow*> find_metric(std::string_view name) {
-  std::vector<std::string> names;
-  for (const MetricRow& row : metric_table().rows) {
-    if (row.name == name) return &row;
-    names.push_back(row.name);
-  }
-  return invalid("no metric ", quoted(name), choices(name, names));
-}
-
 Result<MetricSpec> parse_metric(std::string_view text) {
   MetricSpec spec;
   const size_t open = text.find('(');
-  EPL_ASSIGN(spec.row, find_metric(trimmed(text.substr(0, open))));
+  EPL_ASSIGN(spec.row, find_named(metric_table(), trimmed(text.substr(0, open)), "metric"));
   spec.label = spec.row->name;
   std::vector<AttributeSpec> declared = spec.row->options;
   declared.insert(declared.end(),
@@ -78,15 +68,6 @@ Result<MetricSpec> parse_metric(std::string_view text) {
 }
 
 }  // namespace
-
-const MetricTable& metric_table() {
-  static const MetricTable table = [] {
-    MetricTable made;
-    fill_metric_table(made);
-    return made;
-  }();
-  return table;
-}
 
 Result<std::vector<MetricSpec>> parse_metrics(std::string_view text) {
   std::vector<MetricSpec> specs;

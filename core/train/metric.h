@@ -51,11 +51,8 @@ struct MetricRow {
   bool higher_is_better = false;
   Result<std::unique_ptr<Metric>> (*make)(const Attributes& options, const MetricSubject& subject) = nullptr;
 };
-struct MetricTable {
-  std::vector<MetricRow> rows;
-};
-void fill_metric_table(MetricTable& table);  // generated
-const MetricTable& metric_table();
+using MetricTable = TableOf<MetricRow>;
+const MetricTable& metric_table();  // generated
 
 // One metric as it was asked for: "top_k(k=5)". Besides the row's own options: `output` and `target` name an output of
 // the model and an input of the plan to compare, instead of the loss's; `ignore_index` is that of a target of class
@@ -70,13 +67,6 @@ struct MetricSpec {
 // "accuracy, top_k(k=5)"; errors name the nearest metric or option.
 Result<std::vector<MetricSpec>> parse_metrics(std::string_view text);
 
-#define EPL_METRIC(row_name)                                  \
-  static ::epl::MetricRow epl_metric_##row_name();            \
-  void EPL_METRIC_row_##row_name(::epl::MetricTable& table);  \
-  void EPL_METRIC_row_##row_name(::epl::MetricTable& table) { \
-    table.rows.push_back(epl_metric_##row_name());            \
-    table.rows.back().name = #row_name;                       \
-  }                                                           \
-  static ::epl::MetricRow epl_metric_##row_name()
+#define EPL_METRIC(row_name) EPL_ROW(EPL_METRIC, row_name, ::epl::MetricTable, ::epl::MetricRow)
 
 }  // namespace epl

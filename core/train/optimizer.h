@@ -25,20 +25,12 @@ struct OptimizerRow {
   // Attributes of the op from the options, or what is wrong with these.
   Result<Attributes> (*attributes)(const Attributes& options) = nullptr;
 };
-struct OptimizerTable {
-  std::vector<OptimizerRow> rows;
-};
-void fill_optimizer_table(OptimizerTable& table);  // generated
-const OptimizerTable& optimizer_table();
-Result<const OptimizerRow*> find_optimizer(std::string_view name);
+using OptimizerTable = TableOf<OptimizerRow>;
+const OptimizerTable& optimizer_table();  // generated
+inline Result<const OptimizerRow*> find_optimizer(std::string_view name) {
+  return find_named(optimizer_table(), name, "optimizer");
+}
 
-#define EPL_OPTIMIZER(row_name)                                     \
-  static ::epl::OptimizerRow epl_optimizer_##row_name();            \
-  void EPL_OPTIMIZER_row_##row_name(::epl::OptimizerTable& table);  \
-  void EPL_OPTIMIZER_row_##row_name(::epl::OptimizerTable& table) { \
-    table.rows.push_back(epl_optimizer_##row_name());               \
-    table.rows.back().name = #row_name;                             \
-  }                                                                 \
-  static ::epl::OptimizerRow epl_optimizer_##row_name()
+#define EPL_OPTIMIZER(row_name) EPL_ROW(EPL_OPTIMIZER, row_name, ::epl::OptimizerTable, ::epl::OptimizerRow)
 
 }  // namespace epl

@@ -3,28 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/base/suggestion.h"
-#include "core/ir/options.h"
+#include "core/base/options.h"
 
 namespace epl {
-
-const ScheduleTable& schedule_table() {
-  static const ScheduleTable table = [] {
-    ScheduleTable made;
-    fill_schedule_table(made);
-    return made;
-  }();
-  return table;
-}
-
-Result<const ScheduleRow*> find_schedule(std::string_view name) {
-  std::vector<std::string> names;
-  for (const ScheduleRow& row : schedule_table().rows) {
-    if (row.name == name) return &row;
-    names.push_back(row.name);
-  }
-  return error(Code::not_found, "no schedule ", quoted(name), choices(name, names));
-}
 
 Result<Schedule> make_schedule(const LearningRateSchedule& wanted) {
   Schedule made;

@@ -17,12 +17,11 @@ struct ScheduleRow {
   Status (*check)(const Attributes& options, int64_t warmup) = nullptr;  // what is wrong with the options
   bool watches = false;  // it follows a number that is measured now and then (Plateau)
 };
-struct ScheduleTable {
-  std::vector<ScheduleRow> rows;
-};
-void fill_schedule_table(ScheduleTable& table);  // generated
-const ScheduleTable& schedule_table();
-Result<const ScheduleRow*> find_schedule(std::string_view name);
+using ScheduleTable = TableOf<ScheduleRow>;
+const ScheduleTable& schedule_table();  // generated
+inline Result<const ScheduleRow*> find_schedule(std::string_view name) {
+  return find_named(schedule_table(), name, "schedule");
+}
 
 // As a host asks for it.
 struct LearningRateSchedule {
@@ -53,13 +52,6 @@ struct RateScale {
   void observe(const Attributes& options, double value, bool higher_is_better);
 };
 
-#define EPL_SCHEDULE(row_name)                                    \
-  static ::epl::ScheduleRow epl_schedule_##row_name();            \
-  void EPL_SCHEDULE_row_##row_name(::epl::ScheduleTable& table);  \
-  void EPL_SCHEDULE_row_##row_name(::epl::ScheduleTable& table) { \
-    table.rows.push_back(epl_schedule_##row_name());              \
-    table.rows.back().name = #row_name;                           \
-  }                                                               \
-  static ::epl::ScheduleRow epl_schedule_##row_name()
+#define EPL_SCHEDULE(row_name) EPL_ROW(EPL_SCHEDULE, row_name, ::epl::ScheduleTable, ::epl::ScheduleRow)
 
 }  // namespace epl

@@ -5,8 +5,8 @@
 
 #include "core/autodiff/gradient.h"
 #include "core/base/check.h"
+#include "core/base/options.h"
 #include "core/base/suggestion.h"
-#include "core/ir/options.h"
 #include "core/ir/rewriter.h"
 
 namespace epl {

@@ -6,15 +6,6 @@
 
 namespace epl::onnx {
 
-const OnnxOpTable& onnx_op_table() {
-  static const OnnxOpTable table = [] {
-    OnnxOpTable made;
-    fill_onnx_op_table(made);
-    return made;
-  }();
-  return table;
-}
-
 void OnnxOpTable::add(std::string_view name, int since, OnnxOpRow row) {
   row.name = name;
   row.since = since;

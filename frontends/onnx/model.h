@@ -6,7 +6,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "core/ir/model.h"
+#include "core/frontend/model.h"
 #include "frontends/onnx/inference.h"
 #include "frontends/onnx/model_bytes.h"
 #include "frontends/onnx/proto.h"

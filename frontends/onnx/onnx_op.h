@@ -139,19 +139,14 @@ class OnnxOpTable {
   std::vector<OnnxOpRow> rows_;
   std::unordered_map<std::string, std::vector<size_t>> by_name_;
 };
-void fill_onnx_op_table(OnnxOpTable& table);  // generated
-const OnnxOpTable& onnx_op_table();
+const OnnxOpTable& onnx_op_table();  // generated
 
 #define EPL_ONNX_OP_1(op_name) EPL_ONNX_OP_ROW(op_name, op_name, 1)
 #define EPL_ONNX_OP_2(op_name, since) EPL_ONNX_OP_ROW(op_name, op_name##_##since, since)
 #define EPL_ONNX_OP_PICK(a, b, which, ...) which
 #define EPL_ONNX_OP(...) EPL_ONNX_OP_PICK(__VA_ARGS__, EPL_ONNX_OP_2, EPL_ONNX_OP_1, )(__VA_ARGS__)
-#define EPL_ONNX_OP_ROW(op_name, row_name, since)                    \
-  static ::epl::onnx::OnnxOpRow epl_onnx_op_##row_name();            \
-  void EPL_ONNX_OP_row_##row_name(::epl::onnx::OnnxOpTable& table);  \
-  void EPL_ONNX_OP_row_##row_name(::epl::onnx::OnnxOpTable& table) { \
-    table.add(#op_name, since, epl_onnx_op_##row_name());            \
-  }                                                                  \
-  static ::epl::onnx::OnnxOpRow epl_onnx_op_##row_name()
+#define EPL_ONNX_OP_ROW(op_name, row_name, since)                                         \
+  EPL_ROW_AS(EPL_ONNX_OP, row_name, ::epl::onnx::OnnxOpTable, ::epl::onnx::OnnxOpRow, (), \
+             table.add(#op_name, since, EPL_ONNX_OP_make_##row_name()))
 
 }  // namespace epl::onnx

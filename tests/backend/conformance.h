@@ -42,13 +42,7 @@ struct TestHost {
   }
 };
 
-inline std::vector<std::string> backend_names() {
-  BackendTable table;
-  fill_backend_table(table);
-  std::vector<std::string> names;
-  for (const BackendRow& row : table.rows) names.push_back(row.name);
-  return names;
-}
+inline std::vector<std::string> backend_names() { return backend_table().names(); }
 
 // One test per backend: TEST_P(Backend, ...) runs on all rows of the table.
 class Backend : public testing::TestWithParam<std::string> {

@@ -159,7 +159,7 @@ TEST(Backends, an_unknown_name_lists_those_there_are) {
   TestHost memory;
   auto opened = open_device("gpu", memory.host());
   ASSERT_FALSE(opened.ok());
-  EXPECT_EQ(opened.status().code(), Code::unsupported);
+  EXPECT_EQ(opened.status().code(), Code::not_found);
   for (const std::string& name : backend_names()) EXPECT_NE(opened.status().message().find(name), std::string::npos);
 }
 

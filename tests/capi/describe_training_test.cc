@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "core/capi/describe.h"
-#include "core/ir/model.h"
+#include "core/frontend/model.h"
 
 namespace epl::capi {
 namespace {

@@ -311,7 +311,7 @@ TEST_F(HostApi, TheSameMistakeHasTheSameCode) {
   epl_plan_options options = EPL_PLAN_OPTIONS_INIT;
   options.device = EPL_DEVICE_CUDA;
   epl_plan* plan = nullptr;
-  EXPECT_EQ(Failure(epl_plan_create(w.model, w.trainer, nullptr, &options, &plan)).code, EPL_ERROR_UNSUPPORTED);
+  EXPECT_EQ(Failure(epl_plan_create(w.model, w.trainer, nullptr, &options, &plan)).code, EPL_ERROR_NOT_FOUND);
 }
 
 TEST_F(HostApi, UserdataIsGivenBackOnceEachAndNotByAFailure) {

@@ -8,14 +8,11 @@
 #include <string>
 #include <vector>
 
-#include "backends/cpu/cpu.h"
+#include "backends/cpu/kernels/rows.h"
 #include "backends/cpu/stream.h"
-#include "core/backend/kernel.h"
 #include "core/base/host.h"
 
 namespace epl::cpu {
-
-void fill_kernel_table(KernelTable& table);  // generated
 
 struct Launch {
   std::string op;
@@ -29,15 +26,6 @@ struct Launch {
   std::vector<std::pair<int, int>> aliases;  // (input, output) that share memory
   std::vector<bool> wanted;                  // which outputs are used; empty: all
 };
-
-inline const KernelTable& kernel_table() {
-  static const KernelTable table = [] {
-    KernelTable t;
-    fill_kernel_table(t);
-    return t;
-  }();
-  return table;
-}
 
 inline KernelQuery query_of(const Launch& launch) {
   KernelQuery q;

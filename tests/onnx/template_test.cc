@@ -1,5 +1,5 @@
 // Sizes of templates that nobody means are refused before anything is made.
-#include "core/ir/template.h"
+#include "core/frontend/template.h"
 
 #include <gtest/gtest.h>
 
@@ -7,16 +7,11 @@ namespace epl {
 namespace {
 
 Status written(const std::string& name, const std::string& option, Attribute value) {
-  TemplateTable table;
-  fill_template_table(table);
-  for (const ModelTemplate& row : table.rows) {
-    if (row.name != name) continue;
-    Attributes options;
-    for (const auto& [key, standard] : row.options) options.set(key, standard);
-    options.set(option, std::move(value));
-    return row.write(options, "/nonexistent/model.onnx");
-  }
-  return error(Code::not_found, name);
+  EPL_ASSIGN(const ModelTemplate* row, find_named(template_table(), name, "template"));
+  Attributes options;
+  for (const AttributeSpec& spec : row->options) options.set(spec.name, spec.value);
+  options.set(option, std::move(value));
+  return row->write(options, "/nonexistent/model.onnx");
 }
 
 TEST(Template, HasABound) {

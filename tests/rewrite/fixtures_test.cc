@@ -6,7 +6,7 @@
 #include <regex>
 #include <sstream>
 
-#include "core/ir/model.h"
+#include "core/frontend/model.h"
 #include "tests/rewrite/checked.h"
 
 namespace epl {
@@ -93,11 +93,7 @@ int count_meaning(const Graph& graph, const std::string& op) {
   return count;
 }
 
-bool has_frontend() {
-  FrontendTable table;
-  fill_frontend_table(table);
-  return !table.rows.empty();
-}
+bool has_frontend() { return !frontend_table().rows.empty(); }
 
 TEST_P(Fixture, HasWhatItMustHaveAndKeepsItsNumbers) {
   if (!has_frontend()) GTEST_SKIP() << "no frontend is built in";

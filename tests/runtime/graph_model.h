@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "core/base/philox.h"
-#include "core/ir/model.h"
+#include "core/frontend/model.h"
 
 namespace epl {
 

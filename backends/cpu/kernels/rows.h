@@ -9,6 +9,8 @@
 
 namespace epl::cpu {
 
+const KernelTable& kernel_table();  // generated
+
 inline constexpr int64_t task_values = 16384;  // elements worth waking a thread for
 
 inline int64_t row_grain(int64_t width) { return std::max<int64_t>(1, task_values / std::max<int64_t>(width, 1)); }

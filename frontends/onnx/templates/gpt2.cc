@@ -3,7 +3,7 @@
 #include <cmath>
 #include <limits>
 
-#include "core/ir/template.h"
+#include "core/frontend/template.h"
 #include "frontends/onnx/templates/initial_weights.h"
 
 namespace epl::onnx {

@@ -1,7 +1,7 @@
 // Fully connected layers with an activation between them.
 #include <cmath>
 
-#include "core/ir/template.h"
+#include "core/frontend/template.h"
 #include "frontends/onnx/templates/initial_weights.h"
 
 namespace epl::onnx {

@@ -1,14 +1,12 @@
-#include "core/ir/model.h"
+#include "core/frontend/model.h"
 
 #include "core/base/file.h"
 
 namespace epl {
 
 Result<std::shared_ptr<const Model>> load_model(const std::string& path) {
-  FrontendTable table;
-  fill_frontend_table(table);
   std::vector<std::string> known;
-  for (const Frontend& row : table.rows) {
+  for (const Frontend& row : frontend_table().rows) {
     if (row.recognizes(path)) return row.load(path);
     known.push_back(cat(row.name, " (", row.doc, ")"));
   }

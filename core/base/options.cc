@@ -1,4 +1,4 @@
-#include "core/ir/options.h"
+#include "core/base/options.h"
 
 #include <algorithm>
 #include <optional>

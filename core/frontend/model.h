@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "core/base/table.h"
 #include "core/ir/graph.h"
 
 namespace epl {
@@ -100,16 +101,10 @@ struct Frontend {
   Result<std::shared_ptr<const Model>> (*load)(const std::string& path) = nullptr;
   Result<std::shared_ptr<const Model>> (*load_bytes)(std::span<const std::byte> bytes) = nullptr;
 };
-struct FrontendTable {
-  std::vector<Frontend> rows;
-};
-void fill_frontend_table(FrontendTable& table);  // generated
+using FrontendTable = TableOf<Frontend>;
+const FrontendTable& frontend_table();  // generated
 Result<std::shared_ptr<const Model>> load_model(const std::string& path);
 
-#define EPL_FRONTEND(row_name)                                                                                       \
-  static ::epl::Frontend epl_frontend_##row_name();                                                                  \
-  void EPL_FRONTEND_row_##row_name(::epl::FrontendTable& table);                                                     \
-  void EPL_FRONTEND_row_##row_name(::epl::FrontendTable& table) { table.rows.push_back(epl_frontend_##row_name()); } \
-  static ::epl::Frontend epl_frontend_##row_name()
+#define EPL_FRONTEND(row_name) EPL_ROW(EPL_FRONTEND, row_name, ::epl::FrontendTable, ::epl::Frontend)
 
 }  // namespace epl
