@@ -108,10 +108,12 @@ struct BackendRow {
   std::string name;  // "cpu", "sim"
   std::string doc;
   std::vector<BackendPack> packs;
-  Result<std::shared_ptr<Device>> (*open)(const Host& host, const DeviceOptions& options) = nullptr;
+  std::function<Result<std::shared_ptr<Device>>(const Host& host, const DeviceOptions& options)> open;
 };
 using BackendTable = TableOf<BackendRow>;
-const BackendTable& backend_table();  // generated
+const BackendTable& backend_table();  // generated: what is built in
+// Adds a backend before those that are built in: one of the same name stands for it. Before devices are opened.
+void add_backend(BackendRow row);
 Result<std::shared_ptr<Device>> open_device(std::string_view name, const Host& host, const DeviceOptions& options = {});
 
 #define EPL_BACKEND(row_name) EPL_ROW(EPL_BACKEND, row_name, ::epl::BackendTable, ::epl::BackendRow)

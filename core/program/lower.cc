@@ -8,6 +8,7 @@
 #include "core/program/program.h"
 #include "core/program/reference_kernel.h"
 #include "core/program/transfer.h"
+#include "core/program/uploads.h"
 
 namespace epl {
 namespace {
@@ -211,10 +212,11 @@ class Lowering {
     KernelQuery& q = *in.query;
     ChosenKernel chosen = options_.kernels->choose(q, &in.refusals);
     if (!chosen.row) {
-      auto reference = reference_kernel(node);
+      auto reference = reference_kernel(node, options_.device);
       if (!reference.ok()) {
         std::string reasons;
         for (const Refusal& r : in.refusals) reasons += cat("; ", r.kernel, ": ", r.reason);
+        reasons += cat("; reference: ", reference.status().message());
         return unsupported("no kernel for ", node.op->name, reasons).at(node.name);
       }
       chosen = *std::move(reference);
@@ -403,10 +405,9 @@ int Program::group(const std::string& axis) {
 }
 
 Result<Program> lower(const LocalGraph& local, const LowerOptions& options) {
-  return Lowering(local,
-                  without_dead_nodes(options.fuse ? fuse_elementwise(local.graph, options.kernels) : local.graph),
-                  options)
-      .run();
+  Graph graph = options.fuse ? fuse_elementwise(local.graph, options.kernels) : local.graph;
+  if (options.device && !options.device->shares_host_memory()) graph = with_uploads(graph);
+  return Lowering(local, without_dead_nodes(graph), options).run();
 }
 
 }  // namespace epl

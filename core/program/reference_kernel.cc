@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "core/backend/device.h"
 #include "core/base/philox.h"
 #include "core/ir/op.h"
 
@@ -34,9 +35,12 @@ void launch_reference(const KernelCall& call) {
 
 }  // namespace
 
-Result<ChosenKernel> reference_kernel(const Node& node) {
+Result<ChosenKernel> reference_kernel(const Node& node, const Device* device) {
   if (!node.op->reference && !node.op->elementwise() && !node.op->body) {
     return unsupported("op ", node.op->name, " has no meaning of its own").at(node.name);
+  }
+  if (device && !device->shares_host_memory()) {
+    return unsupported("it runs on the host, which cannot read the memory of ", device->description()).at(node.name);
   }
   static const KernelRow row = {.op = "", .name = "reference", .launch = launch_reference};
   return ChosenKernel{&row, {.state = std::make_shared<Meaning>(Meaning{node.op, node.attributes})}};

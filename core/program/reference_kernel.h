@@ -7,6 +7,7 @@
 
 namespace epl {
 
-Result<ChosenKernel> reference_kernel(const Node& node);
+// Refused where the host, on which it runs, cannot read the memory of `device` (null: it can).
+Result<ChosenKernel> reference_kernel(const Node& node, const Device* device);
 
 }  // namespace epl

@@ -38,7 +38,8 @@ struct TransferRow {
       kernel;  // the expression of an elementwise kernel on operands like its own, which it launches; empty: none
   std::string
       holds;  // what its result is in a picture of the arena ("input", "gradient"); empty: see the phase of its node
-  bool grouped = false;  // it takes the group that its attribute `axis` names
+  bool from_caller = false;  // it reads a caller's tensor itself, wherever that is
+  bool grouped = false;      // it takes the group that its attribute `axis` names
   bool whole_source = false;
   bool at_last_turn = false;                   // its result is there after the last turn of its loop
   void (*prepare)(Instruction& in) = nullptr;  // once, from the query

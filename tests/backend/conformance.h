@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "core/backend/device.h"
+#include "tests/backend/far_device.h"
 
 namespace epl {
 
@@ -42,7 +43,14 @@ struct TestHost {
   }
 };
 
-inline std::vector<std::string> backend_names() { return backend_table().names(); }
+// What is built in, and the far device twice: with other orders of its streams.
+inline std::vector<std::string> backend_names() {
+  static const bool added =
+      (add_backend(far_backend("far", 1)), add_backend(far_backend("far_in_other_order", 2)), true);
+  std::vector<std::string> names = backend_table().names();
+  if (added) names.insert(names.end(), {"far", "far_in_other_order"});
+  return names;
+}
 
 // One test per backend: TEST_P(Backend, ...) runs on all rows of the table.
 class Backend : public testing::TestWithParam<std::string> {
@@ -67,6 +75,28 @@ class Backend : public testing::TestWithParam<std::string> {
   std::shared_ptr<Device> device;
 };
 
+// Memory of the host in that of a device.
+struct Staged {
+  Staged(Device& device, Stream& stream, const void* data, int64_t size)
+      : host(static_cast<std::byte*>(const_cast<void*>(data))), bytes(host == nullptr ? 0 : size) {
+    buffer = device.allocate(bytes).value();
+    stream.upload(buffer->data(), host, bytes);
+  }
+  bool holds(const Staged& other) const {
+    return bytes >= other.bytes && other.host >= host && other.host + other.bytes <= host + bytes &&
+           other.host != nullptr;
+  }
+  std::byte* at(const void* data) const {
+    return data == nullptr ? nullptr
+                           : static_cast<std::byte*>(buffer->data()) + (static_cast<const std::byte*>(data) - host);
+  }
+  void bring_back(Stream& stream) { stream.download(host, buffer->data(), bytes); }
+
+  std::byte* host;
+  int64_t bytes;
+  std::unique_ptr<Buffer> buffer;
+};
+
 // Tests over groups of ranks: TEST_P(Ranks, ...) runs on every device that computes, for several numbers of ranks.
 class Ranks : public testing::TestWithParam<std::tuple<std::string, int>> {
  protected:
@@ -80,6 +110,26 @@ class Ranks : public testing::TestWithParam<std::tuple<std::string, int>> {
     ASSERT_EQ(group.size(), static_cast<size_t>(ranks()));
   }
   int ranks() const { return std::get<1>(GetParam()); }
+
+  // A call on memory of the host, which goes through buffers where the device cannot read it.
+  Status run(Communicator& c, Stream& s, const Collective& call) {
+    const bool invalid = !check_collective(call, c.rank(), c.size()).ok();
+    if (device->shares_host_memory() || invalid) {
+      Status status = c.run(s, call);
+      return status.ok() ? s.synchronize() : status;
+    }
+    const bool many_from = call.kind == Collective::Kind::reduce_scatter || call.kind == Collective::Kind::all_to_all;
+    const bool many_to = call.kind == Collective::Kind::all_gather || call.kind == Collective::Kind::all_to_all;
+    Staged from(*device, s, call.source, call.bytes() * (many_from ? c.size() : 1));
+    Staged to(*device, s, call.target, call.bytes() * (many_to ? c.size() : 1));
+    Collective there = call;
+    Staged& target = from.holds(to) ? from : to;
+    there.source = (to.holds(from) ? target : from).at(call.source);
+    there.target = target.at(call.target);
+    EPL_TRY(c.run(s, there));
+    target.bring_back(s);
+    return s.synchronize();
+  }
 
   TestHost memory;
   std::shared_ptr<Device> device;

@@ -150,6 +150,7 @@ TEST_P(Backend, a_kernel_gets_what_it_was_launched_with) {
   EXPECT_EQ(host, std::vector<float>(100, 7.0f));
   int threads = 0;
   queue->download(&threads, workspace->data(), sizeof threads);
+  ASSERT_TRUE(queue->synchronize().ok());
   EXPECT_EQ(threads, 3);
 }
 

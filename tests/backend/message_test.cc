@@ -19,9 +19,8 @@ TEST_P(Ranks, what_is_sent_is_received) {
       const Collective send{.kind = Kind::send, .dtype = DType::i64, .count = 300, .source = own.data(), .peer = next};
       const Collective receive{
           .kind = Kind::receive, .dtype = DType::i64, .count = 300, .target = got.data(), .peer = before};
-      for (int turn = 0; turn < 2; ++turn) ASSERT_TRUE(c.run(s, (turn == 0) == (r == 0) ? receive : send).ok());
+      for (int turn = 0; turn < 2; ++turn) ASSERT_TRUE(run(c, s, (turn == 0) == (r == 0) ? receive : send).ok());
       ASSERT_EQ(got, std::vector<int64_t>(300, before * 1000 + round));
-      ASSERT_TRUE(s.synchronize().ok());
       std::fill(own.begin(), own.end(), -1);  // it is free again
     }
   });
@@ -32,10 +31,9 @@ TEST_P(Ranks, a_send_that_its_receiver_does_not_expect_is_misuse_for_both) {
   on_ranks(*device, group, [&](int r, Communicator& c, Stream& s) {
     std::vector<float> x(8);
     if (r > 1) return;
-    Status status =
-        r == 0 ? c.run(s, {.kind = Kind::send, .dtype = DType::f32, .count = 8, .source = x.data(), .peer = 1})
-               : c.run(s, {.kind = Kind::receive, .dtype = DType::f32, .count = 4, .target = x.data(), .peer = 0});
-    if (status.ok()) status = s.synchronize();
+    const Status status =
+        r == 0 ? run(c, s, {.kind = Kind::send, .dtype = DType::f32, .count = 8, .source = x.data(), .peer = 1})
+               : run(c, s, {.kind = Kind::receive, .dtype = DType::f32, .count = 4, .target = x.data(), .peer = 0});
     EXPECT_EQ(status.code(), Code::misuse);
     EXPECT_NE(status.message().find("send(8 x f32, to rank 1)"), std::string::npos) << status.message();
     EXPECT_NE(status.message().find("receive(4 x f32, from rank 0)"), std::string::npos) << status.message();
@@ -53,12 +51,35 @@ TEST_P(Ranks, an_abort_ends_those_who_wait_for_one_peer) {
       return;
     }
     const Collective::Kind kind = r % 2 == 1 ? Kind::send : Kind::receive;
-    Status status = c.run(s, {.kind = kind, .dtype = DType::f32, .count = 1, .source = &x, .target = &x, .peer = 0});
-    if (status.ok()) status = s.synchronize();
+    const Status status =
+        run(c, s, {.kind = kind, .dtype = DType::f32, .count = 1, .source = &x, .target = &x, .peer = 0});
     EXPECT_EQ(status.code(), Code::deadline_exceeded);
     EXPECT_TRUE(s.synchronize().ok()) << "an error is said once";
   });
 }
+
+// Whole numbers in the memory of a device.
+class Numbers {
+ public:
+  Numbers(Device& device, int64_t count)
+      : host_(static_cast<size_t>(count)), buffer_(device.allocate(count * 8).value()) {}
+  int64_t* data() { return static_cast<int64_t*>(buffer_->data()); }
+  int64_t bytes() const { return buffer_->bytes(); }
+  void set(Stream& stream, int64_t value) {
+    std::fill(host_.begin(), host_.end(), value);
+    stream.upload(data(), host_.data(), bytes());
+  }
+  std::vector<int64_t> get(Stream& stream) {
+    std::vector<int64_t> values(host_.size());
+    stream.download(values.data(), data(), bytes());
+    EXPECT_TRUE(stream.synchronize().ok());
+    return values;
+  }
+
+ private:
+  std::vector<int64_t> host_;
+  std::unique_ptr<Buffer> buffer_;
+};
 
 // Two ranks send to each other before either receives, as neighbours of a pipeline do: on a stream of their own, sends
 // do not keep the host from the receives that their peers wait for.
@@ -66,29 +87,34 @@ TEST_P(Ranks, sends_on_a_stream_of_their_own_do_not_wait_for_each_other) {
   if (ranks() == 1) return;
   on_ranks(*device, group, [&](int r, Communicator& c, Stream& s) {
     if (r > 1) return;
+    const int64_t count = 300;
     auto sending = device->create_stream(1).value();
     auto sent = device->create_event(), computed = device->create_event();
-    const int messages = 40;
-    std::vector<std::vector<int64_t>> own(messages, std::vector<int64_t>(300)), got = own;
-    for (int m = 0; m < messages; ++m) {
-      std::fill(own[m].begin(), own[m].end(), 1000 * r + m);
+    std::vector<Numbers> own, got;
+    for (int m = 0; m < 40; ++m) {
+      own.emplace_back(*device, count);
+      got.emplace_back(*device, count);
+    }
+    for (int64_t m = 0; m < std::ssize(own); ++m) {
+      own[m].set(s, 1000 * r + m);
       s.record(*computed);
       sending->wait(*computed);
-      ASSERT_TRUE(c.run(*sending,
-                        {.kind = Kind::send, .dtype = DType::i64, .count = 300, .source = own[m].data(), .peer = 1 - r})
-                      .ok());
+      const Collective send{
+          .kind = Kind::send, .dtype = DType::i64, .count = count, .source = own[m].data(), .peer = 1 - r};
+      ASSERT_TRUE(c.run(*sending, send).ok());
       sending->record(*sent);
     }
-    for (int m = 0; m < messages; ++m) {
-      ASSERT_TRUE(
-          c.run(s, {.kind = Kind::receive, .dtype = DType::i64, .count = 300, .target = got[m].data(), .peer = 1 - r})
-              .ok());
+    for (Numbers& numbers : got) {
+      const Collective receive{
+          .kind = Kind::receive, .dtype = DType::i64, .count = count, .target = numbers.data(), .peer = 1 - r};
+      ASSERT_TRUE(c.run(s, receive).ok());
     }
     s.wait(*sent);  // from here on what was sent may be written over
-    for (int m = 0; m < messages; ++m) s.fill(own[m].data(), 2400, 0xff);
+    for (Numbers& numbers : own) s.fill(numbers.data(), numbers.bytes(), 0xff);
+    for (int64_t m = 0; m < std::ssize(got); ++m)
+      EXPECT_EQ(got[m].get(s), std::vector<int64_t>(count, 1000 * (1 - r) + m));
     EXPECT_TRUE(s.synchronize().ok());
     EXPECT_TRUE(sending->synchronize().ok());
-    for (int m = 0; m < messages; ++m) EXPECT_EQ(got[m], std::vector<int64_t>(300, 1000 * (1 - r) + m));
   });
 }
 
@@ -98,27 +124,31 @@ TEST_P(Ranks, an_event_behind_a_send_comes_when_it_was_taken) {
   std::atomic<bool> taken{false}, overtaken{false};
   on_ranks(*device, group, [&](int r, Communicator& c, Stream& s) {
     if (r > 1) return;
-    int64_t x = 7;
+    Numbers x(*device, 1);
     if (r == 1) {
       while (!overtaken) std::this_thread::yield();
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
       taken = true;
-      EXPECT_TRUE(c.run(s, {.kind = Kind::receive, .dtype = DType::i64, .count = 1, .target = &x, .peer = 0}).ok());
-      EXPECT_TRUE(s.synchronize().ok());
-      EXPECT_EQ(x, 7);
+      EXPECT_TRUE(
+          c.run(s, {.kind = Kind::receive, .dtype = DType::i64, .count = 1, .target = x.data(), .peer = 0}).ok());
+      EXPECT_EQ(x.get(s)[0], 7);
       return;
     }
     auto sending = device->create_stream(1).value();
     auto before = device->create_event(), sent = device->create_event();
+    x.set(*sending, 7);
     sending->record(*before);
-    EXPECT_TRUE(c.run(*sending, {.kind = Kind::send, .dtype = DType::i64, .count = 1, .source = &x, .peer = 1}).ok());
+    EXPECT_TRUE(
+        c.run(*sending, {.kind = Kind::send, .dtype = DType::i64, .count = 1, .source = x.data(), .peer = 1}).ok());
     sending->record(*sent);
     s.wait(*before);  // nothing was sent before it
+    EXPECT_TRUE(s.synchronize().ok());
     overtaken = true;
     s.wait(*sent);
-    s.fill(&x, 8, 0);
+    s.fill(x.data(), 8, 0);
     EXPECT_TRUE(s.synchronize().ok());
     EXPECT_TRUE(taken);
+    EXPECT_TRUE(sending->synchronize().ok());
   });
 }
 
@@ -127,16 +157,18 @@ TEST_P(Ranks, a_stream_waits_for_its_own_sends) {
   if (ranks() == 1) return;
   on_ranks(*device, group, [&](int r, Communicator& c, Stream& s) {
     if (r > 1) return;
+    Numbers x(*device, 1);
     for (int64_t round = 0; round < 50; ++round) {
-      int64_t x = round;
+      x.set(s, round);
       if (r == 1) {
-        EXPECT_TRUE(c.run(s, {.kind = Kind::receive, .dtype = DType::i64, .count = 1, .target = &x, .peer = 0}).ok());
+        EXPECT_TRUE(
+            c.run(s, {.kind = Kind::receive, .dtype = DType::i64, .count = 1, .target = x.data(), .peer = 0}).ok());
       } else {
-        EXPECT_TRUE(c.run(s, {.kind = Kind::send, .dtype = DType::i64, .count = 1, .source = &x, .peer = 1}).ok());
-        s.fill(&x, 8, 0xff);
+        EXPECT_TRUE(
+            c.run(s, {.kind = Kind::send, .dtype = DType::i64, .count = 1, .source = x.data(), .peer = 1}).ok());
+        s.fill(x.data(), 8, 0xff);
       }
-      EXPECT_TRUE(s.synchronize().ok());
-      EXPECT_EQ(x, r == 1 ? round : -1);
+      EXPECT_EQ(x.get(s)[0], r == 1 ? round : -1);
     }
   });
 }
@@ -152,9 +184,9 @@ TEST_P(Ranks, who_waits_for_a_send_that_fails_hears_of_it) {
     }
     auto sending = device->create_stream(1).value();
     auto sent = device->create_event();
-    float x = 1;
+    Numbers x(*device, 1);
     const Status posted =
-        c.run(*sending, {.kind = Kind::send, .dtype = DType::f32, .count = 1, .source = &x, .peer = 1});
+        c.run(*sending, {.kind = Kind::send, .dtype = DType::i64, .count = 1, .source = x.data(), .peer = 1});
     if (!posted.ok()) return;  // the abort was quicker
     sending->record(*sent);
     s.wait(*sent);

@@ -23,6 +23,7 @@ EPL_TRANSFER(slice) {
   return {.doc = "the piece of a whole value that belongs to a rank and a micro-batch",
           .op = "batch_slice",
           .holds = "input",
+          .from_caller = true,
           .whole_source = true,
           .prepare =
               [](Instruction& in) {
@@ -38,8 +39,10 @@ EPL_TRANSFER(slice) {
           .run = [](const TransferCall& call) -> Status {
             const Instruction::Slice& runs = call.in.slice;
             const std::byte* source = call.source + call.piece * runs.run_bytes;
+            const bool of_caller = call.in.inputs[0].space == Location::Space::input;
+            const auto move = of_caller ? &Stream::upload : &Stream::copy;
             for (int64_t i = 0; i < runs.outer; ++i) {
-              call.stream.copy(call.target + i * runs.run_bytes, source + i * runs.global_bytes, runs.run_bytes);
+              (call.stream.*move)(call.target + i * runs.run_bytes, source + i * runs.global_bytes, runs.run_bytes);
             }
             return {};
           }};

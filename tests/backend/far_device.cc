@@ -1,0 +1,243 @@
+#include "tests/backend/far_device.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <random>
+#include <utility>
+
+#include "core/base/check.h"
+#include "tests/backend/far_group.h"
+
+namespace epl::far {
+
+std::byte* Memory::real(const void* address) {
+  if (address == nullptr) return nullptr;
+  const auto at = reinterpret_cast<uintptr_t>(address);
+  std::lock_guard lock(mutex_);
+  auto region = regions_.upper_bound(at);
+  EPL_CHECK(region != regions_.begin(), "address ", at, " is not of this device");
+  --region;
+  EPL_CHECK(at < region->first + region->second.reserved, "address ", at, " is not of this device");
+  return region->second.real + (at - region->first);
+}
+
+void* Memory::add(std::byte* real, int64_t bytes) {
+  constexpr int64_t page = 4096;
+  const int64_t reserved = (bytes / page + 1) * page;
+  void* address =
+      ::mmap(nullptr, static_cast<size_t>(reserved), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  EPL_CHECK(address != MAP_FAILED, "no addresses for ", bytes, " bytes");
+  std::lock_guard lock(mutex_);
+  regions_[reinterpret_cast<uintptr_t>(address)] = {real, reserved};
+  return address;
+}
+
+void Memory::remove(void* address) {
+  std::lock_guard lock(mutex_);
+  const auto region = regions_.find(reinterpret_cast<uintptr_t>(address));
+  ::munmap(address, static_cast<size_t>(region->second.reserved));
+  regions_.erase(region);
+}
+
+void Engine::issue(Queue& queue, Command command) {
+  std::lock_guard lock(mutex);
+  issue_locked(queue, std::move(command));
+}
+
+void Engine::issue_locked(Queue& queue, Command command) {
+  queue.commands.push_back(std::move(command));
+  changed.notify_all();
+}
+
+void Engine::add(Queue& queue) {
+  std::lock_guard lock(mutex);
+  queues_.push_back(&queue);
+}
+
+void Engine::remove(Queue& queue) {
+  std::lock_guard lock(mutex);
+  std::erase(queues_, &queue);
+  queue.commands.clear();
+}
+
+// One command of any stream that can go on; false where all wait.
+bool Engine::go_on() {
+  std::vector<Queue*> able;
+  for (Queue* queue : queues_) {
+    if (queue->commands.empty()) continue;
+    const Command& next = queue->commands.front();
+    if (!queue->failure.ok() || !next.ready || next.ready()) able.push_back(queue);
+  }
+  if (able.empty()) return false;
+  Queue& queue = *able[random_() % able.size()];
+  const Command command = std::move(queue.commands.front());
+  queue.commands.pop_front();
+  Status status;
+  // What failed is not carried on with, but who waits for a record is not left waiting.
+  if (queue.failure.ok() || command.always) {
+    try {
+      status = command.run();
+    } catch (const InternalError& e) {
+      status = Status(Code::internal, e.what());
+    }
+  }
+  if (queue.failure.ok()) queue.failure = status;
+  changed.notify_all();
+  return true;
+}
+
+Status Engine::wait_for(Queue& queue) {
+  std::unique_lock lock(mutex);
+  while (!queue.commands.empty()) {
+    if (!go_on()) changed.wait(lock);
+  }
+  return std::exchange(queue.failure, {});
+}
+
+namespace {
+
+class FarBuffer final : public Buffer {
+ public:
+  FarBuffer(std::shared_ptr<Memory> memory, std::unique_ptr<Buffer> real)
+      : memory_(std::move(memory)), real_(std::move(real)) {
+    address_ = memory_->add(static_cast<std::byte*>(real_->data()), real_->bytes());
+  }
+  ~FarBuffer() override { memory_->remove(address_); }
+  void* data() override { return address_; }
+  int64_t bytes() const override { return real_->bytes(); }
+
+ private:
+  std::shared_ptr<Memory> memory_;
+  std::unique_ptr<Buffer> real_;
+  void* address_;
+};
+
+// Its records by number: those that were issued, and those that were carried out.
+class FarEvent final : public Event {
+ public:
+  struct State {
+    uint64_t issued = 0, reached = 0;
+    Status failure;
+  };
+  std::shared_ptr<State> state = std::make_shared<State>();
+};
+
+class FarStream final : public Stream, public QueueOwner {
+ public:
+  FarStream(std::shared_ptr<Engine> engine, std::shared_ptr<Memory> memory, std::unique_ptr<Stream> inside)
+      : engine_(std::move(engine)), memory_(std::move(memory)), inside_(std::move(inside)) {
+    engine_->add(*queue_);
+  }
+  ~FarStream() override { engine_->remove(*queue_); }
+  std::shared_ptr<Queue> queue() override { return queue_; }
+
+  void launch(const KernelRow& row, const KernelQuery& query, const void* state, const void* const* inputs,
+              void* const* outputs, void* workspace, const StepContext& context) override {
+    std::vector<const void*> from(inputs, inputs + query.inputs());
+    std::vector<void*> to(outputs, outputs + query.outputs());
+    issue([this, &row, &query, state, from, to, workspace, context]() mutable {
+      for (const void*& address : from) address = memory_->real(address);
+      for (void*& address : to) address = memory_->real(address);
+      inside_->launch(row, query, state, from.data(), to.data(), memory_->real(workspace), context);
+    });
+  }
+  void copy(void* target, const void* source, int64_t bytes) override {
+    if (bytes <= 0) return;
+    issue([=, this] { inside_->copy(memory_->real(target), memory_->real(source), bytes); });
+  }
+  void fill(void* target, int64_t bytes, uint8_t value) override {
+    if (bytes <= 0) return;
+    issue([=, this] { inside_->fill(memory_->real(target), bytes, value); });
+  }
+  void upload(void* target, const void* host_source, int64_t bytes) override {
+    if (bytes <= 0) return;
+    issue([=, this] { inside_->copy(memory_->real(target), host_source, bytes); });
+  }
+  void download(void* host_target, const void* source, int64_t bytes) override {
+    if (bytes <= 0) return;
+    issue([=, this] { inside_->copy(host_target, memory_->real(source), bytes); });
+  }
+  void record(Event& event) override {
+    std::lock_guard lock(engine_->mutex);
+    auto state = static_cast<FarEvent&>(event).state;
+    const uint64_t number = ++state->issued;
+    engine_->issue_locked(*queue_, {.run =
+                                        [this, state, number] {
+                                          state->reached = std::max(state->reached, number);
+                                          state->failure = queue_->failure;
+                                          return Status();
+                                        },
+                                    .always = true});
+  }
+  void wait(Event& event) override {
+    std::lock_guard lock(engine_->mutex);
+    auto state = static_cast<FarEvent&>(event).state;
+    const uint64_t number = state->issued;
+    engine_->issue_locked(*queue_, {.ready = [state, number] { return state->reached >= number; },
+                                    .run = [state] { return state->failure; }});
+  }
+  Status synchronize() override { return engine_->wait_for(*queue_); }
+
+ private:
+  void issue(std::function<void()> work) {
+    engine_->issue(*queue_, {.run = [work = std::move(work)] {
+      work();
+      return Status();
+    }});
+  }
+
+  std::shared_ptr<Engine> engine_;
+  std::shared_ptr<Memory> memory_;
+  std::unique_ptr<Stream> inside_;  // on which its work is carried out
+  std::shared_ptr<Queue> queue_ = std::make_shared<Queue>();
+};
+
+class FarDevice final : public Device {
+ public:
+  FarDevice(std::shared_ptr<Device> cpu, uint64_t seed)
+      : cpu_(std::move(cpu)), engine_(std::make_shared<Engine>(seed)) {}
+  std::string description() const override { return cat("far away on ", cpu_->description()); }
+  const KernelTable& kernels() const override { return cpu_->kernels(); }
+  const std::vector<std::string>& notes() const override { return cpu_->notes(); }
+  bool shares_host_memory() const override { return false; }
+  Result<std::unique_ptr<Buffer>> allocate(int64_t bytes) override {
+    EPL_ASSIGN(auto real, cpu_->allocate(bytes));
+    return std::unique_ptr<Buffer>(new FarBuffer(memory_, std::move(real)));
+  }
+  Result<std::unique_ptr<Stream>> create_stream(int threads) override {
+    EPL_ASSIGN(auto inside, cpu_->create_stream(threads));
+    return std::unique_ptr<Stream>(new FarStream(engine_, memory_, std::move(inside)));
+  }
+  std::unique_ptr<Event> create_event() override { return std::make_unique<FarEvent>(); }
+  Result<std::vector<std::unique_ptr<Communicator>>> create_group(const std::string& name, int ranks) override {
+    return far::create_group(engine_, memory_, name, ranks);
+  }
+
+ private:
+  std::shared_ptr<Device> cpu_;
+  std::shared_ptr<Engine> engine_;
+  std::shared_ptr<Memory> memory_ = std::make_shared<Memory>();
+};
+
+}  // namespace
+}  // namespace epl::far
+
+namespace epl {
+
+BackendRow far_backend(std::string name, uint64_t seed) {
+  return {.name = std::move(name),
+          .doc = "the cpu behind memory that the host cannot touch",
+          .open = [seed](const Host& host, const DeviceOptions& options) -> Result<std::shared_ptr<Device>> {
+            EPL_ASSIGN(const BackendRow* cpu, find_named(backend_table(), "cpu", "device"));
+            EPL_ASSIGN(auto device, cpu->open(host, options));
+            return std::shared_ptr<Device>(std::make_shared<far::FarDevice>(std::move(device), seed));
+          }};
+}
+
+}  // namespace epl

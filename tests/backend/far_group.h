@@ -1,0 +1,74 @@
+// The inside of the far device: its memory, its streams' queues and who carries them out, its groups.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "core/backend/device.h"
+
+namespace epl::far {
+
+// What the host calls an address of the device is one that nobody may touch; what lies there is elsewhere.
+class Memory {
+ public:
+  void* add(std::byte* real, int64_t bytes);
+  void remove(void* address);
+  std::byte* real(const void* address);
+
+ private:
+  struct Region {
+    std::byte* real;
+    int64_t reserved;
+  };
+  std::mutex mutex_;
+  std::map<uintptr_t, Region> regions_;  // by the address they begin at
+};
+
+struct Command {
+  std::function<bool()> ready;  // absent: it is
+  std::function<Status()> run;
+  bool always = false;            // also where the stream has failed
+  const void* meeting = nullptr;  // that it is a part of
+};
+
+struct Queue {
+  std::deque<Command> commands;
+  Status failure;
+};
+class QueueOwner {
+ public:
+  virtual ~QueueOwner() = default;
+  virtual std::shared_ptr<Queue> queue() = 0;
+};
+
+// Carries out commands of all streams, one at a time, on the threads of those who wait.
+class Engine {
+ public:
+  explicit Engine(uint64_t seed) : random_(static_cast<unsigned>(seed)) {}
+  void add(Queue& queue);
+  void remove(Queue& queue);
+  void issue(Queue& queue, Command command);
+  void issue_locked(Queue& queue, Command command);
+  Status wait_for(Queue& queue);
+
+  std::mutex mutex;
+  std::condition_variable changed;
+
+ private:
+  bool go_on();
+  std::vector<Queue*> queues_;
+  std::mt19937 random_;
+};
+
+Result<std::vector<std::unique_ptr<Communicator>>> create_group(std::shared_ptr<Engine> engine,
+                                                                std::shared_ptr<Memory> memory, const std::string& name,
+                                                                int ranks);
+
+}  // namespace epl::far

@@ -1,0 +1,121 @@
+// Training on a device whose memory the host cannot touch and whose work waits until it must be done: the same bits as
+// on the processor, and a sentence where that cannot be.
+#include <gtest/gtest.h>
+
+#include "core/runtime/session.h"
+#include "tests/backend/far_device.h"
+#include "tests/runtime/graph_model.h"
+
+namespace epl {
+namespace {
+
+// Samples are in dimension 0 of one input and in dimension 1 of the other; one input is the same for all of them.
+constexpr std::string_view model = R"(graph mixed(x: f32[8,12] batch 0, z: f32[3,8] batch 1, c: f32[16]) {
+  w1: f32[12,16] = param
+  w2: f32[16,4] = param
+  w3: f32[3,4] = param
+  forward:
+  h: f32[8,16] = linear(x, w1, c)
+  a: f32[8,16] = relu(h)
+  y: f32[8,4] = linear(a, w2)
+  t: f32[8,3] = transpose(z) {perm=[1,0]}
+  s: f32[8,4] = linear(t, w3)
+  v: f32[8,4] = add(y, s)
+  output y = v
+}
+)";
+
+const char* far_name() {
+  static const bool added = (add_backend(far_backend("far_test", 11)), true);
+  return added ? "far_test" : "";
+}
+
+Result<std::shared_ptr<const CompiledPlan>> plan_on(const std::string& device, const char* micro_batches,
+                                                    std::string_view text = model) {
+  PlanOptions options;
+  options.model = GraphModel::parse(text);
+  options.train.loss.name = "softmax_cross_entropy";
+  options.train.optimizer = "adamw";
+  options.train.clip_norm = 1.0;
+  options.device = device;
+  EPL_TRY(set_config(options.strategy, "pipeline.num_micro_batch", micro_batches));
+  return CompiledPlan::create(test_host(2), options);
+}
+
+struct Trained {
+  std::vector<double> losses;
+  std::vector<Tensor> weights;
+};
+
+Trained train(const std::string& device, const char* micro_batches) {
+  Trained out;
+  auto plan = plan_on(device, micro_batches);
+  EXPECT_TRUE(plan.ok()) << plan.status().to_string();
+  if (!plan.ok()) return out;
+  auto session = Session::create(test_host(2), *plan, 7);
+  EXPECT_TRUE(session.ok()) << session.status().to_string();
+  if (!session.ok()) return out;
+  for (int s = 0; s < 5; ++s) {
+    std::vector<Tensor> inputs = {Tensor({DType::f32, {8, 12}}), Tensor({DType::f32, {3, 8}}),
+                                  Tensor({DType::f32, {16}}), Tensor({DType::i64, {8}})};
+    for (size_t i = 0; i < 3; ++i)
+      for (int64_t e = 0; e < inputs[i].elements(); ++e) inputs[i].set(e, philox_uniform(100 * s + i, e) - 0.5);
+    for (int i = 0; i < 8; ++i) inputs[3].set_int(i, (i + s) % 4);
+    StepMetrics metrics;
+    const Status status = (*session)->step(inputs, metrics);
+    EXPECT_TRUE(status.ok()) << status.to_string();
+    out.losses.push_back(metrics.loss);
+  }
+  EXPECT_EQ((*session)->memory_bytes_used(), (*plan)->memory_bytes_peak());
+  for (const char* name : {"w1", "w2", "w3"}) out.weights.push_back((*session)->state_view(name)->clone());
+  return out;
+}
+
+TEST(Far, LearnsTheSameBits) {
+  const Trained here = train("cpu", "1");
+  ASSERT_EQ(here.losses.size(), 5u);
+  for (const char* micro_batches : {"1", "2", "4"}) {
+    const Trained there = train(far_name(), micro_batches);
+    EXPECT_EQ(there.losses, here.losses) << micro_batches;
+    ASSERT_EQ(there.weights.size(), here.weights.size());
+    for (size_t i = 0; i < here.weights.size(); ++i) EXPECT_TRUE(identical(here.weights[i], there.weights[i])) << i;
+  }
+}
+
+// What is used is uploaded, piece by piece where it is cut, and programs of the processor know nothing of it.
+TEST(Far, InputsAreUploaded) {
+  const auto program = [](const std::string& device) {
+    auto plan = plan_on(device, "2");
+    EXPECT_TRUE(plan.ok()) << plan.status().to_string();
+    return plan.ok() ? *(*plan)->text(EntryKind::train, "program") : std::string();
+  };
+  const std::string there = program(far_name());
+  for (const char* line : {"upload x.uploaded", "upload c.uploaded", "slice z.piece"})
+    EXPECT_NE(there.find(line), std::string::npos) << line << "\n" << there;
+  EXPECT_EQ(there.find("z.uploaded"), std::string::npos) << "a slice brings its piece itself";
+  EXPECT_EQ(program("cpu").find("upload"), std::string::npos);
+}
+
+// A reference runs on the host.
+TEST(Far, ReferencesAreRefused) {
+  constexpr std::string_view text = R"(graph cumulative(x: f32[8,12] batch 0) {
+  w: f32[12,4] = param
+  forward:
+  y: f32[8,4] = linear(x, w)
+  z: f32[8,4] = cum_sum(y) {axis=1}
+  output y = z
+}
+)";
+  auto here = plan_on("cpu", "1", text);
+  ASSERT_TRUE(here.ok()) << here.status().to_string();
+  ASSERT_NE((*here)->text(EntryKind::train, "kernels")->find("cum_sum: reference"), std::string::npos)
+      << "needs another op";
+  const Status refused = plan_on(far_name(), "1", text).status();
+  EXPECT_EQ(refused.code(), Code::unsupported) << refused.to_string();
+  EXPECT_EQ(refused.where(), "z");
+  for (const char* part : {"no kernel for cum_sum", "the host", "far away"})
+    EXPECT_NE(refused.message().find(part), std::string::npos) << refused.to_string();
+}
+
+}  // namespace
+}  // namespace epl
