@@ -60,12 +60,10 @@ std::vector<ModelFinding> OnnxModel::findings() const {
                        "Export again with torch.onnx.export(..., dynamo=True, optimize=False), or dynamo=False with "
                        "do_constant_folding=False")});
   }
-  bool dropout = false;
   int frozen = 0;
   std::string frozen_name;
   for (const Node& node : file_.graph.nodes) {
     std::string name(node.name.empty() ? (node.outputs.empty() ? node.op_type : node.outputs[0]) : node.name);
-    dropout = dropout || node.op_type == "Dropout";
     if (node.op_type == "BatchNormalization" && !learns_statistics(node, opset(node.domain))) {
       ++frozen;
       frozen_name = name;

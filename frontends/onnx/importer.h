@@ -40,10 +40,9 @@ class ParameterRule {
   const OnnxModel& model_;
   std::unordered_set<std::string_view> statistics_;  // operands that are running statistics
   std::unordered_set<std::string_view> structural_;  // operands that decide shapes
-  std::unordered_set<std::string_view>
-      weights_;  // operands in the place of a weight (MatMul, Gemm, Conv, norms, Gather)
-  std::unordered_set<std::string_view> shifts_;  // operands that are added to a product or a convolution
-  bool dotted_ = false;                          // most float initialisers have names like "block.0.weight"
+  std::unordered_set<std::string_view> weights_;     // operands in the place of a weight (OnnxOpRow::weights)
+  std::unordered_set<std::string_view> shifts_;      // operands that are added to a product or a convolution
+  bool dotted_ = false;                              // some float initialisers have names like "block.0.weight"
 };
 
 class Importer {

@@ -126,6 +126,8 @@ struct OnnxOpRow {
   int until = 1 << 30;          // the last opset that has the operator
   std::vector<int> statistics;  // inputs that are running statistics
   std::vector<int> structural;  // inputs that decide shapes or places though they may be real numbers
+  std::vector<int> weights;     // inputs in which a constant tensor is a weight as a rule
+  bool product = false;         // what is added to its result is a bias
   void (*run)(Import&) = nullptr;
 };
 

@@ -9,30 +9,6 @@
 namespace epl::onnx {
 namespace {
 
-// Operands in which a constant tensor is a weight as a rule.
-struct WeightPlace {
-  std::string_view op;
-  std::vector<size_t> operands;
-};
-const std::vector<WeightPlace>& weight_places() {
-  static const std::vector<WeightPlace> places = {{"MatMul", {0, 1}},
-                                                  {"Gemm", {0, 1, 2}},
-                                                  {"Conv", {1, 2}},
-                                                  {"ConvTranspose", {1, 2}},
-                                                  {"LayerNormalization", {1, 2}},
-                                                  {"BatchNormalization", {1, 2}},
-                                                  {"GroupNormalization", {1, 2}},
-                                                  {"InstanceNormalization", {1, 2}},
-                                                  {"RMSNormalization", {1}},
-                                                  {"Gather", {0}},
-                                                  {"PRelu", {1}},
-                                                  {"LSTM", {1, 2, 3}},
-                                                  {"GRU", {1, 2, 3}},
-                                                  {"RNN", {1, 2, 3}},
-                                                  {"Transpose", {0}}};
-  return places;
-}
-
 // Removes the digits at the end; false when there is none.
 bool cut_number(std::string_view& name) {
   const size_t length = name.size(), last = name.find_last_not_of("0123456789");
@@ -63,7 +39,7 @@ bool named_as_weight(std::string_view name) {
   return name.ends_with(".bias") || name.ends_with(".weight") || name.ends_with(".w_0") || name.ends_with(".b_0");
 }
 
-// A mask is told by numbers no weight has.
+// A mask holds numbers that no weight has.
 bool looks_like_mask(const epl::Tensor& value) {
   int64_t sample = std::min<int64_t>(value.elements(), 1 << 16);
   for (int64_t i = 0; i < sample; ++i) {
@@ -111,14 +87,11 @@ class Statistics {
 }  // namespace
 
 ParameterRule::ParameterRule(const OnnxModel& model) : model_(model) {
-  int dotted = 0, plain = 0;
   for (const Tensor& tensor : model.file().graph.initializers) {
     auto dtype = dtype_of(tensor.data_type);
     if (!dtype.ok() || !is_float(*dtype) || tensor.dims.empty()) continue;
-    (tensor.name.find('.') != std::string_view::npos ? dotted : plain)++;
+    dotted_ = dotted_ || tensor.name.find('.') != std::string_view::npos;
   }
-  dotted_ = dotted > 0;
-  (void)plain;
   Statistics statistics(model);
   std::unordered_set<std::string_view> products;  // results of products and convolutions
   std::unordered_map<std::string_view, std::string_view> before_reshape;
@@ -129,13 +102,16 @@ ParameterRule::ParameterRule(const OnnxModel& model) : model_(model) {
     }
     for (std::string_view name : statistics.of(node)) statistics_.insert(name);
     if (const OnnxOpRow* row = onnx_op_table().find(node.domain, node.op_type, model.opset(node.domain))) {
-      for (int i : row->structural) {
-        if (i < static_cast<int>(node.inputs.size())) structural_.insert(node.inputs[i]);
-      }
+      const auto insert = [&](const std::vector<int>& operands, auto& names) {
+        for (int i : operands) {
+          if (i < static_cast<int>(node.inputs.size())) names.insert(node.inputs[i]);
+        }
+      };
+      insert(row->structural, structural_);
+      insert(row->weights, weights_);
+      if (row->product && !node.outputs.empty()) products.insert(node.outputs[0]);
     }
     const std::string_view op = node.op_type;
-    const bool product = op == "MatMul" || op == "Gemm" || op == "Conv" || op == "ConvTranspose";
-    if (product && !node.outputs.empty()) products.insert(node.outputs[0]);
     if (op == "Reshape" && node.inputs.size() == 2 && !node.outputs.empty())
       before_reshape.emplace(node.outputs[0], node.inputs[0]);
     if (op == "Add" && node.inputs.size() == 2) {
@@ -143,12 +119,6 @@ ParameterRule::ParameterRule(const OnnxModel& model) : model_(model) {
         auto reshaped = before_reshape.find(node.inputs[1 - i]);
         if (products.contains(node.inputs[i]))
           shifts_.insert(reshaped == before_reshape.end() ? node.inputs[1 - i] : reshaped->second);
-      }
-    }
-    for (const WeightPlace& place : weight_places()) {
-      if (node.op_type != place.op) continue;
-      for (size_t i : place.operands) {
-        if (i < node.inputs.size()) weights_.insert(node.inputs[i]);
       }
     }
   };

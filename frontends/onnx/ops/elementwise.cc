@@ -75,7 +75,7 @@ EPL_ONNX_OP(Xor) { return {.run = binary<"logical_xor">}; }
 EPL_ONNX_OP(BitwiseAnd) { return {.run = binary<"bit_and">}; }
 EPL_ONNX_OP(BitwiseOr) { return {.run = binary<"bit_or">}; }
 EPL_ONNX_OP(BitwiseXor) { return {.run = binary<"bit_xor">}; }
-EPL_ONNX_OP(PRelu) { return {.run = binary<"prelu">}; }
+EPL_ONNX_OP(PRelu) { return {.weights = {1}, .run = binary<"prelu">}; }
 
 EPL_ONNX_OP(Mean) {
   return {.run = [](Import& i) {
@@ -226,6 +226,14 @@ EPL_ONNX_OP(Dropout, 12) {
       return i.fail("whether it drops, and how much, must be known when the model is bound");
     const bool drops = i.constant(2) && i.constant(2)->elements() == 1 && i.constant(2)->get_int(0) != 0;
     dropout(i, ratio, drops, DType::boolean);
+  }};
+}
+
+EPL_ONNX_OP(SwiGLU) {
+  return {.run = [](Import& i) {
+    Var gate = i.in(0);
+    double alpha = i.number("alpha", 1.0);
+    i.set(0, (alpha == 1.0 ? i.b.unary("silu", gate) : gate * i.b.sigmoid(gate * alpha)) * i.in(1));
   }};
 }
 

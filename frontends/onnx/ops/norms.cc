@@ -1,4 +1,4 @@
-// Normalisations written out in sums, and pooling by norms.
+// Normalisations, by statistics of the batch, of a sample or of a group of channels.
 #include <algorithm>
 #include <cmath>
 
@@ -29,31 +29,110 @@ Ints spatial_axes(int ndim) {
 
 }  // namespace
 
+namespace {
+
+// In training the statistics are those of the batch, and the running ones move towards them: by PyTorch's convention,
+// which takes the unbiased variance. Written out in sums, so that every cut of the batch follows from theirs.
+void batch_norm(Import& i, bool trains) {
+  Var x = i.in(0), scale = i.in(1), bias = i.in(2);
+  Builder& b = i.b;
+  double epsilon = i.number("epsilon", 1e-5), momentum = i.number("momentum", 0.9);
+  Shape channel(std::max(x.ndim(), 2), 1);
+  channel[1] = x.dim(1);
+  auto wide = [&](const Var& v) { return b.reshape(v, channel); };
+  if (!i.training() || !trains) {
+    Var rstd = b.reciprocal(b.sqrt(i.in(4) + epsilon));
+    i.set(0, (x - wide(i.in(3))) * wide(rstd * scale) + wide(bias));
+    for (int k = 1; k <= 2; ++k) {  // a file for training also names the running statistics, which stay
+      if (i.wants(k)) i.set(k, b.unary("identity", i.in(k + 2)));
+    }
+    return;
+  }
+  Ints axes;
+  double count = 1;
+  for (int d = 0; d < x.ndim(); ++d) {
+    if (d == 1) continue;
+    axes.push_back(d);
+    count *= static_cast<double>(x.dim(d));
+  }
+  Var mean = b.mean(x, axes, true);
+  Var centred = x - mean;
+  Var variance = b.mean(centred * centred, axes, true);
+  Var rstd = b.reciprocal(b.sqrt(variance + epsilon));
+  i.set(0, centred * (rstd * wide(scale)) + wide(bias));
+  Var flat_mean = b.emit("stop_gradient", {b.reshape(mean, {x.dim(1)})});
+  Var flat_variance = b.emit("stop_gradient", {b.reshape(variance, {x.dim(1)})}) * (count / std::max(count - 1, 1.0));
+  const Var old_mean = i.statistic(3), old_variance = i.statistic(4);
+  Var next_mean = old_mean * momentum + flat_mean * (1.0 - momentum);
+  Var next_variance = old_variance * momentum + flat_variance * (1.0 - momentum);
+  i.update_statistic(3, next_mean);
+  i.update_statistic(4, next_variance);
+  if (i.wants(1)) i.set(1, next_mean);
+  // The output is the standard's, which takes the variance of the batch as it is.
+  if (i.wants(2)) i.set(2, old_variance * momentum + b.reshape(variance, {x.dim(1)}) * (1.0 - momentum));
+}
+
+}  // namespace
+
+// The outputs 3 and 4 of the older rows are whatever the writer's runtime kept for its backward pass: nobody may use
+// them.
+EPL_ONNX_OP(BatchNormalization) {
+  return {.statistics = {3, 4}, .weights = {1, 2}, .run = [](Import& i) {
+            if (i.integer("spatial", 1) == 0) return i.fail(unsupported("statistics for each element (spatial 0)"));
+            batch_norm(i, learns_statistics(i.node(), i.opset()));
+          }};
+}
+EPL_ONNX_OP(BatchNormalization, 9) {
+  return {.statistics = {3, 4}, .weights = {1, 2}, .run = [](Import& i) {
+            batch_norm(i, learns_statistics(i.node(), i.opset()));
+          }};
+}
+EPL_ONNX_OP(LayerNormalization) {
+  return {.weights = {1, 2}, .run = [](Import& i) {
+            std::vector<Var> operands = {i.in(0), i.has(1) ? i.in(1) : Var(), i.has(2) ? i.in(2) : Var()};
+            auto results =
+                i.b.emit_all("layer_norm", operands,
+                             {{"axis", i.axis("axis", -1, i.type(0).ndim())}, {"epsilon", i.number("epsilon", 1e-5)}});
+            for (int k = 0; k < i.outputs() && k < 3; ++k) {
+              if (i.wants(k)) i.set(k, results[k]);
+            }
+          }};
+}
+
+EPL_ONNX_OP(RMSNormalization) {
+  return {.weights = {1}, .run = [](Import& i) {
+            auto results =
+                i.b.emit_all("rms_norm", {i.in(0), i.has(1) ? i.in(1) : Var()},
+                             {{"axis", i.axis("axis", -1, i.type(0).ndim())}, {"epsilon", i.number("epsilon", 1e-5)}});
+            i.set(0, results[0]);
+          }};
+}
+
 EPL_ONNX_OP(InstanceNormalization) {
-  return {.run = [](Import& i) {
-    Var x = i.in(0);
-    if (x.ndim() < 3) return i.fail(cat(x.type().text(), " has no space to normalise over"));
-    Var y = standardized(i.b, x, spatial_axes(x.ndim()), i.number("epsilon", 1e-5));
-    i.set(0, y * per_channel(i.b, i.in(1), x.ndim()) + per_channel(i.b, i.in(2), x.ndim()));
-  }};
+  return {.weights = {1, 2}, .run = [](Import& i) {
+            Var x = i.in(0);
+            if (x.ndim() < 3) return i.fail(cat(x.type().text(), " has no space to normalise over"));
+            Var y = standardized(i.b, x, spatial_axes(x.ndim()), i.number("epsilon", 1e-5));
+            i.set(0, y * per_channel(i.b, i.in(1), x.ndim()) + per_channel(i.b, i.in(2), x.ndim()));
+          }};
 }
 
 // Scale and bias are per group before opset 21, per channel since.
 EPL_ONNX_OP(GroupNormalization) {
-  return {.run = [](Import& i) {
-    Builder& b = i.b;
-    Var x = i.in(0), scale = i.in(1), bias = i.in(2);
-    int64_t groups = i.integer("num_groups", 0);
-    if (x.ndim() < 2 || groups < 1 || x.dim(0) < 1 || x.dim(1) % groups != 0)
-      return i.fail(cat(groups, " groups do not fit ", x.type().text()));
-    Var y = standardized(b, b.reshape(x, {x.dim(0), groups, x.type().elements() / (x.dim(0) * groups)}), {2},
-                         i.number("epsilon", 1e-5));
-    if (scale.type().elements() == groups && groups != x.dim(1)) {
-      y = y * b.reshape(scale, {1, groups, 1}) + b.reshape(bias, {1, groups, 1});
-      return i.set(0, b.reshape(y, x.shape()));
-    }
-    i.set(0, b.reshape(y, x.shape()) * per_channel(b, scale, x.ndim()) + per_channel(b, bias, x.ndim()));
-  }};
+  return {.weights = {1, 2}, .run = [](Import& i) {
+            Builder& b = i.b;
+            Var x = i.in(0), scale = i.in(1), bias = i.in(2);
+            int64_t groups = i.integer("num_groups", 0);
+            if (x.ndim() < 2 || groups < 1 || x.dim(0) < 1 || x.dim(1) % groups != 0)
+              return i.fail(cat(groups, " groups do not fit ", x.type().text()));
+            Var y = standardized(b, b.reshape(x, {x.dim(0), groups, x.type().elements() / (x.dim(0) * groups)}), {2},
+                                 i.number("epsilon", 1e-5));
+            if (scale.type().elements() == groups && groups != x.dim(1)) {
+              y = y * b.reshape(scale, {1, groups, 1}) + b.reshape(bias, {1, groups, 1});
+              return i.set(0, b.reshape(y, x.shape()));
+            }
+            i.set(0, b.reshape(y, x.shape()) * per_channel(b, scale, x.ndim()) + per_channel(b, bias, x.ndim()));
+          }};
 }
 
 EPL_ONNX_OP(MeanVarianceNormalization) {
@@ -112,23 +191,6 @@ EPL_ONNX_OP(Scaler) {
             };
             i.set(0, (x - numbers("offset", 0)) * numbers("scale", 1));
           }};
-}
-
-EPL_ONNX_OP(GlobalLpPool) {
-  return {.run = [](Import& i) {
-    Builder& b = i.b;
-    Var x = b.unary("abs", i.in(0));
-    double p = static_cast<double>(i.integer("p", 2));
-    i.set(0, b.pow(b.sum(b.pow(x, b.like(x, p)), spatial_axes(x.ndim()), true), b.like(x, 1 / p)));
-  }};
-}
-
-EPL_ONNX_OP(SwiGLU) {
-  return {.run = [](Import& i) {
-    Var gate = i.in(0);
-    double alpha = i.number("alpha", 1.0);
-    i.set(0, (alpha == 1.0 ? i.b.unary("silu", gate) : gate * i.b.sigmoid(gate * alpha)) * i.in(1));
-  }};
 }
 
 }  // namespace epl::onnx

@@ -164,50 +164,50 @@ class Recurrent {
 }  // namespace
 
 EPL_ONNX_OP(RNN) {
-  return {.run = [](Import& i) {
-    Recurrent(i, 1).run(false, [](Recurrent& r, const Var& x) {
-      Var sum = x + r.recur(r.h_);
-      return r.activate(0, r.rb_ ? sum + r.rb_ : sum);
-    });
-  }};
+  return {.weights = {1, 2, 3}, .run = [](Import& i) {
+            Recurrent(i, 1).run(false, [](Recurrent& r, const Var& x) {
+              Var sum = x + r.recur(r.h_);
+              return r.activate(0, r.rb_ ? sum + r.rb_ : sum);
+            });
+          }};
 }
 
 // Gates z (update), r (reset) and h, in this order.
 EPL_ONNX_OP(GRU) {
-  return {.run = [](Import& i) {
-    bool after = i.integer("linear_before_reset", 0) != 0;
-    Recurrent(i, 3).run(false, [after](Recurrent& r, const Var& x) {
-      Builder& b = r.b();
-      auto weights = [&](int64_t g) { return b.slice(r.r_, {0}, {g * r.hidden()}, {(g + 1) * r.hidden()}); };
-      Var past = r.recur(r.h_);
-      auto with_bias = [&](const Var& v, int64_t g) { return r.rb_ ? v + r.gate(r.rb_, g) : v; };
-      Var z = r.activate(0, r.gate(x, 0) + with_bias(r.gate(past, 0), 0));
-      Var reset = r.activate(0, r.gate(x, 1) + with_bias(r.gate(past, 1), 1));
-      Var inner =
-          after ? reset * with_bias(r.gate(past, 2), 2) : with_bias(b.matmul(reset * r.h_, weights(2), false, true), 2);
-      Var h = r.activate(1, r.gate(x, 2) + inner);
-      return (1.0 - z) * h + z * r.h_;
-    });
-  }};
+  return {.weights = {1, 2, 3}, .run = [](Import& i) {
+            bool after = i.integer("linear_before_reset", 0) != 0;
+            Recurrent(i, 3).run(false, [after](Recurrent& r, const Var& x) {
+              Builder& b = r.b();
+              auto weights = [&](int64_t g) { return b.slice(r.r_, {0}, {g * r.hidden()}, {(g + 1) * r.hidden()}); };
+              Var past = r.recur(r.h_);
+              auto with_bias = [&](const Var& v, int64_t g) { return r.rb_ ? v + r.gate(r.rb_, g) : v; };
+              Var z = r.activate(0, r.gate(x, 0) + with_bias(r.gate(past, 0), 0));
+              Var reset = r.activate(0, r.gate(x, 1) + with_bias(r.gate(past, 1), 1));
+              Var inner = after ? reset * with_bias(r.gate(past, 2), 2)
+                                : with_bias(b.matmul(reset * r.h_, weights(2), false, true), 2);
+              Var h = r.activate(1, r.gate(x, 2) + inner);
+              return (1.0 - z) * h + z * r.h_;
+            });
+          }};
 }
 
 // Gates i, o, f and c, in this order; peepholes look at the cell through i, o and f.
 EPL_ONNX_OP(LSTM) {
-  return {.run = [](Import& i) {
-    Recurrent(i, 4).run(true, [](Recurrent& r, const Var& x) {
-      Var sum = x + r.recur(r.h_);
-      if (r.rb_) sum = sum + r.rb_;
-      auto peeping = [&](const Var& v, int64_t g, const Var& cell) {
-        return r.peep_ ? v + r.gate(r.peep_, g) * cell : v;
-      };
-      Var in = r.activate(0, peeping(r.gate(sum, 0), 0, r.c_)),
-          forget = r.activate(0, peeping(r.gate(sum, 2), 2, r.c_));
-      Var cell = forget * r.c_ + in * r.activate(1, r.gate(sum, 3));
-      Var out = r.activate(0, peeping(r.gate(sum, 1), 1, cell));
-      r.c_ = cell;
-      return out * r.activate(2, cell);
-    });
-  }};
+  return {.weights = {1, 2, 3}, .run = [](Import& i) {
+            Recurrent(i, 4).run(true, [](Recurrent& r, const Var& x) {
+              Var sum = x + r.recur(r.h_);
+              if (r.rb_) sum = sum + r.rb_;
+              auto peeping = [&](const Var& v, int64_t g, const Var& cell) {
+                return r.peep_ ? v + r.gate(r.peep_, g) * cell : v;
+              };
+              Var in = r.activate(0, peeping(r.gate(sum, 0), 0, r.c_)),
+                  forget = r.activate(0, peeping(r.gate(sum, 2), 2, r.c_));
+              Var cell = forget * r.c_ + in * r.activate(1, r.gate(sum, 3));
+              Var out = r.activate(0, peeping(r.gate(sum, 1), 1, cell));
+              r.c_ = cell;
+              return out * r.activate(2, cell);
+            });
+          }};
 }
 
 }  // namespace epl::onnx

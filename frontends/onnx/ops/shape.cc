@@ -165,11 +165,11 @@ EPL_ONNX_OP(Unsqueeze) {
 }
 
 EPL_ONNX_OP(Transpose) {
-  return {.run = [](Import& i) {
-    Ints reversed(i.in(0).ndim());
-    for (size_t d = 0; d < reversed.size(); ++d) reversed[d] = static_cast<int64_t>(reversed.size() - 1 - d);
-    i.set(0, i.b.emit("transpose", {i.in(0)}, {{"perm", i.ints("perm", reversed)}}));
-  }};
+  return {.weights = {0}, .run = [](Import& i) {
+            Ints reversed(i.in(0).ndim());
+            for (size_t d = 0; d < reversed.size(); ++d) reversed[d] = static_cast<int64_t>(reversed.size() - 1 - d);
+            i.set(0, i.b.emit("transpose", {i.in(0)}, {{"perm", i.ints("perm", reversed)}}));
+          }};
 }
 
 EPL_ONNX_OP(Expand) {
@@ -258,82 +258,6 @@ EPL_ONNX_OP(Split) {
       i.set(k, i.b.slice(x, {axis}, {at}, {at + sizes[k]}));
       at += sizes[k];
     }
-  }};
-}
-
-namespace {
-
-// Exporters write a reshape as a Gather of every element in its order (`x.flatten()[grid of positions]`).
-bool takes_all_in_order(const epl::Tensor* indices, int64_t size) {
-  if (!indices || indices->elements() != size) return false;
-  for (int64_t at = 0; at < size; ++at) {
-    if (indices->get_int(at) != at) return false;
-  }
-  return true;
-}
-
-}  // namespace
-
-EPL_ONNX_OP(Gather) {
-  return {.run = [](Import& i) {
-    const Shape& x = i.type(0).shape;
-    const int64_t axis = i.axis("axis", 0, i.type(0).ndim());
-    const epl::Tensor* indices = i.constant(1);
-    if (axis >= 0 && axis < static_cast<int64_t>(x.size()) &&
-        takes_all_in_order(indices, x[static_cast<size_t>(axis)])) {
-      Shape shape(x.begin(), x.begin() + axis);
-      shape.insert(shape.end(), indices->shape().begin(), indices->shape().end());
-      shape.insert(shape.end(), x.begin() + axis + 1, x.end());
-      return i.set(0, i.b.reshape(i.in(0), shape));
-    }
-    i.set(0, i.b.emit("gather", {i.in(0), i.in(1)}, {{"axis", axis}}));
-  }};
-}
-
-namespace {
-
-// Exporters write `x` itself, moved, as a GatherND over a grid of positions. The grid is told by its constants: every
-// coordinate is the position along one dimension of the result. Returns that dimension for each, or nothing.
-std::vector<int> grid_dimensions(const epl::Tensor& indices, const Shape& x) {
-  const Shape& shape = indices.shape();
-  int outer = static_cast<int>(shape.size()) - 1;
-  int64_t tuple = outer >= 0 ? shape[outer] : 0;
-  if (tuple != static_cast<int64_t>(x.size()) || indices.elements() == 0) return {};
-  Shape strides = row_major_strides(Shape(shape.begin(), shape.end() - 1));
-  int64_t points = indices.elements() / tuple;
-  std::vector<int> found;
-  for (int64_t c = 0; c < tuple; ++c) {
-    int match = -1;
-    for (int d = 0; d < outer && match < 0; ++d) {
-      if (shape[d] != x[c] || std::ranges::find(found, d) != found.end()) continue;
-      bool same = true;
-      for (int64_t p = 0; p < points && same; ++p) same = indices.get_int(p * tuple + c) == p / strides[d] % shape[d];
-      if (same) match = d;
-    }
-    if (match < 0) return {};
-    found.push_back(match);
-  }
-  return found;
-}
-
-}  // namespace
-
-EPL_ONNX_OP(GatherND) {
-  return {.run = [](Import& i) {
-    const epl::Tensor* indices = i.constant(1);
-    std::vector<int> grid =
-        indices && i.integer("batch_dims", 0) == 0 ? grid_dimensions(*indices, i.type(0).shape) : std::vector<int>();
-    if (!grid.empty()) {
-      // x's dimensions in the order of the result's, then ones where the result only repeats.
-      Ints order(grid.size());
-      std::iota(order.begin(), order.end(), 0);
-      std::ranges::sort(order, {}, [&](int64_t c) { return grid[c]; });
-      Shape shape(indices->shape().begin(), indices->shape().end() - 1), narrow(shape.size(), 1);
-      for (int d : grid) narrow[d] = shape[d];
-      i.set(0, i.b.broadcast_to(i.b.reshape(i.b.transpose(i.in(0), order), narrow), shape));
-      return;
-    }
-    i.set(0, i.b.emit("gather_nd", {i.in(0), i.in(1)}, {{"batch_dims", i.integer("batch_dims", 0)}}));
   }};
 }
 

@@ -1,0 +1,31 @@
+// Matrix products.
+#include "core/ir/op.h"
+#include "frontends/onnx/onnx_op.h"
+
+namespace epl::onnx {
+EPL_ONNX_OP(MatMul) {
+  return {.weights = {0, 1}, .product = true, .run = [](Import& i) {
+            Var a = i.in(0), b = i.in(1);
+            // A vector is a row on the left and a column on the right.
+            bool row = a.ndim() == 1, column = b.ndim() == 1;
+            if (row) a = i.b.reshape(a, {1, a.dim(0)});
+            if (column) b = i.b.reshape(b, {b.dim(0), 1});
+            Var y = i.b.matmul(a, b);
+            Shape shape = y.shape();
+            if (column && !shape.empty()) shape.pop_back();
+            if (row && !shape.empty()) shape.erase(shape.end() - (column ? 1 : 2));
+            i.set(0, row || column ? i.b.reshape(y, shape) : y);
+          }};
+}
+
+EPL_ONNX_OP(Gemm) {
+  return {.weights = {0, 1, 2}, .product = true, .run = [](Import& i) {
+            double alpha = i.number("alpha", 1.0), beta = i.number("beta", 1.0);
+            Var y = i.b.matmul(i.in(0), i.in(1), i.integer("transA", 0) != 0, i.integer("transB", 0) != 0);
+            if (alpha != 1.0) y = y * alpha;
+            if (i.has(2) && beta != 0.0) y = y + (beta == 1.0 ? i.in(2) : i.in(2) * beta);
+            i.set(0, y);
+          }};
+}
+
+}  // namespace epl::onnx

@@ -1,0 +1,121 @@
+// Reductions over axes.
+#include <algorithm>
+
+#include "core/ir/op.h"
+#include "frontends/onnx/onnx_op.h"
+
+namespace epl::onnx {
+namespace {
+
+// Axes of a reduction: from input 1 (newer opsets) or the attribute; none means all, or x itself.
+struct Reduction {
+  Ints axes;
+  bool keep = true;
+  bool nothing = false;
+};
+Reduction reduction(Import& i) {
+  Reduction r;
+  int ndim = i.type(0).ndim();
+  r.axes = i.axes(i.list(1, "axes"), ndim);
+  r.keep = i.integer("keepdims", 1) != 0;
+  std::ranges::sort(r.axes);
+  if (r.axes.empty()) {
+    if (i.integer("noop_with_empty_axes", 0)) {
+      r.nothing = true;
+    } else {
+      for (int d = 0; d < ndim; ++d) r.axes.push_back(d);
+    }
+  }
+  return r;
+}
+
+double count_along(const Var& x, const Ints& axes) {
+  double count = 1;
+  for (int64_t axis : axes) count *= static_cast<double>(x.dim(static_cast<int>(axis)));
+  return count;
+}
+
+// f(x, axes, keep) where there is something to reduce.
+template <class F> void reduce(Import& i, F&& f) {
+  Var x = i.in(0);
+  Reduction r = reduction(i);
+  i.set(0, r.nothing || r.axes.empty() ? i.b.unary("identity", x) : f(x, r.axes, r.keep));
+}
+
+Var reduce_op(Builder& b, const char* op, const Var& x, const Ints& axes, bool keep) {
+  return b.emit(op, {x}, {{"axes", axes}, {"keep", keep}});
+}
+
+// Truth values are ordered as 0 and 1.
+Var extreme(Builder& b, const char* op, const Var& x, const Ints& axes, bool keep) {
+  if (x.dtype() != DType::boolean) return reduce_op(b, op, x, axes, keep);
+  return b.cast(reduce_op(b, op, b.cast(x, DType::u8), axes, keep), DType::boolean);
+}
+
+}  // namespace
+
+EPL_ONNX_OP(ReduceSum) {
+  return {.run = [](Import& i) {
+    reduce(i, [&](const Var& x, const Ints& axes, bool keep) { return i.b.sum(x, axes, keep); });
+  }};
+}
+// The mean of integers is their sum divided as integers.
+EPL_ONNX_OP(ReduceMean) {
+  return {.run = [](Import& i) {
+    reduce(i, [&](const Var& x, const Ints& axes, bool keep) {
+      return is_float(x.dtype()) ? i.b.mean(x, axes, keep) : i.b.sum(x, axes, keep) / count_along(x, axes);
+    });
+  }};
+}
+EPL_ONNX_OP(ReduceMax) {
+  return {.run = [](Import& i) {
+    reduce(i, [&](const Var& x, const Ints& axes, bool keep) { return extreme(i.b, "max_reduce", x, axes, keep); });
+  }};
+}
+EPL_ONNX_OP(ReduceMin) {
+  return {.run = [](Import& i) {
+    reduce(i, [&](const Var& x, const Ints& axes, bool keep) { return extreme(i.b, "min_reduce", x, axes, keep); });
+  }};
+}
+EPL_ONNX_OP(ReduceProd) {
+  return {.run = [](Import& i) {
+    reduce(i, [&](const Var& x, const Ints& axes, bool keep) { return reduce_op(i.b, "prod_reduce", x, axes, keep); });
+  }};
+}
+EPL_ONNX_OP(ReduceL1) {
+  return {.run = [](Import& i) {
+    reduce(i, [&](const Var& x, const Ints& axes, bool keep) { return i.b.sum(i.b.unary("abs", x), axes, keep); });
+  }};
+}
+EPL_ONNX_OP(ReduceL2) {
+  return {.run = [](Import& i) {
+    reduce(i, [&](const Var& x, const Ints& axes, bool keep) { return i.b.sqrt(i.b.sum(x * x, axes, keep)); });
+  }};
+}
+EPL_ONNX_OP(ReduceSumSquare) {
+  return {.run = [](Import& i) {
+    reduce(i, [&](const Var& x, const Ints& axes, bool keep) { return i.b.sum(x * x, axes, keep); });
+  }};
+}
+EPL_ONNX_OP(ReduceLogSum) {
+  return {.run = [](Import& i) {
+    reduce(i, [&](const Var& x, const Ints& axes, bool keep) { return i.b.log(i.b.sum(x, axes, keep)); });
+  }};
+}
+// Shifted by the maximum, so that no exponential overflows.
+EPL_ONNX_OP(ReduceLogSumExp) {
+  return {.run = [](Import& i) {
+    reduce(i, [&](const Var& x, const Ints& axes, bool keep) {
+      Var top = i.b.emit("stop_gradient", {i.b.max_along(x, axes, true)});
+      Var y = i.b.log(i.b.sum(i.b.exp(x - top), axes, true)) + top;
+      Shape shape;
+      for (int d = 0; d < x.ndim(); ++d) {
+        bool reduced = std::ranges::find(axes, d) != axes.end();
+        if (!reduced || keep) shape.push_back(reduced ? 1 : x.dim(d));
+      }
+      return i.b.reshape(y, shape);
+    });
+  }};
+}
+
+}  // namespace epl::onnx
