@@ -6,6 +6,7 @@
 
 #include "core/data/parquet.h"
 #include "core/data/thrift.h"
+#include "core/data/varint.h"
 
 namespace epl {
 namespace {
@@ -126,20 +127,6 @@ bool read_runs(Bytes& in, int bits, size_t count, std::vector<uint32_t>& out) {
   }
   return true;
 }
-
-bool read_varint(Bytes& in, uint64_t& value) {
-  value = 0;
-  for (int shift = 0; shift < 64; shift += 7) {
-    if (in.empty()) return false;
-    const auto one = static_cast<unsigned char>(in.front());
-    in.remove_prefix(1);
-    value |= static_cast<uint64_t>(one & 127) << shift;
-    if (one < 128) return true;
-  }
-  return false;
-}
-
-int64_t from_zigzag(uint64_t value) { return static_cast<int64_t>(value >> 1) ^ -static_cast<int64_t>(value & 1); }
 
 // Differences, each block's packed over its smallest. Overflow wraps, which is what the format asks for.
 bool read_deltas(Bytes& in, size_t count, std::vector<int64_t>& out) {

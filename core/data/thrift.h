@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "core/data/varint.h"
+
 namespace epl {
 
 class Thrift {
@@ -53,10 +55,7 @@ class Thrift {
     for (uint64_t left = list_head(type); left > 0 && ok_; --left) each(type);
     return ok_;
   }
-  int64_t integer() {
-    const uint64_t value = varint();
-    return static_cast<int64_t>(value >> 1) ^ -static_cast<int64_t>(value & 1);
-  }
+  int64_t integer() { return from_zigzag(varint()); }
   std::string_view text() {
     const uint64_t size = varint();
     if (size > bytes_.size() - at_) ok_ = false;
@@ -119,14 +118,11 @@ class Thrift {
     if (ok_) at_ += count;
   }
   uint64_t varint() {
+    std::string_view rest = bytes_.substr(at_);
     uint64_t value = 0;
-    for (int shift = 0; shift < 64; shift += 7) {
-      const uint8_t one = byte();
-      value |= static_cast<uint64_t>(one & 127) << shift;
-      if (one < 128) return value;
-    }
-    ok_ = false;
-    return 0;
+    ok_ = ok_ && read_varint(rest, value);
+    at_ = bytes_.size() - rest.size();
+    return ok_ ? value : 0;
   }
   uint64_t list_head(Type& type) {
     const uint8_t head = byte();

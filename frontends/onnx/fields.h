@@ -1,7 +1,9 @@
 // Copying a protobuf message field by field: what is not understood keeps its bytes.
 #pragma once
 
+#include <protozero/buffer_string.hpp>
 #include <protozero/pbf_reader.hpp>
+#include <protozero/varint.hpp>
 #include <string>
 #include <string_view>
 
@@ -31,10 +33,7 @@ class FieldCopier {
   const char* at_;
 };
 
-inline void append_varint(std::string& out, uint64_t value) {
-  for (; value >= 0x80; value >>= 7) out += static_cast<char>(value | 0x80);
-  out += static_cast<char>(value);
-}
+inline void append_varint(std::string& out, uint64_t value) { protozero::add_varint_to_buffer(&out, value); }
 inline void append_message(std::string& out, uint32_t tag, std::string_view message) {
   append_varint(out, (uint64_t{tag} << 3) | 2);
   append_varint(out, message.size());
