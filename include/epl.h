@@ -300,6 +300,7 @@ EPL_API EPL_SINCE(1, 0) void epl_trainer_destroy(epl_trainer* EPL_NULLABLE train
  *   schedule.warmup_steps  steps in which the rate rises from zero
  *   schedule.<option>  as the schedule declares, for example schedule.total_steps = 1000
  *   clip_norm        of the global gradient, 0 for none
+ *   precision        f32 (default), or f64: the float32 of the model is computed and trained as float64, slowly
  *   free_batch       true: inputs may be bound to another number of samples than the file fixes, where its nodes allow
  *                    it
  *   report.gradient_norms  true: each step reports "gradient_norm:<parameter>" (epl_session_metric) */

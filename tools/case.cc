@@ -13,34 +13,36 @@ namespace {
 // share of the largest norm, so that it may be one rounding of a float32 of that size, 1e-7.
 constexpr double rounding_share = 1e-4;
 
+std::vector<double> elements_of(const epl_tensor* tensor) {
+  const size_t count = epl_tensor_bytes(tensor) / epl_dtype_bytes(epl_tensor_dtype(tensor));
+  const auto as = [&]<class T>(T) {
+    const T* data = static_cast<const T*>(epl_tensor_data(tensor));
+    return std::vector<double>(data, data + count);
+  };
+  switch (epl_tensor_dtype(tensor)) {
+    case EPL_DTYPE_F32:
+      return as(float());
+    case EPL_DTYPE_F64:
+      return as(double());
+    case EPL_DTYPE_I64:
+      return as(int64_t());
+    default:
+      throw UsageError("a parameter of type " + std::string(epl_dtype_name(epl_tensor_dtype(tensor))) +
+                       " cannot be compared");
+  }
+}
+
 double norm_of(const epl_tensor* tensor) {
   double sum = 0;
-  const size_t count = epl_tensor_bytes(tensor) / epl_dtype_bytes(epl_tensor_dtype(tensor));
-  for (size_t i = 0; i < count; ++i) {
-    double v = 0;
-    switch (epl_tensor_dtype(tensor)) {
-      case EPL_DTYPE_F32:
-        v = static_cast<const float*>(epl_tensor_data(tensor))[i];
-        break;
-      case EPL_DTYPE_F64:
-        v = static_cast<const double*>(epl_tensor_data(tensor))[i];
-        break;
-      case EPL_DTYPE_I64:
-        v = static_cast<double>(static_cast<const int64_t*>(epl_tensor_data(tensor))[i]);
-        break;
-      default:
-        throw UsageError("a parameter of type " + std::string(epl_dtype_name(epl_tensor_dtype(tensor))) +
-                         " cannot be compared");
-    }
-    sum += v * v;
-  }
+  for (const double v : elements_of(tensor)) sum += v * v;
   return std::sqrt(sum);
 }
 
 // One case: a folder with model.onnx, train.safetensors and reference.json.
 class Case {
  public:
-  Case(const CheckOptions& o, const std::string& folder) : o_(o), job_(o.job), folder_(folder), reference_(folder) {}
+  Case(const CheckOptions& o, const std::string& folder)
+      : o_(o), job_(o.job), folder_(folder), reference_(folder, o.precision == "f64") {}
 
   Outcome run() {
     open();
@@ -164,6 +166,7 @@ class Case {
       job.ignore_index = std::to_string(settings["ignore_index"].get<int64_t>());
     }
     Trainer made = make_trainer(engine_, job);
+    set(made.get(), "precision", o_.precision);
     bind_inputs(made, model_, dataset_, job);
     for (const auto& [name, dim] : reference_.batch_dims)
       check(epl_trainer_bind_batch_dim(made.get(), name.data(), name.size(), static_cast<int32_t>(dim)));
@@ -190,17 +193,16 @@ class Case {
     check(epl_trainer_group_set(made.get(), rest, EPL_STR("frozen"), EPL_STR("true")));
   }
 
-  using Buffers = std::map<std::string, std::vector<float>>;
+  using Buffers = std::map<std::string, std::vector<double>>;
 
   // All float32 buffers of the session.
   Buffers buffers() const {
     Buffers all;
     for (int64_t i = 0; i < epl_session_state_count(session_.get(), EPL_STATE_BUFFER); ++i) {
       const Port port = port_of(epl_session_state_port, session_.get(), EPL_STATE_BUFFER, i);
-      if (port.dtype != EPL_DTYPE_F32) continue;
+      if (port.dtype != EPL_DTYPE_F32 && port.dtype != EPL_DTYPE_F64) continue;
       TensorHandle value = make<TensorHandle>(epl_session_get, session_.get(), port.name.data(), port.name.size());
-      const auto* data = static_cast<const float*>(epl_tensor_data(value.get()));
-      all[port.name] = std::vector<float>(data, data + port.elements());
+      all[port.name] = elements_of(value.get());
     }
     return all;
   }
@@ -209,12 +211,17 @@ class Case {
     session_ = make<Session>(epl_session_create, plan_.get(), static_cast<const epl_session_options*>(nullptr));
     for (const auto& [name, values] : file) {
       TensorHandle value = make<TensorHandle>(epl_session_get, session_.get(), name.data(), name.size());
-      std::fill_n(static_cast<float*>(epl_tensor_data(value.get())), values.size(), fresh_start(name));
+      void* data = epl_tensor_data(value.get());
+      if (epl_tensor_dtype(value.get()) == EPL_DTYPE_F64) {
+        std::fill_n(static_cast<double*>(data), values.size(), fresh_start(name));
+      } else {
+        std::fill_n(static_cast<float*>(data), values.size(), static_cast<float>(fresh_start(name)));
+      }
       check(epl_session_set(session_.get(), name.data(), name.size(), value.get()));
     }
     check(epl_dataset_seek(dataset_.get(), 0));
   }
-  static float fresh_start(const std::string& name) { return name.ends_with("var") ? 1.0f : 0.0f; }
+  static double fresh_start(const std::string& name) { return name.ends_with("var") ? 1 : 0; }
 
   // A statistic that moved and that the reference does not know has a misspelt name there, or none.
   void expect_all_buffers(const Buffers& file) {
@@ -251,8 +258,8 @@ class Case {
 
   // Whether two moving averages over the same values, one of which began with `fresh` everywhere, differ by one share,
   // from 0 to 1, of the difference of their starts.
-  static bool differ_by_starts(const std::vector<float>& start, const std::vector<float>& end,
-                               const std::vector<float>& fresh_end, double fresh) {
+  static bool differ_by_starts(const std::vector<double>& start, const std::vector<double>& end,
+                               const std::vector<double>& fresh_end, double fresh) {
     double along = 0, whole = 0;
     for (size_t i = 0; i < start.size(); ++i) {
       const double offset = start[i] - fresh;
@@ -297,8 +304,8 @@ class Case {
       const bool rounding_only = expected < 1e-7 * largest;
       if (rounding_only) rounding_only_.insert(name);
       const double scale = rounding_only ? rounding_share * largest : expected;
-      note("gradient", std::fabs(ours - expected) / scale, norm_tolerance, ours, expected, name, out_.gradient_error,
-           out_.worst_gradient);
+      note("gradient", std::fabs(ours - expected) / scale, reference_.tolerance_of_norms(), ours, expected, name,
+           out_.gradient_error, out_.worst_gradient);
     }
   }
 
@@ -351,7 +358,7 @@ class Case {
       // Each step moves it by at most about the learning rate.
       const double reach = reference_.lr * static_cast<double>(reference_.losses.size()) * std::sqrt(elements);
       note("weight", std::fabs(ours - expected) <= reach ? 0 : std::fabs(ours - expected) / std::max(reach, 1e-12),
-           norm_tolerance, ours, expected, name, out_.parameter_error, out_.worst_parameter);
+           reference_.tolerance_of_norms(), ours, expected, name, out_.parameter_error, out_.worst_parameter);
     }
     if (!listed.empty()) out_.notes.push_back("insensitive, moved by rounding alone: " + listed);
   }
@@ -366,8 +373,8 @@ class Case {
       }
       double elements = 0;
       const double ours = final_norm(name, elements);
-      note("buffer", std::fabs(ours - expected) / std::max(expected, 1e-12), norm_tolerance, ours, expected, name,
-           out_.parameter_error, out_.worst_parameter);
+      note("buffer", std::fabs(ours - expected) / std::max(expected, 1e-12), reference_.tolerance_of_norms(), ours,
+           expected, name, out_.parameter_error, out_.worst_parameter);
     }
     const std::string said = "no state of the file, so not compared: " + apart;
     if (!apart.empty() && std::find(out_.notes.begin(), out_.notes.end(), said) == out_.notes.end())

@@ -36,7 +36,7 @@ constexpr const char* known_keys[] = {"optimizer",
 
 void Reference::reject(const std::string& why) const { throw UsageError(path_ + ": " + why); }
 
-Reference::Reference(const std::string& folder) : path_(folder + "/reference.json") {
+Reference::Reference(const std::string& folder, bool float64) : path_(folder + "/reference.json"), float64_(float64) {
   json_ = try_parse_json(read_file(path_));
   if (!json_.is_object()) reject("it is not a JSON object");
   check_spelling();
@@ -163,11 +163,13 @@ void Reference::check_names() const {
 }
 
 double Reference::loss_tolerance_at(size_t step) const {
+  if (float64_) return float64_tolerance;
   const double own = 10 * std::fabs(losses_f32_[step] - losses[step]) / std::max(std::fabs(losses[step]), 1e-12);
   return std::max(loss_tolerance, std::min(own, widest_loss_tolerance));
 }
 
 double Reference::tolerance_of(const std::string& parameter) const {
+  if (float64_) return float64_tolerance;
   auto norm = parameters.find(parameter);
   if (norm == parameters.end() || parameters_f32_.empty()) return norm_tolerance;
   double least = norm->second, most = norm->second;

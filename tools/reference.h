@@ -11,6 +11,7 @@
 namespace epl::tools {
 
 inline constexpr double loss_tolerance = 1e-4, norm_tolerance = 1e-3;
+inline constexpr double float64_tolerance = 1e-9;  // of every number, where the engine computes in float64 too
 inline constexpr double widest_loss_tolerance = 1e-3, widest_norm_tolerance = 1e-2;
 
 using Norms = std::map<std::string, double>;
@@ -18,7 +19,8 @@ using Norms = std::map<std::string, double>;
 class Reference {
  public:
   // Throws a UsageError that names the file and what it lacks, misspells or contradicts.
-  explicit Reference(const std::string& folder);
+  // `float64`: it is compared with a run in float64.
+  explicit Reference(const std::string& folder, bool float64 = false);
 
   std::string loss, optimizer;
   std::vector<double> losses;
@@ -35,6 +37,7 @@ class Reference {
   // How far a loss, a final norm may be from the reference: as far as PyTorch's own float32 is, within bounds.
   double loss_tolerance_at(size_t step) const;
   double tolerance_of(const std::string& parameter) const;
+  double tolerance_of_norms() const { return float64_ ? float64_tolerance : norm_tolerance; }
 
  private:
   const Json& need(const char* key) const;
@@ -46,6 +49,7 @@ class Reference {
   [[noreturn]] void reject(const std::string& why) const;
 
   std::string path_;
+  bool float64_;
   Json json_;
   std::vector<double> losses_f32_;
   std::vector<Norms> parameters_f32_;  // by order of summation

@@ -58,6 +58,12 @@ const std::vector<KernelRow>& KernelTable::rows(std::string_view op) const {
   return it == rows_.end() ? none : it->second;
 }
 
+bool KernelTable::takes(std::string_view op, DType dtype) const {
+  return std::ranges::any_of(rows(op), [&](const KernelRow& row) {
+    return row.dtypes.empty() || std::ranges::find(row.dtypes, dtype) != row.dtypes.end();
+  });
+}
+
 ChosenKernel KernelTable::choose(const KernelQuery& query, std::vector<Refusal>* refusals) const {
   for (const KernelRow& row : rows(query.op)) {
     auto prepared = prepare(row, query);

@@ -118,6 +118,8 @@ class KernelTable {
   void add(const KernelTable& table);  // its rows behind those that are there
   const std::vector<KernelRow>& rows(std::string_view op) const;
   bool has(std::string_view op) const { return !rows(op).empty(); }
+  // Whether some row takes `op` of a first operand of this type; it may still refuse for other reasons.
+  bool takes(std::string_view op, DType dtype) const;
   // The first row that accepts, or none; the refusals before it (all of them if none does) are appended to `refusals`.
   ChosenKernel choose(const KernelQuery& query, std::vector<Refusal>* refusals = nullptr) const;
 

@@ -43,6 +43,7 @@ struct epl_trainer : epl::capi::ExclusiveHandle<epl::capi::HandleType::trainer> 
   std::vector<epl::AdapterSpec> adapters;
   int64_t warmup_steps = 0;
   double clip_norm = 0;
+  epl::DType precision = epl::DType::f32;
   bool report_gradient_norms = false;
   epl::Binding binding;
   std::map<std::string, epl::DType> input_types;  // those given with a type, "target" among them

@@ -78,14 +78,25 @@ Status set_key(epl_trainer& t, std::string_view key, std::string_view value) {
     t.schedule_options.emplace_back(key.substr(9), value);
   } else if (key == "clip_norm") {
     return set_typed(t.clip_norm, key, value);
+  } else if (key == "precision") {
+    if (value != "f32" && value != "f64") return invalid("precision is ", quoted(value), "; it is f32 or f64");
+    t.precision = value == "f64" ? DType::f64 : DType::f32;
   } else if (key == "report.gradient_norms") {
     return set_typed(t.report_gradient_norms, key, value);
   } else if (key == "free_batch") {
     return set_typed(t.binding.free_batch, key, value);
   } else {
-    static const std::vector<std::string> known = {
-        "loss",     "loss.output",           "loss.peel", "free_batch",           "optimizer", "optimizer.lr",
-        "schedule", "schedule.warmup_steps", "clip_norm", "report.gradient_norms"};
+    static const std::vector<std::string> known = {"loss",
+                                                   "loss.output",
+                                                   "loss.peel",
+                                                   "free_batch",
+                                                   "optimizer",
+                                                   "optimizer.lr",
+                                                   "schedule",
+                                                   "schedule.warmup_steps",
+                                                   "clip_norm",
+                                                   "precision",
+                                                   "report.gradient_norms"};
     return error(Code::not_found, "no trainer key ", quoted(key), choices(key, known),
                  " The loss, the optimizer and the schedule declare more.");
   }
@@ -134,6 +145,7 @@ Result<TrainOptions> resolve_trainer(const epl_trainer& trainer) {
   out.schedule.warmup_steps = trainer.warmup_steps;
   EPL_ASSIGN(out.schedule.options, typed(trainer.schedule_options, schedule->options, "schedule."));
   out.clip_norm = trainer.clip_norm;
+  out.precision = trainer.precision;
   out.report_gradient_norms = trainer.report_gradient_norms;
   return out;
 }

@@ -6,8 +6,11 @@
 namespace epl {
 namespace {
 
-bool to_expand(const Node& node, const KernelTable& kernels) {
-  return node.op->body && !node.op->elementwise() && !kernels.has(node.op->name);
+// A composite stays one node where a kernel takes its type.
+bool to_expand(const Graph& graph, const Node& node, const KernelTable& kernels) {
+  if (!node.op->body || node.op->elementwise()) return false;
+  const Value first = !node.inputs.empty() && node.inputs[0] ? node.inputs[0] : node.outputs[0];
+  return !kernels.takes(node.op->name, graph.type(first).dtype);
 }
 
 Result<Graph> expand_once(const Graph& graph, const KernelTable& kernels) {
@@ -16,7 +19,7 @@ Result<Graph> expand_once(const Graph& graph, const KernelTable& kernels) {
   Builder builder(out);
   for (int n = 0; n < graph.node_count(); ++n) {
     const Node& node = graph.node(NodeId{n});
-    if (!to_expand(node, kernels)) {
+    if (!to_expand(graph, node, kernels)) {
       now.copy(NodeId{n});
       continue;
     }
@@ -40,7 +43,7 @@ Result<Graph> expand_composites(const Graph& graph, const KernelTable& kernels) 
   Graph current = graph;
   for (;;) {
     bool any = false;
-    for (const Node& node : current.nodes()) any = any || to_expand(node, kernels);
+    for (const Node& node : current.nodes()) any = any || to_expand(current, node, kernels);
     if (!any) return current;
     EPL_ASSIGN(current, expand_once(current, kernels));
   }

@@ -189,7 +189,10 @@ class Fuser {
   }
 
   bool has_own_kernel(const Group& group) const {
-    return kernels_ && group.members.size() == 1 && kernels_->has(graph_.node(NodeId{group.members[0]}).op->name);
+    if (!kernels_ || group.members.size() != 1) return false;
+    const Node& node = graph_.node(NodeId{group.members[0]});
+    const Value first = !node.inputs.empty() && node.inputs[0] ? node.inputs[0] : node.outputs[0];
+    return kernels_->takes(node.op->name, graph_.type(first).dtype);
   }
 
   void write_fused(int group, GraphRewriter& now, Graph& target);

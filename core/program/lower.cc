@@ -197,7 +197,8 @@ class Lowering {
     query.units = node.units;
     OpQuery op_query(*node.op, node.attributes, inputs, outputs);
     query.flops = op_flops(op_query);
-    if (node.op->elementwise() && !options_.kernels->has(node.op->name)) {
+    const TensorType* first = !inputs.empty() && inputs[0] ? inputs[0] : outputs[0];
+    if (node.op->elementwise() && !options_.kernels->takes(node.op->name, first->dtype)) {
       query.op = "fused";
       query.attributes.set("expression", scalar_expression(op_query).text());
     } else {

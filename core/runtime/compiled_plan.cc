@@ -13,6 +13,7 @@
 #include "core/strategy/pass.h"
 #include "core/strategy/samples.h"
 #include "core/train/masters.h"
+#include "core/train/precision.h"
 
 namespace epl {
 
@@ -115,6 +116,9 @@ bool same_names(const std::vector<Adapter>& a, const std::vector<Adapter>& b) {
 Result<Graph> CompiledPlan::bound(Binding binding, Binding::Mode mode) {
   binding.mode = mode;
   EPL_ASSIGN(Graph graph, bind(options_, binding));
+  if (options_.train.precision == DType::f64) {
+    EPL_ASSIGN(graph, with_float64(graph));
+  }
   if (!options_.adapters.specs.empty()) {
     EPL_ASSIGN(Adapted adapted, insert_adapters(graph, options_.adapters, mode == Binding::Mode::train));
     if (adapters_.empty()) {
@@ -178,7 +182,10 @@ Status CompiledPlan::add_train_entry() {
   notes_.insert(notes_.end(), step.notes.begin(), step.notes.end());
   loss_ = step.loss;
   schedule_ = step.schedule;
-  for (const HostScalar& scalar : step.scalars) scalars_.emplace_back(step.graph.value(scalar.value).name, scalar.at);
+  for (const HostScalar& scalar : step.scalars) {
+    const ValueInfo& info = step.graph.value(scalar.value);
+    scalars_.push_back({info.name, info.type.dtype, scalar.at});
+  }
   EPL_ASSIGN(Entry train, compile(EntryKind::train, std::move(step.graph), loss_, options, *device_, threads_));
   entries_.push_back(std::move(train));
   return {};
@@ -223,14 +230,13 @@ const Entry* CompiledPlan::entry(EntryKind kind) const {
   return it == entries_.end() ? nullptr : &*it;
 }
 
-void CompiledPlan::scalars(int64_t step, double rate_scale, std::vector<float>& out) const {
+void CompiledPlan::scalars(int64_t step, double rate_scale, std::vector<uint64_t>& out) const {
   const Program& program = entries_.front().program;
-  out.resize(program.scalars.size());
+  out.assign(program.scalars.size(), 0);
   for (size_t i = 0; i < out.size(); ++i) {
-    auto it =
-        std::ranges::find(scalars_, program.scalars[i].first, [](const auto& s) { return std::string_view(s.first); });
+    auto it = std::ranges::find(scalars_, program.scalars[i].first, &Scalar::name);
     EPL_CHECK(it != scalars_.end(), "nobody sets scalar ", program.scalars[i].first);
-    out[i] = static_cast<float>(it->second(step, rate_scale));
+    store_double(it->dtype, &out[i], 0, it->at(step, rate_scale));
   }
 }
 

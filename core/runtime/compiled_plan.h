@@ -74,8 +74,8 @@ class CompiledPlan {
   const Schedule& schedule() const { return schedule_; }
   int threads_per_rank() const { return threads_; }
   const std::shared_ptr<Device>& device() const { return device_; }
-  // Values of the train program's host scalars at a step, in its order.
-  void scalars(int64_t step, double rate_scale, std::vector<float>& out) const;
+  // Values of the train program's host scalars at a step, in its order, each as a slot holds its element.
+  void scalars(int64_t step, double rate_scale, std::vector<uint64_t>& out) const;
   // The learning rate of the first group at a step.
   double learning_rate(int64_t step) const;
 
@@ -99,7 +99,12 @@ class CompiledPlan {
   std::vector<std::string> trained_;
   std::vector<std::pair<std::string, std::string>> untrained_;
   std::vector<Adapter> adapters_;
-  std::vector<std::pair<std::string, std::function<double(int64_t, double)>>> scalars_;  // by name
+  struct Scalar {
+    std::string name;
+    DType dtype;
+    std::function<double(int64_t, double)> at;
+  };
+  std::vector<Scalar> scalars_;
   std::function<double(int64_t)> learning_rate_;
   std::vector<std::string> notes_;
   int threads_ = 1;

@@ -69,7 +69,7 @@ Status Executor::run(const RunRequest& request, const Groups& groups) {
   context_ = {.seed = request.seed, .step = request.step, .units = program_.units};
   if (device_.executes()) {
     for (size_t i = 0; i < program_.scalars.size(); ++i) {
-      stream_.upload(at(program_.scalars[i].second, 0), &request.scalars[i], sizeof(float));
+      stream_.upload(at(program_.scalars[i].second, 0), &request.scalars[i], sizeof(uint64_t));
     }
   }
   bool committed = false;

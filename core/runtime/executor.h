@@ -28,7 +28,7 @@ class StopToken {
 struct RunRequest {
   std::span<const void* const> inputs;  // the caller's global tensors, in the order of Program::inputs
   std::span<void* const> outputs;       // global, in the order of Program::outputs; null: not wanted
-  std::span<const float> scalars;       // in the order of Program::scalars
+  std::span<const uint64_t> scalars;    // in the order of Program::scalars, each as its slot holds it
   uint64_t seed = 0;
   int64_t step = 0;
   // Outputs that decide whether the state may change; -1 for none.

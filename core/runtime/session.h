@@ -93,7 +93,7 @@ class Session {
   int64_t steps_done_ = 0;
   bool healthy_ = true;
   RateScale rate_scale_;
-  std::vector<float> scalars_;
+  std::vector<uint64_t> scalars_;
   std::vector<const void*> input_pointers_;
   std::vector<void*> output_pointers_;
   std::vector<std::vector<Tensor>> results_;  // by entry: where metrics land

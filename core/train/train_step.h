@@ -27,6 +27,7 @@ struct TrainOptions {
   std::vector<std::string> adapters;  // names of parameters that are trained whatever else is said; with any, the rest
                                       // is frozen but for `train_only`
   LearningRateSchedule schedule;
+  DType precision = DType::f32;        // f64: the float32 of the model is computed as float64 (core/train/precision.h)
   double clip_norm = 0;                // global gradient norm, 0 for none (torch.nn.utils.clip_grad_norm_)
   bool report_gradient_norms = false;  // adds an output "gradient_norm:<parameter>" for each
 };

@@ -71,6 +71,18 @@ void expect_pass(const Json& result, const std::string& what) {
 
 fs::path folder_of(const std::string& name) { return fs::exists(own / name) ? own / name : shared / name; }
 
+// Lines "NAME TOLERANCE" of float64.txt: the cases that are not within 1e-9 in float64.
+double float64_tolerance(const std::string& name) {
+  std::ifstream file(own / "float64.txt");
+  for (std::string line; std::getline(file, line);) {
+    std::istringstream words(line);
+    std::string listed;
+    double tolerance = 0;
+    if (words >> listed >> tolerance && listed == name) return tolerance;
+  }
+  return 1e-9;
+}
+
 class Cases : public testing::TestWithParam<Expected> {};
 
 TEST_P(Cases, AreRightWithTheSameBits) {
@@ -97,6 +109,18 @@ TEST_P(Cases, AreRightWithTheSameBits) {
     }
   }
 }
+// PyTorch made the references in float64: so the engine, in float64, must give the same numbers.
+TEST_P(Cases, AreExactInFloat64) {
+  const Expected& e = GetParam();
+  if (!fs::exists(own / e.name)) GTEST_SKIP() << "only the cases of this folder";
+  const Json result = check(own / e.name, "--precision f64");
+  const double tolerance = float64_tolerance(e.name);
+  for (const char* error : {"loss_error", "gradient_error", "parameter_error"}) {
+    EXPECT_LE(result.value(error, 1.0), tolerance) << error << ": " << result.dump();
+  }
+  EXPECT_EQ(result.value("pass", false), tolerance == 1e-9) << "float64.txt lists those that are not within 1e-9";
+}
+
 INSTANTIATE_TEST_SUITE_P(All, Cases, testing::ValuesIn(read_hashes()),
                          [](const auto& info) { return info.param.name; });
 
