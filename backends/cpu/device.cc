@@ -14,6 +14,7 @@
 #include "backends/cpu/communicator.h"
 #include "backends/cpu/cpu.h"
 #include "backends/cpu/kernels/rows.h"
+#include "backends/cpu/socket_communicator.h"
 #include "backends/cpu/stream.h"
 #include "core/backend/pack.h"
 
@@ -110,6 +111,10 @@ class CpuDevice final : public Device {
   Result<std::vector<std::unique_ptr<Communicator>>> create_group(const std::string& name, int ranks) override {
     // Spinning helps only ranks that have a processor each.
     return create_thread_group(name, ranks, ranks <= memory_->host.threads);
+  }
+
+  Result<std::unique_ptr<Communicator>> join(const Joining& joining, Rendezvous& rendezvous) override {
+    return join_over_sockets(joining, rendezvous);
   }
 
  private:

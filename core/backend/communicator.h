@@ -62,7 +62,8 @@ class Communicator {
   virtual int rank() const = 0;
   virtual int size() const = 0;
   // As a command of the stream: source and target are the call's until the stream has come past it. A send leaves the
-  // host free: the stream waits until its receiver has taken it, and `synchronize` says where it could not.
+  // host free: the stream waits until its receiver has taken it, and `synchronize` says where it could not. Over
+  // processes its source is free at once, and the next call of the group says what became of it.
   virtual Status run(Stream& stream, const Collective& call) = 0;
   // A group of some of the ranks, `members` by their ranks in this one, ascending; each of them asks for the same, the
   // others for nothing. `name` is free in this group, or names the group of the same members that was made before. An

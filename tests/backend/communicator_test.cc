@@ -426,24 +426,31 @@ TEST_P(Ranks, a_bad_argument_fails_for_all) {
 }
 
 // A device that computes nothing has only time to show, which sim_test looks at.
-std::vector<std::string> computing_backends() {
+std::vector<Way> computing_backends() {
   TestHost memory;
-  std::vector<std::string> names;
+  std::vector<Way> ways;
   for (const std::string& name : backend_names()) {
     auto device = open_device(name, memory.host());
-    if (device.ok() && (*device)->executes() && !name.starts_with("far")) names.push_back(name);
+    if (!device.ok() || !(*device)->executes() || name.starts_with("far")) continue;
+    ways.push_back({name, false});
+    if (join_all(**device, 1).status().code() != Code::unsupported) ways.push_back({name, true});
   }
-  return names;
+  return ways;
 }
 
 INSTANTIATE_TEST_SUITE_P(, Ranks,
                          testing::Combine(testing::ValuesIn(computing_backends()), testing::Values(1, 2, 3, 4, 8)),
-                         [](const auto& info) { return cat(std::get<0>(info.param), "_", std::get<1>(info.param)); });
+                         [](const auto& info) {
+                           const Way& way = std::get<0>(info.param);
+                           return cat(way.device, way.joined ? "_joined_" : "_", std::get<1>(info.param));
+                         });
 
 INSTANTIATE_TEST_SUITE_P(Far, Ranks,
-                         testing::Values(std::tuple("far", 3), std::tuple("far", 8),
-                                         std::tuple("far_in_other_order", 2)),
-                         [](const auto& info) { return cat(std::get<0>(info.param), "_", std::get<1>(info.param)); });
+                         testing::Values(std::tuple(Way{"far"}, 3), std::tuple(Way{"far"}, 8),
+                                         std::tuple(Way{"far_in_other_order"}, 2)),
+                         [](const auto& info) {
+                           return cat(std::get<0>(info.param).device, "_", std::get<1>(info.param));
+                         });
 
 TEST_P(Backend, a_group_needs_a_rank) {
   EXPECT_EQ(device->create_group("world", 0).status().code(), Code::invalid_argument);

@@ -97,19 +97,48 @@ struct Staged {
   std::unique_ptr<Buffer> buffer;
 };
 
-// Tests over groups of ranks: TEST_P(Ranks, ...) runs on every device that computes, for several numbers of ranks.
-class Ranks : public testing::TestWithParam<std::tuple<std::string, int>> {
+// How the ranks of a group come together: made in this process, or joined one by one, as over processes.
+struct Way {
+  std::string device;
+  bool joined = false;
+};
+
+inline Result<std::vector<std::unique_ptr<Communicator>>> join_all(Device& device, int ranks) {
+  const auto place = memory_rendezvous();
+  std::vector<std::unique_ptr<Communicator>> group(static_cast<size_t>(ranks));
+  std::vector<Status> failures(static_cast<size_t>(ranks));
+  std::vector<std::thread> threads;
+  for (int r = 0; r < ranks; ++r) {
+    threads.emplace_back([&, r] {
+      auto joined = device.join({.group = "world", .rank = r, .size = ranks, .join_seconds = 20}, *place);
+      if (joined.ok()) group[r] = std::move(*joined);
+      failures[r] = joined.status();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const Status& failure : failures) EPL_TRY(failure);
+  return group;
+}
+
+// Tests over groups of ranks: TEST_P(Ranks, ...) runs on every device that computes, for several numbers of ranks that
+// come together in every way.
+class Ranks : public testing::TestWithParam<std::tuple<Way, int>> {
  protected:
   void SetUp() override {
-    auto opened = open_device(std::get<0>(GetParam()), memory.host());
+    auto opened = open_device(std::get<0>(GetParam()).device, memory.host());
     ASSERT_TRUE(opened.ok());
     device = std::move(*opened);
-    auto created = device->create_group("world", ranks());
-    ASSERT_TRUE(created.ok());
+    auto created = joined() ? join_all(*device, ranks()) : device->create_group("world", ranks());
+    ASSERT_TRUE(created.ok()) << created.status().to_string();
     group = std::move(*created);
     ASSERT_EQ(group.size(), static_cast<size_t>(ranks()));
   }
   int ranks() const { return std::get<1>(GetParam()); }
+  bool joined() const { return std::get<0>(GetParam()).joined; }
+  // Over processes a send keeps nothing of its caller's: what became of it is told by the next call.
+  Status outcome(Communicator& c, Stream& s, const Status& status) const {
+    return joined() && status.ok() ? c.run(s, {.kind = Collective::Kind::barrier}) : status;
+  }
 
   // A call on memory of the host, which goes through buffers where the device cannot read it.
   Status run(Communicator& c, Stream& s, const Collective& call) {

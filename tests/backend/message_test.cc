@@ -31,9 +31,10 @@ TEST_P(Ranks, a_send_that_its_receiver_does_not_expect_is_misuse_for_both) {
   on_ranks(*device, group, [&](int r, Communicator& c, Stream& s) {
     std::vector<float> x(8);
     if (r > 1) return;
-    const Status status =
+    Status status =
         r == 0 ? run(c, s, {.kind = Kind::send, .dtype = DType::f32, .count = 8, .source = x.data(), .peer = 1})
                : run(c, s, {.kind = Kind::receive, .dtype = DType::f32, .count = 4, .target = x.data(), .peer = 0});
+    status = outcome(c, s, status);
     EXPECT_EQ(status.code(), Code::misuse);
     EXPECT_NE(status.message().find("send(8 x f32, to rank 1)"), std::string::npos) << status.message();
     EXPECT_NE(status.message().find("receive(4 x f32, from rank 0)"), std::string::npos) << status.message();
@@ -53,7 +54,7 @@ TEST_P(Ranks, an_abort_ends_those_who_wait_for_one_peer) {
     const Collective::Kind kind = r % 2 == 1 ? Kind::send : Kind::receive;
     const Status status =
         run(c, s, {.kind = kind, .dtype = DType::f32, .count = 1, .source = &x, .target = &x, .peer = 0});
-    EXPECT_EQ(status.code(), Code::deadline_exceeded);
+    EXPECT_EQ(outcome(c, s, status).code(), Code::deadline_exceeded);
     EXPECT_TRUE(s.synchronize().ok()) << "an error is said once";
   });
 }
@@ -147,7 +148,7 @@ TEST_P(Ranks, an_event_behind_a_send_comes_when_it_was_taken) {
     s.wait(*sent);
     s.fill(x.data(), 8, 0);
     EXPECT_TRUE(s.synchronize().ok());
-    EXPECT_TRUE(taken);
+    EXPECT_TRUE(taken || joined());
     EXPECT_TRUE(sending->synchronize().ok());
   });
 }
@@ -190,8 +191,8 @@ TEST_P(Ranks, who_waits_for_a_send_that_fails_hears_of_it) {
     if (!posted.ok()) return;  // the abort was quicker
     sending->record(*sent);
     s.wait(*sent);
-    EXPECT_EQ(s.synchronize().code(), Code::cancelled);
-    EXPECT_EQ(sending->synchronize().code(), Code::cancelled);
+    EXPECT_EQ(outcome(c, s, s.synchronize()).code(), Code::cancelled);
+    EXPECT_EQ(outcome(c, *sending, sending->synchronize()).code(), Code::cancelled);
   });
 }
 

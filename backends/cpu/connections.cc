@@ -1,0 +1,415 @@
+#include "backends/cpu/connections.h"
+
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <system_error>
+
+#include "core/base/file.h"
+#include "core/base/hash.h"
+
+namespace epl::cpu {
+namespace {
+
+constexpr size_t max_read = 1 << 20;  // at once from one peer, so that the others get their turn
+constexpr size_t max_body = size_t{1} << 40;
+constexpr size_t max_spare = 64;
+constexpr auto slice = std::chrono::milliseconds(20);  // how long a call waits before it asks whether it should
+constexpr int drain_milliseconds = 2000;               // for peers that stopped reading, before what is left is dropped
+
+static_assert(sizeof(FrameHead) == 64, "a head has no holes and the same size everywhere");
+
+uint64_t hash_of(std::string_view text) {
+  Hash64 hash;
+  hash.add(text.data(), text.size());
+  return hash.value();
+}
+uint64_t hash_of(const std::vector<int>& members) {
+  Hash64 hash;
+  hash.add(members.data(), members.size() * sizeof(int));
+  return hash.value();
+}
+
+// What an abort says: its reason, and of each group that it ends how many calls its sender has completed. Such a call
+// has been answered by all ranks, so that it completes on each: ranks agree on which calls took place.
+struct Completed {
+  uint64_t group = 0, calls = 0;
+};
+struct Abort {
+  Status why;
+  std::vector<Completed> completed;
+};
+
+std::string packed(const Abort& abort) {
+  const uint64_t numbers[] = {abort.completed.size(), static_cast<uint64_t>(abort.why.code()),
+                              abort.why.where().size()};
+  std::string text(reinterpret_cast<const char*>(numbers), sizeof numbers);
+  for (const Completed& one : abort.completed) text.append(reinterpret_cast<const char*>(&one), sizeof one);
+  return text + abort.why.where() + abort.why.message();
+}
+
+Abort unpacked(std::string_view text) {
+  Abort out{error(Code::peer_failed, "a peer ended the group for a reason that cannot be read"), {}};
+  uint64_t numbers[3] = {};
+  if (text.size() < sizeof numbers) return out;
+  std::memcpy(numbers, text.data(), sizeof numbers);
+  text.remove_prefix(sizeof numbers);
+  const auto [count, code, where] = numbers;
+  if (count > text.size() / sizeof out.completed[0]) return out;
+  out.completed.resize(count);
+  std::memcpy(out.completed.data(), text.data(), count * sizeof out.completed[0]);
+  text.remove_prefix(count * sizeof out.completed[0]);
+  const bool known = code > 0 && code <= static_cast<uint64_t>(Code::data_loss) && where <= text.size();
+  if (known)
+    out.why = Status(static_cast<Code>(code), std::string(text.substr(where)), std::string(text.substr(0, where)));
+  return out;
+}
+
+std::string reason(int error_number) { return std::generic_category().message(error_number); }
+
+}  // namespace
+
+Descriptor::~Descriptor() {
+  if (number_ >= 0) ::close(number_);
+}
+
+Connections::Connections(std::string group, int rank, std::vector<Descriptor> sockets, double silence_seconds)
+    : rank_(rank), silence_seconds_(silence_seconds), peers_(sockets.size()) {
+  std::vector<int> members;
+  for (size_t r = 0; r < sockets.size(); ++r) {
+    peers_[r].socket = std::move(sockets[r]);
+    members.push_back(static_cast<int>(r));
+  }
+  root_ = &at(hash_of(group));
+  root_->name = std::move(group);
+  root_->members = std::move(members);
+  root_->members_hash = hash_of(root_->members);
+}
+
+Result<std::shared_ptr<Connections>> Connections::create(std::string group, int rank, std::vector<Descriptor> sockets,
+                                                         double silence_seconds) {
+  std::shared_ptr<Connections> made(new Connections(std::move(group), rank, std::move(sockets), silence_seconds));
+  made->wake_ = Descriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!made->wake_.open()) return system_error("cannot make", "an eventfd", errno);
+  if (made->peers_.size() == 1) return made;
+  try {
+    made->thread_ = std::thread([own = made.get()] { own->serve(); });
+  } catch (const std::system_error& e) {
+    return error(Code::out_of_memory, "the operating system gave no thread for the connections of a rank: ", e.what());
+  }
+  return made;
+}
+
+Connections::~Connections() {
+  if (!thread_.joinable()) return;
+  {
+    std::lock_guard lock(mutex_);
+    closing_ = true;
+  }
+  static_cast<void>(::eventfd_write(wake_.number(), 1));
+  thread_.join();
+}
+
+Connections::Group& Connections::at(uint64_t id) {
+  std::unique_ptr<Group>& group = groups_[id];
+  if (!group) {
+    group = std::make_unique<Group>();
+    group->id = id;
+  }
+  return *group;
+}
+
+Result<Connections::Group*> Connections::split(Group& parent, const std::string& name, std::vector<int> members) {
+  std::lock_guard lock(mutex_);
+  if (!parent.status.ok()) return parent.status;
+  Group& part = at(hash_of(cat(parent.id, "/", name)));
+  if (part.name.empty()) {
+    part.name = name;
+    part.parent = &parent;
+    part.members = std::move(members);
+    part.members_hash = hash_of(part.members);
+  } else if (part.members != members) {
+    return error(Code::misuse, "group ", parent.name, " has a group ", name, " of other members");
+  }
+  return &part;
+}
+
+void Connections::send(int peer, FrameHead head, const void* body) {
+  std::lock_guard lock(mutex_);
+  send_locked(peer, head, body);
+}
+
+void Connections::send_locked(int rank, const FrameHead& head, const void* body) {
+  Peer& peer = peers_[static_cast<size_t>(rank)];
+  if (!peer.socket.open()) return;
+  iovec parts[] = {{const_cast<FrameHead*>(&head), sizeof head},
+                   {const_cast<void*>(body), static_cast<size_t>(head.bytes)}};
+  size_t taken = 0;
+  if (peer.pending.empty()) {
+    const msghdr message{.msg_iov = parts, .msg_iovlen = head.bytes > 0 ? size_t{2} : size_t{1}};
+    ssize_t wrote = 0;
+    while ((wrote = ::sendmsg(peer.socket.number(), &message, MSG_DONTWAIT | MSG_NOSIGNAL)) < 0 && errno == EINTR) {
+    }
+    // What is wrong with the connection is seen by the thread, which reads what came before.
+    taken = wrote > 0 ? static_cast<size_t>(wrote) : 0;
+  }
+  for (const iovec& part : parts) {
+    const size_t skipped = std::min(taken, part.iov_len);
+    taken -= skipped;
+    const auto* from = static_cast<const std::byte*>(part.iov_base);
+    peer.pending.insert(peer.pending.end(), from + skipped, from + part.iov_len);
+  }
+  if (!peer.pending.empty()) static_cast<void>(::eventfd_write(wake_.number(), 1));
+}
+
+Result<Message> Connections::receive(Group& group, int rank, FrameHead::Type type, uint64_t call) {
+  std::unique_lock lock(mutex_);
+  std::vector<Message>& box = group.inbox[{rank, type}];
+  const Peer& peer = peers_[static_cast<size_t>(rank)];
+  std::chrono::duration<double> silent(0);
+  for (;;) {
+    const bool completes = type == FrameHead::Type::together && call <= group.ends_after;
+    if (!group.status.ok() && !completes) return group.status;
+    if (!box.empty()) {
+      Message first = std::move(box.front());
+      box.erase(box.begin());
+      return first;
+    }
+    if (group.left.contains(rank)) return error(Code::peer_failed, "it has left the group");
+    if (!peer.gone.empty()) return error(Code::peer_failed, peer.gone);
+    if (changed_.wait_for(lock, slice) == std::cv_status::no_timeout) continue;
+    silent += slice;
+    if (silent.count() > silence_seconds_) {
+      lost_ = true;
+      return error(Code::peer_failed, "it has said nothing for ", silence_seconds_, " s");
+    }
+    if (!stop_) continue;
+    const std::function<Status()> stop = stop_;
+    lock.unlock();
+    EPL_TRY(stop());
+    lock.lock();
+  }
+}
+
+void Connections::use_again(Message message) {
+  std::lock_guard lock(mutex_);
+  if (message.room > 0 && spare_.size() < max_spare) spare_.push_back(std::move(message));
+}
+
+void Connections::complete(Group& group, uint64_t call) {
+  std::lock_guard lock(mutex_);
+  group.completed = call;
+}
+
+Message Connections::room_for(const FrameHead& head) {
+  Message made;
+  // The smallest that is large enough.
+  auto best = spare_.end();
+  for (auto one = spare_.begin(); one != spare_.end(); ++one) {
+    if (one->room >= head.bytes && (best == spare_.end() || one->room < best->room)) best = one;
+  }
+  if (head.bytes > 0 && best != spare_.end()) {
+    made = std::move(*best);
+    spare_.erase(best);
+  } else if (head.bytes > 0) {
+    made.body = std::make_unique_for_overwrite<std::byte[]>(head.bytes);
+    made.room = head.bytes;
+  }
+  made.head = head;
+  return made;
+}
+
+void Connections::abort(Group& group, const Status& why) {
+  std::lock_guard lock(mutex_);
+  if (!group.status.ok()) return;
+  Abort abort{why.ok() ? error(Code::cancelled, "the group ", group.name, " was aborted") : why, {}};
+  for (const auto& [id, other] : groups_) {
+    if (below(*other, group)) abort.completed.push_back({id, other->completed});
+  }
+  end(group, abort.why);
+  tell(group, {.type = FrameHead::Type::abort}, packed(abort));
+}
+
+void Connections::leave(Group& group) {
+  std::lock_guard lock(mutex_);
+  if (group.closed) return;
+  group.closed = true;
+  group.inbox.clear();
+  tell(group, {.type = FrameHead::Type::leave}, {});
+}
+
+Status Connections::why_aborted(const Group& group) {
+  std::lock_guard lock(mutex_);
+  return group.status;
+}
+
+void Connections::watch(std::function<Status()> stop) {
+  std::lock_guard lock(mutex_);
+  stop_ = std::move(stop);
+}
+
+bool Connections::lost() {
+  std::lock_guard lock(mutex_);
+  return lost_;
+}
+
+// Whether `other` is the group or was split from it.
+bool Connections::below(const Group& other, const Group& group) const {
+  const Group* above = &other;
+  while (above != nullptr && above != &group) above = above->parent;
+  return above != nullptr;
+}
+
+// Ends a group and those that were split from it, here.
+void Connections::end(Group& group, const Status& why) {
+  for (auto& [id, other] : groups_) {
+    if (below(*other, group) && other->status.ok()) other->status = why;
+  }
+  changed_.notify_all();
+}
+
+void Connections::tell(const Group& group, FrameHead head, std::string_view body) {
+  head.group = group.id;
+  head.members = group.members_hash;
+  head.bytes = body.size();
+  for (const int member : group.members) {
+    if (member != rank_) send_locked(member, head, body.data());
+  }
+}
+
+void Connections::take(int rank, Message message) {
+  Group& group = at(message.head.group);
+  switch (message.head.type) {
+    case FrameHead::Type::together:
+    case FrameHead::Type::between_two:
+      if (!group.closed) group.inbox[{rank, message.head.type}].push_back(std::move(message));
+      break;
+    case FrameHead::Type::abort: {
+      const Abort abort =
+          unpacked({reinterpret_cast<const char*>(message.data()), static_cast<size_t>(message.head.bytes)});
+      for (const auto& [id, completed] : abort.completed) {
+        Group& ended = at(id);
+        ended.ends_after = std::max(ended.ends_after, completed);
+        if (ended.status.ok()) ended.status = abort.why;
+      }
+      end(group, abort.why);
+      break;
+    }
+    case FrameHead::Type::leave:
+      group.left[rank] = true;
+      // Ranks that end a group together may join another one; who leaves a group that goes on does not come back.
+      if (&group == root_ && group.status.ok()) lost_ = true;
+      break;
+  }
+  changed_.notify_all();
+}
+
+void Connections::lose(int rank, std::string why) {
+  Peer& peer = peers_[static_cast<size_t>(rank)];
+  peer.socket.close();
+  peer.pending = {};
+  peer.written = 0;
+  peer.gone = std::move(why);
+  if (!root_->left.contains(rank)) lost_ = true;
+  changed_.notify_all();
+}
+
+void Connections::write_pending(Peer& peer) {
+  while (peer.written < peer.pending.size()) {
+    const ssize_t wrote = ::send(peer.socket.number(), peer.pending.data() + peer.written,
+                                 peer.pending.size() - peer.written, MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (wrote < 0 && errno == EINTR) continue;
+    if (wrote <= 0) break;  // there is no room, or read_some sees what is wrong
+    peer.written += static_cast<size_t>(wrote);
+  }
+  // What is written goes when nothing is left or it is half of all, so that memory neither grows nor is moved for every
+  // frame.
+  if (peer.written * 2 < peer.pending.size()) return;
+  peer.pending.erase(peer.pending.begin(), peer.pending.begin() + static_cast<std::ptrdiff_t>(peer.written));
+  peer.written = 0;
+}
+
+void Connections::read_some(int rank) {
+  Peer& peer = peers_[static_cast<size_t>(rank)];
+  for (size_t budget = max_read; budget > 0;) {
+    FrameHead& head = peer.incoming.head;
+    const bool of_head = peer.head_read < sizeof head;
+    std::byte* const to =
+        of_head ? reinterpret_cast<std::byte*>(&head) + peer.head_read : peer.incoming.body.get() + peer.body_read;
+    const size_t wanted = of_head ? sizeof head - peer.head_read : std::min(head.bytes - peer.body_read, budget);
+    if (wanted > 0) {
+      const ssize_t got = ::recv(peer.socket.number(), to, wanted, MSG_DONTWAIT);
+      if (got < 0 && errno == EINTR) continue;
+      if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
+      if (got <= 0)
+        return lose(rank, cat("its connection has ended", got < 0 ? cat(" (", reason(errno), ")") : "",
+                              ", and with it probably its process"));
+      (of_head ? peer.head_read : peer.body_read) += static_cast<size_t>(got);
+      budget -= std::min(budget, static_cast<size_t>(got));
+      if (peer.head_read < sizeof head) continue;
+    }
+    if (of_head) {
+      const bool well = head.mark == FrameHead::right_mark && head.type <= FrameHead::Type::leave &&
+                        head.bytes <= max_body && head.kind <= Collective::Kind::barrier &&
+                        head.reduction <= Reduction::min && static_cast<int>(head.dtype) < dtype_count;
+      if (!well) return lose(rank, "what it sends makes no sense");
+      peer.incoming = room_for(FrameHead(head));
+      peer.body_read = 0;
+      if (peer.incoming.head.bytes > 0) continue;
+    }
+    if (peer.body_read < peer.incoming.head.bytes) continue;
+    take(rank, std::exchange(peer.incoming, {}));
+    peer.head_read = peer.body_read = 0;
+  }
+}
+
+// Waits until some peer can be read from or written to and does so; false when there is nothing more to do.
+bool Connections::wait_for_sockets() {
+  bool closing = false, unwritten = false;
+  waiting_.clear();
+  {
+    std::lock_guard lock(mutex_);
+    closing = closing_;
+    for (const Peer& peer : peers_) {
+      const bool writes = !peer.pending.empty();
+      unwritten |= writes;
+      const int events = writes ? POLLIN | POLLOUT : POLLIN;
+      waiting_.push_back({.fd = peer.socket.number(), .events = static_cast<short>(events), .revents = 0});
+    }
+  }
+  if (closing && !unwritten) return false;
+  waiting_.push_back({.fd = wake_.number(), .events = POLLIN, .revents = 0});
+  const int ready = ::poll(waiting_.data(), waiting_.size(), closing ? drain_milliseconds : -1);
+  if (ready < 0) return errno == EINTR;
+  if (ready == 0) return false;
+  eventfd_t ignored = 0;
+  if (waiting_.back().revents != 0) static_cast<void>(::eventfd_read(wake_.number(), &ignored));
+  std::lock_guard lock(mutex_);
+  for (size_t r = 0; r < peers_.size(); ++r) {
+    if (!peers_[r].socket.open() || waiting_[r].revents == 0) continue;
+    if (waiting_[r].revents & POLLOUT) write_pending(peers_[r]);
+    if (waiting_[r].revents & ~POLLOUT) read_some(static_cast<int>(r));
+  }
+  return true;
+}
+
+void Connections::serve() {
+  for (bool more = true; more;) {
+    try {
+      more = wait_for_sockets();
+    } catch (const std::bad_alloc&) {
+      std::lock_guard lock(mutex_);
+      for (size_t r = 0; r < peers_.size(); ++r) {
+        if (peers_[r].socket.open()) lose(static_cast<int>(r), "there is no memory for what it sends");
+      }
+      return;
+    }
+  }
+}
+
+}  // namespace epl::cpu

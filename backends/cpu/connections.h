@@ -1,0 +1,158 @@
+// One rank's connections to the ranks of a group that are reached by sockets, and what comes over them.
+//
+// A connection carries frames: a head, and a body behind it. A thread reads whatever comes and keeps it until a call
+// asks for it, so that a send never waits for its receiver and no two ranks wait for each other in a circle. What the
+// system does not take at once of a frame is kept in memory of the connection, which that thread writes when there is
+// room. Memory is used again: after the first steps of a job nothing allocates.
+//
+// A rank that leaves says so. A connection that ends otherwise means that the peer's process has ended. A child that
+// the host forks and that does not exec holds its parent's connections open, so that nobody notices the end of the
+// parent before the child's.
+#pragma once
+
+#include <poll.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "core/backend/communicator.h"
+
+namespace epl::cpu {
+
+// A file descriptor, closed with the object.
+class Descriptor {
+ public:
+  explicit Descriptor(int number = -1) : number_(number) {}
+  Descriptor(Descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
+  Descriptor& operator=(Descriptor&& other) noexcept {
+    std::swap(number_, other.number_);
+    return *this;
+  }
+  ~Descriptor();
+  int number() const { return number_; }
+  bool open() const { return number_ >= 0; }
+  void close() { *this = Descriptor(); }
+
+ private:
+  int number_;
+};
+
+// What a frame is about. Both ends have the same processor, so it travels as it lies in memory.
+struct FrameHead {
+  enum class Type : uint32_t { together, between_two, abort, leave };
+  static constexpr uint32_t right_mark = 0x314c5045;
+  uint32_t mark = right_mark;  // a connection that has lost its place is noticed
+  Type type = Type::together;
+  uint64_t group = 0;  // see Connections::Group
+  uint64_t members = 0;
+  uint64_t call = 0;   // of its sender, counted from 1
+  uint32_t phase = 0;  // of that call
+  Collective::Kind kind = Collective::Kind::barrier;
+  DType dtype = DType::u8;
+  Reduction reduction = Reduction::sum;
+  uint8_t unused = 0;
+  int64_t count = 0;
+  int64_t peer = 0;
+  uint64_t bytes = 0;  // of the body
+};
+
+struct Message {
+  FrameHead head;
+  std::unique_ptr<std::byte[]> body;
+  size_t room = 0;  // that `body` has
+  const std::byte* data() const { return body.get(); }
+};
+
+// Thread safety: one thread sends and receives; `abort` comes from any.
+class Connections {
+ public:
+  // A group as one rank sees it. Ranks know it by a number that follows from its name and those of the groups that it
+  // was split from.
+  struct Group {
+    uint64_t id = 0, members_hash = 0;
+    std::string name;          // empty: not split here yet, though peers have
+    std::vector<int> members;  // by their ranks in the group that was joined
+    Group* parent = nullptr;
+    bool closed = false;      // this rank has left it
+    uint64_t completed = 0;   // calls of all members together that this rank has
+    Status status;            // why it was aborted
+    uint64_t ends_after = 0;  // calls up to this one have been completed by who aborted it, so they complete everywhere
+    std::map<int, bool> left;                                               // members that have
+    std::map<std::pair<int, FrameHead::Type>, std::vector<Message>> inbox;  // by who sent it, in order
+  };
+
+  // `sockets` by rank, none for this one; they are connected and do not block. Fails where the system gives no thread.
+  static Result<std::shared_ptr<Connections>> create(std::string group, int rank, std::vector<Descriptor> sockets,
+                                                     double silence_seconds);
+  ~Connections();
+  Group& root() { return *root_; }
+  // The group of that name in `parent`, which is made at the first call. Members by their ranks in the group that was
+  // joined.
+  Result<Group*> split(Group& parent, const std::string& name, std::vector<int> members);
+
+  // Never waits. What is sent to a peer that is gone goes nowhere.
+  void send(int peer, FrameHead head, const void* body);
+  // The next of a kind that a peer has sent; waits for it. An error tells that the group was aborted, or what became of
+  // the peer.
+  // `call` is its number.
+  Result<Message> receive(Group& group, int peer, FrameHead::Type type, uint64_t call);
+  void use_again(Message message);
+  void complete(Group& group, uint64_t call);
+
+  void abort(Group& group, const Status& why);
+  void leave(Group& group);
+  Status why_aborted(const Group& group);
+  void watch(std::function<Status()> stop);
+  bool lost();
+
+ private:
+  struct Peer {
+    Descriptor socket;
+    std::vector<std::byte> pending;  // to be written, from `written` on
+    size_t written = 0;
+    Message incoming;
+    size_t head_read = 0, body_read = 0;
+    std::string gone;  // why there is no connection any more
+  };
+
+  Connections(std::string group, int rank, std::vector<Descriptor> sockets, double silence_seconds);
+  // These have the lock.
+  Group& at(uint64_t id);
+  void send_locked(int peer, const FrameHead& head, const void* body);
+  void tell(const Group& group, FrameHead head, std::string_view body);
+  bool below(const Group& other, const Group& group) const;
+  void end(Group& group, const Status& why);
+  void write_pending(Peer& peer);
+  void read_some(int rank);
+  void take(int rank, Message message);
+  void lose(int rank, std::string why);
+  Message room_for(const FrameHead& head);
+  // Of the thread.
+  void serve();
+  bool wait_for_sockets();
+
+  const int rank_;
+  const double silence_seconds_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<Peer> peers_;
+  std::map<uint64_t, std::unique_ptr<Group>> groups_;
+  Group* root_;
+  std::vector<Message> spare_;
+  std::vector<pollfd> waiting_;  // of the thread
+  std::function<Status()> stop_;
+  bool lost_ = false, closing_ = false;
+  Descriptor wake_;  // of the thread, when there is something to write
+  std::thread thread_;
+};
+
+}  // namespace epl::cpu

@@ -1,0 +1,268 @@
+#include "backends/cpu/socket_communicator.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "backends/cpu/connections.h"
+#include "backends/cpu/reduce.h"
+#include "backends/cpu/socket_join.h"
+#include "core/base/thread_pool.h"
+
+namespace epl::cpu {
+namespace {
+
+constexpr int64_t reduce_grain = 16 << 10;  // elements, for a rank's own threads
+
+class SocketCommunicator final : public Communicator {
+ public:
+  SocketCommunicator(std::shared_ptr<Connections> links, Connections::Group& group, int rank)
+      : links_(std::move(links)),
+        group_(group),
+        rank_(rank),
+        messages_(group.members.size()),
+        sources_(group.members.size()),
+        sent_(group.members.size()),
+        received_(group.members.size()) {}
+  ~SocketCommunicator() override { links_->leave(group_); }
+
+  const std::string& group() const override { return group_.name; }
+  int rank() const override { return rank_; }
+  int size() const override { return static_cast<int>(group_.members.size()); }
+
+  Status run(Stream& stream, const Collective& call) override {
+    Status status = carry_out(stream, call);
+    for (Message& message : messages_) links_->use_again(std::exchange(message, {}));
+    if (!status.ok()) {
+      links_->abort(group_, to_others(status));  // peers must not wait for this rank
+    } else if (!call.between_two()) {
+      links_->complete(group_, calls_);
+    }
+    return status;
+  }
+
+  Result<std::unique_ptr<Communicator>> split(const std::string& name, std::span<const int> members) override {
+    EPL_TRY(check_members(*this, name, members));
+    std::vector<int> joined;
+    for (const int member : members) joined.push_back(group_.members[static_cast<size_t>(member)]);
+    EPL_ASSIGN(Connections::Group * part, links_->split(group_, name, std::move(joined)));
+    const auto own = static_cast<int>(std::ranges::find(members, rank_) - members.begin());
+    return std::unique_ptr<Communicator>(new SocketCommunicator(links_, *part, own));
+  }
+
+  void abort(const Status& status) override { links_->abort(group_, status); }
+  void watch(std::function<Status()> stop) override { links_->watch(std::move(stop)); }
+  bool lost() const override { return links_->lost(); }
+
+ private:
+  using Kind = Collective::Kind;
+  using Bytes = std::span<const std::byte>;
+  struct Segment {
+    int64_t first = 0, count = 0;
+  };
+
+  Status carry_out(Stream& stream, const Collective& call) {
+    EPL_TRY(links_->why_aborted(group_));
+    EPL_TRY(check_collective(call, rank_, size()));
+    if (call.reduces() && !can_reduce(call.dtype)) {
+      return invalid("rank ", rank_, " called ", call.text(), ", a type that cannot be reduced");
+    }
+    EPL_TRY(stream.synchronize());
+    if (!call.between_two()) ++calls_;
+    switch (call.kind) {
+      case Kind::all_reduce:
+        return all_reduce(stream, call);
+      case Kind::reduce_scatter:
+        return reduce_scatter(stream, call);
+      case Kind::all_gather:
+        return all_gather(call);
+      case Kind::all_to_all:
+        return all_to_all(call);
+      case Kind::broadcast:
+        return broadcast(call);
+      case Kind::barrier:
+        return exchange(call, 0, [](int) { return Bytes(); }, [](int) { return 0; });
+      case Kind::send:
+        return send(call);
+      case Kind::receive:
+        return receive(call);
+    }
+    return {};
+  }
+
+  // What this rank alone was asked to do, give up, the others hear of as its doing.
+  Status to_others(const Status& status) const {
+    const bool own = status.code() == Code::cancelled || status.code() == Code::deadline_exceeded;
+    return own ? error(Code::peer_failed, "rank ", rank_, " of group ", group_.name, ": ", status.message()) : status;
+  }
+  static std::byte* at(void* memory, int64_t bytes) { return static_cast<std::byte*>(memory) + bytes; }
+  static Bytes part(const void* memory, int64_t begin, int64_t bytes) {
+    return {static_cast<const std::byte*>(memory) + begin, static_cast<size_t>(bytes)};
+  }
+  static void copy(std::byte* target, Bytes source) {
+    if (!source.empty() && target != source.data()) std::memcpy(target, source.data(), source.size());
+  }
+
+  FrameHead head_of(const Collective& call, FrameHead::Type type, uint64_t number, uint32_t phase,
+                    int64_t bytes) const {
+    return {.type = type,
+            .group = group_.id,
+            .members = group_.members_hash,
+            .call = number,
+            .phase = phase,
+            .kind = call.kind,
+            .dtype = call.dtype,
+            .reduction = call.reduction,
+            .count = call.count,
+            .peer = call.peer,
+            .bytes = static_cast<uint64_t>(bytes)};
+  }
+
+  // A message of `peer`, which must be of the same call and hold `bytes`.
+  Result<Message> next(const Collective& call, int peer, FrameHead::Type type, uint64_t number, uint32_t phase,
+                       int64_t bytes) {
+    Result<Message> message = links_->receive(group_, group_.members[static_cast<size_t>(peer)], type, number);
+    if (!message.ok()) {
+      if (message.status().code() != Code::peer_failed || !links_->why_aborted(group_).ok()) return message.status();
+      return error(Code::peer_failed, "group ", group_.name, ", call ", number, " of rank ", rank_, ", ", call.text(),
+                   ": rank ", peer, " of ", size(), " is missing: ", message.status().message());
+    }
+    const FrameHead& head = message->head;
+    const Collective theirs{.kind = head.kind,
+                            .dtype = head.dtype,
+                            .count = head.count,
+                            .reduction = head.reduction,
+                            .peer = static_cast<int>(head.peer)};
+    const bool alike = agree(call, theirs) && head.call == number && head.phase == phase &&
+                       head.members == group_.members_hash && head.bytes == static_cast<uint64_t>(bytes);
+    if (alike) return message;
+    const bool own_first = rank_ < peer;
+    return error(Code::misuse, "ranks of group ", group_.name, " disagree at call ", number, ": rank ",
+                 own_first ? rank_ : peer, " calls ", (own_first ? call : theirs).text(), ", rank ",
+                 own_first ? peer : rank_, " calls ", (own_first ? theirs : call).text(),
+                 head.members != group_.members_hash ? ", and they take other ranks for its members" : "");
+  }
+
+  // Gives every peer what is for it, and takes of each what it has for this rank into `messages_`.
+  Status exchange(const Collective& call, uint32_t phase, FunctionRef<Bytes(int)> body_for,
+                  FunctionRef<int64_t(int)> bytes_from) {
+    for (int step = 1; step < size(); ++step) {
+      const int peer = (rank_ + step) % size();  // each starts with another one
+      const Bytes body = body_for(peer);
+      links_->send(group_.members[static_cast<size_t>(peer)],
+                   head_of(call, FrameHead::Type::together, calls_, phase, static_cast<int64_t>(body.size())),
+                   body.data());
+    }
+    for (int step = 1; step < size(); ++step) {
+      const int peer = (rank_ + size() - step) % size();
+      Message& message = messages_[static_cast<size_t>(peer)];
+      links_->use_again(std::exchange(message, {}));
+      EPL_ASSIGN(message, next(call, peer, FrameHead::Type::together, calls_, phase, bytes_from(peer)));
+    }
+    return {};
+  }
+  Bytes body_of(int peer) const {
+    const Message& message = messages_[static_cast<size_t>(peer)];
+    return {message.data(), static_cast<size_t>(message.head.bytes)};
+  }
+
+  // The sum over ranks of what lies in `own` here and in the messages of the others, in the order of ranks.
+  void reduce(Stream& stream, const Collective& call, const void* own, void* target, int64_t count) {
+    for (int r = 0; r < size(); ++r) sources_[static_cast<size_t>(r)] = r == rank_ ? own : body_of(r).data();
+    void* const targets[] = {target};
+    const auto task = [&](int64_t begin, int64_t end) {
+      reduce_ranks(sources_, targets, begin, end, call.dtype, call.reduction);
+    };
+    if (count > reduce_grain && stream.threads() != nullptr) {
+      stream.threads()->run_ranges(count, reduce_grain, task);
+    } else if (count > 0) {
+      task(0, count);
+    }
+  }
+
+  // Rank r reduces segment r for all.
+  Segment segment(const Collective& call, int rank) const {
+    const int64_t first = call.count / size() * rank + std::min<int64_t>(call.count % size(), rank);
+    return {first, call.count / size() + (rank < call.count % size() ? 1 : 0)};
+  }
+
+  Status all_reduce(Stream& stream, const Collective& call) {
+    const auto element = static_cast<int64_t>(dtype_bytes(call.dtype));
+    const auto bytes_of = [&](int rank) { return segment(call, rank).count * element; };
+    const auto part_of = [&](int rank) {
+      return part(call.source, segment(call, rank).first * element, bytes_of(rank));
+    };
+    EPL_TRY(exchange(call, 0, part_of, [&](int) { return bytes_of(rank_); }));
+    sum_.resize(std::max(sum_.size(), static_cast<size_t>(bytes_of(rank_))));
+    reduce(stream, call, part_of(rank_).data(), sum_.data(), segment(call, rank_).count);
+    const Bytes sum = part(sum_.data(), 0, bytes_of(rank_));
+    EPL_TRY(exchange(call, 1, [&](int) { return sum; }, bytes_of));
+    for (int r = 0; r < size(); ++r)
+      copy(at(call.target, segment(call, r).first * element), r == rank_ ? sum : body_of(r));
+    return {};
+  }
+
+  Status reduce_scatter(Stream& stream, const Collective& call) {
+    const auto part_of = [&](int rank) { return part(call.source, rank * call.bytes(), call.bytes()); };
+    EPL_TRY(exchange(call, 0, part_of, [&](int) { return call.bytes(); }));
+    reduce(stream, call, part_of(rank_).data(), call.target, call.count);
+    return {};
+  }
+
+  Status all_gather(const Collective& call) {
+    const Bytes own = part(call.source, 0, call.bytes());
+    EPL_TRY(exchange(call, 0, [&](int) { return own; }, [&](int) { return call.bytes(); }));
+    for (int r = 0; r < size(); ++r) copy(at(call.target, r * call.bytes()), r == rank_ ? own : body_of(r));
+    return {};
+  }
+
+  Status all_to_all(const Collective& call) {
+    const auto part_of = [&](int rank) { return part(call.source, rank * call.bytes(), call.bytes()); };
+    EPL_TRY(exchange(call, 0, part_of, [&](int) { return call.bytes(); }));
+    for (int r = 0; r < size(); ++r) copy(at(call.target, r * call.bytes()), r == rank_ ? part_of(r) : body_of(r));
+    return {};
+  }
+
+  Status broadcast(const Collective& call) {
+    const Bytes own = rank_ == call.peer ? part(call.source, 0, call.bytes()) : Bytes();
+    EPL_TRY(
+        exchange(call, 0, [&](int) { return own; }, [&](int peer) { return peer == call.peer ? call.bytes() : 0; }));
+    copy(at(call.target, 0), rank_ == call.peer ? own : body_of(call.peer));
+    return {};
+  }
+
+  Status send(const Collective& call) {
+    const auto to = static_cast<size_t>(call.peer);
+    links_->send(group_.members[to], head_of(call, FrameHead::Type::between_two, ++sent_[to], 0, call.bytes()),
+                 call.source);
+    return {};
+  }
+
+  Status receive(const Collective& call) {
+    const auto from = static_cast<size_t>(call.peer);
+    EPL_ASSIGN(messages_[from],
+               next(call, call.peer, FrameHead::Type::between_two, ++received_[from], 0, call.bytes()));
+    copy(at(call.target, 0), body_of(call.peer));
+    return {};
+  }
+
+  std::shared_ptr<Connections> links_;
+  Connections::Group& group_;
+  const int rank_;
+  uint64_t calls_ = 0;
+  std::vector<Message> messages_;  // of this call, by rank
+  std::vector<const void*> sources_;
+  std::vector<std::byte> sum_;
+  std::vector<uint64_t> sent_, received_;  // by rank
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Communicator>> join_over_sockets(const Joining& joining, Rendezvous& rendezvous) {
+  EPL_ASSIGN(std::vector<Descriptor> sockets, meet_peers(joining, rendezvous));
+  EPL_ASSIGN(std::shared_ptr<Connections> links,
+             Connections::create(joining.group, joining.rank, std::move(sockets), joining.silence_seconds));
+  Connections::Group& root = links->root();
+  return std::unique_ptr<Communicator>(new SocketCommunicator(std::move(links), root, joining.rank));
+}
+
+}  // namespace epl::cpu

@@ -1,0 +1,271 @@
+// Ranks that come together over processes: what keeps them from it and what ends them is an error that names who, and
+// nobody waits for ever. What a wrong peer does is done here by hand, over a socket.
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cstring>
+
+#include "tests/backend/conformance.h"
+
+namespace epl {
+namespace {
+
+using Kind = Collective::Kind;
+
+class Joined : public testing::Test {
+ protected:
+  void SetUp() override { device = open_device("cpu", memory.host()).value(); }
+  Joining rank(int rank, int size, double seconds = 20) const {
+    return {
+        .group = "world", .rank = rank, .size = size, .job = "a job", .join_seconds = seconds, .silence_seconds = 20};
+  }
+  // Both join at once; each gets what became of it.
+  std::vector<Result<std::unique_ptr<Communicator>>> join_both(const Joining& a, const Joining& b) {
+    std::vector<Result<std::unique_ptr<Communicator>>> out;
+    Result<std::unique_ptr<Communicator>> other = Status();
+    std::thread thread([&] { other = device->join(b, *place); });
+    out.push_back(device->join(a, *place));
+    thread.join();
+    out.push_back(std::move(other));
+    return out;
+  }
+  static void expect_words(const Status& status, Code code, const std::vector<std::string>& words) {
+    EXPECT_EQ(status.code(), code) << status.to_string();
+    for (const std::string& word : words) EXPECT_NE(status.message().find(word), std::string::npos) << status.message();
+  }
+
+  TestHost memory;
+  std::shared_ptr<Device> device;
+  std::shared_ptr<Rendezvous> place = memory_rendezvous();
+};
+
+TEST_F(Joined, who_does_not_come_is_named) {
+  expect_words(device->join(rank(1, 4, 0.02), *place).status(), Code::deadline_exceeded,
+               {"rank 1 of 4 joins group world", "ranks 0, 2, 3 have not come", "\"world/rank 0\""});
+}
+
+TEST_F(Joined, a_rank_comes_once) {
+  ASSERT_FALSE(device->join(rank(0, 2, 0), *place).ok());
+  expect_words(device->join(rank(0, 2, 0), *place).status(), Code::misuse,
+               {"rank 0 of 2", "two processes take themselves for the same rank"});
+}
+
+TEST_F(Joined, worlds_of_other_sizes_do_not_meet) {
+  const auto both = join_both(rank(0, 2), rank(1, 3));
+  expect_words(both[0].status(), Code::invalid_argument,
+               {"rank 0 of 2", "rank 1 of group world says that there are 3 ranks"});
+  expect_words(both[1].status(), Code::invalid_argument,
+               {"rank 1 of 3", "rank 0 of group world says that there are 2 ranks"});
+}
+
+TEST_F(Joined, jobs_do_not_meet) {
+  Joining other = rank(1, 2);
+  other.job = "another one";
+  const auto both = join_both(rank(0, 2), other);
+  for (const auto& one : both)
+    expect_words(one.status(), Code::invalid_argument, {"does not do the same job", "\"a job\"", "\"another one\""});
+}
+
+TEST_F(Joined, versions_do_not_meet) {
+  for (const std::string& card :
+       {std::string("epl sockets 2\n2\n1\n1\na job"), std::string(), std::string(100000, 'x')}) {
+    place = memory_rendezvous();
+    ASSERT_TRUE(place->put_text("world/rank 1", card).ok());
+    expect_words(device->join(rank(0, 2), *place).status(), Code::invalid_argument,
+                 {"rank 1 of group world", "another version"});
+  }
+  for (const std::string& card :
+       {std::string("epl sockets 1"), std::string("epl sockets 1\n2\n"), std::string("epl sockets 1\n2\n-\n1\na job"),
+        std::string("epl sockets 1\n2\n99999999999999\n1\na job")}) {
+    place = memory_rendezvous();
+    ASSERT_TRUE(place->put_text("world/rank 1", card).ok());
+    expect_words(device->join(rank(0, 2), *place).status(), Code::invalid_argument,
+                 {"rank 1 of group world", "cannot be read"});
+  }
+}
+
+TEST_F(Joined, a_peer_that_is_gone_before_it_is_reached_is_named) {
+  // Nobody listens at port 1.
+  ASSERT_TRUE(place->put_text("world/rank 0", "epl sockets 1\n2\n1\n1\na job").ok());
+  expect_words(device->join(rank(1, 2), *place).status(), Code::peer_failed,
+               {"rank 0 of group world", "cannot be reached"});
+  place = memory_rendezvous();
+  ASSERT_TRUE(place->put_text("world/rank 1", "epl sockets 1\n2\n1\n1\na job").ok());
+  expect_words(device->join(rank(0, 2, 0.02), *place).status(), Code::deadline_exceeded,
+               {"rank 1 said where to be found, but did not connect"});
+}
+
+TEST_F(Joined, bad_arguments_are_refused) {
+  for (const Joining& bad : {rank(2, 2), rank(-1, 2), rank(0, 0), rank(0, 100000), rank(0, 2, -1)}) {
+    EXPECT_EQ(device->join(bad, *place).status().code(), Code::invalid_argument);
+  }
+  Joining unnamed = rank(0, 1);
+  unnamed.group.clear();
+  EXPECT_EQ(device->join(unnamed, *place).status().code(), Code::invalid_argument);
+}
+
+TEST_F(Joined, a_peer_that_says_nothing_is_not_waited_for_for_ever) {
+  Joining impatient = rank(0, 2);
+  impatient.silence_seconds = 0.05;
+  auto both = join_both(impatient, rank(1, 2));
+  ASSERT_TRUE(both[0].ok() && both[1].ok());
+  auto stream = device->create_stream(1).value();
+  expect_words((*both[0])->run(*stream, {.kind = Kind::barrier}), Code::peer_failed,
+               {"group world, call 1 of rank 0, barrier(): rank 1 of 2 is missing: it has said nothing for 0.05 s"});
+  EXPECT_TRUE((*both[0])->lost());
+  // The other hears of it, if not in the call that was answered, then in the next one.
+  Status status;
+  for (int call = 0; call < 2 && status.ok(); ++call) status = (*both[1])->run(*stream, {.kind = Kind::barrier});
+  expect_words(status, Code::peer_failed, {"rank 1 of 2 is missing"});
+}
+
+TEST_F(Joined, a_call_that_waits_looks_for_a_stop) {
+  auto both = join_both(rank(0, 2), rank(1, 2));
+  ASSERT_TRUE(both[0].ok() && both[1].ok());
+  auto stream = device->create_stream(1).value();
+  int asked = 0;
+  (*both[0])->watch([&] { return ++asked < 3 ? Status() : error(Code::cancelled, "enough"); });
+  auto part = (*both[0])->split("part", std::vector<int>{0, 1}).value();
+  expect_words(part->run(*stream, {.kind = Kind::barrier}), Code::cancelled, {"enough"});
+  EXPECT_EQ(asked, 3);
+  EXPECT_FALSE((*both[0])->lost());
+  (*both[0])->watch(nullptr);
+}
+
+TEST_F(Joined, who_leaves_is_lost_but_for_those_who_end_together) {
+  auto both = join_both(rank(0, 2), rank(1, 2));
+  ASSERT_TRUE(both[0].ok() && both[1].ok());
+  auto stream = device->create_stream(1).value();
+  both[1].value().reset();
+  expect_words((*both[0])->run(*stream, {.kind = Kind::barrier}), Code::peer_failed, {"rank 1 of 2", "left the group"});
+  EXPECT_TRUE((*both[0])->lost());
+
+  place = memory_rendezvous();
+  both = join_both(rank(0, 2), rank(1, 2));
+  ASSERT_TRUE(both[0].ok() && both[1].ok());
+  (*both[1])->abort(error(Code::cancelled, "no more"));
+  both[1].value().reset();
+  EXPECT_EQ((*both[0])->run(*stream, {.kind = Kind::barrier}).code(), Code::cancelled);
+  EXPECT_FALSE((*both[0])->lost());
+}
+
+TEST_F(Joined, members_of_a_part_must_be_the_same_to_all) {
+  std::vector<Result<std::unique_ptr<Communicator>>> three;
+  for (int r = 0; r < 3; ++r) three.emplace_back(Status());
+  std::vector<std::thread> threads;
+  for (int r = 0; r < 3; ++r) threads.emplace_back([&, r] { three[r] = device->join(rank(r, 3), *place); });
+  for (std::thread& thread : threads) thread.join();
+  auto stream = device->create_stream(1).value(), other = device->create_stream(1).value();
+  auto a = (*three[0])->split("part", std::vector<int>{0, 1}).value();
+  auto b = (*three[1])->split("part", std::vector<int>{0, 1, 2}).value();
+  std::thread thread([&] { EXPECT_EQ(b->run(*other, {.kind = Kind::barrier}).code(), Code::misuse); });
+  expect_words(a->run(*stream, {.kind = Kind::barrier}), Code::misuse, {"part", "other ranks"});
+  thread.join();
+}
+
+// A rank of whoever wrote this test: it has a card, a connection and nothing else.
+class ByHand {
+ public:
+  ByHand(Rendezvous& place, bool says_who_it_is) {
+    const std::string card = place.get_text("world/rank 0", 20).value();
+    size_t at = card.find('\n', card.find('\n') + 1) + 1;
+    const int port = std::atoi(card.c_str() + at);
+    at = card.find('\n', at) + 1;
+    struct {
+      uint64_t token;
+      int64_t rank = 1;
+    } hello{std::strtoull(card.c_str() + at, nullptr, 10)};
+    if (!says_who_it_is) ++hello.token;
+    socket_ = ::socket(AF_INET, SOCK_STREAM, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    address.sin_port = htons(static_cast<uint16_t>(port));
+    EXPECT_EQ(::connect(socket_, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+    say({reinterpret_cast<const char*>(&hello), sizeof hello});
+  }
+  ~ByHand() { ::close(socket_); }
+  void say(std::string_view text) const {
+    EXPECT_EQ(::send(socket_, text.data(), text.size(), MSG_NOSIGNAL), static_cast<ssize_t>(text.size()));
+  }
+
+ private:
+  int socket_;
+};
+
+TEST_F(Joined, strangers_are_turned_away) {
+  ASSERT_TRUE(place->put_text("world/rank 1", "epl sockets 1\n2\n1\n1\na job").ok());
+  std::thread stranger([&] { ByHand(*place, false); });
+  expect_words(device->join(rank(0, 2, 0.1), *place).status(), Code::deadline_exceeded, {"rank 1", "did not connect"});
+  stranger.join();
+}
+
+TEST_F(Joined, a_peer_that_ends_or_talks_nonsense_is_an_error_of_the_call) {
+  for (const bool nonsense : {false, true}) {
+    place = memory_rendezvous();
+    ASSERT_TRUE(place->put_text("world/rank 1", "epl sockets 1\n2\n1\n1\na job").ok());
+    std::unique_ptr<ByHand> peer;
+    std::thread thread([&] { peer = std::make_unique<ByHand>(*place, true); });
+    auto joined = device->join(rank(0, 2), *place);
+    thread.join();
+    ASSERT_TRUE(joined.ok()) << joined.status().to_string();
+    std::thread later([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      if (nonsense) {
+        peer->say(std::string(200, 'x'));
+      } else {
+        peer.reset();
+      }
+    });
+    auto stream = device->create_stream(1).value();
+    float x = 1;
+    const Status status = (*joined)->run(*stream, {.kind = Kind::all_reduce,
+                                                   .dtype = DType::f32,
+                                                   .count = 1,
+                                                   .source = &x,
+                                                   .target = &x,
+                                                   .reduction = Reduction::sum});
+    expect_words(status, Code::peer_failed,
+                 {"group world, call 1 of rank 0, all_reduce(1 x f32, sum): rank 1 of 2 is missing",
+                  nonsense ? "makes no sense" : "its connection has ended"});
+    EXPECT_EQ(x, 1);
+    EXPECT_TRUE((*joined)->lost());
+    later.join();
+  }
+}
+
+// What a peer sends before anybody asks for it is kept, however much the system takes at once.
+TEST_F(Joined, sends_do_not_wait_for_their_receiver) {
+  auto both = join_both(rank(0, 2), rank(1, 2));
+  ASSERT_TRUE(both[0].ok() && both[1].ok());
+  const int64_t count = 8 << 20;
+  std::vector<uint8_t> own(count), got(count);
+  auto stream = device->create_stream(1).value();
+  for (int r = 0; r < 2; ++r) {  // both by this one thread
+    std::fill(own.begin(), own.end(), static_cast<uint8_t>(r + 1));
+    ASSERT_TRUE(
+        (*both[r])->run(*stream, {.kind = Kind::send, .count = count, .source = own.data(), .peer = 1 - r}).ok());
+  }
+  for (int r = 0; r < 2; ++r) {
+    ASSERT_TRUE(
+        (*both[r])->run(*stream, {.kind = Kind::receive, .count = count, .target = got.data(), .peer = 1 - r}).ok());
+    EXPECT_EQ(got, std::vector<uint8_t>(count, static_cast<uint8_t>(2 - r)));
+  }
+  // And it arrives though its sender leaves right afterwards.
+  ASSERT_TRUE((*both[0])->run(*stream, {.kind = Kind::send, .count = count, .source = own.data(), .peer = 1}).ok());
+  both[0].value().reset();
+  EXPECT_TRUE((*both[1])->run(*stream, {.kind = Kind::receive, .count = count, .target = got.data(), .peer = 0}).ok());
+  EXPECT_EQ(got, own);
+}
+
+TEST(Sim, ranks_are_of_one_process) {
+  TestHost memory;
+  auto device = open_device("sim", memory.host()).value();
+  const auto place = memory_rendezvous();
+  EXPECT_EQ(device->join({.group = "world", .rank = 0, .size = 1}, *place).status().code(), Code::unsupported);
+}
+
+}  // namespace
+}  // namespace epl
