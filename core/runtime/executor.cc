@@ -88,6 +88,7 @@ Status Executor::run(const RunRequest& request, const Groups& groups) {
       if (i == program_.commit_begin) {
         stop_tasks
             .reset();  // from here on the ranks agree about what happens, and a step that has begun to commit ends
+        if (groups.world) groups.world->watch(nullptr);
         EPL_TRY(before_commit(groups.world));
         committed = torn_ = true;
       }
@@ -179,9 +180,9 @@ void Executor::launch(const Instruction& in, int64_t micro_batch) {
 
 Status Executor::transfer(const Instruction& in, int64_t micro_batch, const Groups& groups) {
   const bool emits = in.port >= 0;
-  // A port that is not cut is the same on every rank: the first gives it.
+  // A port that is not cut is the same on every rank: the first of a process gives it.
   const bool gives =
-      emits && device_.executes() && (program_.outputs[static_cast<size_t>(in.port)].dim >= 0 || rank_ == 0);
+      emits && device_.executes() && (program_.outputs[static_cast<size_t>(in.port)].dim >= 0 || gives_common_);
   return in.transfer->run({.program = program_,
                            .in = in,
                            .stream = stream_,

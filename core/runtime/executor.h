@@ -55,6 +55,10 @@ class Executor {
                                                   int64_t rank);
   // Carries out the step. On an error before Program::commit_begin the state is as it was.
   Status run(const RunRequest& request, const Groups& groups = {});
+  // Why the run at hand should end early, before it has begun to commit.
+  Status check_stop() const;
+  // Whether outputs that are the same on every rank are given by this one.
+  void give_common_outputs(bool gives) { gives_common_ = gives; }
   // True when the last run failed after the state had begun to change.
   bool state_torn() const { return torn_; }
   // What a diagnosing run has found: where NaNs (or, where there is none, infinities) begin. Runs of different ranks
@@ -78,7 +82,6 @@ class Executor {
   void launch(const Instruction& in, int64_t micro_batch);
   Status transfer(const Instruction& in, int64_t micro_batch, const Groups& groups);
   Status before_commit(Communicator* world);
-  Status check_stop() const;
   Status check_finite();
   void inspect_leaves();
   void inspect(const Instruction& in, int64_t micro_batch);
@@ -93,6 +96,7 @@ class Executor {
   ParameterStore& store_;
   Buffer& arena_;
   int64_t rank_;
+  bool gives_common_ = true;
   std::unique_ptr<Buffer> constants_, scalars_;
   std::vector<const void*> operands_;  // scratch for one launch
   std::vector<void*> results_;

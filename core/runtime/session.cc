@@ -2,9 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <map>
 
 #include "core/base/check.h"
+#include "core/base/hash.h"
+#include "core/runtime/checkpoint.h"
+#include "core/runtime/facts.h"
 #include "core/runtime/mean_loss.h"
 
 namespace epl {
@@ -18,18 +22,26 @@ struct Session::Rank {
   std::map<std::string, std::unique_ptr<Communicator>> groups;  // by axis of the mesh
   std::vector<Groups> groups_of_entry;
   Status status;
+  bool applied = false;          // by the last call
+  std::vector<std::byte> parts;  // of an output, by rank
 };
 
-Session::Session(const Host& host, std::shared_ptr<const CompiledPlan> plan, uint64_t seed)
-    : host_(host), plan_(std::move(plan)), seed_(seed) {}
+Session::Session(const Host& host, std::shared_ptr<const CompiledPlan> plan, const SessionOptions& options)
+    : host_(host), plan_(std::move(plan)), options_(options), seed_(options.seed) {}
 Session::~Session() = default;
 
 Result<std::unique_ptr<Session>> Session::create(const Host& host, std::shared_ptr<const CompiledPlan> plan,
                                                  uint64_t seed) {
-  std::unique_ptr<Session> session(new Session(host, std::move(plan), seed));
+  return create(host, std::move(plan), SessionOptions{.seed = seed});
+}
+
+Result<std::unique_ptr<Session>> Session::create(const Host& host, std::shared_ptr<const CompiledPlan> plan,
+                                                 const SessionOptions& options) {
+  std::unique_ptr<Session> session(new Session(host, std::move(plan), options));
   const CompiledPlan& p = session->plan();
   session->device_ = p.device();
-  for (int64_t r = 0; r < p.options().ranks; ++r) {
+  EPL_ASSIGN(const int local_ranks, session->local_ranks());
+  for (int r = options.first_rank; r < options.first_rank + local_ranks; ++r) {
     auto rank = std::make_unique<Rank>();
     EPL_ASSIGN(rank->stream, session->device_->create_stream(p.threads_per_rank()));
     EPL_ASSIGN(rank->store, ParameterStore::create(*session->device_, *rank->stream, p.state()));
@@ -37,13 +49,13 @@ Result<std::unique_ptr<Session>> Session::create(const Host& host, std::shared_p
     for (const Entry& entry : p.entries()) {
       EPL_ASSIGN(auto executor, Executor::create(session->host_, *session->device_, *rank->stream, entry.program,
                                                  rank->store, *rank->arena, r));
+      executor->give_common_outputs(r == options.first_rank);
       rank->executors.push_back(std::move(executor));
     }
     session->ranks_.push_back(std::move(rank));
   }
+  if (session->device_->executes()) session->rank_threads_ = std::make_unique<ThreadPool>(local_ranks);
   EPL_TRY(session->connect());
-  if (session->device_->executes())
-    session->rank_threads_ = std::make_unique<ThreadPool>(static_cast<int>(p.options().ranks));
   size_t max_inputs = 0, max_outputs = 0;
   for (const Entry& entry : p.entries()) {
     max_inputs = std::max(max_inputs, entry.program.inputs.size());
@@ -62,29 +74,116 @@ Result<std::unique_ptr<Session>> Session::create(const Host& host, std::shared_p
 
 // The world, and of each axis that a program names the part of it that a rank is in.
 Status Session::connect() {
-  if (ranks_.size() == 1) {
+  if (world() == 1) {
     ranks_[0]->groups_of_entry.resize(plan_->entries().size());
     return {};
   }
-  EPL_ASSIGN(auto world, device_->create_group("world", static_cast<int>(ranks_.size())));
+  EPL_TRY(over_processes() ? join_world() : make_world());
   for (size_t r = 0; r < ranks_.size(); ++r) {
     Rank& rank = *ranks_[r];
-    rank.groups.clear();
-    rank.groups_of_entry.clear();
-    rank.world = std::move(world[r]);
     for (const Entry& entry : plan_->entries()) {
       Groups& groups = rank.groups_of_entry.emplace_back();
       groups.world = rank.world.get();
       for (const std::string& axis : entry.program.groups) {
         auto& group = rank.groups[axis];
         if (!group) {
-          const std::vector<int> members = entry.plan.mesh.ranks_along(axis, static_cast<int64_t>(r));
+          const std::vector<int> members =
+              entry.plan.mesh.ranks_along(axis, options_.first_rank + static_cast<int64_t>(r));
           EPL_ASSIGN(group,
-                     rank.world->split(members.size() == ranks_.size() ? axis : cat(axis, " of rank ", members.front()),
-                                       members));
+                     rank.world->split(
+                         static_cast<int>(members.size()) == world() ? axis : cat(axis, " of rank ", members.front()),
+                         members));
         }
         groups.of_program.push_back(group.get());
       }
+    }
+  }
+  return {};
+}
+
+void Session::disconnect() {
+  for (auto& rank : ranks_) {
+    rank->groups_of_entry.clear();
+    rank->groups.clear();
+    rank->world.reset();
+  }
+}
+
+Status Session::make_world() {
+  disconnect();
+  EPL_ASSIGN(auto world, device_->create_group("world", static_cast<int>(ranks_.size())));
+  for (size_t r = 0; r < ranks_.size(); ++r) ranks_[r]->world = std::move(world[r]);
+  return {};
+}
+
+// Each time under another name, because a rendezvous keeps what it has.
+Status Session::join_world() {
+  disconnect();
+  Joining joining{.group = joins_ == 0 ? "world" : cat("world ", joins_ + 1),
+                  .size = world(),
+                  .job = job(),
+                  .join_seconds = options_.join_seconds,
+                  .silence_seconds = options_.silence_seconds};
+  ++joins_;
+  on_ranks([&](int r) {
+    Joining own = joining;
+    own.rank = options_.first_rank + r;
+    auto joined = device_->join(own, *options_.rendezvous);
+    ranks_[static_cast<size_t>(r)]->status = joined.status();
+    if (joined.ok()) ranks_[static_cast<size_t>(r)]->world = std::move(*joined);
+  });
+  for (const auto& rank : ranks_) EPL_TRY(rank->status);
+  connected_ = true;
+  return {};
+}
+
+// What must be the same in all processes: what runs, how it is trained, what random numbers follow from.
+std::string Session::job() const {
+  Hash64 hash;
+  const auto add = [&](const std::string& text) { hash.add(text.c_str(), text.size() + 1); };
+  for (const auto& [key, value] : describe_run(*plan_)) add(key), add(value);
+  for (const Entry& entry : plan_->entries()) add(plan_->text(entry.kind, "local").value());
+  return cat("plan ", hash.value(), ", numerics ", numerics_version, ", seed ", seed_, ", step ", steps_done_);
+}
+
+Result<int> Session::local_ranks() const {
+  const int count = options_.ranks == 0 && options_.first_rank == 0 ? world() : options_.ranks;
+  const int first = options_.first_rank;
+  if (first < 0 || count < 1 || first > world() - count) {
+    return invalid("a session of ", count, " ranks from rank ", first, " on; the plan has ", world(), " ranks");
+  }
+  if (count < world() && !options_.rendezvous) {
+    return invalid("a session of ", count, " of ", world(), " ranks needs a rendezvous, where it finds the others");
+  }
+  return count;
+}
+
+// Outputs that are cut are given whole on every process: each rank gives the pieces that it has put into its process's
+// tensor, and the first of a process puts those of the others beside them.
+Status Session::share_outputs(int local, const Entry& entry, const RunRequest& request) {
+  Rank& rank = *ranks_[static_cast<size_t>(local)];
+  const Program& program = entry.program;
+  for (size_t i = 0; i < program.outputs.size(); ++i) {
+    const ProgramPort& port = program.outputs[i];
+    auto* whole = static_cast<std::byte*>(request.outputs[i]);
+    if (port.dim < 0 || whole == nullptr || request.diagnose) continue;
+    // `outer` times the pieces of all ranks, each of `run` bytes.
+    int64_t outer = port.outer;
+    for (int d = 0; d < port.dim; ++d) outer *= port.global_type.shape[static_cast<size_t>(d)];
+    const int64_t part = port.global_type.bytes() / world(), run = part / outer;
+    rank.parts.resize(static_cast<size_t>(port.global_type.bytes()));
+    const auto at = [&](int r, int64_t o) { return whole + (o * world() + r) * run; };
+    const auto part_of = [&](int r) { return rank.parts.data() + r * part; };
+    const int own = options_.first_rank + local;
+    for (int64_t o = 0; o < outer; ++o) std::memcpy(part_of(own) + o * run, at(own, o), static_cast<size_t>(run));
+    EPL_TRY(rank.world->run(
+        *rank.stream,
+        {.kind = Collective::Kind::all_gather, .count = part, .source = part_of(own), .target = rank.parts.data()}));
+    EPL_TRY(rank.stream->synchronize());
+    for (int r = 0; r < world() && local == 0; ++r) {
+      const bool here = r >= options_.first_rank && r < options_.first_rank + static_cast<int>(ranks_.size());
+      for (int64_t o = 0; o < outer && !here; ++o)
+        std::memcpy(at(r, o), part_of(r) + o * run, static_cast<size_t>(run));
     }
   }
   return {};
@@ -211,33 +310,81 @@ Status Session::execute(const Entry& entry, std::span<const Tensor> inputs, cons
   return Status(Code::not_finite, cat(failure.message(), ". ", first->text), first->node);
 }
 
+// On every local rank at once, or one after another where they are simulated and nothing blocks.
+void Session::on_ranks(FunctionRef<void(int)> body) {
+  if (rank_threads_) {
+    rank_threads_->run(static_cast<int64_t>(ranks_.size()), [&](int64_t r, int) { body(static_cast<int>(r)); });
+  } else {
+    for (size_t r = 0; r < ranks_.size(); ++r) body(static_cast<int>(r));
+  }
+}
+
+Status Session::agree(const Status& own) {
+  if (!over_processes()) return own;
+  EPL_TRY(reconnect());
+  on_ranks([&](int r) {
+    Rank& rank = *ranks_[static_cast<size_t>(r)];
+    float failed = own.ok() ? 0.0f : 1.0f;
+    rank.status = rank.world->run(*rank.stream, {.kind = Collective::Kind::all_reduce,
+                                                 .dtype = DType::f32,
+                                                 .count = 1,
+                                                 .source = &failed,
+                                                 .target = &failed,
+                                                 .reduction = Reduction::max});
+    if (rank.status.ok()) rank.status = rank.stream->synchronize();
+    if (rank.status.ok() && failed != 0)
+      rank.status = error(Code::peer_failed, "another process of the job has failed");
+  });
+  if (!own.ok()) return own;
+  for (const auto& rank : ranks_) EPL_TRY(rank->status);
+  return {};
+}
+
+// Who did not come now would look for the others under another name, so that there is one try.
+Status Session::reconnect() {
+  if (!over_processes() || connected_) return {};
+  if (lost_.ok()) lost_ = connect();
+  return lost_;
+}
+
 Status Session::run_ranks(size_t index, const RunRequest& request) {
-  auto run_rank = [&](int64_t r) {
-    Rank& rank = *ranks_[r];
+  applied_ = false;
+  EPL_TRY(reconnect());
+  on_ranks([&](int r) {
+    Rank& rank = *ranks_[static_cast<size_t>(r)];
+    const std::string name = cat("rank ", options_.first_rank + r);
     try {
+      if (over_processes()) rank.world->watch([&] { return rank.executors[index]->check_stop(); });
       rank.status = rank.executors[index]->run(request, rank.groups_of_entry[index]);
+      if (over_processes()) rank.world->watch(nullptr);
+      rank.applied = rank.status.ok() && !request.diagnose;
+      if (rank.applied && over_processes()) rank.status = share_outputs(r, plan_->entries()[index], request);
     } catch (...) {
-      if (rank.world) rank.world->abort(Status(Code::peer_failed, cat("rank ", r, " failed")));
+      if (rank.world) rank.world->abort(Status(Code::peer_failed, cat(name, " failed")));
       throw;  // an internal error: the C API poisons the session
     }
     if (!rank.status.ok() && rank.world) {
-      rank.world->abort(Status(Code::peer_failed, cat("rank ", r, ": ", rank.status.message()), rank.status.where()));
+      rank.world->abort(Status(Code::peer_failed, cat(name, ": ", rank.status.message()), rank.status.where()));
     }
-  };
-  if (rank_threads_) {
-    rank_threads_->run(static_cast<int64_t>(ranks_.size()), [&](int64_t r, int) { run_rank(r); });
-  } else {
-    for (size_t r = 0; r < ranks_.size(); ++r) run_rank(static_cast<int64_t>(r));  // simulated: nothing blocks
-  }
+  });
   // The first cause wins over the ranks that only heard of it.
   Status failure;
+  applied_ = true;
   for (const auto& rank : ranks_) {
+    applied_ = applied_ && rank->applied;
     if (rank->status.ok()) continue;
     if (failure.ok() || (failure.code() == Code::peer_failed && rank->status.code() != Code::peer_failed))
       failure = rank->status;
     if (rank->executors[index]->state_torn()) healthy_ = false;
+    if (rank->world && rank->world->lost()) {
+      lost_ = Status(Code::peer_failed,
+                     cat("this session has lost a process of its job and cannot go on: ", rank->status.message()));
+    }
   }
-  if (!failure.ok()) EPL_TRY(connect());  // an aborted group is never used again
+  if (failure.ok()) return failure;
+  // An aborted group is never used again. Processes come together again at the next call, if all of them make one.
+  connected_ = false;
+  if (!over_processes()) EPL_TRY(connect());
   return failure;
 }
 
@@ -248,7 +395,8 @@ Status Session::step(std::span<const Tensor> inputs, StepMetrics& metrics, const
   output_pointers_.clear();
   for (Tensor& result : results_[0]) output_pointers_.push_back(result.data());
   EPL_TRY(samples_in(EntryKind::train, inputs).status());
-  EPL_TRY(execute(entry, inputs, options));
+  const Status status = execute(entry, inputs, options);
+  if (!status.ok() && !applied_) return status;
   metrics.step = steps_done_;
   metrics.loss = results_[0][entry.loss_output].get(0);
   metrics.learning_rate = plan_->learning_rate(steps_done_) * rate_scale_.scale;
@@ -257,7 +405,7 @@ Status Session::step(std::span<const Tensor> inputs, StepMetrics& metrics, const
     if (entry.program.outputs[i].name == "gradient_norm") metrics.gradient_norm = results_[0][i].get(0);
   }
   ++steps_done_;
-  return {};
+  return status;  // not ok: the step was done, and then a process was lost
 }
 
 Status Session::run(EntryKind kind, std::span<const Tensor> inputs, std::span<Tensor> outputs,

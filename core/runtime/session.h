@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "core/base/function_ref.h"
 #include "core/runtime/compiled_plan.h"
 #include "core/runtime/executor.h"
 
@@ -24,8 +25,22 @@ struct CallOptions {
   double timeout_seconds = 0;  // 0: none
 };
 
+// Which ranks of the plan live in this process, and how they find the others.
+struct SessionOptions {
+  uint64_t seed = 0;
+  int first_rank = 0, ranks = 0;           // [first_rank, first_rank + ranks); 0: all of them
+  std::shared_ptr<Rendezvous> rendezvous;  // where some live elsewhere
+  double join_seconds = 60;                // to wait for the others to come
+  double silence_seconds = 600;            // to wait in a call for one that says nothing
+};
+
+// Over processes, each makes the same calls with the same inputs, the whole batch of all ranks, of which its ranks take
+// their pieces; outputs that are wanted are the same, and whole on each. What fails on one fails on all: a step may be
+// called again when the reason is gone, but not when a process is, which `Code::peer_failed` tells from then on.
 class Session {
  public:
+  static Result<std::unique_ptr<Session>> create(const Host& host, std::shared_ptr<const CompiledPlan> plan,
+                                                 const SessionOptions& options);
   static Result<std::unique_ptr<Session>> create(const Host& host, std::shared_ptr<const CompiledPlan> plan,
                                                  uint64_t seed = 0);
   ~Session();
@@ -63,8 +78,12 @@ class Session {
   Status set_rate_scale(const RateScale& scale);
   // A number was measured, which a schedule that watches may lower the rate for.
   Status observe(double value, bool higher_is_better);
+  const SessionOptions& options() const { return options_; }
   uint64_t seed() const { return seed_; }
   void set_seed(uint64_t seed) { seed_ = seed; }
+  const Host& host() const { return host_; }
+  // Over processes: the caller's own failure, or else that of another process; all of them ask at the same time.
+  Status agree(const Status& own);
   // False after a step failed halfway through changing the state: restore a checkpoint and call `restored`.
   bool healthy() const { return healthy_; }
   void restored() { healthy_ = true; }
@@ -78,18 +97,33 @@ class Session {
 
  private:
   struct Rank;
-  Session(const Host& host, std::shared_ptr<const CompiledPlan> plan, uint64_t seed);
+  Session(const Host& host, std::shared_ptr<const CompiledPlan> plan, const SessionOptions& options);
   Status execute(const Entry& entry, std::span<const Tensor> inputs, const CallOptions& options);
   Status run_ranks(size_t entry, const RunRequest& request);
   Result<const Entry*> find_entry(EntryKind kind) const;
+  int world() const { return static_cast<int>(plan_->options().ranks); }
+  bool over_processes() const { return static_cast<int>(ranks_.size()) < world(); }
+  void on_ranks(FunctionRef<void(int)> body);
+  Result<int> local_ranks() const;
   Status connect();
+  Status reconnect();
+  void disconnect();
+  Status make_world();
+  Status join_world();
+  std::string job() const;
+  Status share_outputs(int local, const Entry& entry, const RunRequest& request);
 
   Host host_;
   std::shared_ptr<const CompiledPlan> plan_;
+  SessionOptions options_;
   uint64_t seed_;
   std::shared_ptr<Device> device_;
   std::vector<std::unique_ptr<Rank>> ranks_;
   std::unique_ptr<ThreadPool> rank_threads_;  // none on a simulated device
+  int joins_ = 0;                             // of the world, over processes
+  bool connected_ = false;
+  Status lost_;           // why the world never comes together again
+  bool applied_ = false;  // all of this process's ranks have carried out the last call, whatever became of its outputs
   int64_t steps_done_ = 0;
   bool healthy_ = true;
   RateScale rate_scale_;

@@ -1,0 +1,234 @@
+// One job in two processes: the same bits as in one, and an end that is told when one of them is gone.
+#include "tests/runtime/two_processes.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+
+#include "core/runtime/session_state.h"
+
+namespace epl {
+namespace {
+
+namespace fs = std::filesystem;
+
+class TwoProcesses : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder = (fs::temp_directory_path() / ("epl_two_processes_" + std::to_string(::getpid()))).string();
+    fs::remove_all(folder);
+    fs::create_directories(folder);
+    place = folder_rendezvous(folder + "/meet").value();
+  }
+  void TearDown() override {
+    if (child > 0) ::kill(child, SIGKILL), wait();
+    fs::remove_all(folder);
+  }
+  // The second process, with ranks [first, first + ranks).
+  void start(int first, int ranks, int world, int steps, const std::vector<std::string>& more = {}) {
+    std::vector<std::string> words = {RANK_PROCESS,          folder + "/meet",      std::to_string(first),
+                                      std::to_string(ranks), std::to_string(world), std::to_string(steps),
+                                      folder + "/result"};
+    words.insert(words.end(), more.begin(), more.end());
+    std::vector<char*> pointers;
+    for (std::string& word : words) pointers.push_back(word.data());
+    pointers.push_back(nullptr);
+    child = ::fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      ::execv(pointers[0], pointers.data());
+      ::_exit(127);
+    }
+  }
+  int wait() {
+    int status = 0;
+    EXPECT_EQ(::waitpid(std::exchange(child, -1), &status, 0) > 0, true);
+    return status;
+  }
+  std::string result() const {
+    std::ifstream in(folder + "/result", std::ios::binary);
+    return {std::istreambuf_iterator<char>(in), {}};
+  }
+  std::unique_ptr<Session> first_ranks(int ranks, int world) {
+    plan = two_process_plan(host, world).value();
+    auto made = Session::create(host, plan, {.seed = 7, .ranks = ranks, .rendezvous = place, .join_seconds = 30});
+    EXPECT_TRUE(made.ok()) << made.status().to_string();
+    return made.ok() ? std::move(*made) : nullptr;
+  }
+
+  Host host = process_host();
+  std::string folder;
+  std::shared_ptr<Rendezvous> place;
+  std::shared_ptr<const CompiledPlan> plan;
+  pid_t child = -1;
+};
+
+// What a job gives that this process runs by itself.
+std::string alone(int64_t ranks, int steps, const std::string& micro_batches = "1") {
+  const Host host = process_host();
+  auto session = Session::create(host, two_process_plan(host, ranks, micro_batches).value(), 7).value();
+  std::vector<double> losses;
+  for (int step = 0; step < steps; ++step) {
+    StepMetrics metrics;
+    EXPECT_TRUE(session->step(two_process_batch(step), metrics).ok());
+    losses.push_back(metrics.loss);
+  }
+  std::vector<Tensor> outputs = {Tensor(TensorType{DType::f32, {8, 4}})};
+  const std::vector<Tensor> batch = two_process_batch(100);
+  EXPECT_TRUE(session->predict(std::span(batch).first(1), outputs).ok());
+  return all_state(*session, losses)
+      .append(static_cast<const char*>(outputs[0].data()), static_cast<size_t>(outputs[0].bytes()));
+}
+
+std::string run(Session& session, int steps) {
+  std::vector<double> losses;
+  for (int step = 0; step < steps; ++step) {
+    StepMetrics metrics;
+    const Status status = session.step(two_process_batch(step), metrics);
+    EXPECT_TRUE(status.ok()) << status.to_string();
+    losses.push_back(metrics.loss);
+  }
+  std::vector<Tensor> outputs = {Tensor(TensorType{DType::f32, {8, 4}})};
+  const std::vector<Tensor> batch = two_process_batch(100);
+  EXPECT_TRUE(session.predict(std::span(batch).first(1), outputs).ok());
+  return all_state(session, losses)
+      .append(static_cast<const char*>(outputs[0].data()), static_cast<size_t>(outputs[0].bytes()));
+}
+
+TEST_F(TwoProcesses, learn_the_same_bits_as_one) {
+  const std::string expected = alone(1, 10);
+  EXPECT_EQ(alone(2, 10), expected);
+  start(1, 1, 2, 10);
+  auto session = first_ranks(1, 2);
+  ASSERT_TRUE(session);
+  EXPECT_EQ(run(*session, 10), expected);
+  EXPECT_EQ(wait(), 0);
+  EXPECT_EQ(result(), expected);
+  EXPECT_EQ(session->memory_bytes_used(), plan->memory_bytes_peak());
+}
+
+TEST_F(TwoProcesses, may_have_several_ranks_each) {
+  const std::string expected = alone(4, 5);
+  start(1, 3, 4, 5);
+  auto session = first_ranks(1, 4);
+  ASSERT_TRUE(session);
+  EXPECT_EQ(run(*session, 5), expected);
+  EXPECT_EQ(wait(), 0);
+  EXPECT_EQ(result(), expected);
+}
+
+TEST_F(TwoProcesses, one_that_dies_ends_the_others_step_and_not_its_state) {
+  start(1, 1, 2, 10, {"die_in", "3"});
+  auto session = first_ranks(1, 2);
+  ASSERT_TRUE(session);
+  StepMetrics metrics;
+  for (int step = 0; step < 3; ++step) ASSERT_TRUE(session->step(two_process_batch(step), metrics).ok());
+  const std::string before = all_state(*session, {});
+  const double began = seconds_now();
+  const Status status = session->step(two_process_batch(3), metrics);
+  EXPECT_EQ(status.code(), Code::peer_failed) << status.to_string();
+  EXPECT_NE(status.message().find("rank 1 of 2 is missing"), std::string::npos) << status.message();
+  EXPECT_EQ(wait(), SIGKILL);
+  EXPECT_LT(seconds_now() - began, 5);
+  EXPECT_EQ(all_state(*session, {}), before);
+  EXPECT_EQ(session->steps_done(), 3);
+  const Status again = session->step(two_process_batch(3), metrics);
+  EXPECT_EQ(again.code(), Code::peer_failed);
+  EXPECT_NE(again.message().find("has lost a process"), std::string::npos) << again.message();
+  session.reset();
+  EXPECT_LT(seconds_now() - began, 10);
+}
+
+// A step that one process gives up has happened in none, and can be made again.
+TEST_F(TwoProcesses, go_on_when_one_gave_up_a_step) {
+  const std::string expected = alone(1, 5);
+  start(1, 1, 2, 5, {"late_at", "2"});
+  auto session = first_ranks(1, 2);
+  ASSERT_TRUE(session);
+  std::vector<double> losses;
+  for (int step = 0; step < 5; ++step) {
+    StepMetrics metrics;
+    if (step == 2) {
+      const Status late = session->step(two_process_batch(step), metrics, {.timeout_seconds = 0.05});
+      EXPECT_EQ(late.code(), Code::deadline_exceeded) << late.to_string();
+      EXPECT_EQ(session->steps_done(), 2);
+    }
+    const Status status = session->step(two_process_batch(step), metrics);
+    ASSERT_TRUE(status.ok()) << status.to_string();
+    losses.push_back(metrics.loss);
+  }
+  EXPECT_EQ(expected.find(all_state(*session, losses)), 0u);
+  std::vector<Tensor> outputs = {Tensor(TensorType{DType::f32, {8, 4}})};
+  const std::vector<Tensor> batch = two_process_batch(100);
+  EXPECT_TRUE(session->predict(std::span(batch).first(1), outputs).ok());
+  EXPECT_EQ(wait(), 0);
+  EXPECT_EQ(result(), expected);
+}
+
+// They save one checkpoint, which goes on under any number of ranks; what one cannot, none can.
+TEST_F(TwoProcesses, save_what_one_process_loads) {
+  start(1, 1, 2, 3, {"save", folder + "/checkpoint"});
+  auto session = first_ranks(1, 2);
+  ASSERT_TRUE(session);
+  StepMetrics metrics;
+  for (int step = 0; step < 3; ++step) ASSERT_TRUE(session->step(two_process_batch(step), metrics).ok());
+  const Status saved = save_session(*session, folder + "/checkpoint");
+  ASSERT_TRUE(saved.ok()) << saved.to_string();
+  const std::string expected = all_state(*session, {});
+  for (const int64_t ranks : {1, 4}) {
+    auto alone = Session::create(host, two_process_plan(host, ranks).value()).value();
+    ASSERT_TRUE(load_session(*alone, folder + "/checkpoint").ok());
+    EXPECT_EQ(all_state(*alone, {}), expected);
+    EXPECT_EQ(alone->steps_done(), 3);
+  }
+  std::vector<Tensor> outputs = {Tensor(TensorType{DType::f32, {8, 4}})};
+  const std::vector<Tensor> batch = two_process_batch(100);
+  EXPECT_TRUE(session->predict(std::span(batch).first(1), outputs).ok());
+  EXPECT_EQ(wait(), 0);
+}
+
+TEST_F(TwoProcesses, a_save_that_one_cannot_make_fails_for_both) {
+  std::ofstream(folder + "/file") << "in the way";
+  start(1, 1, 2, 1, {"save", folder + "/file"});
+  auto session = first_ranks(1, 2);
+  ASSERT_TRUE(session);
+  StepMetrics metrics;
+  ASSERT_TRUE(session->step(two_process_batch(0), metrics).ok());
+  EXPECT_EQ(save_session(*session, folder + "/file").code(), Code::invalid_argument);
+  EXPECT_EQ(wait(), 256) << "it must have said that another process failed";
+}
+
+TEST_F(TwoProcesses, of_other_plans_do_not_meet) {
+  start(1, 1, 2, 1);
+  plan = two_process_plan(host, 2, "2").value();
+  auto made = Session::create(host, plan, {.seed = 7, .ranks = 1, .rendezvous = place, .join_seconds = 30});
+  EXPECT_EQ(made.status().code(), Code::invalid_argument);
+  EXPECT_NE(made.status().message().find("does not do the same job"), std::string::npos) << made.status().message();
+  EXPECT_NE(wait(), 0);
+}
+
+TEST(SessionRanks, WhatCannotBeIsRefused) {
+  const Host host = process_host();
+  const auto plan = two_process_plan(host, 2).value();
+  const auto refuse = [&](const SessionOptions& options) {
+    const Status status = Session::create(host, plan, options).status();
+    EXPECT_EQ(status.code(), Code::invalid_argument) << status.to_string();
+    return status.message();
+  };
+  EXPECT_NE(refuse({.ranks = 1}).find("needs a rendezvous"), std::string::npos);
+  EXPECT_NE(refuse({.first_rank = 1, .ranks = 2}).find("2 ranks from rank 1 on"), std::string::npos);
+  refuse({.first_rank = 1});
+  refuse({.first_rank = -1, .ranks = 1});
+  refuse({.ranks = 3});
+  const auto nobody =
+      Session::create(host, plan, {.ranks = 1, .rendezvous = memory_rendezvous(), .join_seconds = 0.01});
+  EXPECT_EQ(nobody.status().code(), Code::deadline_exceeded);
+  EXPECT_NE(nobody.status().message().find("rank 1 has not come"), std::string::npos) << nobody.status().message();
+}
+
+}  // namespace
+}  // namespace epl
