@@ -5,6 +5,7 @@
 
 #include "core/base/check.h"
 #include "core/base/suggestion.h"
+#include "core/runtime/session_state.h"
 
 namespace epl::capi {
 namespace {
@@ -17,20 +18,6 @@ Status check_number(std::string_view name) {
 
 void log_step(const Host& host, const StepMetrics& step, double seconds) {
   log(host, LogLevel::debug, "step ", step.step + 1, ": loss ", step.loss, ", ", seconds, " s");
-}
-
-void collect_names(epl_session& handle) {
-  const CompiledPlan& plan = handle.session->plan();
-  for (const StateSlot& slot : plan.state().slots()) {
-    int kind = EPL_STATE_OPTIMIZER;
-    if (slot.kind == ValueKind::buffer) kind = EPL_STATE_BUFFER;
-    if (slot.kind == ValueKind::parameter) {
-      kind =
-          std::ranges::find(plan.trained(), slot.name) == plan.trained().end() ? EPL_STATE_FROZEN : EPL_STATE_PARAMETER;
-    }
-    handle.names[kind].push_back(slot.name);
-  }
-  for (auto& names : handle.names) std::ranges::sort(names);
 }
 
 }  // namespace
@@ -73,7 +60,7 @@ epl_error* epl_session_create(const epl_plan* plan, const epl_session_options* o
     auto made = std::make_unique<epl_session>();
     made->engine = plan->engine;
     EPL_ASSIGN(made->session, Session::create(plan->engine->host, plan->plan, plan->seed));
-    collect_names(*made);
+    for (StateKind kind : state_kinds) made->names[static_cast<int>(kind)] = state_names(*plan->plan, kind);
     log(plan->engine->host, LogLevel::info, "session: ", plan->plan->options().ranks,
         plan->plan->options().ranks == 1 ? " rank" : " ranks", ", ", plan->plan->memory_bytes_peak(),
         " bytes each at their peak");

@@ -1,28 +1,29 @@
-#include "core/capi/frozen.h"
+#include "core/runtime/frozen.h"
 
 #include <algorithm>
 #include <set>
 
 #include "core/base/check.h"
 #include "core/base/hash.h"
+#include "core/runtime/session_state.h"
 
-namespace epl::capi {
+namespace epl {
 namespace {
 
 constexpr const char* fact = "model.frozen";
 constexpr int64_t piece_bytes = 1 << 20;
 
-const StateSlot& slot_of(const epl_session& handle, const std::string& name) {
-  const StateSlot* slot = handle.session->plan().state().find(name);
+const StateSlot& slot_of(const Session& session, const std::string& name) {
+  const StateSlot* slot = session.plan().state().find(name);
   EPL_CHECK(slot != nullptr, "no slot of ", name);
   return *slot;
 }
 
 // Whether the model's file can have it: an adapter that no loss reaches is frozen as well, but begins at the plan's
 // seed.
-bool may_be_in_the_file(const epl_session& handle, const std::string& name) {
-  const std::vector<Adapter>& adapters = handle.session->plan().adapters();
-  return !slot_of(handle, name).initial.empty() &&
+bool may_be_in_the_file(const Session& session, const std::string& name) {
+  const std::vector<Adapter>& adapters = session.plan().adapters();
+  return !slot_of(session, name).initial.empty() &&
          std::ranges::none_of(adapters, [&](const Adapter& one) { return one.a == name || one.b == name; });
 }
 
@@ -39,41 +40,41 @@ Status add_pieces(Hash64& hash, const Tensor& value) {
 }
 
 // The file's weights of these names as one number.
-Result<std::string> hash_of(const epl_session& handle, const std::vector<std::string>& names) {
+Result<std::string> hash_of(const Session& session, const std::vector<std::string>& names) {
   Hash64 hash;
   for (const std::string& name : names) {
     hash.add(name.data(), name.size());
-    EPL_TRY(add_pieces(hash, slot_of(handle, name).initial));
+    EPL_TRY(add_pieces(hash, slot_of(session, name).initial));
   }
   return cat(names.size(), " weights, ", hash.value());
 }
 
 }  // namespace
 
-Result<std::vector<std::string>> leave_to_the_file(const epl_session& handle, Facts& facts) {
+Result<std::vector<std::string>> leave_to_the_file(const Session& session, Facts& facts) {
   std::vector<std::string> out;
-  if (handle.session->plan().adapters().empty()) return out;
-  for (const std::string& name : handle.names[EPL_STATE_FROZEN]) {
-    if (!may_be_in_the_file(handle, name)) continue;
-    EPL_ASSIGN(Tensor value, handle.session->state_view(name));
-    if (identical(value, slot_of(handle, name).initial)) out.push_back(name);
+  if (session.plan().adapters().empty()) return out;
+  for (const std::string& name : state_names(session.plan(), StateKind::frozen)) {
+    if (!may_be_in_the_file(session, name)) continue;
+    EPL_ASSIGN(Tensor value, session.state_view(name));
+    if (identical(value, slot_of(session, name).initial)) out.push_back(name);
   }
   if (out.empty()) return out;
-  EPL_ASSIGN(facts[fact], hash_of(handle, out));
+  EPL_ASSIGN(facts[fact], hash_of(session, out));
   return out;
 }
 
-Result<std::vector<std::string>> left_to_the_file(const epl_session& handle, const Checkpoint& checkpoint,
+Result<std::vector<std::string>> left_to_the_file(const Session& session, const Checkpoint& checkpoint,
                                                   const std::string& path) {
   std::vector<std::string> out;
   auto saved = checkpoint.facts.find(fact);
   if (saved == checkpoint.facts.end()) return out;
   std::set<std::string> there;
   for (const CheckpointItem& item : checkpoint.items) there.insert(item.name);
-  for (const std::string& name : handle.names[EPL_STATE_FROZEN]) {
-    if (!there.contains(name) && may_be_in_the_file(handle, name)) out.push_back(name);
+  for (const std::string& name : state_names(session.plan(), StateKind::frozen)) {
+    if (!there.contains(name) && may_be_in_the_file(session, name)) out.push_back(name);
   }
-  EPL_ASSIGN(const std::string here, hash_of(handle, out));
+  EPL_ASSIGN(const std::string here, hash_of(session, out));
   if (here == saved->second) return out;
   return Status(Code::invalid_argument,
                 "the checkpoint holds adapters and leaves the weights beside them to the model's file; this model has "
@@ -81,9 +82,9 @@ Result<std::vector<std::string>> left_to_the_file(const epl_session& handle, con
                 path);
 }
 
-Status restore_from_the_file(epl_session& handle, const std::vector<std::string>& names) {
-  for (const std::string& name : names) EPL_TRY(handle.session->set_state(name, slot_of(handle, name).initial));
+Status restore_from_the_file(Session& session, const std::vector<std::string>& names) {
+  for (const std::string& name : names) EPL_TRY(session.set_state(name, slot_of(session, name).initial));
   return {};
 }
 
-}  // namespace epl::capi
+}  // namespace epl

@@ -5,18 +5,18 @@
 #include <string>
 #include <vector>
 
-#include "core/capi/objects.h"
 #include "core/runtime/checkpoint.h"
+#include "core/runtime/session.h"
 
-namespace epl::capi {
+namespace epl {
 
 // The frozen parameters of a session with adapters that are, to the bit, as the model's file has them. Their hash goes
 // into `facts`.
-Result<std::vector<std::string>> leave_to_the_file(const epl_session& handle, Facts& facts);
+Result<std::vector<std::string>> leave_to_the_file(const Session& session, Facts& facts);
 // Those that a checkpoint has left out, which must be the session's own.
-Result<std::vector<std::string>> left_to_the_file(const epl_session& handle, const Checkpoint& checkpoint,
+Result<std::vector<std::string>> left_to_the_file(const Session& session, const Checkpoint& checkpoint,
                                                   const std::string& path);
 // Makes them again what the model's file has.
-Status restore_from_the_file(epl_session& handle, const std::vector<std::string>& names);
+Status restore_from_the_file(Session& session, const std::vector<std::string>& names);
 
-}  // namespace epl::capi
+}  // namespace epl

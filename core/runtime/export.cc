@@ -1,0 +1,103 @@
+#include "core/runtime/export.h"
+
+#include <algorithm>
+#include <map>
+
+#include "core/base/converted.h"
+#include "core/data/safetensors.h"
+#include "core/runtime/session_state.h"
+
+namespace epl {
+namespace {
+
+// Parameters and buffers that a model's file has as well, in its types, with the adapters of each in it; views where
+// they are that and made as they are read where not, as all is only written out.
+Result<std::map<std::string, Tensor>> weights(const Session& session) {
+  std::map<std::string, Tensor> out;
+  const std::vector<Adapter>& adapters = session.plan().adapters();
+  for (StateKind kind : {StateKind::parameter, StateKind::frozen, StateKind::buffer}) {
+    for (const std::string& name : state_names(session.plan(), kind)) {
+      if (std::ranges::any_of(adapters, [&](const Adapter& one) { return one.a == name || one.b == name; })) continue;
+      EPL_ASSIGN(out[name], session.state_view(name));
+    }
+  }
+  for (const Adapter& one : adapters) {
+    EPL_ASSIGN(Tensor a, session.state_view(one.a));
+    EPL_ASSIGN(Tensor b, session.state_view(one.b));
+    Tensor& weight = out.at(one.weight);
+    weight = merge_adapter(one, weight, a, b);
+  }
+  // Masters of 16-bit weights go back to the type that the file has.
+  for (const ModelInitializer& one : session.plan().options().model->initializers()) {
+    auto found = out.find(one.name);
+    if (found == out.end() || found->second.dtype() == one.type.dtype) continue;
+    found->second = converted(found->second, one.type.dtype);
+  }
+  return out;
+}
+
+}  // namespace
+
+Status export_adapters(const Session& session, const std::string& folder) {
+  const std::vector<Adapter>& adapters = session.plan().adapters();
+  if (adapters.empty())
+    return invalid("the plan has no low-rank adapters to export; epl_trainer_add_adapter declares them");
+  NamedTensors values;
+  const auto add = [&](const std::string& name, const std::string& as) -> Status {
+    EPL_ASSIGN(Tensor value, session.state_view(name));
+    values.emplace_back(as, std::move(value));
+    return {};
+  };
+  for (const Adapter& one : adapters) {
+    for (const std::string& name : {one.a, one.b}) EPL_TRY(add(name, name));
+  }
+  // PEFT keeps a module whole, with what of it is frozen.
+  std::vector<std::string> changed = session.plan().trained(), all;
+  for (const std::string& name : state_names(session.plan(), StateKind::buffer)) {
+    EPL_ASSIGN(Tensor value, session.state_view(name));
+    if (!identical(value, session.plan().state().find(name)->initial)) changed.push_back(name);
+  }
+  for (StateKind kind : {StateKind::parameter, StateKind::frozen, StateKind::buffer})
+    all.insert(all.end(), state_names(session.plan(), kind).begin(), state_names(session.plan(), kind).end());
+  const TrainedModules beside = trained_modules(adapters, changed, all);
+  for (const std::string& name : all) {
+    const std::string module = name.substr(0, std::min(name.rfind('.'), name.size()));
+    if (std::ranges::find(beside.modules, module) == beside.modules.end()) continue;
+    EPL_TRY(add(name, cat("base_model.model.", name)));
+    // A batch norm of PyTorch counts its batches, too, and PEFT misses what a module should have.
+    if (name.ends_with(".running_var"))
+      values.emplace_back(cat("base_model.model.", module, ".num_batches_tracked"),
+                          Tensor::from_ints({session.steps_done()}).reshaped({}));
+  }
+  if (!beside.left_out.empty()) {
+    log(session.host(), LogLevel::warning, folder, ": ", beside.left_out[0],
+        beside.left_out.size() > 1 ? cat(" and ", beside.left_out.size() - 1, " more have") : " has",
+        " changed, too, and is left out: Hugging Face PEFT keeps whole modules that have no adapter, by their names");
+  }
+  EPL_TRY(make_folder(folder));
+  EPL_TRY(save_safetensors(cat(folder, "/adapter_model.safetensors"), values, {{"format", "pt"}}));
+  const std::string config = adapter_config(adapters, beside.modules);
+  return write_file_atomically(cat(folder, "/adapter_config.json"),
+                               [&](FileWriter& file) { return file.write(config.data(), config.size()); });
+}
+
+Status export_model(const Session& session, const std::string& path, bool for_inference) {
+  constexpr std::string_view own_output = "output:";
+  const PlanOptions& options = session.plan().options();
+  ModelSaveOptions how{.for_inference = for_inference, .loss_output = {}};
+  if (options.training && options.train.loss.name.starts_with(own_output))
+    how.loss_output = options.train.loss.name.substr(own_output.size());
+  EPL_ASSIGN(auto values, weights(session));
+  EPL_TRY(options.model->save(path, values, how));
+  log(session.host(), LogLevel::info, "exported ", path);
+  return {};
+}
+
+Status export_weights(const Session& session, const std::string& path) {
+  EPL_ASSIGN(auto values, weights(session));
+  EPL_TRY(save_safetensors(path, NamedTensors(values.begin(), values.end())));
+  log(session.host(), LogLevel::info, "exported ", path);
+  return {};
+}
+
+}  // namespace epl

@@ -1,0 +1,173 @@
+#include "core/runtime/session_state.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "core/base/hash.h"
+#include "core/runtime/frozen.h"
+
+namespace epl {
+
+StateKind state_kind(const CompiledPlan& plan, const StateSlot& slot) {
+  if (slot.kind == ValueKind::buffer) return StateKind::buffer;
+  if (slot.kind != ValueKind::parameter) return StateKind::optimizer;
+  const std::vector<std::string>& trained = plan.trained();
+  return std::ranges::find(trained, slot.name) == trained.end() ? StateKind::frozen : StateKind::parameter;
+}
+
+std::vector<std::string> state_names(const CompiledPlan& plan, StateKind kind) {
+  std::vector<std::string> names;
+  for (const StateSlot& slot : plan.state().slots()) {
+    if (state_kind(plan, slot) == kind) names.push_back(slot.name);
+  }
+  std::ranges::sort(names);
+  return names;
+}
+
+Result<uint64_t> weights_hash(const Session& session) {
+  Hash64 all;
+  for (const std::string& name : state_names(session.plan(), StateKind::parameter)) {
+    EPL_ASSIGN(Tensor value, session.state_view(name));
+    add_to_hash(all, value);
+  }
+  return all.value();
+}
+
+namespace {
+
+int64_t units_of(const Session& session) { return session.plan().entries().front().plan.units(); }
+
+// What the run is now.
+Facts facts_of(const Session& session, const LearntData& data) {
+  Facts facts = describe_run(session.plan());
+  facts["seed"] = cat(session.seed());
+  facts.insert(data.facts.begin(), data.facts.end());
+  return facts;
+}
+
+Result<Checkpoint> gather(const Session& session, const LearntData& data) {
+  if (!session.healthy())
+    return error(Code::misuse, "the last step failed while the weights were changing; this state is not worth saving");
+  Checkpoint out;
+  out.step = session.steps_done();
+  out.seed = session.seed();
+  out.units = units_of(session);
+  if (data.dataset) out.data_position = data.dataset->position();
+  out.facts = facts_of(session, data);
+  out.facts.merge(describe_rate(session.rate_scale()));
+  EPL_ASSIGN(const std::vector<std::string> left_out, leave_to_the_file(session, out.facts));
+  for (StateKind kind : state_kinds) {
+    for (const std::string& name : state_names(session.plan(), kind)) {
+      if (kind == StateKind::frozen && std::ranges::find(left_out, name) != left_out.end()) continue;
+      EPL_ASSIGN(Tensor value, session.state_view(name));
+      out.items.push_back({name, kind, std::move(value)});
+    }
+  }
+  return out;
+}
+
+// The values that the optimizer would go on with must be numbers: a damaged state never takes the place of a good
+// checkpoint.
+Status check_finite(const Checkpoint& checkpoint) {
+  for (const CheckpointItem& item : checkpoint.items) {
+    if (item.kind == StateKind::frozen || !is_float(item.value.dtype())) continue;
+    for (int64_t i = 0; i < item.value.elements(); ++i) {
+      const double value = item.value.get(i);
+      // A sum of squares may have overflown; its parameter then stands still, which is not damage.
+      if (std::isfinite(value) || (item.kind == StateKind::optimizer && !std::isnan(value))) continue;
+      return Status(Code::not_finite,
+                    cat(item.name, " holds ", number_text(value), " (element ", i, "); a state with it is not saved"),
+                    item.name);
+    }
+  }
+  return {};
+}
+
+// Nothing is changed before everything fits.
+Status check_fits(const Session& session, const Checkpoint& checkpoint, const std::vector<std::string>& left_out,
+                  const std::string& path) {
+  std::map<std::string, const CheckpointItem*> there;
+  for (const CheckpointItem& item : checkpoint.items) there[item.name] = &item;
+  std::vector<std::string> problems;
+  const StateLayout& layout = session.plan().state();
+  for (const StateSlot& slot : layout.slots()) {
+    auto it = there.find(slot.name);
+    if (it == there.end() && std::ranges::find(left_out, slot.name) != left_out.end()) continue;
+    if (it == there.end()) {
+      problems.push_back(cat(slot.name, " is missing"));
+    } else if (it->second->value.type() != slot.type) {
+      problems.push_back(
+          cat(slot.name, " is ", it->second->value.type().text(), ", ", slot.type.text(), " is expected"));
+    }
+  }
+  for (const CheckpointItem& item : checkpoint.items) {
+    if (layout.find(item.name) == nullptr) problems.push_back(cat(item.name, " is not part of this session"));
+  }
+  if (problems.empty()) return {};
+  size_t count = problems.size();
+  if (problems.size() > 5) problems.resize(5);
+  return Status(Code::invalid_argument,
+                cat("the checkpoint does not fit this session (model, optimizer): ", join(problems, "; "),
+                    count > 5 ? cat("; and ", count - 5, " more") : ""),
+                path);
+}
+
+Status restore(Session& session, const std::string& path, const LearntData& data) {
+  EPL_ASSIGN(Checkpoint checkpoint, load_checkpoint(path));
+  EPL_ASSIGN(const std::vector<std::string> left_out, left_to_the_file(session, checkpoint, path));
+  EPL_TRY(check_fits(session, checkpoint, left_out, path));
+  if (data.dataset && checkpoint.data_position < 0)
+    return Status(
+        Code::invalid_argument,
+        "the checkpoint was saved without a dataset, so it has no position for this one; load it with dataset NULL",
+        path);
+  const Host& host = session.host();
+  if (checkpoint.numerics != numerics_version)
+    log(host, LogLevel::warning, path, ": numerics version ", checkpoint.numerics, ", this library has ",
+        numerics_version, ": results go on, but not bit for bit");
+  if (checkpoint.units != units_of(session))
+    log(host, LogLevel::warning, path, ": the batch had ", checkpoint.units, " units, now it has ", units_of(session),
+        ": results go on, but not bit for bit");
+  for (const FactDifference& one : compare_facts(checkpoint.facts, facts_of(session, data))) {
+    // Without a dataset it is weights that are wanted, for any purpose.
+    if (data.dataset || one.topic == "model" || one.topic == "optimizer")
+      log(host, LogLevel::warning, path, ": ", one.key, " was ", one.saved, ", now it is ", one.now);
+  }
+  session.torn();  // until all of it is there: reading may fail, and so may memory
+  EPL_TRY(restore_from_the_file(session, left_out));
+  for (const CheckpointItem& item : checkpoint.items) EPL_TRY(session.set_state(item.name, item.value));
+  EPL_TRY(session.set_rate_scale(parse_rate(checkpoint.facts)));
+  session.set_steps_done(checkpoint.step);
+  session.set_seed(checkpoint.seed);
+  session.restored();
+  log(host, LogLevel::info, "loaded checkpoint ", path, " of step ", checkpoint.step);
+  return data.dataset ? data.dataset->seek(checkpoint.data_position) : Status();
+}
+
+}  // namespace
+
+Status save_session(Session& session, const std::string& folder, const LearntData& data) {
+  // The state is whole on each process, so that the first of them saves it for all.
+  const auto save = [&]() -> Status {
+    EPL_ASSIGN(const Checkpoint checkpoint, gather(session, data));
+    EPL_TRY(check_finite(checkpoint));
+    if (session.options().first_rank != 0) return {};
+    EPL_TRY(save_checkpoint(folder, checkpoint));
+    log(session.host(), LogLevel::info, "saved checkpoint ", folder, " of step ", checkpoint.step);
+    return {};
+  };
+  return session.agree(save());
+}
+
+Status load_session(Session& session, const std::string& folder, const LearntData& data) {
+  return session.agree(restore(session, folder, data));
+}
+
+Result<std::vector<FactDifference>> compare_session(const Session& session, const std::string& folder,
+                                                    const LearntData& data) {
+  EPL_ASSIGN(const Checkpoint checkpoint, load_checkpoint(folder));
+  return compare_facts(checkpoint.facts, facts_of(session, data));
+}
+
+}  // namespace epl

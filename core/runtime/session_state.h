@@ -1,0 +1,38 @@
+// What a session keeps, by name and kind, and how it gets to disk and back. Saving to another form is
+// core/runtime/export.h. Over processes each calls these at the same time; one writes, all read, and what fails for one
+// fails for all.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/data/dataset.h"
+#include "core/runtime/checkpoint.h"
+#include "core/runtime/session.h"
+
+namespace epl {
+
+inline constexpr StateKind state_kinds[] = {StateKind::parameter, StateKind::frozen, StateKind::buffer,
+                                            StateKind::optimizer};
+// A parameter that the plan does not train is frozen.
+StateKind state_kind(const CompiledPlan& plan, const StateSlot& slot);
+// Sorted.
+std::vector<std::string> state_names(const CompiledPlan& plan, StateKind kind);
+// Of the trained parameters, in the order of their names.
+Result<uint64_t> weights_hash(const Session& session);
+
+// What a session learns from, if a checkpoint is to know it: its position is saved and restored.
+struct LearntData {
+  Dataset* dataset = nullptr;
+  Facts facts;  // describe_data of it
+};
+
+// A state that is not of one step, or that holds what is not a number, is not saved.
+Status save_session(Session& session, const std::string& folder, const LearntData& data = {});
+// Nothing is changed before everything fits. What makes the run another one is said in the host's log.
+Status load_session(Session& session, const std::string& folder, const LearntData& data = {});
+// How the run that a checkpoint is of differs from this one.
+Result<std::vector<FactDifference>> compare_session(const Session& session, const std::string& folder,
+                                                    const LearntData& data = {});
+
+}  // namespace epl
