@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <set>
 
@@ -16,18 +17,28 @@
 namespace epl {
 namespace {
 
-constexpr uint32_t manifest_format = 1;
+constexpr uint32_t manifest_format = 2;  // 1: one file, in which every tensor is whole
 constexpr std::string_view manifest_name = "manifest.epl", tensors_prefix = "tensors-", tensors_suffix = ".safetensors",
                            note_name = "saving.epl";
-constexpr size_t largest_manifest = size_t{1} << 30;
+constexpr size_t largest_manifest = size_t{1} << 30, largest_note = 1 << 20;
 
-// The generation in "tensors-12.safetensors", 0 for other names.
+// "tensors-12.safetensors", and of further processes "tensors-12.3.safetensors".
+std::string tensors_name(uint64_t generation, int part) {
+  return cat(tensors_prefix, generation, part == 0 ? std::string() : cat(".", part), tensors_suffix);
+}
+
+// The generation in such a name, 0 for other names.
 uint64_t generation_of(const std::string& file) {
   if (!file.starts_with(tensors_prefix) || !file.ends_with(tensors_suffix)) return 0;
   const char* begin = file.data() + tensors_prefix.size();
   const char* end = file.data() + file.size() - tensors_suffix.size();
   uint64_t value = 0;
   auto [stop, failure] = std::from_chars(begin, end, value);
+  int part = 0;
+  if (failure == std::errc() && stop != end && *stop == '.') {
+    const auto read = std::from_chars(stop + 1, end, part);
+    stop = read.ptr, failure = part > 0 ? read.ec : std::errc::invalid_argument;
+  }
   return failure == std::errc() && stop == end ? value : 0;
 }
 
@@ -64,22 +75,68 @@ Result<std::vector<std::byte>> read_manifest(const std::string& path) {
   return file->read_all();
 }
 
-// The manifest's bytes: the FlatBuffer and, after it, its XXH64.
-std::vector<std::byte> encode(const Checkpoint& checkpoint, const std::string& tensors_file, uint64_t generation,
-                              uint64_t bytes, uint64_t hash) {
+// What a manifest says of tensors.
+struct Listed {
+  struct Piece {
+    uint32_t file = 0;
+    std::string key;
+    Shape offset;
+    uint32_t rank = 0;
+  };
+  struct Entry {
+    std::string name;
+    uint8_t kind = 0;
+    Shape dims;
+    std::vector<Piece> pieces;
+  };
+  struct File {
+    std::string name;
+    uint64_t bytes = 0, hash = 0;
+  };
+  std::vector<File> files;
+  std::vector<Entry> entries;
+};
+
+bool is_whole(const Listed::Entry& entry) {
+  return entry.pieces.size() == 1 && entry.pieces[0].file == 0 && entry.pieces[0].key == entry.name;
+}
+
+// The manifest's bytes: the FlatBuffer and, after it, its XXH64. Where all is whole and in one file they are those of
+// format 1.
+std::vector<std::byte> encode(const Checkpoint& checkpoint, const Listed& listed, uint64_t generation,
+                              bool with_pieces = false) {
   flatbuffers::FlatBufferBuilder builder;
+  const bool plain = !with_pieces && listed.files.size() == 1 && std::ranges::all_of(listed.entries, is_whole);
   std::vector<flatbuffers::Offset<manifest::Entry>> entries;
-  for (const CheckpointItem& item : checkpoint.items) {
+  for (const Listed::Entry& entry : listed.entries) {
     // With its length: a name may hold a zero, at which a C string would end.
-    entries.push_back(manifest::CreateEntry(builder, builder.CreateString(item.name), static_cast<uint8_t>(item.kind)));
+    if (plain) {
+      entries.push_back(manifest::CreateEntry(builder, builder.CreateString(entry.name), entry.kind));
+      continue;
+    }
+    std::vector<flatbuffers::Offset<manifest::Piece>> pieces;
+    for (const Listed::Piece& piece : entry.pieces) {
+      const auto key = builder.CreateString(piece.key);
+      pieces.push_back(manifest::CreatePiece(builder, piece.file, key, builder.CreateVector(piece.offset), piece.rank));
+    }
+    const auto name = builder.CreateString(entry.name);
+    const auto dims = builder.CreateVector(entry.dims);
+    entries.push_back(manifest::CreateEntry(builder, name, entry.kind, dims, builder.CreateVector(pieces)));
   }
   std::vector<flatbuffers::Offset<manifest::Fact>> facts;
   for (const auto& [key, value] : checkpoint.facts)
     facts.push_back(manifest::CreateFactDirect(builder, key.c_str(), value.c_str()));
+  std::vector<flatbuffers::Offset<manifest::File>> files;
+  for (size_t f = 1; f < listed.files.size(); ++f) {
+    const Listed::File& file = listed.files[f];
+    files.push_back(manifest::CreateFileDirect(builder, file.name.c_str(), file.bytes, file.hash));
+  }
   const bool known = !facts.empty();  // without any, the bytes are those of older versions
-  auto root = manifest::CreateManifestDirect(builder, manifest_format, checkpoint.numerics, generation, checkpoint.step,
-                                             checkpoint.seed, checkpoint.units, checkpoint.data_position,
-                                             tensors_file.c_str(), bytes, hash, &entries, known ? &facts : nullptr);
+  const Listed::File& first = listed.files.front();
+  auto root = manifest::CreateManifestDirect(builder, plain ? 1 : manifest_format, checkpoint.numerics, generation,
+                                             checkpoint.step, checkpoint.seed, checkpoint.units,
+                                             checkpoint.data_position, first.name.c_str(), first.bytes, first.hash,
+                                             &entries, known ? &facts : nullptr, files.empty() ? nullptr : &files);
   manifest::FinishManifestBuffer(builder, root);
   const auto* start = reinterpret_cast<const std::byte*>(builder.GetBufferPointer());
   std::vector<std::byte> out(start, start + builder.GetSize());
@@ -107,6 +164,100 @@ Result<const manifest::Manifest*> decode(const std::string& path, std::span<cons
   return read;
 }
 
+Result<Listed> list(const std::string& path, const manifest::Manifest& read) {
+  Listed out;
+  out.files.push_back({read.tensors_file()->str(), read.tensors_bytes(), read.tensors_hash()});
+  if (read.files()) {
+    for (const manifest::File* file : *read.files())
+      out.files.push_back({file->name()->str(), file->bytes(), file->hash()});
+  }
+  for (const Listed::File& file : out.files) {
+    if (generation_of(file.name) == 0)
+      return damaged(path, cat("it names ", epl::quoted(excerpt(file.name, 100)), " as its tensors"));
+  }
+  std::set<std::string> seen;
+  for (flatbuffers::uoffset_t e = 0; read.entries() && e < read.entries()->size(); ++e) {
+    const manifest::Entry* entry = read.entries()->Get(e);
+    Listed::Entry one{entry->name()->str(), entry->kind(), {}, {}};
+    if (!seen.insert(one.name).second) return damaged(path, cat("tensor \"", one.name, "\" is listed twice"));
+    if (one.kind > static_cast<uint8_t>(StateKind::optimizer))
+      return damaged(path, cat("tensor \"", one.name, "\" is of kind ", one.kind));
+    if (entry->dims()) one.dims.assign(entry->dims()->begin(), entry->dims()->end());
+    if (!entry->pieces()) one.pieces.push_back({0, one.name, {}, 0});
+    for (flatbuffers::uoffset_t p = 0; entry->pieces() && p < entry->pieces()->size(); ++p) {
+      const manifest::Piece* piece = entry->pieces()->Get(p);
+      if (piece->file() >= out.files.size())
+        return damaged(
+            path, cat("a piece of tensor \"", one.name, "\" is in file ", piece->file(), " of ", out.files.size()));
+      one.pieces.push_back({piece->file(), piece->key()->str(), {}, piece->rank()});
+      if (piece->offset()) one.pieces.back().offset.assign(piece->offset()->begin(), piece->offset()->end());
+    }
+    out.entries.push_back(std::move(one));
+  }
+  return out;
+}
+
+// Copies a piece into its place in the whole.
+Status put_piece(const Tensor& piece, const Shape& offset, Tensor& whole) {
+  EPL_ASSIGN(const Tensor from, piece.load());
+  const Shape &part = from.shape(), &all = whole.shape();
+  const auto size = static_cast<int64_t>(dtype_bytes(whole.dtype()));
+  const int64_t row = part.empty() ? 1 : part.back();
+  const int64_t rows = row == 0 ? 0 : from.elements() / row;
+  for (int64_t r = 0; r < rows; ++r) {
+    int64_t at = 0, rest = r, stride = part.empty() ? 0 : all.back();
+    if (!part.empty()) at = offset.back();
+    for (size_t d = part.size(); d-- > 1;) {
+      at += (rest % part[d - 1] + offset[d - 1]) * stride;
+      rest /= part[d - 1];
+      stride *= all[d - 1];
+    }
+    std::memcpy(static_cast<std::byte*>(whole.data()) + at * size,
+                static_cast<const std::byte*>(from.data()) + r * row * size, static_cast<size_t>(row * size));
+  }
+  return {};
+}
+
+// Whether two boxes have an element in common.
+bool overlap(const Shape& a, const Shape& a_offset, const Shape& b, const Shape& b_offset) {
+  for (size_t d = 0; d < a.size(); ++d) {
+    if (a_offset[d] + a[d] <= b_offset[d] || b_offset[d] + b[d] <= a_offset[d]) return false;
+  }
+  return true;
+}
+
+// A tensor of its pieces, which must cover it once. One that is whole is left in its file.
+Result<Tensor> assemble(const std::string& path, const Listed::Entry& entry, const std::vector<Tensor>& pieces) {
+  const auto refuse = [&](std::string_view why) { return damaged(path, cat("tensor \"", entry.name, "\" ", why)); };
+  if (pieces.empty()) return refuse("has no pieces");
+  if (is_whole(entry) && entry.dims.empty()) return pieces[0];  // it says nothing of its size
+  int64_t elements = 1, there = 0;
+  for (const int64_t size : entry.dims) {
+    if (size < 0 || __builtin_mul_overflow(elements, size, &elements)) return refuse("has a size that cannot be");
+  }
+  for (size_t p = 0; p < pieces.size(); ++p) {
+    const Shape &part = pieces[p].shape(), &offset = entry.pieces[p].offset;
+    if (pieces[p].dtype() != pieces[0].dtype()) return refuse("has pieces of several types");
+    if (part.size() != entry.dims.size() || offset.size() != part.size())
+      return refuse("has a piece of other dimensions");
+    for (size_t d = 0; d < part.size(); ++d) {
+      const bool within = offset[d] >= 0 && part[d] <= entry.dims[d] && offset[d] <= entry.dims[d] - part[d];
+      if (!within) return refuse("has a piece that is not within it");
+    }
+    for (size_t q = 0; q < p; ++q) {
+      const bool empty = pieces[p].elements() == 0 || pieces[q].elements() == 0;
+      if (!empty && overlap(part, offset, pieces[q].shape(), entry.pieces[q].offset))
+        return refuse("has pieces that overlap");
+    }
+    there += pieces[p].elements();
+  }
+  if (there != elements) return refuse(cat("has ", elements, " elements, its pieces ", there));
+  if (pieces.size() == 1) return pieces[0];
+  Tensor whole(TensorType{pieces[0].dtype(), entry.dims});
+  for (size_t p = 0; p < pieces.size(); ++p) EPL_TRY(put_piece(pieces[p], entry.pieces[p].offset, whole));
+  return whole;
+}
+
 }  // namespace
 
 std::string_view state_kind_name(StateKind kind) {
@@ -125,13 +276,26 @@ std::string_view state_kind_name(StateKind kind) {
 
 namespace {
 
-// The tensors file that the manifest in a folder names; "" where there is no manifest, or a damaged one. One that
+// The tensors files that the manifest in a folder names; none where there is no manifest, or a damaged one. One that
 // cannot be read just now is an error: what it names may be all that there is.
-Result<std::string> current_tensors(const std::string& folder) {
-  const auto file = read_manifest(cat(folder, "/", manifest_name));
-  if (!file.ok()) return file.status().code() == Code::not_found ? Result<std::string>(std::string()) : file.status();
-  auto read = decode(folder, *file);
-  return read.ok() ? (*read)->tensors_file()->str() : std::string();
+Result<std::vector<std::string>> current_tensors(const std::string& folder) {
+  const std::string path = cat(folder, "/", manifest_name);
+  const auto file = read_manifest(path);
+  std::vector<std::string> names;
+  if (!file.ok()) return file.status().code() == Code::not_found ? Result(names) : file.status();
+  const auto read = decode(folder, *file);
+  if (!read.ok()) return names;
+  names.push_back((*read)->tensors_file()->str());
+  if ((*read)->files()) {
+    for (const manifest::File* one : *(*read)->files()) names.push_back(one->name()->str());
+  }
+  return names;
+}
+
+std::string lines(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += cat(name, "\n");
+  return text;
 }
 
 // Not synced: half a note names nothing, and nothing has been written by then.
@@ -145,14 +309,15 @@ Status tidy_up(const std::string& folder, const FileHook& hook) {
   const std::string note = cat(folder, "/", note_name);
   const auto file = FileReader::open(note);
   if (!file.ok()) return file.status().code() == Code::not_found ? Status() : file.status();
-  std::string text(static_cast<size_t>(std::min<uint64_t>((*file)->size(), 1000)), '\0');
+  std::string text(static_cast<size_t>(std::min<uint64_t>((*file)->size(), largest_note)), '\0');
   EPL_TRY((*file)->read(0, text.data(), text.size()));
-  EPL_ASSIGN(const std::string current, current_tensors(folder));
+  EPL_ASSIGN(const std::vector<std::string> current, current_tensors(folder));
   for (size_t begin = 0, end; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
     const std::string name = text.substr(begin, end - begin);
     if (generation_of(name) == 0) continue;
     EPL_TRY(remove_file(cat(folder, "/", name, ".part"), hook));
-    if (name != current) EPL_TRY(remove_file(cat(folder, "/", name), hook));
+    const bool counts = std::ranges::find(current, name) != current.end();
+    if (!counts) EPL_TRY(remove_file(cat(folder, "/", name), hook));
   }
   EPL_TRY(remove_file(cat(folder, "/", manifest_name, ".part"), hook));
   return remove_file(note, hook);
@@ -178,43 +343,104 @@ Status check_is_ours(const std::string& folder) {
 
 }  // namespace
 
-Status save_checkpoint(const std::string& folder, const Checkpoint& checkpoint, const FileHook& hook) {
+Result<std::unique_ptr<CheckpointSave>> CheckpointSave::begin(const std::string& folder, int parts,
+                                                              const FileHook& hook) {
   if (folder.empty()) return invalid("a checkpoint needs a folder");
   EPL_TRY(make_folder(folder, hook));
-  const FolderLock turn(folder);
+  std::unique_ptr<CheckpointSave> save(new CheckpointSave(folder, hook));
   EPL_TRY(check_is_ours(folder));
   EPL_TRY(tidy_up(folder, hook));
-  uint64_t generation = 1;
   for (std::string name : files_of(folder)) {
     if (name.ends_with(".part")) name.resize(name.size() - 5);
-    generation = std::max(generation, generation_of(name) + 1);
+    save->generation_ = std::max(save->generation_, generation_of(name) + 1);
   }
-  EPL_ASSIGN(const std::string old, current_tensors(folder));
-  const std::string tensors = cat(tensors_prefix, generation, tensors_suffix), tensors_path = cat(folder, "/", tensors);
+  EPL_ASSIGN(std::vector<std::string> named, current_tensors(folder));
+  for (int part = 0; part < parts; ++part) named.push_back(tensors_name(save->generation_, part));
+  EPL_TRY(write_note(cat(folder, "/", note_name), lines(named), hook));
+  return save;
+}
+
+void CheckpointSave::give_up() {
+  // The new manifest may be in place already, when only syncing its folder failed: then the next save tidies up.
+  const auto now = current_tensors(folder_);
+  const bool counts = now.ok() && !now->empty() && generation_of(now->front()) == generation_;
+  if (now.ok() && !counts) static_cast<void>(tidy_up(folder_, nullptr));
+}
+
+Status CheckpointSave::finish(const Checkpoint& checkpoint, std::span<const std::string> parts) {
+  Listed all;
+  std::map<std::string, size_t> by_name;
+  for (const std::string& part : parts) {
+    EPL_ASSIGN(const manifest::Manifest* read, decode(folder_, std::as_bytes(std::span(part))));
+    EPL_ASSIGN(Listed one, list(folder_, *read));
+    const auto file = static_cast<uint32_t>(all.files.size());
+    all.files.push_back(one.files.front());
+    for (Listed::Entry& entry : one.entries) {
+      for (Listed::Piece& piece : entry.pieces) piece.file = file;
+      const auto [known, is_new] = by_name.emplace(entry.name, all.entries.size());
+      if (is_new) {
+        all.entries.push_back(std::move(entry));
+        continue;
+      }
+      Listed::Entry& other = all.entries[known->second];
+      if (other.kind != entry.kind || other.dims != entry.dims)
+        return error(Code::misuse, "processes disagree about what ", entry.name, " is");
+      other.pieces.insert(other.pieces.end(), entry.pieces.begin(), entry.pieces.end());
+    }
+  }
+  if (all.files.empty()) return invalid("a checkpoint of no parts");
+  const std::vector<std::byte> bytes = encode(checkpoint, all, generation_);
+  EPL_TRY(write_file_atomically(
+      cat(folder_, "/", manifest_name), [&](FileWriter& writer) { return writer.write(bytes.data(), bytes.size()); },
+      hook_));
+  return tidy_up(folder_, hook_);
+}
+
+Result<std::string> write_checkpoint_part(const std::string& folder, uint64_t generation, int part,
+                                          std::span<const CheckpointPiece> pieces, const FileHook& hook) {
+  Listed listed;
   NamedTensors values;
-  for (const CheckpointItem& item : checkpoint.items) values.emplace_back(item.name, item.value);
-  auto attempt = [&]() -> Status {
-    EPL_TRY(write_note(cat(folder, "/", note_name), cat(tensors, "\n", old, "\n"), hook));
-    EPL_TRY(save_safetensors(tensors_path, values, {{"format", "epl checkpoint"}}, hook));
-    EPL_ASSIGN(std::shared_ptr<const FileReader> written, FileReader::open(tensors_path));
-    EPL_ASSIGN(uint64_t hash, hash_of(*written));
-    const std::vector<std::byte> bytes = encode(checkpoint, tensors, generation, written->size(), hash);
-    return write_file_atomically(
-        cat(folder, "/", manifest_name), [&](FileWriter& writer) { return writer.write(bytes.data(), bytes.size()); },
-        hook);
-  };
-  if (Status status = attempt(); !status.ok()) {
-    // The new manifest may be in place already, when only syncing its folder failed: then the next save tidies up.
-    const auto now = current_tensors(folder);
-    if (now.ok() && *now != tensors) (void)tidy_up(folder, nullptr);
-    return status.with_context(cat("saving checkpoint ", folder));
+  std::map<std::string, size_t> by_name;
+  for (const CheckpointPiece& piece : pieces) {
+    const auto [known, is_new] = by_name.emplace(piece.name, listed.entries.size());
+    if (is_new) listed.entries.push_back({piece.name, static_cast<uint8_t>(piece.kind), piece.whole, {}});
+    std::string key = piece.name;
+    if (piece.value.shape() != piece.whole) {
+      for (const int64_t at : piece.offset) key += cat("@", at);
+    }
+    values.emplace_back(key, piece.value);
+    listed.entries[known->second].pieces.push_back(
+        {0, std::move(key), piece.offset, static_cast<uint32_t>(piece.rank)});
   }
-  return tidy_up(folder, hook);
+  const std::string name = tensors_name(generation, part), path = cat(folder, "/", name);
+  EPL_TRY(save_safetensors(path, values, {{"format", "epl checkpoint"}}, hook));
+  EPL_ASSIGN(std::shared_ptr<const FileReader> written, FileReader::open(path));
+  EPL_ASSIGN(const uint64_t hash, hash_of(*written));
+  listed.files.push_back({name, written->size(), hash});
+  const std::vector<std::byte> bytes = encode({}, listed, generation, true);
+  return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+}
+
+Status save_checkpoint(const std::string& folder, const Checkpoint& checkpoint, const FileHook& hook) {
+  std::vector<CheckpointPiece> pieces;
+  for (const CheckpointItem& item : checkpoint.items) {
+    const Shape& shape = item.value.shape();
+    pieces.push_back({item.name, item.kind, shape, Shape(shape.size(), 0), 0, item.value});
+  }
+  auto attempt = [&]() -> Status {
+    EPL_ASSIGN(const std::unique_ptr<CheckpointSave> save, CheckpointSave::begin(folder, 1, hook));
+    const auto part = write_checkpoint_part(folder, save->generation(), 0, pieces, hook);
+    const Status status = part.ok() ? save->finish(checkpoint, std::span(&*part, 1)) : part.status();
+    if (!status.ok()) save->give_up();
+    return status;
+  };
+  const Status status = attempt();
+  return status.ok() ? status : status.with_context(cat("saving checkpoint ", folder));
 }
 
 Status remove_checkpoint(const std::string& folder, const FileHook& hook) {
   const FolderLock turn(folder);
-  EPL_ASSIGN(const std::string tensors, current_tensors(folder));
+  EPL_ASSIGN(const std::vector<std::string> tensors, current_tensors(folder));
   if (tensors.empty()) {
     // Half of one is removed as well: what a killed save into a new folder has left.
     if (!has_note(folder)) return Status(Code::not_found, cat("no checkpoint in ", folder), folder);
@@ -223,7 +449,7 @@ Status remove_checkpoint(const std::string& folder, const FileHook& hook) {
   }
   EPL_TRY(tidy_up(folder, hook));  // what an earlier note names, which is about to be overwritten
   // The note first: whatever ends this half way, the next save knows whose the tensors are.
-  EPL_TRY(write_note(cat(folder, "/", note_name), cat(tensors, "\n"), hook));
+  EPL_TRY(write_note(cat(folder, "/", note_name), lines(tensors), hook));
   EPL_TRY(remove_file(cat(folder, "/", manifest_name), hook));
   EPL_TRY(tidy_up(folder, hook));
   return remove_empty_folder(folder, hook);
@@ -234,17 +460,18 @@ Result<Checkpoint> load_checkpoint(const std::string& folder) {
   auto file = read_manifest(path);
   if (!file.ok()) return file.status().with_context(cat("no checkpoint in ", folder));
   EPL_ASSIGN(const manifest::Manifest* read, decode(path, *file));
-  const std::string tensors = read->tensors_file()->str();
-  if (generation_of(tensors) == 0)
-    return damaged(path, cat("it names ", epl::quoted(excerpt(tensors, 100)), " as its tensors"));
-  const std::string tensors_path = cat(folder, "/", tensors);
-  EPL_ASSIGN(std::shared_ptr<const FileReader> data, FileReader::open(tensors_path));
-  if (data->size() != read->tensors_bytes()) {
-    return damaged(tensors_path, cat("it has ", data->size(), " bytes, the manifest says ", read->tensors_bytes()));
+  EPL_ASSIGN(const Listed listed, list(path, *read));
+  std::vector<std::shared_ptr<const Safetensors>> files;
+  for (const Listed::File& one : listed.files) {
+    const std::string tensors_path = cat(folder, "/", one.name);
+    EPL_ASSIGN(std::shared_ptr<const FileReader> data, FileReader::open(tensors_path));
+    if (data->size() != one.bytes)
+      return damaged(tensors_path, cat("it has ", data->size(), " bytes, the manifest says ", one.bytes));
+    EPL_ASSIGN(uint64_t hash, hash_of(*data));
+    if (hash != one.hash) return damaged(tensors_path, "its hash is not the one in the manifest");
+    EPL_ASSIGN(std::shared_ptr<const Safetensors> values, Safetensors::open(data));
+    files.push_back(std::move(values));
   }
-  EPL_ASSIGN(uint64_t hash, hash_of(*data));
-  if (hash != read->tensors_hash()) return damaged(tensors_path, "its hash is not the one in the manifest");
-  EPL_ASSIGN(std::shared_ptr<const Safetensors> values, Safetensors::open(data));
 
   Checkpoint out;
   out.step = read->step();
@@ -257,19 +484,22 @@ Result<Checkpoint> load_checkpoint(const std::string& folder) {
   if (read->facts()) {
     for (const manifest::Fact* fact : *read->facts()) out.facts[fact->key()->str()] = fact->value()->str();
   }
-  const size_t count = read->entries() ? read->entries()->size() : 0;
-  if (count != values->entries().size())
-    return damaged(path, cat("it lists ", count, " tensors, ", tensors, " holds ", values->entries().size()));
-  std::set<std::string> seen;
-  for (size_t i = 0; i < count; ++i) {
-    const manifest::Entry* entry = read->entries()->Get(static_cast<flatbuffers::uoffset_t>(i));
-    const std::string name = entry->name()->str();
-    const SafetensorsEntry* value = values->find(name);
-    if (value == nullptr) return damaged(path, cat("tensor \"", name, "\" is listed but not in ", tensors));
-    if (!seen.insert(name).second) return damaged(path, cat("tensor \"", name, "\" is listed twice"));
-    if (entry->kind() > static_cast<uint8_t>(StateKind::optimizer))
-      return damaged(path, cat("tensor \"", name, "\" is of kind ", entry->kind()));
-    out.items.push_back({name, static_cast<StateKind>(entry->kind()), values->tensor(*value)});
+  size_t count = 0, held = 0;
+  for (const auto& one : files) held += one->entries().size();
+  for (const Listed::Entry& entry : listed.entries) count += entry.pieces.size();
+  if (count != held) return damaged(path, cat("it lists ", count, " tensors, its files hold ", held));
+  std::set<const SafetensorsEntry*> taken;
+  for (const Listed::Entry& entry : listed.entries) {
+    std::vector<Tensor> pieces;
+    for (const Listed::Piece& piece : entry.pieces) {
+      const SafetensorsEntry* value = files[piece.file]->find(piece.key);
+      if (value == nullptr)
+        return damaged(path, cat("tensor \"", piece.key, "\" is listed but not in ", listed.files[piece.file].name));
+      if (!taken.insert(value).second) return damaged(path, cat("tensor \"", piece.key, "\" is listed twice"));
+      pieces.push_back(files[piece.file]->tensor(*value));
+    }
+    EPL_ASSIGN(Tensor whole, assemble(path, entry, pieces));
+    out.items.push_back({entry.name, static_cast<StateKind>(entry.kind), std::move(whole)});
   }
   return out;
 }

@@ -1,4 +1,5 @@
-// What decides how training goes on, on disk: a folder with a manifest and one safetensors file.
+// What decides how training goes on, on disk: a folder with a manifest and a safetensors file of each process that
+// writes.
 //
 // A save writes a new tensors file, then renames a new manifest over the old: the manifest is the only thing that says
 // which tensors count, so a kill at any moment leaves the old checkpoint or the new one, whole. A save first writes the
@@ -8,6 +9,8 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -40,6 +43,40 @@ struct Checkpoint {
 };
 
 Status save_checkpoint(const std::string& folder, const Checkpoint& checkpoint, const FileHook& hook = nullptr);
+
+// A part of a tensor of the state as some rank has it: of `whole`, what begins at `offset` in each dimension. All
+// pieces of a name cover it once.
+struct CheckpointPiece {
+  std::string name;
+  StateKind kind = StateKind::parameter;
+  Shape whole, offset;
+  int rank = 0;
+  Tensor value;
+};
+// A save that several processes make: one of them begins it, each writes its part, and the one that began ends it with
+// what the parts have told. The manifest names all files, so that they count together or not at all.
+class CheckpointSave {
+ public:
+  // Holds the folder against other saves. `parts`: how many files there may be.
+  static Result<std::unique_ptr<CheckpointSave>> begin(const std::string& folder, int parts,
+                                                       const FileHook& hook = nullptr);
+  uint64_t generation() const { return generation_; }
+  // `checkpoint` without its items.
+  Status finish(const Checkpoint& checkpoint, std::span<const std::string> parts);
+  // Removes what is not finished.
+  void give_up();
+
+ private:
+  CheckpointSave(const std::string& folder, const FileHook& hook) : folder_(folder), hook_(hook), turn_(folder) {}
+  const std::string folder_;
+  const FileHook hook_;
+  const FolderLock turn_;
+  uint64_t generation_ = 1;
+};
+// Gives what `finish` wants to know of it.
+Result<std::string> write_checkpoint_part(const std::string& folder, uint64_t generation, int part,
+                                          std::span<const CheckpointPiece> pieces, const FileHook& hook = nullptr);
+
 // Everything is checked before anything is returned: the manifest's hash and structure, the tensors' size and hash, and
 // that both speak of the same names. Tensors are left in their file, which stays open, until they are loaded or read.
 Result<Checkpoint> load_checkpoint(const std::string& folder);

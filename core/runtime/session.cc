@@ -340,6 +340,40 @@ Status Session::agree(const Status& own) {
   return {};
 }
 
+bool Session::is_local(int rank) const {
+  return rank >= options_.first_rank && rank < options_.first_rank + static_cast<int>(ranks_.size());
+}
+
+// Two gatherings: of the lengths, and of the texts in room for the longest.
+Result<std::vector<std::string>> Session::tell(const std::string& own) {
+  std::vector<std::string> said(static_cast<size_t>(world()));
+  said[static_cast<size_t>(options_.first_rank)] = own;
+  if (!over_processes()) return said;
+  EPL_TRY(reconnect());
+  const auto gather = [&](Rank& rank, const void* source, void* target, int64_t bytes) {
+    EPL_TRY(rank.world->run(
+        *rank.stream, {.kind = Collective::Kind::all_gather, .count = bytes, .source = source, .target = target}));
+    return rank.stream->synchronize();
+  };
+  on_ranks([&](int r) {
+    Rank& rank = *ranks_[static_cast<size_t>(r)];
+    const std::string text = r == 0 ? own : std::string();
+    const auto length = static_cast<int64_t>(text.size());
+    std::vector<int64_t> lengths(static_cast<size_t>(world()));
+    rank.status = gather(rank, &length, lengths.data(), sizeof length);
+    if (!rank.status.ok()) return;
+    const auto longest = static_cast<size_t>(*std::ranges::max_element(lengths));
+    std::string room = text, all(longest * lengths.size(), '\0');
+    room.resize(longest);
+    rank.status = gather(rank, room.data(), all.data(), static_cast<int64_t>(longest));
+    for (size_t p = 0; r == 0 && p < lengths.size(); ++p) {
+      said[p] = all.substr(p * longest, static_cast<size_t>(lengths[p]));
+    }
+  });
+  for (const auto& rank : ranks_) EPL_TRY(rank->status);
+  return said;
+}
+
 // Who did not come now would look for the others under another name, so that there is one try.
 Status Session::reconnect() {
   if (!over_processes() || connected_) return {};

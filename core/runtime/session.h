@@ -82,8 +82,14 @@ class Session {
   uint64_t seed() const { return seed_; }
   void set_seed(uint64_t seed) { seed_ = seed; }
   const Host& host() const { return host_; }
+  int world() const { return static_cast<int>(plan_->options().ranks); }
+  bool over_processes() const { return static_cast<int>(ranks_.size()) < world(); }
   // Over processes: the caller's own failure, or else that of another process; all of them ask at the same time.
   Status agree(const Status& own);
+  // What the first rank of each process has to say, by rank, to all; empty for other ranks. The same.
+  Result<std::vector<std::string>> tell(const std::string& own);
+  // Whether a rank of the world lives in this process.
+  bool is_local(int rank) const;
   // False after a step failed halfway through changing the state: restore a checkpoint and call `restored`.
   bool healthy() const { return healthy_; }
   void restored() { healthy_ = true; }
@@ -101,8 +107,6 @@ class Session {
   Status execute(const Entry& entry, std::span<const Tensor> inputs, const CallOptions& options);
   Status run_ranks(size_t entry, const RunRequest& request);
   Result<const Entry*> find_entry(EntryKind kind) const;
-  int world() const { return static_cast<int>(plan_->options().ranks); }
-  bool over_processes() const { return static_cast<int>(ranks_.size()) < world(); }
   void on_ranks(FunctionRef<void(int)> body);
   Result<int> local_ranks() const;
   Status connect();

@@ -1,6 +1,7 @@
 #include "core/runtime/session_state.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <map>
 
@@ -147,17 +148,57 @@ Status restore(Session& session, const std::string& path, const LearntData& data
 
 }  // namespace
 
-Status save_session(Session& session, const std::string& folder, const LearntData& data) {
-  // The state is whole on each process, so that the first of them saves it for all.
-  const auto save = [&]() -> Status {
-    EPL_ASSIGN(const Checkpoint checkpoint, gather(session, data));
-    EPL_TRY(check_finite(checkpoint));
-    if (session.options().first_rank != 0) return {};
-    EPL_TRY(save_checkpoint(folder, checkpoint));
-    log(session.host(), LogLevel::info, "saved checkpoint ", folder, " of step ", checkpoint.step);
+namespace {
+
+// Slots are whole on each rank, so that each is one piece; the ranks take turns, so that no process writes all.
+std::vector<CheckpointPiece> local_pieces(const Session& session, const Checkpoint& checkpoint) {
+  std::vector<CheckpointPiece> pieces;
+  for (size_t i = 0; i < checkpoint.items.size(); ++i) {
+    const int rank = static_cast<int>(i % static_cast<size_t>(session.world()));
+    if (!session.is_local(rank)) continue;
+    const CheckpointItem& item = checkpoint.items[i];
+    const Shape& shape = item.value.shape();
+    pieces.push_back({item.name, item.kind, shape, Shape(shape.size(), 0), rank, item.value});
+  }
+  return pieces;
+}
+
+// The process of rank 0 begins the save and ends it; each writes its part.
+Status save_parts(Session& session, const std::string& folder, const Checkpoint& checkpoint) {
+  const bool leads = session.is_local(0);
+  std::unique_ptr<CheckpointSave> save;
+  const auto begin = [&]() -> Status {
+    if (!leads) return {};
+    EPL_ASSIGN(save, CheckpointSave::begin(folder, session.world()));
     return {};
   };
-  return session.agree(save());
+  EPL_TRY(session.agree(begin()));
+  const auto write = [&]() -> Status {
+    EPL_ASSIGN(const std::vector<std::string> said, session.tell(leads ? cat(save->generation()) : std::string()));
+    uint64_t generation = 0;
+    std::from_chars(said[0].data(), said[0].data() + said[0].size(), generation);
+    const auto part =
+        write_checkpoint_part(folder, generation, session.options().first_rank, local_pieces(session, checkpoint));
+    EPL_TRY(session.agree(part.status()));
+    EPL_ASSIGN(std::vector<std::string> parts, session.tell(*part));
+    std::erase(parts, std::string());
+    return session.agree(leads ? save->finish(checkpoint, parts) : Status());
+  };
+  const Status status = write();
+  if (!status.ok() && save) save->give_up();
+  return status;
+}
+
+}  // namespace
+
+Status save_session(Session& session, const std::string& folder, const LearntData& data) {
+  Result<Checkpoint> checkpoint = gather(session, data);
+  EPL_TRY(session.agree(checkpoint.ok() ? check_finite(*checkpoint) : checkpoint.status()));
+  const Status status = session.over_processes()
+                            ? save_parts(session, folder, *checkpoint).with_context(cat("saving checkpoint ", folder))
+                            : save_checkpoint(folder, *checkpoint);
+  if (status.ok()) log(session.host(), LogLevel::info, "saved checkpoint ", folder, " of step ", checkpoint->step);
+  return status;
 }
 
 Status load_session(Session& session, const std::string& folder, const LearntData& data) {

@@ -1,5 +1,6 @@
 // What a session keeps, by name and kind, and how it gets to disk and back. Saving to another form is
-// core/runtime/export.h. Over processes each calls these at the same time; one writes, all read, and what fails for one
+// core/runtime/export.h. Over processes each calls these at the same time; each writes its
+// part, all read, and what fails for one
 // fails for all.
 #pragma once
 

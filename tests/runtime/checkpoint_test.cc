@@ -303,6 +303,99 @@ TEST(Checkpoint, SavesToOneFolderTakeTurns) {
   EXPECT_EQ(std::distance(fs::directory_iterator(folder), fs::directory_iterator()), 2);
 }
 
+// Rows 0 and 1 of w by one process, row 2 in two pieces by another, and a scalar and a tensor that one of them has
+// whole.
+std::vector<std::vector<CheckpointPiece>> cut_pieces() {
+  return {{{"w", StateKind::parameter, {3, 2}, {0, 0}, 0, Tensor::from_floats({2, 2}, {0, 1, 2, 3})},
+           {"s", StateKind::optimizer, {}, {}, 0, Tensor::scalar(DType::f32, 7)}},
+          {{"w", StateKind::parameter, {3, 2}, {2, 1}, 1, Tensor::from_floats({1, 1}, {5})},
+           {"w", StateKind::parameter, {3, 2}, {2, 0}, 2, Tensor::from_floats({1, 1}, {4})},
+           {"b", StateKind::buffer, {2}, {0}, 1, Tensor::from_floats({2}, {8, 9})}}};
+}
+
+Status save_cut(const std::string& folder, const std::vector<std::vector<CheckpointPiece>>& pieces,
+                const FileHook& hook = nullptr) {
+  Checkpoint checkpoint = example(2);
+  checkpoint.facts = {{"optimizer", "adamw"}};
+  EPL_ASSIGN(const auto save, CheckpointSave::begin(folder, static_cast<int>(pieces.size()), hook));
+  std::vector<std::string> parts;
+  Status status;
+  for (size_t p = 0; p < pieces.size() && status.ok(); ++p) {
+    auto part = write_checkpoint_part(folder, save->generation(), static_cast<int>(p), pieces[p], hook);
+    status = part.status();
+    if (part.ok()) parts.push_back(*part);
+  }
+  if (status.ok()) status = save->finish(checkpoint, parts);
+  if (!status.ok()) save->give_up();
+  return status;
+}
+
+TEST(Checkpoint, PiecesOfSeveralProcessesAreOneCheckpoint) {
+  const std::string folder = fresh_folder("pieces");
+  for (int again = 0; again < 2; ++again) {
+    const Status saved = save_cut(folder, cut_pieces());
+    ASSERT_TRUE(saved.ok()) << saved.to_string();
+    auto loaded = load_checkpoint(folder);
+    ASSERT_TRUE(loaded.ok()) << loaded.status().to_string();
+    ASSERT_EQ(loaded->items.size(), 3u);
+    EXPECT_EQ(loaded->step, 2);
+    EXPECT_TRUE(identical(loaded->items[0].value, Tensor::from_floats({3, 2}, {0, 1, 2, 3, 4, 5})));
+    EXPECT_TRUE(identical(loaded->items[1].value, Tensor::scalar(DType::f32, 7)));
+    EXPECT_TRUE(identical(loaded->items[2].value, Tensor::from_floats({2}, {8, 9})));
+    EXPECT_EQ(std::distance(fs::directory_iterator(folder), fs::directory_iterator()), 3);
+  }
+  // One process alone takes the folder over, and all files of the others go.
+  ASSERT_TRUE(save_checkpoint(folder, example(3)).ok());
+  expect_equal(*load_checkpoint(folder), example(3));
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder), fs::directory_iterator()), 2);
+  ASSERT_TRUE(save_cut(folder, cut_pieces()).ok());
+  ASSERT_TRUE(remove_checkpoint(folder).ok());
+  EXPECT_FALSE(fs::exists(folder));
+}
+
+TEST(Checkpoint, PiecesThatDoNotFitAreDamage) {
+  const std::string folder = fresh_folder("misfits");
+  const auto expect = [&](const std::function<void(std::vector<std::vector<CheckpointPiece>>&)>& change,
+                          std::string_view why) {
+    auto pieces = cut_pieces();
+    change(pieces);
+    ASSERT_TRUE(save_cut(folder, pieces).ok());
+    const Status status = load_checkpoint(folder).status();
+    EXPECT_EQ(status.code(), Code::data_loss);
+    EXPECT_NE(status.message().find(why), std::string::npos) << status.message();
+  };
+  expect([](auto& p) { p[1].erase(p[1].begin()); }, "has 6 elements, its pieces 5");
+  expect([](auto& p) { p[1][0].offset = {1, 0}; }, "pieces that overlap");
+  expect([](auto& p) { p[1][0].offset = {3, 0}; }, "not within it");
+  expect([](auto& p) { p[1][0].offset = {-1, 0}; }, "not within it");
+  expect([](auto& p) { p[1][0].value = Tensor::from_floats({1}, {5}), p[1][0].offset = {5}; }, "other dimensions");
+  expect([](auto& p) { p[1][0].value = Tensor::from_ints({1}).reshaped({1, 1}); }, "several types");
+  auto pieces = cut_pieces();
+  for (size_t i : {0, 1}) pieces[1][i].whole = {4, 2};
+  EXPECT_EQ(save_cut(folder, pieces).code(), Code::misuse) << "the processes disagree";
+}
+
+TEST(Checkpoint, AFailureOfAnyPartLeavesTheOldOne) {
+  const std::string folder = fresh_folder("parts");
+  int count = 0;
+  ASSERT_TRUE(
+      save_cut(folder, cut_pieces(), [&](std::string_view, const std::string&) { return ++count, Status(); }).ok());
+  ASSERT_GT(count, 15);
+  for (int fail = 1; fail <= count; ++fail) {
+    ASSERT_TRUE(save_checkpoint(folder, example(1)).ok());
+    int at = 0;
+    const Status status = save_cut(folder, cut_pieces(), [&](std::string_view, const std::string&) {
+      return ++at == fail ? Status(Code::io, "no space left on device (injected)") : Status();
+    });
+    auto loaded = load_checkpoint(folder);
+    ASSERT_TRUE(loaded.ok()) << fail << ": " << loaded.status().to_string();
+    EXPECT_TRUE(loaded->step == 1 || loaded->items.size() == 3) << fail;
+    if (status.ok()) continue;  // it was about to remove the old files, which the next save does
+    ASSERT_TRUE(save_checkpoint(folder, example(4)).ok());
+    EXPECT_EQ(std::distance(fs::directory_iterator(folder), fs::directory_iterator()), 2) << fail;
+  }
+}
+
 TEST(Checkpoint, WhatIsNotThereIsNamed) {
   auto loaded = load_checkpoint("/nowhere/checkpoint");
   ASSERT_FALSE(loaded.ok());

@@ -178,6 +178,7 @@ TEST_F(TwoProcesses, save_what_one_process_loads) {
   for (int step = 0; step < 3; ++step) ASSERT_TRUE(session->step(two_process_batch(step), metrics).ok());
   const Status saved = save_session(*session, folder + "/checkpoint");
   ASSERT_TRUE(saved.ok()) << saved.to_string();
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder + "/checkpoint"), {}), 3) << "a manifest and a file of each";
   const std::string expected = all_state(*session, {});
   for (const int64_t ranks : {1, 4}) {
     auto alone = Session::create(host, two_process_plan(host, ranks).value()).value();
