@@ -377,10 +377,6 @@ EPL_API EPL_SINCE(1, 0) epl_error* epl_strategy_describe(const epl_strategy* str
 /* --- Plan: everything decided, nothing allocated --------------------------------------------------------------------
  */
 
-#define EPL_DEVICE_CPU 0
-#define EPL_DEVICE_SIM 1  /* virtual time, no numbers */
-#define EPL_DEVICE_CUDA 2
-
 #define EPL_ENTRY_TRAIN 0
 #define EPL_ENTRY_EVALUATE 1
 #define EPL_ENTRY_PREDICT 2
@@ -389,10 +385,11 @@ typedef struct epl_plan_options {
   uint64_t struct_size;
   int64_t ranks;   /* of this process; 0: 1 */
   uint64_t seed;   /* of dropout and of new adapters */
-  int32_t device;  /* EPL_DEVICE_... */
-  int32_t reserved;
+  /* By its name, as epl_engine_describe lists them: "cpu", or "sim" with virtual time and no numbers. NULL: "cpu". */
+  const char* device;
+  uint64_t device_length;
 } epl_plan_options;
-#define EPL_PLAN_OPTIONS_INIT {sizeof(epl_plan_options), 0, 0, 0, 0}
+#define EPL_PLAN_OPTIONS_INIT {sizeof(epl_plan_options), 0, 0, NULL, 0}
 EPL_API EPL_SINCE(1, 0) void epl_plan_options_init(epl_plan_options* EPL_OUT options);
 
 /* `strategy` NULL: all defaults. `trainer` NULL: a plan to predict with, of a model whose dimensions are all fixed;

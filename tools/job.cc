@@ -139,13 +139,6 @@ std::string json_argument(const std::string& value) {
   return first != std::string::npos && value[first] == '{' ? value : read_file(value);
 }
 
-int32_t device_constant(const std::string& name) {
-  if (name == "cpu") return EPL_DEVICE_CPU;
-  if (name == "sim") return EPL_DEVICE_SIM;
-  if (name == "cuda") return EPL_DEVICE_CUDA;
-  throw UsageError("--device: there is no \"" + name + "\"" + choices(name, {"cpu", "sim"}));
-}
-
 void set(epl_trainer* trainer, std::string_view key, std::string_view value) {
   check(epl_trainer_set(trainer, key.data(), key.size(), value.data(), value.size()));
 }
@@ -266,7 +259,8 @@ Plan make_plan(const Model& model, const Trainer& trainer, const Strategy& strat
   epl_plan_options options = EPL_PLAN_OPTIONS_INIT;
   options.ranks = o.ranks;
   options.seed = o.seed;
-  options.device = device_constant(o.device);
+  options.device = o.device.data();
+  options.device_length = o.device.size();
   try {
     return make<Plan>(epl_plan_create, model.get(), trainer.get(), strategy.get(), &options);
   } catch (const ApiError& e) {

@@ -33,10 +33,10 @@ struct epl_trainer : epl::capi::ExclusiveHandle<epl::capi::HandleType::trainer> 
     bool constants = false;  // what the patterns match is a parameter, whatever it looks like
   };
   std::shared_ptr<epl::capi::Engine> engine;
-  std::string loss = "softmax_cross_entropy", loss_output;
+  std::string loss = epl::LossSpec().name, loss_output;
   bool peel = true;
-  std::string optimizer = "sgd";
-  std::string schedule = "constant";
+  std::string optimizer = epl::TrainOptions().optimizer;
+  std::string schedule = epl::LearningRateSchedule().name;
   Texts loss_options, optimizer_options, schedule_options;
   std::vector<Group> groups;
   std::vector<std::string> train_only;

@@ -18,19 +18,6 @@ Result<const Entry*> entry_argument(const CompiledPlan& plan, int32_t entry) {
 
 namespace {
 
-Result<std::string> device_name(int32_t device) {
-  switch (device) {
-    case EPL_DEVICE_CPU:
-      return std::string("cpu");
-    case EPL_DEVICE_SIM:
-      return std::string("sim");
-    case EPL_DEVICE_CUDA:
-      return std::string("cuda");
-    default:
-      return invalid("device is ", device, ", which is not an EPL_DEVICE_...");
-  }
-}
-
 // "graph" or "predict.graph".
 Result<std::string> describe_stage(const CompiledPlan& plan, std::string_view stage) {
   if (stage == "explain") return plan.explain();
@@ -182,7 +169,9 @@ epl_error* epl_plan_create(const epl_model* model, const epl_trainer* trainer, c
                           [&]() -> Status { return request.strategy = strategy->strategy, Status(); }));
     }
     request.ranks = known.ranks == 0 ? 1 : known.ranks;
-    EPL_ASSIGN(request.device, device_name(known.device));
+    if (known.device != nullptr) {
+      EPL_ASSIGN(request.device, text_argument(known.device, known.device_length, "epl_plan_options.device"));
+    }
     auto made = std::make_unique<epl_plan>();
     made->engine = model->engine;
     made->seed = known.seed;

@@ -77,7 +77,8 @@ class Fuser {
     for (Value output : node.outputs) {
       if (output) note(graph_.type(output).dtype);
     }
-    const bool from_integer = node.op->name == "cast" && group.real && is_integer(graph_.type(node.inputs[0]).dtype);
+    const bool from_integer =
+        node.op->moves == Moves::converted && group.real && is_integer(graph_.type(node.inputs[0]).dtype);
     for (Value input : node.inputs) {
       if (input && !from_integer) note(graph_.type(input).dtype);
     }
@@ -273,7 +274,7 @@ class RegionWriter {
     // What is only broadcast is read where it comes from.
     if (info.producer) {
       const Node& producer = graph_.node(info.producer);
-      if (producer.op->name == "broadcast_to" && producer.region == graph_.node(NodeId{group_.members[0]}).region) {
+      if (producer.op->moves == Moves::repeated && producer.region == graph_.node(NodeId{group_.members[0]}).region) {
         broadcast_.push_back(value);
         return expression_.input(input(producer.inputs[0]));
       }
@@ -346,7 +347,7 @@ void Fuser::write_fused(int index, GraphRewriter& now, Graph& target) {
   const DType first = graph_.type(writer.inputs()[0]).dtype;
   if (std::ranges::all_of(types, [&](const TensorType& type) { return type.dtype == first; })) type_names.clear();
   Node fused{
-      .name = last.name, .op = &op_named("fused"), .phase = last.phase, .units = last.units, .region = last.region};
+      .name = last.name, .op = &op_named(fused_op), .phase = last.phase, .units = last.units, .region = last.region};
   for (Value input : writer.inputs()) fused.inputs.push_back(now[input]);
   fused.attributes = {{"expression", expression.text()}, {"types", type_names}};
   const NodeId made = target.add_node(std::move(fused), std::move(types), std::move(names));

@@ -199,7 +199,7 @@ class Lowering {
     query.flops = op_flops(op_query);
     const TensorType* first = !inputs.empty() && inputs[0] ? inputs[0] : outputs[0];
     if (node.op->elementwise() && !options_.kernels->takes(node.op->name, first->dtype)) {
-      query.op = "fused";
+      query.op = fused_op;
       query.attributes.set("expression", scalar_expression(op_query).text());
     } else {
       query.op = node.op->name;

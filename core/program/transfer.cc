@@ -21,7 +21,7 @@ const TransferRow* transfer_of(std::string_view op) {
 }
 
 void take_kernel(const TransferRow& row, KernelQuery& query) {
-  query.op = "fused";
+  query.op = fused_op;
   query.attributes = {{"expression", row.kernel}};
   query.input_types.push_back(query.input_types.at(0));  // the sum so far
   query.input_present.push_back(true);

@@ -92,7 +92,7 @@ Binding with_loss_output(const PlanOptions& options, Binding binding) {
 bool computes_in_float16(const Graph& graph) {
   for (int n = 0; n < graph.node_count(); ++n) {
     const Node& node = graph.node(NodeId{n});
-    if (node.op->name != "cast" && graph.type(node.outputs[0]).dtype == DType::f16) return true;
+    if (node.op->moves != Moves::converted && graph.type(node.outputs[0]).dtype == DType::f16) return true;
   }
   return false;
 }

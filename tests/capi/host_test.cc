@@ -309,7 +309,8 @@ TEST_F(HostApi, TheSameMistakeHasTheSameCode) {
     EXPECT_EQ(Failure(wrong).code, EPL_ERROR_INVALID_ARGUMENT);
   }
   epl_plan_options options = EPL_PLAN_OPTIONS_INIT;
-  options.device = EPL_DEVICE_CUDA;
+  options.device = "abacus";
+  options.device_length = 6;
   epl_plan* plan = nullptr;
   EXPECT_EQ(Failure(epl_plan_create(w.model, w.trainer, nullptr, &options, &plan)).code, EPL_ERROR_NOT_FOUND);
 }

@@ -44,8 +44,8 @@ class Metrics(c.Structure):
 
 
 class PlanOptions(c.Structure):
-    _fields_ = [("struct_size", c.c_uint64), ("ranks", c.c_int64), ("seed", c.c_uint64), ("device", c.c_int32),
-                ("reserved", c.c_int32)]
+    _fields_ = [("struct_size", c.c_uint64), ("ranks", c.c_int64), ("seed", c.c_uint64), ("device", c.c_char_p),
+                ("device_length", c.c_uint64)]
 
 
 def library():
@@ -154,7 +154,7 @@ class Api:
         self.call("epl_trainer_bind_input", trainer, text(name), c.c_int32(dtype), dims, c.c_int32(len(shape)))
 
     def plan(self, model, trainer, ranks=1):
-        options = PlanOptions(c.sizeof(PlanOptions), ranks, 0, 0, 0)
+        options = PlanOptions(c.sizeof(PlanOptions), ranks, 0, None, 0)
         return self.make("plan", "epl_plan_create", model, trainer, None, c.byref(options))
 
     def ports(self, plan, entry, kind):
