@@ -1,19 +1,17 @@
 # libepl.so, the one thing that is shipped: exactly the symbols of include/epl.h, and nothing needed but the C library.
+# The listing of the interface says which (cmake/interface.py makes it from the header; a test compares them).
 set(EPL_MAP ${GENERATED}/epl.map)
-set(EPL_ABI ${GENERATED}/epl.abi)
-set(EPL_FUNCTIONS ${GENERATED}/epl_functions.inc)  # a line for each function, for tests that try them all
-set(EPL_STRUCTS ${GENERATED}/epl_structs.inc)      # the same for each struct
-set(EPL_LAYOUT ${GENERATED}/epl_layout.c)          # a program that prints where the fields of structs lie
-add_custom_command(OUTPUT ${EPL_MAP} ${EPL_ABI} ${EPL_FUNCTIONS} ${EPL_STRUCTS} ${EPL_LAYOUT}
-  COMMAND ${CMAKE_COMMAND} -DHEADER=${PROJECT_SOURCE_DIR}/include/epl.h -DMAP=${EPL_MAP} -DABI=${EPL_ABI}
-          -DFUNCTIONS=${EPL_FUNCTIONS} -DSTRUCTS=${EPL_STRUCTS} -DLAYOUT=${EPL_LAYOUT} -P ${PROJECT_SOURCE_DIR}/cmake/abi.cmake
-  DEPENDS ${PROJECT_SOURCE_DIR}/include/epl.h ${PROJECT_SOURCE_DIR}/cmake/abi.cmake
-  COMMENT "Reading the interface from include/epl.h")
-add_custom_target(epl_interface DEPENDS ${EPL_MAP} ${EPL_ABI} ${EPL_FUNCTIONS} ${EPL_STRUCTS} ${EPL_LAYOUT})
+set(interface ${PROJECT_SOURCE_DIR}/core/capi/epl.abi)
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${interface})
+file(STRINGS ${interface} functions REGEX "^[0-9]+[.][0-9]+ ")
+list(TRANSFORM functions REPLACE ".*[ *](epl_[a-z0-9_]+)[(].*" "    \\1@\n")
+list(SORT functions)
+list(JOIN functions "" functions)
+string(REPLACE "@" ";" map "EPL_1 {\n  global:\n${functions}  local:\n    *@\n}@\n")
+file(CONFIGURE OUTPUT ${EPL_MAP} CONTENT "${map}")
 
 add_library(epl SHARED ${EPL_ALL_OBJECTS})
 add_library(epl::epl ALIAS epl)
-add_dependencies(epl epl_interface)
 set_target_properties(epl PROPERTIES SOVERSION 1 VERSION 1.0 LINK_DEPENDS ${EPL_MAP} LINKER_LANGUAGE CXX)
 target_include_directories(epl INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:include>)
 target_link_options(epl PRIVATE LINKER:--version-script=${EPL_MAP} LINKER:--no-undefined LINKER:--exclude-libs,ALL
