@@ -66,13 +66,6 @@ Result<int> apply_row(const RewriteRow& row, Graph& graph) {
   return count;
 }
 
-std::vector<const RewriteRow*> rows_in_order() {
-  std::vector<const RewriteRow*> rows;
-  for (const RewriteRow& row : rewrite_table().rows) rows.push_back(&row);
-  std::ranges::stable_sort(rows, {}, [](const RewriteRow* row) { return row->order; });
-  return rows;
-}
-
 }  // namespace
 
 const Node* Match::producer(Value value, std::string_view op) const {
@@ -94,8 +87,29 @@ bool Match::constant(Value value, double* out) const {
   return true;
 }
 
+const std::vector<const RewriteRow*>& rewrites_in_order() {
+  static const std::vector<const RewriteRow*> rows = [] {
+    const RewriteTable& table = rewrite_table();
+    std::vector<const RewriteRow*> placed;
+    const auto is_placed = [&](const std::string& name) {
+      EPL_CHECK(table.find(name) != nullptr, "a rewrite comes after ", name, ", which is not one");
+      return std::ranges::any_of(placed, [&](const RewriteRow* row) { return row->name == name; });
+    };
+    const auto is_next = [&](const RewriteRow& row) {
+      return !is_placed(row.name) && std::ranges::all_of(row.after, is_placed);
+    };
+    while (placed.size() < table.rows.size()) {
+      const auto next = std::ranges::find_if(table.rows, is_next);
+      EPL_CHECK(next != table.rows.end(), "rewrites come after each other in a circle");
+      placed.push_back(&*next);
+    }
+    return placed;
+  }();
+  return rows;
+}
+
 Result<Graph> rewrite_graph(const Graph& graph, std::vector<RewriteCount>* counts) {
-  const std::vector<const RewriteRow*> rows = rows_in_order();
+  const std::vector<const RewriteRow*>& rows = rewrites_in_order();
   std::vector<int> matched(rows.size(), 0);
   Graph now = without_dead_nodes(graph);
   bool changed = true;

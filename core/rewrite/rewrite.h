@@ -34,8 +34,8 @@ class Match {
 struct RewriteRow {
   std::string name;
   std::string doc;
-  std::string root_op;  // the op of the pattern's last node
-  int order = 0;        // rows of lower order run first (a row may build on another's result)
+  std::string root_op;             // the op of the pattern's last node
+  std::vector<std::string> after;  // rows that run before this one, which may build on what they leave
   // Looks whether the pattern ends here. On a match, emits the replacement with `builder` (operands through `now`) and
   // returns what the root's outputs are now, Var() for those that nothing uses; else returns an empty list. Nodes that
   // the builder makes carry the root's name; a row gives its helpers another scope.
@@ -43,6 +43,8 @@ struct RewriteRow {
 };
 using RewriteTable = TableOf<RewriteRow>;
 const RewriteTable& rewrite_table();  // generated
+// As they run: each after those that it names, else as in the table.
+const std::vector<const RewriteRow*>& rewrites_in_order();
 
 struct RewriteCount {
   std::string row;

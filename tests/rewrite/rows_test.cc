@@ -294,5 +294,15 @@ TEST(Rewrite, KeepsOutputsPhasesAndNames) {
   for (const RewriteCount& count : counts) EXPECT_EQ(count.count, count.row == "silu") << count.row;
 }
 
+TEST(Rewrites, RunAfterThoseTheyName) {
+  std::vector<std::string> before;
+  for (const RewriteRow* row : rewrites_in_order()) {
+    for (const std::string& name : row->after)
+      EXPECT_NE(std::ranges::find(before, name), before.end()) << row->name << " after " << name;
+    before.push_back(row->name);
+  }
+  EXPECT_EQ(before.size(), rewrite_table().rows.size());
+}
+
 }  // namespace
 }  // namespace epl

@@ -73,7 +73,7 @@ std::vector<Var> half_product(const Match& m, Builder& b, const GraphRewriter& n
 EPL_REWRITE(gelu_erf) {
   return {.doc = "x * 0.5 * (1 + erf(x / sqrt(2))), its factors in any order, is gelu(x).",
           .root_op = "mul",
-          .order = 40,
+          .after = {"layer_norm_bias", "rms_norm_scale"},
           .apply = [](const Match& m, Builder& b, const GraphRewriter& now) {
             return half_product(m, b, now, "erf", {0, std::numbers::sqrt2 / 2, 0, 0}, "none");
           }};
@@ -84,7 +84,7 @@ EPL_REWRITE(gelu_tanh) {
               "x * 0.5 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3))), in any writing of the polynomial, is gelu(x) by "
               "tanh.",
           .root_op = "mul",
-          .order = 40,
+          .after = {"layer_norm_bias", "rms_norm_scale"},
           .apply = [](const Match& m, Builder& b, const GraphRewriter& now) {
             const double root = std::numbers::sqrt2 * std::numbers::inv_sqrtpi;  // sqrt(2 / pi)
             return half_product(m, b, now, "tanh", {0, root, 0, 0.044715 * root}, "tanh");
@@ -94,7 +94,7 @@ EPL_REWRITE(gelu_tanh) {
 EPL_REWRITE(silu) {
   return {.doc = "x * sigmoid(x) is silu(x).",
           .root_op = "mul",
-          .order = 40,
+          .after = {"layer_norm_bias", "rms_norm_scale"},
           .apply = [](const Match& m, Builder& b, const GraphRewriter& now) -> std::vector<Var> {
             for (int which : {0, 1}) {
               const auto [x, gate] = operands(m.root(), which);
@@ -108,7 +108,7 @@ EPL_REWRITE(silu) {
 EPL_REWRITE(mish) {
   return {.doc = "x * tanh(softplus(x)) is mish(x).",
           .root_op = "mul",
-          .order = 40,
+          .after = {"layer_norm_bias", "rms_norm_scale"},
           .apply = [](const Match& m, Builder& b, const GraphRewriter& now) -> std::vector<Var> {
             for (int which : {0, 1}) {
               const auto [x, gate] = operands(m.root(), which);
@@ -124,7 +124,7 @@ EPL_REWRITE(mish) {
 EPL_REWRITE(log_sigmoid) {
   return {.doc = "log(sigmoid(x)) is -softplus(-x), which stays finite where the sigmoid rounds to zero.",
           .root_op = "log",
-          .order = 40,
+          .after = {"layer_norm_bias", "rms_norm_scale"},
           .apply = [](const Match& m, Builder& b, const GraphRewriter& now) -> std::vector<Var> {
             const Value s = m.root().inputs[0];
             const Node* sigmoid = m.producer(s, "sigmoid");
@@ -139,7 +139,7 @@ EPL_REWRITE(log_sigmoid) {
 EPL_REWRITE(softmax) {
   return {.doc = "exp(x - max(x)) / sum(exp(x - max(x))) along one dimension is softmax(x).",
           .root_op = "div",
-          .order = 10,
+          .after = {"identity", "cast_to_same", "reshape_chain", "transpose_chain", "batched_transpose"},
           .apply = [](const Match& m, Builder& b, const GraphRewriter& now) -> std::vector<Var> {
             const Value e = m.root().inputs[0];
             const Node *exp = m.producer(e, "exp"), *sum = m.producer(m.root().inputs[1], "sum");

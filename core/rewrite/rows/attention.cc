@@ -210,7 +210,7 @@ EPL_REWRITE(attention) {
           "softmax(scale * q k^T + masks) v is attention(q, k, v, bias), `causal` where a mask is exactly that, with "
           "fewer key heads where keys and values are repeated.",
       .root_op = "matmul",
-      .order = 20,
+      .after = {"softmax"},
       .apply = apply};
 }
 

@@ -7,7 +7,7 @@ using namespace rewrite;
 EPL_REWRITE(linear) {
   return {.doc = "matmul(x, w[k,n]) + bias[n], in either order, is linear(x, w, bias).",
           .root_op = "add",
-          .order = 50,
+          .after = {"gelu_erf", "gelu_tanh", "silu", "mish", "log_sigmoid"},
           .apply = [](const Match& m, Builder& b, const GraphRewriter& now) -> std::vector<Var> {
             for (int which : {0, 1}) {
               const auto [product, bias] = operands(m.root(), which);
@@ -25,7 +25,7 @@ EPL_REWRITE(linear) {
 EPL_REWRITE(linear_bias) {
   return {.doc = "linear(x, w) + bias[n] is linear(x, w, bias).",
           .root_op = "add",
-          .order = 50,
+          .after = {"gelu_erf", "gelu_tanh", "silu", "mish", "log_sigmoid"},
           .apply = [](const Match& m, Builder& b, const GraphRewriter& now) -> std::vector<Var> {
             for (int which : {0, 1}) {
               const auto [product, bias] = operands(m.root(), which);
@@ -42,7 +42,7 @@ EPL_REWRITE(linear_bias) {
 EPL_REWRITE(linear_transposed) {
   return {.doc = "linear(x, transpose(w)) reads w the other way round.",
           .root_op = "linear",
-          .order = 51,
+          .after = {"linear", "linear_bias"},
           .apply = [](const Match& m, Builder& b, const GraphRewriter& now) -> std::vector<Var> {
             const Node* transpose = m.producer(m.root().inputs[1], "transpose");
             if (!transpose || !swaps_last_two(transpose->attributes.ints("perm"))) return {};
@@ -56,7 +56,7 @@ EPL_REWRITE(linear_transposed) {
 EPL_REWRITE(matmul_transposed) {
   return {.doc = "matmul of an operand whose last two dimensions were exchanged reads it the other way round.",
           .root_op = "matmul",
-          .order = 51,
+          .after = {"linear", "linear_bias"},
           .apply = [](const Match& m, Builder& b, const GraphRewriter& now) -> std::vector<Var> {
             const char* const flags[] = {"transpose_a", "transpose_b"};
             Attributes attributes = m.root().attributes;
@@ -83,7 +83,7 @@ EPL_REWRITE(linear_flattened) {
       .doc =
           "reshape(linear(reshape(x, [rows, k]), ...), [..., n]) with the leading dimensions of x is linear(x, ...).",
       .root_op = "reshape",
-      .order = 52,
+      .after = {"linear_transposed", "matmul_transposed"},
       .apply = [](const Match& m, Builder& b, const GraphRewriter& now) -> std::vector<Var> {
         const Node* linear = m.producer(m.root().inputs[0], "linear");
         const Node* flat =

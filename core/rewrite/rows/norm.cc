@@ -63,7 +63,7 @@ Emitted draw_in(const Match& m, Builder& b, const GraphRewriter& now, std::strin
 EPL_REWRITE(norm_by_quotient) {
   return {.doc = "(x - mean) / sqrt(variance + epsilon) is a layer norm, x / sqrt(mean(x^2) + epsilon) an RMS norm.",
           .root_op = "div",
-          .order = 30,
+          .after = {"attention"},
           .apply = [](const Match& m, Builder& b, const GraphRewriter& now) -> Emitted {
             return normalized(m, b, now, m.root().inputs[0], deviation(m, m.root().inputs[1]));
           }};
@@ -72,7 +72,7 @@ EPL_REWRITE(norm_by_quotient) {
 EPL_REWRITE(norm_by_product) {
   return {.doc = "The same, written as a product with the reciprocal.",
           .root_op = "mul",
-          .order = 30,
+          .after = {"attention"},
           .apply = [](const Match& m, Builder& b, const GraphRewriter& now) -> Emitted {
             for (int which : {0, 1}) {
               const auto [x, inverse] = operands(m.root(), which);
@@ -86,7 +86,7 @@ EPL_REWRITE(norm_by_product) {
 EPL_REWRITE(layer_norm_scale) {
   return {.doc = "layer_norm(x) * scale.",
           .root_op = "mul",
-          .order = 31,
+          .after = {"norm_by_quotient", "norm_by_product"},
           .apply = [](const Match& m, Builder& b, const GraphRewriter& now) {
             return draw_in(m, b, now, "layer_norm", 1);
           }};
@@ -95,7 +95,7 @@ EPL_REWRITE(layer_norm_scale) {
 EPL_REWRITE(layer_norm_bias) {
   return {.doc = "layer_norm(x, scale?) + bias.",
           .root_op = "add",
-          .order = 32,
+          .after = {"layer_norm_scale"},
           .apply = [](const Match& m, Builder& b, const GraphRewriter& now) {
             return draw_in(m, b, now, "layer_norm", 2);
           }};
@@ -105,7 +105,7 @@ EPL_REWRITE(rms_norm_scale) {
   return {
       .doc = "rms_norm(x) * scale.",
       .root_op = "mul",
-      .order = 31,
+      .after = {"norm_by_quotient", "norm_by_product"},
       .apply = [](const Match& m, Builder& b, const GraphRewriter& now) { return draw_in(m, b, now, "rms_norm", 1); }};
 }
 
