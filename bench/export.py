@@ -2,8 +2,8 @@
 
     python bench/export.py ROW FOLDER
 
-The reference is PyTorch's own run in float64, beside its run in float32, so that the run that is timed is held against the
-same numbers as any case.
+The reference is PyTorch's own run in float64, beside its run in float32, so that the run that is timed is held against
+the same numbers as any case.
 """
 import copy
 import json
@@ -69,7 +69,8 @@ def main():
                  "frozen": [], "tied": [g for g in groups.values() if len(g) > 1], "final_param_norms": renamed(final),
                  "step0_grad_norms": renamed(norms), "final_buffer_norms": buffers,
                  "torch_mode": "train" if row.training else "eval", "exporter": row.how, "precision": "float64",
-                 "float32_errors": {"gradient": largest_error(norms32, norms), "parameter": largest_error(final32, final)}}
+                 "float32_errors": {"gradient": largest_error(norms32, norms),
+                                    "parameter": largest_error(final32, final)}}
     (folder / "reference.json").write_text(json.dumps(reference) + "\n")
 
 

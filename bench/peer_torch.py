@@ -33,7 +33,8 @@ def main():
     batches = [([torch.from_numpy(a[i]) for a in inputs.values()], torch.from_numpy(target[i])) for i in range(steps)]
     run = torch.compile(model) if options.mode == "compiled" else model
     optimizer = torch.optim.AdamW(model.parameters(), lr=ADAMW["lr"], betas=tuple(ADAMW["betas"]), eps=ADAMW["eps"],
-                                  weight_decay=ADAMW["weight_decay"], fused=True if options.optimizer == "fused" else None)
+                                  weight_decay=ADAMW["weight_decay"], fused=True if options.optimizer == "fused"
+                                  else None)
     seconds, losses, first = [], [], None
     for x, y in batches:
         began = time.perf_counter()

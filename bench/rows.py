@@ -1,7 +1,7 @@
 """The rows of the comparison: one model, one batch, one optimizer each; both sides train exactly this.
 
-Weights are random (no model hub is asked), dropout is off, float32, AdamW(lr 1e-4, betas 0.9 and 0.999, eps 1e-8, weight
-decay 0.01), softmax cross-entropy averaged over all targets. ResNet-50 has batch norm in training mode.
+Weights are random (no model hub is asked), dropout is off, float32, AdamW(lr 1e-4, betas 0.9 and 0.999, eps 1e-8,
+weight decay 0.01), softmax cross-entropy averaged over all targets. ResNet-50 has batch norm in training mode.
 """
 import dataclasses
 import pathlib
@@ -102,7 +102,8 @@ ROWS = {
     "gpt2": Row("GPT-2 124M, 4 x 128", lambda: models.gpt2("sdpa", vocab_size=50257, n_positions=1024, n_embd=768,
                                                            n_layer=12, n_head=12),
                 ids(50257, 4, 128), token_target(50257, 4, 128), "dynamo_raw", 20, 6, 1.0),
-    "bert": Row("BERT-base, 8 x 128", lambda: models.bert("sdpa", vocab_size=30522, hidden_size=768, num_hidden_layers=12,
+    "bert": Row("BERT-base, 8 x 128",
+                lambda: models.bert("sdpa", vocab_size=30522, hidden_size=768, num_hidden_layers=12,
                                                           num_attention_heads=12, intermediate_size=3072,
                                                           max_position_embeddings=512),
                 lambda rng, steps: {"ids": rng.integers(0, 30522, (steps, 8, 128)),

@@ -2,11 +2,11 @@
 
     bench/run [--rows mlp,gpt] [--repeats 3] [--threads 2] [--quick] [--out build/bench/results.json]
 
-For each row: PyTorch's four settings (eager or compiled, default or fused AdamW) are tried once and the one with the best
-median step is the peer; then the peer and `epl check` run in turn, a process each, `repeats` times (short rows four times
-as often: a shared machine changes its speed from one to the next). A figure is the median over the counted steps of all
-runs, all but the first two of each; the spread is the 10th to the 90th percentile. Only the ratio of one run of this script
-means something: machines differ. --quick leaves the compiled modes out.
+For each row: PyTorch's four settings (eager or compiled, default or fused AdamW) are tried once and the one with the
+best median step is the peer; then the peer and `epl check` run in turn, a process each, `repeats` times (short rows
+four times as often: a shared machine changes its speed from one to the next). A figure is the median over the counted
+steps of all runs, all but the first two of each; the spread is the 10th to the 90th percentile. Only the ratio of one
+run of this script means something: machines differ. --quick leaves the compiled modes out.
 """
 import argparse
 import json
@@ -36,7 +36,8 @@ def run_peer(row, mode, optimizer, threads):
 
 def run_epl(epl, case, threads):
     result = last_json([epl, "check", case, "--threads", str(threads), "--json"])
-    if not result["pass"] and not as_near_as_the_peer(result, json.loads((pathlib.Path(case) / "reference.json").read_text())):
+    if not result["pass"] and not as_near_as_the_peer(result,
+                                                      json.loads((pathlib.Path(case) / "reference.json").read_text())):
         raise RuntimeError(f"epl check {case}: {result}")
     return result
 
@@ -72,14 +73,16 @@ def compare(name, options, epl):
     reference = case / "reference.json"
     if not reference.exists() or json.loads(reference.read_text()).get("precision") != "float64":
         print(f"{name}: exporting", flush=True)
-        subprocess.run([sys.executable, HERE / "export.py", name, case], cwd=HERE, check=True, stdout=subprocess.DEVNULL)
+        subprocess.run([sys.executable, HERE / "export.py", name, case], cwd=HERE, check=True,
+                       stdout=subprocess.DEVNULL)
     modes = [("eager", "default"), ("eager", "fused")]
     if not options.quick:
         modes += [("compiled", "default"), ("compiled", "fused")]
     tried = {}
     for mode, optimizer in modes:
         tried[mode, optimizer] = run_peer(name, mode, optimizer, options.threads)
-        print(f"{name}: torch {mode}, {optimizer} AdamW: {readable(statistics.median(tried[mode, optimizer]['seconds']))} a step, "
+        print(f"{name}: torch {mode}, {optimizer} AdamW: "
+              f"{readable(statistics.median(tried[mode, optimizer]['seconds']))} a step, "
               f"first after {tried[mode, optimizer]['first_step_seconds']:.1f} s", flush=True)
     best = min(tried, key=lambda k: statistics.median(tried[k]["seconds"]))
     peer, ours, results = [], [], []
@@ -89,22 +92,26 @@ def compare(name, options, epl):
         ours += result["step_seconds"][2:]  # as the peer counts them
         peer += run_peer(name, *best, options.threads)["seconds"]
     ours_median, peer_median = spread(ours), spread(peer)
-    row = {"row": name, "title": ROWS[name].title, "peer_mode": f"{best[0]}, {best[1]} AdamW", "epl_seconds": ours_median,
+    row = {"row": name, "title": ROWS[name].title, "peer_mode": f"{best[0]}, {best[1]} AdamW",
+           "epl_seconds": ours_median,
            "peer_seconds": peer_median, "ratio": peer_median[0] / ours_median[0], "wanted": ROWS[name].wanted,
            "epl_planned_peak_bytes": results[-1].get("planned_peak_bytes"), "loss_error": results[-1].get("loss_error"),
            "peer_peak_rss_bytes": tried[best]["peak_rss_bytes"],
            "peer_first_step_seconds": {f"{m}": tried[m, o]["first_step_seconds"] for m, o in tried},
            "peer_tried": {f"{m}, {o}": statistics.median(tried[m, o]["seconds"]) for m, o in tried}}
-    print(f"{name}: epl {readable(ours_median[0])}, torch {readable(peer_median[0])}, ratio {row['ratio']:.2f}", flush=True)
+    print(f"{name}: epl {readable(ours_median[0])}, torch {readable(peer_median[0])}, ratio {row['ratio']:.2f}",
+          flush=True)
     return row
 
 
 def table(rows):
-    lines = ["| work | epl (10th to 90th) | PyTorch best (10th to 90th) | its setting | ratio | wanted |", "|---|---|---|---|---|---|"]
+    lines = ["| work | epl (10th to 90th) | PyTorch best (10th to 90th) | its setting | ratio | wanted |",
+             "|---|---|---|---|---|---|"]
     for r in rows:
         e, p = r["epl_seconds"], r["peer_seconds"]
         lines.append(f"| {r['title']} | {readable(e[0])} ({readable(e[1])} to {readable(e[2])}) | "
-                     f"{readable(p[0])} ({readable(p[1])} to {readable(p[2])}) | {r['peer_mode']} | {r['ratio']:.2f} | {r['wanted']} |")
+                     f"{readable(p[0])} ({readable(p[1])} to {readable(p[2])}) | {r['peer_mode']} | {r['ratio']:.2f} "
+                     f"| {r['wanted']} |")
     return "\n".join(lines)
 
 
@@ -119,7 +126,8 @@ def main():
     options = parser.parse_args()
     rows = [compare(name, options, options.epl) for name in options.rows.split(",")]
     pathlib.Path(options.out).parent.mkdir(parents=True, exist_ok=True)
-    pathlib.Path(options.out).write_text(json.dumps({"machine": machine(), "threads": options.threads, "rows": rows}, indent=1) + "\n")
+    pathlib.Path(options.out).write_text(json.dumps({"machine": machine(), "threads": options.threads, "rows": rows},
+                                                    indent=1) + "\n")
     print(table(rows))
 
 

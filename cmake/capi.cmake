@@ -16,8 +16,8 @@ set_target_properties(epl PROPERTIES SOVERSION 1 VERSION 1.0 LINK_DEPENDS ${EPL_
 target_include_directories(epl INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:include>)
 target_link_options(epl PRIVATE LINKER:--version-script=${EPL_MAP} LINKER:--no-undefined LINKER:--exclude-libs,ALL
   LINKER:--gc-sections LINKER:-z,relro LINKER:-z,now)
-# Loaded for good: a dlclose would take the code away under threads and handles that are alive, and leave behind what the C++
-# runtime in it has allocated.
+# Loaded for good: a dlclose would take the code away under threads and handles that are alive, and leave behind what
+# the C++ runtime in it has allocated.
 target_link_options(epl PRIVATE LINKER:-z,nodelete)
 if(EPL_SANITIZE)
   # The sanitizers' runtime belongs to the program, so the library is left with names that only it defines.
@@ -33,9 +33,11 @@ if(EPL_TOOL)
   # The report's page is a file of its own, which the tool carries.
   set(EPL_REPORT_TEMPLATE ${GENERATED}/report_template.cc)
   add_custom_command(OUTPUT ${EPL_REPORT_TEMPLATE}
-    COMMAND ${CMAKE_COMMAND} -DINPUT=${PROJECT_SOURCE_DIR}/tools/report.html -DOUTPUT=${EPL_REPORT_TEMPLATE} -DNAME=epl::tools::report_template
+    COMMAND ${CMAKE_COMMAND} -DINPUT=${PROJECT_SOURCE_DIR}/tools/report.html -DOUTPUT=${EPL_REPORT_TEMPLATE}
+    -DNAME=epl::tools::report_template
             -P ${PROJECT_SOURCE_DIR}/cmake/text_file.cmake
-    DEPENDS ${PROJECT_SOURCE_DIR}/tools/report.html ${PROJECT_SOURCE_DIR}/cmake/text_file.cmake COMMENT "Reading tools/report.html")
+    DEPENDS ${PROJECT_SOURCE_DIR}/tools/report.html ${PROJECT_SOURCE_DIR}/cmake/text_file.cmake
+    COMMENT "Reading tools/report.html")
   add_custom_target(epl_report_template DEPENDS ${EPL_REPORT_TEMPLATE})
   add_executable(epl_tool ${tool_sources} ${EPL_REPORT_TEMPLATE})
   set_target_properties(epl_tool PROPERTIES OUTPUT_NAME epl BUILD_RPATH "$ORIGIN/../lib")

@@ -29,9 +29,12 @@ epl_table(EPL_BACKEND epl::backend_table core/backend/device.h backends/cpu back
 
 # Not a glob over the folder: it would keep the table of a folder that is gone.
 get_property(generated_sources DIRECTORY PROPERTY EPL_TABLES)
-epl_sources(sources core/base core/ir core/frontend core/ops core/autodiff core/train core/train/losses core/train/metrics core/train/optimizers core/train/schedules
-  core/rewrite core/rewrite/rows core/strategy core/strategy/passes core/program core/program/transfers core/backend core/data core/data/readers
-  core/runtime core/capi frontends/onnx frontends/onnx/ops frontends/onnx/templates backends/cpu backends/cpu/kernels backends/sim)
+epl_sources(sources core/base core/ir core/frontend core/ops core/autodiff core/train core/train/losses
+  core/train/metrics core/train/optimizers core/train/schedules
+  core/rewrite core/rewrite/rows core/strategy core/strategy/passes core/program core/program/transfers core/backend
+  core/data core/data/readers
+  core/runtime core/capi frontends/onnx frontends/onnx/ops frontends/onnx/templates backends/cpu backends/cpu/kernels
+  backends/sim)
 
 # A `*.simd.cc` file is one source for several processors: it is compiled once per level, each in its own namespace
 # (EPL_SIMD), and the rows of its kernels choose at run time what the processor has.
@@ -76,8 +79,8 @@ foreach(schema ${schemas})
   list(APPEND schema_headers ${GENERATED}/${name}_generated.h)
 endforeach()
 
-# The asserts of the libraries that these use must not end the process of a host; our own checks are EPL_CHECK, which become
-# an error there.
+# The asserts of the libraries that these use must not end the process of a host; our own checks are EPL_CHECK, which
+# become an error there.
 foreach(source ${plain})
   if(source MATCHES "/frontends/onnx/|/core/runtime/checkpoint\\.cc$")
     set_property(SOURCE ${source} APPEND PROPERTY COMPILE_DEFINITIONS NDEBUG)

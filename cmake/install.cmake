@@ -1,4 +1,5 @@
-# What `cmake --install` puts where, the Debian packages of `cpack`, and the target `uninstall`. Five components, a package each:
+# What `cmake --install` puts where, the Debian packages of `cpack`, and the target `uninstall`. Five components, a
+# package each:
 #   runtime      libepl1            libepl.so.1
 #   development  libepl-dev         epl.h, libepl.so, the CMake package, pkg-config
 #   tool         epl                the command line, its man page and completions
@@ -45,7 +46,8 @@ if(EPL_TOOL)
   install(FILES ${GENERATED}/texts/epl.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT tool)
   install(FILES ${GENERATED}/texts/epl DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions COMPONENT tool)
   install(FILES ${GENERATED}/texts/_epl DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions COMPONENT tool)
-  install(FILES ${GENERATED}/texts/epl.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d COMPONENT tool)
+  install(FILES ${GENERATED}/texts/epl.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d
+    COMPONENT tool)
 endif()
 if(TARGET epl_onednn)  # a pack is looked for beside libepl.so
   list(APPEND components pack_onednn)
@@ -63,7 +65,8 @@ list(REMOVE_DUPLICATES components)
 foreach(pair runtime:libepl1 development:libepl-dev tool:epl pack_onednn:libepl1-onednn pack_readers:libepl1-readers)
   string(REGEX MATCH "^(.*):(.*)$" found ${pair})
   if(CMAKE_MATCH_1 IN_LIST components)
-    install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/${CMAKE_MATCH_2} RENAME copyright COMPONENT ${CMAKE_MATCH_1})
+    install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/${CMAKE_MATCH_2}
+      RENAME copyright COMPONENT ${CMAKE_MATCH_1})
   endif()
 endforeach()
 file(GLOB documents ${PROJECT_SOURCE_DIR}/docs/*.md)

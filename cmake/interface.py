@@ -1,4 +1,5 @@
-"""Reads the interface out of include/epl.h, which is written for it: every function has its EPL_SINCE, every struct is a typedef.
+"""Reads the interface out of include/epl.h, which is written for it: every function has its EPL_SINCE, every struct is
+a typedef.
 
     python3 cmake/interface.py include/epl.h > core/capi/epl.abi
     python3 cmake/interface.py include/epl.h FOLDER

@@ -36,13 +36,16 @@ endfunction()
 # epl_add_pack(NAME INCLUDES dir... LIBRARIES lib...): libepl_NAME.so of the files in backends/NAME.
 function(epl_add_pack name)
   cmake_parse_arguments(P "" "" "INCLUDES;LIBRARIES" ${ARGN})
-  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/backends/${name}/*.cc ${PROJECT_SOURCE_DIR}/backends/${name}/*.c)
+  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/backends/${name}/*.cc
+    ${PROJECT_SOURCE_DIR}/backends/${name}/*.c)
   add_library(epl_${name} MODULE ${sources})
-  set_target_properties(epl_${name} PROPERTIES PREFIX lib OUTPUT_NAME epl_${name} LINK_DEPENDS ${PROJECT_SOURCE_DIR}/cmake/pack.map)
+  set_target_properties(epl_${name} PROPERTIES PREFIX lib OUTPUT_NAME epl_${name}
+    LINK_DEPENDS ${PROJECT_SOURCE_DIR}/cmake/pack.map)
   target_include_directories(epl_${name} PRIVATE ${PROJECT_SOURCE_DIR})
   target_include_directories(epl_${name} SYSTEM PRIVATE ${P_INCLUDES})
   target_link_libraries(epl_${name} PRIVATE ${P_LIBRARIES})
-  target_link_options(epl_${name} PRIVATE LINKER:--version-script=${PROJECT_SOURCE_DIR}/cmake/pack.map LINKER:-z,relro LINKER:-z,now)
+  target_link_options(epl_${name} PRIVATE LINKER:--version-script=${PROJECT_SOURCE_DIR}/cmake/pack.map LINKER:-z,relro
+    LINKER:-z,now)
   if(NOT EPL_SANITIZE)
     target_link_options(epl_${name} PRIVATE LINKER:--no-undefined)
   endif()
@@ -53,8 +56,8 @@ function(epl_add_pack name)
   set_property(GLOBAL APPEND PROPERTY EPL_PACK_TARGETS epl_${name})
 endfunction()
 
-# epl_find_pack(NAME HEADERS file... LIBRARIES name...): looks for what a pack of codecs wraps, and builds it if all of it is there.
-# EPL_<NAME>_MISSING is why it is not.
+# epl_find_pack(NAME HEADERS file... LIBRARIES name...): looks for what a pack of codecs wraps, and builds it if all of
+# it is there. EPL_<NAME>_MISSING is why it is not.
 function(epl_find_pack name)
   cmake_parse_arguments(P "" "PACKAGES" "HEADERS;LIBRARIES" ${ARGN})
   string(TOUPPER ${name} upper)

@@ -1,7 +1,9 @@
-# Headers of the standard library that nearly every file reads, compiled once instead of once per file: a tenth of a build from nothing. None of
-# ours is among them, which would save a twentieth more: a line changed in one would rebuild every file. Not with a compiler cache: it would have to
-# take a precompiled header's name for its content. Such builds, the developer's, also show that each file includes what it uses.
-set(EPL_COMMON_HEADERS <algorithm> <atomic> <cmath> <cstdint> <cstring> <functional> <map> <memory> <mutex> <optional> <set> <span> <string>
+# Headers of the standard library that nearly every file reads, compiled once instead of once per file: a tenth of a
+# build from nothing. None of ours is among them, which would save a twentieth more: a line changed in one would rebuild
+# every file. Not with a compiler cache: it would have to take a precompiled header's name for its content. Such builds,
+# the developer's, also show that each file includes what it uses.
+set(EPL_COMMON_HEADERS <algorithm> <atomic> <cmath> <cstdint> <cstring> <functional> <map> <memory> <mutex> <optional>
+  <set> <span> <string>
   <string_view> <unordered_map> <variant> <vector>)
 
 # epl_precompile(TARGET HEADER...): targets of one directory and of one kind (library or program) that ask for the same

@@ -1,9 +1,10 @@
 # epl_table(EPL_PASS epl::pass_table core/strategy/pass.h FOLDER...)
 #
-# Turns folders of row files into a table: every `EPL_PASS(a, b)` at the start of a line in a file of them defines a row function
-# `EPL_PASS_row_a_b` (EPL_ROW in core/base/table.h). What is generated is the accessor, here `const PassTable& epl::pass_table()`, which
-# the header declares: it calls each of them, in the order of the file names, when it is first called. There is no list to edit and no
-# static constructor; a row whose function is missing does not link.
+# Turns folders of row files into a table: every `EPL_PASS(a, b)` at the start of a line in a file of them defines a row
+# function
+# `EPL_PASS_row_a_b` (EPL_ROW in core/base/table.h). What is generated is the accessor, here `const PassTable&
+# epl::pass_table()`, which the header declares: it calls each of them, in the order of the file names, when it is first
+# called. There is no list to edit and no static constructor; a row whose function is missing does not link.
 function(epl_table macro accessor header)
   string(REPLACE "::" ";" path ${accessor})
   list(POP_BACK path function)

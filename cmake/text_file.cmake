@@ -1,6 +1,7 @@
 # cmake -DINPUT=FILE -DOUTPUT=FILE.cc -DNAME=epl::tools::report_template -P cmake/text_file.cmake
 #
-# A text file as the array of characters NAME. Compilers bound one literal, so it is cut into several, which the language joins.
+# A text file as the array of characters NAME. Compilers bound one literal, so it is cut into several, which the
+# language joins.
 file(READ ${INPUT} text)
 string(REGEX MATCH "^(.*)::([a-z_]+)$" found ${NAME})
 string(LENGTH "${text}" length)

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# readme.sh: prints samples/01_hello.c into README.md, in place of the code block that follows "whole:". A test keeps them equal.
+# readme.sh: prints samples/01_hello.c into README.md, in place of the code block that follows "whole:". A test keeps
+# them equal.
 set -eu
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 awk -v sample=samples/01_hello.c '

@@ -74,7 +74,8 @@ install_groups() {
   rm -f "$apt_log"
 }
 
-# install_optional GROUP...: one package at a time; what cannot be had is said and left to the tests to count as skipped.
+# install_optional GROUP...: one package at a time; what cannot be had is said and left to the tests to count as
+# skipped.
 install_optional() {
   local package
   find_missing "$@"

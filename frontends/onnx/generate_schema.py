@@ -30,7 +30,8 @@ def messages(container):
 
 
 def text():
-    out = [HEADER.format(version=onnx.__version__, ir=onnx.IR_VERSION, oldest=OLDEST_OPSET, opset=onnx.defs.onnx_opset_version())]
+    out = [HEADER.format(version=onnx.__version__, ir=onnx.IR_VERSION, oldest=OLDEST_OPSET,
+                         opset=onnx.defs.onnx_opset_version())]
     for message in messages(onnx.onnx_ml_pb2.DESCRIPTOR.message_types_by_name):
         name = message.full_name.removeprefix("onnx.").replace(".", "_")
         out.append(f"namespace {name} {{")

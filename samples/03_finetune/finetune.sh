@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
-# finetune.sh [--short] [FOLDER]: fine-tunes a sentence transformer to tell the Old Testament's verses from the New's, twice: a new
-# classifier alone, then with low-rank adapters in every attention layer, and measures both on verses that neither has seen.
+# finetune.sh [--short] [FOLDER]: fine-tunes a sentence transformer to tell the Old Testament's verses from the New's,
+# twice: a new classifier alone, then with low-rank adapters in every attention layer, and measures both on verses that
+# neither has seen.
 #
-# Needs a release build (cmake --preset release && cmake --build --preset release), and of Debian python3-venv, bible-kjv and
-# bible-kjv-text, which it installs where it may. In FOLDER (default: out-finetune) it makes a virtual environment with the model (90 MB), a
-# tokenizer, onnx and onnxruntime. EPL names another epl, PYTHON a Python that has these packages. --short trains a few steps only.
+# Needs a release build (cmake --preset release && cmake --build --preset release), and of Debian python3-venv,
+# bible-kjv and bible-kjv-text, which it installs where it may. In FOLDER (default: out-finetune) it makes a virtual
+# environment with the model (90 MB), a tokenizer, onnx and onnxruntime. EPL names another epl, PYTHON a Python that has
+# these packages. --short trains a few steps only.
 set -eu
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 top=$(cd "$here/../.." && pwd)
@@ -31,9 +33,12 @@ if [ -z "${PYTHON:-}" ] && [ ! -e "$out/venv/ready" ]; then
 fi
 "$python" "$here/prepare.py" "$out" $train $held_out
 
-common=(--overwrite --data "$out/train.safetensors" --batch 16 --steps $steps --seed 1 --optimizer adamw --schedule linear --warmup $warmup)
+common=(--overwrite --data "$out/train.safetensors" --batch 16 --steps $steps --seed 1 --optimizer adamw --schedule \
+  linear --warmup $warmup)
 "$epl" train "$out/model.onnx" "${common[@]}" --lr 5e-3 --train-only 'classifier.*' --out "$out/head"
-"$epl" train "$out/model.onnx" "${common[@]}" --lr 5e-3 --train-only 'classifier.*' --lora query --lora value --rank 8 --lora-alpha 16 --out "$out/lora"
+"$epl" train "$out/model.onnx" "${common[@]}" --lr 5e-3 --train-only 'classifier.*' --lora query --lora value --rank 8 \
+  --lora-alpha 16 --out "$out/lora"
 
-"$python" "$here/measure.py" "$out/held_out.safetensors" "$out/model.onnx" "$out/head/trained.onnx" "$out/lora/trained.onnx"
+"$python" "$here/measure.py" "$out/held_out.safetensors" "$out/model.onnx" "$out/head/trained.onnx" \
+  "$out/lora/trained.onnx"
 echo "the adapters and the classifier, for Hugging Face PEFT: $out/lora/adapters ($(du -h "$out/lora/adapters/adapter_model.safetensors" | cut -f1))"

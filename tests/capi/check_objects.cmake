@@ -1,4 +1,5 @@
-# cmake -DOBJECTS=a.o;b.o;... -DREADELF=readelf -P check_objects.cmake: no object of the library has code that runs when it is loaded.
+# cmake -DOBJECTS=a.o;b.o;... -DREADELF=readelf -P check_objects.cmake: no object of the library has code that runs when
+# it is loaded.
 set(found "")
 list(FILTER OBJECTS EXCLUDE REGEX "\\.(gch|pch)$")   # a precompiled header counts among the objects, and is none
 if(NOT OBJECTS)

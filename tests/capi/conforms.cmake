@@ -1,8 +1,9 @@
-# Says what a listing of the interface lacks that an older one has. Interfaces only grow: constants and functions stay as they are, and the
-# fields of a struct are the older ones, where they were, and then others.
+# Says what a listing of the interface lacks that an older one has. Interfaces only grow: constants and functions stay
+# as they are, and the fields of a struct are the older ones, where they were, and then others.
 #
-# cmake -DRELEASED=<folder> -DABI=<of now> -DLAYOUT=<of now> -P conforms.cmake   against every FOLDER/*.abi and FOLDER/*.layout
-# cmake -DTRY=1 -DABI=... -DLAYOUT=... -P conforms.cmake                         whether this script sees what is made to be missing
+# cmake -DRELEASED=<folder> -DABI=<of now> -DLAYOUT=<of now> -P conforms.cmake   against every FOLDER/*.abi and
+# FOLDER/*.layout cmake -DTRY=1 -DABI=... -DLAYOUT=... -P conforms.cmake                         whether this script
+# sees what is made to be missing
 
 cmake_minimum_required(VERSION 3.25)
 

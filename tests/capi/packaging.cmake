@@ -6,25 +6,32 @@ foreach(dialect c99 c11 c++17 c++20)
     set(compiler ${CMAKE_C_COMPILER} -xc)
   endif()
   add_test(NAME capi.header_${dialect}
-    COMMAND ${compiler} -std=${dialect} -Wall -Wextra -pedantic-errors -Werror -fsyntax-only -I ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/tests/capi/header_user.c)
+    COMMAND ${compiler} -std=${dialect} -Wall -Wextra -pedantic-errors -Werror -fsyntax-only
+    -I ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/tests/capi/header_user.c)
   set_tests_properties(capi.header_${dialect} PROPERTIES LABELS capi)
 endforeach()
 
-# What is read out of the header: its listing, a line for each function and each struct, and a program that prints layouts.
+# What is read out of the header: its listing, a line for each function and each struct, and a program that prints
+# layouts.
 find_package(Python3 REQUIRED COMPONENTS Interpreter)
-set(interface_files ${GENERATED}/epl.abi ${GENERATED}/epl_functions.inc ${GENERATED}/epl_structs.inc ${GENERATED}/epl_layout.c)
+set(interface_files ${GENERATED}/epl.abi ${GENERATED}/epl_functions.inc ${GENERATED}/epl_structs.inc
+  ${GENERATED}/epl_layout.c)
 add_custom_command(OUTPUT ${interface_files}
-  COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/cmake/interface.py ${PROJECT_SOURCE_DIR}/include/epl.h ${GENERATED}
-  DEPENDS ${PROJECT_SOURCE_DIR}/include/epl.h ${PROJECT_SOURCE_DIR}/cmake/interface.py COMMENT "Reading the interface from include/epl.h")
+  COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/cmake/interface.py ${PROJECT_SOURCE_DIR}/include/epl.h
+  ${GENERATED}
+  DEPENDS ${PROJECT_SOURCE_DIR}/include/epl.h ${PROJECT_SOURCE_DIR}/cmake/interface.py
+  COMMENT "Reading the interface from include/epl.h")
 add_custom_target(epl_interface ALL DEPENDS ${interface_files})
 
 add_test(NAME capi.interface_is_the_golden
-  COMMAND ${CMAKE_COMMAND} -DABI=${GENERATED}/epl.abi -DGOLDEN=${PROJECT_SOURCE_DIR}/core/capi/epl.abi -P ${PROJECT_SOURCE_DIR}/tests/capi/compare_abi.cmake)
+  COMMAND ${CMAKE_COMMAND} -DABI=${GENERATED}/epl.abi -DGOLDEN=${PROJECT_SOURCE_DIR}/core/capi/epl.abi
+  -P ${PROJECT_SOURCE_DIR}/tests/capi/compare_abi.cmake)
 add_test(NAME capi.library_exports_the_interface_alone
   COMMAND ${CMAKE_COMMAND} -DLIBRARY=$<TARGET_FILE:epl> -DMAP=${EPL_MAP} -DNM=${CMAKE_NM} -DREADELF=${CMAKE_READELF}
           -P ${PROJECT_SOURCE_DIR}/tests/capi/check_library.cmake)
 add_test(NAME capi.nothing_runs_when_the_library_is_loaded
-  COMMAND ${CMAKE_COMMAND} "-DOBJECTS=$<TARGET_OBJECTS:epl_objects>" -DREADELF=${CMAKE_READELF} -P ${PROJECT_SOURCE_DIR}/tests/capi/check_objects.cmake)
+  COMMAND ${CMAKE_COMMAND} "-DOBJECTS=$<TARGET_OBJECTS:epl_objects>" -DREADELF=${CMAKE_READELF}
+  -P ${PROJECT_SOURCE_DIR}/tests/capi/check_objects.cmake)
 set_tests_properties(capi.nothing_runs_when_the_library_is_loaded PROPERTIES LABELS "capi;only_release")
 set_tests_properties(capi.interface_is_the_golden PROPERTIES LABELS capi)
 
@@ -33,13 +40,15 @@ add_executable(capi_layout ${GENERATED}/epl_layout.c)
 target_include_directories(capi_layout PRIVATE ${PROJECT_SOURCE_DIR}/include)
 add_dependencies(capi_layout epl_interface)
 add_test(NAME capi.layouts_are_the_golden
-  COMMAND ${CMAKE_COMMAND} -DPROGRAM=$<TARGET_FILE:capi_layout> -DGOLDEN=${PROJECT_SOURCE_DIR}/core/capi/epl.layout -P ${PROJECT_SOURCE_DIR}/tests/capi/compare_layout.cmake)
+  COMMAND ${CMAKE_COMMAND} -DPROGRAM=$<TARGET_FILE:capi_layout> -DGOLDEN=${PROJECT_SOURCE_DIR}/core/capi/epl.layout
+  -P ${PROJECT_SOURCE_DIR}/tests/capi/compare_layout.cmake)
 set_tests_properties(capi.layouts_are_the_golden PROPERTIES LABELS capi)
 
 # What was released stays, whatever a commit says is the golden; and that this would be seen.
 set(golden_interface -DABI=${PROJECT_SOURCE_DIR}/core/capi/epl.abi -DLAYOUT=${PROJECT_SOURCE_DIR}/core/capi/epl.layout)
 add_test(NAME capi.released_interfaces_still_hold
-  COMMAND ${CMAKE_COMMAND} -DRELEASED=${PROJECT_SOURCE_DIR}/core/capi/released ${golden_interface} -P ${PROJECT_SOURCE_DIR}/tests/capi/conforms.cmake)
+  COMMAND ${CMAKE_COMMAND} -DRELEASED=${PROJECT_SOURCE_DIR}/core/capi/released ${golden_interface}
+  -P ${PROJECT_SOURCE_DIR}/tests/capi/conforms.cmake)
 add_test(NAME capi.what_an_interface_loses_is_seen
   COMMAND ${CMAKE_COMMAND} -DTRY=1 ${golden_interface} -P ${PROJECT_SOURCE_DIR}/tests/capi/conforms.cmake)
 set_tests_properties(capi.released_interfaces_still_hold capi.what_an_interface_loses_is_seen PROPERTIES LABELS capi)

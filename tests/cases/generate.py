@@ -8,8 +8,8 @@ ONNX does not know it), and running statistics are written as they are at the st
 the model once, and writes them as they are after that).
 
 The reference trains in float64 with PyTorch's own optimizers; `losses_f32` is PyTorch's own float32 run and
-`losses_untrained` what the losses would be had nothing been learnt. The exported file is run by onnxruntime on the first
-batch and must agree with PyTorch before anything is written.
+`losses_untrained` what the losses would be had nothing been learnt. The exported file is run by onnxruntime on the
+first batch and must agree with PyTorch before anything is written.
 """
 import copy
 import json
@@ -80,7 +80,8 @@ def case_list():
         x = rows(rng, 16, 12, 10)
         return dict(model=models.Mlp([10, 14, 3], nn.GELU, norm=True), inputs={"features": x},
                     target=np.argmax(x[..., 2:5], -1), how="legacy", opset=17, loss="softmax_cross_entropy",
-                    dynamic=True, optimizer=dict(optimizer="adamw", lr=0.02, betas=[0.9, 0.999], eps=1e-6, weight_decay=0.1))
+                    dynamic=True, optimizer=dict(optimizer="adamw", lr=0.02, betas=[0.9, 0.999], eps=1e-6,
+                                                 weight_decay=0.1))
 
     @case
     def mlp_dynamo_symbolic_adam(rng):
@@ -94,26 +95,30 @@ def case_list():
         x = rows(rng, 16, 8, 7)
         target = np.stack([np.sin(x[..., 0]), x[..., 1] * x[..., 2], x[..., 3]], -1).astype(np.float32)
         return dict(model=models.Mlp([7, 20, 3], nn.Tanh), inputs={"x": x}, target=target, how="dynamo_raw", opset=18,
-                    loss="mse", optimizer=dict(optimizer="adam", lr=0.01, betas=[0.9, 0.99], eps=1e-6, weight_decay=0.02))
+                    loss="mse", optimizer=dict(optimizer="adam", lr=0.01, betas=[0.9, 0.99], eps=1e-6,
+                                               weight_decay=0.02))
 
     @case
     def mlp_bce_momentum(rng):
         x = rows(rng, 16, 8, 6)
-        return dict(model=models.Mlp([6, 11, 4], nn.Softplus), inputs={"x": x}, target=(x[..., :4] > 0).astype(np.float32),
+        return dict(model=models.Mlp([6, 11, 4], nn.Softplus), inputs={"x": x},
+                    target=(x[..., :4] > 0).astype(np.float32),
                     how="legacy", opset=15, loss="bce_with_logits",
                     optimizer=dict(optimizer="momentum", lr=0.2, momentum=0.8, weight_decay=0.001))
 
     @case
     def scorer_dynamo_adamw(rng):
         x = rows(rng, 16, 8, 6)
-        return dict(model=models.Scorer(6), inputs={"x": x}, target=(x[..., :1] > 0.2).astype(np.float32), how="dynamo_raw",
+        return dict(model=models.Scorer(6), inputs={"x": x}, target=(x[..., :1] > 0.2).astype(np.float32),
+                    how="dynamo_raw",
                     opset=20, loss="bce_with_logits",
                     optimizer=dict(optimizer="adamw", lr=0.02, betas=[0.9, 0.99], eps=1e-6, weight_decay=0.05))
 
     @case
     def scorer_legacy_sgd(rng):
         x = rows(rng, 16, 8, 5)
-        return dict(model=models.Scorer(5), inputs={"x": x}, target=(x[..., :1] > 0).astype(np.float32), how="legacy", opset=16,
+        return dict(model=models.Scorer(5), inputs={"x": x}, target=(x[..., :1] > 0).astype(np.float32), how="legacy",
+                    opset=16,
                     loss="bce_with_logits", optimizer=dict(optimizer="sgd", lr=0.2, weight_decay=0.01))
 
     @case
@@ -128,40 +133,46 @@ def case_list():
     def mlp_own_loss_dynamo(rng):
         x = rows(rng, 16, 8, 9)
         labels = np.argmax(x[..., :4], -1)
-        return dict(model=models.MlpWithLoss([9, 10, 4]), inputs={"x": x, "labels": labels}, target=None, how="dynamo_raw",
+        return dict(model=models.MlpWithLoss([9, 10, 4]), inputs={"x": x, "labels": labels}, target=None,
+                    how="dynamo_raw",
                     opset=20, loss="output:objective", outputs=["objective"],
                     optimizer=dict(optimizer="momentum", lr=0.1, momentum=0.9, weight_decay=0.0))
 
     @case
     def mlp_frozen_momentum(rng):
         x = rows(rng, 16, 8, 12)
-        return dict(model=models.Mlp([12, 10, 10, 5]), inputs={"x": x}, target=np.argmax(x[..., :5], -1), how="dynamo_raw",
+        return dict(model=models.Mlp([12, 10, 10, 5]), inputs={"x": x}, target=np.argmax(x[..., :5], -1),
+                    how="dynamo_raw",
                     opset=20, loss="softmax_cross_entropy", frozen=["net.0.weight", "net.2.bias"],
                     optimizer=dict(optimizer="momentum", lr=0.1, momentum=0.9, weight_decay=0.01))
 
     @case
     def cnn_momentum_legacy(rng):
         inputs, target = pictures(rng, 12, 8, 3, 12, 5)
-        return dict(model=models.Cnn(), inputs=inputs, target=target, how="legacy", opset=16, loss="softmax_cross_entropy",
+        return dict(model=models.Cnn(), inputs=inputs, target=target, how="legacy", opset=16,
+                    loss="softmax_cross_entropy",
                     optimizer=dict(optimizer="momentum", lr=0.05, momentum=0.9, weight_decay=0.001))
 
     @case
     def cnn_adam_dynamo(rng):
         inputs, target = pictures(rng, 12, 4, 3, 12, 5)
-        return dict(model=models.Cnn(), inputs=inputs, target=target, how="dynamo_raw", opset=20, loss="softmax_cross_entropy",
+        return dict(model=models.Cnn(), inputs=inputs, target=target, how="dynamo_raw", opset=20,
+                    loss="softmax_cross_entropy",
                     optimizer=dict(optimizer="adam", lr=0.01, betas=[0.9, 0.999], eps=1e-6, weight_decay=0.0))
 
     @case
     def mlp_adagrad_legacy(rng):
         x = rows(rng, 16, 8, 9)
-        return dict(model=models.Mlp([9, 15, 4], nn.Mish), inputs={"x": x}, target=np.argmax(x[..., :4], -1), how="legacy",
+        return dict(model=models.Mlp([9, 15, 4], nn.Mish), inputs={"x": x}, target=np.argmax(x[..., :4], -1),
+                    how="legacy",
                     opset=17, loss="softmax_cross_entropy",
                     optimizer=dict(optimizer="adagrad", lr=0.1, lr_decay=0.02, eps=1e-8, weight_decay=0.01))
 
     @case
     def cnn_rmsprop_dynamo(rng):
         inputs, target = pictures(rng, 12, 4, 3, 12, 5)
-        return dict(model=models.Cnn(), inputs=inputs, target=target, how="dynamo_raw", opset=20, loss="softmax_cross_entropy",
+        return dict(model=models.Cnn(), inputs=inputs, target=target, how="dynamo_raw", opset=20,
+                    loss="softmax_cross_entropy",
                     optimizer=dict(optimizer="rmsprop", lr=0.002, alpha=0.9, eps=1e-4, weight_decay=0.001))
 
     @case
@@ -175,12 +186,14 @@ def case_list():
     def shared_norm_momentum(rng):
         inputs, target = pictures(rng, 10, 8, 3, 8, 4)
         return dict(model=models.SharedNorm(), inputs=inputs, target=target, how="legacy", opset=17, training=True,
-                    loss="softmax_cross_entropy", optimizer=dict(optimizer="momentum", lr=0.05, momentum=0.9, weight_decay=0.001))
+                    loss="softmax_cross_entropy",
+                    optimizer=dict(optimizer="momentum", lr=0.05, momentum=0.9, weight_decay=0.001))
 
     @case
     def lstm_legacy_adam(rng):
         x = rng.standard_normal((10, 8, 5, 4)).astype(np.float32)
-        return dict(model=models.Tagger(nn.LSTM, 4, 6, 3), inputs={"x": x}, target=np.argmax(np.cumsum(x, 2)[..., :3], -1), how="legacy",
+        return dict(model=models.Tagger(nn.LSTM, 4, 6, 3), inputs={"x": x},
+                    target=np.argmax(np.cumsum(x, 2)[..., :3], -1), how="legacy",
                     opset=17, loss="softmax_cross_entropy",
                     optimizer=dict(optimizer="adam", lr=0.02, betas=[0.9, 0.99], eps=1e-6, weight_decay=0.0))
 
@@ -188,20 +201,23 @@ def case_list():
     def gru_legacy_momentum(rng):
         x = rng.standard_normal((10, 8, 5, 4)).astype(np.float32)
         return dict(model=models.Tagger(nn.GRU, 4, 6, 3, bidirectional=True), inputs={"x": x},
-                    target=np.argmax(np.cumsum(x, 2)[..., :3], -1), how="legacy", opset=16, loss="softmax_cross_entropy",
+                    target=np.argmax(np.cumsum(x, 2)[..., :3], -1), how="legacy", opset=16,
+                    loss="softmax_cross_entropy",
                     optimizer=dict(optimizer="momentum", lr=0.2, momentum=0.9, weight_decay=0.0))
 
     @case
     def time_major_adamw(rng):
         x = rng.standard_normal((10, 8, 6, 5)).astype(np.float32)
-        return dict(model=models.TimeMajor(5, 8, 3), inputs={"x": x}, target=np.argmax(x.sum(2)[..., :3], -1), how="legacy", opset=17,
+        return dict(model=models.TimeMajor(5, 8, 3), inputs={"x": x}, target=np.argmax(x.sum(2)[..., :3], -1),
+                    how="legacy", opset=17,
                     loss="softmax_cross_entropy",
                     optimizer=dict(optimizer="adamw", lr=0.02, betas=[0.9, 0.99], eps=1e-6, weight_decay=0.05))
 
     @case
     def time_major_dynamo_sgd(rng):
         x = rng.standard_normal((10, 8, 6, 5)).astype(np.float32)
-        return dict(model=models.TimeMajor(5, 8, 3), inputs={"x": x}, target=np.argmax(x.sum(2)[..., :3], -1), how="dynamo_raw", opset=20,
+        return dict(model=models.TimeMajor(5, 8, 3), inputs={"x": x}, target=np.argmax(x.sum(2)[..., :3], -1),
+                    how="dynamo_raw", opset=20,
                     loss="softmax_cross_entropy", optimizer=dict(optimizer="sgd", lr=0.3, weight_decay=0.0))
 
     @case
@@ -237,9 +253,11 @@ def case_list():
     @case
     def bert_class_adamw(rng):
         ids = tokens(rng, 30, 12, 8, 9)
-        return dict(model=models.bert("eager", "class", vocab_size=30, hidden_size=18, num_attention_heads=3, num_labels=3,
+        return dict(model=models.bert("eager", "class", vocab_size=30, hidden_size=18, num_attention_heads=3,
+                                      num_labels=3,
                                       max_position_embeddings=9, pad_token_id=None),
-                    inputs={"ids": ids, "mask": masked(rng, 12, 8, 9)}, target=ids[..., 0] % 3, how="dynamo_raw", opset=20,
+                    inputs={"ids": ids, "mask": masked(rng, 12, 8, 9)}, target=ids[..., 0] % 3, how="dynamo_raw",
+                    opset=20,
                     loss="softmax_cross_entropy",
                     optimizer=dict(optimizer="adamw", lr=0.005, betas=[0.9, 0.999], eps=1e-5, weight_decay=0.01))
 
@@ -247,7 +265,8 @@ def case_list():
     def bert_masked_legacy_sgd(rng):
         inputs, target = language(rng, 12, 4, 8, 32, ignore=0.5)
         inputs["mask"] = masked(rng, 12, 4, 8)
-        return dict(model=models.bert("sdpa", pad_token_id=None), inputs=inputs, target=target, how="legacy", opset=17, ignore=True,
+        return dict(model=models.bert("sdpa", pad_token_id=None), inputs=inputs, target=target, how="legacy", opset=17,
+                    ignore=True,
                     loss="softmax_cross_entropy", optimizer=dict(optimizer="sgd", lr=0.2, weight_decay=0.001))
 
     @case
@@ -273,7 +292,8 @@ def case_list():
     @case
     def vit_dynamo_adamw(rng):
         inputs, target = pictures(rng, 12, 4, 3, 12, 5)
-        return dict(model=models.vit("sdpa", image_size=12, num_labels=5), inputs=inputs, target=target, how="dynamo_raw",
+        return dict(model=models.vit("sdpa", image_size=12, num_labels=5), inputs=inputs, target=target,
+                    how="dynamo_raw",
                     opset=20, loss="softmax_cross_entropy",
                     optimizer=dict(optimizer="adamw", lr=0.005, betas=[0.9, 0.999], eps=1e-6, weight_decay=0.05))
 
@@ -293,7 +313,8 @@ def loss_of(kind, output, target):
 
 
 def optimizer_of(settings, parameters):
-    classes = {"sgd": torch.optim.SGD, "momentum": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW,
+    classes = {"sgd": torch.optim.SGD, "momentum": torch.optim.SGD, "adam": torch.optim.Adam,
+               "adamw": torch.optim.AdamW,
                "rmsprop": torch.optim.RMSprop, "adagrad": torch.optim.Adagrad}
     options = {k: tuple(v) if isinstance(v, list) else v for k, v in settings.items() if k != "optimizer"}
     return classes[settings["optimizer"]](parameters, **options)
@@ -306,7 +327,8 @@ def train(model, parts, dtype, learn=True):
     named = dict(model.named_parameters())
     trainable = {k: p for k, p in named.items() if k not in parts.get("frozen", [])}
     optimizer = optimizer_of(parts["optimizer"], list(trainable.values()))
-    cast = lambda a: torch.from_numpy(np.ascontiguousarray(a)).to(dtype) if a.dtype == np.float32 else torch.from_numpy(a)
+    cast = lambda a: (torch.from_numpy(np.ascontiguousarray(a)).to(dtype) if a.dtype == np.float32
+                      else torch.from_numpy(a))
     losses, norms = [], {}
     steps = next(iter(parts["inputs"].values())).shape[0]
     for step in range(steps):
@@ -390,7 +412,8 @@ def write_case(name, make):
     save_file({k: np.ascontiguousarray(a) for k, a in tensors.items()}, str(folder / "train.safetensors"))
     (folder / "reference.json").write_text(json.dumps(reference, indent=1) + "\n")
     small = min(norms.values())
-    print(f"{name}: {len(proto.graph.node)} nodes, loss {losses[0]:.4f} -> {losses[-1]:.4f} (untrained {untrained[-1]:.4f}), "
+    print(f"{name}: {len(proto.graph.node)} nodes, loss {losses[0]:.4f} -> {losses[-1]:.4f} (untrained "
+          f"{untrained[-1]:.4f}), "
           f"float32 error {worst:.1e}, smallest gradient {small:.1e}", flush=True)
 
 

@@ -1,7 +1,8 @@
-"""Writes tests/data/files: what other people's libraries make of known numbers. NumPy, pandas, pyarrow and Pillow are needed.
+"""Writes tests/data/files: what other people's libraries make of known numbers. NumPy, pandas, pyarrow and Pillow are
+needed.
 
-The tests know the numbers by their formulas (tests/data/arrays_test.cc, parquet_test.cc, images_test.cc); what Pillow makes of an
-image stands beside it, because no formula says it."""
+The tests know the numbers by their formulas (tests/data/arrays_test.cc, parquet_test.cc, images_test.cc); what Pillow
+makes of an image stands beside it, because no formula says it."""
 import decimal
 import pathlib
 
@@ -28,7 +29,8 @@ def arrays():
     numpy.save(files / "texts.npy", numpy.array(["a", "bc"]))
     numpy.save(files / "objects.npy", numpy.array([{"a": 1}, None], dtype=object), allow_pickle=True)
     numpy.save(files / "records.npy", numpy.zeros(2, dtype=[("a", "<f4"), ("b", "<i4")]))
-    named = {"images": (grid * 10).astype("u1"), "target": numpy.array([3, 1, 0, 2]), "half": (grid[:, 0, 0] / 8).astype("<f2")}
+    named = {"images": (grid * 10).astype("u1"), "target": numpy.array([3, 1, 0, 2]),
+             "half": (grid[:, 0, 0] / 8).astype("<f2")}
     numpy.savez(files / "stored.npz", **named)
     numpy.savez_compressed(files / "compressed.npz", **named)
 
@@ -49,14 +51,17 @@ def table(rows=300):
 
 
 def parquet():
-    write = lambda name, **options: pyarrow.parquet.write_table(table(), files / f"{name}.parquet", store_decimal_as_integer=True, **options)
+    write = lambda name, **options: pyarrow.parquet.write_table(table(), files / f"{name}.parquet",
+                                                                store_decimal_as_integer=True, **options)
     write("snappy")   # as pandas' to_parquet does
     write("zstd_second_pages", compression="zstd", data_page_version="2.0", row_group_size=110)
     write("gzip_plain", compression="gzip", use_dictionary=False, data_page_size=256)
     write("deltas", compression="none", use_dictionary=False, data_page_version="2.0", write_statistics=False,
-          column_encoding={"a": "DELTA_BINARY_PACKED", "b": "DELTA_BINARY_PACKED", "c": "BYTE_STREAM_SPLIT", "d": "BYTE_STREAM_SPLIT", "e": "RLE", "f": "DELTA_BYTE_ARRAY",
+          column_encoding={"a": "DELTA_BINARY_PACKED", "b": "DELTA_BINARY_PACKED", "c": "BYTE_STREAM_SPLIT",
+                           "d": "BYTE_STREAM_SPLIT", "e": "RLE", "f": "DELTA_BYTE_ARRAY",
                            "g": "DELTA_BINARY_PACKED", "h": "DELTA_BINARY_PACKED"})
-    pyarrow.parquet.write_table(pyarrow.table({"x": [[1.0, 2.0], [3.0]], "s": [{"p": 1}, {"p": 2}], "y": [0, 1], "a": [0.5, 1.5]}), files / "nested.parquet", compression="none")
+    pyarrow.parquet.write_table(pyarrow.table({"x": [[1.0, 2.0], [3.0]], "s": [{"p": 1}, {"p": 2}], "y": [0, 1],
+                                               "a": [0.5, 1.5]}), files / "nested.parquet", compression="none")
     frame = pandas.DataFrame({"width": [1.5, 2.5, 3.5], "kind": ["b", "a", "b"]}, index=[5, 6, 7])
     frame.to_csv(files / "pandas_index.csv")
     frame.to_csv(files / "pandas.tsv", index=False, sep="\t")

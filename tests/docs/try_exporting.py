@@ -68,9 +68,11 @@ def train_files(epl, scope):
     save_file({"images": torch.randn(24, 3, 8, 8), "target": labels}, "images.safetensors")
     counts = {True: len(list(scope["model"].parameters())), False: len(list(scope["net"].parameters()))}
     for file, data, batch, more in (("mlp", "x", "4", []), ("cnn", "images", "4", []), ("any_batch", "x", "6", []),
-                                    ("any_batch_legacy", "x", "6", []), ("with_loss", "labels", "4", ["--loss", "output:loss"])):
+                                    ("any_batch_legacy", "x", "6", []),
+                                    ("with_loss", "labels", "4", ["--loss", "output:loss"])):
         assert "warning" not in run("inspect", f"{file}.onnx"), file
-        said = run("train", f"{file}.onnx", "--data", f"{data}.safetensors", "--batch", batch, "--steps", "5", "--out", file,
+        said = run("train", f"{file}.onnx", "--data", f"{data}.safetensors", "--batch", batch, "--steps", "5", "--out",
+                   file,
                    "--json", *more)
         trained = re.search(r'"trained_tensors":(\d+)', said)
         assert trained and int(trained[1]) == counts[file != "cnn"], f"{file}: {said[:300]}"

@@ -1,10 +1,12 @@
-"""Trains low-rank adapters by the command line and has Hugging Face PEFT load them: outputs must be those of EPL's merged file.
+"""Trains low-rank adapters by the command line and has Hugging Face PEFT load them: outputs must be those of EPL's
+merged file.
 
-    python tests/docs/try_peft.py          (torch, peft, onnx, onnxruntime; a build in build/release or build/release-tests)
+    python tests/docs/try_peft.py          (torch, peft, onnx, onnxruntime; a build in build/release or
+    build/release-tests)
 
-Models: layers whose weights keep PyTorch's names, whose weights the exporter transposed and renamed, and a convolution. Once with adapters
-alone, once with the last layer trained beside them, of which PEFT keeps a copy of its own (modules_to_save); and one whose running statistics
-change, which PEFT keeps likewise.
+Models: layers whose weights keep PyTorch's names, whose weights the exporter transposed and renamed, and a convolution.
+Once with adapters alone, once with the last layer trained beside them, of which PEFT keeps a copy of its own
+(modules_to_save); and one whose running statistics change, which PEFT keeps likewise.
 """
 import pathlib
 import subprocess
@@ -46,8 +48,10 @@ def try_one(name, folder, beside=(), make=Net, **how):
     net.train("training" in how)
     torch.onnx.export(net, (x,), folder / "m.onnx", input_names=["x"], output_names=["y"], **how)
     save_file({"x": torch.randn(64, 2, 6, 6).numpy(), "target": np.arange(64) % 3}, str(folder / "d.safetensors"))
-    subprocess.run([EPL, "train", folder / "m.onnx", "--data", folder / "d.safetensors", "--batch", "8", "--steps", "30", "--lr", "0.02", "--lora", "conv*",
-                    "--lora", "first", "--lora", "body.second", "--rank", "3", "--lora-alpha", "6", *beside, "--out", folder / "out"], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([EPL, "train", folder / "m.onnx", "--data", folder / "d.safetensors", "--batch", "8", "--steps",
+                    "30", "--lr", "0.02", "--lora", "conv*",
+                    "--lora", "first", "--lora", "body.second", "--rank", "3", "--lora-alpha", "6", *beside, "--out",
+                    folder / "out"], check=True, stdout=subprocess.DEVNULL)
     net.eval()
     head = net.head.weight.detach().clone()
     adapted = PeftModel.from_pretrained(net, str(folder / "out" / "adapters")).eval()
@@ -58,7 +62,8 @@ def try_one(name, folder, beside=(), make=Net, **how):
             before = adapted(x).numpy()
         merged = adapted.merge_and_unload()(x).numpy()
     if beside:
-        assert not torch.equal(adapted.head.weight, head) and "modules_to_save" in (folder / "out" / "adapters" / "adapter_config.json").read_text()
+        assert not torch.equal(adapted.head.weight, head)
+        assert "modules_to_save" in (folder / "out" / "adapters" / "adapter_config.json").read_text()
     ours = session.run(None, {"x": x.numpy()})[0]
     moved, error = np.abs(theirs - before).max(), max(np.abs(ours - theirs).max(), np.abs(ours - merged).max())
     assert moved > 0.1, f"{name}: the adapters change the outputs by {moved:.1e} only"

@@ -1,6 +1,7 @@
 #!/bin/sh
-# bare.sh PACKAGES OUT: the Debian packages of the folder PACKAGES on a system that has nothing else: a minimal Debian 12 made by
-# debootstrap in OUT, as root. Prints SKIP and why where that cannot be had. Needs a mirror, the one that apt uses.
+# bare.sh PACKAGES OUT: the Debian packages of the folder PACKAGES on a system that has nothing else: a minimal Debian
+# 12 made by debootstrap in OUT, as root. Prints SKIP and why where that cannot be had. Needs a mirror, the one that apt
+# uses.
 set -u
 packages=$1 out=$2
 [ "$(id -u)" = 0 ] || { echo "SKIP: a system in a folder needs root"; exit 0; }
@@ -8,7 +9,8 @@ command -v debootstrap >/dev/null || { echo "SKIP: debootstrap is not installed"
 mirror=$(apt-get indextargets --format '$(SITE)' 2>/dev/null | grep -v security | head -1)
 root=$out/system
 rm -rf "$root" && mkdir -p "$root" || exit 1
-debootstrap --variant=minbase bookworm "$root" $mirror >"$out/debootstrap.log" 2>&1 || { tail -5 "$out/debootstrap.log"; echo "SKIP: debootstrap failed, is there a mirror?"; exit 0; }
+debootstrap --variant=minbase bookworm "$root" $mirror >"$out/debootstrap.log" 2>&1 ||
+  { tail -5 "$out/debootstrap.log"; echo "SKIP: debootstrap failed, is there a mirror?"; exit 0; }
 mkdir "$root/packages" && cp "$packages"/*.deb "$root/packages" || exit 1
 cp /etc/apt/apt.conf.d/* "$root/etc/apt/apt.conf.d/" 2>/dev/null
 cat >"$root/try.sh" <<'END'

@@ -1,7 +1,7 @@
 #!/bin/sh
-# install.sh SOURCES BUILD OUT [whole]: what cmake --install and cpack make, used by a program of three lines as a stranger would.
-# With `whole` the library is also built inside another project (minutes); without, that project is configured, its interface is
-# generated, and one of the library's files is compiled.
+# install.sh SOURCES BUILD OUT [whole]: what cmake --install and cpack make, used by a program of three lines as a
+# stranger would. With `whole` the library is also built inside another project (minutes); without, that project is
+# configured, its interface is generated, and one of the library's files is compiled.
 set -u
 sources=$1 build=$2 out=$3 whole=${4:-}
 rm -rf "$out" && mkdir -p "$out" && cd "$out" || exit 1
@@ -16,7 +16,8 @@ run() {
 
 prefix=$out/a\ prefix
 run "install" cmake --install "$build" --prefix "$prefix"
-for file in include/epl.h lib/libepl.so lib/libepl.so.1 lib/cmake/epl/epl-config.cmake lib/pkgconfig/epl.pc bin/epl share/man/man1/epl.1 \
+for file in include/epl.h lib/libepl.so lib/libepl.so.1 lib/cmake/epl/epl-config.cmake lib/pkgconfig/epl.pc bin/epl \
+  share/man/man1/epl.1 \
   share/bash-completion/completions/epl share/zsh/site-functions/_epl share/fish/vendor_completions.d/epl.fish \
   share/doc/libepl1/copyright share/doc/libepl-dev/README.md share/doc/libepl-dev/docs/strategy.md; do
   [ -s "$prefix/$file" ] || fail "$file is not installed"
@@ -41,8 +42,10 @@ for way in subdirectory fetch; do
   run "$way" cmake -G Ninja -S . -B by_$way -DWAY=$way -DEPL_SOURCES="$sources" -DCMAKE_BUILD_TYPE=Release
   run "$way: the interface" cmake --build by_$way --target epl_interface
   run "$way: every input of every step exists" ninja -C by_$way -n program
-  run "$way: a file of the library" ninja -C by_$way "$(ninja -C by_$way -t targets all | sed -n 's/^\(.*core\/base\/text\.cc\.o\):.*/\1/p' | head -1)"
-  if ninja -C by_$way -t targets all | grep -q -E 'test_ops|epl_tool'; then fail "$way builds tests or the tool, which nobody asked for"; fi
+  run "$way: a file of the library" ninja -C by_$way \
+    "$(ninja -C by_$way -t targets all | sed -n 's/^\(.*core\/base\/text\.cc\.o\):.*/\1/p' | head -1)"
+  if ninja -C by_$way -t targets all | grep -q -E 'test_ops|epl_tool'; then fail \
+    "$way builds tests or the tool, which nobody asked for"; fi
   if [ -n "$whole" ] && [ $way = subdirectory ]; then
     run "$way: build" cmake --build by_$way
     run "$way: run" ./by_$way/program
@@ -52,7 +55,8 @@ done
 # Completion by the shell itself.
 offered=$(bash -c 'source "$1"; COMP_WORDS=(epl tr); COMP_CWORD=1; _epl; echo "${COMPREPLY[@]}"; COMP_WORDS=(epl train --optim); COMP_CWORD=2; _epl; echo "${COMPREPLY[@]}"; COMP_WORDS=(epl train --optimizer ad); COMP_CWORD=3; _epl; echo "${COMPREPLY[@]}"' - "$prefix/share/bash-completion/completions/epl")
 for word in train --optimizer adamw; do
-  case " $(echo "$offered" | tr '\n' ' ')" in *" $word "*) ;; *) fail "completion does not offer $word: $offered" ;; esac
+  case " $(echo "$offered" | tr '\n' ' ')" in *" $word "*) ;; *) fail "completion does not offer $word: $offered" ;; \
+    esac
 done
 grep -q '^\.SS epl train' "$prefix/share/man/man1/epl.1" || fail "the man page does not describe epl train"
 
@@ -76,7 +80,8 @@ if command -v dpkg-deb >/dev/null; then
   printf 'a,b,c,d,kind\n' >table.csv
   i=0
   while [ $i -lt 16 ]; do echo "$i,1,0,$((i % 3)),$((i % 2))" >>table.csv; i=$((i + 1)); done
-  run "training by the unpacked packages" env -i ./root/usr/bin/epl train mlp.onnx --data table.csv --data-options '{"classes": true}' --steps 3 --out trained
+  run "training by the unpacked packages" env -i ./root/usr/bin/epl train mlp.onnx --data table.csv --data-options \
+    '{"classes": true}' --steps 3 --out trained
   [ -s trained/trained.onnx ] || fail "the packages' epl train left no trained.onnx"
 else
   echo "SKIP: no dpkg-deb here, so no Debian packages"

@@ -2,9 +2,9 @@
 
 Usage: generate_node_tests.py FOLDER
 
-One folder a case: model.onnx, tolerance.txt ("rtol atol"), and set_K/input_N.pb and set_K/output_N.pb, each a TensorProto.
-A case with a value that is not a tensor has its model only, as has one whose answer is drawn at random; the reader says that it
-is not supported.
+One folder a case: model.onnx, tolerance.txt ("rtol atol"), and set_K/input_N.pb and set_K/output_N.pb, each a
+TensorProto. A case with a value that is not a tensor has its model only, as has one whose answer is drawn at random;
+the reader says that it is not supported.
 """
 import pathlib
 import sys
@@ -17,11 +17,12 @@ from onnx.backend.test.loader import load_model_tests
 
 
 def tolerance(case):
-    """(rtol, atol) of a case. They are the onnx package's own (1e-3 and 1e-7 as a rule; 2^-6, two steps, for bfloat16, as its
-    runner has it), but for Attention in float16, where two steps are allowed, too: the package's answers round after every
-    operation and lie up to 1.4 steps from what float64 gives, ours up to 1.8, and 1e-3 is one step.
+    """(rtol, atol) of a case. They are the onnx package's own (1e-3 and 1e-7 as a rule; 2^-6, two steps, for bfloat16,
+    as its runner has it), but for Attention in float16, where two steps are allowed, too: the package's answers round
+    after every operation and lie up to 1.4 steps from what float64 gives, ours up to 1.8, and 1e-3 is one step.
     """
-    wanted = [np.asarray(v) for _, outputs in case.data_sets or [] for v in outputs if isinstance(v, (np.ndarray, np.generic))]
+    wanted = [np.asarray(v) for _, outputs in case.data_sets or [] for v in outputs
+              if isinstance(v, (np.ndarray, np.generic))]
     kinds = {str(v.dtype) for v in wanted}
     rtol = case.rtol
     if "bfloat16" in kinds:

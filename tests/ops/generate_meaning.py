@@ -167,7 +167,8 @@ def norms_and_losses():
     case("cross_entropy", [logits, target], [loss, torch.logsumexp(logits, 1)], axis=1, ignore_index=-1)
     wide = logits.clone().requires_grad_()
     dlogits, = torch.autograd.grad(F.cross_entropy(wide, target, reduction="sum", ignore_index=-1) * 0.25, wide)
-    case("cross_entropy_grad", [logits, target, torch.tensor(0.25), torch.logsumexp(logits, 1)], dlogits, axis=1, ignore_index=-1)
+    case("cross_entropy_grad", [logits, target, torch.tensor(0.25), torch.logsumexp(logits, 1)], dlogits, axis=1,
+         ignore_index=-1)
 
 
 def attentions():

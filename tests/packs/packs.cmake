@@ -5,11 +5,13 @@ foreach(fault no_entry gives_nothing other_version old_version short_table short
   string(TOUPPER ${fault} macro)
   target_compile_definitions(bad_pack_${fault} PRIVATE ${macro})
   target_include_directories(bad_pack_${fault} PRIVATE ${PROJECT_SOURCE_DIR})
-  set_target_properties(bad_pack_${fault} PROPERTIES OUTPUT_NAME epl_onednn PREFIX lib LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bad_packs/${fault})
+  set_target_properties(bad_pack_${fault} PROPERTIES OUTPUT_NAME epl_onednn PREFIX lib
+    LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bad_packs/${fault})
   list(APPEND bad_packs bad_pack_${fault})
 endforeach()
 add_dependencies(test_packs ${bad_packs})
-target_compile_definitions(test_packs PRIVATE EPL_BAD_PACKS="${PROJECT_BINARY_DIR}/bad_packs" EPL_ONEDNN_MISSING="${EPL_ONEDNN_MISSING}")
+target_compile_definitions(test_packs PRIVATE EPL_BAD_PACKS="${PROJECT_BINARY_DIR}/bad_packs"
+  EPL_ONEDNN_MISSING="${EPL_ONEDNN_MISSING}")
 if(TARGET epl_onednn)
   add_dependencies(test_packs epl_onednn)
 endif()
@@ -28,10 +30,12 @@ foreach(target ${users})
     add_dependencies(${target} ${packs})
   endif()
 endforeach()
-target_compile_definitions(test_data PRIVATE EPL_PARQUET_MISSING="${EPL_PARQUET_MISSING}" EPL_IMAGES_MISSING="${EPL_IMAGES_MISSING}")
+target_compile_definitions(test_data PRIVATE EPL_PARQUET_MISSING="${EPL_PARQUET_MISSING}"
+  EPL_IMAGES_MISSING="${EPL_IMAGES_MISSING}")
 foreach(pack ${packs})
   string(REPLACE epl_ "" name ${pack})
   add_test(NAME packs.${name}_shows_its_entry_alone
-    COMMAND ${CMAKE_COMMAND} -DPACK=$<TARGET_FILE:${pack}> -DNM=${CMAKE_NM} -P ${CMAKE_CURRENT_SOURCE_DIR}/packs/check_pack.cmake)
+    COMMAND ${CMAKE_COMMAND} -DPACK=$<TARGET_FILE:${pack}> -DNM=${CMAKE_NM}
+    -P ${CMAKE_CURRENT_SOURCE_DIR}/packs/check_pack.cmake)
   set_tests_properties(packs.${name}_shows_its_entry_alone PROPERTIES LABELS "packs;only_release")
 endforeach()

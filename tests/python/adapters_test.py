@@ -1,6 +1,7 @@
-"""Low-rank adapters against numpy and onnxruntime: small models with a weight in every position that can have one are trained through the C API.
-The exported adapters, merged by numpy into the file that was trained, must give in onnxruntime what the library's own merged file gives and
-what it predicts with the adapters beside the weights; nothing but adapted weights may differ from the file.
+"""Low-rank adapters against numpy and onnxruntime: small models with a weight in every position that can have one are
+trained through the C API. The exported adapters, merged by numpy into the file that was trained, must give in
+onnxruntime what the library's own merged file gives and what it predicts with the adapters beside the weights; nothing
+but adapted weights may differ from the file.
 
 Prints `N passed, N failed, N skipped` as its last line.
 """
@@ -19,35 +20,48 @@ from safetensors.numpy import load_file
 import epl_api
 
 BATCH, STEPS, ALPHA = 8, 25, 6.0
-# Name: shape of a sample, nodes from "x" to "h" as (operator, inputs, attributes), weights with their shapes, which of them are [in, out], rank.
+# Name: shape of a sample, nodes from "x" to "h" as (operator, inputs, attributes), weights with their shapes, which of
+# them are [in, out], rank.
 CASES = {
-    "gemm_transposed": ([6], [("Gemm", ["x", "layer.weight", "layer.bias"], {"transB": 1})], {"layer.weight": (5, 6), "layer.bias": (5,)}, [], 2),
-    "gemm_scaled": ([6], [("Gemm", ["x", "layer.weight", "layer.bias"], {"alpha": 0.5, "beta": 2.0})], {"layer.weight": (6, 5), "layer.bias": (5,)}, ["layer"], 2),
+    "gemm_transposed": ([6], [("Gemm", ["x", "layer.weight", "layer.bias"], {"transB": 1})],
+                        {"layer.weight": (5, 6), "layer.bias": (5,)}, [], 2),
+    "gemm_scaled": ([6], [("Gemm", ["x", "layer.weight", "layer.bias"], {"alpha": 0.5, "beta": 2.0})],
+                    {"layer.weight": (6, 5), "layer.bias": (5,)}, ["layer"], 2),
     "rank_above_the_matrix": ([6], [("Gemm", ["x", "layer.weight"], {"transB": 1})], {"layer.weight": (5, 6)}, [], 9),
     "matmul": ([3, 6], [("MatMul", ["x", "layer.weight"], {})], {"layer.weight": (6, 5)}, ["layer"], 2),
-    "matmul_of_a_transpose": ([3, 6], [("Transpose", ["layer.weight"], {"perm": [1, 0]}), ("MatMul", ["x", "0"], {}), ("Add", ["1", "layer.bias"], {})],
+    "matmul_of_a_transpose": ([3, 6],
+                              [("Transpose", ["layer.weight"], {"perm": [1, 0]}), ("MatMul", ["x", "0"], {}),
+                               ("Add", ["1", "layer.bias"], {})],
                               {"layer.weight": (5, 6), "layer.bias": (5,)}, [], 2),
-    "used_twice": ([3, 6], [("MatMul", ["x", "layer.weight"], {}), ("Tanh", ["0"], {}), ("MatMul", ["1", "layer.weight"], {})], {"layer.weight": (6, 6)}, ["layer"], 2),
-    "conv": ([3, 8, 7], [("Conv", ["x", "layer.weight", "layer.bias"], {"strides": [2, 1], "pads": [1, 0, 2, 1], "dilations": [1, 2]})],
+    "used_twice": ([3, 6], [("MatMul", ["x", "layer.weight"], {}), ("Tanh", ["0"], {}), ("MatMul", ["1",
+        "layer.weight"], {})], {"layer.weight": (6, 6)}, ["layer"], 2),
+    "conv": ([3, 8, 7], [("Conv", ["x", "layer.weight", "layer.bias"], {"strides": [2, 1], "pads": [1, 0, 2, 1],
+        "dilations": [1, 2]})],
              {"layer.weight": (4, 3, 3, 2), "layer.bias": (4,)}, [], 2),
     "conv_of_a_line": ([3, 9], [("Conv", ["x", "layer.weight"], {"pads": [1, 1]})], {"layer.weight": (4, 3, 3)}, [], 2),
-    "conv_in_same_size": ([3, 8, 8], [("Conv", ["x", "layer.weight"], {"auto_pad": "SAME_UPPER", "strides": [2, 2]})], {"layer.weight": (4, 3, 3, 3)}, [], 2),
+    "conv_in_same_size": ([3, 8, 8], [("Conv", ["x", "layer.weight"], {"auto_pad": "SAME_UPPER", "strides": [2, 2]})],
+                          {"layer.weight": (4, 3, 3, 3)}, [], 2),
 }
 
 
 def write_model(path, sample, nodes, weights, random, half):
     element, tensor_type = (np.float16, TensorProto.FLOAT16) if half else (np.float32, TensorProto.FLOAT)
-    made = [helper.make_node(op, ["n" + i if i.isdigit() else i for i in inputs], [f"n{n}"], name=f"/layer/{op}_{n}", **attributes)
+    made = [helper.make_node(op, ["n" + i if i.isdigit() else i for i in inputs], [f"n{n}"], name=f"/layer/{op}_{n}",
+                             **attributes)
             for n, (op, inputs, attributes) in enumerate(nodes)]
-    made += [helper.make_node("Flatten", [f"n{len(nodes) - 1}"], ["flat"]), helper.make_node("Gemm", ["flat", "head.weight"], ["y"], name="/head/Gemm", transB=1)]
+    made += [helper.make_node("Flatten", [f"n{len(nodes) - 1}"], ["flat"]),
+             helper.make_node("Gemm", ["flat", "head.weight"], ["y"], name="/head/Gemm", transB=1)]
     values = {name: random.normal(0, 0.4, shape).astype(element) for name, shape in weights.items()}
-    probe = helper.make_graph(made[:-1], "probe", [helper.make_tensor_value_info("x", tensor_type, [1, *sample])], [helper.make_tensor_value_info("flat", tensor_type, None)],
+    probe = helper.make_graph(made[:-1], "probe", [helper.make_tensor_value_info("x", tensor_type, [1, *sample])],
+                              [helper.make_tensor_value_info("flat", tensor_type, None)],
                               [numpy_helper.from_array(v, k) for k, v in values.items()])
     opset = dict(opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    flat = onnxruntime.InferenceSession(helper.make_model(probe, **opset).SerializeToString(), providers=["CPUExecutionProvider"])
+    flat = onnxruntime.InferenceSession(helper.make_model(probe, **opset).SerializeToString(),
+                                        providers=["CPUExecutionProvider"])
     width = flat.run(None, {"x": np.zeros([1, *sample], element)})[0].shape[1]
     values["head.weight"] = random.normal(0, 0.3, (3, width)).astype(element)
-    graph = helper.make_graph(made, "net", [helper.make_tensor_value_info("x", tensor_type, [BATCH, *sample])], [helper.make_tensor_value_info("y", tensor_type, [BATCH, 3])],
+    graph = helper.make_graph(made, "net", [helper.make_tensor_value_info("x", tensor_type, [BATCH, *sample])],
+                              [helper.make_tensor_value_info("y", tensor_type, [BATCH, 3])],
                               [numpy_helper.from_array(v, k) for k, v in values.items()])
     onnx.save(helper.make_model(graph, **opset), str(path))
 
@@ -60,7 +74,8 @@ def train(api, path, rank, x, target):
     trainer = api.make("trainer", "epl_trainer_create", api.engine)
     for key, value in {"optimizer": "adamw", "optimizer.lr": "0.03"}.items():
         api.call("epl_trainer_set", trainer, epl_api.text(key), epl_api.text(value))
-    api.call("epl_trainer_add_adapter", trainer, epl_api.text("layer"), c.byref(AdapterOptions(c.sizeof(AdapterOptions), rank, ALPHA, 0)))
+    api.call("epl_trainer_add_adapter", trainer, epl_api.text("layer"),
+             c.byref(AdapterOptions(c.sizeof(AdapterOptions), rank, ALPHA, 0)))
     session = api.session(api.plan(api.model(path), trainer))
     losses = [api.step(session, [x, target]) for _ in range(STEPS)]
     assert losses[-1] < 0.9 * losses[0], f"nothing was learnt: {losses[0]} to {losses[-1]}"
@@ -68,7 +83,8 @@ def train(api, path, rank, x, target):
 
 
 def run(model, x):
-    return onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, {"x": x})[0].astype(np.float64)
+    return onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"]).run(None,
+        {"x": x})[0].astype(np.float64)
 
 
 def initializers(model):
@@ -98,7 +114,8 @@ def check(api, case, half, scratch):
     wanted = initializers(base)
     for name, value in initializers(trained).items():
         tolerance = (1e-3 if half else 1e-6) if name == "layer.weight" else 0
-        assert value.dtype == wanted[name].dtype and np.abs(value.astype(np.float64) - wanted[name]).max() <= tolerance, f"{name} differs"
+        assert value.dtype == wanted[name].dtype, name
+        assert np.abs(value.astype(np.float64) - wanted[name]).max() <= tolerance, f"{name} differs"
     ours, merged = run(trained, x), run(base, x)
     beside = api.predict(session, [x], 1)[0].astype(np.float64)
     moved, tolerance = np.abs(ours - before).max(), 2e-2 if half else 2e-5

@@ -1,5 +1,6 @@
-"""What the pages say to type works: every command of README.md's and docs/training.md's shell blocks runs in a clean folder, beside files with the
-names that the pages give them. Only what takes long is made smaller, and what needs a model of one's own is left to tests of its own.
+"""What the pages say to type works: every command of README.md's and docs/training.md's shell blocks runs in a clean
+folder, beside files with the names that the pages give them. Only what takes long is made smaller, and what needs a
+model of one's own is left to tests of its own.
 
 Prints `N passed, N failed` as its last line.
 """
@@ -36,7 +37,8 @@ def commands(page):
             if not line.startswith("epl ") or any(other in line for other in OTHERS):
                 continue
             line = re.sub(r"--steps (\d+)", lambda m: f"--steps {int(m[1]) // 100}", line)
-            line = re.sub(r"--epochs (\d+)", "--epochs 2", line).replace("--layers 4 --width 256 --heads 8", "--layers 1 --width 16 --heads 2")
+            line = re.sub(r"--epochs (\d+)", "--epochs 2", line).replace("--layers 4 --width 256 --heads 8",
+                "--layers 1 --width 16 --heads 2")
             yield shlex.split(line, comments=True)[1:]
 
 
@@ -44,7 +46,9 @@ def write_files(folder):
     rng = np.random.default_rng(0)
     table = re.search(r"awk '.*?' >iris.csv", (ROOT / "docs/training.md").read_text(), re.S)
     subprocess.run(table[0], shell=True, check=True, cwd=folder)
-    (folder / "table.csv").write_text("\n".join(["a,b,c,d,kind", *(",".join(map(str, [*rng.random(4).round(3), i % 3])) for i in range(60))]) + "\n")
+    (folder / "table.csv").write_text("\n".join(["a,b,c,d,kind",
+                                                 *(",".join(map(str, [*rng.random(4).round(3), i % 3]))
+                                                   for i in range(60))]) + "\n")
     (folder / "book.txt").write_text("".join(f"{i}: the quick brown fox jumps over the lazy dog\n" for i in range(400)))
     images, labels = rng.random((40, 64)).astype(np.float32), rng.integers(0, 10, 40)
     # As the page writes them.
@@ -59,17 +63,22 @@ def write_files(folder):
     np.save("v.npy", images[:20])
     np.save("w.npy", labels[:20])
     for name in ("train", "test", "rows"):
-        save_file({"x": rng.random((30, 4)).astype(np.float32), "target": rng.integers(0, 3, 30)}, f"{name}.safetensors")
-    save_file({"x": rng.random((30, 4)).astype(np.float32), "target": rng.integers(0, 2, (30, 3)).astype(np.float32)}, "tags.safetensors")
+        save_file({"x": rng.random((30, 4)).astype(np.float32), "target": rng.integers(0, 3, 30)},
+                  f"{name}.safetensors")
+    save_file({"x": rng.random((30, 4)).astype(np.float32), "target": rng.integers(0, 2, (30, 3)).astype(np.float32)},
+              "tags.safetensors")
     for kind in ("daisy", "rose"):
         (folder / "flowers" / kind).mkdir(parents=True)
         for i in range(8):
             write_png(folder / "flowers" / kind / f"{i}.png", rng.integers(0, 256, (70, 80, 3), dtype=np.uint8))
     for name, sizes in (("digits", "64,16,10"), ("mlp", "4,8,3"), ("clf", "4,8,3"), ("tags", "4,8,3")):
-        subprocess.run([EPL, "template", "mlp", "--sizes", sizes, "--out", name + ".onnx"], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run([EPL, "template", "mlp", "--sizes", sizes, "--out", name + ".onnx"], check=True,
+                       stdout=subprocess.DEVNULL)
     weight = numpy_helper.from_array((rng.standard_normal((3 * 64 * 64, 2)) / 200).astype(np.float32), "head.weight")
-    graph = helper.make_graph([helper.make_node("Flatten", ["x"], ["flat"]), helper.make_node("MatMul", ["flat", "head.weight"], ["y"])], "net",
-                              [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 3, 64, 64])], [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", 2])], [weight])
+    graph = helper.make_graph([helper.make_node("Flatten", ["x"], ["flat"]),
+                               helper.make_node("MatMul", ["flat", "head.weight"], ["y"])], "net",
+                              [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 3, 64, 64])],
+                              [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", 2])], [weight])
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), "net.onnx")
 
 

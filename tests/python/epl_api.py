@@ -50,7 +50,8 @@ class PlanOptions(c.Structure):
 
 def library():
     path = os.environ.get("EPL_LIBRARY") or next(
-        (str(p) for p in (TOP / "build" / preset / "lib" / "libepl.so" for preset in ("release-tests", "release")) if p.exists()), None)
+        (str(p) for p in (TOP / "build" / preset / "lib" / "libepl.so" for preset in ("release-tests", "release"))
+         if p.exists()), None)
     if path is None:
         raise EplError("there is no build/release-tests/lib/libepl.so; build it first")
     lib = c.CDLL(path)
@@ -186,7 +187,8 @@ class Api:
         tensors = [self.tensor(a) for a in arrays]
         pointers = (c.c_void_p * len(tensors))(*[t.pointer for t in tensors])
         results = (c.c_void_p * outputs)()
-        self.call("epl_session_predict", session, pointers, c.c_size_t(len(tensors)), None, results, c.c_size_t(outputs))
+        self.call("epl_session_predict", session, pointers, c.c_size_t(len(tensors)), None, results,
+                  c.c_size_t(outputs))
         handles = [Handle(self, "tensor") for _ in range(outputs)]
         for handle, pointer in zip(handles, results):
             handle.pointer = c.c_void_p(pointer)

@@ -1,6 +1,6 @@
-"""What training writes back is the model that was trained: each case is trained for some steps through the C API, exported, and
-the file is run by onnxruntime; its outputs must equal our own `predict`. Exported for training, everything but the weights must be
-unchanged.
+"""What training writes back is the model that was trained: each case is trained for some steps through the C API,
+exported, and the file is run by onnxruntime; its outputs must equal our own `predict`. Exported for training,
+everything but the weights must be unchanged.
 
 Prints `N passed, N failed, N skipped` as its last line.
 """
@@ -29,7 +29,8 @@ def settings_of(api, reference):
     for key in optimizer["options"]:
         value = reference.get(key)
         if value is not None:
-            settings[f"optimizer.{key}"] = ",".join(map(json.dumps, value)) if isinstance(value, list) else json.dumps(value)
+            settings[f"optimizer.{key}"] = ",".join(map(json.dumps, value)) if isinstance(value,
+                list) else json.dumps(value)
     if "ignore_index" in reference:
         settings["loss.ignore_index"] = reference["ignore_index"]
     return settings

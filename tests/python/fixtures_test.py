@@ -1,7 +1,8 @@
-"""The committed ONNX fixtures are what they claim: valid, and, for training cases, of the loss their reference starts from.
+"""The committed ONNX fixtures are what they claim: valid, and, for training cases, of the loss their reference starts
+from.
 
-An independent implementation (onnxruntime, numpy in float64 for the loss) computes the first loss of every case here and
-of those in ../shared/cases where they are. Prints `N passed, N failed, N skipped` as its last line.
+An independent implementation (onnxruntime, numpy in float64 for the loss) computes the first loss of every case here
+and of those in ../shared/cases where they are. Prints `N passed, N failed, N skipped` as its last line.
 """
 import json
 import pathlib

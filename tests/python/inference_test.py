@@ -1,5 +1,6 @@
-"""A trained file predicts: models with batch norm and dropout, as both exporters of PyTorch leave them in a file for training, are
-trained through the C API and run by onnxruntime, with and without its optimisations, in a batch and one sample at a time.
+"""A trained file predicts: models with batch norm and dropout, as both exporters of PyTorch leave them in a file for
+training, are trained through the C API and run by onnxruntime, with and without its optimisations, in a batch and one
+sample at a time.
 
 Prints `N passed, N failed, N skipped` as its last line.
 """
@@ -52,7 +53,8 @@ def run(path, level, x):
     session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     outputs = [o.name for o in session.get_outputs()]
     assert outputs == ["logits"], f"outputs are {outputs}"
-    return session.run(None, {"x": x})[0], np.concatenate([session.run(None, {"x": x[i:i + 1]})[0] for i in range(len(x))])
+    return session.run(None, {"x": x})[0], np.concatenate([session.run(None, {"x": x[i:i + 1]})[0]
+                                                           for i in range(len(x))])
 
 
 def check(api, fixture, scratch):
@@ -68,7 +70,8 @@ def check(api, fixture, scratch):
 
     own = api.predict(session, [rows["x"]], len(api.ports(plan, PREDICT, OUTPUT)))[0]
     loss = api.evaluate(session, [rows[n] for n in names])
-    for level in (onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL, onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL):
+    for level in (onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL,
+                  onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL):
         together, one_by_one = run(trained, level, rows["x"])
         assert np.abs(together - one_by_one).max() <= 1e-5, f"{level}: a sample alone differs by {np.abs(together - one_by_one).max():.1e}"
         assert np.abs(together - own).max() <= 2e-5, f"{level}: onnxruntime differs from predict by {np.abs(together - own).max():.1e}"
@@ -81,7 +84,8 @@ def check(api, fixture, scratch):
     assert describe(trained)["ready_for_inference"] and describe(trained)["training_parts"] == ""
     for path in (fixture, to_train):
         parts = describe(path)["training_parts"]
-        wanted = {"batch_norm_dynamo": ""}.get(fixture.stem, "2 BatchNormalization in training mode" if "norm" in fixture.stem else "2 Dropout in training mode")
+        wanted = {"batch_norm_dynamo": ""}.get(fixture.stem, "2 BatchNormalization in training mode"
+                                               if "norm" in fixture.stem else "2 Dropout in training mode")
         assert parts == wanted, f"{path.name}: \"{parts}\""
 
 

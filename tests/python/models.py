@@ -1,4 +1,5 @@
-"""Tiny models with random weights, as PyTorch users write them: the sources of the exported fixtures and training cases.
+"""Tiny models with random weights, as PyTorch users write them: the sources of the exported fixtures and training
+cases.
 
 Nothing is downloaded: the transformers classes are built from configurations. Hidden sizes are odd on purpose where the
 architecture allows it, so that a kernel which only fits powers of two is found out.
@@ -40,7 +41,8 @@ class MlpWithLoss(nn.Module):
 
 
 class Scorer(nn.Module):
-    """One logit, with parameters that look like constants: a scale at the top and a single number; x[batch, n] -> [batch, 1]."""
+    """One logit, with parameters that look like constants: a scale at the top and a single number; x[batch, n] ->
+    [batch, 1]."""
 
     def __init__(self, width):
         super().__init__()
@@ -123,7 +125,8 @@ class Segmenter(nn.Module):
 
 
 class SharedNorm(nn.Module):
-    """One batch norm behind two convolutions, so that a step moves its statistics twice; x[b, 3, s, s] -> [b, classes]."""
+    """One batch norm behind two convolutions, so that a step moves its statistics twice; x[b, 3, s, s] -> [b,
+    classes]."""
 
     def __init__(self, width=6, classes=4):
         super().__init__()
@@ -151,8 +154,8 @@ class Tagger(nn.Module):
 
 
 class TimeMajor(nn.Module):
-    """Products, a norm and attention over [time, samples, ...]: samples are not the first dimension that gradients sum over, and attention
-    folds them into dimensions of which they are the minor part. x[b, t, f] -> [b, classes]."""
+    """Products, a norm and attention over [time, samples, ...]: samples are not the first dimension that gradients sum
+    over, and attention folds them into dimensions of which they are the minor part. x[b, t, f] -> [b, classes]."""
 
     def __init__(self, features, width, classes):
         super().__init__()
@@ -257,13 +260,15 @@ class Llama(nn.Module):
         for _ in range(layers):
             self.blocks.append(nn.ModuleDict({
                 "norm1": RmsNorm(width), "norm2": RmsNorm(width),
-                "q": nn.Linear(width, heads * self.dim, bias=False), "k": nn.Linear(width, kv_heads * self.dim, bias=False),
+                "q": nn.Linear(width, heads * self.dim, bias=False),
+                "k": nn.Linear(width, kv_heads * self.dim, bias=False),
                 "v": nn.Linear(width, kv_heads * self.dim, bias=False), "o": nn.Linear(width, width, bias=False),
                 "gate": nn.Linear(width, inner, bias=False), "up": nn.Linear(width, inner, bias=False),
                 "down": nn.Linear(inner, width, bias=False)}))
         self.norm = RmsNorm(width)
         self.head = nn.Linear(width, vocab, bias=False)
-        angles = torch.outer(torch.arange(context).float(), 1.0 / (100.0 ** (torch.arange(0, self.dim, 2).float() / self.dim)))
+        angles = torch.outer(torch.arange(context).float(),
+                             1.0 / (100.0 ** (torch.arange(0, self.dim, 2).float() / self.dim)))
         self.register_buffer("cos", torch.cat([angles, angles], -1).cos())
         self.register_buffer("sin", torch.cat([angles, angles], -1).sin())
         self.register_buffer("mask", torch.full((context, context), float("-inf")).triu(1))
@@ -347,7 +352,8 @@ def vit(attention, **sizes):
 
 
 def randomise(model, seed):
-    """Weights of trained-like size everywhere, biases and norms included, so that no gradient or norm is zero by chance."""
+    """Weights of trained-like size everywhere, biases and norms included, so that no gradient or norm is zero by
+    chance."""
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in model.parameters():

@@ -1,13 +1,13 @@
-"""The official ONNX node tests as two scoreboards: the ops' own meaning (the program `onnx_node_tests`), and the C API's `predict`
-with the kernels that it chooses.
+"""The official ONNX node tests as two scoreboards: the ops' own meaning (the program `onnx_node_tests`), and the C
+API's `predict` with the kernels that it chooses.
 
     python tests/python/node_test.py [--list] [NAME...]     with names: those alone, through `predict`
 
-A test passes, fails (a wrong answer, a crash, or an error that is not "unsupported"), or is not supported, with the engine's reason. Node tests pass
-shapes and axes as inputs; an engine with fixed memory needs them as constants, so where the file as it is
-is not supported, its int64 inputs of at most one dimension become initialisers and it is tried again.
-None may fail, and the numbers that pass may only rise: node_floors.txt holds the last ones. Tolerances are those of
-tests/onnx/generate_node_tests.py.
+A test passes, fails (a wrong answer, a crash, or an error that is not "unsupported"), or is not supported, with the
+engine's reason. Node tests pass shapes and axes as inputs; an engine with fixed memory needs them as constants, so
+where the file as it is is not supported, its int64 inputs of at most one dimension become initialisers and it is tried
+again. None may fail, and the numbers that pass may only rise: node_floors.txt holds the last ones. Tolerances are those
+of tests/onnx/generate_node_tests.py.
 Prints `N passed, N failed, N skipped` of `predict`, and of the other board what fails, as its last line.
 """
 import collections
@@ -45,7 +45,8 @@ def collect():
 
 
 def plain(value):
-    """A numpy array of what the test suite keeps as array, scalar or TensorProto; sequences and the like as they are."""
+    """A numpy array of what the test suite keeps as array, scalar or TensorProto; sequences and the like as they
+    are."""
     if isinstance(value, onnx.TensorProto):
         return numpy_helper.to_array(value)
     return np.asarray(value) if isinstance(value, np.generic) else value
@@ -163,7 +164,8 @@ def reference_board():
     if not REFERENCE.exists():
         return None
     with tempfile.TemporaryDirectory() as folder:
-        subprocess.run([sys.executable, GENERATOR, folder], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        subprocess.run([sys.executable, GENERATOR, folder], check=True, stdout=subprocess.DEVNULL,
+                       stderr=subprocess.DEVNULL)
         run = subprocess.run([REFERENCE, folder, "--failed"], capture_output=True, text=True)
     lines = run.stdout.splitlines()
     counts = re.fullmatch(r"(\d+) passed, (\d+) failed, (\d+) not supported", lines[-1] if lines else "")
@@ -201,7 +203,8 @@ def main():
     for name, (result, reason) in sorted(results.items()):
         if result == "failed" or "--list" in sys.argv:
             print(f"{result.upper()} {name}: {reason[:300]}")
-    reasons = collections.Counter(reason.split(":")[-1].strip()[:90] for result, reason in results.values() if result == "skipped")
+    reasons = collections.Counter(reason.split(":")[-1].strip()[:90] for result, reason in results.values()
+                                  if result == "skipped")
     for reason, n in reasons.most_common(40):
         print(f"SKIP: {n:4d} {reason}")
     failed, skipped = count["failed"] + below_floor("predict", count["passed"]), count["skipped"]

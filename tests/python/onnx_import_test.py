@@ -1,5 +1,5 @@
-"""What is committed for the ONNX importer against the onnx package: our table of field numbers is the official schema's, and the
-models are what generate_data.py writes. (The official node tests are node_test.py.)
+"""What is committed for the ONNX importer against the onnx package: our table of field numbers is the official
+schema's, and the models are what generate_data.py writes. (The official node tests are node_test.py.)
 
 Prints `N passed, N failed, N skipped` as its last line.
 """

@@ -1,4 +1,5 @@
-"""The models that `epl template` writes are what they claim: valid, of the right function, and with PyTorch's initial weights.
+"""The models that `epl template` writes are what they claim: valid, of the right function, and with PyTorch's initial
+weights.
 
 onnx checks the file, onnxruntime runs it, and PyTorch-like formulas in numpy say what GPT-2 and the MLP compute. Prints
 `N passed, N failed, N skipped` as its last line.
@@ -61,7 +62,8 @@ def gpt2(w, ids, layers, heads):
 
 def check_gpt2(folder, sequence, length):
     layers, width, heads = 3, 60, 5
-    model, w, path = write(folder, "gpt2", layers=layers, width=width, heads=heads, context=24, vocab=101, sequence=sequence, seed=7)
+    model, w, path = write(folder, "gpt2", layers=layers, width=width, heads=heads, context=24, vocab=101,
+                           sequence=sequence, seed=7)
     rng = np.random.default_rng(0)
     ids = rng.integers(0, 101, (2, length))
     np.testing.assert_allclose(run(path, input_ids=ids), gpt2(w, ids, layers, heads), atol=2e-5)
@@ -72,7 +74,8 @@ def check_gpt2(folder, sequence, length):
             continue
         expected = 0.02 / math.sqrt(2 * layers) if name.endswith("c_proj.weight") else 0.02
         n = value.size
-        assert abs(value.std() / expected - 1) < 5 / math.sqrt(2 * n), f"{name}: deviation {value.std()}, not {expected}"
+        close = abs(value.std() / expected - 1) < 5 / math.sqrt(2 * n)
+        assert close, f"{name}: deviation {value.std()}, not {expected}"
         assert abs(value.mean()) < 5 * expected / math.sqrt(n), f"{name}: mean {value.mean()}"
         assert abs((value ** 4).mean() / expected ** 4 - 3) < 5 * math.sqrt(96 / n) + 0.05, f"{name} is not normal"
     shared = {v.tobytes() for v in w.values() if v.ndim == 2}
@@ -106,7 +109,8 @@ def check_errors(folder):
     for words, message in ((["gpt2", "--width", "10"], "no multiple"), (["gpt2", "--layers", "0"], "layers"),
                            (["mlp", "--sizes", "[3]"], "sizes"), (["mlp", "--activation", "sine"], "sine"),
                            (["gpt3"], "gpt3"), (["gpt2", "--depth", "3"], "depth")):
-        done = subprocess.run([EPL, "template", *words, "--out", pathlib.Path(folder) / "no.onnx"], capture_output=True, text=True)
+        done = subprocess.run([EPL, "template", *words, "--out", pathlib.Path(folder) / "no.onnx"], capture_output=True,
+                              text=True)
         assert done.returncode != 0 and message in done.stderr, f"{words}: {done.stderr}"
         assert not list(pathlib.Path(folder).iterdir()), f"{words} left a file"
 

@@ -27,10 +27,13 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
         (folder / "book.txt").write_text("the quick brown fox jumps over the lazy dog\n" * 100)
-        subprocess.run([EPL, "template", "gpt2", "--layers", "1", "--width", "16", "--heads", "2", "--context", "8", "--vocab", "256", "--out", "m.onnx"],
+        subprocess.run([EPL, "template", "gpt2", "--layers", "1", "--width", "16", "--heads", "2", "--context", "8",
+                        "--vocab", "256", "--out", "m.onnx"],
                        cwd=folder, check=True, stdout=subprocess.DEVNULL)
-        lines = subprocess.run([EPL, "train", "m.onnx", "--text", "book.txt", "--batch", "4", "--steps", "12", "--clip", "1", "--schedule", "cosine", "--evaluate-every", "6",
-                                "--sample-bytes", "0", "--out", "run", "--tensorboard", "--json"], cwd=folder, check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()
+        lines = subprocess.run([EPL, "train", "m.onnx", "--text", "book.txt", "--batch", "4", "--steps", "12", "--clip",
+                                "1", "--schedule", "cosine", "--evaluate-every", "6",
+                                "--sample-bytes", "0", "--out", "run", "--tensorboard", "--json"], cwd=folder,
+                                check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()
         events = [json.loads(line) for line in lines]
         board = EventAccumulator(str(folder / "run"))
         board.Reload()
@@ -38,11 +41,13 @@ def main():
         for field in ("loss", "learning_rate", "gradient_norm", "epoch"):
             said = [(e["step"], e[field]) for e in events if e["event"] == "step"]
             read = [(s.step, s.value) for s in board.Scalars("train/" + field)] if "train/" + field in tags else []
-            expect(f"train/{field}: every step, its number", len(said) == 12 and [s for s, _ in said] == [s for s, _ in read]
+            expect(f"train/{field}: every step, its number", len(said) == 12
+                   and [s for s, _ in said] == [s for s, _ in read]
                    and all(np.float32(a) == np.float32(b) for (_, a), (_, b) in zip(said, read)))
         held_out = [s.value for s in board.Scalars("validation/loss")] if "validation/loss" in tags else []
         said = [e["loss"] for e in events if e["event"] == "evaluation"]
-        expect("validation/loss: as often as it was measured", len(said) == 2 and [np.float32(v) for v in said] == [np.float32(v) for v in held_out])
+        expect("validation/loss: as often as it was measured", len(said) == 2
+               and [np.float32(v) for v in said] == [np.float32(v) for v in held_out])
         stamps = [s.wall_time for s in board.Scalars("train/loss")]
         expect("wall times rise", stamps == sorted(stamps) and stamps[0] > 1.5e9)
     print(f"{passed} passed, {failed} failed")

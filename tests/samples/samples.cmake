@@ -17,9 +17,11 @@ endforeach()
 function(epl_language_sample language tool)
   find_program(EPL_SAMPLE_${language} ${tool})
   add_test(NAME samples.${language}
-    COMMAND sh ${PROJECT_SOURCE_DIR}/tests/samples/${language}.sh ${PROJECT_SOURCE_DIR} $<TARGET_FILE_DIR:epl> ${SAMPLES_OUT}/${language})
+    COMMAND sh ${PROJECT_SOURCE_DIR}/tests/samples/${language}.sh ${PROJECT_SOURCE_DIR}
+    $<TARGET_FILE_DIR:epl> ${SAMPLES_OUT}/${language})
   # A sanitized library cannot be loaded by a program that is not sanitized itself.
-  set_tests_properties(samples.${language} PROPERTIES LABELS "samples;only_release" SKIP_REGULAR_EXPRESSION "SKIP: " TIMEOUT 600)
+  set_tests_properties(samples.${language} PROPERTIES LABELS "samples;only_release" SKIP_REGULAR_EXPRESSION "SKIP: "
+    TIMEOUT 600)
 endfunction()
 epl_language_sample(go go)
 epl_language_sample(rust rustc)
@@ -27,5 +29,7 @@ epl_language_sample(java javac)
 
 # A sample in shell and Python that installs a model of 90 MB is run where that is there already.
 add_test(NAME samples.03_finetune
-  COMMAND sh ${PROJECT_SOURCE_DIR}/tests/samples/finetune.sh ${PROJECT_SOURCE_DIR} $<TARGET_FILE:epl_tool> ${SAMPLES_OUT}/finetune)
-set_tests_properties(samples.03_finetune PROPERTIES LABELS "samples;only_release" SKIP_REGULAR_EXPRESSION "SKIP: " TIMEOUT 600)
+  COMMAND sh ${PROJECT_SOURCE_DIR}/tests/samples/finetune.sh ${PROJECT_SOURCE_DIR}
+  $<TARGET_FILE:epl_tool> ${SAMPLES_OUT}/finetune)
+set_tests_properties(samples.03_finetune PROPERTIES LABELS "samples;only_release" SKIP_REGULAR_EXPRESSION "SKIP: "
+  TIMEOUT 600)

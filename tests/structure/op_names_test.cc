@@ -36,6 +36,7 @@ const std::map<std::string, Exception>& exceptions() {
       {"core/program/reshard.cc",
        {{"accumulate", "all_gather", "all_reduce", "batch_slice", "reduce_scatter"},
         "rows of transfers, which it chooses"}},
+      {"core/program/uploads.cc", {{"upload"}, "a row of transfers, which it places"}},
       {"core/strategy/plan_text.cc", {reductions, "reductions of a sharding"}},
       {"core/strategy/strategy.cc", {reductions, "the words of a key"}},
       {"core/train/metrics/top_k.cc", {{"top_k"}, "a metric"}},

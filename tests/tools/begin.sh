@@ -1,5 +1,5 @@
-# What the scripts of this folder begin with: sourced as `. "$(dirname "$0")/begin.sh"` by a script that is run with EPL and OUT. It stands in OUT,
-# which is new, and ends with `exit $failed`.
+# What the scripts of this folder begin with: sourced as `. "$(dirname "$0")/begin.sh"` by a script that is run with EPL
+# and OUT. It stands in OUT, which is new, and ends with `exit $failed`.
 set -u
 epl=$1 out=$2 source=$(cd "$(dirname "$0")/../.." && pwd)
 rm -rf "$out" && mkdir -p "$out" && cd "$out" || exit 1

@@ -7,7 +7,8 @@ while [ $i -lt 400 ]; do echo "line $i: the quick brown fox jumps over the lazy 
 { echo "words,more"; head -n 3 text.txt | sed 's/$/,1/'; } >text.csv
 
 expect 0 "gpt2" "$epl" template
-expect 0 "wrote model.onnx" "$epl" template gpt2 --layers 1 --width 32 --heads 2 --context 16 --vocab 256 --seed 3 --out model.onnx
+expect 0 "wrote model.onnx" "$epl" template gpt2 --layers 1 --width 32 --heads 2 --context 16 --vocab 256 --seed 3 \
+  --out model.onnx
 expect 0 "wrote mlp.onnx" "$epl" template mlp --sizes 6,10,3 --out mlp.onnx
 expect 0 "f32[10,6]" "$epl" inspect mlp.onnx
 expect 3 "did you mean" "$epl" template gpt2 --layer 1 --out x.onnx
@@ -18,14 +19,17 @@ escapes=$source/tests/fuzz/corpus/onnx/escapes.onnx
 expect 0 'x\x1b[2J' "$epl" inspect "$escapes"
 expect 3 'bad\x1b[31m' "$epl" plan "$escapes" --batch 2 --loss mse
 for command in inspect plan; do
-  if "$epl" $command "$escapes" 2>&1 | grep -q "$(printf '\033')"; then echo "FAILED: $command prints an escape"; failed=1; fi
+  if "$epl" $command "$escapes" 2>&1 | grep -q "$(printf '\033')"; then echo "FAILED: $command prints an escape"; \
+    failed=1; fi
 done
 # What inspect finds in a file is repeated where it matters: before a run, and for programs.
 frozen=$source/tests/onnx/inference/batch_norm_dynamo.onnx
 pictures="$source/tests/data/files/images"
-if [ -e "$(dirname "$epl")/../lib/libepl_images.so" ]; then modes="--seed=0 --json"; else modes=""; fi   # the pack reads them
+if [ -e "$(dirname "$epl")/../lib/libepl_images.so" ]; then modes="--seed=0 --json"; else modes=""; fi \
+  # the pack reads them
 for json in $modes; do
-  case $("$epl" train "$frozen" --data "$pictures" --data-options '{"height": 6, "width": 6, "channels": 1}' --batch 2 --steps 1 $json --overwrite --out frozen 2>&1) in
+  case $("$epl" train "$frozen" --data "$pictures" --data-options '{"height": 6, "width": 6, "channels": 1}' --batch 2 \
+    --steps 1 $json --overwrite --out frozen 2>&1) in
     *"2 BatchNormalization node(s) are frozen"*) ;;
     *) echo "FAILED: train $json does not repeat what inspect finds"; failed=1 ;;
   esac
@@ -44,36 +48,45 @@ expect 3 "did you mean" "$epl" plan model.onnx --batch 4 --strategy '{"pipeline.
 expect 0 "not trained: 12 parameters, from " "$epl" plan model.onnx --batch 4 --freeze 'transformer.h.*'
 # A text that is shorter than a batch is still sampled from; a model that leaves the length open says which was taken.
 head -c 1200 text.txt >short.txt
-expect 0 "what the model writes after >>>" "$epl" train model.onnx --text short.txt --batch 16 --held-out 0.1 --steps 2 --sample-bytes 4 --out short
-expect 0 "wrote open.onnx" "$epl" template gpt2 --layers 1 --width 16 --heads 2 --context 48 --vocab 256 --sequence symbolic --out open.onnx
+expect 0 "what the model writes after >>>" "$epl" train model.onnx --text short.txt --batch 16 --held-out 0.1 --steps \
+  2 --sample-bytes 4 --out short
+expect 0 "wrote open.onnx" "$epl" template gpt2 --layers 1 --width 16 --heads 2 --context 48 --vocab 256 --sequence \
+  symbolic --out open.onnx
 expect 3 "64 were taken: --context N says otherwise" "$epl" train open.onnx --text text.txt --steps 2 --out open
 expect 2 "" "$epl" train model.onnx
 expect 2 "" "$epl" dance
 expect 3 "no optimizer" "$epl" train model.onnx --text text.txt --optimizer adamx --out run
 
 # A table, an optimizer of few options, and its checkpoint, from which the state tells the optimizer.
-{ echo "a,b,c,d,e,f,kind"; i=0; while [ $i -lt 40 ]; do echo "$((i % 7)),0.5,-1,$((i % 3)),2e-1,\"1\",$((i % 3))"; i=$((i + 1)); done; } >table.csv
+{ echo "a,b,c,d,e,f,kind"; i=0; while [ $i -lt 40 ]; do echo "$((i % 7)),0.5,-1,$((i % 3)),2e-1,\"1\",$((i % 3))"; \
+  i=$((i + 1)); done; } >table.csv
 expect 0 "40 samples" "$epl" inspect table.csv
-expect 0 "" "$epl" train mlp.onnx --data table.csv --data-options '{"classes": true}' --batch 10 --steps 6 --optimizer rmsprop --optimizer-option alpha=0.9 --out tabled
+expect 0 "" "$epl" train mlp.onnx --data table.csv --data-options '{"classes": true}' --batch 10 --steps 6 --optimizer \
+  rmsprop --optimizer-option alpha=0.9 --out tabled
 expect 0 "wrote tabled.onnx" "$epl" export mlp.onnx --checkpoint tabled/checkpoint --out tabled.onnx
 cmp -s tabled.onnx tabled/trained.onnx || fail "export of a table's training differs from what train wrote"
-expect 3 "did you mean" "$epl" train mlp.onnx --data table.csv --data-options '{"clases": true}' --batch 10 --steps 6 --overwrite --out tabled
+expect 3 "did you mean" "$epl" train mlp.onnx --data table.csv --data-options '{"clases": true}' --batch 10 --steps 6 \
+  --overwrite --out tabled
 expect 3 'column "words" holds texts' "$epl" inspect text.csv
 # The same without being told that integers are classes, and with their names.
-expect 0 "" "$epl" train mlp.onnx --data table.csv --batch 10 --steps 6 --optimizer rmsprop --optimizer-option alpha=0.9 --out untold
+expect 0 "" "$epl" train mlp.onnx --data table.csv --batch 10 --steps 6 --optimizer rmsprop --optimizer-option \
+  alpha=0.9 --out untold
 cmp -s untold/trained.onnx tabled/trained.onnx || fail "classes that were not told differ from those that were"
 sed 's/,0$/,red/; s/,1$/,green/; s/,2$/,blue/; s/^/7,/; 1s/^7,/id,/' table.csv | tr , '\t' >named.TSV
 expect 0 "3 classes, in this order: blue, green, red" "$epl" inspect named.TSV
-expect 0 "3 classes, in this order: blue, green, red" "$epl" train mlp.onnx --data named.TSV --data-options '{"ignore": "id"}' --batch 10 --steps 2 --out named
+expect 0 "3 classes, in this order: blue, green, red" "$epl" train mlp.onnx --data named.TSV --data-options \
+  '{"ignore": "id"}' --batch 10 --steps 2 --out named
 grep -q '"green"' named/data.json || fail "data.json does not name the classes"
 cp text.csv words.h5
 expect 3 "which is HDF5. EPL reads csv" "$epl" train mlp.onnx --data words.h5 --overwrite --out named
 mkfifo pipe.csv
 expect 3 "not a regular file" "$epl" inspect pipe.csv
-expect 3 "alpha" "$epl" train mlp.onnx --data table.csv --data-options '{"classes": true}' --steps 6 --optimizer sgd --optimizer-option alpha=0.9 --overwrite --out tabled
+expect 3 "alpha" "$epl" train mlp.onnx --data table.csv --data-options '{"classes": true}' --steps 6 --optimizer sgd \
+  --optimizer-option alpha=0.9 --overwrite --out tabled
 expect 2 "NAME=VALUE" "$epl" train mlp.onnx --data table.csv --steps 6 --optimizer-option alpha --overwrite --out tabled
 
-trainer() { exec "$epl" train model.onnx --text text.txt --batch 4 --seed 7 --optimizer adamw --lr 0.01 --schedule cosine --warmup 2 --clip 1 --steps 20 --sample-bytes 4 --json "$@"; }
+trainer() { exec "$epl" train model.onnx --text text.txt --batch 4 --seed 7 --optimizer adamw --lr 0.01 --schedule \
+  cosine --warmup 2 --clip 1 --steps 20 --sample-bytes 4 --json "$@"; }
 train() { (trainer "$@"); }
 train --out whole >whole.json || fail "training"
 for made in whole/trained.onnx whole/report.html whole/checkpoint/manifest.epl; do
@@ -85,15 +98,18 @@ grep -q '"event":"baselines"' whole.json || fail "no baselines"
 # Two threads and four micro-batches give the same bits.
 train --out turns --threads 2 --micro-batches 4 >turns.json || failed=1
 # A process that is killed after its tenth step's checkpoint, and another that goes on.
-trainer --out cut --checkpoint-every 10 >cut.json &   # exec: the child is the process that trains, not a shell around it
+trainer --out cut --checkpoint-every 10 >cut.json & \
+  # exec: the child is the process that trains, not a shell around it
 child=$!
 tries=0
-while [ ! -s cut/checkpoint/manifest.epl ] && [ $tries -lt 600 ] && kill -0 $child 2>/dev/null; do sleep 0.05; tries=$((tries + 1)); done
+while [ ! -s cut/checkpoint/manifest.epl ] && [ $tries -lt 600 ] &&
+  kill -0 $child 2>/dev/null; do sleep 0.05; tries=$((tries + 1)); done
 kill -9 $child 2>/dev/null
 wait $child 2>/dev/null
 train --out cut --resume cut/checkpoint >resumed.json || fail "resuming"
 for run in turns resumed; do
-  [ -n "$(hash_of whole.json)" ] && [ "$(hash_of whole.json)" = "$(hash_of $run.json)" ] || fail "weights of $run differ: $(hash_of whole.json) $(hash_of $run.json)"
+  [ -n "$(hash_of whole.json)" ] && [ "$(hash_of whole.json)" = "$(hash_of $run.json)" ] ||
+    fail "weights of $run differ: $(hash_of whole.json) $(hash_of $run.json)"
 done
 
 expect 0 "loss" "$epl" evaluate model.onnx --text text.txt --batch 4 --checkpoint whole/checkpoint
@@ -101,10 +117,13 @@ expect 0 "after 20 steps" "$epl" inspect whole/checkpoint
 expect 0 "wrote again.onnx" "$epl" export model.onnx --checkpoint whole/checkpoint --out again.onnx
 cmp -s again.onnx whole/trained.onnx || fail "export differs from what train wrote"
 expect 0 "wrote again.safetensors" "$epl" export model.onnx --checkpoint whole/checkpoint --out again.safetensors
-expect 0 "wrote on.onnx, to train on" "$epl" export model.onnx --checkpoint whole/checkpoint --out on.onnx --for-training
-expect 2 "holds weights alone" "$epl" export model.onnx --checkpoint whole/checkpoint --out on.safetensors --for-training
+expect 0 "wrote on.onnx, to train on" "$epl" export model.onnx --checkpoint whole/checkpoint --out on.onnx \
+  --for-training
+expect 2 "holds weights alone" "$epl" export model.onnx --checkpoint whole/checkpoint --out on.safetensors \
+  --for-training
 expect 0 "ready for inference" "$epl" inspect whole/trained.onnx
-expect 0 "for training: 2 BatchNormalization in training mode" "$epl" inspect "$source/tests/onnx/inference/batch_norm_legacy.onnx"
+expect 0 "for training: 2 BatchNormalization in training mode" "$epl" inspect \
+  "$source/tests/onnx/inference/batch_norm_legacy.onnx"
 expect 2 ".onnx or .safetensors" "$epl" export model.onnx --checkpoint whole/checkpoint --out again.bin
 printf 'x' | dd of=whole/checkpoint/manifest.epl bs=1 seek=20 conv=notrunc 2>/dev/null
 expect 3 "damaged checkpoint" "$epl" inspect whole/checkpoint

@@ -1,9 +1,10 @@
 #!/bin/sh
-# help.sh EPL OUT: what the command line says of itself, and that every option refuses a bad value in our words. The options
-# are those of the completion, so that none is forgotten.
+# help.sh EPL OUT: what the command line says of itself, and that every option refuses a bad value in our words. The
+# options are those of the completion, so that none is forgotten.
 . "$(dirname "$0")/begin.sh"
 "$epl" template mlp --sizes 4,8,2 --out m.onnx >/dev/null || exit 1
-{ echo "a,b,c,d,y"; i=0; while [ $i -lt 32 ]; do echo "$((i % 7)),$((i % 5)),-1,$((i % 3)),$((i % 2))"; i=$((i + 1)); done; } >t.csv
+{ echo "a,b,c,d,y"; i=0; while [ $i -lt 32 ]; do echo "$((i % 7)),$((i % 5)),-1,$((i % 3)),$((i % 2))"; i=$((i + 1)); \
+  done; } >t.csv
 "$epl" completion bash >bash.txt
 "$epl" man >man.txt
 
@@ -18,14 +19,17 @@ for command in $commands; do
   options=$(sed -n "s/^    $command) options='\(.*\)' ;;/\1/p" bash.txt)
   for option in $options; do
     grep -q -- "^  .*$option" $command.txt || fail "$command --help lacks $option"
-    grep -q -- "$(echo "$option" | sed 's/-/\\\\-/g')" man.txt || [ $option = --help ] || [ $option = -h ] || fail "the man page lacks $option of $command"
+    grep -q -- "$(echo "$option" | sed 's/-/\\\\-/g')" man.txt || [ $option = --help ] || [ $option = -h ] ||
+      fail "the man page lacks $option of $command"
   done
 done
 for text in help.txt $(for command in $commands; do echo $command.txt; done); do
-  awk -v f=$text 'length > 80 { print "FAILED: " f " is wider than 80 columns: " $0; bad = 1 } END { exit bad }' $text || failed=1
+  awk -v f=$text 'length > 80 { print "FAILED: " f " is wider than 80 columns: " $0; bad = 1 } END { exit bad }' $text \
+    || failed=1
 done
 # What a newcomer needs stands first, marked; the groups come in their order.
-[ "$(sed -n '/^[A-Z]/p' train.txt | sed 1,2d | tr '\n' ';')" = "Model and data;Loss;Optimizer and schedule;What is trained;Validation;Saving and resuming;Watching;Shapes and inputs;Machine;Other;Examples;" ] ||
+[ "$(sed -n '/^[A-Z]/p' train.txt | sed 1,2d | tr '\n' ';')" = \
+  "Model and data;Loss;Optimizer and schedule;What is trained;Validation;Saving and resuming;Watching;Shapes and inputs;Machine;Other;Examples;" ] ||
   fail "the groups of train --help: $(sed -n '/^[A-Z]/p' train.txt | tr '\n' ';')"
 grep -q '^Usage: epl train MODEL (--text FILE | --data PATH) \[OPTION ...\]$' train.txt || fail "the usage of train"
 grep -q 'start from (required)' train.txt || fail "what is required is not marked"
@@ -42,7 +46,8 @@ said() {
   code=$?
   [ $code -ge 2 ] && [ $code -le 5 ] || fail "$* ended with $code: $output"
   case $output in
-    *FLOAT*|*INT*|*POSITIVE*|*"in range"*|*"not in {"*|*Option*|*"does not exist"*|*"Could not"*|*xcludes*|*equired*|*rguments*|*"to use"*)
+    *FLOAT*|*INT*|*POSITIVE*|*"in range"*|*"not in {"*|*Option*|*"does not exist"*|*"Could not"*| \
+        *xcludes*|*equired*|*rguments*|*"to use"*)
       fail "$* says it in another's words: $output" ;;
     "epl: "*) ;;
     *) fail "$* says: $output" ;;
@@ -61,14 +66,16 @@ for command in train evaluate plan inspect export check completion; do
   for option in $(sed -n "s/^    $command) options='\(.*\)' ;;/\1/p" bash.txt); do
     line=$(grep -m1 -- "^  $option" $command.txt)
     case $option in -h|--help) continue ;; esac
-    case $option in --no-peel|--json|--overwrite|--for-training|--free-batch|--tensorboard|--kernels|--all|--layouts|--details)
+    case $option in --no-peel|--json|--overwrite|--for-training|--free-batch|--tensorboard| \
+        --kernels|--all|--layouts|--details)
       said "$epl" $command $base "$option=maybe"
       continue ;;
     esac
     said "$epl" $command $base "$option"          # its value is missing
     case $line in
       *" N "*|*" X "*) for value in nan -1e999 1e999 x '' 1,5; do said "$epl" $command $base "$option" "$value"; done ;;
-      *" FILE "*|*" FOLDER "*|*" PATH "*) case $option in --out|--report) ;; *) said "$epl" $command $base "$option" none/here; said "$epl" $command $base "$option" '' ;; esac ;;
+      *" FILE "*|*" FOLDER "*|*" PATH "*) case $option in --out|--report) ;; *) said "$epl" $command $base "$option" \
+        none/here; said "$epl" $command $base "$option" '' ;; esac ;;
     esac
   done
 done
@@ -91,7 +98,9 @@ said "$epl" trian
 said "$epl" help trian
 said "$epl" completion ksh
 said "$epl"
-case $("$epl" plan m.onnx --data t.csv --loss cross_entropy 2>&1) in *"did you mean softmax_cross_entropy? There are: "*.) ;; *) fail "the part of a name is not understood" ;; esac
+case $("$epl" plan m.onnx --data t.csv --loss cross_entropy 2>&1) in \
+  *"did you mean softmax_cross_entropy? There are: "*.) ;; *) fail "the part of a name is not understood" ;; esac
 case $("$epl" plan m.onnx --json=maybe 2>&1) in *"--json takes no value"*) ;; *) fail "a flag takes a value" ;; esac
-case $("$epl" train m.onnx t.csv 2>&1) in *'"t.csv" was not expected'*) ;; *) fail "a word too many is not named" ;; esac
+case $("$epl" train m.onnx t.csv 2>&1) in *'"t.csv" was not expected'*) ;; *) fail "a word too many is not named" ;; \
+  esac
 exit $failed

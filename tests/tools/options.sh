@@ -3,7 +3,8 @@
 # patterns that match nothing.
 . "$(dirname "$0")/begin.sh"
 "$epl" template mlp --sizes 4,8,2 --out m.onnx >/dev/null || exit 1
-{ echo "a,b,c,d,y"; i=0; while [ $i -lt 32 ]; do echo "$((i % 7)),$((i % 5)),-1,$((i % 3)),$((i % 2))"; i=$((i + 1)); done; } >t.csv
+{ echo "a,b,c,d,y"; i=0; while [ $i -lt 32 ]; do echo "$((i % 7)),$((i % 5)),-1,$((i % 3)),$((i % 2))"; i=$((i + 1)); \
+  done; } >t.csv
 
 # refused CODE WORDS OPTIONS...: training with these options is refused in these words, and makes no folder.
 refused() {
@@ -16,7 +17,8 @@ refused() {
   [ ${#output} -lt 400 ] || fail "$* says too much: $output"
   [ $code = 2 ] && [ -e run ] && fail "$* made a folder"
 }
-for option in --lr --eps --weight-decay --momentum --clip --final-ratio --held-out --checkpoint-minutes --temperature; do
+for option in --lr --eps --weight-decay --momentum --clip --final-ratio --held-out --checkpoint-minutes --temperature; \
+  do
   for value in nan inf -inf x 1e999 1,5; do refused 2 "is not a number" $option $value; done
 done
 refused 2 "is not a number" --lr ''
@@ -26,7 +28,8 @@ refused 2 "is not an integer" --seed 1e23
 refused 2 "beyond what an integer" --seed 99999999999999999999
 refused 2 "is not an integer" --batch 1.5
 for option in --batch --ranks --keep; do refused 2 "$option: 0 is not 1 or more" $option 0; done
-for option in --warmup --checkpoint-every --threads --micro-batches; do refused 2 "$option: -1 is negative" $option -1; done
+for option in --warmup --checkpoint-every --threads --micro-batches; do refused 2 "$option: -1 is negative" $option \
+  -1; done
 
 refused 2 "--final-ratio does nothing without --schedule" --final-ratio 0.5
 refused 2 "--resume-anyway does nothing without --resume" --resume-anyway data
@@ -44,5 +47,6 @@ refused 3 "\"typo.*\" matches no parameter" --freeze 'net.0.*' --freeze 'typo.*'
 refused 3 "\"net.0.bios\" matches no parameter; did you mean net.0.bias?" --no-decay '*.bias' --no-decay net.0.bios
 refused 3 "[ stands for itself" --freeze 'net.[0-1].*'
 
-output=$("$epl" evaluate m.onnx --data t.csv --data-options '{"classes": true}' --device sim 2>&1) && fail "evaluate on sim: $output"
+output=$("$epl" evaluate m.onnx --data t.csv --data-options '{"classes": true}' --device sim 2>&1) &&
+  fail "evaluate on sim: $output"
 exit $failed

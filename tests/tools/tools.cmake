@@ -1,26 +1,37 @@
 # The command line as a person uses it. The training cases through it are in tests/cases.
-add_test(NAME tools.command_line COMMAND sh ${PROJECT_SOURCE_DIR}/tests/tools/cli.sh $<TARGET_FILE:epl_tool> ${PROJECT_BINARY_DIR}/command_line)
+add_test(NAME tools.command_line COMMAND sh ${PROJECT_SOURCE_DIR}/tests/tools/cli.sh
+  $<TARGET_FILE:epl_tool> ${PROJECT_BINARY_DIR}/command_line)
 set_tests_properties(tools.command_line PROPERTIES LABELS tools TIMEOUT 900)
-add_test(NAME tools.saving COMMAND sh ${PROJECT_SOURCE_DIR}/tests/tools/saving.sh $<TARGET_FILE:epl_tool> ${PROJECT_BINARY_DIR}/saving)
+add_test(NAME tools.saving COMMAND sh ${PROJECT_SOURCE_DIR}/tests/tools/saving.sh
+  $<TARGET_FILE:epl_tool> ${PROJECT_BINARY_DIR}/saving)
 set_tests_properties(tools.saving PROPERTIES LABELS tools TIMEOUT 900)
-add_test(NAME tools.options COMMAND sh ${PROJECT_SOURCE_DIR}/tests/tools/options.sh $<TARGET_FILE:epl_tool> ${PROJECT_BINARY_DIR}/options)
+add_test(NAME tools.options COMMAND sh ${PROJECT_SOURCE_DIR}/tests/tools/options.sh
+  $<TARGET_FILE:epl_tool> ${PROJECT_BINARY_DIR}/options)
 set_tests_properties(tools.options PROPERTIES LABELS tools TIMEOUT 900)
-add_test(NAME tools.validation COMMAND sh ${PROJECT_SOURCE_DIR}/tests/tools/validation.sh $<TARGET_FILE:epl_tool> ${PROJECT_BINARY_DIR}/validation)
+add_test(NAME tools.validation COMMAND sh ${PROJECT_SOURCE_DIR}/tests/tools/validation.sh
+  $<TARGET_FILE:epl_tool> ${PROJECT_BINARY_DIR}/validation)
 set_tests_properties(tools.validation PROPERTIES LABELS tools TIMEOUT 900)
-add_test(NAME tools.adapters COMMAND sh ${PROJECT_SOURCE_DIR}/tests/tools/adapters.sh $<TARGET_FILE:epl_tool> ${PROJECT_BINARY_DIR}/adapters)
+add_test(NAME tools.adapters COMMAND sh ${PROJECT_SOURCE_DIR}/tests/tools/adapters.sh
+  $<TARGET_FILE:epl_tool> ${PROJECT_BINARY_DIR}/adapters)
 set_tests_properties(tools.adapters PROPERTIES LABELS tools TIMEOUT 300)
-add_test(NAME tools.meaning COMMAND sh ${PROJECT_SOURCE_DIR}/tests/tools/meaning.sh $<TARGET_FILE:epl_tool> ${PROJECT_BINARY_DIR}/meaning)
+add_test(NAME tools.meaning COMMAND sh ${PROJECT_SOURCE_DIR}/tests/tools/meaning.sh
+  $<TARGET_FILE:epl_tool> ${PROJECT_BINARY_DIR}/meaning)
 set_tests_properties(tools.meaning PROPERTIES LABELS tools TIMEOUT 300)
-add_test(NAME tools.help COMMAND sh ${PROJECT_SOURCE_DIR}/tests/tools/help.sh $<TARGET_FILE:epl_tool> ${PROJECT_BINARY_DIR}/help)
+add_test(NAME tools.help COMMAND sh ${PROJECT_SOURCE_DIR}/tests/tools/help.sh
+  $<TARGET_FILE:epl_tool> ${PROJECT_BINARY_DIR}/help)
 set_tests_properties(tools.help PROPERTIES LABELS "tools;only_release" TIMEOUT 900)
-add_test(NAME tools.exit_codes COMMAND sh ${PROJECT_SOURCE_DIR}/tests/tools/exit_codes.sh $<TARGET_FILE:epl_tool> ${PROJECT_BINARY_DIR}/exit_codes)
+add_test(NAME tools.exit_codes COMMAND sh ${PROJECT_SOURCE_DIR}/tests/tools/exit_codes.sh
+  $<TARGET_FILE:epl_tool> ${PROJECT_BINARY_DIR}/exit_codes)
 set_tests_properties(tools.exit_codes PROPERTIES LABELS "tools;only_release" TIMEOUT 300)
 
 # The report in a browser; the screenshots stay in the build folder.
 find_package(Python3 COMPONENTS Interpreter)
 if(Python3_FOUND)
-  add_test(NAME tools.report_in_a_browser COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/tools/browser.py $<TARGET_FILE:epl_tool> ${PROJECT_BINARY_DIR}/report)
-  set_tests_properties(tools.report_in_a_browser PROPERTIES LABELS "tools;only_release" SKIP_REGULAR_EXPRESSION "SKIP: " TIMEOUT 600)
+  add_test(NAME tools.report_in_a_browser COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/tools/browser.py
+    $<TARGET_FILE:epl_tool> ${PROJECT_BINARY_DIR}/report)
+  set_tests_properties(tools.report_in_a_browser PROPERTIES LABELS "tools;only_release" SKIP_REGULAR_EXPRESSION "SKIP: "
+    TIMEOUT 600)
 endif()
-add_test(NAME tools.binding COMMAND sh ${PROJECT_SOURCE_DIR}/tests/tools/binding.sh $<TARGET_FILE:epl_tool> ${PROJECT_BINARY_DIR}/command_line_binding)
+add_test(NAME tools.binding COMMAND sh ${PROJECT_SOURCE_DIR}/tests/tools/binding.sh
+  $<TARGET_FILE:epl_tool> ${PROJECT_BINARY_DIR}/command_line_binding)
 set_tests_properties(tools.binding PROPERTIES LABELS tools TIMEOUT 300)

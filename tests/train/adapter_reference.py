@@ -27,7 +27,8 @@ scale = ALPHA / RANK
 
 def forward(x):
     a, b = small["conv"]
-    h = F.relu(F.conv2d(x, wc, stride=2, padding=1) + scale * F.conv2d(F.conv2d(x, a, stride=2, padding=1), b)).reshape(BATCH, 27)
+    h = F.relu(F.conv2d(x, wc, stride=2, padding=1)
+               + scale * F.conv2d(F.conv2d(x, a, stride=2, padding=1), b)).reshape(BATCH, 27)
     a, b = small["first"]
     h = torch.tanh(h @ w1.T + scale * (h @ a.T) @ b.T + b1)
     a, b = small["last"]

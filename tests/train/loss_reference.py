@@ -1,4 +1,5 @@
-"""Prints the numbers that loss_test.cc compares with: PyTorch's losses with their options in float64, and their gradients.
+"""Prints the numbers that loss_test.cc compares with: PyTorch's losses with their options in float64, and their
+gradients.
 
     python tests/train/loss_reference.py          (torch 2.x)
 """
@@ -32,7 +33,8 @@ CASES = {
     "smoothed": ((6, 4), lambda x: F.cross_entropy(x, classes(6, 4), label_smoothing=0.2)),
     "weighted": ((6, 4), lambda x: F.cross_entropy(x, classes(6, 4), weight=WEIGHTS)),
     "both": ((6, 4), lambda x: F.cross_entropy(x, classes(6, 4), weight=WEIGHTS, label_smoothing=0.2)),
-    "both inside": ((6, 4, 3), lambda x: F.cross_entropy(x, classes(18, 4).reshape(6, 3), weight=WEIGHTS, label_smoothing=0.2)),
+    "both inside": ((6, 4, 3), lambda x: F.cross_entropy(x, classes(18, 4).reshape(6, 3), weight=WEIGHTS,
+                                                         label_smoothing=0.2)),
     "pos_weight": ((6, 4), lambda x: F.binary_cross_entropy_with_logits(x, TARGET, pos_weight=torch.tensor([3.0]))),
     "pos_weights": ((6, 4), lambda x: F.binary_cross_entropy_with_logits(x, TARGET, pos_weight=WEIGHTS)),
 }

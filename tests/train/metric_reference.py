@@ -27,8 +27,10 @@ def classes(count, size):
     kept = target != -100
     said, right = scores.argmax(1)[kept], target[kept]
     loss = torch.nn.functional.cross_entropy(torch.tensor(scores), torch.tensor(target)).item()
-    out = {"accuracy": metrics.accuracy_score(right, said), "perplexity": math.exp(loss), "bits_per_byte": loss / math.log(2),
-           "bits_per_byte(bytes=3.5)": loss / math.log(2) / 3.5, "f1(average=micro)": metrics.f1_score(right, said, average="micro"),
+    out = {"accuracy": metrics.accuracy_score(right, said), "perplexity": math.exp(loss),
+           "bits_per_byte": loss / math.log(2),
+           "bits_per_byte(bytes=3.5)": loss / math.log(2) / 3.5,
+           "f1(average=micro)": metrics.f1_score(right, said, average="micro"),
            "f1(average=macro)": metrics.f1_score(right, said, average="macro")}
     if size > 2:
         out["top_k(k=2)"] = metrics.top_k_accuracy_score(right, scores[kept], k=2, labels=range(size))
@@ -57,7 +59,8 @@ def probabilities(columns):
     output, target = series((40, columns), 2), (series((40, columns), 8) > 0.1).astype(int)
     said = (output > 0).astype(int)
     average = {"average": "macro"} if columns > 1 else {}
-    return {"accuracy": metrics.accuracy_score(target.ravel(), said.ravel()), "f1": metrics.f1_score(target, said, **average),
+    return {"accuracy": metrics.accuracy_score(target.ravel(), said.ravel()),
+            "f1": metrics.f1_score(target, said, **average),
             "f1(average=micro)": metrics.f1_score(target, said, average="micro") if columns > 1
             else metrics.f1_score(target, said), "auc": metrics.roc_auc_score(target, output)}
 
@@ -66,22 +69,27 @@ def one_kind():
     """Every target is class 2; what is said is not."""
     scores, target = series((17, 5), 3) * 4, np.full(17, 2)
     said = scores.argmax(1)
-    return {"accuracy": metrics.accuracy_score(target, said), "f1(average=macro)": metrics.f1_score(target, said, average="macro"),
-            "f1(average=micro)": metrics.f1_score(target, said, average="micro"), "top_k(k=2)": metrics.top_k_accuracy_score(target, scores, k=2, labels=range(5)),
-            "perplexity": math.exp(torch.nn.functional.cross_entropy(torch.tensor(scores), torch.tensor(target)).item())}
+    return {"accuracy": metrics.accuracy_score(target, said),
+            "f1(average=macro)": metrics.f1_score(target, said, average="macro"),
+            "f1(average=micro)": metrics.f1_score(target, said, average="micro"),
+            "top_k(k=2)": metrics.top_k_accuracy_score(target, scores, k=2, labels=range(5)),
+            "perplexity": math.exp(torch.nn.functional.cross_entropy(torch.tensor(scores),
+                                                                     torch.tensor(target)).item())}
 
 
 def tied():
     """Scores in four steps: many are equal."""
     scores, target = np.round(series((41, 2), 3) * 3), classes_of(41, 2)
     kept = target != -100
-    return {"auc": metrics.roc_auc_score(target[kept], (scores[:, 1] - scores[:, 0])[kept]), "accuracy": metrics.accuracy_score(target[kept], scores.argmax(1)[kept]),
+    return {"auc": metrics.roc_auc_score(target[kept], (scores[:, 1] - scores[:, 0])[kept]),
+            "accuracy": metrics.accuracy_score(target[kept], scores.argmax(1)[kept]),
             "f1": metrics.f1_score(target[kept], scores.argmax(1)[kept])}
 
 
 def tied_labels():
     output, target = np.round(series((41, 2), 2) * 3), (series((41, 2), 8) > 0.1).astype(int)
-    return {"auc": metrics.roc_auc_score(target, output), "f1": metrics.f1_score(target, output > 0, average="macro", zero_division=0)}
+    return {"auc": metrics.roc_auc_score(target, output),
+            "f1": metrics.f1_score(target, output > 0, average="macro", zero_division=0)}
 
 
 def constant(met):
@@ -97,9 +105,12 @@ def one_of_two_constant():
             "rmse": math.sqrt(torch.nn.functional.mse_loss(torch.tensor(output), torch.tensor(target)).item())}
 
 
-CASES = {"five classes": classes(40, 5), "two classes": classes(40, 2), "inner classes": inner_classes(), "one column": numbers(1, 0),
-         "three columns": numbers(3, 0), "far from zero": numbers(1, 1e6), "label": probabilities(1), "labels": probabilities(3),
-         "one kind": one_kind(), "tied": tied(), "tied labels": tied_labels(), "constant": constant(False), "constant and met": constant(True),
+CASES = {"five classes": classes(40, 5), "two classes": classes(40, 2), "inner classes": inner_classes(),
+         "one column": numbers(1, 0),
+         "three columns": numbers(3, 0), "far from zero": numbers(1, 1e6), "label": probabilities(1),
+         "labels": probabilities(3),
+         "one kind": one_kind(), "tied": tied(), "tied labels": tied_labels(), "constant": constant(False),
+         "constant and met": constant(True),
          "one of two constant": one_of_two_constant()}
 for case, values in CASES.items():
     for name, value in values.items():

@@ -39,7 +39,8 @@ CASES = {
     "one_cycle short": rates(lambda o: schedulers.OneCycleLR(o, max_lr=1.0, total_steps=20, pct_start=0.1, div_factor=4,
                                                              final_div_factor=10), 20, AT),
     "plateau": plateau([0, 3, 5, 8, 12, 20, 29], factor=0.5, patience=2),
-    "plateau max": plateau([0, 3, 5, 8, 12, 20, 29], mode="max", factor=0.3, patience=3, cooldown=4, min_lr=0.01, threshold=0.01),
+    "plateau max": plateau([0, 3, 5, 8, 12, 20, 29], mode="max", factor=0.3, patience=3, cooldown=4, min_lr=0.01,
+                           threshold=0.01),
 }
 for name, values in CASES.items():
     print(f'      {{"{name}", {{{", ".join(repr(float(v)) for v in values)}}}}},')

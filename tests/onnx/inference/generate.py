@@ -1,6 +1,8 @@
-"""Writes the models beside it: batch norm and dropout as PyTorch's exporters leave them in a file for training, with any batch.
+"""Writes the models beside it: batch norm and dropout as PyTorch's exporters leave them in a file for training, with
+any batch.
 
-Needs tests/python/requirements-fixtures.txt. tests/python/inference_test.py trains them and has onnxruntime run what comes out.
+Needs tests/python/requirements-fixtures.txt. tests/python/inference_test.py trains them and has onnxruntime run what
+comes out.
 """
 import pathlib
 
@@ -17,7 +19,8 @@ def batch_norm():
 
 
 def dropout():
-    return nn.Sequential(nn.Flatten(), nn.Linear(36, 9), nn.GELU(), nn.Dropout(0.4), nn.LayerNorm(9), nn.Linear(9, 7), nn.Tanh(),
+    return nn.Sequential(nn.Flatten(), nn.Linear(36, 9), nn.GELU(), nn.Dropout(0.4), nn.LayerNorm(9), nn.Linear(9, 7),
+                         nn.Tanh(),
                          nn.Dropout(0.2), nn.Linear(7, 3))
 
 
@@ -30,7 +33,8 @@ def export(net, name, dynamo, opset=17):
                           dynamic_shapes=({0: torch.export.Dim("batch")},), **arguments)
     else:
         torch.onnx.export(net, (x,), HERE / f"{name}.onnx", dynamo=False, do_constant_folding=False,
-                          training=torch.onnx.TrainingMode.TRAINING, dynamic_axes={"x": {0: "batch"}, "logits": {0: "batch"}}, **arguments)
+                          training=torch.onnx.TrainingMode.TRAINING,
+                          dynamic_axes={"x": {0: "batch"}, "logits": {0: "batch"}}, **arguments)
     model = onnx.load(HERE / f"{name}.onnx")
     for each in [model.graph, *model.graph.node, *model.graph.value_info, *model.graph.input, *model.graph.output]:
         each.ClearField("metadata_props")   # stack traces of the machine that exports
