@@ -149,7 +149,6 @@ epl_error* epl_plan_create(const epl_model* model, const epl_trainer* trainer, c
     EPL_REQUIRE(model);
     epl_plan_options known = EPL_PLAN_OPTIONS_INIT;
     EPL_TRY(copy_options(options, known, "epl_plan_options"));
-    if (known.reserved != 0) return unsupported("epl_plan_options.reserved is ", known.reserved, "; leave it zero");
     if (known.ranks < 0 || known.ranks > 4096) return invalid("ranks is ", known.ranks, "; 1 to 4096 can be asked for");
     PlanOptions request;
     request.training = false;

@@ -1,4 +1,5 @@
 // Norms, activations, linear layers and clean-ups: ways of writing them, and near misses.
+#include <algorithm>
 #include <numbers>
 
 #include "tests/rewrite/checked.h"
