@@ -22,6 +22,7 @@
 #include "core/base/table.h"
 #include "core/ir/builder.h"
 #include "core/ir/graph.h"
+#include "core/ir/reference.h"
 #include "core/ir/scalar.h"
 #include "core/ir/sharding_rule.h"
 
@@ -53,28 +54,36 @@ class OpQuery {
 using OutputTypes = std::vector<TensorType>;
 
 // A primitive's slow, readable meaning over host tensors. Floating sums run in double. Sums over the batch run per
-// unit of the summed positions, each rounded to the output type, then by the binary tree.
+// unit of the summed positions, each rounded to the output type, then by the binary tree. Outputs begin as zeros.
 class Reference {
  public:
-  Reference(const OpQuery& query, const std::vector<const Tensor*>& inputs, const std::vector<Tensor*>& outputs,
-            Units units, uint64_t seed, uint64_t first_element)
-      : query_(query), inputs_(inputs), outputs_(outputs), units_(units), seed_(seed), first_element_(first_element) {}
+  Reference(const OpQuery& query, std::span<const TensorView> inputs, std::span<const TensorView> outputs, Units units,
+            uint64_t seed, uint64_t first_element, Room& room)
+      : query_(query),
+        inputs_(inputs),
+        outputs_(outputs),
+        units_(units),
+        seed_(seed),
+        first_element_(first_element),
+        room_(room) {}
   const OpQuery& query() const { return query_; }
   const Attributes& attributes() const { return query_.attributes(); }
   bool has(int i) const { return query_.has(i); }
-  const Tensor& in(int i) const { return *inputs_[i]; }
-  Tensor& out(int i) const { return *outputs_[i]; }
-  bool has_output(int i) const { return query_.has_output(i) && outputs_[i] != nullptr; }
+  const TensorView& in(int i) const { return inputs_[i]; }
+  const TensorView& out(int i) const { return outputs_[i]; }
+  bool has_output(int i) const { return query_.has_output(i); }
   Units units() const { return units_; }
   uint64_t seed() const { return seed_; }                    // of this node and step, for random ops
   uint64_t first_element() const { return first_element_; }  // global logical index of the first local element
+  // Zeros, as many as the record's `room` accounts for.
+  template <class T> std::span<T> room(int64_t count) const { return room_.take<T>(count); }
 
  private:
   const OpQuery& query_;
-  const std::vector<const Tensor*>& inputs_;
-  const std::vector<Tensor*>& outputs_;
+  std::span<const TensorView> inputs_, outputs_;
   Units units_;
   uint64_t seed_, first_element_;
+  Room& room_;
 };
 
 // What output 0 holds of input 0: each element once in any order, some of them (perhaps beside others), each of them
@@ -98,6 +107,7 @@ struct OpDef {
   void (*scalar)(ScalarExpr&) = nullptr;                     // elementwise primitive
   void (*scalar_of)(ScalarExpr&, const OpQuery&) = nullptr;  // the same where attributes or types matter
   void (*reference)(const Reference&) = nullptr;             // other primitives
+  int64_t (*room)(const OpQuery&, Units) = nullptr;          // bytes that the reference takes of its room; absent: none
   void (*body)(Body&) = nullptr;                             // composite
 
   void (*gradient)(Grad&) = nullptr;    // absent: through the body, or not differentiable

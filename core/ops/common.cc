@@ -1,5 +1,6 @@
 #include "core/ops/common.h"
 
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -88,19 +89,19 @@ int64_t elements_from(const Shape& shape, int begin) {
   return n;
 }
 
-int64_t linear_index(const Shape& shape, const Ints& index) {
+int64_t linear_index(std::span<const int64_t> shape, const Dims& index) {
   int64_t linear = 0;
   for (size_t d = 0; d < shape.size(); ++d) linear = linear * shape[d] + index[d];
   return linear;
 }
 
-void copy_element(const Tensor& source, int64_t i, Tensor& target, int64_t o) {
+void copy_element(const TensorView& source, int64_t i, const TensorView& target, int64_t o) {
   const size_t bytes = dtype_bytes(source.dtype());
   std::memcpy(static_cast<char*>(target.data()) + o * bytes, static_cast<const char*>(source.data()) + i * bytes,
               bytes);
 }
 
-void store_out_of_range(Tensor& target, int64_t o) {
+void store_out_of_range(const TensorView& target, int64_t o) {
   if (is_float(target.dtype()))
     target.set(o, std::numeric_limits<double>::quiet_NaN());
   else
@@ -117,19 +118,31 @@ double rounded(DType type, double value) {
 double unit_sum(int64_t n, Units units, DType type, FunctionRef<double(int64_t)> term) {
   EPL_CHECK(units.count >= 1 && units.divide(n), "cannot sum ", n, " terms in ", units.count, " units, ", units.outer,
             " times");
-  std::vector<double> parts(units.count, 0.0);
+  if (units.count == 1) {
+    double sum = 0;
+    for (int64_t i = 0; i < n; ++i) sum += term(i);
+    return sum;
+  }
+  std::array<double, 64> near{};
+  std::vector<double> far(units.count > 64 ? units.count : 0);  // no batch is cut so finely
+  double* parts = far.empty() ? near.data() : far.data();
   for (int64_t i = 0; i < n; ++i) parts[units.of(i, n)] += term(i);
-  if (units.count == 1) return parts[0];
-  for (double& part : parts) part = rounded(type, part);
+  for (int64_t u = 0; u < units.count; ++u) parts[u] = rounded(type, parts[u]);
   for (int64_t step = 1; step < units.count; step *= 2)
     for (int64_t u = 0; u + step < units.count; u += 2 * step) parts[u] = rounded(type, parts[u] + parts[u + step]);
   return parts[0];
 }
 
-void store_unit_sums(std::vector<std::vector<double>>& parts, Tensor& out) {
-  const int64_t units = static_cast<int64_t>(parts.size());
-  for (int64_t i = 0; i < out.elements(); ++i)
-    out.set(i, unit_sum(units, units, out.dtype(), [&](int64_t u) { return parts[u][i]; }));
+void store_unit_sums(std::span<const double> parts, int64_t units, const TensorView& out) {
+  const int64_t n = out.elements();
+  for (int64_t i = 0; i < n; ++i) {
+    out.set(i, unit_sum(units, units, out.dtype(), [&](int64_t u) { return parts[u * n + i]; }));
+  }
+}
+
+int64_t room_for_sums(const OpQuery& query, Units) { return Room::bytes<double>(query.out(0).elements()); }
+int64_t room_for_unit_sums(const OpQuery& query, Units units) {
+  return Room::bytes<double>(units.count * query.out(0).elements());
 }
 
 RuleWriter::RuleWriter(const OpQuery& query) : query_(query) {

@@ -47,35 +47,44 @@ AxisSpan span_at(const Shape& shape, int axis);
 int64_t elements_before(const Shape& shape, int end);
 int64_t elements_from(const Shape& shape, int begin);
 
+inline int64_t product_of(std::span<const int64_t> sizes) {
+  int64_t product = 1;
+  for (int64_t size : sizes) product *= size;
+  return product;
+}
 // Calls f(linear, index) for every element in row-major order.
-template <class F> void for_each_index(const Shape& shape, F f) {
-  const int64_t n = element_count(shape);
-  Ints index(shape.size(), 0);
+template <class F> void for_each_index(std::span<const int64_t> shape, F f) {
+  const int64_t n = product_of(shape);
+  Dims index(shape.size());
   for (int64_t linear = 0; linear < n; ++linear) {
-    f(linear, static_cast<const Ints&>(index));
+    f(linear, static_cast<const Dims&>(index));
     for (size_t d = shape.size(); d-- > 0;) {
       if (++index[d] < shape[d]) break;
       index[d] = 0;
     }
   }
 }
-int64_t linear_index(const Shape& shape, const Ints& index);
+int64_t linear_index(std::span<const int64_t> shape, const Dims& index);
 // An index in [-size, size) made non-negative; -1 if it is out of range.
 inline int64_t wrapped_index(int64_t index, int64_t size) {
   if (index < -size || index >= size) return -1;
   return index < 0 ? index + size : index;
 }
-void copy_element(const Tensor& source, int64_t i, Tensor& target, int64_t o);
+void copy_element(const TensorView& source, int64_t i, const TensorView& target, int64_t o);
 // What reading outside a tensor gives: NaN, which the step's check for finite values reports; 0 for integers.
-void store_out_of_range(Tensor& target, int64_t o);
+void store_out_of_range(const TensorView& target, int64_t o);
 // `value` as an element of `type` holds it.
 double rounded(DType type, double value);
 
 // The sum of term(0..n-1): unit by unit in double, each rounded to `type`, then by the binary tree with every
 // addition rounded. One unit: a single sum in double.
 double unit_sum(int64_t n, Units units, DType type, FunctionRef<double(int64_t)> term);
-// The same for full tensors: parts[u] holds the sum of unit u; the result is stored into `out`.
-void store_unit_sums(std::vector<std::vector<double>>& parts, Tensor& out);
+// The same for full tensors: parts holds the sums of unit 0, then those of unit 1, ...; the result is stored into
+// `out`.
+void store_unit_sums(std::span<const double> parts, int64_t units, const TensorView& out);
+// Room for a double of each element of output 0, once, or once for each unit.
+int64_t room_for_sums(const OpQuery& query, Units units);
+int64_t room_for_unit_sums(const OpQuery& query, Units units);
 
 // --- sharding rules ---
 

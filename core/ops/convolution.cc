@@ -10,7 +10,7 @@ namespace {
 struct ConvShape {
   Window window;
   int64_t batch, groups, in_per_group, out_per_group;
-  Shape in, out;  // spatial sizes
+  std::span<const int64_t> in, out;  // spatial sizes
   int64_t in_elements, out_elements, taps;
 
   int64_t x_index(int64_t n, int64_t g, int64_t c, int64_t at) const {
@@ -33,9 +33,9 @@ ConvShape conv_shape(const Attributes& attributes, const Shape& x, const Shape& 
   s.out_per_group = w[0] / s.groups;
   s.in = spatial(x);
   s.out = spatial(y);
-  s.in_elements = element_count(s.in);
-  s.out_elements = element_count(s.out);
-  s.taps = element_count(s.window.kernel);
+  s.in_elements = product_of(s.in);
+  s.out_elements = product_of(s.out);
+  s.taps = product_of(s.window.kernel);
   return s;
 }
 
@@ -62,7 +62,7 @@ void conv_reference(const Reference& r) {
   for (int64_t n = 0; n < s.batch; ++n)
     for (int64_t g = 0; g < s.groups; ++g)
       for (int64_t o = 0; o < s.out_per_group; ++o)
-        for_each_index(s.out, [&](int64_t at, const Ints& position) {
+        for_each_index(s.out, [&](int64_t at, const Dims& position) {
           double sum = r.has(2) ? r.in(2).get(g * s.out_per_group + o) : 0.0;
           for_each_tap(s.window, s.in, position, [&](int64_t in, int64_t tap) {
             for (int64_t c = 0; c < s.in_per_group; ++c)
@@ -74,11 +74,11 @@ void conv_reference(const Reference& r) {
 
 void conv_grad_input_reference(const Reference& r) {
   const ConvShape s = conv_shape(r.attributes(), r.out(0).shape(), r.in(1).shape(), r.in(0).shape());
-  std::vector<double> sums(r.out(0).elements(), 0.0);
+  const std::span<double> sums = r.room<double>(r.out(0).elements());
   for (int64_t n = 0; n < s.batch; ++n)
     for (int64_t g = 0; g < s.groups; ++g)
       for (int64_t o = 0; o < s.out_per_group; ++o)
-        for_each_index(s.out, [&](int64_t at, const Ints& position) {
+        for_each_index(s.out, [&](int64_t at, const Dims& position) {
           const double dy = r.in(0).get(s.y_index(n, g, o, at));
           for_each_tap(s.window, s.in, position, [&](int64_t in, int64_t tap) {
             for (int64_t c = 0; c < s.in_per_group; ++c)
@@ -92,18 +92,20 @@ void conv_grad_weight_reference(const Reference& r) {
   const ConvShape s = conv_shape(r.attributes(), r.in(0).shape(), r.out(0).shape(), r.in(1).shape());
   const Units units = r.units();
   EPL_CHECK(units.divide(s.batch), "batch ", s.batch, " in ", units.count, " units");
-  std::vector<std::vector<double>> parts(units.count, std::vector<double>(r.out(0).elements(), 0.0));
+  const int64_t elements = r.out(0).elements();
+  const std::span<double> parts = r.room<double>(units.count * elements);
   for (int64_t n = 0; n < s.batch; ++n)
     for (int64_t g = 0; g < s.groups; ++g)
       for (int64_t o = 0; o < s.out_per_group; ++o)
-        for_each_index(s.out, [&](int64_t at, const Ints& position) {
+        for_each_index(s.out, [&](int64_t at, const Dims& position) {
           const double dy = r.in(1).get(s.y_index(n, g, o, at));
           for_each_tap(s.window, s.in, position, [&](int64_t in, int64_t tap) {
             for (int64_t c = 0; c < s.in_per_group; ++c)
-              parts[units.of(n, s.batch)][s.w_index(g, o, c, tap)] += dy * r.in(0).get(s.x_index(n, g, c, in));
+              parts[units.of(n, s.batch) * elements + s.w_index(g, o, c, tap)] +=
+                  dy * r.in(0).get(s.x_index(n, g, c, in));
           });
         });
-  store_unit_sums(parts, r.out(0));
+  store_unit_sums(parts, units.count, r.out(0));
 }
 
 // Ties the dimensions of x, w and y (given as setters) to the factors of a convolution. Spatial dimensions stay whole:
@@ -223,6 +225,7 @@ EPL_OP(conv_grad_input) {
         return OutputTypes{{q.in(0).dtype, x}};
       },
       .reference = conv_grad_input_reference,
+      .room = room_for_sums,
       .gradient =
           [](Grad& g) {
             const Var ddx = g.upstream(0);
@@ -258,6 +261,7 @@ EPL_OP(conv_grad_weight) {
             return OutputTypes{{q.in(0).dtype, w}};
           },
           .reference = conv_grad_weight_reference,
+          .room = room_for_unit_sums,
           .gradient =
               [](Grad& g) {
                 const Var ddw = g.upstream(0);

@@ -24,7 +24,7 @@ Result<Shape> position_shape(const OpQuery& q) {
 
 // The logits of one position.
 struct Classes {
-  const Tensor& logits;
+  const TensorView& logits;
   AxisSpan span;
   int64_t index(int64_t position, int64_t k) const {
     return (position / span.inner * span.size + k) * span.inner + position % span.inner;

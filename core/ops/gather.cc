@@ -107,17 +107,19 @@ EPL_OP(gather_grad) {
                 const int64_t count = r.in(1).elements();
                 const Units units = r.units();
                 EPL_CHECK(units.divide(count), count, " indices in ", units.count, " units");
-                std::vector<std::vector<double>> parts(units.count, std::vector<double>(r.out(0).elements(), 0.0));
+                const int64_t elements = r.out(0).elements();
+                const std::span<double> parts = r.room<double>(units.count * elements);
                 for (int64_t o = 0; o < s.outer; ++o)
                   for (int64_t k = 0; k < count; ++k) {
                     const int64_t row = wrapped_index(r.in(1).get_int(k), s.size);
                     if (row < 0) continue;
                     for (int64_t i = 0; i < s.inner; ++i)
-                      parts[units.of(k, count)][(o * s.size + row) * s.inner + i] +=
+                      parts[units.of(k, count) * elements + (o * s.size + row) * s.inner + i] +=
                           r.in(0).get((o * count + k) * s.inner + i);
                   }
-                store_unit_sums(parts, r.out(0));
+                store_unit_sums(parts, units.count, r.out(0));
               },
+          .room = room_for_unit_sums,
           .gradient =
               [](Grad& g) {
                 g.set(0, g.b.emit("gather", {g.upstream(0), g.in(1)}, {{"axis", g.attributes().integer("axis")}}));
@@ -171,49 +173,52 @@ EPL_OP(one_hot) {
 }
 
 EPL_OP(top_k) {
-  return {.doc =
-              "The k largest (or smallest) elements along `axis` in order, and their positions (i64); equal elements "
-              "in order of "
-              "position.",
-          .signature = "x -> values, indices",
-          .attributes = {{"k", int64_t{0}, true}, {"axis", int64_t{-1}}, {"largest", true}},
-          .infer = [](const OpQuery& q) -> Result<OutputTypes> {
-            EPL_ASSIGN(const int axis, checked_axis(q, q.attributes().integer("axis"), q.in(0).ndim()));
-            const int64_t k = q.attributes().integer("k");
-            Shape shape = q.in(0).shape;
-            if (k < 0 || k > shape[axis])
-              return misfit(q, "k = ", k, " exceeds dimension ", axis, " of size ", shape[axis]);
-            shape[axis] = k;
-            return OutputTypes{{q.in(0).dtype, shape}, {DType::i64, shape}};
+  return {
+      .doc =
+          "The k largest (or smallest) elements along `axis` in order, and their positions (i64); equal elements "
+          "in order of "
+          "position.",
+      .signature = "x -> values, indices",
+      .attributes = {{"k", int64_t{0}, true}, {"axis", int64_t{-1}}, {"largest", true}},
+      .infer = [](const OpQuery& q) -> Result<OutputTypes> {
+        EPL_ASSIGN(const int axis, checked_axis(q, q.attributes().integer("axis"), q.in(0).ndim()));
+        const int64_t k = q.attributes().integer("k");
+        Shape shape = q.in(0).shape;
+        if (k < 0 || k > shape[axis])
+          return misfit(q, "k = ", k, " exceeds dimension ", axis, " of size ", shape[axis]);
+        shape[axis] = k;
+        return OutputTypes{{q.in(0).dtype, shape}, {DType::i64, shape}};
+      },
+      .reference =
+          [](const Reference& r) {
+            const AxisSpan s = span_at(r.in(0).shape(), r.query().axis("axis", r.in(0).type().ndim()));
+            const int64_t k = r.attributes().integer("k");
+            const bool largest = r.attributes().flag("largest");
+            const std::span<int64_t> order = r.room<int64_t>(s.size);
+            for (int64_t lane = 0; lane < s.outer * s.inner; ++lane) {
+              const auto at = [&](int64_t i) { return (lane / s.inner * s.size + i) * s.inner + lane % s.inner; };
+              for (int64_t i = 0; i < s.size; ++i) order[i] = i;
+              std::sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
+                const double va = r.in(0).get(at(a)), vb = r.in(0).get(at(b));
+                return va == vb ? a < b : largest ? va > vb : va < vb;
+              });
+              for (int64_t i = 0; i < k; ++i) {
+                const int64_t to = (lane / s.inner * k + i) * s.inner + lane % s.inner;
+                copy_element(r.in(0), at(order[i]), r.out(0), to);
+                r.out(1).set_int(to, order[i]);
+              }
+            }
           },
-          .reference =
-              [](const Reference& r) {
-                const AxisSpan s = span_at(r.in(0).shape(), r.query().axis("axis", r.in(0).type().ndim()));
-                const int64_t k = r.attributes().integer("k");
-                const bool largest = r.attributes().flag("largest");
-                for (int64_t lane = 0; lane < s.outer * s.inner; ++lane) {
-                  const auto at = [&](int64_t i) { return (lane / s.inner * s.size + i) * s.inner + lane % s.inner; };
-                  Ints order(s.size);
-                  for (int64_t i = 0; i < s.size; ++i) order[i] = i;
-                  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
-                    const double va = r.in(0).get(at(a)), vb = r.in(0).get(at(b));
-                    return largest ? va > vb : va < vb;
-                  });
-                  for (int64_t i = 0; i < k; ++i) {
-                    const int64_t to = (lane / s.inner * k + i) * s.inner + lane % s.inner;
-                    copy_element(r.in(0), at(order[i]), r.out(0), to);
-                    r.out(1).set_int(to, order[i]);
-                  }
-                }
-              },
-          .gradient =
-              [](Grad& g) {
-                const int64_t axis = g.axis("axis", g.in(0).ndim());
-                g.set(0, g.b.emit("gather_elements_grad", {g.upstream(0), saved_output(g, 1)},
-                                  {{"axis", axis}, {"shape", g.in(0).shape()}}));
-              },
-          .sharding_of = unshardable_axis_rule,
-          .samples = {"f32[4,7] {k=3}", "f32[6,4] {k=2,axis=0,largest=false}", "f32[2,5,4] {k=5,axis=1}"}};
+      .room = [](const OpQuery& q,
+                 Units) { return Room::bytes<int64_t>(span_at(q.in(0).shape, q.axis("axis", q.in(0).ndim())).size); },
+      .gradient =
+          [](Grad& g) {
+            const int64_t axis = g.axis("axis", g.in(0).ndim());
+            g.set(0, g.b.emit("gather_elements_grad", {g.upstream(0), saved_output(g, 1)},
+                              {{"axis", axis}, {"shape", g.in(0).shape()}}));
+          },
+      .sharding_of = unshardable_axis_rule,
+      .samples = {"f32[4,7] {k=3}", "f32[6,4] {k=2,axis=0,largest=false}", "f32[2,5,4] {k=5,axis=1}"}};
 }
 
 }  // namespace epl

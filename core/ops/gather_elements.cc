@@ -18,7 +18,7 @@ Status check_elementwise_indices(const OpQuery& q, const Shape& x, const Shape& 
 }
 
 // The element of `shape` that `index` names with its coordinate along `axis` replaced by `at`.
-int64_t replaced_index(const Shape& shape, const Ints& index, int axis, int64_t at) {
+int64_t replaced_index(const Shape& shape, const Dims& index, int axis, int64_t at) {
   int64_t linear = 0;
   for (size_t d = 0; d < shape.size(); ++d) linear = linear * shape[d] + (static_cast<int>(d) == axis ? at : index[d]);
   return linear;
@@ -47,7 +47,7 @@ EPL_OP(gather_elements) {
               [](const Reference& r) {
                 const Shape& x = r.in(0).shape();
                 const int axis = r.query().axis("axis", r.in(0).type().ndim());
-                for_each_index(r.in(1).shape(), [&](int64_t o, const Ints& index) {
+                for_each_index(r.in(1).shape(), [&](int64_t o, const Dims& index) {
                   const int64_t at = wrapped_index(r.in(1).get_int(o), x[axis]);
                   at < 0 ? store_out_of_range(r.out(0), o)
                          : copy_element(r.in(0), replaced_index(x, index, axis, at), r.out(0), o);
@@ -90,13 +90,14 @@ EPL_OP(gather_elements_grad) {
           [](const Reference& r) {
             const Shape& x = r.out(0).shape();
             const int axis = r.query().axis("axis", r.out(0).type().ndim());
-            std::vector<double> sums(r.out(0).elements(), 0.0);
-            for_each_index(r.in(1).shape(), [&](int64_t i, const Ints& index) {
+            const std::span<double> sums = r.room<double>(r.out(0).elements());
+            for_each_index(r.in(1).shape(), [&](int64_t i, const Dims& index) {
               const int64_t at = wrapped_index(r.in(1).get_int(i), x[axis]);
               if (at >= 0) sums[replaced_index(x, index, axis, at)] += r.in(0).get(i);
             });
             for (int64_t i = 0; i < r.out(0).elements(); ++i) r.out(0).set(i, sums[i]);
           },
+      .room = room_for_sums,
       .gradient =
           [](Grad& g) {
             g.set(0, g.b.emit("gather_elements", {g.upstream(0), g.in(1)}, {{"axis", g.attributes().integer("axis")}}));
@@ -133,7 +134,7 @@ EPL_OP(scatter_elements) {
             const int axis = r.query().axis("axis", r.in(0).type().ndim());
             const std::string& reduction = r.attributes().text("reduction");
             for (int64_t i = 0; i < r.in(0).elements(); ++i) copy_element(r.in(0), i, r.out(0), i);
-            for_each_index(r.in(1).shape(), [&](int64_t i, const Ints& index) {
+            for_each_index(r.in(1).shape(), [&](int64_t i, const Dims& index) {
               const int64_t at = wrapped_index(r.in(1).get_int(i), x[axis]);
               if (at < 0) return;
               const int64_t to = replaced_index(x, index, axis, at);

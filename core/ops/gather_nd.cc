@@ -13,7 +13,6 @@ namespace {
 struct TupleShape {
   int batch = 0, tuple = 0;
   int64_t batches = 1, count = 1, span = 1, rest = 1;  // of b, of i, of the indexed dimensions, of r
-  Shape picked;                                        // [b..., i..., r...]
 };
 Result<TupleShape> tuple_shape(const OpQuery& q, const Shape& x, const Shape& indices, int64_t batch_dims) {
   TupleShape s;
@@ -24,8 +23,6 @@ Result<TupleShape> tuple_shape(const OpQuery& q, const Shape& x, const Shape& in
   if (s.batch < 0 || s.batch > lead || s.batch + s.tuple > n || s.tuple < 1)
     return misfit(q, "tuples of ", s.tuple, " indices do not fit ", x);
   if (!std::equal(x.begin(), x.begin() + s.batch, indices.begin())) return misfit(q, "batch dimensions differ");
-  s.picked.assign(indices.begin(), indices.end() - 1);
-  s.picked.insert(s.picked.end(), x.begin() + s.batch + s.tuple, x.end());
   s.batches = elements_before(x, s.batch);
   s.rest = elements_from(x, s.batch + s.tuple);
   for (int d = s.batch; d < s.batch + s.tuple; ++d) s.span *= x[d];
@@ -33,8 +30,15 @@ Result<TupleShape> tuple_shape(const OpQuery& q, const Shape& x, const Shape& in
   return s;
 }
 
+// [b..., i..., r...]
+Shape picked_shape(const TupleShape& s, const Shape& x, const Shape& indices) {
+  Shape picked(indices.begin(), indices.end() - 1);
+  picked.insert(picked.end(), x.begin() + s.batch + s.tuple, x.end());
+  return picked;
+}
+
 // The place within the indexed dimensions that tuple number `at` names, -1 if out of range.
-int64_t tuple_place(const TupleShape& s, const Shape& x, const Tensor& indices, int64_t at) {
+int64_t tuple_place(const TupleShape& s, const Shape& x, const TensorView& indices, int64_t at) {
   int64_t place = 0;
   for (int t = 0; t < s.tuple; ++t) {
     const int64_t size = x[s.batch + t], i = wrapped_index(indices.get_int(at * s.tuple + t), size);
@@ -79,7 +83,7 @@ EPL_OP(gather_nd) {
             EPL_TRY(integer_operand(q, 1));
             EPL_ASSIGN(const TupleShape s,
                        tuple_shape(q, q.in(0).shape, q.in(1).shape, q.attributes().integer("batch_dims")));
-            return OutputTypes{{q.in(0).dtype, s.picked}};
+            return OutputTypes{{q.in(0).dtype, picked_shape(s, q.in(0).shape, q.in(1).shape)}};
           },
           .reference =
               [](const Reference& r) {
@@ -114,7 +118,7 @@ EPL_OP(gather_nd_grad) {
             const Shape& x = q.attributes().ints("shape");
             EPL_TRY(integer_operand(q, 1));
             EPL_ASSIGN(const TupleShape s, tuple_shape(q, x, q.in(1).shape, q.attributes().integer("batch_dims")));
-            EPL_TRY(expect_shape(q, 0, s.picked, "dy"));
+            EPL_TRY(expect_shape(q, 0, picked_shape(s, x, q.in(1).shape), "dy"));
             return OutputTypes{{q.in(0).dtype, x}};
           },
           .reference =
@@ -123,16 +127,18 @@ EPL_OP(gather_nd_grad) {
                 const TupleShape s = *tuple_shape(r.query(), x, r.in(1).shape(), r.attributes().integer("batch_dims"));
                 const Units units = r.units();
                 EPL_CHECK(units.divide(s.count), s.count, " positions in ", units.count, " units");
-                std::vector<std::vector<double>> parts(units.count, std::vector<double>(r.out(0).elements(), 0.0));
+                const int64_t elements = r.out(0).elements();
+                const std::span<double> parts = r.room<double>(units.count * elements);
                 for (int64_t at = 0; at < s.batches * s.count; ++at) {
                   const int64_t place = tuple_place(s, x, r.in(1), at);
                   if (place < 0) continue;
-                  std::vector<double>& sums = parts[units.of(at % s.count, s.count)];
+                  const std::span<double> sums = parts.subspan(units.of(at % s.count, s.count) * elements, elements);
                   for (int64_t i = 0; i < s.rest; ++i)
                     sums[(at / s.count * s.span + place) * s.rest + i] += r.in(0).get(at * s.rest + i);
                 }
-                store_unit_sums(parts, r.out(0));
+                store_unit_sums(parts, units.count, r.out(0));
               },
+          .room = room_for_unit_sums,
           .gradient =
               [](Grad& g) {
                 g.set(0, g.b.emit("gather_nd", {g.upstream(0), g.in(1)},
@@ -159,7 +165,7 @@ EPL_OP(scatter_nd) {
             EPL_TRY(integer_operand(q, 1));
             EPL_TRY(check_reduction(q));
             EPL_ASSIGN(const TupleShape s, tuple_shape(q, q.in(0).shape, q.in(1).shape, 0));
-            EPL_TRY(expect_shape(q, 2, s.picked, "updates"));
+            EPL_TRY(expect_shape(q, 2, picked_shape(s, q.in(0).shape, q.in(1).shape), "updates"));
             if (q.in(2).dtype != q.in(0).dtype) return misfit(q, "element types of x and updates differ");
             return same_as_first(q);
           },

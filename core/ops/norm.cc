@@ -13,17 +13,16 @@ namespace {
 struct Rows {
   int axis;
   int64_t count, width;
-  Shape inner, statistics;  // the normalised dimensions; the shape of mean and rstd
 };
 Rows rows_of(const Shape& x, int64_t axis) {
-  Rows r;
-  r.axis = static_cast<int>(axis < 0 ? axis + static_cast<int64_t>(x.size()) : axis);
-  r.count = elements_before(x, r.axis);
-  r.width = elements_from(x, r.axis);
-  r.inner.assign(x.begin() + r.axis, x.end());
-  r.statistics = x;
-  for (size_t d = r.axis; d < x.size(); ++d) r.statistics[d] = 1;
-  return r;
+  const auto from = static_cast<int>(axis < 0 ? axis + static_cast<int64_t>(x.size()) : axis);
+  return {from, elements_before(x, from), elements_from(x, from)};
+}
+// The normalised dimensions, and the shape of mean and rstd.
+Shape inner_of(const Shape& x, const Rows& r) { return Shape(x.begin() + r.axis, x.end()); }
+Shape statistics_of(Shape x, const Rows& r) {
+  for (size_t d = r.axis; d < x.size(); ++d) x[d] = 1;
+  return x;
 }
 Ints axes_from(int axis, int ndim) {
   Ints axes;
@@ -38,8 +37,8 @@ Result<Rows> check_norm(const OpQuery& q, int at, std::initializer_list<int> par
   const TensorType& x = q.in(at);
   EPL_TRY(checked_axis(q, q.attributes().integer("axis"), x.ndim()).status());
   const Rows r = rows_of(x.shape, q.attributes().integer("axis"));
-  for (int i : parameters) EPL_TRY(expect_shape(q, i, r.inner, "scale or bias"));
-  for (int i : statistics) EPL_TRY(expect_shape(q, i, r.statistics, "mean or rstd"));
+  for (int i : parameters) EPL_TRY(expect_shape(q, i, inner_of(x.shape, r), "scale or bias"));
+  for (int i : statistics) EPL_TRY(expect_shape(q, i, statistics_of(x.shape, r), "mean or rstd"));
   return r;
 }
 
@@ -67,7 +66,7 @@ std::vector<AttributeSpec> norm_attributes(bool epsilon) {
 
 // dx of one row of a norm whose result is (x - mean) * rstd * scale; an RMS norm has no mean.
 void norm_grad_reference(const Reference& r, int mean_input, int rstd_input, int scale_input) {
-  const Tensor &dy = r.in(0), &x = r.in(1);
+  const TensorView &dy = r.in(0), &x = r.in(1);
   const Rows rows = rows_of(x.shape(), r.attributes().integer("axis"));
   const int64_t width = rows.width;
   const auto centred = [&](int64_t row, int64_t i) {
@@ -106,7 +105,8 @@ EPL_OP(layer_norm) {
           .infer = [](const OpQuery& q) -> Result<OutputTypes> {
             EPL_ASSIGN(const Rows r, check_norm(q, 0, {1, 2}, {}));
             const DType type = q.in(0).dtype;
-            return OutputTypes{q.in(0), {type, r.statistics}, {type, r.statistics}};
+            return OutputTypes{
+                q.in(0), {type, statistics_of(q.in(0).shape, r)}, {type, statistics_of(q.in(0).shape, r)}};
           },
           .body =
               [](Body& b) {
@@ -151,7 +151,8 @@ EPL_OP(layer_norm_grad) {
           .infer = [](const OpQuery& q) -> Result<OutputTypes> {
             EPL_ASSIGN(const Rows r, check_norm(q, 1, {4}, {2, 3}));
             EPL_TRY(expect_shape(q, 0, q.in(1).shape, "dy"));
-            return OutputTypes{q.in(1), {q.in(1).dtype, r.inner}, {q.in(1).dtype, r.inner}};
+            return OutputTypes{
+                q.in(1), {q.in(1).dtype, inner_of(q.in(1).shape, r)}, {q.in(1).dtype, inner_of(q.in(1).shape, r)}};
           },
           .reference = [](const Reference& r) { norm_grad_reference(r, 2, 3, 4); },
           .body =
@@ -181,7 +182,7 @@ EPL_OP(rms_norm) {
       .attributes = norm_attributes(true),
       .infer = [](const OpQuery& q) -> Result<OutputTypes> {
         EPL_ASSIGN(const Rows r, check_norm(q, 0, {1}, {}));
-        return OutputTypes{q.in(0), {q.in(0).dtype, r.statistics}};
+        return OutputTypes{q.in(0), {q.in(0).dtype, statistics_of(q.in(0).shape, r)}};
       },
       .body =
           [](Body& b) {
@@ -217,7 +218,7 @@ EPL_OP(rms_norm_grad) {
           .infer = [](const OpQuery& q) -> Result<OutputTypes> {
             EPL_ASSIGN(const Rows r, check_norm(q, 1, {3}, {2}));
             EPL_TRY(expect_shape(q, 0, q.in(1).shape, "dy"));
-            return OutputTypes{q.in(1), {q.in(1).dtype, r.inner}};
+            return OutputTypes{q.in(1), {q.in(1).dtype, inner_of(q.in(1).shape, r)}};
           },
           .reference = [](const Reference& r) { norm_grad_reference(r, -1, 2, 3); },
           .body =

@@ -40,7 +40,7 @@ int64_t pad_source(const std::string& mode, int64_t index, int64_t begin, int64_
 }
 
 // The linear index in the unpadded tensor, -1 for the constant.
-int64_t pad_source(const Attributes& attributes, const Shape& shape, const Ints& index) {
+int64_t pad_source(const Attributes& attributes, const Shape& shape, const Dims& index) {
   int64_t linear = 0;
   for (size_t d = 0; d < shape.size(); ++d) {
     const int64_t i = pad_source(attributes.text("mode"), index[d], attributes.ints("begin")[d], shape[d]);
@@ -73,7 +73,7 @@ EPL_OP(pad) {
       },
       .reference =
           [](const Reference& r) {
-            for_each_index(r.out(0).shape(), [&](int64_t o, const Ints& index) {
+            for_each_index(r.out(0).shape(), [&](int64_t o, const Dims& index) {
               const int64_t i = pad_source(r.attributes(), r.in(0).shape(), index);
               if (i >= 0)
                 copy_element(r.in(0), i, r.out(0), o);
@@ -99,13 +99,14 @@ EPL_OP(pad_grad) {
           },
           .reference =
               [](const Reference& r) {
-                std::vector<double> sums(r.out(0).elements(), 0.0);
-                for_each_index(r.in(0).shape(), [&](int64_t o, const Ints& index) {
+                const std::span<double> sums = r.room<double>(r.out(0).elements());
+                for_each_index(r.in(0).shape(), [&](int64_t o, const Dims& index) {
                   const int64_t i = pad_source(r.attributes(), r.out(0).shape(), index);
                   if (i >= 0) sums[i] += r.in(0).get(o);
                 });
                 for (int64_t i = 0; i < r.out(0).elements(); ++i) r.out(0).set(i, sums[i]);
               },
+          .room = room_for_sums,
           .gradient = [](Grad& g) { g.set(0, g.b.emit("pad", {g.upstream(0)}, g.attributes())); },
           .sharding_of = pad_rule,
           .samples = {"f32[4,9] {begin=[0,2],end=[0,1]}", "f32[4,7] {begin=[0,-1],end=[0,2]}",

@@ -36,13 +36,13 @@ std::vector<AttributeSpec> pool_attributes(bool average, bool shape) {
 
 // How many elements an average at `position` divides by: those inside, or also the padding that was asked for (what
 // hangs over because of `ceil` never counts).
-double average_count(const Window& w, const Shape& size, const Ints& position, bool include_pad) {
+double average_count(const Window& w, std::span<const int64_t> size, const Dims& position, bool include_pad) {
   int64_t inside = 0;
   if (!include_pad) {
     for_each_tap(w, size, position, [&](int64_t, int64_t) { ++inside; });
     return static_cast<double>(inside);
   }
-  Shape padded = size;
+  Dims padded(size);
   Window shifted = w;
   for (size_t d = 0; d < size.size(); ++d) {
     padded[d] += w.begin[d] + w.end[d];
@@ -73,11 +73,11 @@ EPL_OP(max_pool) {
           .reference =
               [](const Reference& r) {
                 const Window w = window_of(r.attributes(), r.attributes().ints("kernel"));
-                const Shape in = spatial(r.in(0).shape()), out = spatial(r.out(0).shape());
-                const int64_t planes = r.in(0).shape()[0] * r.in(0).shape()[1], in_n = element_count(in),
-                              out_n = element_count(out);
+                const std::span<const int64_t> in = spatial(r.in(0).shape()), out = spatial(r.out(0).shape());
+                const int64_t planes = r.in(0).shape()[0] * r.in(0).shape()[1], in_n = product_of(in),
+                              out_n = product_of(out);
                 for (int64_t plane = 0; plane < planes; ++plane)
-                  for_each_index(out, [&](int64_t at, const Ints& position) {
+                  for_each_index(out, [&](int64_t at, const Dims& position) {
                     int64_t best = -1;
                     double largest = 0;
                     for_each_tap(w, in, position, [&](int64_t i, int64_t) {
@@ -127,13 +127,14 @@ EPL_OP(max_pool_grad) {
           [](const Reference& r) {
             const int64_t planes = r.in(0).shape()[0] * r.in(0).shape()[1];
             const int64_t in_n = elements_from(r.out(0).shape(), 2), out_n = elements_from(r.in(0).shape(), 2);
-            std::vector<double> sums(r.out(0).elements(), 0.0);
+            const std::span<double> sums = r.room<double>(r.out(0).elements());
             for (int64_t i = 0; i < planes * out_n; ++i) {
               const int64_t at = r.in(1).get_int(i);
               if (at >= 0 && at < in_n) sums[i / out_n * in_n + at] += r.in(0).get(i);
             }
             for (int64_t i = 0; i < r.out(0).elements(); ++i) r.out(0).set(i, sums[i]);
           },
+      .room = room_for_sums,
       .no_gradient = "a gradient of a gradient is not built",
       .no_gradient_inputs = {1},
       .sharding_of = pool_rule,
@@ -152,11 +153,11 @@ EPL_OP(avg_pool) {
               [](const Reference& r) {
                 const Window w = window_of(r.attributes(), r.attributes().ints("kernel"));
                 const bool include = r.attributes().flag("count_include_pad");
-                const Shape in = spatial(r.in(0).shape()), out = spatial(r.out(0).shape());
-                const int64_t planes = r.in(0).shape()[0] * r.in(0).shape()[1], in_n = element_count(in),
-                              out_n = element_count(out);
+                const std::span<const int64_t> in = spatial(r.in(0).shape()), out = spatial(r.out(0).shape());
+                const int64_t planes = r.in(0).shape()[0] * r.in(0).shape()[1], in_n = product_of(in),
+                              out_n = product_of(out);
                 for (int64_t plane = 0; plane < planes; ++plane)
-                  for_each_index(out, [&](int64_t at, const Ints& position) {
+                  for_each_index(out, [&](int64_t at, const Dims& position) {
                     double sum = 0;
                     for_each_tap(w, in, position, [&](int64_t i, int64_t) { sum += r.in(0).get(plane * in_n + i); });
                     r.out(0).set(plane * out_n + at, sum / average_count(w, in, position, include));
@@ -194,17 +195,18 @@ EPL_OP(avg_pool_grad) {
           [](const Reference& r) {
             const Window w = window_of(r.attributes(), r.attributes().ints("kernel"));
             const bool include = r.attributes().flag("count_include_pad");
-            const Shape in = spatial(r.out(0).shape()), out = spatial(r.in(0).shape());
-            const int64_t planes = r.in(0).shape()[0] * r.in(0).shape()[1], in_n = element_count(in),
-                          out_n = element_count(out);
-            std::vector<double> sums(r.out(0).elements(), 0.0);
+            const std::span<const int64_t> in = spatial(r.out(0).shape()), out = spatial(r.in(0).shape());
+            const int64_t planes = r.in(0).shape()[0] * r.in(0).shape()[1], in_n = product_of(in),
+                          out_n = product_of(out);
+            const std::span<double> sums = r.room<double>(r.out(0).elements());
             for (int64_t plane = 0; plane < planes; ++plane)
-              for_each_index(out, [&](int64_t at, const Ints& position) {
+              for_each_index(out, [&](int64_t at, const Dims& position) {
                 const double share = r.in(0).get(plane * out_n + at) / average_count(w, in, position, include);
                 for_each_tap(w, in, position, [&](int64_t i, int64_t) { sums[plane * in_n + i] += share; });
               });
             for (int64_t i = 0; i < r.out(0).elements(); ++i) r.out(0).set(i, sums[i]);
           },
+      .room = room_for_sums,
       .gradient =
           [](Grad& g) {
             Attributes attributes = g.attributes();

@@ -6,8 +6,19 @@ using namespace ops;
 
 namespace {
 // A matmul seen as batches of [m,k] x [k,n] by NumPy's rules: vectors are promoted, leading dimensions broadcast.
-struct MatmulShape {
+struct MatmulSizes {
   int64_t m = 1, k = 1, n = 1, k_b = 1;
+};
+MatmulSizes matmul_sizes(const Attributes& attributes, const Shape& a, const Shape& b) {
+  const bool ta = attributes.flag("transpose_a"), tb = attributes.flag("transpose_b");
+  const bool vector_a = a.size() == 1, vector_b = b.size() == 1;
+  const size_t na = a.size(), nb = b.size();
+  return {.m = vector_a ? 1 : a[ta ? na - 1 : na - 2],
+          .k = vector_a ? a[0] : a[ta ? na - 2 : na - 1],
+          .n = vector_b ? 1 : b[tb ? nb - 2 : nb - 1],
+          .k_b = vector_b ? b[0] : b[tb ? nb - 1 : nb - 2]};
+}
+struct MatmulShape : MatmulSizes {
   Shape batch_a, batch_b, batch;  // leading dimensions
   bool vector_a = false, vector_b = false;
   Shape output() const {
@@ -26,11 +37,8 @@ Result<MatmulShape> matmul_shape(const OpQuery& q) {
   s.vector_a = a.size() == 1;
   s.vector_b = b.size() == 1;
   if ((s.vector_a && ta) || (s.vector_b && tb)) return misfit(q, "a vector cannot be transposed");
+  static_cast<MatmulSizes&>(s) = matmul_sizes(q.attributes(), a, b);
   const size_t na = a.size(), nb = b.size();
-  s.k = s.vector_a ? a[0] : a[ta ? na - 2 : na - 1];
-  s.m = s.vector_a ? 1 : a[ta ? na - 1 : na - 2];
-  s.k_b = s.vector_b ? b[0] : b[tb ? nb - 1 : nb - 2];
-  s.n = s.vector_b ? 1 : b[tb ? nb - 2 : nb - 1];
   if (s.k != s.k_b) return misfit(q, "inner sizes ", s.k, " and ", s.k_b, " differ");
   if (na > 2) s.batch_a.assign(a.begin(), a.end() - 2);
   if (nb > 2) s.batch_b.assign(b.begin(), b.end() - 2);
@@ -40,8 +48,13 @@ Result<MatmulShape> matmul_shape(const OpQuery& q) {
   return s;
 }
 
+// The sizes before the matrix of an operand.
+std::span<const int64_t> leading(const Shape& shape) {
+  return shape.size() > 2 ? std::span(shape).first(shape.size() - 2) : std::span<const int64_t>();
+}
+
 // Index of the matrix of an operand for a batch index of the output.
-int64_t batch_of(const Shape& batch, const Ints& index) {
+int64_t batch_of(std::span<const int64_t> batch, const Dims& index) {
   int64_t linear = 0;
   const size_t added = index.size() - batch.size();
   for (size_t d = 0; d < batch.size(); ++d) linear = linear * batch[d] + (batch[d] == 1 ? 0 : index[d + added]);
@@ -49,10 +62,12 @@ int64_t batch_of(const Shape& batch, const Ints& index) {
 }
 
 void matmul_reference(const Reference& r) {
-  const MatmulShape s = *matmul_shape(r.query());
+  const Shape &a = r.in(0).shape(), &b = r.in(1).shape(), &y = r.out(0).shape();
+  const MatmulSizes s = matmul_sizes(r.attributes(), a, b);
   const bool ta = r.attributes().flag("transpose_a"), tb = r.attributes().flag("transpose_b");
-  for_each_index(s.batch, [&](int64_t batch, const Ints& index) {
-    const int64_t a0 = batch_of(s.batch_a, index) * s.m * s.k, b0 = batch_of(s.batch_b, index) * s.k * s.n;
+  const size_t batches = std::max(leading(a).size(), leading(b).size());
+  for_each_index(std::span(y).first(batches), [&](int64_t batch, const Dims& index) {
+    const int64_t a0 = batch_of(leading(a), index) * s.m * s.k, b0 = batch_of(leading(b), index) * s.k * s.n;
     for (int64_t m = 0; m < s.m; ++m)
       for (int64_t n = 0; n < s.n; ++n) {
         const auto term = [&](int64_t k) {

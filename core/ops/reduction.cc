@@ -29,32 +29,46 @@ Shape kept_shape(const Shape& shape, const std::vector<bool>& mask) {
   return kept;
 }
 
-// Lists, for every output element, the elements that reduce to it, in logical order.
-std::vector<Ints> reduction_runs(const Reference& r) {
-  const Shape& shape = r.in(0).shape();
-  const Shape kept = kept_shape(shape, axis_mask(r.attributes().ints("axes"), r.in(0).type().ndim()));
-  std::vector<Ints> runs(r.out(0).elements());
-  for_each_index(shape, [&](int64_t i, const Ints& index) {
-    int64_t o = 0;
-    for (size_t d = 0; d < shape.size(); ++d) o = o * kept[d] + (kept[d] == 1 ? 0 : index[d]);
-    runs[o].push_back(i);
-  });
-  return runs;
-}
+// The elements that reduce to each output element, in logical order.
+class ReductionRuns {
+ public:
+  explicit ReductionRuns(const Reference& r) : sizes_(r.in(0).shape()), reduced_(sizes_.size()) {
+    for (int64_t axis : r.attributes().ints("axes")) reduced_[axis < 0 ? axis + sizes_.size() : axis] = 1;
+    for (size_t d = 0; d < sizes_.size(); ++d) (reduced_[d] ? length_ : outputs_) *= sizes_[d];
+  }
+  int64_t outputs() const { return outputs_; }
+  int64_t length() const { return length_; }
+  // Element k of those that reduce to output o.
+  int64_t at(int64_t o, int64_t k) const {
+    int64_t linear = 0, stride = 1;
+    for (size_t d = sizes_.size(); d-- > 0; stride *= sizes_[d]) {
+      int64_t& rest = reduced_[d] ? k : o;
+      linear += rest % sizes_[d] * stride;
+      rest /= sizes_[d];
+    }
+    return linear;
+  }
+
+ private:
+  Dims sizes_, reduced_;
+  int64_t outputs_ = 1, length_ = 1;
+};
 
 template <bool maximum> void extremum_reference(const Reference& r) {
-  const std::vector<Ints> runs = reduction_runs(r);
-  for (size_t o = 0; o < runs.size(); ++o) {
+  const ReductionRuns runs(r);
+  for (int64_t o = 0; o < runs.outputs(); ++o) {
     if (is_float(r.in(0).dtype())) {
       double best = maximum ? -std::numeric_limits<double>::infinity() : std::numeric_limits<double>::infinity();
-      for (int64_t i : runs[o])
-        best = evaluate_scalar(maximum ? ScalarOp::max : ScalarOp::min, best, r.in(0).get(i), 0.0);
-      r.out(0).set(static_cast<int64_t>(o), best);
+      for (int64_t k = 0; k < runs.length(); ++k)
+        best = evaluate_scalar(maximum ? ScalarOp::max : ScalarOp::min, best, r.in(0).get(runs.at(o, k)), 0.0);
+      r.out(0).set(o, best);
     } else {
       int64_t best = maximum ? std::numeric_limits<int64_t>::min() : std::numeric_limits<int64_t>::max();
-      for (int64_t i : runs[o])
-        best = maximum ? std::max(best, r.in(0).get_int(i)) : std::min(best, r.in(0).get_int(i));
-      r.out(0).set_int(static_cast<int64_t>(o), best);
+      for (int64_t k = 0; k < runs.length(); ++k) {
+        const int64_t value = r.in(0).get_int(runs.at(o, k));
+        best = maximum ? std::max(best, value) : std::min(best, value);
+      }
+      r.out(0).set_int(o, best);
     }
   }
 }
@@ -102,18 +116,16 @@ EPL_OP(sum) {
           .infer = reduced_type,
           .reference =
               [](const Reference& r) {
-                const std::vector<Ints> runs = reduction_runs(r);
-                for (size_t o = 0; o < runs.size(); ++o) {
-                  const Ints& run = runs[o];
+                const ReductionRuns runs(r);
+                for (int64_t o = 0; o < runs.outputs(); ++o) {
                   if (!is_float(r.in(0).dtype())) {
                     int64_t total = 0;
-                    for (int64_t i : run) total += r.in(0).get_int(i);
-                    r.out(0).set_int(static_cast<int64_t>(o), total);
+                    for (int64_t k = 0; k < runs.length(); ++k) total += r.in(0).get_int(runs.at(o, k));
+                    r.out(0).set_int(o, total);
                     continue;
                   }
-                  r.out(0).set(static_cast<int64_t>(o),
-                               unit_sum(static_cast<int64_t>(run.size()), r.units(), r.out(0).dtype(),
-                                        [&](int64_t k) { return r.in(0).get(run[k]); }));
+                  r.out(0).set(o, unit_sum(runs.length(), r.units(), r.out(0).dtype(),
+                                           [&](int64_t k) { return r.in(0).get(runs.at(o, k)); }));
                 }
               },
           .gradient = [](Grad& g) { g.set(0, g.b.broadcast_to(with_kept_dims(g, g.upstream(0)), g.in(0).shape())); },
@@ -153,14 +165,17 @@ EPL_OP(prod_reduce) {
           .infer = reduced_type,
           .reference =
               [](const Reference& r) {
-                const std::vector<Ints> runs = reduction_runs(r);
-                for (size_t o = 0; o < runs.size(); ++o) {
+                const ReductionRuns runs(r);
+                for (int64_t o = 0; o < runs.outputs(); ++o) {
                   double product = 1;
-                  int64_t whole = 1;
-                  for (int64_t i : runs[o])
-                    is_float(r.in(0).dtype()) ? void(product *= r.in(0).get(i)) : void(whole *= r.in(0).get_int(i));
-                  is_float(r.in(0).dtype()) ? r.out(0).set(static_cast<int64_t>(o), product)
-                                            : r.out(0).set_int(static_cast<int64_t>(o), whole);
+                  uint64_t integers = 1;  // which wrap
+                  for (int64_t k = 0; k < runs.length(); ++k) {
+                    const int64_t i = runs.at(o, k);
+                    is_float(r.in(0).dtype()) ? void(product *= r.in(0).get(i))
+                                              : void(integers *= static_cast<uint64_t>(r.in(0).get_int(i)));
+                  }
+                  is_float(r.in(0).dtype()) ? r.out(0).set(o, product)
+                                            : r.out(0).set_int(o, static_cast<int64_t>(integers));
                 }
               },
           .gradient = [](Grad& g) { g.set(0, with_kept_dims(g, g.upstream(0) * g.out(0)) / g.in(0)); },

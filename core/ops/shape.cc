@@ -57,8 +57,10 @@ EPL_OP(transpose) {
           .reference =
               [](const Reference& r) {
                 const Ints& perm = r.attributes().ints("perm");
-                const Shape strides = row_major_strides(r.in(0).shape());
-                for_each_index(r.out(0).shape(), [&](int64_t o, const Ints& index) {
+                const Shape& shape = r.in(0).shape();
+                Dims strides(shape.size(), 1);
+                for (size_t d = shape.size(); d-- > 1;) strides[d - 1] = strides[d] * shape[d];
+                for_each_index(r.out(0).shape(), [&](int64_t o, const Dims& index) {
                   int64_t i = 0;
                   for (size_t d = 0; d < perm.size(); ++d) i += index[d] * strides[perm[d]];
                   copy_element(r.in(0), i, r.out(0), o);
@@ -100,7 +102,7 @@ EPL_OP(broadcast_to) {
               [](const Reference& r) {
                 const Shape& from = r.in(0).shape();
                 const size_t added = r.out(0).shape().size() - from.size();
-                for_each_index(r.out(0).shape(), [&](int64_t o, const Ints& index) {
+                for_each_index(r.out(0).shape(), [&](int64_t o, const Dims& index) {
                   int64_t i = 0;
                   for (size_t d = 0; d < from.size(); ++d) i = i * from[d] + (from[d] == 1 ? 0 : index[d + added]);
                   copy_element(r.in(0), i, r.out(0), o);
@@ -119,11 +121,11 @@ EPL_OP(broadcast_to) {
 namespace {
 // Per dimension: the first index, the step and the number taken.
 struct SliceDims {
-  Ints start, step, count;
-  std::vector<bool> full;
+  Dims start, step, count;
+  bool full(size_t d, const Shape& shape) const { return start[d] == 0 && step[d] == 1 && count[d] == shape[d]; }
 };
 SliceDims slice_dims(const Attributes& attributes, const Shape& shape) {
-  SliceDims s{Ints(shape.size(), 0), Ints(shape.size(), 1), shape, std::vector<bool>(shape.size(), true)};
+  SliceDims s{Dims(shape.size()), Dims(shape.size(), 1), Dims(shape)};
   const Ints &axes = attributes.ints("axes"), &starts = attributes.ints("starts"), &ends = attributes.ints("ends"),
              &steps = attributes.ints("steps");
   for (size_t k = 0; k < axes.size(); ++k) {
@@ -132,7 +134,6 @@ SliceDims slice_dims(const Attributes& attributes, const Shape& shape) {
     s.start[d] = starts[k];
     s.step[d] = step;
     s.count[d] = distance <= 0 ? 0 : (distance - 1) / std::abs(step) + 1;
-    s.full[d] = s.start[d] == 0 && step == 1 && s.count[d] == shape[d];
   }
   return s;
 }
@@ -164,7 +165,7 @@ Status check_slice(const OpQuery& q, const Shape& shape) {
 Result<ShardingRule> slice_rule(const OpQuery& q, const Shape& shape) {
   const SliceDims s = slice_dims(q.attributes(), shape);
   std::vector<bool> unshardable(shape.size());
-  for (size_t d = 0; d < unshardable.size(); ++d) unshardable[d] = !s.full[d];
+  for (size_t d = 0; d < unshardable.size(); ++d) unshardable[d] = !s.full(d, shape);
   return aligned_rule(q, unshardable);
 }
 
@@ -177,7 +178,7 @@ void localize_ends(Attributes& attributes, const Shape& local) {
   attributes.set("ends", ends);
 }
 
-int64_t sliced_index(const SliceDims& s, const Shape& shape, const Ints& index) {
+int64_t sliced_index(const SliceDims& s, const Shape& shape, const Dims& index) {
   int64_t i = 0;
   for (size_t d = 0; d < shape.size(); ++d) i = i * shape[d] + s.start[d] + index[d] * s.step[d];
   return i;
@@ -197,12 +198,12 @@ EPL_OP(slice) {
       .attributes = {{"axes", Ints{}, true}, {"starts", Ints{}, true}, {"ends", Ints{}, true}, {"steps", Ints{}}},
       .infer = [](const OpQuery& q) -> Result<OutputTypes> {
         EPL_TRY(check_slice(q, q.in(0).shape));
-        return OutputTypes{{q.in(0).dtype, slice_dims(q.attributes(), q.in(0).shape).count}};
+        return OutputTypes{{q.in(0).dtype, slice_dims(q.attributes(), q.in(0).shape).count.shape()}};
       },
       .reference =
           [](const Reference& r) {
             const SliceDims s = slice_dims(r.attributes(), r.in(0).shape());
-            for_each_index(r.out(0).shape(), [&](int64_t o, const Ints& index) {
+            for_each_index(r.out(0).shape(), [&](int64_t o, const Dims& index) {
               copy_element(r.in(0), sliced_index(s, r.in(0).shape(), index), r.out(0), o);
             });
           },
@@ -266,13 +267,13 @@ EPL_OP(slice_grad) {
           .infer = [](const OpQuery& q) -> Result<OutputTypes> {
             const Shape& shape = q.attributes().ints("shape");
             EPL_TRY(check_slice(q, shape));
-            EPL_TRY(expect_shape(q, 0, slice_dims(q.attributes(), shape).count, "dy"));
+            EPL_TRY(expect_shape(q, 0, slice_dims(q.attributes(), shape).count.shape(), "dy"));
             return OutputTypes{{q.in(0).dtype, shape}};
           },
           .reference =
               [](const Reference& r) {
                 const SliceDims s = slice_dims(r.attributes(), r.out(0).shape());
-                for_each_index(r.in(0).shape(), [&](int64_t i, const Ints& index) {
+                for_each_index(r.in(0).shape(), [&](int64_t i, const Dims& index) {
                   copy_element(r.in(0), i, r.out(0), sliced_index(s, r.out(0).shape(), index));
                 });
               },
@@ -357,7 +358,7 @@ EPL_OP(tile) {
           .reference =
               [](const Reference& r) {
                 const Shape& from = r.in(0).shape();
-                for_each_index(r.out(0).shape(), [&](int64_t o, const Ints& index) {
+                for_each_index(r.out(0).shape(), [&](int64_t o, const Dims& index) {
                   int64_t i = 0;
                   for (size_t d = 0; d < from.size(); ++d) i = i * from[d] + index[d] % from[d];
                   copy_element(r.in(0), i, r.out(0), o);
@@ -402,7 +403,7 @@ EPL_OP(trilu) {
                 const bool upper = r.attributes().flag("upper");
                 const int64_t k = r.attributes().integer("k");
                 const size_t n = r.in(0).shape().size();
-                for_each_index(r.in(0).shape(), [&](int64_t i, const Ints& index) {
+                for_each_index(r.in(0).shape(), [&](int64_t i, const Dims& index) {
                   const int64_t off = index[n - 1] - index[n - 2];
                   if (upper ? off >= k : off <= k) copy_element(r.in(0), i, r.out(0), i);
                 });

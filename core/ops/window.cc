@@ -7,25 +7,26 @@ namespace {
 constexpr int64_t largest_number = int64_t{1} << 31, max_taps = int64_t{1} << 46;
 }  // namespace
 
-Window window_of(const Attributes& attributes, const Ints& kernel) {
+Window window_of(const Attributes& attributes, std::span<const int64_t> kernel) {
   Window w;
   const size_t n = kernel.size();
-  const auto list = [&](std::string_view name, int64_t fallback, size_t count) {
+  const auto list = [&](std::string_view name) {
     const Ints& given = attributes.ints(name);
-    return given.empty() ? Ints(count, fallback) : given;
+    return given.empty() ? Dims(n, 1) : Dims(given);
   };
-  w.kernel = kernel;
-  w.strides = list("strides", 1, n);
-  w.dilations = list("dilations", 1, n);
-  const Ints pads = list("pads", 0, 2 * n);
-  if (pads.size() == 2 * n) {
-    w.begin.assign(pads.begin(), pads.begin() + n);
-    w.end.assign(pads.begin() + n, pads.end());
+  w.kernel = Dims(kernel);
+  w.strides = list("strides");
+  w.dilations = list("dilations");
+  const std::span<const int64_t> pads = attributes.ints("pads");
+  if (pads.empty()) w.begin = w.end = Dims(n);
+  if (!pads.empty() && pads.size() == 2 * n) {
+    w.begin = Dims(pads.first(n));
+    w.end = Dims(pads.subspan(n));
   }
   return w;
 }
 
-Result<Window> window_of(const OpQuery& query, const Ints& kernel) {
+Result<Window> window_of(const OpQuery& query, std::span<const int64_t> kernel) {
   Window w = window_of(query.attributes(), kernel);
   const size_t n = kernel.size();
   if (w.strides.size() != n || w.dilations.size() != n || w.begin.size() != n)
@@ -38,7 +39,7 @@ Result<Window> window_of(const OpQuery& query, const Ints& kernel) {
       if (number > largest_number)
         return misfit(query, number, " in the window along spatial dimension ", d, " is more than ", largest_number);
     if (__builtin_mul_overflow(taps, w.kernel[d], &taps) || taps > max_taps)
-      return misfit(query, "a kernel of ", w.kernel, " has too many elements");
+      return misfit(query, "a kernel of ", Ints(kernel.begin(), kernel.end()), " has too many elements");
   }
   return w;
 }

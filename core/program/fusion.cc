@@ -82,12 +82,23 @@ class Fuser {
     for (Value input : node.inputs) {
       if (input && !from_integer) note(graph_.type(input).dtype);
     }
-    if (group.real && *group.real != DType::f32 && *group.real != DType::f64) group.joins = false;
+    if (group.real && !takes(*group.real)) group.joins = false;
     std::vector<const TensorType*> types;
     for (const auto& instruction : scalar_expression(query_of(graph_, node, types)).code) {
       group.instructions += instruction.op != ScalarOp::input && instruction.op != ScalarOp::constant;
     }
     return group;
+  }
+
+  // Whether the kernels for regions compute with this type; asked with the smallest region there is.
+  bool takes(DType type) const {
+    if (!kernels_) return true;
+    KernelQuery smallest;
+    smallest.op = "fused";
+    smallest.attributes = {{"expression", "x0; neg(%0) -> %1"}, {"types", ""}};
+    smallest.input_types = smallest.output_types = {TensorType{type, {1}}};
+    smallest.input_present = smallest.output_present = {true};
+    return kernels_->choose(smallest).row != nullptr;
   }
 
   // Whether nothing but members of the two groups uses the value.

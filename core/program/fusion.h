@@ -10,7 +10,8 @@ namespace epl {
 // kernel rows of its own in `kernels` (null: no op has). The expression of a `fused` node is the scalar expressions of
 // its nodes joined; a result that is used inside is rounded to its type by a cast, so the bits are those of the
 // separate nodes. Nodes join where one uses the other's result, both have the same shape, phase and region, and floats
-// of one type (with truth values, and casts from integers); integer arithmetic stays single. No value is computed
+// of one type that `kernels` compute regions of (with truth values, and casts from integers); integer arithmetic stays
+// single. No value is computed
 // twice. Constants of one element become numbers of the expression; an operand that is only broadcast is read where it
 // comes from.
 Graph fuse_elementwise(const Graph& graph, const KernelTable* kernels = nullptr);

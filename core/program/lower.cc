@@ -213,7 +213,7 @@ class Lowering {
     KernelQuery& q = *in.query;
     ChosenKernel chosen = options_.kernels->choose(q, &in.refusals);
     if (!chosen.row) {
-      auto reference = reference_kernel(node, options_.device);
+      auto reference = reference_kernel(node, q, options_.device);
       if (!reference.ok()) {
         std::string reasons;
         for (const Refusal& r : in.refusals) reasons += cat("; ", r.kernel, ": ", r.reason);

@@ -256,7 +256,8 @@ class ProgramParser {
     if (!in.row && row_name == "reference") {
       Node node{.name = in.name, .op = op_table().find(in.query->op), .attributes = in.query->attributes};
       if (!node.op) return reader_.fail(cat("unknown op ", in.query->op));
-      EPL_ASSIGN(ChosenKernel reference, reference_kernel(node, nullptr));
+      EPL_TRY(complete_attributes(*node.op, node.attributes));
+      EPL_ASSIGN(ChosenKernel reference, reference_kernel(node, *in.query, nullptr));
       in.row = reference.row;
       in.prepared = std::move(reference.prepared);
       return {};

@@ -1,5 +1,5 @@
-// The last row for every op: the record's own meaning, computed through doubles. It allocates and it is slow; programs
-// that need it say so (`epl inspect --kernels`).
+// The last row for every op: the record's own meaning, computed through doubles. It is slow; programs that need it say
+// so (`epl inspect --kernels`).
 #pragma once
 
 #include "core/backend/kernel.h"
@@ -8,6 +8,6 @@
 namespace epl {
 
 // Refused where the host, on which it runs, cannot read the memory of `device` (null: it can).
-Result<ChosenKernel> reference_kernel(const Node& node, const Device* device);
+Result<ChosenKernel> reference_kernel(const Node& node, const KernelQuery& query, const Device* device);
 
 }  // namespace epl

@@ -6,6 +6,8 @@
 #include <atomic>
 #include <cstdlib>
 
+#include "core/ir/meaning.h"
+#include "core/ops/sample.h"
 #include "core/runtime/session.h"
 #include "tests/runtime/graph_model.h"
 
@@ -78,18 +80,20 @@ constexpr std::string_view model = R"(graph tiny(tokens: i64[4,8] batch 0) {
 }
 )";
 
-void steps_allocate_nothing(int64_t ranks, const char* micro_batches, int threads) {
+void steps_allocate_nothing(int64_t ranks, const char* micro_batches, int threads, DType precision = DType::f32) {
   PlanOptions options;
   options.model = GraphModel::parse(model);
   options.train.loss.name = "softmax_cross_entropy";
   options.train.optimizer = "adamw";
   options.train.optimizer_options = {{"lr", 0.01}};
   options.train.clip_norm = 1.0;
+  options.train.precision = precision;
   options.ranks = ranks;
   ASSERT_TRUE(set_config(options.strategy, "pipeline.num_micro_batch", micro_batches).ok());
   auto plan = CompiledPlan::create(test_host(threads), options);
   ASSERT_TRUE(plan.ok()) << plan.status().to_string();
   for (const Instruction& in : (*plan)->entries()[0].program.instructions) {
+    if (precision == DType::f64) continue;  // where references serve, which allocate nothing either
     ASSERT_TRUE(!in.row || in.row->name != "reference") << in.name << " (" << in.query->op << ") has no kernel";
   }
   auto session = Session::create(test_host(threads), *plan, 1);
@@ -126,6 +130,44 @@ TEST(Allocation, TheCounterCounts) {
 TEST(Allocation, StepsOfOneRank) { steps_allocate_nothing(1, "1", 2); }
 TEST(Allocation, StepsOfMicroBatches) { steps_allocate_nothing(1, "2", 1); }
 TEST(Allocation, StepsOfTwoRanks) { steps_allocate_nothing(2, "2", 2); }
+TEST(Allocation, StepsInFloat64) { steps_allocate_nothing(1, "2", 2, DType::f64); }
+
+// Every op's own meaning, made ready, on every sample of its record, in every float type and in two units.
+TEST(Allocation, MeaningsOfOps) {
+  int runs = 0;
+  for (const OpDef* op : op_table().all()) {
+    if (!op->elementwise() && !op->reference && !op->body) continue;
+    for (const std::string& text : op->samples) {
+      auto parsed = parse_sample(*op, text);
+      ASSERT_TRUE(parsed.ok()) << parsed.status().to_string();
+      for (DType type : {DType::f32, DType::f64, DType::bf16}) {
+        const Sample sample = type == DType::f32 ? *parsed : parsed->with_floats(type);
+        const std::vector<Tensor> inputs = sample.values(1);
+        auto types = infer_types(*op, sample.attributes, sample.types());
+        if (!types.ok()) continue;
+        std::vector<const void*> sources;
+        for (const Tensor& input : inputs) sources.push_back(input.empty() ? nullptr : input.data());
+        std::vector<Tensor> outputs;
+        std::vector<void*> targets;
+        std::vector<const TensorType*> output_types;
+        for (const TensorType& one : *types) output_types.push_back(&one);
+        for (const TensorType& one : *types) outputs.emplace_back(one);
+        for (Tensor& output : outputs) targets.push_back(output.data());
+        auto meaning = Meaning::make(*op, sample.attributes, sample.types(), output_types, Units());
+        ASSERT_TRUE(meaning.ok()) << op->name << ": " << meaning.status().to_string();
+        std::vector<std::max_align_t> room(static_cast<size_t>((*meaning)->room_bytes()) / sizeof(std::max_align_t) +
+                                           1);
+        allocations = 0;
+        counting = true;
+        (*meaning)->run(sources.data(), targets.data(), 1, 0, room.data());
+        counting = false;
+        EXPECT_EQ(allocations.load(), 0) << op->name << " " << text;
+        ++runs;
+      }
+    }
+  }
+  EXPECT_GT(runs, 800);
+}
 
 }  // namespace
 }  // namespace epl

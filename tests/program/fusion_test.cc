@@ -221,5 +221,22 @@ TEST(Fusion, BoundsTheSizeOfARegion) {
   expect_same_bits(graph, fused, random);
 }
 
+// Which types regions are made of is what the kernels take; a result inside is rounded as the separate node rounds it.
+TEST(Fusion, TypesAreThoseOfTheKernels) {
+  for (DType type : {DType::f16, DType::bf16, DType::f64}) {
+    SCOPED_TRACE(dtype_name(type));
+    Graph graph;
+    Builder b(graph);
+    Var x = b.var(graph.add_input("x", {type, {37}})), y = b.var(graph.add_input("y", {type, {37}}));
+    graph.outputs = {{"z", (x * y + x).value()}};
+    const Graph fused = fuse_elementwise(graph);
+    EXPECT_EQ(fused.node_count(), 1) << print_graph(fused);
+    std::mt19937 random(1);
+    expect_same_bits(graph, fused, random);
+    const KernelTable none;
+    EXPECT_EQ(fuse_elementwise(graph, &none).node_count(), 2);
+  }
+}
+
 }  // namespace
 }  // namespace epl
