@@ -57,8 +57,9 @@ Status export_adapters(const Session& session, const std::string& folder) {
     EPL_ASSIGN(Tensor value, session.state_view(name));
     if (!identical(value, session.plan().state().find(name)->initial)) changed.push_back(name);
   }
-  for (StateKind kind : {StateKind::parameter, StateKind::frozen, StateKind::buffer})
-    all.insert(all.end(), state_names(session.plan(), kind).begin(), state_names(session.plan(), kind).end());
+  for (StateKind kind : {StateKind::parameter, StateKind::frozen, StateKind::buffer}) {
+    for (const std::string& name : state_names(session.plan(), kind)) all.push_back(name);
+  }
   const TrainedModules beside = trained_modules(adapters, changed, all);
   for (const std::string& name : all) {
     const std::string module = name.substr(0, std::min(name.rfind('.'), name.size()));
