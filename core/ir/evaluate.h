@@ -1,5 +1,5 @@
 // Computing a graph on host tensors by its ops' own meaning, one node after the other. Slow and plain: constant
-// folding, oracles of tests, and ops without a kernel use it; training does not.
+// folding and oracles of tests use it; training does not.
 #pragma once
 
 #include <map>

@@ -94,7 +94,7 @@ class Fuser {
   bool takes(DType type) const {
     if (!kernels_) return true;
     KernelQuery smallest;
-    smallest.op = "fused";
+    smallest.op = fused_op;
     smallest.attributes = {{"expression", "x0; neg(%0) -> %1"}, {"types", ""}};
     smallest.input_types = smallest.output_types = {TensorType{type, {1}}};
     smallest.input_present = smallest.output_present = {true};

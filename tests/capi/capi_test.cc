@@ -276,6 +276,8 @@ TEST_F(CApi, TrainerKeysAreCheckedWithTheNearestKnown) {
   EXPECT_ERROR(set("loss", "msee"), EPL_ERROR_NOT_FOUND, "did you mean mse?");
   EXPECT_ERROR(set("schedule", "cos"), EPL_ERROR_NOT_FOUND, "cosine");
   EXPECT_ERROR(set("clip_norm", "much"), EPL_ERROR_INVALID_ARGUMENT, "a finite number is expected");
+  EXPECT_ERROR(set("precision", "f16"), EPL_ERROR_INVALID_ARGUMENT, "it is f32 or f64");
+  EXPECT_OK(set("precision", "f64"));
   EXPECT_OK(set("loss", "output:objective"));
   EXPECT_OK(set("loss", "softmax_cross_entropy"));
   // Options before their optimizer: types are found later.
