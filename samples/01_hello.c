@@ -1,4 +1,4 @@
-/* The shortest useful program: a model file goes in, one that has learnt comes out.
+/* The shortest useful program: a model file goes in, a trained one comes out.
  *
  * usage: 01_hello [FOLDER]    writes hello.onnx and trained.onnx there (default: the current folder) */
 #include <epl.h>

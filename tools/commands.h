@@ -29,8 +29,8 @@ std::string version_text();
 
 // Exit codes beyond 0, done, and 1, a check did not hold; 128 + N: a signal asked to end.
 inline constexpr int exit_usage = 2;
-inline constexpr int exit_learnt_is_saved = 8;  // a step failed; what was learnt before is saved
-int exit_code(int32_t error);                   // of an EPL_ERROR_...
+inline constexpr int exit_weights_are_saved = 8;  // a step failed; the weights before it are saved
+int exit_code(int32_t error);                     // of an EPL_ERROR_...
 
 // An error of the library as a person reads it: the message, and where, unless the message says so.
 class ApiError;

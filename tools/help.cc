@@ -188,10 +188,10 @@ const std::vector<ExitCode>& exit_codes() {
       {5, "the system refused a read or a write"},
       {6, "out of memory"},
       {7, "a bug of EPL's: please report it"},
-      {8, "a step failed, as at a loss that is not finite; what was learnt before is saved"},
-      {129, "SIGHUP ended the run; what was learnt is saved"},
-      {130, "SIGINT (Ctrl-C) ended the run; what was learnt is saved"},
-      {143, "SIGTERM ended the run; what was learnt is saved"},
+      {8, "a step failed, as at a loss that is not finite; the weights of the steps before it are saved"},
+      {129, "SIGHUP ended the run; the trained weights are saved"},
+      {130, "SIGINT (Ctrl-C) ended the run; the trained weights are saved"},
+      {143, "SIGTERM ended the run; the trained weights are saved"},
   };
   return rows;
 }

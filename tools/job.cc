@@ -376,7 +376,7 @@ void match_checkpoint(const Engine& engine, JobOptions& o, const Json& checkpoin
     if (found.empty() && row.at("states").get<std::set<std::string>>() == states)
       found = row.at("name").get<std::string>();
   }
-  if (found.empty()) throw UsageError("the checkpoint's optimizer is none of this build");
+  if (found.empty()) throw UsageError("this build has no optimizer with the states that the checkpoint holds");
   o.optimizer = found;
 }
 

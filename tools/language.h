@@ -1,4 +1,4 @@
-// What a byte-level language model is measured against, and how it writes.
+// Models of bytes by their frequencies, against which a language model is measured, and how the latter writes text.
 #pragma once
 
 #include <array>

@@ -91,7 +91,7 @@ std::vector<double> Reference::numbers(const char* key) const {
   if (!need(key).is_array()) reject("\"" + std::string(key) + "\" is not a list of numbers");
   for (const Json& value : json_[key]) {
     if (!value.is_number() || !std::isfinite(value.get<double>()))
-      reject("\"" + std::string(key) + "\" holds what is no finite number");
+      reject("\"" + std::string(key) + "\" holds something that is not a finite number");
     out.push_back(value);
   }
   return out;
@@ -101,7 +101,7 @@ std::vector<std::string> Reference::names(const char* key) const {
   std::vector<std::string> out;
   if (!need(key).is_array()) reject("\"" + std::string(key) + "\" is not a list of names");
   for (const Json& value : json_[key]) {
-    if (!value.is_string()) reject("\"" + std::string(key) + "\" holds what is no name");
+    if (!value.is_string()) reject("\"" + std::string(key) + "\" holds something that is not a name");
     out.push_back(value);
   }
   return out;

@@ -215,7 +215,7 @@ StepDone Training::take_step() {
   return out;
 }
 
-// Whatever a step meets, what the steps before it have learnt stays and is saved by `finish`.
+// Whatever a step meets, the weights that the steps before it have trained stay and are saved by `finish`.
 void Training::train() {
   try {
     if (validation_.any() && data_.context > 0)
@@ -316,7 +316,7 @@ template <class F> void Training::attempt(const char* what, F&& f) {
   try {
     f();
   } catch (const ApiError& e) {
-    if (failure_ == 0 || failure_ == exit_learnt_is_saved) failure_ = exit_code(e.code);
+    if (failure_ == 0 || failure_ == exit_weights_are_saved) failure_ = exit_code(e.code);
     listeners_.warning(std::string(what) + " failed: " + described_failure(e));
   }
 }
@@ -326,7 +326,7 @@ void Training::finish() {
   const int before = failure_;
   attempt("the checkpoint", [&] {
     save_checkpoint(false);
-    if (before != 0) failure_ = exit_learnt_is_saved;
+    if (before != 0) failure_ = exit_weights_are_saved;
   });
   if (!o_.job.lora.empty()) attempt("writing the adapters", [&] { export_adapters(session_, folder_.adapters()); });
   attempt("writing trained.onnx", [&] {

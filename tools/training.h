@@ -1,4 +1,4 @@
-// A training job: data, model, plan, steps; then what was learnt, on disk. Who watches it is a listener
+// A training job: data, model, plan, steps; then the trained weights, on disk. Who watches it is a listener
 // (tools/listener.h).
 #pragma once
 

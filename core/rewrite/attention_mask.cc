@@ -6,9 +6,9 @@
 namespace epl::rewrite {
 namespace {
 
-// A score at or below this is hidden: the softmax of scores near it would mean nothing, because float32 has steps of 64
-// there, while a tenth of a thousandth of it (a fill that is common, too) is within what scores can be. Types that do
-// not reach it have their lowest number instead.
+// A score at or below this is masked. -1e9 is: float32 has steps of 64 there, so a softmax of such scores would mean
+// nothing. -1e5 is not, though some models fill with it: real scores can be that low. f16 does not reach -1e9; its
+// lowest number stands for it.
 double surely_hidden(DType type) { return type == DType::f16 ? -65504 : -1e9; }
 
 std::optional<MaskedScores> selected(const Match& m, Value value, const Node& where) {

@@ -1,4 +1,4 @@
-// What a session has learnt, in the forms that others read.
+// The trained weights of a session, in the forms that others read.
 #pragma once
 
 #include <string>

@@ -217,7 +217,8 @@ TEST(CaseFolders, BadReferencesAreNamed) {
       {R"([{"op": "move", "from": "/final_param_norms", "path": "/final_parm_norms"}])",
        "did you mean final_param_norms?"},
       {R"([{"op": "replace", "path": "/step0_grad_norms", "value": {}}])", "\"step0_grad_norms\" lacks"},
-      {R"([{"op": "replace", "path": "/losses/3", "value": "a"}])", "\"losses\" holds what is no finite number"},
+      {R"([{"op": "replace", "path": "/losses/3", "value": "a"}])",
+       "\"losses\" holds something that is not a finite number"},
       {R"([{"op": "replace", "path": "/losses/3", "value": 1.5}])", "it contradicts itself: step 3"},
       {R"([{"op": "move", "from": "/final_buffer_norms/bn1.running_var", "path": "/final_buffer_norms/bn1.runing_var"}])",
        "\"final_buffer_norms\" lacks bn1.running_var, which training moves"}};

@@ -8,7 +8,7 @@ ONNX does not know it), and running statistics are written as they are at the st
 the model once, and writes them as they are after that).
 
 The reference trains in float64 with PyTorch's own optimizers; `losses_f32` is PyTorch's own float32 run and
-`losses_untrained` what the losses would be had nothing been learnt. The exported file is run by onnxruntime on the
+`losses_untrained` what the losses would be with the first weights. The exported file is run by onnxruntime on the
 first batch and must agree with PyTorch before anything is written.
 """
 import copy
@@ -375,8 +375,8 @@ def write_case(name, make):
     untrained = train(model, parts, torch.float64, learn=False)[0]
     worst = max(abs(a - b) / abs(a) for a, b in zip(losses, losses32))
     assert worst < 1e-4, f"{name}: float32 itself differs by {worst}"
-    learnt = max(abs(a - b) / abs(a) for a, b in zip(losses, untrained))
-    assert learnt > 0.01, f"{name}: nothing is learnt"
+    moved = max(abs(a - b) / abs(a) for a, b in zip(losses, untrained))
+    assert moved > 0.01, f"{name}: nothing is trained"
     initialisers = {i.name for i in proto.graph.initializer}
     named = dict(trained.named_parameters())
     frozen = parts.get("frozen", [])

@@ -225,8 +225,8 @@ TEST_F(Inference, FunctionsAndBranchesAreEditedToo) {
   EXPECT_EQ(saved(message, {}, false), message);
 }
 
-// Running statistics that a function takes are learnt like those of the graph's own nodes; a file for inference without
-// them would predict wrong.
+// Running statistics that a function takes are updated like those of the graph's own nodes. A file for inference
+// without them would predict wrong.
 TEST(Statistics, InConstantNodesAreLearnt) {
   auto constant = [](const char* name) {
     Message value;

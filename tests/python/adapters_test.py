@@ -78,7 +78,7 @@ def train(api, path, rank, x, target):
              c.byref(AdapterOptions(c.sizeof(AdapterOptions), rank, ALPHA, 0)))
     session = api.session(api.plan(api.model(path), trainer))
     losses = [api.step(session, [x, target]) for _ in range(STEPS)]
-    assert losses[-1] < 0.9 * losses[0], f"nothing was learnt: {losses[0]} to {losses[-1]}"
+    assert losses[-1] < 0.9 * losses[0], f"nothing was trained: {losses[0]} to {losses[-1]}"
     return session
 
 

@@ -93,7 +93,7 @@ expect 2 "what to write is missing: --out or --adapters" "$epl" export mlp.onnx 
 awk -v a="$(value loss beside.json)" -v b="$(value loss merged.json)" \
   'BEGIN { d = a - b; exit !(a > 0 && d < 1e-5 && d > -1e-5) }' ||
   fail "adapters beside the weights give $(cat beside.json), in them $(cat merged.json)"
-[ "$(value accuracy merged.json)" = 1.0 ] || fail "nothing was learnt: $(cat merged.json)"
+[ "$(value accuracy merged.json)" = 1.0 ] || fail "nothing was trained: $(cat merged.json)"
 
 # Validation, schedules, smoothing and early stopping with adapters; the best checkpoint is theirs.
 loss='--label-smoothing 0.1 --class-weights 1,2,1'

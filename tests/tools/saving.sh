@@ -1,5 +1,5 @@
 #!/bin/sh
-# saving.sh EPL OUT: whatever ends a run, what it has learnt is saved, and nothing that was saved before is lost.
+# saving.sh EPL OUT: whatever ends a run, the trained weights are saved, and nothing that was saved before is lost.
 . "$(dirname "$0")/begin.sh"
 # Waits until FILE has COUNT lines with WORDS, or the process is gone.
 wait_for() {
@@ -150,7 +150,7 @@ expect 0 "7 steps" "$epl" train big.onnx --data t.csv --data-options "$classes" 
 [ "$(ls limited/checkpoints)" = step-00000007 ] ||
   fail "folders of checkpoints that failed stay: $(ls limited/checkpoints)"
 
-# The files beside a run that cannot be written any further are told of, once each; what was learnt is there.
+# The files beside a run that cannot be written any further are told of, once each; the trained weights are there.
 output=$( (ulimit -f 16; "$epl" train m.onnx --data t.csv --data-options "$classes" --steps 900 --tensorboard --json \
   --out narrow) 2>&1 )
 got=$?
