@@ -188,7 +188,7 @@ Status profile(const Options& options) {
   for (const auto& port : program.outputs) results.emplace_back(port.global_type);
   for (Tensor& result : results) outputs.push_back(result.data());
   double fastest = 1e9;
-  std::vector<float> scalars;
+  std::vector<uint64_t> scalars;
   for (int step = 0; step < options.steps; ++step) {
     timed.begin_step();
     plan->scalars(step, 1.0, scalars);
