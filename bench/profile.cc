@@ -191,10 +191,9 @@ Status profile(const Options& options) {
   std::vector<uint64_t> scalars;
   for (int step = 0; step < options.steps; ++step) {
     timed.begin_step();
-    plan->scalars(step, 1.0, scalars);
+    plan->scalars({.step = step}, scalars);
     const double begin = now();
-    EPL_TRY(executor->run(
-        {.inputs = inputs, .outputs = outputs, .scalars = scalars, .seed = 1, .step = step, .finite_output = 0}));
+    EPL_TRY(executor->run({.inputs = inputs, .outputs = outputs, .scalars = scalars, .seed = 1, .step = step}));
     if (step > 0) fastest = std::min(fastest, now() - begin);
   }
   print(timed, options, fastest);

@@ -79,6 +79,7 @@ epl_error* epl_session_step(epl_session* session, const epl_tensor* const* input
     EPL_TRY(taken.take(inputs, count));
     StepMetrics step;
     EPL_TRY(session->session->step(session->inputs, step, call.options));
+    EPL_TRY(step.skipped);
     const double seconds = session->engine->host.seconds() - call.started;
     log_step(session->engine->host, step, seconds);
     if (metrics == nullptr) return {};

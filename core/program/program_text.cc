@@ -264,12 +264,25 @@ class ProgramParser {
     }
     if (!in.row) return reader_.fail(cat("this backend has no kernel ", row_name, " for ", in.query->op));
     try {
+      if (!in.transfer) EPL_TRY(check_types(*in.query));
       auto prepared = prepare(*in.row, *in.query);
       if (!prepared.ok()) return reader_.fail(cat("kernel ", row_name, " does not fit: ", prepared.status().message()));
       in.prepared = *std::move(prepared);
     } catch (const InternalError& e) {  // what the lowering guarantees, a text does not
       return reader_.fail(cat("kernel ", row_name, " does not fit: ", e.what()));
     }
+    return {};
+  }
+
+  // Kernels trust the graph that the shapes fit their op; a text may say anything.
+  Status check_types(const KernelQuery& q) {
+    const OpDef* op = op_table().find(q.op);
+    if (!op) return reader_.fail(cat("unknown op ", q.op));
+    std::vector<const TensorType*> inputs;
+    for (int i = 0; i < q.inputs(); ++i) inputs.push_back(q.has(i) ? &q.in(i) : nullptr);
+    auto types = infer_types(*op, q.attributes, inputs);
+    if (!types.ok()) return reader_.fail(cat("operands do not fit ", q.op, ": ", types.status().message()));
+    if (*types != q.output_types) return reader_.fail(cat("results do not fit ", q.op));
     return {};
   }
 

@@ -60,7 +60,7 @@ Result<Entry> compile(EntryKind kind, Graph graph, const LossFacts& loss, const 
     if (name == scores_name) entry.loss_scores = static_cast<int>(i);
     if (name == terms_name) entry.loss_terms = static_cast<int>(i);
     if (name == weights_name) entry.loss_weights = static_cast<int>(i);
-    if (kind == EntryKind::train && name == bad_gradient_output) entry.gradient_output = static_cast<int>(i);
+    if (kind == EntryKind::train && name == verdict_output) entry.verdict_output = static_cast<int>(i);
   }
   entry.first_output = kind == EntryKind::evaluate
                            ? 1 + (entry.loss_scores >= 0) + (entry.loss_terms >= 0) + (entry.loss_weights >= 0)
@@ -173,7 +173,7 @@ Status CompiledPlan::add_train_entry() {
   }
   EPL_ASSIGN(TrainStep step, build_train_step(forward, training()));
   std::erase_if(step.graph.outputs, [&](const Graph::Output& output) {
-    bool own = output.name == "loss" || output.name == bad_gradient_output || output.name.starts_with("gradient_norm");
+    bool own = output.name == "loss" || output.name == verdict_output || output.name.starts_with("gradient_norm");
     return !own && std::ranges::find(options.train_outputs, output.name) == options.train_outputs.end();
   });
   trained_ = step.trained;
@@ -230,13 +230,13 @@ const Entry* CompiledPlan::entry(EntryKind kind) const {
   return it == entries_.end() ? nullptr : &*it;
 }
 
-void CompiledPlan::scalars(int64_t step, double rate_scale, std::vector<uint64_t>& out) const {
+void CompiledPlan::scalars(const StepFacts& facts, std::vector<uint64_t>& out) const {
   const Program& program = entries_.front().program;
   out.assign(program.scalars.size(), 0);
   for (size_t i = 0; i < out.size(); ++i) {
     auto it = std::ranges::find(scalars_, program.scalars[i].first, &Scalar::name);
     EPL_CHECK(it != scalars_.end(), "nobody sets scalar ", program.scalars[i].first);
-    store_double(it->dtype, &out[i], 0, it->at(step, rate_scale));
+    store_double(it->dtype, &out[i], 0, it->at(facts));
   }
 }
 

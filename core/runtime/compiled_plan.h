@@ -47,7 +47,7 @@ struct Entry {
   LocalGraph local;
   Program program;
   int loss_output = -1;            // port of the scalar loss
-  int gradient_output = -1;        // port of `bad_gradient_output`, of the train entry
+  int verdict_output = -1;         // port of `verdict_output` (core/train/train_step.h), of the train entry
   std::vector<std::string> notes;  // how its inputs were taken, where nobody has said it
   // Of evaluate: ports of what the loss compares, of its terms and of their weights (core/train/loss.h), -1 for none,
   // and the model's outputs, which are ports from `first_output` on, in its order.
@@ -74,8 +74,8 @@ class CompiledPlan {
   const Schedule& schedule() const { return schedule_; }
   int threads_per_rank() const { return threads_; }
   const std::shared_ptr<Device>& device() const { return device_; }
-  // Values of the train program's host scalars at a step, in its order, each as a slot holds its element.
-  void scalars(int64_t step, double rate_scale, std::vector<uint64_t>& out) const;
+  // Values of the train program's host scalars before a step, in its order, each as a slot holds its element.
+  void scalars(const StepFacts& facts, std::vector<uint64_t>& out) const;
   // The learning rate of the first group at a step.
   double learning_rate(int64_t step) const;
 
@@ -102,7 +102,7 @@ class CompiledPlan {
   struct Scalar {
     std::string name;
     DType dtype;
-    std::function<double(int64_t, double)> at;
+    std::function<double(const StepFacts&)> at;
   };
   std::vector<Scalar> scalars_;
   std::function<double(int64_t)> learning_rate_;

@@ -1,7 +1,6 @@
 #include "core/runtime/executor.h"
 
 #include <algorithm>
-#include <cmath>
 #include <optional>
 
 #include "core/base/check.h"
@@ -24,6 +23,9 @@ Result<std::unique_ptr<Executor>> Executor::create(const Host& host, Device& dev
   EPL_CHECK(arena.bytes() >= program.arena_bytes, "an arena of ", arena.bytes(), " for ", program.arena_bytes);
   std::unique_ptr<Executor> executor(new Executor(host, device, stream, program, store, arena, rank));
   EPL_ASSIGN(executor->constants_, device.allocate(std::max<int64_t>(program.constant_bytes, 1)));
+  if (program.ranks > 1) {
+    EPL_ASSIGN(executor->wish_, device.allocate(sizeof(int64_t)));
+  }
   EPL_ASSIGN(executor->scalars_, device.allocate(std::max<int64_t>(program.scalar_bytes, 1)));
   if (device.executes()) {
     for (size_t i = 0; i < program.constants.size(); ++i) {
@@ -66,6 +68,7 @@ Status Executor::run(const RunRequest& request, const Groups& groups) {
             "a rank without its groups");
   request_ = &request;
   torn_ = false;
+  verdict_ = -1;
   context_ = {.seed = request.seed, .step = request.step, .units = program_.units};
   if (device_.executes()) {
     for (size_t i = 0; i < program_.scalars.size(); ++i) {
@@ -90,6 +93,7 @@ Status Executor::run(const RunRequest& request, const Groups& groups) {
             .reset();  // from here on the ranks agree about what happens, and a step that has begun to commit ends
         if (groups.world) groups.world->watch(nullptr);
         EPL_TRY(before_commit(groups.world));
+        if (verdict_ >= 0) return {};
         committed = torn_ = true;
       }
       const Instruction& in = program_.instructions[i];
@@ -127,48 +131,29 @@ Status Executor::check_stop() const {
   }
 }
 
-// Whether to change the state is agreed by all ranks: the loss is the same on each, a stop may not be.
+// Whether to change the state is a number of the graph, which stays where the data is: a rank that is to stop writes
+// its wish over it, and all ranks take the largest.
 Status Executor::before_commit(Communicator* world) {
-  EPL_TRY(stream_.synchronize());
-  Status status = check_stop();
-  if (status.ok() && device_.executes()) status = check_finite();
-  if (program_.ranks == 1) return status;
-  float failed = status.ok() ? 0.0f : 1.0f;
-  EPL_TRY(world->run(stream_, {.kind = Collective::Kind::all_reduce,
-                               .dtype = DType::f32,
-                               .count = 1,
-                               .source = &failed,
-                               .target = &failed,
-                               .reduction = Reduction::max}));
-  EPL_TRY(stream_.synchronize());
-  if (status.ok() && failed != 0) return Status(Code::peer_failed, "another rank refused the step");
-  return status;
-}
-
-Status Executor::check_finite() {
-  alignas(8) std::byte element[8];
-  if (request_->finite_output >= 0) {
-    const ProgramPort& port = program_.outputs[request_->finite_output];
-    stream_.download(element, at(port.location, 0), static_cast<int64_t>(dtype_bytes(port.local_type.dtype)));
-    EPL_TRY(stream_.synchronize());
-    const double value = load_double(port.local_type.dtype, element, 0);
-    if (!std::isfinite(value))
-      return Status(Code::not_finite, cat(port.name, " is ", number_text(value), "; the step was not applied"),
-                    port.name);
+  static constexpr int64_t may_change = -1, stopped = INT64_MAX;
+  const Status stop = check_stop();
+  const bool decided = request_->verdict_output >= 0;
+  if (!decided && world == nullptr) return stop;
+  std::byte* verdict = decided ? at(program_.outputs[static_cast<size_t>(request_->verdict_output)].location, 0)
+                               : static_cast<std::byte*>(wish_->data());
+  if (device_.executes() && (!stop.ok() || !decided))
+    stream_.upload(verdict, stop.ok() ? &may_change : &stopped, sizeof(int64_t));
+  if (world != nullptr) {
+    EPL_TRY(world->run(stream_, {.kind = Collective::Kind::all_reduce,
+                                 .dtype = DType::i64,
+                                 .count = 1,
+                                 .source = verdict,
+                                 .target = verdict,
+                                 .reduction = Reduction::max}));
   }
-  if (request_->gradient_output >= 0) {
-    const ProgramPort& port = program_.outputs[request_->gradient_output];
-    stream_.download(element, at(port.location, 0), sizeof(int64_t));
-    EPL_TRY(stream_.synchronize());
-    const int64_t first = load_int(DType::i64, element, 0);
-    if (first >= 0) {
-      const std::string& name = request_->trained[static_cast<size_t>(first)];
-      return Status(Code::not_finite,
-                    cat("the gradient of ", name, " is not finite, though the loss is; the step was not applied"),
-                    name);
-    }
-  }
-  return {};
+  if (device_.executes()) stream_.download(&verdict_, verdict, sizeof verdict_);
+  EPL_TRY(stream_.synchronize());
+  EPL_TRY(stop);
+  return verdict_ == stopped ? Status(Code::peer_failed, "another rank refused the step") : Status();
 }
 
 void Executor::launch(const Instruction& in, int64_t micro_batch) {

@@ -31,10 +31,8 @@ struct RunRequest {
   std::span<const uint64_t> scalars;    // in the order of Program::scalars, each as its slot holds it
   uint64_t seed = 0;
   int64_t step = 0;
-  // Outputs that decide whether the state may change; -1 for none.
-  int finite_output = -1;    // a scalar that must be finite
-  int gradient_output = -1;  // `bad_gradient_output`, with the names that it counts
-  std::span<const std::string> trained;
+  // The i64 output that says whether the state may change: it may where this is -1, on every rank. -1: it does.
+  int verdict_output = -1;
   // Do not commit; look at every result on the way for where the first NaN came from (see Executor::origin).
   bool diagnose = false;
   const StopToken* stop = nullptr;
@@ -53,12 +51,17 @@ class Executor {
   static Result<std::unique_ptr<Executor>> create(const Host& host, Device& device, Stream& stream,
                                                   const Program& program, ParameterStore& store, Buffer& arena,
                                                   int64_t rank);
-  // Carries out the step. On an error before Program::commit_begin the state is as it was.
+  // Carries out the step. On an error before Program::commit_begin the state is as it was. Afterwards `drain`.
   Status run(const RunRequest& request, const Groups& groups = {});
   // Why the run at hand should end early, before it has begun to commit.
   Status check_stop() const;
   // Whether outputs that are the same on every rank are given by this one.
   void give_common_outputs(bool gives) { gives_common_ = gives; }
+  // Waits for what a run that failed has issued: until then it may read and write memory of the caller. Of a rank with
+  // peers, once the group has been aborted.
+  void drain() { static_cast<void>(stream_.synchronize()); }
+  // What a run that was no error has found against the step, which then has not changed the state; -1: nothing.
+  int64_t verdict() const { return verdict_; }
   // True when the last run failed after the state had begun to change.
   bool state_torn() const { return torn_; }
   // What a diagnosing run has found: where NaNs (or, where there is none, infinities) begin. Runs of different ranks
@@ -82,7 +85,6 @@ class Executor {
   void launch(const Instruction& in, int64_t micro_batch);
   Status transfer(const Instruction& in, int64_t micro_batch, const Groups& groups);
   Status before_commit(Communicator* world);
-  Status check_finite();
   void inspect_leaves();
   void inspect(const Instruction& in, int64_t micro_batch);
   void note_origin(bool nan, std::string node, std::string text);
@@ -98,6 +100,7 @@ class Executor {
   int64_t rank_;
   bool gives_common_ = true;
   std::unique_ptr<Buffer> constants_, scalars_;
+  std::unique_ptr<Buffer> wish_;       // where ranks agree on the end of a step whose program has no verdict
   std::vector<const void*> operands_;  // scratch for one launch
   std::vector<void*> results_;
   const RunRequest* request_ = nullptr;
@@ -105,6 +108,7 @@ class Executor {
   Origin origin_;
   int64_t looked_at_ = 0;        // by a diagnosing run
   std::vector<std::byte> seen_;  // of a diagnosing run: a copy of one result
+  int64_t verdict_ = -1;
   int64_t high_water_ = 0;
   bool torn_ = false;
 };

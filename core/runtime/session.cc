@@ -281,7 +281,7 @@ Status Session::execute(const Entry& entry, std::span<const Tensor> inputs, cons
   input_pointers_.clear();
   for (const Tensor& input : inputs) input_pointers_.push_back(input.data());
   if (entry.kind == EntryKind::train) {
-    plan_->scalars(steps_done_, rate_scale_.scale, scalars_);
+    plan_->scalars(facts(), scalars_);
   } else {
     scalars_.clear();
   }
@@ -290,14 +290,28 @@ Status Session::execute(const Entry& entry, std::span<const Tensor> inputs, cons
                      .scalars = scalars_,
                      .seed = seed_,
                      .step = steps_done_,
-                     .finite_output = entry.kind == EntryKind::train ? entry.loss_output : -1,
-                     .gradient_output = entry.gradient_output,
-                     .trained = plan_->trained(),
+                     .verdict_output = entry.verdict_output,
                      .stop = options.stop,
                      .deadline_seconds = options.timeout_seconds > 0 ? host_.seconds() + options.timeout_seconds : 0};
-  Status failure = run_ranks(index, request);
-  if (failure.code() != Code::not_finite) return failure;
-  // Nothing has changed, so the same step again meets the same NaN and can look for where it begins.
+  skipped_ = {};
+  const Status status = run_ranks(index, request);
+  if (!status.ok() && !applied_) return status;
+  const int64_t verdict = ranks_[0]->executors[index]->verdict();
+  if (verdict >= 0) skipped_ = reason(entry, request, verdict);
+  return status;
+}
+
+// Why a step was skipped. Nothing has changed, so the same step again meets the same NaN and can look for where it
+// begins.
+Status Session::reason(const Entry& entry, RunRequest request, int64_t verdict) {
+  const size_t index = static_cast<size_t>(&entry - plan_->entries().data());
+  const double loss = results_[index][static_cast<size_t>(entry.loss_output)].get(0);
+  const std::string& name = plan_->trained()[static_cast<size_t>(std::max<int64_t>(verdict, 1) - 1)];
+  const Status failure =
+      verdict == 0 || !std::isfinite(loss)
+          ? Status(Code::not_finite, cat("loss is ", number_text(loss), "; the step was not applied"), "loss")
+          : Status(Code::not_finite,
+                   cat("the gradient of ", name, " is not finite, though the loss is; the step was not applied"), name);
   request.diagnose = true;
   if (Status again = run_ranks(index, request); !again.ok()) return failure;
   const Executor::Origin* first = nullptr;
@@ -400,6 +414,7 @@ Status Session::run_ranks(size_t index, const RunRequest& request) {
     if (!rank.status.ok() && rank.world) {
       rank.world->abort(Status(Code::peer_failed, cat(name, ": ", rank.status.message()), rank.status.where()));
     }
+    if (!rank.status.ok()) rank.executors[index]->drain();
   });
   // The first cause wins over the ranks that only heard of it.
   Status failure;
@@ -431,6 +446,8 @@ Status Session::step(std::span<const Tensor> inputs, StepMetrics& metrics, const
   EPL_TRY(samples_in(EntryKind::train, inputs).status());
   const Status status = execute(entry, inputs, options);
   if (!status.ok() && !applied_) return status;
+  stepped_ = true;
+  metrics.skipped = skipped_;
   metrics.step = steps_done_;
   metrics.loss = results_[0][entry.loss_output].get(0);
   metrics.learning_rate = plan_->learning_rate(steps_done_) * rate_scale_.scale;
@@ -438,8 +455,21 @@ Status Session::step(std::span<const Tensor> inputs, StepMetrics& metrics, const
   for (size_t i = 0; i < results_[0].size(); ++i) {
     if (entry.program.outputs[i].name == "gradient_norm") metrics.gradient_norm = results_[0][i].get(0);
   }
-  ++steps_done_;
+  if (skipped_.ok()) ++steps_done_;
   return status;  // not ok: the step was done, and then a process was lost
+}
+
+StepFacts Session::facts() const {
+  return {.step = steps_done_,
+          .rate_scale = rate_scale_.scale,
+          .last_applied = skipped_.ok(),
+          .last_output = [this](std::string_view name) -> const Tensor* {
+            const auto& ports = plan_->entries().front().program.outputs;
+            for (size_t i = 0; stepped_ && i < ports.size(); ++i) {
+              if (ports[i].name == name) return &results_[0][i];
+            }
+            return nullptr;
+          }};
 }
 
 Status Session::run(EntryKind kind, std::span<const Tensor> inputs, std::span<Tensor> outputs,

@@ -18,6 +18,10 @@ struct StepMetrics {
   double loss = 0;
   double gradient_norm = -1;  // before clipping; -1 when it was not computed
   double learning_rate = 0;
+  // Why the step has not changed the state, Code::not_finite: the loss or a gradient is not finite. Its message names
+  // the first parameter whose gradient is not, and `where` is the node (input, parameter) that the first NaN came out
+  // of.
+  Status skipped;
 };
 
 struct CallOptions {
@@ -48,8 +52,7 @@ class Session {
   const CompiledPlan& plan() const { return *plan_; }
   // Inputs of the global batch in the order of the entry's program, exactly of the types the plan names; evaluate and
   // predict take fewer samples as well. On an error that leaves the state whole, the same step may be called again. A
-  // loss or a gradient that is not finite is such an error: it names the first parameter whose gradient is, and `where`
-  // is the node (input, parameter) that the first NaN came out of.
+  // step that was skipped is none, and does not count.
   Status step(std::span<const Tensor> inputs, StepMetrics& metrics, const CallOptions& options = {});
   // The mean of what counts among the samples given.
   Status evaluate(std::span<const Tensor> inputs, double& loss, const CallOptions& options = {});
@@ -72,6 +75,8 @@ class Session {
   Result<Tensor> state_view(std::string_view name) const;
   Status set_state(std::string_view name, const Tensor& value);
   int64_t steps_done() const { return steps_done_; }
+  // What the next step's host scalars are computed from.
+  StepFacts facts() const;
   void set_steps_done(int64_t steps) { steps_done_ = steps; }
   // What the learning rate is multiplied with besides its schedule, from the next step on.
   const RateScale& rate_scale() const { return rate_scale_; }
@@ -106,6 +111,7 @@ class Session {
   Session(const Host& host, std::shared_ptr<const CompiledPlan> plan, const SessionOptions& options);
   Status execute(const Entry& entry, std::span<const Tensor> inputs, const CallOptions& options);
   Status run_ranks(size_t entry, const RunRequest& request);
+  Status reason(const Entry& entry, RunRequest request, int64_t verdict);
   Result<const Entry*> find_entry(EntryKind kind) const;
   void on_ranks(FunctionRef<void(int)> body);
   Result<int> local_ranks() const;
@@ -130,6 +136,8 @@ class Session {
   bool applied_ = false;  // all of this process's ranks have carried out the last call, whatever became of its outputs
   int64_t steps_done_ = 0;
   bool healthy_ = true;
+  bool stepped_ = false;  // there are results of a step
+  Status skipped_;        // the last step
   RateScale rate_scale_;
   std::vector<uint64_t> scalars_;
   std::vector<const void*> input_pointers_;

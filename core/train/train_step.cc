@@ -170,14 +170,14 @@ class TrainStepBuilder {
     return cat("; the first, ", step_.untrained[0].first, ": ", step_.untrained[0].second);
   }
 
-  // One look at all gradients as they are, before anything of the update: a step whose loss is finite may have
-  // gradients that are not.
+  // One look at the loss and at all gradients as they are, before anything of the update: a step whose loss is finite
+  // may have gradients that are not.
   void guard() {
     builder_.set_phase(Phase::backward);
-    builder_.set_scope(std::string(bad_gradient_output));
-    std::vector<Var> all;
+    builder_.set_scope(std::string(verdict_output));
+    std::vector<Var> all = {builder_.var(loss_)};
     for (Value gradient : gradients_) all.push_back(builder_.var(gradient));
-    step_.graph.outputs.push_back({std::string(bad_gradient_output), builder_.emit("first_not_finite", all).value()});
+    step_.graph.outputs.push_back({std::string(verdict_output), builder_.emit("first_not_finite", all).value()});
   }
 
   Var square_sum(Value gradient) {
@@ -249,10 +249,10 @@ class TrainStepBuilder {
     auto [it, inserted] = scalars_.try_emplace(std::move(key));
     if (!inserted) return it->second;
     it->second = step_.graph.add_leaf(ValueKind::scalar, scalar.name, {dtype, {}});
-    step_.scalars.push_back(
-        {it->second, [at = scalar.at, options, schedule = step_.schedule](int64_t step, double scale) {
-           return at(options, options.number("lr") * schedule.factor(step) * scale, step);
-         }});
+    step_.scalars.push_back({it->second, [at = scalar.at, options, schedule = step_.schedule](const StepFacts& facts) {
+                               return at(options, options.number("lr") * schedule.factor(facts.step) * facts.rate_scale,
+                                         facts.step);
+                             }});
     return it->second;
   }
 

@@ -35,19 +35,27 @@ struct TrainOptions {
 // Why these options freeze a parameter; empty where they train it.
 std::string frozen_by(const TrainOptions& options, const std::string& parameter);
 
+// What the host knows before a step.
+struct StepFacts {
+  int64_t step = 0;          // from 0
+  double rate_scale = 1;     // that the learning rate is multiplied by
+  bool last_applied = true;  // whether the step before changed the state
+  // An output of the step before, by its name; null where there is none.
+  std::function<const Tensor*(std::string_view name)> last_output = [](std::string_view) { return nullptr; };
+};
+
 // A scalar leaf that the host sets before each step.
 struct HostScalar {
   Value value;
-  std::function<double(int64_t step, double rate_scale)> at;  // step counts from 0; the rate is multiplied by the scale
+  std::function<double(const StepFacts& facts)> at;
 };
 
-// The output that says whether the step may be applied: the index into `TrainStep::trained` of the first parameter
-// whose gradient holds a NaN or an infinity, -1 for none.
-inline constexpr std::string_view bad_gradient_output = "first_not_finite_gradient";
+// The output that says whether the step may be applied: -1 where it may, 0 where the loss is NaN or infinite, else the
+// number, from 1 on, of the first of `TrainStep::trained` whose gradient holds a NaN or an infinity.
+inline constexpr std::string_view verdict_output = "first_not_finite_value";
 
 struct TrainStep {
-  Graph
-      graph;  // outputs: "loss", the one above, "gradient_norm" where it clips, "gradient_norm:<parameter>" on request
+  Graph graph;  // outputs: "loss", the verdict, "gradient_norm" where it clips, "gradient_norm:<parameter>" on request
   std::vector<std::string> trained;                            // names of the parameters that have an update
   std::vector<std::pair<std::string, std::string>> untrained;  // name, reason
   std::vector<HostScalar> scalars;

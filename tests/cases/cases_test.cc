@@ -161,6 +161,27 @@ TEST_P(Cases, AreRightAtLevelRun) {
   EXPECT_EQ(without.value("weights_hash", ""), e.hash) << "without packs";
 }
 
+// On a device whose memory the host cannot touch, and whose work waits until it must be done.
+TEST_P(Cases, AreTheSameBitsFarAway) {
+  const Expected& e = GetParam();
+  const fs::path folder = folder_of(e.name);
+  if (!fs::exists(folder)) GTEST_SKIP() << "../shared/cases/" << e.name << " is not beside this checkout";
+  const std::string far = std::string("LD_LIBRARY_PATH='") + EPL_FAR_LIBRARY + "' ";
+  const Json result = check(folder, "--threads 2 --ranks 2", far);
+  expect_pass(result, "");
+  EXPECT_EQ(result.value("weights_hash", ""), e.hash);
+}
+
+// And it is that device: what is uploaded needs memory there.
+TEST(CaseFolders, FarAwayIsFarAway) {
+  const auto arena = [](const std::string& environment) {
+    const Json plan = tool("plan", own / "mlp_sgd_legacy" / "model.onnx", "--batch 4", environment);
+    return plan.value("arena_bytes", -1.0);
+  };
+  EXPECT_GT(arena(""), 0);
+  EXPECT_GT(arena(std::string("LD_LIBRARY_PATH='") + EPL_FAR_LIBRARY + "' "), arena(""));
+}
+
 std::set<std::string> folders_with_cases(const fs::path& parent) {
   std::set<std::string> out;
   if (!fs::is_directory(parent)) return out;

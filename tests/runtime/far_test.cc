@@ -31,8 +31,9 @@ const char* far_name() {
 }
 
 Result<std::shared_ptr<const CompiledPlan>> plan_on(const std::string& device, const char* micro_batches,
-                                                    std::string_view text = model) {
+                                                    std::string_view text = model, int64_t ranks = 1) {
   PlanOptions options;
+  options.ranks = ranks;
   options.model = GraphModel::parse(text);
   options.train.loss.name = "softmax_cross_entropy";
   options.train.optimizer = "adamw";
@@ -47,9 +48,9 @@ struct Trained {
   std::vector<Tensor> weights;
 };
 
-Trained train(const std::string& device, const char* micro_batches) {
+Trained train(const std::string& device, const char* micro_batches, int64_t ranks = 1) {
   Trained out;
-  auto plan = plan_on(device, micro_batches);
+  auto plan = plan_on(device, micro_batches, model, ranks);
   EXPECT_TRUE(plan.ok()) << plan.status().to_string();
   if (!plan.ok()) return out;
   auto session = Session::create(test_host(2), *plan, 7);
@@ -74,9 +75,9 @@ Trained train(const std::string& device, const char* micro_batches) {
 TEST(Far, LearnsTheSameBits) {
   const Trained here = train("cpu", "1");
   ASSERT_EQ(here.losses.size(), 5u);
-  for (const char* micro_batches : {"1", "2", "4"}) {
-    const Trained there = train(far_name(), micro_batches);
-    EXPECT_EQ(there.losses, here.losses) << micro_batches;
+  for (const auto& [micro_batches, ranks] : {std::pair("1", 1), {"2", 1}, {"4", 1}, {"1", 2}, {"2", 2}, {"1", 4}}) {
+    const Trained there = train(far_name(), micro_batches, ranks);
+    EXPECT_EQ(there.losses, here.losses) << micro_batches << " micro-batches on " << ranks << " ranks";
     ASSERT_EQ(there.weights.size(), here.weights.size());
     for (size_t i = 0; i < here.weights.size(); ++i) EXPECT_TRUE(identical(here.weights[i], there.weights[i])) << i;
   }

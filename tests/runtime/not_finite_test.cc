@@ -67,7 +67,10 @@ TEST_P(NotFinite, GradientsUnderAFiniteLossAreNotApplied) {
     ASSERT_TRUE(job.session->step(batch(-1), metrics).ok());
     EXPECT_DOUBLE_EQ(metrics.learning_rate, 0.01) << "the rate of the options, whatever the optimizer makes of it";
     const Tensor before = *job.session->state("w"), bias = *job.session->state("b");
-    const Status status = job.session->step(batch(5), metrics);
+    ASSERT_TRUE(job.session->step(batch(5), metrics).ok()) << "a skipped step is not an error";
+    EXPECT_EQ(job.session->steps_done(), 1);
+    EXPECT_FALSE(job.session->facts().last_applied);
+    const Status status = metrics.skipped;
     EXPECT_EQ(status.code(), Code::not_finite);
     EXPECT_NE(status.message().find("the gradient of w is not finite, though the loss is; the step was not applied"),
               std::string::npos)
@@ -79,6 +82,8 @@ TEST_P(NotFinite, GradientsUnderAFiniteLossAreNotApplied) {
     EXPECT_TRUE(identical(*job.session->state("b"), bias));
     // The session goes on as if that batch had never been.
     ASSERT_TRUE(job.session->step(batch(-1), metrics).ok());
+    EXPECT_TRUE(metrics.skipped.ok());
+    EXPECT_TRUE(job.session->facts().last_applied);
     for (int i = 0; i < 2; ++i) ASSERT_TRUE(other.session->step(batch(-1), metrics).ok());
     EXPECT_TRUE(identical(*job.session->state("w"), *other.session->state("w")));
     EXPECT_EQ(job.session->memory_bytes_used(), job.plan->memory_bytes_peak());
@@ -90,7 +95,11 @@ TEST_P(NotFinite, AnInputThatHoldsNanIsNamedWithItsPlace) {
   std::vector<Tensor> inputs = batch(-1);
   inputs[0].set(5 * 4 + 2, NAN);
   StepMetrics metrics;
-  const Status status = job.session->step(inputs, metrics);
+  EXPECT_EQ(job.session->facts().last_output("loss"), nullptr) << "before the first step";
+  ASSERT_TRUE(job.session->step(inputs, metrics).ok());
+  ASSERT_NE(job.session->facts().last_output("loss"), nullptr);
+  EXPECT_TRUE(std::isnan(job.session->facts().last_output("loss")->get(0)));
+  const Status status = metrics.skipped;
   EXPECT_EQ(status.code(), Code::not_finite);
   EXPECT_NE(status.message().find("loss is nan; the step was not applied. input x holds nan at [5,2]"),
             std::string::npos)

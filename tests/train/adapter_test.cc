@@ -114,7 +114,7 @@ TEST(Adapters, TrainToTheNumbersOfPyTorch) {
     for (int64_t i = 0; i < batch; ++i) target.set_int(i, (i * 3 + s) % 4);
     leaves[graph.find("target")] = target;
     for (const HostScalar& scalar : step->scalars)
-      leaves[scalar.value] = Tensor::scalar(graph.type(scalar.value).dtype, scalar.at(s, 1));
+      leaves[scalar.value] = Tensor::scalar(graph.type(scalar.value).dtype, scalar.at({.step = s}));
     auto values = evaluate_graph(graph, leaves);
     ASSERT_TRUE(values.ok()) << values.status().to_string();
     for (const Graph::Output& output : graph.outputs) {

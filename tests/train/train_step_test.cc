@@ -77,7 +77,7 @@ std::vector<double> train(const TrainOptions& options) {
     leaves[graph.find("x")] = series({batch, 3}, 7 + step);
     leaves[graph.find("target")] = target_of(options.loss.name, step);
     for (const HostScalar& scalar : made->scalars) {
-      leaves[scalar.value] = Tensor::scalar(graph.type(scalar.value).dtype, scalar.at(step, 1));
+      leaves[scalar.value] = Tensor::scalar(graph.type(scalar.value).dtype, scalar.at({.step = step}));
     }
     auto values = evaluate_graph(graph, leaves);
     if (!values.ok()) {
@@ -209,7 +209,7 @@ TEST(TrainStep, KeepsTheModelsOwnUpdatesAndPutsItsOwnLast) {
   EXPECT_EQ(made->graph.leaves(ValueKind::scalar).size(), 3u);
   ASSERT_EQ(made->graph.outputs.size(), 6u);
   EXPECT_EQ(made->graph.outputs[0].name, "loss");
-  EXPECT_EQ(made->graph.outputs[1].name, bad_gradient_output);
+  EXPECT_EQ(made->graph.outputs[1].name, verdict_output);
   EXPECT_EQ(made->graph.outputs[2].name, "gradient_norm:first.weight");
   for (const Node& node : made->graph.nodes()) {
     if (node.op->name == "adam") {
@@ -225,8 +225,8 @@ TEST(TrainStep, GroupsOfEqualOptionsShareScalars) {
   auto made = build_train_step(mlp(), options);
   ASSERT_TRUE(made.ok()) << made.status().to_string();
   ASSERT_EQ(made->scalars.size(), 6u);
-  EXPECT_EQ(made->scalars[0].at(0, 1), 1e-3);
-  EXPECT_EQ(made->scalars[3].at(7, 1), 0.5);
+  EXPECT_EQ(made->scalars[0].at({}), 1e-3);
+  EXPECT_EQ(made->scalars[3].at({.step = 7}), 0.5);
 }
 
 // The message of the error, or nothing.
