@@ -167,13 +167,13 @@ Status profile(const Options& options) {
     wanted.binding.input_shapes[port.name] = found->second.type().shape;
   }
   EPL_ASSIGN(auto plan, CompiledPlan::create(host, wanted));
-  const Program& program = plan->entry(EntryKind::train)->program;
+  const Program& program = plan->entry(EntryKind::train)->programs[0];
   Device& device = *plan->device();
   EPL_ASSIGN(auto stream, device.create_stream(options.threads));
   TimedStream timed(*stream);
   EPL_ASSIGN(auto store, ParameterStore::create(device, *stream, plan->state()));
   EPL_ASSIGN(auto arena, device.allocate(plan->arena_bytes()));
-  EPL_ASSIGN(auto executor, Executor::create(host, device, timed, program, store, *arena, 0));
+  EPL_ASSIGN(auto executor, Executor::create(host, device, timed, program, store, *arena, plan->mesh(0), 0));
   timed.forget();  // what creation uploaded is not part of a step
   std::vector<const void*> inputs;
   for (const auto& port : program.inputs) {

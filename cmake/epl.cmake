@@ -18,6 +18,7 @@ epl_table(EPL_METRIC epl::metric_table core/train/metric.h core/train/metrics)
 epl_table(EPL_SCHEDULE epl::schedule_table core/train/schedule.h core/train/schedules)
 epl_table(EPL_OPTIMIZER epl::optimizer_table core/train/optimizer.h core/train/optimizers)
 epl_table(EPL_PASS epl::pass_table core/strategy/pass.h core/strategy/passes)
+epl_table(EPL_PIPELINE epl::pipeline_table core/strategy/pipeline.h core/strategy/pipelines)
 epl_table(EPL_TRANSFER epl::transfer_table core/program/transfer.h core/program/transfers)
 epl_table(EPL_REWRITE epl::rewrite_table core/rewrite/rewrite.h core/rewrite/rows)
 epl_table(EPL_READER epl::reader_table core/data/reader.h core/data/readers)
@@ -31,8 +32,8 @@ epl_table(EPL_BACKEND epl::backend_table core/backend/device.h backends/cpu back
 get_property(generated_sources DIRECTORY PROPERTY EPL_TABLES)
 epl_sources(sources core/base core/ir core/frontend core/ops core/autodiff core/train core/train/losses
   core/train/metrics core/train/optimizers core/train/schedules
-  core/rewrite core/rewrite/rows core/strategy core/strategy/passes core/program core/program/transfers core/backend
-  core/data core/data/readers
+  core/rewrite core/rewrite/rows core/strategy core/strategy/passes
+  core/strategy/pipelines core/program core/program/transfers core/backend core/data core/data/readers
   core/runtime core/capi frontends/onnx frontends/onnx/ops frontends/onnx/templates backends/cpu backends/cpu/kernels
   backends/sim)
 

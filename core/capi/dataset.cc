@@ -105,7 +105,7 @@ Result<std::vector<int>> match_fields(Dataset& dataset, const Entry& entry) {
   std::vector<int> selected;
   std::vector<TensorType> types;
   for (const auto& [name, type] : dataset.fields()) types.push_back(type);
-  for (const ProgramPort& port : entry.program.inputs) {
+  for (const Port& port : entry.inputs) {
     int field = find_field(dataset, port.name);
     if (field < 0) field = find_field(dataset, cat("input.", port.name));
     if (field < 0)
@@ -271,7 +271,7 @@ epl_error* epl_dataset_check(epl_dataset* dataset, const epl_plan* plan, int32_t
     EPL_REQUIRE(plan);
     EPL_ASSIGN(const Entry* found, entry_argument(*plan->plan, entry));
     for (const InputBound& bound : found->bounds) {
-      const std::string& input = found->program.inputs[static_cast<size_t>(bound.input)].name;
+      const std::string& input = found->inputs[static_cast<size_t>(bound.input)].name;
       int field = find_field(*dataset->dataset, input);
       if (field < 0) field = find_field(*dataset->dataset, cat("input.", input));
       if (field >= 0) EPL_TRY(check_field(dataset->dataset->reader(), field, bound));

@@ -47,15 +47,21 @@ std::vector<Range> arena_ranges(const Program& program, const Phases& phases) {
       if (at.space != Location::Space::arena || open.contains(at.offset)) continue;
       const int64_t bytes =
           in.query && static_cast<int>(o) < in.query->outputs() ? in.query->out(static_cast<int>(o)).bytes() : in.bytes;
-      open[at.offset] = {in.name, range_kind(in, phases), at.offset, bytes, i, count - 1};
+      for (int64_t slot = 0; slot < at.slots; ++slot) {
+        const int64_t offset = at.offset_of(slot);
+        open[offset] = {in.name, range_kind(in, phases), offset, bytes, i, count - 1};
+      }
     }
     if (in.workspace_bytes > 0) done.push_back({in.name, "scratch", in.workspace.offset, in.workspace_bytes, i, i});
     for (const Instruction::Release& release : in.releases) {
-      auto it = open.lower_bound(release.offset);
-      while (it != open.end() && it->first < release.offset + std::max<int64_t>(release.bytes, 1)) {
-        it->second.last = i;
-        done.push_back(it->second);
-        it = open.erase(it);
+      for (int64_t slot = 0; slot < release.slots; ++slot) {
+        const int64_t begin = release.offset + slot * release.stride;
+        auto it = open.lower_bound(begin);
+        while (it != open.end() && it->first < begin + std::max<int64_t>(release.bytes, 1)) {
+          it->second.last = i;
+          done.push_back(it->second);
+          it = open.erase(it);
+        }
       }
     }
   }
@@ -77,7 +83,8 @@ std::string describe_memory(const CompiledPlan& plan) {
   for (const MemoryItem& item : process.items) parts.push_back({{"what", item.what}, {"bytes", item.bytes}});
   out["process_bytes"] = process.peak;
   out["process_items"] = parts;
-  const Program& program = plan.entries().front().program;
+  const auto fullest = static_cast<size_t>(plan.fullest_task_graph());
+  const Program& program = plan.entries().front().programs[fullest];
   out["arena_live_bytes"] = program.arena_live_bytes;
   out["instructions"] = program.instructions.size();
   Json blocks = Json::array();
@@ -85,7 +92,7 @@ std::string describe_memory(const CompiledPlan& plan) {
     blocks.push_back({{"name", block_name(block.kind)}, {"first", block.first}, {"last", block.last}});
   out["blocks"] = blocks;
   Phases phases;
-  const Graph& graph = plan.entries().front().local.graph;
+  const Graph& graph = plan.entries().front().locals[fullest].graph;
   for (const Node& node : graph.nodes()) phases.emplace(node.name, node.phase);
   // Where the forward pass of a micro-batch ends and where the backward pass does.
   int backward = -1, update = -1;

@@ -114,8 +114,8 @@ void log_plan(const Host& host, const CompiledPlan& plan) {
   if (host.least_logged > LogLevel::info) return;
   std::string entries;
   for (const Entry& entry : plan.entries())
-    entries += cat(entries.empty() ? "" : ", ", entry_name(entry.kind), " of ", entry.program.instructions.size(),
-                   " instructions");
+    entries += cat(entries.empty() ? "" : ", ", entry_name(entry.kind), " of ",
+                   entry.programs.front().instructions.size(), " instructions");
   log(host, LogLevel::info, "plan: ", entries, "; ", plan.options().ranks,
       plan.options().ranks == 1 ? " rank" : " ranks", " of ", plan.threads_per_rank(),
       plan.threads_per_rank() == 1 ? " thread, " : " threads, ", plan.memory_bytes_peak(),
@@ -124,12 +124,12 @@ void log_plan(const Host& host, const CompiledPlan& plan) {
   for (const std::string& note : plan.device()->notes()) log(host, LogLevel::debug, "device: ", note);
 }
 
-const std::vector<ProgramPort>* ports_of(const epl_plan* plan, int32_t entry, int32_t kind) {
+const std::vector<Port>* ports_of(const epl_plan* plan, int32_t entry, int32_t kind) {
   if (!alive(plan) || entry < EPL_ENTRY_TRAIN || entry > EPL_ENTRY_PREDICT) return nullptr;
   const Entry* found = plan->plan->entry(static_cast<EntryKind>(entry));
   if (found == nullptr) return nullptr;
-  if (kind == EPL_PORT_INPUT) return &found->program.inputs;
-  if (kind == EPL_PORT_OUTPUT) return &found->program.outputs;
+  if (kind == EPL_PORT_INPUT) return &found->inputs;
+  if (kind == EPL_PORT_OUTPUT) return &found->outputs;
   return nullptr;
 }
 
@@ -196,7 +196,7 @@ epl_error* epl_plan_port(const epl_plan* plan, int32_t entry, int32_t kind, int6
       return invalid("there is no port ", index, " of kind ", kind, " of entry ", entry, "; there are ",
                      ports ? ports->size() : 0);
     }
-    const ProgramPort& from = (*ports)[static_cast<size_t>(index)];
+    const Port& from = (*ports)[static_cast<size_t>(index)];
     return write_port(from.name, from.global_type.dtype, from.global_type.shape, port);
   });
 }

@@ -110,7 +110,7 @@ epl_error* epl_session_predict(epl_session* session, const epl_tensor* const* in
   return with_session(session, [&]() -> Status {
     if (output_count > 0) EPL_REQUIRE(outputs);
     EPL_ASSIGN(const Entry* entry, entry_argument(session->session->plan(), EPL_ENTRY_PREDICT));
-    const auto& ports = entry->program.outputs;
+    const auto& ports = entry->outputs;
     if (output_count != ports.size())
       return invalid("output_count is ", output_count, ", the model has ", ports.size(), " outputs");
     EPL_ASSIGN(Call call, call_argument(*session, options));
@@ -118,7 +118,7 @@ epl_error* epl_session_predict(epl_session* session, const epl_tensor* const* in
     EPL_TRY(taken.take(inputs, count));
     EPL_ASSIGN(const int64_t samples, session->session->samples_in(EntryKind::predict, session->inputs));
     std::vector<Tensor> results;
-    for (const ProgramPort& port : ports) {
+    for (const Port& port : ports) {
       std::shared_ptr<const void> memory =
           allocate_bytes(session->engine, static_cast<size_t>(port.global_type.bytes()));
       const void* data = memory.get();

@@ -36,7 +36,7 @@ std::string node_text(const Graph& graph, const Node& node) {
     const ValueInfo& info = graph.value(node.outputs[i]);
     out += cat(i ? ", " : "", name_text(info.name), ": ", info.type.text());
   }
-  out += cat(" = ", node.op->name, "(");
+  out += cat(node.outputs.empty() ? "_" : "", " = ", node.op->name, "(");
   for (size_t i = 0; i < node.inputs.size(); ++i) {
     out += cat(i ? ", " : "", node.inputs[i] ? name_text(graph.value(node.inputs[i]).name) : "_");
   }
@@ -118,6 +118,10 @@ class GraphParser {
   Status parse_definition() {
     std::vector<std::string> names;
     std::vector<TensorType> types;
+    std::string op_name;
+    const std::string_view before = reader_.line();
+    if (reader_.take("_ = ") && reader_.name(op_name)) return parse_node(op_name, {}, {});  // without a result
+    reader_.line() = before;
     do {
       names.emplace_back();
       types.emplace_back();
@@ -126,7 +130,6 @@ class GraphParser {
       }
       if (graph_.find(names.back())) return reader_.fail("a name is used twice");
     } while (reader_.take(","));
-    std::string op_name;
     if (!reader_.take("=") || !reader_.name(op_name)) return reader_.fail("expected = and an op or a kind");
     for (ValueKind kind :
          {ValueKind::parameter, ValueKind::buffer, ValueKind::state, ValueKind::scalar, ValueKind::constant}) {
@@ -156,7 +159,7 @@ class GraphParser {
   }
 
   Status parse_node(const std::string& op_name, std::vector<std::string> names, std::vector<TensorType> types) {
-    Node node{.name = names[0], .op = op_table().find(op_name)};
+    Node node{.name = names.empty() ? op_name : names[0], .op = op_table().find(op_name)};
     node.phase = phase_;
     if (!node.op) return reader_.fail(cat("unknown op ", op_name));
     if (!reader_.take("(")) return reader_.fail("expected (");

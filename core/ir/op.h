@@ -130,6 +130,8 @@ struct OpDef {
   Var (*joined)(Builder&, const std::vector<Var>& parts) = nullptr;
   bool boundary = false;  // only `partition` writes it and the executor carries it out: no meaning of its own
   bool random = false;    // keyed by (seed, step, node name, element)
+  // It looks at each operand apart and passes over absent ones: ranks that have only some of them look at those.
+  bool takes_any_operands = false;
   std::vector<std::string> samples;  // "f32[4,7], f32[7,3] {axis=1}": tests are made from these
 
   bool elementwise() const { return scalar || scalar_of; }

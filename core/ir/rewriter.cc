@@ -50,6 +50,7 @@ Graph without_dead_nodes(const Graph& graph) {
   std::vector<bool> keep(graph.node_count(), false);
   for (int n = graph.node_count(); n-- > 0;) {
     const Node& node = graph.node(NodeId{n});
+    keep[n] = node.outputs.empty();  // it acts on something else
     for (Value output : node.outputs) keep[n] = keep[n] || (output && live[output.index]);
     if (!keep[n]) continue;
     for (Value input : node.inputs) {

@@ -26,7 +26,7 @@ class GraphRewriter {
   std::vector<Value> map_;
 };
 
-// The same graph without nodes that no output and no update needs, and without constants that nothing uses.
+// The same graph without nodes whose results no output and no update needs, and without constants that nothing uses.
 Graph without_dead_nodes(const Graph& graph);
 
 }  // namespace epl

@@ -9,18 +9,17 @@ using namespace ops;
 EPL_OP(first_not_finite) {
   return {.doc =
               "The number (i64[]) of the first operand that holds a NaN or an infinity, -1 if none does; operands may "
-              "have any shapes and "
-              "float types.",
+              "have any shapes and float types, and may be absent.",
           .signature = "x* -> index",
           .infer = [](const OpQuery& q) -> Result<OutputTypes> {
             for (int i = 0; i < q.inputs(); ++i)
-              if (!q.has(i) || !is_float(q.in(i).dtype)) return misfit(q, "operand ", i, " is not floating-point");
+              if (q.has(i) && !is_float(q.in(i).dtype)) return misfit(q, "operand ", i, " is not floating-point");
             return OutputTypes{{DType::i64, {}}};
           },
           .reference =
               [](const Reference& r) {
                 for (int i = 0; i < r.query().inputs(); ++i)
-                  for (int64_t k = 0; k < r.in(i).elements(); ++k)
+                  for (int64_t k = 0; r.query().has(i) && k < r.in(i).elements(); ++k)
                     if (!std::isfinite(r.in(i).get(k))) return r.out(0).set_int(0, i);
                 r.out(0).set_int(0, -1);
               },
@@ -29,9 +28,11 @@ EPL_OP(first_not_finite) {
           .flops =
               [](const OpQuery& q) {
                 double elements = 0;
-                for (int i = 0; i < q.inputs(); ++i) elements += static_cast<double>(q.in(i).elements());
+                for (int i = 0; i < q.inputs(); ++i)
+                  if (q.has(i)) elements += static_cast<double>(q.in(i).elements());
                 return elements;
               },
+          .takes_any_operands = true,
           .samples = {"f32[4,7], f64[3], f32[]", "f32[0], bf16[2,3]"}};
 }
 

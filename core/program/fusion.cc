@@ -140,6 +140,12 @@ class Fuser {
     }
   }
 
+  // A send or a receive, which has no result or no operand.
+  bool crosses(int group) const {
+    const Node& node = graph_.node(NodeId{groups_[group].members[0]});
+    return node.op->boundary && (node.inputs.empty() || node.outputs.empty());
+  }
+
   void try_join(int first, int second) {
     if (first == second) return;
     const Group &a = groups_[first], &b = groups_[second];
@@ -157,6 +163,11 @@ class Fuser {
       for_sources(order_[at], [&](int source) { dependent = dependent || is_after(source); });
       (dependent ? after : before).push_back(order_[at]);
       if (before.size() + after.size() > farthest) return;
+    }
+    // What goes to other ranks and comes from them keeps its order.
+    if (std::ranges::any_of(before, [&](int g) { return crosses(g); }) &&
+        std::ranges::any_of(after, [&](int g) { return crosses(g); })) {
+      return;
     }
     bool cycle = false;
     for_sources(second, [&](int source) { cycle = cycle || (source != first && is_after(source)); });

@@ -17,9 +17,17 @@ const StateSlot& StateLayout::slot(const StateSlot& wanted) {
   if (inserted) {
     slots_.push_back(wanted);
     slots_.back().offset = bytes_;
-    bytes_ += aligned_bytes(wanted.type.bytes());
+    bytes_ += aligned_bytes(wanted.local.bytes());
   }
   return slots_[it->second];
+}
+
+StateLayout StateLayout::all(std::span<const StateLayout> layouts) {
+  StateLayout joined;
+  for (const StateLayout& layout : layouts) {
+    for (const StateSlot& slot : layout.slots()) joined.slot(slot);
+  }
+  return joined;
 }
 
 StateLayout link(std::span<Program* const> programs) {

@@ -10,12 +10,14 @@
 
 namespace epl {
 
-// Where each name of the state lives; the same for all ranks of a replicated plan.
+// Where each name of the state lives on the ranks of one TaskGraph.
 class StateLayout {
  public:
   const std::vector<StateSlot>& slots() const { return slots_; }
   const StateSlot* find(std::string_view name) const;
   int64_t bytes() const { return bytes_; }
+  // The slots of several layouts in one list, whose offsets mean nothing.
+  static StateLayout all(std::span<const StateLayout> layouts);
 
  private:
   friend StateLayout link(std::span<Program* const> programs);

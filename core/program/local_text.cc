@@ -1,28 +1,45 @@
-// The .local text form: how the batch lies, the ports, the schedule, then the graph with local shapes. A node's region
-// is its block: 0 main, see BlockKind.
-#include "core/ir/text.h"
+// The .local text form: the mesh, the ports, the calls, then the graph with local shapes. A node's region is its block,
+// by the number of its BlockKind: 0 is main.
 #include "core/program/local_graph.h"
+#include "core/strategy/mesh_text.h"
 
 namespace epl {
 namespace {
 
-void print_ports(std::string& out, std::string_view word, const std::vector<LocalPort>& ports, const Graph& graph) {
+void print_ports(std::string& out, std::string_view word, const std::vector<LocalPort>& ports,
+                 const LocalGraph& local) {
   for (const LocalPort& port : ports) {
-    out +=
-        cat(word, " ", name_text(port.name), " ", port.global_type.text(), " dim ", port.dim,
-            port.outer == 1 ? "" : cat(" outer ", port.outer), " is ", name_text(graph.value(port.value).name), "\n");
+    out += cat(word, " ", name_text(port.name), " ", port.global_type.text(), " dim ", port.dim,
+               port.outer == 1 ? "" : cat(" outer ", port.outer),
+               port.axes.empty() ? "" : cat(" over ", axis_names(local.mesh, port.axes)), port.emitted ? "" : " kept",
+               " is ", name_text(local.graph.value(port.value).name), "\n");
   }
+}
+
+bool parse_port(TextReader& reader, const LocalGraph& local, LocalPort& port) {
+  std::string axes, value;
+  int64_t number = 0;
+  if (!reader.name(port.name) || !reader.type(port.global_type) || !reader.take("dim") || !reader.integer(number) ||
+      (reader.take("outer") && !reader.integer(port.outer)) || port.outer < 1 ||
+      (reader.take("over") && !reader.name(axes))) {
+    return false;
+  }
+  port.dim = static_cast<int>(number);
+  if (!parse_axis_names(axes, local.mesh, port.axes)) return false;
+  port.emitted = !reader.take("kept");
+  if (!reader.take("is") || !reader.name(value)) return false;
+  port.value = local.graph.find(value);
+  return static_cast<bool>(port.value);
 }
 
 }  // namespace
 
 std::string print_local(const LocalGraph& local) {
-  std::string out =
-      cat("local ranks ", local.ranks, " micro_batches ", local.micro_batches, " units ", local.units, "\n");
-  for (const Action& action : local.schedule)
-    out += cat("run ", block_name(action.block), " ", action.micro_batch, "\n");
-  print_ports(out, "in", local.inputs, local.graph);
-  print_ports(out, "out", local.outputs, local.graph);
+  std::string out = cat("local taskgraph ", local.task_graph, local.commits ? " commits" : "", "\n");
+  out += axis_lines(local.mesh);
+  for (const BlockCall& call : local.calls) out += cat("run ", block_name(call.block), " ", call.micro_batch, "\n");
+  print_ports(out, "in", local.inputs, local);
+  print_ports(out, "out", local.outputs, local);
   return out + print_graph(local.graph);
 }
 
@@ -32,36 +49,29 @@ Result<LocalGraph> parse_local(std::string_view text) {
   LocalGraph local;
   EPL_ASSIGN(local.graph, parse_graph(text.substr(start + 1)));
   TextReader reader(text.substr(0, start));
-  if (!reader.next_line() || !reader.take("local ranks") || !reader.integer(local.ranks) ||
-      !reader.take("micro_batches") || !reader.integer(local.micro_batches) || !reader.take("units") ||
-      !reader.integer(local.units)) {
-    return reader.fail("expected local ranks N micro_batches N units N");
+  int64_t number = 0;
+  if (!reader.next_line() || !reader.take("local taskgraph") || !reader.integer(number)) {
+    return reader.fail("expected local taskgraph N");
   }
+  local.task_graph = static_cast<int>(number);
+  local.commits = reader.take("commits");
   while (reader.next_line()) {
-    std::string word, value;
-    int64_t number = 0;
-    if (reader.take("run ")) {
-      Action action{};
-      if (!reader.name(word) || !reader.integer(action.micro_batch)) return reader.fail("expected run block index");
-      bool known = false;
-      for (BlockKind kind : all_blocks) {
-        if (block_name(kind) == word) action.block = kind, known = true;
-      }
-      if (!known) return reader.fail("unknown block");
-      local.schedule.push_back(action);
-      continue;
+    std::string word;
+    if (reader.take("axis ")) {
+      if (!parse_axis(reader, local.mesh)) return reader.fail("expected axis name size kind");
+    } else if (reader.take("run ")) {
+      BlockCall call;
+      if (!reader.name(word) || !block_named(word) || !reader.integer(call.micro_batch))
+        return reader.fail("expected run block index");
+      call.block = *block_named(word);
+      local.calls.push_back(call);
+    } else if (reader.take("in ")) {
+      if (!parse_port(reader, local, local.inputs.emplace_back())) return reader.fail("expected a port");
+    } else if (reader.take("out ")) {
+      if (!parse_port(reader, local, local.outputs.emplace_back())) return reader.fail("expected a port");
+    } else {
+      return reader.fail("unknown line");
     }
-    bool input = reader.take("in ");
-    LocalPort port;
-    if ((!input && !reader.take("out ")) || !reader.name(port.name) || !reader.type(port.global_type) ||
-        !reader.take("dim") || !reader.integer(number) || (reader.take("outer") && !reader.integer(port.outer)) ||
-        port.outer < 1 || !reader.take("is") || !reader.name(value)) {
-      return reader.fail("expected a port");
-    }
-    port.dim = static_cast<int>(number);
-    port.value = local.graph.find(value);
-    if (!port.value) return reader.fail(cat("nothing is called ", value));
-    (input ? local.inputs : local.outputs).push_back(std::move(port));
   }
   return local;
 }

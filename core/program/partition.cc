@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <map>
 
 #include "core/base/check.h"
@@ -8,28 +9,31 @@
 namespace epl {
 namespace {
 
+// The local graph of one TaskGraph.
 class Partition {
  public:
-  explicit Partition(const Plan& plan)
+  Partition(const Plan& plan, int task_graph, const std::vector<Boundary>& boundaries)
       : plan_(plan),
         global_(*plan.graph),
-        pieces_(plan.mesh.size("data") * plan.micro_batches()),
-        now_(global_.value_count()) {}
+        here_(task_graph),
+        mesh_(plan.mesh(task_graph)),
+        boundaries_(boundaries),
+        pieces_(mesh_.pieces(mesh_.batch_axes())),
+        now_(static_cast<size_t>(global_.value_count())) {}
 
   Result<LocalGraph> run() {
     local_.graph.name = global_.name;
-    local_.ranks = plan_.mesh.size("data");
-    local_.micro_batches = plan_.micro_batches();
-    local_.units = plan_.mesh.size("unit");
-    local_.schedule = plan_.schedule;
+    local_.task_graph = here_;
+    local_.mesh = mesh_;
+    local_.calls = plan_.calls[static_cast<size_t>(here_)];
+    local_.commits = !global_.updates.empty();
     copy_leaves();
     for (BlockKind block : all_blocks) {
       carry_on(block);
-      for (int n = 0; n < global_.node_count(); ++n) {
-        bool here = plan_.node_block[n] == block;
-        bool again = block == BlockKind::main && plan_.node_block[n] == BlockKind::pre && plan_.node_cloned[n];
-        if (here || again) EPL_TRY(place(n, block, again));
+      for (const Boundary& b : boundaries_) {
+        if (b.late && b.block == block) EPL_TRY(pass_on(b));
       }
+      for (int n = 0; n < global_.node_count(); ++n) EPL_TRY(visit(n, block));
       moved_.clear();  // a piece belongs to one loop
     }
     finish();
@@ -39,31 +43,91 @@ class Partition {
 
  private:
   const Sharding& stored(Value v) const { return plan_.shardings[static_cast<size_t>(v.index)]; }
+  bool made_here(Value v) const { return plan_.value_task_graph[static_cast<size_t>(v.index)] == here_; }
+
+  // A node in a block, and what goes over the boundary behind it.
+  Status visit(int n, BlockKind block) {
+    const BlockKind own = plan_.node_block[static_cast<size_t>(n)];
+    const bool again = (block == BlockKind::main || block == BlockKind::forward) && own == BlockKind::pre &&
+                       plan_.node_cloned[static_cast<size_t>(n)];
+    if (own != block && !again) return {};
+    const int at = plan_.node_task_graph[static_cast<size_t>(n)];
+    if (at == here_ || at == every_task_graph) EPL_TRY(place(n, block, again));
+    for (const Boundary& b : boundaries_) {
+      if (!b.late && b.block == block && global_.value(b.value).producer.index == n) EPL_TRY(pass_on(b));
+    }
+    return {};
+  }
+
+  // All TaskGraphs come by all boundaries in one order, so that no ranks wait for each other in a ring.
+  Status pass_on(const Boundary& b) {
+    if (b.from != here_ && b.to != here_) return {};
+    EPL_ASSIGN(const Crossing crossing,
+               cross(plan_.mesh(b.from), b.from, plan_.mesh(b.to), b.to, global_.type(b.value), stored(b.value)));
+    const ValueInfo& info = global_.value(b.value);
+    const Phase phase = info.producer ? global_.node(info.producer).phase : Phase::forward;
+    Value& now = now_[static_cast<size_t>(b.value.index)];
+    if (b.from == here_) append(crossing.send, cat(info.name, crossing.send.suffix, b.to), {now}, phase, b.block);
+    if (b.to == here_) now = append(crossing.receive, cat(info.name, crossing.receive.suffix), {}, phase, b.block);
+    return {};
+  }
 
   // An input of which a piece is not a run of the caller's memory: it comes whole, and its pieces are sliced out.
   bool staged(Value v) const {
-    return global_.value(v).kind == ValueKind::input && stored(v).cut_dim() > 0 &&
-           plan_.mesh.pieces(stored(v).dims[static_cast<size_t>(stored(v).cut_dim())].axes) > 1;
+    const int dim = stored(v).cut_dim();
+    return global_.value(v).kind == ValueKind::input && dim > 0 &&
+           mesh_.pieces(stored(v).dims[static_cast<size_t>(dim)].axes) > 1;
   }
   Sharding lies(Value v) const {
     return staged(v) ? Sharding{.dims = std::vector<AxisCut>(stored(v).dims.size())} : stored(v);
   }
 
+  // Of several TaskGraphs each has the inputs and constants that its nodes use, and one has each state; what is
+  // nobody's is the first one's.
+  std::vector<bool> leaves_here() const {
+    std::vector<bool> used(static_cast<size_t>(global_.value_count()), plan_.task_graphs.size() == 1);
+    std::vector<bool> anywhere(used.size(), false);
+    const auto use = [&](Value v, bool here) {
+      if (!v) return;
+      anywhere[static_cast<size_t>(v.index)] = true;
+      if (here && (made_here(v) || !is_state(global_.value(v).kind))) used[static_cast<size_t>(v.index)] = true;
+    };
+    for (int n = 0; n < global_.node_count(); ++n) {
+      for (Value v : global_.node(NodeId{n}).inputs) use(v, plan_.node_task_graph[static_cast<size_t>(n)] == here_);
+    }
+    for (const Graph::Update& update : global_.updates) use(update.state, made_here(update.state));
+    for (const Graph::Output& output : global_.outputs) use(output.value, made_here(output.value));
+    for (size_t i = 0; i < used.size(); ++i) used[i] = used[i] || (!anywhere[i] && here_ == 0);
+    return used;
+  }
+
   void copy_leaves() {
+    const std::vector<bool> here = leaves_here();
     for (int i = 0; i < global_.value_count(); ++i) {
       Value v{i};
       const ValueInfo& info = global_.value(v);
-      if (info.kind == ValueKind::result) continue;
-      now_[i] = local_.graph.add_leaf(info.kind, info.name, local_type(plan_.mesh, info.type, lies(v)), info.data);
-      local_.graph.value(now_[i]).batch_dim = info.batch_dim;
-      if (info.kind == ValueKind::input) local_.inputs.push_back({info.name, now_[i], info.type, lies(v).cut_dim(), 1});
+      if (info.kind == ValueKind::result || !here[static_cast<size_t>(i)]) continue;
+      const Sharding sharding = lies(v);
+      now_[static_cast<size_t>(i)] =
+          local_.graph.add_leaf(info.kind, info.name, local_type(mesh_, info.type, sharding), info.data);
+      local_.graph.value(now_[static_cast<size_t>(i)]).batch_dim = info.batch_dim;
+      if (info.kind == ValueKind::input) local_.inputs.push_back(port(info.name, v, sharding));
     }
+  }
+
+  LocalPort port(const std::string& name, Value v, const Sharding& sharding) const {
+    LocalPort made{.name = name, .value = now_[static_cast<size_t>(v.index)], .global_type = global_.type(v)};
+    made.dim = sharding.cut_dim();
+    if (made.dim < 0) return made;
+    made.outer = sharding.outer();
+    made.axes = sharding.dims[static_cast<size_t>(made.dim)].axes;
+    return made;
   }
 
   // The operand as the node wants it.
   Result<Value> operand(Value v, const Sharding& wanted, BlockKind block) {
     if (!v) return v;
-    EPL_ASSIGN(const std::vector<Move> moves, reshard(plan_.mesh, global_.type(v), lies(v), wanted));
+    EPL_ASSIGN(const std::vector<Move> moves, reshard(mesh_, global_.type(v), lies(v), wanted));
     if (moves.empty()) return now_[v.index];
     for (auto [known, end] = moved_.equal_range(v.index); known != end; ++known) {
       if (known->second.as == wanted) return known->second.piece;
@@ -71,7 +135,7 @@ class Partition {
     const ValueInfo& info = global_.value(v);
     const Phase phase = info.kind == ValueKind::result ? global_.node(info.producer).phase : Phase::forward;
     Value piece = now_[v.index];
-    for (const Move& move : moves) piece = append(move, cat(info.name, move.suffix), piece, phase, block);
+    for (const Move& move : moves) piece = append(move, cat(info.name, move.suffix), {piece}, phase, block);
     moved_.emplace(v.index, Moved{wanted, piece});
     return piece;
   }
@@ -83,8 +147,13 @@ class Partition {
     node.region = static_cast<int32_t>(block);
     std::vector<TensorType> input_types, types;
     std::vector<std::string> names;
+    if (plan_.node_task_graph[static_cast<size_t>(n)] == every_task_graph) {
+      for (Value& v : node.inputs) v = v && made_here(v) ? v : Value{};
+      if (std::ranges::none_of(node.inputs, [](Value v) { return static_cast<bool>(v); })) return {};
+    }
+    const std::vector<Value> inputs = node.inputs;
     for (size_t i = 0; i < node.inputs.size(); ++i) {
-      auto value = operand(old.inputs[i], operands.inputs[i], block);
+      auto value = operand(inputs[i], operands.inputs[i], block);
       if (!value.ok()) return value.status().with_context(cat("operand ", i, " of node ", old.name)).at(old.name);
       node.inputs[i] = *value;
       input_types.push_back(node.inputs[i] ? local_.graph.type(node.inputs[i]) : TensorType{});
@@ -93,14 +162,14 @@ class Partition {
     bool sums = false;
     for (size_t o = 0; o < old.outputs.size(); ++o) {
       const Value v = old.outputs[o];
-      types.push_back(local_type(plan_.mesh, global_.type(v), operands.outputs[o]));
+      types.push_back(local_type(mesh_, global_.type(v), operands.outputs[o]));
       names.push_back(again ? cat(global_.value(v).name, ".again") : global_.value(v).name);
       if (operands.outputs[o].partial.empty()) continue;
       sums = true;
       sum_outer = operands.sum_outers[o];
     }
     // The order of a sum over one unit is that of its positions, wherever the batch lies.
-    if (sums) node.units = {local_.units, local_.units > 1 ? sum_outer : 1};
+    if (sums) node.units = {units(), units() > 1 ? sum_outer : 1};
     const bool cut = plan_.node_shardings[static_cast<size_t>(n)].cut();
     if (cut && pieces_ > 1) {
       if (old.op->random && (stored(old.outputs[0]).cut_dim() != 0 || stored(old.outputs[0]).outer() != 1)) {
@@ -116,18 +185,24 @@ class Partition {
     return {};
   }
 
-  Value append(const Move& move, std::string name, Value v, Phase phase, BlockKind block) {
+  int64_t units() const { return mesh_.size(unit_axis); }
+
+  // The result, if the move has one.
+  Value append(const Move& move, std::string name, std::vector<Value> operands, Phase phase, BlockKind block) {
     Node node{.name = std::move(name), .op = &op_named(move.op), .attributes = move.attributes};
-    node.inputs = {v};
+    node.inputs = std::move(operands);
     node.phase = phase;
     node.region = static_cast<int32_t>(block);
-    return local_.graph.node(local_.graph.add_node(std::move(node), {move.type})).outputs[0];
+    std::vector<TensorType> types;
+    if (move.gives) types.push_back(move.type);
+    const Node& made = local_.graph.node(local_.graph.add_node(std::move(node), types));
+    return move.gives ? made.outputs[0] : Value{};
   }
 
   // From what the node gives to how the value is stored. What is due after a move that ends with the loop waits for the
   // next block.
   Status store(Value global, Value v, const Sharding& given, const Node& old, BlockKind block) {
-    auto moves = reshard(plan_.mesh, global_.type(global), given, stored(global));
+    auto moves = reshard(mesh_, global_.type(global), given, stored(global));
     if (!moves.ok()) return moves.status().with_context(cat("result of node ", old.name)).at(old.name);
     now_[global.index] = v;
     bool ended = false;
@@ -137,7 +212,7 @@ class Partition {
         continue;
       }
       Value& now = now_[global.index];
-      now = append(move, cat(local_.graph.value(now).name, move.suffix), now, old.phase, block);
+      now = append(move, cat(local_.graph.value(now).name, move.suffix), {now}, old.phase, block);
       ended = move.at_last_turn;
     }
     return {};
@@ -147,26 +222,22 @@ class Partition {
     for (const Waiting& w : waiting_) {
       if (w.block != block) continue;
       Value& now = now_[w.global.index];
-      now = append(w.move, cat(local_.graph.value(now).name, w.move.suffix), now, w.phase, block);
+      now = append(w.move, cat(local_.graph.value(now).name, w.move.suffix), {now}, w.phase, block);
     }
   }
 
   void finish() {
-    // The boundaries may have put nodes into blocks that the plan left empty.
-    local_.schedule.clear();
-    for (BlockKind block : all_blocks) {
-      bool used = block == BlockKind::main;
-      for (const Node& node : local_.graph.nodes()) used = used || local_.block(node) == block;
-      for (int64_t m = 0; used && m < (block_loops(block) ? local_.micro_batches : 1); ++m)
-        local_.schedule.push_back({block, m});
-    }
     for (const Graph::Output& output : global_.outputs) {
-      Value v = now_[output.value.index];
+      const Value v = now_[static_cast<size_t>(output.value.index)];
+      const NodeId producer = global_.value(output.value).producer;
+      const bool every = producer && plan_.node_task_graph[static_cast<size_t>(producer.index)] == every_task_graph;
+      if (!v || (!every && !made_here(output.value))) continue;
       local_.graph.outputs.push_back({output.name, v});
-      local_.outputs.push_back(
-          {output.name, v, global_.type(output.value), stored(output.value).cut_dim(), stored(output.value).outer()});
+      local_.outputs.push_back(port(output.name, output.value, stored(output.value)));
+      local_.outputs.back().emitted = made_here(output.value);
     }
     for (const Graph::Update& update : global_.updates) {
+      if (!made_here(update.state)) continue;
       local_.graph.updates.push_back({now_[update.state.index], now_[update.next.index]});
     }
   }
@@ -184,6 +255,9 @@ class Partition {
 
   const Plan& plan_;
   const Graph& global_;
+  const int here_;
+  const Mesh& mesh_;
+  const std::vector<Boundary>& boundaries_;
   int64_t pieces_;
   LocalGraph local_;
   std::vector<Value> now_;
@@ -193,6 +267,14 @@ class Partition {
 
 }  // namespace
 
-Result<LocalGraph> partition(const Plan& plan) { return Partition(plan).run(); }
+Result<std::vector<LocalGraph>> partition(const Plan& plan) {
+  EPL_ASSIGN(const std::vector<Boundary> all, boundaries(plan));
+  std::vector<LocalGraph> locals;
+  for (int t = 0; t < static_cast<int>(plan.task_graphs.size()); ++t) {
+    EPL_ASSIGN(LocalGraph local, Partition(plan, t, all).run());
+    locals.push_back(std::move(local));
+  }
+  return locals;
+}
 
 }  // namespace epl

@@ -14,12 +14,17 @@
 
 namespace epl {
 
-// A place in memory: a space and an offset in it; `stride` is added once per micro-batch (inputs).
+// A place in memory: a space and an offset in it. Of an input, `stride` is added for each piece of the batch before the
+// one at hand. In the arena, a value that lives from one call to a later one of its micro-batch has `slots` of them,
+// `stride` apart, which micro-batches take in turn.
 struct Location {
   enum class Space : uint8_t { none, arena, state, constant, scalar, input } space = Space::none;
   int32_t index = 0;  // which input
   int64_t offset = 0;
   int64_t stride = 0;
+  int32_t slots = 1;
+  // With the offset of the micro-batch's slot.
+  int64_t offset_of(int64_t micro_batch) const { return offset + (slots > 1 ? micro_batch % slots * stride : 0); }
   friend bool operator==(const Location&, const Location&) = default;
 };
 
@@ -35,9 +40,13 @@ struct Instruction {
   std::vector<Location> inputs, outputs;
   Location workspace;
   int64_t workspace_bytes = 0;
-  int64_t bytes = 0;  // moved by a transfer
-  int port = -1;      // of the caller, that it fills
-  int group = -1;     // of Program::groups, that it takes
+  int64_t bytes = 0;       // moved by a transfer
+  int port = -1;           // of Program::outputs, that it fills
+  int group = -1;          // of Program::groups, that it takes
+  std::vector<int> axes;   // of the mesh, whose pieces it takes one of
+  int stream = 0;          // that it is issued to
+  std::vector<int> waits;  // events that its stream waits for first
+  int records = -1;        // the event that its stream records behind it
   // The runs of a piece: `outer` runs of `run_bytes`, `global_bytes` apart in the whole and adjacent in the piece.
   struct Slice {
     int64_t outer = 1, run_bytes = 0, global_bytes = 0;
@@ -47,6 +56,8 @@ struct Instruction {
   struct Release {
     int64_t offset = 0, bytes = 0;
     bool last_turn = false;
+    int64_t stride = 0;  // as in Location
+    int32_t slots = 1;
   };
   std::vector<Release> releases;
 };
@@ -59,18 +70,36 @@ struct Block {
 // A named tensor of the state, in order; `offset` in the state space.
 struct StateSlot {
   std::string name;
-  ValueKind kind;
-  TensorType type;
+  ValueKind kind = ValueKind::parameter;
+  TensorType type;    // of all of it
+  Sharding sharding;  // over the ranks of its TaskGraph
+  TensorType local;   // what a rank holds of it
   int64_t offset = 0;
-  Tensor initial;  // empty: zeros
+  Tensor initial;  // of type `type`; empty: zeros
 };
 
 struct ProgramPort {
   std::string name;
   TensorType global_type, local_type;  // local: one micro-batch of one rank
-  int dim = -1;                        // that is cut, into `outer` times all pieces
+  int dim = -1;                        // that is cut, into `outer` times the pieces of `axes`
   int64_t outer = 1;
+  std::vector<int> axes;
   Location location;  // of an input
+  int index = 0;      // among the caller's tensors
+};
+
+// Ranks that transfers go over: those along an axis of the mesh, or a rank and that at the same place of a TaskGraph.
+struct ProgramGroup {
+  std::string axis;
+  int task_graph = -1;
+  friend bool operator==(const ProgramGroup&, const ProgramGroup&) = default;
+};
+
+// A number that the host sets before each step.
+struct ProgramScalar {
+  std::string name;
+  Location location;
+  int index = 0;  // among the caller's
 };
 
 struct MemoryItem {
@@ -82,22 +111,26 @@ struct Program {
   std::string name;
   std::vector<Instruction> instructions;
   std::vector<Block> blocks;
-  std::vector<Action> schedule;
-  std::vector<std::string> groups;  // axes of the mesh over whose ranks transfers go
+  std::vector<BlockCall> calls;
+  std::vector<ProgramGroup> groups;
+  int streams = 1, events = 0;
+  Mesh mesh;  // its axes; which ranks there are is the plan's
   std::vector<ProgramPort> inputs, outputs;
   std::vector<StateSlot> state;
-  std::vector<std::pair<std::string, Location>> scalars;
+  std::vector<ProgramScalar> scalars;
   std::vector<Tensor> constants;  // in the order of the constant space
   std::vector<int64_t> constant_offsets;
-  int64_t ranks = 1, micro_batches = 1, units = 1;
   int64_t arena_bytes = 0, arena_live_bytes = 0;  // the second is the largest set alive together
   int64_t state_bytes = 0, constant_bytes = 0, scalar_bytes = 0;
   int max_operands = 0;
+  bool commits = false;  // a step changes the state of this or another rank
   int commit_begin = 0;  // instructions before this one leave the state as it was
   double flops = 0;      // of one step of one rank
 
   // The index of a group, which is new where no instruction has named it.
-  int group(const std::string& axis);
+  int group(const ProgramGroup& group);
+  int64_t micro_batches() const { return mesh.size(micro_batch_axis); }
+  int64_t units() const { return mesh.size(unit_axis); }  // of one micro-batch of one rank
   int64_t memory_bytes_peak() const { return arena_bytes + state_bytes + constant_bytes + scalar_bytes; }
 };
 

@@ -1,10 +1,13 @@
 // The .program text form: what one rank runs, with every address. It prints and parses with nothing lost but the data
 // of constants and initial values; kernels are found again by name in the backend's table.
+#include <algorithm>
+
 #include "core/ir/op.h"
 #include "core/ir/text.h"
 #include "core/program/program.h"
 #include "core/program/reference_kernel.h"
 #include "core/program/transfer.h"
+#include "core/strategy/mesh_text.h"
 
 namespace epl {
 namespace {
@@ -18,7 +21,7 @@ std::string location_text(const Location& at) {
   if (at.space == Space::none) return "_";
   if (at.space == Space::input) return at.stride ? cat("in", at.index, "+", at.stride) : cat("in", at.index);
   for (const auto& [space, name] : spaces) {
-    if (space == at.space) return cat(name, at.offset);
+    if (space == at.space) return cat(name, at.offset, at.slots > 1 ? cat("+", at.stride, "x", at.slots) : "");
   }
   return "?";
 }
@@ -32,9 +35,11 @@ std::string operands_text(const std::vector<Location>& places, const std::vector
   return out;
 }
 
-std::string port_text(const ProgramPort& port) {
+std::string port_text(const Program& program, const ProgramPort& port) {
   return cat(name_text(port.name), " ", port.global_type.text(), " local ", port.local_type.text(), " dim ", port.dim,
-             port.outer == 1 ? "" : cat(" outer ", port.outer), " at ", location_text(port.location), "\n");
+             port.outer == 1 ? "" : cat(" outer ", port.outer),
+             port.axes.empty() ? "" : cat(" over ", axis_names(program.mesh, port.axes)), " at ",
+             location_text(port.location), "\n");
 }
 
 std::string instruction_text(const Instruction& in, int index) {
@@ -50,9 +55,14 @@ std::string instruction_text(const Instruction& in, int index) {
     out += cat(" runs ", in.slice.outer, " of ", in.slice.run_bytes, " in ", in.slice.global_bytes);
   if (in.query->units != Units()) out += cat(" units ", in.query->units.count);
   if (in.query->units.outer != 1) out += cat(" outer ", in.query->units.outer);
+  if (in.stream) out += cat(" stream ", in.stream);
+  for (int event : in.waits) out += cat(" waits ", event);
+  if (in.records >= 0) out += cat(" records ", in.records);
   out += attributes_text(in.query->attributes);
-  for (const Instruction::Release& r : in.releases)
-    out += cat(" frees ", r.offset, ":", r.bytes, r.last_turn ? "!" : "");
+  for (const Instruction::Release& r : in.releases) {
+    out += cat(" frees ", r.offset, r.slots > 1 ? cat("+", r.stride, "x", r.slots) : "", ":", r.bytes,
+               r.last_turn ? "!" : "");
+  }
   return out + "\n";
 }
 
@@ -63,10 +73,10 @@ class ProgramParser {
   Result<Program> parse() {
     int64_t commit = 0, peak = 0;
     if (!reader_.next_line() || !reader_.take("program") || !reader_.name(program_.name) ||
-        !number("ranks", program_.ranks) || !number("micro_batches", program_.micro_batches) ||
-        !number("units", program_.units) || !number("threads", threads_)) {
-      return reader_.fail("expected program name ranks N micro_batches N units N threads N");
+        !number("threads", threads_)) {
+      return reader_.fail("expected program name threads N");
     }
+    program_.commits = reader_.take("commits");
     if (!reader_.next_line() || !number("memory", peak) || !number("arena", program_.arena_bytes) ||
         !number("live", program_.arena_live_bytes) || !number("state", program_.state_bytes) ||
         !number("constants", program_.constant_bytes) || !number("scalars", program_.scalar_bytes)) {
@@ -87,13 +97,22 @@ class ProgramParser {
  private:
   bool number(std::string_view word, int64_t& out) { return reader_.take(word) && reader_.integer(out); }
 
+  // "+128x2": two slots, 128 bytes apart.
+  bool slots(int64_t& stride, int32_t& slots) {
+    int64_t count = 0;
+    if (!reader_.take("+")) return true;
+    if (!reader_.integer(stride) || stride < 0 || !number("x", count) || count < 2 || count > INT32_MAX) return false;
+    slots = static_cast<int32_t>(count);
+    return true;
+  }
+
   bool location(Location& at) {
     if (reader_.take("_")) return true;
     int64_t index = 0;
     for (const auto& [space, name] : spaces) {
       if (!reader_.take(name)) continue;
       at.space = space;
-      return reader_.integer(at.offset) && at.offset >= 0;
+      return reader_.integer(at.offset) && at.offset >= 0 && slots(at.stride, at.slots);
     }
     if (!number("in", index) || index < 0) return false;
     at.space = Space::input;
@@ -101,13 +120,16 @@ class ProgramParser {
     return !reader_.take("+") || reader_.integer(at.stride);
   }
 
-  bool port(ProgramPort& port) {
+  bool port(ProgramPort& port, size_t index) {
     int64_t dim = 0;
-    bool read = reader_.name(port.name) && reader_.type(port.global_type) && reader_.take("local") &&
-                reader_.type(port.local_type) && number("dim", dim) &&
-                (number("outer", port.outer), reader_.take("at")) && location(port.location);
+    std::string axes;
+    const bool read = reader_.name(port.name) && reader_.type(port.global_type) && reader_.take("local") &&
+                      reader_.type(port.local_type) && number("dim", dim) &&
+                      (number("outer", port.outer), !reader_.take("over") || reader_.name(axes)) &&
+                      reader_.take("at") && location(port.location);
     port.dim = static_cast<int>(dim);
-    return read;
+    port.index = static_cast<int>(index);
+    return read && parse_axis_names(axes, program_.mesh, port.axes);
   }
 
   Status line() {
@@ -124,43 +146,33 @@ class ProgramParser {
     if (reader_.take("scalar ")) {
       Location at;
       if (!reader_.name(word) || !reader_.take("at") || !location(at)) return reader_.fail("expected a scalar");
-      program_.scalars.emplace_back(word, at);
+      program_.scalars.push_back({word, at, static_cast<int>(program_.scalars.size())});
       return {};
     }
     if (bool input = reader_.take("input "); input || reader_.take("output ")) {
       ProgramPort made;
-      if (!port(made)) return reader_.fail("expected a port");
-      (input ? program_.inputs : program_.outputs).push_back(std::move(made));
+      auto& ports = input ? program_.inputs : program_.outputs;
+      if (!port(made, ports.size())) return reader_.fail("expected a port");
+      ports.push_back(std::move(made));
       return {};
     }
+    if (reader_.take("axis ")) return parse_axis(reader_, program_.mesh) ? Status() : reader_.fail("expected an axis");
     if (reader_.take("run ")) {
-      Action action{};
-      if (!reader_.name(word) || !block(word, action.block) || !reader_.integer(action.micro_batch))
+      BlockCall call;
+      if (!reader_.name(word) || !block_named(word) || !reader_.integer(call.micro_batch))
         return reader_.fail("expected a block");
-      program_.schedule.push_back(action);
+      call.block = *block_named(word);
+      program_.calls.push_back(call);
       return {};
     }
     if (reader_.take("block ")) {
       int64_t first = 0, last = 0;
-      Block made;
-      if (!reader_.name(word) || !block(word, made.kind) || !number("from", first) || !number("to", last))
+      if (!reader_.name(word) || !block_named(word) || !number("from", first) || !number("to", last))
         return reader_.fail("expected a block");
-      made.first = static_cast<int>(first);
-      made.last = static_cast<int>(last);
-      program_.blocks.push_back(made);
+      program_.blocks.push_back({*block_named(word), static_cast<int>(first), static_cast<int>(last)});
       return {};
     }
     return instruction();
-  }
-
-  static bool block(std::string_view name, BlockKind& out) {
-    for (BlockKind kind : all_blocks) {
-      if (block_name(kind) == name) {
-        out = kind;
-        return true;
-      }
-    }
-    return false;
   }
 
   Status slot() {
@@ -174,6 +186,8 @@ class ProgramParser {
       if (value_kind_name(k) == kind) made.kind = k;
     }
     if (made.kind == ValueKind::result) return reader_.fail("unknown kind of state");
+    made.sharding.dims.resize(made.type.shape.size());
+    made.local = made.type;
     program_.state.push_back(std::move(made));
     return {};
   }
@@ -227,25 +241,53 @@ class ProgramParser {
     number("units", q.units.count);
     number("outer", q.units.outer);
     if (q.units.count < 1 || q.units.outer < 1) return reader_.fail("expected units");
+    if (number("stream", number_value)) in.stream = static_cast<int>(number_value);
+    while (number("waits", number_value)) in.waits.push_back(static_cast<int>(number_value));
+    if (number("records", number_value)) in.records = static_cast<int>(number_value);
+    if (in.stream < 0 || in.stream > 1) return reader_.fail("a program has two streams");
+    program_.streams = std::max(program_.streams, in.stream + 1);
+    program_.events = std::max(program_.events, in.records + 1);
     EPL_ASSIGN(q.attributes, reader_.attributes());
     while (reader_.take("frees")) {
       Instruction::Release release;
-      if (!reader_.integer(release.offset) || !number(":", release.bytes))
+      if (!reader_.integer(release.offset) || !slots(release.stride, release.slots) || !number(":", release.bytes))
         return reader_.fail("expected frees offset:bytes");
       release.last_turn = reader_.take("!");
       in.releases.push_back(release);
     }
-    if (in.transfer && q.input_types.empty()) return reader_.fail("a transfer has an operand");
-    if (in.transfer && has_kernel) take_kernel(*in.transfer, q);
-    if (in.transfer && in.transfer->grouped) {
-      const Attribute* axis = q.attributes.find("axis");
-      if (!axis || !std::holds_alternative<std::string>(*axis)) return reader_.fail("expected the axis of a group");
-      in.group = program_.group(std::get<std::string>(*axis));
-    }
+    if (in.transfer) EPL_TRY(transfer(in));
     if (!row_name.empty()) EPL_TRY(find_kernel(in, row_name));
     program_.max_operands =
         std::max<int>(program_.max_operands, static_cast<int>(in.inputs.size() + in.outputs.size()) + 2);
     program_.instructions.push_back(std::move(in));
+    return {};
+  }
+
+  // What follows from its row and its attributes.
+  Status transfer(Instruction& in) {
+    KernelQuery& q = *in.query;
+    if (q.input_types.empty() && q.output_types.empty()) return reader_.fail("a transfer has an operand or a result");
+    const bool has_kernel = !in.transfer->kernel.empty();
+    if (has_kernel && q.input_types.empty()) return reader_.fail("a transfer with a kernel has an operand");
+    if (has_kernel) take_kernel(*in.transfer, q);
+    if (in.transfer->grouped) {
+      const Attribute* axis = q.attributes.find("axis");
+      if (!axis || !std::holds_alternative<std::string>(*axis)) return reader_.fail("expected the axis of a group");
+      in.group = program_.group({.axis = std::get<std::string>(*axis)});
+    }
+    if (!in.transfer->counterpart.empty()) {
+      const Attribute* other = q.attributes.find(in.transfer->counterpart);
+      if (!other || !std::holds_alternative<int64_t>(*other)) return reader_.fail("expected the other task graph");
+      in.group = program_.group({.task_graph = static_cast<int>(std::get<int64_t>(*other))});
+    }
+    if (const Attribute* axes = q.attributes.find("axes")) {
+      const auto* names = std::get_if<std::string>(axes);
+      if (!names || !parse_axis_names(*names, program_.mesh, in.axes)) return reader_.fail("unknown axes");
+    }
+    if (in.port >= 0) {
+      if (in.port >= static_cast<int>(program_.outputs.size())) return reader_.fail("no such port");
+      in.axes = program_.outputs[static_cast<size_t>(in.port)].axes;
+    }
     return {};
   }
 
@@ -296,11 +338,12 @@ class ProgramParser {
 
 std::string print_program(const Program& program) {
   int threads = program.instructions.empty() ? 1 : program.instructions[0].query->threads;
-  std::string out = cat("program ", name_text(program.name), " ranks ", program.ranks, " micro_batches ",
-                        program.micro_batches, " units ", program.units, " threads ", threads, "\n");
+  std::string out =
+      cat("program ", name_text(program.name), " threads ", threads, program.commits ? " commits" : "", "\n");
   out += cat("memory ", program.memory_bytes_peak(), " arena ", program.arena_bytes, " live ", program.arena_live_bytes,
              " state ", program.state_bytes, " constants ", program.constant_bytes, " scalars ", program.scalar_bytes,
              "\n");
+  out += axis_lines(program.mesh);
   for (const StateSlot& slot : program.state) {
     out += cat("slot ", value_kind_name(slot.kind), " ", name_text(slot.name), " ", slot.type.text(), " at ",
                slot.offset, "\n");
@@ -308,12 +351,11 @@ std::string print_program(const Program& program) {
   for (size_t i = 0; i < program.constants.size(); ++i) {
     out += cat("constant ", program.constants[i].type().text(), " at ", program.constant_offsets[i], "\n");
   }
-  for (const auto& [name, at] : program.scalars)
-    out += cat("scalar ", name_text(name), " at ", location_text(at), "\n");
-  for (const ProgramPort& port : program.inputs) out += "input " + port_text(port);
-  for (const ProgramPort& port : program.outputs) out += "output " + port_text(port);
-  for (const Action& action : program.schedule)
-    out += cat("run ", block_name(action.block), " ", action.micro_batch, "\n");
+  for (const ProgramScalar& scalar : program.scalars)
+    out += cat("scalar ", name_text(scalar.name), " at ", location_text(scalar.location), "\n");
+  for (const ProgramPort& port : program.inputs) out += "input " + port_text(program, port);
+  for (const ProgramPort& port : program.outputs) out += "output " + port_text(program, port);
+  for (const BlockCall& call : program.calls) out += cat("run ", block_name(call.block), " ", call.micro_batch, "\n");
   out += cat("commit at ", program.commit_begin, "\n");
   for (const Block& block : program.blocks) {
     out += cat("block ", block_name(block.kind), " from ", block.first, " to ", block.last, "\n");

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/strategy/mesh_text.h"
+
 namespace epl {
 namespace {
 
@@ -14,12 +16,6 @@ std::vector<int> cutting(const Mesh& mesh, const std::vector<int>& axes) {
     if (mesh.pieces({axis}) > 1) found.push_back(axis);
   }
   return found;
-}
-
-std::string names(const Mesh& mesh, const std::vector<int>& axes) {
-  std::vector<std::string> found;
-  for (int axis : axes) found.push_back(mesh.axes[static_cast<size_t>(axis)].name);
-  return join(found, ".");
 }
 
 class Resharding {
@@ -73,7 +69,7 @@ class Resharding {
     const std::vector<int> held = cutting(mesh_, now_.dims[d].axes), wanted = cutting(mesh_, to_.dims[d].axes);
     if (held.empty() || (held == wanted && now_.dims[d].outer == to_.dims[d].outer)) return {};
     if (d != 0 || held.size() != 1 || axis(held[0]).kind != Kind::rank || now_.dims[d].outer != 1) {
-      return unsupported("gathering dimension ", d, ", which ", names(mesh_, held), " cut");
+      return unsupported("gathering dimension ", d, ", which ", axis_names(mesh_, held), " cut");
     }
     now_.dims[d] = {};
     add("all_gather", ".gathered", {{"axis", axis(held[0]).name}, {"parts", axis(held[0]).size}});
@@ -85,11 +81,12 @@ class Resharding {
     const int64_t pieces = mesh_.pieces(wanted.axes);
     if (pieces == mesh_.pieces(now_.dims[d].axes)) return {};
     if (now_.dims[d])
-      return unsupported("cutting dimension ", d, " again, which ", names(mesh_, cutting(mesh_, now_.dims[d].axes)),
-                         " cut");
+      return unsupported("cutting dimension ", d, " again, which ",
+                         axis_names(mesh_, cutting(mesh_, now_.dims[d].axes)), " cut");
     now_.dims[d] = wanted;
     add("batch_slice", ".piece",
         {{"dim", static_cast<int64_t>(d)},
+         {"axes", axis_names(mesh_, wanted.axes)},
          {"size", local_type(mesh_, global_, now_).shape[d]},
          {"outer", wanted.outer}});
     return {};
@@ -113,6 +110,20 @@ TensorType local_type(const Mesh& mesh, const TensorType& global, const Sharding
 Result<std::vector<Move>> reshard(const Mesh& mesh, const TensorType& global, const Sharding& from,
                                   const Sharding& to) {
   return Resharding(mesh, global, from, to).run();
+}
+
+Result<Crossing> cross(const Mesh& from_mesh, int from, const Mesh& to_mesh, int to, const TensorType& global,
+                       const Sharding& sharding) {
+  const TensorType type = local_type(from_mesh, global, sharding);
+  if (type != local_type(to_mesh, global, sharding) || from_mesh.ranks() != to_mesh.ranks()) {
+    return unsupported("a value goes from ", from_mesh.ranks(), " ranks to ", to_mesh.ranks(),
+                       ", which cut it otherwise");
+  }
+  return Crossing{.send = {"send", ".sent", {{"to", static_cast<int64_t>(to)}}, type, false, false},
+                  .receive = {"receive",
+                              ".received",
+                              {{"from", static_cast<int64_t>(from)}, {"dtype", type.dtype}, {"shape", type.shape}},
+                              type}};
 }
 
 }  // namespace epl

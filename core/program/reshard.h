@@ -15,6 +15,7 @@ struct Move {
   Attributes attributes;
   TensorType type;            // of its result
   bool at_last_turn = false;  // the result is there when the loop over micro-batches has ended
+  bool gives = true;          // a result: `type` is else that of its operand
 };
 
 // The type of a value of one rank and micro-batch.
@@ -24,5 +25,13 @@ TensorType local_type(const Mesh& mesh, const TensorType& global, const Sharding
 // make no pieces. Sums go over micro-batches before they go over ranks: the canonical order. An error where no transfer
 // makes the move.
 Result<std::vector<Move>> reshard(const Mesh& mesh, const TensorType& global, const Sharding& from, const Sharding& to);
+
+// What takes a value to the ranks at the same places of another mesh, where it lies in the same way: a node of the
+// ranks that have it and one of those that get it. `from` and `to` are the numbers of the TaskGraphs.
+struct Crossing {
+  Move send, receive;
+};
+Result<Crossing> cross(const Mesh& from_mesh, int from, const Mesh& to_mesh, int to, const TensorType& global,
+                       const Sharding& sharding);
 
 }  // namespace epl

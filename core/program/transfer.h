@@ -24,8 +24,8 @@ struct TransferCall {
   const StepContext& context;
   Communicator* group;  // that the instruction names, or null
   int64_t micro_batch;
-  int64_t piece;            // of the batch, that this rank works on in this micro-batch
-  const std::byte* source;  // inputs[0]; of a row of `whole_source` the whole, not the micro-batch's part of it
+  int64_t piece;            // that is this place's, of those that the instruction's axes make
+  const std::byte* source;  // inputs[0]
   std::byte* target;        // outputs[0]
   std::byte* workspace;
   void* output;  // where the caller wants the port, null: not at all, or not from this rank
@@ -40,7 +40,8 @@ struct TransferRow {
       holds;  // what its result is in a picture of the arena ("input", "gradient"); empty: see the phase of its node
   bool from_caller = false;  // it reads a caller's tensor itself, wherever that is
   bool grouped = false;      // it takes the group that its attribute `axis` names
-  bool whole_source = false;
+  std::string counterpart;   // its attribute with the TaskGraph whose rank at the same place it works with; empty: none
+  bool sends = false;        // issued to a stream of its own: nobody waits for it before its source is written again
   bool at_last_turn = false;                   // its result is there after the last turn of its loop
   void (*prepare)(Instruction& in) = nullptr;  // once, from the query
   int64_t (*held_bytes)(const Instruction& in,

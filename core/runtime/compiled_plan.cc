@@ -33,6 +33,25 @@ namespace {
 
 constexpr std::string_view scores_name = "loss.scores", terms_name = "loss.terms", weights_name = "loss.weights";
 
+// What the caller gives and gets, and the places of the programs' ports among it.
+void find_ports(Entry& entry) {
+  const Graph& graph = *entry.plan.graph;
+  for (Value v : graph.leaves(ValueKind::input)) entry.inputs.push_back({graph.value(v).name, graph.type(v)});
+  for (Value v : graph.leaves(ValueKind::scalar)) entry.scalars.push_back(graph.value(v).name);
+  for (const Graph::Output& output : graph.outputs) entry.outputs.push_back({output.name, graph.type(output.value)});
+  for (Program& program : entry.programs) {
+    for (ProgramPort& port : program.inputs) {
+      port.index = static_cast<int>(std::ranges::find(entry.inputs, port.name, &Port::name) - entry.inputs.begin());
+    }
+    for (ProgramPort& port : program.outputs) {
+      port.index = static_cast<int>(std::ranges::find(entry.outputs, port.name, &Port::name) - entry.outputs.begin());
+    }
+    for (ProgramScalar& scalar : program.scalars) {
+      scalar.index = static_cast<int>(std::ranges::find(entry.scalars, scalar.name) - entry.scalars.begin());
+    }
+  }
+}
+
 // Plans and lowers one entry's graph.
 Result<Entry> compile(EntryKind kind, Graph graph, const LossFacts& loss, const PlanOptions& options, Device& device,
                       int threads) {
@@ -51,11 +70,15 @@ Result<Entry> compile(EntryKind kind, Graph graph, const LossFacts& loss, const 
   }
   entry.plan = *std::move(planned);
   entry.notes = notes;
-  EPL_ASSIGN(entry.local, partition(entry.plan));
-  EPL_ASSIGN(entry.program,
-             lower(entry.local, {.kernels = &device.kernels(), .device = &device.stands_for(), .threads = threads}));
-  for (size_t i = 0; i < entry.program.outputs.size(); ++i) {
-    const std::string& name = entry.program.outputs[i].name;
+  EPL_ASSIGN(entry.locals, partition(entry.plan));
+  for (const LocalGraph& local : entry.locals) {
+    EPL_ASSIGN(Program program,
+               lower(local, {.kernels = &device.kernels(), .device = &device.stands_for(), .threads = threads}));
+    entry.programs.push_back(std::move(program));
+  }
+  find_ports(entry);
+  for (size_t i = 0; i < entry.outputs.size(); ++i) {
+    const std::string& name = entry.outputs[i].name;
     if (name == "loss") entry.loss_output = static_cast<int>(i);
     if (name == scores_name) entry.loss_scores = static_cast<int>(i);
     if (name == terms_name) entry.loss_terms = static_cast<int>(i);
@@ -217,12 +240,31 @@ Result<std::shared_ptr<const CompiledPlan>> CompiledPlan::create(const Host& hos
                compile(EntryKind::predict, *std::move(graph), {}, options, *plan->device_, plan->threads_));
     plan->entries_.push_back(std::move(entry));
   }
-  std::vector<Program*> programs;
-  for (Entry& entry : plan->entries_) programs.push_back(&entry.program);
-  plan->state_ = link(programs);
+  EPL_TRY(plan->link_programs());
   const auto& of_inputs = plan->entries_.front().notes;
   plan->notes_.insert(plan->notes_.end(), of_inputs.begin(), of_inputs.end());
   return std::shared_ptr<const CompiledPlan>(std::move(plan));
+}
+
+// A TaskGraph has one state for all entries, so that each name must be the same one's in all of them.
+Status CompiledPlan::link_programs() {
+  const size_t count = entries_.front().programs.size();
+  std::map<std::string_view, size_t> homes;
+  for (size_t t = 0; t < count; ++t) {
+    std::vector<Program*> programs;
+    for (Entry& entry : entries_) {
+      programs.push_back(&entry.programs[t]);
+      for (const StateSlot& slot : entry.programs[t].state) {
+        const auto [home, is_new] = homes.emplace(slot.name, t);
+        if (home->second == t) continue;
+        return unsupported(slot.name, " is used by stage ", entry.plan.task_graphs[t].scope, " in ",
+                           entry_name(entry.kind), ", and elsewhere by ", entry.plan.task_graphs[home->second].scope);
+      }
+    }
+    states_.push_back(link(programs));
+  }
+  state_ = StateLayout::all(states_);
+  return {};
 }
 
 const Entry* CompiledPlan::entry(EntryKind kind) const {
@@ -231,48 +273,63 @@ const Entry* CompiledPlan::entry(EntryKind kind) const {
 }
 
 void CompiledPlan::scalars(const StepFacts& facts, std::vector<uint64_t>& out) const {
-  const Program& program = entries_.front().program;
-  out.assign(program.scalars.size(), 0);
+  const std::vector<std::string>& names = entries_.front().scalars;
+  out.assign(names.size(), 0);
   for (size_t i = 0; i < out.size(); ++i) {
-    auto it = std::ranges::find(scalars_, program.scalars[i].first, &Scalar::name);
-    EPL_CHECK(it != scalars_.end(), "nobody sets scalar ", program.scalars[i].first);
+    const auto it = std::ranges::find(scalars_, names[i], &Scalar::name);
+    EPL_CHECK(it != scalars_.end(), "nobody sets scalar ", names[i]);
     store_double(it->dtype, &out[i], 0, it->at(facts));
   }
 }
 
 double CompiledPlan::learning_rate(int64_t step) const { return learning_rate_ ? learning_rate_(step) : 0; }
 
-int64_t CompiledPlan::arena_bytes() const {
-  int64_t most = 0;
-  for (const Entry& entry : entries_) most = std::max(most, entry.program.arena_bytes);
-  return most;
-}
-
-int64_t CompiledPlan::memory_bytes_peak() const {
-  int64_t bytes = arena_bytes() + state_.bytes();
-  for (const Entry& entry : entries_) bytes += entry.program.constant_bytes + entry.program.scalar_bytes;
+int64_t CompiledPlan::arena_bytes(int task_graph) const {
+  int64_t bytes = 0;
+  for (const Entry& entry : entries_) {
+    bytes = std::max(bytes, entry.programs[static_cast<size_t>(task_graph)].arena_bytes);
+  }
   return bytes;
 }
 
+int64_t CompiledPlan::memory_bytes_peak(int task_graph) const {
+  int64_t bytes = arena_bytes(task_graph) + state_of(task_graph).bytes();
+  for (const Entry& entry : entries_) {
+    const Program& program = entry.programs[static_cast<size_t>(task_graph)];
+    bytes += program.constant_bytes + program.scalar_bytes;
+  }
+  return bytes;
+}
+
+int CompiledPlan::fullest_task_graph() const {
+  int fullest = 0;
+  for (int t = 1; t < task_graphs(); ++t) {
+    if (memory_bytes_peak(t) > memory_bytes_peak(fullest)) fullest = t;
+  }
+  return fullest;
+}
+
 std::vector<MemoryItem> CompiledPlan::memory_items() const {
+  const int fullest = fullest_task_graph();
+  const auto of = [&](const Entry& entry) -> const Program& { return entry.programs[static_cast<size_t>(fullest)]; };
   int64_t parameters = 0, buffers = 0;
-  for (const StateSlot& slot : state_.slots()) {
-    if (slot.kind == ValueKind::parameter) parameters += slot.type.bytes();
-    if (slot.kind == ValueKind::buffer) buffers += slot.type.bytes();
+  for (const StateSlot& slot : state_of(fullest).slots()) {
+    if (slot.kind == ValueKind::parameter) parameters += slot.local.bytes();
+    if (slot.kind == ValueKind::buffer) buffers += slot.local.bytes();
   }
   int64_t constants = 0, scalars = 0;
   for (const Entry& entry : entries_) {
-    constants += entry.program.constant_bytes;
-    scalars += entry.program.scalar_bytes;
+    constants += of(entry).constant_bytes;
+    scalars += of(entry).scalar_bytes;
   }
   std::vector<MemoryItem> items = {{"parameters", parameters},
                                    {"buffers", buffers},
-                                   {"optimizer state and padding", state_.bytes() - parameters - buffers},
+                                   {"optimizer state and padding", state_of(fullest).bytes() - parameters - buffers},
                                    {"constants", constants},
                                    {"host scalars", scalars},
                                    {"arena", arena_bytes()}};
   for (const Entry& entry : entries_)
-    items.push_back({cat("  of which ", entry_name(entry.kind), " needs"), entry.program.arena_bytes});
+    items.push_back({cat("  of which ", entry_name(entry.kind), " needs"), of(entry).arena_bytes});
   return items;
 }
 
@@ -281,9 +338,13 @@ Result<std::string> CompiledPlan::text(EntryKind kind, std::string_view stage) c
   if (!found) return error(Code::not_found, "the plan has no ", entry_name(kind), " entry");
   if (stage == "graph") return print_graph(*found->graph);
   if (stage == "plan") return print_plan(found->plan);
-  if (stage == "local") return print_local(found->local);
-  if (stage == "program") return print_program(found->program);
-  if (stage == "kernels") return report_kernels(found->program, device_->notes());
+  std::string out;
+  for (size_t t = 0; t < found->programs.size(); ++t) {
+    if (stage == "local") out += print_local(found->locals[t]);
+    if (stage == "program") out += print_program(found->programs[t]);
+    if (stage == "kernels") out += report_kernels(found->programs[t], device_->notes());
+  }
+  if (!out.empty()) return out;
   return error(Code::not_found, "no stage ", quoted(stage));
 }
 
@@ -317,11 +378,14 @@ std::string CompiledPlan::explain() const {
   const Plan& plan = train.plan;
   std::string out =
       cat("device: ", device_->description(), ", ", options_.ranks, " rank(s) of ", threads_, " thread(s)\n");
-  out += cat("batch: ", plan.batch, " samples = ", plan.mesh.size("data"), " rank(s) x ", plan.micro_batches(),
-             " micro-batch(es) x ", plan.mesh.size("unit"), " unit(s) of ",
+  out += cat("batch: ", plan.batch, " samples = ", plan.mesh().ranks(), " rank(s) x ", plan.micro_batches(),
+             " micro-batch(es) x ", plan.mesh().size(unit_axis), " unit(s) of ",
              plan.batch / std::max<int64_t>(plan.units(), 1), "\n");
-  out += cat(entry_name(train.kind), ": ", train.program.instructions.size(), " instructions, ",
-             grouped(static_cast<int64_t>(train.program.flops)), " floating-point operations a rank\n");
+  for (size_t t = 0; t < train.programs.size(); ++t) {
+    out += cat(entry_name(train.kind), train.programs.size() == 1 ? "" : cat(", stage ", plan.task_graphs[t].scope),
+               ": ", train.programs[t].instructions.size(), " instructions, ",
+               grouped(static_cast<int64_t>(train.programs[t].flops)), " floating-point operations a rank\n");
+  }
   if (train.kind == EntryKind::train) out += cat("parameters trained: ", trained_.size(), "\n");
   if (!adapters_.empty())
     out += cat("low-rank adapters: ", adapters_.size(), ", the first beside ", adapters_[0].weight, " with rank ",
@@ -334,7 +398,9 @@ std::string CompiledPlan::explain() const {
              "\n");
   for (const MemoryItem& item : process.items) out += cat("  ", item.what, ": ", grouped(item.bytes), "\n");
   int references = 0;
-  for (const Instruction& in : train.program.instructions) references += in.row && in.row->name == "reference";
+  for (const Program& program : train.programs) {
+    for (const Instruction& in : program.instructions) references += in.row && in.row->name == "reference";
+  }
   if (references)
     out += cat("kernels: ", references, " instruction(s) run by slow references; see epl inspect MODEL --kernels\n");
   for (const std::string& note : device_->notes()) out += cat("why: ", note, "\n");

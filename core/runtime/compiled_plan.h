@@ -40,12 +40,22 @@ struct PlanOptions {
 enum class EntryKind : uint8_t { train, evaluate, predict };
 std::string_view entry_name(EntryKind kind);
 
+// A tensor of the caller.
+struct Port {
+  std::string name;
+  TensorType global_type;
+};
+
 struct Entry {
   EntryKind kind = EntryKind::train;
   std::shared_ptr<const Graph> graph;  // before composites without a kernel are expanded
   Plan plan;
-  LocalGraph local;
-  Program program;
+  // By TaskGraph, whose ranks share them.
+  std::vector<LocalGraph> locals;
+  std::vector<Program> programs;
+  // What programs' ports and scalars refer to by index.
+  std::vector<Port> inputs, outputs;
+  std::vector<std::string> scalars;
   int loss_output = -1;            // port of the scalar loss
   int verdict_output = -1;         // port of `verdict_output` (core/train/train_step.h), of the train entry
   std::vector<std::string> notes;  // how its inputs were taken, where nobody has said it
@@ -63,7 +73,13 @@ class CompiledPlan {
   const PlanOptions& options() const { return options_; }
   const Entry* entry(EntryKind kind) const;
   const std::vector<Entry>& entries() const { return entries_; }
+  // Of all ranks; `state_of` those of a TaskGraph.
   const StateLayout& state() const { return state_; }
+  const StateLayout& state_of(int task_graph) const { return states_[static_cast<size_t>(task_graph)]; }
+  int task_graphs() const { return static_cast<int>(states_.size()); }
+  // The same in all entries.
+  const Mesh& mesh(int task_graph) const { return entries_.front().plan.mesh(task_graph); }
+  int task_graph_of_rank(int rank) const { return entries_.front().plan.task_graph_of_rank(rank); }
   const std::vector<std::string>& trained() const { return trained_; }
   const std::vector<std::pair<std::string, std::string>>& untrained() const { return untrained_; }
   // What the owner of the job should know about how its inputs and its loss were taken.
@@ -79,9 +95,14 @@ class CompiledPlan {
   // The learning rate of the first group at a step.
   double learning_rate(int64_t step) const;
 
-  // Bytes of one rank at its peak: arena of the largest entry, state, constants and scalars of all entries.
-  int64_t memory_bytes_peak() const;
-  int64_t arena_bytes() const;
+  // Bytes of one rank of a TaskGraph at its peak: arena of the largest entry, state, constants and scalars of all
+  // entries.
+  int64_t memory_bytes_peak(int task_graph) const;
+  int64_t arena_bytes(int task_graph) const;
+  // Of the rank that needs most.
+  int fullest_task_graph() const;
+  int64_t memory_bytes_peak() const { return memory_bytes_peak(fullest_task_graph()); }
+  int64_t arena_bytes() const { return arena_bytes(fullest_task_graph()); }
   std::vector<MemoryItem> memory_items() const;
   // "graph", "plan", "local", "program" or "kernels" (which were chosen, and why not others) of an entry.
   Result<std::string> text(EntryKind kind, std::string_view stage) const;
@@ -90,12 +111,14 @@ class CompiledPlan {
 
  private:
   Status add_train_entry();
+  Status link_programs();
   Result<Graph> bound(Binding binding, Binding::Mode mode);
   TrainOptions training() const;
   Result<Graph> evaluation_graph(const Binding& binding);
   PlanOptions options_;
   std::vector<Entry> entries_;
   StateLayout state_;
+  std::vector<StateLayout> states_;
   std::vector<std::string> trained_;
   std::vector<std::pair<std::string, std::string>> untrained_;
   std::vector<Adapter> adapters_;

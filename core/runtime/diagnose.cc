@@ -44,16 +44,17 @@ void Executor::inspect_leaves() {
   for (size_t i = 0; i < program_.inputs.size(); ++i) {
     const ProgramPort& port = program_.inputs[i];
     if (!is_float(port.global_type.dtype)) continue;
-    if (auto at = find(port.global_type.dtype, request_->inputs[i], port.global_type.elements(), Wanted::nan))
+    if (auto at = find(port.global_type.dtype, request_->inputs[static_cast<size_t>(port.index)],
+                       port.global_type.elements(), Wanted::nan))
       return note_origin(true, port.name,
                          cat("input ", port.name, " holds nan at ", place(port.global_type.shape, *at)));
   }
   for (const StateSlot& slot : program_.state) {
     if (!is_float(slot.type.dtype)) continue;
-    seen_.resize(static_cast<size_t>(slot.type.bytes()));
-    stream_.download(seen_.data(), store_.data() + slot.offset, slot.type.bytes());
-    if (!stream_.synchronize().ok()) return;
-    if (auto at = find(slot.type.dtype, seen_.data(), slot.type.elements(), Wanted::nan))
+    seen_.resize(static_cast<size_t>(slot.local.bytes()));
+    stream().download(seen_.data(), store_.data() + slot.offset, slot.local.bytes());
+    if (!stream().synchronize().ok()) return;
+    if (auto at = find(slot.type.dtype, seen_.data(), slot.local.elements(), Wanted::nan))
       return note_origin(true, slot.name, cat(slot.name, " itself holds nan at ", place(slot.type.shape, *at)));
   }
 }
@@ -61,15 +62,15 @@ void Executor::inspect_leaves() {
 void Executor::inspect(const Instruction& in, int64_t micro_batch) {
   ++looked_at_;
   if (!device_.executes() || origin_.nan) return;
-  if (in.transfer && in.transfer->at_last_turn && micro_batch + 1 != program_.micro_batches)
+  if (in.transfer && in.transfer->at_last_turn && micro_batch + 1 != program_.micro_batches())
     return;  // nothing is there yet
   for (size_t o = 0; o < in.outputs.size(); ++o) {
     const TensorType& type = in.query->out(static_cast<int>(o));
     const void* from = at(in.outputs[o], micro_batch);
     if (!from || !is_float(type.dtype)) continue;
     seen_.resize(static_cast<size_t>(type.bytes()));
-    stream_.download(seen_.data(), from, type.bytes());
-    if (!stream_.synchronize().ok()) return;
+    stream().download(seen_.data(), from, type.bytes());
+    if (!stream().synchronize().ok()) return;
     for (Wanted wanted : {Wanted::nan, Wanted::infinity}) {
       if (!find(type.dtype, seen_.data(), type.elements(), wanted)) continue;
       const bool nan = wanted == Wanted::nan;

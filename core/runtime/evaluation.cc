@@ -7,14 +7,13 @@
 namespace epl {
 namespace {
 
-std::vector<std::string> names_of(const std::vector<ProgramPort>& ports, size_t first) {
+std::vector<std::string> names_of(const std::vector<Port>& ports, size_t first) {
   std::vector<std::string> names;
   for (size_t i = first; i < ports.size(); ++i) names.push_back(ports[i].name);
   return names;
 }
 
-Result<size_t> find_port(const std::vector<ProgramPort>& ports, size_t first, std::string_view name,
-                         std::string_view what) {
+Result<size_t> find_port(const std::vector<Port>& ports, size_t first, std::string_view name, std::string_view what) {
   for (size_t i = first; i < ports.size(); ++i) {
     if (ports[i].name == name) return i;
   }
@@ -60,21 +59,21 @@ Result<std::unique_ptr<Evaluation>> Evaluation::create(std::shared_ptr<const Com
 
 Result<Evaluation::One> Evaluation::prepare(MetricSpec spec) {
   const LossFacts& loss = plan_->loss();
-  const auto& outputs = entry_.program.outputs;
+  const auto& outputs = entry_.outputs;
   const bool own = entry_.loss_scores < 0;
   if (own && (spec.output.empty() || spec.target.empty())) {
     return invalid("the model computes its own loss, so say what to compare: ", spec.row->name,
                    "(output=NAME,target=NAME); outputs are ",
                    join(names_of(outputs, static_cast<size_t>(entry_.first_output)), ", "), ", inputs ",
-                   join(names_of(entry_.program.inputs, 0), ", "));
+                   join(names_of(entry_.inputs, 0), ", "));
   }
   One one;
   one.output = static_cast<size_t>(entry_.loss_scores);
   if (!spec.output.empty()) {
     EPL_ASSIGN(one.output, find_port(outputs, static_cast<size_t>(entry_.first_output), spec.output, "output"));
   }
-  EPL_ASSIGN(one.target, find_port(entry_.program.inputs, 0,
-                                   spec.target.empty() ? target_name : std::string_view(spec.target), "input"));
+  EPL_ASSIGN(one.target,
+             find_port(entry_.inputs, 0, spec.target.empty() ? target_name : std::string_view(spec.target), "input"));
   EPL_ASSIGN(one.subject, subject_of(spec, one.output, one.target));
   auto made = spec.row->make(spec.options, one.subject);
   // Floating-point targets that the host named are numbers or probabilities, as the metric takes them.
@@ -98,8 +97,8 @@ Result<Evaluation::One> Evaluation::prepare(MetricSpec spec) {
 
 Result<MetricSubject> Evaluation::subject_of(const MetricSpec& spec, size_t output, size_t target) const {
   const LossFacts& loss = plan_->loss();
-  const TensorType& scores = entry_.program.outputs[output].global_type;
-  const TensorType& right = entry_.program.inputs[target].global_type;
+  const TensorType& scores = entry_.outputs[output].global_type;
+  const TensorType& right = entry_.inputs[target].global_type;
   MetricSubject subject;
   subject.output = scores;
   subject.sample_dim = std::max(entry_.samples.outputs[output], 0);

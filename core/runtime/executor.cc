@@ -19,11 +19,20 @@ Code stop_reason(const Host& host, const RunRequest& request) {
 
 Result<std::unique_ptr<Executor>> Executor::create(const Host& host, Device& device, Stream& stream,
                                                    const Program& program, ParameterStore& store, Buffer& arena,
-                                                   int64_t rank) {
+                                                   const Mesh& mesh, int rank) {
   EPL_CHECK(arena.bytes() >= program.arena_bytes, "an arena of ", arena.bytes(), " for ", program.arena_bytes);
-  std::unique_ptr<Executor> executor(new Executor(host, device, stream, program, store, arena, rank));
+  std::unique_ptr<Executor> executor(new Executor(host, device, stream, program, store, arena));
+  executor->place_ = mesh.place(rank);
+  executor->batch_ = program.mesh.batch_axes();
+  executor->time_axis_ = program.mesh.find(micro_batch_axis);
+  while (static_cast<int>(executor->streams_.size()) < program.streams) {
+    EPL_ASSIGN(auto made, device.create_stream(1));
+    executor->streams_.push_back(made.get());
+    executor->own_streams_.push_back(std::move(made));
+  }
+  for (int e = 0; e < program.events; ++e) executor->events_.push_back(device.create_event());
   EPL_ASSIGN(executor->constants_, device.allocate(std::max<int64_t>(program.constant_bytes, 1)));
-  if (program.ranks > 1) {
+  if (program.commits) {
     EPL_ASSIGN(executor->wish_, device.allocate(sizeof(int64_t)));
   }
   EPL_ASSIGN(executor->scalars_, device.allocate(std::max<int64_t>(program.scalar_bytes, 1)));
@@ -33,8 +42,8 @@ Result<std::unique_ptr<Executor>> Executor::create(const Host& host, Device& dev
                     program.constants[i].data(), program.constants[i].bytes());
     }
   }
-  executor->operands_.resize(program.max_operands);
-  executor->results_.resize(program.max_operands);
+  executor->operands_.resize(static_cast<size_t>(program.max_operands));
+  executor->results_.resize(static_cast<size_t>(program.max_operands));
   EPL_TRY(stream.synchronize());
   return executor;
 }
@@ -45,7 +54,7 @@ std::byte* Executor::at(const Location& location, int64_t micro_batch) {
     case Location::Space::none:
       return nullptr;
     case Location::Space::arena:
-      return base(arena_);
+      return static_cast<std::byte*>(arena_.data()) + location.offset_of(micro_batch);
     case Location::Space::state:
       return store_.data() + location.offset;
     case Location::Space::constant:
@@ -53,70 +62,101 @@ std::byte* Executor::at(const Location& location, int64_t micro_batch) {
     case Location::Space::scalar:
       return base(*scalars_);
     case Location::Space::input: {
-      auto* tensor = static_cast<std::byte*>(const_cast<void*>(request_->inputs[location.index]));
-      return tensor + piece(micro_batch) * location.stride;
+      const ProgramPort& port = program_.inputs[static_cast<size_t>(location.index)];
+      auto* tensor = static_cast<std::byte*>(const_cast<void*>(request_->inputs[static_cast<size_t>(port.index)]));
+      return location.stride == 0 ? tensor : tensor + program_.mesh.piece(place_, port.axes) * location.stride;
     }
   }
   return nullptr;
 }
 
+void Executor::go_to(int64_t micro_batch) {
+  if (time_axis_ >= 0) place_.at[static_cast<size_t>(time_axis_)] = micro_batch;
+  context_.first_unit = program_.mesh.piece(place_, batch_) * program_.units();
+}
+
 Status Executor::run(const RunRequest& request, const Groups& groups) {
-  EPL_CHECK(request.inputs.size() == program_.inputs.size() && request.outputs.size() == program_.outputs.size() &&
-                request.scalars.size() == program_.scalars.size(),
-            "a run of ", program_.name, " with the wrong number of tensors");
-  EPL_CHECK((program_.ranks == 1 || groups.world) && groups.of_program.size() == program_.groups.size(),
-            "a rank without its groups");
+  EPL_CHECK(groups.of_program.size() == program_.groups.size(), "a rank without its groups");
   request_ = &request;
-  torn_ = false;
+  torn_ = committed_ = false;
   verdict_ = -1;
-  context_ = {.seed = request.seed, .step = request.step, .units = program_.units};
+  context_ = {.seed = request.seed, .step = request.step, .units = program_.units()};
   if (device_.executes()) {
-    for (size_t i = 0; i < program_.scalars.size(); ++i) {
-      stream_.upload(at(program_.scalars[i].second, 0), &request.scalars[i], sizeof(uint64_t));
+    for (const ProgramScalar& scalar : program_.scalars) {
+      stream().upload(at(scalar.location, 0), &request.scalars[static_cast<size_t>(scalar.index)], sizeof(uint64_t));
     }
   }
-  bool committed = false;
   // A stop or a deadline is looked at before each instruction and, on the host's own processor, before each piece of
   // its work.
+  stop_tasks_.reset();
   const auto wanted = [this] { return stop_reason(host_, *request_) != Code::ok; };
-  std::optional<StopTasks> stop_tasks;
-  if (request.stop != nullptr || request.deadline_seconds > 0) stop_tasks.emplace(stream_.threads(), wanted);
+  if (request.stop != nullptr || request.deadline_seconds > 0) stop_tasks_.emplace(stream().threads(), wanted);
   if (request.diagnose) inspect_leaves();
-  for (const Action& action : program_.schedule) {
-    auto block = std::ranges::find(program_.blocks, action.block, &Block::kind);
-    context_.first_unit = piece(action.micro_batch) * program_.units;
-    for (int i = block->first; i < block->last; ++i) {
-      if (!committed) EPL_TRY(check_stop());
-      if (i == program_.commit_begin && request.diagnose) return stream_.synchronize();
-      if (i == program_.commit_begin) {
-        stop_tasks
-            .reset();  // from here on the ranks agree about what happens, and a step that has begun to commit ends
-        if (groups.world) groups.world->watch(nullptr);
-        EPL_TRY(before_commit(groups.world));
-        if (verdict_ >= 0) return {};
-        committed = torn_ = true;
-      }
-      const Instruction& in = program_.instructions[i];
-      if (!in.transfer) {
-        launch(in, action.micro_batch);
-      } else if (Status status = transfer(in, action.micro_batch, groups); !status.ok()) {
-        return status.at(in.name);
-      }
-      // Results that are not whole are read by nobody: they may be indices. The reason may be gone, where a token was
-      // cleared.
-      if (stop_tasks && stop_tasks->left_out()) {
-        EPL_TRY(check_stop());
-        return Status(Code::cancelled, "the call was cancelled");
-      }
-      observe(in);
-      if (request.diagnose) inspect(in, action.micro_batch);
-#if defined(EPL_DEV)
-      poison(in, action.micro_batch);
-#endif
-    }
+  Status status;
+  for (size_t c = 0; c < program_.calls.size() && status.ok(); ++c) {
+    status = run_call(program_.calls[c], groups);
+    if (committed_ && request.diagnose) return synchronize();
+    if (status.ok() && verdict_ >= 0) return {};  // the step is not applied
   }
-  EPL_TRY(stream_.synchronize());
+  if (status.ok() && program_.commits && !committed_) status = commit(groups);  // for the ranks that change something
+  stop_tasks_.reset();
+  EPL_TRY(status);
+  EPL_TRY(synchronize());
   torn_ = false;
+  return {};
+}
+
+Status Executor::run_call(const BlockCall& call, const Groups& groups) {
+  const auto block = std::ranges::find(program_.blocks, call.block, &Block::kind);
+  go_to(call.micro_batch);
+  for (int i = block->first; i < block->last; ++i) {
+    if (!committed_) EPL_TRY(check_stop());
+    if (i == program_.commit_begin) {
+      EPL_TRY(commit(groups));
+      if (request_->diagnose || verdict_ >= 0) return {};
+    }
+    const Instruction& in = program_.instructions[static_cast<size_t>(i)];
+    EPL_TRY(carry_out(in, call.micro_batch, groups));
+    // Results that are not whole are read by nobody: they may be indices. The reason may be gone, where a token was
+    // cleared.
+    if (stop_tasks_ && stop_tasks_->left_out()) {
+      EPL_TRY(check_stop());
+      return Status(Code::cancelled, "the call was cancelled");
+    }
+    observe(in, call.micro_batch);
+    if (request_->diagnose) inspect(in, call.micro_batch);
+#if defined(EPL_DEV)
+    poison(in, call.micro_batch);
+#endif
+  }
+  return {};
+}
+
+Status Executor::carry_out(const Instruction& in, int64_t micro_batch, const Groups& groups) {
+  Stream& stream = *streams_[static_cast<size_t>(in.stream)];
+  for (int event : in.waits) stream.wait(*events_[static_cast<size_t>(event)]);
+  if (!in.transfer) {
+    launch(stream, in, micro_batch);
+  } else if (Status status = transfer(stream, in, micro_batch, groups); !status.ok()) {
+    return status.at(in.name);
+  }
+  if (in.records >= 0) stream.record(*events_[static_cast<size_t>(in.records)]);
+  return {};
+}
+
+// From here on the ranks agree about what happens, and a step that has begun to commit ends.
+Status Executor::commit(const Groups& groups) {
+  stop_tasks_.reset();
+  committed_ = true;
+  if (request_->diagnose) return {};
+  if (groups.world) groups.world->watch(nullptr);
+  EPL_TRY(before_commit(groups.world));
+  torn_ = verdict_ < 0;
+  return {};
+}
+
+Status Executor::synchronize() {
+  for (Stream* stream : streams_) EPL_TRY(stream->synchronize());
   return {};
 }
 
@@ -136,69 +176,77 @@ Status Executor::check_stop() const {
 Status Executor::before_commit(Communicator* world) {
   static constexpr int64_t may_change = -1, stopped = INT64_MAX;
   const Status stop = check_stop();
-  const bool decided = request_->verdict_output >= 0;
+  const ProgramPort* port = output_port(request_->verdict_output);
+  const bool decided = port != nullptr;
   if (!decided && world == nullptr) return stop;
-  std::byte* verdict = decided ? at(program_.outputs[static_cast<size_t>(request_->verdict_output)].location, 0)
-                               : static_cast<std::byte*>(wish_->data());
+  std::byte* verdict = decided ? at(port->location, 0) : static_cast<std::byte*>(wish_->data());
   if (device_.executes() && (!stop.ok() || !decided))
-    stream_.upload(verdict, stop.ok() ? &may_change : &stopped, sizeof(int64_t));
+    stream().upload(verdict, stop.ok() ? &may_change : &stopped, sizeof(int64_t));
   if (world != nullptr) {
-    EPL_TRY(world->run(stream_, {.kind = Collective::Kind::all_reduce,
-                                 .dtype = DType::i64,
-                                 .count = 1,
-                                 .source = verdict,
-                                 .target = verdict,
-                                 .reduction = Reduction::max}));
+    EPL_TRY(world->run(stream(), {.kind = Collective::Kind::all_reduce,
+                                  .dtype = DType::i64,
+                                  .count = 1,
+                                  .source = verdict,
+                                  .target = verdict,
+                                  .reduction = Reduction::max}));
   }
-  if (device_.executes()) stream_.download(&verdict_, verdict, sizeof verdict_);
-  EPL_TRY(stream_.synchronize());
+  if (device_.executes()) stream().download(&verdict_, verdict, sizeof verdict_);
+  EPL_TRY(stream().synchronize());
   EPL_TRY(stop);
   return verdict_ == stopped ? Status(Code::peer_failed, "another rank refused the step") : Status();
 }
 
-void Executor::launch(const Instruction& in, int64_t micro_batch) {
-  for (size_t i = 0; i < in.inputs.size(); ++i) operands_[i] = at(in.inputs[i], micro_batch);
-  for (size_t i = 0; i < in.outputs.size(); ++i) results_[i] = at(in.outputs[i], micro_batch);
-  stream_.launch(*in.row, *in.query, in.prepared.state.get(), operands_.data(), results_.data(),
-                 at(in.workspace, micro_batch), context_);
+// Another class of ranks may have it.
+const ProgramPort* Executor::output_port(int index) const {
+  const auto found = std::ranges::find(program_.outputs, index, &ProgramPort::index);
+  return index < 0 || found == program_.outputs.end() ? nullptr : &*found;
 }
 
-Status Executor::transfer(const Instruction& in, int64_t micro_batch, const Groups& groups) {
-  const bool emits = in.port >= 0;
+void Executor::launch(Stream& stream, const Instruction& in, int64_t micro_batch) {
+  for (size_t i = 0; i < in.inputs.size(); ++i) operands_[i] = at(in.inputs[i], micro_batch);
+  for (size_t i = 0; i < in.outputs.size(); ++i) results_[i] = at(in.outputs[i], micro_batch);
+  stream.launch(*in.row, *in.query, in.prepared.state.get(), operands_.data(), results_.data(),
+                at(in.workspace, micro_batch), context_);
+}
+
+Status Executor::transfer(Stream& stream, const Instruction& in, int64_t micro_batch, const Groups& groups) {
+  const ProgramPort* port = in.port < 0 ? nullptr : &program_.outputs[static_cast<size_t>(in.port)];
   // A port that is not cut is the same on every rank: the first of a process gives it.
-  const bool gives =
-      emits && device_.executes() && (program_.outputs[static_cast<size_t>(in.port)].dim >= 0 || gives_common_);
+  const bool gives = port && device_.executes() && (port->dim >= 0 || gives_common_);
   return in.transfer->run({.program = program_,
                            .in = in,
-                           .stream = stream_,
+                           .stream = stream,
                            .context = context_,
                            .group = in.group < 0 ? nullptr : groups.of_program[static_cast<size_t>(in.group)],
                            .micro_batch = micro_batch,
-                           .piece = piece(micro_batch),
-                           .source = at(in.inputs[0], in.transfer->whole_source ? 0 : micro_batch),
+                           .piece = program_.mesh.piece(place_, in.axes),
+                           .source = in.inputs.empty() ? nullptr : at(in.inputs[0], micro_batch),
                            .target = in.outputs.empty() ? nullptr : at(in.outputs[0], micro_batch),
-                           .workspace = at(in.workspace, 0),
-                           .output = gives ? request_->outputs[static_cast<size_t>(in.port)] : nullptr});
+                           .workspace = at(in.workspace, micro_batch),
+                           .output = gives ? request_->outputs[static_cast<size_t>(port->index)] : nullptr});
 }
 
-void Executor::observe(const Instruction& in) {
+void Executor::observe(const Instruction& in, int64_t micro_batch) {
   auto touch = [&](const Location& location, int64_t bytes) {
-    if (location.space == Location::Space::arena) high_water_ = std::max(high_water_, location.offset + bytes);
+    if (location.space != Location::Space::arena) return;
+    high_water_ = std::max(high_water_, location.offset_of(micro_batch) + bytes);
   };
   for (size_t i = 0; i < in.inputs.size(); ++i) {
     if (in.query->has(static_cast<int>(i))) touch(in.inputs[i], in.query->in(static_cast<int>(i)).bytes());
   }
   for (size_t i = 0; i < in.outputs.size(); ++i) touch(in.outputs[i], in.query->out(static_cast<int>(i)).bytes());
   int64_t workspace = in.workspace_bytes;
-  if (in.transfer && in.transfer->held_bytes) workspace += in.transfer->held_bytes(in, program_.micro_batches);
+  if (in.transfer && in.transfer->held_bytes) workspace += in.transfer->held_bytes(in, program_.micro_batches());
   touch(in.workspace, workspace);
 }
 
 void Executor::poison(const Instruction& in, int64_t micro_batch) {
   if (!device_.executes()) return;
   for (const Instruction::Release& dead : in.releases) {
-    if (dead.last_turn && micro_batch + 1 != program_.micro_batches) continue;
-    stream_.fill(static_cast<std::byte*>(arena_.data()) + dead.offset, dead.bytes, 0xff);  // NaN, or an index far out
+    if (dead.last_turn && micro_batch + 1 != program_.micro_batches()) continue;
+    const Location at{.offset = dead.offset, .stride = dead.stride, .slots = dead.slots};
+    // NaN, or an index far out.
+    stream().fill(static_cast<std::byte*>(arena_.data()) + at.offset_of(micro_batch), dead.bytes, 0xff);
   }
 }
 

@@ -4,11 +4,13 @@
 
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "core/backend/device.h"
+#include "core/base/stop_tasks.h"
 #include "core/program/program.h"
 #include "core/runtime/parameter_store.h"
 
@@ -26,9 +28,10 @@ class StopToken {
 };
 
 struct RunRequest {
-  std::span<const void* const> inputs;  // the caller's global tensors, in the order of Program::inputs
-  std::span<void* const> outputs;       // global, in the order of Program::outputs; null: not wanted
-  std::span<const uint64_t> scalars;    // in the order of Program::scalars, each as its slot holds it
+  // The caller's global tensors and numbers, to which ports and scalars of the programs refer by index.
+  std::span<const void* const> inputs;
+  std::span<void* const> outputs;     // null: not wanted
+  std::span<const uint64_t> scalars;  // each as its slot holds it
   uint64_t seed = 0;
   int64_t step = 0;
   // The i64 output that says whether the state may change: it may where this is -1, on every rank. -1: it does.
@@ -50,7 +53,7 @@ class Executor {
   // The arena must hold program.arena_bytes.
   static Result<std::unique_ptr<Executor>> create(const Host& host, Device& device, Stream& stream,
                                                   const Program& program, ParameterStore& store, Buffer& arena,
-                                                  int64_t rank);
+                                                  const Mesh& mesh, int rank);
   // Carries out the step. On an error before Program::commit_begin the state is as it was. Afterwards `drain`.
   Status run(const RunRequest& request, const Groups& groups = {});
   // Why the run at hand should end early, before it has begun to commit.
@@ -59,7 +62,7 @@ class Executor {
   void give_common_outputs(bool gives) { gives_common_ = gives; }
   // Waits for what a run that failed has issued: until then it may read and write memory of the caller. Of a rank with
   // peers, once the group has been aborted.
-  void drain() { static_cast<void>(stream_.synchronize()); }
+  void drain() { static_cast<void>(synchronize()); }
   // What a run that was no error has found against the step, which then has not changed the state; -1: nothing.
   int64_t verdict() const { return verdict_; }
   // True when the last run failed after the state had begun to change.
@@ -77,27 +80,37 @@ class Executor {
 
  private:
   Executor(const Host& host, Device& device, Stream& stream, const Program& program, ParameterStore& store,
-           Buffer& arena, int64_t rank)
-      : host_(host), device_(device), stream_(stream), program_(program), store_(store), arena_(arena), rank_(rank) {}
+           Buffer& arena)
+      : host_(host), device_(device), program_(program), store_(store), arena_(arena), streams_{&stream} {}
 
   std::byte* at(const Location& location, int64_t micro_batch);
-  int64_t piece(int64_t micro_batch) const { return rank_ * program_.micro_batches + micro_batch; }
-  void launch(const Instruction& in, int64_t micro_batch);
-  Status transfer(const Instruction& in, int64_t micro_batch, const Groups& groups);
+  Stream& stream() { return *streams_[0]; }
+  void go_to(int64_t micro_batch);
+  Status run_call(const BlockCall& call, const Groups& groups);
+  Status carry_out(const Instruction& in, int64_t micro_batch, const Groups& groups);
+  Status commit(const Groups& groups);
+  Status synchronize();
+  void launch(Stream& stream, const Instruction& in, int64_t micro_batch);
+  Status transfer(Stream& stream, const Instruction& in, int64_t micro_batch, const Groups& groups);
   Status before_commit(Communicator* world);
+  const ProgramPort* output_port(int index) const;  // by the caller's number; null: it is not of this program
   void inspect_leaves();
   void inspect(const Instruction& in, int64_t micro_batch);
   void note_origin(bool nan, std::string node, std::string text);
-  void observe(const Instruction& in);
+  void observe(const Instruction& in, int64_t micro_batch);
   void poison(const Instruction& in, int64_t micro_batch);
 
   const Host& host_;
   Device& device_;
-  Stream& stream_;
   const Program& program_;
   ParameterStore& store_;
   Buffer& arena_;
-  int64_t rank_;
+  std::vector<Stream*> streams_;  // the first is the session's
+  std::vector<std::unique_ptr<Stream>> own_streams_;
+  std::vector<std::unique_ptr<Event>> events_;
+  Place place_;             // in the program's mesh, at the micro-batch at hand
+  std::vector<int> batch_;  // the axes of the batch
+  int time_axis_ = -1;
   bool gives_common_ = true;
   std::unique_ptr<Buffer> constants_, scalars_;
   std::unique_ptr<Buffer> wish_;       // where ranks agree on the end of a step whose program has no verdict
@@ -110,6 +123,8 @@ class Executor {
   std::vector<std::byte> seen_;  // of a diagnosing run: a copy of one result
   int64_t verdict_ = -1;
   int64_t high_water_ = 0;
+  std::optional<StopTasks> stop_tasks_;  // of a run that a host may stop
+  bool committed_ = false;               // the run at hand
   bool torn_ = false;
 };
 

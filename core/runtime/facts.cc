@@ -74,7 +74,7 @@ std::string batch_dims_text(const CompiledPlan& plan) {
   const Entry* entry = plan.entry(EntryKind::train);
   std::string out;
   for (size_t i = 0; entry != nullptr && i < entry->samples.inputs.size(); ++i) {
-    out += cat(out.empty() ? "" : ", ", entry->program.inputs[i].name, "=", entry->samples.inputs[i]);
+    out += cat(out.empty() ? "" : ", ", entry->inputs[i].name, "=", entry->samples.inputs[i]);
   }
   return out;
 }

@@ -19,10 +19,9 @@ void add_all(ExactSum& sum, const Tensor& values) {
 }  // namespace
 
 std::vector<Tensor> MeanLoss::room(const Entry& evaluate) {
-  std::vector<Tensor> out(evaluate.program.outputs.size());
+  std::vector<Tensor> out(evaluate.outputs.size());
   const auto want = [&](int port) {
-    if (port >= 0)
-      out[static_cast<size_t>(port)] = Tensor(evaluate.program.outputs[static_cast<size_t>(port)].global_type);
+    if (port >= 0) out[static_cast<size_t>(port)] = Tensor(evaluate.outputs[static_cast<size_t>(port)].global_type);
   };
   want(evaluate.loss_terms >= 0 ? evaluate.loss_terms : evaluate.loss_output);
   want(evaluate.loss_weights);

@@ -19,10 +19,13 @@ ProcessMemory process_memory(const CompiledPlan& plan) {
   for (const ModelInitializer& one : plan.options().model->initializers())
     largest = std::max(largest, one.type.bytes());
   for (const Entry& entry : plan.entries()) {
-    instructions += static_cast<int64_t>(entry.program.instructions.size());
-    constants += entry.program.constant_bytes;
+    for (const Program& program : entry.programs) {
+      instructions += static_cast<int64_t>(program.instructions.size());
+      constants += program.constant_bytes;
+    }
   }
-  const int64_t ranks = plan.options().ranks * plan.memory_bytes_peak();
+  int64_t ranks = 0;
+  for (int t = 0; t < plan.task_graphs(); ++t) ranks += plan.mesh(t).ranks() * plan.memory_bytes_peak(t);
   out.items = {{"memory of all ranks", ranks},
                {"weights on their way from and to files", piece_bytes},
                {"constants, as the plan keeps them", constants},

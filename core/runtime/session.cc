@@ -3,28 +3,15 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <map>
 
 #include "core/base/check.h"
 #include "core/base/hash.h"
 #include "core/runtime/checkpoint.h"
 #include "core/runtime/facts.h"
 #include "core/runtime/mean_loss.h"
+#include "core/runtime/session_rank.h"
 
 namespace epl {
-
-struct Session::Rank {
-  std::unique_ptr<Stream> stream;
-  ParameterStore store;
-  std::unique_ptr<Buffer> arena;
-  std::vector<std::unique_ptr<Executor>> executors;             // by entry
-  std::unique_ptr<Communicator> world;                          // none where there is one rank
-  std::map<std::string, std::unique_ptr<Communicator>> groups;  // by axis of the mesh
-  std::vector<Groups> groups_of_entry;
-  Status status;
-  bool applied = false;          // by the last call
-  std::vector<std::byte> parts;  // of an output, by rank
-};
 
 Session::Session(const Host& host, std::shared_ptr<const CompiledPlan> plan, const SessionOptions& options)
     : host_(host), plan_(std::move(plan)), options_(options), seed_(options.seed) {}
@@ -41,15 +28,22 @@ Result<std::unique_ptr<Session>> Session::create(const Host& host, std::shared_p
   const CompiledPlan& p = session->plan();
   session->device_ = p.device();
   EPL_ASSIGN(const int local_ranks, session->local_ranks());
+  if (local_ranks < session->world() && p.task_graphs() > 1) {
+    return unsupported("a plan of several stages runs in one process in this version");
+  }
   for (int r = options.first_rank; r < options.first_rank + local_ranks; ++r) {
     auto rank = std::make_unique<Rank>();
     EPL_ASSIGN(rank->stream, session->device_->create_stream(p.threads_per_rank()));
-    EPL_ASSIGN(rank->store, ParameterStore::create(*session->device_, *rank->stream, p.state()));
-    EPL_ASSIGN(rank->arena, session->device_->allocate(std::max<int64_t>(p.arena_bytes(), 1)));
+    const int at = rank->task_graph = p.task_graph_of_rank(r);
+    EPL_ASSIGN(rank->store, ParameterStore::create(*session->device_, *rank->stream, p.state_of(at)));
+    EPL_ASSIGN(rank->arena, session->device_->allocate(std::max<int64_t>(p.arena_bytes(at), 1)));
+    const bool first =
+        std::ranges::none_of(session->ranks_, [&](const auto& other) { return other->task_graph == at; });
     for (const Entry& entry : p.entries()) {
-      EPL_ASSIGN(auto executor, Executor::create(session->host_, *session->device_, *rank->stream, entry.program,
-                                                 rank->store, *rank->arena, r));
-      executor->give_common_outputs(r == options.first_rank);
+      const Program& program = entry.programs[static_cast<size_t>(at)];
+      EPL_ASSIGN(auto executor, Executor::create(session->host_, *session->device_, *rank->stream, program, rank->store,
+                                                 *rank->arena, p.mesh(at), r));
+      executor->give_common_outputs(first);
       rank->executors.push_back(std::move(executor));
     }
     session->ranks_.push_back(std::move(rank));
@@ -58,11 +52,11 @@ Result<std::unique_ptr<Session>> Session::create(const Host& host, std::shared_p
   EPL_TRY(session->connect());
   size_t max_inputs = 0, max_outputs = 0;
   for (const Entry& entry : p.entries()) {
-    max_inputs = std::max(max_inputs, entry.program.inputs.size());
-    max_outputs = std::max(max_outputs, entry.program.outputs.size());
+    max_inputs = std::max(max_inputs, entry.inputs.size());
+    max_outputs = std::max(max_outputs, entry.outputs.size());
     auto& results = session->results_.emplace_back();
     // Of evaluate and predict the rest is wanted by few, who bring the room.
-    for (const ProgramPort& port : entry.program.outputs) {
+    for (const Port& port : entry.outputs) {
       const bool kept = entry.kind == EntryKind::train || (entry.kind == EntryKind::evaluate && port.name == "loss");
       results.push_back(kept ? Tensor(port.global_type) : Tensor());
     }
@@ -70,80 +64,6 @@ Result<std::unique_ptr<Session>> Session::create(const Host& host, std::shared_p
   session->input_pointers_.reserve(max_inputs);
   session->output_pointers_.reserve(max_outputs);
   return session;
-}
-
-// The world, and of each axis that a program names the part of it that a rank is in.
-Status Session::connect() {
-  if (world() == 1) {
-    ranks_[0]->groups_of_entry.resize(plan_->entries().size());
-    return {};
-  }
-  EPL_TRY(over_processes() ? join_world() : make_world());
-  for (size_t r = 0; r < ranks_.size(); ++r) {
-    Rank& rank = *ranks_[r];
-    for (const Entry& entry : plan_->entries()) {
-      Groups& groups = rank.groups_of_entry.emplace_back();
-      groups.world = rank.world.get();
-      for (const std::string& axis : entry.program.groups) {
-        auto& group = rank.groups[axis];
-        if (!group) {
-          const std::vector<int> members =
-              entry.plan.mesh.ranks_along(axis, options_.first_rank + static_cast<int64_t>(r));
-          EPL_ASSIGN(group,
-                     rank.world->split(
-                         static_cast<int>(members.size()) == world() ? axis : cat(axis, " of rank ", members.front()),
-                         members));
-        }
-        groups.of_program.push_back(group.get());
-      }
-    }
-  }
-  return {};
-}
-
-void Session::disconnect() {
-  for (auto& rank : ranks_) {
-    rank->groups_of_entry.clear();
-    rank->groups.clear();
-    rank->world.reset();
-  }
-}
-
-Status Session::make_world() {
-  disconnect();
-  EPL_ASSIGN(auto world, device_->create_group("world", static_cast<int>(ranks_.size())));
-  for (size_t r = 0; r < ranks_.size(); ++r) ranks_[r]->world = std::move(world[r]);
-  return {};
-}
-
-// Each time under another name, because a rendezvous keeps what it has.
-Status Session::join_world() {
-  disconnect();
-  Joining joining{.group = joins_ == 0 ? "world" : cat("world ", joins_ + 1),
-                  .size = world(),
-                  .job = job(),
-                  .join_seconds = options_.join_seconds,
-                  .silence_seconds = options_.silence_seconds};
-  ++joins_;
-  on_ranks([&](int r) {
-    Joining own = joining;
-    own.rank = options_.first_rank + r;
-    auto joined = device_->join(own, *options_.rendezvous);
-    ranks_[static_cast<size_t>(r)]->status = joined.status();
-    if (joined.ok()) ranks_[static_cast<size_t>(r)]->world = std::move(*joined);
-  });
-  for (const auto& rank : ranks_) EPL_TRY(rank->status);
-  connected_ = true;
-  return {};
-}
-
-// What must be the same in all processes: what runs, how it is trained, what random numbers follow from.
-std::string Session::job() const {
-  Hash64 hash;
-  const auto add = [&](const std::string& text) { hash.add(text.c_str(), text.size() + 1); };
-  for (const auto& [key, value] : describe_run(*plan_)) add(key), add(value);
-  for (const Entry& entry : plan_->entries()) add(plan_->text(entry.kind, "local").value());
-  return cat("plan ", hash.value(), ", numerics ", numerics_version, ", seed ", seed_, ", step ", steps_done_);
 }
 
 Result<int> Session::local_ranks() const {
@@ -162,10 +82,10 @@ Result<int> Session::local_ranks() const {
 // tensor, and the first of a process puts those of the others beside them.
 Status Session::share_outputs(int local, const Entry& entry, const RunRequest& request) {
   Rank& rank = *ranks_[static_cast<size_t>(local)];
-  const Program& program = entry.program;
+  const Program& program = entry.programs[static_cast<size_t>(rank.task_graph)];
   for (size_t i = 0; i < program.outputs.size(); ++i) {
     const ProgramPort& port = program.outputs[i];
-    auto* whole = static_cast<std::byte*>(request.outputs[i]);
+    auto* whole = static_cast<std::byte*>(request.outputs[static_cast<size_t>(port.index)]);
     if (port.dim < 0 || whole == nullptr || request.diagnose) continue;
     // `outer` times the pieces of all ranks, each of `run` bytes.
     int64_t outer = port.outer;
@@ -199,7 +119,7 @@ namespace {
 
 // How many samples an input has, 0 where nothing counts them; an error if its type is not that of the plan but for this
 // number.
-Result<int64_t> samples_of(const ProgramPort& port, const TensorType& type, int dim, int64_t batch) {
+Result<int64_t> samples_of(const Port& port, const TensorType& type, int dim, int64_t batch) {
   if (type == port.global_type) return dim < 0 ? 0 : batch;
   TensorType fitting = port.global_type;
   if (dim >= 0 && type.ndim() > dim) fitting.shape[static_cast<size_t>(dim)] = type.shape[static_cast<size_t>(dim)];
@@ -213,7 +133,7 @@ Status check_bounds(const Entry& entry, std::span<const Tensor> inputs) {
     const Tensor& input = inputs[static_cast<size_t>(bound.input)];
     const int64_t wrong = find_out_of_bounds(bound, input);
     if (wrong < 0) continue;
-    const std::string& name = entry.program.inputs[static_cast<size_t>(bound.input)].name;
+    const std::string& name = entry.inputs[static_cast<size_t>(bound.input)].name;
     const int dim = entry.samples.inputs[static_cast<size_t>(bound.input)];
     return invalid("input ", name, " ", bound_text(bound, input.get_int(wrong)), " (",
                    place_text(input.type(), dim, wrong), ", node ", bound.node, ")")
@@ -226,7 +146,7 @@ Status check_bounds(const Entry& entry, std::span<const Tensor> inputs) {
 std::vector<Tensor> padded(const Entry& entry, std::span<const Tensor> inputs) {
   std::vector<Tensor> whole;
   for (size_t i = 0; i < inputs.size(); ++i) {
-    const TensorType& type = entry.program.inputs[i].global_type;
+    const TensorType& type = entry.inputs[i].global_type;
     whole.push_back(inputs[i].type() == type ? inputs[i] : Tensor(type));
     if (inputs[i].type() != type) pad_samples(inputs[i], entry.samples.inputs[i], whole.back());
   }
@@ -237,23 +157,22 @@ std::vector<Tensor> padded(const Entry& entry, std::span<const Tensor> inputs) {
 
 Result<int64_t> Session::samples_in(EntryKind kind, std::span<const Tensor> inputs) const {
   EPL_ASSIGN(const Entry* entry, find_entry(kind));
-  const Program& program = entry->program;
-  if (inputs.size() != program.inputs.size()) {
+  if (inputs.size() != entry->inputs.size()) {
     std::string names;
-    for (const ProgramPort& port : program.inputs)
+    for (const Port& port : entry->inputs)
       names += cat(names.empty() ? "" : ", ", port.name, ": ", port.global_type.text());
-    return invalid(program.name, " takes ", program.inputs.size(), " tensors (", names, "), got ", inputs.size());
+    return invalid(entry_name(kind), " takes ", entry->inputs.size(), " tensors (", names, "), got ", inputs.size());
   }
   int64_t samples = 0;
   size_t first = 0;
   for (size_t i = 0; i < inputs.size(); ++i) {
-    const ProgramPort& port = program.inputs[i];
+    const Port& port = entry->inputs[i];
     if (inputs[i].empty())
       return invalid("input ", port.name, " (", port.global_type.text(), ") is missing").at(port.name);
     EPL_ASSIGN(int64_t here, samples_of(port, inputs[i].type(), entry->samples.inputs[i], entry->samples.batch));
     if (here == 0) continue;
     if (samples != 0 && here != samples) {
-      return invalid("input ", port.name, " holds ", here, " samples, input ", program.inputs[first].name, " ", samples)
+      return invalid("input ", port.name, " holds ", here, " samples, input ", entry->inputs[first].name, " ", samples)
           .at(port.name);
     }
     if (samples == 0) first = i;
@@ -262,10 +181,10 @@ Result<int64_t> Session::samples_in(EntryKind kind, std::span<const Tensor> inpu
   samples = samples == 0 ? entry->samples.batch : samples;
   if (kind == EntryKind::train && samples != entry->samples.batch) {
     return invalid("a step takes the whole batch of the plan, ", entry->samples.batch, " samples; got ", samples,
-                   " (input ", program.inputs[first].name, " ", inputs[first].type().text(),
+                   " (input ", entry->inputs[first].name, " ", inputs[first].type().text(),
                    "). Keep them for the next batch, or make a plan for ", samples,
                    ". Evaluation and prediction take fewer")
-        .at(program.inputs[first].name);
+        .at(entry->inputs[first].name);
   }
   return samples;
 }
@@ -453,7 +372,7 @@ Status Session::step(std::span<const Tensor> inputs, StepMetrics& metrics, const
   metrics.learning_rate = plan_->learning_rate(steps_done_) * rate_scale_.scale;
   metrics.gradient_norm = -1;
   for (size_t i = 0; i < results_[0].size(); ++i) {
-    if (entry.program.outputs[i].name == "gradient_norm") metrics.gradient_norm = results_[0][i].get(0);
+    if (entry.outputs[i].name == "gradient_norm") metrics.gradient_norm = results_[0][i].get(0);
   }
   if (skipped_.ok()) ++steps_done_;
   return status;  // not ok: the step was done, and then a process was lost
@@ -464,7 +383,7 @@ StepFacts Session::facts() const {
           .rate_scale = rate_scale_.scale,
           .last_applied = skipped_.ok(),
           .last_output = [this](std::string_view name) -> const Tensor* {
-            const auto& ports = plan_->entries().front().program.outputs;
+            const auto& ports = plan_->entries().front().outputs;
             for (size_t i = 0; stepped_ && i < ports.size(); ++i) {
               if (ports[i].name == name) return &results_[0][i];
             }
@@ -477,7 +396,7 @@ Status Session::run(EntryKind kind, std::span<const Tensor> inputs, std::span<Te
   if (kind == EntryKind::train) return invalid("a train entry runs in steps");
   EPL_ASSIGN(const Entry* entry, find_entry(kind));
   EPL_ASSIGN(const int64_t samples, samples_in(kind, inputs));
-  const auto& ports = entry->program.outputs;
+  const auto& ports = entry->outputs;
   if (outputs.size() != ports.size())
     return invalid(entry_name(kind), " gives ", ports.size(), " outputs, got room for ", outputs.size());
   const bool partial = samples != entry->samples.batch;
@@ -521,7 +440,7 @@ Status Session::evaluate(std::span<const Tensor> inputs, double& loss, const Cal
 }
 
 Result<Tensor> Session::step_output(std::string_view name) const {
-  const auto& ports = plan_->entries().front().program.outputs;
+  const auto& ports = plan_->entries().front().outputs;
   for (size_t i = 0; i < ports.size(); ++i) {
     if (ports[i].name == name) return results_[0][i].clone();
   }
@@ -551,16 +470,30 @@ Status Session::observe(double value, bool higher_is_better) {
   return {};
 }
 
+// The first rank that has it; the first of all where nobody has, which says so.
+const Session::Rank& Session::holder(std::string_view name) const {
+  const auto found = std::ranges::find_if(
+      ranks_, [&](const auto& rank) { return plan_->state_of(rank->task_graph).find(name) != nullptr; });
+  return found == ranks_.end() ? *ranks_.front() : **found;
+}
+
 Result<Tensor> Session::state(std::string_view name) const {
-  return ranks_[0]->store.get(*ranks_[0]->stream, plan_->state(), name);
+  const Rank& rank = holder(name);
+  return rank.store.get(*rank.stream, plan_->state_of(rank.task_graph), name);
 }
 
 Result<Tensor> Session::state_view(std::string_view name) const {
-  return ranks_[0]->store.view(*ranks_[0]->stream, plan_->state(), name);
+  const Rank& rank = holder(name);
+  return rank.store.view(*rank.stream, plan_->state_of(rank.task_graph), name);
 }
 
 Status Session::set_state(std::string_view name, const Tensor& value) {
-  for (auto& rank : ranks_) EPL_TRY(rank->store.set(*rank->stream, plan_->state(), name, value));
+  const int task_graph = holder(name).task_graph;
+  for (auto& rank : ranks_) {
+    if (rank->task_graph == task_graph) {
+      EPL_TRY(rank->store.set(*rank->stream, plan_->state_of(task_graph), name, value));
+    }
+  }
   return {};
 }
 
@@ -571,11 +504,14 @@ double Session::virtual_seconds() const {
 }
 
 int64_t Session::memory_bytes_used() const {
-  int64_t most = 0;
+  int64_t fullest = 0;
   for (const auto& rank : ranks_) {
-    for (const auto& executor : rank->executors) most = std::max(most, executor->arena_high_water());
+    int64_t arena = 0;
+    for (const auto& executor : rank->executors) arena = std::max(arena, executor->arena_high_water());
+    const int at = rank->task_graph;
+    fullest = std::max(fullest, plan_->memory_bytes_peak(at) - plan_->arena_bytes(at) + arena);
   }
-  return plan_->memory_bytes_peak() - plan_->arena_bytes() + most;
+  return fullest;
 }
 
 }  // namespace epl

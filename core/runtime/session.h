@@ -116,6 +116,9 @@ class Session {
   void on_ranks(FunctionRef<void(int)> body);
   Result<int> local_ranks() const;
   Status connect();
+  std::vector<int> members_of(const ProgramGroup& group, int task_graph, int rank) const;
+  std::string group_name(const ProgramGroup& group, const std::vector<int>& members) const;
+  const Rank& holder(std::string_view name) const;
   Status reconnect();
   void disconnect();
   Status make_world();

@@ -66,10 +66,6 @@ Status run_passes(Plan& plan, const PlanRequest& request, std::string_view list,
 
 namespace {
 
-constexpr int64_t max_units = 8;
-
-bool power_of_two(int64_t n) { return n > 0 && (n & (n - 1)) == 0; }
-
 // The size of the global batch: every input that counts samples must agree.
 Result<int64_t> batch_size(const Graph& graph) {
   int64_t batch = 0;
@@ -88,27 +84,6 @@ Result<int64_t> batch_size(const Graph& graph) {
   return batch;
 }
 
-Result<int64_t> unit_count(const Strategy& strategy, int64_t batch, int64_t pieces) {
-  int64_t units = strategy.integer("reproducible.units", 0);
-  if (units == 0) {
-    units = 1;
-    while (units < max_units && batch % (units * 2) == 0 && batch > 0) units *= 2;
-  }
-  if (!power_of_two(units)) return invalid("reproducible.units is ", units, "; it must be a power of two");
-  if (batch > 0 && batch % units != 0)
-    return invalid("reproducible.units is ", units, ", which does not divide the batch of ", batch);
-  if (!power_of_two(pieces)) {
-    return invalid("ranks x micro-batches is ", pieces,
-                   "; it must be a power of two, because the batch is cut by halves");
-  }
-  if (units % pieces != 0) {
-    return invalid("the batch of ", batch, " has ", units, " units, which ", pieces,
-                   " pieces (ranks x micro-batches) do not divide into aligned runs; use a batch that divides by ",
-                   pieces, ", or set reproducible.units");
-  }
-  return units;
-}
-
 }  // namespace
 
 Result<Plan> make_plan(const PlanRequest& request) {
@@ -118,16 +93,6 @@ Result<Plan> make_plan(const PlanRequest& request) {
   plan.graph = request.graph;
   plan.strategy = request.strategy;
   EPL_ASSIGN(plan.batch, batch_size(*request.graph));
-  int64_t micro_batches = request.strategy.integer("pipeline.num_micro_batch", 1);
-  if (micro_batches < 1) return invalid("pipeline.num_micro_batch is ", micro_batches);
-  if (plan.batch == 0 && micro_batches * request.ranks > 1) {
-    return invalid("no input counts samples, so the batch cannot be cut into ", micro_batches * request.ranks,
-                   " pieces");
-  }
-  EPL_ASSIGN(int64_t units, unit_count(request.strategy, plan.batch, micro_batches * request.ranks));
-  plan.mesh.axes = {{"data", request.ranks, MeshAxis::Kind::rank},
-                    {"micro_batch", micro_batches, MeshAxis::Kind::time},
-                    {"unit", units / (micro_batches * request.ranks), MeshAxis::Kind::unit}};
   plan.passes = request.passes.empty() ? default_passes() : request.passes;
   EPL_TRY(run_passes(plan, request, plan.passes));
   return plan;

@@ -2,23 +2,18 @@
 #include <algorithm>
 
 #include "core/ir/op.h"
-#include "core/ir/text.h"
+#include "core/strategy/mesh_text.h"
 #include "core/strategy/plan.h"
 
 namespace epl {
 namespace {
 
-std::string axes_text(const Plan& plan, const std::vector<int>& axes) {
-  std::vector<std::string> names;
-  for (int axis : axes) names.push_back(plan.mesh.axes[static_cast<size_t>(axis)].name);
-  return join(names, ".");
-}
-
 // "[data.micro_batch.unit, -]": per dimension, or factor, the axes that cut it.
 std::string cuts_text(const Plan& plan, const std::vector<AxisCut>& cuts) {
   std::vector<std::string> texts;
   for (const AxisCut& cut : cuts)
-    texts.push_back(!cut ? "-" : cat(axes_text(plan, cut.axes), cut.outer == 1 ? "" : cat(" outer ", cut.outer)));
+    texts.push_back(!cut ? "-"
+                         : cat(axis_names(plan.mesh(), cut.axes), cut.outer == 1 ? "" : cat(" outer ", cut.outer)));
   return cat("[", join(texts, ", "), "]");
 }
 
@@ -32,23 +27,15 @@ std::string partial_text(const Plan& plan, const std::vector<Partial>& partial) 
     for (const Partial& p : partial) {
       if (p.kind == kind) axes.push_back(p.axis);
     }
-    if (!axes.empty()) out += cat(" partial ", reductions[static_cast<size_t>(kind)], " ", axes_text(plan, axes));
+    if (!axes.empty())
+      out += cat(" partial ", reductions[static_cast<size_t>(kind)], " ", axis_names(plan.mesh(), axes));
   }
   return out;
 }
 
 bool parse_axes(TextReader& reader, const Plan& plan, std::vector<int>& out) {
-  std::string name;
-  if (!reader.name(name)) return false;
-  std::string_view rest = name;
-  while (!rest.empty()) {
-    size_t dot = rest.find('.');
-    int axis = plan.mesh.find(rest.substr(0, dot));
-    if (axis < 0) return false;
-    out.push_back(axis);
-    rest = dot == std::string_view::npos ? std::string_view() : rest.substr(dot + 1);
-  }
-  return true;
+  std::string names;
+  return !plan.task_graphs.empty() && reader.name(names) && parse_axis_names(names, plan.mesh(), out);
 }
 
 bool parse_cuts(TextReader& reader, const Plan& plan, std::vector<AxisCut>& out) {
@@ -77,42 +64,49 @@ bool parse_sharding(TextReader& reader, const Plan& plan, Sharding& out) {
   return true;
 }
 
-std::optional<BlockKind> parse_block(std::string_view name) {
-  for (BlockKind kind : all_blocks) {
-    if (block_name(kind) == name) return kind;
-  }
-  return std::nullopt;
+// "taskgraph stage0 ranks [0, 1] nodes 5", its axes, its calls.
+std::string task_graph_text(const Plan& plan, size_t t) {
+  const TaskGraph& made = plan.task_graphs[t];
+  std::vector<std::string> ranks;
+  for (int rank : made.mesh.device.ranks) ranks.push_back(cat(rank));
+  std::string out =
+      cat("taskgraph ", name_text(made.scope), " ranks [", join(ranks, ", "), "] nodes ", made.nodes, "\n");
+  out += axis_lines(made.mesh);
+  if (t >= plan.calls.size()) return out;
+  for (const BlockCall& call : plan.calls[t]) out += cat("run ", block_name(call.block), " ", call.micro_batch, "\n");
+  return out;
 }
 
-Status parse_header(TextReader& reader, Plan& plan) {
-  if (!reader.next_line() || !reader.take("plan batch") || !reader.integer(plan.batch))
-    return reader.fail("expected plan batch N");
-  std::string name, kind;
-  while (reader.next_line() && reader.take("axis")) {
-    MeshAxis axis;
-    if (!reader.name(axis.name) || !reader.integer(axis.size) || !reader.name(kind))
-      return reader.fail("expected axis name size kind");
-    axis.kind = kind == "rank" ? MeshAxis::Kind::rank : kind == "time" ? MeshAxis::Kind::time : MeshAxis::Kind::unit;
-    plan.mesh.axes.push_back(axis);
+bool parse_task_graph(TextReader& reader, TaskGraph& out) {
+  int64_t number = 0;
+  if (!reader.name(out.scope) || !reader.take("ranks") || !reader.take("[")) return false;
+  for (bool first = true; !reader.take("]"); first = false) {
+    if ((!first && !reader.take(",")) || !reader.integer(number) || number < 0 || number > INT32_MAX) return false;
+    out.mesh.device.ranks.push_back(static_cast<int>(number));
   }
-  return {};
+  if (!reader.take("nodes") || !reader.integer(number)) return false;
+  out.nodes = static_cast<int>(number);
+  return true;
+}
+
+bool parse_call(TextReader& reader, Plan& plan) {
+  std::string word;
+  BlockCall call;
+  if (plan.task_graphs.empty() || !reader.name(word) || !block_named(word) || !reader.integer(call.micro_batch))
+    return false;
+  call.block = *block_named(word);
+  plan.calls.resize(plan.task_graphs.size());
+  plan.calls.back().push_back(call);
+  return true;
 }
 
 }  // namespace
 
 std::string print_plan(const Plan& plan) {
-  static constexpr std::string_view axis_kinds[] = {"rank", "time", "unit"};
   std::string out = cat("plan batch ", plan.batch, "\n");
-  for (const MeshAxis& axis : plan.mesh.axes)
-    out += cat("axis ", axis.name, " ", axis.size, " ", axis_kinds[static_cast<int>(axis.kind)], "\n");
   out += cat("strategy ", quoted(print_strategy(plan.strategy)), "\n", "passes ", quoted(plan.passes), "\n");
   for (const std::string& note : plan.notes) out += cat("note ", quoted(note), "\n");
-  for (const TaskGraph& t : plan.task_graphs) {
-    out += cat("taskgraph ", name_text(t.scope), " ranks ", t.device.first_rank, " ", t.device.ranks, " nodes ",
-               t.nodes, "\n");
-  }
-  for (const Action& action : plan.schedule)
-    out += cat("run ", block_name(action.block), " ", action.micro_batch, "\n");
+  for (size_t t = 0; t < plan.task_graphs.size(); ++t) out += task_graph_text(plan, t);
   const Graph& graph = *plan.graph;
   for (size_t i = 0; i < plan.shardings.size(); ++i) {
     const ValueInfo& info = graph.value(Value{static_cast<int>(i)});
@@ -124,7 +118,8 @@ std::string print_plan(const Plan& plan) {
     out += cat("node ", name_text(node.name), " ", node.op->name, " in ", block_name(plan.node_block[n]));
     if (plan.node_shardings[n].cut()) out += cat(" cut ", cuts_text(plan, plan.node_shardings[n].factors));
     if (plan.node_cloned[n]) out += " cloned";
-    out += cat(" taskgraph ", plan.node_task_graph[n], "\n");
+    out += plan.node_task_graph[n] == every_task_graph ? " taskgraph every\n"
+                                                       : cat(" taskgraph ", plan.node_task_graph[n], "\n");
   }
   return out;
 }
@@ -133,9 +128,12 @@ Result<Plan> parse_plan(std::string_view text, std::shared_ptr<const Graph> grap
   TextReader reader(text);
   Plan plan;
   plan.graph = std::move(graph);
-  EPL_TRY(parse_header(reader, plan));
+  if (!reader.next_line() || !reader.take("plan batch") || !reader.integer(plan.batch)) {
+    return reader.fail("expected plan batch N");
+  }
+  if (!reader.at_end()) return reader.fail("text after a line");
   size_t value = 0, node = 0;
-  do {
+  while (reader.next_line()) {
     std::string name, word;
     if (reader.take("strategy")) {
       if (!reader.name(word)) return reader.fail("expected a strategy");
@@ -146,20 +144,12 @@ Result<Plan> parse_plan(std::string_view text, std::shared_ptr<const Graph> grap
       plan.notes.emplace_back();
       if (!reader.name(plan.notes.back())) return reader.fail("expected a text");
     } else if (reader.take("taskgraph")) {
-      TaskGraph t;
-      int64_t nodes = 0;
-      if (!reader.name(t.scope) || !reader.take("ranks") || !reader.integer(t.device.first_rank) ||
-          !reader.integer(t.device.ranks) || !reader.take("nodes") || !reader.integer(nodes)) {
-        return reader.fail("expected a task graph");
-      }
-      t.nodes = static_cast<int>(nodes);
-      plan.task_graphs.push_back(t);
+      if (!parse_task_graph(reader, plan.task_graphs.emplace_back())) return reader.fail("expected a task graph");
+    } else if (reader.take("axis")) {
+      if (plan.task_graphs.empty() || !parse_axis(reader, plan.task_graphs.back().mesh))
+        return reader.fail("expected axis name size kind, of a task graph");
     } else if (reader.take("run")) {
-      Action action{};
-      if (!reader.name(word) || !parse_block(word) || !reader.integer(action.micro_batch))
-        return reader.fail("expected run block index");
-      action.block = *parse_block(word);
-      plan.schedule.push_back(action);
+      if (!parse_call(reader, plan)) return reader.fail("expected run block index, of a task graph");
     } else if (reader.take("value")) {
       TensorType type;
       Sharding sharding;
@@ -178,19 +168,30 @@ Result<Plan> parse_plan(std::string_view text, std::shared_ptr<const Graph> grap
         return reader.fail(cat("expected node ", known.name, " ", known.op->name));
       }
       int64_t task_graph = 0;
-      if (!reader.take("in") || !reader.name(word) || !parse_block(word)) return reader.fail("expected a block");
-      plan.node_block.push_back(*parse_block(word));
+      if (!reader.take("in") || !reader.name(word) || !block_named(word)) return reader.fail("expected a block");
+      plan.node_block.push_back(*block_named(word));
       NodeSharding& sharding = plan.node_shardings.emplace_back();
       if (reader.take("cut") && !parse_cuts(reader, plan, sharding.factors))
         return reader.fail("expected the axes that cut its factors");
       plan.node_cloned.push_back(reader.take("cloned"));
-      if (!reader.take("taskgraph") || !reader.integer(task_graph)) return reader.fail("expected a task graph");
+      if (!reader.take("taskgraph")) return reader.fail("expected a task graph");
+      if (reader.take("every")) {
+        task_graph = every_task_graph;
+      } else if (!reader.integer(task_graph) || task_graph < 0 ||
+                 task_graph >= static_cast<int64_t>(plan.task_graphs.size())) {
+        return reader.fail("expected one of the task graphs");
+      }
       plan.node_task_graph.push_back(static_cast<int>(task_graph));
     } else {
       return reader.fail("unknown line");
     }
     if (!reader.at_end()) return reader.fail("text after a line");
-  } while (reader.next_line());
+  }
+  if (static_cast<int>(node) == plan.graph->node_count()) {
+    find_value_task_graphs(plan);
+  } else {
+    plan.value_task_graph.assign(static_cast<size_t>(plan.graph->value_count()), 0);
+  }
   EPL_TRY(verify_plan(plan));
   for (int n = 0; n < static_cast<int>(node); ++n) EPL_TRY(operand_shardings(plan, NodeId{n}).status());
   return plan;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/base/check.h"
+
 namespace epl {
 
 int Mesh::find(std::string_view name) const {
@@ -27,13 +29,54 @@ int64_t Mesh::pieces(const std::vector<int>& of) const {
   return pieces;
 }
 
-std::vector<int> Mesh::ranks_along(std::string_view axis, int64_t rank) const {
-  int64_t stride = 1;  // between neighbours on the axis
-  for (size_t i = axes.size(); i-- > 0 && axes[i].name != axis;)
-    stride *= axes[i].kind == MeshAxis::Kind::rank ? axes[i].size : 1;
-  const int64_t count = size(axis), first = rank - rank / stride % count * stride;
+std::vector<int> Mesh::batch_axes() const {
   std::vector<int> found;
-  for (int64_t i = 0; i < count; ++i) found.push_back(static_cast<int>(first + i * stride));
+  for (const std::string_view name : {data_axis, micro_batch_axis, unit_axis}) {
+    if (const int axis = find(name); axis >= 0) found.push_back(axis);
+  }
+  return found;
+}
+
+int64_t Mesh::piece(const Place& place, const std::vector<int>& of) const {
+  int64_t piece = 0;
+  for (int i : of) {
+    const MeshAxis& axis = axes[static_cast<size_t>(i)];
+    piece = piece * (axis.kind == MeshAxis::Kind::unit ? 1 : axis.size) + place.at[static_cast<size_t>(i)];
+  }
+  return piece;
+}
+
+Place Mesh::place(int rank, int64_t micro_batch) const {
+  const auto found = std::ranges::find(device.ranks, rank);
+  EPL_CHECK(found != device.ranks.end(), "rank ", rank, " is not in the mesh");
+  Place place{std::vector<int64_t>(axes.size(), 0)};
+  int64_t index = found - device.ranks.begin();
+  for (size_t i = axes.size(); i-- > 0;) {
+    if (axes[i].kind == MeshAxis::Kind::time) place.at[i] = micro_batch;
+    if (axes[i].kind != MeshAxis::Kind::rank) continue;
+    place.at[i] = index % axes[i].size;
+    index /= axes[i].size;
+  }
+  return place;
+}
+
+int Mesh::rank_at(const Place& place) const {
+  int64_t index = 0;
+  for (size_t i = 0; i < axes.size(); ++i) {
+    if (axes[i].kind == MeshAxis::Kind::rank) index = index * axes[i].size + place.at[i];
+  }
+  return device.ranks[static_cast<size_t>(index)];
+}
+
+std::vector<int> Mesh::ranks_along(std::string_view axis, int rank) const {
+  const int along = find(axis);
+  if (along < 0) return {rank};
+  Place place = this->place(rank);
+  std::vector<int> found;
+  for (int64_t i = 0; i < axes[static_cast<size_t>(along)].size; ++i) {
+    place.at[static_cast<size_t>(along)] = i;
+    found.push_back(rank_at(place));
+  }
   return found;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/ir/sharding_rule.h"
@@ -14,17 +15,41 @@ struct MeshAxis {
   int64_t size = 1;
   Kind kind = Kind::rank;
 };
+
+// The axes that every mesh has, over which the batch is cut, major first: over ranks, over time, inside a kernel.
+inline constexpr std::string_view data_axis = "data", micro_batch_axis = "micro_batch", unit_axis = "unit";
+
+// Ranks of the job that work as one.
+struct VirtualDevice {
+  std::vector<int> ranks;
+};
+
+// Where one rank stands in a mesh at one time: a coordinate for each axis. That of units is 0: a kernel has them all.
+struct Place {
+  std::vector<int64_t> at;
+  friend bool operator==(const Place&, const Place&) = default;
+};
+
+// Named axes over a VirtualDevice, whose ranks are in row-major order of the rank axes. Nobody else computes with rank
+// numbers.
 struct Mesh {
   std::vector<MeshAxis> axes;
+  VirtualDevice device;
   int find(std::string_view name) const;      // -1 if there is none
   int64_t size(std::string_view name) const;  // 1 if there is none
   int64_t ranks() const;                      // product of the rank axes
+  std::vector<int> batch_axes() const;        // those of the batch, major first
   // How many pieces, each with memory of its own, these axes make: units are not among them, which a kernel has side by
   // side.
   int64_t pieces(const std::vector<int>& axes) const;
-  // The ranks that differ from `rank` in their coordinate on `axis` alone, ascending, itself among them. Ranks are
-  // numbered with the first rank axis as the major one.
-  std::vector<int> ranks_along(std::string_view axis, int64_t rank) const;
+  // Which of these pieces belongs to a place.
+  int64_t piece(const Place& place, const std::vector<int>& axes) const;
+  // The place of a rank of the device.
+  Place place(int rank, int64_t micro_batch = 0) const;
+  int rank_at(const Place& place) const;
+  // The ranks whose places differ from that of `rank` in their coordinate on `axis` alone, ascending on it, itself
+  // among them.
+  std::vector<int> ranks_along(std::string_view axis, int rank) const;
 };
 
 // A cut of a dimension or factor over axes, major first. What is cut is `outer` times a run: more than 1 where samples

@@ -4,6 +4,7 @@
 
 #include "core/base/check.h"
 #include "core/base/suggestion.h"
+#include "core/strategy/pipeline.h"
 
 namespace epl {
 
@@ -39,8 +40,8 @@ const std::vector<ConfigKey>& config_keys() {
        S("PreferBackward"),
        {"PreferForward", "PreferBackward", "PreferBackwardOptimizer", "GPipe", "1F1B", "interleaved", "ZB-H1", "ZB-V",
         "DualPipe-V"},
-       false,
-       "pipeline schedule"},
+       true,
+       "pipeline schedule; in this version PreferForward, PreferBackward, GPipe and 1F1B"},
       {"pipeline.virtual_stages", int64_t{1}, {}, false, "chunks of a stage"},
       {"gradient_checkpoint.type", S(""), {"", "collection", "auto", "budget"}, false, "what is recomputed"},
       {"gradient_checkpoint.end_taskgraph", int64_t{-1}, {}, false, "last TaskGraph that is recomputed"},
@@ -116,22 +117,36 @@ Status check_built(const Strategy& strategy, int64_t ranks) {
     }
   }
   if (strategy.text("reproducible.level", "data") == "layout") missing.push_back("\"reproducible.level\" = \"layout\"");
-  auto scope = [&](const Scope& s, std::string_view where) {
+  const std::string pipeline = strategy.text("pipeline.strategy", "PreferBackward");
+  if (!find_pipeline(pipeline)) missing.push_back(cat("\"pipeline.strategy\" = ", quoted(pipeline)));
+  auto refuse = [&](const Scope& s, std::string_view where) {
     static constexpr std::string_view kinds[] = {"replicate", "split", "expert"};
-    bool plain = s.kind == ScopeKind::replicate && s.scopes.empty();
-    if (plain && where == "default") {
-      // Left-over ranks are data parallelism: any count that divides the ranks means the same.
-      if (s.device_count < 1 || ranks % s.device_count != 0) {
-        missing.push_back(cat("replicate over ", s.device_count, " of ", ranks, " ranks"));
-      }
-      return;
-    }
     missing.push_back(cat("scope ", s.name.empty() ? where : std::string_view(s.name), ": ",
                           kinds[static_cast<int>(s.kind)], "(", s.device_count, ")",
                           s.scopes.empty() ? "" : " with inner scopes"));
   };
-  for (const Scope& s : strategy.scopes) scope(s, "of scopes");
-  if (strategy.has_default) scope(strategy.default_scope, "default");
+  // Sibling scopes are stages, each with as many ranks; ranks that are left over are data parallelism.
+  const auto plain = [](const Scope& s) { return s.kind == ScopeKind::replicate && s.scopes.empty(); };
+  for (const Scope& s : strategy.scopes) {
+    if (!plain(s) || strategy.scopes.size() < 2)
+      refuse(s, "of scopes");
+    else if (s.device_count != strategy.scopes.front().device_count)
+      missing.push_back(
+          cat("stages of different sizes: ", strategy.scopes.front().device_count, " and ", s.device_count, " ranks"));
+  }
+  const int64_t copy =
+      strategy.scopes.empty() ? 1 : strategy.scopes.front().device_count * static_cast<int64_t>(strategy.scopes.size());
+  if (missing.empty() && !strategy.scopes.empty() && (copy < 1 || ranks % copy != 0)) {
+    missing.push_back(
+        cat(strategy.scopes.size(), " stages of ", strategy.scopes.front().device_count, " ranks on ", ranks));
+  }
+  if (strategy.has_default) {
+    const Scope& s = strategy.default_scope;
+    if (!plain(s)) refuse(s, "default");
+    // Any count that divides the ranks means the same.
+    else if (s.device_count < 1 || ranks % s.device_count != 0)
+      missing.push_back(cat("replicate over ", s.device_count, " of ", ranks, " ranks"));
+  }
   if (missing.empty()) return {};
   return unsupported("this version knows, but cannot run yet: ", join(missing, "; "));
 }

@@ -92,7 +92,7 @@ void steps_allocate_nothing(int64_t ranks, const char* micro_batches, int thread
   ASSERT_TRUE(set_config(options.strategy, "pipeline.num_micro_batch", micro_batches).ok());
   auto plan = CompiledPlan::create(test_host(threads), options);
   ASSERT_TRUE(plan.ok()) << plan.status().to_string();
-  for (const Instruction& in : (*plan)->entries()[0].program.instructions) {
+  for (const Instruction& in : (*plan)->entries()[0].programs[0].instructions) {
     if (precision == DType::f64) continue;  // where references serve, which allocate nothing either
     ASSERT_TRUE(!in.row || in.row->name != "reference") << in.name << " (" << in.query->op << ") has no kernel";
   }

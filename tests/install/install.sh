@@ -1,7 +1,7 @@
 #!/bin/sh
 # install.sh SOURCES BUILD OUT [whole]: what cmake --install and cpack make, used by a program of three lines as a
 # stranger would. With `whole` the library is also built inside another project (minutes); without, that project is
-# configured, its interface is generated, and one of the library's files is compiled.
+# configured, and one of the library's files is compiled.
 set -u
 sources=$1 build=$2 out=$3 whole=${4:-}
 rm -rf "$out" && mkdir -p "$out" && cd "$out" || exit 1
@@ -40,7 +40,6 @@ run "find_package: run" ./by_package/program
 
 for way in subdirectory fetch; do
   run "$way" cmake -G Ninja -S . -B by_$way -DWAY=$way -DEPL_SOURCES="$sources" -DCMAKE_BUILD_TYPE=Release
-  run "$way: the interface" cmake --build by_$way --target epl_interface
   run "$way: every input of every step exists" ninja -C by_$way -n program
   run "$way: a file of the library" ninja -C by_$way \
     "$(ninja -C by_$way -t targets all | sed -n 's/^\(.*core\/base\/text\.cc\.o\):.*/\1/p' | head -1)"

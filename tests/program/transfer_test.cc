@@ -38,10 +38,10 @@ float expected(const Case& c, int rank, int64_t e) {
 TEST_P(Between, MovesWhatItsRowSays) {
   const Case& c = GetParam();
   const std::string parts = c.op == "all_reduce" ? "" : cat(", parts=", ranks);
-  const std::string text =
-      cat("local ranks ", ranks, " micro_batches 1 units 1\nrun main 0\nin x f32[", c.source * ranks,
-          "] dim 0 is x\nout y f32[", c.target * ranks, "] dim 0 is y\ngraph moves(x: f32[", c.source,
-          "] batch 0) {\n  y: f32[", c.target, "] = ", c.op, "(x) {axis=\"data\"", parts, "}\n  output y = y\n}\n");
+  const std::string text = cat("local taskgraph 0\naxis data ", ranks, " rank\nrun main 0\nin x f32[", c.source * ranks,
+                               "] dim 0 over data is x\nout y f32[", c.target * ranks,
+                               "] dim 0 over data is y\ngraph moves(x: f32[", c.source, "] batch 0) {\n  y: f32[",
+                               c.target, "] = ", c.op, "(x) {axis=\"data\"", parts, "}\n  output y = y\n}\n");
   auto local = parse_local(text);
   ASSERT_TRUE(local.ok()) << local.status().to_string() << "\n" << text;
   TestHost memory;
@@ -53,7 +53,9 @@ TEST_P(Between, MovesWhatItsRowSays) {
   auto program = parse_program(print_program(*lowered), (*device)->kernels());
   ASSERT_TRUE(program.ok()) << program.status().to_string();
   EXPECT_EQ(print_program(*program), print_program(*lowered));
-  ASSERT_EQ(program->groups, std::vector<std::string>{"data"});
+  ASSERT_EQ(program->groups, std::vector<ProgramGroup>{{.axis = "data"}});
+  Mesh mesh = program->mesh;
+  for (int r = 0; r < ranks; ++r) mesh.device.ranks.push_back(r);
 
   std::vector<float> x, y(static_cast<size_t>(c.target * ranks));
   for (int r = 0; r < ranks; ++r) {
@@ -68,7 +70,7 @@ TEST_P(Between, MovesWhatItsRowSays) {
     auto store = ParameterStore::create(**device, stream, state);
     auto arena = (*device)->allocate(std::max<int64_t>(program->arena_bytes, 1));
     ASSERT_TRUE(store.ok() && arena.ok());
-    auto executor = Executor::create(host, **device, stream, *program, *store, **arena, r);
+    auto executor = Executor::create(host, **device, stream, *program, *store, **arena, mesh, r);
     ASSERT_TRUE(executor.ok());
     const Status status =
         (*executor)->run({.inputs = inputs, .outputs = outputs}, {.world = &world, .of_program = {&world}});

@@ -179,7 +179,7 @@ TEST_P(AdaptersBeside, LearnAsInFloat32) {
     if (!plan.ok()) return ADD_FAILURE() << plan.status().to_string(), nullptr;
     auto session = Session::create(host, *plan, 7);
     if (!session.ok()) return ADD_FAILURE() << session.status().to_string(), nullptr;
-    const DType dtype = (*plan)->entry(EntryKind::train)->program.inputs[0].global_type.dtype;
+    const DType dtype = (*plan)->entry(EntryKind::train)->inputs[0].global_type.dtype;
     for (int step = 0; step < 20; ++step) {
       Tensor x = sample(step % 2), target(TensorType{DType::i64, {8}}), typed(TensorType{dtype, x.shape()});
       for (int64_t i = 0; i < x.elements(); ++i) typed.set(i, x.get(i));

@@ -36,7 +36,7 @@ void predict_leaves(const std::string& micro_batches, int64_t ranks) {
   Tensor x(TensorType{DType::f32, {8, 4}});
   for (int i = 0; i < 32; ++i) x.set(i, 0.5 * i);
   std::vector<Tensor> inputs = {x}, outputs;
-  for (const ProgramPort& port : (*plan)->entries().front().program.outputs) outputs.emplace_back(port.global_type);
+  for (const Port& port : (*plan)->entries().front().outputs) outputs.emplace_back(port.global_type);
   Status status = (*session)->predict(inputs, outputs);
   ASSERT_TRUE(status.ok()) << status.to_string();
   ASSERT_EQ(outputs.size(), 4u);

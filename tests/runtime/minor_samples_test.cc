@@ -42,8 +42,8 @@ Trained train(int64_t ranks, const char* micro_batches, int threads) {
   EXPECT_TRUE(plan.ok()) << plan.status().to_string();
   if (!plan.ok()) return {};
   for (const Entry& entry : (*plan)->entries()) {
-    const std::string text = print_plan(entry.plan), local = print_local(entry.local),
-                      program = print_program(entry.program);
+    const std::string text = print_plan(entry.plan), local = print_local(entry.locals[0]),
+                      program = print_program(entry.programs[0]);
     EXPECT_NE(text.find("outer 3"), std::string::npos) << text;
     auto plan_again = parse_plan(text, entry.plan.graph);
     auto local_again = parse_local(local);

@@ -105,11 +105,11 @@ TEST(Plan, TextsReadBack) {
   auto parsed = parse_plan(text, entry.plan.graph);
   ASSERT_TRUE(parsed.ok()) << parsed.status().to_string() << text;
   EXPECT_EQ(print_plan(*parsed), text);
-  std::string local = print_local(entry.local);
+  std::string local = print_local(entry.locals[0]);
   auto local_parsed = parse_local(local);
   ASSERT_TRUE(local_parsed.ok()) << local_parsed.status().to_string() << local;
   EXPECT_EQ(print_local(*local_parsed), local);
-  std::string program = print_program(entry.program);
+  std::string program = print_program(entry.programs[0]);
   auto program_parsed = parse_program(program, (*plan)->device()->kernels());
   ASSERT_TRUE(program_parsed.ok()) << program_parsed.status().to_string() << program;
   EXPECT_EQ(print_program(*program_parsed), program);
@@ -150,7 +150,7 @@ TEST(Session, ADeadlineIsSeenInTheMiddleOfAnInstruction) {
     ASSERT_TRUE(session.ok());
     Tensor x(TensorType{DType::f32, {512, 64}}), t(TensorType{DType::i64, {512}}), y(TensorType{DType::f32, {512, 4}});
     for (int i = 0; i < x.elements(); ++i) x.set(i, philox_uniform(1, i) - 0.5);
-    const auto instructions = static_cast<int64_t>((*plan)->entry(EntryKind::predict)->program.instructions.size());
+    const auto instructions = static_cast<int64_t>((*plan)->entry(EntryKind::predict)->programs[0].instructions.size());
     std::vector<Tensor> outputs = {y};
     // A deadline that passes after as many readings as there are instructions: between them it would hardly be noticed.
     const int64_t before = readings;

@@ -28,13 +28,13 @@ const std::map<std::string, Exception>& exceptions() {
   static const std::set<std::string> reductions = {"sum", "max", "min"};
   static const std::map<std::string, Exception> all = {
       {"core/backend/communicator.cc",
-       {{"all_reduce", "reduce_scatter", "all_gather", "all_to_all", "sum", "max", "min"},
+       {{"all_reduce", "reduce_scatter", "all_gather", "all_to_all", "receive", "send", "sum", "max", "min"},
         "collectives and reductions"}},
       {"core/capi/describe.cc", {{"where"}, "a key of a description"}},
       {"core/ir/op.h", {{"fused"}, "`fused_op`, the name for all who make it"}},
       {"core/ir/sharding_rule.cc", {reductions, "reductions of a rule"}},
       {"core/program/reshard.cc",
-       {{"accumulate", "all_gather", "all_reduce", "batch_slice", "reduce_scatter"},
+       {{"accumulate", "all_gather", "all_reduce", "batch_slice", "receive", "reduce_scatter", "send"},
         "rows of transfers, which it chooses"}},
       {"core/program/uploads.cc", {{"upload"}, "a row of transfers, which it places"}},
       {"core/strategy/plan_text.cc", {reductions, "reductions of a sharding"}},

@@ -45,6 +45,7 @@ void first_not_finite(const KernelCall& call) {
   std::atomic<int64_t> first{q.inputs()};
   // An operand of one run does not wake the other threads.
   for (int i = 0; i < q.inputs() && first.load(std::memory_order_relaxed) == q.inputs(); ++i) {
+    if (!call.inputs[i]) continue;
     call.threads().run_ranges(q.in(i).elements(), run_elements, [&](int64_t begin, int64_t end) {
       if (any_not_finite(q.in(i).dtype, call.inputs[i], begin, end)) first.store(i, std::memory_order_relaxed);
     });

@@ -18,7 +18,7 @@ Status accumulate(const TransferCall& call) {
     launch_kernel(call, left, carry, left);
     carry = left;
   }
-  const bool last = call.micro_batch + 1 == call.program.micro_batches;
+  const bool last = call.micro_batch + 1 == call.program.micro_batches();
   call.stream.copy(last ? call.target : levels + level * level_bytes(call.in), carry, call.in.bytes);
   return {};
 }

@@ -16,7 +16,7 @@ EPL_TRANSFER(emit) {
             for (int d = 0; d < port.dim; ++d) outer *= port.local_type.shape[d];
             run /= port.outer;
             outer *= port.outer;
-            const int64_t pieces = call.program.ranks * call.program.micro_batches;
+            const int64_t pieces = call.program.mesh.pieces(port.axes);
             for (int64_t i = 0; i < outer; ++i) {
               call.stream.download(static_cast<std::byte*>(call.output) + (i * pieces + call.piece) * run,
                                    call.source + i * run, run);

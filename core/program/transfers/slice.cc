@@ -9,7 +9,10 @@ EPL_OP(batch_slice) {
               "hand; its elements lie "
               "in `outer` equal runs, one in each of as many equal parts of the dimension.",
           .signature = "x -> y",
-          .attributes = {{"dim", int64_t{0}, true}, {"size", int64_t{0}, true}, {"outer", int64_t{1}}},
+          .attributes = {{"dim", int64_t{0}, true},
+                         {"size", int64_t{0}, true},
+                         {"outer", int64_t{1}},
+                         {"axes", std::string(), true}},
           .infer = [](const OpQuery& q) -> Result<OutputTypes> {
             TensorType type = q.in(0);
             type.shape[q.attributes().integer("dim")] = q.attributes().integer("size");
@@ -24,7 +27,6 @@ EPL_TRANSFER(slice) {
           .op = "batch_slice",
           .holds = "input",
           .from_caller = true,
-          .whole_source = true,
           .prepare =
               [](Instruction& in) {
                 const TensorType& whole = in.query->in(0);

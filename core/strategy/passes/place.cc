@@ -1,18 +1,232 @@
-// place: nodes into TaskGraphs, TaskGraphs onto the mesh. What is built so far is one TaskGraph, replicated over every
-// rank; check_built has refused the rest by name.
+// place: nodes into TaskGraphs, TaskGraphs onto ranks. Without scopes there is one TaskGraph, replicated over all
+// ranks. Sibling scopes are the stages of a pipeline, in their order, each with as many ranks: a scope has the nodes of
+// the model that it matches, and what no scope matches follows its operands. The backward pass of a node is where the
+// node is, and the update of a parameter where the parameter is used.
+#include <algorithm>
+
+#include "core/base/text.h"
+#include "core/ir/op.h"
 #include "core/strategy/pass.h"
 
 namespace epl {
+namespace {
+
+constexpr int64_t max_units = 8;
+constexpr int nowhere = -2;
+
+bool power_of_two(int64_t n) { return n > 0 && (n & (n - 1)) == 0; }
+
+// `pieces`: of the batch, that ranks and micro-batches make.
+Result<int64_t> unit_count(const Strategy& strategy, int64_t batch, int64_t pieces) {
+  int64_t units = strategy.integer("reproducible.units", 0);
+  if (units == 0) {
+    units = 1;
+    while (units < max_units && batch % (units * 2) == 0 && batch > 0) units *= 2;
+  }
+  if (!power_of_two(units)) return invalid("reproducible.units is ", units, "; it must be a power of two");
+  if (batch > 0 && batch % units != 0)
+    return invalid("reproducible.units is ", units, ", which does not divide the batch of ", batch);
+  if (!power_of_two(pieces)) {
+    return invalid("ranks x micro-batches is ", pieces,
+                   "; it must be a power of two, because the batch is cut by halves");
+  }
+  if (units % pieces != 0) {
+    return invalid("the batch of ", batch, " has ", units, " units, which ", pieces,
+                   " pieces (ranks x micro-batches) do not divide into aligned runs; use a batch that divides by ",
+                   pieces, ", or set reproducible.units");
+  }
+  return units;
+}
+
+class Placement {
+ public:
+  Placement(Plan& plan, const PlanRequest& request)
+      : plan_(plan), request_(request), graph_(*plan.graph), scopes_(request.strategy.scopes) {}
+
+  Status run() {
+    EPL_TRY(make_task_graphs());
+    plan_.node_task_graph.assign(static_cast<size_t>(graph_.node_count()), nowhere);
+    if (plan_.task_graphs.size() == 1) {
+      std::ranges::fill(plan_.node_task_graph, 0);
+    } else {
+      place_forward();
+      place_the_rest();
+      EPL_TRY(check_flow());
+    }
+    for (int at : plan_.node_task_graph) {
+      if (at >= 0) ++plan_.task_graphs[static_cast<size_t>(at)].nodes;
+    }
+    find_value_task_graphs(plan_);
+    return plan_.task_graphs.size() == 1 ? Status() : check_state();
+  }
+
+ private:
+  int& at(int n) { return plan_.node_task_graph[static_cast<size_t>(n)]; }
+  int stages() const { return static_cast<int>(plan_.task_graphs.size()); }
+
+  Status make_task_graphs() {
+    const int64_t count = std::max<int64_t>(1, static_cast<int64_t>(scopes_.size()));
+    if (request_.ranks % count != 0) return invalid(count, " stages do not divide ", request_.ranks, " ranks");
+    const int64_t degree = request_.ranks / count,
+                  micro_batches = request_.strategy.integer("pipeline.num_micro_batch", 1);
+    if (micro_batches < 1) return invalid("pipeline.num_micro_batch is ", micro_batches);
+    const int64_t pieces = micro_batches * degree;
+    if (plan_.batch == 0 && pieces > 1) {
+      return invalid("no input counts samples, so the batch cannot be cut into ", pieces, " pieces");
+    }
+    EPL_ASSIGN(const int64_t units, unit_count(request_.strategy, plan_.batch, pieces));
+    for (int64_t stage = 0; stage < count; ++stage) {
+      TaskGraph& made = plan_.task_graphs.emplace_back();
+      const auto index = static_cast<size_t>(stage);
+      made.scope = scopes_.empty()               ? "default"
+                   : scopes_[index].name.empty() ? cat("stage", stage)
+                                                 : scopes_[index].name;
+      made.mesh.axes = {{std::string(data_axis), degree, MeshAxis::Kind::rank},
+                        {std::string(micro_batch_axis), micro_batches, MeshAxis::Kind::time},
+                        {std::string(unit_axis), units / pieces, MeshAxis::Kind::unit}};
+      for (int64_t r = 0; r < degree; ++r) made.mesh.device.ranks.push_back(static_cast<int>(stage * degree + r));
+    }
+    return {};
+  }
+
+  // The node of the model that a node was made for: its own name, or what stands before the suffix of the backward
+  // pass.
+  static std::string_view origin(const Node& node) {
+    const std::string_view name = node.name;
+    return node.phase == Phase::backward ? name.substr(0, name.find(".gradient")) : name;
+  }
+
+  bool matches(const Scope& scope, const Node& node) const {
+    return std::ranges::any_of(scope.match, [&](const std::string& pattern) {
+      const std::string_view glob = pattern;
+      if (glob.starts_with("op:")) return glob_match(glob.substr(3), node.op->name);
+      if (!glob.starts_with("param:")) return glob_match(glob, node.name);
+      return std::ranges::any_of(node.inputs, [&](Value v) {
+        return v && graph_.value(v).kind == ValueKind::parameter && glob_match(glob.substr(6), graph_.value(v).name);
+      });
+    });
+  }
+
+  int matched(const Node& node) const {
+    const auto found =
+        std::ranges::find_if(scopes_, [&](const Scope& s) { return s.match.empty() || matches(s, node); });
+    return found == scopes_.end() ? nowhere : static_cast<int>(found - scopes_.begin());
+  }
+
+  // The last stage, or the first, of those that operands come from; `nowhere` if none comes from any.
+  int of_operands(const Node& node, bool last) {
+    int found = nowhere;
+    for (Value v : node.inputs) {
+      if (!v || !graph_.value(v).producer) continue;
+      const int here = at(graph_.value(v).producer.index);
+      if (here >= 0 && (found == nowhere || (last ? here > found : here < found))) found = here;
+    }
+    return found;
+  }
+
+  void place_forward() {
+    const auto users = graph_.users();
+    for (int n = 0; n < graph_.node_count(); ++n) {
+      const Node& node = graph_.node(NodeId{n});
+      if (node.phase != Phase::forward) continue;
+      at(n) = matched(node);
+      if (at(n) == nowhere) at(n) = of_operands(node, true);
+    }
+    // What no operand places stands where it is needed first.
+    for (int n = graph_.node_count(); n-- > 0;) {
+      if (graph_.node(NodeId{n}).phase != Phase::forward || at(n) != nowhere) continue;
+      int first = stages();
+      for (Value v : graph_.node(NodeId{n}).outputs) {
+        for (int32_t user : users[static_cast<size_t>(v.index)]) {
+          if (at(user) >= 0) first = std::min(first, at(user));
+        }
+      }
+      at(n) = first == stages() ? 0 : first;
+    }
+  }
+
+  // Of a parameter, the stage that uses it; of optimizer state, that of the parameter beside it.
+  void place_the_rest() {
+    std::unordered_map<std::string_view, int> origins;
+    std::vector<int> leaf(static_cast<size_t>(graph_.value_count()), nowhere);
+    const auto take_leaves = [&](int n) {
+      for (Value v : graph_.node(NodeId{n}).inputs) {
+        if (v && is_state(graph_.value(v).kind) && leaf[static_cast<size_t>(v.index)] == nowhere)
+          leaf[static_cast<size_t>(v.index)] = at(n);
+      }
+    };
+    for (int n = 0; n < graph_.node_count(); ++n) {
+      const Node& node = graph_.node(NodeId{n});
+      if (node.phase != Phase::forward) continue;
+      origins.emplace(node.name, at(n));
+      take_leaves(n);
+    }
+    for (int n = 0; n < graph_.node_count(); ++n) {
+      const Node& node = graph_.node(NodeId{n});
+      if (node.phase == Phase::forward) continue;
+      if (node.op->takes_any_operands) {
+        at(n) = every_task_graph;
+        continue;
+      }
+      if (node.phase == Phase::backward) {
+        const auto found = origins.find(origin(node));
+        at(n) = found != origins.end() ? found->second : of_operands(node, false);
+      } else {
+        for (Value v : node.inputs) {
+          if (v && is_state(graph_.value(v).kind) && leaf[static_cast<size_t>(v.index)] != nowhere)
+            at(n) = leaf[static_cast<size_t>(v.index)];
+        }
+      }
+      if (at(n) == nowhere) at(n) = of_operands(node, true);
+      if (at(n) == nowhere) at(n) = 0;
+      take_leaves(n);
+    }
+  }
+
+  // The forward pass goes up through the stages, the backward pass down.
+  Status check_flow() {
+    for (int n = 0; n < graph_.node_count(); ++n) {
+      const Node& node = graph_.node(NodeId{n});
+      for (Value v : node.inputs) {
+        if (!v || !graph_.value(v).producer || at(n) < 0) continue;
+        const Node& producer = graph_.node(graph_.value(v).producer);
+        const int from = at(graph_.value(v).producer.index);
+        const bool up = node.phase == Phase::forward,
+                   down = node.phase == Phase::backward && producer.phase == Phase::backward;
+        if ((up && from > at(n)) || (down && from < at(n))) {
+          return invalid("node ", node.name, " of stage ", scope_name(at(n)), " needs the result of node ",
+                         producer.name, " of stage ", scope_name(from), ", which comes ", up ? "after" : "before",
+                         " it")
+              .at(node.name);
+        }
+      }
+    }
+    return {};
+  }
+
+  const std::string& scope_name(int stage) const { return plan_.task_graphs[static_cast<size_t>(stage)].scope; }
+
+  Status check_state() {
+    for (const Graph::Update& update : graph_.updates) {
+      const int home = plan_.value_task_graph[static_cast<size_t>(update.state.index)];
+      if (plan_.value_task_graph[static_cast<size_t>(update.next.index)] == home) continue;
+      return unsupported("the next ", graph_.value(update.state).name, " is made by another stage than ",
+                         scope_name(home));
+    }
+    return {};
+  }
+
+  Plan& plan_;
+  const PlanRequest& request_;
+  const Graph& graph_;
+  const std::vector<Scope>& scopes_;
+};
+
+}  // namespace
 
 EPL_PASS(place) {
   return {.doc = "puts every node into a TaskGraph and gives each TaskGraph its ranks",
-          .run = [](PassContext& c) -> Status {
-            Plan& plan = c.plan;
-            TaskGraph all{.scope = "default", .device = {0, plan.mesh.ranks()}, .nodes = plan.graph->node_count()};
-            plan.task_graphs = {all};
-            plan.node_task_graph.assign(plan.graph->node_count(), 0);
-            return {};
-          }};
+          .run = [](PassContext& c) -> Status { return Placement(c.plan, c.request).run(); }};
 }
 
 }  // namespace epl

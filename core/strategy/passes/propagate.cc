@@ -44,7 +44,7 @@ class Propagation {
     const Node& node = graph_.node(NodeId{n});
     BatchCut cut = follow_batch(rules_[n], input_cuts(node), units_);
     if (cut.couples) {
-      int64_t pieces = plan_.mesh.size("data") * plan_.micro_batches();
+      const int64_t pieces = this->pieces();
       if (pieces > 1) {
         return Status(Code::unsupported,
                       cat("node ", node.name, " (", node.op->name, ") couples the samples of the batch: ", cut.why,
@@ -70,7 +70,7 @@ class Propagation {
 
   // In reverse, so that the wishes of later nodes are known.
   void make_in_pieces() {
-    if (plan_.mesh.size("data") * plan_.micro_batches() == 1) return;
+    if (pieces() == 1) return;
     auto users = graph_.users();
     std::vector<bool> pinned(graph_.value_count(), false);
     for (const auto& output : graph_.outputs) pinned[output.value.index] = true;
@@ -111,9 +111,11 @@ class Propagation {
     return wanted;
   }
 
+  // Of the batch, with memory of their own.
+  int64_t pieces() const { return plan_.mesh().pieces(plan_.mesh().batch_axes()); }
+
   void write() {
-    std::vector<int> axes;
-    for (size_t i = 0; i < plan_.mesh.axes.size(); ++i) axes.push_back(static_cast<int>(i));
+    const std::vector<int> axes = plan_.mesh().batch_axes();
     plan_.shardings.assign(graph_.value_count(), {});
     for (int i = 0; i < graph_.value_count(); ++i) {
       Sharding& sharding = plan_.shardings[i];

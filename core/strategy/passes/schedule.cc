@@ -5,6 +5,7 @@
 // name.
 #include "core/ir/op.h"
 #include "core/strategy/pass.h"
+#include "core/strategy/pipeline.h"
 
 namespace epl {
 namespace {
@@ -24,12 +25,13 @@ class Scheduling {
     } else {
       EPL_TRY(loop());
     }
-    write_actions();
-    return {};
+    if (stages() > 1) part_forward_and_backward();
+    return write_calls();
   }
 
  private:
   const Node& node(int n) const { return graph_.node(NodeId{n}); }
+  int stages() const { return static_cast<int>(plan_.task_graphs.size()); }
   bool cut(int n) const { return plan_.node_shardings[n].cut(); }
   int producer(Value v) const { return graph_.value(v).producer.index; }
 
@@ -70,23 +72,23 @@ class Scheduling {
 
   Status find_dependence() {
     after_sum_.assign(graph_.value_count(), false);
-    learnt_.assign(graph_.value_count(), false);
+    on_weights_.assign(graph_.value_count(), false);
     for (int i = 0; i < graph_.value_count(); ++i) {
       ValueKind kind = graph_.value(Value{i}).kind;
-      learnt_[i] = kind == ValueKind::parameter || kind == ValueKind::buffer || kind == ValueKind::state;
+      on_weights_[i] = kind == ValueKind::parameter || kind == ValueKind::buffer || kind == ValueKind::state;
     }
     for (int n = 0; n < graph_.node_count(); ++n) {
-      bool after = false, learnt = node(n).op->random;
+      bool after = false, on_weights = node(n).op->random;
       for (Value v : node(n).inputs) {
         after = after || (v && after_sum_[v.index]);
-        learnt = learnt || (v && learnt_[v.index]);
+        on_weights = on_weights || (v && on_weights_[v.index]);
       }
       EPL_ASSIGN(const OperandShardings operands, operand_shardings(plan_, NodeId{n}));
       for (size_t o = 0; o < node(n).outputs.size(); ++o) {
         const Value v = node(n).outputs[o];
         if (!v) continue;
         after_sum_[v.index] = after || !operands.outputs[o].partial.empty();
-        learnt_[v.index] = learnt;
+        on_weights_[v.index] = on_weights;
       }
     }
     return {};
@@ -96,12 +98,12 @@ class Scheduling {
     int n = producer(v);
     if (n < 0 || pre_[n] || mid_[n]) return {};
     if (cut(n)) {
-      bool nested = false, learnt = node(n).op->random;
+      bool nested = false, on_weights = node(n).op->random;
       for (Value in : node(n).inputs) {
         nested = nested || (in && after_sum_[in.index]);
-        learnt = learnt || (in && learnt_[in.index]);
+        on_weights = on_weights || (in && on_weights_[in.index]);
       }
-      if (nested || learnt) {
+      if (nested || on_weights) {
         return Status(Code::unsupported,
                       cat("node ", node(n).name, " (", node(n).op->name, ") sums over the whole batch and node ",
                           node(user).name, " uses the result for each sample, so ", plan_.micro_batches(),
@@ -121,27 +123,56 @@ class Scheduling {
     return {};
   }
 
-  void write_actions() {
-    plan_.schedule.clear();
-    for (BlockKind block : all_blocks) {
-      bool used = block == BlockKind::main;
-      for (BlockKind b : plan_.node_block) used = used || b == block;
-      if (!used) continue;
-      for (int64_t m = 0; m < (block_loops(block) ? plan_.micro_batches() : 1); ++m)
-        plan_.schedule.push_back({block, m});
+  void part_forward_and_backward() {
+    for (int n = 0; n < graph_.node_count(); ++n) {
+      if (plan_.node_block[n] != BlockKind::main) continue;
+      plan_.node_block[n] = node(n).phase == Phase::forward ? BlockKind::forward : BlockKind::backward;
     }
+  }
+
+  // The calls of the pipeline's row, and around them what is done once in a step, where there is any; `post` always,
+  // for the reductions over ranks that are put there.
+  Status write_calls() {
+    const PipelineRow* row =
+        stages() == 1 ? &one_stage() : find_pipeline(plan_.strategy.text("pipeline.strategy", "PreferBackward"));
+    if (!row) return unsupported("no pipeline schedule ", quoted(plan_.strategy.text("pipeline.strategy", "")), " yet");
+    plan_.calls.clear();
+    for (int t = 0; t < stages(); ++t) {
+      std::vector<BlockCall>& calls = plan_.calls.emplace_back();
+      const auto around = [&](BlockKind block) {
+        for (int64_t m = 0; m < (block_loops(block) ? plan_.micro_batches() : 1); ++m) calls.push_back({block, m});
+      };
+      for (const BlockKind block : {BlockKind::once, BlockKind::pre, BlockKind::mid}) {
+        if (used(block)) around(block);
+      }
+      for (const PipelineCall& call : row->calls({stages(), plan_.micro_batches()}, t))
+        calls.push_back({call.kind, call.micro_batch});
+      around(BlockKind::post);
+    }
+    return {};
+  }
+
+  // Whether there are nodes in a block; sums of `pre` are carried on in `mid`, and stages lend each other weights in
+  // `once`.
+  bool used(BlockKind block) const {
+    if (stages() > 1 && block == BlockKind::once) return true;
+    for (int n = 0; n < graph_.node_count(); ++n) {
+      const BlockKind here = plan_.node_block[n];
+      if (here == block || (here == BlockKind::pre && block == BlockKind::mid)) return true;
+    }
+    return false;
   }
 
   Plan& plan_;
   const Graph& graph_;
   std::vector<bool> pre_, mid_;
-  std::vector<bool> after_sum_, learnt_;  // by value
+  std::vector<bool> after_sum_, on_weights_;  // by value
 };
 
 }  // namespace
 
 EPL_PASS(schedule) {
-  return {.doc = "puts every node into a block of the step and writes the table of actions",
+  return {.doc = "puts every node into a block of the step and writes the table of calls",
           .run = [](PassContext& c) -> Status {
             const bool propagated = static_cast<int>(c.plan.shardings.size()) == c.plan.graph->value_count();
             if (!propagated || c.plan.task_graphs.empty()) return invalid("it needs place and propagate before it");

@@ -1,0 +1,281 @@
+// Which instructions a program has: nodes in the order of their blocks, by the kernels of the backend, and between them
+// the transfers that no node stands for.
+#include <algorithm>
+
+#include "core/ir/op.h"
+#include "core/program/lowering.h"
+#include "core/program/reference_kernel.h"
+#include "core/program/transfer.h"
+#include "core/strategy/mesh_text.h"
+
+namespace epl {
+namespace {
+
+using Space = Location::Space;
+
+class Selection {
+ public:
+  explicit Selection(Lowering& lowering)
+      : l_(lowering),
+        local_(lowering.local),
+        graph_(lowering.graph),
+        options_(lowering.options),
+        program_(lowering.program) {}
+
+  Status run() {
+    program_.name = graph_.name;
+    program_.mesh.axes = local_.mesh.axes;
+    program_.calls = local_.calls;
+    program_.commits = local_.commits;
+    place_leaves();
+    find_views();
+    EPL_TRY(write_instructions());
+    order_sends();
+    return {};
+  }
+
+ private:
+  void place_leaves() {
+    for (int i = 0; i < graph_.value_count(); ++i) {
+      const ValueInfo& info = graph_.value(Value{i});
+      Location& at = l_.place[static_cast<size_t>(i)];
+      switch (info.kind) {
+        case ValueKind::result:
+          break;
+        case ValueKind::input:
+          break;  // below, in the order of ports
+        case ValueKind::parameter:
+        case ValueKind::buffer:
+        case ValueKind::state:
+          at = {.space = Space::state, .offset = program_.state_bytes};
+          add_slot(info, at.offset);
+          break;
+        case ValueKind::constant:
+          at = {.space = Space::constant, .offset = program_.constant_bytes};
+          program_.constants.push_back(info.data);
+          program_.constant_offsets.push_back(at.offset);
+          program_.constant_bytes += aligned_bytes(info.type.bytes());
+          break;
+        case ValueKind::scalar:
+          at = {.space = Space::scalar, .offset = program_.scalar_bytes};
+          program_.scalars.push_back({info.name, at, static_cast<int>(program_.scalars.size())});
+          program_.scalar_bytes += memory_alignment;
+          break;
+      }
+    }
+    for (const LocalPort& port : local_.inputs) {
+      const Value v = graph_.find(port.name);
+      const TensorType& type = graph_.type(v);
+      const auto index = static_cast<int>(program_.inputs.size());
+      const Location at{.space = Space::input, .index = index, .stride = port.dim == 0 ? type.bytes() : 0};
+      l_.place[static_cast<size_t>(v.index)] = at;
+      program_.inputs.push_back({port.name, port.global_type, type, port.dim, port.outer, port.axes, at, index});
+    }
+  }
+
+  void add_slot(const ValueInfo& info, int64_t offset) {
+    StateSlot slot{.name = info.name, .kind = info.kind, .type = info.type};
+    slot.sharding.dims.resize(info.type.shape.size());
+    slot.local = info.type;
+    slot.offset = offset;
+    slot.initial = info.data;
+    program_.state.push_back(std::move(slot));
+    program_.state_bytes += aligned_bytes(info.type.bytes());
+  }
+
+  void find_views() {
+    for (int i = 0; i < graph_.value_count(); ++i) {
+      l_.root[static_cast<size_t>(i)] = i;
+      const NodeId producer = graph_.value(Value{i}).producer;
+      if (!producer) continue;
+      const Node& node = graph_.node(producer);
+      if (node.op->view && graph_.value(Value{i}).output == 0) l_.root[static_cast<size_t>(i)] = root(node.inputs[0]);
+    }
+  }
+
+  int root(Value v) const { return l_.root[static_cast<size_t>(v.index)]; }
+
+  Status write_instructions() {
+    for (BlockKind kind : all_blocks) {
+      if (std::ranges::find(program_.calls, kind, &BlockCall::block) == program_.calls.end()) continue;
+      Block block{kind, size(), 0};
+      for (int n = 0; n < graph_.node_count(); ++n) {
+        const Node& node = graph_.node(NodeId{n});
+        if (local_.block(node) != kind || node.op->view) continue;
+        if (node.phase == Phase::update && program_.commit_begin == 0) program_.commit_begin = size();
+        EPL_TRY(write_instruction(node));
+        emit_outputs(node);
+      }
+      if (kind == BlockKind::main || kind == BlockKind::forward) emit_leaves();
+      block.last = size();
+      program_.blocks.push_back(block);
+    }
+    if (program_.commit_begin == 0) program_.commit_begin = size();
+    return {};
+  }
+
+  int size() const { return static_cast<int>(program_.instructions.size()); }
+
+  // Outputs that are leaves or views of leaves: no node gives them, so the block does that sees every sample and runs
+  // before any update.
+  void emit_leaves() {
+    for (size_t port = 0; port < local_.outputs.size(); ++port) {
+      if (!graph_.value(Value{root(graph_.outputs[port].value)}).producer) emit(port);
+    }
+  }
+
+  // A result that the caller wants leaves right behind its producer, before the memory is used again.
+  void emit_outputs(const Node& node) {
+    for (size_t port = 0; port < local_.outputs.size(); ++port) {
+      const NodeId producer = graph_.value(Value{root(graph_.outputs[port].value)}).producer;
+      if (producer && &graph_.node(producer) == &node) emit(port);
+    }
+  }
+
+  void emit(size_t port) {
+    if (!local_.outputs[port].emitted) return;
+    const Value v = graph_.outputs[port].value;
+    Instruction& in = l_.append(&transfer_named("emit"), graph_.outputs[port].name);
+    in.port = static_cast<int>(port);
+    in.axes = local_.outputs[port].axes;
+    in.bytes = graph_.type(v).bytes();
+    in.query->input_types = {graph_.type(v)};
+    in.query->input_present = {true};
+    l_.operands.back() = {{v}, {}};
+  }
+
+  Status write_instruction(const Node& node) {
+    const TransferRow* transfer = transfer_of(node.op->name);
+    Instruction& in = l_.append(transfer, node.name);
+    l_.operands.back() = {node.inputs, node.outputs};
+    fill_query(node, *in.query);
+    if (transfer) EPL_TRY(write_transfer(node, *transfer, in));
+    if (!transfer || !transfer->kernel.empty()) EPL_TRY(choose_kernel(node, in));
+    program_.flops +=
+        in.query->flops * static_cast<double>(block_loops(local_.block(node)) ? local_.micro_batches() : 1);
+    return {};
+  }
+
+  Status write_transfer(const Node& node, const TransferRow& transfer, Instruction& in) {
+    if (transfer.prepare) transfer.prepare(in);
+    if (transfer.grouped) in.group = program_.group({.axis = node.attributes.text("axis")});
+    if (!transfer.counterpart.empty()) {
+      in.group = program_.group({.task_graph = static_cast<int>(node.attributes.integer(transfer.counterpart))});
+    }
+    if (const Attribute* axes = node.attributes.find("axes")) {
+      const bool known = parse_axis_names(std::get<std::string>(*axes), program_.mesh, in.axes);
+      if (!known) return invalid("node ", node.name, " has an axis that the mesh has not");
+    }
+    if (!transfer.kernel.empty()) take_kernel(transfer, *in.query);
+    in.bytes = in.query->outputs() > 0 ? in.query->out(0).bytes() : in.query->in(0).bytes();
+    return {};
+  }
+
+  void fill_query(const Node& node, KernelQuery& query) {
+    std::vector<const TensorType*> inputs, outputs;
+    for (Value v : node.inputs) {
+      query.input_types.push_back(v ? graph_.type(v) : TensorType{});
+      query.input_present.push_back(static_cast<bool>(v));
+      inputs.push_back(v ? &graph_.type(v) : nullptr);
+      query.bytes += v ? static_cast<double>(graph_.type(v).bytes()) : 0;
+    }
+    for (Value v : node.outputs) {
+      query.output_types.push_back(graph_.type(v));
+      query.output_present.push_back(true);
+      outputs.push_back(&graph_.type(v));
+      query.bytes += static_cast<double>(graph_.type(v).bytes());
+    }
+    query.units = node.units;
+    OpQuery op_query(*node.op, node.attributes, inputs, outputs);
+    query.flops = op_flops(op_query);
+    const TensorType* first = !inputs.empty() && inputs[0] ? inputs[0] : outputs.empty() ? nullptr : outputs[0];
+    if (node.op->elementwise() && !options_.kernels->takes(node.op->name, first->dtype)) {
+      query.op = fused_op;
+      query.attributes.set("expression", scalar_expression(op_query).text());
+    } else {
+      query.op = node.op->name;
+      query.attributes = node.attributes;
+    }
+    program_.max_operands =
+        std::max<int>(program_.max_operands, static_cast<int>(node.inputs.size() + node.outputs.size()) + 2);
+  }
+
+  Status choose_kernel(const Node& node, Instruction& in) {
+    KernelQuery& q = *in.query;
+    ChosenKernel chosen = options_.kernels->choose(q, &in.refusals);
+    if (!chosen.row) {
+      auto reference = reference_kernel(node, q, options_.device);
+      if (!reference.ok()) {
+        std::string reasons;
+        for (const Refusal& r : in.refusals) reasons += cat("; ", r.kernel, ": ", r.reason);
+        reasons += cat("; reference: ", reference.status().message());
+        return unsupported("no kernel for ", node.op->name, reasons).at(node.name);
+      }
+      chosen = *std::move(reference);
+    }
+    in.row = chosen.row;
+    in.prepared = std::move(chosen.prepared);
+    in.workspace_bytes = in.prepared.workspace_bytes;
+    return {};
+  }
+
+  // Sends go to a stream of their own. Each waits for what was issued before it; and whoever may write to its source
+  // again waits for it: the block's next call, and what comes after the loop.
+  void order_sends() {
+    std::vector<int> pending;  // events of the blocks before
+    for (const Block& block : program_.blocks) {
+      std::vector<int> sent;
+      Instruction* first = nullptr;  // that is not a send
+      for (int p = block.first; p < block.last; ++p) {
+        Instruction& in = program_.instructions[static_cast<size_t>(p)];
+        if (!in.transfer || !in.transfer->sends) {
+          if (!first) first = &in;
+          continue;
+        }
+        send_after(in, p > 0 ? &program_.instructions[static_cast<size_t>(p) - 1] : nullptr);
+        sent.push_back(in.records);
+      }
+      if (first && block_loops(block.kind)) {
+        first->waits = sent;
+      } else if (first) {
+        first->waits = std::move(pending);
+        pending.clear();
+      }
+      pending.insert(pending.end(), sent.begin(), sent.end());
+    }
+  }
+
+  void send_after(Instruction& in, Instruction* before) {
+    program_.streams = 2;
+    in.stream = 1;
+    if (before && before->stream == 0) {
+      if (before->records < 0) before->records = program_.events++;
+      in.waits.push_back(before->records);
+    }
+    in.records = program_.events++;
+  }
+
+  Lowering& l_;
+  const LocalGraph& local_;
+  const Graph& graph_;
+  const LowerOptions& options_;
+  Program& program_;
+};
+
+}  // namespace
+
+Instruction& Lowering::append(const TransferRow* transfer, const std::string& name) {
+  Instruction& in = program.instructions.emplace_back();
+  in.transfer = transfer;
+  in.name = name;
+  in.query = std::make_unique<KernelQuery>();
+  in.query->node = name;
+  in.query->threads = options.threads;
+  in.query->device = options.device;
+  operands.emplace_back();
+  return in;
+}
+
+Status select_instructions(Lowering& lowering) { return Selection(lowering).run(); }
+
+}  // namespace epl

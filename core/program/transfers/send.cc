@@ -1,0 +1,30 @@
+#include "core/ir/op.h"
+#include "core/program/transfer.h"
+
+namespace epl {
+
+EPL_OP(send) {
+  return {.doc = "Gives x to the rank at the same place of task graph `to`, which receives it.",
+          .signature = "x ->",
+          .attributes = {{"to", int64_t{0}, true}},
+          .infer = [](const OpQuery&) -> Result<OutputTypes> { return OutputTypes{}; },
+          .no_gradient = "it is placed after the gradients are known",
+          .boundary = true};
+}
+
+EPL_TRANSFER(send) {
+  return {.doc = "a value to another rank; it may be waited for later",
+          .op = "send",
+          .counterpart = "to",
+          .sends = true,
+          .run = [](const TransferCall& call) -> Status {
+            const TensorType& type = call.in.query->in(0);
+            return call.group->run(call.stream, {.kind = Collective::Kind::send,
+                                                 .dtype = type.dtype,
+                                                 .count = type.elements(),
+                                                 .source = call.source,
+                                                 .peer = 1 - call.group->rank()});
+          }};
+}
+
+}  // namespace epl

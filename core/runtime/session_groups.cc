@@ -1,0 +1,96 @@
+// How the ranks of a session find each other: the world of all ranks, and the groups that programs name.
+#include <algorithm>
+
+#include "core/base/hash.h"
+#include "core/runtime/checkpoint.h"
+#include "core/runtime/facts.h"
+#include "core/runtime/session_rank.h"
+
+namespace epl {
+
+// The world, and of each axis that a program names the part of it that a rank is in.
+Status Session::connect() {
+  if (world() == 1) {
+    ranks_[0]->groups_of_entry.resize(plan_->entries().size());
+    return {};
+  }
+  EPL_TRY(over_processes() ? join_world() : make_world());
+  for (size_t r = 0; r < ranks_.size(); ++r) {
+    Rank& rank = *ranks_[r];
+    for (const Entry& entry : plan_->entries()) {
+      Groups& groups = rank.groups_of_entry.emplace_back();
+      groups.world = rank.world.get();
+      for (const ProgramGroup& wanted : entry.programs[static_cast<size_t>(rank.task_graph)].groups) {
+        const std::vector<int> members = members_of(wanted, rank.task_graph, options_.first_rank + static_cast<int>(r));
+        const std::string name = group_name(wanted, members);
+        auto& group = rank.groups[name];
+        if (!group) {
+          EPL_ASSIGN(group, rank.world->split(name, members));
+        }
+        groups.of_program.push_back(group.get());
+      }
+    }
+  }
+  return {};
+}
+
+// The ranks along an axis, or a rank and that at the same place of another TaskGraph.
+std::vector<int> Session::members_of(const ProgramGroup& group, int task_graph, int rank) const {
+  const Mesh& mesh = plan_->mesh(task_graph);
+  if (group.task_graph < 0) return mesh.ranks_along(group.axis, rank);
+  std::vector<int> members = {rank, plan_->mesh(group.task_graph).rank_at(mesh.place(rank))};
+  std::ranges::sort(members);
+  return members;
+}
+
+std::string Session::group_name(const ProgramGroup& group, const std::vector<int>& members) const {
+  if (group.task_graph >= 0) return cat("ranks ", members.front(), " and ", members.back());
+  return static_cast<int>(members.size()) == world() ? group.axis : cat(group.axis, " of rank ", members.front());
+}
+
+void Session::disconnect() {
+  for (auto& rank : ranks_) {
+    rank->groups_of_entry.clear();
+    rank->groups.clear();
+    rank->world.reset();
+  }
+}
+
+Status Session::make_world() {
+  disconnect();
+  EPL_ASSIGN(auto world, device_->create_group("world", static_cast<int>(ranks_.size())));
+  for (size_t r = 0; r < ranks_.size(); ++r) ranks_[r]->world = std::move(world[r]);
+  return {};
+}
+
+// Each time under another name, because a rendezvous keeps what it has.
+Status Session::join_world() {
+  disconnect();
+  Joining joining{.group = joins_ == 0 ? "world" : cat("world ", joins_ + 1),
+                  .size = world(),
+                  .job = job(),
+                  .join_seconds = options_.join_seconds,
+                  .silence_seconds = options_.silence_seconds};
+  ++joins_;
+  on_ranks([&](int r) {
+    Joining own = joining;
+    own.rank = options_.first_rank + r;
+    auto joined = device_->join(own, *options_.rendezvous);
+    ranks_[static_cast<size_t>(r)]->status = joined.status();
+    if (joined.ok()) ranks_[static_cast<size_t>(r)]->world = std::move(*joined);
+  });
+  for (const auto& rank : ranks_) EPL_TRY(rank->status);
+  connected_ = true;
+  return {};
+}
+
+// What must be the same in all processes: what runs, how it is trained, what random numbers follow from.
+std::string Session::job() const {
+  Hash64 hash;
+  const auto add = [&](const std::string& text) { hash.add(text.c_str(), text.size() + 1); };
+  for (const auto& [key, value] : describe_run(*plan_)) add(key), add(value);
+  for (const Entry& entry : plan_->entries()) add(plan_->text(entry.kind, "local").value());
+  return cat("plan ", hash.value(), ", numerics ", numerics_version, ", seed ", seed_, ", step ", steps_done_);
+}
+
+}  // namespace epl

@@ -1,0 +1,27 @@
+// What a session holds for each of its ranks; for its own sources alone.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/runtime/session.h"
+
+namespace epl {
+
+struct Session::Rank {
+  int task_graph = 0;
+  std::unique_ptr<Stream> stream;
+  ParameterStore store;
+  std::unique_ptr<Buffer> arena;
+  std::vector<std::unique_ptr<Executor>> executors;             // by entry
+  std::unique_ptr<Communicator> world;                          // none where there is one rank
+  std::map<std::string, std::unique_ptr<Communicator>> groups;  // by name
+  std::vector<Groups> groups_of_entry;
+  Status status;
+  bool applied = false;          // by the last call
+  std::vector<std::byte> parts;  // of an output, by rank
+};
+
+}  // namespace epl

@@ -1,0 +1,48 @@
+#include "core/strategy/mesh_text.h"
+
+#include <algorithm>
+
+namespace epl {
+namespace {
+
+constexpr std::string_view axis_kinds[] = {"rank", "time", "unit"};
+
+}  // namespace
+
+std::string axis_lines(const Mesh& mesh) {
+  std::string out;
+  for (const MeshAxis& axis : mesh.axes) {
+    out += cat("axis ", axis.name, " ", axis.size, " ", axis_kinds[static_cast<size_t>(axis.kind)], "\n");
+  }
+  return out;
+}
+
+bool parse_axis(TextReader& reader, Mesh& mesh) {
+  MeshAxis axis;
+  std::string kind;
+  if (!reader.name(axis.name) || !reader.integer(axis.size) || !reader.name(kind)) return false;
+  const auto known = std::ranges::find(axis_kinds, kind);
+  if (known == std::end(axis_kinds) || axis.size < 1 || axis.size > INT32_MAX) return false;
+  axis.kind = static_cast<MeshAxis::Kind>(known - std::begin(axis_kinds));
+  mesh.axes.push_back(std::move(axis));
+  return true;
+}
+
+std::string axis_names(const Mesh& mesh, const std::vector<int>& axes) {
+  std::vector<std::string> names;
+  for (int axis : axes) names.push_back(mesh.axes[static_cast<size_t>(axis)].name);
+  return join(names, ".");
+}
+
+bool parse_axis_names(std::string_view text, const Mesh& mesh, std::vector<int>& axes) {
+  while (!text.empty()) {
+    const size_t dot = std::min(text.find('.'), text.size());
+    const int axis = mesh.find(text.substr(0, dot));
+    if (axis < 0) return false;
+    axes.push_back(axis);
+    text.remove_prefix(std::min(dot + 1, text.size()));
+  }
+  return true;
+}
+
+}  // namespace epl

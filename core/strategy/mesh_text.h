@@ -1,0 +1,19 @@
+// Meshes in text forms: "axis data 2 rank" a line, "data.micro_batch" for some of the axes.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/ir/text.h"
+#include "core/strategy/sharding.h"
+
+namespace epl {
+
+std::string axis_lines(const Mesh& mesh);
+// What follows the word "axis".
+bool parse_axis(TextReader& reader, Mesh& mesh);
+std::string axis_names(const Mesh& mesh, const std::vector<int>& axes);
+bool parse_axis_names(std::string_view text, const Mesh& mesh, std::vector<int>& axes);
+
+}  // namespace epl
