@@ -26,10 +26,23 @@ node that no other matches. A scope has a kind with its number of devices (`"rep
 {"default": {"replicate": 2}}
 ```
 
-This version runs data parallelism: `default` with `replicate`, on as many ranks as the plan is made for, and
-micro-batches. Everything else is read and checked, and is an error that says so when a plan is made: nothing is
-ignored. A key or word that does not exist is an error that names the nearest one. The batch of
-a plan is cut in units (`reproducible.units`): the number of ranks times the number of micro-batches divides them.
+This version runs data parallelism, `default` with `replicate` on as many ranks as the plan is made for; micro-batches;
+and pipelines. Sibling scopes are the stages of a pipeline, in their order:
+
+```json
+{"pipeline.num_micro_batch": 4, "pipeline.strategy": "1F1B",
+ "scopes": [{"name": "first", "replicate": 1, "match": ["embed*", "h.0*"]},
+            {"name": "second", "replicate": 1, "match": ["*"]}]}
+```
+
+A node belongs to the first scope that matches its name, and what none matches goes where its operands are. Each stage
+has as many ranks as the others; ranks beyond that are copies of the whole pipeline (four ranks, two stages: two
+copies). Weights that stages share are lent by the first. A stage that needs what a later one gives, or that matches
+nothing, is an error. Stages run in one process.
+
+Everything else is read and checked, and is an error that says so when a plan is made: nothing is ignored. A key or word
+that does not exist is an error that names the nearest one. The batch of a plan is cut in units (`reproducible.units`):
+the number of copies times the number of micro-batches divides them.
 
 | key | default | values | in this version | meaning |
 |---|---|---|---|---|

@@ -60,6 +60,7 @@ if(NOT EPL_SANITIZE)
   set_target_properties(capi_out_of_memory PROPERTIES C_VISIBILITY_PRESET default)  # its malloc is the library's
   target_include_directories(capi_out_of_memory PRIVATE ${PROJECT_SOURCE_DIR} ${GENERATED})
   target_link_libraries(capi_out_of_memory PRIVATE epl Threads::Threads ${CMAKE_DL_LIBS})
+  add_dependencies(capi_out_of_memory epl_interface)
   add_test(NAME capi.every_allocation_may_fail COMMAND capi_out_of_memory ${CMAKE_CURRENT_BINARY_DIR}/out_of_memory)
   add_executable(capi_reload capi/reload.c)
   target_include_directories(capi_reload PRIVATE ${PROJECT_SOURCE_DIR}/include)

@@ -233,6 +233,26 @@ TEST_P(Pipeline, NeedsWhatIsAliveAtOnce) {
   }
 }
 
+std::string refusal(std::string_view scopes, int64_t ranks = 2) {
+  Job job = mlp_job(0);
+  job.stages = cat("\"scopes\": ", scopes);
+  auto plan = plan_of(job, {"1F1B", ranks, 2});
+  return plan.ok() ? "" : plan.status().message();
+}
+
+TEST(Stages, ThatCannotBeAreRefusedByName) {
+  const auto two = [](std::string_view first, std::string_view second) {
+    return cat(R"([{"name": "one", "replicate": 1, "match": [")", first,
+               R"("]}, {"name": "two", "replicate": 1, "match": [")", second, R"("]}])");
+  };
+  EXPECT_EQ(refusal(two("h*", "*")), "");
+  EXPECT_NE(refusal(two("y", "*")).find("stage one needs"), std::string::npos) << refusal(two("y", "*"));
+  EXPECT_NE(refusal(two("nobody*", "*")).find("scope one matches no node: nobody*"), std::string::npos)
+      << refusal(two("nobody*", "*"));
+  EXPECT_NE(refusal(two("h*", "*"), 3).find("2 stages of 1 ranks on 3"), std::string::npos)
+      << refusal(two("h*", "*"), 3);
+}
+
 TEST_P(Pipeline, PlansReadBack) {
   auto made = plan_of(job(), {schedule(), 2, 2});
   ASSERT_TRUE(made.ok()) << made.status().to_string();
