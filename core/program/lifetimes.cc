@@ -248,8 +248,8 @@ class Lifetimes {
   Lowering& l_;
   const Graph& graph_;
   Program& program_;
-  std::vector<int>
-      last_block_;          // by root: the last block that uses it in the loop that gives it; -1: it leaves the loop
+  // By root: the last block that uses it in the loop that gives it; -1: it leaves the loop.
+  std::vector<int> last_block_;
   std::vector<bool> kept_;  // by root: a send reads it
 };
 

@@ -136,7 +136,6 @@ struct Program {
 
 // Lowers a local graph, in which composites without a kernel have been expanded (core/program/expand.h), for a
 // backend's kernels: elementwise regions are fused, kernels chosen, memory laid out. `threads` is the pool of one rank.
-// `entry` says what the program is for.
 struct LowerOptions {
   const KernelTable* kernels = nullptr;
   Device* device = nullptr;  // that kernels are prepared for; null: none, as far as they do without

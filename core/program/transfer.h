@@ -33,20 +33,22 @@ struct TransferCall {
 
 struct TransferRow {
   std::string name, doc;
-  std::string op;  // whose nodes it carries out; empty: lowering writes it where it is due
-  std::string
-      kernel;  // the expression of an elementwise kernel on operands like its own, which it launches; empty: none
-  std::string
-      holds;  // what its result is in a picture of the arena ("input", "gradient"); empty: see the phase of its node
+  // The op whose nodes it carries out; empty: lowering writes it where it is due.
+  std::string op;
+  // The expression of an elementwise kernel on operands like its own, which it launches; empty: none.
+  std::string kernel;
+  // What its result is in a picture of the arena ("input", "gradient"); empty: see the phase of its node.
+  std::string holds;
   bool from_caller = false;  // it reads a caller's tensor itself, wherever that is
   bool grouped = false;      // it takes the group that its attribute `axis` names
-  std::string counterpart;   // its attribute with the TaskGraph whose rank at the same place it works with; empty: none
-  bool sends = false;        // issued to a stream of its own: nobody waits for it before its source is written again
-  bool at_last_turn = false;                   // its result is there after the last turn of its loop
+  // Its attribute with the TaskGraph whose rank at the same place it works with; empty: none.
+  std::string counterpart;
+  bool sends = false;         // issued to a stream of its own: nobody waits for it before its source is written again
+  bool at_last_turn = false;  // its result is there after the last turn of its loop
   void (*prepare)(Instruction& in) = nullptr;  // once, from the query
-  int64_t (*held_bytes)(const Instruction& in,
-                        int64_t micro_batches) = nullptr;  // behind the kernel's workspace, kept from turn to turn
-  Status (*run)(const TransferCall& call) = nullptr;       // issues to the stream; must not allocate
+  // Behind the kernel's workspace, kept from turn to turn.
+  int64_t (*held_bytes)(const Instruction& in, int64_t micro_batches) = nullptr;
+  Status (*run)(const TransferCall& call) = nullptr;  // issues to the stream; must not allocate
 };
 using TransferTable = TableOf<TransferRow>;
 const TransferTable& transfer_table();                     // generated

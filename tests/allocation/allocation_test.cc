@@ -80,7 +80,8 @@ constexpr std::string_view model = R"(graph tiny(tokens: i64[4,8] batch 0) {
 }
 )";
 
-void steps_allocate_nothing(int64_t ranks, const char* micro_batches, int threads, DType precision = DType::f32) {
+void steps_allocate_nothing(int64_t ranks, const char* micro_batches, int threads, DType precision = DType::f32,
+                            std::string_view strategy = "{}") {
   PlanOptions options;
   options.model = GraphModel::parse(model);
   options.train.loss.name = "softmax_cross_entropy";
@@ -89,6 +90,9 @@ void steps_allocate_nothing(int64_t ranks, const char* micro_batches, int thread
   options.train.clip_norm = 1.0;
   options.train.precision = precision;
   options.ranks = ranks;
+  auto parsed = parse_strategy(strategy);
+  ASSERT_TRUE(parsed.ok()) << parsed.status().to_string();
+  options.strategy = *std::move(parsed);
   ASSERT_TRUE(set_config(options.strategy, "pipeline.num_micro_batch", micro_batches).ok());
   auto plan = CompiledPlan::create(test_host(threads), options);
   ASSERT_TRUE(plan.ok()) << plan.status().to_string();
@@ -130,9 +134,14 @@ TEST(Allocation, TheCounterCounts) {
 TEST(Allocation, StepsOfOneRank) { steps_allocate_nothing(1, "1", 2); }
 TEST(Allocation, StepsOfMicroBatches) { steps_allocate_nothing(1, "2", 1); }
 TEST(Allocation, StepsOfTwoRanks) { steps_allocate_nothing(2, "2", 2); }
+TEST(Allocation, StepsOfStages) {
+  steps_allocate_nothing(2, "2", 2, DType::f32,
+                         R"({"scopes": [{"replicate": 1, "match": ["x", "n", "q", "h", "t"]},
+                                        {"replicate": 1, "match": ["*"]}]})");
+}
 TEST(Allocation, StepsInFloat64) { steps_allocate_nothing(1, "2", 2, DType::f64); }
 
-// Every op's own meaning, made ready, on every sample of its record, in every float type and in two units.
+// Every op's own meaning, made ready, on every sample of its record, in every float type.
 TEST(Allocation, MeaningsOfOps) {
   int runs = 0;
   for (const OpDef* op : op_table().all()) {

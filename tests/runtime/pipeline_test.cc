@@ -11,6 +11,7 @@
 #include "core/program/memory.h"
 #include "core/program/transfer.h"
 #include "core/runtime/session.h"
+#include "tests/backend/far_device.h"
 #include "tests/runtime/graph_model.h"
 
 namespace epl {
@@ -91,6 +92,7 @@ struct Layout {
   std::string schedule;  // of a pipeline of two stages; empty: one stage
   int64_t ranks = 1;
   int64_t micro_batches = 1;
+  std::string device = "cpu";
   std::string text() const { return cat(schedule, " on ", ranks, " ranks with ", micro_batches, " micro-batches"); }
 };
 
@@ -103,6 +105,7 @@ Result<std::shared_ptr<const CompiledPlan>> plan_of(const Job& job, const Layout
   options.train.optimizer_options = {{"lr", 0.01}};
   options.train.clip_norm = job.clip_norm;
   options.ranks = layout.ranks;
+  options.device = layout.device;
   std::string strategy = cat("{\"pipeline.num_micro_batch\": ", layout.micro_batches);
   if (!layout.schedule.empty()) strategy += cat(", \"pipeline.strategy\": \"", layout.schedule, "\", ", job.stages);
   EPL_ASSIGN(options.strategy, parse_strategy(strategy + "}"));
@@ -251,6 +254,38 @@ TEST(Stages, ThatCannotBeAreRefusedByName) {
       << refusal(two("nobody*", "*"));
   EXPECT_NE(refusal(two("h*", "*"), 3).find("2 stages of 1 ranks on 3"), std::string::npos)
       << refusal(two("h*", "*"), 3);
+}
+
+// A stream may run ahead of another as far as their events allow, and does.
+TEST_P(Pipeline, LearnsTheSameBitsFarAway) {
+  static const bool added = (add_backend(far_backend("far_pipeline", 5)), true);
+  ASSERT_TRUE(added);
+  const Job work = job();
+  const Trained here = train(work, {}, 2);
+  for (const int64_t micro_batches : {1, 2, 4}) {
+    const Layout layout{schedule(), 2, micro_batches, "far_pipeline"};
+    const Trained there = train(work, layout, 2);
+    EXPECT_EQ(there.losses, here.losses) << layout.text();
+    for (const auto& [name, value] : here.state) EXPECT_TRUE(identical(there.state.at(name), value)) << name;
+  }
+}
+
+// On a simulated machine: two stages of eight micro-batches are done well before one rank that has both.
+TEST_P(Pipeline, StagesWorkSideBySide) {
+  const auto seconds = [&](const Layout& layout) {
+    auto plan = plan_of(job(), layout);
+    EXPECT_TRUE(plan.ok()) << plan.status().to_string();
+    if (!plan.ok()) return 0.0;
+    auto session = Session::create(test_host(2), *plan, 7);
+    EXPECT_TRUE(session.ok()) << session.status().to_string();
+    StepMetrics metrics;
+    const Status status = (*session)->step(job().batch(0), metrics);
+    EXPECT_TRUE(status.ok()) << status.to_string();
+    return (*session)->virtual_seconds();
+  };
+  const double one = seconds({"", 1, 8, "sim"}), two = seconds({schedule(), 2, 8, "sim"});
+  EXPECT_GT(two, 0.5 * one);
+  EXPECT_LT(two, 0.8 * one) << one;
 }
 
 TEST_P(Pipeline, PlansReadBack) {

@@ -40,7 +40,7 @@ class Scheduling {
     for (int n = 0; n < graph_.node_count(); ++n) {
       if (!cut(n)) continue;
       for (Value v : node(n).inputs) {
-        if (v && whole(v) && after_sum_[v.index]) EPL_TRY(bring_forward(v, n));
+        if (v && uncut(v) && after_sum_[v.index]) EPL_TRY(bring_forward(v, n));
       }
     }
     for (int n = 0; n < graph_.node_count(); ++n) {
@@ -61,14 +61,14 @@ class Scheduling {
       bool in_main = plan_.node_block[n] == BlockKind::main || plan_.node_cloned[n];
       if (!in_main) continue;
       for (Value v : node(n).inputs) {
-        if (v && producer(v) >= 0 && pre_[producer(v)] && !whole(v)) plan_.node_cloned[producer(v)] = true;
+        if (v && producer(v) >= 0 && pre_[producer(v)] && !uncut(v)) plan_.node_cloned[producer(v)] = true;
       }
     }
     return {};
   }
 
-  // A whole value is the same for all micro-batches, or a sum over them.
-  bool whole(Value v) const { return plan_.shardings[v.index].cut_dim() < 0; }
+  // An uncut value is the same for all micro-batches, or a sum over them.
+  bool uncut(Value v) const { return plan_.shardings[v.index].cut_dim() < 0; }
 
   Status find_dependence() {
     after_sum_.assign(graph_.value_count(), false);
