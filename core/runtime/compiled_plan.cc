@@ -218,7 +218,7 @@ Result<std::shared_ptr<const CompiledPlan>> CompiledPlan::create(const Host& hos
   auto plan = std::make_shared<CompiledPlan>();
   plan->options_ = options;
   plan->threads_ = static_cast<int>(std::max<int64_t>(1, host.threads / std::max<int64_t>(options.ranks, 1)));
-  const bool any_order = options.strategy.text("reproducible.level", "data") == "run";
+  const bool any_order = options.strategy.text("reproducible.level") == "run";
   EPL_ASSIGN(plan->device_, open_device(options.device, host, {.any_order = any_order}));
 
   if (options.training) EPL_TRY(plan->add_train_entry());

@@ -8,11 +8,6 @@
 
 namespace epl {
 
-std::string Strategy::text(std::string_view key, std::string_view fallback) const {
-  const Attribute* value = config.find(key);
-  return value ? std::get<std::string>(*value) : std::string(fallback);
-}
-
 // The names are those of the original EPL (Whale), then ours. `built` is the truth about this version.
 const std::vector<ConfigKey>& config_keys() {
   using S = std::string;
@@ -84,6 +79,20 @@ Status unknown_key(std::string_view name) {
 
 }  // namespace
 
+namespace {
+
+const Attribute& value_of(const Strategy& strategy, std::string_view key) {
+  if (const Attribute* set = strategy.config.find(key)) return *set;
+  const ConfigKey* known = find_key(key);
+  EPL_CHECK(known != nullptr, "no strategy key ", key);
+  return known->value;
+}
+
+}  // namespace
+
+int64_t Strategy::integer(std::string_view key) const { return std::get<int64_t>(value_of(*this, key)); }
+const std::string& Strategy::text(std::string_view key) const { return std::get<std::string>(value_of(*this, key)); }
+
 Status set_config(Strategy& strategy, std::string_view name, std::string_view value) {
   const ConfigKey* key = find_key(name);
   if (!key) return unknown_key(name);
@@ -116,8 +125,8 @@ Status check_built(const Strategy& strategy, int64_t ranks) {
       missing.push_back(cat("\"", entry.name, "\" = ", attribute_text(entry.value)));
     }
   }
-  if (strategy.text("reproducible.level", "data") == "layout") missing.push_back("\"reproducible.level\" = \"layout\"");
-  const std::string pipeline = strategy.text("pipeline.strategy", "PreferBackward");
+  if (strategy.text("reproducible.level") == "layout") missing.push_back("\"reproducible.level\" = \"layout\"");
+  const std::string& pipeline = strategy.text("pipeline.strategy");
   if (!find_pipeline(pipeline)) missing.push_back(cat("\"pipeline.strategy\" = ", quoted(pipeline)));
   auto refuse = [&](const Scope& s, std::string_view where) {
     static constexpr std::string_view kinds[] = {"replicate", "split", "expert"};

@@ -28,8 +28,9 @@ struct Strategy {
   bool has_default = false;
   Attributes config;  // only keys that were set, under their full names
 
-  int64_t integer(std::string_view key, int64_t fallback) const { return config.integer_or(key, fallback); }
-  std::string text(std::string_view key, std::string_view fallback) const;
+  // What was set, or the key's default. The key must be one of config_keys, of that type.
+  int64_t integer(std::string_view key) const;
+  const std::string& text(std::string_view key) const;
 };
 
 // A config key: its type and default, the words allowed, and whether the engine acts on it yet.

@@ -18,7 +18,7 @@ bool power_of_two(int64_t n) { return n > 0 && (n & (n - 1)) == 0; }
 
 // `pieces`: of the batch, that ranks and micro-batches make.
 Result<int64_t> unit_count(const Strategy& strategy, int64_t batch, int64_t pieces) {
-  int64_t units = strategy.integer("reproducible.units", 0);
+  int64_t units = strategy.integer("reproducible.units");
   if (units == 0) {
     units = 1;
     while (units < max_units && batch % (units * 2) == 0 && batch > 0) units *= 2;
@@ -69,7 +69,7 @@ class Placement {
     const int64_t count = std::max<int64_t>(1, static_cast<int64_t>(scopes_.size()));
     if (request_.ranks % count != 0) return invalid(count, " stages do not divide ", request_.ranks, " ranks");
     const int64_t degree = request_.ranks / count,
-                  micro_batches = request_.strategy.integer("pipeline.num_micro_batch", 1);
+                  micro_batches = request_.strategy.integer("pipeline.num_micro_batch");
     if (micro_batches < 1) return invalid("pipeline.num_micro_batch is ", micro_batches);
     const int64_t pieces = micro_batches * degree;
     if (plan_.batch == 0 && pieces > 1) {

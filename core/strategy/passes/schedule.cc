@@ -133,9 +133,8 @@ class Scheduling {
   // The calls of the pipeline's row, and around them what is done once in a step, where there is any; `post` always,
   // for the reductions over ranks that are put there.
   Status write_calls() {
-    const PipelineRow* row =
-        stages() == 1 ? &one_stage() : find_pipeline(plan_.strategy.text("pipeline.strategy", "PreferBackward"));
-    if (!row) return unsupported("no pipeline schedule ", quoted(plan_.strategy.text("pipeline.strategy", "")), " yet");
+    const PipelineRow* row = stages() == 1 ? &one_stage() : find_pipeline(plan_.strategy.text("pipeline.strategy"));
+    if (!row) return unsupported("no pipeline schedule ", quoted(plan_.strategy.text("pipeline.strategy")), " yet");
     plan_.calls.clear();
     for (int t = 0; t < stages(); ++t) {
       std::vector<BlockCall>& calls = plan_.calls.emplace_back();
