@@ -122,7 +122,9 @@ class SocketCommunicator final : public Communicator {
                        int64_t bytes) {
     Result<Message> message = links_->receive(group_, group_.members[static_cast<size_t>(peer)], type, number);
     if (!message.ok()) {
-      if (message.status().code() != Code::peer_failed || !links_->why_aborted(group_).ok()) return message.status();
+      if (message.status().code() != Code::peer_failed) return message.status();
+      // Another rank may have seen it first and said so, in words that name the rank that is missing.
+      if (Status aborted = links_->why_aborted(group_); !aborted.ok()) return aborted;
       return error(Code::peer_failed, "group ", group_.name, ", call ", number, " of rank ", rank_, ", ", call.text(),
                    ": rank ", peer, " of ", size(), " is missing: ", message.status().message());
     }

@@ -181,6 +181,7 @@ class Layout {
       const Loop* loop = l_.loop_of(live.last);
       const bool last_turn = loop && live.first <= loop->first && live.last == loop->last - 1;
       Instruction::Release release{live.offset, live.bytes, last_turn};
+      release.sent = live.kept;
       if (live.slots > 1 && live.kept) {
         release.bytes = live.slots * live.stride;
       } else if (live.slots > 1) {

@@ -214,6 +214,7 @@ class Lifetimes {
     l_.range[static_cast<size_t>(out)] = l_.range[static_cast<size_t>(source)];
     LiveRange& range = l_.ranges[static_cast<size_t>(l_.range[static_cast<size_t>(source)])];
     range.last = std::max(range.last, last(out));
+    range.kept = range.kept || kept_[static_cast<size_t>(out)];
   }
 
   void add_range(int r) {

@@ -58,6 +58,7 @@ struct Instruction {
     bool last_turn = false;
     int64_t stride = 0;  // as in Location
     int32_t slots = 1;
+    bool sent = false;  // a send may still read it: it is dead when that has been waited for
   };
   std::vector<Release> releases;
 };

@@ -61,7 +61,7 @@ std::string instruction_text(const Instruction& in, int index) {
   out += attributes_text(in.query->attributes);
   for (const Instruction::Release& r : in.releases) {
     out += cat(" frees ", r.offset, r.slots > 1 ? cat("+", r.stride, "x", r.slots) : "", ":", r.bytes,
-               r.last_turn ? "!" : "");
+               r.last_turn ? "!" : "", r.sent ? "?" : "");
   }
   return out + "\n";
 }
@@ -253,6 +253,7 @@ class ProgramParser {
       if (!reader_.integer(release.offset) || !slots(release.stride, release.slots) || !number(":", release.bytes))
         return reader_.fail("expected frees offset:bytes");
       release.last_turn = reader_.take("!");
+      release.sent = reader_.take("?");
       in.releases.push_back(release);
     }
     if (in.transfer) EPL_TRY(transfer(in));

@@ -243,7 +243,7 @@ void Executor::observe(const Instruction& in, int64_t micro_batch) {
 void Executor::poison(const Instruction& in, int64_t micro_batch) {
   if (!device_.executes()) return;
   for (const Instruction::Release& dead : in.releases) {
-    if (dead.last_turn && micro_batch + 1 != program_.micro_batches()) continue;
+    if (dead.sent || (dead.last_turn && micro_batch + 1 != program_.micro_batches())) continue;
     const Location at{.offset = dead.offset, .stride = dead.stride, .slots = dead.slots};
     // NaN, or an index far out.
     stream().fill(static_cast<std::byte*>(arena_.data()) + at.offset_of(micro_batch), dead.bytes, 0xff);
