@@ -6,7 +6,7 @@
 namespace epl::onnx::schema {
 
 inline constexpr int64_t newest_ir_version = 14;
-inline constexpr int64_t oldest_opset = 7;  // from which operator_table.h is complete
+inline constexpr int64_t oldest_opset = 7;   // from which operator_table.h is complete
 inline constexpr int64_t newest_opset = 28;
 
 namespace AttributeProto {
