@@ -227,12 +227,8 @@ Message Connections::room_for(const FrameHead& head) {
 void Connections::abort(Group& group, const Status& why) {
   std::lock_guard lock(mutex_);
   if (!group.status.ok()) return;
-  Abort abort{why.ok() ? error(Code::cancelled, "the group ", group.name, " was aborted") : why, {}};
-  for (const auto& [id, other] : groups_) {
-    if (below(*other, group)) abort.completed.push_back({id, other->completed});
-  }
-  end(group, abort.why);
-  tell(group, {.type = FrameHead::Type::abort}, packed(abort));
+  end(group, why.ok() ? error(Code::cancelled, "the group ", group.name, " was aborted") : why);
+  tell_why(group);
 }
 
 void Connections::leave(Group& group) {
@@ -240,7 +236,18 @@ void Connections::leave(Group& group) {
   if (group.closed) return;
   group.closed = true;
   group.inbox.clear();
+  // The word of the rank that ended the group may still be on its way to others: nobody takes a rank that leaves for
+  // that reason for one that is missing.
+  if (!group.status.ok()) tell_why(group);
   tell(group, {.type = FrameHead::Type::leave}, {});
+}
+
+void Connections::tell_why(const Group& group) {
+  Abort abort{group.status, {}};
+  for (const auto& [id, other] : groups_) {
+    if (below(*other, group)) abort.completed.push_back({id, other->completed});
+  }
+  tell(group, {.type = FrameHead::Type::abort}, packed(abort));
 }
 
 Status Connections::why_aborted(const Group& group) {

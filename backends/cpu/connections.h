@@ -129,6 +129,7 @@ class Connections {
   Group& at(uint64_t id);
   void send_locked(int peer, const FrameHead& head, const void* body);
   void tell(const Group& group, FrameHead head, std::string_view body);
+  void tell_why(const Group& group);  // that it was aborted
   bool below(const Group& other, const Group& group) const;
   void end(Group& group, const Status& why);
   void write_pending(Peer& peer);
