@@ -33,6 +33,8 @@ struct LocalGraph {
   std::vector<BlockCall> calls;
   bool commits = false;  // a step changes the state of some rank, if not of this one
   BlockKind block(const Node& node) const { return static_cast<BlockKind>(node.region); }
+  // The block that sees every sample, before any update: main, or forward where that is apart.
+  BlockKind sample_block() const;
   int64_t micro_batches() const { return mesh.size(micro_batch_axis); }
 };
 

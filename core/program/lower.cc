@@ -40,7 +40,7 @@ int Program::group(const ProgramGroup& wanted) {
 
 Result<Program> lower(const LocalGraph& local, const LowerOptions& options) {
   Graph graph = options.fuse ? fuse_elementwise(local.graph, options.kernels) : local.graph;
-  if (options.device && !options.device->shares_host_memory()) graph = with_uploads(graph);
+  if (options.device && !options.device->shares_host_memory()) graph = with_uploads(graph, local.sample_block());
   Lowering lowering(local, without_dead_nodes(graph), options);
   EPL_TRY(select_instructions(lowering));
   find_lifetimes(lowering);

@@ -267,6 +267,11 @@ class Partition {
 
 }  // namespace
 
+BlockKind LocalGraph::sample_block() const {
+  const bool apart = std::ranges::find(calls, BlockKind::forward, &BlockCall::block) != calls.end();
+  return apart ? BlockKind::forward : BlockKind::main;
+}
+
 Result<std::vector<LocalGraph>> partition(const Plan& plan) {
   EPL_ASSIGN(const std::vector<Boundary> all, boundaries(plan));
   std::vector<LocalGraph> locals;

@@ -106,7 +106,7 @@ class Selection {
         EPL_TRY(write_instruction(node));
         emit_outputs(node);
       }
-      if (kind == BlockKind::main || kind == BlockKind::forward) emit_leaves();
+      if (kind == local_.sample_block()) emit_leaves();
       block.last = size();
       program_.blocks.push_back(block);
     }

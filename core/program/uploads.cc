@@ -11,7 +11,7 @@ namespace {
 
 class Uploads {
  public:
-  explicit Uploads(const Graph& graph) : graph_(graph), now_(graph, out_) {}
+  Uploads(const Graph& graph, BlockKind leaving) : graph_(graph), leaving_(leaving), now_(graph, out_) {}
 
   Graph run() {
     for (int n = 0; n < graph_.node_count(); ++n) {
@@ -23,7 +23,6 @@ class Uploads {
       }
       now_.copy(NodeId{n});
     }
-    // What is given back as it came leaves with the results of the main block.
     for (const Graph::Output& output : graph_.outputs) at_the_end(output.value);
     for (const Graph::Update& update : graph_.updates) at_the_end(update.next);
     now_.finish();
@@ -46,10 +45,11 @@ class Uploads {
   }
 
   void at_the_end(Value v) {
-    if (is_input(v)) now_.set(v, uploaded(v, static_cast<int32_t>(BlockKind::main)));
+    if (is_input(v)) now_.set(v, uploaded(v, static_cast<int32_t>(leaving_)));
   }
 
   const Graph& graph_;
+  const BlockKind leaving_;
   Graph out_;
   GraphRewriter now_;
   std::map<std::pair<int, int32_t>, Value> uploaded_;  // by input and block
@@ -57,6 +57,6 @@ class Uploads {
 
 }  // namespace
 
-Graph with_uploads(const Graph& graph) { return Uploads(graph).run(); }
+Graph with_uploads(const Graph& graph, BlockKind leaving) { return Uploads(graph, leaving).run(); }
 
 }  // namespace epl

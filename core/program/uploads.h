@@ -8,6 +8,7 @@ namespace epl {
 
 // The graph of a LocalGraph with an `upload` for each input and block that uses it. What takes a piece of an input
 // brings that piece alone.
-Graph with_uploads(const Graph& graph);
+// `leaving`: the block in which an input that is an output as well is given back.
+Graph with_uploads(const Graph& graph, BlockKind leaving);
 
 }  // namespace epl

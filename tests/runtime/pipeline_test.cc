@@ -270,6 +270,28 @@ TEST_P(Pipeline, LearnsTheSameBitsFarAway) {
   }
 }
 
+// No node gives it, and on the far device it comes by an upload.
+TEST(Stages, GiveBackAnInputAsItCame) {
+  std::string text(mlp);
+  text.insert(text.rfind('}'), "  output given = x\n");
+  Job work = mlp_job(0);
+  work.model = GraphModel::parse(text);
+  static const bool added = (add_backend(far_backend("far_leaves", 9)), true);
+  ASSERT_TRUE(added);
+  for (const char* device : {"cpu", "far_leaves"}) {
+    auto plan = plan_of(work, {"1F1B", 2, 2, device});
+    ASSERT_TRUE(plan.ok()) << plan.status().to_string();
+    auto session = Session::create(test_host(2), *plan, 7);
+    ASSERT_TRUE(session.ok()) << session.status().to_string();
+    const Tensor x = work.batch(0)[0];
+    std::vector<Tensor> inputs = {x}, outputs;
+    for (const Port& port : (*plan)->entry(EntryKind::predict)->outputs) outputs.emplace_back(port.global_type);
+    const Status status = (*session)->predict(inputs, outputs);
+    ASSERT_TRUE(status.ok()) << status.to_string();
+    EXPECT_TRUE(identical(outputs.at(1), x)) << device;
+  }
+}
+
 // On a simulated machine: two stages of eight micro-batches are done well before one rank that has both.
 TEST_P(Pipeline, StagesWorkSideBySide) {
   const auto seconds = [&](const Layout& layout) {
