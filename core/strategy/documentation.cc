@@ -9,25 +9,31 @@ constexpr std::string_view opening = R"(# Strategies
 
 Made from the table of keys in `core/strategy/strategy.cc`; do not edit.
 
-A strategy says how the work of a step is spread. It is one JSON object, given to `epl_strategy_parse` or to the command
-line as `--strategy` (the JSON itself, or the name of a file with it). Without one, a step runs on one rank, whole. A
-strategy never changes the mathematics, and at the default `reproducible.level` not a bit of the result.
+A strategy says how the work of a step is cut. It is one JSON object, given to `epl_strategy_parse`, or to the command
+line as `--strategy` (the JSON itself, or the name of a file with it). Without one, a step runs on one rank and is not
+cut. A strategy never changes the mathematics. At the default `reproducible.level` it does not change one bit of the
+result.
 
 ```json
 {"pipeline.num_micro_batch": 4, "reproducible.units": 8}
 ```
 
-The keys below stand at the top level. Beside them stand `scopes`, outermost first, and `default`, the scope of every
-node that no other matches. A scope has a kind with its number of devices (`"replicate": 2`, `"split": 2` or
-`"expert": 4`), what it matches (`match`: a glob or a list of globs over node names, `op:MatMul`, or `param:embed*`), a
-`name`, and inner `scopes`:
+The keys of the table below stand at the top level. Two more keys stand beside them: `scopes`, outermost first, and
+`default`, the scope of every node that no other scope matches. A scope has
+
+- a kind with its number of devices: `"replicate": 2`, `"split": 2` or `"expert": 4`;
+- `match`, what it matches: a glob or a list of globs over node names, `op:MatMul`, or `param:embed*`;
+- a `name`, and inner `scopes`.
 
 ```json
 {"default": {"replicate": 2}}
 ```
 
-This version runs data parallelism, `default` with `replicate` on as many ranks as the plan is made for; micro-batches;
-and pipelines. Sibling scopes are the stages of a pipeline, in their order:
+This version runs three things:
+
+- data parallelism: `default` with `replicate` on as many ranks as the plan is made for;
+- micro-batches;
+- pipelines: sibling scopes are the stages of a pipeline, in their order.
 
 ```json
 {"pipeline.num_micro_batch": 4, "pipeline.strategy": "1F1B",
@@ -35,14 +41,14 @@ and pipelines. Sibling scopes are the stages of a pipeline, in their order:
             {"name": "second", "replicate": 1, "match": ["*"]}]}
 ```
 
-A node belongs to the first scope that matches its name, and what none matches goes where its operands are. Each stage
-has as many ranks as the others; ranks beyond that are copies of the whole pipeline (four ranks, two stages: two
-copies). Weights that stages share are lent by the first. A stage that needs what a later one gives, or that matches
-nothing, is an error. Stages run in one process.
+A node belongs to the first scope that matches its name. A node that no scope matches goes where its operands are. All
+stages have the same number of ranks. More ranks make copies of the pipeline: four ranks and two stages are two copies.
+The first stage that uses a shared weight lends it to the others. A stage that needs a result of a later one, or that
+matches nothing, is an error. Stages run in one process.
 
-Everything else is read and checked, and is an error that says so when a plan is made: nothing is ignored. A key or word
-that does not exist is an error that names the nearest one. The batch of a plan is cut in units (`reproducible.units`):
-the number of copies times the number of micro-batches divides them.
+Everything else is read and checked, and a plan that asks for it is an error: nothing is ignored. A key or word that
+does not exist is an error that names the nearest one. The batch of a plan is cut in units (`reproducible.units`). The
+number of copies times the number of micro-batches must divide the number of units.
 
 | key | default | values | in this version | meaning |
 |---|---|---|---|---|
