@@ -64,12 +64,15 @@ def main():
         groups.setdefault(p.data_ptr(), []).append(k)
     alias = {g[0]: next(k for k in g if k in present) for g in groups.values()}
     renamed = lambda d: {alias.get(k, k): v for k, v in d.items()}
-    reference = {**ADAMW, "loss": "softmax_cross_entropy", "losses": losses, "losses_f32": losses32,
+    reference = {**ADAMW, "loss": "softmax_cross_entropy", "losses": losses,
                  "trainable": [alias.get(k, k) for k, _ in model.named_parameters()],
                  "frozen": [], "tied": [g for g in groups.values() if len(g) > 1], "final_param_norms": renamed(final),
                  "step0_grad_norms": renamed(norms), "final_buffer_norms": buffers,
                  "torch_mode": "train" if row.training else "eval", "exporter": row.how, "precision": "float64",
-                 "float32_errors": {"gradient": largest_error(norms32, norms),
+                 # Of PyTorch's own float32. With batch norm over few positions it leaves float64 by more than `epl check`
+                 # takes for one run, so the losses are not given as "losses_f32".
+                 "float32_errors": {"loss": max(abs(a - b) / abs(b) for a, b in zip(losses32, losses)),
+                                    "gradient": largest_error(norms32, norms),
                                     "parameter": largest_error(final32, final)}}
     (folder / "reference.json").write_text(json.dumps(reference) + "\n")
 
