@@ -1,11 +1,10 @@
 #include <algorithm>
 #include <atomic>
-#include <deque>
-#include <map>
 #include <utility>
 
 #include "backends/sim/sim.h"
 #include "backends/sim/timeline.h"
+#include "core/backend/posted_group.h"
 
 namespace epl::sim {
 namespace {
@@ -15,6 +14,7 @@ constexpr int64_t first_address = int64_t{1} << 62;  // no processor has memory 
 
 // What buffers, streams, events and communicators share; it outlives the device where they do.
 struct World {
+  std::mutex& lock() { return simulation.mutex; }
   Machine machine;
   Simulation simulation;
   std::atomic<int64_t> in_use{0};
@@ -90,46 +90,6 @@ class SimStream final : public Stream {
   TimelinePtr timeline_ = std::make_shared<Timeline>();
 };
 
-struct Group {
-  // Calls of ranks that meet, which not all of them have made; the first has number `first`.
-  struct Calls {
-    struct Call {
-      Collective call;
-      int rank;  // that made it first
-      std::shared_ptr<Meeting> meeting;
-    };
-    std::deque<Call> open;
-    int64_t first = 0;
-  };
-
-  // Under the lock of the simulation. Calls that all ranks have made will take place all the same.
-  void abort(const Status& why) {
-    if (!status.ok()) return;
-    status = why.ok() ? error(Code::cancelled, "the group ", name, " was aborted") : why;
-    fail(together);
-    for (auto& [ranks_of_pair, calls] : pairs) fail(calls);
-    for (auto& [part_name, part] : children) part.group->abort(why);
-  }
-
-  std::shared_ptr<World> world;
-  std::string name;
-  int ranks = 0;
-  Calls together;
-  std::map<std::pair<int, int>, Calls> pairs;  // from a rank to another
-  struct Part {
-    std::vector<int> members;
-    std::shared_ptr<Group> group;
-  };
-  std::map<std::string, Part> children;
-  Status status;
-
- private:
-  void fail(Calls& calls) {
-    for (Calls::Call& call : calls.open) world->simulation.fail(*call.meeting, status);
-    calls.open.clear();
-  }
-};
-
 double seconds_of(const Machine& machine, int ranks, const Collective& call) {
   switch (call.kind) {
     case Collective::Kind::all_reduce:
@@ -151,79 +111,26 @@ double seconds_of(const Machine& machine, int ranks, const Collective& call) {
   return 0;
 }
 
-class SimCommunicator final : public Communicator {
- public:
-  SimCommunicator(std::shared_ptr<Group> group, int rank) : group_(std::move(group)), rank_(rank) {}
-  ~SimCommunicator() override {
-    std::lock_guard lock(group_->world->simulation.mutex);
-    group_->abort(error(Code::peer_failed, "rank ", rank_, " of ", group_->ranks, " left the group ", group_->name));
-  }
-  const std::string& group() const override { return group_->name; }
-  int rank() const override { return rank_; }
-  int size() const override { return group_->ranks; }
+// How calls take place in virtual time.
+struct SimWay {
+  using Shared = World;
+  using Meeting = sim::Meeting;
+  using Group = PostedGroup<SimWay>;
 
-  Status run(Stream& stream, const Collective& call) override {
-    Simulation& simulation = group_->world->simulation;
-    std::lock_guard lock(simulation.mutex);
-    Group& group = *group_;
-    if (!group.status.ok()) return group.status;
-    if (Status status = check_collective(call, rank_, size()); !status.ok()) {
-      group.abort(status);
-      return status;
-    }
-    const bool sends = call.kind == Collective::Kind::send;
-    const std::pair<int, int> pair = sends ? std::pair(rank_, call.peer) : std::pair(call.peer, rank_);
-    Group::Calls& calls = call.between_two() ? group.pairs[pair] : group.together;
-    int64_t& made = call.between_two() ? made_in_pairs_[pair] : made_;
-    const int64_t at = made++ - calls.first;
-    if (at == static_cast<int64_t>(calls.open.size())) {
-      auto meeting = std::make_shared<Meeting>();
-      meeting->ranks = call.between_two() ? 2 : group.ranks;
-      meeting->cost = seconds_of(group.world->machine, group.ranks, call);
-      calls.open.push_back({call, rank_, std::move(meeting)});
-    }
-    Group::Calls::Call& open = calls.open[static_cast<size_t>(at)];
-    if (open.rank != rank_ && !agree(open.call, call)) {
-      group.abort(error(Code::misuse, "ranks of group ", group.name, " disagree at call ", made, ": rank ", rank_,
-                        " calls ", call.text(), ", rank ", open.rank, " calls ", open.call.text()));
-      return group.status;
-    }
-    std::shared_ptr<Meeting> meeting = open.meeting;
-    if (++meeting->made == meeting->ranks) {  // only the oldest call can be complete
-      calls.open.pop_front();
-      ++calls.first;
-    }
-    simulation.meet(static_cast<SimStream&>(stream).timeline(), std::move(meeting));
-    return {};
+  static Status fits(int, const Collective&) { return {}; }
+  static std::shared_ptr<Meeting> begin(Group& group, const Collective& call, int seats) {
+    auto meeting = std::make_shared<Meeting>();
+    meeting->ranks = seats;
+    meeting->cost = seconds_of(group.shared->machine, group.size, call);
+    return meeting;
   }
-
-  Result<std::unique_ptr<Communicator>> split(const std::string& name, std::span<const int> members) override {
-    EPL_TRY(check_members(*this, name, members));
-    std::lock_guard lock(group_->world->simulation.mutex);
-    if (!group_->status.ok()) return group_->status;
-    Group::Part& part = group_->children[name];
-    if (!part.group) {
-      part = {{members.begin(), members.end()}, std::make_shared<Group>()};
-      part.group->world = group_->world;
-      part.group->name = name;
-      part.group->ranks = static_cast<int>(members.size());
-    }
-    if (!std::ranges::equal(part.members, members))
-      return error(Code::misuse, "group ", group_->name, " has a group ", name, " of other members");
-    return std::unique_ptr<Communicator>(
-        new SimCommunicator(part.group, static_cast<int>(std::ranges::find(members, rank_) - members.begin())));
+  static void join(const std::shared_ptr<Group>& group, std::shared_ptr<Meeting> meeting, int, Stream& stream,
+                   const Collective&) {
+    group->shared->simulation.meet(static_cast<SimStream&>(stream).timeline(), std::move(meeting));
   }
-
-  void abort(const Status& status) override {
-    std::lock_guard lock(group_->world->simulation.mutex);
-    group_->abort(status);
+  static void abort(Group& group, const std::vector<std::shared_ptr<Meeting>>& incomplete) {
+    for (const auto& meeting : incomplete) group.shared->simulation.fail(*meeting, group.status);
   }
-
- private:
-  std::shared_ptr<Group> group_;
-  const int rank_;
-  int64_t made_ = 0;
-  std::map<std::pair<int, int>, int64_t> made_in_pairs_;
 };
 
 class SimDevice final : public Device {
@@ -258,14 +165,7 @@ class SimDevice final : public Device {
   }
   std::unique_ptr<Event> create_event() override { return std::make_unique<SimEvent>(); }
   Result<std::vector<std::unique_ptr<Communicator>>> create_group(const std::string& name, int ranks) override {
-    if (ranks < 1) return invalid("a group of ", ranks, " ranks; it needs at least one");
-    auto group = std::make_shared<Group>();
-    group->world = world_;
-    group->name = name;
-    group->ranks = ranks;
-    std::vector<std::unique_ptr<Communicator>> communicators;
-    for (int r = 0; r < ranks; ++r) communicators.push_back(std::make_unique<SimCommunicator>(group, r));
-    return communicators;
+    return create_posted_group<SimWay>(world_, name, ranks);
   }
 
  private:

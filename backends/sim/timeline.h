@@ -30,7 +30,6 @@ struct Point {
 struct Meeting {
   int ranks = 0;
   double cost = 0;
-  int made = 0;     // ranks that have made the call
   int arrived = 0;  // ranks whose time has reached it
   bool over = false;
   double seconds = 0;  // the latest arrival; when it is over, the end

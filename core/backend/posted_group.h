@@ -1,0 +1,170 @@
+// Groups of ranks of one process whose calls do not block: a rank leaves a call with its stream and goes on, and the
+// call takes place once all have come to it. How it takes place is a device's; who makes which call with whom, what
+// does not fit, parts and aborts are the same for all such devices.
+//
+// A device gives the types and functions below; all of its groups share one lock, under which the functions are called.
+//
+//   struct Way {
+//     struct Shared { std::mutex& lock(); };          // what the groups of a device share
+//     struct Meeting;                                 // one call of all ranks, or of a sender and its receiver
+//     static Status fits(int rank, const Collective&);   // what this device cannot do besides
+//     static std::shared_ptr<Meeting> begin(PostedGroup<Way>&, const Collective&, int seats);
+//     static void join(std::shared_ptr<PostedGroup<Way>>, std::shared_ptr<Meeting>, int seat, Stream&, const
+//     Collective&); static void abort(PostedGroup<Way>&, const std::vector<std::shared_ptr<Meeting>>& incomplete);
+//   };
+#pragma once
+
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/backend/communicator.h"
+
+namespace epl {
+
+template <class Way> class PostedGroup : public std::enable_shared_from_this<PostedGroup<Way>> {
+ public:
+  using Shared = typename Way::Shared;
+  using Meeting = typename Way::Meeting;
+
+  PostedGroup(std::shared_ptr<Shared> shared_with, std::string group_name, int ranks)
+      : shared(std::move(shared_with)), name(std::move(group_name)), size(ranks) {}
+
+  // Calls that all ranks have made take place all the same, where the device goes on.
+  void abort(const Status& why) {
+    if (!status.ok()) return;
+    status = why.ok() ? error(Code::cancelled, "the group ", name, " was aborted") : why;
+    std::vector<std::shared_ptr<Meeting>> incomplete;
+    const auto drop = [&](Line& line) {
+      for (Call& call : line.open) incomplete.push_back(std::move(call.meeting));
+      line.open.clear();
+    };
+    drop(together_);
+    for (auto& [ranks_of_pair, line] : pairs_) drop(line);
+    Way::abort(*this, incomplete);
+    for (auto& [part_name, part] : parts_) part.group->abort(why);
+  }
+
+  Status run(int rank, Stream& stream, const Collective& call) {
+    if (!status.ok()) return status;
+    Status fits = check_collective(call, rank, size);
+    if (fits.ok()) fits = Way::fits(rank, call);
+    if (!fits.ok()) {
+      abort(fits);
+      return fits;
+    }
+    const bool two = call.between_two(), sends = call.kind == Collective::Kind::send;
+    const std::pair<int, int> pair = sends ? std::pair(rank, call.peer) : std::pair(call.peer, rank);
+    const int seats = two ? 2 : size, seat = !two ? rank : sends ? 0 : 1;
+    Line& line = two ? pairs_[pair] : together_;
+    line.made.resize(static_cast<size_t>(seats));
+    const int64_t number = line.made[static_cast<size_t>(seat)]++;
+    const auto at = static_cast<size_t>(number - line.first);
+    if (at == line.open.size())
+      line.open.push_back({Way::begin(*this, call, seats), std::vector<std::optional<Collective>>(line.made.size())});
+    Call& open = line.open[at];
+    for (int other = 0; other < seats; ++other) {
+      const std::optional<Collective>& theirs = open.made[static_cast<size_t>(other)];
+      if (!theirs || agree(*theirs, call)) continue;
+      const int who = !two ? other : other == 0 ? pair.first : pair.second;
+      abort(error(Code::misuse, "ranks of group ", name, " disagree at call ", number + 1, ": rank ", rank, " calls ",
+                  call.text(), ", rank ", who, " calls ", theirs->text()));
+      return status;
+    }
+    open.made[static_cast<size_t>(seat)] = call;
+    const std::shared_ptr<Meeting> meeting = open.meeting;
+    if (std::ranges::all_of(open.made, [](const auto& one) { return one.has_value(); })) {  // so it is the oldest
+      line.open.pop_front();
+      ++line.first;
+    }
+    Way::join(this->shared_from_this(), meeting, seat, stream, call);
+    return {};
+  }
+
+  Result<std::shared_ptr<PostedGroup>> part(const std::string& part_name, std::span<const int> members) {
+    if (!status.ok()) return status;
+    Part& part = parts_[part_name];
+    if (!part.group) {
+      part = {{members.begin(), members.end()},
+              std::make_shared<PostedGroup>(shared, part_name, static_cast<int>(members.size()))};
+    }
+    if (!std::ranges::equal(part.members, members))
+      return error(Code::misuse, "group ", name, " has a group ", part_name, " of other members");
+    return part.group;
+  }
+
+  const std::shared_ptr<Shared> shared;
+  const std::string name;
+  const int size;
+  Status status;  // why it was aborted
+
+ private:
+  struct Call {
+    std::shared_ptr<Meeting> meeting;
+    std::vector<std::optional<Collective>> made;  // by rank of the group, or of sender and receiver
+  };
+  struct Line {
+    std::deque<Call> open;      // calls that not all have made
+    int64_t first = 0;          // the number of the first of them
+    std::vector<int64_t> made;  // by seat
+  };
+  struct Part {
+    std::vector<int> members;
+    std::shared_ptr<PostedGroup> group;
+  };
+  Line together_;
+  std::map<std::pair<int, int>, Line> pairs_;  // from a rank to another
+  std::map<std::string, Part> parts_;
+};
+
+template <class Way> class PostedCommunicator final : public Communicator {
+ public:
+  PostedCommunicator(std::shared_ptr<PostedGroup<Way>> group, int rank) : group_(std::move(group)), rank_(rank) {}
+  ~PostedCommunicator() override {
+    std::lock_guard lock(group_->shared->lock());
+    group_->abort(error(Code::peer_failed, "rank ", rank_, " of ", group_->size, " left the group ", group_->name));
+  }
+  const std::string& group() const override { return group_->name; }
+  int rank() const override { return rank_; }
+  int size() const override { return group_->size; }
+
+  Status run(Stream& stream, const Collective& call) override {
+    std::lock_guard lock(group_->shared->lock());
+    return group_->run(rank_, stream, call);
+  }
+  Result<std::unique_ptr<Communicator>> split(const std::string& name, std::span<const int> members) override {
+    EPL_TRY(check_members(*this, name, members));
+    std::lock_guard lock(group_->shared->lock());
+    EPL_ASSIGN(std::shared_ptr<PostedGroup<Way>> part, group_->part(name, members));
+    return std::unique_ptr<Communicator>(
+        new PostedCommunicator(std::move(part), static_cast<int>(std::ranges::find(members, rank_) - members.begin())));
+  }
+  void abort(const Status& status) override {
+    std::lock_guard lock(group_->shared->lock());
+    group_->abort(status);
+  }
+
+ private:
+  const std::shared_ptr<PostedGroup<Way>> group_;
+  const int rank_;
+};
+
+// A group with a communicator for each rank.
+template <class Way>
+Result<std::vector<std::unique_ptr<Communicator>>> create_posted_group(std::shared_ptr<typename Way::Shared> shared,
+                                                                       const std::string& name, int ranks) {
+  if (ranks < 1) return invalid("a group of ", ranks, " ranks; it needs at least one");
+  auto group = std::make_shared<PostedGroup<Way>>(std::move(shared), name, ranks);
+  std::vector<std::unique_ptr<Communicator>> communicators;
+  for (int r = 0; r < ranks; ++r) communicators.push_back(std::make_unique<PostedCommunicator<Way>>(group, r));
+  return communicators;
+}
+
+}  // namespace epl
