@@ -42,11 +42,11 @@ int run(const std::vector<std::string>& words) {
     StepMetrics metrics;
     if (step == late_at) {
       std::this_thread::sleep_for(std::chrono::milliseconds(300));
-      const Status refused = (*session)->step(two_process_batch(step), metrics, {.timeout_seconds = 60});
+      const Status refused = (*session)->step(mlp_batch(step), metrics, {.timeout_seconds = 60});
       if (refused.code() != Code::peer_failed)
         return fail(cat("a step that another process gave up: ", refused.to_string()));
     }
-    Status status = (*session)->step(two_process_batch(step), metrics, {.timeout_seconds = 60});
+    Status status = (*session)->step(mlp_batch(step), metrics, {.timeout_seconds = 60});
     if (!status.ok()) return fail(status.to_string());
     losses.push_back(metrics.loss);
   }
@@ -54,7 +54,7 @@ int run(const std::vector<std::string>& words) {
     if (Status status = save_session(**session, words[7]); !status.ok()) return fail(status.to_string());
   }
   std::vector<Tensor> outputs = {Tensor(TensorType{DType::f32, {8, 4}})};
-  const std::vector<Tensor> batch = two_process_batch(100);
+  const std::vector<Tensor> batch = mlp_batch(100);
   if (Status status = (*session)->predict(std::span(batch).first(1), outputs); !status.ok())
     return fail(status.to_string());
   std::ofstream out(words[5], std::ios::binary);

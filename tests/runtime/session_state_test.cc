@@ -26,7 +26,7 @@ class SavedSession : public testing::Test {
   static void train(Session& session, int steps) {
     for (int i = 0; i < steps; ++i) {
       StepMetrics metrics;
-      ASSERT_TRUE(session.step(two_process_batch(session.steps_done()), metrics).ok());
+      ASSERT_TRUE(session.step(mlp_batch(session.steps_done()), metrics).ok());
     }
   }
 

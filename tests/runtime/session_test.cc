@@ -5,23 +5,10 @@
 
 #include <atomic>
 
-#include "tests/runtime/graph_model.h"
+#include "tests/runtime/mlp.h"
 
 namespace epl {
 namespace {
-
-constexpr std::string_view mlp = R"(graph mlp(x: f32[8,12] batch 0) {
-  w1: f32[12,16] = param
-  b1: f32[16] = param
-  w2: f32[16,4] = param
-  forward:
-  h: f32[8,16] = matmul(x, w1)
-  hb: f32[8,16] = add(h, b1)
-  a: f32[8,16] = relu(hb)
-  y: f32[8,4] = matmul(a, w2)
-  output y = y
-}
-)";
 
 struct Layout {
   int64_t ranks = 1;
@@ -35,15 +22,8 @@ struct Trained {
 };
 
 PlanOptions options_for(const Layout& layout, const Attributes& loss_options = {}) {
-  PlanOptions options;
-  options.model = GraphModel::parse(mlp);
-  options.train.loss.name = "softmax_cross_entropy";
+  PlanOptions options = mlp_options(layout.ranks, layout.micro_batches).value();
   options.train.loss.options = loss_options;
-  options.train.optimizer = "adamw";
-  options.train.optimizer_options = {{"lr", 0.01}};
-  options.train.clip_norm = 1.0;
-  options.ranks = layout.ranks;
-  EXPECT_TRUE(set_config(options.strategy, "pipeline.num_micro_batch", layout.micro_batches).ok());
   return options;
 }
 
@@ -56,12 +36,8 @@ Trained train(const Layout& layout, int steps, const Attributes& loss_options = 
   EXPECT_TRUE(session.ok()) << session.status().to_string();
   Trained out;
   for (int s = 0; s < steps; ++s) {
-    Tensor x(TensorType{DType::f32, {8, 12}}), t(TensorType{DType::i64, {8}});
-    for (int i = 0; i < 96; ++i) x.set(i, philox_uniform(s, i) - 0.5);
-    for (int i = 0; i < 8; ++i) t.set_int(i, i == 3 ? -100 : (i + s) % 4);
     StepMetrics metrics;
-    std::vector<Tensor> inputs = {x, t};
-    Status status = (*session)->step(inputs, metrics);
+    Status status = (*session)->step(mlp_batch(s), metrics);
     EXPECT_TRUE(status.ok()) << status.to_string();
     out.losses.push_back(metrics.loss);
   }

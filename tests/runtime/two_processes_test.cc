@@ -74,11 +74,11 @@ std::string alone(int64_t ranks, int steps, const std::string& micro_batches = "
   std::vector<double> losses;
   for (int step = 0; step < steps; ++step) {
     StepMetrics metrics;
-    EXPECT_TRUE(session->step(two_process_batch(step), metrics).ok());
+    EXPECT_TRUE(session->step(mlp_batch(step), metrics).ok());
     losses.push_back(metrics.loss);
   }
   std::vector<Tensor> outputs = {Tensor(TensorType{DType::f32, {8, 4}})};
-  const std::vector<Tensor> batch = two_process_batch(100);
+  const std::vector<Tensor> batch = mlp_batch(100);
   EXPECT_TRUE(session->predict(std::span(batch).first(1), outputs).ok());
   return all_state(*session, losses)
       .append(static_cast<const char*>(outputs[0].data()), static_cast<size_t>(outputs[0].bytes()));
@@ -88,12 +88,12 @@ std::string run(Session& session, int steps) {
   std::vector<double> losses;
   for (int step = 0; step < steps; ++step) {
     StepMetrics metrics;
-    const Status status = session.step(two_process_batch(step), metrics);
+    const Status status = session.step(mlp_batch(step), metrics);
     EXPECT_TRUE(status.ok()) << status.to_string();
     losses.push_back(metrics.loss);
   }
   std::vector<Tensor> outputs = {Tensor(TensorType{DType::f32, {8, 4}})};
-  const std::vector<Tensor> batch = two_process_batch(100);
+  const std::vector<Tensor> batch = mlp_batch(100);
   EXPECT_TRUE(session.predict(std::span(batch).first(1), outputs).ok());
   return all_state(session, losses)
       .append(static_cast<const char*>(outputs[0].data()), static_cast<size_t>(outputs[0].bytes()));
@@ -126,17 +126,17 @@ TEST_F(TwoProcesses, one_that_dies_ends_the_others_step_and_not_its_state) {
   auto session = first_ranks(1, 2);
   ASSERT_TRUE(session);
   StepMetrics metrics;
-  for (int step = 0; step < 3; ++step) ASSERT_TRUE(session->step(two_process_batch(step), metrics).ok());
+  for (int step = 0; step < 3; ++step) ASSERT_TRUE(session->step(mlp_batch(step), metrics).ok());
   const std::string before = all_state(*session, {});
   const double began = seconds_now();
-  const Status status = session->step(two_process_batch(3), metrics);
+  const Status status = session->step(mlp_batch(3), metrics);
   EXPECT_EQ(status.code(), Code::peer_failed) << status.to_string();
   EXPECT_NE(status.message().find("rank 1 of 2 is missing"), std::string::npos) << status.message();
   EXPECT_EQ(wait(), SIGKILL);
   EXPECT_LT(seconds_now() - began, 5);
   EXPECT_EQ(all_state(*session, {}), before);
   EXPECT_EQ(session->steps_done(), 3);
-  const Status again = session->step(two_process_batch(3), metrics);
+  const Status again = session->step(mlp_batch(3), metrics);
   EXPECT_EQ(again.code(), Code::peer_failed);
   EXPECT_NE(again.message().find("has lost a process"), std::string::npos) << again.message();
   session.reset();
@@ -153,17 +153,17 @@ TEST_F(TwoProcesses, go_on_when_one_gave_up_a_step) {
   for (int step = 0; step < 5; ++step) {
     StepMetrics metrics;
     if (step == 2) {
-      const Status late = session->step(two_process_batch(step), metrics, {.timeout_seconds = 0.05});
+      const Status late = session->step(mlp_batch(step), metrics, {.timeout_seconds = 0.05});
       EXPECT_EQ(late.code(), Code::deadline_exceeded) << late.to_string();
       EXPECT_EQ(session->steps_done(), 2);
     }
-    const Status status = session->step(two_process_batch(step), metrics);
+    const Status status = session->step(mlp_batch(step), metrics);
     ASSERT_TRUE(status.ok()) << status.to_string();
     losses.push_back(metrics.loss);
   }
   EXPECT_EQ(expected.find(all_state(*session, losses)), 0u);
   std::vector<Tensor> outputs = {Tensor(TensorType{DType::f32, {8, 4}})};
-  const std::vector<Tensor> batch = two_process_batch(100);
+  const std::vector<Tensor> batch = mlp_batch(100);
   EXPECT_TRUE(session->predict(std::span(batch).first(1), outputs).ok());
   EXPECT_EQ(wait(), 0);
   EXPECT_EQ(result(), expected);
@@ -175,7 +175,7 @@ TEST_F(TwoProcesses, save_what_one_process_loads) {
   auto session = first_ranks(1, 2);
   ASSERT_TRUE(session);
   StepMetrics metrics;
-  for (int step = 0; step < 3; ++step) ASSERT_TRUE(session->step(two_process_batch(step), metrics).ok());
+  for (int step = 0; step < 3; ++step) ASSERT_TRUE(session->step(mlp_batch(step), metrics).ok());
   const Status saved = save_session(*session, folder + "/checkpoint");
   ASSERT_TRUE(saved.ok()) << saved.to_string();
   EXPECT_EQ(std::distance(fs::directory_iterator(folder + "/checkpoint"), {}), 3) << "a manifest and a file of each";
@@ -187,7 +187,7 @@ TEST_F(TwoProcesses, save_what_one_process_loads) {
     EXPECT_EQ(alone->steps_done(), 3);
   }
   std::vector<Tensor> outputs = {Tensor(TensorType{DType::f32, {8, 4}})};
-  const std::vector<Tensor> batch = two_process_batch(100);
+  const std::vector<Tensor> batch = mlp_batch(100);
   EXPECT_TRUE(session->predict(std::span(batch).first(1), outputs).ok());
   EXPECT_EQ(wait(), 0);
 }
@@ -198,7 +198,7 @@ TEST_F(TwoProcesses, a_save_that_one_cannot_make_fails_for_both) {
   auto session = first_ranks(1, 2);
   ASSERT_TRUE(session);
   StepMetrics metrics;
-  ASSERT_TRUE(session->step(two_process_batch(0), metrics).ok());
+  ASSERT_TRUE(session->step(mlp_batch(0), metrics).ok());
   EXPECT_EQ(save_session(*session, folder + "/file").code(), Code::invalid_argument);
   EXPECT_EQ(wait(), 256) << "it must have said that another process failed";
 }
