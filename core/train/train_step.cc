@@ -177,7 +177,7 @@ class TrainStepBuilder {
     builder_.set_scope(std::string(verdict_output));
     std::vector<Var> all = {builder_.var(loss_)};
     for (Value gradient : gradients_) all.push_back(builder_.var(gradient));
-    step_.graph.outputs.push_back({std::string(verdict_output), builder_.emit("first_not_finite", all).value()});
+    step_.graph.outputs.push_back({std::string(verdict_output), builder_.first_not_finite(all).value()});
   }
 
   Var square_sum(Value gradient) {

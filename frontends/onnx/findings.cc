@@ -21,15 +21,17 @@ void add_quantization_findings(const OnnxModel& model, std::vector<ModelFinding>
                        "trained file holds real numbers")});
   }
   int64_t rounded = 0;
-  std::string_view first;
+  std::string_view first, op;
   for (const Node& node : model.file().graph.nodes) {
-    if (node.op_type != "QuantizeLinear" || !(node.domain.empty() || node.domain == "ai.onnx")) continue;
-    if (rounded++ == 0) first = node.name.empty() ? node.outputs[0] : node.name;
+    const OnnxOpRow* row = onnx_op_table().find(node.domain, node.op_type, model.opset(node.domain));
+    if (row == nullptr || row->quantizes != Quantizes::gives || rounded++ > 0) continue;
+    first = node.name.empty() ? node.outputs[0] : node.name;
+    op = node.op_type;
   }
   if (rounded > 0) {
     out.push_back({Level::note, std::string(first),
-                   cat(rounded,
-                       " QuantizeLinear node(s), this one the first, round what the model computes to the ranges that "
+                   cat(rounded, " ", op,
+                       " node(s), this one the first, round what the model computes to the ranges that "
                        "the file has; training keeps both, and lets the gradient through "
                        "where a number is in range")});
   }
@@ -61,12 +63,14 @@ std::vector<ModelFinding> OnnxModel::findings() const {
                        "do_constant_folding=False")});
   }
   int frozen = 0;
-  std::string frozen_name;
+  std::string frozen_name, frozen_op;
   for (const Node& node : file_.graph.nodes) {
     std::string name(node.name.empty() ? (node.outputs.empty() ? node.op_type : node.outputs[0]) : node.name);
-    if (node.op_type == "BatchNormalization" && !learns_statistics(node, opset(node.domain))) {
+    const OnnxOpRow* row = onnx_op_table().find(node.domain, node.op_type, opset(node.domain));
+    if (row && row->learns && !row->learns(node, opset(node.domain))) {
       ++frozen;
       frozen_name = name;
+      frozen_op = node.op_type;
     }
     const OperatorVersion* version = find_operator(node.domain, node.op_type, opset(node.domain));
     if (version && version->since > opset(node.domain)) {
@@ -77,8 +81,8 @@ std::vector<ModelFinding> OnnxModel::findings() const {
   }
   if (frozen > 0) {
     out.push_back({Level::warning, frozen_name,
-                   cat(frozen,
-                       " BatchNormalization node(s) are frozen: they use running statistics and never learn them. To "
+                   cat(frozen, " ", frozen_op,
+                       " node(s) are frozen: they use running statistics and never learn them. To "
                        "train them export with "
                        "torch.onnx.export(..., dynamo=False, training=torch.onnx.TrainingMode.TRAINING, "
                        "do_constant_folding=False)")});

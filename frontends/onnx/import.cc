@@ -26,13 +26,6 @@ const OnnxOpRow* OnnxOpTable::find(std::string_view domain, std::string_view nam
   return found;
 }
 
-bool learns_statistics(const Node& node, int64_t opset) {
-  if (opset < 14)
-    return std::ranges::any_of(node.outputs.begin() + std::min<ptrdiff_t>(1, std::ssize(node.outputs)),
-                               node.outputs.end(), [](std::string_view name) { return !name.empty(); });
-  return std::ranges::any_of(node.attributes, [](const Attribute& a) { return a.name == "training_mode" && a.i != 0; });
-}
-
 Var Import::in(int i) {
   if (!has(i)) {
     fail(cat("input ", i, " is missing"));

@@ -313,7 +313,7 @@ Status Importer::run_row(const OnnxOpRow& row, const Node& node, Scope& scope) {
       return Status(Code::invalid_model, cat("uses \"", name, "\", which is not defined"));
     if (inputs.back() && inputs.back()->not_computed)
       return unsupported("uses \"", name, "\", a result that is not computed in this mode").at(node_name(node, scope));
-    if (training() && inputs.back() && inputs.back()->through_rounding && node.op_type != "DequantizeLinear") {
+    if (training() && inputs.back() && inputs.back()->through_rounding && row.quantizes != Quantizes::takes) {
       return unsupported("uses the quantised \"", name,
                          "\", which a gradient comes through at a DequantizeLinear alone; train the model before it "
                          "was quantised")

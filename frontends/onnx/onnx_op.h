@@ -52,10 +52,6 @@ struct Sequence {
   std::vector<Item> items;
 };
 
-// Whether a BatchNormalization takes the statistics of its batch and learns the running ones. Before opset 14 a file
-// says so by naming more outputs than one.
-bool learns_statistics(const Node& node, int64_t opset);
-
 // One node under import, as a row sees it.
 class Import {
  public:
@@ -119,15 +115,21 @@ class Import {
   std::vector<Slot> outputs_;
 };
 
+// Integers that stand for real numbers: an operator that rounds to them, or one that takes them back.
+enum class Quantizes : uint8_t { no, gives, takes };
+
 struct OnnxOpRow {
   std::string name;             // filled in from the row's name
   std::string domain;           // empty: the standard operators
   int since = 1;                // the row's second argument; it holds until the next row of its operator
   int until = 1 << 30;          // the last opset that has the operator
   std::vector<int> statistics;  // inputs that are running statistics
+  // Whether a node learns them, of the statistics of its batch; absent: no node does.
+  bool (*learns)(const Node& node, int64_t opset) = nullptr;
   std::vector<int> structural;  // inputs that decide shapes or places though they may be real numbers
   std::vector<int> weights;     // inputs in which a constant tensor is a weight as a rule
-  bool product = false;         // what is added to its result is a bias
+  Quantizes quantizes = Quantizes::no;
+  bool product = false;  // what is added to its result is a bias
   void (*run)(Import&) = nullptr;
 };
 

@@ -72,18 +72,27 @@ void batch_norm(Import& i, bool trains) {
   if (i.wants(2)) i.set(2, old_variance * momentum + b.reshape(variance, {x.dim(1)}) * (1.0 - momentum));
 }
 
+// Whether a BatchNormalization takes the statistics of its batch and learns the running ones. Before opset 14 a file
+// says so by naming more outputs than one.
+bool learns_statistics(const Node& node, int64_t opset) {
+  if (opset < 14)
+    return std::ranges::any_of(node.outputs.begin() + std::min<ptrdiff_t>(1, std::ssize(node.outputs)),
+                               node.outputs.end(), [](std::string_view name) { return !name.empty(); });
+  return std::ranges::any_of(node.attributes, [](const Attribute& a) { return a.name == "training_mode" && a.i != 0; });
+}
+
 }  // namespace
 
 // The outputs 3 and 4 of the older rows are whatever the writer's runtime kept for its backward pass: nobody may use
 // them.
 EPL_ONNX_OP(BatchNormalization) {
-  return {.statistics = {3, 4}, .weights = {1, 2}, .run = [](Import& i) {
+  return {.statistics = {3, 4}, .learns = learns_statistics, .weights = {1, 2}, .run = [](Import& i) {
             if (i.integer("spatial", 1) == 0) return i.fail(unsupported("statistics for each element (spatial 0)"));
             batch_norm(i, learns_statistics(i.node(), i.opset()));
           }};
 }
 EPL_ONNX_OP(BatchNormalization, 9) {
-  return {.statistics = {3, 4}, .weights = {1, 2}, .run = [](Import& i) {
+  return {.statistics = {3, 4}, .learns = learns_statistics, .weights = {1, 2}, .run = [](Import& i) {
             batch_norm(i, learns_statistics(i.node(), i.opset()));
           }};
 }
