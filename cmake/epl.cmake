@@ -27,6 +27,10 @@ epl_table(EPL_TEMPLATE epl::template_table core/frontend/template.h frontends/on
 epl_table(EPL_ONNX_OP epl::onnx::onnx_op_table frontends/onnx/onnx_op.h frontends/onnx/ops)
 epl_table(EPL_KERNELS epl::cpu::kernel_table backends/cpu/kernels/rows.h backends/cpu/kernels)
 epl_table(EPL_BACKEND epl::backend_table core/backend/device.h backends/cpu backends/sim)
+# Of a pack, libepl.so has the row alone (cmake/packs.cmake).
+file(GLOB pack_rows CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/backends/*/row.cc)
+list(TRANSFORM pack_rows REPLACE "/row\\.cc$" "" OUTPUT_VARIABLE pack_folders)
+epl_table(EPL_PACK epl::pack_table core/base/pack.h ${pack_folders})
 
 # Not a glob over the folder: it would keep the table of a folder that is gone.
 get_property(generated_sources DIRECTORY PROPERTY EPL_TABLES)
@@ -36,6 +40,8 @@ epl_sources(sources core/base core/ir core/frontend core/ops core/autodiff core/
   core/strategy/pipelines core/program core/program/transfers core/backend core/data core/data/readers
   core/runtime core/capi frontends/onnx frontends/onnx/ops frontends/onnx/templates backends/cpu backends/cpu/kernels
   backends/sim)
+list(TRANSFORM pack_rows PREPEND ${PROJECT_SOURCE_DIR}/)
+list(APPEND sources ${pack_rows})
 
 # A `*.simd.cc` file is one source for several processors: it is compiled once per level, each in its own namespace
 # (EPL_SIMD), and the rows of its kernels choose at run time what the processor has.

@@ -49,15 +49,11 @@ if(EPL_TOOL)
   install(FILES ${GENERATED}/texts/epl.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d
     COMPONENT tool)
 endif()
-if(TARGET epl_onednn)  # a pack is looked for beside libepl.so
-  list(APPEND components pack_onednn)
-  install(TARGETS epl_onednn LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT pack_onednn)
-endif()
-foreach(pack epl_parquet epl_images)
-  if(TARGET ${pack})
-    list(APPEND components pack_readers)
-    install(TARGETS ${pack} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT pack_readers)
-  endif()
+get_property(packs GLOBAL PROPERTY EPL_PACK_TARGETS)
+foreach(pack ${packs})  # they are looked for beside libepl.so
+  get_target_property(component ${pack} EPL_COMPONENT)
+  list(APPEND components ${component})
+  install(TARGETS ${pack} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT ${component})
 endforeach()
 list(REMOVE_DUPLICATES components)
 

@@ -1,45 +1,21 @@
-# Packs: optional shared objects beside libepl.so, each built where its library is present; docs/packs.md says what they
-# are. libepl.so is the same with and without them.
+# Packs: optional shared objects beside libepl.so; docs/packs.md says what they are. libepl.so is the same with and
+# without them.
+#
+# A pack is a folder of backends: row.cc is its row, in libepl.so; all else is the pack, which pack.cmake builds where its
+# libraries are present. EPL_<NAME>_MISSING is why it is not built, for the tests to say.
 
-# Where the tests find packs, and what they say where there is none.
-set(EPL_ONEDNN_MISSING "")
-
-# oneDNN, of Debian's libdnnl-dev. Version 3 has another interface.
-function(epl_find_onednn)
-  find_path(DNNL_INCLUDE oneapi/dnnl/dnnl.hpp)
-  find_library(DNNL_LIBRARY NAMES dnnl)
-  find_library(GOMP_LIBRARY NAMES libgomp.so.1 gomp)  # the OpenMP that libdnnl brings, whatever the compiler's own is
-  mark_as_advanced(DNNL_INCLUDE DNNL_LIBRARY GOMP_LIBRARY)
-  set(missing "")
-  if(NOT EPL_PACKS)
-    set(missing "EPL_PACKS is off")
-  elseif(NOT DNNL_INCLUDE OR NOT DNNL_LIBRARY)
-    set(missing "libdnnl-dev is not installed")
-  elseif(NOT GOMP_LIBRARY)
-    set(missing "libgomp1 is not installed")
-  else()
-    file(STRINGS ${DNNL_INCLUDE}/oneapi/dnnl/dnnl_version.h lines REGEX "define DNNL_VERSION_(MAJOR|MINOR) ")
-    string(REGEX REPLACE "[^0-9;]" "" version "${lines}")
-    list(JOIN version "." version)
-    if(version VERSION_LESS 2.6 OR version VERSION_GREATER_EQUAL 3)
-      set(missing "oneDNN ${version} is installed, 2.6 up to 3 is needed")
-    endif()
-  endif()
-  set(EPL_ONEDNN_MISSING "${missing}" PARENT_SCOPE)
-  if(missing)
-    message(STATUS "pack onednn: not built, ${missing}")
-  else()
-    message(STATUS "pack onednn: oneDNN ${version}")
-  endif()
-endfunction()
-
-# epl_add_pack(NAME INCLUDES dir... LIBRARIES lib...): libepl_NAME.so of the files in backends/NAME.
+# epl_add_pack(NAME [COMPONENT component] INCLUDES dir... LIBRARIES lib...): libepl_NAME.so of the files in
+# backends/NAME, installed with that component (cmake/install.cmake).
 function(epl_add_pack name)
-  cmake_parse_arguments(P "" "" "INCLUDES;LIBRARIES" ${ARGN})
+  cmake_parse_arguments(P "" "COMPONENT" "INCLUDES;LIBRARIES" ${ARGN})
+  if(NOT P_COMPONENT)
+    set(P_COMPONENT pack_readers)
+  endif()
   file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/backends/${name}/*.cc
     ${PROJECT_SOURCE_DIR}/backends/${name}/*.c)
+  list(FILTER sources EXCLUDE REGEX "/row\\.cc$")
   add_library(epl_${name} MODULE ${sources})
-  set_target_properties(epl_${name} PROPERTIES PREFIX lib OUTPUT_NAME epl_${name}
+  set_target_properties(epl_${name} PROPERTIES PREFIX lib OUTPUT_NAME epl_${name} EPL_COMPONENT ${P_COMPONENT}
     LINK_DEPENDS ${PROJECT_SOURCE_DIR}/cmake/pack.map)
   target_include_directories(epl_${name} PRIVATE ${PROJECT_SOURCE_DIR})
   target_include_directories(epl_${name} SYSTEM PRIVATE ${P_INCLUDES})
@@ -57,7 +33,7 @@ function(epl_add_pack name)
 endfunction()
 
 # epl_find_pack(NAME HEADERS file... LIBRARIES name...): looks for what a pack of codecs wraps, and builds it if all of
-# it is there. EPL_<NAME>_MISSING is why it is not.
+# it is there.
 function(epl_find_pack name)
   cmake_parse_arguments(P "" "PACKAGES" "HEADERS;LIBRARIES" ${ARGN})
   string(TOUPPER ${name} upper)
@@ -93,9 +69,7 @@ function(epl_find_pack name)
   set(EPL_${upper}_MISSING "${missing}" PARENT_SCOPE)
 endfunction()
 
-epl_find_onednn()
-if(NOT EPL_ONEDNN_MISSING)
-  epl_add_pack(onednn INCLUDES ${DNNL_INCLUDE} LIBRARIES ${DNNL_LIBRARY} ${GOMP_LIBRARY})
-endif()
-epl_find_pack(parquet PACKAGES "Debian's libsnappy-dev and libzstd-dev" HEADERS snappy-c.h zstd.h LIBRARIES snappy zstd)
-epl_find_pack(images PACKAGES "Debian's libjpeg62-turbo-dev and libpng-dev" HEADERS jpeglib.h png.h LIBRARIES jpeg png)
+file(GLOB packs CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/backends/*/pack.cmake)
+foreach(pack ${packs})
+  include(${pack})
+endforeach()

@@ -23,7 +23,6 @@ namespace epl::cpu {
 namespace {
 
 constexpr int64_t alignment = 64;  // a cache line, and the widest vector
-constexpr std::string_view any_order_pack = "onednn";
 
 // The processor's own name for itself.
 std::string cpu_model() {
@@ -71,7 +70,7 @@ class CpuDevice final : public Device {
  public:
   CpuDevice(const Host& host, const DeviceOptions& options) : memory_(std::make_shared<Memory>()) {
     memory_->host = host;
-    if (options.any_order) add_pack(host);  // first: its rows are preferred
+    add_packs("cpu", options.any_order, host, kernels_, notes_);  // first: their rows are preferred
     kernels_.add(kernel_table());
   }
 
@@ -118,20 +117,6 @@ class CpuDevice final : public Device {
   }
 
  private:
-  void add_pack(const Host& host) {
-    auto pack = open_pack(host.packs, any_order_pack);
-    if (pack.ok()) {
-      add_pack_kernels(**pack, "cpu", kernels_);
-      notes_.push_back(cat("pack ", any_order_pack, ": ", pack_version(**pack), ", from ",
-                           pack_path(host.packs, any_order_pack), "; its kernels are asked first"));
-      return;
-    }
-    notes_.push_back(
-        cat("pack ", any_order_pack, " is not used, the built-in kernels serve instead: ", pack.status().message()));
-    // That there is none is ordinary; a file that does not fit is not.
-    log(host, pack.status().code() == Code::not_found ? LogLevel::info : LogLevel::warning, notes_.back());
-  }
-
   std::shared_ptr<Memory> memory_;
   KernelTable kernels_;
   std::vector<std::string> notes_;
@@ -143,16 +128,14 @@ class CpuDevice final : public Device {
 namespace epl {
 
 EPL_BACKEND(cpu) {
-  return {
-      .name = "cpu",
-      .doc = "x86-64 with AVX2 and FMA, or AVX-512; ranks are threads of the process",
-      .packs = {{std::string(cpu::any_order_pack), "products and convolutions by oneDNN, for reproducible.level run"}},
-      .open = [](const Host& host, const DeviceOptions& options) -> Result<std::shared_ptr<Device>> {
-        EPL_TRY(cpu::require_cpu());
-        if (!host.allocate || !host.release)
-          return invalid("the host offers no memory: allocate and release must be set");
-        return std::shared_ptr<Device>(std::make_shared<cpu::CpuDevice>(host, options));
-      }};
+  return {.name = "cpu",
+          .doc = "x86-64 with AVX2 and FMA, or AVX-512; ranks are threads of the process",
+          .open = [](const Host& host, const DeviceOptions& options) -> Result<std::shared_ptr<Device>> {
+            EPL_TRY(cpu::require_cpu());
+            if (!host.allocate || !host.release)
+              return invalid("the host offers no memory: allocate and release must be set");
+            return std::shared_ptr<Device>(std::make_shared<cpu::CpuDevice>(host, options));
+          }};
 }
 
 }  // namespace epl

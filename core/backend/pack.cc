@@ -113,4 +113,22 @@ void add_pack_kernels(const epl_pack& pack, std::string_view device, KernelTable
   for (uint64_t i = 0; i < pack.kernel_count; ++i) table.add(row_of(*pack.kernels[i]));
 }
 
+void add_packs(std::string_view device, bool any_order, const Host& host, KernelTable& table,
+               std::vector<std::string>& notes) {
+  for (const PackRow& row : pack_table().rows) {
+    if (row.device != device || (row.any_order && !any_order)) continue;
+    const auto pack = open_pack(host.packs, row.name);
+    if (pack.ok()) {
+      add_pack_kernels(**pack, device, table);
+      notes.push_back(cat("pack ", row.name, ": ", pack_version(**pack), ", from ", pack_path(host.packs, row.name),
+                          "; its kernels are asked first"));
+      continue;
+    }
+    notes.push_back(
+        cat("pack ", row.name, " is not used, the built-in kernels serve instead: ", pack.status().message()));
+    // That there is none is ordinary; a file that does not fit is not.
+    log(host, pack.status().code() == Code::not_found ? LogLevel::info : LogLevel::warning, notes.back());
+  }
+}
+
 }  // namespace epl

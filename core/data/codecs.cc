@@ -10,21 +10,6 @@
 namespace epl {
 namespace {
 
-// Which pack has a codec, and what helps where it is missing.
-struct Home {
-  std::string_view codec, pack, what, packages, instead;
-};
-constexpr Home homes[] = {
-    {"snappy", "parquet", "Parquet packed with snappy", "libsnappy-dev and libzstd-dev",
-     "write the file with compression=\"gzip\""},
-    {"zstd", "parquet", "Parquet packed with zstd", "libsnappy-dev and libzstd-dev",
-     "write the file with compression=\"gzip\""},
-    {"jpeg", "images", "an image in JPEG", "libjpeg62-turbo-dev and libpng-dev",
-     "decode the images in Python and numpy.savez(\"data.npz\", x=..., target=...)"},
-    {"png", "images", "an image in PNG", "libjpeg62-turbo-dev and libpng-dev",
-     "decode the images in Python and numpy.savez(\"data.npz\", x=..., target=...)"},
-};
-
 Status unpack_gzip(std::span<const std::byte> packed, std::span<std::byte> target) {
   z_stream stream{};
   if (inflateInit2(&stream, MAX_WBITS + 16) != Z_OK)
@@ -45,19 +30,22 @@ Status unpack_gzip(std::span<const std::byte> packed, std::span<std::byte> targe
 Result<const epl_pack_codec*> Codecs::find(std::string_view codec) {
   std::lock_guard lock(mutex_);
   if (const auto it = found_.find(codec); it != found_.end()) return it->second;
-  const Home* home = std::ranges::find(homes, codec, &Home::codec);
-  if (home == std::end(homes)) return unsupported("no codec ", codec);
-  const auto pack = open_pack(packs_, home->pack);
-  if (!pack.ok()) {
-    return Status(Code::unsupported,
-                  cat(home->what, " needs the pack ", home->pack, ", which is not here: ", pack.status().message(),
-                      ". It is built where Debian's ", home->packages, " are installed. Without it: ", home->instead));
+  for (const PackRow& row : pack_table().rows) {
+    const auto home = std::ranges::find(row.codecs, codec, &PackCodec::name);
+    if (home == row.codecs.end()) continue;
+    const auto pack = open_pack(packs_, row.name);
+    if (!pack.ok()) {
+      return Status(Code::unsupported,
+                    cat(home->unpacks, " needs the pack ", row.name, ", which is not here: ", pack.status().message(),
+                        ". It is built where Debian's ", row.packages, " are installed. Without it: ", home->instead));
+    }
+    for (uint64_t i = 0; i < (*pack)->codec_count; ++i) {
+      const epl_pack_codec* one = (*pack)->codecs[i];
+      if (codec == one->name) return found_.emplace(codec, one).first->second;
+    }
+    return unsupported("the pack ", row.name, " has no ", codec);
   }
-  for (uint64_t i = 0; i < (*pack)->codec_count; ++i) {
-    const epl_pack_codec* one = (*pack)->codecs[i];
-    if (codec == one->name) return found_.emplace(codec, one).first->second;
-  }
-  return unsupported("the pack ", home->pack, " has no ", codec);
+  return unsupported("no codec ", codec);
 }
 
 Status Codecs::unpack(std::string_view codec, std::span<const std::byte> packed, std::span<std::byte> target) {

@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "core/backend/device.h"
+#include "core/base/pack_abi.h"
 #include "core/runtime/session.h"
 #include "tests/runtime/graph_model.h"
 
@@ -124,6 +125,24 @@ TEST(Packs, LevelLayoutIsKnownAndNotBuilt) {
   ASSERT_FALSE(plan.ok());
   EXPECT_EQ(plan.status().code(), Code::unsupported);
   EXPECT_TRUE(has(plan.status().message(), "\"reproducible.level\" = \"layout\"")) << plan.status().message();
+}
+
+// What libepl.so says of a pack, whether it is there or not, is what the pack gives.
+TEST(Packs, RowsSayWhatIsInThem) {
+  ASSERT_GE(pack_table().rows.size(), 3u);
+  for (const PackRow& row : pack_table().rows) {
+    SCOPED_TRACE(row.name);
+    EXPECT_FALSE(row.doc.empty());
+    EXPECT_FALSE(row.packages.empty());
+    EXPECT_TRUE(fs::exists(fs::path(EPL_SOURCE_DIR) / "backends" / row.name / "pack.cmake"));
+    if (!fs::exists(pack_path(EPL_PACK_FOLDER, row.name))) continue;  // its libraries are not here
+    auto pack = open_pack(EPL_PACK_FOLDER, row.name);
+    ASSERT_TRUE(pack.ok()) << pack.status().to_string();
+    EXPECT_EQ((*pack)->device == nullptr ? "" : (*pack)->device, row.device);
+    EXPECT_EQ((*pack)->kernel_count > 0, !row.device.empty());
+    ASSERT_EQ((*pack)->codec_count, row.codecs.size());
+    for (size_t i = 0; i < row.codecs.size(); ++i) EXPECT_EQ((*pack)->codecs[i]->name, row.codecs[i].name);
+  }
 }
 
 }  // namespace

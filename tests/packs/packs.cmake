@@ -12,9 +12,6 @@ endforeach()
 add_dependencies(test_packs ${bad_packs})
 target_compile_definitions(test_packs PRIVATE EPL_BAD_PACKS="${PROJECT_BINARY_DIR}/bad_packs"
   EPL_ONEDNN_MISSING="${EPL_ONEDNN_MISSING}")
-if(TARGET epl_onednn)
-  add_dependencies(test_packs epl_onednn)
-endif()
 
 # Packs lie beside libepl.so.
 get_property(packs GLOBAL PROPERTY EPL_PACK_TARGETS)
@@ -26,7 +23,7 @@ foreach(target fuzz_reader fuzz_image)
 endforeach()
 foreach(target ${users})
   target_compile_definitions(${target} PRIVATE EPL_PACK_FOLDER="$<TARGET_FILE_DIR:epl>")
-  if(packs AND NOT target STREQUAL test_packs)
+  if(packs)
     add_dependencies(${target} ${packs})
   endif()
 endforeach()
