@@ -1,8 +1,8 @@
 # Packs: optional shared objects beside libepl.so; docs/packs.md says what they are. libepl.so is the same with and
 # without them.
 #
-# A pack is a folder of backends: row.cc is its row, in libepl.so; all else is the pack, which pack.cmake builds where its
-# libraries are present. EPL_<NAME>_MISSING is why it is not built, for the tests to say.
+# A pack is a folder of backends: row.cc is its row, in libepl.so; all else is the pack, which pack.cmake builds where
+# its libraries are present. EPL_<NAME>_MISSING is why it is not built, for the tests to say.
 
 # epl_add_pack(NAME [COMPONENT component] INCLUDES dir... LIBRARIES lib...): libepl_NAME.so of the files in
 # backends/NAME, installed with that component (cmake/install.cmake).

@@ -39,17 +39,41 @@ void add_machine_options(CLI::App& app, JobOptions& o) {
       ->check(existing_folder());
 }
 
+namespace {
+
+// An option for each of every optimizer's, by the type that its default has.
+void add_optimizer_options(CLI::App& app, JobOptions& o) {
+  Json rows = Json::array();
+  try {
+    rows = library().at("optimizers");
+  } catch (const ApiError&) {
+    app.allow_extras();  // the command says why there is no engine, once it wants one
+  }
+  for (const Json& row : rows) {
+    for (const auto& [name, value] : row.at("options").items()) {
+      std::string flag = "--" + name;
+      std::replace(flag.begin(), flag.end(), '_', '-');
+      if (app.get_option_no_throw(flag) != nullptr) continue;  // of another optimizer too
+      CLI::Option* option = app.add_option_function<std::string>(
+          flag, [&o, name = name](const std::string& text) { o.optimizer_values[name] = text; },
+          row.at("option_docs").value(name, ""));
+      if (value.is_boolean()) option->type_name("BOOL")->check(one_of({"true", "false"}));
+      if (value.is_array()) option->type_name("X,...");
+      if (value.is_number()) option->type_name("X")->check(any_number());
+    }
+  }
+}
+
+}  // namespace
+
 void add_training_options(CLI::App& app, JobOptions& o) {
   app.option_defaults()->group(groups::optimizer);
-  app.add_option("--optimizer", o.optimizer, "how weights follow their gradients, by PyTorch's formulas")
+  app.add_option("--optimizer", o.optimizer,
+                 "how weights follow their gradients, by PyTorch's formulas; of its options below those that are not "
+                 "given have its own defaults")
       ->type_name("NAME")
       ->capture_default_str();
-  app.add_option("--lr", o.lr, "learning rate (default: the optimizer's own)")->check(at_least(0));
-  app.add_option("--weight-decay", o.weight_decay, "of every trained parameter, those of --no-decay excepted")
-      ->check(at_least(0));
-  app.add_option("--betas", o.betas, "two numbers, as 0.9,0.999")->type_name("X,X");
-  app.add_option("--eps", o.eps, "added to what the optimizer divides by")->check(at_least(0));
-  app.add_option("--momentum", o.momentum, "share of the last step that the next one keeps")->check(at_least(0));
+  add_optimizer_options(app, o);
   app.add_option("--optimizer-option", o.optimizer_options,
                  "any option of the optimizer (epl inspect lists them); may be repeated")
       ->type_name("NAME=VALUE")
@@ -212,11 +236,7 @@ Trainer make_trainer(const Engine& engine, const JobOptions& o) {
   if (!o.class_weights.empty()) set(t, "loss.class_weights", o.class_weights);
   set_options(t, "loss.", "--loss-option", o.loss_options);
   set(t, "optimizer", o.optimizer);
-  if (o.lr) set(t, "optimizer.lr", *o.lr);
-  if (o.momentum) set(t, "optimizer.momentum", *o.momentum);
-  if (!o.betas.empty()) set(t, "optimizer.betas", o.betas);
-  if (o.eps) set(t, "optimizer.eps", *o.eps);
-  if (o.weight_decay) set(t, "optimizer.weight_decay", *o.weight_decay);
+  for (const auto& [name, value] : o.optimizer_values) set(t, "optimizer." + name, value);
   set_options(t, "optimizer.", "--optimizer-option", o.optimizer_options);
   set_schedule(t, engine, o);
   if (o.clip > 0) set(t, "clip_norm", o.clip);
@@ -351,6 +371,11 @@ DataFiles open_data(const Engine& engine, const Model& model, const JobOptions& 
 
 Json describe_checkpoint(const Engine& engine, const std::string& path) {
   return parse_json(text_of(epl_checkpoint_describe, engine.get(), path.data(), path.size()));
+}
+
+const Json& library() {
+  static const Json description = parse_json(text_of(epl_engine_describe, make_engine({}).get()));
+  return description;
 }
 
 Json described(const Engine& engine, const char* what) {

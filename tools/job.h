@@ -32,9 +32,9 @@ struct JobOptions {
   bool free_batch = false, no_peel = false;
   std::string loss = "softmax_cross_entropy", loss_output, ignore_index, class_weights;
   std::optional<double> label_smoothing;
-  std::string optimizer = "adamw", betas;
+  std::string optimizer = "adamw";
+  std::map<std::string, std::string> optimizer_values;  // of its options that were given by their own names
   std::vector<std::string> optimizer_options, loss_options, schedule_options;  // name=value
-  std::optional<double> lr, momentum, eps, weight_decay;
   std::string schedule = "constant";
   int64_t warmup = 0, steps = 0;
   std::optional<double> epochs;  // instead of steps
@@ -51,7 +51,7 @@ struct JobOptions {
 
 void add_machine_options(CLI::App& app, JobOptions& o);   // device, strategy, ranks, threads, micro-batches
 void add_binding_options(CLI::App& app, JobOptions& o);   // batch, context, symbols, loss: tools/binding.cc
-void add_training_options(CLI::App& app, JobOptions& o);  // optimizer, schedule
+void add_training_options(CLI::App& app, JobOptions& o);  // optimizer with its options, schedule
 void add_data_options(CLI::App& app, JobOptions& o);
 
 // The whole text of a file.
@@ -85,6 +85,8 @@ DataFiles open_data(const Engine& engine, const Model& model, const JobOptions& 
 
 // What epl_checkpoint_describe says.
 Json describe_checkpoint(const Engine& engine, const std::string& path);
+// What the library has (epl_engine_describe), asked once. An ApiError where there can be no engine.
+const Json& library();
 // What the engine has: the list `what` of epl_engine_describe ("optimizers", "readers", ...).
 Json described(const Engine& engine, const char* what);
 // A trainer whose optimizer state has the names and types that a checkpoint holds; what the checkpoint does not train

@@ -105,10 +105,7 @@ int run(int argc, char** argv) {
     app.parse(static_cast<int>(words.size()), words.data());
   } catch (const CLI::CallForHelp&) {
     const auto parsed = app.get_subcommands();
-    std::fputs(help_text(describe(app), parsed.empty() ? "" : parsed[0]->get_name(),
-                         parse_json(text_of(epl_engine_describe, make_engine({}).get())))
-                   .c_str(),
-               stdout);
+    std::fputs(help_text(describe(app), parsed.empty() ? "" : parsed[0]->get_name(), library()).c_str(), stdout);
     return 0;
   } catch (const CLI::ParseError& e) {
     if (e.get_exit_code() == 0) return app.exit(e);  // the version was asked for

@@ -10,27 +10,10 @@ namespace epl::tools {
 namespace {
 
 // Keys that a misspelt one may stand for. Others, such as notes on how a case was made, are nobody's business.
-constexpr const char* known_keys[] = {"optimizer",
-                                      "loss",
-                                      "losses",
-                                      "losses_f32",
-                                      "losses_untrained",
-                                      "trainable",
-                                      "frozen",
-                                      "tied",
-                                      "step0_grad_norms",
-                                      "final_param_norms",
-                                      "final_param_norms_f32",
-                                      "final_buffer_norms",
-                                      "insensitive",
-                                      "batch_dims",
-                                      "missing_params",
-                                      "ignore_index",
-                                      "lr",
-                                      "weight_decay",
-                                      "momentum",
-                                      "betas",
-                                      "eps"};
+constexpr const char* known_keys[] = {
+    "optimizer",   "loss",       "losses",           "losses_f32",        "losses_untrained",      "trainable",
+    "frozen",      "tied",       "step0_grad_norms", "final_param_norms", "final_param_norms_f32", "final_buffer_norms",
+    "insensitive", "batch_dims", "missing_params",   "ignore_index"};
 
 }  // namespace
 
@@ -119,12 +102,15 @@ Norms Reference::norms(const Json& table, const std::string& what) const {
 }
 
 void Reference::check_spelling() const {
+  std::set<std::string> known(std::begin(known_keys), std::end(known_keys));
+  for (const Json& row : library().at("optimizers")) {
+    for (const auto& [option, unused] : row.at("options").items()) known.insert(option);
+  }
   for (const auto& [key, unused] : json_.items()) {
-    for (const char* known : known_keys) {
-      const std::string meant = did_you_mean(key, {known});
-      if (key == known || json_.contains(known) || meant.empty() || std::string(known).size() <= 4) continue;
-      if (std::find(std::begin(known_keys), std::end(known_keys), key) == std::end(known_keys))
-        reject("it has no key \"" + key + "\"" + meant);
+    if (known.contains(key)) continue;
+    for (const std::string& one : known) {
+      const std::string meant = did_you_mean(key, {one});
+      if (!json_.contains(one) && !meant.empty() && one.size() > 4) reject("it has no key \"" + key + "\"" + meant);
     }
   }
 }

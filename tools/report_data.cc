@@ -171,7 +171,8 @@ std::vector<std::pair<std::string, std::string>> job_facts(const JobOptions& o) 
   fact(o.lora.empty() ? "trained alone" : "trained beside them", listed(o.train_only));
   fact("frozen", listed(o.freeze));
   fact("optimizer", o.optimizer);
-  fact("learning rate", o.lr ? short_decimal(*o.lr) + ", " + o.schedule : o.schedule);
+  fact("learning rate",
+       o.optimizer_values.contains("lr") ? o.optimizer_values.at("lr") + ", " + o.schedule : o.schedule);
   fact("batch", o.batch > 0 ? std::to_string(o.batch) : "");
   fact("seed", std::to_string(o.seed));
   fact("strategy", o.strategy);

@@ -99,15 +99,9 @@ struct DeviceOptions {
   bool any_order = false;
 };
 
-// A shared object that adds to a backend where it is there; see core/backend/pack.h.
-struct BackendPack {
-  std::string name;  // of libepl_NAME.so
-  std::string doc;
-};
 struct BackendRow {
   std::string name;  // "cpu", "sim"
   std::string doc;
-  std::vector<BackendPack> packs;
   std::function<Result<std::shared_ptr<Device>>(const Host& host, const DeviceOptions& options)> open;
 };
 using BackendTable = TableOf<BackendRow>;

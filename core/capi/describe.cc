@@ -1,9 +1,9 @@
 #include "core/capi/describe.h"
 
 #include "core/backend/device.h"
-#include "core/backend/pack.h"
+#include "core/base/json.h"
+#include "core/base/pack.h"
 #include "core/base/processor.h"
-#include "core/capi/json.h"
 #include "core/data/reader.h"
 #include "core/frontend/model.h"
 #include "core/frontend/template.h"
@@ -16,28 +16,40 @@
 namespace epl::capi {
 namespace {
 
-Json options_json(const std::vector<AttributeSpec>& options) {
-  Json out = Json::object();
-  for (const AttributeSpec& spec : options) out[spec.name] = attribute_json(spec.value);
-  return out;
+Json attribute_json(const Attribute& value) {
+  return std::visit(
+      [](const auto& v) -> Json {
+        using T = std::decay_t<decltype(v)>;
+        if constexpr (std::is_same_v<T, DType>) {
+          return std::string(dtype_name(v));
+        } else if constexpr (std::is_same_v<T, Tensor>) {
+          return v.type().text();
+        } else {
+          return v;
+        }
+      },
+      value);
 }
 
-template <class Rows> Json rows_json(const Rows& rows) {
-  Json out = Json::array();
-  for (const auto& row : rows)
-    out.push_back({{"name", row.name}, {"doc", row.doc}, {"options", options_json(row.options)}});
-  return out;
-}
-
-// Options that take any JSON have no default: null.
-Json reader_json(const ReaderRow& row) {
+// Options that take any JSON have no default, and those that must be given none either: null.
+Json row_json(const std::string& name, const std::string& doc, const std::vector<Option>& declared) {
   Json options = Json::object(), docs = Json::object();
-  for (const ReaderOption& option : row.options) {
-    options[option.name] = option.json ? Json() : attribute_json(option.value);
-    docs[option.name] = option.doc;
+  for (const Option& option : declared) {
+    options[option.name] = option.json || option.required ? Json() : attribute_json(option.value);
+    if (!option.doc.empty()) docs[option.name] = option.doc;
   }
-  return {{"name", row.name},    {"doc", row.doc},           {"options", options},
-          {"option_docs", docs}, {"suffixes", row.suffixes}, {"folder", row.folder}};
+  return {{"name", name}, {"doc", doc}, {"options", options}, {"option_docs", docs}};
+}
+
+// The rows of a table; `more` adds what only they have.
+template <class Rows, class F> Json rows_json(const Rows& rows, F&& more) {
+  Json out = Json::array();
+  for (const auto& row : rows) {
+    Json one = row_json(row.name, row.doc, row.options);
+    more(one, row);
+    out.push_back(std::move(one));
+  }
+  return out;
 }
 
 std::string processor_name() {
@@ -84,32 +96,28 @@ std::string describe_engine(const Engine& engine) {
   out["abi"] = EPL_ABI_VERSION;
   out["processor"] = processor_name();
   out["threads"] = engine.host.threads;
+  for (const BackendRow& row : backend_table().rows) out["devices"].push_back({{"name", row.name}, {"doc", row.doc}});
   Json packs = Json::array();
-  for (const BackendRow& row : backend_table().rows) {
-    out["devices"].push_back({{"name", row.name}, {"doc", row.doc}});
-    for (const BackendPack& pack : row.packs) {
-      packs.push_back({{"name", pack.name},
-                       {"device", row.name},
-                       {"doc", pack.doc},
-                       {"path", pack_path(engine.host.packs, pack.name)}});
-    }
+  for (const PackRow& row : pack_table().rows) {
+    Json one = {{"name", row.name}, {"doc", row.doc}, {"path", pack_path(engine.host.packs, row.name)}};
+    if (!row.device.empty()) one["device"] = row.device;
+    packs.push_back(std::move(one));
   }
   out["packs"] = packs;
-  out["losses"] = rows_json(loss_table().rows);
-  for (size_t i = 0; i < out["losses"].size(); ++i) out["losses"][i]["metrics"] = loss_table().rows[i].metrics;
-  out["metrics"] = rows_json(metric_table().rows);
-  for (size_t i = 0; i < out["metrics"].size(); ++i)
-    out["metrics"][i]["higher_is_better"] = metric_table().rows[i].higher_is_better;
-  out["schedules"] = rows_json(schedule_table().rows);
-  for (size_t i = 0; i < out["schedules"].size(); ++i)
-    out["schedules"][i]["watches"] = schedule_table().rows[i].watches;
-  out["optimizers"] = rows_json(optimizer_table().rows);
-  for (size_t i = 0; i < out["optimizers"].size(); ++i)
-    out["optimizers"][i]["states"] = optimizer_table().rows[i].states;
-  Json readers = Json::array();
-  for (const ReaderRow& row : reader_table().rows) readers.push_back(reader_json(row));
-  out["readers"] = readers;
-  out["templates"] = rows_json(template_table().rows);
+  out["losses"] = rows_json(loss_table().rows, [](Json& one, const LossRow& row) { one["metrics"] = row.metrics; });
+  out["metrics"] = rows_json(metric_table().rows,
+                             [](Json& one, const MetricRow& row) { one["higher_is_better"] = row.higher_is_better; });
+  out["schedules"] =
+      rows_json(schedule_table().rows, [](Json& one, const ScheduleRow& row) { one["watches"] = row.watches; });
+  out["optimizers"] = rows_json(optimizer_table().rows, [](Json& one, const OptimizerRow& row) {
+    one["states"] = row.states;
+    one["shrinks_weights"] = row.shrinks_weights;
+  });
+  out["readers"] = rows_json(reader_table().rows, [](Json& one, const ReaderRow& row) {
+    one["suffixes"] = row.suffixes;
+    one["folder"] = row.folder;
+  });
+  out["templates"] = rows_json(template_table().rows, [](Json&, const ModelTemplate&) {});
   Json keys = Json::array();
   for (const ConfigKey& key : config_keys()) {
     keys.push_back({{"name", key.name},

@@ -3,8 +3,8 @@
 
 #include <string>
 
+#include "core/base/json.h"
 #include "core/capi/handle.h"
-#include "core/capi/json.h"
 
 namespace epl {
 class CompiledPlan;

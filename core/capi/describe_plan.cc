@@ -1,7 +1,7 @@
 #include <map>
 
+#include "core/base/json.h"
 #include "core/capi/describe.h"
-#include "core/capi/json.h"
 #include "core/program/transfer.h"
 #include "core/runtime/process_memory.h"
 

@@ -4,8 +4,8 @@
 #include <map>
 
 #include "core/autodiff/gradient.h"
+#include "core/base/json.h"
 #include "core/capi/describe.h"
-#include "core/capi/json.h"
 #include "core/frontend/model.h"
 
 namespace epl::capi {

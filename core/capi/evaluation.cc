@@ -1,5 +1,5 @@
 // Evaluation: the loss and metrics of a session over batches.
-#include "core/capi/json.h"
+#include "core/base/json.h"
 #include "core/capi/session.h"
 
 namespace epl::capi {
@@ -14,14 +14,6 @@ epl_error* with_evaluation(epl_evaluation* evaluation, F&& f, const char* call =
 template <class F>
 epl_error* with_both(epl_evaluation* evaluation, epl_session* session, F&& f, const char* call = __builtin_FUNCTION()) {
   return with_session(session, [&] { return with_caller(evaluation, "evaluation", f); }, call);
-}
-
-// The next batch of a dataset, in the slots of the session's inputs.
-Status take_next(epl_dataset& dataset, std::vector<Tensor>& slots) {
-  EPL_ASSIGN(std::span<const Tensor> batch, dataset.dataset->next());
-  slots.clear();
-  for (int field : dataset.selected) slots.push_back(batch[static_cast<size_t>(field)]);
-  return {};
 }
 
 std::string describe_evaluation(const Evaluation& evaluation) {
@@ -70,18 +62,9 @@ epl_error* epl_evaluation_add(epl_evaluation* evaluation, epl_session* session, 
 epl_error* epl_evaluation_add_dataset(epl_evaluation* evaluation, epl_session* session, epl_dataset* dataset,
                                       int64_t batches, const epl_call_options* options) {
   return with_both(evaluation, session, [&]() -> Status {
-    if (batches < 0) return invalid("batches is ", batches);
     EPL_ASSIGN(Call call, call_argument(*session, options));
-    return with_caller(dataset, "dataset", [&]() -> Status {
-      Dataset& data = *dataset->dataset;
-      if (batches == 0) EPL_TRY(data.seek(0));
-      const int64_t count = batches == 0 ? data.batches() : batches;
-      Inputs taken(session->inputs);
-      for (int64_t i = 0; i < count; ++i) {
-        EPL_TRY(take_next(*dataset, session->inputs));
-        EPL_TRY(evaluation->evaluation->add(*session->session, session->inputs, call.options));
-      }
-      return batches == 0 ? data.seek(0) : Status();
+    return with_caller(dataset, "dataset", [&] {
+      return evaluation->evaluation->add(*session->session, *dataset->opened.dataset, batches, call.options);
     });
   });
 }

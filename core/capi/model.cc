@@ -1,6 +1,6 @@
 // Models and the templates that write them.
+#include "core/base/json.h"
 #include "core/capi/describe.h"
-#include "core/capi/json.h"
 #include "core/capi/objects.h"
 #include "core/frontend/template.h"
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/capi/handle.h"
-#include "core/data/dataset.h"
+#include "core/data/open.h"
 #include "core/frontend/model.h"
 #include "core/runtime/evaluation.h"
 #include "core/runtime/facts.h"
@@ -25,10 +25,9 @@ struct epl_model : epl::capi::Handle<epl::capi::HandleType::model> {
 
 // What a host has set, as text: the types of options are known once loss and optimizer are, in any order of the calls.
 struct epl_trainer : epl::capi::ExclusiveHandle<epl::capi::HandleType::trainer> {
-  using Texts = std::vector<std::pair<std::string, std::string>>;
   struct Group {
     std::vector<std::string> patterns;
-    Texts options;
+    epl::OptionTexts options;
     bool frozen = false;
     bool constants = false;  // what the patterns match is a parameter, whatever it looks like
   };
@@ -37,7 +36,7 @@ struct epl_trainer : epl::capi::ExclusiveHandle<epl::capi::HandleType::trainer> 
   bool peel = true;
   std::string optimizer = epl::TrainOptions().optimizer;
   std::string schedule = epl::LearningRateSchedule().name;
-  Texts loss_options, optimizer_options, schedule_options;
+  epl::OptionTexts loss_options, optimizer_options, schedule_options;
   std::vector<Group> groups;
   std::vector<std::string> train_only;
   std::vector<epl::AdapterSpec> adapters;
@@ -64,12 +63,11 @@ struct epl_plan : epl::capi::Handle<epl::capi::HandleType::plan> {
 
 struct epl_dataset : epl::capi::ExclusiveHandle<epl::capi::HandleType::dataset> {
   std::shared_ptr<epl::capi::Engine> engine;
-  std::unique_ptr<epl::Dataset> dataset;
-  std::string path, reader, options;                 // as it was opened: the row, and its options as JSON
+  std::string path;
+  epl::OpenedDataset opened;
   mutable std::optional<epl::Facts> facts;           // what a checkpoint says of it, once it was asked for
-  std::vector<int> selected;                         // fields to give, in order
-  std::vector<std::unique_ptr<epl_tensor>> tensors;  // what `next` hands out, one for each selected field
-  void abandon() { static_cast<void>(dataset.release()); }
+  std::vector<std::unique_ptr<epl_tensor>> tensors;  // what `next` hands out
+  void abandon() { static_cast<void>(opened.dataset.release()); }
 };
 
 struct epl_session : epl::capi::ExclusiveHandle<epl::capi::HandleType::session> {

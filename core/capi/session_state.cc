@@ -2,7 +2,7 @@
 #include "core/runtime/session_state.h"
 
 #include "core/base/check.h"
-#include "core/capi/json.h"
+#include "core/base/json.h"
 #include "core/capi/session.h"
 #include "core/runtime/export.h"
 
@@ -12,8 +12,8 @@ namespace {
 // The data is looked at once: its samples do not change, or nothing holds.
 LearntData learnt_data(const epl_dataset* dataset) {
   if (dataset == nullptr) return {};
-  if (!dataset->facts) dataset->facts = describe_data(*dataset->dataset);
-  return {dataset->dataset.get(), *dataset->facts};
+  if (!dataset->facts) dataset->facts = describe_data(*dataset->opened.dataset);
+  return {dataset->opened.dataset.get(), *dataset->facts};
 }
 
 // Takes the dataset for a call that has the session already; NULL is fine.

@@ -1,104 +1,92 @@
 // The trainer: keys are kept as text and get their types when a plan is made, because an option's type is its row's.
-#include "core/base/suggestion.h"
-#include "core/capi/json.h"
+#include "core/base/options.h"
 #include "core/capi/objects.h"
 
 namespace epl::capi {
 namespace {
 
-using Declared = std::vector<AttributeSpec>;
-
-std::vector<std::string> names_of(const Declared& declared) {
-  std::vector<std::string> names;
-  for (const AttributeSpec& spec : declared) names.push_back(spec.name);
-  return names;
-}
-
-Result<Attributes> typed(const epl_trainer::Texts& texts, const Declared& declared, std::string_view prefix) {
-  Attributes out;
-  for (const auto& [key, text] : texts) {
-    const AttributeSpec* spec = nullptr;
-    for (const AttributeSpec& one : declared) {
-      if (one.name == key) spec = &one;
-    }
-    if (spec == nullptr) {
-      std::vector<std::string> known = names_of(declared);
-      if (known.empty()) return error(Code::not_found, "no key ", prefix, key, ": what was chosen has no options");
-      for (std::string& one : known) one = cat(prefix, one);
-      return error(Code::not_found, "no key ", prefix, key, choices(cat(prefix, key), known));
-    }
-    EPL_ASSIGN(Attribute value, parse_value(text, spec->value, cat(prefix, key)));
-    out.set(key, value);
-  }
-  return out;
-}
-
 // The row's options; none for a loss that is a scalar output of the graph, or where there is no loss.
-Result<Declared> loss_declared(const std::string& name) {
-  if (name.starts_with("output:") || name == "none") return Declared{};
+Result<std::vector<Option>> loss_options(const std::string& name) {
+  if (name.starts_with("output:") || name == "none") return std::vector<Option>();
   EPL_ASSIGN(const LossRow* row, find_named(loss_table(), name, "loss", {"output:NAME", "none"}));
   return row->options;
 }
 
-template <class T> Status set_typed(T& target, std::string_view key, std::string_view value) {
-  EPL_ASSIGN(Attribute read, parse_value(value, Attribute(T{}), key));
-  target = std::get<T>(read);
+// A key of the trainer or of a group itself, of the type that it is kept in.
+template <class T>
+Status set_own(T& target, std::string_view key, std::string_view value, std::vector<std::string> words = {}) {
+  const Option option{.name = std::string(key), .value = T{}, .words = std::move(words)};
+  EPL_ASSIGN(Attribute read, parse_option(value, option, "a trainer"));
+  target = std::get<T>(std::move(read));
   return {};
 }
 
 Status set_count(int64_t& target, std::string_view key, std::string_view value) {
   int64_t read = 0;
-  EPL_TRY(set_typed(read, key, value));
+  EPL_TRY(set_own(read, key, value));
   if (read < 0) return invalid(key, " is ", read, "; it is a number of steps");
   target = read;
   return {};
 }
 
+Status set_precision(DType& target, std::string_view key, std::string_view value) {
+  std::string name;
+  EPL_TRY(set_own(name, key, value, {"f32", "f64"}));
+  target = name == "f64" ? DType::f64 : DType::f32;
+  return {};
+}
+
+// An option of the loss, the optimizer or the schedule: kept until it is known which that is.
+bool keep_option(epl_trainer& t, std::string_view key, std::string_view value) {
+  const std::pair<std::string_view, OptionTexts*> owners[] = {
+      {"loss.", &t.loss_options}, {"optimizer.", &t.optimizer_options}, {"schedule.", &t.schedule_options}};
+  for (const auto& [prefix, options] : owners) {
+    if (!key.starts_with(prefix)) continue;
+    options->emplace_back(key.substr(prefix.size()), value);
+    return true;
+  }
+  return false;
+}
+
 Status set_key(epl_trainer& t, std::string_view key, std::string_view value) {
   if (key == "loss") {
-    EPL_TRY(loss_declared(std::string(value)).status());
+    EPL_TRY(loss_options(std::string(value)).status());
     t.loss = value;
   } else if (key == "loss.output") {
     t.loss_output = value;
   } else if (key == "loss.peel") {
-    return set_typed(t.peel, key, value);
-  } else if (key.starts_with("loss.")) {
-    t.loss_options.emplace_back(key.substr(5), value);
+    return set_own(t.peel, key, value);
   } else if (key == "optimizer") {
     EPL_TRY(find_optimizer(value).status());
     t.optimizer = value;
-  } else if (key.starts_with("optimizer.")) {
-    t.optimizer_options.emplace_back(key.substr(10), value);
   } else if (key == "schedule") {
     EPL_TRY(find_schedule(value).status());
     t.schedule = value;
   } else if (key == "schedule.warmup_steps") {
     return set_count(t.warmup_steps, key, value);
-  } else if (key.starts_with("schedule.")) {
-    t.schedule_options.emplace_back(key.substr(9), value);
   } else if (key == "clip_norm") {
-    return set_typed(t.clip_norm, key, value);
+    return set_own(t.clip_norm, key, value);
   } else if (key == "precision") {
-    if (value != "f32" && value != "f64") return invalid("precision is ", quoted(value), "; it is f32 or f64");
-    t.precision = value == "f64" ? DType::f64 : DType::f32;
+    return set_precision(t.precision, key, value);
   } else if (key == "report.gradient_norms") {
-    return set_typed(t.report_gradient_norms, key, value);
+    return set_own(t.report_gradient_norms, key, value);
   } else if (key == "free_batch") {
-    return set_typed(t.binding.free_batch, key, value);
-  } else {
+    return set_own(t.binding.free_batch, key, value);
+  } else if (!keep_option(t, key, value)) {
     static const std::vector<std::string> known = {"loss",
                                                    "loss.output",
                                                    "loss.peel",
+                                                   "loss.OPTION",
                                                    "free_batch",
                                                    "optimizer",
-                                                   "optimizer.lr",
+                                                   "optimizer.OPTION",
                                                    "schedule",
                                                    "schedule.warmup_steps",
+                                                   "schedule.OPTION",
                                                    "clip_norm",
                                                    "precision",
                                                    "report.gradient_norms"};
-    return error(Code::not_found, "no trainer key ", quoted(key), choices(key, known),
-                 " The loss, the optimizer and the schedule declare more.");
+    return unknown_option(key, known, "a trainer");
   }
   return {};
 }
@@ -122,8 +110,8 @@ Result<TrainOptions> resolve_trainer(const epl_trainer& trainer) {
   out.loss.name = trainer.loss;
   out.loss.output = trainer.loss_output;
   out.loss.peel = trainer.peel;
-  EPL_ASSIGN(Declared loss, loss_declared(trainer.loss));
-  EPL_ASSIGN(out.loss.options, typed(trainer.loss_options, loss, "loss."));
+  EPL_ASSIGN(const std::vector<Option> loss, loss_options(trainer.loss));
+  EPL_ASSIGN(out.loss.options, parse_options(trainer.loss_options, loss, cat("loss ", trainer.loss)));
   if (auto type = trainer.input_types.find("target"); type != trainer.input_types.end()) {
     out.loss.target = TensorType{type->second, trainer.binding.input_shapes.at("target")};
   }
@@ -131,19 +119,21 @@ Result<TrainOptions> resolve_trainer(const epl_trainer& trainer) {
     out.loss.target_batch_dim = dim->second;
   EPL_ASSIGN(const OptimizerRow* row, find_optimizer(trainer.optimizer));
   out.optimizer = row->name;
-  EPL_ASSIGN(out.optimizer_options, typed(trainer.optimizer_options, row->options, "optimizer."));
+  const std::string optimizer = cat("optimizer ", row->name);
+  EPL_ASSIGN(out.optimizer_options, parse_options(trainer.optimizer_options, row->options, optimizer));
   for (const epl_trainer::Group& group : trainer.groups) {
     ParameterGroup made;
     made.patterns = group.patterns;
     made.frozen = group.frozen;
-    EPL_ASSIGN(made.options, typed(group.options, row->options, ""));
+    EPL_ASSIGN(made.options, parse_options(group.options, row->options, optimizer));
     out.groups.push_back(std::move(made));
   }
   out.train_only = trainer.train_only;
   EPL_ASSIGN(const ScheduleRow* schedule, find_schedule(trainer.schedule));
   out.schedule.name = schedule->name;
   out.schedule.warmup_steps = trainer.warmup_steps;
-  EPL_ASSIGN(out.schedule.options, typed(trainer.schedule_options, schedule->options, "schedule."));
+  EPL_ASSIGN(out.schedule.options,
+             parse_options(trainer.schedule_options, schedule->options, cat("schedule ", schedule->name)));
   out.clip_norm = trainer.clip_norm;
   out.precision = trainer.precision;
   out.report_gradient_norms = trainer.report_gradient_norms;
@@ -209,8 +199,8 @@ epl_error* epl_trainer_group_set(epl_trainer* trainer, int64_t group, const char
     EPL_TEXT_ARGUMENT(key);
     EPL_TEXT_ARGUMENT(value);
     EPL_ASSIGN(epl_trainer::Group * found, find_group(*trainer, group));
-    if (key_text == "constants") return set_typed(found->constants, key_text, value_text);
-    if (key_text == "frozen") return set_typed(found->frozen, key_text, value_text);
+    if (key_text == "constants") return set_own(found->constants, key_text, value_text);
+    if (key_text == "frozen") return set_own(found->frozen, key_text, value_text);
     found->options.emplace_back(key_text, value_text);
     return {};
   });

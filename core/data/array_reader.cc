@@ -84,11 +84,14 @@ Status choose(const std::string& path, const std::string& fields, std::vector<Sa
 
 }  // namespace
 
-ReaderOption fields_option() {
-  return {"fields", std::string(),
+Option fields_option() {
+  return {
+      .name = "fields",
+      .value = std::string(),
+      .doc =
           "which arrays to take and as which fields, `{\"x\": \"images\", \"target\": \"labels\"}`; all under their "
           "own names if not given",
-          true};
+      .json = true};
 }
 
 Result<std::unique_ptr<Reader>> read_arrays(const std::string& path, std::vector<SampleArray> arrays,

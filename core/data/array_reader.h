@@ -29,6 +29,6 @@ struct SampleArray {
 Result<std::unique_ptr<Reader>> read_arrays(const std::string& path, std::vector<SampleArray> arrays,
                                             const std::string& fields);
 // The option for it.
-ReaderOption fields_option();
+Option fields_option();
 
 }  // namespace epl

@@ -29,7 +29,9 @@ struct Dataset::State {
   DatasetOptions options;
   std::vector<std::pair<std::string, TensorType>> fields;
   std::vector<Batch> slots;
-  int64_t position = 0;  // next batch to give
+  std::vector<int> asked;     // fields to give, in order
+  std::vector<Tensor> given;  // those of the batch given last
+  int64_t position = 0;       // next batch to give
 
   std::mutex mutex;
   std::condition_variable changed;
@@ -165,11 +167,22 @@ Result<std::unique_ptr<Dataset>> Dataset::create(std::unique_ptr<Reader> reader,
     return invalid("a batch takes ", state->batch_samples(), " samples, there are ", state->reader->samples());
   std::unique_ptr<Dataset> dataset(new Dataset(std::move(state)));  // from here on its destructor ends the thread
   dataset->state_->make_slots(*dataset->state_->reader);
+  for (size_t f = 0; f < dataset->fields().size(); ++f) dataset->state_->asked.push_back(static_cast<int>(f));
+  dataset->state_->given = dataset->state_->slots[0].fields;
   EPL_TRY(dataset->state_->start());
   return dataset;
 }
 
 const std::vector<std::pair<std::string, TensorType>>& Dataset::fields() const { return state_->fields; }
+int Dataset::find(std::string_view name) const {
+  const std::string other = cat("input.", name);
+  for (const std::string_view wanted : {name, std::string_view(other)}) {
+    const auto found = std::ranges::find(fields(), wanted, &std::pair<std::string, TensorType>::first);
+    if (found != fields().end()) return static_cast<int>(found - fields().begin());
+  }
+  return -1;
+}
+
 int64_t Dataset::samples() const { return state_->reader->samples(); }
 int64_t Dataset::batches() const { return state_->batches(); }
 const DatasetOptions& Dataset::options() const { return state_->options; }
@@ -199,7 +212,9 @@ Result<std::span<const Tensor>> Dataset::next() {
     s.changed.notify_all();
   }
   ++s.position;
-  return std::span<const Tensor>(s.samples_at(at) == s.batch_samples() ? batch->fields : batch->rest);
+  const std::vector<Tensor>& fields = s.samples_at(at) == s.batch_samples() ? batch->fields : batch->rest;
+  for (size_t i = 0; i < s.asked.size(); ++i) s.given[i] = fields[static_cast<size_t>(s.asked[i])];
+  return std::span<const Tensor>(s.given);
 }
 
 Status Dataset::seek(int64_t position) {
@@ -240,6 +255,35 @@ Status Dataset::retype(const std::vector<TensorType>& wanted) {
   reader->own(std::move(s.reader));
   s.reader = std::move(reader);
   return s.start();
+}
+
+Status Dataset::bind(const std::vector<std::pair<std::string, TensorType>>& wanted) {
+  std::vector<int> asked;
+  std::vector<Tensor> given;
+  std::vector<TensorType> types;
+  std::string there;
+  for (const auto& [name, type] : fields()) {
+    types.push_back(type);
+    there += cat(there.empty() ? "" : ", ", name, ": ", type.text());
+  }
+  for (const auto& [name, type] : wanted) {
+    const int field = find(name);
+    if (field < 0)
+      return error(Code::not_found, "no field of the dataset is called ", name, " or input.", name, "; there are ",
+                   there)
+          .at(name);
+    TensorType& now = types[static_cast<size_t>(field)];
+    if (!can_stand_for(now, type)) {
+      return invalid("input ", name, " is ", type.text(), " in the plan, the dataset's field is ", now.text()).at(name);
+    }
+    now = type;
+    asked.push_back(field);
+    given.emplace_back(type, nullptr, nullptr);
+  }
+  EPL_TRY(retype(types));
+  state_->asked = std::move(asked);
+  state_->given = std::move(given);
+  return {};
 }
 
 }  // namespace epl

@@ -7,6 +7,8 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/base/tensor.h"
@@ -29,16 +31,20 @@ class Dataset {
 
   // As batches have them.
   const std::vector<std::pair<std::string, TensorType>>& fields() const;
+  // The field called `name`, or `input.NAME`, by which an input that shares its name with a target goes; -1: none.
+  int find(std::string_view name) const;
   int64_t samples() const;
   int64_t batches() const;  // of an epoch
-  // The fields of the next batch, in order; they keep their values until the next call of `next`. Allocates nothing.
-  // The last batch of an epoch may have fewer samples, where the options say so.
+  // What is asked for of the next batch: every field, until `bind` says otherwise. Values are kept until the next call
+  // of `next`. Allocates nothing. The last batch of an epoch may have fewer samples, where the options say so.
   Result<std::span<const Tensor>> next();
   int64_t position() const;  // batches given so far
   Status seek(int64_t position);
   // From now on batches have fields of these types, one for each; what differs from what the file has is converted
   // (core/data/convert.h). Batches given before are gone.
   Status retype(const std::vector<TensorType>& wanted);
+  // From now on `next` gives these alone, in this order and in these types: for each the field that `find` finds.
+  Status bind(const std::vector<std::pair<std::string, TensorType>>& wanted);
   const Reader& reader() const;  // of the file, whatever types its fields are given in
   const DatasetOptions& options() const;
 

@@ -4,7 +4,7 @@
 namespace epl {
 namespace {
 
-std::string default_text(const ReaderOption& option) {
+std::string default_text(const Option& option) {
   const auto* text = std::get_if<std::string>(&option.value);
   if (option.json || (text && text->empty()) || std::holds_alternative<Doubles>(option.value)) return "";
   return cat("`", text && *text == "\t" ? "\"\\t\"" : attribute_text(option.value), "`");
@@ -25,7 +25,7 @@ std::string reader_documentation() {
                row.doc, "\n");
     if (row.options.empty()) continue;
     out += "\n| option | default | meaning |\n|---|---|---|\n";
-    for (const ReaderOption& option : row.options)
+    for (const Option& option : row.options)
       out += cat("| `", option.name, "` | ", default_text(option), " | ", option.doc, " |\n");
   }
   return out;

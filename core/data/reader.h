@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/base/attributes.h"
+#include "core/base/options.h"
 #include "core/base/table.h"
 
 namespace epl {
@@ -45,15 +45,6 @@ class Reader {
   }
 };
 
-// An option of a row. Where `json` is set it takes any JSON, and the reader gets that as text, empty if it is not
-// given.
-struct ReaderOption {
-  std::string name;
-  Attribute value;  // the default, which gives the type
-  std::string doc;
-  bool json = false;
-};
-
 struct ReaderRequest {
   std::string path;
   Attributes options;  // all that the row declares
@@ -63,7 +54,7 @@ struct ReaderRequest {
 struct ReaderRow {
   std::string name;
   std::string doc;
-  std::vector<ReaderOption> options;
+  std::vector<Option> options;
   std::vector<std::string> suffixes;  // of the names of its files, in small letters: ".safetensors"
   // Whether a file that begins like this (up to 64 bytes of it) can only be one of the row's, whatever its name is.
   bool (*recognises)(std::string_view head) = nullptr;

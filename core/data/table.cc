@@ -178,27 +178,38 @@ std::string TableReader::options_alike() const {
 
 }  // namespace
 
-std::vector<ReaderOption> Table::options() {
-  return {{"target", std::string(),
-           "the column of the target, a list of them, or `null` for none; the last column if not given", true},
-          {"inputs", std::string(),
+std::vector<Option> Table::options() {
+  return {
+      {.name = "target",
+       .value = std::string(),
+       .doc = "the column of the target, a list of them, or `null` for none; the last column if not given",
+       .json = true},
+      {.name = "inputs",
+       .value = std::string(),
+       .doc =
            "the columns of each input: `{\"x\": [\"a\", \"b\"], \"cat\": \"c\"}`. `*` and `?` stand for parts of a "
            "name. Long form of a list: "
            "`{\"columns\": [...], \"dtype\": \"i64\"}`. Not given: all columns that are not the target are one field",
-           true},
-          {"input", std::string("x"), "the name of that one field"},
-          {"ignore", std::string(), "columns to leave out: a name or a list, `*` and `?` as above", true},
-          {"classes", std::string(),
+       .json = true},
+      {.name = "input", .value = std::string("x"), .doc = "the name of that one field"},
+      {.name = "ignore",
+       .value = std::string(),
+       .doc = "columns to leave out: a name or a list, `*` and `?` as above",
+       .json = true},
+      {.name = "classes",
+       .value = std::string(),
+       .doc =
            "what the target is: `true` for classes, which are integers or, if it holds texts, names; `\"names\"` for "
            "names that look like "
            "numbers; a list of the names in the order of their numbers; `false` for a quantity. Not given: names if it "
            "holds texts, else a quantity",
-           true},
-          {"missing", std::string(),
-           "what stands where a value is missing: `\"error\"` (default), `\"mean\"` of the column, a number, "
-           "`\"drop\"` to leave the row out, or one of these "
-           "for each column by name",
-           true}};
+       .json = true},
+      {.name = "missing",
+       .value = std::string(),
+       .doc = "what stands where a value is missing: `\"error\"` (default), `\"mean\"` of the column, a number, "
+              "`\"drop\"` to leave the row out, or one of these "
+              "for each column by name",
+       .json = true}};
 }
 
 Table::Table(std::unique_ptr<State> state) : state_(std::move(state)) {}

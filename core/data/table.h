@@ -19,7 +19,7 @@ enum class CellKind : uint8_t { unused, real, whole, text };
 class Table {
  public:
   // The options that every reader of tables declares.
-  static std::vector<ReaderOption> options();
+  static std::vector<Option> options();
   // Decides what becomes of the columns. `texts`: which columns hold texts.
   static Result<std::unique_ptr<Table>> create(const std::string& path, std::vector<std::string> names,
                                                const std::vector<bool>& texts, const Attributes& options);

@@ -13,7 +13,7 @@ namespace epl {
 struct ModelTemplate {
   std::string name;
   std::string doc;
-  std::vector<AttributeSpec> options;  // with defaults
+  std::vector<Option> options;  // with defaults
   // `options` holds every option of the row, checked for type. Weights are drawn from the option "seed".
   Status (*write)(const Attributes& options, const std::string& path) = nullptr;
 };

@@ -22,7 +22,7 @@ Attributes without_defaults(const Node& node) {
   Attributes out;
   for (const Attributes::Entry& entry : node.attributes.entries()) {
     bool standard = false;
-    for (const AttributeSpec& spec : node.op->attributes) {
+    for (const Option& spec : node.op->attributes) {
       standard |= spec.name == entry.name && !spec.required && identical(spec.value, entry.value);
     }
     if (!standard) out.set(entry.name, entry.value);

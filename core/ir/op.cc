@@ -77,7 +77,7 @@ const OpDef& op_named(std::string_view name) {
 }
 
 Status complete_attributes(const OpDef& op, Attributes& attributes) {
-  for (const AttributeSpec& spec : op.attributes) {
+  for (const Option& spec : op.attributes) {
     const Attribute* given = attributes.find(spec.name);
     if (!given) {
       if (spec.required) return invalid("needs attribute ", spec.name);
@@ -97,7 +97,7 @@ Status complete_attributes(const OpDef& op, Attributes& attributes) {
     }
   }
   for (const Attributes::Entry& entry : attributes.entries()) {
-    bool known = std::ranges::any_of(op.attributes, [&](const AttributeSpec& spec) { return spec.name == entry.name; });
+    bool known = std::ranges::any_of(op.attributes, [&](const Option& spec) { return spec.name == entry.name; });
     if (!known) return invalid("has no attribute ", entry.name);
   }
   return {};

@@ -97,7 +97,7 @@ struct OpDef {
   std::string name;       // filled in from the row's name
   std::string doc;        // one sentence with shapes
   std::string signature;  // "x, w, bias? -> y, statistics?"; a trailing `*` marks the variadic last input
-  std::vector<AttributeSpec> attributes;
+  std::vector<Option> attributes;
 
   // Types of the outputs, or why the operands do not fit. Elementwise ops may leave it out: broadcast of the inputs,
   // element type of the first input (`truth`: bool).

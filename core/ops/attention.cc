@@ -169,9 +169,7 @@ double attention_flops(const OpQuery& q, int q_at, double products) {
       static_cast<double>(s.batch * s.heads * s.queries * s.keys) * (q.attributes().flag("causal") ? 0.5 : 1.0);
   return products * pairs * static_cast<double>(s.depth + s.values);
 }
-std::vector<AttributeSpec> attention_attributes() {
-  return {{"scale", 1.0, true}, {"causal", false}, {"softcap", 0.0}};
-}
+std::vector<Option> attention_attributes() { return {{"scale", 1.0, true}, {"causal", false}, {"softcap", 0.0}}; }
 }  // namespace
 
 EPL_OP(attention) {

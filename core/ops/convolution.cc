@@ -145,9 +145,8 @@ auto as_output() {
 }
 void no_bias(RuleWriter&, const std::vector<int>&) {}
 
-std::vector<AttributeSpec> conv_attributes(bool shape) {
-  std::vector<AttributeSpec> specs = {
-      {"strides", Ints{}}, {"pads", Ints{}}, {"dilations", Ints{}}, {"groups", int64_t{1}}};
+std::vector<Option> conv_attributes(bool shape) {
+  std::vector<Option> specs = {{"strides", Ints{}}, {"pads", Ints{}}, {"dilations", Ints{}}, {"groups", int64_t{1}}};
   if (shape) specs.push_back({"shape", Ints{}, true});
   return specs;
 }

@@ -11,7 +11,7 @@ namespace {
 
 std::string attributes_of(const OpDef& op) {
   std::string text;
-  for (const AttributeSpec& spec : op.attributes) {
+  for (const Option& spec : op.attributes) {
     text += cat(text.empty() ? "" : ", ", "`", spec.name, "` ");
     text += spec.required ? std::string("(required)") : cat("= ", attribute_text(spec.value));
   }

@@ -58,8 +58,8 @@ Result<ShardingRule> norm_rule(const OpQuery& q) {
 }
 double norm_flops(const OpQuery& q) { return 8.0 * static_cast<double>(q.in(0).elements()); }
 
-std::vector<AttributeSpec> norm_attributes(bool epsilon) {
-  std::vector<AttributeSpec> specs = {{"axis", int64_t{-1}}};
+std::vector<Option> norm_attributes(bool epsilon) {
+  std::vector<Option> specs = {{"axis", int64_t{-1}}};
   if (epsilon) specs.push_back({"epsilon", 1e-5});
   return specs;
 }

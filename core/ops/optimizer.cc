@@ -62,7 +62,7 @@ void adam_step(ScalarExpr& s, const Attributes& options, bool decoupled) {
 }
 
 // Functions, not objects: nothing of ours runs when the library is loaded.
-std::vector<AttributeSpec> adam_options() {
+std::vector<Option> adam_options() {
   return {{"beta1", 0.9}, {"beta2", 0.999}, {"epsilon", 1e-8}, {"weight_decay", 0.0}};
 }
 std::vector<std::string> adam_samples() {

@@ -26,8 +26,8 @@ Result<OutputTypes> pooled_types(const OpQuery& q, const Shape& x, bool indices)
   return types;
 }
 
-std::vector<AttributeSpec> pool_attributes(bool average, bool shape) {
-  std::vector<AttributeSpec> specs = {
+std::vector<Option> pool_attributes(bool average, bool shape) {
+  std::vector<Option> specs = {
       {"kernel", Ints{}, true}, {"strides", Ints{}}, {"pads", Ints{}}, {"dilations", Ints{}}, {"ceil", false}};
   if (average) specs.push_back({"count_include_pad", false});
   if (shape) specs.push_back({"shape", Ints{}, true});

@@ -106,7 +106,7 @@ std::vector<std::string> reduction_samples() {
   return {"f32[4,7] {axes=[1]}", "f32[4,7] {axes=[0],keep=false}", "f32[4,3,6] {axes=[0,2]}",
           "f32[4,6] {axes=[0,1],keep=false}", "f64[2,3,4] {axes=[-2],keep=false}"};
 }
-std::vector<AttributeSpec> reduction_attributes() { return {{"axes", Ints{}, true}, {"keep", true}}; }
+std::vector<Option> reduction_attributes() { return {{"axes", Ints{}, true}, {"keep", true}}; }
 }  // namespace
 
 EPL_OP(sum) {
@@ -259,7 +259,7 @@ Result<ShardingRule> arg_rule(const OpQuery& q) {
   }
   return rule.done();
 }
-std::vector<AttributeSpec> arg_attributes() { return {{"axis", int64_t{0}, true}, {"keep", true}, {"last", false}}; }
+std::vector<Option> arg_attributes() { return {{"axis", int64_t{0}, true}, {"keep", true}, {"last", false}}; }
 std::vector<std::string> arg_samples() {
   return {"f32[4,7] {axis=1}", "f32[4,7] {axis=0,keep=false}", "i64[4,3,2](0..3) {axis=1,keep=false,last=true}"};
 }

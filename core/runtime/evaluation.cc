@@ -145,6 +145,18 @@ Status Evaluation::add(Session& session, std::span<const Tensor> inputs, const C
   return {};
 }
 
+Status Evaluation::add(Session& session, Dataset& dataset, int64_t batches, const CallOptions& options) {
+  if (batches < 0) return invalid("batches is ", batches);
+  const bool all = batches == 0;
+  if (all) EPL_TRY(dataset.seek(0));
+  const int64_t count = all ? dataset.batches() : batches;
+  for (int64_t i = 0; i < count; ++i) {
+    EPL_ASSIGN(const std::span<const Tensor> batch, dataset.next());
+    EPL_TRY(add(session, batch, options));
+  }
+  return all ? dataset.seek(0) : Status();
+}
+
 Status Evaluation::usable() const {
   if (!torn_) return {};
   return error(Code::misuse,

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "core/data/dataset.h"
 #include "core/runtime/mean_loss.h"
 #include "core/runtime/session.h"
 #include "core/train/metric.h"
@@ -21,6 +22,9 @@ class Evaluation {
 
   // A batch of the evaluate entry, or fewer samples, where `takes_partial`. The session must be of the same plan.
   Status add(Session& session, std::span<const Tensor> inputs, const CallOptions& options = {});
+  // The next `batches` of a dataset that is bound to the evaluate entry; 0: all of it, from its first to its last,
+  // after which it stands at its first again.
+  Status add(Session& session, Dataset& dataset, int64_t batches, const CallOptions& options = {});
   // Whether batches that are not full can be added: not where the model computes its own loss.
   bool takes_partial() const { return partial_; }
   // What another evaluation of an equal plan with the same metrics has seen.

@@ -20,9 +20,9 @@ std::string hex(uint64_t value) {
   return text;
 }
 
-void add_options(Facts& facts, const std::string& prefix, const std::vector<AttributeSpec>& declared,
+void add_options(Facts& facts, const std::string& prefix, const std::vector<Option>& declared,
                  const Attributes& given) {
-  for (const AttributeSpec& spec : declared) {
+  for (const Option& spec : declared) {
     const Attribute* value = given.find(spec.name);
     facts[prefix + spec.name] = attribute_text(value ? *value : spec.value);
   }

@@ -28,7 +28,7 @@ struct PassContext {
 struct PassRow {
   std::string name;
   std::string doc;
-  std::vector<AttributeSpec> options;
+  std::vector<Option> options;
   Status (*run)(PassContext&) = nullptr;
 };
 using PassTable = TableOf<PassRow>;

@@ -3,61 +3,65 @@
 #include <algorithm>
 
 #include "core/base/check.h"
-#include "core/base/suggestion.h"
 #include "core/strategy/pipeline.h"
 
 namespace epl {
 
-// The names are those of the original EPL (Whale), then ours. `built` is the truth about this version.
+namespace {
+
+ConfigKey key(bool is_built, std::string name, Attribute value, std::string doc, std::vector<std::string> words) {
+  return {{.name = std::move(name), .value = std::move(value), .doc = std::move(doc), .words = std::move(words)},
+          is_built};
+}
+ConfigKey built(std::string name, Attribute value, std::string doc, std::vector<std::string> words = {}) {
+  return key(true, std::move(name), std::move(value), std::move(doc), std::move(words));
+}
+ConfigKey later(std::string name, Attribute value, std::string doc, std::vector<std::string> words = {}) {
+  return key(false, std::move(name), std::move(value), std::move(doc), std::move(words));
+}
+
+}  // namespace
+
+// The names are those of the original EPL (Whale), then ours. `built` or `later` is the truth about this version.
 const std::vector<ConfigKey>& config_keys() {
-  using S = std::string;
   static const std::vector<ConfigKey> keys = {
-      {"auto.auto_parallel", false, {}, false, "the planner decides everything that is left open"},
-      {"io.slicing", false, {}, false, "cut the input files over the replicas"},
-      {"io.unbalanced_io_slicing", false, {}, false, "allow replicas different numbers of files"},
-      {"io.drop_last_files", false, {}, false, "drop files that do not divide"},
-      {"communication.sparse_as_dense", false, {}, false, "reduce sparse gradients as dense ones"},
-      {"communication.max_splits", int64_t{5}, {}, false, "most gradient buckets"},
-      {"communication.num_communicators", int64_t{2}, {}, false, "communicators in the pool"},
-      {"communication.fp16", false, {}, false, "reduce gradients in half precision"},
-      {"communication.fp16_scale", int64_t{128}, {}, false, "scale of half-precision gradients"},
-      {"communication.clip_after_allreduce", true, {}, false, "clip after the reduction"},
-      {"communication.gradients_reduce_method", S("mean"), {"mean", "sum"}, false, "how gradients combine"},
-      {"communication.hierarchical", false, {}, false, "reduce inside the host first"},
-      {"communication.compression", S("none"), {"none"}, false, "compress gradients"},
-      {"pipeline.num_stages", int64_t{1}, {}, false, "pipeline stages"},
-      {"pipeline.num_micro_batch",
-       int64_t{1},
-       {},
-       true,
-       "micro-batches of a step, a power of two that divides the units"},
-      {"pipeline.strategy",
-       S("PreferBackward"),
-       {"PreferForward", "PreferBackward", "PreferBackwardOptimizer", "GPipe", "1F1B", "interleaved", "ZB-H1", "ZB-V",
-        "DualPipe-V"},
-       true,
-       "pipeline schedule; in this version PreferForward, PreferBackward, GPipe and 1F1B"},
-      {"pipeline.virtual_stages", int64_t{1}, {}, false, "chunks of a stage"},
-      {"gradient_checkpoint.type", S(""), {"", "collection", "auto", "budget"}, false, "what is recomputed"},
-      {"gradient_checkpoint.end_taskgraph", int64_t{-1}, {}, false, "last TaskGraph that is recomputed"},
-      {"gradient_checkpoint.check_gradients", false, {}, false, "compare with gradients that are not recomputed"},
-      {"zero.level", S(""), {"", "v0", "v1", "v2"}, false, "what is sharded: optimizer state, gradients, weights"},
-      {"offload.level", S(""), {"", "v0"}, false, "what lives in host memory"},
-      {"amp.level", S(""), {"", "O1"}, false, "mixed precision"},
-      {"amp.loss_scale", S("dynamic"), {}, false, "loss scale of float16"},
-      {"amp.debug_log", false, {}, false, "log overflow"},
-      {"cluster.device_place_prefer_intra_node", true, {}, false, "place a copy inside one host"},
-      {"cluster.run_visible_devices", S(""), {}, false, "devices to use"},
-      {"cluster.colocate_split_and_replicate", false, {}, false, "sibling scopes share devices"},
-      {"optimizer.num_apply_group", int64_t{1}, {}, false, "parameters updated group by group"},
-      {"memory.budget", S(""), {}, false, "bytes that a rank may use, as 2GiB"},
-      {"reproducible.level", S("data"), {"run", "data", "layout"}, true, "which layouts give the same bits"},
-      {"reproducible.units",
-       int64_t{0},
-       {},
-       true,
-       "units of the batch, 0 for the largest power of two up to 8 that divides it"},
-      {"batch.semantics", S("global"), {"global", "per_micro_batch"}, false, "whether micro-batches stand alone"},
+      later("auto.auto_parallel", false, "the planner decides everything that is left open"),
+      later("io.slicing", false, "cut the input files over the replicas"),
+      later("io.unbalanced_io_slicing", false, "allow replicas different numbers of files"),
+      later("io.drop_last_files", false, "drop files that do not divide"),
+      later("communication.sparse_as_dense", false, "reduce sparse gradients as dense ones"),
+      later("communication.max_splits", int64_t{5}, "most gradient buckets"),
+      later("communication.num_communicators", int64_t{2}, "communicators in the pool"),
+      later("communication.fp16", false, "reduce gradients in half precision"),
+      later("communication.fp16_scale", int64_t{128}, "scale of half-precision gradients"),
+      later("communication.clip_after_allreduce", true, "clip after the reduction"),
+      later("communication.gradients_reduce_method", "mean", "how gradients combine", {"mean", "sum"}),
+      later("communication.hierarchical", false, "reduce inside the host first"),
+      later("communication.compression", "none", "compress gradients", {"none"}),
+      later("pipeline.num_stages", int64_t{1}, "pipeline stages"),
+      built("pipeline.num_micro_batch", int64_t{1}, "micro-batches of a step, a power of two that divides the units"),
+      built("pipeline.strategy", "PreferBackward",
+            "pipeline schedule; in this version PreferForward, PreferBackward, GPipe and 1F1B",
+            {"PreferForward", "PreferBackward", "PreferBackwardOptimizer", "GPipe", "1F1B", "interleaved", "ZB-H1",
+             "ZB-V", "DualPipe-V"}),
+      later("pipeline.virtual_stages", int64_t{1}, "chunks of a stage"),
+      later("gradient_checkpoint.type", "", "what is recomputed", {"", "collection", "auto", "budget"}),
+      later("gradient_checkpoint.end_taskgraph", int64_t{-1}, "last TaskGraph that is recomputed"),
+      later("gradient_checkpoint.check_gradients", false, "compare with gradients that are not recomputed"),
+      later("zero.level", "", "what is sharded: optimizer state, gradients, weights", {"", "v0", "v1", "v2"}),
+      later("offload.level", "", "what lives in host memory", {"", "v0"}),
+      later("amp.level", "", "mixed precision", {"", "O1"}),
+      later("amp.loss_scale", "dynamic", "loss scale of float16"),
+      later("amp.debug_log", false, "log overflow"),
+      later("cluster.device_place_prefer_intra_node", true, "place a copy inside one host"),
+      later("cluster.run_visible_devices", "", "devices to use"),
+      later("cluster.colocate_split_and_replicate", false, "sibling scopes share devices"),
+      later("optimizer.num_apply_group", int64_t{1}, "parameters updated group by group"),
+      later("memory.budget", "", "bytes that a rank may use, as 2GiB"),
+      built("reproducible.level", "data", "which layouts give the same bits", {"run", "data", "layout"}),
+      built("reproducible.units", int64_t{0},
+            "units of the batch, 0 for the largest power of two up to 8 that divides it"),
+      later("batch.semantics", "global", "whether micro-batches stand alone", {"global", "per_micro_batch"}),
   };
   return keys;
 }
@@ -70,16 +74,6 @@ const ConfigKey* find_key(std::string_view name) {
   }
   return nullptr;
 }
-
-Status unknown_key(std::string_view name) {
-  std::vector<std::string> known;
-  for (const ConfigKey& key : config_keys()) known.push_back(key.name);
-  return error(Code::not_found, "unknown strategy key ", quoted(name), did_you_mean(name, known));
-}
-
-}  // namespace
-
-namespace {
 
 const Attribute& value_of(const Strategy& strategy, std::string_view key) {
   if (const Attribute* set = strategy.config.find(key)) return *set;
@@ -94,25 +88,15 @@ int64_t Strategy::integer(std::string_view key) const { return std::get<int64_t>
 const std::string& Strategy::text(std::string_view key) const { return std::get<std::string>(value_of(*this, key)); }
 
 Status set_config(Strategy& strategy, std::string_view name, std::string_view value) {
-  const ConfigKey* key = find_key(name);
-  if (!key) return unknown_key(name);
-  auto wrong = [&](std::string_view wanted) {
-    return invalid("strategy key \"", name, "\" is ", wanted, ", got \"", value, "\"");
-  };
-  if (std::holds_alternative<bool>(key->value)) {
-    if (value != "true" && value != "false") return wrong("true or false");
-    strategy.config.set(name, value == "true");
-  } else if (std::holds_alternative<int64_t>(key->value)) {
-    int64_t number = 0;
-    auto [end, failure] = std::from_chars(value.data(), value.data() + value.size(), number);
-    if (failure != std::errc{} || end != value.data() + value.size()) return wrong("an integer");
-    strategy.config.set(name, number);
-  } else {
-    if (!key->words.empty() && std::ranges::find(key->words, value) == key->words.end()) {
-      return wrong(cat("one of ", join(key->words, ", ")));
-    }
-    strategy.config.set(name, std::string(value));
+  static constexpr std::string_view what = "a strategy";
+  const ConfigKey* known = find_key(name);
+  if (!known) {
+    std::vector<std::string> names;
+    for (const ConfigKey& one : config_keys()) names.push_back(one.name);
+    return unknown_option(name, names, what);
   }
+  EPL_ASSIGN(Attribute read, parse_option(value, *known, what));
+  strategy.config.set(name, std::move(read));
   return {};
 }
 

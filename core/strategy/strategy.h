@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/base/attributes.h"
+#include "core/base/options.h"
 
 namespace epl {
 
@@ -33,13 +33,9 @@ struct Strategy {
   const std::string& text(std::string_view key) const;
 };
 
-// A config key: its type and default, the words allowed, and whether the engine acts on it yet.
-struct ConfigKey {
-  std::string name;
-  Attribute value;                 // default
-  std::vector<std::string> words;  // of a text key
+// A config key, and whether the engine acts on it yet.
+struct ConfigKey : Option {
   bool built = false;
-  std::string doc;
 };
 const std::vector<ConfigKey>& config_keys();
 

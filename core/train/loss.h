@@ -63,7 +63,7 @@ class LossBuilder {
 struct LossRow {
   std::string name;
   std::string doc;
-  std::vector<AttributeSpec> options;
+  std::vector<Option> options;
   Task task = Task::numbers;
   std::string metrics;                            // the default ones: "accuracy"
   Result<Loss> (*build)(LossBuilder&) = nullptr;  // in f32 (or the output's element type)

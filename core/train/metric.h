@@ -47,7 +47,7 @@ class Metric {
 struct MetricRow {
   std::string name;
   std::string doc;  // what it is and of which tasks
-  std::vector<AttributeSpec> options;
+  std::vector<Option> options;
   bool higher_is_better = false;
   Result<std::unique_ptr<Metric>> (*make)(const Attributes& options, const MetricSubject& subject) = nullptr;
 };

@@ -16,9 +16,12 @@ struct OptimizerScalar {
 
 struct OptimizerRow {
   std::string name;
-  std::string doc;                     // with the formula's source
-  std::vector<AttributeSpec> options;  // lr, betas, eps, momentum, weight_decay ... with PyTorch's defaults
-  std::vector<std::string> states;     // per parameter, zeros at first, of the parameter's type
+  std::string doc;              // with the formula's source
+  std::vector<Option> options;  // lr, betas, eps, momentum, weight_decay ... with PyTorch's defaults; each is an option
+                                // of the command line
+  std::vector<std::string> states;  // per parameter, zeros at first, of the parameter's type
+  // weight_decay shrinks a parameter by itself; otherwise it is added to the gradient.
+  bool shrinks_weights = false;
   // The op takes (parameter, gradient, states..., scalars...) and returns (parameter', states'...).
   std::string op;
   std::vector<OptimizerScalar> scalars;

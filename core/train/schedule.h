@@ -11,7 +11,7 @@ namespace epl {
 struct ScheduleRow {
   std::string name;
   std::string doc;
-  std::vector<AttributeSpec> options;
+  std::vector<Option> options;
   // `step` counts from the end of the warm-up of `warmup` steps; counts of steps in options are of the whole run.
   double (*factor)(const Attributes& options, int64_t step, int64_t warmup) = nullptr;
   Status (*check)(const Attributes& options, int64_t warmup) = nullptr;  // what is wrong with the options

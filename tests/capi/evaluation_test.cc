@@ -10,7 +10,7 @@
 #include <map>
 #include <thread>
 
-#include "core/capi/json.h"
+#include "core/base/json.h"
 #include "core/capi/objects.h"
 #include "core/data/safetensors.h"
 

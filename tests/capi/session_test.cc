@@ -10,7 +10,7 @@
 #include <limits>
 #include <map>
 
-#include "core/capi/json.h"
+#include "core/base/json.h"
 #include "core/capi/objects.h"
 #include "core/data/safetensors.h"
 

@@ -20,7 +20,7 @@ inline std::string given(const std::string& name) { return std::string(EPL_SOURC
 
 inline Attributes with_defaults(const ReaderRow& row, std::initializer_list<Attributes::Entry> set) {
   Attributes out;
-  for (const ReaderOption& option : row.options) out.set(option.name, option.value);
+  for (const Option& option : row.options) out.set(option.name, option.value);
   for (const auto& entry : set) out.set(entry.name, entry.value);
   return out;
 }

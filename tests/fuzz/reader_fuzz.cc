@@ -19,7 +19,7 @@ using namespace epl;
 Attributes options_of(const ReaderRow& row, TextReader& line) {
   Attributes out;
   auto given = line.attributes();
-  for (const ReaderOption& option : row.options) {
+  for (const Option& option : row.options) {
     const Attribute* own = given.ok() ? given->find(option.name) : nullptr;
     out.set(option.name, own && own->index() == option.value.index() ? *own : option.value);
   }

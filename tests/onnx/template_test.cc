@@ -9,7 +9,7 @@ namespace {
 Status written(const std::string& name, const std::string& option, Attribute value) {
   EPL_ASSIGN(const ModelTemplate* row, find_named(template_table(), name, "template"));
   Attributes options;
-  for (const AttributeSpec& spec : row->options) options.set(spec.name, spec.value);
+  for (const Option& spec : row->options) options.set(spec.name, spec.value);
   options.set(option, std::move(value));
   return row->write(options, "/nonexistent/model.onnx");
 }

@@ -64,7 +64,7 @@ Job mlp_job(double clip_norm) {
 Job gpt_job() {
   const ModelTemplate* row = template_table().find("gpt2");
   Attributes options;
-  for (const AttributeSpec& spec : row->options) options.set(spec.name, spec.value);
+  for (const Option& spec : row->options) options.set(spec.name, spec.value);
   for (const auto& [name, value] :
        {std::pair("layers", 2), {"width", 32}, {"heads", 2}, {"vocab", 64}, {"context", 16}}) {
     EXPECT_TRUE(options.has(name)) << name;

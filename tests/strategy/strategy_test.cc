@@ -65,8 +65,8 @@ TEST(Passes, AListIsCheckedBeforeItRuns) {
   };
   EXPECT_EQ(refused("place; propagate; schedule"), "");
   EXPECT_NE(refused("palce; propagate").find("did you mean place?"), std::string::npos);
-  EXPECT_NE(refused("place(level=v2)").find("pass place has no option level"), std::string::npos);
-  EXPECT_NE(refused("place(").find("no closing )"), std::string::npos);
+  EXPECT_NE(refused("place(level=v2)").find("pass place has no option \"level\""), std::string::npos);
+  EXPECT_NE(refused("place(").find("the parenthesis is not closed"), std::string::npos);
   EXPECT_NE(refused("place; schedule").find("needs place and propagate before it"), std::string::npos);
 }
 

@@ -75,9 +75,9 @@ TEST(Docs, ArchitectureNamesEveryFolder) {
 
 TEST(Docs, RecipesCoverWhatIsAddedByRows) {
   const std::string text = read_text(kTop / "CONTRIBUTING.md");
-  for (const char* recipe :
-       {"## An op", "## A kernel", "## A rewrite", "## A pass", "## An optimizer", "## A loss", "## A metric",
-        "## A schedule", "## A reader", "## A strategy key", "## A template", "## An option of the command line"}) {
+  for (const char* recipe : {"## An op", "## A kernel", "## A rewrite", "## A pass", "## An optimizer", "## A loss",
+                             "## A metric", "## A schedule", "## A reader", "## A pack", "## A strategy key",
+                             "## A template", "## An option of the command line"}) {
     EXPECT_NE(text.find(recipe), std::string::npos) << recipe;
   }
 }

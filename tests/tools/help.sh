@@ -40,6 +40,14 @@ for word in $optimizers; do
   grep -A3 -- '--optimizer NAME' train.txt | grep -q "$word" || fail "train --help does not name the optimizer $word"
 done
 
+# So do the options of an optimizer.
+"$epl" inspect --json | sed 's/.*"optimizers":\[\(.*\)\],"readers".*/\1/; s/"options":{\([^}]*\)}/\n#\1\n/g' | \
+  sed -n 's/^#//p' | grep -o '"[a-z_0-9]*":' | tr -d '":' | tr _ - | sort -u >options.txt
+[ "$(wc -l <options.txt)" -ge 9 ] || fail "the optimizers' options were not found: $(cat options.txt)"
+while read -r word; do
+  grep -q -- "^  --$word " train.txt || fail "train --help lacks --$word, an optimizer's option"
+done <options.txt
+
 # said COMMAND...: it is refused, in one short line, and not in the words of a library.
 said() {
   output=$("$@" 2>&1 >/dev/null </dev/null)

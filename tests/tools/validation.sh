@@ -74,8 +74,8 @@ expect 3 "has no \"f1\"" "$epl" train mlp.onnx --data table.csv --data-options "
 expect 3 "row 97 (counted from 0), holds 3, which is not a class of 3" "$epl" train mlp.onnx --data wrong.csv \
   --data-options "$classes" --out none
 expect 3 "wrong.csv" "$epl" evaluate mlp.onnx --data wrong.csv --data-options "$classes"
-expect 3 "no key schedule.final_ratio" "$epl" train mlp.onnx --data table.csv --data-options "$classes" --schedule \
-  step --schedule-option step_size=5 --final-ratio 0.1 --out none
+expect 3 "schedule step has no option \"final_ratio\"" "$epl" train mlp.onnx --data table.csv \
+  --data-options "$classes" --schedule step --schedule-option step_size=5 --final-ratio 0.1 --out none
 expect 0 "" "$epl" train mlp.onnx --data table.csv --data-options "$classes" --steps 5 --label-smoothing 0.1 \
   --class-weights 1,2,0.5 --out weighted
 expect 3 "there are 3 classes" "$epl" train mlp.onnx --data table.csv --data-options "$classes" --steps 5 \

@@ -288,11 +288,15 @@ TEST(Metric, NamesAreRead) {
   EXPECT_EQ((*specs)[2].label, "f1(average=micro,output=logits)");
   EXPECT_EQ((*specs)[2].output, "logits");
   EXPECT_TRUE(parse_metrics("")->empty());
-  const std::pair<const char*, const char*> wrong[] = {
-      {"acuracy", "did you mean accuracy?"},   {"top_k(n=3)", "has no option n"},
-      {"top_k(k=many)", "another type"},       {"top_k(k", "not closed"},
-      {"accuracy,,mae", "between two commas"}, {"mae,mae", "named twice"},
-      {"top_k(5)", "is not NAME=VALUE"},       {"top_k(k=1,k=2)", "given twice"}};
+  const std::pair<const char*, const char*> wrong[] = {{"acuracy", "did you mean accuracy?"},
+                                                       {"top_k(n=3)", "has no option \"n\""},
+                                                       {"top_k(k=many)", "an integer is expected"},
+                                                       {"top_k(k", "not closed"},
+                                                       {"accuracy,,mae", "a name is missing"},
+                                                       {"mae,mae", "named twice"},
+                                                       {"top_k(=5)", "is not NAME=VALUE"},
+                                                       {"top_k(5)", "has no option \"5\""},
+                                                       {"top_k(k=1,k=2)", "given twice"}};
   for (const auto& [text, message] : wrong) {
     auto read = parse_metrics(text);
     ASSERT_FALSE(read.ok()) << text;

@@ -111,7 +111,7 @@ TEST(Schedule, SaysWhatDoesNotFit) {
   EXPECT_NE(refused({"cosin"}).find("did you mean cosine?"), std::string::npos);
   EXPECT_NE(refused({"linear"}).find("total_steps = 0 must be more"), std::string::npos);
   EXPECT_NE(refused({"constant", -1}).find("negative"), std::string::npos);
-  EXPECT_NE(refused({"constant", 0, {{"gamma", 0.5}}}).find("no option gamma"), std::string::npos);
+  EXPECT_NE(refused({"constant", 0, {{"gamma", 0.5}}}).find("no option \"gamma\""), std::string::npos);
   EXPECT_NE(refused({"step"}).find("needs option step_size"), std::string::npos);
   EXPECT_NE(refused({"step", 0, {{"step_size", int64_t{0}}}}).find("not positive"), std::string::npos);
   EXPECT_NE(refused({"exponential", 0, {{"gamma", 1.5}}}).find("(0, 1]"), std::string::npos);

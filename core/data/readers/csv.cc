@@ -261,13 +261,15 @@ Result<std::unique_ptr<Reader>> open_csv(const ReaderRequest& request) {
   return Csv(request, separator[0]).read();
 }
 
-std::vector<ReaderOption> options(const char* separator) {
-  std::vector<ReaderOption> all = Table::options();
-  all.push_back({"header", std::string(),
-                 "whether the first line has the names of the columns; without it they are called `1`, `2`, ... Not "
-                 "given: `true`, and an error where that line is all numbers",
-                 true});
-  all.push_back({"separator", std::string(separator), "the character between two cells"});
+std::vector<Option> options(const char* separator) {
+  std::vector<Option> all = Table::options();
+  all.push_back(
+      {.name = "header",
+       .value = std::string(),
+       .doc = "whether the first line has the names of the columns; without it they are called `1`, `2`, ... Not "
+              "given: `true`, and an error where that line is all numbers",
+       .json = true});
+  all.push_back({.name = "separator", .value = std::string(separator), .doc = "the character between two cells"});
   return all;
 }
 

@@ -289,16 +289,23 @@ EPL_READER(images) {
           "JPEG and PNG images in a folder for each class: the field named by `input`, f32 from 0 to 1, and `target`, "
           "the number of the folder in the order of the "
           "names. Where there are no folders there is no target. It needs the pack `images` (docs/packs.md).",
-      .options = {{"height", int64_t{0}, "of a sample; 0: all images are of one size"},
-                  {"width", int64_t{0}, "likewise"},
-                  {"fit", std::string("stretch"),
-                   "how an image gets that size: `stretch`, or `crop` to keep its shape and cut off both sides alike"},
-                  {"channels", int64_t{3}, "3: red, green, blue; 1: grey"},
-                  {"mean", Doubles{}, "subtracted from the numbers, one or one for each channel"},
-                  {"std", Doubles{}, "then they are divided by it"},
-                  {"layout", std::string("nchw"), "`nchw`: channels, rows, columns; `nhwc`: rows, columns, channels"},
-                  {"input", std::string("x"), "the field's name"},
-                  {"classes", std::string(), "the names of the folders in the order of their numbers", true}},
+      .options =
+          {{.name = "height", .value = int64_t{0}, .doc = "of a sample; 0: all images are of one size"},
+           {.name = "width", .value = int64_t{0}, .doc = "likewise"},
+           {.name = "fit",
+            .value = std::string("stretch"),
+            .doc = "how an image gets that size: `stretch`, or `crop` to keep its shape and cut off both sides alike"},
+           {.name = "channels", .value = int64_t{3}, .doc = "3: red, green, blue; 1: grey"},
+           {.name = "mean", .value = Doubles{}, .doc = "subtracted from the numbers, one or one for each channel"},
+           {.name = "std", .value = Doubles{}, .doc = "then they are divided by it"},
+           {.name = "layout",
+            .value = std::string("nchw"),
+            .doc = "`nchw`: channels, rows, columns; `nhwc`: rows, columns, channels"},
+           {.name = "input", .value = std::string("x"), .doc = "the field's name"},
+           {.name = "classes",
+            .value = std::string(),
+            .doc = "the names of the folders in the order of their numbers",
+            .json = true}},
       .folder = true,
       .open = open_images};
 }

@@ -97,17 +97,22 @@ Result<std::unique_ptr<Reader>> open_npz(const ReaderRequest& request) {
 }  // namespace
 
 EPL_READER(npy) {
-  return {.doc =
-              "One array of NumPy, whose first dimension counts samples. It is the field named by `input`; the target "
-              "is one of its columns or a second file.",
-          .options = {{"input", std::string("x"), "the field's name"},
-                      {"target", std::string(), "another .npy file, with the targets, looked for in the same folder"},
-                      {"target_column", std::string(),
+  return {
+      .doc =
+          "One array of NumPy, whose first dimension counts samples. It is the field named by `input`; the target "
+          "is one of its columns or a second file.",
+      .options = {{.name = "input", .value = std::string("x"), .doc = "the field's name"},
+                  {.name = "target",
+                   .value = std::string(),
+                   .doc = "another .npy file, with the targets, looked for in the same folder"},
+                  {.name = "target_column",
+                   .value = std::string(),
+                   .doc =
                        "the column of a two-dimensional array that is the target, counted from 0, or -1 for the last",
-                       true}},
-          .suffixes = {".npy"},
-          .recognises = [](std::string_view head) { return head.starts_with("\x93NUMPY"); },
-          .open = open_npy};
+                   .json = true}},
+      .suffixes = {".npy"},
+      .recognises = [](std::string_view head) { return head.starts_with("\x93NUMPY"); },
+      .open = open_npy};
 }
 
 EPL_READER(npz) {

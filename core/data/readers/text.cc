@@ -78,11 +78,15 @@ EPL_READER(text) {
               "Bytes of a text: `context` of them as the field named by `input`, and the byte after each as `target`. "
               "The last share `held_out` of the file "
               "is the split held_out, the rest the split train.",
-          .options = {{"context", int64_t{64}, "bytes of a sample"},
-                      {"stride", int64_t{0}, "bytes from the start of a sample to that of the next; 0: `context`"},
-                      {"split", std::string("all"), "`all`, `train` or `held_out`"},
-                      {"held_out", 0.05, "the share of the file, at its end, that is the split held_out"},
-                      {"input", std::string("input_ids"), "the name of the field of bytes"}},
+          .options = {{.name = "context", .value = int64_t{64}, .doc = "bytes of a sample"},
+                      {.name = "stride",
+                       .value = int64_t{0},
+                       .doc = "bytes from the start of a sample to that of the next; 0: `context`"},
+                      {.name = "split", .value = std::string("all"), .doc = "`all`, `train` or `held_out`"},
+                      {.name = "held_out",
+                       .value = 0.05,
+                       .doc = "the share of the file, at its end, that is the split held_out"},
+                      {.name = "input", .value = std::string("input_ids"), .doc = "the name of the field of bytes"}},
           .suffixes = {".txt", ".text"},
           .open = TextReader::open};
 }

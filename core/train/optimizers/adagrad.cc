@@ -21,7 +21,10 @@ EPL_OPTIMIZER(adagrad) {
               "Adagrad as torch.optim.Adagrad (Duchi, Hazan and Singer 2011), its sums from zero; weight_decay is "
               "added to the "
               "gradient (L2).",
-          .options = {{"lr", 1e-2}, {"lr_decay", 0.0}, {"weight_decay", 0.0}, {"eps", 1e-10}},
+          .options = {optimizers::lr_option(1e-2),
+                      {.name = "lr_decay", .value = 0.0, .doc = "step k has the rate lr / (1 + k * lr_decay)"},
+                      optimizers::weight_decay_option(0),
+                      optimizers::eps_option(1e-10)},
           .states = {"sum"},
           .op = "adagrad",
           .scalars = {{"rate", decaying_rate}},

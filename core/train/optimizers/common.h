@@ -17,6 +17,15 @@ inline Result<double> number_in(const Attributes& options, std::string_view name
   return value;
 }
 
+// The options that all have.
+inline Option lr_option(double value) { return {.name = "lr", .value = value, .doc = "learning rate"}; }
+inline Option weight_decay_option(double value) {
+  return {.name = "weight_decay", .value = value, .doc = "how strongly weights are drawn to zero"};
+}
+inline Option eps_option(double value) {
+  return {.name = "eps", .value = value, .doc = "added to what the step is divided by"};
+}
+
 inline double learning_rate(const Attributes&, double lr, int64_t) { return lr; }
 
 template <int index> double bias_correction(const Attributes& options, double, int64_t step) {
@@ -36,9 +45,14 @@ inline Result<Attributes> adam_attributes(const Attributes& options) {
 }
 
 // Adam's options, states and scalars; AdamW differs in its step and in the default of weight_decay.
-inline OptimizerRow adam_row(std::string op, std::string doc, double weight_decay) {
+inline OptimizerRow adam_row(std::string op, std::string doc, double decay) {
   return {.doc = std::move(doc),
-          .options = {{"lr", 1e-3}, {"betas", Doubles{0.9, 0.999}}, {"eps", 1e-8}, {"weight_decay", weight_decay}},
+          .options = {lr_option(1e-3),
+                      {.name = "betas",
+                       .value = Doubles{0.9, 0.999},
+                       .doc = "how much of the means of the gradients and of their squares a step keeps"},
+                      eps_option(1e-8),
+                      weight_decay_option(decay)},
           .states = {"mean", "square"},
           .op = std::move(op),
           .scalars = {{"lr", learning_rate},

@@ -25,7 +25,11 @@ EPL_OPTIMIZER(momentum) {
               "Gradient descent with momentum as torch.optim.SGD, on request Nesterov's; weight_decay is added to the "
               "gradient "
               "(L2).",
-          .options = {{"lr", 1e-3}, {"momentum", 0.9}, {"dampening", 0.0}, {"nesterov", false}, {"weight_decay", 0.0}},
+          .options = {optimizers::lr_option(1e-3),
+                      {.name = "momentum", .value = 0.9, .doc = "share of the last step that the next one keeps"},
+                      {.name = "dampening", .value = 0.0, .doc = "share of the gradient that is left out of it"},
+                      {.name = "nesterov", .value = false, .doc = "Nesterov's momentum"},
+                      optimizers::weight_decay_option(0)},
           .states = {"momentum"},
           .op = "momentum",
           .scalars = {{"lr", optimizers::learning_rate}, {"gradient_share", gradient_share}},

@@ -7,7 +7,10 @@ EPL_OPTIMIZER(rmsprop) {
               "RMSprop as torch.optim.RMSprop (Hinton's lecture, 2012), not centred and without momentum; weight_decay "
               "is added to "
               "the gradient (L2).",
-          .options = {{"lr", 1e-2}, {"alpha", 0.99}, {"eps", 1e-8}, {"weight_decay", 0.0}},
+          .options = {optimizers::lr_option(1e-2),
+                      {.name = "alpha", .value = 0.99, .doc = "how much of the mean of squares a step keeps"},
+                      optimizers::eps_option(1e-8),
+                      optimizers::weight_decay_option(0)},
           .states = {"square"},
           .op = "rmsprop",
           .scalars = {{"lr", optimizers::learning_rate}},

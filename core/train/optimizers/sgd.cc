@@ -4,7 +4,7 @@ namespace epl {
 
 EPL_OPTIMIZER(sgd) {
   return {.doc = "Gradient descent as torch.optim.SGD without momentum; weight_decay is added to the gradient (L2).",
-          .options = {{"lr", 1e-3}, {"weight_decay", 0.0}},
+          .options = {optimizers::lr_option(1e-3), optimizers::weight_decay_option(0)},
           .op = "sgd",
           .scalars = {{"lr", optimizers::learning_rate}},
           .attributes = [](const Attributes& options) -> Result<Attributes> {

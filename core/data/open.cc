@@ -1,0 +1,86 @@
+#include "core/data/open.h"
+
+#include <algorithm>
+
+#include "core/base/json.h"
+#include "core/base/options.h"
+#include "core/data/split.h"
+
+namespace epl {
+namespace {
+
+const std::vector<Option>& common_options() {
+  static const std::vector<Option> options = {
+      {.name = "batch", .value = int64_t{0}, .doc = "samples of a batch; 0: a sample is a batch"},
+      {.name = "order",
+       .value = "sequential",
+       .doc = "`shuffled`: another order in each epoch",
+       .words = {"sequential", "shuffled"}},
+      {.name = "seed", .value = int64_t{0}, .doc = "of that order"},
+      {.name = "prefetch", .value = int64_t{0}, .doc = "batches read ahead"},
+      {.name = "partial", .value = false, .doc = "an epoch ends with what is left over after its last whole batch"},
+      {.name = "reader", .value = "", .doc = "the reader's name, where the file does not tell"}};
+  return options;
+}
+
+// Of readers that do not draw parts of their own.
+const std::vector<Option>& split_options() {
+  static const std::vector<Option> options = {
+      {.name = "split", .value = "all", .doc = "`all`, `train` or `held_out`"},
+      {.name = "held_out", .value = 0.0, .doc = "the share of the samples that is the split held_out"},
+      {.name = "split_seed", .value = int64_t{0}, .doc = "by which they are drawn"}};
+  return options;
+}
+
+bool has_split(const ReaderRow& row) {
+  return std::ranges::find(row.options, "split", &Option::name) != row.options.end();
+}
+
+std::vector<Option> options_with(const ReaderRow& row) {
+  std::vector<Option> all = common_options();
+  all.insert(all.end(), row.options.begin(), row.options.end());
+  if (!has_split(row)) all.insert(all.end(), split_options().begin(), split_options().end());
+  return all;
+}
+
+}  // namespace
+
+std::string OpenedDataset::options_alike() const {
+  const std::string found = dataset->reader().options_alike();
+  const Json own = parse_json(given).value();
+  Json options = found.empty() ? own : parse_json(found).value();
+  for (const auto& [key, value] : own.items()) {
+    if (!options.contains(key)) options[key] = value;
+  }
+  options["reader"] = reader->name;
+  return print_json(options);
+}
+
+Result<OpenedDataset> open_dataset(const std::string& path, std::string_view text, const std::string& packs) {
+  // The reader's name comes first, because it says which other options there are.
+  const auto json = parse_json(text);
+  const Json* named = json.ok() ? json->find("reader") : nullptr;
+  OpenedDataset out;
+  EPL_ASSIGN(out.reader, find_reader(named && named->is_string() ? named->text() : "", path));
+  const ReaderRow& row = *out.reader;
+  EPL_ASSIGN(Attributes options, parse_options(text, options_with(row), cat("dataset (reader ", row.name, ")")));
+  Json own = Json::object();
+  for (const Option& option : row.options) {
+    const Json* value = json.ok() ? json->find(option.name) : nullptr;
+    if (value != nullptr) own[option.name] = *value;
+  }
+  out.given = print_json(own);
+  EPL_ASSIGN(std::unique_ptr<Reader> reader, row.open({path, options, packs}));
+  if (!has_split(row)) {
+    EPL_ASSIGN(reader, split_reader(std::move(reader), options.text("split"), options.number("held_out"),
+                                    static_cast<uint64_t>(options.integer("split_seed"))));
+  }
+  EPL_ASSIGN(out.dataset, Dataset::create(std::move(reader), {.batch = options.integer("batch"),
+                                                              .shuffled = options.text("order") == "shuffled",
+                                                              .seed = static_cast<uint64_t>(options.integer("seed")),
+                                                              .prefetch = options.integer("prefetch"),
+                                                              .partial = options.flag("partial")}));
+  return out;
+}
+
+}  // namespace epl

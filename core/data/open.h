@@ -1,0 +1,24 @@
+// Data files as a user asks for them: one text with the options of the reader and those that every dataset has.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "core/data/dataset.h"
+
+namespace epl {
+
+struct OpenedDataset {
+  std::unique_ptr<Dataset> dataset;
+  const ReaderRow* reader = nullptr;
+  std::string given;  // the reader's own options, a JSON object, as they were given
+
+  // Options, a JSON object, under which another file is read to the same meaning.
+  std::string options_alike() const;
+};
+
+// `options`: a JSON object, or nothing. `packs`: the folder of optional packs.
+Result<OpenedDataset> open_dataset(const std::string& path, std::string_view options, const std::string& packs);
+
+}  // namespace epl
