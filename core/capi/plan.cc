@@ -4,6 +4,7 @@
 #include "core/base/suggestion.h"
 #include "core/capi/describe.h"
 #include "core/capi/objects.h"
+#include "core/frontend/binding.h"
 
 namespace epl::capi {
 
@@ -52,49 +53,9 @@ void name_parameters(const epl_trainer& trainer, Binding& binding) {
   }
 }
 
-Status unknown_name(std::string_view what, const std::string& name, const std::vector<std::string>& known,
-                    std::string_view kind) {
-  return error(Code::not_found, what, " ", quoted(name), ", but the model has no such ", kind, choices(name, known));
-}
-
-bool has(const std::vector<std::string>& names, const std::string& name) {
-  return std::ranges::find(names, name) != names.end();
-}
-
-// Every name that the trainer binds is the model's, and every type that it says is right.
-Status check_names(const epl_trainer& trainer, const Model& model) {
-  std::vector<std::string> inputs, symbols;
-  for (const ModelPort& port : model.inputs()) {
-    inputs.push_back(port.name);
-    for (const ModelDim& dim : port.dims) {
-      if (!dim.symbol.empty() && !has(symbols, dim.symbol)) symbols.push_back(dim.symbol);
-    }
-    auto type = trainer.input_types.find(port.name);
-    if (type == trainer.input_types.end() || type->second == port.dtype) continue;
-    return invalid("input ", port.name, " is ", dtype_name(port.dtype), " in the model and bound as ",
-                   dtype_name(type->second))
-        .at(port.name);
-  }
-  for (const auto& [name, size] : trainer.binding.symbols) {
-    if (!has(symbols, name))
-      return unknown_name("a size is bound to the dimension", name, symbols, "symbolic dimension");
-  }
-  for (const auto& [name, value] : trainer.binding.values) {
-    if (!has(inputs, name)) return unknown_name("a value is bound to", name, inputs, "input");
-  }
-  inputs.emplace_back("target");  // the loss's own
-  for (const auto& [name, shape] : trainer.binding.input_shapes) {
-    if (!has(inputs, name)) return unknown_name("a shape is bound to", name, inputs, "input");
-  }
-  for (const auto& [name, dim] : trainer.binding.batch_dims) {
-    if (!has(inputs, name)) return unknown_name("a batch dimension is bound to", name, inputs, "input");
-  }
-  return {};
-}
-
 // What the trainer says of the inputs. The target is the loss's own input, unless the model has one of this name.
 Status bind_trainer(const epl_trainer& trainer, const Model& model, PlanOptions& request) {
-  EPL_TRY(check_names(trainer, model));
+  EPL_TRY(check_binding(trainer.binding, trainer.input_types, model, {std::string(target_name)}));
   request.training = trainer.loss != "none";
   if (request.training) {
     EPL_ASSIGN(request.train, resolve_trainer(trainer));

@@ -166,5 +166,20 @@ TEST(Findings, OfBatchNormsThatDoNotLearn) {
   EXPECT_NE(findings(0)[0].message.find("frozen"), std::string::npos);
 }
 
+TEST(Findings, OfWhatRoundsWhatTheModelComputes) {
+  const auto model = testing::load(
+      testing::model({.nodes = {node("QuantizeLinear", {"x", "s"}, {"a"}), node("DequantizeLinear", {"a", "s"}, {"b"}),
+                                node("QuantizeLinear", {"b", "s"}, {"c"}), node("DequantizeLinear", {"c", "s"}, {"y"})},
+                      .initializers = {testing::tensor("s", epl::Tensor::from_floats({}, {0.5F}))},
+                      .inputs = {port("x", {"n", "2"})},
+                      .outputs = {port("y", {"n", "2"})}}));
+  ASSERT_TRUE(model.ok()) << model.status().to_string();
+  const std::vector<ModelFinding> findings = (*model)->findings();
+  ASSERT_EQ(findings.size(), 1u);
+  EXPECT_EQ(findings[0].where, "node_a");
+  EXPECT_TRUE(findings[0].message.starts_with("2 QuantizeLinear node(s), this one the first, round"))
+      << findings[0].message;
+}
+
 }  // namespace
 }  // namespace epl::onnx
