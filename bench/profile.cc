@@ -171,7 +171,7 @@ Status profile(const Options& options) {
   Device& device = *plan->device();
   EPL_ASSIGN(auto stream, device.create_stream(options.threads));
   TimedStream timed(*stream);
-  EPL_ASSIGN(auto store, ParameterStore::create(device, *stream, plan->state()));
+  EPL_ASSIGN(auto store, ParameterStore::create(device, *stream, plan->state(), plan->mesh(0), 0));
   EPL_ASSIGN(auto arena, device.allocate(plan->arena_bytes()));
   EPL_ASSIGN(auto executor, Executor::create(host, device, timed, program, store, *arena, plan->mesh(0), 0));
   timed.forget();  // what creation uploaded is not part of a step

@@ -24,10 +24,19 @@ struct LocalPort {
   bool emitted = true;  // of an output: it leaves here, not from another class of ranks
 };
 
+// State of which a rank holds a piece.
+struct LocalState {
+  std::string name;
+  TensorType global_type;
+  Sharding sharding;
+  Tensor initial;  // all of it; empty: zeros
+};
+
 struct LocalGraph {
   Graph graph;                    // Node::region is the BlockKind of the node
   std::vector<LocalPort> inputs;  // in the order of the model's inputs
   std::vector<LocalPort> outputs;
+  std::vector<LocalState> cut_state;
   int task_graph = 0;
   Mesh mesh;
   std::vector<BlockCall> calls;

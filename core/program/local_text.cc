@@ -40,6 +40,10 @@ std::string print_local(const LocalGraph& local) {
   for (const BlockCall& call : local.calls) out += cat("run ", block_name(call.block), " ", call.micro_batch, "\n");
   print_ports(out, "in", local.inputs, local);
   print_ports(out, "out", local.outputs, local);
+  for (const LocalState& state : local.cut_state) {
+    out += cat("state ", name_text(state.name), " ", state.global_type.text(), " @ ",
+               cuts_text(local.mesh, state.sharding.dims), "\n");
+  }
   return out + print_graph(local.graph);
 }
 
@@ -69,6 +73,11 @@ Result<LocalGraph> parse_local(std::string_view text) {
       if (!parse_port(reader, local, local.inputs.emplace_back())) return reader.fail("expected a port");
     } else if (reader.take("out ")) {
       if (!parse_port(reader, local, local.outputs.emplace_back())) return reader.fail("expected a port");
+    } else if (reader.take("state ")) {
+      LocalState& state = local.cut_state.emplace_back();
+      const bool read = reader.name(state.name) && reader.type(state.global_type) && reader.take("@") &&
+                        parse_cuts(reader, local.mesh, state.sharding.dims);
+      if (!read) return reader.fail("expected a state that is cut");
     } else {
       return reader.fail("unknown line");
     }

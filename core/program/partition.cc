@@ -18,7 +18,6 @@ class Partition {
         here_(task_graph),
         mesh_(plan.mesh(task_graph)),
         boundaries_(boundaries),
-        pieces_(mesh_.pieces(mesh_.batch_axes())),
         now_(static_cast<size_t>(global_.value_count())) {}
 
   Result<LocalGraph> run() {
@@ -74,12 +73,12 @@ class Partition {
 
   // An input of which a piece is not a run of the caller's memory: it comes whole, and its pieces are sliced out.
   bool staged(Value v) const {
-    const int dim = stored(v).cut_dim();
+    const int dim = stored(v).cut_dim(batch_axis);
     return global_.value(v).kind == ValueKind::input && dim > 0 &&
-           mesh_.pieces(stored(v).dims[static_cast<size_t>(dim)].axes) > 1;
+           mesh_.pieces(stored(v).dims[static_cast<size_t>(dim)]) > 1;
   }
   Sharding lies(Value v) const {
-    return staged(v) ? Sharding{.dims = std::vector<AxisCut>(stored(v).dims.size())} : stored(v);
+    return staged(v) ? Sharding{.dims = std::vector<Cuts>(stored(v).dims.size())} : stored(v);
   }
 
   // Of several TaskGraphs each has the inputs and constants that its nodes use, and one has each state; what is
@@ -108,8 +107,11 @@ class Partition {
       const ValueInfo& info = global_.value(v);
       if (info.kind == ValueKind::result || !here[static_cast<size_t>(i)]) continue;
       const Sharding sharding = lies(v);
+      const TensorType type = local_type(mesh_, info.type, sharding);
+      const bool in_pieces = is_state(info.kind) && type != info.type;
+      if (in_pieces) local_.cut_state.push_back({info.name, info.type, sharding, info.data});
       now_[static_cast<size_t>(i)] =
-          local_.graph.add_leaf(info.kind, info.name, local_type(mesh_, info.type, sharding), info.data);
+          local_.graph.add_leaf(info.kind, info.name, type, in_pieces ? Tensor() : info.data);
       local_.graph.value(now_[static_cast<size_t>(i)]).batch_dim = info.batch_dim;
       if (info.kind == ValueKind::input) local_.inputs.push_back(port(info.name, v, sharding));
     }
@@ -117,10 +119,10 @@ class Partition {
 
   LocalPort port(const std::string& name, Value v, const Sharding& sharding) const {
     LocalPort made{.name = name, .value = now_[static_cast<size_t>(v.index)], .global_type = global_.type(v)};
-    made.dim = sharding.cut_dim();
+    made.dim = sharding.cut_dim(batch_axis);
     if (made.dim < 0) return made;
-    made.outer = sharding.outer();
-    made.axes = sharding.dims[static_cast<size_t>(made.dim)].axes;
+    made.outer = sharding.outer(batch_axis);
+    made.axes = find_cut(sharding.dims[static_cast<size_t>(made.dim)], batch_axis)->axes;
     return made;
   }
 
@@ -153,7 +155,9 @@ class Partition {
     }
     const std::vector<Value> inputs = node.inputs;
     for (size_t i = 0; i < node.inputs.size(); ++i) {
-      auto value = operand(inputs[i], operands.inputs[i], block);
+      // What takes any operands takes their pieces as they are stored.
+      const Sharding& wanted = old.op->takes_any_operands && inputs[i] ? stored(inputs[i]) : operands.inputs[i];
+      auto value = operand(inputs[i], wanted, block);
       if (!value.ok()) return value.status().with_context(cat("operand ", i, " of node ", old.name)).at(old.name);
       node.inputs[i] = *value;
       input_types.push_back(node.inputs[i] ? local_.graph.type(node.inputs[i]) : TensorType{});
@@ -164,15 +168,18 @@ class Partition {
       const Value v = old.outputs[o];
       types.push_back(local_type(mesh_, global_.type(v), operands.outputs[o]));
       names.push_back(again ? cat(global_.value(v).name, ".again") : global_.value(v).name);
-      if (operands.outputs[o].partial.empty()) continue;
+      if (std::ranges::find(operands.outputs[o].partial, batch_axis, &Partial::axis) ==
+          operands.outputs[o].partial.end())
+        continue;
       sums = true;
       sum_outer = operands.sum_outers[o];
     }
     // The order of a sum over one unit is that of its positions, wherever the batch lies.
     if (sums) node.units = {units(), units() > 1 ? sum_outer : 1};
-    const bool cut = plan_.node_shardings[static_cast<size_t>(n)].cut();
-    if (cut && pieces_ > 1) {
-      if (old.op->random && (stored(old.outputs[0]).cut_dim() != 0 || stored(old.outputs[0]).outer() != 1)) {
+    const auto& factors = plan_.node_shardings[static_cast<size_t>(n)].factors;
+    if (std::ranges::any_of(factors, [&](const Cuts& cuts) { return mesh_.pieces(cuts) > 1; })) {
+      const Sharding& result = stored(old.outputs[0]);
+      if (old.op->random && (result.cut_dim(batch_axis) != 0 || result.outer(batch_axis) != 1)) {
         return unsupported("node ", old.name, " draws random numbers for samples that are not in dimension 0")
             .at(old.name);
       }
@@ -258,7 +265,6 @@ class Partition {
   const int here_;
   const Mesh& mesh_;
   const std::vector<Boundary>& boundaries_;
-  int64_t pieces_;
   LocalGraph local_;
   std::vector<Value> now_;
   std::multimap<int32_t, Moved> moved_;  // by value, of the block at hand

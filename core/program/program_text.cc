@@ -6,6 +6,7 @@
 #include "core/ir/text.h"
 #include "core/program/program.h"
 #include "core/program/reference_kernel.h"
+#include "core/program/reshard.h"
 #include "core/program/transfer.h"
 #include "core/strategy/mesh_text.h"
 
@@ -187,7 +188,13 @@ class ProgramParser {
     }
     if (made.kind == ValueKind::result) return reader_.fail("unknown kind of state");
     made.sharding.dims.resize(made.type.shape.size());
-    made.local = made.type;
+    if (reader_.take("cut")) {
+      made.sharding.dims.clear();
+      if (!parse_cuts(reader_, program_.mesh, made.sharding.dims) ||
+          made.sharding.dims.size() != made.type.shape.size())
+        return reader_.fail("expected the axes that cut a slot");
+    }
+    made.local = local_type(program_.mesh, made.type, made.sharding);
     program_.state.push_back(std::move(made));
     return {};
   }
@@ -346,8 +353,9 @@ std::string print_program(const Program& program) {
              "\n");
   out += axis_lines(program.mesh);
   for (const StateSlot& slot : program.state) {
-    out += cat("slot ", value_kind_name(slot.kind), " ", name_text(slot.name), " ", slot.type.text(), " at ",
-               slot.offset, "\n");
+    out +=
+        cat("slot ", value_kind_name(slot.kind), " ", name_text(slot.name), " ", slot.type.text(), " at ", slot.offset,
+            slot.local == slot.type ? "" : cat(" cut ", cuts_text(program.mesh, slot.sharding.dims)), "\n");
   }
   for (size_t i = 0; i < program.constants.size(); ++i) {
     out += cat("constant ", program.constants[i].type().text(), " at ", program.constant_offsets[i], "\n");

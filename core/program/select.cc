@@ -79,6 +79,12 @@ class Selection {
     slot.local = info.type;
     slot.offset = offset;
     slot.initial = info.data;
+    const auto cut = std::ranges::find(local_.cut_state, info.name, &LocalState::name);
+    if (cut != local_.cut_state.end()) {
+      slot.type = cut->global_type;
+      slot.sharding = cut->sharding;
+      slot.initial = cut->initial;
+    }
     program_.state.push_back(std::move(slot));
     program_.state_bytes += aligned_bytes(info.type.bytes());
   }

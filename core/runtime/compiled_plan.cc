@@ -54,7 +54,7 @@ void find_ports(Entry& entry) {
 
 // Plans and lowers one entry's graph.
 Result<Entry> compile(EntryKind kind, Graph graph, const LossFacts& loss, const PlanOptions& options, Device& device,
-                      int threads) {
+                      int threads, const std::vector<Entry>& before = {}) {
   Entry entry;
   entry.kind = kind;
   graph.name = entry_name(kind);
@@ -63,7 +63,10 @@ Result<Entry> compile(EntryKind kind, Graph graph, const LossFacts& loss, const 
   entry.graph = std::make_shared<const Graph>(std::move(graph));
   EPL_ASSIGN(Graph expanded, expand_composites(*entry.graph, device.kernels()));
   auto runnable = std::make_shared<const Graph>(without_dead_nodes(expanded));
-  auto planned = make_plan({.graph = runnable, .strategy = options.strategy, .ranks = options.ranks});
+  auto planned = make_plan({.graph = runnable,
+                            .strategy = options.strategy,
+                            .ranks = options.ranks,
+                            .state_of = before.empty() ? nullptr : &before.front().plan});
   if (!planned.ok()) {
     const Status& why = planned.status();
     return notes.empty() ? why : Status(why.code(), cat(why.message(), "; ", join(notes, "; ")), why.where());
@@ -225,8 +228,8 @@ Result<std::shared_ptr<const CompiledPlan>> CompiledPlan::create(const Host& hos
   const Binding& other = options.predict_binding ? *options.predict_binding : options.binding;
   if (options.training && options.evaluate) {
     EPL_ASSIGN(Graph graph, plan->evaluation_graph(other));
-    EPL_ASSIGN(Entry entry,
-               compile(EntryKind::evaluate, std::move(graph), plan->loss_, options, *plan->device_, plan->threads_));
+    EPL_ASSIGN(Entry entry, compile(EntryKind::evaluate, std::move(graph), plan->loss_, options, *plan->device_,
+                                    plan->threads_, plan->entries_));
     plan->entries_.push_back(std::move(entry));
   }
   if (options.predict || !options.training) {
@@ -236,8 +239,8 @@ Result<std::shared_ptr<const CompiledPlan>> CompiledPlan::create(const Host& hos
     }
     EPL_TRY(graph.status());
     graph->updates.clear();
-    EPL_ASSIGN(Entry entry,
-               compile(EntryKind::predict, *std::move(graph), {}, options, *plan->device_, plan->threads_));
+    EPL_ASSIGN(Entry entry, compile(EntryKind::predict, *std::move(graph), {}, options, *plan->device_, plan->threads_,
+                                    plan->entries_));
     plan->entries_.push_back(std::move(entry));
   }
   EPL_TRY(plan->link_programs());

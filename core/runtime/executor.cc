@@ -211,8 +211,7 @@ void Executor::launch(Stream& stream, const Instruction& in, int64_t micro_batch
 
 Status Executor::transfer(Stream& stream, const Instruction& in, int64_t micro_batch, const Groups& groups) {
   const ProgramPort* port = in.port < 0 ? nullptr : &program_.outputs[static_cast<size_t>(in.port)];
-  // A port that is not cut is the same on every rank: the first of a process gives it.
-  const bool gives = port && device_.executes() && (port->dim >= 0 || gives_common_);
+  const bool gives = port && device_.executes() && (port->dim >= 0 ? gives_pieces_ : gives_common_);
   return in.transfer->run({.program = program_,
                            .in = in,
                            .stream = stream,

@@ -58,8 +58,11 @@ class Executor {
   Status run(const RunRequest& request, const Groups& groups = {});
   // Why the run at hand should end early, before it has begun to commit.
   Status check_stop() const;
-  // Whether outputs that are the same on every rank are given by this one.
-  void give_common_outputs(bool gives) { gives_common_ = gives; }
+  // Whether this rank gives the outputs that are the same on every rank, and the pieces of those that are cut.
+  void give_outputs(bool common, bool pieces) {
+    gives_common_ = common;
+    gives_pieces_ = pieces;
+  }
   // Waits for what a run that failed has issued: until then it may read and write memory of the caller. Of a rank with
   // peers, once the group has been aborted.
   void drain() { static_cast<void>(synchronize()); }
@@ -111,7 +114,7 @@ class Executor {
   Place place_;             // in the program's mesh, at the micro-batch at hand
   std::vector<int> batch_;  // the axes of the batch
   int time_axis_ = -1;
-  bool gives_common_ = true;
+  bool gives_common_ = true, gives_pieces_ = true;
   std::unique_ptr<Buffer> constants_, scalars_;
   std::unique_ptr<Buffer> wish_;       // where ranks agree on the end of a step whose program has no verdict
   std::vector<const void*> operands_;  // scratch for one launch

@@ -1,23 +1,26 @@
 #include "core/runtime/parameter_store.h"
 
 #include <algorithm>
+#include <cstring>
+
+#include "core/runtime/pieces.h"
 
 namespace epl {
 
 namespace {
 
-// What is not in memory goes through a small piece of it, so that it is never there twice.
+// What is not in memory goes through a small part of it, so that it is never there twice.
 Status upload(Stream& stream, std::byte* target, const Tensor& value) {
-  constexpr int64_t piece_bytes = 4 << 20;
+  constexpr int64_t part_bytes = 4 << 20;
   if (value.in_memory()) {
     stream.upload(target, value.data(), value.bytes());
     return stream.synchronize();
   }
-  std::vector<std::byte> piece(static_cast<size_t>(std::min(piece_bytes, value.bytes())));
-  for (int64_t at = 0; at < value.bytes(); at += piece_bytes) {
-    const int64_t bytes = std::min(piece_bytes, value.bytes() - at);
-    EPL_TRY(value.read(at, bytes, piece.data()));
-    stream.upload(target + at, piece.data(), bytes);
+  std::vector<std::byte> part(static_cast<size_t>(std::min(part_bytes, value.bytes())));
+  for (int64_t at = 0; at < value.bytes(); at += part_bytes) {
+    const int64_t bytes = std::min(part_bytes, value.bytes() - at);
+    EPL_TRY(value.read(at, bytes, part.data()));
+    stream.upload(target + at, part.data(), bytes);
     EPL_TRY(stream.synchronize());
   }
   return {};
@@ -25,42 +28,58 @@ Status upload(Stream& stream, std::byte* target, const Tensor& value) {
 
 }  // namespace
 
-Result<ParameterStore> ParameterStore::create(Device& device, Stream& stream, const StateLayout& layout) {
+Result<ParameterStore> ParameterStore::create(Device& device, Stream& stream, const StateLayout& layout,
+                                              const Mesh& mesh, int rank) {
   ParameterStore store;
+  store.mesh_ = mesh;
+  store.place_ = mesh.place(rank);
   EPL_ASSIGN(store.buffer_, device.allocate(std::max<int64_t>(layout.bytes(), 1)));
   if (!device.executes()) return store;
   for (const StateSlot& slot : layout.slots()) {
     if (slot.initial.empty()) {
-      stream.fill(store.data() + slot.offset, slot.type.bytes(), 0);
+      stream.fill(store.data() + slot.offset, slot.local.bytes(), 0);
     } else {
-      EPL_TRY(upload(stream, store.data() + slot.offset, slot.initial));
+      EPL_TRY(store.scatter(stream, slot, slot.initial));
     }
   }
   EPL_TRY(stream.synchronize());
   return store;
 }
 
-Result<Tensor> ParameterStore::get(Stream& stream, const StateLayout& layout, std::string_view name) const {
-  const StateSlot* slot = layout.find(name);
-  if (!slot) return error(Code::not_found, "no parameter or state is called \"", name, "\"");
-  Tensor out(slot->type);
-  stream.download(out.data(), static_cast<const std::byte*>(buffer_->data()) + slot->offset, slot->type.bytes());
-  EPL_TRY(stream.synchronize());
+Result<Tensor> ParameterStore::view(Stream& stream, const StateSlot& slot) const {
+  if (stream.threads() != nullptr && slot.local == slot.type)
+    return Tensor(slot.type, nullptr, static_cast<const std::byte*>(buffer_->data()) + slot.offset);
+  Tensor out(slot.type);
+  EPL_TRY(gather(stream, slot, out));
   return out;
 }
 
-Result<Tensor> ParameterStore::view(Stream& stream, const StateLayout& layout, std::string_view name) const {
-  if (stream.threads() == nullptr) return get(stream, layout, name);  // the memory of another device
-  const StateSlot* slot = layout.find(name);
-  if (!slot) return error(Code::not_found, "no parameter or state is called \"", name, "\"");
-  return Tensor(slot->type, nullptr, static_cast<const std::byte*>(buffer_->data()) + slot->offset);
+Status ParameterStore::gather(Stream& stream, const StateSlot& slot, Tensor& whole) const {
+  const std::byte* source = static_cast<const std::byte*>(buffer_->data()) + slot.offset;
+  auto* target = static_cast<std::byte*>(whole.data());
+  for_each_run(slot.type, slot.sharding, mesh_, place_, [&](int64_t global, int64_t local, int64_t bytes) {
+    stream.download(target + global, source + local, bytes);
+  });
+  return stream.synchronize();
 }
 
-Status ParameterStore::set(Stream& stream, const StateLayout& layout, std::string_view name, const Tensor& value) {
-  const StateSlot* slot = layout.find(name);
-  if (!slot) return error(Code::not_found, "no parameter or state is called \"", name, "\"");
-  if (value.type() != slot->type) return invalid(name, " is ", slot->type.text(), ", got ", value.type().text());
-  return upload(stream, data() + slot->offset, value);
+Status ParameterStore::scatter(Stream& stream, const StateSlot& slot, const Tensor& whole) {
+  if (whole.type() != slot.type) return invalid(slot.name, " is ", slot.type.text(), ", got ", whole.type().text());
+  std::byte* const target = data() + slot.offset;
+  if (slot.local == slot.type) return upload(stream, target, whole);
+  std::vector<std::byte> piece(static_cast<size_t>(slot.local.bytes()));
+  Status status;
+  for_each_run(slot.type, slot.sharding, mesh_, place_, [&](int64_t global, int64_t local, int64_t bytes) {
+    if (whole.in_memory()) {
+      std::memcpy(piece.data() + local, static_cast<const std::byte*>(whole.data()) + global,
+                  static_cast<size_t>(bytes));
+    } else if (status.ok()) {
+      status = whole.read(global, bytes, piece.data() + local);
+    }
+  });
+  EPL_TRY(status);
+  stream.upload(target, piece.data(), slot.local.bytes());
+  return stream.synchronize();
 }
 
 }  // namespace epl

@@ -1,4 +1,5 @@
-// The state of one rank: parameters, buffers, optimizer state, by name, in one buffer. Entries of a plan share it.
+// The state of one rank: parameters, buffers, optimizer state, by name, in one buffer. Entries of a plan share it. Of a
+// slot that is cut over ranks it holds the piece of the rank's place.
 // Thread safety: none; its rank's executor and, between steps, the session use it.
 #pragma once
 
@@ -12,17 +13,23 @@ namespace epl {
 
 class ParameterStore {
  public:
-  // Allocates and fills with initial values.
-  static Result<ParameterStore> create(Device& device, Stream& stream, const StateLayout& layout);
+  // Allocates and fills with initial values. `rank` is one of the mesh, whose layout this is.
+  static Result<ParameterStore> create(Device& device, Stream& stream, const StateLayout& layout, const Mesh& mesh,
+                                       int rank);
   std::byte* data() { return static_cast<std::byte*>(buffer_->data()); }
   int64_t bytes() const { return buffer_->bytes(); }
-  Result<Tensor> get(Stream& stream, const StateLayout& layout, std::string_view name) const;
-  // The same without a copy where the store lies in host memory: valid until the store changes or goes.
-  Result<Tensor> view(Stream& stream, const StateLayout& layout, std::string_view name) const;
-  Status set(Stream& stream, const StateLayout& layout, std::string_view name, const Tensor& value);
+  // All of a slot that is not cut, without a copy where the store lies in host memory: valid until the store changes or
+  // goes.
+  Result<Tensor> view(Stream& stream, const StateSlot& slot) const;
+  // Writes what the rank holds of a slot to where it belongs in `whole`, of the slot's type.
+  Status gather(Stream& stream, const StateSlot& slot, Tensor& whole) const;
+  // Takes what the rank holds of a slot from `whole`, of the slot's type.
+  Status scatter(Stream& stream, const StateSlot& slot, const Tensor& whole);
 
  private:
   std::unique_ptr<Buffer> buffer_;
+  Mesh mesh_;
+  Place place_;
 };
 
 }  // namespace epl

@@ -23,7 +23,7 @@ std::vector<bool> mixed_values(const Plan& plan) {
       carries[static_cast<size_t>(v.index)] = any;
       // What comes of samples and has no dimension for them is of all of them together.
       mixed[static_cast<size_t>(v.index)] =
-          mixes || (any && plan.shardings[static_cast<size_t>(v.index)].cut_dim() < 0);
+          mixes || (any && plan.shardings[static_cast<size_t>(v.index)].cut_dim(batch_axis) < 0);
     }
   }
   return mixed;
@@ -49,8 +49,8 @@ SampleDims sample_dims(const Plan& plan) {
   const std::vector<bool> mixed = mixed_values(plan);
   for (const Graph::Output& output : graph.outputs) {
     const Sharding& sharding = plan.shardings[static_cast<size_t>(output.value.index)];
-    const int dim =
-        sharding.outer() == 1 ? sharding.cut_dim() : -1;  // else each step of a sequence has its own run of samples
+    const int dim = sharding.outer(batch_axis) == 1 ? sharding.cut_dim(batch_axis)
+                                                    : -1;  // else each step of a sequence has its own run of samples
     const bool whole =
         dim >= 0 && plan.batch > 0 && graph.type(output.value).shape[static_cast<size_t>(dim)] % plan.batch == 0;
     dims.outputs.push_back(whole && !mixed[static_cast<size_t>(output.value.index)] ? dim : -1);

@@ -31,19 +31,29 @@ Result<std::unique_ptr<Session>> Session::create(const Host& host, std::shared_p
   if (local_ranks < session->world() && p.task_graphs() > 1) {
     return unsupported("a plan of several stages runs in one process in this version");
   }
+  for (const StateSlot& slot : p.state().slots()) {
+    if (local_ranks == session->world() || slot.local == slot.type) continue;
+    return unsupported(slot.name, " is cut over ranks, which are of one process in this version");
+  }
   for (int r = options.first_rank; r < options.first_rank + local_ranks; ++r) {
     auto rank = std::make_unique<Rank>();
     EPL_ASSIGN(rank->stream, session->device_->create_stream(p.threads_per_rank()));
     const int at = rank->task_graph = p.task_graph_of_rank(r);
-    EPL_ASSIGN(rank->store, ParameterStore::create(*session->device_, *rank->stream, p.state_of(at)));
+    EPL_ASSIGN(rank->store, ParameterStore::create(*session->device_, *rank->stream, p.state_of(at), p.mesh(at), r));
     EPL_ASSIGN(rank->arena, session->device_->allocate(std::max<int64_t>(p.arena_bytes(at), 1)));
-    const bool first =
-        std::ranges::none_of(session->ranks_, [&](const auto& other) { return other->task_graph == at; });
+    // Of the ranks here that have an output, or a piece of it, the first gives it.
+    const auto batch_place = [&](int of) { return p.mesh(at).place(of).at[batch_axis]; };
+    bool first = true, first_of_piece = true;
+    for (int other = options.first_rank; other < r; ++other) {
+      if (p.task_graph_of_rank(other) != at) continue;
+      first = false;
+      first_of_piece = first_of_piece && batch_place(other) != batch_place(r);
+    }
     for (const Entry& entry : p.entries()) {
       const Program& program = entry.programs[static_cast<size_t>(at)];
       EPL_ASSIGN(auto executor, Executor::create(session->host_, *session->device_, *rank->stream, program, rank->store,
                                                  *rank->arena, p.mesh(at), r));
-      executor->give_common_outputs(first);
+      executor->give_outputs(first, first_of_piece);
       rank->executors.push_back(std::move(executor));
     }
     session->ranks_.push_back(std::move(rank));
@@ -78,8 +88,8 @@ Result<int> Session::local_ranks() const {
   return count;
 }
 
-// Outputs that are cut are given whole on every process: each rank gives the pieces that it has put into its process's
-// tensor, and the first of a process puts those of the others beside them.
+// Outputs that are cut are given whole on every process: each rank gives the part that its process has of its piece of
+// the batch, and the first of a process puts those of the others beside them.
 Status Session::share_outputs(int local, const Entry& entry, const RunRequest& request) {
   Rank& rank = *ranks_[static_cast<size_t>(local)];
   const Program& program = entry.programs[static_cast<size_t>(rank.task_graph)];
@@ -87,23 +97,32 @@ Status Session::share_outputs(int local, const Entry& entry, const RunRequest& r
     const ProgramPort& port = program.outputs[i];
     auto* whole = static_cast<std::byte*>(request.outputs[static_cast<size_t>(port.index)]);
     if (port.dim < 0 || whole == nullptr || request.diagnose) continue;
-    // `outer` times the pieces of all ranks, each of `run` bytes.
+    // `outer` times the parts of all places of the batch, each of `run` bytes.
+    const Mesh& mesh = plan_->mesh(rank.task_graph);
+    const int64_t places = mesh.size(data_axis);
+    const auto place_of = [&](int r) { return mesh.place(r).at[batch_axis]; };
     int64_t outer = port.outer;
     for (int d = 0; d < port.dim; ++d) outer *= port.global_type.shape[static_cast<size_t>(d)];
-    const int64_t part = port.global_type.bytes() / world(), run = part / outer;
-    rank.parts.resize(static_cast<size_t>(port.global_type.bytes()));
-    const auto at = [&](int r, int64_t o) { return whole + (o * world() + r) * run; };
+    const int64_t part = port.global_type.bytes() / places, run = part / outer;
+    rank.parts.resize(static_cast<size_t>(part * world()));
+    const auto at = [&](int64_t place, int64_t o) { return whole + (o * places + place) * run; };
     const auto part_of = [&](int r) { return rank.parts.data() + r * part; };
     const int own = options_.first_rank + local;
-    for (int64_t o = 0; o < outer; ++o) std::memcpy(part_of(own) + o * run, at(own, o), static_cast<size_t>(run));
+    for (int64_t o = 0; o < outer; ++o)
+      std::memcpy(part_of(own) + o * run, at(place_of(own), o), static_cast<size_t>(run));
     EPL_TRY(rank.world->run(
         *rank.stream,
         {.kind = Collective::Kind::all_gather, .count = part, .source = part_of(own), .target = rank.parts.data()}));
     EPL_TRY(rank.stream->synchronize());
-    for (int r = 0; r < world() && local == 0; ++r) {
-      const bool here = r >= options_.first_rank && r < options_.first_rank + static_cast<int>(ranks_.size());
-      for (int64_t o = 0; o < outer && !here; ++o)
-        std::memcpy(at(r, o), part_of(r) + o * run, static_cast<size_t>(run));
+    if (local != 0) continue;
+    std::vector<bool> there(static_cast<size_t>(places), false);
+    for (size_t r = 0; r < ranks_.size(); ++r)
+      there[static_cast<size_t>(place_of(options_.first_rank + static_cast<int>(r)))] = true;
+    for (int r = 0; r < world(); ++r) {
+      const int64_t place = place_of(r);
+      if (there[static_cast<size_t>(place)]) continue;
+      for (int64_t o = 0; o < outer; ++o) std::memcpy(at(place, o), part_of(r) + o * run, static_cast<size_t>(run));
+      there[static_cast<size_t>(place)] = true;
     }
   }
   return {};
@@ -470,29 +489,36 @@ Status Session::observe(double value, bool higher_is_better) {
   return {};
 }
 
-// The first rank that has it; the first of all where nobody has, which says so.
-const Session::Rank& Session::holder(std::string_view name) const {
-  const auto found = std::ranges::find_if(
-      ranks_, [&](const auto& rank) { return plan_->state_of(rank->task_graph).find(name) != nullptr; });
-  return found == ranks_.end() ? *ranks_.front() : **found;
+Result<const StateSlot*> Session::slot_of(const Rank& rank, std::string_view name) const {
+  const StateSlot* slot = plan_->state_of(rank.task_graph).find(name);
+  if (slot || plan_->state().find(name)) return slot;
+  return error(Code::not_found, "no parameter or state is called \"", name, "\"");
 }
 
+// The pieces of all ranks that have any, beside one another; they are all here.
 Result<Tensor> Session::state(std::string_view name) const {
-  const Rank& rank = holder(name);
-  return rank.store.get(*rank.stream, plan_->state_of(rank.task_graph), name);
+  Tensor whole;
+  for (const auto& rank : ranks_) {
+    EPL_ASSIGN(const StateSlot* slot, slot_of(*rank, name));
+    if (!slot || (!whole.empty() && slot->local == slot->type)) continue;
+    if (whole.empty()) whole = Tensor(slot->type);
+    EPL_TRY(rank->store.gather(*rank->stream, *slot, whole));
+  }
+  return whole;
 }
 
 Result<Tensor> Session::state_view(std::string_view name) const {
-  const Rank& rank = holder(name);
-  return rank.store.view(*rank.stream, plan_->state_of(rank.task_graph), name);
+  for (const auto& rank : ranks_) {
+    EPL_ASSIGN(const StateSlot* slot, slot_of(*rank, name));
+    if (slot && slot->local == slot->type) return rank->store.view(*rank->stream, *slot);
+  }
+  return state(name);
 }
 
 Status Session::set_state(std::string_view name, const Tensor& value) {
-  const int task_graph = holder(name).task_graph;
   for (auto& rank : ranks_) {
-    if (rank->task_graph == task_graph) {
-      EPL_TRY(rank->store.set(*rank->stream, plan_->state_of(task_graph), name, value));
-    }
+    EPL_ASSIGN(const StateSlot* slot, slot_of(*rank, name));
+    if (slot) EPL_TRY(rank->store.scatter(*rank->stream, *slot, value));
   }
   return {};
 }

@@ -118,7 +118,7 @@ class Session {
   Status connect();
   std::vector<int> members_of(const ProgramGroup& group, int task_graph, int rank) const;
   std::string group_name(const ProgramGroup& group, const std::vector<int>& members) const;
-  const Rank& holder(std::string_view name) const;
+  Result<const StateSlot*> slot_of(const Rank& rank, std::string_view name) const;  // null: another TaskGraph has it
   Status reconnect();
   void disconnect();
   Status make_world();

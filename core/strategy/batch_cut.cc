@@ -50,13 +50,12 @@ BatchCut follow_batch(const ShardingRule& rule, const std::vector<CutPlace>& cut
   result.factor = factor;
   NodeSharding node;
   node.factors.resize(rule.factors.size());
-  node.factors[static_cast<size_t>(factor.factor)] = {.axes = {0}, .outer = factor.outer};
+  node.factors[static_cast<size_t>(factor.factor)] = {{.axes = {batch_axis}, .outer = factor.outer}};
   const OperandShardings operands = operand_shardings(rule, node);
   bool twice = false, sums = false;
   const auto place_of = [&](const Sharding& sharding) {
-    twice =
-        twice || std::ranges::count_if(sharding.dims, [](const AxisCut& dim) { return static_cast<bool>(dim); }) > 1;
-    return CutPlace{sharding.cut_dim(), sharding.outer()};
+    twice = twice || std::ranges::count_if(sharding.dims, [](const Cuts& cuts) { return !cuts.empty(); }) > 1;
+    return CutPlace{sharding.cut_dim(batch_axis), sharding.outer(batch_axis)};
   };
   for (const Sharding& input : operands.inputs) result.inputs.push_back(place_of(input));
   for (size_t o = 0; o < operands.outputs.size(); ++o) {

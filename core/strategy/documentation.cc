@@ -12,7 +12,7 @@ Made from the table of keys in `core/strategy/strategy.cc`; do not edit.
 A strategy says how the work of a step is cut. It is one JSON object, given to `epl_strategy_parse`, or to the command
 line as `--strategy` (the JSON itself, or the name of a file with it). Without one, a step runs on one rank and is not
 cut. A strategy never changes the mathematics. At the default `reproducible.level` it does not change one bit of the
-result.
+result, but for `split`.
 
 ```json
 {"pipeline.num_micro_batch": 4, "reproducible.units": 8}
@@ -29,11 +29,12 @@ The keys of the table below stand at the top level. Two more keys stand beside t
 {"default": {"replicate": 2}}
 ```
 
-This version runs three things:
+This version runs four things:
 
 - data parallelism: `default` with `replicate` on as many ranks as the plan is made for;
 - micro-batches;
-- pipelines: sibling scopes are the stages of a pipeline, in their order.
+- pipelines: sibling scopes are the stages of a pipeline, in their order;
+- weights in pieces: `split`, as `default` or as the kind of every stage.
 
 ```json
 {"pipeline.num_micro_batch": 4, "pipeline.strategy": "1F1B",
@@ -45,6 +46,18 @@ A node belongs to the first scope that matches its name. A node that no scope ma
 stages have the same number of ranks. More ranks make copies of the pipeline: four ranks and two stages are two copies.
 The first stage that uses a shared weight lends it to the others. A stage that needs a result of a later one, or that
 matches nothing, is an error. Stages run in one process.
+
+`split` cuts the nodes over ranks that see the same samples:
+
+```json
+{"default": {"split": 2}}
+```
+
+Each weight is cut where its node allows it: a product by its columns or its rows, an attention by its heads. The state
+of the optimizer is cut as its weight is. What no rule cuts, or what does not divide, runs on every rank. Ranks that are
+left over are data parallelism: four ranks and `split` of 2 are two copies. Where a product is cut by its rows, its sum
+is taken in another order, so the last bits may differ from those of one rank. They are the same for every number of
+copies, micro-batches and stages. Ranks with pieces of the weights run in one process.
 
 Everything else is read and checked, and a plan that asks for it is an error: nothing is ignored. A key or word that
 does not exist is an error that names the nearest one. The batch of a plan is cut in units (`reproducible.units`). The

@@ -45,4 +45,31 @@ bool parse_axis_names(std::string_view text, const Mesh& mesh, std::vector<int>&
   return true;
 }
 
+std::string cuts_text(const Mesh& mesh, const std::vector<Cuts>& all) {
+  std::vector<std::string> texts;
+  for (const Cuts& cuts : all) {
+    std::vector<std::string> parts;
+    for (const AxisCut& cut : cuts)
+      parts.push_back(cat(axis_names(mesh, cut.axes), cut.outer == 1 ? "" : cat(" outer ", cut.outer)));
+    texts.push_back(parts.empty() ? "-" : join(parts, " and "));
+  }
+  return cat("[", join(texts, ", "), "]");
+}
+
+bool parse_cuts(TextReader& reader, const Mesh& mesh, std::vector<Cuts>& out) {
+  if (!reader.take("[")) return false;
+  for (bool first = true; !reader.take("]"); first = false) {
+    if (!first && !reader.take(",")) return false;
+    Cuts& cuts = out.emplace_back();
+    if (reader.take("-")) continue;
+    do {
+      AxisCut& cut = cuts.emplace_back();
+      std::string names;
+      if (!reader.name(names) || !parse_axis_names(names, mesh, cut.axes)) return false;
+      if (reader.take("outer") && (!reader.integer(cut.outer) || cut.outer < 1)) return false;
+    } while (reader.take("and"));
+  }
+  return true;
+}
+
 }  // namespace epl

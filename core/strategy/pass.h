@@ -17,6 +17,8 @@ struct PlanRequest {
   Strategy strategy;
   int64_t ranks = 1;
   std::string passes;  // empty: the default list
+  // Of an entry that shares its state with this one: what state it has lies here as it does there. Null: none.
+  const Plan* state_of = nullptr;
 };
 Result<Plan> make_plan(const PlanRequest& request);
 

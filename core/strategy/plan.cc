@@ -88,7 +88,8 @@ Result<Boundary> boundary_of(const Plan& plan, Value v, BlockKind user) {
   }
   if (found.late) found.block = found.block == BlockKind::pre ? BlockKind::mid : BlockKind::post;
   // What `pre` computes for each micro-batch is computed again for the others.
-  const bool again = found.block == BlockKind::pre && !found.late && stored.cut_dim() >= 0 && user != BlockKind::pre;
+  const bool again =
+      found.block == BlockKind::pre && !found.late && stored.cut_dim(batch_axis) >= 0 && user != BlockKind::pre;
   if (again) found.block = BlockKind::forward;
   return found;
 }
@@ -131,9 +132,8 @@ Result<OperandShardings> operand_shardings(const Plan& plan, NodeId id) {
   const NodeSharding& sharding = plan.node_shardings[static_cast<size_t>(id.index)];
   if (!sharding.cut()) {  // most nodes of an optimizer: no rule is asked for
     OperandShardings whole;
-    for (Value v : node.inputs)
-      whole.inputs.push_back({.dims = std::vector<AxisCut>(v ? graph.type(v).shape.size() : 0)});
-    for (Value v : node.outputs) whole.outputs.push_back({.dims = std::vector<AxisCut>(graph.type(v).shape.size())});
+    for (Value v : node.inputs) whole.inputs.push_back({.dims = std::vector<Cuts>(v ? graph.type(v).shape.size() : 0)});
+    for (Value v : node.outputs) whole.outputs.push_back({.dims = std::vector<Cuts>(graph.type(v).shape.size())});
     whole.sum_outers.assign(node.outputs.size(), 1);
     return whole;
   }
@@ -174,10 +174,15 @@ Status verify_shardings(const Plan& plan) {
     if (sharding.dims.size() != info.type.shape.size())
       return error(Code::internal, info.name, " has another number of dimensions");
     for (size_t d = 0; d < sharding.dims.size(); ++d) {
-      int64_t pieces = sharding.dims[d].outer;
-      for (int axis : sharding.dims[d].axes) pieces *= mesh.axes[static_cast<size_t>(axis)].size;
-      if (info.type.shape[d] % pieces != 0) {
-        return error(Code::internal, info.name, ": dimension ", d, " of ", info.type.shape[d], " is cut into ", pieces);
+      int64_t before = 1;  // what the cuts so far make of it
+      for (const AxisCut& cut : sharding.dims[d]) {
+        int64_t pieces = cut.outer;
+        for (int axis : cut.axes) pieces *= mesh.axes[static_cast<size_t>(axis)].size;
+        if (cut.axes.empty() || cut.outer % before != 0 || info.type.shape[d] % pieces != 0) {
+          return error(Code::internal, info.name, ": dimension ", d, " of ", info.type.shape[d], " is cut into ",
+                       pieces);
+        }
+        before = pieces;
       }
     }
   }

@@ -8,15 +8,6 @@
 namespace epl {
 namespace {
 
-// "[data.micro_batch.unit, -]": per dimension, or factor, the axes that cut it.
-std::string cuts_text(const Plan& plan, const std::vector<AxisCut>& cuts) {
-  std::vector<std::string> texts;
-  for (const AxisCut& cut : cuts)
-    texts.push_back(!cut ? "-"
-                         : cat(axis_names(plan.mesh(), cut.axes), cut.outer == 1 ? "" : cat(" outer ", cut.outer)));
-  return cat("[", join(texts, ", "), "]");
-}
-
 constexpr std::string_view reductions[] = {"sum", "max", "min"};
 
 // "partial sum data.micro_batch": the axes of each kind of reduction that is due.
@@ -38,20 +29,8 @@ bool parse_axes(TextReader& reader, const Plan& plan, std::vector<int>& out) {
   return !plan.task_graphs.empty() && reader.name(names) && parse_axis_names(names, plan.mesh(), out);
 }
 
-bool parse_cuts(TextReader& reader, const Plan& plan, std::vector<AxisCut>& out) {
-  if (!reader.take("[")) return false;
-  for (bool first = true; !reader.take("]"); first = false) {
-    if (!first && !reader.take(",")) return false;
-    AxisCut& cut = out.emplace_back();
-    if (reader.take("-")) continue;
-    if (!parse_axes(reader, plan, cut.axes)) return false;
-    if (reader.take("outer") && (!reader.integer(cut.outer) || cut.outer < 1)) return false;
-  }
-  return true;
-}
-
 bool parse_sharding(TextReader& reader, const Plan& plan, Sharding& out) {
-  if (!parse_cuts(reader, plan, out.dims)) return false;
+  if (plan.task_graphs.empty() || !parse_cuts(reader, plan.mesh(), out.dims)) return false;
   while (reader.take("partial")) {
     std::string word;
     std::vector<int> axes;
@@ -110,13 +89,13 @@ std::string print_plan(const Plan& plan) {
   const Graph& graph = *plan.graph;
   for (size_t i = 0; i < plan.shardings.size(); ++i) {
     const ValueInfo& info = graph.value(Value{static_cast<int>(i)});
-    out += cat("value ", name_text(info.name), " ", info.type.text(), " @ ", cuts_text(plan, plan.shardings[i].dims),
-               partial_text(plan, plan.shardings[i].partial), "\n");
+    out += cat("value ", name_text(info.name), " ", info.type.text(), " @ ",
+               cuts_text(plan.mesh(), plan.shardings[i].dims), partial_text(plan, plan.shardings[i].partial), "\n");
   }
   for (size_t n = 0; n < plan.node_block.size(); ++n) {
     const Node& node = graph.node(NodeId{static_cast<int>(n)});
     out += cat("node ", name_text(node.name), " ", node.op->name, " in ", block_name(plan.node_block[n]));
-    if (plan.node_shardings[n].cut()) out += cat(" cut ", cuts_text(plan, plan.node_shardings[n].factors));
+    if (plan.node_shardings[n].cut()) out += cat(" cut ", cuts_text(plan.mesh(), plan.node_shardings[n].factors));
     if (plan.node_cloned[n]) out += " cloned";
     out += plan.node_task_graph[n] == every_task_graph ? " taskgraph every\n"
                                                        : cat(" taskgraph ", plan.node_task_graph[n], "\n");
@@ -171,7 +150,7 @@ Result<Plan> parse_plan(std::string_view text, std::shared_ptr<const Graph> grap
       if (!reader.take("in") || !reader.name(word) || !block_named(word)) return reader.fail("expected a block");
       plan.node_block.push_back(*block_named(word));
       NodeSharding& sharding = plan.node_shardings.emplace_back();
-      if (reader.take("cut") && !parse_cuts(reader, plan, sharding.factors))
+      if (reader.take("cut") && (plan.task_graphs.empty() || !parse_cuts(reader, plan.mesh(), sharding.factors)))
         return reader.fail("expected the axes that cut its factors");
       plan.node_cloned.push_back(reader.take("cloned"));
       if (!reader.take("taskgraph")) return reader.fail("expected a task graph");

@@ -29,6 +29,12 @@ int64_t Mesh::pieces(const std::vector<int>& of) const {
   return pieces;
 }
 
+int64_t Mesh::pieces(const Cuts& cuts) const {
+  int64_t pieces = 1;
+  for (const AxisCut& cut : cuts) pieces *= this->pieces(cut.axes);
+  return pieces;
+}
+
 std::vector<int> Mesh::batch_axes() const {
   std::vector<int> found;
   for (const std::string_view name : {data_axis, micro_batch_axis, unit_axis}) {
@@ -80,18 +86,28 @@ std::vector<int> Mesh::ranks_along(std::string_view axis, int rank) const {
   return found;
 }
 
-int Sharding::cut_dim() const {
-  const auto found = std::ranges::find_if(dims, [](const AxisCut& cut) { return static_cast<bool>(cut); });
+const AxisCut* find_cut(const Cuts& cuts, int axis) {
+  const auto found = std::ranges::find_if(
+      cuts, [&](const AxisCut& cut) { return std::ranges::find(cut.axes, axis) != cut.axes.end(); });
+  return found == cuts.end() ? nullptr : &*found;
+}
+
+int Sharding::cut_dim(int axis) const {
+  const auto found = std::ranges::find_if(dims, [&](const Cuts& cuts) { return find_cut(cuts, axis) != nullptr; });
   return found == dims.end() ? -1 : static_cast<int>(found - dims.begin());
 }
 
-int64_t Sharding::outer() const {
-  const int dim = cut_dim();
-  return dim < 0 ? 1 : dims[static_cast<size_t>(dim)].outer;
+int64_t Sharding::outer(int axis) const {
+  const int dim = cut_dim(axis);
+  return dim < 0 ? 1 : find_cut(dims[static_cast<size_t>(dim)], axis)->outer;
 }
 
 bool NodeSharding::cut() const {
-  return std::ranges::any_of(factors, [](const AxisCut& cut) { return static_cast<bool>(cut); });
+  return std::ranges::any_of(factors, [](const Cuts& cuts) { return !cuts.empty(); });
+}
+
+bool NodeSharding::cut_by(int axis) const {
+  return std::ranges::any_of(factors, [&](const Cuts& cuts) { return find_cut(cuts, axis) != nullptr; });
 }
 
 namespace {
@@ -104,12 +120,12 @@ bool stands_in(const ShardingRule::Operand& operand, int factor) {
 Sharding of_operand(const ShardingRule& rule, const ShardingRule::Operand& operand, const NodeSharding& node) {
   Sharding sharding;
   for (const ShardingRule::Dim& dim : operand) {
-    AxisCut& cut = sharding.dims.emplace_back();
+    Cuts& cuts = sharding.dims.emplace_back();
     int64_t before = 1;  // product of the factors before the one at hand
     for (int factor : dim) {
-      const AxisCut& here = node.factors[static_cast<size_t>(factor)];
-      if (here && !cut) cut.outer = before * here.outer;
-      cut.axes.insert(cut.axes.end(), here.axes.begin(), here.axes.end());
+      for (const AxisCut& cut : node.factors[static_cast<size_t>(factor)]) {
+        cuts.push_back({.axes = cut.axes, .outer = before * cut.outer});
+      }
       before *= rule.factors[static_cast<size_t>(factor)].size;
     }
   }
@@ -142,10 +158,11 @@ OperandShardings operand_shardings(const ShardingRule& rule, const NodeSharding&
     const auto& operand = rule.outputs[o];
     Sharding& output = result.outputs.emplace_back(of_operand(rule, operand, node));
     for (size_t f = 0; f < node.factors.size(); ++f) {
-      const AxisCut& cut = node.factors[f];
-      if (!cut || stands_in(operand, static_cast<int>(f))) continue;
-      for (int axis : cut.axes) output.partial.push_back({axis, rule.factors[f].reduce});
-      result.sum_outers[o] = rounds(rule, operand, static_cast<int>(f), cut.outer);
+      if (stands_in(operand, static_cast<int>(f))) continue;
+      for (const AxisCut& cut : node.factors[f]) {
+        for (int axis : cut.axes) output.partial.push_back({axis, rule.factors[f].reduce});
+        if (find_cut({cut}, batch_axis)) result.sum_outers[o] = rounds(rule, operand, static_cast<int>(f), cut.outer);
+      }
     }
   }
   return result;

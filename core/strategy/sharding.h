@@ -18,6 +18,10 @@ struct MeshAxis {
 
 // The axes that every mesh has, over which the batch is cut, major first: over ranks, over time, inside a kernel.
 inline constexpr std::string_view data_axis = "data", micro_batch_axis = "micro_batch", unit_axis = "unit";
+// That of data is the first of every mesh. It stands for all of the batch where a cut is looked up: they cut together.
+inline constexpr int batch_axis = 0;
+// Over ranks that hold pieces of the weights.
+inline constexpr std::string_view split_axis = "split";
 
 // Ranks of the job that work as one.
 struct VirtualDevice {
@@ -29,6 +33,19 @@ struct Place {
   std::vector<int64_t> at;
   friend bool operator==(const Place&, const Place&) = default;
 };
+
+// A cut of a dimension or factor over axes, major first. What is cut is `outer` times a run: more than 1 where what the
+// axes cut is not its major part. In a dimension [batch * heads], the batch is cut with an outer of 1 and the heads
+// with an outer of `batch`.
+struct AxisCut {
+  std::vector<int> axes;
+  int64_t outer = 1;
+  friend bool operator==(const AxisCut&, const AxisCut&) = default;
+};
+// Of one dimension or factor, by ascending `outer`; none: it is not cut. Sizes are global: an `outer` counts what other
+// cuts of the dimension divide.
+using Cuts = std::vector<AxisCut>;
+const AxisCut* find_cut(const Cuts& cuts, int axis);  // the one that has the axis, or null
 
 // Named axes over a VirtualDevice, whose ranks are in row-major order of the rank axes. Nobody else computes with rank
 // numbers.
@@ -42,6 +59,7 @@ struct Mesh {
   // How many pieces, each with memory of its own, these axes make: units are not among them, which a kernel has side by
   // side.
   int64_t pieces(const std::vector<int>& axes) const;
+  int64_t pieces(const Cuts& cuts) const;
   // Which of these pieces belongs to a place.
   int64_t piece(const Place& place, const std::vector<int>& axes) const;
   // The place of a rank of the device.
@@ -50,15 +68,6 @@ struct Mesh {
   // The ranks whose places differ from that of `rank` in their coordinate on `axis` alone, ascending on it, itself
   // among them.
   std::vector<int> ranks_along(std::string_view axis, int rank) const;
-};
-
-// A cut of a dimension or factor over axes, major first. What is cut is `outer` times a run: more than 1 where samples
-// are not its major part.
-struct AxisCut {
-  std::vector<int> axes;
-  int64_t outer = 1;
-  explicit operator bool() const { return !axes.empty(); }
-  friend bool operator==(const AxisCut&, const AxisCut&) = default;
 };
 
 // A reduction that is still due.
@@ -70,18 +79,19 @@ struct Partial {
 
 // Of a value, in the mesh of its TaskGraph.
 struct Sharding {
-  std::vector<AxisCut> dims;
+  std::vector<Cuts> dims;
   std::vector<Partial> partial;
-  int cut_dim() const;    // the first dimension that any axis cuts, -1 for none
-  int64_t outer() const;  // of that dimension, 1 for none
+  int cut_dim(int axis) const;    // the dimension that this axis cuts, -1 for none
+  int64_t outer(int axis) const;  // of that cut, 1 for none
   friend bool operator==(const Sharding&, const Sharding&) = default;
 };
 
 // Of a node: per factor of its op's rule. What its operands must look like, and what its results are, follows from
 // both.
 struct NodeSharding {
-  std::vector<AxisCut> factors;  // none: nothing is cut
+  std::vector<Cuts> factors;  // none: nothing is cut
   bool cut() const;
+  bool cut_by(int axis) const;
   friend bool operator==(const NodeSharding&, const NodeSharding&) = default;
 };
 struct OperandShardings {

@@ -118,10 +118,10 @@ Status check_built(const Strategy& strategy, int64_t ranks) {
                           kinds[static_cast<int>(s.kind)], "(", s.device_count, ")",
                           s.scopes.empty() ? "" : " with inner scopes"));
   };
-  // Sibling scopes are stages, each with as many ranks; ranks that are left over are data parallelism.
-  const auto plain = [](const Scope& s) { return s.kind == ScopeKind::replicate && s.scopes.empty(); };
+  // Sibling scopes are stages, each with as many ranks and of one kind; ranks that are left over are data parallelism.
+  const auto plain = [](const Scope& s) { return s.kind != ScopeKind::expert && s.scopes.empty(); };
   for (const Scope& s : strategy.scopes) {
-    if (!plain(s) || strategy.scopes.size() < 2)
+    if (!plain(s) || strategy.scopes.size() < 2 || s.kind != strategy.scopes.front().kind)
       refuse(s, "of scopes");
     else if (s.device_count != strategy.scopes.front().device_count)
       missing.push_back(
@@ -138,7 +138,8 @@ Status check_built(const Strategy& strategy, int64_t ranks) {
     if (!plain(s)) refuse(s, "default");
     // Any count that divides the ranks means the same.
     else if (s.device_count < 1 || ranks % s.device_count != 0)
-      missing.push_back(cat("replicate over ", s.device_count, " of ", ranks, " ranks"));
+      missing.push_back(
+          cat(s.kind == ScopeKind::split ? "split" : "replicate", " over ", s.device_count, " of ", ranks, " ranks"));
   }
   if (missing.empty()) return {};
   return unsupported("this version knows, but cannot run yet: ", join(missing, "; "));

@@ -121,6 +121,20 @@ TEST_P(Cases, AreExactInFloat64) {
   EXPECT_EQ(result.value("pass", false), tolerance == 1e-9) << "float64.txt lists those that are not within 1e-9";
 }
 
+// Two ranks have pieces of the weights, and so have two more that have other samples.
+TEST_P(Cases, AreRightInPiecesOfTheWeights) {
+  const Expected& e = GetParam();
+  if (!fs::exists(own / e.name)) GTEST_SKIP() << "only the cases of this folder";
+  std::string hash;
+  for (const char* ranks : {"2", "4"}) {
+    const Json result =
+        check(own / e.name, std::string("--ranks ") + ranks + R"( --strategy '{"default": {"split": 2}}')");
+    expect_pass(result, std::string(ranks) + " ranks");
+    if (hash.empty()) hash = result.value("weights_hash", "");
+    EXPECT_EQ(result.value("weights_hash", ""), hash) << ranks << " ranks";
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(All, Cases, testing::ValuesIn(read_hashes()),
                          [](const auto& info) { return info.param.name; });
 

@@ -13,7 +13,9 @@ const Mesh mesh{.axes = {{"data", 2, MeshAxis::Kind::rank},
 constexpr int data = 0, model = 1, micro_batch = 2, unit = 3;
 const TensorType whole{DType::f32, {64, 16}};
 
-Sharding lying(std::vector<AxisCut> dims, std::vector<Partial> partial = {}) {
+Cuts by(std::vector<int> axes, int64_t outer = 1) { return {{std::move(axes), outer}}; }
+
+Sharding lying(std::vector<Cuts> dims, std::vector<Partial> partial = {}) {
   return {std::move(dims), std::move(partial)};
 }
 
@@ -31,9 +33,9 @@ std::string moves(const Sharding& from, const Sharding& to) {
 }
 
 TEST(Reshard, WhatLiesRightDoesNotMove) {
-  const Sharding cut = lying({{{data, micro_batch, unit}}, {}});
+  const Sharding cut = lying({by({data, micro_batch, unit}), {}});
   EXPECT_EQ(moves(cut, cut), "");
-  EXPECT_EQ(moves(lying({{{unit}}, {}}), lying({{}, {}})), "") << "units lie side by side in one piece";
+  EXPECT_EQ(moves(lying({by({unit}), {}}), lying({{}, {}})), "") << "units lie side by side in one piece";
   EXPECT_EQ(moves(lying({{}, {}}, {{unit}}), lying({{}, {}})), "") << "a kernel adds its units itself";
 }
 
@@ -47,24 +49,42 @@ TEST(Reshard, SumsGoOverMicroBatchesAndThenOverRanks) {
 }
 
 TEST(Reshard, ASumThatIsWantedInPiecesIsScattered) {
-  EXPECT_EQ(moves(lying({{}, {}}, {{model}}), lying({{{model}}, {}})), "reduce_scatter(model) f32[16,16]");
-  EXPECT_EQ(moves(lying({{}, {}}, {{data}, {model}}), lying({{{model}}, {}})),
+  EXPECT_EQ(moves(lying({{}, {}}, {{model}}), lying({by({model}), {}})), "reduce_scatter(model) f32[16,16]");
+  EXPECT_EQ(moves(lying({{}, {}}, {{data}, {model}}), lying({by({model}), {}})),
             "all_reduce(data) f32[64,16]; reduce_scatter(model) f32[16,16]");
 }
 
 TEST(Reshard, PiecesAreGatheredAndSliced) {
-  EXPECT_EQ(moves(lying({{{model}}, {}}), lying({{}, {}})), "all_gather(model) f32[64,16]");
-  EXPECT_EQ(moves(lying({{}, {}}), lying({{{data, micro_batch}}, {}})), "batch_slice f32[16,16]");
-  EXPECT_EQ(moves(lying({{}, {}}), lying({{}, {{data}, 2}})), "batch_slice f32[64,8]");
-  EXPECT_EQ(moves(lying({{{model}}, {}}), lying({{}, {{model}}})),
+  EXPECT_EQ(moves(lying({by({model}), {}}), lying({{}, {}})), "all_gather(model) f32[64,16]");
+  EXPECT_EQ(moves(lying({{}, {}}), lying({by({data, micro_batch}), {}})), "batch_slice f32[16,16]");
+  EXPECT_EQ(moves(lying({{}, {}}), lying({{}, by({data}, 2)})), "batch_slice f32[64,8]");
+  EXPECT_EQ(moves(lying({by({model}), {}}), lying({{}, by({model})})),
             "all_gather(model) f32[64,16]; batch_slice f32[64,4]");
-  EXPECT_EQ(moves(lying({{{data}}, {}}), lying({{{data, model}}, {}})),
-            "all_gather(data) f32[64,16]; batch_slice f32[8,16]");
+  EXPECT_EQ(moves(lying({by({data}), {}}), lying({by({data, model}), {}})), "batch_slice f32[8,16]")
+      << "what is cut already stays so";
+}
+
+TEST(Reshard, PiecesOfAnyDimensionAreGathered) {
+  EXPECT_EQ(moves(lying({{}, by({model})}), lying({{}, {}})),
+            "all_gather(model) f32[256,4]; reshape f32[4,64,4]; transpose f32[64,4,4]; reshape f32[64,16]");
+  EXPECT_EQ(moves(lying({by({data, model}), {}}), lying({{}, {}})),
+            "all_gather(model) f32[32,16]; all_gather(data) f32[64,16]");
+  // Samples and heads in one dimension: each is gathered by itself.
+  EXPECT_EQ(moves(lying({{{{data}, 1}, {{model}, 8}}, {}}), lying({by({data}), {}})),
+            "all_gather(model) f32[32,16]; reshape f32[4,4,32]; transpose f32[4,4,32]; reshape f32[32,16]");
+  EXPECT_EQ(moves(lying({{{{data}, 1}, {{model}, 8}}, {}}), lying({by({model}, 8), {}})),
+            "all_gather(data) f32[16,16]");
+}
+
+TEST(Reshard, ASumIsScatteredOverAnyDimension) {
+  EXPECT_EQ(moves(lying({{}, {}}, {{model}}), lying({{}, by({model})})),
+            "reshape f32[64,4,4]; transpose f32[4,64,4]; reshape f32[4,256]; reduce_scatter(model) f32[1,256]; "
+            "reshape f32[64,4]");
 }
 
 TEST(Reshard, WhatNoTransferMovesIsSaid) {
-  EXPECT_EQ(moves(lying({{}, {{model}}}), lying({{}, {}})), "error: gathering dimension 1, which model cut");
-  EXPECT_EQ(moves(lying({{{data, model}}, {}}), lying({{}, {}})), "error: gathering dimension 0, which data.model cut");
+  EXPECT_EQ(moves(lying({by({micro_batch}), {}}), lying({{}, {}})),
+            "error: gathering dimension 0, which micro_batch cuts");
 }
 
 TEST(Operands, FollowFromTheRuleAndTheNode) {
@@ -73,16 +93,16 @@ TEST(Operands, FollowFromTheRuleAndTheNode) {
   const int n = rule.add_factor(8), k = rule.add_factor(6), m = rule.add_factor(4);
   rule.inputs = {{{n}, {k}}, {{k}, {m}}};
   rule.outputs = {{{n}, {m}}};
-  NodeSharding node{.factors = std::vector<AxisCut>(3)};
-  node.factors[static_cast<size_t>(k)] = {{model}};
+  NodeSharding node{.factors = std::vector<Cuts>(3)};
+  node.factors[static_cast<size_t>(k)] = by({model});
   const OperandShardings found = operand_shardings(rule, node);
-  EXPECT_EQ(found.inputs[0], lying({{}, {{model}}}));
-  EXPECT_EQ(found.inputs[1], lying({{{model}}, {}}));
+  EXPECT_EQ(found.inputs[0], lying({{}, by({model})}));
+  EXPECT_EQ(found.inputs[1], lying({by({model}), {}}));
   EXPECT_EQ(found.outputs[0], lying({{}, {}}, {{model}}));
   // Rows over the data axis and columns over the model axis besides: two axes in one node.
-  node.factors[static_cast<size_t>(n)] = {{data}};
-  node.factors[static_cast<size_t>(m)] = {{micro_batch}};
-  EXPECT_EQ(operand_shardings(rule, node).outputs[0], lying({{{data}}, {{micro_batch}}}, {{model}}));
+  node.factors[static_cast<size_t>(n)] = by({data});
+  node.factors[static_cast<size_t>(m)] = by({micro_batch});
+  EXPECT_EQ(operand_shardings(rule, node).outputs[0], lying({by({data}), by({micro_batch})}, {{model}}));
 }
 
 }  // namespace

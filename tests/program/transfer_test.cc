@@ -67,7 +67,7 @@ TEST_P(Between, MovesWhatItsRowSays) {
   ASSERT_TRUE(group.ok());
   on_ranks(**device, *group, [&](int r, Communicator& world, Stream& stream) {
     StateLayout state;
-    auto store = ParameterStore::create(**device, stream, state);
+    auto store = ParameterStore::create(**device, stream, state, mesh, r);
     auto arena = (*device)->allocate(std::max<int64_t>(program->arena_bytes, 1));
     ASSERT_TRUE(store.ok() && arena.ok());
     auto executor = Executor::create(host, **device, stream, *program, *store, **arena, mesh, r);

@@ -81,11 +81,13 @@ TEST(Plan, RefusesByName) {
   PlanOptions odd;
   odd.ranks = 3;
   EXPECT_EQ(compile(coupled, odd).status().code(), Code::invalid_argument);
-  PlanOptions split;
-  split.strategy = *parse_strategy(R"({"default": {"split": 2}})");
-  split.ranks = 2;
-  EXPECT_EQ(compile(coupled, split).status().code(), Code::unsupported);
-  EXPECT_EQ(set_config(split.strategy, "pipeline.num_micro_bach", "2").message().find("pipeline.num_micro_batch") !=
+  PlanOptions experts;
+  experts.strategy = *parse_strategy(R"({"default": {"expert": 2}})");
+  experts.ranks = 2;
+  EXPECT_EQ(compile(coupled, experts).status().code(), Code::unsupported);
+  experts.strategy = *parse_strategy(R"({"default": {"split": 3}})");
+  EXPECT_EQ(compile(coupled, experts).status().code(), Code::unsupported) << "three of two ranks";
+  EXPECT_EQ(set_config(experts.strategy, "pipeline.num_micro_bach", "2").message().find("pipeline.num_micro_batch") !=
                 std::string::npos,
             true);
 }

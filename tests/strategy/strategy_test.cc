@@ -48,8 +48,8 @@ TEST(Strategy, NamesTheNearestKeyAndTheRightWords) {
 
 TEST(Strategy, WhatIsNotBuiltIsAnErrorWithAllOfIt) {
   const std::string message =
-      message_of(R"({"zero.level": "v1", "default": {"split": 2}, "auto.auto_parallel": true})");
-  for (const char* part : {"zero.level", "split", "auto.auto_parallel"}) {
+      message_of(R"({"zero.level": "v1", "default": {"expert": 2}, "auto.auto_parallel": true})");
+  for (const char* part : {"zero.level", "expert", "auto.auto_parallel"}) {
     EXPECT_NE(message.find(part), std::string::npos) << part << " in: " << message;
   }
   EXPECT_EQ(message_of(R"({"default": {"replicate": 2}, "pipeline.num_micro_batch": 4})"), "");

@@ -67,8 +67,12 @@ class Placement {
 
   Status make_task_graphs() {
     const int64_t count = std::max<int64_t>(1, static_cast<int64_t>(scopes_.size()));
-    if (request_.ranks % count != 0) return invalid(count, " stages do not divide ", request_.ranks, " ranks");
-    const int64_t degree = request_.ranks / count,
+    const int64_t parts = split_parts();
+    if (request_.ranks % (count * parts) != 0) {
+      return invalid(count, count == 1 ? " stage" : " stages", parts == 1 ? "" : cat(" split over ", parts, " ranks"),
+                     count == 1 ? " does not divide " : " do not divide ", request_.ranks, " ranks");
+    }
+    const int64_t degree = request_.ranks / (count * parts),
                   micro_batches = request_.strategy.integer("pipeline.num_micro_batch");
     if (micro_batches < 1) return invalid("pipeline.num_micro_batch is ", micro_batches);
     const int64_t pieces = micro_batches * degree;
@@ -85,9 +89,17 @@ class Placement {
       made.mesh.axes = {{std::string(data_axis), degree, MeshAxis::Kind::rank},
                         {std::string(micro_batch_axis), micro_batches, MeshAxis::Kind::time},
                         {std::string(unit_axis), units / pieces, MeshAxis::Kind::unit}};
-      for (int64_t r = 0; r < degree; ++r) made.mesh.device.ranks.push_back(static_cast<int>(stage * degree + r));
+      if (parts > 1) made.mesh.axes.push_back({std::string(split_axis), parts, MeshAxis::Kind::rank});
+      const int64_t ranks = degree * parts;
+      for (int64_t r = 0; r < ranks; ++r) made.mesh.device.ranks.push_back(static_cast<int>(stage * ranks + r));
     }
     return {};
+  }
+
+  // Over how many ranks the nodes of a stage are cut; all stages are cut alike.
+  int64_t split_parts() const {
+    const Scope& scope = scopes_.empty() ? request_.strategy.default_scope : scopes_.front();
+    return scope.kind == ScopeKind::split ? scope.device_count : 1;
   }
 
   // The node of the model that a node was made for: its own name, or what stands before the suffix of the backward

@@ -120,14 +120,14 @@ class Propagation {
     for (int i = 0; i < graph_.value_count(); ++i) {
       Sharding& sharding = plan_.shardings[i];
       sharding.dims.resize(graph_.type(Value{i}).ndim());
-      if (cut_[i]) sharding.dims[cut_[i].dim] = {axes, cut_[i].outer};
+      if (cut_[i]) sharding.dims[cut_[i].dim] = {{axes, cut_[i].outer}};
     }
     plan_.node_shardings.assign(graph_.node_count(), {});
     for (int n = 0; n < graph_.node_count(); ++n) {
       if (!factor_[n]) continue;
       auto& factors = plan_.node_shardings[n].factors;
       factors.resize(rules_[n].factors.size());
-      factors[factor_[n].factor] = {axes, factor_[n].outer};
+      factors[factor_[n].factor] = {{axes, factor_[n].outer}};
     }
   }
 

@@ -32,7 +32,7 @@ class Scheduling {
  private:
   const Node& node(int n) const { return graph_.node(NodeId{n}); }
   int stages() const { return static_cast<int>(plan_.task_graphs.size()); }
-  bool cut(int n) const { return plan_.node_shardings[n].cut(); }
+  bool cut(int n) const { return plan_.node_shardings[n].cut_by(batch_axis); }
   int producer(Value v) const { return graph_.value(v).producer.index; }
 
   Status loop() {
@@ -68,7 +68,7 @@ class Scheduling {
   }
 
   // An uncut value is the same for all micro-batches, or a sum over them.
-  bool uncut(Value v) const { return plan_.shardings[v.index].cut_dim() < 0; }
+  bool uncut(Value v) const { return plan_.shardings[v.index].cut_dim(batch_axis) < 0; }
 
   Status find_dependence() {
     after_sum_.assign(graph_.value_count(), false);

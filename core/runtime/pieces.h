@@ -1,0 +1,15 @@
+// Which bytes of a tensor belong to one place of a mesh.
+#pragma once
+
+#include "core/base/function_ref.h"
+#include "core/base/tensor_type.h"
+#include "core/strategy/sharding.h"
+
+namespace epl {
+
+// Calls f(global, local, bytes) for each run of bytes of a piece: where it lies in the whole tensor and in the piece,
+// ascending in both.
+void for_each_run(const TensorType& type, const Sharding& sharding, const Mesh& mesh, const Place& place,
+                  FunctionRef<void(int64_t global, int64_t local, int64_t bytes)> f);
+
+}  // namespace epl

@@ -1,0 +1,263 @@
+// split: how the nodes of split scopes are cut over the ranks of mesh axis "split".
+//
+// Nodes are gone through in the order of the graph. Each takes the factor, or none, that costs least: the work that
+// stays uncut, and the bytes that its operands and results have to move. Nodes with much work are cut wherever a rule
+// allows it; the others follow their operands. Dimensions that come of the model's inputs, as samples and positions,
+// are left alone: this axis cuts weights. A parameter is stored as its first user needs it. With these costs the two
+// products of a feed-forward block are cut by columns and by rows, and an attention by heads (Megatron-LM, Shoeybi et
+// al. 2019), and so is what was not foreseen.
+#include <algorithm>
+#include <limits>
+
+#include "core/strategy/batch_cut.h"
+#include "core/strategy/pass.h"
+
+namespace epl {
+namespace {
+
+// A byte of work that is not cut, in bytes moved: a product is cut whatever it moves.
+constexpr double uncut_operation = 100, sliced_byte = 0.01;
+// Floating-point operations for each element of a result, from which on a node is cut though no operand is.
+constexpr double much_work = 8;
+
+class Splitting {
+ public:
+  explicit Splitting(PassContext& context)
+      : plan_(context.plan),
+        graph_(*plan_.graph),
+        axis_(plan_.mesh().find(split_axis)),
+        parts_(1),
+        at_(static_cast<size_t>(graph_.value_count())),
+        decided_(at_.size(), false),
+        kept_whole_(at_.size(), false),
+        of_inputs_(at_.size()),
+        of_weights_(at_.size(), false) {
+    if (axis_ >= 0) parts_ = plan_.mesh().axes[static_cast<size_t>(axis_)].size;
+    pinned_ = context.request.state_of;
+  }
+
+  Status run() {
+    if (parts_ == 1) return {};
+    describe_leaves();
+    find_kept_whole();
+    for (int n = 0; n < graph_.node_count(); ++n) EPL_TRY(decide(n));
+    for (const Graph::Update& update : graph_.updates) at_[index(update.next)] = at_[index(update.state)];
+    write();
+    return {};
+  }
+
+ private:
+  static size_t index(Value v) { return static_cast<size_t>(v.index); }
+
+  void describe_leaves() {
+    for (size_t i = 0; i < at_.size(); ++i) {
+      const ValueInfo& info = graph_.value(Value{static_cast<int>(i)});
+      of_inputs_[i].assign(info.type.shape.size(), info.kind == ValueKind::input);
+      of_weights_[i] = is_state(info.kind);
+      decided_[i] = !is_state(info.kind);
+      if (pinned_ && is_state(info.kind)) take_pinned(i, info);
+    }
+  }
+
+  // Entries of one plan share their state.
+  void take_pinned(size_t i, const ValueInfo& info) {
+    const Value there = pinned_->graph->find(info.name);
+    if (!there) return;
+    const Sharding& stored = pinned_->shardings[index(there)];
+    decided_[i] = true;
+    at_[i] = {stored.cut_dim(axis_), stored.outer(axis_)};
+  }
+
+  // What leaves the TaskGraph, to the caller or to another one.
+  void find_kept_whole() {
+    for (const Graph::Output& output : graph_.outputs) kept_whole_[index(output.value)] = true;
+    for (int n = 0; n < graph_.node_count(); ++n) {
+      const int here = plan_.node_task_graph[static_cast<size_t>(n)];
+      for (Value v : graph_.node(NodeId{n}).inputs) {
+        if (!v || here == every_task_graph || plan_.value_task_graph[index(v)] == here) continue;
+        kept_whole_[index(v)] = decided_[index(v)] = true;
+      }
+    }
+  }
+
+  struct Choice {
+    CutFactor factor;
+    double cost = 0;
+    std::vector<CutPlace> inputs, outputs;
+  };
+
+  Status decide(int n) {
+    const Node& node = graph_.node(NodeId{n});
+    if (node.op->takes_any_operands) return {};  // on pieces as on all of it
+    EPL_ASSIGN(const ShardingRule rule, node_rule(graph_, node));
+    note_origins(node, rule);
+    std::vector<const TensorType*> inputs, outputs;
+    for (Value v : node.inputs) inputs.push_back(v ? &graph_.type(v) : nullptr);
+    for (Value v : node.outputs) outputs.push_back(&graph_.type(v));
+    const double flops = op_flops(OpQuery(*node.op, node.attributes, inputs, outputs));
+    Choice best = weigh(n, rule, {}, flops);
+    if (!node.op->random) {
+      for (const CutFactor& factor : candidates(n, rule, flops)) {
+        Choice choice = weigh(n, rule, factor, flops);
+        if (choice.cost < best.cost) best = std::move(choice);
+      }
+    }
+    apply(n, rule, best);
+    return {};
+  }
+
+  // Which dimensions of the results come of dimensions of the model's inputs.
+  void note_origins(const Node& node, const ShardingRule& rule) {
+    std::vector<bool> factors(rule.factors.size(), false);
+    bool weights = false;
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      if (!node.inputs[i]) continue;
+      weights = weights || of_weights_[index(node.inputs[i])];
+      const std::vector<bool>& dims = of_inputs_[index(node.inputs[i])];
+      for (size_t d = 0; d < dims.size(); ++d) {
+        for (int f : rule.inputs[i][d]) factors[static_cast<size_t>(f)] = factors[static_cast<size_t>(f)] || dims[d];
+      }
+    }
+    of_factor_ = std::move(factors);
+    for (size_t o = 0; o < node.outputs.size(); ++o) {
+      const size_t v = index(node.outputs[o]);
+      of_weights_[v] = weights;
+      for (size_t d = 0; d < of_inputs_[v].size(); ++d) {
+        const ShardingRule::Dim& dim = rule.outputs[o][d];
+        of_inputs_[v][d] =
+            !dim.empty() && std::ranges::all_of(dim, [&](int f) { return of_factor_[static_cast<size_t>(f)]; });
+      }
+    }
+  }
+
+  std::vector<CutFactor> candidates(int n, const ShardingRule& rule, double flops) const {
+    const Node& node = graph_.node(NodeId{n});
+    std::vector<CutFactor> found;
+    const auto offer = [&](const CutFactor& factor) {
+      if (factor && fits(n, rule, factor) && std::ranges::find(found, factor) == found.end()) found.push_back(factor);
+    };
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      if (node.inputs[i] && at_[index(node.inputs[i])])
+        offer(factor_at(rule, rule.inputs[i], at_[index(node.inputs[i])]));
+    }
+    double results = 0;
+    for (Value v : node.outputs) results += static_cast<double>(graph_.type(v).elements());
+    if (flops < much_work * results) return found;
+    for (size_t f = 0; f < rule.factors.size(); ++f) {
+      if (!of_factor_[f]) offer({static_cast<int>(f), 1});
+    }
+    return found;
+  }
+
+  // Whether the factor divides, inside the runs that a cut of the batch leaves.
+  bool fits(int n, const ShardingRule& rule, const CutFactor& factor) const {
+    const ShardingRule::Factor& known = rule.factors[static_cast<size_t>(factor.factor)];
+    if (known.unshardable || known.size % (factor.outer * parts_) != 0) return false;
+    const auto& factors = plan_.node_shardings[static_cast<size_t>(n)].factors;
+    if (factors.empty()) return true;
+    for (const AxisCut& cut : factors[static_cast<size_t>(factor.factor)]) {
+      int64_t pieces = cut.outer;
+      for (int axis : cut.axes) pieces *= plan_.mesh().axes[static_cast<size_t>(axis)].size;
+      if (factor.outer % pieces != 0) return false;
+    }
+    return true;
+  }
+
+  double bytes(Value v) const { return static_cast<double>(graph_.type(v).bytes()); }
+  // Of what a rank does not have.
+  double others() const { return static_cast<double>(parts_ - 1) / static_cast<double>(parts_); }
+
+  Choice weigh(int n, const ShardingRule& rule, const CutFactor& factor, double flops) const {
+    const Node& node = graph_.node(NodeId{n});
+    Choice choice{.factor = factor};
+    NodeSharding sharding;
+    sharding.factors.resize(rule.factors.size());
+    if (factor) sharding.factors[static_cast<size_t>(factor.factor)] = {{.axes = {axis_}, .outer = factor.outer}};
+    const OperandShardings operands = operand_shardings(rule, sharding);
+    if (!factor && flops > 0) choice.cost += flops * others() * uncut_operation * heavy(node, flops);
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      const CutPlace wanted{operands.inputs[i].cut_dim(axis_), operands.inputs[i].outer(axis_)};
+      choice.inputs.push_back(wanted);
+      if (node.inputs[i]) choice.cost += operand_cost(node, node.inputs[i], wanted, static_cast<bool>(factor));
+    }
+    for (size_t o = 0; o < node.outputs.size(); ++o) {
+      const Sharding& given = operands.outputs[o];
+      choice.outputs.push_back({given.cut_dim(axis_), given.outer(axis_)});
+      for (const Partial& partial : given.partial) {
+        choice.cost += 2 * others() * bytes(node.outputs[o]);
+        if (partial.kind != ShardingRule::Reduce::sum) choice.cost = std::numeric_limits<double>::infinity();
+      }
+      if (given.partial.empty() && choice.outputs.back() && kept_whole_[index(node.outputs[o])])
+        choice.cost += others() * bytes(node.outputs[o]);
+    }
+    return choice;
+  }
+
+  double heavy(const Node& node, double flops) const {
+    double results = 0;
+    for (Value v : node.outputs) results += static_cast<double>(graph_.type(v).elements());
+    return flops < much_work * results ? 0 : 1;
+  }
+
+  // To bring an operand to where it is wanted, and, in the forward pass, to bring its gradient back: it is a sum over
+  // the ranks where the operand is not cut, and pieces where it is.
+  double operand_cost(const Node& node, Value v, const CutPlace& wanted, bool cut) const {
+    const CutPlace& now = at_[index(v)];
+    const bool trained = node.phase == Phase::forward && of_weights_[index(v)] && graph_.value(v).producer;
+    if (!decided_[index(v)]) return 0;
+    if (now == wanted) return !now && cut && trained ? 2 * others() * bytes(v) : 0;
+    const double there = now ? others() * bytes(v) : sliced_byte * bytes(v);
+    return there + (!now && trained ? others() * bytes(v) : 0);
+  }
+
+  void apply(int n, const ShardingRule& rule, const Choice& choice) {
+    const Node& node = graph_.node(NodeId{n});
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      if (!node.inputs[i] || decided_[index(node.inputs[i])]) continue;
+      decided_[index(node.inputs[i])] = true;
+      at_[index(node.inputs[i])] = choice.inputs[i];
+    }
+    if (!choice.factor) return;
+    for (size_t o = 0; o < node.outputs.size(); ++o) {
+      if (!kept_whole_[index(node.outputs[o])]) at_[index(node.outputs[o])] = choice.outputs[o];
+    }
+    auto& factors = plan_.node_shardings[static_cast<size_t>(n)].factors;
+    factors.resize(rule.factors.size());
+    add_cut(factors[static_cast<size_t>(choice.factor.factor)], choice.factor.outer);
+  }
+
+  void add_cut(Cuts& cuts, int64_t outer) const {
+    cuts.insert(std::ranges::upper_bound(cuts, outer, {}, &AxisCut::outer), {.axes = {axis_}, .outer = outer});
+  }
+
+  void write() {
+    for (size_t i = 0; i < at_.size(); ++i) {
+      if (at_[i]) add_cut(plan_.shardings[i].dims[static_cast<size_t>(at_[i].dim)], at_[i].outer);
+    }
+  }
+
+  Plan& plan_;
+  const Graph& graph_;
+  const Plan* pinned_ = nullptr;
+  int axis_;
+  int64_t parts_;
+  std::vector<CutPlace> at_;                  // by value: where this axis cuts it
+  std::vector<bool> decided_;                 // by value: its place is known; state is where it is needed first
+  std::vector<bool> kept_whole_;              // by value
+  std::vector<std::vector<bool>> of_inputs_;  // by value and dimension
+  std::vector<bool> of_weights_;              // by value: it depends on state
+  std::vector<bool> of_factor_;               // of the node at hand: like of_inputs_
+};
+
+}  // namespace
+
+EPL_PASS(split) {
+  return {.doc = "cuts the nodes of split scopes over their ranks, and stores what they use in pieces",
+          .run = [](PassContext& c) -> Status {
+            const bool propagated = static_cast<int>(c.plan.shardings.size()) == c.plan.graph->value_count();
+            if (!propagated) return invalid("it needs place and propagate before it");
+            return Splitting(c).run();
+          }};
+}
+
+}  // namespace epl

@@ -1,0 +1,207 @@
+// Weights in pieces over ranks, alone and beside data parallelism, micro-batches and stages: the answer of one rank,
+// memory known before the first step, and state that is read, written and saved as if it were whole.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <map>
+
+#include "core/runtime/pieces.h"
+#include "core/runtime/session.h"
+#include "core/runtime/session_state.h"
+#include "tests/backend/far_device.h"
+#include "tests/runtime/graph_model.h"
+
+namespace epl {
+namespace {
+
+// Every product is cut by its columns, so that not one bit of it changes.
+constexpr std::string_view model_text = R"(graph mlp(x: f32[8,12] batch 0) {
+  w1: f32[12,16] = param
+  b1: f32[16] = param
+  w2: f32[16,16] = param
+  w3: f32[16,4] = param
+  forward:
+  h: f32[8,16] = matmul(x, w1)
+  hb: f32[8,16] = add(h, b1)
+  a: f32[8,16] = relu(hb)
+  g: f32[8,16] = matmul(a, w2)
+  skip: f32[8,16] = add(g, a)
+  r: f32[8,16] = relu(skip)
+  y: f32[8,4] = matmul(r, w3)
+  output y = y
+}
+)";
+
+constexpr std::string_view stages = R"("pipeline.strategy": "1F1B", "scopes": [
+  {"name": "first", "split": 2, "match": ["h*", "a"]}, {"name": "second", "split": 2, "match": ["*"]}])";
+
+struct Layout {
+  std::string name;
+  int64_t ranks = 1, micro_batches = 1;
+  std::string scopes;  // of the strategy
+};
+
+Result<std::shared_ptr<const CompiledPlan>> plan_of(const Layout& layout, const std::string& device = "cpu") {
+  PlanOptions options;
+  options.model = GraphModel::parse(model_text);
+  options.train.loss.name = "softmax_cross_entropy";
+  options.train.optimizer = "adamw";
+  options.train.optimizer_options = {{"lr", 0.01}};
+  options.train.clip_norm = 1;
+  options.ranks = layout.ranks;
+  options.device = device;
+  const std::string text = cat("{\"pipeline.num_micro_batch\": ", layout.micro_batches,
+                               layout.scopes.empty() ? "" : ", ", layout.scopes, "}");
+  EPL_ASSIGN(options.strategy, parse_strategy(text));
+  return CompiledPlan::create(test_host(2), options);
+}
+
+std::vector<Tensor> batch(int step) {
+  Tensor x(TensorType{DType::f32, {8, 12}}), target(TensorType{DType::i64, {8}});
+  for (int i = 0; i < 96; ++i) x.set(i, philox_uniform(static_cast<uint64_t>(step), i) - 0.5);
+  for (int i = 0; i < 8; ++i) target.set_int(i, i == 3 ? -100 : (i + step) % 4);
+  return {x, target};
+}
+
+using State = std::map<std::string, Tensor>;
+
+State state_of(const Session& session) {
+  State state;
+  for (const StateSlot& slot : session.plan().state().slots()) state.emplace(slot.name, *session.state(slot.name));
+  return state;
+}
+
+// The losses of some steps.
+std::vector<double> train(Session& session, int first, int steps) {
+  std::vector<double> losses;
+  for (int s = first; s < first + steps; ++s) {
+    StepMetrics metrics;
+    const Status status = session.step(batch(s), metrics);
+    EXPECT_TRUE(status.ok()) << status.to_string();
+    losses.push_back(metrics.loss);
+  }
+  return losses;
+}
+
+void expect_near(const State& found, const State& wanted) {
+  for (const auto& [name, value] : wanted) {
+    const Tensor& other = found.at(name);
+    ASSERT_EQ(other.type(), value.type()) << name;
+    for (int64_t i = 0; i < value.elements(); ++i) EXPECT_NEAR(other.get(i), value.get(i), 1e-5) << name << " " << i;
+  }
+}
+
+class Split : public ::testing::TestWithParam<Layout> {};
+
+TEST_P(Split, LearnsWhatOneRankLearns) {
+  const Layout& layout = GetParam();
+  auto alone = Session::create(test_host(2), *plan_of({}), 7);
+  auto plan = plan_of(layout);
+  ASSERT_TRUE(plan.ok()) << plan.status().to_string();
+  auto session = Session::create(test_host(2), *plan, 7);
+  ASSERT_TRUE(session.ok()) << session.status().to_string();
+  const std::vector<double> wanted = train(**alone, 0, 4), found = train(**session, 0, 4);
+  for (size_t s = 0; s < wanted.size(); ++s) EXPECT_NEAR(found[s], wanted[s], 1e-6) << "step " << s;
+  expect_near(state_of(**session), state_of(**alone));
+  EXPECT_EQ((*session)->memory_bytes_used(), (*plan)->memory_bytes_peak());
+  double one = 0, other = 0;
+  ASSERT_TRUE((*alone)->evaluate(batch(9), one).ok() && (*session)->evaluate(batch(9), other).ok());
+  EXPECT_NEAR(one, other, 1e-6);
+
+  Tensor answers(TensorType{DType::f32, {8, 4}}), given(answers.type());
+  const std::vector<Tensor> x = {batch(9)[0]};
+  std::vector<Tensor> of_one = {answers}, of_all = {given};
+  ASSERT_TRUE((*alone)->predict(x, of_one).ok() && (*session)->predict(x, of_all).ok());
+  for (int i = 0; i < 32; ++i) EXPECT_NEAR(of_one[0].get(i), of_all[0].get(i), 1e-5) << i;
+}
+
+TEST_P(Split, HoldsPiecesOfTheWeightsAndOfTheirState) {
+  auto plan = plan_of(GetParam());
+  ASSERT_TRUE(plan.ok()) << plan.status().to_string();
+  int cut = 0;
+  for (const StateSlot& slot : (*plan)->state().slots()) {
+    if (slot.local == slot.type) continue;
+    EXPECT_LT(slot.local.bytes(), slot.type.bytes()) << slot.name;
+    ++cut;
+  }
+  EXPECT_GE(cut, 9) << "three weights, each with its two moments";
+  for (int t = 0; t < (*plan)->task_graphs(); ++t)
+    EXPECT_LT((*plan)->state_of(t).bytes(), (*plan_of({}))->state_of(0).bytes()) << t;
+  EXPECT_FALSE((*plan)->text(EntryKind::train, "plan")->empty());
+}
+
+TEST_P(Split, LearnsTheSameBitsFarAway) {
+  const std::string name = cat("far_split_", GetParam().name);
+  add_backend(far_backend(name, 5));
+  auto plan = plan_of(GetParam()), far_plan = plan_of(GetParam(), name);
+  ASSERT_TRUE(plan.ok() && far_plan.ok()) << far_plan.status().to_string();
+  auto here = Session::create(test_host(2), *plan, 7), there = Session::create(test_host(2), *far_plan, 7);
+  ASSERT_TRUE(here.ok() && there.ok()) << there.status().to_string();
+  EXPECT_EQ(train(**here, 0, 3), train(**there, 0, 3));
+  const State wanted = state_of(**here), found = state_of(**there);
+  for (const auto& [slot, value] : wanted) EXPECT_TRUE(identical(found.at(slot), value)) << slot;
+}
+
+// What was saved whole goes on in pieces, and what was saved in pieces whole.
+TEST_P(Split, SavesAndLoadsUnderAnotherLayout) {
+  const std::string folder = cat(::testing::TempDir(), "/epl_split_", ::getpid(), "_", GetParam().name);
+  auto session = Session::create(test_host(2), *plan_of(GetParam()), 7);
+  ASSERT_TRUE(session.ok()) << session.status().to_string();
+  train(**session, 0, 2);
+  ASSERT_TRUE(save_session(**session, folder).ok());
+  const State saved = state_of(**session);
+  for (const Layout& layout : {Layout{}, GetParam()}) {
+    auto other = Session::create(test_host(2), *plan_of(layout), 1);
+    const Status loaded = load_session(**other, folder);
+    ASSERT_TRUE(loaded.ok()) << loaded.to_string();
+    for (const auto& [name, value] : state_of(**other)) EXPECT_TRUE(identical(value, saved.at(name))) << name;
+  }
+  train(**session, 2, 1);
+}
+
+INSTANTIATE_TEST_SUITE_P(, Split,
+                         testing::Values(Layout{"two", 2, 1, R"("default": {"split": 2})"},
+                                         Layout{"four", 4, 2, R"("default": {"split": 4})"},
+                                         Layout{"beside_data", 4, 2, R"("default": {"split": 2})"},
+                                         Layout{"in_stages", 4, 2, std::string(stages)},
+                                         Layout{"in_stages_beside_data", 8, 2, std::string(stages)}),
+                         [](const auto& info) { return info.param.name; });
+
+// Beside a split nothing changes a bit: not copies, not micro-batches, not stages.
+TEST(Splits, GiveTheSameBitsBesideOtherCuts) {
+  const std::string two = R"("default": {"split": 2})";
+  auto alone = Session::create(test_host(2), *plan_of({"two", 2, 1, two}), 7);
+  const std::vector<double> losses = train(**alone, 0, 3);
+  const State wanted = state_of(**alone);
+  for (const Layout& layout : {Layout{"copies", 4, 1, two}, Layout{"turns", 2, 4, two}, Layout{"both", 8, 2, two},
+                               Layout{"stages", 4, 2, std::string(stages)}}) {
+    auto session = Session::create(test_host(2), *plan_of(layout), 7);
+    ASSERT_TRUE(session.ok()) << session.status().to_string();
+    EXPECT_EQ(train(**session, 0, 3), losses) << layout.name;
+    for (const auto& [name, value] : state_of(**session))
+      EXPECT_TRUE(identical(value, wanted.at(name))) << layout.name << ": " << name;
+  }
+}
+
+// By hand: 2 x 6 numbers, whose columns are two runs of 3, each cut in 3.
+TEST(Pieces, AreTheRunsOfAPlace) {
+  const Mesh mesh{.axes = {{"data", 2, MeshAxis::Kind::rank}, {"split", 3, MeshAxis::Kind::rank}},
+                  .device = {{0, 1, 2, 3, 4, 5}}};
+  const TensorType type{DType::u8, {2, 6}};
+  const auto found = [&](const Sharding& sharding, int rank) {
+    std::string out;
+    for_each_run(type, sharding, mesh, mesh.place(rank), [&](int64_t global, int64_t local, int64_t bytes) {
+      out += cat(out.empty() ? "" : " ", global, ">", local, "+", bytes);
+    });
+    return out;
+  };
+  EXPECT_EQ(found({.dims = {{}, {}}}, 4), "0>0+12") << "all of it";
+  EXPECT_EQ(found({.dims = {{{{0}, 1}}, {}}}, 4), "6>0+6") << "the second row";
+  EXPECT_EQ(found({.dims = {{}, {{{1}, 1}}}}, 4), "2>0+2 8>2+2") << "two columns of each row";
+  EXPECT_EQ(found({.dims = {{}, {{{1}, 2}}}}, 4), "1>0+1 4>1+1 7>2+1 10>3+1") << "the second of each run of three";
+  EXPECT_EQ(found({.dims = {{{{0}, 1}}, {{{1}, 2}}}}, 5), "8>0+1 11>1+1") << "of the second row";
+  EXPECT_EQ(found({.dims = {{}, {{{0}, 1}, {{1}, 2}}}}, 5), "5>0+1 11>1+1") << "two cuts of one dimension";
+}
+
+}  // namespace
+}  // namespace epl
