@@ -92,7 +92,7 @@ struct Group {
     }
     asked.close();
     for (Place& place : places) {
-      // What a receiver has begun to copy it ends, whatever happens to the group.
+      // A receiver that has begun to copy finishes, whatever happens to the group.
       std::vector<Place::Sent> lost;
       {
         std::lock_guard lock(place.mutex);
@@ -195,7 +195,7 @@ class ThreadCommunicator final : public Communicator {
 
   const Collective& asked_by(int rank) const { return group_->places[static_cast<size_t>(rank)].call; }
 
-  // An argument that no peer can make up for ends the group, or the peers would wait for this rank.
+  // A wrong argument ends the group, or the peers would wait for this rank.
   Status check(Status status) {
     if (!status.ok()) group_->abort(status);
     return status;

@@ -1,9 +1,9 @@
 // Ranks that are threads of one process: they read each other's memory.
 //
-// A call has two meetings. At the first, every rank has said where its operands are; then each computes its share and
-// writes it to all ranks; at the second, all shares are written. An `abort` ends the first meeting only: a rank that
+// A call has two meetings. At the first, every rank has said where its operands are. Then each computes its share and
+// writes it to all ranks. At the second, all shares are written. An `abort` ends only the first meeting: a rank that
 // has passed it finishes, because its peers may be writing to its memory, and nothing in between can wait. A send is
-// posted to its stream, and its receiver copies from where the sender's memory is: neither needs memory of its own.
+// posted to its stream, and its receiver copies from the sender's memory. Neither needs memory of its own.
 #pragma once
 
 #include <memory>

@@ -155,7 +155,7 @@ void Connections::send_locked(int rank, const FrameHead& head, const void* body)
     ssize_t wrote = 0;
     while ((wrote = ::sendmsg(peer.socket.number(), &message, MSG_DONTWAIT | MSG_NOSIGNAL)) < 0 && errno == EINTR) {
     }
-    // What is wrong with the connection is seen by the thread, which reads what came before.
+    // The reading thread sees what is wrong with the connection, after it has read what came before.
     taken = wrote > 0 ? static_cast<size_t>(wrote) : 0;
   }
   for (const iovec& part : parts) {
@@ -236,8 +236,8 @@ void Connections::leave(Group& group) {
   if (group.closed) return;
   group.closed = true;
   group.inbox.clear();
-  // The word of the rank that ended the group may still be on its way to others: nobody takes a rank that leaves for
-  // that reason for one that is missing.
+  // The abort message may still be on its way to other ranks. They must not take a rank that leaves because of it for
+  // one that is missing.
   if (!group.status.ok()) tell_why(group);
   tell(group, {.type = FrameHead::Type::leave}, {});
 }
@@ -331,7 +331,7 @@ void Connections::write_pending(Peer& peer) {
     const ssize_t wrote = ::send(peer.socket.number(), peer.pending.data() + peer.written,
                                  peer.pending.size() - peer.written, MSG_DONTWAIT | MSG_NOSIGNAL);
     if (wrote < 0 && errno == EINTR) continue;
-    if (wrote <= 0) break;  // there is no room, or read_some sees what is wrong
+    if (wrote <= 0) break;  // there is no room, or read_some will see what is wrong
     peer.written += static_cast<size_t>(wrote);
   }
   // What is written goes when nothing is left or it is half of all, so that memory neither grows nor is moved for every

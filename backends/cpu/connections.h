@@ -1,9 +1,9 @@
 // One rank's connections to the ranks of a group that are reached by sockets, and what comes over them.
 //
-// A connection carries frames: a head, and a body behind it. A thread reads whatever comes and keeps it until a call
-// asks for it, so that a send never waits for its receiver and no two ranks wait for each other in a circle. What the
-// system does not take at once of a frame is kept in memory of the connection, which that thread writes when there is
-// room. Memory is used again: after the first steps of a job nothing allocates.
+// A connection carries frames: a head and a body. A thread reads what comes and keeps it until a call asks for it. So a
+// send never waits for its receiver, and no two ranks wait for each other in a ring. The part of a frame that the
+// system does not take at once is kept in memory of the connection, and that thread writes it when there is room.
+// Memory is reused: after the first steps of a job nothing allocates.
 //
 // A rank that leaves says so. A connection that ends otherwise means that the peer's process has ended. A child that
 // the host forks and that does not exec holds its parent's connections open, so that nobody notices the end of the
@@ -50,7 +50,7 @@ class Descriptor {
 struct FrameHead {
   enum class Type : uint32_t { together, between_two, abort, leave };
   static constexpr uint32_t right_mark = 0x314c5045;
-  uint32_t mark = right_mark;  // a connection that has lost its place is noticed
+  uint32_t mark = right_mark;  // detects a connection that is out of step
   Type type = Type::together;
   uint64_t group = 0;  // see Connections::Group
   uint64_t members = 0;
@@ -82,10 +82,11 @@ class Connections {
     std::string name;          // empty: not split here yet, though peers have
     std::vector<int> members;  // by their ranks in the group that was joined
     Group* parent = nullptr;
-    bool closed = false;      // this rank has left it
-    uint64_t completed = 0;   // calls of all members together that this rank has
-    Status status;            // why it was aborted
-    uint64_t ends_after = 0;  // calls up to this one have been completed by who aborted it, so they complete everywhere
+    bool closed = false;     // this rank has left it
+    uint64_t completed = 0;  // calls of all members together that this rank has
+    Status status;           // why it was aborted
+    uint64_t ends_after =
+        0;  // the rank that aborted it has completed the calls up to this one, so they complete everywhere
     std::map<int, bool> left;                                               // members that have
     std::map<std::pair<int, FrameHead::Type>, std::vector<Message>> inbox;  // by who sent it, in order
   };
@@ -101,9 +102,8 @@ class Connections {
 
   // Never waits. What is sent to a peer that is gone goes nowhere.
   void send(int peer, FrameHead head, const void* body);
-  // The next of a kind that a peer has sent; waits for it. An error tells that the group was aborted, or what became of
-  // the peer.
-  // `call` is its number.
+  // The next message of a kind from a peer; waits for it. An error says that the group was aborted, or what happened to
+  // the peer. `call` is its number.
   Result<Message> receive(Group& group, int peer, FrameHead::Type type, uint64_t call);
   void use_again(Message message);
   void complete(Group& group, uint64_t call);

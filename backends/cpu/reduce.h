@@ -1,9 +1,8 @@
 // Elementwise reduction of the same run of elements of several ranks, in the canonical order.
 //
-// Sums follow the binary tree over ranks: neighbours first; where a count is not a power of two, the last one is
-// carried up unchanged, so that tree(first, n) = tree(first, p) + tree(first + p, n - p) with p the largest power of
-// two below n. Every addition rounds to the element type, so that a tree may be continued from stored sums. Max and min
-// are NaN if any element is.
+// Sums follow the binary tree over ranks: neighbours first; if a count is odd, the last one is carried up unchanged, so
+// that tree(first, n) = tree(first, p) + tree(first + p, n - p) with p the largest power of two below n. Every addition
+// rounds to the element type, so that a tree may be continued from stored sums. Max and min are NaN if any element is.
 #pragma once
 
 #include <cstdint>

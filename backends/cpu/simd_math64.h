@@ -9,7 +9,7 @@ namespace epl::cpu::EPL_SIMD {
 using V64 = hn::Vec<hn::ScalableTag<double>>;
 
 // Functions of float64 go element by element through core/base/math.h: the same bits at every level, in the reference
-// and at import. A vector form would be faster; float64 is here to be right.
+// and at import. A vector form would be faster, but float64 is here for comparisons.
 template <double (*f)(double)> HWY_INLINE V64 each(V64 x) {
   constexpr hn::ScalableTag<double> d;
   HWY_ALIGN double values[hn::MaxLanes(d)];

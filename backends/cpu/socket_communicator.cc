@@ -89,7 +89,7 @@ class SocketCommunicator final : public Communicator {
     return {};
   }
 
-  // What this rank alone was asked to do, give up, the others hear of as its doing.
+  // A cancelled or late call of this rank is reported to the others as a failure of this rank.
   Status to_others(const Status& status) const {
     const bool own = status.code() == Code::cancelled || status.code() == Code::deadline_exceeded;
     return own ? error(Code::peer_failed, "rank ", rank_, " of group ", group_.name, ": ", status.message()) : status;
@@ -123,7 +123,7 @@ class SocketCommunicator final : public Communicator {
     Result<Message> message = links_->receive(group_, group_.members[static_cast<size_t>(peer)], type, number);
     if (!message.ok()) {
       if (message.status().code() != Code::peer_failed) return message.status();
-      // Another rank may have seen it first and said so, in words that name the rank that is missing.
+      // Another rank may have seen it first; its message names the rank that is missing.
       if (Status aborted = links_->why_aborted(group_); !aborted.ok()) return aborted;
       return error(Code::peer_failed, "group ", group_.name, ", call ", number, " of rank ", rank_, ", ", call.text(),
                    ": rank ", peer, " of ", size(), " is missing: ", message.status().message());

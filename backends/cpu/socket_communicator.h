@@ -1,7 +1,7 @@
-// Ranks that are threads of several processes: they send each other what they have over TCP, so far on one host.
+// Ranks that are threads of several processes on one host: they exchange operands over TCP.
 //
-// In every call each rank sends to each other one a message, if only to say what it calls, and waits for theirs;
-// all_reduce does so twice, for its segments and for their sums. Operands are written when all messages are there: a
+// In every call each rank sends a message to each other rank, if only to say what it calls, and waits for theirs.
+// all_reduce does so twice: for its segments and for their sums. Operands are written when all messages are there: a
 // call that fails has written nothing. A send does not wait for its receiver, and its operand is free when it returns.
 #pragma once
 

@@ -1,5 +1,5 @@
-// How the ranks of a group come to be connected: each says at the rendezvous where it listens and what it is, compares
-// that with what the others say, connects to those before it and is connected to by those behind it.
+// How the ranks of a group get connected. Each says at the rendezvous where it listens and what it is, and compares
+// that with what the others say. Then it connects to the ranks before it, and those behind it connect to it.
 #pragma once
 
 #include <vector>

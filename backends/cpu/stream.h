@@ -1,4 +1,4 @@
-// The CPU's stream: commands run on the calling thread and its pool before the call returns, but for sends: those are
+// The CPU's stream. Commands run on the calling thread and its pool before the call returns. Sends do not: they are
 // posted, and the stream's next command waits until their receivers have taken them.
 #pragma once
 
@@ -9,8 +9,8 @@
 
 namespace epl::cpu {
 
-// A point behind the posts of a stream; all else before it is done when `record` returns. Waiting for an event that was
-// never recorded does not wait.
+// A point behind the posts of a stream; everything else before it is done when `record` returns. Waiting for an event
+// that was never recorded does not wait.
 class CpuEvent final : public Event {
  public:
   void record(std::shared_ptr<Posts> posts);

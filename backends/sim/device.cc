@@ -34,7 +34,7 @@ class SimBuffer final : public Buffer {
   int64_t address_, bytes_, held_;
 };
 
-// An event is its latest record; a stream that waits, waits for the one that was latest when it was told to.
+// An event is its latest record. A stream waits for the record that was the latest when it was told to wait.
 class SimEvent final : public Event {
  public:
   std::shared_ptr<Point> latest;

@@ -1,8 +1,8 @@
 // The simulated device: commands take virtual time and compute nothing.
 //
-// It is the cost model of plans and the way to look at jobs of thousands of ranks on one machine. Addresses are never
-// touched (reading one would fault), and time comes from the table below and the flops and
-// bytes of a KernelQuery (roofline: Williams, Waterman, Patterson, 2009). Nothing blocks: see Stream::settled.
+// It is the cost model of plans, and it simulates jobs of thousands of ranks on one machine. Addresses are never
+// touched (reading one would fault), and time comes from the table below and the flops and bytes of a KernelQuery
+// (roofline: Williams, Waterman, Patterson, 2009). Nothing blocks: see Stream::settled.
 #pragma once
 
 #include <memory>
@@ -13,8 +13,7 @@
 
 namespace epl::sim {
 
-// Data sheet numbers of one device, and of its link to each peer. Seconds, bytes and flops, per second where they are
-// rates.
+// Data sheet numbers of one device, and of its link to each peer: in seconds, bytes and flops, and these per second.
 struct Machine {
   std::string name;
   double flops = 0;       // multiply and add counted as two, float32
@@ -29,7 +28,7 @@ struct Machine {
 
 std::span<const Machine> machines();  // "a100", "h100", "cpu_core"; the first is what "sim" opens
 Result<Machine> find_machine(std::string_view name);
-// Programs are those of `planned_for`, whose kernels it names; without it there are none to plan with.
+// Programs are those of `planned_for` and name its kernels; without it there are no kernels.
 std::shared_ptr<Device> make_device(const Machine& machine, std::shared_ptr<Device> planned_for = nullptr);
 
 double kernel_seconds(const Machine& machine, const KernelQuery& query);

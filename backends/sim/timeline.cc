@@ -7,7 +7,7 @@ namespace epl::sim {
 using Kind = Timeline::Item::Kind;
 
 void Simulation::advance(const TimelinePtr& timeline, double seconds) {
-  // Most commands follow each other: they are one item of the queue, or none.
+  // Most commands follow each other: they are merged into one item of the queue.
   if (timeline->queue.empty()) {
     timeline->seconds += seconds;
   } else if (timeline->queue.back().kind == Kind::advance) {
@@ -36,7 +36,7 @@ void Simulation::fail(Meeting& meeting, const Status& status) {
 
 void Simulation::add(const TimelinePtr& timeline, Timeline::Item item) {
   timeline->queue.push_back(std::move(item));
-  if (timeline->queue.size() > 1) return;  // it stands before something else
+  if (timeline->queue.size() > 1) return;  // it waits for something else
   ready_.push_back(timeline);
   work();
 }
@@ -49,7 +49,7 @@ void Simulation::work() {
   }
 }
 
-// Works off one item; false if the timeline has to wait, and has been put where it will be woken.
+// Processes one item; false if the timeline has to wait, and is registered to be woken.
 bool Simulation::step(const TimelinePtr& timeline, Timeline::Item& item) {
   switch (item.kind) {
     case Kind::advance:

@@ -1,8 +1,8 @@
-// Virtual time: streams as queues of what takes time, and the points at which they wait for each other.
+// Virtual time: streams are queues of work that takes time, with the points at which they wait for each other.
 //
-// Commands are queued and worked off as far as they can be. A queue stops before an event that is not recorded yet and
-// before a meeting (a collective) at which not all ranks have arrived; whoever brings the missing part lets it go on.
-// So no caller ever blocks, ranks may be driven in any order, and the times do not depend on that order.
+// Commands are queued and processed as far as possible. A queue stops before an event that is not recorded yet, and
+// before a meeting (a collective) at which not all ranks have arrived. The call that brings the missing part lets it go
+// on. So no caller ever blocks, ranks may be driven in any order, and the times do not depend on that order.
 //
 // Thread safety: all calls may run together; one lock per simulation.
 #pragma once
@@ -58,7 +58,7 @@ class Simulation {
   void record(const TimelinePtr& timeline, std::shared_ptr<Point> point);
   void wait(const TimelinePtr& timeline, std::shared_ptr<Point> point);
   void meet(const TimelinePtr& timeline, std::shared_ptr<Meeting> meeting);
-  // Ends a meeting that will not take place: those who wait go on without time passing, with the failure as status.
+  // Ends a meeting that will not take place: waiting ranks go on without time passing, with the failure as status.
   void fail(Meeting& meeting, const Status& status);
 
  private:

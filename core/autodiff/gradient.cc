@@ -45,8 +45,7 @@ std::string no_path_reason(const Graph& graph, Value wanted, int end) {
   return used ? "the loss does not depend on it" : "no node uses it";
 }
 
-// What the parts of a gradient add up to, where they come from nodes of one op that knows better than adding; else
-// Var{}.
+// The sum of the parts of a gradient, if they come from nodes of one op that can compute it without adding; else Var{}.
 Var joined(Builder& builder, const std::vector<Var>& parts) {
   const Graph& graph = builder.graph();
   const OpDef* op = nullptr;
@@ -62,7 +61,7 @@ Var joined(Builder& builder, const std::vector<Var>& parts) {
 bool has_gradient(const OpDef& op) { return op.gradient || op.body; }
 
 // One reverse pass. A composite without a gradient of its own is differentiated through its body, which is computed
-// again in the backward phase: bodies are cheap beside what they would have to keep.
+// again in the backward phase: computing a body again is cheaper than keeping its results.
 class Differentiator {
  public:
   Differentiator(Graph& graph, const std::vector<Value>& wanted) : graph_(graph), builder_(graph, Phase::backward) {
@@ -168,7 +167,7 @@ class Differentiator {
   }
 
   Status own_gradient(const Node& node, const std::vector<bool>& needed, const std::vector<Var>& upstream) {
-    // A builder of its own: a gradient that refuses must not end the pass.
+    // Its own builder: a gradient that refuses must not end the pass.
     Builder own(graph_, Phase::backward);
     own.set_scope(cat(node.name, ".gradient"));
     const auto in_own = [&](Value v) { return v ? own.var(v) : Var(); };
@@ -176,7 +175,7 @@ class Differentiator {
     for (Value v : node.inputs) inputs.push_back(in_own(v));
     for (Value v : node.outputs) outputs.push_back(in_own(v));
     for (const Var& v : upstream) dy.push_back(in_own(v.value()));
-    // Optional results that the node does not have stand as empty.
+    // Optional results that the node does not have are empty.
     const size_t results = std::max<size_t>(outputs.size(), node.op->output_count());
     outputs.resize(results);
     dy.resize(results);
@@ -261,7 +260,7 @@ Differentiability differentiability(const Graph& graph, const std::vector<Value>
     }
     const bool blocks = flows && !has_gradient(*node.op);
     if (blocks) found.obstacles.push_back({node.name, node.op->name, "the op has no gradient", true});
-    // That tests and comparisons have no derivative surprises nobody.
+    // Tests and comparisons are not reported: everybody knows that they have no derivative.
     const bool tells =
         std::ranges::any_of(node.outputs, [&](Value v) { return v && graph.type(v).dtype != DType::boolean; });
     if (!cut.empty() && tells) found.obstacles.push_back({node.name, node.op->name, cut, false});

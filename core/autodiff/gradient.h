@@ -14,9 +14,9 @@ struct Gradients {
 };
 
 // Adds nodes of Phase::backward to `graph`. `loss` is a float of one element. Several paths into one value are summed
-// in the order of the nodes that use it, or joined where they are slices that fill a dimension. Ops on a path that
-// have neither gradient nor body, nor a reason to have none (OpDef::no_gradient), and gradients that refuse are one
-// error that names every such node; the graph is then left with part of the backward nodes and must be thrown away.
+// in the order of the nodes that use it, or joined where they are slices that fill a dimension. If an op on a path has
+// neither gradient nor body, nor a reason to have none (OpDef::no_gradient), or if a gradient refuses, one error names
+// every such node. The graph then has only part of the backward nodes and must be dropped.
 Result<Gradients> add_gradients(Graph& graph, Value loss, const std::vector<Value>& wanted);
 
 // A node of a forward graph that lets no gradient of its results reach the wanted values.

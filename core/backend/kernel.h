@@ -1,5 +1,5 @@
 // A kernel is a row of a backend's table: which op and types it serves, what it answers about one node (`prepare`), and
-// how it is launched. Rows of one op stand best first; the first that accepts is used, references come last.
+// how it is launched. The rows of an op stand best first. The first that accepts is used; references come last.
 //
 //   EPL_KERNELS(cpu, softmax) {
 //     table.add({.op = "softmax", .name = "softmax_rows", .dtypes = {DType::f32},
@@ -115,12 +115,13 @@ struct ChosenKernel {
 class KernelTable {
  public:
   void add(KernelRow row);
-  void add(const KernelTable& table);  // its rows behind those that are there
+  void add(const KernelTable& table);  // appends its rows
   const std::vector<KernelRow>& rows(std::string_view op) const;
   bool has(std::string_view op) const { return !rows(op).empty(); }
   // Whether some row takes `op` of a first operand of this type; it may still refuse for other reasons.
   bool takes(std::string_view op, DType dtype) const;
-  // The first row that accepts, or none; the refusals before it (all of them if none does) are appended to `refusals`.
+  // The first row that accepts, or none. The refusals before it (all refusals if none accepts) are appended to
+  // `refusals`.
   ChosenKernel choose(const KernelQuery& query, std::vector<Refusal>* refusals = nullptr) const;
 
  private:

@@ -51,7 +51,8 @@ class MemoryRendezvous final : public Rendezvous {
   std::map<std::string, std::vector<std::byte>> values_;
 };
 
-// Letters, digits and a few marks stand for themselves, everything else as %XX, so that no key leaves the folder.
+// Letters, digits and a few marks stand for themselves. Everything else is written as %XX, so that no key leaves the
+// folder.
 std::string file_name(const std::string& key) {
   constexpr std::string_view digits = "0123456789abcdef";
   std::string name = "key.";
@@ -68,8 +69,8 @@ std::string file_name(const std::string& key) {
   return name;
 }
 
-// A value is written beside its place and then linked there, which fails where a file is already: it appears whole, and
-// once.
+// A value is written to a draft and then linked to its place, which fails if a file is there already. So it appears
+// complete, and only once.
 class FolderRendezvous final : public Rendezvous {
  public:
   explicit FolderRendezvous(std::string folder) : folder_(std::move(folder)) {}

@@ -1,4 +1,4 @@
-// Named constants of a node, and of a kernel call: integers, numbers, texts, lists of them, an element type, a tensor.
+// Named constants of a node and of a kernel call: integers, numbers, texts, lists of these, an element type, a tensor.
 #pragma once
 
 #include <string>
@@ -36,7 +36,8 @@ class Attributes {
   void erase(std::string_view name);
   const std::vector<Entry>& entries() const { return entries_; }
 
-  // Typed access. The attribute must be there with that type (the verifier has seen to it): a mistake is ours.
+  // Typed access. The attribute must be there with that type, which the verifier has checked: a mistake is a bug of
+  // ours.
   bool flag(std::string_view name) const { return get<bool>(name); }
   int64_t integer(std::string_view name) const { return get<int64_t>(name); }
   double number(std::string_view name) const { return get<double>(name); }

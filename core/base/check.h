@@ -1,5 +1,5 @@
-// Checks for our own mistakes. They stay on in release. A failed check throws `InternalError`, which is caught only in
-// core/capi and at the top of threads, poisons the session, and becomes EPL_ERROR_INTERNAL: the host process must not
+// Checks for our own mistakes. They stay on in release. A failed check throws `InternalError`. It is caught only in
+// core/capi and at the top of threads, poisons the session, and becomes EPL_ERROR_INTERNAL. The host process must not
 // die of our bug, and must not go on with wrong weights either.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Tensors made of others piece by piece as they are read, so that nothing is held twice.
+// Tensors computed from others chunk by chunk as they are read, so that nothing is held twice.
 #pragma once
 
 #include <functional>
@@ -7,9 +7,9 @@
 
 namespace epl {
 
-// Seen as another element type; the tensor itself where it has the type.
+// Converted to another element type; the tensor itself if it has that type.
 Tensor converted(const Tensor& value, DType dtype);
-// With f(index, element) for each element.
+// Each element is f(index, element).
 Tensor mapped(const Tensor& value, std::function<double(int64_t, double)> f);
 
 }  // namespace epl

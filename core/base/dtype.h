@@ -42,7 +42,7 @@ constexpr bool is_float(DType type) {
 constexpr bool is_integer(DType type) { return !is_float(type) && type != DType::boolean; }
 
 // One element read or written through double or int64, whatever its type; half types round to nearest even, integers
-// saturate from double. The slow, readable way that references use.
+// saturate from double. This is the slow, readable way that references use.
 double load_double(DType type, const void* data, int64_t index);
 void store_double(DType type, void* data, int64_t index, double value);
 int64_t load_int(DType type, const void* data, int64_t index);

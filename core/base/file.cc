@@ -28,7 +28,7 @@ Status sync_folder(const std::string& folder, const FileHook& hook) {
   if (descriptor < 0) return system_error("cannot open the folder", folder, errno);
   int failed = ::fsync(descriptor) != 0 ? errno : 0;
   ::close(descriptor);
-  // Some file systems cannot sync folders; theirs are as durable as they get.
+  // Some file systems cannot sync folders: nothing more can be done there.
   return failed == 0 || failed == EINVAL ? Status() : system_error("cannot sync the folder", folder, failed);
 }
 
@@ -152,7 +152,7 @@ Status FileWriter::finish() {
 
 Status rename_durably(const std::string& source, const std::string& target, const FileHook& hook) {
   EPL_TRY(ask(hook, "rename", target));
-  const std::string folder = folder_of(target);  // before: what is in place must not be followed by a want of memory
+  const std::string folder = folder_of(target);  // first: nothing may fail for lack of memory after the rename
   if (::rename(source.c_str(), target.c_str()) != 0)
     return system_error(cat("cannot rename ", source, " to"), target, errno);
   return sync_folder(folder, hook);
@@ -167,7 +167,7 @@ Status write_file_atomically(const std::string& path, const std::function<Status
     EPL_TRY(writer->finish());
     return rename_durably(beside, path, hook);
   };
-  struct Leftover {  // removed unless the renaming took it away, also where an exception passes
+  struct Leftover {  // removed unless it was renamed, also when an exception passes
     const char* path;
     ~Leftover() {
       if (path != nullptr) ::unlink(path);

@@ -1,13 +1,13 @@
-// Files: read by checked reads, written so that a reader sees the old content or the new one whole, whatever happens
+// Files. Every read is checked. A write leaves the complete old content or the complete new one, whatever happens in
 // between.
 //
-// Nothing is mapped: a mapped file that another program truncates, or a disk that fails, ends the process by SIGBUS,
-// and the process is our host's. A FileReader keeps its file open and reads each range when it is needed, so that what
-// is large is not held twice:
+// Nothing is mapped. If another program truncates a mapped file, or a disk fails, SIGBUS ends the process, and the
+// process is our host's. A FileReader keeps its file open and reads each range when it is needed, so that large data is
+// not held twice:
 //   - a few bytes or all of them: `FileReader::open(path)`, then `read(offset, target, bytes)` or `read_all()`;
-//   - a tensor of a file that may never be needed, or only in pieces: `file_tensor(file, type, offset)`, a Tensor that
-//     is not in memory (core/base/tensor.h); `load()` gives it whole, `read(begin, bytes, target)` a piece. Writers of
-//     files and the store of a session take such tensors and go through them in pieces.
+//   - a tensor that may never be needed, or only in part: `file_tensor(file, type, offset)`, a Tensor that is not in
+//     memory (core/base/tensor.h); `load()` gives all of it, `read(begin, bytes, target)` a part. Writers of files and
+//     the store of a session read such tensors chunk by chunk.
 #pragma once
 
 #include <cstdint>
@@ -22,10 +22,10 @@
 
 namespace epl {
 
-// A regular file, open for reading. A read that the file no longer has the bytes for, that the system refuses, or that
-// meets a file whose size or time of modification is not what it was when it was opened, is an error that names file
-// and offset. A file that was replaced by renaming, or removed, is still read as it was.
-// Thread safety: immutable; any threads may read at once.
+// A regular file, open for reading. A read fails where the file has become too short, where the system refuses it, or
+// where the file's size or time of modification has changed since it was opened. The error names file and offset. A
+// file that was replaced by renaming, or removed, is still read as it was. Thread safety: immutable; any threads may
+// read at once.
 class FileReader {
  public:
   static Result<std::shared_ptr<const FileReader>> open(const std::string& path);
@@ -70,15 +70,15 @@ class FileWriter {
   FileHook hook_;
 };
 
-// Renames and makes the renaming last: syncs the folder of `target`.
+// Renames, and syncs the folder of `target` so that the new name survives a crash.
 Status rename_durably(const std::string& source, const std::string& target, const FileHook& hook = nullptr);
 // Writes beside `path` and renames. On an error `path` is as it was and nothing is left beside it.
 Status write_file_atomically(const std::string& path, const std::function<Status(FileWriter&)>& write,
                              const FileHook& hook = nullptr);
-// Makes a folder and those above it; one that exists is fine.
+// Makes a folder and those above it. It is no error if it exists.
 Status make_folder(const std::string& path, const FileHook& hook = nullptr);
 Status remove_file(const std::string& path, const FileHook& hook = nullptr);
-// A folder in which something lies stays, without an error.
+// A folder that is not empty stays, without an error.
 Status remove_empty_folder(const std::string& path, const FileHook& hook = nullptr);
 
 // Holds a folder against others who lock it, in any process, while it lives. Where the file system has no locks it

@@ -1,7 +1,6 @@
-// The floating-point environment that all our numbers are made in: round to nearest, subnormals kept, no traps.
+// The floating-point environment in which all our numbers are computed: round to nearest, subnormals kept, no traps.
 //
-// The host process may have set another for itself. Results must not depend on that, and the host must find its own
-// again.
+// The host process may have set another one. Results must not depend on it, and the host must get its own back.
 #pragma once
 
 namespace epl {

@@ -1,5 +1,5 @@
-// XXH64 of a stream of bytes, by the xxHash library: for damage in files and for comparing weights, not against
-// adversaries. Committed hashes and checkpoints rest on it.
+// XXH64 of a stream of bytes, by the xxHash library. It finds damage in files and compares weights; it does not protect
+// against adversaries. Committed hashes and checkpoints depend on it.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// What the engine has from its host process: a clock, memory, a logger, a thread budget. Nothing below the C API asks
+// What the engine gets from its host process: a clock, memory, a logger, a thread budget. Nothing below the C API asks
 // the operating system for these, so that a host can replace each, and tests can make them fail.
 #pragma once
 
@@ -25,7 +25,7 @@ struct Host {
   std::string packs;              // the folder of optional packs; empty: there are none
 };
 
-// Says something in the host's log, if that is wanted at this level.
+// Writes to the host's log, if the host wants this level.
 template <class... Args> void log(const Host& host, LogLevel level, const Args&... args) {
   if (host.log && level >= host.least_logged) host.log(level, cat(args...));
 }

@@ -1,7 +1,7 @@
-// JSON (RFC 8259), keys in the order in which they come. Its own type, because a library inside a host process must
-// survive what libraries for programs need not: nesting is bounded when a text is read, so that nothing that walks a
-// value overflows a small stack; a key that comes twice is an error; and letting go of a value allocates nothing, so
-// that it cannot fail where memory is short.
+// JSON (RFC 8259), with keys in their order. It has a type of its own, because a library inside a host process needs
+// more than a JSON library offers. Nesting is bounded when a text is read, so that no walk over a value overflows a
+// small stack. A key that comes twice is an error. Destroying a value allocates nothing, so it cannot fail where memory
+// is short.
 #pragma once
 
 #include <concepts>
@@ -69,13 +69,13 @@ class Json {
 
   size_t size() const;  // of a list or an object; 0 for others
   bool empty() const { return size() == 0; }
-  // Of a list. A null becomes one.
+  // Of a list; a null becomes a list.
   void push_back(Json item);
   const Json& operator[](size_t i) const { return array_items()[i]; }
   Json& operator[](size_t i) { return array_items()[i]; }
   Array::const_iterator begin() const { return array_items().begin(); }
   Array::const_iterator end() const { return array_items().end(); }
-  // Of an object: a null becomes one, a key that is not there a null.
+  // Of an object; a null becomes an object, and a missing key is added as null.
   Json& operator[](std::string_view key);
   const Json* find(std::string_view key) const;  // null where there is none, or no object
   bool contains(std::string_view key) const { return find(key) != nullptr; }
@@ -88,9 +88,9 @@ class Json {
   [[noreturn]] static void wrong_type();
   const Array& array_items() const;
   Array& array_items();
-  // Not std::monostate: GCC 12's library takes a variant of trivial types, strings and vectors for one that always has
-  // a value and then, when copying one fails, destroys a value that was never made. A type whose copying is its own has
-  // no such luck.
+  // Not std::monostate. GCC 12's library assumes that a variant of trivial types, strings and vectors always has a
+  // value. When copying one fails, it destroys a value that was never made. A type with a copy constructor of its own
+  // avoids this.
   struct Null {
     Null() = default;
     Null(const Null&) noexcept {}
@@ -124,7 +124,7 @@ template <class T> T Json::get() const {
 
 // The error says at which byte, and why.
 Result<Json> parse_json(std::string_view text);
-// In one line, or indented by so many spaces. Bytes that are no UTF-8 become U+FFFD, infinities and NaN become null.
+// In one line, or indented by so many spaces. Bytes that are not UTF-8 become U+FFFD; infinities and NaN become null.
 std::string print_json(const Json& json, int indent = -1);
 
 }  // namespace epl

@@ -1,7 +1,8 @@
 // Elementary functions of our own, for numbers that training depends on: what the host computes (schedules, bias
-// corrections), what is folded at import, and float64 elementwise. The C library's differ between versions and
-// processors, these are the same bits everywhere: only +, -, *, /, square roots, fused multiply-add and exact scaling
-// are used. Within 4 units in the last place (exp, log and cos: 2; erf: 8), with the special cases of IEEE 754.
+// corrections), what is folded at import, and float64 elementwise. The C library's functions differ between versions
+// and processors. These give the same bits everywhere, because they use only +, -, *, /, square roots, fused
+// multiply-add and exact scaling. Within 4 units in the last place (exp, log and cos: 2; erf: 8), with the special
+// cases of IEEE 754.
 #pragma once
 
 #include <cstdint>

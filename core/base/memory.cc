@@ -18,7 +18,8 @@ void* allocate_memory(size_t bytes, size_t alignment) {
   const size_t rounded = (bytes + alignment - 1) / alignment * alignment;
   void* memory = std::aligned_alloc(alignment, rounded);
 #if defined(MADV_HUGEPAGE)
-  if (large && memory) madvise(memory, rounded, MADV_HUGEPAGE);  // a request: without large pages the memory is as good
+  if (large && memory)
+    madvise(memory, rounded, MADV_HUGEPAGE);  // only a request: memory without large pages is correct too
 #endif
   return memory;
 }

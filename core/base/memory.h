@@ -6,7 +6,7 @@
 
 namespace epl {
 
-// What is thrown where memory is asked for in large pieces, so that who tells it can say how large.
+// Thrown by requests for large memory, so that the message can say how much was asked for.
 class OutOfMemory : public std::bad_alloc {
  public:
   explicit OutOfMemory(size_t bytes) : bytes_(bytes) {}
@@ -17,10 +17,9 @@ class OutOfMemory : public std::bad_alloc {
   size_t bytes_;
 };
 
-// `bytes` at a multiple of `alignment` (a power of two), or null. What is large lies on pages of 2 MiB where the system
-// grants them on request: a product of large matrices walks over more of the small ones than the processor keeps
-// translations for, and touching them the first time costs a fault each.
-// Thread safety: any thread. Freed by release_memory.
+// `bytes` at a multiple of `alignment` (a power of two), or null. Large memory lies on pages of 2 MiB if the system
+// grants them on request. A product of large matrices walks over more small pages than the processor keeps translations
+// for, and the first touch of each costs a fault. Thread safety: any thread. Freed by release_memory.
 void* allocate_memory(size_t bytes, size_t alignment);
 void release_memory(void* memory);
 

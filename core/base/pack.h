@@ -1,8 +1,8 @@
-// Packs: shared objects beside libepl.so that add kernels or codecs, opened when something is asked for that they give.
-// A pack that is absent, damaged or of another version is a sentence that says so.
+// Packs: shared objects beside libepl.so that add kernels or codecs. They are opened when they are needed. A pack that
+// is absent, damaged or of another version is an error that says so.
 //
-// Once opened a pack stays loaded as long as the process: what it wraps may keep threads. Thread safety: all calls may
-// run together.
+// An opened pack stays loaded until the process ends, because what it wraps may keep threads. Thread safety: all calls
+// may run together.
 #pragma once
 
 #include <string>
@@ -39,7 +39,7 @@ const PackTable& pack_table();  // generated
 std::string pack_path(std::string_view folder, std::string_view name);
 
 // Opens pack `name` in `folder`; the error says which file was meant and what is wrong with it: not_found where there
-// is none, unsupported for another version of the interface, invalid_argument for what is no pack.
+// is none, unsupported for another version of the interface, invalid_argument for what is not a pack.
 Result<const epl_pack*> open_pack(std::string_view folder, std::string_view name);
 
 // "oneDNN 2.6.3": what the pack wraps.

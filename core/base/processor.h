@@ -17,9 +17,8 @@ struct ProcessorWords {
 };
 
 // The x86-64 micro-architecture level (x86-64 psABI 1.0, section 3.1.1): 4 with AVX-512 F, BW, CD, DQ and VL, 3 with
-// AVX2 and what goes with it, else 0. Every feature of a level is asked for, also those that no processor sold lacks
-// alone: a virtual machine can hide any of them, and the compiler uses them all. Level 3 is taken to contain what level
-// 2 does.
+// AVX2 and what goes with it, else 0. Every feature of a level is checked, because a virtual machine can hide any of
+// them and the compiler uses them all. Level 3 is taken to contain what level 2 does.
 int x86_64_level(const ProcessorWords& words);
 
 // The level of this processor under this operating system; 0 where it is not x86-64.

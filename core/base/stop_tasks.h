@@ -1,8 +1,8 @@
 // Lets a parallel loop end early: a call with a deadline does not wait for an instruction that takes a minute.
 //
-// While one lives, the loops of its pool ask `stopped` before each task, on the thread that is to run it. Once it is
-// true, tasks that have not begun are left out, of this loop and of those that follow, and what they were to compute is
-// not there: who made this looks at `left_out` before anything is read.
+// While a StopTasks lives, the loops of its pool ask `stopped` before each task, on the thread that is to run it. Once
+// it is true, tasks that have not begun are left out, in this loop and in later ones. Their results are then missing:
+// whoever made the StopTasks checks `left_out` before reading anything.
 #pragma once
 
 #include <atomic>
@@ -14,7 +14,7 @@ namespace epl {
 
 class StopTasks {
  public:
-  // A pool that is null has no loops to end.
+  // A null pool has no loops to end.
   StopTasks(ThreadPool* pool, FunctionRef<bool()> stopped) : pool_(pool), stopped_(stopped) {
     if (pool_ != nullptr) pool_->watch(this);
   }
@@ -25,7 +25,7 @@ class StopTasks {
   StopTasks& operator=(const StopTasks&) = delete;
   bool left_out() const { return left_out_.load(std::memory_order_relaxed); }
 
-  // Asked by the pool with a task in hand.
+  // The pool asks before each task.
   bool leaves_out() {
     if (left_out()) return true;
     if (!stopped_()) return false;

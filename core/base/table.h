@@ -1,6 +1,6 @@
 // Tables of rows. A row is a function behind a macro at the start of a line; cmake/table.cmake finds it and generates
-// the function that returns the whole table. So there is no list to edit and no static constructor, and a row whose
-// function is missing does not link.
+// the function that returns the table. So there is no list to edit and no static constructor, and a row whose function
+// is missing does not link.
 //
 //   struct PassRow { std::string name; ... };
 //   using PassTable = TableOf<PassRow>;
@@ -39,8 +39,8 @@ template <class Row> struct TableOf {
   }
 };
 
-// The row of that name, or how every message about a name that is not known reads: `no optimizer "adma"; did you mean
-// adam? There are: ...`.
+// The row of that name, or the error that every unknown name gets: `no optimizer "adma"; did you mean adam? There are:
+// ...`.
 template <class Row>
 Result<const Row*> find_named(const TableOf<Row>& table, std::string_view name, std::string_view what,
                               std::vector<std::string> also = {}) {

@@ -28,8 +28,8 @@ class Tensor {
   // Bytes that `owner` keeps alive.
   Tensor(TensorType type, std::shared_ptr<const void> owner, const void* data)
       : type_(std::move(type)), owner_(std::move(owner)), data_(const_cast<void*>(data)) {}
-  // Not in memory. It is for those who hand tensors on: `read` and `load` are what it can do, everything that looks at
-  // elements needs a tensor in memory.
+  // Not in memory. Such a tensor can only be passed on, `read` and `load`ed. Everything that looks at elements needs a
+  // tensor in memory.
   Tensor(TensorType type, std::shared_ptr<const TensorSource> source)
       : type_(std::move(type)), source_(source.get()), owner_(std::move(source)) {}
 
@@ -76,7 +76,7 @@ class Tensor {
   Tensor reshaped(Shape shape) const;
   // An owned copy.
   Tensor clone() const;
-  // Lets go of the bytes and keeps the type, with its memory: for slots that are filled again and again.
+  // Drops the bytes and keeps the type with its memory: for slots that are filled again and again.
   void forget_data() {
     source_ = nullptr;
     owner_.reset();

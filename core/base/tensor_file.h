@@ -6,7 +6,7 @@
 
 namespace epl {
 
-// The elements of a tensor: from where they are in memory, else in pieces.
+// The elements of a tensor: from memory, else chunk by chunk.
 Status write_tensor(FileWriter& file, const Tensor& tensor);
 
 }  // namespace epl

@@ -16,7 +16,8 @@ namespace {
 #if defined(EPL_DEV) || defined(__SANITIZE_THREAD__)  // sanitizers put much more on a stack
 constexpr size_t stack_bytes = size_t{8} << 20;
 #else
-// What kernels need, with room for the thread-local data of the host's libraries, which the C library takes from here.
+// What kernels need, and room for the thread-local data of the host's libraries, which the C library takes from the
+// stack.
 constexpr size_t stack_bytes = size_t{512} << 10;
 #endif
 

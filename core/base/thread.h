@@ -1,5 +1,5 @@
 // A thread of the engine inside a host process: it has a name, a small stack and the default floating-point
-// environment, and takes no signals, which are the host's.
+// environment. It takes no signals; those are the host's.
 #pragma once
 
 #include <pthread.h>

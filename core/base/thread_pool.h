@@ -1,9 +1,9 @@
 // The threads of one rank: a caller and `size() - 1` workers that share its parallel loops.
 //
-// Purpose: kernels cut their work into tasks; which thread runs a task never changes a result. Waits spin and then
-// sleep, so that more ranks than cores work; how long they spin is up to who makes the pool. Nothing allocates after
-// construction. Thread safety: one caller of `run` at a time; a task may not call `run`. Invariant: `run` returns when
-// every task has finished or was left out (StopTasks); a task's exception is rethrown in the caller.
+// Kernels cut their work into tasks. Which thread runs a task never changes a result. A waiting thread spins and then
+// sleeps, so that there may be more ranks than cores; whoever makes the pool says how long it spins. Nothing allocates
+// after construction. Thread safety: one caller of `run` at a time; a task may not call `run`. Invariant: `run` returns
+// when every task has finished or was left out (StopTasks); a task's exception is rethrown in the caller.
 #pragma once
 
 #include <cstdint>
@@ -17,9 +17,9 @@ class StopTasks;
 
 class ThreadPool {
  public:
-  // How long a thread that waits keeps its processor. `brief`, some 50 us, where others may need it; `patient`, some
-  // 250 us, where every thread has a processor: a step has stretches of small work on one thread, and waking a sleeper
-  // after each of them costs more than the work that is shared.
+  // How long a waiting thread keeps its processor. `brief`: about 50 us, where others may need it. `patient`: about 250
+  // us, where every thread has a processor. A step has stretches of small work on one thread, and waking a sleeper
+  // after each of them costs more than sharing the work gains.
   enum class Wait : uint8_t { brief, patient };
   // `size` threads in all, the caller included; at least 1. Throws std::system_error where the system gives no more.
   explicit ThreadPool(int size, Wait wait = Wait::brief);

@@ -1,4 +1,4 @@
-// How the positions that a sum over the batch runs over fall into units.
+// How the positions of a sum over the batch are divided into units.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// The engine: what the host process lends (clock, memory, logger, threads), shared by every handle made from it.
+// The engine: what the host process provides (clock, memory, logger, threads), shared by every handle made from it.
 #include <dlfcn.h>
 #include <sched.h>
 

@@ -32,7 +32,7 @@ epl_error* make_error(const Status& status, const char* call) noexcept {
     auto made = std::make_unique<epl_error>();
     made->code = static_cast<int32_t>(status.code());
     made->message = to_utf8(status.message());
-    // Whose fault it was is not seen from anything else: memory ends wherever it ends.
+    // Nothing else says which call failed: memory may run out anywhere.
     if (status.code() == Code::out_of_memory) made->message = cat(call, ": ", made->message);
     made->where = to_utf8(status.where());
     return made.release();

@@ -1,5 +1,5 @@
-// What every handle of the C API shares: counting, a mark that tells a live handle from what is none, the check for two
-// callers, and the boundary where exceptions end.
+// What every handle of the C API shares: counting, a mark that shows whether a pointer is a live handle, the check for
+// two callers, and the boundary where exceptions end.
 //
 // A handle is a small struct on the heap that shares ownership of what it shows, so the order in which a host destroys
 // handles does not matter.
@@ -47,8 +47,8 @@ enum class HandleType : uint64_t {
 };
 std::string_view handle_name(HandleType type);  // "epl_error", ...
 
-// The base of all handles. Its mark makes a handle of another type, and mostly one that was destroyed, an error instead
-// of a crash. It does not stand first, because allocators write over the beginning of what they are given back.
+// The base of all handles. Its mark makes a handle of another type, and usually a destroyed one, an error instead of a
+// crash. It is not the first member, because allocators overwrite the beginning of freed memory.
 template <HandleType handle_type> class Handle {
  public:
   static constexpr HandleType type = handle_type;
@@ -67,8 +67,8 @@ template <HandleType handle_type> class Handle {
 
 template <class H> bool alive(const H* handle) { return handle != nullptr && handle->marked(); }
 
-// One caller at a time: the second gets an error instead of a data race, and a destroy beside a call is carried out by
-// the call at its end. Handles of this kind may have threads, which a child of fork() does not have.
+// One caller at a time: the second gets an error instead of a data race. A destroy during a call is done by the call at
+// its end. Handles of this kind may have threads, which a child of fork() does not have.
 template <HandleType handle_type> class ExclusiveHandle : public Handle<handle_type> {
  public:
   bool enter() {
@@ -121,12 +121,12 @@ template <class H> class Caller {
 template <class H>
 concept Exclusive = requires(H& handle) { handle.doom(); };
 
-// What every epl_..._destroy does. NULL is taken; what is no live handle of the type is left alone.
+// What every epl_..._destroy does. NULL is accepted; what is not a live handle of the type is left alone.
 template <class H> void destroy(H* handle) noexcept {
   if (!alive(handle)) return;
   if constexpr (Exclusive<H>) {
     if (!handle->of_this_process())
-      handle->abandon();  // its threads are not here: waiting for them would never end
+      handle->abandon();  // its threads do not exist in this process: waiting for them would never end
     else if (!handle->doom())
       return;
   }
@@ -145,14 +145,14 @@ template <class T> Status check_pointer(const T* pointer, std::string_view name)
 }
 #define EPL_REQUIRE(name) EPL_TRY(::epl::capi::check_pointer(name, #name))
 
-// The error handle of a status; null for success. Its texts are made UTF-8 here, once for all. Never throws: without
-// memory it is the static out-of-memory error; of one without memory the message begins with `call`.
+// The error handle of a status; null for success. Its texts are made UTF-8 here. Never throws: without memory it is the
+// static out-of-memory error. The message of an out-of-memory status begins with `call`.
 epl_error* make_error(const Status& status, const char* call) noexcept;
 // The status of the exception being handled.
 Status current_exception_status() noexcept;
 
-// Every fallible entry point runs its body here: f returns a Status, exceptions become one, and numbers are made in the
-// floating-point environment that is ours. `call` is the entry point's own name.
+// Every entry point that can fail runs its body here: f returns a Status, exceptions become one, and numbers are
+// computed in our floating-point environment. `call` is the entry point's own name.
 template <class F> epl_error* guarded(F&& f, const char* call = __builtin_FUNCTION()) noexcept {
   FloatEnvironment environment;
   try {
@@ -162,8 +162,8 @@ template <class F> epl_error* guarded(F&& f, const char* call = __builtin_FUNCTI
   }
 }
 
-// An entry point that gives a handle: f returns a Result<std::unique_ptr<H>>. The place for it is NULL from the first
-// moment on, whatever fails.
+// An entry point that gives a handle: f returns a Result<std::unique_ptr<H>>. The caller's pointer is NULL until the
+// call has succeeded.
 template <class H, class F>
 epl_error* giving(H** place, std::string_view name, F&& f, const char* call = __builtin_FUNCTION()) noexcept {
   if (place != nullptr) *place = nullptr;

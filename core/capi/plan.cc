@@ -40,7 +40,7 @@ Result<std::string> describe_stage(const CompiledPlan& plan, std::string_view st
   return plan.text(kind, stage);
 }
 
-// What a group names in full is a parameter, whatever it looks like in the file.
+// An initialiser that a group names in full is a parameter, whatever it looks like in the file.
 void name_parameters(const epl_trainer& trainer, Binding& binding) {
   for (const epl_trainer::Group& group : trainer.groups) {
     for (const std::string& pattern : group.patterns) {

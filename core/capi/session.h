@@ -22,7 +22,7 @@ template <class F> Status in_session(epl_session* session, F&& f) {
   });
 }
 
-// The same as a whole entry point.
+// The same as a complete entry point.
 template <class F> epl_error* with_session(epl_session* session, F&& f, const char* call = __builtin_FUNCTION()) {
   return guarded([&] { return in_session(session, f); }, call);
 }

@@ -1,5 +1,5 @@
-// A model file, before its symbolic dimensions are bound. Frontends implement this; the engine sees nothing else of
-// them. Thread safety: const methods may be called from several threads.
+// A model file, before its symbolic dimensions are bound. Frontends implement this interface; the engine sees nothing
+// else of them. Thread safety: const methods may be called from several threads.
 #pragma once
 
 #include <cstdint>
@@ -40,7 +40,8 @@ struct Binding {
   std::vector<std::string> inner_outputs;  // results of nodes that become outputs too; the others may then need what is
                                            // not supported, and are left out
   bool free_batch = false;                 // input_shapes may have another number of samples than the file fixes
-  // `train` keeps dropout and batch statistics as the file says; `evaluate` turns dropout off and uses running ones.
+  // `train` keeps dropout and batch statistics as the file says; `evaluate` turns dropout off and uses running
+  // statistics.
   enum class Mode : uint8_t { train, evaluate } mode = Mode::train;
 };
 
@@ -57,10 +58,10 @@ struct TrainableInfo {
   std::string reason;  // why it is not, when it is not
 };
 
-// How a model is written again.
+// How a model is written back.
 struct ModelSaveOptions {
-  // Ready to predict: batch norm and dropout in inference mode, what only training reads is cut. Else they stay as the
-  // file has them.
+  // Ready for inference: batch norm and dropout in inference mode, and what only training reads is removed. Else all
+  // stays as in the file.
   bool for_inference = false;
   std::string loss_output;  // for inference: an output that only training needs, cut unless it is the only one
 };
@@ -80,10 +81,10 @@ class Model {
   // are parameters (float, more than one element, not a running statistic), running statistics are buffers, the others
   // constants. Graph outputs carry the model's output names. New running statistics are in graph.updates.
   virtual Result<Graph> bind(const Binding& binding) const = 0;
-  // What behaves otherwise in training than when the model predicts ("2 Dropout in training mode"); empty when it is
-  // ready for inference.
+  // What behaves differently in training and in inference ("2 Dropout in training mode"); empty when the model is ready
+  // for inference.
   virtual std::string training_parts() const = 0;
-  // Writes the model again with the values of some initialisers replaced, everything else unchanged but for what
+  // Writes the model back with the values of some initialisers replaced. Everything else is unchanged, except for what
   // `options` ask.
   virtual Status save(const std::string& path, const std::map<std::string, Tensor>& replaced,
                       const ModelSaveOptions& options) const = 0;

@@ -1,4 +1,4 @@
-// Families of models that can be written to a file at any size, so that nobody needs another framework to start.
+// Families of models that can be written to a file at any size, so that nobody needs another framework for a first run.
 // Frontends add rows; `options` of a row are its sizes with their defaults, for example {layers=4, width=128, seed=1}.
 #pragma once
 

@@ -1,8 +1,8 @@
-// Writing graphs as expressions. Var is a value with its builder, so that `dy * (x > 0)` emits nodes; Body and Grad
-// are what composites and gradients are written with.
+// Writing graphs as expressions. Var is a value with its builder, so that `dy * (x > 0)` emits nodes; composites and
+// gradients are written with Body and Grad.
 //
-// The first error (operands that do not fit) sticks: later calls return an empty Var and `status()` says what and where
-// it was. Names: nodes take the current scope's name, made unique.
+// The first error (operands that do not fit) is kept: later calls return an empty Var, and `status()` says what was
+// wrong and where. Names: nodes take the current scope's name, made unique.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// Computing a graph on host tensors by its ops' own meaning, one node after the other. Slow and plain: constant
-// folding and oracles of tests use it; training does not.
+// Computes a graph on host tensors by the meaning of its ops, node by node. It is slow and simple: constant folding and
+// test oracles use it, training does not.
 #pragma once
 
 #include <map>

@@ -46,7 +46,7 @@ std::string Graph::unique_name(std::string_view wish) const {
   int64_t i = 1;
   while (i < 64 && taken(i)) ++i;
   if (i < 64) return cat(name, "_", i);
-  // Many of one name: a number that is free, after one that is taken.
+  // Many nodes of one name: finds a free number above one that is taken.
   int64_t above = i;
   while (taken(above)) above *= 2;
   for (int64_t below = above / 2; above - below > 1;) {

@@ -3,7 +3,7 @@
 // A Value is the symbolic result of a node, or a leaf: an input of a call, a parameter, a buffer (running statistics),
 // optimizer state, a scalar that the host computes before each step (a learning rate), or a constant. Nodes are kept in
 // an order in which they can run. Values and nodes are indices into their graph and stay valid while it lives; nothing
-// is removed in place: passes build a new graph (see GraphRewriter).
+// is removed in place: rewrites build a new graph (see GraphRewriter).
 //
 // Thread safety: const access may be shared. Invariants (checked by `verify`): every node input is a leaf or defined by
 // an earlier node; types are what the op infers; phases never go back (forward, backward, update); names of leaves and
@@ -57,8 +57,8 @@ struct Node {
   std::vector<Value> inputs;   // an absent optional input is Value{}
   std::vector<Value> outputs;  // an unused optional output is Value{}
   Phase phase = Phase::forward;
-  // Order of summation over the batch, and where this node's piece of the batch lies. Set by `partition` only; see
-  // core/program/local_graph.h. This node's sums over the batch run over these units, then by the tree.
+  // This node's sums over the batch run over these units, then by the binary tree. Set by `partition` only; see
+  // core/program/local_graph.h.
   Units units;
   // Nodes of different regions run at different times (the blocks of a local graph) and are never merged into one.
   int32_t region = 0;
@@ -110,7 +110,7 @@ class Graph {
   std::unordered_map<std::string, int32_t> by_name_;
 };
 
-// Everything the class promises; the error names the node.
+// Checks the invariants of the class; the error names the node.
 Status verify(const Graph& graph);
 
 // Text form (.graph): prints with nothing lost but the data of large constants and initial values, which print as a

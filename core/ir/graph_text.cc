@@ -142,7 +142,7 @@ class GraphParser {
     Tensor data;
     if (kind == ValueKind::constant) {
       if (reader_.take("hash")) {
-        uint64_t hash = 0;  // only told, the data are not here
+        uint64_t hash = 0;  // only printed: the data are not here
         std::string_view& line = reader_.line();
         while (!line.empty() && line[0] == ' ') line.remove_prefix(1);
         line.remove_prefix(std::from_chars(line.data(), line.data() + line.size(), hash).ptr - line.data());

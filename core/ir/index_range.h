@@ -14,7 +14,7 @@
 
 namespace epl {
 
-// Integers in [low, high), or `ignored`. Others are a mistake of who gave them.
+// Integers in [low, high), or `ignored`. Others are an error of the caller.
 struct IndexRange {
   int input = 0;
   int64_t low = 0, high = 0;
@@ -28,7 +28,7 @@ struct IndexRow {
 };
 using IndexTable = TableOf<IndexRow>;
 const IndexTable& index_table();  // generated
-// The row of an op; null for one that picks by no operand.
+// The row of an op; null if it does not pick by an operand.
 const IndexRow* index_row(const OpDef& op);
 
 // Output 0 holds the elements of input 0, all of them and no others, in any order; integers that are cast keep their

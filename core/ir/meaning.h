@@ -1,5 +1,5 @@
-// An op's own meaning for operands of given types, made ready: its reference, its scalar expression, or its body as
-// the meanings of other ops. Slow and plain, but running it allocates nothing, so that a step may.
+// The meaning of an op, prepared for operands of given types: its reference, its scalar expression, or its body as the
+// meanings of other ops. It is slow and simple, but a run allocates nothing, so that a step may use it.
 //
 // Thread safety: a Meaning never changes; it may run on several threads, in a room for each.
 #pragma once
@@ -18,9 +18,9 @@ class Meaning {
   static Result<std::shared_ptr<const Meaning>> make(const OpDef& op, const Attributes& attributes,
                                                      const std::vector<const TensorType*>& inputs,
                                                      const std::vector<const TensorType*>& outputs, Units units);
-  // What a run needs, aligned to 16 bytes.
+  // Bytes of room that a run needs, aligned to 16.
   int64_t room_bytes() const { return room_bytes_; }
-  // Whether output o is written at all: a body may leave one out.
+  // Whether output o is written at all: a body may omit one.
   bool writes(int output) const { return body_results_.empty() || body_results_[output]; }
   // Outputs may be null. `seed` and `first_element` as in Reference.
   void run(const void* const* inputs, void* const* outputs, uint64_t seed, uint64_t first_element, void* room) const;

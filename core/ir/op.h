@@ -126,11 +126,11 @@ struct OpDef {
   WeightProduct weight_product = WeightProduct::none;
   std::string transposes_weight;  // of a matrix product: the attribute that says that the weight is [out, in]
   bool probabilities = false;     // output 0 holds probabilities of the scores in input 0, or their logarithms
-  // What gradients add up to that nodes of this op give to one value, where that can be had without adding; else Var{}.
+  // The sum of the gradients that nodes of this op give to one value, if it can be computed without adding; else Var{}.
   Var (*joined)(Builder&, const std::vector<Var>& parts) = nullptr;
   bool boundary = false;  // only `partition` writes it and the executor carries it out: no meaning of its own
   bool random = false;    // keyed by (seed, step, node name, element)
-  // It looks at each operand apart and passes over absent ones: ranks that have only some of them look at those.
+  // It looks at each operand by itself and skips absent ones: ranks that have only some operands look at those.
   bool takes_any_operands = false;
   std::vector<std::string> samples;  // "f32[4,7], f32[7,3] {axis=1}": tests are made from these
 

@@ -1,5 +1,5 @@
-// What references run on: views of tensors that others hold, and room that was set aside for them. A reference
-// allocates nothing, because it runs in steps, too, where no kernel serves.
+// What references run on: views of tensors that others own, and reserved room. A reference allocates nothing, because
+// it also runs in steps, where no kernel serves the node.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 
 namespace epl {
 
-// A tensor whose type and bytes somebody else holds.
+// A tensor whose type and bytes somebody else owns.
 class TensorView {
  public:
   TensorView() = default;
@@ -35,7 +35,7 @@ class TensorView {
   void* data_ = nullptr;
 };
 
-// The memory that one call may use: handed out in order, taken back as a whole.
+// The memory that one call may use: handed out in order, taken back at once.
 class Room {
  public:
   Room(void* memory, int64_t bytes) : next_(static_cast<std::byte*>(memory)), end_(next_ + bytes) {}
@@ -56,7 +56,7 @@ class Room {
   std::byte *next_, *end_;
 };
 
-// A short list of numbers, one for each dimension; it allocates where there are more than 16 alone.
+// A short list of numbers, one for each dimension. It allocates only if there are more than 16.
 class Dims {
  public:
   explicit Dims(size_t size = 0, int64_t value = 0) : size_(size) {

@@ -50,7 +50,7 @@ Graph without_dead_nodes(const Graph& graph) {
   std::vector<bool> keep(graph.node_count(), false);
   for (int n = graph.node_count(); n-- > 0;) {
     const Node& node = graph.node(NodeId{n});
-    keep[n] = node.outputs.empty();  // it acts on something else
+    keep[n] = node.outputs.empty();  // it has another effect than its results
     for (Value output : node.outputs) keep[n] = keep[n] || (output && live[output.index]);
     if (!keep[n]) continue;
     for (Value input : node.inputs) {
@@ -58,7 +58,7 @@ Graph without_dead_nodes(const Graph& graph) {
     }
   }
   Graph pruned;
-  // Leaves are copied by hand: unused constants go, everything a user knows by name stays.
+  // Leaves are copied here: unused constants are dropped, everything that a user knows by name stays.
   std::vector<Value> map(graph.value_count());
   pruned.name = graph.name;
   for (int i = 0; i < graph.value_count(); ++i) {

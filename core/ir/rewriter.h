@@ -1,4 +1,4 @@
-// Building a new graph from an old one: passes copy what they keep and put in what they change.
+// Builds a new graph from an old one: a rewrite copies what it keeps and inserts what it changes.
 #pragma once
 
 #include <vector>

@@ -138,7 +138,7 @@ void attention_gradient(Grad& g) {
 }
 
 // Ties [b, (hk r), s, last] of q-like operands and [b, hk, t, last] of k-like ones. With a causal mask the position
-// matters, so queries stay whole; keys and depths always do.
+// matters, so queries are unshardable; keys and depths always are.
 struct AttentionFactors {
   int batch, head, repeat, query;
 };

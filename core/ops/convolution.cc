@@ -108,9 +108,9 @@ void conv_grad_weight_reference(const Reference& r) {
   store_unit_sums(parts, units.count, r.out(0));
 }
 
-// Ties the dimensions of x, w and y (given as setters) to the factors of a convolution. Spatial dimensions stay whole:
-// a cut would need a halo. With groups only whole groups can be cut; without, both channels can, but for those that the
-// op sums over: that sum is one chain, not one of units.
+// Ties the dimensions of x, w and y (given as setters) to the factors of a convolution. Spatial dimensions are
+// unshardable: a cut would need a halo. With groups only full groups can be cut. Without groups both channels can be
+// cut, except those that the op sums over: that sum is one chain, not a sum of units.
 enum class Summed { in, out, batch };
 template <class X, class W, class Y, class B>
 ShardingRule conv_rule(const OpQuery& q, const Shape& x, const Shape& w, Summed summed, X tie_x, W tie_w, Y tie_y,
@@ -158,7 +158,7 @@ Attributes conv_attributes(const Attributes& a, const Shape* shape = nullptr) {
   if (shape) result.set("shape", *shape);
   return result;
 }
-// A cut of the channels takes whole groups; without channels there are as many as before.
+// A cut of the channels takes full groups; without channels there are as many as before.
 void set_groups(Attributes& attributes, int64_t channels, int64_t per_group) {
   if (per_group > 0) attributes.set("groups", channels / per_group);
 }

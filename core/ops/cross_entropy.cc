@@ -41,7 +41,7 @@ Classes classes_of(const Reference& r) {
   return {r.in(0), span_at(r.in(0).shape(), r.query().axis("axis", r.in(0).type().ndim()))};
 }
 
-// Positions correspond; classes are whole. What lacks the positions sums over them.
+// Positions correspond; classes are unshardable. An operand without the positions sums over them.
 Result<ShardingRule> cross_entropy_rule(const OpQuery& q) {
   const int ndim = q.in(0).ndim(), axis = q.axis("axis", ndim);
   RuleWriter rule(q);

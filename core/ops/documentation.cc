@@ -28,7 +28,7 @@ std::string gradient_of(const OpDef& op) {
   return text;
 }
 
-// Factors as letters, whole ones in capitals; a dimension of several factors in parentheses.
+// Factors as letters, unshardable ones in capitals; a dimension of several factors in parentheses.
 std::string operand_text(const ShardingRule& rule, const ShardingRule::Operand& dims) {
   std::string text;
   for (const ShardingRule::Dim& dim : dims) {

@@ -81,7 +81,7 @@ class Scalar {
 };
 inline Scalar scalar_input(ScalarExpr& s, int i) { return {s, s.input(i)}; }
 
-// An op whose derivative is zero wherever it has one.
+// An op whose derivative is zero wherever it exists.
 inline OpDef piecewise_constant(OpDef record) {
   record.gradient = nullptr;
   record.no_gradient = "piecewise constant: its derivative is zero wherever it has one";

@@ -42,7 +42,8 @@ Result<Rows> check_norm(const OpQuery& q, int at, std::initializer_list<int> par
   return r;
 }
 
-// Leading dimensions pass (and are summed over for the gradients of scale and bias); the normalised ones are whole.
+// Leading dimensions pass (and are summed over for the gradients of scale and bias); the normalised ones are
+// unshardable.
 Result<ShardingRule> norm_rule(const OpQuery& q) {
   const int ndim = q.in(0).ndim(), axis = q.axis("axis", ndim);
   RuleWriter rule(q);

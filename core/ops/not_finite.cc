@@ -1,4 +1,4 @@
-// What guards a step: whether there is a NaN or an infinity in tensors that a state is about to be changed by.
+// What guards a step: whether there is a NaN or an infinity in tensors that are about to change the state.
 #include <cmath>
 
 #include "core/ops/common.h"

@@ -244,7 +244,7 @@ EPL_OP(linear) {
           rule.input(0, d, factor);
           rule.output(0, d, factor);
         }
-        // Partial products would each add the bias: with a bias, k stays whole.
+        // Partial products would each add the bias: with a bias, k is unshardable.
         const int k = rule.factor(q.in(0).shape[last], q.has(2)), n = rule.factor(q.out(0).shape[last]);
         rule.input(0, last, k);
         rule.input(1, transposed ? 1 : 0, k);

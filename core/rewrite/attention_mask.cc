@@ -137,7 +137,7 @@ bool every_row_sees(const Match& m, const std::vector<Mask>& masks, int64_t quer
     if (data.elements() != rows * columns) return false;
     for (int64_t at = 0; at < queries * keys; ++at) {
       const double value = added(mask, data, (rows == 1 ? 0 : at / keys) * columns + (columns == 1 ? 0 : at % keys));
-      if (!(value <= much)) return false;  // what is raised could outweigh a key that is seen
+      if (!(value <= much)) return false;  // a raised score could outweigh a key that is seen
       if (value < -much) sees[at] = false;
     }
   }

@@ -19,22 +19,23 @@ struct MaskedScores {
   Mask mask;
 };
 
-// value = scores with one mask on them, and of the same type as the scores. A selection that fills with a number which
-// another score may be near is none: such a score must be compared with it.
+// value = scores with one mask on them, and of the same type as the scores. A selection whose fill value may be near to
+// another score does not count as a mask, because the softmax must compare the two.
 std::optional<MaskedScores> masked_scores(const Match& match, Value value);
 
-// What rows mean that see no key. A key that a selection fills with a finite number still has that number for its
-// score: a row of such keys alone weighs them equally, whatever the scores are, and lets no gradient through to them. A
-// row of minus infinities is NaN.
+// What a row means that sees no key. If a selection fills with a finite number, each hidden key has that number as its
+// score: a row of hidden keys weighs them equally, whatever their scores are, and gives them no gradient. A row of
+// minus infinities is NaN.
 enum class HiddenRows {
   none,     // every row sees a key, or the sum of the masks as a bias says the same
   uniform,  // rows that a selection hides as a whole weigh all keys equally
-  mixed,    // what such rows mean no bias can say
+  mixed,    // a bias cannot express what such rows mean
 };
 HiddenRows hidden_rows(const Match& match, const std::vector<Mask>& masks, int64_t queries, int64_t keys);
 
-// Takes the masks away that let position i see exactly the keys 0..i; true if there was one. A mask of finite numbers
-// stays where another may hide all that a position sees, because the keys after it then count. Scores are [..., s, t].
+// Removes the masks that let position i see exactly the keys 0..i; true if there was one. A mask of finite numbers
+// stays if another mask may hide everything that a position sees, because the later keys then count. Scores are [...,
+// s, t].
 bool remove_causal(const Match& match, std::vector<Mask>& masks, int64_t queries, int64_t keys);
 
 // Whether all masks together may leave a row nothing but minus infinity. True where that cannot be told.

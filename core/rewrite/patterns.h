@@ -1,4 +1,4 @@
-// Pieces that several patterns share. All look at the old graph and emit nothing unless they say so.
+// Parts that several patterns share. They look at the old graph, and emit nothing unless they say so.
 #pragma once
 
 #include <array>

@@ -7,7 +7,7 @@
 namespace epl {
 namespace {
 
-// Rows shrink what they match, so a handful of rounds is enough; more of them would be two rows undoing each other.
+// Rows shrink what they match, so a few rounds are enough. More rounds would mean that two rows undo each other.
 constexpr int max_rounds = 40;
 
 std::vector<int> count_uses(const Graph& graph) {

@@ -1,4 +1,4 @@
-// Graph rewrites restore the fused meaning that exporters take apart: one row is a pattern with a condition and a
+// Graph rewrites turn what exporters took apart into one op again. A row is a pattern with a condition and a
 // replacement. Rows live in core/rewrite/rows, one meaning a file.
 #pragma once
 

@@ -27,11 +27,11 @@ class Evaluation {
   Status add(Session& session, Dataset& dataset, int64_t batches, const CallOptions& options = {});
   // Whether batches that are not full can be added: not where the model computes its own loss.
   bool takes_partial() const { return partial_; }
-  // What another evaluation of an equal plan with the same metrics has seen.
+  // Adds what another evaluation, of an equal plan with the same metrics, has seen.
   Status merge(const Evaluation& other);
   void reset();
-  // An error once a call has failed in the middle of counting, for want of memory: its numbers are of part of a batch,
-  // so that nothing but `reset` makes sense.
+  // An error after a call failed in the middle of counting, for lack of memory. The numbers are then of a part of a
+  // batch, and only `reset` makes sense.
   Status usable() const;
 
   struct Number {

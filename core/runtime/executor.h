@@ -1,5 +1,5 @@
-// Runs a program on one rank. Everything is allocated when the executor is made; a run allocates nothing.
-// Thread safety: one run at a time; `request_stop` from any thread.
+// Runs a program on one rank. Everything is allocated when the executor is made; a run allocates nothing. Thread
+// safety: one run at a time; StopToken::cancel from any thread.
 #pragma once
 
 #include <atomic>
@@ -66,7 +66,7 @@ class Executor {
   // Waits for what a run that failed has issued: until then it may read and write memory of the caller. Of a rank with
   // peers, once the group has been aborted.
   void drain() { static_cast<void>(synchronize()); }
-  // What a run that was no error has found against the step, which then has not changed the state; -1: nothing.
+  // The verdict of a run without an error: why the step has not changed the state; -1: it has.
   int64_t verdict() const { return verdict_; }
   // True when the last run failed after the state had begun to change.
   bool state_torn() const { return torn_; }

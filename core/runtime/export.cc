@@ -51,7 +51,7 @@ Status export_adapters(const Session& session, const std::string& folder) {
   for (const Adapter& one : adapters) {
     for (const std::string& name : {one.a, one.b}) EPL_TRY(add(name, name));
   }
-  // PEFT keeps a module whole, with what of it is frozen.
+  // PEFT keeps a module complete, with its frozen parameters.
   std::vector<std::string> changed = session.plan().trained(), all;
   for (const std::string& name : state_names(session.plan(), StateKind::buffer)) {
     EPL_ASSIGN(Tensor value, session.state_view(name));

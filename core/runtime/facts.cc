@@ -54,7 +54,7 @@ std::string trained_text(std::vector<std::string> names) {
   return cat(names.size(), " parameters (", hex(hash.value()), ")");
 }
 
-// Of samples spread over the data; "" when one cannot be read, which is not what a save should fail for.
+// Of samples spread over the data; "" when one cannot be read, because a save should not fail for that.
 std::string hash_of_samples(const Reader& reader) {
   Hash64 hash;
   const int64_t count = std::min(reader.samples(), samples_looked_at);
@@ -91,7 +91,7 @@ std::string values_text(const std::map<std::string, Tensor>& values) {
   return out;
 }
 
-// What a difference in a key means; the first row whose key fits, whole or as a prefix that ends in a dot.
+// What a difference in a key means; the first row whose key fits, completely or as a prefix that ends in a dot.
 struct Meaning {
   std::string_view key, topic;
   bool breaks;

@@ -16,7 +16,7 @@ struct RateScale;
 using Facts = std::map<std::string, std::string>;
 
 // Of the model and of how it is trained. The model counts without its weights: its operators, their attributes, and how
-// they hang together.
+// they are connected.
 Facts describe_run(const CompiledPlan& plan);
 // Of what it learns from: fields, batch, order and seed, and a hash over samples spread over the data.
 Facts describe_data(const Dataset& dataset);

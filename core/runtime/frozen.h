@@ -1,4 +1,4 @@
-// Frozen weights that a checkpoint leaves to the model's file: beside low-rank adapters they are nearly all there is,
+// Frozen weights that a checkpoint leaves to the model's file. Beside low-rank adapters they are most of the weights,
 // and the file has them.
 #pragma once
 
@@ -16,7 +16,7 @@ Result<std::vector<std::string>> leave_to_the_file(const Session& session, Facts
 // Those that a checkpoint has left out, which must be the session's own.
 Result<std::vector<std::string>> left_to_the_file(const Session& session, const Checkpoint& checkpoint,
                                                   const std::string& path);
-// Makes them again what the model's file has.
+// Sets them to the values of the model's file.
 Status restore_from_the_file(Session& session, const std::vector<std::string>& names);
 
 }  // namespace epl

@@ -3,7 +3,7 @@
 namespace epl {
 namespace {
 
-// The samples' part of an output; the whole where all of them are there.
+// The samples' part of an output; all of it if the batch is full.
 Tensor part_of(const Entry& entry, std::span<const Tensor> outputs, int port, int64_t samples) {
   const size_t i = static_cast<size_t>(port);
   return samples == entry.samples.batch

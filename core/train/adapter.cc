@@ -28,7 +28,7 @@ struct Use {
 
 bool has_adapters(const Node& node) { return node.op->weight_product != WeightProduct::none; }
 
-// Takes off what only shows a parameter another way; `turned` is flipped by each transpose.
+// The parameter behind casts, reshapes and transposes; each transpose flips `turned`.
 Value source_of(const Graph& graph, Value value, bool& turned) {
   while (value && graph.value(value).producer) {
     const Node& node = graph.node(graph.value(value).producer);
@@ -129,7 +129,8 @@ class Inserting {
     return {};
   }
 
-  // Whatever reads a parameter, through what only shows it another way. Merging changes it for all of them.
+  // Every reader of a parameter, also through casts, reshapes and transposes. Merging changes the parameter for all of
+  // them.
   void find_uses() {
     std::vector<Value> shown(source_.value_count());  // value -> the parameter that it shows
     for (Value p : source_.leaves(ValueKind::parameter)) shown[p.index] = p;
@@ -247,7 +248,7 @@ class Inserting {
       if (out_.graph.find(name))
         return invalid("the model has a tensor ", name, "; the adapter of ", info.name, " needs this name");
     }
-    // As PEFT begins: A uniform in +-1/sqrt(inputs of a unit), PyTorch's own way with Linear and Conv; B zero.
+    // Initial values as in PEFT: A uniform in +-1/sqrt(inputs of a unit), as PyTorch does for Linear and Conv; B zero.
     Tensor start(TensorType{dtype, a});
     const double bound = 1 / std::sqrt(static_cast<double>(start.elements() / std::max<int64_t>(spec.rank, 1)));
     const int64_t numbers = start.elements() + element_count(b);

@@ -21,13 +21,14 @@ struct AdapterSpec {
 
 struct AdapterOptions {
   std::vector<AdapterSpec> specs;  // the first that matches a module has it
-  uint64_t seed = 0;               // of the initial A; B begins as zeros, so that nothing is changed at first
+  uint64_t seed = 0;               // of the initial A; B starts as zeros, so that nothing changes at first
 };
 
 // One adapter of a graph. A is [rank, in] and B [out, rank], as PyTorch's Linear has them; of a convolution A is [rank,
 // in, kernel...] and B [out, rank, 1...].
 struct Adapter {
-  std::string module;       // PyTorch's name of the layer: from the weight's name, or the node's where that has none
+  std::string
+      module;  // PyTorch's name of the layer: from the weight's name, or the node's if the weight has lost its name
   std::string weight;       // the parameter that it adapts
   std::string a, b;         // parameters, by PEFT's names: base_model.model.<module>.lora_A.weight
   bool transposed = false;  // the weight is [in, out]
@@ -39,23 +40,23 @@ struct Adapter {
 struct Adapted {
   Graph graph;
   std::vector<Adapter> adapters;   // in the order of the graph
-  std::vector<std::string> notes;  // layers that a pattern means and that have none, and ranks that save nothing
+  std::vector<std::string> notes;  // layers that match a pattern but have no adapter, and ranks that save nothing
 };
 
 // Puts adapters beside matmul, linear and conv. One weight that several nodes use has one adapter. A pattern that
 // adapts nothing is an error that says why not. `training` turns dropout on.
 Result<Adapted> insert_adapters(const Graph& graph, const AdapterOptions& options, bool training);
 
-// The weight with its adapter in it, made piece by piece as it is read: `weight` must stay as long. Sums run in float64
+// The weight with its adapter in it, made chunk by chunk as it is read: `weight` must live as long. Sums run in float64
 // in a fixed order and are rounded once.
 Tensor merge_adapter(const Adapter& adapter, const Tensor& weight, const Tensor& a, const Tensor& b);
 
-// Parameters and running statistics that change beside adapters, as PEFT keeps them: whole modules, in its
+// Parameters and running statistics that change beside adapters, as PEFT keeps them: complete modules, in its
 // modules_to_save.
 struct TrainedModules {
   std::vector<std::string> modules;  // "classifier"
-  // Those that PEFT has no place for: without a module's name, of one that has an adapter, or of one whose weight has
-  // lost its name.
+  // Those that PEFT cannot hold: without a module's name, of a module with an adapter, or of one whose weight has lost
+  // its name.
   std::vector<std::string> left_out;
 };
 // `all`: the names of the model's parameters and running statistics.

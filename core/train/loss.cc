@@ -46,10 +46,10 @@ const Node* producer(const Graph& graph, Value v) {
   return made_by ? &graph.node(made_by) : nullptr;
 }
 
-// Ops that only put the same numbers elsewhere.
+// Ops that only move numbers.
 bool moves_numbers(const Node& node) { return node.op->moves != Moves::none && node.op->moves != Moves::repeated; }
 
-// Those of them that keep all numbers, so that they can be put after what stands before a softmax as well.
+// Those of them that keep all numbers, so that they can follow the operand of the softmax instead of its result.
 bool keeps_numbers(const Node& node) { return node.op->moves == Moves::all; }
 
 // Where dimension `axis` of the operand is in the result, -1 where it is not a dimension of its own any more.
@@ -70,8 +70,8 @@ int axis_after(const Node& move, const Shape& before, const Shape& after, int ax
   return -1;
 }
 
-// Files for inference end in a softmax or a sigmoid, perhaps under another shape. A loss of scores means what stands
-// before it; taken twice, the loss would train badly without a word.
+// Files for inference end in a softmax or a sigmoid, perhaps under another shape. A loss of scores means the operand of
+// that. Applied to its result, the loss would take the softmax twice and train badly without an error.
 void find_scores(LossBuilder& loss, const LossRow& row, std::vector<std::string>* notes) {
   const Graph& graph = loss.b.graph();
   const auto note = [&](std::string text) {
@@ -119,7 +119,7 @@ Var LossBuilder::target(const TensorType& fallback) {
     graph.rename(taken, graph.unique_name(target_name));
   }
   const TensorType type = spec_.target.value_or(fallback);
-  // One number for the whole batch (the target of a scalar output) has no dimension that could count samples.
+  // One number for the batch (the target of a scalar output) has no dimension that could count samples.
   const int batch_dim = type.ndim() == 0 ? -1 : spec_.target_batch_dim;
   if (batch_dim >= type.ndim()) {
     b.fail(invalid("the target, ", type.text(), ", has no dimension ", batch_dim, " to count samples in"));
@@ -135,7 +135,7 @@ std::string_view loss_output_name(const LossSpec& spec) {
 
 namespace {
 
-// sum(terms) / sum(weights). Both sums are over the whole batch, so that no cut of it changes the result.
+// sum(terms) / sum(weights). Both sums are over the full batch, so that no cut of it changes the result.
 Var mean_of(const Loss& loss) {
   if (!loss.terms) return {};
   Builder& b = loss.terms.builder();

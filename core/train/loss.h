@@ -1,4 +1,4 @@
-// Losses: rows that turn a model's outputs into one scalar, the mean over the whole global batch.
+// Losses: rows that turn a model's outputs into one scalar, the mean over the global batch.
 #pragma once
 
 #include <optional>
@@ -25,7 +25,7 @@ inline constexpr std::string_view target_name = "target";
 // What targets are; it says which metrics apply.
 enum class Task : uint8_t { numbers, classes, probabilities };
 
-// What is known of a loss besides its number. Nothing of a loss that the model computes itself.
+// What is known of a loss besides its number. Empty for a loss that the model computes itself.
 struct LossFacts {
   Task task = Task::numbers;
   int class_axis = -1;  // of the output, where the task is classes
@@ -36,13 +36,13 @@ struct LossFacts {
 };
 
 // A loss: the scalar, or the terms of which it is the mean. `terms` is what each position or element adds, 0 where it
-// does not count; `weights`, in the same shape, what each of them counts (absent: one). The scalar of a row that gives
-// none is sum(terms) / sum(weights).
+// does not count. `weights`, of the same shape, is what each of them counts (absent: one). If a row gives no scalar, it
+// is sum(terms) / sum(weights).
 struct Loss {
   Var value, terms, weights;
 };
 
-// What a row works with. `target` adds the graph input "target" and returns it.
+// What a row builds its loss with. `target` adds the graph input "target" and returns it.
 class LossBuilder {
  public:
   LossBuilder(Builder& builder, Var output, const Attributes& options, const LossSpec& spec)
@@ -67,9 +67,9 @@ struct LossRow {
   Task task = Task::numbers;
   std::string metrics;                            // the default ones: "accuracy"
   Result<Loss> (*build)(LossBuilder&) = nullptr;  // in f32 (or the output's element type)
-  // Of a loss that takes scores: whether the operand of `last`, which makes the output, is the scores meant. What
-  // `last` computes may be reshaped or transposed after it; its axis is then dimension `axis` of the output, or, -1, no
-  // dimension of its own.
+  // Of a loss that takes scores: whether the operand of `last`, the node that makes the output, holds these scores. The
+  // result of `last` may be reshaped or transposed afterwards. Its axis is then dimension `axis` of the output; -1: it
+  // is not a dimension any more.
   bool (*takes_operand_of)(const LossBuilder&, const Node& last, int axis) = nullptr;
 };
 using LossTable = TableOf<LossRow>;

@@ -1,7 +1,7 @@
 // Metrics: rows that turn what a model said and what was right into one number, over any number of batches.
 //
 // A metric keeps counts, exact sums or the pairs themselves, so that its number is that of all the samples together: it
-// depends neither on the batches nor on their order, and two halves merge into the whole. It runs on the host.
+// depends neither on the batches nor on their order, and two metrics merge into one. It runs on the host.
 //
 //   EPL_METRIC(accuracy) {
 //     return {.doc = "...", .higher_is_better = true, .make = [](const Attributes&, const MetricSubject&) { ... }};
@@ -17,7 +17,7 @@
 
 namespace epl {
 
-// What a metric compares: types of whole batches are not fixed, sizes of the class dimension are.
+// What a metric compares. The number of samples is not fixed, the size of the class dimension is.
 struct MetricSubject {
   Task task = Task::numbers;
   TensorType output;               // of a batch
@@ -27,8 +27,8 @@ struct MetricSubject {
   int64_t classes() const { return task == Task::classes ? output.shape[static_cast<size_t>(class_axis)] : 2; }
 };
 
-// Some samples: the output and the target, row-major, of as many samples. What the classes lie on is the same in both
-// but for the dimension that the target lacks.
+// Some samples: the output and the target, row-major, of the same number of samples. Their shapes are the same except
+// for the class dimension, which the target lacks.
 struct Scored {
   Tensor output, target;
   // -log p(target) of every position in the order of `target`, where the loss has it already; else empty.

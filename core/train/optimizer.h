@@ -1,4 +1,4 @@
-// Optimizers: rows that say which state a parameter has and which op updates it.
+// Optimizers: rows that say which state a parameter has, and which op updates it.
 #pragma once
 
 #include <string>

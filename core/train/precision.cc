@@ -47,8 +47,8 @@ void widen(Attributes& attributes) {
   }
 }
 
-// Whatever came out as float32 comes out as float64: by the op's own rule, or by a cast where its result has one type
-// whatever it is given (a count).
+// A result of float32 becomes one of float64: by the op's own rule, or by a cast if its result always has one type (a
+// count).
 Status widen(NodeId node, const Graph& graph, GraphRewriter& now, Graph& out, Builder& builder) {
   const NodeId made = now.copy(node);
   widen(out.node(made).attributes);

@@ -15,7 +15,7 @@ struct ScheduleRow {
   // `step` counts from the end of the warm-up of `warmup` steps; counts of steps in options are of the whole run.
   double (*factor)(const Attributes& options, int64_t step, int64_t warmup) = nullptr;
   Status (*check)(const Attributes& options, int64_t warmup) = nullptr;  // what is wrong with the options
-  bool watches = false;  // it follows a number that is measured now and then (Plateau)
+  bool watches = false;                                                  // it follows a measured number (plateau)
 };
 using ScheduleTable = TableOf<ScheduleRow>;
 const ScheduleTable& schedule_table();  // generated
@@ -40,7 +40,7 @@ struct Schedule {
 };
 Result<Schedule> make_schedule(const LearningRateSchedule& wanted);
 
-// What the rate is multiplied with besides: set by the host, and lowered by a schedule that watches (torch.optim's
+// A second factor of the rate: set by the host, and lowered by a schedule that watches (torch.optim's
 // ReduceLROnPlateau, threshold_mode "rel"). A part of a session's state.
 struct RateScale {
   double scale = 1;

@@ -1,4 +1,4 @@
-// Copying a protobuf message field by field: what is not understood keeps its bytes.
+// Copies a protobuf message field by field. A field that is not understood keeps its bytes.
 #pragma once
 
 #include <protozero/buffer_string.hpp>

@@ -16,9 +16,9 @@ std::string name_of(const Node& node) {
   return std::string(!node.name.empty() ? node.name : !node.outputs.empty() ? node.outputs[0] : node.op_type);
 }
 
-// How many nodes the calls of functions unfold into and how deep they nest, told before any of them is unfolded: forty
-// functions that each call the next one twice are a short file. A function is looked at once, and calls are followed no
-// deeper than is allowed, so that neither many nor deep calls cost anything.
+// How many nodes the calls of functions unfold into and how deep they nest, known before any is unfolded. Forty
+// functions that each call the next one twice are a short file. Each function is visited once, and calls are followed
+// only as deep as is allowed, so that neither many nor deep calls cost anything.
 class Unfolding {
  public:
   explicit Unfolding(const OnnxModel& model) : model_(model) {}

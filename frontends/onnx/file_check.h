@@ -1,6 +1,5 @@
-// What must hold of a file before anything is imported from it: nodes in an order in which they can run, one definition
-// for every value, operators as the standard has them, and functions that unfold into a number of nodes that can be
-// handled.
+// What must hold for a file before anything is imported from it: nodes are in an order in which they can run, every
+// value has one definition, operators follow the standard, and functions unfold into a bounded number of nodes.
 #pragma once
 
 #include "frontends/onnx/model.h"

@@ -1,5 +1,5 @@
 // What tells one model from another whatever its weights are: its operators, their attributes, how they hang together,
-// and the whole numbers that stand among its initialisers, which say how many heads there are and how tensors are
+// and the integers among its initialisers, which say how many heads there are and how tensors are
 // reshaped.
 #include "core/base/hash.h"
 #include "frontends/onnx/model.h"

@@ -1,7 +1,7 @@
-// A model whose file fixes the number of samples, bound to another number. Exporters bake the batch into the constants
-// of a few operators; what those constants mean is seen by importing the model twice: at the file's own sizes, which
-// notes the shape of every value, and at the wanted ones, where a dimension that differs from the note carries the
-// batch. Whether samples stay apart is not judged here but from the ops' rules, once there is a graph
+// Binds a model whose file fixes the number of samples to another number. Exporters write the batch into the constants
+// of a few operators. Importing the model twice shows what those constants mean. The first import, at the file's own
+// sizes, notes the shape of every value. In the second, at the wanted sizes, a dimension that differs from the note
+// carries the batch. Whether samples stay apart is not decided here, but by the rules of the ops once there is a graph
 // (samples_stay_apart in core/strategy/samples.h).
 #pragma once
 

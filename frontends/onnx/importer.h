@@ -1,8 +1,8 @@
 // Turns an ONNX file into a graph, for one binding of its symbolic dimensions.
 //
-// Every shape is known here, so whatever is computed from shapes and constants is computed now: a node all of whose
-// operands are constants is evaluated as it is imported, and shape arithmetic is gone from the graph. Parameters are
-// never folded: they keep their names.
+// Every shape is known here, so everything that depends only on shapes and constants is computed now. A node whose
+// operands are all constants is evaluated when it is imported, and no shape arithmetic stays in the graph. Parameters
+// are never folded: they keep their names.
 #pragma once
 
 #include <map>
@@ -17,7 +17,7 @@
 
 namespace epl::onnx {
 
-// Whether an initialiser is what an owner would call a parameter, by its type, name, content and use; else why not.
+// Whether an initialiser is a parameter, judged by its type, name, content and use; else why not.
 struct ParameterVerdict {
   bool parameter = false;
   std::string reason;
@@ -30,7 +30,7 @@ class ParameterRule {
   ParameterVerdict judge(const Tensor& tensor) const {
     return judge(tensor.name, tensor, weights_.contains(tensor.name));
   }
-  // Of a tensor that goes by another name than its own; `placed`: it stands where weights do.
+  // Of a tensor under another name than its own; `placed`: it stands where weights do.
   ParameterVerdict judge(std::string_view name, const Tensor& tensor, bool placed) const;
   // Whether a tensor that a node holds is a weight or a running statistic, by what takes it, or by its name.
   bool is_weight(std::string_view name, const TensorType& type) const;
@@ -62,8 +62,8 @@ class Importer {
   int64_t opset(std::string_view domain) const;
   Var materialize(Slot& slot);
   Status hold(int64_t bytes);  // counts constants that are computed; an error where they are too many
-  // What a buffer will be after the nodes so far, and that it will be something else: a layer used twice moves its
-  // statistics twice.
+  // The value of a buffer after the nodes so far, and how to change it: a layer used twice updates its statistics
+  // twice.
   Value updated(Value state) const;
   void update(Value state, Value next);
 

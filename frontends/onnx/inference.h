@@ -1,6 +1,6 @@
-// A file for training made one that predicts: BatchNormalization and Dropout in inference mode, and what only training
-// reads cut. All is decided on the file as it was read, and applied by save.cc while its bytes are copied: what has no
-// edit keeps its bytes.
+// Turns a file for training into one for inference: BatchNormalization and Dropout in inference mode, and without what
+// only training reads. All is decided on the file as it was read. save.cc applies it while it copies the bytes: what
+// has no edit keeps its bytes.
 #pragma once
 
 #include <string>
@@ -14,20 +14,19 @@
 
 namespace epl::onnx {
 
-// Nodes that behave otherwise in training than when the model predicts; those of functions and branches count once
-// each.
+// Nodes that behave differently in training and in inference; those of functions and branches count once each.
 struct TrainingParts {
   int batch_norms = 0, dropouts = 0;
   std::string text() const;  // "3 BatchNormalization and 1 Dropout in training mode", empty for none
 };
 TrainingParts training_parts(const File& file);
 
-// What becomes of a node.
+// What happens to a node.
 struct NodeEdit {
   bool goes = false;
   bool inference_mode = false;                   // training_mode becomes 0
   size_t inputs = SIZE_MAX, outputs = SIZE_MAX;  // how many stay
-  // Running statistics that somebody reads need a node to give them: a value, and the name by which it is read.
+  // Running statistics that are still read need a node that gives them: a value, and the name by which it is read.
   std::vector<std::pair<std::string_view, std::string_view>> copies;
   bool inside = false;  // a graph among its attributes has edits
 };

@@ -41,8 +41,8 @@ Status OnnxModel::check() {
     return refuse("IR version ", file_.ir_version, "; 3 to ", schema::newest_ir_version, " are read");
   }
   if (file_.opsets.empty()) return refuse("the model imports no opset");
-  // A function may import what the model itself does not; where both do, the standard wants operators to mean the same
-  // in both.
+  // A function may import a domain that the model itself does not. If both import it, the standard demands that
+  // operators mean the same in both.
   for (const OpsetId& id : file_.opsets) opsets_.emplace(standard(id.domain), id.version);
   for (const Function& function : file_.functions) {
     for (const OpsetId& id : function.opsets) opsets_.emplace(standard(id.domain), id.version);
@@ -74,8 +74,8 @@ Status OnnxModel::check() {
   return {};
 }
 
-// Some exporters write every weight as a Constant, some keep those of a branch inside it. Where such a tensor stands in
-// the place of a weight it is an initialiser like any other, under the name of the value.
+// Some exporters write every weight as a Constant, and some keep the weights of a branch inside it. If such a tensor
+// stands in the place of a weight, it is an initialiser like any other, under the name of the value.
 void OnnxModel::add_weights(const Graph& graph, const ParameterRule& rule, const std::string& place) {
   for (const Node& node : graph.nodes) {
     for (const Attribute& a : node.attributes) {

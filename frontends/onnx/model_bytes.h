@@ -1,7 +1,7 @@
 // The bytes of a model, and of the files beside it that hold data of its tensors.
 //
-// A model file is read into memory at its own offsets, but the raw data of large tensors is left in the file: their
-// places hold zeros, in pages that are never touched and so take no memory, and are read when a tensor's elements are
+// A model file is read into memory at its own offsets, but the raw data of large tensors stays in the file. Its place
+// in memory holds zeros, in pages that are never touched and so take no memory. It is read when a tensor's elements are
 // asked for. Thread safety: any threads at once.
 #pragma once
 

@@ -7,9 +7,9 @@
 //   EPL_ONNX_OP(Softmax, 13) { ... }       // what Softmax means since opset 13; until then the row without a number
 //   holds
 //
-// Nodes are held against the standard before a row sees them (operators.h): a row may rely on the number of operands,
-// and on attributes being known, there where they must be, and of the right type. What the standard does not list a row
-// checks by itself: texts (Import::choice) and axes (Import::axis).
+// Nodes are checked against the standard before a row sees them (operators.h). A row may rely on the number of
+// operands, and on attributes that are known, present if required, and of the right type. It checks by itself what the
+// standard does not list: texts (Import::choice) and axes (Import::axis).
 #pragma once
 
 #include <functional>
@@ -42,11 +42,11 @@ struct Slot {
   int64_t outer = 1;             // how many runs of samples lie in the dimension that differs from the file's
 };
 
-// Sequences exist at import alone: an item is a value, or a piece of one, cut when it is taken out.
+// Sequences exist at import alone: an item is a value, or a slice of one, cut when it is taken out.
 struct Sequence {
   struct Item {
     Slot value;
-    int64_t axis = -1, begin = 0, end = 0;  // the piece; axis -1: the whole value
+    int64_t axis = -1, begin = 0, end = 0;  // the slice; axis -1: all of the value
     bool squeeze = false;                   // without the axis that was cut
   };
   std::vector<Item> items;

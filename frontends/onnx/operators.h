@@ -1,8 +1,8 @@
-// What the ONNX standard asks of a node: how many operands an operator has and which attributes of which types, by
-// opset.
+// What the ONNX standard demands of a node, by opset: how many operands an operator has, and which attributes of which
+// types.
 //
-// An attribute that nobody reads would leave a damaged file training on a default, so that a node is held against the
-// standard before its row sees it. operator_table.h is generated from the official schema.
+// If an attribute were ignored, a damaged file would train with a default. So a node is checked against the standard
+// before its row sees it. operator_table.h is generated from the official schema.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ struct OperatorVersion {
   std::string_view attributes;                               // "alpha:float axes:ints!", ! where one must be given
 };
 
-// The version that is meant at an opset; that of an operator which is younger than the opset is its first, since
+// The version that holds at an opset. For an operator that is younger than the opset it is the first one, because
 // exporters write such nodes. Null for an operator that the standard does not have.
 const OperatorVersion* find_operator(std::string_view domain, std::string_view name, int64_t opset);
 

@@ -39,7 +39,7 @@ bool named_as_weight(std::string_view name) {
   return name.ends_with(".bias") || name.ends_with(".weight") || name.ends_with(".w_0") || name.ends_with(".b_0");
 }
 
-// A mask holds numbers that no weight has.
+// A mask holds numbers that weights do not have.
 bool looks_like_mask(const epl::Tensor& value) {
   int64_t sample = std::min<int64_t>(value.elements(), 1 << 16);
   for (int64_t i = 0; i < sample; ++i) {
@@ -69,7 +69,7 @@ class Statistics {
  private:
   const std::vector<size_t>& of(const Function& function) {
     auto [it, inserted] = known_.try_emplace(&function);
-    if (!inserted) return it->second;  // one that calls itself has none so far, and is refused elsewhere
+    if (!inserted) return it->second;  // a function that calls itself has none so far; it is refused elsewhere
     std::vector<size_t> found;
     for (const Node& node : function.nodes) {
       for (std::string_view name : of(node)) {
@@ -139,7 +139,7 @@ ParameterVerdict ParameterRule::judge(std::string_view name, const Tensor& tenso
   if (statistics_.contains(name)) return {false, "it is a running statistic"};
   if (structural_.contains(name)) return {false, "it decides a shape"};
   if (known_buffer(name)) return {false, "its name is that of a buffer"};
-  // The bias of a layer with one output is a vector of one element; single numbers besides are constants as a rule.
+  // The bias of a layer with one output is a vector of one element; other single numbers are usually constants.
   if (type->elements() <= 1 && (type->shape.empty() || made_by_exporter(name) || !(placed || named_as_weight(name)))) {
     return {false, "it has one element"};
   }

@@ -1,4 +1,4 @@
-// An ONNX file as the wire has it: views into its bytes, nothing copied. Field numbers come from the official schema
+// The messages of an ONNX file: views into its bytes, nothing copied. Field numbers come from the official schema
 // (schema.h); the wire format is read by protozero.
 //
 // Everything here may be hostile. Reading checks lengths, nesting and counts; an error names the byte offset at which

@@ -11,7 +11,7 @@ namespace epl::onnx {
 namespace {
 
 bool standard(std::string_view domain) { return domain.empty() || domain == "ai.onnx"; }
-// The bias of a layer with one output is a vector of one element; single numbers are none.
+// The bias of a layer with one output is a vector of one element; a single number is not a weight.
 bool keeps_weights(const TensorType& type) {
   return is_integer(type.dtype) && dtype_bytes(type.dtype) <= 4 && type.ndim() > 0;
 }
@@ -60,7 +60,7 @@ template <class F> epl::Tensor combine(const epl::Tensor& a, const epl::Tensor& 
 
 }  // namespace
 
-// Kept from the first piece that is read to the last.
+// Kept from the first chunk to the last.
 class QuantizedSource : public TensorSource {
  public:
   QuantizedSource(std::shared_ptr<const OnnxModel> model, std::string_view name)
@@ -205,7 +205,7 @@ epl::Tensor QuantizedWeights::value(std::string_view name, std::shared_ptr<const
 DequantizedEdits QuantizedWeights::edits(const std::map<std::string_view, epl::Tensor>& values) const {
   DequantizedEdits out;
   out.added = values;
-  // How often a value is read; one that only nodes read that go goes too.
+  // How often a value is read. A value that only removed nodes read is removed too.
   std::unordered_map<std::string_view, int64_t> reads;
   auto count = [&](const Node& node, auto& self) -> void {
     for (std::string_view input : node.inputs) ++reads[input];

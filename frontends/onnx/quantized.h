@@ -1,6 +1,6 @@
 // Weights that a file keeps as integers, with the nodes that make real numbers of them: DequantizeLinear, or a cast and
 // a product with a scale. Such a weight counts as an initialiser under the name of the real numbers, so that it is
-// trained like any other; a file with new values has these in place of the integers and the nodes.
+// trained like any other. A file with new values has these instead of the integers and the nodes.
 #pragma once
 
 #include <map>
@@ -18,7 +18,7 @@ namespace epl::onnx {
 class OnnxModel;
 class ParameterRule;
 
-// What goes from a graph when some of its integer weights become real numbers.
+// What is removed from a graph when some of its integer weights become real numbers.
 struct DequantizedEdits {
   std::unordered_set<size_t> nodes;               // by the byte at which a node's message begins
   std::unordered_set<std::string_view> leaves;    // initialisers (or inputs of their names)

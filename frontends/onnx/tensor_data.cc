@@ -42,7 +42,7 @@ void store_bits(DType dtype, void* data, int64_t index, int64_t value) {
   }
 }
 
-// Where external data may lie: a plain file under the model's folder, reached without leaving it.
+// External data must be a plain file under the model's folder, reached without leaving it.
 Result<std::string> external_path(const Tensor& tensor, const std::string& directory) {
   std::string location(tensor.location);
   bool escapes = location.empty() || location[0] == '/' || location.find('\\') != std::string::npos ||

@@ -1,5 +1,5 @@
 // How often the nodes of one graph, or of one function's body, use each value: nodes that nothing needs are not
-// imported, and a value is let go after its last use.
+// imported, and a value is dropped after its last use.
 #pragma once
 
 #include <string_view>
@@ -28,7 +28,7 @@ class Uses {
   }
 
  private:
-  // What a node reads, graphs within it included: the names of those are told from their own by being found outside.
+  // What a node reads, graphs within it included: of the names that those read, the ones that are defined outside.
   template <class F> static void for_each_name(const Node& node, F&& f) {
     for (std::string_view name : node.inputs) f(name);
     for (const Attribute& a : node.attributes) {

@@ -1,5 +1,4 @@
-// What the weights of a file tell its owner before training: tables that would be trained, weights that would not,
-// 16-bit numbers.
+// Findings about the weights of a file: tables that would be trained, weights that would not, 16-bit numbers.
 #pragma once
 
 #include <string>
@@ -9,8 +8,8 @@
 
 namespace epl::onnx {
 
-// What fixed table the numbers are, told by their shape: "a window", "a bank of filters", "a transform", "sinusoids";
-// empty for what looks like weights.
+// Which kind of fixed table the numbers are, recognised by their values: "a window", "a bank of filters", "a
+// transform", "sinusoids"; empty if they look like weights.
 std::string table_kind(const epl::Tensor& value);
 
 void add_weight_findings(const OnnxModel& model, const ParameterRule& rule, std::vector<ModelFinding>& out);

@@ -1,4 +1,4 @@
-// Builds an ONNX model from nothing and writes it: opset 20, IR version 10, floats and integers, symbolic dimensions.
+// Builds a new ONNX model and writes it: opset 20, IR version 10, floats and integers, symbolic dimensions.
 //
 // Values are named as they are made. Initialisers are filled only while the file is written, one after the other, so
 // that a model larger than memory can be written; beyond 2 GiB, the limit of protobuf, their data goes to

@@ -64,7 +64,7 @@ TEST(Report, ThinnedCurvesKeepTheirEndsAndExtremes) {
   EXPECT_EQ(high, 77);
   const Points few = {{1, 2}, {2, 3}};
   EXPECT_EQ(thinned(few, 100), few);
-  // A stretch of nothing but NaN is no reason to lose the rest.
+  // A stretch of nothing but NaN is not a reason to lose the rest.
   for (auto& [step, value] : points) value = std::numeric_limits<double>::quiet_NaN();
   points.back().second = 1;
   EXPECT_EQ(thinned(points, 100).back().second, 1);

@@ -1,5 +1,5 @@
-// Rows of adam and adamw. The fused engine would do, a pass for every operation; but most of those wait for the one
-// square root and the one division, which a single pass overlaps with everything else and with memory.
+// Rows of adam and adamw. The fused engine could run them with a pass for every operation. But most passes would wait
+// for the one square root and the one division. A single pass overlaps these with everything else and with memory.
 #include "backends/cpu/kernels/adam.h"
 
 #include <algorithm>

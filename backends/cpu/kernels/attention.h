@@ -46,8 +46,9 @@ struct AttentionTensors {
   float *dq = nullptr, *dk = nullptr, *dv = nullptr;
 };
 
-// What of the gradient one task computes: for one batch entry and key head, the tiles of keys [first_key, last_key)
-// against heads [first_head, last_head) of the group and queries [first_row, last_row), all on tile boundaries.
+// The part of the gradient that one task computes: for one batch entry and key head, the tiles of keys [first_key,
+// last_key) against heads [first_head, last_head) of the group and queries [first_row, last_row), all on tile
+// boundaries.
 struct AttentionGradTask {
   int64_t batch = 0, key_head = 0;
   int64_t first_head = 0, last_head = 0;
@@ -78,7 +79,7 @@ namespace v4 {
 const AttentionLoops& attention_loops();
 }
 
-// Widths of scratch are whole vectors at every level.
+// Widths of scratch are full vectors at every level.
 constexpr int64_t attention_padded(int64_t n) { return (n + 15) / 16 * 16; }
 
 }  // namespace epl::cpu

@@ -13,8 +13,8 @@ namespace epl::cpu::EPL_SIMD {
 inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 inline int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 
-// `count` rows of a matrix `width` wide, as a tile whose rows are whole vectors: where they lie if they are
-// that already, else copied to `scratch` and padded with zeros.
+// `count` rows of a matrix `width` wide, as a tile whose rows are full vectors: in place if they are already, else
+// copied to `scratch` and padded with zeros.
 struct TileView {
   const float* at;
   int64_t step;
@@ -47,7 +47,7 @@ struct TilePlace {
   int64_t seen_by_granule(int64_t r) const {
     return causal ? most(0, least(keys, row + r + attention_granule - key)) : keys;
   }
-  // The columns that are computed for a granule: whole groups of 16.
+  // The columns that are computed for a granule: full groups of 16.
   int64_t columns(int64_t r) const {
     return attention_padded(seen_by_granule(r / attention_granule * attention_granule));
   }

@@ -15,7 +15,7 @@ struct ConvPhases {
     int64_t positions[conv_dims];  // of an image
     int64_t pixels() const { return positions[0] * positions[1] * positions[2]; }
   };
-  int64_t images = 0, channels = 0;  // of the whole gradient [images, channels, sizes...]
+  int64_t images = 0, channels = 0;  // of the full gradient [images, channels, sizes...]
   int64_t sizes[conv_dims], strides[conv_dims];
   int64_t elements = 0;       // of all phases in the workspace
   std::vector<Phase> phases;  // in the order of their first pixels

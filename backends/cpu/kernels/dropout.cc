@@ -1,5 +1,5 @@
 // The row of dropout. A draw depends on the seed, the step, the node's name and the element's place in the global
-// batch, so it is the same under every layout.
+// batch. So it is the same under every layout.
 #include "backends/cpu/kernels/dropout.h"
 
 #include <cmath>

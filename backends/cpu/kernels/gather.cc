@@ -3,7 +3,7 @@
 //
 // The order of gather_grad: for every slice of the result and every unit (equal runs of the indices), the slices of dy
 // that belong to it are added in the order of their positions, starting from +0; units are joined by the binary tree.
-// A counting sort by index finds them; its order is that of the positions, so threads share only whole slices.
+// A counting sort by index finds them; its order is that of the positions, so threads share only full slices.
 #include <cstring>
 #include <limits>
 

@@ -31,7 +31,7 @@ struct GemmBatch {
 
 enum class GemmBias { none, columns, rows };  // bias[n] added to every row, or bias[m] to every column
 
-// Shapes and strides, in elements. All that planning needs; the same problem may run many times.
+// Shapes and strides, in elements. All that the choice of tiles needs; the same problem may run many times.
 struct GemmProblem {
   int64_t m = 0, n = 0, k = 0;
   int64_t units = 1;             // a power of two that divides k

@@ -22,12 +22,12 @@ inline constexpr int micro_rows = accumulators / 2;
 // A thin tile is wide, to have enough independent chains of multiply-adds.
 constexpr int wide_vectors(int rows) { return accumulators / rows < 8 ? accumulators / rows : 8; }
 
-// Where the sums of a tile go. A call covers either one block of a unit longer than a block, or one or more whole
+// Where the sums of a tile go. A call covers either one block of a unit longer than a block, or one or more full
 // units.
 struct MicroEnd {
   int64_t unit = 0;         // of the first sum of the call
   bool unfinished = false;  // the unit has more blocks to come: its sum so far goes to `c`
-  bool final = false;       // the call ends with the last unit of all: the whole sum goes to `c`
+  bool final = false;       // the call ends with the last unit of all: the full sum goes to `c`
   bool running = false;     // `c` holds the sum of the unit's earlier blocks
   float* c = nullptr;
   int64_t c_step = 0;
@@ -38,7 +38,7 @@ struct MicroEnd {
   float* passing_tree = nullptr;
   float* tree = nullptr;
   int64_t tree_step = 0;
-  const float* bias_columns = nullptr;  // added to the whole sum
+  const float* bias_columns = nullptr;  // added to the full sum
   const float* bias_rows = nullptr;
 };
 
@@ -288,7 +288,7 @@ template <int R, BMode b_mode> void micro_pairs(const MicroCall& call) {
 using Micro = void (*)(const MicroCall&);
 
 // Only what is of use is instantiated: thin tiles are wide, and only they read B directly; rows of A are read directly
-// only with plain panels; a panel is packed along the way only if it is whole.
+// only with plain panels; a panel is packed along the way only if it is full.
 template <int R> Micro pick_micro(AMode a, BMode b, int vectors, bool pairs) {
   constexpr int wide = wide_vectors(R) > 2 ? wide_vectors(R) : 2;
   if (pairs && a == AMode::packed && vectors == 2) {

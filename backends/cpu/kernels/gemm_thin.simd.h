@@ -1,5 +1,5 @@
-// Products with one to three rows: B is read once, so what counts is the speed of memory. The sums of a strip of
-// columns lie in the first-level cache instead of registers, and B streams by in the order in which it is stored.
+// Products with one to three rows: B is read once, so the speed of memory decides. The sums of a strip of columns lie
+// in the first-level cache instead of registers, and B streams by in the order in which it is stored.
 #pragma once
 
 #include "backends/cpu/kernels/gemm_micro.simd.h"

@@ -16,7 +16,7 @@ namespace epl::cpu {
 // operands, result, elements. An absent operand is null. The result may be an operand of as many bytes.
 using Lane = void (*)(const void* a, const void* b, const void* c, void* y, int64_t n);
 
-// Bit k of a variant says that operand k is one element for the whole tile.
+// Bit k of a variant says that operand k is one element for all of the tile.
 inline constexpr int lane_variants = 8;
 
 enum class ElementClass : uint8_t { real32, real64, integer };

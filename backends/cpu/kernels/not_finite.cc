@@ -11,8 +11,7 @@ constexpr int64_t run_elements = 65536;  // of one task
 
 template <class Bits> bool any_at(const void* data, int64_t begin, int64_t end, Bits exponent) {
   const Bits* bits = static_cast<const Bits*>(data);
-  // An exponent of all ones carries into the sign when its lowest bit is added; whole vectors of that are what a
-  // compiler makes of it.
+  // An exponent of all ones carries into the sign when its lowest bit is added. Compilers turn this into full vectors.
   constexpr int64_t width = 64 / sizeof(Bits);
   const Bits lowest = static_cast<Bits>(exponent & (~exponent + 1)),
              sign = static_cast<Bits>(Bits{1} << (8 * sizeof(Bits) - 1));

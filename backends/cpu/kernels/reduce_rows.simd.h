@@ -69,7 +69,7 @@ template <class Op, class Value> HWY_INLINE float reduce_one_segment(int64_t beg
   return join_lanes<Op>(l);
 }
 
-// Four whole segments at once: their chains of additions overlap.
+// Four full segments at once: their chains of additions overlap.
 template <class Op, class Value, class Emit>
 HWY_INLINE int64_t reduce_four_segments(int64_t begin, int64_t end, const Value& value, const Emit& emit) {
   int64_t i = begin;
@@ -124,7 +124,7 @@ struct Stored {
   HWY_INLINE V operator()(int64_t i, hn::Mask<F> mask) const { return hn::MaskedLoad(mask, f32, x + i); }
 };
 
-// Calls f(i, load, store) for whole vectors of a row and once more, masked, for the rest: load(p) reads p[i...],
+// Calls f(i, load, store) for full vectors of a row and once more, masked, for the rest: load(p) reads p[i...],
 // store(v, p) writes them.
 template <class Body> HWY_INLINE void for_each_vector(int64_t n, const Body& body) {
   int64_t i = 0;

@@ -6,14 +6,14 @@
 namespace epl::cpu::EPL_SIMD {
 namespace {
 
-// The largest value where none is NaN. Where one is, whatever this gives, the exponentials' sum is NaN.
+// The largest value if none is NaN. If one is, any result is fine: the sum of exponentials is NaN.
 struct Largest {
   static constexpr float identity = -infinity;
   static HWY_INLINE V join(V a, V b) { return hn::Max(a, b); }
   static HWY_INLINE float join(float a, float b) { return a > b ? a : b; }
 };
 
-// exp(x - shift), one after the other kept in y.
+// exp(x - shift), each stored in y.
 struct StoredExp {
   const float* x;
   float* y;

@@ -1,4 +1,4 @@
-// Linear layers: a product with a matrix and a bias, and transposes of the matrix drawn in.
+// Linear layers: a product with a matrix and a bias, into which transposes of the matrix are merged.
 #include "core/rewrite/patterns.h"
 
 namespace epl {

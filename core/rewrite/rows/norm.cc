@@ -1,5 +1,5 @@
-// Layer norm and RMS norm out of arithmetic. The core is found first, then scale and bias are drawn in, so that every
-// way of writing a part combines with every way of writing the others.
+// Layer norm and RMS norm out of arithmetic. The core is found first, then scale and bias are merged into it. So every
+// way of writing one part combines with every way of writing the others.
 #include "core/rewrite/patterns.h"
 
 namespace epl {
@@ -38,7 +38,7 @@ Emitted normalized(const Match& m, Builder& b, const GraphRewriter& now, Value v
   return {};
 }
 
-// norm * scale or norm + bias, of the shape that is normalised: operand `slot` of the norm drawn in.
+// norm * scale or norm + bias, of the shape that is normalised, merged in as operand `slot` of the norm.
 Emitted draw_in(const Match& m, Builder& b, const GraphRewriter& now, std::string_view op, size_t slot) {
   for (int which : {0, 1}) {
     const auto [y, parameter] = operands(m.root(), which);

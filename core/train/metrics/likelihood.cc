@@ -1,4 +1,4 @@
-// What a position costs on average, in the two ways that language models are compared by.
+// The average cost of a position, in the two measures by which language models are compared.
 #include "core/train/metrics/common.h"
 
 namespace epl {

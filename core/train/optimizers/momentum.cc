@@ -3,7 +3,7 @@
 namespace epl {
 namespace {
 
-// The first gradient enters the buffer whole, later ones damped.
+// The first gradient enters the buffer undamped, later ones damped.
 double gradient_share(const Attributes& options, double, int64_t step) {
   return step == 0 ? 1 : 1 - options.number("dampening");
 }

@@ -54,7 +54,7 @@ EPL_ONNX_OP(Gather) {
 
 namespace {
 
-// Exporters write `x` itself, moved, as a GatherND over a grid of positions. The grid is told by its constants: every
+// Exporters write `x` itself, moved, as a GatherND over a grid of positions. Its constants show the grid: every
 // coordinate is the position along one dimension of the result. Returns that dimension for each, or nothing.
 std::vector<int> grid_dimensions(const epl::Tensor& indices, const Shape& x) {
   const Shape& shape = indices.shape();

@@ -1,4 +1,4 @@
-// Operators that lay elements out anew: padding, tiling, depth and space, sequences of pieces.
+// Operators that lay elements out anew: padding, tiling, depth and space, sequences.
 #include <algorithm>
 #include <numeric>
 

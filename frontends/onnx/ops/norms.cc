@@ -83,7 +83,7 @@ bool learns_statistics(const Node& node, int64_t opset) {
 
 }  // namespace
 
-// The outputs 3 and 4 of the older rows are whatever the writer's runtime kept for its backward pass: nobody may use
+// The outputs 3 and 4 of the older opsets are what the writer's runtime kept for its backward pass: nobody may use
 // them.
 EPL_ONNX_OP(BatchNormalization) {
   return {.statistics = {3, 4}, .learns = learns_statistics, .weights = {1, 2}, .run = [](Import& i) {
@@ -185,7 +185,7 @@ EPL_ONNX_OP(LRN) {
   }};
 }
 
-// Of the domain of classical learning: columns moved and scaled, each by its own number or all by one.
+// Of the domain ai.onnx.ml: columns shifted and scaled, each by its own number or all by one.
 EPL_ONNX_OP(Scaler) {
   return {.domain = "ai.onnx.ml", .run = [](Import& i) {
             Builder& b = i.b;

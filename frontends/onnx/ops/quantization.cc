@@ -10,7 +10,7 @@
 namespace epl::onnx {
 namespace {
 
-// A scale or zero point as it stands beside x: for the whole tensor, or for each position along `axis`.
+// A scale or zero point as it stands beside x: for all of the tensor, or for each position along `axis`.
 Var beside(Import& i, int input, const Var& x) {
   const Var v = i.in(input);
   const int64_t count = v.type().elements();

@@ -22,7 +22,7 @@ double source_of(const Options& o, double i, double scale, int64_t from, int64_t
   const double n = static_cast<double>(from), m = static_cast<double>(to);
   if (o.transform == "asymmetric") return i / scale;
   if (o.transform == "align_corners")
-    return to == 1 ? 0 : i * (n - 1) / (n * scale - 1);  // before rounding to whole elements
+    return to == 1 ? 0 : i * (n - 1) / (n * scale - 1);  // before rounding to full elements
   if (o.transform == "pytorch_half_pixel") return to == 1 ? -0.5 : (i + 0.5) / scale - 0.5;
   if (o.transform == "half_pixel_symmetric") {
     const double adjustment = m / (n * scale), centre = n / 2;

@@ -1,4 +1,4 @@
-// Operators that move elements, and those that only talk about shapes: the latter are constants here.
+// Operators that move elements, and those that only compute shapes: the latter are constants here.
 #include <algorithm>
 #include <cmath>
 #include <numeric>

@@ -1,5 +1,5 @@
-// Softmax and its kin. Until opset 12 they look at their operand as a matrix: the dimensions from `axis` on are one,
-// and are normalised together.
+// Softmax and related operators. Until opset 12 they look at their operand as a matrix: the dimensions from `axis` on
+// are one, and are normalised together.
 #include <algorithm>
 
 #include "core/ir/op.h"
