@@ -1,5 +1,5 @@
-// The rows of convolution and its two gradients. oneDNN chooses the layouts; operands are copied into them and the
-// result out of them in the workspace, which costs a pass over each tensor and is won back many times by the products.
+// The rows of convolution and its two gradients. oneDNN chooses the layouts; operands are copied into them, and the
+// result out of them, in the workspace. That costs a pass over each tensor; the products gain far more.
 #include <algorithm>
 
 #include "backends/onednn/kernel.h"
@@ -90,15 +90,15 @@ Convolution convolution_of(const Query& q, const Dims& x, Dims w, const Dims& y)
 constexpr int64_t channels = 16;  // of a block of oneDNN's layouts, which a cut must not split
 
 // By images, or, where those are fewer than the threads, by groups or by channels.
-std::vector<Convolution> cut_result(const Convolution& c, int64_t pieces, int64_t size,
+std::vector<Convolution> cut_result(const Convolution& c, int64_t shares, int64_t size,
                                     Convolution (Convolution::*by_channels)(Run) const) {
   std::vector<Convolution> out;
-  if (c.batch() >= pieces) {
-    for (Run run : cut(c.batch(), pieces, 1)) out.push_back(c.images(run));
+  if (c.batch() >= shares) {
+    for (Run run : cut(c.batch(), shares, 1)) out.push_back(c.images(run));
   } else if (c.groups > 1) {
-    for (Run run : cut(c.groups, pieces, 1)) out.push_back(c.some_groups(run));
+    for (Run run : cut(c.groups, shares, 1)) out.push_back(c.some_groups(run));
   } else {
-    for (Run run : cut(size, pieces, channels)) out.push_back((c.*by_channels)(run));
+    for (Run run : cut(size, shares, channels)) out.push_back((c.*by_channels)(run));
   }
   return out;
 }
@@ -116,10 +116,10 @@ dnnl::convolution_forward::primitive_desc forward_primitive(const Convolution& c
 constexpr auto input = Place::Kind::input, output = Place::Kind::output;
 
 Recipes conv(const Query& q) {
-  const Convolution whole = convolution_of(q, q.in(0), q.in(1), q.out());
+  const Convolution full = convolution_of(q, q.in(0), q.in(1), q.out());
   Recipes recipes;
   for (const Convolution& c :
-       cut_result(whole, pieces_of(q, whole.multiplications()), whole.out(), &Convolution::outputs)) {
+       cut_result(full, shares_of(q, full.multiplications()), full.out(), &Convolution::outputs)) {
     const auto primitive = forward_primitive(c, q.has(2));
     std::vector<Operand> operands = {{DNNL_ARG_SRC, input, 0, c.x, primitive.src_desc()},
                                      {DNNL_ARG_WEIGHTS, input, 1, c.w, primitive.weights_desc()}};
@@ -131,10 +131,9 @@ Recipes conv(const Query& q) {
 }
 
 Recipes conv_grad_input(const Query& q) {
-  const Convolution whole = convolution_of(q, q.out(), q.in(1), q.in(0));
+  const Convolution full = convolution_of(q, q.out(), q.in(1), q.in(0));
   Recipes recipes;
-  for (const Convolution& c :
-       cut_result(whole, pieces_of(q, whole.multiplications()), whole.in(), &Convolution::inputs)) {
+  for (const Convolution& c : cut_result(full, shares_of(q, full.multiplications()), full.in(), &Convolution::inputs)) {
     const dnnl::convolution_backward_data::desc desc(algorithm::convolution_direct, c.x.any(c.type), c.w.any(c.type),
                                                      c.y.any(c.type), c.strides, c.dilations, c.begin, c.end);
     const dnnl::convolution_backward_data::primitive_desc primitive(desc, primitive_attributes(), cpu_engine(),
@@ -147,25 +146,25 @@ Recipes conv_grad_input(const Query& q) {
 }
 
 // The images are what is summed, so they are not cut.
-std::vector<Convolution> cut_weight(const Convolution& c, int64_t pieces) {
+std::vector<Convolution> cut_weight(const Convolution& c, int64_t shares) {
   std::vector<Convolution> out;
   if (c.groups > 1) {
-    for (Run run : cut(c.groups, pieces, 1)) out.push_back(c.some_groups(run));
+    for (Run run : cut(c.groups, shares, 1)) out.push_back(c.some_groups(run));
   } else {
-    for (Run run : cut(c.out(), pieces, channels)) out.push_back(c.outputs(run));
+    for (Run run : cut(c.out(), shares, channels)) out.push_back(c.outputs(run));
   }
   return out;
 }
 
 Recipes conv_grad_weight(const Query& q) {
-  const Convolution whole = convolution_of(q, q.in(0), q.out(), q.in(1));
-  // With AVX-512 as Bochs emulates it, oneDNN 2.6.3 gets one column of a 7x7 kernel wrong, by whole summands, for 3
-  // channels of 32x32 and 30x30 and a stride of 2; not so 33x33 and 64x64, strides of 1 or whole blocks of channels.
-  const bool strided = std::any_of(whole.strides.begin(), whole.strides.end(), [](int64_t s) { return s > 1; });
-  require(whole.type != Type::bf16 || !strided || whole.in() % channels == 0,
-          "bf16 with strides and no whole block of 16 channels, of which some come out wrong");
+  const Convolution full = convolution_of(q, q.in(0), q.out(), q.in(1));
+  // With AVX-512 as Bochs emulates it, oneDNN 2.6.3 gets one column of a 7x7 kernel wrong, by complete summands, for 3
+  // channels of 32x32 and 30x30 and a stride of 2; not so 33x33 and 64x64, strides of 1 or full blocks of channels.
+  const bool strided = std::any_of(full.strides.begin(), full.strides.end(), [](int64_t s) { return s > 1; });
+  require(full.type != Type::bf16 || !strided || full.in() % channels == 0,
+          "bf16 with strides and no full block of 16 channels, of which some come out wrong");
   Recipes recipes;
-  for (const Convolution& c : cut_weight(whole, pieces_of(q, whole.multiplications()))) {
+  for (const Convolution& c : cut_weight(full, shares_of(q, full.multiplications()))) {
     const dnnl::convolution_backward_weights::desc desc(algorithm::convolution_direct, c.x.any(c.type), c.w.any(c.type),
                                                         c.y.any(c.type), c.strides, c.dilations, c.begin, c.end);
     const dnnl::convolution_backward_weights::primitive_desc primitive(desc, primitive_attributes(), cpu_engine(),

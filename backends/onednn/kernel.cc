@@ -6,7 +6,7 @@
 
 namespace epl::onednn {
 
-// One call: what its pieces share.
+// One call: what its shares have in common.
 struct Kernel::Task {
   const Kernel& kernel;
   Caller& caller;
@@ -22,19 +22,19 @@ struct Kernel::Task {
 };
 
 Kernel::Kernel(const Recipes& recipes) {
-  for (const Recipe& recipe : recipes.pieces()) {
-    Piece& piece = pieces_.emplace_back();
-    for (const Recipe::Step& step : recipe.steps()) piece.push_back({dnnl::primitive(step.what.get()), step.arguments});
+  for (const Recipe& recipe : recipes.shares()) {
+    Share& share = shares_.emplace_back();
+    for (const Recipe::Step& step : recipe.steps()) share.push_back({dnnl::primitive(step.what.get()), step.arguments});
   }
-  keep_caller(take_caller());  // so that the first call of the only rank finds one
+  keep_caller(take_caller());  // so that the first call finds one, if there is one rank
 }
 
 std::unique_ptr<Kernel::Caller> Kernel::make_caller() const {
   auto caller = std::make_unique<Caller>();
   caller->stream = dnnl::stream(cpu_engine());
-  for (const Piece& piece : pieces_) {
-    auto& steps = caller->pieces.emplace_back();
-    for (const Step& step : piece) {
+  for (const Share& share : shares_) {
+    auto& steps = caller->shares.emplace_back();
+    for (const Step& step : share) {
       Arguments& made = steps.emplace_back();
       for (const Recipe::Argument& argument : step.arguments) {
         made.memories.push_back(dnnl::memory(argument.desc, cpu_engine(), DNNL_MEMORY_NONE));
@@ -64,25 +64,25 @@ void Kernel::keep_caller(std::unique_ptr<Caller> caller) const {
 int32_t Kernel::run(const epl_pack_call& call) const {
   auto caller = take_caller();
   Task task{*this, *caller, call};
-  const auto piece = [](void* context, int64_t index) {
+  const auto share = [](void* context, int64_t index) {
     auto& one = *static_cast<Task*>(context);
-    if (const int32_t failure = run_piece(one, static_cast<size_t>(index)); failure != 0) one.failure = failure;
+    if (const int32_t failure = run_share(one, static_cast<size_t>(index)); failure != 0) one.failure = failure;
   };
-  if (pieces_.size() == 1) {
-    piece(&task, 0);
+  if (shares_.size() == 1) {
+    share(&task, 0);
   } else {
-    call.threads->run(call.threads, static_cast<int64_t>(pieces_.size()), piece, &task);
+    call.threads->run(call.threads, static_cast<int64_t>(shares_.size()), share, &task);
   }
   keep_caller(std::move(caller));
   return task.failure;
 }
 
-int32_t Kernel::run_piece(const Task& task, size_t piece) {
+int32_t Kernel::run_share(const Task& task, size_t share) {
   const OneThread scope;
-  const Piece& steps = task.kernel.pieces_[piece];
+  const Share& steps = task.kernel.shares_[share];
   dnnl_stream_t stream = task.caller.stream.get();
   for (size_t s = 0; s < steps.size(); ++s) {
-    const Arguments& arguments = task.caller.pieces[piece][s];
+    const Arguments& arguments = task.caller.shares[share][s];
     for (size_t a = 0; a < arguments.list.size(); ++a) {
       const dnnl_status_t status =
           dnnl_memory_set_data_handle_v2(arguments.list[a].memory, task.at(steps[s].arguments[a].place), stream);

@@ -22,23 +22,23 @@ class Kernel {
     dnnl::primitive primitive;
     std::vector<Recipe::Argument> arguments;
   };
-  using Piece = std::vector<Step>;
-  // What one call needs: a stream, and for each step of each piece its arguments, with addresses that are set anew.
+  using Share = std::vector<Step>;
+  // What one call needs: a stream, and for each step of each share its arguments, with addresses that are set anew.
   struct Arguments {
     std::vector<dnnl::memory> memories;
     std::vector<dnnl_exec_arg_t> list;
   };
   struct Caller {
     dnnl::stream stream;
-    std::vector<std::vector<Arguments>> pieces;
+    std::vector<std::vector<Arguments>> shares;
   };
   struct Task;
   std::unique_ptr<Caller> make_caller() const;
   std::unique_ptr<Caller> take_caller() const;
   void keep_caller(std::unique_ptr<Caller> caller) const;
-  static int32_t run_piece(const Task& task, size_t piece);
+  static int32_t run_share(const Task& task, size_t share);
 
-  std::vector<Piece> pieces_;
+  std::vector<Share> shares_;
   mutable std::mutex mutex_;
   mutable std::vector<std::unique_ptr<Caller>> idle_;
   mutable size_t callers_ = 0;

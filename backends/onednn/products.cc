@@ -45,43 +45,43 @@ View matrices(const Dims& batch, int64_t rows, int64_t columns, bool transposed)
   return view;
 }
 
-// One piece of a product; an empty bias is none.
-struct Piece {
+// One share of a product; an empty bias is none.
+struct Share {
   View a, b, c, bias;
 };
 
 // Along the batch where there is one, else along the longer side of C: no sum is cut.
-std::vector<Piece> cut_product(const Product& p, const Piece& whole, int64_t pieces) {
-  const size_t rows = whole.c.dims.size() - 2, columns = rows + 1;
-  std::vector<Piece> out;
+std::vector<Share> cut_product(const Product& p, const Share& full, int64_t shares) {
+  const size_t rows = full.c.dims.size() - 2, columns = rows + 1;
+  std::vector<Share> out;
   if (rows > 0) {
     const auto part = [](const View& v, Run run) { return v.dims[0] == 1 ? v : v.part(0, run); };
-    for (Run run : cut(whole.c.dims[0], pieces, 1))
-      out.push_back({part(whole.a, run), part(whole.b, run), whole.c.part(0, run), {}});
+    for (Run run : cut(full.c.dims[0], shares, 1))
+      out.push_back({part(full.a, run), part(full.b, run), full.c.part(0, run), {}});
   } else if (p.m >= p.n) {
-    for (Run run : cut(p.m, pieces, 8))
-      out.push_back({whole.a.part(rows, run), whole.b, whole.c.part(rows, run), whole.bias});
+    for (Run run : cut(p.m, shares, 8))
+      out.push_back({full.a.part(rows, run), full.b, full.c.part(rows, run), full.bias});
   } else {
-    for (Run run : cut(p.n, pieces, 16)) {
-      out.push_back({whole.a, whole.b.part(columns, run), whole.c.part(columns, run),
-                     p.bias < 0 ? View{} : whole.bias.part(1, run)});
+    for (Run run : cut(p.n, shares, 16)) {
+      out.push_back(
+          {full.a, full.b.part(columns, run), full.c.part(columns, run), p.bias < 0 ? View{} : full.bias.part(1, run)});
     }
   }
   return out;
 }
 
-// Whether oneDNN's sgemm is worth taking for a piece in float32. For large products it packs both operands into memory
-// that it allocates in each call, megabytes that no plan knows of; it does not where one side is small, as its driver
-// decides by 1/m + 1/n >= 0.0038. Where the rows of B are then a multiple of 1 KiB apart they share few lines of the
-// first cache. Measured on a Zen 3 over 162 shapes, time against the built-in kernel: packed 0.99, colliding 1.43 (up
-// to 2.1), others 1.0, thin ones down to 0.5.
-void require_fast(const Piece& piece, const Product& p) {
+// Whether oneDNN's sgemm is worth taking for a share in float32. For large products it packs both operands into memory
+// that it allocates in each call, megabytes that the memory plan does not count; it does not where one side is small,
+// as its driver decides by 1/m + 1/n >= 0.0038. Where the rows of B are then a multiple of 1 KiB apart they share few
+// lines of the first cache. Measured on a Zen 3 over 162 shapes, time against the built-in kernel: packed 0.99,
+// colliding 1.43 (up to 2.1), others 1.0, thin ones down to 0.5.
+void require_fast(const Share& share, const Product& p) {
   constexpr double unpacked = 0.0038;
   constexpr int64_t row_elements = 256, thin = 4;
-  const size_t rows = piece.c.dims.size() - 2;
-  const int64_t m = piece.c.dims[rows], n = piece.c.dims[rows + 1];
+  const size_t rows = share.c.dims.size() - 2;
+  const int64_t m = share.c.dims[rows], n = share.c.dims[rows + 1];
   require(1.0 / static_cast<double>(m) + 1.0 / static_cast<double>(n) >= unpacked,
-          "a large product, for which oneDNN allocates memory in each step and is no faster than the built-in kernel");
+          "a large product, for which oneDNN allocates memory in each step and is not faster than the built-in kernel");
   require(p.transposed_b || m <= thin || p.n % row_elements != 0,
           "rows that collide in the cache, where oneDNN is slower than the built-in kernel");
 }
@@ -92,25 +92,25 @@ Recipes recipes_of(Product p, const Query& q) {
   Dims batch(p.batch_a.size());
   std::ranges::transform(p.batch_a, p.batch_b, batch.begin(), [](int64_t a, int64_t b) { return std::max(a, b); });
   require(batch.size() + 2 <= DNNL_MAX_NDIMS, "more dimensions than oneDNN has");
-  const Piece whole{matrices(p.batch_a, p.m, p.k, p.transposed_a), matrices(p.batch_b, p.k, p.n, p.transposed_b),
-                    matrices(batch, p.m, p.n, false), p.bias < 0 ? View{} : View::dense({1, p.n})};
+  const Share full{matrices(p.batch_a, p.m, p.k, p.transposed_a), matrices(p.batch_b, p.k, p.n, p.transposed_b),
+                   matrices(batch, p.m, p.n, false), p.bias < 0 ? View{} : View::dense({1, p.n})};
   const Type type = q.dtype();
   Recipes recipes;
-  for (const Piece& piece :
-       cut_product(p, whole, pieces_of(q, static_cast<double>(count(whole.c.dims)) * static_cast<double>(p.k)))) {
-    const Desc a = piece.a.desc(type), b = piece.b.desc(type), c = piece.c.desc(type);
-    std::vector<Operand> operands = {{DNNL_ARG_SRC, Place::Kind::input, p.a, piece.a, a},
-                                     {DNNL_ARG_WEIGHTS, Place::Kind::input, p.b, piece.b, b}};
+  for (const Share& share :
+       cut_product(p, full, shares_of(q, static_cast<double>(count(full.c.dims)) * static_cast<double>(p.k)))) {
+    const Desc a = share.a.desc(type), b = share.b.desc(type), c = share.c.desc(type);
+    std::vector<Operand> operands = {{DNNL_ARG_SRC, Place::Kind::input, p.a, share.a, a},
+                                     {DNNL_ARG_WEIGHTS, Place::Kind::input, p.b, share.b, b}};
     dnnl::matmul::primitive_desc primitive;
     if (p.bias >= 0) {
-      const Desc bias = piece.bias.desc(type);
+      const Desc bias = share.bias.desc(type);
       primitive = {dnnl::matmul::desc(a, b, bias, c), primitive_attributes(), cpu_engine()};
-      operands.push_back({DNNL_ARG_BIAS, Place::Kind::input, p.bias, piece.bias, bias});
+      operands.push_back({DNNL_ARG_BIAS, Place::Kind::input, p.bias, share.bias, bias});
     } else {
       primitive = {dnnl::matmul::desc(a, b, c), primitive_attributes(), cpu_engine()};
     }
-    operands.push_back({DNNL_ARG_DST, Place::Kind::output, 0, piece.c, c});
-    if (type == Type::f32 && std::string_view(primitive.impl_info_str()).starts_with("gemm")) require_fast(piece, p);
+    operands.push_back({DNNL_ARG_DST, Place::Kind::output, 0, share.c, c});
+    if (type == Type::f32 && std::string_view(primitive.impl_info_str()).starts_with("gemm")) require_fast(share, p);
     recipes.add(primitive, operands);
   }
   return recipes;

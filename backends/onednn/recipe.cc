@@ -38,18 +38,18 @@ Dims Query::integers(std::string_view name) const {
 
 int64_t count(const Dims& dims) { return std::accumulate(dims.begin(), dims.end(), int64_t{1}, std::multiplies<>()); }
 
-std::vector<Run> cut(int64_t size, int64_t most, int64_t grain) {
-  const int64_t grains = (size + grain - 1) / grain, pieces = std::max<int64_t>(1, std::min(most, grains));
+std::vector<Run> cut(int64_t size, int64_t max_runs, int64_t grain) {
+  const int64_t grains = (size + grain - 1) / grain, shares = std::max<int64_t>(1, std::min(max_runs, grains));
   std::vector<Run> runs;
-  for (int64_t p = 0; p < pieces; ++p) {
-    const int64_t begin = grains * p / pieces * grain, end = std::min(size, grains * (p + 1) / pieces * grain);
+  for (int64_t p = 0; p < shares; ++p) {
+    const int64_t begin = grains * p / shares * grain, end = std::min(size, grains * (p + 1) / shares * grain);
     runs.push_back({begin, end - begin});
   }
   return runs;
 }
 
-int64_t pieces_of(const Query& q, double multiplications) {
-  constexpr double worth_a_thread = 1 << 18;  // about what waking one costs, tenfold
+int64_t shares_of(const Query& q, double multiplications) {
+  constexpr double worth_a_thread = 1 << 18;  // about ten times the cost of waking a thread
   return std::clamp<int64_t>(static_cast<int64_t>(multiplications / worth_a_thread), 1, q.threads());
 }
 

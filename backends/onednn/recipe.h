@@ -1,7 +1,7 @@
-// How a node, or a piece of one, is done with oneDNN: primitives in order, and where each finds its arguments. Where a
+// How a node, or a share of one, is done with oneDNN: primitives in order, and where each finds its arguments. Where a
 // primitive wants another layout than the operand's, a copy is laid out in the workspace.
 //
-// oneDNN runs on one thread. A node is cut into pieces, one for each thread of the engine's own pool, so that nothing
+// oneDNN runs on one thread. A node is cut into shares, one for each thread of the engine's own pool, so that nothing
 // starts threads of OpenMP: those would spin beside ours and outlive the session.
 #pragma once
 
@@ -18,7 +18,7 @@ using Dims = dnnl::memory::dims;
 using Desc = dnnl::memory::desc;
 using Type = dnnl::memory::data_type;
 
-// Thrown where a node is not for oneDNN; the reason is for people. It never leaves the pack.
+// Thrown if oneDNN cannot serve a node, with a reason for people. It never leaves the pack.
 struct Refused {
   std::string reason;
 };
@@ -49,10 +49,10 @@ int64_t count(const Dims& dims);
 struct Run {
   int64_t begin, count;
 };
-// Runs of about equal length, at most `most`, each but the last a multiple of `grain`.
-std::vector<Run> cut(int64_t size, int64_t most, int64_t grain);
-// How many pieces a node of so many multiplications is worth, at most one for each thread.
-int64_t pieces_of(const Query& q, double multiplications);
+// Runs of about equal length, at most `max_runs`, each but the last a multiple of `grain`.
+std::vector<Run> cut(int64_t size, int64_t max_runs, int64_t grain);
+// How many shares a node of so many multiplications is worth, at most one for each thread.
+int64_t shares_of(const Query& q, double multiplications);
 
 // A part of an operand: its dimensions, the distances between elements, and where it begins, in elements.
 struct View {
@@ -112,13 +112,13 @@ class Recipe {
 class Recipes {
  public:
   void add(const dnnl::primitive_desc_base& primitive, const std::vector<Operand>& operands) {
-    pieces_.emplace_back(primitive, operands, workspace_bytes());
+    shares_.emplace_back(primitive, operands, workspace_bytes());
   }
-  const std::vector<Recipe>& pieces() const { return pieces_; }
-  int64_t workspace_bytes() const { return pieces_.empty() ? 0 : pieces_.back().workspace_end(); }
+  const std::vector<Recipe>& shares() const { return shares_; }
+  int64_t workspace_bytes() const { return shares_.empty() ? 0 : shares_.back().workspace_end(); }
 
  private:
-  std::vector<Recipe> pieces_;
+  std::vector<Recipe> shares_;
 };
 
 const dnnl::engine& cpu_engine();

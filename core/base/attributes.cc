@@ -26,8 +26,8 @@ bool parse_number(std::string_view& text, bool& integral, int64_t& i, double& d)
     ++length;
   }
   std::string_view token = text.substr(0, length);
-  auto whole = std::from_chars(token.data(), token.data() + token.size(), i);
-  integral = whole.ec == std::errc{} && whole.ptr == token.data() + token.size();
+  auto integer = std::from_chars(token.data(), token.data() + token.size(), i);
+  integral = integer.ec == std::errc{} && integer.ptr == token.data() + token.size();
   if (!integral) {
     auto real = std::from_chars(token.data(), token.data() + token.size(), d);
     if (real.ec != std::errc{} || real.ptr != token.data() + token.size()) return false;

@@ -12,14 +12,14 @@ class Mapping : public TensorSource {
       : from_(std::move(from)), to_(to), f_(std::move(f)) {}
 
   Status read(int64_t begin, int64_t bytes, void* target) const override {
-    constexpr int64_t piece = 4096;  // elements
+    constexpr int64_t chunk = 4096;  // elements
     const int64_t from_size = static_cast<int64_t>(dtype_bytes(from_.dtype())),
                   to_size = static_cast<int64_t>(dtype_bytes(to_));
-    std::byte in[piece * 8], out[piece * 8];
+    std::byte in[chunk * 8], out[chunk * 8];
     auto* at = static_cast<std::byte*>(target);
     const int64_t end = begin + bytes;
-    for (int64_t first = begin / to_size; first * to_size < end; first += piece) {
-      const int64_t count = std::min(piece, (end + to_size - 1) / to_size - first);
+    for (int64_t first = begin / to_size; first * to_size < end; first += chunk) {
+      const int64_t count = std::min(chunk, (end + to_size - 1) / to_size - first);
       EPL_TRY(from_.read(first * from_size, count * from_size, in));
       for (int64_t i = 0; i < count; ++i) {
         const double value = load_double(from_.dtype(), in, i);

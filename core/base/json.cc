@@ -278,12 +278,12 @@ class Parser {
     const size_t begin = at_;
     const bool negative = take('-');
     const bool zero = peek() == '0';
-    const size_t whole = digits();
-    if (whole == 0) {
+    const size_t integer_digits = digits();
+    if (integer_digits == 0) {
       at_ = begin;
       return fail(more() ? "a value is expected" : "the text ends where a value is expected");
     }
-    if (zero && whole > 1) return fail("a number that begins with 0");
+    if (zero && integer_digits > 1) return fail("a number that begins with 0");
     bool real = false;
     if (take('.')) {
       real = true;

@@ -66,8 +66,8 @@ double log(double x) {
   double r = 0;
   for (int n = 23; n >= 3; n -= 2) r = z * (2.0 / n + r);
   const double half = 0.5 * f * f;
-  const double whole = static_cast<double>(k);
-  return whole * ln2_high - ((half - (s * (half + r) + whole * ln2_low)) - f);
+  const double multiple = static_cast<double>(k);
+  return multiple * ln2_high - ((half - (s * (half + r) + multiple * ln2_low)) - f);
 }
 
 double expm1(double x) {

@@ -1,5 +1,5 @@
-// Waiting for what another thread is about to do: for a while by looking again, which is quicker than sleeping where it
-// comes soon, and a waste where the other thread does not run, because the machine is busy.
+// Waiting for what another thread is about to do: it spins for a while, and the caller then sleeps. Spinning is quicker
+// than sleeping if the wait is short. It is a waste if the machine is busy and the other thread does not run.
 #pragma once
 
 #include <algorithm>
@@ -7,16 +7,16 @@
 
 namespace epl {
 
-// How long looking pays, learnt from whether it has paid: no clock is read. Of one thread.
+// How long to spin, adapted to whether spinning has paid before; no clock is read. Used by one thread.
 class Spin {
  public:
   // `limit`: pauses, of some 25 ns each.
   explicit Spin(int limit) : limit_(limit), now_(limit) {}
 
-  // True as soon as `come` is; false after looking in vain, when the caller sleeps.
+  // True as soon as `come` is; false after spinning in vain: then the caller sleeps.
   template <class Come> bool until(const Come& come) {
     if (come()) return true;
-    // Now and then as long as is allowed, or what comes again soon would not be seen any more.
+    // Now and then it spins up to the limit, to notice when waits have become short again.
     const int spins = ++waits_ % probe_every == 0 ? limit_ : now_;
     for (int i = 0; i < spins; ++i) {
       pause();
@@ -24,12 +24,12 @@ class Spin {
       now_ = std::min(limit_, std::max(spins, now_) * 2);
       return true;
     }
-    now_ = std::max(std::min(limit_, least), now_ / 2);
+    now_ = std::max(std::min(limit_, min_spins), now_ / 2);
     return false;
   }
   int spins() const { return now_; }
 
-  static constexpr int least = 50, probe_every = 32;
+  static constexpr int min_spins = 50, probe_every = 32;
 
  private:
   static void pause() {

@@ -12,8 +12,8 @@ bool same_letters(std::string_view a, std::string_view b) {
   return std::ranges::equal(a, b, {}, small, small);
 }
 
-// Letters of another size come first, then slips of the fingers, then a part of a name, which is what people remember:
-// cross_entropy of softmax_cross_entropy.
+// Another case of the letters comes first, then typing errors, then a part of a name (cross_entropy of
+// softmax_cross_entropy).
 std::string probably(std::string_view name, std::span<const std::string> known) {
   if (name.empty() || name.size() > 200) return "";
   for (const std::string& one : known) {
@@ -41,11 +41,11 @@ std::string choices(std::string_view name, std::span<const std::string> known) {
 }
 
 std::string short_list(std::span<const std::string> names) {
-  constexpr size_t most = 30;
+  constexpr size_t max_names = 30;
   std::vector<std::string> shown;
-  for (const std::string& one : names.first(std::min(most, names.size())))
+  for (const std::string& one : names.first(std::min(max_names, names.size())))
     shown.push_back(one.empty() ? "\"\"" : excerpt(one, 60));
-  return cat(join(shown, ", "), names.size() > most ? cat(" and ", names.size() - most, " more") : "");
+  return cat(join(shown, ", "), names.size() > max_names ? cat(" and ", names.size() - max_names, " more") : "");
 }
 
 }  // namespace epl

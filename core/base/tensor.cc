@@ -116,14 +116,14 @@ template <class F> auto with_infinity(DType type, F f) {
 
 }  // namespace
 
-// What is not in memory is not brought there whole to be compared.
-static bool identical_by_pieces(const Tensor& a, const Tensor& b) {
-  constexpr int64_t piece_elements = 64 << 10;
-  const TensorType piece{a.dtype(), {std::min(piece_elements, a.elements())}};
+// Tensors that are not in memory are compared chunk by chunk.
+static bool identical_by_chunks(const Tensor& a, const Tensor& b) {
+  constexpr int64_t chunk_elements = 64 << 10;
+  const TensorType chunk{a.dtype(), {std::min(chunk_elements, a.elements())}};
   const auto size = static_cast<int64_t>(dtype_bytes(a.dtype()));
-  Tensor left(piece), right(piece);
-  for (int64_t at = 0; at < a.elements(); at += piece_elements) {
-    const int64_t count = std::min(piece_elements, a.elements() - at);
+  Tensor left(chunk), right(chunk);
+  for (int64_t at = 0; at < a.elements(); at += chunk_elements) {
+    const int64_t count = std::min(chunk_elements, a.elements() - at);
     if (!a.read(at * size, count * size, left.data()).ok() || !b.read(at * size, count * size, right.data()).ok())
       return false;
     const TensorType part{a.dtype(), {count}};
@@ -135,7 +135,7 @@ static bool identical_by_pieces(const Tensor& a, const Tensor& b) {
 bool identical(const Tensor& a, const Tensor& b) {
   if (a.type() != b.type()) return false;
   if (!a.in_memory() || !b.in_memory()) {
-    return identical_by_pieces(a, b);
+    return identical_by_chunks(a, b);
   }
   if (a.bytes() == 0 || std::memcmp(a.data(), b.data(), a.bytes()) == 0) return true;
   return is_float(a.dtype()) &&

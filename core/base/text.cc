@@ -141,9 +141,9 @@ std::string to_utf8(std::string_view text) {
   return out;
 }
 
-std::string excerpt(std::string_view text, size_t most) {
-  if (text.size() <= most) return std::string(text);
-  size_t end = most;
+std::string excerpt(std::string_view text, size_t max_bytes) {
+  if (text.size() <= max_bytes) return std::string(text);
+  size_t end = max_bytes;
   while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;
   return cat(text.substr(0, end), "...");
 }

@@ -24,11 +24,11 @@ bool parse_quoted(std::string_view& text, std::string& out);
 size_t utf8_sequence(std::string_view text);
 bool is_utf8(std::string_view text);
 void append_utf8(std::string& out, uint32_t code_point);
-// The same text, with U+FFFD for each byte that is part of no character.
+// The same text, with U+FFFD for each byte that is not part of a character.
 inline constexpr std::string_view replacement_character = "\xef\xbf\xbd";
 std::string to_utf8(std::string_view text);
-// For messages: at most `most` bytes of a text, cut between characters and then followed by "...".
-std::string excerpt(std::string_view text, size_t most);
+// For messages: at most `max_bytes` of a text, cut between characters and then followed by "...".
+std::string excerpt(std::string_view text, size_t max_bytes);
 // The known name closest to `name` by edit distance, or empty when none is near. For "did you mean".
 std::string nearest(std::string_view name, std::span<const std::string> known);
 // Shell-style glob: `*` any run, `?` any one character.

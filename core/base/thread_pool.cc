@@ -86,7 +86,7 @@ ThreadPool::ThreadPool(int size, Wait wait) : state_(std::make_unique<State>(wai
       state_->workers.push_back(std::move(worker).value());
     }
   } catch (...) {
-    state_->end();  // the threads that there are: a host must survive that there are no more
+    state_->end();  // ends the threads that were started: the host must survive when there are no more
     throw;
   }
 }
@@ -127,10 +127,12 @@ void ThreadPool::run(int64_t count, FunctionRef<void(int64_t, int)> task) {
 void ThreadPool::run_ranges(int64_t count, int64_t grain, FunctionRef<void(int64_t, int64_t)> task) {
   if (count <= 0) return;
   grain = std::max<int64_t>(grain, 1);
-  // Many small pieces only where someone may not want to wait for a large one.
-  const int64_t most = state_->stop_tasks != nullptr ? int64_t{64} * size() : size() == 1 ? 1 : int64_t{4} * size();
-  const int64_t pieces = std::min<int64_t>((count + grain - 1) / grain, most);
-  run(pieces, [&](int64_t i, int) { task(count * i / pieces, count * (i + 1) / pieces); });
+  // Many small tasks only where someone may not want to wait for a large one.
+  const int64_t max_tasks = state_->stop_tasks != nullptr ? int64_t{64} * size()
+                            : size() == 1                 ? 1
+                                                          : int64_t{4} * size();
+  const int64_t tasks = std::min<int64_t>((count + grain - 1) / grain, max_tasks);
+  run(tasks, [&](int64_t i, int) { task(count * i / tasks, count * (i + 1) / tasks); });
 }
 
 }  // namespace epl

@@ -10,7 +10,7 @@ namespace epl::capi {
 namespace {
 
 // The data is looked at once: its samples do not change, or nothing holds.
-LearntData learnt_data(const epl_dataset* dataset) {
+TrainingData training_data(const epl_dataset* dataset) {
   if (dataset == nullptr) return {};
   if (!dataset->facts) dataset->facts = describe_data(*dataset->opened.dataset);
   return {dataset->opened.dataset.get(), *dataset->facts};
@@ -82,7 +82,7 @@ epl_error* epl_session_save(epl_session* session, const char* path, size_t path_
   return with_session(session, [&]() -> Status {
     EPL_TEXT_ARGUMENT(path);
     return with_optional_dataset(const_cast<epl_dataset*>(dataset), [&]() -> Status {
-      return save_session(*session->session, std::string(path_text), learnt_data(dataset));
+      return save_session(*session->session, std::string(path_text), training_data(dataset));
     });
   });
 }
@@ -91,7 +91,7 @@ epl_error* epl_session_load(epl_session* session, const char* path, size_t path_
   return with_session(session, [&]() -> Status {
     EPL_TEXT_ARGUMENT(path);
     return with_optional_dataset(
-        dataset, [&] { return load_session(*session->session, std::string(path_text), learnt_data(dataset)); });
+        dataset, [&] { return load_session(*session->session, std::string(path_text), training_data(dataset)); });
   });
 }
 
@@ -103,7 +103,7 @@ epl_error* epl_session_compare(epl_session* session, const char* path, size_t pa
       EPL_TEXT_ARGUMENT(path);
       return with_optional_dataset(const_cast<epl_dataset*>(dataset), [&]() -> Status {
         EPL_ASSIGN(const std::vector<FactDifference> differences,
-                   compare_session(*session->session, std::string(path_text), learnt_data(dataset)));
+                   compare_session(*session->session, std::string(path_text), training_data(dataset)));
         for (const FactDifference& one : differences) {
           out.push_back({{"key", one.key},
                          {"topic", one.topic},

@@ -168,9 +168,9 @@ epl_error* epl_trainer_set(epl_trainer* trainer, const char* key, size_t key_len
 epl_error* epl_trainer_set_number(epl_trainer* trainer, const char* key, size_t key_length, double value) {
   return with_trainer(trainer, [&]() -> Status {
     EPL_TEXT_ARGUMENT(key);
-    bool whole = value >= -9007199254740992.0 && value <= 9007199254740992.0 &&
-                 value == static_cast<double>(static_cast<int64_t>(value));
-    return set_key(*trainer, key_text, whole ? cat(static_cast<int64_t>(value)) : number_text(value));
+    bool integral = value >= -9007199254740992.0 && value <= 9007199254740992.0 &&
+                    value == static_cast<double>(static_cast<int64_t>(value));
+    return set_key(*trainer, key_text, integral ? cat(static_cast<int64_t>(value)) : number_text(value));
   });
 }
 

@@ -125,14 +125,14 @@ int ShardingRule::add_factor(int64_t size, bool unshardable) {
 
 Result<ShardingRule> parse_sharding_rule(std::string_view text, const std::vector<TensorType>& inputs,
                                          const std::vector<TensorType>& outputs) {
-  std::string_view whole = text;
+  std::string_view full = text;
   std::string_view notes;
   if (size_t bar = text.find('|'); bar != std::string_view::npos) {
     notes = text.substr(bar + 1);
     text = text.substr(0, bar);
   }
   size_t arrow = text.find("->");
-  if (arrow == std::string_view::npos) return invalid("sharding rule without ->: ", whole);
+  if (arrow == std::string_view::npos) return invalid("sharding rule without ->: ", full);
   EPL_ASSIGN(auto in, parse_operands(text.substr(0, arrow)));
   EPL_ASSIGN(auto out, parse_operands(text.substr(arrow + 2)));
 
@@ -145,7 +145,7 @@ Result<ShardingRule> parse_sharding_rule(std::string_view text, const std::vecto
   std::vector<Place> places;
   auto add = [&](const std::vector<std::vector<DimText>>& texts, const std::vector<TensorType>& types,
                  bool input) -> Status {
-    if (texts.size() < types.size()) return invalid("sharding rule \"", whole, "\" has too few operands");
+    if (texts.size() < types.size()) return invalid("sharding rule \"", full, "\" has too few operands");
     static const std::vector<DimText> absent;
     for (size_t i = 0; i < types.size(); ++i) {
       size_t fixed = 0;
@@ -157,7 +157,7 @@ Result<ShardingRule> parse_sharding_rule(std::string_view text, const std::vecto
         continue;
       }
       if (ndim < fixed || (!ellipsis && ndim != fixed)) {
-        return invalid("sharding rule \"", whole, "\" does not fit operand ", i, " of type ", types[i].text());
+        return invalid("sharding rule \"", full, "\" does not fit operand ", i, " of type ", types[i].text());
       }
       places.push_back({&texts[i], &types[i], ndim - fixed, input});
     }
@@ -189,7 +189,7 @@ Result<ShardingRule> parse_sharding_rule(std::string_view text, const std::vecto
       mode = min_factor;
       notes.remove_prefix(3);
     } else {
-      if (mode == none) return invalid("sharding rule \"", whole, "\": unknown note");
+      if (mode == none) return invalid("sharding rule \"", full, "\": unknown note");
       ShardingRule::Factor& factor = rule.factors[builder.letter_factor(notes[0])];
       if (mode == unshardable_factor) factor.unshardable = true;
       if (mode == max_factor) factor.reduce = ShardingRule::Reduce::max;
@@ -225,7 +225,7 @@ ShardingRule reshape_rule(const TensorType& input, const TensorType& output) {
   rule.inputs[0].resize(input.shape.size());
   rule.outputs[0].resize(output.shape.size());
   // Walk both shapes from the left; the part that both have left of the current dimensions is a common factor. Sizes
-  // without a common divisor end the correspondence inside this group: what is left of it is whole.
+  // without a common divisor end the correspondence inside this group: what is left of it is unshardable.
   size_t i = 0, o = 0;
   int64_t left_i = 0, left_o = 0;
   auto next = [](const Shape& shape, size_t& at, int64_t& left) {
@@ -246,7 +246,7 @@ ShardingRule reshape_rule(const TensorType& input, const TensorType& output) {
       if ((left_o /= small) == 1) ++o, left_o = 0;
       continue;
     }
-    // 6 -> 4 x 3 and the like: gather dimensions until the products meet, as one whole factor on each.
+    // 6 -> 4 x 3 and the like: gather dimensions until the products meet, as one unshardable factor on each.
     int64_t product_i = left_i, product_o = left_o;
     rule.inputs[0][i].push_back(rule.add_factor(left_i, true));
     rule.outputs[0][o].push_back(rule.add_factor(left_o, true));

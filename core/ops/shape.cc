@@ -138,7 +138,7 @@ SliceDims slice_dims(const Attributes& attributes, const Shape& shape) {
   return s;
 }
 
-constexpr int64_t largest_step = int64_t{1} << 31;  // beyond most dimensions, and far from overflow
+constexpr int64_t max_step = int64_t{1} << 31;  // beyond most dimensions, and far from overflow
 
 Status check_slice(const OpQuery& q, const Shape& shape) {
   const Ints &axes = q.attributes().ints("axes"), &starts = q.attributes().ints("starts"),
@@ -149,8 +149,8 @@ Status check_slice(const OpQuery& q, const Shape& shape) {
   for (size_t k = 0; k < axes.size(); ++k) {
     if (axes[k] < 0) return misfit(q, "axis ", axes[k], " is negative");
     const int64_t size = shape[axes[k]], step = steps.empty() ? 1 : steps[k];
-    if (const int64_t most = std::max(size, largest_step); step < -most || step > most)
-      return misfit(q, "a step of ", step, " is more than ", most);
+    if (const int64_t bound = std::max(size, max_step); step < -bound || step > bound)
+      return misfit(q, "a step of ", step, " is more than ", bound);
     const bool right = step > 0   ? starts[k] >= 0 && starts[k] <= size && ends[k] >= 0 && ends[k] <= size
                        : step < 0 ? starts[k] >= -1 && starts[k] < size && ends[k] >= -1 && ends[k] < size
                                   : false;
@@ -161,7 +161,7 @@ Status check_slice(const OpQuery& q, const Shape& shape) {
   return {};
 }
 
-// Dimensions taken in full pass through; the others are unshardable.
+// Dimensions taken completely pass through; the others are unshardable.
 Result<ShardingRule> slice_rule(const OpQuery& q, const Shape& shape) {
   const SliceDims s = slice_dims(q.attributes(), shape);
   std::vector<bool> unshardable(shape.size());
@@ -228,12 +228,12 @@ namespace {
 // Slices that lie side by side along one dimension and fill it: their gradients are a concat, which writes each element
 // once. A sum would write it once for each slice, and then add zeros.
 Var joined_slices(Builder& builder, const std::vector<Var>& parts) {
-  struct Piece {
+  struct Slice {
     int64_t begin, end;
     Value dy;
   };
   const Graph& graph = builder.graph();
-  std::vector<Piece> pieces;
+  std::vector<Slice> slices;
   int64_t axis = -1;
   for (const Var& part : parts) {
     const Node& node = graph.node(graph.value(part.value()).producer);
@@ -241,15 +241,15 @@ Var joined_slices(Builder& builder, const std::vector<Var>& parts) {
     if (axes.size() != 1 || (axis >= 0 && axes[0] != axis) || (!steps.empty() && steps[0] != 1)) return {};
     axis = axes[0];
     const int64_t begin = node.attributes.ints("starts")[0];
-    pieces.push_back({begin, begin + graph.type(node.inputs[0]).shape[axis], node.inputs[0]});
+    slices.push_back({begin, begin + graph.type(node.inputs[0]).shape[axis], node.inputs[0]});
   }
-  std::ranges::sort(pieces, {}, &Piece::begin);
+  std::ranges::sort(slices, {}, &Slice::begin);
   std::vector<Var> joined;
   int64_t end = 0;
-  for (const Piece& piece : pieces) {
-    if (piece.begin != end) return {};
-    end = piece.end;
-    joined.push_back(builder.var(piece.dy));
+  for (const Slice& slice : slices) {
+    if (slice.begin != end) return {};
+    end = slice.end;
+    joined.push_back(builder.var(slice.dy));
   }
   return end == parts[0].dim(static_cast<int>(axis)) ? builder.concat(joined, axis) : Var();
 }

@@ -4,7 +4,7 @@ namespace epl::ops {
 
 namespace {
 // No tensor comes near either; below them, places and counts of taps stay far from overflow.
-constexpr int64_t largest_number = int64_t{1} << 31, max_taps = int64_t{1} << 46;
+constexpr int64_t max_number = int64_t{1} << 31, max_taps = int64_t{1} << 46;
 }  // namespace
 
 Window window_of(const Attributes& attributes, std::span<const int64_t> kernel) {
@@ -36,8 +36,8 @@ Result<Window> window_of(const OpQuery& query, std::span<const int64_t> kernel) 
     if (w.kernel[d] < 1 || w.strides[d] < 1 || w.dilations[d] < 1 || w.begin[d] < 0 || w.end[d] < 0)
       return misfit(query, "kernel, strides and dilations must be positive and pads not negative");
     for (int64_t number : {w.kernel[d], w.strides[d], w.dilations[d], w.begin[d], w.end[d]})
-      if (number > largest_number)
-        return misfit(query, number, " in the window along spatial dimension ", d, " is more than ", largest_number);
+      if (number > max_number)
+        return misfit(query, number, " in the window along spatial dimension ", d, " is more than ", max_number);
     if (__builtin_mul_overflow(taps, w.kernel[d], &taps) || taps > max_taps)
       return misfit(query, "a kernel of ", Ints(kernel.begin(), kernel.end()), " has too many elements");
   }

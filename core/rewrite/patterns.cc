@@ -124,15 +124,15 @@ std::optional<Polynomial> times(const Polynomial& a, const Polynomial& b) {
   return product;
 }
 
-// Patterns are shallow; a deeper expression is none of theirs.
-constexpr int deepest = 8;
+// Patterns are shallow; a deeper expression does not match any.
+constexpr int max_depth = 8;
 
 std::optional<Polynomial> polynomial(const Match& match, Value value, Value x, int depth) {
   if (value == x) return Polynomial{0, 1, 0, 0};
   double number;
   if (match.constant(value, &number)) return Polynomial{number, 0, 0, 0};
   const Node* node = match.producer(value);
-  if (!node || depth == deepest || node->inputs.size() != 2) return std::nullopt;
+  if (!node || depth == max_depth || node->inputs.size() != 2) return std::nullopt;
   const std::string& op = node->op->name;
   if (op != "add" && op != "sub" && op != "mul" && op != "div" && op != "pow") return std::nullopt;
   auto a = polynomial(match, node->inputs[0], x, depth + 1);

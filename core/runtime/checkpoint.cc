@@ -17,10 +17,10 @@
 namespace epl {
 namespace {
 
-constexpr uint32_t manifest_format = 2;  // 1: one file, in which every tensor is whole
+constexpr uint32_t manifest_format = 2;  // 1: one file, in which every tensor is complete
 constexpr std::string_view manifest_name = "manifest.epl", tensors_prefix = "tensors-", tensors_suffix = ".safetensors",
                            note_name = "saving.epl";
-constexpr size_t largest_manifest = size_t{1} << 30, largest_note = 1 << 20;
+constexpr size_t max_manifest = size_t{1} << 30, max_note = 1 << 20;
 
 // "tensors-12.safetensors", and of further processes "tensors-12.3.safetensors".
 std::string tensors_name(uint64_t generation, int part) {
@@ -56,22 +56,22 @@ Status damaged(const std::string& file, std::string message) {
   return Status(Code::data_loss, cat("damaged checkpoint: ", message), file);
 }
 
-// In pieces: a checkpoint may be larger than what memory is left.
+// In chunks: a checkpoint may be larger than what memory is left.
 Result<uint64_t> hash_of(const FileReader& file) {
-  constexpr uint64_t piece_bytes = 4 << 20;
-  std::vector<std::byte> piece(static_cast<size_t>(std::min(piece_bytes, file.size())));
+  constexpr uint64_t chunk_bytes = 4 << 20;
+  std::vector<std::byte> chunk(static_cast<size_t>(std::min(chunk_bytes, file.size())));
   Hash64 hash;
-  for (uint64_t at = 0; at < file.size(); at += piece_bytes) {
-    const auto bytes = static_cast<size_t>(std::min(piece_bytes, file.size() - at));
-    EPL_TRY(file.read(at, piece.data(), bytes));
-    hash.add(piece.data(), bytes);
+  for (uint64_t at = 0; at < file.size(); at += chunk_bytes) {
+    const auto bytes = static_cast<size_t>(std::min(chunk_bytes, file.size() - at));
+    EPL_TRY(file.read(at, chunk.data(), bytes));
+    hash.add(chunk.data(), bytes);
   }
   return hash.value();
 }
 
 Result<std::vector<std::byte>> read_manifest(const std::string& path) {
   EPL_ASSIGN(std::shared_ptr<const FileReader> file, FileReader::open(path));
-  if (file->size() > largest_manifest) return damaged(path, cat("a manifest of ", file->size(), " bytes"));
+  if (file->size() > max_manifest) return damaged(path, cat("a manifest of ", file->size(), " bytes"));
   return file->read_all();
 }
 
@@ -97,16 +97,16 @@ struct Listed {
   std::vector<Entry> entries;
 };
 
-bool is_whole(const Listed::Entry& entry) {
+bool is_full(const Listed::Entry& entry) {
   return entry.pieces.size() == 1 && entry.pieces[0].file == 0 && entry.pieces[0].key == entry.name;
 }
 
-// The manifest's bytes: the FlatBuffer and, after it, its XXH64. Where all is whole and in one file they are those of
-// format 1.
+// The manifest's bytes: the FlatBuffer and, after it, its XXH64. Where every tensor is complete and in one file they
+// are those of format 1.
 std::vector<std::byte> encode(const Checkpoint& checkpoint, const Listed& listed, uint64_t generation,
                               bool with_pieces = false) {
   flatbuffers::FlatBufferBuilder builder;
-  const bool plain = !with_pieces && listed.files.size() == 1 && std::ranges::all_of(listed.entries, is_whole);
+  const bool plain = !with_pieces && listed.files.size() == 1 && std::ranges::all_of(listed.entries, is_full);
   std::vector<flatbuffers::Offset<manifest::Entry>> entries;
   for (const Listed::Entry& entry : listed.entries) {
     // With its length: a name may hold a zero, at which a C string would end.
@@ -148,7 +148,7 @@ std::vector<std::byte> encode(const Checkpoint& checkpoint, const Listed& listed
 
 Result<const manifest::Manifest*> decode(const std::string& path, std::span<const std::byte> bytes) {
   uint64_t expected = 0;
-  if (bytes.size() <= sizeof expected || bytes.size() > largest_manifest)
+  if (bytes.size() <= sizeof expected || bytes.size() > max_manifest)
     return damaged(path, cat("a manifest of ", bytes.size(), " bytes"));
   auto body = bytes.first(bytes.size() - sizeof expected);
   std::memcpy(&expected, bytes.data() + body.size(), sizeof expected);
@@ -197,11 +197,11 @@ Result<Listed> list(const std::string& path, const manifest::Manifest& read) {
   return out;
 }
 
-// Copies a piece into its place in the whole.
-Status put_piece(const Tensor& piece, const Shape& offset, Tensor& whole) {
+// Copies a piece into its place in the full tensor.
+Status put_piece(const Tensor& piece, const Shape& offset, Tensor& full) {
   EPL_ASSIGN(const Tensor from, piece.load());
-  const Shape &part = from.shape(), &all = whole.shape();
-  const auto size = static_cast<int64_t>(dtype_bytes(whole.dtype()));
+  const Shape &part = from.shape(), &all = full.shape();
+  const auto size = static_cast<int64_t>(dtype_bytes(full.dtype()));
   const int64_t row = part.empty() ? 1 : part.back();
   const int64_t rows = row == 0 ? 0 : from.elements() / row;
   for (int64_t r = 0; r < rows; ++r) {
@@ -212,7 +212,7 @@ Status put_piece(const Tensor& piece, const Shape& offset, Tensor& whole) {
       rest /= part[d - 1];
       stride *= all[d - 1];
     }
-    std::memcpy(static_cast<std::byte*>(whole.data()) + at * size,
+    std::memcpy(static_cast<std::byte*>(full.data()) + at * size,
                 static_cast<const std::byte*>(from.data()) + r * row * size, static_cast<size_t>(row * size));
   }
   return {};
@@ -226,11 +226,11 @@ bool overlap(const Shape& a, const Shape& a_offset, const Shape& b, const Shape&
   return true;
 }
 
-// A tensor of its pieces, which must cover it once. One that is whole is left in its file.
+// A tensor of its pieces, which must cover it once. One that is complete is left in its file.
 Result<Tensor> assemble(const std::string& path, const Listed::Entry& entry, const std::vector<Tensor>& pieces) {
   const auto refuse = [&](std::string_view why) { return damaged(path, cat("tensor \"", entry.name, "\" ", why)); };
   if (pieces.empty()) return refuse("has no pieces");
-  if (is_whole(entry) && entry.dims.empty()) return pieces[0];  // it says nothing of its size
+  if (is_full(entry) && entry.dims.empty()) return pieces[0];  // it says nothing of its size
   int64_t elements = 1, there = 0;
   for (const int64_t size : entry.dims) {
     if (size < 0 || __builtin_mul_overflow(elements, size, &elements)) return refuse("has a size that cannot be");
@@ -253,9 +253,9 @@ Result<Tensor> assemble(const std::string& path, const Listed::Entry& entry, con
   }
   if (there != elements) return refuse(cat("has ", elements, " elements, its pieces ", there));
   if (pieces.size() == 1) return pieces[0];
-  Tensor whole(TensorType{pieces[0].dtype(), entry.dims});
-  for (size_t p = 0; p < pieces.size(); ++p) EPL_TRY(put_piece(pieces[p], entry.pieces[p].offset, whole));
-  return whole;
+  Tensor full(TensorType{pieces[0].dtype(), entry.dims});
+  for (size_t p = 0; p < pieces.size(); ++p) EPL_TRY(put_piece(pieces[p], entry.pieces[p].offset, full));
+  return full;
 }
 
 }  // namespace
@@ -309,7 +309,7 @@ Status tidy_up(const std::string& folder, const FileHook& hook) {
   const std::string note = cat(folder, "/", note_name);
   const auto file = FileReader::open(note);
   if (!file.ok()) return file.status().code() == Code::not_found ? Status() : file.status();
-  std::string text(static_cast<size_t>(std::min<uint64_t>((*file)->size(), largest_note)), '\0');
+  std::string text(static_cast<size_t>(std::min<uint64_t>((*file)->size(), max_note)), '\0');
   EPL_TRY((*file)->read(0, text.data(), text.size()));
   EPL_ASSIGN(const std::vector<std::string> current, current_tensors(folder));
   for (size_t begin = 0, end; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
@@ -403,9 +403,9 @@ Result<std::string> write_checkpoint_part(const std::string& folder, uint64_t ge
   std::map<std::string, size_t> by_name;
   for (const CheckpointPiece& piece : pieces) {
     const auto [known, is_new] = by_name.emplace(piece.name, listed.entries.size());
-    if (is_new) listed.entries.push_back({piece.name, static_cast<uint8_t>(piece.kind), piece.whole, {}});
+    if (is_new) listed.entries.push_back({piece.name, static_cast<uint8_t>(piece.kind), piece.full, {}});
     std::string key = piece.name;
-    if (piece.value.shape() != piece.whole) {
+    if (piece.value.shape() != piece.full) {
       for (const int64_t at : piece.offset) key += cat("@", at);
     }
     values.emplace_back(key, piece.value);
@@ -498,8 +498,8 @@ Result<Checkpoint> load_checkpoint(const std::string& folder) {
       if (!taken.insert(value).second) return damaged(path, cat("tensor \"", piece.key, "\" is listed twice"));
       pieces.push_back(files[piece.file]->tensor(*value));
     }
-    EPL_ASSIGN(Tensor whole, assemble(path, entry, pieces));
-    out.items.push_back({entry.name, static_cast<StateKind>(entry.kind), std::move(whole)});
+    EPL_ASSIGN(Tensor full, assemble(path, entry, pieces));
+    out.items.push_back({entry.name, static_cast<StateKind>(entry.kind), std::move(full)});
   }
   return out;
 }

@@ -2,10 +2,10 @@
 // writes.
 //
 // A save writes a new tensors file, then renames a new manifest over the old: the manifest is the only thing that says
-// which tensors count, so a kill at any moment leaves the old checkpoint or the new one, whole. A save first writes the
-// name of its tensors file into a note; what a killed save left behind is known by that note and removed by the next.
-// Nothing else in the folder is touched, and a folder that holds other things and no checkpoint is refused. Thread
-// safety: saves to one folder, from any thread or process, take turns where the file system has locks.
+// which tensors count, so a kill at any moment leaves the old checkpoint or the new one, complete. A save first writes
+// the name of its tensors file into a note; what a killed save left behind is known by that note and removed by the
+// next. Nothing else in the folder is touched, and a folder that holds other things and no checkpoint is refused.
+// Thread safety: saves to one folder, from any thread or process, take turns where the file system has locks.
 #pragma once
 
 #include <cstdint>
@@ -44,17 +44,17 @@ struct Checkpoint {
 
 Status save_checkpoint(const std::string& folder, const Checkpoint& checkpoint, const FileHook& hook = nullptr);
 
-// A part of a tensor of the state as some rank has it: of `whole`, what begins at `offset` in each dimension. All
-// pieces of a name cover it once.
+// A piece of a tensor of the state, as some rank has it: the part of the tensor of shape `full` that begins at `offset`
+// in each dimension. All pieces of a name cover it once.
 struct CheckpointPiece {
   std::string name;
   StateKind kind = StateKind::parameter;
-  Shape whole, offset;
+  Shape full, offset;
   int rank = 0;
   Tensor value;
 };
-// A save that several processes make: one of them begins it, each writes its part, and the one that began ends it with
-// what the parts have told. The manifest names all files, so that they count together or not at all.
+// A save by several processes. One of them begins it, each writes its part, and the one that began it finishes it with
+// what the writers of the parts have reported. The manifest names all files, so that they count together or not at all.
 class CheckpointSave {
  public:
   // Holds the folder against other saves. `parts`: how many files there may be.
@@ -73,7 +73,7 @@ class CheckpointSave {
   const FolderLock turn_;
   uint64_t generation_ = 1;
 };
-// Gives what `finish` wants to know of it.
+// Returns what `finish` needs of it.
 Result<std::string> write_checkpoint_part(const std::string& folder, uint64_t generation, int part,
                                           std::span<const CheckpointPiece> pieces, const FileHook& hook = nullptr);
 

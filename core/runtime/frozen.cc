@@ -11,7 +11,7 @@ namespace epl {
 namespace {
 
 constexpr const char* fact = "model.frozen";
-constexpr int64_t piece_bytes = 1 << 20;
+constexpr int64_t chunk_bytes = 1 << 20;
 
 const StateSlot& slot_of(const Session& session, const std::string& name) {
   const StateSlot* slot = session.plan().state().find(name);
@@ -27,14 +27,14 @@ bool may_be_in_the_file(const Session& session, const std::string& name) {
          std::ranges::none_of(adapters, [&](const Adapter& one) { return one.a == name || one.b == name; });
 }
 
-// By pieces: a weight that is in the file alone is not brought into memory for this.
-Status add_pieces(Hash64& hash, const Tensor& value) {
-  std::vector<std::byte> piece(static_cast<size_t>(std::min(piece_bytes, value.bytes())));
+// In chunks: a weight that is only in the file is not read into memory for this.
+Status add_chunks(Hash64& hash, const Tensor& value) {
+  std::vector<std::byte> chunk(static_cast<size_t>(std::min(chunk_bytes, value.bytes())));
   const auto size = static_cast<int64_t>(dtype_bytes(value.dtype()));
-  for (int64_t at = 0; at < value.bytes(); at += piece_bytes) {
-    const int64_t bytes = std::min(piece_bytes, value.bytes() - at);
-    EPL_TRY(value.read(at, bytes, piece.data()));
-    add_to_hash(hash, Tensor({value.dtype(), {bytes / size}}, nullptr, piece.data()));
+  for (int64_t at = 0; at < value.bytes(); at += chunk_bytes) {
+    const int64_t bytes = std::min(chunk_bytes, value.bytes() - at);
+    EPL_TRY(value.read(at, bytes, chunk.data()));
+    add_to_hash(hash, Tensor({value.dtype(), {bytes / size}}, nullptr, chunk.data()));
   }
   return {};
 }
@@ -44,7 +44,7 @@ Result<std::string> hash_of(const Session& session, const std::vector<std::strin
   Hash64 hash;
   for (const std::string& name : names) {
     hash.add(name.data(), name.size());
-    EPL_TRY(add_pieces(hash, slot_of(session, name).initial));
+    EPL_TRY(add_chunks(hash, slot_of(session, name).initial));
   }
   return cat(names.size(), " weights, ", hash.value());
 }

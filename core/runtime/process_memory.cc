@@ -5,8 +5,8 @@
 namespace epl {
 namespace {
 
-// Weights pass from and to files through one piece of this size at a time, with its copy in a write that is under way.
-constexpr int64_t piece_bytes = 8 << 20;
+// Weights are read from and written to files in chunks of this size, one at a time, with a copy in a pending write.
+constexpr int64_t chunk_bytes = 8 << 20;
 // A program that uses the library, with its libraries, the heap's own needs and stacks.
 constexpr int64_t program_bytes = 20 << 20;
 constexpr int64_t instruction_bytes = 4 << 10;
@@ -27,7 +27,7 @@ ProcessMemory process_memory(const CompiledPlan& plan) {
   int64_t ranks = 0;
   for (int t = 0; t < plan.task_graphs(); ++t) ranks += plan.mesh(t).ranks() * plan.memory_bytes_peak(t);
   out.items = {{"memory of all ranks", ranks},
-               {"weights on their way from and to files", piece_bytes},
+               {"weights on their way from and to files", chunk_bytes},
                {"constants, as the plan keeps them", constants},
                {"program and plan, about", program_bytes + instructions * instruction_bytes}};
   for (const MemoryItem& item : out.items) out.peak += item.bytes;

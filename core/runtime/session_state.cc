@@ -40,14 +40,14 @@ namespace {
 int64_t units_of(const Session& session) { return session.plan().entries().front().plan.units(); }
 
 // What the run is now.
-Facts facts_of(const Session& session, const LearntData& data) {
+Facts facts_of(const Session& session, const TrainingData& data) {
   Facts facts = describe_run(session.plan());
   facts["seed"] = cat(session.seed());
   facts.insert(data.facts.begin(), data.facts.end());
   return facts;
 }
 
-Result<Checkpoint> gather(const Session& session, const LearntData& data) {
+Result<Checkpoint> gather(const Session& session, const TrainingData& data) {
   if (!session.healthy())
     return error(Code::misuse, "the last step failed while the weights were changing; this state is not worth saving");
   Checkpoint out;
@@ -114,7 +114,7 @@ Status check_fits(const Session& session, const Checkpoint& checkpoint, const st
                 path);
 }
 
-Status restore(Session& session, const std::string& path, const LearntData& data) {
+Status restore(Session& session, const std::string& path, const TrainingData& data) {
   EPL_ASSIGN(Checkpoint checkpoint, load_checkpoint(path));
   EPL_ASSIGN(const std::vector<std::string> left_out, left_to_the_file(session, checkpoint, path));
   EPL_TRY(check_fits(session, checkpoint, left_out, path));
@@ -191,7 +191,7 @@ Status save_parts(Session& session, const std::string& folder, const Checkpoint&
 
 }  // namespace
 
-Status save_session(Session& session, const std::string& folder, const LearntData& data) {
+Status save_session(Session& session, const std::string& folder, const TrainingData& data) {
   Result<Checkpoint> checkpoint = gather(session, data);
   EPL_TRY(session.agree(checkpoint.ok() ? check_finite(*checkpoint) : checkpoint.status()));
   const Status status = session.over_processes()
@@ -201,12 +201,12 @@ Status save_session(Session& session, const std::string& folder, const LearntDat
   return status;
 }
 
-Status load_session(Session& session, const std::string& folder, const LearntData& data) {
+Status load_session(Session& session, const std::string& folder, const TrainingData& data) {
   return session.agree(restore(session, folder, data));
 }
 
 Result<std::vector<FactDifference>> compare_session(const Session& session, const std::string& folder,
-                                                    const LearntData& data) {
+                                                    const TrainingData& data) {
   EPL_ASSIGN(const Checkpoint checkpoint, load_checkpoint(folder));
   return compare_facts(checkpoint.facts, facts_of(session, data));
 }

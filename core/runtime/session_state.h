@@ -1,7 +1,6 @@
-// What a session keeps, by name and kind, and how it gets to disk and back. Saving to another form is
-// core/runtime/export.h. Over processes each calls these at the same time; each writes its
-// part, all read, and what fails for one
-// fails for all.
+// What a session keeps, by name and kind, and how it is saved and loaded. Other file formats are in
+// core/runtime/export.h. Over processes, each process calls these at the same time. Each writes its part, all read, and
+// what fails for one fails for all.
 #pragma once
 
 #include <string>
@@ -22,18 +21,18 @@ std::vector<std::string> state_names(const CompiledPlan& plan, StateKind kind);
 // Of the trained parameters, in the order of their names.
 Result<uint64_t> weights_hash(const Session& session);
 
-// What a session learns from, if a checkpoint is to know it: its position is saved and restored.
-struct LearntData {
+// The data that a session trains on, if a checkpoint is to know it: its position is saved and restored.
+struct TrainingData {
   Dataset* dataset = nullptr;
   Facts facts;  // describe_data of it
 };
 
-// A state that is not of one step, or that holds what is not a number, is not saved.
-Status save_session(Session& session, const std::string& folder, const LearntData& data = {});
+// A state that is not of one step, or that holds a NaN, is not saved.
+Status save_session(Session& session, const std::string& folder, const TrainingData& data = {});
 // Nothing is changed before everything fits. What makes the run another one is said in the host's log.
-Status load_session(Session& session, const std::string& folder, const LearntData& data = {});
+Status load_session(Session& session, const std::string& folder, const TrainingData& data = {});
 // How the run that a checkpoint is of differs from this one.
 Result<std::vector<FactDifference>> compare_session(const Session& session, const std::string& folder,
-                                                    const LearntData& data = {});
+                                                    const TrainingData& data = {});
 
 }  // namespace epl

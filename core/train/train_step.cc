@@ -68,7 +68,7 @@ class TrainStepBuilder {
     rewriter.finish();
   }
 
-  // What the loss does not need goes before gradients are made, and with it the model's other outputs.
+  // Removes what the loss does not need, the model's other outputs included, before gradients are made.
   Status add_own_loss() {
     EPL_ASSIGN(Value loss, add_loss(step_.graph, options_.loss, &step_.loss, &step_.notes));
     step_.graph.outputs = {{"loss", loss}};
@@ -78,9 +78,9 @@ class TrainStepBuilder {
   }
 
   void prune() {
-    const Graph whole = std::move(step_.graph);
-    step_.graph = without_dead_nodes(whole);
-    for (HostScalar& scalar : step_.scalars) scalar.value = step_.graph.find(whole.value(scalar.value).name);
+    const Graph full = std::move(step_.graph);
+    step_.graph = without_dead_nodes(full);
+    for (HostScalar& scalar : step_.scalars) scalar.value = step_.graph.find(full.value(scalar.value).name);
   }
 
   using Used = std::vector<std::vector<bool>>;  // by group and pattern
@@ -102,7 +102,7 @@ class TrainStepBuilder {
     return check_patterns(used, parameters);
   }
 
-  // Each pattern must match: one that is misspelt would otherwise leave training what should stand still.
+  // Each pattern must match: a misspelt one would otherwise train what should be frozen.
   Status check_patterns(const Used& used, const std::vector<Value>& parameters) const {
     std::vector<std::string> names;
     for (Value parameter : parameters) names.push_back(step_.graph.value(parameter).name);
@@ -118,7 +118,7 @@ class TrainStepBuilder {
     return {};
   }
 
-  // Every pattern means something, or is a mistake.
+  // Every pattern must match something.
   Status check_train_only(const std::vector<Value>& parameters) const {
     std::vector<std::string> names;
     for (Value parameter : parameters) names.push_back(step_.graph.value(parameter).name);
@@ -170,8 +170,8 @@ class TrainStepBuilder {
     return cat("; the first, ", step_.untrained[0].first, ": ", step_.untrained[0].second);
   }
 
-  // One look at the loss and at all gradients as they are, before anything of the update: a step whose loss is finite
-  // may have gradients that are not.
+  // Checks the loss and all gradients before the update: a step with a finite loss may have gradients that are not
+  // finite.
   void guard() {
     builder_.set_phase(Phase::backward);
     builder_.set_scope(std::string(verdict_output));
@@ -187,7 +187,7 @@ class TrainStepBuilder {
     return builder_.sum(g * g, std::move(axes), false);
   }
 
-  // Norms of the gradients as they are, then the factor that clips them (torch.nn.utils.clip_grad_norm_).
+  // Norms of the gradients before clipping, then the factor that clips them (torch.nn.utils.clip_grad_norm_).
   void add_norms() {
     const bool clip = options_.clip_norm > 0;
     if (!clip && !options_.report_gradient_norms) return;

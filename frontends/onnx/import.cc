@@ -105,11 +105,11 @@ Var Import::take(const Sequence::Item& item) {
   Slot slot = item.value;
   Var v = importer_.materialize(slot);
   if (item.axis < 0 || !v) return v;
-  Var piece = b.slice(v, {item.axis}, {item.begin}, {item.end});
-  if (!item.squeeze) return piece;
-  Shape shape = piece.shape();
+  Var slice = b.slice(v, {item.axis}, {item.begin}, {item.end});
+  if (!item.squeeze) return slice;
+  Shape shape = slice.shape();
   if (item.axis < static_cast<int64_t>(shape.size())) shape.erase(shape.begin() + item.axis);
-  return b.reshape(piece, shape);
+  return b.reshape(slice, shape);
 }
 
 void Import::set(int i, const Var& v) {

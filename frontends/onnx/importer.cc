@@ -252,7 +252,7 @@ Status Importer::run_nodes(const std::vector<Node>& nodes, Scope& scope, const s
   return {};
 }
 
-// Where somebody has said which output is meant, the others may need what is not supported.
+// If the loss names an output, the others may need unsupported operators.
 bool Importer::leave_out(const Node& node, Scope& scope, const Status& status) {
   if (&scope != &top_ || binding_.inner_outputs.empty() || status.code() != Code::unsupported) return false;
   if (!builder_.status().ok()) {  // a new one at the place of the old one, which values refer to
@@ -271,13 +271,13 @@ bool Importer::leave_out(const Node& node, Scope& scope, const Status& status) {
   return true;
 }
 
-// Constants may not take any amount of memory, however small the file that asks for them.
+// Constants may not take unlimited memory: a small file can ask for very large ones.
 Status Importer::hold(int64_t bytes) {
   held_bytes_ += bytes;
-  const int64_t most = max_held_bytes + 8 * static_cast<int64_t>(model_.stored()->bytes().size());
-  if (held_bytes_ <= most) return {};
+  const int64_t max_bytes = max_held_bytes + 8 * static_cast<int64_t>(model_.stored()->bytes().size());
+  if (held_bytes_ <= max_bytes) return {};
   return Status(Code::invalid_model,
-                cat("constants that are computed when the model is bound take more than ", most >> 20, " MiB"));
+                cat("constants that are computed when the model is bound take more than ", max_bytes >> 20, " MiB"));
 }
 
 Status Importer::run_node(const Node& node, Scope& scope) {
@@ -372,7 +372,8 @@ void Importer::follow_shapes(const Node& node, int64_t index, const std::vector<
   }
 }
 
-// Computes those of the node's ops that rest on constants alone; they stay behind, dead, and are pruned.
+// Computes those of the node's ops that depend only on constants. The nodes stay in the graph, dead, and are removed
+// later.
 Status Importer::fold(int first_node, std::vector<Slot>& results) {
   std::unordered_map<int32_t, epl::Tensor> known;  // results of the ops that were computed
   auto value_of = [&](Value v) {
@@ -410,7 +411,7 @@ Status Importer::fold(int first_node, std::vector<Slot>& results) {
   return {};
 }
 
-// What takes too much work, or no longer fits, is left to the run.
+// Nodes that take too much work or memory are left to the run.
 bool Importer::may_fold(const epl::Node& node) {
   std::vector<const TensorType*> inputs, outputs;
   int64_t bytes = 0;

@@ -54,7 +54,7 @@ class Scope {
   const std::vector<Node>& nodes;
 
   enum class Truth : uint8_t { no, yes, caller };
-  // Whether a value is true. What a node computes counts as true: to drop is what it may say.
+  // Whether a value is true. A value that a node computes counts as true, because it may say that the node drops.
   Truth truth_of(std::string_view name) const {
     for (const Scope* s = this; s != nullptr; s = s->outer_) {
       if (auto it = s->constants_.find(name); it != s->constants_.end())
@@ -84,7 +84,7 @@ bool trains_batch_norm(const Node& node, int64_t opset) {
   return said != nullptr && (said->i != 0 || !said->ref.empty());
 }
 
-// Whose mode the caller feeds is the caller's, and stays.
+// A node whose mode is an input of the model stays as it is.
 bool trains_dropout(const Node& node, const Scope& scope) {
   if (node.op_type != "Dropout" || !standard(node.domain) || node.inputs.size() < 3 || node.inputs[2].empty())
     return false;
@@ -140,13 +140,13 @@ TrainingParts training_parts(const File& file) {
   return out;
 }
 
-// Decides; the edits apply.
-class InferencePlanner {
+// Finds the edits; save.cc applies them.
+class EditFinder {
  public:
-  InferencePlanner(const File& file, std::string_view loss, InferenceEdits& edits)
+  EditFinder(const File& file, std::string_view loss, InferenceEdits& edits)
       : file_(file), loss_(loss), edits_(edits) {}
 
-  Status plan() {
+  Status find() {
     visit(file_, [&](const Node& node, const Scope& scope, int64_t opset) { edit_mode(node, scope, opset); });
     EPL_TRY(cut_graph());
     for (const Function& function : file_.functions) {
@@ -230,7 +230,7 @@ class InferencePlanner {
     return out;
   }
 
-  // Outputs that only training needs go, then nodes that only they (or a mode) needed, then leaves that only those
+  // Removes outputs that only training needs, then nodes that only they (or a mode) needed, then leaves that only those
   // read.
   Status cut_graph() {
     const std::vector<bool> was = needed({}, false);
@@ -255,7 +255,7 @@ class InferencePlanner {
     return give_statistics(file_.graph.nodes, read);
   }
 
-  // A running statistic that is still read is the one that went in: in inference it stays as it is.
+  // A running statistic that is still read is the operand of the node: inference does not change it.
   Status give_statistics(const std::vector<Node>& nodes, Names read) {
     for (const Node& node : nodes) {
       if (edit_of(node) == nullptr || !edit_of(node)->goes) add_reads(node, inputs_left(node), read);
@@ -305,7 +305,7 @@ class InferencePlanner {
 
 Result<InferenceEdits> InferenceEdits::of(const File& file, std::string_view loss) {
   InferenceEdits edits;
-  EPL_TRY(InferencePlanner(file, loss, edits).plan());
+  EPL_TRY(EditFinder(file, loss, edits).find());
   return edits;
 }
 

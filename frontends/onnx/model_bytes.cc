@@ -39,9 +39,9 @@ Message step(Message in, uint64_t field) {
 
 }  // namespace
 
-// Walks over the fields of a file (https://protobuf.dev/programming-guides/encoding) from its beginning to its end and
-// reads as it goes, all but large raw data. What it does not understand it leaves to the parser: it reads the rest and
-// stops.
+// Walks over the fields of a file (https://protobuf.dev/programming-guides/encoding) from beginning to end, and reads
+// all but large raw data on the way. If it does not understand something, it reads the rest and stops; the parser then
+// reports what is wrong.
 class Scanner {
  public:
   Scanner(ModelBytes& target, const FileReader& file) : target_(target), file_(file) {}
@@ -53,7 +53,7 @@ class Scanner {
   }
 
  private:
-  static constexpr int deepest = 16;  // graphs inside graphs beyond that are read whole
+  static constexpr int max_depth = 16;  // graphs inside graphs beyond that are read completely
 
   Status read_to(size_t end) {
     if (end <= read_) return {};
@@ -63,7 +63,7 @@ class Scanner {
     return {};
   }
 
-  // `fine` becomes false where the bytes are no fields.
+  // `fine` becomes false if the bytes are not fields.
   Status message(Message kind, size_t end, int depth, bool& fine) {
     while (fine && at_ < end) {
       uint64_t key = 0, length = 0;
@@ -93,7 +93,7 @@ class Scanner {
       const Message inner = step(kind, key >> 3);
       if (kind == Message::tensor && key >> 3 == schema::TensorProto::raw_data && length >= large_tensor) {
         leave_out(at_, at_ + length);
-      } else if (inner != Message::none && depth < deepest) {
+      } else if (inner != Message::none && depth < max_depth) {
         EPL_TRY(message(inner, at_ + length, depth + 1, fine));
         continue;
       }

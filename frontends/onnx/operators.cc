@@ -62,9 +62,9 @@ std::string names_of(std::string_view attributes) {
   return names.empty() ? "it has none" : "there are: " + join(names, ", ");
 }
 
-std::string count_text(int32_t least, int32_t most) {
-  if (most == OperatorVersion::any) return cat(least, " or more");
-  return least == most ? cat(least) : cat(least, " to ", most);
+std::string count_text(int32_t min, int32_t max) {
+  if (max == OperatorVersion::any) return cat(min, " or more");
+  return min == max ? cat(min) : cat(min, " to ", max);
 }
 
 Status bad(auto&&... parts) { return Status(Code::invalid_model, cat(parts...)); }

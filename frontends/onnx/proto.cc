@@ -362,15 +362,15 @@ class Reading {
           m.skip();
       }
     }
-    auto whole = [&](int64_t& out) {
+    auto read_size = [&](int64_t& out) {
       auto [end, failure] = std::from_chars(value.data(), value.data() + value.size(), out);
       if (failure != std::errc{} || end != value.data() + value.size() || out < 0) {
         throw Refused{cat("external ", key, " \"", value, "\" is not a size")};
       }
     };
     if (key == "location") tensor.location = value;
-    if (key == "offset") whole(tensor.offset);
-    if (key == "length") whole(tensor.length);
+    if (key == "offset") read_size(tensor.offset);
+    if (key == "length") read_size(tensor.length);
   }
 
   void read(protozero::data_view data, ValueInfo& info) {

@@ -1,5 +1,5 @@
-// A model written again with other values for some initialisers, and for inference with the edits of inference.h; every
-// other byte of its messages is copied as it is. Only the messages on the way to what changes get new lengths.
+// Writes a model back with other values for some initialisers, and for inference with the edits of inference.h. Every
+// other byte of its messages is copied. Only the messages around a change get new lengths.
 #include <algorithm>
 #include <cstring>
 #include <optional>
@@ -9,14 +9,14 @@
 #include "core/base/tensor_file.h"
 #include "frontends/onnx/fields.h"
 #include "frontends/onnx/inference.h"
+#include "frontends/onnx/message_parts.h"
 #include "frontends/onnx/model.h"
-#include "frontends/onnx/pieces.h"
 #include "frontends/onnx/schema.h"
 
 namespace epl::onnx {
 namespace {
 
-constexpr size_t largest_message = size_t{2} << 30;  // protobuf's limit: beyond it data goes to a file of its own
+constexpr size_t max_message = size_t{2} << 30;  // protobuf's limit: beyond it data goes to a file of its own
 
 using Replaced = std::map<std::string, epl::Tensor>;
 
@@ -37,8 +37,8 @@ class Rewriting {
             const InferenceEdits* edits, Beside* beside)
       : bytes_(bytes), replaced_(replaced), dequantized_(dequantized), edits_(edits), beside_(beside) {}
 
-  Result<Pieces> model(std::string_view message) {
-    Pieces out;
+  Result<MessageParts> model(std::string_view message) {
+    MessageParts out;
     EPL_TRY(fields(message, out, [&](uint32_t tag, std::string_view view) {
       if (tag == schema::ModelProto::graph) return graph(view, true);
       if (tag == schema::ModelProto::functions && (edits_ != nullptr || replaces_in(view))) return function(view);
@@ -48,11 +48,11 @@ class Rewriting {
   }
 
  private:
-  // What becomes of a field: it stays, it goes, or `made_` holds its new message.
+  // What happens to a field: it stays, it is removed, or `made_` holds its new message.
   enum class Change : uint8_t { none, gone, made };
 
   // Appends a message field by field; f(tag, view) says what becomes of one that holds bytes.
-  template <class F> Status fields(std::string_view message, Pieces& out, F&& f) {
+  template <class F> Status fields(std::string_view message, MessageParts& out, F&& f) {
     FieldCopier fields(message);
     while (fields.next()) {
       const uint32_t tag = fields.tag();
@@ -67,7 +67,7 @@ class Rewriting {
       if (change == Change::none) out.copy(field);
       if (change == Change::made) out.add_message(tag, std::move(made_));
       for (const std::string& more : after_) {
-        Pieces message;
+        MessageParts message;
         message.add(more);
         out.add_message(tag, std::move(message));
       }
@@ -76,7 +76,7 @@ class Rewriting {
     return {};
   }
 
-  Result<Change> made(Pieces message) {
+  Result<Change> made(MessageParts message) {
     made_ = std::move(message);
     return Change::made;
   }
@@ -91,7 +91,7 @@ class Rewriting {
 
   // `top`: the graph itself, whose inputs and outputs are edited as well.
   Result<Change> graph(std::string_view message, bool top) {
-    Pieces out;
+    MessageParts out;
     EPL_TRY(fields(message, out, [&](uint32_t tag, std::string_view view) {
       if (tag == schema::GraphProto::node) return node(view);
       if (top && cut(tag, view)) return Result<Change>(Change::gone);
@@ -99,7 +99,7 @@ class Rewriting {
     }));
     for (const auto& [name, value] : dequantized_.added) {
       if (!top || (edits_ != nullptr && edits_->cuts_initializer(name))) continue;
-      Pieces tensor;
+      MessageParts tensor;
       std::string text;
       protozero::pbf_writer writer(text);
       for (int64_t dim : value.shape()) writer.add_int64(schema::TensorProto::dims, dim);
@@ -113,7 +113,7 @@ class Rewriting {
   }
 
   Result<Change> function(std::string_view message) {
-    Pieces out;
+    MessageParts out;
     EPL_TRY(fields(message, out, [&](uint32_t tag, std::string_view view) {
       return tag == schema::FunctionProto::node ? node(view) : Result<Change>(Change::none);
     }));
@@ -153,7 +153,7 @@ class Rewriting {
     const NodeEdit& edit = found != nullptr ? *found : none;
     if (edit.goes) return Change::gone;
     size_t inputs = 0, outputs = 0;
-    Pieces out;
+    MessageParts out;
     EPL_TRY(fields(message, out, [&](uint32_t tag, std::string_view view) {
       if (tag == f::attribute) return attribute(view, edit);
       const bool cut = (tag == f::input && inputs++ >= edit.inputs) || (tag == f::output && outputs++ >= edit.outputs);
@@ -172,7 +172,7 @@ class Rewriting {
     namespace f = schema::AttributeProto;
     const bool mode = edit.inference_mode && text_of(message, f::name) == training_mode;
     if (!edit.inside && !mode && !replaces_in(message)) return Change::none;
-    Pieces out;
+    MessageParts out;
     if (mode) {
       std::string text;
       protozero::pbf_writer writer(text);
@@ -192,14 +192,14 @@ class Rewriting {
   Result<Change> tensor(std::string_view message) {
     auto it = replaced_.find(offset(message));
     if (it == replaced_.end()) return Change::none;
-    EPL_ASSIGN(Pieces out, with_data(message, it->second));
+    EPL_ASSIGN(MessageParts out, with_data(message, it->second));
     return made(std::move(out));
   }
 
   // The tensor's other fields, then the new data.
-  Result<Pieces> with_data(std::string_view message, const epl::Tensor& value) {
+  Result<MessageParts> with_data(std::string_view message, const epl::Tensor& value) {
     namespace f = schema::TensorProto;
-    Pieces out;
+    MessageParts out;
     FieldCopier fields(message);
     while (fields.next()) {
       uint32_t tag = fields.reader().tag();
@@ -214,10 +214,10 @@ class Rewriting {
   }
 
   // A tensor's numbers: in its message, or in the file beside the model with their place in the message.
-  Status add_data(Pieces& out, const epl::Tensor& value) {
+  Status add_data(MessageParts& out, const epl::Tensor& value) {
     namespace f = schema::TensorProto;
     if (!beside_) {
-      Pieces raw;
+      MessageParts raw;
       raw.add(value);
       out.add_message(f::raw_data, std::move(raw));
       return {};
@@ -249,7 +249,7 @@ class Rewriting {
   const DequantizedEdits& dequantized_;
   const InferenceEdits* edits_;  // none: the file stays one for training
   Beside* beside_;
-  Pieces made_;
+  MessageParts made_;
   std::vector<std::string> after_;  // further messages under the tag of the one that is made
 };
 
@@ -298,7 +298,7 @@ Status OnnxModel::save(const std::string& path, const Replaced& replaced, const 
     bytes += static_cast<size_t>(value.bytes());
     values.emplace(tensor->at, value);
   }
-  // What lay beside the original must lie beside the copy as well: all of it, in one new file.
+  // External data of the original must lie beside the copy as well: all of it, in one new file.
   const std::vector<const Tensor*> external = external_tensors(file_);
   for (const Tensor* tensor : external) {
     if (values.contains(tensor->at)) continue;
@@ -311,15 +311,15 @@ Status OnnxModel::save(const std::string& path, const Replaced& replaced, const 
     EPL_ASSIGN(edits, InferenceEdits::of(file_, options.loss_output));
   }
   const DequantizedEdits real_numbers = quantized_.edits(dequantized);
-  auto rewrite = [&](Beside* beside) -> Result<Pieces> {
+  auto rewrite = [&](Beside* beside) -> Result<MessageParts> {
     try {
       return Rewriting(*bytes_, values, real_numbers, edits ? &*edits : nullptr, beside).model(message);
     } catch (const protozero::exception& e) {
       return Status(Code::invalid_model, cat("the model cannot be written again: ", e.what()));
     }
   };
-  Pieces made;
-  if (!external.empty() || bytes >= largest_message) {
+  MessageParts made;
+  if (!external.empty() || bytes >= max_message) {
     size_t slash = path.rfind('/');
     Beside beside;
     beside.location = cat(slash == std::string::npos ? path : path.substr(slash + 1), ".data");

@@ -8,7 +8,7 @@ namespace {
 
 using Level = ModelFinding::Level;
 
-constexpr int64_t shortest_line = 16;                         // of fewer numbers nothing can be told
+constexpr int64_t min_line = 16;                              // of fewer numbers nothing can be told
 constexpr int64_t max_elements_looked_at = int64_t{1} << 22;  // of one tensor; tables are small
 constexpr int64_t max_elements_of_all = int64_t{1} << 25;     // inspecting must not read gigabytes
 
@@ -66,8 +66,8 @@ bool is_filter_bank(const Lines& x) {
   return zeros * 10 > numbers * 6 && numbers - zeros >= 2 * x.count;  // an identity is not a filter
 }
 
-// Cosines and sines under a window: the window itself, which is the cosine of no frequency, is nowhere smaller than any
-// of them.
+// Cosines and sines under a window. The window itself, which is the cosine of frequency zero, is nowhere smaller than
+// any of them.
 bool is_transform(const Lines& x) {
   double largest = 0, other = 0;
   for (int64_t i = 0; i < x.length; ++i) {
@@ -132,12 +132,11 @@ std::string table_kind(const epl::Tensor& value) {
     if (size != 1) shape.push_back(size);
   }
   if (shape.empty() || shape.size() > 2 || value.elements() > max_elements_looked_at) return "";
-  if (shape.size() == 1)
-    return shape[0] >= shortest_line && is_window(Lines(value, 1, shape[0], false)) ? "a window" : "";
-  if (shape[0] < shortest_line / 2 || shape[1] < shortest_line / 2) return "";
+  if (shape.size() == 1) return shape[0] >= min_line && is_window(Lines(value, 1, shape[0], false)) ? "a window" : "";
+  if (shape[0] < min_line / 2 || shape[1] < min_line / 2) return "";
   for (bool by_column : {false, true}) {
     const Lines lines(value, shape[0], shape[1], by_column);
-    if (lines.length < shortest_line) continue;
+    if (lines.length < min_line) continue;
     if (is_filter_bank(lines)) return "a bank of filters";
     if (is_transform(lines)) return "a transform";
     if (are_sinusoids(lines)) return "sinusoids";

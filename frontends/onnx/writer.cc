@@ -11,7 +11,7 @@ namespace epl::onnx {
 namespace {
 
 constexpr int64_t opset = 20, ir_version = 10;
-constexpr int64_t largest_message = int64_t{2} << 30;
+constexpr int64_t max_message = int64_t{2} << 30;
 constexpr int64_t page = 4096;  // external data starts on pages, so that a reader can map each tensor
 
 template <class Shape> void write_type(protozero::pbf_writer& value_info, DType dtype, const Shape& dims) {
@@ -67,7 +67,7 @@ class ModelSerializer {
   ModelSerializer(const ModelWriter& model, const std::string& path) : model_(model), path_(path) {
     int64_t bytes = 0;
     for (const auto& each : model.initializers_) bytes += each.type.bytes();
-    external_ = bytes >= largest_message - (int64_t{64} << 20);  // the graph itself is small
+    external_ = bytes >= max_message - (int64_t{64} << 20);  // the graph itself is small
     text_.reserve(static_cast<size_t>(external_ ? 0 : bytes) + 65536);
   }
 

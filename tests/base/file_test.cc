@@ -37,7 +37,7 @@ std::shared_ptr<const FileReader> open(const std::string& path) {
   return *file;
 }
 
-TEST_F(Files, AreReadWholeAndInPieces) {
+TEST_F(Files, AreReadCompletelyAndInParts) {
   const auto file = open(write("a", "0123456789"));
   EXPECT_EQ(file->size(), 10u);
   char piece[4] = {};

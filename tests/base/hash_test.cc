@@ -17,7 +17,7 @@ TEST(Hash64, KnownValues) {
   EXPECT_EQ(hash("Nobody inspects the spammish repetition"), 0xfbcea83c8a378bf1u);
 }
 
-TEST(Hash64, PiecesGiveWhatTheWholeGives) {
+TEST(Hash64, ChunksGiveWhatAllBytesGive) {
   std::string text;
   for (int i = 0; i < 300; ++i) text += static_cast<char>(i * 37 + i / 7);
   for (size_t first = 0; first <= text.size(); first += 13) {

@@ -134,7 +134,7 @@ TEST_F(BindingApi, AScalarOutputHasATargetOfNoDimension) {
   EXPECT_NEAR(step({{"x", x}, {"target", target}}), std::log1p(std::exp(11.0 / 3)) - 11.0 / 3, 1e-5);
 }
 
-TEST_F(BindingApi, ScoresOfTheWholeBatchHaveOneClass) {
+TEST_F(BindingApi, ScoresOfTheFullBatchHaveOneClass) {
   load(product({mean_of({0})}, "z", {"3"}));
   symbol("batch", 4);
   EXPECT_EQ(make_plan().message, "");

@@ -181,7 +181,7 @@ TEST_F(EvaluationApi, ABatchThatIsNotFullIsEnough) {
   for (epl_tensor* tensor : {some_x, some_target, cut, exact, other}) epl_tensor_destroy(tensor);
 }
 
-TEST_F(EvaluationApi, PartsMergeIntoTheWhole) {
+TEST_F(EvaluationApi, PartsMergeIntoOne) {
   Job job;
   make(job, 16);
   epl_evaluation *left = nullptr, *right = nullptr, *others = nullptr;
@@ -265,7 +265,7 @@ TEST_F(EvaluationApi, ALabelOutOfRangeIsFoundBeforeTheStep) {
   epl_tensor_destroy(some_target);
 }
 
-TEST_F(EvaluationApi, ADatasetIsCheckedAsAWhole) {
+TEST_F(EvaluationApi, EverySampleOfADatasetIsChecked) {
   Job job;
   make(job, 8);
   ok(epl_dataset_check(job.dataset, job.plan, EPL_ENTRY_TRAIN));

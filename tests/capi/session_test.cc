@@ -107,7 +107,7 @@ TEST_F(SessionApi, ACheckpointGoesOnBitForBit) {
   epl_session_destroy(second);
 }
 
-TEST_F(SessionApi, ACheckpointOfAnotherModelIsRefusedWhole) {
+TEST_F(SessionApi, ACheckpointOfAnotherModelChangesNothing) {
   const std::string path = folder + "/other";
   train(session, dataset, 1);
   ok(epl_session_save(session, path.data(), path.size(), nullptr));

@@ -20,7 +20,7 @@ Result<double> convert(DType from, double value, DType to) {
   return load_double(to, target, 0);
 }
 
-TEST(Convert, SmallWholeNumbersAreKeptBetweenAllTypes) {
+TEST(Convert, SmallIntegersAreKeptBetweenAllTypes) {
   for (const DType from : all_types) {
     for (const DType to : all_types) {
       for (const double value : {0.0, 1.0}) {

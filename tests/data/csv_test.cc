@@ -41,7 +41,7 @@ TEST(Csv, ColumnsBecomeInputAndTarget) {
   EXPECT_EQ(floats(**named, 0, 1), (std::vector<float>{2}));
 }
 
-TEST(Csv, ClassesAreWholeNumbers) {
+TEST(Csv, ClassesAreIntegers) {
   auto reader = open_reader(
       "", table("kind;a;b\n2;0.5;1\n-100;1;2\n"),
       {{"classes", std::string("true")}, {"target", std::string("\"kind\"")}, {"separator", std::string(";")}});

@@ -142,7 +142,7 @@ void compare_pieces(const OpDef& op, const Sample& sample, const ShardingRule& r
   }
 }
 
-TEST_P(Samples, PiecesHaveTheBitsOfTheWhole) {
+TEST_P(Samples, PiecesHaveTheBitsOfTheFullTensor) {
   const OpDef& op = *GetParam();
   if (op.boundary) GTEST_SKIP() << "no meaning of its own";
   for (const Variant& variant : variants(op, {1, 4, 12}, false, 50)) {

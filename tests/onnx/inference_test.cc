@@ -227,7 +227,7 @@ TEST_F(Inference, FunctionsAndBranchesAreEditedToo) {
 
 // Running statistics that a function takes are updated like those of the graph's own nodes. A file for inference
 // without them would predict wrong.
-TEST(Statistics, InConstantNodesAreLearnt) {
+TEST(Statistics, InConstantNodesAreUpdated) {
   auto constant = [](const char* name) {
     Message value;
     protozero::pbf_writer w(value);
@@ -244,7 +244,7 @@ TEST(Statistics, InConstantNodesAreLearnt) {
   EXPECT_EQ(graph->updates.size(), 2u);
 }
 
-TEST(Statistics, ThatAFunctionTakesAreLearnt) {
+TEST(Statistics, ThatAFunctionTakesAreUpdated) {
   const Message norm = testing::function("Norm", {"m", "x", "v", "scale"}, {"y"},
                                          {node("BatchNormalization", {"x", "scale", "scale", "m", "v"}, {"y"},
                                                {testing::attribute("training_mode", int64_t{1})})});

@@ -96,7 +96,7 @@ Status run_set(const std::string& bytes, const std::vector<NamedValue>& inputs, 
   for (size_t k = 0; k < graph.outputs.size() && k < outputs.size(); ++k) {
     EPL_TRY(compare(graph.outputs[k].name, results[graph.outputs[k].value.index], outputs[k].value, rtol, atol));
   }
-  return graph.outputs.size() <= outputs.size() ? Status() : unsupported("the case has outputs that are no tensors");
+  return graph.outputs.size() <= outputs.size() ? Status() : unsupported("the case has outputs that are not tensors");
 }
 
 Status run_case(const fs::path& folder) {

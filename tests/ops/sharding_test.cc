@@ -133,7 +133,7 @@ class Sharding : public testing::TestWithParam<const OpDef*> {
   }
 };
 
-TEST_P(Sharding, PiecesMakeTheWhole) {
+TEST_P(Sharding, PiecesMakeTheFullTensor) {
   const int cuts = each_cut(DType::f64, [](const Case& c, int factor, int64_t outer) {
     const int64_t part = c.rule.factors[factor].size / outer;
     expect_whole(c, {c.rule, factor, 0, part / 2, outer}, {c.rule, factor, part / 2, part - part / 2, outer});

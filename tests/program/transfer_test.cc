@@ -94,7 +94,7 @@ TEST(Transfer, RowsSayWhatTheyAreFor) {
     if (!row.op.empty()) EXPECT_EQ(transfer_of(row.op), &row) << row.name;
   }
   EXPECT_EQ(transfer_of("add"), nullptr);
-  EXPECT_EQ(find_transfer("launch"), nullptr) << "the word of the text form for what is no transfer";
+  EXPECT_EQ(find_transfer("launch"), nullptr) << "the word of the text form for what is not a transfer";
 }
 
 }  // namespace

@@ -70,7 +70,7 @@ TEST(Checkpoint, RoundTripAndOneSetOfFiles) {
   }
 }
 
-TEST(Checkpoint, AFailureAtAnyOperationLeavesOneWhole) {
+TEST(Checkpoint, AFailureAtAnyOperationLeavesOneComplete) {
   const std::string folder = fresh_folder("fail");
   ASSERT_TRUE(save_checkpoint(folder, example(1)).ok());
   const int count = operations_of_a_save(folder);
@@ -96,7 +96,7 @@ TEST(Checkpoint, AFailureAtAnyOperationLeavesOneWhole) {
   }
 }
 
-TEST(Checkpoint, AKillAtAnyOperationLeavesOneWhole) {
+TEST(Checkpoint, AKillAtAnyOperationLeavesOneComplete) {
   const std::string folder = fresh_folder("kill");
   ASSERT_TRUE(save_checkpoint(folder, example(1)).ok());
   const int count = operations_of_a_save(folder);
@@ -371,7 +371,7 @@ TEST(Checkpoint, PiecesThatDoNotFitAreDamage) {
   expect([](auto& p) { p[1][0].value = Tensor::from_floats({1}, {5}), p[1][0].offset = {5}; }, "other dimensions");
   expect([](auto& p) { p[1][0].value = Tensor::from_ints({1}).reshaped({1, 1}); }, "several types");
   auto pieces = cut_pieces();
-  for (size_t i : {0, 1}) pieces[1][i].whole = {4, 2};
+  for (size_t i : {0, 1}) pieces[1][i].full = {4, 2};
   EXPECT_EQ(save_cut(folder, pieces).code(), Code::misuse) << "the processes disagree";
 }
 

@@ -41,7 +41,7 @@ steps=$(sed -n 's/.*"event":"done","step":\([0-9]*\).*/\1/p' sTERM.json)
 (train --steps $((steps + 5)) --out whole) >whole.json 2>/dev/null || fail "the whole run"
 [ -n "$(hash_of whole.json)" ] && [ "$(hash_of whole.json)" = "$(hash_of resumed.json)" ] ||
   fail "a run that was stopped and went on has other weights"
-# The history is one: the report and the programs that read it see no seam.
+# The history is one: the report and the programs that read it do not see the interruption.
 [ "$(grep -c '"event":"step"' sTERM/history.jsonl)" -ge "$((steps < 1000 ? steps : 1000))" ] ||
   fail "the history begins at the resumed step"
 expect 0 "\"step\":1," head -n 1 sTERM/history.jsonl

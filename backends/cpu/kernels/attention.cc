@@ -85,11 +85,11 @@ void attention_grad(const KernelCall& call) {
   const auto run = [&](const AttentionGradTask& task, int thread) {
     loops.grad(p, t, task, scratch + thread * floats);
   };
-  const AttentionGradTask whole{
+  const AttentionGradTask full{
       .last_head = p.repeat(), .last_key = p.keys, .last_row = p.queries, .keys = true, .queries = true};
   if (by_heads(p, call.threads().size())) {
     call.threads().run(p.batch * p.key_heads, [&](int64_t i, int thread) {
-      AttentionGradTask task = whole;
+      AttentionGradTask task = full;
       task.batch = i / p.key_heads;
       task.key_head = i % p.key_heads;
       run(task, thread);
@@ -98,7 +98,7 @@ void attention_grad(const KernelCall& call) {
   }
   const int64_t key_tiles = tiles(p.keys, attention_keys);
   call.threads().run(p.batch * p.key_heads * key_tiles, [&](int64_t i, int thread) {
-    AttentionGradTask task = whole;
+    AttentionGradTask task = full;
     task.queries = false;
     task.first_key = i % key_tiles * attention_keys;
     task.last_key = std::min(p.keys, task.first_key + attention_keys);
@@ -107,7 +107,7 @@ void attention_grad(const KernelCall& call) {
     run(task, thread);
   });
   call.threads().run(p.batch * p.heads * row_tiles, [&](int64_t i, int thread) {
-    AttentionGradTask task = whole;
+    AttentionGradTask task = full;
     task.keys = false;
     task.first_row = (row_tiles - 1 - i % row_tiles) * attention_rows;
     task.last_row = std::min(p.queries, task.first_row + attention_rows);

@@ -90,9 +90,9 @@ struct TileRange {
   int64_t begin, end, columns;
 };
 
-// `range(row)` is asked for the first row of every granule. `columns` of it are rounded up to whole vectors; a chain
+// `range(row)` is asked for the first row of every granule. `columns` of it are rounded up to full vectors; a chain
 // longer than 256 goes by blocks, added in order.
-template <TileA mode, class Range> void tile_product(int64_t rows, const TileCall& whole, const Range& range) {
+template <TileA mode, class Range> void tile_product(int64_t rows, const TileCall& full, const Range& range) {
   constexpr int64_t block = 256;
   for (int64_t granule = 0; granule < rows; granule += attention_granule) {
     const TileRange part = range(granule);
@@ -103,12 +103,12 @@ template <TileA mode, class Range> void tile_product(int64_t rows, const TileCal
       for (int64_t panel = 0; panel < panels; ++panel) {
         const int64_t row = granule + height * panel / panels, count = granule + height * (panel + 1) / panels - row;
         const TileMicro pair = pick_tile_micro<mode, tile_micro_rows>(count, true);
-        TileCall call = whole;
+        TileCall call = full;
         call.depth = part.end - k < block ? part.end - k : block;
-        call.a += mode == TileA::rows ? row * whole.a_step + k : k * whole.a_step + row;
-        call.b += k * whole.b_step;
-        call.c += row * whole.c_step;
-        call.add = whole.add || k > part.begin;
+        call.a += mode == TileA::rows ? row * full.a_step + k : k * full.a_step + row;
+        call.b += k * full.b_step;
+        call.c += row * full.c_step;
+        call.add = full.add || k > part.begin;
         int64_t column = 0;
         for (; column + lanes < part.columns; column += 2 * lanes, call.b += 2 * lanes, call.c += 2 * lanes) pair(call);
         if (column < part.columns) pick_tile_micro<mode, tile_micro_rows>(count, false)(call);

@@ -1,5 +1,5 @@
 // The gathering packs of convolutions. Columns are taken in runs that share an output row: along a run the source is a
-// piece of an image's row, clipped by the padding.
+// span of an image's row, clipped by the padding.
 #include "backends/cpu/kernels/conv_gather.h"
 
 #include "backends/cpu/kernels/conv_panel.simd.h"
@@ -12,7 +12,7 @@ int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 int64_t most(int64_t a, int64_t b) { return a < b ? b : a; }
 
 constexpr int64_t max_runs = gemm_k_block;  // a pack covers no more columns than this
-constexpr int64_t max_pieces = 1024;
+constexpr int64_t max_spans = 1024;
 constexpr int64_t lanes = static_cast<int64_t>(hn::MaxLanes(hn::ScalableTag<float>()));
 
 // Neighbouring columns of one output row; `at` is where the source of tap 0 lies.
@@ -73,12 +73,12 @@ HWY_INLINE Source source_of(const Patches& p, const Run& run, const int64_t (&ta
 
 // What a tap takes of a run: columns [begin, stop), from `offset` on behind the channel's first
 // pixel; the others are padding.
-struct Piece {
+struct Span {
   int64_t offset;
   int64_t begin, stop;
 };
 
-Piece cut_piece(const Patches& p, const Run& run, const int64_t (&tap)[conv_dims]) {
+Span cut_span(const Patches& p, const Run& run, const int64_t (&tap)[conv_dims]) {
   const Source from = source_of(p, run, tap);
   if (!from.inside) return {0, 0, 0};
   // The first column at or behind the begin of the row, and the first at or behind its end.
@@ -93,25 +93,25 @@ Piece cut_piece(const Patches& p, const Run& run, const int64_t (&tap)[conv_dims
   return {from.row + from.x + begin * step, begin, stop};
 }
 
-HWY_INLINE void copy_piece(const Run& run, const Piece& piece, int64_t channel_at, int64_t step, float* to) {
-  const float* from = run.image + channel_at + piece.offset;
-  const int64_t count = piece.stop - piece.begin;
-  clear_run(to, piece.begin);
+HWY_INLINE void copy_span(const Run& run, const Span& span, int64_t channel_at, int64_t step, float* to) {
+  const float* from = run.image + channel_at + span.offset;
+  const int64_t count = span.stop - span.begin;
+  clear_run(to, span.begin);
   if (step == 1) {
-    copy_run(from, to + piece.begin, count);
+    copy_run(from, to + span.begin, count);
   } else if (step == 2) {
-    copy_even(from, to + piece.begin, count);
+    copy_even(from, to + span.begin, count);
   } else {
-    for (int64_t i = 0; i < count; ++i) to[piece.begin + i] = from[i * step];
+    for (int64_t i = 0; i < count; ++i) to[span.begin + i] = from[i * step];
   }
-  clear_run(to + piece.stop, run.count - piece.stop);
+  clear_run(to + span.stop, run.count - span.stop);
 }
 
 // One row of the matrix, over the runs.
 void gather_row(const Patches& p, const Run* runs, int64_t run_count, int64_t channel, const int64_t (&tap)[conv_dims],
                 float* to) {
   for (int64_t r = 0; r < run_count; to += runs[r++].count)
-    copy_piece(runs[r], cut_piece(p, runs[r], tap), channel * p.channel, p.step[2], to);
+    copy_span(runs[r], cut_span(p, runs[r], tap), channel * p.channel, p.step[2], to);
 }
 
 // Walks over (channel, tap) in the order of the rows.
@@ -137,7 +137,7 @@ struct Walk {
   }
 };
 
-// pack_patches for panels of whole vectors where the positions are `step` apart; false where the table has no room, or
+// pack_patches for panels of full vectors where the positions are `step` apart; false where the table has no room, or
 // would serve too few channels to be worth making.
 template <int step>
 HWY_NOINLINE bool gather_panel(const Patches& p, const Run* runs, int64_t run_count, int64_t count, int64_t k,
@@ -149,10 +149,10 @@ HWY_NOINLINE bool gather_panel(const Patches& p, const Run* runs, int64_t run_co
   for (int64_t t = 0; t < least(taps, depth); ++t, walk.next()) {
     int64_t column = 0;
     for (int64_t r = 0; r < run_count; column += runs[r++].count) {
-      const Piece piece = cut_piece(p, runs[r], walk.tap);
-      if (piece.begin == piece.stop) continue;
-      const int64_t offset = runs[r].image - p.data + piece.offset;
-      if (!table.add((k + t) % taps, column + piece.begin, column + piece.stop, offset)) return false;
+      const Span span = cut_span(p, runs[r], walk.tap);
+      if (span.begin == span.stop) continue;
+      const int64_t offset = runs[r].image - p.data + span.offset;
+      if (!table.add((k + t) % taps, column + span.begin, column + span.stop, offset)) return false;
     }
   }
   table.gather(p.data + k / taps * p.channel, p.channel, k % taps, depth, to, stride);
@@ -168,24 +168,24 @@ void pack_patches(const void* context, int64_t group, int64_t first, int64_t cou
   const int64_t run_count = cut_runs(p, group, first, count, runs);
   const int64_t taps = p.taps();
   Walk walk(p, k);
-  if (taps * run_count > max_pieces) {
+  if (taps * run_count > max_spans) {
     for (int64_t j = 0; j < depth; ++j, walk.next())
       gather_row(p, runs, run_count, walk.channel, walk.tap, to + j * stride);
     return;
   }
   if (p.step[2] == 1 && gather_panel<1>(p, runs, run_count, count, k, depth, to, stride)) return;
   if (p.step[2] == 2 && gather_panel<2>(p, runs, run_count, count, k, depth, to, stride)) return;
-  // The pieces of a tap are the same for every channel.
-  Piece pieces[max_pieces];
+  // The spans of a tap are the same for every channel.
+  Span spans[max_spans];
   const int64_t first_tap = k % taps;
   for (int64_t t = 0; t < least(taps, depth); ++t, walk.next())
     for (int64_t r = 0; r < run_count; ++r)
-      pieces[(first_tap + t) % taps * run_count + r] = cut_piece(p, runs[r], walk.tap);
+      spans[(first_tap + t) % taps * run_count + r] = cut_span(p, runs[r], walk.tap);
   int64_t tap = first_tap, channel_at = k / taps * p.channel;
   for (int64_t j = 0; j < depth; ++j, to += stride) {
-    const Piece* piece = pieces + tap * run_count;
+    const Span* span = spans + tap * run_count;
     float* at = to;
-    for (int64_t r = 0; r < run_count; at += runs[r++].count) copy_piece(runs[r], piece[r], channel_at, p.step[2], at);
+    for (int64_t r = 0; r < run_count; at += runs[r++].count) copy_span(runs[r], span[r], channel_at, p.step[2], at);
     if (++tap == taps) {
       tap = 0;
       channel_at += p.channel;

@@ -1,7 +1,8 @@
 // Softmax cross-entropy over the classes at any axis, its gradient, and the count of targets that count.
 //
 // The loss of every position goes to the workspace and is summed from there in the canonical order, so that the sum
-// does not depend on who computed which row. Logits are read twice (maximum, then exponentials) and never copied.
+// does not depend on which thread computed which row. Logits are read twice (maximum, then exponentials) and never
+// copied.
 #include <limits>
 
 #include "backends/cpu/kernels/reduce.h"
@@ -25,15 +26,15 @@ int64_t target_at(const KernelCall& call, int input, int64_t i) {
 }
 
 AxisRows rows_of(const KernelQuery& q) { return AxisRows(q.in(0), q.axis("axis")); }
-ReducePlan sum_of_positions(const KernelQuery& q) { return ReducePlan({q.in(1).elements()}, {0}, q.units); }
+PreparedReduce sum_of_positions(const KernelQuery& q) { return PreparedReduce({q.in(1).elements()}, {0}, q.units); }
 
 // Workspace: the losses of all positions, then the sum's, then the threads' rows.
 int64_t terms_bytes(const KernelQuery& q) { return round_up(q.in(1).elements() * 4); }
-int64_t sum_bytes(const ReducePlan& plan, int threads) { return round_up(plan.workspace_bytes(threads)); }
+int64_t sum_bytes(const PreparedReduce& reduce, int threads) { return round_up(reduce.workspace_bytes(threads)); }
 Result<Prepared> prepare(const KernelQuery& q) {
   EPL_TRY(require(q.units.divide(q.in(1).elements()), "units that do not divide the positions"));
   EPL_TRY(accepts(q));
-  auto sum = std::make_shared<const ReducePlan>(sum_of_positions(q));
+  auto sum = std::make_shared<const PreparedReduce>(sum_of_positions(q));
   return Prepared{
       .state = sum,
       .workspace_bytes = terms_bytes(q) + sum_bytes(*sum, q.threads) + axis_row_scratch(rows_of(q), 1, q.threads)};
@@ -45,7 +46,7 @@ Result<Prepared> prepare_grad(const KernelQuery& q) {
 }
 
 void cross_entropy(const KernelCall& call) {
-  const ReducePlan& sum = *static_cast<const ReducePlan*>(call.state);
+  const PreparedReduce& sum = *static_cast<const PreparedReduce*>(call.state);
   AxisRows rows = rows_of(call.query);
   int64_t ignored = call.attributes().integer("ignore_index");
   auto* loop = EPL_CPU_CHOOSE(softmax_loops)().log_sum_exp;

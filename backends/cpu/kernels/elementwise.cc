@@ -17,7 +17,7 @@ int64_t round_up(int64_t bytes) { return (bytes + line - 1) / line * line; }
 
 // Walks the runs of a broadcast operand that make up elements [first, first + count) of the output:
 // f(offset of the first element, is it one repeated element, elements).
-template <class F> void for_each_run(const ElementwisePlan::Layout& layout, int64_t first, int64_t count, F&& f) {
+template <class F> void for_each_run(const PreparedElementwise::Layout& layout, int64_t first, int64_t count, F&& f) {
   int last = static_cast<int>(layout.sizes.size()) - 1;
   int64_t row = layout.sizes[last], stride = layout.strides[last];
   int64_t outer = first / row, position = first % row;
@@ -38,25 +38,25 @@ template <class F> void for_each_run(const ElementwisePlan::Layout& layout, int6
 }  // namespace
 
 // One thread's view of a launch: where every value lies for the tile at hand.
-class ElementwisePlan::Run {
+class PreparedElementwise::Run {
  public:
-  Run(const ElementwisePlan& plan, const KernelCall& call, std::byte* uniform, std::byte* scratch)
-      : plan_(plan), call_(call), lanes_(EPL_CPU_CHOOSE(lane_table)()), uniform_(uniform) {
-    int64_t values = static_cast<int64_t>(plan.values_.size());
+  Run(const PreparedElementwise& prepared, const KernelCall& call, std::byte* uniform, std::byte* scratch)
+      : prepared_(prepared), call_(call), lanes_(EPL_CPU_CHOOSE(lane_table)()), uniform_(uniform) {
+    int64_t values = static_cast<int64_t>(prepared.values_.size());
     where_ = reinterpret_cast<const void**>(scratch);
     one_ = reinterpret_cast<uint8_t*>(where_ + values);
     slots_ = scratch + round_up(values * 9);
     for (int64_t v = 0; v < values; ++v) {
       where_[v] = uniform_ + 8 * v;
-      one_[v] = plan.values_[v].uniform;
-      if (may_compute_into_output(plan.values_[v])) direct_ |= uint64_t{1} << plan.values_[v].output;
+      one_[v] = prepared.values_[v].uniform;
+      if (may_compute_into_output(prepared.values_[v])) direct_ |= uint64_t{1} << prepared.values_[v].output;
     }
   }
 
-  // Computes what is one element for the whole tensor.
+  // Computes the values that are one element for all of the tensor.
   void uniform_values() {
-    for (size_t v = 0; v < plan_.values_.size(); ++v) {
-      const Value& value = plan_.values_[v];
+    for (size_t v = 0; v < prepared_.values_.size(); ++v) {
+      const Value& value = prepared_.values_[v];
       if (!value.constant) continue;
       std::byte* at = uniform_ + 8 * v;
       switch (value.type) {
@@ -71,7 +71,7 @@ class ElementwisePlan::Run {
           break;
       }
     }
-    for (const Step& s : plan_.uniform_steps_) {
+    for (const Step& s : prepared_.uniform_steps_) {
       void* result = uniform_ + 8 * s.result;
       if (s.kind == Kind::load) {
         lanes_.lanes[s.row][0](call_.inputs[s.arguments[0]], nullptr, nullptr, result, 1);
@@ -83,15 +83,15 @@ class ElementwisePlan::Run {
   }
 
   void tile(int64_t first, int64_t count) {
-    for (const Step& s : plan_.steps_) {
+    for (const Step& s : prepared_.steps_) {
       if (s.kind == Kind::load) {
         load(s, first, count);
       } else {
         compute(s, first, count);
       }
     }
-    for (size_t o = 0; o < plan_.outputs_.size(); ++o) {
-      const Output& output = plan_.outputs_[o];
+    for (size_t o = 0; o < prepared_.outputs_.size(); ++o) {
+      const Output& output = prepared_.outputs_[o];
       if ((direct_ >> o & 1) || !call_.outputs[o]) continue;
       lanes_.lanes[output.row][one_[output.value]](where_[output.value], nullptr, nullptr, target(o, first), count);
     }
@@ -104,22 +104,24 @@ class ElementwisePlan::Run {
     return static_cast<int64_t>(number);
   }
 
-  std::byte* slot(int value) const { return slots_ + plan_.values_[value].slot * plan_.tile_ * plan_.element_bytes_; }
+  std::byte* slot(int value) const {
+    return slots_ + prepared_.values_[value].slot * prepared_.tile_ * prepared_.element_bytes_;
+  }
   std::byte* target(size_t o, int64_t first) const {
-    return static_cast<std::byte*>(call_.outputs[o]) + first * plan_.outputs_[o].bytes;
+    return static_cast<std::byte*>(call_.outputs[o]) + first * prepared_.outputs_[o].bytes;
   }
 
   // An output may be written by the step that computes it unless a later step still reads the input it lies over.
   bool may_compute_into_output(const Value& value) const {
     if (value.output < 0 || !call_.outputs[value.output]) return false;
-    for (size_t i = 0; i < plan_.inputs_.size(); ++i) {
-      if (call_.inputs[i] == call_.outputs[value.output] && plan_.inputs_[i].last_use > value.defined) return false;
+    for (size_t i = 0; i < prepared_.inputs_.size(); ++i) {
+      if (call_.inputs[i] == call_.outputs[value.output] && prepared_.inputs_[i].last_use > value.defined) return false;
     }
     return true;
   }
 
   void load(const Step& s, int64_t first, int64_t count) {
-    const Input& input = plan_.inputs_[s.arguments[0]];
+    const Input& input = prepared_.inputs_[s.arguments[0]];
     const std::byte* source = static_cast<const std::byte*>(call_.inputs[s.arguments[0]]);
     one_[s.result] = 0;
     if (input.layout.full && input.in_place) {
@@ -132,7 +134,7 @@ class ElementwisePlan::Run {
       lanes_.lanes[s.row][0](source + first * input.bytes, nullptr, nullptr, scratch, count);
       return;
     }
-    const int64_t element = class_bytes(plan_.values_[s.result].type);
+    const int64_t element = class_bytes(prepared_.values_[s.result].type);
     for_each_run(input.layout, first, count, [&](int64_t offset, bool repeated, int64_t run) {
       const std::byte* from = source + offset * input.bytes;
       if (run == count && input.in_place) {
@@ -155,7 +157,7 @@ class ElementwisePlan::Run {
       operands[k] = where_[s.arguments[k]];
       variant |= one_[s.arguments[k]] << k;
     }
-    int output = plan_.values_[s.result].output;
+    int output = prepared_.values_[s.result].output;
     bool direct = output >= 0 && (direct_ >> output & 1);
     void* result = direct ? target(output, first) : slot(s.result);
     lanes_.lanes[s.row][variant](operands[0], operands[1], operands[2], result, count);
@@ -163,7 +165,7 @@ class ElementwisePlan::Run {
     one_[s.result] = 0;
   }
 
-  const ElementwisePlan& plan_;
+  const PreparedElementwise& prepared_;
   const KernelCall& call_;
   const LaneTable& lanes_;
   std::byte* uniform_;   // 8 bytes a value, shared by the threads once it is filled
@@ -173,19 +175,19 @@ class ElementwisePlan::Run {
   std::byte* slots_;
 };
 
-bool ElementwisePlan::passes_inputs_through() const {
+bool PreparedElementwise::passes_inputs_through() const {
   return std::ranges::any_of(outputs_, [&](const Output& output) {
     return std::ranges::any_of(steps_, [&](const Step& s) { return s.kind == Kind::load && s.result == output.value; });
   });
 }
 
-int64_t ElementwisePlan::workspace_bytes(int threads) const {
+int64_t PreparedElementwise::workspace_bytes(int threads) const {
   int64_t values = static_cast<int64_t>(values_.size());
   int64_t thread = round_up(values * 9) + round_up(slots_ * tile_ * element_bytes_);
   return round_up(values * 8) + threads * thread;
 }
 
-void ElementwisePlan::launch(const KernelCall& call) const {
+void PreparedElementwise::launch(const KernelCall& call) const {
   if (elements_ == 0) return;
   int64_t values = static_cast<int64_t>(values_.size());
   auto* uniform = static_cast<std::byte*>(call.workspace);
@@ -207,20 +209,20 @@ namespace {
 Result<Prepared> prepare(const KernelQuery& q) {
   EPL_ASSIGN(const ScalarExpr expression, ScalarExpr::parse(q.attributes.text("expression")));
   std::string reason;
-  std::shared_ptr<const ElementwisePlan> plan =
-      ElementwisePlan::make(expression, q.input_types, q.output_types, &reason);
-  EPL_TRY(require(plan != nullptr, reason));
+  std::shared_ptr<const PreparedElementwise> prepared =
+      PreparedElementwise::make(expression, q.input_types, q.output_types, &reason);
+  EPL_TRY(require(prepared != nullptr, reason));
   // An output that is an input as it is would find another one written over it.
-  return Prepared{.state = plan,
-                  .workspace_bytes = plan->workspace_bytes(q.threads),
-                  .aliases = plan->passes_inputs_through() ? std::vector<Prepared::Alias>() : equal_aliases(q)};
+  return Prepared{.state = prepared,
+                  .workspace_bytes = prepared->workspace_bytes(q.threads),
+                  .aliases = prepared->passes_inputs_through() ? std::vector<Prepared::Alias>() : equal_aliases(q)};
 }
 
 }  // namespace
 
 EPL_KERNELS(cpu, fused) {
   table.add({.op = "fused", .name = "fused_tiles", .prepare = prepare, .launch = [](const KernelCall& call) {
-               static_cast<const ElementwisePlan*>(call.state)->launch(call);
+               static_cast<const PreparedElementwise*>(call.state)->launch(call);
              }});
 }
 

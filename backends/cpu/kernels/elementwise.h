@@ -2,10 +2,11 @@
 //
 // `prepare` turns the expression into steps over values: each step is one lane (lanes.h) over a tile of a few hundred
 // elements, whose intermediate results stay in the first-level cache. Operands of the output's shape are read where
-// they are, results are written where they belong; broadcast operands are gathered, and what is one element for the
-// whole tensor is computed once per launch. Element types: all but u64. Reals are computed in float64 where any of the
-// region is float64, else in float32, which f16 and bf16 are loaded into and rounded from; integers in int64.
-// Thread safety: a plan never changes after `make`; launches may run together, each with its own workspace.
+// they are, results are written where they belong; broadcast operands are gathered, and what is one element for all of
+// the tensor is computed once per launch. Element types: all but u64. Reals are computed in float64 if any value of the
+// region is float64, else in float32; f16 and bf16 are loaded as float32 and rounded when they are stored. Integers are
+// computed in int64. Thread safety: a PreparedElementwise never changes after `make`; launches may run together, each
+// with its own workspace.
 #pragma once
 
 #include <memory>
@@ -18,12 +19,12 @@
 
 namespace epl::cpu {
 
-class ElementwisePlan {
+class PreparedElementwise {
  public:
   // Null, with the reason, where the expression or a type is not served.
-  static std::unique_ptr<const ElementwisePlan> make(const ScalarExpr& expression,
-                                                     const std::vector<TensorType>& inputs,
-                                                     const std::vector<TensorType>& outputs, std::string* reason);
+  static std::unique_ptr<const PreparedElementwise> make(const ScalarExpr& expression,
+                                                         const std::vector<TensorType>& inputs,
+                                                         const std::vector<TensorType>& outputs, std::string* reason);
   int64_t workspace_bytes(int threads) const;
   void launch(const KernelCall& call) const;
   // Whether some output is an input as it is: then another output may not be written over that input.
@@ -47,7 +48,7 @@ class ElementwisePlan {
   struct Value {
     ElementClass type = ElementClass::real32;
     bool truth = false;    // a real that is 0 or 1
-    bool uniform = false;  // one element for the whole tensor
+    bool uniform = false;  // one element for all of the tensor
     bool constant = false;
     double number = 0;                // of a constant
     int slot = -1;                    // of the thread's scratch; none for uniform values

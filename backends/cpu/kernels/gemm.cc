@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "backends/cpu/cpu.h"
-#include "backends/cpu/kernels/gemm_plan.h"
+#include "backends/cpu/kernels/gemm_tiling.h"
 #include "core/base/check.h"
 
 namespace epl::cpu {
@@ -23,7 +23,7 @@ constexpr double transpose_cost = 5;  // of a vector packed across
 constexpr double copy_cost = 3;       // of a vector packed along, or read where it lies
 constexpr double fetch_cost = 0.3;    // of a vector that another thread has packed
 constexpr double task_cost = 4000;
-constexpr double wake_cost = 60000;       // of letting the other threads in
+constexpr double wake_cost = 60000;       // of waking the other threads
 constexpr double pack_wake_cost = 10000;  // while they are awake
 constexpr double waiting = 0.1;           // for the last tasks, in tasks
 
@@ -33,66 +33,67 @@ int floor_log2(int64_t value) {
   return log;
 }
 
-// The time of the whole product if a tile has so many rows and columns: packing A where tiles share it, all rounds of
-// tasks, and a part of one that somebody waits for at the end.
-double estimate(const GemmProblem& p, const GemmPlan& plan, const GemmLevel& level, int threads) {
-  const double rows = static_cast<double>(std::min(plan.tile_rows, p.m)),
-               columns = static_cast<double>(std::min(plan.tile_columns, p.n));
+// The time of the product if a tile has so many rows and columns: packing A where tiles share it, all rounds of tasks,
+// and the wait for the last tasks.
+double estimate(const GemmProblem& p, const GemmTiling& tiling, const GemmLevel& level, int threads) {
+  const double rows = static_cast<double>(std::min(tiling.tile_rows, p.m)),
+               columns = static_cast<double>(std::min(tiling.tile_columns, p.n));
   const double k = static_cast<double>(p.k) / level.lanes;
-  const double a_cost = p.pack_a ? gather_cost : p.a_col == 1 && !plan.direct_a ? transpose_cost : copy_cost;
+  const double a_cost = p.pack_a ? gather_cost : p.a_col == 1 && !tiling.direct_a ? transpose_cost : copy_cost;
   const double b_cost = p.pack_b ? gather_cost : p.b_col == 1 ? copy_cost : transpose_cost;
   const double pack = k * a_cost * rows;
-  const double read_a = plan.shared_a ? k * fetch_cost * rows : pack;
+  const double read_a = tiling.shared_a ? k * fetch_cost * rows : pack;
   const double task = k * (rows * columns + b_cost * columns) + read_a + task_cost;
-  const double rounds = static_cast<double>(ceil_div(plan.tasks(), threads));
-  if (threads == 1 || plan.tasks() == 1) return task * rounds;
-  return task * (rounds + waiting) + wake_cost + (plan.shared_a ? pack / threads + pack_wake_cost : 0);
+  const double rounds = static_cast<double>(ceil_div(tiling.tasks(), threads));
+  if (threads == 1 || tiling.tasks() == 1) return task * rounds;
+  return task * (rounds + waiting) + wake_cost + (tiling.shared_a ? pack / threads + pack_wake_cost : 0);
 }
 
-void set_tiles(const GemmProblem& p, GemmPlan& plan, int64_t rows, int64_t columns) {
-  plan.tile_rows = rows;
-  plan.tile_columns = columns;
-  plan.row_tiles = ceil_div(p.m, rows);
-  plan.column_tiles = ceil_div(p.n, columns);
+void set_tiles(const GemmProblem& p, GemmTiling& tiling, int64_t rows, int64_t columns) {
+  tiling.tile_rows = rows;
+  tiling.tile_columns = columns;
+  tiling.row_tiles = ceil_div(p.m, rows);
+  tiling.column_tiles = ceil_div(p.n, columns);
 }
 
-void size_scratch(const GemmProblem& p, const GemmLevel& level, int64_t depth, GemmPlan& plan) {
-  const int64_t width = plan.panel_vectors * level.lanes, columns = round_up(plan.tile_columns, width);
+void size_scratch(const GemmProblem& p, const GemmLevel& level, int64_t depth, GemmTiling& tiling) {
+  const int64_t width = tiling.panel_vectors * level.lanes, columns = round_up(tiling.tile_columns, width);
   const int64_t rows = std::max<int64_t>(level.rows, max_packed_a / depth / level.rows * level.rows);
-  plan.block_rows = std::min(plan.tile_rows, rows);
-  plan.shared = plan.shared_a ? round_up(p.m * p.k, 16) : 0;
-  plan.packed_a = plan.direct_a || plan.shared_a ? 0 : round_up(plan.block_rows * depth, 16);
-  plan.packed_b = columns * depth;
-  plan.partial_step = plan.tile_rows * columns;
-  plan.partials = plan.partial_step * plan.levels;
-  plan.edge = round_up((level.rows + 1) * width, 16);
-  plan.passing_tree = round_up(plan.passing * level.rows * width, 16);
+  tiling.block_rows = std::min(tiling.tile_rows, rows);
+  tiling.shared = tiling.shared_a ? round_up(p.m * p.k, 16) : 0;
+  tiling.packed_a = tiling.direct_a || tiling.shared_a ? 0 : round_up(tiling.block_rows * depth, 16);
+  tiling.packed_b = columns * depth;
+  tiling.partial_step = tiling.tile_rows * columns;
+  tiling.partials = tiling.partial_step * tiling.levels;
+  tiling.edge = round_up((level.rows + 1) * width, 16);
+  tiling.passing_tree = round_up(tiling.passing * level.rows * width, 16);
 }
 
-GemmPlan make_plan(const GemmProblem& p, const GemmLevel& level, int threads) {
-  GemmPlan plan;
-  for (const GemmBatch& batch : p.batch) plan.products *= batch.count;
-  if (p.m == 0 || p.n == 0 || plan.products == 0) return plan;
-  plan.panel_vectors = p.m <= level.rows ? level.panel_vectors(p.m) : 2;
-  plan.direct_b = p.b_col == 1 && !p.pack_b && p.m <= level.rows;
-  plan.thin = p.m <= level.thin_rows && !p.pack_a && !p.pack_b && (p.b_col == 1 || p.b_row == 1);
-  plan.direct_a = p.a_col == 1 && !p.pack_a && p.m > level.rows && p.n <= max_direct_columns;
+GemmTiling make_tiling(const GemmProblem& p, const GemmLevel& level, int threads) {
+  GemmTiling tiling;
+  for (const GemmBatch& batch : p.batch) tiling.products *= batch.count;
+  if (p.m == 0 || p.n == 0 || tiling.products == 0) return tiling;
+  tiling.panel_vectors = p.m <= level.rows ? level.panel_vectors(p.m) : 2;
+  tiling.direct_b = p.b_col == 1 && !p.pack_b && p.m <= level.rows;
+  tiling.thin = p.m <= level.thin_rows && !p.pack_a && !p.pack_b && (p.b_col == 1 || p.b_row == 1);
+  tiling.direct_a = p.a_col == 1 && !p.pack_a && p.m > level.rows && p.n <= max_direct_columns;
   const int levels = floor_log2(p.units);
-  if (!plan.thin && p.k > 0)
-    plan.passing = std::min(levels, floor_log2(std::max<int64_t>(1, gemm_k_block / (p.k / p.units))));
-  plan.levels = levels - plan.passing;
-  const int64_t width = plan.panel_vectors * level.lanes;
+  if (!tiling.thin && p.k > 0)
+    tiling.passing = std::min(levels, floor_log2(std::max<int64_t>(1, gemm_k_block / (p.k / p.units))));
+  tiling.levels = levels - tiling.passing;
+  const int64_t width = tiling.panel_vectors * level.lanes;
   const int64_t depth = std::min(gemm_k_block, std::max<int64_t>(p.k, 1));
   const int64_t max_columns = std::max(width, max_packed_b / gemm_k_block / width * width);
-  const bool may_share = threads > 1 && plan.products == 1 && !plan.direct_a && !plan.thin && p.m * p.k <= max_shared_a;
+  const bool may_share =
+      threads > 1 && tiling.products == 1 && !tiling.direct_a && !tiling.thin && p.m * p.k <= max_shared_a;
 
-  GemmPlan best;
+  GemmTiling best;
   double best_time = 0;
   const auto consider = [&] {
-    const double time = estimate(p, plan, level, threads);
+    const double time = estimate(p, tiling, level, threads);
     if (best_time != 0 && time >= best_time) return;
     best_time = time;
-    best = plan;
+    best = tiling;
   };
   // Tiles as equal as panels allow; finer cuts cost packing, coarser ones leave threads idle.
   for (int64_t row_cuts = 1; row_cuts <= 4 * threads || row_cuts == 1; row_cuts *= 2) {
@@ -100,13 +101,13 @@ GemmPlan make_plan(const GemmProblem& p, const GemmLevel& level, int threads) {
     for (int64_t column_cuts = 1;; column_cuts += std::max<int64_t>(1, column_cuts / 4)) {
       const int64_t columns = round_up(ceil_div(p.n, column_cuts), width);
       if (columns > max_columns) continue;
-      if (plan.levels && rows * columns * plan.levels > max_partials && columns > width) continue;
-      set_tiles(p, plan, rows, columns);
+      if (tiling.levels && rows * columns * tiling.levels > max_partials && columns > width) continue;
+      set_tiles(p, tiling, rows, columns);
       consider();
-      plan.shared_a = may_share && plan.row_tiles == 1 && plan.column_tiles > 1;
-      if (plan.shared_a) consider();
-      plan.shared_a = false;
-      if (columns == width || plan.tasks() > 8 * threads + plan.products * ceil_div(p.n, max_columns)) break;
+      tiling.shared_a = may_share && tiling.row_tiles == 1 && tiling.column_tiles > 1;
+      if (tiling.shared_a) consider();
+      tiling.shared_a = false;
+      if (columns == width || tiling.tasks() > 8 * threads + tiling.products * ceil_div(p.n, max_columns)) break;
     }
     if (rows <= level.rows) break;
   }
@@ -114,16 +115,16 @@ GemmPlan make_plan(const GemmProblem& p, const GemmLevel& level, int threads) {
   return best;
 }
 
-GemmTile tile_of(const GemmProblem& p, const GemmPlan& plan, const GemmArguments& arguments, int64_t task) {
+GemmTile tile_of(const GemmProblem& p, const GemmTiling& tiling, const GemmArguments& arguments, int64_t task) {
   GemmTile tile;
   tile.at = arguments;
   // Tiles of one product follow one another, those that share columns first: they find B in the shared cache.
-  tile.row = task % plan.row_tiles * plan.tile_rows;
-  task /= plan.row_tiles;
-  tile.column = task % plan.column_tiles * plan.tile_columns;
-  tile.product = task / plan.column_tiles;
-  tile.rows = std::min(plan.tile_rows, p.m - tile.row);
-  tile.columns = std::min(plan.tile_columns, p.n - tile.column);
+  tile.row = task % tiling.row_tiles * tiling.tile_rows;
+  task /= tiling.row_tiles;
+  tile.column = task % tiling.column_tiles * tiling.tile_columns;
+  tile.product = task / tiling.column_tiles;
+  tile.rows = std::min(tiling.tile_rows, p.m - tile.row);
+  tile.columns = std::min(tiling.tile_columns, p.n - tile.column);
   int64_t rest = tile.product;
   for (int i = 2; i >= 0; --i) {
     const GemmBatch& batch = p.batch[i];
@@ -140,34 +141,34 @@ GemmTile tile_of(const GemmProblem& p, const GemmPlan& plan, const GemmArguments
 }  // namespace
 
 int64_t gemm_workspace_bytes(const GemmProblem& problem, int threads) {
-  int64_t most = 0;
+  int64_t floats = 0;
   // A smaller pool may choose larger tiles.
   for (int t = 1; t <= threads; ++t) {
-    const GemmPlan plan = make_plan(problem, level_of_this_processor(), t);
-    most = std::max(most, plan.shared + plan.scratch() * std::min<int64_t>(t, plan.tasks()));
+    const GemmTiling tiling = make_tiling(problem, level_of_this_processor(), t);
+    floats = std::max(floats, tiling.shared + tiling.scratch() * std::min<int64_t>(t, tiling.tasks()));
   }
-  return most * static_cast<int64_t>(sizeof(float));
+  return floats * static_cast<int64_t>(sizeof(float));
 }
 
 void gemm(const GemmProblem& problem, const GemmArguments& arguments, void* workspace, ThreadPool& pool) {
   EPL_CHECK(problem.units >= 1 && (problem.units & (problem.units - 1)) == 0 && problem.k % problem.units == 0, "k of ",
             problem.k, " in ", problem.units, " units");
   const GemmLevel& level = level_of_this_processor();
-  const GemmPlan plan = make_plan(problem, level, pool.size());
-  if (plan.tasks() == 0) return;
+  const GemmTiling tiling = make_tiling(problem, level, pool.size());
+  if (tiling.tasks() == 0) return;
   float* shared = static_cast<float*>(workspace);
-  float* scratch = shared + plan.shared;
-  const bool few = plan.tasks() <= pool.size();  // then each task has scratch of its own
-  if (plan.shared_a) {
-    GemmTile whole;
-    whole.at = arguments;
-    whole.rows = problem.m;
-    pool.run(level.pack_tasks(problem, plan),
-             [&](int64_t task, int) { level.pack(problem, plan, whole, task, shared); });
+  float* scratch = shared + tiling.shared;
+  const bool few = tiling.tasks() <= pool.size();  // then each task has scratch of its own
+  if (tiling.shared_a) {
+    GemmTile full;
+    full.at = arguments;
+    full.rows = problem.m;
+    pool.run(level.pack_tasks(problem, tiling),
+             [&](int64_t task, int) { level.pack(problem, tiling, full, task, shared); });
   }
-  pool.run(plan.tasks(), [&](int64_t task, int thread) {
-    float* own = scratch + (few ? task : thread) * plan.scratch();
-    level.run(problem, plan, tile_of(problem, plan, arguments, task), shared, own);
+  pool.run(tiling.tasks(), [&](int64_t task, int thread) {
+    float* own = scratch + (few ? task : thread) * tiling.scratch();
+    level.run(problem, tiling, tile_of(problem, tiling, arguments, task), shared, own);
   });
 }
 

@@ -1,13 +1,13 @@
 // One tile of C, from packing to the last store. Compiled once per level of processor.
 //
 // All of k is done for a tile before the next one begins. For every block of k, A is packed by blocks of rows that
-// stay in the second-level cache, or lies packed as a whole already, and the micro-kernel runs panel of B by panel of
+// stay in the second-level cache, or lies packed completely already, and the micro-kernel runs panel of B by panel of
 // B; a panel whose rows are contiguous is packed by the first micro-kernel that reads it. The sum of the unit at hand
 // grows in C itself; finished subtrees of units wait in scratch.
 #include "backends/cpu/kernels/gemm_micro.simd.h"
 #include "backends/cpu/kernels/gemm_pack.simd.h"
-#include "backends/cpu/kernels/gemm_plan.h"
 #include "backends/cpu/kernels/gemm_thin.simd.h"
+#include "backends/cpu/kernels/gemm_tiling.h"
 
 namespace epl::cpu::EPL_SIMD {
 namespace {
@@ -24,7 +24,7 @@ struct RowPanels {
   int64_t height(int64_t panel) const { return base + (panel < extra); }
 };
 
-// What one pass over the tile adds: a block of a long unit, or as many whole short units as make up a block.
+// What one pass over the tile adds: a block of a long unit, or as many full short units as make up a block.
 struct Block {
   int64_t k, depth, chains;  // `chains` units of `depth`, or one part of a unit
   int64_t unit;
@@ -35,19 +35,19 @@ struct Block {
 
 int64_t blocks_of_unit(int64_t length) { return (length + gemm_k_block - 1) / gemm_k_block; }
 
-int64_t block_count(const GemmProblem& p, const GemmPlan& plan) {
+int64_t block_count(const GemmProblem& p, const GemmTiling& tiling) {
   const int64_t length = p.k / p.units;
-  return length > gemm_k_block ? p.units * blocks_of_unit(length) : p.units >> plan.passing;
+  return length > gemm_k_block ? p.units * blocks_of_unit(length) : p.units >> tiling.passing;
 }
 
-Block block_at(const GemmProblem& p, const GemmPlan& plan, int64_t i) {
+Block block_at(const GemmProblem& p, const GemmTiling& tiling, int64_t i) {
   const int64_t length = p.k / p.units;
   if (length > gemm_k_block) {
     const int64_t unit = i / blocks_of_unit(length), done = i % blocks_of_unit(length) * gemm_k_block;
     const int64_t depth = least(gemm_k_block, length - done);
     return {unit * length + done, depth, 1, unit, done == 0, done + depth == length};
   }
-  const int64_t chains = int64_t{1} << plan.passing, unit = i * chains;
+  const int64_t chains = int64_t{1} << tiling.passing, unit = i * chains;
   return {unit * length, length, chains, unit, true, true};
 }
 
@@ -72,32 +72,32 @@ constexpr int64_t task_panels = 4;
 int64_t tasks_of_block(const RowPanels& panels) { return (panels.count + task_panels - 1) / task_panels; }
 float* shared_block(const GemmProblem& p, const Block& block, float* shared) { return shared + p.m * block.k; }
 
-int64_t pack_tasks(const GemmProblem& p, const GemmPlan& plan) {
-  return block_count(p, plan) * tasks_of_block(RowPanels(p.m));
+int64_t pack_tasks(const GemmProblem& p, const GemmTiling& tiling) {
+  return block_count(p, tiling) * tasks_of_block(RowPanels(p.m));
 }
 
-void pack_shared(const GemmProblem& p, const GemmPlan& plan, const GemmTile& whole, int64_t task, float* shared) {
+void pack_shared(const GemmProblem& p, const GemmTiling& tiling, const GemmTile& full, int64_t task, float* shared) {
   const RowPanels panels(p.m);
-  const Block block = block_at(p, plan, task / tasks_of_block(panels));
+  const Block block = block_at(p, tiling, task / tasks_of_block(panels));
   const int64_t first = task % tasks_of_block(panels) * task_panels, last = least(first + task_panels, panels.count);
   float* to = shared_block(p, block, shared) + panels.start(first) * block.length();
-  pack_rows(p, whole, block, panels, first, last, to);
+  pack_rows(p, full, block, panels, first, last, to);
 }
 
 class Tile {
  public:
-  Tile(const GemmProblem& problem, const GemmPlan& plan, const GemmTile& tile, float* shared, float* scratch)
-      : p_(problem), plan_(plan), tile_(tile), panels_(tile.rows), width_(plan.panel_vectors * lanes) {
+  Tile(const GemmProblem& problem, const GemmTiling& tiling, const GemmTile& tile, float* shared, float* scratch)
+      : p_(problem), tiling_(tiling), tile_(tile), panels_(tile.rows), width_(tiling.panel_vectors * lanes) {
     shared_a_ = shared;
     packed_b_ = scratch;
-    packed_a_ = packed_b_ + plan.packed_b;
-    partials_ = packed_a_ + plan.packed_a;
-    edge_ = partials_ + plan.partials;
-    passing_ = edge_ + plan.edge;
+    packed_a_ = packed_b_ + tiling.packed_b;
+    partials_ = packed_a_ + tiling.packed_a;
+    edge_ = partials_ + tiling.partials;
+    passing_ = edge_ + tiling.edge;
   }
 
   void run() {
-    for (int64_t i = 0; i < block_count(p_, plan_); ++i) add_block(block_at(p_, plan_, i));
+    for (int64_t i = 0; i < block_count(p_, tiling_); ++i) add_block(block_at(p_, tiling_, i));
   }
 
  private:
@@ -107,22 +107,22 @@ class Tile {
     if (left >= width_) return width_;
     return left > lanes ? 2 * lanes : lanes;
   }
-  // Whether a panel of B is read where it lies: its edge could not be, for want of zeros behind it.
+  // Whether a panel of B is read where it lies. The last, narrow panel cannot be, because no zeros follow it.
   bool in_place(int64_t column, int64_t width) const {
     return p_.b_col == 1 && !p_.pack_b && width == width_ && column + width <= tile_.columns;
   }
 
   void add_block(const Block& block) {
-    if (plan_.thin) return add_thin_block(block);
-    const int64_t step = plan_.block_rows / micro_rows;
+    if (tiling_.thin) return add_thin_block(block);
+    const int64_t step = tiling_.block_rows / micro_rows;
     for (int64_t panel = 0; panel < panels_.count; panel += step) {
       const int64_t end = least(panel + step, panels_.count);
-      if (!plan_.direct_a && !plan_.shared_a) pack_rows(p_, tile_, block, panels_, panel, end, packed_a_);
+      if (!tiling_.direct_a && !tiling_.shared_a) pack_rows(p_, tile_, block, panels_, panel, end, packed_a_);
       for (int64_t column = 0; column < tile_.columns;) {
         const int64_t width = panel_width(column);
         BMode b = BMode::packed;
         if (in_place(column, width)) {
-          if (plan_.direct_b)
+          if (tiling_.direct_b)
             b = BMode::direct;
           else if (panel == 0)
             b = BMode::packing;
@@ -161,9 +161,9 @@ class Tile {
     if (block.last) {
       float* tree = partials_ + row * tile_.columns + column;
       const int64_t carries = __builtin_ctzll(~static_cast<uint64_t>(unit));
-      for (int64_t t = 0; t < carries; ++t) add_floats(tree + t * plan_.partial_step, sums, count);
+      for (int64_t t = 0; t < carries; ++t) add_floats(tree + t * tiling_.partial_step, sums, count);
       if (unit + 1 < p_.units) {
-        to = tree + carries * plan_.partial_step;
+        to = tree + carries * tiling_.partial_step;
       } else if (p_.bias == GemmBias::columns) {
         add_floats(tile_.at.bias + tile_.column + column, sums, count);
       } else if (p_.bias == GemmBias::rows) {
@@ -196,17 +196,17 @@ class Tile {
     return tile_.at.c + row * p_.c_row + column;
   }
 
-  // The panels [first, last) of A times one panel of B. What all of them share is worked out once: with a short k the
-  // micro-kernel is done in the time that takes.
+  // The panels [first, last) of A times one panel of B. What they share is computed once: with a short k that takes as
+  // long as the micro-kernel.
   void add_column(const Block& block, BMode b_mode, int64_t first, int64_t last, int64_t column, int64_t width) {
     const int64_t c_column = tile_.column + column, count = least(width, tile_.columns - column);
-    const bool whole = count == width && (!p_.c_run || c_column % p_.c_run + width <= p_.c_run);
+    const bool full = count == width && (!p_.c_run || c_column % p_.c_run + width <= p_.c_run);
     MicroCall call;
     call.depth = block.depth;
     call.chains = block.chains;
-    call.a_step = plan_.direct_a ? p_.a_row : 0;
-    const float* packed_a = plan_.shared_a ? shared_block(p_, block, shared_a_) : packed_a_;
-    const int64_t packed_row = plan_.shared_a ? 0 : panels_.start(first);  // that it begins with
+    call.a_step = tiling_.direct_a ? p_.a_row : 0;
+    const float* packed_a = tiling_.shared_a ? shared_block(p_, block, shared_a_) : packed_a_;
+    const int64_t packed_row = tiling_.shared_a ? 0 : panels_.start(first);  // that it begins with
     call.packed_b = packed_b_ + column * block.length();
     if (b_mode != BMode::packed) call.b = tile_.at.b + block.k * p_.b_row + c_column;
     call.b_step = p_.b_row;
@@ -215,16 +215,16 @@ class Tile {
     end.unfinished = !block.last;
     end.final = block.last && block.k_end() == p_.k;
     end.running = !block.first;
-    end.c_step = whole ? p_.c_row : width;
-    end.passing = plan_.passing;
+    end.c_step = full ? p_.c_row : width;
+    end.passing = tiling_.passing;
     end.passing_tree = passing_;
-    end.tree_step = plan_.partial_step;
+    end.tree_step = tiling_.partial_step;
     if (end.final && p_.bias == GemmBias::columns) end.bias_columns = column_bias(c_column, count, width);
-    if (!whole) locate_edge(c_column, count);
+    if (!full) locate_edge(c_column, count);
 
     // Halves of a tile read their operands twice: in longer units that costs more than the stores that it saves.
     const bool pairs = block.chains > 1 && block.depth <= 16;
-    const AMode a_mode = plan_.direct_a ? AMode::rows : AMode::packed;
+    const AMode a_mode = tiling_.direct_a ? AMode::rows : AMode::packed;
     const int vectors = static_cast<int>(width / lanes);
     int64_t height = 0;
     Micro kernel = nullptr;
@@ -236,11 +236,11 @@ class Tile {
         kernel = micro_kernel(a_mode, b_mode, static_cast<int>(height), vectors, pairs);
       }
       call.a =
-          plan_.direct_a ? tile_.at.a + c_row * p_.a_row + block.k : packed_a + (row - packed_row) * block.length();
+          tiling_.direct_a ? tile_.at.a + c_row * p_.a_row + block.k : packed_a + (row - packed_row) * block.length();
       // A tile of partial sums is contiguous, in the order in which the tiles come.
       end.tree = partials_ + column * tile_.rows + row * width;
       if (end.final && p_.bias == GemmBias::rows) end.bias_rows = tile_.at.bias + c_row;
-      if (whole) {
+      if (full) {
         end.c = c_at(c_row, c_column);
         kernel(call);
         continue;
@@ -291,10 +291,10 @@ class Tile {
   }
 
   const GemmProblem& p_;
-  const GemmPlan& plan_;
+  const GemmTiling& tiling_;
   const GemmTile& tile_;
   RowPanels panels_;
-  int64_t width_;  // of a whole panel of B
+  int64_t width_;  // of a full panel of B
   float *shared_a_, *packed_b_, *packed_a_, *partials_, *edge_, *passing_;
   struct EdgeRun {
     int64_t column, at, count;  // of the panel; behind the first element of a row of C
@@ -303,8 +303,9 @@ class Tile {
   int64_t edge_runs_ = 0;
 };
 
-void run_tile(const GemmProblem& problem, const GemmPlan& plan, const GemmTile& tile, float* shared, float* scratch) {
-  Tile(problem, plan, tile, shared, scratch).run();
+void run_tile(const GemmProblem& problem, const GemmTiling& tiling, const GemmTile& tile, float* shared,
+              float* scratch) {
+  Tile(problem, tiling, tile, shared, scratch).run();
 }
 
 int thin_panel_vectors(int64_t rows) {

@@ -98,13 +98,13 @@ inline void pack_copied(const float* from, int64_t k_step, int64_t count, int64_
 // The panel of `count` indices and `depth` k's that starts at `from`; as GemmPack.
 inline void pack_panel(const float* from, int64_t index_step, int64_t k_step, int64_t count, int64_t depth, float* to,
                        int64_t stride) {
-  constexpr int widest = static_cast<int>(hn::MaxLanes(hn::ScalableTag<float>()));
+  constexpr int max_lanes = static_cast<int>(hn::MaxLanes(hn::ScalableTag<float>()));
   if (index_step == 1) {
-    // Wide panels go by their widest pieces.
-    for (; count > 2 * widest; count -= widest, from += widest, to += widest)
-      pack_copied<widest>(from, k_step, widest, depth, to, stride);
-    if (count >= widest) return pack_copied<widest>(from, k_step, count, depth, to, stride);
-    if (widest > 8 && count >= 8) return pack_copied<8>(from, k_step, count, depth, to, stride);
+    // Wide panels go by parts of max_lanes.
+    for (; count > 2 * max_lanes; count -= max_lanes, from += max_lanes, to += max_lanes)
+      pack_copied<max_lanes>(from, k_step, max_lanes, depth, to, stride);
+    if (count >= max_lanes) return pack_copied<max_lanes>(from, k_step, count, depth, to, stride);
+    if (max_lanes > 8 && count >= 8) return pack_copied<8>(from, k_step, count, depth, to, stride);
     if (count >= 4) return pack_copied<4>(from, k_step, count, depth, to, stride);
   } else if (k_step == 1) {
     return pack_transposed(from, index_step, count, depth, to, stride);

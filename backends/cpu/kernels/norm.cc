@@ -47,21 +47,21 @@ template <bool centred> void forward(const KernelCall& call) {
   });
 }
 
-// Sums over rows: how many pieces there are, and of what.
+// Sums over rows: into how many partial sums they are divided.
 struct RowSums {
-  int64_t run, segments, lanes, pieces;
+  int64_t run, segments, lanes, parts;
   RowSums(int64_t rows, int64_t units)
       : run(rows / units),
         segments(segment_count(run)),
         lanes(std::min<int64_t>(run, reduce_lanes)),
-        pieces(units * segments * lanes) {}
+        parts(units * segments * lanes) {}
 };
 
 template <bool centred> Result<Prepared> prepare_backward(const KernelQuery& q) {
   auto [rows, width] = norm_shape(q, q.in(1));
   EPL_TRY(require(q.units.divide(rows), "units that do not divide the rows"));
   EPL_TRY(accepts(q));
-  return Prepared{.workspace_bytes = RowSums(rows, q.units.count).pieces * width * (centred ? 2 : 1) * 4,
+  return Prepared{.workspace_bytes = RowSums(rows, q.units.count).parts * width * (centred ? 2 : 1) * 4,
                   .aliases = {{.input = 0, .output = 0}, {.input = 1, .output = 0}}};
 }
 
@@ -77,7 +77,7 @@ void join_rows(const NormLoops& loops, float* partials, const RowSums& sums, int
       }
     }
   };
-  threads.run_ranges((width + block - 1) / block, std::max<int64_t>(1, task_values / (sums.pieces * block)),
+  threads.run_ranges((width + block - 1) / block, std::max<int64_t>(1, task_values / (sums.parts * block)),
                      [&](int64_t begin, int64_t end) {
                        for (int64_t b = begin; b < end; ++b) {
                          int64_t column = b * block, n = std::min(block, width - column);
@@ -111,14 +111,14 @@ template <bool centred> void backward(const KernelCall& call) {
   }
   RowSums sums(rows, q.units.count);
   float* scales = static_cast<float*>(call.workspace);
-  float* biases = scales + sums.pieces * width;
-  int64_t grain = std::max<int64_t>(1, task_values / (width * std::max<int64_t>(1, rows / sums.pieces)));
-  call.threads().run_ranges(sums.pieces, grain, [&, n = width](int64_t begin, int64_t end) {
-    for (int64_t piece = begin; piece < end; ++piece) {
-      int64_t lane = piece % sums.lanes, segment = piece / sums.lanes % sums.segments,
-              unit = piece / sums.lanes / sums.segments;
-      float* scale_sum = dscale ? scales + piece * n : nullptr;
-      float* bias_sum = dbias ? biases + piece * n : nullptr;
+  float* biases = scales + sums.parts * width;
+  int64_t grain = std::max<int64_t>(1, task_values / (width * std::max<int64_t>(1, rows / sums.parts)));
+  call.threads().run_ranges(sums.parts, grain, [&, n = width](int64_t begin, int64_t end) {
+    for (int64_t part = begin; part < end; ++part) {
+      int64_t lane = part % sums.lanes, segment = part / sums.lanes % sums.segments,
+              unit = part / sums.lanes / sums.segments;
+      float* scale_sum = dscale ? scales + part * n : nullptr;
+      float* bias_sum = dbias ? biases + part * n : nullptr;
       if (scale_sum) std::fill_n(scale_sum, n, 0.0f);
       if (bias_sum) std::fill_n(bias_sum, n, 0.0f);
       int64_t last = std::min(sums.run, (segment + 1) * reduce_segment);

@@ -35,7 +35,8 @@ template <class Dims, class F> void for_each_run(const Dims& dims, int64_t first
 
 }  // namespace
 
-ReducePlan::ReducePlan(const Shape& shape, const std::vector<int64_t>& axes, Units units) : units_(units.count) {
+PreparedReduce::PreparedReduce(const Shape& shape, const std::vector<int64_t>& axes, Units units)
+    : units_(units.count) {
   std::vector<bool> folded(shape.size(), false);
   for (int64_t a : axes) folded[a < 0 ? a + shape.size() : a] = true;
   Shape strides = row_major_strides(shape);
@@ -62,7 +63,7 @@ ReducePlan::ReducePlan(const Shape& shape, const std::vector<int64_t>& axes, Uni
 }
 
 // The folded dimensions are outer x units x runs: as (units, outer, runs) a unit is a stretch of them.
-void ReducePlan::put_units_first(Units units) {
+void PreparedReduce::put_units_first(Units units) {
   const int64_t run = units.run(reduced_);
   std::vector<Dim> outer, middle, inner;
   int64_t behind = 1;  // positions of the dimensions behind
@@ -82,7 +83,7 @@ void ReducePlan::put_units_first(Units units) {
   folded_.insert(folded_.end(), inner.begin(), inner.end());
 }
 
-int64_t ReducePlan::kept_offset(int64_t index) const {
+int64_t PreparedReduce::kept_offset(int64_t index) const {
   int64_t offset = 0;
   for (int d = static_cast<int>(kept_.size()) - 1; d >= 0; --d) {
     offset += index % kept_[d].size * kept_[d].stride;
@@ -91,13 +92,13 @@ int64_t ReducePlan::kept_offset(int64_t index) const {
   return offset;
 }
 
-int64_t ReducePlan::workspace_bytes(int threads) const {
+int64_t PreparedReduce::workspace_bytes(int threads) const {
   int64_t partials = units_ * segments_ == 1 ? 0 : round_up(outputs() * units_ * segments_ * 4);
   int64_t thread = columns_ > 1 ? reduce_lanes * column_block * 4 + reduce_segment * 8 : 0;
   return partials + threads * thread;
 }
 
-void ReducePlan::run(Reducer op, const float* x, float* y, void* workspace, ThreadPool& threads) const {
+void PreparedReduce::run(Reducer op, const float* x, float* y, void* workspace, ThreadPool& threads) const {
   if (outputs() == 0) return;
   const ReduceLoops& loops = EPL_CPU_CHOOSE(reduce_loops)(op);
   if (reduced_ == 0) {  // only sums and products are asked for
@@ -115,13 +116,13 @@ void ReducePlan::run(Reducer op, const float* x, float* y, void* workspace, Thre
 }
 
 // Every output is a sequence of values of its own; partials are [output][unit][segment]. They are computed in the order
-// in which the values lie: memory gives short runs far apart at half its rate.
-void ReducePlan::run_values(const ReduceLoops& loops, const float* x, float* y, float* partials,
-                            ThreadPool& threads) const {
-  int64_t run = reduced_ / units_, pieces = units_ * segments_;
+// in which the values lie: reading short runs that are far apart gets half of the memory's rate.
+void PreparedReduce::run_values(const ReduceLoops& loops, const float* x, float* y, float* partials,
+                                ThreadPool& threads) const {
+  int64_t run = reduced_ / units_, parts = units_ * segments_;
   int64_t grain = std::max<int64_t>(1, task_values / std::min(run, reduce_segment));
   const bool units_outside = !kept_.empty() && folded_[0].stride > kept_[0].stride;
-  threads.run_ranges(outer_ * pieces, grain, [&](int64_t begin, int64_t end) {
+  threads.run_ranges(outer_ * parts, grain, [&](int64_t begin, int64_t end) {
     float gathered[reduce_segment];
     for (int64_t at = begin; at < end;) {
       const int64_t row = at / segments_, segment = at % segments_;
@@ -149,10 +150,10 @@ void ReducePlan::run_values(const ReduceLoops& loops, const float* x, float* y, 
       at += many;
     }
   });
-  if (pieces == 1) return;
-  threads.run_ranges(outer_, std::max<int64_t>(1, task_values / pieces), [&](int64_t begin, int64_t end) {
+  if (parts == 1) return;
+  threads.run_ranges(outer_, std::max<int64_t>(1, task_values / parts), [&](int64_t begin, int64_t end) {
     for (int64_t o = begin; o < end; ++o) {
-      float* own = partials + o * pieces;
+      float* own = partials + o * parts;
       for (int64_t u = 0; u < units_; ++u) join_tree(own + u * segments_, segments_, 1, 1, loops.join);
       join_tree(own, units_, segments_, 1, loops.join);
       y[o] = own[0];
@@ -161,34 +162,34 @@ void ReducePlan::run_values(const ReduceLoops& loops, const float* x, float* y, 
 }
 
 // Outputs come in rows of columns; partials are [outer][unit][segment][column].
-void ReducePlan::run_columns(const ReduceLoops& loops, const float* x, float* y, float* partials, std::byte* scratch,
-                             ThreadPool& threads) const {
-  int64_t run = reduced_ / units_, pieces = units_ * segments_, blocks = (columns_ + column_block - 1) / column_block;
+void PreparedReduce::run_columns(const ReduceLoops& loops, const float* x, float* y, float* partials,
+                                 std::byte* scratch, ThreadPool& threads) const {
+  int64_t run = reduced_ / units_, parts = units_ * segments_, blocks = (columns_ + column_block - 1) / column_block;
   constexpr int64_t scratch_bytes = reduce_lanes * column_block * 4 + reduce_segment * 8;
-  int64_t tasks = outer_ * pieces * blocks;
+  int64_t tasks = outer_ * parts * blocks;
   int64_t values = std::min(run, reduce_segment) * std::min(columns_, column_block);
   int64_t per_task = std::max<int64_t>(1, task_values / values);
   threads.run((tasks + per_task - 1) / per_task, [&](int64_t task, int thread) {
     float* lanes = reinterpret_cast<float*>(scratch + thread * scratch_bytes);
     int64_t* offsets = reinterpret_cast<int64_t*>(lanes + reduce_lanes * column_block);
     for (int64_t t = task * per_task; t < std::min(tasks, (task + 1) * per_task); ++t) {
-      int64_t piece = t / blocks, column = t % blocks * column_block;
-      int64_t unit = piece % pieces / segments_, first = piece % segments_ * reduce_segment;
+      int64_t part = t / blocks, column = t % blocks * column_block;
+      int64_t unit = part % parts / segments_, first = part % segments_ * reduce_segment;
       int64_t rows = std::min(reduce_segment, run - first), width = std::min(column_block, columns_ - column);
       int64_t* next = offsets;
       for_each_run(folded_, unit * run + first, rows, [&](int64_t offset, int64_t count) {
         for (int64_t r = 0; r < count; ++r) *next++ = offset + r * folded_.back().stride;
       });
-      const float* source = x + kept_offset(piece / pieces) + column;
-      loops.columns(source, offsets, rows, width, partials + piece * columns_ + column, lanes);
+      const float* source = x + kept_offset(part / parts) + column;
+      loops.columns(source, offsets, rows, width, partials + part * columns_ + column, lanes);
     }
   });
-  if (pieces == 1) return;
-  threads.run_ranges(outer_ * blocks, std::max<int64_t>(1, task_values / (pieces * column_block)),
+  if (parts == 1) return;
+  threads.run_ranges(outer_ * blocks, std::max<int64_t>(1, task_values / (parts * column_block)),
                      [&](int64_t begin, int64_t end) {
                        for (int64_t t = begin; t < end; ++t) {
                          int64_t column = t % blocks * column_block, width = std::min(column_block, columns_ - column);
-                         float* own = partials + t / blocks * pieces * columns_ + column;
+                         float* own = partials + t / blocks * parts * columns_ + column;
                          auto join = [&](int64_t from, int64_t count, int64_t stride) {
                            for (int64_t step = 1; step < count; step *= 2) {
                              for (int64_t i = 0; i + step < count; i += 2 * step) {
@@ -208,18 +209,18 @@ namespace {
 
 template <Reducer op> Result<Prepared> prepare(const KernelQuery& q) {
   constexpr bool honours_units = op == Reducer::sum;
-  const int64_t values = ReducePlan(q.in(0).shape, q.attributes.ints("axes"), 1).reduced();
+  const int64_t values = PreparedReduce(q.in(0).shape, q.attributes.ints("axes"), 1).reduced();
   const bool empty = values == 0 && (op == Reducer::max || op == Reducer::min);
   EPL_TRY(require(cpu_level() != CpuLevel::none, "a processor without AVX2"));
   EPL_TRY(require(!empty, "an extreme of nothing"));
   EPL_TRY(require(!honours_units || q.units.divide(values), "units that do not divide the summed elements"));
-  auto plan =
-      std::make_shared<const ReducePlan>(q.in(0).shape, q.attributes.ints("axes"), honours_units ? q.units : Units());
-  return Prepared{.state = plan, .workspace_bytes = plan->workspace_bytes(q.threads)};
+  auto state = std::make_shared<const PreparedReduce>(q.in(0).shape, q.attributes.ints("axes"),
+                                                      honours_units ? q.units : Units());
+  return Prepared{.state = state, .workspace_bytes = state->workspace_bytes(q.threads)};
 }
 
 template <Reducer op> void launch(const KernelCall& call) {
-  static_cast<const ReducePlan*>(call.state)
+  static_cast<const PreparedReduce*>(call.state)
       ->run(op, call.in<float>(0), call.out<float>(0), call.workspace, call.threads());
 }
 

@@ -33,10 +33,10 @@ const ReduceLoops& reduce_loops(Reducer op);
 }
 
 // How a tensor is reduced: dimensions of size one dropped, neighbours of a kind merged.
-class ReducePlan {
+class PreparedReduce {
  public:
-  ReducePlan() = default;
-  ReducePlan(const Shape& shape, const std::vector<int64_t>& axes, Units units);
+  PreparedReduce() = default;
+  PreparedReduce(const Shape& shape, const std::vector<int64_t>& axes, Units units);
   int64_t reduced() const { return reduced_; }
   int64_t outputs() const { return outer_ * columns_; }
   int64_t workspace_bytes(int threads) const;

@@ -94,7 +94,7 @@ template <class T> void StridedCopy::run_as(const T* source, T* target, ThreadPo
   int64_t outer = 1;
   for (int d = 0; d + 1 < static_cast<int>(dims_.size()); ++d) outer *= d == across ? 1 : dims_[d].size;
   const Dim rows = across < 0 ? Dim{1, 0, 0} : dims_[across];
-  // The dimension that a transposition takes whole, or the row, is cut too where there are few others.
+  // If there are few other dimensions, the innermost one (of a transposition, or the row) is cut too.
   int64_t work = inner.size * rows.size, cuts = 1;
   const int64_t long_side = across < 0 ? inner.size : rows.size;
   if (outer < 4 * threads.size())
@@ -104,7 +104,7 @@ template <class T> void StridedCopy::run_as(const T* source, T* target, ThreadPo
       std::max<int64_t>(1, task_bytes * cuts / std::max<int64_t>(1, work * static_cast<int64_t>(sizeof(T))));
   threads.run_ranges(outer * cuts, grain, [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t) {
-      int64_t rest = t / cuts, piece = t % cuts, from = 0, to = 0;
+      int64_t rest = t / cuts, part = t % cuts, from = 0, to = 0;
       for (int d = static_cast<int>(dims_.size()) - 2; d >= 0; --d) {
         if (d == across) continue;
         int64_t i = rest % dims_[d].size;
@@ -113,8 +113,7 @@ template <class T> void StridedCopy::run_as(const T* source, T* target, ThreadPo
         to += i * dims_[d].target;
       }
       int64_t squares = (long_side + square - 1) / square;
-      int64_t first = squares * piece / cuts * square,
-              last = std::min(long_side, squares * (piece + 1) / cuts * square);
+      int64_t first = squares * part / cuts * square, last = std::min(long_side, squares * (part + 1) / cuts * square);
       if (across < 0) {
         copy_row(source + from + first * inner.source, inner.source, target + to + first * inner.target, inner.target,
                  last - first);

@@ -20,7 +20,7 @@ struct Found {
   bool zero_for_nan = false;  // rows without any key are zero instead of NaN
 };
 
-// where(is_nan(p), 0, p): exporters guard rows that are masked as a whole.
+// where(is_nan(p), 0, p): exporters guard rows in which every key is masked.
 std::optional<Value> guarded(const Match& m, Value value) {
   const Node* where = m.producer(value, "where");
   const Node* test = where ? m.producer(where->inputs[0], "is_nan") : nullptr;
@@ -111,7 +111,7 @@ class Emitter {
   Emitter(const Match& match, Builder& builder, const GraphRewriter& now)
       : m_(match), b_(builder), now_(now), name_(builder.scope()) {}
 
-  // `guard`: rows without any key are zero. `uniform`: rows that are hidden as a whole weigh all keys equally.
+  // `guard`: rows without any key are zero. `uniform`: rows in which every key is hidden weigh all keys equally.
   std::vector<Var> emit(const Found& found, bool causal, bool guard, bool uniform) {
     scope(".keys");
     Var k = keys(found);
@@ -142,8 +142,8 @@ class Emitter {
     return {y};
   }
 
-  // Decides how keys and values are read; false if the shapes are no attention's.
-  bool plan(const Found& found) {
+  // Decides how keys and values are read; false if the shapes are not those of an attention.
+  bool choose_layout(const Found& found) {
     const TensorType &q = m_.type(found.q), &v = m_.type(found.v);
     Shape k = m_.type(found.k).shape;
     const size_t n = k.size();
@@ -190,14 +190,14 @@ std::vector<Var> apply(const Match& m, Builder& b, const GraphRewriter& now) {
   Found found{.v = root.inputs[1]};
   if (!take_scores_apart(m, root.inputs[0], found)) return {};
   Emitter emitter(m, b, now);
-  if (!emitter.plan(found)) return {};
+  if (!emitter.choose_layout(found)) return {};
   const TensorType& scores = m.type(root.inputs[0]);
   const int64_t queries = scores.dim(-2), keys = scores.dim(-1);
   const HiddenRows hidden = hidden_rows(m, found.masks, queries, keys);
   if (hidden == HiddenRows::mixed) return {};
   const bool uniform = hidden == HiddenRows::uniform,
              guard = found.zero_for_nan && may_be_nan(m, found.masks, queries, keys);
-  // Which rows are hidden is told by all masks together, so a causal one stays among them.
+  // All masks together say which rows are hidden, so a causal mask stays among them.
   const bool causal = !guard && !uniform && remove_causal(m, found.masks, queries, keys);
   return emitter.emit(found, causal, guard, uniform);
 }

@@ -42,16 +42,16 @@ EPL_ONNX_OP(ConvTranspose) {
             Shape shape = {x.dim(0), w.dim(1) * groups};
             for (size_t d = 0; d < spatial; ++d) {
               const int at = static_cast<int>(d) + 2;
-              int64_t whole = strides[d] * (x.dim(at) - 1) + more[d] + (w.dim(at) - 1) * dilations[d] + 1;
+              int64_t full = strides[d] * (x.dim(at) - 1) + more[d] + (w.dim(at) - 1) * dilations[d] + 1;
               bool same = automatic == "SAME_UPPER" || automatic == "SAME_LOWER";
               if (wanted.size() == spatial || same) {  // the pads follow from the size of the result
                 int64_t size = wanted.size() == spatial ? wanted[d] : x.dim(at) * strides[d],
-                        total = std::max<int64_t>(whole - size, 0);
-                whole = std::max(whole, size);
+                        total = std::max<int64_t>(full - size, 0);
+                full = std::max(full, size);
                 pads[d] = automatic == "SAME_UPPER" ? total / 2 : total - total / 2;
                 pads[d + spatial] = total - pads[d];
               }
-              shape.push_back(whole - pads[d] - pads[d + spatial]);
+              shape.push_back(full - pads[d] - pads[d + spatial]);
             }
             Var y = i.b.emit(
                 "conv_grad_input", {x, w},

@@ -146,9 +146,9 @@ EPL_ONNX_OP(AffineGrid) {
     epl::Tensor base(TensorType{theta.dtype(), {points, dims + 1}});
     for (int64_t p = 0; p < points; ++p) {
       for (int64_t d = 0; d < dims; ++d) {
-        const double at = static_cast<double>(p / strides[d] % spatial[d]), whole = static_cast<double>(spatial[d]);
+        const double at = static_cast<double>(p / strides[d] % spatial[d]), size = static_cast<double>(spatial[d]);
         base.set(p * (dims + 1) + dims - 1 - d,
-                 corners ? (whole > 1 ? 2 * at / (whole - 1) - 1 : -1) : (2 * at + 1) / whole - 1);
+                 corners ? (size > 1 ? 2 * at / (size - 1) - 1 : -1) : (2 * at + 1) / size - 1);
       }
       base.set(p * (dims + 1) + dims, 1);
     }

@@ -10,11 +10,11 @@ namespace {
 constexpr int64_t max_items = 1 << 16;
 
 // The position that input `at` names in a sequence of `size`; the last one when it is absent.
-int64_t position(Import& i, int at, int64_t size, int64_t most) {
-  if (!i.has(at)) return most;
+int64_t position(Import& i, int at, int64_t size, int64_t max) {
+  if (!i.has(at)) return max;
   Ints given = i.ints(at);
   int64_t index = given.size() == 1 ? (given[0] < 0 ? given[0] + size : given[0]) : -1;
-  if (index < 0 || index > most) {
+  if (index < 0 || index > max) {
     i.fail(cat("position ", given, " in a sequence of ", size));
     return 0;
   }

@@ -4,10 +4,10 @@
 
 namespace epl::onnx {
 
-bool bounded(Import& i, std::initializer_list<const Ints*> lists, int64_t least) {
+bool bounded(Import& i, std::initializer_list<const Ints*> lists, int64_t min) {
   for (const Ints* list : lists) {
     for (int64_t n : *list) {
-      if (n >= least && n <= int64_t{1} << 31) continue;
+      if (n >= min && n <= int64_t{1} << 31) continue;
       i.fail(cat(n, " is not a size, stride, dilation or pad of a window"));
       return false;
     }

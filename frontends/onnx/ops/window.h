@@ -1,4 +1,4 @@
-// What convolutions and pooling share: how a file tells where a window stands.
+// What convolutions and pooling share: how a file describes a window.
 #pragma once
 
 #include "frontends/onnx/onnx_op.h"
@@ -6,8 +6,8 @@
 namespace epl::onnx {
 
 // Arithmetic on what a file says of a window stays far from overflow; no tensor comes near the bound. Fails, naming the
-// number, where one is below `least` or beyond it.
-bool bounded(Import& i, std::initializer_list<const Ints*> lists, int64_t least);
+// number, where one is below `min` or beyond it.
+bool bounded(Import& i, std::initializer_list<const Ints*> lists, int64_t min);
 
 // The attribute auto_pad, "NOTSET" where it is missing or empty.
 std::string auto_pad(Import& i);

@@ -1,4 +1,4 @@
-// A message that is being made, as the pieces it consists of: parts of the model's bytes, text of its own, and tensors.
+// A message under construction: a list of parts of the model's bytes, texts of its own, and tensors.
 // What is copied stays where it is until all is written, so that a model is written without lying in memory once more.
 #pragma once
 
@@ -12,7 +12,7 @@
 
 namespace epl::onnx {
 
-class Pieces {
+class MessageParts {
  public:
   size_t size() const { return size_; }
   // Text of its own.
@@ -21,11 +21,11 @@ class Pieces {
   void copy(std::string_view part);
   void add(epl::Tensor value);
   // A field that holds bytes.
-  void add_message(uint32_t tag, Pieces message);
+  void add_message(uint32_t tag, MessageParts message);
   Status write(FileWriter& file, const ModelBytes& bytes) const;
 
  private:
-  std::vector<std::variant<std::string, std::string_view, epl::Tensor>> pieces_;
+  std::vector<std::variant<std::string, std::string_view, epl::Tensor>> parts_;
   size_t size_ = 0;
 };
 

@@ -1,5 +1,5 @@
-// How a product is cut into tiles of C, one task each; shared by the planner (gemm.cc) and the kernels of each level of
-// processor (gemm_core.simd.cc). None of it changes a bit of the result.
+// How a product is cut into tiles of C, one task each; shared by gemm.cc, which chooses it, and the kernels of each
+// level of processor (gemm_core.simd.cc). None of it changes a bit of the result.
 #pragma once
 
 #include <algorithm>
@@ -9,15 +9,15 @@
 
 namespace epl::cpu {
 
-struct GemmPlan {
+struct GemmTiling {
   int64_t tile_rows = 0, tile_columns = 0;  // of a task, before the edges of C
   int64_t row_tiles = 0, column_tiles = 0;  // per product of the batch
   int64_t products = 1;
   int64_t block_rows = 0;     // rows of A packed at a time: they stay in the second-level cache
   int64_t panel_vectors = 2;  // width of a panel of B in vectors
-  bool direct_b = false;      // whole panels of B are read where they lie, and not packed
+  bool direct_b = false;      // full panels of B are read where they lie, and not packed
   bool direct_a = false;      // so are rows of A
-  bool shared_a = false;      // A is packed as a whole before the first tile, so that many tiles cost no more packing
+  bool shared_a = false;      // A is packed completely before the first tile, so that many tiles cost no more packing
   bool thin = false;          // B streams by; nothing is packed
   int passing = 0;            // levels of the tree over units that come and go within a block of k
   int levels = 0;             // the other ones, kept while a tile is computed
@@ -42,10 +42,11 @@ struct GemmLevel {
   int rows;                            // rows of the micro-kernel, with panels of two vectors
   int thin_rows;                       // most rows of the streaming kernel
   int (*panel_vectors)(int64_t rows);  // the best width of a panel for thin problems of so many rows
-  // Where tiles share A: how many tasks pack it, and one of them; `whole` is the one product as one tile.
-  int64_t (*pack_tasks)(const GemmProblem& problem, const GemmPlan& plan);
-  void (*pack)(const GemmProblem& problem, const GemmPlan& plan, const GemmTile& whole, int64_t task, float* shared);
-  void (*run)(const GemmProblem& problem, const GemmPlan& plan, const GemmTile& tile, float* shared, float* scratch);
+  // Where tiles share A: how many tasks pack it, and one of them; `full` is the one product as one tile.
+  int64_t (*pack_tasks)(const GemmProblem& problem, const GemmTiling& tiling);
+  void (*pack)(const GemmProblem& problem, const GemmTiling& tiling, const GemmTile& full, int64_t task, float* shared);
+  void (*run)(const GemmProblem& problem, const GemmTiling& tiling, const GemmTile& tile, float* shared,
+              float* scratch);
 };
 
 namespace v3 {

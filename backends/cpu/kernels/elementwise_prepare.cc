@@ -42,8 +42,8 @@ Range range_of(DType type) {
 }
 
 // Merges the output's dimensions wherever the input walks them as one.
-ElementwisePlan::Layout layout_of(const Shape& input, const Shape& output) {
-  ElementwisePlan::Layout layout;
+PreparedElementwise::Layout layout_of(const Shape& input, const Shape& output) {
+  PreparedElementwise::Layout layout;
   Shape strides(output.size(), 0), own = row_major_strides(input);
   size_t shift = output.size() - input.size();
   for (size_t d = 0; d < input.size(); ++d) strides[d + shift] = input[d] == 1 ? 0 : own[d];
@@ -80,8 +80,8 @@ class PlanBuilder {
               const std::vector<TensorType>& outputs)
       : expression_(expression), input_types_(inputs), output_types_(outputs), lanes_(EPL_CPU_CHOOSE(lane_table)()) {}
 
-  std::unique_ptr<ElementwisePlan> build(std::string* reason) {
-    plan_ = std::make_unique<ElementwisePlan>();
+  std::unique_ptr<PreparedElementwise> build(std::string* reason) {
+    made_ = std::make_unique<PreparedElementwise>();
     bool ok = set_up() && translate() && store_outputs();
     if (!ok) {
       *reason = reason_;
@@ -91,12 +91,12 @@ class PlanBuilder {
     measure_lives();
     assign_slots();
     choose_tile();
-    return std::move(plan_);
+    return std::move(made_);
   }
 
  private:
-  using Plan = ElementwisePlan;
-  using Kind = Plan::Kind;
+  using Made = PreparedElementwise;
+  using Kind = Made::Kind;
 
   bool refuse(std::string reason) {
     reason_ = std::move(reason);
@@ -110,7 +110,7 @@ class PlanBuilder {
       return refuse("outputs do not fit");
     if (expression_.inputs > static_cast<int>(input_types_.size())) return refuse("too few inputs");
     const Shape& shape = output_types_[0].shape;
-    plan_->elements_ = output_types_[0].elements();
+    made_->elements_ = output_types_[0].elements();
     for (const TensorType& type : output_types_) {
       if (type.shape != shape) return refuse("outputs of different shapes");
     }
@@ -119,26 +119,26 @@ class PlanBuilder {
       const auto own = class_of(type.dtype, real_);
       if (!own) return refuse(cat("an operand of type ", dtype_name(type.dtype)));
       if (!broadcasts_to(type.shape, shape)) return refuse("an operand that does not broadcast to the output");
-      Plan::Input input{.layout = layout_of(type.shape, shape), .bytes = static_cast<int>(dtype_bytes(type.dtype))};
+      Made::Input input{.layout = layout_of(type.shape, shape), .bytes = static_cast<int>(dtype_bytes(type.dtype))};
       input.in_place = is_class_itself(type.dtype, *own);
-      plan_->inputs_.push_back(std::move(input));
+      made_->inputs_.push_back(std::move(input));
     }
     return true;
   }
 
-  int add_value(Plan::Value value) {
-    plan_->values_.push_back(value);
-    return static_cast<int>(plan_->values_.size()) - 1;
+  int add_value(Made::Value value) {
+    made_->values_.push_back(value);
+    return static_cast<int>(made_->values_.size()) - 1;
   }
-  Plan::Value& value(int v) { return plan_->values_[v]; }
+  Made::Value& value(int v) { return made_->values_[v]; }
 
-  int add_step(Kind kind, int row, std::initializer_list<int> arguments, Plan::Value result) {
-    Plan::Step step{.kind = kind, .row = row};
+  int add_step(Kind kind, int row, std::initializer_list<int> arguments, Made::Value result) {
+    Made::Step step{.kind = kind, .row = row};
     result.uniform = true;
     std::ranges::copy(arguments, step.arguments);
     for (int a : arguments) result.uniform &= value(a).uniform;
     step.result = add_value(result);
-    (result.uniform ? plan_->uniform_steps_ : plan_->steps_).push_back(step);
+    (result.uniform ? made_->uniform_steps_ : made_->steps_).push_back(step);
     return step.result;
   }
   int real_step(ScalarOp op, std::initializer_list<int> arguments, bool truth = false) {
@@ -177,10 +177,10 @@ class PlanBuilder {
   int load(int input) {
     const TensorType& type = input_types_[input];
     const ElementClass own = *class_of(type.dtype, real_);
-    Plan::Step step{.kind = Kind::load, .row = load_row(type.dtype, own), .arguments = {input, -1, -1}};
-    bool uniform = type.elements() == 1 && plan_->elements_ != 1;
+    Made::Step step{.kind = Kind::load, .row = load_row(type.dtype, own), .arguments = {input, -1, -1}};
+    bool uniform = type.elements() == 1 && made_->elements_ != 1;
     step.result = add_value({.type = own, .truth = type.dtype == DType::boolean, .uniform = uniform});
-    (uniform ? plan_->uniform_steps_ : plan_->steps_).push_back(step);
+    (uniform ? made_->uniform_steps_ : made_->steps_).push_back(step);
     return step.result;
   }
 
@@ -253,7 +253,7 @@ class PlanBuilder {
       return integer ? as_integer(v) : is_of(x.op, ScalarFamily::logic) ? as_truth(v) : as_real(v);
     };
     const bool stays = integer && !is_of(x.op, ScalarFamily::comparison);
-    Plan::Value result{.type = stays ? ElementClass::integer : real_, .truth = scalar_op_info(x.op).truth()};
+    Made::Value result{.type = stays ? ElementClass::integer : real_, .truth = scalar_op_info(x.op).truth()};
     Kind kind = integer ? Kind::integer : Kind::real;
     if (arity == 1) return add_step(kind, row, {bring(a)}, result);
     if (arity == 2) return add_step(kind, row, {bring(a), bring(b)}, result);
@@ -278,10 +278,10 @@ class PlanBuilder {
       if (!own) return refuse(cat("a result of type ", dtype_name(type)));
       int v = value_of_[expression_.outputs[o]];
       v = type == DType::boolean ? as_truth(v) : is_integer_class(*own) ? as_integer(v) : as_real(v);
-      bool computed = std::ranges::any_of(plan_->steps_,
-                                          [&](const Plan::Step& s) { return s.result == v && s.kind != Kind::load; });
+      bool computed = std::ranges::any_of(made_->steps_,
+                                          [&](const Made::Step& s) { return s.result == v && s.kind != Kind::load; });
       if (is_class_itself(type, *own) && computed && value(v).output < 0) value(v).output = static_cast<int>(o);
-      plan_->outputs_.push_back(
+      made_->outputs_.push_back(
           {.value = v, .bytes = static_cast<int>(dtype_bytes(type)), .row = store_row(*own, type)});
     }
     return true;
@@ -289,22 +289,22 @@ class PlanBuilder {
 
   // Replaces a product (or sum) that feeds one other step by one lane that does both.
   void pair_steps() {
-    std::vector<int> uses(plan_->values_.size(), 0);
-    for (const Plan::Step& s : plan_->steps_) {
+    std::vector<int> uses(made_->values_.size(), 0);
+    for (const Made::Step& s : made_->steps_) {
       if (s.kind == Kind::load) continue;
       for (int a : s.arguments) uses[std::max(a, 0)] += a >= 0;
     }
-    for (const Plan::Output& o : plan_->outputs_) ++uses[o.value];
-    std::vector<int> maker(plan_->values_.size(), -1);
-    std::vector<bool> gone(plan_->steps_.size(), false);
-    for (size_t i = 0; i < plan_->steps_.size(); ++i) {
-      Plan::Step& s = plan_->steps_[i];
+    for (const Made::Output& o : made_->outputs_) ++uses[o.value];
+    std::vector<int> maker(made_->values_.size(), -1);
+    std::vector<bool> gone(made_->steps_.size(), false);
+    for (size_t i = 0; i < made_->steps_.size(); ++i) {
+      Made::Step& s = made_->steps_[i];
       maker[s.result] = static_cast<int>(i);
       if (s.kind != Kind::real) continue;
       for (int k = 0; k < 2; ++k) {
         int v = s.arguments[k];
         if (v < 0 || uses[v] != 1 || maker[v] < 0) continue;
-        const Plan::Step& inner = plan_->steps_[maker[v]];
+        const Made::Step& inner = made_->steps_[maker[v]];
         auto pair = inner.kind == Kind::real ? pair_of(op_of(inner), op_of(s), k) : std::nullopt;
         if (!pair) continue;
         gone[maker[v]] = true;
@@ -316,13 +316,13 @@ class PlanBuilder {
       }
     }
     size_t kept = 0;
-    for (size_t i = 0; i < plan_->steps_.size(); ++i) {
-      if (!gone[i]) plan_->steps_[kept++] = plan_->steps_[i];
+    for (size_t i = 0; i < made_->steps_.size(); ++i) {
+      if (!gone[i]) made_->steps_[kept++] = made_->steps_[i];
     }
-    plan_->steps_.resize(kept);
+    made_->steps_.resize(kept);
   }
 
-  ScalarOp op_of(const Plan::Step& s) const { return static_cast<ScalarOp>(s.row - real_row(real_, ScalarOp{})); }
+  ScalarOp op_of(const Made::Step& s) const { return static_cast<ScalarOp>(s.row - real_row(real_, ScalarOp{})); }
 
   // The pair for outer(inner(a, b), c) if place is 0, outer(c, inner(a, b)) if it is 1.
   static std::optional<Pair> pair_of(ScalarOp inner, ScalarOp outer, int place) {
@@ -336,19 +336,19 @@ class PlanBuilder {
   }
 
   void measure_lives() {
-    int end = static_cast<int>(plan_->steps_.size());
+    int end = static_cast<int>(made_->steps_.size());
     for (int i = 0; i < end; ++i) {
-      const Plan::Step& s = plan_->steps_[i];
+      const Made::Step& s = made_->steps_[i];
       value(s.result).defined = i;
       if (s.kind == Kind::load) continue;
       for (int a : s.arguments) {
         if (a >= 0) value(a).last_use = i;
       }
     }
-    for (const Plan::Output& o : plan_->outputs_) value(o.value).last_use = end;
-    for (const Plan::Step& s : plan_->steps_) {
+    for (const Made::Output& o : made_->outputs_) value(o.value).last_use = end;
+    for (const Made::Step& s : made_->steps_) {
       if (s.kind == Kind::load) {
-        int& last = plan_->inputs_[s.arguments[0]].last_use;
+        int& last = made_->inputs_[s.arguments[0]].last_use;
         last = std::max(last, value(s.result).last_use);
       }
     }
@@ -356,43 +356,44 @@ class PlanBuilder {
 
   void assign_slots() {
     std::vector<int> free;
-    std::vector<std::vector<int>> dying(plan_->steps_.size() + 1);
-    for (size_t i = 0; i < plan_->steps_.size(); ++i) {
-      const Plan::Step& s = plan_->steps_[i];
-      Plan::Value& v = value(s.result);
+    std::vector<std::vector<int>> dying(made_->steps_.size() + 1);
+    for (size_t i = 0; i < made_->steps_.size(); ++i) {
+      const Made::Step& s = made_->steps_[i];
+      Made::Value& v = value(s.result);
       bool none =
-          s.kind == Kind::load && plan_->inputs_[s.arguments[0]].in_place && plan_->inputs_[s.arguments[0]].layout.full;
+          s.kind == Kind::load && made_->inputs_[s.arguments[0]].in_place && made_->inputs_[s.arguments[0]].layout.full;
       // A lane may write over its operands, if elements are of one size: then a slot that dies here serves again.
       bool same_size = s.kind == Kind::real || s.kind == Kind::pair;
       if (same_size) free.insert(free.end(), dying[i].begin(), dying[i].end());
       if (!none) {
-        if (free.empty()) free.push_back(plan_->slots_++);
+        if (free.empty()) free.push_back(made_->slots_++);
         v.slot = free.back();
         free.pop_back();
         if (v.last_use >= 0) dying[v.last_use].push_back(v.slot);
       }
       if (!same_size) free.insert(free.end(), dying[i].begin(), dying[i].end());
     }
-    for (const Plan::Value& v : plan_->values_) {
-      plan_->element_bytes_ = std::max(plan_->element_bytes_, class_bytes(v.type));
+    for (const Made::Value& v : made_->values_) {
+      made_->element_bytes_ = std::max(made_->element_bytes_, class_bytes(v.type));
     }
   }
 
   // Tiles that divide the rows of broadcast operands let those be read where they are. Scratch, this tile's operands
   // and the next one's, which the processor fetches ahead, stay within 24 KiB of the first-level cache.
   void choose_tile() {
-    int64_t most = 1024;
+    int64_t max_tile = 1024;
     int64_t streams =
-        std::ranges::count_if(plan_->inputs_, [](const Plan::Input& in) { return in.in_place && in.layout.full; });
-    while (most > 256 && most * (plan_->element_bytes_ * plan_->slots_ + 2 * class_bytes(real_) * streams) > 24576)
-      most /= 2;
-    plan_->tile_ = most;
-    for (const Plan::Input& input : plan_->inputs_) {
+        std::ranges::count_if(made_->inputs_, [](const Made::Input& in) { return in.in_place && in.layout.full; });
+    while (max_tile > 256 &&
+           max_tile * (made_->element_bytes_ * made_->slots_ + 2 * class_bytes(real_) * streams) > 24576)
+      max_tile /= 2;
+    made_->tile_ = max_tile;
+    for (const Made::Input& input : made_->inputs_) {
       int64_t row = input.layout.sizes.back();
       if (input.layout.full || row < 256) continue;
-      for (int64_t tile = most; tile >= most / 2; tile -= 16) {
+      for (int64_t tile = max_tile; tile >= max_tile / 2; tile -= 16) {
         if (row % tile == 0) {
-          plan_->tile_ = tile;
+          made_->tile_ = tile;
           return;
         }
       }
@@ -403,16 +404,16 @@ class PlanBuilder {
   const std::vector<TensorType>& input_types_;
   const std::vector<TensorType>& output_types_;
   const LaneTable& lanes_;
-  std::unique_ptr<Plan> plan_;
+  std::unique_ptr<Made> made_;
   ElementClass real_ = ElementClass::real32;
   std::vector<int> value_of_;  // of each instruction
   std::string reason_;
 };
 
-std::unique_ptr<const ElementwisePlan> ElementwisePlan::make(const ScalarExpr& expression,
-                                                             const std::vector<TensorType>& inputs,
-                                                             const std::vector<TensorType>& outputs,
-                                                             std::string* reason) {
+std::unique_ptr<const PreparedElementwise> PreparedElementwise::make(const ScalarExpr& expression,
+                                                                     const std::vector<TensorType>& inputs,
+                                                                     const std::vector<TensorType>& outputs,
+                                                                     std::string* reason) {
   return PlanBuilder(expression, inputs, outputs).build(reason);
 }
 
