@@ -1,5 +1,5 @@
 // Composites whose op has no kernel at all on a backend are replaced by their bodies, again and again until every op
-// has a kernel, is elementwise, or is a primitive with a reference. Done once, before planning, so that the passes see
+// has a kernel, is elementwise, or is a primitive with a reference. Done once, before the plan, so that the passes see
 // what will run.
 #pragma once
 

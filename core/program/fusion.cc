@@ -15,7 +15,7 @@ constexpr int max_inputs = 24;
 constexpr int max_instructions = 64;
 constexpr int max_outputs = 8;
 // Nodes farther apart stay separate: joining them would keep the operands of the first alive until the second.
-constexpr int farthest = 48;
+constexpr int max_distance = 48;
 
 OpQuery query_of(const Graph& graph, const Node& node, std::vector<const TensorType*>& storage) {
   storage.clear();
@@ -90,7 +90,7 @@ class Fuser {
     return group;
   }
 
-  // Whether the kernels for regions compute with this type; asked with the smallest region there is.
+  // Whether the kernels for regions compute with this type, asked with the smallest possible region.
   bool takes(DType type) const {
     if (!kernels_) return true;
     KernelQuery smallest;
@@ -162,7 +162,7 @@ class Fuser {
       bool dependent = false;
       for_sources(order_[at], [&](int source) { dependent = dependent || is_after(source); });
       (dependent ? after : before).push_back(order_[at]);
-      if (before.size() + after.size() > farthest) return;
+      if (before.size() + after.size() > max_distance) return;
     }
     // What goes to other ranks and comes from them keeps its order.
     if (std::ranges::any_of(before, [&](int g) { return crosses(g); }) &&

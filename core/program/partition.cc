@@ -71,7 +71,7 @@ class Partition {
     return {};
   }
 
-  // An input of which a piece is not a run of the caller's memory: it comes whole, and its pieces are sliced out.
+  // An input of which a piece is not a run of the caller's memory: all of it comes in, and its pieces are sliced out.
   bool staged(Value v) const {
     const int dim = stored(v).cut_dim(batch_axis);
     return global_.value(v).kind == ValueKind::input && dim > 0 &&

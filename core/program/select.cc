@@ -1,5 +1,5 @@
-// Which instructions a program has: nodes in the order of their blocks, by the kernels of the backend, and between them
-// the transfers that no node stands for.
+// Writes the instructions of a program: nodes in the order of their blocks, with kernels of the backend, and between
+// them the transfers that no node stands for.
 #include <algorithm>
 
 #include "core/ir/op.h"
@@ -225,8 +225,8 @@ class Selection {
     return {};
   }
 
-  // Sends go to a stream of their own. Each waits for what was issued before it; and whoever may write to its source
-  // again waits for it: the block's next call, and what comes after the loop.
+  // Sends go to a stream of their own. Each waits for what was issued before it. What may write to its source again
+  // waits for the send: the block's next call, and what comes after the loop.
   void order_sends() {
     std::vector<int> pending;  // events of the blocks before
     for (const Block& block : program_.blocks) {

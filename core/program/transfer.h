@@ -1,10 +1,13 @@
-// Transfers: the instructions that are not kernels. They move values between ranks, between the whole batch and its
+// Transfers: the instructions that are not kernels. They move values between ranks, between the full batch and its
 // pieces, between the turns of a loop, and to the caller. Each is a row in a file of core/program/transfers, with the
 // record of the op that stands for it in the local graph; nothing else knows them by name.
 //
-//   EPL_OP(all_reduce) { return collective_op("The sum of x over the ranks of mesh axis `axis`, by the binary tree over
-//   ranks.", Segments::none); } EPL_TRANSFER(all_reduce) { return collective_transfer(Collective::Kind::all_reduce,
-//   "the sum over the ranks of a group, to each of them"); }
+//   EPL_OP(all_reduce) {
+//     return collective_op("The sum of x over the ranks of mesh axis `axis`, by the binary tree.", Segments::none);
+//   }
+//   EPL_TRANSFER(all_reduce) {
+//     return collective_transfer(Collective::Kind::all_reduce, "the sum over the ranks of a group, to each of them");
+//   }
 #pragma once
 
 #include <string>

@@ -3,7 +3,7 @@
 //
 //   EPL_PIPELINE(gpipe) {
 //     return {.doc = "all forward calls, then all backward calls", .words = {"PreferForward", "GPipe"}, .calls =
-//     calls};
+//     gpipe};
 //   }
 #pragma once
 
@@ -35,7 +35,7 @@ struct PipelineRow {
 };
 using PipelineTable = TableOf<PipelineRow>;
 const PipelineTable& pipeline_table();  // generated
-// The row that a word of pipeline.strategy asks for; null: none yet.
+// The row that a word of pipeline.strategy asks for; null if it is not built yet.
 const PipelineRow* find_pipeline(std::string_view word);
 // The row of a plan without stages: a micro-batch goes forward and backward in one call.
 const PipelineRow& one_stage();

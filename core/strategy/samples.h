@@ -1,4 +1,4 @@
-// Which inputs count samples, where nobody has said so of all of them.
+// Which inputs count samples, if nobody has said it for all of them.
 #pragma once
 
 #include <set>
@@ -9,15 +9,14 @@
 
 namespace epl {
 
-// Inputs have a dimension that counts samples by default; edges of a graph, a table, a state do not count any. Where
-// the sizes of the inputs disagree, those that are `named` (somebody said which dimension it is) keep theirs, and the
-// others that differ lose it; where none is named, no input counts samples: everything is still right, but the batch
-// cannot be cut. Returns a sentence for each such decision. Named inputs that disagree are left as they are: make_plan
-// refuses them.
+// Inputs have a dimension that counts samples by default; edges of a graph, a table, a state do not count any. If the
+// sizes of the inputs disagree, `named` ones (somebody said which dimension it is) keep theirs, and others that differ
+// lose it. If none is named, no input counts samples: everything is still correct, but the batch cannot be cut. Returns
+// a sentence for each such decision. Named inputs that disagree are left as they are: make_plan refuses them.
 std::vector<std::string> agree_on_samples(Graph& graph, const std::set<std::string>& named);
 
-// For a batch that the file does not have: no node may mix samples, which shows where the file's batch is baked into
-// it. The error names the node.
+// For a batch size that the file does not have: no node may mix samples. If one does, the file's batch size is written
+// into it. The error names the node.
 Status samples_stay_apart(const Graph& graph);
 
 }  // namespace epl

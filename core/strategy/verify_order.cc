@@ -1,5 +1,5 @@
-// Whether the ranks of a plan can wait for each other in a ring: all calls are gone through as the ranks will, a send
-// waiting for nobody and a receive for its send.
+// Whether the ranks of a plan can wait for each other in a ring. All calls are simulated in the order of the ranks; a
+// send waits for nobody, a receive for its send.
 #include <algorithm>
 #include <map>
 #include <tuple>

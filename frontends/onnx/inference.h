@@ -48,7 +48,7 @@ class InferenceEdits {
   bool cuts_value_info(std::string_view name) const { return values_.contains(name); }
 
  private:
-  friend class InferencePlanner;
+  friend class EditFinder;
   std::unordered_map<size_t, NodeEdit> edits_;  // by the byte at which the node's message begins
   std::unordered_set<std::string_view> unread_, outputs_, values_;
 };

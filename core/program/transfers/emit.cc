@@ -3,7 +3,7 @@
 namespace epl {
 
 EPL_TRANSFER(emit) {
-  return {.doc = "a result into the caller's tensor: whole, or its piece of the batch",
+  return {.doc = "a result into the caller's tensor: all of it, or its piece of the batch",
           .run = [](const TransferCall& call) -> Status {
             if (!call.output) return {};
             const ProgramPort& port = call.program.outputs[static_cast<size_t>(call.in.port)];

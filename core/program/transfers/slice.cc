@@ -23,20 +23,20 @@ EPL_OP(batch_slice) {
 }
 
 EPL_TRANSFER(slice) {
-  return {.doc = "the piece of a whole value that belongs to a rank and a micro-batch",
+  return {.doc = "the piece of a value that belongs to a rank and a micro-batch",
           .op = "batch_slice",
           .holds = "input",
           .from_caller = true,
           .prepare =
               [](Instruction& in) {
-                const TensorType& whole = in.query->in(0);
+                const TensorType& full = in.query->in(0);
                 const Attributes& attributes = in.query->attributes;
                 const int dim = static_cast<int>(attributes.integer("dim"));
-                int64_t inner = static_cast<int64_t>(dtype_bytes(whole.dtype));
-                for (int d = dim + 1; d < whole.ndim(); ++d) inner *= whole.shape[d];
+                int64_t inner = static_cast<int64_t>(dtype_bytes(full.dtype));
+                for (int d = dim + 1; d < full.ndim(); ++d) inner *= full.shape[d];
                 const int64_t outer = attributes.integer("outer");
-                in.slice = {outer, inner * attributes.integer("size") / outer, inner * whole.shape[dim] / outer};
-                for (int d = 0; d < dim; ++d) in.slice.outer *= whole.shape[d];
+                in.slice = {outer, inner * attributes.integer("size") / outer, inner * full.shape[dim] / outer};
+                for (int d = 0; d < dim; ++d) in.slice.outer *= full.shape[d];
               },
           .run = [](const TransferCall& call) -> Status {
             const Instruction::Slice& runs = call.in.slice;
