@@ -1,4 +1,4 @@
-// The C API with C++ manners, for this tool: handles that close themselves, errors as exceptions.
+// The C API in C++ form, for this tool: handles that close themselves, errors as exceptions.
 #pragma once
 
 #include <cstdint>

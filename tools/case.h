@@ -18,7 +18,7 @@ struct CheckOptions {
   bool details = false, layouts = false;
 };
 
-// A way to cut the work, and what came of it.
+// A way to cut the work, and its result.
 struct Layout {
   int threads = 1;
   int64_t micro_batches = 1, ranks = 1;

@@ -21,7 +21,7 @@ Run add_template(CLI::App& app);
 Run add_completion(CLI::App& app);
 Run add_man(CLI::App& app);
 
-// What was typed, quoted so that a shell reads it again.
+// The command line, quoted so that a shell can read it again.
 const std::string& command_line();
 
 // Of the library in use: "0.1.0".

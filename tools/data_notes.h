@@ -1,4 +1,4 @@
-// What the command line says of data: how a target is taken for a loss, and what was read.
+// What the command line says of data: how a target is used by a loss, and what was read.
 #pragma once
 
 #include "tools/job.h"
@@ -10,21 +10,23 @@ namespace epl::tools {
 // else what the loss itself asks for.
 void bind_target(const Trainer& trainer, const Port& field, const std::string& loss);
 
-// Tells what was read, with the names of classes, and keeps it in OUT/data.json: whoever uses the model must know the
-// order of columns and the numbers of classes.
+// Reports what was read, with the names of classes, and writes it to OUT/data.json: whoever uses the model must know
+// the order of columns and the numbers of classes.
 void tell_data(const Dataset& data, const std::string& out, Listener& listener);
 
 // The description of a dataset, for people.
 std::string data_text(const Json& description);
 
-// Whether `path` is to be read as data: no model's name, no checkpoint.
+// Whether `path` is to be read as data: not a model's name, not a checkpoint.
 bool is_data(const std::string& path);
 
-// The options of a reader, as --data-options and its kin take them: JSON, a file with it, or the data.json of a run.
+// The options of a reader, as --data-options and similar options take them: JSON, a file with it, or the data.json of a
+// run.
 Json reader_options(const char* flag, const std::string& argument);
-// Those under which `path` was read, for another file: which reader is for it to say where it is of another kind.
+// The options under which `path` was read, for another file. A file of another kind chooses its own reader.
 Json options_alike(Json options, const std::string& path, const std::string& other);
-// Under which the run read its data that a trained model or a checkpoint lies in; null where it lies in none.
+// The options under which a run read its data, for a trained model or a checkpoint in the run's folder; null if it lies
+// in none.
 Json options_of_run(const std::string& path, const std::string& data);
 
 }  // namespace epl::tools

@@ -1,4 +1,4 @@
-// What becomes of trained weights: files for inference, for training on, and of weights alone.
+// Files of trained weights: for inference, for further training, and of weights alone.
 #pragma once
 
 #include <string>

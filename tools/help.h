@@ -1,5 +1,5 @@
-// What the command line says of itself: --help and the man page. Both come from the parser's options and from the
-// engine's tables, so they cannot be out of date.
+// --help and the man page. Both come from the parser's options and from the engine's tables, so they cannot be out of
+// date.
 #pragma once
 
 #include <string>

@@ -42,7 +42,7 @@ void History::notice(const Json& event, const std::string&) {
   if (event.value("event", "") == "held_out") pending_ += print_json(event) + "\n";
 }
 
-// Losing it must not end a run: what it is for is a curve.
+// Losing it must not end a run: it is only for a curve.
 void History::flush() {
   if (failed_ || pending_.empty()) return;
   std::ofstream out(path_, std::ios::binary | (begun_ ? std::ios::app : std::ios::trunc));

@@ -17,8 +17,8 @@ void read_history(const std::string& path, int64_t last_step, JobStart& start);
 
 class History : public Listener {
  public:
-  // A run that begins anew begins the file anew; one that goes on cuts off what lies after its first step.
-  // That it cannot be written is said to `log`, once.
+  // A new run starts a new file; a resumed run cuts off what lies after its first step. If the file cannot be written,
+  // `log` gets one warning.
   History(std::string path, HostLog& log) : path_(std::move(path)), log_(log) {}
   void start(const JobStart& e) override;
   void step(const StepDone& e) override;

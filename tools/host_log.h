@@ -1,4 +1,4 @@
-// What the library says while a command runs, kept until the command has somebody to tell it to.
+// What the library logs while a command runs, kept until the command can show it.
 #pragma once
 
 #include <mutex>
@@ -7,8 +7,8 @@
 
 namespace epl::tools {
 
-// Thread safety: any thread. What nobody took goes to standard error at the end, so that nothing is lost to a command
-// that fails.
+// Thread safety: any thread. What was not shown goes to standard error at the end, so that nothing is lost when a
+// command fails.
 class HostLog {
  public:
   HostLog() = default;

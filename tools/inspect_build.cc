@@ -10,7 +10,7 @@ std::string name_of(const Json& row) {
   return row.is_string() ? row.get<std::string>() : row.at("name").get<std::string>();
 }
 
-// The first sentence: the whole is in the JSON.
+// The first sentence: the rest is in the JSON.
 std::string first_sentence(const std::string& doc) {
   const size_t end = doc.find(". ");
   return end == std::string::npos ? doc : doc.substr(0, end + 1);

@@ -5,7 +5,7 @@
 
 namespace epl::tools {
 
-// `engine` is what epl_engine_describe says. The whole of it is `epl inspect --json`.
+// `engine` is what epl_engine_describe says. All of it is in `epl inspect --json`.
 void print_build(const Json& engine);
 
 }  // namespace epl::tools

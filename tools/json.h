@@ -13,7 +13,7 @@ using Json = nlohmann::ordered_json;
 Json parse_json(std::string_view text);
 // `is_discarded()` instead.
 Json try_parse_json(std::string_view text);
-// In one line. Bytes that are no UTF-8 become U+FFFD.
+// In one line. Bytes that are not UTF-8 become U+FFFD.
 std::string print_json(const Json& json);
 
 // The same with every text and key as `printable` has it, for people to read.

@@ -40,8 +40,8 @@ class Random {
   uint64_t state_;
 };
 
-// Bytes as text that a terminal and a page can show: UTF-8 and line ends stay, what is no character or a control
-// character becomes a dot.
+// Bytes as text that a terminal and a page can show: UTF-8 and line ends stay; control characters and bytes that are
+// not a character become a dot.
 std::string printable(const std::string& bytes);
 
 }  // namespace epl::tools

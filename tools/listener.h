@@ -1,5 +1,5 @@
-// What happens in a training job, told to whoever shows it, keeps it or wants it stopped: a listener is a file of its
-// own, added in Training's constructor, and hears of everything in the order in which it happens.
+// The events of a training job, for whoever shows them, stores them or wants the job stopped. A listener is a file of
+// its own, added in Training's constructor. It hears of everything in the order in which it happens.
 #pragma once
 
 #include <cstdint>

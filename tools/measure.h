@@ -16,7 +16,7 @@ using Evaluation = Handle<epl_evaluation, epl_evaluation_destroy>;
 struct Measured {
   std::vector<std::pair<std::string, double>> metrics;  // the loss first
   int64_t samples = 0;
-  int64_t left_out = 0;  // where the model computes its own loss, the samples behind the last whole batch
+  int64_t left_out = 0;  // where the model computes its own loss, the samples behind the last full batch
 };
 
 class Measurer {

@@ -17,14 +17,14 @@
 
 namespace epl::tools {
 
-// The whole page. Names and texts of any bytes are safe in it.
+// The complete page. Names and texts of any bytes are safe in it.
 std::string render_report(const Json& data);
 
 // (step, value), steps ascending.
 using Points = std::vector<std::pair<double, double>>;
 
 // The same curve in at most about `most` points: of each stretch the smallest and the largest value, and the ends; what
-// is not finite stays as a gap. For a page of bounded size that looks like the whole.
+// is not finite stays as a gap. For a page of bounded size that looks the same.
 Points thinned(const Points& points, size_t most);
 
 }  // namespace epl::tools

@@ -27,7 +27,8 @@ std::string little_endian(uint64_t value, int bytes) {
   return out;
 }
 
-// As the record format of TensorFlow keeps sums: turned and shifted, since sums of data that holds sums are weak.
+// The masked checksum of TensorFlow's record format: rotated and shifted, because checksums of data that holds
+// checksums are weak.
 std::string masked(std::string_view bytes) {
   const uint32_t sum = crc32c(bytes);
   return little_endian(((sum >> 15) | (sum << 17)) + 0xa282ead8u, 4);
@@ -79,7 +80,7 @@ void TensorBoard::record(const std::string& event) {
   give_up();
 }
 
-// A curve less is not worth a training: it is said once, and readers stop at the last whole record.
+// A missing curve must not end a training: it is reported once, and readers stop at the last complete record.
 void TensorBoard::give_up() {
   log_.add(path_ + ": " + std::strerror(errno) + "; it is not written any further");
   std::fclose(file_);

@@ -23,7 +23,7 @@ namespace {
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
-// Where the run writes; what cannot end well is refused before anything is made.
+// The folder that the run writes to; what would fail later is refused before anything is made.
 std::string folder_of(const TrainOptions& o) {
   if (o.job.device == "sim")
     throw UsageError(
@@ -71,7 +71,7 @@ Training::Training(const TrainOptions& o)
   }
 }
 
-// A text is gone through in windows that do not overlap, though training begins them anywhere.
+// A text is checked in windows that do not overlap, though training starts them anywhere.
 void Training::check_data() const {
   const std::string& path = o_.job.text.empty() ? o_.job.data : o_.job.text;
   if (data_.context > 0) {
@@ -189,7 +189,7 @@ JobStart Training::describe() const {
   return out;
 }
 
-// What the library has to say stands among the run's own lines.
+// Warnings of the library stand among the run's own lines.
 void Training::tell_warnings() {
   for (const std::string& message : log_.take()) listeners_.warning(message);
 }
@@ -300,7 +300,7 @@ void Training::save_checkpoint(bool best) {
   listeners_.saved({step, path, best});
 }
 
-// A disk that is full for a moment, say, must not end a run that goes well.
+// A disk that is full for a moment must not end a run that goes well.
 void Training::save_on_the_way(bool best) {
   try {
     save_checkpoint(best);
@@ -311,7 +311,7 @@ void Training::save_on_the_way(bool best) {
   }
 }
 
-// Does what it can: a part that fails is told and does not keep the others from being saved.
+// A part that fails is reported and does not keep the others from being saved.
 template <class F> void Training::attempt(const char* what, F&& f) {
   try {
     f();

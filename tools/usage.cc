@@ -77,7 +77,7 @@ std::string explained(const CLI::App& app, const CLI::App& command, const CLI::P
   const int kind = error.get_exit_code();
   const std::string what = error.what();
   const auto is = [&](CLI::ExitCodes one) { return kind == static_cast<int>(one); };
-  // What is misspelt comes first: because of it something else may be missing.
+  // A misspelt option is reported first: something else may be missing because of it.
   if (&command != &app && !command.get_allow_extras() && !command.remaining(true).empty())
     return explain_extras(command);
   if (is(CLI::ExitCodes::ExtrasError)) return explain_extras(command);
