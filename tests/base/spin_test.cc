@@ -22,7 +22,7 @@ TEST(Spin, IsGivenUpWhereItDoesNotCome) {
   int64_t looks = 0;
   const auto never = [&] { return ++looks < 0; };
   for (int i = 0; i < 320; ++i) EXPECT_FALSE(spin.until(never));
-  EXPECT_EQ(spin.spins(), Spin::least);
+  EXPECT_EQ(spin.spins(), Spin::min_spins);
   EXPECT_LT(looks, 320 * 1001 / 8) << "looking in vain is what a busy machine suffers from";
 }
 
