@@ -2,6 +2,7 @@
 
 #include "core/base/json.h"
 #include "core/capi/describe.h"
+#include "core/program/timeline.h"
 #include "core/program/transfer.h"
 #include "core/runtime/process_memory.h"
 
@@ -36,38 +37,57 @@ const char* range_kind(const Instruction& in, const Phases& phases) {
 }
 
 // When each range of the arena is alive, from what instructions write and release.
-std::vector<Range> arena_ranges(const Program& program, const Phases& phases) {
-  std::vector<Range> done;
-  std::map<int64_t, Range> open;  // by offset
-  const int count = static_cast<int>(program.instructions.size());
-  for (int i = 0; i < count; ++i) {
-    const Instruction& in = program.instructions[static_cast<size_t>(i)];
-    for (size_t o = 0; o < in.outputs.size(); ++o) {
-      const Location& at = in.outputs[o];
-      if (at.space != Location::Space::arena || open.contains(at.offset)) continue;
+class Arena {
+ public:
+  Arena(const Program& program, const Timeline& timeline, const Phases& phases)
+      : program_(program), timeline_(timeline), phases_(phases) {}
+
+  std::vector<Range> ranges() {
+    for (const Timeline::Stretch& stretch : timeline_.stretches()) {
+      const Block& block = program_.blocks[static_cast<size_t>(stretch.block)];
+      for (int p = block.first; p < block.last; ++p) visit(stretch, p, stretch.begin + p - block.first);
+    }
+    for (auto& [offset, range] : open_) done_.push_back(range);
+    return std::move(done_);
+  }
+
+ private:
+  void visit(const Timeline::Stretch& stretch, int position, int time) {
+    const Instruction& in = program_.instructions[static_cast<size_t>(position)];
+    const int64_t micro_batch = std::max<int64_t>(stretch.micro_batch, 0);
+    const bool last_turn = stretch.micro_batch < 0 || micro_batch + 1 == program_.micro_batches();
+    const bool writes = last_turn || !in.transfer || !in.transfer->at_last_turn;
+    for (size_t o = 0; writes && o < in.outputs.size(); ++o) {
+      if (in.outputs[o].space != Location::Space::arena) continue;
+      const int64_t offset = program_.offset_of(in.outputs[o], micro_batch);
       const int64_t bytes =
           in.query && static_cast<int>(o) < in.query->outputs() ? in.query->out(static_cast<int>(o)).bytes() : in.bytes;
-      for (int64_t slot = 0; slot < at.slots; ++slot) {
-        const int64_t offset = at.offset_of(slot);
-        open[offset] = {in.name, range_kind(in, phases), offset, bytes, i, count - 1};
-      }
+      open_.try_emplace(offset, Range{in.name, range_kind(in, phases_), offset, bytes, time, timeline_.end() - 1});
     }
-    if (in.workspace_bytes > 0) done.push_back({in.name, "scratch", in.workspace.offset, in.workspace_bytes, i, i});
+    if (in.workspace_bytes > 0) {
+      const int64_t offset = program_.offset_of(in.workspace, micro_batch);
+      done_.push_back({in.name, "scratch", offset, in.workspace_bytes, time, time});
+    }
     for (const Instruction::Release& release : in.releases) {
-      for (int64_t slot = 0; slot < release.slots; ++slot) {
-        const int64_t begin = release.offset + slot * release.stride;
-        auto it = open.lower_bound(begin);
-        while (it != open.end() && it->first < begin + std::max<int64_t>(release.bytes, 1)) {
-          it->second.last = i;
-          done.push_back(it->second);
-          it = open.erase(it);
-        }
-      }
+      if (!release.last_turn || last_turn) close(program_.offset_of(release.at, micro_batch), release.bytes, time);
     }
   }
-  for (auto& [offset, range] : open) done.push_back(range);
-  return done;
-}
+
+  void close(int64_t begin, int64_t bytes, int time) {
+    auto it = open_.lower_bound(begin);
+    while (it != open_.end() && it->first < begin + std::max<int64_t>(bytes, 1)) {
+      it->second.last = time;
+      done_.push_back(it->second);
+      it = open_.erase(it);
+    }
+  }
+
+  const Program& program_;
+  const Timeline& timeline_;
+  const Phases& phases_;
+  std::vector<Range> done_;
+  std::map<int64_t, Range> open_;  // by offset
+};
 
 }  // namespace
 
@@ -86,10 +106,14 @@ std::string describe_memory(const CompiledPlan& plan) {
   const auto fullest = static_cast<size_t>(plan.fullest_task_graph());
   const Program& program = plan.entries().front().programs[fullest];
   out["arena_live_bytes"] = program.arena_live_bytes;
-  out["instructions"] = program.instructions.size();
+  const Timeline timeline(program);
+  out["instructions"] = timeline.end();
   Json blocks = Json::array();
-  for (const Block& block : program.blocks)
-    blocks.push_back({{"name", block_name(block.kind)}, {"first", block.first}, {"last", block.last}});
+  for (const Timeline::Stretch& stretch : timeline.stretches()) {
+    const Block& block = program.blocks[static_cast<size_t>(stretch.block)];
+    const int last = stretch.begin + block.last - block.first;
+    blocks.push_back({{"name", block_name(block.kind)}, {"first", stretch.begin}, {"last", last}});
+  }
   out["blocks"] = blocks;
   Phases phases;
   const Graph& graph = plan.entries().front().locals[fullest].graph;
@@ -98,13 +122,14 @@ std::string describe_memory(const CompiledPlan& plan) {
   int backward = -1, update = -1;
   for (size_t i = 0; i < program.instructions.size(); ++i) {
     const Phase phase = phase_of(program.instructions[i], phases);
-    if (phase == Phase::backward && backward < 0) backward = static_cast<int>(i);
-    if (phase == Phase::update && update < 0) update = static_cast<int>(i);
+    const int time = timeline.first(static_cast<int>(i));
+    if (phase == Phase::backward && backward < 0) backward = time;
+    if (phase == Phase::update && update < 0) update = time;
   }
   out["backward_from"] = backward;
   out["update_from"] = update;
   Json ranges = Json::array();
-  for (const Range& r : arena_ranges(program, phases)) {
+  for (const Range& r : Arena(program, timeline, phases).ranges()) {
     ranges.push_back({{"name", r.name},
                       {"kind", r.kind},
                       {"offset", r.offset},

@@ -1,164 +1,93 @@
-// Addresses. What lives from one call to a later one of its micro-batch is packed into a frame, of which there is one
-// for each micro-batch in flight; what lives in one call takes gaps of the frame that is its micro-batch's, if it fits.
-// The frames and everything else are then laid out in the arena by their lifetimes.
+// Addresses. Each range of memory has its time (core/program/timeline.h), and one that each micro-batch has for itself
+// has as many times and offsets: everything is laid out together, as if no call were made twice.
 #include <algorithm>
+#include <map>
 
 #include "core/program/lowering.h"
+#include "core/program/timeline.h"
 
 namespace epl {
 namespace {
 
 using Space = Location::Space;
 
-struct Frame {
-  int first_block = 0, last_block = 0;
-  std::vector<int> ranges;
-  int64_t bytes = 0;  // of one
-  int32_t slots = 1;
-};
-
 class Layout {
  public:
-  explicit Layout(Lowering& lowering) : l_(lowering), program_(lowering.program) {}
+  explicit Layout(Lowering& lowering) : l_(lowering), program_(lowering.program), timeline_(program_) {}
 
   void run() {
-    find_frames();
-    for (Frame& frame : frames_) pack(frame);
-    place_in_arena();
+    find_waits();
+    place();
     write_locations();
     write_releases();
   }
 
  private:
-  LiveRange& range(int r) { return l_.ranges[static_cast<size_t>(r)]; }
-  static bool crosses(const LiveRange& r) { return r.first_block >= 0 && r.first_block != r.last_block; }
-
-  void find_frames() {
-    frame_of_.assign(l_.ranges.size(), -1);
-    for (int r = 0; r < static_cast<int>(l_.ranges.size()); ++r) {
-      const LiveRange& live = range(r);
-      if (!crosses(live) || live.kept) continue;
-      const auto same = [&](const Frame& f) {
-        return f.first_block == live.first_block && f.last_block == live.last_block;
-      };
-      auto frame = std::ranges::find_if(frames_, same);
-      if (frame == frames_.end()) {
-        frames_.push_back({live.first_block, live.last_block, {}, 0, slots(live.first_block, live.last_block)});
-        frame = std::prev(frames_.end());
+  // When the rank waits for what another stream of it has done.
+  void find_waits() {
+    for (const Timeline::Stretch& stretch : timeline_.stretches()) {
+      const Block& block = program_.blocks[static_cast<size_t>(stretch.block)];
+      for (int p = block.first; p < block.last; ++p) {
+        const Instruction& in = program_.instructions[static_cast<size_t>(p)];
+        if (in.stream == 0 && !in.waits.empty()) waits_.emplace_back(stretch.begin + p - block.first, p);
       }
-      frame_of_[static_cast<size_t>(r)] = static_cast<int>(frame - frames_.begin());
-      frame->ranges.push_back(r);
     }
   }
 
-  // The fewest slots with which no micro-batch takes that of another which is still in flight.
-  int32_t slots(int first_block, int last_block) const {
-    const int64_t count = program_.micro_batches();
-    std::vector<int> begin(static_cast<size_t>(count)), end(static_cast<size_t>(count));
-    for (int c = 0; c < static_cast<int>(program_.calls.size()); ++c) {
-      const BlockCall& call = program_.calls[static_cast<size_t>(c)];
-      if (call.block == program_.blocks[static_cast<size_t>(first_block)].kind)
-        begin[static_cast<size_t>(call.micro_batch)] = c;
-      if (call.block == program_.blocks[static_cast<size_t>(last_block)].kind)
-        end[static_cast<size_t>(call.micro_batch)] = c;
+  // From when on nothing is done any more by a send that was issued at `time`.
+  int waited_for(int send, int time) const {
+    const int event = program_.instructions[static_cast<size_t>(send)].records;
+    for (const auto& [at, p] : waits_) {
+      const std::vector<int>& waits = program_.instructions[static_cast<size_t>(p)].waits;
+      if (at > time && std::ranges::find(waits, event) != waits.end()) return at;
     }
-    int64_t slots = 1;
-    const auto clash = [&] {
-      for (int64_t m = 0; m + slots < count; ++m) {
-        if (begin[static_cast<size_t>(m + slots)] < end[static_cast<size_t>(m)]) return true;
-      }
-      return false;
-    };
-    while (clash()) ++slots;
-    return static_cast<int32_t>(slots);
+    return timeline_.end();
   }
 
-  // Values first, which say how large the frame is; then, the largest first, what a call needs for itself where there
-  // is a gap in place and time.
-  void pack(Frame& frame) {
-    std::vector<Storage> packed;
-    for (int r : frame.ranges) packed.push_back({range(r).bytes, range(r).first, range(r).last});
-    frame.bytes = aligned_bytes(lay_out(packed).bytes);
-    for (size_t i = 0; i < packed.size(); ++i) range(frame.ranges[i]).offset = packed[i].offset;
-    std::vector<int> scratch;
-    for (int r = 0; r < static_cast<int>(l_.ranges.size()); ++r) {
-      const LiveRange& live = range(r);
-      const bool inside = live.first_block >= frame.first_block && live.last_block <= frame.last_block;
-      if (inside && !crosses(live) && !live.kept && frame_of_[static_cast<size_t>(r)] < 0) scratch.push_back(r);
-    }
-    std::ranges::stable_sort(scratch, std::ranges::greater(), [&](int r) { return range(r).bytes; });
-    for (int r : scratch) {
-      const int64_t offset = gap(packed, range(r), frame.bytes);
-      if (offset < 0) continue;
-      range(r).offset = offset;
-      packed.push_back({range(r).bytes, range(r).first, range(r).last, offset});
-      frame_of_[static_cast<size_t>(r)] = static_cast<int>(&frame - frames_.data());
-      frame.ranges.push_back(r);
-    }
-    for (int r : frame.ranges) {
-      range(r).stride = frame.bytes;
-      range(r).slots = frame.slots;
-    }
+  int64_t copies(const LiveRange& live) const { return live.each ? program_.micro_batches() : 1; }
+
+  int begin(const LiveRange& live, int64_t micro_batch) const {
+    if (live.each) return timeline_.at(live.first, micro_batch);
+    return live.late ? timeline_.last(live.first) : timeline_.first(live.first);
   }
 
-  // The lowest offset below `limit` at which `wanted` overlaps nothing that is alive with it; -1: none.
-  static int64_t gap(const std::vector<Storage>& packed, const LiveRange& wanted, int64_t limit) {
-    std::vector<std::pair<int64_t, int64_t>> taken;
-    for (const Storage& s : packed) {
-      if (s.first <= wanted.last && wanted.first <= s.last)
-        taken.emplace_back(s.offset, s.offset + aligned_bytes(s.bytes));
-    }
-    std::ranges::sort(taken);
-    int64_t offset = 0;
-    for (const auto& [begin, end] : taken) {
-      if (offset + wanted.bytes <= begin) break;
-      offset = std::max(offset, end);
-    }
-    return offset + wanted.bytes <= limit ? offset : -1;
+  int end(const LiveRange& live, int64_t micro_batch) const {
+    const auto last = [&](int p) { return live.each ? timeline_.at(p, micro_batch) : timeline_.last(p); };
+    int end = last(live.last);
+    for (int send : live.sends) end = std::max(end, waited_for(send, last(send)) - 1);
+    return end;
   }
 
-  void place_in_arena() {
+  void place() {
     std::vector<Storage> storages;
-    std::vector<int> of_range(l_.ranges.size(), -1), of_frame;
-    for (int r = 0; r < static_cast<int>(l_.ranges.size()); ++r) {
-      if (frame_of_[static_cast<size_t>(r)] >= 0) continue;
-      LiveRange& live = range(r);
-      if (live.kept) keep(live);
-      of_range[static_cast<size_t>(r)] = static_cast<int>(storages.size());
-      storages.push_back({live.slots > 1 ? live.slots * live.stride : live.bytes, live.first, live.last});
+    for (const LiveRange& live : l_.ranges) {
+      for (int64_t m = 0; m < copies(live); ++m) storages.push_back({live.bytes, begin(live, m), end(live, m)});
     }
-    for (const Frame& frame : frames_) {
-      const Loop& loop = *l_.loop_of(program_.blocks[static_cast<size_t>(frame.first_block)].first);
-      of_frame.push_back(static_cast<int>(storages.size()));
-      storages.push_back({frame.slots * frame.bytes, loop.first, loop.last - 1});
-    }
-    const MemoryLayout layout = lay_out(storages);
-    program_.arena_live_bytes = layout.largest_live;
+    // The lifetimes of several micro-batches in flight leave more gaps than those of one that goes forward and back.
+    const bool turns = std::ranges::any_of(l_.loops, &Loop::turns);
+    program_.arena_live_bytes = lay_out(storages, max_looks, turns ? max_search_looks : 0).largest_live;
     for (const Storage& s : storages) program_.arena_bytes = std::max(program_.arena_bytes, s.offset + s.bytes);
-    for (size_t r = 0; r < l_.ranges.size(); ++r) {
-      const int storage = of_range[r] >= 0 ? of_range[r] : of_frame[static_cast<size_t>(frame_of_[r])];
-      l_.ranges[r].offset += storages[static_cast<size_t>(storage)].offset;
+    auto next = storages.begin();
+    for (LiveRange& live : l_.ranges) {
+      std::vector<int64_t> offsets;
+      for (int64_t m = 0; m < copies(live); ++m) offsets.push_back((next++)->offset);
+      live.at = {.space = Space::arena, .offset = offsets.front()};
+      const bool same = std::ranges::all_of(offsets, [&](int64_t offset) { return offset == offsets.front(); });
+      if (!same) live.at.row = row(offsets);
     }
   }
 
-  // What a send reads has a place of its own while its loop runs, and slots if it lives from call to call.
-  void keep(LiveRange& live) {
-    const Loop* loop = l_.loop_of(live.last);
-    if (!loop || live.first_block < 0) return;
-    live.first = loop->first;
-    live.slots = crosses(live) ? slots(live.first_block, live.last_block) : 1;
-    live.stride = aligned_bytes(live.bytes);
+  int32_t row(const std::vector<int64_t>& offsets) {
+    const auto [known, is_new] = row_of_.emplace(offsets, static_cast<int32_t>(program_.rows.size()));
+    if (is_new) program_.rows.push_back(offsets);
+    return known->second;
   }
 
   Location location(Value v) const {
     if (!v) return {};
     const auto root = static_cast<size_t>(l_.root[static_cast<size_t>(v.index)]);
     if (l_.place[root].space != Space::none) return l_.place[root];
-    return location(l_.ranges[static_cast<size_t>(l_.range[root])]);
-  }
-  static Location location(const LiveRange& live) {
-    return {
-        .space = Space::arena, .offset = live.offset, .stride = live.slots > 1 ? live.stride : 0, .slots = live.slots};
+    return l_.ranges[static_cast<size_t>(l_.range[root])].at;
   }
 
   void write_locations() {
@@ -166,7 +95,7 @@ class Layout {
       Instruction& in = program_.instructions[p];
       for (Value v : l_.operands[p].inputs) in.inputs.push_back(location(v));
       for (Value v : l_.operands[p].outputs) in.outputs.push_back(location(v));
-      if (l_.workspace[p] >= 0) in.workspace = location(range(l_.workspace[p]));
+      if (l_.workspace[p] >= 0) in.workspace = l_.ranges[static_cast<size_t>(l_.workspace[p])].at;
     }
     for (size_t port = 0; port < l_.local.outputs.size(); ++port) {
       const LocalPort& out = l_.local.outputs[port];
@@ -179,23 +108,17 @@ class Layout {
   void write_releases() {
     for (const LiveRange& live : l_.ranges) {
       const Loop* loop = l_.loop_of(live.last);
-      const bool last_turn = loop && live.first <= loop->first && live.last == loop->last - 1;
-      Instruction::Release release{live.offset, live.bytes, last_turn};
-      release.sent = live.kept;
-      if (live.slots > 1 && live.kept) {
-        release.bytes = live.slots * live.stride;
-      } else if (live.slots > 1) {
-        release.stride = live.stride;
-        release.slots = live.slots;
-      }
-      program_.instructions[static_cast<size_t>(live.last)].releases.push_back(release);
+      const bool all_turns = loop && (loop->turns || (live.first <= loop->first && live.last == loop->last - 1));
+      program_.instructions[static_cast<size_t>(live.last)].releases.push_back(
+          {.at = live.at, .bytes = live.bytes, .last_turn = all_turns && !live.each, .sent = !live.sends.empty()});
     }
   }
 
   Lowering& l_;
   Program& program_;
-  std::vector<Frame> frames_;
-  std::vector<int> frame_of_;  // by range; -1: none
+  const Timeline timeline_;
+  std::vector<std::pair<int, int>> waits_;  // time and instruction, in order
+  std::map<std::vector<int64_t>, int32_t> row_of_;
 };
 
 }  // namespace

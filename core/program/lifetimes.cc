@@ -1,11 +1,11 @@
 // When each value is in memory, and which values share a place. Lifetimes are ranges of instructions, in the order in
-// which a rank first comes by them. Inside one call that is their order in time; where the calls of several blocks come
-// between each other's, or a block is called again, three things differ:
+// which a rank first comes by them. Where a block is called again or the calls of several blocks come between each
+// other's, that order is not time, so that
 //
-// - What comes from before a loop is read by every turn: it lives to the end of the loop.
-// - What lives from one call to a later one of the same micro-batch (the activations of a pipeline's stage) has a slot
-//   for each micro-batch that is in flight.
-// - What a send reads may be read until the send is waited for, so nothing else is put there while the loop runs.
+// - what comes from before a loop of one block is read by every turn: it lives to the end of the loop;
+// - of blocks that take turns, what is made and used in their calls (the activations of a pipeline's stage) each
+//   micro-batch has for itself, and layout.cc knows the calls;
+// - what a send reads is left alone until the send has been waited for.
 #include <algorithm>
 
 #include "core/base/check.h"
@@ -23,8 +23,8 @@ class Lifetimes {
 
   void run() {
     find_loops();
-    last_block_.assign(l_.root.size(), -1);
-    kept_.assign(l_.root.size(), false);
+    leaves_.assign(l_.root.size(), false);
+    sends_.assign(l_.root.size(), {});
     find_ranges();
     place_updates();
     share_in_place();
@@ -37,36 +37,14 @@ class Lifetimes {
   int& first(int root) { return l_.first[static_cast<size_t>(root)]; }
   int& last(int root) { return l_.last[static_cast<size_t>(root)]; }
 
-  // A block that is called several times is a loop; blocks are one loop where values of a micro-batch go from one to
-  // the other.
+  // Blocks that take turns are one loop; any other that is called several times is one by itself.
   void find_loops() {
-    std::vector<int> calls, part_of;
-    for (int b = 0; b < static_cast<int>(program_.blocks.size()); ++b) {
-      const BlockKind kind = program_.blocks[static_cast<size_t>(b)].kind;
-      calls.push_back(static_cast<int>(std::ranges::count(program_.calls, kind, &BlockCall::block)));
-      part_of.push_back(b);
-    }
-    std::vector<int> made(l_.root.size(), -1);  // by root: the block, of what each turn makes
-    for (int p = 0; p < size(); ++p) {
-      const int block = l_.block_of(p);
-      if (calls[static_cast<size_t>(block)] < 2) continue;
-      const bool each_turn = !instruction(p).transfer || !instruction(p).transfer->at_last_turn;
-      for (Value v : l_.operands[static_cast<size_t>(p)].outputs) {
-        if (v && each_turn) made[static_cast<size_t>(root(v))] = block;
-      }
-      for (Value v : l_.operands[static_cast<size_t>(p)].inputs) {
-        const int from = v ? made[static_cast<size_t>(root(v))] : -1;
-        if (from < 0) continue;
-        for (int b = from + 1; b <= block; ++b) part_of[static_cast<size_t>(b)] = part_of[static_cast<size_t>(from)];
-      }
-    }
-    for (int b = 0; b < static_cast<int>(calls.size()); ++b) {
-      const Block& block = program_.blocks[static_cast<size_t>(b)];
-      if (part_of[static_cast<size_t>(b)] != b) {
+    for (const Block& block : program_.blocks) {
+      const bool turns = block_takes_turns(block.kind);
+      if (turns && !l_.loops.empty() && l_.loops.back().turns) {
         l_.loops.back().last = block.last;
-        l_.loops.back().last_block = b;
-      } else if (calls[static_cast<size_t>(b)] > 1) {
-        l_.loops.push_back({.first = block.first, .last = block.last, .first_block = b, .last_block = b});
+      } else if (turns || std::ranges::count(program_.calls, block.kind, &BlockCall::block) > 1) {
+        l_.loops.push_back({.first = block.first, .last = block.last, .turns = turns});
       }
     }
   }
@@ -74,9 +52,7 @@ class Lifetimes {
   void find_ranges() {
     for (int p = 0; p < size(); ++p) {
       for (Value v : l_.operands[static_cast<size_t>(p)].outputs) {
-        if (!v) continue;
-        first(root(v)) = last(root(v)) = p;
-        last_block_[static_cast<size_t>(root(v))] = l_.block_of(p);
+        if (v) first(root(v)) = last(root(v)) = p;
       }
       for (Value v : l_.operands[static_cast<size_t>(p)].inputs) {
         if (v) use(root(v), p);
@@ -95,41 +71,23 @@ class Lifetimes {
     const Loop* loop = l_.loop_of(p);
     const Loop* from = first(r) >= 0 ? l_.loop_of(first(r)) : nullptr;
     const bool sent = instruction(p).transfer && instruction(p).transfer->sends;
-    if (sent && first(r) >= 0) {
-      kept_[static_cast<size_t>(r)] = true;
-      last(r) = std::max(last(r), loop ? loop->last - 1 : size() - 1);
-    }
-    if (loop && loop != from) {
-      last(r) = std::max(last(r), loop->last - 1);
-      return;
-    }
-    if (from && loop == from)
-      last_block_[static_cast<size_t>(r)] = std::max(last_block_[static_cast<size_t>(r)], l_.block_of(p));
-    outlive(r, p);
+    if (sent && first(r) >= 0) sends_[static_cast<size_t>(r)].push_back(p);
+    // Every turn reads it, or what reads it is waited for by the next turn.
+    const bool every_turn = loop && !loop->turns && (loop != from || sent);
+    outlive(r, every_turn ? loop->last - 1 : p);
   }
 
-  // Used at `p`, which may be after the loop that gives it: what the last turn gives is there from then on; anything
-  // else, or where earlier blocks have calls to come, has its place while the loop runs.
+  // Used at `p`, which may be after the loop that gives it.
   void outlive(int r, int p) {
     last(r) = std::max(last(r), p);
     const Loop* from = first(r) >= 0 ? l_.loop_of(first(r)) : nullptr;
-    if (!from || from->single() || p < from->last) return;
-    last_block_[static_cast<size_t>(r)] = -1;
-    const Instruction& in = instruction(first(r));
-    if (!in.transfer || !in.transfer->at_last_turn || !ends(first(r), *from)) first(r) = from->first;
+    if (from && p >= from->last) leaves_[static_cast<size_t>(r)] = true;
   }
 
-  // Whether no block of the loop before that of an instruction is called after its last turn.
-  bool ends(int p, const Loop& loop) const {
-    const auto& blocks = program_.blocks;
-    for (size_t c = program_.calls.size(); c-- > 0;) {
-      const BlockKind kind = program_.calls[c].block;
-      if (kind == blocks[static_cast<size_t>(l_.block_of(p))].kind) return true;
-      for (int b = loop.first_block; b < l_.block_of(p); ++b) {
-        if (kind == blocks[static_cast<size_t>(b)].kind) return false;
-      }
-    }
-    return true;
+  // Each micro-batch has its own: made in blocks that take turns, and used there alone.
+  bool each(int r) {
+    const Loop* loop = l_.loop_of(first(r));
+    return loop && loop->turns && !leaves_[static_cast<size_t>(r)];
   }
 
   // New state is written in place where its producer may, else copied at the very end.
@@ -197,35 +155,28 @@ class Lifetimes {
     const auto& [inputs, outputs] = l_.operands[static_cast<size_t>(p)];
     const int source = root(inputs[static_cast<size_t>(i)]), out = outputs[static_cast<size_t>(o)].index;
     const bool dies = in_arena(source) && last(source) == p && first(source) < p &&
-                      l_.loop_of(first(source)) == l_.loop_of(p) && !kept_[static_cast<size_t>(source)];
+                      sends_[static_cast<size_t>(source)].empty() && each(source) == each(out);
     const bool once = std::ranges::count_if(inputs, [&](Value v) { return v && root(v) == source; }) == 1;
     if (!dies || !once || graph_.type(Value{source}).bytes() != graph_.type(Value{out}).bytes()) return false;
-    // In a loop of several blocks a range is of one call or goes from one block to another, never both.
-    const Loop* loop = l_.loop_of(p);
-    if (loop && !loop->single() && (leaves(out) || crosses(out) || crosses(source))) return false;
+    const Loop *from = l_.loop_of(first(source)), *loop = l_.loop_of(p);
+    if (from != loop && (loop || !from->turns)) return false;
     return in.prepared.may_alias(i, o);
   }
-
-  // Not bound to a micro-batch, or kept.
-  bool leaves(int r) const { return kept_[static_cast<size_t>(r)] || last_block_[static_cast<size_t>(r)] < 0; }
-  bool crosses(int r) { return !leaves(r) && last_block_[static_cast<size_t>(r)] != l_.block_of(first(r)); }
 
   void take_over(int source, int out) {
     l_.range[static_cast<size_t>(out)] = l_.range[static_cast<size_t>(source)];
     LiveRange& range = l_.ranges[static_cast<size_t>(l_.range[static_cast<size_t>(source)])];
     range.last = std::max(range.last, last(out));
-    range.kept = range.kept || kept_[static_cast<size_t>(out)];
+    const std::vector<int>& sends = sends_[static_cast<size_t>(out)];
+    range.sends.insert(range.sends.end(), sends.begin(), sends.end());
   }
 
   void add_range(int r) {
     l_.range[static_cast<size_t>(r)] = static_cast<int>(l_.ranges.size());
-    LiveRange range{.bytes = graph_.type(Value{r}).bytes(), .first = first(r), .last = last(r)};
-    range.kept = kept_[static_cast<size_t>(r)];
-    const Loop* loop = l_.loop_of(first(r));
-    if (loop && !loop->single() && last_block_[static_cast<size_t>(r)] >= 0) {
-      range.first_block = l_.block_of(first(r));
-      range.last_block = last_block_[static_cast<size_t>(r)];
-    }
+    LiveRange range{.bytes = graph_.type(Value{r}).bytes(), .first = first(r), .last = last(r), .each = each(r)};
+    const TransferRow* transfer = instruction(first(r)).transfer;
+    range.late = transfer && transfer->at_last_turn && !range.each;
+    range.sends = sends_[static_cast<size_t>(r)];
     l_.ranges.push_back(range);
   }
 
@@ -234,13 +185,15 @@ class Lifetimes {
     LiveRange range{.bytes = in.workspace_bytes, .first = p, .last = p};
     const Loop* loop = l_.loop_of(p);
     if (in.transfer && in.transfer->held_bytes) {
-      // Alive as long as the loop; the kernel's own workspace stands before it.
+      // Alive from turn to turn; the kernel's own workspace stands before it.
       in.workspace_bytes = aligned_bytes(in.workspace_bytes);
       range.bytes = in.workspace_bytes + in.transfer->held_bytes(in, program_.micro_batches());
-      range.first = loop->first;
-      range.last = loop->last - 1;
-    } else if (loop && !loop->single()) {
-      range.first_block = range.last_block = l_.block_of(p);
+      if (!loop->turns) {
+        range.first = loop->first;
+        range.last = loop->last - 1;
+      }
+    } else {
+      range.each = loop && loop->turns;
     }
     l_.workspace.push_back(range.bytes > 0 ? static_cast<int>(l_.ranges.size()) : -1);
     if (range.bytes > 0) l_.ranges.push_back(range);
@@ -249,9 +202,8 @@ class Lifetimes {
   Lowering& l_;
   const Graph& graph_;
   Program& program_;
-  // By root: the last block that uses it in the loop that gives it; -1: it leaves the loop.
-  std::vector<int> last_block_;
-  std::vector<bool> kept_;  // by root: a send reads it
+  std::vector<bool> leaves_;             // by root: it is used after the loop that gives it
+  std::vector<std::vector<int>> sends_;  // by root: that read it
 };
 
 }  // namespace

@@ -30,6 +30,19 @@ StateLayout StateLayout::all(std::span<const StateLayout> layouts) {
   return joined;
 }
 
+std::set<int64_t> state_in_use(const Program& program) {
+  std::set<int64_t> used;
+  const auto use = [&](const Location& location) {
+    if (location.space == Location::Space::state) used.insert(location.offset);
+  };
+  for (const Instruction& in : program.instructions) {
+    std::ranges::for_each(in.inputs, use);
+    std::ranges::for_each(in.outputs, use);
+  }
+  for (const ProgramPort& port : program.outputs) use(port.location);
+  return used;
+}
+
 StateLayout link(std::span<Program* const> programs) {
   StateLayout layout;
   for (Program* program : programs) {

@@ -1,6 +1,7 @@
 // The last step before programs run: those of one plan get one state. Afterwards nothing in a program changes.
 #pragma once
 
+#include <set>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -28,6 +29,8 @@ class StateLayout {
   int64_t bytes_ = 0;
 };
 
+// Offsets of the slots that a program reads or writes.
+std::set<int64_t> state_in_use(const Program& program);
 // Slots of one name become one, in the order in which the programs name them, and the programs' locations point there.
 StateLayout link(std::span<Program* const> programs);
 

@@ -18,13 +18,6 @@ Lowering::Lowering(const LocalGraph& local_graph, Graph fused, const LowerOption
       last(static_cast<size_t>(graph.value_count()), -1),
       range(static_cast<size_t>(graph.value_count()), -1) {}
 
-int Lowering::block_of(int position) const {
-  for (size_t b = 0; b < program.blocks.size(); ++b) {
-    if (position >= program.blocks[b].first && position < program.blocks[b].last) return static_cast<int>(b);
-  }
-  return -1;
-}
-
 const Loop* Lowering::loop_of(int position) const {
   const auto found =
       std::ranges::find_if(loops, [&](const Loop& loop) { return position >= loop.first && position < loop.last; });

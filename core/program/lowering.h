@@ -13,20 +13,17 @@ namespace epl {
 struct LiveRange {
   int64_t bytes = 0;
   int first = 0, last = 0;  // both included
-  // Blocks that it lives in: more than one where it lives from one call to a later one of the same micro-batch. By
-  // index in Program::blocks; -1: it is not bound to a micro-batch.
-  int first_block = -1, last_block = -1;
-  bool kept = false;  // must not share its memory while its loop runs: a send may still read it
-  // The answer.
-  int64_t offset = 0, stride = 0;
-  int32_t slots = 1;
+  bool each = false;        // each micro-batch has its own; else it lives from the first turn of `first` to the last
+                            // turn of `last`
+  bool late = false;        // from the last turn of `first`
+  std::vector<int> sends;   // instructions that may read it until they are waited for
+  Location at;              // the answer
 };
 
-// Blocks whose calls come between each other's, or one that is called several times.
+// Blocks that take turns (block_takes_turns), or another one that is called several times.
 struct Loop {
-  int first = 0, last = 0;              // instructions [first, last)
-  int first_block = 0, last_block = 0;  // both included
-  bool single() const { return first_block == last_block; }
+  int first = 0, last = 0;  // instructions [first, last)
+  bool turns = false;
 };
 
 struct Lowering {
@@ -52,7 +49,6 @@ struct Lowering {
   std::vector<LiveRange> ranges;
 
   Instruction& append(const TransferRow* transfer, const std::string& name);
-  int block_of(int position) const;         // index in Program::blocks
   const Loop* loop_of(int position) const;  // null: it is called once
 };
 

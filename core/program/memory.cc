@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <random>
 #include <set>
 
 namespace epl {
@@ -28,10 +29,14 @@ struct Placed {
   int first = 0, last = 0;
 };
 
-// Places storages in the given order, each into the tightest gap between those that are alive with it. Gives the size
-// of the arena; INT64_MAX when `looks` are used up.
+constexpr int64_t search_round = int64_t{1} << 23;  // looks
+
+enum class Fit : uint8_t { tightest, lowest };
+
+// Places storages in the given order, each into the tightest or the lowest gap between those that are alive with it.
+// Gives the size of the arena; INT64_MAX when it is over `limit` or `looks` are used up.
 int64_t place(const std::vector<Storage>& storages, const std::vector<int>& order, std::vector<int64_t>& offsets,
-              int64_t& looks) {
+              int64_t& looks, Fit fit = Fit::tightest, int64_t limit = INT64_MAX) {
   std::vector<Placed> placed;  // by offset
   placed.reserve(storages.size());
   offsets.assign(storages.size(), -1);
@@ -44,11 +49,12 @@ int64_t place(const std::vector<Storage>& storages, const std::vector<int>& orde
     for (const Placed& o : placed) {
       if (o.last < s.first || s.last < o.first) continue;
       int64_t gap = o.offset - end;
-      if (gap >= size && gap < best_gap) best = end, best_gap = gap;
+      if (gap >= size && gap < best_gap) best = end, best_gap = fit == Fit::lowest ? size : gap;
       end = std::max(end, o.end);
     }
     offsets[i] = best >= 0 ? best : end;
     total = std::max(total, offsets[i] + size);
+    if (total > limit) return INT64_MAX;
     placed.insert(std::ranges::upper_bound(placed, offsets[i], {}, &Placed::offset),
                   {offsets[i], offsets[i] + size, s.first, s.last});
   }
@@ -129,17 +135,94 @@ int64_t place_in_time(const std::vector<Storage>& storages, bool backwards, std:
   return total;
 }
 
+// Looks for a better order of placement, beginning with a good one: what reaches the end of the arena, or something
+// that is alive with it, is placed earlier or anywhere, and what is not worse is kept.
+class Search {
+ public:
+  Search(const std::vector<Storage>& storages, std::vector<int> order, std::vector<int64_t> offsets, int64_t bytes,
+         int64_t largest_live, uint32_t seed)
+      : storages_(storages),
+        largest_live_(largest_live),
+        order_(std::move(order)),
+        now_(cost(bytes, offsets)),
+        random_(seed) {
+    offsets_ = std::move(offsets);
+  }
+
+  int64_t bytes() const { return now_.first; }
+  const std::vector<int64_t>& offsets() const { return offsets_; }
+
+  void run(int64_t wanted, int64_t looks) {
+    std::vector<int64_t> offsets;
+    while (looks >= 0 && bytes() > wanted) {
+      std::vector<int> order = order_;
+      move(order);
+      const Fit fit = pick(5) > 0 ? fit_ : fit_ == Fit::lowest ? Fit::tightest : Fit::lowest;
+      const int64_t total = place(storages_, order, offsets, looks, fit, bytes());
+      if (total > bytes() || cost(total, offsets) > now_) continue;
+      now_ = cost(total, offsets);
+      fit_ = fit;
+      order_ = std::move(order);
+      offsets_ = offsets;
+    }
+  }
+
+ private:
+  // The size of the arena, then how much stands out of the bound.
+  using Cost = std::pair<int64_t, int64_t>;
+  Cost cost(int64_t bytes, const std::vector<int64_t>& offsets) const {
+    Cost cost{bytes, 0};
+    for (size_t i = 0; i < storages_.size(); ++i)
+      cost.second += std::max<int64_t>(0, offsets[i] + aligned(storages_[i].bytes) - largest_live_);
+    return cost;
+  }
+
+  size_t pick(size_t count) { return static_cast<size_t>(random_()) % count; }
+  const Storage& at(int i) const { return storages_[static_cast<size_t>(i)]; }
+
+  int pick_storage() {
+    std::vector<int> last, beside;
+    for (int i : order_) {
+      if (offsets_[static_cast<size_t>(i)] + aligned(at(i).bytes) == bytes()) last.push_back(i);
+    }
+    const int found = last[pick(last.size())];
+    if (pick(2) == 0) return found;
+    for (int i : order_) {
+      if (at(i).first <= at(found).last && at(found).first <= at(i).last) beside.push_back(i);
+    }
+    return beside[pick(beside.size())];
+  }
+
+  void move(std::vector<int>& order) {
+    const int moved = pick_storage();
+    const auto from = std::ranges::find(order, moved);
+    const auto before = static_cast<size_t>(from - order.begin());
+    order.erase(from);
+    const size_t to = pick(3) == 0 ? pick(storages_.size()) : pick(before + 1);
+    order.insert(order.begin() + static_cast<std::ptrdiff_t>(to), moved);
+  }
+
+  const std::vector<Storage>& storages_;
+  int64_t largest_live_;
+  std::vector<int> order_;
+  std::vector<int64_t> offsets_;
+  Cost now_;
+  Fit fit_ = Fit::tightest;
+  std::mt19937 random_;  // the standard says what it gives
+};
+
 }  // namespace
 
-MemoryLayout lay_out(std::vector<Storage>& storages, int64_t most) {
+MemoryLayout lay_out(std::vector<Storage>& storages, int64_t most, int64_t search) {
   MemoryLayout layout{.bytes = INT64_MAX, .largest_live = fullest(storages)};
-  std::vector<int> order(storages.size());
+  std::vector<int> order(storages.size()), best_order;
   std::vector<int64_t> offsets, best;
   int64_t looks = most;
   auto keep = [&](int64_t total) {
     if (total >= layout.bytes) return;
     layout.bytes = total;
     best = offsets;
+    best_order = order;
   };
   auto attempt = [&](auto&& before) {
     if (layout.bytes <= layout.largest_live || looks < 0) return;
@@ -160,6 +243,19 @@ MemoryLayout lay_out(std::vector<Storage>& storages, int64_t most) {
     int64_t ca = 63 - __builtin_clzll(span(a) + 1), cb = 63 - __builtin_clzll(span(b) + 1);
     return ca != cb ? ca > cb : a.bytes > b.bytes;
   });
+  // What is not found soon is found sooner by another beginning.
+  const int64_t fiftieth = layout.largest_live / 50, twentieth = layout.largest_live / 20;
+  const std::vector<int> start = best_order;
+  const std::vector<int64_t> start_offsets = best;
+  const int64_t start_bytes = layout.bytes;
+  for (uint32_t seed = 0; search > 0 && looks >= 0 && !best.empty(); ++seed, search -= search_round) {
+    const int64_t wanted = layout.largest_live + (seed == 0 ? fiftieth : twentieth);
+    if (layout.bytes <= wanted) break;
+    Search found(storages, start, start_offsets, start_bytes, layout.largest_live, seed);
+    found.run(wanted, std::min(search, search_round));
+    offsets = found.offsets();
+    keep(found.bytes());
+  }
   if (looks < 0) {
     for (bool backwards : {false, true}) keep(place_in_time(storages, backwards, offsets));
   }

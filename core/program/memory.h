@@ -26,10 +26,13 @@ struct MemoryLayout {
 
 // What a layout may take: about two seconds. Placement by best fit in any order looks at pairs of storages.
 inline constexpr int64_t max_looks = int64_t{1} << 29;
+// What a search may take: less than a second.
+inline constexpr int64_t max_search_looks = int64_t{1} << 28;
 
 // Sets the offsets. Tries several orders of placement (by size, by lifetime, by first use) with best fit and keeps the
 // smallest arena; stops early at the lower bound. Where the storages are too many for `most` looks, they are placed in
-// the order of time and of time backwards, for which a list of gaps is enough.
-MemoryLayout lay_out(std::vector<Storage>& storages, int64_t most = max_looks);
+// the order of time and of time backwards, for which a list of gaps is enough. Where the arena is then far from the
+// lower bound, other orders are searched for with `search` looks, until it is within 5%.
+MemoryLayout lay_out(std::vector<Storage>& storages, int64_t most = max_looks, int64_t search = 0);
 
 }  // namespace epl

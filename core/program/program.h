@@ -15,16 +15,13 @@
 namespace epl {
 
 // A place in memory: a space and an offset in it. Of an input, `stride` is added for each piece of the batch before the
-// one at hand. In the arena, a value that lives from one call to a later one of its micro-batch has `slots` of them,
-// `stride` apart, which micro-batches take in turn.
+// one at hand. In the arena, `row` is that of Program::rows where each micro-batch has an offset of its own.
 struct Location {
   enum class Space : uint8_t { none, arena, state, constant, scalar, input } space = Space::none;
-  int32_t index = 0;  // which input
-  int64_t offset = 0;
+  int32_t index = 0;   // which input
+  int32_t row = -1;    // -1: every micro-batch has `offset`
+  int64_t offset = 0;  // of the first micro-batch
   int64_t stride = 0;
-  int32_t slots = 1;
-  // With the offset of the micro-batch's slot.
-  int64_t offset_of(int64_t micro_batch) const { return offset + (slots > 1 ? micro_batch % slots * stride : 0); }
   friend bool operator==(const Location&, const Location&) = default;
 };
 
@@ -54,10 +51,9 @@ struct Instruction {
   std::vector<Refusal> refusals;  // of better kernels, with their reasons
   // Arena ranges that are dead after this instruction; `last_turn`: only after the last turn of the loop.
   struct Release {
-    int64_t offset = 0, bytes = 0;
+    Location at;
+    int64_t bytes = 0;
     bool last_turn = false;
-    int64_t stride = 0;  // as in Location
-    int32_t slots = 1;
     bool sent = false;  // a send may still read it: it is dead when that has been waited for
   };
   std::vector<Release> releases;
@@ -113,6 +109,7 @@ struct Program {
   std::vector<Instruction> instructions;
   std::vector<Block> blocks;
   std::vector<BlockCall> calls;
+  std::vector<std::vector<int64_t>> rows;  // offsets in the arena, by micro-batch; see Location
   std::vector<ProgramGroup> groups;
   int streams = 1, events = 0;
   Mesh mesh;  // its axes; which ranks there are is the plan's
@@ -130,6 +127,10 @@ struct Program {
 
   // The index of a group, which is new where no instruction has named it.
   int group(const ProgramGroup& group);
+  // Of a place in the arena.
+  int64_t offset_of(const Location& at, int64_t micro_batch) const {
+    return at.row < 0 ? at.offset : rows[static_cast<size_t>(at.row)][static_cast<size_t>(micro_batch)];
+  }
   int64_t micro_batches() const { return mesh.size(micro_batch_axis); }
   int64_t units() const { return mesh.size(unit_axis); }  // of one micro-batch of one rank
   int64_t memory_bytes_peak() const { return arena_bytes + state_bytes + constant_bytes + scalar_bytes; }

@@ -18,11 +18,14 @@ using Space = Location::Space;
 constexpr std::pair<Space, std::string_view> spaces[] = {
     {Space::arena, "@"}, {Space::state, "state@"}, {Space::constant, "const@"}, {Space::scalar, "scalar@"}};
 
+// An offset, or the row of those that micro-batches have.
+std::string offset_text(const Location& at) { return at.row < 0 ? cat(at.offset) : cat("row", at.row); }
+
 std::string location_text(const Location& at) {
   if (at.space == Space::none) return "_";
   if (at.space == Space::input) return at.stride ? cat("in", at.index, "+", at.stride) : cat("in", at.index);
   for (const auto& [space, name] : spaces) {
-    if (space == at.space) return cat(name, at.offset, at.slots > 1 ? cat("+", at.stride, "x", at.slots) : "");
+    if (space == at.space) return cat(name, offset_text(at));
   }
   return "?";
 }
@@ -61,8 +64,7 @@ std::string instruction_text(const Instruction& in, int index) {
   if (in.records >= 0) out += cat(" records ", in.records);
   out += attributes_text(in.query->attributes);
   for (const Instruction::Release& r : in.releases) {
-    out += cat(" frees ", r.offset, r.slots > 1 ? cat("+", r.stride, "x", r.slots) : "", ":", r.bytes,
-               r.last_turn ? "!" : "", r.sent ? "?" : "");
+    out += cat(" frees ", offset_text(r.at), ":", r.bytes, r.last_turn ? "!" : "", r.sent ? "?" : "");
   }
   return out + "\n";
 }
@@ -98,13 +100,28 @@ class ProgramParser {
  private:
   bool number(std::string_view word, int64_t& out) { return reader_.take(word) && reader_.integer(out); }
 
-  // "+128x2": two slots, 128 bytes apart.
-  bool slots(int64_t& stride, int32_t& slots) {
-    int64_t count = 0;
-    if (!reader_.take("+")) return true;
-    if (!reader_.integer(stride) || stride < 0 || !number("x", count) || count < 2 || count > INT32_MAX) return false;
-    slots = static_cast<int32_t>(count);
+  bool offset(Location& at) {
+    int64_t row = 0;
+    if (at.space != Space::arena || !reader_.take("row")) return reader_.integer(at.offset) && at.offset >= 0;
+    if (!reader_.integer(row) || row < 0 || row >= static_cast<int64_t>(program_.rows.size())) return false;
+    at.row = static_cast<int32_t>(row);
+    at.offset = program_.rows[static_cast<size_t>(row)].front();
     return true;
+  }
+
+  // "row 3 at 0 4096": an offset for each micro-batch.
+  Status row() {
+    int64_t index = 0;
+    std::vector<int64_t> offsets;
+    if (!reader_.integer(index) || index != static_cast<int64_t>(program_.rows.size()) || !reader_.take("at"))
+      return reader_.fail(cat("expected row ", program_.rows.size()));
+    while (!reader_.at_end()) {
+      if (!reader_.integer(offsets.emplace_back()) || offsets.back() < 0) return reader_.fail("expected an offset");
+    }
+    if (offsets.empty() || static_cast<int64_t>(offsets.size()) != program_.micro_batches())
+      return reader_.fail(cat("expected ", program_.micro_batches(), " offsets"));
+    program_.rows.push_back(std::move(offsets));
+    return {};
   }
 
   bool location(Location& at) {
@@ -113,7 +130,7 @@ class ProgramParser {
     for (const auto& [space, name] : spaces) {
       if (!reader_.take(name)) continue;
       at.space = space;
-      return reader_.integer(at.offset) && at.offset >= 0 && slots(at.stride, at.slots);
+      return offset(at);
     }
     if (!number("in", index) || index < 0) return false;
     at.space = Space::input;
@@ -158,6 +175,7 @@ class ProgramParser {
       return {};
     }
     if (reader_.take("axis ")) return parse_axis(reader_, program_.mesh) ? Status() : reader_.fail("expected an axis");
+    if (reader_.take("row ")) return row();
     if (reader_.take("run ")) {
       BlockCall call;
       if (!reader_.name(word) || !block_named(word) || !reader_.integer(call.micro_batch))
@@ -257,8 +275,8 @@ class ProgramParser {
     EPL_ASSIGN(q.attributes, reader_.attributes());
     while (reader_.take("frees")) {
       Instruction::Release release;
-      if (!reader_.integer(release.offset) || !slots(release.stride, release.slots) || !number(":", release.bytes))
-        return reader_.fail("expected frees offset:bytes");
+      release.at.space = Space::arena;
+      if (!offset(release.at) || !number(":", release.bytes)) return reader_.fail("expected frees offset:bytes");
       release.last_turn = reader_.take("!");
       release.sent = reader_.take("?");
       in.releases.push_back(release);
@@ -352,6 +370,11 @@ std::string print_program(const Program& program) {
              " state ", program.state_bytes, " constants ", program.constant_bytes, " scalars ", program.scalar_bytes,
              "\n");
   out += axis_lines(program.mesh);
+  for (size_t r = 0; r < program.rows.size(); ++r) {
+    out += cat("row ", r, " at");
+    for (int64_t offset : program.rows[r]) out += cat(" ", offset);
+    out += "\n";
+  }
   for (const StateSlot& slot : program.state) {
     out +=
         cat("slot ", value_kind_name(slot.kind), " ", name_text(slot.name), " ", slot.type.text(), " at ", slot.offset,

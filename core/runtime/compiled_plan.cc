@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "core/base/check.h"
 #include "core/ir/rewriter.h"
@@ -243,26 +244,58 @@ Result<std::shared_ptr<const CompiledPlan>> CompiledPlan::create(const Host& hos
                                     plan->entries_));
     plan->entries_.push_back(std::move(entry));
   }
+  EPL_TRY(plan->check_stages());
   EPL_TRY(plan->link_programs());
   const auto& of_inputs = plan->entries_.front().notes;
   plan->notes_.insert(plan->notes_.end(), of_inputs.begin(), of_inputs.end());
   return std::shared_ptr<const CompiledPlan>(std::move(plan));
 }
 
-// A TaskGraph has one state for all entries, so that each name must be the same one's in all of them.
+// An entry may leave a stage without nodes, where what it computes needs none of them.
+Status CompiledPlan::check_stages() const {
+  const std::vector<Scope>& scopes = options_.strategy.scopes;
+  for (size_t t = 0; t < scopes.size() && scopes.size() > 1; ++t) {
+    const bool matches = std::ranges::any_of(entries_, [&](const Entry& entry) {
+      const Graph& graph = *entry.plan.graph;
+      for (int n = 0; n < graph.node_count(); ++n) {
+        const bool here = entry.plan.node_task_graph[static_cast<size_t>(n)] == static_cast<int>(t);
+        if (here && graph.node(NodeId{n}).phase == Phase::forward) return true;
+      }
+      return false;
+    });
+    if (!matches) {
+      return invalid("scope ", entries_.front().plan.task_graphs[t].scope,
+                     " matches no node: ", join(scopes[t].match, ", "));
+    }
+  }
+  return {};
+}
+
+// A TaskGraph has one state for all entries, so that each name must be the same one's in all of them. What an entry
+// does not use is where another one uses it.
 Status CompiledPlan::link_programs() {
   const size_t count = entries_.front().programs.size();
-  std::map<std::string_view, size_t> homes;
+  std::map<std::string, size_t> homes;
   for (size_t t = 0; t < count; ++t) {
-    std::vector<Program*> programs;
-    for (Entry& entry : entries_) {
-      programs.push_back(&entry.programs[t]);
+    for (const Entry& entry : entries_) {
+      const std::set<int64_t> used = state_in_use(entry.programs[t]);
       for (const StateSlot& slot : entry.programs[t].state) {
+        if (!used.contains(slot.offset)) continue;
         const auto [home, is_new] = homes.emplace(slot.name, t);
         if (home->second == t) continue;
         return unsupported(slot.name, " is used by stage ", entry.plan.task_graphs[t].scope, " in ",
                            entry_name(entry.kind), ", and elsewhere by ", entry.plan.task_graphs[home->second].scope);
       }
+    }
+  }
+  for (size_t t = 0; t < count; ++t) {
+    std::vector<Program*> programs;
+    for (Entry& entry : entries_) {
+      programs.push_back(&entry.programs[t]);
+      std::erase_if(entry.programs[t].state, [&](const StateSlot& slot) {
+        const auto home = homes.find(slot.name);
+        return home != homes.end() && home->second != t;
+      });
     }
     states_.push_back(link(programs));
   }

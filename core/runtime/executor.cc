@@ -54,7 +54,7 @@ std::byte* Executor::at(const Location& location, int64_t micro_batch) {
     case Location::Space::none:
       return nullptr;
     case Location::Space::arena:
-      return static_cast<std::byte*>(arena_.data()) + location.offset_of(micro_batch);
+      return static_cast<std::byte*>(arena_.data()) + program_.offset_of(location, micro_batch);
     case Location::Space::state:
       return store_.data() + location.offset;
     case Location::Space::constant:
@@ -228,7 +228,7 @@ Status Executor::transfer(Stream& stream, const Instruction& in, int64_t micro_b
 void Executor::observe(const Instruction& in, int64_t micro_batch) {
   auto touch = [&](const Location& location, int64_t bytes) {
     if (location.space != Location::Space::arena) return;
-    high_water_ = std::max(high_water_, location.offset_of(micro_batch) + bytes);
+    high_water_ = std::max(high_water_, program_.offset_of(location, micro_batch) + bytes);
   };
   for (size_t i = 0; i < in.inputs.size(); ++i) {
     if (in.query->has(static_cast<int>(i))) touch(in.inputs[i], in.query->in(static_cast<int>(i)).bytes());
@@ -243,9 +243,8 @@ void Executor::poison(const Instruction& in, int64_t micro_batch) {
   if (!device_.executes()) return;
   for (const Instruction::Release& dead : in.releases) {
     if (dead.sent || (dead.last_turn && micro_batch + 1 != program_.micro_batches())) continue;
-    const Location at{.offset = dead.offset, .stride = dead.stride, .slots = dead.slots};
     // NaN, or an index far out.
-    stream().fill(static_cast<std::byte*>(arena_.data()) + at.offset_of(micro_batch), dead.bytes, 0xff);
+    stream().fill(at(dead.at, micro_batch), dead.bytes, 0xff);
   }
 }
 

@@ -39,6 +39,8 @@ bool block_loops(BlockKind kind) {
   return kind != BlockKind::once && kind != BlockKind::mid && kind != BlockKind::post;
 }
 
+bool block_takes_turns(BlockKind kind) { return kind == BlockKind::forward || kind == BlockKind::backward; }
+
 int64_t Plan::ranks() const {
   int last = -1;
   for (const TaskGraph& t : task_graphs) {

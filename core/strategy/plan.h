@@ -42,6 +42,8 @@ inline constexpr BlockKind all_blocks[] = {BlockKind::once,    BlockKind::pre,  
 std::string_view block_name(BlockKind kind);
 std::optional<BlockKind> block_named(std::string_view name);
 bool block_loops(BlockKind kind);  // called for every micro-batch
+// Its calls may come between those of other blocks, and a micro-batch's values go from one of these to the next.
+bool block_takes_turns(BlockKind kind);
 
 // A rank runs a block once.
 struct BlockCall {

@@ -77,5 +77,26 @@ TEST(Memory, TheOrderOfTimeIsEnoughWhereNoPairIsLookedAt) {
   }
 }
 
+TEST(Memory, ASearchComesNearerToTheBound) {
+  Random random;
+  int far = 0, far_after_search = 0;
+  for (int round = 0; round < 20; ++round) {
+    std::vector<Storage> storages;
+    for (int i = 0; i < 60; ++i) {
+      const int first = static_cast<int>(random(50));
+      storages.push_back({1 + random(3000), first, first + static_cast<int>(random(20))});
+    }
+    std::vector<Storage> searched = storages, again = storages;
+    const MemoryLayout quick = lay_out(storages), found = lay_out(searched, max_looks, 1 << 24);
+    EXPECT_LE(found.bytes, quick.bytes);
+    EXPECT_EQ(lay_out(again, max_looks, 1 << 24).bytes, found.bytes) << "the same storages have the same offsets";
+    ASSERT_EQ(first_overlap(searched), -1) << round;
+    far += quick.bytes > quick.largest_live * 21 / 20;
+    far_after_search += found.bytes > found.largest_live * 21 / 20;
+  }
+  EXPECT_GT(far, 0);
+  EXPECT_EQ(far_after_search, 0);
+}
+
 }  // namespace
 }  // namespace epl

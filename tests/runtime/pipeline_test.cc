@@ -34,23 +34,28 @@ constexpr std::string_view mlp = R"(graph mlp(x: f32[8,12] batch 0) {
 }
 )";
 
-constexpr std::string_view mlp_stages = R"("scopes": [{"name": "first", "replicate": 1, "match": ["h*", "a"]},
-                                                     {"name": "second", "replicate": 1, "match": ["*"]}])";
-constexpr std::string_view gpt_stages = R"("scopes": [
-  {"name": "first", "replicate": 1, "match": ["embedded", "hidden", "transformer.h.0*"]},
-  {"name": "second", "replicate": 1, "match": ["*"]}])";
+// A strategy's scopes: a stage for each list of names, quoted as in JSON.
+std::string stages_of(const std::vector<std::string_view>& matches) {
+  std::string scopes;
+  for (size_t i = 0; i < matches.size(); ++i) {
+    scopes += cat(i ? ", " : "", "{\"name\": \"stage", i, "\", \"replicate\": 1, \"match\": [", matches[i], "]}");
+  }
+  return cat("\"scopes\": [", scopes, "]");
+}
 
 struct Job {
   std::shared_ptr<const Model> model;
   std::map<std::string, Shape> shapes;  // of inputs that the model leaves open
-  std::string stages;                   // of a strategy
+  std::string two, three;               // stages, of a strategy
   double clip_norm = 0;
+  std::string loss_output;  // empty: the first
   std::vector<Tensor> (*batch)(int step) = nullptr;
 };
 
 Job mlp_job(double clip_norm) {
   return {.model = GraphModel::parse(mlp),
-          .stages = std::string(mlp_stages),
+          .two = stages_of({R"("h*", "a")", R"("*")"}),
+          .three = stages_of({R"("h*", "a")", R"("g", "skip")", R"("*")"}),
           .clip_norm = clip_norm,
           .batch = [](int step) {
             Tensor x(TensorType{DType::f32, {8, 12}}), target(TensorType{DType::i64, {8}});
@@ -77,7 +82,8 @@ Job gpt_job() {
   EXPECT_TRUE(model.ok()) << model.status().to_string();
   return {.model = *model,
           .shapes = {{(*model)->inputs()[0].name, {8, 16}}},
-          .stages = std::string(gpt_stages),
+          .two = stages_of({R"("embedded", "hidden", "transformer.h.0*")", R"("*")"}),
+          .three = stages_of({R"("embedded", "hidden", "transformer.h.0*")", R"("transformer.h.1*")", R"("*")"}),
           .batch = [](int step) {
             Tensor ids(TensorType{DType::i64, {8, 16}}), target(TensorType{DType::i64, {8, 16}});
             for (int i = 0; i < 128; ++i) {
@@ -89,11 +95,14 @@ Job gpt_job() {
 }
 
 struct Layout {
-  std::string schedule;  // of a pipeline of two stages; empty: one stage
+  std::string schedule;  // of a pipeline; empty: one stage
   int64_t ranks = 1;
   int64_t micro_batches = 1;
   std::string device = "cpu";
-  std::string text() const { return cat(schedule, " on ", ranks, " ranks with ", micro_batches, " micro-batches"); }
+  int64_t stages = 2;
+  std::string text() const {
+    return cat(schedule, " of ", stages, " stages on ", ranks, " ranks with ", micro_batches, " micro-batches");
+  }
 };
 
 Result<std::shared_ptr<const CompiledPlan>> plan_of(const Job& job, const Layout& layout) {
@@ -101,13 +110,15 @@ Result<std::shared_ptr<const CompiledPlan>> plan_of(const Job& job, const Layout
   options.model = job.model;
   options.binding.input_shapes = job.shapes;
   options.train.loss.name = "softmax_cross_entropy";
+  options.train.loss.output = job.loss_output;
   options.train.optimizer = "adamw";
   options.train.optimizer_options = {{"lr", 0.01}};
   options.train.clip_norm = job.clip_norm;
   options.ranks = layout.ranks;
   options.device = layout.device;
   std::string strategy = cat("{\"pipeline.num_micro_batch\": ", layout.micro_batches);
-  if (!layout.schedule.empty()) strategy += cat(", \"pipeline.strategy\": \"", layout.schedule, "\", ", job.stages);
+  const std::string& stages = layout.stages == 2 ? job.two : job.three;
+  if (!layout.schedule.empty()) strategy += cat(", \"pipeline.strategy\": \"", layout.schedule, "\", ", stages);
   EPL_ASSIGN(options.strategy, parse_strategy(strategy + "}"));
   return CompiledPlan::create(test_host(2), options);
 }
@@ -115,6 +126,7 @@ Result<std::shared_ptr<const CompiledPlan>> plan_of(const Job& job, const Layout
 struct Trained {
   std::vector<double> losses;
   double evaluated = 0;
+  std::vector<Tensor> predicted;
   std::map<std::string, Tensor> state;
 };
 
@@ -135,65 +147,114 @@ Trained train(const Job& job, const Layout& layout, int steps) {
   }
   EXPECT_EQ((*session)->memory_bytes_used(), (*plan)->memory_bytes_peak()) << layout.text();
   EXPECT_TRUE((*session)->evaluate(job.batch(0), out.evaluated).ok());
+  for (const Port& port : (*plan)->entry(EntryKind::predict)->outputs) out.predicted.emplace_back(port.global_type);
+  const Status predicted = (*session)->predict(std::vector<Tensor>{job.batch(0)[0]}, out.predicted);
+  EXPECT_TRUE(predicted.ok()) << layout.text() << ": " << predicted.to_string();
   for (const StateSlot& slot : (*plan)->state().slots()) out.state.emplace(slot.name, *(*session)->state(slot.name));
   return out;
 }
 
-// The largest number of bytes that are alive together while a rank goes through its calls one by one, each micro-batch
-// with values of its own: what no layout can do without.
-int64_t largest_live(const Program& program) {
+// What a program has in memory while a rank goes through its calls one by one.
+class Unrolled {
+ public:
+  explicit Unrolled(const Program& program) : program_(program) {
+    for (const BlockCall& call : program.calls) {
+      const auto block = std::ranges::find(program.blocks, call.block, &Block::kind);
+      for (int i = block->first; i < block->last; ++i, ++time_) go_through(i, call.micro_batch);
+    }
+    for (const auto& [event, range] : sending_) ranges_[range].last = time_ - 1;
+  }
+
+  // The largest number of bytes that are alive together: what no layout can do without.
+  int64_t largest_live() const {
+    int64_t fullest = 0;
+    for (int t = 0; t < time_; ++t) {
+      int64_t bytes = 0;
+      for (const Range& range : ranges_) bytes += range.first <= t && t <= range.last ? range.bytes : 0;
+      fullest = std::max(fullest, bytes);
+    }
+    return fullest;
+  }
+
+  // Pairs that are alive together and overlap.
+  int clashes() const {
+    int found = 0;
+    for (size_t a = 0; a < ranges_.size(); ++a) {
+      for (size_t b = 0; b < a; ++b) {
+        const Range &x = ranges_[a], &y = ranges_[b];
+        const bool together = x.first <= y.last && y.first <= x.last;
+        found += together && x.address < y.address + y.bytes && y.address < x.address + x.bytes;
+      }
+    }
+    return found;
+  }
+
+ private:
   struct Range {
-    int64_t bytes = 0;
+    int64_t address = 0, bytes = 0;
     int first = 0, last = 0;
   };
-  std::vector<Range> ranges;
-  int time = 0;
-  std::map<int64_t, Range> alive;  // by address
-  std::map<int, Range> held;       // by instruction
-  const auto write = [&](int64_t address, int64_t bytes) {
-    Range& range = alive.try_emplace(address, Range{bytes, time, time}).first->second;
-    range.last = time;
-  };
-  const auto read = [&](int64_t address) {
-    const auto at = alive.upper_bound(address);
-    if (at != alive.begin()) std::prev(at)->second.last = time;
-  };
-  for (const BlockCall& call : program.calls) {
-    const auto block = std::ranges::find(program.blocks, call.block, &Block::kind);
-    for (int i = block->first; i < block->last; ++i, ++time) {
-      const Instruction& in = program.instructions[static_cast<size_t>(i)];
-      for (const Location& at : in.inputs) {
-        if (at.space == Location::Space::arena) read(at.offset_of(call.micro_batch));
-      }
-      for (size_t o = 0; o < in.outputs.size(); ++o) {
-        const Location& at = in.outputs[o];
-        if (at.space != Location::Space::arena) continue;
-        const bool over = std::ranges::find(in.inputs, at) != in.inputs.end();
-        const int64_t address = at.offset_of(call.micro_batch);
-        if (!over && alive.contains(address)) {
-          ranges.push_back(alive[address]);
-          alive.erase(address);
-        }
-        write(address, aligned_bytes(in.query->out(static_cast<int>(o)).bytes()));
-      }
-      if (in.workspace.space != Location::Space::arena) continue;
-      // What a sum keeps from turn to turn is there from the first turn to the last.
-      const bool holds = in.transfer && in.transfer->held_bytes;
-      const int64_t bytes = in.workspace_bytes + (holds ? in.transfer->held_bytes(in, program.micro_batches()) : 0);
-      Range& range = holds ? held.try_emplace(i, Range{aligned_bytes(bytes), time, time}).first->second
-                           : ranges.emplace_back(Range{aligned_bytes(bytes), time, time});
-      range.last = time;
+
+  void go_through(int i, int64_t micro_batch) {
+    const Instruction& in = program_.instructions[static_cast<size_t>(i)];
+    const auto address = [&](const Location& at) { return program_.offset_of(at, micro_batch); };
+    for (int event : in.waits) {  // for what is sent: until then it is read
+      const auto sent = sending_.find(event);
+      if (in.stream != 0 || sent == sending_.end()) continue;
+      ranges_[sent->second].last = std::max(ranges_[sent->second].last, time_ - 1);
+      sending_.erase(sent);
+    }
+    for (const Location& at : in.inputs) {
+      if (at.space != Location::Space::arena) continue;
+      ASSERT_TRUE(latest_.contains(address(at))) << in.name << " reads what nobody wrote";
+      const size_t range = latest_.at(address(at));
+      ranges_[range].last = time_;
+      if (in.transfer && in.transfer->sends) sending_[in.records] = range;
+    }
+    const bool unfinished = in.transfer && in.transfer->at_last_turn && micro_batch + 1 != program_.micro_batches();
+    for (size_t o = 0; !unfinished && o < in.outputs.size(); ++o) {
+      const Location& at = in.outputs[o];
+      const bool in_place = std::ranges::find(in.inputs, at) != in.inputs.end();
+      if (at.space != Location::Space::arena || in_place) continue;
+      latest_[address(at)] = add(address(at), in.query->out(static_cast<int>(o)).bytes());
+    }
+    if (in.workspace.space != Location::Space::arena) return;
+    // What a sum keeps from turn to turn is there from the first turn to the last.
+    const bool holds = in.transfer && in.transfer->held_bytes;
+    if (!holds) {
+      add(address(in.workspace), in.workspace_bytes);
+    } else if (const auto held = held_.find(i); held != held_.end()) {
+      ranges_[held->second].last = time_;
+    } else {
+      held_[i] = add(address(in.workspace), in.workspace_bytes + in.transfer->held_bytes(in, program_.micro_batches()));
     }
   }
-  for (const auto& [address, range] : alive) ranges.push_back(range);
-  for (const auto& [instruction, range] : held) ranges.push_back(range);
-  int64_t fullest = 0;
-  for (int t = 0; t < time; ++t) {
-    int64_t bytes = 0;
-    for (const Range& range : ranges) bytes += range.first <= t && t <= range.last ? range.bytes : 0;
-    fullest = std::max(fullest, bytes);
+
+  size_t add(int64_t address, int64_t bytes) {
+    ranges_.push_back({address, aligned_bytes(bytes), time_, time_});
+    return ranges_.size() - 1;
   }
-  return fullest;
+
+  const Program& program_;
+  int time_ = 0;
+  std::vector<Range> ranges_;
+  std::map<int64_t, size_t> latest_;  // by address
+  std::map<int, size_t> held_;        // by instruction
+  std::map<int, size_t> sending_;     // by event
+};
+
+void expect_same(const Trained& other, const Trained& one, const Layout& layout) {
+  EXPECT_FALSE(one.losses.empty());
+  EXPECT_EQ(other.losses, one.losses) << layout.text();
+  EXPECT_EQ(other.evaluated, one.evaluated) << layout.text();
+  ASSERT_EQ(other.predicted.size(), one.predicted.size()) << layout.text();
+  for (size_t i = 0; i < one.predicted.size(); ++i)
+    EXPECT_TRUE(identical(other.predicted[i], one.predicted[i])) << i << ", " << layout.text();
+  ASSERT_EQ(other.state.size(), one.state.size()) << layout.text();
+  for (const auto& [name, value] : one.state) {
+    ASSERT_TRUE(other.state.contains(name)) << name << ", " << layout.text();
+    EXPECT_TRUE(identical(other.state.at(name), value)) << name << ", " << layout.text();
+  }
 }
 
 class Pipeline : public ::testing::TestWithParam<std::tuple<std::string, std::string>> {
@@ -209,36 +270,88 @@ TEST_P(Pipeline, LearnsTheBitsOfOneRank) {
   const Job work = job();
   const Trained one = train(work, {}, 4);
   ASSERT_EQ(one.losses.size(), 4u);
-  for (const Layout& layout :
-       {Layout{schedule(), 2, 1}, Layout{schedule(), 2, 2}, Layout{schedule(), 2, 4}, Layout{schedule(), 4, 2}}) {
-    const Trained other = train(work, layout, 4);
-    EXPECT_EQ(other.losses, one.losses) << layout.text();
-    EXPECT_EQ(other.evaluated, one.evaluated) << layout.text();
-    ASSERT_EQ(other.state.size(), one.state.size()) << layout.text();
-    for (const auto& [name, value] : one.state)
-      EXPECT_TRUE(identical(other.state.at(name), value)) << name << ", " << layout.text();
+  for (const Layout& layout : {Layout{schedule(), 2, 1}, Layout{schedule(), 2, 2}, Layout{schedule(), 2, 4},
+                               Layout{schedule(), 4, 2}, Layout{schedule(), 3, 4, "cpu", 3}}) {
+    expect_same(train(work, layout, 4), one, layout);
   }
 }
 
-// Slots are of one size and stay as long as the loop, which may cost a little over what the unrolled calls need; what
-// is laid out is packed tightly.
+// The gradients of the first stage add up while its forward calls go on, which leave nothing for its backward calls.
+TEST(Stages, TakeTurnsWhereNothingGoesFromOneCallToTheNext) {
+  Job work = mlp_job(0);
+  work.two = stages_of({R"("hb")", R"("*")"});
+  const Trained one = train(work, {}, 4);
+  for (const char* schedule : {"GPipe", "1F1B"}) {
+    const Layout layout{schedule, 2, 8};
+    expect_same(train(work, layout, 4), one, layout);
+  }
+}
+
+// The loss needs no weight of it, in a stage that has other nodes or in one that then has none.
+TEST(Stages, MayHaveWhatTheLossDoesNotNeed) {
+  std::string text(mlp);
+  text.insert(text.find("  forward:"), "  spare: f32[16,3] = param\n");
+  text.insert(text.find("  output"), "  z: f32[8,3] = matmul(r, spare)\n");
+  text.insert(text.rfind('}'), "  output z = z\n");
+  Job work = mlp_job(0.5);
+  work.model = GraphModel::parse(text);
+  work.loss_output = "y";
+  work.three = stages_of({R"("h*", "a")", R"("g", "skip", "r", "y")", R"("z")"});
+  const Trained one = train(work, {}, 3);
+  for (const char* schedule : {"GPipe", "1F1B"}) {
+    for (const Layout& layout :
+         {Layout{schedule, 2, 2}, Layout{schedule, 3, 2, "cpu", 3}, Layout{schedule, 6, 1, "cpu", 3}})
+      expect_same(train(work, layout, 3), one, layout);
+  }
+}
+
+// A model whose inner tensors become outputs where they are asked for.
+class WithInnerOutputs : public GraphModel {
+ public:
+  explicit WithInnerOutputs(const GraphModel& model) : GraphModel(model) {}
+  Result<Graph> bind(const Binding& binding) const override {
+    EPL_ASSIGN(Graph graph, GraphModel::bind(binding));
+    for (const std::string& name : binding.inner_outputs) graph.outputs.push_back({name, graph.find(name)});
+    return graph;
+  }
+};
+
+// The loss is on a tensor that the model's output does not need: when it predicts, the last stage has nothing to do.
+TEST(Stages, MayHaveNothingToPredict) {
+  std::string text(mlp);
+  text.replace(text.find("output y = y"), std::string_view("output y = y").size(), "output a = a");
+  Job work = mlp_job(0.5);
+  work.model = std::make_shared<WithInnerOutputs>(dynamic_cast<const GraphModel&>(*GraphModel::parse(text)));
+  work.loss_output = "y";
+  const Trained one = train(work, {}, 3);
+  ASSERT_EQ(one.predicted.size(), 1u);
+  for (const char* schedule : {"GPipe", "1F1B"}) {
+    for (const Layout& layout : {Layout{schedule, 2, 2}, Layout{schedule, 3, 4, "cpu", 3}})
+      expect_same(train(work, layout, 3), one, layout);
+  }
+}
+
 TEST_P(Pipeline, NeedsWhatIsAliveAtOnce) {
-  for (const int64_t micro_batches : {1, 2, 4, 8}) {
-    const Layout layout{schedule(), 2, micro_batches};
-    auto plan = plan_of(job(), layout);
-    ASSERT_TRUE(plan.ok()) << plan.status().to_string();
-    for (const Program& program : (*plan)->entries().front().programs) {
-      const int64_t live = largest_live(program);
-      EXPECT_GE(aligned_bytes(program.arena_bytes), live) << layout.text();
-      EXPECT_LE(static_cast<double>(program.arena_bytes), 1.5 * static_cast<double>(live)) << layout.text();
-      EXPECT_LE(program.arena_bytes, program.arena_live_bytes * 105 / 100) << layout.text();
+  for (const int64_t stages : {2, 3}) {
+    for (const int64_t micro_batches : {1, 2, 4, 8}) {
+      const Layout layout{schedule(), stages, micro_batches, "cpu", stages};
+      auto plan = plan_of(job(), layout);
+      ASSERT_TRUE(plan.ok()) << plan.status().to_string();
+      for (const Program& program : (*plan)->entries().front().programs) {
+        const Unrolled unrolled(program);
+        const int64_t live = unrolled.largest_live();
+        EXPECT_EQ(unrolled.clashes(), 0) << layout.text();
+        EXPECT_EQ(program.arena_live_bytes, live) << layout.text();
+        EXPECT_GE(aligned_bytes(program.arena_bytes), live) << layout.text();
+        EXPECT_LE(static_cast<double>(program.arena_bytes), 1.05 * static_cast<double>(live)) << layout.text();
+      }
     }
   }
 }
 
 std::string refusal(std::string_view scopes, int64_t ranks = 2) {
   Job job = mlp_job(0);
-  job.stages = cat("\"scopes\": ", scopes);
+  job.two = cat("\"scopes\": ", scopes);
   auto plan = plan_of(job, {"1F1B", ranks, 2});
   return plan.ok() ? "" : plan.status().message();
 }

@@ -50,7 +50,6 @@ class Placement {
       std::ranges::fill(plan_.node_task_graph, 0);
     } else {
       place_forward();
-      EPL_TRY(check_scopes());
       place_the_rest();
       EPL_TRY(check_flow());
     }
@@ -156,16 +155,6 @@ class Placement {
       }
       at(n) = first == stages() ? 0 : first;
     }
-  }
-
-  Status check_scopes() {
-    for (int stage = 0; stage < stages(); ++stage) {
-      if (std::ranges::find(plan_.node_task_graph, stage) == plan_.node_task_graph.end()) {
-        return invalid("scope ", scope_name(stage),
-                       " matches no node: ", join(scopes_[static_cast<size_t>(stage)].match, ", "));
-      }
-    }
-    return {};
   }
 
   // Of a parameter, the stage that uses it; of optimizer state, that of the parameter beside it.

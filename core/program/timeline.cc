@@ -1,0 +1,33 @@
+#include "core/program/timeline.h"
+
+#include <algorithm>
+
+#include "core/base/check.h"
+
+namespace epl {
+
+Timeline::Timeline(const Program& program) : program_(program), begins_(program.blocks.size()) {
+  for (const BlockCall& call : program.calls) {
+    const auto found = std::ranges::find(program.blocks, call.block, &Block::kind);
+    const auto b = static_cast<size_t>(found - program.blocks.begin());
+    const bool turns = block_takes_turns(call.block);
+    if (!turns && !begins_[b].empty()) continue;
+    stretches_.push_back({static_cast<int>(b), turns ? call.micro_batch : -1, end_});
+    begins_[b].push_back(end_);
+    end_ += found->last - found->first;
+  }
+}
+
+size_t Timeline::block(int position) const {
+  const auto within = [&](const Block& b) { return position >= b.first && position < b.last; };
+  const auto found = std::ranges::find_if(program_.blocks, within);
+  EPL_CHECK(found != program_.blocks.end(), "instruction ", position, " is of no block");
+  return static_cast<size_t>(found - program_.blocks.begin());
+}
+
+int Timeline::time(int position, size_t turn) const {
+  const size_t b = block(position);
+  return begins_[b][turn] + position - program_.blocks[b].first;
+}
+
+}  // namespace epl
