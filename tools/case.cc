@@ -262,13 +262,13 @@ class Case {
   // from 0 to 1, of the difference of their starts.
   static bool differ_by_starts(const std::vector<double>& start, const std::vector<double>& end,
                                const std::vector<double>& fresh_end, double fresh) {
-    double along = 0, whole = 0;
+    double along = 0, length = 0;
     for (size_t i = 0; i < start.size(); ++i) {
       const double offset = start[i] - fresh;
       along += offset * (static_cast<double>(end[i]) - fresh_end[i]);
-      whole += offset * offset;
+      length += offset * offset;
     }
-    const double share = whole > 0 ? along / whole : 0;
+    const double share = length > 0 ? along / length : 0;
     if (share < -1e-6 || share > 1) return false;
     for (size_t i = 0; i < start.size(); ++i) {
       const double rest = static_cast<double>(end[i]) - fresh_end[i] - share * (start[i] - fresh);

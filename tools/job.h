@@ -54,7 +54,7 @@ void add_binding_options(CLI::App& app, JobOptions& o);   // batch, context, sym
 void add_training_options(CLI::App& app, JobOptions& o);  // optimizer with its options, schedule
 void add_data_options(CLI::App& app, JobOptions& o);
 
-// The whole text of a file.
+// All of the text of a file.
 std::string read_file(const std::string& path);
 void write_file(const std::string& path, const std::string& text);
 // "{...}" as it is, else the content of the file of that name.

@@ -20,10 +20,10 @@ Json Measurer::described() const { return parse_json(text_of(epl_evaluation_desc
 
 Measured Measurer::run(const Session& session, const Dataset& dataset, int64_t batches) {
   const int64_t samples = epl_dataset_samples(dataset.get()), all = epl_dataset_batches(dataset.get());
-  const int64_t whole = takes_partial_ || batch_ == 0 ? all : samples / batch_;
-  const int64_t count = batches > 0 ? std::min(batches, whole) : whole;
+  const int64_t full = takes_partial_ || batch_ == 0 ? all : samples / batch_;
+  const int64_t count = batches > 0 ? std::min(batches, full) : full;
   if (count == 0) {
-    throw UsageError("the model computes its own loss of a whole batch of " + std::to_string(batch_) + "; there are " +
+    throw UsageError("the model computes its own loss of a full batch of " + std::to_string(batch_) + "; there are " +
                      std::to_string(samples) + " samples");
   }
   check(epl_evaluation_reset(evaluation_.get()));

@@ -59,7 +59,7 @@ int run_evaluate(JobOptions o, const std::string& where, int64_t batches, const 
     std::printf("%s %s\n", found.metrics[i].first.c_str(), fixed(found.metrics[i].second, 6).c_str());
   if (found.left_out > 0) {
     std::fprintf(stderr,
-                 "epl: warning: the last %s samples are left out: the model computes its own loss of whole batches; "
+                 "epl: warning: the last %s samples are left out: the model computes its own loss of full batches; "
                  "choose a --batch that divides %s\n",
                  with_thousands(found.left_out).c_str(), with_thousands(found.samples + found.left_out).c_str());
   }

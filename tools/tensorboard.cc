@@ -69,9 +69,9 @@ TensorBoard::~TensorBoard() {
 }
 
 void TensorBoard::record(const std::string& event) {
-  const std::string length = little_endian(event.size(), 8), whole = length + masked(length) + event + masked(event);
+  const std::string length = little_endian(event.size(), 8), record = length + masked(length) + event + masked(event);
   if (file_ == nullptr) return;
-  const bool written = std::fwrite(whole.data(), 1, whole.size(), file_) == whole.size();
+  const bool written = std::fwrite(record.data(), 1, record.size(), file_) == record.size();
   const bool due = now() - flushed_ > 1;  // TensorBoard reads while we write
   if (written && (!due || std::fflush(file_) == 0)) {
     if (due) flushed_ = now();

@@ -40,8 +40,8 @@ template <class T> std::string whole_number_problem(const std::string& text, T l
   T value{};
   const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (failed == std::errc::result_out_of_range) return text + " is beyond what an integer here can be";
-  const bool whole = failed == std::errc() && end == text.data() + text.size();
-  if (!whole) return in_quotes(text) + " is not an integer" + (std::is_signed_v<T> ? "" : " of at least 0");
+  const bool complete = failed == std::errc() && end == text.data() + text.size();
+  if (!complete) return in_quotes(text) + " is not an integer" + (std::is_signed_v<T> ? "" : " of at least 0");
   if (value >= least) return "";
   return least == 0 ? text + " is negative" : text + " is not " + std::to_string(least) + " or more";
 }

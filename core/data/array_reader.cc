@@ -22,7 +22,7 @@ class ArrayReader : public Reader {
       sample.shape.erase(sample.shape.begin());
       const auto bytes = static_cast<uint64_t>(sample.bytes());
       if (array.row_bytes == 0) array.row_bytes = bytes;
-      if (array.pieces.empty()) array.pieces = {{0, bytes}};
+      if (array.spans.empty()) array.spans = {{0, bytes}};
       fields_.emplace_back(array.name, std::move(sample));
     }
   }
@@ -33,13 +33,13 @@ class ArrayReader : public Reader {
     const SampleArray& array = arrays_[static_cast<size_t>(field)];
     const uint64_t row = array.offset + static_cast<uint64_t>(index) * array.row_bytes;
     auto* to = static_cast<std::byte*>(target);
-    for (const SampleArray::Piece& piece : array.pieces) {
+    for (const SampleArray::Span& span : array.spans) {
       if (array.memory) {
-        std::copy_n(array.memory->data() + row + piece.offset, piece.bytes, to);
+        std::copy_n(array.memory->data() + row + span.offset, span.bytes, to);
       } else {
-        EPL_TRY(array.file->read(row + piece.offset, to, piece.bytes));
+        EPL_TRY(array.file->read(row + span.offset, to, span.bytes));
       }
-      to += piece.bytes;
+      to += span.bytes;
     }
     const TensorType& type = fields_[static_cast<size_t>(field)].second;
     const auto count = static_cast<size_t>(type.elements());

@@ -9,9 +9,9 @@
 
 namespace epl {
 
-// Where the rows of an array lie: in a file, or in memory. Rows follow one another; a row is put together from pieces.
+// Where the rows of an array lie: in a file, or in memory. Rows follow one another; a row is put together from spans.
 struct SampleArray {
-  struct Piece {
+  struct Span {
     uint64_t offset = 0, bytes = 0;  // in a row
   };
   std::string name;
@@ -20,7 +20,7 @@ struct SampleArray {
   uint64_t offset = 0;                                   // of the first row in the file
   std::shared_ptr<const std::vector<std::byte>> memory;  // instead of a file
   uint64_t row_bytes = 0;                                // 0: those of a sample
-  std::vector<Piece> pieces;                             // none: the whole row
+  std::vector<Span> spans;                               // none: all of the row
   bool swapped = false;                                  // the bytes of each element are the other way round
 };
 

@@ -20,9 +20,9 @@ Status unpack_gzip(std::span<const std::byte> packed, std::span<std::byte> targe
   stream.next_out = target.empty() ? &none : reinterpret_cast<Bytef*>(target.data());
   stream.avail_out = static_cast<uInt>(target.size());
   const int result = inflate(&stream, Z_FINISH);
-  const bool whole = result == Z_STREAM_END && stream.avail_out == 0;
+  const bool complete = result == Z_STREAM_END && stream.avail_out == 0;
   inflateEnd(&stream);
-  return whole ? Status() : Status(Code::data_loss, cat("gzip does not unpack to ", target.size(), " bytes"));
+  return complete ? Status() : Status(Code::data_loss, cat("gzip does not unpack to ", target.size(), " bytes"));
 }
 
 }  // namespace

@@ -66,7 +66,7 @@ template <class T> Status to_whole(DType from, const void* source, void* target,
                         : whole_from_whole(from, source, values, to, count);
 }
 
-// The pairs that whole files are made of, without a switch at each element.
+// The pairs that most files are made of, without a switch at each element.
 template <class T> Status to_float(const T* source, float* target, int64_t count) {
   for (int64_t i = 0; i < count; ++i) {
     target[i] = static_cast<float>(source[i]);

@@ -21,7 +21,7 @@ struct DatasetOptions {
   bool shuffled = false;  // a new permutation for each epoch
   uint64_t seed = 0;
   int64_t prefetch = 0;  // batches read ahead
-  bool partial = false;  // an epoch ends with what is left over after its last whole batch
+  bool partial = false;  // an epoch ends with what is left over after its last full batch
 };
 
 class Dataset {

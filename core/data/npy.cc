@@ -183,14 +183,14 @@ Result<SampleArray> npy_array(const std::string& name, const NpyHeader& header, 
   // Element (i, j, ...) lies at i + j * shape[0] + ...: walked in the order of the rows.
   const auto bytes = static_cast<size_t>(header.type.bytes());
   const size_t width = dtype_bytes(header.type.dtype);
-  std::vector<std::byte> whole;
+  std::vector<std::byte> unpacked;
   const std::byte* from = nullptr;
   if (out.memory) {
     from = out.memory->data() + out.offset;
   } else {
-    whole.resize(bytes);
-    EPL_TRY(out.file->read(out.offset, whole.data(), bytes));
-    from = whole.data();
+    unpacked.resize(bytes);
+    EPL_TRY(out.file->read(out.offset, unpacked.data(), bytes));
+    from = unpacked.data();
   }
   auto ordered = std::make_shared<std::vector<std::byte>>(bytes);
   Shape at(shape.size(), 0), strides(shape.size(), 1);

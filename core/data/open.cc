@@ -18,7 +18,7 @@ const std::vector<Option>& common_options() {
        .words = {"sequential", "shuffled"}},
       {.name = "seed", .value = int64_t{0}, .doc = "of that order"},
       {.name = "prefetch", .value = int64_t{0}, .doc = "batches read ahead"},
-      {.name = "partial", .value = false, .doc = "an epoch ends with what is left over after its last whole batch"},
+      {.name = "partial", .value = false, .doc = "an epoch ends with what is left over after its last full batch"},
       {.name = "reader", .value = "", .doc = "the reader's name, where the file does not tell"}};
   return options;
 }

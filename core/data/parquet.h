@@ -45,7 +45,7 @@ struct ParquetFile {
 // What takes the values of a column, in the order of the rows.
 struct ParquetSink {
   std::function<Status()> missing;
-  std::function<Status(int64_t)> whole;
+  std::function<Status(int64_t)> integer;
   std::function<Status(double)> real;
   std::function<Status(std::string_view)> text;
 };

@@ -15,7 +15,7 @@ enum Encoding : int64_t {
   plain = 0,
   plain_dictionary = 2,
   run_length = 3,
-  delta_whole = 5,
+  delta_integers = 5,
   delta_lengths = 6,
   delta_text = 7,
   dictionary = 8,
@@ -26,11 +26,11 @@ using Bytes = std::string_view;
 
 // What a page's values are decoded to: integers, real ones, or texts, which are views into the page or into `made`.
 struct Values {
-  std::vector<int64_t> whole;
+  std::vector<int64_t> integers;
   std::vector<double> real;
   std::vector<Bytes> text;
-  std::vector<std::string> made;  // texts that stand nowhere as a whole
-  size_t size() const { return std::max({whole.size(), real.size(), text.size()}); }
+  std::vector<std::string> made;  // texts that stand nowhere in one run
+  size_t size() const { return std::max({integers.size(), real.size(), text.size()}); }
 };
 
 bool is_real(const ParquetColumn& column) { return column.type == ParquetType::f32 || column.type == ParquetType::f64; }
@@ -47,10 +47,10 @@ template <class T> T load(const char* at) {
 void add_fixed(const ParquetColumn& column, const char* at, Values& out) {
   switch (column.type) {
     case ParquetType::i32:
-      out.whole.push_back(column.is_unsigned ? int64_t{load<uint32_t>(at)} : int64_t{load<int32_t>(at)});
+      out.integers.push_back(column.is_unsigned ? int64_t{load<uint32_t>(at)} : int64_t{load<int32_t>(at)});
       break;
     case ParquetType::i64:
-      out.whole.push_back(load<int64_t>(at));
+      out.integers.push_back(load<int64_t>(at));
       break;
     case ParquetType::f32:
       out.real.push_back(load<float>(at));
@@ -64,7 +64,7 @@ void add_fixed(const ParquetColumn& column, const char* at, Values& out) {
 bool read_plain(const ParquetColumn& column, Bytes in, size_t count, Values& out) {
   if (column.type == ParquetType::boolean) {
     if (in.size() < (count + 7) / 8) return false;
-    for (size_t i = 0; i < count; ++i) out.whole.push_back(static_cast<unsigned char>(in[i / 8]) >> (i % 8) & 1);
+    for (size_t i = 0; i < count; ++i) out.integers.push_back(static_cast<unsigned char>(in[i / 8]) >> (i % 8) & 1);
     return true;
   }
   if (column.text()) {
@@ -130,25 +130,25 @@ bool read_runs(Bytes& in, int bits, size_t count, std::vector<uint32_t>& out) {
 
 // Differences, each block's packed over its smallest. Overflow wraps, which is what the format asks for.
 bool read_deltas(Bytes& in, size_t count, std::vector<int64_t>& out) {
-  uint64_t block = 0, pieces = 0, total = 0, first = 0;
-  if (!read_varint(in, block) || !read_varint(in, pieces) || !read_varint(in, total) || !read_varint(in, first))
+  uint64_t block = 0, miniblocks = 0, total = 0, first = 0;
+  if (!read_varint(in, block) || !read_varint(in, miniblocks) || !read_varint(in, total) || !read_varint(in, first))
     return false;
-  if (block == 0 || block > (1 << 20) || pieces == 0 || block % pieces != 0 || (block / pieces) % 8 != 0 ||
+  if (block == 0 || block > (1 << 20) || miniblocks == 0 || block % miniblocks != 0 || (block / miniblocks) % 8 != 0 ||
       total != count)
     return false;
-  const size_t piece = block / pieces;
+  const size_t miniblock = block / miniblocks;
   if (count == 0) return true;
   auto value = static_cast<uint64_t>(from_zigzag(first));
   out.push_back(static_cast<int64_t>(value));
   while (out.size() < count) {
     uint64_t least = 0;
-    if (!read_varint(in, least) || in.size() < pieces) return false;
-    const Bytes widths = in.substr(0, pieces);
-    in.remove_prefix(pieces);
-    for (size_t p = 0; p < pieces && out.size() < count; ++p) {
+    if (!read_varint(in, least) || in.size() < miniblocks) return false;
+    const Bytes widths = in.substr(0, miniblocks);
+    in.remove_prefix(miniblocks);
+    for (size_t p = 0; p < miniblocks && out.size() < count; ++p) {
       const auto bits = static_cast<unsigned char>(widths[p]);
-      if (bits > 64 || in.size() < piece / 8 * bits) return false;
-      for (size_t i = 0; i < piece && out.size() < count; ++i) {
+      if (bits > 64 || in.size() < miniblock / 8 * bits) return false;
+      for (size_t i = 0; i < miniblock && out.size() < count; ++i) {
         uint64_t delta = 0;
         for (size_t b = 0, from = i * bits; b < bits;) {  // up to the end of each byte
           const size_t at = from + b, take = std::min<size_t>(8 - at % 8, bits - b);
@@ -160,7 +160,7 @@ bool read_deltas(Bytes& in, size_t count, std::vector<int64_t>& out) {
         value += static_cast<uint64_t>(from_zigzag(least)) + delta;
         out.push_back(static_cast<int64_t>(value));
       }
-      in.remove_prefix(piece / 8 * bits);
+      in.remove_prefix(miniblock / 8 * bits);
     }
   }
   return true;
@@ -368,7 +368,7 @@ class ChunkReader {
   Status decode(uint64_t start, int64_t encoding, Bytes page, size_t count) {
     values_ = {};
     bool fine = false;
-    const bool whole = column_.type == ParquetType::i32 || column_.type == ParquetType::i64;
+    const bool integer = column_.type == ParquetType::i32 || column_.type == ParquetType::i64;
     if (encoding == plain) {
       fine = read_plain(column_, page, count, values_);
     } else if (encoding == dictionary || encoding == plain_dictionary) {
@@ -377,10 +377,10 @@ class ChunkReader {
       page.remove_prefix(4);  // their length
       std::vector<uint32_t> bits;
       fine = read_runs(page, 1, count, bits);
-      values_.whole.assign(bits.begin(), bits.end());
-    } else if (encoding == delta_whole && whole) {
-      fine = read_deltas(page, count, values_.whole);
-      for (int64_t& value : values_.whole) {
+      values_.integers.assign(bits.begin(), bits.end());
+    } else if (encoding == delta_integers && integer) {
+      fine = read_deltas(page, count, values_.integers);
+      for (int64_t& value : values_.integers) {
         if (column_.type == ParquetType::i32)
           value = column_.is_unsigned ? int64_t{static_cast<uint32_t>(value)} : int64_t{static_cast<int32_t>(value)};
       }
@@ -410,7 +410,7 @@ class ChunkReader {
       } else if (is_real(column_)) {
         values_.real.push_back(dictionary_.real[place]);
       } else {
-        values_.whole.push_back(dictionary_.whole[place]);
+        values_.integers.push_back(dictionary_.integers[place]);
       }
     }
     return {};
@@ -428,11 +428,11 @@ class ChunkReader {
       } else if (is_real(column_)) {
         status = sink_.real(values_.real[next++]);
       } else if (column_.unit != 1) {
-        status = sink_.real(static_cast<double>(values_.whole[next++]) * column_.unit);
+        status = sink_.real(static_cast<double>(values_.integers[next++]) * column_.unit);
       } else {
-        const int64_t value = values_.whole[next++];
+        const int64_t value = values_.integers[next++];
         const bool large = column_.is_unsigned && column_.type == ParquetType::i64 && value < 0;  // beyond 63 bits
-        status = large ? sink_.real(static_cast<double>(static_cast<uint64_t>(value))) : sink_.whole(value);
+        status = large ? sink_.real(static_cast<double>(static_cast<uint64_t>(value))) : sink_.integer(value);
       }
       EPL_TRY(status);
       ++done_;

@@ -37,7 +37,7 @@ class Reader {
   // Options, a JSON object as text, under which another file is read to the same meaning: the classes and means that
   // were found in this one, spelt out. Empty: those that this one was opened with.
   virtual std::string options_alike() const { return {}; }
-  // The samples that are trained on, once a part is drawn: what is learnt from the data, such as the mean that stands
+  // The samples that are trained on, once a part is drawn: what is computed from the data, such as the mean that stands
   // for a missing value, comes from sample(0) to sample(count - 1) alone. Until then it comes from all.
   virtual Status learn_from([[maybe_unused]] int64_t count,
                             [[maybe_unused]] const std::function<int64_t(int64_t)>& sample) {

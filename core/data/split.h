@@ -10,7 +10,7 @@
 namespace epl {
 
 // `part`: "all", "train" or "held_out", which has `share` of the samples, drawn by `seed`. Both parts must have some.
-Result<std::unique_ptr<Reader>> split_reader(std::unique_ptr<Reader> whole, std::string_view part, double share,
+Result<std::unique_ptr<Reader>> split_reader(std::unique_ptr<Reader> full, std::string_view part, double share,
                                              uint64_t seed);
 
 }  // namespace epl

@@ -260,7 +260,7 @@ void Table::set_real(int64_t row, size_t column, double value) {
   s.at(s.cells[s.columns[column].field].reals, row, column) = static_cast<float>(value);
 }
 
-void Table::set_whole(int64_t row, size_t column, int64_t value) {
+void Table::set_integer(int64_t row, size_t column, int64_t value) {
   State& s = *state_;
   s.at(s.cells[s.columns[column].field].wholes, row, column) = value;
 }
@@ -299,8 +299,8 @@ Status Table::set_missing(int64_t row, size_t column, std::string_view text) {
   }
   if (rule.kind == MissingRule::Kind::mean) {
     s.gaps.push_back({row, column});
-  } else if (kind == CellKind::whole) {
-    set_whole(row, column, static_cast<int64_t>(rule.number));
+  } else if (kind == CellKind::integer) {
+    set_integer(row, column, static_cast<int64_t>(rule.number));
   } else {
     s.at(s.cells[s.columns[column].field].reals, row, column) = static_cast<float>(rule.number);
   }

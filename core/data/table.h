@@ -14,7 +14,7 @@
 namespace epl {
 
 // What a cell of a column is kept as.
-enum class CellKind : uint8_t { unused, real, whole, text };
+enum class CellKind : uint8_t { unused, real, integer, text };
 
 class Table {
  public:
@@ -30,7 +30,7 @@ class Table {
   // the value.
   void add_rows(int64_t count);
   void set_real(int64_t row, size_t column, double value);
-  void set_whole(int64_t row, size_t column, int64_t value);
+  void set_integer(int64_t row, size_t column, int64_t value);
   Status set_text(int64_t row, size_t column, std::string_view value);
   Status set_missing(int64_t row, size_t column, std::string_view text);
   int64_t rows() const;

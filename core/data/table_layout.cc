@@ -214,7 +214,7 @@ class Layouter {
       }
     }
     const CellKind kind = given || first_text < field.columns.size() ? CellKind::text
-                          : field.dtype == DType::i64                ? CellKind::whole
+                          : field.dtype == DType::i64                ? CellKind::integer
                                                                      : CellKind::real;
     if (kind == CellKind::text) field.dtype = DType::i64;
     for (const size_t column : field.columns) out_.kinds[column] = kind;
@@ -236,7 +236,7 @@ class Layouter {
     } else if (json == "names" || (texts && (json.is_null() || json == true))) {
       kind = CellKind::text;
     } else if (json == true) {
-      kind = CellKind::whole;
+      kind = CellKind::integer;
     } else if (!json.is_null() && json != false) {
       return wrong("classes", "true, false, \"names\" or a list of names is expected");
     } else if (texts) {
@@ -287,7 +287,7 @@ class Layouter {
     }
     for (size_t i = 0; i < names_.size(); ++i) {
       const MissingRule& rule = out_.missing[i];
-      const bool fits = out_.kinds[i] != CellKind::whole || rule.kind != MissingRule::Kind::number ||
+      const bool fits = out_.kinds[i] != CellKind::integer || rule.kind != MissingRule::Kind::number ||
                         (rule.number == std::floor(rule.number) && std::fabs(rule.number) < 1e15);
       if (!fits)
         return wrong("missing", cat(rule.number, " is not an integer, and column ", quoted(names_[i]), " holds such"));

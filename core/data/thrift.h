@@ -37,7 +37,7 @@ class Thrift {
 
   // Reads a structure: `each` is called with each field and either reads it or calls `skip`. False for what is damaged.
   template <class F> bool read_structure(F&& each) {
-    if (++depth_ > deepest) ok_ = false;
+    if (++depth_ > max_depth) ok_ = false;
     int last = 0;
     while (ok_) {
       const uint8_t head = byte();
@@ -98,7 +98,7 @@ class Thrift {
   }
   // In a list a truth takes a byte; in a structure the field's type says it.
   void skip_element(Type type) {
-    if (++depth_ > deepest) ok_ = false;
+    if (++depth_ > max_depth) ok_ = false;
     if (type == yes || type == no) {
       byte();
     } else if (ok_) {
@@ -108,7 +108,7 @@ class Thrift {
   }
 
  private:
-  static constexpr int deepest = 32;
+  static constexpr int max_depth = 32;
   uint8_t byte() {
     if (at_ >= bytes_.size()) ok_ = false;
     return ok_ ? static_cast<uint8_t>(bytes_[at_++]) : 0;

@@ -12,7 +12,7 @@ struct ScheduleRow {
   std::string name;
   std::string doc;
   std::vector<Option> options;
-  // `step` counts from the end of the warm-up of `warmup` steps; counts of steps in options are of the whole run.
+  // `step` counts from the end of the warm-up of `warmup` steps; counts of steps in options are of all of the run.
   double (*factor)(const Attributes& options, int64_t step, int64_t warmup) = nullptr;
   Status (*check)(const Attributes& options, int64_t warmup) = nullptr;  // what is wrong with the options
   bool watches = false;                                                  // it follows a measured number (plateau)

@@ -1,4 +1,4 @@
-// Tables as text (RFC 4180): a head with the names of the columns, then a sample a line. Read whole when opened.
+// Tables as text (RFC 4180): a head with the names of the columns, then a sample a line. Read in full when opened.
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -231,12 +231,12 @@ class Csv {
 
   Status set(int64_t row, size_t column, CellKind kind, std::string_view cell) {
     if (kind == CellKind::text) return table_->set_text(row, column, cell);
-    if (kind == CellKind::whole) {
+    if (kind == CellKind::integer) {
       const std::optional<int64_t> value = whole_in(cell);
       if (!value)
         return invalid(quoted(excerpt(cell, 40)), " is not an integer",
                        number_in(cell) ? ", as a class is" : "; {\"classes\": \"names\"} takes texts as classes");
-      table_->set_whole(row, column, *value);
+      table_->set_integer(row, column, *value);
       return {};
     }
     const std::optional<double> value = number_in(cell);

@@ -207,9 +207,9 @@ class ImageReader : public Reader {
       EPL_ASSIGN(const std::shared_ptr<const FileReader> file, FileReader::open(path));
       return file->read_all();
     };
-    auto whole = read();
-    if (!whole.ok()) return {"", whole.status()};
-    bytes = std::move(*whole);
+    auto read_bytes = read();
+    if (!read_bytes.ok()) return {"", read_bytes.status()};
+    bytes = std::move(*read_bytes);
     const std::string_view head(reinterpret_cast<const char*>(bytes.data()), std::min<size_t>(bytes.size(), 8));
     const std::string_view codec = head.starts_with("\xff\xd8\xff") ? "jpeg" : head == "\x89PNG\r\n\x1a\n" ? "png" : "";
     if (codec.empty()) return {"", Status(Code::data_loss, cat(path, " is neither a JPEG nor a PNG"))};

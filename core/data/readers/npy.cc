@@ -39,9 +39,9 @@ Result<SampleArray> cut_column(const std::string& path, int64_t column, SampleAr
   SampleArray target = array;
   target.name = "target";
   target.type.shape = {shape[0], 1};
-  target.pieces = {{before, width}};
+  target.spans = {{before, width}};
   array.type.shape = {shape[0], shape[1] - 1};
-  array.pieces = {{0, before}, {before + width, row - before - width}};
+  array.spans = {{0, before}, {before + width, row - before - width}};
   return target;
 }
 

@@ -1,4 +1,4 @@
-// Parquet tables, read whole when opened: the columns that are used.
+// Parquet tables, read in full when opened: the columns that are used.
 #include "core/data/parquet.h"
 
 #include <cmath>
@@ -16,7 +16,7 @@ class Filler {
 
   ParquetSink sink() {
     return {.missing = [this] { return said(table_.set_missing(row_, column_, "null")); },
-            .whole = [this](int64_t value) { return said(set_whole(value)); },
+            .integer = [this](int64_t value) { return said(set_integer(value)); },
             .real = [this](double value) { return said(set_real(value)); },
             .text =
                 [this](std::string_view value) {
@@ -34,22 +34,22 @@ class Filler {
                : Status(Code::data_loss,
                         cat("row ", row_, ", column ", quoted(excerpt(name_, 60)), ": ", status.message()), path_);
   }
-  Status set_whole(int64_t value) {
+  Status set_integer(int64_t value) {
     if (kind_ == CellKind::text) return table_.set_text(row_, column_, std::to_string(value));
     if (kind_ == CellKind::real) {
       table_.set_real(row_, column_, static_cast<double>(value));
     } else {
-      table_.set_whole(row_, column_, value);
+      table_.set_integer(row_, column_, value);
     }
     return {};
   }
   Status set_real(double value) {
     if (std::isnan(value)) return table_.set_missing(row_, column_, "nan");
     if (kind_ == CellKind::text) return table_.set_text(row_, column_, number_text(value));
-    if (kind_ == CellKind::whole) {
+    if (kind_ == CellKind::integer) {
       if (value != std::floor(value) || std::fabs(value) > 9007199254740992.0)
         return invalid(value, " is not an integer, as a class is");
-      return set_whole(static_cast<int64_t>(value));
+      return set_integer(static_cast<int64_t>(value));
     }
     if (!std::isfinite(static_cast<float>(value)))
       return invalid(value, std::isfinite(value) ? " is too large for a 32-bit number" : " is not a finite number");
