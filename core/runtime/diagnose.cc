@@ -5,6 +5,7 @@
 
 #include "core/program/transfer.h"
 #include "core/runtime/executor.h"
+#include "core/runtime/pieces.h"
 
 namespace epl {
 namespace {
@@ -54,8 +55,10 @@ void Executor::inspect_leaves() {
     seen_.resize(static_cast<size_t>(slot.local.bytes()));
     stream().download(seen_.data(), store_.data() + slot.offset, slot.local.bytes());
     if (!stream().synchronize().ok()) return;
-    if (auto at = find(slot.type.dtype, seen_.data(), slot.local.elements(), Wanted::nan))
-      return note_origin(true, slot.name, cat(slot.name, " itself holds nan at ", place(slot.type.shape, *at)));
+    const auto at = find(slot.type.dtype, seen_.data(), slot.local.elements(), Wanted::nan);
+    if (!at) continue;
+    const int64_t element = global_element(slot.type, slot.sharding, program_.mesh, place_, *at);
+    return note_origin(true, slot.name, cat(slot.name, " itself holds nan at ", place(slot.type.shape, element)));
   }
 }
 

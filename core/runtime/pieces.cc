@@ -58,4 +58,15 @@ void for_each_run(const TensorType& type, const Sharding& sharding, const Mesh& 
   visit(visit, 0, 0);
 }
 
+int64_t global_element(const TensorType& type, const Sharding& sharding, const Mesh& mesh, const Place& place,
+                       int64_t element) {
+  const auto size = static_cast<int64_t>(dtype_bytes(type.dtype));
+  const int64_t wanted = element * size;
+  int64_t found = -1;
+  for_each_run(type, sharding, mesh, place, [&](int64_t global, int64_t local, int64_t bytes) {
+    if (local <= wanted && wanted < local + bytes) found = (global + wanted - local) / size;
+  });
+  return found;
+}
+
 }  // namespace epl

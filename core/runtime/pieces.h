@@ -12,4 +12,8 @@ namespace epl {
 void for_each_run(const TensorType& type, const Sharding& sharding, const Mesh& mesh, const Place& place,
                   FunctionRef<void(int64_t global, int64_t local, int64_t bytes)> f);
 
+// Where an element of a piece stands in the whole tensor.
+int64_t global_element(const TensorType& type, const Sharding& sharding, const Mesh& mesh, const Place& place,
+                       int64_t element);
+
 }  // namespace epl

@@ -167,6 +167,22 @@ INSTANTIATE_TEST_SUITE_P(, Split,
                                          Layout{"in_stages_beside_data", 8, 2, std::string(stages)}),
                          [](const auto& info) { return info.param.name; });
 
+TEST_P(Split, SaysWhereAWeightIsNotANumber) {
+  const auto refused = [](const Layout& layout) {
+    auto session = Session::create(test_host(2), *plan_of(layout), 7);
+    Tensor weight = *(*session)->state("w2");
+    weight.set(3 * 16 + 13, NAN);
+    EXPECT_TRUE((*session)->set_state("w2", weight).ok());
+    StepMetrics metrics;
+    EXPECT_TRUE((*session)->step(batch(0), metrics).ok());
+    EXPECT_EQ(metrics.skipped.code(), Code::not_finite);
+    return metrics.skipped.message();
+  };
+  const std::string message = refused(GetParam());
+  EXPECT_NE(message.find("w2 itself holds nan"), std::string::npos) << message;
+  EXPECT_EQ(message, refused({}));
+}
+
 // Beside a split nothing changes a bit: not copies, not micro-batches, not stages.
 TEST(Splits, GiveTheSameBitsBesideOtherCuts) {
   const std::string two = R"("default": {"split": 2})";
