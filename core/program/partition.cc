@@ -35,7 +35,7 @@ class Partition {
       for (int n = 0; n < global_.node_count(); ++n) EPL_TRY(visit(n, block));
       moved_.clear();  // a piece belongs to one loop
     }
-    finish();
+    EPL_TRY(finish());
     EPL_TRY(verify(local_.graph));
     return std::move(local_);
   }
@@ -233,20 +233,39 @@ class Partition {
     }
   }
 
-  void finish() {
+  // What the caller gets is cut by the batch alone: pieces over other axes are gathered.
+  Result<Value> given(Value v) {
+    Sharding wanted = stored(v);
+    for (Cuts& cuts : wanted.dims)
+      std::erase_if(cuts, [](const AxisCut& cut) { return find_cut({cut}, batch_axis) == nullptr; });
+    EPL_ASSIGN(const std::vector<Move> moves, reshard(mesh_, global_.type(v), lies(v), wanted));
+    const NodeId producer = global_.value(v).producer;
+    const BlockKind block = producer ? plan_.node_block[static_cast<size_t>(producer.index)] : local_.sample_block();
+    const Phase phase = producer ? global_.node(producer).phase : Phase::forward;
+    Value now = now_[static_cast<size_t>(v.index)];
+    for (const Move& move : moves) now = append(move, cat(global_.value(v).name, move.suffix), {now}, phase, block);
+    return now;
+  }
+
+  Status finish() {
     for (const Graph::Output& output : global_.outputs) {
       const Value v = now_[static_cast<size_t>(output.value.index)];
       const NodeId producer = global_.value(output.value).producer;
       const bool every = producer && plan_.node_task_graph[static_cast<size_t>(producer.index)] == every_task_graph;
       if (!v || (!every && !made_here(output.value))) continue;
-      local_.graph.outputs.push_back({output.name, v});
+      // An input that is an output lies as the caller gave it.
+      const bool moves = global_.value(output.value).kind != ValueKind::input;
+      EPL_ASSIGN(const Value leaves, moves ? given(output.value) : Result<Value>(v));
+      local_.graph.outputs.push_back({output.name, leaves});
       local_.outputs.push_back(port(output.name, output.value, stored(output.value)));
+      local_.outputs.back().value = leaves;
       local_.outputs.back().emitted = made_here(output.value);
     }
     for (const Graph::Update& update : global_.updates) {
       if (!made_here(update.state)) continue;
       local_.graph.updates.push_back({now_[update.state.index], now_[update.next.index]});
     }
+    return {};
   }
 
   struct Waiting {

@@ -13,26 +13,10 @@
 #include "core/runtime/session.h"
 #include "tests/backend/far_device.h"
 #include "tests/runtime/graph_model.h"
+#include "tests/runtime/skip_mlp.h"
 
 namespace epl {
 namespace {
-
-constexpr std::string_view mlp = R"(graph mlp(x: f32[8,12] batch 0) {
-  w1: f32[12,16] = param
-  b1: f32[16] = param
-  w2: f32[16,16] = param
-  w3: f32[16,4] = param
-  forward:
-  h: f32[8,16] = matmul(x, w1)
-  hb: f32[8,16] = add(h, b1)
-  a: f32[8,16] = relu(hb)
-  g: f32[8,16] = matmul(a, w2)
-  skip: f32[8,16] = add(g, a)
-  r: f32[8,16] = relu(skip)
-  y: f32[8,4] = matmul(r, w3)
-  output y = y
-}
-)";
 
 // A strategy's scopes: a stage for each list of names, quoted as in JSON.
 std::string stages_of(const std::vector<std::string_view>& matches) {
@@ -53,16 +37,11 @@ struct Job {
 };
 
 Job mlp_job(double clip_norm) {
-  return {.model = GraphModel::parse(mlp),
+  return {.model = GraphModel::parse(skip_mlp),
           .two = stages_of({R"("h*", "a")", R"("*")"}),
           .three = stages_of({R"("h*", "a")", R"("g", "skip")", R"("*")"}),
           .clip_norm = clip_norm,
-          .batch = [](int step) {
-            Tensor x(TensorType{DType::f32, {8, 12}}), target(TensorType{DType::i64, {8}});
-            for (int i = 0; i < 96; ++i) x.set(i, philox_uniform(static_cast<uint64_t>(step), i) - 0.5);
-            for (int i = 0; i < 8; ++i) target.set_int(i, i == 3 ? -100 : (i + step) % 4);
-            return std::vector<Tensor>{x, target};
-          }};
+          .batch = skip_mlp_batch};
 }
 
 // Its head shares the weights of its embedding, which stand in different stages.
@@ -289,7 +268,7 @@ TEST(Stages, TakeTurnsWhereNothingGoesFromOneCallToTheNext) {
 
 // The loss needs no weight of it, in a stage that has other nodes or in one that then has none.
 TEST(Stages, MayHaveWhatTheLossDoesNotNeed) {
-  std::string text(mlp);
+  std::string text(skip_mlp);
   text.insert(text.find("  forward:"), "  spare: f32[16,3] = param\n");
   text.insert(text.find("  output"), "  z: f32[8,3] = matmul(r, spare)\n");
   text.insert(text.rfind('}'), "  output z = z\n");
@@ -318,7 +297,7 @@ class WithInnerOutputs : public GraphModel {
 
 // The loss is on a tensor that the model's output does not need: when it predicts, the last stage has nothing to do.
 TEST(Stages, MayHaveNothingToPredict) {
-  std::string text(mlp);
+  std::string text(skip_mlp);
   text.replace(text.find("output y = y"), std::string_view("output y = y").size(), "output a = a");
   Job work = mlp_job(0.5);
   work.model = std::make_shared<WithInnerOutputs>(dynamic_cast<const GraphModel&>(*GraphModel::parse(text)));
@@ -385,7 +364,7 @@ TEST_P(Pipeline, LearnsTheSameBitsFarAway) {
 
 // No node gives it, and on the far device it comes by an upload.
 TEST(Stages, GiveBackAnInputAsItCame) {
-  std::string text(mlp);
+  std::string text(skip_mlp);
   text.insert(text.rfind('}'), "  output given = x\n");
   Job work = mlp_job(0);
   work.model = GraphModel::parse(text);

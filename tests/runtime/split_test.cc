@@ -10,27 +10,10 @@
 #include "core/runtime/session_state.h"
 #include "tests/backend/far_device.h"
 #include "tests/runtime/graph_model.h"
+#include "tests/runtime/skip_mlp.h"
 
 namespace epl {
 namespace {
-
-// Every product is cut by its columns, so that not one bit of it changes.
-constexpr std::string_view model_text = R"(graph mlp(x: f32[8,12] batch 0) {
-  w1: f32[12,16] = param
-  b1: f32[16] = param
-  w2: f32[16,16] = param
-  w3: f32[16,4] = param
-  forward:
-  h: f32[8,16] = matmul(x, w1)
-  hb: f32[8,16] = add(h, b1)
-  a: f32[8,16] = relu(hb)
-  g: f32[8,16] = matmul(a, w2)
-  skip: f32[8,16] = add(g, a)
-  r: f32[8,16] = relu(skip)
-  y: f32[8,4] = matmul(r, w3)
-  output y = y
-}
-)";
 
 constexpr std::string_view stages = R"("pipeline.strategy": "1F1B", "scopes": [
   {"name": "first", "split": 2, "match": ["h*", "a"]}, {"name": "second", "split": 2, "match": ["*"]}])";
@@ -41,9 +24,10 @@ struct Layout {
   std::string scopes;  // of the strategy
 };
 
-Result<std::shared_ptr<const CompiledPlan>> plan_of(const Layout& layout, const std::string& device = "cpu") {
+Result<std::shared_ptr<const CompiledPlan>> plan_of(const Layout& layout, const std::string& device = "cpu",
+                                                    std::string_view model = skip_mlp) {
   PlanOptions options;
-  options.model = GraphModel::parse(model_text);
+  options.model = GraphModel::parse(model);
   options.train.loss.name = "softmax_cross_entropy";
   options.train.optimizer = "adamw";
   options.train.optimizer_options = {{"lr", 0.01}};
@@ -54,13 +38,6 @@ Result<std::shared_ptr<const CompiledPlan>> plan_of(const Layout& layout, const 
                                layout.scopes.empty() ? "" : ", ", layout.scopes, "}");
   EPL_ASSIGN(options.strategy, parse_strategy(text));
   return CompiledPlan::create(test_host(2), options);
-}
-
-std::vector<Tensor> batch(int step) {
-  Tensor x(TensorType{DType::f32, {8, 12}}), target(TensorType{DType::i64, {8}});
-  for (int i = 0; i < 96; ++i) x.set(i, philox_uniform(static_cast<uint64_t>(step), i) - 0.5);
-  for (int i = 0; i < 8; ++i) target.set_int(i, i == 3 ? -100 : (i + step) % 4);
-  return {x, target};
 }
 
 using State = std::map<std::string, Tensor>;
@@ -76,7 +53,7 @@ std::vector<double> train(Session& session, int first, int steps) {
   std::vector<double> losses;
   for (int s = first; s < first + steps; ++s) {
     StepMetrics metrics;
-    const Status status = session.step(batch(s), metrics);
+    const Status status = session.step(skip_mlp_batch(s), metrics);
     EXPECT_TRUE(status.ok()) << status.to_string();
     losses.push_back(metrics.loss);
   }
@@ -105,11 +82,11 @@ TEST_P(Split, LearnsWhatOneRankLearns) {
   expect_near(state_of(**session), state_of(**alone));
   EXPECT_EQ((*session)->memory_bytes_used(), (*plan)->memory_bytes_peak());
   double one = 0, other = 0;
-  ASSERT_TRUE((*alone)->evaluate(batch(9), one).ok() && (*session)->evaluate(batch(9), other).ok());
+  ASSERT_TRUE((*alone)->evaluate(skip_mlp_batch(9), one).ok() && (*session)->evaluate(skip_mlp_batch(9), other).ok());
   EXPECT_NEAR(one, other, 1e-6);
 
   Tensor answers(TensorType{DType::f32, {8, 4}}), given(answers.type());
-  const std::vector<Tensor> x = {batch(9)[0]};
+  const std::vector<Tensor> x = {skip_mlp_batch(9)[0]};
   std::vector<Tensor> of_one = {answers}, of_all = {given};
   ASSERT_TRUE((*alone)->predict(x, of_one).ok() && (*session)->predict(x, of_all).ok());
   for (int i = 0; i < 32; ++i) EXPECT_NEAR(of_one[0].get(i), of_all[0].get(i), 1e-5) << i;
@@ -174,13 +151,29 @@ TEST_P(Split, SaysWhereAWeightIsNotANumber) {
     weight.set(3 * 16 + 13, NAN);
     EXPECT_TRUE((*session)->set_state("w2", weight).ok());
     StepMetrics metrics;
-    EXPECT_TRUE((*session)->step(batch(0), metrics).ok());
+    EXPECT_TRUE((*session)->step(skip_mlp_batch(0), metrics).ok());
     EXPECT_EQ(metrics.skipped.code(), Code::not_finite);
     return metrics.skipped.message();
   };
   const std::string message = refused(GetParam());
   EXPECT_NE(message.find("w2 itself holds nan"), std::string::npos) << message;
   EXPECT_EQ(message, refused({}));
+}
+
+// No node gives it, and each rank has a piece of it.
+TEST_P(Split, GivesAWeightAsAnOutput) {
+  std::string text(skip_mlp);
+  text.insert(text.rfind('}'), "  output weight = w2\n");
+  auto plan = plan_of(GetParam(), "cpu", text);
+  ASSERT_TRUE(plan.ok()) << plan.status().to_string();
+  auto session = Session::create(test_host(2), *plan, 7);
+  ASSERT_TRUE(session.ok()) << session.status().to_string();
+  std::vector<Tensor> outputs;
+  for (const Port& port : (*plan)->entry(EntryKind::predict)->outputs) outputs.emplace_back(port.global_type);
+  const std::vector<Tensor> x = {skip_mlp_batch(0)[0]};
+  const Status status = (*session)->predict(x, outputs);
+  ASSERT_TRUE(status.ok()) << status.to_string();
+  EXPECT_TRUE(identical(outputs.at(1), *(*session)->state("w2")));
 }
 
 // Beside a split nothing changes a bit: not copies, not micro-batches, not stages.
