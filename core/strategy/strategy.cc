@@ -135,7 +135,9 @@ Status check_built(const Strategy& strategy, int64_t ranks) {
   }
   if (strategy.has_default) {
     const Scope& s = strategy.default_scope;
-    if (!plain(s)) refuse(s, "default");
+    // Beside stages it would be that of the nodes that no stage matches, which go where their operands are.
+    const bool beside_stages = s.kind == ScopeKind::split && !strategy.scopes.empty();
+    if (!plain(s) || beside_stages) refuse(s, "default");
     // Any count that divides the ranks means the same.
     else if (s.device_count < 1 || ranks % s.device_count != 0)
       missing.push_back(

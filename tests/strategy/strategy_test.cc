@@ -55,6 +55,12 @@ TEST(Strategy, WhatIsNotBuiltIsAnErrorWithAllOfIt) {
   EXPECT_EQ(message_of(R"({"default": {"replicate": 2}, "pipeline.num_micro_batch": 4})"), "");
 }
 
+TEST(Strategy, ADefaultIsNotIgnoredBesideStages) {
+  const std::string stages = R"("scopes": [{"replicate": 1, "match": "a"}, {"replicate": 1, "match": "b"}])";
+  EXPECT_EQ(message_of(cat("{", stages, "}")), "");
+  EXPECT_NE(message_of(cat(R"({"default": {"split": 2}, )", stages, "}")).find("default: split(2)"), std::string::npos);
+}
+
 TEST(Passes, AListIsCheckedBeforeItRuns) {
   auto graph = parse_graph("graph g(x: f32[8,4] batch 0) {\n  forward:\n  y: f32[8,4] = relu(x)\n  output y = y\n}\n");
   ASSERT_TRUE(graph.ok()) << graph.status().to_string();
