@@ -27,6 +27,9 @@ struct ShardingRule {
     int64_t size = 1;
     bool unshardable = false;
     Reduce reduce = Reduce::sum;
+    // An operand that is added to what is summed over this factor, broadcast from the right: each piece of the sum
+    // would add it. -1: none.
+    int added = -1;
   };
   using Dim = std::vector<int>;      // factors of one dimension, major first; empty for size one
   using Operand = std::vector<Dim>;  // one per dimension

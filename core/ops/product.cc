@@ -244,8 +244,8 @@ EPL_OP(linear) {
           rule.input(0, d, factor);
           rule.output(0, d, factor);
         }
-        // Partial products would each add the bias: with a bias, k is unshardable.
-        const int k = rule.factor(q.in(0).shape[last], q.has(2)), n = rule.factor(q.out(0).shape[last]);
+        const int k = rule.factor(q.in(0).shape[last]), n = rule.factor(q.out(0).shape[last]);
+        if (q.has(2)) rule.rule().factors[static_cast<size_t>(k)].added = 2;
         rule.input(0, last, k);
         rule.input(1, transposed ? 1 : 0, k);
         rule.input(1, transposed ? 0 : 1, n);

@@ -161,20 +161,36 @@ Status check_slice(const OpQuery& q, const Shape& shape) {
   return {};
 }
 
-// Dimensions taken completely pass through; the others are unshardable.
-Result<ShardingRule> slice_rule(const OpQuery& q, const Shape& shape) {
+// Of a slice of a tensor of `shape`. Dimensions taken in full correspond. One that is made of equal parts, of which the
+// slice takes one, is a factor of parts and a factor of a part: what is cut inside every part is sliced as before.
+Result<ShardingRule> slice_rule(const OpQuery& q, const Shape& shape, bool of_gradient) {
   const SliceDims s = slice_dims(q.attributes(), shape);
-  std::vector<bool> unshardable(shape.size());
-  for (size_t d = 0; d < unshardable.size(); ++d) unshardable[d] = !s.full(d, shape);
-  return aligned_rule(q, unshardable);
+  RuleWriter rule(q);
+  for (size_t d = 0; d < shape.size(); ++d) {
+    const int dim = static_cast<int>(d);
+    const int64_t count = s.count[d];
+    const bool parts = s.step[d] == 1 && count > 1 && s.start[d] % count == 0 && shape[d] % count == 0;
+    if (!s.full(d, shape) && !parts) continue;
+    const int factor = rule.factor(count);
+    std::vector<int> large = {factor};
+    if (shape[d] != count) large.insert(large.begin(), rule.factor(shape[d] / count, true));
+    rule.input(0, dim, of_gradient ? std::vector{factor} : large);
+    rule.output(0, dim, of_gradient ? large : std::vector{factor});
+  }
+  return rule.done();
 }
 
-// A dimension that was taken in full has been cut where its end now lies beyond it.
-void localize_ends(Attributes& attributes, const Shape& local) {
-  const Ints &axes = attributes.ints("axes"), &starts = attributes.ints("starts"), &steps = attributes.ints("steps");
-  Ints ends = attributes.ints("ends");
-  for (size_t k = 0; k < axes.size(); ++k)
-    if (starts[k] == 0 && (steps.empty() || steps[k] == 1)) ends[k] = std::min(ends[k], local[axes[k]]);
+// Starts and ends in what is left of each dimension; `taken` is the local shape of the slice.
+void localize_bounds(Attributes& attributes, const Shape& taken) {
+  const Ints &axes = attributes.ints("axes"), &steps = attributes.ints("steps");
+  Ints starts = attributes.ints("starts"), ends = attributes.ints("ends");
+  for (size_t k = 0; k < axes.size(); ++k) {
+    const int64_t count = ends[k] - starts[k], local = taken[static_cast<size_t>(axes[k])];
+    if ((!steps.empty() && steps[k] != 1) || count <= 0 || local == count) continue;
+    starts[k] = starts[k] / count * local;
+    ends[k] = starts[k] + local;
+  }
+  attributes.set("starts", starts);
   attributes.set("ends", ends);
 }
 
@@ -213,9 +229,9 @@ EPL_OP(slice) {
             attributes.set("shape", g.in(0).shape());
             g.set(0, g.b.emit("slice_grad", {g.upstream(0)}, attributes));
           },
-      .sharding_of = [](const OpQuery& q) { return slice_rule(q, q.in(0).shape); },
-      .localize = [](Attributes& attributes, const std::vector<TensorType>& in,
-                     const std::vector<TensorType>&) { localize_ends(attributes, in[0].shape); },
+      .sharding_of = [](const OpQuery& q) { return slice_rule(q, q.in(0).shape, false); },
+      .localize = [](Attributes& attributes, const std::vector<TensorType>&,
+                     const std::vector<TensorType>& out) { localize_bounds(attributes, out[0].shape); },
       .moves = Moves::some,
       .samples = {"f32[4,8] {axes=[1],starts=[2],ends=[6]}",
                   "f32[4,8] {axes=[0,1],starts=[0,7],ends=[4,-1],steps=[1,-2]}",
@@ -278,11 +294,11 @@ EPL_OP(slice_grad) {
                 });
               },
           .gradient = [](Grad& g) { g.set(0, g.b.emit("slice", {g.upstream(0)}, slice_attributes(g.attributes()))); },
-          .sharding_of = [](const OpQuery& q) { return slice_rule(q, q.out(0).shape); },
+          .sharding_of = [](const OpQuery& q) { return slice_rule(q, q.out(0).shape, true); },
           .localize =
-              [](Attributes& attributes, const std::vector<TensorType>&, const std::vector<TensorType>& out) {
+              [](Attributes& attributes, const std::vector<TensorType>& in, const std::vector<TensorType>& out) {
                 attributes.set("shape", out[0].shape);
-                localize_ends(attributes, out[0].shape);
+                localize_bounds(attributes, in[0].shape);
               },
           .joined = joined_slices,
           .samples = {"f32[4,4] {shape=[4,8],axes=[1],starts=[2],ends=[6]}",
@@ -290,6 +306,32 @@ EPL_OP(slice_grad) {
 }
 
 // --- joining and repeating ---
+
+namespace {
+
+// Of operands of one size along the axis, that is a factor of operands and a factor of an operand.
+Result<ShardingRule> concat_rule(const OpQuery& q) {
+  const int axis = q.axis("axis", q.in(0).ndim());
+  const int64_t size = q.in(0).shape[static_cast<size_t>(axis)];
+  RuleWriter rule(q);
+  const auto tie = [&](int dim, int factor, const std::vector<int>& of_result) {
+    for (int i = 0; i < q.inputs(); ++i) rule.input(i, dim, factor);
+    rule.output(0, dim, of_result);
+  };
+  for (int d = 0; d < q.in(0).ndim(); ++d) {
+    if (d == axis) continue;
+    const int factor = rule.factor(q.in(0).shape[static_cast<size_t>(d)]);
+    tie(d, factor, {factor});
+  }
+  for (int i = 0; i < q.inputs(); ++i) {
+    if (q.in(i).shape[static_cast<size_t>(axis)] != size) return rule.done();
+  }
+  const int operands = rule.factor(q.inputs(), true), factor = rule.factor(size);
+  tie(axis, factor, {operands, factor});
+  return rule.done();
+}
+
+}  // namespace
 
 EPL_OP(concat) {
   return {.doc = "The operands one after the other along `axis`; other sizes are equal.",
@@ -334,7 +376,7 @@ EPL_OP(concat) {
                   begin = end;
                 }
               },
-          .sharding_of = unshardable_axis_rule,
+          .sharding_of = concat_rule,
           .moves = Moves::some,
           .samples = {"f32[4,3], f32[4,5] {axis=1}", "f32[2,3,4], f32[1,3,4], f32[4,3,4] {axis=0}",
                       "i64[2], i64[3] {axis=-1}"}};

@@ -154,7 +154,13 @@ class Partition {
       if (std::ranges::none_of(node.inputs, [](Value v) { return static_cast<bool>(v); })) return {};
     }
     const std::vector<Value> inputs = node.inputs;
+    const int later = operands.added_later;
     for (size_t i = 0; i < node.inputs.size(); ++i) {
+      if (static_cast<int>(i) == later) {
+        node.inputs[i] = {};
+        input_types.emplace_back();
+        continue;
+      }
       // What takes any operands takes their pieces as they are stored.
       const Sharding& wanted = old.op->takes_any_operands && inputs[i] ? stored(inputs[i]) : operands.inputs[i];
       auto value = operand(inputs[i], wanted, block);
@@ -188,6 +194,13 @@ class Partition {
     NodeId made = local_.graph.add_node(std::move(node), types, names);
     for (size_t o = 0; o < old.outputs.size(); ++o) {
       EPL_TRY(store(old.outputs[o], local_.graph.node(made).outputs[o], operands.outputs[o], old, block));
+    }
+    if (later >= 0) {
+      const auto i = static_cast<size_t>(later);
+      EPL_ASSIGN(const Value added, operand(inputs[i], operands.inputs[i], block));
+      Value& sum = now_[static_cast<size_t>(old.outputs[0].index)];
+      const Move add{.op = "add", .suffix = ".complete", .type = local_.graph.type(sum)};
+      sum = append(add, cat(global_.value(old.outputs[0]).name, add.suffix), {sum, added}, old.phase, block);
     }
     return {};
   }

@@ -152,6 +152,9 @@ int64_t rounds(const ShardingRule& rule, const ShardingRule::Operand& output, in
 
 OperandShardings operand_shardings(const ShardingRule& rule, const NodeSharding& node) {
   OperandShardings result;
+  for (size_t f = 0; f < node.factors.size(); ++f) {
+    if (!node.factors[f].empty() && rule.factors[f].added >= 0) result.added_later = rule.factors[f].added;
+  }
   result.sum_outers.assign(rule.outputs.size(), 1);
   for (const auto& operand : rule.inputs) result.inputs.push_back(of_operand(rule, operand, node));
   for (size_t o = 0; o < rule.outputs.size(); ++o) {

@@ -97,6 +97,7 @@ struct NodeSharding {
 struct OperandShardings {
   std::vector<Sharding> inputs, outputs;  // an output over which a cut factor is reduced is partial
   std::vector<int64_t> sum_outers;        // per output: Units::outer where it is a sum, else 1
+  int added_later = -1;                   // the operand that joins output 0 when its sum over ranks is complete
 };
 // The node has a cut for each factor of the rule, many of them none.
 OperandShardings operand_shardings(const ShardingRule& rule, const NodeSharding& node);

@@ -19,6 +19,8 @@ namespace {
 constexpr double uncut_operation = 100, sliced_byte = 0.01;
 // Floating-point operations for each element of a result, from which on a node is cut though no operand is.
 constexpr double much_work = 8;
+// How many nodes behind one another are looked at for what becomes of a result.
+constexpr int foresight = 12;
 
 class Splitting {
  public:
@@ -38,6 +40,7 @@ class Splitting {
 
   Status run() {
     if (parts_ == 1) return {};
+    EPL_TRY(describe_nodes());
     describe_leaves();
     find_kept_whole();
     for (int n = 0; n < graph_.node_count(); ++n) EPL_TRY(decide(n));
@@ -48,6 +51,28 @@ class Splitting {
 
  private:
   static size_t index(Value v) { return static_cast<size_t>(v.index); }
+
+  Status describe_nodes() {
+    users_ = graph_.users();
+    for (int n = 0; n < graph_.node_count(); ++n) {
+      const Node& node = graph_.node(NodeId{n});
+      EPL_ASSIGN(ShardingRule rule, node_rule(graph_, node));
+      rules_.push_back(std::move(rule));
+      std::vector<const TensorType*> inputs, outputs;
+      double results = 0;
+      for (Value v : node.inputs) inputs.push_back(v ? &graph_.type(v) : nullptr);
+      for (Value v : node.outputs) {
+        outputs.push_back(&graph_.type(v));
+        results += static_cast<double>(graph_.type(v).elements());
+      }
+      const double flops = op_flops(OpQuery(*node.op, node.attributes, inputs, outputs));
+      work_.push_back(flops < much_work * results ? 0 : flops);
+    }
+    return {};
+  }
+  const ShardingRule& rule_of(int n) const { return rules_[static_cast<size_t>(n)]; }
+  // Floating-point operations, 0 where they are few.
+  double work(int n) const { return work_[static_cast<size_t>(n)]; }
 
   void describe_leaves() {
     for (size_t i = 0; i < at_.size(); ++i) {
@@ -89,20 +114,15 @@ class Splitting {
   Status decide(int n) {
     const Node& node = graph_.node(NodeId{n});
     if (node.op->takes_any_operands) return {};  // on pieces as on all of it
-    EPL_ASSIGN(const ShardingRule rule, node_rule(graph_, node));
-    note_origins(node, rule);
-    std::vector<const TensorType*> inputs, outputs;
-    for (Value v : node.inputs) inputs.push_back(v ? &graph_.type(v) : nullptr);
-    for (Value v : node.outputs) outputs.push_back(&graph_.type(v));
-    const double flops = op_flops(OpQuery(*node.op, node.attributes, inputs, outputs));
-    Choice best = weigh(n, rule, {}, flops);
+    note_origins(node, rule_of(n));
+    Choice best = weigh(n, {});
     if (!node.op->random) {
-      for (const CutFactor& factor : candidates(n, rule, flops)) {
-        Choice choice = weigh(n, rule, factor, flops);
+      for (const CutFactor& factor : candidates(n)) {
+        Choice choice = weigh(n, factor);
         if (choice.cost < best.cost) best = std::move(choice);
       }
     }
-    apply(n, rule, best);
+    apply(n, best);
     return {};
   }
 
@@ -130,28 +150,93 @@ class Splitting {
     }
   }
 
-  std::vector<CutFactor> candidates(int n, const ShardingRule& rule, double flops) const {
+  // The factors that operands bring, and of a node with much work all others, as what uses its results would like them.
+  std::vector<CutFactor> candidates(int n) const {
     const Node& node = graph_.node(NodeId{n});
+    const ShardingRule& rule = rule_of(n);
     std::vector<CutFactor> found;
     const auto offer = [&](const CutFactor& factor) {
-      if (factor && fits(n, rule, factor) && std::ranges::find(found, factor) == found.end()) found.push_back(factor);
+      if (factor && fits(n, factor) && std::ranges::find(found, factor) == found.end()) found.push_back(factor);
     };
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       if (node.inputs[i] && at_[index(node.inputs[i])])
         offer(factor_at(rule, rule.inputs[i], at_[index(node.inputs[i])]));
     }
-    double results = 0;
-    for (Value v : node.outputs) results += static_cast<double>(graph_.type(v).elements());
-    if (flops < much_work * results) return found;
+    if (work(n) == 0) return found;
     for (size_t f = 0; f < rule.factors.size(); ++f) {
       if (!of_factor_[f]) offer({static_cast<int>(f), 1});
+    }
+    for (size_t o = 0; o < node.outputs.size(); ++o) {
+      for (size_t d = 0; d < rule.outputs[o].size(); ++d) {
+        if (rule.outputs[o][d].size() != 1 || of_factor_[static_cast<size_t>(rule.outputs[o][d][0])]) continue;
+        for (int64_t outer : outers_of_uses(node.outputs[o], static_cast<int>(d), foresight))
+          offer({rule.outputs[o][d][0], outer});
+      }
     }
     return found;
   }
 
+  // How a dimension is parted by the nodes that take it apart: [3 * heads * width] can be cut inside each third.
+  std::vector<int64_t> outers_of_uses(Value v, int dim, int ahead) const {
+    std::vector<int64_t> found;
+    if (ahead == 0) return found;
+    for (int32_t user : users_[index(v)]) {
+      const Node& node = graph_.node(NodeId{user});
+      for (size_t i = 0; i < node.inputs.size(); ++i) {
+        if (node.inputs[i] != v) continue;
+        const ShardingRule& rule = rule_of(user);
+        const ShardingRule::Dim& factors = rule.inputs[i][static_cast<size_t>(dim)];
+        int64_t before = 1;
+        for (size_t f = 0; f + 1 < factors.size(); ++f) {
+          before *= rule.factors[static_cast<size_t>(factors[f])].size;
+          found.push_back(before);
+        }
+        if (factors.size() != 1 || work(user) > 0) continue;
+        for (size_t o = 0; o < node.outputs.size(); ++o) {
+          const auto& dims = rule.outputs[o];
+          const auto same = std::ranges::find(dims, factors);
+          if (same == dims.end()) continue;
+          const auto further = outers_of_uses(node.outputs[o], static_cast<int>(same - dims.begin()), ahead - 1);
+          found.insert(found.end(), further.begin(), further.end());
+        }
+      }
+    }
+    return found;
+  }
+
+  // What it costs the nodes of the forward pass that use a value to have it cut at this place.
+  double cost_of_uses(Value v, const CutPlace& place, int ahead) const {
+    if (!place || ahead == 0) return 0;
+    double all = 0;
+    for (int32_t user : users_[index(v)]) {
+      const Node& node = graph_.node(NodeId{user});
+      if (node.phase != Phase::forward) continue;
+      for (size_t i = 0; i < node.inputs.size(); ++i) {
+        if (node.inputs[i] != v) continue;
+        const CutFactor factor = factor_at(rule_of(user), rule_of(user).inputs[i], place);
+        if (!factor || node.op->random || !fits(user, factor)) return others() * bytes(v);  // gathered once, for all
+        if (work(user) > 0) continue;
+        const OperandShardings operands = operands_of(user, factor);
+        for (size_t o = 0; o < node.outputs.size(); ++o) {
+          const Sharding& given = operands.outputs[o];
+          if (!given.partial.empty()) all += 2 * others() * bytes(node.outputs[o]);
+          all += cost_of_uses(node.outputs[o], {given.cut_dim(axis_), given.outer(axis_)}, ahead - 1);
+        }
+      }
+    }
+    return std::min(all, others() * bytes(v));
+  }
+
+  OperandShardings operands_of(int n, const CutFactor& factor) const {
+    NodeSharding sharding;
+    sharding.factors.resize(rule_of(n).factors.size());
+    if (factor) sharding.factors[static_cast<size_t>(factor.factor)] = {{.axes = {axis_}, .outer = factor.outer}};
+    return operand_shardings(rule_of(n), sharding);
+  }
+
   // Whether the factor divides, inside the runs that a cut of the batch leaves.
-  bool fits(int n, const ShardingRule& rule, const CutFactor& factor) const {
-    const ShardingRule::Factor& known = rule.factors[static_cast<size_t>(factor.factor)];
+  bool fits(int n, const CutFactor& factor) const {
+    const ShardingRule::Factor& known = rule_of(n).factors[static_cast<size_t>(factor.factor)];
     if (known.unshardable || known.size % (factor.outer * parts_) != 0) return false;
     const auto& factors = plan_.node_shardings[static_cast<size_t>(n)].factors;
     if (factors.empty()) return true;
@@ -167,14 +252,11 @@ class Splitting {
   // Of what a rank does not have.
   double others() const { return static_cast<double>(parts_ - 1) / static_cast<double>(parts_); }
 
-  Choice weigh(int n, const ShardingRule& rule, const CutFactor& factor, double flops) const {
+  Choice weigh(int n, const CutFactor& factor) const {
     const Node& node = graph_.node(NodeId{n});
     Choice choice{.factor = factor};
-    NodeSharding sharding;
-    sharding.factors.resize(rule.factors.size());
-    if (factor) sharding.factors[static_cast<size_t>(factor.factor)] = {{.axes = {axis_}, .outer = factor.outer}};
-    const OperandShardings operands = operand_shardings(rule, sharding);
-    if (!factor && flops > 0) choice.cost += flops * others() * uncut_operation * heavy(node, flops);
+    const OperandShardings operands = operands_of(n, factor);
+    if (!factor) choice.cost += work(n) * others() * uncut_operation;
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       const CutPlace wanted{operands.inputs[i].cut_dim(axis_), operands.inputs[i].outer(axis_)};
       choice.inputs.push_back(wanted);
@@ -187,16 +269,13 @@ class Splitting {
         choice.cost += 2 * others() * bytes(node.outputs[o]);
         if (partial.kind != ShardingRule::Reduce::sum) choice.cost = std::numeric_limits<double>::infinity();
       }
-      if (given.partial.empty() && choice.outputs.back() && kept_whole_[index(node.outputs[o])])
+      if (choice.outputs.back() && kept_whole_[index(node.outputs[o])]) {
         choice.cost += others() * bytes(node.outputs[o]);
+      } else if (work(n) > 0 && node.phase == Phase::forward) {
+        choice.cost += cost_of_uses(node.outputs[o], choice.outputs.back(), foresight);
+      }
     }
     return choice;
-  }
-
-  double heavy(const Node& node, double flops) const {
-    double results = 0;
-    for (Value v : node.outputs) results += static_cast<double>(graph_.type(v).elements());
-    return flops < much_work * results ? 0 : 1;
   }
 
   // To bring an operand to where it is wanted, and, in the forward pass, to bring its gradient back: it is a sum over
@@ -210,7 +289,7 @@ class Splitting {
     return there + (!now && trained ? others() * bytes(v) : 0);
   }
 
-  void apply(int n, const ShardingRule& rule, const Choice& choice) {
+  void apply(int n, const Choice& choice) {
     const Node& node = graph_.node(NodeId{n});
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       if (!node.inputs[i] || decided_[index(node.inputs[i])]) continue;
@@ -222,7 +301,7 @@ class Splitting {
       if (!kept_whole_[index(node.outputs[o])]) at_[index(node.outputs[o])] = choice.outputs[o];
     }
     auto& factors = plan_.node_shardings[static_cast<size_t>(n)].factors;
-    factors.resize(rule.factors.size());
+    factors.resize(rule_of(n).factors.size());
     add_cut(factors[static_cast<size_t>(choice.factor.factor)], choice.factor.outer);
   }
 
@@ -241,6 +320,9 @@ class Splitting {
   const Plan* pinned_ = nullptr;
   int axis_;
   int64_t parts_;
+  std::vector<std::vector<int32_t>> users_;   // by value
+  std::vector<ShardingRule> rules_;           // by node
+  std::vector<double> work_;                  // by node
   std::vector<CutPlace> at_;                  // by value: where this axis cuts it
   std::vector<bool> decided_;                 // by value: its place is known; state is where it is needed first
   std::vector<bool> kept_whole_;              // by value
