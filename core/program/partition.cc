@@ -5,6 +5,7 @@
 #include "core/ir/op.h"
 #include "core/program/local_graph.h"
 #include "core/program/reshard.h"
+#include "core/strategy/segments.h"
 
 namespace epl {
 namespace {
@@ -182,6 +183,8 @@ class Partition {
     }
     // The order of a sum over one unit is that of its positions, wherever the batch lies.
     if (sums) node.units = {units(), units() > 1 ? sum_outer : 1};
+    if (const int64_t count = local_segments(mesh_, plan_.node_shardings[static_cast<size_t>(n)]); count > 1)
+      node.units = {count, operands.segment_outer};
     const auto& factors = plan_.node_shardings[static_cast<size_t>(n)].factors;
     if (std::ranges::any_of(factors, [&](const Cuts& cuts) { return mesh_.pieces(cuts) > 1; })) {
       const Sharding& result = stored(old.outputs[0]);

@@ -11,8 +11,8 @@ Made from the table of keys in `core/strategy/strategy.cc`; do not edit.
 
 A strategy says how the work of a step is cut. It is one JSON object, given to `epl_strategy_parse`, or to the command
 line as `--strategy` (the JSON itself, or the name of a file with it). Without one, a step runs on one rank and is not
-cut. A strategy never changes the mathematics. At the default `reproducible.level` it does not change one bit of the
-result, but for `split`.
+cut. A strategy never changes the mathematics. At the default `reproducible.level`, `data`, it does not change one bit
+of the result, but for `split`. At `layout` no split does either.
 
 ```json
 {"pipeline.num_micro_batch": 4, "reproducible.units": 8}
@@ -59,6 +59,15 @@ left over are data parallelism: four ranks and `split` of 2 are two copies. Wher
 is taken in another order, so the last bits may differ from those of one rank. They are the same for every number of
 copies, micro-batches and stages. Ranks with pieces of the weights run in one process.
 
+```json
+{"default": {"split": 2}, "reproducible.level": "layout"}
+```
+
+At level `layout` the bits are those of one rank at this level, with 1, 2, 4 or 8 ranks to a split. A sum that a split
+may cut then adds up to 8 segments one by one and joins them as a binary tree, on one rank as on many. This costs some
+time, and the bits are other ones than at `data`. What is not cut in whole segments is not cut there at all: it runs on
+every rank, or is cut elsewhere. A plan that would break the promise is an error that names the node.
+
 Everything else is read and checked, and a plan that asks for it is an error: nothing is ignored. A key or word that
 does not exist is an error that names the nearest one. The batch of a plan is cut in units (`reproducible.units`). The
 number of copies times the number of micro-batches must divide the number of units.
@@ -84,8 +93,7 @@ std::string strategy_documentation() {
                 key.built ? "yes" : "not yet", " | ", key.doc, " |\n");
   }
   return text +
-         "\nWhat `reproducible.level` = `run` allows, and the pack that makes use of it: [packs.md](packs.md). "
-         "`layout` is not built yet.\n";
+         "\nWhat `reproducible.level` = `run` allows, and the pack that makes use of it: [packs.md](packs.md).\n";
 }
 
 }  // namespace epl

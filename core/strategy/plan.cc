@@ -5,6 +5,7 @@
 
 #include "core/base/check.h"
 #include "core/strategy/batch_cut.h"
+#include "core/strategy/segments.h"
 
 namespace epl {
 
@@ -132,7 +133,7 @@ Result<OperandShardings> operand_shardings(const Plan& plan, NodeId id) {
   const Graph& graph = *plan.graph;
   const Node& node = graph.node(id);
   const NodeSharding& sharding = plan.node_shardings[static_cast<size_t>(id.index)];
-  if (!sharding.cut()) {  // most nodes of an optimizer: no rule is asked for
+  if (!sharding.cut() && !sharding.segments) {  // most nodes of an optimizer: no rule is asked for
     OperandShardings whole;
     for (Value v : node.inputs) whole.inputs.push_back({.dims = std::vector<Cuts>(v ? graph.type(v).shape.size() : 0)});
     for (Value v : node.outputs) whole.outputs.push_back({.dims = std::vector<Cuts>(graph.type(v).shape.size())});
@@ -140,11 +141,13 @@ Result<OperandShardings> operand_shardings(const Plan& plan, NodeId id) {
     return whole;
   }
   EPL_ASSIGN(const ShardingRule rule, node_rule(graph, node));
-  if (sharding.factors.size() != rule.factors.size()) {
+  if (sharding.cut() && sharding.factors.size() != rule.factors.size()) {
     return invalid("node ", node.name, " has ", rule.factors.size(), " factors, its sharding ",
                    sharding.factors.size());
   }
-  return operand_shardings(rule, sharding);
+  EPL_TRY(check_segments(node, rule, sharding.segments));
+  if (sharding.cut()) return operand_shardings(rule, sharding);
+  return operand_shardings(rule, {.factors = std::vector<Cuts>(rule.factors.size()), .segments = sharding.segments});
 }
 
 namespace {
@@ -229,6 +232,7 @@ Status verify_plan(const Plan& plan) {
     return error(Code::internal, "a table by value has the wrong size");
   }
   EPL_TRY(verify_shardings(plan));
+  EPL_TRY(verify_segments(plan));
   EPL_TRY(verify_calls(plan));
   if (plan.calls.empty()) return {};
   const bool complete = static_cast<int>(plan.node_block.size()) == graph.node_count() && !plan.shardings.empty();

@@ -68,6 +68,16 @@ bool parse_task_graph(TextReader& reader, TaskGraph& out) {
   return true;
 }
 
+// What follows the word "segments": "4 of factor 2 outer 3".
+bool parse_segments(TextReader& reader, SumSegments& out) {
+  int64_t factor = 0;
+  if (!reader.integer(out.count) || !reader.take("of factor") || !reader.integer(factor)) return false;
+  if (reader.take("outer") && !reader.integer(out.outer)) return false;
+  if (factor < 0 || factor > INT32_MAX || out.count < 1 || out.outer < 1) return false;
+  out.factor = static_cast<int>(factor);
+  return true;
+}
+
 bool parse_call(TextReader& reader, Plan& plan) {
   std::string word;
   BlockCall call;
@@ -96,6 +106,8 @@ std::string print_plan(const Plan& plan) {
     const Node& node = graph.node(NodeId{static_cast<int>(n)});
     out += cat("node ", name_text(node.name), " ", node.op->name, " in ", block_name(plan.node_block[n]));
     if (plan.node_shardings[n].cut()) out += cat(" cut ", cuts_text(plan.mesh(), plan.node_shardings[n].factors));
+    if (const SumSegments& s = plan.node_shardings[n].segments)
+      out += cat(" segments ", s.count, " of factor ", s.factor, s.outer == 1 ? "" : cat(" outer ", s.outer));
     if (plan.node_cloned[n]) out += " cloned";
     out += plan.node_task_graph[n] == every_task_graph ? " taskgraph every\n"
                                                        : cat(" taskgraph ", plan.node_task_graph[n], "\n");
@@ -152,6 +164,8 @@ Result<Plan> parse_plan(std::string_view text, std::shared_ptr<const Graph> grap
       NodeSharding& sharding = plan.node_shardings.emplace_back();
       if (reader.take("cut") && (plan.task_graphs.empty() || !parse_cuts(reader, plan.mesh(), sharding.factors)))
         return reader.fail("expected the axes that cut its factors");
+      if (reader.take("segments") && !parse_segments(reader, sharding.segments))
+        return reader.fail("expected a number of segments, of factor N");
       plan.node_cloned.push_back(reader.take("cloned"));
       if (!reader.take("taskgraph")) return reader.fail("expected a task graph");
       if (reader.take("every")) {

@@ -132,8 +132,8 @@ Sharding of_operand(const ShardingRule& rule, const ShardingRule::Operand& opera
   return sharding;
 }
 
-// How often runs of samples come round in what an output sums over: the sizes of the summed factors that stand before
-// the cut one in an operand. Factors that may not be cut are not summed over.
+// How often runs of a factor come round in what an output sums over: the sizes of the summed factors that stand before
+// it in an operand. Factors that may not be cut are not summed over.
 int64_t rounds(const ShardingRule& rule, const ShardingRule::Operand& output, int factor, int64_t outer) {
   for (const auto& operand : rule.inputs) {
     if (!stands_in(operand, factor)) continue;
@@ -167,6 +167,9 @@ OperandShardings operand_shardings(const ShardingRule& rule, const NodeSharding&
         if (find_cut({cut}, batch_axis)) result.sum_outers[o] = rounds(rule, operand, static_cast<int>(f), cut.outer);
       }
     }
+    const SumSegments& segments = node.segments;
+    if (segments && !stands_in(operand, segments.factor))
+      result.segment_outer = rounds(rule, operand, segments.factor, segments.outer);
   }
   return result;
 }

@@ -86,10 +86,21 @@ struct Sharding {
   friend bool operator==(const Sharding&, const Sharding&) = default;
 };
 
+// A factor over which a node sums `count` aligned runs one by one and then adds them as a binary tree, in every layout:
+// a run of each of `outer` equal parts is a segment, as a unit is one of the batch. What ranks have of the factor is a
+// whole number of segments.
+struct SumSegments {
+  int factor = -1;  // none: the node sums in one run
+  int64_t outer = 1, count = 1;
+  explicit operator bool() const { return factor >= 0; }
+  friend bool operator==(const SumSegments&, const SumSegments&) = default;
+};
+
 // Of a node: per factor of its op's rule. What its operands must look like, and what its results are, follows from
 // both.
 struct NodeSharding {
   std::vector<Cuts> factors;  // none: nothing is cut
+  SumSegments segments;       // at level `layout`, of a sum that splits may cut
   bool cut() const;
   bool cut_by(int axis) const;
   friend bool operator==(const NodeSharding&, const NodeSharding&) = default;
@@ -97,6 +108,7 @@ struct NodeSharding {
 struct OperandShardings {
   std::vector<Sharding> inputs, outputs;  // an output over which a cut factor is reduced is partial
   std::vector<int64_t> sum_outers;        // per output: Units::outer where it is a sum, else 1
+  int64_t segment_outer = 1;              // Units::outer of the sum over segments
   int added_later = -1;                   // the operand that joins output 0 when its sum over ranks is complete
 };
 // The node has a cut for each factor of the rule, many of them none.

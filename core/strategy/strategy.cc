@@ -58,7 +58,9 @@ const std::vector<ConfigKey>& config_keys() {
       later("cluster.colocate_split_and_replicate", false, "sibling scopes share devices"),
       later("optimizer.num_apply_group", int64_t{1}, "parameters updated group by group"),
       later("memory.budget", "", "bytes that a rank may use, as 2GiB"),
-      built("reproducible.level", "data", "which layouts give the same bits", {"run", "data", "layout"}),
+      built("reproducible.level", "data",
+            "which layouts give the same bits; run: the same one; data: all but splits; layout: all",
+            {"run", "data", "layout"}),
       built("reproducible.units", int64_t{0},
             "units of the batch, 0 for the largest power of two up to 8 that divides it"),
       later("batch.semantics", "global", "whether micro-batches stand alone", {"global", "per_micro_batch"}),
@@ -109,7 +111,6 @@ Status check_built(const Strategy& strategy, int64_t ranks) {
       missing.push_back(cat("\"", entry.name, "\" = ", attribute_text(entry.value)));
     }
   }
-  if (strategy.text("reproducible.level") == "layout") missing.push_back("\"reproducible.level\" = \"layout\"");
   const std::string& pipeline = strategy.text("pipeline.strategy");
   if (!find_pipeline(pipeline)) missing.push_back(cat("\"pipeline.strategy\" = ", quoted(pipeline)));
   auto refuse = [&](const Scope& s, std::string_view where) {

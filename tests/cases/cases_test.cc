@@ -135,6 +135,34 @@ TEST_P(Cases, AreRightInPiecesOfTheWeights) {
   }
 }
 
+// At level `layout` the pieces give the bits of one rank, whatever else is cut. Its bits are others than those of level
+// `data` where a split cuts a sum, else this would show nothing.
+TEST(CaseFolders, HaveTheBitsOfOneRankAtLevelLayout) {
+  const auto strategy = [](const std::string& level, int split, int micro_batches) {
+    return " --strategy '{\"reproducible.level\": \"" + level +
+           "\", \"pipeline.num_micro_batch\": " + std::to_string(micro_batches) +
+           ", \"default\": {\"split\": " + std::to_string(split) + "}}'";
+  };
+  for (const char* name : {"mlp_bce_momentum", "cnn_momentum_legacy", "gpt_legacy_adamw", "llama_dynamo_adamw",
+                           "bert_class_adamw", "vit_legacy_momentum"}) {
+    const Json alone = check(own / name, "--ranks 1" + strategy("layout", 1, 1));
+    expect_pass(alone, name);
+    struct Cuts {
+      int ranks, split, micro_batches;
+    };
+    for (const Cuts& cuts : {Cuts{2, 2, 2}, Cuts{4, 2, 1}, Cuts{4, 4, 1}, Cuts{8, 8, 1}}) {
+      const Json result = check(
+          own / name, "--ranks " + std::to_string(cuts.ranks) + strategy("layout", cuts.split, cuts.micro_batches));
+      expect_pass(result, name);
+      EXPECT_EQ(result.value("weights_hash", ""), alone.value("weights_hash", "-"))
+          << name << ": split over " << cuts.split << " of " << cuts.ranks;
+    }
+  }
+  const std::string gpt = "gpt_legacy_adamw";
+  EXPECT_NE(check(own / gpt, "--ranks 2" + strategy("data", 2, 1)).value("weights_hash", ""),
+            check(own / gpt, "--ranks 1" + strategy("data", 1, 1)).value("weights_hash", ""));
+}
+
 INSTANTIATE_TEST_SUITE_P(All, Cases, testing::ValuesIn(read_hashes()),
                          [](const auto& info) { return info.param.name; });
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <map>
 
 #include "core/runtime/pieces.h"
@@ -22,6 +23,7 @@ struct Layout {
   std::string name;
   int64_t ranks = 1, micro_batches = 1;
   std::string scopes;  // of the strategy
+  std::string level = "data";
 };
 
 Result<std::shared_ptr<const CompiledPlan>> plan_of(const Layout& layout, const std::string& device = "cpu",
@@ -34,8 +36,8 @@ Result<std::shared_ptr<const CompiledPlan>> plan_of(const Layout& layout, const 
   options.train.clip_norm = 1;
   options.ranks = layout.ranks;
   options.device = device;
-  const std::string text = cat("{\"pipeline.num_micro_batch\": ", layout.micro_batches,
-                               layout.scopes.empty() ? "" : ", ", layout.scopes, "}");
+  const std::string text = cat("{\"pipeline.num_micro_batch\": ", layout.micro_batches, ", \"reproducible.level\": \"",
+                               layout.level, "\"", layout.scopes.empty() ? "" : ", ", layout.scopes, "}");
   EPL_ASSIGN(options.strategy, parse_strategy(text));
   return CompiledPlan::create(test_host(2), options);
 }
@@ -68,6 +70,26 @@ void expect_near(const State& found, const State& wanted) {
   }
 }
 
+// What some steps make of a layout at a level.
+struct Trained {
+  std::vector<double> losses;
+  State state;
+};
+Trained trained(Layout layout, const std::string& level) {
+  layout.level = level;
+  auto plan = plan_of(layout);
+  EXPECT_TRUE(plan.ok()) << plan.status().to_string();
+  auto session = Session::create(test_host(2), *plan, 7);
+  EXPECT_TRUE(session.ok()) << session.status().to_string();
+  Trained made{train(**session, 0, 4), {}};
+  made.state = state_of(**session);
+  EXPECT_EQ((*session)->memory_bytes_used(), (*plan)->memory_bytes_peak());
+  return made;
+}
+bool same_bits(const State& found, const State& wanted) {
+  return std::ranges::all_of(wanted, [&](const auto& slot) { return identical(found.at(slot.first), slot.second); });
+}
+
 class Split : public ::testing::TestWithParam<Layout> {};
 
 TEST_P(Split, LearnsWhatOneRankLearns) {
@@ -90,6 +112,14 @@ TEST_P(Split, LearnsWhatOneRankLearns) {
   std::vector<Tensor> of_one = {answers}, of_all = {given};
   ASSERT_TRUE((*alone)->predict(x, of_one).ok() && (*session)->predict(x, of_all).ok());
   for (int i = 0; i < 32; ++i) EXPECT_NEAR(of_one[0].get(i), of_all[0].get(i), 1e-5) << i;
+}
+
+// At level `data` the last bits are others, so that equal ones are no accident.
+TEST_P(Split, HasTheBitsOfOneRankAtLevelLayout) {
+  const Trained wanted = trained({}, "layout"), found = trained(GetParam(), "layout");
+  EXPECT_EQ(found.losses, wanted.losses);
+  EXPECT_TRUE(same_bits(found.state, wanted.state));
+  EXPECT_FALSE(same_bits(trained(GetParam(), "data").state, trained({}, "data").state));
 }
 
 TEST_P(Split, HoldsPiecesOfTheWeightsAndOfTheirState) {

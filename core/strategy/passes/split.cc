@@ -11,6 +11,7 @@
 
 #include "core/strategy/batch_cut.h"
 #include "core/strategy/pass.h"
+#include "core/strategy/segments.h"
 
 namespace epl {
 namespace {
@@ -29,6 +30,7 @@ class Splitting {
         graph_(*plan_.graph),
         axis_(plan_.mesh().find(split_axis)),
         parts_(1),
+        by_segments_(sums_by_segments(plan_)),
         at_(static_cast<size_t>(graph_.value_count())),
         decided_(at_.size(), false),
         kept_whole_(at_.size(), false),
@@ -238,6 +240,9 @@ class Splitting {
   bool fits(int n, const CutFactor& factor) const {
     const ShardingRule::Factor& known = rule_of(n).factors[static_cast<size_t>(factor.factor)];
     if (known.unshardable || known.size % (factor.outer * parts_) != 0) return false;
+    if (by_segments_ &&
+        !keeps_segments(rule_of(n), plan_.node_shardings[static_cast<size_t>(n)].segments, factor, parts_))
+      return false;
     const auto& factors = plan_.node_shardings[static_cast<size_t>(n)].factors;
     if (factors.empty()) return true;
     for (const AxisCut& cut : factors[static_cast<size_t>(factor.factor)]) {
@@ -320,6 +325,7 @@ class Splitting {
   const Plan* pinned_ = nullptr;
   int axis_;
   int64_t parts_;
+  bool by_segments_;
   std::vector<std::vector<int32_t>> users_;   // by value
   std::vector<ShardingRule> rules_;           // by node
   std::vector<double> work_;                  // by node

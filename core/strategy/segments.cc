@@ -1,0 +1,77 @@
+#include "core/strategy/segments.h"
+
+#include <algorithm>
+
+namespace epl {
+namespace {
+
+bool stands_in(const ShardingRule::Operand& operand, int factor) {
+  return std::ranges::any_of(operand,
+                             [&](const ShardingRule::Dim& dim) { return std::ranges::find(dim, factor) != dim.end(); });
+}
+
+}  // namespace
+
+bool sums_by_segments(const Plan& plan) { return plan.strategy.text("reproducible.level") == "layout"; }
+
+bool keeps_segments(const ShardingRule& rule, const SumSegments& segments, const CutFactor& factor, int64_t parts) {
+  const bool sums =
+      std::ranges::any_of(rule.outputs, [&](const auto& dims) { return !stands_in(dims, factor.factor); });
+  if (!sums) return true;
+  return segments.factor == factor.factor && segments.outer == factor.outer && segments.count % parts == 0;
+}
+
+int64_t local_segments(const Mesh& mesh, const NodeSharding& node) {
+  if (!node.segments) return 1;
+  const auto factor = static_cast<size_t>(node.segments.factor);
+  return node.segments.count / (factor < node.factors.size() ? mesh.pieces(node.factors[factor]) : 1);
+}
+
+Status check_segments(const Node& node, const ShardingRule& rule, const SumSegments& segments) {
+  if (!segments) return {};
+  const auto factor = static_cast<size_t>(segments.factor);
+  const bool power = (segments.count & (segments.count - 1)) == 0;
+  if (factor < rule.factors.size() && power && segments.count <= rule.factors[factor].size &&
+      rule.factors[factor].size % segments.count == 0 &&
+      rule.factors[factor].size / segments.count % segments.outer == 0)
+    return {};
+  return invalid("node ", node.name, " cannot sum ", segments.count, " segments of factor ", segments.factor);
+}
+
+Status verify_segments(const Plan& plan) {
+  if (!sums_by_segments(plan) || plan.node_shardings.empty()) return {};
+  const Graph& graph = *plan.graph;
+  for (int n = 0; n < graph.node_count(); ++n) {
+    const NodeSharding& sharding = plan.node_shardings[static_cast<size_t>(n)];
+    if (!sharding.cut()) continue;
+    const Node& node = graph.node(NodeId{n});
+    EPL_ASSIGN(const ShardingRule rule, node_rule(graph, node));
+    if (sharding.factors.size() != rule.factors.size()) continue;  // operand_shardings names it
+    for (size_t f = 0; f < rule.factors.size(); ++f) {
+      for (const AxisCut& cut : sharding.factors[f]) {
+        if (find_cut({cut}, batch_axis)) continue;
+        const CutFactor factor{static_cast<int>(f), cut.outer};
+        if (keeps_segments(rule, sharding.segments, factor, plan.mesh().pieces(cut.axes))) continue;
+        return Status(
+            Code::unsupported,
+            cat("node ", node.name, " (", node.op->name, ") would sum pieces of what ", plan.mesh().pieces(cut.axes),
+                " ranks hold in another order than one rank; at reproducible.level=layout it cannot be cut "
+                "there"),
+            node.name);
+      }
+    }
+  }
+  for (size_t i = 0; i < plan.shardings.size(); ++i) {
+    for (const Partial& partial : plan.shardings[i].partial) {
+      const std::string& name = graph.value(Value{static_cast<int>(i)}).name;
+      if (partial.axis != batch_axis &&
+          plan.mesh().axes[static_cast<size_t>(partial.axis)].kind == MeshAxis::Kind::rank)
+        return unsupported("value ", name,
+                           " is used before its sum over ranks is complete, which "
+                           "reproducible.level=layout does not allow");
+    }
+  }
+  return {};
+}
+
+}  // namespace epl
