@@ -5,6 +5,8 @@
 #include <limits>
 
 #include "tools/binding.h"
+#include "tools/layouts.h"
+#include "tools/trained.h"
 
 namespace epl::tools {
 namespace {
@@ -12,25 +14,6 @@ namespace {
 // A gradient that is zero but for rounding (a key's bias under softmax) has no relative error: it is compared with this
 // share of the largest norm, so that it may be one rounding of a float32 of that size, 1e-7.
 constexpr double rounding_share = 1e-4;
-
-std::vector<double> elements_of(const epl_tensor* tensor) {
-  const size_t count = epl_tensor_bytes(tensor) / epl_dtype_bytes(epl_tensor_dtype(tensor));
-  const auto as = [&]<class T>(T) {
-    const T* data = static_cast<const T*>(epl_tensor_data(tensor));
-    return std::vector<double>(data, data + count);
-  };
-  switch (epl_tensor_dtype(tensor)) {
-    case EPL_DTYPE_F32:
-      return as(float());
-    case EPL_DTYPE_F64:
-      return as(double());
-    case EPL_DTYPE_I64:
-      return as(int64_t());
-    default:
-      throw UsageError("a parameter of type " + std::string(epl_dtype_name(epl_tensor_dtype(tensor))) +
-                       " cannot be compared");
-  }
-}
 
 double norm_of(const epl_tensor* tensor) {
   double sum = 0;
@@ -43,6 +26,12 @@ class Case {
  public:
   Case(const CheckOptions& o, const std::string& folder)
       : o_(o), job_(o.job), folder_(folder), reference_(folder, o.precision == "f64") {}
+
+  OpenedCase opened() {
+    open();
+    Trainer made = trainer();
+    return {std::move(engine_), std::move(model_), std::move(dataset_), std::move(made)};
+  }
 
   Outcome run() {
     open();
@@ -62,7 +51,7 @@ class Case {
     compare_final_parameters();
     finish();
     compare_buffers(at_first);
-    for (const Layout& layout : o_.layouts ? all_layouts() : std::vector<Layout>()) run_layout(layout);
+    for (const LayoutResult& layout : o_.layouts ? all_layouts() : std::vector<LayoutResult>()) run_layout(layout);
     return out_;
   }
 
@@ -80,7 +69,7 @@ class Case {
                              static_cast<const char*>(nullptr), size_t{0});
   }
 
-  static std::vector<Layout> all_layouts() {
+  static std::vector<LayoutResult> all_layouts() {
     return {{.threads = 1},
             {.threads = 2},
             {.threads = 1, .micro_batches = 2},
@@ -91,7 +80,7 @@ class Case {
   }
 
   // The same weights, or a reason why the work cannot be cut so.
-  void run_layout(Layout layout) {
+  void run_layout(LayoutResult layout) {
     session_ = nullptr;
     plan_ = nullptr;
     job_ = o_.job;
@@ -426,5 +415,10 @@ double Outcome::seconds_per_step() const {
 }
 
 Outcome run_case(const CheckOptions& o, const std::string& folder) { return Case(o, folder).run(); }
+OpenedCase open_case(const CheckOptions& o, const std::string& folder) { return Case(o, folder).opened(); }
+std::vector<std::string> case_nodes(const CheckOptions& o, const std::string& folder) {
+  const OpenedCase opened = open_case(o, folder);
+  return forward_nodes(make_plan(opened.model, opened.trainer, make_strategy(opened.engine, o.job), o.job));
+}
 
 }  // namespace epl::tools

@@ -16,10 +16,12 @@ struct CheckOptions {
   std::vector<std::string> cases;
   std::string precision = "f32";
   bool details = false, layouts = false;
+  std::string strategies;  // file of a list
+  int64_t every = 1;       // of the pairs of case and strategy
 };
 
 // A way to cut the work, and its result.
-struct Layout {
+struct LayoutResult {
   int threads = 1;
   int64_t micro_batches = 1, ranks = 1;
   std::string hash, refused;  // one of them
@@ -33,7 +35,7 @@ struct Outcome {
   bool pass = true;
   int64_t planned = 0, measured = 0;
   std::string hash;
-  std::vector<Layout> layouts;
+  std::vector<LayoutResult> layouts;
   std::vector<double> step_seconds;
   double seconds_per_step() const;  // the median
 };
@@ -41,5 +43,16 @@ struct Outcome {
 // Trains the case of a folder (model.onnx, train.safetensors, reference.json) and compares every number; with
 // `layouts`, trains it in each of them again and compares the weights' hashes. Throws where it cannot run.
 Outcome run_case(const CheckOptions& o, const std::string& folder);
+
+// What a case is trained with, for those who train it in other ways.
+struct OpenedCase {
+  Engine engine;
+  Model model;
+  Dataset data;
+  Trainer trainer;
+};
+OpenedCase open_case(const CheckOptions& o, const std::string& folder);
+// The nodes of its forward pass, which scopes match.
+std::vector<std::string> case_nodes(const CheckOptions& o, const std::string& folder);
 
 }  // namespace epl::tools

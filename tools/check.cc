@@ -3,8 +3,10 @@
 
 #include "tools/case.h"
 #include "tools/commands.h"
+#include "tools/layouts.h"
 #include "tools/progress.h"
 #include "tools/usage.h"
+#include "tools/values.h"
 
 namespace epl::tools {
 namespace {
@@ -23,7 +25,7 @@ std::string scientific(double value) {
 // JSON has no infinity.
 Json number(double value) { return std::isfinite(value) ? Json(value) : Json(1e308); }
 
-Json layout_json(const Layout& layout) {
+Json layout_json(const LayoutResult& layout) {
   Json out = {{"threads", layout.threads}, {"micro_batches", layout.micro_batches}, {"ranks", layout.ranks}};
   if (!layout.refused.empty()) {
     out["refused"] = layout.refused;
@@ -35,7 +37,7 @@ Json layout_json(const Layout& layout) {
   return out;
 }
 
-std::string layout_text(const Layout& layout, const std::string& expected) {
+std::string layout_text(const LayoutResult& layout, const std::string& expected) {
   std::string out = std::to_string(layout.threads) + " thread(s), " + std::to_string(layout.micro_batches) +
                     " micro-batch(es), " + std::to_string(layout.ranks) + " rank(s): ";
   if (!layout.refused.empty()) return out + "refused: " + layout.refused;
@@ -55,7 +57,7 @@ void print(const CheckOptions& o, const std::string& name, const Outcome& r) {
                      {"seconds_per_step", r.seconds_per_step()},
                      {"step_seconds", r.step_seconds}};
     if (!r.notes.empty()) line["notes"] = r.notes;
-    for (const Layout& layout : r.layouts) line["layouts"].push_back(layout_json(layout));
+    for (const LayoutResult& layout : r.layouts) line["layouts"].push_back(layout_json(layout));
     std::printf("%s\n", print_json(line).c_str());
   } else {
     std::string worst;
@@ -68,7 +70,7 @@ void print(const CheckOptions& o, const std::string& name, const Outcome& r) {
         scientific(r.parameter_error).c_str(), static_cast<long long>(r.planned), static_cast<long long>(r.measured),
         r.hash.c_str(), fixed(r.seconds_per_step() * 1e3, 2).c_str(), worst.c_str());
     for (const std::string& note : r.notes) std::printf("      %s\n", note.c_str());
-    for (const Layout& layout : r.layouts) std::printf("      %s\n", layout_text(layout, r.hash).c_str());
+    for (const LayoutResult& layout : r.layouts) std::printf("      %s\n", layout_text(layout, r.hash).c_str());
   }
   std::fflush(stdout);
 }
@@ -82,7 +84,128 @@ void print_error(const CheckOptions& o, const std::string& name, const std::stri
   std::fflush(stdout);
 }
 
+std::string said_by(const std::exception& e) {
+  const auto* api = dynamic_cast<const ApiError*>(&e);
+  const bool place = api && !api->where.empty() && std::string(e.what()).find(api->where) == std::string::npos;
+  return std::string(e.what()) + (place ? " (at " + api->where + ")" : "");
+}
+
+// A row of the list: what it is called, on how many ranks, in how many stages and splits, and the strategy's keys.
+struct StrategyRow {
+  std::string name;
+  Layout layout;
+};
+
+std::vector<StrategyRow> read_strategies(const std::string& path) {
+  std::vector<StrategyRow> out;
+  const Json list = try_parse_json(read_file(path));
+  if (!list.is_array()) throw UsageError(path + " is not a JSON list of strategies");
+  for (const Json& one : list) {
+    StrategyRow row;
+    try {
+      row.name = one.at("name").get<std::string>();
+      row.layout.split = one.value("split", int64_t{1});
+      row.layout.cuts = even_cuts(one.value("stages", int64_t{1}));
+      const Json keys = one.value("strategy", Json::object());
+      for (const auto& [key, value] : keys.items()) row.layout.keys[key] = value;
+      const int64_t ranks = one.value("ranks", int64_t{1}), needed = row.layout.ranks();
+      if (needed < 1 || ranks % needed != 0)
+        throw UsageError(path + ": \"" + row.name + "\" needs " + std::to_string(needed) +
+                         " ranks for a copy and has " + std::to_string(ranks));
+      row.layout.copies = ranks / needed;
+    } catch (const Json::exception& e) {
+      throw UsageError(path + ": " + print_json(one) + ": " + e.what());
+    }
+    out.push_back(std::move(row));
+  }
+  return out;
+}
+
+// Every case under every strategy: as right as without one, and where nothing is split, with the same bits.
+class StrategyCheck {
+ public:
+  explicit StrategyCheck(const CheckOptions& o) : o_(o), rows_(read_strategies(o.strategies)) {}
+
+  int run() {
+    for (const std::string& folder : o_.cases) {
+      const int64_t due = (o_.every - pairs_ % o_.every) % o_.every;
+      if (due >= static_cast<int64_t>(rows_.size())) {
+        pairs_ += static_cast<int64_t>(rows_.size());
+        continue;
+      }
+      const std::string name = case_name(folder);
+      try {
+        run_one(folder, name);
+      } catch (const std::exception& e) {
+        ++failed_;
+        print_error(o_, name, said_by(e));
+      }
+    }
+    if (o_.job.json) {
+      std::printf(
+          "%s\n",
+          print_json({{"event", "done"}, {"passed", passed_}, {"refused", refused_}, {"failed", failed_}}).c_str());
+    } else {
+      std::printf("%lld passed, %lld refused, %lld failed\n", static_cast<long long>(passed_),
+                  static_cast<long long>(refused_), static_cast<long long>(failed_));
+    }
+    return failed_ == 0 ? 0 : 1;
+  }
+
+ private:
+  void run_one(const std::string& folder, const std::string& name) {
+    const std::string alone = run_case(o_, folder).hash;
+    const std::vector<std::string> nodes = case_nodes(o_, folder);
+    for (const StrategyRow& row : rows_) {
+      if (pairs_++ % o_.every != 0) continue;
+      CheckOptions o = o_;
+      o.job.ranks = row.layout.ranks();
+      o.job.strategy = print_json(strategy_of(row.layout, {}, nodes));
+      Json line = {{"case", name}, {"strategy", row.name}, {"pass", false}};
+      try {
+        const Outcome outcome = run_case(o, folder);
+        const bool bits = row.layout.split > 1 || outcome.hash == alone, memory = outcome.planned == outcome.measured;
+        line["pass"] = outcome.pass && bits && memory;
+        line["loss_error"] = number(outcome.loss_error);
+        line["parameter_error"] = number(outcome.parameter_error);
+        line["weights_hash"] = outcome.hash;
+        if (!bits) line["error"] = "other bits than without a strategy, " + alone;
+        if (!memory)
+          line["error"] =
+              std::to_string(outcome.planned) + " bytes were planned and " + std::to_string(outcome.measured) + " used";
+      } catch (const ApiError& e) {
+        const bool is_refusal = e.code == EPL_ERROR_UNSUPPORTED || e.code == EPL_ERROR_INVALID_ARGUMENT;
+        line[is_refusal ? "refused" : "error"] = said_by(e);
+      }
+      tell(line);
+    }
+  }
+
+  void tell(const Json& line) {
+    const bool pass = line.at("pass"), refused = line.contains("refused");
+    (pass ? passed_ : refused ? refused_ : failed_) += 1;
+    if (o_.job.json) {
+      std::printf("%s\n", print_json(line).c_str());
+    } else {
+      std::string more = line.contains("refused") ? line.at("refused") : line.value("error", Json(""));
+      if (!pass && more.empty()) more = "loss or weights are not those of the reference: " + print_json(line);
+      std::printf("%s  %s: %s%s%s\n",
+                  pass      ? "pass"
+                  : refused ? "refused"
+                            : "FAIL",
+                  line.at("case").get<std::string>().c_str(), line.at("strategy").get<std::string>().c_str(),
+                  more.empty() ? "" : ": ", more.c_str());
+    }
+    std::fflush(stdout);
+  }
+
+  const CheckOptions& o_;
+  std::vector<StrategyRow> rows_;
+  int64_t pairs_ = 0, passed_ = 0, refused_ = 0, failed_ = 0;
+};
+
 int run_check(const CheckOptions& o) {
+  if (!o.strategies.empty()) return StrategyCheck(o).run();
   bool all = true;
   for (const std::string& folder : o.cases) {
     try {
@@ -90,9 +213,7 @@ int run_check(const CheckOptions& o) {
       all &= outcome.pass;
       print(o, case_name(folder), outcome);
     } catch (const std::exception& e) {
-      const auto* api = dynamic_cast<const ApiError*>(&e);
-      const bool place = api && !api->where.empty() && std::string(e.what()).find(api->where) == std::string::npos;
-      print_error(o, case_name(folder), std::string(e.what()) + (place ? " (at " + api->where + ")" : ""));
+      print_error(o, case_name(folder), said_by(e));
       all = false;
     }
   }
@@ -113,6 +234,14 @@ Run add_check(CLI::App& app) {
   app.add_flag("--layouts", o->layouts,
                "train also on 1 and 2 threads, in 2 and 4 micro-batches and on 2 and 4 ranks, and compare the bits; a "
                "cut that is refused is listed with its reason");
+  app.add_option("--strategies", o->strategies,
+                 "train under each strategy of a list, too: JSON, as in tests/cases/strategies.json; what a strategy "
+                 "cannot cut is listed with the reason")
+      ->type_name("FILE")
+      ->check(existing_file());
+  app.add_option("--every", o->every, "with --strategies: only each Nth pair of a case and a strategy")
+      ->check(integer_value(1))
+      ->capture_default_str();
   app.option_defaults()->group(groups::watching);
   app.add_flag("--details", o->details, "every number that is compared, on standard error");
   app.add_flag("--json", o->job.json, "a JSON line for each case");

@@ -17,6 +17,7 @@ Run add_plan(CLI::App& app);
 Run add_inspect(CLI::App& app);
 Run add_export(CLI::App& app);
 Run add_check(CLI::App& app);
+Run add_fuzz_layouts(CLI::App& app);
 Run add_template(CLI::App& app);
 Run add_completion(CLI::App& app);
 Run add_man(CLI::App& app);

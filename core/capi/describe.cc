@@ -7,7 +7,7 @@
 #include "core/data/reader.h"
 #include "core/frontend/model.h"
 #include "core/frontend/template.h"
-#include "core/strategy/strategy.h"
+#include "core/strategy/built.h"
 #include "core/train/loss.h"
 #include "core/train/metric.h"
 #include "core/train/optimizer.h"
@@ -124,6 +124,8 @@ std::string describe_engine(const Engine& engine) {
                     {"default", attribute_json(key.value)},
                     {"words", key.words},
                     {"built", key.built},
+                    {"built_words", built_words(key)},
+                    {"keeps_bits", keeps_bits(key)},
                     {"doc", key.doc}});
   }
   out["strategy_keys"] = keys;

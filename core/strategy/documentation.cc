@@ -57,7 +57,8 @@ Each weight is cut where its node allows it: a product by its columns or its row
 of the optimizer is cut as its weight is. What no rule cuts, or what does not divide, runs on every rank. Ranks that are
 left over are data parallelism: four ranks and `split` of 2 are two copies. Where a product is cut by its rows, its sum
 is taken in another order, so the last bits may differ from those of one rank. They are the same for every number of
-copies, micro-batches and stages. Ranks with pieces of the weights run in one process.
+copies and micro-batches, and for every schedule of the same stages: what is cut is decided within each stage. Ranks
+with pieces of the weights run in one process.
 
 ```json
 {"default": {"split": 2}, "reproducible.level": "layout"}

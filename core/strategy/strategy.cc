@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/base/check.h"
+#include "core/strategy/built.h"
 #include "core/strategy/pipeline.h"
 
 namespace epl {
@@ -66,6 +67,29 @@ const std::vector<ConfigKey>& config_keys() {
       later("batch.semantics", "global", "whether micro-batches stand alone", {"global", "per_micro_batch"}),
   };
   return keys;
+}
+
+// All others keep the bits.
+bool keeps_bits(const ConfigKey& key) {
+  static constexpr std::string_view numeric[] = {"auto.auto_parallel",
+                                                 "communication.fp16",
+                                                 "communication.fp16_scale",
+                                                 "communication.compression",
+                                                 "amp.level",
+                                                 "amp.loss_scale",
+                                                 "reproducible.level",
+                                                 "batch.semantics",
+                                                 "communication.clip_after_allreduce",
+                                                 "reproducible.units",
+                                                 "communication.gradients_reduce_method"};
+  return std::ranges::find(numeric, key.name) == std::end(numeric);
+}
+
+std::vector<std::string> built_words(const ConfigKey& key) {
+  std::vector<std::string> words = key.built ? key.words : std::vector<std::string>();
+  if (key.name == "pipeline.strategy")
+    std::erase_if(words, [](const std::string& word) { return !find_pipeline(word); });
+  return words;
 }
 
 namespace {

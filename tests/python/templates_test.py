@@ -96,6 +96,27 @@ def check_mlp(folder, activation, function):
     np.testing.assert_allclose(run(path, x=x), expected, atol=2e-5)
 
 
+def check_random(folder):
+    """Any seed is a valid model with finite scores of 4 classes or more, and seeds differ in structure."""
+    structures = set()
+    for seed in range(1, 41):
+        model, _, path = write(folder, "random", seed=seed)
+        structures.add(tuple(n.op_type for n in model.graph.node))
+        rng = np.random.default_rng(seed)
+        inputs = {}
+        for port in model.graph.input:
+            dims = [d.dim_value or 3 for d in port.type.tensor_type.shape.dim]
+            integers = port.type.tensor_type.elem_type == onnx.TensorProto.INT64
+            inputs[port.name] = rng.integers(0, 4, dims) if integers else rng.standard_normal(dims).astype(np.float32)
+        scores = run(path, **inputs)
+        assert np.isfinite(scores).all() and scores.shape[0] == 3 and scores.shape[-1] >= 4, f"seed {seed}"
+    assert len(structures) > 35, f"{len(structures)} structures of 40 seeds"
+    model = write(folder, "random", seed=3, blocks=12, mixes="false")[0]
+    assert len({n.name.split(".")[0] for n in model.graph.node}) >= 12
+    plain = [write(folder, "random", seed=s, mixes="false")[0] for s in range(40)]
+    assert not any(n.op_type == "BatchNormalization" for m in plain for n in m.graph.node)
+
+
 def check_seed(folder):
     """The same seed writes the same bytes, another one other weights."""
     files = []
@@ -108,7 +129,7 @@ def check_seed(folder):
 def check_errors(folder):
     for words, message in ((["gpt2", "--width", "10"], "no multiple"), (["gpt2", "--layers", "0"], "layers"),
                            (["mlp", "--sizes", "[3]"], "sizes"), (["mlp", "--activation", "sine"], "sine"),
-                           (["gpt3"], "gpt3"), (["gpt2", "--depth", "3"], "depth")):
+                           (["gpt3"], "gpt3"), (["random", "--blocks", "65"], "blocks"), (["gpt2", "--depth", "3"], "depth")):
         done = subprocess.run([EPL, "template", *words, "--out", pathlib.Path(folder) / "no.onnx"], capture_output=True,
                               text=True)
         assert done.returncode != 0 and message in done.stderr, f"{words}: {done.stderr}"
@@ -120,7 +141,7 @@ def main():
               ("gpt2 symbolic, whole context", check_gpt2, ("symbolic", 24)),
               ("mlp relu", check_mlp, ("relu", lambda x: np.maximum(x, 0))), ("mlp tanh", check_mlp, ("tanh", np.tanh)),
               ("mlp gelu", check_mlp, ("gelu", lambda x: x * 0.5 * (1 + np.vectorize(math.erf)(x / math.sqrt(2))))),
-              ("seeds", check_seed, ()), ("errors", check_errors, ())]
+              ("random", check_random, ()), ("seeds", check_seed, ()), ("errors", check_errors, ())]
     if not EPL.exists():
         print(f"SKIP: no {EPL.name} has been built in {EPL.parent.parent.name}")
         print(f"0 passed, 0 failed, {len(checks)} skipped")

@@ -3,13 +3,16 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 
+#include "core/strategy/built.h"
 #include "core/strategy/documentation.h"
 #include "core/strategy/pass.h"
+#include "core/strategy/pipeline.h"
 
 namespace epl {
 namespace {
@@ -110,6 +113,25 @@ TEST(Strategy, DocumentationIsUpToDate) {
   text << file.rdbuf();
   EXPECT_TRUE(text.str() == strategy_documentation())
       << "docs/strategy.md is stale: run test_strategy with EPL_UPDATE_DOCS=1";
+}
+
+// What may be drawn by those who compare layouts.
+TEST(StrategyKeys, SayWhichWordsAreBuilt) {
+  const auto key = [](std::string_view name) {
+    return *std::ranges::find(config_keys(), name, [](const ConfigKey& one) { return std::string_view(one.name); });
+  };
+  for (const std::string& word : key("pipeline.strategy").words) {
+    const std::vector<std::string> words = built_words(key("pipeline.strategy"));
+    EXPECT_EQ(find_pipeline(word) != nullptr, std::ranges::find(words, word) != words.end()) << word;
+    Strategy strategy;
+    ASSERT_TRUE(set_config(strategy, "pipeline.strategy", word).ok());
+    EXPECT_EQ(check_built(strategy, 1).ok(), find_pipeline(word) != nullptr) << word;
+  }
+  EXPECT_TRUE(built_words(key("amp.level")).empty()) << "a key that is not built";
+  int numeric = 0;
+  for (const ConfigKey& one : config_keys()) numeric += !keeps_bits(one);
+  EXPECT_EQ(numeric, 11) << "a name in the list of numeric keys is of no key";
+  EXPECT_TRUE(keeps_bits(key("pipeline.strategy")));
 }
 
 }  // namespace

@@ -10,7 +10,7 @@
 
 # Help fits 80 columns, is the same by both ways, and the man page knows every option of it.
 "$epl" help >help.txt || fail "epl help"
-commands=$(sed -n "s/.*compgen -W '\([a-z ]*\) --help.*/\1/p" bash.txt)
+commands=$(sed -n "s/.*compgen -W '\([a-z -]*\) --help.*/\1/p" bash.txt)
 [ "$(echo $commands | wc -w)" -ge 9 ] || fail "the completion has few commands: $commands"
 for command in $commands; do
   grep -q "^  $command " help.txt || fail "epl help lacks $command"
@@ -62,13 +62,14 @@ said() {
   esac
   [ "$(printf '%s\n' "$output" | wc -l)" = 1 ] && [ ${#output} -lt 500 ] || fail "$* says too much: $output"
 }
-for command in train evaluate plan inspect export check completion; do
+for command in train evaluate plan inspect export check fuzz-layouts completion; do
   case $command in
     train) base="m.onnx --data t.csv --steps 1 --out run --overwrite" ;;
     evaluate) base="m.onnx --data t.csv" ;;
     plan) base="m.onnx --data t.csv" ;;
     export) base="m.onnx --checkpoint none --out x.onnx" ;;
     check) base="none" ;;
+    fuzz-layouts) base="--count 1" ;;
     *) base="" ;;
   esac
   for option in $(sed -n "s/^    $command) options='\(.*\)' ;;/\1/p" bash.txt); do

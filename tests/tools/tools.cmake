@@ -24,6 +24,19 @@ add_test(NAME tools.exit_codes COMMAND sh ${PROJECT_SOURCE_DIR}/tests/tools/exit
   $<TARGET_FILE:epl_tool> ${PROJECT_BINARY_DIR}/exit_codes)
 set_tests_properties(tools.exit_codes PROPERTIES LABELS "tools;only_release" TIMEOUT 300)
 
+# Pairs of layouts, of graphs that are drawn and of cases: the same bits.
+add_test(NAME tools.fuzz_layouts COMMAND epl_tool fuzz-layouts --seed 1 --count 40)
+file(GLOB cases CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/cases/*/reference.json
+  ${PROJECT_SOURCE_DIR}/../shared/cases/*/reference.json)
+list(TRANSFORM cases REPLACE "/reference.json$" "")
+add_test(NAME tools.fuzz_layouts_of_cases COMMAND epl_tool fuzz-layouts --seed 1 --count 20 ${cases})
+# A sample of strategies x cases; `./test --all` goes through all of it.
+add_test(NAME cases.strategies COMMAND epl_tool check --strategies ${PROJECT_SOURCE_DIR}/tests/cases/strategies.json
+  --every 19 ${cases})
+set_tests_properties(cases.strategies PROPERTIES LABELS "cases;only_release" TIMEOUT 900)
+set_tests_properties(tools.fuzz_layouts PROPERTIES LABELS tools TIMEOUT 900)
+set_tests_properties(tools.fuzz_layouts_of_cases PROPERTIES LABELS "tools;only_release" TIMEOUT 900)
+
 # The report in a browser; the screenshots stay in the build folder.
 find_package(Python3 COMPONENTS Interpreter)
 if(Python3_FOUND)

@@ -1,0 +1,99 @@
+// Layouts are drawn from a seed within what a batch allows, become strategies, and get simpler one thing at a time.
+#include "tools/layouts.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+namespace epl::tools {
+namespace {
+
+Json key(const char* name, Json fallback, std::vector<std::string> words, bool built = true, bool keeps_bits = true) {
+  return {{"name", name},   {"default", std::move(fallback)}, {"words", words}, {"built_words", words},
+          {"built", built}, {"keeps_bits", keeps_bits},       {"doc", ""}};
+}
+
+Json keys(bool num_stages) {
+  return {key("pipeline.num_stages", 1, {}, num_stages),
+          key("pipeline.num_micro_batch", 1, {}),
+          key("pipeline.strategy", "GPipe", {"GPipe", "1F1B"}),
+          key("reproducible.level", "data", {"run", "data"}, true, false),
+          key("reproducible.units", 0, {}, true, false),
+          key("zero.level", "", {"", "v0"}),
+          key("amp.level", "", {"", "O1"}, true, false),
+          key("offload.level", "", {"", "v0"}, false)};
+}
+
+TEST(Layouts, AreDrawnWithinTheUnitsAndTheRanks) {
+  const LayoutSource source(keys(false));
+  Draws draws(3);
+  std::set<std::string> drawn;
+  std::set<int64_t> ranks, stages, splits;
+  for (int i = 0; i < 500; ++i) {
+    const int64_t units = int64_t{1} << (i % 4);
+    const Layout one = source.draw(draws, units);
+    EXPECT_LE(one.ranks(), 8);
+    EXPECT_EQ(units % (one.copies * one.micro_batches), 0);
+    EXPECT_FALSE(one.engine_cuts);
+    for (const auto& [name, value] : one.keys) drawn.insert(name);
+    ranks.insert(one.ranks());
+    stages.insert(one.stages());
+    splits.insert(one.split);
+  }
+  EXPECT_EQ(drawn, (std::set<std::string>{"pipeline.strategy", "zero.level"})) << "what is built and keeps the bits";
+  EXPECT_EQ(stages, (std::set<int64_t>{1, 2, 3, 4}));
+  EXPECT_EQ(splits, (std::set<int64_t>{1, 2, 4}));
+  EXPECT_TRUE(ranks.contains(1) && ranks.contains(3) && ranks.contains(8));
+  EXPECT_EQ(source.levels(), std::vector<std::string>{"data"});
+}
+
+TEST(Layouts, DependOnTheSeedAlone) {
+  const LayoutSource source(keys(true));
+  Draws a(7), b(7), c(8);
+  bool other = false, engine = false;
+  for (int i = 0; i < 50; ++i) {
+    const Layout one = source.draw(a, 8);
+    EXPECT_EQ(one, source.draw(b, 8));
+    other = other || !(one == source.draw(c, 8));
+    engine = engine || one.engine_cuts;
+  }
+  EXPECT_TRUE(other);
+  EXPECT_TRUE(engine) << "stages that the engine finds, once it can";
+}
+
+TEST(Layouts, AreStrategies) {
+  const std::vector<std::string> nodes = {"a", "b", "c", "d"};
+  Layout one;
+  EXPECT_EQ(print_json(strategy_of(one, {}, nodes)), "{}");
+  one.split = 2;
+  one.micro_batches = 4;
+  EXPECT_EQ(print_json(strategy_of(one, {.units = 8}, nodes)),
+            R"({"pipeline.num_micro_batch":4,"reproducible.units":8,"default":{"split":2}})");
+  one = {.cuts = {250, 250}, .keys = {{"pipeline.strategy", "1F1B"}}};
+  EXPECT_EQ(one.ranks(), 3);
+  EXPECT_EQ(print_json(strategy_of(one, {}, nodes)),
+            R"({"pipeline.strategy":"1F1B","scopes":[{"name":"stage0","replicate":1,"match":["a"]},)"
+            R"({"name":"stage1","replicate":1,"match":["b"]},{"name":"stage2","replicate":1,"match":["c","d"]}]})");
+  one = {.split = 2, .cuts = even_cuts(2), .engine_cuts = true};
+  EXPECT_EQ(print_json(strategy_of(one, {}, nodes)), R"({"pipeline.num_stages":2,"default":{"split":2}})");
+}
+
+// From any layout the steps lead to the plain one, and each takes something away.
+TEST(Layouts, GetSimpler) {
+  Layout one = {
+      .copies = 2, .split = 2, .micro_batches = 4, .threads = 2, .cuts = {300}, .keys = {{"zero.level", "v0"}}};
+  for (const Layout& less : simpler(one)) {
+    EXPECT_LE(less.ranks(), one.ranks());
+    EXPECT_LE(less.micro_batches, one.micro_batches);
+    EXPECT_FALSE(less == one);
+  }
+  int steps = 0;
+  for (std::vector<Layout> all = simpler(one); !all.empty(); all = simpler(one)) {
+    one = all.back();
+    ASSERT_LT(++steps, 20);
+  }
+  EXPECT_EQ(one, Layout());
+}
+
+}  // namespace
+}  // namespace epl::tools

@@ -1,0 +1,134 @@
+#include "tools/layouts.h"
+
+#include <algorithm>
+
+namespace epl::tools {
+namespace {
+
+// Keys that a layout draws by itself, with what they need.
+bool drawn_apart(const std::string& name) {
+  return name == "pipeline.num_micro_batch" || name == "pipeline.num_stages" || name == "pipeline.strategy";
+}
+
+}  // namespace
+
+std::vector<std::string> forward_nodes(const Plan& plan) {
+  const std::string text = text_of(epl_plan_describe, plan.get(), "plan", size_t{4});
+  std::vector<std::string> names;
+  for (size_t from = 0; from < text.size();) {
+    const size_t to = std::min(text.find('\n', from), text.size());
+    const std::string line = text.substr(from, to - from);
+    from = to + 1;
+    if (!line.starts_with("node ")) continue;
+    std::string name = line.substr(5, line.find(' ', 5) - 5);
+    if (line[5] == '"') {
+      size_t end = 6;
+      while (end < line.size() && line[end] != '"') end += line[end] == '\\' ? 2 : 1;
+      name = parse_json(line.substr(5, end - 4)).get<std::string>();
+    }
+    if (name.find(".gradient") != std::string::npos) break;  // the backward pass begins
+    names.push_back(std::move(name));
+  }
+  return names;
+}
+
+std::vector<int> even_cuts(int64_t stages) {
+  std::vector<int> cuts;
+  for (int64_t s = 1; s < stages; ++s) cuts.push_back(static_cast<int>(1000 * s / stages));
+  return cuts;
+}
+
+Json strategy_of(const Layout& layout, const SameBits& common, const std::vector<std::string>& nodes) {
+  Json out = Json::object();
+  for (const auto& [name, value] : layout.keys) out[name] = value;
+  if (layout.micro_batches > 1) out["pipeline.num_micro_batch"] = layout.micro_batches;
+  if (common.units > 0) out["reproducible.units"] = common.units;
+  if (common.level != "data") out["reproducible.level"] = common.level;
+  const char* kind = layout.split > 1 ? "split" : "replicate";
+  if (layout.engine_cuts && layout.stages() > 1) out["pipeline.num_stages"] = layout.stages();
+  if (layout.cuts.empty() || layout.engine_cuts) {
+    if (layout.split > 1) out["default"] = Json{{kind, layout.split}};
+    return out;
+  }
+  // At least one node for each stage, where there are so many.
+  const auto count = static_cast<int64_t>(nodes.size());
+  int64_t from = 0;
+  for (int64_t s = 0; s < layout.stages(); ++s) {
+    const bool last = s + 1 == layout.stages();
+    int64_t to = last ? count : count * layout.cuts[static_cast<size_t>(s)] / 1000;
+    to = std::clamp<int64_t>(to, std::min(from + 1, count), count);
+    const std::vector<std::string> own(nodes.begin() + from, nodes.begin() + to);
+    out["scopes"].push_back({{"name", "stage" + std::to_string(s)}, {kind, layout.split}, {"match", own}});
+    from = to;
+  }
+  return out;
+}
+
+const Json* LayoutSource::key(const std::string& name) const {
+  const auto found = std::find_if(keys_.begin(), keys_.end(), [&](const Json& one) { return one.at("name") == name; });
+  return found == keys_.end() ? nullptr : &*found;
+}
+
+std::vector<std::string> LayoutSource::levels() const {
+  std::vector<std::string> out;
+  for (const Json& word : key("reproducible.level")->at("built_words")) {
+    if (word != "run") out.push_back(word.get<std::string>());
+  }
+  return out;
+}
+
+Layout LayoutSource::draw(Draws& draws, int64_t units) const {
+  static constexpr int64_t powers[] = {1, 2, 4, 8};
+  Layout out;
+  out.threads = 1 + static_cast<int>(draws.below(2));
+  const int64_t stages = draws.one_in(2) ? 1 : 2 + draws.below(3);
+  for (int64_t s = 1; s < stages; ++s) out.cuts.push_back(static_cast<int>(draws.below(1000)));
+  std::sort(out.cuts.begin(), out.cuts.end());
+  if (draws.one_in(3)) out.split = draws.one_in(3) ? 4 : 2;
+  while (out.ranks() > max_ranks) out.split /= 2;
+  do out.copies = draws.of(powers);
+  while (out.copies > units || out.ranks() > max_ranks);
+  do out.micro_batches = draws.of(powers);
+  while (out.micro_batches * out.copies > units);
+  for (const Json& one : keys_) {
+    const std::string name = one.at("name");
+    if (!one.at("built").get<bool>() || !one.at("keeps_bits").get<bool>() || drawn_apart(name) || !draws.one_in(3))
+      continue;
+    const Json& fallback = one.at("default");
+    if (fallback.is_boolean()) out.keys[name] = draws.one_in(2);
+    if (fallback.is_number()) out.keys[name] = powers[draws.below(3)];
+    if (fallback.is_string() && !one.at("built_words").empty()) out.keys[name] = draws.of(one.at("built_words"));
+  }
+  if (stages > 1) out.keys["pipeline.strategy"] = draws.of(key("pipeline.strategy")->at("built_words"));
+  out.engine_cuts = stages > 1 && key("pipeline.num_stages")->at("built").get<bool>() && draws.one_in(2);
+  return out;
+}
+
+std::vector<Layout> simpler(const Layout& layout) {
+  std::vector<Layout> out;
+  const auto with = [&](auto change) {
+    Layout one = layout;
+    change(one);
+    if (!(one == layout)) out.push_back(std::move(one));
+  };
+  with([](Layout& one) { one = Layout(); });
+  with([](Layout& one) { one.keys.clear(); });
+  with([](Layout& one) {
+    one.cuts.clear();
+    one.engine_cuts = false;
+    one.keys.erase("pipeline.strategy");
+  });
+  with([](Layout& one) { one.split = 1; });
+  with([](Layout& one) { one.copies = 1; });
+  with([](Layout& one) { one.micro_batches = 1; });
+  with([](Layout& one) { one.threads = 1; });
+  with([](Layout& one) { one.copies = std::max<int64_t>(1, one.copies / 2); });
+  with([](Layout& one) { one.split = std::max<int64_t>(1, one.split / 2); });
+  with([](Layout& one) { one.micro_batches = std::max<int64_t>(1, one.micro_batches / 2); });
+  for (size_t cut = 0; cut < layout.cuts.size(); ++cut)
+    with([&](Layout& one) { one.cuts.erase(one.cuts.begin() + static_cast<std::ptrdiff_t>(cut)); });
+  for (const auto& [name, value] : layout.keys) with([&](Layout& one) { one.keys.erase(name); });
+  return out;
+}
+
+}  // namespace epl::tools

@@ -1,0 +1,76 @@
+// Ways to spread the work of a step: drawn from a seed, written as strategies, and made simpler one thing at a time.
+// What may be drawn comes from the engine's own tables (epl_engine_describe), so that a key or a schedule that is added
+// there is drawn as well.
+#pragma once
+
+#include <map>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "tools/api.h"
+#include "tools/json.h"
+
+namespace epl::tools {
+
+// Random choices that depend on the seed alone, on every machine.
+class Draws {
+ public:
+  explicit Draws(uint64_t seed) : engine_(seed) {}
+  uint64_t bits() { return engine_(); }
+  int64_t below(int64_t n) { return static_cast<int64_t>(engine_() % static_cast<uint64_t>(n)); }
+  bool one_in(int64_t n) { return below(n) == 0; }
+  double real() { return static_cast<double>(engine_() >> 11) * 0x1p-53; }
+  template <class List> const auto& of(const List& list) {
+    return list[static_cast<size_t>(below(static_cast<int64_t>(std::size(list))))];
+  }
+
+ private:
+  std::mt19937_64 engine_;
+};
+
+inline constexpr int64_t max_ranks = 8;  // of a layout that is drawn
+
+struct Layout {
+  int64_t copies = 1, split = 1, micro_batches = 1;
+  int threads = 1;
+  std::vector<int> cuts;             // where stages begin, in thousandths of the nodes of the forward pass
+  bool engine_cuts = false;          // it finds as many stages itself
+  std::map<std::string, Json> keys;  // of the strategy besides
+
+  int64_t stages() const { return static_cast<int64_t>(cuts.size()) + 1; }
+  int64_t ranks() const { return copies * split * stages(); }
+  bool operator==(const Layout&) const = default;
+};
+
+// What two layouts that are compared have in common, because it decides which bits there are.
+struct SameBits {
+  int64_t units = 0;  // 0: the engine's own choice
+  std::string level = "data";
+};
+
+// The names of the forward pass's nodes, in their order, which scopes match.
+std::vector<std::string> forward_nodes(const Plan& plan);
+// A strategy that a session can be made with; `nodes` as forward_nodes gives them.
+Json strategy_of(const Layout& layout, const SameBits& common, const std::vector<std::string>& nodes);
+// Sibling scopes for stages of about equally many nodes.
+std::vector<int> even_cuts(int64_t stages);
+
+// Draws layouts whose pieces of the batch divide the units.
+class LayoutSource {
+ public:
+  // `keys`: the strategy's keys as epl_engine_describe lists them.
+  explicit LayoutSource(Json keys) : keys_(std::move(keys)) {}
+  Layout draw(Draws& draws, int64_t units) const;
+  // The words of reproducible.level that promise the same bits and that are built.
+  std::vector<std::string> levels() const;
+
+ private:
+  const Json* key(const std::string& name) const;
+  Json keys_;
+};
+
+// The same layout with one thing less, the largest steps first.
+std::vector<Layout> simpler(const Layout& layout);
+
+}  // namespace epl::tools
