@@ -11,19 +11,22 @@ namespace epl {
 namespace {
 
 // Parameters and buffers that a model's file has as well, in its types, with the adapters of each in it; views where
-// they are that and made as they are read where not, as all is only written out.
-Result<std::map<std::string, Tensor>> weights(const Session& session) {
+// they are that and made as they are read where not, as all is only written out. Over processes, that of rank 0 gets
+// them; the others help it to.
+Result<std::map<std::string, Tensor>> weights(Session& session) {
   std::map<std::string, Tensor> out;
   const std::vector<Adapter>& adapters = session.plan().adapters();
   for (StateKind kind : {StateKind::parameter, StateKind::frozen, StateKind::buffer}) {
     for (const std::string& name : state_names(session.plan(), kind)) {
       if (std::ranges::any_of(adapters, [&](const Adapter& one) { return one.a == name || one.b == name; })) continue;
-      EPL_ASSIGN(out[name], session.state_view(name));
+      EPL_ASSIGN(Tensor value, session.state_view(name));
+      if (session.is_local(0)) out[name] = std::move(value);
     }
   }
   for (const Adapter& one : adapters) {
     EPL_ASSIGN(Tensor a, session.state_view(one.a));
     EPL_ASSIGN(Tensor b, session.state_view(one.b));
+    if (!session.is_local(0)) continue;
     Tensor& weight = out.at(one.weight);
     weight = merge_adapter(one, weight, a, b);
   }
@@ -38,7 +41,7 @@ Result<std::map<std::string, Tensor>> weights(const Session& session) {
 
 }  // namespace
 
-Status export_adapters(const Session& session, const std::string& folder) {
+Status export_adapters(Session& session, const std::string& folder) {
   const std::vector<Adapter>& adapters = session.plan().adapters();
   if (adapters.empty())
     return invalid("the plan has no low-rank adapters to export; epl_trainer_add_adapter declares them");
@@ -75,28 +78,33 @@ Status export_adapters(const Session& session, const std::string& folder) {
         beside.left_out.size() > 1 ? cat(" and ", beside.left_out.size() - 1, " more have") : " has",
         " changed, too, and is left out: Hugging Face PEFT keeps whole modules that have no adapter, by their names");
   }
-  EPL_TRY(make_folder(folder));
-  EPL_TRY(save_safetensors(cat(folder, "/adapter_model.safetensors"), values, {{"format", "pt"}}));
-  const std::string config = adapter_config(adapters, beside.modules);
-  return write_file_atomically(cat(folder, "/adapter_config.json"),
-                               [&](FileWriter& file) { return file.write(config.data(), config.size()); });
+  const auto write = [&]() -> Status {
+    if (!session.is_local(0)) return {};
+    EPL_TRY(make_folder(folder));
+    EPL_TRY(save_safetensors(cat(folder, "/adapter_model.safetensors"), values, {{"format", "pt"}}));
+    const std::string config = adapter_config(adapters, beside.modules);
+    return write_file_atomically(cat(folder, "/adapter_config.json"),
+                                 [&](FileWriter& file) { return file.write(config.data(), config.size()); });
+  };
+  return session.agree(write());
 }
 
-Status export_model(const Session& session, const std::string& path, bool for_inference) {
+Status export_model(Session& session, const std::string& path, bool for_inference) {
   constexpr std::string_view own_output = "output:";
   const PlanOptions& options = session.plan().options();
   ModelSaveOptions how{.for_inference = for_inference, .loss_output = {}};
   if (options.training && options.train.loss.name.starts_with(own_output))
     how.loss_output = options.train.loss.name.substr(own_output.size());
   EPL_ASSIGN(auto values, weights(session));
-  EPL_TRY(options.model->save(path, values, how));
+  EPL_TRY(session.agree(session.is_local(0) ? options.model->save(path, values, how) : Status()));
   log(session.host(), LogLevel::info, "exported ", path);
   return {};
 }
 
-Status export_weights(const Session& session, const std::string& path) {
+Status export_weights(Session& session, const std::string& path) {
   EPL_ASSIGN(auto values, weights(session));
-  EPL_TRY(save_safetensors(path, NamedTensors(values.begin(), values.end())));
+  const NamedTensors named(values.begin(), values.end());
+  EPL_TRY(session.agree(session.is_local(0) ? save_safetensors(path, named) : Status()));
   log(session.host(), LogLevel::info, "exported ", path);
   return {};
 }

@@ -51,7 +51,7 @@ Result<std::string> hash_of(const Session& session, const std::vector<std::strin
 
 }  // namespace
 
-Result<std::vector<std::string>> leave_to_the_file(const Session& session, Facts& facts) {
+Result<std::vector<std::string>> leave_to_the_file(Session& session, Facts& facts) {
   std::vector<std::string> out;
   if (session.plan().adapters().empty()) return out;
   for (const std::string& name : state_names(session.plan(), StateKind::frozen)) {

@@ -12,7 +12,7 @@ namespace epl {
 
 // The frozen parameters of a session with adapters that are, to the bit, as the model's file has them. Their hash goes
 // into `facts`.
-Result<std::vector<std::string>> leave_to_the_file(const Session& session, Facts& facts);
+Result<std::vector<std::string>> leave_to_the_file(Session& session, Facts& facts);
 // Those that a checkpoint has left out, which must be the session's own.
 Result<std::vector<std::string>> left_to_the_file(const Session& session, const Checkpoint& checkpoint,
                                                   const std::string& path);

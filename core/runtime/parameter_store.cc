@@ -54,6 +54,11 @@ Result<Tensor> ParameterStore::view(Stream& stream, const StateSlot& slot) const
   return out;
 }
 
+Status ParameterStore::read(Stream& stream, const StateSlot& slot, Tensor& piece) const {
+  stream.download(piece.data(), static_cast<const std::byte*>(buffer_->data()) + slot.offset, slot.local.bytes());
+  return stream.synchronize();
+}
+
 Status ParameterStore::gather(Stream& stream, const StateSlot& slot, Tensor& whole) const {
   const std::byte* source = static_cast<const std::byte*>(buffer_->data()) + slot.offset;
   auto* target = static_cast<std::byte*>(whole.data());

@@ -21,6 +21,8 @@ class ParameterStore {
   // All of a slot that is not cut, without a copy where the store lies in host memory: valid until the store changes or
   // goes.
   Result<Tensor> view(Stream& stream, const StateSlot& slot) const;
+  // What the rank holds of a slot, into room of its local type.
+  Status read(Stream& stream, const StateSlot& slot, Tensor& piece) const;
   // Writes what the rank holds of a slot to where it belongs in `whole`, of the slot's type.
   Status gather(Stream& stream, const StateSlot& slot, Tensor& whole) const;
   // Takes what the rank holds of a slot from `whole`, of the slot's type.

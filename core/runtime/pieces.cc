@@ -1,5 +1,6 @@
 #include "core/runtime/pieces.h"
 
+#include <cstring>
 #include <vector>
 
 namespace epl {
@@ -56,6 +57,43 @@ void for_each_run(const TensorType& type, const Sharding& sharding, const Mesh& 
     }
   };
   visit(visit, 0, 0);
+}
+
+std::vector<PieceBox> boxes_of(const TensorType& type, const Sharding& sharding, const Mesh& mesh, const Place& place) {
+  std::vector<PieceBox> boxes(1);
+  for (size_t d = 0; d < type.shape.size(); ++d) {
+    std::vector<PieceBox> longer;
+    for (const PieceBox& box : boxes) {
+      int64_t local = 0;
+      for (const Run& run : runs_of(type.shape[d], sharding.dims[d], mesh, place)) {
+        PieceBox& next = longer.emplace_back(box);
+        next.offset.push_back(run.first);
+        next.local_offset.push_back(local);
+        next.shape.push_back(run.count);
+        local += run.count;
+      }
+    }
+    boxes = std::move(longer);
+  }
+  return boxes;
+}
+
+Tensor cut_box(const Tensor& piece, const PieceBox& box) {
+  Tensor out(TensorType{piece.dtype(), box.shape});
+  const Shape& all = piece.shape();
+  const auto size = static_cast<int64_t>(dtype_bytes(piece.dtype()));
+  const int64_t row = box.shape.empty() ? 1 : box.shape.back();
+  for (int64_t r = 0; row > 0 && r < out.elements() / row; ++r) {
+    int64_t at = box.shape.empty() ? 0 : box.local_offset.back(), rest = r, stride = all.empty() ? 1 : all.back();
+    for (size_t d = all.size(); d-- > 1;) {
+      at += (rest % box.shape[d - 1] + box.local_offset[d - 1]) * stride;
+      rest /= box.shape[d - 1];
+      stride *= all[d - 1];
+    }
+    std::memcpy(static_cast<std::byte*>(out.data()) + r * row * size,
+                static_cast<const std::byte*>(piece.data()) + at * size, static_cast<size_t>(row * size));
+  }
+  return out;
 }
 
 int64_t global_element(const TensorType& type, const Sharding& sharding, const Mesh& mesh, const Place& place,

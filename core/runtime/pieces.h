@@ -1,7 +1,10 @@
 // Which bytes of a tensor belong to one place of a mesh.
 #pragma once
 
+#include <vector>
+
 #include "core/base/function_ref.h"
+#include "core/base/tensor.h"
 #include "core/base/tensor_type.h"
 #include "core/strategy/sharding.h"
 
@@ -11,6 +14,14 @@ namespace epl {
 // ascending in both.
 void for_each_run(const TensorType& type, const Sharding& sharding, const Mesh& mesh, const Place& place,
                   FunctionRef<void(int64_t global, int64_t local, int64_t bytes)> f);
+
+// A piece as parts that lie together in every dimension: where each begins in the whole tensor, and where in the piece.
+struct PieceBox {
+  Shape offset, local_offset, shape;
+};
+std::vector<PieceBox> boxes_of(const TensorType& type, const Sharding& sharding, const Mesh& mesh, const Place& place);
+// A copy of such a part.
+Tensor cut_box(const Tensor& piece, const PieceBox& box);
 
 // Where an element of a piece stands in the whole tensor.
 int64_t global_element(const TensorType& type, const Sharding& sharding, const Mesh& mesh, const Place& place,

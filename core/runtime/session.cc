@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
+#include <sstream>
 
 #include "core/base/check.h"
 #include "core/base/hash.h"
@@ -28,13 +28,6 @@ Result<std::unique_ptr<Session>> Session::create(const Host& host, std::shared_p
   const CompiledPlan& p = session->plan();
   session->device_ = p.device();
   EPL_ASSIGN(const int local_ranks, session->local_ranks());
-  if (local_ranks < session->world() && p.task_graphs() > 1) {
-    return unsupported("a plan of several stages runs in one process in this version");
-  }
-  for (const StateSlot& slot : p.state().slots()) {
-    if (local_ranks == session->world() || slot.local == slot.type) continue;
-    return unsupported(slot.name, " is cut over ranks, which are of one process in this version");
-  }
   for (int r = options.first_rank; r < options.first_rank + local_ranks; ++r) {
     auto rank = std::make_unique<Rank>();
     EPL_ASSIGN(rank->stream, session->device_->create_stream(p.threads_per_rank()));
@@ -86,46 +79,6 @@ Result<int> Session::local_ranks() const {
     return invalid("a session of ", count, " of ", world(), " ranks needs a rendezvous, where it finds the others");
   }
   return count;
-}
-
-// Outputs that are cut are given whole on every process: each rank gives the part that its process has of its piece of
-// the batch, and the first of a process puts those of the others beside them.
-Status Session::share_outputs(int local, const Entry& entry, const RunRequest& request) {
-  Rank& rank = *ranks_[static_cast<size_t>(local)];
-  const Program& program = entry.programs[static_cast<size_t>(rank.task_graph)];
-  for (size_t i = 0; i < program.outputs.size(); ++i) {
-    const ProgramPort& port = program.outputs[i];
-    auto* whole = static_cast<std::byte*>(request.outputs[static_cast<size_t>(port.index)]);
-    if (port.dim < 0 || whole == nullptr || request.diagnose) continue;
-    // `outer` times the parts of all places of the batch, each of `run` bytes.
-    const Mesh& mesh = plan_->mesh(rank.task_graph);
-    const int64_t places = mesh.size(data_axis);
-    const auto place_of = [&](int r) { return mesh.place(r).at[batch_axis]; };
-    int64_t outer = port.outer;
-    for (int d = 0; d < port.dim; ++d) outer *= port.global_type.shape[static_cast<size_t>(d)];
-    const int64_t part = port.global_type.bytes() / places, run = part / outer;
-    rank.parts.resize(static_cast<size_t>(part * world()));
-    const auto at = [&](int64_t place, int64_t o) { return whole + (o * places + place) * run; };
-    const auto part_of = [&](int r) { return rank.parts.data() + r * part; };
-    const int own = options_.first_rank + local;
-    for (int64_t o = 0; o < outer; ++o)
-      std::memcpy(part_of(own) + o * run, at(place_of(own), o), static_cast<size_t>(run));
-    EPL_TRY(rank.world->run(
-        *rank.stream,
-        {.kind = Collective::Kind::all_gather, .count = part, .source = part_of(own), .target = rank.parts.data()}));
-    EPL_TRY(rank.stream->synchronize());
-    if (local != 0) continue;
-    std::vector<bool> there(static_cast<size_t>(places), false);
-    for (size_t r = 0; r < ranks_.size(); ++r)
-      there[static_cast<size_t>(place_of(options_.first_rank + static_cast<int>(r)))] = true;
-    for (int r = 0; r < world(); ++r) {
-      const int64_t place = place_of(r);
-      if (there[static_cast<size_t>(place)]) continue;
-      for (int64_t o = 0; o < outer; ++o) std::memcpy(at(place, o), part_of(r) + o * run, static_cast<size_t>(run));
-      there[static_cast<size_t>(place)] = true;
-    }
-  }
-  return {};
 }
 
 Result<const Entry*> Session::find_entry(EntryKind kind) const {
@@ -239,6 +192,25 @@ Status Session::execute(const Entry& entry, std::span<const Tensor> inputs, cons
   return status;
 }
 
+namespace {
+
+// "ORDER NAN LENGTH NODETEXT", as a process tells it.
+Executor::Origin read_origin(const std::string& said) {
+  Executor::Origin out;
+  std::istringstream in(said);
+  int nan = 0;
+  size_t length = 0;
+  in >> out.order >> nan >> length;
+  in.ignore(1);
+  out.nan = nan != 0;
+  const auto at = std::min(said.size(), static_cast<size_t>(std::max<std::streamoff>(in.tellg(), 0)));
+  out.node = said.substr(at, length);
+  out.text = said.substr(std::min(said.size(), at + length));
+  return out;
+}
+
+}  // namespace
+
 // Why a step was skipped. Nothing has changed, so the same step again meets the same NaN and can look for where it
 // begins.
 Status Session::reason(const Entry& entry, RunRequest request, int64_t verdict) {
@@ -252,14 +224,17 @@ Status Session::reason(const Entry& entry, RunRequest request, int64_t verdict) 
                    cat("the gradient of ", name, " is not finite, though the loss is; the step was not applied"), name);
   request.diagnose = true;
   if (Status again = run_ranks(index, request); !again.ok()) return failure;
-  const Executor::Origin* first = nullptr;
-  for (const auto& rank : ranks_) {
-    const Executor::Origin& origin = rank->executors[index]->origin();
-    const auto better = [&] { return origin.nan != first->nan ? origin.nan : origin.order < first->order; };
-    if (origin.order >= 0 && (!first || better())) first = &origin;
-  }
-  if (!first) return failure;
-  return Status(Code::not_finite, cat(failure.message(), ". ", first->text), first->node);
+  Executor::Origin first;
+  const auto consider = [&](const Executor::Origin& origin) {
+    const bool better = origin.nan != first.nan ? origin.nan : origin.order < first.order;
+    if (origin.order >= 0 && (first.order < 0 || better)) first = origin;
+  };
+  for (const auto& rank : ranks_) consider(rank->executors[index]->origin());
+  // Of all processes, so that each gives the same reason.
+  auto said = tell(cat(first.order, " ", int{first.nan}, " ", first.node.size(), " ", first.node, first.text));
+  for (const std::string& other : said.ok() ? *said : std::vector<std::string>()) consider(read_origin(other));
+  if (first.order < 0) return failure;
+  return Status(Code::not_finite, cat(failure.message(), ". ", first.text), first.node);
 }
 
 // On every local rank at once, or one after another where they are simulated and nothing blocks.
@@ -269,61 +244,6 @@ void Session::on_ranks(FunctionRef<void(int)> body) {
   } else {
     for (size_t r = 0; r < ranks_.size(); ++r) body(static_cast<int>(r));
   }
-}
-
-Status Session::agree(const Status& own) {
-  if (!over_processes()) return own;
-  EPL_TRY(reconnect());
-  on_ranks([&](int r) {
-    Rank& rank = *ranks_[static_cast<size_t>(r)];
-    float failed = own.ok() ? 0.0f : 1.0f;
-    rank.status = rank.world->run(*rank.stream, {.kind = Collective::Kind::all_reduce,
-                                                 .dtype = DType::f32,
-                                                 .count = 1,
-                                                 .source = &failed,
-                                                 .target = &failed,
-                                                 .reduction = Reduction::max});
-    if (rank.status.ok()) rank.status = rank.stream->synchronize();
-    if (rank.status.ok() && failed != 0)
-      rank.status = error(Code::peer_failed, "another process of the job has failed");
-  });
-  if (!own.ok()) return own;
-  for (const auto& rank : ranks_) EPL_TRY(rank->status);
-  return {};
-}
-
-bool Session::is_local(int rank) const {
-  return rank >= options_.first_rank && rank < options_.first_rank + static_cast<int>(ranks_.size());
-}
-
-// Two gatherings: of the lengths, and of the texts in room for the longest.
-Result<std::vector<std::string>> Session::tell(const std::string& own) {
-  std::vector<std::string> said(static_cast<size_t>(world()));
-  said[static_cast<size_t>(options_.first_rank)] = own;
-  if (!over_processes()) return said;
-  EPL_TRY(reconnect());
-  const auto gather = [&](Rank& rank, const void* source, void* target, int64_t bytes) {
-    EPL_TRY(rank.world->run(
-        *rank.stream, {.kind = Collective::Kind::all_gather, .count = bytes, .source = source, .target = target}));
-    return rank.stream->synchronize();
-  };
-  on_ranks([&](int r) {
-    Rank& rank = *ranks_[static_cast<size_t>(r)];
-    const std::string text = r == 0 ? own : std::string();
-    const auto length = static_cast<int64_t>(text.size());
-    std::vector<int64_t> lengths(static_cast<size_t>(world()));
-    rank.status = gather(rank, &length, lengths.data(), sizeof length);
-    if (!rank.status.ok()) return;
-    const auto longest = static_cast<size_t>(*std::ranges::max_element(lengths));
-    std::string room = text, all(longest * lengths.size(), '\0');
-    room.resize(longest);
-    rank.status = gather(rank, room.data(), all.data(), static_cast<int64_t>(longest));
-    for (size_t p = 0; r == 0 && p < lengths.size(); ++p) {
-      said[p] = all.substr(p * longest, static_cast<size_t>(lengths[p]));
-    }
-  });
-  for (const auto& rank : ranks_) EPL_TRY(rank->status);
-  return said;
 }
 
 // Who did not come now would look for the others under another name, so that there is one try.
@@ -344,7 +264,6 @@ Status Session::run_ranks(size_t index, const RunRequest& request) {
       rank.status = rank.executors[index]->run(request, rank.groups_of_entry[index]);
       if (over_processes()) rank.world->watch(nullptr);
       rank.applied = rank.status.ok() && !request.diagnose;
-      if (rank.applied && over_processes()) rank.status = share_outputs(r, plan_->entries()[index], request);
     } catch (...) {
       if (rank.world) rank.world->abort(Status(Code::peer_failed, cat(name, " failed")));
       throw;  // an internal error: the C API poisons the session
@@ -363,16 +282,20 @@ Status Session::run_ranks(size_t index, const RunRequest& request) {
     if (failure.ok() || (failure.code() == Code::peer_failed && rank->status.code() != Code::peer_failed))
       failure = rank->status;
     if (rank->executors[index]->state_torn()) healthy_ = false;
-    if (rank->world && rank->world->lost()) {
-      lost_ = Status(Code::peer_failed,
-                     cat("this session has lost a process of its job and cannot go on: ", rank->status.message()));
-    }
   }
-  if (failure.ok()) return failure;
-  // An aborted group is never used again. Processes come together again at the next call, if all of them make one.
-  connected_ = false;
-  if (!over_processes()) EPL_TRY(connect());
-  return failure;
+  if (!over_processes()) {
+    if (!failure.ok()) EPL_TRY(connect());  // an aborted group is never used again
+    return failure;
+  }
+  if (!failure.ok()) return give_up_world(failure);
+  if (request.diagnose) return {};
+  // A step that has changed the state is not given up any more.
+  const Entry& entry = plan_->entries()[index];
+  Rank& first = *ranks_.front();
+  if (entry.kind != EntryKind::train) first.world->watch([&] { return first.executors[index]->check_stop(); });
+  const Status shared = share_outputs(entry, request);
+  if (first.world) first.world->watch(nullptr);
+  return shared;
 }
 
 Status Session::step(std::span<const Tensor> inputs, StepMetrics& metrics, const CallOptions& options) {
@@ -486,40 +409,6 @@ Status Session::observe(double value, bool higher_is_better) {
                    " watches no number; plateau does");
   }
   rate_scale_.observe(schedule.options, value, higher_is_better);
-  return {};
-}
-
-Result<const StateSlot*> Session::slot_of(const Rank& rank, std::string_view name) const {
-  const StateSlot* slot = plan_->state_of(rank.task_graph).find(name);
-  if (slot || plan_->state().find(name)) return slot;
-  return error(Code::not_found, "no parameter or state is called \"", name, "\"");
-}
-
-// The pieces of all ranks that have any, beside one another; they are all here.
-Result<Tensor> Session::state(std::string_view name) const {
-  Tensor whole;
-  for (const auto& rank : ranks_) {
-    EPL_ASSIGN(const StateSlot* slot, slot_of(*rank, name));
-    if (!slot || (!whole.empty() && slot->local == slot->type)) continue;
-    if (whole.empty()) whole = Tensor(slot->type);
-    EPL_TRY(rank->store.gather(*rank->stream, *slot, whole));
-  }
-  return whole;
-}
-
-Result<Tensor> Session::state_view(std::string_view name) const {
-  for (const auto& rank : ranks_) {
-    EPL_ASSIGN(const StateSlot* slot, slot_of(*rank, name));
-    if (slot && slot->local == slot->type) return rank->store.view(*rank->stream, *slot);
-  }
-  return state(name);
-}
-
-Status Session::set_state(std::string_view name, const Tensor& value) {
-  for (auto& rank : ranks_) {
-    EPL_ASSIGN(const StateSlot* slot, slot_of(*rank, name));
-    if (slot) EPL_TRY(rank->store.scatter(*rank->stream, *slot, value));
-  }
   return {};
 }
 

@@ -40,7 +40,8 @@ struct SessionOptions {
 
 // Over processes, each makes the same calls with the same inputs, the whole batch of all ranks, of which its ranks take
 // their pieces; outputs that are wanted are the same, and whole on each. What fails on one fails on all: a step may be
-// called again when the reason is gone, but not when a process is, which `Code::peer_failed` tells from then on.
+// called again when the reason is gone, but not when a process is, which `Code::peer_failed` tells from then on. State
+// is read by all at the same time as well: a process may hold none of it, or pieces.
 class Session {
  public:
   static Result<std::unique_ptr<Session>> create(const Host& host, std::shared_ptr<const CompiledPlan> plan,
@@ -69,10 +70,18 @@ class Session {
   Result<double> step_scalar(std::string_view name) const;
   Result<Tensor> step_output(std::string_view name) const;
 
-  // Parameters, buffers and optimizer state by name.
-  Result<Tensor> state(std::string_view name) const;
+  // Parameters, buffers and optimizer state by name, whole on each process.
+  Result<Tensor> state(std::string_view name);
   // The same without a copy where that is possible: for those who are done with it before the session's next call.
-  Result<Tensor> state_view(std::string_view name) const;
+  Result<Tensor> state_view(std::string_view name);
+  // What this process has of it. The ranks that hold one piece take turns, so that over all processes each piece is
+  // given once.
+  struct StatePiece {
+    int rank = 0;
+    const Mesh* mesh = nullptr;
+    Tensor value;
+  };
+  Result<std::vector<StatePiece>> state_pieces(std::string_view name, size_t turn);
   Status set_state(std::string_view name, const Tensor& value);
   int64_t steps_done() const { return steps_done_; }
   // What the next step's host scalars are computed from.
@@ -91,7 +100,7 @@ class Session {
   bool over_processes() const { return static_cast<int>(ranks_.size()) < world(); }
   // Over processes: the caller's own failure, or else that of another process; all of them ask at the same time.
   Status agree(const Status& own);
-  // What the first rank of each process has to say, by rank, to all; empty for other ranks. The same.
+  // What each process has to say to all, in the order of their ranks. The same.
   Result<std::vector<std::string>> tell(const std::string& own);
   // Whether a rank of the world lives in this process.
   bool is_local(int rank) const;
@@ -118,13 +127,20 @@ class Session {
   Status connect();
   std::vector<int> members_of(const ProgramGroup& group, int task_graph, int rank) const;
   std::string group_name(const ProgramGroup& group, const std::vector<int>& members) const;
-  Result<const StateSlot*> slot_of(const Rank& rank, std::string_view name) const;  // null: another TaskGraph has it
+  struct Held;
+  Result<Held> held(std::string_view name) const;
+  bool everywhere(FunctionRef<bool(int, int)> has, int pieces) const;
+  size_t process_of(int rank) const;
+  Status meet_processes();
+  Status among_processes(const Collective& call);
+  Status give_up_world(const Status& why);
   Status reconnect();
   void disconnect();
   Status make_world();
   Status join_world();
   std::string job() const;
-  Status share_outputs(int local, const Entry& entry, const RunRequest& request);
+  Status share_outputs(const Entry& entry, const RunRequest& request);
+  Status share_output(int task_graph, const ProgramPort& port, std::byte* whole);
 
   Host host_;
   std::shared_ptr<const CompiledPlan> plan_;
@@ -135,7 +151,10 @@ class Session {
   std::unique_ptr<ThreadPool> rank_threads_;  // none on a simulated device
   int joins_ = 0;                             // of the world, over processes
   bool connected_ = false;
-  Status lost_;           // why the world never comes together again
+  std::vector<int> processes_;           // the first rank of each, ascending
+  std::unique_ptr<Communicator> among_;  // of the first ranks, over processes
+  std::vector<std::byte> parts_;         // of an output, on their way
+  Status lost_;                          // why the world never comes together again
   bool applied_ = false;  // all of this process's ranks have carried out the last call, whatever became of its outputs
   int64_t steps_done_ = 0;
   bool healthy_ = true;

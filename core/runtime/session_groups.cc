@@ -15,6 +15,7 @@ Status Session::connect() {
     return {};
   }
   EPL_TRY(over_processes() ? join_world() : make_world());
+  if (over_processes()) EPL_TRY(meet_processes());
   for (size_t r = 0; r < ranks_.size(); ++r) {
     Rank& rank = *ranks_[r];
     for (const Entry& entry : plan_->entries()) {
@@ -31,6 +32,7 @@ Status Session::connect() {
       }
     }
   }
+  connected_ = true;
   return {};
 }
 
@@ -49,6 +51,7 @@ std::string Session::group_name(const ProgramGroup& group, const std::vector<int
 }
 
 void Session::disconnect() {
+  among_.reset();
   for (auto& rank : ranks_) {
     rank->groups_of_entry.clear();
     rank->groups.clear();
@@ -80,7 +83,6 @@ Status Session::join_world() {
     if (joined.ok()) ranks_[static_cast<size_t>(r)]->world = std::move(*joined);
   });
   for (const auto& rank : ranks_) EPL_TRY(rank->status);
-  connected_ = true;
   return {};
 }
 

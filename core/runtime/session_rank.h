@@ -20,8 +20,7 @@ struct Session::Rank {
   std::map<std::string, std::unique_ptr<Communicator>> groups;  // by name
   std::vector<Groups> groups_of_entry;
   Status status;
-  bool applied = false;          // by the last call
-  std::vector<std::byte> parts;  // of an output, by rank
+  bool applied = false;  // by the last call
 };
 
 }  // namespace epl

@@ -7,6 +7,7 @@
 
 #include "core/base/hash.h"
 #include "core/runtime/frozen.h"
+#include "core/runtime/pieces.h"
 
 namespace epl {
 
@@ -26,7 +27,7 @@ std::vector<std::string> state_names(const CompiledPlan& plan, StateKind kind) {
   return names;
 }
 
-Result<uint64_t> weights_hash(const Session& session) {
+Result<uint64_t> weights_hash(Session& session) {
   Hash64 all;
   for (const std::string& name : state_names(session.plan(), StateKind::parameter)) {
     EPL_ASSIGN(Tensor value, session.state_view(name));
@@ -47,9 +48,10 @@ Facts facts_of(const Session& session, const TrainingData& data) {
   return facts;
 }
 
-Result<Checkpoint> gather(const Session& session, const TrainingData& data) {
-  if (!session.healthy())
-    return error(Code::misuse, "the last step failed while the weights were changing; this state is not worth saving");
+using Names = std::vector<std::pair<std::string, StateKind>>;
+
+// What a checkpoint of the session says besides its tensors, whose names are added to `names`.
+Result<Checkpoint> describe(Session& session, const TrainingData& data, Names& names) {
   Checkpoint out;
   out.step = session.steps_done();
   out.seed = session.seed();
@@ -61,28 +63,48 @@ Result<Checkpoint> gather(const Session& session, const TrainingData& data) {
   for (StateKind kind : state_kinds) {
     for (const std::string& name : state_names(session.plan(), kind)) {
       if (kind == StateKind::frozen && std::ranges::find(left_out, name) != left_out.end()) continue;
-      EPL_ASSIGN(Tensor value, session.state_view(name));
-      out.items.push_back({name, kind, std::move(value)});
+      names.emplace_back(name, kind);
     }
   }
   return out;
 }
 
 // The values that the optimizer would go on with must be numbers: a damaged state never takes the place of a good
-// checkpoint.
-Status check_finite(const Checkpoint& checkpoint) {
-  for (const CheckpointItem& item : checkpoint.items) {
-    if (item.kind == StateKind::frozen || !is_float(item.value.dtype())) continue;
-    for (int64_t i = 0; i < item.value.elements(); ++i) {
-      const double value = item.value.get(i);
-      // A sum of squares may have overflown; its parameter then stands still, which is not damage.
-      if (std::isfinite(value) || (item.kind == StateKind::optimizer && !std::isnan(value))) continue;
-      return Status(Code::not_finite,
-                    cat(item.name, " holds ", number_text(value), " (element ", i, "); a state with it is not saved"),
-                    item.name);
-    }
+// checkpoint. `place` says where an element stands in the whole tensor.
+Status check_finite(const std::string& name, StateKind kind, const Tensor& value, FunctionRef<int64_t(int64_t)> place) {
+  if (kind == StateKind::frozen || !is_float(value.dtype())) return {};
+  for (int64_t i = 0; i < value.elements(); ++i) {
+    const double number = value.get(i);
+    // A sum of squares may have overflown; its parameter then stands still, which is not damage.
+    if (std::isfinite(number) || (kind == StateKind::optimizer && !std::isnan(number))) continue;
+    return Status(Code::not_finite,
+                  cat(name, " holds ", number_text(number), " (element ", place(i), "); a state with it is not saved"),
+                  name);
   }
   return {};
+}
+
+// This process's share of the state.
+Result<std::vector<CheckpointPiece>> pieces_of(Session& session, const Names& names) {
+  std::vector<CheckpointPiece> out;
+  for (size_t i = 0; i < names.size(); ++i) {
+    const auto& [name, kind] = names[i];
+    const StateSlot& slot = *session.plan().state().find(name);
+    const Shape& full = slot.type.shape;
+    EPL_ASSIGN(const std::vector<Session::StatePiece> held, session.state_pieces(name, i));
+    for (const Session::StatePiece& piece : held) {
+      const Place at = piece.mesh->place(piece.rank);
+      EPL_TRY(check_finite(name, kind, piece.value, [&](int64_t element) {
+        return global_element(slot.type, slot.sharding, *piece.mesh, at, element);
+      }));
+      const std::vector<PieceBox> boxes = boxes_of(slot.type, slot.sharding, *piece.mesh, at);
+      for (const PieceBox& box : boxes) {
+        Tensor value = boxes.size() == 1 ? piece.value : cut_box(piece.value, box);
+        out.push_back({name, kind, full, box.offset, piece.rank, std::move(value)});
+      }
+    }
+  }
+  return out;
 }
 
 // Nothing is changed before everything fits.
@@ -150,21 +172,19 @@ Status restore(Session& session, const std::string& path, const TrainingData& da
 
 namespace {
 
-// Slots are whole on each rank, so that each is one piece; the ranks take turns, so that no process writes all.
-std::vector<CheckpointPiece> local_pieces(const Session& session, const Checkpoint& checkpoint) {
-  std::vector<CheckpointPiece> pieces;
-  for (size_t i = 0; i < checkpoint.items.size(); ++i) {
-    const int rank = static_cast<int>(i % static_cast<size_t>(session.world()));
-    if (!session.is_local(rank)) continue;
-    const CheckpointItem& item = checkpoint.items[i];
-    const Shape& shape = item.value.shape();
-    pieces.push_back({item.name, item.kind, shape, Shape(shape.size(), 0), rank, item.value});
+Status save_whole(Session& session, const std::string& folder, Checkpoint& checkpoint, const Names& names) {
+  for (const auto& [name, kind] : names) {
+    EPL_ASSIGN(Tensor value, session.state_view(name));
+    EPL_TRY(check_finite(name, kind, value, [](int64_t element) { return element; }));
+    checkpoint.items.push_back({name, kind, std::move(value)});
   }
-  return pieces;
+  return save_checkpoint(folder, checkpoint);
 }
 
 // The process of rank 0 begins the save and ends it; each writes its part.
-Status save_parts(Session& session, const std::string& folder, const Checkpoint& checkpoint) {
+Status save_parts(Session& session, const std::string& folder, const Checkpoint& checkpoint, const Names& names) {
+  const auto pieces = pieces_of(session, names);
+  EPL_TRY(session.agree(pieces.status()));
   const bool leads = session.is_local(0);
   std::unique_ptr<CheckpointSave> save;
   const auto begin = [&]() -> Status {
@@ -177,11 +197,9 @@ Status save_parts(Session& session, const std::string& folder, const Checkpoint&
     EPL_ASSIGN(const std::vector<std::string> said, session.tell(leads ? cat(save->generation()) : std::string()));
     uint64_t generation = 0;
     std::from_chars(said[0].data(), said[0].data() + said[0].size(), generation);
-    const auto part =
-        write_checkpoint_part(folder, generation, session.options().first_rank, local_pieces(session, checkpoint));
+    const auto part = write_checkpoint_part(folder, generation, session.options().first_rank, *pieces);
     EPL_TRY(session.agree(part.status()));
-    EPL_ASSIGN(std::vector<std::string> parts, session.tell(*part));
-    std::erase(parts, std::string());
+    EPL_ASSIGN(const std::vector<std::string> parts, session.tell(*part));
     return session.agree(leads ? save->finish(checkpoint, parts) : Status());
   };
   const Status status = write();
@@ -192,11 +210,18 @@ Status save_parts(Session& session, const std::string& folder, const Checkpoint&
 }  // namespace
 
 Status save_session(Session& session, const std::string& folder, const TrainingData& data) {
-  Result<Checkpoint> checkpoint = gather(session, data);
-  EPL_TRY(session.agree(checkpoint.ok() ? check_finite(*checkpoint) : checkpoint.status()));
-  const Status status = session.over_processes()
-                            ? save_parts(session, folder, *checkpoint).with_context(cat("saving checkpoint ", folder))
-                            : save_checkpoint(folder, *checkpoint);
+  const bool healthy = session.healthy();
+  EPL_TRY(session.agree(healthy ? Status()
+                                : error(Code::misuse,
+                                        "the last step failed while the weights were changing; this "
+                                        "state is not worth saving")));
+  std::vector<std::pair<std::string, StateKind>> names;
+  Result<Checkpoint> checkpoint = describe(session, data, names);
+  EPL_TRY(session.agree(checkpoint.status()));
+  const Status status =
+      session.over_processes()
+          ? save_parts(session, folder, *checkpoint, names).with_context(cat("saving checkpoint ", folder))
+          : save_whole(session, folder, *checkpoint, names);
   if (status.ok()) log(session.host(), LogLevel::info, "saved checkpoint ", folder, " of step ", checkpoint->step);
   return status;
 }

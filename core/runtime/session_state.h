@@ -19,7 +19,7 @@ StateKind state_kind(const CompiledPlan& plan, const StateSlot& slot);
 // Sorted.
 std::vector<std::string> state_names(const CompiledPlan& plan, StateKind kind);
 // Of the trained parameters, in the order of their names.
-Result<uint64_t> weights_hash(const Session& session);
+Result<uint64_t> weights_hash(Session& session);
 
 // The data that a session trains on, if a checkpoint is to know it: its position is saved and restored.
 struct TrainingData {

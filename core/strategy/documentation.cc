@@ -45,7 +45,7 @@ This version runs four things:
 A node belongs to the first scope that matches its name. A node that no scope matches goes where its operands are. All
 stages have the same number of ranks. More ranks make copies of the pipeline: four ranks and two stages are two copies.
 The first stage that uses a shared weight lends it to the others. A stage that needs a result of a later one, or that
-matches nothing, is an error. Stages run in one process.
+matches nothing, is an error.
 
 `split` cuts the nodes over ranks that see the same samples:
 
@@ -57,8 +57,7 @@ Each weight is cut where its node allows it: a product by its columns or its row
 of the optimizer is cut as its weight is. What no rule cuts, or what does not divide, runs on every rank. Ranks that are
 left over are data parallelism: four ranks and `split` of 2 are two copies. Where a product is cut by its rows, its sum
 is taken in another order, so the last bits may differ from those of one rank. They are the same for every number of
-copies and micro-batches, and for every schedule of the same stages: what is cut is decided within each stage. Ranks
-with pieces of the weights run in one process.
+copies and micro-batches, and for every schedule of the same stages: what is cut is decided within each stage.
 
 ```json
 {"default": {"split": 2}, "reproducible.level": "layout"}

@@ -1,12 +1,17 @@
-// A process of a job of several: rank_process RENDEZVOUS FIRST RANKS WORLD STEPS RESULT [die_in STEP | late_at STEP |
-// save FOLDER] It trains, predicts, and writes what came out to the file RESULT. `die_in` ends it by SIGKILL in the
-// middle of that step, `late_at` begins that step after the others' patience has ended, which is then made again;
-// `save` saves with the others at the end.
+// A process of a job of several: rank_process RENDEZVOUS FIRST RANKS WORLD STEPS RESULT [KEY VALUE]... It trains,
+// predicts, and writes what came out to the file RESULT. By the keys `die_in STEP` it ends by SIGKILL in the middle of
+// that step; `late_at STEP` begins that step after the others' patience has ended, which is then made again; `save
+// FOLDER` saves with the others at the end, `load FOLDER` loads before the first step, `export FILE` takes part in an
+// export; `damage WEIGHT` writes instead what it says of a step with a NaN in it; `strategy JSON` trains the model with
+// a skip connection by it.
+#include <cmath>
 #include <csignal>
 #include <cstdio>
 #include <fstream>
+#include <map>
 #include <thread>
 
+#include "core/runtime/export.h"
 #include "core/runtime/session_state.h"
 #include "tests/runtime/two_processes.h"
 
@@ -18,11 +23,27 @@ int fail(const std::string& what) {
   return 1;
 }
 
+// What it says of a step with a weight that is not a number.
+int skip_a_step(Session& session, const std::string& weight, const std::string& result) {
+  Tensor value = *session.state(weight);
+  value.set(3 * 16 + 13, NAN);
+  if (Status status = session.set_state(weight, value); !status.ok()) return fail(status.to_string());
+  StepMetrics metrics;
+  if (Status status = session.step(mlp_batch(0), metrics); !status.ok()) return fail(status.to_string());
+  std::ofstream out(result, std::ios::binary);
+  out << metrics.skipped.message();
+  return out.flush() ? 0 : fail("it cannot write its result");
+}
+
 int run(const std::vector<std::string>& words) {
-  if (words.size() != 6 && words.size() != 8) return fail("it takes 6 or 8 words");
+  if (words.size() < 6 || words.size() % 2 != 0) return fail("it takes 6 words and then pairs of words");
+  std::map<std::string, std::string> keys;
+  for (size_t i = 6; i < words.size(); i += 2) keys[words[i]] = words[i + 1];
   const auto number = [&](size_t i) { return static_cast<int>(std::strtol(words[i].c_str(), nullptr, 10)); };
-  const int die_in = words.size() == 8 && words[6] == "die_in" ? number(7) : -1;
-  const int late_at = words.size() == 8 && words[6] == "late_at" ? number(7) : -1;
+  const auto step_of = [&](const char* key) {
+    return keys.contains(key) ? static_cast<int>(std::strtol(keys[key].c_str(), nullptr, 10)) : -1;
+  };
+  const int die_in = step_of("die_in"), late_at = step_of("late_at");
   int64_t step = 0;
   int readings = 0;
   Host host = process_host();
@@ -30,13 +51,18 @@ int run(const std::vector<std::string>& words) {
     if (step == die_in && ++readings == 5) ::raise(SIGKILL);  // the clock is read before each instruction
     return seconds_now();
   };
-  auto plan = two_process_plan(host, number(3));
+  auto plan =
+      keys.contains("strategy") ? strategy_plan(host, number(3), keys["strategy"]) : two_process_plan(host, number(3));
   if (!plan.ok()) return fail(plan.status().to_string());
   auto place = folder_rendezvous(words[0]);
   if (!place.ok()) return fail(place.status().to_string());
   auto session = Session::create(
       host, *plan, {.seed = 7, .first_rank = number(1), .ranks = number(2), .rendezvous = *place, .join_seconds = 30});
   if (!session.ok()) return fail(session.status().to_string());
+  if (keys.contains("load")) {
+    if (Status status = load_session(**session, keys["load"]); !status.ok()) return fail(status.to_string());
+  }
+  if (keys.contains("damage")) return skip_a_step(**session, keys["damage"], words[5]);
   std::vector<double> losses;
   for (; step < number(4); ++step) {
     StepMetrics metrics;
@@ -50,8 +76,11 @@ int run(const std::vector<std::string>& words) {
     if (!status.ok()) return fail(status.to_string());
     losses.push_back(metrics.loss);
   }
-  if (words.size() == 8 && words[6] == "save") {
-    if (Status status = save_session(**session, words[7]); !status.ok()) return fail(status.to_string());
+  if (keys.contains("save")) {
+    if (Status status = save_session(**session, keys["save"]); !status.ok()) return fail(status.to_string());
+  }
+  if (keys.contains("export")) {
+    if (Status status = export_weights(**session, keys["export"]); !status.ok()) return fail(status.to_string());
   }
   std::vector<Tensor> outputs = {Tensor(TensorType{DType::f32, {8, 4}})};
   const std::vector<Tensor> batch = mlp_batch(100);

@@ -44,7 +44,7 @@ Result<std::shared_ptr<const CompiledPlan>> plan_of(const Layout& layout, const 
 
 using State = std::map<std::string, Tensor>;
 
-State state_of(const Session& session) {
+State state_of(Session& session) {
   State state;
   for (const StateSlot& slot : session.plan().state().slots()) state.emplace(slot.name, *session.state(slot.name));
   return state;

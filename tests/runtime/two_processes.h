@@ -1,10 +1,13 @@
-// What a process of a job of several does in the tests: a small model trained data-parallel, the same on each.
+// What a process of a job of several does in the tests: a small model trained data-parallel, or by a strategy, the same
+// on each.
 #pragma once
 
 #include <chrono>
+#include <set>
 
 #include "core/runtime/session.h"
 #include "tests/runtime/mlp.h"
+#include "tests/runtime/skip_mlp.h"
 
 namespace epl {
 
@@ -24,12 +27,23 @@ inline Result<std::shared_ptr<const CompiledPlan>> two_process_plan(const Host& 
   return CompiledPlan::create(host, options);
 }
 
-// Losses and all state, as bytes.
-inline std::string all_state(const Session& session, const std::vector<double>& losses) {
+// The model with a skip connection, by a strategy.
+inline Result<std::shared_ptr<const CompiledPlan>> strategy_plan(const Host& host, int64_t ranks,
+                                                                 const std::string& strategy) {
+  EPL_ASSIGN(PlanOptions options, mlp_options(ranks, "1"));
+  options.model = GraphModel::parse(skip_mlp);
+  EPL_ASSIGN(options.strategy, parse_strategy(strategy));
+  return CompiledPlan::create(host, options);
+}
+
+// Losses and all state by name, as bytes.
+inline std::string all_state(Session& session, const std::vector<double>& losses) {
   std::string out(reinterpret_cast<const char*>(losses.data()), losses.size() * sizeof(double));
-  for (const StateSlot& slot : session.plan().state().slots()) {
-    const Tensor value = session.state(slot.name).value();
-    out += slot.name;
+  std::set<std::string> names;
+  for (const StateSlot& slot : session.plan().state().slots()) names.insert(slot.name);
+  for (const std::string& name : names) {
+    const Tensor value = session.state(name).value();
+    out += name;
     out.append(static_cast<const char*>(value.data()), static_cast<size_t>(value.bytes()));
   }
   return out;

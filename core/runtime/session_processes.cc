@@ -1,0 +1,272 @@
+// What processes of a job do together besides running programs: they tell each other something, and each gets whole
+// what others have all or a part of, outputs and state.
+#include <algorithm>
+#include <cstring>
+
+#include "core/base/check.h"
+#include "core/runtime/pieces.h"
+#include "core/runtime/session_rank.h"
+
+namespace epl {
+
+// Each rank says which is the first of its process. The first ranks are a group of their own.
+Status Session::meet_processes() {
+  const int64_t first = options_.first_rank;
+  on_ranks([&](int r) {
+    Rank& rank = *ranks_[static_cast<size_t>(r)];
+    std::vector<int64_t> firsts(static_cast<size_t>(world()));
+    rank.status = rank.world->run(*rank.stream, {.kind = Collective::Kind::all_gather,
+                                                 .dtype = DType::i64,
+                                                 .count = 1,
+                                                 .source = &first,
+                                                 .target = firsts.data()});
+    if (rank.status.ok()) rank.status = rank.stream->synchronize();
+    if (r != 0 || !rank.status.ok()) return;
+    processes_.assign(firsts.begin(), firsts.end());
+    const auto repeated = std::ranges::unique(processes_);
+    processes_.erase(repeated.begin(), repeated.end());
+  });
+  for (const auto& rank : ranks_) EPL_TRY(rank->status);
+  EPL_ASSIGN(among_, ranks_.front()->world->split("processes", processes_));
+  return {};
+}
+
+bool Session::is_local(int rank) const {
+  return rank >= options_.first_rank && rank < options_.first_rank + static_cast<int>(ranks_.size());
+}
+
+size_t Session::process_of(int rank) const {
+  return static_cast<size_t>(std::ranges::upper_bound(processes_, rank) - processes_.begin()) - 1;
+}
+
+// The others must not wait for this process, and all of them come together again at the next call.
+Status Session::give_up_world(const Status& why) {
+  connected_ = false;
+  for (const auto& rank : ranks_) {
+    if (!rank->world) continue;
+    rank->world->abort(Status(Code::peer_failed, cat("rank ", options_.first_rank, ": ", why.message()), why.where()));
+    if (rank->world->lost()) {
+      lost_ = Status(Code::peer_failed,
+                     cat("this session has lost a process of its job and cannot go on: ", why.message()));
+    }
+  }
+  return why;
+}
+
+Status Session::among_processes(const Collective& call) {
+  Stream& stream = *ranks_.front()->stream;
+  Status status = among_->run(stream, call);
+  if (status.ok()) status = stream.synchronize();
+  return status.ok() ? status : give_up_world(status);
+}
+
+Status Session::agree(const Status& own) {
+  if (!over_processes()) return own;
+  EPL_TRY(reconnect());
+  float failed = own.ok() ? 0.0f : 1.0f;
+  const Status status = among_processes({.kind = Collective::Kind::all_reduce,
+                                         .dtype = DType::f32,
+                                         .count = 1,
+                                         .source = &failed,
+                                         .target = &failed,
+                                         .reduction = Reduction::max});
+  EPL_TRY(own);
+  EPL_TRY(status);
+  return failed != 0 ? error(Code::peer_failed, "another process of the job has failed") : Status();
+}
+
+// Two gatherings: of the lengths, and of the texts in room for the longest.
+Result<std::vector<std::string>> Session::tell(const std::string& own) {
+  if (!over_processes()) return std::vector<std::string>{own};
+  EPL_TRY(reconnect());
+  const auto gather = [&](const void* source, void* target, size_t bytes) {
+    return among_processes({.kind = Collective::Kind::all_gather,
+                            .count = static_cast<int64_t>(bytes),
+                            .source = source,
+                            .target = target});
+  };
+  const uint64_t length = own.size();
+  std::vector<uint64_t> lengths(processes_.size());
+  EPL_TRY(gather(&length, lengths.data(), sizeof length));
+  const uint64_t longest = std::ranges::max(lengths);
+  std::string room = own, all(longest * lengths.size(), '\0');
+  room.resize(longest);
+  EPL_TRY(gather(room.data(), all.data(), longest));
+  std::vector<std::string> said;
+  for (size_t p = 0; p < lengths.size(); ++p) said.push_back(all.substr(p * longest, lengths[p]));
+  return said;
+}
+
+// Whether each process has a rank with each piece. `has`: this rank, this piece.
+bool Session::everywhere(FunctionRef<bool(int, int)> has, int pieces) const {
+  for (size_t p = 0; over_processes() && p < processes_.size(); ++p) {
+    const int end = p + 1 < processes_.size() ? processes_[p + 1] : world();
+    for (int piece = 0; piece < pieces; ++piece) {
+      bool there = false;
+      for (int r = processes_[p]; r < end && !there; ++r) there = has(r, piece);
+      if (!there) return false;
+    }
+  }
+  return true;
+}
+
+Status Session::share_outputs(const Entry& entry, const RunRequest& request) {
+  for (size_t i = 0; i < entry.outputs.size(); ++i) {
+    auto* whole = static_cast<std::byte*>(request.outputs[i]);
+    const ProgramPort* port = nullptr;
+    for (size_t t = 0; whole != nullptr && port == nullptr && t < entry.programs.size(); ++t) {
+      const std::vector<ProgramPort>& ports = entry.programs[t].outputs;
+      const auto found = std::ranges::find(ports, static_cast<int>(i), &ProgramPort::index);
+      if (found == ports.end()) continue;
+      port = &*found;
+      EPL_TRY(share_output(static_cast<int>(t), *port, whole));
+    }
+  }
+  return {};
+}
+
+// The process of the first rank that has an output, or a piece of it, gives it to the others. Its ranks have written
+// theirs to `whole`.
+Status Session::share_output(int task_graph, const ProgramPort& port, std::byte* whole) {
+  const Mesh& mesh = plan_->mesh(task_graph);
+  std::vector<int> axes;  // over ranks; those of micro-batches cut a rank's piece
+  for (const int axis : port.dim < 0 ? std::vector<int>() : port.axes) {
+    if (mesh.axes[static_cast<size_t>(axis)].kind == MeshAxis::Kind::rank) axes.push_back(axis);
+  }
+  const int64_t pieces = mesh.pieces(axes);
+  const auto has = [&](int rank, int piece) {
+    const bool of_mesh = std::ranges::find(mesh.device.ranks, rank) != mesh.device.ranks.end();
+    return of_mesh && mesh.piece(mesh.place(rank), axes) == piece;
+  };
+  if (everywhere(has, static_cast<int>(pieces))) return {};
+  // `outer` times the pieces, each of `run` bytes.
+  int64_t outer = port.dim < 0 ? 1 : port.outer;
+  for (int d = 0; d < port.dim; ++d) outer *= port.global_type.shape[static_cast<size_t>(d)];
+  const int64_t bytes = port.global_type.bytes() / pieces, run = bytes / outer;
+  parts_.resize(std::max(parts_.size(), static_cast<size_t>(bytes)));
+  for (int64_t piece = 0; piece < pieces; ++piece) {
+    int giver = 0;
+    while (!has(giver, static_cast<int>(piece))) ++giver;
+    const auto each_run = [&](const auto& f) {
+      for (int64_t o = 0; o < outer; ++o) f(whole + (o * pieces + piece) * run, parts_.data() + o * run);
+    };
+    if (is_local(giver))
+      each_run([&](std::byte* there, std::byte* part) { std::memcpy(part, there, static_cast<size_t>(run)); });
+    EPL_TRY(among_processes({.kind = Collective::Kind::broadcast,
+                             .count = bytes,
+                             .source = parts_.data(),
+                             .target = parts_.data(),
+                             .peer = static_cast<int>(process_of(giver))}));
+    if (is_local(giver)) continue;
+    each_run([&](std::byte* there, std::byte* part) { std::memcpy(there, part, static_cast<size_t>(run)); });
+  }
+  return {};
+}
+
+// Who has what of one name of the state.
+struct Session::Held {
+  const StateSlot* slot = nullptr;
+  const Mesh* mesh = nullptr;
+  std::vector<std::vector<int>> holders;  // the ranks with each piece, ascending
+  bool everywhere = false;                // each process has all pieces
+};
+
+Result<Session::Held> Session::held(std::string_view name) const {
+  Held out;
+  for (int t = 0; t < plan_->task_graphs() && !out.slot; ++t) {
+    out.slot = plan_->state_of(t).find(name);
+    out.mesh = &plan_->mesh(t);
+  }
+  if (!out.slot) return error(Code::not_found, "no parameter or state is called \"", name, "\"");
+  std::vector<int> ranks = out.mesh->device.ranks;
+  std::ranges::sort(ranks);
+  std::vector<std::vector<int64_t>> pieces;
+  std::vector<int> piece_of(static_cast<size_t>(world()), -1);
+  for (const int rank : ranks) {
+    std::vector<int64_t> piece;
+    for (const Cuts& cuts : out.slot->sharding.dims) {
+      for (const AxisCut& cut : cuts) piece.push_back(out.mesh->piece(out.mesh->place(rank), cut.axes));
+    }
+    const auto known = static_cast<size_t>(std::ranges::find(pieces, piece) - pieces.begin());
+    if (known == pieces.size()) {
+      pieces.push_back(piece);
+      out.holders.emplace_back();
+    }
+    out.holders[known].push_back(rank);
+    piece_of[static_cast<size_t>(rank)] = static_cast<int>(known);
+  }
+  out.everywhere = everywhere([&](int rank, int piece) { return piece_of[static_cast<size_t>(rank)] == piece; },
+                              static_cast<int>(pieces.size()));
+  return out;
+}
+
+// A piece that some process lacks goes from its first holder to all.
+Result<Tensor> Session::state(std::string_view name) {
+  EPL_ASSIGN(const Held held, this->held(name));
+  if (!held.everywhere) EPL_TRY(reconnect());
+  const StateSlot& slot = *held.slot;
+  Tensor whole(slot.type);
+  for (const std::vector<int>& holders : held.holders) {
+    const auto local = std::ranges::find_if(holders, [&](int rank) { return is_local(rank); });
+    if (held.everywhere) {
+      const Rank& rank = *ranks_[static_cast<size_t>(*local - options_.first_rank)];
+      EPL_TRY(rank.store.gather(*rank.stream, slot, whole));
+      continue;
+    }
+    const int giver = holders.front();
+    Tensor piece(slot.local);
+    if (is_local(giver)) {
+      const Rank& rank = *ranks_[static_cast<size_t>(giver - options_.first_rank)];
+      if (Status status = rank.store.read(*rank.stream, slot, piece); !status.ok()) return give_up_world(status);
+    }
+    EPL_TRY(among_processes({.kind = Collective::Kind::broadcast,
+                             .count = piece.bytes(),
+                             .source = piece.data(),
+                             .target = piece.data(),
+                             .peer = static_cast<int>(process_of(giver))}));
+    const auto put = [&](int64_t global, int64_t at, int64_t bytes) {
+      std::memcpy(static_cast<std::byte*>(whole.data()) + global, static_cast<const std::byte*>(piece.data()) + at,
+                  static_cast<size_t>(bytes));
+    };
+    for_each_run(slot.type, slot.sharding, *held.mesh, held.mesh->place(giver), put);
+  }
+  return whole;
+}
+
+Result<Tensor> Session::state_view(std::string_view name) {
+  EPL_ASSIGN(const Held held, this->held(name));
+  if (!held.everywhere || held.holders.size() > 1) return state(name);
+  const auto local = std::ranges::find_if(held.holders.front(), [&](int rank) { return is_local(rank); });
+  const Rank& rank = *ranks_[static_cast<size_t>(*local - options_.first_rank)];
+  return rank.store.view(*rank.stream, *held.slot);
+}
+
+Result<std::vector<Session::StatePiece>> Session::state_pieces(std::string_view name, size_t turn) {
+  EPL_ASSIGN(const Held held, this->held(name));
+  std::vector<StatePiece> out;
+  for (const std::vector<int>& holders : held.holders) {
+    const int giver = holders[turn % holders.size()];
+    if (!is_local(giver)) continue;
+    const Rank& rank = *ranks_[static_cast<size_t>(giver - options_.first_rank)];
+    const bool whole = held.slot->local == held.slot->type;
+    Tensor value = whole ? Tensor() : Tensor(held.slot->local);
+    if (whole) {
+      EPL_ASSIGN(value, rank.store.view(*rank.stream, *held.slot));
+    } else {
+      EPL_TRY(rank.store.read(*rank.stream, *held.slot, value));
+    }
+    out.push_back({giver, held.mesh, std::move(value)});
+  }
+  return out;
+}
+
+Status Session::set_state(std::string_view name, const Tensor& value) {
+  EPL_TRY(held(name).status());
+  for (auto& rank : ranks_) {
+    const StateSlot* slot = plan_->state_of(rank->task_graph).find(name);
+    if (slot) EPL_TRY(rank->store.scatter(*rank->stream, *slot, value));
+  }
+  return {};
+}
+
+}  // namespace epl
