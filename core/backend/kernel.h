@@ -72,9 +72,20 @@ Status require(bool condition, std::string_view reason);
 struct StepContext {
   uint64_t seed = 0;
   int64_t step = 0;
-  int64_t first_unit = 0;  // of the run of units at hand, in the global batch
-  int64_t units = 1;       // in that run
+  // What is at hand of the global batch: `lanes` runs of `units` units, the first of which begins at `first_unit`, and
+  // each next one `lane_stride` units behind it.
+  int64_t first_unit = 0, units = 1, lanes = 1, lane_stride = 0;
 };
+
+// Calls f(first, begin, end) for each run of the elements [0, n) of a value whose dimension 0 is the batch: those from
+// `begin` on are those from `first` on of the global value.
+template <class F> void for_each_lane(const StepContext& context, int64_t n, const F& f) {
+  const int64_t run = n / context.lanes, unit = run / (context.units > 0 ? context.units : 1);
+  for (int64_t lane = 0; lane < context.lanes; ++lane) {
+    const int64_t begin = lane * run;
+    f((context.first_unit + lane * context.lane_stride) * unit, begin, lane + 1 == context.lanes ? n : begin + run);
+  }
+}
 
 struct KernelCall {
   const KernelQuery& query;

@@ -27,4 +27,14 @@ struct Units {
   }
 };
 
+// Where the elements of a piece stand in the logical whole: runs of `run` elements, `stride` apart, the first of which
+// begins at `first`.
+struct LogicalElements {
+  int64_t first = 0, run = 0, stride = 0;  // a run of 0: all of them follow one another
+
+  constexpr LogicalElements(int64_t first = 0, int64_t run = 0, int64_t stride = 0)
+      : first(first), run(run), stride(stride) {}
+  int64_t of(int64_t i) const { return run == 0 ? first + i : first + i / run * stride + i % run; }
+};
+
 }  // namespace epl

@@ -10,7 +10,7 @@
 namespace epl {
 Result<std::vector<Tensor>> evaluate_op(const OpDef& op, const Attributes& attributes,
                                         const std::vector<Tensor>& inputs, Units units, uint64_t seed,
-                                        uint64_t first_element) {
+                                        const LogicalElements& elements) {
   std::vector<const TensorType*> input_types, output_types;
   std::vector<const void*> sources;
   for (const Tensor& input : inputs) {
@@ -27,7 +27,7 @@ Result<std::vector<Tensor>> evaluate_op(const OpDef& op, const Attributes& attri
     targets.push_back(outputs.back().empty() ? nullptr : outputs.back().data());
   }
   std::vector<std::max_align_t> room(static_cast<size_t>(meaning->room_bytes()) / sizeof(std::max_align_t) + 1);
-  meaning->run(sources.data(), targets.data(), seed, first_element, room.data());
+  meaning->run(sources.data(), targets.data(), seed, elements, room.data());
   return outputs;
 }
 

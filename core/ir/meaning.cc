@@ -52,7 +52,7 @@ Result<std::shared_ptr<const Meaning>> Meaning::make(const OpDef& op, const Attr
   return std::shared_ptr<const Meaning>(made);
 }
 
-void Meaning::run(const void* const* inputs, void* const* outputs, uint64_t seed, uint64_t first_element,
+void Meaning::run(const void* const* inputs, void* const* outputs, uint64_t seed, const LogicalElements& elements,
                   void* memory) const {
   Room room(memory, room_bytes_);
   if (!steps_.empty() || !body_results_.empty()) return run_body(room, inputs, outputs, seed);
@@ -65,7 +65,7 @@ void Meaning::run(const void* const* inputs, void* const* outputs, uint64_t seed
     if (data && bytes > 0) std::memset(data, 0, static_cast<size_t>(bytes));
     out[o] = {&output_types_[o], data};
   }
-  if (op_.reference) return op_.reference(Reference(*query_, in, out, units_, seed, first_element, room));
+  if (op_.reference) return op_.reference(Reference(*query_, in, out, units_, seed, elements, room));
   integral_ ? run_elementwise<int64_t>(room, in, out) : run_elementwise<double>(room, in, out);
 }
 

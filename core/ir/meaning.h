@@ -22,8 +22,9 @@ class Meaning {
   int64_t room_bytes() const { return room_bytes_; }
   // Whether output o is written at all: a body may omit one.
   bool writes(int output) const { return body_results_.empty() || body_results_[output]; }
-  // Outputs may be null. `seed` and `first_element` as in Reference.
-  void run(const void* const* inputs, void* const* outputs, uint64_t seed, uint64_t first_element, void* room) const;
+  // Outputs may be null. `seed` and `elements` as in Reference.
+  void run(const void* const* inputs, void* const* outputs, uint64_t seed, const LogicalElements& elements,
+           void* room) const;
 
   Meaning(const Meaning&) = delete;
   Meaning& operator=(const Meaning&) = delete;

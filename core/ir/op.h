@@ -58,13 +58,13 @@ using OutputTypes = std::vector<TensorType>;
 class Reference {
  public:
   Reference(const OpQuery& query, std::span<const TensorView> inputs, std::span<const TensorView> outputs, Units units,
-            uint64_t seed, uint64_t first_element, Room& room)
+            uint64_t seed, const LogicalElements& elements, Room& room)
       : query_(query),
         inputs_(inputs),
         outputs_(outputs),
         units_(units),
         seed_(seed),
-        first_element_(first_element),
+        elements_(elements),
         room_(room) {}
   const OpQuery& query() const { return query_; }
   const Attributes& attributes() const { return query_.attributes(); }
@@ -73,8 +73,8 @@ class Reference {
   const TensorView& out(int i) const { return outputs_[i]; }
   bool has_output(int i) const { return query_.has_output(i); }
   Units units() const { return units_; }
-  uint64_t seed() const { return seed_; }                    // of this node and step, for random ops
-  uint64_t first_element() const { return first_element_; }  // global logical index of the first local element
+  uint64_t seed() const { return seed_; }                       // of this node and step, for random ops
+  int64_t element(int64_t i) const { return elements_.of(i); }  // global logical index of a local element
   // Zeros, as many as the record's `room` accounts for.
   template <class T> std::span<T> room(int64_t count) const { return room_.take<T>(count); }
 
@@ -82,7 +82,8 @@ class Reference {
   const OpQuery& query_;
   std::span<const TensorView> inputs_, outputs_;
   Units units_;
-  uint64_t seed_, first_element_;
+  uint64_t seed_;
+  LogicalElements elements_;
   Room& room_;
 };
 
@@ -165,11 +166,11 @@ ScalarExpr scalar_expression(const OpQuery& query);
 double op_flops(const OpQuery& query);
 // Fills in defaults and checks names and types of attributes.
 Status complete_attributes(const OpDef& op, Attributes& attributes);
-// Computes an op on host tensors by its reference, scalar expression or body. `seed` and `first_element` as in
+// Computes an op on host tensors by its reference, scalar expression or body. `seed` and `elements` as in
 // Reference.
 Result<std::vector<Tensor>> evaluate_op(const OpDef& op, const Attributes& attributes,
                                         const std::vector<Tensor>& inputs, Units units = {}, uint64_t seed = 0,
-                                        uint64_t first_element = 0);
+                                        const LogicalElements& elements = {});
 // Replaces a composite by its body, in the builder's graph; returns the outputs.
 std::vector<Var> expand_body(Builder& builder, const OpDef& op, const Attributes& attributes,
                              const std::vector<Var>& inputs);

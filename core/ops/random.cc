@@ -23,7 +23,7 @@ EPL_OP(dropout) {
               [](const Reference& r) {
                 const double ratio = r.attributes().number("ratio"), scale = 1 / (1 - ratio);
                 for (int64_t i = 0; i < r.in(0).elements(); ++i) {
-                  const bool keep = philox_uniform(r.seed(), r.first_element() + i) >= ratio;
+                  const bool keep = philox_uniform(r.seed(), static_cast<uint64_t>(r.element(i))) >= ratio;
                   r.out(0).set(i, keep ? r.in(0).get(i) * scale : 0.0);
                   if (r.has_output(1)) r.out(1).set_int(i, keep);
                 }

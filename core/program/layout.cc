@@ -100,8 +100,8 @@ class Layout {
     for (size_t port = 0; port < l_.local.outputs.size(); ++port) {
       const LocalPort& out = l_.local.outputs[port];
       const Value v = l_.graph.outputs[port].value;
-      program_.outputs.push_back({out.name, out.global_type, l_.graph.type(v), out.dim, out.outer, out.axes,
-                                  location(v), static_cast<int>(port)});
+      program_.outputs.push_back(
+          {out.name, out.global_type, l_.graph.type(v), out.sharding, location(v), static_cast<int>(port)});
     }
   }
 

@@ -12,15 +12,13 @@
 
 namespace epl {
 
-// Where a caller's tensor meets the local graph: `dim` is the dimension cut into pieces by `axes` of the mesh, -1 for
-// none; `outer` as in AxisCut.
+// Where a caller's tensor meets the local graph.
 struct LocalPort {
   std::string name;
   Value value;
   TensorType global_type;
-  int dim = -1;
-  int64_t outer = 1;
-  std::vector<int> axes;
+  Sharding sharding;  // by the batch: of one dimension, or of none
+  int dim() const { return sharding.cut_dim(batch_axis); }
   bool emitted = true;  // of an output: it leaves here, not from another class of ranks
 };
 

@@ -9,23 +9,18 @@ namespace {
 void print_ports(std::string& out, std::string_view word, const std::vector<LocalPort>& ports,
                  const LocalGraph& local) {
   for (const LocalPort& port : ports) {
-    out += cat(word, " ", name_text(port.name), " ", port.global_type.text(), " dim ", port.dim,
-               port.outer == 1 ? "" : cat(" outer ", port.outer),
-               port.axes.empty() ? "" : cat(" over ", axis_names(local.mesh, port.axes)), port.emitted ? "" : " kept",
-               " is ", name_text(local.graph.value(port.value).name), "\n");
+    out += cat(word, " ", name_text(port.name), " ", port.global_type.text(), " ",
+               port_sharding_text(local.mesh, port.sharding), port.emitted ? "" : " kept", " is ",
+               name_text(local.graph.value(port.value).name), "\n");
   }
 }
 
 bool parse_port(TextReader& reader, const LocalGraph& local, LocalPort& port) {
-  std::string axes, value;
-  int64_t number = 0;
-  if (!reader.name(port.name) || !reader.type(port.global_type) || !reader.take("dim") || !reader.integer(number) ||
-      (reader.take("outer") && !reader.integer(port.outer)) || port.outer < 1 ||
-      (reader.take("over") && !reader.name(axes))) {
+  std::string value;
+  if (!reader.name(port.name) || !reader.type(port.global_type) ||
+      !parse_port_sharding(reader, local.mesh, port.global_type, port.sharding)) {
     return false;
   }
-  port.dim = static_cast<int>(number);
-  if (!parse_axis_names(axes, local.mesh, port.axes)) return false;
   port.emitted = !reader.take("kept");
   if (!reader.take("is") || !reader.name(value)) return false;
   port.value = local.graph.find(value);

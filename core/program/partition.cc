@@ -1,8 +1,10 @@
 #include <algorithm>
 #include <map>
+#include <optional>
 
 #include "core/base/check.h"
 #include "core/ir/op.h"
+#include "core/program/lanes.h"
 #include "core/program/local_graph.h"
 #include "core/program/reshard.h"
 #include "core/strategy/segments.h"
@@ -19,7 +21,8 @@ class Partition {
         here_(task_graph),
         mesh_(plan.mesh(task_graph)),
         boundaries_(boundaries),
-        now_(static_cast<size_t>(global_.value_count())) {}
+        now_(static_cast<size_t>(global_.value_count())),
+        received_(now_.size()) {}
 
   Result<LocalGraph> run() {
     local_.graph.name = global_.name;
@@ -62,23 +65,36 @@ class Partition {
   // All TaskGraphs come by all boundaries in one order, so that no ranks wait for each other in a ring.
   Status pass_on(const Boundary& b) {
     if (b.from != here_ && b.to != here_) return {};
-    EPL_ASSIGN(const Crossing crossing,
-               cross(plan_.mesh(b.from), b.from, plan_.mesh(b.to), b.to, global_.type(b.value), stored(b.value)));
     const ValueInfo& info = global_.value(b.value);
+    auto made = cross(plan_.mesh(b.from), b.from, plan_.mesh(b.to), b.to, global_.type(b.value), stored(b.value));
+    if (!made.ok()) return made.status().with_context(cat("value ", info.name));
+    const Crossing& crossing = *made;
     const Phase phase = info.producer ? global_.node(info.producer).phase : Phase::forward;
     Value& now = now_[static_cast<size_t>(b.value.index)];
-    if (b.from == here_) append(crossing.send, cat(info.name, crossing.send.suffix, b.to), {now}, phase, b.block);
-    if (b.to == here_) now = append(crossing.receive, cat(info.name, crossing.receive.suffix), {}, phase, b.block);
+    if (b.from == here_) {
+      Value leaves = now;
+      for (const Move& move : crossing.meet)
+        leaves = append(move, cat(info.name, move.suffix), {leaves}, phase, b.block);
+      for (const Move& send : crossing.sends) append(send, cat(info.name, send.suffix), {leaves}, phase, b.block);
+    }
+    if (b.to == here_) {
+      now = append(crossing.receive, cat(info.name, crossing.receive.suffix), {}, phase, b.block);
+      received_[static_cast<size_t>(b.value.index)] = crossing.as;
+    }
     return {};
   }
 
   // An input of which a piece is not a run of the caller's memory: all of it comes in, and its pieces are sliced out.
   bool staged(Value v) const {
     const int dim = stored(v).cut_dim(batch_axis);
-    return global_.value(v).kind == ValueKind::input && dim > 0 &&
-           mesh_.pieces(stored(v).dims[static_cast<size_t>(dim)]) > 1;
+    if (global_.value(v).kind != ValueKind::input || dim < 0) return false;
+    const Cuts& cuts = stored(v).dims[static_cast<size_t>(dim)];
+    const auto makes_pieces = [&](const AxisCut& cut) { return mesh_.pieces(cut.axes) > 1; };
+    return (dim > 0 && mesh_.pieces(cuts) > 1) || std::ranges::any_of(cuts.begin() + 1, cuts.end(), makes_pieces);
   }
+  // How it lies here before a node asks for it.
   Sharding lies(Value v) const {
+    if (const auto& as = received_[static_cast<size_t>(v.index)]) return *as;
     return staged(v) ? Sharding{.dims = std::vector<Cuts>(stored(v).dims.size())} : stored(v);
   }
 
@@ -120,11 +136,16 @@ class Partition {
 
   LocalPort port(const std::string& name, Value v, const Sharding& sharding) const {
     LocalPort made{.name = name, .value = now_[static_cast<size_t>(v.index)], .global_type = global_.type(v)};
-    made.dim = sharding.cut_dim(batch_axis);
-    if (made.dim < 0) return made;
-    made.outer = sharding.outer(batch_axis);
-    made.axes = find_cut(sharding.dims[static_cast<size_t>(made.dim)], batch_axis)->axes;
+    made.sharding.dims.resize(sharding.dims.size());
+    const int dim = sharding.cut_dim(batch_axis);
+    if (dim >= 0) made.sharding.dims[static_cast<size_t>(dim)] = of_batch(sharding.dims[static_cast<size_t>(dim)]);
     return made;
+  }
+
+  // The cuts over axes of the batch.
+  Cuts of_batch(Cuts cuts) const {
+    std::erase_if(cuts, [&](const AxisCut& cut) { return !mesh_.cuts_batch(cut.axes[0]); });
+    return cuts;
   }
 
   // The operand as the node wants it.
@@ -192,11 +213,13 @@ class Partition {
         return unsupported("node ", old.name, " draws random numbers for samples that are not in dimension 0")
             .at(old.name);
       }
-      if (old.op->localize) old.op->localize(node.attributes, input_types, types);
+      const bool in_lanes = sums && mesh_.lanes() > 1;  // each lane has shapes of its own
+      if (old.op->localize && !in_lanes) old.op->localize(node.attributes, input_types, types);
     }
+    if (sums && mesh_.lanes() > 1) return place_in_lanes(old, node, operands, types, block);
     NodeId made = local_.graph.add_node(std::move(node), types, names);
     for (size_t o = 0; o < old.outputs.size(); ++o) {
-      EPL_TRY(store(old.outputs[o], local_.graph.node(made).outputs[o], operands.outputs[o], old, block));
+      EPL_TRY(store(old.outputs[o], {local_.graph.node(made).outputs[o]}, operands.outputs[o], old, block));
     }
     if (later >= 0) {
       const auto i = static_cast<size_t>(later);
@@ -208,7 +231,57 @@ class Partition {
     return {};
   }
 
-  int64_t units() const { return mesh_.size(unit_axis); }
+  // A sum over the batch runs over each lane by itself: the node is there once for each of them. `types` are those of
+  // its results over all lanes.
+  Status place_in_lanes(const Node& old, const Node& node, const OperandShardings& operands,
+                        const std::vector<TensorType>& types, BlockKind block) {
+    const auto lanes = static_cast<size_t>(mesh_.lanes());
+    std::vector<std::vector<Value>> results(old.outputs.size());
+    for (size_t lane = 0; lane < lanes; ++lane) {
+      Node one = node;
+      one.name = cat(old.name, ".lane", lane);
+      std::vector<TensorType> input_types, lane_types = types;
+      std::vector<std::string> names;
+      for (size_t i = 0; i < one.inputs.size(); ++i) {
+        Value& v = one.inputs[i];
+        const int dim = v ? operands.inputs[i].cut_dim(batch_axis) : -1;
+        if (dim >= 0) {
+          const Cuts& cuts = operands.inputs[i].dims[static_cast<size_t>(dim)];
+          for (const Move& move : take_lane(mesh_, local_.graph.type(v), cuts, dim, static_cast<int64_t>(lane)))
+            v = append(move, cat(old.name, move.suffix), {v}, old.phase, block);
+        }
+        input_types.push_back(v ? local_.graph.type(v) : TensorType{});
+      }
+      for (size_t o = 0; o < old.outputs.size(); ++o) {
+        const int dim = operands.outputs[o].cut_dim(batch_axis);
+        if (dim >= 0) lane_types[o].shape[static_cast<size_t>(dim)] /= mesh_.lanes();
+        names.push_back(cat(global_.value(old.outputs[o]).name, ".lane", lane));
+      }
+      if (old.op->localize) old.op->localize(one.attributes, input_types, lane_types);
+      const NodeId made = local_.graph.add_node(std::move(one), lane_types, names);
+      for (size_t o = 0; o < old.outputs.size(); ++o) results[o].push_back(local_.graph.node(made).outputs[o]);
+    }
+    for (size_t o = 0; o < old.outputs.size(); ++o) {
+      const Sharding& given = operands.outputs[o];
+      if (given.cut_dim(batch_axis) < 0) {
+        EPL_TRY(store(old.outputs[o], results[o], given, old, block));
+      } else {
+        EPL_TRY(store(old.outputs[o], {joined(results[o], given, old, block)}, given, old, block));
+      }
+    }
+    return {};
+  }
+
+  Value joined(const std::vector<Value>& lanes, const Sharding& sharding, const Node& old, BlockKind block) {
+    const int dim = sharding.cut_dim(batch_axis);
+    const LaneJoin join = join_lanes(mesh_, local_.graph.type(lanes[0]), sharding.dims[static_cast<size_t>(dim)], dim);
+    std::vector<Value> parts;
+    for (Value v : lanes) parts.push_back(append(join.part, cat(old.name, join.part.suffix), {v}, old.phase, block));
+    const Value all = append(join.joined, cat(old.name, join.joined.suffix), parts, old.phase, block);
+    return append(join.all, cat(old.name, join.all.suffix), {all}, old.phase, block);
+  }
+
+  int64_t units() const { return mesh_.units_of_lane(); }
 
   // The result, if the move has one.
   Value append(const Move& move, std::string name, std::vector<Value> operands, Phase phase, BlockKind block) {
@@ -222,22 +295,26 @@ class Partition {
     return move.gives ? made.outputs[0] : Value{};
   }
 
-  // From what the node gives to how the value is stored. What is due after a move that ends with the loop waits for the
-  // next block.
-  Status store(Value global, Value v, const Sharding& given, const Node& old, BlockKind block) {
+  // From what the node gives, for each lane where it sums over them, to how the value is stored. What is due after a
+  // move that ends with the loop waits for the next block.
+  Status store(Value global, std::vector<Value> lanes, const Sharding& given, const Node& old, BlockKind block) {
     auto moves = reshard(mesh_, global_.type(global), given, stored(global));
     if (!moves.ok()) return moves.status().with_context(cat("result of node ", old.name)).at(old.name);
-    now_[global.index] = v;
+    const BlockKind next = block == BlockKind::pre ? BlockKind::mid : BlockKind::post;
     bool ended = false;
     for (const Move& move : *moves) {
       if (ended) {
-        waiting_.push_back({global, move, old.phase, block == BlockKind::pre ? BlockKind::mid : BlockKind::post});
+        waiting_.push_back({global, {move}, {}, old.phase, next});
         continue;
       }
-      Value& now = now_[global.index];
-      now = append(move, cat(local_.graph.value(now).name, move.suffix), {now}, old.phase, block);
+      for (Value& v : lanes) v = append(move, cat(local_.graph.value(v).name, move.suffix), {v}, old.phase, block);
       ended = move.at_last_turn;
+      if (ended && lanes.size() > 1) waiting_.push_back({global, {}, lanes, old.phase, next});
     }
+    if (!ended && lanes.size() > 1)
+      return unsupported("node ", old.name, " sums over the batch, and the sum stays due over micro-batches")
+          .at(old.name);
+    now_[global.index] = lanes[0];
     return {};
   }
 
@@ -245,15 +322,30 @@ class Partition {
     for (const Waiting& w : waiting_) {
       if (w.block != block) continue;
       Value& now = now_[w.global.index];
-      now = append(w.move, cat(local_.graph.value(now).name, w.move.suffix), {now}, w.phase, block);
+      if (w.move) {
+        now = append(*w.move, cat(local_.graph.value(now).name, w.move->suffix), {now}, w.phase, block);
+      } else {
+        now = sum(w.lanes, cat(global_.value(w.global).name, ".summed"), w.phase, block);
+      }
     }
+  }
+
+  // By the binary tree.
+  Value sum(std::vector<Value> lanes, const std::string& name, Phase phase, BlockKind block) {
+    const Move add{.op = "add", .type = local_.graph.type(lanes[0])};
+    while (lanes.size() > 1) {
+      std::vector<Value> sums;
+      for (size_t i = 0; i < lanes.size(); i += 2)
+        sums.push_back(append(add, name, {lanes[i], lanes[i + 1]}, phase, block));
+      lanes = std::move(sums);
+    }
+    return lanes[0];
   }
 
   // What the caller gets is cut by the batch alone: pieces over other axes are gathered.
   Result<Value> given(Value v) {
     Sharding wanted = stored(v);
-    for (Cuts& cuts : wanted.dims)
-      std::erase_if(cuts, [](const AxisCut& cut) { return find_cut({cut}, batch_axis) == nullptr; });
+    for (Cuts& cuts : wanted.dims) cuts = of_batch(std::move(cuts));
     EPL_ASSIGN(const std::vector<Move> moves, reshard(mesh_, global_.type(v), lies(v), wanted));
     const NodeId producer = global_.value(v).producer;
     const BlockKind block = producer ? plan_.node_block[static_cast<size_t>(producer.index)] : local_.sample_block();
@@ -286,7 +378,8 @@ class Partition {
 
   struct Waiting {
     Value global;
-    Move move;
+    std::optional<Move> move;  // or a sum of lanes
+    std::vector<Value> lanes;
     Phase phase;
     BlockKind block;
   };
@@ -302,7 +395,8 @@ class Partition {
   const std::vector<Boundary>& boundaries_;
   LocalGraph local_;
   std::vector<Value> now_;
-  std::multimap<int32_t, Moved> moved_;  // by value, of the block at hand
+  std::vector<std::optional<Sharding>> received_;  // by value: of those from another TaskGraph, how they lie
+  std::multimap<int32_t, Moved> moved_;            // by value, of the block at hand
   std::vector<Waiting> waiting_;
 };
 

@@ -78,17 +78,18 @@ struct StateSlot {
 struct ProgramPort {
   std::string name;
   TensorType global_type, local_type;  // local: one micro-batch of one rank
-  int dim = -1;                        // that is cut, into `outer` times the pieces of `axes`
-  int64_t outer = 1;
-  std::vector<int> axes;
-  Location location;  // of an input
-  int index = 0;      // among the caller's tensors
+  Sharding sharding;                   // by the batch: of one dimension, or of none
+  Location location;                   // of an input
+  int index = 0;                       // among the caller's tensors
+  int dim() const { return sharding.cut_dim(batch_axis); }
 };
 
-// Ranks that transfers go over: those along an axis of the mesh, or a rank and that at the same place of a TaskGraph.
+// Ranks that transfers go over: those along an axis of the mesh, or a rank and one of another TaskGraph: the one that
+// sends to it, or of those that it sends to the one of number `peer`, if there are as many.
 struct ProgramGroup {
   std::string axis;
   int task_graph = -1;
+  int peer = -1;  // -1: the one that sends
   friend bool operator==(const ProgramGroup&, const ProgramGroup&) = default;
 };
 
@@ -132,7 +133,7 @@ struct Program {
     return at.row < 0 ? at.offset : rows[static_cast<size_t>(at.row)][static_cast<size_t>(micro_batch)];
   }
   int64_t micro_batches() const { return mesh.size(micro_batch_axis); }
-  int64_t units() const { return mesh.size(unit_axis); }  // of one micro-batch of one rank
+  int64_t units() const { return mesh.units_of_lane(); }  // that sums over the batch keep together
   int64_t memory_bytes_peak() const { return arena_bytes + state_bytes + constant_bytes + scalar_bytes; }
 };
 

@@ -40,10 +40,8 @@ std::string operands_text(const std::vector<Location>& places, const std::vector
 }
 
 std::string port_text(const Program& program, const ProgramPort& port) {
-  return cat(name_text(port.name), " ", port.global_type.text(), " local ", port.local_type.text(), " dim ", port.dim,
-             port.outer == 1 ? "" : cat(" outer ", port.outer),
-             port.axes.empty() ? "" : cat(" over ", axis_names(program.mesh, port.axes)), " at ",
-             location_text(port.location), "\n");
+  return cat(name_text(port.name), " ", port.global_type.text(), " local ", port.local_type.text(), " ",
+             port_sharding_text(program.mesh, port.sharding), " at ", location_text(port.location), "\n");
 }
 
 std::string instruction_text(const Instruction& in, int index) {
@@ -139,15 +137,12 @@ class ProgramParser {
   }
 
   bool port(ProgramPort& port, size_t index) {
-    int64_t dim = 0;
-    std::string axes;
     const bool read = reader_.name(port.name) && reader_.type(port.global_type) && reader_.take("local") &&
-                      reader_.type(port.local_type) && number("dim", dim) &&
-                      (number("outer", port.outer), !reader_.take("over") || reader_.name(axes)) &&
+                      reader_.type(port.local_type) &&
+                      parse_port_sharding(reader_, program_.mesh, port.global_type, port.sharding) &&
                       reader_.take("at") && location(port.location);
-    port.dim = static_cast<int>(dim);
     port.index = static_cast<int>(index);
-    return read && parse_axis_names(axes, program_.mesh, port.axes);
+    return read;
   }
 
   Status line() {
@@ -302,18 +297,14 @@ class ProgramParser {
       in.group = program_.group({.axis = std::get<std::string>(*axis)});
     }
     if (!in.transfer->counterpart.empty()) {
-      const Attribute* other = q.attributes.find(in.transfer->counterpart);
-      if (!other || !std::holds_alternative<int64_t>(*other)) return reader_.fail("expected the other task graph");
-      in.group = program_.group({.task_graph = static_cast<int>(std::get<int64_t>(*other))});
+      EPL_ASSIGN(const ProgramGroup group, counterpart_group(*in.transfer, q.attributes));
+      in.group = program_.group(group);
     }
     if (const Attribute* axes = q.attributes.find("axes")) {
       const auto* names = std::get_if<std::string>(axes);
       if (!names || !parse_axis_names(*names, program_.mesh, in.axes)) return reader_.fail("unknown axes");
     }
-    if (in.port >= 0) {
-      if (in.port >= static_cast<int>(program_.outputs.size())) return reader_.fail("no such port");
-      in.axes = program_.outputs[static_cast<size_t>(in.port)].axes;
-    }
+    if (in.port >= static_cast<int>(program_.outputs.size())) return reader_.fail("no such port");
     return {};
   }
 

@@ -10,11 +10,14 @@ namespace {
 void launch_reference(const KernelCall& call) {
   const KernelQuery& query = call.query;
   const uint64_t seed = random_key(call.context.seed, static_cast<uint64_t>(call.context.step), query.node);
-  uint64_t first = 0;
-  if (query.outputs() > 0)
-    first = static_cast<uint64_t>(call.context.first_unit *
-                                  (query.out(0).elements() / std::max<int64_t>(call.context.units, 1)));
-  static_cast<const Meaning*>(call.state)->run(call.inputs, call.outputs, seed, first, call.workspace);
+  LogicalElements elements;
+  const StepContext& at = call.context;
+  if (query.outputs() > 0) {
+    const int64_t run = query.out(0).elements() / std::max<int64_t>(at.lanes, 1),
+                  unit = run / std::max<int64_t>(at.units, 1);
+    elements = {at.first_unit * unit, at.lanes > 1 ? run : 0, at.lane_stride * unit};
+  }
+  static_cast<const Meaning*>(call.state)->run(call.inputs, call.outputs, seed, elements, call.workspace);
 }
 
 }  // namespace

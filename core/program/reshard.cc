@@ -9,15 +9,15 @@ namespace {
 
 using Kind = MeshAxis::Kind;
 
-// The cuts that make pieces, without axes that make none: units, and axes of size one.
+// The cuts that make pieces, each of one axis: without units, and without axes of size one.
 Cuts cutting(const Mesh& mesh, const Cuts& cuts) {
   Cuts found;
   for (const AxisCut& cut : cuts) {
-    AxisCut& kept = found.emplace_back(AxisCut{{}, cut.outer});
+    int64_t outer = cut.outer;
     for (int axis : cut.axes) {
-      if (mesh.pieces(std::vector{axis}) > 1) kept.axes.push_back(axis);
+      if (mesh.pieces(std::vector{axis}) > 1) found.push_back({{axis}, outer});
+      outer *= mesh.axes[static_cast<size_t>(axis)].size;
     }
-    if (kept.axes.empty()) found.pop_back();
   }
   return found;
 }
@@ -61,9 +61,17 @@ class Resharding {
     add("transpose", suffix, {{"perm", Ints{1, 0, 2}}}, {type_.shape[1], type_.shape[0], type_.shape[2]});
   }
 
+  // What is due, over the axes of the batch first, minor ones before major ones: the canonical order.
+  std::vector<Partial> in_order() const {
+    std::vector<Partial> batch, others;
+    for (const Partial& partial : due_) (mesh_.cuts_batch(partial.axis) ? batch : others).push_back(partial);
+    std::ranges::reverse(batch);
+    batch.insert(batch.end(), others.begin(), others.end());
+    return batch;
+  }
+
   Status reduce(Kind kind) {
-    const std::vector<Partial> due = due_;
-    for (const Partial& partial : due) {
+    for (const Partial& partial : in_order()) {
       if (axis(partial.axis).kind != kind || std::ranges::find(still_due_, partial) != still_due_.end()) continue;
       std::erase(due_, partial);
       if (axis(partial.axis).size == 1) continue;
@@ -119,29 +127,21 @@ class Resharding {
     cuts.insert(std::ranges::upper_bound(cuts, cut.outer, {}, &AxisCut::outer), std::move(cut));
   }
 
-  // The axes of cuts that are not wanted, minor ones first. What a wanted cut begins with stays.
+  // The axes that are not wanted where they are, minor ones first.
   Status gather(size_t d) {
     const Cuts held = now_[d];
-    for (const AxisCut& cut : held) {
-      const auto same = std::ranges::find(to_[d], cut.outer, &AxisCut::outer);
-      size_t kept = 0;
-      while (same != to_[d].end() && kept < std::min(cut.axes.size(), same->axes.size()) &&
-             cut.axes[kept] == same->axes[kept])
-        ++kept;
-      for (size_t a = cut.axes.size(); a-- > kept;) EPL_TRY(gather_axis(d, cut.outer, cut.axes[a]));
+    for (size_t c = held.size(); c-- > 0;) {
+      if (std::ranges::find(to_[d], held[c]) == to_[d].end()) EPL_TRY(gather_axis(d, held[c]));
     }
     return {};
   }
 
-  Status gather_axis(size_t d, int64_t outer, int over) {
+  Status gather_axis(size_t d, const AxisCut& cut) {
+    const int over = cut.axes[0];
     if (axis(over).kind != Kind::rank)
       return unsupported("gathering dimension ", d, ", which ", axis(over).name, " cuts");
-    const auto cut = std::ranges::find(now_[d], outer, &AxisCut::outer);
-    int64_t kept = outer;  // with the axes of this cut that stay
-    std::erase(cut->axes, over);
-    kept *= mesh_.pieces(cut->axes);
-    const auto [before, run] = runs(d, kept, 1);
-    if (cut->axes.empty()) now_[d].erase(cut);
+    std::erase(now_[d], cut);
+    const auto [before, run] = runs(d, cut.outer, 1);
     Shape shape = type_.shape, gathered = type_.shape;
     shape[d] *= axis(over).size;
     if (gathered.empty() || gathered[0] == 0) return unsupported("gathering dimension ", d);
@@ -155,30 +155,34 @@ class Resharding {
     return {};
   }
 
+  // Axes that cut a dimension one behind the other are one slice.
   void slice(size_t d) {
-    for (const AxisCut& wanted : to_[d]) {
-      const auto held = std::ranges::find(now_[d], wanted.outer, &AxisCut::outer);
-      AxisCut rest = wanted;
-      if (held != now_[d].end()) {
-        rest.axes.erase(rest.axes.begin(), rest.axes.begin() + static_cast<std::ptrdiff_t>(held->axes.size()));
-        if (rest.axes.empty()) continue;
-        rest.outer *= mesh_.pieces(held->axes);
+    for (size_t c = 0; c < to_[d].size();) {
+      const int64_t first = to_[d][c].outer;
+      AxisCut rest{{}, first};
+      int64_t end = first;
+      for (; c < to_[d].size() && to_[d][c].outer == end && std::ranges::find(now_[d], to_[d][c]) == now_[d].end();
+           ++c) {
+        rest.axes.push_back(to_[d][c].axes[0]);
+        end *= axis(to_[d][c].axes[0]).size;
       }
-      const int64_t pieces = mesh_.pieces(rest.axes);
-      int64_t outer = rest.outer;  // in the local value
-      for (const AxisCut& cut : now_[d]) outer /= cut.outer < rest.outer ? mesh_.pieces(cut.axes) : 1;
+      if (rest.axes.empty()) {
+        ++c;
+        continue;
+      }
+      int64_t outer = first;  // in the local value
+      for (const AxisCut& cut : now_[d]) outer /= cut.outer < first ? mesh_.pieces(cut.axes) : 1;
       Shape shape = type_.shape;
-      shape[d] /= pieces;
+      shape[d] /= mesh_.pieces(rest.axes);
       add("batch_slice", ".piece",
           {{"dim", static_cast<int64_t>(d)},
            {"axes", axis_names(mesh_, rest.axes)},
            {"size", shape[d]},
            {"outer", outer}},
           shape);
-      if (held != now_[d].end()) {
-        held->axes = wanted.axes;
-      } else {
-        insert(now_[d], wanted);
+      for (int64_t at = first; int over : rest.axes) {
+        insert(now_[d], {{over}, at});
+        at *= axis(over).size;
       }
     }
   }
@@ -206,16 +210,32 @@ Result<std::vector<Move>> reshard(const Mesh& mesh, const TensorType& global, co
 
 Result<Crossing> cross(const Mesh& from_mesh, int from, const Mesh& to_mesh, int to, const TensorType& global,
                        const Sharding& sharding) {
-  const TensorType type = local_type(from_mesh, global, sharding);
-  if (type != local_type(to_mesh, global, sharding) || from_mesh.ranks() != to_mesh.ranks()) {
-    return unsupported("a value goes from ", from_mesh.ranks(), " ranks to ", to_mesh.ranks(),
-                       ", which cut it otherwise");
+  Crossing crossing{.as = sharding};
+  for (size_t d = 0; d < sharding.dims.size(); ++d) {
+    Cuts common;
+    for (const AxisCut& cut : cutting(from_mesh, sharding.dims[d])) {
+      const auto axis = static_cast<size_t>(cut.axes[0]);
+      if (from_mesh.axes[axis].size == to_mesh.axes[axis].size) common.push_back(cut);
+    }
+    crossing.as.dims[d] = std::move(common);
   }
-  return Crossing{.send = {"send", ".sent", {{"to", static_cast<int64_t>(to)}}, type, false, false},
-                  .receive = {"receive",
-                              ".received",
-                              {{"from", static_cast<int64_t>(from)}, {"dtype", type.dtype}, {"shape", type.shape}},
-                              type}};
+  EPL_ASSIGN(crossing.meet, reshard(from_mesh, global, sharding, crossing.as));
+  const TensorType type = local_type(from_mesh, global, crossing.as);
+  if (!crossing.as.partial.empty() || type != local_type(to_mesh, global, crossing.as))
+    return unsupported("a value goes to other ranks before its sum is complete");
+  for (int64_t peer = 0; peer < max_crossing_targets(from_mesh, to_mesh); ++peer) {
+    crossing.sends.push_back({.op = "send",
+                              .suffix = cat(".sent", to, peer == 0 ? "" : cat(".", peer)),
+                              .attributes = {{"to", static_cast<int64_t>(to)}, {"peer", peer}},
+                              .type = type,
+                              .gives = false});
+  }
+  crossing.receive = {
+      .op = "receive",
+      .suffix = ".received",
+      .attributes = {{"from", static_cast<int64_t>(from)}, {"dtype", type.dtype}, {"shape", type.shape}},
+      .type = type};
+  return crossing;
 }
 
 }  // namespace epl

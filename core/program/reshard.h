@@ -26,10 +26,14 @@ TensorType local_type(const Mesh& mesh, const TensorType& global, const Sharding
 // makes the move.
 Result<std::vector<Move>> reshard(const Mesh& mesh, const TensorType& global, const Sharding& from, const Sharding& to);
 
-// What takes a value to the ranks at the same places of another mesh, where it lies in the same way: a node of the
-// ranks that have it and one of those that get it. `from` and `to` are the numbers of the TaskGraphs.
+// What takes a value to the ranks of another mesh. Axes of the same size in both keep cutting it; over others it is
+// gathered first (`meet`), so that it lies `as` this in both. Then there is a send for each rank that a rank may have
+// to serve, and one node receives. `from` and `to` are the numbers of the TaskGraphs.
 struct Crossing {
-  Move send, receive;
+  std::vector<Move> meet;
+  Sharding as;
+  std::vector<Move> sends;
+  Move receive;
 };
 Result<Crossing> cross(const Mesh& from_mesh, int from, const Mesh& to_mesh, int to, const TensorType& global,
                        const Sharding& sharding);

@@ -25,6 +25,7 @@ class Selection {
   Status run() {
     program_.name = graph_.name;
     program_.mesh.axes = local_.mesh.axes;
+    program_.mesh.batch = local_.mesh.batch;
     program_.calls = local_.calls;
     program_.commits = local_.commits;
     place_leaves();
@@ -67,9 +68,9 @@ class Selection {
       const Value v = graph_.find(port.name);
       const TensorType& type = graph_.type(v);
       const auto index = static_cast<int>(program_.inputs.size());
-      const Location at{.space = Space::input, .index = index, .stride = port.dim == 0 ? type.bytes() : 0};
+      const Location at{.space = Space::input, .index = index, .stride = port.dim() == 0 ? type.bytes() : 0};
       l_.place[static_cast<size_t>(v.index)] = at;
-      program_.inputs.push_back({port.name, port.global_type, type, port.dim, port.outer, port.axes, at, index});
+      program_.inputs.push_back({port.name, port.global_type, type, port.sharding, at, index});
     }
   }
 
@@ -143,7 +144,6 @@ class Selection {
     const Value v = graph_.outputs[port].value;
     Instruction& in = l_.append(&transfer_named("emit"), graph_.outputs[port].name);
     in.port = static_cast<int>(port);
-    in.axes = local_.outputs[port].axes;
     in.bytes = graph_.type(v).bytes();
     in.query->input_types = {graph_.type(v)};
     in.query->input_present = {true};
@@ -166,7 +166,8 @@ class Selection {
     if (transfer.prepare) transfer.prepare(in);
     if (transfer.grouped) in.group = program_.group({.axis = node.attributes.text("axis")});
     if (!transfer.counterpart.empty()) {
-      in.group = program_.group({.task_graph = static_cast<int>(node.attributes.integer(transfer.counterpart))});
+      EPL_ASSIGN(const ProgramGroup group, counterpart_group(transfer, node.attributes));
+      in.group = program_.group(group);
     }
     if (const Attribute* axes = node.attributes.find("axes")) {
       const bool known = parse_axis_names(std::get<std::string>(*axes), program_.mesh, in.axes);

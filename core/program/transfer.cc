@@ -20,6 +20,17 @@ const TransferRow* transfer_of(std::string_view op) {
   return row == rows.end() || op.empty() ? nullptr : &*row;
 }
 
+Result<ProgramGroup> counterpart_group(const TransferRow& row, const Attributes& attributes) {
+  const auto integer = [&](std::string_view name) {
+    const Attribute* found = attributes.find(name);
+    return found && std::holds_alternative<int64_t>(*found) ? std::get<int64_t>(*found) : -1;
+  };
+  const int64_t other = integer(row.counterpart), peer = row.sends ? integer("peer") : -1;
+  if (other < 0 || other > INT32_MAX || peer > INT32_MAX || (row.sends && peer < 0))
+    return invalid("expected the other task graph");
+  return ProgramGroup{.task_graph = static_cast<int>(other), .peer = static_cast<int>(peer)};
+}
+
 void take_kernel(const TransferRow& row, KernelQuery& query) {
   query.op = fused_op;
   query.attributes = {{"expression", row.kernel}};

@@ -27,6 +27,7 @@ struct TransferCall {
   const StepContext& context;
   Communicator* group;  // that the instruction names, or null
   int64_t micro_batch;
+  const Place& place;
   int64_t piece;            // that is this place's, of those that the instruction's axes make
   const std::byte* source;  // inputs[0]
   std::byte* target;        // outputs[0]
@@ -44,7 +45,7 @@ struct TransferRow {
   std::string holds;
   bool from_caller = false;  // it reads a caller's tensor itself, wherever that is
   bool grouped = false;      // it takes the group that its attribute `axis` names
-  // Its attribute with the TaskGraph whose rank at the same place it works with; empty: none.
+  // Its attribute with the TaskGraph of which a rank is the other one; empty: none. See ProgramGroup.
   std::string counterpart;
   bool sends = false;         // issued to a stream of its own: nobody waits for it before its source is written again
   bool at_last_turn = false;  // its result is there after the last turn of its loop
@@ -59,6 +60,8 @@ const TransferRow& transfer_named(std::string_view name);  // one that must be t
 const TransferRow* transfer_of(std::string_view op);       // null: nodes of this op are launched
 const TransferRow* find_transfer(std::string_view name);
 
+// The group of a row with a counterpart, from the attributes of its node.
+Result<ProgramGroup> counterpart_group(const TransferRow& row, const Attributes& attributes);
 // Makes the query that of the row's kernel: operands like the first one, as many as the expression takes.
 void take_kernel(const TransferRow& row, KernelQuery& query);
 void launch_kernel(const TransferCall& call, const void* a, const void* b, void* result);

@@ -13,6 +13,7 @@
 #include "core/runtime/process_memory.h"
 #include "core/strategy/pass.h"
 #include "core/strategy/samples.h"
+#include "core/strategy/scope_layout.h"
 #include "core/train/masters.h"
 #include "core/train/precision.h"
 
@@ -244,29 +245,26 @@ Result<std::shared_ptr<const CompiledPlan>> CompiledPlan::create(const Host& hos
                                     plan->entries_));
     plan->entries_.push_back(std::move(entry));
   }
-  EPL_TRY(plan->check_stages());
+  EPL_TRY(plan->check_scopes());
   EPL_TRY(plan->link_programs());
   const auto& of_inputs = plan->entries_.front().notes;
   plan->notes_.insert(plan->notes_.end(), of_inputs.begin(), of_inputs.end());
   return std::shared_ptr<const CompiledPlan>(std::move(plan));
 }
 
-// An entry may leave a stage without nodes, where what it computes needs none of them.
-Status CompiledPlan::check_stages() const {
-  const std::vector<Scope>& scopes = options_.strategy.scopes;
-  for (size_t t = 0; t < scopes.size() && scopes.size() > 1; ++t) {
+// An entry may leave a scope without nodes, where what it computes needs none of them.
+Status CompiledPlan::check_scopes() const {
+  EPL_ASSIGN(const ScopeLayout layout, lay_out_scopes(options_.strategy, options_.ranks));
+  for (const ScopeLeaf& leaf : layout.leaves) {
+    if (!leaf.scope || leaf.scope == &options_.strategy.default_scope || !leaf.scope->scopes.empty()) continue;
     const bool matches = std::ranges::any_of(entries_, [&](const Entry& entry) {
       const Graph& graph = *entry.plan.graph;
-      for (int n = 0; n < graph.node_count(); ++n) {
-        const bool here = entry.plan.node_task_graph[static_cast<size_t>(n)] == static_cast<int>(t);
-        if (here && graph.node(NodeId{n}).phase == Phase::forward) return true;
-      }
-      return false;
+      return std::ranges::any_of(graph.nodes(), [&](const Node& node) {
+        const int here = node.phase == Phase::forward ? layout.leaf_of(graph, node) : -1;
+        return here >= 0 && &layout.leaves[static_cast<size_t>(here)] == &leaf;
+      });
     });
-    if (!matches) {
-      return invalid("scope ", entries_.front().plan.task_graphs[t].scope,
-                     " matches no node: ", join(scopes[t].match, ", "));
-    }
+    if (!matches) return invalid("scope ", leaf.name, " matches no node: ", join(leaf.scope->match, ", "));
   }
   return {};
 }

@@ -111,7 +111,7 @@ class CompiledPlan {
 
  private:
   Status add_train_entry();
-  Status check_stages() const;
+  Status check_scopes() const;
   Status link_programs();
   Result<Graph> bound(Binding binding, Binding::Mode mode);
   TrainOptions training() const;

@@ -3,9 +3,9 @@
 #include <cmath>
 #include <optional>
 
+#include "core/program/pieces.h"
 #include "core/program/transfer.h"
 #include "core/runtime/executor.h"
-#include "core/runtime/pieces.h"
 
 namespace epl {
 namespace {

@@ -23,8 +23,12 @@ Result<std::unique_ptr<Executor>> Executor::create(const Host& host, Device& dev
   EPL_CHECK(arena.bytes() >= program.arena_bytes, "an arena of ", arena.bytes(), " for ", program.arena_bytes);
   std::unique_ptr<Executor> executor(new Executor(host, device, stream, program, store, arena));
   executor->place_ = mesh.place(rank);
-  executor->batch_ = program.mesh.batch_axes();
   executor->time_axis_ = program.mesh.find(micro_batch_axis);
+  executor->context_.units = program.units();
+  executor->context_.lanes = program.mesh.lanes();
+  executor->context_.lane_stride = program.mesh.lane_stride();
+  for (int64_t m = 0; m < program.micro_batches(); ++m)
+    executor->first_units_.push_back(program.mesh.first_unit(mesh.place(rank, m)));
   while (static_cast<int>(executor->streams_.size()) < program.streams) {
     EPL_ASSIGN(auto made, device.create_stream(1));
     executor->streams_.push_back(made.get());
@@ -64,7 +68,9 @@ std::byte* Executor::at(const Location& location, int64_t micro_batch) {
     case Location::Space::input: {
       const ProgramPort& port = program_.inputs[static_cast<size_t>(location.index)];
       auto* tensor = static_cast<std::byte*>(const_cast<void*>(request_->inputs[static_cast<size_t>(port.index)]));
-      return location.stride == 0 ? tensor : tensor + program_.mesh.piece(place_, port.axes) * location.stride;
+      return location.stride == 0
+                 ? tensor
+                 : tensor + program_.mesh.piece(place_, port.sharding.dims[0][0].axes) * location.stride;
     }
   }
   return nullptr;
@@ -72,7 +78,7 @@ std::byte* Executor::at(const Location& location, int64_t micro_batch) {
 
 void Executor::go_to(int64_t micro_batch) {
   if (time_axis_ >= 0) place_.at[static_cast<size_t>(time_axis_)] = micro_batch;
-  context_.first_unit = program_.mesh.piece(place_, batch_) * program_.units();
+  context_.first_unit = first_units_[static_cast<size_t>(micro_batch)];
 }
 
 Status Executor::run(const RunRequest& request, const Groups& groups) {
@@ -80,7 +86,8 @@ Status Executor::run(const RunRequest& request, const Groups& groups) {
   request_ = &request;
   torn_ = committed_ = false;
   verdict_ = -1;
-  context_ = {.seed = request.seed, .step = request.step, .units = program_.units()};
+  context_.seed = request.seed;
+  context_.step = request.step;
   if (device_.executes()) {
     for (const ProgramScalar& scalar : program_.scalars) {
       stream().upload(at(scalar.location, 0), &request.scalars[static_cast<size_t>(scalar.index)], sizeof(uint64_t));
@@ -211,13 +218,14 @@ void Executor::launch(Stream& stream, const Instruction& in, int64_t micro_batch
 
 Status Executor::transfer(Stream& stream, const Instruction& in, int64_t micro_batch, const Groups& groups) {
   const ProgramPort* port = in.port < 0 ? nullptr : &program_.outputs[static_cast<size_t>(in.port)];
-  const bool gives = port && device_.executes() && (port->dim >= 0 ? gives_pieces_ : gives_common_);
+  const bool gives = port && device_.executes() && (port->dim() >= 0 ? gives_pieces_ : gives_common_);
   return in.transfer->run({.program = program_,
                            .in = in,
                            .stream = stream,
                            .context = context_,
                            .group = in.group < 0 ? nullptr : groups.of_program[static_cast<size_t>(in.group)],
                            .micro_batch = micro_batch,
+                           .place = place_,
                            .piece = program_.mesh.piece(place_, in.axes),
                            .source = in.inputs.empty() ? nullptr : at(in.inputs[0], micro_batch),
                            .target = in.outputs.empty() ? nullptr : at(in.outputs[0], micro_batch),

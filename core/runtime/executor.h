@@ -111,9 +111,9 @@ class Executor {
   std::vector<Stream*> streams_;  // the first is the session's
   std::vector<std::unique_ptr<Stream>> own_streams_;
   std::vector<std::unique_ptr<Event>> events_;
-  Place place_;             // in the program's mesh, at the micro-batch at hand
-  std::vector<int> batch_;  // the axes of the batch
+  Place place_;  // in the program's mesh, at the micro-batch at hand
   int time_axis_ = -1;
+  std::vector<int64_t> first_units_;  // of its calls, by micro-batch
   bool gives_common_ = true, gives_pieces_ = true;
   std::unique_ptr<Buffer> constants_, scalars_;
   std::unique_ptr<Buffer> wish_;       // where ranks agree on the end of a step whose program has no verdict

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "core/runtime/pieces.h"
+#include "core/program/pieces.h"
 
 namespace epl {
 

@@ -23,6 +23,10 @@ Status Session::connect() {
       groups.world = rank.world.get();
       for (const ProgramGroup& wanted : entry.programs[static_cast<size_t>(rank.task_graph)].groups) {
         const std::vector<int> members = members_of(wanted, rank.task_graph, options_.first_rank + static_cast<int>(r));
+        if (members.empty()) {  // nobody to send to
+          groups.of_program.push_back(nullptr);
+          continue;
+        }
         const std::string name = group_name(wanted, members);
         auto& group = rank.groups[name];
         if (!group) {
@@ -36,11 +40,19 @@ Status Session::connect() {
   return {};
 }
 
-// The ranks along an axis, or a rank and that at the same place of another TaskGraph.
+// The ranks along an axis, or a rank and the one that it sends to or receives from; none where there is no such one.
 std::vector<int> Session::members_of(const ProgramGroup& group, int task_graph, int rank) const {
   const Mesh& mesh = plan_->mesh(task_graph);
   if (group.task_graph < 0) return mesh.ranks_along(group.axis, rank);
-  std::vector<int> members = {rank, plan_->mesh(group.task_graph).rank_at(mesh.place(rank))};
+  const Mesh& other = plan_->mesh(group.task_graph);
+  std::vector<int> members = {rank};
+  if (group.peer < 0) {
+    members.push_back(crossing_source(other, mesh.place(rank)));
+  } else {
+    const std::vector<int> targets = crossing_targets(mesh, mesh.place(rank), other);
+    if (group.peer >= static_cast<int>(targets.size())) return {};
+    members.push_back(targets[static_cast<size_t>(group.peer)]);
+  }
   std::ranges::sort(members);
   return members;
 }

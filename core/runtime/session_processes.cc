@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "core/base/check.h"
-#include "core/runtime/pieces.h"
+#include "core/program/pieces.h"
 #include "core/runtime/session_rank.h"
 
 namespace epl {
@@ -129,9 +129,16 @@ Status Session::share_outputs(const Entry& entry, const RunRequest& request) {
 // theirs to `whole`.
 Status Session::share_output(int task_graph, const ProgramPort& port, std::byte* whole) {
   const Mesh& mesh = plan_->mesh(task_graph);
-  std::vector<int> axes;  // over ranks; those of micro-batches cut a rank's piece
-  for (const int axis : port.dim < 0 ? std::vector<int>() : port.axes) {
-    if (mesh.axes[static_cast<size_t>(axis)].kind == MeshAxis::Kind::rank) axes.push_back(axis);
+  // Over ranks: those of micro-batches cut a rank's piece.
+  Sharding by_ranks = port.sharding;
+  std::vector<int> axes;
+  for (Cuts& cuts : by_ranks.dims) {
+    for (AxisCut& cut : cuts) {
+      std::erase_if(cut.axes,
+                    [&](int axis) { return mesh.axes[static_cast<size_t>(axis)].kind != MeshAxis::Kind::rank; });
+      axes.insert(axes.end(), cut.axes.begin(), cut.axes.end());
+    }
+    std::erase_if(cuts, [](const AxisCut& cut) { return cut.axes.empty(); });
   }
   const int64_t pieces = mesh.pieces(axes);
   const auto has = [&](int rank, int piece) {
@@ -139,26 +146,25 @@ Status Session::share_output(int task_graph, const ProgramPort& port, std::byte*
     return of_mesh && mesh.piece(mesh.place(rank), axes) == piece;
   };
   if (everywhere(has, static_cast<int>(pieces))) return {};
-  // `outer` times the pieces, each of `run` bytes.
-  int64_t outer = port.dim < 0 ? 1 : port.outer;
-  for (int d = 0; d < port.dim; ++d) outer *= port.global_type.shape[static_cast<size_t>(d)];
-  const int64_t bytes = port.global_type.bytes() / pieces, run = bytes / outer;
+  const int64_t bytes = port.global_type.bytes() / pieces;
   parts_.resize(std::max(parts_.size(), static_cast<size_t>(bytes)));
   for (int64_t piece = 0; piece < pieces; ++piece) {
     int giver = 0;
     while (!has(giver, static_cast<int>(piece))) ++giver;
-    const auto each_run = [&](const auto& f) {
-      for (int64_t o = 0; o < outer; ++o) f(whole + (o * pieces + piece) * run, parts_.data() + o * run);
+    const auto each_run = [&](FunctionRef<void(std::byte*, std::byte*, size_t)> f) {
+      for_each_run(port.global_type, by_ranks, mesh, mesh.place(giver), [&](int64_t global, int64_t at, int64_t size) {
+        f(whole + global, parts_.data() + at, static_cast<size_t>(size));
+      });
     };
     if (is_local(giver))
-      each_run([&](std::byte* there, std::byte* part) { std::memcpy(part, there, static_cast<size_t>(run)); });
+      each_run([](std::byte* there, std::byte* part, size_t size) { std::memcpy(part, there, size); });
     EPL_TRY(among_processes({.kind = Collective::Kind::broadcast,
                              .count = bytes,
                              .source = parts_.data(),
                              .target = parts_.data(),
                              .peer = static_cast<int>(process_of(giver))}));
     if (is_local(giver)) continue;
-    each_run([&](std::byte* there, std::byte* part) { std::memcpy(there, part, static_cast<size_t>(run)); });
+    each_run([](std::byte* there, std::byte* part, size_t size) { std::memcpy(there, part, size); });
   }
   return {};
 }

@@ -6,8 +6,8 @@
 #include <map>
 
 #include "core/base/hash.h"
+#include "core/program/pieces.h"
 #include "core/runtime/frozen.h"
-#include "core/runtime/pieces.h"
 
 namespace epl {
 

@@ -33,8 +33,8 @@ This version runs four things:
 
 - data parallelism: `default` with `replicate` on as many ranks as the plan is made for;
 - micro-batches;
-- pipelines: sibling scopes are the stages of a pipeline, in their order;
-- weights in pieces: `split`, as `default` or as the kind of every stage.
+- pipelines: sibling scopes are the stages of a pipeline, in their order, each with its own number of ranks;
+- weights in pieces: `split`, as `default` or as the kind of a stage.
 
 ```json
 {"pipeline.num_micro_batch": 4, "pipeline.strategy": "1F1B",
@@ -42,10 +42,23 @@ This version runs four things:
             {"name": "second", "replicate": 1, "match": ["*"]}]}
 ```
 
-A node belongs to the first scope that matches its name. A node that no scope matches goes where its operands are. All
-stages have the same number of ranks. More ranks make copies of the pipeline: four ranks and two stages are two copies.
-The first stage that uses a shared weight lends it to the others. A stage that needs a result of a later one, or that
-matches nothing, is an error.
+A node belongs to the first scope that matches it, and inside that to the first inner scope that matches it. Beside
+stages, a node that no scope matches goes where its operands are; beside a single scope, the `default` has it. More
+ranks than the stages need make copies of the pipeline: four ranks and two stages of one rank are two copies. The first
+stage that uses a shared weight lends it to the others. A stage that needs a result of a later one, a scope that matches
+nothing, and numbers that do not divide are errors, which name the scope and the numbers.
+
+Stages may have different numbers of ranks and different kinds. A scope inside another one divides the ranks of one copy
+of it. Here the second stage has two ranks for each rank of the first, and cuts its weights over them:
+
+```json
+{"pipeline.num_micro_batch": 4,
+ "scopes": [{"name": "first", "replicate": 1, "match": ["embed*", "h.0*"]},
+            {"name": "second", "replicate": 2, "match": ["*"], "scopes": [{"match": "*", "split": 2}]}]}
+```
+
+Sibling scopes take different ranks. With `cluster.colocate_split_and_replicate`, and where there is one scope alone,
+they share those of what they stand in.
 
 `split` cuts the nodes over ranks that see the same samples:
 
@@ -70,7 +83,7 @@ every rank, or is cut elsewhere. A plan that would break the promise is an error
 
 Everything else is read and checked, and a plan that asks for it is an error: nothing is ignored. A key or word that
 does not exist is an error that names the nearest one. The batch of a plan is cut in units (`reproducible.units`). The
-number of copies times the number of micro-batches must divide the number of units.
+number of copies, of the stage that has most, times the number of micro-batches must divide the number of units.
 
 | key | default | values | in this version | meaning |
 |---|---|---|---|---|

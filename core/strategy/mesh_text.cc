@@ -14,10 +14,17 @@ std::string axis_lines(const Mesh& mesh) {
   for (const MeshAxis& axis : mesh.axes) {
     out += cat("axis ", axis.name, " ", axis.size, " ", axis_kinds[static_cast<size_t>(axis.kind)], "\n");
   }
+  if (!mesh.batch.empty()) out += cat("axis of batch ", cuts_text(mesh, {mesh.batch}), "\n");
   return out;
 }
 
 bool parse_axis(TextReader& reader, Mesh& mesh) {
+  if (reader.take("of batch")) {
+    std::vector<Cuts> all;
+    const bool read = mesh.batch.empty() && parse_cuts(reader, mesh, all) && all.size() == 1 && !all[0].empty();
+    if (read) mesh.batch = all[0];
+    return read;
+  }
   MeshAxis axis;
   std::string kind;
   if (!reader.name(axis.name) || !reader.integer(axis.size) || !reader.name(kind)) return false;
@@ -70,6 +77,29 @@ bool parse_cuts(TextReader& reader, const Mesh& mesh, std::vector<Cuts>& out) {
     } while (reader.take("and"));
   }
   return true;
+}
+
+std::string port_sharding_text(const Mesh& mesh, const Sharding& sharding) {
+  const int dim = sharding.cut_dim(batch_axis);
+  std::string out = cat("dim ", dim);
+  if (dim < 0) return out;
+  for (const AxisCut& cut : sharding.dims[static_cast<size_t>(dim)])
+    out += cat(cut.outer == 1 ? "" : cat(" outer ", cut.outer), " over ", axis_names(mesh, cut.axes));
+  return out;
+}
+
+bool parse_port_sharding(TextReader& reader, const Mesh& mesh, const TensorType& type, Sharding& sharding) {
+  int64_t dim = 0;
+  if (!reader.take("dim") || !reader.integer(dim) || dim < -1 || dim >= type.ndim()) return false;
+  sharding.dims.resize(type.shape.size());
+  AxisCut cut;
+  std::string names;
+  while (dim >= 0 && (reader.take("outer") ? reader.integer(cut.outer) && reader.take("over") : reader.take("over"))) {
+    if (cut.outer < 1 || !reader.name(names) || !parse_axis_names(names, mesh, cut.axes)) return false;
+    sharding.dims[static_cast<size_t>(dim)].push_back(std::move(cut));
+    cut = {};
+  }
+  return cut.outer == 1 && sharding.cut_dim(batch_axis) == dim;
 }
 
 }  // namespace epl

@@ -18,5 +18,8 @@ bool parse_axis_names(std::string_view text, const Mesh& mesh, std::vector<int>&
 // "[data.micro_batch.unit, -]": per dimension, or factor, the axes that cut it. "data and split outer 8" are two cuts.
 std::string cuts_text(const Mesh& mesh, const std::vector<Cuts>& all);
 bool parse_cuts(TextReader& reader, const Mesh& mesh, std::vector<Cuts>& out);
+// "dim 0 outer 8 over data.micro_batch": how a tensor of the caller is cut, in one dimension; "dim -1" for none.
+std::string port_sharding_text(const Mesh& mesh, const Sharding& sharding);
+bool parse_port_sharding(TextReader& reader, const Mesh& mesh, const TensorType& type, Sharding& sharding);
 
 }  // namespace epl

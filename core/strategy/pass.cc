@@ -51,7 +51,7 @@ Result<int64_t> batch_size(const Graph& graph) {
 
 Result<Plan> make_plan(const PlanRequest& request) {
   if (request.ranks < 1) return invalid("a plan needs at least one rank, got ", request.ranks);
-  EPL_TRY(check_built(request.strategy, request.ranks));
+  EPL_TRY(check_built(request.strategy));
   Plan plan;
   plan.graph = request.graph;
   plan.strategy = request.strategy;

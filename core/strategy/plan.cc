@@ -159,6 +159,7 @@ Status verify_meshes(const Plan& plan) {
       same = t.mesh.axes[a].name == plan.mesh().axes[a].name && t.mesh.axes[a].kind == plan.mesh().axes[a].kind;
     }
     if (!same) return error(Code::internal, "the mesh of task graph ", t.scope, " has other axes");
+    if (t.mesh.units() != plan.units()) return error(Code::internal, "task graph ", t.scope, " has other units");
     if (t.mesh.ranks() != static_cast<int64_t>(t.mesh.device.ranks.size())) {
       return error(Code::internal, "task graph ", t.scope, " has ", t.mesh.device.ranks.size(), " ranks, and axes for ",
                    t.mesh.ranks());

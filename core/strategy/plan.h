@@ -4,7 +4,8 @@
 // The batch is an axis of U units. It is cut in this order: over ranks (mesh axis "data"), over time (mesh axis
 // "micro_batch"), and inside a kernel (mesh axis "unit"): U = data * micro_batch * unit, each a power of two. Sums over
 // the batch run over the units of a kernel, then over micro-batches, then over ranks: one binary tree, whatever the
-// cut.
+// cut. TaskGraphs of different degrees of data parallelism have more axes of ranks in this order ("data2", ...); one of
+// a smaller degree has several runs of units in each call instead, which it sums apart (Mesh::lanes).
 #pragma once
 
 #include <memory>
@@ -23,6 +24,7 @@ struct TaskGraph {
   std::string scope;
   Mesh mesh;
   int nodes = 0;
+  std::vector<int> split = {};  // axes of the mesh over which nodes are cut otherwise than by the batch
 };
 
 // The nodes of a TaskGraph that run in one call are a block, which has a kind. More kinds come with schedules that cut
@@ -74,7 +76,7 @@ struct Plan {
   // The mesh of the first TaskGraph, for what is the same in all.
   const Mesh& mesh() const { return task_graphs.front().mesh; }
   const Mesh& mesh(int task_graph) const { return task_graphs[static_cast<size_t>(task_graph)].mesh; }
-  int64_t units() const { return mesh().size(data_axis) * mesh().size(micro_batch_axis) * mesh().size(unit_axis); }
+  int64_t units() const { return mesh().units(); }
   int64_t micro_batches() const { return mesh().size(micro_batch_axis); }
   int64_t ranks() const;  // of the job
   int task_graph_of_rank(int rank) const;

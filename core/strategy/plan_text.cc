@@ -51,6 +51,7 @@ std::string task_graph_text(const Plan& plan, size_t t) {
   std::string out =
       cat("taskgraph ", name_text(made.scope), " ranks [", join(ranks, ", "), "] nodes ", made.nodes, "\n");
   out += axis_lines(made.mesh);
+  if (!made.split.empty()) out += cat("split ", axis_names(made.mesh, made.split), "\n");
   if (t >= plan.calls.size()) return out;
   for (const BlockCall& call : plan.calls[t]) out += cat("run ", block_name(call.block), " ", call.micro_batch, "\n");
   return out;
@@ -139,6 +140,9 @@ Result<Plan> parse_plan(std::string_view text, std::shared_ptr<const Graph> grap
     } else if (reader.take("axis")) {
       if (plan.task_graphs.empty() || !parse_axis(reader, plan.task_graphs.back().mesh))
         return reader.fail("expected axis name size kind, of a task graph");
+    } else if (reader.take("split")) {
+      if (!parse_axes(reader, plan, plan.task_graphs.back().split))
+        return reader.fail("expected axes, of a task graph");
     } else if (reader.take("run")) {
       if (!parse_call(reader, plan)) return reader.fail("expected run block index, of a task graph");
     } else if (reader.take("value")) {

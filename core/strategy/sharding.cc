@@ -35,12 +35,52 @@ int64_t Mesh::pieces(const Cuts& cuts) const {
   return pieces;
 }
 
-std::vector<int> Mesh::batch_axes() const {
-  std::vector<int> found;
+Cuts Mesh::batch_cuts() const {
+  if (!batch.empty()) return batch;
+  AxisCut all;
   for (const std::string_view name : {data_axis, micro_batch_axis, unit_axis}) {
-    if (const int axis = find(name); axis >= 0) found.push_back(axis);
+    if (const int axis = find(name); axis >= 0) all.axes.push_back(axis);
   }
-  return found;
+  return {all};
+}
+
+bool Mesh::cuts_batch(int axis) const { return find_cut(batch_cuts(), axis) != nullptr; }
+
+int64_t Mesh::units() const {
+  const AxisCut last = batch_cuts().back();
+  int64_t units = last.outer;
+  for (int axis : last.axes) units *= axes[static_cast<size_t>(axis)].size;
+  return units;
+}
+
+int64_t Mesh::lanes() const {
+  const int time = find(micro_batch_axis);
+  if (time < 0 || axes[static_cast<size_t>(time)].size == 1) return 1;
+  int64_t before = 1, lanes = 1;  // `before`: what the cuts so far make of it
+  for (const AxisCut& cut : batch_cuts()) {
+    lanes *= cut.outer / before;
+    before = cut.outer;
+    for (int axis : cut.axes) before *= axes[static_cast<size_t>(axis)].size;
+    if (std::ranges::find(cut.axes, time) != cut.axes.end()) break;
+  }
+  return lanes;
+}
+
+int64_t Mesh::units_of_lane() const { return units() / pieces(batch_cuts()) / lanes(); }
+
+int64_t Mesh::lane_stride() const { return units_of_lane() * size(micro_batch_axis); }
+
+int64_t Mesh::first_unit(const Place& place) const {
+  int64_t first = 0;
+  const int64_t all = units();
+  for (const AxisCut& cut : batch_cuts()) {
+    int64_t run = all / cut.outer;
+    for (int axis : cut.axes) {
+      run /= axes[static_cast<size_t>(axis)].size;
+      first += place.at[static_cast<size_t>(axis)] * run;
+    }
+  }
+  return first;
 }
 
 int64_t Mesh::piece(const Place& place, const std::vector<int>& of) const {
@@ -84,6 +124,47 @@ std::vector<int> Mesh::ranks_along(std::string_view axis, int rank) const {
     found.push_back(rank_at(place));
   }
   return found;
+}
+
+namespace {
+
+bool is_rank(const MeshAxis& axis) { return axis.kind == MeshAxis::Kind::rank; }
+
+// How many coordinates of `to` one of `from` serves at most, along an axis.
+int64_t served(const MeshAxis& from, const MeshAxis& to) {
+  return !is_rank(from) || from.size == to.size ? 1 : (to.size + from.size - 1) / from.size;
+}
+
+}  // namespace
+
+int64_t max_crossing_targets(const Mesh& from, const Mesh& to) {
+  int64_t count = 1;
+  for (size_t a = 0; a < from.axes.size(); ++a) count *= served(from.axes[a], to.axes[a]);
+  return count;
+}
+
+std::vector<int> crossing_targets(const Mesh& from, const Place& place, const Mesh& to) {
+  std::vector<Place> places = {{std::vector<int64_t>(to.axes.size(), 0)}};
+  for (size_t a = 0; a < from.axes.size(); ++a) {
+    if (!is_rank(from.axes[a])) continue;
+    const int64_t step = from.axes[a].size, size = to.axes[a].size;
+    std::vector<Place> further;
+    for (Place& at : places) {
+      for (at.at[a] = place.at[a]; at.at[a] < size; at.at[a] += step) further.push_back(at);
+    }
+    places = std::move(further);
+  }
+  std::vector<int> ranks;
+  for (const Place& at : places) ranks.push_back(to.rank_at(at));
+  return ranks;
+}
+
+int crossing_source(const Mesh& from, const Place& place) {
+  Place source{std::vector<int64_t>(from.axes.size(), 0)};
+  for (size_t a = 0; a < from.axes.size(); ++a) {
+    if (is_rank(from.axes[a])) source.at[a] = place.at[a] % from.axes[a].size;
+  }
+  return from.rank_at(source);
 }
 
 const AxisCut* find_cut(const Cuts& cuts, int axis) {

@@ -20,8 +20,6 @@ struct MeshAxis {
 inline constexpr std::string_view data_axis = "data", micro_batch_axis = "micro_batch", unit_axis = "unit";
 // That of data is the first of every mesh. It stands for all of the batch where a cut is looked up: they cut together.
 inline constexpr int batch_axis = 0;
-// Over ranks that hold pieces of the weights.
-inline constexpr std::string_view split_axis = "split";
 
 // Ranks of the job that work as one.
 struct VirtualDevice {
@@ -52,10 +50,23 @@ const AxisCut* find_cut(const Cuts& cuts, int axis);  // the one that has the ax
 struct Mesh {
   std::vector<MeshAxis> axes;
   VirtualDevice device;
+  // How the batch, a dimension of U units, is cut. TaskGraphs of other degrees of data parallelism cut it over more
+  // axes or fewer: what an axis of theirs cuts is left out here, and stands in the `outer` of the next cut. Empty: over
+  // the three axes of the batch.
+  Cuts batch;
   int find(std::string_view name) const;      // -1 if there is none
   int64_t size(std::string_view name) const;  // 1 if there is none
   int64_t ranks() const;                      // product of the rank axes
-  std::vector<int> batch_axes() const;        // those of the batch, major first
+  Cuts batch_cuts() const;                    // `batch`, or what it is when it is empty
+  bool cuts_batch(int axis) const;            // whether it is one of these axes
+  int64_t units() const;                      // U
+  // What one call of a rank has of the batch: `lanes` runs of `units_of_lane` units. Sums over the batch keep the lanes
+  // apart until the loop over micro-batches has ended: a lane is a subtree, two of them side by side are not.
+  int64_t lanes() const;
+  int64_t units_of_lane() const;
+  int64_t lane_stride() const;  // units from the beginning of one lane to that of the next
+  // Of a place, the first unit that it has.
+  int64_t first_unit(const Place& place) const;
   // How many pieces, each with memory of its own, these axes make: units are not among them, which a kernel has side by
   // side.
   int64_t pieces(const std::vector<int>& axes) const;
@@ -69,6 +80,14 @@ struct Mesh {
   // among them.
   std::vector<int> ranks_along(std::string_view axis, int rank) const;
 };
+
+// Whom a rank at `place` sends a value to that the ranks of another mesh need, and whom it comes from: meshes have axes
+// of the same names. Where an axis has the same size in both, a value stays at its coordinate; else all ranks along it
+// have the same value, and the sending ones take turns.
+std::vector<int> crossing_targets(const Mesh& from, const Place& place, const Mesh& to);
+int crossing_source(const Mesh& from, const Place& place);
+// The most targets that a rank has.
+int64_t max_crossing_targets(const Mesh& from, const Mesh& to);
 
 // A reduction that is still due.
 struct Partial {

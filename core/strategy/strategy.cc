@@ -56,7 +56,7 @@ const std::vector<ConfigKey>& config_keys() {
       later("amp.debug_log", false, "log overflow"),
       later("cluster.device_place_prefer_intra_node", true, "place a copy inside one host"),
       later("cluster.run_visible_devices", "", "devices to use"),
-      later("cluster.colocate_split_and_replicate", false, "sibling scopes share devices"),
+      built("cluster.colocate_split_and_replicate", false, "sibling scopes share devices"),
       later("optimizer.num_apply_group", int64_t{1}, "parameters updated group by group"),
       later("memory.budget", "", "bytes that a rank may use, as 2GiB"),
       built("reproducible.level", "data",
@@ -111,6 +111,7 @@ const Attribute& value_of(const Strategy& strategy, std::string_view key) {
 }  // namespace
 
 int64_t Strategy::integer(std::string_view key) const { return std::get<int64_t>(value_of(*this, key)); }
+bool Strategy::flag(std::string_view key) const { return std::get<bool>(value_of(*this, key)); }
 const std::string& Strategy::text(std::string_view key) const { return std::get<std::string>(value_of(*this, key)); }
 
 Status set_config(Strategy& strategy, std::string_view name, std::string_view value) {
@@ -126,7 +127,18 @@ Status set_config(Strategy& strategy, std::string_view name, std::string_view va
   return {};
 }
 
-Status check_built(const Strategy& strategy, int64_t ranks) {
+namespace {
+
+void find_experts(const Scope& scope, std::vector<std::string>& missing) {
+  if (scope.kind == ScopeKind::expert)
+    missing.push_back(
+        cat("scope ", scope.name.empty() ? join(scope.match, " ") : scope.name, ": expert(", scope.device_count, ")"));
+  for (const Scope& inner : scope.scopes) find_experts(inner, missing);
+}
+
+}  // namespace
+
+Status check_built(const Strategy& strategy) {
   std::vector<std::string> missing;
   for (const Attributes::Entry& entry : strategy.config.entries()) {
     const ConfigKey* key = find_key(entry.name);
@@ -137,37 +149,8 @@ Status check_built(const Strategy& strategy, int64_t ranks) {
   }
   const std::string& pipeline = strategy.text("pipeline.strategy");
   if (!find_pipeline(pipeline)) missing.push_back(cat("\"pipeline.strategy\" = ", quoted(pipeline)));
-  auto refuse = [&](const Scope& s, std::string_view where) {
-    static constexpr std::string_view kinds[] = {"replicate", "split", "expert"};
-    missing.push_back(cat("scope ", s.name.empty() ? where : std::string_view(s.name), ": ",
-                          kinds[static_cast<int>(s.kind)], "(", s.device_count, ")",
-                          s.scopes.empty() ? "" : " with inner scopes"));
-  };
-  // Sibling scopes are stages, each with as many ranks and of one kind; ranks that are left over are data parallelism.
-  const auto plain = [](const Scope& s) { return s.kind != ScopeKind::expert && s.scopes.empty(); };
-  for (const Scope& s : strategy.scopes) {
-    if (!plain(s) || strategy.scopes.size() < 2 || s.kind != strategy.scopes.front().kind)
-      refuse(s, "of scopes");
-    else if (s.device_count != strategy.scopes.front().device_count)
-      missing.push_back(
-          cat("stages of different sizes: ", strategy.scopes.front().device_count, " and ", s.device_count, " ranks"));
-  }
-  const int64_t copy =
-      strategy.scopes.empty() ? 1 : strategy.scopes.front().device_count * static_cast<int64_t>(strategy.scopes.size());
-  if (missing.empty() && !strategy.scopes.empty() && (copy < 1 || ranks % copy != 0)) {
-    missing.push_back(
-        cat(strategy.scopes.size(), " stages of ", strategy.scopes.front().device_count, " ranks on ", ranks));
-  }
-  if (strategy.has_default) {
-    const Scope& s = strategy.default_scope;
-    // Beside stages it would be that of the nodes that no stage matches, which go where their operands are.
-    const bool beside_stages = s.kind == ScopeKind::split && !strategy.scopes.empty();
-    if (!plain(s) || beside_stages) refuse(s, "default");
-    // Any count that divides the ranks means the same.
-    else if (s.device_count < 1 || ranks % s.device_count != 0)
-      missing.push_back(
-          cat(s.kind == ScopeKind::split ? "split" : "replicate", " over ", s.device_count, " of ", ranks, " ranks"));
-  }
+  for (const Scope& scope : strategy.scopes) find_experts(scope, missing);
+  if (strategy.has_default) find_experts(strategy.default_scope, missing);
   if (missing.empty()) return {};
   return unsupported("this version knows, but cannot run yet: ", join(missing, "; "));
 }

@@ -30,6 +30,7 @@ struct Strategy {
 
   // What was set, or the key's default. The key must be one of config_keys, of that type.
   int64_t integer(std::string_view key) const;
+  bool flag(std::string_view key) const;
   const std::string& text(std::string_view key) const;
 };
 
@@ -43,7 +44,7 @@ const std::vector<ConfigKey>& config_keys();
 Status set_config(Strategy& strategy, std::string_view key, std::string_view value);
 Result<Strategy> parse_strategy(std::string_view json);
 std::string print_strategy(const Strategy& strategy);
-// Keys and scopes that are known but not built yet, for `ranks` ranks: one error that lists them.
-Status check_built(const Strategy& strategy, int64_t ranks);
+// Keys and scopes that are known but not built yet: one error that lists them.
+Status check_built(const Strategy& strategy);
 
 }  // namespace epl

@@ -47,7 +47,8 @@ struct Case {
 
   Result<std::vector<Tensor>> compute(const Cut& cut) const {
     const Piece piece = cut.of(op, sample.attributes, inputs, outputs);
-    return evaluate_op(op, piece.attributes, piece.inputs, {}, 0, op.random ? piece.first_element : 0);
+    return evaluate_op(op, piece.attributes, piece.inputs, {}, 0,
+                       op.random ? static_cast<int64_t>(piece.first_element) : 0);
   }
 };
 

@@ -86,7 +86,7 @@ TEST(Plan, RefusesByName) {
   experts.ranks = 2;
   EXPECT_EQ(compile(coupled, experts).status().code(), Code::unsupported);
   experts.strategy = *parse_strategy(R"({"default": {"split": 3}})");
-  EXPECT_EQ(compile(coupled, experts).status().code(), Code::unsupported) << "three of two ranks";
+  EXPECT_EQ(compile(coupled, experts).status().code(), Code::invalid_argument) << "three of two ranks";
   EXPECT_EQ(set_config(experts.strategy, "pipeline.num_micro_bach", "2").message().find("pipeline.num_micro_batch") !=
                 std::string::npos,
             true);

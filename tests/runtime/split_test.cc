@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <map>
 
-#include "core/runtime/pieces.h"
+#include "core/program/pieces.h"
 #include "core/runtime/session.h"
 #include "core/runtime/session_state.h"
 #include "tests/backend/far_device.h"

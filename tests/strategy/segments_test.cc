@@ -35,14 +35,14 @@ TEST(SumSegments, AreTheSameHoweverManyRanksThereAre) {
 // 12 numbers are 4 segments of 3: eight ranks cannot have whole ones, so that all of it runs on each.
 TEST(SumSegments, AreNotCutInPieces) {
   EXPECT_EQ(last(*plan_of(12, 4)).segments.count, 4);
-  EXPECT_TRUE(last(*plan_of(12, 4)).cut_by(plan_of(12, 4)->mesh().find(split_axis)));
+  EXPECT_TRUE(last(*plan_of(12, 4)).cut_by(plan_of(12, 4)->mesh().find("split")));
   auto plan = plan_of(24, 8);
   ASSERT_TRUE(plan.ok()) << plan.status().to_string();
   EXPECT_EQ(last(*plan).segments.count, 8);
   plan = plan_of(12, 8);
   ASSERT_TRUE(plan.ok()) << plan.status().to_string();
   EXPECT_EQ(last(*plan).segments.count, 4);
-  EXPECT_FALSE(last(*plan).cut_by(plan->mesh().find(split_axis)));
+  EXPECT_FALSE(last(*plan).cut_by(plan->mesh().find("split")));
 }
 
 // A plan from elsewhere, a file or a pass to come, is held to the promise.

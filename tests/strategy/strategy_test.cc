@@ -13,6 +13,7 @@
 #include "core/strategy/documentation.h"
 #include "core/strategy/pass.h"
 #include "core/strategy/pipeline.h"
+#include "core/strategy/scope_layout.h"
 
 namespace epl {
 namespace {
@@ -40,7 +41,9 @@ TEST(Strategy, ReadsPrintsAndReadsAgain) {
 
 std::string message_of(std::string_view json) {
   auto strategy = parse_strategy(json);
-  return strategy.ok() ? check_built(*strategy, 2).message() : strategy.status().message();
+  if (!strategy.ok()) return strategy.status().message();
+  if (Status status = check_built(*strategy); !status.ok()) return status.message();
+  return lay_out_scopes(*strategy, 2).status().message();
 }
 
 TEST(Strategy, NamesTheNearestKeyAndTheRightWords) {
@@ -61,7 +64,94 @@ TEST(Strategy, WhatIsNotBuiltIsAnErrorWithAllOfIt) {
 TEST(Strategy, ADefaultIsNotIgnoredBesideStages) {
   const std::string stages = R"("scopes": [{"replicate": 1, "match": "a"}, {"replicate": 1, "match": "b"}])";
   EXPECT_EQ(message_of(cat("{", stages, "}")), "");
-  EXPECT_NE(message_of(cat(R"({"default": {"split": 2}, )", stages, "}")).find("default: split(2)"), std::string::npos);
+  EXPECT_NE(message_of(cat(R"({"default": {"split": 2}, )", stages, "}")).find("a default of split(2) beside stages"),
+            std::string::npos);
+}
+
+// "name: data 2 split 2 on [0, 1, 2, 3]" for each TaskGraph.
+std::vector<std::string> leaves_of(const char* json, int64_t ranks) {
+  auto strategy = parse_strategy(json);
+  EXPECT_TRUE(strategy.ok()) << strategy.status().to_string();
+  auto layout = lay_out_scopes(*strategy, ranks);
+  if (!layout.ok()) return {layout.status().message()};
+  std::vector<std::string> found;
+  for (const ScopeLeaf& leaf : layout->leaves) {
+    std::string text = cat(leaf.name, ": data ", leaf.data);
+    for (const ScopeRole& role : leaf.roles)
+      text += cat(role.kind == ScopeKind::split ? " split " : " expert ", role.degree);
+    const auto& on = layout->devices[static_cast<size_t>(leaf.device)].ranks;
+    found.push_back(cat(text, " on ", on.front(), "-", on.back()));
+  }
+  return found;
+}
+
+using Texts = std::vector<std::string>;
+
+TEST(Scopes, WhatIsLeftOverIsDataParallelism) {
+  EXPECT_EQ(leaves_of("{}", 4), (Texts{"default: data 4 on 0-3"}));
+  EXPECT_EQ(leaves_of(R"({"default": {"split": 2}})", 4), (Texts{"default: data 2 split 2 on 0-3"}));
+  EXPECT_EQ(leaves_of(R"({"scopes": [{"replicate": 1, "match": "a"}, {"replicate": 1, "match": "b"}]})", 8),
+            (Texts{"stage0: data 4 on 0-3", "stage1: data 4 on 4-7"}));
+  EXPECT_EQ(leaves_of(R"({"scopes": [{"name": "x", "replicate": 1, "match": "a"}, {"split": 2, "match": "b"}]})", 6),
+            (Texts{"x: data 2 on 0-1", "stage1: data 2 split 2 on 2-5"}));
+}
+
+TEST(Scopes, InsideScopesDivideOneCopy) {
+  EXPECT_EQ(leaves_of(R"({"default": {"replicate": 2, "scopes": [{"match": "*", "split": 2}]}})", 4),
+            (Texts{"default.0: data 2 split 2 on 0-3"}));
+  EXPECT_EQ(leaves_of(R"({"default": {"split": 4, "scopes": [{"name": "moe", "match": "e*", "expert": 2}]}})", 8),
+            (Texts{"moe: data 2 split 2 expert 2 on 0-7", "default: data 2 split 4 on 0-7"}));
+  EXPECT_EQ(leaves_of(R"({"scopes": [{"replicate": 1, "match": "a"},
+                          {"replicate": 4, "match": "b", "scopes": [{"name": "in", "split": 2, "scopes": [
+                            {"name": "deep", "match": "*", "expert": 2}]}]}]})",
+                      10),
+            (Texts{"stage0: data 2 on 0-1", "deep: data 4 expert 2 on 2-9"}));
+  EXPECT_EQ(
+      leaves_of(R"({"default": {"replicate": 4, "scopes": [{"split": 2, "match": "a"}, {"split": 2, "match": "b"}]}})",
+                8),
+      (Texts{"stage0: data 2 split 2 on 0-3", "stage1: data 2 split 2 on 4-7"}));
+}
+
+TEST(Scopes, OneScopeAndColocatedOnesShareRanks) {
+  EXPECT_EQ(leaves_of(R"({"scopes": [{"name": "e", "match": "x*", "expert": 4}], "default": {"replicate": 1}})", 4),
+            (Texts{"e: data 1 expert 4 on 0-3", "default: data 4 on 0-3"}));
+  EXPECT_EQ(leaves_of(R"({"cluster.colocate_split_and_replicate": true,
+                          "scopes": [{"replicate": 1, "match": "a"}, {"split": 2, "match": "b"}]})",
+                      2),
+            (Texts{"scope0: data 2 on 0-1", "scope1: data 1 split 2 on 0-1", "default: data 2 on 0-1"}));
+}
+
+TEST(Scopes, NumbersThatDoNotDivideAreNamed) {
+  EXPECT_EQ(leaves_of(R"({"scopes": [{"name": "x", "split": 3, "match": "a"}, {"replicate": 2, "match": "b"}]})", 8),
+            (Texts{"the scopes of the job need x 3 + stage1 2 = 5 ranks for a copy, which do not divide the 8 that "
+                   "there are; with cluster.colocate_split_and_replicate they share them"}));
+  EXPECT_EQ(leaves_of(R"({"default": {"split": 3}})", 4),
+            (Texts{"scope default (split 3): 3 ranks do not divide the 4 of the job"}));
+  EXPECT_EQ(leaves_of(R"({"default": {"replicate": 4, "scopes": [{"name": "in", "split": 3, "match": "a"}]}})", 4),
+            (Texts{"scope in (split 3): 3 ranks do not divide the 4 of scope default (replicate 4)"}));
+}
+
+TEST(Meshes, ShareTheOrderOfTheBatch) {
+  auto strategy = parse_strategy(R"({"scopes": [{"name": "a", "replicate": 4, "match": "a"},
+                                                {"name": "b", "replicate": 1, "match": "b"}]})");
+  auto layout = lay_out_scopes(*strategy, 5);
+  ASSERT_TRUE(layout.ok()) << layout.status().to_string();
+  auto meshes = make_meshes(*layout, 8, 2);
+  ASSERT_TRUE(meshes.ok()) << meshes.status().to_string();
+  const Mesh& a = (*meshes)[0].mesh;
+  const Mesh& b = (*meshes)[1].mesh;
+  EXPECT_EQ(a.units(), 8);
+  EXPECT_EQ(b.units(), 8);
+  EXPECT_EQ(a.lanes(), 1);
+  EXPECT_EQ(b.lanes(), 4) << "micro-batch 0 has units 0, 2, 4 and 6";
+  EXPECT_EQ(b.units_of_lane(), 1);
+  EXPECT_EQ(b.lane_stride(), 2);
+  EXPECT_EQ(b.first_unit(b.place(4, 1)), 1);
+  EXPECT_EQ(a.first_unit(a.place(2, 1)), 5);
+  EXPECT_EQ(crossing_targets(b, b.place(4), a), (std::vector<int>{0, 1, 2, 3}));
+  EXPECT_EQ(crossing_targets(a, a.place(0), b), (std::vector<int>{4}));
+  EXPECT_TRUE(crossing_targets(a, a.place(3), b).empty());
+  EXPECT_EQ(crossing_source(a, b.place(4)), 0);
 }
 
 TEST(Passes, AListIsCheckedBeforeItRuns) {
@@ -125,7 +215,7 @@ TEST(StrategyKeys, SayWhichWordsAreBuilt) {
     EXPECT_EQ(find_pipeline(word) != nullptr, std::ranges::find(words, word) != words.end()) << word;
     Strategy strategy;
     ASSERT_TRUE(set_config(strategy, "pipeline.strategy", word).ok());
-    EXPECT_EQ(check_built(strategy, 1).ok(), find_pipeline(word) != nullptr) << word;
+    EXPECT_EQ(check_built(strategy).ok(), find_pipeline(word) != nullptr) << word;
   }
   EXPECT_TRUE(built_words(key("amp.level")).empty()) << "a key that is not built";
   int numeric = 0;

@@ -33,6 +33,7 @@ const std::map<std::string, Exception>& exceptions() {
       {"core/capi/describe.cc", {{"where"}, "a key of a description"}},
       {"core/ir/op.h", {{"fused"}, "`fused_op`, the name for all who make it"}},
       {"core/ir/sharding_rule.cc", {reductions, "reductions of a rule"}},
+      {"core/program/lanes.cc", {{"concat", "reshape", "slice"}, "what takes lanes apart and joins them"}},
       {"core/program/partition.cc", {{"add"}, "what joins a complete sum"}},
       {"core/program/reshard.cc",
        {{"accumulate", "all_gather", "all_reduce", "batch_slice", "receive", "reduce_scatter", "reshape", "send",

@@ -16,14 +16,16 @@ void dropout(const KernelCall& call) {
   float scale = static_cast<float>(1 / (1 - ratio));
   uint64_t key = random_key(call.context.seed, static_cast<uint64_t>(call.context.step), call.query.node);
   int64_t n = call.query.in(0).elements();
-  uint64_t first = static_cast<uint64_t>(call.context.first_unit * (n / std::max<int64_t>(1, call.context.units)));
   DropoutLoop loop = cpu_level() == CpuLevel::v4 ? v4::dropout_loop : v3::dropout_loop;
   const float* x = call.in<float>(0);
   float* y = call.out<float>(0);
   uint8_t* mask = call.query.outputs() > 1 ? call.out<uint8_t>(1) : nullptr;
-  call.threads().run_ranges(n, task_values, [&](int64_t begin, int64_t end) {
-    loop(key, first + static_cast<uint64_t>(begin), threshold, scale, x + begin, y + begin,
-         mask ? mask + begin : nullptr, end - begin);
+  for_each_lane(call.context, n, [&](int64_t first, int64_t lane_begin, int64_t lane_end) {
+    call.threads().run_ranges(lane_end - lane_begin, task_values, [&](int64_t begin, int64_t end) {
+      const int64_t at = lane_begin + begin;
+      loop(key, static_cast<uint64_t>(first + begin), threshold, scale, x + at, y + at, mask ? mask + at : nullptr,
+           end - begin);
+    });
   });
 }
 

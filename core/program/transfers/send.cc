@@ -4,9 +4,12 @@
 namespace epl {
 
 EPL_OP(send) {
-  return {.doc = "Gives x to the rank at the same place of task graph `to`, which receives it.",
+  return {.doc =
+              "Gives x to a rank of task graph `to`, which receives it: of those that this rank serves that of number "
+              "`peer`, if "
+              "there are as many.",
           .signature = "x ->",
-          .attributes = {{"to", int64_t{0}, true}},
+          .attributes = {{"to", int64_t{0}, true}, {"peer", int64_t{0}}},
           .infer = [](const OpQuery&) -> Result<OutputTypes> { return OutputTypes{}; },
           .no_gradient = "it is placed after the gradients are known",
           .boundary = true};
@@ -18,6 +21,7 @@ EPL_TRANSFER(send) {
           .counterpart = "to",
           .sends = true,
           .run = [](const TransferCall& call) -> Status {
+            if (!call.group) return {};
             const TensorType& type = call.in.query->in(0);
             return call.group->run(call.stream, {.kind = Collective::Kind::send,
                                                  .dtype = type.dtype,

@@ -1,12 +1,12 @@
 // place: nodes into TaskGraphs, TaskGraphs onto ranks. Without scopes there is one TaskGraph, replicated over all
-// ranks. Sibling scopes are the stages of a pipeline, in their order, each with as many ranks: a scope has the nodes of
-// the model that it matches, and what no scope matches follows its operands. The backward pass of a node is where the
-// node is, and the update of a parameter where the parameter is used.
+// ranks. A node of the model is where its scope is (core/strategy/scope_layout.h), and what no scope matches beside
+// stages follows its operands. The backward pass of a node is where the node is, and the update of a parameter where
+// the parameter is used.
 #include <algorithm>
 
-#include "core/base/text.h"
 #include "core/ir/op.h"
 #include "core/strategy/pass.h"
+#include "core/strategy/scope_layout.h"
 
 namespace epl {
 namespace {
@@ -40,8 +40,7 @@ Result<int64_t> unit_count(const Strategy& strategy, int64_t batch, int64_t piec
 
 class Placement {
  public:
-  Placement(Plan& plan, const PlanRequest& request)
-      : plan_(plan), request_(request), graph_(*plan.graph), scopes_(request.strategy.scopes) {}
+  Placement(Plan& plan, const PlanRequest& request) : plan_(plan), request_(request), graph_(*plan.graph) {}
 
   Status run() {
     EPL_TRY(make_task_graphs());
@@ -65,40 +64,27 @@ class Placement {
   int stages() const { return static_cast<int>(plan_.task_graphs.size()); }
 
   Status make_task_graphs() {
-    const int64_t count = std::max<int64_t>(1, static_cast<int64_t>(scopes_.size()));
-    const int64_t parts = split_parts();
-    if (request_.ranks % (count * parts) != 0) {
-      return invalid(count, count == 1 ? " stage" : " stages", parts == 1 ? "" : cat(" split over ", parts, " ranks"),
-                     count == 1 ? " does not divide " : " do not divide ", request_.ranks, " ranks");
-    }
-    const int64_t degree = request_.ranks / (count * parts),
-                  micro_batches = request_.strategy.integer("pipeline.num_micro_batch");
+    EPL_ASSIGN(layout_, lay_out_scopes(request_.strategy, request_.ranks));
+    const int64_t micro_batches = request_.strategy.integer("pipeline.num_micro_batch"),
+                  pieces = micro_batches * max_data_degree(layout_);
     if (micro_batches < 1) return invalid("pipeline.num_micro_batch is ", micro_batches);
-    const int64_t pieces = micro_batches * degree;
     if (plan_.batch == 0 && pieces > 1) {
       return invalid("no input counts samples, so the batch cannot be cut into ", pieces, " pieces");
     }
     EPL_ASSIGN(const int64_t units, unit_count(request_.strategy, plan_.batch, pieces));
-    for (int64_t stage = 0; stage < count; ++stage) {
+    EPL_ASSIGN(std::vector<LeafMesh> meshes, make_meshes(layout_, units, micro_batches));
+    for (size_t i = 0; i < meshes.size(); ++i) {
+      const ScopeLeaf& leaf = layout_.leaves[i];
+      for (size_t other = 0; other < i; ++other) {
+        if (layout_.leaves[other].device == leaf.device)
+          return unsupported("scopes ", layout_.leaves[other].name, " and ", leaf.name, " share ranks");
+      }
       TaskGraph& made = plan_.task_graphs.emplace_back();
-      const auto index = static_cast<size_t>(stage);
-      made.scope = scopes_.empty()               ? "default"
-                   : scopes_[index].name.empty() ? cat("stage", stage)
-                                                 : scopes_[index].name;
-      made.mesh.axes = {{std::string(data_axis), degree, MeshAxis::Kind::rank},
-                        {std::string(micro_batch_axis), micro_batches, MeshAxis::Kind::time},
-                        {std::string(unit_axis), units / pieces, MeshAxis::Kind::unit}};
-      if (parts > 1) made.mesh.axes.push_back({std::string(split_axis), parts, MeshAxis::Kind::rank});
-      const int64_t ranks = degree * parts;
-      for (int64_t r = 0; r < ranks; ++r) made.mesh.device.ranks.push_back(static_cast<int>(stage * ranks + r));
+      made.scope = leaf.name;
+      made.mesh = std::move(meshes[i].mesh);
+      for (const std::vector<int>& axes : meshes[i].axes) made.split.insert(made.split.end(), axes.begin(), axes.end());
     }
     return {};
-  }
-
-  // Over how many ranks the nodes of a stage are cut; all stages are cut alike.
-  int64_t split_parts() const {
-    const Scope& scope = scopes_.empty() ? request_.strategy.default_scope : scopes_.front();
-    return scope.kind == ScopeKind::split ? scope.device_count : 1;
   }
 
   // The node of the model that a node was made for: its own name, or what stands before the suffix of the backward
@@ -106,23 +92,6 @@ class Placement {
   static std::string_view origin(const Node& node) {
     const std::string_view name = node.name;
     return node.phase == Phase::backward ? name.substr(0, name.find(".gradient")) : name;
-  }
-
-  bool matches(const Scope& scope, const Node& node) const {
-    return std::ranges::any_of(scope.match, [&](const std::string& pattern) {
-      const std::string_view glob = pattern;
-      if (glob.starts_with("op:")) return glob_match(glob.substr(3), node.op->name);
-      if (!glob.starts_with("param:")) return glob_match(glob, node.name);
-      return std::ranges::any_of(node.inputs, [&](Value v) {
-        return v && graph_.value(v).kind == ValueKind::parameter && glob_match(glob.substr(6), graph_.value(v).name);
-      });
-    });
-  }
-
-  int matched(const Node& node) const {
-    const auto found =
-        std::ranges::find_if(scopes_, [&](const Scope& s) { return s.match.empty() || matches(s, node); });
-    return found == scopes_.end() ? nowhere : static_cast<int>(found - scopes_.begin());
   }
 
   // The last stage, or the first, of those that operands come from; `nowhere` if none comes from any.
@@ -141,8 +110,8 @@ class Placement {
     for (int n = 0; n < graph_.node_count(); ++n) {
       const Node& node = graph_.node(NodeId{n});
       if (node.phase != Phase::forward) continue;
-      at(n) = matched(node);
-      if (at(n) == nowhere) at(n) = of_operands(node, true);
+      at(n) = layout_.leaf_of(graph_, node);
+      if (at(n) < 0) at(n) = of_operands(node, true);
     }
     // What no operand places stands where it is needed first.
     for (int n = graph_.node_count(); n-- > 0;) {
@@ -231,7 +200,7 @@ class Placement {
   Plan& plan_;
   const PlanRequest& request_;
   const Graph& graph_;
-  const std::vector<Scope>& scopes_;
+  ScopeLayout layout_;
 };
 
 }  // namespace

@@ -111,23 +111,33 @@ class Propagation {
     return wanted;
   }
 
-  // Of the batch, with memory of their own.
-  int64_t pieces() const { return plan_.mesh().pieces(plan_.mesh().batch_axes()); }
+  // Of the batch, with memory of their own, where it is cut most.
+  int64_t pieces() const {
+    int64_t most = 1;
+    for (const TaskGraph& t : plan_.task_graphs) most = std::max(most, t.mesh.pieces(t.mesh.batch_cuts()));
+    return most;
+  }
+
+  // How a TaskGraph cuts something that is `outer` times the batch.
+  Cuts cuts_of(int task_graph, int64_t outer) const {
+    Cuts cuts = plan_.mesh(std::max(task_graph, 0)).batch_cuts();
+    for (AxisCut& cut : cuts) cut.outer *= outer;
+    return cuts;
+  }
 
   void write() {
-    const std::vector<int> axes = plan_.mesh().batch_axes();
     plan_.shardings.assign(graph_.value_count(), {});
     for (int i = 0; i < graph_.value_count(); ++i) {
       Sharding& sharding = plan_.shardings[i];
       sharding.dims.resize(graph_.type(Value{i}).ndim());
-      if (cut_[i]) sharding.dims[cut_[i].dim] = {{axes, cut_[i].outer}};
+      if (cut_[i]) sharding.dims[cut_[i].dim] = cuts_of(plan_.value_task_graph[i], cut_[i].outer);
     }
     plan_.node_shardings.assign(graph_.node_count(), {});
     for (int n = 0; n < graph_.node_count(); ++n) {
       if (!factor_[n]) continue;
       auto& factors = plan_.node_shardings[n].factors;
       factors.resize(rules_[n].factors.size());
-      factors[factor_[n].factor] = {{axes, factor_[n].outer}};
+      factors[factor_[n].factor] = cuts_of(plan_.node_task_graph[n], factor_[n].outer);
     }
   }
 

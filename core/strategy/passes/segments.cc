@@ -48,7 +48,7 @@ SumSegments segments_of(const ShardingRule& rule, const NodeSharding& node, int 
 Status find_segments(PassContext& context) {
   EPL_ASSIGN(const Plan common, common_plan(context));
   const Graph& graph = *context.plan.graph;
-  const int split = common.mesh().find(split_axis);
+  const int split = common.task_graphs.front().split.front();
   for (int n = 0; n < graph.node_count(); ++n) {
     const NodeSharding& sharding = common.node_shardings[static_cast<size_t>(n)];
     if (!sharding.cut_by(split)) continue;

@@ -25,28 +25,30 @@ constexpr int foresight = 12;
 
 class Splitting {
  public:
-  explicit Splitting(PassContext& context)
+  Splitting(PassContext& context, int task_graph)
       : plan_(context.plan),
         graph_(*plan_.graph),
-        axis_(plan_.mesh().find(split_axis)),
-        parts_(1),
+        here_(task_graph),
+        axes_(plan_.task_graphs[static_cast<size_t>(task_graph)].split),
+        axis_(axes_.front()),
+        parts_(plan_.mesh(task_graph).pieces(axes_)),
         by_segments_(sums_by_segments(plan_)),
         at_(static_cast<size_t>(graph_.value_count())),
         decided_(at_.size(), false),
         kept_whole_(at_.size(), false),
         of_inputs_(at_.size()),
         of_weights_(at_.size(), false) {
-    if (axis_ >= 0) parts_ = plan_.mesh().axes[static_cast<size_t>(axis_)].size;
     pinned_ = context.request.state_of;
   }
 
   Status run() {
-    if (parts_ == 1) return {};
     EPL_TRY(describe_nodes());
     describe_leaves();
     find_kept_whole();
     for (int n = 0; n < graph_.node_count(); ++n) EPL_TRY(decide(n));
-    for (const Graph::Update& update : graph_.updates) at_[index(update.next)] = at_[index(update.state)];
+    for (const Graph::Update& update : graph_.updates) {
+      if (plan_.value_task_graph[index(update.state)] == here_) at_[index(update.next)] = at_[index(update.state)];
+    }
     write();
     return {};
   }
@@ -81,8 +83,8 @@ class Splitting {
       const ValueInfo& info = graph_.value(Value{static_cast<int>(i)});
       of_inputs_[i].assign(info.type.shape.size(), info.kind == ValueKind::input);
       of_weights_[i] = is_state(info.kind);
-      decided_[i] = !is_state(info.kind);
-      if (pinned_ && is_state(info.kind)) take_pinned(i, info);
+      decided_[i] = !is_state(info.kind) || plan_.value_task_graph[i] != here_;
+      if (pinned_ && !decided_[i]) take_pinned(i, info);
     }
   }
 
@@ -117,6 +119,7 @@ class Splitting {
     const Node& node = graph_.node(NodeId{n});
     if (node.op->takes_any_operands) return {};  // on pieces as on all of it
     note_origins(node, rule_of(n));
+    if (plan_.node_task_graph[static_cast<size_t>(n)] != here_) return {};
     Choice best = weigh(n, {});
     if (!node.op->random) {
       for (const CutFactor& factor : candidates(n)) {
@@ -232,7 +235,7 @@ class Splitting {
   OperandShardings operands_of(int n, const CutFactor& factor) const {
     NodeSharding sharding;
     sharding.factors.resize(rule_of(n).factors.size());
-    if (factor) sharding.factors[static_cast<size_t>(factor.factor)] = {{.axes = {axis_}, .outer = factor.outer}};
+    if (factor) sharding.factors[static_cast<size_t>(factor.factor)] = {{.axes = axes_, .outer = factor.outer}};
     return operand_shardings(rule_of(n), sharding);
   }
 
@@ -247,7 +250,7 @@ class Splitting {
     if (factors.empty()) return true;
     for (const AxisCut& cut : factors[static_cast<size_t>(factor.factor)]) {
       int64_t pieces = cut.outer;
-      for (int axis : cut.axes) pieces *= plan_.mesh().axes[static_cast<size_t>(axis)].size;
+      for (int axis : cut.axes) pieces *= plan_.mesh(here_).axes[static_cast<size_t>(axis)].size;
       if (factor.outer % pieces != 0) return false;
     }
     return true;
@@ -311,7 +314,7 @@ class Splitting {
   }
 
   void add_cut(Cuts& cuts, int64_t outer) const {
-    cuts.insert(std::ranges::upper_bound(cuts, outer, {}, &AxisCut::outer), {.axes = {axis_}, .outer = outer});
+    cuts.insert(std::ranges::upper_bound(cuts, outer, {}, &AxisCut::outer), {.axes = axes_, .outer = outer});
   }
 
   void write() {
@@ -323,9 +326,11 @@ class Splitting {
   Plan& plan_;
   const Graph& graph_;
   const Plan* pinned_ = nullptr;
-  int axis_;
-  int64_t parts_;
-  bool by_segments_;
+  const int here_;               // the TaskGraph whose nodes it cuts
+  const std::vector<int> axes_;  // over these, all of them together
+  const int axis_;               // the first, by which they are found
+  const int64_t parts_;
+  const bool by_segments_;
   std::vector<std::vector<int32_t>> users_;   // by value
   std::vector<ShardingRule> rules_;           // by node
   std::vector<double> work_;                  // by node
@@ -344,7 +349,10 @@ EPL_PASS(split) {
           .run = [](PassContext& c) -> Status {
             const bool propagated = static_cast<int>(c.plan.shardings.size()) == c.plan.graph->value_count();
             if (!propagated) return invalid("it needs place and propagate before it");
-            return Splitting(c).run();
+            for (size_t t = 0; t < c.plan.task_graphs.size(); ++t) {
+              if (!c.plan.task_graphs[t].split.empty()) EPL_TRY(Splitting(c, static_cast<int>(t)).run());
+            }
+            return {};
           }};
 }
 

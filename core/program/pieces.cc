@@ -1,10 +1,60 @@
-#include "core/runtime/pieces.h"
+#include "core/program/pieces.h"
 
+#include <algorithm>
 #include <cstring>
-#include <vector>
 
 namespace epl {
 namespace {
+
+// Walks through a piece in order. Allocates nothing: it runs in steps.
+class Walk {
+ public:
+  using Visit = FunctionRef<void(int64_t global, int64_t local, int64_t bytes)>;
+  Walk(const TensorType& type, const Sharding& sharding, const Mesh& mesh, const Place& place, Visit visit)
+      : type_(type), sharding_(sharding), mesh_(mesh), place_(place), visit_(visit), last_(type.shape.size()) {
+    // The dimensions behind the last cut one lie together.
+    while (last_ > 0 && mesh.pieces(sharding.dims[last_ - 1]) == 1) --last_;
+    bytes_ = static_cast<int64_t>(dtype_bytes(type.dtype));
+    for (size_t d = last_; d < type.shape.size(); ++d) bytes_ *= type.shape[d];
+  }
+
+  void dim(size_t d, int64_t global) {
+    if (d == last_) return give(global, 1);
+    const int64_t size = type_.shape[d];
+    const Cuts& cuts = sharding_.dims[d];
+    // Indices belong to a place in runs of this length, or of several of it.
+    const int64_t step = cuts.empty() ? size : size / cuts.back().outer / mesh_.pieces(cuts.back().axes);
+    for (int64_t first = 0; first < size; first += step) {
+      if (!is_here(cuts, size, first)) continue;
+      if (d + 1 == last_) {
+        give(global * size + first, step);
+        continue;
+      }
+      for (int64_t i = first; i < first + step; ++i) dim(d + 1, global * size + i);
+    }
+  }
+
+ private:
+  bool is_here(const Cuts& cuts, int64_t size, int64_t index) const {
+    return std::ranges::all_of(cuts, [&](const AxisCut& cut) {
+      const int64_t pieces = mesh_.pieces(cut.axes), run = size / cut.outer / pieces;
+      return index / run % pieces == mesh_.piece(place_, cut.axes);
+    });
+  }
+
+  void give(int64_t first, int64_t count) {
+    visit_(first * bytes_, local_, count * bytes_);
+    local_ += count * bytes_;
+  }
+
+  const TensorType& type_;
+  const Sharding& sharding_;
+  const Mesh& mesh_;
+  const Place& place_;
+  Visit visit_;
+  size_t last_;
+  int64_t bytes_ = 0, local_ = 0;
+};
 
 struct Run {
   int64_t first = 0, count = 0;
@@ -33,30 +83,7 @@ std::vector<Run> runs_of(int64_t size, const Cuts& cuts, const Mesh& mesh, const
 
 void for_each_run(const TensorType& type, const Sharding& sharding, const Mesh& mesh, const Place& place,
                   FunctionRef<void(int64_t global, int64_t local, int64_t bytes)> f) {
-  // The dimensions behind the last cut one lie together.
-  size_t last = type.shape.size();
-  while (last > 0 && mesh.pieces(sharding.dims[last - 1]) == 1) --last;
-  auto bytes = static_cast<int64_t>(dtype_bytes(type.dtype));
-  for (size_t d = last; d < type.shape.size(); ++d) bytes *= type.shape[d];
-  std::vector<std::vector<Run>> runs;
-  for (size_t d = 0; d < last; ++d) runs.push_back(runs_of(type.shape[d], sharding.dims[d], mesh, place));
-  int64_t local = 0;
-  const auto visit = [&](const auto& self, size_t d, int64_t global) -> void {
-    if (d == last) {
-      f(global * bytes, local, bytes);
-      local += bytes;
-      return;
-    }
-    for (const Run& run : runs[d]) {
-      if (d + 1 == last) {
-        f((global * type.shape[d] + run.first) * bytes, local, run.count * bytes);
-        local += run.count * bytes;
-        continue;
-      }
-      for (int64_t i = run.first; i < run.first + run.count; ++i) self(self, d + 1, global * type.shape[d] + i);
-    }
-  };
-  visit(visit, 0, 0);
+  Walk(type, sharding, mesh, place, f).dim(0, 0);
 }
 
 std::vector<PieceBox> boxes_of(const TensorType& type, const Sharding& sharding, const Mesh& mesh, const Place& place) {

@@ -1,0 +1,404 @@
+#include "core/strategy/scope_layout.h"
+
+#include <algorithm>
+#include <numeric>
+#include <set>
+
+#include "core/base/text.h"
+#include "core/ir/op.h"
+
+namespace epl {
+namespace {
+
+constexpr std::string_view kinds[] = {"replicate", "split", "expert"};
+
+std::string_view kind_name(ScopeKind kind) { return kinds[static_cast<size_t>(kind)]; }
+
+std::string describe(const std::string& name, const Scope& scope) {
+  return cat("scope ", name, " (", kind_name(scope.kind), " ", scope.device_count, ")");
+}
+
+class LayingOut {
+ public:
+  LayingOut(const Strategy& strategy, int64_t ranks) : strategy_(strategy), ranks_(ranks) {
+    out_.strategy = &strategy;
+    colocated_ = strategy.flag("cluster.colocate_split_and_replicate");
+  }
+
+  Result<ScopeLayout> run() {
+    const std::vector<Scope>& scopes = strategy_.scopes;
+    const Copies all{.ranks = ranks_};
+    if (side_by_side(scopes)) {
+      EPL_TRY(refuse_default_beside_stages());
+      EPL_TRY(place_side_by_side(scopes, all, ranks_, "the job"));
+      return std::move(out_);
+    }
+    const int device = add_device(all);
+    for (size_t i = 0; i < scopes.size(); ++i)
+      EPL_TRY(place_sharing(scopes[i], name_of(scopes[i], cat("scope", i)), all, ranks_, "the job", device));
+    EPL_TRY(place_unmatched(all, device));
+    return std::move(out_);
+  }
+
+ private:
+  // Ranks in a row that hold `degree()` groups, of which what is placed next subdivides one.
+  struct Copies {
+    int64_t first = 0, ranks = 1, data = 1;
+    std::vector<ScopeRole> roles;
+
+    void add(ScopeKind kind, int64_t degree) {
+      if (kind == ScopeKind::replicate) {
+        data *= degree;
+      } else if (!roles.empty() && roles.back().kind == kind) {
+        roles.back().degree *= degree;
+      } else if (degree > 1) {
+        roles.push_back({kind, degree});
+      }
+    }
+  };
+
+  bool side_by_side(const std::vector<Scope>& scopes) const { return scopes.size() > 1 && !colocated_; }
+  static std::string name_of(const Scope& scope, std::string otherwise) {
+    return scope.name.empty() ? std::move(otherwise) : scope.name;
+  }
+
+  int add_device(const Copies& copies) {
+    VirtualDevice& made = out_.devices.emplace_back();
+    made.ranks.resize(static_cast<size_t>(copies.ranks));
+    std::iota(made.ranks.begin(), made.ranks.end(), static_cast<int>(copies.first));
+    return static_cast<int>(out_.devices.size()) - 1;
+  }
+
+  // Siblings that divide the `count` ranks of each copy among them.
+  Status place_side_by_side(const std::vector<Scope>& scopes, const Copies& outer, int64_t count,
+                            const std::string& where) {
+    int64_t sum = 0;
+    std::vector<std::string> parts;
+    for (size_t i = 0; i < scopes.size(); ++i) {
+      sum += scopes[i].device_count;
+      parts.push_back(cat(name_of(scopes[i], cat("stage", i)), " ", scopes[i].device_count));
+    }
+    if (sum > count || count % sum != 0) {
+      return invalid("the scopes of ", where, " need ", join(parts, " + "), " = ", sum,
+                     " ranks for a copy, which do not divide the ", count,
+                     " that there are; with cluster.colocate_split_and_replicate they share them");
+    }
+    int64_t first = outer.first;
+    for (size_t i = 0; i < scopes.size(); ++i) {
+      Copies own = outer;
+      own.add(ScopeKind::replicate, count / sum);
+      own.first = first;
+      own.ranks = outer.ranks / sum * scopes[i].device_count;
+      first += own.ranks;
+      EPL_TRY(place(scopes[i], name_of(scopes[i], cat("stage", i)), own, add_device(own)));
+    }
+    return {};
+  }
+
+  // A scope on all `count` ranks of each copy, with what else is there.
+  Status place_sharing(const Scope& scope, const std::string& name, Copies outer, int64_t count,
+                       const std::string& where, int device) {
+    if (scope.device_count > count || count % scope.device_count != 0) {
+      return invalid(describe(name, scope), ": ", scope.device_count, " ranks do not divide the ", count, " of ",
+                     where);
+    }
+    outer.add(ScopeKind::replicate, count / scope.device_count);
+    return place(scope, name, outer, device);
+  }
+
+  // `outer`: of the copies of this scope.
+  Status place(const Scope& scope, const std::string& name, const Copies& outer, int device) {
+    const std::string where = describe(name, scope);
+    if (scope.scopes.empty()) return add_leaf(scope, name, outer, device);
+    if (side_by_side(scope.scopes)) {
+      // The scope's own kind is over what its inner scopes leave.
+      int64_t sum = 0;
+      for (const Scope& inner : scope.scopes) sum += inner.device_count;
+      if (scope.kind != ScopeKind::replicate && sum != scope.device_count)
+        return invalid(where, ": its inner scopes take ", sum, " of its ranks; ", kind_name(scope.kind),
+                       " with several of them must have as many");
+      return place_side_by_side(scope.scopes, outer, scope.device_count, where);
+    }
+    bool all_inside = false;
+    for (size_t i = 0; i < scope.scopes.size(); ++i) {
+      const Scope& inner = scope.scopes[i];
+      if (inner.device_count > scope.device_count || scope.device_count % inner.device_count != 0) {
+        return invalid(describe(name_of(inner, cat(name, ".", i)), inner), ": ", inner.device_count,
+                       " ranks do not divide the ", scope.device_count, " of ", where);
+      }
+      Copies own = outer;
+      own.add(scope.kind, scope.device_count / inner.device_count);
+      EPL_TRY(place(inner, name_of(inner, cat(name, ".", i)), own, device));
+      all_inside = all_inside || matches_all(inner);
+    }
+    return all_inside ? Status() : add_leaf(scope, name, outer, device);
+  }
+
+  Status add_leaf(const Scope& scope, const std::string& name, Copies copies, int device) {
+    copies.add(scope.kind, scope.device_count);
+    out_.leaf_of_scope[&scope] = static_cast<int>(out_.leaves.size());
+    out_.leaves.push_back(
+        {.name = name, .scope = &scope, .device = device, .data = copies.data, .roles = copies.roles});
+    return {};
+  }
+
+  static bool matches_all(const Scope& scope) {
+    return scope.match.empty() || std::ranges::find(scope.match, "*") != scope.match.end();
+  }
+
+  // What no scope matches lies on all ranks, as the default says.
+  Status place_unmatched(const Copies& all, int device) {
+    if (std::ranges::any_of(strategy_.scopes, matches_all)) return {};
+    if (strategy_.has_default) {
+      EPL_TRY(place_sharing(strategy_.default_scope, name_of(strategy_.default_scope, "default"), all, ranks_,
+                            "the job", device));
+      const auto own = out_.leaf_of_scope.find(&strategy_.default_scope);
+      out_.unmatched = own == out_.leaf_of_scope.end() ? -1 : own->second;
+      return {};
+    }
+    out_.unmatched = static_cast<int>(out_.leaves.size());
+    out_.leaves.push_back({.name = "default", .device = device, .data = ranks_});
+    return {};
+  }
+
+  // Beside stages it would be that of the nodes that no stage matches, which go where their operands are.
+  Status refuse_default_beside_stages() const {
+    const Scope& scope = strategy_.default_scope;
+    if (!strategy_.has_default || (scope.kind == ScopeKind::replicate && scope.scopes.empty())) return {};
+    return unsupported("a default of ", kind_name(scope.kind), "(", scope.device_count,
+                       ") beside stages: what no stage matches goes where its operands are; give it a scope");
+  }
+
+  const Strategy& strategy_;
+  const int64_t ranks_;
+  bool colocated_ = false;
+  ScopeLayout out_;
+};
+
+}  // namespace
+
+Result<ScopeLayout> lay_out_scopes(const Strategy& strategy, int64_t ranks) { return LayingOut(strategy, ranks).run(); }
+
+bool scope_matches(const Scope& scope, const Graph& graph, const Node& node) {
+  if (scope.match.empty()) return true;
+  return std::ranges::any_of(scope.match, [&](const std::string& pattern) {
+    const std::string_view glob = pattern;
+    if (glob.starts_with("op:")) return glob_match(glob.substr(3), node.op->name);
+    if (!glob.starts_with("param:")) return glob_match(glob, node.name);
+    return std::ranges::any_of(node.inputs, [&](Value v) {
+      return v && graph.value(v).kind == ValueKind::parameter && glob_match(glob.substr(6), graph.value(v).name);
+    });
+  });
+}
+
+int ScopeLayout::leaf_of(const Graph& graph, const Node& node) const {
+  const Scope* found = nullptr;
+  const auto search = [&](const std::vector<Scope>& scopes) {
+    const auto match = std::ranges::find_if(scopes, [&](const Scope& s) { return scope_matches(s, graph, node); });
+    if (match != scopes.end()) found = &*match;
+    return match != scopes.end();
+  };
+  if (!search(strategy->scopes)) {
+    if (!strategy->has_default || strategy->default_scope.scopes.empty()) return unmatched;
+    found = &strategy->default_scope;
+  }
+  while (search(found->scopes)) {
+  }
+  const auto leaf = leaf_of_scope.find(found);
+  return leaf == leaf_of_scope.end() ? -1 : leaf->second;
+}
+
+int64_t max_data_degree(const ScopeLayout& layout) {
+  return std::ranges::max_element(layout.leaves, {}, &ScopeLeaf::data)->data;
+}
+
+namespace {
+
+// Degrees of which each divides the next: the boundaries between the axes of a mesh.
+class Chain {
+ public:
+  void add(int64_t degree) { degrees_.insert(degree); }
+  Status check() const {
+    int64_t before = 1;
+    for (int64_t degree : degrees_) {
+      if (degree % before != 0)
+        return invalid("scopes cut the same ranks by ", before, " and by ", degree,
+                       ", of which none divides the other");
+      before = degree;
+    }
+    return {};
+  }
+  const std::set<int64_t>& degrees() const { return degrees_; }
+
+ private:
+  std::set<int64_t> degrees_;
+};
+
+class MakingMeshes {
+ public:
+  MakingMeshes(const ScopeLayout& layout, int64_t units, int64_t micro_batches)
+      : layout_(layout), units_(units), micro_batches_(micro_batches) {}
+
+  Result<std::vector<LeafMesh>> run() {
+    EPL_TRY(find_batch_axes());
+    axes_ = {{std::string(data_axis), 1, MeshAxis::Kind::rank},
+             {std::string(micro_batch_axis), micro_batches_, MeshAxis::Kind::time},
+             {std::string(unit_axis), units_ / micro_batches_ / *batch_.degrees().rbegin(), MeshAxis::Kind::unit}};
+    for (size_t i = 1; i < batch_.degrees().size(); ++i) axes_.push_back({cat(data_axis, i + 1), 1});
+    std::vector<LeafMesh> meshes(layout_.leaves.size());
+    for (size_t d = 0; d < layout_.devices.size(); ++d) EPL_TRY(make_device(static_cast<int>(d)));
+    for (size_t i = 0; i < meshes.size(); ++i) {
+      const ScopeLeaf& leaf = layout_.leaves[i];
+      Mesh& mesh = meshes[i].mesh;
+      mesh.axes = axes_;
+      mesh.device = layout_.devices[static_cast<size_t>(leaf.device)];
+      for (const auto& [axis, size] : sizes_[static_cast<size_t>(leaf.device)])
+        mesh.axes[static_cast<size_t>(axis)].size = size;
+      mesh.batch = batch_cuts(leaf);
+      if (mesh.batch == mesh_of_one(mesh).batch_cuts()) mesh.batch.clear();
+      meshes[i].axes = role_axes(leaf);
+    }
+    return meshes;
+  }
+
+ private:
+  using Sizes = std::vector<std::pair<int, int64_t>>;  // of axes of a device, major first
+
+  static Mesh mesh_of_one(const Mesh& mesh) { return {.axes = mesh.axes}; }
+
+  std::vector<const ScopeLeaf*> leaves_on(int device) const {
+    std::vector<const ScopeLeaf*> found;
+    for (const ScopeLeaf& leaf : layout_.leaves) {
+      if (leaf.device == device) found.push_back(&leaf);
+    }
+    return found;
+  }
+
+  // Where the axes of one device meet.
+  Result<Chain> chain_of(int device) const {
+    Chain chain;
+    for (const ScopeLeaf* leaf : leaves_on(device)) {
+      int64_t degree = leaf->data;
+      chain.add(degree);
+      for (const ScopeRole& role : leaf->roles) chain.add(degree *= role.degree);
+    }
+    EPL_TRY(chain.check());
+    return chain;
+  }
+
+  static int64_t max_data(const std::vector<const ScopeLeaf*>& leaves) {
+    int64_t most = 1;
+    for (const ScopeLeaf* leaf : leaves) most = std::max(most, leaf->data);
+    return most;
+  }
+
+  // The axes that cut the batch somewhere: all TaskGraphs have them, so that they agree about the order of samples.
+  Status find_batch_axes() {
+    int64_t least = layout_.leaves.front().data;
+    for (const ScopeLeaf& leaf : layout_.leaves) {
+      batch_.add(leaf.data);
+      least = std::min(least, leaf.data);
+    }
+    for (size_t d = 0; d < layout_.devices.size(); ++d) {
+      EPL_ASSIGN(const Chain chain, chain_of(static_cast<int>(d)));
+      const int64_t most = max_data(leaves_on(static_cast<int>(d)));
+      for (int64_t degree : chain.degrees()) {
+        if (degree > least && degree < most) batch_.add(degree);
+      }
+    }
+    return batch_.check();
+  }
+
+  int named(const std::string& name) {
+    const auto found = std::ranges::find(axes_, name, &MeshAxis::name);
+    if (found != axes_.end()) return static_cast<int>(found - axes_.begin());
+    axes_.push_back({name, 1, MeshAxis::Kind::rank});
+    return static_cast<int>(axes_.size()) - 1;
+  }
+
+  int batch_axis_number(size_t i) const { return i == 0 ? batch_axis : static_cast<int>(i) + 2; }
+
+  Status make_device(int device) {
+    Sizes& sizes = sizes_.emplace_back();
+    const std::vector<const ScopeLeaf*> leaves = leaves_on(device);
+    if (leaves.empty()) return {};
+    const int64_t most = max_data(leaves);
+    int64_t before = 1;
+    size_t i = 0;
+    for (int64_t degree : batch_.degrees()) {
+      if (degree <= most) sizes.emplace_back(batch_axis_number(i), degree / before);
+      before = degree;
+      ++i;
+    }
+    EPL_ASSIGN(const Chain chain, chain_of(device));
+    before = most;
+    std::map<ScopeKind, int> used;
+    for (int64_t degree : chain.degrees()) {
+      if (degree <= most) continue;
+      const ScopeKind kind = kind_over(leaves, before);
+      const int number = ++used[kind];
+      sizes.emplace_back(named(number == 1 ? std::string(kind_name(kind)) : cat(kind_name(kind), number)),
+                         degree / before);
+      before = degree;
+    }
+    return {};
+  }
+
+  // What the first leaf that has one does with the ranks behind so many.
+  static ScopeKind kind_over(const std::vector<const ScopeLeaf*>& leaves, int64_t before) {
+    for (const ScopeLeaf* leaf : leaves) {
+      int64_t degree = leaf->data;
+      for (const ScopeRole& role : leaf->roles) {
+        if (degree <= before && before < degree * role.degree) return role.kind;
+        degree *= role.degree;
+      }
+    }
+    return ScopeKind::split;
+  }
+
+  Cuts batch_cuts(const ScopeLeaf& leaf) const {
+    AxisCut ranks, rest{{axis_of(micro_batch_axis), axis_of(unit_axis)}, *batch_.degrees().rbegin()};
+    size_t i = 0;
+    for (int64_t degree : batch_.degrees()) {
+      if (degree <= leaf.data) ranks.axes.push_back(batch_axis_number(i));
+      ++i;
+    }
+    if (leaf.data < rest.outer) return {ranks, rest};
+    ranks.axes.insert(ranks.axes.end(), rest.axes.begin(), rest.axes.end());
+    return {ranks};
+  }
+
+  int axis_of(std::string_view name) const {
+    return static_cast<int>(std::ranges::find(axes_, name, &MeshAxis::name) - axes_.begin());
+  }
+
+  std::vector<std::vector<int>> role_axes(const ScopeLeaf& leaf) const {
+    std::vector<std::vector<int>> found;
+    const Sizes& sizes = sizes_[static_cast<size_t>(leaf.device)];
+    int64_t degree = 1, end = leaf.data;
+    auto at = sizes.begin();
+    for (; at != sizes.end() && degree < end; ++at) degree *= at->second;
+    for (const ScopeRole& role : leaf.roles) {
+      std::vector<int>& axes = found.emplace_back();
+      for (end *= role.degree; at != sizes.end() && degree < end; ++at) {
+        if (at->second > 1) axes.push_back(at->first);
+        degree *= at->second;
+      }
+    }
+    return found;
+  }
+
+  const ScopeLayout& layout_;
+  const int64_t units_, micro_batches_;
+  Chain batch_;
+  std::vector<MeshAxis> axes_;
+  std::vector<Sizes> sizes_;  // by device
+};
+
+}  // namespace
+
+Result<std::vector<LeafMesh>> make_meshes(const ScopeLayout& layout, int64_t units, int64_t micro_batches) {
+  return MakingMeshes(layout, units, micro_batches).run();
+}
+
+}  // namespace epl

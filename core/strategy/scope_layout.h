@@ -1,0 +1,57 @@
+// Scopes onto ranks. A scope's nodes are a TaskGraph, its ranks the VirtualDevice. Sibling scopes take different ranks,
+// each as many as its count asks for in every copy; what is left over is data parallelism. One scope by itself, and
+// siblings under cluster.colocate_split_and_replicate, share the ranks of what they stand in.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "core/ir/graph.h"
+#include "core/strategy/sharding.h"
+#include "core/strategy/strategy.h"
+
+namespace epl {
+
+// Over how many ranks a scope cuts its nodes, and how.
+struct ScopeRole {
+  ScopeKind kind = ScopeKind::split;
+  int64_t degree = 1;
+};
+
+// A TaskGraph to be: the nodes of one scope that no scope inside it has.
+struct ScopeLeaf {
+  std::string name;
+  const Scope* scope = nullptr;  // null: what no scope matches
+  int device = 0;                // of ScopeLayout::devices
+  int64_t data = 1;              // degree of data parallelism
+  std::vector<ScopeRole> roles;  // outermost first
+};
+
+struct ScopeLayout {
+  std::vector<VirtualDevice> devices;
+  std::vector<ScopeLeaf> leaves;
+  // The leaf that a node is in; -1: that of its operands.
+  int leaf_of(const Graph& graph, const Node& node) const;
+
+  const Strategy* strategy = nullptr;
+  std::map<const Scope*, int> leaf_of_scope;
+  int unmatched = -1;  // the leaf of what no scope matches; -1: that of its operands
+};
+
+// The strategy must outlive the layout. Errors name the scope and the numbers.
+Result<ScopeLayout> lay_out_scopes(const Strategy& strategy, int64_t ranks);
+// Whether one of the scope's patterns matches the node; a scope without patterns matches everything.
+bool scope_matches(const Scope& scope, const Graph& graph, const Node& node);
+
+// The meshes of the layout's leaves, for a batch of U units and this many micro-batches. Ranks of one device that
+// several leaves cut differently have an axis for each way.
+struct LeafMesh {
+  Mesh mesh;
+  std::vector<std::vector<int>> axes;  // by role of the leaf
+};
+Result<std::vector<LeafMesh>> make_meshes(const ScopeLayout& layout, int64_t units, int64_t micro_batches);
+// The largest degree of data parallelism.
+int64_t max_data_degree(const ScopeLayout& layout);
+
+}  // namespace epl

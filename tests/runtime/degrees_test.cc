@@ -1,0 +1,180 @@
+// Stages of different degrees and kinds: data parallelism over more ranks in one than in the other, weights in pieces
+// in one alone, scopes inside scopes. The bits are those of one rank wherever no product is summed in pieces.
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "core/runtime/session.h"
+#include "core/runtime/session_state.h"
+#include "tests/backend/far_device.h"
+#include "tests/runtime/graph_model.h"
+#include "tests/runtime/skip_mlp.h"
+
+namespace epl {
+namespace {
+
+// Stage "first" is what makes h and a, "second" the rest.
+std::string two_stages(std::string_view first, std::string_view second) {
+  return cat(R"("scopes": [{"name": "first", "match": ["h*", "a*"], )", first,
+             R"(}, {"name": "second", "match": "*", )", second, "}]");
+}
+
+struct Layout {
+  std::string name;
+  int64_t ranks = 1, micro_batches = 1;
+  std::string scopes;  // of the strategy
+  bool same_bits = true;
+  std::string schedule = "1F1B";
+  friend void PrintTo(const Layout& layout, std::ostream* out) { *out << layout.name; }
+};
+
+// With a draw for each element, so that a sample that is dealt to another rank's place shows.
+constexpr std::string_view dropout_mlp = R"(graph mlp(x: f32[8,12] batch 0) {
+  w1: f32[12,16] = param
+  b1: f32[16] = param
+  w2: f32[16,16] = param
+  w3: f32[16,4] = param
+  forward:
+  h: f32[8,16] = matmul(x, w1)
+  hb: f32[8,16] = add(h, b1)
+  a: f32[8,16] = relu(hb)
+  ad: f32[8,16], am: bool[8,16] = dropout(a) {ratio=0.3}
+  g: f32[8,16] = matmul(ad, w2)
+  skip: f32[8,16] = add(g, a)
+  gd: f32[8,16], gm: bool[8,16] = dropout(skip) {ratio=0.3}
+  r: f32[8,16] = relu(gd)
+  y: f32[8,4] = matmul(r, w3)
+  output y = y
+}
+)";
+
+Result<std::shared_ptr<const CompiledPlan>> plan_of(const Layout& layout, std::string_view model = skip_mlp,
+                                                    const std::string& device = "cpu") {
+  PlanOptions options;
+  options.model = GraphModel::parse(model);
+  options.train.loss.name = "softmax_cross_entropy";
+  options.train.optimizer = "adamw";
+  options.train.optimizer_options = {{"lr", 0.01}};
+  options.train.clip_norm = 1;
+  options.train_outputs = {"y"};
+  options.ranks = layout.ranks;
+  options.device = device;
+  const std::string text = cat("{\"pipeline.num_micro_batch\": ", layout.micro_batches, ", \"pipeline.strategy\": \"",
+                               layout.schedule, "\"", layout.scopes.empty() ? "" : ", ", layout.scopes, "}");
+  EPL_ASSIGN(options.strategy, parse_strategy(text));
+  return CompiledPlan::create(test_host(2), options);
+}
+
+struct Trained {
+  std::vector<double> losses;
+  Tensor predicted;
+  std::map<std::string, Tensor> state;
+};
+
+Trained train(const Layout& layout, std::string_view model, const std::string& device = "cpu") {
+  Trained out;
+  auto plan = plan_of(layout, model, device);
+  EXPECT_TRUE(plan.ok()) << layout.name << ": " << plan.status().to_string();
+  if (!plan.ok()) return out;
+  auto session = Session::create(test_host(2), *plan, 7);
+  EXPECT_TRUE(session.ok()) << session.status().to_string();
+  if (!session.ok()) return out;
+  for (int s = 0; s < 4; ++s) {
+    StepMetrics metrics;
+    const Status status = (*session)->step(skip_mlp_batch(s), metrics);
+    EXPECT_TRUE(status.ok()) << layout.name << ": " << status.to_string();
+    out.losses.push_back(metrics.loss);
+  }
+  const Tensor inputs[] = {skip_mlp_batch(9)[0]};
+  Tensor outputs[] = {Tensor(TensorType{DType::f32, {8, 4}})};
+  const Status status = (*session)->predict(inputs, outputs);
+  EXPECT_TRUE(status.ok()) << status.to_string();
+  out.predicted = outputs[0];
+  for (const StateSlot& slot : (*plan)->state().slots()) out.state.emplace(slot.name, *(*session)->state(slot.name));
+  EXPECT_LE((*session)->memory_bytes_used(), (*plan)->memory_bytes_peak()) << layout.name;
+  return out;
+}
+
+void expect_same(const Trained& found, const Trained& wanted, bool bits) {
+  ASSERT_EQ(found.losses.size(), wanted.losses.size());
+  for (size_t s = 0; s < wanted.losses.size(); ++s) {
+    if (bits) EXPECT_EQ(found.losses[s], wanted.losses[s]) << "step " << s;
+    EXPECT_NEAR(found.losses[s], wanted.losses[s], 1e-5) << "step " << s;
+  }
+  ASSERT_EQ(found.predicted.type(), wanted.predicted.type());
+  if (bits) EXPECT_TRUE(identical(found.predicted, wanted.predicted));
+  for (const auto& [name, value] : wanted.state) {
+    ASSERT_TRUE(found.state.contains(name)) << name;
+    if (bits) EXPECT_TRUE(identical(found.state.at(name), value)) << name;
+    for (int64_t i = 0; i < value.elements(); ++i)
+      EXPECT_NEAR(found.state.at(name).get(i), value.get(i), 1e-5) << name << " " << i;
+  }
+}
+
+std::vector<Layout> layouts() {
+  const std::string one = R"("replicate": 1)", two = R"("replicate": 2)", four = R"("replicate": 4)",
+                    split = R"("split": 2)", inside = R"("replicate": 4, "scopes": [{"match": "*", "split": 2}])";
+  std::vector<Layout> all;
+  for (const auto& [name, ranks, scopes] : {std::tuple("2_to_1", 3, two_stages(two, one)),
+                                            {"1_to_2", 3, two_stages(one, two)},
+                                            {"4_to_2", 6, two_stages(four, two)},
+                                            {"2_to_4", 6, two_stages(two, four)},
+                                            {"4_to_1", 5, two_stages(four, one)},
+                                            {"1_to_4", 5, two_stages(one, four)},
+                                            {"2_to_1_twice", 6, two_stages(two, one)}}) {
+    for (const int64_t micro_batches : {1, 2})
+      all.push_back({cat(name, "_in_", micro_batches), ranks, micro_batches, scopes});
+    all.push_back({cat(name, "_GPipe"), ranks, 2, scopes, true, "GPipe"});
+  }
+  all.push_back({"2_to_1_in_4", 3, 4, two_stages(two, one)});
+  all.push_back({"1_to_2_in_4", 3, 4, two_stages(one, two)});
+  for (const auto& [name, ranks, scopes] : {std::tuple("copies_to_split", 4, two_stages(two, split)),
+                                            {"split_to_copies", 4, two_stages(split, two)},
+                                            {"split_to_one", 3, two_stages(split, one)},
+                                            {"copies_to_split_copies", 6, two_stages(two, inside)},
+                                            {"split_copies_to_four", 8, two_stages(inside, four)}}) {
+    for (const int64_t micro_batches : {1, 2})
+      all.push_back({cat(name, "_in_", micro_batches), ranks, micro_batches, scopes, false});
+  }
+  all.push_back(
+      {"split_inside_copies", 4, 2, R"("default": {"replicate": 2, "scopes": [{"match": "*", "split": 2}]})", false});
+  return all;
+}
+
+class Degrees : public ::testing::TestWithParam<Layout> {};
+
+TEST_P(Degrees, LearnWhatOneRankLearns) {
+  expect_same(train(GetParam(), skip_mlp), train({}, skip_mlp), GetParam().same_bits);
+}
+
+TEST_P(Degrees, DrawTheSameRandomNumbers) {
+  expect_same(train(GetParam(), dropout_mlp), train({}, dropout_mlp), GetParam().same_bits);
+}
+
+TEST_P(Degrees, RunOnAFarDevice) {
+  const std::string name = cat("far_degrees_", GetParam().name);
+  add_backend(far_backend(name, 5));
+  expect_same(train(GetParam(), skip_mlp, name), train({}, skip_mlp), GetParam().same_bits);
+}
+
+INSTANTIATE_TEST_SUITE_P(Layouts, Degrees, ::testing::ValuesIn(layouts()),
+                         [](const auto& info) { return info.param.name; });
+
+TEST(Degrees, AreRefusedWithTheirNumbers) {
+  const auto message = [](const Layout& layout) { return plan_of(layout).status().message(); };
+  EXPECT_NE(message({.ranks = 4, .scopes = two_stages(R"("replicate": 2)", R"("replicate": 1)")})
+                .find("first 2 + second 1 = 3 ranks for a copy, which do not divide the 4"),
+            std::string::npos);
+  EXPECT_NE(message({.ranks = 2, .scopes = R"("default": {"split": 3})"}).find("3 ranks do not divide the 2"),
+            std::string::npos);
+  EXPECT_NE(message({.ranks = 4, .scopes = two_stages(R"("replicate": 3, "scopes": [{"split": 2}])", R"("split": 1)")})
+                .find("2 ranks do not divide the 3 of scope first (replicate 3)"),
+            std::string::npos);
+  EXPECT_NE(message({.ranks = 2, .scopes = R"("scopes": [{"replicate": 1, "match": "h*"},
+                                                         {"replicate": 1, "match": "nothing*"}])"})
+                .find("matches no node: nothing*"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace epl
