@@ -103,6 +103,21 @@ CLI::Validator one_of(std::vector<std::string> words) {
       "", "one_of");
 }
 
+CLI::Validator list_of(std::vector<std::string> words) {
+  return CLI::Validator(
+      [words = std::move(words)](std::string& text) {
+        for (size_t at = 0; at <= text.size();) {
+          const size_t end = std::min(text.find(',', at), text.size());
+          const std::string word = text.substr(at, end - at);
+          if (std::find(words.begin(), words.end(), word) == words.end())
+            return "there is no " + in_quotes(word) + choices(word, words);
+          at = end + 1;
+        }
+        return std::string();
+      },
+      "", "list_of");
+}
+
 CLI::Validator existing_file() {
   return CLI::Validator(
       [](std::string& path) {

@@ -15,6 +15,7 @@ CLI::Validator integer_value(
     int64_t least);            // digits alone: no sign swallowed, nothing rounded, nothing cut to 64 bits
 CLI::Validator seed_number();  // of 64 bits without a sign
 CLI::Validator one_of(std::vector<std::string> words);
+CLI::Validator list_of(std::vector<std::string> words);  // some of them, with commas between them
 CLI::Validator existing_file();
 CLI::Validator existing_folder();
 CLI::Validator existing_path();

@@ -78,8 +78,9 @@ copies and micro-batches, and for every schedule of the same stages: what is cut
 
 At level `layout` the bits are those of one rank at this level, with 1, 2, 4 or 8 ranks to a split. A sum that a split
 may cut then adds up to 8 segments one by one and joins them as a binary tree, on one rank as on many. This costs some
-time, and the bits are other ones than at `data`. What is not cut in whole segments is not cut there at all: it runs on
-every rank, or is cut elsewhere. A plan that would break the promise is an error that names the node.
+time, which `epl bench` measures, and the bits are other ones than at `data`. What is not cut in whole segments is not
+cut there at all: it runs on every rank, or is cut elsewhere. A plan that would break the promise is an error that names
+the node.
 
 Everything else is read and checked, and a plan that asks for it is an error: nothing is ignored. A key or word that
 does not exist is an error that names the nearest one. The batch of a plan is cut in units (`reproducible.units`). The

@@ -17,6 +17,9 @@ set_tests_properties(tools.adapters PROPERTIES LABELS tools TIMEOUT 300)
 add_test(NAME tools.meaning COMMAND sh ${PROJECT_SOURCE_DIR}/tests/tools/meaning.sh
   $<TARGET_FILE:epl_tool> ${PROJECT_BINARY_DIR}/meaning)
 set_tests_properties(tools.meaning PROPERTIES LABELS tools TIMEOUT 300)
+add_test(NAME tools.bench COMMAND sh ${PROJECT_SOURCE_DIR}/tests/tools/bench.sh
+  $<TARGET_FILE:epl_tool> ${PROJECT_BINARY_DIR}/bench_of_levels)
+set_tests_properties(tools.bench PROPERTIES LABELS tools TIMEOUT 300)
 add_test(NAME tools.help COMMAND sh ${PROJECT_SOURCE_DIR}/tests/tools/help.sh
   $<TARGET_FILE:epl_tool> ${PROJECT_BINARY_DIR}/help)
 set_tests_properties(tools.help PROPERTIES LABELS "tools;only_release" TIMEOUT 900)
