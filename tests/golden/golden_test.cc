@@ -12,6 +12,7 @@
 #include "backends/cpu/cpu.h"
 #include "core/runtime/session.h"
 #include "core/strategy/pass.h"
+#include "tests/runtime/block_models.h"
 #include "tests/runtime/graph_model.h"
 
 namespace epl {
@@ -44,9 +45,11 @@ void compare(const std::string& name, const std::string& text) {
   EXPECT_EQ(text, read(path)) << name << " changed; see the head of golden_test.cc";
 }
 
-std::shared_ptr<const CompiledPlan> plan(int64_t ranks, const char* micro_batches) {
+std::shared_ptr<const CompiledPlan> plan(int64_t ranks, const char* micro_batches, std::string_view model = mlp,
+                                         const std::string& strategy = "{}") {
   PlanOptions options;
-  options.model = GraphModel::parse(mlp);
+  options.model = GraphModel::parse(model);
+  options.strategy = *parse_strategy(strategy);
   options.train.loss.name = "softmax_cross_entropy";
   options.train.optimizer = "adamw";
   options.train.optimizer_options = {{"lr", 0.01}};
@@ -63,6 +66,12 @@ class Stage : public ::testing::TestWithParam<const char*> {};
 TEST_P(Stage, OfOneRank) { compare(cat("mlp.", GetParam()), *plan(1, "1")->text(EntryKind::train, GetParam())); }
 TEST_P(Stage, OfTwoRanksAndTwoMicroBatches) {
   compare(cat("mlp_2x2.", GetParam()), *plan(2, "2")->text(EntryKind::train, GetParam()));
+}
+
+// Megatron's cut: two all-reduces in each block, forward and backward.
+TEST(SplitStage, Gpt) {
+  const auto made = plan(2, "1", block_model(BlockModel::gpt), R"({"default": {"split": 2}})");
+  for (const char* stage : {"plan", "local"}) compare(cat("gpt_split2.", stage), *made->text(EntryKind::train, stage));
 }
 
 // The lines "# passes: ...", "# ranks: ..." and "# strategy: {...}" in front of a graph; the value of `key`, or

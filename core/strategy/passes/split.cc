@@ -2,12 +2,13 @@
 //
 // Nodes are gone through in the order of the graph. Each takes the factor, or none, that costs least: the work that
 // stays uncut, and the bytes that its operands and results have to move. Nodes with much work are cut wherever a rule
-// allows it; the others follow their operands. Dimensions that come of the model's inputs, as samples and positions,
-// are left alone: this axis cuts weights. A parameter is stored as its first user needs it. With these costs the two
-// products of a feed-forward block are cut by columns and by rows, and an attention by heads (Megatron-LM, Shoeybi et
-// al. 2019), and so is what was not foreseen.
+// allows it; the others follow their operands. A cut begins in a dimension of a weight: those that come of the model's
+// inputs, as samples and positions, are left alone. A parameter is stored as its first user needs it, is not gathered
+// again, and its gradient lies as it does. With these costs the two products of a feed-forward block are cut by columns
+// and by rows, and an attention by heads (Megatron-LM, Shoeybi et al. 2019), and so is what was not foreseen.
 #include <algorithm>
 #include <limits>
+#include <optional>
 
 #include "core/strategy/batch_cut.h"
 #include "core/strategy/pass.h"
@@ -16,10 +17,12 @@
 namespace epl {
 namespace {
 
-// A byte of work that is not cut, in bytes moved: a product is cut whatever it moves.
-constexpr double uncut_operation = 100, sliced_byte = 0.01;
-// Floating-point operations for each element of a result, from which on a node is cut though no operand is.
-constexpr double much_work = 8;
+// Costs in bytes moved: of an operation that is not cut (a product is cut whatever it moves), of a byte of a weight
+// that is gathered (weights are cut because they are large), and of a byte that a rank takes of what it has.
+constexpr double uncut_operation = 100, gathered_weight = 100, sliced_byte = 0.01;
+// Floating-point operations for each element of a result, and of the operands, from which on a node is cut though no
+// operand is.
+constexpr double much_work = 8, much_reading = 2;
 // How many nodes behind one another are looked at for what becomes of a result.
 constexpr int foresight = 12;
 
@@ -36,8 +39,12 @@ class Splitting {
         at_(static_cast<size_t>(graph_.value_count())),
         decided_(at_.size(), false),
         kept_whole_(at_.size(), false),
+        crosses_(at_.size(), false),
+        wishes_(at_.size()),
         of_inputs_(at_.size()),
-        of_weights_(at_.size(), false) {
+        of_weights_(at_.size()),
+        is_weight_(at_.size(), false),
+        depends_on_weights_(at_.size(), false) {
     pinned_ = context.request.state_of;
   }
 
@@ -45,9 +52,13 @@ class Splitting {
     EPL_TRY(describe_nodes());
     describe_leaves();
     find_kept_whole();
-    for (int n = 0; n < graph_.node_count(); ++n) EPL_TRY(decide(n));
+    for (int n = 0; n < graph_.node_count(); ++n) {
+      if (graph_.node(NodeId{n}).phase != Phase::forward && !wished_) find_wishes();
+      EPL_TRY(decide(n));
+    }
     for (const Graph::Update& update : graph_.updates) {
-      if (plan_.value_task_graph[index(update.state)] == here_) at_[index(update.next)] = at_[index(update.state)];
+      if (alike(plan_.value_task_graph[index(update.state)])) at_[index(update.next)] = at_[index(update.state)];
+      crosses_[index(update.next)] = crosses_[index(update.state)];
     }
     write();
     return {};
@@ -55,6 +66,13 @@ class Splitting {
 
  private:
   static size_t index(Value v) { return static_cast<size_t>(v.index); }
+  // Whether a TaskGraph is cut over as many ranks as this one: then its nodes are decided here as well, as if the two
+  // were one, though each pass writes for its own. So stages do not change how nodes are cut.
+  bool alike(int task_graph) const {
+    if (task_graph == every_task_graph) return false;
+    const TaskGraph& other = plan_.task_graphs[static_cast<size_t>(task_graph)];
+    return !other.split.empty() && other.mesh.pieces(other.split) == parts_;
+  }
 
   Status describe_nodes() {
     users_ = graph_.users();
@@ -63,14 +81,17 @@ class Splitting {
       EPL_ASSIGN(ShardingRule rule, node_rule(graph_, node));
       rules_.push_back(std::move(rule));
       std::vector<const TensorType*> inputs, outputs;
-      double results = 0;
-      for (Value v : node.inputs) inputs.push_back(v ? &graph_.type(v) : nullptr);
+      double operands = 0, results = 0;
+      for (Value v : node.inputs) {
+        inputs.push_back(v ? &graph_.type(v) : nullptr);
+        if (v) operands += static_cast<double>(graph_.type(v).elements());
+      }
       for (Value v : node.outputs) {
         outputs.push_back(&graph_.type(v));
         results += static_cast<double>(graph_.type(v).elements());
       }
       const double flops = op_flops(OpQuery(*node.op, node.attributes, inputs, outputs));
-      work_.push_back(flops < much_work * results ? 0 : flops);
+      work_.push_back(flops <= much_work * results || flops < much_reading * operands ? 0 : flops);
     }
     return {};
   }
@@ -82,8 +103,9 @@ class Splitting {
     for (size_t i = 0; i < at_.size(); ++i) {
       const ValueInfo& info = graph_.value(Value{static_cast<int>(i)});
       of_inputs_[i].assign(info.type.shape.size(), info.kind == ValueKind::input);
-      of_weights_[i] = is_state(info.kind);
-      decided_[i] = !is_state(info.kind) || plan_.value_task_graph[i] != here_;
+      of_weights_[i].assign(info.type.shape.size(), is_state(info.kind));
+      is_weight_[i] = depends_on_weights_[i] = is_state(info.kind);
+      decided_[i] = !is_state(info.kind) || !alike(plan_.value_task_graph[i]);
       if (pinned_ && !decided_[i]) take_pinned(i, info);
     }
   }
@@ -97,17 +119,52 @@ class Splitting {
     at_[i] = {stored.cut_dim(axis_), stored.outer(axis_)};
   }
 
-  // What leaves the TaskGraph, to the caller or to another one.
+  // What leaves to the caller; and to another TaskGraph, where stages would else change how nodes are cut, and with
+  // that the order of their sums.
   void find_kept_whole() {
     for (const Graph::Output& output : graph_.outputs) kept_whole_[index(output.value)] = true;
     for (int n = 0; n < graph_.node_count(); ++n) {
       const int here = plan_.node_task_graph[static_cast<size_t>(n)];
       for (Value v : graph_.node(NodeId{n}).inputs) {
         if (!v || here == every_task_graph || plan_.value_task_graph[index(v)] == here) continue;
-        kept_whole_[index(v)] = decided_[index(v)] = true;
+        crosses_[index(v)] = true;
+        if (!alike(here)) kept_whole_[index(v)] = decided_[index(v)] = true;
       }
     }
   }
+
+  // How the gradients of weights are wanted, once it is known where these lie: back from the update, through nodes of
+  // little work.
+  void find_wishes() {
+    wished_ = true;
+    for (int n = graph_.node_count(); n-- > 0;) {
+      const Node& node = graph_.node(NodeId{n});
+      if (node.phase == Phase::forward) break;
+      const ShardingRule& rule = rule_of(n);
+      const auto wish = [&](const CutFactor& factor) {
+        const OperandShardings operands = operands_of(n, factor);
+        for (size_t i = 0; i < node.inputs.size(); ++i) {
+          if (node.inputs[i]) wishes_[index(node.inputs[i])] = place_of(operands.inputs[i]);
+        }
+      };
+      for (size_t i = 0; i < node.inputs.size() && node.phase == Phase::update; ++i) {
+        if (!node.inputs[i] || graph_.value(node.inputs[i]).kind != ValueKind::parameter) continue;
+        const CutPlace& place = at_[index(node.inputs[i])];
+        const CutFactor factor = place ? factor_at(rule, rule.inputs[i], place) : CutFactor();
+        if (factor || !place) wish(factor);
+        break;
+      }
+      if (node.phase == Phase::update || work(n) > 0) continue;
+      for (size_t o = 0; o < node.outputs.size(); ++o) {
+        const auto& wished = wishes_[index(node.outputs[o])];
+        if (!wished) continue;
+        const CutFactor factor = *wished ? factor_at(rule, rule.outputs[o], *wished) : CutFactor();
+        if (factor || !*wished) wish(factor);
+        break;
+      }
+    }
+  }
+  CutPlace place_of(const Sharding& sharding) const { return {sharding.cut_dim(axis_), sharding.outer(axis_)}; }
 
   struct Choice {
     CutFactor factor;
@@ -119,7 +176,7 @@ class Splitting {
     const Node& node = graph_.node(NodeId{n});
     if (node.op->takes_any_operands) return {};  // on pieces as on all of it
     note_origins(node, rule_of(n));
-    if (plan_.node_task_graph[static_cast<size_t>(n)] != here_) return {};
+    if (!alike(plan_.node_task_graph[static_cast<size_t>(n)])) return {};
     Choice best = weigh(n, {});
     if (!node.op->random) {
       for (const CutFactor& factor : candidates(n)) {
@@ -131,28 +188,55 @@ class Splitting {
     return {};
   }
 
-  // Which dimensions of the results come of dimensions of the model's inputs.
+  // Of a dimension or factor, whether it comes of the model's inputs and of weights.
+  struct Origin {
+    bool inputs = false, weights = false;
+    bool cut() const { return weights && !inputs; }  // whether a cut may begin here
+  };
+  // Which dimensions of the results come of dimensions of the model's inputs, and which of weights' alone.
   void note_origins(const Node& node, const ShardingRule& rule) {
-    std::vector<bool> factors(rule.factors.size(), false);
-    bool weights = false;
+    of_factor_.assign(rule.factors.size(), {});
+    bool weights = true, some = false, depends = false;
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       if (!node.inputs[i]) continue;
-      weights = weights || of_weights_[index(node.inputs[i])];
-      const std::vector<bool>& dims = of_inputs_[index(node.inputs[i])];
-      for (size_t d = 0; d < dims.size(); ++d) {
-        for (int f : rule.inputs[i][d]) factors[static_cast<size_t>(f)] = factors[static_cast<size_t>(f)] || dims[d];
+      const size_t v = index(node.inputs[i]);
+      weights = weights && (is_weight_[v] || graph_.value(node.inputs[i]).kind == ValueKind::constant);
+      some = some || is_weight_[v];
+      depends = depends || depends_on_weights_[v];
+      for (size_t d = 0; d < of_inputs_[v].size(); ++d) {
+        for (int f : rule.inputs[i][d]) {
+          Origin& factor = of_factor_[static_cast<size_t>(f)];
+          factor = {factor.inputs || of_inputs_[v][d], factor.weights || of_weights_[v][d]};
+        }
       }
     }
-    of_factor_ = std::move(factors);
     for (size_t o = 0; o < node.outputs.size(); ++o) {
       const size_t v = index(node.outputs[o]);
-      of_weights_[v] = weights;
+      is_weight_[v] = weights && some && node.phase == Phase::forward;
+      depends_on_weights_[v] = depends;
+      of_weights_[v].assign(of_inputs_[v].size(), false);
       for (size_t d = 0; d < of_inputs_[v].size(); ++d) {
         const ShardingRule::Dim& dim = rule.outputs[o][d];
-        of_inputs_[v][d] =
-            !dim.empty() && std::ranges::all_of(dim, [&](int f) { return of_factor_[static_cast<size_t>(f)]; });
+        const auto origin = [&](int f) { return of_factor_[static_cast<size_t>(f)]; };
+        of_inputs_[v][d] = (!dim.empty() && std::ranges::all_of(dim, &Origin::inputs, origin)) ||
+                           (made_here(rule, dim) && of_inputs_at(node, d, of_inputs_[v].size()));
+        of_weights_[v][d] = std::ranges::any_of(dim, &Origin::weights, origin);
       }
     }
+  }
+  // No operand has a factor of the dimension, as where a convolution slides over positions.
+  static bool made_here(const ShardingRule& rule, const ShardingRule::Dim& dim) {
+    return !dim.empty() && std::ranges::none_of(dim, [&](int f) {
+      return std::ranges::any_of(rule.inputs, [&](const ShardingRule::Operand& operand) {
+        return std::ranges::any_of(
+            operand, [&](const ShardingRule::Dim& known) { return std::ranges::find(known, f) != known.end(); });
+      });
+    });
+  }
+  // Such a dimension comes of the same one of an operand.
+  bool of_inputs_at(const Node& node, size_t d, size_t ndim) const {
+    return std::ranges::any_of(
+        node.inputs, [&](Value v) { return v && of_inputs_[index(v)].size() == ndim && of_inputs_[index(v)][d]; });
   }
 
   // The factors that operands bring, and of a node with much work all others, as what uses its results would like them.
@@ -167,13 +251,17 @@ class Splitting {
       if (node.inputs[i] && at_[index(node.inputs[i])])
         offer(factor_at(rule, rule.inputs[i], at_[index(node.inputs[i])]));
     }
+    for (size_t o = 0; o < node.outputs.size(); ++o) {
+      const auto& wish = wishes_[index(node.outputs[o])];
+      if (wish && *wish) offer(factor_at(rule, rule.outputs[o], *wish));
+    }
     if (work(n) == 0) return found;
     for (size_t f = 0; f < rule.factors.size(); ++f) {
-      if (!of_factor_[f]) offer({static_cast<int>(f), 1});
+      if (of_factor_[f].cut()) offer({static_cast<int>(f), 1});
     }
     for (size_t o = 0; o < node.outputs.size(); ++o) {
       for (size_t d = 0; d < rule.outputs[o].size(); ++d) {
-        if (rule.outputs[o][d].size() != 1 || of_factor_[static_cast<size_t>(rule.outputs[o][d][0])]) continue;
+        if (rule.outputs[o][d].size() != 1 || !of_factor_[static_cast<size_t>(rule.outputs[o][d][0])].cut()) continue;
         for (int64_t outer : outers_of_uses(node.outputs[o], static_cast<int>(d), foresight))
           offer({rule.outputs[o][d][0], outer});
       }
@@ -225,7 +313,7 @@ class Splitting {
         for (size_t o = 0; o < node.outputs.size(); ++o) {
           const Sharding& given = operands.outputs[o];
           if (!given.partial.empty()) all += 2 * others() * bytes(node.outputs[o]);
-          all += cost_of_uses(node.outputs[o], {given.cut_dim(axis_), given.outer(axis_)}, ahead - 1);
+          all += cost_of_uses(node.outputs[o], place_of(given), ahead - 1);
         }
       }
     }
@@ -250,6 +338,7 @@ class Splitting {
     if (factors.empty()) return true;
     for (const AxisCut& cut : factors[static_cast<size_t>(factor.factor)]) {
       int64_t pieces = cut.outer;
+      if (!find_cut({cut}, batch_axis)) continue;  // another TaskGraph's own
       for (int axis : cut.axes) pieces *= plan_.mesh(here_).axes[static_cast<size_t>(axis)].size;
       if (factor.outer % pieces != 0) return false;
     }
@@ -266,19 +355,22 @@ class Splitting {
     const OperandShardings operands = operands_of(n, factor);
     if (!factor) choice.cost += work(n) * others() * uncut_operation;
     for (size_t i = 0; i < node.inputs.size(); ++i) {
-      const CutPlace wanted{operands.inputs[i].cut_dim(axis_), operands.inputs[i].outer(axis_)};
+      const CutPlace wanted = place_of(operands.inputs[i]);
       choice.inputs.push_back(wanted);
       if (node.inputs[i]) choice.cost += operand_cost(node, node.inputs[i], wanted, static_cast<bool>(factor));
     }
     for (size_t o = 0; o < node.outputs.size(); ++o) {
       const Sharding& given = operands.outputs[o];
-      choice.outputs.push_back({given.cut_dim(axis_), given.outer(axis_)});
+      choice.outputs.push_back(place_of(given));
       for (const Partial& partial : given.partial) {
         choice.cost += 2 * others() * bytes(node.outputs[o]);
         if (partial.kind != ShardingRule::Reduce::sum) choice.cost = std::numeric_limits<double>::infinity();
       }
+      const auto& wish = wishes_[index(node.outputs[o])];
       if (choice.outputs.back() && kept_whole_[index(node.outputs[o])]) {
         choice.cost += others() * bytes(node.outputs[o]);
+      } else if (wish) {
+        if (choice.outputs.back() && choice.outputs.back() != *wish) choice.cost += others() * bytes(node.outputs[o]);
       } else if (work(n) > 0 && node.phase == Phase::forward) {
         choice.cost += cost_of_uses(node.outputs[o], choice.outputs.back(), foresight);
       }
@@ -290,11 +382,12 @@ class Splitting {
   // the ranks where the operand is not cut, and pieces where it is.
   double operand_cost(const Node& node, Value v, const CutPlace& wanted, bool cut) const {
     const CutPlace& now = at_[index(v)];
-    const bool trained = node.phase == Phase::forward && of_weights_[index(v)] && graph_.value(v).producer;
+    const bool trained = node.phase == Phase::forward && depends_on_weights_[index(v)] && graph_.value(v).producer;
     if (!decided_[index(v)]) return 0;
     if (now == wanted) return !now && cut && trained ? 2 * others() * bytes(v) : 0;
-    const double there = now ? others() * bytes(v) : sliced_byte * bytes(v);
-    return there + (!now && trained ? others() * bytes(v) : 0);
+    const double there =
+        now ? others() * bytes(v) * (is_weight_[index(v)] ? gathered_weight : 1) : sliced_byte * bytes(v);
+    return there + (trained && (!now || cut) ? others() * bytes(v) : 0);
   }
 
   void apply(int n, const Choice& choice) {
@@ -308,6 +401,7 @@ class Splitting {
     for (size_t o = 0; o < node.outputs.size(); ++o) {
       if (!kept_whole_[index(node.outputs[o])]) at_[index(node.outputs[o])] = choice.outputs[o];
     }
+    if (plan_.node_task_graph[static_cast<size_t>(n)] != here_) return;
     auto& factors = plan_.node_shardings[static_cast<size_t>(n)].factors;
     factors.resize(rule_of(n).factors.size());
     add_cut(factors[static_cast<size_t>(choice.factor.factor)], choice.factor.outer);
@@ -319,7 +413,8 @@ class Splitting {
 
   void write() {
     for (size_t i = 0; i < at_.size(); ++i) {
-      if (at_[i]) add_cut(plan_.shardings[i].dims[static_cast<size_t>(at_[i].dim)], at_[i].outer);
+      if (at_[i] && !crosses_[i] && plan_.value_task_graph[i] == here_)
+        add_cut(plan_.shardings[i].dims[static_cast<size_t>(at_[i].dim)], at_[i].outer);
     }
   }
 
@@ -331,15 +426,20 @@ class Splitting {
   const int axis_;               // the first, by which they are found
   const int64_t parts_;
   const bool by_segments_;
-  std::vector<std::vector<int32_t>> users_;   // by value
-  std::vector<ShardingRule> rules_;           // by node
-  std::vector<double> work_;                  // by node
-  std::vector<CutPlace> at_;                  // by value: where this axis cuts it
-  std::vector<bool> decided_;                 // by value: its place is known; state is where it is needed first
-  std::vector<bool> kept_whole_;              // by value
-  std::vector<std::vector<bool>> of_inputs_;  // by value and dimension
-  std::vector<bool> of_weights_;              // by value: it depends on state
-  std::vector<bool> of_factor_;               // of the node at hand: like of_inputs_
+  std::vector<std::vector<int32_t>> users_;      // by value
+  std::vector<ShardingRule> rules_;              // by node
+  std::vector<double> work_;                     // by node
+  std::vector<CutPlace> at_;                     // by value: where this axis cuts it
+  std::vector<bool> decided_;                    // by value: its place is known; state is where it is needed first
+  std::vector<bool> kept_whole_;                 // by value: the caller gets it
+  std::vector<bool> crosses_;                    // by value: it goes to another TaskGraph, and is stored whole
+  std::vector<std::optional<CutPlace>> wishes_;  // by value: where it is wanted in the end, nowhere or somewhere
+  bool wished_ = false;                          // wishes_ are known
+  std::vector<std::vector<bool>> of_inputs_;     // by value and dimension
+  std::vector<std::vector<bool>> of_weights_;    // the same
+  std::vector<bool> is_weight_;                  // by value: state, or a forward node makes it of state alone
+  std::vector<bool> depends_on_weights_;         // by value
+  std::vector<Origin> of_factor_;                // of the node at hand
 };
 
 }  // namespace
