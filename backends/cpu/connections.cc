@@ -20,6 +20,7 @@ constexpr size_t max_read = 1 << 20;  // at once from one peer, so that the othe
 constexpr size_t max_body = size_t{1} << 40;
 constexpr size_t max_spare = 64;
 constexpr auto slice = std::chrono::milliseconds(20);  // how long a call waits before it asks whether it should
+constexpr auto reason_wait = std::chrono::seconds(2);  // for the message of a rank that has ended a group
 constexpr int drain_milliseconds = 2000;               // for peers that stopped reading, before what is left is dropped
 
 static_assert(sizeof(FrameHead) == 64, "a head has no holes and the same size everywhere");
@@ -170,7 +171,6 @@ void Connections::send_locked(int rank, const FrameHead& head, const void* body)
 Result<Message> Connections::receive(Group& group, int rank, FrameHead::Type type, uint64_t call) {
   std::unique_lock lock(mutex_);
   std::vector<Message>& box = group.inbox[{rank, type}];
-  const Peer& peer = peers_[static_cast<size_t>(rank)];
   std::chrono::duration<double> silent(0);
   for (;;) {
     const bool completes = type == FrameHead::Type::together && call <= group.ends_after;
@@ -180,8 +180,7 @@ Result<Message> Connections::receive(Group& group, int rank, FrameHead::Type typ
       box.erase(box.begin());
       return first;
     }
-    if (group.left.contains(rank)) return error(Code::peer_failed, "it has left the group");
-    if (!peer.gone.empty()) return error(Code::peer_failed, peer.gone);
+    if (std::string why = why_missing(group, rank); !why.empty()) return error(Code::peer_failed, why);
     if (changed_.wait_for(lock, slice) == std::cv_status::no_timeout) continue;
     silent += slice;
     if (silent.count() > silence_seconds_) {
@@ -255,6 +254,51 @@ Status Connections::why_aborted(const Group& group) {
   return group.status;
 }
 
+// Empty: it is there.
+std::string Connections::why_missing(const Group& group, int rank) const {
+  return group.left.contains(rank) ? "it has left the group" : peers_[static_cast<size_t>(rank)].gone;
+}
+
+Status Connections::why_ended(const Group& group) {
+  std::unique_lock lock(mutex_);
+  int missing = -1;
+  changed_.wait_for(lock, reason_wait, [&] {
+    for (size_t m = 0; m < group.members.size(); ++m)
+      missing = why_missing(group, group.members[m]).empty() ? missing : static_cast<int>(m);
+    return !group.status.ok() || missing >= 0;
+  });
+  if (!group.status.ok()) return group.status;
+  if (missing < 0) return error(Code::peer_failed, "group ", group.name, " was ended by a rank that gave no reason");
+  return error(Code::peer_failed, "group ", group.name, ": rank ", group.members[static_cast<size_t>(missing)], " of ",
+               root_->name, " is missing: ", why_missing(group, group.members[static_cast<size_t>(missing)]));
+}
+
+void Connections::on_end(Group& group, std::function<void()> what) {
+  std::lock_guard lock(mutex_);
+  group.on_end = std::move(what);
+  if (group.on_end && !group.status.ok()) group.on_end();
+}
+
+Connections::Waiting Connections::keep_waiting(const Group& group, FunctionRef<bool(int)> awaited,
+                                               double silent_seconds) {
+  std::function<Status()> stop;
+  {
+    std::lock_guard lock(mutex_);
+    if (!group.status.ok()) return {group.status, -1};
+    for (size_t m = 0; m < group.members.size(); ++m) {
+      const auto member = static_cast<int>(m);
+      if (!awaited(member)) continue;
+      if (std::string why = why_missing(group, group.members[m]); !why.empty())
+        return {error(Code::peer_failed, why), member};
+      if (silent_seconds <= silence_seconds_) continue;
+      lost_ = true;
+      return {error(Code::peer_failed, "it has said nothing for ", silence_seconds_, " s"), member};
+    }
+    stop = stop_;
+  }
+  return {stop ? stop() : Status(), -1};
+}
+
 void Connections::watch(std::function<Status()> stop) {
   std::lock_guard lock(mutex_);
   stop_ = std::move(stop);
@@ -275,9 +319,15 @@ bool Connections::below(const Group& other, const Group& group) const {
 // Ends a group and those that were split from it, here.
 void Connections::end(Group& group, const Status& why) {
   for (auto& [id, other] : groups_) {
-    if (below(*other, group) && other->status.ok()) other->status = why;
+    if (below(*other, group)) mark_ended(*other, why);
   }
   changed_.notify_all();
+}
+
+void Connections::mark_ended(Group& group, const Status& why) {
+  if (!group.status.ok()) return;
+  group.status = why;
+  if (group.on_end) group.on_end();
 }
 
 void Connections::tell(const Group& group, FrameHead head, std::string_view body) {
@@ -294,6 +344,8 @@ void Connections::take(int rank, Message message) {
   switch (message.head.type) {
     case FrameHead::Type::together:
     case FrameHead::Type::between_two:
+    case FrameHead::Type::row:
+    case FrameHead::Type::memory:
       if (!group.closed) group.inbox[{rank, message.head.type}].push_back(std::move(message));
       break;
     case FrameHead::Type::abort: {
@@ -302,7 +354,7 @@ void Connections::take(int rank, Message message) {
       for (const auto& [id, completed] : abort.completed) {
         Group& ended = at(id);
         ended.ends_after = std::max(ended.ends_after, completed);
-        if (ended.status.ok()) ended.status = abort.why;
+        mark_ended(ended, abort.why);
       }
       end(group, abort.why);
       break;

@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "core/backend/communicator.h"
+#include "core/base/function_ref.h"
 
 namespace epl::cpu {
 
@@ -48,7 +49,8 @@ class Descriptor {
 
 // What a frame is about. Both ends have the same processor, so it travels as it lies in memory.
 struct FrameHead {
-  enum class Type : uint32_t { together, between_two, abort, leave };
+  // `row` and `memory`: what ranks that share memory tell each other first (process_communicator.h).
+  enum class Type : uint32_t { together, between_two, row, memory, abort, leave };
   static constexpr uint32_t right_mark = 0x314c5045;
   uint32_t mark = right_mark;  // detects a connection that is out of step
   Type type = Type::together;
@@ -87,6 +89,7 @@ class Connections {
     Status status;           // why it was aborted
     uint64_t ends_after =
         0;  // the rank that aborted it has completed the calls up to this one, so they complete everywhere
+    std::function<void()> on_end;                                           // called once when it is ended
     std::map<int, bool> left;                                               // members that have
     std::map<std::pair<int, FrameHead::Type>, std::vector<Message>> inbox;  // by who sent it, in order
   };
@@ -111,6 +114,17 @@ class Connections {
   void abort(Group& group, const Status& why);
   void leave(Group& group);
   Status why_aborted(const Group& group);
+  // The same where it has ended for some other rank, whose message may be on its way.
+  Status why_ended(const Group& group);
+  // What is to happen when the group ends, at once if it has; under the lock, so that it must be quick. Null: nothing.
+  void on_end(Group& group, std::function<void()> what);
+  // Whether a call that waits for these members by itself, and has heard nothing for so long, should go on: an error
+  // says why not, and which member is missing, if one is.
+  struct Waiting {
+    Status status;
+    int missing = -1;
+  };
+  Waiting keep_waiting(const Group& group, FunctionRef<bool(int)> awaited, double silent_seconds);
   void watch(std::function<Status()> stop);
   bool lost();
 
@@ -132,6 +146,8 @@ class Connections {
   void tell_why(const Group& group);  // that it was aborted
   bool below(const Group& other, const Group& group) const;
   void end(Group& group, const Status& why);
+  void mark_ended(Group& group, const Status& why);
+  std::string why_missing(const Group& group, int rank) const;
   void write_pending(Peer& peer);
   void read_some(int rank);
   void take(int rank, Message message);

@@ -14,7 +14,7 @@
 #include "backends/cpu/communicator.h"
 #include "backends/cpu/cpu.h"
 #include "backends/cpu/kernels/rows.h"
-#include "backends/cpu/socket_communicator.h"
+#include "backends/cpu/process_communicator.h"
 #include "backends/cpu/stream.h"
 #include "core/backend/pack.h"
 
@@ -113,7 +113,7 @@ class CpuDevice final : public Device {
   }
 
   Result<std::unique_ptr<Communicator>> join(const Joining& joining, Rendezvous& rendezvous) override {
-    return join_over_sockets(joining, rendezvous);
+    return join_processes(joining, rendezvous);
   }
 
  private:

@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "backends/cpu/connections.h"
 #include "backends/cpu/reduce.h"
-#include "backends/cpu/socket_join.h"
 #include "core/base/thread_pool.h"
 
 namespace epl::cpu {
@@ -15,8 +13,9 @@ constexpr int64_t reduce_grain = 16 << 10;  // elements, for a rank's own thread
 
 class SocketCommunicator final : public Communicator {
  public:
-  SocketCommunicator(std::shared_ptr<Connections> links, Connections::Group& group, int rank)
-      : links_(std::move(links)),
+  SocketCommunicator(const Ties& ties, Connections::Group& group, int rank)
+      : ties_(ties),
+        links_(ties.links),
         group_(group),
         rank_(rank),
         messages_(group.members.size()),
@@ -41,12 +40,7 @@ class SocketCommunicator final : public Communicator {
   }
 
   Result<std::unique_ptr<Communicator>> split(const std::string& name, std::span<const int> members) override {
-    EPL_TRY(check_members(*this, name, members));
-    std::vector<int> joined;
-    for (const int member : members) joined.push_back(group_.members[static_cast<size_t>(member)]);
-    EPL_ASSIGN(Connections::Group * part, links_->split(group_, name, std::move(joined)));
-    const auto own = static_cast<int>(std::ranges::find(members, rank_) - members.begin());
-    return std::unique_ptr<Communicator>(new SocketCommunicator(links_, *part, own));
+    return split_process_group(ties_, *this, group_, name, members);
   }
 
   void abort(const Status& status) override { links_->abort(group_, status); }
@@ -126,7 +120,7 @@ class SocketCommunicator final : public Communicator {
       // Another rank may have seen it first; its message names the rank that is missing.
       if (Status aborted = links_->why_aborted(group_); !aborted.ok()) return aborted;
       return error(Code::peer_failed, "group ", group_.name, ", call ", number, " of rank ", rank_, ", ", call.text(),
-                   ": rank ", peer, " of ", size(), " is missing: ", message.status().message());
+                   ": ", missing_text(ties_, group_, peer), ": ", message.status().message());
     }
     const FrameHead& head = message->head;
     const Collective theirs{.kind = head.kind,
@@ -247,7 +241,8 @@ class SocketCommunicator final : public Communicator {
     return {};
   }
 
-  std::shared_ptr<Connections> links_;
+  const Ties ties_;
+  const std::shared_ptr<Connections> links_;
   Connections::Group& group_;
   const int rank_;
   uint64_t calls_ = 0;
@@ -259,12 +254,9 @@ class SocketCommunicator final : public Communicator {
 
 }  // namespace
 
-Result<std::unique_ptr<Communicator>> join_over_sockets(const Joining& joining, Rendezvous& rendezvous) {
-  EPL_ASSIGN(std::vector<Descriptor> sockets, meet_peers(joining, rendezvous));
-  EPL_ASSIGN(std::shared_ptr<Connections> links,
-             Connections::create(joining.group, joining.rank, std::move(sockets), joining.silence_seconds));
-  Connections::Group& root = links->root();
-  return std::unique_ptr<Communicator>(new SocketCommunicator(std::move(links), root, joining.rank));
+Result<std::unique_ptr<Communicator>> create_socket_communicator(const Ties& ties, Connections::Group& group,
+                                                                 int rank) {
+  return std::unique_ptr<Communicator>(new SocketCommunicator(ties, group, rank));
 }
 
 }  // namespace epl::cpu

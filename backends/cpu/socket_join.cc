@@ -16,13 +16,13 @@
 #include <cstring>
 #include <system_error>
 
-#include "backends/cpu/socket_communicator.h"
+#include "backends/cpu/process_communicator.h"
 
 namespace epl::cpu {
 namespace {
 
 constexpr std::string_view protocol =
-    "epl sockets 1";              // what is said at the rendezvous and in frames; raised when either changes
+    "epl sockets 2";              // what is said at the rendezvous and in frames; raised when either changes
 constexpr int hello_seconds = 5;  // for who connects to say who it is
 
 // The first bytes of a connection.
@@ -35,11 +35,14 @@ struct Hello {
 struct Card {
   int size = 0, port = 0;
   uint64_t token = 0;
+  SharedAddress offer;  // without a file: it shares nothing
+  std::string host;     // that the offer is of
   std::string job;
 };
 
 std::string card_text(const Card& card) {
-  return cat(protocol, "\n", card.size, "\n", card.port, "\n", card.token, "\n", card.job);
+  return cat(protocol, "\n", card.size, "\n", card.port, "\n", card.token, "\n", card.offer.process, "\n",
+             card.offer.file, "\n", card.offer.token, "\n", card.offer.bytes, "\n", card.host, "\n", card.job);
 }
 
 std::string who(const Joining& joining, int rank) { return cat("rank ", rank, " of group ", joining.group); }
@@ -63,10 +66,13 @@ Result<Card> read_card(const Joining& joining, int rank, std::string_view text) 
   }
   text.remove_prefix(std::min(theirs.size() + 1, text.size()));
   Card card;
-  if (!take_line(text, card.size) || !take_line(text, card.port) || !take_line(text, card.token)) {
+  if (!take_line(text, card.size) || !take_line(text, card.port) || !take_line(text, card.token) ||
+      !take_line(text, card.offer.process) || !take_line(text, card.offer.file) || !take_line(text, card.offer.token) ||
+      !take_line(text, card.offer.bytes) || text.find('\n') == std::string_view::npos) {
     return invalid(own(joining), "; what ", who(joining, rank), " says at the rendezvous cannot be read");
   }
-  card.job = text;
+  card.host = text.substr(0, text.find('\n'));
+  card.job = text.substr(card.host.size() + 1);
   if (card.size != joining.size)
     return invalid(own(joining), "; ", who(joining, rank), " says that there are ", card.size, " ranks");
   if (card.job != joining.job) {
@@ -198,11 +204,11 @@ Status prepare(const Joining& joining, const Descriptor& socket) {
 
 }  // namespace
 
-Result<std::vector<Descriptor>> meet_peers(const Joining& joining, Rendezvous& rendezvous) {
+Result<MetPeers> meet_peers(const Joining& joining, const SharedAddress& offer, Rendezvous& rendezvous) {
   if (joining.group.empty()) return invalid("a group needs a name");
-  if (joining.size < 1 || joining.size > max_socket_ranks) {
-    return invalid("group ", joining.group, " of ", joining.size, " ranks; over sockets there are 1 to ",
-                   max_socket_ranks);
+  if (joining.size < 1 || joining.size > max_process_ranks) {
+    return invalid("group ", joining.group, " of ", joining.size, " ranks; over processes there are 1 to ",
+                   max_process_ranks);
   }
   if (joining.rank < 0 || joining.rank >= joining.size)
     return invalid("rank ", joining.rank, " of ", joining.size, " joins group ", joining.group);
@@ -210,8 +216,11 @@ Result<std::vector<Descriptor>> meet_peers(const Joining& joining, Rendezvous& r
     return invalid(own(joining), " and waits ", joining.join_seconds, " s for its peers to come and ",
                    joining.silence_seconds, " s for what they say");
   }
-  std::vector<Descriptor> sockets(static_cast<size_t>(joining.size));
-  Card card{.size = joining.size, .job = joining.job};
+  MetPeers met;
+  std::vector<Descriptor>& sockets = met.sockets;
+  sockets.resize(static_cast<size_t>(joining.size));
+  Card card{.size = joining.size, .offer = offer, .host = host_identity(), .job = joining.job};
+  if (card.host.empty()) card.offer = {};
   EPL_ASSIGN(const Descriptor listener, listen_for_peers(joining, card.port));
   if (::getrandom(&card.token, sizeof card.token, 0) != static_cast<ssize_t>(sizeof card.token)) {
     return failed(joining, "the system gives no random number", errno);
@@ -226,7 +235,11 @@ Result<std::vector<Descriptor>> meet_peers(const Joining& joining, Rendezvous& r
   for (const Descriptor& socket : sockets) {
     if (socket.open()) EPL_TRY(prepare(joining, socket));
   }
-  return sockets;
+  for (int r = 0; r < joining.size; ++r) {
+    const Card& peer = r == joining.rank ? card : cards[static_cast<size_t>(r)];
+    met.offers.push_back(peer.host == card.host ? peer.offer : SharedAddress());
+  }
+  return met;
 }
 
 }  // namespace epl::cpu

@@ -5,11 +5,16 @@
 #include <vector>
 
 #include "backends/cpu/connections.h"
+#include "backends/cpu/shared_memory.h"
 #include "core/backend/device.h"
 
 namespace epl::cpu {
 
-// A connected socket for each rank but this one, which does not block.
-Result<std::vector<Descriptor>> meet_peers(const Joining& joining, Rendezvous& rendezvous);
+struct MetPeers {
+  std::vector<Descriptor> sockets;    // connected, by rank, none for this one; they do not block
+  std::vector<SharedAddress> offers;  // memory that shows who can share; without a file from other hosts
+};
+// `offer` is this rank's.
+Result<MetPeers> meet_peers(const Joining& joining, const SharedAddress& offer, Rendezvous& rendezvous);
 
 }  // namespace epl::cpu

@@ -433,17 +433,19 @@ std::vector<Way> computing_backends() {
     auto device = open_device(name, memory.host());
     if (!device.ok() || !(*device)->executes() || name.starts_with("far")) continue;
     ways.push_back({name, false});
-    if (join_all(**device, 1).status().code() != Code::unsupported) ways.push_back({name, true});
+    if (join_all(**device, 1, true).status().code() == Code::unsupported) continue;
+    ways.push_back({name, true, true});
+    if (name == "cpu") ways.push_back({name, true, false});  // as between hosts
   }
   return ways;
 }
 
-INSTANTIATE_TEST_SUITE_P(, Ranks,
-                         testing::Combine(testing::ValuesIn(computing_backends()), testing::Values(1, 2, 3, 4, 8)),
-                         [](const auto& info) {
-                           const Way& way = std::get<0>(info.param);
-                           return cat(way.device, way.joined ? "_joined_" : "_", std::get<1>(info.param));
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    , Ranks, testing::Combine(testing::ValuesIn(computing_backends()), testing::Values(1, 2, 3, 4, 8)),
+    [](const auto& info) {
+      const Way& way = std::get<0>(info.param);
+      return cat(way.device, way.share_memory ? "_sharing_" : way.joined ? "_joined_" : "_", std::get<1>(info.param));
+    });
 
 INSTANTIATE_TEST_SUITE_P(Far, Ranks,
                          testing::Values(std::tuple(Way{"far"}, 3), std::tuple(Way{"far"}, 8),

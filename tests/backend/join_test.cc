@@ -70,15 +70,15 @@ TEST_F(Joined, jobs_do_not_meet) {
 
 TEST_F(Joined, versions_do_not_meet) {
   for (const std::string& card :
-       {std::string("epl sockets 2\n2\n1\n1\na job"), std::string(), std::string(100000, 'x')}) {
+       {std::string("epl sockets 1\n2\n1\n1\n0\n-1\n0\n0\n\na job"), std::string(), std::string(100000, 'x')}) {
     place = memory_rendezvous();
     ASSERT_TRUE(place->put_text("world/rank 1", card).ok());
     expect_words(device->join(rank(0, 2), *place).status(), Code::invalid_argument,
                  {"rank 1 of group world", "another version"});
   }
   for (const std::string& card :
-       {std::string("epl sockets 1"), std::string("epl sockets 1\n2\n"), std::string("epl sockets 1\n2\n-\n1\na job"),
-        std::string("epl sockets 1\n2\n99999999999999\n1\na job")}) {
+       {std::string("epl sockets 2"), std::string("epl sockets 2\n2\n"), std::string("epl sockets 2\n2\n-\n1\na job"),
+        std::string("epl sockets 2\n2\n99999999999999\n1\na job")}) {
     place = memory_rendezvous();
     ASSERT_TRUE(place->put_text("world/rank 1", card).ok());
     expect_words(device->join(rank(0, 2), *place).status(), Code::invalid_argument,
@@ -88,11 +88,11 @@ TEST_F(Joined, versions_do_not_meet) {
 
 TEST_F(Joined, a_peer_that_is_gone_before_it_is_reached_is_named) {
   // Nobody listens at port 1.
-  ASSERT_TRUE(place->put_text("world/rank 0", "epl sockets 1\n2\n1\n1\na job").ok());
+  ASSERT_TRUE(place->put_text("world/rank 0", "epl sockets 2\n2\n1\n1\n0\n-1\n0\n0\n\na job").ok());
   expect_words(device->join(rank(1, 2), *place).status(), Code::peer_failed,
                {"rank 0 of group world", "cannot be reached"});
   place = memory_rendezvous();
-  ASSERT_TRUE(place->put_text("world/rank 1", "epl sockets 1\n2\n1\n1\na job").ok());
+  ASSERT_TRUE(place->put_text("world/rank 1", "epl sockets 2\n2\n1\n1\n0\n-1\n0\n0\n\na job").ok());
   expect_words(device->join(rank(0, 2, 0.02), *place).status(), Code::deadline_exceeded,
                {"rank 1 said where to be found, but did not connect"});
 }
@@ -196,7 +196,7 @@ class ByHand {
 };
 
 TEST_F(Joined, strangers_are_turned_away) {
-  ASSERT_TRUE(place->put_text("world/rank 1", "epl sockets 1\n2\n1\n1\na job").ok());
+  ASSERT_TRUE(place->put_text("world/rank 1", "epl sockets 2\n2\n1\n1\n0\n-1\n0\n0\n\na job").ok());
   std::thread stranger([&] { ByHand(*place, false); });
   expect_words(device->join(rank(0, 2, 0.1), *place).status(), Code::deadline_exceeded, {"rank 1", "did not connect"});
   stranger.join();
@@ -205,7 +205,7 @@ TEST_F(Joined, strangers_are_turned_away) {
 TEST_F(Joined, a_peer_that_ends_or_talks_nonsense_is_an_error_of_the_call) {
   for (const bool nonsense : {false, true}) {
     place = memory_rendezvous();
-    ASSERT_TRUE(place->put_text("world/rank 1", "epl sockets 1\n2\n1\n1\na job").ok());
+    ASSERT_TRUE(place->put_text("world/rank 1", "epl sockets 2\n2\n1\n1\n0\n-1\n0\n0\n\na job").ok());
     std::unique_ptr<ByHand> peer;
     std::thread thread([&] { peer = std::make_unique<ByHand>(*place, true); });
     auto joined = device->join(rank(0, 2), *place);

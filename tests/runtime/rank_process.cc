@@ -7,12 +7,14 @@
 #include <cmath>
 #include <csignal>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <thread>
 
 #include "core/runtime/export.h"
 #include "core/runtime/session_state.h"
+#include "tests/runtime/sockets_device.h"
 #include "tests/runtime/two_processes.h"
 
 namespace epl {
@@ -33,6 +35,51 @@ int skip_a_step(Session& session, const std::string& weight, const std::string& 
   std::ofstream out(result, std::ios::binary);
   out << metrics.skipped.message();
   return out.flush() ? 0 : fail("it cannot write its result");
+}
+
+// What a process has of the system's.
+struct Holdings {
+  int64_t descriptors = 0, threads = 0, shared = 0;
+  static Holdings now() {
+    namespace fs = std::filesystem;
+    Holdings out{std::distance(fs::directory_iterator("/proc/self/fd"), {}),
+                 std::distance(fs::directory_iterator("/proc/self/task"), {}), 0};
+    std::ifstream maps("/proc/self/maps");
+    for (std::string line; std::getline(maps, line);) out.shared += line.find("memfd:epl") != std::string::npos;
+    return out;
+  }
+  std::string text() const { return cat(descriptors, " descriptors, ", threads, " threads, ", shared, " mappings"); }
+};
+
+constexpr int lost_a_peer = 3;
+
+// Trains up to so many steps from the newest checkpoint in `folder` on, which it makes after each step. When a peer is
+// lost it writes what it was told, checks that nothing is left of the session, and ends with `lost_a_peer`.
+int survive(const Host& host, const std::shared_ptr<const CompiledPlan>& plan, const SessionOptions& options, int steps,
+            const std::string& folder, const std::string& result) {
+  const Holdings before = Holdings::now();
+  std::ofstream out(result, std::ios::binary);
+  const auto train = [&]() -> Status {
+    EPL_ASSIGN(const std::unique_ptr<Session> session, Session::create(host, plan, options));
+    std::ofstream(result + ".begun").flush();
+    if (std::filesystem::exists(folder + "/manifest.epl")) EPL_TRY(load_session(*session, folder));
+    while (session->steps_done() < steps) {
+      StepMetrics metrics;
+      EPL_TRY(session->step(mlp_batch(static_cast<int>(session->steps_done())), metrics, {.timeout_seconds = 60}));
+      EPL_TRY(save_session(*session, folder));
+    }
+    out << all_state(*session, {});
+    return session->agree({});
+  };
+  const Status status = train();
+  const Holdings after = Holdings::now();
+  if (status.code() == Code::peer_failed) out << status.message();
+  if (!out.flush()) return fail("it cannot write its result");
+  if (after.descriptors != before.descriptors + 1 /* the result */ || after.threads != before.threads ||
+      after.shared != 0)
+    return fail(cat("it had ", before.text(), ", now it has ", after.text()));
+  if (status.code() == Code::peer_failed) return lost_a_peer;
+  return status.ok() ? 0 : fail(status.to_string());
 }
 
 int run(const std::vector<std::string>& words) {
@@ -56,8 +103,10 @@ int run(const std::vector<std::string>& words) {
   if (!plan.ok()) return fail(plan.status().to_string());
   auto place = folder_rendezvous(words[0]);
   if (!place.ok()) return fail(place.status().to_string());
-  auto session = Session::create(
-      host, *plan, {.seed = 7, .first_rank = number(1), .ranks = number(2), .rendezvous = *place, .join_seconds = 30});
+  const SessionOptions options = {
+      .seed = 7, .first_rank = number(1), .ranks = number(2), .rendezvous = *place, .join_seconds = 30};
+  if (keys.contains("survive")) return survive(host, *plan, options, number(4), keys["survive"], words[5]);
+  auto session = Session::create(host, *plan, options);
   if (!session.ok()) return fail(session.status().to_string());
   if (keys.contains("load")) {
     if (Status status = load_session(**session, keys["load"]); !status.ok()) return fail(status.to_string());

@@ -29,8 +29,10 @@ inline Result<std::shared_ptr<const CompiledPlan>> two_process_plan(const Host& 
 
 // The model with a skip connection, by a strategy.
 inline Result<std::shared_ptr<const CompiledPlan>> strategy_plan(const Host& host, int64_t ranks,
-                                                                 const std::string& strategy) {
+                                                                 const std::string& strategy,
+                                                                 std::string_view device = "cpu") {
   EPL_ASSIGN(PlanOptions options, mlp_options(ranks, "1"));
+  options.device = device;
   options.model = GraphModel::parse(skip_mlp);
   EPL_ASSIGN(options.strategy, parse_strategy(strategy));
   return CompiledPlan::create(host, options);

@@ -1,0 +1,93 @@
+#include "backends/cpu/process_communicator.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "backends/cpu/shared_communicator.h"
+#include "backends/cpu/socket_communicator.h"
+#include "backends/cpu/socket_join.h"
+
+namespace epl::cpu {
+
+bool Neighbours::share(const std::vector<int>& members) const {
+  return members.size() > 1 && std::ranges::all_of(members, [&](int a) {
+           return std::ranges::all_of(members, [&](int b) {
+             const std::vector<char>& row = rows_[static_cast<size_t>(a)];
+             return a == b || (static_cast<size_t>(b) < row.size() && row[static_cast<size_t>(b)] != 0);
+           });
+         });
+}
+
+std::string missing_text(const Ties& ties, const Connections::Group& group, int member) {
+  const std::string text = cat("rank ", member, " of ", group.members.size(), " is missing");
+  const Connections::Group& root = ties.links->root();
+  return &group == &root ? text
+                         : cat(text, " (rank ", group.members[static_cast<size_t>(member)], " of ", root.name, ")");
+}
+
+Result<std::unique_ptr<Communicator>> create_process_communicator(const Ties& ties, Connections::Group& group,
+                                                                  int rank) {
+  if (ties.neighbours->share(group.members)) return create_shared_communicator(ties, group, rank);
+  return create_socket_communicator(ties, group, rank);
+}
+
+Result<std::unique_ptr<Communicator>> split_process_group(const Ties& ties, const Communicator& communicator,
+                                                          Connections::Group& group, const std::string& name,
+                                                          std::span<const int> members) {
+  EPL_TRY(check_members(communicator, name, members));
+  std::vector<int> joined;
+  for (const int member : members) joined.push_back(group.members[static_cast<size_t>(member)]);
+  EPL_ASSIGN(Connections::Group * part, ties.links->split(group, name, std::move(joined)));
+  const auto own = static_cast<int>(std::ranges::find(members, communicator.rank()) - members.begin());
+  return create_process_communicator(ties, *part, own);
+}
+
+namespace {
+
+// Each rank that has memory to share tells the others that have which of theirs it can open.
+Result<std::shared_ptr<const Neighbours>> meet_neighbours(const Joining& joining, Connections& links,
+                                                          const std::vector<SharedAddress>& offers) {
+  const auto size = static_cast<size_t>(joining.size), own = static_cast<size_t>(joining.rank);
+  std::vector<std::vector<char>> rows(size);
+  if (offers[own].file < 0) return std::make_shared<const Neighbours>(std::move(rows));
+  rows[own].resize(size);
+  for (size_t r = 0; r < size; ++r) rows[own][r] = r != own && can_open(offers[r]) ? 1 : 0;
+  const auto each_peer = [&](const auto& f) -> Status {
+    for (size_t r = 0; r < size; ++r) {
+      if (r != own && offers[r].file >= 0) EPL_TRY(f(r));
+    }
+    return {};
+  };
+  EPL_TRY(each_peer([&](size_t r) -> Status {
+    links.send(static_cast<int>(r), {.type = FrameHead::Type::row, .group = links.root().id, .call = 0, .bytes = size},
+               rows[own].data());
+    return {};
+  }));
+  EPL_TRY(each_peer([&](size_t r) -> Status {
+    EPL_ASSIGN(const Message message, links.receive(links.root(), static_cast<int>(r), FrameHead::Type::row, 0));
+    const auto* said = reinterpret_cast<const char*>(message.data());
+    rows[r].assign(said, said + message.head.bytes);
+    return {};
+  }));
+  return std::make_shared<const Neighbours>(std::move(rows));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Communicator>> join_processes(const Joining& joining, Rendezvous& rendezvous,
+                                                     bool share_memory) {
+  // A try: where it fails, or peers cannot open it, ranks use their sockets.
+  std::unique_ptr<SharedMemory> offer;
+  if (share_memory && joining.size > 1) {
+    auto made = SharedMemory::create(0);
+    if (made.ok()) offer = std::move(*made);
+  }
+  EPL_ASSIGN(MetPeers met, meet_peers(joining, offer ? offer->address() : SharedAddress(), rendezvous));
+  Ties ties;
+  EPL_ASSIGN(ties.links,
+             Connections::create(joining.group, joining.rank, std::move(met.sockets), joining.silence_seconds));
+  EPL_ASSIGN(ties.neighbours, meet_neighbours(joining, *ties.links, met.offers));
+  return create_process_communicator(ties, ties.links->root(), joining.rank);
+}
+
+}  // namespace epl::cpu

@@ -1,0 +1,48 @@
+// Ranks that are threads of several processes. They are connected by sockets; those of one host share memory as well,
+// and a group whose members all do exchanges its operands there.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "backends/cpu/connections.h"
+#include "core/backend/device.h"
+
+namespace epl::cpu {
+
+inline constexpr int max_process_ranks = 256;  // each has a connection to each
+
+// Which ranks of a job share memory with each other, the same on all of them.
+class Neighbours {
+ public:
+  explicit Neighbours(std::vector<std::vector<char>> rows) : rows_(std::move(rows)) {}
+  // Each of them with each.
+  bool share(const std::vector<int>& members) const;
+
+ private:
+  std::vector<std::vector<char>> rows_;  // by rank: the ranks whose memory it can open
+};
+
+// What the communicators of one rank have in common.
+struct Ties {
+  std::shared_ptr<Connections> links;
+  std::shared_ptr<const Neighbours> neighbours;
+};
+
+// "rank 1 of 2 is missing (rank 5 of world)": a member by its rank in the group and in the one that was joined.
+std::string missing_text(const Ties& ties, const Connections::Group& group, int member);
+
+// A communicator of the group: over shared memory where all members share, else over sockets.
+Result<std::unique_ptr<Communicator>> create_process_communicator(const Ties& ties, Connections::Group& group,
+                                                                  int rank);
+// A part of the group, in which this rank has the number `own`.
+Result<std::unique_ptr<Communicator>> split_process_group(const Ties& ties, const Communicator& communicator,
+                                                          Connections::Group& group, const std::string& name,
+                                                          std::span<const int> members);
+
+// See Device::join. The rendezvous carries, for each rank, its address on this host, a number that only its peers know,
+// and what it says of itself. Ranks of one host share memory if they may, and where the system allows.
+Result<std::unique_ptr<Communicator>> join_processes(const Joining& joining, Rendezvous& rendezvous,
+                                                     bool share_memory = true);
+
+}  // namespace epl::cpu
