@@ -114,10 +114,11 @@ void add_data_options(CLI::App& app, JobOptions& o) {
   app.option_defaults()->group(groups::data);
   auto* text =
       app.add_option("--text", o.text, "a text file: the model learns to tell the next byte")->check(existing_file());
-  app.add_option(
-         "--data", o.data,
-         "a table, arrays or a folder of images (docs/readers.md), with a field for each input and one called target")
-      ->check(existing_path())
+  app.add_option("--data", o.data,
+                 "a table, arrays or a folder of images (docs/readers.md), with a field for each input and one called "
+                 "target; several "
+                 "files by * and ? in the name")
+      ->check(existing_data())
       ->excludes(text);
   app.add_option("--data-options", o.data_options, "options of the reader of --data: JSON, or a file with it")
       ->type_name("JSON");
@@ -128,7 +129,7 @@ void add_data_options(CLI::App& app, JobOptions& o) {
       ->check(between(0, 0.9));
   app.add_option("--validation", o.validation,
                  "a file of the same kind to measure on instead; its columns and classes are read as those of --data")
-      ->check(existing_path());
+      ->check(existing_data());
   app.add_option("--validation-options", o.validation_options,
                  "options of its reader that differ from those of --data: JSON, or a file with it")
       ->type_name("JSON");

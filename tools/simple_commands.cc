@@ -183,7 +183,7 @@ Run add_inspect(CLI::App& app) {
   app.footer("  epl inspect model.onnx\n  epl inspect run\n  epl inspect table.csv");
   app.option_defaults()->group(groups::data);
   app.add_option("path", *path, "a model, a checkpoint folder or a data file; without one: what this build can do")
-      ->check(existing_path());
+      ->check(existing_data());
   app.add_option("--data-options", o->data_options, "options of the reader of a data file: JSON, or a file with it")
       ->type_name("JSON");
   app.add_flag("--all", *all, "every line of long lists");

@@ -50,9 +50,8 @@ Training::Training(const TrainOptions& o)
   Trainer trainer = make_trainer(engine_, o_.job);
   bind_inputs(trainer, model_, data_.train, o_.job);
   plan_ = make_plan(model_, trainer, make_strategy(engine_, o.job), o.job);
-  for (Dataset* dataset : {&data_.train, &data_.held_out}) {
-    if (*dataset) check(epl_dataset_bind(dataset->get(), plan_.get(), EPL_ENTRY_TRAIN));
-  }
+  check(epl_dataset_bind(data_.train.get(), plan_.get(), EPL_ENTRY_TRAIN));
+  if (data_.held_out) check(epl_dataset_bind(data_.held_out.get(), plan_.get(), EPL_ENTRY_EVALUATE));
   session_ = make<Session>(epl_session_create, plan_.get(), static_cast<const epl_session_options*>(nullptr));
   batch_.resize(static_cast<size_t>(epl_plan_port_count(plan_.get(), EPL_ENTRY_TRAIN, EPL_PORT_INPUT)));
   validation_.prepare(engine_);

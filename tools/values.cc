@@ -138,9 +138,14 @@ CLI::Validator existing_folder() {
       "FOLDER", "existing_folder");
 }
 
-CLI::Validator existing_path() {
-  return CLI::Validator([](std::string& path) { return kind_of(path) != 0 ? std::string() : not_opened(path); }, "PATH",
-                        "existing_path");
+CLI::Validator existing_data() {
+  // Whether there are files that match, the library says.
+  return CLI::Validator(
+      [](std::string& path) {
+        const bool is_pattern = path.find_first_of("*?") != std::string::npos;
+        return kind_of(path) != 0 || is_pattern ? std::string() : not_opened(path);
+      },
+      "PATH", "existing_data");
 }
 
 void check_values(CLI::App& app) {

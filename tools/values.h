@@ -18,7 +18,7 @@ CLI::Validator one_of(std::vector<std::string> words);
 CLI::Validator list_of(std::vector<std::string> words);  // some of them, with commas between them
 CLI::Validator existing_file();
 CLI::Validator existing_folder();
-CLI::Validator existing_path();
+CLI::Validator existing_data();  // a file, a folder, or a pattern of several files
 
 // For every command: a number without a check of its own gets one, and a flag takes no value.
 void check_values(CLI::App& app);

@@ -114,7 +114,9 @@ epl_error* epl_dataset_bind(epl_dataset* dataset, const epl_plan* plan, int32_t 
     EPL_ASSIGN(const Entry* found, entry_argument(*plan->plan, entry));
     Tensors tensors;  // first, so that nothing can fail once the dataset is bound
     for (const Port& port : found->inputs) add_tensor(tensors, *dataset, port.global_type);
+    EPL_ASSIGN(const std::string told, deal_files(*dataset->opened.dataset, *found));
     EPL_TRY(bind_dataset(*dataset->opened.dataset, *found));
+    if (!told.empty()) log(dataset->engine->host, LogLevel::warning, dataset->path, ": ", told);
     dataset->tensors = std::move(tensors);
     return {};
   });

@@ -30,6 +30,7 @@ class ConvertingReader : public Reader {
 
   const std::vector<std::pair<std::string, TensorType>>& fields() const override { return fields_; }
   int64_t samples() const override { return reader_.samples(); }
+  std::vector<int64_t> file_samples() const override { return reader_.file_samples(); }
   Status read(int64_t index, int field, void* target) const override;
   std::vector<ClassNames> classes() const override { return reader_.classes(); }
   std::vector<std::string> columns(int field) const override { return reader_.columns(field); }

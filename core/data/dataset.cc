@@ -32,6 +32,9 @@ struct Dataset::State {
   std::vector<int> asked;     // fields to give, in order
   std::vector<Tensor> given;  // those of the batch given last
   int64_t position = 0;       // next batch to give
+  Slices slices;              // none: the samples are not dealt
+  SliceOptions slice_options;
+  bool slices_kept = false;  // those of a checkpoint
 
   std::mutex mutex;
   std::condition_variable changed;
@@ -41,8 +44,8 @@ struct Dataset::State {
   Thread thread;
 
   int64_t batch_samples() const { return std::max<int64_t>(options.batch, 1); }
-  int64_t whole_batches() const { return reader->samples() / batch_samples(); }
-  int64_t left_over() const { return options.partial ? reader->samples() % batch_samples() : 0; }
+  int64_t whole_batches() const { return epoch_samples() / batch_samples(); }
+  int64_t left_over() const { return options.partial && !sliced() ? reader->samples() % batch_samples() : 0; }
   int64_t batches() const { return whole_batches() + (left_over() > 0); }
   int64_t samples_at(int64_t at) const { return at % batches() < whole_batches() ? batch_samples() : left_over(); }
   bool wanted(int64_t at) const { return at >= wanted_from && at - wanted_from < options.prefetch; }
@@ -58,16 +61,28 @@ struct Dataset::State {
     return nullptr;
   }
 
+  bool sliced() const { return slices.count() > 1; }
+  int64_t epoch_samples() const { return sliced() ? slices.fewest() * slices.count() : reader->samples(); }
+
   Status fill(Batch& batch, int64_t at) const {
-    const int64_t epoch = at / batches(), first = at % batches() * batch_samples();
-    const Permutation order(reader->samples(), options.seed, static_cast<uint64_t>(epoch));
-    for (int64_t i = 0; i < samples_at(at); ++i) {
-      const int64_t sample = options.shuffled ? order.at(first + i) : first + i;
-      for (size_t f = 0; f < fields.size(); ++f) {
-        auto* target = static_cast<std::byte*>(batch.fields[f].data());
-        const int64_t bytes = batch.fields[f].bytes() / batch_samples();
-        EPL_TRY(reader->read(sample, static_cast<int>(f), target + i * bytes));
+    const int64_t epoch = at / batches(), count = sliced() ? slices.count() : 1, each = samples_at(at) / count;
+    for (int64_t slice = 0; slice < count; ++slice) {
+      const int64_t samples = sliced() ? slices.samples(slice) : reader->samples(),
+                    first = at % batches() * (batch_samples() / count);
+      const Permutation order(samples, options.seed, static_cast<uint64_t>(epoch * count + slice));
+      for (int64_t i = 0; i < each; ++i) {
+        const int64_t index = options.shuffled ? order.at(first + i) : first + i;
+        EPL_TRY(read(batch, slice * each + i, sliced() ? slices.sample(slice, index) : index));
       }
+    }
+    return {};
+  }
+
+  Status read(Batch& batch, int64_t place, int64_t sample) const {
+    for (size_t f = 0; f < fields.size(); ++f) {
+      auto* target = static_cast<std::byte*>(batch.fields[f].data());
+      const int64_t bytes = batch.fields[f].bytes() / batch_samples();
+      EPL_TRY(reader->read(sample, static_cast<int>(f), target + place * bytes));
     }
     return {};
   }
@@ -229,6 +244,37 @@ Status Dataset::seek(int64_t position) {
   s.changed.notify_all();
   return {};
 }
+
+Status Dataset::slice(int64_t count, const SliceOptions& options, bool keep) {
+  State& s = *state_;
+  if (s.slices_kept && !keep) return {};
+  const bool same =
+      options.unbalanced == s.slice_options.unbalanced && options.drop_last_files == s.slice_options.drop_last_files;
+  if (count == slices() && (count == 1 || same)) {
+    s.slices_kept = keep;
+    return {};
+  }
+  Slices dealt;
+  if (count > 1) {
+    const std::vector<int64_t> files = s.file->file_samples();
+    if (files.empty()) return unsupported("a share of the samples is held out, which leaves no whole files to deal");
+    if (s.options.batch == 0 || s.options.batch % count != 0)
+      return invalid("a batch of ", s.options.batch, " samples does not divide over ", count, " replicas");
+    dealt = Slices(files, count, options);
+    if (!dealt.refused().empty()) return invalid(dealt.refused());
+    if (dealt.fewest() < s.options.batch / count)
+      return invalid("a replica gets ", dealt.fewest(), " samples, and its part of a batch takes ",
+                     s.options.batch / count);
+  }
+  s.stop();
+  s.slices = std::move(dealt);
+  s.slice_options = options;
+  s.slices_kept = keep;
+  s.make_slots(*s.reader);
+  return s.start();
+}
+int64_t Dataset::slices() const { return state_->sliced() ? state_->slices.count() : 1; }
+const SliceOptions& Dataset::slice_options() const { return state_->slice_options; }
 
 const Reader& Dataset::reader() const { return *state_->file; }
 

@@ -13,6 +13,7 @@
 
 #include "core/base/tensor.h"
 #include "core/data/reader.h"
+#include "core/data/slices.h"
 
 namespace epl {
 
@@ -45,6 +46,13 @@ class Dataset {
   Status retype(const std::vector<TensorType>& wanted);
   // From now on `next` gives these alone, in this order and in these types: for each the field that `find` finds.
   Status bind(const std::vector<std::pair<std::string, TensorType>>& wanted);
+  // From now on the files are dealt over `count` slices, of which each gives an equal part of every batch: slice 0 its
+  // first samples, and so on. Shuffling stays within a slice, and an epoch ends with the slice that has fewest samples.
+  // Positions keep their meaning as long as the number of slices does, whoever trains on the batches: `keep` holds it
+  // against later calls. An error says why the files cannot be dealt; the order is then as before.
+  Status slice(int64_t count, const SliceOptions& options, bool keep = false);
+  int64_t slices() const;
+  const SliceOptions& slice_options() const;
   const Reader& reader() const;  // of the file, whatever types its fields are given in
   const DatasetOptions& options() const;
 

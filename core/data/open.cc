@@ -4,6 +4,7 @@
 
 #include "core/base/json.h"
 #include "core/base/options.h"
+#include "core/data/files.h"
 #include "core/data/split.h"
 
 namespace epl {
@@ -56,12 +57,34 @@ std::string OpenedDataset::options_alike() const {
   return print_json(options);
 }
 
+namespace {
+
+// The files after the first are read to the meaning that the first one has given: the classes that it has, say.
+Result<std::unique_ptr<Reader>> open_files(const ReaderRow& row, const std::vector<std::string>& paths,
+                                           Attributes options, const std::string& packs) {
+  std::vector<std::unique_ptr<Reader>> files;
+  for (const std::string& path : paths) {
+    EPL_ASSIGN(std::unique_ptr<Reader> file, row.open({path, options, packs}));
+    if (files.empty() && paths.size() > 1) {
+      if (const std::string alike = file->options_alike(); !alike.empty()) {
+        EPL_ASSIGN(const Attributes found, parse_options(alike, row.options, cat("reader ", row.name)));
+        for (const Attributes::Entry& entry : found.entries()) options.set(entry.name, entry.value);
+      }
+    }
+    files.push_back(std::move(file));
+  }
+  return join_files(std::move(files), paths);
+}
+
+}  // namespace
+
 Result<OpenedDataset> open_dataset(const std::string& path, std::string_view text, const std::string& packs) {
   // The reader's name comes first, because it says which other options there are.
   const auto json = parse_json(text);
   const Json* named = json.ok() ? json->find("reader") : nullptr;
   OpenedDataset out;
-  EPL_ASSIGN(out.reader, find_reader(named && named->is_string() ? named->text() : "", path));
+  EPL_ASSIGN(const std::vector<std::string> paths, matching_files(path));
+  EPL_ASSIGN(out.reader, find_reader(named && named->is_string() ? named->text() : "", paths.front()));
   const ReaderRow& row = *out.reader;
   EPL_ASSIGN(Attributes options, parse_options(text, options_with(row), cat("dataset (reader ", row.name, ")")));
   Json own = Json::object();
@@ -70,7 +93,7 @@ Result<OpenedDataset> open_dataset(const std::string& path, std::string_view tex
     if (value != nullptr) own[option.name] = *value;
   }
   out.given = print_json(own);
-  EPL_ASSIGN(std::unique_ptr<Reader> reader, row.open({path, options, packs}));
+  EPL_ASSIGN(std::unique_ptr<Reader> reader, open_files(row, paths, options, packs));
   if (!has_split(row)) {
     EPL_ASSIGN(reader, split_reader(std::move(reader), options.text("split"), options.number("held_out"),
                                     static_cast<uint64_t>(options.integer("split_seed"))));

@@ -28,6 +28,9 @@ class Reader {
   virtual int64_t samples() const = 0;
   // Writes field `field` of sample `index` to `target`. May be called from several threads.
   virtual Status read(int64_t index, int field, void* target) const = 0;
+  // How many samples each of its files has, in their order, where it reads several; what a file is dealt by. A reader
+  // that mixes the samples of its files has none.
+  virtual std::vector<int64_t> file_samples() const { return {samples()}; }
   // Which sample of the file this is, where the reader gives a part of it.
   virtual int64_t row(int64_t index) const { return index; }
   // What texts of the file became integers.

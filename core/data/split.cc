@@ -20,6 +20,7 @@ class Part : public Reader {
   Status read(int64_t index, int field, void* target) const override {
     return full_->read(order_.at(first_ + index), field, target);
   }
+  std::vector<int64_t> file_samples() const override { return {}; }
   std::vector<ClassNames> classes() const override { return full_->classes(); }
   std::vector<std::string> columns(int field) const override { return full_->columns(field); }
   std::string options_alike() const override { return full_->options_alike(); }

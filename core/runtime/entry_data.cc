@@ -1,5 +1,7 @@
 #include "core/runtime/entry_data.h"
 
+#include <algorithm>
+
 namespace epl {
 namespace {
 
@@ -18,12 +20,51 @@ Status check_field(const Reader& reader, int field, const InputBound& bound) {
   return {};
 }
 
+// Over how many ranks the batch is cut.
+int64_t replicas_in(const Mesh& mesh) {
+  int64_t ranks = 1;
+  for (size_t axis = 0; axis < mesh.axes.size(); ++axis) {
+    const MeshAxis& one = mesh.axes[axis];
+    if (one.kind == MeshAxis::Kind::rank && mesh.cuts_batch(static_cast<int>(axis))) ranks *= one.size;
+  }
+  return ranks;
+}
+
 }  // namespace
 
 Status bind_dataset(Dataset& dataset, const Entry& entry) {
   std::vector<std::pair<std::string, TensorType>> wanted;
   for (const Port& port : entry.inputs) wanted.emplace_back(port.name, port.global_type);
   return dataset.bind(wanted);
+}
+
+Result<std::string> deal_files(Dataset& dataset, const Entry& entry) {
+  if (entry.kind != EntryKind::train) return std::string();
+  const Strategy& strategy = entry.plan.strategy;
+  const auto wants = [&](std::string_view key) {
+    const Attribute* value = strategy.config.find(key);
+    return value && std::get<bool>(*value);
+  };
+  const SliceOptions options{.unbalanced = wants("io.unbalanced_io_slicing"),
+                             .drop_last_files = wants("io.drop_last_files")};
+  if (!wants("io.slicing")) {
+    if (options.unbalanced || options.drop_last_files)
+      return invalid(
+          "io.unbalanced_io_slicing and io.drop_last_files say how files are dealt, which io.slicing asks for");
+    EPL_TRY(dataset.slice(1, {}));
+    return std::string();
+  }
+  if (options.unbalanced && options.drop_last_files)
+    return invalid("io.unbalanced_io_slicing and io.drop_last_files exclude each other");
+  int64_t replicas = 1;
+  for (const TaskGraph& made : entry.plan.task_graphs) replicas = std::max(replicas, replicas_in(made.mesh));
+  const Slices dealt(dataset.reader().file_samples(), replicas, options);
+  if (replicas > 1 && !dealt.refused().empty() && !dataset.reader().file_samples().empty()) {
+    EPL_TRY(dataset.slice(1, {}));
+    return cat("io.slicing: ", dealt.refused(), "; so each replica takes its part of batches of all files");
+  }
+  EPL_TRY(dataset.slice(replicas, options));
+  return std::string();
 }
 
 Status check_dataset(const Dataset& dataset, const Entry& entry) {

@@ -160,6 +160,13 @@ RateScale parse_rate(const Facts& facts) {
   return out;
 }
 
+namespace {
+
+constexpr std::string_view slices_fact = "data.slices", unbalanced_slices = ", unbalanced",
+                           dropped_files = ", last files dropped";
+
+}  // namespace
+
 Facts describe_data(const Dataset& dataset) {
   const Reader& reader = dataset.reader();
   const DatasetOptions& options = dataset.options();
@@ -172,7 +179,25 @@ Facts describe_data(const Dataset& dataset) {
   facts["data.batch"] = cat(options.batch);
   facts["data.order"] = options.shuffled ? "shuffled" : "sequential";
   if (options.shuffled) facts["data.seed"] = cat(options.seed);
+  if (dataset.slices() > 1) {
+    const SliceOptions& slices = dataset.slice_options();
+    facts[std::string(slices_fact)] = cat(dataset.slices(), slices.unbalanced        ? unbalanced_slices
+                                                            : slices.drop_last_files ? dropped_files
+                                                                                     : "");
+  }
   return facts;
+}
+
+Status keep_slices(Dataset& dataset, const Facts& facts) {
+  const auto found = facts.find(std::string(slices_fact));
+  if (found == facts.end()) return dataset.slice(1, {}, true);
+  const std::string& text = found->second;
+  int64_t count = 0;
+  const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), count);
+  if (failed != std::errc() || count < 1)
+    return invalid(slices_fact, " is ", quoted(text), "; it begins with a number");
+  const std::string_view how(end, text.data() + text.size());
+  return dataset.slice(count, {.unbalanced = how == unbalanced_slices, .drop_last_files = how == dropped_files}, true);
 }
 
 std::vector<FactDifference> compare_facts(const Facts& saved, const Facts& now) {
@@ -180,6 +205,7 @@ std::vector<FactDifference> compare_facts(const Facts& saved, const Facts& now) 
   for (const auto& [key, before] : saved) {
     auto it = now.find(key);
     if (it == now.end() || it->second == before) continue;
+    if (key == slices_fact) continue;  // a run that goes on keeps its own
     FactDifference one{key, "options", before, it->second, false};
     for (const Meaning& meaning : meanings) {
       if (meaning.key.ends_with('.') ? !key.starts_with(meaning.key) : key != meaning.key) continue;

@@ -145,6 +145,7 @@ Status restore(Session& session, const std::string& path, const TrainingData& da
         Code::invalid_argument,
         "the checkpoint was saved without a dataset, so it has no position for this one; load it with dataset NULL",
         path);
+  if (data.dataset) EPL_TRY(keep_slices(*data.dataset, checkpoint.facts));
   const Host& host = session.host();
   if (checkpoint.numerics != numerics_version)
     log(host, LogLevel::warning, path, ": numerics version ", checkpoint.numerics, ", this library has ",

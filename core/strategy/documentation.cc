@@ -82,6 +82,25 @@ time, which `epl bench` measures, and the bits are other ones than at `data`. Wh
 cut there at all: it runs on every rank, or is cut elsewhere. A plan that would break the promise is an error that names
 the node.
 
+## Data
+
+A dataset gives batches of all ranks. By default each rank takes its part of every batch, whatever file it is from, so
+the order of the samples does not depend on the layout. With `io.slicing` files are dealt over the replicas instead:
+file `i` goes to replica `i` modulo their number. Each replica's part of a batch then comes from its own files,
+shuffling stays within them, and an epoch ends with the replica that has fewest samples.
+
+```json
+{"io.slicing": true, "io.unbalanced_io_slicing": true}
+```
+
+Files that do not come out even are dealt if a key says how: with `io.unbalanced_io_slicing` some replicas have a file
+more than others, with `io.drop_last_files` the last files are left out. With neither, or with fewer files than
+replicas, nothing is dealt, and a warning says so. Data of which a share is held out has no full files and is an error;
+use a validation file. A run that goes on keeps the slices that it began with, under whatever layout, so that its
+position means the same samples.
+
+## Keys
+
 Everything else is read and checked, and a plan that asks for it is an error: nothing is ignored. A key or word that
 does not exist is an error that names the nearest one. The batch of a plan is cut in units (`reproducible.units`). The
 number of copies, of the stage that has most, times the number of micro-batches must divide the number of units.

@@ -27,9 +27,9 @@ ConfigKey later(std::string name, Attribute value, std::string doc, std::vector<
 const std::vector<ConfigKey>& config_keys() {
   static const std::vector<ConfigKey> keys = {
       later("auto.auto_parallel", false, "the planner decides everything that is left open"),
-      later("io.slicing", false, "cut the input files over the replicas"),
-      later("io.unbalanced_io_slicing", false, "allow replicas different numbers of files"),
-      later("io.drop_last_files", false, "drop files that do not divide"),
+      built("io.slicing", false, "deal the input files over the replicas, each of which then reads its own"),
+      built("io.unbalanced_io_slicing", false, "with io.slicing: some replicas may have a file more than others"),
+      built("io.drop_last_files", false, "with io.slicing: leave out the last files, which do not divide"),
       later("communication.sparse_as_dense", false, "reduce sparse gradients as dense ones"),
       later("communication.max_splits", int64_t{5}, "most gradient buckets"),
       later("communication.num_communicators", int64_t{2}, "communicators in the pool"),
@@ -69,9 +69,12 @@ const std::vector<ConfigKey>& config_keys() {
   return keys;
 }
 
-// All others keep the bits.
+// All others keep the bits. Those of `io` say what is learnt from in which order.
 bool keeps_bits(const ConfigKey& key) {
   static constexpr std::string_view numeric[] = {"auto.auto_parallel",
+                                                 "io.slicing",
+                                                 "io.unbalanced_io_slicing",
+                                                 "io.drop_last_files",
                                                  "communication.fp16",
                                                  "communication.fp16_scale",
                                                  "communication.compression",

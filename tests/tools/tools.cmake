@@ -27,6 +27,10 @@ add_test(NAME tools.exit_codes COMMAND sh ${PROJECT_SOURCE_DIR}/tests/tools/exit
   $<TARGET_FILE:epl_tool> ${PROJECT_BINARY_DIR}/exit_codes)
 set_tests_properties(tools.exit_codes PROPERTIES LABELS "tools;only_release" TIMEOUT 300)
 
+add_test(NAME tools.slicing COMMAND sh ${PROJECT_SOURCE_DIR}/tests/tools/slicing.sh
+  $<TARGET_FILE:epl_tool> ${PROJECT_BINARY_DIR}/slicing)
+set_tests_properties(tools.slicing PROPERTIES LABELS tools TIMEOUT 300)
+
 # Pairs of layouts, of graphs that are drawn and of cases: the same bits.
 add_test(NAME tools.fuzz_layouts COMMAND epl_tool fuzz-layouts --seed 1 --count 40)
 file(GLOB cases CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/cases/*/reference.json

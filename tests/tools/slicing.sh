@@ -1,0 +1,46 @@
+#!/bin/sh
+# slicing.sh EPL OUT: files dealt over replicas, and a run that goes on under another layout with the samples it would
+# have had.
+. "$(dirname "$0")/begin.sh"
+expect 0 "wrote mlp.onnx" "$epl" template mlp --sizes 3,8,2 --out mlp.onnx
+for part in 0 1 2 3 4; do
+  { echo "a,b,c,y"; i=0; while [ $i -lt 12 ]; do
+    echo "$(((i * 7 + part) % 5)),$(((i + part * 3) % 4)),-$part,$(((i + part) % 2))"; i=$((i + 1)); done; } >part$part.csv
+done
+
+# train OUT ARGUMENT...: the hash of the weights.
+train() {
+  out=$1
+  shift
+  "$epl" train mlp.onnx --data 'part*.csv' --batch 4 --seed 5 --out "$out" --json "$@" >"$out.json" 2>"$out.err" ||
+    fail "train $out $*: $(cat "$out.err")"
+  sed -n 's/.*"weights_hash":"\([0-9a-f]*\)".*/\1/p' "$out.json"
+}
+dealt='{"io.slicing": true, "io.unbalanced_io_slicing": true}'
+plain=$(train plain --steps 8)
+sliced=$(train sliced --steps 8 --ranks 2 --strategy "$dealt")
+[ -n "$plain" ] && [ "$(train alike --steps 8 --ranks 2)" = "$plain" ] || fail "ranks alone change the order"
+[ "$plain" != "$sliced" ] || fail "dealing files changes nothing"
+[ "$(train one --steps 8 --strategy "$dealt")" = "$plain" ] || fail "one replica has all files"
+
+# A run of two replicas goes on with one, with four, and without the key.
+train begun --steps 3 --ranks 2 --strategy "$dealt" >/dev/null
+for layout in "--ranks 1" "--ranks 4" "--ranks 1 --micro-batches 2"; do
+  for strategy in "$dealt" '{}'; do
+    rm -rf on && cp -r begun on
+    [ "$(train on --steps 8 --resume on $layout --strategy "$strategy")" = "$sliced" ] ||
+      fail "a run of two replicas goes on otherwise with $layout $strategy"
+  done
+done
+
+# What does not come out even is not dealt, and said.
+even=$(train even --steps 8 --ranks 2 --strategy '{"io.slicing": true}')
+[ "$even" = "$plain" ] || fail "five files were dealt over two replicas without being told how"
+grep -q "5 files do not divide over 2 replicas" even.err even.json || fail "nobody said why files were not dealt"
+dropped=$(train dropped --steps 8 --ranks 2 --strategy '{"io.slicing": true, "io.drop_last_files": true}')
+[ "$dropped" != "$plain" ] && [ "$dropped" != "$sliced" ] || fail "the last file was not dropped"
+expect 3 "io.slicing asks for" "$epl" train mlp.onnx --data 'part*.csv' --steps 1 --out wrong --strategy \
+  '{"io.drop_last_files": true}'
+expect 4 "no whole files to deal" "$epl" train mlp.onnx --data 'part*.csv' --batch 4 --steps 1 --out wrong --ranks 2 \
+  --strategy "$dealt" --held-out 0.2
+exit $failed
