@@ -44,7 +44,7 @@ struct Options {
 };
 
 Result<std::unique_ptr<Communicator>> join(const std::string& way, const Joining& joining, Rendezvous& rendezvous) {
-  if (way == "sockets") return cpu::join_processes(joining, rendezvous, false);
+  if (way == "sockets") return cpu::join_processes(joining, rendezvous, now, false);
   EPL_ASSIGN(const std::shared_ptr<Device> device, open_device(way == "shared" ? "cpu" : way, make_host()));
   return device->join(joining, rendezvous);
 }

@@ -75,10 +75,6 @@ std::string reason(int error_number) { return std::generic_category().message(er
 
 }  // namespace
 
-Descriptor::~Descriptor() {
-  if (number_ >= 0) ::close(number_);
-}
-
 Connections::Connections(std::string group, int rank, std::vector<Descriptor> sockets, double silence_seconds)
     : rank_(rank), silence_seconds_(silence_seconds), peers_(sockets.size()) {
   std::vector<int> members;

@@ -25,27 +25,10 @@
 #include <vector>
 
 #include "core/backend/communicator.h"
+#include "core/base/descriptor.h"
 #include "core/base/function_ref.h"
 
 namespace epl::cpu {
-
-// A file descriptor, closed with the object.
-class Descriptor {
- public:
-  explicit Descriptor(int number = -1) : number_(number) {}
-  Descriptor(Descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
-  Descriptor& operator=(Descriptor&& other) noexcept {
-    std::swap(number_, other.number_);
-    return *this;
-  }
-  ~Descriptor();
-  int number() const { return number_; }
-  bool open() const { return number_ >= 0; }
-  void close() { *this = Descriptor(); }
-
- private:
-  int number_;
-};
 
 // What a frame is about. Both ends have the same processor, so it travels as it lies in memory.
 struct FrameHead {

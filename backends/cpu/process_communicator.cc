@@ -75,14 +75,14 @@ Result<std::shared_ptr<const Neighbours>> meet_neighbours(const Joining& joining
 }  // namespace
 
 Result<std::unique_ptr<Communicator>> join_processes(const Joining& joining, Rendezvous& rendezvous,
-                                                     bool share_memory) {
+                                                     const std::function<double()>& clock, bool share_memory) {
   // A try: where it fails, or peers cannot open it, ranks use their sockets.
   std::unique_ptr<SharedMemory> offer;
   if (share_memory && joining.size > 1) {
     auto made = SharedMemory::create(0);
     if (made.ok()) offer = std::move(*made);
   }
-  EPL_ASSIGN(MetPeers met, meet_peers(joining, offer ? offer->address() : SharedAddress(), rendezvous));
+  EPL_ASSIGN(MetPeers met, meet_peers(joining, offer ? offer->address() : SharedAddress(), rendezvous, clock));
   Ties ties;
   EPL_ASSIGN(ties.links,
              Connections::create(joining.group, joining.rank, std::move(met.sockets), joining.silence_seconds));

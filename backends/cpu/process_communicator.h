@@ -40,9 +40,10 @@ Result<std::unique_ptr<Communicator>> split_process_group(const Ties& ties, cons
                                                           Connections::Group& group, const std::string& name,
                                                           std::span<const int> members);
 
-// See Device::join. The rendezvous carries, for each rank, its address on this host, a number that only its peers know,
-// and what it says of itself. Ranks of one host share memory if they may, and where the system allows.
+// See Device::join. The rendezvous carries, for each rank, where it listens, a number that only its peers know, and
+// what it says of itself, signed with the group's secret. Ranks of one host share memory if they may, and where the
+// system allows.
 Result<std::unique_ptr<Communicator>> join_processes(const Joining& joining, Rendezvous& rendezvous,
-                                                     bool share_memory = true);
+                                                     const std::function<double()>& clock, bool share_memory = true);
 
 }  // namespace epl::cpu

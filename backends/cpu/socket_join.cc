@@ -1,78 +1,66 @@
 #include "backends/cpu/socket_join.h"
 
-#include <arpa/inet.h>
-#include <fcntl.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
-#include <sys/random.h>
-#include <sys/socket.h>
-#include <sys/time.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
-#include <cmath>
-#include <cstring>
+#include <list>
 #include <system_error>
 
 #include "backends/cpu/process_communicator.h"
+#include "core/backend/handshake.h"
 
 namespace epl::cpu {
 namespace {
 
-constexpr std::string_view protocol =
-    "epl sockets 2";              // what is said at the rendezvous and in frames; raised when either changes
-constexpr int hello_seconds = 5;  // for who connects to say who it is
-
-// The first bytes of a connection.
-struct Hello {
-  uint64_t token = 0;  // of the rank that listens
-  int64_t rank = 0;    // that connects
-};
-
-// What a rank says of itself, as lines; the job is the rest.
-struct Card {
-  int size = 0, port = 0;
-  uint64_t token = 0;
-  SharedAddress offer;  // without a file: it shares nothing
-  std::string host;     // that the offer is of
-  std::string job;
-};
-
-std::string card_text(const Card& card) {
-  return cat(protocol, "\n", card.size, "\n", card.port, "\n", card.token, "\n", card.offer.process, "\n",
-             card.offer.file, "\n", card.offer.token, "\n", card.offer.bytes, "\n", card.host, "\n", card.job);
-}
+// What is said at the rendezvous and in frames; raised when either changes.
+constexpr std::string_view protocol = "epl sockets 3";
+constexpr size_t max_guests = 256;  // whom nobody knows yet; of more the first one goes
 
 std::string who(const Joining& joining, int rank) { return cat("rank ", rank, " of group ", joining.group); }
 std::string own(const Joining& joining) {
   return cat("rank ", joining.rank, " of ", joining.size, " joins group ", joining.group);
 }
 
-template <class T> bool take_line(std::string_view& text, T& value) {
+std::string_view take_line(std::string_view& text) {
   const size_t end = std::min(text.find('\n'), text.size());
-  const auto [stop, failure] = std::from_chars(text.data(), text.data() + end, value);
-  const bool well = failure == std::errc() && stop == text.data() + end && end < text.size();
+  const std::string_view line = text.substr(0, end);
   text.remove_prefix(std::min(end + 1, text.size()));
-  return well;
+  return line;
+}
+template <class T> bool take_number(std::string_view& text, T& value) {
+  const std::string_view line = take_line(text);
+  const auto [stop, failure] = std::from_chars(line.data(), line.data() + line.size(), value);
+  return failure == std::errc() && stop == line.data() + line.size();
+}
+
+std::string signed_lines(const Joining& joining, int rank, std::string_view lines) {
+  return digest_text(hmac_sha256(joining.secret, cat(protocol, "\n", joining.group, "\n", rank, "\n", lines)));
 }
 
 Result<Card> read_card(const Joining& joining, int rank, std::string_view text) {
-  const std::string_view theirs = text.substr(0, text.find('\n'));
+  const std::string_view theirs = take_line(text);
   if (theirs != protocol) {
     return invalid(own(joining), "; ", who(joining, rank), " is of another version of this library: it speaks ",
                    quoted(excerpt(theirs, 40)), ", this one ", quoted(protocol));
   }
-  text.remove_prefix(std::min(theirs.size() + 1, text.size()));
-  Card card;
-  if (!take_line(text, card.size) || !take_line(text, card.port) || !take_line(text, card.token) ||
-      !take_line(text, card.offer.process) || !take_line(text, card.offer.file) || !take_line(text, card.offer.token) ||
-      !take_line(text, card.offer.bytes) || text.find('\n') == std::string_view::npos) {
-    return invalid(own(joining), "; what ", who(joining, rank), " says at the rendezvous cannot be read");
+  const std::string_view signature = take_line(text);
+  if (signature != signed_lines(joining, rank, text)) {
+    return invalid(own(joining), "; ", who(joining, rank), " has not the secret of this rank: one of them has ",
+                   joining.secret.empty() ? "one and this rank has none" : "another or none");
   }
-  card.host = text.substr(0, text.find('\n'));
-  card.job = text.substr(card.host.size() + 1);
+  Card card;
+  bool well = take_number(text, card.size);
+  card.address = take_line(text);
+  well = well && take_number(text, card.port) && card.port > 0 && card.port <= 65535;
+  card.drawn = take_line(text);
+  well = well && take_number(text, card.offer.process) && take_number(text, card.offer.file) &&
+         take_number(text, card.offer.token) && take_number(text, card.offer.bytes);
+  card.host = take_line(text);
+  if (!well || card.address.empty())
+    return invalid(own(joining), "; what ", who(joining, rank), " says at the rendezvous cannot be read");
+  card.job = text;
   if (card.size != joining.size)
     return invalid(own(joining), "; ", who(joining, rank), " says that there are ", card.size, " ranks");
   if (card.job != joining.job) {
@@ -82,12 +70,6 @@ Result<Card> read_card(const Joining& joining, int rank, std::string_view text) 
   return card;
 }
 
-std::string key_of(const Joining& joining, int rank) { return cat(joining.group, "/rank ", rank); }
-
-Status failed(const Joining& joining, std::string_view doing, int error_number) {
-  return error(Code::io, own(joining), ": ", doing, ": ", std::generic_category().message(error_number));
-}
-
 std::string named(const std::vector<int>& ranks) {
   std::string text = ranks.size() == 1 ? "rank " : "ranks ";
   for (size_t i = 0; i < ranks.size(); ++i) text += cat(i == 0 ? "" : ", ", ranks[i]);
@@ -95,12 +77,13 @@ std::string named(const std::vector<int>& ranks) {
 }
 
 // What the others say; an error names all who have said nothing.
-Result<std::vector<Card>> read_cards(const Joining& joining, Rendezvous& rendezvous) {
+Result<std::vector<Card>> read_cards(const Joining& joining, Rendezvous& rendezvous, const Deadline& deadline) {
   std::vector<Card> cards(static_cast<size_t>(joining.size));
   std::vector<int> missing;
   for (int r = 0; r < joining.size; ++r) {
     if (r == joining.rank) continue;
-    auto text = rendezvous.get_text(key_of(joining, r), missing.empty() ? joining.join_seconds : 0);
+    const std::string key = card_key(joining.group, r);
+    auto text = rendezvous.get_text(key, missing.empty() ? std::max(deadline.left(), 0.0) : 0);
     if (text.ok()) {
       EPL_ASSIGN(cards[static_cast<size_t>(r)], read_card(joining, r, *text));
     } else if (text.status().code() == Code::deadline_exceeded) {
@@ -111,100 +94,103 @@ Result<std::vector<Card>> read_cards(const Joining& joining, Rendezvous& rendezv
   }
   if (missing.empty()) return cards;
   return error(Code::deadline_exceeded, own(joining), "; after ", joining.join_seconds, " s ", named(missing),
-               missing.size() == 1 ? " has" : " have", " not come (", quoted(key_of(joining, missing.front())),
+               missing.size() == 1 ? " has" : " have", " not come (", quoted(card_key(joining.group, missing.front())),
                " is not at the rendezvous)");
 }
 
-sockaddr_in loopback(int port) {
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  address.sin_port = htons(static_cast<uint16_t>(port));
-  return address;
-}
-
-Result<Descriptor> listen_for_peers(const Joining& joining, int& port) {
-  Descriptor listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address = loopback(0);
-  socklen_t length = sizeof address;
-  auto* any = reinterpret_cast<sockaddr*>(&address);
-  if (!listener.open() || ::bind(listener.number(), any, length) != 0 ||
-      ::listen(listener.number(), joining.size) != 0 || ::getsockname(listener.number(), any, &length) != 0) {
-    return failed(joining, "it cannot listen on 127.0.0.1", errno);
+Result<Descriptor> reach(const Joining& joining, int rank, const Card& card, const Deadline& deadline) {
+  const Endpoint at{card.address, card.port};
+  auto socket = connect_within(at, deadline, false);
+  Status status = socket.status();
+  if (status.ok()) {
+    status = introduce(*socket, joining.secret, card_subject(joining, rank, card), joining.rank, deadline);
+    if (status.ok()) return socket;
   }
-  port = ntohs(address.sin_port);
-  return listener;
+  const bool far = !is_loopback(joining.address) && is_loopback(card.address);
+  return Status(status.code(),
+                cat(own(joining), "; ", who(joining, rank), " cannot be reached at ", at.text(), ": ", status.message(),
+                    far ? "; this is an address of its own host alone, so that rank must be given another one"
+                        : "; its process may have ended"));
 }
 
-Result<Descriptor> connect_to(const Joining& joining, int rank, const Card& card) {
-  Descriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  const sockaddr_in address = loopback(card.port);
-  const Hello hello{card.token, joining.rank};
-  int outcome = -1;
-  if (socket.open()) {
-    while ((outcome = ::connect(socket.number(), reinterpret_cast<const sockaddr*>(&address), sizeof address)) != 0 &&
-           errno == EINTR) {
+// Takes the connections of all ranks behind this one. Several guests may stand at the door at once: one who says
+// nothing keeps nobody from coming in.
+class Door {
+ public:
+  Door(const Joining& joining, const Descriptor& listener, const Card& card, std::vector<Descriptor>& sockets)
+      : joining_(joining), listener_(listener), about_(card_subject(joining, joining.rank, card)), sockets_(sockets) {}
+
+  Status take_all(const Deadline& deadline) {
+    for (std::vector<int> missing; !(missing = absent()).empty();) {
+      std::vector<pollfd> waiting = {{.fd = listener_.number(), .events = POLLIN, .revents = 0}};
+      for (Guest& guest : guests_) waiting.push_back({.fd = guest.socket().number(), .events = POLLIN, .revents = 0});
+      const int ready = ::poll(waiting.data(), waiting.size(), deadline.milliseconds());
+      if (ready < 0 && errno != EINTR)
+        return error(Code::io, own(joining_), ": it cannot wait: ", std::generic_category().message(errno));
+      if (ready == 0) {
+        return error(Code::deadline_exceeded, own(joining_), "; after ", joining_.join_seconds, " s ", named(missing),
+                     " said where to be found, but did not connect; the process may have ended", strangers());
+      }
+      if (ready > 0) EPL_TRY(look(waiting));
     }
+    return {};
   }
-  if (outcome != 0 ||
-      ::send(socket.number(), &hello, sizeof hello, MSG_NOSIGNAL) != static_cast<ssize_t>(sizeof hello)) {
-    return error(Code::peer_failed, own(joining), "; ", who(joining, rank),
-                 " cannot be reached at 127.0.0.1:", card.port, ": ", std::generic_category().message(errno),
-                 "; its process may have ended");
-  }
-  return socket;
-}
 
-// The rank that a new connection says it is, -1 for a stranger.
-int read_hello(const Joining& joining, const Descriptor& socket, uint64_t token) {
-  const timeval limit{.tv_sec = hello_seconds, .tv_usec = 0};
-  ::setsockopt(socket.number(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
-  Hello hello;
-  if (::recv(socket.number(), &hello, sizeof hello, MSG_WAITALL) != static_cast<ssize_t>(sizeof hello)) return -1;
-  return hello.token == token && hello.rank > joining.rank && hello.rank < joining.size ? static_cast<int>(hello.rank)
-                                                                                        : -1;
-}
-
-// Takes the connections of all ranks behind this one.
-Status accept_peers(const Joining& joining, const Descriptor& listener, uint64_t token,
-                    std::vector<Descriptor>& sockets) {
-  for (;;) {
+ private:
+  std::vector<int> absent() const {
     std::vector<int> missing;
-    for (int r = joining.rank + 1; r < joining.size; ++r) {
-      if (!sockets[static_cast<size_t>(r)].open()) missing.push_back(r);
-    }
-    if (missing.empty()) return {};
-    pollfd waiting{.fd = listener.number(), .events = POLLIN, .revents = 0};
-    const double milliseconds = std::clamp(joining.join_seconds * 1e3, 0.0, 1e9);
-    const int ready = ::poll(&waiting, 1, static_cast<int>(milliseconds));
-    if (ready < 0 && errno == EINTR) continue;
-    if (ready < 0) return failed(joining, "it cannot wait for connections", errno);
-    if (ready == 0) {
-      return error(Code::deadline_exceeded, own(joining), "; after ", joining.join_seconds, " s ", named(missing),
-                   " said where to be found, but did not connect; the process may have ended");
-    }
-    Descriptor socket(::accept4(listener.number(), nullptr, nullptr, SOCK_CLOEXEC));
-    if (!socket.open() && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)) {
-      return failed(joining, "it cannot take a connection", errno);
-    }
-    const int rank = socket.open() ? read_hello(joining, socket, token) : -1;
-    if (rank >= 0 && !sockets[static_cast<size_t>(rank)].open()) sockets[static_cast<size_t>(rank)] = std::move(socket);
+    for (int r = joining_.rank + 1; r < joining_.size; ++r)
+      if (!sockets_[static_cast<size_t>(r)].open()) missing.push_back(r);
+    return missing;
   }
-}
 
-Status prepare(const Joining& joining, const Descriptor& socket) {
-  const int on = 1;
-  const int flags = ::fcntl(socket.number(), F_GETFL);
-  if (flags < 0 || ::fcntl(socket.number(), F_SETFL, flags | O_NONBLOCK) != 0 ||
-      ::setsockopt(socket.number(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on) != 0) {
-    return failed(joining, "it cannot set up a connection", errno);
+  Status look(const std::vector<pollfd>& waiting) {
+    auto guest = guests_.begin();
+    for (size_t i = 1; i < waiting.size(); ++i) {
+      const bool stays = waiting[i].revents == 0 || !serve(*guest);
+      guest = stays ? std::next(guest) : guests_.erase(guest);
+    }
+    if (waiting[0].revents == 0) return {};
+    EPL_ASSIGN(Descriptor socket, accept_next(listener_));
+    if (!socket.open()) return {};
+    if (guests_.size() == max_guests) guests_.pop_front();
+    EPL_ASSIGN(Guest came, Guest::greet(std::move(socket), joining_.secret, about_));
+    guests_.push_back(std::move(came));
+    return {};
   }
-  return {};
-}
 
-}  // namespace
+  // Whether the guest is done with.
+  bool serve(Guest& guest) {
+    const Guest::State state = guest.read();
+    if (state == Guest::State::unknown) return false;
+    const int64_t rank = guest.number();
+    if (state == Guest::State::stranger || rank <= joining_.rank || rank >= joining_.size) {
+      ++strangers_;
+      stranger_ = guest.address();
+      return true;
+    }
+    Descriptor& socket = sockets_[static_cast<size_t>(rank)];
+    const Status told = guest.tell(socket.open() ? Verdict::already_here : Verdict::welcome);
+    if (told.ok() && !socket.open()) socket = std::move(guest.socket());
+    return true;
+  }
 
-Result<MetPeers> meet_peers(const Joining& joining, const SharedAddress& offer, Rendezvous& rendezvous) {
+  std::string strangers() const {
+    if (strangers_ == 0) return "";
+    return cat("; ", strangers_, strangers_ == 1 ? " stranger" : " strangers",
+               " without the secret of this group turned away, the last one from ", stranger_);
+  }
+
+  const Joining& joining_;
+  const Descriptor& listener_;
+  const std::string about_;
+  std::vector<Descriptor>& sockets_;
+  std::list<Guest> guests_;
+  int strangers_ = 0;
+  std::string stranger_;
+};
+
+Status check(const Joining& joining) {
   if (joining.group.empty()) return invalid("a group needs a name");
   if (joining.size < 1 || joining.size > max_process_ranks) {
     return invalid("group ", joining.group, " of ", joining.size, " ranks; over processes there are 1 to ",
@@ -216,25 +202,53 @@ Result<MetPeers> meet_peers(const Joining& joining, const SharedAddress& offer, 
     return invalid(own(joining), " and waits ", joining.join_seconds, " s for its peers to come and ",
                    joining.silence_seconds, " s for what they say");
   }
+  if (joining.address.empty() || joining.address.find('\n') != std::string::npos)
+    return invalid(own(joining), " at address ", quoted(joining.address));
+  return {};
+}
+
+}  // namespace
+
+std::string card_key(const std::string& group, int rank) { return cat(group, "/rank ", rank); }
+
+std::string card_text(const Joining& joining, int rank, const Card& card) {
+  const std::string lines =
+      cat(card.size, "\n", card.address, "\n", card.port, "\n", card.drawn, "\n", card.offer.process, "\n",
+          card.offer.file, "\n", card.offer.token, "\n", card.offer.bytes, "\n", card.host, "\n", card.job);
+  return cat(protocol, "\n", signed_lines(joining, rank, lines), "\n", lines);
+}
+
+std::string card_subject(const Joining& joining, int rank, const Card& card) {
+  return cat("rank ", rank, " of ", card.size, " of group ", joining.group, ", ", card.drawn);
+}
+
+Result<MetPeers> meet_peers(const Joining& joining, const SharedAddress& offer, Rendezvous& rendezvous,
+                            const std::function<double()>& clock) {
+  EPL_TRY(check(joining));
+  const Deadline deadline(clock, joining.join_seconds);
   MetPeers met;
   std::vector<Descriptor>& sockets = met.sockets;
   sockets.resize(static_cast<size_t>(joining.size));
-  Card card{.size = joining.size, .offer = offer, .host = host_identity(), .job = joining.job};
+  Endpoint at{joining.address, 0};
+  auto listener = listen_at(at, std::max(joining.size, 16));
+  if (!listener.ok()) return listener.status().with_context(own(joining));
+  EPL_ASSIGN(const Digest drawn, draw());
+  Card card{.size = joining.size,
+            .address = at.host,
+            .port = at.port,
+            .drawn = digest_text(drawn),
+            .offer = offer,
+            .host = host_identity(),
+            .job = joining.job};
   if (card.host.empty()) card.offer = {};
-  EPL_ASSIGN(const Descriptor listener, listen_for_peers(joining, card.port));
-  if (::getrandom(&card.token, sizeof card.token, 0) != static_cast<ssize_t>(sizeof card.token)) {
-    return failed(joining, "the system gives no random number", errno);
-  }
-  if (Status status = rendezvous.put_text(key_of(joining, joining.rank), card_text(card)); !status.ok())
-    return status.with_context(own(joining));
-  EPL_ASSIGN(const std::vector<Card> cards, read_cards(joining, rendezvous));
+  Status put = rendezvous.put_text(card_key(joining.group, joining.rank), card_text(joining, joining.rank, card));
+  if (!put.ok()) return put.with_context(own(joining));
+  EPL_ASSIGN(const std::vector<Card> cards, read_cards(joining, rendezvous, deadline));
+  const Deadline connected(clock, joining.join_seconds);  // all of them are there now
   for (int r = 0; r < joining.rank; ++r) {
-    EPL_ASSIGN(sockets[static_cast<size_t>(r)], connect_to(joining, r, cards[static_cast<size_t>(r)]));
+    EPL_ASSIGN(sockets[static_cast<size_t>(r)], reach(joining, r, cards[static_cast<size_t>(r)], connected));
   }
-  EPL_TRY(accept_peers(joining, listener, card.token, sockets));
-  for (const Descriptor& socket : sockets) {
-    if (socket.open()) EPL_TRY(prepare(joining, socket));
-  }
+  EPL_TRY(Door(joining, *listener, card, sockets).take_all(connected));
   for (int r = 0; r < joining.size; ++r) {
     const Card& peer = r == joining.rank ? card : cards[static_cast<size_t>(r)];
     met.offers.push_back(peer.host == card.host ? peer.offer : SharedAddress());

@@ -62,9 +62,13 @@ class Stream {
 struct Joining {
   std::string group;
   int rank = 0, size = 1;
-  std::string job;               // what must be the same on all ranks: whoever says something else is refused
-  double join_seconds = 60;      // to wait for the others to come
-  double silence_seconds = 600;  // to wait, within a call, for a peer that says nothing
+  std::string job;  // what must be the same on all ranks: whoever says something else is refused
+  // What all ranks know and nobody else: whoever does not is refused. It is never sent. Empty: whoever reads the
+  // rendezvous may join.
+  std::string secret;
+  std::string address = "127.0.0.1";  // of this host, under which the others reach it
+  double join_seconds = 60;           // to wait for the others to come
+  double silence_seconds = 600;       // to wait, within a call, for a peer that says nothing
 };
 
 class Device {

@@ -18,14 +18,6 @@ constexpr int max_key = 200;  // bytes of a file's name
 constexpr auto look_again = std::chrono::milliseconds(5);
 constexpr double max_timeout_seconds = 1e8;  // three years, which no clock's type overflows with
 
-Status put_twice(const std::string& key) {
-  return error(Code::misuse, "\"", key,
-               "\" has been put already: two processes take themselves for the same rank, or this rendezvous is of an "
-               "earlier run");
-}
-Status nobody_came(const std::string& key, double timeout_seconds) {
-  return error(Code::deadline_exceeded, "nobody has put \"", key, "\" within ", timeout_seconds, " s");
-}
 std::chrono::duration<double> at_most(double seconds) {
   return std::chrono::duration<double>(seconds > 0 ? std::min(seconds, max_timeout_seconds) : 0);  // NaN is 0
 }
@@ -119,6 +111,16 @@ class FolderRendezvous final : public Rendezvous {
 };
 
 }  // namespace
+
+Status Rendezvous::put_twice(const std::string& key) {
+  return error(Code::misuse, "\"", key,
+               "\" has been put already: two processes take themselves for the same rank, or this rendezvous is of an "
+               "earlier run");
+}
+
+Status Rendezvous::nobody_came(const std::string& key, double timeout_seconds) {
+  return error(Code::deadline_exceeded, "nobody has put \"", key, "\" within ", timeout_seconds, " s");
+}
 
 Status Rendezvous::put_text(const std::string& key, std::string_view value) {
   return put(key, std::as_bytes(std::span(value)));

@@ -22,10 +22,17 @@ class Rendezvous {
   virtual Status put(const std::string& key, std::span<const std::byte> value) = 0;
   // Waits until somebody has put it, at most so long; then Code::deadline_exceeded, which names the key.
   virtual Result<std::vector<std::byte>> get(const std::string& key, double timeout_seconds) = 0;
+  // The address of this host as it is seen on the way here, under which the others may reach it; empty where that is
+  // not known.
+  virtual Result<std::string> own_address() { return std::string(); }
 
   // The same with text.
   Status put_text(const std::string& key, std::string_view value);
   Result<std::string> get_text(const std::string& key, double timeout_seconds);
+
+ protected:
+  static Status put_twice(const std::string& key);
+  static Status nobody_came(const std::string& key, double timeout_seconds);
 };
 
 // For ranks of one process.

@@ -34,6 +34,8 @@ struct SessionOptions {
   uint64_t seed = 0;
   int first_rank = 0, ranks = 0;           // [first_rank, first_rank + ranks); 0: all of them
   std::shared_ptr<Rendezvous> rendezvous;  // where some live elsewhere
+  std::string secret;                      // that they share: Joining::secret
+  std::string address = "127.0.0.1";       // under which they reach this process
   double join_seconds = 60;                // to wait for the others to come
   double silence_seconds = 600;            // to wait in a call for one that says nothing
 };

@@ -84,6 +84,8 @@ Status Session::join_world() {
   Joining joining{.group = joins_ == 0 ? "world" : cat("world ", joins_ + 1),
                   .size = world(),
                   .job = job(),
+                  .secret = options_.secret,
+                  .address = options_.address,
                   .join_seconds = options_.join_seconds,
                   .silence_seconds = options_.silence_seconds};
   ++joins_;

@@ -20,15 +20,17 @@
 
 namespace epl {
 
+inline double test_seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
 struct TestHost {
   std::atomic<int64_t> bytes{0};
   std::atomic<int64_t> limit{INT64_MAX};
 
   Host host(int threads = 2) {
     Host host;
-    host.seconds = [] {
-      return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-    };
+    host.seconds = test_seconds;
     host.allocate = [this](size_t size, size_t alignment) -> void* {
       if (bytes + static_cast<int64_t>(size) > limit) return nullptr;
       bytes += static_cast<int64_t>(size);
@@ -113,7 +115,7 @@ inline Result<std::vector<std::unique_ptr<Communicator>>> join_all(Device& devic
   for (int r = 0; r < ranks; ++r) {
     threads.emplace_back([&, r] {
       const Joining own = {.group = "world", .rank = r, .size = ranks, .join_seconds = 20};
-      auto joined = share_memory ? device.join(own, *place) : cpu::join_processes(own, *place, false);
+      auto joined = share_memory ? device.join(own, *place) : cpu::join_processes(own, *place, test_seconds, false);
       if (joined.ok()) group[r] = std::move(*joined);
       failures[r] = joined.status();
     });

@@ -1,12 +1,9 @@
 // Ranks that come together over processes: what keeps them from it and what ends them is an error that names who, and
 // nobody waits for ever. What a wrong peer does is done here by hand, over a socket.
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
+#include <sstream>
 
-#include <cstring>
-
+#include "backends/cpu/socket_join.h"
+#include "core/backend/handshake.h"
 #include "tests/backend/conformance.h"
 
 namespace epl {
@@ -68,31 +65,71 @@ TEST_F(Joined, jobs_do_not_meet) {
     expect_words(one.status(), Code::invalid_argument, {"does not do the same job", "\"a job\"", "\"another one\""});
 }
 
+TEST_F(Joined, who_has_another_secret_or_none_is_refused_by_name) {
+  Joining other = rank(1, 2), own = rank(0, 2);
+  own.secret = "one";
+  for (const std::string secret : {"another", ""}) {
+    place = memory_rendezvous();
+    other.secret = secret;
+    const auto both = join_both(own, other);
+    expect_words(both[0].status(), Code::invalid_argument,
+                 {"rank 0 of 2", "rank 1 of group world has not the secret of this rank", "another or none"});
+    expect_words(both[1].status(), Code::invalid_argument,
+                 {"rank 1 of 2", "rank 0 of group world has not the secret of this rank",
+                  secret.empty() ? "this rank has none" : "another or none"});
+  }
+  place = memory_rendezvous();
+  other.secret = "one";
+  const auto both = join_both(own, other);
+  EXPECT_TRUE(both[0].ok() && both[1].ok()) << both[0].status().to_string();
+}
+
+// What a rank with this card puts.
+void put_card(const Joining& joining, Rendezvous& place, const cpu::Card& card) {
+  ASSERT_TRUE(place.put_text(cpu::card_key("world", joining.rank), cpu::card_text(joining, joining.rank, card)).ok());
+}
+cpu::Card card_at(int port) { return {.size = 2, .address = "127.0.0.1", .port = port, .drawn = "1", .job = "a job"}; }
+
 TEST_F(Joined, versions_do_not_meet) {
   for (const std::string& card :
-       {std::string("epl sockets 1\n2\n1\n1\n0\n-1\n0\n0\n\na job"), std::string(), std::string(100000, 'x')}) {
+       {std::string("epl sockets 1\n2\n1\n1\na job"), std::string(), std::string(100000, 'x')}) {
     place = memory_rendezvous();
     ASSERT_TRUE(place->put_text("world/rank 1", card).ok());
     expect_words(device->join(rank(0, 2), *place).status(), Code::invalid_argument,
                  {"rank 1 of group world", "another version"});
   }
-  for (const std::string& card :
-       {std::string("epl sockets 2"), std::string("epl sockets 2\n2\n"), std::string("epl sockets 2\n2\n-\n1\na job"),
-        std::string("epl sockets 2\n2\n99999999999999\n1\na job")}) {
+}
+
+TEST_F(Joined, cards_that_cannot_be_read_are_refused) {
+  place = memory_rendezvous();
+  const std::string whole = cpu::card_text(rank(1, 2), 1, card_at(1));
+  for (size_t length = whole.find('\n'); length < whole.size(); length += 7) {
     place = memory_rendezvous();
-    ASSERT_TRUE(place->put_text("world/rank 1", card).ok());
+    ASSERT_TRUE(place->put_text("world/rank 1", whole.substr(0, length)).ok());
+    expect_words(device->join(rank(0, 2), *place).status(), Code::invalid_argument,
+                 {"rank 1 of group world has not the secret"});
+  }
+  cpu::Card nowhere = card_at(1);
+  nowhere.address.clear();
+  for (const cpu::Card& bad : {card_at(0), card_at(-1), card_at(65536), nowhere}) {
+    place = memory_rendezvous();
+    put_card(rank(1, 2), *place, bad);
     expect_words(device->join(rank(0, 2), *place).status(), Code::invalid_argument,
                  {"rank 1 of group world", "cannot be read"});
   }
 }
 
+TEST_F(Joined, a_card_of_another_rank_is_refused) {
+  ASSERT_TRUE(place->put_text("world/rank 1", cpu::card_text(rank(2, 2), 2, card_at(1))).ok());
+  expect_words(device->join(rank(0, 2), *place).status(), Code::invalid_argument, {"rank 1", "secret"});
+}
+
 TEST_F(Joined, a_peer_that_is_gone_before_it_is_reached_is_named) {
-  // Nobody listens at port 1.
-  ASSERT_TRUE(place->put_text("world/rank 0", "epl sockets 2\n2\n1\n1\n0\n-1\n0\n0\n\na job").ok());
+  put_card(rank(0, 2), *place, card_at(1));  // nobody listens at port 1
   expect_words(device->join(rank(1, 2), *place).status(), Code::peer_failed,
                {"rank 0 of group world", "cannot be reached"});
   place = memory_rendezvous();
-  ASSERT_TRUE(place->put_text("world/rank 1", "epl sockets 2\n2\n1\n1\n0\n-1\n0\n0\n\na job").ok());
+  put_card(rank(1, 2), *place, card_at(1));
   expect_words(device->join(rank(0, 2, 0.02), *place).status(), Code::deadline_exceeded,
                {"rank 1 said where to be found, but did not connect"});
 }
@@ -165,49 +202,108 @@ TEST_F(Joined, members_of_a_part_must_be_the_same_to_all) {
   thread.join();
 }
 
-// A rank of whoever wrote this test: it has a card, a connection and nothing else.
+// A rank of whoever wrote this test: it has read the card of rank 0, has a connection to it, and nothing else.
 class ByHand {
  public:
-  ByHand(Rendezvous& place, bool says_who_it_is) {
-    const std::string card = place.get_text("world/rank 0", 20).value();
-    size_t at = card.find('\n', card.find('\n') + 1) + 1;
-    const int port = std::atoi(card.c_str() + at);
-    at = card.find('\n', at) + 1;
-    struct {
-      uint64_t token;
-      int64_t rank = 1;
-    } hello{std::strtoull(card.c_str() + at, nullptr, 10)};
-    if (!says_who_it_is) ++hello.token;
-    socket_ = ::socket(AF_INET, SOCK_STREAM, 0);
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    address.sin_port = htons(static_cast<uint16_t>(port));
-    EXPECT_EQ(::connect(socket_, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
-    say({reinterpret_cast<const char*>(&hello), sizeof hello});
+  ByHand(const Joining& own, Rendezvous& place) : own_(own) {
+    std::istringstream lines(place.get_text("world/rank 0", 20).value());
+    std::string line;
+    std::getline(lines, line), std::getline(lines, line), std::getline(lines, line);
+    card_.size = std::atoi(line.c_str());
+    std::getline(lines, card_.address), std::getline(lines, line), std::getline(lines, card_.drawn);
+    card_.port = std::atoi(line.c_str());
+    socket_ = connect_within({card_.address, card_.port}, deadline_, false).value();
   }
-  ~ByHand() { ::close(socket_); }
-  void say(std::string_view text) const {
-    EXPECT_EQ(::send(socket_, text.data(), text.size(), MSG_NOSIGNAL), static_cast<ssize_t>(text.size()));
+  Status introduce() const {
+    return epl::introduce(socket_, own_.secret, cpu::card_subject(own_, 0, card_), own_.rank, deadline_);
   }
+  void say(std::string_view text) const { EXPECT_TRUE(send_whole(socket_, text, deadline_).ok()); }
 
  private:
-  int socket_;
+  const std::function<double()> clock_ = TestHost().host().seconds;
+  const Deadline deadline_{clock_, 20};
+  Joining own_;
+  cpu::Card card_;
+  Descriptor socket_;
 };
 
 TEST_F(Joined, strangers_are_turned_away) {
-  ASSERT_TRUE(place->put_text("world/rank 1", "epl sockets 2\n2\n1\n1\n0\n-1\n0\n0\n\na job").ok());
-  std::thread stranger([&] { ByHand(*place, false); });
-  expect_words(device->join(rank(0, 2, 0.1), *place).status(), Code::deadline_exceeded, {"rank 1", "did not connect"});
+  put_card(rank(1, 2), *place, card_at(1));
+  std::thread stranger([&] {
+    Joining wrong = rank(1, 2);
+    wrong.secret = "a guess";
+    expect_words(ByHand(wrong, *place).introduce(), Code::invalid_argument, {"do not have the same secret"});
+    ByHand(wrong, *place).say(std::string(200, 'x'));
+  });
+  expect_words(device->join(rank(0, 2, 1), *place).status(), Code::deadline_exceeded,
+               {"rank 1", "did not connect", "2 strangers", "turned away, the last one from 127.0.0.1"});
   stranger.join();
+}
+
+TEST_F(Joined, strangers_who_say_nothing_keep_nobody_out) {
+  std::vector<std::unique_ptr<ByHand>> mute;
+  std::thread strangers([&] {
+    for (int i = 0; i < 5; ++i) mute.push_back(std::make_unique<ByHand>(rank(1, 2), *place));
+    mute.front()->say("epl");  // and no more
+  });
+  Result<std::unique_ptr<Communicator>> other = Status();
+  std::thread late([&] {
+    strangers.join();
+    other = device->join(rank(1, 2), *place);
+  });
+  EXPECT_TRUE(device->join(rank(0, 2), *place).ok());
+  late.join();
+  EXPECT_TRUE(other.ok()) << other.status().to_string();
+}
+
+TEST_F(Joined, a_listener_that_says_nothing_is_not_waited_for_for_ever) {
+  Endpoint at{"127.0.0.1", 0};
+  const Descriptor listener = listen_at(at, 4).value();
+  put_card(rank(0, 2), *place, card_at(at.port));
+  expect_words(device->join(rank(1, 2, 0.05), *place).status(), Code::deadline_exceeded,
+               {"rank 0 of group world", "says nothing"});
+}
+
+// The secret alone does not make a listener a peer: it must have put the card that was read.
+TEST_F(Joined, a_listener_of_another_card_is_refused) {
+  Endpoint at{"127.0.0.1", 0};
+  const Descriptor listener = listen_at(at, 4).value();
+  put_card(rank(0, 2), *place, card_at(at.port));
+  std::thread thread([&] {
+    Descriptor socket;
+    while (!socket.open()) socket = accept_next(listener).value();
+    cpu::Card other = card_at(at.port);
+    other.drawn = "2";
+    Guest guest = Guest::greet(std::move(socket), "", cpu::card_subject(rank(0, 2), 0, other)).value();
+    while (guest.read() == Guest::State::unknown) std::this_thread::yield();
+    EXPECT_EQ(guest.read(), Guest::State::stranger);
+  });
+  expect_words(device->join(rank(1, 2), *place).status(), Code::invalid_argument, {"rank 0", "same secret"});
+  thread.join();
+}
+
+TEST_F(Joined, a_rank_that_connects_twice_is_told) {
+  put_card(rank(1, 3), *place, {.size = 3, .address = "127.0.0.1", .port = 1, .drawn = "1", .job = "a job"});
+  put_card(rank(2, 3), *place, {.size = 3, .address = "127.0.0.1", .port = 1, .drawn = "1", .job = "a job"});
+  std::thread thread([&] {
+    const ByHand first(rank(1, 3), *place), second(rank(1, 3), *place);
+    EXPECT_TRUE(first.introduce().ok());
+    expect_words(second.introduce(), Code::misuse, {"rank 1", "two processes take themselves for the same rank"});
+    EXPECT_TRUE(ByHand(rank(2, 3), *place).introduce().ok());
+  });
+  EXPECT_TRUE(device->join(rank(0, 3), *place).ok());
+  thread.join();
 }
 
 TEST_F(Joined, a_peer_that_ends_or_talks_nonsense_is_an_error_of_the_call) {
   for (const bool nonsense : {false, true}) {
     place = memory_rendezvous();
-    ASSERT_TRUE(place->put_text("world/rank 1", "epl sockets 2\n2\n1\n1\n0\n-1\n0\n0\n\na job").ok());
+    put_card(rank(1, 2), *place, card_at(1));
     std::unique_ptr<ByHand> peer;
-    std::thread thread([&] { peer = std::make_unique<ByHand>(*place, true); });
+    std::thread thread([&] {
+      peer = std::make_unique<ByHand>(rank(1, 2), *place);
+      EXPECT_TRUE(peer->introduce().ok());
+    });
     auto joined = device->join(rank(0, 2), *place);
     thread.join();
     ASSERT_TRUE(joined.ok()) << joined.status().to_string();

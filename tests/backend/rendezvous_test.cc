@@ -1,23 +1,34 @@
 // Where processes find each other: what is put once is got by everyone, whatever its name and whoever comes first.
-#include "core/backend/rendezvous.h"
-
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
 #include <thread>
+
+#include "core/backend/store.h"
 
 namespace epl {
 namespace {
 
 namespace fs = std::filesystem;
 
+double seconds_now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+const std::function<double()> clock_of_tests = seconds_now;
+
 class Meeting : public testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
     if (GetParam() == "memory") {
       place = memory_rendezvous();
+      return;
+    }
+    if (GetParam() == "store") {
+      store = Store::serve({"127.0.0.1", 0}, "secret").value();
+      place = store_rendezvous(store->at(), "secret", seconds_now, 20);
       return;
     }
     folder = (fs::temp_directory_path() / ("epl_rendezvous_test_" + std::to_string(::getpid()))).string();
@@ -31,6 +42,7 @@ class Meeting : public testing::TestWithParam<std::string> {
   }
 
   std::string folder;
+  std::unique_ptr<Store> store;
   std::shared_ptr<Rendezvous> place;
 };
 
@@ -79,7 +91,8 @@ TEST_P(Meeting, one_of_many_who_put_the_same_wins) {
   EXPECT_EQ(won, 1);
 }
 
-INSTANTIATE_TEST_SUITE_P(, Meeting, testing::Values("memory", "folder"), [](const auto& info) { return info.param; });
+INSTANTIATE_TEST_SUITE_P(, Meeting, testing::Values("memory", "folder", "store"),
+                         [](const auto& info) { return info.param; });
 
 TEST(FolderMeeting, reaches_another_process) {
   const std::string folder =
@@ -99,6 +112,72 @@ TEST(FolderMeeting, reaches_another_process) {
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   EXPECT_EQ(status, 0);
   fs::remove_all(folder);
+}
+
+void expect_words(const Status& status, Code code, const std::vector<std::string>& words) {
+  EXPECT_EQ(status.code(), code) << status.to_string();
+  for (const std::string& word : words) EXPECT_NE(status.message().find(word), std::string::npos) << status.message();
+}
+
+TEST(StoreMeeting, who_has_another_secret_or_none_is_refused) {
+  const auto store = Store::serve({"127.0.0.1", 0}, "secret").value();
+  for (const char* other : {"another", "", "secret "}) {
+    const auto place = store_rendezvous(store->at(), other, seconds_now, 20);
+    expect_words(place->put_text("a", "x"), Code::invalid_argument,
+                 {store->at().text(), "do not have the same secret"});
+    expect_words(place->get_text("a", 1).status(), Code::invalid_argument, {"do not have the same secret"});
+  }
+  EXPECT_TRUE(store_rendezvous(store->at(), "secret", seconds_now, 20)->put_text("a", "x").ok());
+}
+
+TEST(StoreMeeting, one_who_waits_keeps_nobody_from_putting) {
+  const auto store = Store::serve({"127.0.0.1", 0}, "").value();
+  const auto place = store_rendezvous(store->at(), "", seconds_now, 20);
+  std::vector<std::thread> waiting;
+  for (int i = 0; i < 4; ++i) waiting.emplace_back([&] { EXPECT_EQ(place->get_text("late", 20).value(), "here"); });
+  expect_words(place->get_text("never", 0.02).status(), Code::deadline_exceeded, {"\"never\"", store->at().text()});
+  EXPECT_TRUE(place->put_text("late", "here").ok());
+  for (std::thread& thread : waiting) thread.join();
+  const std::string large(3 << 20, 'x');
+  EXPECT_TRUE(place->put_text("large", large).ok());
+  EXPECT_EQ(place->get_text("large", 20).value(), large);
+  EXPECT_EQ(place->own_address().value(), "127.0.0.1");
+}
+
+TEST(StoreMeeting, strangers_do_no_harm) {
+  const auto store = Store::serve({"127.0.0.1", 0}, "secret").value();
+  const Deadline deadline(clock_of_tests, 20);
+  std::vector<Descriptor> strangers;
+  for (int i = 0; i < 300; ++i) {  // more than may stand at its door
+    strangers.push_back(connect_within(store->at(), deadline, false).value());
+    if (i % 2 == 0) EXPECT_TRUE(send_whole(strangers.back(), std::string(i * 10, 'x'), deadline).ok());
+  }
+  const auto place = store_rendezvous(store->at(), "secret", seconds_now, 20);
+  EXPECT_TRUE(place->put_text("a", "x").ok());
+  EXPECT_EQ(place->get_text("a", 20).value(), "x");
+}
+
+TEST(StoreMeeting, a_store_that_is_not_there_or_silent_is_an_error_in_time) {
+  const auto nobody = store_rendezvous({"127.0.0.1", 1}, "", seconds_now, 0.05);
+  expect_words(nobody->put_text("a", "x"), Code::peer_failed, {"127.0.0.1:1", "cannot be reached"});
+  Endpoint at{"127.0.0.1", 0};
+  const Descriptor listener = listen_at(at, 4).value();
+  const auto silent = store_rendezvous(at, "", seconds_now, 0.05);
+  expect_words(silent->put_text("a", "x"), Code::deadline_exceeded, {at.text(), "says nothing"});
+  auto store = Store::serve({"127.0.0.1", 0}, "").value();
+  const auto gone = store_rendezvous(store->at(), "", seconds_now, 0.05);
+  EXPECT_TRUE(gone->put_text("a", "x").ok());
+  store.reset();
+  EXPECT_EQ(gone->get_text("a", 20).status().code(), Code::peer_failed);
+}
+
+TEST(StoreMeeting, addresses_are_read_or_refused) {
+  EXPECT_EQ(parse_endpoint("10.0.0.1:80")->text(), "10.0.0.1:80");
+  EXPECT_EQ(parse_endpoint("[::1]:80")->host, "::1");
+  EXPECT_EQ(parse_endpoint("[::1]:80")->text(), "[::1]:80");
+  for (const char* bad : {"", ":", "a", "a:", ":80", "a:65536", "a:-1", "a:8x", "a: 8"})
+    EXPECT_EQ(parse_endpoint(bad).status().code(), Code::invalid_argument) << bad;
+  EXPECT_EQ(Store::serve({"192.0.2.1", 0}, "").status().code(), Code::io) << "not an address of this host";
 }
 
 TEST(FolderMeeting, refuses_what_cannot_be) {

@@ -1,6 +1,8 @@
 // The CPU whose ranks of other processes are reached by sockets, as between hosts.
 #pragma once
 
+#include <chrono>
+
 #include "backends/cpu/process_communicator.h"
 #include "core/backend/device.h"
 
@@ -19,7 +21,10 @@ class SocketsDevice final : public Device {
     return cpu_->create_group(name, ranks);
   }
   Result<std::unique_ptr<Communicator>> join(const Joining& joining, Rendezvous& rendezvous) override {
-    return cpu::join_processes(joining, rendezvous, false);
+    const auto clock = [] {
+      return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+    };
+    return cpu::join_processes(joining, rendezvous, clock, false);
   }
 
  private:

@@ -1,0 +1,48 @@
+// Connections over TCP whose every wait has an end.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "core/base/descriptor.h"
+#include "core/base/status.h"
+
+namespace epl {
+
+// A point in time by the host's clock.
+class Deadline {
+ public:
+  Deadline(const std::function<double()>& clock, double seconds) : clock_(clock), at_(clock() + seconds) {}
+  double left() const { return at_ - clock_(); }  // negative when it has passed
+  int milliseconds() const;                       // the same for poll, rounded up, not negative
+
+ private:
+  const std::function<double()>& clock_;
+  double at_;
+};
+
+// "10.0.0.1:29511", "name:29511", "[fe80::1]:29511".
+struct Endpoint {
+  std::string host;
+  int port = 0;
+  std::string text() const;
+};
+Result<Endpoint> parse_endpoint(std::string_view text);
+// Whether only this host reaches itself under it.
+bool is_loopback(std::string_view host);
+
+// Listens at an address of this host; port 0 is any that is free, and is then that one.
+Result<Descriptor> listen_at(Endpoint& at, int waiting);
+// The next connection, which does not block; none where nobody waits to be taken.
+Result<Descriptor> accept_next(const Descriptor& listener);
+// Tries until the deadline where nobody listens there (yet) if `patient`, else once. The connection does not block.
+Result<Descriptor> connect_within(const Endpoint& to, const Deadline& deadline, bool patient);
+// The whole of it, or an error.
+Status send_whole(const Descriptor& socket, std::string_view bytes, const Deadline& deadline);
+Status receive_whole(const Descriptor& socket, void* bytes, size_t count, const Deadline& deadline);
+// The numeric addresses of the two ends; empty where there is none.
+std::string own_address(const Descriptor& socket);
+std::string peer_address(const Descriptor& socket);
+
+}  // namespace epl
