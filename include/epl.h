@@ -16,21 +16,21 @@
  *   that.
  * - A handle that was destroyed, or is of another type, is an error (EPL_ERROR_MISUSE), and to `_destroy` nothing,
  *   wherever that can be seen; it mostly can, until its memory is used again. Do not rely on it.
- * - Engines, models, plans and tensors may be used by any threads at once, and are destroyed when no call uses them any
- *   more. A session, trainer, strategy, dataset and evaluation have one caller at a time, from any thread; a second
- *   caller gets EPL_ERROR_MISUSE. These may be destroyed beside a call, by a finaliser for example: the call goes on to
- *   its end, and what it had goes with it. No call may begin after a destroy.
+ * - Engines, models, plans, tensors and stores may be used by any threads at once, and are destroyed when no call uses
+ *   them any more. A session, trainer, strategy, dataset and evaluation have one caller at a time, from any thread; a
+ *   second caller gets EPL_ERROR_MISUSE. These may be destroyed beside a call, by a finaliser for example: the call
+ *   goes on to its end, and what it had goes with it. No call may begin after a destroy.
  * - Memory that a call is given is read until the call returns and not kept, unless the function says "borrow".
  * - The library reads no environment variable, prints nothing, installs no signal handler and starts threads only for
- *   sessions and prefetching datasets; they are gone when those are destroyed. Threads are called epl-..., take no
- *   signals and have stacks of 512 KiB. A pack, opened where a strategy asks for what it gives, brings libraries with
- *   ways of their own: docs/packs.md says which.
+ *   sessions, stores and prefetching datasets; they are gone when those are destroyed. Threads are called epl-..., take
+ *   no signals and have stacks of 512 KiB. A pack, opened where a strategy asks for what it gives, brings libraries
+ *   with ways of their own: docs/packs.md says which.
  * - The rounding mode and the flush-to-zero flags of the host's threads neither matter nor change. Callbacks run while
  *   they are the default ones.
  * - After fork() a child may use the engines, models, plans and tensors of its parent and make sessions and datasets of
  *   its own. Calls with its parent's sessions, datasets, trainers and strategies are EPL_ERROR_MISUSE, and destroying
- *   those neither waits nor frees all they had. fork() while another thread is inside a call is as unsafe as malloc
- *   makes it.
+ *   those or its parent's stores neither waits nor frees all they had. fork() while another thread is inside a call is
+ *   as unsafe as malloc makes it.
  * - The library stays loaded until the process ends: dlclose takes nothing away, and loading it again costs nothing. So
  *   handles and threads outlive a dlclose.
  * - Files are read as they are needed, the weights of a model among them. A file that was truncated, changed in place
@@ -91,6 +91,7 @@ typedef struct epl_dataset epl_dataset;
 typedef struct epl_evaluation epl_evaluation;
 typedef struct epl_tensor epl_tensor;
 typedef struct epl_cancel epl_cancel;
+typedef struct epl_store epl_store;
 
 /* --- Errors ----------------------------------------------------------------------------------------------------- */
 
@@ -383,13 +384,14 @@ EPL_API EPL_SINCE(1, 0) epl_error* epl_strategy_describe(const epl_strategy* str
 
 typedef struct epl_plan_options {
   uint64_t struct_size;
-  int64_t ranks;   /* of this process; 0: 1 */
+  int64_t ranks;   /* of the job, in this and other processes; 0: 1 */
   uint64_t seed;   /* of dropout and of new adapters */
   /* By its name, as epl_engine_describe lists them: "cpu", or "sim" with virtual time and no numbers. NULL: "cpu". */
   const char* device;
   uint64_t device_length;
+  int64_t local_ranks; /* of this process, which share its threads; 0: all of them */
 } epl_plan_options;
-#define EPL_PLAN_OPTIONS_INIT {sizeof(epl_plan_options), 0, 0, NULL, 0}
+#define EPL_PLAN_OPTIONS_INIT {sizeof(epl_plan_options), 0, 0, NULL, 0, 0}
 EPL_API EPL_SINCE(1, 0) void epl_plan_options_init(epl_plan_options* EPL_OUT options);
 
 /* `strategy` NULL: all defaults. `trainer` NULL: a plan to predict with, of a model whose dimensions are all fixed;
@@ -469,13 +471,74 @@ EPL_API EPL_SINCE(1, 0) epl_error* epl_dataset_next(epl_dataset* dataset, const 
 EPL_API EPL_SINCE(1, 0) int64_t epl_dataset_position(const epl_dataset* dataset);
 EPL_API EPL_SINCE(1, 0) epl_error* epl_dataset_seek(epl_dataset* dataset, int64_t position);
 
+/* --- Several processes: where they find each other -------------------------------------------------------------------
+ */
+
+typedef struct epl_store_options {
+  uint64_t struct_size;
+  const char* address; /* "HOST:PORT" of this process, as the others reach it; port 0: any that is free. NULL:
+                          "127.0.0.1:0", for processes of this host */
+  uint64_t address_length;
+  const char* secret; /* which others must know to be answered. NULL: one is drawn, which the id has in it. Of no bytes:
+                         whoever reaches the address is answered */
+  uint64_t secret_length;
+} epl_store_options;
+#define EPL_STORE_OPTIONS_INIT {sizeof(epl_store_options), NULL, 0, NULL, 0}
+EPL_API EPL_SINCE(1, 0) void epl_store_options_init(epl_store_options* EPL_OUT options);
+/* Serves a store for the processes of one job, by a thread of its own, until it is destroyed: when the sessions that
+ * use it are gone. One process makes it, any one that lives long enough; what it keeps is small. */
+EPL_API EPL_SINCE(1, 0) epl_error* epl_store_create(const epl_engine* engine,
+                                                    const epl_store_options* EPL_NULLABLE options,
+                                                    epl_store** EPL_OUT store);
+EPL_API EPL_SINCE(1, 0) void epl_store_destroy(epl_store* EPL_NULLABLE store);
+/* "HOST:PORT" with the port that it has; empty for NULL. `length` may be NULL. */
+EPL_API EPL_SINCE(1, 0) const char* epl_store_address(const epl_store* EPL_NULLABLE store,
+                                                      size_t* EPL_OUT EPL_NULLABLE length);
+/* Address and secret as one text without spaces, for epl_session_options.rendezvous. The host hands it to the other
+ * processes by its own means, which nobody else must see. Shorter than 256 bytes for a secret of up to 64. */
+EPL_API EPL_SINCE(1, 0) epl_error* epl_store_id(const epl_store* store, epl_text** EPL_OUT EPL_OWNED id);
+
 /* --- Sessions -------------------------------------------------------------------------------------------------------
  */
 
+/* A store of bytes under names that the host brings, over which the processes of a job find each other. Both may be
+ * called by several threads at once. A `put` is seen by all processes; a second one of the same key changes nothing and
+ * returns EPL_ERROR_MISUSE. A `get` waits until somebody has put the key, at most so long, and then returns
+ * EPL_ERROR_DEADLINE_EXCEEDED. It sets `bytes` to the size of the value, and copies that where it fits into `capacity`;
+ * it is called again where it did not. Both return EPL_OK or EPL_ERROR_.... */
+typedef int32_t (*epl_put_fn)(void* userdata, const char* key, size_t key_length, const void* value, size_t bytes);
+typedef int32_t (*epl_get_fn)(void* userdata, const char* key, size_t key_length, int64_t timeout_nanoseconds,
+                              void* value, size_t capacity, size_t* bytes);
+
+/* All zero: the ranks of the plan are threads of this process. A job may have several processes instead, each with some
+ * of the ranks. All make the same plan and the same calls at the same time; steps take the whole batch in each. They
+ * find each other through one door: `rendezvous`, or `put` and `get`. A process of another version, plan or number of
+ * ranks, a rank that comes twice and one with another secret is an error that names it. */
 typedef struct epl_session_options {
   uint64_t struct_size;
+  int64_t first_rank; /* this process has the ranks from this one on */
+  int64_t ranks;      /* so many; 0, where first_rank is 0 too: all of them */
+  /* "tcp://HOST:PORT": a store that epl_store_create serves there; what epl_store_id gave; or "file:///FOLDER": a
+   * folder that all processes see, new for each run, to be removed by who started the job. */
+  const char* rendezvous;
+  uint64_t rendezvous_length;
+  epl_put_fn put;
+  epl_get_fn get;
+  void* userdata;
+  epl_destroy_fn destroy; /* NULL, or called with the userdata when the session is gone; not where epl_session_create
+                             fails */
+  /* What all processes know and nobody else. It is never sent, and at every connection both ends show that they know
+   * it. Without one whoever reaches the rendezvous may join. An id brings its own. */
+  const char* secret;
+  uint64_t secret_length;
+  /* Of this host, under which the other processes reach it. NULL: the one on the way to the store, else 127.0.0.1. */
+  const char* address;
+  uint64_t address_length;
+  int64_t join_timeout_nanoseconds;    /* for all processes to come; 0: a minute */
+  int64_t silence_timeout_nanoseconds; /* for a process that says nothing within a call; 0: ten minutes */
 } epl_session_options;
-#define EPL_SESSION_OPTIONS_INIT {sizeof(epl_session_options)}
+#define EPL_SESSION_OPTIONS_INIT                                                                                       \
+  {sizeof(epl_session_options), 0, 0, NULL, 0, NULL, NULL, NULL, NULL, NULL, 0, NULL, 0, 0, 0}
 EPL_API EPL_SINCE(1, 0) void epl_session_options_init(epl_session_options* EPL_OUT options);
 
 /* For one call of step, evaluate or predict. */

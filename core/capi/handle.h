@@ -43,7 +43,8 @@ enum class HandleType : uint64_t {
   dataset,
   tensor,
   cancel,
-  evaluation
+  evaluation,
+  store
 };
 std::string_view handle_name(HandleType type);  // "epl_error", ...
 

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "core/backend/store.h"
 #include "core/capi/handle.h"
 #include "core/data/open.h"
 #include "core/frontend/model.h"
@@ -72,17 +73,35 @@ struct epl_dataset : epl::capi::ExclusiveHandle<epl::capi::HandleType::dataset> 
 
 struct epl_session : epl::capi::ExclusiveHandle<epl::capi::HandleType::session> {
   std::shared_ptr<epl::capi::Engine> engine;
+  // Of the host's callbacks; it outlives the session.
+  struct Userdata {
+    void* userdata = nullptr;
+    epl_destroy_fn destroy = nullptr;
+    ~Userdata() {
+      if (destroy) destroy(userdata);
+    }
+  } of_callbacks;
   std::unique_ptr<epl::Session> session;
   std::vector<epl::Tensor> inputs;    // kept, so that a step allocates nothing
   std::vector<std::string> names[4];  // by EPL_STATE_..., sorted
   bool poisoned = false;              // a bug of ours has been seen: nothing goes on from here
-  void abandon() { static_cast<void>(session.release()); }
+  void abandon() {
+    static_cast<void>(session.release());
+    of_callbacks.destroy = nullptr;
+  }
 };
 
 struct epl_evaluation : epl::capi::ExclusiveHandle<epl::capi::HandleType::evaluation> {
   std::shared_ptr<epl::capi::Engine> engine;
   std::unique_ptr<epl::Evaluation> evaluation;
   void abandon() {}  // it has no threads
+};
+
+struct epl_store : epl::capi::ExclusiveHandle<epl::capi::HandleType::store> {
+  std::shared_ptr<epl::capi::Engine> engine;
+  std::unique_ptr<epl::Store> store;
+  std::string secret, address;
+  void abandon() { static_cast<void>(store.release()); }
 };
 
 namespace epl::capi {

@@ -111,6 +111,8 @@ epl_error* epl_plan_create(const epl_model* model, const epl_trainer* trainer, c
     epl_plan_options known = EPL_PLAN_OPTIONS_INIT;
     EPL_TRY(copy_options(options, known, "epl_plan_options"));
     if (known.ranks < 0 || known.ranks > 4096) return invalid("ranks is ", known.ranks, "; 1 to 4096 can be asked for");
+    if (known.local_ranks < 0 || known.local_ranks > std::max<int64_t>(known.ranks, 1))
+      return invalid("local_ranks is ", known.local_ranks, " of ", std::max<int64_t>(known.ranks, 1), " ranks");
     PlanOptions request;
     request.training = false;
     if (trainer != nullptr) {
@@ -129,6 +131,7 @@ epl_error* epl_plan_create(const epl_model* model, const epl_trainer* trainer, c
                           [&]() -> Status { return request.strategy = strategy->strategy, Status(); }));
     }
     request.ranks = known.ranks == 0 ? 1 : known.ranks;
+    request.local_ranks = known.local_ranks;
     if (known.device != nullptr) {
       EPL_ASSIGN(request.device, text_argument(known.device, known.device_length, "epl_plan_options.device"));
     }

@@ -5,6 +5,7 @@
 
 #include "core/base/check.h"
 #include "core/base/suggestion.h"
+#include "core/capi/store.h"
 #include "core/runtime/session_state.h"
 
 namespace epl::capi {
@@ -59,11 +60,14 @@ epl_error* epl_session_create(const epl_plan* plan, const epl_session_options* o
     EPL_TRY(copy_options(options, known, "epl_session_options"));
     auto made = std::make_unique<epl_session>();
     made->engine = plan->engine;
-    EPL_ASSIGN(made->session, Session::create(plan->engine->host, plan->plan, plan->seed));
+    EPL_ASSIGN(SessionOptions here, session_options(known, *plan));
+    EPL_ASSIGN(made->session, Session::create(plan->engine->host, plan->plan, here));
     for (StateKind kind : state_kinds) made->names[static_cast<int>(kind)] = state_names(*plan->plan, kind);
     log(plan->engine->host, LogLevel::info, "session: ", plan->plan->options().ranks,
         plan->plan->options().ranks == 1 ? " rank" : " ranks", ", ", plan->plan->memory_bytes_peak(),
         " bytes each at their peak");
+    made->of_callbacks.userdata = known.userdata;  // last: where this fails, they are still the caller's
+    made->of_callbacks.destroy = known.destroy;
     return made;
   });
 }

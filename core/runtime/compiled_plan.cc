@@ -222,7 +222,8 @@ Status CompiledPlan::add_train_entry() {
 Result<std::shared_ptr<const CompiledPlan>> CompiledPlan::create(const Host& host, const PlanOptions& options) {
   auto plan = std::make_shared<CompiledPlan>();
   plan->options_ = options;
-  plan->threads_ = static_cast<int>(std::max<int64_t>(1, host.threads / std::max<int64_t>(options.ranks, 1)));
+  const int64_t local_ranks = options.local_ranks > 0 ? options.local_ranks : options.ranks;
+  plan->threads_ = static_cast<int>(std::max<int64_t>(1, host.threads / std::max<int64_t>(local_ranks, 1)));
   const bool any_order = options.strategy.text("reproducible.level") == "run";
   EPL_ASSIGN(plan->device_, open_device(options.device, host, {.any_order = any_order}));
 

@@ -28,6 +28,7 @@ struct PlanOptions {
   Binding binding;                         // symbols and input shapes; the mode is set per entry
   std::optional<Binding> predict_binding;  // other shapes for predict and evaluate; absent: the same
   int64_t ranks = 1;
+  int64_t local_ranks = 0;  // that share the threads of this process; 0: all of them
   std::string device = "cpu";
   bool training = true;                    // false: the plan has the predict entry alone, `train` is not looked at
   bool evaluate = true, predict = true;    // entries beside train

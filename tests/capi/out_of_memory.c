@@ -57,6 +57,7 @@ void* mmap(void* at, size_t bytes, int protection, int flags, int file, off_t of
 static world w;
 static epl_dataset *rows, *ahead; /* without and with reading ahead */
 static epl_session* adapted;      /* with low-rank adapters */
+static epl_store* store;
 static char adapted_checkpoint[256];
 static epl_dataset* bound;   /* to the plan, all its fields classes and features */
 static epl_session* watcher; /* of a plan whose schedule is plateau */
@@ -193,6 +194,8 @@ CALL(epl_strategy_describe, w.strategy, (epl_text**)out)
 CALL(epl_plan_create, w.model, w.trainer, w.strategy, NULL, (epl_plan**)out)
 CALL(epl_plan_describe, w.plan, EPL_STR("memory"), (epl_text**)out)
 CALL(epl_cancel_create, w.engine, (epl_cancel**)out)
+CALL(epl_store_create, w.engine, NULL, (epl_store**)out)
+CALL(epl_store_id, store, (epl_text**)out)
 CALL(epl_dataset_open, w.engine, TEXT(w.csv_path), EPL_STR("{\"batch\":8,\"prefetch\":2,\"classes\":true}"),
      (epl_dataset**)out)
 CALL(epl_dataset_describe, rows, (epl_text**)out)
@@ -358,7 +361,8 @@ GIVES(tensor)
 GIVES(model)
 GIVES(trainer)
 GIVES(strategy)
-GIVES(plan) GIVES(cancel) GIVES(dataset) GIVES(session) GIVES(evaluation) static void destroy_dlpack(void* out) {
+GIVES(plan)
+GIVES(store) GIVES(cancel) GIVES(dataset) GIVES(session) GIVES(evaluation) static void destroy_dlpack(void* out) {
   epl_tensor* tensor = NULL;
   must(epl_tensor_from_dlpack(w.engine, out, &tensor));
   epl_tensor_destroy(tensor);
@@ -393,6 +397,8 @@ static const call calls[] = {ROW(epl_engine_create, destroy_engine, NULL),
                              ROW(epl_plan_port, NULL, NULL),
                              ROW(epl_plan_describe, destroy_text, NULL),
                              ROW(epl_cancel_create, destroy_cancel, NULL),
+                             ROW(epl_store_create, destroy_store, NULL),
+                             ROW(epl_store_id, destroy_text, NULL),
                              ROW(epl_dataset_open, destroy_dataset, NULL),
                              ROW(epl_dataset_field, NULL, NULL),
                              ROW(epl_dataset_next, NULL, NULL),
@@ -510,6 +516,7 @@ int main(int argc, char** argv) {
   must(epl_trainer_add_adapter(trainer, EPL_STR("net.*"), NULL));
   must(epl_plan_create(w.model, trainer, NULL, NULL, &plan));
   must(epl_session_create(plan, NULL, &adapted));
+  must(epl_store_create(w.engine, NULL, &store));
   snprintf(adapted_checkpoint, sizeof adapted_checkpoint, "%s/adapted", w.folder);
   epl_plan_destroy(plan);
   epl_trainer_destroy(trainer);

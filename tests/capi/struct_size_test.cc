@@ -85,6 +85,13 @@ class StructSizes : public testing::Test {
                                         epl_session_destroy(made);
                                         return error;
                                       }};
+    structs["epl_store_options"] = {sizeof(epl_store_options), false, [this](void* o) {
+                                      epl_store* made = nullptr;
+                                      epl_error* error =
+                                          epl_store_create(w.engine, static_cast<epl_store_options*>(o), &made);
+                                      epl_store_destroy(made);
+                                      return error;
+                                    }};
     structs["epl_call_options"] = {sizeof(epl_call_options), false, [this](void* o) {
                                      return epl_session_step(w.session, w.inputs, 2, static_cast<epl_call_options*>(o),
                                                              nullptr);

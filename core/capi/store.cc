@@ -1,0 +1,202 @@
+// The doors through which the processes of a job find each other: a store that one of them serves, its id, a folder, or
+// the host's own callbacks.
+#include "core/backend/store.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "core/backend/handshake.h"
+#include "core/capi/session.h"
+#include "core/capi/store.h"
+
+namespace epl::capi {
+namespace {
+
+constexpr std::string_view id_begins = "epl-id-1:", tcp_begins = "tcp://", folder_begins = "file://";
+constexpr double default_join_seconds = 60, default_silence_seconds = 600;
+
+std::string hexadecimal(std::string_view bytes) {
+  constexpr std::string_view digits = "0123456789abcdef";
+  std::string out;
+  for (const char c : bytes) {
+    const auto byte = static_cast<unsigned char>(c);
+    out += {digits[byte >> 4], digits[byte & 15]};
+  }
+  return out;
+}
+
+Result<std::string> from_hexadecimal(std::string_view digits) {
+  std::string out;
+  for (size_t i = 0; i + 1 < digits.size(); i += 2) {
+    unsigned byte = 0;
+    const auto [end, failure] = std::from_chars(digits.data() + i, digits.data() + i + 2, byte, 16);
+    if (failure != std::errc() || end != digits.data() + i + 2) return invalid("an id that epl_store_id has not made");
+    out += static_cast<char>(byte);
+  }
+  if (digits.size() % 2 != 0) return invalid("an id that epl_store_id has not made");
+  return out;
+}
+
+// What the host has of a store of its own.
+struct HostStore {
+  epl_put_fn put = nullptr;
+  epl_get_fn get = nullptr;
+  void* userdata = nullptr;
+};
+
+Status host_failed(int32_t code, std::string_view call, const std::string& key) {
+  const bool known = code > 0 && code <= EPL_ERROR_DATA_LOSS;
+  return error(known ? static_cast<Code>(code) : Code::internal, "the host's ", call, " of ", quoted(key),
+               " failed with code ", code, " (", epl_error_code_name(code), ")");
+}
+
+class HostRendezvous final : public Rendezvous {
+ public:
+  explicit HostRendezvous(const HostStore& host) : host_(host) {}
+
+  Status put(const std::string& key, std::span<const std::byte> value) override {
+    const int32_t code = host_.put(host_.userdata, key.data(), key.size(), value.data(), value.size());
+    if (code == EPL_ERROR_MISUSE) return put_twice(key);
+    return code == EPL_OK ? Status() : host_failed(code, "put", key);
+  }
+
+  Result<std::vector<std::byte>> get(const std::string& key, double timeout_seconds) override {
+    constexpr size_t usual_bytes = 4096, max_bytes = size_t{1} << 30;
+    std::vector<std::byte> value(usual_bytes);
+    const auto nanoseconds = static_cast<int64_t>(std::clamp(timeout_seconds, 0.0, 1e8) * 1e9);
+    for (;;) {
+      size_t bytes = 0;
+      const int32_t code =
+          host_.get(host_.userdata, key.data(), key.size(), nanoseconds, value.data(), value.size(), &bytes);
+      if (code == EPL_ERROR_DEADLINE_EXCEEDED) return nobody_came(key, timeout_seconds);
+      if (code != EPL_OK) return host_failed(code, "get", key);
+      if (bytes > max_bytes) return error(Code::misuse, "the host's get of ", quoted(key), " says ", bytes, " bytes");
+      const bool whole = bytes <= value.size();
+      value.resize(bytes);
+      if (whole) return value;
+    }
+  }
+
+ private:
+  const HostStore host_;
+};
+
+struct Door {
+  std::shared_ptr<Rendezvous> rendezvous;
+  std::string secret;
+};
+
+// "tcp://HOST:PORT", "file:///FOLDER" or an id.
+Result<Door> open_named(std::string_view name, std::string_view secret, const Host& host, double join_seconds) {
+  const auto store = [&](std::string_view at, const std::string& known) -> Result<Door> {
+    EPL_ASSIGN(const Endpoint endpoint, parse_endpoint(at));
+    return Door{store_rendezvous(endpoint, known, host.seconds, join_seconds), known};
+  };
+  if (name.starts_with(tcp_begins)) return store(name.substr(tcp_begins.size()), std::string(secret));
+  if (name.starts_with(folder_begins)) {
+    EPL_ASSIGN(auto rendezvous, folder_rendezvous(std::string(name.substr(folder_begins.size()))));
+    return Door{std::move(rendezvous), std::string(secret)};
+  }
+  if (!name.starts_with(id_begins)) {
+    return invalid("rendezvous ", quoted(excerpt(name, 100)),
+                   " is neither tcp://HOST:PORT nor file:///FOLDER nor an id of epl_store_id");
+  }
+  if (!secret.empty()) return invalid("an id has its own secret; epl_session_options.secret is set as well");
+  name.remove_prefix(id_begins.size());
+  const size_t end = std::min(name.find(':'), name.size());
+  EPL_ASSIGN(const std::string known, from_hexadecimal(name.substr(0, end)));
+  return store(name.substr(std::min(end + 1, name.size())), known);
+}
+
+Result<double> seconds_of(int64_t nanoseconds, double otherwise, std::string_view name) {
+  if (nanoseconds < 0) return invalid("epl_session_options.", name, " is ", nanoseconds);
+  return nanoseconds == 0 ? otherwise : static_cast<double>(nanoseconds) * 1e-9;
+}
+
+}  // namespace
+
+Result<SessionOptions> session_options(const epl_session_options& known, const epl_plan& plan) {
+  EPL_ASSIGN(const std::string_view name,
+             text_argument(known.rendezvous, known.rendezvous_length, "epl_session_options.rendezvous"));
+  EPL_ASSIGN(const std::string_view secret,
+             text_argument(known.secret, known.secret_length, "epl_session_options.secret"));
+  EPL_ASSIGN(const std::string_view address,
+             text_argument(known.address, known.address_length, "epl_session_options.address"));
+  const int64_t world = plan.plan->options().ranks;
+  if (known.first_rank < 0 || known.ranks < 0 || known.ranks > world || known.first_rank > world - known.ranks) {
+    return invalid("epl_session_options has ", known.ranks, " ranks from rank ", known.first_rank, " on; the plan has ",
+                   world);
+  }
+  if ((known.put == nullptr) != (known.get == nullptr))
+    return invalid("epl_session_options.put and get go together; one is NULL");
+  if (known.put && !name.empty())
+    return invalid("epl_session_options has a rendezvous and callbacks; it takes one of them");
+  SessionOptions options{
+      .seed = plan.seed, .first_rank = static_cast<int>(known.first_rank), .ranks = static_cast<int>(known.ranks)};
+  EPL_ASSIGN(options.join_seconds,
+             seconds_of(known.join_timeout_nanoseconds, default_join_seconds, "join_timeout_nanoseconds"));
+  EPL_ASSIGN(options.silence_seconds,
+             seconds_of(known.silence_timeout_nanoseconds, default_silence_seconds, "silence_timeout_nanoseconds"));
+  options.secret = secret;
+  if (!name.empty()) {
+    EPL_ASSIGN(Door door, open_named(name, secret, plan.engine->host, options.join_seconds));
+    options.rendezvous = std::move(door.rendezvous);
+    options.secret = std::move(door.secret);
+  }
+  const bool alone = options.ranks == world || (options.ranks == 0 && options.first_rank == 0);
+  if (!address.empty()) {
+    options.address = address;
+  } else if (options.rendezvous && !alone) {
+    EPL_ASSIGN(std::string own, options.rendezvous->own_address());
+    if (!own.empty()) options.address = std::move(own);
+  }
+  if (known.put) options.rendezvous = std::make_shared<HostRendezvous>(HostStore{known.put, known.get, known.userdata});
+  return options;
+}
+
+}  // namespace epl::capi
+
+using namespace epl;
+using namespace epl::capi;
+
+void epl_store_options_init(epl_store_options* options) {
+  if (options) *options = EPL_STORE_OPTIONS_INIT;
+}
+
+epl_error* epl_store_create(const epl_engine* engine, const epl_store_options* options, epl_store** store) {
+  return giving(store, "store", [&]() -> Result<std::unique_ptr<epl_store>> {
+    EPL_REQUIRE(engine);
+    epl_store_options known = EPL_STORE_OPTIONS_INIT;
+    EPL_TRY(copy_options(options, known, "epl_store_options"));
+    EPL_ASSIGN(std::string_view address,
+               text_argument(known.address, known.address_length, "epl_store_options.address"));
+    EPL_ASSIGN(const std::string_view secret,
+               text_argument(known.secret, known.secret_length, "epl_store_options.secret"));
+    auto made = std::make_unique<epl_store>();
+    made->engine = engine->engine;
+    made->secret = secret;
+    if (known.secret == nullptr) {
+      EPL_ASSIGN(const Digest drawn, draw());
+      made->secret = digest_text(drawn);
+    }
+    EPL_ASSIGN(const Endpoint at, parse_endpoint(address.empty() ? "127.0.0.1:0" : address));
+    EPL_ASSIGN(made->store, Store::serve(at, made->secret));
+    made->address = made->store->at().text();
+    return made;
+  });
+}
+
+void epl_store_destroy(epl_store* store) { destroy(store); }
+
+const char* epl_store_address(const epl_store* store, size_t* length) {
+  const bool there = alive(store);
+  if (length) *length = there ? store->address.size() : 0;
+  return there ? store->address.c_str() : "";
+}
+
+epl_error* epl_store_id(const epl_store* store, epl_text** id) {
+  return giving_text(id, "id", [&]() -> Result<std::string> {
+    EPL_REQUIRE(store);
+    return cat(id_begins, hexadecimal(store->secret), ":", store->address);
+  });
+}
