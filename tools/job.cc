@@ -30,7 +30,7 @@ void add_machine_options(CLI::App& app, JobOptions& o) {
                  "cut each step into this many turns: the same bits, and less memory where activations outweigh "
                  "gradients (epl plan tells)")
       ->check(integer_value(0));
-  app.add_option("--ranks", o.ranks, "ranks in this process; they share the batch")
+  app.add_option("--ranks", o.ranks, "ranks in this process, or in each of several; they share the batch")
       ->check(integer_value(1))
       ->capture_default_str();
   app.add_option("--strategy", o.strategy, "how to spread the work: JSON, or a file with it (docs/strategy.md)")
@@ -173,7 +173,7 @@ void set(epl_trainer* trainer, std::string_view key, double value) {
 
 Engine make_engine(const JobOptions& o, HostLog* log) {
   epl_engine_options options = EPL_ENGINE_OPTIONS_INIT;
-  options.threads = o.threads;
+  options.threads = o.threads > 0 ? o.threads : threads_beside(o.processes.local_count);
   if (!o.packs.empty()) {
     options.packs = o.packs.data();
     options.packs_length = o.packs.size();
@@ -278,7 +278,8 @@ Port text_input(const Model& model) {
 
 Plan make_plan(const Model& model, const Trainer& trainer, const Strategy& strategy, const JobOptions& o) {
   epl_plan_options options = EPL_PLAN_OPTIONS_INIT;
-  options.ranks = o.ranks;
+  options.ranks = o.ranks * o.processes.count;
+  options.local_ranks = o.ranks;
   options.seed = o.seed;
   options.device = o.device.data();
   options.device_length = o.device.size();

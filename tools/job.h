@@ -8,6 +8,7 @@
 #include "tools/api.h"
 #include "tools/host_log.h"
 #include "tools/json.h"
+#include "tools/processes.h"
 
 namespace epl::tools {
 
@@ -47,6 +48,7 @@ struct JobOptions {
   double lora_alpha = 16, lora_dropout = 0;
   std::vector<Adapter> adapters;  // those of a checkpoint, instead of the four above
   bool json = false;
+  Processes processes;  // of the job, of which this is one
 };
 
 void add_machine_options(CLI::App& app, JobOptions& o);   // device, strategy, ranks, threads, micro-batches

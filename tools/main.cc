@@ -18,17 +18,6 @@ namespace {
 
 std::string typed;
 
-// A word as a shell reads it back.
-std::string shell_word(std::string_view word) {
-  const bool plain = !word.empty() && word.find_first_not_of(
-                                          "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./,:=+@%-") ==
-                                          std::string_view::npos;
-  if (plain) return std::string(word);
-  std::string out = "'";
-  for (char c : word) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return out + "'";
-}
-
 constexpr char first_steps[] = R"(  epl template gpt2 --layers 4 --width 128 --heads 4 --out model.onnx
   epl train model.onnx --text book.txt --steps 1000 --lr 2e-3 --out run
   epl evaluate run/trained.onnx --text book.txt)";
@@ -83,6 +72,7 @@ int run(int argc, char** argv) {
       {"check", "Train cases with known answers and compare every number.", add_check, {}},
       {"fuzz-layouts", "Train under pairs of layouts drawn from a seed, and compare every bit.", add_fuzz_layouts, {}},
       {"bench", "What each level of equal bits costs, measured in turns.", add_bench, {}},
+      {"launch", "Start the processes of a job on this host; they find each other and end together.", add_launch, {}},
       {"template", "Write an ONNX model of a known family at any size, with seeded weights.", add_template, {}},
       {"completion", "Print the completion script of a shell.", add_completion, {}},
       {"man", "Print the man page.", add_man, {}},

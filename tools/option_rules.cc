@@ -62,7 +62,8 @@ bool has_option(const CLI::App& command, const std::string& name) {
 const std::vector<Choice>& required_choices() {
   static const std::vector<Choice> rows = {{"train", {"--text", "--data"}, "what to learn from"},
                                            {"evaluate", {"--text", "--data"}, "what to measure on"},
-                                           {"export", {"--out", "--adapters"}, "what to write"}};
+                                           {"export", {"--out", "--adapters"}, "what to write"},
+                                           {"launch", {"--processes", "--hosts"}, "how many processes to start"}};
   return rows;
 }
 

@@ -97,10 +97,12 @@ std::string find_checkpoint(const std::string& path) {
   return path;  // the library says what is wrong with it
 }
 
-OutputFolder::OutputFolder(const Engine& engine, std::string path, const std::string& resume, bool overwrite)
+OutputFolder::OutputFolder(const Engine& engine, std::string path, const std::string& resume, bool overwrite,
+                           bool leads)
     : engine_(engine), path_(std::move(path)) {
   while (path_.size() > 1 && path_.back() == '/') path_.pop_back();
-  make_folders(path_);
+  make_folders(leads ? path_ : path_ + "/checkpoints");
+  if (!leads) return;
   lock_ = ::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (lock_ < 0) refuse("cannot open the folder", path_, errno);
   // Some file systems have no locks; there a second run is not noticed.

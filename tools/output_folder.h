@@ -22,7 +22,8 @@ class OutputFolder {
  public:
   // Makes the folder and takes its lock. A folder that holds a run is refused, unless it is overwritten or `resume`
   // lies in it.
-  OutputFolder(const Engine& engine, std::string path, const std::string& resume, bool overwrite);
+  // Of the processes of a job the one that leads does this; for the others the folder is a name.
+  OutputFolder(const Engine& engine, std::string path, const std::string& resume, bool overwrite, bool leads = true);
   ~OutputFolder();
   OutputFolder(const OutputFolder&) = delete;
 

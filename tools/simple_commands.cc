@@ -38,13 +38,15 @@ int run_evaluate(JobOptions o, const std::string& where, int64_t batches, const 
   Trainer trainer = make_trainer(engine, o);
   bind_inputs(trainer, model, data.train, o);
   Plan plan = make_plan(model, trainer, make_strategy(engine, o), o);
-  Session session = make<Session>(epl_session_create, plan.get(), static_cast<const epl_session_options*>(nullptr));
+  Store store;
+  Session session = make_session(engine, plan, o.processes, o.ranks, store);
   if (!checkpoint.empty())
     check(epl_session_load(session.get(), checkpoint.data(), checkpoint.size(), static_cast<epl_dataset*>(nullptr)));
   const Dataset& set = data.held_out ? data.held_out : data.train;
   check_labels(plan, set, !o.validation.empty() ? o.validation : o.text.empty() ? o.data : o.text);
   check(epl_dataset_bind(set.get(), plan.get(), EPL_ENTRY_EVALUATE));
   const Measured found = Measurer(plan, metrics).run(session, set, batches);
+  if (!o.processes.leads()) return 0;
   if (o.json) {
     Json line = {{"samples", found.samples}, {"held_out", static_cast<bool>(data.held_out)}};
     for (const auto& [name, value] : found.metrics) line[name] = value;
@@ -150,7 +152,12 @@ Run add_evaluate(CLI::App& app) {
   app.option_defaults()->group(groups::watching);
   app.add_flag("--json", o->json, "one JSON object");
   add_machine_options(app, *o);
-  return [=] { return run_evaluate(*o, *checkpoint, *batches, *metrics); };
+  return [=] {
+    o->processes = find_processes(surroundings());
+    const int code = run_evaluate(*o, *checkpoint, *batches, *metrics);
+    leave(o->processes);
+    return code;
+  };
 }
 
 Run add_plan(CLI::App& app) {

@@ -17,4 +17,7 @@ std::string fixed(double value, int digits);  // "1.2340"
 // tabs stay.
 std::string printable(std::string_view text);
 
+// A word as a shell reads it back.
+std::string shell_word(std::string_view word);
+
 }  // namespace epl::tools

@@ -23,7 +23,7 @@ void add_saving_options(CLI::App& app, TrainOptions& o) {
       ->delimiter(',')
       ->check(one_of({"model", "data", "batch", "order", "loss", "optimizer", "all"}));
   app.add_option("--checkpoint-minutes", o.checkpoint_minutes,
-                 "save when so many minutes have passed; 0: at the end only")
+                 "save when so many minutes have passed; 0: at the end only, as with several processes")
       ->check(at_least(0))
       ->capture_default_str();
   app.add_option("--checkpoint-every", o.checkpoint_every,
@@ -69,7 +69,12 @@ Run add_train(CLI::App& app) {
       ->capture_default_str();
   app.add_option("--temperature", o->temperature, "of that text")->check(between(0.01, 10))->capture_default_str();
   add_machine_options(app, o->job);
-  return [o] { return Training(*o).run(); };
+  return [o] {
+    o->job.processes = find_processes(surroundings());
+    const int code = Training(*o).run();
+    leave(o->job.processes);
+    return code;
+  };
 }
 
 }  // namespace epl::tools

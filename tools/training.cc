@@ -38,7 +38,7 @@ Training::Training(const TrainOptions& o)
     : o_(o),
       resume_(o.resume.empty() ? "" : find_checkpoint(o.resume)),
       engine_(make_engine(o.job, &log_)),
-      folder_(engine_, folder_of(o), resume_, o.overwrite),
+      folder_(engine_, folder_of(o), resume_, o.overwrite, leads()),
       model_(load_model(engine_, o.job.model)),
       data_(open_data(engine_, model_, o.job)),
       validation_(o_.validation, o_.job, plan_, session_, data_),
@@ -52,18 +52,24 @@ Training::Training(const TrainOptions& o)
   plan_ = make_plan(model_, trainer, make_strategy(engine_, o.job), o.job);
   check(epl_dataset_bind(data_.train.get(), plan_.get(), EPL_ENTRY_TRAIN));
   if (data_.held_out) check(epl_dataset_bind(data_.held_out.get(), plan_.get(), EPL_ENTRY_EVALUATE));
-  session_ = make<Session>(epl_session_create, plan_.get(), static_cast<const epl_session_options*>(nullptr));
+  session_ = make_session(engine_, plan_, o_.job.processes, o_.job.ranks, store_);
   batch_.resize(static_cast<size_t>(epl_plan_port_count(plan_.get(), EPL_ENTRY_TRAIN, EPL_PORT_INPUT)));
   validation_.prepare(engine_);
   check_data();
-  folder_.check_outputs(report_path_, bytes_to_write());
-  folder_.check_adapters(!o_.job.lora.empty());
+  if (leads()) {
+    folder_.check_outputs(report_path_, bytes_to_write());
+    folder_.check_adapters(!o_.job.lora.empty());
+  }
   if (!resume_.empty()) resume();
   cancel_ = make<Cancel>(epl_cancel_create, engine_.get());
+  if (leads()) add_listeners();
+}
+
+void Training::add_listeners() {
   listeners_.add(report_);
   listeners_.add(std::make_shared<History>(folder_.history(), log_));
-  if (o.tensorboard) listeners_.add(std::make_shared<TensorBoard>(folder_.path(), log_));
-  if (o.job.json) {
+  if (o_.tensorboard) listeners_.add(std::make_shared<TensorBoard>(folder_.path(), log_));
+  if (o_.job.json) {
     listeners_.add(std::make_shared<JsonLines>());
   } else {
     listeners_.add(std::make_shared<Progress>());
@@ -124,6 +130,8 @@ void Training::resume() {
     throw UsageError("--resume " + o_.resume + ": this would not go on with that run: " + what +
                      ". Give the options that it began with, or --resume-anyway " + topics);
   }
+  // Before the processes of a job go on together: then the one that leads writes this file.
+  read_history(folder_.history(), describe_checkpoint(engine_, resume_).at("step").get<int64_t>(), earlier_);
   check(epl_session_load(session_.get(), resume_.data(), resume_.size(), data_.train.get()));
 }
 
@@ -150,7 +158,7 @@ int Training::run() {
   listeners_.start(start);
   for (const std::string& warning : warnings_of(model_, plan_)) listeners_.warning(warning);
   tell_warnings();
-  if (!o_.job.data.empty()) tell_data(data_.train, folder_.path(), listeners_);
+  if (!o_.job.data.empty() && leads()) tell_data(data_.train, folder_.path(), listeners_);
   const bool comparable = !validation_.any() || tell_held_out(start.earlier_held_out);
   validation_.resume(comparable ? start.earlier_evaluations : std::vector<Evaluated>());
   if (start.first_step >= start.steps) {
@@ -169,7 +177,7 @@ int Training::run() {
 }
 
 JobStart Training::describe() const {
-  JobStart out;
+  JobStart out = earlier_;
   out.model = o_.job.model;
   out.out = folder_.path();
   out.tensors = epl_session_state_count(session_.get(), EPL_STATE_PARAMETER);
@@ -183,14 +191,18 @@ JobStart Training::describe() const {
   out.unit = data_.context > 0 ? "tokens" : "samples";
   out.planned_bytes = epl_plan_memory_bytes_peak(plan_.get(), 0);
   out.command = command_line();
-  if (out.first_step > 0) read_history(folder_.history(), out.first_step, out);
   if (!out.earlier_steps.empty()) out.earlier_seconds = out.earlier_steps.back().seconds;
   return out;
 }
 
 // Warnings of the library stand among the run's own lines.
 void Training::tell_warnings() {
-  for (const std::string& message : log_.take()) listeners_.warning(message);
+  for (const std::string& message : log_.take()) tell_warning(message);
+}
+
+void Training::tell_warning(const std::string& message) {
+  if (leads()) return listeners_.warning(message);
+  std::fprintf(stderr, "epl: warning: %s\n", printable(message).c_str());
 }
 
 double Training::seconds() const { return earlier_seconds_ + now() - started_; }
@@ -217,21 +229,23 @@ StepDone Training::take_step() {
 // Whatever a step meets, the weights that the steps before it have trained stay and are saved by `finish`.
 void Training::train() {
   try {
-    if (validation_.any() && data_.context > 0)
+    if (leads() && validation_.any() && data_.context > 0)
       measure_baselines(engine_, plan_, data_, o_.job, validation_.batches(), listeners_);
     while (ended_ == "steps" && epl_session_steps(session_.get()) < o_.job.steps) {
-      if (interrupted()) {
+      if (interrupted() && !o_.job.processes.several()) {
         ended_ = "interrupted";
         break;
       }
+      // All processes end after the same step: one that is asked to gives up its next step, and so do the others.
+      if (interrupted()) epl_cancel_trigger(cancel_.get());
       const StepDone step = take_step();
       listeners_.step(step);
       tell_warnings();
       const bool last = step.step >= o_.job.steps;
       if (!last && validation_.due(step.step, o_.job.steps)) evaluate(true);
-      const bool due = o_.checkpoint_every > 0
-                           ? step.step % o_.checkpoint_every == 0
-                           : o_.checkpoint_minutes > 0 && now() - last_saved_ > 60 * o_.checkpoint_minutes;
+      const bool due = o_.checkpoint_every > 0 ? step.step % o_.checkpoint_every == 0
+                                               : o_.checkpoint_minutes > 0 && !o_.job.processes.several() &&
+                                                     now() - last_saved_ > 60 * o_.checkpoint_minutes;
       if (due && !last) save_on_the_way(false);
       reason_ = validation_.wants_stop();
       if (reason_.empty()) reason_ = listeners_.wants_stop();
@@ -240,6 +254,10 @@ void Training::train() {
     const int64_t end = epl_session_steps(session_.get());
     if (validation_.any() && !interrupted() && measured_step_ != end) evaluate(validation_.due(end, o_.job.steps));
   } catch (const ApiError& e) {
+    if (interrupted() && (e.code == EPL_ERROR_CANCELLED || e.code == EPL_ERROR_PEER_FAILED)) {
+      ended_ = "interrupted";
+      return;
+    }
     ended_ = "failed";
     reason_ = "step " + std::to_string(epl_session_steps(session_.get()) + 1) + ": " + described_failure(e);
     failure_ = exit_code(e.code);
@@ -295,7 +313,7 @@ void Training::save_checkpoint(bool best) {
   if (saved_step_ == step && !best) return;
   saved_step_ = step;
   last_saved_ = now();
-  folder_.saved(step, best, o_.keep);
+  if (leads()) folder_.saved(step, best, o_.keep);
   listeners_.saved({step, path, best});
 }
 
@@ -305,8 +323,8 @@ void Training::save_on_the_way(bool best) {
     save_checkpoint(best);
   } catch (const ApiError& e) {
     last_saved_ = now();
-    listeners_.warning("no checkpoint after step " + std::to_string(epl_session_steps(session_.get())) + ": " +
-                       described_failure(e) + "; training goes on");
+    tell_warning("no checkpoint after step " + std::to_string(epl_session_steps(session_.get())) + ": " +
+                 described_failure(e) + "; training goes on");
   }
 }
 
@@ -316,7 +334,7 @@ template <class F> void Training::attempt(const char* what, F&& f) {
     f();
   } catch (const ApiError& e) {
     if (failure_ == 0 || failure_ == exit_weights_are_saved) failure_ = exit_code(e.code);
-    listeners_.warning(std::string(what) + " failed: " + described_failure(e));
+    tell_warning(std::string(what) + " failed: " + described_failure(e));
   }
 }
 
@@ -350,6 +368,7 @@ void Training::finish() {
       done.sample = write_sample(engine_, plan_, session_, data_, o_.job.seed, o_.sample_bytes, o_.temperature);
     });
   tell_warnings();
+  if (!leads()) return;
   report_->done(done);  // before the others hear of the end the page is there
   attempt("the report", [&] {
     const Json memory = parse_json(text_of(epl_plan_describe, plan_.get(), "memory", size_t{6}));

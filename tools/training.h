@@ -34,6 +34,7 @@ class Training {
  private:
   void check_data() const;
   void resume();
+  bool leads() const { return o_.job.processes.leads(); }
   JobStart describe() const;
   int64_t bytes_to_write() const;
   void train();
@@ -43,7 +44,9 @@ class Training {
   void save_checkpoint(bool best);
   void save_on_the_way(bool best);
   void finish();
+  void add_listeners();
   void tell_warnings();
+  void tell_warning(const std::string& message);
   template <class F> void attempt(const char* what, F&& f);
   double seconds() const;
 
@@ -55,6 +58,7 @@ class Training {
   Model model_;
   DataFiles data_;
   Plan plan_;
+  Store store_;
   Session session_;
   Cancel cancel_;
   std::vector<const epl_tensor*> batch_;
@@ -62,6 +66,7 @@ class Training {
   std::string report_path_;
   std::shared_ptr<ReportData> report_;
   Listeners listeners_;
+  JobStart earlier_;  // what the history says of a run that goes on
   double started_ = 0, last_saved_ = 0, earlier_seconds_ = 0;
   int64_t saved_step_ = -1, measured_step_ = -1;
   std::string ended_ = "steps", reason_;

@@ -55,3 +55,13 @@ endif()
 add_test(NAME tools.binding COMMAND sh ${PROJECT_SOURCE_DIR}/tests/tools/binding.sh
   $<TARGET_FILE:epl_tool> ${PROJECT_BINARY_DIR}/command_line_binding)
 set_tests_properties(tools.binding PROPERTIES LABELS tools TIMEOUT 300)
+set(launch_python "")
+if(EXISTS ${PROJECT_SOURCE_DIR}/.venv/bin/python)
+  set(launch_python ${PROJECT_SOURCE_DIR}/.venv/bin/python)
+endif()
+add_test(NAME tools.launch COMMAND sh ${PROJECT_SOURCE_DIR}/tests/tools/launch.sh
+  $<TARGET_FILE:epl_tool> ${PROJECT_BINARY_DIR}/launch ${launch_python})
+set_tests_properties(tools.launch PROPERTIES LABELS "tools;only_release" TIMEOUT 600)
+add_test(NAME tools.hosts COMMAND sh ${PROJECT_SOURCE_DIR}/tests/tools/namespaces.sh
+  $<TARGET_FILE:epl_tool> ${PROJECT_BINARY_DIR}/hosts)
+set_tests_properties(tools.hosts PROPERTIES LABELS "tools;only_release" SKIP_REGULAR_EXPRESSION "SKIP: " TIMEOUT 300)

@@ -1,0 +1,50 @@
+// Which process of a job of several this one is, and where it finds the others, as launchers say it in the environment.
+// docs/processes.md describes each.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "tools/api.h"
+
+namespace epl::tools {
+
+using Store = Handle<epl_store, epl_store_destroy>;
+
+struct Processes {
+  std::string launcher;         // whose variables said so; empty: this process is alone
+  int64_t rank = 0, count = 1;  // of processes
+  int64_t local_count = 1;      // of those on this host
+  std::string rendezvous;       // as epl_session_options takes it
+  bool serves = false;          // process 0 serves the store that it names
+  std::string secret, address;  // of this host; empty: found out
+  std::string folder;           // that process 0 removes at the end
+  bool several() const { return count > 1; }
+  bool leads() const { return rank == 0; }
+};
+
+// What there is around a process; a test makes its own.
+struct Surroundings {
+  std::function<const char*(const char* variable)> environment;
+  std::string host_name;
+  std::string temporary;  // a folder of this host
+  int64_t user = 0, parent = 0;
+  std::function<std::string(const std::string& path)> read_file;  // throws
+  std::function<std::string(int descriptor)> read_descriptor;     // throws
+};
+Surroundings surroundings();
+
+// Throws where variables contradict each other or something is missing.
+Processes find_processes(const Surroundings& around);
+// The secret that EPL_SECRET_FD, EPL_SECRET_FILE or EPL_SECRET hands over; empty for none.
+std::string find_secret(const Surroundings& around);
+
+// Threads of a process that shares this host with others; 0: as many as there are processors.
+int threads_beside(int64_t local_count);
+// For a session whose process has `ranks` ranks; `store` is what process 0 serves and outlives the session.
+Session make_session(const Engine& engine, const Plan& plan, const Processes& processes, int64_t ranks, Store& store);
+// After the last session of the job.
+void leave(const Processes& processes);
+
+}  // namespace epl::tools
