@@ -103,7 +103,7 @@ std::string describe_memory(const CompiledPlan& plan) {
   for (const MemoryItem& item : process.items) parts.push_back({{"what", item.what}, {"bytes", item.bytes}});
   out["process_bytes"] = process.peak;
   out["process_items"] = parts;
-  const auto fullest = static_cast<size_t>(plan.fullest_task_graph());
+  const auto fullest = static_cast<size_t>(plan.fullest_class());
   const Program& program = plan.entries().front().programs[fullest];
   out["arena_live_bytes"] = program.arena_live_bytes;
   const Timeline timeline(program);
@@ -112,7 +112,7 @@ std::string describe_memory(const CompiledPlan& plan) {
   for (const Timeline::Stretch& stretch : timeline.stretches()) {
     const Block& block = program.blocks[static_cast<size_t>(stretch.block)];
     const int last = stretch.begin + block.last - block.first;
-    blocks.push_back({{"name", block_name(block.kind)}, {"first", stretch.begin}, {"last", last}});
+    blocks.push_back({{"name", block.id.text()}, {"first", stretch.begin}, {"last", last}});
   }
   out["blocks"] = blocks;
   Phases phases;

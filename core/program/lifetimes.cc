@@ -40,10 +40,10 @@ class Lifetimes {
   // Blocks that take turns are one loop; any other that is called several times is one by itself.
   void find_loops() {
     for (const Block& block : program_.blocks) {
-      const bool turns = block_takes_turns(block.kind);
+      const bool turns = block_takes_turns(block.id.kind);
       if (turns && !l_.loops.empty() && l_.loops.back().turns) {
         l_.loops.back().last = block.last;
-      } else if (turns || std::ranges::count(program_.calls, block.kind, &BlockCall::block) > 1) {
+      } else if (turns || std::ranges::count(program_.calls, block.id, &BlockCall::id) > 1) {
         l_.loops.push_back({.first = block.first, .last = block.last, .turns = turns});
       }
     }

@@ -1,7 +1,7 @@
 // What one rank runs: the graph with local shapes, in the order of its blocks, with the boundaries between pieces of
 // the batch and between ranks (slices, sums, sends) as nodes. `partition` is the one rewrite that acts on a plan.
 //
-// The ranks of a TaskGraph are of one class: they share this graph and differ in their places alone.
+// The ranks of a class share this graph and differ in their places alone.
 #pragma once
 
 #include <memory>
@@ -31,21 +31,23 @@ struct LocalState {
 };
 
 struct LocalGraph {
-  Graph graph;                    // Node::region is the BlockKind of the node
+  Graph graph;                    // Node::region is the block of the node, in `blocks`
   std::vector<LocalPort> inputs;  // in the order of the model's inputs
   std::vector<LocalPort> outputs;
   std::vector<LocalState> cut_state;
-  int task_graph = 0;
+  int rank_class = 0;
   Mesh mesh;
   std::vector<BlockCall> calls;
-  bool commits = false;  // a step changes the state of some rank, if not of this one
-  BlockKind block(const Node& node) const { return static_cast<BlockKind>(node.region); }
-  // The block that sees every sample, before any update: main, or forward where that is apart.
-  BlockKind sample_block() const;
+  std::vector<BlockId> blocks;  // in the order of their first calls
+  bool commits = false;         // a step changes the state of some rank, if not of this one
+  const BlockId& block(const Node& node) const { return blocks[static_cast<size_t>(node.region)]; }
+  int find(const BlockId& block) const;  // -1 if it is never called
+  // The first block that sees every sample, before any update: main, or forward where that is apart.
+  int sample_block() const;
   int64_t micro_batches() const { return mesh.size(micro_batch_axis); }
 };
 
-// By TaskGraph.
+// By class of ranks.
 Result<std::vector<LocalGraph>> partition(const Plan& plan);
 
 std::string print_local(const LocalGraph& local);

@@ -1,5 +1,5 @@
 // The .local text form: the mesh, the ports, the calls, then the graph with local shapes. A node's region is its block,
-// by the number of its BlockKind: 0 is main.
+// by the order of their first calls.
 #include "core/program/local_graph.h"
 #include "core/strategy/mesh_text.h"
 
@@ -30,9 +30,9 @@ bool parse_port(TextReader& reader, const LocalGraph& local, LocalPort& port) {
 }  // namespace
 
 std::string print_local(const LocalGraph& local) {
-  std::string out = cat("local taskgraph ", local.task_graph, local.commits ? " commits" : "", "\n");
+  std::string out = cat("local class ", local.rank_class, local.commits ? " commits" : "", "\n");
   out += axis_lines(local.mesh);
-  for (const BlockCall& call : local.calls) out += cat("run ", block_name(call.block), " ", call.micro_batch, "\n");
+  for (const BlockCall& call : local.calls) out += cat("run ", call.text(), "\n");
   print_ports(out, "in", local.inputs, local);
   print_ports(out, "out", local.outputs, local);
   for (const LocalState& state : local.cut_state) {
@@ -49,21 +49,16 @@ Result<LocalGraph> parse_local(std::string_view text) {
   EPL_ASSIGN(local.graph, parse_graph(text.substr(start + 1)));
   TextReader reader(text.substr(0, start));
   int64_t number = 0;
-  if (!reader.next_line() || !reader.take("local taskgraph") || !reader.integer(number)) {
-    return reader.fail("expected local taskgraph N");
+  if (!reader.next_line() || !reader.take("local class") || !reader.integer(number)) {
+    return reader.fail("expected local class N");
   }
-  local.task_graph = static_cast<int>(number);
+  local.rank_class = static_cast<int>(number);
   local.commits = reader.take("commits");
   while (reader.next_line()) {
-    std::string word;
     if (reader.take("axis ")) {
       if (!parse_axis(reader, local.mesh)) return reader.fail("expected axis name size kind");
     } else if (reader.take("run ")) {
-      BlockCall call;
-      if (!reader.name(word) || !block_named(word) || !reader.integer(call.micro_batch))
-        return reader.fail("expected run block index");
-      call.block = *block_named(word);
-      local.calls.push_back(call);
+      if (!parse_call(reader, local.calls.emplace_back())) return reader.fail("expected run block index");
     } else if (reader.take("in ")) {
       if (!parse_port(reader, local, local.inputs.emplace_back())) return reader.fail("expected a port");
     } else if (reader.take("out ")) {
@@ -77,6 +72,12 @@ Result<LocalGraph> parse_local(std::string_view text) {
       return reader.fail("unknown line");
     }
   }
+  local.blocks = blocks_of(local.calls);
+  for (const Node& node : local.graph.nodes()) {
+    if (node.region < 0 || node.region >= static_cast<int32_t>(local.blocks.size()))
+      return invalid("node ", node.name, " is in block ", node.region, "; the calls have ", local.blocks.size());
+  }
+  if (local.sample_block() < 0) return invalid("no call sees the samples");
   return local;
 }
 

@@ -24,6 +24,11 @@ const Loop* Lowering::loop_of(int position) const {
   return found == loops.end() ? nullptr : &*found;
 }
 
+int Program::find(const BlockId& block) const {
+  const auto found = std::ranges::find(blocks, block, &Block::id);
+  return found == blocks.end() ? -1 : static_cast<int>(found - blocks.begin());
+}
+
 int Program::group(const ProgramGroup& wanted) {
   const auto found = std::ranges::find(groups, wanted);
   const auto index = static_cast<int>(found - groups.begin());

@@ -12,29 +12,30 @@
 namespace epl {
 namespace {
 
-// The local graph of one TaskGraph.
+// The local graph of one class of ranks.
 class Partition {
  public:
-  Partition(const Plan& plan, int task_graph, const std::vector<Boundary>& boundaries)
+  Partition(const Plan& plan, int rank_class, const std::vector<Boundary>& boundaries)
       : plan_(plan),
         global_(*plan.graph),
-        here_(task_graph),
-        mesh_(plan.mesh(task_graph)),
+        here_(rank_class),
+        mesh_(plan.meshes[static_cast<size_t>(rank_class)]),
         boundaries_(boundaries),
         now_(static_cast<size_t>(global_.value_count())),
         received_(now_.size()) {}
 
   Result<LocalGraph> run() {
     local_.graph.name = global_.name;
-    local_.task_graph = here_;
+    local_.rank_class = here_;
     local_.mesh = mesh_;
     local_.calls = plan_.calls[static_cast<size_t>(here_)];
+    local_.blocks = blocks_of(local_.calls);
     local_.commits = !global_.updates.empty();
     copy_leaves();
-    for (BlockKind block : all_blocks) {
+    for (int block = 0; block < static_cast<int>(local_.blocks.size()); ++block) {
       carry_on(block);
       for (const Boundary& b : boundaries_) {
-        if (b.late && b.block == block) EPL_TRY(pass_on(b));
+        if (b.late) EPL_TRY(pass_on(b, block));
       }
       for (int n = 0; n < global_.node_count(); ++n) EPL_TRY(visit(n, block));
       moved_.clear();  // a piece belongs to one loop
@@ -46,39 +47,56 @@ class Partition {
 
  private:
   const Sharding& stored(Value v) const { return plan_.shardings[static_cast<size_t>(v.index)]; }
-  bool made_here(Value v) const { return plan_.value_task_graph[static_cast<size_t>(v.index)] == here_; }
+  bool made_here(Value v) const { return plan_.class_of(v) == here_; }
+  bool placed_here(int n) const {
+    const int at = plan_.node_task_graph[static_cast<size_t>(n)];
+    return at != every_task_graph && plan_.class_of(at) == here_;
+  }
+  BlockKind kind(int block) const { return local_.blocks[static_cast<size_t>(block)].kind; }
 
   // A node in a block, and what goes over the boundary behind it.
-  Status visit(int n, BlockKind block) {
-    const BlockKind own = plan_.node_block[static_cast<size_t>(n)];
-    const bool again = (block == BlockKind::main || block == BlockKind::forward) && own == BlockKind::pre &&
-                       plan_.node_cloned[static_cast<size_t>(n)];
-    if (own != block && !again) return {};
+  Status visit(int n, int block) {
     const int at = plan_.node_task_graph[static_cast<size_t>(n)];
-    if (at == here_ || at == every_task_graph) EPL_TRY(place(n, block, again));
+    if (placed_here(n) || at == every_task_graph) {
+      const bool again = is_again(n, local_.blocks[static_cast<size_t>(block)]);
+      if (again || plan_.block_of(NodeId{n}, here_) == local_.blocks[static_cast<size_t>(block)])
+        EPL_TRY(place(n, block, again));
+    }
     for (const Boundary& b : boundaries_) {
-      if (!b.late && b.block == block && global_.value(b.value).producer.index == n) EPL_TRY(pass_on(b));
+      if (!b.late && global_.value(b.value).producer.index == n) EPL_TRY(pass_on(b, block));
     }
     return {};
   }
 
-  // All TaskGraphs come by all boundaries in one order, so that no ranks wait for each other in a ring.
-  Status pass_on(const Boundary& b) {
-    if (b.from != here_ && b.to != here_) return {};
+  // What `pre` has computed is computed again where its TaskGraph sees the samples.
+  bool is_again(int n, const BlockId& block) const {
+    const bool sees = block.kind == BlockKind::main || block.kind == BlockKind::forward;
+    if (!sees || plan_.node_block[static_cast<size_t>(n)] != BlockKind::pre ||
+        !plan_.node_cloned[static_cast<size_t>(n)] || !placed_here(n))
+      return false;
+    const int at = plan_.node_task_graph[static_cast<size_t>(n)];
+    return block.kind == BlockKind::main || block.stage == plan_.task_graphs[static_cast<size_t>(at)].stage;
+  }
+
+  // All classes come by all boundaries in one order, so that no ranks wait for each other in a ring.
+  Status pass_on(const Boundary& b, int block) {
+    const BlockId& here = local_.blocks[static_cast<size_t>(block)];
+    const bool sends = b.from == here_ && b.sent == here, receives = b.to == here_ && b.received == here;
+    if (!sends && !receives) return {};
+    const auto mesh_of = [&](int rank_class) -> const Mesh& { return plan_.meshes[static_cast<size_t>(rank_class)]; };
     const ValueInfo& info = global_.value(b.value);
-    auto made = cross(plan_.mesh(b.from), b.from, plan_.mesh(b.to), b.to, global_.type(b.value), stored(b.value));
+    auto made = cross(mesh_of(b.from), b.from, mesh_of(b.to), b.to, global_.type(b.value), stored(b.value));
     if (!made.ok()) return made.status().with_context(cat("value ", info.name));
     const Crossing& crossing = *made;
     const Phase phase = info.producer ? global_.node(info.producer).phase : Phase::forward;
     Value& now = now_[static_cast<size_t>(b.value.index)];
-    if (b.from == here_) {
+    if (sends) {
       Value leaves = now;
-      for (const Move& move : crossing.meet)
-        leaves = append(move, cat(info.name, move.suffix), {leaves}, phase, b.block);
-      for (const Move& send : crossing.sends) append(send, cat(info.name, send.suffix), {leaves}, phase, b.block);
+      for (const Move& move : crossing.meet) leaves = append(move, cat(info.name, move.suffix), {leaves}, phase, block);
+      for (const Move& send : crossing.sends) append(send, cat(info.name, send.suffix), {leaves}, phase, block);
     }
-    if (b.to == here_) {
-      now = append(crossing.receive, cat(info.name, crossing.receive.suffix), {}, phase, b.block);
+    if (receives) {
+      now = append(crossing.receive, cat(info.name, crossing.receive.suffix), {}, phase, block);
       received_[static_cast<size_t>(b.value.index)] = crossing.as;
     }
     return {};
@@ -98,10 +116,10 @@ class Partition {
     return staged(v) ? Sharding{.dims = std::vector<Cuts>(stored(v).dims.size())} : stored(v);
   }
 
-  // Of several TaskGraphs each has the inputs and constants that its nodes use, and one has each state; what is
-  // nobody's is the first one's.
+  // Of several classes each has the inputs and constants that its nodes use, and one has each state; what is nobody's
+  // is the first one's.
   std::vector<bool> leaves_here() const {
-    std::vector<bool> used(static_cast<size_t>(global_.value_count()), plan_.task_graphs.size() == 1);
+    std::vector<bool> used(static_cast<size_t>(global_.value_count()), plan_.classes() == 1);
     std::vector<bool> anywhere(used.size(), false);
     const auto use = [&](Value v, bool here) {
       if (!v) return;
@@ -109,7 +127,7 @@ class Partition {
       if (here && (made_here(v) || !is_state(global_.value(v).kind))) used[static_cast<size_t>(v.index)] = true;
     };
     for (int n = 0; n < global_.node_count(); ++n) {
-      for (Value v : global_.node(NodeId{n}).inputs) use(v, plan_.node_task_graph[static_cast<size_t>(n)] == here_);
+      for (Value v : global_.node(NodeId{n}).inputs) use(v, placed_here(n));
     }
     for (const Graph::Update& update : global_.updates) use(update.state, made_here(update.state));
     for (const Graph::Output& output : global_.outputs) use(output.value, made_here(output.value));
@@ -149,7 +167,7 @@ class Partition {
   }
 
   // The operand as the node wants it.
-  Result<Value> operand(Value v, const Sharding& wanted, BlockKind block) {
+  Result<Value> operand(Value v, const Sharding& wanted, int block) {
     if (!v) return v;
     EPL_ASSIGN(const std::vector<Move> moves, reshard(mesh_, global_.type(v), lies(v), wanted));
     if (moves.empty()) return now_[v.index];
@@ -164,11 +182,11 @@ class Partition {
     return piece;
   }
 
-  Status place(int n, BlockKind block, bool again) {
+  Status place(int n, int block, bool again) {
     const Node& old = global_.node(NodeId{n});
     EPL_ASSIGN(const OperandShardings operands, operand_shardings(plan_, NodeId{n}));
     Node node = old;
-    node.region = static_cast<int32_t>(block);
+    node.region = block;
     std::vector<TensorType> input_types, types;
     std::vector<std::string> names;
     if (plan_.node_task_graph[static_cast<size_t>(n)] == every_task_graph) {
@@ -234,7 +252,7 @@ class Partition {
   // A sum over the batch runs over each lane by itself: the node is there once for each of them. `types` are those of
   // its results over all lanes.
   Status place_in_lanes(const Node& old, const Node& node, const OperandShardings& operands,
-                        const std::vector<TensorType>& types, BlockKind block) {
+                        const std::vector<TensorType>& types, int block) {
     const auto lanes = static_cast<size_t>(mesh_.lanes());
     std::vector<std::vector<Value>> results(old.outputs.size());
     for (size_t lane = 0; lane < lanes; ++lane) {
@@ -272,7 +290,7 @@ class Partition {
     return {};
   }
 
-  Value joined(const std::vector<Value>& lanes, const Sharding& sharding, const Node& old, BlockKind block) {
+  Value joined(const std::vector<Value>& lanes, const Sharding& sharding, const Node& old, int block) {
     const int dim = sharding.cut_dim(batch_axis);
     const LaneJoin join = join_lanes(mesh_, local_.graph.type(lanes[0]), sharding.dims[static_cast<size_t>(dim)], dim);
     std::vector<Value> parts;
@@ -284,11 +302,11 @@ class Partition {
   int64_t units() const { return mesh_.units_of_lane(); }
 
   // The result, if the move has one.
-  Value append(const Move& move, std::string name, std::vector<Value> operands, Phase phase, BlockKind block) {
+  Value append(const Move& move, std::string name, std::vector<Value> operands, Phase phase, int block) {
     Node node{.name = std::move(name), .op = &op_named(move.op), .attributes = move.attributes};
     node.inputs = std::move(operands);
     node.phase = phase;
-    node.region = static_cast<int32_t>(block);
+    node.region = block;
     std::vector<TensorType> types;
     if (move.gives) types.push_back(move.type);
     const Node& made = local_.graph.node(local_.graph.add_node(std::move(node), types));
@@ -297,10 +315,10 @@ class Partition {
 
   // From what the node gives, for each lane where it sums over them, to how the value is stored. What is due after a
   // move that ends with the loop waits for the next block.
-  Status store(Value global, std::vector<Value> lanes, const Sharding& given, const Node& old, BlockKind block) {
+  Status store(Value global, std::vector<Value> lanes, const Sharding& given, const Node& old, int block) {
     auto moves = reshard(mesh_, global_.type(global), given, stored(global));
     if (!moves.ok()) return moves.status().with_context(cat("result of node ", old.name)).at(old.name);
-    const BlockKind next = block == BlockKind::pre ? BlockKind::mid : BlockKind::post;
+    const BlockKind next = kind(block) == BlockKind::pre ? BlockKind::mid : BlockKind::post;
     bool ended = false;
     for (const Move& move : *moves) {
       if (ended) {
@@ -318,9 +336,9 @@ class Partition {
     return {};
   }
 
-  void carry_on(BlockKind block) {
+  void carry_on(int block) {
     for (const Waiting& w : waiting_) {
-      if (w.block != block) continue;
+      if (w.block != kind(block)) continue;
       Value& now = now_[w.global.index];
       if (w.move) {
         now = append(*w.move, cat(local_.graph.value(now).name, w.move->suffix), {now}, w.phase, block);
@@ -331,7 +349,7 @@ class Partition {
   }
 
   // By the binary tree.
-  Value sum(std::vector<Value> lanes, const std::string& name, Phase phase, BlockKind block) {
+  Value sum(std::vector<Value> lanes, const std::string& name, Phase phase, int block) {
     const Move add{.op = "add", .type = local_.graph.type(lanes[0])};
     while (lanes.size() > 1) {
       std::vector<Value> sums;
@@ -348,7 +366,7 @@ class Partition {
     for (Cuts& cuts : wanted.dims) cuts = of_batch(std::move(cuts));
     EPL_ASSIGN(const std::vector<Move> moves, reshard(mesh_, global_.type(v), lies(v), wanted));
     const NodeId producer = global_.value(v).producer;
-    const BlockKind block = producer ? plan_.node_block[static_cast<size_t>(producer.index)] : local_.sample_block();
+    const int block = producer ? local_.find(plan_.block_of(producer, here_)) : local_.sample_block();
     const Phase phase = producer ? global_.node(producer).phase : Phase::forward;
     Value now = now_[static_cast<size_t>(v.index)];
     for (const Move& move : moves) now = append(move, cat(global_.value(v).name, move.suffix), {now}, phase, block);
@@ -402,16 +420,22 @@ class Partition {
 
 }  // namespace
 
-BlockKind LocalGraph::sample_block() const {
-  const bool apart = std::ranges::find(calls, BlockKind::forward, &BlockCall::block) != calls.end();
-  return apart ? BlockKind::forward : BlockKind::main;
+int LocalGraph::find(const BlockId& block) const {
+  const auto found = std::ranges::find(blocks, block);
+  return found == blocks.end() ? -1 : static_cast<int>(found - blocks.begin());
+}
+
+int LocalGraph::sample_block() const {
+  const auto found = std::ranges::find_if(
+      blocks, [](const BlockId& b) { return b.kind == BlockKind::main || b.kind == BlockKind::forward; });
+  return found == blocks.end() ? -1 : static_cast<int>(found - blocks.begin());
 }
 
 Result<std::vector<LocalGraph>> partition(const Plan& plan) {
   EPL_ASSIGN(const std::vector<Boundary> all, boundaries(plan));
   std::vector<LocalGraph> locals;
-  for (int t = 0; t < static_cast<int>(plan.task_graphs.size()); ++t) {
-    EPL_ASSIGN(LocalGraph local, Partition(plan, t, all).run());
+  for (int c = 0; c < plan.classes(); ++c) {
+    EPL_ASSIGN(LocalGraph local, Partition(plan, c, all).run());
     locals.push_back(std::move(local));
   }
   return locals;

@@ -60,7 +60,7 @@ struct Instruction {
 };
 
 struct Block {
-  BlockKind kind = BlockKind::main;
+  BlockId id;
   int first = 0, last = 0;  // instructions [first, last)
 };
 
@@ -69,7 +69,7 @@ struct StateSlot {
   std::string name;
   ValueKind kind = ValueKind::parameter;
   TensorType type;    // of all of it
-  Sharding sharding;  // over the ranks of its TaskGraph
+  Sharding sharding;  // over the ranks of its class
   TensorType local;   // what a rank holds of it
   int64_t offset = 0;
   Tensor initial;  // of type `type`; empty: zeros
@@ -84,11 +84,11 @@ struct ProgramPort {
   int dim() const { return sharding.cut_dim(batch_axis); }
 };
 
-// Ranks that transfers go over: those along an axis of the mesh, or a rank and one of another TaskGraph: the one that
+// Ranks that transfers go over: those along an axis of the mesh, or a rank and one of another class: the one that
 // sends to it, or of those that it sends to the one of number `peer`, if there are as many.
 struct ProgramGroup {
   std::string axis;
-  int task_graph = -1;
+  int rank_class = -1;
   int peer = -1;  // -1: the one that sends
   friend bool operator==(const ProgramGroup&, const ProgramGroup&) = default;
 };
@@ -126,6 +126,7 @@ struct Program {
   int commit_begin = 0;  // instructions before this one leave the state as it was
   double flops = 0;      // of one step of one rank
 
+  int find(const BlockId& block) const;  // -1 if it is never called
   // The index of a group, which is new where no instruction has named it.
   int group(const ProgramGroup& group);
   // Of a place in the arena.

@@ -172,18 +172,14 @@ class ProgramParser {
     if (reader_.take("axis ")) return parse_axis(reader_, program_.mesh) ? Status() : reader_.fail("expected an axis");
     if (reader_.take("row ")) return row();
     if (reader_.take("run ")) {
-      BlockCall call;
-      if (!reader_.name(word) || !block_named(word) || !reader_.integer(call.micro_batch))
-        return reader_.fail("expected a block");
-      call.block = *block_named(word);
-      program_.calls.push_back(call);
-      return {};
+      return parse_call(reader_, program_.calls.emplace_back()) ? Status() : reader_.fail("expected a block");
     }
     if (reader_.take("block ")) {
       int64_t first = 0, last = 0;
-      if (!reader_.name(word) || !block_named(word) || !number("from", first) || !number("to", last))
+      BlockId block;
+      if (!parse_block(reader_, block) || !number("from", first) || !number("to", last))
         return reader_.fail("expected a block");
-      program_.blocks.push_back({*block_named(word), static_cast<int>(first), static_cast<int>(last)});
+      program_.blocks.push_back({block, static_cast<int>(first), static_cast<int>(last)});
       return {};
     }
     return instruction();
@@ -378,10 +374,10 @@ std::string print_program(const Program& program) {
     out += cat("scalar ", name_text(scalar.name), " at ", location_text(scalar.location), "\n");
   for (const ProgramPort& port : program.inputs) out += "input " + port_text(program, port);
   for (const ProgramPort& port : program.outputs) out += "output " + port_text(program, port);
-  for (const BlockCall& call : program.calls) out += cat("run ", block_name(call.block), " ", call.micro_batch, "\n");
+  for (const BlockCall& call : program.calls) out += cat("run ", call.text(), "\n");
   out += cat("commit at ", program.commit_begin, "\n");
   for (const Block& block : program.blocks) {
-    out += cat("block ", block_name(block.kind), " from ", block.first, " to ", block.last, "\n");
+    out += cat("block ", block.id.text(), " from ", block.first, " to ", block.last, "\n");
     for (int i = block.first; i < block.last; ++i) out += instruction_text(program.instructions[i], i);
   }
   return out;

@@ -103,17 +103,16 @@ class Selection {
   int root(Value v) const { return l_.root[static_cast<size_t>(v.index)]; }
 
   Status write_instructions() {
-    for (BlockKind kind : all_blocks) {
-      if (std::ranges::find(program_.calls, kind, &BlockCall::block) == program_.calls.end()) continue;
-      Block block{kind, size(), 0};
+    for (int b = 0; b < static_cast<int>(local_.blocks.size()); ++b) {
+      Block block{local_.blocks[static_cast<size_t>(b)], size(), 0};
       for (int n = 0; n < graph_.node_count(); ++n) {
         const Node& node = graph_.node(NodeId{n});
-        if (local_.block(node) != kind || node.op->view) continue;
+        if (node.region != b || node.op->view) continue;
         if (node.phase == Phase::update && program_.commit_begin == 0) program_.commit_begin = size();
         EPL_TRY(write_instruction(node));
         emit_outputs(node);
       }
-      if (kind == local_.sample_block()) emit_leaves();
+      if (b == local_.sample_block()) emit_leaves();
       block.last = size();
       program_.blocks.push_back(block);
     }
@@ -158,7 +157,7 @@ class Selection {
     if (transfer) EPL_TRY(write_transfer(node, *transfer, in));
     if (!transfer || !transfer->kernel.empty()) EPL_TRY(choose_kernel(node, in));
     program_.flops +=
-        in.query->flops * static_cast<double>(block_loops(local_.block(node)) ? local_.micro_batches() : 1);
+        in.query->flops * static_cast<double>(block_loops(local_.block(node).kind) ? local_.micro_batches() : 1);
     return {};
   }
 
@@ -242,7 +241,7 @@ class Selection {
         send_after(in, p > 0 ? &program_.instructions[static_cast<size_t>(p) - 1] : nullptr);
         sent.push_back(in.records);
       }
-      if (first && block_loops(block.kind)) {
+      if (first && block_loops(block.id.kind)) {
         first->waits = sent;
       } else if (first) {
         first->waits = std::move(pending);

@@ -8,13 +8,12 @@ namespace epl {
 
 Timeline::Timeline(const Program& program) : program_(program), begins_(program.blocks.size()) {
   for (const BlockCall& call : program.calls) {
-    const auto found = std::ranges::find(program.blocks, call.block, &Block::kind);
-    const auto b = static_cast<size_t>(found - program.blocks.begin());
+    const auto b = static_cast<size_t>(program.find(call.id()));
     const bool turns = block_takes_turns(call.block);
     if (!turns && !begins_[b].empty()) continue;
     stretches_.push_back({static_cast<int>(b), turns ? call.micro_batch : -1, end_});
     begins_[b].push_back(end_);
-    end_ += found->last - found->first;
+    end_ += program.blocks[b].last - program.blocks[b].first;
   }
 }
 

@@ -27,8 +27,8 @@ Result<ProgramGroup> counterpart_group(const TransferRow& row, const Attributes&
   };
   const int64_t other = integer(row.counterpart), peer = row.sends ? integer("peer") : -1;
   if (other < 0 || other > INT32_MAX || peer > INT32_MAX || (row.sends && peer < 0))
-    return invalid("expected the other task graph");
-  return ProgramGroup{.task_graph = static_cast<int>(other), .peer = static_cast<int>(peer)};
+    return invalid("expected the other class");
+  return ProgramGroup{.rank_class = static_cast<int>(other), .peer = static_cast<int>(peer)};
 }
 
 void take_kernel(const TransferRow& row, KernelQuery& query) {

@@ -45,7 +45,7 @@ struct TransferRow {
   std::string holds;
   bool from_caller = false;  // it reads a caller's tensor itself, wherever that is
   bool grouped = false;      // it takes the group that its attribute `axis` names
-  // Its attribute with the TaskGraph of which a rank is the other one; empty: none. See ProgramGroup.
+  // Its attribute with the class of which a rank is the other one; empty: none. See ProgramGroup.
   std::string counterpart;
   bool sends = false;         // issued to a stream of its own: nobody waits for it before its source is written again
   bool at_last_turn = false;  // its result is there after the last turn of its loop

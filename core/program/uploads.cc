@@ -11,7 +11,7 @@ namespace {
 
 class Uploads {
  public:
-  Uploads(const Graph& graph, BlockKind leaving) : graph_(graph), leaving_(leaving), now_(graph, out_) {}
+  Uploads(const Graph& graph, int leaving) : graph_(graph), leaving_(leaving), now_(graph, out_) {}
 
   Graph run() {
     for (int n = 0; n < graph_.node_count(); ++n) {
@@ -45,11 +45,11 @@ class Uploads {
   }
 
   void at_the_end(Value v) {
-    if (is_input(v)) now_.set(v, uploaded(v, static_cast<int32_t>(leaving_)));
+    if (is_input(v)) now_.set(v, uploaded(v, leaving_));
   }
 
   const Graph& graph_;
-  const BlockKind leaving_;
+  const int leaving_;
   Graph out_;
   GraphRewriter now_;
   std::map<std::pair<int, int32_t>, Value> uploaded_;  // by input and block
@@ -57,6 +57,6 @@ class Uploads {
 
 }  // namespace
 
-Graph with_uploads(const Graph& graph, BlockKind leaving) { return Uploads(graph, leaving).run(); }
+Graph with_uploads(const Graph& graph, int leaving) { return Uploads(graph, leaving).run(); }
 
 }  // namespace epl

@@ -8,6 +8,6 @@ namespace epl {
 
 // The graph of a LocalGraph with an `upload` for each input and block that uses it. A slice of an input uploads its
 // piece itself. `leaving`: the block in which an input that is an output as well is given back.
-Graph with_uploads(const Graph& graph, BlockKind leaving);
+Graph with_uploads(const Graph& graph, int leaving);
 
 }  // namespace epl

@@ -270,7 +270,7 @@ Status CompiledPlan::check_scopes() const {
   return {};
 }
 
-// A TaskGraph has one state for all entries, so that each name must be the same one's in all of them. What an entry
+// A class has one state for all entries, so that each name must be the same one's in all of them. What an entry
 // does not use is where another one uses it.
 Status CompiledPlan::link_programs() {
   const size_t count = entries_.front().programs.size();
@@ -282,8 +282,9 @@ Status CompiledPlan::link_programs() {
         if (!used.contains(slot.offset)) continue;
         const auto [home, is_new] = homes.emplace(slot.name, t);
         if (home->second == t) continue;
-        return unsupported(slot.name, " is used by stage ", entry.plan.task_graphs[t].scope, " in ",
-                           entry_name(entry.kind), ", and elsewhere by ", entry.plan.task_graphs[home->second].scope);
+        return unsupported(slot.name, " is used by stage ", entry.plan.class_name(static_cast<int>(t)), " in ",
+                           entry_name(entry.kind), ", and elsewhere by ",
+                           entry.plan.class_name(static_cast<int>(home->second)));
       }
     }
   }
@@ -319,33 +320,33 @@ void CompiledPlan::scalars(const StepFacts& facts, std::vector<uint64_t>& out) c
 
 double CompiledPlan::learning_rate(int64_t step) const { return learning_rate_ ? learning_rate_(step) : 0; }
 
-int64_t CompiledPlan::arena_bytes(int task_graph) const {
+int64_t CompiledPlan::arena_bytes(int rank_class) const {
   int64_t bytes = 0;
   for (const Entry& entry : entries_) {
-    bytes = std::max(bytes, entry.programs[static_cast<size_t>(task_graph)].arena_bytes);
+    bytes = std::max(bytes, entry.programs[static_cast<size_t>(rank_class)].arena_bytes);
   }
   return bytes;
 }
 
-int64_t CompiledPlan::memory_bytes_peak(int task_graph) const {
-  int64_t bytes = arena_bytes(task_graph) + state_of(task_graph).bytes();
+int64_t CompiledPlan::memory_bytes_peak(int rank_class) const {
+  int64_t bytes = arena_bytes(rank_class) + state_of(rank_class).bytes();
   for (const Entry& entry : entries_) {
-    const Program& program = entry.programs[static_cast<size_t>(task_graph)];
+    const Program& program = entry.programs[static_cast<size_t>(rank_class)];
     bytes += program.constant_bytes + program.scalar_bytes;
   }
   return bytes;
 }
 
-int CompiledPlan::fullest_task_graph() const {
+int CompiledPlan::fullest_class() const {
   int fullest = 0;
-  for (int t = 1; t < task_graphs(); ++t) {
+  for (int t = 1; t < classes(); ++t) {
     if (memory_bytes_peak(t) > memory_bytes_peak(fullest)) fullest = t;
   }
   return fullest;
 }
 
 std::vector<MemoryItem> CompiledPlan::memory_items() const {
-  const int fullest = fullest_task_graph();
+  const int fullest = fullest_class();
   const auto of = [&](const Entry& entry) -> const Program& { return entry.programs[static_cast<size_t>(fullest)]; };
   int64_t parameters = 0, buffers = 0;
   for (const StateSlot& slot : state_of(fullest).slots()) {
@@ -417,8 +418,9 @@ std::string CompiledPlan::explain() const {
              " micro-batch(es) x ", plan.mesh().size(unit_axis), " unit(s) of ",
              plan.batch / std::max<int64_t>(plan.units(), 1), "\n");
   for (size_t t = 0; t < train.programs.size(); ++t) {
-    out += cat(entry_name(train.kind), train.programs.size() == 1 ? "" : cat(", stage ", plan.task_graphs[t].scope),
-               ": ", train.programs[t].instructions.size(), " instructions, ",
+    out += cat(entry_name(train.kind),
+               train.programs.size() == 1 ? "" : cat(", stage ", plan.class_name(static_cast<int>(t))), ": ",
+               train.programs[t].instructions.size(), " instructions, ",
                grouped(static_cast<int64_t>(train.programs[t].flops)), " floating-point operations a rank\n");
   }
   if (train.kind == EntryKind::train) out += cat("parameters trained: ", trained_.size(), "\n");

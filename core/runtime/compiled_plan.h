@@ -51,7 +51,7 @@ struct Entry {
   EntryKind kind = EntryKind::train;
   std::shared_ptr<const Graph> graph;  // before composites without a kernel are expanded
   Plan plan;
-  // By TaskGraph, whose ranks share them.
+  // By class of ranks, which share them.
   std::vector<LocalGraph> locals;
   std::vector<Program> programs;
   // What programs' ports and scalars refer to by index.
@@ -74,13 +74,13 @@ class CompiledPlan {
   const PlanOptions& options() const { return options_; }
   const Entry* entry(EntryKind kind) const;
   const std::vector<Entry>& entries() const { return entries_; }
-  // Of all ranks; `state_of` those of a TaskGraph.
+  // Of all ranks; `state_of` those of a class.
   const StateLayout& state() const { return state_; }
-  const StateLayout& state_of(int task_graph) const { return states_[static_cast<size_t>(task_graph)]; }
-  int task_graphs() const { return static_cast<int>(states_.size()); }
+  const StateLayout& state_of(int rank_class) const { return states_[static_cast<size_t>(rank_class)]; }
+  int classes() const { return static_cast<int>(states_.size()); }
   // The same in all entries.
-  const Mesh& mesh(int task_graph) const { return entries_.front().plan.mesh(task_graph); }
-  int task_graph_of_rank(int rank) const { return entries_.front().plan.task_graph_of_rank(rank); }
+  const Mesh& mesh(int rank_class) const { return entries_.front().plan.meshes[static_cast<size_t>(rank_class)]; }
+  int class_of_rank(int rank) const { return entries_.front().plan.class_of_rank(rank); }
   const std::vector<std::string>& trained() const { return trained_; }
   const std::vector<std::pair<std::string, std::string>>& untrained() const { return untrained_; }
   // What the owner of the job should know about how its inputs and its loss were taken.
@@ -96,14 +96,14 @@ class CompiledPlan {
   // The learning rate of the first group at a step.
   double learning_rate(int64_t step) const;
 
-  // Bytes of one rank of a TaskGraph at its peak: arena of the largest entry, state, constants and scalars of all
+  // Bytes of one rank of a class at its peak: arena of the largest entry, state, constants and scalars of all
   // entries.
-  int64_t memory_bytes_peak(int task_graph) const;
-  int64_t arena_bytes(int task_graph) const;
+  int64_t memory_bytes_peak(int rank_class) const;
+  int64_t arena_bytes(int rank_class) const;
   // Of the rank that needs most.
-  int fullest_task_graph() const;
-  int64_t memory_bytes_peak() const { return memory_bytes_peak(fullest_task_graph()); }
-  int64_t arena_bytes() const { return arena_bytes(fullest_task_graph()); }
+  int fullest_class() const;
+  int64_t memory_bytes_peak() const { return memory_bytes_peak(fullest_class()); }
+  int64_t arena_bytes() const { return arena_bytes(fullest_class()); }
   std::vector<MemoryItem> memory_items() const;
   // "graph", "plan", "local", "program" or "kernels" (which were chosen, and why not others) of an entry.
   Result<std::string> text(EntryKind kind, std::string_view stage) const;

@@ -57,7 +57,7 @@ Result<std::string> deal_files(Dataset& dataset, const Entry& entry) {
   if (options.unbalanced && options.drop_last_files)
     return invalid("io.unbalanced_io_slicing and io.drop_last_files exclude each other");
   int64_t replicas = 1;
-  for (const TaskGraph& made : entry.plan.task_graphs) replicas = std::max(replicas, replicas_in(made.mesh));
+  for (const Mesh& mesh : entry.plan.meshes) replicas = std::max(replicas, replicas_in(mesh));
   const Slices dealt(dataset.reader().file_samples(), replicas, options);
   if (replicas > 1 && !dealt.refused().empty() && !dataset.reader().file_samples().empty()) {
     EPL_TRY(dataset.slice(1, {}));

@@ -114,7 +114,7 @@ Status Executor::run(const RunRequest& request, const Groups& groups) {
 }
 
 Status Executor::run_call(const BlockCall& call, const Groups& groups) {
-  const auto block = std::ranges::find(program_.blocks, call.block, &Block::kind);
+  const auto block = program_.blocks.begin() + program_.find(call.id());
   go_to(call.micro_batch);
   for (int i = block->first; i < block->last; ++i) {
     if (!committed_) EPL_TRY(check_stop());

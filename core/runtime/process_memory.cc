@@ -25,7 +25,7 @@ ProcessMemory process_memory(const CompiledPlan& plan) {
     }
   }
   int64_t ranks = 0;
-  for (int t = 0; t < plan.task_graphs(); ++t) ranks += plan.mesh(t).ranks() * plan.memory_bytes_peak(t);
+  for (int t = 0; t < plan.classes(); ++t) ranks += plan.mesh(t).ranks() * plan.memory_bytes_peak(t);
   out.items = {{"memory of all ranks", ranks},
                {"weights on their way from and to files", chunk_bytes},
                {"constants, as the plan keeps them", constants},

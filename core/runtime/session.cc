@@ -31,14 +31,14 @@ Result<std::unique_ptr<Session>> Session::create(const Host& host, std::shared_p
   for (int r = options.first_rank; r < options.first_rank + local_ranks; ++r) {
     auto rank = std::make_unique<Rank>();
     EPL_ASSIGN(rank->stream, session->device_->create_stream(p.threads_per_rank()));
-    const int at = rank->task_graph = p.task_graph_of_rank(r);
+    const int at = rank->rank_class = p.class_of_rank(r);
     EPL_ASSIGN(rank->store, ParameterStore::create(*session->device_, *rank->stream, p.state_of(at), p.mesh(at), r));
     EPL_ASSIGN(rank->arena, session->device_->allocate(std::max<int64_t>(p.arena_bytes(at), 1)));
     // Of the ranks here that have an output, or a piece of it, the first gives it.
     const auto batch_place = [&](int of) { return p.mesh(at).first_unit(p.mesh(at).place(of)); };
     bool first = true, first_of_piece = true;
     for (int other = options.first_rank; other < r; ++other) {
-      if (p.task_graph_of_rank(other) != at) continue;
+      if (p.class_of_rank(other) != at) continue;
       first = false;
       first_of_piece = first_of_piece && batch_place(other) != batch_place(r);
     }
@@ -423,7 +423,7 @@ int64_t Session::memory_bytes_used() const {
   for (const auto& rank : ranks_) {
     int64_t arena = 0;
     for (const auto& executor : rank->executors) arena = std::max(arena, executor->arena_high_water());
-    const int at = rank->task_graph;
+    const int at = rank->rank_class;
     fullest = std::max(fullest, plan_->memory_bytes_peak(at) - plan_->arena_bytes(at) + arena);
   }
   return fullest;

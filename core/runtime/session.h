@@ -127,7 +127,7 @@ class Session {
   void on_ranks(FunctionRef<void(int)> body);
   Result<int> local_ranks() const;
   Status connect();
-  std::vector<int> members_of(const ProgramGroup& group, int task_graph, int rank) const;
+  std::vector<int> members_of(const ProgramGroup& group, int rank_class, int rank) const;
   std::string group_name(const ProgramGroup& group, const std::vector<int>& members) const;
   struct Held;
   Result<Held> held(std::string_view name) const;
@@ -142,7 +142,7 @@ class Session {
   Status join_world();
   std::string job() const;
   Status share_outputs(const Entry& entry, const RunRequest& request);
-  Status share_output(int task_graph, const ProgramPort& port, std::byte* whole);
+  Status share_output(int rank_class, const ProgramPort& port, std::byte* whole);
 
   Host host_;
   std::shared_ptr<const CompiledPlan> plan_;

@@ -21,8 +21,8 @@ Status Session::connect() {
     for (const Entry& entry : plan_->entries()) {
       Groups& groups = rank.groups_of_entry.emplace_back();
       groups.world = rank.world.get();
-      for (const ProgramGroup& wanted : entry.programs[static_cast<size_t>(rank.task_graph)].groups) {
-        const std::vector<int> members = members_of(wanted, rank.task_graph, options_.first_rank + static_cast<int>(r));
+      for (const ProgramGroup& wanted : entry.programs[static_cast<size_t>(rank.rank_class)].groups) {
+        const std::vector<int> members = members_of(wanted, rank.rank_class, options_.first_rank + static_cast<int>(r));
         if (members.empty()) {  // nobody to send to
           groups.of_program.push_back(nullptr);
           continue;
@@ -41,10 +41,10 @@ Status Session::connect() {
 }
 
 // The ranks along an axis, or a rank and the one that it sends to or receives from; none where there is no such one.
-std::vector<int> Session::members_of(const ProgramGroup& group, int task_graph, int rank) const {
-  const Mesh& mesh = plan_->mesh(task_graph);
-  if (group.task_graph < 0) return mesh.ranks_along(group.axis, rank);
-  const Mesh& other = plan_->mesh(group.task_graph);
+std::vector<int> Session::members_of(const ProgramGroup& group, int rank_class, int rank) const {
+  const Mesh& mesh = plan_->mesh(rank_class);
+  if (group.rank_class < 0) return mesh.ranks_along(group.axis, rank);
+  const Mesh& other = plan_->mesh(group.rank_class);
   std::vector<int> members = {rank};
   if (group.peer < 0) {
     members.push_back(crossing_source(other, mesh.place(rank)));
@@ -58,7 +58,7 @@ std::vector<int> Session::members_of(const ProgramGroup& group, int task_graph, 
 }
 
 std::string Session::group_name(const ProgramGroup& group, const std::vector<int>& members) const {
-  if (group.task_graph >= 0) return cat("ranks ", members.front(), " and ", members.back());
+  if (group.rank_class >= 0) return cat("ranks ", members.front(), " and ", members.back());
   return static_cast<int>(members.size()) == world() ? group.axis : cat(group.axis, " of rank ", members.front());
 }
 

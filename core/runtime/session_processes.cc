@@ -127,8 +127,8 @@ Status Session::share_outputs(const Entry& entry, const RunRequest& request) {
 
 // The process of the first rank that has an output, or a piece of it, gives it to the others. Its ranks have written
 // theirs to `whole`.
-Status Session::share_output(int task_graph, const ProgramPort& port, std::byte* whole) {
-  const Mesh& mesh = plan_->mesh(task_graph);
+Status Session::share_output(int rank_class, const ProgramPort& port, std::byte* whole) {
+  const Mesh& mesh = plan_->mesh(rank_class);
   // Over ranks: those of micro-batches cut a rank's piece.
   Sharding by_ranks = port.sharding;
   std::vector<int> axes;
@@ -179,7 +179,7 @@ struct Session::Held {
 
 Result<Session::Held> Session::held(std::string_view name) const {
   Held out;
-  for (int t = 0; t < plan_->task_graphs() && !out.slot; ++t) {
+  for (int t = 0; t < plan_->classes() && !out.slot; ++t) {
     out.slot = plan_->state_of(t).find(name);
     out.mesh = &plan_->mesh(t);
   }
@@ -269,7 +269,7 @@ Result<std::vector<Session::StatePiece>> Session::state_pieces(std::string_view 
 Status Session::set_state(std::string_view name, const Tensor& value) {
   EPL_TRY(held(name).status());
   for (auto& rank : ranks_) {
-    const StateSlot* slot = plan_->state_of(rank->task_graph).find(name);
+    const StateSlot* slot = plan_->state_of(rank->rank_class).find(name);
     if (slot) EPL_TRY(rank->store.scatter(*rank->stream, *slot, value));
   }
   return {};

@@ -11,7 +11,7 @@
 namespace epl {
 
 struct Session::Rank {
-  int task_graph = 0;
+  int rank_class = 0;
   std::unique_ptr<Stream> stream;
   ParameterStore store;
   std::unique_ptr<Buffer> arena;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "core/base/check.h"
 #include "core/strategy/batch_cut.h"
@@ -9,53 +10,50 @@
 
 namespace epl {
 
-std::string_view block_name(BlockKind kind) {
-  switch (kind) {
-    case BlockKind::once:
-      return "once";
-    case BlockKind::pre:
-      return "pre";
-    case BlockKind::mid:
-      return "mid";
-    case BlockKind::main:
-      return "main";
-    case BlockKind::forward:
-      return "forward";
-    case BlockKind::backward:
-      return "backward";
-    case BlockKind::post:
-      return "post";
-  }
-  return "?";
-}
-
-std::optional<BlockKind> block_named(std::string_view name) {
-  for (BlockKind kind : all_blocks) {
-    if (block_name(kind) == name) return kind;
-  }
-  return std::nullopt;
-}
-
-bool block_loops(BlockKind kind) {
-  return kind != BlockKind::once && kind != BlockKind::mid && kind != BlockKind::post;
-}
-
-bool block_takes_turns(BlockKind kind) { return kind == BlockKind::forward || kind == BlockKind::backward; }
-
 int64_t Plan::ranks() const {
   int last = -1;
-  for (const TaskGraph& t : task_graphs) {
-    for (int rank : t.mesh.device.ranks) last = std::max(last, rank);
+  for (const Mesh& mesh : meshes) {
+    for (int rank : mesh.device.ranks) last = std::max(last, rank);
   }
   return last + 1;
 }
 
-int Plan::task_graph_of_rank(int rank) const {
-  for (size_t t = 0; t < task_graphs.size(); ++t) {
-    const auto& ranks = task_graphs[t].mesh.device.ranks;
-    if (std::ranges::find(ranks, rank) != ranks.end()) return static_cast<int>(t);
+int Plan::class_of_rank(int rank) const {
+  for (int c = 0; c < classes(); ++c) {
+    const auto& ranks = meshes[static_cast<size_t>(c)].device.ranks;
+    if (std::ranges::find(ranks, rank) != ranks.end()) return c;
   }
   EPL_CHECK(false, "rank ", rank, " has no task graph");
+}
+
+std::string Plan::class_name(int rank_class) const {
+  std::vector<std::string> scopes;
+  for (const TaskGraph& t : task_graphs) {
+    if (t.rank_class == rank_class) scopes.push_back(t.scope);
+  }
+  return join(scopes, " and ");
+}
+
+std::vector<int> Plan::stages_of(int rank_class) const {
+  std::set<int> found;
+  for (const TaskGraph& t : task_graphs) {
+    if (t.rank_class == rank_class) found.insert(t.stage);
+  }
+  return {found.begin(), found.end()};
+}
+
+int Plan::stages() const {
+  int last = 0;
+  for (const TaskGraph& t : task_graphs) last = std::max(last, t.stage);
+  return last + 1;
+}
+
+BlockId Plan::block_of(NodeId node, int rank_class) const {
+  BlockId block{.kind = node_block[static_cast<size_t>(node.index)]};
+  if (!block_takes_turns(block.kind)) return block;
+  const int at = node_task_graph[static_cast<size_t>(node.index)];
+  block.stage = at == every_task_graph ? stages_of(rank_class).front() : task_graphs[static_cast<size_t>(at)].stage;
+  return block;
 }
 
 void find_value_task_graphs(Plan& plan) {
@@ -77,11 +75,12 @@ void find_value_task_graphs(Plan& plan) {
 
 namespace {
 
-// Where a value is complete that a node of kind `user` in another TaskGraph needs.
-Result<Boundary> boundary_of(const Plan& plan, Value v, BlockKind user) {
+// Where a value is complete that `user` needs on another class of ranks.
+Result<Boundary> boundary_of(const Plan& plan, Value v, NodeId user) {
   const Graph& graph = *plan.graph;
   const NodeId producer = graph.value(v).producer;
-  Boundary found{.value = v, .block = plan.node_block[static_cast<size_t>(producer.index)]};
+  Boundary found{.value = v};
+  BlockKind block = plan.node_block[static_cast<size_t>(producer.index)];
   const Sharding& stored = plan.shardings[static_cast<size_t>(v.index)];
   EPL_ASSIGN(const OperandShardings operands, operand_shardings(plan, producer));
   for (const Partial& partial : operands.outputs[static_cast<size_t>(graph.value(v).output)].partial) {
@@ -89,12 +88,31 @@ Result<Boundary> boundary_of(const Plan& plan, Value v, BlockKind user) {
     const bool due = std::ranges::find(stored.partial, partial) != stored.partial.end();
     if (axis.kind == MeshAxis::Kind::time && axis.size > 1 && !due) found.late = true;
   }
-  if (found.late) found.block = found.block == BlockKind::pre ? BlockKind::mid : BlockKind::post;
+  if (found.late) block = block == BlockKind::pre ? BlockKind::mid : BlockKind::post;
   // What `pre` computes for each micro-batch is computed again for the others.
-  const bool again =
-      found.block == BlockKind::pre && !found.late && stored.cut_dim(batch_axis) >= 0 && user != BlockKind::pre;
-  if (again) found.block = BlockKind::forward;
+  const bool again = block == BlockKind::pre && !found.late && stored.cut_dim(batch_axis) >= 0 &&
+                     plan.node_block[static_cast<size_t>(user.index)] != BlockKind::pre;
+  if (again) block = BlockKind::forward;
+  found.sent.kind = found.received.kind = block;
+  if (!block_takes_turns(block)) return found;
+  const auto stage = [&](NodeId n) {
+    return plan.task_graphs[static_cast<size_t>(plan.node_task_graph[static_cast<size_t>(n.index)])].stage;
+  };
+  found.sent.stage = stage(producer);
+  found.received.stage = stage(user);
   return found;
+}
+
+// A class gets a value once, in the first of its stages that needs it.
+void add_boundary(std::vector<Boundary>& all, const Boundary& boundary) {
+  const auto known = std::ranges::find_if(all, [&](const Boundary& b) {
+    return b.value == boundary.value && b.to == boundary.to && b.sent == boundary.sent &&
+           b.received.kind == boundary.received.kind && b.late == boundary.late;
+  });
+  if (known == all.end()) return all.push_back(boundary);
+  int& stage = known->received.stage;
+  stage = boundary.received.kind == BlockKind::forward ? std::min(stage, boundary.received.stage)
+                                                       : std::max(stage, boundary.received.stage);
 }
 
 }  // namespace
@@ -105,24 +123,24 @@ bool is_state(ValueKind kind) {
 
 Result<std::vector<Boundary>> boundaries(const Plan& plan) {
   std::vector<Boundary> found;
-  if (plan.task_graphs.size() < 2) return found;
+  if (plan.classes() < 2) return found;
   const Graph& graph = *plan.graph;
   for (int n = 0; n < graph.node_count(); ++n) {
-    const int to = plan.node_task_graph[static_cast<size_t>(n)];
-    if (to == every_task_graph) continue;
+    if (plan.node_task_graph[static_cast<size_t>(n)] == every_task_graph) continue;
+    const int to = plan.class_of(plan.node_task_graph[static_cast<size_t>(n)]);
     for (Value v : graph.node(NodeId{n}).inputs) {
-      if (!v || plan.value_task_graph[static_cast<size_t>(v.index)] == to) continue;
+      if (!v || plan.class_of(v) == to) continue;
       const ValueInfo& info = graph.value(v);
-      // Weights that TaskGraphs share are lent by the first before anything else; other leaves each has for itself.
-      Boundary boundary{.value = v, .block = BlockKind::once, .late = true};
+      // Weights that classes share are lent by the first before anything else; other leaves each has for itself.
+      Boundary boundary{.value = v, .sent = {0, BlockKind::once}, .received = {0, BlockKind::once}, .late = true};
       if (info.producer) {
-        EPL_ASSIGN(boundary, boundary_of(plan, v, plan.node_block[static_cast<size_t>(n)]));
+        EPL_ASSIGN(boundary, boundary_of(plan, v, NodeId{n}));
       } else if (!is_state(info.kind)) {
         continue;
       }
-      boundary.from = plan.value_task_graph[static_cast<size_t>(v.index)];
+      boundary.from = plan.class_of(v);
       boundary.to = to;
-      if (std::ranges::find(found, boundary) == found.end()) found.push_back(boundary);
+      add_boundary(found, boundary);
     }
   }
   std::ranges::stable_sort(found, {}, [](const Boundary& b) { return std::pair(b.value.index, b.to); });
@@ -153,17 +171,26 @@ Result<OperandShardings> operand_shardings(const Plan& plan, NodeId id) {
 namespace {
 
 Status verify_meshes(const Plan& plan) {
+  std::set<int> taken;
+  for (int c = 0; c < plan.classes(); ++c) {
+    const Mesh& mesh = plan.meshes[static_cast<size_t>(c)];
+    bool same = mesh.axes.size() == plan.mesh().axes.size();
+    for (size_t a = 0; same && a < mesh.axes.size(); ++a) {
+      same = mesh.axes[a].name == plan.mesh().axes[a].name && mesh.axes[a].kind == plan.mesh().axes[a].kind;
+    }
+    if (!same) return error(Code::internal, "the mesh of ", plan.class_name(c), " has other axes");
+    if (mesh.units() != plan.units()) return error(Code::internal, plan.class_name(c), " has other units");
+    if (mesh.ranks() != static_cast<int64_t>(mesh.device.ranks.size())) {
+      return error(Code::internal, plan.class_name(c), " has ", mesh.device.ranks.size(), " ranks, and axes for ",
+                   mesh.ranks());
+    }
+    for (int rank : mesh.device.ranks) {
+      if (!taken.insert(rank).second) return error(Code::internal, "rank ", rank, " is of two classes of ranks");
+    }
+  }
   for (const TaskGraph& t : plan.task_graphs) {
-    bool same = t.mesh.axes.size() == plan.mesh().axes.size();
-    for (size_t a = 0; same && a < t.mesh.axes.size(); ++a) {
-      same = t.mesh.axes[a].name == plan.mesh().axes[a].name && t.mesh.axes[a].kind == plan.mesh().axes[a].kind;
-    }
-    if (!same) return error(Code::internal, "the mesh of task graph ", t.scope, " has other axes");
-    if (t.mesh.units() != plan.units()) return error(Code::internal, "task graph ", t.scope, " has other units");
-    if (t.mesh.ranks() != static_cast<int64_t>(t.mesh.device.ranks.size())) {
-      return error(Code::internal, "task graph ", t.scope, " has ", t.mesh.device.ranks.size(), " ranks, and axes for ",
-                   t.mesh.ranks());
-    }
+    if (t.rank_class < 0 || t.rank_class >= plan.classes() || t.stage < 0)
+      return error(Code::internal, "task graph ", t.scope, " is of class ", t.rank_class, " and stage ", t.stage);
   }
   return {};
 }
@@ -197,19 +224,37 @@ Status verify_shardings(const Plan& plan) {
 
 // Each block is called once for every micro-batch, in ascending order: sums over them are binary counters.
 Status verify_calls(const Plan& plan) {
-  for (size_t t = 0; t < plan.calls.size(); ++t) {
-    std::map<BlockKind, int64_t> next;
-    for (const BlockCall& call : plan.calls[t]) {
-      if (call.micro_batch != next[call.block]++) {
-        return error(Code::internal, "task graph ", plan.task_graphs[t].scope, " calls ", block_name(call.block),
-                     " for micro-batch ", call.micro_batch, " out of order");
+  for (size_t c = 0; c < plan.calls.size(); ++c) {
+    const std::string name = plan.class_name(static_cast<int>(c));
+    std::map<BlockId, int64_t> next;
+    for (const BlockCall& call : plan.calls[c]) {
+      if (!block_takes_turns(call.block) && call.stage != 0)
+        return error(Code::internal, name, " calls ", call.id().text(), ", which is of no stage");
+      if (call.micro_batch != next[call.id()]++) {
+        return error(Code::internal, name, " calls ", call.id().text(), " for micro-batch ", call.micro_batch,
+                     " out of order");
       }
     }
     for (const auto& [block, calls] : next) {
-      if (calls != (block_loops(block) ? plan.micro_batches() : 1)) {
-        return error(Code::internal, "task graph ", plan.task_graphs[t].scope, " calls ", block_name(block), " ", calls,
-                     " times");
-      }
+      if (calls != (block_loops(block.kind) ? plan.micro_batches() : 1))
+        return error(Code::internal, name, " calls ", block.text(), " ", calls, " times");
+    }
+  }
+  return {};
+}
+
+// A node runs in a block that its ranks call.
+Status verify_blocks(const Plan& plan) {
+  const Graph& graph = *plan.graph;
+  for (int c = 0; c < plan.classes(); ++c) {
+    const std::vector<BlockId> called = blocks_of(plan.calls[static_cast<size_t>(c)]);
+    for (int n = 0; n < graph.node_count(); ++n) {
+      const int at = plan.node_task_graph[static_cast<size_t>(n)];
+      if (at != every_task_graph && plan.class_of(at) != c) continue;
+      const BlockId block = plan.block_of(NodeId{n}, c);
+      if (std::ranges::find(called, block) != called.end()) continue;
+      return error(Code::internal, plan.class_name(c), " never calls ", block.text(), ", where node ",
+                   graph.node(NodeId{n}).name, " is");
     }
   }
   return {};
@@ -238,6 +283,8 @@ Status verify_plan(const Plan& plan) {
   if (plan.calls.empty()) return {};
   const bool complete = static_cast<int>(plan.node_block.size()) == graph.node_count() && !plan.shardings.empty();
   if (!complete) return error(Code::internal, "calls of blocks that have no nodes");
+  if (plan.calls.size() != plan.meshes.size()) return error(Code::internal, "calls of ", plan.calls.size(), " classes");
+  EPL_TRY(verify_blocks(plan));
   return verify_order(plan);
 }
 

@@ -14,55 +14,31 @@
 #include <vector>
 
 #include "core/ir/graph.h"
+#include "core/strategy/block.h"
 #include "core/strategy/sharding.h"
 #include "core/strategy/strategy.h"
 
 namespace epl {
 
-// The nodes of one scope, and the mesh over the ranks that run them.
+// The nodes of one scope.
 struct TaskGraph {
   std::string scope;
-  Mesh mesh;
+  int rank_class = 0;  // of the ranks that run them, in Plan::meshes
+  int stage = 0;       // of the pipeline; TaskGraphs of one class and one stage run in the same calls
   int nodes = 0;
   std::vector<int> split = {};  // axes of the mesh over which nodes are cut otherwise than by the batch
 };
 
-// The nodes of a TaskGraph that run in one call are a block, which has a kind. More kinds come with schedules that cut
-// a micro-batch's work finer.
-enum class BlockKind : uint8_t {
-  main,     // forward and backward in one call, for every micro-batch
-  once,     // the same for all micro-batches, before them
-  pre,      // sums over the batch that samples need, from inputs alone; for every micro-batch
-  mid,      // what comes of these sums
-  post,     // what comes of sums over all micro-batches, and the update
-  forward,  // forward and backward apart, where the calls of several micro-batches interleave
-  backward,
-};
-// In the order in which they stand in a program; a rank first calls them in this order.
-inline constexpr BlockKind all_blocks[] = {BlockKind::once,    BlockKind::pre,      BlockKind::mid, BlockKind::main,
-                                           BlockKind::forward, BlockKind::backward, BlockKind::post};
-std::string_view block_name(BlockKind kind);
-std::optional<BlockKind> block_named(std::string_view name);
-bool block_loops(BlockKind kind);  // called for every micro-batch
-// Its calls may come between those of other blocks, and a micro-batch's values go from one of these to the next.
-bool block_takes_turns(BlockKind kind);
-
-// A rank runs a block once.
-struct BlockCall {
-  BlockKind block = BlockKind::main;
-  int64_t micro_batch = 0;
-  friend bool operator==(const BlockCall&, const BlockCall&) = default;
-};
-
-// In Plan::node_task_graph: each TaskGraph runs the node on those operands that are its own
+// In Plan::node_task_graph: each class of ranks runs the node on those operands that are its own
 // (OpDef::takes_any_operands).
 inline constexpr int every_task_graph = -1;
 
 struct Plan {
   std::shared_ptr<const Graph> graph;
   Strategy strategy;
-  std::vector<TaskGraph> task_graphs;         // their meshes have the same axes, of the same kinds
-  std::vector<std::vector<BlockCall>> calls;  // by TaskGraph: what each of its ranks does in a step
+  std::vector<Mesh> meshes;  // by class of ranks, which share a program; they have the same axes, of the same kinds
+  std::vector<TaskGraph> task_graphs;
+  std::vector<std::vector<BlockCall>> calls;  // by class: what each of its ranks does in a step
   std::vector<Sharding> shardings;  // by value: as it is stored; what its producer gives is brought there at once
   std::vector<NodeSharding> node_shardings;
   std::vector<int> node_task_graph;   // by node
@@ -73,21 +49,29 @@ struct Plan {
   std::string passes;                 // the pass list that made this plan
   std::vector<std::string> notes;     // why: one sentence for each decision that a user may wonder about
 
-  // The mesh of the first TaskGraph, for what is the same in all.
-  const Mesh& mesh() const { return task_graphs.front().mesh; }
-  const Mesh& mesh(int task_graph) const { return task_graphs[static_cast<size_t>(task_graph)].mesh; }
+  // The first mesh, for what is the same in all.
+  const Mesh& mesh() const { return meshes.front(); }
+  const Mesh& mesh(int task_graph) const { return meshes[static_cast<size_t>(class_of(task_graph))]; }
+  int classes() const { return static_cast<int>(meshes.size()); }
+  int class_of(int task_graph) const { return task_graphs[static_cast<size_t>(task_graph)].rank_class; }
+  int class_of(Value v) const { return class_of(value_task_graph[static_cast<size_t>(v.index)]); }
+  int class_of_rank(int rank) const;
+  std::string class_name(int rank_class) const;  // the scopes of its TaskGraphs
+  std::vector<int> stages_of(int rank_class) const;
+  int stages() const;  // of all classes
+  // Where a class runs a node, which is its own or every TaskGraph's.
+  BlockId block_of(NodeId node, int rank_class) const;
   int64_t units() const { return mesh().units(); }
   int64_t micro_batches() const { return mesh().size(micro_batch_axis); }
   int64_t ranks() const;  // of the job
-  int task_graph_of_rank(int rank) const;
 };
 
-// A value that another TaskGraph needs than the one that makes or, of state, holds it.
+// A value that another class of ranks needs than the one that makes or, of state, holds it.
 struct Boundary {
   Value value;
-  int from = 0, to = 0;
-  BlockKind block = BlockKind::main;  // of both TaskGraphs, in which it is sent and received
-  // At the head of that block: it is state, or complete when the loop before it has ended. Else right behind its
+  int from = 0, to = 0;    // classes
+  BlockId sent, received;  // blocks of the two, of one kind
+  // At the head of these blocks: it is state, or complete when the loop before it has ended. Else right behind its
   // producer.
   bool late = false;
   friend bool operator==(const Boundary&, const Boundary&) = default;

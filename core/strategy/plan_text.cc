@@ -26,7 +26,7 @@ std::string partial_text(const Plan& plan, const std::vector<Partial>& partial) 
 
 bool parse_axes(TextReader& reader, const Plan& plan, std::vector<int>& out) {
   std::string names;
-  return !plan.task_graphs.empty() && reader.name(names) && parse_axis_names(names, plan.mesh(), out);
+  return !plan.meshes.empty() && reader.name(names) && parse_axis_names(names, plan.mesh(), out);
 }
 
 bool parse_sharding(TextReader& reader, const Plan& plan, Sharding& out) {
@@ -43,29 +43,31 @@ bool parse_sharding(TextReader& reader, const Plan& plan, Sharding& out) {
   return true;
 }
 
-// "taskgraph stage0 ranks [0, 1] nodes 5", its axes, its calls.
-std::string task_graph_text(const Plan& plan, size_t t) {
-  const TaskGraph& made = plan.task_graphs[t];
+// "class ranks [0, 1]", its axes, its calls, its TaskGraphs: "taskgraph stage0 nodes 5".
+std::string class_text(const Plan& plan, size_t c) {
+  const Mesh& mesh = plan.meshes[c];
   std::vector<std::string> ranks;
-  for (int rank : made.mesh.device.ranks) ranks.push_back(cat(rank));
-  std::string out =
-      cat("taskgraph ", name_text(made.scope), " ranks [", join(ranks, ", "), "] nodes ", made.nodes, "\n");
-  out += axis_lines(made.mesh);
-  if (!made.split.empty()) out += cat("split ", axis_names(made.mesh, made.split), "\n");
-  if (t >= plan.calls.size()) return out;
-  for (const BlockCall& call : plan.calls[t]) out += cat("run ", block_name(call.block), " ", call.micro_batch, "\n");
+  for (int rank : mesh.device.ranks) ranks.push_back(cat(rank));
+  std::string out = cat("class ranks [", join(ranks, ", "), "]\n", axis_lines(mesh));
+  for (size_t i = 0; c < plan.calls.size() && i < plan.calls[c].size(); ++i)
+    out += cat("run ", plan.calls[c][i].text(), "\n");
   return out;
 }
 
-bool parse_task_graph(TextReader& reader, TaskGraph& out) {
+std::string task_graph_text(const Plan& plan, const TaskGraph& t) {
+  const std::string split =
+      t.split.empty() ? "" : cat("split ", axis_names(plan.meshes[static_cast<size_t>(t.rank_class)], t.split), "\n");
+  return cat("taskgraph ", name_text(t.scope), " class ", t.rank_class, t.stage == 0 ? "" : cat(" stage ", t.stage),
+             " nodes ", t.nodes, "\n", split);
+}
+
+bool parse_class(TextReader& reader, Mesh& out) {
   int64_t number = 0;
-  if (!reader.name(out.scope) || !reader.take("ranks") || !reader.take("[")) return false;
+  if (!reader.take("ranks") || !reader.take("[")) return false;
   for (bool first = true; !reader.take("]"); first = false) {
     if ((!first && !reader.take(",")) || !reader.integer(number) || number < 0 || number > INT32_MAX) return false;
-    out.mesh.device.ranks.push_back(static_cast<int>(number));
+    out.device.ranks.push_back(static_cast<int>(number));
   }
-  if (!reader.take("nodes") || !reader.integer(number)) return false;
-  out.nodes = static_cast<int>(number);
   return true;
 }
 
@@ -79,14 +81,15 @@ bool parse_segments(TextReader& reader, SumSegments& out) {
   return true;
 }
 
-bool parse_call(TextReader& reader, Plan& plan) {
-  std::string word;
-  BlockCall call;
-  if (plan.task_graphs.empty() || !reader.name(word) || !block_named(word) || !reader.integer(call.micro_batch))
+bool parse_task_graph(TextReader& reader, const Plan& plan, TaskGraph& out) {
+  int64_t rank_class = 0, stage = 0, nodes = 0;
+  if (!reader.name(out.scope) || !reader.take("class") || !reader.integer(rank_class) || rank_class < 0 ||
+      rank_class >= plan.classes() || (reader.take("stage") && !reader.integer(stage)) || stage < 0 ||
+      stage > INT32_MAX || !reader.take("nodes") || !reader.integer(nodes))
     return false;
-  call.block = *block_named(word);
-  plan.calls.resize(plan.task_graphs.size());
-  plan.calls.back().push_back(call);
+  out.rank_class = static_cast<int>(rank_class);
+  out.stage = static_cast<int>(stage);
+  out.nodes = static_cast<int>(nodes);
   return true;
 }
 
@@ -96,7 +99,8 @@ std::string print_plan(const Plan& plan) {
   std::string out = cat("plan batch ", plan.batch, "\n");
   out += cat("strategy ", quoted(print_strategy(plan.strategy)), "\n", "passes ", quoted(plan.passes), "\n");
   for (const std::string& note : plan.notes) out += cat("note ", quoted(note), "\n");
-  for (size_t t = 0; t < plan.task_graphs.size(); ++t) out += task_graph_text(plan, t);
+  for (size_t c = 0; c < plan.meshes.size(); ++c) out += class_text(plan, c);
+  for (const TaskGraph& t : plan.task_graphs) out += task_graph_text(plan, t);
   const Graph& graph = *plan.graph;
   for (size_t i = 0; i < plan.shardings.size(); ++i) {
     const ValueInfo& info = graph.value(Value{static_cast<int>(i)});
@@ -136,15 +140,20 @@ Result<Plan> parse_plan(std::string_view text, std::shared_ptr<const Graph> grap
       plan.notes.emplace_back();
       if (!reader.name(plan.notes.back())) return reader.fail("expected a text");
     } else if (reader.take("taskgraph")) {
-      if (!parse_task_graph(reader, plan.task_graphs.emplace_back())) return reader.fail("expected a task graph");
+      if (!parse_task_graph(reader, plan, plan.task_graphs.emplace_back()))
+        return reader.fail("expected a task graph of one of the classes");
+    } else if (reader.take("class")) {
+      if (!parse_class(reader, plan.meshes.emplace_back())) return reader.fail("expected a class of ranks");
     } else if (reader.take("axis")) {
-      if (plan.task_graphs.empty() || !parse_axis(reader, plan.task_graphs.back().mesh))
-        return reader.fail("expected axis name size kind, of a task graph");
+      if (plan.meshes.empty() || !parse_axis(reader, plan.meshes.back()))
+        return reader.fail("expected axis name size kind, of a class of ranks");
     } else if (reader.take("split")) {
-      if (!parse_axes(reader, plan, plan.task_graphs.back().split))
+      if (plan.task_graphs.empty() || !parse_axes(reader, plan, plan.task_graphs.back().split))
         return reader.fail("expected axes, of a task graph");
     } else if (reader.take("run")) {
-      if (!parse_call(reader, plan)) return reader.fail("expected run block index, of a task graph");
+      plan.calls.resize(plan.meshes.size());
+      if (plan.calls.empty() || !parse_call(reader, plan.calls.back().emplace_back()))
+        return reader.fail("expected run block index, of a class of ranks");
     } else if (reader.take("value")) {
       TensorType type;
       Sharding sharding;
@@ -166,7 +175,7 @@ Result<Plan> parse_plan(std::string_view text, std::shared_ptr<const Graph> grap
       if (!reader.take("in") || !reader.name(word) || !block_named(word)) return reader.fail("expected a block");
       plan.node_block.push_back(*block_named(word));
       NodeSharding& sharding = plan.node_shardings.emplace_back();
-      if (reader.take("cut") && (plan.task_graphs.empty() || !parse_cuts(reader, plan.mesh(), sharding.factors)))
+      if (reader.take("cut") && (plan.meshes.empty() || !parse_cuts(reader, plan.mesh(), sharding.factors)))
         return reader.fail("expected the axes that cut its factors");
       if (reader.take("segments") && !parse_segments(reader, sharding.segments))
         return reader.fail("expected a number of segments, of factor N");

@@ -96,7 +96,7 @@ struct Partial {
   friend bool operator==(const Partial&, const Partial&) = default;
 };
 
-// Of a value, in the mesh of its TaskGraph.
+// Of a value, in the mesh of its class of ranks.
 struct Sharding {
   std::vector<Cuts> dims;
   std::vector<Partial> partial;

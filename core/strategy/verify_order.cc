@@ -16,19 +16,20 @@ struct Message {
   BlockCall call;
 };
 
-// What a TaskGraph sends and receives in one call, in the order of its local graph: late values at the head, then by
-// producer.
-std::vector<Message> messages_of(const Plan& plan, const std::vector<Boundary>& all, int task_graph,
+// What a class of ranks sends and receives in one call, in the order of its local graph: late values at the head, then
+// by producer.
+std::vector<Message> messages_of(const Plan& plan, const std::vector<Boundary>& all, int rank_class,
                                  const BlockCall& call) {
   std::vector<std::tuple<bool, int, size_t>> order;
   for (size_t b = 0; b < all.size(); ++b) {
-    if (all[b].block != call.block || (all[b].from != task_graph && all[b].to != task_graph)) continue;
+    const bool sends = all[b].from == rank_class && all[b].sent == call.id();
+    if (!sends && (all[b].to != rank_class || all[b].received != call.id())) continue;
     order.emplace_back(!all[b].late, all[b].late ? 0 : plan.graph->value(all[b].value).producer.index, b);
   }
   std::ranges::sort(order);
   std::vector<Message> found;
   for (const auto& [early, producer, b] : order)
-    found.push_back({b, call.micro_batch, all[b].from == task_graph, call});
+    found.push_back({b, call.micro_batch, all[b].from == rank_class, call});
   return found;
 }
 
@@ -61,10 +62,9 @@ Status verify_order(const Plan& plan) {
   for (size_t t = 0; t < lists.size(); ++t) {
     if (at[t] == lists[t].size()) continue;
     const Message& m = lists[t][at[t]];
-    return error(Code::internal, "task graph ", plan.task_graphs[t].scope, " would wait in ", block_name(m.call.block),
-                 " of micro-batch ", m.micro_batch, " for ", plan.graph->value(all[m.boundary].value).name,
-                 ", which task graph ", plan.task_graphs[static_cast<size_t>(all[m.boundary].from)].scope,
-                 " never gets to send");
+    return error(Code::internal, plan.class_name(static_cast<int>(t)), " would wait in ", m.call.id().text(),
+                 " of micro-batch ", m.micro_batch, " for ", plan.graph->value(all[m.boundary].value).name, ", which ",
+                 plan.class_name(all[m.boundary].from), " never gets to send");
   }
   return {};
 }

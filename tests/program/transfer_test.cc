@@ -38,7 +38,7 @@ float expected(const Case& c, int rank, int64_t e) {
 TEST_P(Between, MovesWhatItsRowSays) {
   const Case& c = GetParam();
   const std::string parts = c.op == "all_reduce" ? "" : cat(", parts=", ranks);
-  const std::string text = cat("local taskgraph 0\naxis data ", ranks, " rank\nrun main 0\nin x f32[", c.source * ranks,
+  const std::string text = cat("local class 0\naxis data ", ranks, " rank\nrun main 0\nin x f32[", c.source * ranks,
                                "] dim 0 over data is x\nout y f32[", c.target * ranks,
                                "] dim 0 over data is y\ngraph moves(x: f32[", c.source, "] batch 0) {\n  y: f32[",
                                c.target, "] = ", c.op, "(x) {axis=\"data\"", parts, "}\n  output y = y\n}\n");

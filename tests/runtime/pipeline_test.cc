@@ -138,7 +138,7 @@ class Unrolled {
  public:
   explicit Unrolled(const Program& program) : program_(program) {
     for (const BlockCall& call : program.calls) {
-      const auto block = std::ranges::find(program.blocks, call.block, &Block::kind);
+      const auto block = program.blocks.begin() + program.find(call.id());
       for (int i = block->first; i < block->last; ++i, ++time_) go_through(i, call.micro_batch);
     }
     for (const auto& [event, range] : sending_) ranges_[range].last = time_ - 1;
@@ -326,6 +326,52 @@ TEST_P(Pipeline, NeedsWhatIsAliveAtOnce) {
       }
     }
   }
+}
+
+// A plan of one stage whose nodes are of two TaskGraphs, which the same ranks run.
+Plan of_two_task_graphs(const Plan& one) {
+  Plan plan = one;
+  plan.task_graphs.push_back({.scope = "second"});
+  for (size_t n = plan.node_task_graph.size() / 3; n < plan.node_task_graph.size(); ++n)
+    plan.node_task_graph[n] = plan.node_task_graph[n] == every_task_graph ? every_task_graph : 1;
+  find_value_task_graphs(plan);
+  return plan;
+}
+
+TEST(TaskGraphs, OfOneClassOfRanksShareTheirBlocks) {
+  for (const int64_t ranks : {1, 2}) {
+    auto made = plan_of(mlp_job(0.5), {"", ranks, 2});
+    ASSERT_TRUE(made.ok()) << made.status().to_string();
+    for (const Entry& entry : (*made)->entries()) {
+      const Plan plan = of_two_task_graphs(entry.plan);
+      const Status verified = verify_plan(plan);
+      EXPECT_TRUE(verified.ok()) << verified.to_string();
+      auto locals = partition(plan);
+      ASSERT_TRUE(locals.ok()) << locals.status().to_string();
+      ASSERT_EQ(locals->size(), 1u);
+      EXPECT_EQ(print_local(locals->front()), print_local(entry.locals.front()));
+      auto read = parse_plan(print_plan(plan), plan.graph);
+      ASSERT_TRUE(read.ok()) << read.status().to_string();
+      EXPECT_EQ(print_plan(*read), print_plan(plan));
+    }
+  }
+}
+
+TEST(TaskGraphs, WhoseRanksDoNotCallTheirBlocksAreRefused) {
+  auto made = plan_of(mlp_job(0), {"1F1B", 2, 2});
+  ASSERT_TRUE(made.ok()) << made.status().to_string();
+  const Plan& known = (*made)->entries().front().plan;
+  const auto refused = [&](auto&& damage) {
+    Plan plan = known;
+    damage(plan);
+    return verify_plan(plan).to_string();
+  };
+  const std::string uncalled = refused([](Plan& p) { p.task_graphs[0].stage = 7; });
+  EXPECT_NE(uncalled.find("stage0 never calls forward stage 7"), std::string::npos) << uncalled;
+  const std::string shared = refused([](Plan& p) { p.meshes[1].device = p.meshes[0].device; });
+  EXPECT_NE(shared.find("rank 0 is of two classes of ranks"), std::string::npos) << shared;
+  const std::string once = refused([](Plan& p) { p.calls[1].back().stage = 1; });
+  EXPECT_NE(once.find("stage1 calls post stage 1, which is of no stage"), std::string::npos) << once;
 }
 
 std::string refusal(std::string_view scopes, int64_t ranks = 2) {

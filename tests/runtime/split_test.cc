@@ -132,7 +132,7 @@ TEST_P(Split, HoldsPiecesOfTheWeightsAndOfTheirState) {
     ++cut;
   }
   EXPECT_GE(cut, 9) << "three weights, each with its two moments";
-  for (int t = 0; t < (*plan)->task_graphs(); ++t)
+  for (int t = 0; t < (*plan)->classes(); ++t)
     EXPECT_LT((*plan)->state_of(t).bytes(), (*plan_of({}))->state_of(0).bytes()) << t;
   EXPECT_FALSE((*plan)->text(EntryKind::train, "plan")->empty());
 }

@@ -4,7 +4,7 @@
 namespace epl {
 
 EPL_OP(receive) {
-  return {.doc = "What the rank of task graph `from` that serves this one sends.",
+  return {.doc = "What the rank of class `from` that serves this one sends.",
           .signature = "-> y",
           .attributes = {{"from", int64_t{0}, true}, {"dtype", DType::f32, true}, {"shape", Ints{}, true}},
           .infer = [](const OpQuery& q) -> Result<OutputTypes> {

@@ -5,7 +5,7 @@ namespace epl {
 
 EPL_OP(send) {
   return {.doc =
-              "Gives x to a rank of task graph `to`, which receives it: of those that this rank serves that of number "
+              "Gives x to a rank of class `to`, which receives it: of those that this rank serves that of number "
               "`peer`, if "
               "there are as many.",
           .signature = "x ->",

@@ -45,7 +45,7 @@ class Placement {
   Status run() {
     EPL_TRY(make_task_graphs());
     plan_.node_task_graph.assign(static_cast<size_t>(graph_.node_count()), nowhere);
-    if (plan_.task_graphs.size() == 1) {
+    if (stages() == 1) {
       std::ranges::fill(plan_.node_task_graph, 0);
     } else {
       place_forward();
@@ -56,7 +56,7 @@ class Placement {
       if (at >= 0) ++plan_.task_graphs[static_cast<size_t>(at)].nodes;
     }
     find_value_task_graphs(plan_);
-    return plan_.task_graphs.size() == 1 ? Status() : check_state();
+    return stages() == 1 ? Status() : check_state();
   }
 
  private:
@@ -81,7 +81,8 @@ class Placement {
       }
       TaskGraph& made = plan_.task_graphs.emplace_back();
       made.scope = leaf.name;
-      made.mesh = std::move(meshes[i].mesh);
+      made.rank_class = made.stage = static_cast<int>(i);
+      plan_.meshes.push_back(std::move(meshes[i].mesh));
       for (const std::vector<int>& axes : meshes[i].axes) made.split.insert(made.split.end(), axes.begin(), axes.end());
     }
     return {};
@@ -189,10 +190,9 @@ class Placement {
 
   Status check_state() {
     for (const Graph::Update& update : graph_.updates) {
-      const int home = plan_.value_task_graph[static_cast<size_t>(update.state.index)];
-      if (plan_.value_task_graph[static_cast<size_t>(update.next.index)] == home) continue;
+      if (plan_.class_of(update.state) == plan_.class_of(update.next)) continue;
       return unsupported("the next ", graph_.value(update.state).name, " is made by another stage than ",
-                         scope_name(home));
+                         scope_name(plan_.value_task_graph[static_cast<size_t>(update.state.index)]));
     }
     return {};
   }

@@ -114,7 +114,7 @@ class Propagation {
   // Of the batch, with memory of their own, where it is cut most.
   int64_t pieces() const {
     int64_t most = 1;
-    for (const TaskGraph& t : plan_.task_graphs) most = std::max(most, t.mesh.pieces(t.mesh.batch_cuts()));
+    for (const Mesh& mesh : plan_.meshes) most = std::max(most, mesh.pieces(mesh.batch_cuts()));
     return most;
   }
 

@@ -31,7 +31,7 @@ class Scheduling {
 
  private:
   const Node& node(int n) const { return graph_.node(NodeId{n}); }
-  int stages() const { return static_cast<int>(plan_.task_graphs.size()); }
+  int stages() const { return plan_.stages(); }
   bool cut(int n) const { return plan_.node_shardings[n].cut_by(batch_axis); }
   int producer(Value v) const { return graph_.value(v).producer.index; }
 
@@ -136,16 +136,17 @@ class Scheduling {
     const PipelineRow* row = stages() == 1 ? &one_stage() : find_pipeline(plan_.strategy.text("pipeline.strategy"));
     if (!row) return unsupported("no pipeline schedule ", quoted(plan_.strategy.text("pipeline.strategy")), " yet");
     plan_.calls.clear();
-    for (int t = 0; t < stages(); ++t) {
+    for (int c = 0; c < plan_.classes(); ++c) {
       std::vector<BlockCall>& calls = plan_.calls.emplace_back();
       const auto around = [&](BlockKind block) {
-        for (int64_t m = 0; m < (block_loops(block) ? plan_.micro_batches() : 1); ++m) calls.push_back({block, m});
+        for (int64_t m = 0; m < (block_loops(block) ? plan_.micro_batches() : 1); ++m) calls.push_back({0, block, m});
       };
       for (const BlockKind block : {BlockKind::once, BlockKind::pre, BlockKind::mid}) {
         if (used(block)) around(block);
       }
-      for (const PipelineCall& call : row->calls({stages(), plan_.micro_batches()}, t))
-        calls.push_back({call.kind, call.micro_batch});
+      const int stage = plan_.stages_of(c).front();
+      for (const PipelineCall& call : row->calls({stages(), plan_.micro_batches()}, stage))
+        calls.push_back({stages() == 1 ? 0 : stage, call.kind, call.micro_batch});
       around(BlockKind::post);
     }
     return {};
@@ -154,7 +155,7 @@ class Scheduling {
   // Whether there are nodes in a block; sums of `pre` are carried on in `mid`, and stages lend each other weights in
   // `once`.
   bool used(BlockKind block) const {
-    if (stages() > 1 && block == BlockKind::once) return true;
+    if (plan_.classes() > 1 && block == BlockKind::once) return true;
     for (int n = 0; n < graph_.node_count(); ++n) {
       const BlockKind here = plan_.node_block[n];
       if (here == block || (here == BlockKind::pre && block == BlockKind::mid)) return true;

@@ -71,7 +71,7 @@ class Splitting {
   bool alike(int task_graph) const {
     if (task_graph == every_task_graph) return false;
     const TaskGraph& other = plan_.task_graphs[static_cast<size_t>(task_graph)];
-    return !other.split.empty() && other.mesh.pieces(other.split) == parts_;
+    return !other.split.empty() && plan_.mesh(task_graph).pieces(other.split) == parts_;
   }
 
   Status describe_nodes() {
