@@ -151,7 +151,8 @@ Result<OperandShardings> operand_shardings(const Plan& plan, NodeId id) {
   const Graph& graph = *plan.graph;
   const Node& node = graph.node(id);
   const NodeSharding& sharding = plan.node_shardings[static_cast<size_t>(id.index)];
-  if (!sharding.cut() && !sharding.segments) {  // most nodes of an optimizer: no rule is asked for
+  // Most nodes of an optimizer: no rule is asked for.
+  if (!sharding.cut() && sharding.flowing.empty() && !sharding.segments) {
     OperandShardings whole;
     for (Value v : node.inputs) whole.inputs.push_back({.dims = std::vector<Cuts>(v ? graph.type(v).shape.size() : 0)});
     for (Value v : node.outputs) whole.outputs.push_back({.dims = std::vector<Cuts>(graph.type(v).shape.size())});
@@ -164,8 +165,9 @@ Result<OperandShardings> operand_shardings(const Plan& plan, NodeId id) {
                    sharding.factors.size());
   }
   EPL_TRY(check_segments(node, rule, sharding.segments));
-  if (sharding.cut()) return operand_shardings(rule, sharding);
-  return operand_shardings(rule, {.factors = std::vector<Cuts>(rule.factors.size()), .segments = sharding.segments});
+  NodeSharding all = sharding;
+  all.factors.resize(rule.factors.size());
+  return operand_shardings(rule, all);
 }
 
 namespace {

@@ -113,6 +113,8 @@ std::string print_plan(const Plan& plan) {
     if (plan.node_shardings[n].cut()) out += cat(" cut ", cuts_text(plan.mesh(), plan.node_shardings[n].factors));
     if (const SumSegments& s = plan.node_shardings[n].segments)
       out += cat(" segments ", s.count, " of factor ", s.factor, s.outer == 1 ? "" : cat(" outer ", s.outer));
+    if (!plan.node_shardings[n].flowing.empty())
+      out += cat(" flowing ", axis_names(plan.mesh(), plan.node_shardings[n].flowing));
     if (plan.node_cloned[n]) out += " cloned";
     out += plan.node_task_graph[n] == every_task_graph ? " taskgraph every\n"
                                                        : cat(" taskgraph ", plan.node_task_graph[n], "\n");
@@ -179,6 +181,8 @@ Result<Plan> parse_plan(std::string_view text, std::shared_ptr<const Graph> grap
         return reader.fail("expected the axes that cut its factors");
       if (reader.take("segments") && !parse_segments(reader, sharding.segments))
         return reader.fail("expected a number of segments, of factor N");
+      if (reader.take("flowing") && !parse_axes(reader, plan, sharding.flowing))
+        return reader.fail("expected the axes of sums that it passes on");
       plan.node_cloned.push_back(reader.take("cloned"));
       if (!reader.take("taskgraph")) return reader.fail("expected a task graph");
       if (reader.take("every")) {

@@ -204,6 +204,7 @@ Sharding of_operand(const ShardingRule& rule, const ShardingRule::Operand& opera
     Cuts& cuts = sharding.dims.emplace_back();
     int64_t before = 1;  // product of the factors before the one at hand
     for (int factor : dim) {
+      if (node.factors.empty()) continue;
       for (const AxisCut& cut : node.factors[static_cast<size_t>(factor)]) {
         cuts.push_back({.axes = cut.axes, .outer = before * cut.outer});
       }
@@ -251,6 +252,10 @@ OperandShardings operand_shardings(const ShardingRule& rule, const NodeSharding&
     const SumSegments& segments = node.segments;
     if (segments && !stands_in(operand, segments.factor))
       result.segment_outer = rounds(rule, operand, segments.factor, segments.outer);
+  }
+  for (int axis : node.flowing) {
+    for (Sharding& input : result.inputs) input.partial.push_back({axis, ShardingRule::Reduce::sum});
+    for (Sharding& output : result.outputs) output.partial.push_back({axis, ShardingRule::Reduce::sum});
   }
   return result;
 }

@@ -120,6 +120,8 @@ struct SumSegments {
 struct NodeSharding {
   std::vector<Cuts> factors;  // none: nothing is cut
   SumSegments segments;       // at level `layout`, of a sum that splits may cut
+  // Axes over which all its operands are sums that are due, and so is its result: a node that only adds and moves.
+  std::vector<int> flowing = {};
   bool cut() const;
   bool cut_by(int axis) const;
   friend bool operator==(const NodeSharding&, const NodeSharding&) = default;

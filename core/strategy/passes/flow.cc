@@ -1,0 +1,149 @@
+// flow: sums over ranks that nodes pass on.
+//
+// What a cut factor leaves to be summed is complete right behind its node, and costs an all-reduce. A node that only
+// adds and moves its operands may as well add pieces of sums, which are summed once, behind it: of the gradients that
+// queries, keys and values give to one value, one all-reduce is left of three. A value stays a sum that is due where
+// all its users pass it on.
+#include <algorithm>
+
+#include "core/strategy/batch_cut.h"
+#include "core/strategy/pass.h"
+#include "core/strategy/segments.h"
+
+namespace epl {
+namespace {
+
+// f(a + b) = f(a) + f(b), of all operands together: sums and differences of them, and multiples by constants.
+bool is_linear(const ScalarExpr& e) {
+  enum class Kind : uint8_t { constant, linear, other };
+  std::vector<Kind> kinds;
+  const auto made_of = [&](const ScalarExpr::Instruction& i) {
+    if (i.op == ScalarOp::input) return Kind::linear;
+    if (i.op == ScalarOp::constant) return Kind::constant;
+    const Kind a = kinds[static_cast<size_t>(i.a)], b = i.b < 0 ? Kind::constant : kinds[static_cast<size_t>(i.b)];
+    if (i.op == ScalarOp::neg) return a;
+    if (i.op == ScalarOp::add || i.op == ScalarOp::sub) return a == b ? a : Kind::other;
+    if (i.op == ScalarOp::mul && a == Kind::constant) return b;
+    return (i.op == ScalarOp::mul || i.op == ScalarOp::div) && b == Kind::constant ? a : Kind::other;
+  };
+  for (const ScalarExpr::Instruction& i : e.code) kinds.push_back(made_of(i));
+  return std::ranges::all_of(e.outputs, [&](int o) { return kinds[static_cast<size_t>(o)] == Kind::linear; });
+}
+
+class Flow {
+ public:
+  explicit Flow(Plan& plan) : plan_(plan), graph_(*plan.graph), users_(graph_.users()) {}
+
+  Status run() {
+    for (int axis = 0; axis < static_cast<int>(plan_.mesh().axes.size()); ++axis) {
+      axis_ = axis;
+      if (std::ranges::none_of(plan_.task_graphs, [&](const TaskGraph& t) { return splits(t); })) continue;
+      EPL_TRY(find());
+      for (bool fewer = true; fewer;) fewer = drop();
+      write();
+    }
+    return {};
+  }
+
+ private:
+  static size_t index(Value v) { return static_cast<size_t>(v.index); }
+  bool splits(const TaskGraph& t) const { return std::ranges::find(t.split, axis_) != t.split.end(); }
+  bool due(Value v) const { return !v || due_[index(v)]; }
+
+  // The sums that nodes leave, and those that they could pass on.
+  Status find() {
+    due_.assign(static_cast<size_t>(graph_.value_count()), false);
+    passes_.assign(static_cast<size_t>(graph_.node_count()), false);
+    for (int n = 0; n < graph_.node_count(); ++n) {
+      const Node& node = graph_.node(NodeId{n});
+      const NodeSharding& sharding = plan_.node_shardings[static_cast<size_t>(n)];
+      const int at = plan_.node_task_graph[static_cast<size_t>(n)];
+      if (at == every_task_graph || !splits(plan_.task_graphs[static_cast<size_t>(at)])) continue;
+      if (sharding.cut_by(axis_)) {
+        EPL_ASSIGN(const OperandShardings operands, operand_shardings(plan_, NodeId{n}));
+        if (operands.added_later >= 0) continue;
+        for (size_t o = 0; o < node.outputs.size(); ++o) {
+          const Partial sum{axis_, ShardingRule::Reduce::sum};
+          const auto& partial = operands.outputs[o].partial;
+          due_[index(node.outputs[o])] = std::ranges::find(partial, sum) != partial.end();
+        }
+      } else if (could_pass(node)) {
+        passes_[static_cast<size_t>(n)] = true;
+        due_[index(node.outputs[0])] = true;
+      }
+    }
+    return {};
+  }
+
+  bool could_pass(const Node& node) const {
+    if (node.outputs.size() != 1 || node.inputs.empty() || !is_float(graph_.type(node.outputs[0]).dtype)) return false;
+    int64_t bytes = 0;
+    std::vector<const TensorType*> inputs;
+    for (Value v : node.inputs) {
+      if (!v || !due(v) || plan_.value_task_graph[index(v)] != plan_.value_task_graph[index(node.outputs[0])])
+        return false;
+      inputs.push_back(&graph_.type(v));
+      bytes += graph_.type(v).bytes();
+    }
+    if (graph_.type(node.outputs[0]).bytes() > bytes) return false;
+    const OpQuery query(*node.op, node.attributes, inputs, {&graph_.type(node.outputs[0])});
+    if (node.op->elementwise()) return is_linear(scalar_expression(query));
+    const bool moves = node.op->view || node.op->moves == Moves::all;
+    return moves && inputs.size() == 1 && graph_.type(node.outputs[0]).bytes() == bytes;
+  }
+
+  // One round: what is asked for complete, and nodes of which an operand is.
+  bool drop() {
+    bool any = false;
+    for (int n = 0; n < graph_.node_count(); ++n) {
+      if (passes_[static_cast<size_t>(n)] &&
+          !std::ranges::all_of(graph_.node(NodeId{n}).inputs, [&](Value v) { return due(v) && stays(v); })) {
+        passes_[static_cast<size_t>(n)] = false;
+        due_[index(graph_.node(NodeId{n}).outputs[0])] = false;
+        any = true;
+      }
+    }
+    return any;
+  }
+
+  // All its users pass it on.
+  bool stays(Value v) const {
+    const auto is = [&](Value other) { return other == v; };
+    return std::ranges::none_of(graph_.outputs, is, &Graph::Output::value) &&
+           std::ranges::none_of(graph_.updates, is, &Graph::Update::next) && !users_[index(v)].empty() &&
+           std::ranges::all_of(users_[index(v)], [&](int32_t n) { return passes_[static_cast<size_t>(n)]; });
+  }
+
+  void write() {
+    for (int n = 0; n < graph_.node_count(); ++n) {
+      if (!passes_[static_cast<size_t>(n)]) continue;
+      plan_.node_shardings[static_cast<size_t>(n)].flowing.push_back(axis_);
+      for (Value v : graph_.node(NodeId{n}).inputs) {
+        auto& partial = plan_.shardings[index(v)].partial;
+        const Partial sum{axis_, ShardingRule::Reduce::sum};
+        if (std::ranges::find(partial, sum) == partial.end()) partial.push_back(sum);
+      }
+    }
+  }
+
+  Plan& plan_;
+  const Graph& graph_;
+  const std::vector<std::vector<int32_t>> users_;  // by value
+  int axis_ = 0;                                   // at hand
+  std::vector<bool> due_;                          // by value: what its node gives is a sum over axis_ that is due
+  std::vector<bool> passes_;                       // by node: it passes such sums on
+};
+
+}  // namespace
+
+EPL_PASS(flow) {
+  return {.doc = "lets sums over ranks flow through nodes that only add and move them",
+          .run = [](PassContext& c) -> Status {
+            if (static_cast<int>(c.plan.shardings.size()) != c.plan.graph->value_count())
+              return invalid("it needs place and propagate before it");
+            if (sums_by_segments(c.plan)) return {};  // each sum is a tree of its own
+            return Flow(c.plan).run();
+          }};
+}
+
+}  // namespace epl
