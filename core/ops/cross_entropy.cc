@@ -4,12 +4,17 @@
 #include <limits>
 
 #include "core/ir/index_range.h"
+#include "core/ir/piece_rule.h"
 #include "core/ops/common.h"
 
 namespace epl {
 using namespace ops;
 
 namespace {
+// Below it a gradient moves nothing, but products with it are subnormal, which takes a processor a hundred times as
+// long.
+constexpr double least_probability = 0x1p-96;
+
 DType loss_dtype(DType logits) { return logits == DType::f64 ? DType::f64 : DType::f32; }
 
 Result<Shape> position_shape(const OpQuery& q) {
@@ -58,6 +63,69 @@ Result<ShardingRule> cross_entropy_rule(const OpQuery& q) {
     }
   }
   return rule.done();
+}
+
+// Cut along the classes, which ranks with many of them share out.
+PieceRule along_classes(void (*body)(Body&)) {
+  return {.ties =
+              [](Ties& t) {
+                const int axis = t.q.axis("axis", t.q.in(0).ndim());
+                const int factor = t.factor(t.q.in(0).shape[static_cast<size_t>(axis)]);
+                t.input(0, axis, factor);
+                if (t.q.out(0).ndim() == t.q.in(0).ndim()) t.output(0, axis, factor);
+              },
+          .body = body};
+}
+
+// Targets beside the logits, with a dimension of one where these have the classes: which count, which are classes, and
+// an index that no class has for the others.
+struct Targets {
+  Var count, known, index;
+};
+Targets targets_of(Body& body, const Var& logits, int axis) {
+  Builder& b = body.b;
+  Shape shape = logits.shape();
+  const int64_t classes = shape[static_cast<size_t>(axis)];
+  shape[static_cast<size_t>(axis)] = 1;
+  const Var target = b.reshape(body.in(1), shape);
+  const Var count =
+      b.emit("not_equal", {target, b.like(target, static_cast<double>(body.attributes().integer("ignore_index")))});
+  const Var known = b.emit("logical_and", {target >= 0.0, target < static_cast<double>(classes)});
+  return {count, known, b.select(known, target, b.like(target, static_cast<double>(classes)))};
+}
+
+void cross_entropy_body(Body& body) {
+  Builder& b = body.b;
+  const int axis = body.axis("axis", body.in(0).ndim());
+  const Var x = b.cast(body.in(0), loss_dtype(body.in(0).dtype()));
+  const Targets targets = targets_of(body, x, axis);
+  const Var largest = b.max_along(x, {axis});
+  const Var lse = largest + b.log(b.sum(b.exp(x - largest), {axis}));
+  const Var logit = b.emit("gather_elements", {x, targets.index}, {{"axis", static_cast<int64_t>(axis)}});
+  const Var terms = b.select(targets.count, lse - logit, b.like(x, 0));
+  Ints all;
+  for (int d = 0; d < x.ndim(); ++d) all.push_back(d);
+  body.set(0, b.sum(terms, all, false));
+  body.set(1, b.reshape(lse, body.in(1).shape()));
+}
+
+void cross_entropy_grad_body(Body& body) {
+  Builder& b = body.b;
+  const Var x = body.in(0);
+  const int axis = body.axis("axis", x.ndim());
+  const Targets targets = targets_of(body, x, axis);
+  Shape positions = body.in(1).shape();
+  const Var index = b.reshape(targets.index, positions);
+  Tensor values({x.dtype(), {2}});
+  values.set(1, 1);
+  const Var one_hot =
+      b.emit("one_hot", {index, b.constant(values)}, {{"axis", static_cast<int64_t>(axis)}, {"depth", x.dim(axis)}});
+  const Var lse = b.reshape(body.in(3), targets.count.shape());
+  const Var all = b.exp(x - b.cast(lse, x.dtype()));
+  const Var p = b.select(all < least_probability, b.like(x, 0), all);
+  const Var d = b.select(targets.known, (p - one_hot) * b.cast(body.in(2), x.dtype()),
+                         b.like(x, std::numeric_limits<double>::quiet_NaN()));
+  body.set(0, b.select(targets.count, d, b.like(x, 0)));
 }
 }  // namespace
 
@@ -114,9 +182,7 @@ EPL_INDICES(cross_entropy) {
           .what = cat("class of ", classes)};
 }
 
-// Below it a gradient moves nothing, but products with it are subnormal, which takes a processor a hundred times as
-// long.
-static constexpr double least_probability = 0x1p-96;
+EPL_PIECES(cross_entropy) { return along_classes(cross_entropy_body); }
 
 EPL_OP(cross_entropy_grad) {
   return {
@@ -156,6 +222,8 @@ EPL_OP(cross_entropy_grad) {
       .samples = {"f32[4,7], i64[4](0..7), f32[](0.5..1), f32[4](2..3)",
                   "f32[4,5,3], i64[4,3](-1..5), f32[](0.5..1), f32[4,3](2..3) {axis=1,ignore_index=-1}"}};
 }
+
+EPL_PIECES(cross_entropy_grad) { return along_classes(cross_entropy_grad_body); }
 
 EPL_OP(count_valid) {
   return {.doc = "How many targets are not `ignore_index`, as f32[].",

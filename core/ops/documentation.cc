@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/ir/op.h"
+#include "core/ir/piece_rule.h"
 #include "core/ir/text.h"
 #include "core/ops/sample.h"
 
@@ -29,11 +30,15 @@ std::string gradient_of(const OpDef& op) {
 }
 
 // Factors as letters, unshardable ones in capitals; a dimension of several factors in parentheses.
-std::string operand_text(const ShardingRule& rule, const ShardingRule::Operand& dims) {
+char letter(const ExtendedRule& rule, size_t f) {
+  const bool whole = rule.rule.factors[f].unshardable && f < rule.added;
+  return static_cast<char>((whole ? 'A' : 'a') + static_cast<int>(f) % 26);
+}
+std::string operand_text(const ExtendedRule& rule, const ShardingRule::Operand& dims) {
   std::string text;
   for (const ShardingRule::Dim& dim : dims) {
     std::string letters;
-    for (int f : dim) letters += static_cast<char>((rule.factors[f].unshardable ? 'A' : 'a') + f % 26);
+    for (int f : dim) letters += letter(rule, static_cast<size_t>(f));
     text += cat(text.empty() ? "" : " ", dim.empty() ? "1" : dim.size() == 1 ? letters : cat("(", letters, ")"));
   }
   return text.empty() ? "." : text;
@@ -48,15 +53,22 @@ std::string sharding_of(const OpDef& op) {
   EPL_CHECK(outputs.ok(), outputs.status().to_string());
   std::vector<const TensorType*> types;
   for (const TensorType& type : *outputs) types.push_back(&type);
-  auto rule = sharding_rule(OpQuery(op, sample->attributes, sample->types(), types));
-  EPL_CHECK(rule.ok(), rule.status().to_string());
+  auto extended = extended_rule(OpQuery(op, sample->attributes, sample->types(), types));
+  EPL_CHECK(extended.ok(), extended.status().to_string());
+  const ShardingRule* rule = &extended->rule;
   std::string text = cat("`", op.samples[0], "`: `");
   for (size_t i = 0; i < rule->inputs.size(); ++i) {
-    text += cat(i ? ", " : "", sample->operands[i].present ? operand_text(*rule, rule->inputs[i]) : "-");
+    text += cat(i ? ", " : "", sample->operands[i].present ? operand_text(*extended, rule->inputs[i]) : "-");
   }
   text += " -> ";
-  for (size_t i = 0; i < rule->outputs.size(); ++i) text += cat(i ? ", " : "", operand_text(*rule, rule->outputs[i]));
-  return text + "`";
+  for (size_t i = 0; i < rule->outputs.size(); ++i)
+    text += cat(i ? ", " : "", operand_text(*extended, rule->outputs[i]));
+  text += "`";
+  std::string added;
+  for (size_t f = extended->added; f < rule->factors.size(); ++f) added += letter(*extended, f);
+  if (added.empty()) return text;
+  return cat(text, extended->row->indices < 0 ? "; its body is cut along `" : "; ranks pick what they have along `",
+             added, "`");
 }
 
 std::string kind_of(const OpDef& op) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/ir/index_range.h"
+#include "core/ir/piece_rule.h"
 #include "core/ops/indexing.h"
 
 namespace epl {
@@ -80,6 +81,15 @@ EPL_INDICES(gather) {
   return {.input = 1, .low = -rows, .high = rows, .what = cat("index into ", rows, " rows")};
 }
 
+EPL_PIECES(gather) {
+  return {.ties =
+              [](Ties& t) {
+                const int axis = t.q.axis("axis", t.q.in(0).ndim());
+                t.input(0, axis, t.factor(t.q.in(0).shape[static_cast<size_t>(axis)]));
+              },
+          .indices = 1};
+}
+
 EPL_OP(gather_grad) {
   return {.doc =
               "Gradient of gather's x, with `size` along `axis`: dy[a..., i..., b...], indices[i...] -> dx[a..., size, "
@@ -127,8 +137,21 @@ EPL_OP(gather_grad) {
           .sharding_of = [](const OpQuery& q) -> Result<ShardingRule> {
             return gather_rule(q, static_cast<int>(q.attributes().integer("axis")), true);
           },
+          .localize =
+              [](Attributes& attributes, const std::vector<TensorType>&, const std::vector<TensorType>& out) {
+                attributes.set("size", out[0].shape[static_cast<size_t>(attributes.integer("axis"))]);
+              },
           .flops = [](const OpQuery& q) { return static_cast<double>(q.in(0).elements()); },
           .samples = {"f32[4,6,4], i64[4,6](-7..7) {size=7}", "f32[4,6,2], i64[6](0..3) {axis=1,size=3}"}};
+}
+
+EPL_PIECES(gather_grad) {
+  return {.ties =
+              [](Ties& t) {
+                const int axis = static_cast<int>(t.q.attributes().integer("axis"));
+                t.output(0, axis, t.factor(t.q.attributes().integer("size")));
+              },
+          .indices = 1};
 }
 
 EPL_OP(one_hot) {
@@ -167,8 +190,22 @@ EPL_OP(one_hot) {
             }
             return rule.done();
           },
+          .localize =
+              [](Attributes& attributes, const std::vector<TensorType>&, const std::vector<TensorType>& out) {
+                const int64_t axis = attributes.integer("axis");
+                attributes.set("depth", out[0].shape[static_cast<size_t>(axis < 0 ? axis + out[0].ndim() : axis)]);
+              },
           .samples = {"i64[4,3](-5..5), f32[2] {depth=5}", "i64[4](0..5), i64[2] {axis=0,depth=5}",
                       "i32[4,2](0..3), f32[2] {axis=1,depth=3}"}};
+}
+
+EPL_PIECES(one_hot) {
+  return {.ties =
+              [](Ties& t) {
+                const int axis = t.q.axis("axis", t.q.out(0).ndim());
+                t.output(0, axis, t.factor(t.q.attributes().integer("depth")));
+              },
+          .indices = 0};
 }
 
 EPL_OP(top_k) {

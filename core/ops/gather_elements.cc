@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/ir/index_range.h"
+#include "core/ir/piece_rule.h"
 #include "core/ops/indexing.h"
 
 namespace epl {
@@ -73,6 +74,15 @@ EPL_INDICES(gather_elements) {
   return {.input = 1, .low = -rows, .high = rows, .what = cat("index into ", rows, " rows")};
 }
 
+EPL_PIECES(gather_elements) {
+  return {.ties =
+              [](Ties& t) {
+                const int axis = t.q.axis("axis", t.q.in(0).ndim());
+                t.input(0, axis, t.factor(t.q.in(0).shape[static_cast<size_t>(axis)]));
+              },
+          .indices = 1};
+}
+
 EPL_OP(gather_elements_grad) {
   return {
       .doc = "Gradient of gather_elements' x, of `shape`: every element of dy added where it was read.",
@@ -110,6 +120,15 @@ EPL_OP(gather_elements_grad) {
       .localize = [](Attributes& attributes, const std::vector<TensorType>&,
                      const std::vector<TensorType>& out) { attributes.set("shape", out[0].shape); },
       .samples = {"f32[4,3], i64[4,3](-7..7) {axis=1,shape=[4,7]}", "f32[3,4], i32[3,4](0..2) {axis=0,shape=[5,4]}"}};
+}
+
+EPL_PIECES(gather_elements_grad) {
+  return {.ties =
+              [](Ties& t) {
+                const int axis = t.q.axis("axis", t.q.out(0).ndim());
+                t.output(0, axis, t.factor(t.q.out(0).shape[static_cast<size_t>(axis)]));
+              },
+          .indices = 1};
 }
 
 EPL_OP(scatter_elements) {

@@ -3,6 +3,7 @@
 // over rows in the gradients of scale and bias run per unit of the batch.
 #include <cmath>
 
+#include "core/ir/piece_rule.h"
 #include "core/ops/common.h"
 
 namespace epl {
@@ -56,6 +57,19 @@ Result<ShardingRule> norm_rule(const OpQuery& q) {
       if (q.has_output(i) && q.out(i).ndim() == ndim) rule.output(i, d, factor);
   }
   return rule.done();
+}
+// Cut along the normalised dimensions, which scale and bias have alone.
+PieceRule along_normalised() {
+  return {.ties = [](Ties& t) {
+    const int ndim = t.q.in(0).ndim(), axis = t.q.axis("axis", ndim);
+    for (int d = axis; d < ndim; ++d) {
+      const int factor = t.factor(t.q.in(0).shape[static_cast<size_t>(d)]);
+      for (int i = 0; i < t.q.inputs(); ++i)
+        if (t.q.has(i)) t.input(i, t.q.in(i).ndim() == ndim ? d : d - axis, factor);
+      for (int i = 0; i < t.q.outputs(); ++i)
+        if (t.q.has_output(i)) t.output(i, t.q.out(i).ndim() == ndim ? d : d - axis, factor);
+    }
+  }};
 }
 double norm_flops(const OpQuery& q) { return 8.0 * static_cast<double>(q.in(0).elements()); }
 
@@ -145,6 +159,8 @@ EPL_OP(layer_norm) {
                       "f32[2,3], f32[2,3], f32[2,3] {axis=0}"}};
 }
 
+EPL_PIECES(layer_norm) { return along_normalised(); }
+
 EPL_OP(layer_norm_grad) {
   return {.doc = "Gradients of layer_norm's x, scale and bias; the latter two sum over all rows.",
           .signature = "dy, x, mean, rstd, scale? -> dx, dscale, dbias",
@@ -172,6 +188,8 @@ EPL_OP(layer_norm_grad) {
           .samples = {"f32[4,7], f32[4,7], f32[4,1], f32[4,1](0.5..2), f32[7]",
                       "f32[4,3,2], f32[4,3,2], f32[4,1,1], f32[4,1,1](0.5..2) {axis=1}"}};
 }
+
+EPL_PIECES(layer_norm_grad) { return along_normalised(); }
 
 EPL_OP(rms_norm) {
   return {
@@ -212,6 +230,8 @@ EPL_OP(rms_norm) {
       .samples = {"f32[4,7], f32[7]", "f32[4,3,6] {epsilon=0.001}", "f32[4,3,2], f32[3,2] {axis=-2}"}};
 }
 
+EPL_PIECES(rms_norm) { return along_normalised(); }
+
 EPL_OP(rms_norm_grad) {
   return {.doc = "Gradients of rms_norm's x and scale; the latter sums over all rows.",
           .signature = "dy, x, rstd, scale? -> dx, dscale",
@@ -236,5 +256,7 @@ EPL_OP(rms_norm_grad) {
           .samples = {"f32[4,7], f32[4,7], f32[4,1](0.5..2), f32[7]",
                       "f32[4,3,2], f32[4,3,2], f32[4,1,1](0.5..2) {axis=1}"}};
 }
+
+EPL_PIECES(rms_norm_grad) { return along_normalised(); }
 
 }  // namespace epl

@@ -6,6 +6,7 @@
 #include "core/ir/op.h"
 #include "core/program/lanes.h"
 #include "core/program/local_graph.h"
+#include "core/program/piece_body.h"
 #include "core/program/reshard.h"
 #include "core/strategy/segments.h"
 
@@ -21,6 +22,16 @@ class Partition {
         here_(rank_class),
         mesh_(plan.meshes[static_cast<size_t>(rank_class)]),
         boundaries_(boundaries),
+        now_(static_cast<size_t>(global_.value_count())),
+        received_(now_.size()) {}
+  // The body of a node, into the graph of its TaskGraph.
+  Partition(const Plan& body, const Partition& outer, LocalGraph& into)
+      : plan_(body),
+        global_(*body.graph),
+        here_(outer.here_),
+        mesh_(outer.mesh_),
+        boundaries_(outer.boundaries_),
+        local_(into),
         now_(static_cast<size_t>(global_.value_count())),
         received_(now_.size()) {}
 
@@ -185,6 +196,8 @@ class Partition {
   Status place(int n, int block, bool again) {
     const Node& old = global_.node(NodeId{n});
     EPL_ASSIGN(const OperandShardings operands, operand_shardings(plan_, NodeId{n}));
+    EPL_ASSIGN(const PieceCut pieces, piece_cut(plan_, NodeId{n}));
+    if (pieces.by_body()) return place_body(n, operands, pieces, block);
     Node node = old;
     node.region = block;
     std::vector<TensorType> input_types, types;
@@ -207,6 +220,11 @@ class Partition {
       if (!value.ok()) return value.status().with_context(cat("operand ", i, " of node ", old.name)).at(old.name);
       node.inputs[i] = *value;
       input_types.push_back(node.inputs[i] ? local_.graph.type(node.inputs[i]) : TensorType{});
+    }
+    Value elsewhere;
+    if (pieces.factor >= 0) {
+      Value& picks = node.inputs[static_cast<size_t>(pieces.rule.row->indices)];
+      EPL_ASSIGN(elsewhere, own(picks, pieces, old, block));
     }
     int64_t sum_outer = 1;
     bool sums = false;
@@ -237,7 +255,9 @@ class Partition {
     if (sums && mesh_.lanes() > 1) return place_in_lanes(old, node, operands, types, block);
     NodeId made = local_.graph.add_node(std::move(node), types, names);
     for (size_t o = 0; o < old.outputs.size(); ++o) {
-      EPL_TRY(store(old.outputs[o], {local_.graph.node(made).outputs[o]}, operands.outputs[o], old, block));
+      Value given = local_.graph.node(made).outputs[o];
+      if (elsewhere && pieces.lacks(o)) given = zero_elsewhere(given, elsewhere, pieces, o, old, block);
+      EPL_TRY(store(old.outputs[o], {given}, operands.outputs[o], old, block));
     }
     if (later >= 0) {
       const auto i = static_cast<size_t>(later);
@@ -297,6 +317,75 @@ class Partition {
     for (Value v : lanes) parts.push_back(append(join.part, cat(old.name, join.part.suffix), {v}, old.phase, block));
     const Value all = append(join.joined, cat(old.name, join.joined.suffix), parts, old.phase, block);
     return append(join.all, cat(old.name, join.all.suffix), {all}, old.phase, block);
+  }
+
+  // Nodes that a builder adds behind one of the plan.
+  template <class F> Value write(const Node& behind, const char* suffix, int block, F f) {
+    Builder b(local_.graph, behind.phase);
+    b.set_scope(cat(behind.name, suffix));
+    const int first = local_.graph.node_count();
+    const Value made = f(b);
+    EPL_CHECK(b.status().ok(), b.status().to_string());
+    for (int n = first; n < local_.graph.node_count(); ++n)
+      local_.graph.node(NodeId{n}).region = static_cast<int32_t>(block);
+    return made;
+  }
+
+  // Indices into a dimension that ranks share out become indices into the piece that is here; those into other pieces
+  // are out of its range. Returns which these are.
+  Result<Value> own(Value& indices, const PieceCut& cut, const Node& old, int block) {
+    const int64_t parts = mesh_.pieces(cut.axes), rows = cut.size() / parts;
+    const DType dtype = local_.graph.type(indices).dtype;
+    Tensor firsts({dtype, {parts}});
+    for (int64_t p = 0; p < parts; ++p) firsts.set_int(p, p * rows);
+    const std::string name = local_.graph.unique_name(cat(old.name, ".firsts"));
+    const Value all = local_.graph.add_constant(name, firsts);
+    const Sharding whole{.dims = {{}}}, own{.dims = {{{.axes = cut.axes}}}};
+    EPL_ASSIGN(const std::vector<Move> moves, reshard(mesh_, firsts.type(), whole, own));
+    Value first = all;
+    for (const Move& move : moves) first = append(move, cat(old.name, ".first"), {first}, old.phase, block);
+    return write(old, ".own", block, [&](Builder& b) {
+      const OwnIndices made = own_indices(b, b.var(indices), b.reshape(b.var(first), {}), rows, cut.size());
+      indices = made.indices.value();
+      return made.elsewhere.value();
+    });
+  }
+
+  // What a rank adds to a sum of picked elements: nothing where another rank has them.
+  Value zero_elsewhere(Value given, Value elsewhere, const PieceCut& cut, size_t o, const Node& old, int block) {
+    const Shape& indices = local_.graph.type(elsewhere).shape;
+    const bool alike = indices == local_.graph.type(given).shape;  // one for each element
+    const Shape shape = alike ? indices : cut.beside(o, indices);
+    return write(old, ".here", block, [&](Builder& b) {
+      const Var y = b.var(given);
+      return b.select(b.reshape(b.var(elsewhere), shape), b.like(y, 0), y).value();
+    });
+  }
+
+  // A node along whose cut dimension its kernel cannot work: the nodes of its body, each with its own cuts.
+  Status place_body(int n, const OperandShardings& operands, const PieceCut& pieces, int block) {
+    const Node& old = global_.node(NodeId{n});
+    auto made = piece_body(plan_, NodeId{n}, pieces, operands);
+    if (!made.ok()) return made.status().with_context(cat("body of node ", old.name)).at(old.name);
+    const PieceBody& body = *made;
+    Partition inside(body.plan, *this, local_);
+    for (size_t i = 0; i < old.inputs.size(); ++i) {
+      if (!old.inputs[i]) continue;
+      EPL_ASSIGN(inside.now_[static_cast<size_t>(body.operands[i].index)],
+                 operand(old.inputs[i], operands.inputs[i], block));
+    }
+    for (int i = 0; i < body.plan.graph->value_count(); ++i) {
+      const ValueInfo& info = body.plan.graph->value(Value{i});
+      if (info.kind == ValueKind::constant)
+        inside.now_[static_cast<size_t>(i)] = local_.graph.add_constant(local_.graph.unique_name(info.name), info.data);
+    }
+    for (int n = 0; n < body.plan.graph->node_count(); ++n) EPL_TRY(inside.place(n, block, false));
+    for (size_t o = 0; o < old.outputs.size(); ++o) {
+      if (!old.outputs[o]) continue;
+      const auto result = static_cast<size_t>(body.results[o].index);
+      EPL_TRY(store(old.outputs[o], {inside.now_[result]}, body.plan.shardings[result], old, block));
+    }
+    return {};
   }
 
   int64_t units() const { return mesh_.units_of_lane(); }
@@ -411,7 +500,8 @@ class Partition {
   const int here_;
   const Mesh& mesh_;
   const std::vector<Boundary>& boundaries_;
-  LocalGraph local_;
+  LocalGraph own_;
+  LocalGraph& local_ = own_;
   std::vector<Value> now_;
   std::vector<std::optional<Sharding>> received_;  // by value: of those from another TaskGraph, how they lie
   std::multimap<int32_t, Moved> moved_;            // by value, of the block at hand

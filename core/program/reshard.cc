@@ -75,9 +75,12 @@ class Resharding {
       if (axis(partial.axis).kind != kind || std::ranges::find(still_due_, partial) != still_due_.end()) continue;
       std::erase(due_, partial);
       if (axis(partial.axis).size == 1) continue;
-      if (partial.kind != ShardingRule::Reduce::sum)
-        return unsupported("a maximum or minimum over the pieces of ", axis(partial.axis).name);
-      if (kind == Kind::time) {
+      if (partial.kind != ShardingRule::Reduce::sum) {
+        if (kind == Kind::time) return unsupported("a maximum or minimum over the pieces of ", axis(partial.axis).name);
+        const bool largest = partial.kind == ShardingRule::Reduce::max;
+        add("all_reduce", largest ? ".largest" : ".smallest",
+            {{"axis", axis(partial.axis).name}, {"reduction", largest ? "max" : "min"}}, type_.shape);
+      } else if (kind == Kind::time) {
         add("accumulate", ".accumulated", {}, type_.shape, true);
       } else if (!scatter(partial.axis)) {
         add("all_reduce", ".reduced", {{"axis", axis(partial.axis).name}}, type_.shape);
@@ -144,7 +147,10 @@ class Resharding {
     const auto [before, run] = runs(d, cut.outer, 1);
     Shape shape = type_.shape, gathered = type_.shape;
     shape[d] *= axis(over).size;
-    if (gathered.empty() || gathered[0] == 0) return unsupported("gathering dimension ", d);
+    if (product(shape, 0, shape.size()) == 0) {  // there is nothing in any piece
+      view(".whole", shape);
+      return {};
+    }
     gathered[0] *= axis(over).size;
     collective("all_gather", ".gathered", over, gathered);
     if (before > 1) {

@@ -52,6 +52,10 @@ template <Collective::Kind kind> Status run_collective(const TransferCall& call)
   Collective collective{.kind = kind, .dtype = q.in(0).dtype, .source = call.source, .target = call.target};
   // The count is that of the smaller operand; see Collective.
   collective.count = std::min(q.in(0).elements(), q.out(0).elements());
+  if (const Attribute* reduction = q.attributes.find("reduction")) {
+    const std::string& name = std::get<std::string>(*reduction);
+    if (name != "sum") collective.reduction = name == "max" ? Reduction::max : Reduction::min;
+  }
   if (kind == Collective::Kind::all_to_all) collective.count /= call.group->size();
   return call.group->run(call.stream, collective);
 }

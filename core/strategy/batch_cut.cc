@@ -4,13 +4,44 @@
 
 namespace epl {
 
-Result<ShardingRule> node_rule(const Graph& graph, const Node& node) {
+namespace {
+
+OpQuery query_of(const Graph& graph, const Node& node) {
   std::vector<const TensorType*> inputs, outputs;
   for (Value v : node.inputs) inputs.push_back(v ? &graph.type(v) : nullptr);
   for (Value v : node.outputs) outputs.push_back(v ? &graph.type(v) : nullptr);
-  auto rule = sharding_rule(OpQuery(*node.op, node.attributes, inputs, outputs));
+  return OpQuery(*node.op, node.attributes, inputs, outputs);
+}
+
+}  // namespace
+
+Result<ShardingRule> node_rule(const Graph& graph, const Node& node) {
+  auto rule = sharding_rule(query_of(graph, node));
   if (!rule.ok()) return rule.status().with_context(cat("node ", node.name)).at(node.name);
   return rule;
+}
+
+Result<ExtendedRule> node_extended_rule(const Graph& graph, const Node& node) {
+  auto rule = extended_rule(query_of(graph, node));
+  if (!rule.ok()) return rule.status().with_context(cat("node ", node.name)).at(node.name);
+  return rule;
+}
+
+OperandShardings operand_shardings(const ExtendedRule& rule, const NodeSharding& node) {
+  OperandShardings operands = operand_shardings(rule.rule, node);
+  if (!rule.row || rule.row->indices >= 0) return operands;
+  for (size_t f = rule.added; f < node.factors.size(); ++f) {  // the body makes its results complete
+    for (Sharding& output : operands.outputs)
+      std::erase_if(output.partial, [&](const Partial& p) { return find_cut(node.factors[f], p.axis) != nullptr; });
+  }
+  return operands;
+}
+
+int added_cut(const ExtendedRule& rule, const NodeSharding& node) {
+  for (size_t f = rule.added; f < node.factors.size(); ++f) {
+    if (!node.factors[f].empty()) return static_cast<int>(f);
+  }
+  return -1;
 }
 
 CutFactor factor_at(const ShardingRule& rule, const ShardingRule::Operand& operand, const CutPlace& place) {

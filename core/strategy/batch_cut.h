@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/ir/op.h"
+#include "core/ir/piece_rule.h"
 #include "core/strategy/sharding.h"
 
 namespace epl {
@@ -37,6 +38,12 @@ struct BatchCut {
 };
 
 Result<ShardingRule> node_rule(const Graph& graph, const Node& node);
+// With the factors that the op's PieceRule adds. A NodeSharding that cuts one of them has a cut for each factor of this
+// rule; others have one for each of the op's own rule.
+Result<ExtendedRule> node_extended_rule(const Graph& graph, const Node& node);
+OperandShardings operand_shardings(const ExtendedRule& rule, const NodeSharding& node);
+// The added factor that is cut, -1 for none.
+int added_cut(const ExtendedRule& rule, const NodeSharding& node);
 // The factor that a cut at `place` of an operand cuts; none where no single one does.
 CutFactor factor_at(const ShardingRule& rule, const ShardingRule::Operand& operand, const CutPlace& place);
 // `cut[i]`: where input i carries the batch. `wanted`: a factor to use when no input is cut.

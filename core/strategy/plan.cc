@@ -159,15 +159,15 @@ Result<OperandShardings> operand_shardings(const Plan& plan, NodeId id) {
     whole.sum_outers.assign(node.outputs.size(), 1);
     return whole;
   }
-  EPL_ASSIGN(const ShardingRule rule, node_rule(graph, node));
-  if (sharding.cut() && sharding.factors.size() != rule.factors.size()) {
-    return invalid("node ", node.name, " has ", rule.factors.size(), " factors, its sharding ",
-                   sharding.factors.size());
-  }
+  EPL_ASSIGN(const ExtendedRule extended, node_extended_rule(graph, node));
+  const ShardingRule& rule = extended.rule;
+  const size_t found = sharding.factors.size();
+  if (sharding.cut() && found != rule.factors.size() && found != extended.added)
+    return invalid("node ", node.name, " has ", extended.added, " factors, its sharding ", found);
   EPL_TRY(check_segments(node, rule, sharding.segments));
   NodeSharding all = sharding;
   all.factors.resize(rule.factors.size());
-  return operand_shardings(rule, all);
+  return operand_shardings(extended, all);
 }
 
 namespace {

@@ -45,7 +45,9 @@ TEST(Reshard, SumsGoOverMicroBatchesAndThenOverRanks) {
   EXPECT_EQ(moves(lying({{}, {}}, {{data}, {micro_batch}}), lying({{}, {}}, {{data}})), "accumulate f32[64,16]!")
       << "the rest stays due";
   EXPECT_EQ(moves(lying({{}, {}}, {{data, ShardingRule::Reduce::max}}), lying({{}, {}})),
-            "error: a maximum or minimum over the pieces of data");
+            "all_reduce(data) f32[64,16]");
+  EXPECT_EQ(moves(lying({{}, {}}, {{micro_batch, ShardingRule::Reduce::max}}), lying({{}, {}})),
+            "error: a maximum or minimum over the pieces of micro_batch");
 }
 
 TEST(Reshard, ASumThatIsWantedInPiecesIsScattered) {

@@ -3,12 +3,16 @@
 namespace epl {
 
 EPL_OP(all_reduce) {
-  return collective_op("The sum of x over the ranks of mesh axis `axis`, by the binary tree over ranks.",
-                       Segments::none);
+  OpDef op = collective_op(
+      "The sum of x over the ranks of mesh axis `axis`, by the binary tree over ranks, or the `reduction` max or min.",
+      Segments::none);
+  op.attributes.push_back({"reduction", "sum", false, "", {"sum", "max", "min"}});
+  return op;
 }
 
 EPL_TRANSFER(all_reduce) {
-  return collective_transfer(Collective::Kind::all_reduce, "the sum over the ranks of a group, to each of them");
+  return collective_transfer(Collective::Kind::all_reduce,
+                             "the sum, or another reduction, over the ranks of a group, to each of them");
 }
 
 }  // namespace epl

@@ -20,6 +20,8 @@ namespace {
 // Costs in bytes moved: of an operation that is not cut (a product is cut whatever it moves), of a byte of a weight
 // that is gathered (weights are cut because they are large), and of a byte that a rank takes of what it has.
 constexpr double uncut_operation = 100, gathered_weight = 100, sliced_byte = 0.01;
+// A byte of a table that each rank has all of; and how many sums over ranks a body takes that is cut, about.
+constexpr double whole_table = 10, body_sums = 3;
 // Floating-point operations for each element of a result, and of the operands, from which on a node is cut though no
 // operand is.
 constexpr double much_work = 8, much_reading = 2;
@@ -36,6 +38,7 @@ class Splitting {
         axis_(axes_.front()),
         parts_(plan_.mesh(task_graph).pieces(axes_)),
         by_segments_(sums_by_segments(plan_)),
+        pieces_(!by_segments_ && context.options.flag("pieces")),
         at_(static_cast<size_t>(graph_.value_count())),
         decided_(at_.size(), false),
         kept_whole_(at_.size(), false),
@@ -78,7 +81,7 @@ class Splitting {
     users_ = graph_.users();
     for (int n = 0; n < graph_.node_count(); ++n) {
       const Node& node = graph_.node(NodeId{n});
-      EPL_ASSIGN(ShardingRule rule, node_rule(graph_, node));
+      EPL_ASSIGN(ExtendedRule rule, node_extended_rule(graph_, node));
       rules_.push_back(std::move(rule));
       std::vector<const TensorType*> inputs, outputs;
       double operands = 0, results = 0;
@@ -95,7 +98,12 @@ class Splitting {
     }
     return {};
   }
-  const ShardingRule& rule_of(int n) const { return rules_[static_cast<size_t>(n)]; }
+  const ExtendedRule& extended_of(int n) const { return rules_[static_cast<size_t>(n)]; }
+  const ShardingRule& rule_of(int n) const { return extended_of(n).rule; }
+  bool is_added(int n, const CutFactor& factor) const {
+    return static_cast<size_t>(factor.factor) >= extended_of(n).added;
+  }
+  bool picks(int n) const { return extended_of(n).row && extended_of(n).row->indices >= 0; }
   // Floating-point operations, 0 where they are few.
   double work(int n) const { return work_[static_cast<size_t>(n)]; }
 
@@ -255,9 +263,17 @@ class Splitting {
       const auto& wish = wishes_[index(node.outputs[o])];
       if (wish && *wish) offer(factor_at(rule, rule.outputs[o], *wish));
     }
+    for (size_t i = 0; i < node.inputs.size() && picks(n); ++i) {  // rows of a table
+      if (!node.inputs[i] || decided_[index(node.inputs[i])]) continue;
+      for (const ShardingRule::Dim& dim : rule.inputs[i]) {
+        for (int f : dim) {
+          if (is_added(n, {f, 1})) offer({f, 1});
+        }
+      }
+    }
     if (work(n) == 0) return found;
     for (size_t f = 0; f < rule.factors.size(); ++f) {
-      if (of_factor_[f].cut()) offer({static_cast<int>(f), 1});
+      if (of_factor_[f].cut() && f < extended_of(n).added) offer({static_cast<int>(f), 1});
     }
     for (size_t o = 0; o < node.outputs.size(); ++o) {
       for (size_t d = 0; d < rule.outputs[o].size(); ++d) {
@@ -324,13 +340,15 @@ class Splitting {
     NodeSharding sharding;
     sharding.factors.resize(rule_of(n).factors.size());
     if (factor) sharding.factors[static_cast<size_t>(factor.factor)] = {{.axes = axes_, .outer = factor.outer}};
-    return operand_shardings(rule_of(n), sharding);
+    return operand_shardings(extended_of(n), sharding);
   }
 
   // Whether the factor divides, inside the runs that a cut of the batch leaves.
   bool fits(int n, const CutFactor& factor) const {
     const ShardingRule::Factor& known = rule_of(n).factors[static_cast<size_t>(factor.factor)];
-    if (known.unshardable || known.size % (factor.outer * parts_) != 0) return false;
+    if (known.size % (factor.outer * parts_) != 0) return false;
+    if (is_added(n, factor)) return pieces_ && plan_.mesh(here_).lanes() == 1 && (factor.outer == 1 || !picks(n));
+    if (known.unshardable) return false;
     if (by_segments_ &&
         !keeps_segments(rule_of(n), plan_.node_shardings[static_cast<size_t>(n)].segments, factor, parts_))
       return false;
@@ -354,9 +372,16 @@ class Splitting {
     Choice choice{.factor = factor};
     const OperandShardings operands = operands_of(n, factor);
     if (!factor) choice.cost += work(n) * others() * uncut_operation;
+    if (factor && is_added(n, factor) && !picks(n)) {
+      const double lanes =
+          bytes(node.inputs[0]) / static_cast<double>(rule_of(n).factors[static_cast<size_t>(factor.factor)].size);
+      choice.cost += body_sums * 2 * others() * lanes;
+    }
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       const CutPlace wanted = place_of(operands.inputs[i]);
       choice.inputs.push_back(wanted);
+      if (node.inputs[i] && picks(n) && !wanted && !decided_[index(node.inputs[i])])
+        choice.cost += whole_table * others() * bytes(node.inputs[i]);
       if (node.inputs[i]) choice.cost += operand_cost(node, node.inputs[i], wanted, static_cast<bool>(factor));
     }
     for (size_t o = 0; o < node.outputs.size(); ++o) {
@@ -403,7 +428,8 @@ class Splitting {
     }
     if (plan_.node_task_graph[static_cast<size_t>(n)] != here_) return;
     auto& factors = plan_.node_shardings[static_cast<size_t>(n)].factors;
-    factors.resize(rule_of(n).factors.size());
+    const size_t wanted = is_added(n, choice.factor) ? rule_of(n).factors.size() : extended_of(n).added;
+    if (factors.size() < wanted) factors.resize(wanted);
     add_cut(factors[static_cast<size_t>(choice.factor.factor)], choice.factor.outer);
   }
 
@@ -426,8 +452,9 @@ class Splitting {
   const int axis_;               // the first, by which they are found
   const int64_t parts_;
   const bool by_segments_;
+  bool pieces_;                                  // the factors of PieceRules may be cut
   std::vector<std::vector<int32_t>> users_;      // by value
-  std::vector<ShardingRule> rules_;              // by node
+  std::vector<ExtendedRule> rules_;              // by node
   std::vector<double> work_;                     // by node
   std::vector<CutPlace> at_;                     // by value: where this axis cuts it
   std::vector<bool> decided_;                    // by value: its place is known; state is where it is needed first
@@ -446,6 +473,7 @@ class Splitting {
 
 EPL_PASS(split) {
   return {.doc = "cuts the nodes of split scopes over their ranks, and stores what they use in pieces",
+          .options = {{"pieces", true, false, "also along dimensions that kernels need whole"}},
           .run = [](PassContext& c) -> Status {
             const bool propagated = static_cast<int>(c.plan.shardings.size()) == c.plan.graph->value_count();
             if (!propagated) return invalid("it needs place and propagate before it");

@@ -1,0 +1,26 @@
+#include "core/ir/piece_rule.h"
+
+namespace epl {
+
+void Ties::input(int i, int dim, int factor) {
+  const auto d = static_cast<size_t>(dim);
+  if (q.has(i) && q.in(i).shape[d] != 1) rule_.inputs[static_cast<size_t>(i)][d] = {factor};
+}
+
+void Ties::output(int i, int dim, int factor) {
+  const auto d = static_cast<size_t>(dim);
+  if (q.has_output(i) && q.out(i).shape[d] != 1) rule_.outputs[static_cast<size_t>(i)][d] = {factor};
+}
+
+Result<ExtendedRule> extended_rule(const OpQuery& query) {
+  ExtendedRule extended;
+  EPL_ASSIGN(extended.rule, sharding_rule(query));
+  extended.added = extended.rule.factors.size();
+  extended.row = piece_table().find(query.op().name);
+  if (!extended.row) return extended;
+  Ties ties(extended.rule, query);
+  extended.row->ties(ties);
+  return extended;
+}
+
+}  // namespace epl

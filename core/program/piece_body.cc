@@ -1,0 +1,195 @@
+#include "core/program/piece_body.h"
+
+#include <algorithm>
+
+#include "core/ir/op.h"
+
+namespace epl {
+
+bool PieceCut::lacks(size_t output) const {
+  return std::ranges::none_of(rule.rule.outputs[output], [&](const ShardingRule::Dim& dim) {
+    return std::ranges::find(dim, factor) != dim.end();
+  });
+}
+
+Shape PieceCut::beside(size_t output, const Shape& indices) const {
+  const ShardingRule::Operand& picks = rule.rule.inputs[static_cast<size_t>(rule.row->indices)];
+  Shape shape(rule.rule.outputs[output].size(), 1);
+  for (size_t d = 0; d < shape.size(); ++d) {
+    const auto same = std::ranges::find(picks, rule.rule.outputs[output][d]);
+    if (same != picks.end() && !same->empty()) shape[d] = indices[static_cast<size_t>(same - picks.begin())];
+  }
+  return shape;
+}
+
+OwnIndices own_indices(Builder& b, const Var& indices, const Var& first, int64_t rows, int64_t size) {
+  const auto within = [&](const Var& x, int64_t end) {
+    return b.emit("logical_and", {x >= 0.0, x < static_cast<double>(end)});
+  };
+  const Var all = b.select(indices < 0.0, indices + static_cast<double>(size), indices);  // from the end
+  const Var at = all - first, here = within(at, rows);
+  return {.indices = b.select(here, at, b.like(at, static_cast<double>(rows))),
+          .elsewhere = b.emit("logical_and", {within(all, size), b.emit("logical_not", {here})})};
+}
+
+Result<PieceCut> piece_cut(const Plan& plan, NodeId id) {
+  PieceCut cut;
+  const NodeSharding& sharding = plan.node_shardings[static_cast<size_t>(id.index)];
+  if (!sharding.cut()) return cut;
+  EPL_ASSIGN(cut.rule, node_extended_rule(*plan.graph, plan.graph->node(id)));
+  cut.factor = added_cut(cut.rule, sharding);
+  if (cut.factor >= 0) cut.axes = sharding.factors[static_cast<size_t>(cut.factor)].front().axes;
+  return cut;
+}
+
+namespace {
+
+class Following {
+ public:
+  Following(Plan& plan, std::vector<int> open) : plan_(plan), graph_(*plan.graph), open_(std::move(open)) {}
+
+  Status run() {
+    for (int n = 0; n < graph_.node_count(); ++n) {
+      EPL_ASSIGN(ExtendedRule rule, node_extended_rule(graph_, graph_.node(NodeId{n})));
+      rules_.push_back(std::move(rule));
+      EPL_TRY(follow(n));
+    }
+    for (int n = graph_.node_count(); n-- > 0;) precede(n);
+    return {};
+  }
+
+ private:
+  static size_t index(Value v) { return static_cast<size_t>(v.index); }
+
+  // A node is cut as its operands are.
+  Status follow(int n) {
+    const Node& node = graph_.node(NodeId{n});
+    NodeSharding& sharding = plan_.node_shardings[static_cast<size_t>(n)];
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      if (!node.inputs[i]) continue;
+      const Sharding& lies = plan_.shardings[index(node.inputs[i])];
+      for (size_t d = 0; d < lies.dims.size(); ++d) {
+        for (const AxisCut& cut : lies.dims[d]) {
+          const bool added = add(n, sharding, rules_.back().rule.inputs[i], static_cast<int>(d), cut);
+          if (!added) return unsupported("dimension ", d, " of operand ", i, " of ", node.op->name, " is cut");
+        }
+      }
+    }
+    give(n);
+    return {};
+  }
+
+  bool add(int n, NodeSharding& sharding, const ShardingRule::Operand& dims, int d, const AxisCut& cut) const {
+    const ExtendedRule& rule = rules_[static_cast<size_t>(n)];
+    const CutFactor found = factor_at(rule.rule, dims, {d, cut.outer});
+    if (!found) return false;
+    const auto f = static_cast<size_t>(found.factor);
+    if (f < rule.added && rule.rule.factors[f].unshardable) return false;
+    sharding.factors.resize(
+        std::max({sharding.factors.size(), rule.added, f < rule.added ? 0 : rule.rule.factors.size()}));
+    for (size_t other = 0; other < sharding.factors.size(); ++other) {
+      if (other != f && find_cut(sharding.factors[other], cut.axes.front())) return false;
+    }
+    Cuts& cuts = sharding.factors[f];
+    if (const AxisCut* known = find_cut(cuts, cut.axes.front()))
+      return known->outer == found.outer && known->axes == cut.axes;
+    cuts.insert(std::ranges::upper_bound(cuts, found.outer, {}, &AxisCut::outer), {cut.axes, found.outer});
+    return true;
+  }
+
+  OperandShardings operands_of(int n) const {
+    NodeSharding all = plan_.node_shardings[static_cast<size_t>(n)];
+    all.factors.resize(rules_[static_cast<size_t>(n)].rule.factors.size());
+    return operand_shardings(rules_[static_cast<size_t>(n)], all);
+  }
+
+  // Sums over the batch stay due, as those of the node itself; others are complete at once.
+  void give(int n) {
+    const OperandShardings operands = operands_of(n);
+    for (size_t o = 0; o < operands.outputs.size(); ++o) {
+      Sharding& stored = plan_.shardings[index(graph_.node(NodeId{n}).outputs[o])] = operands.outputs[o];
+      std::erase_if(stored.partial, [&](const Partial& p) { return std::ranges::find(open_, p.axis) == open_.end(); });
+    }
+  }
+
+  // What no operand cuts is made in the pieces that its users want.
+  void precede(int n) {
+    const Node& node = graph_.node(NodeId{n});
+    if (node.outputs.size() != 1) return;
+    const Value v = node.outputs[0];
+    const Sharding* wanted = nullptr;
+    std::vector<OperandShardings> users;
+    for (int u = n + 1; u < graph_.node_count(); ++u) {
+      const Node& user = graph_.node(NodeId{u});
+      if (std::ranges::find(user.inputs, v) != user.inputs.end()) users.push_back(operands_of(u));
+      for (size_t i = 0; i < user.inputs.size(); ++i) {
+        if (user.inputs[i] != v) continue;
+        if (wanted && *wanted != users.back().inputs[i]) return;
+        wanted_ = users.back().inputs[i];
+        wanted = &wanted_;
+      }
+    }
+    if (!wanted || wanted->dims == plan_.shardings[index(v)].dims) return;
+    NodeSharding more = plan_.node_shardings[static_cast<size_t>(n)];
+    for (size_t d = 0; d < wanted->dims.size(); ++d) {
+      for (const AxisCut& cut : wanted->dims[d]) {
+        if (!add(n, more, rules_[static_cast<size_t>(n)].rule.outputs[0], static_cast<int>(d), cut)) return;
+      }
+    }
+    plan_.node_shardings[static_cast<size_t>(n)] = std::move(more);
+    give(n);
+  }
+
+  Plan& plan_;
+  const Graph& graph_;
+  const std::vector<int> open_;  // axes of the sums that the node leaves
+  std::vector<ExtendedRule> rules_;
+  Sharding wanted_;
+};
+
+}  // namespace
+
+Result<PieceBody> piece_body(const Plan& plan, NodeId id, const PieceCut& cut, const OperandShardings& operands) {
+  const Node& node = plan.graph->node(id);
+  const int task_graph = plan.node_task_graph[static_cast<size_t>(id.index)];
+  PieceBody body;
+  auto graph = std::make_shared<Graph>();
+  Builder b(*graph, node.phase);
+  b.set_scope(cat(node.name, ".pieces"));
+  std::vector<Var> inputs;
+  for (size_t i = 0; i < node.inputs.size(); ++i) {
+    const Value v = node.inputs[i];
+    body.operands.push_back(v ? graph->add_leaf(ValueKind::buffer, cat("operand", i), plan.graph->type(v)) : Value{});
+    inputs.push_back(v ? b.var(body.operands.back()) : Var());
+  }
+  Body written(b, node.attributes, inputs, node.op->output_count());
+  (cut.rule.row->body ? cut.rule.row->body : node.op->body)(written);
+  EPL_TRY(b.status());
+  for (const Var& result : written.outputs()) body.results.push_back(result ? result.value() : Value{});
+
+  Plan& inner = body.plan;
+  inner.graph = graph;
+  inner.strategy = plan.strategy;
+  inner.meshes = plan.meshes;
+  inner.task_graphs = plan.task_graphs;
+  const auto values = static_cast<size_t>(graph->value_count()), nodes = static_cast<size_t>(graph->node_count());
+  inner.value_task_graph.assign(values, task_graph);
+  inner.node_task_graph.assign(nodes, task_graph);
+  inner.node_block.assign(nodes, plan.node_block[static_cast<size_t>(id.index)]);
+  inner.node_cloned.assign(nodes, false);
+  inner.node_shardings.resize(nodes);
+  inner.shardings.resize(values);
+  for (size_t v = 0; v < values; ++v)
+    inner.shardings[v].dims.resize(graph->type(Value{static_cast<int>(v)}).shape.size());
+  for (size_t i = 0; i < node.inputs.size(); ++i) {
+    if (node.inputs[i]) inner.shardings[static_cast<size_t>(body.operands[i].index)] = operands.inputs[i];
+  }
+  std::vector<int> open;
+  for (const Sharding& output : operands.outputs) {
+    for (const Partial& partial : output.partial) open.push_back(partial.axis);
+  }
+  EPL_TRY(Following(inner, open).run());
+  return body;
+}
+
+}  // namespace epl

@@ -1,0 +1,40 @@
+// A node that is cut along a dimension that its kernels need whole (core/ir/piece_rule.h), for `partition`.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/ir/builder.h"
+#include "core/strategy/batch_cut.h"
+#include "core/strategy/plan.h"
+
+namespace epl {
+
+// The factor that the op's PieceRule adds and that is cut.
+struct PieceCut {
+  ExtendedRule rule;
+  int factor = -1;        // none is
+  std::vector<int> axes;  // that cut it
+  bool by_body() const { return factor >= 0 && rule.row->indices < 0; }
+  int64_t size() const { return rule.rule.factors[static_cast<size_t>(factor)].size; }
+  bool lacks(size_t output) const;
+  // The shape that indices of a shape get to stand beside a result that was picked by them.
+  Shape beside(size_t output, const Shape& indices) const;
+};
+
+// Indices into a dimension of `size`, as a rank with the `rows` elements from `first` on has them: those into other
+// pieces are out of the range of its own, and so are those that are in no piece.
+struct OwnIndices {
+  Var indices, elsewhere;  // elsewhere: true where another rank has the element
+};
+OwnIndices own_indices(Builder& b, const Var& indices, const Var& first, int64_t rows, int64_t size);
+Result<PieceCut> piece_cut(const Plan& plan, NodeId node);
+
+// The body of a node: its nodes follow the cuts of their operands.
+struct PieceBody {
+  Plan plan;
+  std::vector<Value> operands, results;  // by operand and result of the node, none where it is absent
+};
+Result<PieceBody> piece_body(const Plan& plan, NodeId node, const PieceCut& cut, const OperandShardings& operands);
+
+}  // namespace epl

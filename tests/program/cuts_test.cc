@@ -1,0 +1,202 @@
+// Every op, every factor that its rules allow, over 2 and 4 ranks: what `partition` makes of a node that is cut there
+// computes what the op computes, on ranks that go through their local graph side by side.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/ir/evaluate.h"
+#include "core/ir/piece_rule.h"
+#include "core/program/local_graph.h"
+#include "core/strategy/batch_cut.h"
+#include "tests/ops/variants.h"
+
+namespace epl {
+namespace {
+
+using Values = std::vector<Tensor>;  // of one rank, by value
+
+double element(const Tensor& t, int64_t i) {
+  return is_float(t.dtype()) ? t.get(i) : static_cast<double>(t.get_int(i));
+}
+void set_element(Tensor& t, int64_t i, double x) {
+  is_float(t.dtype()) ? t.set(i, x) : t.set_int(i, static_cast<int64_t>(x));
+}
+
+// What transfers do, by their meaning alone.
+class Ranks {
+ public:
+  Ranks(const LocalGraph& local, int64_t ranks) : graph_(local.graph), values_(static_cast<size_t>(ranks)) {
+    for (Values& values : values_) values.resize(static_cast<size_t>(graph_.value_count()));
+  }
+  Tensor& at(size_t rank, Value v) { return values_[rank][static_cast<size_t>(v.index)]; }
+
+  Status run() {
+    for (int i = 0; i < graph_.value_count(); ++i) {
+      if (graph_.value(Value{i}).kind != ValueKind::constant) continue;
+      for (Values& values : values_) values[static_cast<size_t>(i)] = graph_.value(Value{i}).data;
+    }
+    for (const Node& node : graph_.nodes()) {
+      for (size_t r = 0; r < values_.size(); ++r) EPL_TRY(compute(node, r));
+    }
+    return {};
+  }
+
+ private:
+  Status compute(const Node& node, size_t rank) {
+    const std::string& op = node.op->name;
+    if (node.op->boundary) {
+      Tensor& out = at(rank, node.outputs[0]) = Tensor(graph_.type(node.outputs[0]));
+      if (op == "batch_slice") return slice(node, rank, out);
+      if (op == "all_gather") return gather(node, out);
+      return op == "all_reduce" || op == "reduce_scatter" ? reduce(node, rank, out) : unsupported(op);
+    }
+    std::vector<Tensor> inputs;
+    for (Value v : node.inputs) inputs.push_back(v ? at(rank, v) : Tensor());
+    EPL_ASSIGN(const std::vector<Tensor> outputs, evaluate_op(*node.op, node.attributes, inputs, node.units));
+    for (size_t o = 0; o < node.outputs.size(); ++o) at(rank, node.outputs[o]) = outputs[o];
+    return {};
+  }
+
+  Status slice(const Node& node, size_t rank, Tensor& out) {
+    const Tensor& x = at(rank, node.inputs[0]);
+    const auto dim = static_cast<size_t>(node.attributes.integer("dim"));
+    const Attribute* said = node.attributes.find("outer");
+    const int64_t outer = said ? std::get<int64_t>(*said) : 1, size = out.shape()[dim], full = x.shape()[dim];
+    int64_t inner = 1;
+    for (size_t d = dim + 1; d < x.shape().size(); ++d) inner *= x.shape()[d];
+    for (int64_t i = 0; i < out.elements(); ++i) {
+      const int64_t in_run = i / inner % size % (size / outer), run = i / inner % size / (size / outer);
+      const int64_t at = run * (full / outer) + static_cast<int64_t>(rank) * (size / outer) + in_run;
+      set_element(out, i, element(x, (i / inner / size * full + at) * inner + i % inner));
+    }
+    return {};
+  }
+
+  Status gather(const Node& node, Tensor& out) {
+    int64_t to = 0;
+    for (size_t r = 0; r < values_.size(); ++r) {
+      const Tensor& x = at(r, node.inputs[0]);
+      // Ranks behind this one have not come to the node, but to its operand.
+      for (int64_t i = 0; i < x.elements(); ++i) set_element(out, to++, element(x, i));
+    }
+    return {};
+  }
+
+  Status reduce(const Node& node, size_t rank, Tensor& out) {
+    const Attribute* said = node.attributes.find("reduction");
+    const std::string reduction = said ? std::get<std::string>(*said) : "sum";
+    const int64_t first = node.op->name == "all_reduce" ? 0 : static_cast<int64_t>(rank) * out.elements();
+    for (int64_t i = 0; i < out.elements(); ++i) {
+      double all = element(at(0, node.inputs[0]), first + i);
+      for (size_t r = 1; r < values_.size(); ++r) {
+        const double x = element(at(r, node.inputs[0]), first + i);
+        all = reduction == "sum" ? all + x : reduction == "max" ? std::max(all, x) : std::min(all, x);
+      }
+      set_element(out, i, all);
+    }
+    return {};
+  }
+
+  const Graph& graph_;
+  std::vector<Values> values_;  // by rank
+};
+
+// A node of the op alone, cut along one factor.
+Plan plan_of(const OpDef& op, const Sample& sample, const OutputTypes& outputs, int factor, int64_t ranks) {
+  auto graph = std::make_shared<Graph>();
+  Node node{.name = "n", .op = &op, .attributes = sample.attributes};
+  for (size_t i = 0; i < sample.operands.size(); ++i) {
+    const SampleOperand& operand = sample.operands[i];
+    node.inputs.push_back(operand.present ? graph->add_input(cat("x", i), operand.type) : Value{});
+  }
+  const std::vector<Value> made = graph->node(graph->add_node(node, outputs)).outputs;
+  for (size_t o = 0; o < made.size(); ++o) graph->outputs.push_back({cat("y", o), made[o]});
+
+  Plan plan;
+  plan.graph = graph;
+  Mesh mesh{.axes = {{"data", 1, MeshAxis::Kind::rank},
+                     {"micro_batch", 1, MeshAxis::Kind::time},
+                     {"unit", 1, MeshAxis::Kind::unit},
+                     {"split", ranks, MeshAxis::Kind::rank}}};
+  for (int r = 0; r < ranks; ++r) mesh.device.ranks.push_back(r);
+  plan.meshes = {mesh};
+  plan.task_graphs.push_back({.scope = "all", .nodes = 1});
+  plan.calls = {{{.block = BlockKind::main}}};
+  plan.node_task_graph = {0};
+  plan.node_block = {BlockKind::main};
+  plan.node_cloned = {false};
+  find_value_task_graphs(plan);
+  for (int v = 0; v < graph->value_count(); ++v)
+    plan.shardings.push_back({.dims = std::vector<Cuts>(graph->type(Value{v}).shape.size())});
+  ExtendedRule rule = *node_extended_rule(*graph, graph->node(NodeId{0}));
+  plan.node_shardings.emplace_back().factors.resize(
+      static_cast<size_t>(factor) < rule.added ? rule.added : rule.rule.factors.size());
+  plan.node_shardings[0].factors[static_cast<size_t>(factor)] = {{.axes = {3}}};
+  return plan;
+}
+
+void expect_same(const Tensor& found, const Tensor& wanted) {
+  ASSERT_EQ(found.type(), wanted.type());
+  for (int64_t i = 0; i < wanted.elements(); ++i) {
+    const double x = element(found, i), y = element(wanted, i);
+    if (std::isnan(y) || std::isinf(y)) {
+      ASSERT_TRUE(std::isnan(y) ? std::isnan(x) : x == y) << "element " << i << " is " << x << ", not " << y;
+    } else {
+      ASSERT_NEAR(x, y, 1e-11 * (1 + std::abs(y))) << "element " << i;
+    }
+  }
+}
+
+class CutNodes : public ::testing::TestWithParam<const OpDef*> {};
+
+TEST_P(CutNodes, ComputeWhatOneRankComputes) {
+  const OpDef& op = *GetParam();
+  if (op.boundary || op.random || op.takes_any_operands) GTEST_SKIP() << "no split cuts it";
+  int cuts = 0;
+  for (const std::string& text : op.samples) {
+    const Sample sample = parse_sample(op, text)->with_floats(DType::f64);
+    OutputTypes outputs;
+    ASSERT_TRUE(rule_of(op, sample, outputs).ok()) << text;
+    std::vector<const TensorType*> types;
+    for (const TensorType& type : outputs) types.push_back(&type);
+    const ExtendedRule rule = *extended_rule(OpQuery(op, sample.attributes, sample.types(), types));
+    for (size_t f = 0; f < rule.rule.factors.size(); ++f) {
+      if (f < rule.added && rule.rule.factors[f].unshardable) continue;
+      const Sample larger = resized(op, sample, rule.rule, outputs, {static_cast<int>(f)}, 8);
+      OutputTypes results;
+      if (rule.rule.factors[f].size < 2 || !rule_of(op, larger, results).ok()) continue;
+      const std::vector<Tensor> inputs = larger.values(3);
+      auto wanted = evaluate_op(op, larger.attributes, inputs);
+      ASSERT_TRUE(wanted.ok()) << wanted.status().to_string();
+      for (int64_t ranks : {2, 4}) {
+        SCOPED_TRACE(cat(text, ": factor ", f, f < rule.added ? "" : ", added,", " over ", ranks, " ranks"));
+        auto locals = partition(plan_of(op, larger, results, static_cast<int>(f), ranks));
+        ASSERT_TRUE(locals.ok()) << locals.status().to_string();
+        const LocalGraph& local = locals->at(0);
+        Ranks all(local, ranks);
+        for (size_t r = 0; r < static_cast<size_t>(ranks); ++r) {
+          for (size_t i = 0; i < inputs.size(); ++i) {
+            if (const Value v = local.graph.find(cat("x", i))) all.at(r, v) = inputs[i];
+          }
+        }
+        const Status status = all.run();
+        ASSERT_TRUE(status.ok()) << status.to_string();
+        for (size_t r = 0; r < static_cast<size_t>(ranks); ++r) {
+          for (size_t o = 0; o < wanted->size(); ++o) {
+            SCOPED_TRACE(cat("output ", o, " on rank ", r));
+            expect_same(all.at(r, local.graph.outputs[o].value), (*wanted)[o]);
+          }
+        }
+        ++cuts;
+      }
+    }
+  }
+  EXPECT_GT(cuts, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Ops, CutNodes, ::testing::ValuesIn(op_table().all()),
+                         [](const auto& info) { return info.param->name; });
+
+}  // namespace
+}  // namespace epl
