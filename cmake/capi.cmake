@@ -30,16 +30,19 @@ target_link_libraries(epl PRIVATE Threads::Threads ${CMAKE_DL_LIBS} ${ZLIB_ARCHI
 # The command line: the first user of the C API, and of nothing else of ours.
 if(EPL_TOOL)
   file(GLOB tool_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tools/*.cc)
-  # The report's page is a file of its own, which the tool carries.
-  set(EPL_REPORT_TEMPLATE ${GENERATED}/report_template.cc)
-  add_custom_command(OUTPUT ${EPL_REPORT_TEMPLATE}
-    COMMAND ${CMAKE_COMMAND} -DINPUT=${PROJECT_SOURCE_DIR}/tools/report.html -DOUTPUT=${EPL_REPORT_TEMPLATE}
-    -DNAME=epl::tools::report_template
-            -P ${PROJECT_SOURCE_DIR}/cmake/text_file.cmake
-    DEPENDS ${PROJECT_SOURCE_DIR}/tools/report.html ${PROJECT_SOURCE_DIR}/cmake/text_file.cmake
-    COMMENT "Reading tools/report.html")
-  add_custom_target(epl_report_template DEPENDS ${EPL_REPORT_TEMPLATE})
-  add_executable(epl_tool ${tool_sources} ${EPL_REPORT_TEMPLATE})
+  # The pages are files of their own, which the tool carries.
+  set(EPL_PAGES)
+  foreach(page report plan)
+    set(made ${GENERATED}/${page}_template.cc)
+    add_custom_command(OUTPUT ${made}
+      COMMAND ${CMAKE_COMMAND} -DINPUT=${PROJECT_SOURCE_DIR}/tools/${page}.html -DOUTPUT=${made}
+              -DNAME=epl::tools::${page}_template -P ${PROJECT_SOURCE_DIR}/cmake/text_file.cmake
+      DEPENDS ${PROJECT_SOURCE_DIR}/tools/${page}.html ${PROJECT_SOURCE_DIR}/cmake/text_file.cmake
+      COMMENT "Reading tools/${page}.html")
+    list(APPEND EPL_PAGES ${made})
+  endforeach()
+  add_custom_target(epl_pages DEPENDS ${EPL_PAGES})
+  add_executable(epl_tool ${tool_sources} ${EPL_PAGES})
   set_target_properties(epl_tool PROPERTIES OUTPUT_NAME epl BUILD_RPATH "$ORIGIN/../lib")
   target_include_directories(epl_tool PRIVATE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/include)
   target_link_libraries(epl_tool PRIVATE epl Threads::Threads)

@@ -409,10 +409,11 @@ EPL_API EPL_SINCE(1, 0) int64_t epl_plan_ranks(const epl_plan* plan);
 /* Bytes that a rank will have at its peak, exact; -1 for a rank that is not there. */
 EPL_API EPL_SINCE(1, 0) int64_t epl_plan_memory_bytes_peak(const epl_plan* plan, int64_t rank);
 /* As text, for people: "explain"; the stages of the train step: "graph", "plan", "local", "program", "kernels" (those
- * chosen and why better ones were not), or of another entry: "evaluate.graph", "predict.program", ... As JSON: "memory"
- * (what needs how many bytes, and every range of the arena with the instructions during which it is alive),
- * "parameters" (trained and not, with reasons) and "notes" (sentences on how inputs and loss were taken where nobody
- * has said it). */
+ * chosen and why better ones were not), or of another entry: "evaluate.graph", "predict.program", ... As JSON:
+ * "overview" (what runs where, how tensors lie and why, the calls of a step, what moves, memory over time, predicted
+ * seconds), "memory" (what needs how many bytes, and every range of the arena with the instructions during which it is
+ * alive), "parameters" (trained and not, with reasons) and "notes" (sentences on how inputs and loss were taken where
+ * nobody has said it). "explain" and "overview" go through a step in virtual time, on a simulated device. */
 EPL_API EPL_SINCE(1, 0) epl_error* epl_plan_describe(const epl_plan* plan, const char* stage, size_t stage_length,
                                                      epl_text** EPL_OUT EPL_OWNED text);
 

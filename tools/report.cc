@@ -5,15 +5,18 @@
 
 namespace epl::tools {
 
-// tools/report.html, made a string by the build.
+// tools/report.html and tools/plan.html, made strings by the build.
 extern const char report_template[];
+extern const char plan_template[];
 
 namespace {
 constexpr std::string_view kPlace = "/*EPL_DATA*/";
 }
 
-std::string render_report(const Json& data) {
-  std::string page = report_template, json = print_json(data), safe;
+namespace {
+
+std::string filled(std::string page, const Json& data) {
+  std::string json = print_json(data), safe;
   safe.reserve(json.size());
   // "</script>" in a name would end the element that the data lies in.
   for (char c : json) {
@@ -25,6 +28,11 @@ std::string render_report(const Json& data) {
   }
   return page.replace(page.find(kPlace), kPlace.size(), safe);
 }
+
+}  // namespace
+
+std::string render_report(const Json& data) { return filled(report_template, data); }
+std::string render_plan(const Json& data) { return filled(plan_template, data); }
 
 Points thinned(const Points& points, size_t most) {
   if (points.size() <= most || most < 4) return points;

@@ -19,6 +19,9 @@ namespace epl::tools {
 
 // The complete page. Names and texts of any bytes are safe in it.
 std::string render_report(const Json& data);
+// The page of a plan, tools/plan.html. The data: what epl_plan_describe says of "overview", and `title`, `about`,
+// `cards`, `command`.
+std::string render_plan(const Json& data);
 
 // (step, value), steps ascending.
 using Points = std::vector<std::pair<double, double>>;

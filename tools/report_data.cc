@@ -182,6 +182,20 @@ std::vector<std::pair<std::string, std::string>> job_facts(const JobOptions& o) 
   return out;
 }
 
+Json plan_page(Json overview, const std::string& model) {
+  const auto number = [&](const char* key) { return overview.at(key).get<int64_t>(); };
+  const double seconds = overview.at("seconds").get<double>();
+  overview["title"] = "Plan of " + model;
+  overview["about"] = overview.at("entry").get<std::string>() + " on " + overview.at("device").get<std::string>() + ".";
+  overview["cards"] = Json::array({Json::array({"ranks", with_thousands(number("ranks"))}),
+                                   Json::array({"samples of a step", with_thousands(number("batch"))}),
+                                   Json::array({"micro-batches", with_thousands(number("micro_batches"))}),
+                                   Json::array({"memory of a rank", readable_bytes(number("memory_bytes_peak"))}),
+                                   Json::array({"seconds of a step, predicted", short_number(seconds)})});
+  overview["command"] = command_line();
+  return overview;
+}
+
 std::vector<std::pair<std::string, std::string>> machine_facts() {
   std::string processor = "unknown", line;
   for (std::ifstream info("/proc/cpuinfo"); std::getline(info, line);) {

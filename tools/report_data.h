@@ -35,4 +35,7 @@ std::vector<std::pair<std::string, std::string>> job_facts(const JobOptions& o);
 // Of this machine and this build, for the report's facts: version, processor, date.
 std::vector<std::pair<std::string, std::string>> machine_facts();
 
+// What the page of a plan shows, from what the library says of "overview".
+Json plan_page(Json overview, const std::string& model);
+
 }  // namespace epl::tools

@@ -12,6 +12,7 @@
 #include "tools/output_folder.h"
 #include "tools/progress.h"
 #include "tools/report.h"
+#include "tools/report_data.h"
 #include "tools/usage.h"
 #include "tools/values.h"
 
@@ -68,7 +69,11 @@ int run_evaluate(JobOptions o, const std::string& where, int64_t batches, const 
   return 0;
 }
 
-int run_plan(const JobOptions& o, const std::string& stage) {
+std::string described(const Plan& plan, std::string_view stage) {
+  return text_of(epl_plan_describe, plan.get(), stage.data(), stage.size());
+}
+
+int run_plan(const JobOptions& o, const std::string& stage, const std::string& page = "") {
   Engine engine = make_engine(o);
   Model model = load_model(engine, o.model);
   Trainer trainer = make_trainer(engine, o);
@@ -80,8 +85,12 @@ int run_plan(const JobOptions& o, const std::string& stage) {
   Plan plan = make_plan(model, trainer, make_strategy(engine, o), o);
   for (const std::string& warning : warnings_of(model, plan))
     std::fprintf(stderr, "epl: warning: %s\n", warning.c_str());
-  const std::string wanted = o.json ? "memory" : stage;
-  const std::string plan_text = text_of(epl_plan_describe, plan.get(), wanted.data(), wanted.size());
+  if (!page.empty()) {
+    write_file(page, render_plan(plan_page(parse_json(described(plan, "overview")), o.model)));
+    std::printf("wrote %s\n", page.c_str());
+    return 0;
+  }
+  const std::string plan_text = described(plan, o.json ? "memory" : stage);
   std::printf("%s\n", o.json ? plan_text.c_str() : printable(plan_text).c_str());
   return 0;
 }
@@ -162,8 +171,8 @@ Run add_evaluate(CLI::App& app) {
 
 Run add_plan(CLI::App& app) {
   auto o = std::make_shared<JobOptions>();
-  auto stage = std::make_shared<std::string>("explain");
-  app.footer("  epl plan model.onnx --batch 8");
+  auto stage = std::make_shared<std::string>("explain"), page = std::make_shared<std::string>();
+  app.footer("  epl plan model.onnx --batch 8\n  epl plan model.onnx --ranks 4 --html plan.html");
   app.option_defaults()->group(groups::data);
   app.add_option("model", o->model, "the ONNX file")->required()->check(existing_file());
   add_data_options(app, *o);
@@ -173,14 +182,19 @@ Run add_plan(CLI::App& app) {
   add_training_options(app, *o);
   add_adapter_options(app, *o);
   app.option_defaults()->group(groups::watching);
-  app.add_option("--stage", *stage,
-                 "explain, memory, parameters, or a stage of the train step as text: graph, plan, local, program, "
-                 "kernels (predict.graph and so on for the others)")
+  app.add_option(
+         "--stage", *stage,
+         "explain, overview, memory, parameters, or a stage of the train step as text: graph, plan, local, program, "
+         "kernels (predict.graph and so on for the others)")
       ->type_name("NAME")
       ->capture_default_str();
+  app.add_option("--html", *page,
+                 "a page to write instead: ranks, a predicted step as a picture, memory over time, what moves, and how "
+                 "each tensor lies and why")
+      ->check(file_name());
   app.add_flag("--json", o->json, "the memory plan as JSON");
   add_machine_options(app, *o);
-  return [=] { return run_plan(*o, *stage); };
+  return [=] { return run_plan(*o, *stage, *page); };
 }
 
 Run add_inspect(CLI::App& app) {

@@ -128,6 +128,15 @@ CLI::Validator existing_file() {
       "FILE", "existing_file");
 }
 
+CLI::Validator file_name() {
+  return CLI::Validator(
+      [](std::string& path) {
+        if (path.empty()) return std::string("the name of a file is expected");
+        return kind_of(path) == 2 ? path + " is a folder, a file is expected" : std::string();
+      },
+      "FILE", "file_name");
+}
+
 CLI::Validator existing_folder() {
   return CLI::Validator(
       [](std::string& path) {

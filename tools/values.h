@@ -17,6 +17,7 @@ CLI::Validator seed_number();  // of 64 bits without a sign
 CLI::Validator one_of(std::vector<std::string> words);
 CLI::Validator list_of(std::vector<std::string> words);  // some of them, with commas between them
 CLI::Validator existing_file();
+CLI::Validator file_name();  // of a file to write
 CLI::Validator existing_folder();
 CLI::Validator existing_data();  // a file, a folder, or a pattern of several files
 

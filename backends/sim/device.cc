@@ -42,16 +42,17 @@ class SimEvent final : public Event {
 
 class SimStream final : public Stream {
  public:
-  explicit SimStream(std::shared_ptr<World> world) : world_(std::move(world)) {}
+  SimStream(std::shared_ptr<World> world, int threads)
+      : world_(std::move(world)), machine_(of_threads(world_->machine, threads)) {}
 
   void launch(const KernelRow&, const KernelQuery& query, const void*, const void* const*, void* const*, void*,
               const StepContext&) override {
-    advance(kernel_seconds(world_->machine, query));
+    advance(kernel_seconds(machine_, query));
   }
-  void copy(void*, const void*, int64_t bytes) override { move(2 * bytes, world_->machine.memory_bandwidth); }
-  void fill(void*, int64_t bytes, uint8_t) override { move(bytes, world_->machine.memory_bandwidth); }
-  void upload(void*, const void*, int64_t bytes) override { move(bytes, world_->machine.host_bandwidth); }
-  void download(void*, const void*, int64_t bytes) override { move(bytes, world_->machine.host_bandwidth); }
+  void copy(void*, const void*, int64_t bytes) override { move(2 * bytes, machine_.memory_bandwidth); }
+  void fill(void*, int64_t bytes, uint8_t) override { move(bytes, machine_.memory_bandwidth); }
+  void upload(void*, const void*, int64_t bytes) override { move(bytes, machine_.host_bandwidth); }
+  void download(void*, const void*, int64_t bytes) override { move(bytes, machine_.host_bandwidth); }
   void record(Event& event) override {
     std::lock_guard lock(world_->simulation.mutex);
     auto point = std::make_shared<Point>();
@@ -75,11 +76,16 @@ class SimStream final : public Stream {
     std::lock_guard lock(world_->simulation.mutex);
     return timeline_->queue.empty();
   }
+  bool stamp(double* seconds) override {
+    std::lock_guard lock(world_->simulation.mutex);
+    world_->simulation.stamp(timeline_, seconds);
+    return true;
+  }
   const TimelinePtr& timeline() const { return timeline_; }
 
  private:
   void move(int64_t bytes, double bandwidth) {
-    if (bytes > 0) advance(world_->machine.launch_seconds + static_cast<double>(bytes) / bandwidth);
+    if (bytes > 0) advance(machine_.launch_seconds + static_cast<double>(bytes) / bandwidth);
   }
   void advance(double seconds) {
     std::lock_guard lock(world_->simulation.mutex);
@@ -87,6 +93,7 @@ class SimStream final : public Stream {
   }
 
   std::shared_ptr<World> world_;
+  const Machine machine_;
   TimelinePtr timeline_ = std::make_shared<Timeline>();
 };
 
@@ -161,7 +168,7 @@ class SimDevice final : public Device {
   }
   Result<std::unique_ptr<Stream>> create_stream(int threads) override {
     if (threads < 1) return invalid("a stream on ", threads, " threads; it needs at least one");
-    return std::unique_ptr<Stream>(new SimStream(world_));
+    return std::unique_ptr<Stream>(new SimStream(world_, threads));
   }
   std::unique_ptr<Event> create_event() override { return std::make_unique<SimEvent>(); }
   Result<std::vector<std::unique_ptr<Communicator>>> create_group(const std::string& name, int ranks) override {
@@ -190,7 +197,8 @@ EPL_BACKEND(sim) {
           .open = [](const Host& host, const DeviceOptions& options) -> Result<std::shared_ptr<Device>> {
             // The program is the one that the processor at hand would run: its kernels, its fusion, its memory.
             EPL_ASSIGN(auto cpu, open_device("cpu", host, options));
-            return sim::make_device(sim::machines()[0], std::move(cpu));
+            EPL_ASSIGN(const sim::Machine machine, sim::find_machine("cpu_core"));
+            return sim::make_device(machine, std::move(cpu));
           }};
 }
 

@@ -15,11 +15,12 @@ double rounds(int ranks) {
 
 std::span<const Machine> machines() {
   // NVIDIA's data sheets of A100 80GB SXM (2021) and H100 SXM (2023); launch and message latencies are of the usual
-  // size. cpu_core: 2.5 GHz with two 8-wide multiply-adds a cycle.
+  // size. cpu_core: 2.5 GHz with two 8-wide multiply-adds a cycle; its peers are other ranks of the host, reached
+  // through memory.
   static const Machine table[] = {
       {"a100", 19.5e12, 312e12, 2.039e12, 4e-6, 25e9, 300e9, 3e-6},
       {"h100", 67e12, 989e12, 3.35e12, 4e-6, 50e9, 450e9, 3e-6},
-      {"cpu_core", 80e9, 80e9, 12e9, 0.5e-6, 12e9, 6e9, 1e-6},
+      {"cpu_core", 80e9, 80e9, 12e9, 0.5e-6, 12e9, 6e9, 1e-6, 0, true},
   };
   return table;
 }
@@ -31,6 +32,14 @@ Result<Machine> find_machine(std::string_view name) {
     known.push_back(machine.name);
   }
   return error(Code::not_found, "no simulated machine ", quoted(name), choices(name, known));
+}
+
+Machine of_threads(Machine machine, int threads) {
+  if (!machine.is_core) return machine;
+  machine.flops *= threads;
+  machine.flops_half *= threads;
+  machine.memory_bandwidth *= threads;
+  return machine;
 }
 
 double kernel_seconds(const Machine& m, const KernelQuery& query) {

@@ -24,10 +24,13 @@ struct Machine {
   double link_bandwidth = 0;  // to peers, one direction
   double link_seconds = 0;    // latency of a message
   int64_t memory_bytes = 0;   // of all buffers together; 0: no limit
+  bool is_core = false;       // of a processor: a stream has one for each of its threads
 };
 
-std::span<const Machine> machines();  // "a100", "h100", "cpu_core"; the first is what "sim" opens
+std::span<const Machine> machines();  // "a100", "h100", "cpu_core"; the last is what "sim" opens
 Result<Machine> find_machine(std::string_view name);
+// What a stream with so many threads has.
+Machine of_threads(Machine machine, int threads);
 // Programs are those of `planned_for` and name its kernels; without it there are no kernels.
 std::shared_ptr<Device> make_device(const Machine& machine, std::shared_ptr<Device> planned_for = nullptr);
 

@@ -26,6 +26,10 @@ void Simulation::meet(const TimelinePtr& timeline, std::shared_ptr<Meeting> meet
   add(timeline, {.kind = Kind::meet, .meeting = std::move(meeting)});
 }
 
+void Simulation::stamp(const TimelinePtr& timeline, double* into) {
+  add(timeline, {.kind = Kind::stamp, .into = into});
+}
+
 void Simulation::fail(Meeting& meeting, const Status& status) {
   if (meeting.over) return;
   meeting.over = true;
@@ -59,6 +63,9 @@ bool Simulation::step(const TimelinePtr& timeline, Timeline::Item& item) {
       item.point->reached = true;
       item.point->seconds = timeline->seconds;
       wake(item.point->waiting);
+      return true;
+    case Kind::stamp:
+      *item.into = timeline->seconds;
       return true;
     case Kind::wait:
       if (!item.point->reached) {

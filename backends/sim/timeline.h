@@ -39,8 +39,9 @@ struct Meeting {
 
 struct Timeline {
   struct Item {
-    enum class Kind { advance, record, wait, meet } kind;
+    enum class Kind { advance, record, wait, meet, stamp } kind;
     double seconds = 0;
+    double* into = nullptr;  // of a stamp
     std::shared_ptr<Point> point;
     std::shared_ptr<Meeting> meeting;
     bool arrived = false;
@@ -58,6 +59,7 @@ class Simulation {
   void record(const TimelinePtr& timeline, std::shared_ptr<Point> point);
   void wait(const TimelinePtr& timeline, std::shared_ptr<Point> point);
   void meet(const TimelinePtr& timeline, std::shared_ptr<Meeting> meeting);
+  void stamp(const TimelinePtr& timeline, double* into);  // writes the time at which the queue comes here
   // Ends a meeting that will not take place: waiting ranks go on without time passing, with the failure as status.
   void fail(Meeting& meeting, const Status& status);
 

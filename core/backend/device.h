@@ -56,6 +56,9 @@ class Stream {
   // stands before a call that some peer has not made, and its time is then that at which it began to wait.
   virtual double virtual_seconds() const { return 0; }
   virtual bool settled() const { return true; }
+  // Writes into `seconds` when the stream comes here, on the device's clock; it is there when the stream is settled and
+  // synchronized. False, and nothing written: commands run at once, so that the host's clock says it.
+  virtual bool stamp(double* seconds) { return static_cast<void>(seconds), false; }
 };
 
 // What a rank says when it joins a group whose ranks may be of several processes.

@@ -8,6 +8,7 @@
 
 namespace epl {
 class CompiledPlan;
+struct Overview;
 class Model;
 }  // namespace epl
 
@@ -21,6 +22,8 @@ Json describe_findings(const Model& model);
 Json describe_training(const Model& model);
 // Bytes by purpose, and when each range of the train step's arena is alive.
 std::string describe_memory(const CompiledPlan& plan);
+// The plan as a page shows it: meshes, tensors, a step in virtual time.
+std::string describe_overview(const CompiledPlan& plan, const Overview& overview);
 std::string describe_parameters(const CompiledPlan& plan);
 std::string describe_notes(const CompiledPlan& plan);
 

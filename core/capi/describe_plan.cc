@@ -2,6 +2,7 @@
 
 #include "core/base/json.h"
 #include "core/capi/describe.h"
+#include "core/program/describe.h"
 #include "core/program/timeline.h"
 #include "core/program/transfer.h"
 #include "core/runtime/process_memory.h"
@@ -16,17 +17,9 @@ struct Range {
   int first, last;
 };
 
-// The phase of each node of the local graph, which instructions carry in their name.
-using Phases = std::map<std::string, Phase, std::less<>>;
-
-Phase phase_of(const Instruction& in, const Phases& phases) {
-  const auto at = phases.find(in.name);
-  return at == phases.end() ? Phase::forward : at->second;
-}
-
-const char* range_kind(const Instruction& in, const Phases& phases) {
+const char* range_kind(const Instruction& in, Phase phase) {
   if (in.transfer && !in.transfer->holds.empty()) return in.transfer->holds.c_str();
-  switch (phase_of(in, phases)) {
+  switch (phase) {
     case Phase::backward:
       return "gradient";
     case Phase::update:
@@ -39,7 +32,7 @@ const char* range_kind(const Instruction& in, const Phases& phases) {
 // When each range of the arena is alive, from what instructions write and release.
 class Arena {
  public:
-  Arena(const Program& program, const Timeline& timeline, const Phases& phases)
+  Arena(const Program& program, const Timeline& timeline, const std::vector<Phase>& phases)
       : program_(program), timeline_(timeline), phases_(phases) {}
 
   std::vector<Range> ranges() {
@@ -62,7 +55,8 @@ class Arena {
       const int64_t offset = program_.offset_of(in.outputs[o], micro_batch);
       const int64_t bytes =
           in.query && static_cast<int>(o) < in.query->outputs() ? in.query->out(static_cast<int>(o)).bytes() : in.bytes;
-      open_.try_emplace(offset, Range{in.name, range_kind(in, phases_), offset, bytes, time, timeline_.end() - 1});
+      open_.try_emplace(offset, Range{in.name, range_kind(in, phases_[static_cast<size_t>(position)]), offset, bytes,
+                                      time, timeline_.end() - 1});
     }
     if (in.workspace_bytes > 0) {
       const int64_t offset = program_.offset_of(in.workspace, micro_batch);
@@ -84,7 +78,7 @@ class Arena {
 
   const Program& program_;
   const Timeline& timeline_;
-  const Phases& phases_;
+  const std::vector<Phase>& phases_;  // by instruction
   std::vector<Range> done_;
   std::map<int64_t, Range> open_;  // by offset
 };
@@ -115,13 +109,11 @@ std::string describe_memory(const CompiledPlan& plan) {
     blocks.push_back({{"name", block.id.text()}, {"first", stretch.begin}, {"last", last}});
   }
   out["blocks"] = blocks;
-  Phases phases;
-  const Graph& graph = plan.entries().front().locals[fullest].graph;
-  for (const Node& node : graph.nodes()) phases.emplace(node.name, node.phase);
+  const std::vector<Phase> phases = phases_of(program, plan.entries().front().locals[fullest]);
   // Where the forward pass of a micro-batch ends and where the backward pass does.
   int backward = -1, update = -1;
   for (size_t i = 0; i < program.instructions.size(); ++i) {
-    const Phase phase = phase_of(program.instructions[i], phases);
+    const Phase phase = phases[i];
     const int time = timeline.first(static_cast<int>(i));
     if (phase == Phase::backward && backward < 0) backward = time;
     if (phase == Phase::update && update < 0) update = time;

@@ -5,6 +5,7 @@
 #include "core/capi/describe.h"
 #include "core/capi/objects.h"
 #include "core/frontend/binding.h"
+#include "core/runtime/overview.h"
 
 namespace epl::capi {
 
@@ -20,8 +21,16 @@ Result<const Entry*> entry_argument(const CompiledPlan& plan, int32_t entry) {
 namespace {
 
 // "graph" or "predict.graph".
-Result<std::string> describe_stage(const CompiledPlan& plan, std::string_view stage) {
-  if (stage == "explain") return plan.explain();
+Result<std::string> describe_stage(const epl_plan& handle, std::string_view stage) {
+  const CompiledPlan& plan = *handle.plan;
+  if (stage == "explain" || stage == "overview") {
+    const Result<Rehearsal> rehearsal = rehearse(handle.engine->host, handle.plan);
+    if (!rehearsal.ok() && stage == "explain")
+      return cat(plan.explain(), "no step is predicted: ", rehearsal.status().message(), "\n");
+    EPL_TRY(rehearsal.status());
+    const Overview overview = make_overview(plan, *rehearsal);
+    return stage == "explain" ? plan.explain() + explain(plan, overview) : describe_overview(plan, overview);
+  }
   if (stage == "memory") return describe_memory(plan);
   if (stage == "parameters") return describe_parameters(plan);
   if (stage == "notes") return describe_notes(plan);
@@ -33,8 +42,8 @@ Result<std::string> describe_stage(const CompiledPlan& plan, std::string_view st
     stage.remove_prefix(prefix.size());
     break;
   }
-  const std::vector<std::string> stages = {"graph",   "plan",   "local",      "program", "kernels",
-                                           "explain", "memory", "parameters", "notes"};
+  const std::vector<std::string> stages = {"graph",   "plan",     "local",  "program",    "kernels",
+                                           "explain", "overview", "memory", "parameters", "notes"};
   if (std::ranges::find(stages, stage) == stages.end())
     return error(Code::not_found, "no stage ", quoted(stage), choices(stage, stages));
   return plan.text(kind, stage);
@@ -176,6 +185,6 @@ epl_error* epl_plan_describe(const epl_plan* plan, const char* stage, size_t sta
   return giving_text(text, "text", [&]() -> Result<std::string> {
     EPL_REQUIRE(plan);
     EPL_TEXT_ARGUMENT(stage);
-    return describe_stage(*plan->plan, stage_text);
+    return describe_stage(*plan, stage_text);
   });
 }

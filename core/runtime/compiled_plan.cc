@@ -414,7 +414,7 @@ std::string CompiledPlan::explain() const {
   const Plan& plan = train.plan;
   std::string out =
       cat("device: ", device_->description(), ", ", options_.ranks, " rank(s) of ", threads_, " thread(s)\n");
-  out += cat("batch: ", plan.batch, " samples = ", plan.mesh().ranks(), " rank(s) x ", plan.micro_batches(),
+  out += cat("batch: ", plan.batch, " samples = ", plan.mesh().size(data_axis), " rank(s) x ", plan.micro_batches(),
              " micro-batch(es) x ", plan.mesh().size(unit_axis), " unit(s) of ",
              plan.batch / std::max<int64_t>(plan.units(), 1), "\n");
   for (size_t t = 0; t < train.programs.size(); ++t) {

@@ -101,6 +101,7 @@ Status Executor::run(const RunRequest& request, const Groups& groups) {
   if (request.diagnose) inspect_leaves();
   Status status;
   for (size_t c = 0; c < program_.calls.size() && status.ok(); ++c) {
+    call_ = static_cast<int>(c);
     status = run_call(program_.calls[c], groups);
     if (committed_ && request.diagnose) return synchronize();
     if (status.ok() && verdict_ >= 0) return {};  // the step is not applied
@@ -142,13 +143,28 @@ Status Executor::run_call(const BlockCall& call, const Groups& groups) {
 Status Executor::carry_out(const Instruction& in, int64_t micro_batch, const Groups& groups) {
   Stream& stream = *streams_[static_cast<size_t>(in.stream)];
   for (int event : in.waits) stream.wait(*events_[static_cast<size_t>(event)]);
+  TraceEvent* const recorded = begin_event(stream, static_cast<int>(&in - program_.instructions.data()));
   if (!in.transfer) {
     launch(stream, in, micro_batch);
   } else if (Status status = transfer(stream, in, micro_batch, groups); !status.ok()) {
     return status.at(in.name);
   }
+  if (recorded) stamp(stream, &recorded->end);
   if (in.records >= 0) stream.record(*events_[static_cast<size_t>(in.records)]);
   return {};
+}
+
+// Null where nothing is recorded, or no more.
+TraceEvent* Executor::begin_event(Stream& stream, int instruction) {
+  if (!events_of_run_ || events_of_run_->size() == events_of_run_->capacity()) return nullptr;
+  TraceEvent& event =
+      events_of_run_->emplace_back(TraceEvent{.step = request_->step, .call = call_, .instruction = instruction});
+  stamp(stream, &event.begin);
+  return &event;
+}
+
+void Executor::stamp(Stream& stream, double* seconds) {
+  if (!stream.stamp(seconds)) *seconds = host_.seconds();
 }
 
 // From here on the ranks agree about what happens, and a step that has begun to commit ends.
@@ -190,12 +206,14 @@ Status Executor::before_commit(Communicator* world) {
   if (device_.executes() && (!stop.ok() || !decided))
     stream().upload(verdict, stop.ok() ? &may_change : &stopped, sizeof(int64_t));
   if (world != nullptr) {
+    TraceEvent* const recorded = begin_event(stream(), TraceEvent::agreement);
     EPL_TRY(world->run(stream(), {.kind = Collective::Kind::all_reduce,
                                   .dtype = DType::i64,
                                   .count = 1,
                                   .source = verdict,
                                   .target = verdict,
                                   .reduction = Reduction::max}));
+    if (recorded) stamp(stream(), &recorded->end);
   }
   if (device_.executes()) stream().download(&verdict_, verdict, sizeof verdict_);
   EPL_TRY(stream().synchronize());

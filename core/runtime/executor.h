@@ -13,6 +13,7 @@
 #include "core/base/stop_tasks.h"
 #include "core/program/program.h"
 #include "core/runtime/parameter_store.h"
+#include "core/runtime/step_trace.h"
 
 namespace epl {
 
@@ -56,6 +57,9 @@ class Executor {
                                                   const Mesh& mesh, int rank);
   // Carries out the step. On an error before Program::commit_begin the state is as it was. Afterwards `drain`.
   Status run(const RunRequest& request, const Groups& groups = {});
+  // From now on what runs do is written behind what `events` has, as far as it has room; null: no longer. On a
+  // simulated device the times are there when all ranks have made their calls.
+  void record(std::vector<TraceEvent>* events) { events_of_run_ = events; }
   // Why the run at hand should end early, before it has begun to commit.
   Status check_stop() const;
   // Whether this rank gives the outputs that are the same on every rank, and the pieces of those that are cut.
@@ -93,6 +97,8 @@ class Executor {
   Status carry_out(const Instruction& in, int64_t micro_batch, const Groups& groups);
   Status commit(const Groups& groups);
   Status synchronize();
+  TraceEvent* begin_event(Stream& stream, int instruction);
+  void stamp(Stream& stream, double* seconds);
   void launch(Stream& stream, const Instruction& in, int64_t micro_batch);
   Status transfer(Stream& stream, const Instruction& in, int64_t micro_batch, const Groups& groups);
   Status before_commit(Communicator* world);
@@ -119,6 +125,8 @@ class Executor {
   std::unique_ptr<Buffer> wish_;       // where ranks agree on the end of a step whose program has no verdict
   std::vector<const void*> operands_;  // scratch for one launch
   std::vector<void*> results_;
+  std::vector<TraceEvent>* events_of_run_ = nullptr;
+  int call_ = 0;  // at hand, of the program's
   const RunRequest* request_ = nullptr;
   StepContext context_;
   Origin origin_;

@@ -26,7 +26,7 @@ Result<std::unique_ptr<Session>> Session::create(const Host& host, std::shared_p
                                                  const SessionOptions& options) {
   std::unique_ptr<Session> session(new Session(host, std::move(plan), options));
   const CompiledPlan& p = session->plan();
-  session->device_ = p.device();
+  session->device_ = options.device ? options.device : p.device();
   EPL_ASSIGN(const int local_ranks, session->local_ranks());
   for (int r = options.first_rank; r < options.first_rank + local_ranks; ++r) {
     auto rank = std::make_unique<Rank>();

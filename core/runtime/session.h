@@ -32,6 +32,7 @@ struct CallOptions {
 // Which ranks of the plan live in this process, and how they find the others.
 struct SessionOptions {
   uint64_t seed = 0;
+  std::shared_ptr<Device> device;          // null: the plan's; else one that stands for it
   int first_rank = 0, ranks = 0;           // [first_rank, first_rank + ranks); 0: all of them
   std::shared_ptr<Rendezvous> rendezvous;  // where some live elsewhere
   std::string secret;                      // that they share: Joining::secret
@@ -111,6 +112,11 @@ class Session {
   void restored() { healthy_ = true; }
   // Says that the state is no longer of one step: a checkpoint that could not be read to its end.
   void torn() { healthy_ = false; }
+
+  // What the ranks of this process do in the next `steps` steps is recorded, and what was recorded before is forgotten;
+  // 0: nothing is. A step then takes two looks at the clock longer for each instruction, and allocates nothing.
+  void record(int64_t steps);
+  StepTrace trace() const;
 
   // Bytes used by the fullest rank so far, from the instructions that ran; never above the plan's.
   int64_t memory_bytes_used() const;

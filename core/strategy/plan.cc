@@ -117,6 +117,12 @@ void add_boundary(std::vector<Boundary>& all, const Boundary& boundary) {
 
 }  // namespace
 
+void Plan::explain(int node, const std::string& sentence) {
+  why.resize(static_cast<size_t>(graph->node_count()));
+  std::string& text = why[static_cast<size_t>(node)];
+  text += text.empty() ? sentence : cat("; ", sentence);
+}
+
 bool is_state(ValueKind kind) {
   return kind == ValueKind::parameter || kind == ValueKind::buffer || kind == ValueKind::state;
 }

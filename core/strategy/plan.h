@@ -48,6 +48,7 @@ struct Plan {
   int64_t batch = 0;                  // samples of the global batch, 0 when no input has any
   std::string passes;                 // the pass list that made this plan
   std::vector<std::string> notes;     // why: one sentence for each decision that a user may wonder about
+  std::vector<std::string> why;       // by node: why it is where it is, and cut as it is; not part of the text form
 
   // The first mesh, for what is the same in all.
   const Mesh& mesh() const { return meshes.front(); }
@@ -64,6 +65,8 @@ struct Plan {
   int64_t units() const { return mesh().units(); }
   int64_t micro_batches() const { return mesh().size(micro_batch_axis); }
   int64_t ranks() const;  // of the job
+  // Adds a sentence to `why`.
+  void explain(int node, const std::string& sentence);
 };
 
 // A value that another class of ranks needs than the one that makes or, of state, holds it.

@@ -70,6 +70,30 @@ TEST(Sim, kernels_take_the_longer_of_computing_and_moving) {
   EXPECT_DOUBLE_EQ(stream->virtual_seconds(), 10.5);
 }
 
+TEST(Sim, a_stamp_is_the_time_at_which_a_stream_comes_to_it) {
+  auto device = make_device(round_machine);
+  auto ranks = make_ranks(*device, 2);
+  double before = -1, behind = -1;
+  launch(*ranks[0].stream, work(1e9, 0));
+  EXPECT_TRUE(ranks[0].stream->stamp(&before));
+  EXPECT_DOUBLE_EQ(before, 1.5);
+  ASSERT_TRUE(ranks[0].communicator->run(*ranks[0].stream, {.kind = Kind::barrier}).ok());
+  EXPECT_TRUE(ranks[0].stream->stamp(&behind));
+  EXPECT_EQ(behind, -1);  // the other rank has not come
+  launch(*ranks[1].stream, work(4e9, 0));
+  ASSERT_TRUE(ranks[1].communicator->run(*ranks[1].stream, {.kind = Kind::barrier}).ok());
+  EXPECT_DOUBLE_EQ(behind, 4.5 + 1);
+}
+
+TEST(Sim, a_core_for_each_thread) {
+  Machine machine = round_machine;
+  machine.is_core = true;
+  auto device = make_device(machine);
+  auto stream = device->create_stream(4).value();
+  launch(*stream, work(2e9, 4e9));
+  EXPECT_DOUBLE_EQ(stream->virtual_seconds(), 0.5 + 1);
+}
+
 TEST(Sim, memory_is_counted) {
   Machine machine = round_machine;
   machine.memory_bytes = 1000;

@@ -41,6 +41,13 @@ TEST(Report, TheDataIsInThePageAndCannotLeaveIt) {
   EXPECT_EQ(count(page, "viewport"), 1u);
 }
 
+TEST(Report, ThePageOfAPlanIsAsSafe) {
+  const std::string page = render_plan({{"title", "</script><script>alert(1)</script>"}});
+  EXPECT_EQ(count(page, "<script"), 2u);
+  EXPECT_EQ(data_of(page).at("title"), "</script><script>alert(1)</script>");
+  EXPECT_EQ(count(page, "src=") + count(page, "href=") + count(page, "@import") + count(page, "url("), 0u);
+}
+
 TEST(Report, ThinnedCurvesKeepTheirEndsAndExtremes) {
   Points points;
   for (int i = 0; i < 1'000'000; ++i) points.emplace_back(i, 3 - 1e-6 * i);

@@ -44,12 +44,12 @@ set_tests_properties(cases.strategies PROPERTIES LABELS "cases;only_release" TIM
 set_tests_properties(tools.fuzz_layouts PROPERTIES LABELS tools TIMEOUT 900)
 set_tests_properties(tools.fuzz_layouts_of_cases PROPERTIES LABELS "tools;only_release" TIMEOUT 900)
 
-# The report in a browser; the screenshots stay in the build folder.
+# The pages in a browser; the screenshots stay in the build folder.
 find_package(Python3 COMPONENTS Interpreter)
 if(Python3_FOUND)
-  add_test(NAME tools.report_in_a_browser COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/tools/browser.py
-    $<TARGET_FILE:epl_tool> ${PROJECT_BINARY_DIR}/report)
-  set_tests_properties(tools.report_in_a_browser PROPERTIES LABELS "tools;only_release" SKIP_REGULAR_EXPRESSION "SKIP: "
+  add_test(NAME tools.pages_in_a_browser COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/tools/browser.py
+    $<TARGET_FILE:epl_tool> ${PROJECT_BINARY_DIR}/pages)
+  set_tests_properties(tools.pages_in_a_browser PROPERTIES LABELS "tools;only_release" SKIP_REGULAR_EXPRESSION "SKIP: "
     TIMEOUT 600)
 endif()
 add_test(NAME tools.binding COMMAND sh ${PROJECT_SOURCE_DIR}/tests/tools/binding.sh

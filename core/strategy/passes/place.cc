@@ -50,6 +50,7 @@ class Placement {
     } else {
       place_forward();
       place_the_rest();
+      explain();
       EPL_TRY(check_flow());
     }
     for (int at : plan_.node_task_graph) {
@@ -162,6 +163,19 @@ class Placement {
       if (at(n) == nowhere) at(n) = of_operands(node, true);
       if (at(n) == nowhere) at(n) = 0;
       take_leaves(n);
+    }
+  }
+
+  void explain() {
+    for (int n = 0; n < graph_.node_count(); ++n) {
+      const Node& node = graph_.node(NodeId{n});
+      if (at(n) == every_task_graph) continue;
+      const bool pinned = node.phase == Phase::forward && layout_.leaf_of(graph_, node) == at(n);
+      plan_.explain(n, cat(scope_name(at(n)), ": ",
+                           pinned                          ? "its scope matches"
+                           : node.phase == Phase::forward  ? "where its operands are"
+                           : node.phase == Phase::backward ? "where its forward node is"
+                                                           : "where its parameter is"));
     }
   }
 

@@ -29,6 +29,7 @@ class Propagation {
     }
     for (int n = 0; n < graph_.node_count(); ++n) EPL_TRY(forward(n));
     make_in_pieces();
+    explain();
     write();
     return {};
   }
@@ -109,6 +110,17 @@ class Propagation {
       }
     }
     return wanted;
+  }
+
+  void explain() {
+    for (int n = 0; n < graph_.node_count(); ++n) {
+      if (!factor_[n]) continue;
+      const Node& node = graph_.node(NodeId{n});
+      const auto carries = std::ranges::find_if(node.inputs, [&](Value v) { return v && cut_[v.index]; });
+      plan_.explain(n, carries == node.inputs.end()
+                           ? std::string("batch: made in pieces, because it is used in pieces alone")
+                           : cat("batch: follows ", graph_.value(*carries).name));
+    }
   }
 
   // Of the batch, with memory of their own, where it is cut most.

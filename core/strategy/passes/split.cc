@@ -186,14 +186,38 @@ class Splitting {
     note_origins(node, rule_of(n));
     if (!alike(plan_.node_task_graph[static_cast<size_t>(n)])) return {};
     Choice best = weigh(n, {});
-    if (!node.op->random) {
-      for (const CutFactor& factor : candidates(n)) {
-        Choice choice = weigh(n, factor);
-        if (choice.cost < best.cost) best = std::move(choice);
-      }
+    const double whole = best.cost;
+    double cheapest_cut = std::numeric_limits<double>::infinity();
+    const std::vector<CutFactor> ways = node.op->random ? std::vector<CutFactor>() : candidates(n);
+    for (const CutFactor& factor : ways) {
+      Choice choice = weigh(n, factor);
+      cheapest_cut = std::min(cheapest_cut, choice.cost);
+      if (choice.cost < best.cost) best = std::move(choice);
     }
     apply(n, best);
+    if (plan_.node_task_graph[static_cast<size_t>(n)] == here_) explain(n, ways.size(), best, whole, cheapest_cut);
     return {};
+  }
+
+  // Costs are bytes moved; work that stays uncut counts as bytes.
+  void explain(int n, size_t ways, const Choice& best, double whole, double cheapest_cut) const {
+    const Node& node = graph_.node(NodeId{n});
+    const auto cost = [](double bytes) { return grouped(static_cast<int64_t>(std::min(bytes, 9e18))); };
+    if (best.factor) {
+      std::string from;
+      for (size_t i = 0; i < node.inputs.size(); ++i) {
+        if (node.inputs[i] && best.inputs[i] && at_[index(node.inputs[i])] == best.inputs[i] && work(n) == 0)
+          from = graph_.value(node.inputs[i]).name;
+      }
+      plan_.explain(n, cat("split: ", from.empty() ? "" : cat("follows ", from, ", "), "cheapest of ", ways + 1,
+                           " ways at ", cost(best.cost), ", whole ", cost(whole)));
+    } else if (ways > 0) {
+      plan_.explain(n, cat("split: whole, cheapest of ", ways + 1, " ways at ", cost(whole), ", cut ",
+                           cheapest_cut > 9e18 ? std::string("impossible") : cost(cheapest_cut)));
+    } else if (node.op->random || work(n) > 0) {
+      plan_.explain(n, node.op->random ? std::string("split: whole, because it draws random numbers")
+                                       : cat("split: whole, because no factor has ", parts_, " equal pieces"));
+    }
   }
 
   // Of a dimension or factor, whether it comes of the model's inputs and of weights.

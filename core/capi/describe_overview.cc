@@ -1,0 +1,106 @@
+#include "core/capi/describe.h"
+#include "core/runtime/overview.h"
+
+namespace epl::capi {
+namespace {
+
+Json describe_time(const RankTime& time) {
+  return {{"computing", time.computing}, {"moving", time.moving}, {"waiting", time.waiting}};
+}
+
+Json describe_axes(const Mesh& mesh) {
+  static constexpr std::string_view kinds[] = {"rank", "time", "unit"};
+  Json axes = Json::array();
+  for (const MeshAxis& axis : mesh.axes)
+    axes.push_back({{"name", axis.name}, {"size", axis.size}, {"kind", kinds[static_cast<size_t>(axis.kind)]}});
+  return axes;
+}
+
+Json describe_task_graphs(const Plan& plan, int rank_class) {
+  Json out = Json::array();
+  for (const TaskGraph& one : plan.task_graphs) {
+    if (one.rank_class == rank_class) out.push_back({{"name", one.scope}, {"stage", one.stage}, {"nodes", one.nodes}});
+  }
+  return out;
+}
+
+Json describe_virtual_device(const CompiledPlan& plan, const Overview& overview, size_t c) {
+  const Entry& entry = plan.entries().front();
+  const Overview::Class& one = overview.classes[c];
+  const Mesh& mesh = entry.plan.meshes[c];
+  const int at = static_cast<int>(c);
+  Json places = Json::array();
+  for (const int rank : mesh.device.ranks) places.push_back(mesh.place(rank).at);
+  return {{"name", entry.plan.class_name(at)},
+          {"task_graphs", describe_task_graphs(entry.plan, at)},
+          {"ranks", mesh.device.ranks},
+          {"axes", describe_axes(mesh)},
+          {"places", places},
+          {"instructions", entry.programs[c].instructions.size()},
+          {"flops", entry.programs[c].flops},
+          {"parameters", one.parameters},
+          {"parameter_bytes", one.parameter_bytes},
+          {"memory_bytes_peak", plan.memory_bytes_peak(at)},
+          {"arena_bytes", entry.programs[c].arena_bytes},
+          {"forward_seconds", one.forward_seconds},
+          {"backward_seconds", one.backward_seconds},
+          {"time", describe_time(one.time)}};
+}
+
+Json describe_row(const Overview::Row& row) {
+  Json spans = Json::array(), memory = Json::array();
+  for (const Overview::Span& span : row.spans) {
+    Json one = Json::array({span.kind, span.begin, span.end});
+    if (span.micro_batch >= 0) one.push_back(span.micro_batch);
+    spans.push_back(std::move(one));
+  }
+  for (const auto& [time, bytes] : row.memory) memory.push_back(Json::array({time, bytes}));
+  return {{"ranks", row.ranks}, {"virtual_device", row.rank_class}, {"spans", spans}, {"memory", memory}};
+}
+
+Json describe_collective(const Overview::Collective& one) {
+  return {{"what", one.what},   {"over", one.axis},     {"virtual_device", one.rank_class},
+          {"block", one.block}, {"ranks", one.ranks},   {"calls", one.calls},
+          {"bytes", one.bytes}, {"moving", one.moving}, {"waiting", one.waiting}};
+}
+
+}  // namespace
+
+std::string describe_overview(const CompiledPlan& plan, const Overview& overview) {
+  const Entry& entry = plan.entries().front();
+  Json out = {{"entry", entry_name(entry.kind)},
+              {"device", plan.device()->description()},
+              {"ranks", plan.options().ranks},
+              {"threads", plan.threads_per_rank()},
+              {"batch", entry.plan.batch},
+              {"micro_batches", entry.plan.micro_batches()},
+              {"units", entry.plan.units()},
+              {"strategy", print_strategy(entry.plan.strategy)},
+              {"memory_bytes_peak", plan.memory_bytes_peak()},
+              {"predicted_on", overview.device},
+              {"seconds", overview.seconds},
+              {"time", describe_time(overview.time)}};
+  Json devices = Json::array(), rows = Json::array(), collectives = Json::array(), tensors = Json::array();
+  for (size_t c = 0; c < overview.classes.size(); ++c) devices.push_back(describe_virtual_device(plan, overview, c));
+  for (const Overview::Row& row : overview.rows) rows.push_back(describe_row(row));
+  for (const Overview::Collective& one : overview.collectives) collectives.push_back(describe_collective(one));
+  for (const Overview::Tensor& one : overview.tensors) {
+    tensors.push_back({{"name", one.name},
+                       {"kind", one.kind},
+                       {"type", one.type},
+                       {"task_graph", one.scope},
+                       {"sharding", one.sharding},
+                       {"pieces", one.pieces},
+                       {"why", one.why}});
+  }
+  out["virtual_devices"] = devices;
+  out["rows"] = rows;
+  out["collectives"] = collectives;
+  out["tensors"] = tensors;
+  std::vector<std::string> notes = plan.notes();
+  notes.insert(notes.end(), entry.plan.notes.begin(), entry.plan.notes.end());
+  out["notes"] = notes;
+  return print_json(out);
+}
+
+}  // namespace epl::capi

@@ -1,0 +1,20 @@
+// A step of a plan in virtual time, on the simulated device that stands for the plan's: what it will cost before there
+// is any memory for it.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "core/runtime/compiled_plan.h"
+#include "core/runtime/step_trace.h"
+
+namespace epl {
+
+struct Rehearsal {
+  std::string device;
+  StepTrace trace;  // of the plan's first entry, of all ranks
+};
+// The trace refers to the plan's programs.
+Result<Rehearsal> rehearse(const Host& host, const std::shared_ptr<const CompiledPlan>& plan);
+
+}  // namespace epl
