@@ -598,6 +598,12 @@ EPL_API EPL_SINCE(1, 0) epl_error* epl_session_observe(epl_session* session, dou
 /* XXH64 (seed 0) over the bytes of all trained parameters in the order of their names, every NaN as
    one with all bits set: equal weights, equal hash. */
 EPL_API EPL_SINCE(1, 0) epl_error* epl_session_hash(epl_session* session, uint64_t* EPL_OUT hash);
+/* What the ranks do in the next `steps` steps is recorded, and what was recorded before is forgotten; 0: nothing is. */
+EPL_API EPL_SINCE(1, 0) epl_error* epl_session_record(epl_session* session, int64_t steps);
+/* What was recorded, in the format of trace files of Chrome and Perfetto: ranks are processes, streams are threads, and
+ * a call of a block encloses its instructions, which have the plan's names. Waiting for other ranks is apart from
+ * moving. On the device "sim" times are virtual. */
+EPL_API EPL_SINCE(1, 0) epl_error* epl_session_trace(epl_session* session, epl_text** EPL_OUT EPL_OWNED json);
 /* Bytes that a rank has used at its fullest so far, seen from the instructions that ran; never above the plan's. -1 for
  * a rank that is not there. */
 EPL_API EPL_SINCE(1, 0) int64_t epl_session_memory_bytes_peak(const epl_session* session, int64_t rank);

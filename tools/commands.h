@@ -14,6 +14,7 @@ using Run = std::function<int()>;
 Run add_train(CLI::App& app);
 Run add_evaluate(CLI::App& app);
 Run add_plan(CLI::App& app);
+Run add_trace(CLI::App& app);
 Run add_inspect(CLI::App& app);
 Run add_export(CLI::App& app);
 Run add_check(CLI::App& app);

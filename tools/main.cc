@@ -64,6 +64,7 @@ int run(int argc, char** argv) {
       {"train", "Train a model on text or tensors; writes trained.onnx, a checkpoint and a report.", add_train, {}},
       {"evaluate", "The loss of a model, or of a checkpoint of it, on data.", add_evaluate, {}},
       {"plan", "What training would do: memory to the byte, order of work, and why. Allocates nothing.", add_plan, {}},
+      {"trace", "Record what every rank does in a step, and when, as a file for Perfetto.", add_trace, {}},
       {"inspect",
        "What a model, checkpoint or data file holds; without a file, what this build can do.",
        add_inspect,

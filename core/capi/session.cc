@@ -7,9 +7,13 @@
 #include "core/base/suggestion.h"
 #include "core/capi/store.h"
 #include "core/runtime/session_state.h"
+#include "core/runtime/trace_file.h"
 
 namespace epl::capi {
 namespace {
+
+// Each takes room for every instruction.
+constexpr int64_t max_recorded_steps = 10000;
 
 Status check_number(std::string_view name) {
   if (name == "learning_rate_scale") return {};
@@ -171,6 +175,27 @@ epl_error* epl_session_get_number(epl_session* session, const char* name, size_t
 
 epl_error* epl_session_observe(epl_session* session, double value, int32_t higher_is_better) {
   return with_session(session, [&] { return session->session->observe(value, higher_is_better != 0); });
+}
+
+epl_error* epl_session_record(epl_session* session, int64_t steps) {
+  return with_session(session, [&]() -> Status {
+    if (steps < 0 || steps > max_recorded_steps)
+      return invalid("steps is ", steps, "; 0 to ", max_recorded_steps, " can be recorded");
+    session->session->record(steps);
+    return {};
+  });
+}
+
+epl_error* epl_session_trace(epl_session* session, epl_text** json) {
+  return giving_text(json, "json", [&]() -> Result<std::string> {
+    std::string trace;
+    EPL_TRY(in_session(session, [&]() -> Status {
+      const CompiledPlan& plan = session->session->plan();
+      trace = print_trace(plan, session->session->trace(), plan.device()->description());
+      return {};
+    }));
+    return trace;
+  });
 }
 
 int64_t epl_session_steps(const epl_session* session) { return alive(session) ? session->session->steps_done() : 0; }

@@ -206,6 +206,8 @@ CALL(epl_session_create, w.plan, NULL, (epl_session**)out)
 CALL(epl_session_predict, w.session, w.inputs, 1, NULL, (epl_tensor**)out, 1)
 CALL(epl_session_set_number, w.session, EPL_STR("learning_rate_scale"), 1)
 CALL(epl_session_observe, watcher, 1, 0)
+CALL(epl_session_record, w.session, 1)
+CALL(epl_session_trace, w.session, (epl_text**)out)
 CALL(epl_evaluation_create, w.plan, EPL_STR("accuracy, top_k(k=2)"), (epl_evaluation**)out)
 CALL(epl_evaluation_add, evaluation, w.session, w.inputs, 2, NULL)
 CALL(epl_evaluation_add_dataset, evaluation, w.session, bound, 0, NULL)
@@ -429,6 +431,8 @@ static const call calls[] = {ROW(epl_engine_create, destroy_engine, NULL),
                              ROW(epl_session_set_number, NULL, NULL),
                              ROW(epl_session_get_number, NULL, NULL),
                              ROW(epl_session_observe, NULL, NULL),
+                             ROW(epl_session_record, NULL, NULL),
+                             ROW(epl_session_trace, destroy_text, NULL),
                              ROW(epl_evaluation_create, destroy_evaluation, NULL),
                              ROW(epl_evaluation_add, NULL, check_samples),
                              ROW(epl_evaluation_add_dataset, NULL, check_batches),

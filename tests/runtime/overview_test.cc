@@ -6,11 +6,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 
+#include "core/base/json.h"
 #include "core/frontend/template.h"
 #include "core/program/describe.h"
 #include "core/runtime/session.h"
+#include "core/runtime/trace_file.h"
 #include "tests/runtime/graph_model.h"
 
 namespace epl {
@@ -163,6 +166,50 @@ TEST(Overview, EveryCutHasAReason) {
         "transformer.h.*.mlp.c_fc.weight (2): f32[32,128] [-, split]", "all_reduce over split (2 ranks)",
         "predicted step on simulated cpu_core", "waiting for others"})
     EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
+}
+
+// Viewers take slices of a thread for nested ones: they must be.
+TEST(Overview, ATraceFileNests) {
+  const auto plan = plan_of(8, nested);
+  ASSERT_TRUE(plan);
+  const auto rehearsal = rehearse(test_host(1), plan);
+  ASSERT_TRUE(rehearsal.ok());
+  const auto file = parse_json(print_trace(*plan, rehearsal->trace, "sim"));
+  ASSERT_TRUE(file.ok()) << file.status().to_string();
+  struct Slice {
+    double begin, end;
+  };
+  std::map<std::pair<int64_t, int64_t>, std::vector<Slice>> threads;
+  std::map<int64_t, std::string> arrows;
+  std::map<std::string, int> names;
+  for (const Json& event : *file->find("traceEvents")) {
+    const std::string& kind = event.find("ph")->text();
+    const int64_t rank = event.find("pid")->get<int64_t>(), stream = event.find("tid")->get<int64_t>();
+    if (kind == "s" || kind == "f") arrows[event.find("id")->get<int64_t>()] += kind;
+    if (kind == "M") continue;
+    ++names[event.find("name")->text()];
+    if (kind != "X") continue;
+    const double begin = event.find("ts")->get<double>();
+    threads[{rank, stream}].push_back({begin, begin + event.find("dur")->get<double>()});
+  }
+  EXPECT_EQ(threads.size(), 16u);  // every rank has a stream for sends
+  for (auto& [thread, slices] : threads) {
+    std::ranges::stable_sort(slices, [](const Slice& a, const Slice& b) { return a.begin < b.begin; });
+    std::vector<Slice> open;
+    for (const Slice& slice : slices) {
+      while (!open.empty() && open.back().end <= slice.begin + 1e-6) open.pop_back();
+      if (!open.empty()) {
+        EXPECT_LE(slice.end, open.back().end + 1e-6) << "rank " << thread.first;
+      }
+      open.push_back(slice);
+    }
+  }
+  // 4 micro-batches go up once and down twice, and the weights that both stages use once each way, for 4 pairs of
+  // ranks.
+  EXPECT_EQ(arrows.size(), 4u * (4 + 8 + 2));
+  for (const auto& [id, ends] : arrows) EXPECT_TRUE(ends == "sf" || ends == "fs") << ends;
+  EXPECT_EQ(names["forward 3"], 8);
+  EXPECT_EQ(names["transformer.h.0.mlp.c_fc"], 4 * 4);
 }
 
 // What is asked of a plan of 64 ranks is little work: one program for each class of ranks, and no memory.

@@ -44,6 +44,15 @@ case $("$epl" inspect) in "{"*) echo "FAILED: inspect without a file prints JSON
 [ "$("$epl" inspect | wc -l)" -lt 130 ] || fail "inspect without a file is long"
 expect 0 "bytes" "$epl" plan model.onnx --batch 4
 expect 0 "\"peak_bytes\"" "$epl" plan model.onnx --batch 4 --json
+# A page, and what ranks did in a step: with data, without, and in virtual time.
+expect 0 "predicted step on simulated cpu_core" "$epl" plan model.onnx --batch 4 --ranks 2
+expect 0 "wrote plan.html" "$epl" plan model.onnx --batch 4 --ranks 2 --html plan.html
+grep -q '"what":"all_reduce","over":"data"' plan.html || fail "plan.html does not say what moves"
+expect 0 "recorded " "$epl" trace model.onnx --text text.txt --batch 4 --ranks 2 --threads 2 --steps 2
+grep -q '"name":"post"' trace.json || fail "trace.json has no call of the update"
+grep -q '"cat":"waiting"' trace.json || fail "trace.json does not say who waits"
+expect 0 "% waiting" "$epl" trace model.onnx --batch 4 --ranks 2 --device sim --before 0 --out virtual.json
+expect 0 "% computing" "$epl" trace model.onnx --batch 4 --out alone.json
 expect 3 "did you mean" "$epl" plan model.onnx --batch 4 --strategy '{"pipeline.num_micro_batchs": 2}'
 expect 0 "not trained: 12 parameters, from " "$epl" plan model.onnx --batch 4 --freeze 'transformer.h.*'
 # A text that is shorter than a batch is still sampled from; a model that leaves the length open says which was taken.
