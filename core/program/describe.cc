@@ -28,7 +28,9 @@ class Lives {
   explicit Lives(const Program& program) : program_(program) {}
 
   std::vector<int64_t> run() {
-    for (const BlockCall& call : program_.calls) {
+    for (size_t c = 0; c < program_.calls.size(); ++c) {
+      const BlockCall& call = program_.calls[c];
+      for (int event : program_.waits[c]) end_send(event);
       const auto block = std::ranges::find(program_.blocks, call.id(), &Block::id);
       for (int i = block->first; i < block->last; ++i, ++time_) visit(i, call.micro_batch);
     }
@@ -49,20 +51,21 @@ class Lives {
     int first = 0, last = 0;
   };
 
+  void end_send(int event) {
+    const auto sent = sending_.find(event);
+    if (sent == sending_.end()) return;
+    ranges_[sent->second].last = std::max(ranges_[sent->second].last, time_ - 1);
+    sending_.erase(sent);
+  }
+
   void visit(int i, int64_t micro_batch) {
     const Instruction& in = program_.instructions[static_cast<size_t>(i)];
     const auto address = [&](const Location& at) { return program_.offset_of(at, micro_batch); };
-    for (int event : in.waits) {
-      const auto sent = sending_.find(event);
-      if (in.stream != 0 || sent == sending_.end()) continue;
-      ranges_[sent->second].last = std::max(ranges_[sent->second].last, time_ - 1);
-      sending_.erase(sent);
-    }
     for (const Location& at : in.inputs) {
       const auto written = at.space == Location::Space::arena ? latest_.find(address(at)) : latest_.end();
       if (written == latest_.end()) continue;
       ranges_[written->second].last = time_;
-      if (in.transfer && in.transfer->sends) sending_[in.records] = written->second;
+      if (in.records >= 0) sending_[in.records + (program_.loops(i) ? micro_batch : 0)] = written->second;
     }
     const bool unfinished = in.transfer && in.transfer->at_last_turn && micro_batch + 1 != program_.micro_batches();
     for (size_t o = 0; !unfinished && o < in.outputs.size(); ++o) {
@@ -89,9 +92,9 @@ class Lives {
   const Program& program_;
   int time_ = 0;
   std::vector<Range> ranges_;
-  std::map<int64_t, size_t> latest_;  // by address
-  std::map<int, size_t> held_;        // by instruction
-  std::map<int, size_t> sending_;     // by event
+  std::map<int64_t, size_t> latest_;   // by address
+  std::map<int, size_t> held_;         // by instruction
+  std::map<int64_t, size_t> sending_;  // by event
 };
 
 }  // namespace

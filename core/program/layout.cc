@@ -23,25 +23,18 @@ class Layout {
   }
 
  private:
-  // When the rank waits for what another stream of it has done.
+  // When the rank waits for what its other streams have done.
   void find_waits() {
-    for (const Timeline::Stretch& stretch : timeline_.stretches()) {
-      const Block& block = program_.blocks[static_cast<size_t>(stretch.block)];
-      for (int p = block.first; p < block.last; ++p) {
-        const Instruction& in = program_.instructions[static_cast<size_t>(p)];
-        if (in.stream == 0 && !in.waits.empty()) waits_.emplace_back(stretch.begin + p - block.first, p);
-      }
+    waited_for_.assign(static_cast<size_t>(program_.events), timeline_.end());
+    for (size_t c = program_.calls.size(); c-- > 0;) {
+      for (int event : program_.waits[c]) waited_for_[static_cast<size_t>(event)] = timeline_.begin_of(c);
     }
   }
 
-  // From when on nothing is done any more by a send that was issued at `time`.
-  int waited_for(int send, int time) const {
+  // From when on nothing is done any more by a send for a micro-batch.
+  int waited_for(int send, int64_t micro_batch) const {
     const int event = program_.instructions[static_cast<size_t>(send)].records;
-    for (const auto& [at, p] : waits_) {
-      const std::vector<int>& waits = program_.instructions[static_cast<size_t>(p)].waits;
-      if (at > time && std::ranges::find(waits, event) != waits.end()) return at;
-    }
-    return timeline_.end();
+    return waited_for_[static_cast<size_t>(program_.loops(send) ? event + micro_batch : event)];
   }
 
   int64_t copies(const LiveRange& live) const { return live.each ? program_.micro_batches() : 1; }
@@ -54,7 +47,8 @@ class Layout {
   int end(const LiveRange& live, int64_t micro_batch) const {
     const auto last = [&](int p) { return live.each ? timeline_.at(p, micro_batch) : timeline_.last(p); };
     int end = last(live.last);
-    for (int send : live.sends) end = std::max(end, waited_for(send, last(send)) - 1);
+    for (int send : live.sends)
+      end = std::max(end, waited_for(send, live.each ? micro_batch : program_.micro_batches() - 1) - 1);
     return end;
   }
 
@@ -117,7 +111,7 @@ class Layout {
   Lowering& l_;
   Program& program_;
   const Timeline timeline_;
-  std::vector<std::pair<int, int>> waits_;  // time and instruction, in order
+  std::vector<int> waited_for_;  // by event
   std::map<std::vector<int64_t>, int32_t> row_of_;
 };
 

@@ -38,6 +38,7 @@ struct LocalGraph {
   int rank_class = 0;
   Mesh mesh;
   std::vector<BlockCall> calls;
+  std::vector<SendWait> waits;  // of calls for sends
   std::vector<BlockId> blocks;  // in the order of their first calls
   bool commits = false;         // a step changes the state of some rank, if not of this one
   const BlockId& block(const Node& node) const { return blocks[static_cast<size_t>(node.region)]; }

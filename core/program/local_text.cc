@@ -1,5 +1,7 @@
 // The .local text form: the mesh, the ports, the calls, then the graph with local shapes. A node's region is its block,
 // by the order of their first calls.
+#include <algorithm>
+
 #include "core/program/local_graph.h"
 #include "core/strategy/mesh_text.h"
 
@@ -27,12 +29,28 @@ bool parse_port(TextReader& reader, const LocalGraph& local, LocalPort& port) {
   return static_cast<bool>(port.value);
 }
 
+bool parse_wait(TextReader& reader, SendWait& wait) {
+  int64_t call = 0, sent = 0, to = 0;
+  if (!reader.take("before") || !reader.integer(call) || !reader.take("for") || !reader.integer(sent) ||
+      !reader.take("to") || !reader.integer(to))
+    return false;
+  if (std::max({call, sent, to}) > INT32_MAX || std::min({call, sent, to}) < 0) return false;
+  wait.call = static_cast<int>(call);
+  wait.sent = static_cast<int>(sent);
+  wait.to = static_cast<int>(to);
+  return !reader.take("channel") || (reader.integer(wait.channel) && wait.channel > 0);
+}
+
 }  // namespace
 
 std::string print_local(const LocalGraph& local) {
   std::string out = cat("local class ", local.rank_class, local.commits ? " commits" : "", "\n");
   out += axis_lines(local.mesh);
   for (const BlockCall& call : local.calls) out += cat("run ", call.text(), "\n");
+  for (const SendWait& wait : local.waits) {
+    out += cat("wait before ", wait.call, " for ", wait.sent, " to ", wait.to,
+               wait.channel ? cat(" channel ", wait.channel) : "", "\n");
+  }
   print_ports(out, "in", local.inputs, local);
   print_ports(out, "out", local.outputs, local);
   for (const LocalState& state : local.cut_state) {
@@ -59,6 +77,8 @@ Result<LocalGraph> parse_local(std::string_view text) {
       if (!parse_axis(reader, local.mesh)) return reader.fail("expected axis name size kind");
     } else if (reader.take("run ")) {
       if (!parse_call(reader, local.calls.emplace_back())) return reader.fail("expected run block index");
+    } else if (reader.take("wait ")) {
+      if (!parse_wait(reader, local.waits.emplace_back())) return reader.fail("expected before N for N to class");
     } else if (reader.take("in ")) {
       if (!parse_port(reader, local, local.inputs.emplace_back())) return reader.fail("expected a port");
     } else if (reader.take("out ")) {
@@ -73,6 +93,10 @@ Result<LocalGraph> parse_local(std::string_view text) {
     }
   }
   local.blocks = blocks_of(local.calls);
+  for (const SendWait& wait : local.waits) {
+    if (wait.sent >= wait.call || wait.call >= static_cast<int>(local.calls.size()))
+      return invalid("call ", wait.call, " of ", local.calls.size(), " waits for what call ", wait.sent, " has sent");
+  }
   for (const Node& node : local.graph.nodes()) {
     if (node.region < 0 || node.region >= static_cast<int32_t>(local.blocks.size()))
       return invalid("node ", node.name, " is in block ", node.region, "; the calls have ", local.blocks.size());

@@ -29,6 +29,12 @@ int Program::find(const BlockId& block) const {
   return found == blocks.end() ? -1 : static_cast<int>(found - blocks.begin());
 }
 
+bool Program::loops(int position) const {
+  const auto within = [position](const Block& b) { return position >= b.first && position < b.last; };
+  const auto found = std::ranges::find_if(blocks, within);
+  return found != blocks.end() && block_loops(found->id.kind);
+}
+
 int Program::group(const ProgramGroup& wanted) {
   const auto found = std::ranges::find(groups, wanted);
   const auto index = static_cast<int>(found - groups.begin());

@@ -98,7 +98,11 @@ class Partition {
     const ValueInfo& info = global_.value(b.value);
     auto made = cross(mesh_of(b.from), b.from, mesh_of(b.to), b.to, global_.type(b.value), stored(b.value));
     if (!made.ok()) return made.status().with_context(cat("value ", info.name));
-    const Crossing& crossing = *made;
+    Crossing& crossing = *made;
+    if (const int64_t channel = channel_of(plan_, boundaries_, b); channel > 0) {
+      for (Move& send : crossing.sends) send.attributes.set("channel", channel);
+      crossing.receive.attributes.set("channel", channel);
+    }
     const Phase phase = info.producer ? global_.node(info.producer).phase : Phase::forward;
     Value& now = now_[static_cast<size_t>(b.value.index)];
     if (sends) {
@@ -523,9 +527,11 @@ int LocalGraph::sample_block() const {
 
 Result<std::vector<LocalGraph>> partition(const Plan& plan) {
   EPL_ASSIGN(const std::vector<Boundary> all, boundaries(plan));
+  EPL_ASSIGN(std::vector<std::vector<SendWait>> waits, send_waits(plan, all));
   std::vector<LocalGraph> locals;
   for (int c = 0; c < plan.classes(); ++c) {
     EPL_ASSIGN(LocalGraph local, Partition(plan, c, all).run());
+    local.waits = std::move(waits[static_cast<size_t>(c)]);
     locals.push_back(std::move(local));
   }
   return locals;

@@ -37,13 +37,14 @@ struct Instruction {
   std::vector<Location> inputs, outputs;
   Location workspace;
   int64_t workspace_bytes = 0;
-  int64_t bytes = 0;       // moved by a transfer
-  int port = -1;           // of Program::outputs, that it fills
-  int group = -1;          // of Program::groups, that it takes
-  std::vector<int> axes;   // of the mesh, whose pieces it takes one of
-  int stream = 0;          // that it is issued to
-  std::vector<int> waits;  // events that its stream waits for first
-  int records = -1;        // the event that its stream records behind it
+  int64_t bytes = 0;      // moved by a transfer
+  int port = -1;          // of Program::outputs, that it fills
+  int group = -1;         // of Program::groups, that it takes
+  std::vector<int> axes;  // of the mesh, whose pieces it takes one of
+  // Of a send: a stream of its own, which waits for what has been issued to the first one so far, and the event that is
+  // recorded behind it, of the first micro-batch; those of the others follow.
+  int stream = 0;
+  int records = -1;
   // The runs of a piece: `outer` runs of `run_bytes`, `global_bytes` apart in the whole and adjacent in the piece.
   struct Slice {
     int64_t outer = 1, run_bytes = 0, global_bytes = 0;
@@ -85,11 +86,12 @@ struct ProgramPort {
 };
 
 // Ranks that transfers go over: those along an axis of the mesh, or a rank and one of another class: the one that
-// sends to it, or of those that it sends to the one of number `peer`, if there are as many.
+// sends to it over a channel, or of those that it sends to the one of number `peer`, if there are as many.
 struct ProgramGroup {
   std::string axis;
   int rank_class = -1;
-  int peer = -1;  // -1: the one that sends
+  int peer = -1;        // -1: the one that sends
+  int64_t channel = 0;  // see channel_of
   friend bool operator==(const ProgramGroup&, const ProgramGroup&) = default;
 };
 
@@ -110,6 +112,7 @@ struct Program {
   std::vector<Instruction> instructions;
   std::vector<Block> blocks;
   std::vector<BlockCall> calls;
+  std::vector<std::vector<int>> waits;     // by call: events of sends that the rank waits for first
   std::vector<std::vector<int64_t>> rows;  // offsets in the arena, by micro-batch; see Location
   std::vector<ProgramGroup> groups;
   int streams = 1, events = 0;
@@ -127,6 +130,7 @@ struct Program {
   double flops = 0;      // of one step of one rank
 
   int find(const BlockId& block) const;  // -1 if it is never called
+  bool loops(int position) const;        // an instruction of a block that is called for every micro-batch
   // The index of a group, which is new where no instruction has named it.
   int group(const ProgramGroup& group);
   // Of a place in the arena.

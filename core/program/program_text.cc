@@ -15,6 +15,7 @@ namespace {
 
 using Space = Location::Space;
 
+constexpr int max_streams = 1 << 16, max_events = 1 << 24;
 constexpr std::pair<Space, std::string_view> spaces[] = {
     {Space::arena, "@"}, {Space::state, "state@"}, {Space::constant, "const@"}, {Space::scalar, "scalar@"}};
 
@@ -58,7 +59,6 @@ std::string instruction_text(const Instruction& in, int index) {
   if (in.query->units != Units()) out += cat(" units ", in.query->units.count);
   if (in.query->units.outer != 1) out += cat(" outer ", in.query->units.outer);
   if (in.stream) out += cat(" stream ", in.stream);
-  for (int event : in.waits) out += cat(" waits ", event);
   if (in.records >= 0) out += cat(" records ", in.records);
   out += attributes_text(in.query->attributes);
   for (const Instruction::Release& r : in.releases) {
@@ -171,9 +171,7 @@ class ProgramParser {
     }
     if (reader_.take("axis ")) return parse_axis(reader_, program_.mesh) ? Status() : reader_.fail("expected an axis");
     if (reader_.take("row ")) return row();
-    if (reader_.take("run ")) {
-      return parse_call(reader_, program_.calls.emplace_back()) ? Status() : reader_.fail("expected a block");
-    }
+    if (reader_.take("run ")) return run();
     if (reader_.take("block ")) {
       int64_t first = 0, last = 0;
       BlockId block;
@@ -183,6 +181,17 @@ class ProgramParser {
       return {};
     }
     return instruction();
+  }
+
+  Status run() {
+    if (!parse_call(reader_, program_.calls.emplace_back())) return reader_.fail("expected a block");
+    std::vector<int>& waits = program_.waits.emplace_back();
+    for (int64_t event = 0; number("waits", event);) {
+      if (event < 0 || event > max_events) return reader_.fail("expected an event");
+      waits.push_back(static_cast<int>(event));
+      program_.events = std::max(program_.events, waits.back() + 1);
+    }
+    return {};
   }
 
   Status slot() {
@@ -258,11 +267,15 @@ class ProgramParser {
     number("outer", q.units.outer);
     if (q.units.count < 1 || q.units.outer < 1) return reader_.fail("expected units");
     if (number("stream", number_value)) in.stream = static_cast<int>(number_value);
-    while (number("waits", number_value)) in.waits.push_back(static_cast<int>(number_value));
-    if (number("records", number_value)) in.records = static_cast<int>(number_value);
-    if (in.stream < 0 || in.stream > 1) return reader_.fail("a program has two streams");
+    if (in.stream < 0 || in.stream > max_streams) return reader_.fail("a program has not so many streams");
+    if (number("records", number_value)) {
+      if (number_value < 0 || number_value > max_events) return reader_.fail("expected an event");
+      in.records = static_cast<int>(number_value);
+      const bool loops = !program_.blocks.empty() && block_loops(program_.blocks.back().id.kind);
+      const int64_t end = number_value + (loops ? program_.micro_batches() : 1);
+      program_.events = std::max(program_.events, static_cast<int>(std::min<int64_t>(end, max_events)));
+    }
     program_.streams = std::max(program_.streams, in.stream + 1);
-    program_.events = std::max(program_.events, in.records + 1);
     EPL_ASSIGN(q.attributes, reader_.attributes());
     while (reader_.take("frees")) {
       Instruction::Release release;
@@ -374,7 +387,11 @@ std::string print_program(const Program& program) {
     out += cat("scalar ", name_text(scalar.name), " at ", location_text(scalar.location), "\n");
   for (const ProgramPort& port : program.inputs) out += "input " + port_text(program, port);
   for (const ProgramPort& port : program.outputs) out += "output " + port_text(program, port);
-  for (const BlockCall& call : program.calls) out += cat("run ", call.text(), "\n");
+  for (size_t c = 0; c < program.calls.size(); ++c) {
+    out += cat("run ", program.calls[c].text());
+    for (int event : program.waits[c]) out += cat(" waits ", event);
+    out += "\n";
+  }
   out += cat("commit at ", program.commit_begin, "\n");
   for (const Block& block : program.blocks) {
     out += cat("block ", block.id.text(), " from ", block.first, " to ", block.last, "\n");

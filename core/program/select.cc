@@ -225,40 +225,34 @@ class Selection {
     return {};
   }
 
-  // Sends go to a stream of their own. Each waits for what was issued before it. What may write to its source again
-  // waits for the send: the block's next call, and what comes after the loop.
+  // Sends go to streams of their own, one for each peer and channel, so that what one peer takes late holds up nothing
+  // for another. Calls wait for them where the plan says so.
   void order_sends() {
-    std::vector<int> pending;  // events of the blocks before
-    for (const Block& block : program_.blocks) {
-      std::vector<int> sent;
-      Instruction* first = nullptr;  // that is not a send
-      for (int p = block.first; p < block.last; ++p) {
-        Instruction& in = program_.instructions[static_cast<size_t>(p)];
-        if (!in.transfer || !in.transfer->sends) {
-          if (!first) first = &in;
-          continue;
-        }
-        send_after(in, p > 0 ? &program_.instructions[static_cast<size_t>(p) - 1] : nullptr);
-        sent.push_back(in.records);
-      }
-      if (first && block_loops(block.id.kind)) {
-        first->waits = sent;
-      } else if (first) {
-        first->waits = std::move(pending);
-        pending.clear();
-      }
-      pending.insert(pending.end(), sent.begin(), sent.end());
+    std::vector<int> groups;  // in the order of their streams
+    for (int p = 0; p < size(); ++p) {
+      Instruction& in = program_.instructions[static_cast<size_t>(p)];
+      if (!in.transfer || !in.transfer->sends) continue;
+      const auto known = std::ranges::find(groups, in.group);
+      in.stream = static_cast<int>(known - groups.begin()) + 1;
+      if (known == groups.end()) groups.push_back(in.group);
+      in.records = program_.events;
+      program_.events += static_cast<int>(program_.loops(p) ? program_.micro_batches() : 1);
     }
+    program_.streams = static_cast<int>(groups.size()) + 1;
+    program_.waits.resize(program_.calls.size());
+    for (const SendWait& wait : local_.waits) take_wait(wait);
   }
 
-  void send_after(Instruction& in, Instruction* before) {
-    program_.streams = 2;
-    in.stream = 1;
-    if (before && before->stream == 0) {
-      if (before->records < 0) before->records = program_.events++;
-      in.waits.push_back(before->records);
+  void take_wait(const SendWait& wait) {
+    const BlockCall& call = program_.calls[static_cast<size_t>(wait.sent)];
+    const Block& block = program_.blocks[static_cast<size_t>(program_.find(call.id()))];
+    for (int p = block.first; p < block.last; ++p) {
+      const Instruction& in = program_.instructions[static_cast<size_t>(p)];
+      if (in.records < 0) continue;
+      const ProgramGroup& group = program_.groups[static_cast<size_t>(in.group)];
+      if (group.rank_class == wait.to && group.channel == wait.channel)
+        program_.waits[static_cast<size_t>(wait.call)].push_back(in.records + static_cast<int>(call.micro_batch));
     }
-    in.records = program_.events++;
   }
 
   Lowering& l_;

@@ -10,7 +10,11 @@ Timeline::Timeline(const Program& program) : program_(program), begins_(program.
   for (const BlockCall& call : program.calls) {
     const auto b = static_cast<size_t>(program.find(call.id()));
     const bool turns = block_takes_turns(call.block);
-    if (!turns && !begins_[b].empty()) continue;
+    if (!turns && !begins_[b].empty()) {
+      call_begins_.push_back(begins_[b].back());
+      continue;
+    }
+    call_begins_.push_back(end_);
     stretches_.push_back({static_cast<int>(b), turns ? call.micro_batch : -1, end_});
     begins_[b].push_back(end_);
     end_ += program.blocks[b].last - program.blocks[b].first;

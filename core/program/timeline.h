@@ -19,6 +19,8 @@ class Timeline {
   };
   const std::vector<Stretch>& stretches() const { return stretches_; }
   int end() const { return end_; }
+  // Of a call; of one that does not count for itself, when its block begins.
+  int begin_of(size_t call) const { return call_begins_[call]; }
   // Of an instruction: its first turn, its last, and that of a micro-batch.
   int first(int position) const { return time(position, 0); }
   int last(int position) const { return time(position, begins_[block(position)].size() - 1); }
@@ -31,6 +33,7 @@ class Timeline {
   const Program& program_;
   std::vector<Stretch> stretches_;
   std::vector<std::vector<int>> begins_;  // by block, then by turn
+  std::vector<int> call_begins_;
   int end_ = 0;
 };
 

@@ -35,6 +35,7 @@ Result<std::unique_ptr<Executor>> Executor::create(const Host& host, Device& dev
     executor->own_streams_.push_back(std::move(made));
   }
   for (int e = 0; e < program.events; ++e) executor->events_.push_back(device.create_event());
+  executor->issued_ = device.create_event();
   EPL_ASSIGN(executor->constants_, device.allocate(std::max<int64_t>(program.constant_bytes, 1)));
   if (program.commits) {
     EPL_ASSIGN(executor->wish_, device.allocate(sizeof(int64_t)));
@@ -102,6 +103,7 @@ Status Executor::run(const RunRequest& request, const Groups& groups) {
   Status status;
   for (size_t c = 0; c < program_.calls.size() && status.ok(); ++c) {
     call_ = static_cast<int>(c);
+    for (int event : program_.waits[c]) stream().wait(*events_[static_cast<size_t>(event)]);
     status = run_call(program_.calls[c], groups);
     if (committed_ && request.diagnose) return synchronize();
     if (status.ok() && verdict_ >= 0) return {};  // the step is not applied
@@ -142,7 +144,10 @@ Status Executor::run_call(const BlockCall& call, const Groups& groups) {
 
 Status Executor::carry_out(const Instruction& in, int64_t micro_batch, const Groups& groups) {
   Stream& stream = *streams_[static_cast<size_t>(in.stream)];
-  for (int event : in.waits) stream.wait(*events_[static_cast<size_t>(event)]);
+  if (in.stream != 0) {  // what it reads is made by then
+    this->stream().record(*issued_);
+    stream.wait(*issued_);
+  }
   TraceEvent* const recorded = begin_event(stream, static_cast<int>(&in - program_.instructions.data()));
   if (!in.transfer) {
     launch(stream, in, micro_batch);
@@ -150,7 +155,10 @@ Status Executor::carry_out(const Instruction& in, int64_t micro_batch, const Gro
     return status.at(in.name);
   }
   if (recorded) stamp(stream, &recorded->end);
-  if (in.records >= 0) stream.record(*events_[static_cast<size_t>(in.records)]);
+  if (in.records >= 0) {
+    const int64_t turn = program_.loops(static_cast<int>(&in - program_.instructions.data())) ? micro_batch : 0;
+    stream.record(*events_[static_cast<size_t>(in.records + turn)]);
+  }
   return {};
 }
 

@@ -117,7 +117,8 @@ class Executor {
   std::vector<Stream*> streams_;  // the first is the session's
   std::vector<std::unique_ptr<Stream>> own_streams_;
   std::vector<std::unique_ptr<Event>> events_;
-  Place place_;  // in the program's mesh, at the micro-batch at hand
+  std::unique_ptr<Event> issued_;  // the first stream has come to what another one is about to be given
+  Place place_;                    // in the program's mesh, at the micro-batch at hand
   int time_axis_ = -1;
   std::vector<int64_t> first_units_;  // of its calls, by micro-batch
   bool gives_common_ = true, gives_pieces_ = true;

@@ -58,7 +58,10 @@ std::vector<int> Session::members_of(const ProgramGroup& group, int rank_class, 
 }
 
 std::string Session::group_name(const ProgramGroup& group, const std::vector<int>& members) const {
-  if (group.rank_class >= 0) return cat("ranks ", members.front(), " and ", members.back());
+  if (group.rank_class >= 0) {
+    const std::string between = cat("ranks ", members.front(), " and ", members.back());
+    return group.channel == 0 ? between : cat(between, ", channel ", group.channel);
+  }
   return static_cast<int>(members.size()) == world() ? group.axis : cat(group.axis, " of rank ", members.front());
 }
 

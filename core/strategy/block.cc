@@ -18,6 +18,8 @@ std::string_view block_name(BlockKind kind) {
       return "forward";
     case BlockKind::backward:
       return "backward";
+    case BlockKind::weight:
+      return "weight";
     case BlockKind::post:
       return "post";
   }
@@ -35,7 +37,9 @@ bool block_loops(BlockKind kind) {
   return kind != BlockKind::once && kind != BlockKind::mid && kind != BlockKind::post;
 }
 
-bool block_takes_turns(BlockKind kind) { return kind == BlockKind::forward || kind == BlockKind::backward; }
+bool block_takes_turns(BlockKind kind) {
+  return kind == BlockKind::forward || kind == BlockKind::backward || kind == BlockKind::weight;
+}
 
 std::string BlockId::text() const {
   return stage == 0 ? std::string(block_name(kind)) : cat(block_name(kind), " stage ", stage);

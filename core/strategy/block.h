@@ -20,9 +20,11 @@ enum class BlockKind : uint8_t {
   post,     // what comes of sums over all micro-batches, and the update
   forward,  // forward and backward apart, where the calls of several micro-batches interleave
   backward,
+  weight,  // of the backward pass, what only the update needs: gradients of weights
 };
-inline constexpr BlockKind all_blocks[] = {BlockKind::once,    BlockKind::pre,      BlockKind::mid, BlockKind::main,
-                                           BlockKind::forward, BlockKind::backward, BlockKind::post};
+inline constexpr BlockKind all_blocks[] = {BlockKind::once,    BlockKind::pre,      BlockKind::mid,    BlockKind::main,
+                                           BlockKind::forward, BlockKind::backward, BlockKind::weight,  // take turns
+                                           BlockKind::post};
 std::string_view block_name(BlockKind kind);
 std::optional<BlockKind> block_named(std::string_view name);
 bool block_loops(BlockKind kind);  // called for every micro-batch

@@ -75,8 +75,8 @@ void find_value_task_graphs(Plan& plan) {
 
 namespace {
 
-// Where a value is complete that `user` needs on another class of ranks.
-Result<Boundary> boundary_of(const Plan& plan, Value v, NodeId user) {
+// Where a value is complete that `user` needs on another class of ranks, in a block of kind `used`.
+Result<Boundary> boundary_of(const Plan& plan, Value v, NodeId user, BlockKind used) {
   const Graph& graph = *plan.graph;
   const NodeId producer = graph.value(v).producer;
   Boundary found{.value = v};
@@ -90,9 +90,8 @@ Result<Boundary> boundary_of(const Plan& plan, Value v, NodeId user) {
   }
   if (found.late) block = block == BlockKind::pre ? BlockKind::mid : BlockKind::post;
   // What `pre` computes for each micro-batch is computed again for the others.
-  const bool again = block == BlockKind::pre && !found.late && stored.cut_dim(batch_axis) >= 0 &&
-                     plan.node_block[static_cast<size_t>(user.index)] != BlockKind::pre;
-  if (again) block = BlockKind::forward;
+  const bool again = block == BlockKind::pre && !found.late && stored.cut_dim(batch_axis) >= 0;
+  if (again && used != BlockKind::pre) block = BlockKind::forward;
   found.sent.kind = found.received.kind = block;
   if (!block_takes_turns(block)) return found;
   const auto stage = [&](NodeId n) {
@@ -136,17 +135,23 @@ Result<std::vector<Boundary>> boundaries(const Plan& plan) {
     const int to = plan.class_of(plan.node_task_graph[static_cast<size_t>(n)]);
     for (Value v : graph.node(NodeId{n}).inputs) {
       if (!v || plan.class_of(v) == to) continue;
-      const ValueInfo& info = graph.value(v);
+      const auto add = [&](Boundary boundary) {
+        boundary.from = plan.class_of(v);
+        boundary.to = to;
+        add_boundary(found, boundary);
+      };
       // Weights that classes share are lent by the first before anything else; other leaves each has for itself.
-      Boundary boundary{.value = v, .sent = {0, BlockKind::once}, .received = {0, BlockKind::once}, .late = true};
-      if (info.producer) {
-        EPL_ASSIGN(boundary, boundary_of(plan, v, NodeId{n}));
-      } else if (!is_state(info.kind)) {
+      if (!graph.value(v).producer) {
+        if (is_state(graph.value(v).kind))
+          add({.value = v, .sent = {0, BlockKind::once}, .received = {0, BlockKind::once}, .late = true});
         continue;
       }
-      boundary.from = plan.class_of(v);
-      boundary.to = to;
-      add_boundary(found, boundary);
+      EPL_ASSIGN(const Boundary own, boundary_of(plan, v, NodeId{n}, plan.node_block[static_cast<size_t>(n)]));
+      add(own);
+      // What is computed again for each micro-batch needs its operands again.
+      if (plan.node_cloned.empty() || !plan.node_cloned[static_cast<size_t>(n)]) continue;
+      EPL_ASSIGN(const Boundary again, boundary_of(plan, v, NodeId{n}, BlockKind::forward));
+      add(again);
     }
   }
   std::ranges::stable_sort(found, {}, [](const Boundary& b) { return std::pair(b.value.index, b.to); });

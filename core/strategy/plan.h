@@ -81,6 +81,19 @@ struct Boundary {
 };
 // Of a step, in the order of values.
 Result<std::vector<Boundary>> boundaries(const Plan& plan);
+// Between two classes values come in the order in which they are sent. Where classes have several stages, whose calls
+// come in other orders, this holds for each pair of blocks, which has a channel of its own; else the channel is 0.
+int64_t channel_of(const Plan& plan, const std::vector<Boundary>& boundaries, const Boundary& boundary);
+// Before a rank makes call `call` of its class, what it gave in call `sent` to a channel has been taken.
+struct SendWait {
+  int call = 0, sent = 0;
+  int to = 0;  // class
+  int64_t channel = 0;
+  friend auto operator<=>(const SendWait&, const SendWait&) = default;
+};
+// By class, in the order of calls: when memory may be written again that sends read. An error says which ranks would
+// wait for each other in a ring.
+Result<std::vector<std::vector<SendWait>>> send_waits(const Plan& plan, const std::vector<Boundary>& boundaries);
 bool is_state(ValueKind kind);
 // Fills value_task_graph from node_task_graph.
 void find_value_task_graphs(Plan& plan);

@@ -4,9 +4,12 @@
 namespace epl {
 
 EPL_OP(receive) {
-  return {.doc = "What the rank of class `from` that serves this one sends.",
+  return {.doc = "What the rank of class `from` that serves this one sends over a channel.",
           .signature = "-> y",
-          .attributes = {{"from", int64_t{0}, true}, {"dtype", DType::f32, true}, {"shape", Ints{}, true}},
+          .attributes = {{"from", int64_t{0}, true},
+                         {"dtype", DType::f32, true},
+                         {"shape", Ints{}, true},
+                         {"channel", int64_t{0}}},
           .infer = [](const OpQuery& q) -> Result<OutputTypes> {
             return OutputTypes{{q.attributes().dtype("dtype"), q.attributes().ints("shape")}};
           },

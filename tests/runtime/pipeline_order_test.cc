@@ -1,0 +1,229 @@
+// Ranks of a pipeline do not wait for each other in a ring, whatever goes over how many stages.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <set>
+#include <tuple>
+
+#include "tests/backend/far_device.h"
+#include "tests/runtime/pipeline_job.h"
+
+namespace epl {
+namespace {
+
+// Four stages; what the first gives goes to each of the others, so that the last one takes it much later.
+constexpr std::string_view skipping = R"(graph mlp(x: f32[8,12] batch 0) {
+  w0: f32[12,16] = param
+  w1: f32[16,16] = param
+  w2: f32[16,16] = param
+  w3: f32[16,4] = param
+  forward:
+  a: f32[8,16] = matmul(x, w0)
+  b: f32[8,16] = matmul(a, w1)
+  c: f32[8,16] = matmul(b, w2)
+  c1: f32[8,16] = add(c, a)
+  d: f32[8,16] = add(c1, a)
+  d1: f32[8,16] = mul(d, b)
+  y: f32[8,4] = matmul(d1, w3)
+  output y = y
+}
+)";
+
+Job skipping_job() {
+  return {.model = GraphModel::parse(skipping),
+          .two = stages_of({R"("a", "b")", R"("*")"}),
+          .three = stages_of({R"("a")", R"("b", "c", "c1")", R"("*")"}),
+          .four = stages_of({R"("a")", R"("b")", R"("c", "c1")", R"("*")"}),
+          .clip_norm = 0.5,
+          .batch = skip_mlp_batch};
+}
+
+// The nodes of the loss are in several stages, those that come before everything else among them.
+Job smoothed_job() {
+  Job job = mlp_job(0);
+  job.label_smoothing = 0.1;
+  job.two = stages_of({R"("h*", "a", "g", "skip", "r", "y", "loss", "loss_1", "loss_2")", R"("*")"});
+  job.four = stages_of({R"("h*", "a", "g", "skip", "r", "y", "loss", "loss_1", "loss_2")", R"("loss_3", "loss_4")",
+                        R"("loss_5", "loss_6", "loss_7", "loss_8", "loss_9", "loss_10", "loss_11")", R"("*")"});
+  return job;
+}
+
+// Goes through the calls of all classes of ranks, as their programs say it: what is sent waits to be taken, and calls
+// wait for what has been sent. Gives the class that never gets to its end; -1: all do.
+class Walk {
+ public:
+  explicit Walk(const std::vector<Program>& programs) : programs_(programs), at_(programs.size()) {
+    for (const Program& program : programs) taken_.emplace_back(static_cast<size_t>(program.events), false);
+  }
+
+  int stuck() {
+    for (bool moved = true; moved;) {
+      moved = false;
+      for (size_t c = 0; c < programs_.size(); ++c) {
+        while (step(c)) moved = true;
+      }
+    }
+    for (size_t c = 0; c < programs_.size(); ++c) {
+      if (at_[c].call < programs_[c].calls.size()) return static_cast<int>(c);
+    }
+    return -1;
+  }
+
+ private:
+  struct At {
+    size_t call = 0;
+    int instruction = -1;  // of the block; -1: before the call
+  };
+  struct Sent {
+    size_t rank_class;
+    int64_t event;
+    Shape shape;
+  };
+
+  // The rest of a call.
+  bool step(size_t c) {
+    const Program& program = programs_[c];
+    auto& [index, i] = at_[c];
+    if (index == program.calls.size()) return false;
+    const BlockCall& call = program.calls[index];
+    const Block& block = program.blocks[static_cast<size_t>(program.find(call.id()))];
+    if (i < 0) {
+      for (int event : program.waits[index]) {
+        if (!taken_[c][static_cast<size_t>(event)]) return false;
+      }
+      i = 0;
+    }
+    const auto self = static_cast<int>(c);
+    for (; block.first + i < block.last; ++i) {
+      const Instruction& in = program.instructions[static_cast<size_t>(block.first + i)];
+      if (!in.transfer || in.transfer->counterpart.empty()) continue;
+      const ProgramGroup& group = program.groups[static_cast<size_t>(in.group)];
+      if (in.transfer->sends) {
+        const int64_t turn = program.loops(block.first + i) ? call.micro_batch : 0;
+        const Sent sent{c, in.records + turn, in.query->in(0).shape};
+        if (group.peer == 0) on_the_way_[{self, group.rank_class, group.channel}].push_back(sent);  // others: copies
+        continue;
+      }
+      auto& waiting = on_the_way_[{group.rank_class, self, group.channel}];
+      if (waiting.empty()) return false;
+      EXPECT_EQ(waiting.front().shape, in.query->out(0).shape) << in.name;
+      taken_[waiting.front().rank_class][static_cast<size_t>(waiting.front().event)] = true;
+      waiting.pop_front();
+    }
+    ++index;
+    i = -1;
+    return true;
+  }
+
+  const std::vector<Program>& programs_;
+  std::vector<At> at_;
+  std::vector<std::vector<bool>> taken_;  // by class, by event
+  std::map<std::tuple<int, int, int64_t>, std::deque<Sent>> on_the_way_;
+};
+
+// Programs that would wait for ever are not run.
+void expect_bits_without_rings(const Job& work, const Layout& layout, const Trained& one) {
+  auto plan = plan_of(work, layout);
+  ASSERT_TRUE(plan.ok()) << layout.text() << ": " << plan.status().to_string();
+  for (const Entry& entry : (*plan)->entries()) ASSERT_EQ(Walk(entry.programs).stuck(), -1) << layout.text();
+  expect_same(train(work, layout, 2), one, layout);
+}
+
+class Rings : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(Rings, AreNotMadeByConnectionsThatSkipStages) {
+  const Job work = skipping_job();
+  const Trained one = train(work, {}, 2);
+  for (const Layout& layout : {Layout{GetParam(), 4, 4, "cpu", 4}, Layout{GetParam(), 4, 8, "cpu", 4},
+                               Layout{GetParam(), 3, 8, "cpu", 3}, Layout{GetParam(), 8, 4, "cpu", 4}})
+    expect_bits_without_rings(work, layout, one);
+}
+
+TEST_P(Rings, AreNotMadeByALossInSeveralStages) {
+  const Job work = smoothed_job();
+  const Trained one = train(work, {}, 2);
+  for (const Layout& layout : {Layout{GetParam(), 2, 2}, Layout{GetParam(), 2, 4}, Layout{GetParam(), 4, 4, "cpu", 4}})
+    expect_bits_without_rings(work, layout, one);
+}
+
+// Streams that may go on in any order, each as late as it can.
+TEST_P(Rings, AreNotMadeFarAway) {
+  static const bool added = (add_backend(far_backend("far_rings", 3)), true);
+  ASSERT_TRUE(added);
+  const Job work = skipping_job();
+  const Trained here = train(work, {}, 2);
+  expect_bits_without_rings(work, {GetParam(), 4, 4, "far_rings", 4}, here);
+}
+
+// A call waits for what an earlier one has sent, and for each micro-batch before its memory is written again.
+TEST_P(Rings, WaitsComeAfterWhatTheyWaitFor) {
+  auto made = plan_of(skipping_job(), {GetParam(), 4, 8, "cpu", 4});
+  ASSERT_TRUE(made.ok()) << made.status().to_string();
+  const Plan& plan = (*made)->entries().front().plan;
+  auto all = boundaries(plan);
+  ASSERT_TRUE(all.ok());
+  auto waits = send_waits(plan, *all);
+  ASSERT_TRUE(waits.ok()) << waits.status().to_string();
+  for (size_t c = 0; c < waits->size(); ++c) {
+    int sending = 0;
+    for (size_t i = 0; i < plan.calls[c].size(); ++i) {
+      const BlockCall& call = plan.calls[c][i];
+      std::set<int> to;
+      for (const Boundary& b : *all) {
+        if (b.from == static_cast<int>(c) && b.sent == call.id()) to.insert(b.to);
+      }
+      if (call.block != BlockKind::post) sending += static_cast<int>(to.size());
+    }
+    EXPECT_EQ(std::ssize((*waits)[c]), sending) << c;
+    for (const SendWait& wait : (*waits)[c]) EXPECT_LT(wait.sent, wait.call);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(, Rings, ::testing::Values("GPipe", "1F1B"), [](const auto& info) {
+  std::string name = cat("_", info.param);
+  std::erase(name, '-');
+  return name.substr(1);
+});
+
+// Calls in an order in which ranks would wait for each other are refused by name.
+TEST(Order, ThatMakesARingIsRefused) {
+  auto made = plan_of(mlp_job(0), {"GPipe", 2, 2});
+  ASSERT_TRUE(made.ok()) << made.status().to_string();
+  const Plan& known = (*made)->entries().front().plan;
+  const auto refused = [&](int rank_class, const BlockCall& first, const BlockCall& second) {
+    Plan plan = known;
+    std::vector<BlockCall>& calls = plan.calls[static_cast<size_t>(rank_class)];
+    std::iter_swap(std::ranges::find(calls, first), std::ranges::find(calls, second));
+    return verify_plan(plan).to_string();
+  };
+  EXPECT_TRUE(verify_plan(known).ok());
+  // The first stage goes on with micro-batch 1 only after the gradients of 0, which the second gives after both.
+  const std::string ring = refused(0, {0, BlockKind::forward, 1}, {0, BlockKind::backward, 0});
+  EXPECT_NE(ring.find("stage0 would wait in backward"), std::string::npos) << ring;
+  EXPECT_NE(ring.find("which stage1 never gets to send"), std::string::npos) << ring;
+}
+
+// What is sent in each turn of a loop that writes to one place must have been taken before the next turn.
+TEST(Order, ThatNeverFreesMemoryIsRefused) {
+  auto made = plan_of(smoothed_job(), {"GPipe", 2, 2});
+  ASSERT_TRUE(made.ok()) << made.status().to_string();
+  Plan plan = (*made)->entries().front().plan;
+  std::vector<BlockCall>& calls = plan.calls[1];
+  const BlockCall pre{0, BlockKind::pre, 0};
+  ASSERT_NE(std::ranges::find(calls, pre), calls.end());
+  // The second stage comes to the loop when the first one has long gone forward.
+  std::vector<BlockCall> late;
+  for (int64_t m = 0; m < 2; ++m) late.push_back({0, BlockKind::pre, m});
+  std::erase_if(calls, [](const BlockCall& call) { return call.block == BlockKind::pre; });
+  const auto end = std::ranges::find(calls, BlockCall{1, BlockKind::backward, 0});
+  ASSERT_NE(end, calls.end());
+  calls.insert(end, late.begin(), late.end());
+  const std::string ring = verify_plan(plan).to_string();
+  EXPECT_NE(ring.find("stage0 would wait before pre 1 until stage1 takes loss, which it never"), std::string::npos)
+      << ring;
+}
+
+}  // namespace
+}  // namespace epl
