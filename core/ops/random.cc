@@ -10,9 +10,10 @@ EPL_OP(dropout) {
   return {.doc =
               "y = x / (1 - ratio) where kept, else 0; each element is dropped with probability `ratio`. mask (bool) "
               "says which "
-              "were kept: element i where philox_uniform(key, i) >= ratio.",
+              "were kept: element i where philox_uniform(key, i) >= ratio. Elements are counted over the global batch, "
+              "where x is not the full tensor.",
           .signature = "x -> y, mask",
-          .attributes = {{"ratio", 0.5}},
+          .attributes = {{"ratio", 0.5}, {std::string(draws_in_full), false}},
           .infer = [](const OpQuery& q) -> Result<OutputTypes> {
             EPL_TRY(same_dtypes(q, true));
             const double ratio = q.attributes().number("ratio");
@@ -41,7 +42,7 @@ EPL_OP(dropout) {
           .sharding_of = [](const OpQuery& q) -> Result<ShardingRule> {
             const Shape& shape = q.in(0).shape;
             std::vector<bool> unshardable(shape.size(), true);
-            for (size_t d = 0; d < shape.size(); ++d) {
+            for (size_t d = 0; d < shape.size() && !q.attributes().flag(draws_in_full); ++d) {
               unshardable[d] = false;
               if (shape[d] != 1) break;
             }

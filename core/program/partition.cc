@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "core/base/check.h"
+#include "core/base/philox.h"
 #include "core/ir/op.h"
 #include "core/program/lanes.h"
 #include "core/program/local_graph.h"
@@ -246,13 +247,11 @@ class Partition {
     if (sums) node.units = {units(), units() > 1 ? sum_outer : 1};
     if (const int64_t count = local_segments(mesh_, plan_.node_shardings[static_cast<size_t>(n)]); count > 1)
       node.units = {count, operands.segment_outer};
+    const bool in_pieces = plan_.node_shardings[static_cast<size_t>(n)].cut_by(batch_axis);
+    if (old.op->random && !in_pieces && mesh_.pieces(mesh_.batch_cuts()) > 1)
+      node.attributes.set(std::string(draws_in_full), true);
     const auto& factors = plan_.node_shardings[static_cast<size_t>(n)].factors;
     if (std::ranges::any_of(factors, [&](const Cuts& cuts) { return mesh_.pieces(cuts) > 1; })) {
-      const Sharding& result = stored(old.outputs[0]);
-      if (old.op->random && (result.cut_dim(batch_axis) != 0 || result.outer(batch_axis) != 1)) {
-        return unsupported("node ", old.name, " draws random numbers for samples that are not in dimension 0")
-            .at(old.name);
-      }
       const bool in_lanes = sums && mesh_.lanes() > 1;  // each lane has shapes of its own
       if (old.op->localize && !in_lanes) old.op->localize(node.attributes, input_types, types);
     }
@@ -355,14 +354,15 @@ class Partition {
     });
   }
 
-  // What a rank adds to a sum of picked elements: nothing where another rank has them.
+  // What a rank adds to a sum of picked elements: nothing where another rank has them. That is -0: any other number of
+  // a sum keeps its bits, -0 too.
   Value zero_elsewhere(Value given, Value elsewhere, const PieceCut& cut, size_t o, const Node& old, int block) {
     const Shape& indices = local_.graph.type(elsewhere).shape;
     const bool alike = indices == local_.graph.type(given).shape;  // one for each element
     const Shape shape = alike ? indices : cut.beside(o, indices);
     return write(old, ".here", block, [&](Builder& b) {
       const Var y = b.var(given);
-      return b.select(b.reshape(b.var(elsewhere), shape), b.like(y, 0), y).value();
+      return b.select(b.reshape(b.var(elsewhere), shape), b.like(y, -0.0), y).value();
     });
   }
 

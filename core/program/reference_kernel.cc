@@ -11,7 +11,8 @@ void launch_reference(const KernelCall& call) {
   const KernelQuery& query = call.query;
   const uint64_t seed = random_key(call.context.seed, static_cast<uint64_t>(call.context.step), query.node);
   LogicalElements elements;
-  const StepContext& at = call.context;
+  const Attribute* full = query.attributes.find(draws_in_full);
+  const StepContext at = full && std::get<bool>(*full) ? StepContext{} : call.context;
   if (query.outputs() > 0) {
     const int64_t run = query.out(0).elements() / std::max<int64_t>(at.lanes, 1),
                   unit = run / std::max<int64_t>(at.units, 1);

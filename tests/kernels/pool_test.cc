@@ -79,7 +79,7 @@ TEST(Pool, MaximumOfNaNAndOfTies) {
 
 Launch dropout(const Tensor& x, double ratio, StepContext context) {
   return {.op = "dropout",
-          .attributes = {{"ratio", ratio}},
+          .attributes = {{"ratio", ratio}, {"full", false}},
           .inputs = {x},
           .outputs = {x.type(), {DType::boolean, x.shape()}},
           .context = context};

@@ -195,6 +195,29 @@ TEST_P(CutNodes, ComputeWhatOneRankComputes) {
   EXPECT_GT(cuts, 0);
 }
 
+// A rank adds nothing to the rows that others have: zeros keep their sign.
+TEST(CutRows, KeepNegativeZeros) {
+  const OpDef& op = op_named("gather");
+  const Sample sample = parse_sample(op, "f64[4,3], i64[5](0..4)")->with_floats(DType::f64);
+  OutputTypes results;
+  const auto rule = rule_of(op, sample, results);
+  ASSERT_TRUE(rule.ok()) << rule.status().to_string();
+  Tensor table(TensorType{DType::f64, {4, 3}});
+  for (int64_t i = 0; i < table.elements(); ++i) table.set(i, -0.0);
+  const int rows = static_cast<int>(rule->factors.size());  // behind the rule's own factors
+  auto locals = partition(plan_of(op, sample, results, rows, 2));
+  ASSERT_TRUE(locals.ok()) << locals.status().to_string();
+  const LocalGraph& local = locals->at(0);
+  Ranks all(local, 2);
+  for (size_t r = 0; r < 2; ++r) {
+    all.at(r, local.graph.find("x0")) = table;
+    all.at(r, local.graph.find("x1")) = sample.values(3)[1];
+  }
+  ASSERT_TRUE(all.run().ok());
+  const Tensor& found = all.at(0, local.graph.outputs[0].value);
+  for (int64_t i = 0; i < found.elements(); ++i) EXPECT_TRUE(std::signbit(found.get(i))) << i;
+}
+
 INSTANTIATE_TEST_SUITE_P(Ops, CutNodes, ::testing::ValuesIn(op_table().all()),
                          [](const auto& info) { return info.param->name; });
 

@@ -21,7 +21,7 @@ expect 0 "f32[10,6]" "$epl" inspect --symbol batch=4 mlp.onnx
 # What --symbol names is bound by it, the rest by --batch.
 expect 0 "batch: 16 samples" "$epl" plan mlp.onnx --batch 16
 expect 0 "batch: 4 samples" "$epl" plan mlp.onnx --batch 16 --symbol batch=4
-expect 3 "no input counts samples" "$epl" plan mlp.onnx --batch 16 --batch-dim x=-1,target=-1 --ranks 2 --symbol \
+expect 0 "each of 2 copies computes all of it" "$epl" plan mlp.onnx --batch 16 --batch-dim x=-1,target=-1 --ranks 2 --symbol \
   batch=16
 expect 3 "power of two" "$epl" plan mlp.onnx --batch 33 --micro-batches 3
 

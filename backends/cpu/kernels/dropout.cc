@@ -20,7 +20,8 @@ void dropout(const KernelCall& call) {
   const float* x = call.in<float>(0);
   float* y = call.out<float>(0);
   uint8_t* mask = call.query.outputs() > 1 ? call.out<uint8_t>(1) : nullptr;
-  for_each_lane(call.context, n, [&](int64_t first, int64_t lane_begin, int64_t lane_end) {
+  const bool full = call.attributes().flag(draws_in_full);
+  for_each_lane(full ? StepContext{} : call.context, n, [&](int64_t first, int64_t lane_begin, int64_t lane_end) {
     call.threads().run_ranges(lane_end - lane_begin, task_values, [&](int64_t begin, int64_t end) {
       const int64_t at = lane_begin + begin;
       loop(key, static_cast<uint64_t>(first + begin), threshold, scale, x + at, y + at, mask ? mask + at : nullptr,

@@ -66,13 +66,11 @@ class Placement {
 
   Status make_task_graphs() {
     EPL_ASSIGN(layout_, lay_out_scopes(request_.strategy, request_.ranks));
-    const int64_t micro_batches = request_.strategy.integer("pipeline.num_micro_batch"),
-                  pieces = micro_batches * max_data_degree(layout_);
+    int64_t micro_batches = request_.strategy.integer("pipeline.num_micro_batch");
     if (micro_batches < 1) return invalid("pipeline.num_micro_batch is ", micro_batches);
-    if (plan_.batch == 0 && pieces > 1) {
-      return invalid("no input counts samples, so the batch cannot be cut into ", pieces, " pieces");
-    }
-    EPL_ASSIGN(const int64_t units, unit_count(request_.strategy, plan_.batch, pieces));
+    if (plan_.batch == 0) leave_whole(micro_batches);
+    EPL_ASSIGN(const int64_t units,
+               unit_count(request_.strategy, plan_.batch, micro_batches * max_data_degree(layout_)));
     EPL_ASSIGN(std::vector<LeafMesh> meshes, make_meshes(layout_, units, micro_batches));
     for (size_t i = 0; i < meshes.size(); ++i) {
       const ScopeLeaf& leaf = layout_.leaves[i];
@@ -84,9 +82,27 @@ class Placement {
       made.scope = leaf.name;
       made.rank_class = made.stage = static_cast<int>(i);
       plan_.meshes.push_back(std::move(meshes[i].mesh));
-      for (const std::vector<int>& axes : meshes[i].axes) made.split.insert(made.split.end(), axes.begin(), axes.end());
+      for (size_t r = 0; r < leaf.roles.size(); ++r) {
+        const std::vector<int>& axes = meshes[i].axes[r];
+        if (leaf.roles[r].kind != ScopeKind::replicate) made.split.insert(made.split.end(), axes.begin(), axes.end());
+      }
     }
     return {};
+  }
+
+  // No input counts samples: all copies of a TaskGraph, along an axis that cuts nothing, see everything at once.
+  void leave_whole(int64_t& micro_batches) {
+    const int64_t copies = max_data_degree(layout_);
+    if (copies * micro_batches == 1) return;
+    for (ScopeLeaf& leaf : layout_.leaves) {
+      if (leaf.data > 1) leaf.roles.insert(leaf.roles.begin(), {ScopeKind::replicate, leaf.data});
+      leaf.data = 1;
+    }
+    plan_.notes.push_back(cat("no input counts samples, so there is no batch to cut: ",
+                              copies > 1 ? cat("each of ", copies, " copies computes all of it") : "",
+                              copies > 1 && micro_batches > 1 ? ", and " : "",
+                              micro_batches > 1 ? cat("one micro-batch stands for ", micro_batches) : ""));
+    micro_batches = 1;
   }
 
   // The node of the model that a node was made for: its own name, or what stands before the suffix of the backward

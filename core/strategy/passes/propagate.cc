@@ -2,8 +2,8 @@
 //
 // Forward: a node whose operands are cut follows them, also where samples are not the major part of a dimension.
 // Backward: a value that is the same for every rank and micro-batch but is only used in pieces (a broadcast gradient, a
-// mask) is made in pieces. Where a node couples the samples in a way that no cut follows, the pieces must meet: with
-// one rank and one micro-batch they do; else the node is named.
+// mask) is made in pieces. Where a node couples the samples in a way that no cut follows, it runs whole on every rank,
+// for which its operands are gathered. Micro-batches do not meet like this: then the node is refused by name.
 #include <algorithm>
 
 #include "core/strategy/batch_cut.h"
@@ -44,19 +44,32 @@ class Propagation {
   Status forward(int n) {
     const Node& node = graph_.node(NodeId{n});
     BatchCut cut = follow_batch(rules_[n], input_cuts(node), units_);
-    if (cut.couples) {
-      const int64_t pieces = this->pieces();
-      if (pieces > 1) {
-        return Status(Code::unsupported,
-                      cat("node ", node.name, " (", node.op->name, ") couples the samples of the batch: ", cut.why,
-                          "; it cannot run in ", pieces, " pieces. Use one rank and one micro-batch"),
-                      node.name);
-      }
-      plan_.notes.push_back(cat("node ", node.name, " sees the whole batch: ", cut.why));
+    if (!cut.couples && !draws_in_order(node, cut)) {
+      cut.couples = true;
+      cut.why = "it draws random numbers in the order of the full tensor";
+    }
+    if (!cut.couples) {
+      apply(n, cut);
       return {};
     }
-    apply(n, cut);
+    if (plan_.micro_batches() > 1) {
+      return Status(Code::unsupported,
+                    cat("node ", node.name, " (", node.op->name, ") couples the samples of the batch: ", cut.why,
+                        "; it cannot run for one of ", plan_.micro_batches(),
+                        " micro-batches at a time. Use pipeline.num_micro_batch = 1"),
+                    node.name);
+    }
+    plan_.notes.push_back(cat("node ", node.name, " sees the whole batch",
+                              pieces() > 1 ? ", on every rank that has a part of it: " : ": ", cut.why));
     return {};
+  }
+
+  // The samples at hand are consecutive elements, which random numbers count.
+  bool draws_in_order(const Node& node, const BatchCut& cut) const {
+    if (!node.op->random || !cut.factor) return true;
+    const CutPlace& place = cut.outputs[0];
+    const Shape& shape = graph_.type(node.outputs[0]).shape;
+    return place.outer == 1 && std::all_of(shape.begin(), shape.begin() + place.dim, [](int64_t d) { return d == 1; });
   }
 
   void apply(int n, const BatchCut& cut) {

@@ -195,6 +195,11 @@ class Splitting {
       if (choice.cost < best.cost) best = std::move(choice);
     }
     apply(n, best);
+    const bool left = !best.factor && work(n) > 0 && node.phase == Phase::forward;
+    if (left && plan_.node_task_graph[static_cast<size_t>(n)] == here_)
+      plan_.notes.push_back(
+          cat("node ", node.name, " (", node.op->name, ") runs whole on each of ", parts_, " ranks: ",
+              ways.empty() ? "no dimension that they may share out divides" : "any cut moves more than it saves"));
     if (plan_.node_task_graph[static_cast<size_t>(n)] == here_) explain(n, ways.size(), best, whole, cheapest_cut);
     return {};
   }

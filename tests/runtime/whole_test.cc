@@ -1,0 +1,206 @@
+// What cannot be cut runs whole, on every rank, and is said so: models without samples, nodes that look at all samples
+// together, numbers drawn for other things than samples. The bits are those of one rank.
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "core/runtime/session.h"
+#include "tests/runtime/graph_model.h"
+
+namespace epl {
+namespace {
+
+// It has no dimension that counts samples.
+constexpr std::string_view no_samples = R"(graph mlp(x: f32[8,12]) {
+  w1: f32[12,16] = param
+  b1: f32[16] = param
+  w2: f32[16,16] = param
+  w3: f32[16,8] = param
+  forward:
+  h: f32[8,16] = matmul(x, w1)
+  hb: f32[8,16] = add(h, b1)
+  a: f32[8,16] = relu(hb)
+  d: f32[8,16], m: bool[8,16] = dropout(a) {ratio=0.25}
+  g: f32[8,16] = matmul(d, w2)
+  skip: f32[8,16] = add(g, a)
+  y: f32[8,8] = matmul(skip, w3)
+  output y = y
+}
+)";
+
+// Each sample is compared with all others, as in a contrastive loss; and scores are normalised over samples.
+constexpr std::string_view coupled = R"(graph coupled(x: f32[8,12] batch 0) {
+  w1: f32[12,16] = param
+  w2: f32[12,16] = param
+  forward:
+  one: f32[8,16] = matmul(x, w1)
+  other: f32[8,16] = matmul(x, w2)
+  shares: f32[8,16] = softmax(other) {axis=0}
+  scores: f32[8,8] = matmul(one, shares) {transpose_b=true}
+  bounded: f32[8,8] = tanh(scores)
+  y: f32[8,8] = add(bounded, scores)
+  output y = y
+}
+)";
+
+// Draws for a weight; for samples that stand behind the steps of time; and for samples behind a dimension of one.
+constexpr std::string_view drawn = R"(graph drawn(x: f32[8,3,4] batch 0) {
+  w1: f32[4,16] = param
+  w2: f32[16,8] = param
+  forward:
+  kept: f32[4,16], m0: bool[4,16] = dropout(w1) {ratio=0.25}
+  steps: f32[3,8,4] = transpose(x) {perm=[1,0,2]}
+  h: f32[3,8,16] = matmul(steps, kept)
+  rows: f32[24,16] = reshape(h) {shape=[24,16]}
+  d1: f32[24,16], m1: bool[24,16] = dropout(rows) {ratio=0.25}
+  again: f32[3,8,16] = reshape(d1) {shape=[3,8,16]}
+  s: f32[8,16] = sum(again) {axes=[0], keep=false}
+  lone: f32[1,8,16] = reshape(s) {shape=[1,8,16]}
+  d2: f32[1,8,16], m2: bool[1,8,16] = dropout(lone) {ratio=0.25}
+  back: f32[8,16] = reshape(d2) {shape=[8,16]}
+  y: f32[8,8] = matmul(back, w2)
+  output y = y
+}
+)";
+
+// The weight is drawn once for all micro-batches.
+constexpr std::string_view drawn_weight = R"(graph drawn(x: f32[8,12] batch 0) {
+  w1: f32[12,16] = param
+  w2: f32[16,8] = param
+  forward:
+  kept: f32[12,16], m0: bool[12,16] = dropout(w1) {ratio=0.25}
+  h: f32[8,16] = matmul(x, kept)
+  a: f32[8,16] = relu(h)
+  y: f32[8,8] = matmul(a, w2)
+  output y = y
+}
+)";
+
+struct Layout {
+  std::string name;
+  int64_t ranks = 1;
+  std::string strategy = "{}";
+  friend void PrintTo(const Layout& layout, std::ostream* out) { *out << layout.name; }
+};
+
+constexpr std::string_view stages = R"({"pipeline.num_micro_batch": 2, "pipeline.strategy": "1F1B", "scopes": [
+  {"name": "first", "replicate": 1, "match": ["h*", "a", "d", "kept"]},
+  {"name": "second", "replicate": 1, "match": ["*"]}]})";
+
+Result<std::shared_ptr<const CompiledPlan>> plan_of(std::string_view model, const Layout& layout) {
+  PlanOptions options;
+  options.model = GraphModel::parse(model);
+  options.train.loss.name = "softmax_cross_entropy";
+  if (model == no_samples) options.train.loss.target_batch_dim = -1;
+  options.train.optimizer = "adamw";
+  options.train.optimizer_options = {{"lr", 0.01}};
+  options.train.clip_norm = 1;
+  options.ranks = layout.ranks;
+  EPL_ASSIGN(options.strategy, parse_strategy(layout.strategy));
+  EPL_TRY(set_config(options.strategy, "reproducible.level", "layout"));
+  return CompiledPlan::create(test_host(2), options);
+}
+
+struct Trained {
+  std::vector<double> losses;
+  std::map<std::string, Tensor> state;
+  Tensor answers;
+  std::string why;  // the notes of the plan
+};
+
+Trained trained(std::string_view model, const Layout& layout) {
+  Trained made;
+  auto plan = plan_of(model, layout);
+  EXPECT_TRUE(plan.ok()) << plan.status().to_string();
+  if (!plan.ok()) return made;
+  auto session = Session::create(test_host(2), *plan, 7);
+  EXPECT_TRUE(session.ok()) << session.status().to_string();
+  if (!session.ok()) return made;
+  Tensor x((*plan)->entry(EntryKind::train)->inputs[0].global_type), target(TensorType{DType::i64, {8}});
+  for (int s = 0; s < 4; ++s) {
+    for (int64_t i = 0; i < x.elements(); ++i) x.set(i, philox_uniform(static_cast<uint64_t>(s), i) - 0.5);
+    for (int i = 0; i < 8; ++i) target.set_int(i, (i + s) % 8);
+    StepMetrics metrics;
+    const Status status = (*session)->step(std::vector<Tensor>{x, target}, metrics);
+    EXPECT_TRUE(status.ok()) << status.to_string();
+    made.losses.push_back(metrics.loss);
+  }
+  for (const StateSlot& slot : (*plan)->state().slots()) made.state.emplace(slot.name, *(*session)->state(slot.name));
+  std::vector<Tensor> answers = {Tensor(TensorType{DType::f32, {8, 8}})};
+  EXPECT_TRUE((*session)->predict(std::vector<Tensor>{x}, answers).ok());
+  made.answers = answers[0];
+  double loss = 0;
+  EXPECT_TRUE((*session)->evaluate(std::vector<Tensor>{x, target}, loss).ok());
+  made.losses.push_back(loss);
+  EXPECT_EQ((*session)->memory_bytes_used(), (*plan)->memory_bytes_peak()) << layout.name;
+  for (const std::string& note : (*plan)->entries().front().plan.notes) made.why += cat(note, "\n");
+  return made;
+}
+
+class Whole : public ::testing::TestWithParam<Layout> {};
+
+void expect_same(std::string_view model, const Layout& layout, const std::string& why) {
+  const Trained wanted = trained(model, {}), found = trained(model, layout);
+  EXPECT_EQ(found.losses, wanted.losses);
+  for (const auto& [name, value] : wanted.state) {
+    ASSERT_TRUE(found.state.contains(name)) << name;
+    EXPECT_TRUE(identical(found.state.at(name), value)) << name;
+  }
+  EXPECT_TRUE(identical(found.answers, wanted.answers));
+  EXPECT_NE(found.why.find(why), std::string::npos) << found.why;
+}
+
+TEST_P(Whole, ModelsWithoutSamples) { expect_same(no_samples, GetParam(), ""); }
+TEST_P(Whole, WeightsThatAreDrawnFor) { expect_same(drawn_weight, GetParam(), ""); }
+
+INSTANTIATE_TEST_SUITE_P(, Whole,
+                         ::testing::Values(Layout{"copies_2", 2}, Layout{"copies_4", 4},
+                                           Layout{"micro_batches", 1, R"({"pipeline.num_micro_batch": 2})"},
+                                           Layout{"copies_and_micro_batches", 2, R"({"pipeline.num_micro_batch": 4})"},
+                                           Layout{"split_2", 2, R"({"default": {"split": 2}})"},
+                                           Layout{"split_4", 4, R"({"default": {"split": 4}})"},
+                                           Layout{"split_beside_copies", 4, R"({"default": {"split": 2}})"},
+                                           Layout{"stages", 2, std::string(stages)},
+                                           Layout{"stages_and_copies", 4, std::string(stages)}),
+                         [](const auto& info) { return info.param.name; });
+
+class Coupled : public ::testing::TestWithParam<Layout> {};
+
+TEST_P(Coupled, NodesSeeAllSamples) { expect_same(coupled, GetParam(), "sees the whole batch, on every rank"); }
+TEST_P(Coupled, DrawsForAllSamples) { expect_same(drawn, GetParam(), "it draws random numbers in the order"); }
+
+INSTANTIATE_TEST_SUITE_P(, Coupled,
+                         ::testing::Values(Layout{"copies_2", 2}, Layout{"copies_4", 4},
+                                           Layout{"split_beside_copies", 4, R"({"default": {"split": 2}})"}),
+                         [](const auto& info) { return info.param.name; });
+
+TEST(WhatRunsWhole, IsSaid) {
+  const auto why = [](std::string_view model, const Layout& layout) {
+    auto plan = plan_of(model, layout);
+    EXPECT_TRUE(plan.ok()) << plan.status().to_string();
+    std::string text;
+    if (plan.ok()) {
+      for (const std::string& note : (*plan)->entries().front().plan.notes) text += note;
+    }
+    return text;
+  };
+  EXPECT_NE(why(no_samples, {"", 2, R"({"pipeline.num_micro_batch": 4})"})
+                .find("each of 2 copies computes all of it, and one micro-batch stands for 4"),
+            std::string::npos);
+  EXPECT_EQ(why(no_samples, {}), "");
+  EXPECT_NE(why(no_samples, {"", 3, R"({"default": {"split": 3}})"}).find("node g (matmul) runs whole on each of 3"),
+            std::string::npos);
+}
+
+// Over time they never meet.
+TEST(WhatRunsWhole, IsRefusedOverMicroBatches) {
+  auto plan = plan_of(coupled, {"", 2, R"({"pipeline.num_micro_batch": 2})"});
+  ASSERT_FALSE(plan.ok());
+  EXPECT_EQ(plan.status().code(), Code::unsupported);
+  EXPECT_NE(plan.status().message().find("node shares (softmax) couples the samples of the batch"), std::string::npos)
+      << plan.status().to_string();
+  EXPECT_NE(plan.status().message().find("Use pipeline.num_micro_batch = 1"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace epl
