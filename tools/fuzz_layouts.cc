@@ -115,6 +115,9 @@ class Fuzzer {
   }
 
   void judge(int64_t index, Subject& subject, const Pair& pair) {
+    if (o_.details)  // before it runs, in case it never ends
+      std::fprintf(stderr, "pair %lld: %s: %s and %s\n", static_cast<long long>(index), subject.said().c_str(),
+                   said(subject, pair, pair.a).c_str(), said(subject, pair, pair.b).c_str());
     const Trained a = subject.train(pair.a, pair.common);
     for (const Layout* layout : {&pair.a, &pair.b}) {
       const Trained one = layout == &pair.a ? a : subject.train(pair.b, pair.common);
@@ -134,9 +137,8 @@ class Fuzzer {
     ++compared_;
     (pair.bits ? bitwise_ : within_rounding_) += 1;
     if (o_.details)
-      std::fprintf(stderr, "pair %lld the same %s: %s: %s and %s\n", static_cast<long long>(index),
-                   pair.bits ? "bits" : "but for rounding", subject.said().c_str(), said(subject, pair, pair.a).c_str(),
-                   said(subject, pair, pair.b).c_str());
+      std::fprintf(stderr, "pair %lld the same %s\n", static_cast<long long>(index),
+                   pair.bits ? "bits" : "but for rounding");
   }
 
   static std::string differs(Subject& subject, const Pair& pair) {
