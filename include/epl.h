@@ -368,10 +368,29 @@ EPL_API EPL_SINCE(1, 0) epl_error* epl_strategy_create(const epl_engine* engine,
 /* From the JSON form: config keys, `scopes` and `default` in one object. */
 EPL_API EPL_SINCE(1, 0) epl_error* epl_strategy_parse(const epl_engine* engine, const char* json, size_t json_length,
                                                       epl_strategy** EPL_OUT strategy);
+/* What the model's file itself asks for on that many ranks: a device configuration with pipeline stages and shards
+ * (ONNX IR 11), or metadata "epl.strategy" of the model and "epl.scope" of its nodes. EPL_ERROR_NOT_FOUND where it asks
+ * for nothing. A plan whose strategy has neither scopes nor a default takes it by itself. */
+EPL_API EPL_SINCE(1, 0) epl_error* epl_strategy_of_model(const epl_model* model, int64_t ranks,
+                                                         epl_strategy** EPL_OUT strategy);
 EPL_API EPL_SINCE(1, 0) void epl_strategy_destroy(epl_strategy* EPL_NULLABLE strategy);
 /* One config key, for example "pipeline.num_micro_batch" = "4". */
 EPL_API EPL_SINCE(1, 0) epl_error* epl_strategy_set(epl_strategy* strategy, const char* key, size_t key_length,
                                                     const char* value, size_t value_length);
+
+#define EPL_SCOPE_REPLICATE 0 /* a copy of these nodes takes device_count devices, which share its batch */
+#define EPL_SCOPE_SPLIT 1     /* their weights are cut over device_count devices */
+#define EPL_SCOPE_EXPERT 2    /* their experts are */
+#define EPL_SCOPE_TOP (-1)     /* as outer scope: none; siblings are stages of a pipeline, in the order of the calls */
+#define EPL_SCOPE_DEFAULT (-2) /* as outer scope: none; it is that of every node that no other scope matches */
+/* Adds a scope behind those that are there. `outer`: the number of a scope, or one of the two above. Without a pattern
+ * it matches every node. `scope`: its number, for the calls below. */
+EPL_API EPL_SINCE(1, 0) epl_error* epl_strategy_add_scope(epl_strategy* strategy, int64_t outer, int32_t kind,
+                                                          int64_t device_count, const char* EPL_NULLABLE name,
+                                                          size_t name_length, int64_t* EPL_OUT scope);
+/* A glob over names of nodes, "node:NAME" for one node of the model, "op:MatMul", or "param:embed*". */
+EPL_API EPL_SINCE(1, 0) epl_error* epl_strategy_add_match(epl_strategy* strategy, int64_t scope, const char* pattern,
+                                                          size_t pattern_length);
 EPL_API EPL_SINCE(1, 0) epl_error* epl_strategy_describe(const epl_strategy* strategy,
                                                          epl_text** EPL_OUT EPL_OWNED json);
 
@@ -416,6 +435,10 @@ EPL_API EPL_SINCE(1, 0) int64_t epl_plan_memory_bytes_peak(const epl_plan* plan,
  * nobody has said it). "explain" and "overview" go through a step in virtual time, on a simulated device. */
 EPL_API EPL_SINCE(1, 0) epl_error* epl_plan_describe(const epl_plan* plan, const char* stage, size_t stage_length,
                                                      epl_text** EPL_OUT EPL_OWNED text);
+/* The model's file again, with the plan in it as other tools read it: a device configuration "epl", the pipeline stage
+ * of each node and the shards of its weights (ONNX IR 11), and in metadata "epl.strategy" what these cannot say. A plan
+ * of that file for as many ranks is this one. */
+EPL_API EPL_SINCE(1, 0) epl_error* epl_plan_export_onnx(const epl_plan* plan, const char* path, size_t path_length);
 
 /* --- Cancelling -----------------------------------------------------------------------------------------------------
  */

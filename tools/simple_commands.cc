@@ -73,7 +73,8 @@ std::string described(const Plan& plan, std::string_view stage) {
   return text_of(epl_plan_describe, plan.get(), stage.data(), stage.size());
 }
 
-int run_plan(const JobOptions& o, const std::string& stage, const std::string& page = "") {
+int run_plan(const JobOptions& o, const std::string& stage, const std::string& page = "",
+             const std::string& annotated = "") {
   Engine engine = make_engine(o);
   Model model = load_model(engine, o.model);
   Trainer trainer = make_trainer(engine, o);
@@ -85,11 +86,15 @@ int run_plan(const JobOptions& o, const std::string& stage, const std::string& p
   Plan plan = make_plan(model, trainer, make_strategy(engine, o), o);
   for (const std::string& warning : warnings_of(model, plan))
     std::fprintf(stderr, "epl: warning: %s\n", warning.c_str());
+  if (!annotated.empty()) {
+    check(epl_plan_export_onnx(plan.get(), annotated.data(), annotated.size()));
+    std::printf("wrote %s\n", annotated.c_str());
+  }
   if (!page.empty()) {
     write_file(page, render_plan(plan_page(parse_json(described(plan, "overview")), o.model)));
     std::printf("wrote %s\n", page.c_str());
-    return 0;
   }
+  if (!page.empty() || !annotated.empty()) return 0;
   const std::string plan_text = described(plan, o.json ? "memory" : stage);
   std::printf("%s\n", o.json ? plan_text.c_str() : printable(plan_text).c_str());
   return 0;
@@ -171,7 +176,8 @@ Run add_evaluate(CLI::App& app) {
 
 Run add_plan(CLI::App& app) {
   auto o = std::make_shared<JobOptions>();
-  auto stage = std::make_shared<std::string>("explain"), page = std::make_shared<std::string>();
+  auto stage = std::make_shared<std::string>("explain"), page = std::make_shared<std::string>(),
+       annotated = std::make_shared<std::string>();
   app.footer("  epl plan model.onnx --batch 8\n  epl plan model.onnx --ranks 4 --html plan.html");
   app.option_defaults()->group(groups::data);
   app.add_option("model", o->model, "the ONNX file")->required()->check(existing_file());
@@ -192,9 +198,12 @@ Run add_plan(CLI::App& app) {
                  "a page to write instead: ranks, a predicted step as a picture, memory over time, what moves, and how "
                  "each tensor lies and why")
       ->check(file_name());
+  app.add_option("--annotated", *annotated,
+                 "an ONNX file to write: the model with the plan in it (stages and shards, IR 11)")
+      ->check(file_name());
   app.add_flag("--json", o->json, "the memory plan as JSON");
   add_machine_options(app, *o);
-  return [=] { return run_plan(*o, *stage, *page); };
+  return [=] { return run_plan(*o, *stage, *page, *annotated); };
 }
 
 Run add_inspect(CLI::App& app) {

@@ -53,6 +53,8 @@ struct epl_trainer : epl::capi::ExclusiveHandle<epl::capi::HandleType::trainer> 
 struct epl_strategy : epl::capi::ExclusiveHandle<epl::capi::HandleType::strategy> {
   std::shared_ptr<epl::capi::Engine> engine;
   epl::Strategy strategy;
+  // Scopes by number: the way to each from the outermost, -2 standing for the default.
+  std::vector<std::vector<int64_t>> scopes;
   void abandon() {}
 };
 

@@ -5,6 +5,7 @@
 #include "core/capi/describe.h"
 #include "core/capi/objects.h"
 #include "core/frontend/binding.h"
+#include "core/runtime/annotations.h"
 #include "core/runtime/overview.h"
 
 namespace epl::capi {
@@ -178,7 +179,7 @@ int64_t epl_plan_ranks(const epl_plan* plan) { return alive(plan) ? plan->plan->
 
 int64_t epl_plan_memory_bytes_peak(const epl_plan* plan, int64_t rank) {
   if (!alive(plan) || rank < 0 || rank >= plan->plan->options().ranks) return -1;
-  return plan->plan->memory_bytes_peak();  // the ranks of a replicated plan are alike
+  return plan->plan->memory_bytes_peak(plan->plan->entries().front().plan.class_of_rank(static_cast<int>(rank)));
 }
 
 epl_error* epl_plan_describe(const epl_plan* plan, const char* stage, size_t stage_length, epl_text** text) {
@@ -186,5 +187,14 @@ epl_error* epl_plan_describe(const epl_plan* plan, const char* stage, size_t sta
     EPL_REQUIRE(plan);
     EPL_TEXT_ARGUMENT(stage);
     return describe_stage(*plan, stage_text);
+  });
+}
+
+epl_error* epl_plan_export_onnx(const epl_plan* plan, const char* path, size_t path_length) {
+  return guarded([&]() -> Status {
+    EPL_REQUIRE(plan);
+    EPL_TEXT_ARGUMENT(path);
+    EPL_ASSIGN(const DeviceAnnotations annotations, device_annotations(plan->plan->entries().front().plan));
+    return plan->plan->options().model->save(std::string(path_text), {}, {.annotations = &annotations});
   });
 }

@@ -58,8 +58,25 @@ struct TrainableInfo {
   std::string reason;  // why it is not, when it is not
 };
 
+// How the work of a model is spread over devices, as it is written into its file.
+struct ShardAnnotation {
+  std::string tensor;
+  std::vector<int64_t> shards;          // by dimension
+  std::vector<std::vector<int>> ranks;  // by shard, in row-major order: who has it
+};
+struct NodeAnnotation {
+  int stage = 0;  // of the pipeline
+  std::vector<ShardAnnotation> tensors = {};
+};
+struct DeviceAnnotations {
+  int64_t devices = 1;
+  std::map<std::string, NodeAnnotation, std::less<>> nodes;  // by Node::source
+  std::string strategy;                                      // what else a strategy says, as JSON
+};
+
 // How a model is written back.
 struct ModelSaveOptions {
+  const DeviceAnnotations* annotations = nullptr;  // in place of those of the same name that the file has
   // Ready for inference: batch norm and dropout in inference mode, and what only training reads is removed. Else all
   // stays as in the file.
   bool for_inference = false;
@@ -93,6 +110,9 @@ class Model {
   }
   // Equal for the same model with other weights, another number for another model; 0 where a frontend does not tell.
   virtual uint64_t fingerprint() const { return 0; }
+  // How the file itself asks to be spread over ranks: the JSON form of a strategy; empty where it does not. A file may
+  // ask for several numbers of devices; the one for most of them that divides `ranks` is given, else the first.
+  virtual Result<std::string> strategy(int64_t) const { return std::string(); }
 };
 
 struct Frontend {

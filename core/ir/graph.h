@@ -62,6 +62,7 @@ struct Node {
   Units units;
   // Nodes of different regions run at different times (the blocks of a local graph) and are never merged into one.
   int32_t region = 0;
+  std::string source;  // the model's node that it was made for, by its name in the file; empty: none
 };
 
 class Graph {

@@ -47,6 +47,7 @@ Result<int> apply_row(const RewriteRow& row, Graph& graph) {
     if (is_root(node)) {
       builder.set_phase(node.phase);
       builder.set_scope(node.name);
+      builder.set_source(node.source);
       made = row.apply(Match(graph, uses, NodeId{n}), builder, now);
       if (!builder.status().ok()) return builder.status().with_context(cat("rewrite ", row.name));
     }

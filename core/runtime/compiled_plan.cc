@@ -151,7 +151,7 @@ Result<Graph> CompiledPlan::bound(Binding binding, Binding::Mode mode) {
     EPL_ASSIGN(Adapted adapted, insert_adapters(graph, options_.adapters, mode == Binding::Mode::train));
     if (adapters_.empty()) {
       adapters_ = adapted.adapters;
-      notes_ = adapted.notes;
+      notes_.insert(notes_.end(), adapted.notes.begin(), adapted.notes.end());
     }
     if (!same_names(adapters_, adapted.adapters))
       return unsupported(
@@ -219,9 +219,30 @@ Status CompiledPlan::add_train_entry() {
   return {};
 }
 
-Result<std::shared_ptr<const CompiledPlan>> CompiledPlan::create(const Host& host, const PlanOptions& options) {
+// A strategy without scopes takes those that the model's file asks for, and the options beside them that it does not
+// set itself. A default of its own says that it wants others.
+Status CompiledPlan::take_annotations() {
+  Strategy& strategy = options_.strategy;
+  if (options_.ranks == 1 || !strategy.scopes.empty() || strategy.has_default) return {};
+  constexpr std::string_view where = "the model's own annotations";
+  constexpr std::string_view instead =
+      R"(; a strategy with scopes, or with {"default": {"replicate": 1}}, does without)";
+  auto text = options_.model->strategy(options_.ranks);
+  if (!text.ok()) return text.status().with_context(cat(where, instead));
+  if (text->empty()) return {};
+  auto annotated = parse_strategy(*text);
+  if (!annotated.ok()) return annotated.status().with_context(cat(where, instead));
+  for (const Attributes::Entry& entry : strategy.config.entries()) annotated->config.set(entry.name, entry.value);
+  strategy = *std::move(annotated);
+  notes_.push_back(cat("the scopes are ", where, instead));
+  return {};
+}
+
+Result<std::shared_ptr<const CompiledPlan>> CompiledPlan::create(const Host& host, const PlanOptions& given) {
   auto plan = std::make_shared<CompiledPlan>();
-  plan->options_ = options;
+  plan->options_ = given;
+  EPL_TRY(plan->take_annotations());
+  const PlanOptions& options = plan->options_;
   const int64_t local_ranks = options.local_ranks > 0 ? options.local_ranks : options.ranks;
   plan->threads_ = static_cast<int>(std::max<int64_t>(1, host.threads / std::max<int64_t>(local_ranks, 1)));
   const bool any_order = options.strategy.text("reproducible.level") == "run";
@@ -265,7 +286,7 @@ Status CompiledPlan::check_scopes() const {
         return here >= 0 && &layout.leaves[static_cast<size_t>(here)] == &leaf;
       });
     });
-    if (!matches) return invalid("scope ", leaf.name, " matches no node: ", join(leaf.scope->match, ", "));
+    if (!matches) return invalid("scope ", leaf.name, " matches no node: ", join(leaf.scope->patterns(), ", "));
   }
   return {};
 }

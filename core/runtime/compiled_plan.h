@@ -111,6 +111,7 @@ class CompiledPlan {
   std::string explain() const;
 
  private:
+  Status take_annotations();
   Status add_train_entry();
   Status check_scopes() const;
   Status link_programs();

@@ -22,7 +22,8 @@ The keys of the table below stand at the top level. Two more keys stand beside t
 `default`, the scope of every node that no other scope matches. A scope has
 
 - a kind with its number of devices: `"replicate": 2`, `"split": 2` or `"expert": 4`;
-- `match`, what it matches: a glob or a list of globs over node names, `op:MatMul`, or `param:embed*`;
+- `match`, what it matches: a glob or a list of globs over node names, `op:MatMul`, `param:embed*`, or `node:NAME` for
+  all that one node of the model becomes;
 - a `name`, and inner `scopes`.
 
 ```json
@@ -56,6 +57,17 @@ of it. Here the second stage has two ranks for each rank of the first, and cuts 
  "scopes": [{"name": "first", "replicate": 1, "match": ["embed*", "h.0*"]},
             {"name": "second", "replicate": 2, "match": ["*"], "scopes": [{"match": "*", "split": 2}]}]}
 ```
+
+A model's file may say itself how to spread it; a strategy without `scopes` and `default` then takes what the file says,
+where there are several ranks. `epl_strategy_of_model` gives it as a strategy. There are two ways:
+
+- our words: the model's metadata `epl.strategy` is a strategy as above, and a node's metadata `epl.scope` the name of
+  one of its scopes, or the path to an inner one (`second/heads`);
+- ONNX's words (IR 11): a device configuration, each node's pipeline stage, and the shards of its weights. Sibling
+  stages may have devices of their own, or all the same ones. A stage whose weights are in n shards is a `split` of n.
+
+`epl plan model.onnx --annotated OUT.onnx` (`epl_plan_export_onnx`) writes a plan into its model in ONNX's words, and
+what these cannot say into `epl.strategy`.
 
 Sibling scopes take different ranks. With `cluster.colocate_split_and_replicate`, and where there is one scope alone,
 they share those of what they stand in.

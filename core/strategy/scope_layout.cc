@@ -10,12 +10,8 @@
 namespace epl {
 namespace {
 
-constexpr std::string_view kinds[] = {"replicate", "split", "expert"};
-
-std::string_view kind_name(ScopeKind kind) { return kinds[static_cast<size_t>(kind)]; }
-
 std::string describe(const std::string& name, const Scope& scope) {
-  return cat("scope ", name, " (", kind_name(scope.kind), " ", scope.device_count, ")");
+  return cat("scope ", name, " (", scope_kind_name(scope.kind), " ", scope.device_count, ")");
 }
 
 class LayingOut {
@@ -115,7 +111,7 @@ class LayingOut {
       int64_t sum = 0;
       for (const Scope& inner : scope.scopes) sum += inner.device_count;
       if (scope.kind != ScopeKind::replicate && sum != scope.device_count)
-        return invalid(where, ": its inner scopes take ", sum, " of its ranks; ", kind_name(scope.kind),
+        return invalid(where, ": its inner scopes take ", sum, " of its ranks; ", scope_kind_name(scope.kind),
                        " with several of them must have as many");
       return place_side_by_side(scope.scopes, outer, scope.device_count, where);
     }
@@ -129,7 +125,7 @@ class LayingOut {
       Copies own = outer;
       own.add(scope.kind, scope.device_count / inner.device_count);
       EPL_TRY(place(inner, name_of(inner, cat(name, ".", i)), own, device));
-      all_inside = all_inside || matches_all(inner);
+      all_inside = all_inside || inner.matches_everything();
     }
     return all_inside ? Status() : add_leaf(scope, name, outer, device);
   }
@@ -142,13 +138,9 @@ class LayingOut {
     return {};
   }
 
-  static bool matches_all(const Scope& scope) {
-    return scope.match.empty() || std::ranges::find(scope.match, "*") != scope.match.end();
-  }
-
   // What no scope matches lies on all ranks, as the default says.
   Status place_unmatched(const Copies& all, int device) {
-    if (std::ranges::any_of(strategy_.scopes, matches_all)) return {};
+    if (std::ranges::any_of(strategy_.scopes, &Scope::matches_everything)) return {};
     if (strategy_.has_default) {
       EPL_TRY(place_sharing(strategy_.default_scope, name_of(strategy_.default_scope, "default"), all, ranks_,
                             "the job", device));
@@ -165,7 +157,7 @@ class LayingOut {
   Status refuse_default_beside_stages() const {
     const Scope& scope = strategy_.default_scope;
     if (!strategy_.has_default || (scope.kind == ScopeKind::replicate && scope.scopes.empty())) return {};
-    return unsupported("a default of ", kind_name(scope.kind), "(", scope.device_count,
+    return unsupported("a default of ", scope_kind_name(scope.kind), "(", scope.device_count,
                        ") beside stages: what no stage matches goes where its operands are; give it a scope");
   }
 
@@ -180,7 +172,8 @@ class LayingOut {
 Result<ScopeLayout> lay_out_scopes(const Strategy& strategy, int64_t ranks) { return LayingOut(strategy, ranks).run(); }
 
 bool scope_matches(const Scope& scope, const Graph& graph, const Node& node) {
-  if (scope.match.empty()) return true;
+  if (scope.match.empty() && scope.sources.empty()) return true;
+  if (!node.source.empty() && scope.sources.contains(node.source)) return true;
   return std::ranges::any_of(scope.match, [&](const std::string& pattern) {
     const std::string_view glob = pattern;
     if (glob.starts_with("op:")) return glob_match(glob.substr(3), node.op->name);
@@ -337,7 +330,7 @@ class MakingMeshes {
       if (degree <= most) continue;
       const ScopeKind kind = kind_over(leaves, before);
       const int number = ++used[kind];
-      sizes.emplace_back(named(number == 1 ? std::string(kind_name(kind)) : cat(kind_name(kind), number)),
+      sizes.emplace_back(named(number == 1 ? std::string(scope_kind_name(kind)) : cat(scope_kind_name(kind), number)),
                          degree / before);
       before = degree;
     }

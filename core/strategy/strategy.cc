@@ -10,6 +10,9 @@ namespace epl {
 
 namespace {
 
+constexpr std::string_view source_prefix = "node:";
+constexpr std::string_view scope_kinds[] = {"replicate", "split", "expert"};
+
 ConfigKey key(bool is_built, std::string name, Attribute value, std::string doc, std::vector<std::string> words) {
   return {{.name = std::move(name), .value = std::move(value), .doc = std::move(doc), .words = std::move(words)},
           is_built};
@@ -130,12 +133,38 @@ Status set_config(Strategy& strategy, std::string_view name, std::string_view va
   return {};
 }
 
+void Scope::add_match(std::string_view pattern) {
+  if (pattern.starts_with(source_prefix)) {
+    sources.emplace(pattern.substr(source_prefix.size()));
+  } else {
+    match.emplace_back(pattern);
+  }
+}
+
+bool Scope::matches_everything() const {
+  return (match.empty() && sources.empty()) || std::ranges::find(match, "*") != match.end();
+}
+
+std::vector<std::string> Scope::patterns() const {
+  std::vector<std::string> all = match;
+  for (const std::string& source : sources) all.push_back(cat(source_prefix, source));
+  return all;
+}
+
+std::string_view scope_kind_name(ScopeKind kind) { return scope_kinds[static_cast<size_t>(kind)]; }
+
+std::optional<ScopeKind> scope_kind_named(std::string_view name) {
+  const auto found = std::ranges::find(scope_kinds, name);
+  if (found == std::end(scope_kinds)) return {};
+  return static_cast<ScopeKind>(found - std::begin(scope_kinds));
+}
+
 namespace {
 
 void find_experts(const Scope& scope, std::vector<std::string>& missing) {
   if (scope.kind == ScopeKind::expert)
-    missing.push_back(
-        cat("scope ", scope.name.empty() ? join(scope.match, " ") : scope.name, ": expert(", scope.device_count, ")"));
+    missing.push_back(cat("scope ", scope.name.empty() ? join(scope.patterns(), " ") : scope.name, ": expert(",
+                          scope.device_count, ")"));
   for (const Scope& inner : scope.scopes) find_experts(inner, missing);
 }
 

@@ -4,6 +4,8 @@
 #pragma once
 
 #include <map>
+#include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,8 +20,14 @@ struct Scope {
   std::string name;
   ScopeKind kind = ScopeKind::replicate;
   int64_t device_count = 1;
-  std::vector<std::string> match;  // globs over node names, "op:...", "param:..."; empty: everything
-  std::vector<Scope> scopes;       // inner scopes subdivide the devices of one copy
+  std::vector<std::string> match;              // globs over node names, "op:...", "param:..."
+  std::set<std::string, std::less<>> sources;  // "node:...": what was made for these nodes of the model
+  std::vector<Scope> scopes;                   // inner scopes subdivide the devices of one copy
+
+  // Adds a pattern of any of these kinds. A scope without any matches everything.
+  void add_match(std::string_view pattern);
+  bool matches_everything() const;
+  std::vector<std::string> patterns() const;  // all that were added
 };
 
 struct Strategy {
@@ -43,6 +51,8 @@ const std::vector<ConfigKey>& config_keys();
 // Sets one key from text as a user writes it ("4", "true", "v2", "2GiB"). Unknown keys name the nearest known one.
 Status set_config(Strategy& strategy, std::string_view key, std::string_view value);
 Result<Strategy> parse_strategy(std::string_view json);
+std::string_view scope_kind_name(ScopeKind kind);
+std::optional<ScopeKind> scope_kind_named(std::string_view name);
 std::string print_strategy(const Strategy& strategy);
 // Keys and scopes that are known but not built yet: one error that lists them.
 Status check_built(const Strategy& strategy);

@@ -23,7 +23,7 @@ Result<Scope> parse_scope(const Json& json, std::string_view where) {
       const Json one = Json::array({value});
       for (const Json& pattern : value.is_array() ? value : one) {
         if (!pattern.is_string()) return invalid(where, ".match must be a pattern or a list of patterns");
-        scope.match.push_back(pattern.get<std::string>());
+        scope.add_match(pattern.get<std::string>());
       }
     } else if (key == "scopes") {
       if (!value.is_array()) return invalid(where, ".scopes must be a list");
@@ -31,12 +31,12 @@ Result<Scope> parse_scope(const Json& json, std::string_view where) {
         EPL_ASSIGN(Scope inner, parse_scope(value[i], cat(where, ".scopes[", i, "]")));
         scope.scopes.push_back(std::move(inner));
       }
-    } else if (key == "replicate" || key == "split" || key == "expert") {
+    } else if (const auto named = scope_kind_named(key)) {
       if (kind) return invalid(where, " has two kinds");
       if (!value.is_number_integer() || value.get<int64_t>() < 1)
         return invalid(where, ".", key, " must be a number of devices");
       kind = true;
-      scope.kind = key == "replicate" ? ScopeKind::replicate : key == "split" ? ScopeKind::split : ScopeKind::expert;
+      scope.kind = *named;
       scope.device_count = value.get<int64_t>();
     } else {
       return error(Code::not_found, where, " has an unknown key ", quoted(key), choices(key, known));
@@ -47,11 +47,10 @@ Result<Scope> parse_scope(const Json& json, std::string_view where) {
 }
 
 Json scope_json(const Scope& scope) {
-  static constexpr const char* kinds[] = {"replicate", "split", "expert"};
   Json json = Json::object();
   if (!scope.name.empty()) json["name"] = scope.name;
-  json[kinds[static_cast<int>(scope.kind)]] = scope.device_count;
-  if (!scope.match.empty()) json["match"] = scope.match;
+  json[scope_kind_name(scope.kind)] = scope.device_count;
+  if (const auto patterns = scope.patterns(); !patterns.empty()) json["match"] = patterns;
   for (const Scope& inner : scope.scopes) json["scopes"].push_back(scope_json(inner));
   return json;
 }

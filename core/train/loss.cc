@@ -36,6 +36,7 @@ Result<Value> own_loss(Graph& graph, std::string_view name) {
   if (type.ndim() == 0) return value;
   Builder builder(graph);
   builder.set_scope("loss");
+  builder.set_source("loss");
   Var scalar = builder.reshape(builder.var(value), {});
   EPL_TRY(builder.status());
   return scalar.value();
@@ -159,6 +160,7 @@ Result<MeasuredLoss> build_loss(Graph& graph, const LossSpec& spec, bool measure
   }
   Builder builder(graph);
   builder.set_scope("loss");
+  builder.set_source("loss");
   LossBuilder loss(builder, builder.var(output), options, spec);
   if (row->takes_operand_of && spec.peel) find_scores(loss, *row, notes);
   // A mean over many samples overflows and loses digits in 16 bits.

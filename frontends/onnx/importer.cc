@@ -281,6 +281,7 @@ Status Importer::hold(int64_t bytes) {
 }
 
 Status Importer::run_node(const Node& node, Scope& scope) {
+  if (&scope == &top_) builder_.set_source(node_name(node, scope));
   if (++imported_ > max_nodes)
     return Status(Code::invalid_model, cat("its functions unfold into more than ", max_nodes, " nodes"));
   if (const Function* function = model_.function(node.domain, node.op_type, node.overload))

@@ -33,6 +33,7 @@ class OnnxModel : public Model, public std::enable_shared_from_this<OnnxModel> {
   Status save(const std::string& path, const std::map<std::string, epl::Tensor>& replaced,
               const ModelSaveOptions& options) const override;
   uint64_t fingerprint() const override;
+  Result<std::string> strategy(int64_t ranks) const override;
 
   const File& file() const { return file_; }
   const std::shared_ptr<const ModelBytes>& stored() const { return bytes_; }

@@ -105,8 +105,127 @@ class Reading {
         case f::functions:
           read(message(m), file.functions.emplace_back());
           break;
+        case f::metadata_props:
+          metadata(message(m), strategy_key, file.strategy);
+          break;
+        case f::configuration:
+          read(message(m), file.configurations.emplace_back());
+          break;
         default:
           m.skip();
+      }
+    }
+  }
+
+  // Takes the value of one key.
+  void metadata(protozero::data_view data, std::string_view wanted, std::string_view& out) {
+    const auto [key, value] = entry(data);
+    if (key == wanted) out = value;
+  }
+
+  std::pair<std::string_view, std::string_view> entry(protozero::data_view data) {
+    namespace f = schema::StringStringEntryProto;
+    std::pair<std::string_view, std::string_view> out;
+    for (pbf_reader m(data); m.next();) {
+      switch (m.tag()) {
+        case f::key:
+          out.first = text(m);
+          break;
+        case f::value:
+          out.second = text(m);
+          break;
+        default:
+          m.skip();
+      }
+    }
+    return out;
+  }
+
+  void read(protozero::data_view data, DeviceConfiguration& out) {
+    namespace f = schema::DeviceConfigurationProto;
+    begin(data);
+    for (pbf_reader m(data); m.next();) {
+      switch (m.tag()) {
+        case f::name:
+          out.name = text(m);
+          break;
+        case f::num_devices:
+          out.devices = number(m);
+          break;
+        default:
+          m.skip();
+      }
+    }
+  }
+
+  void read(protozero::data_view data, NodeDevices& out) {
+    namespace f = schema::NodeDeviceConfigurationProto;
+    begin(data);
+    for (pbf_reader m(data); m.next();) {
+      switch (m.tag()) {
+        case f::configuration_id:
+          out.configuration = text(m);
+          break;
+        case f::sharding_spec:
+          read(message(m), out.specs.emplace_back());
+          break;
+        case f::pipeline_stage:
+          out.stage = number(m);
+          break;
+        default:
+          m.skip();
+      }
+    }
+  }
+
+  void read(protozero::data_view data, ShardingSpec& out) {
+    namespace f = schema::ShardingSpecProto;
+    begin(data);
+    for (pbf_reader m(data); m.next();) {
+      switch (m.tag()) {
+        case f::tensor_name:
+          out.tensor = text(m);
+          break;
+        case f::device:
+          numbers(m, out.devices);
+          break;
+        case f::index_to_device_group_map:
+          out.groups.emplace_back();
+          for (pbf_reader g(message(m)); g.next();) {
+            if (g.tag() == schema::IntIntListEntryProto::key) {
+              out.groups.back().first = number(g);
+            } else if (g.tag() == schema::IntIntListEntryProto::value) {
+              numbers(g, out.groups.back().second);
+            } else {
+              g.skip();
+            }
+          }
+          break;
+        case f::sharded_dim:
+          read(message(m), out.dims.emplace_back());
+          break;
+        default:
+          m.skip();
+      }
+    }
+  }
+
+  void read(protozero::data_view data, ShardedDim& out) {
+    namespace f = schema::ShardedDimProto;
+    for (pbf_reader m(data); m.next();) {
+      if (m.tag() == f::axis) {
+        out.axis = number(m);
+      } else if (m.tag() == f::simple_sharding) {
+        out.shards.push_back(1);
+        for (pbf_reader part(message(m)); part.next();) {
+          if (part.tag() == schema::SimpleShardedDimProto::num_shards) {
+            out.shards.back() = number(part);
+          } else {
+            part.skip();
+          }
+        }
+      } else {
+        m.skip();
       }
     }
   }
@@ -224,6 +343,12 @@ class Reading {
           break;
         case f::attribute:
           read(message(m), node.attributes.emplace_back(), depth);
+          break;
+        case f::metadata_props:
+          metadata(message(m), scope_key, node.scope);
+          break;
+        case f::device_configurations:
+          read(message(m), node.devices.emplace_back());
           break;
         default:
           m.skip();
@@ -348,20 +473,8 @@ class Reading {
   }
 
   void external(protozero::data_view data, Tensor& tensor) {
-    namespace f = schema::StringStringEntryProto;
-    std::string_view key, value;
-    for (pbf_reader m(data); m.next();) {
-      switch (m.tag()) {
-        case f::key:
-          key = text(m);
-          break;
-        case f::value:
-          value = text(m);
-          break;
-        default:
-          m.skip();
-      }
-    }
+    const auto [key, read] = entry(data);
+    const std::string_view value = read;
     auto read_size = [&](int64_t& out) {
       auto [end, failure] = std::from_chars(value.data(), value.data() + value.size(), out);
       if (failure != std::errc{} || end != value.data() + value.size() || out < 0) {

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -50,10 +51,33 @@ struct Attribute {
   std::shared_ptr<Graph> g;
 };
 
+// IR 11: how a node is spread over the devices of one of the model's configurations.
+struct ShardedDim {
+  int64_t axis = 0;
+  std::vector<int64_t> shards;  // of each part of the dimension, if several dimensions are merged in it
+};
+struct ShardingSpec {
+  std::string_view tensor;
+  std::vector<int64_t> devices;  // a number in `groups` means all of that group
+  std::vector<std::pair<int64_t, std::vector<int64_t>>> groups;
+  std::vector<ShardedDim> dims;
+};
+struct NodeDevices {
+  std::string_view configuration;
+  std::optional<int64_t> stage;
+  std::vector<ShardingSpec> specs;
+};
+struct DeviceConfiguration {
+  std::string_view name;
+  int64_t devices = 0;
+};
+
 struct Node {
   std::string_view name, op_type, domain, overload;
   std::vector<std::string_view> inputs, outputs;
   std::vector<Attribute> attributes;
+  std::string_view scope;  // metadata "epl.scope"
+  std::vector<NodeDevices> devices;
   size_t at = 0;
 };
 
@@ -96,7 +120,12 @@ struct File {
   Graph graph;
   bool has_graph = false;
   std::vector<Function> functions;
+  std::string_view strategy;  // metadata "epl.strategy"
+  std::vector<DeviceConfiguration> configurations;
 };
+
+// Keys of our own metadata, of the model and of a node.
+inline constexpr std::string_view strategy_key = "epl.strategy", scope_key = "epl.scope";
 
 // `bytes` must outlive the result.
 Result<File> read_file(std::span<const std::byte> bytes);

@@ -7,6 +7,7 @@
 
 #include "core/base/file.h"
 #include "core/base/tensor_file.h"
+#include "frontends/onnx/annotations.h"
 #include "frontends/onnx/fields.h"
 #include "frontends/onnx/inference.h"
 #include "frontends/onnx/message_parts.h"
@@ -34,16 +35,24 @@ class Rewriting {
  public:
   // The messages below are views of `bytes`.
   Rewriting(const ModelBytes& bytes, const ReplacedAt& replaced, const DequantizedEdits& dequantized,
-            const InferenceEdits* edits, Beside* beside)
-      : bytes_(bytes), replaced_(replaced), dequantized_(dequantized), edits_(edits), beside_(beside) {}
+            const InferenceEdits* edits, const DeviceAnnotations* annotations, Beside* beside)
+      : bytes_(bytes),
+        replaced_(replaced),
+        dequantized_(dequantized),
+        edits_(edits),
+        annotations_(annotations),
+        beside_(beside) {}
 
   Result<MessageParts> model(std::string_view message) {
     MessageParts out;
-    EPL_TRY(fields(message, out, [&](uint32_t tag, std::string_view view) {
+    const auto change = [&](uint32_t tag, std::string_view view) {
+      if (annotations_ != nullptr && is_replaced_annotation(tag, view)) return Result<Change>(Change::gone);
       if (tag == schema::ModelProto::graph) return graph(view, true);
       if (tag == schema::ModelProto::functions && (edits_ != nullptr || replaces_in(view))) return function(view);
       return Result<Change>(Change::none);
-    }));
+    };
+    EPL_TRY(fields(message, out, change, annotations_ != nullptr ? uint32_t{schema::ModelProto::ir_version} : 0));
+    if (annotations_ != nullptr) out.add(model_annotations(*annotations_, message));
     return out;
   }
 
@@ -51,14 +60,16 @@ class Rewriting {
   // What happens to a field: it stays, it is removed, or `made_` holds its new message.
   enum class Change : uint8_t { none, gone, made };
 
-  // Appends a message field by field; f(tag, view) says what becomes of one that holds bytes.
-  template <class F> Status fields(std::string_view message, MessageParts& out, F&& f) {
+  // Appends a message field by field; f(tag, view) says what becomes of one that holds bytes, and a number of tag
+  // `dropped` is left out.
+  template <class F> Status fields(std::string_view message, MessageParts& out, F&& f, uint32_t dropped = 0) {
     FieldCopier fields(message);
     while (fields.next()) {
       const uint32_t tag = fields.tag();
       if (fields.reader().wire_type() != protozero::pbf_wire_type::length_delimited) {
         fields.reader().skip();
-        out.copy(fields.raw());
+        const std::string_view field = fields.raw();
+        if (tag != dropped) out.copy(field);
         continue;
       }
       const std::string_view view = fields.message();
@@ -93,7 +104,7 @@ class Rewriting {
   Result<Change> graph(std::string_view message, bool top) {
     MessageParts out;
     EPL_TRY(fields(message, out, [&](uint32_t tag, std::string_view view) {
-      if (tag == schema::GraphProto::node) return node(view);
+      if (tag == schema::GraphProto::node) return node(view, top);
       if (top && cut(tag, view)) return Result<Change>(Change::gone);
       return tag == schema::GraphProto::initializer ? tensor(view) : Result<Change>(Change::none);
     }));
@@ -115,7 +126,7 @@ class Rewriting {
   Result<Change> function(std::string_view message) {
     MessageParts out;
     EPL_TRY(fields(message, out, [&](uint32_t tag, std::string_view view) {
-      return tag == schema::FunctionProto::node ? node(view) : Result<Change>(Change::none);
+      return tag == schema::FunctionProto::node ? node(view, false) : Result<Change>(Change::none);
     }));
     return made(std::move(out));
   }
@@ -143,22 +154,42 @@ class Rewriting {
     }
     return text;
   }
+  static std::string_view first_text(std::string_view message, uint32_t tag) {
+    for (FieldCopier fields(message); fields.next();) {
+      if (fields.tag() == tag) return fields.message();
+      fields.reader().skip();
+    }
+    return {};
+  }
 
-  Result<Change> node(std::string_view message) {
+  const NodeAnnotation* annotation(std::string_view message) const {
+    if (annotations_ == nullptr) return nullptr;
+    std::string_view name = text_of(message, schema::NodeProto::name);
+    if (name.empty()) name = first_text(message, schema::NodeProto::output);
+    const auto found = annotations_->nodes.find(name);
+    return found == annotations_->nodes.end() ? nullptr : &found->second;
+  }
+
+  // `top`: of the graph itself.
+  Result<Change> node(std::string_view message, bool top) {
     namespace f = schema::NodeProto;
     static const NodeEdit none;
     if (dequantized_.nodes.contains(offset(message))) return Change::gone;
     const NodeEdit* found = edits_ != nullptr ? edits_->node(offset(message)) : nullptr;
-    if (found == nullptr && !replaces_in(message)) return Change::none;
+    const NodeAnnotation* const devices = top ? annotation(message) : nullptr;
+    const bool annotates = top && annotations_ != nullptr;
+    if (found == nullptr && !annotates && !replaces_in(message)) return Change::none;
     const NodeEdit& edit = found != nullptr ? *found : none;
     if (edit.goes) return Change::gone;
     size_t inputs = 0, outputs = 0;
     MessageParts out;
     EPL_TRY(fields(message, out, [&](uint32_t tag, std::string_view view) {
       if (tag == f::attribute) return attribute(view, edit);
+      if (annotates && is_own_devices(tag, view)) return Result<Change>(Change::gone);
       const bool cut = (tag == f::input && inputs++ >= edit.inputs) || (tag == f::output && outputs++ >= edit.outputs);
       return Result<Change>(cut ? Change::gone : Change::none);
     }));
+    if (devices != nullptr) out.add(node_annotation(*devices));
     for (const auto& [value, name] : edit.copies) {
       protozero::pbf_writer writer(after_.emplace_back());
       writer.add_string(f::input, value.data(), value.size());
@@ -248,6 +279,7 @@ class Rewriting {
   const ReplacedAt& replaced_;
   const DequantizedEdits& dequantized_;
   const InferenceEdits* edits_;  // none: the file stays one for training
+  const DeviceAnnotations* annotations_;
   Beside* beside_;
   MessageParts made_;
   std::vector<std::string> after_;  // further messages under the tag of the one that is made
@@ -313,7 +345,8 @@ Status OnnxModel::save(const std::string& path, const Replaced& replaced, const 
   const DequantizedEdits real_numbers = quantized_.edits(dequantized);
   auto rewrite = [&](Beside* beside) -> Result<MessageParts> {
     try {
-      return Rewriting(*bytes_, values, real_numbers, edits ? &*edits : nullptr, beside).model(message);
+      return Rewriting(*bytes_, values, real_numbers, edits ? &*edits : nullptr, options.annotations, beside)
+          .model(message);
     } catch (const protozero::exception& e) {
       return Status(Code::invalid_model, cat("the model cannot be written again: ", e.what()));
     }

@@ -162,6 +162,21 @@ static const char* check_load(int32_t code) {
   return NULL;
 }
 
+static epl_strategy* scoped;
+static epl_model* annotated;
+static int64_t scope_number, scopes_before;
+/* A scope is there with its number, or not at all. */
+static const char* check_scopes(int32_t code) {
+  epl_text* json = NULL;
+  must(epl_strategy_describe(scoped, &json));
+  int64_t scopes = 0;
+  for (const char* at = epl_text_data(json); (at = strstr(at, "\"split\"")) != NULL; ++at) ++scopes;
+  epl_text_destroy(json);
+  const char* wrong = scopes != scopes_before + (code == EPL_OK) ? "the scopes are not counted right" : NULL;
+  scopes_before = scopes;
+  return wrong;
+}
+
 #define CALL(function, ...)                      \
   static epl_error* run_##function(void** out) { \
     (void)out;                                   \
@@ -190,9 +205,14 @@ CALL(epl_strategy_create, w.engine, (epl_strategy**)out)
 CALL(epl_strategy_parse, w.engine, EPL_STR("{\"pipeline.num_micro_batch\":2,\"default\":{\"replicate\":1}}"),
      (epl_strategy**)out)
 CALL(epl_strategy_set, w.strategy, EPL_STR("pipeline.num_micro_batch"), EPL_STR("1"))
+CALL(epl_strategy_of_model, annotated, 2, (epl_strategy**)out)
+CALL(epl_strategy_add_scope, scoped, EPL_SCOPE_TOP, EPL_SCOPE_SPLIT, 2, EPL_STR("a name too long to be held in place"),
+     &scope_number)
+CALL(epl_strategy_add_match, scoped, 0, EPL_STR("a pattern too long to be held in place"))
 CALL(epl_strategy_describe, w.strategy, (epl_text**)out)
 CALL(epl_plan_create, w.model, w.trainer, w.strategy, NULL, (epl_plan**)out)
 CALL(epl_plan_describe, w.plan, EPL_STR("memory"), (epl_text**)out)
+CALL(epl_plan_export_onnx, w.plan, TEXT(w.out))
 CALL(epl_cancel_create, w.engine, (epl_cancel**)out)
 CALL(epl_store_create, w.engine, NULL, (epl_store**)out)
 CALL(epl_store_id, store, (epl_text**)out)
@@ -394,10 +414,14 @@ static const call calls[] = {ROW(epl_engine_create, destroy_engine, NULL),
                              ROW(epl_strategy_create, destroy_strategy, NULL),
                              ROW(epl_strategy_parse, destroy_strategy, NULL),
                              ROW(epl_strategy_set, NULL, NULL),
+                             ROW(epl_strategy_of_model, destroy_strategy, NULL),
+                             ROW(epl_strategy_add_scope, NULL, check_scopes),
+                             ROW(epl_strategy_add_match, NULL, NULL),
                              ROW(epl_strategy_describe, destroy_text, NULL),
                              ROW(epl_plan_create, destroy_plan, NULL),
                              ROW(epl_plan_port, NULL, NULL),
                              ROW(epl_plan_describe, destroy_text, NULL),
+                             ROW(epl_plan_export_onnx, NULL, check_out),
                              ROW(epl_cancel_create, destroy_cancel, NULL),
                              ROW(epl_store_create, destroy_store, NULL),
                              ROW(epl_store_id, destroy_text, NULL),
@@ -540,6 +564,13 @@ int main(int argc, char** argv) {
   must(epl_session_create(plateau, NULL, &watcher));
   must(epl_trainer_set(w.trainer, EPL_STR("schedule"), EPL_STR("constant")));
   epl_plan_destroy(plateau);
+  char annotated_path[320];
+  snprintf(annotated_path, sizeof annotated_path, "%s/annotated.onnx", w.folder);
+  must(epl_plan_export_onnx(w.plan, TEXT(annotated_path)));
+  must(epl_model_load(w.engine, TEXT(annotated_path), NULL, &annotated));
+  must(epl_strategy_create(w.engine, &scoped));
+  must(epl_strategy_add_scope(scoped, EPL_SCOPE_TOP, EPL_SCOPE_SPLIT, 2, NULL, 0, &scope_number));
+  scopes_before = 1;
   signal(SIGSEGV, die);
   signal(SIGABRT, die);
   signal(SIGBUS, die);
@@ -570,6 +601,8 @@ int main(int argc, char** argv) {
   epl_evaluation_destroy(evaluation);
   epl_evaluation_destroy(other);
   epl_session_destroy(watcher);
+  epl_strategy_destroy(scoped);
+  epl_model_destroy(annotated);
   printf("%ld failed allocations in %d calls, %d failures\n", tried, call_count, failures);
   return failures != 0;
 }
