@@ -1,12 +1,14 @@
 // How quick ranks of several processes are together: bandwidth and latency of a collective by size, of each way to be
 // connected, in turns in one run.
 //
-//   epl_collectives [--ranks N] [--kind all_reduce|all_gather|...] [--most BYTES] [--ways shared,sockets,...]
+//   epl_collectives [--ranks N] [--kind all_reduce|all_gather|...] [--least BYTES] [--most BYTES] [--tries N]
+//                   [--ways shared,sockets,gloo,...]
 //
-// Starts N processes of one rank each. A way is a device whose ranks join (`Device::join`), or one of `shared` (the
-// CPU's own choice on one host) and `sockets`. Prints, for each size, the smallest time of one call that the slowest
-// rank has seen, and the bytes of one operand by that time. The smallest and not the mean: other work of the machine
-// only adds.
+// Starts N processes of one rank each. A way is one of `shared` (the CPU's own choice on one host), `sockets` and
+// `gloo`, Gloo's own all-reduce where this was built with it, or a device whose ranks join (`Device::join`). All work
+// on the same memory, all_reduce and broadcast in place. In each try the ways take turns, so that other work of the
+// machine meets all of them. Prints, for each size and way, the median time of one call that the slowest rank has seen,
+// the bytes of one operand by that time, and the median over the tries of its time by that of the first way.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -20,6 +22,7 @@
 #include <vector>
 
 #include "backends/cpu/process_communicator.h"
+#include "bench/gloo_peer.h"
 #include "core/base/memory.h"
 
 namespace epl {
@@ -39,65 +42,120 @@ Host make_host() {
 struct Options {
   int ranks = 2;
   Collective::Kind kind = Collective::Kind::all_reduce;
-  int64_t most = int64_t{64} << 20;
+  int64_t least = 4, most = int64_t{64} << 20;
+  int tries = 11;
   std::vector<std::string> ways = {"shared", "sockets"};
 };
 
-Result<std::unique_ptr<Communicator>> join(const std::string& way, const Joining& joining, Rendezvous& rendezvous) {
-  if (way == "sockets") return cpu::join_processes(joining, rendezvous, now, false);
-  EPL_ASSIGN(const std::shared_ptr<Device> device, open_device(way == "shared" ? "cpu" : way, make_host()));
-  return device->join(joining, rendezvous);
+// One way to be connected. What is between the processes besides, Gloo too, is measured by the communicator's meetings.
+struct Way {
+  std::string name;
+  std::unique_ptr<Communicator> ranks;
+  std::unique_ptr<GlooPeer> gloo;
+  int64_t repeats = 1;
+  std::vector<double> seconds;  // of each try, by the slowest rank
+};
+
+Result<Way> join(const std::string& name, const std::string& folder, const Joining& joining, Rendezvous& rendezvous) {
+  Way way{.name = name, .ranks = nullptr, .gloo = nullptr, .seconds = {}};
+  if (name == "gloo") {
+    EPL_ASSIGN(way.gloo, join_gloo(folder + "/gloo", joining.rank, joining.size));
+  } else if (name == "sockets") {
+    EPL_ASSIGN(way.ranks, cpu::join_processes(joining, rendezvous, now, false));
+  } else {
+    EPL_ASSIGN(const std::shared_ptr<Device> device, open_device(name == "shared" ? "cpu" : name, make_host()));
+    EPL_ASSIGN(way.ranks, device->join(joining, rendezvous));
+  }
+  return way;
 }
 
-// The smallest time of one call in some tries. Each try is as many calls as fit in a few milliseconds.
-Result<double> measure(Communicator& ranks, Stream& stream, const Collective& call) {
-  int64_t repeats = 1;
-  double best = 1e9;
-  for (int attempt = 0; attempt < 12; ++attempt) {
-    EPL_TRY(ranks.run(stream, {.kind = Collective::Kind::barrier}));
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + std::ssize(values) / 2;
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+// The ranks as one of them sees them.
+class Ranks {
+ public:
+  Ranks(std::unique_ptr<Communicator> meeting, Stream& stream) : meeting_(std::move(meeting)), stream_(stream) {}
+
+  // One try of one way: as many calls as fit in a few milliseconds.
+  Status measure(Way& way, const Collective& call) {
+    EPL_TRY(meeting_->run(stream_, {.kind = Collective::Kind::barrier}));
     const double begin = now();
-    for (int64_t i = 0; i < repeats; ++i) EPL_TRY(ranks.run(stream, call));
-    double seconds = (now() - begin) / static_cast<double>(repeats);
-    EPL_TRY(ranks.run(stream, {.kind = Collective::Kind::all_reduce,
-                               .dtype = DType::f64,
-                               .count = 1,
-                               .source = &seconds,
-                               .target = &seconds,
-                               .reduction = Reduction::max}));
-    best = std::min(best, seconds);
-    repeats = std::clamp<int64_t>(static_cast<int64_t>(0.02 / seconds), 1, 5000);
+    for (int64_t i = 0; i < way.repeats; ++i) {
+      if (way.gloo) {
+        way.gloo->all_reduce(static_cast<float*>(call.target), call.count);
+      } else {
+        EPL_TRY(way.ranks->run(stream_, call));
+      }
+    }
+    double seconds = (now() - begin) / static_cast<double>(way.repeats);
+    EPL_TRY(meeting_->run(stream_, {.kind = Collective::Kind::all_reduce,
+                                    .dtype = DType::f64,
+                                    .count = 1,
+                                    .source = &seconds,
+                                    .target = &seconds,
+                                    .reduction = Reduction::max}));
+    way.seconds.push_back(seconds);
+    way.repeats = std::clamp<int64_t>(static_cast<int64_t>(0.02 / seconds), 1, 5000);
+    return {};
   }
-  return best;
+
+ private:
+  std::unique_ptr<Communicator> meeting_;
+  Stream& stream_;
+};
+
+void print_row(int64_t bytes, const std::vector<Way>& ways) {
+  std::printf("%12ld", static_cast<long>(bytes));
+  for (const Way& way : ways) {
+    std::vector<double> ratios;
+    for (size_t i = 0; i < way.seconds.size(); ++i) ratios.push_back(way.seconds[i] / ways.front().seconds[i]);
+    const double seconds = median(way.seconds);
+    std::printf(" %13.2f %9.3f %6.2f", seconds * 1e6, static_cast<double>(bytes) / seconds * 1e-9, median(ratios));
+  }
+  std::printf("\n");
+  std::fflush(stdout);
 }
 
 Status rank_process(const Options& options, const std::string& folder, int rank) {
   EPL_ASSIGN(const std::shared_ptr<Rendezvous> rendezvous, folder_rendezvous(folder));
   EPL_ASSIGN(const std::shared_ptr<Device> device, open_device("cpu", make_host()));
   EPL_ASSIGN(const std::unique_ptr<Stream> stream, device->create_stream(1));
-  std::vector<std::unique_ptr<Communicator>> groups;
-  for (const std::string& way : options.ways) {
-    EPL_ASSIGN(auto joined, join(way, {.group = way, .rank = rank, .size = options.ranks}, *rendezvous));
-    groups.push_back(std::move(joined));
+  Joining joining{.group = "between", .rank = rank, .size = options.ranks};
+  EPL_ASSIGN(auto between, device->join(joining, *rendezvous));
+  Ranks ranks(std::move(between), *stream);
+  std::vector<Way> ways;
+  for (const std::string& name : options.ways) {
+    if (name == "gloo" && options.kind != Collective::Kind::all_reduce)
+      return unsupported("gloo is measured for all_reduce");
+    joining.group = name;
+    EPL_ASSIGN(Way way, join(name, folder, joining, *rendezvous));
+    ways.push_back(std::move(way));
   }
   const auto all = static_cast<size_t>(options.most) * static_cast<size_t>(options.ranks);
-  std::vector<float> source(all / sizeof(float), 1.0f), target(source.size());
+  const bool in_place = options.kind == Collective::Kind::all_reduce || options.kind == Collective::Kind::broadcast;
+  std::vector<float> target(all / sizeof(float)), source(in_place ? 0 : target.size());
   if (rank == 0) {
     std::printf("%s, %d processes\n%12s", collective_name(options.kind).data(), options.ranks, "bytes");
-    for (const std::string& way : options.ways) std::printf(" %11s us %10s GB/s", way.c_str(), "");
+    for (const Way& way : ways) std::printf(" %10s us %9s %6s", way.name.c_str(), "GB/s", "ratio");
     std::printf("\n");
   }
-  for (int64_t bytes = 4; bytes <= options.most; bytes *= 4) {
-    if (rank == 0) std::printf("%12ld", static_cast<long>(bytes));
-    for (const auto& group : groups) {
-      EPL_ASSIGN(const double seconds, measure(*group, *stream,
-                                               {.kind = options.kind,
-                                                .dtype = DType::f32,
-                                                .count = bytes / 4,
-                                                .source = source.data(),
-                                                .target = target.data()}));
-      if (rank == 0) std::printf(" %14.2f %15.3f", seconds * 1e6, static_cast<double>(bytes) / seconds * 1e-9);
+  for (int64_t bytes = options.least; bytes <= options.most; bytes *= 4) {
+    for (Way& way : ways) way.repeats = 1, way.seconds.clear();
+    for (int attempt = 0; attempt <= options.tries; ++attempt) {
+      for (Way& way : ways) {
+        EPL_TRY(ranks.measure(way, {.kind = options.kind,
+                                    .dtype = DType::f32,
+                                    .count = bytes / 4,
+                                    .source = in_place ? target.data() : source.data(),
+                                    .target = target.data()}));
+        if (attempt == 0) way.seconds.clear();  // memory is new, and nobody knows how many calls to make
+      }
     }
-    if (rank == 0) std::printf("\n"), std::fflush(stdout);
+    if (rank == 0) print_row(bytes, ways);
   }
   return {};
 }
@@ -107,6 +165,8 @@ int run(int count, char** words) {
   for (int i = 1; i + 1 < count; i += 2) {
     const std::string key = words[i], value = words[i + 1];
     if (key == "--ranks") options.ranks = std::atoi(value.c_str());
+    if (key == "--tries") options.tries = std::max(1, std::atoi(value.c_str()));
+    if (key == "--least") options.least = std::max<int64_t>(4, std::atoll(value.c_str()));
     if (key == "--most") options.most = std::atoll(value.c_str());
     if (key == "--kind") {
       for (int k = 0; k <= static_cast<int>(Collective::Kind::barrier); ++k) {
@@ -131,6 +191,7 @@ int run(int count, char** words) {
     ::_exit(status.ok() ? 0 : 1);
   }
   const Status status = rank_process(options, folder, 0);
+  std::fflush(stdout);
   if (!status.ok()) std::fprintf(stderr, "%s\n", status.to_string().c_str());
   int ended = 0;
   while (::wait(&ended) > 0) {
