@@ -32,13 +32,16 @@ if(EPL_TOOL)
   file(GLOB tool_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tools/*.cc)
   # The pages are files of their own, which the tool carries.
   set(EPL_PAGES)
-  foreach(page report plan)
-    set(made ${GENERATED}/${page}_template.cc)
+  foreach(page report.html=report_template plan.html=plan_template page.css=page_style page.js=page_script)
+    string(REGEX MATCH "^(.*)=(.*)$" parts ${page})
+    set(file ${CMAKE_MATCH_1})
+    set(name ${CMAKE_MATCH_2})
+    set(made ${GENERATED}/${name}.cc)
     add_custom_command(OUTPUT ${made}
-      COMMAND ${CMAKE_COMMAND} -DINPUT=${PROJECT_SOURCE_DIR}/tools/${page}.html -DOUTPUT=${made}
-              -DNAME=epl::tools::${page}_template -P ${PROJECT_SOURCE_DIR}/cmake/text_file.cmake
-      DEPENDS ${PROJECT_SOURCE_DIR}/tools/${page}.html ${PROJECT_SOURCE_DIR}/cmake/text_file.cmake
-      COMMENT "Reading tools/${page}.html")
+      COMMAND ${CMAKE_COMMAND} -DINPUT=${PROJECT_SOURCE_DIR}/tools/${file} -DOUTPUT=${made}
+              -DNAME=epl::tools::${name} -P ${PROJECT_SOURCE_DIR}/cmake/text_file.cmake
+      DEPENDS ${PROJECT_SOURCE_DIR}/tools/${file} ${PROJECT_SOURCE_DIR}/cmake/text_file.cmake
+      COMMENT "Reading tools/${file}")
     list(APPEND EPL_PAGES ${made})
   endforeach()
   add_custom_target(epl_pages DEPENDS ${EPL_PAGES})

@@ -5,15 +5,17 @@
 
 namespace epl::tools {
 
-// tools/report.html and tools/plan.html, made strings by the build.
+// tools/report.html, tools/plan.html, and what pages share: made strings by the build.
 extern const char report_template[];
 extern const char plan_template[];
+extern const char page_style[];
+extern const char page_script[];
 
 namespace {
-constexpr std::string_view kPlace = "/*EPL_DATA*/";
+
+void fill(std::string& page, std::string_view place, std::string_view text) {
+  page.replace(page.find(place), place.size(), text);
 }
-
-namespace {
 
 std::string filled(std::string page, const Json& data) {
   std::string json = print_json(data), safe;
@@ -26,7 +28,10 @@ std::string filled(std::string page, const Json& data) {
       safe += c;
     }
   }
-  return page.replace(page.find(kPlace), kPlace.size(), safe);
+  fill(page, "/*EPL_STYLE*/", page_style);
+  fill(page, "/*EPL_SCRIPT*/", page_script);
+  fill(page, "/*EPL_DATA*/", safe);
+  return page;
 }
 
 }  // namespace

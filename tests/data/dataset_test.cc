@@ -12,6 +12,7 @@
 #include "core/data/order.h"
 #include "core/data/safetensors.h"
 #include "tests/data/open_reader.h"
+#include "tests/data/take.h"
 
 namespace epl {
 namespace {
@@ -25,16 +26,6 @@ std::unique_ptr<Reader> numbers(int64_t n) {
   auto reader = open_reader("", path);
   EXPECT_TRUE(reader.ok()) << reader.status().to_string();
   return std::move(reader).value();
-}
-
-std::vector<int64_t> take(Dataset& dataset, int64_t batches) {
-  std::vector<int64_t> out;
-  for (int64_t i = 0; i < batches; ++i) {
-    auto batch = dataset.next();
-    EXPECT_TRUE(batch.ok()) << batch.status().to_string();
-    for (int64_t value : (*batch)[0].as<int64_t>()) out.push_back(value);
-  }
-  return out;
 }
 
 TEST(Permutation, IsOneForEverySizeSeedAndEpoch) {

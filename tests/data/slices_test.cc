@@ -10,6 +10,7 @@
 #include "core/data/open.h"
 #include "core/data/safetensors.h"
 #include "tests/data/open_reader.h"
+#include "tests/data/take.h"
 
 namespace epl {
 namespace {
@@ -59,16 +60,6 @@ std::unique_ptr<Dataset> parts(const std::string& name, const std::vector<int64_
   auto opened = open_dataset(temporary(name + "*.safetensors"), options, "");
   EXPECT_TRUE(opened.ok()) << opened.status().to_string();
   return std::move(opened->dataset);
-}
-
-std::vector<int64_t> take(Dataset& dataset, int64_t batches) {
-  std::vector<int64_t> out;
-  for (int64_t i = 0; i < batches; ++i) {
-    auto batch = dataset.next();
-    EXPECT_TRUE(batch.ok()) << batch.status().to_string();
-    for (int64_t value : (*batch)[0].as<int64_t>()) out.push_back(value);
-  }
-  return out;
 }
 
 TEST(SlicedDataset, GivesEachReplicaItsPartOfABatch) {
