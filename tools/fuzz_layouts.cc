@@ -104,7 +104,9 @@ class Fuzzer {
       pair.b.engine_cuts = pair.a.engine_cuts;
     }
     while (pair.b.ranks() > max_ranks) pair.b.copies /= 2;
-    if (pair.b.cuts.empty()) pair.b.keys.erase("pipeline.strategy");
+    if (!pair.b.cuts.empty()) return;
+    pair.b.keys.erase("pipeline.strategy");
+    pair.b.keys.erase("pipeline.virtual_stages");
   }
 
   std::unique_ptr<Subject> draw_subject(Draws& draws) {

@@ -7,7 +7,8 @@ namespace {
 
 // Keys that a layout draws by itself, with what they need.
 bool drawn_apart(const std::string& name) {
-  return name == "pipeline.num_micro_batch" || name == "pipeline.num_stages" || name == "pipeline.strategy";
+  return name == "pipeline.num_micro_batch" || name == "pipeline.num_stages" || name == "pipeline.strategy" ||
+         name == "pipeline.virtual_stages";
 }
 
 }  // namespace
@@ -100,6 +101,7 @@ Layout LayoutSource::draw(Draws& draws, int64_t units) const {
     if (fallback.is_string() && !one.at("built_words").empty()) out.keys[name] = draws.of(one.at("built_words"));
   }
   if (stages > 1) out.keys["pipeline.strategy"] = draws.of(key("pipeline.strategy")->at("built_words"));
+  if (stages > 1 && out.keys["pipeline.strategy"] == "interleaved") out.keys["pipeline.virtual_stages"] = 2;
   out.engine_cuts = stages > 1 && key("pipeline.num_stages")->at("built").get<bool>() && draws.one_in(2);
   return out;
 }
@@ -117,6 +119,7 @@ std::vector<Layout> simpler(const Layout& layout) {
     one.cuts.clear();
     one.engine_cuts = false;
     one.keys.erase("pipeline.strategy");
+    one.keys.erase("pipeline.virtual_stages");
   });
   with([](Layout& one) { one.split = 1; });
   with([](Layout& one) { one.copies = 1; });

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <map>
 
 #include "core/base/json.h"
@@ -55,6 +56,10 @@ class Arena {
       const int64_t offset = program_.offset_of(in.outputs[o], micro_batch);
       const int64_t bytes =
           in.query && static_cast<int>(o) < in.query->outputs() ? in.query->out(static_cast<int>(o)).bytes() : in.bytes;
+      // Where nobody noted that what was there is dead.
+      const bool in_place = std::ranges::find(in.inputs, in.outputs[o]) != in.inputs.end();
+      const auto there = open_.find(offset);
+      if (!in_place && there != open_.end() && there->second.name != in.name) close(offset, bytes, time - 1);
       open_.try_emplace(offset, Range{in.name, range_kind(in, phases_[static_cast<size_t>(position)]), offset, bytes,
                                       time, timeline_.end() - 1});
     }

@@ -47,6 +47,7 @@ class Layout {
   int end(const LiveRange& live, int64_t micro_batch) const {
     const auto last = [&](int p) { return live.each ? timeline_.at(p, micro_batch) : timeline_.last(p); };
     int end = last(live.last);
+    for (int use : live.uses) end = std::max(end, last(use));
     for (int send : live.sends)
       end = std::max(end, waited_for(send, live.each ? micro_batch : program_.micro_batches() - 1) - 1);
     return end;
@@ -99,11 +100,28 @@ class Layout {
     }
   }
 
+  // The use that comes last for every micro-batch; -1: which one it is depends on the micro-batch, and nobody notes
+  // that the range is dead.
+  int last_use(const LiveRange& live) const {
+    std::vector<int> uses = live.uses;
+    uses.push_back(live.last);
+    const auto time = [&](int p, int64_t m) { return live.each ? timeline_.at(p, m) : timeline_.last(p); };
+    for (int last : uses) {
+      bool for_all = true;
+      for (int64_t m = 0; m < copies(live); ++m)
+        for_all = for_all && std::ranges::all_of(uses, [&](int use) { return time(use, m) <= time(last, m); });
+      if (for_all) return last;
+    }
+    return -1;
+  }
+
   void write_releases() {
     for (const LiveRange& live : l_.ranges) {
-      const Loop* loop = l_.loop_of(live.last);
-      const bool all_turns = loop && (loop->turns || (live.first <= loop->first && live.last == loop->last - 1));
-      program_.instructions[static_cast<size_t>(live.last)].releases.push_back(
+      const int last = last_use(live);
+      if (last < 0) continue;
+      const Loop* loop = l_.loop_of(last);
+      const bool all_turns = loop && (loop->turns || (live.first <= loop->first && last == loop->last - 1));
+      program_.instructions[static_cast<size_t>(last)].releases.push_back(
           {.at = live.at, .bytes = live.bytes, .last_turn = all_turns && !live.each, .sent = !live.sends.empty()});
     }
   }

@@ -5,11 +5,13 @@
 // - what comes from before a loop of one block is read by every turn: it lives to the end of the loop;
 // - of blocks that take turns, what is made and used in their calls (the activations of a pipeline's stage) each
 //   micro-batch has for itself, and layout.cc knows the calls;
+// - of several such blocks that use a value, the one that comes last in the program need not be called last;
 // - what a send reads is left alone until the send has been waited for.
 #include <algorithm>
 
 #include "core/base/check.h"
 #include "core/program/lowering.h"
+#include "core/program/timeline.h"
 #include "core/program/transfer.h"
 
 namespace epl {
@@ -25,6 +27,7 @@ class Lifetimes {
     find_loops();
     leaves_.assign(l_.root.size(), false);
     sends_.assign(l_.root.size(), {});
+    uses_.assign(l_.root.size(), {});
     find_ranges();
     place_updates();
     share_in_place();
@@ -80,8 +83,35 @@ class Lifetimes {
   // Used at `p`, which may be after the loop that gives it.
   void outlive(int r, int p) {
     last(r) = std::max(last(r), p);
+    note_use(r, p);
     const Loop* from = first(r) >= 0 ? l_.loop_of(first(r)) : nullptr;
     if (from && p >= from->last) leaves_[static_cast<size_t>(r)] = true;
+  }
+
+  int block(int p) const {
+    const auto within = [p](const Block& b) { return p >= b.first && p < b.last; };
+    return static_cast<int>(std::ranges::find_if(program_.blocks, within) - program_.blocks.begin());
+  }
+
+  void note_use(int r, int p) {
+    const Loop* loop = l_.loop_of(p);
+    if (!loop || !loop->turns) return;
+    std::vector<int>& uses = uses_[static_cast<size_t>(r)];
+    const auto known = std::ranges::find(uses, block(p), [&](int use) { return block(use); });
+    if (known == uses.end()) return uses.push_back(p);
+    *known = std::max(*known, p);
+  }
+
+  // Whether no use of a value comes after that at `p`, for any micro-batch.
+  bool last_of_all(int r, int p, const Timeline& timeline) const {
+    const Loop* loop = l_.loop_of(p);
+    return std::ranges::all_of(uses_[static_cast<size_t>(r)], [&](int use) {
+      if (block(use) == block(p) || !loop || !loop->turns) return use <= p;
+      for (int64_t m = 0; m < program_.micro_batches(); ++m) {
+        if (timeline.at(use, m) > timeline.at(p, m)) return false;
+      }
+      return true;
+    });
   }
 
   // Each micro-batch has its own: made in blocks that take turns, and used there alone.
@@ -130,6 +160,7 @@ class Lifetimes {
   bool in_arena(int r) const { return place(r).space == Space::none; }
 
   void share_in_place() {
+    const Timeline timeline(program_);
     for (int p = 0; p < size(); ++p) {
       const auto& [inputs, outputs] = l_.operands[static_cast<size_t>(p)];
       std::vector<bool> taken(inputs.size(), false);
@@ -137,7 +168,7 @@ class Lifetimes {
         const int out = outputs[o] ? outputs[o].index : -1;
         if (out < 0 || !in_arena(out) || l_.range[static_cast<size_t>(out)] >= 0) continue;
         for (size_t i = 0; i < inputs.size() && l_.range[static_cast<size_t>(out)] < 0; ++i) {
-          if (inputs[i] && !taken[i] && may_take(p, static_cast<int>(i), static_cast<int>(o))) {
+          if (inputs[i] && !taken[i] && may_take(p, static_cast<int>(i), static_cast<int>(o), timeline)) {
             take_over(root(inputs[i]), out);
             taken[i] = true;
           }
@@ -149,13 +180,14 @@ class Lifetimes {
   }
 
   // Whether output `o` of an instruction may be written over its input `i`.
-  bool may_take(int p, int i, int o) {
+  bool may_take(int p, int i, int o, const Timeline& timeline) {
     const Instruction& in = instruction(p);
     if (in.transfer) return false;
     const auto& [inputs, outputs] = l_.operands[static_cast<size_t>(p)];
     const int source = root(inputs[static_cast<size_t>(i)]), out = outputs[static_cast<size_t>(o)].index;
     const bool dies = in_arena(source) && last(source) == p && first(source) < p &&
-                      sends_[static_cast<size_t>(source)].empty() && each(source) == each(out);
+                      sends_[static_cast<size_t>(source)].empty() && each(source) == each(out) &&
+                      last_of_all(source, p, timeline);
     const bool once = std::ranges::count_if(inputs, [&](Value v) { return v && root(v) == source; }) == 1;
     if (!dies || !once || graph_.type(Value{source}).bytes() != graph_.type(Value{out}).bytes()) return false;
     const Loop *from = l_.loop_of(first(source)), *loop = l_.loop_of(p);
@@ -169,6 +201,8 @@ class Lifetimes {
     range.last = std::max(range.last, last(out));
     const std::vector<int>& sends = sends_[static_cast<size_t>(out)];
     range.sends.insert(range.sends.end(), sends.begin(), sends.end());
+    const std::vector<int>& uses = uses_[static_cast<size_t>(out)];
+    range.uses.insert(range.uses.end(), uses.begin(), uses.end());
   }
 
   void add_range(int r) {
@@ -177,6 +211,7 @@ class Lifetimes {
     const TransferRow* transfer = instruction(first(r)).transfer;
     range.late = transfer && transfer->at_last_turn && !range.each;
     range.sends = sends_[static_cast<size_t>(r)];
+    range.uses = uses_[static_cast<size_t>(r)];
     l_.ranges.push_back(range);
   }
 
@@ -204,6 +239,7 @@ class Lifetimes {
   Program& program_;
   std::vector<bool> leaves_;             // by root: it is used after the loop that gives it
   std::vector<std::vector<int>> sends_;  // by root: that read it
+  std::vector<std::vector<int>> uses_;   // by root: LiveRange::uses
 };
 
 }  // namespace

@@ -13,6 +13,7 @@ namespace epl {
 struct LiveRange {
   int64_t bytes = 0;
   int first = 0, last = 0;  // both included
+  std::vector<int> uses;    // of blocks that take turns, whose calls may come in any order, the last use of each
   bool each = false;        // each micro-batch has its own; else it lives from the first turn of `first` to the last
                             // turn of `last`
   bool late = false;        // from the last turn of `first`

@@ -1,5 +1,6 @@
 #include "core/strategy/documentation.h"
 
+#include "core/strategy/pipeline.h"
 #include "core/strategy/strategy.h"
 
 namespace epl {
@@ -34,7 +35,8 @@ This version runs four things:
 
 - data parallelism: `default` with `replicate` on as many ranks as the plan is made for;
 - micro-batches;
-- pipelines: sibling scopes are the stages of a pipeline, in their order, each with its own number of ranks;
+- pipelines: sibling scopes are the stages of a pipeline, in their order, each with its own number of ranks, or the
+  stages are found;
 - weights in pieces: `split`, as `default` or as the kind of a stage.
 
 ```json
@@ -94,6 +96,30 @@ time, which `epl bench` measures, and the bits are other ones than at `data`. Wh
 cut there at all: it runs on every rank, or is cut elsewhere. A plan that would break the promise is an error that names
 the node.
 
+)";
+
+constexpr std::string_view found_stages = R"(## Pipelines
+
+Stages that no scopes name are found: `pipeline.num_stages` says for how many ranks.
+
+```json
+{"pipeline.num_stages": 4, "pipeline.num_micro_batch": 8, "pipeline.strategy": "1F1B"}
+```
+
+The nodes that see the inputs are cut, in their order, into runs of about the same cost, backward pass included. Of the
+cuts that are within a twentieth of the best, those are taken that leave repeated layers whole, and then those over
+which least is sent. What the ranks of a stage share is what `default` says, for example `split`. More ranks make
+copies. `epl plan` shows where each stage begins and its part of the work.
+
+A schedule says in which order ranks go through the micro-batches. It changes no bit. Ranks are idle while the pipeline
+fills and drains: a share of the step that follows from the schedule, if all stages take the same time, and a
+micro-batch as long forward as for the gradients of its operands and for those of its weights.
+
+| `pipeline.strategy` | stages of each rank | idle, with 4 ranks and 8 micro-batches | what a rank does |
+|---|---|---|---|
+)";
+
+constexpr std::string_view closing = R"(
 ## Data
 
 A dataset gives batches of all ranks. By default each rank takes its part of every batch, whatever file it is from, so
@@ -132,7 +158,16 @@ std::string values_of(const ConfigKey& key) {
 }  // namespace
 
 std::string strategy_documentation() {
-  std::string text(opening);
+  std::string text = cat(opening, found_stages);
+  for (const PipelineRow& row : pipeline_table().rows) {
+    if (row.words.empty()) continue;
+    std::vector<std::string> words;
+    for (const std::string& word : row.words) words.push_back(cat("`", word, "`"));
+    const PipelineShape shape{.classes = 4, .chunks = row.chunks == 0 ? 2 : row.chunks, .micro_batches = 8};
+    text += cat("| ", join(words, ", "), " | ", row.chunks == 0 ? "`pipeline.virtual_stages`" : cat(row.chunks), " | ",
+                static_cast<int>(idle_share(row, shape) * 100 + 0.5), " % | ", row.doc, " |\n");
+  }
+  text += closing;
   for (const ConfigKey& key : config_keys()) {
     text += cat("| `", key.name, "` | ", attribute_text(key.value), " | ", values_of(key), " | ",
                 key.built ? "yes" : "not yet", " | ", key.doc, " |\n");

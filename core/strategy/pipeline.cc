@@ -5,6 +5,16 @@
 #include "core/base/check.h"
 
 namespace epl {
+namespace {
+
+constexpr int64_t max_stages = 4096;
+
+}  // namespace
+
+int PipelineRow::class_of(const PipelineShape& shape, int stage) const {
+  const int chunk = stage / shape.classes, within = stage % shape.classes;
+  return there_and_back && chunk % 2 == 1 ? shape.classes - 1 - within : within;
+}
 
 const PipelineRow* find_pipeline(std::string_view word) {
   const auto& rows = pipeline_table().rows;
@@ -17,6 +27,45 @@ const PipelineRow& one_stage() {
   const PipelineRow* row = pipeline_table().find("gradient_accumulation");
   EPL_CHECK(row != nullptr, "no row for one stage");
   return *row;
+}
+
+double idle_share(const PipelineRow& row, const PipelineShape& shape) {
+  const double waits = shape.classes - 1;
+  const auto works = static_cast<double>(shape.micro_batches * shape.chunks * (row.parts_weights ? 3 : 1));
+  return waits / (works + waits);
+}
+
+Result<Pipeline> pipeline_of(const Strategy& strategy) {
+  const auto scopes = static_cast<int64_t>(strategy.scopes.size());
+  const int64_t wanted = strategy.integer("pipeline.num_stages"),
+                virtual_stages = strategy.integer("pipeline.virtual_stages");
+  Pipeline found{.row = &one_stage(), .shape = {.micro_batches = strategy.integer("pipeline.num_micro_batch")}};
+  if (found.shape.micro_batches < 1) return invalid("pipeline.num_micro_batch is ", found.shape.micro_batches);
+  if (wanted < 1 || wanted > max_stages) return invalid("pipeline.num_stages is ", wanted);
+  if (virtual_stages < 1 || virtual_stages > max_stages) return invalid("pipeline.virtual_stages is ", virtual_stages);
+  if (wanted > 1 && scopes > 0) {
+    return invalid("pipeline.num_stages is ", wanted, ", but there are scopes (", scopes,
+                   "), which are stages themselves; leave out one of the two");
+  }
+  const bool colocated = strategy.flag("cluster.colocate_split_and_replicate");
+  if (wanted == 1 && (scopes < 2 || colocated)) return found;
+  const std::string& word = strategy.text("pipeline.strategy");
+  found.row = find_pipeline(word);
+  if (!found.row) return unsupported("no pipeline schedule ", quoted(word), " yet");
+  const bool open = found.row->chunks == 0;
+  if (open ? virtual_stages < 2 : virtual_stages != 1) {
+    return invalid("pipeline.virtual_stages is ", virtual_stages, "; the schedule ", word,
+                   open ? " wants 2 or more" : " does not have it");
+  }
+  found.shape.chunks = static_cast<int>(open ? virtual_stages : found.row->chunks);
+  if (wanted == 1 && scopes % found.shape.chunks != 0) {
+    return invalid("the schedule ", word, " has ", found.shape.chunks, " stages on each rank, and ", scopes,
+                   " scopes do not divide by that");
+  }
+  found.shape.classes = static_cast<int>(wanted > 1 ? wanted : scopes / found.shape.chunks);
+  const std::string why = found.row->refusal ? found.row->refusal(found.shape) : std::string();
+  if (!why.empty()) return invalid("the schedule ", word, " ", why);
+  return found;
 }
 
 }  // namespace epl

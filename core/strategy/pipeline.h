@@ -1,4 +1,4 @@
-// Pipeline schedules: in which order the ranks of a stage call its blocks. Each is a row in a file of
+// Pipeline schedules: in which order ranks call the blocks of their stages. Each is a row in a file of
 // core/strategy/pipelines.
 //
 //   EPL_PIPELINE(gpipe) {
@@ -17,21 +17,26 @@
 namespace epl {
 
 struct PipelineShape {
-  int stages = 1;
+  int classes = 1;  // of ranks
+  int chunks = 1;   // stages that each of them has
   int64_t micro_batches = 1;
-};
-
-struct PipelineCall {
-  BlockKind kind = BlockKind::main;  // main, or forward and backward
-  int64_t micro_batch = 0;
-  friend bool operator==(const PipelineCall&, const PipelineCall&) = default;
+  int stages() const { return classes * chunks; }
 };
 
 struct PipelineRow {
   std::string name, doc;
   std::vector<std::string> words;  // of the key pipeline.strategy that ask for it
-  // Of one stage, counted from 0 where the inputs are. Micro-batches ascend in the calls of each kind.
-  std::vector<PipelineCall> (*calls)(const PipelineShape& shape, int stage) = nullptr;
+  int chunks = 1;                  // 0: as many as pipeline.virtual_stages says
+  // Stages go through the classes and back again, else through them in the same order each time.
+  bool there_and_back = false;
+  bool parts_weights = false;  // gradients of weights have blocks of their own
+  // Why there is no table of this shape; empty: there is. Null: there always is.
+  std::string (*refusal)(const PipelineShape& shape) = nullptr;
+  // Of each rank of a class. The first stage is where the inputs are. Micro-batches ascend in the calls of each block.
+  std::vector<BlockCall> (*calls)(const PipelineShape& shape, int rank_class) = nullptr;
+
+  // Which ranks have a stage.
+  int class_of(const PipelineShape& shape, int stage) const;
 };
 using PipelineTable = TableOf<PipelineRow>;
 const PipelineTable& pipeline_table();  // generated
@@ -39,6 +44,18 @@ const PipelineTable& pipeline_table();  // generated
 const PipelineRow* find_pipeline(std::string_view word);
 // The row of a plan without stages: a micro-batch goes forward and backward in one call.
 const PipelineRow& one_stage();
+
+// Which share of a step each rank waits, as the papers say: it waits for the others to fill and to drain, one call for
+// each, where a stage takes as long for each micro-batch forward as for the gradients of its operands and for those of
+// its weights, and where there are as many micro-batches as classes of ranks.
+double idle_share(const PipelineRow& row, const PipelineShape& shape);
+
+// What a strategy asks for.
+struct Pipeline {
+  const PipelineRow* row = nullptr;
+  PipelineShape shape;
+};
+Result<Pipeline> pipeline_of(const Strategy& strategy);
 
 #define EPL_PIPELINE(row_name) EPL_ROW(EPL_PIPELINE, row_name, ::epl::PipelineTable, ::epl::PipelineRow)
 

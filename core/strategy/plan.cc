@@ -88,6 +88,8 @@ Result<Boundary> boundary_of(const Plan& plan, Value v, NodeId user, BlockKind u
     const bool due = std::ranges::find(stored.partial, partial) != stored.partial.end();
     if (axis.kind == MeshAxis::Kind::time && axis.size > 1 && !due) found.late = true;
   }
+  // What only the update needs is complete when it begins.
+  if (block == BlockKind::weight) found.late = true;
   if (found.late) block = block == BlockKind::pre ? BlockKind::mid : BlockKind::post;
   // What `pre` computes for each micro-batch is computed again for the others.
   const bool again = block == BlockKind::pre && !found.late && stored.cut_dim(batch_axis) >= 0;
@@ -95,7 +97,8 @@ Result<Boundary> boundary_of(const Plan& plan, Value v, NodeId user, BlockKind u
   found.sent.kind = found.received.kind = block;
   if (!block_takes_turns(block)) return found;
   const auto stage = [&](NodeId n) {
-    return plan.task_graphs[static_cast<size_t>(plan.node_task_graph[static_cast<size_t>(n.index)])].stage;
+    const int at = std::max(plan.node_task_graph[static_cast<size_t>(n.index)], 0);
+    return plan.task_graphs[static_cast<size_t>(at)].stage;
   };
   found.sent.stage = stage(producer);
   found.received.stage = stage(user);

@@ -1,4 +1,5 @@
 // In which order what the ranks of a plan send and take can come, and whether they can wait for each other in a ring.
+// Before that, whether on each rank calls come after those whose results they need.
 //
 // All ranks make their calls in a simulation, in which a forward call takes one unit of time and a send waits for
 // nobody. What happens there, one thing after the other, is one order of everything. A rank then waits for what it has
@@ -221,6 +222,48 @@ class Order {
   std::map<std::tuple<int, int, int64_t>, std::vector<size_t>> on_the_way_;
 };
 
+// Blocks of a class that take turns, of which the first gives the second a value of its micro-batch.
+std::map<std::pair<BlockId, BlockId>, Value> needs_of(const Plan& plan, const std::vector<Boundary>& all,
+                                                      int rank_class) {
+  const Graph& graph = *plan.graph;
+  std::map<int32_t, BlockId> received;  // by value
+  for (const Boundary& b : all) {
+    if (b.to == rank_class && !b.late) received.emplace(b.value.index, b.received);
+  }
+  std::map<std::pair<BlockId, BlockId>, Value> needs;
+  for (int n = 0; n < graph.node_count(); ++n) {
+    const int at = plan.node_task_graph[static_cast<size_t>(n)];
+    if (at == every_task_graph || plan.class_of(at) != rank_class) continue;
+    const BlockId taker = plan.block_of(NodeId{n}, rank_class);
+    if (!block_takes_turns(taker.kind)) continue;
+    for (Value v : graph.node(NodeId{n}).inputs) {
+      if (!v || !graph.value(v).producer) continue;
+      const auto known = received.find(v.index);
+      if (known == received.end() && plan.class_of(v) != rank_class) continue;
+      const BlockId giver =
+          known != received.end() ? known->second : plan.block_of(graph.value(v).producer, rank_class);
+      if (block_takes_turns(giver.kind) && giver != taker) needs.emplace(std::pair(giver, taker), v);
+    }
+  }
+  return needs;
+}
+
+// On one rank no call may need what a later one gives.
+Status verify_calls_of(const Plan& plan, const std::vector<Boundary>& all, int rank_class) {
+  std::map<BlockId, std::vector<size_t>> at;  // by micro-batch
+  const std::vector<BlockCall>& calls = plan.calls[static_cast<size_t>(rank_class)];
+  for (size_t c = 0; c < calls.size(); ++c) at[calls[c].id()].push_back(c);
+  for (const auto& [blocks, value] : needs_of(plan, all, rank_class)) {
+    const auto& [giver, taker] = blocks;
+    for (size_t m = 0; m < at[taker].size(); ++m) {
+      if (m < at[giver].size() && at[giver][m] < at[taker][m]) continue;
+      return error(Code::internal, plan.class_name(rank_class), " calls ", taker.text(), " ", m, " before ",
+                   giver.text(), " ", m, ", which gives ", plan.graph->value(value).name);
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 int64_t channel_of(const Plan& plan, const std::vector<Boundary>& boundaries, const Boundary& boundary) {
@@ -240,6 +283,7 @@ Result<std::vector<std::vector<SendWait>>> send_waits(const Plan& plan, const st
 
 Status verify_order(const Plan& plan) {
   EPL_ASSIGN(const std::vector<Boundary> all, boundaries(plan));
+  for (int c = 0; c < plan.classes(); ++c) EPL_TRY(verify_calls_of(plan, all, c));
   return send_waits(plan, all).status();
 }
 

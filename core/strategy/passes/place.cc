@@ -1,12 +1,14 @@
 // place: nodes into TaskGraphs, TaskGraphs onto ranks. Without scopes there is one TaskGraph, replicated over all
 // ranks. A node of the model is where its scope is (core/strategy/scope_layout.h), and what no scope matches beside
-// stages follows its operands. The backward pass of a node is where the node is, and the update of a parameter where
-// the parameter is used.
+// stages follows its operands. Stages without ranks of their own are found by core/strategy/staging.h. The backward
+// pass of a node is where the node is, and the update of a parameter where the parameter is used.
 #include <algorithm>
+#include <utility>
 
 #include "core/ir/op.h"
 #include "core/strategy/pass.h"
 #include "core/strategy/scope_layout.h"
+#include "core/strategy/staging.h"
 
 namespace epl {
 namespace {
@@ -65,7 +67,8 @@ class Placement {
   int stages() const { return static_cast<int>(plan_.task_graphs.size()); }
 
   Status make_task_graphs() {
-    EPL_ASSIGN(layout_, lay_out_scopes(request_.strategy, request_.ranks));
+    EPL_ASSIGN(staging_, find_staging(request_));
+    EPL_ASSIGN(layout_, lay_out_scopes(staging_.of_ranks, request_.ranks));
     int64_t micro_batches = request_.strategy.integer("pipeline.num_micro_batch");
     if (micro_batches < 1) return invalid("pipeline.num_micro_batch is ", micro_batches);
     if (plan_.batch == 0) leave_whole(micro_batches);
@@ -87,6 +90,7 @@ class Placement {
         if (leaf.roles[r].kind != ScopeKind::replicate) made.split.insert(made.split.end(), axes.begin(), axes.end());
       }
     }
+    if (staged()) take_stages();
     return {};
   }
 
@@ -103,6 +107,24 @@ class Placement {
                               copies > 1 && micro_batches > 1 ? ", and " : "",
                               micro_batches > 1 ? cat("one micro-batch stands for ", micro_batches) : ""));
     micro_batches = 1;
+  }
+
+  bool staged() const { return !staging_.class_of.empty(); }
+
+  // There is a TaskGraph for each class of ranks; its stages are like it.
+  void take_stages() {
+    const std::vector<TaskGraph> of_class = std::exchange(plan_.task_graphs, {});
+    for (size_t s = 0; s < staging_.class_of.size(); ++s) {
+      TaskGraph& made = plan_.task_graphs.emplace_back(of_class[static_cast<size_t>(staging_.class_of[s])]);
+      made.scope = staging_.names[s];
+      made.stage = static_cast<int>(s);
+    }
+    plan_.notes.insert(plan_.notes.end(), staging_.notes.begin(), staging_.notes.end());
+  }
+
+  // The TaskGraph of a node of the forward pass; -1: that of its operands.
+  int scope_of(int n) const {
+    return staged() ? staging_.node_stage[static_cast<size_t>(n)] : layout_.leaf_of(graph_, graph_.node(NodeId{n}));
   }
 
   // The node of the model that a node was made for: its own name, or what stands before the suffix of the backward
@@ -128,7 +150,7 @@ class Placement {
     for (int n = 0; n < graph_.node_count(); ++n) {
       const Node& node = graph_.node(NodeId{n});
       if (node.phase != Phase::forward) continue;
-      at(n) = layout_.leaf_of(graph_, node);
+      at(n) = scope_of(n);
       if (at(n) < 0) at(n) = of_operands(node, true);
     }
     // What no operand places stands where it is needed first.
@@ -186,9 +208,10 @@ class Placement {
     for (int n = 0; n < graph_.node_count(); ++n) {
       const Node& node = graph_.node(NodeId{n});
       if (at(n) == every_task_graph) continue;
-      const bool pinned = node.phase == Phase::forward && layout_.leaf_of(graph_, node) == at(n);
+      const bool pinned = node.phase == Phase::forward && scope_of(n) == at(n);
       plan_.explain(n, cat(scope_name(at(n)), ": ",
-                           pinned                          ? "its scope matches"
+                           pinned && staging_.by_cost      ? "stages of about the same cost begin and end so"
+                           : pinned                        ? "its scope matches"
                            : node.phase == Phase::forward  ? "where its operands are"
                            : node.phase == Phase::backward ? "where its forward node is"
                                                            : "where its parameter is"));
@@ -230,6 +253,7 @@ class Placement {
   Plan& plan_;
   const PlanRequest& request_;
   const Graph& graph_;
+  Staging staging_;
   ScopeLayout layout_;
 };
 

@@ -3,6 +3,8 @@
 // the batch is complete after its loop, so a sample node may only use one that an earlier, cheap loop can give: one
 // that depends on inputs alone (a count of valid targets). Anything else couples the micro-batches, and is refused by
 // name.
+#include <algorithm>
+
 #include "core/ir/op.h"
 #include "core/strategy/pass.h"
 #include "core/strategy/pipeline.h"
@@ -25,8 +27,12 @@ class Scheduling {
     } else {
       EPL_TRY(loop());
     }
+    const PipelineRow* row = stages() == 1 ? &one_stage() : find_pipeline(plan_.strategy.text("pipeline.strategy"));
+    if (!row) return unsupported("no pipeline schedule ", quoted(plan_.strategy.text("pipeline.strategy")), " yet");
     if (stages() > 1) part_forward_and_backward();
-    return write_calls();
+    if (stages() > plan_.classes() || row->parts_weights) look_at_the_end();
+    if (row->parts_weights) part_weights();
+    return write_calls(*row);
   }
 
  private:
@@ -130,11 +136,48 @@ class Scheduling {
     }
   }
 
+  // What looks at all gradients of a rank does so when all its blocks have given them.
+  void look_at_the_end() {
+    for (int n = 0; n < graph_.node_count(); ++n) {
+      if (plan_.node_task_graph[n] == every_task_graph) plan_.node_block[n] = BlockKind::post;
+    }
+  }
+
+  // Of the backward pass, what sums over the batch and leads to nothing but such sums and the update.
+  void part_weights() {
+    const auto users = graph_.users();
+    const auto can_wait = [&](Value v) {
+      return !v || (uncut(v) && std::ranges::all_of(users[v.index], [&](int32_t user) {
+                      const BlockKind block = plan_.node_block[user];
+                      return block == BlockKind::weight || block == BlockKind::post;
+                    }));
+    };
+    for (int n = graph_.node_count(); n-- > 0;) {
+      BlockKind& block = plan_.node_block[n];
+      if (block == BlockKind::backward && std::ranges::all_of(node(n).outputs, can_wait)) block = BlockKind::weight;
+    }
+    // Those that stages add up, which have no order between them, are complete when the step ends.
+    for (int n = 0; n < graph_.node_count(); ++n) {
+      if (plan_.node_block[n] == BlockKind::weight &&
+          std::ranges::any_of(node(n).inputs, [&](Value v) { return v && gives_late(producer(v), n); }))
+        plan_.node_block[n] = BlockKind::post;
+    }
+  }
+
+  bool gives_late(int n, int user) const {
+    if (n < 0) return false;
+    const BlockKind block = plan_.node_block[n];
+    return block == BlockKind::post ||
+           (block == BlockKind::weight && plan_.node_task_graph[n] != plan_.node_task_graph[user]);
+  }
+
   // The calls of the pipeline's row, and around them what is done once in a step, where there is any; `post` always,
   // for the reductions over ranks that are put there.
-  Status write_calls() {
-    const PipelineRow* row = stages() == 1 ? &one_stage() : find_pipeline(plan_.strategy.text("pipeline.strategy"));
-    if (!row) return unsupported("no pipeline schedule ", quoted(plan_.strategy.text("pipeline.strategy")), " yet");
+  Status write_calls(const PipelineRow& row) {
+    const PipelineShape shape{
+        .classes = plan_.classes(), .chunks = stages() / plan_.classes(), .micro_batches = plan_.micro_batches()};
+    const std::string why = row.refusal ? row.refusal(shape) : std::string();
+    if (!why.empty()) return invalid("the schedule ", plan_.strategy.text("pipeline.strategy"), " ", why);
     plan_.calls.clear();
     for (int c = 0; c < plan_.classes(); ++c) {
       std::vector<BlockCall>& calls = plan_.calls.emplace_back();
@@ -144,9 +187,8 @@ class Scheduling {
       for (const BlockKind block : {BlockKind::once, BlockKind::pre, BlockKind::mid}) {
         if (used(block)) around(block);
       }
-      const int stage = plan_.stages_of(c).front();
-      for (const PipelineCall& call : row->calls({stages(), plan_.micro_batches()}, stage))
-        calls.push_back({stages() == 1 ? 0 : stage, call.kind, call.micro_batch});
+      const std::vector<BlockCall> of_row = row.calls(shape, c);
+      calls.insert(calls.end(), of_row.begin(), of_row.end());
       around(BlockKind::post);
     }
     return {};

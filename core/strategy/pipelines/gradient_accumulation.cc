@@ -5,8 +5,8 @@ namespace epl {
 EPL_PIPELINE(gradient_accumulation) {
   return {.doc = "one stage: a micro-batch goes forward and backward in one call, so that they share their memory",
           .calls = [](const PipelineShape& shape, int) {
-            std::vector<PipelineCall> calls;
-            for (int64_t m = 0; m < shape.micro_batches; ++m) calls.push_back({BlockKind::main, m});
+            std::vector<BlockCall> calls;
+            for (int64_t m = 0; m < shape.micro_batches; ++m) calls.push_back({0, BlockKind::main, m});
             return calls;
           }};
 }

@@ -1,0 +1,46 @@
+// "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM" (Narayanan et al., 2021).
+#include <algorithm>
+
+#include "core/base/text.h"
+#include "core/strategy/pipeline.h"
+
+namespace epl {
+namespace {
+
+// The rounds of a rank: `classes` micro-batches through one of its stages, then the same through the next one.
+BlockCall call_at(const PipelineShape& shape, int rank_class, BlockKind kind, int64_t number) {
+  const int64_t run = shape.classes, round = run * shape.chunks;
+  int64_t chunk = number % round / run;
+  if (kind == BlockKind::backward) chunk = shape.chunks - 1 - chunk;
+  return {static_cast<int>(chunk) * shape.classes + rank_class, kind, number / round * run + number % run};
+}
+
+std::vector<BlockCall> calls(const PipelineShape& shape, int rank_class) {
+  const int64_t count = shape.micro_batches * shape.chunks;
+  const int64_t ahead =
+      std::min<int64_t>(count, 2 * (shape.classes - 1 - rank_class) + (shape.chunks - 1) * shape.classes);
+  std::vector<BlockCall> calls;
+  for (int64_t i = 0; i < count + ahead; ++i) {
+    if (i < count) calls.push_back(call_at(shape, rank_class, BlockKind::forward, i));
+    if (i >= ahead) calls.push_back(call_at(shape, rank_class, BlockKind::backward, i - ahead));
+  }
+  return calls;
+}
+
+std::string refusal(const PipelineShape& shape) {
+  if (shape.micro_batches % shape.classes == 0) return {};
+  return cat("goes in rounds of ", shape.classes, " micro-batches, one for each class of ranks, and ",
+             shape.micro_batches, " do not divide by that");
+}
+
+}  // namespace
+
+EPL_PIPELINE(interleaved) {
+  return {.doc = "1F1B with several stages on each rank: shorter to fill and to drain, with more to send",
+          .words = {"interleaved"},
+          .chunks = 0,
+          .refusal = refusal,
+          .calls = calls};
+}
+
+}  // namespace epl

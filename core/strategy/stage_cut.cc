@@ -1,0 +1,239 @@
+#include "core/strategy/stage_cut.h"
+
+#include <algorithm>
+#include <map>
+
+#include "core/base/text.h"
+#include "core/ir/op.h"
+
+namespace epl {
+namespace {
+
+constexpr double slack = 1.05;
+constexpr double operations_per_byte = 4;  // that take as long as moving a byte
+constexpr int nowhere = -1;
+
+// The part of a node's name that the nodes of a repeated layer share: up to a number that more follows,
+// "transformer.h.3" of "transformer.h.3.mlp.fc"; empty: it is of none.
+std::string_view layer_of(std::string_view name) {
+  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+  const auto parts = [](char c) { return c == '.' || c == '/'; };
+  for (size_t i = 1; i + 1 < name.size(); ++i) {
+    if (!is_digit(name[i]) || !parts(name[i - 1])) continue;
+    size_t end = i;
+    while (end < name.size() && is_digit(name[end])) ++end;
+    if (end < name.size() && parts(name[end])) return name.substr(0, end);
+    i = end;
+  }
+  return {};
+}
+
+class Stages {
+ public:
+  Stages(const Graph& graph, int count, const Plan* first) : graph_(graph), first_(first), count_(count) {
+    found_.node_stage.assign(static_cast<size_t>(graph_.node_count()), nowhere);
+  }
+
+  Result<StageCut> run() {
+    if (first_) {
+      follow_first_entry();
+    } else {
+      find_order();
+      if (static_cast<int>(order_.size()) < count_)
+        return invalid("pipeline.num_stages: ", order_.size(), " nodes cannot be ", count_, " stages");
+      weigh();
+      cut();
+    }
+    place_the_rest();
+    return std::move(found_);
+  }
+
+ private:
+  const Node& node(int n) const { return graph_.node(NodeId{n}); }
+  int& stage(int n) { return found_.node_stage[static_cast<size_t>(n)]; }
+  bool forward(int n) const { return node(n).phase == Phase::forward; }
+
+  // Nodes of the forward pass that depend on inputs.
+  void find_order() {
+    std::vector<bool> on_inputs(static_cast<size_t>(graph_.value_count()), false);
+    for (int n = 0; n < graph_.node_count(); ++n) {
+      if (!forward(n)) continue;
+      const bool sees = std::ranges::any_of(node(n).inputs, [&](Value v) {
+        return v && (graph_.value(v).kind == ValueKind::input || on_inputs[static_cast<size_t>(v.index)]);
+      });
+      for (Value v : node(n).outputs) {
+        if (v) on_inputs[static_cast<size_t>(v.index)] = sees;
+      }
+      if (sees) order_.push_back(n);
+    }
+  }
+
+  double cost_of(int n) const {
+    std::vector<const TensorType*> inputs, outputs;
+    double bytes = 0;
+    const auto add = [&](Value v, std::vector<const TensorType*>& types) {
+      types.push_back(v ? &graph_.type(v) : nullptr);
+      bytes += v ? static_cast<double>(graph_.type(v).bytes()) : 0;
+    };
+    for (Value v : node(n).inputs) add(v, inputs);
+    for (Value v : node(n).outputs) add(v, outputs);
+    if (node(n).op->view) return 0;
+    return op_flops(OpQuery(*node(n).op, node(n).attributes, inputs, outputs)) + bytes * operations_per_byte;
+  }
+
+  // Sums of costs before each place of the order, and what goes over a cut there.
+  void weigh() {
+    std::map<std::string_view, size_t> at;
+    std::vector<double> costs;
+    for (size_t i = 0; i < order_.size(); ++i) {
+      at.emplace(node(order_[i]).name, i);
+      costs.push_back(cost_of(order_[i]));
+    }
+    for (int n = 0; n < graph_.node_count(); ++n) {
+      if (node(n).phase != Phase::backward) continue;
+      const std::string_view name = node(n).name;
+      const auto origin = at.find(name.substr(0, name.find(".gradient")));
+      if (origin != at.end()) costs[origin->second] += cost_of(n);
+    }
+    before_.assign(1, 0);
+    for (double cost : costs) before_.push_back(before_.back() + cost);
+    crossing_.assign(order_.size() + 1, 0);
+    std::map<int32_t, std::pair<size_t, size_t>> lives;  // by value: where it is made and used last
+    for (size_t i = 0; i < order_.size(); ++i) {
+      for (Value v : node(order_[i]).inputs) {
+        if (const auto made = lives.find(v ? v.index : -1); made != lives.end()) made->second.second = i;
+      }
+      for (Value v : node(order_[i]).outputs) {
+        if (v) lives.emplace(v.index, std::pair(i, i));
+      }
+    }
+    for (const auto& [value, life] : lives) {
+      const auto bytes = static_cast<double>(graph_.type(Value{value}).bytes());
+      for (size_t c = life.first + 1; c <= life.second; ++c) crossing_[c] += bytes;
+    }
+  }
+
+  double cost(size_t begin, size_t end) const { return before_[end] - before_[begin]; }
+
+  // A cut before a place of the order: how many layers it parts, then the bytes that go over it.
+  using Price = std::pair<int, double>;
+  Price price(size_t at) const {
+    const std::string_view left = layer_of(node(order_[at - 1]).name), right = layer_of(node(order_[at]).name);
+    return {!left.empty() && left == right ? 1 : 0, crossing_[at]};
+  }
+
+  // The smallest cost of the largest of `count_` runs: `best[i]` of the first i nodes.
+  double smallest_largest() const {
+    const size_t size = order_.size();
+    std::vector<double> best(size + 1, 0);
+    for (size_t i = 0; i <= size; ++i) best[i] = cost(0, i);
+    for (int k = 2; k <= count_; ++k) {
+      for (size_t i = size; i >= static_cast<size_t>(k); --i) {
+        double found = best[size] + before_.back();
+        for (size_t j = i; j-- > static_cast<size_t>(k) - 1;) {
+          if (cost(j, i) >= found) break;
+          found = std::min(found, std::max(best[j], cost(j, i)));
+        }
+        best[i] = found;
+      }
+    }
+    return best[size];
+  }
+
+  // The cheapest cuts into runs of at most `limit`.
+  std::vector<size_t> cheapest(double limit) const {
+    const size_t size = order_.size();
+    const Price never{INT32_MAX, 0};
+    std::vector<std::vector<Price>> best(static_cast<size_t>(count_) + 1, std::vector<Price>(size + 1, never));
+    std::vector<std::vector<size_t>> from(static_cast<size_t>(count_) + 1, std::vector<size_t>(size + 1, 0));
+    best[0][0] = {0, 0};
+    for (size_t k = 1; k <= static_cast<size_t>(count_); ++k) {
+      for (size_t i = k; i <= size; ++i) {
+        for (size_t j = i; j-- > k - 1 && cost(j, i) <= limit;) {
+          if (best[k - 1][j] == never) continue;
+          const Price here = j == 0 ? Price{0, 0} : price(j);
+          const Price all{best[k - 1][j].first + here.first, best[k - 1][j].second + here.second};
+          if (all < best[k][i]) best[k][i] = all, from[k][i] = j;
+        }
+      }
+    }
+    std::vector<size_t> begins;
+    size_t end = size;
+    for (size_t k = static_cast<size_t>(count_); k > 0; --k) begins.push_back(end = from[k][end]);
+    std::ranges::reverse(begins);
+    return begins;
+  }
+
+  void cut() {
+    const std::vector<size_t> begins = cheapest(smallest_largest() * slack);
+    std::vector<std::string> shares;
+    for (size_t s = 0; s < begins.size(); ++s) {
+      const size_t end = s + 1 < begins.size() ? begins[s + 1] : order_.size();
+      for (size_t i = begins[s]; i < end; ++i) stage(order_[i]) = static_cast<int>(s);
+      const double share = before_.back() > 0 ? cost(begins[s], end) / before_.back() : 0;
+      shares.push_back(
+          cat(static_cast<int64_t>(share * 100 + 0.5), " % from ", node(order_[begins[s]]).name, " on",
+              s == 0 ? std::string()
+                     : cat(" (", static_cast<int64_t>(crossing_[begins[s]]), " bytes of the batch come in)")));
+    }
+    found_.note = cat("the work of the stages: ", join(shares, ", "));
+  }
+
+  // The stages of the same nodes and weights in the first entry; any other node comes after its operands.
+  void follow_first_entry() {
+    const Graph& graph = *first_->graph;
+    std::map<std::string_view, int> by_node, by_state;
+    for (int n = 0; n < graph.node_count(); ++n) {
+      const Node& known = graph.node(NodeId{n});
+      const int task_graph = first_->node_task_graph[static_cast<size_t>(n)];
+      if (known.phase != Phase::forward || task_graph < 0) continue;
+      const int at = first_->task_graphs[static_cast<size_t>(task_graph)].stage;
+      by_node.emplace(known.name, at);
+      for (Value v : known.inputs) {
+        if (v && is_state(graph.value(v).kind)) by_state.emplace(graph.value(v).name, at);
+      }
+    }
+    for (int n = 0; n < graph_.node_count(); ++n) {
+      if (!forward(n)) continue;
+      if (const auto known = by_node.find(node(n).name); known != by_node.end()) stage(n) = known->second;
+      for (Value v : node(n).inputs) {
+        if (!v) continue;
+        const auto known = by_state.find(graph_.value(v).name);
+        if (stage(n) == nowhere && is_state(graph_.value(v).kind) && known != by_state.end()) stage(n) = known->second;
+        if (const NodeId producer = graph_.value(v).producer) stage(n) = std::max(stage(n), stage(producer.index));
+      }
+    }
+  }
+
+  // What is in no stage yet is where it is needed first.
+  void place_the_rest() {
+    const auto users = graph_.users();
+    for (int n = graph_.node_count(); n-- > 0;) {
+      if (!forward(n) || stage(n) != nowhere) continue;
+      int first = count_;
+      for (Value v : node(n).outputs) {
+        for (size_t u = 0; v && u < users[static_cast<size_t>(v.index)].size(); ++u) {
+          const int user = users[static_cast<size_t>(v.index)][u];
+          if (forward(user) && stage(user) != nowhere) first = std::min(first, stage(user));
+        }
+      }
+      stage(n) = first == count_ ? 0 : first;
+    }
+  }
+
+  const Graph& graph_;
+  const Plan* first_;
+  const int count_;
+  StageCut found_;
+  std::vector<int> order_;        // nodes
+  std::vector<double> before_;    // by place in the order: cost of all before it
+  std::vector<double> crossing_;  // by place in the order: bytes made before it and used from it on
+};
+
+}  // namespace
+
+Result<StageCut> cut_stages(const Graph& graph, int count, const Plan* first) {
+  return Stages(graph, count, first).run();
+}
+
+}  // namespace epl

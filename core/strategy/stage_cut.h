@@ -1,0 +1,23 @@
+// Where the stages of a pipeline begin that no scopes name (pipeline.num_stages).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/strategy/plan.h"
+
+namespace epl {
+
+struct StageCut {
+  std::vector<int> node_stage;  // by node; only those of the forward pass count
+  std::string note;             // how the work is spread
+};
+// The nodes of the forward pass that see the inputs are cut, in their order, into runs of about the same cost, backward
+// pass included. Of the cuts whose largest run is within a twentieth of the smallest possible, those are taken that
+// leave layers whole, and then those over which least goes. What depends on no input is in the stage that needs it
+// first.
+//
+// Entries of one plan share their weights: later entries follow the first one, by the names of nodes and weights.
+Result<StageCut> cut_stages(const Graph& graph, int count, const Plan* first);
+
+}  // namespace epl

@@ -1,0 +1,146 @@
+// Stages that are found by their cost, under every schedule: the bits of one rank.
+#include <gtest/gtest.h>
+
+#include "core/strategy/pipeline.h"
+#include "tests/runtime/pipeline_job.h"
+
+namespace epl {
+namespace {
+
+// The keys of a strategy that ask for a row, with so many ranks to the pipeline.
+std::string keys_of(const PipelineRow& row, int64_t ranks) {
+  return cat("\"pipeline.num_stages\": ", ranks, row.chunks == 0 ? ", \"pipeline.virtual_stages\": 2" : "");
+}
+
+bool fits(const PipelineRow& row, int64_t ranks, int64_t micro_batches) {
+  const PipelineShape shape{static_cast<int>(ranks), row.chunks == 0 ? 2 : row.chunks, micro_batches};
+  return !row.refusal || row.refusal(shape).empty();
+}
+
+class Schedules : public ::testing::TestWithParam<std::string> {
+ protected:
+  static const PipelineRow& row() { return *pipeline_table().find(GetParam()); }
+  // Layouts of a job whose stages are found.
+  template <class F> static void each_layout(Job work, F f) {
+    int layouts = 0;
+    for (const int64_t stages : {2, 4}) {
+      for (const int64_t micro_batches : {1, 2, 4, 8}) {
+        if (!fits(row(), stages, micro_batches)) continue;
+        (stages == 2 ? work.two : work.four) = keys_of(row(), stages);
+        f(work, Layout{row().words.back(), stages, micro_batches, "cpu", stages});
+        ++layouts;
+      }
+    }
+    EXPECT_GT(layouts, 2);
+  }
+};
+
+TEST_P(Schedules, HaveTheBitsOfOneRank) {
+  for (const Job& job : {mlp_job(0.5), gpt_job()}) {
+    const Trained one = train(job, {}, 3);
+    each_layout(job, [&](const Job& work, const Layout& layout) { expect_same(train(work, layout, 3), one, layout); });
+  }
+}
+
+// Two copies of the pipeline, and weights in pieces in each stage, whose bits are those of the same pieces.
+TEST_P(Schedules, StandBesideCopiesAndSplits) {
+  Job work = mlp_job(0.5);
+  const int64_t micro_batches = fits(row(), 2, 2) ? 2 : 4;
+  work.two = keys_of(row(), 2);
+  expect_same(train(work, {row().words.front(), 4, micro_batches}, 3), train(work, {}, 3),
+              {row().words.front(), 4, micro_batches});
+  work.two += R"(, "default": {"split": 2}, "reproducible.level": "layout")";
+  const Trained split = train(work, {row().words.front(), 4, micro_batches}, 3);
+  Job one = mlp_job(0.5);
+  one.two = R"("reproducible.level": "layout")";
+  expect_same(split, train(one, {"1F1B", 1, 1}, 3), {row().words.front(), 4, micro_batches});
+}
+
+TEST_P(Schedules, KnowTheirMemory) {
+  each_layout(gpt_job(), [](const Job& work, const Layout& layout) {
+    auto plan = plan_of(work, layout);
+    ASSERT_TRUE(plan.ok()) << plan.status().to_string();
+    for (const Program& program : (*plan)->entries().front().programs) {
+      const Unrolled unrolled(program);
+      const int64_t live = unrolled.largest_live();
+      EXPECT_EQ(unrolled.clashes(), 0) << layout.text();
+      EXPECT_EQ(program.arena_live_bytes, live) << layout.text();
+      EXPECT_LE(static_cast<double>(program.arena_bytes), 1.1 * static_cast<double>(live)) << layout.text();
+    }
+  });
+}
+
+// What runs is what the table says.
+TEST_P(Schedules, AreTheCallsOfThePrograms) {
+  each_layout(mlp_job(0), [](const Job& work, const Layout& layout) {
+    auto plan = plan_of(work, layout);
+    ASSERT_TRUE(plan.ok()) << plan.status().to_string();
+    const Entry& entry = (*plan)->entries().front();
+    const PipelineShape shape{entry.plan.classes(), entry.plan.stages() / entry.plan.classes(), layout.micro_batches};
+    EXPECT_EQ(shape.classes, layout.stages);
+    for (int c = 0; c < entry.plan.classes(); ++c) {
+      std::vector<BlockCall> calls = entry.programs[static_cast<size_t>(c)].calls;
+      std::erase_if(calls, [](const BlockCall& call) { return !block_takes_turns(call.block); });
+      EXPECT_EQ(calls, row().calls(shape, c)) << layout.text();
+    }
+  });
+}
+
+std::vector<std::string> schedules() {
+  std::vector<std::string> names;
+  for (const PipelineRow& row : pipeline_table().rows) {
+    if (!row.words.empty()) names.push_back(row.name);
+  }
+  return names;
+}
+INSTANTIATE_TEST_SUITE_P(, Schedules, ::testing::ValuesIn(schedules()), [](const auto& info) { return info.param; });
+
+// Four layers that cost the same, and a head: they stay whole.
+TEST(FoundStages, LeaveLayersWhole) {
+  std::string text = "graph mlp(x: f32[8,32] batch 0) {\n";
+  for (int i = 0; i < 4; ++i) text += cat("  w", i, ": f32[32,32] = param\n  v", i, ": f32[32,32] = param\n");
+  text += "  o: f32[32,4] = param\n  forward:\n";
+  std::string last = "x";
+  for (int i = 0; i < 4; ++i) {
+    text += cat("  h.", i, ".a: f32[8,32] = matmul(", last, ", w", i, ")\n  h.", i, ".r: f32[8,32] = relu(h.", i,
+                ".a)\n  h.", i, ".b: f32[8,32] = matmul(h.", i, ".r, v", i, ")\n");
+    last = cat("h.", i, ".b");
+  }
+  text += cat("  y: f32[8,4] = matmul(", last, ", o)\n  output y = y\n}\n");
+  Job work = mlp_job(0);
+  work.model = GraphModel::parse(text);
+  for (const int64_t stages : {2, 4}) {
+    (stages == 2 ? work.two : work.four) = cat("\"pipeline.num_stages\": ", stages);
+    auto plan = plan_of(work, {"1F1B", stages, 2, "cpu", stages});
+    ASSERT_TRUE(plan.ok()) << plan.status().to_string();
+    const Plan& made = (*plan)->entries().front().plan;
+    for (int n = 0; n < made.graph->node_count(); ++n) {
+      const Node& node = made.graph->node(NodeId{n});
+      if (node.phase != Phase::forward || !node.name.starts_with("h.")) continue;
+      EXPECT_EQ(made.node_task_graph[static_cast<size_t>(n)], (node.name[2] - '0') * stages / 4) << node.name;
+    }
+    EXPECT_TRUE(std::ranges::any_of(
+        made.notes, [](const std::string& note) { return note.starts_with("the work of the stages: "); }));
+  }
+}
+
+std::string refusal(const std::string& keys, int64_t ranks, const std::string& schedule = "1F1B") {
+  Job work = mlp_job(0);
+  work.two = keys;
+  auto plan = plan_of(work, {schedule, ranks, 2});
+  return plan.ok() ? "" : plan.status().to_string();
+}
+
+TEST(FoundStages, ThatCannotBeAreRefusedByName) {
+  const auto says = [](const std::string& text, const std::string& part) {
+    EXPECT_NE(text.find(part), std::string::npos) << text;
+  };
+  says(refusal("\"pipeline.num_stages\": 4", 2), "= 4 ranks for a copy, which do not divide the 2");
+  says(refusal("\"pipeline.num_stages\": 64", 64), "nodes cannot be 64 stages");
+  says(refusal("\"pipeline.num_stages\": 0", 2), "pipeline.num_stages is 0");
+  says(refusal(cat("\"pipeline.num_stages\": 2, ", stages_of({R"("h*")", R"("*")"})), 2),
+       "there are scopes (2), which are stages themselves");
+}
+
+}  // namespace
+}  // namespace epl
