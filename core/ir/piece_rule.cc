@@ -12,6 +12,10 @@ void Ties::output(int i, int dim, int factor) {
   if (q.has_output(i) && q.out(i).shape[d] != 1) rule_.outputs[static_cast<size_t>(i)][d] = {factor};
 }
 
+void Ties::added(int i, int factor) {
+  if (q.has(i)) rule_.factors[static_cast<size_t>(factor)].added = i;
+}
+
 Result<ExtendedRule> extended_rule(const OpQuery& query) {
   ExtendedRule extended;
   EPL_ASSIGN(extended.rule, sharding_rule(query));

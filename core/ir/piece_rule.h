@@ -6,6 +6,8 @@
 //
 //   EPL_PIECES(softmax) { return {.ties = ...}; }                 its body is cut, node by node
 //   EPL_PIECES(gather) { return {.ties = ..., .indices = 1}; }    operand 1 picks along the dimension
+//   EPL_PIECES(dropout) { return {.ties = ..., .counts = 1}; }    operand 1 is the number of a rank's first element
+//   EPL_PIECES(conv) { return {.ties = ..., .sums = true}; }      pieces add up, in another order than that of one rank
 //
 // The batch is never cut in this way.
 #pragma once
@@ -25,6 +27,8 @@ class Ties {
   // Nothing to do for absent operands and dimensions of size one.
   void input(int i, int dim, int factor);
   void output(int i, int dim, int factor);
+  // Operand i is added to what is summed over the factor, where it is there.
+  void added(int i, int factor);
 
  private:
   ShardingRule& rule_;
@@ -42,6 +46,14 @@ struct PieceRule {
   // The operand whose integers pick elements along the tied dimension, each rank those that it has; -1: none does. A
   // result that lacks the dimension is zero where a rank has nothing, and so a sum over the ranks.
   int indices = -1;
+  // The operand that tells a rank the number of its first element, of which there is none where nothing is cut; -1:
+  // none does. The attributes `run` and `stride` say how it counts on: as many elements follow one another, and the
+  // next such run begins so many behind.
+  int counts = -1;
+  // What a rank computes of its piece is its part of a sum over the ranks.
+  bool sums = false;
+
+  bool by_body() const { return indices < 0 && counts < 0 && !sums; }
 };
 using PieceTable = TableOf<PieceRule>;
 const PieceTable& piece_table();  // generated

@@ -67,7 +67,12 @@ std::string sharding_of(const OpDef& op) {
   std::string added;
   for (size_t f = extended->added; f < rule->factors.size(); ++f) added += letter(*extended, f);
   if (added.empty()) return text;
-  return cat(text, extended->row->indices < 0 ? "; its body is cut along `" : "; ranks pick what they have along `",
+  const PieceRule& row = *extended->row;
+  return cat(text,
+             row.indices >= 0  ? "; ranks pick what they have along `"
+             : row.counts >= 0 ? "; ranks count their elements along `"
+             : row.sums        ? "; ranks sum in an order of their own along `"
+                               : "; its body is cut along `",
              added, "`");
 }
 

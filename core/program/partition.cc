@@ -182,19 +182,24 @@ class Partition {
     return cuts;
   }
 
-  // The operand as the node wants it.
-  Result<Value> operand(Value v, const Sharding& wanted, int block) {
+  // The operand as the node wants it. What is gathered in the forward pass is gathered again in the backward pass: it
+  // is in pieces so that nobody has to keep all of it.
+  Result<Value> operand(Value v, const Sharding& wanted, Phase user, int block) {
     if (!v) return v;
     EPL_ASSIGN(const std::vector<Move> moves, reshard(mesh_, global_.type(v), lies(v), wanted));
     if (moves.empty()) return now_[v.index];
     for (auto [known, end] = moved_.equal_range(v.index); known != end; ++known) {
-      if (known->second.as == wanted) return known->second.piece;
+      if (known->second.as == wanted && (!known->second.phase || *known->second.phase == user))
+        return known->second.piece;
     }
     const ValueInfo& info = global_.value(v);
-    const Phase phase = info.kind == ValueKind::result ? global_.node(info.producer).phase : Phase::forward;
+    const bool gathers = std::ranges::any_of(moves, &Move::gathers);
+    const Phase phase = gathers                          ? user
+                        : info.kind == ValueKind::result ? global_.node(info.producer).phase
+                                                         : Phase::forward;
     Value piece = now_[v.index];
     for (const Move& move : moves) piece = append(move, cat(info.name, move.suffix), {piece}, phase, block);
-    moved_.emplace(v.index, Moved{wanted, piece});
+    moved_.emplace(v.index, Moved{wanted, piece, gathers ? std::optional(user) : std::nullopt});
     return piece;
   }
 
@@ -221,13 +226,17 @@ class Partition {
       }
       // What takes any operands takes their pieces as they are stored.
       const Sharding& wanted = old.op->takes_any_operands && inputs[i] ? stored(inputs[i]) : operands.inputs[i];
-      auto value = operand(inputs[i], wanted, block);
+      auto value = operand(inputs[i], wanted, old.phase, block);
       if (!value.ok()) return value.status().with_context(cat("operand ", i, " of node ", old.name)).at(old.name);
       node.inputs[i] = *value;
       input_types.push_back(node.inputs[i] ? local_.graph.type(node.inputs[i]) : TensorType{});
     }
     Value elsewhere;
-    if (pieces.factor >= 0) {
+    if (pieces.counts()) {
+      EPL_TRY(count_on(node, pieces, operands, block));
+      input_types.push_back(local_.graph.type(node.inputs.back()));
+    }
+    if (pieces.picks()) {
       Value& picks = node.inputs[static_cast<size_t>(pieces.rule.row->indices)];
       EPL_ASSIGN(elsewhere, own(picks, pieces, old, block));
     }
@@ -264,7 +273,10 @@ class Partition {
     }
     if (later >= 0) {
       const auto i = static_cast<size_t>(later);
-      EPL_ASSIGN(const Value added, operand(inputs[i], operands.inputs[i], block));
+      EPL_ASSIGN(Value added, operand(inputs[i], operands.inputs[i], old.phase, block));
+      const Shape shape = pieces.beside_result(later, local_.graph.type(added).shape);
+      if (!shape.empty())
+        added = write(old, ".beside", block, [&](Builder& b) { return b.reshape(b.var(added), shape).value(); });
       Value& sum = now_[static_cast<size_t>(old.outputs[0].index)];
       const Move add{.op = "add", .suffix = ".complete", .type = local_.graph.type(sum)};
       sum = append(add, cat(global_.value(old.outputs[0]).name, add.suffix), {sum, added}, old.phase, block);
@@ -334,6 +346,33 @@ class Partition {
     return made;
   }
 
+  // A number for each piece that these axes make, of which a rank gets its own.
+  Result<Value> of_piece(const Tensor& all, const std::vector<int>& axes, const Node& old, int block) {
+    const Value table = local_.graph.add_constant(local_.graph.unique_name(cat(old.name, ".firsts")), all);
+    const Sharding whole{.dims = {{}}}, own{.dims = {{{.axes = axes}}}};
+    EPL_ASSIGN(const std::vector<Move> moves, reshard(mesh_, all.type(), whole, own));
+    Value first = table;
+    for (const Move& move : moves) first = append(move, cat(old.name, ".first"), {first}, old.phase, block);
+    return first;
+  }
+
+  // Elements are numbered over all pieces: the node gets the number of its first one, and learns how they go on.
+  Status count_on(Node& node, const PieceCut& cut, const OperandShardings& operands, int block) {
+    const Sharding& lies = operands.outputs[0];
+    const auto dim = static_cast<size_t>(lies.cut_dim(cut.axes.front()));
+    const Shape& shape = global_.type(node.outputs[0]).shape;
+    int64_t stride = shape[dim] / lies.outer(cut.axes.front());
+    for (size_t d = dim + 1; d < shape.size(); ++d) stride *= shape[d];
+    const int64_t parts = mesh_.pieces(cut.axes), run = stride / parts;
+    Tensor firsts({DType::i64, {parts}});
+    for (int64_t p = 0; p < parts; ++p) firsts.set_int(p, p * run);
+    node.inputs.resize(static_cast<size_t>(cut.rule.row->counts) + 1);
+    EPL_ASSIGN(node.inputs.back(), of_piece(firsts, cut.axes, node, block));
+    node.attributes.set("run", run);
+    node.attributes.set("stride", stride);
+    return {};
+  }
+
   // Indices into a dimension that ranks share out become indices into the piece that is here; those into other pieces
   // are out of its range. Returns which these are.
   Result<Value> own(Value& indices, const PieceCut& cut, const Node& old, int block) {
@@ -341,12 +380,7 @@ class Partition {
     const DType dtype = local_.graph.type(indices).dtype;
     Tensor firsts({dtype, {parts}});
     for (int64_t p = 0; p < parts; ++p) firsts.set_int(p, p * rows);
-    const std::string name = local_.graph.unique_name(cat(old.name, ".firsts"));
-    const Value all = local_.graph.add_constant(name, firsts);
-    const Sharding whole{.dims = {{}}}, own{.dims = {{{.axes = cut.axes}}}};
-    EPL_ASSIGN(const std::vector<Move> moves, reshard(mesh_, firsts.type(), whole, own));
-    Value first = all;
-    for (const Move& move : moves) first = append(move, cat(old.name, ".first"), {first}, old.phase, block);
+    EPL_ASSIGN(const Value first, of_piece(firsts, cut.axes, old, block));
     return write(old, ".own", block, [&](Builder& b) {
       const OwnIndices made = own_indices(b, b.var(indices), b.reshape(b.var(first), {}), rows, cut.size());
       indices = made.indices.value();
@@ -376,7 +410,7 @@ class Partition {
     for (size_t i = 0; i < old.inputs.size(); ++i) {
       if (!old.inputs[i]) continue;
       EPL_ASSIGN(inside.now_[static_cast<size_t>(body.operands[i].index)],
-                 operand(old.inputs[i], operands.inputs[i], block));
+                 operand(old.inputs[i], operands.inputs[i], old.phase, block));
     }
     for (int i = 0; i < body.plan.graph->value_count(); ++i) {
       const ValueInfo& info = body.plan.graph->value(Value{i});
@@ -497,6 +531,7 @@ class Partition {
   struct Moved {
     Sharding as;
     Value piece;
+    std::optional<Phase> phase;  // for the nodes of this phase alone
   };
 
   const Plan& plan_;

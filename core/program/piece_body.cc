@@ -22,6 +22,20 @@ Shape PieceCut::beside(size_t output, const Shape& indices) const {
   return shape;
 }
 
+Shape PieceCut::beside_result(int operand, const Shape& operand_shape) const {
+  const ShardingRule::Operand& result = rule.rule.outputs[0];
+  const ShardingRule::Operand& added = rule.rule.inputs[static_cast<size_t>(operand)];
+  Shape shape(result.size(), 1);
+  bool at_the_end = true;
+  for (size_t d = 0; d < added.size(); ++d) {
+    const auto same = std::ranges::find(result, added[d]);
+    if (added[d].empty() || same == result.end()) continue;
+    shape[static_cast<size_t>(same - result.begin())] = operand_shape[d];
+    at_the_end = at_the_end && result.end() - same == static_cast<std::ptrdiff_t>(added.size() - d);
+  }
+  return at_the_end ? Shape() : shape;
+}
+
 OwnIndices own_indices(Builder& b, const Var& indices, const Var& first, int64_t rows, int64_t size) {
   const auto within = [&](const Var& x, int64_t end) {
     return b.emit("logical_and", {x >= 0.0, x < static_cast<double>(end)});

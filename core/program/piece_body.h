@@ -15,11 +15,15 @@ struct PieceCut {
   ExtendedRule rule;
   int factor = -1;        // none is
   std::vector<int> axes;  // that cut it
-  bool by_body() const { return factor >= 0 && rule.row->indices < 0; }
+  bool by_body() const { return factor >= 0 && rule.row->by_body(); }
+  bool picks() const { return factor >= 0 && rule.row->indices >= 0; }
+  bool counts() const { return factor >= 0 && rule.row->counts >= 0; }
   int64_t size() const { return rule.rule.factors[static_cast<size_t>(factor)].size; }
   bool lacks(size_t output) const;
   // The shape that indices of a shape get to stand beside a result that was picked by them.
   Shape beside(size_t output, const Shape& indices) const;
+  // That of an operand of this shape beside result 0, to which it is added; empty where broadcasting does it.
+  Shape beside_result(int operand, const Shape& operand_shape) const;
 };
 
 // Indices into a dimension of `size`, as a rank with the `rows` elements from `first` on has them: those into other

@@ -153,6 +153,7 @@ class Resharding {
     }
     gathered[0] *= axis(over).size;
     collective("all_gather", ".gathered", over, gathered);
+    moves_.back().gathers = true;
     if (before > 1) {
       view(".by_rank", {axis(over).size, before, run});
       swap_first_two(".runs");

@@ -29,7 +29,7 @@ Result<ExtendedRule> node_extended_rule(const Graph& graph, const Node& node) {
 
 OperandShardings operand_shardings(const ExtendedRule& rule, const NodeSharding& node) {
   OperandShardings operands = operand_shardings(rule.rule, node);
-  if (!rule.row || rule.row->indices >= 0) return operands;
+  if (!rule.row || !rule.row->by_body()) return operands;
   for (size_t f = rule.added; f < node.factors.size(); ++f) {  // the body makes its results complete
     for (Sharding& output : operands.outputs)
       std::erase_if(output.partial, [&](const Partial& p) { return find_cut(node.factors[f], p.axis) != nullptr; });

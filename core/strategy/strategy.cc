@@ -67,6 +67,9 @@ const std::vector<ConfigKey>& config_keys() {
             {"run", "data", "layout"}),
       built("reproducible.units", int64_t{0},
             "units of the batch, 0 for the largest power of two up to 8 that divides it"),
+      built(
+          "split.sequence", false,
+          "cut what lies between the nodes of a split too: sums scatter their pieces, which are gathered when needed"),
       later("batch.semantics", "global", "whether micro-batches stand alone", {"global", "per_micro_batch"}),
   };
   return keys;

@@ -74,6 +74,13 @@ TEST(SplitStage, Gpt) {
   for (const char* stage : {"plan", "local"}) compare(cat("gpt_split2.", stage), *made->text(EntryKind::train, stage));
 }
 
+// The same with what lies between in pieces: two reduce-scatters and two all-gathers in each block's forward pass.
+TEST(SplitStage, GptBySequence) {
+  const auto made = plan(2, "1", block_model(BlockModel::gpt), R"({"default": {"split": 2}, "split.sequence": true})");
+  for (const char* stage : {"plan", "local"})
+    compare(cat("gpt_sequence2.", stage), *made->text(EntryKind::train, stage));
+}
+
 // The lines "# passes: ...", "# ranks: ..." and "# strategy: {...}" in front of a graph; the value of `key`, or
 // `otherwise`.
 std::string told(const std::string& text, const std::string& key, std::string otherwise) {

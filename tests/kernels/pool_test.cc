@@ -79,7 +79,7 @@ TEST(Pool, MaximumOfNaNAndOfTies) {
 
 Launch dropout(const Tensor& x, double ratio, StepContext context) {
   return {.op = "dropout",
-          .attributes = {{"ratio", ratio}, {"full", false}},
+          .attributes = {{"ratio", ratio}, {"full", false}, {"run", int64_t{0}}, {"stride", int64_t{0}}},
           .inputs = {x},
           .outputs = {x.type(), {DType::boolean, x.shape()}},
           .context = context};

@@ -14,14 +14,14 @@
 namespace epl {
 namespace {
 
-std::string local_graph(BlockModel kind, int64_t ranks) {
+std::string local_graph(BlockModel kind, int64_t ranks, const char* strategy = R"({"default": {"split": 2}})") {
   PlanOptions options;
   options.model = GraphModel::parse(block_model(kind));
   options.train.loss.name = "softmax_cross_entropy";
   options.train.optimizer = "adamw";
   options.train.optimizer_options = {{"lr", 0.01}};
   options.ranks = ranks;
-  options.strategy = *parse_strategy(R"({"default": {"split": 2}})");
+  options.strategy = *parse_strategy(strategy);
   auto plan = CompiledPlan::create(test_host(1), options);
   EXPECT_TRUE(plan.ok()) << plan.status().to_string();
   return plan.ok() ? *(*plan)->text(EntryKind::train, "local") : "";
@@ -51,6 +51,22 @@ TEST_P(Blocks, TakeTwoSumsForwardAndTwoBackward) {
   const std::map<std::string, int> wanted = {
       {"b0 forward all_reduce", 2}, {"b1 forward all_reduce", 2}, {"all backward all_reduce", 4}};
   EXPECT_EQ(found, wanted);
+}
+
+// A sum is scattered, and what a product needs is gathered: also in the backward pass, instead of being kept for it.
+TEST_P(Blocks, ScatterAndGatherTwiceForwardBySequence) {
+  const std::map<std::string, int> found = collectives(local_graph(
+      std::get<0>(GetParam()), std::get<1>(GetParam()), R"({"default": {"split": 2}, "split.sequence": true})"));
+  const auto count = [&](const std::string& what) {
+    const auto at = found.find(what);
+    return at == found.end() ? 0 : at->second;
+  };
+  for (const char* block : {"b0", "b1"}) {
+    EXPECT_EQ(count(cat(block, " forward reduce_scatter")), 2) << block;
+    EXPECT_EQ(count(cat(block, " forward all_gather")), 2) << block;
+    EXPECT_EQ(count(cat(block, " forward all_reduce")), 0) << block;
+  }
+  EXPECT_EQ(count("all backward reduce_scatter"), 4);
 }
 
 TEST_P(Blocks, HoldPiecesOfEveryProductsWeight) {

@@ -2,6 +2,7 @@
 // batch. So it is the same under every layout.
 #include "backends/cpu/kernels/dropout.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "backends/cpu/kernels/rows.h"
@@ -21,11 +22,18 @@ void dropout(const KernelCall& call) {
   float* y = call.out<float>(0);
   uint8_t* mask = call.query.outputs() > 1 ? call.out<uint8_t>(1) : nullptr;
   const bool full = call.attributes().flag(draws_in_full);
+  // Of a piece: elements follow in runs.
+  const int64_t* own = call.query.has(1) ? call.in<int64_t>(1) : nullptr;
+  const int64_t offset = own ? *own : 0, run = own ? call.attributes().integer("run") : INT64_MAX,
+                stride = own ? call.attributes().integer("stride") : 0;
   for_each_lane(full ? StepContext{} : call.context, n, [&](int64_t first, int64_t lane_begin, int64_t lane_end) {
     call.threads().run_ranges(lane_end - lane_begin, task_values, [&](int64_t begin, int64_t end) {
-      const int64_t at = lane_begin + begin;
-      loop(key, static_cast<uint64_t>(first + begin), threshold, scale, x + at, y + at, mask ? mask + at : nullptr,
-           end - begin);
+      for (int64_t i = begin; i < end;) {
+        const int64_t at = lane_begin + i, in_run = (first + i) % run, count = std::min(end - i, run - in_run),
+                      element = offset + (first + i) / run * stride + in_run;
+        loop(key, static_cast<uint64_t>(element), threshold, scale, x + at, y + at, mask ? mask + at : nullptr, count);
+        i += count;
+      }
     });
   });
 }

@@ -401,7 +401,7 @@ class Splitting {
     Choice choice{.factor = factor};
     const OperandShardings operands = operands_of(n, factor);
     if (!factor) choice.cost += work(n) * others() * uncut_operation;
-    if (factor && is_added(n, factor) && !picks(n)) {
+    if (factor && is_added(n, factor) && extended_of(n).row->by_body()) {
       const double lanes =
           bytes(node.inputs[0]) / static_cast<double>(rule_of(n).factors[static_cast<size_t>(factor.factor)].size);
       choice.cost += body_sums * 2 * others() * lanes;

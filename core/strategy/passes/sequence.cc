@@ -1,0 +1,315 @@
+// sequence: what lies between the nodes that a split cuts is cut too, where `split.sequence` asks for it.
+//
+// Behind a sum over the ranks of a split all of them have the same value, and go on alike until the next node that is
+// cut: norms, residual sums, dropout. They may as well have a piece each. Then the sum is a reduce-scatter, and what
+// the next node needs whole is gathered in front of it: as many bytes move, each rank does its share of the work
+// between, and keeps its share for the backward pass (Korthikanti et al. 2022). Nothing here knows of sequences: for
+// the first sum all dimensions are tried, and that is taken which keeps the most in pieces and moves the least. Where
+// samples are cut already this is the dimension of positions.
+#include <algorithm>
+#include <set>
+
+#include "core/strategy/batch_cut.h"
+#include "core/strategy/pass.h"
+#include "core/strategy/segments.h"
+
+namespace epl {
+namespace {
+
+// What one way to cut comes to.
+struct Region {
+  std::vector<CutPlace> at;                      // by value
+  std::vector<CutFactor> factors;                // by node
+  std::set<std::pair<int32_t, Phase>> gathered;  // values, in the passes that gather them
+  double gain = 0;                               // bytes that a rank need not keep, less those that move more
+  int values = 0;                                // in pieces
+};
+
+class Between {
+ public:
+  Between(Plan& plan, int task_graph)
+      : plan_(plan),
+        graph_(*plan.graph),
+        here_(task_graph),
+        axes_(plan.task_graphs[static_cast<size_t>(task_graph)].split),
+        mesh_(plan.mesh(task_graph)),
+        parts_(mesh_.pieces(axes_)),
+        users_(graph_.users()),
+        free_(static_cast<size_t>(graph_.node_count()), false),
+        sums_(static_cast<size_t>(graph_.value_count()), false),
+        kept_whole_(sums_.size(), false),
+        meets_(sums_.size()) {
+    taken_.at.resize(sums_.size());
+    taken_.factors.resize(free_.size());
+  }
+
+  Status run() {
+    EPL_TRY(describe());
+    for (int i = 0; i < graph_.value_count(); ++i) {
+      if (!sums_[static_cast<size_t>(i)] || taken_.at[static_cast<size_t>(i)]) continue;
+      Region best = taken_;
+      best.gain = 0;
+      for (const CutPlace& place : places(Value{i})) {
+        Region region = grown(Value{i}, place);
+        if (region.gain > best.gain) best = std::move(region);
+      }
+      taken_ = std::move(best);
+    }
+    write();
+    return {};
+  }
+
+ private:
+  static size_t index(Value v) { return static_cast<size_t>(v.index); }
+  double bytes(Value v) const { return static_cast<double>(graph_.type(v).bytes()); }
+  // Of what a rank does not have.
+  double others(Value v) const { return bytes(v) * static_cast<double>(parts_ - 1) / static_cast<double>(parts_); }
+  bool split(int axis) const { return std::ranges::find(axes_, axis) != axes_.end(); }
+
+  Status describe() {
+    for (const Graph::Output& output : graph_.outputs) kept_whole_[index(output.value)] = true;
+    for (const Graph::Update& update : graph_.updates) kept_whole_[index(update.next)] = true;
+    for (int n = 0; n < graph_.node_count(); ++n) {
+      const Node& node = graph_.node(NodeId{n});
+      EPL_ASSIGN(ExtendedRule rule, node_extended_rule(graph_, node));
+      rules_.push_back(std::move(rule));
+      const NodeSharding& sharding = plan_.node_shardings[static_cast<size_t>(n)];
+      const int at = plan_.node_task_graph[static_cast<size_t>(n)];
+      for (Value v : node.inputs) {
+        if (v && plan_.value_task_graph[index(v)] != at) kept_whole_[index(v)] = true;
+      }
+      if (at != here_ || node.phase == Phase::update) continue;
+      free_[static_cast<size_t>(n)] =
+          !sharding.cut_by(axes_.front()) && sharding.flowing.empty() && !node.op->takes_any_operands;
+      EPL_ASSIGN(const OperandShardings operands, operand_shardings(plan_, NodeId{n}));
+      for (size_t o = 0; o < node.outputs.size(); ++o) describe_result(node, operands, o);
+    }
+    return {};
+  }
+
+  // Sums over the batch are of weights' gradients, and are complete when the loop has ended.
+  void describe_result(const Node& node, const OperandShardings& operands, size_t o) {
+    const Value v = node.outputs[o];
+    const auto& due = operands.outputs[o].partial;
+    const bool over_batch = std::ranges::any_of(due, [&](const Partial& p) { return mesh_.cuts_batch(p.axis); });
+    if (over_batch) kept_whole_[index(v)] = true;
+    const Sharding& stored = plan_.shardings[index(v)];
+    const bool ours = !due.empty() && std::ranges::all_of(due, [&](const Partial& p) {
+      return split(p.axis) && p.kind == ShardingRule::Reduce::sum;
+    });
+    sums_[index(v)] = ours && stored.partial.empty() && stored.cut_dim(axes_.front()) < 0;
+    if (operands.added_later < 0) return;
+    for (const ShardingRule::Dim& dim : rules_.back().rule.inputs[static_cast<size_t>(operands.added_later)])
+      meets_[index(v)].insert(dim.begin(), dim.end());
+  }
+
+  // Whether a cut of a dimension or factor of this size finds its place among those that it has.
+  bool nests(int64_t size, const Cuts& cuts, int64_t outer) const {
+    if (size % (outer * parts_) != 0) return false;
+    return std::ranges::all_of(cuts, [&](const AxisCut& cut) {
+      int64_t pieces = cut.outer;
+      for (int axis : cut.axes) pieces *= mesh_.axes[static_cast<size_t>(axis)].size;
+      return cut.outer > outer ? cut.outer % (outer * parts_) == 0 : cut.outer < outer && outer % pieces == 0;
+    });
+  }
+  // Whether a value may lie in pieces there. What is added to a sum when it is complete must have all that it is added
+  // to, so its own dimensions are left alone.
+  bool may_lie(Value v, const CutPlace& place) const {
+    const auto d = static_cast<size_t>(place.dim);
+    const TensorType& type = graph_.type(v);
+    const auto meets = [&](int f) { return meets_[index(v)].contains(f); };
+    if (!meets_[index(v)].empty()) {
+      const ValueInfo& info = graph_.value(v);
+      const auto& dims =
+          rules_[static_cast<size_t>(info.producer.index)].rule.outputs[static_cast<size_t>(info.output)];
+      if (std::ranges::any_of(dims[d], meets)) return false;
+    }
+    return !kept_whole_[index(v)] && nests(type.shape[d], plan_.shardings[index(v)].dims[d], place.outer);
+  }
+
+  // In front of what the batch cuts of a dimension, and behind it.
+  std::vector<CutPlace> places(Value v) const {
+    std::vector<CutPlace> found;
+    for (int d = 0; d < static_cast<int>(graph_.type(v).ndim()); ++d) {
+      for (const int64_t outer : {int64_t{1}, plan_.batch}) {
+        const CutPlace place{d, outer};
+        const bool new_place = outer > 0 && std::ranges::find(found, place) == found.end();
+        if (new_place && may_lie(v, place)) found.push_back(place);
+      }
+    }
+    return found;
+  }
+
+  Region grown(Value sum, const CutPlace& place) const {
+    Region region = taken_;
+    region.gain = 0;
+    lay(region, sum, place);
+    region.gain += others(sum);
+    for (int n = graph_.value(sum).producer.index + 1; n < graph_.node_count(); ++n) visit(region, n);
+    return region;
+  }
+
+  void lay(Region& region, Value v, const CutPlace& place) const {
+    region.at[index(v)] = place;
+    region.gain += others(v);
+    ++region.values;
+  }
+
+  void visit(Region& region, int n) const {
+    const Node& node = graph_.node(NodeId{n});
+    const auto in_pieces = [&](Value v) { return v && region.at[index(v)]; };
+    if (node.op->takes_any_operands || std::ranges::none_of(node.inputs, in_pieces)) return;
+    double best = gathering(region, node, {});
+    CutFactor chosen;
+    for (size_t i = 0; i < node.inputs.size() && free_[static_cast<size_t>(n)]; ++i) {
+      if (!in_pieces(node.inputs[i])) continue;
+      const CutFactor factor =
+          factor_at(rules_[static_cast<size_t>(n)].rule, rules_[static_cast<size_t>(n)].rule.inputs[i],
+                    region.at[index(node.inputs[i])]);
+      if (!factor || !fits(n, factor)) continue;
+      const double cost = cost_of(region, n, factor);
+      if (cost < best || (cost == best && !chosen)) {
+        best = cost;
+        chosen = factor;
+      }
+    }
+    region.gain -= best;
+    follow(region, n, chosen);
+  }
+
+  bool fits(int n, const CutFactor& factor) const {
+    const ExtendedRule& known = rules_[static_cast<size_t>(n)];
+    const auto f = static_cast<size_t>(factor.factor);
+    const NodeSharding& sharding = plan_.node_shardings[static_cast<size_t>(n)];
+    const bool counts = known.row && known.row->counts >= 0 && f >= known.added;
+    if (graph_.node(NodeId{n}).op->random != counts) return false;
+    if (!counts && (f >= known.added || known.rule.factors[f].unshardable || known.rule.factors[f].added >= 0))
+      return false;
+    if (known.rule.factors[f].reduce != ShardingRule::Reduce::sum) return false;
+    if (sums_by_segments(plan_) && !keeps_segments(known.rule, sharding.segments, factor, parts_)) return false;
+    return nests(known.rule.factors[f].size, f < sharding.factors.size() ? sharding.factors[f] : Cuts(), factor.outer);
+  }
+
+  OperandShardings operands_of(int n, const CutFactor& factor) const {
+    const ShardingRule& rule = rules_[static_cast<size_t>(n)].rule;
+    NodeSharding sharding;
+    sharding.factors.resize(rule.factors.size());
+    if (factor) sharding.factors[static_cast<size_t>(factor.factor)] = {{.axes = axes_, .outer = factor.outer}};
+    return operand_shardings(rule, sharding);
+  }
+  CutPlace place_of(const Sharding& sharding) const {
+    return {sharding.cut_dim(axes_.front()), sharding.outer(axes_.front())};
+  }
+
+  // Bytes to gather those operands that do not lie as they are wanted.
+  double gathering(const Region& region, const Node& node, const std::vector<CutPlace>& wanted) const {
+    double all = 0;
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      const Value v = node.inputs[i];
+      if (!v || !region.at[index(v)] || (!wanted.empty() && wanted[i] == region.at[index(v)])) continue;
+      if (!region.gathered.contains({v.index, node.phase})) all += others(v);
+    }
+    return all;
+  }
+
+  // Bytes that move where a node follows its operands.
+  double cost_of(const Region& region, int n, const CutFactor& factor) const {
+    const Node& node = graph_.node(NodeId{n});
+    const OperandShardings operands = operands_of(n, factor);
+    std::vector<CutPlace> wanted;
+    for (const Sharding& input : operands.inputs) wanted.push_back(place_of(input));
+    double cost = gathering(region, node, wanted);
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      if (node.inputs[i] && scatters(region, node.inputs[i], wanted[i])) cost -= others(node.inputs[i]);
+    }
+    for (size_t o = 0; o < node.outputs.size(); ++o) {
+      const Value v = node.outputs[o];
+      if (!operands.outputs[o].partial.empty()) cost += 2 * others(v);
+      if (place_of(operands.outputs[o]) && !may_lie(v, place_of(operands.outputs[o]))) cost += others(v);
+    }
+    return cost;
+  }
+  // Whether a sum that is whole so far is wanted in pieces.
+  bool scatters(const Region& region, Value v, const CutPlace& wanted) const {
+    return sums_[index(v)] && wanted && !region.at[index(v)] && may_lie(v, wanted);
+  }
+
+  void follow(Region& region, int n, const CutFactor& factor) const {
+    const Node& node = graph_.node(NodeId{n});
+    const OperandShardings operands = operands_of(n, factor);
+    region.factors[static_cast<size_t>(n)] = factor;
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      const Value v = node.inputs[i];
+      if (!v) continue;
+      const CutPlace wanted = place_of(operands.inputs[i]);
+      if (scatters(region, v, wanted)) {
+        lay(region, v, wanted);
+        for (int32_t user : users_[index(v)]) {  // those before have taken it whole
+          const Node& before = graph_.node(NodeId{user});
+          if (user < n && region.gathered.insert({v.index, before.phase}).second) region.gain -= others(v);
+        }
+      } else if (region.at[index(v)] && region.at[index(v)] != wanted) {
+        region.gathered.insert({v.index, node.phase});
+      }
+    }
+    for (size_t o = 0; o < node.outputs.size() && factor; ++o) {
+      const CutPlace place = place_of(operands.outputs[o]);
+      if (place && may_lie(node.outputs[o], place)) lay(region, node.outputs[o], place);
+    }
+  }
+
+  void add_cut(Cuts& cuts, int64_t outer) const {
+    cuts.insert(std::ranges::upper_bound(cuts, outer, {}, &AxisCut::outer), {.axes = axes_, .outer = outer});
+  }
+
+  void write() {
+    if (taken_.values == 0) return;
+    plan_.notes.push_back(cat("split.sequence: ", taken_.values, " values between the nodes that ", parts_,
+                              " ranks share out lie in pieces too"));
+    for (int n = 0; n < graph_.node_count(); ++n) {
+      const CutFactor& factor = taken_.factors[static_cast<size_t>(n)];
+      if (!factor) continue;
+      auto& factors = plan_.node_shardings[static_cast<size_t>(n)].factors;
+      const ExtendedRule& known = rules_[static_cast<size_t>(n)];
+      const size_t wanted = static_cast<size_t>(factor.factor) < known.added ? known.added : known.rule.factors.size();
+      if (factors.size() < wanted) factors.resize(wanted);
+      add_cut(factors[static_cast<size_t>(factor.factor)], factor.outer);
+      plan_.explain(n, "sequence: follows an operand that lies in pieces between cut nodes");
+    }
+    for (size_t v = 0; v < taken_.at.size(); ++v) {
+      const CutPlace& place = taken_.at[v];
+      if (place) add_cut(plan_.shardings[v].dims[static_cast<size_t>(place.dim)], place.outer);
+    }
+  }
+
+  Plan& plan_;
+  const Graph& graph_;
+  const int here_;               // the TaskGraph whose nodes it cuts
+  const std::vector<int> axes_;  // over these, all of them together
+  const Mesh& mesh_;
+  const int64_t parts_;
+  const std::vector<std::vector<int32_t>> users_;  // by value
+  std::vector<ExtendedRule> rules_;                // by node
+  std::vector<bool> free_;                         // by node: whole so far, and may follow
+  std::vector<bool> sums_;                         // by value: a sum over the split is complete right behind its node
+  std::vector<bool> kept_whole_;                   // by value
+  std::vector<std::set<int>> meets_;               // by value: factors of what is added when the sum is complete
+  Region taken_;
+};
+
+}  // namespace
+
+EPL_PASS(sequence) {
+  return {.doc = "where split.sequence asks for it: cuts what lies between the nodes of a split, behind sums",
+          .run = [](PassContext& c) -> Status {
+            if (!c.plan.strategy.flag("split.sequence")) return {};
+            if (static_cast<int>(c.plan.shardings.size()) != c.plan.graph->value_count())
+              return invalid("it needs place and propagate before it");
+            for (size_t t = 0; t < c.plan.task_graphs.size(); ++t) {
+              if (!c.plan.task_graphs[t].split.empty()) EPL_TRY(Between(c.plan, static_cast<int>(t)).run());
+            }
+            return {};
+          }};
+}
+
+}  // namespace epl
