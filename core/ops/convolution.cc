@@ -1,5 +1,6 @@
 // Convolution over any number of spatial dimensions, and its two gradients; a transposed convolution is
 // conv_grad_input used forward. Layout: x [batch, channels, spatial...], w [out, channels/groups, kernel...].
+#include "core/ir/piece_rule.h"
 #include "core/ops/window.h"
 
 namespace epl {
@@ -110,7 +111,7 @@ void conv_grad_weight_reference(const Reference& r) {
 
 // Ties the dimensions of x, w and y (given as setters) to the factors of a convolution. Spatial dimensions are
 // unshardable: a cut would need a halo. With groups only full groups can be cut. Without groups both channels can be
-// cut, except those that the op sums over: that sum is one chain, not a sum of units.
+// cut. Those that the op sums over are the piece rules' below: that sum is one chain, not a sum of units.
 enum class Summed { in, out, batch };
 template <class X, class W, class Y, class B>
 ShardingRule conv_rule(const OpQuery& q, const Shape& x, const Shape& w, Summed summed, X tie_x, W tie_w, Y tie_y,
@@ -282,6 +283,30 @@ EPL_OP(conv_grad_weight) {
           .samples = {"f32[4,2,5,6], f32[4,4,5,6] {pads=[1,1,1,1],shape=[4,2,3,3]}",
                       "f32[2,4,8,5], f32[2,6,3,4] {strides=[2,1],shape=[6,4,3,2]}",
                       "f32[2,4,8], f32[2,6,7] {groups=2,pads=[1,0],shape=[6,2,3]}"}};
+}
+
+// The channels that are summed over, as a sum of what ranks make of theirs. With groups whole groups are cut instead.
+EPL_PIECES(conv) {
+  return {.ties =
+              [](Ties& t) {
+                if (t.q.attributes().integer("groups") != 1) return;
+                const int channels = t.factor(t.q.in(0).shape[1]);
+                t.input(0, 1, channels);
+                t.input(1, 1, channels);
+                t.added(2, channels);
+              },
+          .sums = true};
+}
+
+EPL_PIECES(conv_grad_input) {
+  return {.ties =
+              [](Ties& t) {
+                if (t.q.attributes().integer("groups") != 1) return;
+                const int channels = t.factor(t.q.in(1).shape[0]);
+                t.input(0, 1, channels);
+                t.input(1, 0, channels);
+              },
+          .sums = true};
 }
 
 }  // namespace epl

@@ -1,0 +1,132 @@
+// Convolutions over ranks: by output channels, then by those that are summed over, so that two of them take one sum;
+// and what stands between (norms, pools, activations) follows.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <regex>
+#include <sstream>
+
+#include "core/runtime/session.h"
+#include "tests/runtime/graph_model.h"
+
+namespace epl {
+namespace {
+
+constexpr std::string_view cnn = R"(graph cnn(x: f32[8,3,6,6] batch 0) {
+  w1: f32[16,3,3,3] = param
+  b1: f32[16] = param
+  w2: f32[16,16,3,3] = param
+  b2: f32[16] = param
+  w3: f32[32,16,3,3] = param
+  w4: f32[16,32,1,1] = param
+  fc: f32[16,8] = param
+  forward:
+  h1: f32[8,16,6,6] = conv(x, w1, b1) {pads=[1,1,1,1]}
+  a1: f32[8,16,6,6] = relu(h1)
+  p1: f32[8,16,3,3], p1.at: i32[8,16,3,3] = max_pool(a1) {kernel=[2,2], strides=[2,2]}
+  h2: f32[8,16,3,3] = conv(p1, w2, b2) {pads=[1,1,1,1]}
+  a2: f32[8,16,3,3] = relu(h2)
+  h3: f32[8,32,3,3] = conv(a2, w3) {pads=[1,1,1,1]}
+  a3: f32[8,32,3,3] = relu(h3)
+  h4: f32[8,16,3,3] = conv(a3, w4)
+  r: f32[8,16,3,3] = add(h4, a2)
+  pooled: f32[8,16] = sum(r) {axes=[2,3], keep=false}
+  y: f32[8,8] = matmul(pooled, fc)
+  output y = y
+}
+)";
+
+struct Layout {
+  std::string name;
+  int64_t ranks = 1;
+  std::string strategy;  // keys and scopes
+  friend void PrintTo(const Layout& layout, std::ostream* out) { *out << layout.name; }
+};
+
+std::shared_ptr<const CompiledPlan> plan_of(const Layout& layout, const std::string& level) {
+  PlanOptions options;
+  options.model = GraphModel::parse(cnn);
+  options.train.loss.name = "softmax_cross_entropy";
+  options.train.optimizer = "momentum";
+  options.train.optimizer_options = {{"lr", 0.05}};
+  options.ranks = layout.ranks;
+  options.strategy = *parse_strategy(
+      cat("{\"reproducible.level\": \"", level, "\"", layout.strategy.empty() ? "" : ", ", layout.strategy, "}"));
+  auto plan = CompiledPlan::create(test_host(2), options);
+  EXPECT_TRUE(plan.ok()) << plan.status().to_string();
+  return plan.ok() ? *plan : nullptr;
+}
+
+struct Trained {
+  std::vector<double> losses;
+  std::map<std::string, Tensor> state;
+  Tensor answers{TensorType{DType::f32, {8, 8}}};
+};
+
+Trained trained(const Layout& layout, const std::string& level) {
+  Trained made;
+  const auto plan = plan_of(layout, level);
+  if (!plan) return made;
+  auto session = Session::create(test_host(2), plan, 7);
+  EXPECT_TRUE(session.ok()) << session.status().to_string();
+  if (!session.ok()) return made;
+  Tensor x(TensorType{DType::f32, {8, 3, 6, 6}}), target(TensorType{DType::i64, {8}});
+  for (int s = 0; s < 4; ++s) {
+    for (int64_t i = 0; i < x.elements(); ++i) x.set(i, philox_uniform(static_cast<uint64_t>(s), i) - 0.5);
+    for (int i = 0; i < 8; ++i) target.set_int(i, (i + s) % 8);
+    StepMetrics metrics;
+    const Status status = (*session)->step(std::vector<Tensor>{x, target}, metrics);
+    EXPECT_TRUE(status.ok()) << status.to_string();
+    made.losses.push_back(metrics.loss);
+  }
+  EXPECT_EQ((*session)->memory_bytes_used(), plan->memory_bytes_peak());
+  for (const StateSlot& slot : plan->state().slots()) made.state.emplace(slot.name, *(*session)->state(slot.name));
+  std::vector<Tensor> answers = {made.answers};
+  EXPECT_TRUE((*session)->predict(std::vector<Tensor>{x}, answers).ok());
+  made.answers = answers[0];
+  return made;
+}
+
+class SplitConv : public ::testing::TestWithParam<Layout> {};
+
+TEST_P(SplitConv, LearnsWhatOneRankLearns) {
+  const Trained wanted = trained({}, "data"), found = trained(GetParam(), "data");
+  ASSERT_EQ(found.losses.size(), wanted.losses.size());
+  for (size_t s = 0; s < wanted.losses.size(); ++s) EXPECT_NEAR(found.losses[s], wanted.losses[s], 1e-5) << s;
+  for (const auto& [name, value] : wanted.state) {
+    for (int64_t i = 0; i < value.elements(); ++i)
+      ASSERT_NEAR(found.state.at(name).get(i), value.get(i), 1e-5) << name << " " << i;
+  }
+  for (int64_t i = 0; i < wanted.answers.elements(); ++i)
+    EXPECT_NEAR(found.answers.get(i), wanted.answers.get(i), 1e-5) << i;
+}
+
+TEST_P(SplitConv, HasTheBitsOfOneRankAtLevelLayout) {
+  const Trained wanted = trained({}, "layout"), found = trained(GetParam(), "layout");
+  EXPECT_EQ(found.losses, wanted.losses);
+  for (const auto& [name, value] : wanted.state) EXPECT_TRUE(identical(found.state.at(name), value)) << name;
+  EXPECT_TRUE(identical(found.answers, wanted.answers));
+}
+
+// Two convolutions are a pair: the first gives pieces of its channels, the second sums over them.
+TEST_P(SplitConv, TakesASumForTwoConvolutionsAndGathersNoWeight) {
+  const std::string local = *plan_of(GetParam(), "data")->text(EntryKind::train, "local");
+  for (const char* weight : {"w1", "w2", "w3", "w4"}) {
+    EXPECT_NE(local.find(cat("\nstate ", weight, " ")), std::string::npos) << weight << " is whole";
+    EXPECT_EQ(local.find(cat(weight, ".gathered")), std::string::npos) << weight;
+  }
+  const std::regex collective(R"(  ([hap]\d\.\w+): .* = (all_reduce|all_gather|reduce_scatter)\(.*axis="split")");
+  std::string found;
+  for (std::sregex_iterator at(local.begin(), local.end(), collective), end; at != end; ++at)
+    found += cat((*at)[1].str(), " ");
+  EXPECT_EQ(found, "h2.reduced h4.reduced ") << "of the forward pass";
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    , SplitConv,
+    ::testing::Values(Layout{"two", 2, R"("default": {"split": 2})"}, Layout{"four", 4, R"("default": {"split": 4})"},
+                      Layout{"beside_copies", 4, R"("default": {"split": 2}, "pipeline.num_micro_batch": 2)"}),
+    [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace epl
