@@ -237,6 +237,29 @@ TEST(Gemm, TasksThatShareTheirRows) {
   }
 }
 
+// A C larger than the caches is computed in long passes: several blocks of a unit, several units, or some of them, with
+// a rest of any length, of rows, of columns or by a gather.
+TEST(Gemm, LongPassesWhereCIsLarge) {
+  std::mt19937 random(11);
+  const int64_t shapes[][4] = {{1100, 490, 700, 1}, {530, 1010, 1043, 1}, {700, 760, 512, 4}, {760, 700, 2080, 4}};
+  for (const auto& s : shapes) {
+    const int layout = static_cast<int>(random() % 4);
+    Case c = laid_out_case(random, s[0], s[1], s[2], layout & 1, layout & 2);
+    c.p.units = s[3];
+    const std::vector<float> whole = run(c, 1);
+    for (int i = 0; i < 500; ++i) {
+      const int64_t row = static_cast<int64_t>(random()) % c.p.m, column = static_cast<int64_t>(random()) % c.p.n;
+      ASSERT_TRUE(same(whole[row * c.p.c_row + column], expected(c, row, column)))
+          << s[0] << ": " << row << " " << column;
+    }
+    GemmProblem p = c.p;
+    p.pack_a = gather_a;
+    p.pack_b = gather_b;
+    GemmArguments gathered{.bias = c.bias.data(), .a_context = &c, .b_context = &c};
+    ASSERT_EQ(run(p, gathered, p.m * p.c_row, 2), whole) << s[0] << " rows";
+  }
+}
+
 TEST(Gemm, EmptySumsAreTheBias) {
   std::mt19937 random(3);
   Case c = random_case(random, 5, 20, 0, 1);

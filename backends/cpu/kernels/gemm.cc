@@ -16,6 +16,10 @@ constexpr int64_t max_packed_a = 40 << 10;   // 160 KiB: most of a small second-
 constexpr int64_t max_packed_b = 256 << 10;  // 1 MiB
 constexpr int64_t max_shared_a = 256 << 10;  // 1 MiB, from which every thread reads
 constexpr int64_t max_partials = 512 << 10;  // 2 MiB
+// k of a pass. Where C is larger than the caches, long passes touch it less often; where it is not, a panel of B that
+// stays in the first-level cache is worth more.
+constexpr int64_t max_pass = 768;
+constexpr int64_t cached_c = 512 << 10;      // 2 MiB
 constexpr int64_t max_direct_columns = 256;  // up to which packing A does not pay
 // Costs in units of one multiply-add of one vector, for choosing the tiles.
 constexpr double gather_cost = 8;     // of a vector that a callback gathers
@@ -56,17 +60,35 @@ void set_tiles(const GemmProblem& p, GemmTiling& tiling, int64_t rows, int64_t c
   tiling.column_tiles = ceil_div(p.n, columns);
 }
 
-void size_scratch(const GemmProblem& p, const GemmLevel& level, int64_t depth, GemmTiling& tiling) {
+// Equal passes of whole blocks, or as many short units as are a power of two.
+void set_pass(const GemmProblem& p, GemmTiling& tiling) {
+  const int64_t unit = p.k / p.units, levels = floor_log2(p.units);
+  const int64_t longest = p.m * p.n > cached_c ? max_pass : gemm_k_block;
+  if (tiling.thin || unit == 0) {
+    tiling.pass = gemm_k_block;
+  } else if (unit > gemm_k_block) {
+    const int64_t passes = ceil_div(unit, longest);
+    tiling.pass = ceil_div(ceil_div(unit, gemm_k_block), passes) * gemm_k_block;
+  } else {
+    tiling.passing = static_cast<int>(std::min<int64_t>(levels, floor_log2(longest / unit)));
+    tiling.pass = unit << tiling.passing;
+  }
+  tiling.levels = static_cast<int>(levels) - tiling.passing;
+}
+
+void size_scratch(const GemmProblem& p, const GemmLevel& level, GemmTiling& tiling) {
   const int64_t width = tiling.panel_vectors * level.lanes, columns = round_up(tiling.tile_columns, width);
+  const int64_t depth = std::max<int64_t>(std::min(tiling.pass, p.k), 1);
   const int64_t rows = std::max<int64_t>(level.rows, max_packed_a / depth / level.rows * level.rows);
   tiling.block_rows = std::min(tiling.tile_rows, rows);
   tiling.shared = tiling.shared_a ? round_up(p.m * p.k, 16) : 0;
   tiling.packed_a = tiling.direct_a || tiling.shared_a ? 0 : round_up(tiling.block_rows * depth, 16);
-  tiling.packed_b = columns * depth;
+  tiling.packed_b = columns * std::max(depth, tiling.thin ? p.m : 0);  // where a thin tile has its sums
   tiling.partial_step = tiling.tile_rows * columns;
   tiling.partials = tiling.partial_step * tiling.levels;
   tiling.edge = round_up((level.rows + 1) * width, 16);
-  tiling.passing_tree = round_up(tiling.passing * level.rows * width, 16);
+  const int passing = std::max(tiling.passing, tiling.pass > gemm_k_block ? 1 : 0);
+  tiling.passing_tree = round_up(passing * level.rows * width, 16);
 }
 
 GemmTiling make_tiling(const GemmProblem& p, const GemmLevel& level, int threads) {
@@ -77,13 +99,9 @@ GemmTiling make_tiling(const GemmProblem& p, const GemmLevel& level, int threads
   tiling.direct_b = p.b_col == 1 && !p.pack_b && p.m <= level.rows;
   tiling.thin = p.m <= level.thin_rows && !p.pack_a && !p.pack_b && (p.b_col == 1 || p.b_row == 1);
   tiling.direct_a = p.a_col == 1 && !p.pack_a && p.m > level.rows && p.n <= max_direct_columns;
-  const int levels = floor_log2(p.units);
-  if (!tiling.thin && p.k > 0)
-    tiling.passing = std::min(levels, floor_log2(std::max<int64_t>(1, gemm_k_block / (p.k / p.units))));
-  tiling.levels = levels - tiling.passing;
+  set_pass(p, tiling);
   const int64_t width = tiling.panel_vectors * level.lanes;
-  const int64_t depth = std::min(gemm_k_block, std::max<int64_t>(p.k, 1));
-  const int64_t max_columns = std::max(width, max_packed_b / gemm_k_block / width * width);
+  const int64_t max_columns = std::max(width, max_packed_b / std::max(tiling.pass, gemm_k_block) / width * width);
   const bool may_share =
       threads > 1 && tiling.products == 1 && !tiling.direct_a && !tiling.thin && p.m * p.k <= max_shared_a;
 
@@ -111,7 +129,7 @@ GemmTiling make_tiling(const GemmProblem& p, const GemmLevel& level, int threads
     }
     if (rows <= level.rows) break;
   }
-  size_scratch(p, level, depth, best);
+  size_scratch(p, level, best);
   return best;
 }
 

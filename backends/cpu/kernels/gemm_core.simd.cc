@@ -1,9 +1,9 @@
 // One tile of C, from packing to the last store. Compiled once per level of processor.
 //
-// All of k is done for a tile before the next one begins. For every block of k, A is packed by blocks of rows that
+// All of k is done for a tile before the next one begins. For every pass over k, A is packed by blocks of rows that
 // stay in the second-level cache, or lies packed completely already, and the micro-kernel runs panel of B by panel of
-// B; a panel whose rows are contiguous is packed by the first micro-kernel that reads it. The sum of the unit at hand
-// grows in C itself; finished subtrees of units wait in scratch.
+// B; a panel whose rows are contiguous is packed by the first micro-kernel that reads it. Between passes the sum of the
+// unit at hand waits in C itself, and finished subtrees of units in scratch.
 #include "backends/cpu/kernels/gemm_micro.simd.h"
 #include "backends/cpu/kernels/gemm_pack.simd.h"
 #include "backends/cpu/kernels/gemm_thin.simd.h"
@@ -22,66 +22,89 @@ struct RowPanels {
       : count((rows + micro_rows - 1) / micro_rows), base(rows / count), extra(rows % count) {}
   int64_t start(int64_t panel) const { return panel * base + least(panel, extra); }
   int64_t height(int64_t panel) const { return base + (panel < extra); }
+  int64_t end(int64_t panel) const { return start(panel) + height(panel); }
 };
 
-// What one pass over the tile adds: a block of a long unit, or as many full short units as make up a block.
-struct Block {
-  int64_t k, depth, chains;  // `chains` units of `depth`, or one part of a unit
-  int64_t unit;
-  bool first, last;  // in its unit
-  int64_t k_end() const { return k + depth * chains; }
-  int64_t length() const { return depth * chains; }
+// What one pass over the tile adds: some blocks of a long unit, or some full short units; a chain each.
+struct Pass {
+  int64_t k, length;
+  int64_t depth;        // of a chain; the last may be shorter
+  int64_t unit, units;  // the first unit, and how many
+  bool first, last;     // in its unit
+  int64_t k_end() const { return k + length; }
 };
 
-int64_t blocks_of_unit(int64_t length) { return (length + gemm_k_block - 1) / gemm_k_block; }
+int64_t passes_of_unit(int64_t length, const GemmTiling& tiling) { return (length + tiling.pass - 1) / tiling.pass; }
 
-int64_t block_count(const GemmProblem& p, const GemmTiling& tiling) {
+int64_t pass_count(const GemmProblem& p, const GemmTiling& tiling) {
   const int64_t length = p.k / p.units;
-  return length > gemm_k_block ? p.units * blocks_of_unit(length) : p.units >> tiling.passing;
+  return length > gemm_k_block ? p.units * passes_of_unit(length, tiling) : p.units >> tiling.passing;
 }
 
-Block block_at(const GemmProblem& p, const GemmTiling& tiling, int64_t i) {
-  const int64_t length = p.k / p.units;
-  if (length > gemm_k_block) {
-    const int64_t unit = i / blocks_of_unit(length), done = i % blocks_of_unit(length) * gemm_k_block;
-    const int64_t depth = least(gemm_k_block, length - done);
-    return {unit * length + done, depth, 1, unit, done == 0, done + depth == length};
+Pass pass_at(const GemmProblem& p, const GemmTiling& tiling, int64_t i) {
+  const int64_t unit_length = p.k / p.units;
+  if (unit_length > gemm_k_block) {
+    const int64_t passes = passes_of_unit(unit_length, tiling), unit = i / passes, done = i % passes * tiling.pass;
+    const int64_t length = least(tiling.pass, unit_length - done);
+    return {unit * unit_length + done,   length, least(length, gemm_k_block), unit, 1, done == 0,
+            done + length == unit_length};
   }
-  const int64_t chains = int64_t{1} << tiling.passing, unit = i * chains;
-  return {unit * length, length, chains, unit, true, true};
+  const int64_t units = int64_t{1} << tiling.passing, unit = i * units;
+  return {unit * unit_length, unit_length * units, unit_length, unit, units, true, true};
+}
+
+// `pack_rows` where the rows of A are contiguous: all panels of a k before the next, so that memory is read in order.
+void pack_rows_along(const float* from, int64_t k_step, const Pass& pass, const RowPanels& panels, int64_t first,
+                     int64_t last, float* to) {
+  const int64_t rows = panels.end(last - 1) - panels.start(first);
+  for (int64_t k = 0; k < pass.length; ++k, from += k_step) {
+    for (int64_t row = 0; row < rows; row += 16) __builtin_prefetch(from + 16 * k_step + row);
+    const float* row = from;
+    float* panel = to;
+    for (int64_t i = first; i < last; ++i) {
+      const int64_t height = panels.height(i);
+      copy_run(row, panel + k * height, height);
+      row += height;
+      panel += height * pass.length;
+    }
+  }
 }
 
 // Packs the panels [first, last) of a tile's rows of A, one behind the other.
-void pack_rows(const GemmProblem& p, const GemmTile& tile, const Block& block, const RowPanels& panels, int64_t first,
+void pack_rows(const GemmProblem& p, const GemmTile& tile, const Pass& pass, const RowPanels& panels, int64_t first,
                int64_t last, float* to) {
-  const int64_t depth = block.length();
-  if (depth == 0) return;
+  if (!p.pack_a && p.a_row == 1)
+    return pack_rows_along(tile.at.a + tile.row + panels.start(first) + pass.k * p.a_col, p.a_col, pass, panels, first,
+                           last, to);
   for (int64_t i = first; i < last; ++i) {
     const int64_t row = tile.row + panels.start(i), height = panels.height(i);
-    if (p.pack_a) {
-      p.pack_a(tile.at.a_context, tile.product, row, height, block.k, depth, to, height);
-    } else {
-      pack_panel(tile.at.a + row * p.a_row + block.k * p.a_col, p.a_row, p.a_col, height, depth, to, height);
+    for (int64_t done = 0; done < pass.length; done += gemm_k_block) {
+      const int64_t k = pass.k + done, depth = least(gemm_k_block, pass.length - done);
+      if (p.pack_a) {
+        p.pack_a(tile.at.a_context, tile.product, row, height, k, depth, to, height);
+      } else {
+        pack_panel(tile.at.a + row * p.a_row + k * p.a_col, p.a_row, p.a_col, height, depth, to, height);
+      }
+      to += height * depth;
     }
-    to += height * depth;
   }
 }
 
-// Where tiles share A, its blocks follow one another, each the panels of all rows; a task packs some panels of a block.
+// Where tiles share A, its passes follow one another, each the panels of all rows; a task packs some panels of a pass.
 constexpr int64_t task_panels = 4;
-int64_t tasks_of_block(const RowPanels& panels) { return (panels.count + task_panels - 1) / task_panels; }
-float* shared_block(const GemmProblem& p, const Block& block, float* shared) { return shared + p.m * block.k; }
+int64_t tasks_of_pass(const RowPanels& panels) { return (panels.count + task_panels - 1) / task_panels; }
+float* shared_pass(const GemmProblem& p, const Pass& pass, float* shared) { return shared + p.m * pass.k; }
 
 int64_t pack_tasks(const GemmProblem& p, const GemmTiling& tiling) {
-  return block_count(p, tiling) * tasks_of_block(RowPanels(p.m));
+  return pass_count(p, tiling) * tasks_of_pass(RowPanels(p.m));
 }
 
 void pack_shared(const GemmProblem& p, const GemmTiling& tiling, const GemmTile& full, int64_t task, float* shared) {
   const RowPanels panels(p.m);
-  const Block block = block_at(p, tiling, task / tasks_of_block(panels));
-  const int64_t first = task % tasks_of_block(panels) * task_panels, last = least(first + task_panels, panels.count);
-  float* to = shared_block(p, block, shared) + panels.start(first) * block.length();
-  pack_rows(p, full, block, panels, first, last, to);
+  const Pass pass = pass_at(p, tiling, task / tasks_of_pass(panels));
+  const int64_t first = task % tasks_of_pass(panels) * task_panels, last = least(first + task_panels, panels.count);
+  float* to = shared_pass(p, pass, shared) + panels.start(first) * pass.length;
+  pack_rows(p, full, pass, panels, first, last, to);
 }
 
 class Tile {
@@ -97,7 +120,7 @@ class Tile {
   }
 
   void run() {
-    for (int64_t i = 0; i < block_count(p_, tiling_); ++i) add_block(block_at(p_, tiling_, i));
+    for (int64_t i = 0; i < pass_count(p_, tiling_); ++i) add_pass(pass_at(p_, tiling_, i));
   }
 
  private:
@@ -112,12 +135,12 @@ class Tile {
     return p_.b_col == 1 && !p_.pack_b && width == width_ && column + width <= tile_.columns;
   }
 
-  void add_block(const Block& block) {
-    if (tiling_.thin) return add_thin_block(block);
+  void add_pass(const Pass& pass) {
+    if (tiling_.thin) return add_thin_pass(pass);
     const int64_t step = tiling_.block_rows / micro_rows;
     for (int64_t panel = 0; panel < panels_.count; panel += step) {
       const int64_t end = least(panel + step, panels_.count);
-      if (!tiling_.direct_a && !tiling_.shared_a) pack_rows(p_, tile_, block, panels_, panel, end, packed_a_);
+      if (!tiling_.direct_a && !tiling_.shared_a) pack_rows(p_, tile_, pass, panels_, panel, end, packed_a_);
       for (int64_t column = 0; column < tile_.columns;) {
         const int64_t width = panel_width(column);
         BMode b = BMode::packed;
@@ -127,42 +150,39 @@ class Tile {
           else if (panel == 0)
             b = BMode::packing;
         } else if (panel == 0) {
-          pack_b(block, column, width);
+          pack_b(pass, column, width);
         }
-        add_column(block, b, panel, end, column, width);
+        add_column(pass, b, panel, end, column, width);
         column += width;
       }
     }
   }
 
-  void add_thin_block(const Block& block) {
-    ThinCall call{block.depth, tile_.columns, nullptr, p_.a_row, p_.a_col, nullptr, p_.b_row, p_.b_col, packed_b_};
-    for (int64_t chain = 0; chain < block.chains; ++chain) {
-      const int64_t k = block.k + chain * block.depth, unit = block.unit + chain;
-      call.a = tile_.at.a + tile_.row * p_.a_row + k * p_.a_col;
-      call.b = tile_.at.b + tile_.column * p_.b_col + k * p_.b_row;
-      thin_chains(tile_.rows, call);
-      for (int64_t row = 0; row < tile_.rows; ++row) {
-        float* sums = call.sums + row * tile_.columns;
-        if (p_.c_run) {
-          for (int64_t i = 0; i < tile_.columns; ++i) finish_thin(block, unit, row, i, 1, sums + i);
-        } else {
-          finish_thin(block, unit, row, 0, tile_.columns, sums);
-        }
+  void add_thin_pass(const Pass& pass) {
+    ThinCall call{pass.depth, tile_.columns, nullptr, p_.a_row, p_.a_col, nullptr, p_.b_row, p_.b_col, packed_b_};
+    call.a = tile_.at.a + tile_.row * p_.a_row + pass.k * p_.a_col;
+    call.b = tile_.at.b + tile_.column * p_.b_col + pass.k * p_.b_row;
+    thin_chains(tile_.rows, call);
+    for (int64_t row = 0; row < tile_.rows; ++row) {
+      float* sums = call.sums + row * tile_.columns;
+      if (p_.c_run) {
+        for (int64_t i = 0; i < tile_.columns; ++i) finish_thin(pass, row, i, 1, sums + i);
+      } else {
+        finish_thin(pass, row, 0, tile_.columns, sums);
       }
     }
   }
 
   // What `finish` of the micro-kernel does, for neighbouring columns of a row.
-  void finish_thin(const Block& block, int64_t unit, int64_t row, int64_t column, int64_t count, float* sums) {
+  void finish_thin(const Pass& pass, int64_t row, int64_t column, int64_t count, float* sums) {
     float* c = c_at(tile_.row + row, tile_.column + column);
     float* to = c;
-    if (!block.first) add_floats(c, sums, count);
-    if (block.last) {
+    if (!pass.first) add_floats(c, sums, count);
+    if (pass.last) {
       float* tree = partials_ + row * tile_.columns + column;
-      const int64_t carries = __builtin_ctzll(~static_cast<uint64_t>(unit));
+      const int64_t carries = __builtin_ctzll(~static_cast<uint64_t>(pass.unit));
       for (int64_t t = 0; t < carries; ++t) add_floats(tree + t * tiling_.partial_step, sums, count);
-      if (unit + 1 < p_.units) {
+      if (pass.unit + 1 < p_.units) {
         to = tree + carries * tiling_.partial_step;
       } else if (p_.bias == GemmBias::columns) {
         add_floats(tile_.at.bias + tile_.column + column, sums, count);
@@ -176,18 +196,20 @@ class Tile {
     for (int64_t i = 0; i < count; ++i) sums[i] = left[i] + sums[i];
   }
 
-  void pack_b(const Block& block, int64_t column, int64_t width) {
-    const int64_t count = least(width, tile_.columns - column), depth = block.length();
-    float* to = packed_b_ + column * depth;
-    if (depth == 0) return;
-    if (p_.pack_b) {
-      p_.pack_b(tile_.at.b_context, tile_.product, tile_.column + column, count, block.k, depth, to, width);
-    } else {
-      pack_panel(tile_.at.b + (tile_.column + column) * p_.b_col + block.k * p_.b_row, p_.b_col, p_.b_row, count, depth,
-                 to, width);
+  void pack_b(const Pass& pass, int64_t column, int64_t width) {
+    const int64_t count = least(width, tile_.columns - column), at = tile_.column + column;
+    float* to = packed_b_ + column * pass.length;
+    for (int64_t done = 0; done < pass.length; done += gemm_k_block) {
+      const int64_t k = pass.k + done, depth = least(gemm_k_block, pass.length - done);
+      if (p_.pack_b) {
+        p_.pack_b(tile_.at.b_context, tile_.product, at, count, k, depth, to + done * width, width);
+      } else {
+        pack_panel(tile_.at.b + at * p_.b_col + k * p_.b_row, p_.b_col, p_.b_row, count, depth, to + done * width,
+                   width);
+      }
     }
     if (count == width) return;
-    for (int64_t k = 0; k < depth; ++k)
+    for (int64_t k = 0; k < pass.length; ++k)
       for (int64_t i = count; i < width; ++i) to[k * width + i] = 0;
   }
 
@@ -198,23 +220,24 @@ class Tile {
 
   // The panels [first, last) of A times one panel of B. What they share is computed once: with a short k that takes as
   // long as the micro-kernel.
-  void add_column(const Block& block, BMode b_mode, int64_t first, int64_t last, int64_t column, int64_t width) {
+  void add_column(const Pass& pass, BMode b_mode, int64_t first, int64_t last, int64_t column, int64_t width) {
     const int64_t c_column = tile_.column + column, count = least(width, tile_.columns - column);
     const bool full = count == width && (!p_.c_run || c_column % p_.c_run + width <= p_.c_run);
     MicroCall call;
-    call.depth = block.depth;
-    call.chains = block.chains;
+    call.length = pass.length;
+    call.depth = pass.depth;
+    call.units = pass.units;
     call.a_step = tiling_.direct_a ? p_.a_row : 0;
-    const float* packed_a = tiling_.shared_a ? shared_block(p_, block, shared_a_) : packed_a_;
+    const float* packed_a = tiling_.shared_a ? shared_pass(p_, pass, shared_a_) : packed_a_;
     const int64_t packed_row = tiling_.shared_a ? 0 : panels_.start(first);  // that it begins with
-    call.packed_b = packed_b_ + column * block.length();
-    if (b_mode != BMode::packed) call.b = tile_.at.b + block.k * p_.b_row + c_column;
+    call.packed_b = packed_b_ + column * pass.length;
+    if (b_mode != BMode::packed) call.b = tile_.at.b + pass.k * p_.b_row + c_column;
     call.b_step = p_.b_row;
     MicroEnd& end = call.end;
-    end.unit = block.unit;
-    end.unfinished = !block.last;
-    end.final = block.last && block.k_end() == p_.k;
-    end.running = !block.first;
+    end.unit = pass.unit;
+    end.unfinished = !pass.last;
+    end.final = pass.last && pass.k_end() == p_.k;
+    end.running = !pass.first;
     end.c_step = full ? p_.c_row : width;
     end.passing = tiling_.passing;
     end.passing_tree = passing_;
@@ -223,7 +246,7 @@ class Tile {
     if (!full) locate_edge(c_column, count);
 
     // Halves of a tile read their operands twice: in longer units that costs more than the stores that it saves.
-    const bool pairs = block.chains > 1 && block.depth <= 16;
+    const bool pairs = pass.units > 1 && pass.depth <= 16;
     const AMode a_mode = tiling_.direct_a ? AMode::rows : AMode::packed;
     const int vectors = static_cast<int>(width / lanes);
     int64_t height = 0;
@@ -235,8 +258,7 @@ class Tile {
         if (panel > first && b_mode == BMode::packing) b_mode = BMode::packed;  // by the first of them
         kernel = micro_kernel(a_mode, b_mode, static_cast<int>(height), vectors, pairs);
       }
-      call.a =
-          tiling_.direct_a ? tile_.at.a + c_row * p_.a_row + block.k : packed_a + (row - packed_row) * block.length();
+      call.a = tiling_.direct_a ? tile_.at.a + c_row * p_.a_row + pass.k : packed_a + (row - packed_row) * pass.length;
       // A tile of partial sums is contiguous, in the order in which the tiles come.
       end.tree = partials_ + column * tile_.rows + row * width;
       if (end.final && p_.bias == GemmBias::rows) end.bias_rows = tile_.at.bias + c_row;

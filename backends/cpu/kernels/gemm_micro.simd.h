@@ -22,8 +22,7 @@ inline constexpr int micro_rows = accumulators / 2;
 // A thin tile is wide, to have enough independent chains of multiply-adds.
 constexpr int wide_vectors(int rows) { return accumulators / rows < 8 ? accumulators / rows : 8; }
 
-// Where the sums of a tile go. A call covers either one block of a unit longer than a block, or one or more full
-// units.
+// Where the sums of a tile go. A call covers either some blocks of a unit longer than a block, or some full units.
 struct MicroEnd {
   int64_t unit = 0;         // of the first sum of the call
   bool unfinished = false;  // the unit has more blocks to come: its sum so far goes to `c`
@@ -35,7 +34,7 @@ struct MicroEnd {
   // a call, of 2^passing units, lie next to each other in `passing_tree`; the others, from t = passing, `tree_step`
   // apart.
   int64_t passing = 0;
-  float* passing_tree = nullptr;
+  float* passing_tree = nullptr;  // or the sum of the unit's blocks so far
   float* tree = nullptr;
   int64_t tree_step = 0;
   const float* bias_columns = nullptr;  // added to the full sum
@@ -43,8 +42,9 @@ struct MicroEnd {
 };
 
 struct MicroCall {
-  int64_t depth;   // length of a chain
-  int64_t chains;  // of as many units
+  int64_t length;  // of k
+  int64_t depth;   // of a chain; of the blocks of a unit the last may be shorter
+  int64_t units;   // a chain each; 1: the chains, if more than one, are blocks of it
   const float* a;  // AMode::packed: R floats per k; AMode::rows: rows `a_step` apart
   int64_t a_step;
   const float* b = nullptr;  // a row per k, `b_step` apart; BMode::packed: unused
@@ -79,10 +79,9 @@ template <int R, int V> HWY_INLINE void finish(Vector (&sum)[R][V], const MicroC
   const MicroEnd& end = call.end;
   float* to = end.c;
   int64_t step = end.c_step;
-  if (end.running) add_tile<R, V>(sum, end.c, end.c_step);
   if (!end.unfinished) {
     // Subtrees join as a binary counter carries.
-    int64_t carries = __builtin_ctzll(~static_cast<uint64_t>(end.unit + call.chains - 1)) - end.passing;
+    int64_t carries = __builtin_ctzll(~static_cast<uint64_t>(end.unit + call.units - 1)) - end.passing;
     float* tree = end.tree;
     for (; carries > 0; --carries, tree += end.tree_step) add_tile<R, V>(sum, tree, V * lanes);
     if (!end.final) {
@@ -204,7 +203,7 @@ template <int R, int V> HWY_INLINE bool join(Vector (&sum)[R][V], const MicroCal
   float* tree = call.end.passing_tree;
   for (int64_t carry = (next - 1) >> level; carry & 1; carry >>= 1, tree += R * V * lanes)
     add_tile<R, V>(sum, tree, V * lanes);
-  if (next == call.chains) {
+  if (next == call.units) {
     finish<R, V>(sum, call);
     return true;
   }
@@ -212,15 +211,34 @@ template <int R, int V> HWY_INLINE bool join(Vector (&sum)[R][V], const MicroCal
   return false;
 }
 
+// Adds the sum of a block to those of the unit's blocks before it; `left` of k is to come. Whether that was the end of
+// the call.
+template <int R, int V>
+HWY_INLINE bool join_block(Vector (&sum)[R][V], const MicroCall& call, bool first, int64_t left) {
+  if (!first) {
+    add_tile<R, V>(sum, call.end.passing_tree, V * lanes);
+  } else if (call.end.running) {
+    add_tile<R, V>(sum, call.end.c, call.end.c_step);
+  }
+  if (left == 0) {
+    finish<R, V>(sum, call);
+    return true;
+  }
+  store_tile<R, V>(sum, call.end.passing_tree, V * lanes);
+  return false;
+}
+
 template <int R, int V, AMode a_mode, BMode b_mode> void micro(const MicroCall& call) {
   constexpr int64_t ahead = 12;  // rows of B fetched ahead where they lie far apart
   Walk<R, V, a_mode, b_mode, R> walk(call);
   prefetch_rows<R>(call.end);
+  int64_t left = call.length;
   for (int64_t chain = 1;; ++chain) {
     Vector sum[R][V];
     clear(sum);
+    const int64_t depth = left < call.depth ? left : call.depth;
     int64_t k = 0;
-    for (; k + 4 <= call.depth; k += 4) {
+    for (; k + 4 <= depth; k += 4) {
 #pragma GCC unroll 4
       for (int j = 0; j < 4; ++j) {
         walk.prefetch(j + ahead);
@@ -228,11 +246,12 @@ template <int R, int V, AMode a_mode, BMode b_mode> void micro(const MicroCall& 
       }
       walk.advance(4);
     }
-    for (; k < call.depth; ++k) {
+    for (; k < depth; ++k) {
       walk.multiply_add(sum, 0);
       walk.advance(1);
     }
-    if (join(sum, call, chain, 0)) return;
+    left -= depth;
+    if (call.units == 1 ? join_block(sum, call, chain == 1, left) : join(sum, call, chain, 0)) return;
   }
 }
 

@@ -19,7 +19,8 @@ struct GemmTiling {
   bool direct_a = false;      // so are rows of A
   bool shared_a = false;      // A is packed completely before the first tile, so that many tiles cost no more packing
   bool thin = false;          // B streams by; nothing is packed
-  int passing = 0;            // levels of the tree over units that come and go within a block of k
+  int64_t pass = 0;           // of k that a micro-kernel takes at a time: blocks of one unit, or short units
+  int passing = 0;            // levels of the tree over units that come and go within a pass
   int levels = 0;             // the other ones, kept while a tile is computed
   int64_t partial_step = 0;   // floats of one level
   int64_t shared = 0;         // floats of an A that tiles share
