@@ -1,6 +1,7 @@
 #include "core/ops/documentation.h"
 
 #include <algorithm>
+#include <set>
 
 #include "core/ir/op.h"
 #include "core/ir/piece_rule.h"
@@ -44,10 +45,14 @@ std::string operand_text(const ExtendedRule& rule, const ShardingRule::Operand& 
   return text.empty() ? "." : text;
 }
 
-// The rule of the first sample.
-std::string sharding_of(const OpDef& op) {
-  if (op.samples.empty()) return {};
-  auto sample = parse_sample(op, op.samples[0]);
+// How one sample is cut, and how many of the factors that stand in its operands may be.
+struct SampleCuts {
+  std::string text;
+  int cut = 0, all = 0;
+};
+
+SampleCuts cuts_of(const OpDef& op, const std::string& sample_text) {
+  auto sample = parse_sample(op, sample_text);
   EPL_CHECK(sample.ok(), sample.status().to_string());
   auto outputs = infer_types(op, sample->attributes, sample->types());
   EPL_CHECK(outputs.ok(), outputs.status().to_string());
@@ -56,24 +61,44 @@ std::string sharding_of(const OpDef& op) {
   auto extended = extended_rule(OpQuery(op, sample->attributes, sample->types(), types));
   EPL_CHECK(extended.ok(), extended.status().to_string());
   const ShardingRule* rule = &extended->rule;
-  std::string text = cat("`", op.samples[0], "`: `");
-  for (size_t i = 0; i < rule->inputs.size(); ++i) {
-    text += cat(i ? ", " : "", sample->operands[i].present ? operand_text(*extended, rule->inputs[i]) : "-");
-  }
-  text += " -> ";
-  for (size_t i = 0; i < rule->outputs.size(); ++i)
-    text += cat(i ? ", " : "", operand_text(*extended, rule->outputs[i]));
-  text += "`";
+  SampleCuts found{.text = cat("`", sample_text, "`: `")};
+  std::set<int> standing;
+  const auto note = [&](const ShardingRule::Operand& dims) {
+    for (const ShardingRule::Dim& dim : dims) standing.insert(dim.begin(), dim.end());
+    return operand_text(*extended, dims);
+  };
+  for (size_t i = 0; i < rule->inputs.size(); ++i)
+    found.text += cat(i ? ", " : "", sample->operands[i].present ? note(rule->inputs[i]) : "-");
+  found.text += " -> ";
+  for (size_t i = 0; i < rule->outputs.size(); ++i) found.text += cat(i ? ", " : "", note(rule->outputs[i]));
+  found.text += "`";
   std::string added;
-  for (size_t f = extended->added; f < rule->factors.size(); ++f) added += letter(*extended, f);
-  if (added.empty()) return text;
+  for (int f : standing) {
+    const bool is_added = static_cast<size_t>(f) >= extended->added;
+    found.cut += is_added || !rule->factors[static_cast<size_t>(f)].unshardable;
+    if (is_added) added += letter(*extended, static_cast<size_t>(f));
+  }
+  found.all = static_cast<int>(standing.size());
+  if (added.empty()) return found;
   const PieceRule& row = *extended->row;
-  return cat(text,
-             row.indices >= 0  ? "; ranks pick what they have along `"
-             : row.counts >= 0 ? "; ranks count their elements along `"
-             : row.sums        ? "; ranks sum in an order of their own along `"
-                               : "; its body is cut along `",
-             added, "`");
+  found.text += cat(row.indices >= 0  ? "; ranks pick what they have along `"
+                    : row.counts >= 0 ? "; ranks count their elements along `"
+                    : row.sums        ? "; ranks sum in an order of their own along `"
+                                      : "; its body is cut along `",
+                    added, "`");
+  return found;
+}
+
+// Of the sample that may be cut most.
+std::string sharding_of(const OpDef& op) {
+  if (op.boundary) return "none: a plan places it where cuts meet";
+  if (op.takes_any_operands) return "none: it looks at each operand by itself, so at pieces as they are";
+  SampleCuts best;
+  for (const std::string& sample : op.samples) {
+    SampleCuts cuts = cuts_of(op, sample);
+    if (best.text.empty() || cuts.cut > best.cut) best = std::move(cuts);
+  }
+  return cat(best.cut, " of ", best.all, best.all == 1 ? " factor; " : " factors; ", best.text);
 }
 
 std::string kind_of(const OpDef& op) {
@@ -92,15 +117,17 @@ std::string op_documentation() {
   std::string out =
       "# Ops\n\nMade from the records in `core/ops`; do not edit. A trailing `?` marks an optional operand, `*` any "
       "number of them.\n"
-      "*Cuts* shows how the dimensions of the first sample correspond: one letter a factor, capitals may not be cut, a "
-      "factor\n"
-      "that a result lacks is summed over (or reduced by maximum or minimum), `1` is a dimension of size one, `.` a "
-      "scalar.\n";
+      "*Cuts* counts the factors that may be cut, of those of the sample that may be cut most, and shows how its "
+      "dimensions\n"
+      "correspond: one letter a factor, capitals may not be cut, a factor that a result lacks is summed over (or "
+      "reduced "
+      "by\n"
+      "maximum or minimum), `1` is a dimension of size one, `.` a scalar.\n";
   for (const OpDef* op : op_table().all()) {
     out += cat("\n## ", op->name, "\n\n`", op->signature, "` (", kind_of(*op), ")\n\n", op->doc, "\n\n");
     if (!op->attributes.empty()) out += cat("- Attributes: ", attributes_of(*op), "\n");
     out += cat("- Gradient: ", gradient_of(*op), "\n");
-    if (const std::string cuts = sharding_of(*op); !cuts.empty()) out += cat("- Cuts: ", cuts, "\n");
+    out += cat("- Cuts: ", sharding_of(*op), "\n");
   }
   return out;
 }
