@@ -18,8 +18,9 @@ constexpr int64_t max_shared_a = 256 << 10;  // 1 MiB, from which every thread r
 constexpr int64_t max_partials = 512 << 10;  // 2 MiB
 // k of a pass. Where C is larger than the caches, long passes touch it less often; where it is not, a panel of B that
 // stays in the first-level cache is worth more.
-constexpr int64_t max_pass = 768;
+constexpr int64_t max_pass = 1024;
 constexpr int64_t cached_c = 512 << 10;      // 2 MiB
+constexpr int64_t subtree_columns = 512;     // of a tile beside which subtrees wait, at least
 constexpr int64_t max_direct_columns = 256;  // up to which packing A does not pay
 // Costs in units of one multiply-add of one vector, for choosing the tiles.
 constexpr double gather_cost = 8;     // of a vector that a callback gathers
@@ -114,7 +115,9 @@ GemmTiling make_tiling(const GemmProblem& p, const GemmLevel& level, int threads
     best = tiling;
   };
   // Tiles as equal as panels allow; finer cuts cost packing, coarser ones leave threads idle.
-  for (int64_t row_cuts = 1; row_cuts <= 4 * threads || row_cuts == 1; row_cuts *= 2) {
+  // Subtrees of units that wait take as much room as the tile, so that it must be smaller.
+  const int64_t most_rows = tiling.levels ? max_partials / (tiling.levels * subtree_columns) : p.m;
+  for (int64_t row_cuts = 1; row_cuts <= 4 * threads || ceil_div(p.m, row_cuts / 2) > most_rows; row_cuts *= 2) {
     const int64_t rows = std::min(round_up(ceil_div(p.m, row_cuts), level.rows), round_up(p.m, level.rows));
     for (int64_t column_cuts = 1;; column_cuts += std::max<int64_t>(1, column_cuts / 4)) {
       const int64_t columns = round_up(ceil_div(p.n, column_cuts), width);
