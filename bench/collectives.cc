@@ -4,11 +4,11 @@
 //   epl_collectives [--ranks N] [--kind all_reduce|all_gather|...] [--least BYTES] [--most BYTES] [--tries N]
 //                   [--ways shared,sockets,gloo,...]
 //
-// Starts N processes of one rank each. A way is one of `shared` (the CPU's own choice on one host), `sockets` and
-// `gloo`, Gloo's own all-reduce where this was built with it, or a device whose ranks join (`Device::join`). All work
-// on the same memory, all_reduce and broadcast in place. In each try the ways take turns, so that other work of the
-// machine meets all of them. Prints, for each size and way, the median time of one call that the slowest rank has seen,
-// the bytes of one operand by that time, and the median over the tries of its time by that of the first way.
+// Starts N processes of one rank each. A way is a transport (Joining::transport): `shared` (memory that the processes
+// share), `sockets`, `pack:NAME` (what a pack carries); or `gloo`: Gloo's own all-reduce, where this was built with it.
+// All work on the same memory, all_reduce and broadcast in place. In each try the ways take turns, so that other work
+// of the machine meets all of them. Prints, for each size and way, the median time of one call that the slowest rank
+// has seen, the bytes of one operand by that time, and the median over the tries of its time by that of the first way.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -21,12 +21,14 @@
 #include <string>
 #include <vector>
 
-#include "backends/cpu/process_communicator.h"
 #include "bench/gloo_peer.h"
+#include "core/backend/device.h"
 #include "core/base/memory.h"
 
 namespace epl {
 namespace {
+
+constexpr std::string_view by_pack = "pack:";
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
@@ -36,7 +38,8 @@ Host make_host() {
           .release = [](void* memory, size_t, size_t) { release_memory(memory); },
           .log = [](LogLevel, std::string_view) {},
           .threads = 1,
-          .spare_processors = true};
+          .spare_processors = true,
+          .packs = EPL_PACK_FOLDER};
 }
 
 struct Options {
@@ -60,11 +63,11 @@ Result<Way> join(const std::string& name, const std::string& folder, const Joini
   Way way{.name = name, .ranks = nullptr, .gloo = nullptr, .seconds = {}};
   if (name == "gloo") {
     EPL_ASSIGN(way.gloo, join_gloo(folder + "/gloo", joining.rank, joining.size));
-  } else if (name == "sockets") {
-    EPL_ASSIGN(way.ranks, cpu::join_processes(joining, rendezvous, now, false));
   } else {
-    EPL_ASSIGN(const std::shared_ptr<Device> device, open_device(name == "shared" ? "cpu" : name, make_host()));
-    EPL_ASSIGN(way.ranks, device->join(joining, rendezvous));
+    Joining own = joining;
+    own.transport = name.starts_with(by_pack) ? name.substr(by_pack.size()) : name;
+    EPL_ASSIGN(const std::shared_ptr<Device> device, open_device("cpu", make_host()));
+    EPL_ASSIGN(way.ranks, device->join(own, rendezvous));
   }
   return way;
 }

@@ -4,6 +4,8 @@
 #   development  libepl-dev         epl.h, libepl.so, the CMake package, pkg-config
 #   tool         epl                the command line, its man page and completions
 #   pack_onednn  libepl1-onednn     the oneDNN pack, where it is built: alone, because of what it brings along
+#   pack_gloo    libepl1-gloo       the Gloo pack, alone for the same reason
+#   pack_mpi     libepl1-mpi        the MPI pack, alone for the same reason
 #   pack_readers libepl1-readers    the packs that readers of data use, those of them that are built
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
@@ -58,7 +60,8 @@ endforeach()
 list(REMOVE_DUPLICATES components)
 
 # Every package carries the licence; the documents go where the header goes.
-foreach(pair runtime:libepl1 development:libepl-dev tool:epl pack_onednn:libepl1-onednn pack_readers:libepl1-readers)
+foreach(pair runtime:libepl1 development:libepl-dev tool:epl pack_onednn:libepl1-onednn pack_readers:libepl1-readers
+    pack_gloo:libepl1-gloo pack_mpi:libepl1-mpi)
   string(REGEX MATCH "^(.*):(.*)$" found ${pair})
   if(CMAKE_MATCH_1 IN_LIST components)
     install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/${CMAKE_MATCH_2}
@@ -111,6 +114,10 @@ epl_debian_package(pack_onednn libepl1-onednn libs "libepl1 ${version}"
   "Kernels of oneDNN for libepl, used where a strategy says that equal bits from run to run are enough.")
 epl_debian_package(pack_readers libepl1-readers libs "libepl1 ${version}"
   "What libepl needs to read Parquet files packed with snappy or Zstandard, and JPEG and PNG images.")
+epl_debian_package(pack_gloo libepl1-gloo libs "libepl1 ${version}"
+  "What libepl needs to move data between processes by Gloo.")
+epl_debian_package(pack_mpi libepl1-mpi libs "libepl1 ${version}, openmpi-bin"
+  "What libepl needs to move data between processes by Open MPI.")
 if(pack_readers IN_LIST components)
   set(CPACK_DEBIAN_TOOL_PACKAGE_RECOMMENDS "libepl1-readers ${version}")
 endif()

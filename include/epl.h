@@ -560,9 +560,13 @@ typedef struct epl_session_options {
   uint64_t address_length;
   int64_t join_timeout_nanoseconds;    /* for all processes to come; 0: a minute */
   int64_t silence_timeout_nanoseconds; /* for a process that says nothing within a call; 0: ten minutes */
+  /* What moves data between the processes, the same in all: "sockets", "gloo" or "mpi" (packs, see docs/packs.md), each
+   * also behind "shared,": then ranks of one host share memory. NULL: "shared,sockets". Bits are the same. */
+  const char* transport;
+  uint64_t transport_length;
 } epl_session_options;
 #define EPL_SESSION_OPTIONS_INIT                                                                                       \
-  {sizeof(epl_session_options), 0, 0, NULL, 0, NULL, NULL, NULL, NULL, NULL, 0, NULL, 0, 0, 0}
+  {sizeof(epl_session_options), 0, 0, NULL, 0, NULL, NULL, NULL, NULL, NULL, 0, NULL, 0, 0, 0, NULL, 0}
 EPL_API EPL_SINCE(1, 0) void epl_session_options_init(epl_session_options* EPL_OUT options);
 
 /* For one call of step, evaluate or predict. */

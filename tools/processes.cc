@@ -195,6 +195,7 @@ Processes find_processes(const Surroundings& around) {
   const Reader from(around, out.launcher.c_str());
   out.local_count = std::clamp<int64_t>(out.local_count, 1, out.count);
   out.address = from.text("EPL_ADDRESS");
+  out.transport = from.text("EPL_TRANSPORT");
   out.secret = find_secret(around);
   if (from.has("EPL_RENDEZVOUS")) {
     out.rendezvous = from.text("EPL_RENDEZVOUS");
@@ -284,6 +285,8 @@ Session make_session(const Engine& engine, const Plan& plan, const Processes& pr
   options.secret_length = processes.secret.size();
   options.address = processes.address.data();
   options.address_length = processes.address.size();
+  options.transport = processes.transport.data();
+  options.transport_length = processes.transport.size();
   return make<Session>(epl_session_create, plan.get(), &options);
 }
 

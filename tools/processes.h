@@ -19,6 +19,7 @@ struct Processes {
   std::string rendezvous;       // as epl_session_options takes it
   bool serves = false;          // process 0 serves the store that it names
   std::string secret, address;  // of this host; empty: found out
+  std::string transport;        // as epl_session_options takes it; empty: the library's own choice
   std::string folder;           // that process 0 removes at the end
   bool several() const { return count > 1; }
   bool leads() const { return rank == 0; }

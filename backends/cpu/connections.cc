@@ -196,6 +196,11 @@ void Connections::use_again(Message message) {
   if (message.room > 0 && spare_.size() < max_spare) spare_.push_back(std::move(message));
 }
 
+Message Connections::make_room(const FrameHead& head) {
+  std::lock_guard lock(mutex_);
+  return room_for(head);
+}
+
 void Connections::complete(Group& group, uint64_t call) {
   std::lock_guard lock(mutex_);
   group.completed = call;

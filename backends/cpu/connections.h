@@ -44,7 +44,7 @@ struct FrameHead {
   Collective::Kind kind = Collective::Kind::barrier;
   DType dtype = DType::u8;
   Reduction reduction = Reduction::sum;
-  uint8_t unused = 0;
+  uint8_t carried = 0;  // the operand is brought by a carrier, and the body says which it is
   int64_t count = 0;
   int64_t peer = 0;
   uint64_t bytes = 0;  // of the body
@@ -92,6 +92,7 @@ class Connections {
   // the peer. `call` is its number.
   Result<Message> receive(Group& group, int peer, FrameHead::Type type, uint64_t call);
   void use_again(Message message);
+  Message make_room(const FrameHead& head);
   void complete(Group& group, uint64_t call);
 
   void abort(Group& group, const Status& why);

@@ -113,7 +113,7 @@ class CpuDevice final : public Device {
   }
 
   Result<std::unique_ptr<Communicator>> join(const Joining& joining, Rendezvous& rendezvous) override {
-    return join_processes(joining, rendezvous, memory_->host.seconds);
+    return join_processes(joining, rendezvous, memory_->host.seconds, memory_->host.packs);
   }
 
  private:

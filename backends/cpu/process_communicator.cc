@@ -6,6 +6,7 @@
 #include "backends/cpu/shared_communicator.h"
 #include "backends/cpu/socket_communicator.h"
 #include "backends/cpu/socket_join.h"
+#include "core/base/pack.h"
 
 namespace epl::cpu {
 
@@ -72,13 +73,41 @@ Result<std::shared_ptr<const Neighbours>> meet_neighbours(const Joining& joining
   return std::make_shared<const Neighbours>(std::move(rows));
 }
 
+// "shared,gloo": what a transport allows.
+struct Transport {
+  bool shares = false;
+  std::string carrier;  // a pack; empty: sockets
+};
+
+Result<Transport> parse_transport(std::string_view text) {
+  Transport out;
+  std::string known = "sockets";
+  std::string_view rest = text;
+  if (rest == "shared" || rest.starts_with("shared,")) {
+    out.shares = true;
+    rest.remove_prefix(std::min(rest.size(), std::string_view("shared,").size()));
+    if (rest.empty()) return out;
+  }
+  if (rest == "sockets") return out;
+  for (const PackRow& row : pack_table().rows) {
+    if (!row.carries) continue;
+    known += cat(", ", row.name);
+    if (rest == row.name) return out.carrier = rest, out;
+  }
+  return invalid("transport ", quoted(excerpt(text, 40)), "; there are ", known,
+                 ", each also behind \"shared,\": then ranks of one host share memory");
+}
+
 }  // namespace
 
-Result<std::unique_ptr<Communicator>> join_processes(const Joining& joining, Rendezvous& rendezvous,
-                                                     const std::function<double()>& clock, bool share_memory) {
+Result<std::unique_ptr<Communicator>> join_processes(const Joining& given, Rendezvous& rendezvous,
+                                                     const std::function<double()>& clock, const std::string& packs) {
+  EPL_ASSIGN(const Transport transport, parse_transport(given.transport));
+  Joining joining = given;
+  if (joining.transport != Joining().transport) joining.job += cat(", transport ", joining.transport);
   // A try: where it fails, or peers cannot open it, ranks use their sockets.
   std::unique_ptr<SharedMemory> offer;
-  if (share_memory && joining.size > 1) {
+  if (transport.shares && joining.size > 1) {
     auto made = SharedMemory::create(0);
     if (made.ok()) offer = std::move(*made);
   }
@@ -87,6 +116,9 @@ Result<std::unique_ptr<Communicator>> join_processes(const Joining& joining, Ren
   EPL_ASSIGN(ties.links,
              Connections::create(joining.group, joining.rank, std::move(met.sockets), joining.silence_seconds));
   EPL_ASSIGN(ties.neighbours, meet_neighbours(joining, *ties.links, met.offers));
+  if (!transport.carrier.empty() && joining.size > 1) {
+    EPL_ASSIGN(ties.carrier, Carrier::join(transport.carrier, packs, joining, rendezvous));
+  }
   return create_process_communicator(ties, ties.links->root(), joining.rank);
 }
 

@@ -1,10 +1,11 @@
 // Ranks that are threads of several processes. They are connected by sockets; those of one host share memory as well,
-// and a group whose members all do exchanges its operands there.
+// and a group whose members all do exchanges its operands there. Other groups use their sockets, or a carrier.
 #pragma once
 
 #include <memory>
 #include <vector>
 
+#include "backends/cpu/carrier.h"
 #include "backends/cpu/connections.h"
 #include "core/backend/device.h"
 
@@ -27,6 +28,7 @@ class Neighbours {
 struct Ties {
   std::shared_ptr<Connections> links;
   std::shared_ptr<const Neighbours> neighbours;
+  std::shared_ptr<Carrier> carrier;  // null: sockets carry
 };
 
 // "rank 1 of 2 is missing (rank 5 of world)": a member by its rank in the group and in the one that was joined.
@@ -41,9 +43,9 @@ Result<std::unique_ptr<Communicator>> split_process_group(const Ties& ties, cons
                                                           std::span<const int> members);
 
 // See Device::join. The rendezvous carries, for each rank, where it listens, a number that only its peers know, and
-// what it says of itself, signed with the group's secret. Ranks of one host share memory if they may, and where the
-// system allows.
+// what it says of itself, signed with the group's secret. Ranks of one host share memory where `joining.transport` and
+// the system allow it. A carrier is a pack of the host's folder.
 Result<std::unique_ptr<Communicator>> join_processes(const Joining& joining, Rendezvous& rendezvous,
-                                                     const std::function<double()>& clock, bool share_memory = true);
+                                                     const std::function<double()>& clock, const std::string& packs);
 
 }  // namespace epl::cpu

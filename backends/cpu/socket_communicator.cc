@@ -1,7 +1,9 @@
 #include "backends/cpu/socket_communicator.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
+#include <thread>
 
 #include "backends/cpu/reduce.h"
 #include "core/base/thread_pool.h"
@@ -10,6 +12,14 @@ namespace epl::cpu {
 namespace {
 
 constexpr int64_t reduce_grain = 16 << 10;  // elements, for a rank's own threads
+constexpr size_t carried_from = 4096;       // bytes; what is smaller travels with its head
+constexpr int slice_milliseconds = 20;      // how long a call waits for a carrier before it asks whether it should
+constexpr int told_slices = 100;            // for what the others say of a carrier that has failed
+
+// The body of a frame whose operand a carrier brings.
+struct Carried {
+  uint64_t number = 0, bytes = 0;
+};
 
 class SocketCommunicator final : public Communicator {
  public:
@@ -19,6 +29,7 @@ class SocketCommunicator final : public Communicator {
         group_(group),
         rank_(rank),
         messages_(group.members.size()),
+        receipts_(group.members.size()),
         sources_(group.members.size()),
         sent_(group.members.size()),
         received_(group.members.size()) {}
@@ -30,6 +41,7 @@ class SocketCommunicator final : public Communicator {
 
   Status run(Stream& stream, const Collective& call) override {
     Status status = carry_out(stream, call);
+    for (Carrier::Receipt& receipt : receipts_) receipt = {};  // before the memory that they write to
     for (Message& message : messages_) links_->use_again(std::exchange(message, {}));
     if (!status.ok()) {
       links_->abort(group_, to_others(status));  // peers must not wait for this rank
@@ -111,7 +123,77 @@ class SocketCommunicator final : public Communicator {
             .bytes = static_cast<uint64_t>(bytes)};
   }
 
-  // A message of `peer`, which must be of the same call and hold `bytes`.
+  Status give(int peer, FrameHead head, Bytes body) {
+    const int joined = group_.members[static_cast<size_t>(peer)];
+    if (!ties_.carrier || body.size() < carried_from) {
+      links_->send(joined, head, body.data());
+      return {};
+    }
+    Carried carried{.bytes = body.size()};
+    auto number = ties_.carrier->send(joined, body);
+    if (!number.ok()) return carrier_failed(head, peer, number.status());
+    carried.number = *number;
+    head.carried = 1;
+    head.bytes = sizeof carried;
+    links_->send(joined, head, &carried);
+    return {};
+  }
+
+  // What has been carried instead of coming with the message: room for it, and the carrier writes to that.
+  Status begin_to_receive(Message& message, int peer) {
+    Carried carried;
+    std::memcpy(&carried, message.data(), sizeof carried);
+    FrameHead head = message.head;
+    head.carried = 0;
+    head.bytes = carried.bytes;
+    links_->use_again(std::exchange(message, links_->make_room(head)));
+    auto receipt = ties_.carrier->receive(group_.members[static_cast<size_t>(peer)], carried.number, message.body.get(),
+                                          static_cast<int64_t>(carried.bytes));
+    if (!receipt.ok()) return carrier_failed(head, peer, receipt.status());
+    receipts_[static_cast<size_t>(peer)] = std::move(*receipt);
+    return {};
+  }
+
+  // Until what `peer` has sent is there.
+  Status finish_receiving(int peer) {
+    Carrier::Receipt receipt = std::move(receipts_[static_cast<size_t>(peer)]);
+    const FrameHead& head = messages_[static_cast<size_t>(peer)].head;
+    const auto awaited = [&](int member) { return member == peer; };
+    for (int64_t silent = 0; receipt.open(); silent += slice_milliseconds) {
+      const Result<bool> come = receipt.wait(slice_milliseconds);
+      if (!come.ok()) return carrier_failed(head, peer, come.status());
+      if (*come) break;
+      const Connections::Waiting waiting = links_->keep_waiting(group_, awaited, static_cast<double>(silent) * 1e-3);
+      if (!waiting.status.ok()) return waiting.missing < 0 ? waiting.status : missing(head, peer, waiting.status);
+    }
+    return {};
+  }
+
+  Status missing(const FrameHead& head, int peer, const Status& why) const {
+    return error(Code::peer_failed, "group ", group_.name, ", call ", head.call, " of rank ", rank_, ", ",
+                 called(head).text(), ": ", missing_text(ties_, group_, peer), ": ", why.message());
+  }
+
+  // A carrier notices a peer's end as well, and often first; what the others say of it is clearer.
+  Status carrier_failed(const FrameHead& head, int peer, const Status& why) {
+    for (int i = 0; i < told_slices; ++i) {
+      const Connections::Waiting waiting = links_->keep_waiting(group_, [&](int member) { return member == peer; }, 0);
+      if (!waiting.status.ok()) return waiting.missing < 0 ? waiting.status : missing(head, peer, waiting.status);
+      std::this_thread::sleep_for(std::chrono::milliseconds(slice_milliseconds));
+    }
+    return error(Code::peer_failed, "group ", group_.name, ", call ", head.call, " of rank ", rank_, ", ",
+                 called(head).text(), ", rank ", peer, ": ", why.message());
+  }
+
+  static Collective called(const FrameHead& head) {
+    return {.kind = head.kind,
+            .dtype = head.dtype,
+            .count = head.count,
+            .reduction = head.reduction,
+            .peer = static_cast<int>(head.peer)};
+  }
+
+  // A message of `peer`, which must be of the same call and hold `bytes`. A carrier may still be writing it.
   Result<Message> next(const Collective& call, int peer, FrameHead::Type type, uint64_t number, uint32_t phase,
                        int64_t bytes) {
     Result<Message> message = links_->receive(group_, group_.members[static_cast<size_t>(peer)], type, number);
@@ -119,15 +201,12 @@ class SocketCommunicator final : public Communicator {
       if (message.status().code() != Code::peer_failed) return message.status();
       // Another rank may have seen it first; its message names the rank that is missing.
       if (Status aborted = links_->why_aborted(group_); !aborted.ok()) return aborted;
-      return error(Code::peer_failed, "group ", group_.name, ", call ", number, " of rank ", rank_, ", ", call.text(),
-                   ": ", missing_text(ties_, group_, peer), ": ", message.status().message());
+      return missing(head_of(call, type, number, phase, 0), peer, message.status());
     }
+    const bool carried = ties_.carrier && message->head.carried != 0 && message->head.bytes == sizeof(Carried);
+    if (carried) EPL_TRY(begin_to_receive(*message, peer));
     const FrameHead& head = message->head;
-    const Collective theirs{.kind = head.kind,
-                            .dtype = head.dtype,
-                            .count = head.count,
-                            .reduction = head.reduction,
-                            .peer = static_cast<int>(head.peer)};
+    const Collective theirs = called(head);
     const bool alike = agree(call, theirs) && head.call == number && head.phase == phase &&
                        head.members == group_.members_hash && head.bytes == static_cast<uint64_t>(bytes);
     if (alike) return message;
@@ -144,9 +223,8 @@ class SocketCommunicator final : public Communicator {
     for (int step = 1; step < size(); ++step) {
       const int peer = (rank_ + step) % size();  // each starts with another one
       const Bytes body = body_for(peer);
-      links_->send(group_.members[static_cast<size_t>(peer)],
-                   head_of(call, FrameHead::Type::together, calls_, phase, static_cast<int64_t>(body.size())),
-                   body.data());
+      EPL_TRY(
+          give(peer, head_of(call, FrameHead::Type::together, calls_, phase, static_cast<int64_t>(body.size())), body));
     }
     for (int step = 1; step < size(); ++step) {
       const int peer = (rank_ + size() - step) % size();
@@ -154,6 +232,7 @@ class SocketCommunicator final : public Communicator {
       links_->use_again(std::exchange(message, {}));
       EPL_ASSIGN(message, next(call, peer, FrameHead::Type::together, calls_, phase, bytes_from(peer)));
     }
+    for (int peer = 0; peer < size(); ++peer) EPL_TRY(finish_receiving(peer));
     return {};
   }
   Bytes body_of(int peer) const {
@@ -228,15 +307,15 @@ class SocketCommunicator final : public Communicator {
 
   Status send(const Collective& call) {
     const auto to = static_cast<size_t>(call.peer);
-    links_->send(group_.members[to], head_of(call, FrameHead::Type::between_two, ++sent_[to], 0, call.bytes()),
-                 call.source);
-    return {};
+    return give(call.peer, head_of(call, FrameHead::Type::between_two, ++sent_[to], 0, call.bytes()),
+                part(call.source, 0, call.bytes()));
   }
 
   Status receive(const Collective& call) {
     const auto from = static_cast<size_t>(call.peer);
     EPL_ASSIGN(messages_[from],
                next(call, call.peer, FrameHead::Type::between_two, ++received_[from], 0, call.bytes()));
+    EPL_TRY(finish_receiving(call.peer));
     copy(at(call.target, 0), body_of(call.peer));
     return {};
   }
@@ -246,7 +325,8 @@ class SocketCommunicator final : public Communicator {
   Connections::Group& group_;
   const int rank_;
   uint64_t calls_ = 0;
-  std::vector<Message> messages_;  // of this call, by rank
+  std::vector<Message> messages_;           // of this call, by rank
+  std::vector<Carrier::Receipt> receipts_;  // of what is to come into them
   std::vector<const void*> sources_;
   std::vector<std::byte> sum_;
   std::vector<uint64_t> sent_, received_;  // by rank

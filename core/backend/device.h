@@ -70,8 +70,11 @@ struct Joining {
   // rendezvous may join.
   std::string secret;
   std::string address = "127.0.0.1";  // of this host, under which the others reach it
-  double join_seconds = 60;           // to wait for the others to come
-  double silence_seconds = 600;       // to wait, within a call, for a peer that says nothing
+  // What moves operands between processes: "sockets" or a pack that carries ("gloo", "mpi"); behind "shared," for
+  // groups of several hosts alone, and ranks of one host share memory.
+  std::string transport = "shared,sockets";
+  double join_seconds = 60;      // to wait for the others to come
+  double silence_seconds = 600;  // to wait, within a call, for a peer that says nothing
 };
 
 class Device {

@@ -43,6 +43,10 @@ Result<const epl_pack*> open_pack(std::string_view folder, std::string_view name
                          sizeof(epl_pack_codec), "; take both from one build");
     }
   }
+  if (pack->carrier != nullptr && pack->carrier->struct_size < sizeof(epl_pack_carrier)) {
+    return unsupported(path, " has a carrier of ", pack->carrier->struct_size, " bytes, this library reads ",
+                       sizeof(epl_pack_carrier), "; take both from one build");
+  }
   return pack;
 }
 

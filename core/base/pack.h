@@ -29,6 +29,7 @@ struct PackRow {
   std::string device;      // whose table its kernels go to; empty: it has none
   bool any_order = false;  // they sum in whatever order is fastest: opened where a strategy allows that
   std::vector<PackCodec> codecs;
+  bool carries = false;  // it moves bytes between processes
 };
 using PackTable = TableOf<PackRow>;
 const PackTable& pack_table();  // generated

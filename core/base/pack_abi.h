@@ -6,7 +6,8 @@
  * their size; what cannot be said by growing raises EPL_PACK_ABI, and packs of another number are refused.
  *
  * A pack that is a device of its own will hang its verbs off the end of epl_pack; one that serves a device that
- * libepl.so has gives kernels, one that unpacks data for readers gives codecs. */
+ * libepl.so has gives kernels, one that unpacks data for readers gives codecs, one that moves bytes between processes
+ * gives a carrier. */
 #ifndef EPL_CORE_BASE_PACK_ABI_H
 #define EPL_CORE_BASE_PACK_ABI_H
 
@@ -106,6 +107,43 @@ typedef struct epl_pack_codec {
                     const epl_pack_reason* failure);
 } epl_pack_codec;
 
+/* Where the ranks of a job tell each other how they are reached. Every rank puts under keys of its own, and gets those
+ * of the others. */
+typedef struct epl_pack_place {
+  uint64_t struct_size;
+  int32_t rank, size;
+  const char* address; /* of this host, under which the others reach it */
+  double seconds;      /* to wait for the others */
+  void* context;
+  /* 0, or -1 and the reason. */
+  int32_t (*put)(void* context, const char* key, const void* value, uint64_t size, const epl_pack_reason* failure);
+  /* Waits; the size of the value, of which what fits is copied, or -1 and the reason. */
+  int64_t (*get)(void* context, const char* key, void* value, uint64_t capacity, const epl_pack_reason* failure);
+} epl_pack_place;
+
+/* What moves bytes between the ranks of several processes. It knows nothing of calls: who is in a group, what it calls
+ * and who is missing libepl.so finds out over connections of its own, and it adds up in its own order. So a carrier
+ * changes no bit of a result. An end is one rank's; its functions are called by one thread at a time. No function lets
+ * an exception out. */
+typedef struct epl_pack_carrier {
+  uint64_t struct_size;
+  /* All ranks at the same time. NULL and the reason where they cannot be connected. */
+  void* (*join)(const epl_pack_place* place, const epl_pack_reason* failure);
+  /* Waits at most so long until the others have taken what was sent to them. Receipts have been dropped. */
+  void (*leave)(void* end, int32_t milliseconds);
+  /* Never waits for the peer. The bytes are free when it returns. `number` tells the receiver which ones they are: a
+   * sender gives none twice. 0, or -1 and the reason. */
+  int32_t (*send)(void* end, int32_t peer, const void* bytes, uint64_t size, uint64_t* number,
+                  const epl_pack_reason* failure);
+  /* Begins to receive what the peer has sent as `number`: a receipt, or NULL and the reason. */
+  void* (*receive)(void* end, int32_t peer, uint64_t number, void* bytes, uint64_t size,
+                   const epl_pack_reason* failure);
+  /* 1: the bytes are there. 0: not within so long. -1: they will not come, and the reason. */
+  int32_t (*wait)(void* end, void* receipt, int32_t milliseconds, const epl_pack_reason* failure);
+  /* Of every receipt, once. Afterwards nothing is written to its bytes. */
+  void (*drop)(void* end, void* receipt);
+} epl_pack_carrier;
+
 typedef struct epl_pack {
   uint64_t struct_size;
   int32_t abi; /* EPL_PACK_ABI */
@@ -117,6 +155,7 @@ typedef struct epl_pack {
   uint64_t kernel_count;
   const epl_pack_codec* const* codecs;
   uint64_t codec_count;
+  const epl_pack_carrier* carrier; /* or NULL */
 } epl_pack;
 
 typedef const epl_pack* (*epl_pack_entry_fn)(void);

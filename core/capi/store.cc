@@ -122,6 +122,8 @@ Result<SessionOptions> session_options(const epl_session_options& known, const e
              text_argument(known.secret, known.secret_length, "epl_session_options.secret"));
   EPL_ASSIGN(const std::string_view address,
              text_argument(known.address, known.address_length, "epl_session_options.address"));
+  EPL_ASSIGN(const std::string_view transport,
+             text_argument(known.transport, known.transport_length, "epl_session_options.transport"));
   const int64_t world = plan.plan->options().ranks;
   if (known.first_rank < 0 || known.ranks < 0 || known.ranks > world || known.first_rank > world - known.ranks) {
     return invalid("epl_session_options has ", known.ranks, " ranks from rank ", known.first_rank, " on; the plan has ",
@@ -138,6 +140,7 @@ Result<SessionOptions> session_options(const epl_session_options& known, const e
   EPL_ASSIGN(options.silence_seconds,
              seconds_of(known.silence_timeout_nanoseconds, default_silence_seconds, "silence_timeout_nanoseconds"));
   options.secret = secret;
+  if (!transport.empty()) options.transport = transport;
   if (!name.empty()) {
     EPL_ASSIGN(Door door, open_named(name, secret, plan.engine->host, options.join_seconds));
     options.rendezvous = std::move(door.rendezvous);

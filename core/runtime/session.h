@@ -32,13 +32,14 @@ struct CallOptions {
 // Which ranks of the plan live in this process, and how they find the others.
 struct SessionOptions {
   uint64_t seed = 0;
-  std::shared_ptr<Device> device;          // null: the plan's; else one that stands for it
-  int first_rank = 0, ranks = 0;           // [first_rank, first_rank + ranks); 0: all of them
-  std::shared_ptr<Rendezvous> rendezvous;  // where some live elsewhere
-  std::string secret;                      // that they share: Joining::secret
-  std::string address = "127.0.0.1";       // under which they reach this process
-  double join_seconds = 60;                // to wait for the others to come
-  double silence_seconds = 600;            // to wait in a call for one that says nothing
+  std::shared_ptr<Device> device;            // null: the plan's; else one that stands for it
+  int first_rank = 0, ranks = 0;             // [first_rank, first_rank + ranks); 0: all of them
+  std::shared_ptr<Rendezvous> rendezvous;    // where some live elsewhere
+  std::string secret;                        // that they share: Joining::secret
+  std::string address = "127.0.0.1";         // under which they reach this process
+  std::string transport = "shared,sockets";  // Joining::transport
+  double join_seconds = 60;                  // to wait for the others to come
+  double silence_seconds = 600;              // to wait in a call for one that says nothing
 };
 
 // Over processes, each makes the same calls with the same inputs, the whole batch of all ranks, of which its ranks take

@@ -89,6 +89,7 @@ Status Session::join_world() {
                   .job = job(),
                   .secret = options_.secret,
                   .address = options_.address,
+                  .transport = options_.transport,
                   .join_seconds = options_.join_seconds,
                   .silence_seconds = options_.silence_seconds};
   ++joins_;

@@ -5,6 +5,7 @@
 #include <limits>
 #include <random>
 
+#include "core/base/pack.h"
 #include "tests/backend/conformance.h"
 
 namespace epl {
@@ -432,20 +433,24 @@ std::vector<Way> computing_backends() {
   for (const std::string& name : backend_names()) {
     auto device = open_device(name, memory.host());
     if (!device.ok() || !(*device)->executes() || name.starts_with("far")) continue;
-    ways.push_back({name, false});
-    if (join_all(**device, 1, true).status().code() == Code::unsupported) continue;
-    ways.push_back({name, true, true});
-    if (name == "cpu") ways.push_back({name, true, false});  // as between hosts
+    ways.push_back({name, ""});
+    if (join_all(**device, 1, "shared").status().code() == Code::unsupported) continue;
+    ways.push_back({name, "shared"});
+    ways.push_back({name, "sockets"});  // as between hosts
+    for (const PackRow& row : pack_table().rows) {
+      if (row.carries && open_pack(EPL_PACK_FOLDER, row.name).ok()) ways.push_back({name, row.name});
+    }
   }
   return ways;
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    , Ranks, testing::Combine(testing::ValuesIn(computing_backends()), testing::Values(1, 2, 3, 4, 8)),
-    [](const auto& info) {
-      const Way& way = std::get<0>(info.param);
-      return cat(way.device, way.share_memory ? "_sharing_" : way.joined ? "_joined_" : "_", std::get<1>(info.param));
-    });
+INSTANTIATE_TEST_SUITE_P(, Ranks,
+                         testing::Combine(testing::ValuesIn(computing_backends()), testing::Values(1, 2, 3, 4, 8)),
+                         [](const auto& info) {
+                           const Way& way = std::get<0>(info.param);
+                           return cat(way.device, way.transport.empty() ? "" : "_by_", way.transport, "_",
+                                      std::get<1>(info.param));
+                         });
 
 INSTANTIATE_TEST_SUITE_P(Far, Ranks,
                          testing::Values(std::tuple(Way{"far"}, 3), std::tuple(Way{"far"}, 8),

@@ -14,7 +14,6 @@
 #include <tuple>
 #include <vector>
 
-#include "backends/cpu/process_communicator.h"
 #include "core/backend/device.h"
 #include "tests/backend/far_device.h"
 
@@ -42,6 +41,7 @@ struct TestHost {
     };
     host.log = [](LogLevel, std::string_view) {};
     host.threads = threads;
+    host.packs = EPL_PACK_FOLDER;
     return host;
   }
 };
@@ -100,22 +100,23 @@ struct Staged {
   std::unique_ptr<Buffer> buffer;
 };
 
-// How the ranks of a group come together: made in this process, or joined one by one, as over processes of one host,
-// which may share memory, or of several.
+// How the ranks of a group come together: made in this process, or joined one by one by a transport, as over processes
+// of one host, which may share memory, or of several.
 struct Way {
   std::string device;
-  bool joined = false, share_memory = false;
+  std::string transport;  // empty: made
 };
 
-inline Result<std::vector<std::unique_ptr<Communicator>>> join_all(Device& device, int ranks, bool share_memory) {
+inline Result<std::vector<std::unique_ptr<Communicator>>> join_all(Device& device, int ranks,
+                                                                   const std::string& transport) {
   const auto place = memory_rendezvous();
   std::vector<std::unique_ptr<Communicator>> group(static_cast<size_t>(ranks));
   std::vector<Status> failures(static_cast<size_t>(ranks));
   std::vector<std::thread> threads;
   for (int r = 0; r < ranks; ++r) {
     threads.emplace_back([&, r] {
-      const Joining own = {.group = "world", .rank = r, .size = ranks, .join_seconds = 20};
-      auto joined = share_memory ? device.join(own, *place) : cpu::join_processes(own, *place, test_seconds, false);
+      auto joined =
+          device.join({.group = "world", .rank = r, .size = ranks, .transport = transport, .join_seconds = 20}, *place);
       if (joined.ok()) group[r] = std::move(*joined);
       failures[r] = joined.status();
     });
@@ -133,14 +134,14 @@ class Ranks : public testing::TestWithParam<std::tuple<Way, int>> {
     auto opened = open_device(std::get<0>(GetParam()).device, memory.host());
     ASSERT_TRUE(opened.ok());
     device = std::move(*opened);
-    auto created = joined() ? join_all(*device, ranks(), way().share_memory) : device->create_group("world", ranks());
+    auto created = joined() ? join_all(*device, ranks(), way().transport) : device->create_group("world", ranks());
     ASSERT_TRUE(created.ok()) << created.status().to_string();
     group = std::move(*created);
     ASSERT_EQ(group.size(), static_cast<size_t>(ranks()));
   }
   int ranks() const { return std::get<1>(GetParam()); }
   const Way& way() const { return std::get<0>(GetParam()); }
-  bool joined() const { return way().joined; }
+  bool joined() const { return !way().transport.empty(); }
   // Over processes a send keeps nothing of its caller's: what became of it is told by the next call.
   Status outcome(Communicator& c, Stream& s, const Status& status) const {
     return joined() && status.ok() ? c.run(s, {.kind = Collective::Kind::barrier}) : status;

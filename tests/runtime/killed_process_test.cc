@@ -1,28 +1,22 @@
-// A process of four is killed at a random moment. The others end their calls in time with an error that says who is
-// missing, and leave nothing behind; the job goes on from its newest checkpoint and ends with the weights of an
+// A process of four is killed at a random moment, or hangs. The others end their calls in time with an error that says
+// who is missing, and leave nothing behind; the job goes on from its newest checkpoint and ends with the weights of an
 // undisturbed run. EPL_KILLS sets how many are killed of each layout and way.
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <csignal>
-#include <filesystem>
-#include <fstream>
-#include <thread>
-
-#include "tests/runtime/sockets_device.h"
-#include "tests/runtime/two_processes.h"
+#include "core/base/pack.h"
+#include "tests/runtime/rank_processes.h"
 
 namespace epl {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int processes = 4, steps = 12, lost_a_peer = 3;
+constexpr int steps = 12, lost_a_peer = 3;
+constexpr size_t world = 4;
 constexpr double end_seconds = 30;  // of a busy machine; one that is not takes some milliseconds
 
 struct Job {
-  std::string name, strategy, device;
+  std::string name, strategy, transport;
 };
 
 constexpr std::string_view copies = "{}";
@@ -33,102 +27,63 @@ constexpr std::string_view split_stages = R"({"pipeline.num_micro_batch": 2, "sc
 
 class Killed : public testing::TestWithParam<Job> {
  protected:
-  void SetUp() override {
-    folder = (fs::temp_directory_path() / ("epl_killed_" + std::to_string(::getpid()))).string();
-    fs::remove_all(folder);
-    fs::create_directories(folder);
-  }
-  void TearDown() override {
-    for (const pid_t child : children) {
-      if (child > 0) ::kill(child, SIGKILL), ::waitpid(child, nullptr, 0);
-    }
-    fs::remove_all(folder);
-  }
   // Starts the four, which train on from the checkpoint.
-  void start(const std::string& checkpoint) {
-    meet = cat(folder, "/meet", ++jobs);
-    children.clear();
-    for (int rank = 0; rank < processes; ++rank) {
-      std::vector<std::string> words = {
-          RANK_PROCESS,    meet,       std::to_string(rank), "1",      std::to_string(processes), std::to_string(steps),
-          result_of(rank), "strategy", GetParam().strategy,  "device", GetParam().device,         "survive",
-          checkpoint};
-      std::vector<char*> pointers;
-      for (std::string& word : words) pointers.push_back(word.data());
-      pointers.push_back(nullptr);
-      const pid_t child = ::fork();
-      if (child == 0) {
-        ::execv(pointers[0], pointers.data());
-        ::_exit(127);
-      }
-      children.push_back(child);
-    }
-  }
-  // What became of a process, if it ends in time.
-  int end_of(int rank) {
-    int status = -1;
-    pid_t& child = children[static_cast<size_t>(rank)];
-    for (const double begin = seconds_now(); seconds_now() < begin + end_seconds;) {
-      if (::waitpid(child, &status, WNOHANG) == child) {
-        child = -1;
-        return status;
-      }
-      std::this_thread::sleep_for(std::chrono::milliseconds(2));
-    }
-    ADD_FAILURE() << "rank " << rank << " has not ended within " << end_seconds << " s";
-    return -1;
+  void start(const std::string& checkpoint, const std::vector<std::string>& more = {}) {
+    processes.new_job();
+    std::vector<std::string> words = {"strategy",           GetParam().strategy, "transport",
+                                      GetParam().transport, "survive",           checkpoint};
+    words.insert(words.end(), more.begin(), more.end());
+    for (int rank = 0; rank < world; ++rank) processes.start(rank, 1, world, steps, words);
   }
   void wait_for_start() {
-    for (int rank = 0; rank < processes; ++rank) {
+    for (size_t rank = 0; rank < world; ++rank) {
       const double begin = seconds_now();
-      while (!fs::exists(result_of(rank) + ".begun") && seconds_now() < begin + end_seconds)
+      while (!fs::exists(processes.result_of(rank) + ".begun") && seconds_now() < begin + end_seconds)
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
-  }
-  std::string result_of(int rank) const { return cat(meet, ".result", rank); }
-  std::string read(int rank) const {
-    std::ifstream in(result_of(rank), std::ios::binary);
-    return {std::istreambuf_iterator<char>(in), {}};
   }
   // To its end; the weights.
   std::string undisturbed(const std::string& checkpoint) {
     start(checkpoint);
-    for (int rank = 0; rank < processes; ++rank) EXPECT_EQ(end_of(rank), 0) << "rank " << rank;
-    for (int rank = 1; rank < processes; ++rank) EXPECT_TRUE(read(rank) == read(0)) << "rank " << rank;
-    return read(0);
+    processes.expect_good_ends();
+    for (size_t rank = 1; rank < world; ++rank)
+      EXPECT_TRUE(processes.result(rank) == processes.result(0)) << "rank " << rank;
+    return processes.result(0);
+  }
+  // A rank that has lost one says which, in which group and call.
+  void expect_said(size_t rank, size_t victim) {
+    const std::string said = processes.result(rank);
+    EXPECT_NE(said.find(cat("rank ", victim)), std::string::npos) << "rank " << rank << ": " << said;
+    EXPECT_NE(said.find("group "), std::string::npos) << said;
+    EXPECT_NE(said.find("is missing"), std::string::npos) << said;
   }
 
-  std::string folder, meet;
-  int jobs = 0;
-  std::vector<pid_t> children;
+  RankProcesses processes{"killed"};
 };
 
 TEST_P(Killed, TheOthersSayWhoAndTheJobGoesOn) {
   const char* wanted = std::getenv("EPL_KILLS");
   const int kills = wanted == nullptr ? 2 : std::atoi(wanted);
   const double begin = seconds_now();
-  const std::string expected = undisturbed(folder + "/undisturbed");
+  const std::string expected = undisturbed(processes.folder() + "/undisturbed");
   const double whole = seconds_now() - begin;
   ASSERT_FALSE(expected.empty());
   int met = 0;
   for (int k = 0; k < kills; ++k) {
-    const std::string checkpoint = cat(folder, "/checkpoint", k);
+    const std::string checkpoint = cat(processes.folder(), "/checkpoint", k);
     const auto draw = [&](uint64_t n) { return philox_uniform(static_cast<uint64_t>(k) + 17, n); };
-    const int victim = static_cast<int>(draw(0) * processes);
+    const auto victim = static_cast<size_t>(draw(0) * world);
     start(checkpoint);
     wait_for_start();
     std::this_thread::sleep_for(std::chrono::duration<double>(draw(1) * whole * 0.5));
-    ASSERT_EQ(::kill(children[static_cast<size_t>(victim)], SIGKILL), 0);
-    const bool killed = WIFSIGNALED(end_of(victim));
-    for (int rank = 0; rank < processes; ++rank) {
+    ASSERT_TRUE(processes.signal(victim, SIGKILL));
+    const bool killed = WIFSIGNALED(processes.end_of(victim, end_seconds));
+    for (size_t rank = 0; rank < world; ++rank) {
       if (rank == victim) continue;
-      const int status = end_of(rank);
+      const int status = processes.end_of(rank, end_seconds);
       if (status == 0) continue;  // it was done before
       EXPECT_EQ(WEXITSTATUS(status), lost_a_peer) << "rank " << rank << ", victim " << victim;
-      const std::string said = read(rank);
-      EXPECT_NE(said.find(cat("rank ", victim)), std::string::npos) << "rank " << rank << ": " << said;
-      EXPECT_NE(said.find("group "), std::string::npos) << said;
-      EXPECT_TRUE(said.find("is missing") != std::string::npos) << said;
+      expect_said(rank, victim);
       met += killed;
     }
     EXPECT_TRUE(undisturbed(checkpoint) == expected) << "kill " << k << " of rank " << victim;
@@ -137,15 +92,55 @@ TEST_P(Killed, TheOthersSayWhoAndTheJobGoesOn) {
   EXPECT_TRUE(met > 0 || kills < 10) << "no rank was killed while others were at work";
 }
 
-INSTANTIATE_TEST_SUITE_P(, Killed,
-                         testing::Values(Job{"copies_sharing", std::string(copies), "cpu"},
-                                         Job{"stages_sharing", std::string(stages), "cpu"},
-                                         Job{"split_in_stages_sharing", std::string(split_stages), "cpu"},
-                                         Job{"copies_over_sockets", std::string(copies), std::string(sockets_device)},
-                                         Job{"stages_over_sockets", std::string(stages), std::string(sockets_device)},
-                                         Job{"split_in_stages_over_sockets", std::string(split_stages),
-                                             std::string(sockets_device)}),
-                         [](const auto& info) { return info.param.name; });
+// One that hangs says nothing: the others wait as long as they were told to, and then end as if it were gone. What they
+// have saved goes on.
+class Hung : public Killed {};
+TEST_P(Hung, IsGivenUp) {
+  const std::string checkpoint = processes.folder() + "/checkpoint";
+  const size_t victim = 2;
+  start(checkpoint, {"silence", "0.5", "steps", "1000000"});
+  wait_for_start();
+  while (!fs::exists(checkpoint + "/manifest.epl")) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  ASSERT_TRUE(processes.signal(victim, SIGSTOP));
+  for (size_t rank = 0; rank < world; ++rank) {
+    if (rank == victim) continue;
+    EXPECT_EQ(WEXITSTATUS(processes.end_of(rank, end_seconds)), lost_a_peer) << "rank " << rank;
+    expect_said(rank, victim);
+    EXPECT_NE(processes.result(rank).find("it has said nothing for 0.5 s"), std::string::npos)
+        << processes.result(rank);
+  }
+  // It wakes up to a job that has ended.
+  ASSERT_TRUE(processes.signal(victim, SIGCONT));
+  EXPECT_EQ(WEXITSTATUS(processes.end_of(victim, end_seconds)), lost_a_peer) << processes.result(victim);
+  start(checkpoint, {"steps", "0"});
+  processes.expect_good_ends();
+  EXPECT_FALSE(processes.result(0).empty());
+}
+
+std::vector<Job> jobs() {
+  std::vector<Job> out;
+  const std::pair<std::string, std::string_view> strategies[] = {
+      {"copies", copies}, {"stages", stages}, {"split_in_stages", split_stages}};
+  for (const std::string& transport : {"shared,sockets", "sockets", "gloo"}) {
+    if (transport == "gloo" && !open_pack(EPL_PACK_FOLDER, "gloo").ok()) continue;
+    for (const auto& [name, strategy] : strategies) {
+      if (transport == "gloo" && name == "stages") continue;  // what split_in_stages does besides
+      out.push_back(
+          {cat(name, "_by_", transport == "shared,sockets" ? "shared" : transport), std::string(strategy), transport});
+    }
+  }
+  return out;
+}
+
+// Of copies all wait for the one that hangs. Of stages some wait for those who do.
+std::vector<Job> jobs_of_copies() {
+  std::vector<Job> out = jobs();
+  std::erase_if(out, [](const Job& job) { return job.strategy != copies; });
+  return out;
+}
+
+INSTANTIATE_TEST_SUITE_P(, Killed, testing::ValuesIn(jobs()), [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(, Hung, testing::ValuesIn(jobs_of_copies()), [](const auto& info) { return info.param.name; });
 
 }  // namespace
 }  // namespace epl

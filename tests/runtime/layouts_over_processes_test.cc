@@ -1,21 +1,13 @@
 // Every layout over processes: stages, weights in pieces and copies of them, whose ranks live in several processes,
 // give the bits that one process gives, and what one layout has saved goes on under another.
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <csignal>
-#include <filesystem>
-#include <fstream>
 
 #include "core/runtime/export.h"
 #include "core/runtime/session_state.h"
-#include "tests/runtime/two_processes.h"
+#include "tests/runtime/rank_processes.h"
 
 namespace epl {
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr std::string_view two_stages = R"({"pipeline.num_micro_batch": 2, "pipeline.strategy": "1F1B", "scopes": [
   {"name": "first", "replicate": 1, "match": ["h*", "a"]}, {"name": "second", "replicate": 1, "match": ["*"]}]})";
@@ -32,93 +24,32 @@ struct Layout {
   }
 };
 
-using Words = std::vector<std::string>;
-
 // A job whose first process is this one.
 class OverProcesses : public testing::TestWithParam<Layout> {
  protected:
-  void SetUp() override {
-    folder = (fs::temp_directory_path() / ("epl_layouts_" + std::to_string(::getpid()))).string();
-    fs::remove_all(folder);
-    fs::create_directories(folder);
-  }
-  void TearDown() override {
-    for (const pid_t child : children) ::kill(child, SIGKILL), ::waitpid(child, nullptr, 0);
-    fs::remove_all(folder);
-  }
-  std::unique_ptr<Session> start(const Layout& layout, int steps, const Words& more = {}) {
-    meet = cat(folder, "/meet", ++jobs);
+  std::unique_ptr<Session> start(const Layout& layout, int steps, const std::vector<std::string>& more = {}) {
+    processes.new_job();
+    std::vector<std::string> words = {"strategy", layout.strategy};
+    words.insert(words.end(), more.begin(), more.end());
     int first = layout.ranks.front();
     for (size_t p = 1; p < layout.ranks.size(); ++p) {
-      Words words = {RANK_PROCESS,
-                     meet,
-                     std::to_string(first),
-                     std::to_string(layout.ranks[p]),
-                     std::to_string(layout.world()),
-                     std::to_string(steps),
-                     result_of(p),
-                     "strategy",
-                     layout.strategy};
-      words.insert(words.end(), more.begin(), more.end());
-      std::vector<char*> pointers;
-      for (std::string& word : words) pointers.push_back(word.data());
-      pointers.push_back(nullptr);
-      const pid_t child = ::fork();
-      if (child == 0) {
-        ::execv(pointers[0], pointers.data());
-        ::_exit(127);
-      }
-      children.push_back(child);
+      processes.start(first, layout.ranks[p], layout.world(), steps, words);
       first += layout.ranks[p];
     }
     plan = strategy_plan(host, layout.world(), layout.strategy).value();
-    auto made = Session::create(
-        host, plan,
-        {.seed = 7, .ranks = layout.ranks.front(), .rendezvous = folder_rendezvous(meet).value(), .join_seconds = 30});
+    auto made = Session::create(host, plan,
+                                {.seed = 7,
+                                 .ranks = layout.ranks.front(),
+                                 .rendezvous = folder_rendezvous(processes.meet()).value(),
+                                 .join_seconds = 30});
     EXPECT_TRUE(made.ok()) << made.status().to_string();
     return made.ok() ? std::move(*made) : nullptr;
   }
-  void expect_others_end_well() {
-    for (const pid_t child : children) {
-      int status = -1;
-      EXPECT_GT(::waitpid(child, &status, 0), 0);
-      EXPECT_EQ(status, 0);
-    }
-    children.clear();
-  }
-  std::string result_of(size_t process) const { return cat(meet, ".result", process); }
-  static std::string read(const std::string& path) {
-    std::ifstream in(path, std::ios::binary);
-    return {std::istreambuf_iterator<char>(in), {}};
-  }
 
   Host host = process_host();
-  std::string folder, meet;
-  int jobs = 0;
+  RankProcesses processes{"layouts"};
   std::shared_ptr<const CompiledPlan> plan;
-  std::vector<pid_t> children;
 };
-
-std::vector<double> train(Session& session, int steps) {
-  std::vector<double> losses;
-  for (int step = 0; step < steps; ++step) {
-    StepMetrics metrics;
-    const Status status = session.step(mlp_batch(step), metrics);
-    EXPECT_TRUE(status.ok()) << status.to_string();
-    losses.push_back(metrics.loss);
-  }
-  return losses;
-}
-
-// Losses, state and a prediction.
-std::string answer(Session& session, const std::vector<double>& losses) {
-  std::vector<Tensor> outputs = {Tensor(TensorType{DType::f32, {8, 4}})};
-  const std::vector<Tensor> batch = mlp_batch(100);
-  const Status status = session.predict(std::span(batch).first(1), outputs);
-  EXPECT_TRUE(status.ok()) << status.to_string();
-  return all_state(session, losses)
-      .append(static_cast<const char*>(outputs[0].data()), static_cast<size_t>(outputs[0].bytes()));
-}
 
 TEST_P(OverProcesses, LearnsTheSameBitsAsOneProcess) {
   const Layout& layout = GetParam();
@@ -127,14 +58,14 @@ TEST_P(OverProcesses, LearnsTheSameBitsAsOneProcess) {
   auto session = start(layout, 4);
   ASSERT_TRUE(session);
   EXPECT_TRUE(answer(*session, train(*session, 4)) == expected);
-  expect_others_end_well();
-  for (size_t p = 1; p < layout.ranks.size(); ++p) EXPECT_TRUE(read(result_of(p)) == expected) << "process " << p;
+  processes.expect_good_ends();
+  for (size_t p = 0; p < processes.count(); ++p) EXPECT_TRUE(processes.result(p) == expected) << "process " << p + 1;
 }
 
 // What processes save together, one process and processes of another layout go on with, and what is exported is the
 // same.
 TEST_P(OverProcesses, SavesWhatOtherLayoutsLoad) {
-  const std::string saved = folder + "/checkpoint", exported = folder + "/weights.safetensors";
+  const std::string saved = processes.folder() + "/checkpoint", exported = processes.folder() + "/weights.safetensors";
   auto session = start(GetParam(), 2, {"save", saved, "export", exported});
   ASSERT_TRUE(session);
   const std::vector<double> losses = train(*session, 2);
@@ -143,7 +74,7 @@ TEST_P(OverProcesses, SavesWhatOtherLayoutsLoad) {
   status = export_weights(*session, exported);
   ASSERT_TRUE(status.ok()) << status.to_string();
   const std::string state = answer(*session, losses);
-  expect_others_end_well();
+  processes.expect_good_ends();
 
   auto alone = Session::create(host, *strategy_plan(host, 1, "{}"), 1).value();
   status = load_session(*alone, saved);
@@ -152,7 +83,7 @@ TEST_P(OverProcesses, SavesWhatOtherLayoutsLoad) {
   const std::string whole = all_state(*alone, losses);
   EXPECT_TRUE(state.starts_with(whole));
   ASSERT_TRUE(export_weights(*alone, exported + ".alone").ok());
-  EXPECT_TRUE(read(exported + ".alone") == read(exported));
+  EXPECT_TRUE(RankProcesses::read(exported + ".alone") == RankProcesses::read(exported));
 
   const Layout other = {
       "", GetParam().strategy == split_stages ? R"({"default": {"split": 2}})" : std::string(split_stages),
@@ -162,7 +93,7 @@ TEST_P(OverProcesses, SavesWhatOtherLayoutsLoad) {
   status = load_session(*again, saved);
   ASSERT_TRUE(status.ok()) << status.to_string();
   EXPECT_TRUE(answer(*again, losses).starts_with(whole));
-  expect_others_end_well();
+  processes.expect_good_ends();
 }
 
 INSTANTIATE_TEST_SUITE_P(, OverProcesses,
@@ -192,9 +123,9 @@ TEST_F(OverProcesses, SayTheSameOfAStepThatIsSkipped) {
   auto session = start(layout, 1, {"damage", "w2"});
   ASSERT_TRUE(session);
   EXPECT_EQ(skipped(*session), expected);
-  expect_others_end_well();
-  EXPECT_EQ(read(result_of(1)), expected);
-  EXPECT_EQ(save_session(*session, folder + "/damaged").code(), Code::peer_failed);
+  processes.expect_good_ends();
+  EXPECT_EQ(processes.result(0), expected);
+  EXPECT_EQ(save_session(*session, processes.folder() + "/damaged").code(), Code::peer_failed);
 }
 
 }  // namespace

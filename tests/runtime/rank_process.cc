@@ -3,7 +3,7 @@
 // that step; `late_at STEP` begins that step after the others' patience has ended, which is then made again; `save
 // FOLDER` saves with the others at the end, `load FOLDER` loads before the first step, `export FILE` takes part in an
 // export; `damage WEIGHT` writes instead what it says of a step with a NaN in it; `strategy JSON` trains the model with
-// a skip connection by it.
+// a skip connection by it; `transport NAME` and `silence SECONDS` are those of the session; `steps N` stands for STEPS.
 #include <cmath>
 #include <csignal>
 #include <cstdio>
@@ -14,7 +14,6 @@
 
 #include "core/runtime/export.h"
 #include "core/runtime/session_state.h"
-#include "tests/runtime/sockets_device.h"
 #include "tests/runtime/two_processes.h"
 
 namespace epl {
@@ -104,9 +103,13 @@ int run(const std::vector<std::string>& words) {
   if (!plan.ok()) return fail(plan.status().to_string());
   auto place = folder_rendezvous(words[0]);
   if (!place.ok()) return fail(place.status().to_string());
-  const SessionOptions options = {
+  SessionOptions options = {
       .seed = 7, .first_rank = number(1), .ranks = number(2), .rendezvous = *place, .join_seconds = 30};
-  if (keys.contains("survive")) return survive(host, *plan, options, number(4), keys["survive"], words[5]);
+  if (keys.contains("transport")) options.transport = keys["transport"];
+  if (keys.contains("silence")) options.silence_seconds = std::strtod(keys["silence"].c_str(), nullptr);
+  if (keys.contains("survive"))
+    return survive(host, *plan, options, keys.contains("steps") ? step_of("steps") : number(4), keys["survive"],
+                   words[5]);
   auto session = Session::create(host, *plan, options);
   if (!session.ok()) return fail(session.status().to_string());
   if (keys.contains("load")) {
@@ -132,13 +135,8 @@ int run(const std::vector<std::string>& words) {
   if (keys.contains("export")) {
     if (Status status = export_weights(**session, keys["export"]); !status.ok()) return fail(status.to_string());
   }
-  std::vector<Tensor> outputs = {Tensor(TensorType{DType::f32, {8, 4}})};
-  const std::vector<Tensor> batch = mlp_batch(100);
-  if (Status status = (*session)->predict(std::span(batch).first(1), outputs); !status.ok())
-    return fail(status.to_string());
   std::ofstream out(words[5], std::ios::binary);
-  out << all_state(**session, losses);
-  out.write(static_cast<const char*>(outputs[0].data()), outputs[0].bytes());
+  out << answer(**session, losses);
   return out.flush() ? 0 : fail("it cannot write its result");
 }
 

@@ -18,6 +18,7 @@ inline double seconds_now() {
 inline Host process_host() {
   Host host = test_host(1);
   host.seconds = seconds_now;
+  host.packs = EPL_PACK_FOLDER;
   return host;
 }
 
@@ -49,6 +50,16 @@ inline std::string all_state(Session& session, const std::vector<double>& losses
     out.append(static_cast<const char*>(value.data()), static_cast<size_t>(value.bytes()));
   }
   return out;
+}
+
+// Losses, state and a prediction; or why there is none.
+inline std::string answer(Session& session, const std::vector<double>& losses) {
+  std::vector<Tensor> outputs = {Tensor(TensorType{DType::f32, {8, 4}})};
+  const std::vector<Tensor> batch = mlp_batch(100);
+  const Status status = session.predict(std::span(batch).first(1), outputs);
+  if (!status.ok()) return status.to_string();
+  return all_state(session, losses)
+      .append(static_cast<const char*>(outputs[0].data()), static_cast<size_t>(outputs[0].bytes()));
 }
 
 }  // namespace epl

@@ -1,15 +1,11 @@
 // One job in two processes: the same bits as in one, and an end that is told when one of them is gone.
-#include "tests/runtime/two_processes.h"
-
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <csignal>
 #include <filesystem>
 #include <fstream>
 
 #include "core/runtime/session_state.h"
+#include "tests/runtime/rank_processes.h"
 
 namespace epl {
 namespace {
@@ -18,41 +14,12 @@ namespace fs = std::filesystem;
 
 class TwoProcesses : public testing::Test {
  protected:
-  void SetUp() override {
-    folder = (fs::temp_directory_path() / ("epl_two_processes_" + std::to_string(::getpid()))).string();
-    fs::remove_all(folder);
-    fs::create_directories(folder);
-    place = folder_rendezvous(folder + "/meet").value();
-  }
-  void TearDown() override {
-    if (child > 0) ::kill(child, SIGKILL), wait();
-    fs::remove_all(folder);
-  }
   // The second process, with ranks [first, first + ranks).
   void start(int first, int ranks, int world, int steps, const std::vector<std::string>& more = {}) {
-    std::vector<std::string> words = {RANK_PROCESS,          folder + "/meet",      std::to_string(first),
-                                      std::to_string(ranks), std::to_string(world), std::to_string(steps),
-                                      folder + "/result"};
-    words.insert(words.end(), more.begin(), more.end());
-    std::vector<char*> pointers;
-    for (std::string& word : words) pointers.push_back(word.data());
-    pointers.push_back(nullptr);
-    child = ::fork();
-    ASSERT_GE(child, 0);
-    if (child == 0) {
-      ::execv(pointers[0], pointers.data());
-      ::_exit(127);
-    }
+    processes.start(first, ranks, world, steps, more);
   }
-  int wait() {
-    int status = 0;
-    EXPECT_EQ(::waitpid(std::exchange(child, -1), &status, 0) > 0, true);
-    return status;
-  }
-  std::string result() const {
-    std::ifstream in(folder + "/result", std::ios::binary);
-    return {std::istreambuf_iterator<char>(in), {}};
-  }
+  int wait() { return processes.end_of(0); }
+  std::string result() const { return processes.result(0); }
   std::unique_ptr<Session> first_ranks(int ranks, int world) {
     plan = two_process_plan(host, world).value();
     auto made = Session::create(host, plan, {.seed = 7, .ranks = ranks, .rendezvous = place, .join_seconds = 30});
@@ -61,42 +28,17 @@ class TwoProcesses : public testing::Test {
   }
 
   Host host = process_host();
-  std::string folder;
-  std::shared_ptr<Rendezvous> place;
+  RankProcesses processes{"two_processes"};
+  const std::string& folder = processes.folder();
+  std::shared_ptr<Rendezvous> place = (processes.new_job(), folder_rendezvous(processes.meet()).value());
   std::shared_ptr<const CompiledPlan> plan;
-  pid_t child = -1;
 };
 
 // What a job gives that this process runs by itself.
 std::string alone(int64_t ranks, int steps, const std::string& micro_batches = "1") {
   const Host host = process_host();
   auto session = Session::create(host, two_process_plan(host, ranks, micro_batches).value(), 7).value();
-  std::vector<double> losses;
-  for (int step = 0; step < steps; ++step) {
-    StepMetrics metrics;
-    EXPECT_TRUE(session->step(mlp_batch(step), metrics).ok());
-    losses.push_back(metrics.loss);
-  }
-  std::vector<Tensor> outputs = {Tensor(TensorType{DType::f32, {8, 4}})};
-  const std::vector<Tensor> batch = mlp_batch(100);
-  EXPECT_TRUE(session->predict(std::span(batch).first(1), outputs).ok());
-  return all_state(*session, losses)
-      .append(static_cast<const char*>(outputs[0].data()), static_cast<size_t>(outputs[0].bytes()));
-}
-
-std::string run(Session& session, int steps) {
-  std::vector<double> losses;
-  for (int step = 0; step < steps; ++step) {
-    StepMetrics metrics;
-    const Status status = session.step(mlp_batch(step), metrics);
-    EXPECT_TRUE(status.ok()) << status.to_string();
-    losses.push_back(metrics.loss);
-  }
-  std::vector<Tensor> outputs = {Tensor(TensorType{DType::f32, {8, 4}})};
-  const std::vector<Tensor> batch = mlp_batch(100);
-  EXPECT_TRUE(session.predict(std::span(batch).first(1), outputs).ok());
-  return all_state(session, losses)
-      .append(static_cast<const char*>(outputs[0].data()), static_cast<size_t>(outputs[0].bytes()));
+  return answer(*session, train(*session, steps));
 }
 
 TEST_F(TwoProcesses, learn_the_same_bits_as_one) {
@@ -105,7 +47,7 @@ TEST_F(TwoProcesses, learn_the_same_bits_as_one) {
   start(1, 1, 2, 10);
   auto session = first_ranks(1, 2);
   ASSERT_TRUE(session);
-  EXPECT_EQ(run(*session, 10), expected);
+  EXPECT_EQ(answer(*session, train(*session, 10)), expected);
   EXPECT_EQ(wait(), 0);
   EXPECT_EQ(result(), expected);
   EXPECT_EQ(session->memory_bytes_used(), plan->memory_bytes_peak());
@@ -116,7 +58,7 @@ TEST_F(TwoProcesses, may_have_several_ranks_each) {
   start(1, 3, 4, 5);
   auto session = first_ranks(1, 4);
   ASSERT_TRUE(session);
-  EXPECT_EQ(run(*session, 5), expected);
+  EXPECT_EQ(answer(*session, train(*session, 5)), expected);
   EXPECT_EQ(wait(), 0);
   EXPECT_EQ(result(), expected);
 }

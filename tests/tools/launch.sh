@@ -100,6 +100,25 @@ EPL_RANK=0 EPL_WORLD_SIZE=2 EPL_RENDEZVOUS=tcp://192.0.2.1:5 $train --out never 
 expect "without a secret" test $? = 2
 expect "nobody meets where others come" grep -q 'need a secret' err
 
+# Data over other transports: the same weights.
+for transport in sockets gloo mpi; do
+  pack=$(dirname "$epl")/../lib/libepl_$transport.so
+  if [ $transport != sockets ] && [ ! -f "$pack" ]; then
+    echo "transport $transport was not tried: its pack is not built"
+    continue
+  fi
+  start="$epl launch -n 4 --plain --"
+  [ $transport = mpi ] && start="mpirun --allow-run-as-root --oversubscribe -n 4"
+  EPL_TRANSPORT=$transport $start $train --out by_$transport >by_$transport.json 2>err || { cat err; failed=1; }
+  expect "$transport gives the weights of one process" test "$(hash_of by_$transport.json)" = "$alone"
+done
+EPL_TRANSPORT=pigeons "$epl" launch -n 2 -- $train --out never >/dev/null 2>err
+expect "a transport that there is not" grep -q 'transport "pigeons"; there are sockets, gloo, mpi' err
+if [ -f "$(dirname "$epl")/../lib/libepl_mpi.so" ]; then
+  EPL_TRANSPORT=mpi "$epl" launch -n 2 -- $train --out never >/dev/null 2>err
+  expect "MPI without mpirun" grep -q 'one mpirun must start all processes of the job' err
+fi
+
 # The launchers of others, where they are.
 if command -v mpirun >/dev/null && mpirun --version 2>&1 | grep -q 'Open MPI'; then
   mpirun --allow-run-as-root --oversubscribe -n 4 $train --out mpi >mpi.json 2>err || { cat err; failed=1; }
