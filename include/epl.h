@@ -419,6 +419,19 @@ EPL_API EPL_SINCE(1, 0) epl_error* epl_plan_create(const epl_model* model, const
                                                    const epl_strategy* EPL_NULLABLE strategy,
                                                    const epl_plan_options* EPL_NULLABLE options,
                                                    epl_plan** EPL_OUT plan);
+/* Writes the decisions of a plan, by the names of the model: a text, no program. */
+EPL_API EPL_SINCE(1, 0) epl_error* epl_plan_save(const epl_plan* plan, const char* path, size_t path_length);
+/* As epl_plan_create, with the decisions of a file. They are refused where what they rest on differs: model, graph
+ * (batch, loss, optimizer, what is trained), version, numerics, and strategy and ranks where these are given.
+ * `strategy` NULL and `ranks` 0 take the file's. A damaged file is EPL_ERROR_DATA_LOSS. */
+EPL_API EPL_SINCE(1, 0) epl_error* epl_plan_load(const epl_model* model, const epl_trainer* EPL_NULLABLE trainer,
+                                                 const epl_strategy* EPL_NULLABLE strategy,
+                                                 const epl_plan_options* EPL_NULLABLE options, const char* path,
+                                                 size_t path_length, epl_plan** EPL_OUT plan);
+/* What two plan files decide differently, a sentence a line; nothing where they decide the same. */
+EPL_API EPL_SINCE(1, 0) epl_error* epl_plan_compare(const epl_engine* engine, const char* path, size_t path_length,
+                                                    const char* other, size_t other_length,
+                                                    epl_text** EPL_OUT EPL_OWNED text);
 EPL_API EPL_SINCE(1, 0) void epl_plan_destroy(epl_plan* EPL_NULLABLE plan);
 /* Inputs in the order in which steps take them, and outputs, of an entry (EPL_ENTRY_...). 0 for an unknown entry. */
 EPL_API EPL_SINCE(1, 0) int64_t epl_plan_port_count(const epl_plan* plan, int32_t entry, int32_t kind);

@@ -18,6 +18,12 @@
 
 namespace epl::tools {
 
+void add_plan_option(CLI::App& app, JobOptions& o) {
+  app.option_defaults()->group(groups::machine);
+  app.add_option("--plan", o.plan, "take the decisions that epl plan --save wrote, instead of new ones")
+      ->check(existing_file());
+}
+
 void add_machine_options(CLI::App& app, JobOptions& o) {
   app.option_defaults()->group(groups::machine);
   app.add_option("--device", o.device, "where to run; sim gives virtual time and no numbers")
@@ -284,7 +290,11 @@ Plan make_plan(const Model& model, const Trainer& trainer, const Strategy& strat
   options.device = o.device.data();
   options.device_length = o.device.size();
   try {
-    return make<Plan>(epl_plan_create, model.get(), trainer.get(), strategy.get(), &options);
+    if (o.plan.empty()) return make<Plan>(epl_plan_create, model.get(), trainer.get(), strategy.get(), &options);
+    if (options.ranks == 1) options.ranks = options.local_ranks = 0;  // nothing was said: those of the file
+    const bool has_strategy = !o.strategy.empty() || o.micro_batches > 0;
+    return make<Plan>(epl_plan_load, model.get(), trainer.get(), has_strategy ? strategy.get() : nullptr, &options,
+                      o.plan.data(), o.plan.size());
   } catch (const ApiError& e) {
     const bool usual_context = !o.text.empty() && o.context == 0 && text_input(model).dims[1] < 0;
     if (!usual_context || e.code != EPL_ERROR_INVALID_ARGUMENT) throw;

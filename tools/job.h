@@ -25,6 +25,7 @@ struct JobOptions {
   std::string data_options;              // JSON or a file of it
   std::string device = "cpu", strategy;  // JSON or a file of it
   std::string packs;                     // folder; empty: beside libepl.so
+  std::string plan;                      // a file whose decisions are taken
   int64_t ranks = 1, micro_batches = 0;
   int threads = 0;
   int64_t batch = 0, context = 0;  // 0: as the model fixes it (batch_of)
@@ -52,6 +53,7 @@ struct JobOptions {
 };
 
 void add_machine_options(CLI::App& app, JobOptions& o);   // device, strategy, ranks, threads, micro-batches
+void add_plan_option(CLI::App& app, JobOptions& o);       // a file of decisions, where a plan is made for training
 void add_binding_options(CLI::App& app, JobOptions& o);   // batch, context, symbols, loss: tools/binding.cc
 void add_training_options(CLI::App& app, JobOptions& o);  // optimizer with its options, schedule
 void add_data_options(CLI::App& app, JobOptions& o);

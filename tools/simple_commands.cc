@@ -73,8 +73,19 @@ std::string described(const Plan& plan, std::string_view stage) {
   return text_of(epl_plan_describe, plan.get(), stage.data(), stage.size());
 }
 
-int run_plan(const JobOptions& o, const std::string& stage, const std::string& page = "",
-             const std::string& annotated = "") {
+// Of two plan files; 1 where they differ, as for a check that does not hold.
+int run_plan_diff(const JobOptions& o, const std::string& one, const std::string& other) {
+  Engine engine = make_engine(o);
+  const std::string found = text_of(epl_plan_compare, engine.get(), one.data(), one.size(), other.data(), other.size());
+  std::printf("%s", found.empty() ? "the plans decide the same\n" : printable(found).c_str());
+  return found.empty() ? 0 : 1;
+}
+
+struct PlanOutput {
+  std::string stage = "explain", page, annotated, save;
+};
+
+int run_plan(const JobOptions& o, const PlanOutput& output) {
   Engine engine = make_engine(o);
   Model model = load_model(engine, o.model);
   Trainer trainer = make_trainer(engine, o);
@@ -86,16 +97,20 @@ int run_plan(const JobOptions& o, const std::string& stage, const std::string& p
   Plan plan = make_plan(model, trainer, make_strategy(engine, o), o);
   for (const std::string& warning : warnings_of(model, plan))
     std::fprintf(stderr, "epl: warning: %s\n", warning.c_str());
-  if (!annotated.empty()) {
-    check(epl_plan_export_onnx(plan.get(), annotated.data(), annotated.size()));
-    std::printf("wrote %s\n", annotated.c_str());
+  if (!output.save.empty()) {
+    check(epl_plan_save(plan.get(), output.save.data(), output.save.size()));
+    std::printf("wrote %s\n", output.save.c_str());
   }
-  if (!page.empty()) {
-    write_file(page, render_plan(plan_page(parse_json(described(plan, "overview")), o.model)));
-    std::printf("wrote %s\n", page.c_str());
+  if (!output.annotated.empty()) {
+    check(epl_plan_export_onnx(plan.get(), output.annotated.data(), output.annotated.size()));
+    std::printf("wrote %s\n", output.annotated.c_str());
   }
-  if (!page.empty() || !annotated.empty()) return 0;
-  const std::string plan_text = described(plan, o.json ? "memory" : stage);
+  if (!output.page.empty()) {
+    write_file(output.page, render_plan(plan_page(parse_json(described(plan, "overview")), o.model)));
+    std::printf("wrote %s\n", output.page.c_str());
+  }
+  if (!output.save.empty() || !output.page.empty() || !output.annotated.empty()) return 0;
+  const std::string plan_text = described(plan, o.json ? "memory" : output.stage);
   std::printf("%s\n", o.json ? plan_text.c_str() : printable(plan_text).c_str());
   return 0;
 }
@@ -176,9 +191,11 @@ Run add_evaluate(CLI::App& app) {
 
 Run add_plan(CLI::App& app) {
   auto o = std::make_shared<JobOptions>();
-  auto stage = std::make_shared<std::string>("explain"), page = std::make_shared<std::string>(),
-       annotated = std::make_shared<std::string>();
-  app.footer("  epl plan model.onnx --batch 8\n  epl plan model.onnx --ranks 4 --html plan.html");
+  auto output = std::make_shared<PlanOutput>();
+  auto other = std::make_shared<std::string>();
+  app.footer(
+      "  epl plan model.onnx --batch 8\n  epl plan model.onnx --ranks 4 --html plan.html\n  epl plan model.onnx "
+      "--ranks 4 --save four.plan\n  epl plan --diff four.plan other.plan");
   app.option_defaults()->group(groups::data);
   app.add_option("model", o->model, "the ONNX file")->required()->check(existing_file());
   add_data_options(app, *o);
@@ -189,21 +206,26 @@ Run add_plan(CLI::App& app) {
   add_adapter_options(app, *o);
   app.option_defaults()->group(groups::watching);
   app.add_option(
-         "--stage", *stage,
+         "--stage", output->stage,
          "explain, overview, memory, parameters, or a stage of the train step as text: graph, plan, local, program, "
          "kernels (predict.graph and so on for the others)")
       ->type_name("NAME")
       ->capture_default_str();
-  app.add_option("--html", *page,
+  app.add_option("--html", output->page,
                  "a page to write instead: ranks, a predicted step as a picture, memory over time, what moves, and how "
                  "each tensor lies and why")
       ->check(file_name());
-  app.add_option("--annotated", *annotated,
+  app.add_option("--annotated", output->annotated,
                  "an ONNX file to write: the model with the plan in it (stages and shards, IR 11)")
       ->check(file_name());
   app.add_flag("--json", o->json, "the memory plan as JSON");
   add_machine_options(app, *o);
-  return [=] { return run_plan(*o, *stage, *page, *annotated); };
+  add_plan_option(app, *o);
+  app.option_defaults()->group(groups::saving);
+  app.add_option("--save", output->save, "write the decisions to a file, for --plan")->check(file_name());
+  app.add_option("--diff", *other, "say what two plan files decide differently: epl plan --diff ONE OTHER")
+      ->check(existing_file());
+  return [=] { return other->empty() ? run_plan(*o, *output) : run_plan_diff(*o, *other, o->model); };
 }
 
 Run add_inspect(CLI::App& app) {
@@ -228,7 +250,7 @@ Run add_inspect(CLI::App& app) {
     JobOptions job = *o;
     job.model = *path;
     job.json = false;  // it is a text
-    return run_plan(job, "kernels");
+    return run_plan(job, {.stage = "kernels"});
   };
 }
 

@@ -104,6 +104,7 @@ Run add_trace(CLI::App& app) {
   app.option_defaults()->group(groups::saving);
   app.add_option("--out", o->out, "the file to write")->check(file_name())->capture_default_str();
   add_machine_options(app, o->job);
+  add_plan_option(app, o->job);
   return [=] { return run_trace(*o); };
 }
 

@@ -1,9 +1,10 @@
 // Plans: everything decided, nothing allocated.
+#include "core/capi/plan.h"
+
 #include <algorithm>
 
 #include "core/base/suggestion.h"
 #include "core/capi/describe.h"
-#include "core/capi/objects.h"
 #include "core/frontend/binding.h"
 #include "core/runtime/annotations.h"
 #include "core/runtime/overview.h"
@@ -105,6 +106,49 @@ const std::vector<Port>* ports_of(const epl_plan* plan, int32_t entry, int32_t k
 }
 
 }  // namespace
+
+Result<PlanWish> plan_wish(const epl_model& model, const epl_trainer* trainer, const epl_strategy* strategy,
+                           const epl_plan_options* options) {
+  epl_plan_options known = EPL_PLAN_OPTIONS_INIT;
+  EPL_TRY(copy_options(options, known, "epl_plan_options"));
+  if (known.ranks < 0 || known.ranks > 4096) return invalid("ranks is ", known.ranks, "; 1 to 4096 can be asked for");
+  if (known.local_ranks < 0 || (known.ranks != 0 && known.local_ranks > known.ranks))
+    return invalid("local_ranks is ", known.local_ranks, " of ", known.ranks, " ranks");
+  PlanWish wish{.seed = known.seed};
+  PlanOptions& request = wish.options;
+  request.training = false;
+  if (trainer != nullptr) {
+    EPL_TRY(with_caller(const_cast<epl_trainer*>(trainer), "trainer",
+                        [&] { return bind_trainer(*trainer, *model.model, request); }));
+    request.adapters.seed = known.seed;
+  }
+  if (!request.training) {
+    // Nothing says which dimension counts samples, and without a loss nothing needs to know: the batch is not cut.
+    for (const ModelPort& input : model.model->inputs()) request.binding.batch_dims.try_emplace(input.name, -1);
+  }
+  request.rewrites = model.rewrites;
+  request.model = model.model;
+  if (strategy != nullptr) {
+    EPL_TRY(with_caller(const_cast<epl_strategy*>(strategy), "strategy",
+                        [&]() -> Status { return request.strategy = strategy->strategy, Status(); }));
+  }
+  request.ranks = known.ranks;
+  request.local_ranks = known.local_ranks;
+  if (known.device != nullptr) {
+    EPL_ASSIGN(request.device, text_argument(known.device, known.device_length, "epl_plan_options.device"));
+  }
+  return wish;
+}
+
+Result<std::unique_ptr<epl_plan>> made_plan(const epl_model& model, const PlanWish& wish) {
+  auto made = std::make_unique<epl_plan>();
+  made->engine = model.engine;
+  made->seed = wish.seed;
+  EPL_ASSIGN(made->plan, CompiledPlan::create(model.engine->host, wish.options));
+  log_plan(model.engine->host, *made->plan);
+  return made;
+}
+
 }  // namespace epl::capi
 
 using namespace epl;
@@ -118,39 +162,9 @@ epl_error* epl_plan_create(const epl_model* model, const epl_trainer* trainer, c
                            const epl_plan_options* options, epl_plan** plan) {
   return giving(plan, "plan", [&]() -> Result<std::unique_ptr<epl_plan>> {
     EPL_REQUIRE(model);
-    epl_plan_options known = EPL_PLAN_OPTIONS_INIT;
-    EPL_TRY(copy_options(options, known, "epl_plan_options"));
-    if (known.ranks < 0 || known.ranks > 4096) return invalid("ranks is ", known.ranks, "; 1 to 4096 can be asked for");
-    if (known.local_ranks < 0 || known.local_ranks > std::max<int64_t>(known.ranks, 1))
-      return invalid("local_ranks is ", known.local_ranks, " of ", std::max<int64_t>(known.ranks, 1), " ranks");
-    PlanOptions request;
-    request.training = false;
-    if (trainer != nullptr) {
-      EPL_TRY(with_caller(const_cast<epl_trainer*>(trainer), "trainer",
-                          [&] { return bind_trainer(*trainer, *model->model, request); }));
-      request.adapters.seed = known.seed;
-    }
-    if (!request.training) {
-      // Nothing says which dimension counts samples, and without a loss nothing needs to know: the batch is not cut.
-      for (const ModelPort& input : model->model->inputs()) request.binding.batch_dims.try_emplace(input.name, -1);
-    }
-    request.rewrites = model->rewrites;
-    request.model = model->model;
-    if (strategy != nullptr) {
-      EPL_TRY(with_caller(const_cast<epl_strategy*>(strategy), "strategy",
-                          [&]() -> Status { return request.strategy = strategy->strategy, Status(); }));
-    }
-    request.ranks = known.ranks == 0 ? 1 : known.ranks;
-    request.local_ranks = known.local_ranks;
-    if (known.device != nullptr) {
-      EPL_ASSIGN(request.device, text_argument(known.device, known.device_length, "epl_plan_options.device"));
-    }
-    auto made = std::make_unique<epl_plan>();
-    made->engine = model->engine;
-    made->seed = known.seed;
-    EPL_ASSIGN(made->plan, CompiledPlan::create(model->engine->host, request));
-    log_plan(model->engine->host, *made->plan);
-    return made;
+    EPL_ASSIGN(PlanWish wish, plan_wish(*model, trainer, strategy, options));
+    if (wish.options.ranks == 0) wish.options.ranks = 1;
+    return made_plan(*model, wish);
   });
 }
 

@@ -10,6 +10,7 @@
 #include "core/program/kernel_report.h"
 #include "core/program/link.h"
 #include "core/rewrite/rewrite.h"
+#include "core/runtime/plan_file.h"
 #include "core/runtime/process_memory.h"
 #include "core/strategy/pass.h"
 #include "core/strategy/samples.h"
@@ -54,6 +55,19 @@ void find_ports(Entry& entry) {
   }
 }
 
+// By the passes, or from a file.
+Result<Plan> decide(EntryKind kind, const std::shared_ptr<const Graph>& graph, const PlanOptions& options,
+                    const std::vector<Entry>& before) {
+  const Plan* first = before.empty() ? nullptr : &before.front().plan;
+  if (!options.decisions)
+    return make_plan({.graph = graph, .strategy = options.strategy, .ranks = options.ranks, .state_of = first});
+  EPL_TRY(check_graph(*options.decisions, entry_name(kind), *graph));
+  EPL_ASSIGN(Plan plan, parse_plan(*options.decisions->entry(entry_name(kind)), graph));
+  if (plan.ranks() != options.ranks)
+    return error(Code::data_loss, "the plan file has decisions for ", plan.ranks(), " ranks, not ", options.ranks);
+  return plan;
+}
+
 // Plans and lowers one entry's graph.
 Result<Entry> compile(EntryKind kind, Graph graph, const LossFacts& loss, const PlanOptions& options, Device& device,
                       int threads, const std::vector<Entry>& before = {}) {
@@ -65,10 +79,7 @@ Result<Entry> compile(EntryKind kind, Graph graph, const LossFacts& loss, const 
   entry.graph = std::make_shared<const Graph>(std::move(graph));
   EPL_ASSIGN(Graph expanded, expand_composites(*entry.graph, device.kernels()));
   auto runnable = std::make_shared<const Graph>(without_dead_nodes(expanded));
-  auto planned = make_plan({.graph = runnable,
-                            .strategy = options.strategy,
-                            .ranks = options.ranks,
-                            .state_of = before.empty() ? nullptr : &before.front().plan});
+  auto planned = decide(kind, runnable, options, before);
   if (!planned.ok()) {
     const Status& why = planned.status();
     return notes.empty() ? why : Status(why.code(), cat(why.message(), "; ", join(notes, "; ")), why.where());
@@ -242,6 +253,7 @@ Result<std::shared_ptr<const CompiledPlan>> CompiledPlan::create(const Host& hos
   auto plan = std::make_shared<CompiledPlan>();
   plan->options_ = given;
   EPL_TRY(plan->take_annotations());
+  if (given.decisions) EPL_TRY(check_strategy(*given.decisions, plan->options_.strategy));
   const PlanOptions& options = plan->options_;
   const int64_t local_ranks = options.local_ranks > 0 ? options.local_ranks : options.ranks;
   plan->threads_ = static_cast<int>(std::max<int64_t>(1, host.threads / std::max<int64_t>(local_ranks, 1)));
@@ -461,6 +473,7 @@ std::string CompiledPlan::explain() const {
   }
   if (references)
     out += cat("kernels: ", references, " instruction(s) run by slow references; see epl inspect MODEL --kernels\n");
+  if (options_.decisions) out += "why: the decisions are those of a plan file\n";
   for (const std::string& note : device_->notes()) out += cat("why: ", note, "\n");
   for (const std::string& note : notes_) out += cat("note: ", note, "\n");
   for (const std::string& note : plan.notes) out += cat("why: ", note, "\n");

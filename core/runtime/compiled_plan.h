@@ -20,6 +20,8 @@
 
 namespace epl {
 
+struct PlanFile;  // core/runtime/plan_file.h
+
 struct PlanOptions {
   std::shared_ptr<const Model> model;
   TrainOptions train;
@@ -30,8 +32,10 @@ struct PlanOptions {
   int64_t ranks = 1;
   int64_t local_ranks = 0;  // that share the threads of this process; 0: all of them
   std::string device = "cpu";
-  bool training = true;                    // false: the plan has the predict entry alone, `train` is not looked at
-  bool evaluate = true, predict = true;    // entries beside train
+  bool training = true;                  // false: the plan has the predict entry alone, `train` is not looked at
+  bool evaluate = true, predict = true;  // entries beside train
+  // Taken instead of new ones. Null: the passes decide.
+  std::shared_ptr<const PlanFile> decisions;
   bool rewrites = true;                    // restore fused meaning (attention, layer norm, ...)
   std::vector<std::string> train_outputs;  // model outputs to return from step besides the loss
   std::set<std::string>

@@ -1,9 +1,10 @@
+#include "core/strategy/plan_text.h"
+
 // The .plan text form: the decisions of a plan, beside the values and nodes of its graph, by name.
 #include <algorithm>
 
 #include "core/ir/op.h"
 #include "core/strategy/mesh_text.h"
-#include "core/strategy/plan.h"
 
 namespace epl {
 namespace {
@@ -93,9 +94,7 @@ bool parse_task_graph(TextReader& reader, const Plan& plan, TaskGraph& out) {
   return true;
 }
 
-}  // namespace
-
-std::string print_plan(const Plan& plan) {
+std::string print(const Plan& plan, bool reasons) {
   std::string out = cat("plan batch ", plan.batch, "\n");
   out += cat("strategy ", quoted(print_strategy(plan.strategy)), "\n", "passes ", quoted(plan.passes), "\n");
   for (const std::string& note : plan.notes) out += cat("note ", quoted(note), "\n");
@@ -118,9 +117,15 @@ std::string print_plan(const Plan& plan) {
     if (plan.node_cloned[n]) out += " cloned";
     out += plan.node_task_graph[n] == every_task_graph ? " taskgraph every\n"
                                                        : cat(" taskgraph ", plan.node_task_graph[n], "\n");
+    if (reasons && n < plan.why.size() && !plan.why[n].empty()) out += cat("why ", quoted(plan.why[n]), "\n");
   }
   return out;
 }
+
+}  // namespace
+
+std::string print_plan(const Plan& plan) { return print(plan, false); }
+std::string print_plan_with_reasons(const Plan& plan) { return print(plan, true); }
 
 Result<Plan> parse_plan(std::string_view text, std::shared_ptr<const Graph> graph) {
   TextReader reader(text);
@@ -156,6 +161,9 @@ Result<Plan> parse_plan(std::string_view text, std::shared_ptr<const Graph> grap
       plan.calls.resize(plan.meshes.size());
       if (plan.calls.empty() || !parse_call(reader, plan.calls.back().emplace_back()))
         return reader.fail("expected run block index, of a class of ranks");
+    } else if (reader.take("why")) {
+      if (node == 0 || !reader.name(word)) return reader.fail("expected a reason, of a node");
+      plan.explain(static_cast<int>(node) - 1, word);
     } else if (reader.take("value")) {
       TensorType type;
       Sharding sharding;

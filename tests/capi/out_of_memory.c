@@ -177,6 +177,7 @@ CALL(epl_strategy_describe, w.strategy, (epl_text**)out)
 CALL(epl_plan_create, w.model, w.trainer, w.strategy, NULL, (epl_plan**)out)
 CALL(epl_plan_describe, w.plan, EPL_STR("memory"), (epl_text**)out)
 CALL(epl_plan_export_onnx, w.plan, TEXT(w.out))
+CALL(epl_plan_save, w.plan, TEXT(w.out))
 CALL(epl_cancel_create, w.engine, (epl_cancel**)out)
 CALL(epl_store_create, w.engine, NULL, (epl_store**)out)
 CALL(epl_store_id, store, (epl_text**)out)
@@ -220,6 +221,27 @@ static epl_error* run_epl_model_load_bytes(void** out) {
     if (file) fclose(file);
   }
   return epl_model_load_bytes(w.engine, bytes, length, NULL, (epl_model**)out);
+}
+/* Made by the first call, in which nothing fails, of what trainer and strategy have become by then. */
+static const char* saved_plan(void) {
+  static char path[1100];
+  static int saved = 0;
+  snprintf(path, sizeof path, "%s.plan", w.out);
+  if (saved) return path;
+  epl_plan* plan = NULL;
+  must(epl_plan_create(w.model, w.trainer, w.strategy, NULL, &plan));
+  must(epl_plan_save(plan, TEXT(path)));
+  epl_plan_destroy(plan);
+  saved = 1;
+  return path;
+}
+static epl_error* run_epl_plan_load(void** out) {
+  const char* path = saved_plan();
+  return epl_plan_load(w.model, w.trainer, w.strategy, NULL, TEXT(path), (epl_plan**)out);
+}
+static epl_error* run_epl_plan_compare(void** out) {
+  const char* path = saved_plan();
+  return epl_plan_compare(w.engine, TEXT(path), TEXT(path), (epl_text**)out);
 }
 static epl_error* run_epl_trainer_add_group(void** out) {
   int64_t group;
@@ -386,6 +408,9 @@ static const call calls[] = {ROW(epl_engine_create, destroy_engine, NULL),
                              ROW(epl_plan_port, NULL, NULL),
                              ROW(epl_plan_describe, destroy_text, NULL),
                              ROW(epl_plan_export_onnx, NULL, check_out),
+                             ROW(epl_plan_save, NULL, check_out),
+                             {"epl_plan_load", run_epl_plan_load, destroy_plan, NULL},
+                             {"epl_plan_compare", run_epl_plan_compare, destroy_text, NULL},
                              ROW(epl_cancel_create, destroy_cancel, NULL),
                              ROW(epl_store_create, destroy_store, NULL),
                              ROW(epl_store_id, destroy_text, NULL),

@@ -44,6 +44,20 @@ case $("$epl" inspect) in "{"*) echo "FAILED: inspect without a file prints JSON
 [ "$("$epl" inspect | wc -l)" -lt 130 ] || fail "inspect without a file is long"
 expect 0 "bytes" "$epl" plan model.onnx --batch 4
 expect 0 "\"peak_bytes\"" "$epl" plan model.onnx --batch 4 --json
+# Decisions as a file.
+expect 0 "wrote two.plan" "$epl" plan model.onnx --batch 4 --ranks 2 --save two.plan
+expect 0 "wrote cut.plan" "$epl" plan model.onnx --batch 4 --ranks 2 --strategy '{"default": {"split": 2}}' --save \
+  cut.plan
+expect 0 "decide the same" "$epl" plan --diff two.plan two.plan
+expect 1 "tensor: [-, -]; in the second [-, split]: transformer.h.0.mlp.c_fc.weight" "$epl" plan \
+  --diff two.plan cut.plan
+expect 0 "the decisions are those of a plan file" "$epl" plan model.onnx --batch 4 --plan cut.plan
+expect 3 "another number of ranks: 2 there, 4 here" "$epl" plan model.onnx --batch 4 --ranks 4 --plan two.plan
+expect 3 "another train graph" "$epl" plan model.onnx --batch 8 --plan two.plan
+expect 3 "another model" "$epl" plan mlp.onnx --batch 4 --plan two.plan
+sed 's/in main/in post/' two.plan >changed.plan
+expect 3 "damaged" "$epl" plan model.onnx --batch 4 --plan changed.plan
+expect 0 "" "$epl" train model.onnx --text text.txt --batch 4 --steps 2 --threads 2 --plan cut.plan --out planned
 # A page, and what ranks did in a step: with data, without, and in virtual time.
 expect 0 "predicted step on simulated cpu_core" "$epl" plan model.onnx --batch 4 --ranks 2
 expect 0 "wrote plan.html" "$epl" plan model.onnx --batch 4 --ranks 2 --html plan.html
