@@ -44,6 +44,15 @@ set_tests_properties(cases.strategies PROPERTIES LABELS "cases;only_release" TIM
 set_tests_properties(tools.fuzz_layouts PROPERTIES LABELS tools TIMEOUT 900)
 set_tests_properties(tools.fuzz_layouts_of_cases PROPERTIES LABELS "tools;only_release" TIMEOUT 900)
 
+# Sanitizers take many times as long.
+set(many_ranks_seconds 5)
+if(EPL_SANITIZE)
+  set(many_ranks_seconds 200)
+endif()
+add_test(NAME tools.many_ranks COMMAND sh ${PROJECT_SOURCE_DIR}/tests/tools/many_ranks.sh
+  $<TARGET_FILE:epl_tool> ${PROJECT_BINARY_DIR}/many_ranks ${many_ranks_seconds})
+set_tests_properties(tools.many_ranks PROPERTIES LABELS tools TIMEOUT 600)
+
 # The pages in a browser; the screenshots stay in the build folder.
 find_package(Python3 COMPONENTS Interpreter)
 if(Python3_FOUND)
