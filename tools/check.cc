@@ -90,7 +90,8 @@ std::string said_by(const std::exception& e) {
   return std::string(e.what()) + (place ? " (at " + api->where + ")" : "");
 }
 
-// A row of the list: what it is called, on how many ranks, in how many stages and splits, and the strategy's keys.
+// A row of the list: what it is called, on how many ranks, in how many stages and splits, whether these cut experts and
+// stand beside copies, and the strategy's keys.
 struct StrategyRow {
   std::string name;
   Layout layout;
@@ -105,6 +106,8 @@ std::vector<StrategyRow> read_strategies(const std::string& path) {
     try {
       row.name = one.at("name").get<std::string>();
       row.layout.split = one.value("split", int64_t{1});
+      row.layout.experts = one.value("experts", false);
+      row.layout.beside = one.value("beside", false);
       row.layout.cuts = even_cuts(one.value("stages", int64_t{1}));
       const Json keys = one.value("strategy", Json::object());
       for (const auto& [key, value] : keys.items()) row.layout.keys[key] = value;

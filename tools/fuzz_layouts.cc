@@ -47,12 +47,18 @@ class ScratchFolder {
   std::string path_;
 };
 
+bool shares_ranks(const Layout& layout) {
+  const auto key = layout.keys.find("cluster.colocate_split_and_replicate");
+  return layout.beside || (key != layout.keys.end() && key->second == Json(true));
+}
+
 // At level `data` a split decides in which order some sums are taken, and it is decided within each stage. So beside
-// the same splits of the same stages nothing changes a bit.
+// the same splits of the same stages nothing changes a bit. Where scopes share their ranks it is decided for each pair
+// of scopes.
 bool promises_bits(const Pair& pair) {
-  const bool same_splits =
-      pair.a.split == pair.b.split &&
-      (pair.a.split == 1 || (pair.a.cuts == pair.b.cuts && pair.a.engine_cuts == pair.b.engine_cuts));
+  const bool same_stages = pair.a.cuts == pair.b.cuts && pair.a.engine_cuts == pair.b.engine_cuts &&
+                           pair.a.experts == pair.b.experts && !shares_ranks(pair.a) && !shares_ranks(pair.b);
+  const bool same_splits = pair.a.split == pair.b.split && (pair.a.split == 1 || same_stages);
   return pair.common.level == "layout" || same_splits;
 }
 
@@ -99,9 +105,11 @@ class Fuzzer {
 
   static void split_alike(Pair& pair) {
     pair.b.split = pair.a.split;
+    pair.b.experts = pair.b.beside = false;
     if (pair.a.split > 1) {
       pair.b.cuts = pair.a.cuts;
       pair.b.engine_cuts = pair.a.engine_cuts;
+      pair.b.experts = pair.a.experts;
     }
     while (pair.b.ranks() > max_ranks) pair.b.copies /= 2;
     if (!pair.b.cuts.empty()) return;

@@ -45,10 +45,16 @@ Json strategy_of(const Layout& layout, const SameBits& common, const std::vector
   if (layout.micro_batches > 1) out["pipeline.num_micro_batch"] = layout.micro_batches;
   if (common.units > 0) out["reproducible.units"] = common.units;
   if (common.level != "data") out["reproducible.level"] = common.level;
-  const char* kind = layout.split > 1 ? "split" : "replicate";
+  const char* kind = layout.split == 1 ? "replicate" : layout.experts ? "expert" : "split";
   if (layout.engine_cuts && layout.stages() > 1) out["pipeline.num_stages"] = layout.stages();
   if (layout.cuts.empty() || layout.engine_cuts) {
-    if (layout.split > 1) out["default"] = Json{{kind, layout.split}};
+    if (layout.split > 1 && layout.beside && layout.cuts.empty() && nodes.size() > 1) {
+      std::vector<std::string> own;
+      for (size_t n = 1; n < nodes.size(); n += 3) own.push_back(nodes[n]);
+      out["scopes"].push_back({{"name", "beside"}, {kind, layout.split}, {"match", own}});
+    } else if (layout.split > 1) {
+      out["default"] = Json{{kind, layout.split}};
+    }
     return out;
   }
   // At least one node for each stage, where there are so many.
@@ -91,6 +97,10 @@ Layout LayoutSource::draw(Draws& draws, int64_t units) const {
   while (out.copies > units || out.ranks() > max_ranks);
   do out.micro_batches = draws.of(powers);
   while (out.micro_batches * out.copies > units);
+  out.experts = out.split > 1 && draws.one_in(4);
+  // What is not split then has as many copies as there are ranks.
+  const bool fits = out.micro_batches * out.copies * out.split <= units;
+  out.beside = out.split > 1 && stages == 1 && fits && draws.one_in(2);
   for (const Json& one : keys_) {
     const std::string name = one.at("name");
     if (!one.at("built").get<bool>() || !one.at("keeps_bits").get<bool>() || drawn_apart(name) || !draws.one_in(3))
@@ -121,12 +131,16 @@ std::vector<Layout> simpler(const Layout& layout) {
     one.keys.erase("pipeline.strategy");
     one.keys.erase("pipeline.virtual_stages");
   });
-  with([](Layout& one) { one.split = 1; });
+  with([](Layout& one) {
+    one.split = 1;
+    one.experts = one.beside = false;
+  });
+  with([](Layout& one) { one.experts = one.beside = false; });
   with([](Layout& one) { one.copies = 1; });
   with([](Layout& one) { one.micro_batches = 1; });
   with([](Layout& one) { one.threads = 1; });
   with([](Layout& one) { one.copies = std::max<int64_t>(1, one.copies / 2); });
-  with([](Layout& one) { one.split = std::max<int64_t>(1, one.split / 2); });
+  if (layout.split > 2) with([](Layout& one) { one.split /= 2; });
   with([](Layout& one) { one.micro_batches = std::max<int64_t>(1, one.micro_batches / 2); });
   for (size_t cut = 0; cut < layout.cuts.size(); ++cut)
     with([&](Layout& one) { one.cuts.erase(one.cuts.begin() + static_cast<std::ptrdiff_t>(cut)); });

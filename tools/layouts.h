@@ -36,6 +36,8 @@ struct Layout {
   int threads = 1;
   std::vector<int> cuts;             // where stages begin, in thousandths of the nodes of the forward pass
   bool engine_cuts = false;          // it finds as many stages itself
+  bool experts = false;              // `split` cuts experts
+  bool beside = false;               // of one stage: some nodes alone are split, over the ranks of the copies
   std::map<std::string, Json> keys;  // of the strategy besides
 
   int64_t stages() const { return static_cast<int64_t>(cuts.size()) + 1; }

@@ -8,7 +8,7 @@ namespace {
 // A local value as [before, lanes, behind].
 struct InLanes {
   int64_t before = 1, lanes = 1, behind = 1;
-  InLanes(const Mesh& mesh, const TensorType& all, const Cuts& cuts, int dim) : lanes(mesh.lanes()) {
+  InLanes(const Mesh& mesh, const TensorType& all, const Cuts& cuts, int dim, int64_t count) : lanes(count) {
     const AxisCut& in_time = *find_cut(cuts, mesh.find(micro_batch_axis));
     before = in_time.outer / lanes;
     for (const AxisCut& cut : cuts) before /= cut.outer < in_time.outer ? mesh.pieces(cut.axes) : 1;
@@ -28,8 +28,9 @@ TensorType with_dim(TensorType type, int dim, int64_t size) {
 
 }  // namespace
 
-std::vector<Move> take_lane(const Mesh& mesh, const TensorType& local, const Cuts& cuts, int dim, int64_t lane) {
-  const InLanes in(mesh, local, cuts, dim);
+std::vector<Move> take_lane(const Mesh& mesh, const TensorType& local, const Cuts& cuts, int dim, int64_t lanes,
+                            int64_t lane) {
+  const InLanes in(mesh, local, cuts, dim, lanes);
   const TensorType apart{local.dtype, {in.before, in.lanes, in.behind}};
   const Move cut{.op = "slice",
                  .suffix = ".lane",
@@ -39,9 +40,9 @@ std::vector<Move> take_lane(const Mesh& mesh, const TensorType& local, const Cut
   return {view(apart, ".lanes"), cut, view(one, ".lane")};
 }
 
-LaneJoin join_lanes(const Mesh& mesh, const TensorType& lane, const Cuts& cuts, int dim) {
-  const TensorType all = with_dim(lane, dim, lane.shape[static_cast<size_t>(dim)] * mesh.lanes());
-  const InLanes in(mesh, all, cuts, dim);
+LaneJoin join_lanes(const Mesh& mesh, const TensorType& lane, const Cuts& cuts, int dim, int64_t lanes) {
+  const TensorType all = with_dim(lane, dim, lane.shape[static_cast<size_t>(dim)] * lanes);
+  const InLanes in(mesh, all, cuts, dim, lanes);
   const TensorType joined{lane.dtype, {in.before, in.lanes, in.behind}};
   return {.part = view(with_dim(joined, 1, 1), ".lane"),
           .joined = {.op = "concat", .suffix = ".lanes", .attributes = {{"axis", int64_t{1}}}, .type = joined},

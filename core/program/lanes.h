@@ -8,14 +8,15 @@
 
 namespace epl {
 
-// One lane of a local value of this type, whose dimension `dim` has these cuts.
-std::vector<Move> take_lane(const Mesh& mesh, const TensorType& local, const Cuts& cuts, int dim, int64_t lane);
+// One lane, of so many, of a local value of this type, whose dimension `dim` has these cuts.
+std::vector<Move> take_lane(const Mesh& mesh, const TensorType& local, const Cuts& cuts, int dim, int64_t lanes,
+                            int64_t lane);
 
 // The lanes of a value together again: `part` is made of each, `joined` of all parts, `all` of that. `lane` is the type
 // of one.
 struct LaneJoin {
   Move part, joined, all;
 };
-LaneJoin join_lanes(const Mesh& mesh, const TensorType& lane, const Cuts& cuts, int dim);
+LaneJoin join_lanes(const Mesh& mesh, const TensorType& lane, const Cuts& cuts, int dim, int64_t lanes);
 
 }  // namespace epl

@@ -45,7 +45,7 @@ bool parse_wait(TextReader& reader, SendWait& wait) {
 
 std::string print_local(const LocalGraph& local) {
   std::string out = cat("local class ", local.rank_class, local.commits ? " commits" : "", "\n");
-  out += axis_lines(local.mesh);
+  out += axis_lines(local.mesh) + batch_line(local.mesh, local.batch);
   for (const BlockCall& call : local.calls) out += cat("run ", call.text(), "\n");
   for (const SendWait& wait : local.waits) {
     out += cat("wait before ", wait.call, " for ", wait.sent, " to ", wait.to,
@@ -75,6 +75,8 @@ Result<LocalGraph> parse_local(std::string_view text) {
   while (reader.next_line()) {
     if (reader.take("axis ")) {
       if (!parse_axis(reader, local.mesh)) return reader.fail("expected axis name size kind");
+    } else if (reader.take("batch ")) {
+      if (!parse_batch(reader, local.mesh, local.batch)) return reader.fail("expected how the batch is cut");
     } else if (reader.take("run ")) {
       if (!parse_call(reader, local.calls.emplace_back())) return reader.fail("expected run block index");
     } else if (reader.take("wait ")) {
@@ -92,6 +94,7 @@ Result<LocalGraph> parse_local(std::string_view text) {
       return reader.fail("unknown line");
     }
   }
+  if (local.batch.empty()) local.batch = local.mesh.whole_batch();
   local.blocks = blocks_of(local.calls);
   for (const SendWait& wait : local.waits) {
     if (wait.sent >= wait.call || wait.call >= static_cast<int>(local.calls.size()))

@@ -40,6 +40,7 @@ class Partition {
     local_.graph.name = global_.name;
     local_.rank_class = here_;
     local_.mesh = mesh_;
+    local_.batch = plan_.batch_of_class(here_);
     local_.calls = plan_.calls[static_cast<size_t>(here_)];
     local_.blocks = blocks_of(local_.calls);
     local_.commits = !global_.updates.empty();
@@ -164,22 +165,32 @@ class Partition {
       now_[static_cast<size_t>(i)] =
           local_.graph.add_leaf(info.kind, info.name, type, in_pieces ? Tensor() : info.data);
       local_.graph.value(now_[static_cast<size_t>(i)]).batch_dim = info.batch_dim;
-      if (info.kind == ValueKind::input) local_.inputs.push_back(port(info.name, v, sharding));
+      if (info.kind == ValueKind::input) local_.inputs.push_back(port(info.name, v, of_batch(v, sharding)));
     }
   }
 
   LocalPort port(const std::string& name, Value v, const Sharding& sharding) const {
-    LocalPort made{.name = name, .value = now_[static_cast<size_t>(v.index)], .global_type = global_.type(v)};
-    made.sharding.dims.resize(sharding.dims.size());
-    const int dim = sharding.cut_dim(batch_axis);
-    if (dim >= 0) made.sharding.dims[static_cast<size_t>(dim)] = of_batch(sharding.dims[static_cast<size_t>(dim)]);
-    return made;
+    return {.name = name,
+            .value = now_[static_cast<size_t>(v.index)],
+            .global_type = global_.type(v),
+            .sharding = sharding};
   }
 
-  // The cuts over axes of the batch.
-  Cuts of_batch(Cuts cuts) const {
-    std::erase_if(cuts, [&](const AxisCut& cut) { return !mesh_.cuts_batch(cut.axes[0]); });
-    return cuts;
+  // The cuts that the batch has.
+  Sharding of_batch(Value v, const Sharding& sharding) const {
+    const Cuts batch = plan_.batch_of(plan_.value_task_graph[static_cast<size_t>(v.index)]);
+    Sharding made{.dims = sharding.dims};
+    for (Cuts& cuts : made.dims) std::erase_if(cuts, [&](const AxisCut& cut) { return !find_cut(batch, cut.axes[0]); });
+    return made;
+  }
+  // As the caller gets it: cut by the batch alone, in the way of the class.
+  Sharding as_given(Value v) const {
+    Sharding made{.dims = std::vector<Cuts>(stored(v).dims.size())};
+    const int dim = stored(v).cut_dim(batch_axis);
+    if (dim < 0) return made;
+    Cuts& cuts = made.dims[static_cast<size_t>(dim)] = local_.batch;
+    for (AxisCut& cut : cuts) cut.outer *= stored(v).outer(batch_axis);
+    return made;
   }
 
   // The operand as the node wants it. What is gathered in the forward pass is gathered again in the backward pass: it
@@ -207,6 +218,8 @@ class Partition {
     const Node& old = global_.node(NodeId{n});
     EPL_ASSIGN(const OperandShardings operands, operand_shardings(plan_, NodeId{n}));
     EPL_ASSIGN(const PieceCut pieces, piece_cut(plan_, NodeId{n}));
+    const Cuts batch = plan_.batch_of(std::max(plan_.node_task_graph[static_cast<size_t>(n)], 0));
+    const int64_t lanes = mesh_.lanes(batch), units = mesh_.units_of_lane(batch);
     if (pieces.by_body()) return place_body(n, operands, pieces, block);
     Node node = old;
     node.region = block;
@@ -253,18 +266,18 @@ class Partition {
       sum_outer = operands.sum_outers[o];
     }
     // The order of a sum over one unit is that of its positions, wherever the batch lies.
-    if (sums) node.units = {units(), units() > 1 ? sum_outer : 1};
+    if (sums) node.units = {units, units > 1 ? sum_outer : 1};
     if (const int64_t count = local_segments(mesh_, plan_.node_shardings[static_cast<size_t>(n)]); count > 1)
       node.units = {count, operands.segment_outer};
     const bool in_pieces = plan_.node_shardings[static_cast<size_t>(n)].cut_by(batch_axis);
-    if (old.op->random && !in_pieces && mesh_.pieces(mesh_.batch_cuts()) > 1)
+    if (old.op->random && !in_pieces && mesh_.pieces(local_.batch) > 1)
       node.attributes.set(std::string(draws_in_full), true);
     const auto& factors = plan_.node_shardings[static_cast<size_t>(n)].factors;
     if (std::ranges::any_of(factors, [&](const Cuts& cuts) { return mesh_.pieces(cuts) > 1; })) {
-      const bool in_lanes = sums && mesh_.lanes() > 1;  // each lane has shapes of its own
+      const bool in_lanes = sums && lanes > 1;  // each lane has shapes of its own
       if (old.op->localize && !in_lanes) old.op->localize(node.attributes, input_types, types);
     }
-    if (sums && mesh_.lanes() > 1) return place_in_lanes(old, node, operands, types, block);
+    if (sums && lanes > 1) return place_in_lanes(old, node, lanes, operands, types, block);
     NodeId made = local_.graph.add_node(std::move(node), types, names);
     for (size_t o = 0; o < old.outputs.size(); ++o) {
       Value given = local_.graph.node(made).outputs[o];
@@ -286,11 +299,10 @@ class Partition {
 
   // A sum over the batch runs over each lane by itself: the node is there once for each of them. `types` are those of
   // its results over all lanes.
-  Status place_in_lanes(const Node& old, const Node& node, const OperandShardings& operands,
+  Status place_in_lanes(const Node& old, const Node& node, int64_t lanes, const OperandShardings& operands,
                         const std::vector<TensorType>& types, int block) {
-    const auto lanes = static_cast<size_t>(mesh_.lanes());
     std::vector<std::vector<Value>> results(old.outputs.size());
-    for (size_t lane = 0; lane < lanes; ++lane) {
+    for (int64_t lane = 0; lane < lanes; ++lane) {
       Node one = node;
       one.name = cat(old.name, ".lane", lane);
       std::vector<TensorType> input_types, lane_types = types;
@@ -300,14 +312,14 @@ class Partition {
         const int dim = v ? operands.inputs[i].cut_dim(batch_axis) : -1;
         if (dim >= 0) {
           const Cuts& cuts = operands.inputs[i].dims[static_cast<size_t>(dim)];
-          for (const Move& move : take_lane(mesh_, local_.graph.type(v), cuts, dim, static_cast<int64_t>(lane)))
+          for (const Move& move : take_lane(mesh_, local_.graph.type(v), cuts, dim, lanes, lane))
             v = append(move, cat(old.name, move.suffix), {v}, old.phase, block);
         }
         input_types.push_back(v ? local_.graph.type(v) : TensorType{});
       }
       for (size_t o = 0; o < old.outputs.size(); ++o) {
         const int dim = operands.outputs[o].cut_dim(batch_axis);
-        if (dim >= 0) lane_types[o].shape[static_cast<size_t>(dim)] /= mesh_.lanes();
+        if (dim >= 0) lane_types[o].shape[static_cast<size_t>(dim)] /= lanes;
         names.push_back(cat(global_.value(old.outputs[o]).name, ".lane", lane));
       }
       if (old.op->localize) old.op->localize(one.attributes, input_types, lane_types);
@@ -327,7 +339,8 @@ class Partition {
 
   Value joined(const std::vector<Value>& lanes, const Sharding& sharding, const Node& old, int block) {
     const int dim = sharding.cut_dim(batch_axis);
-    const LaneJoin join = join_lanes(mesh_, local_.graph.type(lanes[0]), sharding.dims[static_cast<size_t>(dim)], dim);
+    const LaneJoin join = join_lanes(mesh_, local_.graph.type(lanes[0]), sharding.dims[static_cast<size_t>(dim)], dim,
+                                     static_cast<int64_t>(lanes.size()));
     std::vector<Value> parts;
     for (Value v : lanes) parts.push_back(append(join.part, cat(old.name, join.part.suffix), {v}, old.phase, block));
     const Value all = append(join.joined, cat(old.name, join.joined.suffix), parts, old.phase, block);
@@ -426,8 +439,6 @@ class Partition {
     return {};
   }
 
-  int64_t units() const { return mesh_.units_of_lane(); }
-
   // The result, if the move has one.
   Value append(const Move& move, std::string name, std::vector<Value> operands, Phase phase, int block) {
     Node node{.name = std::move(name), .op = &op_named(move.op), .attributes = move.attributes};
@@ -487,11 +498,9 @@ class Partition {
     return lanes[0];
   }
 
-  // What the caller gets is cut by the batch alone: pieces over other axes are gathered.
+  // Pieces over axes that do not cut the batch are gathered.
   Result<Value> given(Value v) {
-    Sharding wanted = stored(v);
-    for (Cuts& cuts : wanted.dims) cuts = of_batch(std::move(cuts));
-    EPL_ASSIGN(const std::vector<Move> moves, reshard(mesh_, global_.type(v), lies(v), wanted));
+    EPL_ASSIGN(const std::vector<Move> moves, reshard(mesh_, global_.type(v), lies(v), as_given(v)));
     const NodeId producer = global_.value(v).producer;
     const int block = producer ? local_.find(plan_.block_of(producer, here_)) : local_.sample_block();
     const Phase phase = producer ? global_.node(producer).phase : Phase::forward;
@@ -510,7 +519,8 @@ class Partition {
       const bool moves = global_.value(output.value).kind != ValueKind::input;
       EPL_ASSIGN(const Value leaves, moves ? given(output.value) : Result<Value>(v));
       local_.graph.outputs.push_back({output.name, leaves});
-      local_.outputs.push_back(port(output.name, output.value, stored(output.value)));
+      const Sharding given_as = moves ? as_given(output.value) : of_batch(output.value, stored(output.value));
+      local_.outputs.push_back(port(output.name, output.value, given_as));
       local_.outputs.back().value = leaves;
       local_.outputs.back().emitted = made_here(output.value);
     }

@@ -92,6 +92,7 @@ class ProgramParser {
       }
       if (!reader_.at_end()) return reader_.fail("text after a line");
     }
+    if (program_.batch.empty()) program_.batch = program_.mesh.whole_batch();
     return std::move(program_);
   }
 
@@ -170,6 +171,10 @@ class ProgramParser {
       return {};
     }
     if (reader_.take("axis ")) return parse_axis(reader_, program_.mesh) ? Status() : reader_.fail("expected an axis");
+    if (reader_.take("batch ")) {
+      return parse_batch(reader_, program_.mesh, program_.batch) ? Status()
+                                                                 : reader_.fail("expected how the batch is cut");
+    }
     if (reader_.take("row ")) return row();
     if (reader_.take("run ")) return run();
     if (reader_.take("block ")) {
@@ -369,7 +374,7 @@ std::string print_program(const Program& program) {
   out += cat("memory ", program.memory_bytes_peak(), " arena ", program.arena_bytes, " live ", program.arena_live_bytes,
              " state ", program.state_bytes, " constants ", program.constant_bytes, " scalars ", program.scalar_bytes,
              "\n");
-  out += axis_lines(program.mesh);
+  out += axis_lines(program.mesh) + batch_line(program.mesh, program.batch);
   for (size_t r = 0; r < program.rows.size(); ++r) {
     out += cat("row ", r, " at");
     for (int64_t offset : program.rows[r]) out += cat(" ", offset);

@@ -39,6 +39,7 @@ class Resharding {
   Result<std::vector<Move>> run() {
     EPL_TRY(reduce(Kind::time));
     EPL_TRY(reduce(Kind::rank));
+    for (size_t d = 0; d < now_.size(); ++d) exchange(d);
     for (size_t d = 0; d < now_.size(); ++d) EPL_TRY(gather(d));
     for (size_t d = 0; d < now_.size(); ++d) slice(d);
     return std::move(moves_);
@@ -61,17 +62,8 @@ class Resharding {
     add("transpose", suffix, {{"perm", Ints{1, 0, 2}}}, {type_.shape[1], type_.shape[0], type_.shape[2]});
   }
 
-  // What is due, over the axes of the batch first, minor ones before major ones: the canonical order.
-  std::vector<Partial> in_order() const {
-    std::vector<Partial> batch, others;
-    for (const Partial& partial : due_) (mesh_.cuts_batch(partial.axis) ? batch : others).push_back(partial);
-    std::ranges::reverse(batch);
-    batch.insert(batch.end(), others.begin(), others.end());
-    return batch;
-  }
-
   Status reduce(Kind kind) {
-    for (const Partial& partial : in_order()) {
+    for (const Partial& partial : std::vector(due_)) {
       if (axis(partial.axis).kind != kind || std::ranges::find(still_due_, partial) != still_due_.end()) continue;
       std::erase(due_, partial);
       if (axis(partial.axis).size == 1) continue;
@@ -94,10 +86,25 @@ class Resharding {
   struct Runs {
     int64_t before = 1, run = 1;
   };
-  Runs runs(size_t d, int64_t outer, int64_t pieces) const {
+  Runs runs(const Shape& shape, size_t d, int64_t outer, int64_t pieces) const {
     for (const AxisCut& cut : now_[d]) outer /= cut.outer < outer ? mesh_.pieces(cut.axes) : 1;
-    return {product(type_.shape, 0, d) * outer,
-            type_.shape[d] / outer / pieces * product(type_.shape, d + 1, type_.shape.size())};
+    return {product(shape, 0, d) * outer, shape[d] / outer / pieces * product(shape, d + 1, shape.size())};
+  }
+  // The value as [parts, the piece of a rank].
+  void take_apart(int64_t parts, const Runs& runs) {
+    if (runs.before > 1) {
+      view(".runs", {runs.before, parts, runs.run});
+      swap_first_two(".by_rank");
+    }
+    view(".pieces", {parts, runs.before * runs.run});
+  }
+  // And back.
+  void put_together(int64_t parts, const Runs& runs, const Shape& shape) {
+    if (runs.before > 1) {
+      view(".by_rank", {parts, runs.before, runs.run});
+      swap_first_two(".runs");
+    }
+    view(".whole", shape);
   }
 
   // A sum that is wanted in pieces over its own axis, in one move; false where it is not.
@@ -105,20 +112,16 @@ class Resharding {
     for (size_t d = 0; d < to_.size(); ++d) {
       const AxisCut* wanted = find_cut(to_[d], over);
       if (!wanted || wanted->axes != std::vector{over} || find_cut(now_[d], over)) continue;
-      const auto [before, run] = runs(d, wanted->outer, axis(over).size);
+      const Runs pieces = runs(type_.shape, d, wanted->outer, axis(over).size);
       Shape shape = type_.shape;
       shape[d] /= axis(over).size;
-      if (d == 0 && before == 1) {  // the pieces follow one another as they lie
+      if (d == 0 && pieces.before == 1) {  // the pieces follow one another as they lie
         collective("reduce_scatter", ".scattered", over, shape);
         insert(now_[d], *wanted);
         return true;
       }
-      if (before > 1) {
-        view(".runs", {before, axis(over).size, run});
-        swap_first_two(".by_rank");
-      }
-      view(".pieces", {axis(over).size, before * run});
-      collective("reduce_scatter", ".scattered", over, {1, before * run});
+      take_apart(axis(over).size, pieces);
+      collective("reduce_scatter", ".scattered", over, {1, pieces.before * pieces.run});
       view(".piece", shape);
       insert(now_[d], *wanted);
       return true;
@@ -128,6 +131,34 @@ class Resharding {
 
   static void insert(Cuts& cuts, AxisCut cut) {
     cuts.insert(std::ranges::upper_bound(cuts, cut.outer, {}, &AxisCut::outer), std::move(cut));
+  }
+
+  // An axis of ranks that cuts this dimension and is wanted in another one: every rank sends every other a part of its
+  // piece, and nobody has all of it.
+  void exchange(size_t d) {
+    const Cuts held = now_[d];
+    for (const AxisCut& cut : held) {
+      const int over = cut.axes[0];
+      if (axis(over).kind != Kind::rank || product(type_.shape, 0, type_.shape.size()) == 0) continue;
+      for (size_t other = 0; other < to_.size(); ++other) {
+        const AxisCut* wanted = find_cut(to_[other], over);
+        if (other != d && wanted) exchange_axis(d, cut, other, *wanted);
+      }
+    }
+  }
+
+  void exchange_axis(size_t from, const AxisCut& cut, size_t to, const AxisCut& wanted) {
+    const int over = cut.axes[0];
+    const int64_t parts = axis(over).size;
+    Shape part = type_.shape;  // that a rank sends to another
+    part[to] /= parts;
+    take_apart(parts, runs(type_.shape, to, wanted.outer, parts));
+    collective("all_to_all", ".exchanged", over, type_.shape);
+    std::erase(now_[from], cut);
+    insert(now_[to], wanted);
+    Shape shape = part;
+    shape[from] *= parts;
+    put_together(parts, runs(part, from, cut.outer, 1), shape);
   }
 
   // The axes that are not wanted where they are, minor ones first.
@@ -144,7 +175,7 @@ class Resharding {
     if (axis(over).kind != Kind::rank)
       return unsupported("gathering dimension ", d, ", which ", axis(over).name, " cuts");
     std::erase(now_[d], cut);
-    const auto [before, run] = runs(d, cut.outer, 1);
+    const Runs pieces = runs(type_.shape, d, cut.outer, 1);
     Shape shape = type_.shape, gathered = type_.shape;
     shape[d] *= axis(over).size;
     if (product(shape, 0, shape.size()) == 0) {  // there is nothing in any piece
@@ -154,11 +185,7 @@ class Resharding {
     gathered[0] *= axis(over).size;
     collective("all_gather", ".gathered", over, gathered);
     moves_.back().gathers = true;
-    if (before > 1) {
-      view(".by_rank", {axis(over).size, before, run});
-      swap_first_two(".runs");
-    }
-    view(".whole", shape);
+    put_together(axis(over).size, pieces, shape);
     return {};
   }
 

@@ -25,7 +25,7 @@ class Selection {
   Status run() {
     program_.name = graph_.name;
     program_.mesh.axes = local_.mesh.axes;
-    program_.mesh.batch = local_.mesh.batch;
+    program_.batch = local_.batch;
     program_.calls = local_.calls;
     program_.commits = local_.commits;
     place_leaves();

@@ -21,11 +21,11 @@ Status check_field(const Reader& reader, int field, const InputBound& bound) {
 }
 
 // Over how many ranks the batch is cut.
-int64_t replicas_in(const Mesh& mesh) {
+int64_t replicas_in(const Mesh& mesh, const Cuts& batch) {
   int64_t ranks = 1;
   for (size_t axis = 0; axis < mesh.axes.size(); ++axis) {
     const MeshAxis& one = mesh.axes[axis];
-    if (one.kind == MeshAxis::Kind::rank && mesh.cuts_batch(static_cast<int>(axis))) ranks *= one.size;
+    if (one.kind == MeshAxis::Kind::rank && find_cut(batch, static_cast<int>(axis))) ranks *= one.size;
   }
   return ranks;
 }
@@ -57,7 +57,8 @@ Result<std::string> deal_files(Dataset& dataset, const Entry& entry) {
   if (options.unbalanced && options.drop_last_files)
     return invalid("io.unbalanced_io_slicing and io.drop_last_files exclude each other");
   int64_t replicas = 1;
-  for (const Mesh& mesh : entry.plan.meshes) replicas = std::max(replicas, replicas_in(mesh));
+  for (int t = 0; t < static_cast<int>(entry.plan.task_graphs.size()); ++t)
+    replicas = std::max(replicas, replicas_in(entry.plan.mesh(t), entry.plan.batch_of(t)));
   const Slices dealt(dataset.reader().file_samples(), replicas, options);
   if (replicas > 1 && !dealt.refused().empty() && !dataset.reader().file_samples().empty()) {
     EPL_TRY(dataset.slice(1, {}));

@@ -35,7 +35,8 @@ Result<std::unique_ptr<Session>> Session::create(const Host& host, std::shared_p
     EPL_ASSIGN(rank->store, ParameterStore::create(*session->device_, *rank->stream, p.state_of(at), p.mesh(at), r));
     EPL_ASSIGN(rank->arena, session->device_->allocate(std::max<int64_t>(p.arena_bytes(at), 1)));
     // Of the ranks here that have an output, or a piece of it, the first gives it.
-    const auto batch_place = [&](int of) { return p.mesh(at).first_unit(p.mesh(at).place(of)); };
+    const Cuts& batch = p.entries().front().programs[static_cast<size_t>(at)].batch;
+    const auto batch_place = [&](int of) { return p.mesh(at).first_unit(batch, p.mesh(at).place(of)); };
     bool first = true, first_of_piece = true;
     for (int other = options.first_rank; other < r; ++other) {
       if (p.class_of_rank(other) != at) continue;

@@ -31,13 +31,14 @@ The keys of the table below stand at the top level. Two more keys stand beside t
 {"default": {"replicate": 2}}
 ```
 
-This version runs four things:
+This version runs five things:
 
 - data parallelism: `default` with `replicate` on as many ranks as the plan is made for;
 - micro-batches;
 - pipelines: sibling scopes are the stages of a pipeline, in their order, each with its own number of ranks, or the
   stages are found;
-- weights in pieces: `split`, as `default` or as the kind of a stage.
+- weights in pieces: `split`, as `default` or as the kind of a stage;
+- experts: `expert`, each rank has some of them.
 
 ```json
 {"pipeline.num_micro_batch": 4, "pipeline.strategy": "1F1B",
@@ -72,7 +73,12 @@ where there are several ranks. `epl_strategy_of_model` gives it as a strategy. T
 what these cannot say into `epl.strategy`.
 
 Sibling scopes take different ranks. With `cluster.colocate_split_and_replicate`, and where there is one scope alone,
-they share those of what they stand in.
+they share those of what they stand in. Here each rank has all of the body and its part of the samples, and a piece of
+the large classifier, over the same ranks; between the two, ranks exchange what they have:
+
+```json
+{"default": {"replicate": 1}, "scopes": [{"match": "classifier*", "split": 4}]}
+```
 
 `split` cuts the nodes over ranks that see the same samples:
 
@@ -95,6 +101,22 @@ may cut then adds up to 8 segments one by one and joins them as a binary tree, o
 time, which `epl bench` measures, and the bits are other ones than at `data`. What is not cut in whole segments is not
 cut there at all: it runs on every rank, or is cut elsewhere. A plan that would break the promise is an error that names
 the node.
+
+`expert` is for mixtures of experts whose weights are tensors `[experts, ...]`:
+
+```json
+{"default": {"replicate": 1}, "scopes": [{"match": "*experts*", "expert": 4}]}
+```
+
+Outside the scope the batch is cut over all ranks. Inside it, 4 ranks share out the experts, and each has those for the
+tokens of all 4: tokens go there and back by exchanges. The degree is free: on 8 ranks, two groups of 4 have the same
+experts, whose gradients are summed over these two groups, those of all other weights over 8 ranks. The scope should
+hold the products with the experts' weights and what is between them; the gate, and what sends tokens to experts and
+adds up their answers, stay outside. Then no sum is cut, and the bits are those of one rank at level `data` as well. A
+gate that counts the tokens of an expert over the whole batch sees the whole batch on every rank, and is refused with
+several micro-batches; one that counts them for each sample follows any cut. Experts that are nodes of their own, as a
+loop over experts is exported, cannot be dealt to ranks, which all run one program. Each expert is then cut over the
+ranks as by `split`, and the plan has a note.
 
 )";
 

@@ -14,17 +14,21 @@ std::string axis_lines(const Mesh& mesh) {
   for (const MeshAxis& axis : mesh.axes) {
     out += cat("axis ", axis.name, " ", axis.size, " ", axis_kinds[static_cast<size_t>(axis.kind)], "\n");
   }
-  if (!mesh.batch.empty()) out += cat("axis of batch ", cuts_text(mesh, {mesh.batch}), "\n");
   return out;
 }
 
+std::string batch_line(const Mesh& mesh, const Cuts& batch) {
+  return batch.empty() || batch == mesh.whole_batch() ? "" : cat("batch ", cuts_text(mesh, {batch}), "\n");
+}
+
+bool parse_batch(TextReader& reader, const Mesh& mesh, Cuts& batch) {
+  std::vector<Cuts> all;
+  if (!batch.empty() || !parse_cuts(reader, mesh, all) || all.size() != 1 || all[0].empty()) return false;
+  batch = all[0];
+  return true;
+}
+
 bool parse_axis(TextReader& reader, Mesh& mesh) {
-  if (reader.take("of batch")) {
-    std::vector<Cuts> all;
-    const bool read = mesh.batch.empty() && parse_cuts(reader, mesh, all) && all.size() == 1 && !all[0].empty();
-    if (read) mesh.batch = all[0];
-    return read;
-  }
   MeshAxis axis;
   std::string kind;
   if (!reader.name(axis.name) || !reader.integer(axis.size) || !reader.name(kind)) return false;

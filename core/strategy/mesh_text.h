@@ -18,6 +18,10 @@ bool parse_axis_names(std::string_view text, const Mesh& mesh, std::vector<int>&
 // "[data.micro_batch.unit, -]": per dimension, or factor, the axes that cut it. "data and split outer 8" are two cuts.
 std::string cuts_text(const Mesh& mesh, const std::vector<Cuts>& all);
 bool parse_cuts(TextReader& reader, const Mesh& mesh, std::vector<Cuts>& out);
+// How the batch is cut, "batch [data and micro_batch.unit outer 2]", where it is not cut as a whole.
+std::string batch_line(const Mesh& mesh, const Cuts& batch);
+// What follows the word "batch".
+bool parse_batch(TextReader& reader, const Mesh& mesh, Cuts& batch);
 // "dim 0 outer 8 over data.micro_batch": how a tensor of the caller is cut, in one dimension; "dim -1" for none.
 std::string port_sharding_text(const Mesh& mesh, const Sharding& sharding);
 bool parse_port_sharding(TextReader& reader, const Mesh& mesh, const TensorType& type, Sharding& sharding);

@@ -18,6 +18,23 @@ int64_t Plan::ranks() const {
   return last + 1;
 }
 
+Cuts Plan::batch_of(int task_graph) const {
+  if (task_graphs.empty()) return mesh().whole_batch();
+  const Cuts& own = task_graphs[static_cast<size_t>(task_graph)].batch;
+  return own.empty() ? mesh(task_graph).whole_batch() : own;
+}
+
+Cuts Plan::batch_of_class(int rank_class) const {
+  const Mesh& mesh = meshes[static_cast<size_t>(rank_class)];
+  Cuts most;
+  for (int t = 0; t < static_cast<int>(task_graphs.size()); ++t) {
+    if (class_of(t) != rank_class) continue;
+    Cuts batch = batch_of(t);
+    if (most.empty() || mesh.pieces(batch) > mesh.pieces(most)) most = std::move(batch);
+  }
+  return most.empty() ? mesh.whole_batch() : most;
+}
+
 int Plan::class_of_rank(int rank) const {
   for (int c = 0; c < classes(); ++c) {
     const auto& ranks = meshes[static_cast<size_t>(c)].device.ranks;
@@ -195,7 +212,6 @@ Status verify_meshes(const Plan& plan) {
       same = mesh.axes[a].name == plan.mesh().axes[a].name && mesh.axes[a].kind == plan.mesh().axes[a].kind;
     }
     if (!same) return error(Code::internal, "the mesh of ", plan.class_name(c), " has other axes");
-    if (mesh.units() != plan.units()) return error(Code::internal, plan.class_name(c), " has other units");
     if (mesh.ranks() != static_cast<int64_t>(mesh.device.ranks.size())) {
       return error(Code::internal, plan.class_name(c), " has ", mesh.device.ranks.size(), " ranks, and axes for ",
                    mesh.ranks());
@@ -207,6 +223,15 @@ Status verify_meshes(const Plan& plan) {
   for (const TaskGraph& t : plan.task_graphs) {
     if (t.rank_class < 0 || t.rank_class >= plan.classes() || t.stage < 0)
       return error(Code::internal, "task graph ", t.scope, " is of class ", t.rank_class, " and stage ", t.stage);
+  }
+  for (size_t t = 0; t < plan.task_graphs.size(); ++t) {
+    const int at = static_cast<int>(t);
+    if (plan.mesh(at).units(plan.batch_of(at)) != plan.units())
+      return error(Code::internal, plan.task_graphs[t].scope, " has other units");
+    for (int axis : plan.task_graphs[t].split) {
+      if (find_cut(plan.batch_of(at), axis))
+        return error(Code::internal, plan.task_graphs[t].scope, " cuts the batch and other things over one axis");
+    }
   }
   return {};
 }

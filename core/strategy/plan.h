@@ -6,6 +6,7 @@
 // the batch run over the units of a kernel, then over micro-batches, then over ranks: one binary tree, whatever the
 // cut. TaskGraphs of different degrees of data parallelism have more axes of ranks in this order ("data2", ...); one of
 // a smaller degree has several runs of units in each call instead, which it sums apart (Mesh::lanes).
+// TaskGraphs of one class share its mesh and may give its axes other roles: what goes from one to another is resharded.
 #pragma once
 
 #include <memory>
@@ -26,7 +27,12 @@ struct TaskGraph {
   int rank_class = 0;  // of the ranks that run them, in Plan::meshes
   int stage = 0;       // of the pipeline; TaskGraphs of one class and one stage run in the same calls
   int nodes = 0;
-  std::vector<int> split = {};  // axes of the mesh over which nodes are cut otherwise than by the batch
+  std::vector<int> split = {};    // axes of the mesh over which nodes are cut otherwise than by the batch
+  std::vector<int> experts = {};  // those of `split` that cut dimensions that count experts, and nothing else
+  // How it cuts the batch. TaskGraphs of other degrees of data parallelism cut it over more axes or fewer: what an axis
+  // of theirs cuts is left out here, and stands in the `outer` of the next cut. Empty: over the three axes of the
+  // batch.
+  Cuts batch = {};
 };
 
 // In Plan::node_task_graph: each class of ranks runs the node on those operands that are its own
@@ -62,7 +68,12 @@ struct Plan {
   int stages() const;  // of all classes
   // Where a class runs a node, which is its own or every TaskGraph's.
   BlockId block_of(NodeId node, int rank_class) const;
-  int64_t units() const { return mesh().units(); }
+  // How a TaskGraph cuts the batch.
+  Cuts batch_of(int task_graph) const;
+  // The same of the one that cuts it most, of a class: its ports, and what draws random numbers on its ranks, are cut
+  // so.
+  Cuts batch_of_class(int rank_class) const;
+  int64_t units() const { return mesh().units(batch_of(0)); }
   int64_t micro_batches() const { return mesh().size(micro_batch_axis); }
   int64_t ranks() const;  // of the job
   // Adds a sentence to `why`.

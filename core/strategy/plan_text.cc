@@ -58,8 +58,12 @@ std::string class_text(const Plan& plan, size_t c) {
 std::string task_graph_text(const Plan& plan, const TaskGraph& t) {
   const std::string split =
       t.split.empty() ? "" : cat("split ", axis_names(plan.meshes[static_cast<size_t>(t.rank_class)], t.split), "\n");
+  const std::string experts =
+      t.experts.empty() ? ""
+                        : cat("experts ", axis_names(plan.meshes[static_cast<size_t>(t.rank_class)], t.experts), "\n");
   return cat("taskgraph ", name_text(t.scope), " class ", t.rank_class, t.stage == 0 ? "" : cat(" stage ", t.stage),
-             " nodes ", t.nodes, "\n", split);
+             " nodes ", t.nodes, "\n", split, experts,
+             batch_line(plan.meshes[static_cast<size_t>(t.rank_class)], t.batch));
 }
 
 bool parse_class(TextReader& reader, Mesh& out) {
@@ -157,6 +161,12 @@ Result<Plan> parse_plan(std::string_view text, std::shared_ptr<const Graph> grap
     } else if (reader.take("split")) {
       if (plan.task_graphs.empty() || !parse_axes(reader, plan, plan.task_graphs.back().split))
         return reader.fail("expected axes, of a task graph");
+    } else if (reader.take("experts")) {
+      if (plan.task_graphs.empty() || !parse_axes(reader, plan, plan.task_graphs.back().experts))
+        return reader.fail("expected axes, of a task graph");
+    } else if (reader.take("batch")) {
+      if (plan.task_graphs.empty() || !parse_batch(reader, plan.mesh(), plan.task_graphs.back().batch))
+        return reader.fail("expected how a task graph cuts the batch");
     } else if (reader.take("run")) {
       plan.calls.resize(plan.meshes.size());
       if (plan.calls.empty() || !parse_call(reader, plan.calls.back().emplace_back()))

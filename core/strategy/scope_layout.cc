@@ -184,10 +184,23 @@ bool scope_matches(const Scope& scope, const Graph& graph, const Node& node) {
   });
 }
 
+namespace {
+
+// By the name of the model's node that it was made for. A batch norm becomes other nodes in training than in
+// evaluation, and those that no scope names belong together all the same.
+bool matches_source(const Scope& scope, const Node& node) {
+  return !node.source.empty() &&
+         std::ranges::any_of(scope.match, [&](const std::string& pattern) { return glob_match(pattern, node.source); });
+}
+
+}  // namespace
+
 int ScopeLayout::leaf_of(const Graph& graph, const Node& node) const {
   const Scope* found = nullptr;
   const auto search = [&](const std::vector<Scope>& scopes) {
-    const auto match = std::ranges::find_if(scopes, [&](const Scope& s) { return scope_matches(s, graph, node); });
+    auto match = std::ranges::find_if(scopes, [&](const Scope& s) { return scope_matches(s, graph, node); });
+    if (match == scopes.end())
+      match = std::ranges::find_if(scopes, [&](const Scope& s) { return matches_source(s, node); });
     if (match != scopes.end()) found = &*match;
     return match != scopes.end();
   };
@@ -247,8 +260,8 @@ class MakingMeshes {
       mesh.device = layout_.devices[static_cast<size_t>(leaf.device)];
       for (const auto& [axis, size] : sizes_[static_cast<size_t>(leaf.device)])
         mesh.axes[static_cast<size_t>(axis)].size = size;
-      mesh.batch = batch_cuts(leaf);
-      if (mesh.batch == mesh_of_one(mesh).batch_cuts()) mesh.batch.clear();
+      Cuts batch = batch_cuts(leaf);
+      if (batch != mesh.whole_batch()) meshes[i].batch = std::move(batch);
       meshes[i].axes = role_axes(leaf);
     }
     return meshes;
@@ -256,8 +269,6 @@ class MakingMeshes {
 
  private:
   using Sizes = std::vector<std::pair<int, int64_t>>;  // of axes of a device, major first
-
-  static Mesh mesh_of_one(const Mesh& mesh) { return {.axes = mesh.axes}; }
 
   std::vector<const ScopeLeaf*> leaves_on(int device) const {
     std::vector<const ScopeLeaf*> found;

@@ -48,6 +48,7 @@ bool scope_matches(const Scope& scope, const Graph& graph, const Node& node);
 // several leaves cut differently have an axis for each way.
 struct LeafMesh {
   Mesh mesh;
+  Cuts batch;                          // TaskGraph::batch
   std::vector<std::vector<int>> axes;  // by role of the leaf
 };
 Result<std::vector<LeafMesh>> make_meshes(const ScopeLayout& layout, int64_t units, int64_t micro_batches);

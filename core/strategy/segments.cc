@@ -45,12 +45,14 @@ Status verify_segments(const Plan& plan) {
     const NodeSharding& sharding = plan.node_shardings[static_cast<size_t>(n)];
     if (!sharding.cut()) continue;
     const Node& node = graph.node(NodeId{n});
-    const Mesh& mesh = plan.mesh(std::max(plan.node_task_graph[static_cast<size_t>(n)], 0));
+    const int at = std::max(plan.node_task_graph[static_cast<size_t>(n)], 0);
+    const Mesh& mesh = plan.mesh(at);
+    const Cuts batch = plan.batch_of(at);
     EPL_ASSIGN(const ShardingRule rule, node_rule(graph, node));
     if (sharding.factors.size() != rule.factors.size()) continue;  // operand_shardings names it
     for (size_t f = 0; f < rule.factors.size(); ++f) {
       for (const AxisCut& cut : sharding.factors[f]) {
-        if (mesh.cuts_batch(cut.axes[0])) continue;
+        if (find_cut(batch, cut.axes[0])) continue;
         const CutFactor factor{static_cast<int>(f), cut.outer};
         if (keeps_segments(rule, sharding.segments, factor, mesh.pieces(cut.axes))) continue;
         return Status(Code::unsupported,
@@ -64,7 +66,7 @@ Status verify_segments(const Plan& plan) {
   for (size_t i = 0; i < plan.shardings.size(); ++i) {
     for (const Partial& partial : plan.shardings[i].partial) {
       const std::string& name = graph.value(Value{static_cast<int>(i)}).name;
-      if (!plan.mesh(plan.value_task_graph[i]).cuts_batch(partial.axis) &&
+      if (!find_cut(plan.batch_of(plan.value_task_graph[i]), partial.axis) &&
           plan.mesh().axes[static_cast<size_t>(partial.axis)].kind == MeshAxis::Kind::rank)
         return unsupported("value ", name,
                            " is used before its sum over ranks is complete, which "

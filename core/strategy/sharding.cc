@@ -35,8 +35,7 @@ int64_t Mesh::pieces(const Cuts& cuts) const {
   return pieces;
 }
 
-Cuts Mesh::batch_cuts() const {
-  if (!batch.empty()) return batch;
+Cuts Mesh::whole_batch() const {
   AxisCut all;
   for (const std::string_view name : {data_axis, micro_batch_axis, unit_axis}) {
     if (const int axis = find(name); axis >= 0) all.axes.push_back(axis);
@@ -44,20 +43,18 @@ Cuts Mesh::batch_cuts() const {
   return {all};
 }
 
-bool Mesh::cuts_batch(int axis) const { return find_cut(batch_cuts(), axis) != nullptr; }
-
-int64_t Mesh::units() const {
-  const AxisCut last = batch_cuts().back();
+int64_t Mesh::units(const Cuts& batch) const {
+  const AxisCut& last = batch.back();
   int64_t units = last.outer;
   for (int axis : last.axes) units *= axes[static_cast<size_t>(axis)].size;
   return units;
 }
 
-int64_t Mesh::lanes() const {
+int64_t Mesh::lanes(const Cuts& batch) const {
   const int time = find(micro_batch_axis);
   if (time < 0 || axes[static_cast<size_t>(time)].size == 1) return 1;
   int64_t before = 1, lanes = 1;  // `before`: what the cuts so far make of it
-  for (const AxisCut& cut : batch_cuts()) {
+  for (const AxisCut& cut : batch) {
     lanes *= cut.outer / before;
     before = cut.outer;
     for (int axis : cut.axes) before *= axes[static_cast<size_t>(axis)].size;
@@ -66,14 +63,14 @@ int64_t Mesh::lanes() const {
   return lanes;
 }
 
-int64_t Mesh::units_of_lane() const { return units() / pieces(batch_cuts()) / lanes(); }
+int64_t Mesh::units_of_lane(const Cuts& batch) const { return units(batch) / pieces(batch) / lanes(batch); }
 
-int64_t Mesh::lane_stride() const { return units_of_lane() * size(micro_batch_axis); }
+int64_t Mesh::lane_stride(const Cuts& batch) const { return units_of_lane(batch) * size(micro_batch_axis); }
 
-int64_t Mesh::first_unit(const Place& place) const {
+int64_t Mesh::first_unit(const Cuts& batch, const Place& place) const {
   int64_t first = 0;
-  const int64_t all = units();
-  for (const AxisCut& cut : batch_cuts()) {
+  const int64_t all = units(batch);
+  for (const AxisCut& cut : batch) {
     int64_t run = all / cut.outer;
     for (int axis : cut.axes) {
       run /= axes[static_cast<size_t>(axis)].size;
@@ -245,8 +242,13 @@ OperandShardings operand_shardings(const ShardingRule& rule, const NodeSharding&
     for (size_t f = 0; f < node.factors.size(); ++f) {
       if (stands_in(operand, static_cast<int>(f))) continue;
       for (const AxisCut& cut : node.factors[f]) {
-        for (int axis : cut.axes) output.partial.push_back({axis, rule.factors[f].reduce});
-        if (find_cut({cut}, batch_axis)) result.sum_outers[o] = rounds(rule, operand, static_cast<int>(f), cut.outer);
+        std::vector<Partial> due;
+        for (int axis : cut.axes) due.push_back({axis, rule.factors[f].reduce});
+        // The canonical order: over the batch first, minor axes before major ones.
+        std::ranges::reverse(due);
+        const bool of_batch = find_cut({cut}, batch_axis) != nullptr;
+        output.partial.insert(of_batch ? output.partial.begin() : output.partial.end(), due.begin(), due.end());
+        if (of_batch) result.sum_outers[o] = rounds(rule, operand, static_cast<int>(f), cut.outer);
       }
     }
     const SumSegments& segments = node.segments;

@@ -47,26 +47,24 @@ const AxisCut* find_cut(const Cuts& cuts, int axis);  // the one that has the ax
 
 // Named axes over a VirtualDevice, whose ranks are in row-major order of the rank axes. Nobody else computes with rank
 // numbers.
+//
+// What an axis cuts is each TaskGraph's own: one may cut the batch over axes over which another one cuts weights. So
+// `batch` is an argument: how a TaskGraph cuts the batch, a dimension of U units (TaskGraph::batch).
 struct Mesh {
   std::vector<MeshAxis> axes;
   VirtualDevice device;
-  // How the batch, a dimension of U units, is cut. TaskGraphs of other degrees of data parallelism cut it over more
-  // axes or fewer: what an axis of theirs cuts is left out here, and stands in the `outer` of the next cut. Empty: over
-  // the three axes of the batch.
-  Cuts batch;
   int find(std::string_view name) const;      // -1 if there is none
   int64_t size(std::string_view name) const;  // 1 if there is none
   int64_t ranks() const;                      // product of the rank axes
-  Cuts batch_cuts() const;                    // `batch`, or what it is when it is empty
-  bool cuts_batch(int axis) const;            // whether it is one of these axes
-  int64_t units() const;                      // U
+  Cuts whole_batch() const;                   // the batch where nobody cuts it over more than the three axes
+  int64_t units(const Cuts& batch) const;     // U
   // What one call of a rank has of the batch: `lanes` runs of `units_of_lane` units. Sums over the batch keep the lanes
   // apart until the loop over micro-batches has ended: a lane is a subtree, two of them side by side are not.
-  int64_t lanes() const;
-  int64_t units_of_lane() const;
-  int64_t lane_stride() const;  // units from the beginning of one lane to that of the next
+  int64_t lanes(const Cuts& batch) const;
+  int64_t units_of_lane(const Cuts& batch) const;
+  int64_t lane_stride(const Cuts& batch) const;  // units from the beginning of one lane to that of the next
   // Of a place, the first unit that it has.
-  int64_t first_unit(const Place& place) const;
+  int64_t first_unit(const Cuts& batch, const Place& place) const;
   // How many pieces, each with memory of its own, these axes make: units are not among them, which a kernel has side by
   // side.
   int64_t pieces(const std::vector<int>& axes) const;
@@ -99,7 +97,7 @@ struct Partial {
 // Of a value, in the mesh of its class of ranks.
 struct Sharding {
   std::vector<Cuts> dims;
-  std::vector<Partial> partial;
+  std::vector<Partial> partial;   // in the order in which they are completed
   int cut_dim(int axis) const;    // the dimension that this axis cuts, -1 for none
   int64_t outer(int axis) const;  // of that cut, 1 for none
   friend bool operator==(const Sharding&, const Sharding&) = default;

@@ -162,17 +162,6 @@ std::optional<ScopeKind> scope_kind_named(std::string_view name) {
   return static_cast<ScopeKind>(found - std::begin(scope_kinds));
 }
 
-namespace {
-
-void find_experts(const Scope& scope, std::vector<std::string>& missing) {
-  if (scope.kind == ScopeKind::expert)
-    missing.push_back(cat("scope ", scope.name.empty() ? join(scope.patterns(), " ") : scope.name, ": expert(",
-                          scope.device_count, ")"));
-  for (const Scope& inner : scope.scopes) find_experts(inner, missing);
-}
-
-}  // namespace
-
 Status check_built(const Strategy& strategy) {
   std::vector<std::string> missing;
   for (const Attributes::Entry& entry : strategy.config.entries()) {
@@ -184,8 +173,6 @@ Status check_built(const Strategy& strategy) {
   }
   const std::string& pipeline = strategy.text("pipeline.strategy");
   if (!find_pipeline(pipeline)) missing.push_back(cat("\"pipeline.strategy\" = ", quoted(pipeline)));
-  for (const Scope& scope : strategy.scopes) find_experts(scope, missing);
-  if (strategy.has_default) find_experts(strategy.default_scope, missing);
   if (missing.empty()) return {};
   return unsupported("this version knows, but cannot run yet: ", join(missing, "; "));
 }

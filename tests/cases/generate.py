@@ -297,6 +297,38 @@ def case_list():
                     opset=20, loss="softmax_cross_entropy",
                     optimizer=dict(optimizer="adamw", lr=0.005, betas=[0.9, 0.999], eps=1e-6, weight_decay=0.05))
 
+    def mixture(rng, how, opset, optimizer, batch=8, **experts):
+        inputs, target = language(rng, 12, batch, 8, 23)
+        inputs["labels"] = target
+        make = experts.pop("kind")
+        return dict(model=models.Mixture(23, 12, make(12, 16, 4, **experts)), inputs=inputs, target=None, how=how,
+                    opset=opset, loss="output:loss", outputs=["loss"], optimizer=optimizer)
+
+    @case
+    def moe_top1_legacy_adamw(rng):
+        return mixture(rng, "legacy", 17, dict(optimizer="adamw", lr=0.01, betas=[0.9, 0.99], eps=1e-6,
+                                               weight_decay=0.05), kind=models.SwitchExperts, picks=1, capacity=3)
+
+    @case
+    def moe_top2_dynamo_momentum(rng):
+        return mixture(rng, "dynamo_raw", 20, dict(optimizer="momentum", lr=0.1, momentum=0.9, weight_decay=0.0),
+                       kind=models.SwitchExperts, picks=2, capacity=4)
+
+    @case
+    def moe_indexed_legacy_adam(rng):
+        return mixture(rng, "legacy", 17, dict(optimizer="adam", lr=0.01, betas=[0.9, 0.99], eps=1e-6,
+                                               weight_decay=0.0), kind=models.IndexedExperts, capacity=20)
+
+    @case
+    def moe_looped_dynamo_adamw(rng):
+        return mixture(rng, "dynamo_raw", 20, dict(optimizer="adamw", lr=0.01, betas=[0.9, 0.99], eps=1e-6,
+                                                   weight_decay=0.05), kind=models.LoopedExperts, picks=2)
+
+    @case
+    def moe_dropless_legacy_momentum(rng):
+        return mixture(rng, "legacy", 16, dict(optimizer="momentum", lr=0.1, momentum=0.9, weight_decay=0.001),
+                       kind=models.DroplessExperts, picks=2)
+
     return cases
 
 

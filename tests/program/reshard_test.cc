@@ -61,7 +61,9 @@ TEST(Reshard, PiecesAreGatheredAndSliced) {
   EXPECT_EQ(moves(lying({{}, {}}), lying({by({data, micro_batch}), {}})), "batch_slice f32[16,16]");
   EXPECT_EQ(moves(lying({{}, {}}), lying({{}, by({data}, 2)})), "batch_slice f32[64,8]");
   EXPECT_EQ(moves(lying({by({model}), {}}), lying({{}, by({model})})),
-            "all_gather(model) f32[64,16]; batch_slice f32[64,4]");
+            "reshape f32[16,4,4]; transpose f32[4,16,4]; reshape f32[4,64]; all_to_all(model) f32[4,64]; "
+            "reshape f32[64,4]")
+      << "an axis goes from one dimension to another";
   EXPECT_EQ(moves(lying({by({data}), {}}), lying({by({data, model}), {}})), "batch_slice f32[8,16]")
       << "what is cut already stays so";
 }

@@ -364,3 +364,135 @@ def randomise(model, seed):
                 is_scale = parameter.numel() > 1 and parameter.abs().sum() > 0 and parameter.std() == 0
                 parameter.copy_(0.1 * noise + (1.0 if is_scale else 0.0))
     return model
+
+
+class SwitchExperts(nn.Module):
+    """Experts as Switch and GShard write them: each sample is a group, each expert takes at most `capacity` tokens of a
+    group, and tokens move by einsum; x[g, s, d] -> (the same shape, the loss that balances the experts)."""
+
+    def __init__(self, width, hidden, experts, picks, capacity):
+        super().__init__()
+        self.gate = nn.Linear(width, experts, bias=False)
+        self.w1 = nn.Parameter(torch.empty(experts, width, hidden))
+        self.b1 = nn.Parameter(torch.empty(experts, 1, 1, hidden))
+        self.w2 = nn.Parameter(torch.empty(experts, hidden, width))
+        self.experts, self.picks, self.capacity = experts, picks, capacity
+
+    def route(self, x):
+        """The gates of each token's experts in their slots, [g, s, e, c], and the balancing loss."""
+        gates = torch.softmax(self.gate(x), -1)
+        left, used, combine, total = gates, 0, 0, 0
+        for pick in range(self.picks):
+            mask = F.one_hot(left.argmax(-1), self.experts).to(x.dtype)
+            if pick == 0:
+                balance = self.experts * (gates.mean((0, 1)) * mask.mean((0, 1))).sum()
+            slot = (torch.cumsum(mask, 1) - mask + used) * mask
+            used = used + mask.sum(1, keepdim=True)
+            kept = mask * (slot < self.capacity).to(x.dtype)
+            gate = (gates * kept).sum(-1)
+            slots = torch.arange(self.capacity) == slot.sum(-1, keepdim=True).long()
+            combine = combine + gate[..., None, None] * kept[..., None] * slots.to(x.dtype)[:, :, None, :]
+            total = total + gate
+            left = left * (1 - mask)
+        if self.picks > 1:
+            combine = combine / (total[..., None, None] + 1e-6)
+        return combine, balance
+
+    def forward(self, x):
+        combine, balance = self.route(x)
+        dispatch = (combine > 0).to(x.dtype)
+        taken = torch.einsum("gsec,gsd->egcd", dispatch, x)
+        hidden = torch.relu(torch.einsum("egcd,edf->egcf", taken, self.w1) + self.b1)
+        given = torch.einsum("egcf,efd->egcd", hidden, self.w2)
+        return torch.einsum("gsec,egcd->gsd", combine, given), balance
+
+
+class IndexedExperts(nn.Module):
+    """The same over all tokens at once, which move by indices: scattered into slots, gathered from them."""
+
+    def __init__(self, width, hidden, experts, capacity):
+        super().__init__()
+        self.gate = nn.Linear(width, experts, bias=False)
+        self.w1 = nn.Parameter(torch.empty(experts, width, hidden))
+        self.w2 = nn.Parameter(torch.empty(experts, hidden, width))
+        self.experts, self.capacity = experts, capacity
+
+    def forward(self, x):
+        tokens = x.reshape(-1, x.shape[-1])
+        gates = torch.softmax(self.gate(tokens), -1)
+        best, expert = gates.max(-1)
+        mask = F.one_hot(expert, self.experts).to(x.dtype)
+        balance = self.experts * (gates.mean(0) * mask.mean(0)).sum()
+        slot = ((torch.cumsum(mask, 0) - mask) * mask).sum(-1).long()
+        kept = (slot < self.capacity).to(x.dtype)
+        # What finds no slot goes to one behind the last, which nobody reads.
+        place = torch.where(slot < self.capacity, expert * self.capacity + slot, self.experts * self.capacity)
+        room = torch.zeros(self.experts * self.capacity + 1, x.shape[-1], dtype=x.dtype)
+        room = room.scatter(0, place[:, None].expand(-1, x.shape[-1]), tokens)
+        taken = room[:-1].reshape(self.experts, self.capacity, -1)
+        given = torch.matmul(torch.relu(torch.matmul(taken, self.w1)), self.w2)
+        given = F.pad(given.reshape(self.experts * self.capacity, -1), (0, 0, 0, 1))
+        return (given[place] * (best * kept)[:, None]).reshape(x.shape), balance
+
+
+class LoopedExperts(nn.Module):
+    """A list of experts, each of which sees all tokens and counts for those that picked it, as Mixtral without lists of
+    indices: dropless."""
+
+    def __init__(self, width, hidden, experts, picks):
+        super().__init__()
+        self.gate = nn.Linear(width, experts, bias=False)
+        self.experts = nn.ModuleList(
+            nn.Sequential(nn.Linear(width, hidden), nn.SiLU(), nn.Linear(hidden, width)) for _ in range(experts))
+        self.picks = picks
+
+    def forward(self, x):
+        gates = torch.softmax(self.gate(x), -1)
+        best, expert = torch.topk(gates, self.picks, -1)
+        best = best / best.sum(-1, keepdim=True)
+        out = torch.zeros_like(x)
+        for i, one in enumerate(self.experts):
+            weight = torch.where(expert == i, best, torch.zeros_like(best)).sum(-1, keepdim=True)
+            out = out + weight * one(x)
+        mask = F.one_hot(expert, len(self.experts)).to(x.dtype).sum(-2)
+        return out, (gates.mean((0, 1)) * mask.mean((0, 1))).sum()
+
+
+class DroplessExperts(nn.Module):
+    """Batched experts, all of which see all tokens; each token's own count."""
+
+    def __init__(self, width, hidden, experts, picks):
+        super().__init__()
+        self.gate = nn.Linear(width, experts, bias=False)
+        self.w1 = nn.Parameter(torch.empty(experts, width, hidden))
+        self.w2 = nn.Parameter(torch.empty(experts, hidden, width))
+        self.experts, self.picks = experts, picks
+
+    def forward(self, x):
+        tokens = x.reshape(-1, x.shape[-1])
+        gates = torch.softmax(self.gate(tokens), -1)
+        best, expert = torch.topk(gates, self.picks, -1)
+        weights = torch.zeros_like(gates).scatter(1, expert, best / best.sum(-1, keepdim=True))
+        hidden = F.gelu(torch.matmul(tokens[None], self.w1))
+        given = torch.matmul(hidden, self.w2)
+        out = (given * weights.t()[..., None]).sum(0)
+        return out.reshape(x.shape), (gates.mean(0) * (weights > 0).to(x.dtype).mean(0)).sum()
+
+
+class Mixture(nn.Module):
+    """Ids through an embedding, experts beside a skip, a norm and an output; its own loss balances the experts as well:
+    (ids[b, t], labels[b, t]) -> scalar."""
+
+    def __init__(self, vocab, width, experts):
+        super().__init__()
+        self.embed = nn.Embedding(vocab, width)
+        self.inner = nn.Linear(width, width)
+        self.moe = experts
+        self.norm = nn.LayerNorm(width)
+        self.out = nn.Linear(width, vocab)
+
+    def forward(self, ids, labels):
+        x = torch.tanh(self.inner(self.embed(ids)))
+        y, balance = self.moe(x)
+        logits = self.out(self.norm(x + y))
+        return F.cross_entropy(logits.reshape(-1, logits.shape[-1]), labels.reshape(-1)) + 0.05 * balance

@@ -3,6 +3,7 @@
 // stages follows its operands. Stages without ranks of their own are found by core/strategy/staging.h. The backward
 // pass of a node is where the node is, and the update of a parameter where the parameter is used.
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "core/ir/op.h"
@@ -47,7 +48,7 @@ class Placement {
   Status run() {
     EPL_TRY(make_task_graphs());
     plan_.node_task_graph.assign(static_cast<size_t>(graph_.node_count()), nowhere);
-    if (stages() == 1) {
+    if (count() == 1) {
       std::ranges::fill(plan_.node_task_graph, 0);
     } else {
       place_forward();
@@ -59,12 +60,13 @@ class Placement {
       if (at >= 0) ++plan_.task_graphs[static_cast<size_t>(at)].nodes;
     }
     find_value_task_graphs(plan_);
-    return stages() == 1 ? Status() : check_state();
+    return count() == 1 ? Status() : check_state();
   }
 
  private:
   int& at(int n) { return plan_.node_task_graph[static_cast<size_t>(n)]; }
-  int stages() const { return static_cast<int>(plan_.task_graphs.size()); }
+  int count() const { return static_cast<int>(plan_.task_graphs.size()); }
+  int stage_of(int task_graph) const { return plan_.task_graphs[static_cast<size_t>(task_graph)].stage; }
 
   Status make_task_graphs() {
     EPL_ASSIGN(staging_, find_staging(request_));
@@ -75,19 +77,23 @@ class Placement {
     EPL_ASSIGN(const int64_t units,
                unit_count(request_.strategy, plan_.batch, micro_batches * max_data_degree(layout_)));
     EPL_ASSIGN(std::vector<LeafMesh> meshes, make_meshes(layout_, units, micro_batches));
+    std::map<int, int> classes;  // of the devices that have TaskGraphs, in their order
+    for (const ScopeLeaf& leaf : layout_.leaves) classes.emplace(leaf.device, 0);
+    for (auto& [device, rank_class] : classes) {
+      rank_class = static_cast<int>(plan_.meshes.size());
+      const auto leaf = std::ranges::find(layout_.leaves, device, &ScopeLeaf::device);
+      plan_.meshes.push_back(meshes[static_cast<size_t>(leaf - layout_.leaves.begin())].mesh);
+    }
     for (size_t i = 0; i < meshes.size(); ++i) {
       const ScopeLeaf& leaf = layout_.leaves[i];
-      for (size_t other = 0; other < i; ++other) {
-        if (layout_.leaves[other].device == leaf.device)
-          return unsupported("scopes ", layout_.leaves[other].name, " and ", leaf.name, " share ranks");
-      }
       TaskGraph& made = plan_.task_graphs.emplace_back();
       made.scope = leaf.name;
-      made.rank_class = made.stage = static_cast<int>(i);
-      plan_.meshes.push_back(std::move(meshes[i].mesh));
+      made.rank_class = made.stage = classes[leaf.device];
+      made.batch = std::move(meshes[i].batch);
       for (size_t r = 0; r < leaf.roles.size(); ++r) {
         const std::vector<int>& axes = meshes[i].axes[r];
         if (leaf.roles[r].kind != ScopeKind::replicate) made.split.insert(made.split.end(), axes.begin(), axes.end());
+        if (leaf.roles[r].kind == ScopeKind::expert) made.experts.insert(made.experts.end(), axes.begin(), axes.end());
       }
     }
     if (staged()) take_stages();
@@ -134,13 +140,15 @@ class Placement {
     return node.phase == Phase::backward ? name.substr(0, name.find(".gradient")) : name;
   }
 
-  // The last stage, or the first, of those that operands come from; `nowhere` if none comes from any.
+  // The TaskGraph of the last stage, or the first, of those that operands come from; `nowhere` if none comes from any.
   int of_operands(const Node& node, bool last) {
     int found = nowhere;
     for (Value v : node.inputs) {
       if (!v || !graph_.value(v).producer) continue;
       const int here = at(graph_.value(v).producer.index);
-      if (here >= 0 && (found == nowhere || (last ? here > found : here < found))) found = here;
+      if (here < 0) continue;
+      if (found == nowhere || (last ? stage_of(here) > stage_of(found) : stage_of(here) < stage_of(found)))
+        found = here;
     }
     return found;
   }
@@ -156,17 +164,17 @@ class Placement {
     // What no operand places stands where it is needed first.
     for (int n = graph_.node_count(); n-- > 0;) {
       if (graph_.node(NodeId{n}).phase != Phase::forward || at(n) != nowhere) continue;
-      int first = stages();
+      int first = nowhere;
       for (Value v : graph_.node(NodeId{n}).outputs) {
         for (int32_t user : users[static_cast<size_t>(v.index)]) {
-          if (at(user) >= 0) first = std::min(first, at(user));
+          if (at(user) >= 0 && (first == nowhere || stage_of(at(user)) < stage_of(first))) first = at(user);
         }
       }
-      at(n) = first == stages() ? 0 : first;
+      at(n) = std::max(first, 0);
     }
   }
 
-  // Of a parameter, the stage that uses it; of optimizer state, that of the parameter beside it.
+  // Of a parameter, where it is used first; of optimizer state, where the parameter beside it is.
   void place_the_rest() {
     std::unordered_map<std::string_view, int> origins;
     std::vector<int> leaf(static_cast<size_t>(graph_.value_count()), nowhere);
@@ -228,7 +236,7 @@ class Placement {
         const int from = at(graph_.value(v).producer.index);
         const bool up = node.phase == Phase::forward,
                    down = node.phase == Phase::backward && producer.phase == Phase::backward;
-        if ((up && from > at(n)) || (down && from < at(n))) {
+        if (from >= 0 && ((up && stage_of(from) > stage_of(at(n))) || (down && stage_of(from) < stage_of(at(n))))) {
           return invalid("node ", node.name, " of stage ", scope_name(at(n)), " needs the result of node ",
                          producer.name, " of stage ", scope_name(from), ", which comes ", up ? "after" : "before",
                          " it")
@@ -239,7 +247,9 @@ class Placement {
     return {};
   }
 
-  const std::string& scope_name(int stage) const { return plan_.task_graphs[static_cast<size_t>(stage)].scope; }
+  const std::string& scope_name(int task_graph) const {
+    return plan_.task_graphs[static_cast<size_t>(task_graph)].scope;
+  }
 
   Status check_state() {
     for (const Graph::Update& update : graph_.updates) {

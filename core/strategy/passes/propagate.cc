@@ -139,13 +139,13 @@ class Propagation {
   // Of the batch, with memory of their own, where it is cut most.
   int64_t pieces() const {
     int64_t most = 1;
-    for (const Mesh& mesh : plan_.meshes) most = std::max(most, mesh.pieces(mesh.batch_cuts()));
+    for (int t = 0; t < static_cast<int>(plan_.task_graphs.size()); ++t)
+      most = std::max(most, plan_.mesh(t).pieces(plan_.batch_of(t)));
     return most;
   }
 
-  // How a TaskGraph cuts something that is `outer` times the batch.
-  Cuts cuts_of(int task_graph, int64_t outer) const {
-    Cuts cuts = plan_.mesh(std::max(task_graph, 0)).batch_cuts();
+  // A batch of these cuts, inside something that is `outer` times the batch.
+  static Cuts inside(Cuts cuts, int64_t outer) {
     for (AxisCut& cut : cuts) cut.outer *= outer;
     return cuts;
   }
@@ -155,14 +155,18 @@ class Propagation {
     for (int i = 0; i < graph_.value_count(); ++i) {
       Sharding& sharding = plan_.shardings[i];
       sharding.dims.resize(graph_.type(Value{i}).ndim());
-      if (cut_[i]) sharding.dims[cut_[i].dim] = cuts_of(plan_.value_task_graph[i], cut_[i].outer);
+      if (cut_[i]) sharding.dims[cut_[i].dim] = inside(plan_.batch_of(plan_.value_task_graph[i]), cut_[i].outer);
     }
     plan_.node_shardings.assign(graph_.node_count(), {});
     for (int n = 0; n < graph_.node_count(); ++n) {
       if (!factor_[n]) continue;
       auto& factors = plan_.node_shardings[n].factors;
       factors.resize(rules_[n].factors.size());
-      factors[factor_[n].factor] = cuts_of(plan_.node_task_graph[n], factor_[n].outer);
+      const int at = std::max(plan_.node_task_graph[n], 0);
+      // All ranks of a class number their samples in one way where they draw random numbers for them.
+      const bool draws = graph_.node(NodeId{n}).op->random;
+      factors[factor_[n].factor] =
+          inside(draws ? plan_.batch_of_class(plan_.class_of(at)) : plan_.batch_of(at), factor_[n].outer);
     }
   }
 

@@ -91,7 +91,9 @@ class Between {
   void describe_result(const Node& node, const OperandShardings& operands, size_t o) {
     const Value v = node.outputs[o];
     const auto& due = operands.outputs[o].partial;
-    const bool over_batch = std::ranges::any_of(due, [&](const Partial& p) { return mesh_.cuts_batch(p.axis); });
+    const Cuts batch = plan_.batch_of(here_);
+    const bool over_batch =
+        std::ranges::any_of(due, [&](const Partial& p) { return find_cut(batch, p.axis) != nullptr; });
     if (over_batch) kept_whole_[index(v)] = true;
     const Sharding& stored = plan_.shardings[index(v)];
     const bool ours = !due.empty() && std::ranges::all_of(due, [&](const Partial& p) {

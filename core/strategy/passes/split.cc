@@ -28,17 +28,26 @@ constexpr double much_work = 8, much_reading = 2;
 // How many nodes behind one another are looked at for what becomes of a result.
 constexpr int foresight = 12;
 
+// The axes over which a TaskGraph cuts what counts experts, or those over which it cuts anything.
+std::vector<int> axes_of(const TaskGraph& t, bool experts) {
+  if (experts) return t.experts;
+  std::vector<int> rest = t.split;
+  std::erase_if(rest, [&](int axis) { return std::ranges::find(t.experts, axis) != t.experts.end(); });
+  return rest;
+}
+
 class Splitting {
  public:
-  Splitting(PassContext& context, int task_graph)
+  Splitting(PassContext& context, int task_graph, bool experts)
       : plan_(context.plan),
         graph_(*plan_.graph),
         here_(task_graph),
-        axes_(plan_.task_graphs[static_cast<size_t>(task_graph)].split),
+        experts_(experts),
+        axes_(axes_of(plan_.task_graphs[static_cast<size_t>(task_graph)], experts)),
         axis_(axes_.front()),
         parts_(plan_.mesh(task_graph).pieces(axes_)),
         by_segments_(sums_by_segments(plan_)),
-        pieces_(!by_segments_ && context.options.flag("pieces")),
+        pieces_(!by_segments_ && !experts && context.options.flag("pieces")),
         at_(static_cast<size_t>(graph_.value_count())),
         decided_(at_.size(), false),
         kept_whole_(at_.size(), false),
@@ -66,6 +75,8 @@ class Splitting {
     write();
     return {};
   }
+  // Whether a product of the TaskGraph is cut.
+  bool found_any() const { return found_any_; }
 
  private:
   static size_t index(Value v) { return static_cast<size_t>(v.index); }
@@ -73,8 +84,8 @@ class Splitting {
   // were one, though each pass writes for its own. So stages do not change how nodes are cut.
   bool alike(int task_graph) const {
     if (task_graph == every_task_graph) return false;
-    const TaskGraph& other = plan_.task_graphs[static_cast<size_t>(task_graph)];
-    return !other.split.empty() && plan_.mesh(task_graph).pieces(other.split) == parts_;
+    const std::vector<int> axes = axes_of(plan_.task_graphs[static_cast<size_t>(task_graph)], experts_);
+    return !axes.empty() && plan_.mesh(task_graph).pieces(axes) == parts_;
   }
 
   Status describe_nodes() {
@@ -135,6 +146,8 @@ class Splitting {
       const int here = plan_.node_task_graph[static_cast<size_t>(n)];
       for (Value v : graph_.node(NodeId{n}).inputs) {
         if (!v || here == every_task_graph || plan_.value_task_graph[index(v)] == here) continue;
+        // On the same ranks it is brought from one way of lying to the other.
+        if (plan_.class_of(here) == plan_.class_of(v)) continue;
         crosses_[index(v)] = true;
         if (!alike(here)) kept_whole_[index(v)] = decided_[index(v)] = true;
       }
@@ -302,8 +315,10 @@ class Splitting {
     }
     if (work(n) == 0) return found;
     for (size_t f = 0; f < rule.factors.size(); ++f) {
-      if (of_factor_[f].cut() && f < extended_of(n).added) offer({static_cast<int>(f), 1});
+      const bool wanted = !experts_ || counts_experts(n, static_cast<int>(f));
+      if (of_factor_[f].cut() && f < extended_of(n).added && wanted) offer({static_cast<int>(f), 1});
     }
+    if (experts_) return found;
     for (size_t o = 0; o < node.outputs.size(); ++o) {
       for (size_t d = 0; d < rule.outputs[o].size(); ++d) {
         if (rule.outputs[o][d].size() != 1 || !of_factor_[static_cast<size_t>(rule.outputs[o][d][0])].cut()) continue;
@@ -312,6 +327,24 @@ class Splitting {
       }
     }
     return found;
+  }
+
+  // Whether there is one of a node's products for each index of the factor: weights and results have one, and so has
+  // every other operand, or the same for all.
+  bool counts_experts(int n, int f) const {
+    const Node& node = graph_.node(NodeId{n});
+    const ShardingRule& rule = rule_of(n);
+    const auto has = [&](const ShardingRule::Operand& operand) {
+      return std::ranges::any_of(operand, [&](const auto& dim) { return std::ranges::find(dim, f) != dim.end(); });
+    };
+    bool weights = false;
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      if (!node.inputs[i]) continue;
+      const bool here = has(rule.inputs[i]), for_all = std::ranges::any_of(rule.inputs[i], &ShardingRule::Dim::empty);
+      if (!here && !for_all) return false;
+      weights = weights || (here && is_weight_[index(node.inputs[i])]);
+    }
+    return weights && std::ranges::all_of(rule.outputs, has);
   }
 
   // How a dimension is parted by the nodes that take it apart: [3 * heads * width] can be cut inside each third.
@@ -376,16 +409,21 @@ class Splitting {
   bool fits(int n, const CutFactor& factor) const {
     const ShardingRule::Factor& known = rule_of(n).factors[static_cast<size_t>(factor.factor)];
     if (known.size % (factor.outer * parts_) != 0) return false;
-    if (is_added(n, factor)) return pieces_ && plan_.mesh(here_).lanes() == 1 && (factor.outer == 1 || !picks(n));
+    if (is_added(n, factor))
+      return pieces_ && plan_.mesh(here_).lanes(plan_.batch_of(here_)) == 1 && (factor.outer == 1 || !picks(n));
     if (known.unshardable) return false;
     if (by_segments_ &&
         !keeps_segments(rule_of(n), plan_.node_shardings[static_cast<size_t>(n)].segments, factor, parts_))
       return false;
     const auto& factors = plan_.node_shardings[static_cast<size_t>(n)].factors;
     if (factors.empty()) return true;
+    const Cuts batch = plan_.batch_of(plan_.node_task_graph[static_cast<size_t>(n)]);
     for (const AxisCut& cut : factors[static_cast<size_t>(factor.factor)]) {
       int64_t pieces = cut.outer;
-      if (!find_cut({cut}, batch_axis)) continue;  // another TaskGraph's own
+      if (!find_cut(batch, cut.axes.front())) {  // another TaskGraph's own, or already cut by experts
+        if (plan_.node_task_graph[static_cast<size_t>(n)] == here_) return false;
+        continue;
+      }
       for (int axis : cut.axes) pieces *= plan_.mesh(here_).axes[static_cast<size_t>(axis)].size;
       if (factor.outer % pieces != 0) return false;
     }
@@ -456,6 +494,7 @@ class Splitting {
       if (!kept_whole_[index(node.outputs[o])]) at_[index(node.outputs[o])] = choice.outputs[o];
     }
     if (plan_.node_task_graph[static_cast<size_t>(n)] != here_) return;
+    found_any_ = found_any_ || work(n) > 0;
     auto& factors = plan_.node_shardings[static_cast<size_t>(n)].factors;
     const size_t wanted = is_added(n, choice.factor) ? rule_of(n).factors.size() : extended_of(n).added;
     if (factors.size() < wanted) factors.resize(wanted);
@@ -477,6 +516,7 @@ class Splitting {
   const Graph& graph_;
   const Plan* pinned_ = nullptr;
   const int here_;               // the TaskGraph whose nodes it cuts
+  const bool experts_;           // it cuts what counts experts alone
   const std::vector<int> axes_;  // over these, all of them together
   const int axis_;               // the first, by which they are found
   const int64_t parts_;
@@ -490,13 +530,35 @@ class Splitting {
   std::vector<bool> kept_whole_;                 // by value: the caller gets it
   std::vector<bool> crosses_;                    // by value: it goes to another TaskGraph, and is stored whole
   std::vector<std::optional<CutPlace>> wishes_;  // by value: where it is wanted in the end, nowhere or somewhere
-  bool wished_ = false;                          // wishes_ are known
-  std::vector<std::vector<bool>> of_inputs_;     // by value and dimension
-  std::vector<std::vector<bool>> of_weights_;    // the same
-  std::vector<bool> is_weight_;                  // by value: state, or a forward node makes it of state alone
-  std::vector<bool> depends_on_weights_;         // by value
-  std::vector<Origin> of_factor_;                // of the node at hand
+  bool found_any_ = false;
+  bool wished_ = false;                        // wishes_ are known
+  std::vector<std::vector<bool>> of_inputs_;   // by value and dimension
+  std::vector<std::vector<bool>> of_weights_;  // the same
+  std::vector<bool> is_weight_;                // by value: state, or a forward node makes it of state alone
+  std::vector<bool> depends_on_weights_;       // by value
+  std::vector<Origin> of_factor_;              // of the node at hand
 };
+
+// Experts that are nodes of their own, as a loop over them is exported, cannot be dealt to ranks: those of a class run
+// one program. Each of them is then cut over the ranks, so that a rank has as much of the weights.
+Status split_experts(PassContext& c) {
+  std::vector<int> none;
+  for (size_t t = 0; t < c.plan.task_graphs.size(); ++t) {
+    if (c.plan.task_graphs[t].experts.empty()) continue;
+    Splitting splitting(c, static_cast<int>(t), true);
+    EPL_TRY(splitting.run());
+    if (!splitting.found_any()) none.push_back(static_cast<int>(t));
+  }
+  for (int t : none) {
+    TaskGraph& found = c.plan.task_graphs[static_cast<size_t>(t)];
+    const int64_t parts = c.plan.mesh(t).pieces(found.experts);
+    c.plan.notes.push_back(cat("scope ", found.scope, " (expert ", parts, "): no weight has a dimension that counts ",
+                               "experts and that ", parts, " divides; ranks that run one program cannot have an ",
+                               "expert each, so each expert is cut over the ", parts, " ranks"));
+    found.experts.clear();
+  }
+  return {};
+}
 
 }  // namespace
 
@@ -506,8 +568,10 @@ EPL_PASS(split) {
           .run = [](PassContext& c) -> Status {
             const bool propagated = static_cast<int>(c.plan.shardings.size()) == c.plan.graph->value_count();
             if (!propagated) return invalid("it needs place and propagate before it");
+            EPL_TRY(split_experts(c));
             for (size_t t = 0; t < c.plan.task_graphs.size(); ++t) {
-              if (!c.plan.task_graphs[t].split.empty()) EPL_TRY(Splitting(c, static_cast<int>(t)).run());
+              if (!axes_of(c.plan.task_graphs[t], false).empty())
+                EPL_TRY(Splitting(c, static_cast<int>(t), false).run());
             }
             return {};
           }};

@@ -1,0 +1,196 @@
+// Experts over the ranks that share out the samples: each rank has some experts for the tokens of several ranks, and
+// tokens go there and back by exchanges of all ranks. Each token's experts are added up where the token is, so the bits
+// are those of one rank at every level.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+
+#include "core/runtime/session.h"
+#include "core/runtime/session_state.h"
+#include "tests/runtime/graph_model.h"
+
+namespace epl {
+namespace {
+
+// Four experts with weights in one tensor, gates for all of them.
+constexpr std::string_view batched = R"(graph mixture(x: f32[8,4,6] batch 0) {
+  gate.w: f32[6,4] = param
+  w1: f32[4,6,10] = param
+  w2: f32[4,10,6] = param
+  out.w: f32[24,5] = param
+  forward:
+  scores: f32[8,4,4] = matmul(x, gate.w)
+  gates: f32[8,4,4] = softmax(scores) {axis=2}
+  weights: f32[8,4,4,1] = reshape(gates) {shape=[8,4,4,1]}
+  alike: f32[8,4,1,6] = reshape(x) {shape=[8,4,1,6]}
+  taken: f32[8,4,4,6] = mul(weights, alike)
+  by_expert: f32[4,8,4,6] = transpose(taken) {perm=[2,0,1,3]}
+  tokens: f32[4,32,6] = reshape(by_expert) {shape=[4,32,6]}
+  experts.h: f32[4,32,10] = matmul(tokens, w1)
+  experts.a: f32[4,32,10] = relu(experts.h)
+  experts.y: f32[4,32,6] = matmul(experts.a, w2)
+  apart: f32[4,8,4,6] = reshape(experts.y) {shape=[4,8,4,6]}
+  given: f32[1,8,4,6] = sum(apart) {axes=[0]}
+  flat: f32[8,24] = reshape(given) {shape=[8,24]}
+  y: f32[8,5] = matmul(flat, out.w)
+  output y = y
+}
+)";
+
+// Two experts, each with nodes of its own.
+constexpr std::string_view looped = R"(graph mixture(x: f32[8,6] batch 0) {
+  gate.w: f32[6,2] = param
+  e0.w1: f32[6,16] = param
+  e0.w2: f32[16,6] = param
+  e1.w1: f32[6,16] = param
+  e1.w2: f32[16,6] = param
+  out.w: f32[6,5] = param
+  forward:
+  scores: f32[8,2] = matmul(x, gate.w)
+  gates: f32[8,2] = softmax(scores) {axis=1}
+  g0: f32[8,1] = slice(gates) {axes=[1], starts=[0], ends=[1], steps=[1]}
+  g1: f32[8,1] = slice(gates) {axes=[1], starts=[1], ends=[2], steps=[1]}
+  experts.0.h: f32[8,16] = matmul(x, e0.w1)
+  experts.0.a: f32[8,16] = relu(experts.0.h)
+  experts.0.y: f32[8,6] = matmul(experts.0.a, e0.w2)
+  experts.1.h: f32[8,16] = matmul(x, e1.w1)
+  experts.1.a: f32[8,16] = relu(experts.1.h)
+  experts.1.y: f32[8,6] = matmul(experts.1.a, e1.w2)
+  one: f32[8,6] = mul(g0, experts.0.y)
+  other: f32[8,6] = mul(g1, experts.1.y)
+  both: f32[8,6] = add(one, other)
+  y: f32[8,5] = matmul(both, out.w)
+  output y = y
+}
+)";
+
+struct Layout {
+  std::string name;
+  int64_t ranks = 1, micro_batches = 1;
+  std::string scopes;  // of the strategy
+  friend void PrintTo(const Layout& layout, std::ostream* out) { *out << layout.name; }
+};
+
+Result<std::shared_ptr<const CompiledPlan>> plan_of(const Layout& layout, std::string_view model) {
+  PlanOptions options;
+  options.model = GraphModel::parse(model);
+  options.train.loss.name = "softmax_cross_entropy";
+  options.train.optimizer = "adamw";
+  options.train.optimizer_options = {{"lr", 0.01}};
+  options.train.clip_norm = 1;
+  options.ranks = layout.ranks;
+  const std::string text = cat("{\"pipeline.num_micro_batch\": ", layout.micro_batches,
+                               layout.scopes.empty() ? "" : ", ", layout.scopes, "}");
+  EPL_ASSIGN(options.strategy, parse_strategy(text));
+  return CompiledPlan::create(test_host(2), options);
+}
+
+struct Trained {
+  std::vector<double> losses;
+  std::map<std::string, Tensor> state;
+};
+
+Trained train(const Layout& layout, std::string_view model) {
+  Trained out;
+  auto plan = plan_of(layout, model);
+  EXPECT_TRUE(plan.ok()) << layout.name << ": " << plan.status().to_string();
+  if (!plan.ok()) return out;
+  auto session = Session::create(test_host(2), *plan, 7);
+  EXPECT_TRUE(session.ok()) << session.status().to_string();
+  if (!session.ok()) return out;
+  const TensorType of_x = (*plan)->entries().front().inputs[0].global_type;
+  for (int s = 0; s < 20; ++s) {
+    Tensor x(of_x), target(TensorType{DType::i64, {8}});
+    for (int64_t i = 0; i < x.elements(); ++i) x.set(i, philox_uniform(static_cast<uint64_t>(s), i) - 0.5);
+    for (int i = 0; i < 8; ++i) target.set_int(i, i == 2 ? -100 : (i + s) % 5);
+    const std::vector<Tensor> inputs = {x, target};
+    StepMetrics metrics;
+    const Status status = (*session)->step(inputs, metrics);
+    EXPECT_TRUE(status.ok()) << layout.name << ": " << status.to_string();
+    out.losses.push_back(metrics.loss);
+  }
+  for (const StateSlot& slot : (*plan)->state().slots()) out.state.emplace(slot.name, *(*session)->state(slot.name));
+  return out;
+}
+
+const std::string of_two = R"("scopes": [{"name": "moe", "match": "experts*", "expert": 2}])",
+                  of_four = R"("scopes": [{"name": "moe", "match": "experts*", "expert": 4}])";
+
+std::vector<Layout> layouts() {
+  std::vector<Layout> all;
+  for (const int64_t micro_batches : {1, 2}) {
+    const auto add = [&](const std::string& name, int64_t ranks, const std::string& scopes) {
+      all.push_back({cat(name, "_in_", micro_batches), ranks, micro_batches, scopes});
+    };
+    add("2_ranks", 2, of_two);
+    add("4_ranks", 4, of_four);
+    add("2x2_ranks", 4, of_two);
+    add("inside_a_stage", 6,
+        R"("scopes": [{"name": "first", "match": ["scores", "gates", "weights", "alike", "taken"], "replicate": 1},
+           {"name": "second", "match": "*", "replicate": 2, "scopes": [{"match": "experts*", "expert": 2}]}])");
+  }
+  return all;
+}
+
+class Experts : public ::testing::TestWithParam<Layout> {};
+
+TEST_P(Experts, HaveTheBitsOfOneRank) {
+  const Trained wanted = train({.name = "one_rank"}, batched), found = train(GetParam(), batched);
+  EXPECT_EQ(found.losses, wanted.losses);
+  for (const auto& [name, value] : wanted.state) EXPECT_TRUE(identical(found.state.at(name), value)) << name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Layouts, Experts, ::testing::ValuesIn(layouts()),
+                         [](const auto& info) { return info.param.name; });
+
+// There, back, and the same for the gradients; nothing is gathered. The degree is its own: two groups of ranks have the
+// same experts, and add up their gradients alone.
+TEST(Experts, TokensAreExchanged) {
+  auto plan = plan_of({.name = "2x2", .ranks = 4, .scopes = of_two}, batched);
+  ASSERT_TRUE(plan.ok()) << plan.status().to_string();
+  const Entry& entry = *(*plan)->entry(EntryKind::train);
+  ASSERT_EQ(entry.locals.size(), 1u);
+  std::map<std::string, int> moves;
+  for (const Node& node : entry.locals[0].graph.nodes()) ++moves[std::string(node.op->name)];
+  EXPECT_EQ(moves["all_to_all"], 4);
+  EXPECT_EQ(moves["all_gather"], 0);
+  for (const StateSlot& slot : (*plan)->state().slots()) {
+    if (slot.name == "w1") {
+      EXPECT_EQ(slot.local.shape, (Shape{2, 6, 10}));
+    }
+    if (slot.name == "out.w") {
+      EXPECT_EQ(slot.local.shape, slot.type.shape);
+    }
+  }
+  const Plan read = *parse_plan(print_plan(entry.plan), entry.plan.graph);
+  EXPECT_EQ(print_plan(read), print_plan(entry.plan));
+}
+
+// Ranks that run one program cannot have an expert each.
+TEST(Experts, InALoopAreCutOverTheRanks) {
+  const Layout layout{.name = "loop", .ranks = 4, .scopes = of_two};
+  auto plan = plan_of(layout, looped);
+  ASSERT_TRUE(plan.ok()) << plan.status().to_string();
+  const auto& notes = (*plan)->entry(EntryKind::train)->plan.notes;
+  EXPECT_TRUE(std::ranges::any_of(notes, [](const std::string& note) {
+    return note.find("scope moe (expert 2): no weight has a dimension that counts experts") != std::string::npos;
+  }));
+  for (const StateSlot& slot : (*plan)->state().slots()) {
+    if (slot.name == "e0.w1") {
+      EXPECT_EQ(slot.local.shape, (Shape{6, 8}));
+    }
+    if (slot.name == "e1.w2") {
+      EXPECT_EQ(slot.local.shape, (Shape{8, 6}));
+    }
+  }
+  const Trained wanted = train({.name = "one_rank"}, looped), found = train(layout, looped);
+  for (size_t s = 0; s < wanted.losses.size(); ++s) EXPECT_NEAR(found.losses[s], wanted.losses[s], 1e-5) << s;
+  for (const auto& [name, value] : wanted.state) {
+    for (int64_t i = 0; i < value.elements(); ++i)
+      ASSERT_NEAR(found.state.at(name).get(i), value.get(i), 1e-4) << name << " " << i;
+  }
+}
+
+}  // namespace
+}  // namespace epl
