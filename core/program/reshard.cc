@@ -87,8 +87,9 @@ class Resharding {
     int64_t before = 1, run = 1;
   };
   Runs runs(const Shape& shape, size_t d, int64_t outer, int64_t pieces) const {
-    for (const AxisCut& cut : now_[d]) outer /= cut.outer < outer ? mesh_.pieces(cut.axes) : 1;
-    return {product(shape, 0, d) * outer, shape[d] / outer / pieces * product(shape, d + 1, shape.size())};
+    int64_t here = outer;  // of the `outer` parts, those that this rank has
+    for (const AxisCut& cut : now_[d]) here /= cut.outer < outer ? mesh_.pieces(cut.axes) : 1;
+    return {product(shape, 0, d) * here, shape[d] / here / pieces * product(shape, d + 1, shape.size())};
   }
   // The value as [parts, the piece of a rank].
   void take_apart(int64_t parts, const Runs& runs) {

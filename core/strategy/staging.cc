@@ -59,6 +59,7 @@ Result<Staging> find_staging(const PlanRequest& request) {
   found.of_ranks.scopes.assign(static_cast<size_t>(pipeline.shape.classes), of_class);
   found.of_ranks.has_default = false;
   found.of_ranks.default_scope = {};
+  found.of_ranks.config.set("cluster.colocate_split_and_replicate", false);  // stages have ranks of their own
   for (int stage = 0; stage < pipeline.shape.stages(); ++stage) {
     found.class_of.push_back(pipeline.row->class_of(pipeline.shape, stage));
     const bool named = !by_cost && !strategy.scopes[static_cast<size_t>(stage)].name.empty();

@@ -84,6 +84,10 @@ TEST(Reshard, ASumIsScatteredOverAnyDimension) {
   EXPECT_EQ(moves(lying({{}, {}}, {{model}}), lying({{}, by({model})})),
             "reshape f32[64,4,4]; transpose f32[4,64,4]; reshape f32[4,256]; reduce_scatter(model) f32[1,256]; "
             "reshape f32[64,4]");
+  // Samples, of which a rank has one in each turn, and positions in one dimension: its positions lie together.
+  EXPECT_EQ(
+      moves(lying({by({data, micro_batch}), {}}, {{model}}), lying({{{{data, micro_batch}, 1}, {{model}, 4}}, {}})),
+      "reduce_scatter(model) f32[4,16]");
 }
 
 TEST(Reshard, WhatNoTransferMovesIsSaid) {
