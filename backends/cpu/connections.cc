@@ -179,10 +179,7 @@ Result<Message> Connections::receive(Group& group, int rank, FrameHead::Type typ
     if (std::string why = why_missing(group, rank); !why.empty()) return error(Code::peer_failed, why);
     if (changed_.wait_for(lock, slice) == std::cv_status::no_timeout) continue;
     silent += slice;
-    if (silent.count() > silence_seconds_) {
-      lost_ = true;
-      return error(Code::peer_failed, "it has said nothing for ", silence_seconds_, " s");
-    }
+    if (std::string why = why_given_up(rank, silent.count()); !why.empty()) return error(Code::peer_failed, why);
     if (!stop_) continue;
     const std::function<Status()> stop = stop_;
     lock.unlock();
@@ -260,6 +257,26 @@ std::string Connections::why_missing(const Group& group, int rank) const {
   return group.left.contains(rank) ? "it has left the group" : peers_[static_cast<size_t>(rank)].gone;
 }
 
+// Empty: it is waited for. A rank that says nothing may hang, or wait for one that does: then its process still
+// answers, and who waits for the one that hangs will say so. So a process that answers is waited for twice as long.
+std::string Connections::why_given_up(int rank, double silent_seconds) {
+  Peer& peer = peers_[static_cast<size_t>(rank)];
+  const auto now = std::chrono::steady_clock::now();
+  const auto since = [&](std::chrono::steady_clock::time_point then) {
+    return std::chrono::duration<double>(now - then).count();
+  };
+  if (silent_seconds > 0.75 * silence_seconds_ && since(peer.asked) > 0.25 * silence_seconds_) {
+    peer.asked = now;
+    send_locked(rank, {.type = FrameHead::Type::ask, .group = root_->id}, nullptr);
+  }
+  if (silent_seconds <= silence_seconds_) return "";
+  const bool lives = since(peer.answered) < 0.5 * silence_seconds_;
+  if (lives && silent_seconds <= 2 * silence_seconds_) return "";
+  lost_ = true;
+  return lives ? cat("its process lives, but it has made no call for ", 2 * silence_seconds_, " s")
+               : cat("it has said nothing for ", silence_seconds_, " s");
+}
+
 Status Connections::why_ended(const Group& group) {
   std::unique_lock lock(mutex_);
   int missing = -1;
@@ -291,9 +308,8 @@ Connections::Waiting Connections::keep_waiting(const Group& group, FunctionRef<b
       if (!awaited(member)) continue;
       if (std::string why = why_missing(group, group.members[m]); !why.empty())
         return {error(Code::peer_failed, why), member};
-      if (silent_seconds <= silence_seconds_) continue;
-      lost_ = true;
-      return {error(Code::peer_failed, "it has said nothing for ", silence_seconds_, " s"), member};
+      if (std::string why = why_given_up(group.members[m], silent_seconds); !why.empty())
+        return {error(Code::peer_failed, why), member};
     }
     stop = stop_;
   }
@@ -349,6 +365,11 @@ void Connections::take(int rank, Message message) {
     case FrameHead::Type::memory:
       if (!group.closed) group.inbox[{rank, message.head.type}].push_back(std::move(message));
       break;
+    case FrameHead::Type::ask:
+      return send_locked(rank, {.type = FrameHead::Type::alive, .group = root_->id}, nullptr);
+    case FrameHead::Type::alive:
+      peers_[static_cast<size_t>(rank)].answered = std::chrono::steady_clock::now();
+      return;
     case FrameHead::Type::abort: {
       const Abort abort =
           unpacked({reinterpret_cast<const char*>(message.data()), static_cast<size_t>(message.head.bytes)});

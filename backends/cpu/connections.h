@@ -32,8 +32,9 @@ namespace epl::cpu {
 
 // What a frame is about. Both ends have the same processor, so it travels as it lies in memory.
 struct FrameHead {
-  // `row` and `memory`: what ranks that share memory tell each other first (process_communicator.h).
-  enum class Type : uint32_t { together, between_two, row, memory, abort, leave };
+  // `row` and `memory`: what ranks that share memory tell each other first (process_communicator.h). `ask`: whether the
+  // process lives, which its thread says.
+  enum class Type : uint32_t { together, between_two, row, memory, ask, alive, abort, leave };
   static constexpr uint32_t right_mark = 0x314c5045;
   uint32_t mark = right_mark;  // detects a connection that is out of step
   Type type = Type::together;
@@ -119,7 +120,8 @@ class Connections {
     size_t written = 0;
     Message incoming;
     size_t head_read = 0, body_read = 0;
-    std::string gone;  // why there is no connection any more
+    std::string gone;                                           // why there is no connection any more
+    std::chrono::steady_clock::time_point asked{}, answered{};  // whether its process lives
   };
 
   Connections(std::string group, int rank, std::vector<Descriptor> sockets, double silence_seconds);
@@ -132,6 +134,7 @@ class Connections {
   void end(Group& group, const Status& why);
   void mark_ended(Group& group, const Status& why);
   std::string why_missing(const Group& group, int rank) const;
+  std::string why_given_up(int rank, double silent_seconds);
   void write_pending(Peer& peer);
   void read_some(int rank);
   void take(int rank, Message message);

@@ -70,6 +70,10 @@ Status Session::agree(const Status& own) {
                                          .source = &failed,
                                          .target = &failed,
                                          .reduction = Reduction::max});
+  // That a process is gone is why this one fails as well, or matters more: a rank that has heard of it first may, for
+  // example, have removed what this one was writing to.
+  if (!own.ok() && status.code() == Code::peer_failed)
+    return error(Code::peer_failed, status.message(), "; this process itself: ", own.message());
   EPL_TRY(own);
   EPL_TRY(status);
   return failed != 0 ? error(Code::peer_failed, "another process of the job has failed") : Status();

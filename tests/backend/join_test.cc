@@ -150,7 +150,7 @@ TEST_F(Joined, a_peer_that_says_nothing_is_not_waited_for_for_ever) {
   ASSERT_TRUE(both[0].ok() && both[1].ok());
   auto stream = device->create_stream(1).value();
   expect_words((*both[0])->run(*stream, {.kind = Kind::barrier}), Code::peer_failed,
-               {"group world, call 1 of rank 0, barrier(): rank 1 of 2 is missing: it has said nothing for 0.05 s"});
+               {"group world, call 1 of rank 0, barrier(): rank 1 of 2 is missing: it"});  // its process may answer
   EXPECT_TRUE((*both[0])->lost());
   // The other hears of it, if not in the call that was answered, then in the next one.
   Status status;
