@@ -68,7 +68,8 @@ int survive(const Host& host, const std::shared_ptr<const CompiledPlan>& plan, c
       EPL_TRY(session->step(mlp_batch(static_cast<int>(session->steps_done())), metrics, {.timeout_seconds = 60}));
       EPL_TRY(save_session(*session, folder));
     }
-    out << all_state(*session, {});
+    EPL_ASSIGN(const std::string state, gathered_state(*session, {}));
+    out << state;
     return session->agree({});
   };
   const Status status = train();

@@ -39,17 +39,22 @@ inline Result<std::shared_ptr<const CompiledPlan>> strategy_plan(const Host& hos
   return CompiledPlan::create(host, options);
 }
 
-// Losses and all state by name, as bytes.
-inline std::string all_state(Session& session, const std::vector<double>& losses) {
+// Losses and all state by name, as bytes. State in pieces is gathered, so it may fail as a step may.
+inline Result<std::string> gathered_state(Session& session, const std::vector<double>& losses) {
   std::string out(reinterpret_cast<const char*>(losses.data()), losses.size() * sizeof(double));
   std::set<std::string> names;
   for (const StateSlot& slot : session.plan().state().slots()) names.insert(slot.name);
   for (const std::string& name : names) {
-    const Tensor value = session.state(name).value();
+    EPL_ASSIGN(const Tensor value, session.state(name));
     out += name;
     out.append(static_cast<const char*>(value.data()), static_cast<size_t>(value.bytes()));
   }
   return out;
+}
+
+// The same, where no peer can be lost.
+inline std::string all_state(Session& session, const std::vector<double>& losses) {
+  return gathered_state(session, losses).value();
 }
 
 // Losses, state and a prediction; or why there is none.
@@ -58,8 +63,9 @@ inline std::string answer(Session& session, const std::vector<double>& losses) {
   const std::vector<Tensor> batch = mlp_batch(100);
   const Status status = session.predict(std::span(batch).first(1), outputs);
   if (!status.ok()) return status.to_string();
-  return all_state(session, losses)
-      .append(static_cast<const char*>(outputs[0].data()), static_cast<size_t>(outputs[0].bytes()));
+  auto state = gathered_state(session, losses);
+  if (!state.ok()) return state.status().to_string();
+  return state->append(static_cast<const char*>(outputs[0].data()), static_cast<size_t>(outputs[0].bytes()));
 }
 
 }  // namespace epl
