@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "core/base/check.h"
 #include "core/program/lowering.h"
 #include "core/program/timeline.h"
 
@@ -48,8 +49,12 @@ class Layout {
     const auto last = [&](int p) { return live.each ? timeline_.at(p, micro_batch) : timeline_.last(p); };
     int end = last(live.last);
     for (int use : live.uses) end = std::max(end, last(use));
-    for (int send : live.sends)
+    for (int send : live.sends) {
+      const Loop* loop = l_.loop_of(send);
+      EPL_CHECK(live.each || !loop || !loop->turns || program_.micro_batches() == 1, "all micro-batches share what ",
+                program_.instructions[static_cast<size_t>(send)].name, " sends");
       end = std::max(end, waited_for(send, live.each ? micro_batch : program_.micro_batches() - 1) - 1);
+    }
     return end;
   }
 

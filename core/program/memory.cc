@@ -30,6 +30,7 @@ struct Placed {
 };
 
 constexpr int64_t search_round = int64_t{1} << 23;  // looks
+constexpr size_t near = 24;                         // places in an order
 
 enum class Fit : uint8_t { tightest, lowest };
 
@@ -136,12 +137,13 @@ int64_t place_in_time(const std::vector<Storage>& storages, bool backwards, std:
 }
 
 // Looks for a better order of placement, beginning with a good one: what reaches the end of the arena, or something
-// that is alive with it, is placed earlier or anywhere, and what is not worse is kept.
+// that is alive with it, is placed a little earlier, much earlier or anywhere, and what is not worse is kept.
 class Search {
  public:
   Search(const std::vector<Storage>& storages, std::vector<int> order, std::vector<int64_t> offsets, int64_t bytes,
-         int64_t largest_live, uint32_t seed)
+         int64_t largest_live, uint32_t seed, bool nearby)
       : storages_(storages),
+        nearby_(nearby),
         largest_live_(largest_live),
         order_(std::move(order)),
         now_(cost(bytes, offsets)),
@@ -151,6 +153,7 @@ class Search {
 
   int64_t bytes() const { return now_.first; }
   const std::vector<int64_t>& offsets() const { return offsets_; }
+  const std::vector<int>& order() const { return order_; }
 
   void run(int64_t wanted, int64_t looks) {
     std::vector<int64_t> offsets;
@@ -198,11 +201,15 @@ class Search {
     const auto from = std::ranges::find(order, moved);
     const auto before = static_cast<size_t>(from - order.begin());
     order.erase(from);
-    const size_t to = pick(3) == 0 ? pick(storages_.size()) : pick(before + 1);
+    const bool anywhere = pick(3) == 0, nearby = !anywhere && nearby_ && pick(2) == 0;
+    const size_t to = anywhere ? pick(storages_.size())
+                      : nearby ? before - std::min(before, pick(near))
+                               : pick(before + 1);
     order.insert(order.begin() + static_cast<std::ptrdiff_t>(to), moved);
   }
 
   const std::vector<Storage>& storages_;
+  const bool nearby_;  // it also moves storages a little
   int64_t largest_live_;
   std::vector<int> order_;
   std::vector<int64_t> offsets_;
@@ -243,7 +250,8 @@ MemoryLayout lay_out(std::vector<Storage>& storages, int64_t most, int64_t searc
     int64_t ca = 63 - __builtin_clzll(span(a) + 1), cb = 63 - __builtin_clzll(span(b) + 1);
     return ca != cb ? ca > cb : a.bytes > b.bytes;
   });
-  // What is not found soon is found sooner by another beginning.
+  // What is not found soon is found sooner by another beginning, and then by going on from the best by smaller steps.
+  const int64_t beginnings = search / search_round / 2;
   const int64_t fiftieth = layout.largest_live / 50, twentieth = layout.largest_live / 20;
   const std::vector<int> start = best_order;
   const std::vector<int64_t> start_offsets = best;
@@ -251,9 +259,12 @@ MemoryLayout lay_out(std::vector<Storage>& storages, int64_t most, int64_t searc
   for (uint32_t seed = 0; search > 0 && looks >= 0 && !best.empty(); ++seed, search -= search_round) {
     const int64_t wanted = layout.largest_live + (seed == 0 ? fiftieth : twentieth);
     if (layout.bytes <= wanted) break;
-    Search found(storages, start, start_offsets, start_bytes, layout.largest_live, seed);
+    const bool goes_on = seed >= beginnings;
+    Search found(storages, goes_on ? best_order : start, goes_on ? best : start_offsets,
+                 goes_on ? layout.bytes : start_bytes, layout.largest_live, seed, goes_on);
     found.run(wanted, std::min(search, search_round));
     offsets = found.offsets();
+    order = found.order();
     keep(found.bytes());
   }
   if (looks < 0) {

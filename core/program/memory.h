@@ -26,8 +26,8 @@ struct MemoryLayout {
 
 // What a layout may take: about two seconds. Placement by best fit in any order looks at pairs of storages.
 inline constexpr int64_t max_looks = int64_t{1} << 29;
-// What a search may take: less than a second.
-inline constexpr int64_t max_search_looks = int64_t{1} << 28;
+// What a search may take: about a second.
+inline constexpr int64_t max_search_looks = int64_t{1} << 29;
 
 // Sets the offsets. Tries several orders of placement (by size, by lifetime, by first use) with best fit and keeps the
 // smallest arena; stops early at the lower bound. Where the storages are too many for `most` looks, they are placed in

@@ -13,8 +13,10 @@
 #include "core/runtime/plan_file.h"
 #include "core/runtime/process_memory.h"
 #include "core/strategy/pass.h"
+#include "core/strategy/pipeline.h"
 #include "core/strategy/samples.h"
 #include "core/strategy/scope_layout.h"
+#include "core/strategy/staging.h"
 #include "core/train/masters.h"
 #include "core/train/precision.h"
 
@@ -288,6 +290,8 @@ Result<std::shared_ptr<const CompiledPlan>> CompiledPlan::create(const Host& hos
 
 // An entry may leave a scope without nodes, where what it computes needs none of them.
 Status CompiledPlan::check_scopes() const {
+  EPL_ASSIGN(const Pipeline pipeline, pipeline_of(options_.strategy));
+  if (pipeline.shape.chunks > 1) return check_stages();
   EPL_ASSIGN(const ScopeLayout layout, lay_out_scopes(options_.strategy, options_.ranks));
   for (const ScopeLeaf& leaf : layout.leaves) {
     if (!leaf.scope || leaf.scope == &options_.strategy.default_scope || !leaf.scope->scopes.empty()) continue;
@@ -299,6 +303,23 @@ Status CompiledPlan::check_scopes() const {
       });
     });
     if (!matches) return invalid("scope ", leaf.name, " matches no node: ", join(leaf.scope->patterns(), ", "));
+  }
+  return {};
+}
+
+// The same where ranks have several stages.
+Status CompiledPlan::check_stages() const {
+  const std::vector<Scope>& scopes = options_.strategy.scopes;
+  std::vector<bool> matches(scopes.size(), false);
+  for (const Entry& entry : entries_) {
+    const std::vector<int> found = first_matches(options_.strategy, *entry.plan.graph);
+    for (size_t n = 0; n < found.size(); ++n) {
+      const bool forward = entry.plan.graph->node(NodeId{static_cast<int>(n)}).phase == Phase::forward;
+      if (forward && found[n] >= 0) matches[static_cast<size_t>(found[n])] = true;
+    }
+  }
+  for (size_t s = 0; s < scopes.size(); ++s) {
+    if (!matches[s]) return invalid("scope ", scopes[s].name, " matches no node: ", join(scopes[s].patterns(), ", "));
   }
   return {};
 }

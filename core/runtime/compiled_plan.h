@@ -118,6 +118,7 @@ class CompiledPlan {
   Status take_annotations();
   Status add_train_entry();
   Status check_scopes() const;
+  Status check_stages() const;
   Status link_programs();
   Result<Graph> bound(Binding binding, Binding::Mode mode);
   TrainOptions training() const;

@@ -28,14 +28,15 @@ Result<Scope> scope_of_stages(const Strategy& strategy) {
     if (alike(scope, one)) continue;
     return unsupported("the schedule ", strategy.text("pipeline.strategy"),
                        " gives ranks several stages, whose scopes must be of one kind and number of ranks: ",
-                       scope.name.empty() ? join(scope.match, " ") : scope.name, " has ", scope.device_count,
+                       scope.name.empty() ? join(scope.patterns(), " ") : scope.name, " has ", scope.device_count,
                        " ranks or scopes inside it, the first one ", one.device_count);
   }
   return one;
 }
 
-// By the first scope that matches.
-std::vector<int> match_scopes(const Strategy& strategy, const Graph& graph) {
+}  // namespace
+
+std::vector<int> first_matches(const Strategy& strategy, const Graph& graph) {
   std::vector<int> found;
   for (const Node& node : graph.nodes()) {
     const auto scope =
@@ -45,17 +46,14 @@ std::vector<int> match_scopes(const Strategy& strategy, const Graph& graph) {
   return found;
 }
 
-}  // namespace
-
 Result<Staging> find_staging(const PlanRequest& request) {
   const Strategy& strategy = request.strategy;
   const bool by_cost = strategy.integer("pipeline.num_stages") > 1;
   Staging found{.of_ranks = strategy, .by_cost = by_cost};
   EPL_ASSIGN(const Pipeline pipeline, pipeline_of(strategy));
   if (!by_cost && pipeline.shape.chunks == 1) return found;
-  EPL_ASSIGN(Scope of_class, by_cost ? scope_of_default(strategy) : scope_of_stages(strategy));
-  of_class.match.clear();
-  of_class.name.clear();
+  EPL_ASSIGN(const Scope one, by_cost ? scope_of_default(strategy) : scope_of_stages(strategy));
+  const Scope of_class{.kind = one.kind, .device_count = one.device_count};  // which matches everything
   found.of_ranks.scopes.assign(static_cast<size_t>(pipeline.shape.classes), of_class);
   found.of_ranks.has_default = false;
   found.of_ranks.default_scope = {};
@@ -66,7 +64,7 @@ Result<Staging> find_staging(const PlanRequest& request) {
     found.names.push_back(named ? strategy.scopes[static_cast<size_t>(stage)].name : cat("stage", stage));
   }
   if (!by_cost) {
-    found.node_stage = match_scopes(strategy, *request.graph);
+    found.node_stage = first_matches(strategy, *request.graph);
     return found;
   }
   EPL_ASSIGN(StageCut cut, cut_stages(*request.graph, pipeline.shape.stages(), request.state_of));

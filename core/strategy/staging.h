@@ -19,5 +19,7 @@ struct Staging {
   std::vector<std::string> notes;  // for Plan::notes
 };
 Result<Staging> find_staging(const PlanRequest& request);
+// By node: the first scope of the strategy that matches it; -1: none does.
+std::vector<int> first_matches(const Strategy& strategy, const Graph& graph);
 
 }  // namespace epl

@@ -74,6 +74,43 @@ inline Job gpt_job() {
           }};
 }
 
+// Four stages; what the first gives goes to each of the others, so that the last one takes it much later.
+inline constexpr std::string_view skipping = R"(graph mlp(x: f32[8,12] batch 0) {
+  w0: f32[12,16] = param
+  w1: f32[16,16] = param
+  w2: f32[16,16] = param
+  w3: f32[16,4] = param
+  forward:
+  a: f32[8,16] = matmul(x, w0)
+  b: f32[8,16] = matmul(a, w1)
+  c: f32[8,16] = matmul(b, w2)
+  c1: f32[8,16] = add(c, a)
+  d: f32[8,16] = add(c1, a)
+  d1: f32[8,16] = mul(d, b)
+  y: f32[8,4] = matmul(d1, w3)
+  output y = y
+}
+)";
+
+inline Job skipping_job() {
+  return {.model = GraphModel::parse(skipping),
+          .two = stages_of({R"("a", "b")", R"("*")"}),
+          .three = stages_of({R"("a")", R"("b", "c", "c1")", R"("*")"}),
+          .four = stages_of({R"("a")", R"("b")", R"("c", "c1")", R"("*")"}),
+          .clip_norm = 0.5,
+          .batch = skip_mlp_batch};
+}
+
+// The nodes of the loss are in several stages, those that come before everything else among them.
+inline Job smoothed_job() {
+  Job job = mlp_job(0);
+  job.label_smoothing = 0.1;
+  job.two = stages_of({R"("h*", "a", "g", "skip", "r", "y", "loss", "loss_1", "loss_2")", R"("*")"});
+  job.four = stages_of({R"("h*", "a", "g", "skip", "r", "y", "loss", "loss_1", "loss_2")", R"("loss_3", "loss_4")",
+                        R"("loss_5", "loss_6", "loss_7", "loss_8", "loss_9", "loss_10", "loss_11")", R"("*")"});
+  return job;
+}
+
 struct Layout {
   std::string schedule;  // of a pipeline; empty: one stage
   int64_t ranks = 1;

@@ -13,43 +13,6 @@
 namespace epl {
 namespace {
 
-// Four stages; what the first gives goes to each of the others, so that the last one takes it much later.
-constexpr std::string_view skipping = R"(graph mlp(x: f32[8,12] batch 0) {
-  w0: f32[12,16] = param
-  w1: f32[16,16] = param
-  w2: f32[16,16] = param
-  w3: f32[16,4] = param
-  forward:
-  a: f32[8,16] = matmul(x, w0)
-  b: f32[8,16] = matmul(a, w1)
-  c: f32[8,16] = matmul(b, w2)
-  c1: f32[8,16] = add(c, a)
-  d: f32[8,16] = add(c1, a)
-  d1: f32[8,16] = mul(d, b)
-  y: f32[8,4] = matmul(d1, w3)
-  output y = y
-}
-)";
-
-Job skipping_job() {
-  return {.model = GraphModel::parse(skipping),
-          .two = stages_of({R"("a", "b")", R"("*")"}),
-          .three = stages_of({R"("a")", R"("b", "c", "c1")", R"("*")"}),
-          .four = stages_of({R"("a")", R"("b")", R"("c", "c1")", R"("*")"}),
-          .clip_norm = 0.5,
-          .batch = skip_mlp_batch};
-}
-
-// The nodes of the loss are in several stages, those that come before everything else among them.
-Job smoothed_job() {
-  Job job = mlp_job(0);
-  job.label_smoothing = 0.1;
-  job.two = stages_of({R"("h*", "a", "g", "skip", "r", "y", "loss", "loss_1", "loss_2")", R"("*")"});
-  job.four = stages_of({R"("h*", "a", "g", "skip", "r", "y", "loss", "loss_1", "loss_2")", R"("loss_3", "loss_4")",
-                        R"("loss_5", "loss_6", "loss_7", "loss_8", "loss_9", "loss_10", "loss_11")", R"("*")"});
-  return job;
-}
-
 // Goes through the calls of all classes of ranks, as their programs say it: what is sent waits to be taken, and calls
 // wait for what has been sent. Gives the class that never gets to its end; -1: all do.
 class Walk {
@@ -181,11 +144,12 @@ TEST_P(Rings, WaitsComeAfterWhatTheyWaitFor) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(, Rings, ::testing::Values("GPipe", "1F1B"), [](const auto& info) {
-  std::string name = cat("_", info.param);
-  std::erase(name, '-');
-  return name.substr(1);
-});
+INSTANTIATE_TEST_SUITE_P(, Rings, ::testing::Values("GPipe", "1F1B", "PreferBackwardOptimizer", "ZB-H1"),
+                         [](const auto& info) {
+                           std::string name = cat("_", info.param);
+                           std::erase(name, '-');
+                           return name.substr(1);
+                         });
 
 // Calls in an order in which ranks would wait for each other are refused by name.
 TEST(Order, ThatMakesARingIsRefused) {

@@ -1,6 +1,9 @@
 // Stages that are found by their cost, under every schedule: the bits of one rank.
 #include <gtest/gtest.h>
 
+#include <cmath>
+
+#include "core/runtime/rehearsal.h"
 #include "core/strategy/pipeline.h"
 #include "tests/runtime/pipeline_job.h"
 
@@ -54,6 +57,54 @@ TEST_P(Schedules, StandBesideCopiesAndSplits) {
   Job one = mlp_job(0.5);
   one.two = R"("reproducible.level": "layout")";
   expect_same(split, train(one, {"1F1B", 1, 1}, 3), {row().words.front(), 4, micro_batches});
+}
+
+// Scopes are the stages, several of each rank where the schedule has it so; connections skip stages, and the loss is in
+// several of them.
+TEST_P(Schedules, TakeScopesAndConnectionsThatSkipThem) {
+  const int64_t chunks = row().chunks == 0 ? 2 : row().chunks;
+  for (Job work : {skipping_job(), smoothed_job()}) {
+    const Trained one = train(work, {}, 2);
+    if (row().chunks == 0) work.four += ", \"pipeline.virtual_stages\": 2";
+    for (const int64_t micro_batches : {4, 8}) {
+      const Layout layout{row().words.back(), 4 / chunks, micro_batches, "cpu", 4};
+      expect_same(train(work, layout, 2), one, layout);
+    }
+  }
+}
+
+// A stage that takes as long forward as for the gradients of its operands and for those of its weights: equal layers,
+// but for a narrow first one. In virtual time.
+TEST_P(Schedules, AreIdleAsThePapersSay) {
+  std::string text = "graph deep(x: f32[8192,2] batch 0) {\n  w: f32[2,256] = param\n";
+  for (int i = 0; i < 32; ++i) text += cat("  w", i, ": f32[256,256] = param\n");
+  text += "  forward:\n  h: f32[8192,256] = matmul(x, w)\n";
+  for (int i = 0; i < 32; ++i)
+    text += cat("  h", i, ": f32[8192,256] = matmul(", i == 0 ? "h" : cat("h", i - 1), ", w", i, ")\n");
+  text += "  output y = h31\n}\n";
+  Job work = mlp_job(0);
+  work.model = GraphModel::parse(text);
+  for (const int64_t stages : {2, 4}) {
+    (stages == 2 ? work.two : work.four) = keys_of(row(), stages);
+    auto plan = plan_of(work, {row().words.back(), stages, 8, "cpu", stages});
+    ASSERT_TRUE(plan.ok()) << plan.status().to_string();
+    const auto rehearsal = rehearse(test_host(2), *plan);
+    ASSERT_TRUE(rehearsal.ok()) << rehearsal.status().to_string();
+    double begin = INFINITY, end = 0, busy = 0;
+    for (const RankTrace& rank : rehearsal->trace.ranks) {
+      for (const TraceEvent& event : rank.events) {
+        if (event.instruction < 0) continue;
+        const Instruction& in = rank.program->instructions[static_cast<size_t>(event.instruction)];
+        const BlockKind kind = rank.program->calls[static_cast<size_t>(event.call)].block;
+        if (!block_takes_turns(kind) || (in.transfer && !in.transfer->counterpart.empty())) continue;
+        begin = std::min(begin, event.begin);
+        end = std::max(end, event.end);
+        busy += event.end - event.begin;
+      }
+    }
+    const PipelineShape shape{static_cast<int>(stages), row().chunks == 0 ? 2 : row().chunks, 8};
+    EXPECT_NEAR(1 - busy / (static_cast<double>(stages) * (end - begin)), idle_share(row(), shape), 0.03) << stages;
+  }
 }
 
 TEST_P(Schedules, KnowTheirMemory) {
