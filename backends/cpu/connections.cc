@@ -75,8 +75,9 @@ std::string reason(int error_number) { return std::generic_category().message(er
 
 }  // namespace
 
-Connections::Connections(std::string group, int rank, std::vector<Descriptor> sockets, double silence_seconds)
-    : rank_(rank), silence_seconds_(silence_seconds), peers_(sockets.size()) {
+Connections::Connections(std::string group, int rank, std::vector<Descriptor> sockets, double silence_seconds,
+                         std::function<double()> clock)
+    : rank_(rank), silence_seconds_(silence_seconds), clock_(std::move(clock)), peers_(sockets.size()) {
   std::vector<int> members;
   for (size_t r = 0; r < sockets.size(); ++r) {
     peers_[r].socket = std::move(sockets[r]);
@@ -89,8 +90,9 @@ Connections::Connections(std::string group, int rank, std::vector<Descriptor> so
 }
 
 Result<std::shared_ptr<Connections>> Connections::create(std::string group, int rank, std::vector<Descriptor> sockets,
-                                                         double silence_seconds) {
-  std::shared_ptr<Connections> made(new Connections(std::move(group), rank, std::move(sockets), silence_seconds));
+                                                         double silence_seconds, std::function<double()> clock) {
+  std::shared_ptr<Connections> made(
+      new Connections(std::move(group), rank, std::move(sockets), silence_seconds, std::move(clock)));
   made->wake_ = Descriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!made->wake_.open()) return system_error("cannot make", "an eventfd", errno);
   if (made->peers_.size() == 1) return made;
@@ -261,16 +263,13 @@ std::string Connections::why_missing(const Group& group, int rank) const {
 // answers, and who waits for the one that hangs will say so. So a process that answers is waited for twice as long.
 std::string Connections::why_given_up(int rank, double silent_seconds) {
   Peer& peer = peers_[static_cast<size_t>(rank)];
-  const auto now = std::chrono::steady_clock::now();
-  const auto since = [&](std::chrono::steady_clock::time_point then) {
-    return std::chrono::duration<double>(now - then).count();
-  };
-  if (silent_seconds > 0.75 * silence_seconds_ && since(peer.asked) > 0.25 * silence_seconds_) {
+  const double now = clock_();
+  if (silent_seconds > 0.75 * silence_seconds_ && now - peer.asked > 0.25 * silence_seconds_) {
     peer.asked = now;
     send_locked(rank, {.type = FrameHead::Type::ask, .group = root_->id}, nullptr);
   }
   if (silent_seconds <= silence_seconds_) return "";
-  const bool lives = since(peer.answered) < 0.5 * silence_seconds_;
+  const bool lives = now - peer.answered < 0.5 * silence_seconds_;
   if (lives && silent_seconds <= 2 * silence_seconds_) return "";
   lost_ = true;
   return lives ? cat("its process lives, but it has made no call for ", 2 * silence_seconds_, " s")
@@ -368,7 +367,7 @@ void Connections::take(int rank, Message message) {
     case FrameHead::Type::ask:
       return send_locked(rank, {.type = FrameHead::Type::alive, .group = root_->id}, nullptr);
     case FrameHead::Type::alive:
-      peers_[static_cast<size_t>(rank)].answered = std::chrono::steady_clock::now();
+      peers_[static_cast<size_t>(rank)].answered = clock_();
       return;
     case FrameHead::Type::abort: {
       const Abort abort =

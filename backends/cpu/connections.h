@@ -15,6 +15,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -71,8 +72,8 @@ class Connections {
     bool closed = false;     // this rank has left it
     uint64_t completed = 0;  // calls of all members together that this rank has
     Status status;           // why it was aborted
-    uint64_t ends_after =
-        0;  // the rank that aborted it has completed the calls up to this one, so they complete everywhere
+    // The rank that aborted it has completed the calls up to this one, so they complete everywhere.
+    uint64_t ends_after = 0;
     std::function<void()> on_end;                                           // called once when it is ended
     std::map<int, bool> left;                                               // members that have
     std::map<std::pair<int, FrameHead::Type>, std::vector<Message>> inbox;  // by who sent it, in order
@@ -80,7 +81,7 @@ class Connections {
 
   // `sockets` by rank, none for this one; they are connected and do not block. Fails where the system gives no thread.
   static Result<std::shared_ptr<Connections>> create(std::string group, int rank, std::vector<Descriptor> sockets,
-                                                     double silence_seconds);
+                                                     double silence_seconds, std::function<double()> clock);
   ~Connections();
   Group& root() { return *root_; }
   // The group of that name in `parent`, which is made at the first call. Members by their ranks in the group that was
@@ -120,11 +121,13 @@ class Connections {
     size_t written = 0;
     Message incoming;
     size_t head_read = 0, body_read = 0;
-    std::string gone;                                           // why there is no connection any more
-    std::chrono::steady_clock::time_point asked{}, answered{};  // whether its process lives
+    std::string gone;  // why there is no connection any more
+    // When it was asked last whether its process lives, and when that answered; by the host's clock, in seconds.
+    double asked = -std::numeric_limits<double>::infinity(), answered = asked;
   };
 
-  Connections(std::string group, int rank, std::vector<Descriptor> sockets, double silence_seconds);
+  Connections(std::string group, int rank, std::vector<Descriptor> sockets, double silence_seconds,
+              std::function<double()> clock);
   // These have the lock.
   Group& at(uint64_t id);
   void send_locked(int peer, const FrameHead& head, const void* body);
@@ -146,6 +149,7 @@ class Connections {
 
   const int rank_;
   const double silence_seconds_;
+  const std::function<double()> clock_;  // the host's; seconds
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<Peer> peers_;
