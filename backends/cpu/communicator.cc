@@ -9,6 +9,7 @@
 #include <mutex>
 
 #include "backends/cpu/reduce.h"
+#include "backends/cpu/stream_work.h"
 #include "core/base/spin.h"
 
 namespace epl::cpu {
@@ -162,7 +163,7 @@ class ThreadCommunicator final : public Communicator {
         all_to_all(stream, call);
         break;
       case Kind::broadcast:
-        copy(stream, call.target, asked_by(call.peer).source, call.bytes());
+        copy(stream, call.target, asked_by(call.peer).source, call.bytes(), copy_grain);
         break;
       case Kind::barrier:
       case Kind::send:
@@ -256,7 +257,7 @@ class ThreadCommunicator final : public Communicator {
   void all_gather(Stream& stream, const Collective& call) {
     for (int step = 0; step < size(); ++step) {
       const int r = (rank_ + step) % size();  // each starts with itself, so that not all read from one at a time
-      copy(stream, static_cast<char*>(call.target) + r * call.bytes(), asked_by(r).source, call.bytes());
+      copy(stream, static_cast<char*>(call.target) + r * call.bytes(), asked_by(r).source, call.bytes(), copy_grain);
     }
   }
 
@@ -264,7 +265,7 @@ class ThreadCommunicator final : public Communicator {
     for (int step = 0; step < size(); ++step) {
       const int r = (rank_ + step) % size();
       copy(stream, static_cast<char*>(call.target) + r * call.bytes(),
-           static_cast<const char*>(asked_by(r).source) + rank_ * call.bytes(), call.bytes());
+           static_cast<const char*>(asked_by(r).source) + rank_ * call.bytes(), call.bytes(), copy_grain);
     }
   }
 
@@ -303,26 +304,9 @@ class ThreadCommunicator final : public Communicator {
     const Place::Sent sent = std::move(*found);
     from.sent.erase(found);
     lock.unlock();
-    copy(stream, call.target, sent.call.source, call.bytes());
+    copy(stream, call.target, sent.call.source, call.bytes(), copy_grain);
     sent.posts->end(sent.post);
     return {};
-  }
-
-  void share(Stream& stream, int64_t count, int64_t grain, FunctionRef<void(int64_t, int64_t)> task) {
-    if (count <= 0) return;
-    ThreadPool* threads = stream.threads();
-    if (threads == nullptr || count <= grain) {
-      task(0, count);
-    } else {
-      threads->run_ranges(count, grain, task);
-    }
-  }
-  void copy(Stream& stream, void* target, const void* source, int64_t bytes) {
-    if (target == source) return;
-    share(stream, bytes, copy_grain, [&](int64_t begin, int64_t end) {
-      std::memcpy(static_cast<char*>(target) + begin, static_cast<const char*>(source) + begin,
-                  static_cast<size_t>(end - begin));
-    });
   }
 
   std::shared_ptr<Group> group_;

@@ -8,6 +8,7 @@
 
 #include "backends/cpu/reduce.h"
 #include "backends/cpu/shared_layout.h"
+#include "backends/cpu/stream_work.h"
 #include "core/backend/device.h"
 #include "core/base/spin.h"
 #include "core/base/thread_pool.h"
@@ -223,22 +224,6 @@ class SharedCommunicator final : public Communicator {
     }
   }
 
-  void share(Stream& stream, int64_t count, int64_t grain, FunctionRef<void(int64_t, int64_t)> task) {
-    if (count <= 0) return;
-    ThreadPool* threads = stream.threads();
-    if (threads == nullptr || count <= grain) {
-      task(0, count);
-    } else {
-      threads->run_ranges(count, grain, task);
-    }
-  }
-  void copy(Stream& stream, void* target, const void* source, int64_t bytes) {
-    if (target == source) return;
-    share(stream, bytes, copy_grain, [&](int64_t begin, int64_t end) {
-      std::memcpy(static_cast<std::byte*>(target) + begin, static_cast<const std::byte*>(source) + begin,
-                  static_cast<size_t>(end - begin));
-    });
-  }
   static const std::byte* at(const void* memory, int64_t bytes) {
     return static_cast<const std::byte*>(memory) + bytes;
   }
@@ -282,14 +267,14 @@ class SharedCommunicator final : public Communicator {
       const Range now = c < chunks ? chunk(c) : Range();
       const Range own = segment(now, rank_);
       if (c < chunks) {
-        copy(stream, next_part(), at(call.source, now.first), own.first - now.first);
-        copy(stream, next_part() + (own.last - now.first), at(call.source, own.last), now.last - own.last);
+        copy(stream, next_part(), at(call.source, now.first), own.first - now.first, copy_grain);
+        copy(stream, next_part() + (own.last - now.first), at(call.source, own.last), now.last - own.last, copy_grain);
       }
       EPL_TRY(meet(c));
       for (int step = 1; c > 0 && step < size(); ++step) {
         const int r = (rank_ + step) % size();
         const Range done = segment(chunk(c - 1), r);
-        copy(stream, at(call.target, done.first), sum(r), done.count());
+        copy(stream, at(call.target, done.first), sum(r), done.count(), copy_grain);
       }
       if (own.count() == 0) continue;
       for (int r = 0; r < size(); ++r) {
@@ -306,7 +291,8 @@ class SharedCommunicator final : public Communicator {
   void write_for_each(Stream& stream, const Collective& call, Range now) {
     for (int r = 0; r < size(); ++r) {
       if (r == rank_) continue;
-      copy(stream, next_part() + r * bytes_for_each(), at(call.source, r * call.bytes() + now.first), now.count());
+      copy(stream, next_part() + r * bytes_for_each(), at(call.source, r * call.bytes() + now.first), now.count(),
+           copy_grain);
     }
   }
 
@@ -332,7 +318,7 @@ class SharedCommunicator final : public Communicator {
         const int r = (rank_ + step) % size();
         copy(stream, at(call.target, r * call.bytes() + now.first),
              r == rank_ ? at(call.source, r * call.bytes() + now.first) : part(r) + rank_ * bytes_for_each(),
-             now.count());
+             now.count(), copy_grain);
       }
       return {};
     });
@@ -340,12 +326,12 @@ class SharedCommunicator final : public Communicator {
 
   Status all_gather(Stream& stream, const Collective& call) {
     return in_chunks(call.bytes(), room_->layout.part_bytes(), [&](Range now, int64_t n) -> Status {
-      copy(stream, next_part(), at(call.source, now.first), now.count());
+      copy(stream, next_part(), at(call.source, now.first), now.count(), copy_grain);
       EPL_TRY(meet(n));
       for (int step = 0; step < size(); ++step) {
         const int r = (rank_ + step) % size();
         copy(stream, at(call.target, r * call.bytes() + now.first), r == rank_ ? at(call.source, now.first) : part(r),
-             now.count());
+             now.count(), copy_grain);
       }
       return {};
     });
@@ -354,9 +340,10 @@ class SharedCommunicator final : public Communicator {
   Status broadcast(Stream& stream, const Collective& call) {
     return in_chunks(call.bytes(), room_->layout.part_bytes(), [&](Range now, int64_t n) -> Status {
       const bool gives = rank_ == call.peer;
-      if (gives) copy(stream, next_part(), at(call.source, now.first), now.count());
+      if (gives) copy(stream, next_part(), at(call.source, now.first), now.count(), copy_grain);
       EPL_TRY(meet(n));
-      copy(stream, at(call.target, now.first), gives ? at(call.source, now.first) : part(call.peer), now.count());
+      copy(stream, at(call.target, now.first), gives ? at(call.source, now.first) : part(call.peer), now.count(),
+           copy_grain);
       return {};
     });
   }

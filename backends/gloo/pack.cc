@@ -15,7 +15,7 @@
 #include <thread>
 #include <vector>
 
-#include "core/base/pack_abi.h"
+#include "core/base/pack_failure.h"
 
 namespace epl::gloo_pack {
 namespace {
@@ -23,9 +23,7 @@ namespace {
 using gloo::transport::UnboundBuffer;
 constexpr auto for_ever = std::chrono::hours(24 * 365);  // whoever waits ends this by himself
 
-void refuse(const epl_pack_reason* reason, const std::string& why) {
-  if (reason != nullptr && reason->size > 0) std::snprintf(reason->text, reason->size, "Gloo: %s", why.c_str());
-}
+constexpr const char* library = "Gloo";
 
 // What is sent or received: Gloo knows it by the buffer, the engine by the rest.
 struct Transfer {
@@ -182,17 +180,8 @@ class End {
 
 using Receipt = std::shared_ptr<Transfer>;
 
-template <class F, class T> T guarded(const epl_pack_reason* failure, T otherwise, const F& f) {
-  try {
-    return f();
-  } catch (const std::exception& e) {
-    refuse(failure, e.what());
-    return otherwise;
-  }
-}
-
 void* join(const epl_pack_place* place, const epl_pack_reason* failure) {
-  return guarded(failure, static_cast<void*>(nullptr), [&]() -> void* { return new End(*place); });
+  return guarded(failure, library, static_cast<void*>(nullptr), [&]() -> void* { return new End(*place); });
 }
 void leave(void* end, int32_t milliseconds) {
   std::unique_ptr<End> own(static_cast<End*>(end));
@@ -200,20 +189,17 @@ void leave(void* end, int32_t milliseconds) {
 }
 int32_t send(void* end, int32_t peer, const void* bytes, uint64_t size, uint64_t* number,
              const epl_pack_reason* failure) {
-  return guarded(failure, -1, [&] {
-    *number = static_cast<End*>(end)->send(peer, bytes, size);
-    return 0;
-  });
+  return send_from<End>(end, library, peer, bytes, size, number, failure);
 }
 void* receive(void* end, int32_t peer, uint64_t number, void* bytes, uint64_t size, const epl_pack_reason* failure) {
-  return guarded(failure, static_cast<void*>(nullptr),
+  return guarded(failure, library, static_cast<void*>(nullptr),
                  [&]() -> void* { return new Receipt(static_cast<End*>(end)->receive(peer, number, bytes, size)); });
 }
 int32_t wait(void* end, void* receipt, int32_t milliseconds, const epl_pack_reason* failure) {
   const Receipt& transfer = *static_cast<Receipt*>(receipt);
   if (!static_cast<End*>(end)->received().wait_for(*transfer, std::chrono::milliseconds(milliseconds))) return 0;
   if (transfer->failure.empty()) return 1;
-  refuse(failure, transfer->failure);
+  refuse(failure, library, transfer->failure.c_str());
   return -1;
 }
 void drop(void* end, void* receipt) {

@@ -17,12 +17,13 @@
 #include <thread>
 #include <vector>
 
-#include "core/base/pack_abi.h"
+#include "core/base/pack_failure.h"
 
 namespace epl::mpi_pack {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+constexpr const char* library = "MPI";
 constexpr size_t most_in_message = size_t{1} << 30;  // MPI counts with 32 bits
 constexpr auto nap = std::chrono::microseconds(100);
 constexpr int polls_before_yield = 200, polls_of_given_up = 1000;
@@ -232,17 +233,8 @@ class End {
   std::vector<int> processes_;  // of MPI, by rank
 };
 
-template <class F, class T> T guarded(const epl_pack_reason* failure, T otherwise, const F& f) {
-  try {
-    return f();
-  } catch (const std::exception& e) {
-    if (failure != nullptr && failure->size > 0) std::snprintf(failure->text, failure->size, "MPI: %s", e.what());
-    return otherwise;
-  }
-}
-
 void* join(const epl_pack_place* place, const epl_pack_reason* failure) {
-  return guarded(failure, static_cast<void*>(nullptr), [&]() -> void* { return new End(*place); });
+  return guarded(failure, library, static_cast<void*>(nullptr), [&]() -> void* { return new End(*place); });
 }
 void leave(void* end, int32_t milliseconds) {
   World::get().wait_for(end, std::chrono::milliseconds(milliseconds));
@@ -250,17 +242,14 @@ void leave(void* end, int32_t milliseconds) {
 }
 int32_t send(void* end, int32_t peer, const void* bytes, uint64_t size, uint64_t* number,
              const epl_pack_reason* failure) {
-  return guarded(failure, -1, [&] {
-    *number = static_cast<End*>(end)->send(peer, bytes, size);
-    return 0;
-  });
+  return send_from<End>(end, library, peer, bytes, size, number, failure);
 }
 void* receive(void* end, int32_t peer, uint64_t number, void* bytes, uint64_t size, const epl_pack_reason* failure) {
-  return guarded(failure, static_cast<void*>(nullptr),
+  return guarded(failure, library, static_cast<void*>(nullptr),
                  [&]() -> void* { return static_cast<End*>(end)->receive(peer, number, bytes, size).release(); });
 }
 int32_t wait(void*, void* receipt, int32_t milliseconds, const epl_pack_reason* failure) {
-  return guarded(failure, -1, [&] {
+  return guarded(failure, library, -1, [&] {
     auto& transfer = *static_cast<Transfer*>(receipt);
     const auto end = Clock::now() + std::chrono::milliseconds(milliseconds);
     for (int polls = 0; !transfer.over(); ++polls) {
@@ -279,7 +268,7 @@ void drop(void*, void* receipt) {
   for (MPI_Request& message : transfer->messages) {
     if (message != MPI_REQUEST_NULL) MPI_Cancel(&message);
   }
-  const bool over = guarded(nullptr, false, [&] {
+  const bool over = guarded(nullptr, library, false, [&] {
     int polls = 0;
     while (!transfer->over() && ++polls < polls_of_given_up) ::sched_yield();
     return polls < polls_of_given_up;

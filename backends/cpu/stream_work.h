@@ -1,0 +1,30 @@
+// Work that a call of a communicator does with the threads of its rank's stream, where there are any.
+#pragma once
+
+#include <cstring>
+
+#include "core/backend/device.h"
+#include "core/base/thread_pool.h"
+
+namespace epl::cpu {
+
+// The ranges together are [0, count); a thread takes `grain` or more.
+inline void share(Stream& stream, int64_t count, int64_t grain, FunctionRef<void(int64_t, int64_t)> task) {
+  if (count <= 0) return;
+  ThreadPool* threads = stream.threads();
+  if (threads == nullptr || count <= grain) {
+    task(0, count);
+  } else {
+    threads->run_ranges(count, grain, task);
+  }
+}
+
+inline void copy(Stream& stream, void* target, const void* source, int64_t bytes, int64_t grain) {
+  if (target == source) return;
+  share(stream, bytes, grain, [&](int64_t begin, int64_t end) {
+    std::memcpy(static_cast<std::byte*>(target) + begin, static_cast<const std::byte*>(source) + begin,
+                static_cast<size_t>(end - begin));
+  });
+}
+
+}  // namespace epl::cpu
