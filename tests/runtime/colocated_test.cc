@@ -7,10 +7,8 @@
 #include <map>
 #include <set>
 
-#include "core/runtime/session.h"
-#include "core/runtime/session_state.h"
 #include "tests/backend/far_device.h"
-#include "tests/runtime/graph_model.h"
+#include "tests/runtime/trained.h"
 
 namespace epl {
 namespace {
@@ -67,34 +65,8 @@ std::vector<Tensor> batch(int step) {
   return {x, target};
 }
 
-struct Trained {
-  std::vector<double> losses;
-  Tensor predicted;
-  std::map<std::string, Tensor> state;
-};
-
 Trained train(const Layout& layout, const std::string& level, const std::string& device = "cpu") {
-  Trained out;
-  auto plan = plan_of(layout, level, device);
-  EXPECT_TRUE(plan.ok()) << layout.name << ": " << plan.status().to_string();
-  if (!plan.ok()) return out;
-  auto session = Session::create(test_host(2), *plan, 7);
-  EXPECT_TRUE(session.ok()) << session.status().to_string();
-  if (!session.ok()) return out;
-  for (int s = 0; s < 20; ++s) {
-    StepMetrics metrics;
-    const Status status = (*session)->step(batch(s), metrics);
-    EXPECT_TRUE(status.ok()) << layout.name << ": " << status.to_string();
-    out.losses.push_back(metrics.loss);
-  }
-  const Tensor inputs[] = {batch(99)[0]};
-  Tensor outputs[] = {Tensor(TensorType{DType::f32, {8, 32}})};
-  const Status status = (*session)->predict(inputs, outputs);
-  EXPECT_TRUE(status.ok()) << status.to_string();
-  out.predicted = outputs[0];
-  for (const StateSlot& slot : (*plan)->state().slots()) out.state.emplace(slot.name, *(*session)->state(slot.name));
-  EXPECT_LE((*session)->memory_bytes_used(), (*plan)->memory_bytes_peak()) << layout.name;
-  return out;
+  return epl::train(plan_of(layout, level, device), layout.name, 20, batch, {DType::f32, {8, 32}});
 }
 
 const Trained& one_rank(const std::string& level) {

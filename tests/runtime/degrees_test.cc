@@ -4,11 +4,9 @@
 
 #include <map>
 
-#include "core/runtime/session.h"
-#include "core/runtime/session_state.h"
 #include "tests/backend/far_device.h"
-#include "tests/runtime/graph_model.h"
 #include "tests/runtime/skip_mlp.h"
+#include "tests/runtime/trained.h"
 
 namespace epl {
 namespace {
@@ -65,34 +63,8 @@ Result<std::shared_ptr<const CompiledPlan>> plan_of(const Layout& layout, std::s
   return CompiledPlan::create(test_host(2), options);
 }
 
-struct Trained {
-  std::vector<double> losses;
-  Tensor predicted;
-  std::map<std::string, Tensor> state;
-};
-
 Trained train(const Layout& layout, std::string_view model, const std::string& device = "cpu") {
-  Trained out;
-  auto plan = plan_of(layout, model, device);
-  EXPECT_TRUE(plan.ok()) << layout.name << ": " << plan.status().to_string();
-  if (!plan.ok()) return out;
-  auto session = Session::create(test_host(2), *plan, 7);
-  EXPECT_TRUE(session.ok()) << session.status().to_string();
-  if (!session.ok()) return out;
-  for (int s = 0; s < 4; ++s) {
-    StepMetrics metrics;
-    const Status status = (*session)->step(skip_mlp_batch(s), metrics);
-    EXPECT_TRUE(status.ok()) << layout.name << ": " << status.to_string();
-    out.losses.push_back(metrics.loss);
-  }
-  const Tensor inputs[] = {skip_mlp_batch(9)[0]};
-  Tensor outputs[] = {Tensor(TensorType{DType::f32, {8, 4}})};
-  const Status status = (*session)->predict(inputs, outputs);
-  EXPECT_TRUE(status.ok()) << status.to_string();
-  out.predicted = outputs[0];
-  for (const StateSlot& slot : (*plan)->state().slots()) out.state.emplace(slot.name, *(*session)->state(slot.name));
-  EXPECT_LE((*session)->memory_bytes_used(), (*plan)->memory_bytes_peak()) << layout.name;
-  return out;
+  return epl::train(plan_of(layout, model, device), layout.name, 4, skip_mlp_batch, {DType::f32, {8, 4}});
 }
 
 void expect_same(const Trained& found, const Trained& wanted, bool bits) {
