@@ -437,6 +437,12 @@ EPL_API EPL_SINCE(1, 0) void epl_plan_destroy(epl_plan* EPL_NULLABLE plan);
 EPL_API EPL_SINCE(1, 0) int64_t epl_plan_port_count(const epl_plan* plan, int32_t entry, int32_t kind);
 EPL_API EPL_SINCE(1, 0) epl_error* epl_plan_port(const epl_plan* plan, int32_t entry, int32_t kind, int64_t index,
                                                  epl_port* EPL_OUT port);
+/* The samples of an input that any of `ranks` ranks from `first_rank` on reads, [first, first + samples) of the batch:
+ * what a process with these ranks passes with epl_session_options.slices, in a tensor of so many samples. 0 samples:
+ * none of them reads it. All of the batch where the input counts no samples, or they do not lie in one run. */
+EPL_API EPL_SINCE(1, 0) epl_error* epl_plan_slice(const epl_plan* plan, int32_t entry, int64_t input,
+                                                  int64_t first_rank, int64_t ranks, int64_t* EPL_OUT first,
+                                                  int64_t* EPL_OUT samples);
 EPL_API EPL_SINCE(1, 0) int64_t epl_plan_ranks(const epl_plan* plan);
 /* Bytes that a rank will have at its peak, exact; -1 for a rank that is not there. */
 EPL_API EPL_SINCE(1, 0) int64_t epl_plan_memory_bytes_peak(const epl_plan* plan, int64_t rank);
@@ -548,9 +554,9 @@ typedef int32_t (*epl_get_fn)(void* userdata, const char* key, size_t key_length
                               void* value, size_t capacity, size_t* bytes);
 
 /* All zero: the ranks of the plan are threads of this process. A job may have several processes instead, each with some
- * of the ranks. All make the same plan and the same calls at the same time; steps take the whole batch in each. They
- * find each other through one door: `rendezvous`, or `put` and `get`. A process of another version, plan or number of
- * ranks, a rank that comes twice and one with another secret is an error that names it. */
+ * of the ranks. All make the same plan and the same calls at the same time; steps take the whole batch in each, or with
+ * `slices` a part of it. They find each other through one door: `rendezvous`, or `put` and `get`. A process of another
+ * version, plan or number of ranks, a rank that comes twice and one with another secret is an error that names it. */
 typedef struct epl_session_options {
   uint64_t struct_size;
   int64_t first_rank; /* this process has the ranks from this one on */
@@ -577,9 +583,12 @@ typedef struct epl_session_options {
    * also behind "shared,": then ranks of one host share memory. NULL: "shared,sockets". Bits are the same. */
   const char* transport;
   uint64_t transport_length;
+  /* 1: calls take the samples of this process's ranks alone, which epl_plan_slice names, of whole batches; inputs that
+   * none of its ranks reads may be NULL. Metrics of an epl_evaluation need whole batches in each process. */
+  int64_t slices;
 } epl_session_options;
 #define EPL_SESSION_OPTIONS_INIT                                                                                       \
-  {sizeof(epl_session_options), 0, 0, NULL, 0, NULL, NULL, NULL, NULL, NULL, 0, NULL, 0, 0, 0, NULL, 0}
+  {sizeof(epl_session_options), 0, 0, NULL, 0, NULL, NULL, NULL, NULL, NULL, 0, NULL, 0, 0, 0, NULL, 0, 0}
 EPL_API EPL_SINCE(1, 0) void epl_session_options_init(epl_session_options* EPL_OUT options);
 
 /* For one call of step, evaluate or predict. */
@@ -618,10 +627,16 @@ EPL_API EPL_SINCE(1, 0) epl_error* epl_session_evaluate(epl_session* session, co
                                                         size_t count, const epl_call_options* EPL_NULLABLE options,
                                                         epl_metrics* EPL_OUT EPL_NULLABLE metrics);
 /* The outputs of the model, in the order of the plan's outputs of EPL_ENTRY_PREDICT, into `output_count` new tensors.
- * With fewer samples than the plan's batch the outputs have as many. */
+ * With fewer samples than the plan's batch the outputs have as many. Outputs that the strategy merges ("outputs.
+ * global_mean" and its other keys) are given merged. */
 EPL_API EPL_SINCE(1, 0) epl_error* epl_session_predict(epl_session* session, const epl_tensor* const* inputs,
                                                        size_t count, const epl_call_options* EPL_NULLABLE options,
                                                        epl_tensor** EPL_OUT EPL_OWNED outputs, size_t output_count);
+/* An output of the last step (EPL_ENTRY_TRAIN) or of the last epl_session_evaluate (EPL_ENTRY_EVALUATE), by its name:
+ * what a key of the strategy merges ("outputs.global_mean" and so on), as it asks; of a step also its own, for example
+ * "loss". A new tensor. */
+EPL_API EPL_SINCE(1, 0) epl_error* epl_session_output(epl_session* session, int32_t entry, const char* name,
+                                                      size_t name_length, epl_tensor** EPL_OUT EPL_OWNED output);
 /* A scalar output of the last step by name, for example "gradient_norm:<parameter>". */
 EPL_API EPL_SINCE(1, 0) epl_error* epl_session_metric(epl_session* session, const char* name, size_t name_length,
                                                       double* EPL_OUT value);

@@ -53,7 +53,7 @@ epl_error* epl_evaluation_add(epl_evaluation* evaluation, epl_session* session, 
                               size_t count, const epl_call_options* options) {
   return with_both(evaluation, session, [&]() -> Status {
     EPL_ASSIGN(Call call, call_argument(*session, options));
-    Inputs taken(session->inputs);
+    Inputs taken(*session);
     EPL_TRY(taken.take(inputs, count));
     return evaluation->evaluation->add(*session->session, session->inputs, call.options);
   });

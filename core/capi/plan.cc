@@ -8,6 +8,7 @@
 #include "core/frontend/binding.h"
 #include "core/runtime/annotations.h"
 #include "core/runtime/overview.h"
+#include "core/runtime/sample_slices.h"
 
 namespace epl::capi {
 
@@ -186,6 +187,26 @@ epl_error* epl_plan_port(const epl_plan* plan, int32_t entry, int32_t kind, int6
     }
     const Port& from = (*ports)[static_cast<size_t>(index)];
     return write_port(from.name, from.global_type.dtype, from.global_type.shape, port);
+  });
+}
+
+epl_error* epl_plan_slice(const epl_plan* plan, int32_t entry, int64_t input, int64_t first_rank, int64_t ranks,
+                          int64_t* first, int64_t* samples) {
+  return guarded([&]() -> Status {
+    EPL_REQUIRE(plan);
+    EPL_REQUIRE(first);
+    EPL_REQUIRE(samples);
+    EPL_ASSIGN(const Entry* found, entry_argument(*plan->plan, entry));
+    const auto inputs = static_cast<int64_t>(found->inputs.size());
+    if (input < 0 || input >= inputs) return invalid("there is no input ", input, "; there are ", inputs);
+    const int64_t world = plan->plan->options().ranks;
+    if (first_rank < 0 || ranks < 1 || ranks > world || first_rank > world - ranks)
+      return invalid("a slice of ", ranks, " ranks from rank ", first_rank, " on; the plan has ", world);
+    const SampleRange range = samples_read(*plan->plan, *found, static_cast<size_t>(input),
+                                           static_cast<int>(first_rank), static_cast<int>(ranks));
+    *first = range.first;
+    *samples = range.count;
+    return {};
   });
 }
 

@@ -83,7 +83,7 @@ epl_error* epl_session_step(epl_session* session, const epl_tensor* const* input
   return with_session(session, [&]() -> Status {
     if (metrics != nullptr) EPL_TRY(check_output(metrics, "epl_metrics"));
     EPL_ASSIGN(Call call, call_argument(*session, options));
-    Inputs taken(session->inputs);
+    Inputs taken(*session);
     EPL_TRY(taken.take(inputs, count));
     StepMetrics step;
     EPL_TRY(session->session->step(session->inputs, step, call.options));
@@ -101,7 +101,7 @@ epl_error* epl_session_evaluate(epl_session* session, const epl_tensor* const* i
   return with_session(session, [&]() -> Status {
     if (metrics != nullptr) EPL_TRY(check_output(metrics, "epl_metrics"));
     EPL_ASSIGN(Call call, call_argument(*session, options));
-    Inputs taken(session->inputs);
+    Inputs taken(*session);
     EPL_TRY(taken.take(inputs, count));
     double loss = 0;
     EPL_TRY(session->session->evaluate(session->inputs, loss, call.options));
@@ -122,7 +122,7 @@ epl_error* epl_session_predict(epl_session* session, const epl_tensor* const* in
     if (output_count != ports.size())
       return invalid("output_count is ", output_count, ", the model has ", ports.size(), " outputs");
     EPL_ASSIGN(Call call, call_argument(*session, options));
-    Inputs taken(session->inputs);
+    Inputs taken(*session);
     EPL_TRY(taken.take(inputs, count));
     EPL_ASSIGN(const int64_t samples, session->session->samples_in(EntryKind::predict, session->inputs));
     std::vector<Tensor> results;
@@ -137,10 +137,25 @@ epl_error* epl_session_predict(epl_session* session, const epl_tensor* const* in
     for (size_t i = 0; i < results.size(); ++i) {
       made.push_back(std::make_unique<epl_tensor>());
       made.back()->engine = session->engine;
-      made.back()->tensor = first_samples(results[i], entry->samples.outputs[i], entry->samples.batch, samples);
+      made.back()->tensor = session->session->given_output(*entry, i, results[i], samples);
     }
     for (size_t i = 0; i < made.size(); ++i) outputs[i] = made[i].release();
     return {};
+  });
+}
+
+epl_error* epl_session_output(epl_session* session, int32_t entry, const char* name, size_t name_length,
+                              epl_tensor** output) {
+  return giving(output, "output", [&]() -> Result<std::unique_ptr<epl_tensor>> {
+    auto made = std::make_unique<epl_tensor>();
+    EPL_TRY(in_session(session, [&]() -> Status {
+      EPL_TEXT_ARGUMENT(name);
+      EPL_ASSIGN(const Entry* found, entry_argument(session->session->plan(), entry));
+      EPL_ASSIGN(made->tensor, session->session->output(found->kind, name_text));
+      made->engine = session->engine;
+      return {};
+    }));
+    return made;
   });
 }
 

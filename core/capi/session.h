@@ -38,7 +38,7 @@ Result<Call> call_argument(const epl_session& session, const epl_call_options* o
 // Takes the inputs for the time of a call, without allocating once the slots have their shapes.
 class Inputs {
  public:
-  explicit Inputs(std::vector<Tensor>& slots) : slots_(slots) {}
+  explicit Inputs(epl_session& session) : slots_(session.inputs), slices_(session.session->options().slices) {}
   Inputs(const Inputs&) = delete;
   ~Inputs() {
     for (Tensor& slot : slots_) slot.forget_data();
@@ -48,6 +48,8 @@ class Inputs {
     if (count > 65536) return invalid("count is ", count);
     slots_.resize(count);
     for (size_t i = 0; i < count; ++i) {
+      slots_[i] = Tensor();
+      if (inputs[i] == nullptr && slices_) continue;  // the session knows whether it is wanted
       if (!alive(inputs[i])) EPL_TRY(check_pointer(inputs[i], cat("inputs[", i, "]")));
       slots_[i] = inputs[i]->tensor;
     }
@@ -56,6 +58,7 @@ class Inputs {
 
  private:
   std::vector<Tensor>& slots_;
+  bool slices_;
 };
 
 }  // namespace epl::capi

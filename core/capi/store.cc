@@ -139,6 +139,9 @@ Result<SessionOptions> session_options(const epl_session_options& known, const e
              seconds_of(known.join_timeout_nanoseconds, default_join_seconds, "join_timeout_nanoseconds"));
   EPL_ASSIGN(options.silence_seconds,
              seconds_of(known.silence_timeout_nanoseconds, default_silence_seconds, "silence_timeout_nanoseconds"));
+  if (known.slices != 0 && known.slices != 1)
+    return invalid("epl_session_options.slices is ", known.slices, "; it is 0 or 1");
+  options.slices = known.slices == 1;
   options.secret = secret;
   if (!transport.empty()) options.transport = transport;
   if (!name.empty()) {

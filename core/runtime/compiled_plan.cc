@@ -17,6 +17,7 @@
 #include "core/strategy/samples.h"
 #include "core/strategy/scope_layout.h"
 #include "core/strategy/staging.h"
+#include "core/train/kept_outputs.h"
 #include "core/train/masters.h"
 #include "core/train/precision.h"
 
@@ -108,6 +109,7 @@ Result<Entry> compile(EntryKind kind, Graph graph, const LossFacts& loss, const 
                            : 0;
   entry.bounds = input_bounds(*runnable, loss);
   entry.samples = sample_dims(entry.plan);
+  EPL_ASSIGN(entry.merges, output_merges(entry.plan));
   return entry;
 }
 
@@ -212,11 +214,11 @@ Status CompiledPlan::add_train_entry() {
     notes_.push_back(
         cat("outputs that need what is not supported are left out, since the loss is on another tensor: ", names));
   }
-  EPL_ASSIGN(TrainStep step, build_train_step(forward, training()));
-  std::erase_if(step.graph.outputs, [&](const Graph::Output& output) {
-    bool own = output.name == "loss" || output.name == verdict_output || output.name.starts_with("gradient_norm");
-    return !own && std::ranges::find(options.train_outputs, output.name) == options.train_outputs.end();
-  });
+  std::vector<std::string> kept = options.train_outputs;
+  for (const Graph::Output& output : forward.outputs) {
+    if (!mergings_of(options.strategy, output.name).empty()) kept.push_back(output.name);
+  }
+  EPL_ASSIGN(TrainStep step, build_train_step(forward, training(), kept));
   trained_ = step.trained;
   untrained_ = step.untrained;
   learning_rate_ = step.learning_rate;
@@ -282,6 +284,7 @@ Result<std::shared_ptr<const CompiledPlan>> CompiledPlan::create(const Host& hos
     plan->entries_.push_back(std::move(entry));
   }
   EPL_TRY(plan->check_scopes());
+  EPL_TRY(plan->check_merges());
   EPL_TRY(plan->link_programs());
   const auto& of_inputs = plan->entries_.front().notes;
   plan->notes_.insert(plan->notes_.end(), of_inputs.begin(), of_inputs.end());
@@ -322,6 +325,16 @@ Status CompiledPlan::check_stages() const {
     if (!matches[s]) return invalid("scope ", scopes[s].name, " matches no node: ", join(scopes[s].patterns(), ", "));
   }
   return {};
+}
+
+Status CompiledPlan::check_merges() const {
+  std::vector<std::string> names;
+  for (const Entry& entry : entries_) {
+    for (const Port& port : entry.outputs) {
+      if (std::ranges::find(names, port.name) == names.end()) names.push_back(port.name);
+    }
+  }
+  return check_merge_patterns(options_.strategy, names);
 }
 
 // A class has one state for all entries, so that each name must be the same one's in all of them. What an entry

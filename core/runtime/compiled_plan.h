@@ -13,6 +13,7 @@
 #include "core/frontend/model.h"
 #include "core/program/program.h"
 #include "core/runtime/input_bounds.h"
+#include "core/runtime/merged_outputs.h"
 #include "core/runtime/parameter_store.h"
 #include "core/runtime/sample_dims.h"
 #include "core/train/adapter.h"
@@ -67,8 +68,9 @@ struct Entry {
   // Of evaluate: ports of what the loss compares, of its terms and of their weights (core/train/loss.h), -1 for none,
   // and the model's outputs, which are ports from `first_output` on, in its order.
   int loss_scores = -1, loss_terms = -1, loss_weights = -1, first_output = 0;
-  std::vector<InputBound> bounds;  // what integers of the inputs may be
-  SampleDims samples;              // where inputs and outputs count samples
+  std::vector<InputBound> bounds;                  // what integers of the inputs may be
+  SampleDims samples;                              // where inputs and outputs count samples
+  std::vector<std::optional<OutputMerge>> merges;  // by output
 };
 
 class CompiledPlan {
@@ -119,6 +121,7 @@ class CompiledPlan {
   Status add_train_entry();
   Status check_scopes() const;
   Status check_stages() const;
+  Status check_merges() const;
   Status link_programs();
   Result<Graph> bound(Binding binding, Binding::Mode mode);
   TrainOptions training() const;

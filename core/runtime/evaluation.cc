@@ -126,6 +126,8 @@ Tensor Evaluation::output_part(size_t port, int64_t samples) const {
 
 Status Evaluation::add(Session& session, std::span<const Tensor> inputs, const CallOptions& options) {
   if (&session.plan() != plan_.get()) return invalid("this evaluation was made from another plan than the session");
+  if (session.options().slices && session.over_processes() && !metrics_.empty())
+    return unsupported("metrics compare whole batches, and this session takes a slice of its inputs; ask for \"none\"");
   EPL_ASSIGN(const int64_t samples, session.samples_in(EntryKind::evaluate, inputs));
   if (samples != entry_.samples.batch && !partial_) {
     return unsupported("the model computes its loss, or a compared output, of a whole batch of ", entry_.samples.batch,

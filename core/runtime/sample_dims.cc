@@ -79,15 +79,26 @@ void pad_samples(const Tensor& part, int dim, Tensor& whole) {
 Tensor first_samples(const Tensor& whole, int dim, int64_t batch, int64_t samples) {
   if (samples == batch) return whole;
   const TensorType type = partial_type(whole.type(), dim, batch, samples);
-  const Runs from = runs_of(whole.type(), dim), to = runs_of(type, dim);
   // The view keeps the whole alive.
-  if (from.outer == 1) return Tensor(type, std::make_shared<const Tensor>(whole), whole.data());
-  Tensor out(type);
-  for (int64_t i = 0; i < to.outer; ++i) {
-    std::memcpy(static_cast<std::byte*>(out.data()) + i * to.run,
-                static_cast<const std::byte*>(whole.data()) + i * from.run, static_cast<size_t>(to.run));
-  }
+  if (runs_of(type, dim).outer == 1) return Tensor(type, std::make_shared<const Tensor>(whole), whole.data());
+  return take_samples(whole, dim, batch, 0, samples);
+}
+
+Tensor take_samples(const Tensor& whole, int dim, int64_t batch, int64_t first, int64_t count) {
+  Tensor out(partial_type(whole.type(), dim, batch, count));
+  const Runs from = runs_of(whole.type(), dim), to = runs_of(out.type(), dim);
+  const auto* source = static_cast<const std::byte*>(whole.data()) + from.run / batch * first;
+  for (int64_t i = 0; i < to.outer; ++i)
+    std::memcpy(static_cast<std::byte*>(out.data()) + i * to.run, source + i * from.run, static_cast<size_t>(to.run));
   return out;
+}
+
+void put_samples(const Tensor& part, int dim, int64_t batch, int64_t first, Tensor& whole) {
+  const Runs from = runs_of(part.type(), dim), to = runs_of(whole.type(), dim);
+  auto* target = static_cast<std::byte*>(whole.data()) + to.run / batch * first;
+  for (int64_t i = 0; i < to.outer; ++i)
+    std::memcpy(target + i * to.run, static_cast<const std::byte*>(part.data()) + i * from.run,
+                static_cast<size_t>(from.run));
 }
 
 }  // namespace epl

@@ -23,6 +23,10 @@ SampleDims sample_dims(const Plan& plan);
 TensorType partial_type(const TensorType& type, int dim, int64_t batch, int64_t samples);
 // Fills `whole`, of the full type, with `part` and, behind it, its last sample again and again.
 void pad_samples(const Tensor& part, int dim, Tensor& whole);
+// Samples [first, first + count) of `batch`: a copy.
+Tensor take_samples(const Tensor& whole, int dim, int64_t batch, int64_t first, int64_t count);
+// Copies samples to where they lie in a whole batch, from `first` on.
+void put_samples(const Tensor& part, int dim, int64_t batch, int64_t first, Tensor& whole);
 // The first `samples` of `batch`: a view where they lie together, else a copy.
 Tensor first_samples(const Tensor& whole, int dim, int64_t batch, int64_t samples);
 

@@ -61,10 +61,13 @@ Result<std::unique_ptr<Session>> Session::create(const Host& host, std::shared_p
     auto& results = session->results_.emplace_back();
     // Of evaluate and predict the rest is wanted by few, who bring the room.
     for (const Port& port : entry.outputs) {
-      const bool kept = entry.kind == EntryKind::train || (entry.kind == EntryKind::evaluate && port.name == "loss");
+      const bool merged = entry.merges[results.size()].has_value();
+      const bool kept =
+          entry.kind == EntryKind::train || (entry.kind == EntryKind::evaluate && (merged || port.name == "loss"));
       results.push_back(kept ? Tensor(port.global_type) : Tensor());
     }
   }
+  if (options.slices) EPL_TRY(session->find_slices());
   session->input_pointers_.reserve(max_inputs);
   session->output_pointers_.reserve(max_outputs);
   return session;
@@ -104,6 +107,7 @@ Result<int64_t> samples_of(const Port& port, const TensorType& type, int dim, in
 Status check_bounds(const Entry& entry, std::span<const Tensor> inputs) {
   for (const InputBound& bound : entry.bounds) {
     const Tensor& input = inputs[static_cast<size_t>(bound.input)];
+    if (input.empty()) continue;  // no rank here reads it
     const int64_t wrong = find_out_of_bounds(bound, input);
     if (wrong < 0) continue;
     const std::string& name = entry.inputs[static_cast<size_t>(bound.input)].name;
@@ -135,6 +139,10 @@ Result<int64_t> Session::samples_in(EntryKind kind, std::span<const Tensor> inpu
     for (const Port& port : entry->inputs)
       names += cat(names.empty() ? "" : ", ", port.name, ": ", port.global_type.text());
     return invalid(entry_name(kind), " takes ", entry->inputs.size(), " tensors (", names, "), got ", inputs.size());
+  }
+  if (!slices_.empty()) {
+    EPL_TRY(check_slices(*entry, inputs));
+    return entry->samples.batch;
   }
   int64_t samples = 0;
   size_t first = 0;
@@ -169,9 +177,9 @@ Status Session::execute(const Entry& entry, std::span<const Tensor> inputs, cons
                   "an earlier step failed while the weights were changing; restore the session from a checkpoint");
   }
   EPL_TRY(check_bounds(entry, inputs));
-  size_t index = static_cast<size_t>(&entry - plan_->entries().data());
+  const size_t index = index_of(entry);
   input_pointers_.clear();
-  for (const Tensor& input : inputs) input_pointers_.push_back(input.data());
+  for (size_t i = 0; i < inputs.size(); ++i) input_pointers_.push_back(memory_of(entry, i, inputs[i]));
   if (entry.kind == EntryKind::train) {
     plan_->scalars(facts(), scalars_);
   } else {
@@ -189,7 +197,7 @@ Status Session::execute(const Entry& entry, std::span<const Tensor> inputs, cons
   const Status status = run_ranks(index, request);
   if (!status.ok() && !applied_) return status;
   const int64_t verdict = ranks_[0]->executors[index]->verdict();
-  if (verdict >= 0) skipped_ = reason(entry, request, verdict);
+  if (verdict >= 0) skipped_ = reason(entry, inputs, request, verdict);
   return status;
 }
 
@@ -214,8 +222,8 @@ Executor::Origin read_origin(const std::string& said) {
 
 // Why a step was skipped. Nothing has changed, so the same step again meets the same NaN and can look for where it
 // begins.
-Status Session::reason(const Entry& entry, RunRequest request, int64_t verdict) {
-  const size_t index = static_cast<size_t>(&entry - plan_->entries().data());
+Status Session::reason(const Entry& entry, std::span<const Tensor> inputs, RunRequest request, int64_t verdict) {
+  const size_t index = index_of(entry);
   const double loss = results_[index][static_cast<size_t>(entry.loss_output)].get(0);
   const std::string& name = plan_->trained()[static_cast<size_t>(std::max<int64_t>(verdict, 1) - 1)];
   const Status failure =
@@ -224,6 +232,11 @@ Status Session::reason(const Entry& entry, RunRequest request, int64_t verdict) 
           : Status(Code::not_finite,
                    cat("the gradient of ", name, " is not finite, though the loss is; the step was not applied"), name);
   request.diagnose = true;
+  std::vector<Tensor> whole;
+  if (!slices_.empty()) {  // all of the inputs is looked at
+    whole = whole_inputs(entry, inputs);
+    for (size_t i = 0; i < whole.size(); ++i) input_pointers_[i] = whole[i].data();
+  }
   if (Status again = run_ranks(index, request); !again.ok()) return failure;
   Executor::Origin first;
   const auto consider = [&](const Executor::Origin& origin) {
@@ -364,7 +377,8 @@ Status Session::run(EntryKind kind, std::span<const Tensor> inputs, std::span<Te
 Status Session::evaluate(std::span<const Tensor> inputs, double& loss, const CallOptions& options) {
   EPL_ASSIGN(const Entry* entry, find_entry(EntryKind::evaluate));
   EPL_ASSIGN(const int64_t samples, samples_in(EntryKind::evaluate, inputs));
-  auto& results = results_[static_cast<size_t>(entry - plan_->entries().data())];
+  auto& results = results_[index_of(*entry)];
+  evaluated_ = samples;
   if (samples == entry->samples.batch) {
     EPL_TRY(run(EntryKind::evaluate, inputs, results, options));
     loss = results[static_cast<size_t>(entry->loss_output)].get(0);
@@ -376,6 +390,9 @@ Status Session::evaluate(std::span<const Tensor> inputs, double& loss, const Cal
   }
   MeanLoss mean;
   std::vector<Tensor> terms = MeanLoss::room(*entry);
+  for (size_t i = 0; i < terms.size(); ++i) {
+    if (terms[i].empty() && entry->merges[i] && entry->samples.outputs[i] >= 0) terms[i] = results[i];
+  }
   EPL_TRY(run(EntryKind::evaluate, inputs, terms, options));
   mean.add(*entry, terms, samples);
   loss = mean.value();
@@ -388,6 +405,37 @@ Result<Tensor> Session::step_output(std::string_view name) const {
     if (ports[i].name == name) return results_[0][i].clone();
   }
   return error(Code::not_found, "step has no output \"", name, "\"");
+}
+
+Tensor Session::given_output(const Entry& entry, size_t index, const Tensor& whole, int64_t samples) const {
+  const int64_t batch = entry.samples.batch;
+  const std::optional<OutputMerge>& merge = entry.merges[index];
+  if (!merge) return first_samples(whole, entry.samples.outputs[index], batch, samples);
+  SampleRange range{0, samples};
+  if (merge->is_local()) {
+    range = samples_of_ranks(*plan_, entry, options_.first_rank, static_cast<int>(ranks_.size()));
+    range.count = std::max<int64_t>(0, std::min(range.first + range.count, samples) - range.first);
+  }
+  return merge_samples(whole, *merge, batch, range.first, range.count);
+}
+
+Result<Tensor> Session::output(EntryKind kind, std::string_view name) const {
+  if (kind == EntryKind::predict) return invalid("what a prediction gives is what the call returns");
+  EPL_ASSIGN(const Entry* entry, find_entry(kind));
+  const auto found = std::ranges::find(entry->outputs, name, &Port::name);
+  const size_t i = static_cast<size_t>(found - entry->outputs.begin());
+  if (found == entry->outputs.end() || results_[index_of(*entry)][i].empty()) {
+    return error(Code::not_found, entry_name(kind), " keeps no output ", quoted(name),
+                 "; the strategy's keys outputs.global_concat and so on name those to keep");
+  }
+  const bool is_train = kind == EntryKind::train;
+  if (is_train ? !stepped_ : evaluated_ == 0) return invalid("there was no ", is_train ? "step" : "evaluation", " yet");
+  const int64_t samples = is_train ? entry->samples.batch : evaluated_;
+  if (samples != entry->samples.batch && entry->samples.outputs[i] < 0) {
+    return unsupported("output ", name, " does not keep the samples of a batch apart, so it needs all ",
+                       entry->samples.batch, "; the last evaluation had ", samples);
+  }
+  return given_output(*entry, i, results_[index_of(*entry)][i], samples).clone();
 }
 
 Result<double> Session::step_scalar(std::string_view name) const {

@@ -10,6 +10,7 @@
 #include "core/base/function_ref.h"
 #include "core/runtime/compiled_plan.h"
 #include "core/runtime/executor.h"
+#include "core/runtime/sample_slices.h"
 
 namespace epl {
 
@@ -40,12 +41,14 @@ struct SessionOptions {
   std::string transport = "shared,sockets";  // Joining::transport
   double join_seconds = 60;                  // to wait for the others to come
   double silence_seconds = 600;              // to wait in a call for one that says nothing
+  bool slices = false;                       // inputs are the samples that these ranks read: samples_read
 };
 
 // Over processes, each makes the same calls with the same inputs, the whole batch of all ranks, of which its ranks take
-// their pieces; outputs that are wanted are the same, and whole on each. What fails on one fails on all: a step may be
-// called again when the reason is gone, but not when a process is, which `Code::peer_failed` tells from then on. State
-// is read by all at the same time as well: a process may hold none of it, or pieces.
+// their pieces, or with its slice of them (SessionOptions::slices), a whole batch in all; outputs that are wanted are
+// the same, and whole on each. What fails on one fails on all: a step may be called again when the reason is gone, but
+// not when a process is, which `Code::peer_failed` tells from then on. State is read by all at the same time as well: a
+// process may hold none of it, or pieces.
 class Session {
  public:
   static Result<std::unique_ptr<Session>> create(const Host& host, std::shared_ptr<const CompiledPlan> plan,
@@ -68,11 +71,16 @@ class Session {
   Status predict(std::span<const Tensor> inputs, std::span<Tensor> outputs, const CallOptions& options = {}) {
     return run(EntryKind::predict, inputs, outputs, options);
   }
-  // How many samples these inputs of an entry hold; an error names the input that does not fit.
+  // How many samples of the batch these inputs of an entry hold; an error names the input that does not fit.
   Result<int64_t> samples_in(EntryKind kind, std::span<const Tensor> inputs) const;
   // An output of the last step besides the loss, for example "gradient_norm:<parameter>".
   Result<double> step_scalar(std::string_view name) const;
   Result<Tensor> step_output(std::string_view name) const;
+  // Of the last step, or of the last call of `evaluate`, an output that the strategy merges, as it asks. Of a step also
+  // the others.
+  Result<Tensor> output(EntryKind kind, std::string_view name) const;
+  // What the caller gets of an output of a batch of which so many samples count.
+  Tensor given_output(const Entry& entry, size_t index, const Tensor& whole, int64_t samples) const;
 
   // Parameters, buffers and optimizer state by name, whole on each process.
   Result<Tensor> state(std::string_view name);
@@ -127,9 +135,14 @@ class Session {
  private:
   struct Rank;
   Session(const Host& host, std::shared_ptr<const CompiledPlan> plan, const SessionOptions& options);
+  size_t index_of(const Entry& entry) const { return static_cast<size_t>(&entry - plan_->entries().data()); }
+  Status find_slices();
+  Status check_slices(const Entry& entry, std::span<const Tensor> inputs) const;
+  const void* memory_of(const Entry& entry, size_t input, const Tensor& tensor);
+  std::vector<Tensor> whole_inputs(const Entry& entry, std::span<const Tensor> inputs) const;
   Status execute(const Entry& entry, std::span<const Tensor> inputs, const CallOptions& options);
   Status run_ranks(size_t entry, const RunRequest& request);
-  Status reason(const Entry& entry, RunRequest request, int64_t verdict);
+  Status reason(const Entry& entry, std::span<const Tensor> inputs, RunRequest request, int64_t verdict);
   Result<const Entry*> find_entry(EntryKind kind) const;
   void on_ranks(FunctionRef<void(int)> body);
   Result<int> local_ranks() const;
@@ -174,6 +187,10 @@ class Session {
   std::vector<const void*> input_pointers_;
   std::vector<void*> output_pointers_;
   std::vector<std::vector<Tensor>> results_;  // by entry: where metrics land
+  int64_t evaluated_ = 0;                     // samples of the last call of `evaluate`
+  // By entry and input, where inputs are slices: the samples, and a whole batch where they do not lie in one run.
+  std::vector<std::vector<SampleRange>> slices_;
+  std::vector<std::vector<Tensor>> staged_;
 };
 
 }  // namespace epl

@@ -159,6 +159,22 @@ replicas, nothing is dealt, and a warning says so. Data of which a share is held
 use a validation file. A run that goes on keeps the slices that it began with, under whatever layout, so that its
 position means the same samples.
 
+## Outputs
+
+A plan's outputs are those of the whole batch, wherever its ranks are. Six keys merge them, as the collections of the
+original EPL did (`GLOBAL_CONCAT_OBJECTS` and the others): each is a list of globs over the names of outputs.
+
+```json
+{"outputs.global_mean": "loss", "outputs.global_sum": "hits", "outputs.local_concat": "logits, h.*"}
+```
+
+`concat` gives samples one after another, which is what an output gives that no key names. `mean` and `sum` leave out
+the dimension of the samples: `[8, 10]` becomes `[10]`. They are taken in the order of the samples, so that no layout
+shows in them. `global` is the whole batch. `local` is what the ranks of one process work on, so in a job of one process
+the two are the same. An output without a dimension of samples, as the loss, is a value of the whole batch already. It
+stays as it is, and no process has a part of it. What a key names is also kept in steps and evaluations, for
+`epl_session_output`.
+
 ## Keys
 
 Everything else is read and checked, and a plan that asks for it is an error: nothing is ignored. A key or word that

@@ -70,6 +70,13 @@ const std::vector<ConfigKey>& config_keys() {
       built(
           "split.sequence", false,
           "cut what lies between the nodes of a split too: sums scatter their pieces, which are gathered when needed"),
+      built("outputs.global_concat", "",
+            "outputs, by globs with commas between them: the samples of the whole batch, one after another"),
+      built("outputs.global_mean", "", "outputs: their mean over the samples of the whole batch"),
+      built("outputs.global_sum", "", "outputs: their sum over the samples of the whole batch"),
+      built("outputs.local_concat", "", "outputs: the samples of the ranks of one process, one after another"),
+      built("outputs.local_mean", "", "outputs: their mean over the samples of the ranks of one process"),
+      built("outputs.local_sum", "", "outputs: their sum over the samples of the ranks of one process"),
       later("batch.semantics", "global", "whether micro-batches stand alone", {"global", "per_micro_batch"}),
   };
   return keys;

@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "core/autodiff/gradient.h"
 #include "core/base/check.h"
 #include "core/base/options.h"
 #include "core/base/suggestion.h"
 #include "core/ir/rewriter.h"
+#include "core/train/kept_outputs.h"
 
 namespace epl {
 namespace {
@@ -19,7 +21,8 @@ struct Trained {
 
 class TrainStepBuilder {
  public:
-  explicit TrainStepBuilder(const TrainOptions& options) : options_(options), builder_(step_.graph) {}
+  TrainStepBuilder(const TrainOptions& options, const std::vector<std::string>& kept)
+      : options_(options), kept_(kept), builder_(step_.graph) {}
 
   Result<TrainStep> build(const Graph& forward) {
     EPL_ASSIGN(step_.schedule, make_schedule(options_.schedule));
@@ -68,10 +71,17 @@ class TrainStepBuilder {
     rewriter.finish();
   }
 
-  // Removes what the loss does not need, the model's other outputs included, before gradients are made.
+  // Removes what neither the loss nor an output that is kept needs, before gradients are made.
   Status add_own_loss() {
     EPL_ASSIGN(Value loss, add_loss(step_.graph, options_.loss, &step_.loss, &step_.notes));
+    std::vector<Graph::Output> outputs = std::move(step_.graph.outputs);
+    std::erase_if(outputs, [&](const Graph::Output& output) {
+      return output.name == "loss" || std::ranges::find(kept_, output.name) == kept_.end();
+    });
     step_.graph.outputs = {{"loss", loss}};
+    const Graph of_loss = without_dead_nodes(step_.graph);
+    for (Value parameter : of_loss.leaves(ValueKind::parameter)) needed_.insert(of_loss.value(parameter).name);
+    step_.graph.outputs.insert(step_.graph.outputs.end(), outputs.begin(), outputs.end());
     step_.graph = without_dead_nodes(step_.graph);
     loss_ = step_.graph.outputs[0].value;
     return {};
@@ -88,7 +98,8 @@ class TrainStepBuilder {
   Status choose_parameters() {
     Used used;
     for (const ParameterGroup& group : options_.groups) used.emplace_back(group.patterns.size(), false);
-    const std::vector<Value> parameters = step_.graph.leaves(ValueKind::parameter);
+    std::vector<Value> parameters = step_.graph.leaves(ValueKind::parameter);
+    std::erase_if(parameters, [&](Value v) { return !needed_.contains(step_.graph.value(v).name); });
     EPL_TRY(check_train_only(parameters));
     for (Value parameter : parameters) {
       const std::string& name = step_.graph.value(parameter).name;
@@ -257,6 +268,8 @@ class TrainStepBuilder {
   }
 
   const TrainOptions& options_;
+  const std::vector<std::string>& kept_;
+  std::set<std::string> needed_;  // parameters, by the loss
   const OptimizerRow* row_ = nullptr;
   std::vector<Attributes> group_options_, group_attributes_;  // [0] outside any group, [i + 1] of group i
   TrainStep step_;
@@ -284,7 +297,12 @@ std::string frozen_by(const TrainOptions& options, const std::string& parameter)
 }
 
 Result<TrainStep> build_train_step(const Graph& forward, const TrainOptions& options) {
-  return TrainStepBuilder(options).build(forward);
+  return build_train_step(forward, options, {});
+}
+
+Result<TrainStep> build_train_step(const Graph& forward, const TrainOptions& options,
+                                   const std::vector<std::string>& kept) {
+  return TrainStepBuilder(options, kept).build(forward);
 }
 
 }  // namespace epl

@@ -177,6 +177,7 @@ CALL(epl_strategy_describe, w.strategy, (epl_text**)out)
 CALL(epl_plan_create, w.model, w.trainer, w.strategy, NULL, (epl_plan**)out)
 CALL(epl_plan_describe, w.plan, EPL_STR("memory"), (epl_text**)out)
 CALL(epl_plan_export_onnx, w.plan, TEXT(w.out))
+CALL(epl_plan_slice, w.plan, EPL_ENTRY_TRAIN, 0, 0, 1, (int64_t[1]){0}, (int64_t[1]){0})
 CALL(epl_plan_save, w.plan, TEXT(w.out))
 CALL(epl_cancel_create, w.engine, (epl_cancel**)out)
 CALL(epl_store_create, w.engine, NULL, (epl_store**)out)
@@ -189,6 +190,7 @@ CALL(epl_dataset_seek, rows, 0)
 CALL(epl_dataset_check, bound, w.plan, EPL_ENTRY_TRAIN)
 CALL(epl_session_create, w.plan, NULL, (epl_session**)out)
 CALL(epl_session_predict, w.session, w.inputs, 1, NULL, (epl_tensor**)out, 1)
+CALL(epl_session_output, w.session, EPL_ENTRY_TRAIN, EPL_STR("loss"), (epl_tensor**)out)
 CALL(epl_session_set_number, w.session, EPL_STR("learning_rate_scale"), 1)
 CALL(epl_session_observe, watcher, 1, 0)
 CALL(epl_session_record, w.session, 1)
@@ -227,12 +229,11 @@ static const char* saved_plan(void) {
   static char path[1100];
   static int saved = 0;
   snprintf(path, sizeof path, "%s.plan", w.out);
-  if (saved) return path;
+  if (saved++) return path;
   epl_plan* plan = NULL;
   must(epl_plan_create(w.model, w.trainer, w.strategy, NULL, &plan));
   must(epl_plan_save(plan, TEXT(path)));
   epl_plan_destroy(plan);
-  saved = 1;
   return path;
 }
 static epl_error* run_epl_plan_load(void** out) {
@@ -406,6 +407,7 @@ static const call calls[] = {ROW(epl_engine_create, destroy_engine, NULL),
                              ROW(epl_strategy_describe, destroy_text, NULL),
                              ROW(epl_plan_create, destroy_plan, NULL),
                              ROW(epl_plan_port, NULL, NULL),
+                             ROW(epl_plan_slice, NULL, NULL),
                              ROW(epl_plan_describe, destroy_text, NULL),
                              ROW(epl_plan_export_onnx, NULL, check_out),
                              ROW(epl_plan_save, NULL, check_out),
@@ -425,6 +427,7 @@ static const call calls[] = {ROW(epl_engine_create, destroy_engine, NULL),
                              ROW(epl_session_step, NULL, check_step),
                              ROW(epl_session_evaluate, NULL, NULL),
                              ROW(epl_session_predict, destroy_tensor, NULL),
+                             ROW(epl_session_output, destroy_tensor, NULL),
                              ROW(epl_session_metric, NULL, NULL),
                              ROW(epl_session_hash, NULL, NULL),
                              ROW(epl_session_state_port, NULL, NULL),

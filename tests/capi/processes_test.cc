@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -27,6 +28,7 @@ struct Part {
   std::string callbacks;  // a folder for the host's own store
   double learning_rate = 0.01;
   double join_seconds = 30;
+  bool slices = false;  // it passes the samples of its own ranks alone
 };
 
 // The host's own store: a file for each key.
@@ -58,12 +60,34 @@ int32_t host_get(void* userdata, const char* key, size_t key_length, int64_t tim
   return EPL_OK;
 }
 
+// What of a batch of the world a process passes, as the plan says; NULL where its ranks read nothing.
+struct Slice {
+  Slice(const world& w, const epl_plan* plan, const Part& part) {
+    for (int input = 0; input < 2; ++input) {
+      int64_t first = -1, samples = -1;
+      must(epl_plan_slice(plan, EPL_ENTRY_TRAIN, input, part.first, part.ranks, &first, &samples));
+      if (samples == 0) continue;
+      const auto* data = static_cast<const char*>(epl_tensor_data(w.inputs[input]));
+      const int64_t of_sample = input == 0 ? 4 * sizeof(float) : sizeof(int64_t), dims[2] = {samples, 4};
+      must(epl_tensor_create_copy(w.engine, input == 0 ? EPL_DTYPE_F32 : EPL_DTYPE_I64, dims, input == 0 ? 2 : 1,
+                                  data + first * of_sample, static_cast<size_t>(samples * of_sample), &own[input]));
+      inputs[input] = own[input];
+    }
+  }
+  ~Slice() {
+    for (epl_tensor* tensor : own) epl_tensor_destroy(tensor);
+  }
+  epl_tensor* own[2] = {};
+  const epl_tensor* inputs[2] = {};
+};
+
 // Trains; the hash of the weights, or the message of the error.
 std::string train(const std::string& folder, const Part& part) {
   world w;
   ::world_make(&w, folder.c_str(), 1, 8);
   must(epl_trainer_set_number(w.trainer, EPL_STR("optimizer.lr"), part.learning_rate));
   epl_plan* plan = nullptr;
+  if (part.slices) must(epl_strategy_set(w.strategy, EPL_STR("outputs.local_sum"), EPL_STR("*")));
   epl_plan_options plan_options = EPL_PLAN_OPTIONS_INIT;
   plan_options.ranks = part.world;
   plan_options.local_ranks = part.ranks;
@@ -75,6 +99,7 @@ std::string train(const std::string& folder, const Part& part) {
   options.rendezvous_length = part.rendezvous.size();
   options.secret = part.secret.data();
   options.secret_length = part.secret.size();
+  options.slices = part.slices;
   options.join_timeout_nanoseconds = static_cast<int64_t>(part.join_seconds * 1e9);
   std::string userdata = part.callbacks;
   if (!part.callbacks.empty()) {
@@ -91,7 +116,16 @@ std::string train(const std::string& folder, const Part& part) {
     return error == nullptr;
   };
   if (note(epl_session_create(plan, &options, &session))) {
-    for (int i = 0; i < steps && result.empty(); ++i) note(epl_session_step(session, w.inputs, 2, nullptr, nullptr));
+    std::optional<Slice> slice;
+    if (part.slices) slice.emplace(w, plan, part);
+    const epl_tensor* const* inputs = slice ? slice->inputs : w.inputs;
+    for (int i = 0; i < steps && result.empty(); ++i) note(epl_session_step(session, inputs, 2, nullptr, nullptr));
+    epl_tensor* merged = nullptr;
+    if (part.slices && result.empty() &&
+        note(epl_session_output(session, EPL_ENTRY_TRAIN, EPL_STR("logits"), &merged))) {
+      if (epl_tensor_ndim(merged) != 1) result = "the samples are not summed up";
+      epl_tensor_destroy(merged);
+    }
     uint64_t hash = 0;
     if (result.empty() && note(epl_session_hash(session, &hash))) result = std::to_string(hash);
   }
@@ -160,6 +194,13 @@ TEST_F(Processes, meet_in_a_folder) {
   EXPECT_GT(expected.size(), 10u) << expected;
   const auto results = run({{0, 1, 4, meet, "secret"}, {1, 2, 4, meet, "secret"}, {3, 1, 4, meet, "secret"}});
   EXPECT_EQ(results, std::vector<std::string>(3, expected));
+}
+
+TEST_F(Processes, take_the_samples_of_their_own_ranks) {
+  const std::string expected = alone(), meet = "file://" + folder + "/meet";
+  Part one{0, 1, 4, meet, "secret"}, two{1, 2, 4, meet, "secret"}, three{3, 1, 4, meet, "secret"};
+  one.slices = two.slices = three.slices = true;
+  EXPECT_EQ(run({one, two, three}), std::vector<std::string>(3, expected));
 }
 
 TEST_F(Processes, meet_over_the_hosts_own_callbacks) {

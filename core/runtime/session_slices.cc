@@ -1,0 +1,86 @@
+// Inputs of which a process is given the samples of its own ranks alone.
+#include <algorithm>
+
+#include "core/runtime/session.h"
+
+namespace epl {
+namespace {
+
+bool lies_in_front(const TensorType& type, int dim) {
+  return std::all_of(type.shape.begin(), type.shape.begin() + dim, [](int64_t size) { return size == 1; });
+}
+
+}  // namespace
+
+Status Session::find_slices() {
+  const int count = static_cast<int>(ranks_.size());
+  for (const Entry& entry : plan_->entries()) {
+    auto& slices = slices_.emplace_back();
+    auto& staged = staged_.emplace_back();
+    for (size_t i = 0; i < entry.inputs.size(); ++i) {
+      const SampleRange range = samples_read(*plan_, entry, i, options_.first_rank, count);
+      const int dim = entry.samples.inputs[i];
+      const bool is_part = dim >= 0 && range.count > 0 && range.count < entry.samples.batch;
+      const TensorType& type = entry.inputs[i].global_type;
+      slices.push_back(range);
+      staged.push_back(is_part && !lies_in_front(type, dim) ? Tensor(type) : Tensor());
+    }
+    const Graph& graph = *entry.plan.graph;
+    for (const Graph::Output& output : graph.outputs) {
+      if (graph.value(output.value).kind != ValueKind::input) continue;
+      return unsupported("output ", output.name, " of ", entry_name(entry.kind),
+                         " is an input as it is, which a process that takes a slice of the inputs does not have");
+    }
+  }
+  return {};
+}
+
+Status Session::check_slices(const Entry& entry, std::span<const Tensor> inputs) const {
+  const auto& slices = slices_[index_of(entry)];
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const SampleRange range = slices[i];
+    const TensorType wanted = slice_type(entry, i, range);
+    if (range.count == 0 || (!inputs[i].empty() && inputs[i].type() == wanted)) continue;
+    return invalid("input ", entry.inputs[i].name, " is ", wanted.text(), " in this process, samples ", range.first,
+                   " to ", range.first + range.count - 1, " of ", entry.samples.batch, "; got ",
+                   inputs[i].empty() ? "none" : inputs[i].type().text())
+        .at(entry.inputs[i].name);
+  }
+  return {};
+}
+
+// Ranks read their samples where these lie in the whole batch, of which a slice is a part.
+const void* Session::memory_of(const Entry& entry, size_t i, const Tensor& input) {
+  if (slices_.empty()) return input.data();
+  const SampleRange range = slices_[index_of(entry)][i];
+  if (range.count == 0) return nullptr;
+  const int dim = entry.samples.inputs[i];
+  if (dim < 0 || range.count == entry.samples.batch) return input.data();
+  const TensorType& type = entry.inputs[i].global_type;
+  if (lies_in_front(type, dim)) {
+    const int64_t ahead = type.bytes() / entry.samples.batch * range.first;
+    return reinterpret_cast<const void*>(reinterpret_cast<uintptr_t>(input.data()) - static_cast<uintptr_t>(ahead));
+  }
+  Tensor& whole = staged_[index_of(entry)][i];
+  put_samples(input, dim, entry.samples.batch, range.first, whole);
+  return whole.data();
+}
+
+// For who looks at all of them: zeros where this process has no samples.
+std::vector<Tensor> Session::whole_inputs(const Entry& entry, std::span<const Tensor> inputs) const {
+  std::vector<Tensor> whole;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const SampleRange range = slices_[index_of(entry)][i];
+    const TensorType& type = entry.inputs[i].global_type;
+    const int dim = entry.samples.inputs[i];
+    if (range.count > 0 && (dim < 0 || range.count == entry.samples.batch)) {
+      whole.push_back(inputs[i]);
+      continue;
+    }
+    whole.emplace_back(type);
+    if (range.count > 0) put_samples(inputs[i], dim, entry.samples.batch, range.first, whole.back());
+  }
+  return whole;
+}
+
+}  // namespace epl
