@@ -12,9 +12,8 @@
 #include "core/frontend/template.h"
 #include "core/program/memory.h"
 #include "core/program/transfer.h"
-#include "core/runtime/session.h"
-#include "tests/runtime/graph_model.h"
 #include "tests/runtime/skip_mlp.h"
+#include "tests/runtime/trained.h"
 
 namespace epl {
 
@@ -141,35 +140,8 @@ inline Result<std::shared_ptr<const CompiledPlan>> plan_of(const Job& job, const
   return CompiledPlan::create(test_host(2), options);
 }
 
-struct Trained {
-  std::vector<double> losses;
-  double evaluated = 0;
-  std::vector<Tensor> predicted;
-  std::map<std::string, Tensor> state;
-};
-
 inline Trained train(const Job& job, const Layout& layout, int steps) {
-  Trained out;
-  auto plan = plan_of(job, layout);
-  EXPECT_TRUE(plan.ok()) << layout.text() << ": " << plan.status().to_string();
-  if (!plan.ok()) return out;
-  auto session = Session::create(test_host(2), *plan, 7);
-  EXPECT_TRUE(session.ok()) << session.status().to_string();
-  if (!session.ok()) return out;
-  for (int s = 0; s < steps; ++s) {
-    StepMetrics metrics;
-    const Status status = (*session)->step(job.batch(s), metrics);
-    EXPECT_TRUE(status.ok()) << layout.text() << ": " << status.to_string();
-    if (!status.ok()) return out;
-    out.losses.push_back(metrics.loss);
-  }
-  EXPECT_TRUE((*session)->evaluate(job.batch(0), out.evaluated).ok());
-  for (const Port& port : (*plan)->entry(EntryKind::predict)->outputs) out.predicted.emplace_back(port.global_type);
-  const Status predicted = (*session)->predict(std::vector<Tensor>{job.batch(0)[0]}, out.predicted);
-  EXPECT_TRUE(predicted.ok()) << layout.text() << ": " << predicted.to_string();
-  EXPECT_EQ((*session)->memory_bytes_used(), (*plan)->memory_bytes_peak()) << layout.text();
-  for (const StateSlot& slot : (*plan)->state().slots()) out.state.emplace(slot.name, *(*session)->state(slot.name));
-  return out;
+  return train(plan_of(job, layout), layout.text(), steps, [&](int step) { return job.batch(step); });
 }
 
 // What a program has in memory while a rank goes through its calls one by one.
@@ -266,17 +238,7 @@ class Unrolled {
 };
 
 inline void expect_same(const Trained& other, const Trained& one, const Layout& layout) {
-  EXPECT_FALSE(one.losses.empty());
-  EXPECT_EQ(other.losses, one.losses) << layout.text();
-  EXPECT_EQ(other.evaluated, one.evaluated) << layout.text();
-  ASSERT_EQ(other.predicted.size(), one.predicted.size()) << layout.text();
-  for (size_t i = 0; i < one.predicted.size(); ++i)
-    EXPECT_TRUE(identical(other.predicted[i], one.predicted[i])) << i << ", " << layout.text();
-  ASSERT_EQ(other.state.size(), one.state.size()) << layout.text();
-  for (const auto& [name, value] : one.state) {
-    ASSERT_TRUE(other.state.contains(name)) << name << ", " << layout.text();
-    EXPECT_TRUE(identical(other.state.at(name), value)) << name << ", " << layout.text();
-  }
+  expect_same(other, one, layout.text());
 }
 
 }  // namespace epl

@@ -50,13 +50,13 @@ TEST_P(Schedules, StandBesideCopiesAndSplits) {
   Job work = mlp_job(0.5);
   const int64_t micro_batches = fits(row(), 2, 2) ? 2 : 4;
   work.two = keys_of(row(), 2);
-  expect_same(train(work, {row().words.front(), 4, micro_batches}, 3), train(work, {}, 3),
-              {row().words.front(), 4, micro_batches});
+  const Layout layout{row().words.front(), 4, micro_batches};
+  expect_same(train(work, layout, 3), train(work, {}, 3), layout);
   work.two += R"(, "default": {"split": 2}, "reproducible.level": "layout")";
-  const Trained split = train(work, {row().words.front(), 4, micro_batches}, 3);
+  const Trained split = train(work, layout, 3);
   Job one = mlp_job(0.5);
   one.two = R"("reproducible.level": "layout")";
-  expect_same(split, train(one, {"1F1B", 1, 1}, 3), {row().words.front(), 4, micro_batches});
+  expect_same(split, train(one, {"1F1B", 1, 1}, 3), layout);
 }
 
 // Scopes are the stages, several of each rank where the schedule has it so; connections skip stages, and the loss is in

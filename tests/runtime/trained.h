@@ -15,14 +15,15 @@ namespace epl {
 
 struct Trained {
   std::vector<double> losses;
-  Tensor predicted;  // for the first input of batch(99)
+  double evaluated = 0;           // the loss of batch(0) after the last step
+  std::vector<Tensor> predicted;  // for the first input of batch(0)
   std::map<std::string, Tensor> state;
 };
 
-// `batch` gives the inputs of a step; `answer` is the type of what the model predicts.
+// `batch` gives the inputs of a step, the target last; `layout` is said where something fails.
 template <class Batch>
 Trained train(const Result<std::shared_ptr<const CompiledPlan>>& plan, const std::string& layout, int steps,
-              const Batch& batch, const TensorType& answer) {
+              const Batch& batch) {
   Trained out;
   EXPECT_TRUE(plan.ok()) << layout << ": " << plan.status().to_string();
   if (!plan.ok()) return out;
@@ -33,16 +34,46 @@ Trained train(const Result<std::shared_ptr<const CompiledPlan>>& plan, const std
     StepMetrics metrics;
     const Status status = (*session)->step(batch(s), metrics);
     EXPECT_TRUE(status.ok()) << layout << ": " << status.to_string();
+    if (!status.ok()) return out;
     out.losses.push_back(metrics.loss);
   }
-  const Tensor inputs[] = {batch(99)[0]};
-  Tensor outputs[] = {Tensor(answer)};
-  const Status status = (*session)->predict(inputs, outputs);
-  EXPECT_TRUE(status.ok()) << layout << ": " << status.to_string();
-  out.predicted = outputs[0];
+  const Status evaluated = (*session)->evaluate(batch(0), out.evaluated);
+  EXPECT_TRUE(evaluated.ok()) << layout << ": " << evaluated.to_string();
+  for (const Port& port : (*plan)->entry(EntryKind::predict)->outputs) out.predicted.emplace_back(port.global_type);
+  const Status predicted = (*session)->predict(std::vector<Tensor>{batch(0)[0]}, out.predicted);
+  EXPECT_TRUE(predicted.ok()) << layout << ": " << predicted.to_string();
+  EXPECT_EQ((*session)->memory_bytes_used(), (*plan)->memory_bytes_peak()) << layout;
   for (const StateSlot& slot : (*plan)->state().slots()) out.state.emplace(slot.name, *(*session)->state(slot.name));
-  EXPECT_LE((*session)->memory_bytes_used(), (*plan)->memory_bytes_peak()) << layout;
   return out;
+}
+
+inline void expect_same(const Trained& other, const Trained& one, const std::string& layout) {
+  EXPECT_FALSE(one.losses.empty());
+  EXPECT_EQ(other.losses, one.losses) << layout;
+  EXPECT_EQ(other.evaluated, one.evaluated) << layout;
+  ASSERT_EQ(other.predicted.size(), one.predicted.size()) << layout;
+  for (size_t i = 0; i < one.predicted.size(); ++i)
+    EXPECT_TRUE(identical(other.predicted[i], one.predicted[i])) << i << ", " << layout;
+  ASSERT_EQ(other.state.size(), one.state.size()) << layout;
+  for (const auto& [name, value] : one.state) {
+    ASSERT_TRUE(other.state.contains(name)) << name << ", " << layout;
+    EXPECT_TRUE(identical(other.state.at(name), value)) << name << ", " << layout;
+  }
+}
+
+// The same sums in another order.
+inline void expect_near(const Trained& other, const Trained& one, const std::string& layout, double loss_tolerance,
+                        double state_tolerance) {
+  EXPECT_FALSE(one.losses.empty());
+  ASSERT_EQ(other.losses.size(), one.losses.size()) << layout;
+  for (size_t s = 0; s < one.losses.size(); ++s)
+    EXPECT_NEAR(other.losses[s], one.losses[s], loss_tolerance) << "step " << s << ", " << layout;
+  ASSERT_EQ(other.state.size(), one.state.size()) << layout;
+  for (const auto& [name, value] : one.state) {
+    ASSERT_TRUE(other.state.contains(name)) << name << ", " << layout;
+    for (int64_t i = 0; i < value.elements(); ++i)
+      ASSERT_NEAR(other.state.at(name).get(i), value.get(i), state_tolerance) << name << " " << i << ", " << layout;
+  }
 }
 
 }  // namespace epl
