@@ -40,8 +40,8 @@ SampleRange samples_read(const CompiledPlan& plan, const Entry& entry, size_t in
 SampleRange samples_of_ranks(const CompiledPlan& plan, const Entry& entry, int first_rank, int ranks) {
   SampleRange range;
   for (int rank = first_rank; rank < first_rank + ranks && entry.samples.batch > 0; ++rank) {
-    const Mesh& mesh = plan.mesh(plan.class_of_rank(rank));
-    add_samples(mesh.batch_cuts(), mesh, rank, entry.samples.batch, range);
+    const int at = plan.class_of_rank(rank);
+    add_samples(entry.programs[static_cast<size_t>(at)].batch, plan.mesh(at), rank, entry.samples.batch, range);
   }
   return range;
 }
