@@ -188,8 +188,9 @@ TEST(WhatRunsWhole, IsSaid) {
                 .find("each of 2 copies computes all of it, and one micro-batch stands for 4"),
             std::string::npos);
   EXPECT_EQ(why(no_samples, {}), "");
-  EXPECT_NE(why(no_samples, {"", 3, R"({"default": {"split": 3}})"}).find("node g (matmul) runs whole on each of 3"),
-            std::string::npos);
+  EXPECT_NE(
+      why(no_samples, {"", 3, R"({"default": {"split": 3}})"}).find("2 nodes, g, y (matmul), run whole on each of 3"),
+      std::string::npos);
 }
 
 // Over time they never meet.

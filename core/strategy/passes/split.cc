@@ -12,6 +12,7 @@
 
 #include "core/strategy/batch_cut.h"
 #include "core/strategy/pass.h"
+#include "core/strategy/reasons.h"
 #include "core/strategy/segments.h"
 
 namespace epl {
@@ -77,6 +78,8 @@ class Splitting {
   }
   // Whether a product of the TaskGraph is cut.
   bool found_any() const { return found_any_; }
+  // Tells the plan why.
+  void explain() const { reasons_.tell(plan_, parts_); }
 
  private:
   static size_t index(Value v) { return static_cast<size_t>(v.index); }
@@ -210,15 +213,15 @@ class Splitting {
     apply(n, best);
     const bool left = !best.factor && work(n) > 0 && node.phase == Phase::forward;
     if (left && plan_.node_task_graph[static_cast<size_t>(n)] == here_)
-      plan_.notes.push_back(
-          cat("node ", node.name, " (", node.op->name, ") runs whole on each of ", parts_, " ranks: ",
-              ways.empty() ? "no dimension that they may share out divides" : "any cut moves more than it saves"));
-    if (plan_.node_task_graph[static_cast<size_t>(n)] == here_) explain(n, ways.size(), best, whole, cheapest_cut);
+      reasons_.add_whole(
+          node, ways.empty() ? "no dimension that they may share out divides" : "any cut moves more than it saves");
+    if (plan_.node_task_graph[static_cast<size_t>(n)] == here_)
+      reasons_.add(n, reason(n, ways.size(), best, whole, cheapest_cut));
     return {};
   }
 
   // Costs are bytes moved; work that stays uncut counts as bytes.
-  void explain(int n, size_t ways, const Choice& best, double whole, double cheapest_cut) const {
+  std::string reason(int n, size_t ways, const Choice& best, double whole, double cheapest_cut) const {
     const Node& node = graph_.node(NodeId{n});
     const auto cost = [](double bytes) { return grouped(static_cast<int64_t>(std::min(bytes, 9e18))); };
     if (best.factor) {
@@ -227,15 +230,14 @@ class Splitting {
         if (node.inputs[i] && best.inputs[i] && at_[index(node.inputs[i])] == best.inputs[i] && work(n) == 0)
           from = graph_.value(node.inputs[i]).name;
       }
-      plan_.explain(n, cat("split: ", from.empty() ? "" : cat("follows ", from, ", "), "cheapest of ", ways + 1,
-                           " ways at ", cost(best.cost), ", whole ", cost(whole)));
-    } else if (ways > 0) {
-      plan_.explain(n, cat("split: whole, cheapest of ", ways + 1, " ways at ", cost(whole), ", cut ",
-                           cheapest_cut > 9e18 ? std::string("impossible") : cost(cheapest_cut)));
-    } else if (node.op->random || work(n) > 0) {
-      plan_.explain(n, node.op->random ? std::string("split: whole, because it draws random numbers")
-                                       : cat("split: whole, because no factor has ", parts_, " equal pieces"));
+      return cat("split: ", from.empty() ? "" : cat("follows ", from, ", "), "cheapest of ", ways + 1, " ways at ",
+                 cost(best.cost), ", whole ", cost(whole));
     }
+    if (ways > 0)
+      return cat("split: whole, cheapest of ", ways + 1, " ways at ", cost(whole), ", cut ",
+                 cheapest_cut > 9e18 ? std::string("impossible") : cost(cheapest_cut));
+    if (node.op->random) return "split: whole, because it draws random numbers";
+    return work(n) > 0 ? cat("split: whole, because no factor has ", parts_, " equal pieces") : "";
   }
 
   // Of a dimension or factor, whether it comes of the model's inputs and of weights.
@@ -531,6 +533,7 @@ class Splitting {
   std::vector<bool> crosses_;                    // by value: it goes to another TaskGraph, and is stored whole
   std::vector<std::optional<CutPlace>> wishes_;  // by value: where it is wanted in the end, nowhere or somewhere
   bool found_any_ = false;
+  Reasons reasons_;
   bool wished_ = false;                        // wishes_ are known
   std::vector<std::vector<bool>> of_inputs_;   // by value and dimension
   std::vector<std::vector<bool>> of_weights_;  // the same
@@ -547,7 +550,11 @@ Status split_experts(PassContext& c) {
     if (c.plan.task_graphs[t].experts.empty()) continue;
     Splitting splitting(c, static_cast<int>(t), true);
     EPL_TRY(splitting.run());
-    if (!splitting.found_any()) none.push_back(static_cast<int>(t));
+    if (splitting.found_any()) {
+      splitting.explain();
+    } else {
+      none.push_back(static_cast<int>(t));
+    }
   }
   for (int t : none) {
     TaskGraph& found = c.plan.task_graphs[static_cast<size_t>(t)];
@@ -570,8 +577,10 @@ EPL_PASS(split) {
             if (!propagated) return invalid("it needs place and propagate before it");
             EPL_TRY(split_experts(c));
             for (size_t t = 0; t < c.plan.task_graphs.size(); ++t) {
-              if (!axes_of(c.plan.task_graphs[t], false).empty())
-                EPL_TRY(Splitting(c, static_cast<int>(t), false).run());
+              if (axes_of(c.plan.task_graphs[t], false).empty()) continue;
+              Splitting splitting(c, static_cast<int>(t), false);
+              EPL_TRY(splitting.run());
+              splitting.explain();
             }
             return {};
           }};

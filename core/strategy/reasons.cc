@@ -1,0 +1,31 @@
+#include "core/strategy/reasons.h"
+
+#include "core/base/text.h"
+#include "core/ir/op.h"
+
+namespace epl {
+namespace {
+
+constexpr size_t max_named = 4;
+
+}  // namespace
+
+void Reasons::add(int node, std::string sentence) {
+  if (!sentence.empty()) sentences_.emplace_back(node, std::move(sentence));
+}
+
+void Reasons::add_whole(const Node& node, std::string_view why) { whole_[{node.op->name, why}].push_back(node.name); }
+
+void Reasons::tell(Plan& plan, int64_t ranks) const {
+  for (const auto& [node, sentence] : sentences_) plan.explain(node, sentence);
+  for (const auto& [of, names] : whole_) {
+    const auto& [op, why] = of;
+    const bool one = names.size() == 1, more = names.size() > max_named;
+    std::vector<std::string> named = names;
+    if (more) named.resize(max_named);
+    plan.notes.push_back(cat(one ? "node " : cat(names.size(), " nodes, "), join(named, ", "), more ? ", ..." : "",
+                             " (", op, one ? ") runs" : "), run", " whole on each of ", ranks, " ranks: ", why));
+  }
+}
+
+}  // namespace epl
