@@ -2,6 +2,7 @@
 // use or find indices: one-hot and the largest elements. Indices may be negative and then count from the end; an index
 // out of range reads NaN (0 for integers), which the step's check for finite values reports, and adds nothing.
 #include <algorithm>
+#include <cmath>
 
 #include "core/ir/index_range.h"
 #include "core/ir/piece_rule.h"
@@ -212,8 +213,7 @@ EPL_OP(top_k) {
   return {
       .doc =
           "The k largest (or smallest) elements along `axis` in order, and their positions (i64); equal elements "
-          "in order of "
-          "position.",
+          "in order of position; a NaN counts as larger than every number.",
       .signature = "x -> values, indices",
       .attributes = {{"k", int64_t{0}, true}, {"axis", int64_t{-1}}, {"largest", true}},
       .infer = [](const OpQuery& q) -> Result<OutputTypes> {
@@ -231,12 +231,15 @@ EPL_OP(top_k) {
             const int64_t k = r.attributes().integer("k");
             const bool largest = r.attributes().flag("largest");
             const std::span<int64_t> order = r.room<int64_t>(s.size);
+            const auto below = [&x = r.in(0)](int64_t a, int64_t b) {
+              return std::isnan(x.get(b)) ? !std::isnan(x.get(a)) : less(x, a, b);
+            };
             for (int64_t lane = 0; lane < s.outer * s.inner; ++lane) {
               const auto at = [&](int64_t i) { return (lane / s.inner * s.size + i) * s.inner + lane % s.inner; };
               for (int64_t i = 0; i < s.size; ++i) order[i] = i;
               std::sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
-                const double va = r.in(0).get(at(a)), vb = r.in(0).get(at(b));
-                return va == vb ? a < b : largest ? va > vb : va < vb;
+                const bool up = below(at(a), at(b)), down = below(at(b), at(a));
+                return up || down ? largest == down : a < b;
               });
               for (int64_t i = 0; i < k; ++i) {
                 const int64_t to = (lane / s.inner * k + i) * s.inner + lane % s.inner;

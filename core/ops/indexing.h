@@ -15,6 +15,11 @@ inline Status integer_operand(const OpQuery& q, int i) {
   return {};
 }
 
+// Whether element a of x is less than element b. A NaN is not, nor is anything less than it.
+inline bool less(const TensorView& x, int64_t a, int64_t b) {
+  return x.dtype() == DType::i64 ? x.get_int(a) < x.get_int(b) : x.get(a) < x.get(b);
+}
+
 inline double combine(const std::string& reduction, double old, double update) {
   if (reduction == "add") return old + update;
   if (reduction == "mul") return old * update;

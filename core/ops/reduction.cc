@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "core/ops/common.h"
+#include "core/ops/indexing.h"
 
 namespace epl {
 using namespace ops;
@@ -238,10 +238,11 @@ template <bool maximum> void arg_reference(const Reference& r) {
   const bool last = r.attributes().flag("last");
   for (int64_t lane = 0; lane < s.outer * s.inner; ++lane) {
     int64_t best = 0;
-    const auto at = [&](int64_t k) { return r.in(0).get((lane / s.inner * s.size + k) * s.inner + lane % s.inner); };
+    const auto at = [&](int64_t k) { return (lane / s.inner * s.size + k) * s.inner + lane % s.inner; };
+    const auto below = [&x = r.in(0)](int64_t a, int64_t b) { return maximum ? less(x, a, b) : less(x, b, a); };
     for (int64_t k = 1; k < s.size; ++k) {
-      const double candidate = maximum ? at(k) : -at(k), current = maximum ? at(best) : -at(best);
-      if (candidate > current || (last && candidate == current)) best = k;
+      const bool equal = r.in(0).get(at(k)) == r.in(0).get(at(best)) && !below(at(k), at(best));
+      if (below(at(best), at(k)) || (last && equal)) best = k;
     }
     r.out(0).set_int(lane, best);
   }
