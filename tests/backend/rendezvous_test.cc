@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "core/backend/store.h"
+#include "tests/temporary_folder.h"
 
 namespace epl {
 namespace {
@@ -31,17 +32,13 @@ class Meeting : public testing::TestWithParam<std::string> {
       place = store_rendezvous(store->at(), "secret", seconds_now, 20);
       return;
     }
-    folder = (fs::temp_directory_path() / ("epl_rendezvous_test_" + std::to_string(::getpid()))).string();
-    fs::remove_all(folder);
     auto made = folder_rendezvous(folder);
     ASSERT_TRUE(made.ok()) << made.status().to_string();
     place = *made;
   }
-  void TearDown() override {
-    if (!folder.empty()) fs::remove_all(folder);
-  }
 
-  std::string folder;
+  const TemporaryFolder temporary;
+  const std::string folder = temporary / "meet";
   std::unique_ptr<Store> store;
   std::shared_ptr<Rendezvous> place;
 };
@@ -53,7 +50,7 @@ TEST_P(Meeting, what_is_put_is_got_by_everyone) {
     ASSERT_TRUE(place->put_text(key, key == "A" ? "" : bytes).ok());
     for (int again = 0; again < 2; ++again) EXPECT_EQ(*place->get_text(key, 0), key == "A" ? "" : bytes);
   }
-  if (!folder.empty()) {
+  if (GetParam() == "folder") {
     EXPECT_EQ(std::distance(fs::directory_iterator(folder), {}), 4) << "and nothing beside";
   }
 }
@@ -95,8 +92,8 @@ INSTANTIATE_TEST_SUITE_P(, Meeting, testing::Values("memory", "folder", "store")
                          [](const auto& info) { return info.param; });
 
 TEST(FolderMeeting, reaches_another_process) {
-  const std::string folder =
-      (fs::temp_directory_path() / ("epl_rendezvous_two_" + std::to_string(::getpid()))).string();
+  const TemporaryFolder temporary;
+  const std::string folder = temporary / "meet";
   const pid_t child = ::fork();
   ASSERT_GE(child, 0);
   if (child == 0) {
@@ -183,8 +180,8 @@ TEST(StoreMeeting, addresses_are_read_or_refused) {
 TEST(FolderMeeting, refuses_what_cannot_be) {
   EXPECT_EQ(folder_rendezvous("").status().code(), Code::invalid_argument);
   EXPECT_FALSE(folder_rendezvous("/proc/nothing/here").ok());
-  const std::string folder =
-      (fs::temp_directory_path() / ("epl_rendezvous_odd_" + std::to_string(::getpid()))).string();
+  const TemporaryFolder temporary;
+  const std::string folder = temporary / "meet";
   auto place = folder_rendezvous(folder);
   ASSERT_TRUE(place.ok());
   for (const std::string& key : {std::string(), std::string(300, 'a')}) {

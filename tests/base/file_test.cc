@@ -10,6 +10,7 @@
 #include <fstream>
 
 #include "core/base/check.h"
+#include "tests/temporary_folder.h"
 
 namespace epl {
 namespace {
@@ -18,17 +19,12 @@ namespace fs = std::filesystem;
 
 class Files : public testing::Test {
  protected:
-  void SetUp() override {
-    folder_ = fs::temp_directory_path() / ("epl_file_test_" + std::to_string(::getpid()));
-    fs::create_directories(folder_);
-  }
-  void TearDown() override { fs::remove_all(folder_); }
   std::string write(const std::string& name, const std::string& text) const {
-    const std::string path = (folder_ / name).string();
+    const std::string path = folder_ / name;
     std::ofstream(path, std::ios::binary) << text;
     return path;
   }
-  fs::path folder_;
+  const TemporaryFolder folder_;
 };
 
 std::shared_ptr<const FileReader> open(const std::string& path) {
@@ -82,10 +78,10 @@ TEST_F(Files, ReplacedOrRemovedIsReadAsItWas) {
 }
 
 TEST_F(Files, WhatIsNoRegularFileIsRefusedAtOnce) {
-  const std::string fifo = (folder_ / "fifo").string();
+  const std::string fifo = folder_ / "fifo";
   ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
   EXPECT_EQ(FileReader::open(fifo).status().code(), Code::invalid_argument);  // and does not wait for a writer
-  EXPECT_EQ(FileReader::open(folder_.string()).status().code(), Code::invalid_argument);
+  EXPECT_EQ(FileReader::open(folder_.path()).status().code(), Code::invalid_argument);
   EXPECT_EQ(FileReader::open("/nowhere/at/all").status().code(), Code::not_found);
 }
 

@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "core/capi/objects.h"
+#include "tests/temporary_folder.h"
 
 namespace epl::capi {
 namespace {
@@ -21,9 +22,7 @@ std::string message_of(epl_error* error) {
 class AdaptersApi : public testing::Test {
  protected:
   void SetUp() override {
-    folder = (std::filesystem::temp_directory_path() / ("epl_adapters_test_" + std::to_string(::getpid()))).string();
     checkpoint = folder + "/checkpoint";
-    std::filesystem::create_directories(folder);
     ok(epl_engine_create(nullptr, &engine));
     load_model(5);
     const int64_t dims[] = {8, 6}, target_dims[] = {8};
@@ -40,7 +39,6 @@ class AdaptersApi : public testing::Test {
     epl_model_destroy(model);
     epl_engine_destroy(engine);
     EXPECT_EQ(epl_live_handles(), 0);
-    std::filesystem::remove_all(folder);
   }
   void load_model(int seed) {
     const std::string path = folder + "/" + std::to_string(seed) + ".onnx",
@@ -99,7 +97,9 @@ class AdaptersApi : public testing::Test {
     return out;
   }
 
-  std::string folder, checkpoint;
+  const TemporaryFolder temporary;
+  const std::string folder = temporary.path();
+  std::string checkpoint;
   epl_engine* engine = nullptr;
   epl_model* model = nullptr;
   epl_tensor* inputs[2] = {};

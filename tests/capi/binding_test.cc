@@ -9,6 +9,7 @@
 
 #include "core/capi/objects.h"
 #include "tests/onnx/make_model.h"
+#include "tests/temporary_folder.h"
 
 namespace epl::capi {
 namespace {
@@ -576,7 +577,8 @@ TEST_F(BindingApi, WeightsOf16BitsHaveMastersOf32) {
     }
     epl_tensor_destroy(value);
   }
-  const std::string path = ::testing::TempDir() + "epl_half_" + std::to_string(::getpid()) + ".onnx";
+  const TemporaryFolder folder;
+  const std::string path = folder / "half.onnx";
   EXPECT_OK(epl_session_export_onnx(session, path.data(), path.size()));
   epl_model* trained = nullptr;
   EXPECT_OK(epl_model_load(engine, path.data(), path.size(), nullptr, &trained));
@@ -584,7 +586,6 @@ TEST_F(BindingApi, WeightsOf16BitsHaveMastersOf32) {
   EXPECT_OK(epl_model_port(trained, EPL_PORT_INITIALIZER, 0, &port));
   EXPECT_EQ(port.dtype, EPL_DTYPE_F16);
   epl_model_destroy(trained);
-  std::remove(path.c_str());
 }
 
 }  // namespace

@@ -348,9 +348,9 @@ TEST_F(CApi, MistakesWithFilesNameThePlace) {
   EXPECT_ERROR(epl_dataset_open(engine, EPL_STR("x.txt"), EPL_STR("[]"), &dataset), EPL_ERROR_INVALID_ARGUMENT,
                "JSON object");
   EXPECT_ERROR(epl_checkpoint_describe(engine, EPL_STR("/nowhere"), &text), EPL_ERROR_NOT_FOUND, "no checkpoint");
-  EXPECT_ERROR(epl_template_write(engine, EPL_STR("gtp2"), nullptr, 0, EPL_STR("/tmp/x.onnx")), EPL_ERROR_NOT_FOUND,
-               "did you mean gpt2?");
-  EXPECT_ERROR(epl_template_write(engine, EPL_STR("mlp"), EPL_STR("{\"size\": 3}"), EPL_STR("/tmp/x.onnx")),
+  EXPECT_ERROR(epl_template_write(engine, EPL_STR("gtp2"), nullptr, 0, EPL_STR("never_written.onnx")),
+               EPL_ERROR_NOT_FOUND, "did you mean gpt2?");
+  EXPECT_ERROR(epl_template_write(engine, EPL_STR("mlp"), EPL_STR("{\"size\": 3}"), EPL_STR("never_written.onnx")),
                EPL_ERROR_NOT_FOUND, "did you mean sizes?");
   EXPECT_EQ(model, nullptr);
   EXPECT_EQ(dataset, nullptr);

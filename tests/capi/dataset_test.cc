@@ -9,6 +9,7 @@
 
 #include "core/base/json.h"
 #include "core/capi/objects.h"
+#include "tests/temporary_folder.h"
 
 namespace epl::capi {
 namespace {
@@ -23,18 +24,13 @@ std::string message_of(epl_error* error) {
 
 class DatasetApi : public testing::Test {
  protected:
-  void SetUp() override {
-    folder = (std::filesystem::temp_directory_path() / ("epl_dataset_api_" + std::to_string(::getpid()))).string();
-    std::filesystem::create_directories(folder);
-    ok(epl_engine_create(nullptr, &engine));
-  }
+  void SetUp() override { ok(epl_engine_create(nullptr, &engine)); }
   void TearDown() override {
     epl_dataset_destroy(dataset);
     epl_session_destroy(session);
     epl_plan_destroy(plan);
     epl_engine_destroy(engine);
     EXPECT_EQ(epl_live_handles(), 0);
-    std::filesystem::remove_all(folder);
   }
   // A plan of two inputs and so many outputs, a batch of 2.
   void make_plan(const char* loss, int outputs) {
@@ -62,7 +58,8 @@ class DatasetApi : public testing::Test {
     return std::string(EPL_SOURCE_DIR) + "/tests/data/files/" + name;
   }
 
-  std::string folder;
+  const TemporaryFolder temporary;
+  const std::string folder = temporary.path();
   epl_engine* engine = nullptr;
   epl_plan* plan = nullptr;
   epl_session* session = nullptr;

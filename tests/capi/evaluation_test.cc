@@ -13,6 +13,7 @@
 #include "core/base/json.h"
 #include "core/capi/objects.h"
 #include "core/data/safetensors.h"
+#include "tests/temporary_folder.h"
 
 namespace epl::capi {
 namespace {
@@ -30,8 +31,6 @@ std::string message_of(epl_error* error, int32_t code) {
 class EvaluationApi : public testing::Test {
  protected:
   void SetUp() override {
-    folder = (std::filesystem::temp_directory_path() / ("epl_evaluation_test_" + std::to_string(::getpid()))).string();
-    std::filesystem::create_directories(folder);
     model_path = folder + "/mlp.onnx";
     data_path = folder + "/rows.safetensors";
     ok(epl_engine_create(nullptr, &engine));
@@ -48,7 +47,6 @@ class EvaluationApi : public testing::Test {
     epl_model_destroy(model);
     epl_engine_destroy(engine);
     EXPECT_EQ(epl_live_handles(), 0);
-    std::filesystem::remove_all(folder);
   }
 
   struct Job {
@@ -106,7 +104,9 @@ class EvaluationApi : public testing::Test {
     return made;
   }
 
-  std::string folder, model_path, data_path;
+  const TemporaryFolder temporary;
+  const std::string folder = temporary.path();
+  std::string model_path, data_path;
   epl_engine* engine = nullptr;
   epl_model* model = nullptr;
   Tensor x, target;

@@ -19,6 +19,7 @@
 
 #include "core/base/text.h"
 #include "tests/capi/world.h"
+#include "tests/temporary_folder.h"
 
 namespace {
 
@@ -43,17 +44,14 @@ struct Failure {
 
 class HostApi : public testing::Test {
  protected:
-  void SetUp() override {
-    folder = (fs::temp_directory_path() / ("epl_host_test_" + std::to_string(::getpid()))).string();
-    ::world_make(&w, folder.c_str(), 2, 8);
-  }
+  void SetUp() override { ::world_make(&w, folder.c_str(), 2, 8); }
   void TearDown() override {
     failures = 0;
     ::world_end(&w);
     EXPECT_EQ(failures, 0);
-    fs::remove_all(folder);
   }
-  std::string folder;
+  const epl::TemporaryFolder temporary;
+  const std::string folder = temporary.path();
   world w;
 };
 
@@ -524,7 +522,6 @@ TEST_F(HostApi, TheLogTellsWhatHappens) {
 class ChangingFiles : public HostApi {
  protected:
   void SetUp() override {
-    folder = (fs::temp_directory_path() / ("epl_files_test_" + std::to_string(::getpid()))).string();
     ::world_make(&w, folder.c_str(), 1, 8000);  // 128 kB of weights, which stay in the file
   }
   void expect_io(epl_error* error, const char* what, const std::string& path) {

@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "tests/capi/world.h"
+#include "tests/temporary_folder.h"
 
 namespace {
 
@@ -139,12 +140,7 @@ std::string train(const std::string& folder, const Part& part) {
 
 class Processes : public testing::Test {
  protected:
-  void SetUp() override {
-    folder = (fs::temp_directory_path() / ("epl_processes_" + std::to_string(::getpid()))).string();
-    fs::remove_all(folder);
-    fs::create_directories(folder + "/meet");
-  }
-  void TearDown() override { fs::remove_all(folder); }
+  void SetUp() override { fs::create_directories(folder + "/meet"); }
 
   // Each part in a process of its own, forked before this one has threads; `serve` is called then.
   std::vector<std::string> run(std::vector<Part> parts, const std::function<void(std::string&)>& serve = nullptr) {
@@ -186,7 +182,8 @@ class Processes : public testing::Test {
     for (const std::string& word : words) EXPECT_NE(text.find(word), std::string::npos) << text;
   }
 
-  std::string folder;
+  const epl::TemporaryFolder temporary;
+  const std::string folder = temporary.path();
 };
 
 TEST_F(Processes, meet_in_a_folder) {
@@ -294,8 +291,8 @@ TEST_F(Processes, who_does_not_belong_is_refused_by_name) {
 TEST_F(Processes, what_cannot_be_is_refused_with_a_reason) {
   const auto refused = [&](const Part& part) { return run({part}).front(); };
   expect_words(refused({0, 1, 2}), {"needs a rendezvous"});
-  expect_words(refused({1, 2, 2, "file:///tmp"}), {"2 ranks from rank 1 on; the plan has 2"});
-  expect_words(refused({-1, 1, 2, "file:///tmp"}), {"from rank -1 on"});
+  expect_words(refused({1, 2, 2, "file:///never"}), {"2 ranks from rank 1 on; the plan has 2"});
+  expect_words(refused({-1, 1, 2, "file:///never"}), {"from rank -1 on"});
   expect_words(refused({0, 1, 2, "ftp://a:1"}), {"\"ftp://a:1\"", "tcp://HOST:PORT"});
   expect_words(refused({0, 1, 2, "tcp://a"}), {"\"a\"", "HOST:PORT"});
   expect_words(refused({0, 1, 2, "epl-id-1:0g:a:1"}), {"id that epl_store_id has not made"});

@@ -11,6 +11,7 @@
 #include "frontends/onnx/fields.h"
 #include "frontends/onnx/schema.h"
 #include "tests/capi/world.h"
+#include "tests/temporary_folder.h"
 
 namespace epl::capi {
 namespace {
@@ -116,15 +117,10 @@ std::string devices_of(int stage, const std::string& tensor, const std::vector<i
 class Scopes : public ::testing::Test {
  protected:
   void SetUp() override {
-    const auto folder = std::filesystem::temp_directory_path() / cat("epl_scopes_test_", ::getpid());
-    world_make(&w_, folder.c_str(), 2, 8);
+    world_make(&w_, folder_.path().c_str(), 2, 8);
     bytes_ = read_file(w_.model_path);
   }
-  void TearDown() override {
-    const std::string folder = w_.folder;
-    world_end(&w_);
-    std::filesystem::remove_all(folder);
-  }
+  void TearDown() override { world_end(&w_); }
 
   epl_model* load(const std::string& bytes) {
     epl_model* model = nullptr;
@@ -173,6 +169,7 @@ class Scopes : public ::testing::Test {
     return out;
   }
 
+  const TemporaryFolder folder_;
   world w_;
   std::string bytes_;
 };

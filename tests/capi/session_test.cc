@@ -13,6 +13,7 @@
 #include "core/base/json.h"
 #include "core/capi/objects.h"
 #include "core/data/safetensors.h"
+#include "tests/temporary_folder.h"
 
 namespace epl::capi {
 namespace {
@@ -28,8 +29,6 @@ int32_t code_of(epl_error* error, std::string* message = nullptr) {
 class SessionApi : public testing::Test {
  protected:
   void SetUp() override {
-    folder = (std::filesystem::temp_directory_path() / ("epl_session_test_" + std::to_string(::getpid()))).string();
-    std::filesystem::create_directories(folder);
     const std::string path = folder + "/mlp.onnx", data = folder + "/rows.safetensors";
     ok(epl_engine_create(nullptr, &engine));
     ok(epl_template_write(engine, EPL_STR("mlp"), EPL_STR("{\"sizes\":[6,10,3],\"seed\":5}"), path.data(),
@@ -54,7 +53,6 @@ class SessionApi : public testing::Test {
     epl_session_destroy(session);
     epl_dataset_destroy(dataset);
     EXPECT_EQ(epl_live_handles(), 0);
-    std::filesystem::remove_all(folder);
   }
   static void write_rows(const std::string& path) {
     Tensor x(TensorType{DType::f32, {50, 6}}), target(TensorType{DType::i64, {50}});
@@ -74,7 +72,8 @@ class SessionApi : public testing::Test {
     return value;
   }
 
-  std::string folder;
+  const TemporaryFolder temporary;
+  const std::string folder = temporary.path();
   epl_engine* engine = nullptr;
   epl_model* model = nullptr;
   epl_trainer* trainer = nullptr;

@@ -12,6 +12,7 @@
 #include <string>
 
 #include "tests/capi/world.h"
+#include "tests/temporary_folder.h"
 
 namespace {
 
@@ -48,7 +49,6 @@ struct Struct {
 class StructSizes : public testing::Test {
  protected:
   void SetUp() override {
-    folder = (std::filesystem::temp_directory_path() / ("epl_struct_test_" + std::to_string(::getpid()))).string();
     ::world_make(&w, folder.c_str(), 1, 8);
     structs["epl_engine_options"] = {sizeof(epl_engine_options), false, [](void* o) {
                                        epl_engine* made = nullptr;
@@ -109,9 +109,9 @@ class StructSizes : public testing::Test {
     failures = 0;
     ::world_end(&w);
     EXPECT_EQ(failures, 0);
-    std::filesystem::remove_all(folder);
   }
-  std::string folder;
+  const epl::TemporaryFolder temporary;
+  const std::string folder = temporary.path();
   world w;
   std::map<std::string, Struct> structs;
   Guarded room;

@@ -11,6 +11,8 @@
 #include <set>
 #include <sstream>
 
+#include "tests/temporary_folder.h"
+
 namespace epl {
 namespace {
 
@@ -271,7 +273,8 @@ TEST(CaseFolders, UnlistedOnesPass) {
 
 // A check that notices nothing would pass everything above.
 TEST(CaseFolders, AWrongAnswerFails) {
-  const fs::path copy = fs::path(testing::TempDir()) / "epl_wrong_case";
+  const TemporaryFolder temporary;
+  const fs::path copy = temporary / "wrong_case";
   for (const char* table : {"losses", "step0_grad_norms", "final_param_norms"}) {
     fs::remove_all(copy);
     fs::copy(own / "mlp_sgd_legacy", copy);
@@ -289,7 +292,8 @@ TEST(CaseFolders, AWrongAnswerFails) {
 
 // A file that is wrong in itself is an error that names it, never a pass.
 TEST(CaseFolders, BadReferencesAreNamed) {
-  const fs::path copy = fs::path(testing::TempDir()) / "epl_bad_reference";
+  const TemporaryFolder temporary;
+  const fs::path copy = temporary / "bad_reference";
   struct Wrong {
     const char *edit, *said;
   };
@@ -312,11 +316,11 @@ TEST(CaseFolders, BadReferencesAreNamed) {
     EXPECT_FALSE(result.value("pass", true)) << wrong.edit;
     EXPECT_EQ(result.value("exit", -1), 1) << wrong.edit;
     const std::string error = result.value("error", "");
-    EXPECT_NE(error.find("epl_bad_reference/reference.json: "), std::string::npos) << error;
+    EXPECT_NE(error.find("bad_reference/reference.json: "), std::string::npos) << error;
     EXPECT_NE(error.find(wrong.said), std::string::npos) << error;
   }
   std::ofstream(copy / "reference.json") << "{";
-  EXPECT_NE(check(copy, "").value("error", "").find("epl_bad_reference/reference.json: it is not a JSON object"),
+  EXPECT_NE(check(copy, "").value("error", "").find("bad_reference/reference.json: it is not a JSON object"),
             std::string::npos);
   fs::remove_all(copy);
 }
@@ -324,7 +328,8 @@ TEST(CaseFolders, BadReferencesAreNamed) {
 // A tensor that only rounding moves has no digit to compare where the reference says so, and says what it may spread
 // by.
 TEST(CaseFolders, TolerancesAreThoseOfTheFile) {
-  const fs::path copy = fs::path(testing::TempDir()) / "epl_tolerances";
+  const TemporaryFolder temporary;
+  const fs::path copy = temporary / "tolerances";
   fs::remove_all(copy);
   fs::copy(own / "mlp_sgd_legacy", copy);
   const Json whole = Json::parse(std::ifstream(copy / "reference.json"));
@@ -348,7 +353,8 @@ TEST(CaseFolders, TolerancesAreThoseOfTheFile) {
 
 // Statistics may start elsewhere, but must move as batch norm moves them.
 TEST(CaseFolders, WrongRunningStatisticsFail) {
-  const fs::path copy = fs::path(testing::TempDir()) / "epl_wrong_statistics";
+  const TemporaryFolder temporary;
+  const fs::path copy = temporary / "wrong_statistics";
   fs::remove_all(copy);
   fs::copy(own / "resnet_adamw", copy);
   const Json whole = Json::parse(std::ifstream(copy / "reference.json"));

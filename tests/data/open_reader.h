@@ -6,14 +6,11 @@
 #include <filesystem>
 
 #include "core/data/dataset.h"
+#include "tests/temporary_folder.h"
 
 namespace epl {
 
-inline std::string temporary(const std::string& name) {
-  const auto folder = std::filesystem::temp_directory_path() / ("epl_data_test_" + std::to_string(::getpid()));
-  std::filesystem::create_directories(folder);
-  return (folder / name).string();
-}
+inline std::string temporary(const std::string& name) { return program_folder() / name; }
 
 // A file that another library wrote.
 inline std::string given(const std::string& name) { return std::string(EPL_SOURCE_DIR) + "/tests/data/files/" + name; }

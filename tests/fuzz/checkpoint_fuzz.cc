@@ -4,8 +4,6 @@
 // An input is one byte of flags, the size of the manifest as four bytes (little-endian), the manifest without its hash
 // and the tensors file. A changed byte fits no hash, and a reader that stops there would never be tried further: with
 // flag 1 the manifest gets its true hash, with flag 2 it gets size and hash of the tensors.
-#include <unistd.h>
-
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -16,30 +14,12 @@
 #include "checkpoint_generated.h"
 #include "core/base/hash.h"
 #include "core/runtime/checkpoint.h"
+#include "tests/temporary_folder.h"
 
 namespace {
 
 using Bytes = std::vector<std::byte>;
 namespace fs = std::filesystem;
-
-// A folder of this process, in memory where the system has such a place: a save waits for the disk. Removed at exit.
-class Folder {
- public:
-  Folder() {
-    path_ = (fs::exists("/dev/shm") ? "/dev/shm" : fs::temp_directory_path().string()) + "/epl_checkpoint_fuzz_" +
-            std::to_string(::getpid());
-    fs::remove_all(path_);
-    fs::create_directory(path_);
-  }
-  ~Folder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
 
 void write_file(const std::string& path, std::span<const std::byte> bytes) {
   std::ofstream out(path, std::ios::binary | std::ios::trunc);
@@ -71,7 +51,7 @@ bool same(const epl::Checkpoint& a, const epl::Checkpoint& b) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  static const Folder folder;
+  static const epl::TemporaryFolder folder(true);  // in memory: a save waits for the disk
   constexpr size_t head = 5;
   if (size < head) return 0;
   uint32_t manifest_size = 0;

@@ -10,6 +10,7 @@
 
 #include "core/capi/objects.h"
 #include "core/runtime/compiled_plan.h"
+#include "tests/temporary_folder.h"
 
 namespace {
 
@@ -28,16 +29,14 @@ bool fine(epl_error* error) {
 
 struct World {
   World() {
-    const std::string path =
-        (std::filesystem::temp_directory_path() / ("epl_training_fuzz_" + std::to_string(::getpid()) + ".onnx"))
-            .string();
+    const epl::TemporaryFolder folder;
+    const std::string path = folder / "mlp.onnx";
     epl_engine_options options = EPL_ENGINE_OPTIONS_INIT;
     options.threads = 1;
     must(epl_engine_create(&options, &engine));
     must(epl_template_write(engine, EPL_STR("mlp"), EPL_STR("{\"sizes\":[4,6,3],\"seed\":3}"), path.data(),
                             path.size()));
     must(epl_model_load(engine, path.data(), path.size(), nullptr, &model));
-    std::filesystem::remove(path);
     const float x[16] = {0, 1, -1, 2, 3, -2, 0.5f, 1, 1, 1, -3, 0, 0, 2, 2, -1};
     const int64_t target[4] = {0, 2, 1, -100}, x_dims[2] = {4, 4}, target_dims[1] = {4};
     must(epl_tensor_create_copy(engine, EPL_DTYPE_F32, x_dims, 2, x, sizeof x, &inputs[0]));

@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "tests/onnx/make_model.h"
+#include "tests/temporary_folder.h"
 
 namespace epl::onnx {
 namespace {
@@ -237,7 +238,7 @@ TEST(Hostile, HeadersThatAreNotRead) {
   expect_refused(load(""), "no graph");
   expect_refused(load("this is not a model at all"), "");
   EXPECT_FALSE(OnnxModel::load("/nonexistent/model.onnx").ok());
-  EXPECT_FALSE(OnnxModel::load(fs::temp_directory_path().string()).ok());
+  EXPECT_FALSE(OnnxModel::load(TemporaryFolder().path()).ok());
 }
 
 // y = x + the sum of what `nodes` make of a few sizes; z is what of it is used.
@@ -346,12 +347,7 @@ TEST(Hostile, NestingAndCallsHaveAnEnd) {
 
 class ExternalData : public ::testing::Test {
  protected:
-  void SetUp() override {
-    folder_ = fs::temp_directory_path() /
-              cat("epl_onnx_external_", getpid(), "_", ::testing::UnitTest::GetInstance()->current_test_info()->name());
-    fs::create_directories(folder_ / "model");
-  }
-  void TearDown() override { fs::remove_all(folder_); }
+  void SetUp() override { fs::create_directories(folder_ / "model"); }
 
   Result<epl::Graph> import_with(const std::string& tensor) {
     std::ofstream(folder_ / "model" / "m.onnx", std::ios::binary) << of({node("MatMul", {"x", "w"}, {"y"})}, {tensor});
@@ -362,7 +358,8 @@ class ExternalData : public ::testing::Test {
                         const std::vector<std::pair<std::string, std::string>>& more = {}) {
     return import_with(testing::external_tensor("w", f32, {2, 2}, location, more));
   }
-  fs::path folder_;
+  const TemporaryFolder temporary_;
+  const fs::path folder_ = temporary_.path();
 };
 
 TEST_F(ExternalData, StaysInTheFolderOfTheModel) {

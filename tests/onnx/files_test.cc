@@ -12,6 +12,7 @@
 #include "core/ir/op.h"
 #include "frontends/onnx/model.h"
 #include "frontends/onnx/schema.h"
+#include "tests/temporary_folder.h"
 
 namespace epl::onnx {
 namespace {
@@ -44,21 +45,6 @@ epl::Tensor result(const fs::path& path, const epl::Tensor& x) {
 }
 
 std::vector<float> floats(const epl::Tensor& t) { return {t.as<float>().begin(), t.as<float>().end()}; }
-
-// A folder of its own, removed at the end.
-class Folder {
- public:
-  Folder() {
-    std::string name = (fs::temp_directory_path() / ("epl_onnx_" + std::string(6, 'X'))).string();
-    EXPECT_NE(mkdtemp(name.data()), nullptr);
-    path_ = name;
-  }
-  ~Folder() { fs::remove_all(path_); }
-  fs::path operator/(const std::string& name) const { return path_ / name; }
-
- private:
-  fs::path path_;
-};
 
 const epl::Tensor x23 = epl::Tensor::from_floats({2, 3}, {1, -2, 3, -4, 5, -6});
 
@@ -159,7 +145,7 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& info) { return fs::path(info.param.file).stem().string() + std::to_string(info.index); });
 
 TEST(OnnxSave, ReplacesWeightsAndNothingElse) {
-  Folder folder;
+  const TemporaryFolder folder;
   auto model = load(data() / "linear.onnx");
   epl::Tensor bias = epl::Tensor::from_floats({4}, {10, 20, 30, 40});
   ASSERT_TRUE(model->save(folder / "out.onnx", {{"fc.bias", bias}}).ok());
@@ -176,7 +162,7 @@ TEST(OnnxSave, ReplacesWeightsAndNothingElse) {
 }
 
 TEST(OnnxExternal, ALinkMayNotLeadOut) {
-  Folder folder;
+  const TemporaryFolder folder;
   std::ofstream(folder / "secret") << std::string(48, 'x');
   fs::create_directory(folder / "model");
   fs::create_symlink(folder / "secret", folder / "model/secret");
@@ -189,14 +175,14 @@ TEST(OnnxExternal, ALinkMayNotLeadOut) {
   ASSERT_NE(at, std::string::npos);
   bytes.replace(at, 9, ".//secret");
   std::ofstream(folder / "model/m.onnx", std::ios::binary) << bytes;
-  auto model = OnnxModel::load((folder / "model/m.onnx").string());
+  auto model = OnnxModel::load(folder / "model/m.onnx");
   Status status = model.ok() ? (*model)->bind({.symbols = {{"batch", 2}}}).status() : model.status();
   EXPECT_NE(status.to_string().find("leads out"), std::string::npos) << status.to_string();
 }
 
 // A file of 3 GiB, nearly all of it holes: only its frame is read.
 TEST(OnnxFile, BeyondTwoGigabytesIsReadWithoutItsData) {
-  Folder folder;
+  const TemporaryFolder folder;
   const int64_t bytes = int64_t{3} << 30;
   // Messages of one file add up: behind a small model stands a second piece of its graph, an initialiser of int8 whose
   // raw data is the hole.

@@ -8,6 +8,7 @@
 #include <iterator>
 
 #include "tests/onnx/make_model.h"
+#include "tests/temporary_folder.h"
 
 namespace epl::onnx {
 namespace {
@@ -30,13 +31,6 @@ std::vector<Message> statistics() { return {ones("scale"), ones("bias"), ones("m
 
 class Inference : public ::testing::Test {
  protected:
-  void SetUp() override {
-    folder_ = fs::temp_directory_path() /
-              cat("epl_inference_", getpid(), "_", ::testing::UnitTest::GetInstance()->current_test_info()->name());
-    fs::create_directories(folder_);
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-
   // The bytes of `message` written again; empty, and `status_` set, where that fails.
   std::string saved(const Message& message, const std::string& loss = {}, bool for_inference = true) {
     auto model = testing::load(message);
@@ -62,7 +56,8 @@ class Inference : public ::testing::Test {
     auto model = testing::load(message);
     return model.ok() ? (*model)->training_parts() : model.status().to_string();
   }
-  fs::path folder_;
+  const TemporaryFolder temporary_;
+  const fs::path folder_ = temporary_.path();
   Status status_;
 };
 

@@ -10,6 +10,7 @@
 #include <iterator>
 
 #include "tests/onnx/make_model.h"
+#include "tests/temporary_folder.h"
 
 namespace epl::onnx {
 namespace {
@@ -32,9 +33,6 @@ std::string read(const fs::path& path) {
 class Stored : public ::testing::Test {
  protected:
   void SetUp() override {
-    folder_ = fs::temp_directory_path() /
-              cat("epl_model_bytes_", getpid(), "_", ::testing::UnitTest::GetInstance()->current_test_info()->name());
-    fs::create_directories(folder_);
     path_ = (folder_ / "m.onnx").string();
     // A parameter, a constant by its name, and the value of a Constant node, each too large to be read with the rest.
     std::string value;
@@ -54,13 +52,13 @@ class Stored : public ::testing::Test {
     bytes_ = testing::model(parts);
     std::ofstream(path_, std::ios::binary) << bytes_;
   }
-  void TearDown() override { fs::remove_all(folder_); }
   std::shared_ptr<const Model> load() {
     auto loaded = OnnxModel::load(path_);
     EXPECT_TRUE(loaded.ok()) << loaded.status().to_string();
     return *loaded;
   }
-  fs::path folder_;
+  const TemporaryFolder temporary_;
+  const fs::path folder_ = temporary_.path();
   std::string path_, bytes_;
 };
 

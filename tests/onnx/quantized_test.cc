@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "tests/onnx/make_model.h"
+#include "tests/temporary_folder.h"
 
 namespace epl::onnx {
 namespace {
@@ -94,9 +95,8 @@ TEST(QuantizedWeights, AreParametersOfRealNumbers) {
 
 // The integers, and the nodes that made real numbers of them, go; a file in which nothing was trained stays as it is.
 TEST(QuantizedWeights, AreWrittenAsRealNumbers) {
-  const fs::path folder = fs::temp_directory_path() / cat("epl_onnx_quantized_", getpid());
-  fs::create_directories(folder);
-  const std::string path = (folder / "out.onnx").string();
+  const TemporaryFolder folder;
+  const std::string path = folder / "out.onnx";
   auto loaded = testing::load(model());
   ASSERT_TRUE(loaded.ok());
   const epl::Tensor nine = epl::Tensor::from_floats({2, 3}, {9, 8, 7, 6, 5, 4}),
@@ -123,13 +123,11 @@ TEST(QuantizedWeights, AreWrittenAsRealNumbers) {
   ASSERT_TRUE((*loaded)->save(path, {}).ok());
   std::ifstream file(path, std::ios::binary);
   EXPECT_EQ((std::string{std::istreambuf_iterator<char>(file), {}}), model());
-  fs::remove_all(folder);
 }
 
 TEST(QuantizedWeights, LeaveWhatOthersRead) {
-  const fs::path folder = fs::temp_directory_path() / cat("epl_onnx_quantized_shared_", getpid());
-  fs::create_directories(folder);
-  const std::string path = (folder / "out.onnx").string();
+  const TemporaryFolder folder;
+  const std::string path = folder / "out.onnx";
   auto loaded = testing::load(model({node("Identity", {"q"}, {"as_stored"})},
                                     {port("as_stored", {"2", "3"}, schema::TensorProto::DataType_INT8)}));
   ASSERT_TRUE(loaded.ok()) << loaded.status().to_string();
@@ -142,7 +140,6 @@ TEST(QuantizedWeights, LeaveWhatOthersRead) {
   EXPECT_EQ(std::ranges::find(names, "scale"), names.end());
   EXPECT_NE(std::ranges::find(names, "w"), names.end());
   EXPECT_NE(std::ranges::find(names, "bq"), names.end()) << "b was not replaced";
-  fs::remove_all(folder);
 }
 
 // One number is not a weight, but a vector of one is the bias of a layer with one output.

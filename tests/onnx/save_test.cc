@@ -9,6 +9,7 @@
 #include <iterator>
 
 #include "tests/onnx/make_model.h"
+#include "tests/temporary_folder.h"
 
 namespace epl::onnx {
 namespace {
@@ -27,12 +28,9 @@ std::string read(const fs::path& path) {
 class Saving : public ::testing::Test {
  protected:
   void SetUp() override {
-    folder_ = fs::temp_directory_path() /
-              cat("epl_onnx_saving_", getpid(), "_", ::testing::UnitTest::GetInstance()->current_test_info()->name());
     fs::create_directories(folder_ / "from");
     fs::create_directories(folder_ / "to");
   }
-  void TearDown() override { fs::remove_all(folder_); }
 
   // x w of a 2 x 2 weight, as `tensor` holds it, and a second weight that nothing replaces.
   std::shared_ptr<const Model> model(const std::string& tensor) {
@@ -57,7 +55,8 @@ class Saving : public ::testing::Test {
     EXPECT_TRUE(graph.ok()) << graph.status().to_string();
     return graph.ok() && graph->find(name) ? graph->value(graph->find(name)).data : epl::Tensor();
   }
-  fs::path folder_;
+  const TemporaryFolder temporary_;
+  const fs::path folder_ = temporary_.path();
 };
 
 const epl::Tensor weight = epl::Tensor::from_floats({2, 2}, {1, 2, 3, 4});

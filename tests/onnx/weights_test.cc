@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "tests/onnx/make_model.h"
+#include "tests/temporary_folder.h"
 
 namespace epl::onnx {
 namespace {
@@ -75,14 +76,13 @@ TEST(WeightsInNodes, AreParametersWhereTheyStandForWeights) {
 }
 
 TEST(WeightsInNodes, AreWrittenBackAtTheirPlace) {
-  const fs::path folder = fs::temp_directory_path() / cat("epl_onnx_weights_", getpid());
-  fs::create_directories(folder);
+  const TemporaryFolder folder;
   auto loaded = testing::load(model(false));
   ASSERT_TRUE(loaded.ok());
   const epl::Tensor nine = epl::Tensor::from_floats({2, 2}, {9, 9, 9, 9}),
                     eight = epl::Tensor::from_floats({2}, {8, 8});
   for (bool for_inference : {false, true}) {
-    const std::string path = (folder / "out.onnx").string();
+    const std::string path = folder / "out.onnx";
     const Status status = (*loaded)->save(path, {{"fc.w_0", other}, {"shift", eight}, {"node_y/else_branch/v", nine}},
                                           {.for_inference = for_inference});
     ASSERT_TRUE(status.ok()) << status.to_string();
@@ -103,9 +103,8 @@ TEST(WeightsInNodes, AreWrittenBackAtTheirPlace) {
     EXPECT_LE(different, 40u);  // two squares and a vector of floats
     EXPECT_GE(different, 10u);
   }
-  EXPECT_EQ((*loaded)->save((folder / "out.onnx").string(), {{"shift", square}}).code(), Code::invalid_argument);
-  EXPECT_EQ((*loaded)->save((folder / "out.onnx").string(), {{"scale", vector}}).code(), Code::not_found);
-  fs::remove_all(folder);
+  EXPECT_EQ((*loaded)->save(folder / "out.onnx", {{"shift", square}}).code(), Code::invalid_argument);
+  EXPECT_EQ((*loaded)->save(folder / "out.onnx", {{"scale", vector}}).code(), Code::not_found);
 }
 
 // Two sizes that nobody named need not be equal.

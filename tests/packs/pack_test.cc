@@ -11,6 +11,7 @@
 #include "core/base/pack_abi.h"
 #include "core/runtime/session.h"
 #include "tests/runtime/graph_model.h"
+#include "tests/temporary_folder.h"
 
 namespace epl {
 namespace {
@@ -63,16 +64,16 @@ std::string refusal_of(const std::string& folder, Code code) {
 }
 
 TEST(Packs, NoneIsSaid) {
-  const std::string empty = testing::TempDir() + "/epl_no_packs";
-  fs::create_directories(empty);
+  const TemporaryFolder folder;
+  const std::string& empty = folder.path();
   EXPECT_TRUE(has(refusal_of(empty, Code::not_found), "there is no " + empty + "/libepl_onednn.so"));
   EXPECT_TRUE(has(refusal_of(empty + "/nowhere", Code::not_found), "there is no"));
   EXPECT_TRUE(has(refusal_of("", Code::not_found), "names no folder"));
 }
 
 TEST(Packs, WhatIsNoLibraryIsSaid) {
-  const std::string folder = testing::TempDir() + "/epl_damaged_pack";
-  fs::create_directories(folder);
+  const TemporaryFolder temporary;
+  const std::string& folder = temporary.path();
   for (const char* content : {"", "#!/bin/sh\nexit 0\n",
                               "\x7f"
                               "ELF and then nothing that fits, for more bytes than a header has ................"}) {
@@ -109,7 +110,7 @@ TEST(Packs, TheLogKnowsTheDifference) {
     EXPECT_EQ(seen.size(), 1u);
     return seen.empty() ? LogLevel::error : seen[0];
   };
-  EXPECT_EQ(level(testing::TempDir() + "/epl_nowhere"), LogLevel::info);
+  EXPECT_EQ(level(TemporaryFolder() / "nowhere"), LogLevel::info);
   EXPECT_EQ(level(std::string(EPL_BAD_PACKS) + "/other_version"), LogLevel::warning);
 }
 

@@ -11,15 +11,17 @@
 #include <fstream>
 #include <thread>
 
+#include "tests/temporary_folder.h"
+
 namespace epl {
 namespace {
 
 namespace fs = std::filesystem;
 
 std::string fresh_folder(const std::string& name) {
-  const auto folder = fs::temp_directory_path() / ("epl_checkpoint_test_" + std::to_string(::getpid())) / name;
+  const std::string folder = program_folder() / name;
   fs::remove_all(folder);
-  return folder.string();
+  return folder;
 }
 
 Checkpoint example(int64_t step) {

@@ -58,7 +58,7 @@ class Killed : public testing::TestWithParam<Job> {
     EXPECT_NE(said.find("is missing"), std::string::npos) << said;
   }
 
-  RankProcesses processes{"killed"};
+  RankProcesses processes;
 };
 
 TEST_P(Killed, TheOthersSayWhoAndTheJobGoesOn) {

@@ -47,7 +47,7 @@ class OverProcesses : public testing::TestWithParam<Layout> {
   }
 
   Host host = process_host();
-  RankProcesses processes{"layouts"};
+  RankProcesses processes;
   std::shared_ptr<const CompiledPlan> plan;
 };
 

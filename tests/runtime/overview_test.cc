@@ -15,6 +15,7 @@
 #include "core/runtime/session.h"
 #include "core/runtime/trace_file.h"
 #include "tests/runtime/graph_model.h"
+#include "tests/temporary_folder.h"
 
 namespace epl {
 namespace {
@@ -26,7 +27,7 @@ std::shared_ptr<const Model> gpt() {
   for (const auto& [name, value] :
        {std::pair("layers", 4), {"width", 32}, {"heads", 2}, {"vocab", 64}, {"context", 16}})
     options.set(name, int64_t{value});
-  const std::string path = cat(::testing::TempDir(), "/epl_overview_gpt_", ::getpid(), ".onnx");
+  const std::string path = program_folder() / "gpt.onnx";
   EXPECT_TRUE(row->write(options, path).ok());
   return *load_model(path);
 }

@@ -14,6 +14,7 @@
 #include "core/program/transfer.h"
 #include "tests/runtime/skip_mlp.h"
 #include "tests/runtime/trained.h"
+#include "tests/temporary_folder.h"
 
 namespace epl {
 
@@ -54,7 +55,7 @@ inline Job gpt_job() {
     EXPECT_TRUE(options.has(name)) << name;
     options.set(name, int64_t{value});
   }
-  const std::string path = cat(::testing::TempDir(), "/epl_pipeline_gpt_", ::getpid(), ".onnx");
+  const std::string path = program_folder() / "gpt.onnx";
   const Status written = row->write(options, path);
   EXPECT_TRUE(written.ok()) << written.to_string();
   auto model = load_model(path);

@@ -13,30 +13,26 @@
 #include <vector>
 
 #include "tests/runtime/two_processes.h"
+#include "tests/temporary_folder.h"
 
 namespace epl {
 
 class RankProcesses {
  public:
-  explicit RankProcesses(const std::string& name)
-      : folder_((std::filesystem::temp_directory_path() / cat("epl_", name, "_", ::getpid())).string()) {
-    std::filesystem::remove_all(folder_);
-    std::filesystem::create_directories(folder_);
-  }
+  RankProcesses() = default;
   ~RankProcesses() {
     for (const pid_t child : children_) {
       if (child > 0) ::kill(child, SIGKILL), ::waitpid(child, nullptr, 0);
     }
-    std::filesystem::remove_all(folder_);
   }
   RankProcesses(const RankProcesses&) = delete;
   RankProcesses& operator=(const RankProcesses&) = delete;
 
-  const std::string& folder() const { return folder_; }
+  const std::string& folder() const { return folder_.path(); }
   // Where the processes of the job meet; a new place for each job.
   const std::string& meet() const { return meet_; }
   void new_job() {
-    meet_ = cat(folder_, "/meet", ++jobs_);
+    meet_ = folder_ / cat("meet", ++jobs_);
     children_.clear();
   }
   // The next process of the job, with ranks [first, first + ranks); it writes to `result_of` its number.
@@ -85,7 +81,7 @@ class RankProcesses {
   }
 
  private:
-  const std::string folder_;
+  const TemporaryFolder folder_;
   std::string meet_;
   int jobs_ = 0;
   std::vector<pid_t> children_;

@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "tests/runtime/two_processes.h"
+#include "tests/temporary_folder.h"
 
 namespace epl {
 namespace {
@@ -15,11 +16,6 @@ namespace fs = std::filesystem;
 
 class SavedSession : public testing::Test {
  protected:
-  void SetUp() override {
-    folder = (fs::temp_directory_path() / ("epl_session_state_test_" + std::to_string(::getpid()))).string();
-    fs::remove_all(folder);
-  }
-  void TearDown() override { fs::remove_all(folder); }
   std::unique_ptr<Session> session(int64_t ranks = 1) {
     return Session::create(host, two_process_plan(host, ranks).value(), 7).value();
   }
@@ -31,7 +27,8 @@ class SavedSession : public testing::Test {
   }
 
   Host host = process_host();
-  std::string folder;
+  const TemporaryFolder temporary;
+  const std::string folder = temporary / "saved";
 };
 
 TEST_F(SavedSession, GoesOnWithTheSameBits) {

@@ -12,6 +12,7 @@
 #include "tests/backend/far_device.h"
 #include "tests/runtime/graph_model.h"
 #include "tests/runtime/skip_mlp.h"
+#include "tests/temporary_folder.h"
 
 namespace epl {
 namespace {
@@ -151,7 +152,8 @@ TEST_P(Split, LearnsTheSameBitsFarAway) {
 
 // What was saved whole goes on in pieces, and what was saved in pieces whole.
 TEST_P(Split, SavesAndLoadsUnderAnotherLayout) {
-  const std::string folder = cat(::testing::TempDir(), "/epl_split_", ::getpid(), "_", GetParam().name);
+  const TemporaryFolder temporary;
+  const std::string folder = temporary / "saved";
   auto session = Session::create(test_host(2), *plan_of(GetParam()), 7);
   ASSERT_TRUE(session.ok()) << session.status().to_string();
   train(**session, 0, 2);

@@ -28,7 +28,7 @@ class TwoProcesses : public testing::Test {
   }
 
   Host host = process_host();
-  RankProcesses processes{"two_processes"};
+  RankProcesses processes;
   const std::string& folder = processes.folder();
   std::shared_ptr<Rendezvous> place = (processes.new_job(), folder_rendezvous(processes.meet()).value());
   std::shared_ptr<const CompiledPlan> plan;

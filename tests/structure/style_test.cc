@@ -114,6 +114,22 @@ TEST(Style, NoUnfinishedWorkAndNoTraceOfAMachine) {
   }
 }
 
+// What tests write is gone when they end, also where they fail.
+TEST(Style, TestsAskOneFileForATemporaryFolder) {
+  const std::vector<std::string> words = {
+      "temp_directory_path", "TempDir(", "mkdtemp", "mkstemp", "tmpfile", "\"/tmp", "/dev/shm"};
+  const std::string home = "tests/temporary_folder.h";
+  int files = 0;
+  for (const SourceFile& file : files_below({"tests"}, kCode)) {
+    if (file.path == home || file.path == "tests/structure/style_test.cc") continue;
+    ++files;
+    for (const std::string& word : words) {
+      EXPECT_EQ(file.text.find(word), std::string::npos) << file.path << ": " << word << "; " << home << " has folders";
+    }
+  }
+  EXPECT_GT(files, 100);
+}
+
 // A message about an unknown name is one sentence, or ends like every other of its kind.
 TEST(Style, UnknownNamesAreToldInOneWay) {
   const std::vector<std::string> homes = {"core/base/suggestion.cc",

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/temporary_folder.h"
 #include "tools/json.h"
 
 namespace epl::tools {
@@ -48,18 +49,16 @@ class Memory : public ::testing::Test {
  protected:
   void SetUp() override {
     if (EPL_SANITIZED) GTEST_SKIP() << "a sanitizer needs memory of its own";
-    fs::create_directories(folder_);
     ASSERT_GE(peak_of({EPL_TOOL, "template", "mlp", "--sizes", "8,3400,3600,8", "--out", model_}), 0);
     std::ofstream table(folder_ / "t.csv");
     table << "a,b,c,d,e,f,g,h,y\n";
     for (int i = 0; i < 16; ++i) table << "1,2,3,4,5,6,7," << i % 3 << ',' << i % 8 << '\n';
   }
-  void TearDown() override { fs::remove_all(folder_); }
 
   // The plan's number for a job, and what two steps of it, a checkpoint and an export have used.
   void measure(std::vector<std::string> job, int64_t& planned, int64_t& used) {
     const std::vector<std::string> common = {
-        model_, "--data", (folder_ / "t.csv").string(), "--data-options", R"({"classes": true})", "--batch", "4"};
+        model_, "--data", folder_ / "t.csv", "--data-options", R"({"classes": true})", "--batch", "4"};
     job.insert(job.begin(), common.begin(), common.end());
     std::string command = std::string(EPL_TOOL) + " plan --json";
     for (const std::string& word : job) command += " '" + word + "'";
@@ -69,8 +68,7 @@ class Memory : public ::testing::Test {
     EXPECT_GT(planned, memory.at("peak_bytes").get<int64_t>());
     // Planning allocates none of it: the weights stay in their file.
     std::vector<std::string> plan = {EPL_TOOL, "plan"},
-                             train = {EPL_TOOL,    "train", "--steps", "2",
-                                      "--threads", "2",     "--out",   (folder_ / "run").string()};
+                             train = {EPL_TOOL, "train", "--steps", "2", "--threads", "2", "--out", folder_ / "run"};
     plan.insert(plan.end(), job.begin(), job.end());
     train.insert(train.end(), job.begin(), job.end());
     EXPECT_LT(peak_of(plan), 40 << 20);
@@ -80,8 +78,8 @@ class Memory : public ::testing::Test {
     EXPECT_LE(used, planned + planned / 10);
   }
 
-  const fs::path folder_ = fs::temp_directory_path() / ("epl_memory_" + std::to_string(::getpid()));
-  const std::string model_ = (folder_ / "m.onnx").string();
+  const TemporaryFolder folder_;
+  const std::string model_ = folder_ / "m.onnx";
 };
 
 TEST_F(Memory, AProcessNeedsWhatItsPlanSays) {

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "tests/temporary_folder.h"
 #include "tools/api.h"
 
 namespace epl::tools {
@@ -17,9 +18,8 @@ namespace fs = std::filesystem;
 
 class OutputFolders : public testing::Test {
  protected:
-  void SetUp() override { fs::remove_all(path); }
-  void TearDown() override { fs::remove_all(path); }
-  std::string path = (fs::temp_directory_path() / ("epl_output_folder_test_" + std::to_string(::getpid()))).string();
+  const TemporaryFolder temporary;
+  std::string path = temporary / "out";
   Engine engine = make<Engine>(epl_engine_create, static_cast<const epl_engine_options*>(nullptr));
 };
 

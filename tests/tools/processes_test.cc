@@ -19,7 +19,7 @@ Processes found(const Variables& variables, const std::string& host_name = "node
     return one == variables.end() ? nullptr : one->second.c_str();
   };
   around.host_name = host_name;
-  around.temporary = "/tmp";
+  around.temporary = "/scratch";
   around.user = 7;
   around.parent = 99;
   around.read_file = [](const std::string& path) { return "of " + path + "\n"; };
@@ -90,8 +90,8 @@ TEST(Processes, open_mpi_and_mpich) {
                          {"OMPI_COMM_WORLD_SIZE", "4"},
                          {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"},
                          {"PMIX_NAMESPACE", "12.1@x/../y"}};
-  EXPECT_EQ(found(variables).rendezvous, "file:///tmp/epl-7-12-1-x----y");
-  EXPECT_EQ(found(variables).folder, "/tmp/epl-7-12-1-x----y");
+  EXPECT_EQ(found(variables).rendezvous, "file:///scratch/epl-7-12-1-x----y");
+  EXPECT_EQ(found(variables).folder, "/scratch/epl-7-12-1-x----y");
   variables["OMPI_COMM_WORLD_LOCAL_SIZE"] = "2";
   EXPECT_WORDS(refusal(variables), "EPL_RENDEZVOUS=tcp://HOST:PORT");
   variables["EPL_RENDEZVOUS"] = "tcp://head:5";
@@ -103,7 +103,7 @@ TEST(Processes, open_mpi_and_mpich) {
   EXPECT_TRUE(found(variables).serves);
   const Processes mpich = found({{"PMI_RANK", "2"}, {"PMI_SIZE", "3"}});
   EXPECT_EQ(mpich.rank, 2);
-  EXPECT_EQ(mpich.rendezvous, "file:///tmp/epl-7-99");
+  EXPECT_EQ(mpich.rendezvous, "file:///scratch/epl-7-99");
 }
 
 TEST(Processes, slurm) {

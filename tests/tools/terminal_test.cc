@@ -8,6 +8,8 @@
 #include <fstream>
 #include <string>
 
+#include "tests/temporary_folder.h"
+
 namespace epl::tools {
 namespace {
 
@@ -45,11 +47,10 @@ Shown on_terminal(const std::vector<std::string>& words, unsigned short columns,
 }
 
 std::string folder_with_job() {
-  const auto folder = std::filesystem::temp_directory_path() / ("epl_terminal_" + std::to_string(::getpid()));
-  std::filesystem::create_directories(folder);
+  const TemporaryFolder& folder = program_folder();
   std::ofstream text(folder / "text.txt");
   for (int i = 0; i < 200; ++i) text << "line " << i << ": the quick brown fox jumps over the lazy dog\n";
-  return folder.string();
+  return folder.path();
 }
 
 // What was drawn between two returns of the carriage, without escape sequences.
@@ -104,7 +105,6 @@ TEST(Terminal, TheProgressLineFits) {
   EXPECT_EQ(dumb.code, 0);
   EXPECT_EQ(dumb.text.find('\033'), std::string::npos);
   EXPECT_NE(dumb.text.find("step 5/5"), std::string::npos) << dumb.text;
-  std::filesystem::remove_all(folder);
 }
 
 }  // namespace
