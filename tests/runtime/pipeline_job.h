@@ -12,6 +12,7 @@
 #include "core/frontend/template.h"
 #include "core/program/memory.h"
 #include "core/program/transfer.h"
+#include "core/strategy/pipeline.h"
 #include "tests/runtime/skip_mlp.h"
 #include "tests/runtime/trained.h"
 #include "tests/temporary_folder.h"
@@ -109,6 +110,20 @@ inline Job smoothed_job() {
   job.four = stages_of({R"("h*", "a", "g", "skip", "r", "y", "loss", "loss_1", "loss_2")", R"("loss_3", "loss_4")",
                         R"("loss_5", "loss_6", "loss_7", "loss_8", "loss_9", "loss_10", "loss_11")", R"("*")"});
   return job;
+}
+
+// The keys of a strategy that ask for a row, with so many ranks to the pipeline.
+inline std::string keys_of(const PipelineRow& row, int64_t ranks) {
+  return cat("\"pipeline.num_stages\": ", ranks, row.chunks == 0 ? ", \"pipeline.virtual_stages\": 2" : "");
+}
+
+// The rows that a strategy can ask for.
+inline std::vector<std::string> schedule_names() {
+  std::vector<std::string> names;
+  for (const PipelineRow& row : pipeline_table().rows) {
+    if (!row.words.empty()) names.push_back(row.name);
+  }
+  return names;
 }
 
 struct Layout {

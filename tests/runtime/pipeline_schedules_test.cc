@@ -1,19 +1,11 @@
 // Stages that are found by their cost, under every schedule: the bits of one rank.
 #include <gtest/gtest.h>
 
-#include <cmath>
-
-#include "core/runtime/rehearsal.h"
 #include "core/strategy/pipeline.h"
 #include "tests/runtime/pipeline_job.h"
 
 namespace epl {
 namespace {
-
-// The keys of a strategy that ask for a row, with so many ranks to the pipeline.
-std::string keys_of(const PipelineRow& row, int64_t ranks) {
-  return cat("\"pipeline.num_stages\": ", ranks, row.chunks == 0 ? ", \"pipeline.virtual_stages\": 2" : "");
-}
 
 bool fits(const PipelineRow& row, int64_t ranks, int64_t micro_batches) {
   const PipelineShape shape{static_cast<int>(ranks), row.chunks == 0 ? 2 : row.chunks, micro_batches};
@@ -73,40 +65,6 @@ TEST_P(Schedules, TakeScopesAndConnectionsThatSkipThem) {
   }
 }
 
-// A stage that takes as long forward as for the gradients of its operands and for those of its weights: equal layers,
-// but for a narrow first one. In virtual time.
-TEST_P(Schedules, AreIdleAsThePapersSay) {
-  std::string text = "graph deep(x: f32[8192,2] batch 0) {\n  w: f32[2,256] = param\n";
-  for (int i = 0; i < 32; ++i) text += cat("  w", i, ": f32[256,256] = param\n");
-  text += "  forward:\n  h: f32[8192,256] = matmul(x, w)\n";
-  for (int i = 0; i < 32; ++i)
-    text += cat("  h", i, ": f32[8192,256] = matmul(", i == 0 ? "h" : cat("h", i - 1), ", w", i, ")\n");
-  text += "  output y = h31\n}\n";
-  Job work = mlp_job(0);
-  work.model = GraphModel::parse(text);
-  for (const int64_t stages : {2, 4}) {
-    (stages == 2 ? work.two : work.four) = keys_of(row(), stages);
-    auto plan = plan_of(work, {row().words.back(), stages, 8, "cpu", stages});
-    ASSERT_TRUE(plan.ok()) << plan.status().to_string();
-    const auto rehearsal = rehearse(test_host(2), *plan);
-    ASSERT_TRUE(rehearsal.ok()) << rehearsal.status().to_string();
-    double begin = INFINITY, end = 0, busy = 0;
-    for (const RankTrace& rank : rehearsal->trace.ranks) {
-      for (const TraceEvent& event : rank.events) {
-        if (event.instruction < 0) continue;
-        const Instruction& in = rank.program->instructions[static_cast<size_t>(event.instruction)];
-        const BlockKind kind = rank.program->calls[static_cast<size_t>(event.call)].block;
-        if (!block_takes_turns(kind) || (in.transfer && !in.transfer->counterpart.empty())) continue;
-        begin = std::min(begin, event.begin);
-        end = std::max(end, event.end);
-        busy += event.end - event.begin;
-      }
-    }
-    const PipelineShape shape{static_cast<int>(stages), row().chunks == 0 ? 2 : row().chunks, 8};
-    EXPECT_NEAR(1 - busy / (static_cast<double>(stages) * (end - begin)), idle_share(row(), shape), 0.03) << stages;
-  }
-}
-
 TEST_P(Schedules, KnowTheirMemory) {
   each_layout(gpt_job(), [](const Job& work, const Layout& layout) {
     auto plan = plan_of(work, layout);
@@ -137,14 +95,8 @@ TEST_P(Schedules, AreTheCallsOfThePrograms) {
   });
 }
 
-std::vector<std::string> schedules() {
-  std::vector<std::string> names;
-  for (const PipelineRow& row : pipeline_table().rows) {
-    if (!row.words.empty()) names.push_back(row.name);
-  }
-  return names;
-}
-INSTANTIATE_TEST_SUITE_P(, Schedules, ::testing::ValuesIn(schedules()), [](const auto& info) { return info.param; });
+INSTANTIATE_TEST_SUITE_P(, Schedules, ::testing::ValuesIn(schedule_names()),
+                         [](const auto& info) { return info.param; });
 
 // Four layers that cost the same, and a head: they stay whole.
 TEST(FoundStages, LeaveLayersWhole) {
