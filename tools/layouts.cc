@@ -11,6 +11,22 @@ bool drawn_apart(const std::string& name) {
          name == "pipeline.virtual_stages";
 }
 
+// What a node is called but for the number that it got because others have its name.
+std::string_view without_number(std::string_view name) {
+  const size_t end = name.find_last_not_of("0123456789");
+  return end != std::string_view::npos && end + 1 < name.size() && name[end] == '_' ? name.substr(0, end) : name;
+}
+
+// Where a stage may end that would end before node `at`: one node of a model is several here, and in evaluation it is
+// other ones, so none of them is cut.
+int64_t end_of_model_node(const std::vector<std::string>& nodes, int64_t at) {
+  const auto name = [&](int64_t n) { return without_number(nodes[static_cast<size_t>(n)]); };
+  const auto count = static_cast<int64_t>(nodes.size());
+  int64_t end = at;
+  while (end > 0 && end < count && name(end) == name(end - 1)) ++end;
+  return end < count ? end : at;
+}
+
 }  // namespace
 
 std::vector<std::string> forward_nodes(const Plan& plan) {
@@ -64,6 +80,7 @@ Json strategy_of(const Layout& layout, const SameBits& common, const std::vector
     const bool last = s + 1 == layout.stages();
     int64_t to = last ? count : count * layout.cuts[static_cast<size_t>(s)] / 1000;
     to = std::clamp<int64_t>(to, std::min(from + 1, count), count);
+    if (!last) to = end_of_model_node(nodes, to);
     const std::vector<std::string> own(nodes.begin() + from, nodes.begin() + to);
     out["scopes"].push_back({{"name", "stage" + std::to_string(s)}, {kind, layout.split}, {"match", own}});
     from = to;

@@ -74,6 +74,9 @@ TEST(Layouts, AreStrategies) {
   EXPECT_EQ(print_json(strategy_of(one, {}, nodes)),
             R"({"pipeline.strategy":"1F1B","scopes":[{"name":"stage0","replicate":1,"match":["a"]},)"
             R"({"name":"stage1","replicate":1,"match":["b"]},{"name":"stage2","replicate":1,"match":["c","d"]}]})");
+  const std::vector<std::string> parts = {"a", "bn", "bn_1", "bn_2", "c"};  // of one node of the model
+  EXPECT_EQ(strategy_of({.cuts = even_cuts(2)}, {}, parts)["scopes"][0]["match"], Json({"a", "bn", "bn_1", "bn_2"}));
+  EXPECT_EQ(strategy_of({.cuts = even_cuts(2)}, {}, {"bn", "bn_1"})["scopes"][0]["match"], Json({"bn"}));
   one = {.split = 2, .cuts = even_cuts(2), .engine_cuts = true};
   EXPECT_EQ(print_json(strategy_of(one, {}, nodes)), R"({"pipeline.num_stages":2,"default":{"split":2}})");
 }
