@@ -114,11 +114,18 @@ class Case {
 
   void begin_session() {
     check(epl_dataset_bind(dataset_.get(), plan_.get(), EPL_ENTRY_TRAIN));
-    session_ = make<Session>(epl_session_create, plan_.get(), static_cast<const epl_session_options*>(nullptr));
+    session_ = new_session();
     for (int kind = 0; kind < 3; ++kind) {
       for (int64_t i = 0; i < epl_session_state_count(session_.get(), kind); ++i)
         state_.insert(port_of(epl_session_state_port, session_.get(), kind, i).name);
     }
+  }
+
+  // Names that processes have put at a place to meet stay there, so each session has a place of its own.
+  Session new_session() {
+    Processes processes = job_.processes;
+    processes.rendezvous += "/" + std::to_string(sessions_++);
+    return make_session(engine_, plan_, processes, job_.ranks, store_);
   }
 
   // One step with the dataset's next batch.
@@ -199,7 +206,7 @@ class Case {
   }
 
   void start_afresh(const Buffers& file) {
-    session_ = make<Session>(epl_session_create, plan_.get(), static_cast<const epl_session_options*>(nullptr));
+    session_ = new_session();
     for (const auto& [name, values] : file) {
       TensorHandle value = make<TensorHandle>(epl_session_get, session_.get(), name.data(), name.size());
       void* data = epl_tensor_data(value.get());
@@ -377,7 +384,10 @@ class Case {
   }
 
   void measure(int64_t& planned, int64_t& measured) const {
-    for (int64_t rank = 0; rank < epl_plan_ranks(plan_.get()); ++rank) {
+    const bool several = job_.processes.several();
+    const int64_t first = several ? job_.processes.rank * job_.ranks : 0,
+                  end = several ? first + job_.ranks : epl_plan_ranks(plan_.get());
+    for (int64_t rank = first; rank < end; ++rank) {
       planned = std::max(planned, epl_plan_memory_bytes_peak(plan_.get(), rank));
       measured = std::max(measured, epl_session_memory_bytes_peak(session_.get(), rank));
     }
@@ -399,8 +409,10 @@ class Case {
   Engine engine_;
   Model model_;
   Dataset dataset_;
+  Store store_;
   Plan plan_;
   Session session_;
+  int64_t sessions_ = 0;
   std::set<std::string> state_, rounding_only_;
   Norms norms_at_first_;
   Outcome out_;

@@ -18,6 +18,7 @@ struct CheckOptions {
   bool details = false, layouts = false;
   std::string strategies;  // file of a list
   int64_t every = 1;       // of the pairs of case and strategy
+  int64_t processes = 1;   // of this host, to which the ranks are dealt
 };
 
 // A way to cut the work, and its result.
@@ -37,6 +38,7 @@ struct Outcome {
   std::string hash;
   std::vector<LayoutResult> layouts;
   std::vector<double> step_seconds;
+  int64_t processes = 1;            // that have found this
   double seconds_per_step() const;  // the median
 };
 

@@ -1,7 +1,6 @@
 // epl check: trains cases with known answers and compares every number with PyTorch's.
-#include <cmath>
-
 #include "tools/case.h"
+#include "tools/case_processes.h"
 #include "tools/commands.h"
 #include "tools/layouts.h"
 #include "tools/progress.h"
@@ -22,21 +21,6 @@ std::string scientific(double value) {
   return buffer;
 }
 
-// JSON has no infinity.
-Json number(double value) { return std::isfinite(value) ? Json(value) : Json(1e308); }
-
-Json layout_json(const LayoutResult& layout) {
-  Json out = {{"threads", layout.threads}, {"micro_batches", layout.micro_batches}, {"ranks", layout.ranks}};
-  if (!layout.refused.empty()) {
-    out["refused"] = layout.refused;
-  } else {
-    out.update(Json{{"weights_hash", layout.hash},
-                    {"planned_peak_bytes", layout.planned},
-                    {"measured_peak_bytes", layout.measured}});
-  }
-  return out;
-}
-
 std::string layout_text(const LayoutResult& layout, const std::string& expected) {
   std::string out = std::to_string(layout.threads) + " thread(s), " + std::to_string(layout.micro_batches) +
                     " micro-batch(es), " + std::to_string(layout.ranks) + " rank(s): ";
@@ -46,19 +30,7 @@ std::string layout_text(const LayoutResult& layout, const std::string& expected)
 
 void print(const CheckOptions& o, const std::string& name, const Outcome& r) {
   if (o.job.json) {
-    Json line = Json{{"case", name},
-                     {"pass", r.pass},
-                     {"loss_error", number(r.loss_error)},
-                     {"gradient_error", number(r.gradient_error)},
-                     {"parameter_error", number(r.parameter_error)},
-                     {"planned_peak_bytes", r.planned},
-                     {"measured_peak_bytes", r.measured},
-                     {"weights_hash", r.hash},
-                     {"seconds_per_step", r.seconds_per_step()},
-                     {"step_seconds", r.step_seconds}};
-    if (!r.notes.empty()) line["notes"] = r.notes;
-    for (const LayoutResult& layout : r.layouts) line["layouts"].push_back(layout_json(layout));
-    std::printf("%s\n", print_json(line).c_str());
+    std::printf("%s\n", print_json(outcome_json(name, r)).c_str());
   } else {
     std::string worst;
     if (!r.pass)
@@ -75,19 +47,14 @@ void print(const CheckOptions& o, const std::string& name, const Outcome& r) {
   std::fflush(stdout);
 }
 
-void print_error(const CheckOptions& o, const std::string& name, const std::string& message) {
+void print_error(const CheckOptions& o, const std::string& name, const std::exception& error) {
+  const Json line = error_json(name, error);
   if (o.job.json) {
-    std::printf("%s\n", print_json({{"case", name}, {"pass", false}, {"error", message}}).c_str());
+    std::printf("%s\n", print_json(line).c_str());
   } else {
-    std::printf("FAIL  %s: %s\n", name.c_str(), message.c_str());
+    std::printf("FAIL  %s: %s\n", name.c_str(), line.at("error").get<std::string>().c_str());
   }
   std::fflush(stdout);
-}
-
-std::string said_by(const std::exception& e) {
-  const auto* api = dynamic_cast<const ApiError*>(&e);
-  const bool place = api && !api->where.empty() && std::string(e.what()).find(api->where) == std::string::npos;
-  return std::string(e.what()) + (place ? " (at " + api->where + ")" : "");
 }
 
 // A row of the list: what it is called, on how many ranks, in how many stages and splits, whether these cut experts and
@@ -141,7 +108,7 @@ class StrategyCheck {
         run_one(folder, name);
       } catch (const std::exception& e) {
         ++failed_;
-        print_error(o_, name, said_by(e));
+        print_error(o_, name, e);
       }
     }
     if (o_.job.json) {
@@ -166,19 +133,20 @@ class StrategyCheck {
       o.job.strategy = print_json(strategy_of(row.layout, {}, nodes));
       Json line = {{"case", name}, {"strategy", row.name}, {"pass", false}};
       try {
-        const Outcome outcome = run_case(o, folder);
+        const Outcome outcome = run_case_in_processes(o, folder);
         const bool bits = row.layout.split > 1 || outcome.hash == alone, memory = outcome.planned == outcome.measured;
         line["pass"] = outcome.pass && bits && memory;
-        line["loss_error"] = number(outcome.loss_error);
-        line["parameter_error"] = number(outcome.parameter_error);
-        line["weights_hash"] = outcome.hash;
+        const Json said = outcome_json(name, outcome);
+        for (const char* key : {"loss_error", "parameter_error", "weights_hash"}) line[key] = said.at(key);
+        if (outcome.processes > 1) line["processes"] = outcome.processes;
+        if (!outcome.notes.empty() && !outcome.pass) line["notes"] = outcome.notes;
         if (!bits) line["error"] = "other bits than without a strategy, " + alone;
         if (!memory)
           line["error"] =
               std::to_string(outcome.planned) + " bytes were planned and " + std::to_string(outcome.measured) + " used";
       } catch (const ApiError& e) {
         const bool is_refusal = e.code == EPL_ERROR_UNSUPPORTED || e.code == EPL_ERROR_INVALID_ARGUMENT;
-        line[is_refusal ? "refused" : "error"] = said_by(e);
+        line[is_refusal ? "refused" : "error"] = error_json(name, e).at("error");
       }
       tell(line);
     }
@@ -207,19 +175,28 @@ class StrategyCheck {
   int64_t pairs_ = 0, passed_ = 0, refused_ = 0, failed_ = 0;
 };
 
-int run_check(const CheckOptions& o) {
+// In this process, which may be one of several, or in several that this one starts.
+int run_check(CheckOptions& o) {
   if (!o.strategies.empty()) return StrategyCheck(o).run();
+  if (o.processes == 1) o.job.processes = find_processes(surroundings());
+  if (o.job.processes.several() && !o.job.processes.rendezvous.starts_with("file://")) {
+    throw UsageError("epl check makes several sessions, and processes that meet at " + o.job.processes.rendezvous +
+                     " can make one; epl check --processes " + std::to_string(o.job.processes.count) +
+                     " starts them itself");
+  }
+  o.job.ranks *= o.processes;
   bool all = true;
   for (const std::string& folder : o.cases) {
     try {
-      const Outcome outcome = run_case(o, folder);
+      const Outcome outcome = run_case_in_processes(o, folder);
       all &= outcome.pass;
       print(o, case_name(folder), outcome);
     } catch (const std::exception& e) {
-      print_error(o, case_name(folder), said_by(e));
+      print_error(o, case_name(folder), e);
       all = false;
     }
   }
+  leave(o.job.processes);
   return all ? 0 : 1;
 }
 
@@ -234,9 +211,10 @@ Run add_check(CLI::App& app) {
       ->type_name("NAME")
       ->check(CLI::IsMember({"f32", "f64"}))
       ->capture_default_str();
-  app.add_flag("--layouts", o->layouts,
-               "train also on 1 and 2 threads, in 2 and 4 micro-batches and on 2 and 4 ranks, and compare the bits; a "
-               "cut that is refused is listed with its reason");
+  auto* layouts = app.add_flag(
+      "--layouts", o->layouts,
+      "train also on 1 and 2 threads, in 2 and 4 micro-batches and on 2 and 4 ranks, and compare the bits; a "
+      "cut that is refused is listed with its reason");
   app.add_option("--strategies", o->strategies,
                  "train under each strategy of a list, too: JSON, as in tests/cases/strategies.json; what a strategy "
                  "cannot cut is listed with the reason")
@@ -245,6 +223,13 @@ Run add_check(CLI::App& app) {
   app.add_option("--every", o->every, "with --strategies: only each Nth pair of a case and a strategy")
       ->check(integer_value(1))
       ->capture_default_str();
+  app.add_option(
+         "--processes", o->processes,
+         "train in N processes of this host, which find each other as those of epl launch do, each with --ranks "
+         "ranks; with --strategies each strategy's own ranks are dealt to as many of N as divide them")
+      ->check(integer_value(1))
+      ->capture_default_str()
+      ->excludes(layouts);
   app.option_defaults()->group(groups::watching);
   app.add_flag("--details", o->details, "every number that is compared, on standard error");
   app.add_flag("--json", o->job.json, "a JSON line for each case");

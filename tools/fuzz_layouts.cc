@@ -1,12 +1,10 @@
 // epl fuzz-layouts: draws pairs of layouts and trains the same under both. What is promised is compared: every bit, or
 // what rounding leaves where a split sums in another order. A pair that differs is made as simple as it can be.
-#include <unistd.h>
-
-#include <filesystem>
 #include <map>
 
 #include "tools/binding.h"
 #include "tools/commands.h"
+#include "tools/scratch_folder.h"
 #include "tools/subject.h"
 #include "tools/usage.h"
 #include "tools/values.h"
@@ -26,25 +24,6 @@ struct Pair {
   Layout a, b;
   SameBits common;
   bool bits = true;
-};
-
-// A folder that is gone when the run is over.
-class ScratchFolder {
- public:
-  ScratchFolder() {
-    std::string path = (std::filesystem::temp_directory_path() / ("epl-" + std::string(6, 'X'))).string();
-    if (mkdtemp(path.data()) == nullptr) throw UsageError("no folder can be made in " + path);
-    path_ = path;
-  }
-  ~ScratchFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  ScratchFolder(const ScratchFolder&) = delete;
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
 };
 
 bool shares_ranks(const Layout& layout) {

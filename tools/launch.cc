@@ -97,12 +97,23 @@ class Launch {
   Launch(const LaunchOptions& o, std::vector<LaunchHost> hosts, size_t own)
       : o_(o), hosts_(std::move(hosts)), own_(own), engine_(make_engine({})) {}
 
+  Launch(const Launch&) = delete;
+  ~Launch() {
+    if (signals_ < 0) return;
+    ::close(signals_);
+    ::sigprocmask(SIG_SETMASK, &before_, nullptr);
+  }
+
   int run() {
     const bool several = hosts_.size() > 1, first = own_ == 0;
     const std::string secret = secret_of(o_, several, first);
     const int memory = secret_memory(secret);
     memory_path_ = "/proc/self/fd/" + std::to_string(memory);
-    if (first) serve(secret, several);
+    if (!o_.rendezvous.empty()) {
+      rendezvous_ = o_.rendezvous;
+    } else if (first) {
+      serve(secret, several);
+    }
     if (!first) rendezvous_ = "tcp://" + hosts_[0].name + ":" + std::to_string(o_.port);
     if (first && several) tell_other_hosts();
     watch();
@@ -289,11 +300,12 @@ class Launch {
     if (code == 0 || code_ != 0) return;
     code_ = code;
     const bool others = std::ranges::any_of(children_, &Child::alive);
-    std::fprintf(stderr, "epl: process %lld ended %s%s\n", static_cast<long long>(child.rank),
-                 (WIFSIGNALED(status) ? "by signal " + std::to_string(WTERMSIG(status))
-                                      : "with exit code " + std::to_string(code))
-                     .c_str(),
-                 others ? "; the others are asked to end" : "");
+    if (!o_.quiet)
+      std::fprintf(stderr, "epl: process %lld ended %s%s\n", static_cast<long long>(child.rank),
+                   (WIFSIGNALED(status) ? "by signal " + std::to_string(WTERMSIG(status))
+                                        : "with exit code " + std::to_string(code))
+                       .c_str(),
+                   others ? "; the others are asked to end" : "");
     signal_all(SIGTERM);
     end_at_ = now() + o_.patience_seconds;
   }

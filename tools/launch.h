@@ -16,6 +16,8 @@ struct LaunchOptions {
   std::string secret_file, logs;
   bool plain = false;
   double patience_seconds = 10;  // between asking processes to end and ending them
+  std::string rendezvous;        // where the processes of one host meet; empty: at a store that is served for them
+  bool quiet = false;            // says nothing itself
   std::vector<std::string> command;
 };
 

@@ -41,6 +41,12 @@ add_test(NAME tools.fuzz_layouts_of_cases COMMAND epl_tool fuzz-layouts --seed 1
 add_test(NAME cases.strategies COMMAND epl_tool check --strategies ${PROJECT_SOURCE_DIR}/tests/cases/strategies.json
   --every 19 ${cases})
 set_tests_properties(cases.strategies PROPERTIES LABELS "cases;only_release" TIMEOUT 900)
+add_test(NAME cases.strategies_over_processes COMMAND epl_tool check --processes 4 --every 97
+  --strategies ${PROJECT_SOURCE_DIR}/tests/cases/strategies.json ${cases})
+set_tests_properties(cases.strategies_over_processes PROPERTIES LABELS "cases;only_release" TIMEOUT 900)
+add_test(NAME tools.check_processes COMMAND sh ${PROJECT_SOURCE_DIR}/tests/tools/check_processes.sh
+  $<TARGET_FILE:epl_tool> ${PROJECT_BINARY_DIR}/check_processes)
+set_tests_properties(tools.check_processes PROPERTIES LABELS "tools;only_release" TIMEOUT 300)
 set_tests_properties(tools.fuzz_layouts PROPERTIES LABELS tools TIMEOUT 900)
 set_tests_properties(tools.fuzz_layouts_of_cases PROPERTIES LABELS "tools;only_release" TIMEOUT 900)
 
