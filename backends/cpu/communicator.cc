@@ -15,7 +15,9 @@
 namespace epl::cpu {
 namespace {
 
-constexpr int spins_before_sleep = 400;     // about ten microseconds: what waking a sleeper costs
+// About ten microseconds: what waking a sleeper costs. And where nobody else wants the processor, a quarter of a
+// millisecond: one that has nothing to do goes to sleep itself, and is slow to come back.
+constexpr int spins_before_sleep = 400, patient_spins = 10000;
 constexpr int64_t reduce_grain = 16 << 10;  // elements, for a rank's own threads
 constexpr int64_t copy_grain = 1 << 20;     // bytes
 
@@ -65,7 +67,7 @@ class Meeting {
 
 // A rank's place in its group, where its peers find what it asks for.
 struct alignas(64) Place {
-  Collective call;
+  std::span<const Collective> calls;  // together
   // What it has sent and no receiver has taken yet, in order.
   struct Sent {
     Collective call;
@@ -140,36 +142,19 @@ class ThreadCommunicator final : public Communicator {
   int size() const override { return group_->size; }
 
   Status run(Stream& stream, const Collective& call) override {
-    EPL_TRY(check(check_collective(call, rank_, size())));
-    if (call.reduces())
-      EPL_TRY(check(can_reduce(call.dtype)
-                        ? Status()
-                        : invalid("rank ", rank_, " called ", call.text(), ", a type that cannot be reduced")));
+    if (!call.between_two()) return run_together(stream, {&call, 1});
+    EPL_TRY(check(fits(call)));
     if (call.kind == Kind::send) return send(stream, call);
     if (const auto posts = stream.posts()) posts->wait();
-    if (call.kind == Kind::receive) return receive(stream, call);
-    EPL_TRY(begin(call));
-    switch (call.kind) {
-      case Kind::all_reduce:
-        all_reduce(stream, call);
-        break;
-      case Kind::reduce_scatter:
-        reduce_scatter(stream, call);
-        break;
-      case Kind::all_gather:
-        all_gather(stream, call);
-        break;
-      case Kind::all_to_all:
-        all_to_all(stream, call);
-        break;
-      case Kind::broadcast:
-        copy(stream, call.target, asked_by(call.peer).source, call.bytes(), copy_grain);
-        break;
-      case Kind::barrier:
-      case Kind::send:
-      case Kind::receive:
-        break;
-    }
+    return receive(stream, call);
+  }
+
+  // The ranks meet before all of the calls and behind them.
+  Status run_together(Stream& stream, std::span<const Collective> calls) override {
+    for (const Collective& call : calls) EPL_TRY(check(fits(call)));
+    if (const auto posts = stream.posts()) posts->wait();
+    EPL_TRY(begin(calls));
+    for (at_ = 0; at_ < calls.size(); ++at_) carry_out(stream, calls[at_]);
     end();
     return {};
   }
@@ -194,7 +179,39 @@ class ThreadCommunicator final : public Communicator {
  private:
   using Kind = Collective::Kind;
 
-  const Collective& asked_by(int rank) const { return group_->places[static_cast<size_t>(rank)].call; }
+  // The call at hand.
+  const Collective& asked_by(int rank) const { return group_->places[static_cast<size_t>(rank)].calls[at_]; }
+
+  Status fits(const Collective& call) const {
+    EPL_TRY(check_collective(call, rank_, size()));
+    if (call.reduces() && !can_reduce(call.dtype))
+      return invalid("rank ", rank_, " called ", call.text(), ", a type that cannot be reduced");
+    return {};
+  }
+
+  void carry_out(Stream& stream, const Collective& call) {
+    switch (call.kind) {
+      case Kind::all_reduce:
+        all_reduce(stream, call);
+        break;
+      case Kind::reduce_scatter:
+        reduce_scatter(stream, call);
+        break;
+      case Kind::all_gather:
+        all_gather(stream, call);
+        break;
+      case Kind::all_to_all:
+        all_to_all(stream, call);
+        break;
+      case Kind::broadcast:
+        copy(stream, call.target, asked_by(call.peer).source, call.bytes(), copy_grain);
+        break;
+      case Kind::barrier:
+      case Kind::send:
+      case Kind::receive:
+        break;
+    }
+  }
 
   // A wrong argument ends the group, or the peers would wait for this rank.
   Status check(Status status) {
@@ -202,28 +219,41 @@ class ThreadCommunicator final : public Communicator {
     return status;
   }
 
-  Status disagree(int a, const Collective& first, int b, const Collective& second) const {
+  template <class A, class B> Status disagree(int a, const A& first, int b, const B& second) const {
     return error(Code::misuse, "ranks of group ", group_->name, " disagree at call ", calls_, ": rank ", a, " calls ",
                  first.text(), ", rank ", b, " calls ", second.text());
   }
 
   // The first meeting. Afterwards the calls of all ranks may be read, until `end`.
-  Status begin(const Collective& call) {
+  Status begin(std::span<const Collective> calls) {
     if (group_->asked.is_closed()) return group_->why();
     ++calls_;
-    group_->places[static_cast<size_t>(rank_)].call = call;
+    group_->places[static_cast<size_t>(rank_)].calls = calls;
     const uint64_t arrivals = calls_ * static_cast<uint64_t>(size());
     if (!group_->asked.arrive() || !group_->asked.wait(arrivals, spin_)) return group_->why();
     for (int r = 1; r < size(); ++r) {
-      if (agree(asked_by(r), asked_by(0))) continue;
+      Status status = agreement(0, r);
+      if (status.ok()) continue;
       // All ranks see the same calls and end here together.
-      Status status = disagree(0, asked_by(0), r, asked_by(r));
       group_->abort(status);
       end();
       return status;
     }
     return {};
   }
+
+  Status agreement(int a, int b) const {
+    const auto of = [&](int rank) { return group_->places[static_cast<size_t>(rank)].calls; };
+    if (of(a).size() != of(b).size()) return disagree(a, Count{of(a).size()}, b, Count{of(b).size()});
+    for (size_t i = 0; i < of(a).size(); ++i) {
+      if (!agree(of(a)[i], of(b)[i])) return disagree(a, of(a)[i], b, of(b)[i]);
+    }
+    return {};
+  }
+  struct Count {
+    size_t calls;
+    std::string text() const { return cat(calls, " collectives together"); }
+  };
 
   // The second meeting, which every rank that came to the first will come to.
   void end() {
@@ -313,17 +343,20 @@ class ThreadCommunicator final : public Communicator {
   const int rank_;
   Spin spin_{group_->spins};
   uint64_t calls_ = 0;
+  size_t at_ = 0;  // of the calls that go together
   std::vector<const void*> sources_;
   std::vector<void*> targets_;
 };
 
 }  // namespace
 
-Result<std::vector<std::unique_ptr<Communicator>>> create_thread_group(const std::string& name, int ranks, bool spin) {
+Result<std::vector<std::unique_ptr<Communicator>>> create_thread_group(const std::string& name, int ranks,
+                                                                       ThreadWait wait) {
   if (ranks < 1 || ranks > max_thread_ranks) {
     return invalid("a group of ", ranks, " ranks; threads of a process form groups of 1 to ", max_thread_ranks);
   }
-  auto group = std::make_shared<Group>(name, ranks, spin ? spins_before_sleep : 0);
+  const int spins = wait == ThreadWait::sleeps ? 0 : wait == ThreadWait::brief ? spins_before_sleep : patient_spins;
+  auto group = std::make_shared<Group>(name, ranks, spins);
   std::vector<std::unique_ptr<Communicator>> communicators;
   for (int r = 0; r < ranks; ++r) communicators.push_back(std::make_unique<ThreadCommunicator>(group, r));
   return communicators;

@@ -109,7 +109,11 @@ class CpuDevice final : public Device {
 
   Result<std::vector<std::unique_ptr<Communicator>>> create_group(const std::string& name, int ranks) override {
     // Spinning helps only ranks that have a processor each.
-    return create_thread_group(name, ranks, ranks <= memory_->host.threads);
+    const Host& host = memory_->host;
+    return create_thread_group(name, ranks,
+                               ranks > host.threads    ? ThreadWait::sleeps
+                               : host.spare_processors ? ThreadWait::patient
+                                                       : ThreadWait::brief);
   }
 
   Result<std::unique_ptr<Communicator>> join(const Joining& joining, Rendezvous& rendezvous) override {

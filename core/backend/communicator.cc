@@ -70,6 +70,11 @@ Status check_collective(const Collective& call, int rank, int size) {
   return {};
 }
 
+Status Communicator::run_together(Stream& stream, std::span<const Collective> calls) {
+  for (const Collective& call : calls) EPL_TRY(run(stream, call));
+  return {};
+}
+
 Status check_members(const Communicator& communicator, const std::string& name, std::span<const int> members) {
   const bool own = std::ranges::find(members, communicator.rank()) != members.end();
   const bool ascending = std::ranges::adjacent_find(members, std::greater_equal<>()) == members.end();

@@ -65,6 +65,9 @@ class Communicator {
   // host free: the stream waits until its receiver has taken it, and `synchronize` says where it could not. Over
   // processes its source is free at once, and the next call of the group says what became of it.
   virtual Status run(Stream& stream, const Collective& call) = 0;
+  // Several at once, in no order: no operand of one is a result of another. All ranks give as many. One by one where a
+  // device gains nothing by it.
+  virtual Status run_together(Stream& stream, std::span<const Collective> calls);
   // A group of some of the ranks, `members` by their ranks in this one, ascending; each of them asks for the same, the
   // others for nothing. `name` is free in this group, or names the group of the same members that was made before. An
   // abort of this group ends it too.

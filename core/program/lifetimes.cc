@@ -182,7 +182,7 @@ class Lifetimes {
   // Whether output `o` of an instruction may be written over its input `i`.
   bool may_take(int p, int i, int o, const Timeline& timeline) {
     const Instruction& in = instruction(p);
-    if (in.transfer) return false;
+    if (in.transfer && !(in.transfer->in_place && i == o)) return false;
     const auto& [inputs, outputs] = l_.operands[static_cast<size_t>(p)];
     const int source = root(inputs[static_cast<size_t>(i)]), out = outputs[static_cast<size_t>(o)].index;
     const bool dies = in_arena(source) && last(source) == p && first(source) < p &&
@@ -191,8 +191,8 @@ class Lifetimes {
     const bool once = std::ranges::count_if(inputs, [&](Value v) { return v && root(v) == source; }) == 1;
     if (!dies || !once || graph_.type(Value{source}).bytes() != graph_.type(Value{out}).bytes()) return false;
     const Loop *from = l_.loop_of(first(source)), *loop = l_.loop_of(p);
-    if (from != loop && (loop || !from->turns)) return false;
-    return in.prepared.may_alias(i, o);
+    if (from != loop && (loop || !(from->turns || in.transfer))) return false;
+    return in.transfer || in.prepared.may_alias(i, o);
   }
 
   void take_over(int source, int out) {

@@ -9,6 +9,7 @@
 #include "core/program/local_graph.h"
 #include "core/program/piece_body.h"
 #include "core/program/reshard.h"
+#include "core/program/together.h"
 #include "core/strategy/segments.h"
 
 namespace epl {
@@ -54,6 +55,7 @@ class Partition {
       moved_.clear();  // a piece belongs to one loop
     }
     EPL_TRY(finish());
+    join_collectives(local_);
     EPL_TRY(verify(local_.graph));
     return std::move(local_);
   }

@@ -173,7 +173,8 @@ class Selection {
       if (!known) return invalid("node ", node.name, " has an axis that the mesh has not");
     }
     if (!transfer.kernel.empty()) take_kernel(transfer, *in.query);
-    in.bytes = in.query->outputs() > 0 ? in.query->out(0).bytes() : in.query->in(0).bytes();
+    for (const TensorType& type : in.query->outputs() > 0 ? in.query->output_types : in.query->input_types)
+      in.bytes += type.bytes();
     return {};
   }
 

@@ -40,6 +40,13 @@ void take_kernel(const TransferRow& row, KernelQuery& query) {
   query.input_present.push_back(true);
 }
 
+int64_t largest_side(const Instruction& in) {
+  int64_t given = 0, results = 0;
+  for (const TensorType& type : in.query->input_types) given += type.bytes();
+  for (const TensorType& type : in.query->output_types) results += type.bytes();
+  return std::max(given, results);
+}
+
 void launch_kernel(const TransferCall& call, const void* a, const void* b, void* result) {
   const void* operands[] = {a, b};
   void* results[] = {result};
@@ -51,15 +58,23 @@ namespace {
 
 template <Collective::Kind kind> Status run_collective(const TransferCall& call) {
   const KernelQuery& q = *call.in.query;
-  Collective collective{.kind = kind, .dtype = q.in(0).dtype, .source = call.source, .target = call.target};
-  // The count is that of the smaller operand; see Collective.
-  collective.count = std::min(q.in(0).elements(), q.out(0).elements());
-  if (const Attribute* reduction = q.attributes.find("reduction")) {
-    const std::string& name = std::get<std::string>(*reduction);
-    if (name != "sum") collective.reduction = name == "max" ? Reduction::max : Reduction::min;
+  Reduction reduction = Reduction::sum;
+  if (const Attribute* named = q.attributes.find("reduction")) {
+    const std::string& name = std::get<std::string>(*named);
+    if (name != "sum") reduction = name == "max" ? Reduction::max : Reduction::min;
   }
-  if (kind == Collective::Kind::all_to_all) collective.count /= call.group->size();
-  return call.group->run(call.stream, collective);
+  const auto calls = call.calls.first(call.sources.size());
+  for (size_t i = 0; i < calls.size(); ++i) {
+    const TensorType &given = q.in(static_cast<int>(i)), &result = q.out(static_cast<int>(i));
+    calls[i] = {.kind = kind,
+                .dtype = given.dtype,
+                .count = std::min(given.elements(), result.elements()),  // that of the smaller operand; see Collective
+                .source = call.sources[i],
+                .target = call.targets[i],
+                .reduction = reduction};
+    if (kind == Collective::Kind::all_to_all) calls[i].count /= call.group->size();
+  }
+  return call.group->run_together(call.stream, calls);
 }
 
 }  // namespace
@@ -67,21 +82,24 @@ template <Collective::Kind kind> Status run_collective(const TransferCall& call)
 namespace {
 
 template <Segments segments> Result<OutputTypes> infer_collective(const OpQuery& q) {
-  TensorType type = q.in(0);
-  if constexpr (segments == Segments::none) return OutputTypes{type};
-  const int64_t parts = q.attributes().integer("parts");
-  const bool divides = segments == Segments::gathered || (type.ndim() > 0 && parts > 0 && type.shape[0] % parts == 0);
-  if (parts < 1 || type.ndim() == 0 || !divides)
-    return invalid("dimension 0 of ", type.text(), " is not made of ", parts, " segments");
-  if (segments == Segments::gathered) type.shape[0] *= parts;
-  if (segments == Segments::scattered) type.shape[0] /= parts;
-  return OutputTypes{type};
+  OutputTypes types;
+  for (int i = 0; i < q.inputs(); ++i) {
+    TensorType& type = types.emplace_back(q.in(i));
+    if constexpr (segments == Segments::none) continue;
+    const int64_t parts = q.attributes().integer("parts");
+    const bool divides = segments == Segments::gathered || (type.ndim() > 0 && parts > 0 && type.shape[0] % parts == 0);
+    if (parts < 1 || type.ndim() == 0 || !divides)
+      return invalid("dimension 0 of ", type.text(), " is not made of ", parts, " segments");
+    if (segments == Segments::gathered) type.shape[0] *= parts;
+    if (segments == Segments::scattered) type.shape[0] /= parts;
+  }
+  return types;
 }
 
 }  // namespace
 
 OpDef collective_op(std::string doc, Segments segments) {
-  OpDef op{.doc = std::move(doc), .signature = "x -> y", .attributes = {{"axis", std::string("data"), true}}};
+  OpDef op{.doc = std::move(doc), .signature = "x* -> y", .attributes = {{"axis", std::string("data"), true}}};
   switch (segments) {
     case Segments::none:
       op.infer = infer_collective<Segments::none>;
@@ -104,8 +122,12 @@ OpDef collective_op(std::string doc, Segments segments) {
 
 TransferRow collective_transfer(Collective::Kind kind, std::string doc) {
   using Kind = Collective::Kind;
-  TransferRow row{
-      .doc = std::move(doc), .op = std::string(collective_name(kind)), .holds = "gradient", .grouped = true};
+  TransferRow row{.doc = std::move(doc),
+                  .op = std::string(collective_name(kind)),
+                  .holds = "gradient",
+                  .grouped = true,
+                  .joins = true,
+                  .in_place = kind == Kind::all_reduce};
   switch (kind) {
     case Kind::all_reduce:
       row.run = run_collective<Kind::all_reduce>;

@@ -3,7 +3,8 @@
 // record of the op that stands for it in the local graph; nothing else knows them by name.
 //
 //   EPL_OP(all_reduce) {
-//     return collective_op("The sum of x over the ranks of mesh axis `axis`, by the binary tree.", Segments::none);
+//     return collective_op("The sum of each x over the ranks of mesh axis `axis`, by the binary tree.",
+//     Segments::none);
 //   }
 //   EPL_TRANSFER(all_reduce) {
 //     return collective_transfer(Collective::Kind::all_reduce, "the sum over the ranks of a group, to each of them");
@@ -28,9 +29,12 @@ struct TransferCall {
   Communicator* group;  // that the instruction names, or null
   int64_t micro_batch;
   const Place& place;
-  int64_t piece;            // that is this place's, of those that the instruction's axes make
-  const std::byte* source;  // inputs[0]
-  std::byte* target;        // outputs[0]
+  int64_t piece;                         // that is this place's, of those that the instruction's axes make
+  const std::byte* source;               // inputs[0]
+  std::byte* target;                     // outputs[0]
+  std::span<const void* const> sources;  // all inputs
+  std::span<void* const> targets;        // all outputs
+  std::span<Collective> calls;           // room for one for each operand
   std::byte* workspace;
   void* output;  // where the caller wants the port, null: not at all, or not from this rank
 };
@@ -45,6 +49,8 @@ struct TransferRow {
   std::string holds;
   bool from_caller = false;  // it reads a caller's tensor itself, wherever that is
   bool grouped = false;      // it takes the group that its attribute `axis` names
+  bool joins = false;        // several of its nodes may become one (join_collectives)
+  bool in_place = false;     // a result may be written over its own operand
   // Its attribute with the class of which a rank is the other one; empty: none. See ProgramGroup.
   std::string counterpart;
   bool sends = false;         // issued to a stream of its own: nobody waits for it before its source is written again
@@ -64,6 +70,8 @@ const TransferRow* find_transfer(std::string_view name);
 Result<ProgramGroup> counterpart_group(const TransferRow& row, const Attributes& attributes);
 // Makes the query that of the row's kernel: operands like the first one, as many as the expression takes.
 void take_kernel(const TransferRow& row, KernelQuery& query);
+// Bytes of its operands or of its results, whichever are more.
+int64_t largest_side(const Instruction& in);
 void launch_kernel(const TransferCall& call, const void* a, const void* b, void* result);
 
 // What a collective does with dimension 0: nothing, exchanges its segments, gathers one of each of `parts` ranks, or

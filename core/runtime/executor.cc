@@ -47,8 +47,10 @@ Result<std::unique_ptr<Executor>> Executor::create(const Host& host, Device& dev
                     program.constants[i].data(), program.constants[i].bytes());
     }
   }
-  executor->operands_.resize(static_cast<size_t>(program.max_operands));
-  executor->results_.resize(static_cast<size_t>(program.max_operands));
+  const auto operands = static_cast<size_t>(std::max(program.max_operands, 2));  // a copy may be all there is
+  executor->operands_.resize(operands);
+  executor->results_.resize(operands);
+  executor->calls_.resize(operands);
   EPL_TRY(stream.synchronize());
   return executor;
 }
@@ -243,6 +245,8 @@ void Executor::launch(Stream& stream, const Instruction& in, int64_t micro_batch
 }
 
 Status Executor::transfer(Stream& stream, const Instruction& in, int64_t micro_batch, const Groups& groups) {
+  for (size_t i = 0; i < in.inputs.size(); ++i) operands_[i] = at(in.inputs[i], micro_batch);
+  for (size_t i = 0; i < in.outputs.size(); ++i) results_[i] = at(in.outputs[i], micro_batch);
   const ProgramPort* port = in.port < 0 ? nullptr : &program_.outputs[static_cast<size_t>(in.port)];
   const bool gives = port && device_.executes() && (port->dim() >= 0 ? gives_pieces_ : gives_common_);
   return in.transfer->run({.program = program_,
@@ -253,8 +257,11 @@ Status Executor::transfer(Stream& stream, const Instruction& in, int64_t micro_b
                            .micro_batch = micro_batch,
                            .place = place_,
                            .piece = program_.mesh.piece(place_, in.axes),
-                           .source = in.inputs.empty() ? nullptr : at(in.inputs[0], micro_batch),
-                           .target = in.outputs.empty() ? nullptr : at(in.outputs[0], micro_batch),
+                           .source = in.inputs.empty() ? nullptr : static_cast<const std::byte*>(operands_[0]),
+                           .target = in.outputs.empty() ? nullptr : static_cast<std::byte*>(results_[0]),
+                           .sources = {operands_.data(), in.inputs.size()},
+                           .targets = {results_.data(), in.outputs.size()},
+                           .calls = calls_,
                            .workspace = at(in.workspace, micro_batch),
                            .output = gives ? request_->outputs[static_cast<size_t>(port->index)] : nullptr});
 }

@@ -126,6 +126,7 @@ class Executor {
   std::unique_ptr<Buffer> wish_;       // where ranks agree on the end of a step whose program has no verdict
   std::vector<const void*> operands_;  // scratch for one launch
   std::vector<void*> results_;
+  std::vector<Collective> calls_;  // of one transfer
   std::vector<TraceEvent>* events_of_run_ = nullptr;
   int call_ = 0;  // at hand, of the program's
   const RunRequest* request_ = nullptr;

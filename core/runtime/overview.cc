@@ -155,8 +155,7 @@ void add_collectives(const CompiledPlan& plan, const RankTrace& rank, std::vecto
     }
     Overview::Collective& one = out[row->second];
     ++one.calls;
-    const int64_t given = in->query->inputs() > 0 ? in->query->in(0).bytes() : 0;
-    one.bytes += std::max(given, in->query->outputs() > 0 ? in->query->out(0).bytes() : 0);
+    one.bytes += largest_side(*in);
     one.moving += event.end - event.moves;
     one.waiting += event.moves - event.begin;
   }

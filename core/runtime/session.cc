@@ -52,7 +52,10 @@ Result<std::unique_ptr<Session>> Session::create(const Host& host, std::shared_p
     }
     session->ranks_.push_back(std::move(rank));
   }
-  if (session->device_->executes()) session->rank_threads_ = std::make_unique<ThreadPool>(local_ranks);
+  if (session->device_->executes())
+    session->rank_threads_ = std::make_unique<ThreadPool>(
+        local_ranks,
+        host.spare_processors && local_ranks <= host.threads ? ThreadPool::Wait::patient : ThreadPool::Wait::brief);
   EPL_TRY(session->connect());
   size_t max_inputs = 0, max_outputs = 0;
   for (const Entry& entry : p.entries()) {

@@ -87,11 +87,10 @@ class TraceFile {
     } else if (rank.group(event)) {
       const std::vector<int>& members = *rank.group(event);
       const ProgramGroup& group = rank.program->groups[static_cast<size_t>(in->group)];
-      const int64_t given = in->query->inputs() > 0 ? in->query->in(0).bytes() : 0;
       const Json args = {{"what", in->transfer->name},
                          {"over", group.rank_class < 0 ? group.axis : plan_.class_name(group.rank_class)},
                          {"ranks", members},
-                         {"bytes", std::max(given, in->query->outputs() > 0 ? in->query->out(0).bytes() : 0)}};
+                         {"bytes", largest_side(*in)}};
       add_moving(event, in->name, in->stream, args, ranks_text(members, rank.rank));
       if (!in->transfer->counterpart.empty()) add_arrow(event, *in);
     }

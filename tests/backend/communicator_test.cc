@@ -73,6 +73,38 @@ TEST_P(Ranks, sums_follow_the_tree_bit_for_bit) {
   }
 }
 
+TEST_P(Ranks, sum_several_operands_together) {
+  const std::vector<int64_t> counts = {1, 17, 0, 1000};
+  std::vector<std::vector<std::vector<float>>> x;
+  for (int64_t count : counts) x.push_back(uneven_numbers(ranks(), count));
+  auto y = x;
+  on_ranks(*device, group, [&](int r, Communicator& c, Stream& s) {
+    std::vector<std::unique_ptr<Buffer>> buffers;
+    std::vector<Collective> calls;
+    for (size_t i = 0; i < counts.size(); ++i) {
+      const int64_t bytes = counts[i] * static_cast<int64_t>(sizeof(float));
+      auto buffer = device->allocate(bytes);
+      ASSERT_TRUE(buffer.ok());
+      void* const data = (*buffer)->data();
+      s.upload(data, x[i][r].data(), bytes);
+      calls.push_back(
+          {.kind = Kind::all_reduce, .dtype = DType::f32, .count = counts[i], .source = data, .target = data});
+      buffers.push_back(std::move(buffer).value());
+    }
+    const Status status = c.run_together(s, calls);
+    EXPECT_TRUE(status.ok()) << status.to_string();
+    for (size_t i = 0; i < counts.size(); ++i)
+      s.download(y[i][r].data(), calls[i].target, counts[i] * static_cast<int64_t>(sizeof(float)));
+    EXPECT_TRUE(s.synchronize().ok());
+  });
+  for (size_t i = 0; i < counts.size(); ++i) {
+    for (int r = 0; r < ranks(); ++r) {
+      for (int64_t e = 0; e < counts[i]; ++e)
+        ASSERT_EQ(y[i][r][e], tree_sum(x[i], e, 0, ranks())) << "element " << e << " of " << i << " at rank " << r;
+    }
+  }
+}
+
 TEST_P(Ranks, reduce_every_number_type) {
   for (DType dtype : {DType::f32, DType::f64, DType::f16, DType::bf16, DType::i64}) {
     for (Reduction reduction : {Reduction::sum, Reduction::max, Reduction::min}) {

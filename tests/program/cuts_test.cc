@@ -46,10 +46,14 @@ class Ranks {
   Status compute(const Node& node, size_t rank) {
     const std::string& op = node.op->name;
     if (node.op->boundary) {
-      Tensor& out = at(rank, node.outputs[0]) = Tensor(graph_.type(node.outputs[0]));
-      if (op == "batch_slice") return slice(node, rank, out);
-      if (op == "all_gather") return gather(node, out);
-      return op == "all_reduce" || op == "reduce_scatter" ? reduce(node, rank, out) : unsupported(op);
+      for (size_t o = 0; o < node.outputs.size(); ++o) {
+        Tensor& out = at(rank, node.outputs[o]) = Tensor(graph_.type(node.outputs[o]));
+        EPL_TRY(op == "batch_slice"                            ? slice(node, rank, out)
+                : op == "all_gather"                           ? gather(node.inputs[o], out)
+                : op == "all_reduce" || op == "reduce_scatter" ? reduce(node, node.inputs[o], rank, out)
+                                                               : unsupported(op));
+      }
+      return {};
     }
     std::vector<Tensor> inputs;
     for (Value v : node.inputs) inputs.push_back(v ? at(rank, v) : Tensor());
@@ -73,24 +77,24 @@ class Ranks {
     return {};
   }
 
-  Status gather(const Node& node, Tensor& out) {
+  Status gather(Value pieces, Tensor& out) {
     int64_t to = 0;
     for (size_t r = 0; r < values_.size(); ++r) {
-      const Tensor& x = at(r, node.inputs[0]);
+      const Tensor& x = at(r, pieces);
       // Ranks behind this one have not come to the node, but to its operand.
       for (int64_t i = 0; i < x.elements(); ++i) set_element(out, to++, element(x, i));
     }
     return {};
   }
 
-  Status reduce(const Node& node, size_t rank, Tensor& out) {
+  Status reduce(const Node& node, Value summands, size_t rank, Tensor& out) {
     const Attribute* said = node.attributes.find("reduction");
     const std::string reduction = said ? std::get<std::string>(*said) : "sum";
     const int64_t first = node.op->name == "all_reduce" ? 0 : static_cast<int64_t>(rank) * out.elements();
     for (int64_t i = 0; i < out.elements(); ++i) {
-      double all = element(at(0, node.inputs[0]), first + i);
+      double all = element(at(0, summands), first + i);
       for (size_t r = 1; r < values_.size(); ++r) {
-        const double x = element(at(r, node.inputs[0]), first + i);
+        const double x = element(at(r, summands), first + i);
         all = reduction == "sum" ? all + x : reduction == "max" ? std::max(all, x) : std::min(all, x);
       }
       set_element(out, i, all);

@@ -3,8 +3,9 @@
 namespace epl {
 
 EPL_OP(all_gather) {
-  return collective_op("The x of all `parts` ranks of mesh axis `axis`, one behind the other along dimension 0.",
-                       Segments::gathered);
+  return collective_op(
+      "Of each operand the x of all `parts` ranks of mesh axis `axis`, one behind the other along dimension 0.",
+      Segments::gathered);
 }
 
 EPL_TRANSFER(all_gather) {

@@ -4,7 +4,8 @@ namespace epl {
 
 EPL_OP(all_reduce) {
   OpDef op = collective_op(
-      "The sum of x over the ranks of mesh axis `axis`, by the binary tree over ranks, or the `reduction` max or min.",
+      "The sum of each x over the ranks of mesh axis `axis`, by the binary tree over ranks, or the `reduction` max or "
+      "min.",
       Segments::none);
   op.attributes.push_back({"reduction", "sum", false, "", {"sum", "max", "min"}});
   return op;

@@ -4,8 +4,8 @@ namespace epl {
 
 EPL_OP(reduce_scatter) {
   return collective_op(
-      "Of the sum of x over the `parts` ranks of mesh axis `axis`, by the binary tree over ranks, the segment along "
-      "dimension 0 that belongs to the rank at hand.",
+      "Of the sum of each x over the `parts` ranks of mesh axis `axis`, by the binary tree over ranks, the segment "
+      "along dimension 0 that belongs to the rank at hand.",
       Segments::scattered);
 }
 

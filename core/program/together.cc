@@ -1,0 +1,147 @@
+#include "core/program/together.h"
+
+#include <algorithm>
+
+#include "core/ir/op.h"
+#include "core/ir/rewriter.h"
+#include "core/program/transfer.h"
+
+namespace epl {
+namespace {
+
+// What keeps its operands in memory longer for less than this is free to wait.
+constexpr int64_t small_bytes = 64;
+
+class Together {
+ public:
+  explicit Together(const Graph& graph) : graph_(graph), now_(graph, out_) {}
+
+  Graph run() {
+    for (int n = 0; n < graph_.node_count(); ++n) {
+      const Node& node = graph_.node(NodeId{n});
+      if (n > 0 && (node.region != before(n).region || node.phase == Phase::update) && !same_part(node, before(n)))
+        give_all();
+      visit(n);
+    }
+    give_all();
+    now_.finish();
+    return std::move(out_);
+  }
+  Value now(Value old) const { return now_[old]; }
+
+ private:
+  // Collectives that go together.
+  struct Group {
+    const Node* first;
+    std::vector<int> nodes;
+  };
+
+  const Node& before(int n) const { return graph_.node(NodeId{n - 1}); }
+  static bool same_part(const Node& a, const Node& b) {
+    return a.region == b.region && (a.phase == Phase::update) == (b.phase == Phase::update);
+  }
+
+  void visit(int n) {
+    const Node& node = graph_.node(NodeId{n});
+    if (waits(node)) {
+      waiting_.push_back(n);
+      return;
+    }
+    for (Value v : node.inputs) need(v);
+    const TransferRow* transfer = transfer_of(node.op->name);
+    if (!transfer || !transfer->joins) {
+      copy(n);
+      return;
+    }
+    const auto group = std::ranges::find_if(groups_, [&](const Group& g) { return alike(*g.first, node); });
+    if (group == groups_.end()) {
+      groups_.push_back({&node, {n}});
+    } else {
+      group->nodes.push_back(n);
+    }
+  }
+
+  static bool alike(const Node& a, const Node& b) {
+    const auto same = [](const Attributes::Entry& x, const Attributes::Entry& y) {
+      return x.name == y.name && identical(x.value, y.value);
+    };
+    return a.op == b.op && std::ranges::equal(a.attributes.entries(), b.attributes.entries(), same);
+  }
+
+  // Views and numbers of what is not there yet.
+  bool waits(const Node& node) const {
+    const auto missing = [&](Value v) { return v && !now_.has(v); };
+    if (node.outputs.empty() || std::ranges::none_of(node.inputs, missing)) return false;
+    if (transfer_of(node.op->name)) return false;
+    int64_t bytes = 0;
+    for (Value v : node.inputs) bytes += v ? graph_.type(v).bytes() : 0;
+    for (Value v : node.outputs) bytes += v ? graph_.type(v).bytes() : 0;
+    return node.op->view || bytes <= small_bytes;
+  }
+
+  void need(Value v) {
+    if (!v || now_.has(v)) return;
+    const int producer = graph_.value(v).producer.index;
+    const auto waiting = std::ranges::find(waiting_, producer);
+    if (waiting == waiting_.end()) {
+      give(std::ranges::find_if(groups_, [&](const Group& g) { return std::ranges::count(g.nodes, producer) > 0; }));
+      return;
+    }
+    waiting_.erase(waiting);
+    for (Value input : graph_.node(NodeId{producer}).inputs) need(input);
+    copy(producer);
+  }
+
+  void copy(int n) { follow(now_.copy(NodeId{n})); }
+  // A node is of no earlier phase than its operands: sums of the forward pass may have waited for gradients.
+  void follow(NodeId made) {
+    Node& node = out_.node(made);
+    for (Value v : node.inputs) {
+      const NodeId producer = v ? out_.value(v).producer : NodeId();
+      if (producer) node.phase = std::max(node.phase, out_.node(producer).phase);
+    }
+  }
+
+  void give(std::vector<Group>::iterator found) {
+    const Group group = std::move(*found);
+    groups_.erase(found);
+    Node node = *group.first;
+    node.inputs.clear();
+    std::vector<TensorType> types;
+    std::vector<std::string> names;
+    std::vector<Value> results;
+    for (int n : group.nodes) {
+      const Node& one = graph_.node(NodeId{n});
+      node.inputs.push_back(now_[one.inputs[0]]);
+      results.push_back(one.outputs[0]);
+      types.push_back(graph_.type(one.outputs[0]));
+      names.push_back(graph_.value(one.outputs[0]).name);
+    }
+    const NodeId made = out_.add_node(std::move(node), std::move(types), std::move(names));
+    follow(made);
+    for (size_t i = 0; i < results.size(); ++i) now_.set(results[i], out_.node(made).outputs[i]);
+  }
+
+  void give_all() {
+    while (!groups_.empty()) give(groups_.begin());
+    while (!waiting_.empty()) need(graph_.node(NodeId{waiting_.front()}).outputs[0]);
+  }
+
+  const Graph& graph_;
+  Graph out_;
+  GraphRewriter now_;
+  std::vector<Group> groups_;
+  std::vector<int> waiting_;
+};
+
+}  // namespace
+
+void join_collectives(LocalGraph& local) {
+  Together together(local.graph);
+  Graph joined = together.run();
+  for (LocalPort& port : local.inputs) port.value = together.now(port.value);
+  for (LocalPort& port : local.outputs) port.value = together.now(port.value);
+  local.graph = std::move(joined);
+}
+
+}  // namespace epl
