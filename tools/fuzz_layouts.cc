@@ -31,12 +31,18 @@ bool shares_ranks(const Layout& layout) {
   return layout.beside || (key != layout.keys.end() && key->second == Json(true));
 }
 
-// At level `data` a split decides in which order some sums are taken, and it is decided within each stage. So beside
-// the same splits of the same stages nothing changes a bit. Where scopes share their ranks it is decided for each pair
-// of scopes.
+bool by_sequence(const Layout& layout) {
+  const auto key = layout.keys.find("split.sequence");
+  return key != layout.keys.end() && key->second == Json(true);
+}
+
+// At level `data` a split decides in which order some sums are taken, and it is decided within each stage; what lies
+// between its nodes may be cut by it too. So beside the same splits of the same stages nothing changes a bit. Where
+// scopes share their ranks it is decided for each pair of scopes.
 bool promises_bits(const Pair& pair) {
   const bool same_stages = pair.a.cuts == pair.b.cuts && pair.a.engine_cuts == pair.b.engine_cuts &&
-                           pair.a.experts == pair.b.experts && !shares_ranks(pair.a) && !shares_ranks(pair.b);
+                           pair.a.experts == pair.b.experts && by_sequence(pair.a) == by_sequence(pair.b) &&
+                           !shares_ranks(pair.a) && !shares_ranks(pair.b);
   const bool same_splits = pair.a.split == pair.b.split && (pair.a.split == 1 || same_stages);
   return pair.common.level == "layout" || same_splits;
 }
@@ -89,6 +95,8 @@ class Fuzzer {
       pair.b.cuts = pair.a.cuts;
       pair.b.engine_cuts = pair.a.engine_cuts;
       pair.b.experts = pair.a.experts;
+      pair.b.keys.erase("split.sequence");
+      if (by_sequence(pair.a)) pair.b.keys["split.sequence"] = true;
     }
     while (pair.b.ranks() > max_ranks) pair.b.copies /= 2;
     if (!pair.b.cuts.empty()) return;
