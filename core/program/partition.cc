@@ -459,6 +459,8 @@ class Partition {
     auto moves = reshard(mesh_, global_.type(global), given, stored(global));
     if (!moves.ok()) return moves.status().with_context(cat("result of node ", old.name)).at(old.name);
     const BlockKind next = kind(block) == BlockKind::pre ? BlockKind::mid : BlockKind::post;
+    if (plan_.micro_batches() == 1 && lanes.size() > 1)
+      lanes = {sum(lanes, cat(global_.value(global).name, ".summed"), old.phase, block)};
     bool ended = false;
     for (const Move& move : *moves) {
       if (ended) {
@@ -493,8 +495,10 @@ class Partition {
     const Move add{.op = "add", .type = local_.graph.type(lanes[0])};
     while (lanes.size() > 1) {
       std::vector<Value> sums;
-      for (size_t i = 0; i < lanes.size(); i += 2)
-        sums.push_back(append(add, name, {lanes[i], lanes[i + 1]}, phase, block));
+      for (size_t i = 0; i < lanes.size(); i += 2) {
+        const bool pair = i + 1 < lanes.size();
+        sums.push_back(pair ? append(add, name, {lanes[i], lanes[i + 1]}, phase, block) : lanes[i]);
+      }
       lanes = std::move(sums);
     }
     return lanes[0];

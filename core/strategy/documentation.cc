@@ -178,8 +178,12 @@ stays as it is, and no process has a part of it. What a key names is also kept i
 ## Keys
 
 Everything else is read and checked, and a plan that asks for it is an error: nothing is ignored. A key or word that
-does not exist is an error that names the nearest one. The batch of a plan is cut in units (`reproducible.units`). The
-number of copies, of the stage that has most, times the number of micro-batches must divide the number of units.
+does not exist is an error that names the nearest one. The batch of a plan is cut in units (`reproducible.units`). A
+piece is what a copy has in a micro-batch, and gets 1, 2, 4 or another power of two of units. So 2, 4 and 8 pieces need
+no thought. For 3 copies of a batch of 24 say `"reproducible.units": 24`: then 3, 6, 12 and 24 copies, and 3 or 6
+micro-batches on one rank, have the same bits. Counts that would add up the pieces in another order, as 2 copies of 3
+micro-batches or stages of 2 and of 3 copies, are refused with the reason. At `"reproducible.level": "run"` everything
+goes that divides the batch.
 
 | key | default | values | in this version | meaning |
 |---|---|---|---|---|

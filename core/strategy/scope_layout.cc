@@ -214,43 +214,47 @@ int ScopeLayout::leaf_of(const Graph& graph, const Node& node) const {
   return leaf == leaf_of_scope.end() ? -1 : leaf->second;
 }
 
-int64_t max_data_degree(const ScopeLayout& layout) {
-  return std::ranges::max_element(layout.leaves, {}, &ScopeLeaf::data)->data;
-}
-
 namespace {
 
-// Degrees of which each divides the next: the boundaries between the axes of a mesh.
-class Chain {
- public:
-  void add(int64_t degree) { degrees_.insert(degree); }
-  Status check() const {
-    int64_t before = 1;
-    for (int64_t degree : degrees_) {
-      if (degree % before != 0)
-        return invalid("scopes cut the same ranks by ", before, " and by ", degree,
-                       ", of which none divides the other");
-      before = degree;
-    }
-    return {};
+std::vector<const ScopeLeaf*> leaves_on(const ScopeLayout& layout, int device) {
+  std::vector<const ScopeLeaf*> found;
+  for (const ScopeLeaf& leaf : layout.leaves) {
+    if (leaf.device == device) found.push_back(&leaf);
   }
-  const std::set<int64_t>& degrees() const { return degrees_; }
+  return found;
+}
 
- private:
-  std::set<int64_t> degrees_;
-};
+// Where the axes of one device meet.
+Result<Chain> chain_of(const std::vector<const ScopeLeaf*>& leaves) {
+  Chain chain;
+  for (const ScopeLeaf* leaf : leaves) {
+    int64_t degree = leaf->data;
+    chain.add(degree);
+    for (const ScopeRole& role : leaf->roles) chain.add(degree *= role.degree);
+  }
+  EPL_TRY(chain.check());
+  return chain;
+}
+
+int64_t max_data(const std::vector<const ScopeLeaf*>& leaves) {
+  int64_t most = 1;
+  for (const ScopeLeaf* leaf : leaves) most = std::max(most, leaf->data);
+  return most;
+}
 
 class MakingMeshes {
  public:
-  MakingMeshes(const ScopeLayout& layout, int64_t units, int64_t micro_batches)
-      : layout_(layout), units_(units), micro_batches_(micro_batches) {}
+  MakingMeshes(const ScopeLayout& layout, const BatchAxes& batch, int64_t units, int64_t micro_batches)
+      : layout_(layout), batch_(batch), units_(units), micro_batches_(micro_batches) {}
 
   Result<std::vector<LeafMesh>> run() {
-    EPL_TRY(find_batch_axes());
     axes_ = {{std::string(data_axis), 1, MeshAxis::Kind::rank},
              {std::string(micro_batch_axis), micro_batches_, MeshAxis::Kind::time},
-             {std::string(unit_axis), units_ / micro_batches_ / *batch_.degrees().rbegin(), MeshAxis::Kind::unit}};
-    for (size_t i = 1; i < batch_.degrees().size(); ++i) axes_.push_back({cat(data_axis, i + 1), 1});
+             {std::string(unit_axis), units_ / micro_batches_ / batch_.pieces(), MeshAxis::Kind::unit}};
+    for (size_t i = 0; i < batch_.axes().size(); ++i) {
+      numbers_.push_back(i == 0 ? batch_axis : static_cast<int>(axes_.size()));
+      if (i > 0) axes_.push_back({cat(data_axis, i + 1), 1});
+    }
     std::vector<LeafMesh> meshes(layout_.leaves.size());
     for (size_t d = 0; d < layout_.devices.size(); ++d) EPL_TRY(make_device(static_cast<int>(d)));
     for (size_t i = 0; i < meshes.size(); ++i) {
@@ -260,7 +264,7 @@ class MakingMeshes {
       mesh.device = layout_.devices[static_cast<size_t>(leaf.device)];
       for (const auto& [axis, size] : sizes_[static_cast<size_t>(leaf.device)])
         mesh.axes[static_cast<size_t>(axis)].size = size;
-      Cuts batch = batch_cuts(leaf);
+      Cuts batch = batch_.cuts(leaf.data, numbers_, axis_of(micro_batch_axis), axis_of(unit_axis));
       if (batch != mesh.whole_batch()) meshes[i].batch = std::move(batch);
       meshes[i].axes = role_axes(leaf);
     }
@@ -270,49 +274,6 @@ class MakingMeshes {
  private:
   using Sizes = std::vector<std::pair<int, int64_t>>;  // of axes of a device, major first
 
-  std::vector<const ScopeLeaf*> leaves_on(int device) const {
-    std::vector<const ScopeLeaf*> found;
-    for (const ScopeLeaf& leaf : layout_.leaves) {
-      if (leaf.device == device) found.push_back(&leaf);
-    }
-    return found;
-  }
-
-  // Where the axes of one device meet.
-  Result<Chain> chain_of(int device) const {
-    Chain chain;
-    for (const ScopeLeaf* leaf : leaves_on(device)) {
-      int64_t degree = leaf->data;
-      chain.add(degree);
-      for (const ScopeRole& role : leaf->roles) chain.add(degree *= role.degree);
-    }
-    EPL_TRY(chain.check());
-    return chain;
-  }
-
-  static int64_t max_data(const std::vector<const ScopeLeaf*>& leaves) {
-    int64_t most = 1;
-    for (const ScopeLeaf* leaf : leaves) most = std::max(most, leaf->data);
-    return most;
-  }
-
-  // The axes that cut the batch somewhere: all TaskGraphs have them, so that they agree about the order of samples.
-  Status find_batch_axes() {
-    int64_t least = layout_.leaves.front().data;
-    for (const ScopeLeaf& leaf : layout_.leaves) {
-      batch_.add(leaf.data);
-      least = std::min(least, leaf.data);
-    }
-    for (size_t d = 0; d < layout_.devices.size(); ++d) {
-      EPL_ASSIGN(const Chain chain, chain_of(static_cast<int>(d)));
-      const int64_t most = max_data(leaves_on(static_cast<int>(d)));
-      for (int64_t degree : chain.degrees()) {
-        if (degree > least && degree < most) batch_.add(degree);
-      }
-    }
-    return batch_.check();
-  }
-
   int named(const std::string& name) {
     const auto found = std::ranges::find(axes_, name, &MeshAxis::name);
     if (found != axes_.end()) return static_cast<int>(found - axes_.begin());
@@ -320,22 +281,18 @@ class MakingMeshes {
     return static_cast<int>(axes_.size()) - 1;
   }
 
-  int batch_axis_number(size_t i) const { return i == 0 ? batch_axis : static_cast<int>(i) + 2; }
-
   Status make_device(int device) {
     Sizes& sizes = sizes_.emplace_back();
-    const std::vector<const ScopeLeaf*> leaves = leaves_on(device);
+    const std::vector<const ScopeLeaf*> leaves = leaves_on(layout_, device);
     if (leaves.empty()) return {};
-    const int64_t most = max_data(leaves);
-    int64_t before = 1;
-    size_t i = 0;
-    for (int64_t degree : batch_.degrees()) {
-      if (degree <= most) sizes.emplace_back(batch_axis_number(i), degree / before);
-      before = degree;
-      ++i;
+    for (size_t i = 0; i < batch_.axes().size(); ++i) {
+      const BatchAxes::Axis& axis = batch_.axes()[i];
+      const auto uses = [&](const ScopeLeaf* leaf) { return axis.degrees.contains(leaf->data); };
+      if (std::ranges::any_of(leaves, uses)) sizes.emplace_back(numbers_[i], axis.size);
     }
-    EPL_ASSIGN(const Chain chain, chain_of(device));
-    before = most;
+    EPL_ASSIGN(const Chain chain, chain_of(leaves));
+    const int64_t most = max_data(leaves);
+    int64_t before = most;
     std::map<ScopeKind, int> used;
     for (int64_t degree : chain.degrees()) {
       if (degree <= most) continue;
@@ -360,18 +317,6 @@ class MakingMeshes {
     return ScopeKind::split;
   }
 
-  Cuts batch_cuts(const ScopeLeaf& leaf) const {
-    AxisCut ranks, rest{{axis_of(micro_batch_axis), axis_of(unit_axis)}, *batch_.degrees().rbegin()};
-    size_t i = 0;
-    for (int64_t degree : batch_.degrees()) {
-      if (degree <= leaf.data) ranks.axes.push_back(batch_axis_number(i));
-      ++i;
-    }
-    if (leaf.data < rest.outer) return {ranks, rest};
-    ranks.axes.insert(ranks.axes.end(), rest.axes.begin(), rest.axes.end());
-    return {ranks};
-  }
-
   int axis_of(std::string_view name) const {
     return static_cast<int>(std::ranges::find(axes_, name, &MeshAxis::name) - axes_.begin());
   }
@@ -393,16 +338,32 @@ class MakingMeshes {
   }
 
   const ScopeLayout& layout_;
+  const BatchAxes& batch_;
   const int64_t units_, micro_batches_;
-  Chain batch_;
   std::vector<MeshAxis> axes_;
+  std::vector<int> numbers_;  // of the axes of the batch, in axes_
   std::vector<Sizes> sizes_;  // by device
 };
 
 }  // namespace
 
-Result<std::vector<LeafMesh>> make_meshes(const ScopeLayout& layout, int64_t units, int64_t micro_batches) {
-  return MakingMeshes(layout, units, micro_batches).run();
+Result<BatchAxes> find_batch_axes(const ScopeLayout& layout) {
+  std::set<int64_t> degrees;
+  for (const ScopeLeaf& leaf : layout.leaves) degrees.insert(leaf.data);
+  const int64_t least = *degrees.begin();
+  for (size_t d = 0; d < layout.devices.size(); ++d) {
+    const std::vector<const ScopeLeaf*> leaves = leaves_on(layout, static_cast<int>(d));
+    EPL_ASSIGN(const Chain chain, chain_of(leaves));
+    for (int64_t degree : chain.degrees()) {
+      if (degree > least && degree < max_data(leaves)) degrees.insert(degree);
+    }
+  }
+  return BatchAxes::find(degrees);
+}
+
+Result<std::vector<LeafMesh>> make_meshes(const ScopeLayout& layout, const BatchAxes& batch, int64_t units,
+                                          int64_t micro_batches) {
+  return MakingMeshes(layout, batch, units, micro_batches).run();
 }
 
 }  // namespace epl

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/ir/graph.h"
-#include "core/strategy/sharding.h"
+#include "core/strategy/batch_axes.h"
 #include "core/strategy/strategy.h"
 
 namespace epl {
@@ -51,8 +51,9 @@ struct LeafMesh {
   Cuts batch;                          // TaskGraph::batch
   std::vector<std::vector<int>> axes;  // by role of the leaf
 };
-Result<std::vector<LeafMesh>> make_meshes(const ScopeLayout& layout, int64_t units, int64_t micro_batches);
-// The largest degree of data parallelism.
-int64_t max_data_degree(const ScopeLayout& layout);
+Result<std::vector<LeafMesh>> make_meshes(const ScopeLayout& layout, const BatchAxes& batch, int64_t units,
+                                          int64_t micro_batches);
+// By which the leaves cut the batch.
+Result<BatchAxes> find_batch_axes(const ScopeLayout& layout);
 
 }  // namespace epl

@@ -50,22 +50,27 @@ int64_t Mesh::units(const Cuts& batch) const {
   return units;
 }
 
-int64_t Mesh::lanes(const Cuts& batch) const {
-  const int time = find(micro_batch_axis);
-  if (time < 0 || axes[static_cast<size_t>(time)].size == 1) return 1;
-  int64_t before = 1, lanes = 1;  // `before`: what the cuts so far make of it
+Mesh::Gap Mesh::gap(const Cuts& batch) const {
+  Gap found{.behind = units(batch)};
+  int64_t before = 1;  // what the cuts so far make of it
   for (const AxisCut& cut : batch) {
-    lanes *= cut.outer / before;
+    if (cut.outer > before) found = {cut.outer / before, units(batch) / cut.outer};
     before = cut.outer;
     for (int axis : cut.axes) before *= axes[static_cast<size_t>(axis)].size;
-    if (std::ranges::find(cut.axes, time) != cut.axes.end()) break;
   }
-  return lanes;
+  return found;
+}
+
+int64_t Mesh::lanes(const Cuts& batch) const {
+  const Gap found = gap(batch);
+  // Without a loop, what others cut right before the units lies side by side.
+  const bool side_by_side = pieces(batch.back().axes) == 1 && found.behind * batch.back().outer == units(batch);
+  return side_by_side && power_of_two(found.lanes) ? 1 : found.lanes;
 }
 
 int64_t Mesh::units_of_lane(const Cuts& batch) const { return units(batch) / pieces(batch) / lanes(batch); }
 
-int64_t Mesh::lane_stride(const Cuts& batch) const { return units_of_lane(batch) * size(micro_batch_axis); }
+int64_t Mesh::lane_stride(const Cuts& batch) const { return gap(batch).behind; }
 
 int64_t Mesh::first_unit(const Cuts& batch, const Place& place) const {
   int64_t first = 0;

@@ -9,6 +9,8 @@
 
 namespace epl {
 
+constexpr bool power_of_two(int64_t n) { return n > 0 && (n & (n - 1)) == 0; }
+
 struct MeshAxis {
   enum class Kind : uint8_t { rank, time, unit };
   std::string name;
@@ -63,6 +65,12 @@ struct Mesh {
   int64_t lanes(const Cuts& batch) const;
   int64_t units_of_lane(const Cuts& batch) const;
   int64_t lane_stride(const Cuts& batch) const;  // units from the beginning of one lane to that of the next
+  // What others cut of it between two axes that this TaskGraph uses: so many lanes, of which each has so many units
+  // behind where it begins. At most one (BatchAxes).
+  struct Gap {
+    int64_t lanes = 1, behind = 0;
+  };
+  Gap gap(const Cuts& batch) const;
   // Of a place, the first unit that it has.
   int64_t first_unit(const Cuts& batch, const Place& place) const;
   // How many pieces, each with memory of its own, these axes make: units are not among them, which a kernel has side by

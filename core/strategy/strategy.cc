@@ -44,7 +44,7 @@ const std::vector<ConfigKey>& config_keys() {
       later("communication.compression", "none", "compress gradients", {"none"}),
       built("pipeline.num_stages", int64_t{1},
             "classes of ranks of a pipeline whose stages are found by their cost; 1: sibling scopes are the stages"),
-      built("pipeline.num_micro_batch", int64_t{1}, "micro-batches of a step, a power of two that divides the units"),
+      built("pipeline.num_micro_batch", int64_t{1}, "micro-batches of a step"),
       built("pipeline.strategy", "PreferBackward", "pipeline schedule, see above",
             {"PreferForward", "PreferBackward", "PreferBackwardOptimizer", "GPipe", "1F1B", "interleaved", "ZB-H1",
              "ZB-V", "DualPipe-V"}),
@@ -66,7 +66,8 @@ const std::vector<ConfigKey>& config_keys() {
             "which layouts give the same bits; run: the same one; data: all but splits; layout: all",
             {"run", "data", "layout"}),
       built("reproducible.units", int64_t{0},
-            "units of the batch, 0 for the largest power of two up to 8 that divides it"),
+            "units of the batch, whose sums are joined as a binary tree; 0 for the largest power of two up to 8 that "
+            "divides it"),
       built(
           "split.sequence", false,
           "cut what lies between the nodes of a split too: sums scatter their pieces, which are gathered when needed"),

@@ -11,12 +11,6 @@
 namespace epl {
 namespace {
 
-// Stage "first" is what makes h and a, "second" the rest.
-std::string two_stages(std::string_view first, std::string_view second) {
-  return cat(R"("scopes": [{"name": "first", "match": ["h*", "a*"], )", first,
-             R"(}, {"name": "second", "match": "*", )", second, "}]");
-}
-
 struct Layout {
   std::string name;
   int64_t ranks = 1, micro_batches = 1;
@@ -25,26 +19,6 @@ struct Layout {
   std::string schedule = "1F1B";
   friend void PrintTo(const Layout& layout, std::ostream* out) { *out << layout.name; }
 };
-
-// With a draw for each element, so that a sample that is dealt to another rank's place shows.
-constexpr std::string_view dropout_mlp = R"(graph mlp(x: f32[8,12] batch 0) {
-  w1: f32[12,16] = param
-  b1: f32[16] = param
-  w2: f32[16,16] = param
-  w3: f32[16,4] = param
-  forward:
-  h: f32[8,16] = matmul(x, w1)
-  hb: f32[8,16] = add(h, b1)
-  a: f32[8,16] = relu(hb)
-  ad: f32[8,16], am: bool[8,16] = dropout(a) {ratio=0.3}
-  g: f32[8,16] = matmul(ad, w2)
-  skip: f32[8,16] = add(g, a)
-  gd: f32[8,16], gm: bool[8,16] = dropout(skip) {ratio=0.3}
-  r: f32[8,16] = relu(gd)
-  y: f32[8,4] = matmul(r, w3)
-  output y = y
-}
-)";
 
 Result<std::shared_ptr<const CompiledPlan>> plan_of(const Layout& layout, std::string_view model = skip_mlp,
                                                     const std::string& device = "cpu") {

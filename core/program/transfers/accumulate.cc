@@ -19,6 +19,13 @@ Status accumulate(const TransferCall& call) {
     carry = left;
   }
   const bool last = call.micro_batch + 1 == call.program.micro_batches();
+  // Where their number is not a power of two, some levels still wait for a right half.
+  for (int above = level + 1; last && (call.micro_batch >> above) != 0; ++above) {
+    if (((call.micro_batch >> above) & 1) == 0) continue;
+    std::byte* left = levels + above * level_bytes(call.in);
+    launch_kernel(call, left, carry, left);
+    carry = left;
+  }
   call.stream.copy(last ? call.target : levels + level * level_bytes(call.in), carry, call.in.bytes);
   return {};
 }

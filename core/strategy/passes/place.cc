@@ -17,26 +17,38 @@ namespace {
 constexpr int64_t max_units = 8;
 constexpr int nowhere = -2;
 
-bool power_of_two(int64_t n) { return n > 0 && (n & (n - 1)) == 0; }
-
-// `pieces`: of the batch, that ranks and micro-batches make.
-Result<int64_t> unit_count(const Strategy& strategy, int64_t batch, int64_t pieces) {
-  int64_t units = strategy.integer("reproducible.units");
-  if (units == 0) {
-    units = 1;
-    while (units < max_units && batch % (units * 2) == 0 && batch > 0) units *= 2;
+// A piece is what a rank has in a micro-batch: a power of two of units. At level run others than halves may be cut, and
+// units follow the pieces; else they follow the batch alone, so that every layout has the same.
+Result<int64_t> unit_count(const Strategy& strategy, int64_t batch, const BatchAxes& ranks, int64_t micro_batches) {
+  const int64_t asked = strategy.integer("reproducible.units"), pieces = ranks.pieces() * micro_batches;
+  const bool any = strategy.text("reproducible.level") == "run";
+  if (asked < 0) return invalid("reproducible.units is ", asked);
+  int64_t units = std::max<int64_t>(asked, 1);
+  const auto double_units = [&] {
+    while (asked == 0 && units < max_units && batch % (units * 2) == 0 && batch > 0) units *= 2;
+  };
+  double_units();
+  if (any && asked == 0 && units % pieces != 0) {
+    units = pieces;
+    double_units();
   }
-  if (!power_of_two(units)) return invalid("reproducible.units is ", units, "; it must be a power of two");
+  const std::string cut = cat(ranks.pieces(), " ranks x ", micro_batches, " micro-batches");
+  if (batch > 0 && batch % pieces != 0)
+    return invalid("the batch of ", batch, " does not divide into ", pieces, " pieces (", cut, ")");
   if (batch > 0 && batch % units != 0)
     return invalid("reproducible.units is ", units, ", which does not divide the batch of ", batch);
-  if (!power_of_two(pieces)) {
-    return invalid("ranks x micro-batches is ", pieces,
-                   "; it must be a power of two, because the batch is cut by halves");
+  if (units % pieces != 0 || !power_of_two(units / pieces)) {
+    int64_t fitting = pieces;
+    while (fitting < max_units * pieces && batch % (fitting * 2) == 0) fitting *= 2;
+    return invalid(
+        asked > 0 ? cat("reproducible.units is ", units) : cat("the batch of ", batch, " has ", units, " units"),
+        ", of which each of ", pieces, " pieces (", cut, ") must get 1, 2, 4 or another power of two; it does ",
+        "with reproducible.units = ", fitting, any ? "" : ", or with reproducible.level = run");
   }
-  if (units % pieces != 0) {
-    return invalid("the batch of ", batch, " has ", units, " units, which ", pieces,
-                   " pieces (ranks x micro-batches) do not divide into aligned runs; use a batch that divides by ",
-                   pieces, ", or set reproducible.units");
+  if (!any && !ranks.keep_the_tree(micro_batches)) {
+    return invalid(cut, " would add up the pieces of the batch in an order of their own, and so give bits of their ",
+                   "own; use powers of two (the number of ranks, or of the micro-batches of one rank, may be another ",
+                   "number), or reproducible.level = run");
   }
   return units;
 }
@@ -74,9 +86,9 @@ class Placement {
     int64_t micro_batches = request_.strategy.integer("pipeline.num_micro_batch");
     if (micro_batches < 1) return invalid("pipeline.num_micro_batch is ", micro_batches);
     if (plan_.batch == 0) leave_whole(micro_batches);
-    EPL_ASSIGN(const int64_t units,
-               unit_count(request_.strategy, plan_.batch, micro_batches * max_data_degree(layout_)));
-    EPL_ASSIGN(std::vector<LeafMesh> meshes, make_meshes(layout_, units, micro_batches));
+    EPL_ASSIGN(const BatchAxes batch, find_batch_axes(layout_));
+    EPL_ASSIGN(const int64_t units, unit_count(request_.strategy, plan_.batch, batch, micro_batches));
+    EPL_ASSIGN(std::vector<LeafMesh> meshes, make_meshes(layout_, batch, units, micro_batches));
     std::map<int, int> classes;  // of the devices that have TaskGraphs, in their order
     for (const ScopeLeaf& leaf : layout_.leaves) classes.emplace(leaf.device, 0);
     for (auto& [device, rank_class] : classes) {
@@ -102,7 +114,7 @@ class Placement {
 
   // No input counts samples: all copies of a TaskGraph, along an axis that cuts nothing, see everything at once.
   void leave_whole(int64_t& micro_batches) {
-    const int64_t copies = max_data_degree(layout_);
+    const int64_t copies = std::ranges::max_element(layout_.leaves, {}, &ScopeLeaf::data)->data;
     if (copies * micro_batches == 1) return;
     for (ScopeLeaf& leaf : layout_.leaves) {
       if (leaf.data > 1) leaf.roles.insert(leaf.roles.begin(), {ScopeKind::replicate, leaf.data});

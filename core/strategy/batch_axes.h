@@ -1,0 +1,51 @@
+// The axes of ranks over which TaskGraphs cut the batch. All of them have these axes, so that they agree about the
+// order of samples, and each uses those that make its own degree of data parallelism.
+#pragma once
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "core/base/status.h"
+#include "core/strategy/sharding.h"
+
+namespace epl {
+
+// Degrees of which each divides the next: the boundaries between the axes of a mesh.
+class Chain {
+ public:
+  void add(int64_t degree) { degrees_.insert(degree); }
+  Status check() const;
+  const std::set<int64_t>& degrees() const { return degrees_; }
+
+ private:
+  std::set<int64_t> degrees_;
+};
+
+class BatchAxes {
+ public:
+  struct Axis {
+    int64_t size = 1;
+    std::set<int64_t> degrees;  // who uses it
+  };
+
+  // Where the degrees are no chain, as 2 and 3, the axes are their common part and what each has besides. An error says
+  // which degrees have no such axes.
+  static Result<BatchAxes> find(const std::set<int64_t>& degrees);
+
+  const std::vector<Axis>& axes() const { return axes_; }  // major first; the first is that of every mesh
+  // Into how many pieces they cut the batch together.
+  int64_t pieces() const;
+  // Of a degree: how its TaskGraphs cut the batch, whose last axes are those of time and units. `numbers` gives each of
+  // axes() its place in the mesh.
+  Cuts cuts(int64_t degree, const std::vector<int>& numbers, int time, int unit) const;
+  // Whether sums over these ranks, and over so many micro-batches on each, are the binary tree over all pieces: then
+  // bits do not depend on how many pieces there are.
+  bool keep_the_tree(int64_t micro_batches) const;
+
+ private:
+  std::vector<Axis> axes_;
+  bool chain_ = true;
+};
+
+}  // namespace epl
