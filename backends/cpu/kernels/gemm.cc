@@ -13,6 +13,7 @@ const GemmLevel& level_of_this_processor() { return *EPL_CPU_CHOOSE(gemm_level);
 
 // Bounds of what a thread keeps in its caches, in floats.
 constexpr int64_t max_packed_a = 40 << 10;   // 160 KiB: most of a small second-level cache
+constexpr int64_t transposed_rows = 98;      // of an A whose columns lie apart, at a time: shorter runs are read slowly
 constexpr int64_t max_packed_b = 256 << 10;  // 1 MiB
 constexpr int64_t max_shared_a = 256 << 10;  // 1 MiB, from which every thread reads
 constexpr int64_t max_partials = 512 << 10;  // 2 MiB
@@ -80,7 +81,9 @@ void set_pass(const GemmProblem& p, GemmTiling& tiling) {
 void size_scratch(const GemmProblem& p, const GemmLevel& level, GemmTiling& tiling) {
   const int64_t width = tiling.panel_vectors * level.lanes, columns = round_up(tiling.tile_columns, width);
   const int64_t depth = std::max<int64_t>(std::min(tiling.pass, p.k), 1);
-  const int64_t rows = std::max<int64_t>(level.rows, max_packed_a / depth / level.rows * level.rows);
+  const bool transposed = p.a_row == 1 && p.a_col != 1 && !p.pack_a;
+  const int64_t least = round_up(transposed ? transposed_rows : level.rows, level.rows);
+  const int64_t rows = std::max(least, max_packed_a / depth / level.rows * level.rows);
   tiling.block_rows = std::min(tiling.tile_rows, rows);
   tiling.shared = tiling.shared_a ? round_up(p.m * p.k, 16) : 0;
   tiling.packed_a = tiling.direct_a || tiling.shared_a ? 0 : round_up(tiling.block_rows * depth, 16);
