@@ -47,7 +47,9 @@ StateLayout link(std::span<Program* const> programs) {
   StateLayout layout;
   for (Program* program : programs) {
     std::map<int64_t, int64_t> moved;  // offsets in the program's own layout -> in the common one
+    program->state_bytes = 0;          // without what has turned out to be another class's
     for (StateSlot& slot : program->state) {
+      program->state_bytes += aligned_bytes(slot.local.bytes());
       const int64_t offset = layout.slot(slot).offset;
       moved[slot.offset] = offset;
       slot.offset = offset;

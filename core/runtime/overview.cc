@@ -174,6 +174,26 @@ std::string kind_word(ValueKind kind) {
   }
 }
 
+// The classes of ranks besides its own that use a value.
+std::vector<int> other_classes(const Plan& plan, Value v, const std::vector<int>& users) {
+  std::vector<int> classes;
+  for (const int node : users) {
+    const int at = plan.node_task_graph[static_cast<size_t>(node)];
+    if (at == every_task_graph || plan.class_of(at) == plan.class_of(v)) continue;
+    if (std::ranges::find(classes, plan.class_of(at)) == classes.end()) classes.push_back(plan.class_of(at));
+  }
+  return classes;
+}
+
+// Why a parameter that several stages use lies as it does.
+std::string reason_of_lent(const Plan& plan, Value v, const std::vector<int>& others) {
+  std::string names;
+  for (const int at : others) names += cat(names.empty() ? "" : ", ", plan.class_name(at));
+  const bool whole = std::ranges::all_of(plan.shardings[static_cast<size_t>(v.index)].dims, &Cuts::empty);
+  return cat(names, others.size() == 1 ? " uses" : " use", " it as well: ", plan.class_name(plan.class_of(v)),
+             " keeps it", whole ? " whole" : "", ", sends it there in each step, and gets its gradient back");
+}
+
 // Parameters, buffers, inputs, and what the forward pass computes: the rest lies as these do.
 std::vector<Overview::Tensor> tensors_of(const Plan& plan) {
   const Graph& graph = *plan.graph;
@@ -196,6 +216,8 @@ std::vector<Overview::Tensor> tensors_of(const Plan& plan) {
       reason = info.kind == ValueKind::input && info.batch_dim >= 0
                    ? cat("dimension ", info.batch_dim, " counts samples")
                    : cat("as ", node, " needs it", of_node.empty() ? "" : cat(" (", of_node, ")"));
+      const std::vector<int> others = other_classes(plan, Value{i}, used_by);
+      if (!others.empty() && info.kind != ValueKind::input) reason = reason_of_lent(plan, Value{i}, others);
     }
     const Sharding& sharding = plan.shardings[static_cast<size_t>(i)];
     const int at = plan.value_task_graph[static_cast<size_t>(i)];

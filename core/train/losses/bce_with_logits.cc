@@ -34,15 +34,18 @@ Result<Loss> build(LossBuilder& l) {
 }  // namespace
 
 EPL_LOSS(bce_with_logits) {
-  return {.doc =
-              "Mean of -(pos_weight * target * log s + (1 - target) * log(1 - s)), s = sigmoid(output), over all "
-              "elements; `pos_weight` "
-              "is one number or one for each of the last dimension (none: 1).",
-          .options = {{"pos_weight", Doubles{}}},
-          .task = Task::probabilities,
-          .metrics = "accuracy, f1",
-          .build = build,
-          .takes_operand_of = [](const LossBuilder&, const Node& last, int) { return last.op->name == "sigmoid"; }};
+  return {
+      .doc =
+          "Mean of -(pos_weight * target * log s + (1 - target) * log(1 - s)), s = sigmoid(output), over all "
+          "elements; `pos_weight` "
+          "is one number or one for each of the last dimension (none: 1).",
+      .options = {{.name = "pos_weight",
+                   .value = Doubles{},
+                   .doc = "what a positive target counts: one number, or one for each of the last dimension; none: 1"}},
+      .task = Task::probabilities,
+      .metrics = "accuracy, f1",
+      .build = build,
+      .takes_operand_of = [](const LossBuilder&, const Node& last, int) { return last.op->name == "sigmoid"; }};
 }
 
 }  // namespace epl

@@ -138,22 +138,27 @@ bool ends_in_softmax(const LossBuilder& l, const Node& last, int axis) {
 }  // namespace
 
 EPL_LOSS(softmax_cross_entropy) {
-  return {.doc =
-              "Mean of -log softmax(output)[target] over the positions whose target is not `ignore_index`. Classes lie "
-              "on the "
-              "dimension that the target lacks, the last one where several fit, or on `axis`. `label_smoothing` "
-              "spreads that share of "
-              "each target over all classes; with `class_weights`, one for each class, the mean is weighted by the "
-              "targets' weights "
-              "(torch.nn.CrossEntropyLoss).",
-          .options = {{"ignore_index", int64_t{-100}},
-                      {"axis", Ints{}},
-                      {"label_smoothing", 0.0},
-                      {"class_weights", Doubles{}}},
-          .task = Task::classes,
-          .metrics = "accuracy",
-          .build = build,
-          .takes_operand_of = ends_in_softmax};
+  return {
+      .doc =
+          "Mean of -log softmax(output)[target] over the positions whose target is not `ignore_index`. Classes lie "
+          "on the "
+          "dimension that the target lacks, the last one where several fit, or on `axis`. `label_smoothing` "
+          "spreads that share of "
+          "each target over all classes; with `class_weights`, one for each class, the mean is weighted by the "
+          "targets' weights "
+          "(torch.nn.CrossEntropyLoss).",
+      .options = {{.name = "ignore_index", .value = int64_t{-100}, .doc = "positions with this target do not count"},
+                  {.name = "axis",
+                   .value = Ints{},
+                   .doc = "the dimension of classes; none: the one that the target lacks"},
+                  {.name = "label_smoothing",
+                   .value = 0.0,
+                   .doc = "the share of the target that is spread evenly over all classes, from 0 to 1"},
+                  {.name = "class_weights", .value = Doubles{}, .doc = "what a class counts, one for each; none: 1"}},
+      .task = Task::classes,
+      .metrics = "accuracy",
+      .build = build,
+      .takes_operand_of = ends_in_softmax};
 }
 
 }  // namespace epl

@@ -8,6 +8,11 @@
 
 namespace epl::schedules {
 
+// The option of schedules that end at a step.
+inline Option total_steps() {
+  return {.name = "total_steps", .value = int64_t{0}, .doc = "the step at which it has come to its end"};
+}
+
 inline Status check_total_steps(const Attributes& options, int64_t warmup) {
   const int64_t total = options.integer("total_steps");
   if (total <= warmup) return invalid("total_steps = ", total, " must be more than warmup_steps = ", warmup);

@@ -3,10 +3,17 @@
 #include "core/train/schedules/common.h"
 
 namespace epl {
+namespace {
+
+Option final_ratio() {
+  return {.name = "final_ratio", .value = 0.0, .doc = "the share of the base rate that is left in the end"};
+}
+
+}  // namespace
 
 EPL_SCHEDULE(linear) {
   return {.doc = "From the base rate in a straight line to `final_ratio` of it at `total_steps`, and so on.",
-          .options = {{"total_steps", int64_t{0}}, {"final_ratio", 0.0}},
+          .options = {schedules::total_steps(), final_ratio()},
           .factor = [](const Attributes& o, int64_t step,
                        int64_t warmup) { return schedules::down_to(o, 1 - schedules::progress(o, step, warmup)); },
           .check = schedules::check_decay};
@@ -14,7 +21,7 @@ EPL_SCHEDULE(linear) {
 
 EPL_SCHEDULE(cosine) {
   return {.doc = "From the base rate in half a cosine to `final_ratio` of it at `total_steps`, and so on.",
-          .options = {{"total_steps", int64_t{0}}, {"final_ratio", 0.0}},
+          .options = {schedules::total_steps(), final_ratio()},
           .factor =
               [](const Attributes& o, int64_t step, int64_t warmup) {
                 return schedules::down_to(o, 0.5 * (1 + math::cos(math::pi * schedules::progress(o, step, warmup))));

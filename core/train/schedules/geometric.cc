@@ -2,10 +2,18 @@
 #include "core/train/schedules/common.h"
 
 namespace epl {
+namespace {
+
+Option gamma(double value, bool required) {
+  return {.name = "gamma", .value = value, .required = required, .doc = "what the rate is multiplied with"};
+}
+
+}  // namespace
 
 EPL_SCHEDULE(step) {
   return {.doc = "The base rate times `gamma` for every `step_size` steps (torch.optim.lr_scheduler.StepLR).",
-          .options = {{"step_size", int64_t{0}, true}, {"gamma", 0.1}},
+          .options = {{.name = "step_size", .value = int64_t{0}, .required = true, .doc = "steps between two changes"},
+                      gamma(0.1, false)},
           .factor = [](const Attributes& o, int64_t step,
                        int64_t) { return math::power(o.number("gamma"), step / o.integer("step_size")); },
           .check = [](const Attributes& o, int64_t) -> Status {
@@ -16,7 +24,7 @@ EPL_SCHEDULE(step) {
 
 EPL_SCHEDULE(exponential) {
   return {.doc = "The base rate times `gamma` for every step (torch.optim.lr_scheduler.ExponentialLR).",
-          .options = {{"gamma", 0.999, true}},
+          .options = {gamma(0.999, true)},
           .factor = [](const Attributes& o, int64_t step, int64_t) { return math::power(o.number("gamma"), step); },
           .check = [](const Attributes& o, int64_t) { return schedules::check_gamma(o); }};
 }

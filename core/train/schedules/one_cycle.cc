@@ -35,7 +35,10 @@ EPL_SCHEDULE(one_cycle) {
               "and down to 1 / "
               "`final_div_factor` of where it began (torch.optim.lr_scheduler.OneCycleLR, cosine, with the base rate "
               "as max_lr).",
-          .options = {{"total_steps", int64_t{0}}, {"pct_start", 0.3}, {"div_factor", 25.0}, {"final_div_factor", 1e4}},
+          .options = {schedules::total_steps(),
+                      {.name = "pct_start", .value = 0.3, .doc = "the share of the steps in which the rate rises"},
+                      {.name = "div_factor", .value = 25.0, .doc = "the base rate over the first one"},
+                      {.name = "final_div_factor", .value = 1e4, .doc = "the first rate over the last one"}},
           .factor = factor,
           .check = check};
 }
