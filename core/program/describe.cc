@@ -23,38 +23,27 @@ namespace {
 
 // Goes through the calls of a step: what is written lives until it is read last, what a sum keeps from turn to turn
 // from its first turn to its last, and what is sent until the send has been waited for.
-class Lives {
+class Unrolled {
  public:
-  explicit Lives(const Program& program) : program_(program) {}
+  explicit Unrolled(const Program& program) : program_(program) {}
 
-  std::vector<int64_t> run() {
+  Lives run() {
     for (size_t c = 0; c < program_.calls.size(); ++c) {
       const BlockCall& call = program_.calls[c];
       for (int event : program_.waits[c]) end_send(event);
       const auto block = std::ranges::find(program_.blocks, call.id(), &Block::id);
       for (int i = block->first; i < block->last; ++i, ++time_) visit(i, call.micro_batch);
     }
-    for (const auto& [event, range] : sending_) ranges_[range].last = time_ - 1;
-    std::vector<int64_t> bytes(static_cast<size_t>(time_) + 1, 0);
-    for (const Range& range : ranges_) {
-      bytes[static_cast<size_t>(range.first)] += range.bytes;
-      bytes[static_cast<size_t>(range.last) + 1] -= range.bytes;
-    }
-    for (size_t t = 1; t < bytes.size(); ++t) bytes[t] += bytes[t - 1];
-    bytes.pop_back();
-    return bytes;
+    for (const auto& [event, range] : sending_) lives_.ranges[range].last = time_ - 1;
+    lives_.instructions = time_;
+    return std::move(lives_);
   }
 
  private:
-  struct Range {
-    int64_t bytes = 0;
-    int first = 0, last = 0;
-  };
-
   void end_send(int event) {
     const auto sent = sending_.find(event);
     if (sent == sending_.end()) return;
-    ranges_[sent->second].last = std::max(ranges_[sent->second].last, time_ - 1);
+    lives_.ranges[sent->second].last = std::max(lives_.ranges[sent->second].last, time_ - 1);
     sending_.erase(sent);
   }
 
@@ -62,9 +51,13 @@ class Lives {
     const Instruction& in = program_.instructions[static_cast<size_t>(i)];
     const auto address = [&](const Location& at) { return program_.offset_of(at, micro_batch); };
     for (const Location& at : in.inputs) {
-      const auto written = at.space == Location::Space::arena ? latest_.find(address(at)) : latest_.end();
-      if (written == latest_.end()) continue;
-      ranges_[written->second].last = time_;
+      if (at.space != Location::Space::arena) continue;
+      const auto written = latest_.find(address(at));
+      if (written == latest_.end()) {
+        lives_.unwritten.push_back(in.name);
+        continue;
+      }
+      lives_.ranges[written->second].last = time_;
       if (in.records >= 0) sending_[in.records + (program_.loops(i) ? micro_batch : 0)] = written->second;
     }
     const bool unfinished = in.transfer && in.transfer->at_last_turn && micro_batch + 1 != program_.micro_batches();
@@ -72,26 +65,26 @@ class Lives {
       const Location& at = in.outputs[o];
       const bool in_place = std::ranges::find(in.inputs, at) != in.inputs.end();
       if (at.space != Location::Space::arena || in_place) continue;
-      latest_[address(at)] = add(in.query->out(static_cast<int>(o)).bytes());
+      latest_[address(at)] = add(address(at), in.query->out(static_cast<int>(o)).bytes());
     }
     if (in.workspace.space != Location::Space::arena) return;
     if (!in.transfer || !in.transfer->held_bytes) {
-      add(in.workspace_bytes);
+      add(address(in.workspace), in.workspace_bytes);
     } else if (const auto held = held_.find(i); held != held_.end()) {
-      ranges_[held->second].last = time_;
+      lives_.ranges[held->second].last = time_;
     } else {
-      held_[i] = add(in.workspace_bytes + in.transfer->held_bytes(in, program_.micro_batches()));
+      held_[i] = add(address(in.workspace), in.workspace_bytes + in.transfer->held_bytes(in, program_.micro_batches()));
     }
   }
 
-  size_t add(int64_t bytes) {
-    ranges_.push_back({aligned_bytes(bytes), time_, time_});
-    return ranges_.size() - 1;
+  size_t add(int64_t address, int64_t bytes) {
+    lives_.ranges.push_back({address, aligned_bytes(bytes), time_, time_});
+    return lives_.ranges.size() - 1;
   }
 
   const Program& program_;
   int time_ = 0;
-  std::vector<Range> ranges_;
+  Lives lives_;
   std::map<int64_t, size_t> latest_;   // by address
   std::map<int, size_t> held_;         // by instruction
   std::map<int64_t, size_t> sending_;  // by event
@@ -99,6 +92,18 @@ class Lives {
 
 }  // namespace
 
-std::vector<int64_t> live_bytes(const Program& program) { return Lives(program).run(); }
+Lives lives_of(const Program& program) { return Unrolled(program).run(); }
+
+std::vector<int64_t> live_bytes(const Program& program) {
+  const Lives lives = lives_of(program);
+  std::vector<int64_t> bytes(static_cast<size_t>(lives.instructions) + 1, 0);
+  for (const Life& life : lives.ranges) {
+    bytes[static_cast<size_t>(life.first)] += life.bytes;
+    bytes[static_cast<size_t>(life.last) + 1] -= life.bytes;
+  }
+  for (size_t t = 1; t < bytes.size(); ++t) bytes[t] += bytes[t - 1];
+  bytes.pop_back();
+  return bytes;
+}
 
 }  // namespace epl

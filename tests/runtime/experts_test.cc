@@ -6,9 +6,7 @@
 #include <algorithm>
 #include <map>
 
-#include "core/runtime/session.h"
-#include "core/runtime/session_state.h"
-#include "tests/runtime/graph_model.h"
+#include "tests/runtime/trained.h"
 
 namespace epl {
 namespace {
@@ -73,45 +71,19 @@ struct Layout {
 };
 
 Result<std::shared_ptr<const CompiledPlan>> plan_of(const Layout& layout, std::string_view model) {
-  PlanOptions options;
-  options.model = GraphModel::parse(model);
-  options.train.loss.name = "softmax_cross_entropy";
-  options.train.optimizer = "adamw";
-  options.train.optimizer_options = {{"lr", 0.01}};
-  options.train.clip_norm = 1;
-  options.ranks = layout.ranks;
-  const std::string text = cat("{\"pipeline.num_micro_batch\": ", layout.micro_batches,
-                               layout.scopes.empty() ? "" : ", ", layout.scopes, "}");
-  EPL_ASSIGN(options.strategy, parse_strategy(text));
-  return CompiledPlan::create(test_host(2), options);
+  const std::string keys =
+      cat("\"pipeline.num_micro_batch\": ", layout.micro_batches, layout.scopes.empty() ? "" : ", ", layout.scopes);
+  return layout_plan(layout_options(GraphModel::parse(model), layout.ranks, cat("{", keys, "}")));
 }
 
-struct Trained {
-  std::vector<double> losses;
-  std::map<std::string, Tensor> state;
-};
-
-Trained train(const Layout& layout, std::string_view model) {
-  Trained out;
-  auto plan = plan_of(layout, model);
-  EXPECT_TRUE(plan.ok()) << layout.name << ": " << plan.status().to_string();
-  if (!plan.ok()) return out;
-  auto session = Session::create(test_host(2), *plan, 7);
-  EXPECT_TRUE(session.ok()) << session.status().to_string();
-  if (!session.ok()) return out;
-  const TensorType of_x = (*plan)->entries().front().inputs[0].global_type;
-  for (int s = 0; s < 20; ++s) {
-    Tensor x(of_x), target(TensorType{DType::i64, {8}});
-    for (int64_t i = 0; i < x.elements(); ++i) x.set(i, philox_uniform(static_cast<uint64_t>(s), i) - 0.5);
-    for (int i = 0; i < 8; ++i) target.set_int(i, i == 2 ? -100 : (i + s) % 5);
-    const std::vector<Tensor> inputs = {x, target};
-    StepMetrics metrics;
-    const Status status = (*session)->step(inputs, metrics);
-    EXPECT_TRUE(status.ok()) << layout.name << ": " << status.to_string();
-    out.losses.push_back(metrics.loss);
-  }
-  for (const StateSlot& slot : (*plan)->state().slots()) out.state.emplace(slot.name, *(*session)->state(slot.name));
-  return out;
+Trained trained(const Layout& layout, std::string_view model) {
+  const auto plan = plan_of(layout, model);
+  return train(plan, layout.name, 20, [&](int step) {
+    Tensor x((*plan)->entries().front().inputs[0].global_type), target(TensorType{DType::i64, {8}});
+    for (int64_t i = 0; i < x.elements(); ++i) x.set(i, philox_uniform(static_cast<uint64_t>(step), i) - 0.5);
+    for (int i = 0; i < 8; ++i) target.set_int(i, i == 2 ? -100 : (i + step) % 5);
+    return std::vector<Tensor>{x, target};
+  });
 }
 
 const std::string of_two = R"("scopes": [{"name": "moe", "match": "experts*", "expert": 2}])",
@@ -136,9 +108,7 @@ std::vector<Layout> layouts() {
 class Experts : public ::testing::TestWithParam<Layout> {};
 
 TEST_P(Experts, HaveTheBitsOfOneRank) {
-  const Trained wanted = train({.name = "one_rank"}, batched), found = train(GetParam(), batched);
-  EXPECT_EQ(found.losses, wanted.losses);
-  for (const auto& [name, value] : wanted.state) EXPECT_TRUE(identical(found.state.at(name), value)) << name;
+  expect_same(trained(GetParam(), batched), trained({.name = "one_rank"}, batched), GetParam().name);
 }
 
 INSTANTIATE_TEST_SUITE_P(Layouts, Experts, ::testing::ValuesIn(layouts()),
@@ -184,12 +154,7 @@ TEST(Experts, InALoopAreCutOverTheRanks) {
       EXPECT_EQ(slot.local.shape, (Shape{8, 6}));
     }
   }
-  const Trained wanted = train({.name = "one_rank"}, looped), found = train(layout, looped);
-  for (size_t s = 0; s < wanted.losses.size(); ++s) EXPECT_NEAR(found.losses[s], wanted.losses[s], 1e-5) << s;
-  for (const auto& [name, value] : wanted.state) {
-    for (int64_t i = 0; i < value.elements(); ++i)
-      ASSERT_NEAR(found.state.at(name).get(i), value.get(i), 1e-4) << name << " " << i;
-  }
+  expect_near(trained(layout, looped), trained({.name = "one_rank"}, looped), layout.name, 1e-5, 1e-4);
 }
 
 }  // namespace

@@ -2,9 +2,8 @@
 // on the processor, and a sentence where that cannot be.
 #include <gtest/gtest.h>
 
-#include "core/runtime/session.h"
 #include "tests/backend/far_device.h"
-#include "tests/runtime/graph_model.h"
+#include "tests/runtime/trained.h"
 
 namespace epl {
 namespace {
@@ -32,54 +31,26 @@ const char* far_name() {
 
 Result<std::shared_ptr<const CompiledPlan>> plan_on(const std::string& device, const char* micro_batches,
                                                     std::string_view text = model, int64_t ranks = 1) {
-  PlanOptions options;
-  options.ranks = ranks;
-  options.model = GraphModel::parse(text);
-  options.train.loss.name = "softmax_cross_entropy";
-  options.train.optimizer = "adamw";
-  options.train.clip_norm = 1.0;
-  options.device = device;
-  EPL_TRY(set_config(options.strategy, "pipeline.num_micro_batch", micro_batches));
-  return CompiledPlan::create(test_host(2), options);
+  auto options =
+      layout_options(GraphModel::parse(text), ranks, cat("{\"pipeline.num_micro_batch\": ", micro_batches, "}"));
+  if (options.ok()) options->device = device;
+  return layout_plan(options);
 }
 
-struct Trained {
-  std::vector<double> losses;
-  std::vector<Tensor> weights;
-};
-
-Trained train(const std::string& device, const char* micro_batches, int64_t ranks = 1) {
-  Trained out;
-  auto plan = plan_on(device, micro_batches, model, ranks);
-  EXPECT_TRUE(plan.ok()) << plan.status().to_string();
-  if (!plan.ok()) return out;
-  auto session = Session::create(test_host(2), *plan, 7);
-  EXPECT_TRUE(session.ok()) << session.status().to_string();
-  if (!session.ok()) return out;
-  for (int s = 0; s < 5; ++s) {
-    std::vector<Tensor> inputs = {Tensor({DType::f32, {8, 12}}), Tensor({DType::f32, {3, 8}}),
-                                  Tensor({DType::f32, {16}}), Tensor({DType::i64, {8}})};
-    for (size_t i = 0; i < 3; ++i)
-      for (int64_t e = 0; e < inputs[i].elements(); ++e) inputs[i].set(e, philox_uniform(100 * s + i, e) - 0.5);
-    for (int i = 0; i < 8; ++i) inputs[3].set_int(i, (i + s) % 4);
-    StepMetrics metrics;
-    const Status status = (*session)->step(inputs, metrics);
-    EXPECT_TRUE(status.ok()) << status.to_string();
-    out.losses.push_back(metrics.loss);
-  }
-  EXPECT_EQ((*session)->memory_bytes_used(), (*plan)->memory_bytes_peak());
-  for (const char* name : {"w1", "w2", "w3"}) out.weights.push_back((*session)->state_view(name)->clone());
-  return out;
+std::vector<Tensor> batch(int step) {
+  std::vector<Tensor> inputs = {Tensor({DType::f32, {8, 12}}), Tensor({DType::f32, {3, 8}}), Tensor({DType::f32, {16}}),
+                                Tensor({DType::i64, {8}})};
+  for (size_t i = 0; i < 3; ++i)
+    for (int64_t e = 0; e < inputs[i].elements(); ++e) inputs[i].set(e, philox_uniform(100 * step + i, e) - 0.5);
+  for (int i = 0; i < 8; ++i) inputs[3].set_int(i, (i + step) % 4);
+  return inputs;
 }
 
 TEST(Far, LearnsTheSameBits) {
-  const Trained here = train("cpu", "1");
-  ASSERT_EQ(here.losses.size(), 5u);
+  const Trained here = train(plan_on("cpu", "1"), "cpu", 5, batch);
   for (const auto& [micro_batches, ranks] : {std::pair("1", 1), {"2", 1}, {"4", 1}, {"1", 2}, {"2", 2}, {"1", 4}}) {
-    const Trained there = train(far_name(), micro_batches, ranks);
-    EXPECT_EQ(there.losses, here.losses) << micro_batches << " micro-batches on " << ranks << " ranks";
-    ASSERT_EQ(there.weights.size(), here.weights.size());
-    for (size_t i = 0; i < here.weights.size(); ++i) EXPECT_TRUE(identical(here.weights[i], there.weights[i])) << i;
+    const std::string layout = cat(micro_batches, " micro-batches on ", ranks, " ranks");
+    expect_same(train(plan_on(far_name(), micro_batches, model, ranks), layout, 5, batch), here, layout);
   }
 }
 

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "core/frontend/template.h"
+#include "core/program/describe.h"
 #include "core/program/memory.h"
-#include "core/program/transfer.h"
 #include "core/strategy/pipeline.h"
 #include "tests/runtime/skip_mlp.h"
 #include "tests/runtime/trained.h"
@@ -160,98 +160,26 @@ inline Trained train(const Job& job, const Layout& layout, int steps) {
   return train(plan_of(job, layout), layout.text(), steps, [&](int step) { return job.batch(step); });
 }
 
-// What a program has in memory while a rank goes through its calls one by one.
-class Unrolled {
- public:
-  explicit Unrolled(const Program& program) : program_(program) {
-    for (size_t c = 0; c < program.calls.size(); ++c) {
-      const BlockCall& call = program.calls[c];
-      for (int event : program.waits[c]) end_send(event);
-      const auto block = program.blocks.begin() + program.find(call.id());
-      for (int i = block->first; i < block->last; ++i, ++time_) go_through(i, call.micro_batch);
-    }
-    for (const auto& [event, range] : sending_) ranges_[range].last = time_ - 1;
-  }
-
-  // The largest number of bytes that are alive together: what no layout can do without.
-  int64_t largest_live() const {
-    int64_t fullest = 0;
-    for (int t = 0; t < time_; ++t) {
-      int64_t bytes = 0;
-      for (const Range& range : ranges_) bytes += range.first <= t && t <= range.last ? range.bytes : 0;
-      fullest = std::max(fullest, bytes);
-    }
-    return fullest;
-  }
-
-  // Pairs that are alive together and overlap.
-  int clashes() const {
-    int found = 0;
-    for (size_t a = 0; a < ranges_.size(); ++a) {
-      for (size_t b = 0; b < a; ++b) {
-        const Range &x = ranges_[a], &y = ranges_[b];
-        const bool together = x.first <= y.last && y.first <= x.last;
-        found += together && x.address < y.address + y.bytes && y.address < x.address + x.bytes;
-      }
-    }
-    return found;
-  }
-
- private:
-  struct Range {
-    int64_t address = 0, bytes = 0;
-    int first = 0, last = 0;
-  };
-
-  // Until then what is sent is read.
-  void end_send(int event) {
-    const auto sent = sending_.find(event);
-    if (sent == sending_.end()) return;
-    ranges_[sent->second].last = std::max(ranges_[sent->second].last, time_ - 1);
-    sending_.erase(sent);
-  }
-
-  void go_through(int i, int64_t micro_batch) {
-    const Instruction& in = program_.instructions[static_cast<size_t>(i)];
-    const auto address = [&](const Location& at) { return program_.offset_of(at, micro_batch); };
-    for (const Location& at : in.inputs) {
-      if (at.space != Location::Space::arena) continue;
-      ASSERT_TRUE(latest_.contains(address(at))) << in.name << " reads what nobody wrote";
-      const size_t range = latest_.at(address(at));
-      ranges_[range].last = time_;
-      if (in.records >= 0) sending_[in.records + (program_.loops(i) ? micro_batch : 0)] = range;
-    }
-    const bool unfinished = in.transfer && in.transfer->at_last_turn && micro_batch + 1 != program_.micro_batches();
-    for (size_t o = 0; !unfinished && o < in.outputs.size(); ++o) {
-      const Location& at = in.outputs[o];
-      const bool in_place = std::ranges::find(in.inputs, at) != in.inputs.end();
-      if (at.space != Location::Space::arena || in_place) continue;
-      latest_[address(at)] = add(address(at), in.query->out(static_cast<int>(o)).bytes());
-    }
-    if (in.workspace.space != Location::Space::arena) return;
-    // What a sum keeps from turn to turn is there from the first turn to the last.
-    const bool holds = in.transfer && in.transfer->held_bytes;
-    if (!holds) {
-      add(address(in.workspace), in.workspace_bytes);
-    } else if (const auto held = held_.find(i); held != held_.end()) {
-      ranges_[held->second].last = time_;
-    } else {
-      held_[i] = add(address(in.workspace), in.workspace_bytes + in.transfer->held_bytes(in, program_.micro_batches()));
+// The arena of a program while a rank goes through its calls: nothing overlaps that is alive together, nothing is read
+// that nobody wrote, and the program knows the largest set that is alive. No layout can do with less: `most` times that
+// is enough.
+inline void expect_arena(const Program& program, double most, const std::string& layout) {
+  const Lives lives = lives_of(program);
+  EXPECT_TRUE(lives.unwritten.empty()) << layout << ": " << lives.unwritten.front() << " reads what nobody wrote";
+  int clashes = 0;
+  for (size_t a = 0; a < lives.ranges.size(); ++a) {
+    for (size_t b = 0; b < a; ++b) {
+      const Life &x = lives.ranges[a], &y = lives.ranges[b];
+      const bool together = x.first <= y.last && y.first <= x.last;
+      clashes += together && x.address < y.address + y.bytes && y.address < x.address + x.bytes;
     }
   }
-
-  size_t add(int64_t address, int64_t bytes) {
-    ranges_.push_back({address, aligned_bytes(bytes), time_, time_});
-    return ranges_.size() - 1;
-  }
-
-  const Program& program_;
-  int time_ = 0;
-  std::vector<Range> ranges_;
-  std::map<int64_t, size_t> latest_;   // by address
-  std::map<int, size_t> held_;         // by instruction
-  std::map<int64_t, size_t> sending_;  // by event
-};
+  EXPECT_EQ(clashes, 0) << layout;
+  const int64_t live = std::ranges::max(live_bytes(program));
+  EXPECT_EQ(program.arena_live_bytes, live) << layout;
+  EXPECT_GE(aligned_bytes(program.arena_bytes), live) << layout;
+  EXPECT_LE(static_cast<double>(program.arena_bytes), most * static_cast<double>(live)) << layout;
+}
 
 inline void expect_same(const Trained& other, const Trained& one, const Layout& layout) {
   expect_same(other, one, layout.text());

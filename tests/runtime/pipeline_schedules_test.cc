@@ -69,13 +69,7 @@ TEST_P(Schedules, KnowTheirMemory) {
   each_layout(gpt_job(), [](const Job& work, const Layout& layout) {
     auto plan = plan_of(work, layout);
     ASSERT_TRUE(plan.ok()) << plan.status().to_string();
-    for (const Program& program : (*plan)->entries().front().programs) {
-      const Unrolled unrolled(program);
-      const int64_t live = unrolled.largest_live();
-      EXPECT_EQ(unrolled.clashes(), 0) << layout.text();
-      EXPECT_EQ(program.arena_live_bytes, live) << layout.text();
-      EXPECT_LE(static_cast<double>(program.arena_bytes), 1.1 * static_cast<double>(live)) << layout.text();
-    }
+    for (const Program& program : (*plan)->entries().front().programs) expect_arena(program, 1.1, layout.text());
   });
 }
 

@@ -91,15 +91,8 @@ TEST_P(Pipeline, NeedsWhatIsAliveAtOnce) {
       const Layout layout{schedule(), stages, micro_batches, "cpu", stages};
       auto plan = plan_of(job(), layout);
       ASSERT_TRUE(plan.ok()) << plan.status().to_string();
-      for (const Program& program : (*plan)->entries().front().programs) {
-        const Unrolled unrolled(program);
-        const int64_t live = unrolled.largest_live();
-        EXPECT_EQ(unrolled.clashes(), 0) << layout.text();
-        EXPECT_EQ(program.arena_live_bytes, live) << layout.text();
-        EXPECT_GE(aligned_bytes(program.arena_bytes), live) << layout.text();
-        // The search for an order of placement ends after a fixed amount of work.
-        EXPECT_LE(static_cast<double>(program.arena_bytes), 1.08 * static_cast<double>(live)) << layout.text();
-      }
+      // The search for an order of placement ends after a fixed amount of work.
+      for (const Program& program : (*plan)->entries().front().programs) expect_arena(program, 1.08, layout.text());
     }
   }
 }

@@ -2,12 +2,9 @@
 // and what stands between (norms, pools, activations) follows.
 #include <gtest/gtest.h>
 
-#include <map>
 #include <regex>
-#include <sstream>
 
-#include "core/runtime/session.h"
-#include "tests/runtime/graph_model.h"
+#include "tests/runtime/trained.h"
 
 namespace epl {
 namespace {
@@ -43,74 +40,40 @@ struct Layout {
   friend void PrintTo(const Layout& layout, std::ostream* out) { *out << layout.name; }
 };
 
-std::shared_ptr<const CompiledPlan> plan_of(const Layout& layout, const std::string& level) {
-  PlanOptions options;
-  options.model = GraphModel::parse(cnn);
-  options.train.loss.name = "softmax_cross_entropy";
-  options.train.optimizer = "momentum";
-  options.train.optimizer_options = {{"lr", 0.05}};
-  options.ranks = layout.ranks;
-  options.strategy = *parse_strategy(
-      cat("{\"reproducible.level\": \"", level, "\"", layout.strategy.empty() ? "" : ", ", layout.strategy, "}"));
-  auto plan = CompiledPlan::create(test_host(2), options);
-  EXPECT_TRUE(plan.ok()) << plan.status().to_string();
-  return plan.ok() ? *plan : nullptr;
+Result<std::shared_ptr<const CompiledPlan>> plan_of(const Layout& layout, const std::string& level) {
+  auto options = layout_options(GraphModel::parse(cnn), layout.ranks, at_level(level, layout.strategy));
+  if (options.ok()) {
+    options->train.optimizer = "momentum";
+    options->train.optimizer_options = {{"lr", 0.05}};
+    options->train.clip_norm = 0;
+  }
+  return layout_plan(options);
 }
 
-struct Trained {
-  std::vector<double> losses;
-  std::map<std::string, Tensor> state;
-  Tensor answers{TensorType{DType::f32, {8, 8}}};
-};
+std::vector<Tensor> batch(int step) {
+  Tensor x(TensorType{DType::f32, {8, 3, 6, 6}}), target(TensorType{DType::i64, {8}});
+  for (int64_t i = 0; i < x.elements(); ++i) x.set(i, philox_uniform(static_cast<uint64_t>(step), i) - 0.5);
+  for (int i = 0; i < 8; ++i) target.set_int(i, (i + step) % 8);
+  return {x, target};
+}
 
 Trained trained(const Layout& layout, const std::string& level) {
-  Trained made;
-  const auto plan = plan_of(layout, level);
-  if (!plan) return made;
-  auto session = Session::create(test_host(2), plan, 7);
-  EXPECT_TRUE(session.ok()) << session.status().to_string();
-  if (!session.ok()) return made;
-  Tensor x(TensorType{DType::f32, {8, 3, 6, 6}}), target(TensorType{DType::i64, {8}});
-  for (int s = 0; s < 4; ++s) {
-    for (int64_t i = 0; i < x.elements(); ++i) x.set(i, philox_uniform(static_cast<uint64_t>(s), i) - 0.5);
-    for (int i = 0; i < 8; ++i) target.set_int(i, (i + s) % 8);
-    StepMetrics metrics;
-    const Status status = (*session)->step(std::vector<Tensor>{x, target}, metrics);
-    EXPECT_TRUE(status.ok()) << status.to_string();
-    made.losses.push_back(metrics.loss);
-  }
-  EXPECT_EQ((*session)->memory_bytes_used(), plan->memory_bytes_peak());
-  for (const StateSlot& slot : plan->state().slots()) made.state.emplace(slot.name, *(*session)->state(slot.name));
-  std::vector<Tensor> answers = {made.answers};
-  EXPECT_TRUE((*session)->predict(std::vector<Tensor>{x}, answers).ok());
-  made.answers = answers[0];
-  return made;
+  return train(plan_of(layout, level), layout.name, 4, batch);
 }
 
 class SplitConv : public ::testing::TestWithParam<Layout> {};
 
 TEST_P(SplitConv, LearnsWhatOneRankLearns) {
-  const Trained wanted = trained({}, "data"), found = trained(GetParam(), "data");
-  ASSERT_EQ(found.losses.size(), wanted.losses.size());
-  for (size_t s = 0; s < wanted.losses.size(); ++s) EXPECT_NEAR(found.losses[s], wanted.losses[s], 1e-5) << s;
-  for (const auto& [name, value] : wanted.state) {
-    for (int64_t i = 0; i < value.elements(); ++i)
-      ASSERT_NEAR(found.state.at(name).get(i), value.get(i), 1e-5) << name << " " << i;
-  }
-  for (int64_t i = 0; i < wanted.answers.elements(); ++i)
-    EXPECT_NEAR(found.answers.get(i), wanted.answers.get(i), 1e-5) << i;
+  expect_near(trained(GetParam(), "data"), trained({}, "data"), GetParam().name, 1e-5, 1e-5, 1e-5);
 }
 
 TEST_P(SplitConv, HasTheBitsOfOneRankAtLevelLayout) {
-  const Trained wanted = trained({}, "layout"), found = trained(GetParam(), "layout");
-  EXPECT_EQ(found.losses, wanted.losses);
-  for (const auto& [name, value] : wanted.state) EXPECT_TRUE(identical(found.state.at(name), value)) << name;
-  EXPECT_TRUE(identical(found.answers, wanted.answers));
+  expect_same(trained(GetParam(), "layout"), trained({}, "layout"), GetParam().name);
 }
 
 // Two convolutions are a pair: the first gives pieces of its channels, the second sums over them.
 TEST_P(SplitConv, TakesASumForTwoConvolutionsAndGathersNoWeight) {
-  const std::string local = *plan_of(GetParam(), "data")->text(EntryKind::train, "local");
+  const std::string local = *(*plan_of(GetParam(), "data"))->text(EntryKind::train, "local");
   for (const char* weight : {"w1", "w2", "w3", "w4"}) {
     EXPECT_NE(local.find(cat("\nstate ", weight, " ")), std::string::npos) << weight << " is whole";
     EXPECT_EQ(local.find(cat(weight, ".gathered")), std::string::npos) << weight;

@@ -7,11 +7,9 @@
 #include <map>
 
 #include "core/program/pieces.h"
-#include "core/runtime/session.h"
-#include "core/runtime/session_state.h"
 #include "tests/backend/far_device.h"
-#include "tests/runtime/graph_model.h"
 #include "tests/runtime/skip_mlp.h"
+#include "tests/runtime/trained.h"
 #include "tests/temporary_folder.h"
 
 namespace epl {
@@ -29,18 +27,11 @@ struct Layout {
 
 Result<std::shared_ptr<const CompiledPlan>> plan_of(const Layout& layout, const std::string& device = "cpu",
                                                     std::string_view model = skip_mlp) {
-  PlanOptions options;
-  options.model = GraphModel::parse(model);
-  options.train.loss.name = "softmax_cross_entropy";
-  options.train.optimizer = "adamw";
-  options.train.optimizer_options = {{"lr", 0.01}};
-  options.train.clip_norm = 1;
-  options.ranks = layout.ranks;
-  options.device = device;
-  const std::string text = cat("{\"pipeline.num_micro_batch\": ", layout.micro_batches, ", \"reproducible.level\": \"",
-                               layout.level, "\"", layout.scopes.empty() ? "" : ", ", layout.scopes, "}");
-  EPL_ASSIGN(options.strategy, parse_strategy(text));
-  return CompiledPlan::create(test_host(2), options);
+  const std::string keys =
+      cat("\"pipeline.num_micro_batch\": ", layout.micro_batches, layout.scopes.empty() ? "" : ", ", layout.scopes);
+  auto options = layout_options(GraphModel::parse(model), layout.ranks, at_level(layout.level, keys));
+  if (options.ok()) options->device = device;
+  return layout_plan(options);
 }
 
 using State = std::map<std::string, Tensor>;
@@ -63,29 +54,9 @@ std::vector<double> train(Session& session, int first, int steps) {
   return losses;
 }
 
-void expect_near(const State& found, const State& wanted) {
-  for (const auto& [name, value] : wanted) {
-    const Tensor& other = found.at(name);
-    ASSERT_EQ(other.type(), value.type()) << name;
-    for (int64_t i = 0; i < value.elements(); ++i) EXPECT_NEAR(other.get(i), value.get(i), 1e-5) << name << " " << i;
-  }
-}
-
-// What some steps make of a layout at a level.
-struct Trained {
-  std::vector<double> losses;
-  State state;
-};
 Trained trained(Layout layout, const std::string& level) {
   layout.level = level;
-  auto plan = plan_of(layout);
-  EXPECT_TRUE(plan.ok()) << plan.status().to_string();
-  auto session = Session::create(test_host(2), *plan, 7);
-  EXPECT_TRUE(session.ok()) << session.status().to_string();
-  Trained made{train(**session, 0, 4), {}};
-  made.state = state_of(**session);
-  EXPECT_EQ((*session)->memory_bytes_used(), (*plan)->memory_bytes_peak());
-  return made;
+  return train(plan_of(layout), layout.name, 4, skip_mlp_batch);
 }
 bool same_bits(const State& found, const State& wanted) {
   return std::ranges::all_of(wanted, [&](const auto& slot) { return identical(found.at(slot.first), slot.second); });
@@ -94,32 +65,12 @@ bool same_bits(const State& found, const State& wanted) {
 class Split : public ::testing::TestWithParam<Layout> {};
 
 TEST_P(Split, LearnsWhatOneRankLearns) {
-  const Layout& layout = GetParam();
-  auto alone = Session::create(test_host(2), *plan_of({}), 7);
-  auto plan = plan_of(layout);
-  ASSERT_TRUE(plan.ok()) << plan.status().to_string();
-  auto session = Session::create(test_host(2), *plan, 7);
-  ASSERT_TRUE(session.ok()) << session.status().to_string();
-  const std::vector<double> wanted = train(**alone, 0, 4), found = train(**session, 0, 4);
-  for (size_t s = 0; s < wanted.size(); ++s) EXPECT_NEAR(found[s], wanted[s], 1e-6) << "step " << s;
-  expect_near(state_of(**session), state_of(**alone));
-  EXPECT_EQ((*session)->memory_bytes_used(), (*plan)->memory_bytes_peak());
-  double one = 0, other = 0;
-  ASSERT_TRUE((*alone)->evaluate(skip_mlp_batch(9), one).ok() && (*session)->evaluate(skip_mlp_batch(9), other).ok());
-  EXPECT_NEAR(one, other, 1e-6);
-
-  Tensor answers(TensorType{DType::f32, {8, 4}}), given(answers.type());
-  const std::vector<Tensor> x = {skip_mlp_batch(9)[0]};
-  std::vector<Tensor> of_one = {answers}, of_all = {given};
-  ASSERT_TRUE((*alone)->predict(x, of_one).ok() && (*session)->predict(x, of_all).ok());
-  for (int i = 0; i < 32; ++i) EXPECT_NEAR(of_one[0].get(i), of_all[0].get(i), 1e-5) << i;
+  expect_near(trained(GetParam(), "data"), trained({}, "data"), GetParam().name, 1e-6, 1e-5, 1e-5);
 }
 
 // At level `data` the last bits are others, so that equal ones are no accident.
 TEST_P(Split, HasTheBitsOfOneRankAtLevelLayout) {
-  const Trained wanted = trained({}, "layout"), found = trained(GetParam(), "layout");
-  EXPECT_EQ(found.losses, wanted.losses);
-  EXPECT_TRUE(same_bits(found.state, wanted.state));
+  expect_same(trained(GetParam(), "layout"), trained({}, "layout"), GetParam().name);
   EXPECT_FALSE(same_bits(trained(GetParam(), "data").state, trained({}, "data").state));
 }
 
