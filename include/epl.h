@@ -472,7 +472,8 @@ EPL_API EPL_SINCE(1, 0) void epl_cancel_reset(epl_cancel* cancel);
 /* --- Data -----------------------------------------------------------------------------------------------------------
  */
 
-/* A file (or a folder of files) of a known format. `options` is a JSON object, empty for defaults:
+/* A file (or a folder of files) of a known format, or several files, by * and ? in the last part of the path: in the
+ * order of their names, their samples one after another. `options` is a JSON object, empty for defaults:
  *   batch     samples of a batch; 0 (default): a sample is a batch already, no dimension is added
  *   order     "sequential" (default) or "shuffled", a new permutation for each epoch
  *   seed      of the shuffling
@@ -502,8 +503,16 @@ EPL_API EPL_SINCE(1, 0) epl_error* epl_dataset_describe(const epl_dataset* datas
  * that has it. Shapes that do not fit are an error. The
  * handles that epl_dataset_next gave before are gone. */
 EPL_API EPL_SINCE(1, 0) epl_error* epl_dataset_bind(epl_dataset* dataset, const epl_plan* plan, int32_t entry);
+/* The same for a session that takes slices: of each batch the samples alone that the ranks [first_rank, first_rank +
+ * ranks) read are read from the file and given, as epl_plan_slice names them. Of an input that none of them reads
+ * nothing is, and epl_dataset_next gives NULL. Positions are those of whole batches, so that a run goes on with the
+ * same samples in another number of processes. What the last batch of an epoch lacks ("partial": true) is filled up
+ * with its last sample; epl_evaluation_add_dataset leaves that out again. */
+EPL_API EPL_SINCE(1, 0) epl_error* epl_dataset_bind_slice(epl_dataset* dataset, const epl_plan* plan, int32_t entry,
+                                                          int64_t first_rank, int64_t ranks);
 /* Reads every sample once and looks for integers that the model cannot take, class indices and rows of tables out of
- * range: an error names field, row and value. The dataset need not be bound. */
+ * range: an error names field, row and value. The dataset need not be bound. One that gives slices reads its share: all
+ * processes together read every sample. */
 EPL_API EPL_SINCE(1, 0) epl_error* epl_dataset_check(epl_dataset* dataset, const epl_plan* plan, int32_t entry);
 /* The next batch: the handles of the dataset's own tensors, filled anew by each call of this function and left alone by
  * every other. After the last batch of an epoch the next begins. `count` must be that of the fields, or of the inputs
@@ -584,7 +593,7 @@ typedef struct epl_session_options {
   const char* transport;
   uint64_t transport_length;
   /* 1: calls take the samples of this process's ranks alone, which epl_plan_slice names, of whole batches; inputs that
-   * none of its ranks reads may be NULL. Metrics of an epl_evaluation need whole batches in each process. */
+   * none of its ranks reads may be NULL. epl_dataset_bind_slice gives them from files. */
   int64_t slices;
 } epl_session_options;
 #define EPL_SESSION_OPTIONS_INIT                                                                                       \
@@ -596,8 +605,12 @@ typedef struct epl_call_options {
   uint64_t struct_size;
   int64_t timeout_nanoseconds; /* 0: none. Looked at between pieces of work; a large product, say, has many. */
   epl_cancel* cancel;
+  /* Where a session takes slices, in evaluate and predict: how many samples of the whole batch count, its first ones;
+   * 0: all. Slices have their size all the same. What is behind these samples may be anything that the model takes; the
+   * result does not depend on it. */
+  int64_t samples;
 } epl_call_options;
-#define EPL_CALL_OPTIONS_INIT {sizeof(epl_call_options), 0, NULL}
+#define EPL_CALL_OPTIONS_INIT {sizeof(epl_call_options), 0, NULL, 0}
 EPL_API EPL_SINCE(1, 0) void epl_call_options_init(epl_call_options* EPL_OUT options);
 
 typedef struct epl_metrics {
@@ -637,6 +650,11 @@ EPL_API EPL_SINCE(1, 0) epl_error* epl_session_predict(epl_session* session, con
  * "loss". A new tensor. */
 EPL_API EPL_SINCE(1, 0) epl_error* epl_session_output(epl_session* session, int32_t entry, const char* name,
                                                       size_t name_length, epl_tensor** EPL_OUT EPL_OWNED output);
+/* For a process of several that cannot make a call that the others make, because its data cannot be read, say: the call
+ * that they are in, or their next one, ends with EPL_ERROR_PEER_FAILED and this reason. All can go on afterwards, and
+ * make the same call again. In one process it does nothing. */
+EPL_API EPL_SINCE(1, 0) epl_error* epl_session_give_up(epl_session* session, const char* EPL_NULLABLE reason,
+                                                       size_t reason_length);
 /* A scalar output of the last step by name, for example "gradient_norm:<parameter>". */
 EPL_API EPL_SINCE(1, 0) epl_error* epl_session_metric(epl_session* session, const char* name, size_t name_length,
                                                       double* EPL_OUT value);

@@ -7,13 +7,13 @@
 namespace epl::tools {
 
 // Tells of the loss of a unigram and of a bigram model of the same training text, on the held-out windows, `batches` of
-// them, that the model is measured on.
-void measure_baselines(const Engine& engine, const Plan& plan, const DataFiles& data, const JobOptions& o,
+// them, that the model is measured on. `whole`: not bound to the plan, so that batches are whole.
+void measure_baselines(const Engine& engine, const Plan& plan, const DataFiles& whole, const JobOptions& o,
                        int64_t batches, Listener& listener);
 
 // Every row of the batch goes on from a window of held-out text; the first row's is returned, "" where the model does
 // not predict bytes.
 std::string write_sample(const Engine& engine, const Plan& plan, const Session& session, const DataFiles& data,
-                         uint64_t seed, int64_t bytes, double temperature);
+                         const JobOptions& o, int64_t bytes, double temperature);
 
 }  // namespace epl::tools

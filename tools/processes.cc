@@ -264,7 +264,8 @@ void make_private_folder(const std::string& path) {
 
 }  // namespace
 
-Session make_session(const Engine& engine, const Plan& plan, const Processes& processes, int64_t ranks, Store& store) {
+Session make_session(const Engine& engine, const Plan& plan, const Processes& processes, int64_t ranks, Store& store,
+                     bool slices) {
   epl_session_options options = EPL_SESSION_OPTIONS_INIT;
   if (!processes.several()) return make<Session>(epl_session_create, plan.get(), &options);
   if (!processes.folder.empty()) make_private_folder(processes.folder);
@@ -277,6 +278,7 @@ Session make_session(const Engine& engine, const Plan& plan, const Processes& pr
     serving.secret_length = processes.secret.size();
     store = make<Store>(epl_store_create, engine.get(), &serving);
   }
+  options.slices = slices;
   options.first_rank = processes.rank * ranks;
   options.ranks = ranks;
   options.rendezvous = processes.rendezvous.data();
@@ -288,6 +290,11 @@ Session make_session(const Engine& engine, const Plan& plan, const Processes& pr
   options.transport = processes.transport.data();
   options.transport_length = processes.transport.size();
   return make<Session>(epl_session_create, plan.get(), &options);
+}
+
+void bind_data(const Dataset& data, const Plan& plan, int32_t entry, const Processes& processes, int64_t ranks) {
+  if (!processes.several()) return check(epl_dataset_bind(data.get(), plan.get(), entry));
+  check(epl_dataset_bind_slice(data.get(), plan.get(), entry, processes.rank * ranks, ranks));
 }
 
 void leave(const Processes& processes) {

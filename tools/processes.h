@@ -43,8 +43,12 @@ std::string find_secret(const Surroundings& around);
 
 // Threads of a process that shares this host with others; 0: as many as there are processors.
 int threads_beside(int64_t local_count);
-// For a session whose process has `ranks` ranks; `store` is what process 0 serves and outlives the session.
-Session make_session(const Engine& engine, const Plan& plan, const Processes& processes, int64_t ranks, Store& store);
+// For a session whose process has `ranks` ranks; `store` is what process 0 serves and outlives the session. `slices`:
+// of several processes each gives its own samples of a batch (bind_data), and else the whole batch.
+Session make_session(const Engine& engine, const Plan& plan, const Processes& processes, int64_t ranks, Store& store,
+                     bool slices = true);
+// From now on the data gives what such a session takes: the inputs of an entry, or this process's samples of them.
+void bind_data(const Dataset& data, const Plan& plan, int32_t entry, const Processes& processes, int64_t ranks);
 // After the last session of the job.
 void leave(const Processes& processes);
 

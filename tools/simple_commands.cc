@@ -44,8 +44,8 @@ int run_evaluate(JobOptions o, const std::string& where, int64_t batches, const 
   if (!checkpoint.empty())
     check(epl_session_load(session.get(), checkpoint.data(), checkpoint.size(), static_cast<epl_dataset*>(nullptr)));
   const Dataset& set = data.held_out ? data.held_out : data.train;
+  bind_data(set, plan, EPL_ENTRY_EVALUATE, o.processes, o.ranks);
   check_labels(plan, set, !o.validation.empty() ? o.validation : o.text.empty() ? o.data : o.text);
-  check(epl_dataset_bind(set.get(), plan.get(), EPL_ENTRY_EVALUATE));
   const Measured found = Measurer(plan, metrics).run(session, set, batches);
   if (!o.processes.leads()) return 0;
   if (o.json) {

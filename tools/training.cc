@@ -44,14 +44,8 @@ Training::Training(const TrainOptions& o)
       validation_(o_.validation, o_.job, plan_, session_, data_),
       report_path_(o.report.empty() ? folder_.path() + "/report.html" : o.report),
       report_(std::make_shared<ReportData>()) {
-  if (o_.job.epochs)
-    o_.job.steps = std::max<int64_t>(
-        1, std::llround(*o_.job.epochs * static_cast<double>(epl_dataset_batches(data_.train.get()))));
-  Trainer trainer = make_trainer(engine_, o_.job);
-  bind_inputs(trainer, model_, data_.train, o_.job);
-  plan_ = make_plan(model_, trainer, make_strategy(engine_, o.job), o.job);
-  check(epl_dataset_bind(data_.train.get(), plan_.get(), EPL_ENTRY_TRAIN));
-  if (data_.held_out) check(epl_dataset_bind(data_.held_out.get(), plan_.get(), EPL_ENTRY_EVALUATE));
+  plan_for_data();
+  if (data_.held_out) bind_data(data_.held_out, plan_, EPL_ENTRY_EVALUATE, o_.job.processes, o_.job.ranks);
   session_ = make_session(engine_, plan_, o_.job.processes, o_.job.ranks, store_);
   batch_.resize(static_cast<size_t>(epl_plan_port_count(plan_.get(), EPL_ENTRY_TRAIN, EPL_PORT_INPUT)));
   validation_.prepare(engine_);
@@ -63,6 +57,21 @@ Training::Training(const TrainOptions& o)
   if (!resume_.empty()) resume();
   cancel_ = make<Cancel>(epl_cancel_create, engine_.get());
   if (leads()) add_listeners();
+}
+
+// How many steps some epochs are follows from the batches of one, which follow from the plan where it deals files; the
+// plan's schedule follows from the steps.
+void Training::plan_for_data() {
+  const auto batches = [&] { return epl_dataset_batches(data_.train.get()); };
+  for (int64_t counted = 0; counted != batches();) {
+    counted = batches();
+    if (o_.job.epochs) o_.job.steps = std::max<int64_t>(1, std::llround(*o_.job.epochs * static_cast<double>(counted)));
+    Trainer trainer = make_trainer(engine_, o_.job);
+    bind_inputs(trainer, model_, data_.train, o_.job);
+    plan_ = make_plan(model_, trainer, make_strategy(engine_, o_.job), o_.job);
+    bind_data(data_.train, plan_, EPL_ENTRY_TRAIN, o_.job.processes, o_.job.ranks);
+    if (!o_.job.epochs) return;
+  }
 }
 
 void Training::add_listeners() {
@@ -80,7 +89,9 @@ void Training::add_listeners() {
 void Training::check_data() const {
   const std::string& path = o_.job.text.empty() ? o_.job.data : o_.job.text;
   if (data_.context > 0) {
-    check_labels(plan_, open_data(engine_, model_, o_.job, true).train, path);
+    const DataFiles windows = open_data(engine_, model_, o_.job, true);
+    bind_data(windows.train, plan_, EPL_ENTRY_TRAIN, o_.job.processes, o_.job.ranks);
+    check_labels(plan_, windows.train, path);
   } else {
     check_labels(plan_, data_.train, path);
   }
@@ -207,8 +218,19 @@ void Training::tell_warning(const std::string& message) {
 
 double Training::seconds() const { return earlier_seconds_ + now() - started_; }
 
+// The next batch. Each process reads its own samples; where it cannot, the others are told why there is no step.
+void Training::read_batch() {
+  try {
+    check(epl_dataset_next(data_.train.get(), batch_.data(), batch_.size()));
+  } catch (const ApiError& e) {
+    const std::string why = described_failure(e);
+    if (o_.job.processes.several()) check(epl_session_give_up(session_.get(), why.data(), why.size()));
+    throw;
+  }
+}
+
 StepDone Training::take_step() {
-  check(epl_dataset_next(data_.train.get(), batch_.data(), batch_.size()));
+  read_batch();
   epl_call_options call = EPL_CALL_OPTIONS_INIT;
   call.cancel = cancel_.get();
   epl_metrics metrics = EPL_METRICS_INIT;
@@ -230,7 +252,7 @@ StepDone Training::take_step() {
 void Training::train() {
   try {
     if (leads() && validation_.any() && data_.context > 0)
-      measure_baselines(engine_, plan_, data_, o_.job, validation_.batches(), listeners_);
+      measure_baselines(engine_, plan_, open_data(engine_, model_, o_.job), o_.job, validation_.batches(), listeners_);
     while (ended_ == "steps" && epl_session_steps(session_.get()) < o_.job.steps) {
       if (interrupted() && !o_.job.processes.several()) {
         ended_ = "interrupted";
@@ -365,7 +387,7 @@ void Training::finish() {
   });
   if (ended_ != "failed")
     attempt("the sample text", [&] {
-      done.sample = write_sample(engine_, plan_, session_, data_, o_.job.seed, o_.sample_bytes, o_.temperature);
+      done.sample = write_sample(engine_, plan_, session_, data_, o_.job, o_.sample_bytes, o_.temperature);
     });
   tell_warnings();
   if (!leads()) return;

@@ -38,12 +38,14 @@ class Training {
   JobStart describe() const;
   int64_t bytes_to_write() const;
   void train();
+  void read_batch();
   StepDone take_step();
   bool tell_held_out(const Json& earlier);
   void evaluate(bool counts);
   void save_checkpoint(bool best);
   void save_on_the_way(bool best);
   void finish();
+  void plan_for_data();
   void add_listeners();
   void tell_warnings();
   void tell_warning(const std::string& message);

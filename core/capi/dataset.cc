@@ -46,6 +46,19 @@ std::string describe_dataset(const epl_dataset& dataset) {
   return print_json(out, 2);
 }
 
+// `bind` ties the dataset to the entry.
+template <class F> Status bind_tensors(epl_dataset& dataset, const epl_plan* plan, int32_t entry, F&& bind) {
+  EPL_REQUIRE(plan);
+  EPL_ASSIGN(const Entry* found, entry_argument(*plan->plan, entry));
+  Tensors tensors;  // first, so that nothing can fail once the dataset is bound
+  for (const Port& port : found->inputs) add_tensor(tensors, dataset, port.global_type);
+  EPL_ASSIGN(const std::string told, deal_files(*dataset.opened.dataset, *found));
+  EPL_TRY(bind(*found));
+  if (!told.empty()) log(dataset.engine->host, LogLevel::warning, dataset.path, ": ", told);
+  dataset.tensors = std::move(tensors);
+  return {};
+}
+
 template <class F> epl_error* with_dataset(epl_dataset* dataset, F&& f, const char* call = __builtin_FUNCTION()) {
   return guarded([&] { return with_caller(dataset, "dataset", f); }, call);
 }
@@ -109,16 +122,20 @@ epl_error* epl_dataset_describe(const epl_dataset* dataset, epl_text** json) {
 }
 
 epl_error* epl_dataset_bind(epl_dataset* dataset, const epl_plan* plan, int32_t entry) {
-  return with_dataset(dataset, [&]() -> Status {
-    EPL_REQUIRE(plan);
-    EPL_ASSIGN(const Entry* found, entry_argument(*plan->plan, entry));
-    Tensors tensors;  // first, so that nothing can fail once the dataset is bound
-    for (const Port& port : found->inputs) add_tensor(tensors, *dataset, port.global_type);
-    EPL_ASSIGN(const std::string told, deal_files(*dataset->opened.dataset, *found));
-    EPL_TRY(bind_dataset(*dataset->opened.dataset, *found));
-    if (!told.empty()) log(dataset->engine->host, LogLevel::warning, dataset->path, ": ", told);
-    dataset->tensors = std::move(tensors);
-    return {};
+  return with_dataset(dataset, [&] {
+    return bind_tensors(*dataset, plan, entry,
+                        [&](const Entry& found) { return bind_dataset(*dataset->opened.dataset, found); });
+  });
+}
+
+epl_error* epl_dataset_bind_slice(epl_dataset* dataset, const epl_plan* plan, int32_t entry, int64_t first_rank,
+                                  int64_t ranks) {
+  return with_dataset(dataset, [&] {
+    return bind_tensors(*dataset, plan, entry, [&](const Entry& found) -> Status {
+      EPL_TRY(check_ranks(*plan->plan, first_rank, ranks));
+      return bind_slice(*dataset->opened.dataset, *plan->plan, found, static_cast<int>(first_rank),
+                        static_cast<int>(ranks));
+    });
   });
 }
 
@@ -133,7 +150,7 @@ epl_error* epl_dataset_next(epl_dataset* dataset, const epl_tensor** tensors, si
     const std::span<const Tensor> batch = *next;
     for (size_t i = 0; i < count; ++i) {
       dataset->tensors[i]->tensor = batch[i];
-      tensors[i] = dataset->tensors[i].get();
+      tensors[i] = batch[i].empty() ? nullptr : dataset->tensors[i].get();  // nothing of it is read in this process
     }
     return {};
   });

@@ -112,5 +112,7 @@ namespace epl::capi {
 Result<TrainOptions> resolve_trainer(const epl_trainer& trainer);
 // The entry of EPL_ENTRY_...; an error names what there is.
 Result<const Entry*> entry_argument(const CompiledPlan& plan, int32_t entry);
+// That a plan has these ranks, of which a slice is asked for.
+Status check_ranks(const CompiledPlan& plan, int64_t first_rank, int64_t ranks);
 
 }  // namespace epl::capi

@@ -21,6 +21,13 @@ Result<const Entry*> entry_argument(const CompiledPlan& plan, int32_t entry) {
   return found;
 }
 
+Status check_ranks(const CompiledPlan& plan, int64_t first_rank, int64_t ranks) {
+  const int64_t world = plan.options().ranks;
+  if (first_rank < 0 || ranks < 1 || ranks > world || first_rank > world - ranks)
+    return invalid("a slice of ", ranks, " ranks from rank ", first_rank, " on; the plan has ", world);
+  return {};
+}
+
 namespace {
 
 // "graph" or "predict.graph".
@@ -199,9 +206,7 @@ epl_error* epl_plan_slice(const epl_plan* plan, int32_t entry, int64_t input, in
     EPL_ASSIGN(const Entry* found, entry_argument(*plan->plan, entry));
     const auto inputs = static_cast<int64_t>(found->inputs.size());
     if (input < 0 || input >= inputs) return invalid("there is no input ", input, "; there are ", inputs);
-    const int64_t world = plan->plan->options().ranks;
-    if (first_rank < 0 || ranks < 1 || ranks > world || first_rank > world - ranks)
-      return invalid("a slice of ", ranks, " ranks from rank ", first_rank, " on; the plan has ", world);
+    EPL_TRY(check_ranks(*plan->plan, first_rank, ranks));
     const SampleRange range = samples_read(*plan->plan, *found, static_cast<size_t>(input),
                                            static_cast<int>(first_rank), static_cast<int>(ranks));
     *first = range.first;

@@ -38,6 +38,7 @@ Result<Call> call_argument(const epl_session& session, const epl_call_options* o
   }
   call.options.stop = call.token.get();
   call.options.timeout_seconds = static_cast<double>(known.timeout_nanoseconds) * 1e-9;
+  call.options.samples = known.samples;
   call.started = session.engine->host.seconds();
   return call;
 }
@@ -124,7 +125,7 @@ epl_error* epl_session_predict(epl_session* session, const epl_tensor* const* in
     EPL_ASSIGN(Call call, call_argument(*session, options));
     Inputs taken(*session);
     EPL_TRY(taken.take(inputs, count));
-    EPL_ASSIGN(const int64_t samples, session->session->samples_in(EntryKind::predict, session->inputs));
+    EPL_ASSIGN(const int64_t samples, session->session->samples_in(EntryKind::predict, session->inputs, call.options));
     std::vector<Tensor> results;
     for (const Port& port : ports) {
       std::shared_ptr<const void> memory =
@@ -210,6 +211,14 @@ epl_error* epl_session_trace(epl_session* session, epl_text** json) {
       return {};
     }));
     return trace;
+  });
+}
+
+epl_error* epl_session_give_up(epl_session* session, const char* reason, size_t reason_length) {
+  return with_session(session, [&]() -> Status {
+    EPL_TEXT_ARGUMENT(reason);
+    static_cast<void>(session->session->give_up(Status(Code::peer_failed, std::string(reason_text))));
+    return {};
   });
 }
 

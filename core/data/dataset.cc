@@ -13,9 +13,10 @@ namespace epl {
 namespace {
 
 struct Batch {
-  std::vector<Tensor> fields;
-  std::vector<Tensor> rest;  // views of the same memory with as many samples as an epoch's last batch has
-  int64_t position = -1;     // which batch it holds
+  std::vector<Tensor> fields;  // what is read of them; empty: nothing
+  std::vector<Tensor> given;   // views of what the consumer gets
+  std::vector<Tensor> rest;    // the same with as many samples as an epoch's last batch has
+  int64_t position = -1;       // which batch it holds
   Status status;
 };
 
@@ -29,10 +30,13 @@ struct Dataset::State {
   DatasetOptions options;
   std::vector<std::pair<std::string, TensorType>> fields;
   std::vector<Batch> slots;
-  std::vector<int> asked;     // fields to give, in order
-  std::vector<Tensor> given;  // those of the batch given last
-  int64_t position = 0;       // next batch to give
-  Slices slices;              // none: the samples are not dealt
+  std::vector<int> asked;          // fields to give, in order
+  std::vector<SampleRange> parts;  // by field, what is given of each batch
+  bool parted = false;             // not the whole batch: what an epoch's last one lacks is filled up
+  std::vector<Tensor> given;       // those of the batch given last
+  int64_t samples_given = 0;       // of the whole batch
+  int64_t position = 0;            // next batch to give
+  Slices slices;                   // none: the samples are not dealt
   SliceOptions slice_options;
   bool slices_kept = false;  // those of a checkpoint
 
@@ -64,15 +68,23 @@ struct Dataset::State {
   bool sliced() const { return slices.count() > 1; }
   int64_t epoch_samples() const { return sliced() ? slices.fewest() * slices.count() : reader->samples(); }
 
+  SampleRange whole() const { return {0, batch_samples()}; }
+  // Of a part that is given, what is read: no more, but where a sample is a batch, all of it.
+  SampleRange read_of(const SampleRange& part) const { return options.batch > 0 || part.count == 0 ? part : whole(); }
+
   Status fill(Batch& batch, int64_t at) const {
     const int64_t epoch = at / batches(), count = sliced() ? slices.count() : 1, each = samples_at(at) / count;
+    const int64_t first = at % batches() * (batch_samples() / count);
+    SampleRange any;
+    for (const SampleRange& part : parts) any = any.with(read_of(part));
     for (int64_t slice = 0; slice < count; ++slice) {
-      const int64_t samples = sliced() ? slices.samples(slice) : reader->samples(),
-                    first = at % batches() * (batch_samples() / count);
+      const int64_t samples = sliced() ? slices.samples(slice) : reader->samples(), begin = slice * each;
+      const int64_t end = parted && slice == count - 1 ? batch_samples() : begin + each;
       const Permutation order(samples, options.seed, static_cast<uint64_t>(epoch * count + slice));
-      for (int64_t i = 0; i < each; ++i) {
-        const int64_t index = options.shuffled ? order.at(first + i) : first + i;
-        EPL_TRY(read(batch, slice * each + i, sliced() ? slices.sample(slice, index) : index));
+      for (int64_t place = std::max(begin, any.first); place < std::min(end, any.end()); ++place) {
+        const int64_t i = first + std::min(place - begin, each - 1);
+        const int64_t index = options.shuffled ? order.at(i) : i;
+        EPL_TRY(read(batch, place, sliced() ? slices.sample(slice, index) : index));
       }
     }
     return {};
@@ -80,15 +92,17 @@ struct Dataset::State {
 
   Status read(Batch& batch, int64_t place, int64_t sample) const {
     for (size_t f = 0; f < fields.size(); ++f) {
+      const SampleRange range = read_of(parts[f]);
+      if (place < range.first || place >= range.end()) continue;
       auto* target = static_cast<std::byte*>(batch.fields[f].data());
-      const int64_t bytes = batch.fields[f].bytes() / batch_samples();
-      EPL_TRY(reader->read(sample, static_cast<int>(f), target + place * bytes));
+      const int64_t bytes = batch.fields[f].bytes() / range.count;
+      EPL_TRY(reader->read(sample, static_cast<int>(f), target + (place - range.first) * bytes));
     }
     return {};
   }
 
-  // Slots for the fields of `from`. What exists is kept if this fails.
-  void make_slots(const Reader& from) {
+  // Slots for the fields of `from`, and for the parts of them that are read. What exists is kept if this fails.
+  void make_slots(const Reader& from, std::vector<SampleRange> wanted_parts, bool are_parted) {
     std::vector<std::pair<std::string, TensorType>> made_fields;
     for (const auto& [name, type] : from.fields()) {
       TensorType batched = type;
@@ -97,18 +111,31 @@ struct Dataset::State {
     }
     std::vector<Batch> made(static_cast<size_t>(options.prefetch) + 1);
     for (Batch& batch : made) {
-      for (const auto& [name, type] : made_fields) {
-        batch.fields.emplace_back(type);
-        if (left_over() == 0) continue;
-        TensorType rest = type;
-        rest.shape[0] = left_over();
-        batch.rest.emplace_back(std::move(rest), std::make_shared<const Tensor>(batch.fields.back()),
-                                batch.fields.back().data());
+      for (size_t f = 0; f < made_fields.size(); ++f) {
+        const SampleRange part = wanted_parts[f], range = read_of(part);
+        const TensorType& type = made_fields[f].second;
+        const Tensor read = range.count > 0 ? Tensor(options.batch > 0 ? rows_of(type, range.count) : type) : Tensor();
+        const bool is_cut = are_parted && range.count > 0 && options.batch == 0;  // its rows are parted, not read apart
+        batch.fields.push_back(read);
+        batch.given.push_back(is_cut ? rows(read, part) : read);
+        if (left_over() > 0)
+          batch.rest.push_back(are_parted || range.count == 0 ? batch.given.back() : rows(read, {0, left_over()}));
       }
     }
     fields = std::move(made_fields);
     slots = std::move(made);
+    parts = std::move(wanted_parts);
+    parted = are_parted;
     held = nullptr;
+  }
+
+  static TensorType rows_of(TensorType type, int64_t count) {
+    type.shape[0] = count;
+    return type;
+  }
+  static Tensor rows(const Tensor& of, const SampleRange& range) {
+    return Tensor(rows_of(of.type(), range.count), std::make_shared<const Tensor>(of),
+                  static_cast<const std::byte*>(of.data()) + of.bytes() / of.shape()[0] * range.first);
   }
 
   Status start() {
@@ -127,6 +154,35 @@ struct Dataset::State {
     }
     changed.notify_all();
     thread.join();
+  }
+
+  // From now on fields have these types, and these parts of them are read. What exists is kept if this fails.
+  Status give(const std::vector<TensorType>& wanted, std::vector<SampleRange> wanted_parts, bool are_parted) {
+    std::vector<TensorType> samples;
+    bool same_types = true;
+    for (size_t f = 0; f < wanted.size(); ++f) {
+      const TensorType& there = fields[f].second;
+      TensorType sample = wanted[f];
+      same_types = same_types && sample == there;
+      const bool batched = options.batch > 0;
+      const bool fits =
+          can_stand_for(there, sample) && (!batched || (!sample.shape.empty() && sample.shape[0] == options.batch));
+      if (!fits)
+        return invalid("field ", fields[f].first, " is ", there.text(), " and cannot be given as ", sample.text());
+      if (batched) sample.shape.erase(sample.shape.begin());
+      samples.push_back(std::move(sample));
+    }
+    if (same_types && wanted_parts == parts && are_parted == parted) return {};
+    stop();
+    if (same_types) {
+      make_slots(*reader, std::move(wanted_parts), are_parted);
+    } else {
+      std::unique_ptr<ConvertingReader> converted = ConvertingReader::over(*reader, std::move(samples));
+      make_slots(*converted, std::move(wanted_parts), are_parted);
+      converted->own(std::move(reader));
+      reader = std::move(converted);
+    }
+    return start();
   }
 
   // What the thread runs: fills slots ahead of the consumer until told to stop.
@@ -181,9 +237,10 @@ Result<std::unique_ptr<Dataset>> Dataset::create(std::unique_ptr<Reader> reader,
   if (state->batches() == 0)
     return invalid("a batch takes ", state->batch_samples(), " samples, there are ", state->reader->samples());
   std::unique_ptr<Dataset> dataset(new Dataset(std::move(state)));  // from here on its destructor ends the thread
-  dataset->state_->make_slots(*dataset->state_->reader);
-  for (size_t f = 0; f < dataset->fields().size(); ++f) dataset->state_->asked.push_back(static_cast<int>(f));
-  dataset->state_->given = dataset->state_->slots[0].fields;
+  State& made = *dataset->state_;
+  made.make_slots(*made.reader, std::vector<SampleRange>(made.reader->fields().size(), made.whole()), false);
+  for (size_t f = 0; f < made.fields.size(); ++f) made.asked.push_back(static_cast<int>(f));
+  made.given = made.slots[0].given;
   EPL_TRY(dataset->state_->start());
   return dataset;
 }
@@ -202,6 +259,7 @@ int64_t Dataset::samples() const { return state_->reader->samples(); }
 int64_t Dataset::batches() const { return state_->batches(); }
 const DatasetOptions& Dataset::options() const { return state_->options; }
 int64_t Dataset::position() const { return state_->position; }
+int64_t Dataset::samples_given() const { return state_->samples_given; }
 
 Result<std::span<const Tensor>> Dataset::next() {
   State& s = *state_;
@@ -227,7 +285,8 @@ Result<std::span<const Tensor>> Dataset::next() {
     s.changed.notify_all();
   }
   ++s.position;
-  const std::vector<Tensor>& fields = s.samples_at(at) == s.batch_samples() ? batch->fields : batch->rest;
+  s.samples_given = s.samples_at(at);
+  const std::vector<Tensor>& fields = s.samples_given == s.batch_samples() ? batch->given : batch->rest;
   for (size_t i = 0; i < s.asked.size(); ++i) s.given[i] = fields[static_cast<size_t>(s.asked[i])];
   return std::span<const Tensor>(s.given);
 }
@@ -270,7 +329,7 @@ Status Dataset::slice(int64_t count, const SliceOptions& options, bool keep) {
   s.slices = std::move(dealt);
   s.slice_options = options;
   s.slices_kept = keep;
-  s.make_slots(*s.reader);
+  s.make_slots(*s.reader, s.parts, s.parted);
   return s.start();
 }
 int64_t Dataset::slices() const { return state_->sliced() ? state_->slices.count() : 1; }
@@ -279,40 +338,22 @@ const SliceOptions& Dataset::slice_options() const { return state_->slice_option
 const Reader& Dataset::reader() const { return *state_->file; }
 
 Status Dataset::retype(const std::vector<TensorType>& wanted) {
-  State& s = *state_;
-  std::vector<TensorType> samples;
-  bool same = true;
-  for (size_t f = 0; f < wanted.size(); ++f) {
-    const TensorType& there = s.fields[f].second;
-    TensorType sample = wanted[f];
-    same = same && sample == there;
-    const bool batched = s.options.batch > 0;
-    const bool fits =
-        can_stand_for(there, sample) && (!batched || (!sample.shape.empty() && sample.shape[0] == s.options.batch));
-    if (!fits)
-      return invalid("field ", s.fields[f].first, " is ", there.text(), " and cannot be given as ", sample.text());
-    if (batched) sample.shape.erase(sample.shape.begin());
-    samples.push_back(std::move(sample));
-  }
-  if (same) return {};
-  s.stop();
-  std::unique_ptr<ConvertingReader> reader = ConvertingReader::over(*s.reader, std::move(samples));
-  s.make_slots(*reader);
-  reader->own(std::move(s.reader));
-  s.reader = std::move(reader);
-  return s.start();
+  return state_->give(wanted, state_->parts, state_->parted);
 }
 
-Status Dataset::bind(const std::vector<std::pair<std::string, TensorType>>& wanted) {
+Status Dataset::bind(const std::vector<std::pair<std::string, TensorType>>& wanted,
+                     const std::vector<SampleRange>& parts) {
   std::vector<int> asked;
   std::vector<Tensor> given;
   std::vector<TensorType> types;
+  std::vector<SampleRange> read(fields().size());
   std::string there;
   for (const auto& [name, type] : fields()) {
     types.push_back(type);
     there += cat(there.empty() ? "" : ", ", name, ": ", type.text());
   }
-  for (const auto& [name, type] : wanted) {
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    const auto& [name, type] = wanted[i];
     const int field = find(name);
     if (field < 0)
       return error(Code::not_found, "no field of the dataset is called ", name, " or input.", name, "; there are ",
@@ -323,12 +364,32 @@ Status Dataset::bind(const std::vector<std::pair<std::string, TensorType>>& want
       return invalid("input ", name, " is ", type.text(), " in the plan, the dataset's field is ", now.text()).at(name);
     }
     now = type;
+    SampleRange& range = read[static_cast<size_t>(field)];
+    range = range.with(parts.empty() ? state_->whole() : parts[i]);
     asked.push_back(field);
     given.emplace_back(type, nullptr, nullptr);
   }
-  EPL_TRY(retype(types));
+  EPL_TRY(state_->give(types, std::move(read), !parts.empty()));
   state_->asked = std::move(asked);
   state_->given = std::move(given);
+  return {};
+}
+
+Status Dataset::visit(int field, FunctionRef<Status(int64_t sample)> f) const {
+  const State& s = *state_;
+  const int64_t all = s.file->samples(), batch = s.batch_samples();
+  const SampleRange part = s.parted && s.options.batch > 0 ? s.parts[static_cast<size_t>(field)] : s.whole();
+  const auto visit_range = [&](int64_t begin, int64_t end) -> Status {
+    for (int64_t sample = begin; sample < end; ++sample) EPL_TRY(f(sample));
+    return {};
+  };
+  if (!s.sliced()) return visit_range(all * part.first / batch, all * part.end() / batch);
+  const int64_t each = batch / s.slices.count();
+  for (int64_t slice = 0; slice < s.slices.count(); ++slice) {
+    const bool is_own = slice * each < part.end() && (slice + 1) * each > part.first;
+    for (const SampleRange& range : is_own ? s.slices.ranges(slice) : std::vector<SampleRange>())
+      EPL_TRY(visit_range(range.first, range.end()));
+  }
   return {};
 }
 

@@ -1,7 +1,8 @@
 // Batches of samples in an order that a position describes completely.
 //
 // Thread safety: one consumer at a time. A prefetching dataset has one thread of its own, gone with the dataset.
-// Invariant: the batch at a position depends on the reader, the options and the position alone.
+// Invariant: the batch at a position depends on the reader, the options and the position alone. A process that is given
+// a part of each batch is given that of the same batches, so that a position means the same samples in every layout.
 #pragma once
 
 #include <memory>
@@ -11,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/base/function_ref.h"
 #include "core/base/tensor.h"
 #include "core/data/reader.h"
 #include "core/data/slices.h"
@@ -40,12 +42,21 @@ class Dataset {
   // of `next`. Allocates nothing. The last batch of an epoch may have fewer samples, where the options say so.
   Result<std::span<const Tensor>> next();
   int64_t position() const;  // batches given so far
+  // How many samples the batch given last has, whatever part of it was given.
+  int64_t samples_given() const;
   Status seek(int64_t position);
   // From now on batches have fields of these types, one for each; what differs from what the file has is converted
   // (core/data/convert.h). Batches given before are gone.
   Status retype(const std::vector<TensorType>& wanted);
-  // From now on `next` gives these alone, in this order and in these types: for each the field that `find` finds.
-  Status bind(const std::vector<std::pair<std::string, TensorType>>& wanted);
+  // From now on `next` gives these alone, in this order and in these types: for each the field that `find` finds. Other
+  // fields are not read. `parts`, one for each where there are any: of each batch these samples alone are read and
+  // given, and of a field without samples nothing (an empty tensor). What an epoch's last batch lacks is then its last
+  // sample again. Where a sample is a batch, it is read as it is, and its rows are parted.
+  Status bind(const std::vector<std::pair<std::string, TensorType>>& wanted,
+              const std::vector<SampleRange>& parts = {});
+  // Every sample that a field may have to give, as the reader counts them. Those who are given the parts of one batch
+  // share them, and each visits its own.
+  Status visit(int field, FunctionRef<Status(int64_t sample)> f) const;
   // From now on the files are dealt over `count` slices, of which each gives an equal part of every batch: slice 0 its
   // first samples, and so on. Shuffling stays within a slice, and an epoch ends with the slice that has fewest samples.
   // Positions keep their meaning as long as the number of slices does, whoever trains on the batches: `keep` holds it

@@ -6,6 +6,12 @@
 
 namespace epl {
 
+SampleRange SampleRange::with(const SampleRange& other) const {
+  if (count == 0 || other.count == 0) return count == 0 ? other : *this;
+  const int64_t begin = std::min(first, other.first);
+  return {begin, std::max(end(), other.end()) - begin};
+}
+
 Slices::Slices(const std::vector<int64_t>& file_samples, int64_t count, const SliceOptions& options) {
   auto files = static_cast<int64_t>(file_samples.size());
   const int64_t rest = files % count;
@@ -44,6 +50,16 @@ int64_t Slices::sample(int64_t slice, int64_t index) const {
   const auto run = std::ranges::upper_bound(runs, index, {}, &Run::end);
   const int64_t before = run == runs.begin() ? 0 : std::prev(run)->end;
   return run->first + index - before;
+}
+
+std::vector<SampleRange> Slices::ranges(int64_t slice) const {
+  std::vector<SampleRange> out;
+  int64_t before = 0;
+  for (const Run& run : runs_[static_cast<size_t>(slice)]) {
+    out.push_back({run.first, run.end - before});
+    before = run.end;
+  }
+  return out;
 }
 
 }  // namespace epl

@@ -1,4 +1,5 @@
-// Files dealt over the replicas of a job, so that each reads its own (`io.slicing` of the original EPL).
+// Which samples are whose: parts of a batch, and files dealt over the replicas of a job, so that each reads its own
+// (`io.slicing` of the original EPL).
 #pragma once
 
 #include <cstdint>
@@ -6,6 +7,15 @@
 #include <vector>
 
 namespace epl {
+
+// Samples [first, first + count) of a batch.
+struct SampleRange {
+  int64_t first = 0, count = 0;
+  int64_t end() const { return first + count; }
+  // The smallest range that has both.
+  SampleRange with(const SampleRange& other) const;
+  friend bool operator==(const SampleRange&, const SampleRange&) = default;
+};
 
 struct SliceOptions {
   bool unbalanced = false;       // some slices may have a file more than others
@@ -25,6 +35,8 @@ class Slices {
   int64_t fewest() const;
   // The sample, counted through all files, that is number `index` of a slice.
   int64_t sample(int64_t slice, int64_t index) const;
+  // In the order of the files: each range is of samples counted through all files.
+  std::vector<SampleRange> ranges(int64_t slice) const;
   // Why files were not dealt as asked; empty where they were.
   const std::string& refused() const { return refused_; }
 

@@ -2,22 +2,30 @@
 
 #include <algorithm>
 
+#include "core/runtime/sample_slices.h"
+
 namespace epl {
 namespace {
 
-Status check_field(const Reader& reader, int field, const InputBound& bound) {
+Status check_field(const Dataset& dataset, int field, const InputBound& bound) {
+  const Reader& reader = dataset.reader();
   const auto& [name, type] = reader.fields()[static_cast<size_t>(field)];
   if (!is_integer(type.dtype)) return {};
   Tensor sample(type);
-  for (int64_t i = 0; i < reader.samples(); ++i) {
+  return dataset.visit(field, [&, &name = name](int64_t i) -> Status {
     EPL_TRY(reader.read(i, field, sample.data()));
     const int64_t wrong = find_out_of_bounds(bound, sample);
-    if (wrong >= 0)
-      return invalid("field ", name, ", row ", reader.row(i), " (counted from 0), ",
-                     bound_text(bound, sample.get_int(wrong)))
-          .at(name);
-  }
-  return {};
+    if (wrong < 0) return {};
+    return invalid("field ", name, ", row ", reader.row(i), " (counted from 0), ",
+                   bound_text(bound, sample.get_int(wrong)))
+        .at(name);
+  });
+}
+
+std::vector<std::pair<std::string, TensorType>> inputs_of(const Entry& entry) {
+  std::vector<std::pair<std::string, TensorType>> inputs;
+  for (const Port& port : entry.inputs) inputs.emplace_back(port.name, port.global_type);
+  return inputs;
 }
 
 // Over how many ranks the batch is cut.
@@ -32,10 +40,25 @@ int64_t replicas_in(const Mesh& mesh, const Cuts& batch) {
 
 }  // namespace
 
-Status bind_dataset(Dataset& dataset, const Entry& entry) {
-  std::vector<std::pair<std::string, TensorType>> wanted;
-  for (const Port& port : entry.inputs) wanted.emplace_back(port.name, port.global_type);
-  return dataset.bind(wanted);
+Status bind_dataset(Dataset& dataset, const Entry& entry) { return dataset.bind(inputs_of(entry)); }
+
+Status bind_slice(Dataset& dataset, const CompiledPlan& plan, const Entry& entry, int first_rank, int ranks) {
+  std::vector<SampleRange> parts;
+  for (size_t i = 0; i < entry.inputs.size(); ++i) {
+    const Port& port = entry.inputs[i];
+    SampleRange part = samples_read(plan, entry, i, first_rank, ranks);
+    const int dim = entry.samples.inputs[i];
+    const bool is_whole = part.count == 0 || dim < 0 || part.count == entry.samples.batch;
+    if (!is_whole && dim != 0) {
+      return unsupported("samples of input ", port.name, " (", port.global_type.text(), ") lie in dimension ", dim,
+                         "; a dataset gives slices of dimension 0")
+          .at(port.name);
+    }
+    // Whole: all rows, which need not be samples.
+    if (is_whole && part.count > 0) part = {0, port.global_type.ndim() > 0 ? port.global_type.shape[0] : 1};
+    parts.push_back(part);
+  }
+  return dataset.bind(inputs_of(entry), parts);
 }
 
 Result<std::string> deal_files(Dataset& dataset, const Entry& entry) {
@@ -71,7 +94,7 @@ Result<std::string> deal_files(Dataset& dataset, const Entry& entry) {
 Status check_dataset(const Dataset& dataset, const Entry& entry) {
   for (const InputBound& bound : entry.bounds) {
     const int field = dataset.find(entry.inputs[static_cast<size_t>(bound.input)].name);
-    if (field >= 0) EPL_TRY(check_field(dataset.reader(), field, bound));
+    if (field >= 0) EPL_TRY(check_field(dataset, field, bound));
   }
   return {};
 }

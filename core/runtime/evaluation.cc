@@ -126,19 +126,27 @@ Tensor Evaluation::output_part(size_t port, int64_t samples) const {
 
 Status Evaluation::add(Session& session, std::span<const Tensor> inputs, const CallOptions& options) {
   if (&session.plan() != plan_.get()) return invalid("this evaluation was made from another plan than the session");
-  if (session.options().slices && session.over_processes() && !metrics_.empty())
-    return unsupported("metrics compare whole batches, and this session takes a slice of its inputs; ask for \"none\"");
-  EPL_ASSIGN(const int64_t samples, session.samples_in(EntryKind::evaluate, inputs));
+  const auto counted = session.samples_in(EntryKind::evaluate, inputs, options);
+  EPL_TRY(session.refuse(counted.status()));
+  const int64_t samples = *counted;
   if (samples != entry_.samples.batch && !partial_) {
     return unsupported("the model computes its loss, or a compared output, of a whole batch of ", entry_.samples.batch,
                        " samples together; got ", samples);
   }
   EPL_TRY(usable());
   EPL_TRY(session.run(EntryKind::evaluate, inputs, room_, options));
+  std::vector<Tensor> targets(entry_.inputs.size());  // by input, those that are compared
+  for (const One& one : metrics_) {
+    Tensor& target = targets[one.target];
+    if (!target.empty()) continue;
+    EPL_ASSIGN(target, session.whole_input(entry_, one.target, inputs[one.target]));
+    const int dim = entry_.samples.inputs[one.target];
+    if (session.options().slices && dim >= 0) target = first_samples(target, dim, entry_.samples.batch, samples);
+  }
   torn_ = true;
   loss_.add(entry_, room_, samples);
   for (One& one : metrics_) {
-    Scored scored{output_part(one.output, samples), inputs[one.target], {}};
+    Scored scored{output_part(one.output, samples), targets[one.target], {}};
     if (one.log_loss) scored.log_loss = output_part(static_cast<size_t>(entry_.loss_terms), samples);
     one.metric->add(scored);
   }
@@ -149,12 +157,16 @@ Status Evaluation::add(Session& session, std::span<const Tensor> inputs, const C
 
 Status Evaluation::add(Session& session, Dataset& dataset, int64_t batches, const CallOptions& options) {
   if (batches < 0) return invalid("batches is ", batches);
+  if (options.samples != 0) return invalid("samples is ", options.samples, "; of a dataset it is known");
   const bool all = batches == 0;
   if (all) EPL_TRY(dataset.seek(0));
   const int64_t count = all ? dataset.batches() : batches;
+  CallOptions own = options;
   for (int64_t i = 0; i < count; ++i) {
-    EPL_ASSIGN(const std::span<const Tensor> batch, dataset.next());
-    EPL_TRY(add(session, batch, options));
+    const auto batch = dataset.next();
+    EPL_TRY(session.refuse(batch.status()));
+    own.samples = session.options().slices && dataset.options().batch > 0 ? dataset.samples_given() : 0;
+    EPL_TRY(add(session, *batch, own));
   }
   return all ? dataset.seek(0) : Status();
 }

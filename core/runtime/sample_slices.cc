@@ -13,11 +13,8 @@ void add_samples(const Cuts& cuts, const Mesh& mesh, int rank, int64_t batch, Sa
   Sharding sharding;
   sharding.dims = {cuts};
   for (int64_t m = 0; m < mesh.size(micro_batch_axis); ++m) {
-    for_each_run(samples, sharding, mesh, mesh.place(rank, m), [&](int64_t first, int64_t, int64_t count) {
-      const int64_t end = std::max(range.count > 0 ? range.first + range.count : 0, first + count);
-      range.first = range.count > 0 ? std::min(range.first, first) : first;
-      range.count = end - range.first;
-    });
+    for_each_run(samples, sharding, mesh, mesh.place(rank, m),
+                 [&](int64_t first, int64_t, int64_t count) { range = range.with({first, count}); });
   }
 }
 

@@ -1,15 +1,10 @@
 // Which samples of the global batch belong to some of the ranks: those of a process, mostly.
 #pragma once
 
+#include "core/data/slices.h"
 #include "core/runtime/compiled_plan.h"
 
 namespace epl {
-
-// Samples [first, first + count) of the global batch.
-struct SampleRange {
-  int64_t first = 0, count = 0;
-  friend bool operator==(const SampleRange&, const SampleRange&) = default;
-};
 
 // Those of an input that any of the ranks [first_rank, first_rank + ranks) reads, and what is between them. Of an input
 // that counts no samples, or where they lie across: the whole batch. None where no rank of these reads the input.

@@ -135,7 +135,7 @@ std::vector<Tensor> padded(const Entry& entry, std::span<const Tensor> inputs) {
 
 }  // namespace
 
-Result<int64_t> Session::samples_in(EntryKind kind, std::span<const Tensor> inputs) const {
+Result<int64_t> Session::samples_in(EntryKind kind, std::span<const Tensor> inputs, const CallOptions& options) const {
   EPL_ASSIGN(const Entry* entry, find_entry(kind));
   if (inputs.size() != entry->inputs.size()) {
     std::string names;
@@ -143,9 +143,17 @@ Result<int64_t> Session::samples_in(EntryKind kind, std::span<const Tensor> inpu
       names += cat(names.empty() ? "" : ", ", port.name, ": ", port.global_type.text());
     return invalid(entry_name(kind), " takes ", entry->inputs.size(), " tensors (", names, "), got ", inputs.size());
   }
+  if (options.samples != 0 && slices_.empty())
+    return invalid("samples is ", options.samples, "; it is for slices, and these inputs are whole");
+  const int64_t batch = entry->samples.batch;
+  const bool is_part = options.samples != 0 && options.samples != batch;
+  if (options.samples < 0 || options.samples > batch || (is_part && kind == EntryKind::train)) {
+    return invalid("samples is ", options.samples, ", of a batch of ", batch,
+                   kind == EntryKind::train ? ", of which a step takes all" : "");
+  }
   if (!slices_.empty()) {
     EPL_TRY(check_slices(*entry, inputs));
-    return entry->samples.batch;
+    return options.samples > 0 ? options.samples : entry->samples.batch;
   }
   int64_t samples = 0;
   size_t first = 0;
@@ -179,7 +187,7 @@ Status Session::execute(const Entry& entry, std::span<const Tensor> inputs, cons
     return Status(Code::misuse,
                   "an earlier step failed while the weights were changing; restore the session from a checkpoint");
   }
-  EPL_TRY(check_bounds(entry, inputs));
+  EPL_TRY(refuse(check_bounds(entry, inputs)));
   const size_t index = index_of(entry);
   input_pointers_.clear();
   for (size_t i = 0; i < inputs.size(); ++i) input_pointers_.push_back(memory_of(entry, i, inputs[i]));
@@ -321,7 +329,7 @@ Status Session::step(std::span<const Tensor> inputs, StepMetrics& metrics, const
     return Status(Code::invalid_argument, "the plan was made without a trainer and only predicts");
   output_pointers_.clear();
   for (Tensor& result : results_[0]) output_pointers_.push_back(result.data());
-  EPL_TRY(samples_in(EntryKind::train, inputs).status());
+  EPL_TRY(refuse(samples_in(EntryKind::train, inputs, options).status()));
   const Status status = execute(entry, inputs, options);
   if (!status.ok() && !applied_) return status;
   stepped_ = true;
@@ -354,7 +362,9 @@ Status Session::run(EntryKind kind, std::span<const Tensor> inputs, std::span<Te
                     const CallOptions& options) {
   if (kind == EntryKind::train) return invalid("a train entry runs in steps");
   EPL_ASSIGN(const Entry* entry, find_entry(kind));
-  EPL_ASSIGN(const int64_t samples, samples_in(kind, inputs));
+  const auto counted = samples_in(kind, inputs, options);
+  EPL_TRY(refuse(counted.status()));
+  const int64_t samples = *counted;
   const auto& ports = entry->outputs;
   if (outputs.size() != ports.size())
     return invalid(entry_name(kind), " gives ", ports.size(), " outputs, got room for ", outputs.size());
@@ -373,13 +383,15 @@ Status Session::run(EntryKind kind, std::span<const Tensor> inputs, std::span<Te
           .at(ports[i].name);
     }
   }
-  if (!partial) return execute(*entry, inputs, options);
+  if (!partial || !slices_.empty()) return execute(*entry, inputs, options);
   return execute(*entry, padded(*entry, inputs), options);
 }
 
 Status Session::evaluate(std::span<const Tensor> inputs, double& loss, const CallOptions& options) {
   EPL_ASSIGN(const Entry* entry, find_entry(EntryKind::evaluate));
-  EPL_ASSIGN(const int64_t samples, samples_in(EntryKind::evaluate, inputs));
+  const auto counted = samples_in(EntryKind::evaluate, inputs, options);
+  EPL_TRY(refuse(counted.status()));
+  const int64_t samples = *counted;
   auto& results = results_[index_of(*entry)];
   evaluated_ = samples;
   if (samples == entry->samples.batch) {

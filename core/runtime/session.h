@@ -28,6 +28,7 @@ struct StepMetrics {
 struct CallOptions {
   const StopToken* stop = nullptr;
   double timeout_seconds = 0;  // 0: none
+  int64_t samples = 0;         // of slices: how many of the whole batch count, its first ones; 0: all
 };
 
 // Which ranks of the plan live in this process, and how they find the others.
@@ -48,7 +49,7 @@ struct SessionOptions {
 // their pieces, or with its slice of them (SessionOptions::slices), a whole batch in all; outputs that are wanted are
 // the same, and whole on each. What fails on one fails on all: a step may be called again when the reason is gone, but
 // not when a process is, which `Code::peer_failed` tells from then on. State is read by all at the same time as well: a
-// process may hold none of it, or pieces.
+// process may hold none of it, or pieces. A process that cannot make its call says so by `give_up`.
 class Session {
  public:
   static Result<std::unique_ptr<Session>> create(const Host& host, std::shared_ptr<const CompiledPlan> plan,
@@ -71,8 +72,16 @@ class Session {
   Status predict(std::span<const Tensor> inputs, std::span<Tensor> outputs, const CallOptions& options = {}) {
     return run(EntryKind::predict, inputs, outputs, options);
   }
-  // How many samples of the batch these inputs of an entry hold; an error names the input that does not fit.
-  Result<int64_t> samples_in(EntryKind kind, std::span<const Tensor> inputs) const;
+  // How many samples of the batch these inputs of an entry hold, or of slices how many count, as the call says; an
+  // error names the input that does not fit.
+  Result<int64_t> samples_in(EntryKind kind, std::span<const Tensor> inputs, const CallOptions& options = {}) const;
+  // Of an input, what a call was given of it, as a whole batch: of slices the processes gather those of all.
+  Result<Tensor> whole_input(const Entry& entry, size_t input, const Tensor& given);
+  // Over processes: the call that the others are in, or their next one, ends with Code::peer_failed and this reason,
+  // because this process will not make it. All can go on afterwards. Returns the reason.
+  Status give_up(const Status& why);
+  // The same for an error of inputs that this process alone was given, where inputs are slices; no error is none.
+  Status refuse(const Status& why);
   // An output of the last step besides the loss, for example "gradient_norm:<parameter>".
   Result<double> step_scalar(std::string_view name) const;
   Result<Tensor> step_output(std::string_view name) const;

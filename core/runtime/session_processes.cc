@@ -53,6 +53,8 @@ Status Session::give_up_world(const Status& why) {
   return why;
 }
 
+Status Session::give_up(const Status& why) { return over_processes() ? give_up_world(why) : why; }
+
 Status Session::among_processes(const Collective& call) {
   Stream& stream = *ranks_.front()->stream;
   Status status = among_->run(stream, call);
@@ -171,6 +173,28 @@ Status Session::share_output(int rank_class, const ProgramPort& port, std::byte*
     each_run([](std::byte* there, std::byte* part, size_t size) { std::memcpy(there, part, size); });
   }
   return {};
+}
+
+// The ranks that read the input have its samples; any class of them that reads it has all.
+Result<Tensor> Session::whole_input(const Entry& entry, size_t input, const Tensor& given) {
+  if (slices_.empty()) return given;
+  const SampleRange range = slices_[index_of(entry)][input];
+  if (!over_processes()) return given;
+  for (size_t t = 0; t < entry.programs.size(); ++t) {
+    const std::vector<ProgramPort>& ports = entry.programs[t].inputs;
+    const auto port = std::ranges::find(ports, static_cast<int>(input), &ProgramPort::index);
+    if (port == ports.end()) continue;
+    Tensor whole(port->global_type);
+    const int dim = entry.samples.inputs[input];
+    if (range.count > 0 && dim < 0) {
+      std::memcpy(whole.data(), given.data(), static_cast<size_t>(given.bytes()));
+    } else if (range.count > 0) {
+      put_samples(given, dim, entry.samples.batch, range.first, whole);
+    }
+    EPL_TRY(share_output(static_cast<int>(t), *port, static_cast<std::byte*>(whole.data())));
+    return whole;
+  }
+  return unsupported("no rank reads input ", entry.inputs[input].name, ", so that no process has all of its samples");
 }
 
 // Who has what of one name of the state.

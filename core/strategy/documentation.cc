@@ -144,10 +144,11 @@ micro-batch as long forward as for the gradients of its operands and for those o
 constexpr std::string_view closing = R"(
 ## Data
 
-A dataset gives batches of all ranks. By default each rank takes its part of every batch, whatever file it is from, so
-the order of the samples does not depend on the layout. With `io.slicing` files are dealt over the replicas instead:
-file `i` goes to replica `i` modulo their number. Each replica's part of a batch then comes from its own files,
-shuffling stays within them, and an epoch ends with the replica that has fewest samples.
+Batches are those of all ranks. By default each rank takes its part of every batch, whatever file it is from, so the
+order of the samples does not depend on the layout. A process reads the samples of its own ranks and no others. With
+`io.slicing` files are dealt over the replicas instead: file `i` goes to replica `i` modulo their number. Each replica's
+part of a batch then comes from its own files, shuffling stays within them, and an epoch ends with the replica that has
+fewest samples.
 
 ```json
 {"io.slicing": true, "io.unbalanced_io_slicing": true}

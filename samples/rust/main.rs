@@ -8,7 +8,7 @@ struct Handle(c_void); // every handle is opaque
 #[derive(Default)]
 struct Metrics { struct_size: u64, step: i64, loss: f64, gradient_norm: f64, learning_rate: f64, seconds: f64 }
 #[repr(C)]
-struct CallOptions { struct_size: u64, timeout_nanoseconds: i64, cancel: *mut Handle }
+struct CallOptions { struct_size: u64, timeout_nanoseconds: i64, cancel: *mut Handle, samples: i64 }
 type RawError = *mut Handle;
 
 extern "C" {
@@ -92,7 +92,7 @@ unsafe fn train(folder: &str) -> Result<(), Box<dyn std::error::Error>> {
 
     let cancel = make(epl_cancel_destroy, |h| epl_cancel_create(engine.handle, h))?;
     epl_cancel_trigger(cancel.handle);
-    let call = CallOptions { struct_size: std::mem::size_of::<CallOptions>() as u64, timeout_nanoseconds: 0, cancel: cancel.handle };
+    let call = CallOptions { struct_size: std::mem::size_of::<CallOptions>() as u64, timeout_nanoseconds: 0, cancel: cancel.handle, samples: 0 };
     match check(epl_session_step(session.handle, inputs.as_ptr(), 2, &call, null_mut())) {
         Err(failure) if failure.code == 7 => Ok(()),
         other => Err(format!("was not cancelled: {other:?}").into()),

@@ -1,7 +1,6 @@
 /* Every allocation fails once, and from each one on for good, at every entry point: the call says
  * EPL_ERROR_OUT_OF_MEMORY, or has done without; its handle is NULL, nothing is half done, nothing is lost, and the
  * process lives.
- *
  * usage: out_of_memory FOLDER [TRIALS]   TRIALS for each call and kind of failure, evenly spread; 0: every allocation
  */
 #define _GNU_SOURCE
@@ -19,12 +18,11 @@
 /* --- The calls --- */
 
 static world w;
-static epl_dataset *rows, *ahead; /* without and with reading ahead */
-static epl_session* adapted;      /* with low-rank adapters */
+/* Without and with reading ahead; bound to the plan, all its fields classes and features. */
+static epl_dataset *rows, *ahead, *bound;
+static epl_session *adapted, *watcher; /* with low-rank adapters; of a plan whose schedule is plateau */
 static epl_store* store;
 static char adapted_checkpoint[256];
-static epl_dataset* bound;   /* to the plan, all its fields classes and features */
-static epl_session* watcher; /* of a plan whose schedule is plateau */
 static epl_evaluation *evaluation, *other;
 static epl_tensor* bias;
 static int released, deleted;
@@ -56,8 +54,7 @@ static const char* check_out(int32_t code) {
   char part[300];
   snprintf(part, sizeof part, "%s.part", w.out);
   int there = access(w.out, F_OK) == 0, rest = access(part, F_OK) == 0;
-  unlink(w.out);
-  unlink(part);
+  unlink(w.out), unlink(part);
   if (there != (code == EPL_OK)) return there ? "an error, and the file is there" : "success, and there is no file";
   return rest ? "something is left beside the file" : NULL;
 }
@@ -90,8 +87,7 @@ static const char* check_removed(int32_t code) {
   epl_text* text = NULL;
   int there = taken(epl_checkpoint_describe(w.engine, TEXT(w.checkpoint), &text)) == EPL_OK;
   epl_text_destroy(text);
-  must(epl_session_save(w.session, TEXT(w.checkpoint),
-                        rows)); /* whatever a failed removal left is the checkpoint's own */
+  must(epl_session_save(w.session, TEXT(w.checkpoint), rows)); /* what a failed removal left is the checkpoint's own */
   return code == EPL_OK && there ? "success, and the checkpoint is there" : NULL;
 }
 static int64_t samples_before;
@@ -186,11 +182,13 @@ CALL(epl_dataset_open, w.engine, TEXT(w.csv_path), EPL_STR("{\"batch\":8,\"prefe
      (epl_dataset**)out)
 CALL(epl_dataset_describe, rows, (epl_text**)out)
 CALL(epl_dataset_bind, rows, w.plan, EPL_ENTRY_TRAIN)
+CALL(epl_dataset_bind_slice, rows, w.plan, EPL_ENTRY_TRAIN, 0, 1)
 CALL(epl_dataset_seek, rows, 0)
 CALL(epl_dataset_check, bound, w.plan, EPL_ENTRY_TRAIN)
 CALL(epl_session_create, w.plan, NULL, (epl_session**)out)
 CALL(epl_session_predict, w.session, w.inputs, 1, NULL, (epl_tensor**)out, 1)
 CALL(epl_session_output, w.session, EPL_ENTRY_TRAIN, EPL_STR("loss"), (epl_tensor**)out)
+CALL(epl_session_give_up, w.session, EPL_STR("a reason too long to be held in place"))
 CALL(epl_session_set_number, w.session, EPL_STR("learning_rate_scale"), 1)
 CALL(epl_session_observe, watcher, 1, 0)
 CALL(epl_session_record, w.session, 1)
@@ -421,6 +419,7 @@ static const call calls[] = {ROW(epl_engine_create, destroy_engine, NULL),
                              ROW(epl_dataset_next, NULL, NULL),
                              ROW(epl_dataset_describe, destroy_text, NULL),
                              ROW(epl_dataset_bind, NULL, NULL),
+                             ROW(epl_dataset_bind_slice, NULL, NULL),
                              ROW(epl_dataset_seek, NULL, NULL),
                              ROW(epl_dataset_check, NULL, NULL),
                              ROW(epl_session_create, destroy_session, NULL),
@@ -428,6 +427,7 @@ static const call calls[] = {ROW(epl_engine_create, destroy_engine, NULL),
                              ROW(epl_session_evaluate, NULL, NULL),
                              ROW(epl_session_predict, destroy_tensor, NULL),
                              ROW(epl_session_output, destroy_tensor, NULL),
+                             ROW(epl_session_give_up, NULL, NULL),
                              ROW(epl_session_metric, NULL, NULL),
                              ROW(epl_session_hash, NULL, NULL),
                              ROW(epl_session_state_port, NULL, NULL),

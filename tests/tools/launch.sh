@@ -35,6 +35,19 @@ expect "the export is the same" cmp -s alone/trained.onnx four/trained.onnx
 expect "two processes of two ranks have them as well" test "$(hash_of two.json)" = "$alone"
 expect "and --plain leaves lines alone" test "$(grep -c '^{' two.json)" = "$(wc -l <two.json)"
 
+# What was measured on the way, over a last batch that is not full.
+measured() { sed -n '/"event":"evaluation"/{s/^\[0\] //;s/"seconds":[0-9.e+-]*,//;p}' "$1"; }
+expect "something is measured" test -n "$(measured alone.json)"
+expect "four processes measure what one does" test "$(measured four.json)" = "$(measured alone.json)"
+# A pipeline: the first process reads the text, the second what comes next of it. It goes on as four copies.
+staged='{"pipeline.num_stages": 2, "pipeline.num_micro_batch": 4}'
+"$epl" launch -n 2 -- $begin --steps 3 --out stages --strategy "$staged" >/dev/null || failed=1
+"$epl" launch -n 4 -- $train --out stages --resume stages >stages.json || failed=1
+expect "a pipeline goes on as copies" test "$(hash_of stages.json)" = "$alone"
+"$epl" launch -n 2 -- $train --out pipeline --ranks 2 --strategy "$staged" >pipeline.json || failed=1
+expect "copies of stages in two processes have the weights of one" test "$(hash_of pipeline.json)" = "$alone"
+expect "and measure the same" test "$(measured pipeline.json)" = "$(measured alone.json)"
+
 # A job goes on in another number of processes.
 "$epl" launch -n 2 -- $begin --steps 3 --out part >/dev/null || failed=1
 "$epl" launch -n 4 -- $train --out part --resume part >part.json || failed=1

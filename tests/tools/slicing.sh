@@ -23,6 +23,12 @@ sliced=$(train sliced --steps 8 --ranks 2 --strategy "$dealt")
 [ "$plain" != "$sliced" ] || fail "dealing files changes nothing"
 [ "$(train one --steps 8 --strategy "$dealt")" = "$plain" ] || fail "one replica has all files"
 
+# Two processes, of which each reads its own files.
+"$epl" launch -n 2 --plain -- "$epl" train mlp.onnx --data 'part*.csv' --batch 4 --seed 5 --out processes --json \
+  --steps 8 --strategy "$dealt" >processes.json 2>processes.err || fail "two processes: $(cat processes.err)"
+[ "$(sed -n 's/.*"weights_hash":"\([0-9a-f]*\)".*/\1/p' processes.json)" = "$sliced" ] ||
+  fail "two processes have other samples than two ranks"
+
 # A run of two replicas goes on with one, with four, and without the key.
 train begun --steps 3 --ranks 2 --strategy "$dealt" >/dev/null
 for layout in "--ranks 1" "--ranks 4" "--ranks 1 --micro-batches 2"; do
@@ -32,6 +38,11 @@ for layout in "--ranks 1" "--ranks 4" "--ranks 1 --micro-batches 2"; do
       fail "a run of two replicas goes on otherwise with $layout $strategy"
   done
 done
+
+# An epoch ends with the replica that has fewest samples, 24 of them, of which a batch takes 2. --epochs counts that.
+"$epl" train mlp.onnx --data 'part*.csv' --batch 4 --ranks 2 --epochs 1 --out epochs --json --strategy "$dealt" \
+  --schedule linear >epochs.json 2>&1
+grep -q '"event":"start".*"steps":12[,}]' epochs.json || fail "an epoch of 12 batches: $(grep start epochs.json)"
 
 # What does not come out even is not dealt, and said.
 even=$(train even --steps 8 --ranks 2 --strategy '{"io.slicing": true}')
