@@ -171,7 +171,9 @@ TEST(Parts, ShareWhatIsVisited) {
       const std::set<int64_t> different(visited[field].begin(), visited[field].end());
       EXPECT_EQ(different.size(), 37u) << "all samples of field " << field;
       // A slice that two processes share is visited by both.
-      if (slices == 1) EXPECT_EQ(visited[field].size(), 37u);
+      if (slices == 1) {
+        EXPECT_EQ(visited[field].size(), 37u);
+      }
     }
   }
 }

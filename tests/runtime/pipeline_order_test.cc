@@ -7,6 +7,7 @@
 #include <set>
 #include <tuple>
 
+#include "core/program/transfer.h"
 #include "tests/backend/far_device.h"
 #include "tests/runtime/pipeline_job.h"
 

@@ -16,6 +16,19 @@ expect() {
   case $output in *"$pattern"*) ;; *) fail "$* did not say \"$pattern\": $output" ;; esac
 }
 
+# holds WHAT COMMAND...: that the command ends well.
+holds() {
+  what=$1
+  shift
+  "$@" || fail "$what"
+}
+
+# book.txt, and model.onnx that learns it.
+small_job() {
+  awk 'BEGIN { for (i = 0; i < 3000; ++i) printf "line %d of %d and %d\n", i, i % 7, i % 13 }' >book.txt
+  "$epl" template gpt2 --layers 1 --width 16 --heads 2 --context 16 --vocab 256 --out model.onnx >/dev/null || exit 1
+}
+
 # value NAME FILE: the last number of that name in JSON lines.
 value() { sed -n "s/.*\"$1\":\([-0-9.e]*\).*/\1/p" "$2" | tail -n 1; }
 # hash_of FILE: of the weights, in a manifest or the lines of a run.

@@ -1,11 +1,7 @@
 #!/bin/sh
 # A job on two hosts, which are network namespaces of this one with a cable between them: the weights of one process.
 # usage: namespaces.sh EPL FOLDER
-set -u
-epl=$(realpath "$1")
-rm -rf "$2"
-mkdir -p "$2"
-cd "$2" || exit 1
+. "$(dirname "$0")/begin.sh"
 a=epl-a-$$ b=epl-b-$$
 command -v ip >/dev/null || { echo "SKIP: the program ip is not installed"; exit 0; }
 ip netns add $a 2>why || { echo "SKIP: no network namespaces here: $(cat why)"; exit 0; }
@@ -20,17 +16,7 @@ if ! connect 2>why; then
   echo "SKIP: no cable between network namespaces here: $(cat why)"
   exit 0
 fi
-failed=0
-# expect WHAT COMMAND...
-expect() {
-  what=$1
-  shift
-  "$@" || { echo "FAIL: $what"; failed=1; }
-}
-hash_of() { sed -n 's/.*"weights_hash":"\([0-9a-f]*\)".*/\1/p' "$1"; }
-
-awk 'BEGIN { for (i = 0; i < 3000; ++i) printf "line %d of %d and %d\n", i, i % 7, i % 13 }' >book.txt
-"$epl" template gpt2 --layers 1 --width 16 --heads 2 --context 16 --vocab 256 --out model.onnx >/dev/null || exit 1
+small_job
 train="$epl train model.onnx --text book.txt --batch 8 --steps 6 --seed 3 --json"
 $train --out alone >alone.json || exit 1
 hosts="--hosts 10.77.0.1:2,10.77.0.2:2"
@@ -42,14 +28,14 @@ for i in $(seq 300); do
   grep -q '^epl: on 10.77.0.2' told && break
   sleep 0.1
 done
-expect "the secret is private" test "$(stat -c %a job.secret)" = 600
+holds "the secret is private" test "$(stat -c %a job.secret)" = 600
 words=$(sed -n 's/^epl: on 10.77.0.2, with the same secret: epl //p' told)
-expect "the other host is told what to do" test -n "$words"
+holds "the other host is told what to do" test -n "$words"
 eval "ip netns exec $b \"$epl\" $words" >other.json 2>other.err || { cat other.err; failed=1; }
 wait $first || { cat told; failed=1; }
-expect "two hosts have the weights of one process" test "$(hash_of both.json)" = "$(hash_of alone.json)"
-expect "there is a hash" test -n "$(hash_of both.json)"
-expect "the other host prints nothing" test ! -s other.json
+holds "two hosts have the weights of one process" test "$(hash_of both.json)" = "$(hash_of alone.json)"
+holds "there is a hash" test -n "$(hash_of both.json)"
+holds "the other host prints nothing" test ! -s other.json
 
 # Who has another secret is told so, and one who says nothing keeps nobody out.
 ip netns exec $a "$epl" launch $hosts --host 10.77.0.1 --secret-file job.secret -- $train --out again >again.json 2>told &
@@ -60,11 +46,11 @@ for i in $(seq 300); do
   sleep 0.1
 done
 ip netns exec $b "$epl" launch $hosts --host 10.77.0.2 --secret-file other.secret -- $train --out never >/dev/null 2>other.err
-expect "another secret is refused" test $? != 0
-expect "by its name" grep -q 'store 10.77.0.1:29511: the two ends do not have the same secret' other.err
+holds "another secret is refused" test $? != 0
+holds "by its name" grep -q 'store 10.77.0.1:29511: the two ends do not have the same secret' other.err
 ip netns exec $b "$epl" launch $hosts --host 10.77.0.2 --secret-file job.secret -- $train --out again >other.json 2>other.err ||
   { cat other.err; failed=1; }
 wait $first || { cat told; failed=1; }
-expect "the others wait for the right one" test "$(hash_of again.json)" = "$(hash_of alone.json)"
+holds "the others wait for the right one" test "$(hash_of again.json)" = "$(hash_of alone.json)"
 [ $failed = 0 ] && echo "hosts work"
 exit $failed
