@@ -2,12 +2,12 @@
 // rewrite that acts on a plan.
 //
 // The batch is an axis of U units. It is cut in this order: over ranks (mesh axis "data"), over time (mesh axis
-// "micro_batch"), and inside a kernel (mesh axis "unit"): U = data * micro_batch * unit, of which the last is a power of
-// two. Sums over the batch run over the units of a kernel, then over micro-batches, then over ranks: one binary tree,
-// whatever the cut, unless BatchAxes::keep_the_tree says no, which only level run allows. TaskGraphs of different degrees
-// of data parallelism have more axes of ranks in this order ("data2", ...); one of a smaller degree has several runs of
-// units in each call instead, which it sums apart (Mesh::lanes).
-// TaskGraphs of one class share its mesh and may give its axes other roles: what goes from one to another is resharded.
+// "micro_batch"), and inside a kernel (mesh axis "unit"): U = data * micro_batch * unit, the last a power of two. Sums
+// over the batch run over the units of a kernel, then over micro-batches, then over ranks: one binary tree, whatever
+// the cut, unless BatchAxes::keep_the_tree says no, which level run alone allows. TaskGraphs of different degrees of
+// data parallelism have more axes of ranks in this order ("data2", ...); one that uses fewer of them has several runs
+// of units in each call instead, which it sums apart (Mesh::lanes). TaskGraphs of one class share its mesh and may give
+// its axes other roles: what goes from one to another is resharded.
 #pragma once
 
 #include <memory>
