@@ -5,6 +5,7 @@
 #include <cmath>
 #include <thread>
 
+#include "core/program/transfer.h"
 #include "core/runtime/rehearsal.h"
 #include "core/strategy/pipeline.h"
 #include "tests/runtime/pipeline_job.h"
