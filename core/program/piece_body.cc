@@ -184,6 +184,7 @@ Result<PieceBody> piece_body(const Plan& plan, NodeId id, const PieceCut& cut, c
   Plan& inner = body.plan;
   inner.graph = graph;
   inner.strategy = plan.strategy;
+  inner.apart = plan.apart;
   inner.meshes = plan.meshes;
   inner.task_graphs = plan.task_graphs;
   const auto values = static_cast<size_t>(graph->value_count()), nodes = static_cast<size_t>(graph->node_count());

@@ -42,9 +42,11 @@ constexpr std::string_view scores_name = "loss.scores", terms_name = "loss.terms
 // What the caller gives and gets, and the places of the programs' ports among it.
 void find_ports(Entry& entry) {
   const Graph& graph = *entry.plan.graph;
-  for (Value v : graph.leaves(ValueKind::input)) entry.inputs.push_back({graph.value(v).name, graph.type(v)});
+  for (Value v : graph.leaves(ValueKind::input))
+    entry.inputs.push_back({graph.value(v).name, entry.plan.global_type(v)});
   for (Value v : graph.leaves(ValueKind::scalar)) entry.scalars.push_back(graph.value(v).name);
-  for (const Graph::Output& output : graph.outputs) entry.outputs.push_back({output.name, graph.type(output.value)});
+  for (const Graph::Output& output : graph.outputs)
+    entry.outputs.push_back({output.name, entry.plan.global_type(output.value)});
   for (Program& program : entry.programs) {
     for (ProgramPort& port : program.inputs) {
       port.index = static_cast<int>(std::ranges::find(entry.inputs, port.name, &Port::name) - entry.inputs.begin());
@@ -71,6 +73,22 @@ Result<Plan> decide(EntryKind kind, const std::shared_ptr<const Graph>& graph, c
   return plan;
 }
 
+// Of what each micro-batch has for itself and not for each sample, the caller gets the mean, if it is one number.
+Status check_outputs(const Plan& plan) {
+  const Graph& graph = *plan.graph;
+  for (const Graph::Output& output : graph.outputs) {
+    const Value v = output.value;
+    if (!plan.alone(v) || plan.shardings[static_cast<size_t>(v.index)].cut_dim(batch_axis) >= 0 ||
+        graph.type(v).elements() == 1)
+      continue;
+    return unsupported("output ", output.name, " ", graph.type(v).text(),
+                       " is made of all samples of a micro-batch together, and batch.semantics = per_micro_batch has ",
+                       plan.micro_batches(), " of them; leave it out")
+        .at(output.name);
+  }
+  return {};
+}
+
 // Plans and lowers one entry's graph.
 Result<Entry> compile(EntryKind kind, Graph graph, const LossFacts& loss, const PlanOptions& options, Device& device,
                       int threads, const std::vector<Entry>& before = {}) {
@@ -89,6 +107,7 @@ Result<Entry> compile(EntryKind kind, Graph graph, const LossFacts& loss, const 
   }
   entry.plan = *std::move(planned);
   entry.notes = notes;
+  EPL_TRY(check_outputs(entry.plan));
   EPL_ASSIGN(entry.locals, partition(entry.plan));
   for (const LocalGraph& local : entry.locals) {
     EPL_ASSIGN(Program program,
@@ -113,14 +132,51 @@ Result<Entry> compile(EntryKind kind, Graph graph, const LossFacts& loss, const 
   return entry;
 }
 
+// Where each micro-batch stands by itself: the binding of one, from the graph of all samples. A file that fixes its
+// batch is freed of it, and what its constants say of a batch (the capacity of a gate) is then said of a micro-batch.
+// `batch`: its samples.
+Result<Binding> of_micro_batch(const PlanOptions& options, Binding binding, Graph graph, int64_t& batch) {
+  const int64_t micro_batches = micro_batches_apart(options.strategy);
+  agree_on_samples(graph, options.named_batch_dims);
+  for (Value v : graph.leaves(ValueKind::input)) {
+    const ValueInfo& info = graph.value(v);
+    binding.batch_dims[info.name] = info.batch_dim;
+    if (info.batch_dim < 0) continue;
+    Shape shape = info.type.shape;
+    int64_t& samples = shape[static_cast<size_t>(info.batch_dim)];
+    if (samples % micro_batches != 0)
+      return invalid("input ", info.name, " has ", samples, " samples, which ", micro_batches,
+                     " micro-batches do not divide");
+    batch = samples;
+    samples /= micro_batches;
+    if (samples == 1) {
+      return unsupported("batch.semantics = per_micro_batch with ", micro_batches,
+                         " micro-batches of one sample each: ",
+                         "a dimension that counts one sample cannot be told from others of size one; use fewer");
+    }
+    const auto port = std::ranges::find(options.model->inputs(), info.name, &ModelPort::name);
+    if (port != options.model->inputs().end() && port->dims.size() == shape.size()) {
+      const auto& [in_file, symbol] = port->dims[static_cast<size_t>(info.batch_dim)];
+      binding.free_batch = binding.free_batch || (in_file >= 0 && in_file != samples);
+      if (binding.symbols.contains(symbol)) binding.symbols[symbol] = samples;
+    }
+    binding.input_shapes[info.name] = std::move(shape);
+  }
+  return binding;
+}
+
 // The model's graph with its fused meaning restored (attention, norms, ...).
-Result<Graph> bind(const PlanOptions& options, const Binding& binding) {
+Result<Graph> bind(const PlanOptions& options, const Binding& binding, int64_t& batch) {
   EPL_ASSIGN(Graph graph, options.model->bind(binding));
   if (options.rewrites) {
     EPL_ASSIGN(graph, rewrite_graph(graph));
   }
   if (binding.free_batch) EPL_TRY(samples_stay_apart(graph));
-  return graph;
+  if (micro_batches_apart(options.strategy) < 2) return graph;
+  EPL_ASSIGN(const Binding of_one, of_micro_batch(options, binding, std::move(graph), batch));
+  auto made = options.model->bind(of_one);
+  if (!made.ok()) return made.status().with_context("one micro-batch by itself");
+  return options.rewrites ? rewrite_graph(*made) : std::move(made);
 }
 
 // The binding of an entry with the loss: it may be applied to a tensor inside the graph, and what else there is may
@@ -158,7 +214,7 @@ bool same_names(const std::vector<Adapter>& a, const std::vector<Adapter>& b) {
 // The model's graph with its adapters, which are the same in every entry.
 Result<Graph> CompiledPlan::bound(Binding binding, Binding::Mode mode) {
   binding.mode = mode;
-  EPL_ASSIGN(Graph graph, bind(options_, binding));
+  EPL_ASSIGN(Graph graph, bind(options_, binding, batch_));
   if (options_.train.precision == DType::f64) {
     EPL_ASSIGN(graph, with_float64(graph));
   }
@@ -176,9 +232,20 @@ Result<Graph> CompiledPlan::bound(Binding binding, Binding::Mode mode) {
   return options_.training ? with_masters(graph, training()) : std::move(graph);
 }
 
+// The target is that of a micro-batch, where each stands by itself.
+LossSpec CompiledPlan::loss_spec() const {
+  LossSpec out = options_.train.loss;
+  const int dim = out.target_batch_dim;
+  if (!out.target || dim < 0 || dim >= out.target->ndim()) return out;
+  int64_t& samples = out.target->shape[static_cast<size_t>(dim)];
+  if (samples == batch_) samples /= micro_batches_apart(options_.strategy);
+  return out;
+}
+
 // How it is trained, the names of its adapters included.
 TrainOptions CompiledPlan::training() const {
   TrainOptions out = options_.train;
+  out.loss = loss_spec();
   for (const Adapter& one : adapters_) out.adapters.insert(out.adapters.end(), {one.a, one.b});
   return out;
 }
@@ -188,7 +255,7 @@ TrainOptions CompiledPlan::training() const {
 Result<Graph> CompiledPlan::evaluation_graph(const Binding& binding) {
   EPL_ASSIGN(Graph graph, bound(with_loss_output(options_, binding), Binding::Mode::evaluate));
   graph.updates.clear();
-  EPL_ASSIGN(MeasuredLoss loss, add_measured_loss(graph, options_.train.loss));
+  EPL_ASSIGN(MeasuredLoss loss, add_measured_loss(graph, loss_spec()));
   std::vector<Graph::Output> outputs = {{"loss", loss.value}};
   if (loss.scores) outputs.push_back({std::string(scores_name), loss.scores});
   if (loss.terms) outputs.push_back({std::string(terms_name), loss.terms});
@@ -483,7 +550,7 @@ std::string CompiledPlan::explain() const {
       cat("device: ", device_->description(), ", ", options_.ranks, " rank(s) of ", threads_, " thread(s)\n");
   out += cat("batch: ", plan.batch, " samples = ", plan.mesh().size(data_axis), " rank(s) x ", plan.micro_batches(),
              " micro-batch(es) x ", plan.mesh().size(unit_axis), " unit(s) of ",
-             plan.batch / std::max<int64_t>(plan.units(), 1), "\n");
+             plan.batch / std::max<int64_t>(plan.units() * (plan.apart ? plan.micro_batches() : 1), 1), "\n");
   for (size_t t = 0; t < train.programs.size(); ++t) {
     out += cat(entry_name(train.kind),
                train.programs.size() == 1 ? "" : cat(", stage ", plan.class_name(static_cast<int>(t))), ": ",

@@ -124,6 +124,7 @@ class CompiledPlan {
   Status check_merges() const;
   Status link_programs();
   Result<Graph> bound(Binding binding, Binding::Mode mode);
+  LossSpec loss_spec() const;
   TrainOptions training() const;
   Result<Graph> evaluation_graph(const Binding& binding);
   PlanOptions options_;
@@ -142,6 +143,7 @@ class CompiledPlan {
   std::function<double(int64_t)> learning_rate_;
   std::vector<std::string> notes_;
   int threads_ = 1;
+  int64_t batch_ = 0;  // where micro-batches stand by themselves: the samples of all, as the entry at hand is bound
   LossFacts loss_;
   Schedule schedule_;
   std::shared_ptr<Device> device_;  // owns the kernel rows that the programs point to

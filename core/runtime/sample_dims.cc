@@ -52,7 +52,7 @@ SampleDims sample_dims(const Plan& plan) {
     const int dim = sharding.outer(batch_axis) == 1 ? sharding.cut_dim(batch_axis)
                                                     : -1;  // else each step of a sequence has its own run of samples
     const bool whole =
-        dim >= 0 && plan.batch > 0 && graph.type(output.value).shape[static_cast<size_t>(dim)] % plan.batch == 0;
+        dim >= 0 && plan.batch > 0 && plan.global_type(output.value).shape[static_cast<size_t>(dim)] % plan.batch == 0;
     dims.outputs.push_back(whole && !mixed[static_cast<size_t>(output.value.index)] ? dim : -1);
   }
   return dims;

@@ -135,11 +135,14 @@ Status Session::share_outputs(const Entry& entry, const RunRequest& request) {
 // theirs to `whole`.
 Status Session::share_output(int rank_class, const ProgramPort& port, std::byte* whole) {
   const Mesh& mesh = plan_->mesh(rank_class);
-  // Over ranks: those of micro-batches cut a rank's piece.
+  // Over ranks: those of micro-batches cut a rank's piece, or, where they come first, ranks cut each of theirs.
   Sharding by_ranks = port.sharding;
+  const auto size_of = [&](int axis) { return mesh.axes[static_cast<size_t>(axis)].size; };
+  const auto is_time = [&](int axis) { return mesh.axes[static_cast<size_t>(axis)].kind == MeshAxis::Kind::time; };
   std::vector<int> axes;
   for (Cuts& cuts : by_ranks.dims) {
     for (AxisCut& cut : cuts) {
+      for (size_t a = 0; a < cut.axes.size() && is_time(cut.axes[a]); ++a) cut.outer *= size_of(cut.axes[a]);
       std::erase_if(cut.axes,
                     [&](int axis) { return mesh.axes[static_cast<size_t>(axis)].kind != MeshAxis::Kind::rank; });
       axes.insert(axes.end(), cut.axes.begin(), cut.axes.end());

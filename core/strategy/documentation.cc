@@ -12,7 +12,7 @@ Made from the table of keys in `core/strategy/strategy.cc`; do not edit.
 
 A strategy says how the work of a step is cut. It is one JSON object, given to `epl_strategy_parse`, or to the command
 line as `--strategy` (the JSON itself, or the name of a file with it). Without one, a step runs on one rank and is not
-cut. A strategy never changes the mathematics. At the default `reproducible.level`, `data`, it does not change one bit
+cut. A strategy never changes the mathematics, but for `batch.semantics`. At the default `reproducible.level`, `data`, it does not change one bit
 of the result, but for `split`. At `layout` no split does either.
 
 ```json
@@ -114,9 +114,33 @@ experts, whose gradients are summed over these two groups, those of all other we
 hold the products with the experts' weights and what is between them; the gate, and what sends tokens to experts and
 adds up their answers, stay outside. Then no sum is cut, and the bits are those of one rank at level `data` as well. A
 gate that counts the tokens of an expert over the whole batch sees the whole batch on every rank, and is refused with
-several micro-batches; one that counts them for each sample follows any cut. Experts that are nodes of their own, as a
+several micro-batches unless each stands by itself (below); one that counts them for each sample follows any cut. Experts that are nodes of their own, as a
 loop over experts is exported, cannot be dealt to ranks, which all run one program. Each expert is then cut over the
 ranks as by `split`, and the plan has a note.
+
+)";
+
+constexpr std::string_view micro_batches = R"(## Micro-batches
+
+`pipeline.num_micro_batch` cuts the batch in time. What looks at all samples together over ranks (the statistics of a
+batch norm, a gate with a capacity, what balances experts) cannot do so over micro-batches: a plan that asks for it is
+an error that names the node. A user who wants it says that each micro-batch stands by itself:
+
+```json
+{"batch.semantics": "per_micro_batch", "pipeline.num_micro_batch": 4}
+```
+
+A step is then the mean of steps over each micro-batch alone, from the same weights: the loss and all gradients are
+means over micro-batches, and so are running statistics, which change once a step. A loss that counts targets counts
+those of a micro-batch. Micro-batches are runs of samples of the global batch, and all ranks share each. So which
+samples are in one depends on no layout, and all layouts with as many micro-batches have the same bits, within what
+their level promises. Where nothing looks at several samples, all targets count and the number of micro-batches is a
+power of two, these are the bits of the whole batch together. With another number of micro-batches the answer is
+another one. A micro-batch has at least two samples.
+
+The model is bound at the size of a micro-batch. A file that fixes its batch is freed of it, and what its constants say
+of a batch (for how many tokens an expert has room) is then said of a micro-batch. Gradients are summed over ranks for
+each micro-batch, which costs more communication than once a step.
 
 )";
 
@@ -201,7 +225,7 @@ std::string values_of(const ConfigKey& key) {
 }  // namespace
 
 std::string strategy_documentation() {
-  std::string text = cat(opening, found_stages);
+  std::string text = cat(opening, micro_batches, found_stages);
   for (const PipelineRow& row : pipeline_table().rows) {
     if (row.words.empty()) continue;
     std::vector<std::string> words;

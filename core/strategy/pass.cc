@@ -56,6 +56,8 @@ Result<Plan> make_plan(const PlanRequest& request) {
   plan.graph = request.graph;
   plan.strategy = request.strategy;
   EPL_ASSIGN(plan.batch, batch_size(*request.graph));
+  plan.apart = plan.batch > 0 && micro_batches_apart(request.strategy) > 1;
+  if (plan.apart) plan.batch *= micro_batches_apart(request.strategy);
   plan.passes = request.passes.empty() ? default_passes() : request.passes;
   EPL_TRY(run_passes(plan, request, plan.passes));
   return plan;

@@ -68,4 +68,8 @@ Result<Pipeline> pipeline_of(const Strategy& strategy) {
   return found;
 }
 
+int64_t micro_batches_apart(const Strategy& strategy) {
+  return strategy.text("batch.semantics") == "per_micro_batch" ? strategy.integer("pipeline.num_micro_batch") : 1;
+}
+
 }  // namespace epl

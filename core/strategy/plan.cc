@@ -21,7 +21,38 @@ int64_t Plan::ranks() const {
 Cuts Plan::batch_of(int task_graph) const {
   if (task_graphs.empty()) return mesh().whole_batch();
   const Cuts& own = task_graphs[static_cast<size_t>(task_graph)].batch;
-  return own.empty() ? mesh(task_graph).whole_batch() : own;
+  Cuts cuts = own.empty() ? mesh(task_graph).whole_batch() : own;
+  if (apart) {
+    for (AxisCut& cut : cuts) std::erase(cut.axes, mesh().find(micro_batch_axis));
+  }
+  return cuts;
+}
+
+Cuts Plan::in_global_batch(Cuts cuts, int64_t outer) const {
+  if (!apart) return cuts;
+  const int time = mesh().find(micro_batch_axis);
+  auto cut = std::ranges::find_if(cuts, [&](const AxisCut& cut) { return cut.outer >= outer; });
+  if (cut != cuts.end() && cut->outer == outer) {
+    cut->axes.insert(cut->axes.begin(), time);
+  } else {
+    cut = cuts.insert(cut, {{time}, outer});
+  }
+  while (++cut != cuts.end()) cut->outer *= micro_batches();
+  return cuts;
+}
+
+TensorType Plan::global_type(Value v) const {
+  TensorType type = graph->type(v);
+  const ValueInfo& info = graph->value(v);
+  const int dim =
+      info.kind == ValueKind::input ? info.batch_dim : shardings[static_cast<size_t>(v.index)].cut_dim(batch_axis);
+  if (apart && dim >= 0) type.shape[static_cast<size_t>(dim)] *= micro_batches();
+  return type;
+}
+
+bool Plan::alone(Value v) const {
+  const NodeId producer = graph->value(v).producer;
+  return apart && producer && block_loops(node_block[static_cast<size_t>(producer.index)]);
 }
 
 Cuts Plan::batch_of_class(int rank_class) const {
@@ -105,8 +136,8 @@ Result<Boundary> boundary_of(const Plan& plan, Value v, NodeId user, BlockKind u
     const bool due = std::ranges::find(stored.partial, partial) != stored.partial.end();
     if (axis.kind == MeshAxis::Kind::time && axis.size > 1 && !due) found.late = true;
   }
-  // What only the update needs is complete when it begins.
-  if (block == BlockKind::weight) found.late = true;
+  // What only the update needs is complete when it begins, and so is the mean over micro-batches.
+  if (block == BlockKind::weight || (plan.alone(v) && used == BlockKind::post)) found.late = true;
   if (found.late) block = block == BlockKind::pre ? BlockKind::mid : BlockKind::post;
   // What `pre` computes for each micro-batch is computed again for the others.
   const bool again = block == BlockKind::pre && !found.late && stored.cut_dim(batch_axis) >= 0;

@@ -53,9 +53,13 @@ struct Plan {
   std::vector<BlockKind> node_block;  // by node
   std::vector<bool> node_cloned;      // by node: also computed in `pre` (again in main or forward)
   int64_t batch = 0;                  // samples of the global batch, 0 when no input has any
-  std::string passes;                 // the pass list that made this plan
-  std::vector<std::string> notes;     // why: one sentence for each decision that a user may wonder about
-  std::vector<std::string> why;       // by node: why it is where it is, and cut as it is; not part of the text form
+  // Each micro-batch stands by itself (batch.semantics = per_micro_batch). The graph is that of one, which ranks and
+  // units cut, and the micro-batches of the global batch come one after another. What is behind their loop takes the
+  // mean over them of what each has given.
+  bool apart = false;
+  std::string passes;              // the pass list that made this plan
+  std::vector<std::string> notes;  // why: one sentence for each decision that a user may wonder about
+  std::vector<std::string> why;    // by node: why it is where it is, and cut as it is; not part of the text form
 
   // The first mesh, for what is the same in all.
   const Mesh& mesh() const { return meshes.front(); }
@@ -69,14 +73,20 @@ struct Plan {
   int stages() const;  // of all classes
   // Where a class runs a node, which is its own or every TaskGraph's.
   BlockId block_of(NodeId node, int rank_class) const;
-  // How a TaskGraph cuts the batch.
+  // How a TaskGraph cuts the batch of the graph.
   Cuts batch_of(int task_graph) const;
   // The same of the one that cuts it most, of a class: its ports, and what draws random numbers on its ranks, are cut
   // so.
   Cuts batch_of_class(int rank_class) const;
+  // Cuts of a dimension of the graph that counts samples, `outer` times over, in the same dimension of all samples.
+  Cuts in_global_batch(Cuts cuts, int64_t outer = 1) const;
+  // The type of an input or output as the caller has it: of all samples.
+  TensorType global_type(Value v) const;
   int64_t units() const { return mesh().units(batch_of(0)); }
   int64_t micro_batches() const { return mesh().size(micro_batch_axis); }
   int64_t ranks() const;  // of the job
+  // Each micro-batch has its own.
+  bool alone(Value v) const;
   // Adds a sentence to `why`.
   void explain(int node, const std::string& sentence);
 };

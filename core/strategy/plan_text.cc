@@ -98,17 +98,29 @@ bool parse_task_graph(TextReader& reader, const Plan& plan, TaskGraph& out) {
   return true;
 }
 
+// Where values are as find_value_task_graphs has it, which state of another entry need not be.
+std::vector<int> found_by_use(const Plan& plan) {
+  if (plan.node_task_graph.size() != static_cast<size_t>(plan.graph->node_count())) return plan.value_task_graph;
+  Plan placed;
+  placed.graph = plan.graph;
+  placed.node_task_graph = plan.node_task_graph;
+  find_value_task_graphs(placed);
+  return placed.value_task_graph;
+}
+
 std::string print(const Plan& plan, bool reasons) {
-  std::string out = cat("plan batch ", plan.batch, "\n");
+  std::string out = cat("plan batch ", plan.batch, plan.apart ? " of micro-batches apart\n" : "\n");
   out += cat("strategy ", quoted(print_strategy(plan.strategy)), "\n", "passes ", quoted(plan.passes), "\n");
   for (const std::string& note : plan.notes) out += cat("note ", quoted(note), "\n");
   for (size_t c = 0; c < plan.meshes.size(); ++c) out += class_text(plan, c);
   for (const TaskGraph& t : plan.task_graphs) out += task_graph_text(plan, t);
   const Graph& graph = *plan.graph;
+  const std::vector<int> found = found_by_use(plan);
   for (size_t i = 0; i < plan.shardings.size(); ++i) {
     const ValueInfo& info = graph.value(Value{static_cast<int>(i)});
     out += cat("value ", name_text(info.name), " ", info.type.text(), " @ ",
-               cuts_text(plan.mesh(), plan.shardings[i].dims), partial_text(plan, plan.shardings[i].partial), "\n");
+               cuts_text(plan.mesh(), plan.shardings[i].dims), partial_text(plan, plan.shardings[i].partial),
+               found[i] == plan.value_task_graph[i] ? "" : cat(" taskgraph ", plan.value_task_graph[i]), "\n");
   }
   for (size_t n = 0; n < plan.node_block.size(); ++n) {
     const Node& node = graph.node(NodeId{static_cast<int>(n)});
@@ -138,8 +150,10 @@ Result<Plan> parse_plan(std::string_view text, std::shared_ptr<const Graph> grap
   if (!reader.next_line() || !reader.take("plan batch") || !reader.integer(plan.batch)) {
     return reader.fail("expected plan batch N");
   }
+  plan.apart = reader.take("of micro-batches apart");
   if (!reader.at_end()) return reader.fail("text after a line");
   size_t value = 0, node = 0;
+  std::vector<std::pair<size_t, int>> elsewhere;  // by value: its task graph
   while (reader.next_line()) {
     std::string name, word;
     if (reader.take("strategy")) {
@@ -184,6 +198,11 @@ Result<Plan> parse_plan(std::string_view text, std::shared_ptr<const Graph> grap
       }
       if (!reader.take("@") || !parse_sharding(reader, plan, sharding)) return reader.fail("expected a sharding");
       plan.shardings.push_back(std::move(sharding));
+      if (int64_t at = 0; reader.take("taskgraph")) {
+        if (!reader.integer(at) || at < 0 || at >= static_cast<int64_t>(plan.task_graphs.size()))
+          return reader.fail("expected one of the task graphs");
+        elsewhere.emplace_back(value - 1, static_cast<int>(at));
+      }
     } else if (reader.take("node")) {
       std::string op;
       if (static_cast<int>(node) >= plan.graph->node_count()) return reader.fail("more nodes than the graph has");
@@ -217,6 +236,7 @@ Result<Plan> parse_plan(std::string_view text, std::shared_ptr<const Graph> grap
   }
   if (static_cast<int>(node) == plan.graph->node_count()) {
     find_value_task_graphs(plan);
+    for (const auto& [i, at] : elsewhere) plan.value_task_graph[i] = at;
   } else {
     plan.value_task_graph.assign(static_cast<size_t>(plan.graph->value_count()), 0);
   }

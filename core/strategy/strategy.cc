@@ -78,7 +78,9 @@ const std::vector<ConfigKey>& config_keys() {
       built("outputs.local_concat", "", "outputs: the samples of the ranks of one process, one after another"),
       built("outputs.local_mean", "", "outputs: their mean over the samples of the ranks of one process"),
       built("outputs.local_sum", "", "outputs: their sum over the samples of the ranks of one process"),
-      later("batch.semantics", "global", "whether micro-batches stand alone", {"global", "per_micro_batch"}),
+      built("batch.semantics", "global",
+            "what batch statistics and gates look at: the whole batch, or each micro-batch by itself, see above",
+            {"global", "per_micro_batch"}),
   };
   return keys;
 }

@@ -94,6 +94,25 @@ Status free_slice(Operands& o) {
   return {};
 }
 
+// Elements of samples are scattered over a constant of one number: as much of it as there are samples.
+Status free_scatter(Operands& o) {
+  if (!o.has(1) || !freed(o.inputs[1]) || o.inputs[0]->constant.empty()) return {};
+  const epl::Tensor& all = o.inputs[0]->constant;
+  const Shape &file = *o.inputs[1]->in_file, &now = o.inputs[1]->type.shape;
+  const int dim = differing_dim(file, now);
+  if (dim < 0 || dim >= all.type().ndim() || all.shape()[static_cast<size_t>(dim)] != file[static_cast<size_t>(dim)])
+    return {};
+  for (int64_t i = 1; i < all.elements(); ++i) {
+    if (all.get(i) != all.get(0)) return {};
+  }
+  TensorType type = all.type();
+  type.shape[static_cast<size_t>(dim)] = now[static_cast<size_t>(dim)];
+  epl::Tensor room(type);
+  for (int64_t i = 0; i < room.elements(); ++i) room.set(i, all.get(0));
+  o.replace(0, {.constant = room, .type = type, .in_file = all.shape()});
+  return {};
+}
+
 // Parts that are the same for every sample stand beside parts that are not.
 Status free_concat(Operands& o) {
   const auto first = std::ranges::find_if(o.inputs, freed);
@@ -184,6 +203,7 @@ Status free_operands(const Node& node, const std::vector<Shape>& results_in_file
   if (node.op_type == "Expand") return free_sizes(o, 1);
   if (node.op_type == "Resize") return free_sizes(o, 3);
   if (node.op_type == "Slice") return free_slice(o);
+  if (node.op_type == "ScatterElements" || node.op_type == "Scatter") return free_scatter(o);
   if (node.op_type == "LSTM" || node.op_type == "GRU" || node.op_type == "RNN") return free_recurrence(o);
   return {};
 }

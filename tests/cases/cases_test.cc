@@ -183,6 +183,22 @@ TEST(CaseFolders, HaveTheBitsOfOneRankAtLevelLayout) {
             check(own / gpt, "--ranks 1" + strategy("data", 1, 1)).value("weights_hash", ""));
 }
 
+// Batch norms and gates with a capacity train over micro-batches and pipelines where each micro-batch stands by itself:
+// something else than the whole batch together, and the same in every layout.
+TEST(CaseFolders, CoupledSamplesTrainInMicroBatchesApart) {
+  const auto in_two = [](const std::string& more) {
+    return R"( --strategy '{"batch.semantics": "per_micro_batch", "pipeline.num_micro_batch": 2)" + more + "}'";
+  };
+  for (const char* name : {"moe_indexed_legacy_adam", "moe_top2_dynamo_momentum", "resnet_adamw"}) {
+    const std::string hash = check(own / name, in_two("")).value("weights_hash", "");
+    EXPECT_FALSE(hash.empty()) << name;
+    EXPECT_NE(hash, check(own / name, "").value("weights_hash", "")) << name;
+    EXPECT_EQ(check(own / name, "--ranks 4" + in_two("")).value("weights_hash", "-"), hash) << name;
+    const std::string pipeline = R"(, "pipeline.num_stages": 2, "pipeline.strategy": "ZB-H1")";
+    EXPECT_EQ(check(own / name, "--ranks 4" + in_two(pipeline)).value("weights_hash", "-"), hash) << name;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(All, Cases, testing::ValuesIn(read_hashes()),
                          [](const auto& info) { return info.param.name; });
 

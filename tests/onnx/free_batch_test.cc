@@ -93,6 +93,14 @@ TEST(FreeBatch, WhatIsTheSameForEverySampleIsRepeated) {
                        {3, 4}, 1, 5);
 }
 
+TEST(FreeBatch, RoomThatSamplesAreScatteredOver) {
+  const std::vector<Message> nodes = {
+      node("ConstantOfShape", {"size"}, {"room"}), node("ArgMax", {"x"}, {"best"}, {attribute("axis", int64_t{1})}),
+      node("ReduceMax", {"x"}, {"most"}, {attribute("axes", Ints{1})}),
+      node("ScatterElements", {"room", "best", "most"}, {"y"}, {attribute("axis", int64_t{1})})};
+  same_for_each_sample(of(nodes, {ints("size", {2, 4})}, {"2", "4"}), {4}, 2, 6);
+}
+
 TEST(FreeBatch, SizesOfAResize) {
   const std::vector<Message> nodes = {node("Resize", {"x", "", "", "sizes"}, {"y"})};
   same_for_each_sample(of(nodes, {ints("sizes", {1, 2, 6, 6})}, {"1", "2", "3", "3"}), {2, 3, 3}, 1, 3);

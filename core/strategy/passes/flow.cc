@@ -6,29 +6,12 @@
 // all its users pass it on.
 #include <algorithm>
 
-#include "core/strategy/batch_cut.h"
+#include "core/strategy/linear.h"
 #include "core/strategy/pass.h"
 #include "core/strategy/segments.h"
 
 namespace epl {
 namespace {
-
-// f(a + b) = f(a) + f(b), of all operands together: sums and differences of them, and multiples by constants.
-bool is_linear(const ScalarExpr& e) {
-  enum class Kind : uint8_t { constant, linear, other };
-  std::vector<Kind> kinds;
-  const auto made_of = [&](const ScalarExpr::Instruction& i) {
-    if (i.op == ScalarOp::input) return Kind::linear;
-    if (i.op == ScalarOp::constant) return Kind::constant;
-    const Kind a = kinds[static_cast<size_t>(i.a)], b = i.b < 0 ? Kind::constant : kinds[static_cast<size_t>(i.b)];
-    if (i.op == ScalarOp::neg) return a;
-    if (i.op == ScalarOp::add || i.op == ScalarOp::sub) return a == b ? a : Kind::other;
-    if (i.op == ScalarOp::mul && a == Kind::constant) return b;
-    return (i.op == ScalarOp::mul || i.op == ScalarOp::div) && b == Kind::constant ? a : Kind::other;
-  };
-  for (const ScalarExpr::Instruction& i : e.code) kinds.push_back(made_of(i));
-  return std::ranges::all_of(e.outputs, [&](int o) { return kinds[static_cast<size_t>(o)] == Kind::linear; });
-}
 
 class Flow {
  public:
@@ -78,18 +61,12 @@ class Flow {
   bool could_pass(const Node& node) const {
     if (node.outputs.size() != 1 || node.inputs.empty() || !is_float(graph_.type(node.outputs[0]).dtype)) return false;
     int64_t bytes = 0;
-    std::vector<const TensorType*> inputs;
     for (Value v : node.inputs) {
       if (!v || !due(v) || plan_.value_task_graph[index(v)] != plan_.value_task_graph[index(node.outputs[0])])
         return false;
-      inputs.push_back(&graph_.type(v));
       bytes += graph_.type(v).bytes();
     }
-    if (graph_.type(node.outputs[0]).bytes() > bytes) return false;
-    const OpQuery query(*node.op, node.attributes, inputs, {&graph_.type(node.outputs[0])});
-    if (node.op->elementwise()) return is_linear(scalar_expression(query));
-    const bool moves = node.op->view || node.op->moves == Moves::all;
-    return moves && inputs.size() == 1 && graph_.type(node.outputs[0]).bytes() == bytes;
+    return graph_.type(node.outputs[0]).bytes() <= bytes && adds_and_moves(graph_, node);
   }
 
   // One round: what is asked for complete, and nodes of which an operand is.

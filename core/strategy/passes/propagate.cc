@@ -52,14 +52,14 @@ class Propagation {
       apply(n, cut);
       return {};
     }
-    if (plan_.micro_batches() > 1) {
+    if (plan_.micro_batches() > 1 && !plan_.apart) {
       return Status(Code::unsupported,
                     cat("node ", node.name, " (", node.op->name, ") couples the samples of the batch: ", cut.why,
                         "; it cannot run for one of ", plan_.micro_batches(),
-                        " micro-batches at a time. Use pipeline.num_micro_batch = 1"),
+                        " micro-batches at a time. Use pipeline.num_micro_batch = 1, or ", let_them_stand_apart),
                     node.name);
     }
-    plan_.notes.push_back(cat("node ", node.name, " sees the whole batch",
+    plan_.notes.push_back(cat("node ", node.name, " sees the whole ", plan_.apart ? "micro-batch" : "batch",
                               pieces() > 1 ? ", on every rank that has a part of it: " : ": ", cut.why));
     return {};
   }

@@ -2,10 +2,12 @@
 // several, nodes that work on samples loop; nodes that do not run once, before or after the loop. A value summed over
 // the batch is complete after its loop, so a sample node may only use one that an earlier, cheap loop can give: one
 // that depends on inputs alone (a count of valid targets). Anything else couples the micro-batches, and is refused by
-// name.
+// name. Where each micro-batch stands by itself, all that depends on samples is in the loop, and what comes behind it
+// takes the mean over micro-batches.
 #include <algorithm>
 
 #include "core/ir/op.h"
+#include "core/strategy/linear.h"
 #include "core/strategy/pass.h"
 #include "core/strategy/pipeline.h"
 
@@ -24,6 +26,8 @@ class Scheduling {
       for (int n = 0; n < graph_.node_count(); ++n) {
         if (node(n).phase == Phase::update) plan_.node_block[n] = BlockKind::post;
       }
+    } else if (plan_.apart) {
+      loop_apart();
     } else {
       EPL_TRY(loop());
     }
@@ -73,6 +77,37 @@ class Scheduling {
     return {};
   }
 
+  // Each micro-batch has what depends on its samples or draws, up to what the update takes.
+  void loop_apart() {
+    std::vector<bool> own(graph_.value_count(), false);
+    for (Value v : graph_.leaves(ValueKind::input)) own[v.index] = true;
+    for (int n = 0; n < graph_.node_count(); ++n) {
+      bool in_loop = node(n).op->random, behind = node(n).phase == Phase::update || node(n).op->takes_any_operands;
+      for (Value v : node(n).inputs) {
+        in_loop = in_loop || (v && own[v.index]);
+        behind = behind || (v && producer(v) >= 0 && plan_.node_block[producer(v)] == BlockKind::post);
+      }
+      for (Value v : node(n).outputs) {
+        if (v) own[v.index] = in_loop;
+      }
+      plan_.node_block[n] = behind ? BlockKind::post : in_loop ? BlockKind::main : BlockKind::once;
+    }
+    // What only adds and moves gradients of weights may as well take their means, which it does once.
+    const auto users = graph_.users();
+    for (int n = graph_.node_count(); n-- > 0;) {
+      const auto is_late = [&](Value v) {
+        return uncut(v) && !users[v.index].empty() && std::ranges::all_of(users[v.index], [&](int32_t user) {
+                 return plan_.node_block[user] == BlockKind::post;
+               });
+      };
+      if (plan_.node_block[n] == BlockKind::main && node(n).phase == Phase::backward &&
+          std::ranges::all_of(node(n).outputs, is_late) &&
+          std::ranges::all_of(node(n).inputs, [&](Value v) { return v && uncut(v); }) &&
+          adds_and_moves(graph_, node(n)))
+        plan_.node_block[n] = BlockKind::post;
+    }
+  }
+
   // An uncut value is the same for all micro-batches, or a sum over them.
   bool uncut(Value v) const { return plan_.shardings[v.index].cut_dim(batch_axis) < 0; }
 
@@ -110,11 +145,12 @@ class Scheduling {
         on_weights = on_weights || (in && on_weights_[in.index]);
       }
       if (nested || on_weights) {
-        return Status(Code::unsupported,
-                      cat("node ", node(n).name, " (", node(n).op->name, ") sums over the whole batch and node ",
-                          node(user).name, " uses the result for each sample, so ", plan_.micro_batches(),
-                          " micro-batches would change the answer. Use pipeline.num_micro_batch = 1"),
-                      node(n).name);
+        return Status(
+            Code::unsupported,
+            cat("node ", node(n).name, " (", node(n).op->name, ") sums over the whole batch and node ", node(user).name,
+                " uses the result for each sample, so ", plan_.micro_batches(),
+                " micro-batches would change the answer. Use pipeline.num_micro_batch = 1, or ", let_them_stand_apart),
+            node(n).name);
       }
       pre_[n] = true;
       for (Value in : node(n).inputs) {
@@ -146,10 +182,12 @@ class Scheduling {
   // Of the backward pass, what sums over the batch and leads to nothing but such sums and the update.
   void part_weights() {
     const auto users = graph_.users();
+    // What goes on to another stage may end in `post`, where each micro-batch's own is no longer there.
     const auto can_wait = [&](Value v) {
       return !v || (uncut(v) && std::ranges::all_of(users[v.index], [&](int32_t user) {
                       const BlockKind block = plan_.node_block[user];
-                      return block == BlockKind::weight || block == BlockKind::post;
+                      const bool leaves = plan_.apart && plan_.node_task_graph[user] != plan_.value_task_graph[v.index];
+                      return block == BlockKind::post || (block == BlockKind::weight && !leaves);
                     }));
     };
     for (int n = graph_.node_count(); n-- > 0;) {

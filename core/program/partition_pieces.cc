@@ -1,0 +1,102 @@
+// Nodes that are cut along a dimension that their kernels need whole (core/program/piece_body.h).
+#include "core/base/philox.h"
+#include "core/ir/piece_rule.h"
+#include "core/program/partitioning.h"
+
+namespace epl {
+
+Result<Value> Partition::of_piece(const Tensor& all, const std::vector<int>& axes, const Node& old, int block) {
+  const Value table = local_.graph.add_constant(local_.graph.unique_name(cat(old.name, ".firsts")), all);
+  const Sharding whole{.dims = {{}}}, own{.dims = {{{.axes = axes}}}};
+  EPL_ASSIGN(const std::vector<Move> moves, reshard(mesh_, all.type(), whole, own));
+  Value first = table;
+  for (const Move& move : moves) first = append(move, cat(old.name, ".first"), {first}, old.phase, block);
+  return first;
+}
+
+Status Partition::count_over_time(Node& node, int block) {
+  const PieceRule* row = piece_table().find(node.op->name);
+  if (!row || row->counts < 0)
+    return unsupported("batch.semantics = per_micro_batch: op ", node.op->name, " draws random numbers in one order")
+        .at(node.name);
+  const int64_t count = global_.type(node.outputs[0]).elements();
+  Tensor firsts({DType::i64, {mesh_.size(micro_batch_axis)}});
+  for (int64_t m = 0; m < firsts.elements(); ++m) firsts.set_int(m, m * count);
+  node.inputs.resize(static_cast<size_t>(row->counts) + 1);
+  EPL_ASSIGN(node.inputs.back(), of_piece(firsts, {mesh_.find(micro_batch_axis)}, node, block));
+  node.attributes.set("run", count);
+  node.attributes.set("stride", count);
+  return {};
+}
+
+Status Partition::count_on(Node& node, const PieceCut& cut, const OperandShardings& operands, int block) {
+  const Sharding& lies = operands.outputs[0];
+  const auto dim = static_cast<size_t>(lies.cut_dim(cut.axes.front()));
+  const Shape& shape = global_.type(node.outputs[0]).shape;
+  int64_t stride = shape[dim] / lies.outer(cut.axes.front());
+  for (size_t d = dim + 1; d < shape.size(); ++d) stride *= shape[d];
+  const int64_t parts = mesh_.pieces(cut.axes), run = stride / parts;
+  // What draws in full does so anew for each micro-batch that stands by itself.
+  const Attribute* full = node.attributes.find(draws_in_full);
+  const bool anew = plan_.apart && full && std::get<bool>(*full);
+  const int64_t turns = anew ? mesh_.size(micro_batch_axis) : 1, all = global_.type(node.outputs[0]).elements();
+  Tensor firsts({DType::i64, {turns * parts}});
+  for (int64_t i = 0; i < turns * parts; ++i) firsts.set_int(i, i / parts * all + i % parts * run);
+  std::vector<int> axes = cut.axes;
+  if (anew) axes.insert(axes.begin(), mesh_.find(micro_batch_axis));
+  node.inputs.resize(static_cast<size_t>(cut.rule.row->counts) + 1);
+  EPL_ASSIGN(node.inputs.back(), of_piece(firsts, axes, node, block));
+  node.attributes.set("run", run);
+  node.attributes.set("stride", stride);
+  return {};
+}
+
+Result<Value> Partition::own(Value& indices, const PieceCut& cut, const Node& old, int block) {
+  const int64_t parts = mesh_.pieces(cut.axes), rows = cut.size() / parts;
+  const DType dtype = local_.graph.type(indices).dtype;
+  Tensor firsts({dtype, {parts}});
+  for (int64_t p = 0; p < parts; ++p) firsts.set_int(p, p * rows);
+  EPL_ASSIGN(const Value first, of_piece(firsts, cut.axes, old, block));
+  return write(old, ".own", block, [&](Builder& b) {
+    const OwnIndices made = own_indices(b, b.var(indices), b.reshape(b.var(first), {}), rows, cut.size());
+    indices = made.indices.value();
+    return made.elsewhere.value();
+  });
+}
+
+Value Partition::zero_elsewhere(Value given, Value elsewhere, const PieceCut& cut, size_t o, const Node& old,
+                                int block) {
+  const Shape& indices = local_.graph.type(elsewhere).shape;
+  const bool alike = indices == local_.graph.type(given).shape;  // one for each element
+  const Shape shape = alike ? indices : cut.beside(o, indices);
+  return write(old, ".here", block, [&](Builder& b) {
+    const Var y = b.var(given);
+    return b.select(b.reshape(b.var(elsewhere), shape), b.like(y, -0.0), y).value();
+  });
+}
+
+Status Partition::place_body(int n, const OperandShardings& operands, const PieceCut& pieces, int block) {
+  const Node& old = global_.node(NodeId{n});
+  auto made = piece_body(plan_, NodeId{n}, pieces, operands);
+  if (!made.ok()) return made.status().with_context(cat("body of node ", old.name)).at(old.name);
+  const PieceBody& body = *made;
+  Partition inside(body.plan, *this, local_);
+  for (size_t i = 0; i < old.inputs.size(); ++i) {
+    if (!old.inputs[i]) continue;
+    EPL_ASSIGN(inside.now_[static_cast<size_t>(body.operands[i].index)],
+               operand(old.inputs[i], operands.inputs[i], old.phase, block));
+  }
+  for (int i = 0; i < body.plan.graph->value_count(); ++i) {
+    const ValueInfo& info = body.plan.graph->value(Value{i});
+    if (info.kind == ValueKind::constant)
+      inside.now_[static_cast<size_t>(i)] = local_.graph.add_constant(local_.graph.unique_name(info.name), info.data);
+  }
+  for (int n = 0; n < body.plan.graph->node_count(); ++n) EPL_TRY(inside.place(n, block, false));
+  for (size_t o = 0; o < old.outputs.size(); ++o) {
+    if (!old.outputs[o]) continue;
+    const auto result = static_cast<size_t>(body.results[o].index);
+    EPL_TRY(store(old.outputs[o], {inside.now_[result]}, body.plan.shardings[result], old, block));
+  }
+  return {};
+}
+}  // namespace epl

@@ -1,0 +1,169 @@
+// The making of the local graph of one class of ranks, for `partition` (core/program/local_graph.h).
+#pragma once
+
+#include <map>
+#include <optional>
+
+#include "core/base/check.h"
+#include "core/ir/op.h"
+#include "core/program/local_graph.h"
+#include "core/program/piece_body.h"
+#include "core/program/reshard.h"
+
+namespace epl {
+
+class Partition {
+ public:
+  Partition(const Plan& plan, int rank_class, const std::vector<Boundary>& boundaries)
+      : plan_(plan),
+        global_(*plan.graph),
+        here_(rank_class),
+        mesh_(plan.meshes[static_cast<size_t>(rank_class)]),
+        boundaries_(boundaries),
+        now_(static_cast<size_t>(global_.value_count())),
+        received_(now_.size()) {}
+  // The body of a node, into the graph of its TaskGraph.
+  Partition(const Plan& body, const Partition& outer, LocalGraph& into)
+      : plan_(body),
+        global_(*body.graph),
+        here_(outer.here_),
+        mesh_(outer.mesh_),
+        boundaries_(outer.boundaries_),
+        local_(into),
+        now_(static_cast<size_t>(global_.value_count())),
+        received_(now_.size()) {}
+
+  Result<LocalGraph> run();
+
+ private:
+  const Sharding& stored(Value v) const { return plan_.shardings[static_cast<size_t>(v.index)]; }
+  bool made_here(Value v) const { return plan_.class_of(v) == here_; }
+  bool placed_here(int n) const;
+  BlockKind kind(int block) const { return local_.blocks[static_cast<size_t>(block)].kind; }
+
+  // Values that each micro-batch has for itself and something behind the loop takes.
+  void find_means();
+  bool wants_mean(Value v) const { return !wants_mean_.empty() && wants_mean_[static_cast<size_t>(v.index)]; }
+  // Their sums over micro-batches, behind a node that gives some, and what is made of these when the loop has ended.
+  Status sum_over_time(int n, int block);
+  void take_means(int block);
+  // A value as a block takes it.
+  Value& in_block(Value v, bool behind);
+
+  // A node in a block, and what goes over the boundary behind it.
+  Status visit(int n, int block);
+
+  // What `pre` has computed is computed again where its TaskGraph sees the samples.
+  bool is_again(int n, const BlockId& block) const;
+
+  // All classes come by all boundaries in one order, so that no ranks wait for each other in a ring.
+  Status pass_on(const Boundary& b, int block);
+
+  // An input of which a piece is not a run of the caller's memory: all of it comes in, and its pieces are sliced out.
+  bool staged(Value v) const;
+  // How it lies here before a node asks for it.
+  Sharding lies(Value v) const;
+
+  // Of several classes each has the inputs and constants that its nodes use, and one has each state; what is nobody's
+  // is the first one's.
+  std::vector<bool> leaves_here() const;
+
+  void copy_leaves();
+
+  LocalPort port(const std::string& name, Value v, const Sharding& sharding) const;
+
+  // The cuts that the batch of the graph has.
+  Sharding of_batch(Value v, const Sharding& sharding) const;
+  // As it leaves the graph: cut by the batch alone, in the way of the class.
+  Sharding as_given(Value v) const;
+
+  // The operand as the node wants it. What is gathered in the forward pass is gathered again in the backward pass: it
+  // is in pieces so that nobody has to keep all of it.
+  Result<Value> operand(Value v, const Sharding& wanted, Phase user, int block);
+
+  Status place(int n, int block, bool again);
+
+  // A sum over the batch runs over each lane by itself: the node is there once for each of them. `types` are those of
+  // its results over all lanes.
+  Status place_in_lanes(const Node& old, const Node& node, int64_t lanes, const OperandShardings& operands,
+                        const std::vector<TensorType>& types, int block);
+
+  Value joined(const std::vector<Value>& lanes, const Sharding& sharding, const Node& old, int block);
+
+  // Nodes that a builder adds behind one of the plan.
+  template <class F> Value write(const Node& behind, const char* suffix, int block, F f) {
+    Builder b(local_.graph, behind.phase);
+    b.set_scope(cat(behind.name, suffix));
+    const int first = local_.graph.node_count();
+    const Value made = f(b);
+    EPL_CHECK(b.status().ok(), b.status().to_string());
+    for (int n = first; n < local_.graph.node_count(); ++n)
+      local_.graph.node(NodeId{n}).region = static_cast<int32_t>(block);
+    return made;
+  }
+
+  // A number for each piece that these axes make, of which a rank gets its own.
+  Result<Value> of_piece(const Tensor& all, const std::vector<int>& axes, const Node& old, int block);
+
+  // The same where all ranks draw alike, and each micro-batch anew.
+  Status count_over_time(Node& node, int block);
+  // Elements are numbered over all pieces: the node gets the number of its first one, and learns how they go on.
+  Status count_on(Node& node, const PieceCut& cut, const OperandShardings& operands, int block);
+
+  // Indices into a dimension that ranks share out become indices into the piece that is here; those into other pieces
+  // are out of its range. Returns which these are.
+  Result<Value> own(Value& indices, const PieceCut& cut, const Node& old, int block);
+
+  // What a rank adds to a sum of picked elements: nothing where another rank has them. That is -0: any other number of
+  // a sum keeps its bits, -0 too.
+  Value zero_elsewhere(Value given, Value elsewhere, const PieceCut& cut, size_t o, const Node& old, int block);
+
+  // A node along whose cut dimension its kernel cannot work: the nodes of its body, each with its own cuts.
+  Status place_body(int n, const OperandShardings& operands, const PieceCut& pieces, int block);
+
+  // The result, if the move has one.
+  Value append(const Move& move, std::string name, std::vector<Value> operands, Phase phase, int block);
+
+  // From what the node gives, for each lane where it sums over them, to how the value is stored. What is due after a
+  // move that ends with the loop waits for the next block.
+  Status store(Value global, std::vector<Value> lanes, const Sharding& given, const Node& old, int block);
+
+  void carry_on(int block);
+
+  // By the binary tree.
+  Value sum(std::vector<Value> lanes, const std::string& name, Phase phase, int block);
+
+  // Pieces over axes that do not cut the batch are gathered.
+  Result<Value> given(Value v);
+
+  Status finish();
+
+  struct Waiting {
+    Value global;
+    std::optional<Move> move;  // or a sum of lanes
+    std::vector<Value> lanes;
+    Phase phase;
+    BlockKind block;
+  };
+  struct Moved {
+    Sharding as;
+    Value piece;
+    std::optional<Phase> phase;  // for the nodes of this phase alone
+  };
+
+  const Plan& plan_;
+  const Graph& global_;
+  const int here_;
+  const Mesh& mesh_;
+  const std::vector<Boundary>& boundaries_;
+  LocalGraph own_;
+  LocalGraph& local_ = own_;
+  std::vector<Value> now_;
+  std::vector<std::optional<Sharding>> received_;  // by value: of those from another TaskGraph, how they lie
+  std::vector<bool> wants_mean_;                   // by value; none: of no value
+  std::vector<Value> mean_;                        // by value: over micro-batches; before that, their sum
+  std::multimap<int32_t, Moved> moved_;            // by value, of the block at hand
+  std::vector<Waiting> waiting_;
+};
+
+}  // namespace epl
