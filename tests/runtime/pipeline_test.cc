@@ -70,6 +70,36 @@ class WithInnerOutputs : public GraphModel {
   }
 };
 
+// Running statistics, which the second stage learns and the first one reads when it predicts.
+class WithStatistics : public GraphModel {
+ public:
+  WithStatistics(const GraphModel& train, const GraphModel& other) : GraphModel(train), other_(other) {}
+  Result<Graph> bind(const Binding& binding) const override {
+    return binding.mode == Binding::Mode::train ? GraphModel::bind(binding) : other_.bind(binding);
+  }
+
+ private:
+  GraphModel other_;
+};
+
+TEST(Stages, LendStateThatOthersReadInAnotherEntry) {
+  std::string text(skip_mlp);
+  text.insert(text.find("  forward:"), "  running: f32[16] = buffer\n");
+  std::string other = text, train_text = text;
+  other.replace(other.find("a: f32[8,16] = relu(hb)"), std::string_view("a: f32[8,16] = relu(hb)").size(),
+                "hs: f32[8,16] = add(hb, running)\n  a: f32[8,16] = relu(hs)");
+  train_text.insert(train_text.find("  output"),
+                    "  total: f32[16] = sum(r) {axes=[0],keep=false}\n  next: f32[16] = add(running, total)\n");
+  train_text.insert(train_text.rfind('}'), "  commit running = next\n");
+  const auto parsed = [](const std::string& one) { return dynamic_cast<const GraphModel&>(*GraphModel::parse(one)); };
+  Job work = mlp_job(0.5);
+  work.model = std::make_shared<WithStatistics>(parsed(train_text), parsed(other));
+  const Trained one = train(work, {}, 3);
+  EXPECT_NE(one.state.at("running").get(0), 0);
+  for (const Layout& layout : {Layout{"1F1B", 2, 2}, Layout{"GPipe", 4, 2, "cpu", 2}})
+    expect_same(train(work, layout, 3), one, layout);
+}
+
 // The loss is on a tensor that the model's output does not need: when it predicts, the last stage has nothing to do.
 TEST(Stages, MayHaveNothingToPredict) {
   std::string text(skip_mlp);

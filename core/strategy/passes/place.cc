@@ -72,6 +72,7 @@ class Placement {
       if (at >= 0) ++plan_.task_graphs[static_cast<size_t>(at)].nodes;
     }
     find_value_task_graphs(plan_);
+    leave_state();
     return count() == 1 ? Status() : check_state();
   }
 
@@ -261,6 +262,25 @@ class Placement {
 
   const std::string& scope_name(int task_graph) const {
     return plan_.task_graphs[static_cast<size_t>(task_graph)].scope;
+  }
+
+  // Entries share their state. It lies where the first one has it, who lends it to others: a batch norm reads its
+  // running statistics by other nodes than those that learn them.
+  void leave_state() {
+    const Plan* first = request_.state_of;
+    if (!first || count() == 1) return;
+    const auto users = first->graph->users();
+    for (int i = 0; i < graph_.value_count(); ++i) {
+      const ValueInfo& info = graph_.value(Value{i});
+      const Value known = is_state(info.kind) ? first->graph->find(info.name) : Value();
+      if (!known || !is_state(first->graph->value(known).kind) || users[static_cast<size_t>(known.index)].empty())
+        continue;
+      int& here = plan_.value_task_graph[static_cast<size_t>(i)];
+      const int home = first->class_of(known);
+      for (int t = 0; t < count() && plan_.class_of(here) != home; ++t) {
+        if (plan_.class_of(t) == home) here = t;
+      }
+    }
   }
 
   Status check_state() {
