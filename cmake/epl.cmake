@@ -95,6 +95,14 @@ foreach(source ${plain})
   endif()
 endforeach()
 
+# What runs once for a model or a call, never in a loop over numbers, is compiled for its size: the library stays under
+# 10 MB, which tests/install holds.
+foreach(source ${plain})
+  if(source MATCHES "/frontends/onnx/|/core/capi/")
+    set_property(SOURCE ${source} APPEND PROPERTY COMPILE_OPTIONS $<$<CONFIG:Release>:-Os>)
+  endif()
+endforeach()
+
 # zlib, for compressed npz files. Linked as an archive, so that the shared library still needs the C library alone.
 find_path(ZLIB_INCLUDE zlib.h REQUIRED)
 find_library(ZLIB_ARCHIVE NAMES libz.a REQUIRED)
