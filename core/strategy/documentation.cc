@@ -12,8 +12,8 @@ Made from the table of keys in `core/strategy/strategy.cc`; do not edit.
 
 A strategy says how the work of a step is cut. It is one JSON object, given to `epl_strategy_parse`, or to the command
 line as `--strategy` (the JSON itself, or the name of a file with it). Without one, a step runs on one rank and is not
-cut. A strategy never changes the mathematics, but for `batch.semantics`. At the default `reproducible.level`, `data`, it does not change one bit
-of the result, but for `split`. At `layout` no split does either.
+cut. A strategy never changes the mathematics, but for `batch.semantics`. At the default `reproducible.level`, `data`,
+it does not change one bit of the result, but for `split`. At `layout` no split does either.
 
 ```json
 {"pipeline.num_micro_batch": 4, "reproducible.units": 8}
@@ -114,9 +114,9 @@ experts, whose gradients are summed over these two groups, those of all other we
 hold the products with the experts' weights and what is between them; the gate, and what sends tokens to experts and
 adds up their answers, stay outside. Then no sum is cut, and the bits are those of one rank at level `data` as well. A
 gate that counts the tokens of an expert over the whole batch sees the whole batch on every rank, and is refused with
-several micro-batches unless each stands by itself (below); one that counts them for each sample follows any cut. Experts that are nodes of their own, as a
-loop over experts is exported, cannot be dealt to ranks, which all run one program. Each expert is then cut over the
-ranks as by `split`, and the plan has a note.
+several micro-batches unless each stands by itself (below); one that counts them for each sample follows any cut.
+Experts that are nodes of their own, as a loop over experts is exported, cannot be dealt to ranks, which all run one
+program. Each expert is then cut over the ranks as by `split`, and the plan has a note.
 
 )";
 
