@@ -91,5 +91,14 @@ INSTANTIATE_TEST_SUITE_P(
                       Layout{"beside_copies", 4, R"("default": {"split": 2}, "pipeline.num_micro_batch": 2)"}),
     [](const auto& info) { return info.param.name; });
 
+// An expert scope over found stages, of a model without experts: what the search for experts has cut is taken back, and
+// each weight is cut over the ranks of its stage once.
+TEST(StagesOfExperts, MayHaveNone) {
+  const Layout stages = {"stages", 4,
+                         R"("default": {"expert": 2}, "pipeline.num_stages": 2, "pipeline.num_micro_batch": 2)"};
+  expect_near(trained(stages, "data"), trained({}, "data"), stages.name, 1e-5, 1e-5, 1e-5);
+  expect_same(trained(stages, "layout"), trained({}, "layout"), stages.name);
+}
+
 }  // namespace
 }  // namespace epl

@@ -9,6 +9,8 @@
 #include <algorithm>
 #include <limits>
 #include <optional>
+#include <tuple>
+#include <utility>
 
 #include "core/strategy/batch_cut.h"
 #include "core/strategy/pass.h"
@@ -548,11 +550,14 @@ Status split_experts(PassContext& c) {
   std::vector<int> none;
   for (size_t t = 0; t < c.plan.task_graphs.size(); ++t) {
     if (c.plan.task_graphs[t].experts.empty()) continue;
+    // Where no product is found, what moves and adds may have been cut all the same: that is taken back.
+    auto before = std::pair(c.plan.shardings, c.plan.node_shardings);
     Splitting splitting(c, static_cast<int>(t), true);
     EPL_TRY(splitting.run());
     if (splitting.found_any()) {
       splitting.explain();
     } else {
+      std::tie(c.plan.shardings, c.plan.node_shardings) = std::move(before);
       none.push_back(static_cast<int>(t));
     }
   }
