@@ -218,6 +218,22 @@ TEST(Elementwise, AnOutputOverAnInputThatIsReadLater) {
   for (int o = 0; o < 3; ++o) EXPECT_TRUE(identical(apart[o], over[o]));
 }
 
+// Outputs of 4 MiB and more go past the caches.
+TEST(Elementwise, LargeOutputs) {
+  const Shape shape = {(int64_t{1} << 20) + 13};
+  Launch launch = fused("x0; x1; mul(%0,%1); add(%2,%0) -> %3, %2", {random_f32(shape, 1), random_f32(shape, 2)},
+                        {f32_type(shape), f32_type(shape)});
+  for (bool over : {false, true}) {
+    if (over) launch.aliases = {{0, 1}};
+    const std::vector<Tensor> got = launch_everywhere(launch);
+    for (int64_t i = 0; i < shape[0]; ++i) {
+      const float x = launch.inputs[0].as<float>()[i], product = x * launch.inputs[1].as<float>()[i];
+      ASSERT_EQ(got[0].as<float>()[i], product + x) << i << ", over an input: " << over;
+      ASSERT_EQ(got[1].as<float>()[i], product) << i << ", over an input: " << over;
+    }
+  }
+}
+
 TEST(Elementwise, InputsPassedThroughAreNotWrittenOver) {
   KernelQuery q =
       query_of(fused("x0; x1 -> %1, %0", {random_f32({8}, 1), random_f32({8}, 2)}, {f32_type({8}), f32_type({8})}));

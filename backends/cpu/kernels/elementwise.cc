@@ -46,6 +46,9 @@ class PreparedElementwise::Run {
     where_ = reinterpret_cast<const void**>(scratch);
     one_ = reinterpret_cast<uint8_t*>(where_ + values);
     slots_ = scratch + round_up(values * 9);
+    for (size_t o = 0; o < prepared.outputs_.size(); ++o) {
+      if (streams_output(o)) streamed_ |= uint64_t{1} << o;
+    }
     for (int64_t v = 0; v < values; ++v) {
       where_[v] = uniform_ + 8 * v;
       one_[v] = prepared.values_[v].uniform;
@@ -93,8 +96,19 @@ class PreparedElementwise::Run {
     for (size_t o = 0; o < prepared_.outputs_.size(); ++o) {
       const Output& output = prepared_.outputs_[o];
       if ((direct_ >> o & 1) || !call_.outputs[o]) continue;
-      lanes_.lanes[output.row][one_[output.value]](where_[output.value], nullptr, nullptr, target(o, first), count);
+      const int one = one_[output.value];
+      if (!one && (streamed_ >> o & 1)) {
+        EPL_CPU_CHOOSE(stream_floats)
+        (static_cast<const float*>(where_[output.value]), reinterpret_cast<float*>(target(o, first)), count);
+      } else {
+        lanes_.lanes[output.row][one](where_[output.value], nullptr, nullptr, target(o, first), count);
+      }
     }
+  }
+
+  // After the last tile of a task.
+  void finish() const {
+    if (streamed_) EPL_CPU_CHOOSE(finish_streaming)();
   }
 
  private:
@@ -111,9 +125,17 @@ class PreparedElementwise::Run {
     return static_cast<std::byte*>(call_.outputs[o]) + first * prepared_.outputs_[o].bytes;
   }
 
+  // Over an input an output finds its lines in the caches already.
+  bool streams_output(size_t o) const {
+    const void* to = call_.outputs[o];
+    return prepared_.outputs_[o].streams && to && reinterpret_cast<uintptr_t>(to) % line == 0 &&
+           std::none_of(call_.inputs, call_.inputs + prepared_.inputs_.size(),
+                        [&](const void* from) { return from == to; });
+  }
+
   // An output may be written by the step that computes it unless a later step still reads the input it lies over.
   bool may_compute_into_output(const Value& value) const {
-    if (value.output < 0 || !call_.outputs[value.output]) return false;
+    if (value.output < 0 || !call_.outputs[value.output] || (streamed_ >> value.output & 1)) return false;
     for (size_t i = 0; i < prepared_.inputs_.size(); ++i) {
       if (call_.inputs[i] == call_.outputs[value.output] && prepared_.inputs_[i].last_use > value.defined) return false;
     }
@@ -168,10 +190,11 @@ class PreparedElementwise::Run {
   const PreparedElementwise& prepared_;
   const KernelCall& call_;
   const LaneTable& lanes_;
-  std::byte* uniform_;   // 8 bytes a value, shared by the threads once it is filled
-  const void** where_;   // of each value
-  uint8_t* one_;         // is it one element?
-  uint64_t direct_ = 0;  // outputs computed in place
+  std::byte* uniform_;     // 8 bytes a value, shared by the threads once it is filled
+  const void** where_;     // of each value
+  uint8_t* one_;           // is it one element?
+  uint64_t streamed_ = 0;  // outputs that go past the caches
+  uint64_t direct_ = 0;    // outputs computed in place
   std::byte* slots_;
 };
 
@@ -201,6 +224,7 @@ void PreparedElementwise::launch(const KernelCall& call) const {
     for (int64_t t = tiles * task / tasks; t < tiles * (task + 1) / tasks; ++t) {
       run.tile(t * tile_, std::min(tile_, elements_ - t * tile_));
     }
+    run.finish();
   });
 }
 

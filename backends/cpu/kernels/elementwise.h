@@ -64,7 +64,8 @@ class PreparedElementwise {
   struct Output {
     int value;
     int bytes;
-    int row;  // of the lane that stores it
+    int row;               // of the lane that stores it
+    bool streams = false;  // it is large, and memory holds what lanes write
   };
   class Run;
 

@@ -9,6 +9,9 @@
 namespace epl::cpu {
 namespace {
 
+// An output of so many bytes has left the first two caches before anybody reads it.
+constexpr int64_t far_bytes = int64_t{4} << 20;
+
 bool is_integer_class(ElementClass c) { return c == ElementClass::integer; }
 
 // The class that computes with elements of a type; `real` is that of the region's reals. Nothing computes with u64.
@@ -281,8 +284,9 @@ class PlanBuilder {
       bool computed = std::ranges::any_of(made_->steps_,
                                           [&](const Made::Step& s) { return s.result == v && s.kind != Kind::load; });
       if (is_class_itself(type, *own) && computed && value(v).output < 0) value(v).output = static_cast<int>(o);
+      const bool streams = type == DType::f32 && real_ == ElementClass::real32 && output_types_[o].bytes() >= far_bytes;
       made_->outputs_.push_back(
-          {.value = v, .bytes = static_cast<int>(dtype_bytes(type)), .row = store_row(*own, type)});
+          {.value = v, .bytes = static_cast<int>(dtype_bytes(type)), .row = store_row(*own, type), .streams = streams});
     }
     return true;
   }
