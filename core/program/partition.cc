@@ -183,9 +183,10 @@ Result<Value> Partition::operand(Value v, const Sharding& wanted, Phase user, in
   }
   const ValueInfo& info = global_.value(v);
   const bool gathers = std::ranges::any_of(moves, &Move::gathers);
-  const Phase phase = gathers                          ? user
-                      : info.kind == ValueKind::result ? global_.node(info.producer).phase
-                                                       : Phase::forward;
+  const bool made = info.kind == ValueKind::result;
+  const Phase phase = gathers || (!made && user == Phase::update) ? user
+                      : made                                      ? global_.node(info.producer).phase
+                                                                  : Phase::forward;
   Value piece = now;
   for (const Move& move : moves) piece = append(move, cat(info.name, move.suffix), {piece}, phase, block);
   moved_.emplace(v.index, Moved{wanted, piece, gathers ? std::optional(user) : std::nullopt});

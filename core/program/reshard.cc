@@ -113,6 +113,9 @@ class Resharding {
     for (size_t d = 0; d < to_.size(); ++d) {
       const AxisCut* wanted = find_cut(to_[d], over);
       if (!wanted || wanted->axes != std::vector{over} || find_cut(now_[d], over)) continue;
+      // Pieces of a piece that goes elsewhere would be other ones.
+      const auto leaves = [&](const AxisCut& cut) { return std::ranges::find(to_[d], cut) == to_[d].end(); };
+      if (std::ranges::any_of(now_[d], leaves)) continue;
       const Runs pieces = runs(type_.shape, d, wanted->outer, axis(over).size);
       Shape shape = type_.shape;
       shape[d] /= axis(over).size;

@@ -31,14 +31,15 @@ The keys of the table below stand at the top level. Two more keys stand beside t
 {"default": {"replicate": 2}}
 ```
 
-This version runs five things:
+This version runs six things:
 
 - data parallelism: `default` with `replicate` on as many ranks as the plan is made for;
 - micro-batches;
 - pipelines: sibling scopes are the stages of a pipeline, in their order, each with its own number of ranks, or the
   stages are found;
 - weights in pieces: `split`, as `default` or as the kind of a stage;
-- experts: `expert`, each rank has some of them.
+- experts: `expert`, each rank has some of them;
+- copies that share out what they keep of the optimizer: `zero.level`.
 
 ```json
 {"pipeline.num_micro_batch": 4, "pipeline.strategy": "1F1B",
@@ -166,6 +167,23 @@ micro-batch as long forward as for the gradients of its operands and for those o
 )";
 
 constexpr std::string_view closing = R"(
+## Copies
+
+Ranks that cut the batch have copies of the same weights, and each would update all of them. With `zero.level` they
+share this out (ZeRO, Rajbhandari et al. 2020):
+
+```json
+{"zero.level": "v0"}
+```
+
+At `v0` each of N copies updates one of N equal pieces of a weight. It keeps the optimizer's state of this piece alone,
+so the state takes an N-th of the memory. It gets this piece of the sum of gradients; the new pieces are then exchanged.
+Together this moves as much as the sum of whole gradients. No bit changes, and it goes with everything above: with
+stages, whose copies share what the stage has, with splits, of whose pieces copies have pieces, and with micro-batches,
+after which gradients are summed once. A weight is cut in its first dimension that N divides; one without any stays
+whole on each copy, and the plan has a note. Where the norm of all gradients is taken, to clip them, each copy has whole
+gradients first. Checkpoints, and what is read and written by name, are whole. `v1` and `v2` are not built yet.
+
 ## Data
 
 Batches are those of all ranks. By default each rank takes its part of every batch, whatever file it is from, so the

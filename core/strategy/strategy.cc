@@ -52,7 +52,10 @@ const std::vector<ConfigKey>& config_keys() {
       later("gradient_checkpoint.type", "", "what is recomputed", {"", "collection", "auto", "budget"}),
       later("gradient_checkpoint.end_taskgraph", int64_t{-1}, "last TaskGraph that is recomputed"),
       later("gradient_checkpoint.check_gradients", false, "compare with gradients that are not recomputed"),
-      later("zero.level", "", "what is sharded: optimizer state, gradients, weights", {"", "v0", "v1", "v2"}),
+      built("zero.level", "off",
+            "what copies of a parameter share out; v0: its update and the optimizer's state; v1: gradients too; v2: "
+            "weights too",
+            {"off", "v0", "v1", "v2"}),
       later("offload.level", "", "what lives in host memory", {"", "v0"}),
       later("amp.level", "", "mixed precision", {"", "O1"}),
       later("amp.loss_scale", "dynamic", "loss scale of float16"),
@@ -104,10 +107,20 @@ bool keeps_bits(const ConfigKey& key) {
   return std::ranges::find(numeric, key.name) == std::end(numeric);
 }
 
+namespace {
+
+// Whether this version runs a word of a key that is built.
+bool runs(std::string_view key, std::string_view word) {
+  if (key == "pipeline.strategy") return find_pipeline(word) != nullptr;
+  if (key == "zero.level") return word == "off" || word == "v0";
+  return true;
+}
+
+}  // namespace
+
 std::vector<std::string> built_words(const ConfigKey& key) {
   std::vector<std::string> words = key.built ? key.words : std::vector<std::string>();
-  if (key.name == "pipeline.strategy")
-    std::erase_if(words, [](const std::string& word) { return !find_pipeline(word); });
+  std::erase_if(words, [&](const std::string& word) { return !runs(key.name, word); });
   return words;
 }
 
@@ -177,12 +190,11 @@ Status check_built(const Strategy& strategy) {
   for (const Attributes::Entry& entry : strategy.config.entries()) {
     const ConfigKey* key = find_key(entry.name);
     EPL_CHECK(key != nullptr, entry.name);
-    if (!key->built && !identical(entry.value, key->value)) {
+    const auto* word = std::get_if<std::string>(&entry.value);
+    if ((!key->built && !identical(entry.value, key->value)) || (key->built && word && !runs(key->name, *word))) {
       missing.push_back(cat("\"", entry.name, "\" = ", attribute_text(entry.value)));
     }
   }
-  const std::string& pipeline = strategy.text("pipeline.strategy");
-  if (!find_pipeline(pipeline)) missing.push_back(cat("\"pipeline.strategy\" = ", quoted(pipeline)));
   if (missing.empty()) return {};
   return unsupported("this version knows, but cannot run yet: ", join(missing, "; "));
 }

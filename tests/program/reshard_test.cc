@@ -54,6 +54,10 @@ TEST(Reshard, ASumThatIsWantedInPiecesIsScattered) {
   EXPECT_EQ(moves(lying({{}, {}}, {{model}}), lying({by({model}), {}})), "reduce_scatter(model) f32[16,16]");
   EXPECT_EQ(moves(lying({{}, {}}, {{data}, {model}}), lying({by({model}), {}})),
             "all_reduce(data) f32[64,16]; reduce_scatter(model) f32[16,16]");
+  EXPECT_EQ(moves(lying({{}, by({model})}, {{data}}), lying({{}, by({data})})),
+            "all_reduce(data) f32[64,4]; all_gather(model) f32[256,4]; reshape f32[4,64,4]; transpose f32[64,4,4]; "
+            "reshape f32[64,16]; batch_slice f32[64,8]")
+      << "not where the axis cuts what another one cuts now";
 }
 
 TEST(Reshard, PiecesAreGatheredAndSliced) {

@@ -1,0 +1,237 @@
+// zero: copies of a parameter share out its update (`zero.level`; ZeRO stage 1, Rajbhandari et al. 2020).
+//
+// Ranks that cut the batch have the same weights, and each would update all of them. Here each updates a piece. The
+// step of the optimizer is elementwise, so a cut of it changes no bit. The optimizer's state is stored in these pieces
+// alone; a gradient that nobody needs whole is left in pieces by its sum over ranks; and new weights are gathered.
+// Nothing but the plan's tables says so: `partition` makes a reduce_scatter of the sum of a gradient, and an all_gather
+// of the new weights, as of any other value that is cut where it is made and not where it is stored.
+#include <algorithm>
+
+#include "core/strategy/batch_cut.h"
+#include "core/strategy/pass.h"
+
+namespace epl {
+namespace {
+
+class Sharing {
+ public:
+  explicit Sharing(PassContext& context)
+      : plan_(context.plan),
+        graph_(*plan_.graph),
+        there_(context.request.state_of),
+        users_(graph_.users()),
+        updates_(static_cast<size_t>(graph_.node_count())),
+        given_(static_cast<size_t>(graph_.value_count()), false) {
+    for (const Graph::Output& output : graph_.outputs) given_[index(output.value)] = true;
+    for (const Graph::Update& update : graph_.updates) {
+      if (const NodeId producer = graph_.value(update.next).producer)
+        updates_[static_cast<size_t>(producer.index)].push_back(update);
+    }
+  }
+
+  Status run() {
+    for (int n = 0; n < graph_.node_count(); ++n) EPL_TRY(share(n));
+    if (shared_ > 0 || !whole_.empty()) note();
+    return {};
+  }
+
+ private:
+  using Updates = std::vector<Graph::Update>;
+  static size_t index(Value v) { return static_cast<size_t>(v.index); }
+  const Node& node(int n) const { return graph_.node(NodeId{n}); }
+  Sharding& stored(Value v) { return plan_.shardings[index(v)]; }
+  const Mesh& mesh(int n) const { return plan_.mesh(plan_.node_task_graph[static_cast<size_t>(n)]); }
+
+  // A parameter's step: it gives the next parameter and its next state, and nothing else.
+  const Graph::Update* parameter_of(int n) const {
+    const Updates& all = updates_[static_cast<size_t>(n)];
+    if (all.size() != node(n).outputs.size() || !node(n).op->elementwise()) return nullptr;
+    const auto is_parameter = [&](const Graph::Update& u) { return kind(u) == ValueKind::parameter; };
+    const auto found = std::ranges::find_if(all, is_parameter);
+    const bool others_are_state = std::ranges::all_of(
+        all, [&](const Graph::Update& u) { return is_parameter(u) || (kind(u) == ValueKind::state && is_own(u, n)); });
+    return found != all.end() && others_are_state ? &*found : nullptr;
+  }
+  ValueKind kind(const Graph::Update& update) const { return graph_.value(update.state).kind; }
+  // State that this node alone reads.
+  bool is_own(const Graph::Update& update, int n) const {
+    const auto is_n = [&](int32_t user) { return user == n; };
+    return !given_[index(update.state)] && !given_[index(update.next)] && users_[index(update.next)].empty() &&
+           std::ranges::all_of(users_[index(update.state)], is_n);
+  }
+
+  // The axes over which ranks have copies of what a TaskGraph updates.
+  std::vector<int> copies(int n) const {
+    std::vector<int> axes;
+    for (const AxisCut& cut : plan_.batch_of(plan_.node_task_graph[static_cast<size_t>(n)])) {
+      for (int axis : cut.axes) {
+        const MeshAxis& known = mesh(n).axes[static_cast<size_t>(axis)];
+        if (known.kind == MeshAxis::Kind::rank && known.size > 1) axes.push_back(axis);
+      }
+    }
+    return axes;
+  }
+
+  Status share(int n) {
+    const Graph::Update* parameter = parameter_of(n);
+    if (!parameter || plan_.node_task_graph[static_cast<size_t>(n)] == every_task_graph) return {};
+    const std::vector<int> axes = copies(n);
+    if (axes.empty()) return {};
+    EPL_ASSIGN(const OperandShardings now, operand_shardings(plan_, NodeId{n}));
+    const Sharding& whole = now.outputs[static_cast<size_t>(graph_.value(parameter->next).output)];
+    const bool as_stored = std::ranges::all_of(updates_[static_cast<size_t>(n)], [&](const Graph::Update& u) {
+      return kind(u) == ValueKind::parameter || (stored(u.state) == whole && stored(u.next) == whole);
+    });
+    const CutPlace place = as_stored ? choose(n, graph_.type(parameter->state), whole, axes) : CutPlace();
+    if (!place) {
+      whole_.push_back(graph_.value(parameter->state).name);
+      return {};
+    }
+    EPL_ASSIGN(const bool done, cut(n, with(whole, place, axes)));
+    if (!done) return error(Code::internal, "node ", node(n).name, " is elementwise and cannot be cut");
+    pieces_ = mesh(n).pieces(axes);
+    ++shared_;
+    for (const Graph::Update& update : updates_[static_cast<size_t>(n)]) {
+      if (kind(update) == ValueKind::state) stored(update.state) = stored(update.next) = with(whole, place, axes);
+    }
+    return {};
+  }
+
+  // The first dimension that divides, inside what cuts it already: pieces of dimension 0 lie one behind the other.
+  // Entries that share their state agree about it.
+  CutPlace choose(int n, const TensorType& type, const Sharding& whole, const std::vector<int>& axes) const {
+    for (int d = 0; d < type.ndim(); ++d) {
+      int64_t before = 1;
+      for (const AxisCut& cut : whole.dims[static_cast<size_t>(d)]) {
+        before = cut.outer;
+        for (int axis : cut.axes) before *= mesh(n).axes[static_cast<size_t>(axis)].size;
+      }
+      const CutPlace place{d, before};
+      if (type.shape[static_cast<size_t>(d)] % (before * mesh(n).pieces(axes)) == 0 && type.elements() > 0 &&
+          agrees(n, with(whole, place, axes)))
+        return place;
+    }
+    return {};
+  }
+
+  bool agrees(int n, const Sharding& wanted) const {
+    if (!there_) return true;
+    return std::ranges::all_of(updates_[static_cast<size_t>(n)], [&](const Graph::Update& update) {
+      const Value other = there_->graph->find(graph_.value(update.state).name);
+      return kind(update) != ValueKind::state || !other || there_->shardings[index(other)] == wanted;
+    });
+  }
+
+  static Sharding with(Sharding sharding, const CutPlace& place, const std::vector<int>& axes) {
+    Cuts& cuts = sharding.dims[static_cast<size_t>(place.dim)];
+    cuts.insert(std::ranges::upper_bound(cuts, place.outer, {}, &AxisCut::outer), {axes, place.outer});
+    return sharding;
+  }
+
+  // Cuts a node so that its results lie as `wanted`, and what it takes where that is left in pieces for it alone; false
+  // where the node cannot be cut so.
+  Result<bool> cut(int n, const Sharding& wanted) {
+    EPL_ASSIGN(const ExtendedRule extended, node_extended_rule(graph_, node(n)));
+    const ShardingRule& rule = extended.rule;
+    EPL_ASSIGN(const OperandShardings now, operand_shardings(plan_, NodeId{n}));
+    const auto differs = [&](size_t d) { return now.outputs[0].dims[d] != wanted.dims[d]; };
+    NodeSharding sharding = plan_.node_shardings[static_cast<size_t>(n)];
+    sharding.factors.resize(std::max(sharding.factors.size(), extended.added));
+    for (size_t d = 0; d < wanted.dims.size(); ++d) {
+      if (!differs(d)) continue;
+      for (const AxisCut& cut : wanted.dims[d]) {
+        if (std::ranges::find(now.outputs[0].dims[d], cut) != now.outputs[0].dims[d].end()) continue;
+        const CutFactor factor = factor_at(rule, rule.outputs[0], {static_cast<int>(d), cut.outer});
+        if (!factor || rule.factors[static_cast<size_t>(factor.factor)].unshardable) return false;
+        Cuts& cuts = sharding.factors[static_cast<size_t>(factor.factor)];
+        cuts.insert(std::ranges::upper_bound(cuts, factor.outer, {}, &AxisCut::outer), {cut.axes, factor.outer});
+      }
+    }
+    NodeSharding all = sharding;
+    all.factors.resize(rule.factors.size());
+    const OperandShardings operands = operand_shardings(extended, all);
+    if (operands.outputs[0] != wanted || !divides(n, rule, sharding)) return false;
+    plan_.node_shardings[static_cast<size_t>(n)] = std::move(sharding);
+    plan_.explain(n, "zero: each copy has a piece");
+    for (size_t i = 0; i < node(n).inputs.size(); ++i) {
+      if (node(n).inputs[i]) EPL_TRY(leave_in_pieces(node(n).inputs[i], operands.inputs[i], n));
+    }
+    return true;
+  }
+
+  bool divides(int n, const ShardingRule& rule, const NodeSharding& sharding) const {
+    for (size_t f = 0; f < sharding.factors.size(); ++f) {
+      for (const AxisCut& cut : sharding.factors[f]) {
+        int64_t pieces = cut.outer;
+        for (int axis : cut.axes) pieces *= mesh(n).axes[static_cast<size_t>(axis)].size;
+        if (rule.factors[f].size % pieces != 0) return false;
+      }
+    }
+    return true;
+  }
+
+  // Where a value is for one node alone, and for what takes pieces as they are: a sum over the copies is left in their
+  // pieces, and a node between the sum and the step works on pieces too. What each micro-batch has for itself is whole
+  // in the mean over them.
+  Status leave_in_pieces(Value v, const Sharding& wanted, int user) {
+    const NodeId producer = graph_.value(v).producer;
+    if (!producer || given_[index(v)] || plan_.alone(v) || stored(v) == wanted || !stored(v).partial.empty()) return {};
+    const int made_at = plan_.node_task_graph[static_cast<size_t>(producer.index)];
+    const int used_at = plan_.node_task_graph[static_cast<size_t>(user)];
+    if (made_at == every_task_graph || plan_.class_of(made_at) != plan_.class_of(used_at) ||
+        plan_.batch_of(made_at) != plan_.batch_of(used_at))
+      return {};
+    for (int32_t other : users_[index(v)]) {
+      if (other != user && !node(other).op->takes_any_operands) return {};
+    }
+    EPL_ASSIGN(const OperandShardings given, operand_shardings(plan_, producer));
+    const Sharding& made = given.outputs[static_cast<size_t>(graph_.value(v).output)];
+    const auto is_due = [&](int axis) {
+      return std::ranges::find(made.partial, Partial{axis, ShardingRule::Reduce::sum}) != made.partial.end();
+    };
+    bool in_pieces = std::ranges::all_of(copies(user), is_due) && given.added_later < 0;
+    const Node& maker = graph_.node(producer);
+    if (!in_pieces && made == stored(v) && !maker.op->random && maker.outputs.size() == 1 &&
+        (maker.op->elementwise() || maker.op->view)) {
+      EPL_ASSIGN(in_pieces, cut(producer.index, wanted));
+    }
+    if (in_pieces) stored(v) = wanted;
+    return {};
+  }
+
+  void note() {
+    constexpr size_t max_listed = 3;
+    const size_t count = whole_.size();
+    std::string text = cat("zero.level v0: ", shared_, " of ", static_cast<size_t>(shared_) + count,
+                           " parameters are updated in ", pieces_, " pieces, each with its state on one of the copies");
+    if (count > 0) {
+      if (whole_.size() > max_listed) whole_.resize(max_listed);
+      text += cat("; no dimension of the others has equal pieces: ", join(whole_, ", "),
+                  count > max_listed ? cat(" and ", count - max_listed, " more") : "");
+    }
+    plan_.notes.push_back(std::move(text));
+  }
+
+  Plan& plan_;
+  const Graph& graph_;
+  const Plan* const there_;                        // of an entry that shares its state; null: none
+  const std::vector<std::vector<int32_t>> users_;  // by value
+  std::vector<Updates> updates_;                   // by node: the state that it gives
+  std::vector<bool> given_;                        // by value: the caller gets it
+  int64_t pieces_ = 1;
+  int shared_ = 0;
+  std::vector<std::string> whole_;  // parameters that each copy updates in full
+};
+
+}  // namespace
+
+EPL_PASS(zero) {
+  return {.doc = "copies of a parameter share out its update and the optimizer's state",
+          .run = [](PassContext& c) -> Status {
+            if (c.plan.strategy.text("zero.level") != "v0") return {};
+            if (c.plan.node_block.empty()) return invalid("it needs schedule before it");
+            return Sharing(c).run();
+          }};
+}
+
+}  // namespace epl

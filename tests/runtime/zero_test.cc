@@ -1,0 +1,216 @@
+// Copies that share out the update and the optimizer's state (`zero.level` = v0): the bits of copies that do not, less
+// memory, known to the byte before the first step, and state that is read, written and saved as if it were whole.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "tests/backend/far_device.h"
+#include "tests/runtime/skip_mlp.h"
+#include "tests/runtime/trained.h"
+#include "tests/temporary_folder.h"
+
+namespace epl {
+namespace {
+
+// A weight that is used twice, and one of which no dimension has equal pieces.
+constexpr std::string_view tied_mlp = R"(graph mlp(x: f32[8,12] batch 0) {
+  w1: f32[12,16] = param
+  b1: f32[16] = param
+  w2: f32[16,16] = param
+  w3: f32[16,4] = param
+  b3: f32[1] = param
+  forward:
+  h: f32[8,16] = matmul(x, w1)
+  hb: f32[8,16] = add(h, b1)
+  a: f32[8,16] = relu(hb)
+  g: f32[8,16] = matmul(a, w2)
+  r: f32[8,16] = relu(g)
+  again: f32[8,16] = matmul(r, w2)
+  y: f32[8,4] = matmul(again, w3)
+  yb: f32[8,4] = add(y, b3)
+  output y = yb
+}
+)";
+
+constexpr std::string_view in_stages = R"("pipeline.strategy": "1F1B", "scopes": [
+  {"name": "first", "replicate": 1, "match": ["h*", "a"]}, {"name": "second", "replicate": 1, "match": ["*"]}])";
+constexpr std::string_view late_weights = R"("pipeline.strategy": "ZB-H1", "scopes": [
+  {"name": "first", "replicate": 1, "match": ["h*", "a"]}, {"name": "second", "replicate": 1, "match": ["*"]}])";
+constexpr std::string_view degrees = R"("scopes": [
+  {"name": "first", "replicate": 1, "match": ["h*", "a"]}, {"name": "second", "replicate": 2, "match": ["*"]}])";
+
+struct Layout {
+  std::string name;
+  int64_t ranks = 1, micro_batches = 1;
+  std::string scopes;  // of the strategy
+  int pieces = 2;      // of the state, at least, over the copies alone
+};
+
+struct Job {
+  std::string model{skip_mlp}, optimizer = "adamw", level = "v0", device = "cpu";
+  double clip_norm = 0;
+};
+
+Result<std::shared_ptr<const CompiledPlan>> plan_of(const Layout& layout, const Job& job) {
+  const std::string keys = cat("\"pipeline.num_micro_batch\": ", layout.micro_batches, ", \"zero.level\": \"",
+                               job.level, "\"", layout.scopes.empty() ? "" : ", ", layout.scopes);
+  auto options = layout_options(GraphModel::parse(job.model), layout.ranks, at_level("data", keys));
+  if (options.ok()) {
+    options->device = job.device;
+    options->train.optimizer = job.optimizer;
+    options->train.clip_norm = job.clip_norm;
+  }
+  return layout_plan(options);
+}
+
+Trained trained(const Layout& layout, const Job& job, int steps = 20) {
+  return train(plan_of(layout, job), cat(layout.name, ", ", job.optimizer, ", ", job.level), steps, skip_mlp_batch);
+}
+
+Job off(Job job) {
+  job.level = "off";
+  return job;
+}
+
+int64_t optimizer_bytes(const CompiledPlan& plan, int rank_class) {
+  int64_t bytes = 0;
+  for (const StateSlot& slot : plan.state_of(rank_class).slots())
+    bytes += slot.kind == ValueKind::state ? slot.local.bytes() : 0;
+  return bytes;
+}
+
+class Zero : public ::testing::TestWithParam<Layout> {};
+
+TEST_P(Zero, HasTheBitsOfCopiesThatUpdateEverything) {
+  for (const std::string model : {std::string(skip_mlp), std::string(tied_mlp)}) {
+    for (const double clip_norm : {0.0, 0.05}) {
+      const Job job{.model = model, .clip_norm = clip_norm};
+      expect_same(trained(GetParam(), job), trained(GetParam(), off(job)), GetParam().name);
+    }
+  }
+}
+
+TEST_P(Zero, HasThemWithEveryOptimizer) {
+  for (const std::string optimizer : {"sgd", "momentum", "adam", "rmsprop", "adagrad"}) {
+    const Job job{.optimizer = optimizer};
+    expect_same(trained(GetParam(), job, 5), trained(GetParam(), off(job), 5), GetParam().name);
+  }
+}
+
+// All weights of the model divide: a rank has a piece of every state, and no byte more of any.
+TEST_P(Zero, HoldsAPieceOfTheOptimizersState) {
+  auto plan = plan_of(GetParam(), {}), whole = plan_of(GetParam(), off({}));
+  ASSERT_TRUE(plan.ok() && whole.ok()) << plan.status().to_string();
+  for (int t = 0; t < (*plan)->classes(); ++t) {
+    EXPECT_GT(optimizer_bytes(**plan, t), 0);
+    EXPECT_EQ(optimizer_bytes(**plan, t) * GetParam().pieces, optimizer_bytes(**whole, t)) << "class " << t;
+    for (const StateSlot& slot : (*plan)->state_of(t).slots()) {
+      if (slot.kind == ValueKind::parameter)
+        EXPECT_EQ(slot.local, (*whole)->state_of(t).find(slot.name)->local) << slot.name;
+    }
+  }
+  EXPECT_FALSE((*plan)->text(EntryKind::train, "plan")->empty());
+}
+
+TEST_P(Zero, LearnsTheSameBitsFarAway) {
+  const std::string name = cat("far_zero_", GetParam().name);
+  add_backend(far_backend(name, 5));
+  expect_same(trained(GetParam(), {.device = name}, 3), trained(GetParam(), off({}), 3), GetParam().name);
+}
+
+// What was saved in pieces goes on whole and the other way round.
+TEST_P(Zero, SavesAndLoadsUnderAnotherLayout) {
+  const TemporaryFolder temporary;
+  const auto step = [](Session& session, int s) {
+    StepMetrics metrics;
+    const Status status = session.step(skip_mlp_batch(s), metrics);
+    EXPECT_TRUE(status.ok()) << status.to_string();
+    return metrics.loss;
+  };
+  const std::pair<Layout, Job> shared{GetParam(), {}}, apart{GetParam(), off({})}, alone{{}, off({})};
+  for (const auto& [from, to] : {std::pair(shared, apart), std::pair(apart, shared), std::pair(shared, alone)}) {
+    const std::string folder =
+        temporary / cat(&from == &apart ? "apart" : "shared", from.second.level, to.second.level);
+    auto session = Session::create(test_host(2), *plan_of(from.first, from.second), 7);
+    ASSERT_TRUE(session.ok()) << session.status().to_string();
+    for (int s = 0; s < 3; ++s) step(**session, s);
+    ASSERT_TRUE(save_session(**session, folder).ok());
+    auto other = Session::create(test_host(2), *plan_of(to.first, to.second), 1);
+    const Status loaded = load_session(**other, folder);
+    ASSERT_TRUE(loaded.ok()) << loaded.to_string();
+    const bool same_bits = from.first.scopes.find("split") == std::string::npos || to.first.name == from.first.name;
+    for (const StateSlot& slot : (*other)->plan().state().slots())
+      EXPECT_TRUE(identical(*(*other)->state(slot.name), *(*session)->state(slot.name))) << slot.name;
+    for (int s = 3; s < 6 && same_bits; ++s) EXPECT_EQ(step(**session, s), step(**other, s));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(, Zero,
+                         testing::Values(Layout{"two", 2}, Layout{"four", 4, 1, "", 4}, Layout{"in_turns", 2, 4},
+                                         Layout{"in_stages", 4, 2, std::string(in_stages)},
+                                         Layout{"late_weights", 4, 2, std::string(late_weights)},
+                                         Layout{"beside_split", 4, 2, R"("default": {"split": 2})"}),
+                         [](const auto& info) { return info.param.name; });
+
+// Stages of 1 and of 2 copies: those of one rank have nothing to share.
+TEST(ZeroOfDegrees, HasTheBitsOfCopiesThatUpdateEverything) {
+  const Layout layout{"degrees", 6, 2, std::string(degrees)};
+  expect_same(trained(layout, {}), trained(layout, off({})), layout.name);
+  auto plan = plan_of(layout, {}), whole = plan_of(layout, off({}));
+  ASSERT_TRUE(plan.ok() && whole.ok()) << plan.status().to_string();
+  EXPECT_EQ(optimizer_bytes(**plan, 0) * 2, optimizer_bytes(**whole, 0));
+  EXPECT_EQ(optimizer_bytes(**plan, 1) * 4, optimizer_bytes(**whole, 1));
+}
+
+// Each micro-batch stands by itself, and the gradient is the mean of theirs.
+TEST(ZeroOfMicroBatches, HasTheBitsOfCopiesThatUpdateEverything) {
+  const Layout layout{"apart", 2, 4, R"("batch.semantics": "per_micro_batch")"};
+  const auto batch = [](int step) { return skip_mlp_samples(step, 32); };
+  expect_same(train(plan_of(layout, {}), "v0", 20, batch), train(plan_of(layout, off({})), "off", 20, batch), "apart");
+}
+
+// b3 has one element: every copy updates it.
+TEST(ZeroOfWholes, SaysWhatDoesNotDivide) {
+  auto plan = plan_of({"two", 2}, {.model = std::string(tied_mlp)});
+  ASSERT_TRUE(plan.ok()) << plan.status().to_string();
+  for (const StateSlot& slot : (*plan)->state_of(0).slots()) {
+    if (slot.kind == ValueKind::state) EXPECT_EQ(slot.local != slot.type, !slot.name.starts_with("b3.")) << slot.name;
+  }
+  const auto notes = (*plan)->entry(EntryKind::train)->plan.notes;
+  const auto says = [](const std::string& note) {
+    return note.find("4 of 5 parameters are updated in 2 pieces") != std::string::npos &&
+           note.find("b3") != std::string::npos;
+  };
+  EXPECT_TRUE(std::ranges::any_of(notes, says));
+}
+
+// The piece of one rank holds it, and all ranks leave the step out.
+TEST(ZeroOfNumbers, FindsOneThatIsNotFiniteInAnyPiece) {
+  const auto refused = [](const Job& job) {
+    auto session = Session::create(test_host(2), *plan_of({"two", 2}, job), 7);
+    Tensor weight = *(*session)->state("w2");
+    weight.set(13 * 16 + 3, 3e38);
+    EXPECT_TRUE((*session)->set_state("w2", weight).ok());
+    StepMetrics metrics;
+    std::vector<Tensor> batch = skip_mlp_batch(0);
+    for (int64_t i = 0; i < batch[0].elements(); ++i) batch[0].set(i, batch[0].get(i) * 1e3);
+    EXPECT_TRUE((*session)->step(batch, metrics).ok());
+    EXPECT_EQ(metrics.skipped.code(), Code::not_finite);
+    EXPECT_TRUE(identical(*(*session)->state("w2"), weight));
+    return metrics.skipped.message();
+  };
+  EXPECT_EQ(refused({}), refused(off({})));
+}
+
+TEST(ZeroOfLevels, RefusesWhatIsNotBuilt) {
+  for (const std::string level : {"v1", "v2"}) {
+    const auto plan = plan_of({"two", 2}, {.level = level});
+    EXPECT_EQ(plan.status().code(), Code::unsupported);
+    EXPECT_NE(plan.status().message().find(cat("\"zero.level\" = \"", level, "\"")), std::string::npos)
+        << plan.status().to_string();
+  }
+}
+
+}  // namespace
+}  // namespace epl
