@@ -61,7 +61,7 @@ class Case {
     model_ = nullptr;
     engine_ = make_engine(job_);
     for (const Json& row : described(engine_, "optimizers")) {
-      if (row.at("name") == reference_.optimizer) optimizer_ = row;
+      if (o_.without_state ? row.at("states").empty() : row.at("name") == reference_.optimizer) optimizer_ = row;
     }
     model_ = load_model(engine_, folder_ + "/model.onnx");
     const std::string data = folder_ + "/train.safetensors";
@@ -154,7 +154,7 @@ class Case {
     JobOptions job = job_;
     const Json& settings = reference_.json();
     job.loss = reference_.loss;
-    job.optimizer = reference_.optimizer;
+    job.optimizer = optimizer_.value("name", reference_.optimizer);
     if (optimizer_.contains("options")) {
       for (const auto& [key, unused] : optimizer_.at("options").items()) {
         if (reference_.has(key.c_str())) job.optimizer_options.push_back(key + "=" + print_json(settings[key]));
@@ -405,7 +405,7 @@ class Case {
   JobOptions job_;
   std::string folder_;
   Reference reference_;
-  Json optimizer_;  // what the engine says of it
+  Json optimizer_ = Json::object();  // what the engine says of it
   Engine engine_;
   Model model_;
   Dataset dataset_;

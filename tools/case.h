@@ -16,9 +16,10 @@ struct CheckOptions {
   std::vector<std::string> cases;
   std::string precision = "f32";
   bool details = false, layouts = false;
-  std::string strategies;  // file of a list
-  int64_t every = 1;       // of the pairs of case and strategy
-  int64_t processes = 1;   // of this host, to which the ranks are dealt
+  bool without_state = false;  // train with the optimizer that keeps none
+  std::string strategies;      // file of a list
+  int64_t every = 1;           // of the pairs of case and strategy
+  int64_t processes = 1;       // of this host, to which the ranks are dealt
 };
 
 // A way to cut the work, and its result.

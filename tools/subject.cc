@@ -122,12 +122,13 @@ class CaseSubject final : public Subject {
  public:
   explicit CaseSubject(std::string folder) : folder_(std::move(folder)) { prepare(steps_of_cases); }
   std::string said() const override { return folder_; }
-  void expect_rounding() override {}
+  void expect_rounding() override { without_state_ = true; }
 
  protected:
   OpenedCase open(const JobOptions& job) override {
     CheckOptions o;
     o.job = job;
+    o.without_state = without_state_;
     return open_case(o, folder_);
   }
 
@@ -145,6 +146,7 @@ class CaseSubject final : public Subject {
 
  private:
   std::string folder_;
+  bool without_state_ = false;
 };
 
 }  // namespace
