@@ -10,8 +10,7 @@ struct InLanes {
   int64_t before = 1, lanes = 1, behind = 1;
   InLanes(const Mesh& mesh, const TensorType& all, const Cuts& cuts, int dim, int64_t count) : lanes(count) {
     const AxisCut& last = *find_cut(cuts, mesh.find(unit_axis));
-    before = last.outer / lanes;
-    for (const AxisCut& cut : cuts) before /= cut.outer < last.outer ? mesh.pieces(cut.axes) : 1;
+    before = mesh.local_outer(last.outer, cuts) / lanes;
     for (int d = 0; d < dim; ++d) before *= all.shape[static_cast<size_t>(d)];
     behind = all.elements() / std::max<int64_t>(before * lanes, 1);
   }

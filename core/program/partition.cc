@@ -23,6 +23,8 @@ Result<LocalGraph> Partition::run() {
     }
     for (int n = 0; n < global_.node_count(); ++n) EPL_TRY(visit(n, block));
     moved_.clear();  // a piece belongs to one loop
+    unpadded_.clear();
+    filled_.clear();
   }
   EPL_TRY(finish());
   join_collectives(local_);
@@ -133,6 +135,7 @@ void Partition::copy_leaves() {
     if (in_pieces) local_.cut_state.push_back({info.name, info.type, sharding, info.data});
     now_[static_cast<size_t>(i)] = local_.graph.add_leaf(info.kind, info.name, type, in_pieces ? Tensor() : info.data);
     local_.graph.value(now_[static_cast<size_t>(i)]).batch_dim = info.batch_dim;
+    if (in_pieces) zero_padding_.insert(now_[static_cast<size_t>(i)].index);
     if (info.kind == ValueKind::input) local_.inputs.push_back(port(info.name, v, of_batch(v, sharding)));
   }
 }
@@ -189,6 +192,7 @@ Result<Value> Partition::operand(Value v, const Sharding& wanted, Phase user, in
                                                                   : Phase::forward;
   Value piece = now;
   for (const Move& move : moves) piece = append(move, cat(info.name, move.suffix), {piece}, phase, block);
+  if (!lies(v).uneven() && to.uneven()) zero_padding_.insert(piece.index);
   moved_.emplace(v.index, Moved{wanted, piece, gathers ? std::optional(user) : std::nullopt});
   return piece;
 }
@@ -233,7 +237,14 @@ Status Partition::finish() {
   }
   for (const Graph::Update& update : global_.updates) {
     if (!made_here(update.state)) continue;
-    local_.graph.updates.push_back({now_[update.state.index], in_block(update.next, true)});
+    Value next = in_block(update.next, true);
+    const NodeId producer = global_.value(update.next).producer;
+    for (const ReadPadding& read : padding_of(stored(update.next))) {
+      if (!producer) break;
+      const int block = local_.find(plan_.block_of(producer, here_));
+      EPL_ASSIGN(next, unpadded(next, stored(update.next), read, global_.node(producer), block));
+    }
+    local_.graph.updates.push_back({now_[update.state.index], next});
   }
   return {};
 }

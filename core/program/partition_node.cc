@@ -79,9 +79,22 @@ Status Partition::place(int n, int block, bool again) {
     auto value = operand(inputs[i], wanted, old.phase, block);
     if (!value.ok()) return value.status().with_context(cat("operand ", i, " of node ", old.name)).at(old.name);
     node.inputs[i] = *value;
+    if (old.op->takes_any_operands && inputs[i]) {
+      for (const ReadPadding& read : padding_of(wanted)) {
+        EPL_ASSIGN(node.inputs[i], unpadded(node.inputs[i], wanted, read, old, block));
+      }
+    }
     input_types.push_back(node.inputs[i] ? local_.graph.type(node.inputs[i]) : TensorType{});
   }
-  const bool in_pieces = plan_.node_shardings[static_cast<size_t>(n)].cut_by(batch_axis);
+  const NodeSharding& sharding = plan_.node_shardings[static_cast<size_t>(n)];
+  if (sharding.uneven()) {
+    for (const ReadPadding& read : padding_before(global_, old, pieces.rule, sharding, operands.inputs)) {
+      Value& v = node.inputs[read.operand];
+      if (!v) continue;
+      EPL_ASSIGN(v, unpadded(v, operands.inputs[read.operand], read, old, block));
+    }
+  }
+  const bool in_pieces = sharding.cut_by(batch_axis);
   if (old.op->random && !in_pieces && mesh_.pieces(local_.batch) > 1) {
     node.attributes.set(std::string(draws_in_full), true);
     if (plan_.apart && !pieces.counts()) {
@@ -111,10 +124,8 @@ Status Partition::place(int n, int block, bool again) {
   }
   // The order of a sum over one unit is that of its positions, wherever the batch lies.
   if (sums) node.units = {units, units > 1 ? sum_outer : 1};
-  if (const int64_t count = local_segments(mesh_, plan_.node_shardings[static_cast<size_t>(n)]); count > 1)
-    node.units = {count, operands.segment_outer};
-  const auto& factors = plan_.node_shardings[static_cast<size_t>(n)].factors;
-  if (std::ranges::any_of(factors, [&](const Cuts& cuts) { return mesh_.pieces(cuts) > 1; })) {
+  if (const int64_t count = local_segments(mesh_, sharding); count > 1) node.units = {count, operands.segment_outer};
+  if (std::ranges::any_of(sharding.factors, [&](const Cuts& cuts) { return mesh_.pieces(cuts) > 1; })) {
     const bool in_lanes = sums && lanes > 1;  // each lane has shapes of its own
     if (old.op->localize && !in_lanes) old.op->localize(node.attributes, input_types, types);
   }

@@ -14,6 +14,33 @@ Result<Value> Partition::of_piece(const Tensor& all, const std::vector<int>& axe
   return first;
 }
 
+Result<Value> Partition::unpadded(Value v, const Sharding& lies, const ReadPadding& read, const Node& user, int block) {
+  const bool wants_zero = read.kind == ShardingRule::Reduce::sum && !read.ignored;
+  if (wants_zero && zero_padding_.contains(v.index)) return v;
+  ReadPadding key = read;  // of any operand
+  key.operand = 0;
+  for (const Unpadded& known : unpadded_) {
+    if (known.from == v && known.read == key) return known.made;
+  }
+  const AxisCut parted{read.cut.axes, 1, read.cut.of};
+  auto filled = std::ranges::find(filled_, parted, &std::pair<AxisCut, Value>::first);
+  if (filled == filled_.end()) {
+    const int64_t parts = Padding(mesh_, {}).parts(read.cut);
+    Tensor all(TensorType{DType::boolean, {parts}});
+    for (int64_t i = 0; i < parts; ++i) all.set_int(i, i < read.cut.of ? 1 : 0);
+    EPL_ASSIGN(const Value made, of_piece(all, read.cut.axes, user, block));
+    filled = filled_.insert(filled_.end(), {parted, made});
+  }
+  const Shape whole = local_.graph.type(v).shape, parts = in_parts(mesh_, whole, lies, read.dim, read.cut);
+  const Value made = write(user, ".unpadded", block, [&](Builder& b) {
+    const Var x = b.reshape(b.var(v), parts);
+    const Var here = b.reshape(b.var(filled->second), {1, parts[1], 1});
+    return b.reshape(b.select(here, x, b.constant(neutral(read, x.dtype()))), whole).value();
+  });
+  unpadded_.push_back({v, key, made});
+  return made;
+}
+
 Status Partition::count_over_time(Node& node, int block) {
   const PieceRule* row = piece_table().find(node.op->name);
   if (!row || row->counts < 0)
@@ -35,7 +62,10 @@ Status Partition::count_on(Node& node, const PieceCut& cut, const OperandShardin
   const Shape& shape = global_.type(node.outputs[0]).shape;
   int64_t stride = shape[dim] / lies.outer(cut.axes.front());
   for (size_t d = dim + 1; d < shape.size(); ++d) stride *= shape[d];
-  const int64_t parts = mesh_.pieces(cut.axes), run = stride / parts;
+  const int64_t parts = mesh_.pieces(cut.axes);
+  // Where pieces are uneven, the numbers of padding are those of what comes behind it.
+  const AxisCut& of_dim = *find_cut(lies.dims[dim], cut.axes.front());
+  const int64_t run = of_dim.of > 0 ? stride / of_dim.of * mesh_.parts_of_piece(of_dim) : stride / parts;
   // What draws in full does so anew for each micro-batch that stands by itself.
   const Attribute* full = node.attributes.find(draws_in_full);
   const bool anew = plan_.apart && full && std::get<bool>(*full);
@@ -52,13 +82,14 @@ Status Partition::count_on(Node& node, const PieceCut& cut, const OperandShardin
 }
 
 Result<Value> Partition::own(Value& indices, const PieceCut& cut, const Node& old, int block) {
-  const int64_t parts = mesh_.pieces(cut.axes), rows = cut.size() / parts;
+  const Cuts cuts = {{.axes = cut.axes, .of = cut.of}};
+  const int64_t parts = mesh_.pieces(cut.axes), rows = mesh_.local_size(cut.size(), cuts);
   const DType dtype = local_.graph.type(indices).dtype;
   Tensor firsts({dtype, {parts}});
   for (int64_t p = 0; p < parts; ++p) firsts.set_int(p, p * rows);
   EPL_ASSIGN(const Value first, of_piece(firsts, cut.axes, old, block));
   return write(old, ".own", block, [&](Builder& b) {
-    const OwnIndices made = own_indices(b, b.var(indices), b.reshape(b.var(first), {}), rows, cut.size());
+    const OwnIndices made = own_indices(b, b.var(indices), b.reshape(b.var(first), {}), rows, cut.size(), cut.of > 0);
     indices = made.indices.value();
     return made.elsewhere.value();
   });

@@ -3,10 +3,12 @@
 
 #include <map>
 #include <optional>
+#include <set>
 
 #include "core/base/check.h"
 #include "core/ir/op.h"
 #include "core/program/local_graph.h"
+#include "core/program/padding.h"
 #include "core/program/piece_body.h"
 #include "core/program/reshard.h"
 
@@ -102,6 +104,9 @@ class Partition {
     return made;
   }
 
+  // A node's operand with what it may read in place of padding.
+  Result<Value> unpadded(Value v, const Sharding& lies, const ReadPadding& read, const Node& user, int block);
+
   // A number for each piece that these axes make, of which a rank gets its own.
   Result<Value> of_piece(const Tensor& all, const std::vector<int>& axes, const Node& old, int block);
 
@@ -163,6 +168,14 @@ class Partition {
   std::vector<bool> wants_mean_;                   // by value; none: of no value
   std::vector<Value> mean_;                        // by value: over micro-batches; before that, their sum
   std::multimap<int32_t, Moved> moved_;            // by value, of the block at hand
+  std::set<int32_t> zero_padding_;                 // local values whose padding is zero
+  struct Unpadded {
+    Value from;
+    ReadPadding read;
+    Value made;
+  };
+  std::vector<Unpadded> unpadded_;                 // of the block at hand
+  std::vector<std::pair<AxisCut, Value>> filled_;  // of the block at hand: which parts of a piece are no padding
   std::vector<Waiting> waiting_;
 };
 

@@ -36,12 +36,14 @@ Shape PieceCut::beside_result(int operand, const Shape& operand_shape) const {
   return at_the_end ? Shape() : shape;
 }
 
-OwnIndices own_indices(Builder& b, const Var& indices, const Var& first, int64_t rows, int64_t size) {
+OwnIndices own_indices(Builder& b, const Var& indices, const Var& first, int64_t rows, int64_t size, bool padded) {
   const auto within = [&](const Var& x, int64_t end) {
     return b.emit("logical_and", {x >= 0.0, x < static_cast<double>(end)});
   };
   const Var all = b.select(indices < 0.0, indices + static_cast<double>(size), indices);  // from the end
-  const Var at = all - first, here = within(at, rows);
+  const Var at = all - first;
+  Var here = within(at, rows);
+  if (padded) here = b.emit("logical_and", {here, all < static_cast<double>(size)});
   return {.indices = b.select(here, at, b.like(at, static_cast<double>(rows))),
           .elsewhere = b.emit("logical_and", {within(all, size), b.emit("logical_not", {here})})};
 }
@@ -52,7 +54,10 @@ Result<PieceCut> piece_cut(const Plan& plan, NodeId id) {
   if (!sharding.cut()) return cut;
   EPL_ASSIGN(cut.rule, node_extended_rule(*plan.graph, plan.graph->node(id)));
   cut.factor = added_cut(cut.rule, sharding);
-  if (cut.factor >= 0) cut.axes = sharding.factors[static_cast<size_t>(cut.factor)].front().axes;
+  if (cut.factor < 0) return cut;
+  const AxisCut& made = sharding.factors[static_cast<size_t>(cut.factor)].front();
+  cut.axes = made.axes;
+  cut.of = made.of;
   return cut;
 }
 
@@ -95,7 +100,7 @@ class Following {
 
   bool add(int n, NodeSharding& sharding, const ShardingRule::Operand& dims, int d, const AxisCut& cut) const {
     const ExtendedRule& rule = rules_[static_cast<size_t>(n)];
-    const CutFactor found = factor_at(rule.rule, dims, {d, cut.outer});
+    const CutFactor found = factor_at(rule.rule, dims, {d, cut.outer, cut.of});
     if (!found) return false;
     const auto f = static_cast<size_t>(found.factor);
     if (f < rule.added && rule.rule.factors[f].unshardable) return false;
@@ -106,8 +111,8 @@ class Following {
     }
     Cuts& cuts = sharding.factors[f];
     if (const AxisCut* known = find_cut(cuts, cut.axes.front()))
-      return known->outer == found.outer && known->axes == cut.axes;
-    cuts.insert(std::ranges::upper_bound(cuts, found.outer, {}, &AxisCut::outer), {cut.axes, found.outer});
+      return *known == AxisCut{cut.axes, found.outer, found.of};
+    cuts.insert(std::ranges::upper_bound(cuts, found.outer, {}, &AxisCut::outer), {cut.axes, found.outer, found.of});
     return true;
   }
 

@@ -15,6 +15,7 @@ struct PieceCut {
   ExtendedRule rule;
   int factor = -1;        // none is
   std::vector<int> axes;  // that cut it
+  int64_t of = 0;         // AxisCut::of
   bool by_body() const { return factor >= 0 && rule.row->by_body(); }
   bool picks() const { return factor >= 0 && rule.row->indices >= 0; }
   bool counts() const { return factor >= 0 && rule.row->counts >= 0; }
@@ -27,11 +28,12 @@ struct PieceCut {
 };
 
 // Indices into a dimension of `size`, as a rank with the `rows` elements from `first` on has them: those into other
-// pieces are out of the range of its own, and so are those that are in no piece.
+// pieces are out of the range of its own, and so are those that are in no piece. `padded`: behind the last element
+// there may be padding, which no index finds.
 struct OwnIndices {
   Var indices, elsewhere;  // elsewhere: true where another rank has the element
 };
-OwnIndices own_indices(Builder& b, const Var& indices, const Var& first, int64_t rows, int64_t size);
+OwnIndices own_indices(Builder& b, const Var& indices, const Var& first, int64_t rows, int64_t size, bool padded);
 Result<PieceCut> piece_cut(const Plan& plan, NodeId node);
 
 // The body of a node: its nodes follow the cuts of their operands.

@@ -6,6 +6,53 @@
 namespace epl {
 namespace {
 
+// The runs of a dimension that belong to a place: f(first in the dimension, first in the piece, count), ascending in
+// both. Allocates nothing.
+class DimRuns {
+ public:
+  using Visit = FunctionRef<void(int64_t global, int64_t local, int64_t count)>;
+  DimRuns(const Cuts& cuts, const Mesh& mesh, const Place& place, Visit visit)
+      : cuts_(cuts), mesh_(mesh), place_(place), visit_(visit) {}
+
+  void run(int64_t size) const { part(0, 1, {0, size}, {0, mesh_.local_size(size, cuts_)}); }
+
+ private:
+  struct Span {
+    int64_t first = 0, size = 0;
+    Span at(int64_t i, int64_t of) const { return {first + i * (size / of), size / of}; }
+  };
+
+  // What the cuts from number `c` on make of a part of the dimension, and of the piece. The cuts before it part the
+  // whole dimension in `before`.
+  void part(size_t c, int64_t before, Span global, Span local) const {
+    if (c == cuts_.size()) {
+      if (global.size > 0) visit_(global.first, local.first, global.size);
+      return;
+    }
+    const AxisCut& cut = cuts_[c];
+    const int64_t runs = cut.outer / before, pieces = mesh_.pieces(cut.axes), piece = mesh_.piece(place_, cut.axes);
+    for (int64_t r = 0; r < runs; ++r) {
+      const Span run = global.at(r, runs), here = local.at(r, runs);
+      if (cut.of == 0) {
+        part(c + 1, cut.outer * pieces, run.at(piece, pieces), here);
+        continue;
+      }
+      const int64_t room = mesh_.parts_of_piece(cut), first = piece * room;
+      const int64_t parts = std::clamp<int64_t>(cut.of - first, 0, room);
+      if (c + 1 == cuts_.size()) {
+        if (parts > 0) visit_(run.at(first, cut.of).first, here.first, parts * (run.size / cut.of));
+        continue;
+      }
+      for (int64_t p = 0; p < parts; ++p) part(c + 1, cut.outer * cut.of, run.at(first + p, cut.of), here.at(p, room));
+    }
+  }
+
+  const Cuts& cuts_;
+  const Mesh& mesh_;
+  const Place& place_;
+  Visit visit_;
+};
+
 // Walks through a piece in order. Allocates nothing: it runs in steps.
 class Walk {
  public:
@@ -18,34 +65,18 @@ class Walk {
     for (size_t d = last_; d < type.shape.size(); ++d) bytes_ *= type.shape[d];
   }
 
-  void dim(size_t d, int64_t global) {
-    if (d == last_) return give(global, 1);
-    const int64_t size = type_.shape[d];
-    const Cuts& cuts = sharding_.dims[d];
-    // Indices belong to a place in runs of this length, or of several of it.
-    const int64_t step = cuts.empty() ? size : size / cuts.back().outer / mesh_.pieces(cuts.back().axes);
-    for (int64_t first = 0; first < size; first += step) {
-      if (!is_here(cuts, size, first)) continue;
-      if (d + 1 == last_) {
-        give(global * size + first, step);
-        continue;
-      }
-      for (int64_t i = first; i < first + step; ++i) dim(d + 1, global * size + i);
-    }
+  void dim(size_t d, int64_t global, int64_t local) {
+    if (d == last_) return give(global, local, 1);
+    const int64_t size = type_.shape[d], here = mesh_.local_size(size, sharding_.dims[d]);
+    const auto step = [&](int64_t first, int64_t at, int64_t count) {
+      if (d + 1 == last_) return give(global * size + first, local * here + at, count);
+      for (int64_t i = 0; i < count; ++i) dim(d + 1, global * size + first + i, local * here + at + i);
+    };
+    DimRuns(sharding_.dims[d], mesh_, place_, step).run(size);
   }
 
  private:
-  bool is_here(const Cuts& cuts, int64_t size, int64_t index) const {
-    return std::ranges::all_of(cuts, [&](const AxisCut& cut) {
-      const int64_t pieces = mesh_.pieces(cut.axes), run = size / cut.outer / pieces;
-      return index / run % pieces == mesh_.piece(place_, cut.axes);
-    });
-  }
-
-  void give(int64_t first, int64_t count) {
-    visit_(first * bytes_, local_, count * bytes_);
-    local_ += count * bytes_;
-  }
+  void give(int64_t first, int64_t at, int64_t count) { visit_(first * bytes_, at * bytes_, count * bytes_); }
 
   const TensorType& type_;
   const Sharding& sharding_;
@@ -53,37 +84,14 @@ class Walk {
   const Place& place_;
   Visit visit_;
   size_t last_;
-  int64_t bytes_ = 0, local_ = 0;
+  int64_t bytes_ = 0;
 };
-
-struct Run {
-  int64_t first = 0, count = 0;
-};
-
-// The indices of a dimension that belong to the place, as runs.
-std::vector<Run> runs_of(int64_t size, const Cuts& cuts, const Mesh& mesh, const Place& place) {
-  std::vector<Run> runs;
-  for (int64_t i = 0; i < size; ++i) {
-    bool here = true;
-    for (const AxisCut& cut : cuts) {
-      const int64_t pieces = mesh.pieces(cut.axes), run = size / cut.outer / pieces;
-      here = here && i / run % pieces == mesh.piece(place, cut.axes);
-    }
-    if (!here) continue;
-    if (!runs.empty() && runs.back().first + runs.back().count == i) {
-      ++runs.back().count;
-    } else {
-      runs.push_back({i, 1});
-    }
-  }
-  return runs;
-}
 
 }  // namespace
 
 void for_each_run(const TensorType& type, const Sharding& sharding, const Mesh& mesh, const Place& place,
                   FunctionRef<void(int64_t global, int64_t local, int64_t bytes)> f) {
-  Walk(type, sharding, mesh, place, f).dim(0, 0);
+  Walk(type, sharding, mesh, place, f).dim(0, 0, 0);
 }
 
 std::vector<PieceBox> boxes_of(const TensorType& type, const Sharding& sharding, const Mesh& mesh, const Place& place) {
@@ -91,14 +99,20 @@ std::vector<PieceBox> boxes_of(const TensorType& type, const Sharding& sharding,
   for (size_t d = 0; d < type.shape.size(); ++d) {
     std::vector<PieceBox> longer;
     for (const PieceBox& box : boxes) {
-      int64_t local = 0;
-      for (const Run& run : runs_of(type.shape[d], sharding.dims[d], mesh, place)) {
+      const size_t before = longer.size();
+      const auto add = [&](int64_t global, int64_t local, int64_t count) {
+        PieceBox* last = longer.size() > before ? &longer.back() : nullptr;
+        if (last && last->offset.back() + last->shape.back() == global &&
+            last->local_offset.back() + last->shape.back() == local) {
+          last->shape.back() += count;
+          return;
+        }
         PieceBox& next = longer.emplace_back(box);
-        next.offset.push_back(run.first);
+        next.offset.push_back(global);
         next.local_offset.push_back(local);
-        next.shape.push_back(run.count);
-        local += run.count;
-      }
+        next.shape.push_back(count);
+      };
+      DimRuns(sharding.dims[d], mesh, place, add).run(type.shape[d]);
     }
     boxes = std::move(longer);
   }

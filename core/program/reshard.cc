@@ -1,7 +1,9 @@
 #include "core/program/reshard.h"
 
 #include <algorithm>
+#include <iterator>
 
+#include "core/program/padding.h"
 #include "core/strategy/mesh_text.h"
 
 namespace epl {
@@ -9,16 +11,28 @@ namespace {
 
 using Kind = MeshAxis::Kind;
 
-// The cuts that make pieces, each of one axis: without units, and without axes of size one.
+// The cuts that make pieces, each of one axis: without units, and without axes of size one. Of a dimension with its
+// padding, in which all pieces are equal.
 Cuts cutting(const Mesh& mesh, const Cuts& cuts) {
   Cuts found;
+  const Padding padding(mesh, cuts);
   for (const AxisCut& cut : cuts) {
-    int64_t outer = cut.outer;
+    int64_t outer = padding.outer(cut);
     for (int axis : cut.axes) {
       if (mesh.pieces(std::vector{axis}) > 1) found.push_back({{axis}, outer});
       outer *= mesh.axes[static_cast<size_t>(axis)].size;
     }
   }
+  return found;
+}
+
+bool is_uneven(const AxisCut& cut) { return cut.of > 0; }
+bool has_all(const Cuts& cuts, const Cuts& wanted) {
+  return std::ranges::all_of(wanted, [&](const AxisCut& cut) { return std::ranges::find(cuts, cut) != cuts.end(); });
+}
+Cuts uneven_cuts(const Cuts& cuts) {
+  Cuts found;
+  std::ranges::copy_if(cuts, std::back_inserter(found), is_uneven);
   return found;
 }
 
@@ -28,20 +42,30 @@ int64_t product(const Shape& shape, size_t first, size_t last) {
   return size;
 }
 
+// Both shardings leave a dimension the same padding, or one of them leaves none. What is to lie in uneven pieces gets
+// their padding before it is cut, and what lay so loses it when it is whole again: between the two all pieces are
+// equal.
 class Resharding {
  public:
   Resharding(const Mesh& mesh, const TensorType& global, const Sharding& from, const Sharding& to)
-      : mesh_(mesh), due_(from.partial), still_due_(to.partial), type_(local_type(mesh, global, from)) {
+      : mesh_(mesh),
+        from_(from),
+        wanted_(to),
+        due_(from.partial),
+        still_due_(to.partial),
+        type_(local_type(mesh, global, from)) {
     for (const Cuts& cuts : from.dims) now_.push_back(cutting(mesh, cuts));
     for (const Cuts& cuts : to.dims) to_.push_back(cutting(mesh, cuts));
   }
 
   Result<std::vector<Move>> run() {
+    for (size_t d = 0; d < now_.size(); ++d) pad(d);
     EPL_TRY(reduce(Kind::time));
     EPL_TRY(reduce(Kind::rank));
     for (size_t d = 0; d < now_.size(); ++d) exchange(d);
     for (size_t d = 0; d < now_.size(); ++d) EPL_TRY(gather(d));
     for (size_t d = 0; d < now_.size(); ++d) slice(d);
+    for (size_t d = 0; d < now_.size(); ++d) crop(d);
     return std::move(moves_);
   }
 
@@ -60,6 +84,40 @@ class Resharding {
   }
   void swap_first_two(const std::string& suffix) {
     add("transpose", suffix, {{"perm", Ints{1, 0, 2}}}, {type_.shape[1], type_.shape[0], type_.shape[2]});
+  }
+
+  // Of the local value, whose other cuts are `now_`: dimension d as [before, parts, the rest].
+  void set_parts(size_t d, int64_t outer, int64_t parts, int64_t wanted) {
+    const Shape shape = type_.shape;
+    for (const AxisCut& cut : now_[d]) outer /= cut.outer < outer ? mesh_.pieces(cut.axes) : 1;
+    const int64_t before = product(shape, 0, d) * outer, all = product(shape, 0, shape.size());
+    const int64_t run = before * parts == 0 ? 0 : all / (before * parts);
+    view(".parts", {before, parts, run});
+    if (wanted > parts) {
+      add("pad", ".padded",
+          {{"mode", std::string("constant")}, {"begin", Ints{0, 0, 0}}, {"end", Ints{0, wanted - parts, 0}}},
+          {before, wanted, run});
+    } else {
+      add("slice", ".cropped", {{"axes", Ints{1}}, {"starts", Ints{0}}, {"ends", Ints{wanted}}, {"steps", Ints{}}},
+          {before, wanted, run});
+    }
+    Shape made = shape;
+    made[d] = shape[d] / parts * wanted;
+    view(wanted > parts ? ".with_padding" : ".without_padding", made);
+  }
+  // Major cuts first, which part what the minor ones stand in.
+  void pad(size_t d) {
+    if (std::ranges::any_of(from_.dims[d], is_uneven)) return;
+    const Padding padding(mesh_, wanted_.dims[d]);
+    for (const AxisCut& cut : uneven_cuts(wanted_.dims[d]))
+      set_parts(d, padding.outer(cut), cut.of, padding.parts(cut));
+  }
+  void crop(size_t d) {
+    if (std::ranges::any_of(wanted_.dims[d], is_uneven)) return;
+    const Padding padding(mesh_, from_.dims[d]);
+    Cuts cuts = uneven_cuts(from_.dims[d]);
+    std::ranges::reverse(cuts);
+    for (const AxisCut& cut : cuts) set_parts(d, padding.outer(cut), padding.parts(cut), cut.of);
   }
 
   Status reduce(Kind kind) {
@@ -226,6 +284,7 @@ class Resharding {
   }
 
   const Mesh& mesh_;
+  const Sharding &from_, &wanted_;
   std::vector<Partial> due_;
   const std::vector<Partial>& still_due_;
   std::vector<Cuts> now_, to_;
@@ -237,23 +296,42 @@ class Resharding {
 
 TensorType local_type(const Mesh& mesh, const TensorType& global, const Sharding& sharding) {
   TensorType type = global;
-  for (size_t d = 0; d < sharding.dims.size(); ++d) type.shape[d] /= mesh.pieces(sharding.dims[d]);
+  for (size_t d = 0; d < sharding.dims.size(); ++d) type.shape[d] = mesh.local_size(type.shape[d], sharding.dims[d]);
   return type;
 }
 
 Result<std::vector<Move>> reshard(const Mesh& mesh, const TensorType& global, const Sharding& from,
                                   const Sharding& to) {
-  return Resharding(mesh, global, from, to).run();
+  // What gets other padding lies in between without the cuts that are not in both.
+  Sharding between{.dims = from.dims, .partial = to.partial};
+  for (size_t d = 0; d < from.dims.size(); ++d) {
+    const Cuts &here = from.dims[d], &there = to.dims[d];
+    if (uneven_cuts(here) == uneven_cuts(there) || has_all(here, there) || has_all(there, here)) continue;
+    std::erase_if(between.dims[d], [&](const AxisCut& cut) { return !has_all(there, {cut}); });
+  }
+  if (between.dims == from.dims) return Resharding(mesh, global, from, to).run();
+  EPL_ASSIGN(std::vector<Move> moves, Resharding(mesh, global, from, between).run());
+  EPL_ASSIGN(std::vector<Move> further, Resharding(mesh, global, between, to).run());
+  std::ranges::move(further, std::back_inserter(moves));
+  return moves;
 }
 
 Result<Crossing> cross(const Mesh& from_mesh, int from, const Mesh& to_mesh, int to, const TensorType& global,
                        const Sharding& sharding) {
   Crossing crossing{.as = sharding};
   for (size_t d = 0; d < sharding.dims.size(); ++d) {
+    const auto same_size = [&](int axis) {
+      return from_mesh.axes[static_cast<size_t>(axis)].size == to_mesh.axes[static_cast<size_t>(axis)].size;
+    };
     Cuts common;
-    for (const AxisCut& cut : cutting(from_mesh, sharding.dims[d])) {
-      const auto axis = static_cast<size_t>(cut.axes[0]);
-      if (from_mesh.axes[axis].size == to_mesh.axes[axis].size) common.push_back(cut);
+    for (const AxisCut& cut : sharding.dims[d]) {
+      if (is_uneven(cut)) {  // its axes cut together
+        if (std::ranges::all_of(cut.axes, same_size)) common.push_back(cut);
+        continue;
+      }
+      for (const AxisCut& one : cutting(from_mesh, {cut})) {
+        if (same_size(one.axes[0])) common.push_back(one);
+      }
     }
     crossing.as.dims[d] = std::move(common);
   }

@@ -16,7 +16,8 @@ Result<ShardAnnotation> shards_of(const Plan& plan, const Mesh& mesh, Value weig
     const Cuts& cuts = sharding.dims[d];
     out.shards[d] = mesh.pieces(cuts);
     count *= out.shards[d];
-    if (out.shards[d] > 1 && (cuts.size() > 1 || cuts[0].outer > 1))
+    const bool inside = cuts.size() > 1 || (cuts.size() == 1 && cuts[0].of > 0 && cuts[0].of != info.type.shape[d]);
+    if (out.shards[d] > 1 && (inside || cuts[0].outer > 1))
       return unsupported("dimension ", d, " of ", info.name, " is cut inside merged dimensions").at(info.name);
   }
   out.ranks.resize(static_cast<size_t>(count));

@@ -99,7 +99,7 @@ Result<std::vector<CheckpointPiece>> pieces_of(Session& session, const Names& na
       }));
       const std::vector<PieceBox> boxes = boxes_of(slot.type, slot.sharding, *piece.mesh, at);
       for (const PieceBox& box : boxes) {
-        Tensor value = boxes.size() == 1 ? piece.value : cut_box(piece.value, box);
+        Tensor value = box.shape == piece.value.shape() ? piece.value : cut_box(piece.value, box);
         out.push_back({name, kind, full, box.offset, piece.rank, std::move(value)});
       }
     }

@@ -44,12 +44,19 @@ int added_cut(const ExtendedRule& rule, const NodeSharding& node) {
   return -1;
 }
 
+CutPlace place_of(const Sharding& sharding, int axis) {
+  return {sharding.cut_dim(axis), sharding.outer(axis), sharding.of(axis)};
+}
+
 CutFactor factor_at(const ShardingRule& rule, const ShardingRule::Operand& operand, const CutPlace& place) {
   int64_t before = 1;  // product of the factors before this one
   for (int factor : operand[place.dim]) {
     const int64_t size = rule.factors[factor].size;
-    if (place.outer < before * size)
-      return place.outer % before == 0 ? CutFactor{factor, place.outer / before} : CutFactor();
+    if (place.outer < before * size) {
+      const int64_t outer = place.outer / before;
+      const bool keeps_parts = place.of == 0 || size % (outer * place.of) == 0;
+      return place.outer % before == 0 && keeps_parts ? CutFactor{factor, outer, place.of} : CutFactor();
+    }
     before *= size;
   }
   return {};
@@ -86,7 +93,7 @@ BatchCut follow_batch(const ShardingRule& rule, const std::vector<CutPlace>& cut
   bool twice = false, sums = false;
   const auto place_of = [&](const Sharding& sharding) {
     twice = twice || std::ranges::count_if(sharding.dims, [](const Cuts& cuts) { return !cuts.empty(); }) > 1;
-    return CutPlace{sharding.cut_dim(batch_axis), sharding.outer(batch_axis)};
+    return epl::place_of(sharding, batch_axis);
   };
   for (const Sharding& input : operands.inputs) result.inputs.push_back(place_of(input));
   for (size_t o = 0; o < operands.outputs.size(); ++o) {

@@ -16,6 +16,7 @@ namespace epl {
 struct CutPlace {
   int dim = -1;  // -1: nowhere
   int64_t outer = 1;
+  int64_t of = 0;  // AxisCut::of; that of the batch is even
   explicit operator bool() const { return dim >= 0; }
   friend bool operator==(const CutPlace&, const CutPlace&) = default;
 };
@@ -24,6 +25,7 @@ struct CutPlace {
 struct CutFactor {
   int factor = -1;
   int64_t outer = 1;
+  int64_t of = 0;
   explicit operator bool() const { return factor >= 0; }
   friend bool operator==(const CutFactor&, const CutFactor&) = default;
 };
@@ -44,6 +46,8 @@ Result<ExtendedRule> node_extended_rule(const Graph& graph, const Node& node);
 OperandShardings operand_shardings(const ExtendedRule& rule, const NodeSharding& node);
 // The added factor that is cut, -1 for none.
 int added_cut(const ExtendedRule& rule, const NodeSharding& node);
+// Where an axis cuts a value.
+CutPlace place_of(const Sharding& sharding, int axis);
 // The factor that a cut at `place` of an operand cuts; none where no single one does.
 CutFactor factor_at(const ShardingRule& rule, const ShardingRule::Operand& operand, const CutPlace& place);
 // `cut[i]`: where input i carries the batch. `wanted`: a factor to use when no input is cut.

@@ -88,16 +88,18 @@ the large classifier, over the same ranks; between the two, ranks exchange what 
 ```
 
 Each weight is cut where its node allows it: a product by its columns or its rows, an attention by its heads. The state
-of the optimizer is cut as its weight is. What no rule cuts, or what does not divide, runs on every rank. Ranks that are
-left over are data parallelism: four ranks and `split` of 2 are two copies. Where a product is cut by its rows, its sum
-is taken in another order, so the last bits may differ from those of one rank. They are the same for every number of
-copies and micro-batches, and for every schedule of the same stages: what is cut is decided within each stage.
+of the optimizer is cut as its weight is. Pieces need not be equal: of 10 heads, 4 ranks have 3, 3, 3 and 1, and each
+has memory for 3. What no rule cuts runs on every rank. Ranks that are left over are data parallelism: four ranks and
+`split` of 2 are two copies. Where a product is cut by its rows, its sum is taken in another order, so the last bits may
+differ from those of one rank. They are the same for every number of copies and micro-batches, and for every schedule of
+the same stages: what is cut is decided within each stage.
 
 ```json
 {"default": {"split": 2}, "reproducible.level": "layout"}
 ```
 
-At level `layout` the bits are those of one rank at this level, with 1, 2, 4 or 8 ranks to a split. A sum that a split
+At level `layout` the bits are those of one rank at this level, with 1, 2, 4 or 8 ranks to a split. Only what divides
+into equal pieces is cut then; the rest runs whole, and a note of the plan says so. A sum that a split
 may cut then adds up to 8 segments one by one and joins them as a binary tree, on one rank as on many. This costs some
 time, which `epl bench` measures, and the bits are other ones than at `data`. What is not cut in whole segments is not
 cut there at all: it runs on every rank, or is cut elsewhere. A plan that would break the promise is an error that names

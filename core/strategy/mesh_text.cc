@@ -61,7 +61,8 @@ std::string cuts_text(const Mesh& mesh, const std::vector<Cuts>& all) {
   for (const Cuts& cuts : all) {
     std::vector<std::string> parts;
     for (const AxisCut& cut : cuts)
-      parts.push_back(cat(axis_names(mesh, cut.axes), cut.outer == 1 ? "" : cat(" outer ", cut.outer)));
+      parts.push_back(cat(axis_names(mesh, cut.axes), cut.outer == 1 ? "" : cat(" outer ", cut.outer),
+                          cut.of == 0 ? "" : cat(" of ", cut.of)));
     texts.push_back(parts.empty() ? "-" : join(parts, " and "));
   }
   return cat("[", join(texts, ", "), "]");
@@ -78,6 +79,7 @@ bool parse_cuts(TextReader& reader, const Mesh& mesh, std::vector<Cuts>& out) {
       std::string names;
       if (!reader.name(names) || !parse_axis_names(names, mesh, cut.axes)) return false;
       if (reader.take("outer") && (!reader.integer(cut.outer) || cut.outer < 1)) return false;
+      if (reader.take("of") && (!reader.integer(cut.of) || cut.of < 1)) return false;
     } while (reader.take("and"));
   }
   return true;

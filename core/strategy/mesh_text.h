@@ -15,7 +15,8 @@ std::string axis_lines(const Mesh& mesh);
 bool parse_axis(TextReader& reader, Mesh& mesh);
 std::string axis_names(const Mesh& mesh, const std::vector<int>& axes);
 bool parse_axis_names(std::string_view text, const Mesh& mesh, std::vector<int>& axes);
-// "[data.micro_batch.unit, -]": per dimension, or factor, the axes that cut it. "data and split outer 8" are two cuts.
+// "[data.micro_batch.unit, -]": per dimension, or factor, the axes that cut it. "data and split outer 8" are two cuts,
+// "split of 10" is an uneven one.
 std::string cuts_text(const Mesh& mesh, const std::vector<Cuts>& all);
 bool parse_cuts(TextReader& reader, const Mesh& mesh, std::vector<Cuts>& out);
 // How the batch is cut, "batch [data and micro_batch.unit outer 2]", where it is not cut as a whole.

@@ -283,7 +283,11 @@ Status verify_shardings(const Plan& plan) {
       for (const AxisCut& cut : sharding.dims[d]) {
         int64_t pieces = cut.outer;
         for (int axis : cut.axes) pieces *= mesh.axes[static_cast<size_t>(axis)].size;
-        if (cut.axes.empty() || cut.outer % before != 0 || info.type.shape[d] % pieces != 0) {
+        // An uneven cut is into parts, of which some pieces have more than others.
+        const bool uneven = cut.of > 0;
+        if (uneven) pieces = cut.outer * cut.of;
+        const bool fits = !uneven || cut.of % mesh.pieces(cut.axes) != 0;
+        if (cut.axes.empty() || cut.outer % before != 0 || info.type.shape[d] % pieces != 0 || !fits) {
           return error(Code::internal, info.name, ": dimension ", d, " of ", info.type.shape[d], " is cut into ",
                        pieces);
         }

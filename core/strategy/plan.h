@@ -34,6 +34,8 @@ struct TaskGraph {
   // of theirs cuts is left out here, and stands in the `outer` of the next cut. Empty: over the three axes of the
   // batch.
   Cuts batch = {};
+  // Where the user wants values of its nodes to be cut over `split`; the first that names a value counts.
+  std::vector<DimPin> pins = {};
 };
 
 // In Plan::node_task_graph: each class of ranks runs the node on those operands that are its own

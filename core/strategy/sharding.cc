@@ -1,6 +1,7 @@
 #include "core/strategy/sharding.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "core/base/check.h"
 
@@ -33,6 +34,17 @@ int64_t Mesh::pieces(const Cuts& cuts) const {
   int64_t pieces = 1;
   for (const AxisCut& cut : cuts) pieces *= this->pieces(cut.axes);
   return pieces;
+}
+
+int64_t Mesh::local_size(int64_t size, const Cuts& cuts) const {
+  for (const AxisCut& cut : cuts) size = cut.of > 0 ? size / cut.of * parts_of_piece(cut) : size / pieces(cut.axes);
+  return size;
+}
+
+int64_t Mesh::local_outer(int64_t outer, const Cuts& cuts) const {
+  Cuts before;
+  std::ranges::copy_if(cuts, std::back_inserter(before), [&](const AxisCut& cut) { return cut.outer < outer; });
+  return local_size(outer, before);
 }
 
 Cuts Mesh::whole_batch() const {
@@ -185,6 +197,23 @@ int64_t Sharding::outer(int axis) const {
   return dim < 0 ? 1 : find_cut(dims[static_cast<size_t>(dim)], axis)->outer;
 }
 
+int64_t Sharding::of(int axis) const {
+  const int dim = cut_dim(axis);
+  return dim < 0 ? 0 : find_cut(dims[static_cast<size_t>(dim)], axis)->of;
+}
+
+namespace {
+
+bool any_uneven(const std::vector<Cuts>& all) {
+  return std::ranges::any_of(
+      all, [](const Cuts& cuts) { return std::ranges::any_of(cuts, [](const AxisCut& cut) { return cut.of > 0; }); });
+}
+
+}  // namespace
+
+bool Sharding::uneven() const { return any_uneven(dims); }
+bool NodeSharding::uneven() const { return any_uneven(factors); }
+
 bool NodeSharding::cut() const {
   return std::ranges::any_of(factors, [](const Cuts& cuts) { return !cuts.empty(); });
 }
@@ -208,7 +237,7 @@ Sharding of_operand(const ShardingRule& rule, const ShardingRule::Operand& opera
     for (int factor : dim) {
       if (node.factors.empty()) continue;
       for (const AxisCut& cut : node.factors[static_cast<size_t>(factor)]) {
-        cuts.push_back({.axes = cut.axes, .outer = before * cut.outer});
+        cuts.push_back({.axes = cut.axes, .outer = before * cut.outer, .of = cut.of});
       }
       before *= rule.factors[static_cast<size_t>(factor)].size;
     }

@@ -37,9 +37,15 @@ struct Place {
 // A cut of a dimension or factor over axes, major first. What is cut is `outer` times a run: more than 1 where what the
 // axes cut is not its major part. In a dimension [batch * heads], the batch is cut with an outer of 1 and the heads
 // with an outer of `batch`.
+//
+// Where pieces do not come out even, a run consists of `of` equal parts that stay together, and each piece has room for
+// ceil(of / pieces) of them. The last pieces may have fewer, or none: what no part fills is padding
+// (core/program/padding.h). So all ranks have pieces of one size and run one program. 10 heads of 64 over 4 ranks, in a
+// dimension of 640, are a cut with an `of` of 10: 3, 3, 3 and 1 heads, in pieces of 192.
 struct AxisCut {
   std::vector<int> axes;
   int64_t outer = 1;
+  int64_t of = 0;  // 0: the pieces are equal
   friend bool operator==(const AxisCut&, const AxisCut&) = default;
 };
 // Of one dimension or factor, by ascending `outer`; none: it is not cut. Sizes are global: an `outer` counts what other
@@ -77,6 +83,12 @@ struct Mesh {
   // side.
   int64_t pieces(const std::vector<int>& axes) const;
   int64_t pieces(const Cuts& cuts) const;
+  // Parts in a piece of an uneven cut, with its padding.
+  int64_t parts_of_piece(const AxisCut& cut) const { return (cut.of + pieces(cut.axes) - 1) / pieces(cut.axes); }
+  // The elements that a rank has of a dimension of this size, with their padding.
+  int64_t local_size(int64_t size, const Cuts& cuts) const;
+  // Of the parts that a dimension has in front of a cut with this outer, how many a rank has.
+  int64_t local_outer(int64_t outer, const Cuts& cuts) const;
   // Which of these pieces belongs to a place.
   int64_t piece(const Place& place, const std::vector<int>& axes) const;
   // The place of a rank of the device.
@@ -108,6 +120,8 @@ struct Sharding {
   std::vector<Partial> partial;   // in the order in which they are completed
   int cut_dim(int axis) const;    // the dimension that this axis cuts, -1 for none
   int64_t outer(int axis) const;  // of that cut, 1 for none
+  int64_t of(int axis) const;     // the same, 0 for none
+  bool uneven() const;            // a piece may have padding
   friend bool operator==(const Sharding&, const Sharding&) = default;
 };
 
@@ -130,6 +144,7 @@ struct NodeSharding {
   std::vector<int> flowing = {};
   bool cut() const;
   bool cut_by(int axis) const;
+  bool uneven() const;
   friend bool operator==(const NodeSharding&, const NodeSharding&) = default;
 };
 struct OperandShardings {

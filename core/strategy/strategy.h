@@ -16,12 +16,20 @@ namespace epl {
 
 enum class ScopeKind : uint8_t { replicate, split, expert };
 
+// The dimension in which a weight or a result of a node is cut, by a glob over names of values. A negative one counts
+// from the end.
+struct DimPin {
+  std::string value;
+  int64_t dim = 0;
+};
+
 struct Scope {
   std::string name;
   ScopeKind kind = ScopeKind::replicate;
   int64_t device_count = 1;
   std::vector<std::string> match;              // globs over node names, "op:...", "param:..."
   std::set<std::string, std::less<>> sources;  // "node:...": what was made for these nodes of the model
+  std::vector<DimPin> dims;                    // of a split or expert, or of what is around one
   std::vector<Scope> scopes;                   // inner scopes subdivide the devices of one copy
 
   // Adds a pattern of any of these kinds. A scope without any matches everything.

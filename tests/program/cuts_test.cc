@@ -1,13 +1,17 @@
-// Every op, every factor that its rules allow, over 2 and 4 ranks: what `partition` makes of a node that is cut there
-// computes what the op computes, on ranks that go through their local graph side by side.
+// Every op, every factor that its rules allow, over 2 and 4 ranks, in equal pieces and in uneven ones: what `partition`
+// makes of a node that is cut there computes what the op computes, on ranks that go through their local graph side by
+// side.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "core/ir/evaluate.h"
 #include "core/ir/piece_rule.h"
 #include "core/program/local_graph.h"
+#include "core/program/pieces.h"
+#include "core/program/reshard.h"
 #include "core/strategy/batch_cut.h"
 #include "tests/ops/variants.h"
 
@@ -30,6 +34,8 @@ class Ranks {
     for (Values& values : values_) values.resize(static_cast<size_t>(graph_.value_count()));
   }
   Tensor& at(size_t rank, Value v) { return values_[rank][static_cast<size_t>(v.index)]; }
+
+  size_t size() const { return values_.size(); }
 
   Status run() {
     for (int i = 0; i < graph_.value_count(); ++i) {
@@ -136,7 +142,8 @@ Plan plan_of(const OpDef& op, const Sample& sample, const OutputTypes& outputs, 
   ExtendedRule rule = *node_extended_rule(*graph, graph->node(NodeId{0}));
   plan.node_shardings.emplace_back().factors.resize(
       static_cast<size_t>(factor) < rule.added ? rule.added : rule.rule.factors.size());
-  plan.node_shardings[0].factors[static_cast<size_t>(factor)] = {{.axes = {3}}};
+  const int64_t size = rule.rule.factors[static_cast<size_t>(factor)].size;
+  plan.node_shardings[0].factors[static_cast<size_t>(factor)] = {{.axes = {3}, .of = size % ranks == 0 ? 0 : size}};
   return plan;
 }
 
@@ -152,12 +159,80 @@ void expect_same(const Tensor& found, const Tensor& wanted) {
   }
 }
 
-class CutNodes : public ::testing::TestWithParam<const OpDef*> {};
+// Of a tensor, what a rank has; no number where that is padding.
+Tensor poisoned_piece(const Mesh& mesh, int rank, const Tensor& whole, const Sharding& sharding) {
+  Tensor piece(local_type(mesh, whole.type(), sharding));
+  for (int64_t i = 0; i < piece.elements(); ++i) set_element(piece, i, is_float(piece.dtype()) ? NAN : 1);
+  for_each_run(whole.type(), sharding, mesh, mesh.place(rank), [&](int64_t global, int64_t local, int64_t bytes) {
+    std::memcpy(static_cast<std::byte*>(piece.data()) + local, static_cast<const std::byte*>(whole.data()) + global,
+                static_cast<size_t>(bytes));
+  });
+  return piece;
+}
+
+// What a rank computes in padding gets nowhere, whatever that is. Results that the caller gets are whole.
+class CutNodes : public ::testing::TestWithParam<const OpDef*> {
+ protected:
+  // 5 over 4 ranks: one of them has padding alone.
+  static void check(const OpDef& op, const Sample& sample, const ExtendedRule& rule, const OutputTypes& outputs,
+                    size_t f, int64_t size, int& cuts) {
+    const Sample larger = resized(op, sample, rule.rule, outputs, {static_cast<int>(f)}, size);
+    OutputTypes results;
+    if (rule.rule.factors[f].size < 2 || !rule_of(op, larger, results).ok()) return;
+    const std::vector<Tensor> inputs = larger.values(3);
+    auto wanted = evaluate_op(op, larger.attributes, inputs);
+    ASSERT_TRUE(wanted.ok()) << wanted.status().to_string();
+    for (int64_t ranks : {2, 4}) {
+      SCOPED_TRACE(cat(key_of(larger), ": factor ", f, f < rule.added ? "" : ", added,", " over ", ranks, " ranks"));
+      Plan plan = plan_of(op, larger, results, static_cast<int>(f), ranks);
+      auto locals = partition(plan);
+      ASSERT_TRUE(locals.ok()) << locals.status().to_string();
+      const LocalGraph& local = locals->at(0);
+      Ranks all(local, ranks);
+      for (size_t r = 0; r < static_cast<size_t>(ranks); ++r) {
+        for (size_t i = 0; i < inputs.size(); ++i) {
+          if (const Value v = local.graph.find(cat("x", i))) all.at(r, v) = inputs[i];
+        }
+      }
+      expect_result(all, local, *wanted);
+      ++cuts;
+      if (!plan.node_shardings[0].uneven()) continue;
+      SCOPED_TRACE("with operands that lie in pieces, whose padding is not zero");
+      const OperandShardings operands = *operand_shardings(plan, NodeId{0});
+      for (size_t i = 0; i < inputs.size(); ++i) {
+        if (const Value v = plan.graph->find(cat("x", i)))
+          plan.shardings[static_cast<size_t>(v.index)] = operands.inputs[i];
+      }
+      locals = partition(plan);
+      ASSERT_TRUE(locals.ok()) << locals.status().to_string();
+      Ranks poisoned(locals->at(0), ranks);
+      for (size_t r = 0; r < static_cast<size_t>(ranks); ++r) {
+        for (size_t i = 0; i < inputs.size(); ++i) {
+          const Value v = locals->at(0).graph.find(cat("x", i));
+          if (v) poisoned.at(r, v) = poisoned_piece(plan.mesh(), static_cast<int>(r), inputs[i], operands.inputs[i]);
+        }
+      }
+      expect_result(poisoned, locals->at(0), *wanted);
+    }
+  }
+
+ private:
+  static void expect_result(Ranks& all, const LocalGraph& local, const std::vector<Tensor>& wanted) {
+    const Status status = all.run();
+    ASSERT_TRUE(status.ok()) << status.to_string();
+    for (size_t r = 0; r < all.size(); ++r) {
+      for (size_t o = 0; o < wanted.size(); ++o) {
+        SCOPED_TRACE(cat("output ", o, " on rank ", r));
+        expect_same(all.at(r, local.graph.outputs[o].value), wanted[o]);
+      }
+    }
+  }
+};
 
 TEST_P(CutNodes, ComputeWhatOneRankComputes) {
   const OpDef& op = *GetParam();
   if (op.boundary || op.takes_any_operands) GTEST_SKIP() << "no split cuts it";
-  int cuts = 0;
+  int equal = 0, uneven = 0;
   for (const std::string& text : op.samples) {
     const Sample sample = parse_sample(op, text)->with_floats(DType::f64);
     OutputTypes outputs;
@@ -167,36 +242,12 @@ TEST_P(CutNodes, ComputeWhatOneRankComputes) {
     const ExtendedRule rule = *extended_rule(OpQuery(op, sample.attributes, sample.types(), types));
     for (size_t f = 0; f < rule.rule.factors.size(); ++f) {
       if (f < rule.added && (rule.rule.factors[f].unshardable || op.random)) continue;
-      const Sample larger = resized(op, sample, rule.rule, outputs, {static_cast<int>(f)}, 8);
-      OutputTypes results;
-      if (rule.rule.factors[f].size < 2 || !rule_of(op, larger, results).ok()) continue;
-      const std::vector<Tensor> inputs = larger.values(3);
-      auto wanted = evaluate_op(op, larger.attributes, inputs);
-      ASSERT_TRUE(wanted.ok()) << wanted.status().to_string();
-      for (int64_t ranks : {2, 4}) {
-        SCOPED_TRACE(cat(text, ": factor ", f, f < rule.added ? "" : ", added,", " over ", ranks, " ranks"));
-        auto locals = partition(plan_of(op, larger, results, static_cast<int>(f), ranks));
-        ASSERT_TRUE(locals.ok()) << locals.status().to_string();
-        const LocalGraph& local = locals->at(0);
-        Ranks all(local, ranks);
-        for (size_t r = 0; r < static_cast<size_t>(ranks); ++r) {
-          for (size_t i = 0; i < inputs.size(); ++i) {
-            if (const Value v = local.graph.find(cat("x", i))) all.at(r, v) = inputs[i];
-          }
-        }
-        const Status status = all.run();
-        ASSERT_TRUE(status.ok()) << status.to_string();
-        for (size_t r = 0; r < static_cast<size_t>(ranks); ++r) {
-          for (size_t o = 0; o < wanted->size(); ++o) {
-            SCOPED_TRACE(cat("output ", o, " on rank ", r));
-            expect_same(all.at(r, local.graph.outputs[o].value), (*wanted)[o]);
-          }
-        }
-        ++cuts;
-      }
+      check(op, sample, rule, outputs, f, 8, equal);
+      for (int64_t size : {7, 5}) check(op, sample, rule, outputs, f, size, uneven);
     }
   }
-  EXPECT_GT(cuts, 0);
+  EXPECT_GT(equal, 0);
+  EXPECT_GT(uneven, 0);
 }
 
 // A rank adds nothing to the rows that others have: zeros keep their sign.

@@ -20,8 +20,8 @@ Sharding lying(std::vector<Cuts> dims, std::vector<Partial> partial = {}) {
 }
 
 // "accumulate f32[64,16]!; all_reduce(data) f32[64,16]"
-std::string moves(const Sharding& from, const Sharding& to) {
-  auto made = reshard(mesh, whole, from, to);
+std::string moves(const Sharding& from, const Sharding& to, const TensorType& type = whole) {
+  auto made = reshard(mesh, type, from, to);
   if (!made.ok()) return cat("error: ", made.status().message());
   std::vector<std::string> texts;
   for (const Move& move : *made) {
@@ -92,6 +92,42 @@ TEST(Reshard, ASumIsScatteredOverAnyDimension) {
   EXPECT_EQ(
       moves(lying({by({data, micro_batch}), {}}, {{model}}), lying({{{{data, micro_batch}, 1}, {{model}, 4}}, {}})),
       "reduce_scatter(model) f32[4,16]");
+}
+
+// 10 parts over the 4 ranks of `model`, 3 to a piece: 12 with padding.
+Cuts uneven(int64_t of, int64_t outer = 1) { return {{{model}, outer, of}}; }
+std::string moves_of_ten(const Sharding& from, const Sharding& to) { return moves(from, to, {DType::f32, {10, 20}}); }
+
+TEST(Reshard, UnevenPiecesGetPaddingBeforeTheyAreCut) {
+  EXPECT_EQ(moves_of_ten(lying({{}, {}}), lying({uneven(10), {}})),
+            "reshape f32[1,10,20]; pad f32[1,12,20]; reshape f32[12,20]; batch_slice f32[3,20]");
+  EXPECT_EQ(moves_of_ten(lying({{}, {}}, {{model}}), lying({uneven(10), {}})),
+            "reshape f32[1,10,20]; pad f32[1,12,20]; reshape f32[12,20]; reduce_scatter(model) f32[3,20]");
+  // Ten heads of two; and five of two in each of two runs.
+  EXPECT_EQ(moves_of_ten(lying({{}, {}}), lying({{}, uneven(10)})),
+            "reshape f32[10,10,2]; pad f32[10,12,2]; reshape f32[10,24]; batch_slice f32[10,6]");
+  EXPECT_EQ(moves_of_ten(lying({{}, {}}), lying({{}, uneven(5, 2)})),
+            "reshape f32[20,5,2]; pad f32[20,8,2]; reshape f32[10,32]; batch_slice f32[10,8]");
+}
+
+TEST(Reshard, UnevenPiecesLoseTheirPaddingWhenTheyAreWhole) {
+  EXPECT_EQ(moves_of_ten(lying({uneven(10), {}}), lying({{}, {}})),
+            "all_gather(model) f32[12,20]; reshape f32[1,12,20]; slice f32[1,10,20]; reshape f32[10,20]");
+  EXPECT_EQ(moves_of_ten(lying({uneven(10), {}}), lying({uneven(10), {}})), "");
+  // Samples beside heads in one dimension stay cut.
+  const Sharding both = lying({{{{data}, 1}, {{model}, 2, 5}}, {}});
+  EXPECT_EQ(moves_of_ten(both, lying({by({data}), {}})),
+            "all_gather(model) f32[8,20]; reshape f32[1,8,20]; slice f32[1,5,20]; reshape f32[5,20]");
+  EXPECT_EQ(moves_of_ten(both, lying({uneven(5, 2), {}})), "all_gather(data) f32[4,20]");
+}
+
+TEST(Reshard, BetweenTwoWaysToPadADimensionIsWhole) {
+  EXPECT_EQ(moves_of_ten(lying({{}, uneven(10)}), lying({{}, by({model})})),
+            "all_gather(model) f32[40,6]; reshape f32[4,10,6]; transpose f32[10,4,6]; reshape f32[10,24]; "
+            "reshape f32[10,12,2]; slice f32[10,10,2]; reshape f32[10,20]; batch_slice f32[10,5]");
+  EXPECT_EQ(moves_of_ten(lying({uneven(10), {}}), lying({{}, by({model})})),
+            "reshape f32[3,4,5]; transpose f32[4,3,5]; reshape f32[4,15]; all_to_all(model) f32[4,15]; "
+            "reshape f32[12,5]; reshape f32[1,12,5]; slice f32[1,10,5]; reshape f32[10,5]");
 }
 
 TEST(Reshard, WhatNoTransferMovesIsSaid) {

@@ -195,5 +195,35 @@ TEST(Pieces, AreTheRunsOfAPlace) {
   EXPECT_EQ(found({.dims = {{}, {{{0}, 1}, {{1}, 2}}}}, 5), "5>0+1 11>1+1") << "two cuts of one dimension";
 }
 
+// By hand: 10 rows over 4 ranks are 3, 3, 3 and 1; 5 are 2, 2, 1 and none.
+TEST(Pieces, MayBeUneven) {
+  const Mesh mesh{.axes = {{"data", 2, MeshAxis::Kind::rank}, {"split", 4, MeshAxis::Kind::rank}},
+                  .device = {{0, 1, 2, 3, 4, 5, 6, 7}}};
+  const auto found = [&](const TensorType& type, const Sharding& sharding, int rank) {
+    std::string out;
+    for_each_run(type, sharding, mesh, mesh.place(rank), [&](int64_t global, int64_t local, int64_t bytes) {
+      out += cat(out.empty() ? "" : " ", global, ">", local, "+", bytes);
+    });
+    return out;
+  };
+  const TensorType ten{DType::u8, {10}}, five{DType::u8, {2, 5}}, both{DType::u8, {20}};
+  const Sharding rows{.dims = {{{{1}, 1, 10}}}}, columns{.dims = {{}, {{{1}, 1, 5}}}};
+  EXPECT_EQ(found(ten, rows, 0), "0>0+3");
+  EXPECT_EQ(found(ten, rows, 3), "9>0+1");
+  EXPECT_EQ(found(five, columns, 0), "0>0+2 5>2+2");
+  EXPECT_EQ(found(five, columns, 2), "4>0+1 9>2+1") << "behind each there is padding";
+  EXPECT_EQ(found(five, columns, 3), "") << "there is nothing but padding";
+  // Two samples of five heads of two elements: the second sample's.
+  const Sharding heads{.dims = {{{{0}, 1}, {{1}, 2, 5}}}};
+  EXPECT_EQ(found(both, heads, 4), "10>0+4");
+  EXPECT_EQ(found(both, heads, 6), "18>0+2");
+  // Heads before samples: each head has a sample of each rank.
+  const Sharding samples{.dims = {{{{1}, 1, 5}, {{0}, 5}}}};
+  EXPECT_EQ(found(both, samples, 4), "2>0+2 6>2+2");
+  EXPECT_EQ(boxes_of(both, samples, mesh, mesh.place(4)).size(), 2u);
+  EXPECT_EQ(boxes_of(five, columns, mesh, mesh.place(3)).size(), 0u);
+  EXPECT_EQ(boxes_of(five, columns, mesh, mesh.place(2)).at(0).shape, (Shape{2, 1}));
+}
+
 }  // namespace
 }  // namespace epl

@@ -17,7 +17,8 @@ constexpr int64_t max_segments = 8;
 
 // The plan of which every layout takes its segments.
 Result<Plan> common_plan(const PassContext& context) {
-  PlanRequest request{.graph = context.request.graph, .ranks = 2, .passes = "place; propagate; split(pieces=false)"};
+  PlanRequest request{
+      .graph = context.request.graph, .ranks = 2, .passes = "place; propagate; split(pieces=false, uneven=false)"};
   request.strategy.has_default = true;
   request.strategy.default_scope = {.kind = ScopeKind::split, .device_count = 2};
   return make_plan(request);

@@ -109,8 +109,8 @@ class Between {
   bool nests(int64_t size, const Cuts& cuts, int64_t outer) const {
     if (size % (outer * parts_) != 0) return false;
     return std::ranges::all_of(cuts, [&](const AxisCut& cut) {
-      int64_t pieces = cut.outer;
-      for (int axis : cut.axes) pieces *= mesh_.axes[static_cast<size_t>(axis)].size;
+      int64_t pieces = cut.outer * std::max<int64_t>(cut.of, 1);
+      for (int axis : cut.of > 0 ? std::vector<int>() : cut.axes) pieces *= mesh_.axes[static_cast<size_t>(axis)].size;
       return cut.outer > outer ? cut.outer % (outer * parts_) == 0 : cut.outer < outer && outer % pieces == 0;
     });
   }
@@ -199,9 +199,7 @@ class Between {
     if (factor) sharding.factors[static_cast<size_t>(factor.factor)] = {{.axes = axes_, .outer = factor.outer}};
     return operand_shardings(rule, sharding);
   }
-  CutPlace place_of(const Sharding& sharding) const {
-    return {sharding.cut_dim(axes_.front()), sharding.outer(axes_.front())};
-  }
+  CutPlace place_of(const Sharding& sharding) const { return epl::place_of(sharding, axes_.front()); }
 
   // Bytes to gather those operands that do not lie as they are wanted.
   double gathering(const Region& region, const Node& node, const std::vector<CutPlace>& wanted) const {

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "core/strategy/batch_cut.h"
+#include "core/strategy/origins.h"
 #include "core/strategy/pass.h"
 #include "core/strategy/reasons.h"
 #include "core/strategy/segments.h"
@@ -21,8 +22,9 @@ namespace epl {
 namespace {
 
 // Costs in bytes moved: of an operation that is not cut (a product is cut whatever it moves), of a byte of a weight
-// that is gathered (weights are cut because they are large), and of a byte that a rank takes of what it has.
-constexpr double uncut_operation = 100, gathered_weight = 100, sliced_byte = 0.01;
+// that is gathered (weights are cut because they are large), of a byte that a rank takes of what it has, and of an
+// operation that the others wait for because their pieces are smaller (few: whole heads are worth more).
+constexpr double uncut_operation = 100, gathered_weight = 100, sliced_byte = 0.01, uneven_operation = 0.01;
 // A byte of a table that each rank has all of; and how many sums over ranks a body takes that is cut, about.
 constexpr double whole_table = 10, body_sums = 3;
 // Floating-point operations for each element of a result, and of the operands, from which on a node is cut though no
@@ -51,15 +53,13 @@ class Splitting {
         parts_(plan_.mesh(task_graph).pieces(axes_)),
         by_segments_(sums_by_segments(plan_)),
         pieces_(!by_segments_ && !experts && context.options.flag("pieces")),
+        uneven_(!by_segments_ && context.options.flag("uneven")),
         at_(static_cast<size_t>(graph_.value_count())),
         decided_(at_.size(), false),
         kept_whole_(at_.size(), false),
         crosses_(at_.size(), false),
         wishes_(at_.size()),
-        of_inputs_(at_.size()),
-        of_weights_(at_.size()),
-        is_weight_(at_.size(), false),
-        depends_on_weights_(at_.size(), false) {
+        origins_(graph_) {
     pinned_ = context.request.state_of;
   }
 
@@ -126,9 +126,6 @@ class Splitting {
   void describe_leaves() {
     for (size_t i = 0; i < at_.size(); ++i) {
       const ValueInfo& info = graph_.value(Value{static_cast<int>(i)});
-      of_inputs_[i].assign(info.type.shape.size(), info.kind == ValueKind::input);
-      of_weights_[i].assign(info.type.shape.size(), is_state(info.kind));
-      is_weight_[i] = depends_on_weights_[i] = is_state(info.kind);
       decided_[i] = !is_state(info.kind) || !alike(plan_.value_task_graph[i]);
       if (pinned_ && !decided_[i]) take_pinned(i, info);
     }
@@ -140,7 +137,7 @@ class Splitting {
     if (!there) return;
     const Sharding& stored = pinned_->shardings[index(there)];
     decided_[i] = true;
-    at_[i] = {stored.cut_dim(axis_), stored.outer(axis_)};
+    at_[i] = place_of(stored);
   }
 
   // What leaves to the caller; and to another TaskGraph, where stages would else change how nodes are cut, and with
@@ -190,7 +187,7 @@ class Splitting {
       }
     }
   }
-  CutPlace place_of(const Sharding& sharding) const { return {sharding.cut_dim(axis_), sharding.outer(axis_)}; }
+  CutPlace place_of(const Sharding& sharding) const { return epl::place_of(sharding, axis_); }
 
   struct Choice {
     CutFactor factor;
@@ -201,7 +198,7 @@ class Splitting {
   Status decide(int n) {
     const Node& node = graph_.node(NodeId{n});
     if (node.op->takes_any_operands) return {};  // on pieces as on all of it
-    note_origins(node, rule_of(n));
+    origins_.visit(node, rule_of(n));
     if (!alike(plan_.node_task_graph[static_cast<size_t>(n)])) return {};
     Choice best = weigh(n, {});
     const double whole = best.cost;
@@ -239,58 +236,7 @@ class Splitting {
       return cat("split: whole, cheapest of ", ways + 1, " ways at ", cost(whole), ", cut ",
                  cheapest_cut > 9e18 ? std::string("impossible") : cost(cheapest_cut));
     if (node.op->random) return "split: whole, because it draws random numbers";
-    return work(n) > 0 ? cat("split: whole, because no factor has ", parts_, " equal pieces") : "";
-  }
-
-  // Of a dimension or factor, whether it comes of the model's inputs and of weights.
-  struct Origin {
-    bool inputs = false, weights = false;
-    bool cut() const { return weights && !inputs; }  // whether a cut may begin here
-  };
-  // Which dimensions of the results come of dimensions of the model's inputs, and which of weights' alone.
-  void note_origins(const Node& node, const ShardingRule& rule) {
-    of_factor_.assign(rule.factors.size(), {});
-    bool weights = true, some = false, depends = false;
-    for (size_t i = 0; i < node.inputs.size(); ++i) {
-      if (!node.inputs[i]) continue;
-      const size_t v = index(node.inputs[i]);
-      weights = weights && (is_weight_[v] || graph_.value(node.inputs[i]).kind == ValueKind::constant);
-      some = some || is_weight_[v];
-      depends = depends || depends_on_weights_[v];
-      for (size_t d = 0; d < of_inputs_[v].size(); ++d) {
-        for (int f : rule.inputs[i][d]) {
-          Origin& factor = of_factor_[static_cast<size_t>(f)];
-          factor = {factor.inputs || of_inputs_[v][d], factor.weights || of_weights_[v][d]};
-        }
-      }
-    }
-    for (size_t o = 0; o < node.outputs.size(); ++o) {
-      const size_t v = index(node.outputs[o]);
-      is_weight_[v] = weights && some && node.phase == Phase::forward;
-      depends_on_weights_[v] = depends;
-      of_weights_[v].assign(of_inputs_[v].size(), false);
-      for (size_t d = 0; d < of_inputs_[v].size(); ++d) {
-        const ShardingRule::Dim& dim = rule.outputs[o][d];
-        const auto origin = [&](int f) { return of_factor_[static_cast<size_t>(f)]; };
-        of_inputs_[v][d] = (!dim.empty() && std::ranges::all_of(dim, &Origin::inputs, origin)) ||
-                           (made_here(rule, dim) && of_inputs_at(node, d, of_inputs_[v].size()));
-        of_weights_[v][d] = std::ranges::any_of(dim, &Origin::weights, origin);
-      }
-    }
-  }
-  // No operand has a factor of the dimension, as where a convolution slides over positions.
-  static bool made_here(const ShardingRule& rule, const ShardingRule::Dim& dim) {
-    return !dim.empty() && std::ranges::none_of(dim, [&](int f) {
-      return std::ranges::any_of(rule.inputs, [&](const ShardingRule::Operand& operand) {
-        return std::ranges::any_of(
-            operand, [&](const ShardingRule::Dim& known) { return std::ranges::find(known, f) != known.end(); });
-      });
-    });
-  }
-  // Such a dimension comes of the same one of an operand.
-  bool of_inputs_at(const Node& node, size_t d, size_t ndim) const {
-    return std::ranges::any_of(
-        node.inputs, [&](Value v) { return v && of_inputs_[index(v)].size() == ndim && of_inputs_[index(v)][d]; });
+    return work(n) > 0 ? cat("split: whole, because no factor has ", parts_, uneven_ ? "" : " equal", " pieces") : "";
   }
 
   // The factors that operands bring, and of a node with much work all others, as what uses its results would like them.
@@ -313,25 +259,31 @@ class Splitting {
       if (!node.inputs[i] || decided_[index(node.inputs[i])]) continue;
       for (const ShardingRule::Dim& dim : rule.inputs[i]) {
         for (int f : dim) {
-          if (is_added(n, {f, 1})) offer({f, 1});
+          if (is_added(n, {f, 1})) offer(all_of(n, f));
         }
       }
     }
     if (work(n) == 0) return found;
     for (size_t f = 0; f < rule.factors.size(); ++f) {
       const bool wanted = !experts_ || counts_experts(n, static_cast<int>(f));
-      if (of_factor_[f].cut() && f < extended_of(n).added && wanted) offer({static_cast<int>(f), 1});
+      if (origins_.factor(static_cast<int>(f)).cut() && f < extended_of(n).added && wanted)
+        offer(all_of(n, static_cast<int>(f)));
     }
     if (experts_) return found;
     for (size_t o = 0; o < node.outputs.size(); ++o) {
       for (size_t d = 0; d < rule.outputs[o].size(); ++d) {
-        if (rule.outputs[o][d].size() != 1 || !of_factor_[static_cast<size_t>(rule.outputs[o][d][0])].cut()) continue;
-        for (int64_t outer : outers_of_uses(node.outputs[o], static_cast<int>(d), foresight))
-          offer({rule.outputs[o][d][0], outer});
+        if (rule.outputs[o][d].size() != 1 || !origins_.factor(rule.outputs[o][d][0]).cut()) continue;
+        for (const Runs& runs : runs_of_uses(node.outputs[o], static_cast<int>(d), foresight))
+          offer({rule.outputs[o][d][0], runs.outer, runs.of});
       }
     }
     return found;
   }
+
+  // Pieces of a run of so many parts: AxisCut::of.
+  int64_t of(int64_t parts) const { return parts % parts_ == 0 ? 0 : parts; }
+  // A factor in runs of one element.
+  CutFactor all_of(int n, int f) const { return {f, 1, of(rule_of(n).factors[static_cast<size_t>(f)].size)}; }
 
   // Whether there is one of a node's products for each index of the factor: weights and results have one, and so has
   // every other operand, or the same for all.
@@ -346,14 +298,18 @@ class Splitting {
       if (!node.inputs[i]) continue;
       const bool here = has(rule.inputs[i]), for_all = std::ranges::any_of(rule.inputs[i], &ShardingRule::Dim::empty);
       if (!here && !for_all) return false;
-      weights = weights || (here && is_weight_[index(node.inputs[i])]);
+      weights = weights || (here && origins_.is_weight(node.inputs[i]));
     }
     return weights && std::ranges::all_of(rule.outputs, has);
   }
 
-  // How a dimension is parted by the nodes that take it apart: [3 * heads * width] can be cut inside each third.
-  std::vector<int64_t> outers_of_uses(Value v, int dim, int ahead) const {
-    std::vector<int64_t> found;
+  // How a dimension is parted by the nodes that take it apart: [3 * heads * width] can be cut inside each third, and
+  // where the ranks do not divide the heads, into pieces of whole heads.
+  struct Runs {
+    int64_t outer = 1, of = 0;
+  };
+  std::vector<Runs> runs_of_uses(Value v, int dim, int ahead) const {
+    std::vector<Runs> found;
     if (ahead == 0) return found;
     for (int32_t user : users_[index(v)]) {
       const Node& node = graph_.node(NodeId{user});
@@ -362,16 +318,17 @@ class Splitting {
         const ShardingRule& rule = rule_of(user);
         const ShardingRule::Dim& factors = rule.inputs[i][static_cast<size_t>(dim)];
         int64_t before = 1;
-        for (size_t f = 0; f + 1 < factors.size(); ++f) {
-          before *= rule.factors[static_cast<size_t>(factors[f])].size;
-          found.push_back(before);
+        for (size_t f = 0; f < factors.size() && factors.size() > 1; ++f) {
+          const int64_t size = rule.factors[static_cast<size_t>(factors[f])].size;
+          found.push_back({before, of(size)});
+          before *= size;
         }
         if (factors.size() != 1 || work(user) > 0) continue;
         for (size_t o = 0; o < node.outputs.size(); ++o) {
           const auto& dims = rule.outputs[o];
           const auto same = std::ranges::find(dims, factors);
           if (same == dims.end()) continue;
-          const auto further = outers_of_uses(node.outputs[o], static_cast<int>(same - dims.begin()), ahead - 1);
+          const auto further = runs_of_uses(node.outputs[o], static_cast<int>(same - dims.begin()), ahead - 1);
           found.insert(found.end(), further.begin(), further.end());
         }
       }
@@ -405,14 +362,19 @@ class Splitting {
   OperandShardings operands_of(int n, const CutFactor& factor) const {
     NodeSharding sharding;
     sharding.factors.resize(rule_of(n).factors.size());
-    if (factor) sharding.factors[static_cast<size_t>(factor.factor)] = {{.axes = axes_, .outer = factor.outer}};
+    if (factor)
+      sharding.factors[static_cast<size_t>(factor.factor)] = {{.axes = axes_, .outer = factor.outer, .of = factor.of}};
     return operand_shardings(extended_of(n), sharding);
   }
 
-  // Whether the factor divides, inside the runs that a cut of the batch leaves.
+  // The largest piece of an uneven cut, in parts.
+  int64_t largest(const CutFactor& factor) const { return (factor.of + parts_ - 1) / parts_; }
+  // Whether there are pieces of the factor, inside the runs that a cut of the batch leaves. Segments of a sum begin
+  // where no piece ends, which only equal ones grant.
   bool fits(int n, const CutFactor& factor) const {
     const ShardingRule::Factor& known = rule_of(n).factors[static_cast<size_t>(factor.factor)];
-    if (known.size % (factor.outer * parts_) != 0) return false;
+    if (known.size % (factor.outer * (factor.of > 0 ? factor.of : parts_)) != 0) return false;
+    if (factor.of > 0 && (!uneven_ || factor.of % parts_ == 0 || largest(factor) == factor.of)) return false;
     if (is_added(n, factor))
       return pieces_ && plan_.mesh(here_).lanes(plan_.batch_of(here_)) == 1 && (factor.outer == 1 || !picks(n));
     if (known.unshardable) return false;
@@ -443,6 +405,10 @@ class Splitting {
     Choice choice{.factor = factor};
     const OperandShardings operands = operands_of(n, factor);
     if (!factor) choice.cost += work(n) * others() * uncut_operation;
+    if (factor.of > 0) {
+      const double most = static_cast<double>(largest(factor)) / static_cast<double>(factor.of);
+      choice.cost += work(n) * (most - 1 / static_cast<double>(parts_)) * uneven_operation;
+    }
     if (factor && is_added(n, factor) && extended_of(n).row->by_body()) {
       const double lanes =
           bytes(node.inputs[0]) / static_cast<double>(rule_of(n).factors[static_cast<size_t>(factor.factor)].size);
@@ -478,11 +444,11 @@ class Splitting {
   // the ranks where the operand is not cut, and pieces where it is.
   double operand_cost(const Node& node, Value v, const CutPlace& wanted, bool cut) const {
     const CutPlace& now = at_[index(v)];
-    const bool trained = node.phase == Phase::forward && depends_on_weights_[index(v)] && graph_.value(v).producer;
+    const bool trained = node.phase == Phase::forward && origins_.depends_on_weights(v) && graph_.value(v).producer;
     if (!decided_[index(v)]) return 0;
     if (now == wanted) return !now && cut && trained ? 2 * others() * bytes(v) : 0;
     const double there =
-        now ? others() * bytes(v) * (is_weight_[index(v)] ? gathered_weight : 1) : sliced_byte * bytes(v);
+        now ? others() * bytes(v) * (origins_.is_weight(v) ? gathered_weight : 1) : sliced_byte * bytes(v);
     return there + (trained && (!now || cut) ? others() * bytes(v) : 0);
   }
 
@@ -502,17 +468,17 @@ class Splitting {
     auto& factors = plan_.node_shardings[static_cast<size_t>(n)].factors;
     const size_t wanted = is_added(n, choice.factor) ? rule_of(n).factors.size() : extended_of(n).added;
     if (factors.size() < wanted) factors.resize(wanted);
-    add_cut(factors[static_cast<size_t>(choice.factor.factor)], choice.factor.outer);
+    add_cut(factors[static_cast<size_t>(choice.factor.factor)], choice.factor.outer, choice.factor.of);
   }
 
-  void add_cut(Cuts& cuts, int64_t outer) const {
-    cuts.insert(std::ranges::upper_bound(cuts, outer, {}, &AxisCut::outer), {.axes = axes_, .outer = outer});
+  void add_cut(Cuts& cuts, int64_t outer, int64_t of) const {
+    cuts.insert(std::ranges::upper_bound(cuts, outer, {}, &AxisCut::outer), {.axes = axes_, .outer = outer, .of = of});
   }
 
   void write() {
     for (size_t i = 0; i < at_.size(); ++i) {
       if (at_[i] && !crosses_[i] && plan_.value_task_graph[i] == here_)
-        add_cut(plan_.shardings[i].dims[static_cast<size_t>(at_[i].dim)], at_[i].outer);
+        add_cut(plan_.shardings[i].dims[static_cast<size_t>(at_[i].dim)], at_[i].outer, at_[i].of);
     }
   }
 
@@ -526,6 +492,7 @@ class Splitting {
   const int64_t parts_;
   const bool by_segments_;
   bool pieces_;                                  // the factors of PieceRules may be cut
+  bool uneven_;                                  // pieces need not be equal
   std::vector<std::vector<int32_t>> users_;      // by value
   std::vector<ExtendedRule> rules_;              // by node
   std::vector<double> work_;                     // by node
@@ -536,12 +503,8 @@ class Splitting {
   std::vector<std::optional<CutPlace>> wishes_;  // by value: where it is wanted in the end, nowhere or somewhere
   bool found_any_ = false;
   Reasons reasons_;
-  bool wished_ = false;                        // wishes_ are known
-  std::vector<std::vector<bool>> of_inputs_;   // by value and dimension
-  std::vector<std::vector<bool>> of_weights_;  // the same
-  std::vector<bool> is_weight_;                // by value: state, or a forward node makes it of state alone
-  std::vector<bool> depends_on_weights_;       // by value
-  std::vector<Origin> of_factor_;              // of the node at hand
+  bool wished_ = false;  // wishes_ are known
+  Origins origins_;
 };
 
 // Experts that are nodes of their own, as a loop over them is exported, cannot be dealt to ranks: those of a class run
@@ -576,7 +539,8 @@ Status split_experts(PassContext& c) {
 
 EPL_PASS(split) {
   return {.doc = "cuts the nodes of split scopes over their ranks, and stores what they use in pieces",
-          .options = {{"pieces", true, false, "also along dimensions that kernels need whole"}},
+          .options = {{"pieces", true, false, "also along dimensions that kernels need whole"},
+                      {"uneven", true, false, "also where pieces are not equal"}},
           .run = [](PassContext& c) -> Status {
             const bool propagated = static_cast<int>(c.plan.shardings.size()) == c.plan.graph->value_count();
             if (!propagated) return invalid("it needs place and propagate before it");

@@ -102,16 +102,20 @@ class Sharing {
   CutPlace choose(int n, const TensorType& type, const Sharding& whole, const std::vector<int>& axes) const {
     for (int d = 0; d < type.ndim(); ++d) {
       int64_t before = 1;
-      for (const AxisCut& cut : whole.dims[static_cast<size_t>(d)]) {
-        before = cut.outer;
-        for (int axis : cut.axes) before *= mesh(n).axes[static_cast<size_t>(axis)].size;
-      }
+      for (const AxisCut& cut : whole.dims[static_cast<size_t>(d)]) before = runs(n, cut);
       const CutPlace place{d, before};
       if (type.shape[static_cast<size_t>(d)] % (before * mesh(n).pieces(axes)) == 0 && type.elements() > 0 &&
           agrees(n, with(whole, place, axes)))
         return place;
     }
     return {};
+  }
+
+  // Equal runs that a cut makes of a dimension or factor: of an uneven one, its parts.
+  int64_t runs(int n, const AxisCut& cut) const {
+    int64_t count = cut.outer * std::max<int64_t>(cut.of, 1);
+    for (int axis : cut.of > 0 ? std::vector<int>() : cut.axes) count *= mesh(n).axes[static_cast<size_t>(axis)].size;
+    return count;
   }
 
   bool agrees(int n, const Sharding& wanted) const {
@@ -141,10 +145,11 @@ class Sharing {
       if (!differs(d)) continue;
       for (const AxisCut& cut : wanted.dims[d]) {
         if (std::ranges::find(now.outputs[0].dims[d], cut) != now.outputs[0].dims[d].end()) continue;
-        const CutFactor factor = factor_at(rule, rule.outputs[0], {static_cast<int>(d), cut.outer});
+        const CutFactor factor = factor_at(rule, rule.outputs[0], {static_cast<int>(d), cut.outer, cut.of});
         if (!factor || rule.factors[static_cast<size_t>(factor.factor)].unshardable) return false;
         Cuts& cuts = sharding.factors[static_cast<size_t>(factor.factor)];
-        cuts.insert(std::ranges::upper_bound(cuts, factor.outer, {}, &AxisCut::outer), {cut.axes, factor.outer});
+        cuts.insert(std::ranges::upper_bound(cuts, factor.outer, {}, &AxisCut::outer),
+                    {cut.axes, factor.outer, factor.of});
       }
     }
     NodeSharding all = sharding;
@@ -162,9 +167,7 @@ class Sharing {
   bool divides(int n, const ShardingRule& rule, const NodeSharding& sharding) const {
     for (size_t f = 0; f < sharding.factors.size(); ++f) {
       for (const AxisCut& cut : sharding.factors[f]) {
-        int64_t pieces = cut.outer;
-        for (int axis : cut.axes) pieces *= mesh(n).axes[static_cast<size_t>(axis)].size;
-        if (rule.factors[f].size % pieces != 0) return false;
+        if (rule.factors[f].size % runs(n, cut) != 0) return false;
       }
     }
     return true;
