@@ -1,5 +1,7 @@
 #include "core/ir/piece_rule.h"
 
+#include <numeric>
+
 namespace epl {
 
 void Ties::input(int i, int dim, int factor) {
@@ -16,6 +18,19 @@ void Ties::added(int i, int factor) {
   if (q.has(i)) rule_.factors[static_cast<size_t>(factor)].added = i;
 }
 
+int Ties::window(int dim, int64_t size, int64_t other) {
+  const int64_t common = std::gcd(size, other);
+  if (common < 2) return -1;
+  windows_.emplace_back(factor(common), dim);
+  return windows_.back().first;
+}
+
+std::vector<int> Ties::windows() const {
+  std::vector<int> dims(rule_.factors.size() - first_, -1);
+  for (const auto& [factor, dim] : windows_) dims[static_cast<size_t>(factor) - first_] = dim;
+  return dims;
+}
+
 Result<ExtendedRule> extended_rule(const OpQuery& query) {
   ExtendedRule extended;
   EPL_ASSIGN(extended.rule, sharding_rule(query));
@@ -24,6 +39,7 @@ Result<ExtendedRule> extended_rule(const OpQuery& query) {
   if (!extended.row) return extended;
   Ties ties(extended.rule, query);
   extended.row->ties(ties);
+  extended.windows = ties.windows();
   return extended;
 }
 

@@ -8,11 +8,14 @@
 //   EPL_PIECES(gather) { return {.ties = ..., .indices = 1}; }    operand 1 picks along the dimension
 //   EPL_PIECES(dropout) { return {.ties = ..., .counts = 1}; }    operand 1 is the number of a rank's first element
 //   EPL_PIECES(conv) { return {.ties = ..., .sums = true}; }      pieces add up, in another order than that of one rank
+//   EPL_PIECES(max_pool) { return {.ties = ..., .halo = ...}; }   pieces read over their borders
 //
 // The batch is never cut in this way.
 #pragma once
 
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "core/ir/op.h"
 
@@ -21,7 +24,7 @@ namespace epl {
 // Ties dimensions that the op's rule calls unshardable to new factors, behind those that the rule has.
 class Ties {
  public:
-  Ties(ShardingRule& rule, const OpQuery& query) : rule_(rule), q(query) {}
+  Ties(ShardingRule& rule, const OpQuery& query) : rule_(rule), first_(rule.factors.size()), q(query) {}
   // Unshardable for all who know the op's rule alone.
   int factor(int64_t size) { return rule_.add_factor(size, true); }
   // Nothing to do for absent operands and dimensions of size one.
@@ -29,12 +32,37 @@ class Ties {
   void output(int i, int dim, int factor);
   // Operand i is added to what is summed over the factor, where it is there.
   void added(int i, int factor);
+  // A dimension along which a window slides: what each operand and result has of it divides alike, so that a factor of
+  // the common divisor of these sizes stands for all. -1: nothing divides them. For PieceRule::halo.
+  int window(int dim, int64_t size, int64_t other);
+  // By added factor, the dimension of the window, -1: it is of none.
+  std::vector<int> windows() const;
 
  private:
   ShardingRule& rule_;
+  const size_t first_;  // of the factors that are added
+  std::vector<std::pair<int, int>> windows_;
 
  public:
   const OpQuery& q;
+};
+
+// What equal pieces of a dimension read of an operand along it: the p-th reads `size` elements from `first + p * step`
+// on, over the borders of the operand's own piece. Outside of the operand is padding. `size` may be less than a piece.
+struct Halo {
+  int64_t first = 0, step = 0, size = 0;
+  int64_t begin = 0, end = 0;  // the padding with which the op runs on what it has read
+  bool borders(int64_t own) const { return first != 0 || step != own || size != own; }
+};
+struct HaloRule {
+  // None: pieces cannot be computed alike. `dim` is that of the operands, `parts` divides the factor.
+  std::optional<Halo> (*of)(const OpQuery&, int dim, int64_t parts) = nullptr;
+  std::vector<int> operands = {};        // that are read so
+  bool lowest = false;                   // padding is the lowest number, else zero
+  void (*adapt)(Attributes&) = nullptr;  // what else changes, where one is cut
+  // Whose integers are row-major positions within the dimensions from 2 on, along which windows slide: an operand's
+  // within those of result 0, a result's within those of operand 0. -1: nobody's.
+  int numbers_operand = -1, numbers_result = -1;
 };
 
 struct PieceRule {
@@ -52,8 +80,10 @@ struct PieceRule {
   int counts = -1;
   // What a rank computes of its piece is its part of a sum over the ranks.
   bool sums = false;
+  // A window slides along dimensions (Ties::window): a piece reads more of an operand than the piece that is there.
+  HaloRule halo = {};
 
-  bool by_body() const { return indices < 0 && counts < 0 && !sums; }
+  bool by_body() const { return indices < 0 && counts < 0 && !sums && !halo.of; }
 };
 using PieceTable = TableOf<PieceRule>;
 const PieceTable& piece_table();  // generated
@@ -63,6 +93,12 @@ struct ExtendedRule {
   ShardingRule rule;
   size_t added = 0;
   const PieceRule* row = nullptr;  // null: there is none, and nothing is added
+  std::vector<int> windows = {};   // by added factor: the dimension along which a window slides, -1 for none
+  int window(int factor) const {
+    const auto f = static_cast<size_t>(factor);
+    return factor < 0 || f < added ? -1 : windows[f - added];
+  }
+  bool slides() const { return row && row->halo.of; }
 };
 Result<ExtendedRule> extended_rule(const OpQuery& query);
 

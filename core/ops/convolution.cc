@@ -109,9 +109,10 @@ void conv_grad_weight_reference(const Reference& r) {
   store_unit_sums(parts, units.count, r.out(0));
 }
 
-// Ties the dimensions of x, w and y (given as setters) to the factors of a convolution. Spatial dimensions are
-// unshardable: a cut would need a halo. With groups only full groups can be cut. Without groups both channels can be
-// cut. Those that the op sums over are the piece rules' below: that sum is one chain, not a sum of units.
+// Ties the dimensions of x, w and y (given as setters) to the factors of a convolution. Spatial dimensions are the
+// piece rules' below, since a piece reads over its borders. With groups only full groups can be cut. Without groups
+// both channels can be cut. Those that the op sums over are the piece rules' below: that sum is one chain, not a sum of
+// units.
 enum class Summed { in, out, batch };
 template <class X, class W, class Y, class B>
 ShardingRule conv_rule(const OpQuery& q, const Shape& x, const Shape& w, Summed summed, X tie_x, W tie_w, Y tie_y,
@@ -285,28 +286,82 @@ EPL_OP(conv_grad_weight) {
                       "f32[2,4,8], f32[2,6,7] {groups=2,pads=[1,0],shape=[6,2,3]}"}};
 }
 
+namespace {
+// Where a convolution's three shapes stand in a query of one of its ops.
+struct ConvTypes {
+  const Shape &x, &w, &y;
+};
+ConvTypes forward_types(const OpQuery& q) { return {q.in(0).shape, q.in(1).shape, q.out(0).shape}; }
+ConvTypes grad_input_types(const OpQuery& q) { return {q.out(0).shape, q.in(1).shape, q.in(0).shape}; }
+ConvTypes grad_weight_types(const OpQuery& q) { return {q.in(0).shape, q.out(0).shape, q.in(1).shape}; }
+
+// The spatial dimensions of x and y, given as setters.
+template <class X, class Y> void tie_windows(Ties& t, const ConvTypes& types, X tie_x, Y tie_y) {
+  for (int d = 2; d < static_cast<int>(types.x.size()); ++d) {
+    const int f = t.window(d, types.x[static_cast<size_t>(d)], types.y[static_cast<size_t>(d)]);
+    if (f < 0) continue;
+    tie_x(d, f);
+    tie_y(d, f);
+  }
+}
+
+template <ConvTypes (*types_of)(const OpQuery&)>
+std::optional<Halo> elements_of_pieces(const OpQuery& q, int dim, int64_t parts) {
+  const ConvTypes types = types_of(q);
+  const auto d = static_cast<size_t>(dim);
+  return elements_of_windows(window_of(q.attributes(), spatial(types.w)), d - 2, types.x[d], types.y[d], parts, false);
+}
+std::optional<Halo> windows_of_pieces(const OpQuery& q, int dim, int64_t parts) {
+  const ConvTypes types = grad_input_types(q);
+  const auto d = static_cast<size_t>(dim);
+  return windows_of_elements(window_of(q.attributes(), spatial(types.w)), d - 2, types.x[d], parts, false);
+}
+}  // namespace
+
 // The channels that are summed over, as a sum of what ranks make of theirs. With groups whole groups are cut instead.
+// And rows, over whose borders windows reach.
 EPL_PIECES(conv) {
   return {.ties =
               [](Ties& t) {
-                if (t.q.attributes().integer("groups") != 1) return;
-                const int channels = t.factor(t.q.in(0).shape[1]);
-                t.input(0, 1, channels);
-                t.input(1, 1, channels);
-                t.added(2, channels);
+                if (t.q.attributes().integer("groups") == 1) {
+                  const int channels = t.factor(t.q.in(0).shape[1]);
+                  t.input(0, 1, channels);
+                  t.input(1, 1, channels);
+                  t.added(2, channels);
+                }
+                tie_windows(
+                    t, forward_types(t.q), [&](int d, int f) { t.input(0, d, f); },
+                    [&](int d, int f) { t.output(0, d, f); });
               },
-          .sums = true};
+          .sums = true,
+          .halo = {.of = elements_of_pieces<forward_types>, .operands = {0}}};
 }
 
 EPL_PIECES(conv_grad_input) {
   return {.ties =
               [](Ties& t) {
-                if (t.q.attributes().integer("groups") != 1) return;
-                const int channels = t.factor(t.q.in(1).shape[0]);
-                t.input(0, 1, channels);
-                t.input(1, 0, channels);
+                if (t.q.attributes().integer("groups") == 1) {
+                  const int channels = t.factor(t.q.in(1).shape[0]);
+                  t.input(0, 1, channels);
+                  t.input(1, 0, channels);
+                }
+                tie_windows(
+                    t, grad_input_types(t.q), [&](int d, int f) { t.output(0, d, f); },
+                    [&](int d, int f) { t.input(0, d, f); });
               },
-          .sums = true};
+          .sums = true,
+          .halo = {.of = windows_of_pieces, .operands = {0}}};
+}
+
+EPL_PIECES(conv_grad_weight) {
+  return {.ties =
+              [](Ties& t) {
+                tie_windows(
+                    t, grad_weight_types(t.q), [&](int d, int f) { t.input(0, d, f); },
+                    [&](int d, int f) { t.input(1, d, f); });
+              },
+          .sums = true,
+          .halo = {.of = elements_of_pieces<grad_weight_types>, .operands = {0}}};
 }
 
 }  // namespace epl

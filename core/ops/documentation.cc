@@ -72,20 +72,22 @@ SampleCuts cuts_of(const OpDef& op, const std::string& sample_text) {
   found.text += " -> ";
   for (size_t i = 0; i < rule->outputs.size(); ++i) found.text += cat(i ? ", " : "", note(rule->outputs[i]));
   found.text += "`";
-  std::string added;
+  std::string added, windows;
   for (int f : standing) {
     const bool is_added = static_cast<size_t>(f) >= extended->added;
     found.cut += is_added || !rule->factors[static_cast<size_t>(f)].unshardable;
-    if (is_added) added += letter(*extended, static_cast<size_t>(f));
+    if (is_added) (extended->window(f) >= 0 ? windows : added) += letter(*extended, static_cast<size_t>(f));
   }
   found.all = static_cast<int>(standing.size());
-  if (added.empty()) return found;
-  const PieceRule& row = *extended->row;
-  found.text += cat(row.indices >= 0  ? "; ranks pick what they have along `"
-                    : row.counts >= 0 ? "; ranks count their elements along `"
-                    : row.sums        ? "; ranks sum in an order of their own along `"
-                                      : "; its body is cut along `",
-                    added, "`");
+  if (!added.empty()) {
+    const PieceRule& row = *extended->row;
+    found.text += cat(row.indices >= 0  ? "; ranks pick what they have along `"
+                      : row.counts >= 0 ? "; ranks count their elements along `"
+                      : row.sums        ? "; ranks sum in an order of their own along `"
+                                        : "; its body is cut along `",
+                      added, "`");
+  }
+  if (!windows.empty()) found.text += cat("; windows read over the borders of pieces along `", windows, "`");
   return found;
 }
 

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <limits>
 
+#include "core/ir/piece_rule.h"
 #include "core/ops/window.h"
 
 namespace epl {
@@ -34,6 +35,13 @@ std::vector<Option> pool_attributes(bool average, bool shape) {
   return specs;
 }
 
+// Of max_pool_grad, which needs no window to compute.
+std::vector<Option> scattered_attributes() {
+  std::vector<Option> specs = pool_attributes(false, true);
+  specs[0] = {"kernel", Ints{}};
+  return specs;
+}
+
 // How many elements an average at `position` divides by: those inside, or also the padding that was asked for (what
 // hangs over because of `ceil` never counts).
 double average_count(const Window& w, std::span<const int64_t> size, const Dims& position, bool include_pad) {
@@ -57,6 +65,56 @@ Result<ShardingRule> pool_rule(const OpQuery& q) {
   unshardable[0] = unshardable[1] = false;
   return aligned_rule(q, unshardable);
 }
+
+// x and y of a pool, and of its gradient.
+struct PoolTypes {
+  const Shape &x, &y;
+};
+PoolTypes forward_types(const OpQuery& q) { return {q.in(0).shape, q.out(0).shape}; }
+PoolTypes gradient_types(const OpQuery& q) { return {q.out(0).shape, q.in(0).shape}; }
+
+template <PoolTypes (*types_of)(const OpQuery&)> void tie_windows(Ties& t) {
+  if (t.q.attributes().ints("kernel").empty() || !is_float(t.q.in(0).dtype)) return;
+  const PoolTypes types = types_of(t.q);
+  for (int d = 2; d < static_cast<int>(types.x.size()); ++d) {
+    const int f = t.window(d, types.x[static_cast<size_t>(d)], types.y[static_cast<size_t>(d)]);
+    for (int i = 0; f >= 0 && i < t.q.inputs(); ++i) t.input(i, d, f);
+    for (int o = 0; f >= 0 && o < t.q.outputs(); ++o) t.output(o, d, f);
+  }
+}
+
+Window window_of_pool(const OpQuery& q) { return window_of(q.attributes(), q.attributes().ints("kernel")); }
+template <PoolTypes (*types_of)(const OpQuery&)>
+std::optional<Halo> elements_of_pieces(const OpQuery& q, int dim, int64_t parts) {
+  const PoolTypes types = types_of(q);
+  const auto d = static_cast<size_t>(dim);
+  return elements_of_windows(window_of_pool(q), d - 2, types.x[d], types.y[d], parts, q.attributes().flag("ceil"));
+}
+std::optional<Halo> windows_of_pieces(const OpQuery& q, int dim, int64_t parts) {
+  const auto d = static_cast<size_t>(dim);
+  return windows_of_elements(window_of_pool(q), d - 2, q.out(0).shape[d], parts, q.attributes().flag("ceil"));
+}
+
+// Where padding takes part in a window of a dilated kernel, its index is no neighbour's.
+bool every_window_has_elements(const Window& w) {
+  for (size_t d = 0; d < w.dims(); ++d) {
+    if (w.dilations[d] > 1) return false;
+  }
+  return true;
+}
+// Whether all averages along a dimension divide by the same number.
+bool counts_alike(const OpQuery& q, const PoolTypes& types, int dim) {
+  const Window w = window_of_pool(q);
+  const auto d = static_cast<size_t>(dim);
+  const auto padded = [&](size_t i) { return w.begin[i] > 0 || w.end[i] > 0; };
+  bool pads = false;
+  for (size_t i = 0; i < w.dims(); ++i) pads = pads || padded(i);
+  const int64_t reach = (types.y[d] - 1) * w.strides[d - 2] + (w.kernel[d - 2] - 1) * w.dilations[d - 2] + 1;
+  return (!pads || q.attributes().flag("count_include_pad")) && reach <= types.x[d] + w.begin[d - 2] + w.end[d - 2];
+}
+// The padding along the cut dimension is an operand's elements then, and so counts.
+void count_padding(Attributes& attributes) { attributes.set("count_include_pad", true); }
+
 void local_shape(Attributes& attributes, const std::vector<TensorType>&, const std::vector<TensorType>& out) {
   attributes.set("shape", out[0].shape);
 }
@@ -96,7 +154,9 @@ EPL_OP(max_pool) {
               },
           .gradient =
               [](Grad& g) {
-                g.set(0, g.b.emit("max_pool_grad", {g.upstream(0), saved_output(g, 1)}, {{"shape", g.in(0).shape()}}));
+                Attributes attributes = g.attributes();
+                attributes.set("shape", g.in(0).shape());
+                g.set(0, g.b.emit("max_pool_grad", {g.upstream(0), saved_output(g, 1)}, attributes));
               },
           .sharding_of = pool_rule,
           .flops =
@@ -112,9 +172,9 @@ EPL_OP(max_pool_grad) {
   return {
       .doc =
           "Gradient of max_pool's x, of `shape`: every element of dy[b,c,...] added at its index within the spatial "
-          "dimensions; an index outside adds nothing.",
+          "dimensions; an index outside adds nothing. The window, if `kernel` tells, says where indices can lie.",
       .signature = "dy, indices -> dx",
-      .attributes = {{"shape", Ints{}, true}},
+      .attributes = scattered_attributes(),
       .infer = [](const OpQuery& q) -> Result<OutputTypes> {
         const Shape& x = q.attributes().ints("shape");
         EPL_TRY(expect_shape(q, 1, q.in(0).shape, "indices"));
@@ -217,6 +277,42 @@ EPL_OP(avg_pool_grad) {
       .localize = local_shape,
       .samples = {"f32[4,2,3,3] {kernel=[2,2],strides=[2,2],shape=[4,2,6,6]}",
                   "f32[2,4,4,3] {kernel=[3,3],strides=[2,2],pads=[1,1,1,1],count_include_pad=true,shape=[2,4,7,5]}"}};
+}
+
+EPL_PIECES(max_pool) {
+  return {.ties = tie_windows<forward_types>,
+          .halo = {.of = [](const OpQuery& q, int dim, int64_t parts) -> std::optional<Halo> {
+                     if (!every_window_has_elements(window_of_pool(q))) return std::nullopt;
+                     return elements_of_pieces<forward_types>(q, dim, parts);
+                   },
+                   .operands = {0},
+                   .lowest = true,
+                   .numbers_result = 1}};
+}
+
+EPL_PIECES(max_pool_grad) {
+  return {.ties = tie_windows<gradient_types>,
+          .halo = {.of = windows_of_pieces, .operands = {0, 1}, .numbers_operand = 1}};
+}
+
+EPL_PIECES(avg_pool) {
+  return {.ties = tie_windows<forward_types>,
+          .halo = {.of = [](const OpQuery& q, int dim, int64_t parts) -> std::optional<Halo> {
+                     if (!counts_alike(q, forward_types(q), dim)) return std::nullopt;
+                     return elements_of_pieces<forward_types>(q, dim, parts);
+                   },
+                   .operands = {0},
+                   .adapt = count_padding}};
+}
+
+EPL_PIECES(avg_pool_grad) {
+  return {.ties = tie_windows<gradient_types>,
+          .halo = {.of = [](const OpQuery& q, int dim, int64_t parts) -> std::optional<Halo> {
+                     if (!counts_alike(q, gradient_types(q), dim)) return std::nullopt;
+                     return windows_of_pieces(q, dim, parts);
+                   },
+                   .operands = {0},
+                   .adapt = count_padding}};
 }
 
 }  // namespace epl

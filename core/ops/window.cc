@@ -1,5 +1,7 @@
 #include "core/ops/window.h"
 
+#include <algorithm>
+
 namespace epl::ops {
 
 namespace {
@@ -51,6 +53,34 @@ int64_t window_output(const Window& w, size_t d, int64_t size, bool ceil) {
   int64_t count = (room + w.strides[d] - 1) / w.strides[d] + 1;
   if ((count - 1) * w.strides[d] >= size + w.begin[d]) --count;
   return count;
+}
+
+namespace {
+int64_t extent(const Window& w, size_t d) { return (w.kernel[d] - 1) * w.dilations[d] + 1; }
+int64_t floor_division(int64_t a, int64_t b) { return a / b - (a % b < 0); }
+}  // namespace
+
+std::optional<Halo> elements_of_windows(const Window& w, size_t d, int64_t size, int64_t windows, int64_t parts,
+                                        bool ceil) {
+  const int64_t own = size / parts, each = windows / parts, stride = w.strides[d];
+  Halo halo{.first = -w.begin[d], .step = each * stride, .size = (each - 1) * stride + extent(w, d)};
+  // Where the last window needs nothing beyond the piece, what it leaves over may stay: it makes no further window.
+  const int64_t left = own - halo.first - halo.size;
+  if (!ceil && halo.step == own && left > 0 && left < stride) halo.size += left;
+  return halo;
+}
+
+std::optional<Halo> windows_of_elements(const Window& w, size_t d, int64_t size, int64_t parts, bool ceil) {
+  const int64_t own = size / parts, stride = w.strides[d], reach = extent(w, d);
+  if (own % stride != 0) return std::nullopt;
+  // The first window that reaches the first element, but for one that would begin behind it.
+  const int64_t first = std::min(-floor_division(reach - 1 - w.begin[d], stride), floor_division(w.begin[d], stride));
+  Halo halo{.first = first, .step = own / stride, .begin = w.begin[d] - first * stride};
+  halo.size = (own - 1 + halo.begin) / stride + 1;
+  const int64_t over = (halo.size - 1) * stride + reach - own - halo.begin;
+  if (ceil && over < 0) return std::nullopt;  // what is left over would make another window
+  halo.end = std::max<int64_t>(over, 0);
+  return halo;
 }
 
 }  // namespace epl::ops

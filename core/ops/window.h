@@ -2,6 +2,7 @@
 // `pads` are all beginnings, then all ends; empty lists stand for ones (strides, dilations) and zeros (pads).
 #pragma once
 
+#include "core/ir/piece_rule.h"
 #include "core/ops/common.h"
 
 namespace epl::ops {
@@ -34,6 +35,14 @@ template <class F> void for_each_tap(const Window& w, std::span<const int64_t> s
     f(linear, tap);
   });
 }
+
+// What the p-th of `parts` equal pieces of the windows along d reads of the elements, of which there are `size` in as
+// many pieces; and of the elements what it reads of the windows, for gradients with respect to elements. None: pieces
+// would differ in more than where they begin, as where a stride does not divide a piece of the elements. With `ceil`
+// the last window may hang over.
+std::optional<Halo> elements_of_windows(const Window& window, size_t d, int64_t size, int64_t windows, int64_t parts,
+                                        bool ceil);
+std::optional<Halo> windows_of_elements(const Window& window, size_t d, int64_t size, int64_t parts, bool ceil);
 
 inline std::span<const int64_t> spatial(const Shape& shape) { return std::span(shape).subspan(2); }
 

@@ -111,6 +111,12 @@ Status Partition::place(int n, int block, bool again) {
     Value& picks = node.inputs[static_cast<size_t>(pieces.rule.row->indices)];
     EPL_ASSIGN(elsewhere, own(picks, pieces, old, block));
   }
+  if (pieces.slides()) {
+    EPL_TRY(reach_over(n, node, pieces, block));
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      if (node.inputs[i]) input_types[i] = local_.graph.type(node.inputs[i]);
+    }
+  }
   int64_t sum_outer = 1;
   bool sums = false;
   for (size_t o = 0; o < old.outputs.size(); ++o) {
@@ -133,6 +139,9 @@ Status Partition::place(int n, int block, bool again) {
   NodeId made = local_.graph.add_node(std::move(node), types, names);
   for (size_t o = 0; o < old.outputs.size(); ++o) {
     Value given = local_.graph.node(made).outputs[o];
+    if (pieces.slides() && static_cast<int>(o) == pieces.rule.row->halo.numbers_result) {
+      EPL_ASSIGN(given, numbered(given, n, pieces, block));
+    }
     if (elsewhere && pieces.lacks(o)) given = zero_elsewhere(given, elsewhere, pieces, o, old, block);
     EPL_TRY(store(old.outputs[o], {given}, operands.outputs[o], old, block));
   }

@@ -115,6 +115,12 @@ class Partition {
   // Elements are numbered over all pieces: the node gets the number of its first one, and learns how they go on.
   Status count_on(Node& node, const PieceCut& cut, const OperandShardings& operands, int block);
 
+  // Windows slide along a cut dimension: operands get the borders that they read of other pieces, and the node the
+  // attributes that go with them.
+  Status reach_over(int n, Node& node, const PieceCut& cut, int block);
+  // Positions that windows have found along the cut dimension, within all of operand 0 instead of what a piece reads.
+  Result<Value> numbered(Value positions, int n, const PieceCut& cut, int block);
+
   // Indices into a dimension that ranks share out become indices into the piece that is here; those into other pieces
   // are out of its range. Returns which these are.
   Result<Value> own(Value& indices, const PieceCut& cut, const Node& old, int block);

@@ -19,6 +19,7 @@ struct PieceCut {
   bool by_body() const { return factor >= 0 && rule.row->by_body(); }
   bool picks() const { return factor >= 0 && rule.row->indices >= 0; }
   bool counts() const { return factor >= 0 && rule.row->counts >= 0; }
+  bool slides() const { return factor >= 0 && rule.window(factor) >= 0; }
   int64_t size() const { return rule.rule.factors[static_cast<size_t>(factor)].size; }
   bool lacks(size_t output) const;
   // The shape that indices of a shape get to stand beside a result that was picked by them.

@@ -41,6 +41,7 @@ void take_kernel(const TransferRow& row, KernelQuery& query) {
 }
 
 int64_t largest_side(const Instruction& in) {
+  if (in.transfer && in.transfer->moved_bytes) return in.transfer->moved_bytes(in);
   int64_t given = 0, results = 0;
   for (const TensorType& type : in.query->input_types) given += type.bytes();
   for (const TensorType& type : in.query->output_types) results += type.bytes();

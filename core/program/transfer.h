@@ -55,7 +55,8 @@ struct TransferRow {
   std::string counterpart;
   bool sends = false;         // issued to a stream of its own: nobody waits for it before its source is written again
   bool at_last_turn = false;  // its result is there after the last turn of its loop
-  void (*prepare)(Instruction& in) = nullptr;  // once, from the query
+  void (*prepare)(Instruction& in) = nullptr;               // once, from the query
+  int64_t (*moved_bytes)(const Instruction& in) = nullptr;  // over the group; absent: all of the larger side
   // Behind the kernel's workspace, kept from turn to turn.
   int64_t (*held_bytes)(const Instruction& in, int64_t micro_batches) = nullptr;
   Status (*run)(const TransferCall& call) = nullptr;  // issues to the stream; must not allocate
@@ -70,7 +71,7 @@ const TransferRow* find_transfer(std::string_view name);
 Result<ProgramGroup> counterpart_group(const TransferRow& row, const Attributes& attributes);
 // Makes the query that of the row's kernel: operands like the first one, as many as the expression takes.
 void take_kernel(const TransferRow& row, KernelQuery& query);
-// Bytes of its operands or of its results, whichever are more.
+// Bytes of its operands or of its results, whichever are more, or what its row says that it moves.
 int64_t largest_side(const Instruction& in);
 void launch_kernel(const TransferCall& call, const void* a, const void* b, void* result);
 

@@ -37,6 +37,13 @@ OperandShardings operand_shardings(const ExtendedRule& rule, const NodeSharding&
   return operands;
 }
 
+std::optional<Halo> node_halo(const Graph& graph, const Node& node, const ExtendedRule& rule, int factor,
+                              int64_t parts) {
+  const int dim = rule.window(factor);
+  if (dim < 0 || rule.rule.factors[static_cast<size_t>(factor)].size % parts != 0) return std::nullopt;
+  return rule.row->halo.of(query_of(graph, node), dim, parts);
+}
+
 int added_cut(const ExtendedRule& rule, const NodeSharding& node) {
   for (size_t f = rule.added; f < node.factors.size(); ++f) {
     if (!node.factors[f].empty()) return static_cast<int>(f);

@@ -1,6 +1,7 @@
 // How one node follows a cut of the batch, which the propagate pass decides.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -44,6 +45,9 @@ Result<ShardingRule> node_rule(const Graph& graph, const Node& node);
 // rule; others have one for each of the op's own rule.
 Result<ExtendedRule> node_extended_rule(const Graph& graph, const Node& node);
 OperandShardings operand_shardings(const ExtendedRule& rule, const NodeSharding& node);
+// What pieces read of operands along a factor along which a window slides; none where they cannot be computed alike.
+std::optional<Halo> node_halo(const Graph& graph, const Node& node, const ExtendedRule& rule, int factor,
+                              int64_t parts);
 // The added factor that is cut, -1 for none.
 int added_cut(const ExtendedRule& rule, const NodeSharding& node);
 // Where an axis cuts a value.

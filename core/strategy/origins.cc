@@ -72,4 +72,18 @@ bool Origins::of_inputs_at(const Node& node, size_t d, size_t ndim) const {
       node.inputs, [&](Value v) { return v && of_inputs_[index(v)].size() == ndim && of_inputs_[index(v)][d]; });
 }
 
+bool counts_experts(const Origins& origins, const Node& node, const ShardingRule& rule, int factor) {
+  const auto has = [&](const ShardingRule::Operand& operand) {
+    return std::ranges::any_of(operand, [&](const auto& dim) { return std::ranges::find(dim, factor) != dim.end(); });
+  };
+  bool weights = false;
+  for (size_t i = 0; i < node.inputs.size(); ++i) {
+    if (!node.inputs[i]) continue;
+    const bool here = has(rule.inputs[i]), for_all = std::ranges::any_of(rule.inputs[i], &ShardingRule::Dim::empty);
+    if (!here && !for_all) return false;
+    weights = weights || (here && origins.is_weight(node.inputs[i]));
+  }
+  return weights && std::ranges::all_of(rule.outputs, has);
+}
+
 }  // namespace epl

@@ -36,4 +36,8 @@ class Origins {
   std::vector<Origin> of_factor_;
 };
 
+// Whether there is one of a node's products for each index of the factor: weights and results have one, and so has
+// every other operand, or the same for all.
+bool counts_experts(const Origins& origins, const Node& node, const ShardingRule& rule, int factor);
+
 }  // namespace epl

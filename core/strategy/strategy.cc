@@ -74,6 +74,10 @@ const std::vector<ConfigKey>& config_keys() {
       built(
           "split.sequence", false,
           "cut what lies between the nodes of a split too: sums scatter their pieces, which are gathered when needed"),
+      built("split.spatial", "auto",
+            "cut the rows of images over a split, whose ranks then read the borders of their neighbours' pieces; auto: "
+            "where this moves less than cutting channels; on: wherever rows divide",
+            {"auto", "on", "off"}),
       built("outputs.global_concat", "",
             "outputs, by globs with commas between them: the samples of the whole batch, one after another"),
       built("outputs.global_mean", "", "outputs: their mean over the samples of the whole batch"),

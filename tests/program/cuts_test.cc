@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "core/ir/evaluate.h"
 #include "core/ir/piece_rule.h"
@@ -57,6 +58,7 @@ class Ranks {
         EPL_TRY(op == "batch_slice"                            ? slice(node, rank, out)
                 : op == "all_gather"                           ? gather(node.inputs[o], out)
                 : op == "all_reduce" || op == "reduce_scatter" ? reduce(node, node.inputs[o], rank, out)
+                : op == "halo"                                 ? read_over(node, rank, out)
                                                                : unsupported(op));
       }
       return {};
@@ -104,6 +106,26 @@ class Ranks {
         all = reduction == "sum" ? all + x : reduction == "max" ? std::max(all, x) : std::min(all, x);
       }
       set_element(out, i, all);
+    }
+    return {};
+  }
+
+  // Some elements, along a dimension, of the value that the pieces make; outside of it is padding.
+  Status read_over(const Node& node, size_t rank, Tensor& out) {
+    const Attributes& a = node.attributes;
+    const auto dim = static_cast<size_t>(a.integer("dim"));
+    const int64_t own = at(0, node.inputs[0]).shape()[dim], size = out.shape()[dim];
+    const int64_t first = a.integer("first") + static_cast<int64_t>(rank) * a.integer("step");
+    int64_t inner = 1;
+    for (size_t d = dim + 1; d < out.shape().size(); ++d) inner *= out.shape()[d];
+    for (int64_t i = 0; i < out.elements(); ++i) {
+      const int64_t wanted = first + i / inner % size, owner = wanted / own;
+      const bool inside = wanted >= 0 && owner < static_cast<int64_t>(values_.size());
+      const double padding = a.flag("lowest") ? -std::numeric_limits<double>::infinity() : 0.0;
+      set_element(out, i,
+                  inside ? element(at(static_cast<size_t>(owner), node.inputs[0]),
+                                   (i / inner / size * own + wanted % own) * inner + i % inner)
+                         : padding);
     }
     return {};
   }
@@ -170,6 +192,42 @@ Tensor poisoned_piece(const Mesh& mesh, int rank, const Tensor& whole, const Sha
   return piece;
 }
 
+// Whether windows may slide over pieces, which depends on sizes.
+bool slides(const OpDef& op, const Sample& sample, const OutputTypes& results, int factor, int64_t ranks) {
+  std::vector<const TensorType*> types;
+  for (const TensorType& type : results) types.push_back(&type);
+  const OpQuery query(op, sample.attributes, sample.types(), types);
+  const ExtendedRule rule = *extended_rule(query);
+  if (static_cast<size_t>(factor) >= rule.rule.factors.size() || rule.window(factor) < 0) return false;
+  return rule.rule.factors[static_cast<size_t>(factor)].size % ranks == 0 &&
+         rule.row->halo.of(query, rule.window(factor), ranks);
+}
+
+void expect_result(Ranks& all, const LocalGraph& local, const std::vector<Tensor>& wanted) {
+  const Status status = all.run();
+  ASSERT_TRUE(status.ok()) << status.to_string();
+  for (size_t r = 0; r < all.size(); ++r) {
+    for (size_t o = 0; o < wanted.size(); ++o) {
+      SCOPED_TRACE(cat("output ", o, " on rank ", r));
+      expect_same(all.at(r, local.graph.outputs[o].value), wanted[o]);
+    }
+  }
+}
+
+void expect_same_on(const OpDef& op, const Sample& sample, const OutputTypes& results, int factor, int64_t ranks,
+                    const std::vector<Tensor>& inputs, const std::vector<Tensor>& wanted) {
+  auto locals = partition(plan_of(op, sample, results, factor, ranks));
+  ASSERT_TRUE(locals.ok()) << locals.status().to_string();
+  const LocalGraph& local = locals->at(0);
+  Ranks all(local, ranks);
+  for (size_t r = 0; r < static_cast<size_t>(ranks); ++r) {
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      if (const Value v = local.graph.find(cat("x", i))) all.at(r, v) = inputs[i];
+    }
+  }
+  expect_result(all, local, wanted);
+}
+
 // What a rank computes in padding gets nowhere, whatever that is. Results that the caller gets are whole.
 class CutNodes : public ::testing::TestWithParam<const OpDef*> {
  protected:
@@ -184,6 +242,7 @@ class CutNodes : public ::testing::TestWithParam<const OpDef*> {
     ASSERT_TRUE(wanted.ok()) << wanted.status().to_string();
     for (int64_t ranks : {2, 4}) {
       SCOPED_TRACE(cat(key_of(larger), ": factor ", f, f < rule.added ? "" : ", added,", " over ", ranks, " ranks"));
+      if (rule.window(static_cast<int>(f)) >= 0 && !slides(op, larger, results, static_cast<int>(f), ranks)) continue;
       Plan plan = plan_of(op, larger, results, static_cast<int>(f), ranks);
       auto locals = partition(plan);
       ASSERT_TRUE(locals.ok()) << locals.status().to_string();
@@ -213,18 +272,6 @@ class CutNodes : public ::testing::TestWithParam<const OpDef*> {
         }
       }
       expect_result(poisoned, locals->at(0), *wanted);
-    }
-  }
-
- private:
-  static void expect_result(Ranks& all, const LocalGraph& local, const std::vector<Tensor>& wanted) {
-    const Status status = all.run();
-    ASSERT_TRUE(status.ok()) << status.to_string();
-    for (size_t r = 0; r < all.size(); ++r) {
-      for (size_t o = 0; o < wanted.size(); ++o) {
-        SCOPED_TRACE(cat("output ", o, " on rank ", r));
-        expect_same(all.at(r, local.graph.outputs[o].value), wanted[o]);
-      }
     }
   }
 };
@@ -271,6 +318,107 @@ TEST(CutRows, KeepNegativeZeros) {
   ASSERT_TRUE(all.run().ok());
   const Tensor& found = all.at(0, local.graph.outputs[0].value);
   for (int64_t i = 0; i < found.elements(); ++i) EXPECT_TRUE(std::signbit(found.get(i))) << i;
+}
+
+// Windows of every kind over pieces, forward and their gradients: strides, dilations, uneven padding, windows that
+// reach over several pieces, one to three dimensions.
+struct Windows {
+  std::string text;  // of a sample: x and attributes
+  std::string weights = "";
+  bool counts_alike = true;  // all averages divide by the same number
+};
+const std::vector<Windows> windows = {
+    {"f64[2,2,8,4] {pads=[1,1,1,1]}", "f64[4,2,3,3]"},
+    {"f64[2,2,8,4] {pads=[2,0,0,1]}", "f64[4,2,3,2]"},
+    {"f64[2,2,10,4]", "f64[2,2,3,3]"},  // fewer windows than elements
+    {"f64[2,2,8,3] {pads=[4,1,4,1]}", "f64[2,2,9,3]"},
+    {"f64[2,2,16,4] {strides=[2,1],pads=[1,1,1,1]}", "f64[3,2,3,3]"},
+    {"f64[2,2,16,4] {strides=[2,2],pads=[3,3,3,3]}", "f64[3,2,7,7]"},
+    {"f64[2,2,16,4] {strides=[2,2]}", "f64[3,2,1,1]"},
+    {"f64[2,2,24,4] {strides=[3,1]}", "f64[3,2,2,1]"},
+    {"f64[2,2,8,4] {dilations=[2,1],pads=[2,0,2,0]}", "f64[4,2,3,1]"},
+    {"f64[2,4,8] {pads=[1,1],groups=2}", "f64[4,2,3]"},
+    {"f64[2,4,8] {pads=[2,0]}", "f64[2,4,3]"},
+    {"f64[1,2,8,4,8] {pads=[1,0,1,1,0,1]}", "f64[2,2,3,1,3]"},
+    {"f64[1,2,4,16,4] {strides=[1,2,1],pads=[0,1,1,0,1,1]}", "f64[2,2,1,4,3]"},
+    {"f64[2,2,8,4] {kernel=[2,2],strides=[2,2]}"},
+    {"f64[2,2,16,4] {kernel=[3,3],strides=[2,2],pads=[1,1,1,1]}", "", false},
+    {"f64[2,2,16,8] {kernel=[3,3],strides=[2,2],pads=[0,0,1,1],count_include_pad=true}"},
+    {"f64[2,2,16,8] {kernel=[3,3],strides=[2,2],pads=[1,1,1,1],count_include_pad=true}"},
+    {"f64[2,2,8] {kernel=[5],pads=[2,2],count_include_pad=true}"},
+    {"f64[2,2,10] {kernel=[3]}"},
+    {"f64[2,2,16] {kernel=[3],strides=[2],ceil=true}", "", false},
+    {"f64[1,2,8,4,8] {kernel=[3,1,3],pads=[1,0,1,1,0,1],count_include_pad=true}"},
+};
+
+// An op on its own operands, along each dimension of its windows.
+int expect_cuts(const OpDef& op, const Attributes& attributes, const std::vector<Tensor>& inputs) {
+  Sample sample{.attributes = attributes};
+  for (const Tensor& x : inputs) sample.operands.push_back({.present = true, .type = x.type()});
+  auto wanted = evaluate_op(op, attributes, inputs);
+  EXPECT_TRUE(wanted.ok()) << wanted.status().to_string();
+  OutputTypes results;
+  std::vector<const TensorType*> types;
+  for (const Tensor& y : *wanted) results.push_back(y.type());
+  for (const TensorType& type : results) types.push_back(&type);
+  const ExtendedRule rule = *extended_rule(OpQuery(op, attributes, sample.types(), types));
+  int cuts = 0;
+  for (int f = 0; f < static_cast<int>(rule.rule.factors.size()); ++f) {
+    for (int64_t ranks : {2, 4}) {
+      if (rule.window(f) < 0 || !slides(op, sample, results, f, ranks)) continue;
+      SCOPED_TRACE(cat(op.name, " along dimension ", rule.window(f), " over ", ranks, " ranks"));
+      expect_same_on(op, sample, results, f, ranks, inputs, *wanted);
+      ++cuts;
+    }
+  }
+  return cuts;
+}
+
+Attributes with(Attributes attributes, std::string_view name, const Attribute& value) {
+  attributes.set(std::string(name), value);
+  return attributes;
+}
+
+TEST(CutWindows, ReadOverTheBordersOfTheirPieces) {
+  for (const Windows& w : windows) {
+    SCOPED_TRACE(w.text);
+    for (const char* name : {"conv", "max_pool", "avg_pool"}) {
+      const bool conv = std::string_view(name) == "conv";
+      const size_t attributes = w.text.find('{');
+      if (conv != !w.weights.empty()) continue;
+      if (std::string_view(name) == "avg_pool" && !w.counts_alike) continue;
+      if (std::string_view(name) == "max_pool" && w.text.find("count_include_pad") != std::string::npos) continue;
+      const std::string text = conv ? cat(w.text.substr(0, attributes), ", ", w.weights,
+                                          attributes == std::string::npos ? "" : cat(" ", w.text.substr(attributes)))
+                                    : w.text;
+      const OpDef& op = op_named(name);
+      auto sample = parse_sample(op, text);
+      ASSERT_TRUE(sample.ok()) << sample.status().to_string();
+      const std::vector<Tensor> in = sample->values(5);
+      const Attributes& a = sample->attributes;
+      const auto y = evaluate_op(op, a, in);
+      ASSERT_TRUE(y.ok()) << y.status().to_string();
+      const Attributes grad = with(a, "shape", in[0].shape());
+      EXPECT_GT(expect_cuts(op, a, in), 0);
+      if (conv) {
+        EXPECT_GT(expect_cuts(op_named("conv_grad_input"), grad, {(*y)[0], in[1]}), 0);
+        EXPECT_GT(expect_cuts(op_named("conv_grad_weight"), with(a, "shape", in[1].shape()), {in[0], (*y)[0]}), 0);
+      } else if (y->size() > 1) {
+        EXPECT_GT(expect_cuts(op_named("max_pool_grad"), grad, *y), 0);
+      } else {
+        EXPECT_GT(expect_cuts(op_named("avg_pool_grad"), grad, *y), 0);
+      }
+    }
+  }
+}
+
+// Where nothing stands out, padding is not what a window finds.
+TEST(CutWindows, FindElementsAmongTheLowest) {
+  const OpDef& op = op_named("max_pool");
+  const Sample sample = *parse_sample(op, "f64[1,1,8,2] {kernel=[3,3],pads=[1,1,1,1]}");
+  std::vector<Tensor> in = sample.values(1);
+  for (int64_t i = 0; i < in[0].elements(); ++i) in[0].set(i, -std::numeric_limits<double>::infinity());
+  EXPECT_GT(expect_cuts(op, sample.attributes, in), 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(Ops, CutNodes, ::testing::ValuesIn(op_table().all()),

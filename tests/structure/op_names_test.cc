@@ -34,6 +34,7 @@ const std::map<std::string, Exception>& exceptions() {
       {"core/ir/op.h", {{"fused"}, "`fused_op`, the name for all who make it"}},
       {"core/ir/sharding_rule.cc", {reductions, "reductions of a rule"}},
       {"core/program/lanes.cc", {{"concat", "reshape", "slice"}, "what takes lanes apart and joins them"}},
+      {"core/program/partition_halo.cc", {{"halo", "logical_and"}, "borders of pieces, and positions in them"}},
       {"core/program/partition_node.cc", {{"add", "accumulate"}, "what joins a complete sum"}},
       {"core/program/piece_body.cc", {{"logical_and", "logical_not"}, "indices into a piece"}},
       {"core/program/reshard.cc",

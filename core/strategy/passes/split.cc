@@ -6,6 +6,9 @@
 // inputs, as samples and positions, are left alone. A parameter is stored as its first user needs it, is not gathered
 // again, and its gradient lies as it does. With these costs the two products of a feed-forward block are cut by columns
 // and by rows, and an attention by heads (Megatron-LM, Shoeybi et al. 2019), and so is what was not foreseen.
+//
+// Where windows slide over a dimension of the inputs (rows of an image) a cut may begin there: weights stay whole,
+// ranks read over borders. As that decides for all that follows, the graph is gone through both ways (`split.spatial`).
 #include <algorithm>
 #include <limits>
 #include <optional>
@@ -17,6 +20,7 @@
 #include "core/strategy/pass.h"
 #include "core/strategy/reasons.h"
 #include "core/strategy/segments.h"
+#include "core/strategy/windows.h"
 
 namespace epl {
 namespace {
@@ -43,7 +47,7 @@ std::vector<int> axes_of(const TaskGraph& t, bool experts) {
 
 class Splitting {
  public:
-  Splitting(PassContext& context, int task_graph, bool experts)
+  Splitting(PassContext& context, int task_graph, bool experts, bool windows = false)
       : plan_(context.plan),
         graph_(*plan_.graph),
         here_(task_graph),
@@ -54,6 +58,7 @@ class Splitting {
         by_segments_(sums_by_segments(plan_)),
         pieces_(!by_segments_ && !experts && context.options.flag("pieces")),
         uneven_(!by_segments_ && context.options.flag("uneven")),
+        windows_(windows && pieces_),
         at_(static_cast<size_t>(graph_.value_count())),
         decided_(at_.size(), false),
         kept_whole_(at_.size(), false),
@@ -80,6 +85,8 @@ class Splitting {
   }
   // Whether a product of the TaskGraph is cut.
   bool found_any() const { return found_any_; }
+  int windows() const { return windows_cut_; }  // nodes that are cut along a dimension of their windows
+  double cost() const { return cost_; }
   // Tells the plan why.
   void explain() const { reasons_.tell(plan_, parts_); }
 
@@ -110,7 +117,8 @@ class Splitting {
         results += static_cast<double>(graph_.type(v).elements());
       }
       const double flops = op_flops(OpQuery(*node.op, node.attributes, inputs, outputs));
-      work_.push_back(flops <= much_work * results || flops < much_reading * operands ? 0 : flops);
+      const bool little = flops <= much_work * results || flops < much_reading * operands;
+      work_.push_back(little && !(windows_ && rules_.back().slides()) ? 0 : flops);
     }
     return {};
   }
@@ -160,6 +168,8 @@ class Splitting {
   // little work.
   void find_wishes() {
     wished_ = true;
+    if (windows_) wishes_ = beside_forward(graph_, rules_, at_, axis_);
+    const auto beside = wishes_;
     for (int n = graph_.node_count(); n-- > 0;) {
       const Node& node = graph_.node(NodeId{n});
       if (node.phase == Phase::forward) break;
@@ -167,7 +177,8 @@ class Splitting {
       const auto wish = [&](const CutFactor& factor) {
         const OperandShardings operands = operands_of(n, factor);
         for (size_t i = 0; i < node.inputs.size(); ++i) {
-          if (node.inputs[i]) wishes_[index(node.inputs[i])] = place_of(operands.inputs[i]);
+          const Value v = node.inputs[i];
+          if (v && !beside[index(v)]) wishes_[index(v)] = place_of(operands.inputs[i]);
         }
       };
       for (size_t i = 0; i < node.inputs.size() && node.phase == Phase::update; ++i) {
@@ -180,7 +191,7 @@ class Splitting {
       if (node.phase == Phase::update || work(n) > 0) continue;
       for (size_t o = 0; o < node.outputs.size(); ++o) {
         const auto& wished = wishes_[index(node.outputs[o])];
-        if (!wished) continue;
+        if (!wished || (windows_ && !*wished)) continue;  // whole sums are made of pieces as well
         const CutFactor factor = *wished ? factor_at(rule, rule.outputs[o], *wished) : CutFactor();
         if (factor || !*wished) wish(factor);
         break;
@@ -210,6 +221,7 @@ class Splitting {
       if (choice.cost < best.cost) best = std::move(choice);
     }
     apply(n, best);
+    cost_ += best.cost;
     const bool left = !best.factor && work(n) > 0 && node.phase == Phase::forward;
     if (left && plan_.node_task_graph[static_cast<size_t>(n)] == here_)
       reasons_.add_whole(
@@ -229,7 +241,9 @@ class Splitting {
         if (node.inputs[i] && best.inputs[i] && at_[index(node.inputs[i])] == best.inputs[i] && work(n) == 0)
           from = graph_.value(node.inputs[i]).name;
       }
-      return cat("split: ", from.empty() ? "" : cat("follows ", from, ", "), "cheapest of ", ways + 1, " ways at ",
+      const bool slides = extended_of(n).window(best.factor.factor) >= 0;
+      return cat("split: ", slides ? "its windows read over borders of pieces, " : "",
+                 from.empty() ? "" : cat("follows ", from, ", "), "cheapest of ", ways + 1, " ways at ",
                  cost(best.cost), ", whole ", cost(whole));
     }
     if (ways > 0)
@@ -264,8 +278,12 @@ class Splitting {
       }
     }
     if (work(n) == 0) return found;
+    for (size_t f = extended_of(n).added; f < rule.factors.size() && windows_ && node.phase == Phase::forward; ++f) {
+      if (extended_of(n).window(static_cast<int>(f)) >= 0) offer({static_cast<int>(f), 1});
+    }
+    if (!found.empty() && windows_ && !begun_) return found;
     for (size_t f = 0; f < rule.factors.size(); ++f) {
-      const bool wanted = !experts_ || counts_experts(n, static_cast<int>(f));
+      const bool wanted = !experts_ || counts_experts(origins_, node, rule, static_cast<int>(f));
       if (origins_.factor(static_cast<int>(f)).cut() && f < extended_of(n).added && wanted)
         offer(all_of(n, static_cast<int>(f)));
     }
@@ -284,24 +302,6 @@ class Splitting {
   int64_t of(int64_t parts) const { return parts % parts_ == 0 ? 0 : parts; }
   // A factor in runs of one element.
   CutFactor all_of(int n, int f) const { return {f, 1, of(rule_of(n).factors[static_cast<size_t>(f)].size)}; }
-
-  // Whether there is one of a node's products for each index of the factor: weights and results have one, and so has
-  // every other operand, or the same for all.
-  bool counts_experts(int n, int f) const {
-    const Node& node = graph_.node(NodeId{n});
-    const ShardingRule& rule = rule_of(n);
-    const auto has = [&](const ShardingRule::Operand& operand) {
-      return std::ranges::any_of(operand, [&](const auto& dim) { return std::ranges::find(dim, f) != dim.end(); });
-    };
-    bool weights = false;
-    for (size_t i = 0; i < node.inputs.size(); ++i) {
-      if (!node.inputs[i]) continue;
-      const bool here = has(rule.inputs[i]), for_all = std::ranges::any_of(rule.inputs[i], &ShardingRule::Dim::empty);
-      if (!here && !for_all) return false;
-      weights = weights || (here && origins_.is_weight(node.inputs[i]));
-    }
-    return weights && std::ranges::all_of(rule.outputs, has);
-  }
 
   // How a dimension is parted by the nodes that take it apart: [3 * heads * width] can be cut inside each third, and
   // where the ranks do not divide the heads, into pieces of whole heads.
@@ -375,6 +375,8 @@ class Splitting {
     const ShardingRule::Factor& known = rule_of(n).factors[static_cast<size_t>(factor.factor)];
     if (known.size % (factor.outer * (factor.of > 0 ? factor.of : parts_)) != 0) return false;
     if (factor.of > 0 && (!uneven_ || factor.of % parts_ == 0 || largest(factor) == factor.of)) return false;
+    const bool slides = extended_of(n).window(factor.factor) >= 0;
+    if (slides && (axes_.size() > 1 || !may_slide(plan_, NodeId{n}, extended_of(n), factor, parts_))) return false;
     if (is_added(n, factor))
       return pieces_ && plan_.mesh(here_).lanes(plan_.batch_of(here_)) == 1 && (factor.outer == 1 || !picks(n));
     if (known.unshardable) return false;
@@ -409,6 +411,8 @@ class Splitting {
       const double most = static_cast<double>(largest(factor)) / static_cast<double>(factor.of);
       choice.cost += work(n) * (most - 1 / static_cast<double>(parts_)) * uneven_operation;
     }
+    if (factor && extended_of(n).window(factor.factor) >= 0)
+      choice.cost += window_cost(graph_, node, extended_of(n), factor.factor, parts_, origins_);
     if (factor && is_added(n, factor) && extended_of(n).row->by_body()) {
       const double lanes =
           bytes(node.inputs[0]) / static_cast<double>(rule_of(n).factors[static_cast<size_t>(factor.factor)].size);
@@ -460,6 +464,8 @@ class Splitting {
       at_[index(node.inputs[i])] = choice.inputs[i];
     }
     if (!choice.factor) return;
+    begun_ = begun_ || work(n) > 0;
+    windows_cut_ += extended_of(n).window(choice.factor.factor) >= 0;
     for (size_t o = 0; o < node.outputs.size(); ++o) {
       if (!kept_whole_[index(node.outputs[o])]) at_[index(node.outputs[o])] = choice.outputs[o];
     }
@@ -491,8 +497,11 @@ class Splitting {
   const int axis_;               // the first, by which they are found
   const int64_t parts_;
   const bool by_segments_;
-  bool pieces_;                                  // the factors of PieceRules may be cut
-  bool uneven_;                                  // pieces need not be equal
+  bool pieces_;         // the factors of PieceRules may be cut
+  bool uneven_;         // pieces need not be equal
+  const bool windows_;  // a cut may begin in a dimension of windows
+  int windows_cut_ = 0;
+  double cost_ = 0;
   std::vector<std::vector<int32_t>> users_;      // by value
   std::vector<ExtendedRule> rules_;              // by node
   std::vector<double> work_;                     // by node
@@ -501,7 +510,7 @@ class Splitting {
   std::vector<bool> kept_whole_;                 // by value: the caller gets it
   std::vector<bool> crosses_;                    // by value: it goes to another TaskGraph, and is stored whole
   std::vector<std::optional<CutPlace>> wishes_;  // by value: where it is wanted in the end, nowhere or somewhere
-  bool found_any_ = false;
+  bool found_any_ = false, begun_ = false;
   Reasons reasons_;
   bool wished_ = false;  // wishes_ are known
   Origins origins_;
@@ -535,6 +544,37 @@ Status split_experts(PassContext& c) {
   return {};
 }
 
+// Cuts a TaskGraph, beginning in dimensions of windows where that is cheaper or asked for. Entries of one plan agree.
+Status cut(PassContext& c, int task_graph) {
+  std::string spatial = c.plan.strategy.text("split.spatial");
+  if (const Plan* first = c.request.state_of) spatial = cuts_windows(*first) ? "on" : "off";
+  Splitting channels(c, task_graph, false);
+  const TaskGraph& t = c.plan.task_graphs[static_cast<size_t>(task_graph)];
+  const int64_t parts = c.plan.mesh(task_graph).pieces(axes_of(t, false));
+  const bool either = spatial != "off" && !sums_by_segments(c.plan) && has_windows(c.plan, parts);
+  const Plan before = either ? c.plan : Plan();
+  EPL_TRY(channels.run());
+  if (!either) {
+    if (spatial == "on") c.plan.notes.push_back("split.spatial: no dimension of windows can be cut, or level layout");
+    channels.explain();
+    return {};
+  }
+  Plan by_channels = std::exchange(c.plan, before);
+  Splitting windows(c, task_graph, false, true);
+  EPL_TRY(windows.run());
+  if (windows.windows() == 0 || (spatial == "auto" && windows.cost() >= channels.cost())) {
+    c.plan = std::move(by_channels);
+    channels.explain();
+    return {};
+  }
+  windows.explain();
+  c.plan.notes.push_back(cat("split.spatial: ", windows.windows(), " nodes slide windows over pieces on ", parts,
+                             " ranks, and read over their borders: costs ",
+                             grouped(static_cast<int64_t>(windows.cost())), ", cutting channels ",
+                             grouped(static_cast<int64_t>(channels.cost()))));
+  return {};
+}
+
 }  // namespace
 
 EPL_PASS(split) {
@@ -547,9 +587,7 @@ EPL_PASS(split) {
             EPL_TRY(split_experts(c));
             for (size_t t = 0; t < c.plan.task_graphs.size(); ++t) {
               if (axes_of(c.plan.task_graphs[t], false).empty()) continue;
-              Splitting splitting(c, static_cast<int>(t), false);
-              EPL_TRY(splitting.run());
-              splitting.explain();
+              EPL_TRY(cut(c, static_cast<int>(t)));
             }
             return {};
           }};

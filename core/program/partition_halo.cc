@@ -1,0 +1,101 @@
+// Nodes whose windows slide along a cut dimension: a convolution, a pool (PieceRule::halo).
+#include "core/program/partitioning.h"
+
+namespace epl {
+namespace {
+
+int64_t elements_behind(const Shape& shape, size_t dim) {
+  int64_t elements = 1;
+  for (size_t d = dim + 1; d < shape.size(); ++d) elements *= shape[d];
+  return elements;
+}
+
+// A row-major position taken apart at one dimension.
+struct Position {
+  Var before, at, behind;
+};
+Position taken_apart(const Var& position, int64_t size, int64_t behind) {
+  const Var steps = position / static_cast<double>(behind);
+  const Var before = steps / static_cast<double>(size);
+  return {before, steps - before * static_cast<double>(size), position - steps * static_cast<double>(behind)};
+}
+Var put_together(const Position& p, int64_t size, int64_t behind) {
+  return (p.before * static_cast<double>(size) + p.at) * static_cast<double>(behind) + p.behind;
+}
+
+}  // namespace
+
+Status Partition::reach_over(int n, Node& node, const PieceCut& cut, int block) {
+  const Node& old = global_.node(NodeId{n});
+  const HaloRule& rule = cut.rule.row->halo;
+  const auto dim = static_cast<size_t>(cut.rule.window(cut.factor));
+  const int64_t parts = mesh_.pieces(cut.axes);
+  const std::optional<Halo> halo = node_halo(global_, old, cut.rule, cut.factor, parts);
+  std::vector<int> axes = cut.axes;
+  std::erase_if(axes, [&](int axis) { return mesh_.pieces(std::vector{axis}) == 1; });
+  if (!halo || axes.size() > 1)
+    return unsupported("the windows of node ", old.name, " cannot be cut in ", parts, " pieces").at(old.name);
+  if (axes.empty()) return {};
+  for (int i : rule.operands) {
+    Value& v = node.inputs[static_cast<size_t>(i)];
+    TensorType type = local_.graph.type(v);
+    if (!halo->borders(type.shape[dim])) continue;
+    type.shape[dim] = halo->size;
+    const Move move{.op = "halo",
+                    .suffix = ".bordered",
+                    .attributes = {{"axis", mesh_.axes[static_cast<size_t>(axes[0])].name},
+                                   {"parts", parts},
+                                   {"dim", static_cast<int64_t>(dim)},
+                                   {"first", halo->first},
+                                   {"step", halo->step},
+                                   {"size", halo->size},
+                                   {"lowest", rule.lowest}},
+                    .type = type};
+    v = append(move, cat(old.name, ".", local_.graph.value(v).name, move.suffix), {v}, old.phase, block);
+  }
+  const size_t ndim = global_.type(old.inputs[0]).shape.size();
+  Ints pads = node.attributes.ints("pads");
+  pads.resize(2 * (ndim - 2), 0);
+  pads[dim - 2] = halo->begin;
+  pads[ndim - 2 + dim - 2] = halo->end;
+  node.attributes.set("pads", pads);
+  if (rule.adapt) rule.adapt(node.attributes);
+  if (rule.numbers_operand < 0) return {};
+
+  // Those of other pieces become -1, which is nowhere.
+  Value& positions = node.inputs[static_cast<size_t>(rule.numbers_operand)];
+  const Shape& all = global_.type(old.outputs[0]).shape;
+  const int64_t own = all[dim] / parts, behind = elements_behind(all, dim);
+  Tensor firsts({local_.graph.type(positions).dtype, {parts}});
+  for (int64_t p = 0; p < parts; ++p) firsts.set_int(p, p * own);
+  EPL_ASSIGN(const Value first, of_piece(firsts, cut.axes, old, block));
+  positions = write(old, ".own", block, [&](Builder& b) {
+    Position p = taken_apart(b.var(positions), all[dim], behind);
+    p.at = p.at - b.reshape(b.var(first), {});
+    const Var here = b.emit("logical_and", {p.at >= 0.0, p.at < static_cast<double>(own)});
+    return b.select(here, put_together(p, own, behind), b.like(p.at, -1)).value();
+  });
+  return {};
+}
+
+Result<Value> Partition::numbered(Value positions, int n, const PieceCut& cut, int block) {
+  const Node& old = global_.node(NodeId{n});
+  const auto dim = static_cast<size_t>(cut.rule.window(cut.factor));
+  const int64_t parts = mesh_.pieces(cut.axes);
+  if (parts == 1) return positions;
+  const std::optional<Halo> halo = node_halo(global_, old, cut.rule, cut.factor, parts);
+  const Shape& all = global_.type(old.inputs[0]).shape;
+  const int64_t behind = elements_behind(all, dim);
+  Tensor firsts({local_.graph.type(positions).dtype, {parts}});
+  for (int64_t p = 0; p < parts; ++p) firsts.set_int(p, halo->first + p * halo->step);
+  EPL_ASSIGN(const Value first, of_piece(firsts, cut.axes, old, block));
+  return write(old, ".in_all", block, [&](Builder& b) {
+    Position p = taken_apart(b.var(positions), halo->size, behind);
+    // A window that holds nothing above the lowest number may have found its padding: its first element is meant.
+    p.at = b.maximum(b.minimum(p.at + b.reshape(b.var(first), {}), b.like(p.at, static_cast<double>(all[dim] - 1))),
+                     b.like(p.at, 0));
+    return put_together(p, all[dim], behind).value();
+  });
+}
+
+}  // namespace epl

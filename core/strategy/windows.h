@@ -1,0 +1,30 @@
+// What it takes to cut dimensions along which windows slide: the rows of an image that a convolution or a pool goes
+// over (PieceRule::halo). Weights stay whole, and each rank reads a few rows of its neighbours.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "core/strategy/batch_cut.h"
+#include "core/strategy/origins.h"
+#include "core/strategy/plan.h"
+
+namespace epl {
+
+// Whether windows of a node may slide over so many pieces of a factor: along one dimension, and each is computed alike.
+bool may_slide(const Plan& plan, NodeId node, const ExtendedRule& rule, const CutFactor& factor, int64_t parts);
+// Bytes that move because of it: what a rank reads over its borders; in the forward pass that of the backward pass as
+// well, where also the gradients of weights are sums over the ranks.
+double window_cost(const Graph& graph, const Node& node, const ExtendedRule& rule, int factor, int64_t parts,
+                   const Origins& origins);
+// Whether a forward node has windows that may slide over so many pieces.
+bool has_windows(const Plan& plan, int64_t parts);
+// Whether windows slide over pieces in the plan.
+bool cuts_windows(const Plan& plan);
+
+// Where values of the backward pass had best lie, because a node takes one beside what the forward pass has left in
+// pieces: the gradient of an activation lies as the activation does. `at`: where the axis cuts the forward values.
+std::vector<std::optional<CutPlace>> beside_forward(const Graph& graph, const std::vector<ExtendedRule>& rules,
+                                                    const std::vector<CutPlace>& at, int axis);
+
+}  // namespace epl
