@@ -50,8 +50,9 @@ This version runs six things:
 A node belongs to the first scope that matches it, and inside that to the first inner scope that matches it. Beside
 stages, a node that no scope matches goes where its operands are; beside a single scope, the `default` has it. More
 ranks than the stages need make copies of the pipeline: four ranks and two stages of one rank are two copies. The first
-stage that uses a shared weight lends it to the others. A stage that needs a result of a later one, a scope that matches
-nothing, and numbers that do not divide are errors, which name the scope and the numbers.
+stage that uses a shared weight lends it to the others. Scopes that share one must cut it over as many ranks, or not at
+all; scopes on the same ranks may have it in pieces and whole. A stage that needs a result of a later one, a scope that
+matches nothing, and numbers that do not divide are errors, which name the scope and the numbers.
 
 Stages may have different numbers of ranks and different kinds. A scope inside another one divides the ranks of one copy
 of it. Here the second stage has two ranks for each rank of the first, and cuts its weights over them:

@@ -20,6 +20,7 @@
 #include "core/strategy/pass.h"
 #include "core/strategy/reasons.h"
 #include "core/strategy/segments.h"
+#include "core/strategy/shared_weights.h"
 #include "core/strategy/windows.h"
 
 namespace epl {
@@ -589,7 +590,7 @@ EPL_PASS(split) {
               if (axes_of(c.plan.task_graphs[t], false).empty()) continue;
               EPL_TRY(cut(c, static_cast<int>(t)));
             }
-            return {};
+            return check_shared_weights(c.plan);
           }};
 }
 
