@@ -136,8 +136,10 @@ Result<Boundary> boundary_of(const Plan& plan, Value v, NodeId user, BlockKind u
     const bool due = std::ranges::find(stored.partial, partial) != stored.partial.end();
     if (axis.kind == MeshAxis::Kind::time && axis.size > 1 && !due) found.late = true;
   }
-  // What only the update needs is complete when it begins, and so is the mean over micro-batches.
-  if (block == BlockKind::weight || (plan.alone(v) && used == BlockKind::post)) found.late = true;
+  // What only the update needs is complete when it begins, and so is the mean over micro-batches. The stage of the node
+  // that needs it there says nothing about when: its calls may come before the one that makes the value.
+  const bool turns_end = plan.alone(v) || (block_takes_turns(block) && plan.micro_batches() == 1);
+  if (block == BlockKind::weight || (turns_end && used == BlockKind::post)) found.late = true;
   if (found.late) block = block == BlockKind::pre ? BlockKind::mid : BlockKind::post;
   // What `pre` computes for each micro-batch is computed again for the others.
   const bool again = block == BlockKind::pre && !found.late && stored.cut_dim(batch_axis) >= 0;

@@ -166,6 +166,21 @@ class Placement {
     return found;
   }
 
+  // The TaskGraph that the largest operand comes from, the last stage's of equal ones: the others travel.
+  int of_largest_operand(const Node& node) {
+    int found = nowhere;
+    int64_t largest = 0;
+    for (Value v : node.inputs) {
+      if (!v || !graph_.value(v).producer) continue;
+      const int here = at(graph_.value(v).producer.index);
+      const int64_t bytes = graph_.type(v).bytes();
+      if (here < 0 || bytes < largest) continue;
+      if (found == nowhere || bytes > largest || stage_of(here) > stage_of(found)) found = here;
+      largest = bytes;
+    }
+    return found;
+  }
+
   void place_forward() {
     const auto users = graph_.users();
     for (int n = 0; n < graph_.node_count(); ++n) {
@@ -218,6 +233,7 @@ class Placement {
           if (v && is_state(graph_.value(v).kind) && leaf[static_cast<size_t>(v.index)] != nowhere)
             at(n) = leaf[static_cast<size_t>(v.index)];
         }
+        if (at(n) == nowhere) at(n) = of_largest_operand(node);
       }
       if (at(n) == nowhere) at(n) = of_operands(node, true);
       if (at(n) == nowhere) at(n) = 0;
