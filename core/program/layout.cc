@@ -65,7 +65,7 @@ class Layout {
     }
     // The lifetimes of several micro-batches in flight leave more gaps than those of one that goes forward and back.
     const bool turns = std::ranges::any_of(l_.loops, &Loop::turns);
-    program_.arena_live_bytes = lay_out(storages, max_looks, turns ? max_search_looks : 0).largest_live;
+    program_.arena_live_bytes = lay_out(storages, max_looks, turns ? max_search_looks : few_search_looks).largest_live;
     for (const Storage& s : storages) program_.arena_bytes = std::max(program_.arena_bytes, s.offset + s.bytes);
     auto next = storages.begin();
     for (LiveRange& live : l_.ranges) {

@@ -257,7 +257,7 @@ MemoryLayout lay_out(std::vector<Storage>& storages, int64_t most, int64_t searc
   const std::vector<int64_t> start_offsets = best;
   const int64_t start_bytes = layout.bytes;
   for (uint32_t seed = 0; search > 0 && looks >= 0 && !best.empty(); ++seed, search -= search_round) {
-    const int64_t wanted = layout.largest_live + (seed == 0 ? fiftieth : twentieth);
+    const int64_t wanted = layout.largest_live + (seed == 0 && beginnings > 0 ? fiftieth : twentieth);
     if (layout.bytes <= wanted) break;
     const bool goes_on = seed >= beginnings;
     Search found(storages, goes_on ? best_order : start, goes_on ? best : start_offsets,

@@ -28,6 +28,8 @@ struct MemoryLayout {
 inline constexpr int64_t max_looks = int64_t{1} << 29;
 // What a search may take: about a second.
 inline constexpr int64_t max_search_looks = int64_t{1} << 29;
+// What a plan that hardly ever needs one may take: some hundredths of a second, where more than a twentieth is lost.
+inline constexpr int64_t few_search_looks = int64_t{1} << 23;
 
 // Sets the offsets. Tries several orders of placement (by size, by lifetime, by first use) with best fit and keeps the
 // smallest arena; stops early at the lower bound. Where the storages are too many for `most` looks, they are placed in
