@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <barrier>
 #include <map>
 #include <thread>
 
@@ -212,6 +213,7 @@ TEST(Slices, OthersAreRefused) {
   const auto plan = strategy_plan(host, 2, strategy_of(two, "global_sum")).value();
   const auto place = memory_rendezvous();
   std::vector<std::string> said(2), skipped(2);
+  std::barrier joined(2);  // who gives up before the other has joined ends its joining
   std::vector<std::thread> processes;
   for (int rank = 0; rank < 2; ++rank) {
     processes.emplace_back([&, rank] {
@@ -220,6 +222,7 @@ TEST(Slices, OthersAreRefused) {
               host, plan,
               {.seed = 7, .first_rank = rank, .ranks = 1, .rendezvous = place, .join_seconds = 30, .slices = true})
               .value();
+      joined.arrive_and_wait();
       StepMetrics metrics;
       said[static_cast<size_t>(rank)] = session->step(mlp_batch(0), metrics).message();
       // A number that is none, in a sample of the second process alone.
