@@ -15,9 +15,9 @@
 namespace epl::cpu {
 namespace {
 
-// About ten microseconds: what waking a sleeper costs. And where nobody else wants the processor, a quarter of a
-// millisecond: one that has nothing to do goes to sleep itself, and is slow to come back.
-constexpr int spins_before_sleep = 400, patient_spins = 10000;
+// About ten microseconds: what waking a sleeper costs. And where nobody else wants the processor, a millisecond: one
+// that has nothing to do goes to sleep itself, and is slow to come back.
+constexpr int spins_before_sleep = 400, patient_spins = 40000;
 constexpr int64_t reduce_grain = 16 << 10;  // elements, for a rank's own threads
 constexpr int64_t copy_grain = 1 << 20;     // bytes
 

@@ -74,8 +74,28 @@ template <Reduction reduction, class T> class Tree {
   alignas(64) T scratch_[max_depth + 1][2][block];
 };
 
+// Of two ranks nothing has to be kept in between. A target may be a source.
+template <Reduction reduction, class T>
+void two(const T* a, const T* b, T* first, T* second, int64_t begin, int64_t end) {
+  if (first == second) {
+#pragma GCC ivdep
+    for (int64_t i = begin; i < end; ++i) first[i] = combine<reduction>(a[i], b[i]);
+    return;
+  }
+#pragma GCC ivdep
+  for (int64_t i = begin; i < end; ++i) {
+    const T y = combine<reduction>(a[i], b[i]);
+    first[i] = y;
+    second[i] = y;
+  }
+}
+
 template <Reduction reduction, class T>
 void run(std::span<const void* const> sources, std::span<void* const> targets, int64_t begin, int64_t end) {
+  if (sources.size() == 2 && targets.size() <= 2 && !targets.empty()) {
+    return two<reduction>(static_cast<const T*>(sources[0]), static_cast<const T*>(sources[1]),
+                          static_cast<T*>(targets.front()), static_cast<T*>(targets.back()), begin, end);
+  }
   for (int64_t at = begin; at < end; at += block) {
     const int64_t count = end - at < block ? end - at : block;
     Tree<reduction, T> tree(sources, at, count);

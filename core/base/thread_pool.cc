@@ -76,7 +76,7 @@ struct ThreadPool::State {
   }
 };
 
-ThreadPool::ThreadPool(int size, Wait wait) : state_(std::make_unique<State>(wait == Wait::patient ? 10000 : 2000)) {
+ThreadPool::ThreadPool(int size, Wait wait) : state_(std::make_unique<State>(wait == Wait::patient ? 40000 : 2000)) {
   EPL_CHECK(size >= 1, "a pool needs a thread, got ", size);
   state_->workers.reserve(size - 1);
   try {

@@ -57,7 +57,9 @@ class Arena {
       const int64_t bytes =
           in.query && static_cast<int>(o) < in.query->outputs() ? in.query->out(static_cast<int>(o)).bytes() : in.bytes;
       // Where nobody noted that what was there is dead.
-      const bool in_place = std::ranges::find(in.inputs, in.outputs[o]) != in.inputs.end();
+      const bool in_place = std::ranges::any_of(in.inputs, [&](const Location& from) {
+        return from.space == Location::Space::arena && program_.offset_of(from, micro_batch) == offset;
+      });
       const auto there = open_.find(offset);
       if (!in_place && there != open_.end() && there->second.name != in.name) close(offset, bytes, time - 1);
       open_.try_emplace(offset, Range{in.name, range_kind(in, phases_[static_cast<size_t>(position)]), offset, bytes,

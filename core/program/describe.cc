@@ -63,8 +63,9 @@ class Unrolled {
     const bool unfinished = in.transfer && in.transfer->at_last_turn && micro_batch + 1 != program_.micro_batches();
     for (size_t o = 0; !unfinished && o < in.outputs.size(); ++o) {
       const Location& at = in.outputs[o];
-      const bool in_place = std::ranges::find(in.inputs, at) != in.inputs.end();
-      if (at.space != Location::Space::arena || in_place) continue;
+      // Over an operand, or over the rank's own segment of it.
+      const auto same = [&](const Location& from) { return from.space == at.space && address(from) == address(at); };
+      if (at.space != Location::Space::arena || std::ranges::any_of(in.inputs, same)) continue;
       latest_[address(at)] = add(address(at), in.query->out(static_cast<int>(o)).bytes());
     }
     if (in.workspace.space != Location::Space::arena) return;

@@ -86,8 +86,14 @@ class Layout {
   Location location(Value v) const {
     if (!v) return {};
     const auto root = static_cast<size_t>(l_.root[static_cast<size_t>(v.index)]);
-    if (l_.place[root].space != Space::none) return l_.place[root];
-    return l_.ranges[static_cast<size_t>(l_.range[root])].at;
+    const bool in_arena = l_.place[root].space == Space::none;
+    Location at = in_arena ? l_.ranges[static_cast<size_t>(l_.range[root])].at : l_.place[root];
+    const Lowering::Part &own = l_.part[static_cast<size_t>(v.index)], &of_root = l_.part[root];
+    if (const Lowering::Part& part = own ? own : of_root) {
+      at.axis = part.axis;
+      at.stride = part.stride;
+    }
+    return at;
   }
 
   void write_locations() {

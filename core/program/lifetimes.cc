@@ -142,10 +142,14 @@ class Lifetimes {
     const int p = first(next);
     if (p < program_.commit_begin || p < 0 || last(state) > p || place(next).space != Space::none) return false;
     const Instruction& in = instruction(p);
-    if (in.transfer) return false;
     const auto& [inputs, outputs] = l_.operands[static_cast<size_t>(p)];
     for (size_t o = 0; o < outputs.size(); ++o) {
       if (outputs[o].index != next) continue;
+      if (in.transfer && (!in.transfer->gathers || !gather_in_place(inputs[o], state, axis_of(in)))) return false;
+      if (in.transfer) {
+        l_.place[static_cast<size_t>(next)] = place(state);
+        return true;
+      }
       for (size_t i = 0; i < inputs.size(); ++i) {
         if (inputs[i] && root(inputs[i]) == state && in.prepared.may_alias(static_cast<int>(i), static_cast<int>(o))) {
           l_.place[static_cast<size_t>(next)] = place(state);
@@ -155,6 +159,36 @@ class Lifetimes {
     }
     return false;
   }
+
+  // New state that ranks have made in pieces: each where the piece of the old one was, if its producer may write there
+  // and nobody reads the old one any more.
+  bool gather_in_place(Value piece, int state, int axis) {
+    const int made = root(piece), p = first(made);
+    if (p < program_.commit_begin || made != piece.index || !in_arena(made) || last(state) > p) return false;
+    const Instruction& in = instruction(p);
+    if (in.transfer) return false;
+    const auto& [inputs, outputs] = l_.operands[static_cast<size_t>(p)];
+    const Lowering::Part own{axis, graph_.type(piece).bytes()};
+    if (own.stride * ranks_along(axis) != graph_.type(Value{state}).bytes()) return false;
+    const auto o = std::ranges::find(outputs, piece) - outputs.begin();
+    const auto reads_all = [&](Value v) {
+      return v && root(v) == state && l_.part[static_cast<size_t>(v.index)] != own;
+    };
+    if (std::ranges::any_of(inputs, reads_all)) return false;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      if (!inputs[i] || root(inputs[i]) != state || !in.prepared.may_alias(static_cast<int>(i), static_cast<int>(o)))
+        continue;
+      l_.place[static_cast<size_t>(made)] = place(state);
+      l_.part[static_cast<size_t>(made)] = own;
+      return true;
+    }
+    return false;
+  }
+
+  int axis_of(const Instruction& in) const {
+    return program_.mesh.find(program_.groups[static_cast<size_t>(in.group)].axis);
+  }
+  int64_t ranks_along(int axis) const { return program_.mesh.axes[static_cast<size_t>(axis)].size; }
 
   const Location& place(int r) const { return l_.place[static_cast<size_t>(r)]; }
   bool in_arena(int r) const { return place(r).space == Space::none; }
@@ -170,6 +204,7 @@ class Lifetimes {
         for (size_t i = 0; i < inputs.size() && l_.range[static_cast<size_t>(out)] < 0; ++i) {
           if (inputs[i] && !taken[i] && may_take(p, static_cast<int>(i), static_cast<int>(o), timeline)) {
             take_over(root(inputs[i]), out);
+            if (takes_segment(p)) l_.part[static_cast<size_t>(out)] = segment(p, outputs[o]);
             taken[i] = true;
           }
         }
@@ -179,17 +214,26 @@ class Lifetimes {
     }
   }
 
-  // Whether output `o` of an instruction may be written over its input `i`.
+  // Results of this instruction may be written over the rank's own segments of its operands.
+  bool takes_segment(int p) const { return instruction(p).transfer && instruction(p).transfer->scatters; }
+  Lowering::Part segment(int p, Value v) const { return {axis_of(instruction(p)), graph_.type(v).bytes()}; }
+
+  // Whether output `o` of an instruction may be written over its input `i`, or over a segment of it.
   bool may_take(int p, int i, int o, const Timeline& timeline) {
     const Instruction& in = instruction(p);
-    if (in.transfer && !(in.transfer->in_place && i == o)) return false;
+    if (in.transfer && !((in.transfer->in_place || takes_segment(p)) && i == o)) return false;
     const auto& [inputs, outputs] = l_.operands[static_cast<size_t>(p)];
     const int source = root(inputs[static_cast<size_t>(i)]), out = outputs[static_cast<size_t>(o)].index;
     const bool dies = in_arena(source) && last(source) == p && first(source) < p &&
                       sends_[static_cast<size_t>(source)].empty() && each(source) == each(out) &&
                       last_of_all(source, p, timeline);
     const bool once = std::ranges::count_if(inputs, [&](Value v) { return v && root(v) == source; }) == 1;
-    if (!dies || !once || graph_.type(Value{source}).bytes() != graph_.type(Value{out}).bytes()) return false;
+    const int64_t bytes = graph_.type(Value{out}).bytes();
+    const int64_t all = graph_.type(Value{source}).bytes();
+    const bool fits = takes_segment(p) ? !l_.part[static_cast<size_t>(source)] && bytes % memory_alignment == 0 &&
+                                             bytes * ranks_along(axis_of(in)) == all
+                                       : bytes == all;
+    if (!dies || !once || !fits) return false;
     const Loop *from = l_.loop_of(first(source)), *loop = l_.loop_of(p);
     if (from != loop && (loop || !(from->turns || in.transfer))) return false;
     return in.transfer || in.prepared.may_alias(i, o);
@@ -197,6 +241,7 @@ class Lifetimes {
 
   void take_over(int source, int out) {
     l_.range[static_cast<size_t>(out)] = l_.range[static_cast<size_t>(source)];
+    l_.part[static_cast<size_t>(out)] = l_.part[static_cast<size_t>(source)];
     LiveRange& range = l_.ranges[static_cast<size_t>(l_.range[static_cast<size_t>(source)])];
     range.last = std::max(range.last, last(out));
     const std::vector<int>& sends = sends_[static_cast<size_t>(out)];

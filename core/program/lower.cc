@@ -14,6 +14,7 @@ Lowering::Lowering(const LocalGraph& local_graph, Graph fused, const LowerOption
       options(lower_options),
       root(static_cast<size_t>(graph.value_count())),
       place(static_cast<size_t>(graph.value_count())),
+      part(static_cast<size_t>(graph.value_count())),
       first(static_cast<size_t>(graph.value_count()), -1),
       last(static_cast<size_t>(graph.value_count()), -1),
       range(static_cast<size_t>(graph.value_count()), -1) {}

@@ -40,6 +40,14 @@ struct Lowering {
   std::vector<Operands> operands;  // by instruction
   std::vector<int> root;           // by value: the value whose memory it is
   std::vector<Location> place;     // by root; space none: the arena
+  // By value: where it begins in the memory of its root, or that in the memory that it shares; none: at the beginning.
+  struct Part {
+    int32_t axis = -1;
+    int64_t stride = 0;
+    explicit operator bool() const { return axis >= 0; }
+    friend bool operator==(const Part&, const Part&) = default;
+  };
+  std::vector<Part> part;
   std::vector<Graph::Update> copies;
 
   // Lifetimes.

@@ -14,12 +14,14 @@
 
 namespace epl {
 
-// A place in memory: a space and an offset in it. Of an input, `stride` is added for each piece of the batch before the
-// one at hand. In the arena, `row` is that of Program::rows where each micro-batch has an offset of its own.
+// A place in memory: a space and an offset in it. In the arena, `row` is that of Program::rows where each micro-batch
+// has an offset of its own. Of what ranks have pieces of, side by side, `stride` is added for each piece before that of
+// the rank: for each piece of the batch of an input, elsewhere for each coordinate before its own on the mesh's `axis`.
 struct Location {
   enum class Space : uint8_t { none, arena, state, constant, scalar, input } space = Space::none;
   int32_t index = 0;   // which input
   int32_t row = -1;    // -1: every micro-batch has `offset`
+  int32_t axis = -1;   // -1: it is no piece
   int64_t offset = 0;  // of the first micro-batch
   int64_t stride = 0;
   friend bool operator==(const Location&, const Location&) = default;

@@ -26,7 +26,7 @@ std::string location_text(const Location& at) {
   if (at.space == Space::none) return "_";
   if (at.space == Space::input) return at.stride ? cat("in", at.index, "+", at.stride) : cat("in", at.index);
   for (const auto& [space, name] : spaces) {
-    if (space == at.space) return cat(name, offset_text(at));
+    if (space == at.space) return cat(name, offset_text(at), at.axis < 0 ? "" : cat("+", at.stride, "*axis", at.axis));
   }
   return "?";
 }
@@ -108,6 +108,13 @@ class ProgramParser {
     return true;
   }
 
+  bool part(Location& at) {
+    int64_t axis = 0;
+    if (!reader_.integer(at.stride) || at.stride < 0 || !reader_.take("*axis") || !reader_.integer(axis)) return false;
+    at.axis = static_cast<int32_t>(axis);
+    return axis >= 0 && axis < static_cast<int64_t>(program_.mesh.axes.size());
+  }
+
   // "row 3 at 0 4096": an offset for each micro-batch.
   Status row() {
     int64_t index = 0;
@@ -129,7 +136,7 @@ class ProgramParser {
     for (const auto& [space, name] : spaces) {
       if (!reader_.take(name)) continue;
       at.space = space;
-      return offset(at);
+      return offset(at) && (!reader_.take("+") || part(at));
     }
     if (!number("in", index) || index < 0) return false;
     at.space = Space::input;

@@ -1,6 +1,7 @@
 // Writes the instructions of a program: nodes in the order of their blocks, with kernels of the backend, and between
 // them the transfers that no node stands for.
 #include <algorithm>
+#include <ranges>
 
 #include "core/ir/op.h"
 #include "core/program/lowering.h"
@@ -96,8 +97,36 @@ class Selection {
       const NodeId producer = graph_.value(Value{i}).producer;
       if (!producer) continue;
       const Node& node = graph_.node(producer);
-      if (node.op->view && graph_.value(Value{i}).output == 0) l_.root[static_cast<size_t>(i)] = root(node.inputs[0]);
+      if (graph_.value(Value{i}).output != 0) continue;
+      Lowering::Part& part = l_.part[static_cast<size_t>(i)];
+      if (!node.op->view && !is_part(node, part)) continue;
+      l_.root[static_cast<size_t>(i)] = root(node.inputs[0]);
+      if (!part) part = l_.part[static_cast<size_t>(node.inputs[0].index)];
     }
+  }
+
+  // Whether a node takes this rank's piece of state, one run of it: then it is read where it lies.
+  bool is_part(const Node& node, Lowering::Part& part) const {
+    const TransferRow* transfer = transfer_of(node.op->name);
+    if (!transfer || !transfer->part) return false;
+    const Value whole = node.inputs[0];
+    const TensorType &all = graph_.type(whole), &piece = graph_.type(node.outputs[0]);
+    const auto dim = static_cast<size_t>(node.attributes.integer("dim"));
+    const bool one_run = node.attributes.integer("outer") == 1 &&
+                         std::ranges::all_of(all.shape | std::views::take(dim), [](int64_t n) { return n == 1; });
+    std::vector<int> axes;
+    if (!one_run || !parse_axis_names(node.attributes.text("axes"), program_.mesh, axes) || axes.size() != 1 ||
+        program_.mesh.axes[static_cast<size_t>(axes[0])].kind != MeshAxis::Kind::rank ||
+        l_.place[static_cast<size_t>(root(whole))].space != Space::state || l_.part[static_cast<size_t>(whole.index)] ||
+        piece.bytes() % memory_alignment != 0 ||
+        piece.bytes() * program_.mesh.axes[static_cast<size_t>(axes[0])].size != all.bytes())
+      return false;
+    part = {.axis = axes[0], .stride = piece.bytes()};
+    return true;
+  }
+  bool is_view(const Node& node) const {
+    return node.op->view || (!node.outputs.empty() && l_.part[static_cast<size_t>(node.outputs[0].index)] &&
+                             transfer_of(node.op->name) != nullptr);
   }
 
   int root(Value v) const { return l_.root[static_cast<size_t>(v.index)]; }
@@ -107,7 +136,7 @@ class Selection {
       Block block{local_.blocks[static_cast<size_t>(b)], size(), 0};
       for (int n = 0; n < graph_.node_count(); ++n) {
         const Node& node = graph_.node(NodeId{n});
-        if (node.region != b || node.op->view) continue;
+        if (node.region != b || is_view(node)) continue;
         if (node.phase == Phase::update && program_.commit_begin == 0) program_.commit_begin = size();
         EPL_TRY(write_instruction(node));
         emit_outputs(node);

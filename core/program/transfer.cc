@@ -128,7 +128,9 @@ TransferRow collective_transfer(Collective::Kind kind, std::string doc) {
                   .holds = "gradient",
                   .grouped = true,
                   .joins = true,
-                  .in_place = kind == Kind::all_reduce};
+                  .in_place = kind == Kind::all_reduce,
+                  .gathers = kind == Kind::all_gather,
+                  .scatters = kind == Kind::reduce_scatter};
   switch (kind) {
     case Kind::all_reduce:
       row.run = run_collective<Kind::all_reduce>;

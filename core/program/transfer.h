@@ -51,6 +51,9 @@ struct TransferRow {
   bool grouped = false;      // it takes the group that its attribute `axis` names
   bool joins = false;        // several of its nodes may become one (join_collectives)
   bool in_place = false;     // a result may be written over its own operand
+  bool part = false;         // its result is a piece of its operand, which may be read where it lies
+  bool gathers = false;      // an operand may be the rank's own segment of its result
+  bool scatters = false;     // a result may be the rank's own segment of its operand
   // Its attribute with the class of which a rank is the other one; empty: none. See ProgramGroup.
   std::string counterpart;
   bool sends = false;         // issued to a stream of its own: nobody waits for it before its source is written again

@@ -56,14 +56,15 @@ Result<std::unique_ptr<Executor>> Executor::create(const Host& host, Device& dev
 }
 
 std::byte* Executor::at(const Location& location, int64_t micro_batch) {
-  auto base = [&](Buffer& buffer) { return static_cast<std::byte*>(buffer.data()) + location.offset; };
+  const int64_t part = location.axis < 0 ? 0 : place_.at[static_cast<size_t>(location.axis)] * location.stride;
+  auto base = [&](Buffer& buffer) { return static_cast<std::byte*>(buffer.data()) + location.offset + part; };
   switch (location.space) {
     case Location::Space::none:
       return nullptr;
     case Location::Space::arena:
-      return static_cast<std::byte*>(arena_.data()) + program_.offset_of(location, micro_batch);
+      return static_cast<std::byte*>(arena_.data()) + program_.offset_of(location, micro_batch) + part;
     case Location::Space::state:
-      return store_.data() + location.offset;
+      return store_.data() + location.offset + part;
     case Location::Space::constant:
       return base(*constants_);
     case Location::Space::scalar:

@@ -81,6 +81,13 @@ TEST(SplitStage, GptBySequence) {
     compare(cat("gpt_sequence2.", stage), *made->text(EntryKind::train, stage));
 }
 
+// Copies share out the update: sums of gradients are scattered, new weights gathered where the old ones were.
+TEST(ZeroStage, MlpOfTwoRanks) {
+  const auto made = plan(2, "1", mlp, R"({"zero.level": "v0"})");
+  for (const char* stage : {"local", "program"})
+    compare(cat("mlp_zero2.", stage), *made->text(EntryKind::train, stage));
+}
+
 // The lines "# passes: ...", "# ranks: ..." and "# strategy: {...}" in front of a graph; the value of `key`, or
 // `otherwise`.
 std::string told(const std::string& text, const std::string& key, std::string otherwise) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/program/transfer.h"
 #include "tests/backend/far_device.h"
 #include "tests/runtime/skip_mlp.h"
 #include "tests/runtime/trained.h"
@@ -152,6 +153,37 @@ INSTANTIATE_TEST_SUITE_P(, Zero,
                                          Layout{"late_weights", 4, 2, std::string(late_weights)},
                                          Layout{"beside_split", 4, 2, R"("default": {"split": 2})"}),
                          [](const auto& info) { return info.param.name; });
+
+// Weights are in memory once, though copies make them in pieces, and gradients take no more than what they are summed
+// from: every size below divides into pieces that begin on cache lines.
+TEST(ZeroInPlace, NeedsNoMemoryBesideTheWeights) {
+  constexpr std::string_view large = R"(graph mlp(x: f32[8,64] batch 0) {
+  w1: f32[64,64] = param
+  w2: f32[64,64] = param
+  forward:
+  h: f32[8,64] = matmul(x, w1)
+  a: f32[8,64] = relu(h)
+  y: f32[8,64] = matmul(a, w2)
+  output y = y
+}
+)";
+  const auto arena = [](const Result<std::shared_ptr<const CompiledPlan>>& made) {
+    EXPECT_TRUE(made.ok()) << made.status().to_string();
+    return (*made)->entry(EntryKind::train)->programs.front().arena_bytes;
+  };
+  const Job job{.model = std::string(large)};
+  auto plan = plan_of({"two", 2}, job);
+  EXPECT_LE(arena(plan), arena(plan_of({"two", 2}, off(job))));
+  const Program& program = (*plan)->entry(EntryKind::train)->programs.front();
+  const auto copies = [](const Instruction& in) {
+    return in.transfer && (in.transfer->name == "copy" || in.transfer->name == "slice");
+  };
+  EXPECT_TRUE(std::ranges::none_of(program.instructions, copies));
+  const std::string text = print_program(program);
+  auto again = parse_program(text, (*plan)->device()->kernels());
+  ASSERT_TRUE(again.ok()) << again.status().to_string();
+  EXPECT_EQ(print_program(*again), text);
+}
 
 // Stages of 1 and of 2 copies: those of one rank have nothing to share.
 TEST(ZeroOfDegrees, HasTheBitsOfCopiesThatUpdateEverything) {
