@@ -56,7 +56,8 @@ Status Partition::place(int n, int block, bool again) {
   EPL_ASSIGN(const OperandShardings operands, operand_shardings(plan_, NodeId{n}));
   EPL_ASSIGN(const PieceCut pieces, piece_cut(plan_, NodeId{n}));
   const Cuts batch = plan_.batch_of(std::max(plan_.node_task_graph[static_cast<size_t>(n)], 0));
-  const int64_t lanes = mesh_.lanes(batch), units = mesh_.units_of_lane(batch);
+  const int64_t lanes = mesh_.lanes(batch);
+  int64_t units = mesh_.units_of_lane(batch);
   if (pieces.by_body()) return place_body(n, operands, pieces, block);
   Node node = old;
   node.region = block;
@@ -123,10 +124,14 @@ Status Partition::place(int n, int block, bool again) {
     const Value v = old.outputs[o];
     types.push_back(local_type(mesh_, global_.type(v), operands.outputs[o]));
     names.push_back(again ? cat(global_.value(v).name, ".again") : global_.value(v).name);
-    if (std::ranges::find(operands.outputs[o].partial, batch_axis, &Partial::axis) == operands.outputs[o].partial.end())
-      continue;
+    const auto is_due = [&](int axis) {
+      const std::vector<Partial>& due = operands.outputs[o].partial;
+      return std::ranges::find(due, axis, &Partial::axis) != due.end();
+    };
+    if (!is_due(batch_axis) && !is_due(mesh_.find(unit_axis))) continue;
     sums = true;
     sum_outer = operands.sum_outers[o];
+    if (!is_due(batch_axis)) units = mesh_.units(batch);  // of samples that have come from all ranks
   }
   // The order of a sum over one unit is that of its positions, wherever the batch lies.
   if (sums) node.units = {units, units > 1 ? sum_outer : 1};

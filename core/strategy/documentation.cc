@@ -181,11 +181,13 @@ share this out (ZeRO, Rajbhandari et al. 2020):
 
 At `v0` each of N copies updates one of N equal pieces of a weight. It keeps the optimizer's state of this piece alone,
 so the state takes an N-th of the memory. It gets this piece of the sum of gradients; the new pieces are then exchanged.
-Together this moves as much as the sum of whole gradients. No bit changes, and it goes with everything above: with
-stages, whose copies share what the stage has, with splits, of whose pieces copies have pieces, and with micro-batches,
-after which gradients are summed once. A weight is cut in its first dimension that N divides; one without any stays
-whole on each copy, and the plan has a note. Where the norm of all gradients is taken, to clip them, each copy has whole
-gradients first. Checkpoints, and what is read and written by name, are whole. `v1` and `v2` are not built yet.
+Together this moves as much as the sum of whole gradients, or less: of a large weight and a small batch, copies give
+each other the samples, and each computes its piece of the gradient of all. No bit changes, and it goes with everything
+above: with stages, whose copies share what the stage has, with splits, of whose pieces copies have pieces, and with
+micro-batches, after which gradients are summed once. A weight is cut in its first dimension that N divides; one without
+any stays whole on each copy, and the plan has a note. Where the norm of all gradients is taken, to clip them, each copy
+has whole gradients first. Checkpoints, and what is read and written by name, are whole. `v1` and `v2` are not built
+yet.
 
 ## Data
 

@@ -185,6 +185,45 @@ TEST(ZeroInPlace, NeedsNoMemoryBesideTheWeights) {
   EXPECT_EQ(print_program(*again), text);
 }
 
+// The gradient of a large weight, of a small batch: each copy gets all samples and computes its piece, and no sum of
+// the weight's size is made. Not in turns, which would sum in another order, and not for small weights.
+TEST(ZeroBySamples, HasTheBitsOfSumsThatAreScattered) {
+  constexpr std::string_view wide = R"(graph mlp(x: f32[8,12] batch 0) {
+  w1: f32[12,256] = param
+  w2: f32[256,256] = param
+  b2: f32[256] = param
+  w3: f32[256,4] = param
+  forward:
+  h: f32[8,256] = matmul(x, w1)
+  a: f32[8,256] = relu(h)
+  g: f32[8,256] = matmul(a, w2)
+  gb: f32[8,256] = add(g, b2)
+  r: f32[8,256] = relu(gb)
+  y: f32[8,4] = matmul(r, w3)
+  output y = y
+}
+)";
+  add_backend(far_backend("far_by_samples", 5));
+  const auto exchanges = [](const CompiledPlan& plan) {
+    return std::ranges::count_if(
+        plan.entry(EntryKind::train)->programs.front().instructions,
+        [](const Instruction& in) { return in.transfer && in.transfer->name == "all_to_all"; });
+  };
+  for (const double clip_norm : {0.0, 0.05}) {
+    const Job job{.model = std::string(wide), .clip_norm = clip_norm};
+    for (const Layout& layout : {Layout{"two", 2}, Layout{"four", 4}, Layout{"in_turns", 2, 4},
+                                 Layout{"beside_split", 4, 1, R"("default": {"split": 2})"}}) {
+      auto plan = plan_of(layout, job);
+      ASSERT_TRUE(plan.ok()) << plan.status().to_string();
+      if (clip_norm == 0) EXPECT_EQ(exchanges(**plan), layout.micro_batches == 1 ? 1 : 0) << layout.name;
+      expect_same(trained(layout, job, 5), trained(layout, off(job), 5), layout.name);
+    }
+    Job far = job;
+    far.device = "far_by_samples";
+    expect_same(trained({"two", 2}, far, 3), trained({"one", 1}, off(job), 3), "far");
+  }
+}
+
 // Stages of 1 and of 2 copies: those of one rank have nothing to share.
 TEST(ZeroOfDegrees, HasTheBitsOfCopiesThatUpdateEverything) {
   const Layout layout{"degrees", 6, 2, std::string(degrees)};

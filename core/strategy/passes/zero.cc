@@ -4,8 +4,10 @@
 // step of the optimizer is elementwise, so a cut of it changes no bit. The optimizer's state is stored in these pieces
 // alone; a gradient that nobody needs whole is left in pieces by its sum over ranks; and new weights are gathered.
 // Nothing but the plan's tables says so: `partition` makes a reduce_scatter of the sum of a gradient, and an all_gather
-// of the new weights, as of any other value that is cut where it is made and not where it is stored.
+// of the new weights, as of any other value that is cut where it is made and not where it is stored. The sum itself may
+// be cut by its result instead (bring_samples).
 #include <algorithm>
+#include <optional>
 
 #include "core/strategy/batch_cut.h"
 #include "core/strategy/pass.h"
@@ -135,33 +137,44 @@ class Sharing {
   // Cuts a node so that its results lie as `wanted`, and what it takes where that is left in pieces for it alone; false
   // where the node cannot be cut so.
   Result<bool> cut(int n, const Sharding& wanted) {
+    EPL_ASSIGN(auto made, cut_as(n, plan_.node_shardings[static_cast<size_t>(n)], wanted));
+    if (!made || made->operands.outputs[0] != wanted) return false;
+    plan_.node_shardings[static_cast<size_t>(n)] = std::move(made->sharding);
+    plan_.explain(n, "zero: each copy has a piece");
+    for (size_t i = 0; i < node(n).inputs.size(); ++i) {
+      if (node(n).inputs[i]) EPL_TRY(leave_in_pieces(node(n).inputs[i], made->operands.inputs[i], n));
+    }
+    return true;
+  }
+
+  // A sharding of a node with the cuts that its result lacks to be cut as `wanted`; none where its own rule has none.
+  struct CutNode {
+    NodeSharding sharding;
+    OperandShardings operands;
+  };
+  Result<std::optional<CutNode>> cut_as(int n, NodeSharding sharding, const Sharding& wanted) const {
     EPL_ASSIGN(const ExtendedRule extended, node_extended_rule(graph_, node(n)));
     const ShardingRule& rule = extended.rule;
     EPL_ASSIGN(const OperandShardings now, operand_shardings(plan_, NodeId{n}));
     const auto differs = [&](size_t d) { return now.outputs[0].dims[d] != wanted.dims[d]; };
-    NodeSharding sharding = plan_.node_shardings[static_cast<size_t>(n)];
     sharding.factors.resize(std::max(sharding.factors.size(), extended.added));
     for (size_t d = 0; d < wanted.dims.size(); ++d) {
       if (!differs(d)) continue;
       for (const AxisCut& cut : wanted.dims[d]) {
         if (std::ranges::find(now.outputs[0].dims[d], cut) != now.outputs[0].dims[d].end()) continue;
         const CutFactor factor = factor_at(rule, rule.outputs[0], {static_cast<int>(d), cut.outer, cut.of});
-        if (!factor || rule.factors[static_cast<size_t>(factor.factor)].unshardable) return false;
-        Cuts& cuts = sharding.factors[static_cast<size_t>(factor.factor)];
+        const auto f = static_cast<size_t>(factor.factor);
+        if (!factor || f >= sharding.factors.size() || rule.factors[f].unshardable) return std::optional<CutNode>();
+        Cuts& cuts = sharding.factors[f];
         cuts.insert(std::ranges::upper_bound(cuts, factor.outer, {}, &AxisCut::outer),
                     {cut.axes, factor.outer, factor.of});
       }
     }
     NodeSharding all = sharding;
     all.factors.resize(rule.factors.size());
-    const OperandShardings operands = operand_shardings(extended, all);
-    if (operands.outputs[0] != wanted || !divides(n, rule, sharding)) return false;
-    plan_.node_shardings[static_cast<size_t>(n)] = std::move(sharding);
-    plan_.explain(n, "zero: each copy has a piece");
-    for (size_t i = 0; i < node(n).inputs.size(); ++i) {
-      if (node(n).inputs[i]) EPL_TRY(leave_in_pieces(node(n).inputs[i], operands.inputs[i], n));
-    }
-    return true;
+    OperandShardings operands = operand_shardings(extended, all);
+    if (operands.outputs[0].dims != wanted.dims || !divides(n, rule, sharding)) return std::optional<CutNode>();
+    return std::optional(CutNode{std::move(sharding), std::move(operands)});
   }
 
   bool divides(int n, const ShardingRule& rule, const NodeSharding& sharding) const {
@@ -192,14 +205,61 @@ class Sharing {
     const auto is_due = [&](int axis) {
       return std::ranges::find(made.partial, Partial{axis, ShardingRule::Reduce::sum}) != made.partial.end();
     };
-    bool in_pieces = std::ranges::all_of(copies(user), is_due) && given.added_later < 0;
+    const bool sum_is_due = std::ranges::all_of(copies(user), is_due) && given.added_later < 0;
+    bool in_pieces = sum_is_due;
     const Node& maker = graph_.node(producer);
     if (!in_pieces && made == stored(v) && !maker.op->random && maker.outputs.size() == 1 &&
         (maker.op->elementwise() || maker.op->view)) {
       EPL_ASSIGN(in_pieces, cut(producer.index, wanted));
     }
     if (in_pieces) stored(v) = wanted;
+    return sum_is_due ? bring_samples(producer.index, wanted, copies(user)) : Status();
+  }
+
+  // Copies sum over their own samples, and each gets a piece of the sum of all. Where operands are smaller than the sum
+  // (the gradient of a large weight, of a small batch), they are brought together instead, and each copy computes its
+  // own piece, of all samples: as many multiplications, less that is written and moved, and the sum is of all units in
+  // the order of units. A loop over micro-batches would sum in another order.
+  Status bring_samples(int n, const Sharding& wanted, const std::vector<int>& axes) {
+    const Node& maker = node(n);
+    NodeSharding sharding = plan_.node_shardings[static_cast<size_t>(n)];
+    const Cuts batch = plan_.batch_of(plan_.node_task_graph[static_cast<size_t>(n)]);
+    if (maker.outputs.size() != 1 || sharding.segments || !sharding.flowing.empty() || plan_.micro_batches() != 1 ||
+        plan_.apart || mesh(n).lanes(batch) != 1 || !power_of_two(plan_.units()))
+      return {};
+    EPL_ASSIGN(const OperandShardings now, operand_shardings(plan_, NodeId{n}));
+    Cuts* summed = nullptr;
+    for (Cuts& cuts : sharding.factors) {
+      if (find_cut(cuts, axes.front())) summed = &cuts;
+    }
+    // Units that come round several times are not in the order of the batch.
+    if (now.sum_outers[0] != 1 || !summed || summed->size() != 1 || summed->front().outer != 1) return {};
+    AxisCut& samples = summed->front();
+    std::erase_if(samples.axes,
+                  [&](int axis) { return mesh(n).axes[static_cast<size_t>(axis)].kind == MeshAxis::Kind::rank; });
+    samples.outer = mesh(n).pieces(axes);
+    EPL_ASSIGN(auto made, cut_as(n, sharding, wanted));
+    if (!made) return {};
+    int64_t moved = 0;
+    for (size_t i = 0; i < maker.inputs.size(); ++i) {
+      const Value v = maker.inputs[i];
+      if (!v || now.inputs[i] == made->operands.inputs[i]) continue;
+      if (!stored(v).partial.empty()) return {};
+      moved += local_bytes(n, graph_.type(v), made->operands.inputs[i]);
+    }
+    const int64_t sum = local_bytes(n, graph_.type(maker.outputs[0]), now.outputs[0]);
+    if (sum - meeting_bytes < 2 * moved) return {};
+    plan_.node_shardings[static_cast<size_t>(n)] = std::move(made->sharding);
+    plan_.explain(n, "zero: each copy has a piece, and gets all samples for it");
     return {};
+  }
+
+  // What ranks could have copied while they meet once more.
+  static constexpr int64_t meeting_bytes = 64 << 10;
+  int64_t local_bytes(int n, const TensorType& type, const Sharding& sharding) const {
+    int64_t elements = 1;
+    for (size_t d = 0; d < type.shape.size(); ++d) elements *= mesh(n).local_size(type.shape[d], sharding.dims[d]);
+    return elements * static_cast<int64_t>(dtype_bytes(type.dtype));
   }
 
   void note() {
