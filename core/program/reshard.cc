@@ -319,10 +319,10 @@ Result<std::vector<Move>> reshard(const Mesh& mesh, const TensorType& global, co
 Result<Crossing> cross(const Mesh& from_mesh, int from, const Mesh& to_mesh, int to, const TensorType& global,
                        const Sharding& sharding) {
   Crossing crossing{.as = sharding};
+  const auto same_size = [&](int axis) {
+    return from_mesh.axes[static_cast<size_t>(axis)].size == to_mesh.axes[static_cast<size_t>(axis)].size;
+  };
   for (size_t d = 0; d < sharding.dims.size(); ++d) {
-    const auto same_size = [&](int axis) {
-      return from_mesh.axes[static_cast<size_t>(axis)].size == to_mesh.axes[static_cast<size_t>(axis)].size;
-    };
     Cuts common;
     for (const AxisCut& cut : sharding.dims[d]) {
       if (is_uneven(cut)) {  // its axes cut together
@@ -337,7 +337,10 @@ Result<Crossing> cross(const Mesh& from_mesh, int from, const Mesh& to_mesh, int
   }
   EPL_ASSIGN(crossing.meet, reshard(from_mesh, global, sharding, crossing.as));
   const TensorType type = local_type(from_mesh, global, crossing.as);
-  if (!crossing.as.partial.empty() || type != local_type(to_mesh, global, crossing.as))
+  const auto due_alike = [&](const Partial& sum) {
+    return from_mesh.axes[static_cast<size_t>(sum.axis)].kind == MeshAxis::Kind::rank && same_size(sum.axis);
+  };
+  if (!std::ranges::all_of(crossing.as.partial, due_alike) || type != local_type(to_mesh, global, crossing.as))
     return unsupported("a value goes to other ranks before its sum is complete");
   for (int64_t peer = 0; peer < max_crossing_targets(from_mesh, to_mesh); ++peer) {
     crossing.sends.push_back({.op = "send",

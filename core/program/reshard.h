@@ -27,9 +27,9 @@ TensorType local_type(const Mesh& mesh, const TensorType& global, const Sharding
 // makes the move.
 Result<std::vector<Move>> reshard(const Mesh& mesh, const TensorType& global, const Sharding& from, const Sharding& to);
 
-// What takes a value to the ranks of another mesh. Axes of the same size in both keep cutting it; over others it is
-// gathered first (`meet`), so that it lies `as` this in both. Then there is a send for each rank that a rank may have
-// to serve, and one node receives. `from` and `to` are the numbers of the classes.
+// What takes a value to the ranks of another mesh. Axes of the same size in both keep cutting it, and sums over them
+// may still be due; over others it is gathered first (`meet`), so that it lies `as` this in both. Then there is a send
+// for each rank that a rank may have to serve, and one node receives. `from` and `to` are the numbers of the classes.
 struct Crossing {
   std::vector<Move> meet;
   Sharding as;

@@ -3,7 +3,8 @@
 // What a cut factor leaves to be summed is complete right behind its node, and costs an all-reduce. A node that only
 // adds and moves its operands may as well add pieces of sums, which are summed once, behind it: of the gradients that
 // queries, keys and values give to one value, one all-reduce is left of three. A value stays a sum that is due where
-// all its users pass it on.
+// all its users pass it on, on other ranks as well if these split alike: (p0 + p1) + (q0 + q1) has not the bits of
+// (p0 + q0) + (p1 + q1), so where stages begin must not decide which of the two it is.
 #include <algorithm>
 
 #include "core/strategy/linear.h"
@@ -58,12 +59,18 @@ class Flow {
     return {};
   }
 
+  // Over how many ranks the TaskGraph of a value splits; 0: it does not.
+  int64_t pieces(Value v) const {
+    const int at = plan_.value_task_graph[index(v)];
+    return splits(plan_.task_graphs[static_cast<size_t>(at)]) ? plan_.mesh(at).axes[static_cast<size_t>(axis_)].size
+                                                              : 0;
+  }
+
   bool could_pass(const Node& node) const {
     if (node.outputs.size() != 1 || node.inputs.empty() || !is_float(graph_.type(node.outputs[0]).dtype)) return false;
     int64_t bytes = 0;
     for (Value v : node.inputs) {
-      if (!v || !due(v) || plan_.value_task_graph[index(v)] != plan_.value_task_graph[index(node.outputs[0])])
-        return false;
+      if (!v || !due(v) || pieces(v) != pieces(node.outputs[0])) return false;
       bytes += graph_.type(v).bytes();
     }
     return graph_.type(node.outputs[0]).bytes() <= bytes && adds_and_moves(graph_, node);
