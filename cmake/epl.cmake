@@ -66,10 +66,20 @@ if(simd_sources)
       list(APPEND simd_optimization "SHELL:-mllvm -asan-instrumentation-with-call-threshold=0")
     endif()
   endif()
+  # What this machine cannot run is there to be linked: a sanitizer would find nothing in it and takes a minute over it.
+  set(processor "")
+  if(EPL_SANITIZE AND EXISTS /proc/cpuinfo)
+    file(STRINGS /proc/cpuinfo processor REGEX "^flags" LIMIT_COUNT 1)
+  endif()
   foreach(level v3 v4)
+    set(level_optimization ${simd_optimization})
+    if(level STREQUAL v4 AND processor AND NOT processor MATCHES " avx512vl")
+      set(level_optimization -O0 -fno-sanitize=all)
+    endif()
     add_library(epl_simd_${level} OBJECT ${simd_sources})
+    set_target_properties(epl_simd_${level} PROPERTIES UNITY_BUILD OFF)
     target_include_directories(epl_simd_${level} PRIVATE ${PROJECT_SOURCE_DIR} ${GENERATED})
-    target_compile_options(epl_simd_${level} PRIVATE -march=x86-64-${level} ${simd_optimization} -fno-math-errno)
+    target_compile_options(epl_simd_${level} PRIVATE -march=x86-64-${level} ${level_optimization} -fno-math-errno)
     target_compile_definitions(epl_simd_${level} PRIVATE EPL_SIMD=${level} HWY_COMPILE_ONLY_STATIC=1
       HWY_DISABLE_PCLMUL_AES)  # Else Highway, which asks for AES where the levels do not promise it, falls back to SSE.
     list(APPEND simd_objects $<TARGET_OBJECTS:epl_simd_${level}>)
@@ -87,31 +97,35 @@ foreach(schema ${schemas})
   list(APPEND schema_headers ${GENERATED}/${name}_generated.h)
 endforeach()
 
-# The asserts of the libraries that these use must not end the process of a host; our own checks are EPL_CHECK, which
-# become an error there.
-foreach(source ${plain})
-  if(source MATCHES "/frontends/onnx/|/core/runtime/checkpoint\\.cc$")
-    set_property(SOURCE ${source} APPEND PROPERTY COMPILE_DEFINITIONS NDEBUG)
-  endif()
-endforeach()
-
-# What runs once for a model or a call, never in a loop over numbers, is compiled for its size: the library stays under
-# 10 MB, which tests/install holds.
-foreach(source ${plain})
-  if(source MATCHES "/frontends/onnx/|/core/capi/")
-    set_property(SOURCE ${source} APPEND PROPERTY COMPILE_OPTIONS $<$<CONFIG:Release>:-Os>)
-  endif()
-endforeach()
-
 # zlib, for compressed npz files. Linked as an archive, so that the shared library still needs the C library alone.
 find_path(ZLIB_INCLUDE zlib.h REQUIRED)
 find_library(ZLIB_ARCHIVE NAMES libz.a REQUIRED)
 mark_as_advanced(ZLIB_INCLUDE ZLIB_ARCHIVE)
 
+# What runs once for a model or a call, never in a loop over numbers, is compiled for its size: the library stays under
+# 10 MB, which tests/install holds.
+set(called_once ${plain})
+list(FILTER called_once INCLUDE REGEX "/frontends/onnx/|/core/capi/")
+list(REMOVE_ITEM plain ${called_once})
+add_library(epl_called_once OBJECT ${called_once} ${schema_headers})
+target_compile_options(epl_called_once PRIVATE $<$<CONFIG:Release>:-Os>)
 add_library(epl_objects OBJECT ${plain} ${generated_sources} ${schema_headers})
-target_include_directories(epl_objects PUBLIC ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/include PRIVATE ${GENERATED})
+foreach(target epl_objects epl_called_once)
+  target_include_directories(${target} PUBLIC ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/include PRIVATE ${GENERATED})
+  # The asserts of the libraries that these use must not end the process of a host; our own checks are EPL_CHECK, which
+  # become an error there.
+  target_compile_definitions(${target} PRIVATE NDEBUG)
+endforeach()
 epl_precompile(epl_objects ${EPL_COMMON_HEADERS})
-set(EPL_ALL_OBJECTS $<TARGET_OBJECTS:epl_objects> ${simd_objects})
+epl_precompile(epl_called_once ${EPL_COMMON_HEADERS} <array>)  # not those of epl_objects: it has other options
+# Where several sources are compiled as one (CMAKE_UNITY_BUILD), kernels, schedules and losses stay alone: in the file
+# of each row the same parts have the same names.
+foreach(source ${plain})
+  if(source MATCHES "/(cpu/kernels|strategy/pipelines|train/losses)/")
+    set_property(SOURCE ${source} PROPERTY SKIP_UNITY_BUILD_INCLUSION ON)
+  endif()
+endforeach()
+set(EPL_ALL_OBJECTS $<TARGET_OBJECTS:epl_objects> $<TARGET_OBJECTS:epl_called_once> ${simd_objects})
 
 # What the tests link: everything, internals included.
 add_library(epl_internal STATIC EXCLUDE_FROM_ALL ${EPL_ALL_OBJECTS})

@@ -15,7 +15,8 @@ function(epl_add_pack name)
     ${PROJECT_SOURCE_DIR}/backends/${name}/*.c)
   list(FILTER sources EXCLUDE REGEX "/row\\.cc$")
   add_library(epl_${name} MODULE ${sources})
-  set_target_properties(epl_${name} PROPERTIES PREFIX lib OUTPUT_NAME epl_${name} EPL_COMPONENT ${P_COMPONENT}
+  set_target_properties(epl_${name} PROPERTIES UNITY_BUILD OFF PREFIX lib OUTPUT_NAME epl_${name}
+    EPL_COMPONENT ${P_COMPONENT}
     LINK_DEPENDS ${PROJECT_SOURCE_DIR}/cmake/pack.map)
   target_include_directories(epl_${name} PRIVATE ${PROJECT_SOURCE_DIR})
   target_include_directories(epl_${name} SYSTEM PRIVATE ${P_INCLUDES})

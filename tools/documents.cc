@@ -7,6 +7,7 @@
 #include "tools/help.h"
 #include "tools/job.h"
 #include "tools/values.h"
+#include "tools/words.h"
 
 namespace epl::tools {
 namespace {
@@ -23,12 +24,6 @@ Values values_of(const OptionText& option, const Json& engine) {
   const auto named = [&](const char* name) { return option.names.back() == name; };
   out.files = option.value == "FILE" || option.value == "FOLDER" || option.value == "PATH" || named("--out") ||
               named("--report") || named("--strategy") || named("--data-options");
-  return out;
-}
-
-std::string joined(const std::vector<std::string>& words, const char* between) {
-  std::string out;
-  for (const std::string& word : words) out += (out.empty() ? "" : between) + word;
   return out;
 }
 

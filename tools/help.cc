@@ -11,12 +11,6 @@ namespace {
 
 constexpr size_t width = 80, indent = 2, column = 28;
 
-std::string joined(const std::vector<std::string>& words, const char* between) {
-  std::string out;
-  for (const std::string& word : words) out += (out.empty() ? "" : between) + word;
-  return out;
-}
-
 // What an option says, with the names there are for it, whose option it is, and what it is unless given.
 std::string sentence(const OptionText& option, const CommandText& command, const Json& engine) {
   std::string out = option.description;

@@ -77,7 +77,7 @@ size_t character_bytes(std::string_view text) {
 
 }  // namespace
 
-std::string printable(const std::string& bytes) {
+std::string with_dots(const std::string& bytes) {
   std::string out;
   std::string_view rest = bytes;
   while (!rest.empty()) {

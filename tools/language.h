@@ -42,6 +42,6 @@ class Random {
 
 // Bytes as text that a terminal and a page can show: UTF-8 and line ends stay; control characters and bytes that are
 // not a character become a dot.
-std::string printable(const std::string& bytes);
+std::string with_dots(const std::string& bytes);
 
 }  // namespace epl::tools

@@ -113,7 +113,7 @@ std::string write_sample(const Engine& engine, const Plan& plan, const Session& 
       if (r == 0) written += static_cast<char>(byte);
     }
   }
-  return printable(prompt) + " >>> " + printable(written);
+  return with_dots(prompt) + " >>> " + with_dots(written);
 }
 
 }  // namespace epl::tools

@@ -12,12 +12,12 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
 
+#include "tools/clock.h"
 #include "tools/commands.h"
 #include "tools/job.h"
 #include "tools/processes.h"
@@ -35,8 +35,6 @@ constexpr int not_found = 127;  // what a shell says of a program that is not th
 [[noreturn]] void fail(const std::string& doing) {
   throw ApiError(EPL_ERROR_IO, doing + ": " + std::strerror(errno), "");
 }
-
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 std::string drawn_secret() {
   unsigned char bytes[32];
@@ -240,7 +238,7 @@ class Launch {
       for (const Stream* stream : {&child.out, &child.error})
         waiting.push_back({.fd = stream->from, .events = POLLIN, .revents = 0});
     }
-    const double left = end_at_ > 0 ? std::max(0.0, end_at_ - now()) : 3600;
+    const double left = end_at_ > 0 ? std::max(0.0, end_at_ - steady_seconds()) : 3600;
     ::poll(waiting.data(), waiting.size(), static_cast<int>(left * 1e3) + 1);
     size_t at = 1;
     for (Child& child : children_) {
@@ -249,7 +247,7 @@ class Launch {
       }
     }
     if (waiting[0].revents != 0) take_signals();
-    if (end_at_ > 0 && now() >= end_at_ && !killed_) {
+    if (end_at_ > 0 && steady_seconds() >= end_at_ && !killed_) {
       killed_ = true;
       signal_all(SIGKILL);
       // What a process left behind may hold its pipes open; nobody waits for that.
@@ -307,7 +305,7 @@ class Launch {
                        .c_str(),
                    others ? "; the others are asked to end" : "");
     signal_all(SIGTERM);
-    end_at_ = now() + o_.patience_seconds;
+    end_at_ = steady_seconds() + o_.patience_seconds;
   }
 
   void signal_all(int number) {

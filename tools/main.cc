@@ -16,7 +16,7 @@
 namespace epl::tools {
 namespace {
 
-std::string typed;
+std::string typed_line;
 
 constexpr char first_steps[] = R"(  epl template gpt2 --layers 4 --width 128 --heads 4 --out model.onnx
   epl train model.onnx --text book.txt --steps 1000 --lr 2e-3 --out run
@@ -84,7 +84,7 @@ int run(int argc, char** argv) {
     command.run = command.add(*command.app);
   }
   app.footer(first_steps);  // after the commands, which would inherit it
-  for (int i = 0; i < argc; ++i) typed += (i == 0 ? "epl" : " " + shell_word(argv[i]));
+  for (int i = 0; i < argc; ++i) typed_line += (i == 0 ? "epl" : " " + shell_word(argv[i]));
   check_values(app);
   // `epl help COMMAND` is `epl COMMAND --help`.
   std::vector<const char*> words(argv, argv + argc);
@@ -116,7 +116,7 @@ int run(int argc, char** argv) {
 
 }  // namespace
 
-const std::string& command_line() { return typed; }
+const std::string& command_line() { return typed_line; }
 
 std::string version_text() {
   const uint32_t v = epl_version();

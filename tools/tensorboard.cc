@@ -5,11 +5,11 @@
 
 #include <array>
 #include <cerrno>
-#include <chrono>
 #include <cstring>
 #include <protozero/pbf_writer.hpp>
 
 #include "tools/api.h"
+#include "tools/clock.h"
 
 namespace epl::tools {
 namespace {
@@ -18,8 +18,6 @@ namespace {
 constexpr int kWallTime = 1, kStep = 2, kFileVersion = 3, kSummary = 5;
 constexpr int kValue = 1;
 constexpr int kTag = 1, kSimpleValue = 2;
-
-double now() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
 
 std::string little_endian(uint64_t value, int bytes) {
   std::string out;
@@ -52,14 +50,14 @@ uint32_t crc32c(std::string_view bytes) {
 }
 
 TensorBoard::TensorBoard(const std::string& folder, HostLog& log) : log_(log) {
-  path_ = folder + "/events.out.tfevents." + std::to_string(static_cast<int64_t>(now())) + "." +
+  path_ = folder + "/events.out.tfevents." + std::to_string(static_cast<int64_t>(unix_seconds())) + "." +
           std::to_string(::getpid()) + ".epl";
   ::mkdir(folder.c_str(), 0777);
   file_ = std::fopen(path_.c_str(), "wb");
   if (file_ == nullptr) throw ApiError(EPL_ERROR_IO, "cannot write " + path_ + ": " + std::strerror(errno), path_);
   std::string event;
   protozero::pbf_writer writer(event);
-  writer.add_double(kWallTime, now());
+  writer.add_double(kWallTime, unix_seconds());
   writer.add_string(kFileVersion, "brain.Event:2");
   record(event);
 }
@@ -72,9 +70,9 @@ void TensorBoard::record(const std::string& event) {
   const std::string length = little_endian(event.size(), 8), record = length + masked(length) + event + masked(event);
   if (file_ == nullptr) return;
   const bool written = std::fwrite(record.data(), 1, record.size(), file_) == record.size();
-  const bool due = now() - flushed_ > 1;  // TensorBoard reads while we write
+  const bool due = unix_seconds() - flushed_ > 1;  // TensorBoard reads while we write
   if (written && (!due || std::fflush(file_) == 0)) {
-    if (due) flushed_ = now();
+    if (due) flushed_ = unix_seconds();
     return;
   }
   give_up();
@@ -91,7 +89,7 @@ void TensorBoard::scalar(int64_t step, const std::string& tag, double value) {
   std::string event;
   {
     protozero::pbf_writer writer(event);
-    writer.add_double(kWallTime, now());
+    writer.add_double(kWallTime, unix_seconds());
     writer.add_int64(kStep, step);
     protozero::pbf_writer summary(writer, kSummary), one(summary, kValue);
     one.add_string(kTag, tag);

@@ -85,7 +85,7 @@ double norm(const std::vector<double>& all) {
   return std::sqrt(sum);
 }
 
-std::string number(double value) {
+std::string in_digits(double value) {
   char text[32];
   std::snprintf(text, sizeof text, "%.9g", value);
   return text;
@@ -140,7 +140,7 @@ std::string difference(const Trained& a, const Trained& b, bool bits) {
     if (bits ? same(x, y) : near) continue;
     const bool evaluated = i + 1 == a.numbers.size();
     return "the loss of " + (evaluated ? std::string("the evaluation") : "step " + std::to_string(i)) + " is " +
-           number(x) + " and " + number(y);
+           in_digits(x) + " and " + in_digits(y);
   }
   double largest = 0;
   for (const auto& [name, values] : a.values) largest = std::max(largest, norm(values));
@@ -150,11 +150,12 @@ std::string difference(const Trained& a, const Trained& b, bool bits) {
     double apart = 0;
     for (size_t i = 0; i < values.size(); ++i) {
       if (bits && !same(values[i], other[i]))
-        return "element " + std::to_string(i) + " of " + name + " is " + number(values[i]) + " and " + number(other[i]);
+        return "element " + std::to_string(i) + " of " + name + " is " + in_digits(values[i]) + " and " +
+               in_digits(other[i]);
       apart += (values[i] - other[i]) * (values[i] - other[i]);
     }
     if (!bits && !(std::sqrt(apart) <= rounding_of_tensors * norm(values) + 1e-6 * largest))
-      return name + ", of norm " + number(norm(values)) + ", is " + number(std::sqrt(apart)) + " away";
+      return name + ", of norm " + in_digits(norm(values)) + ", is " + in_digits(std::sqrt(apart)) + " away";
   }
   for (const Trained* one : {&a, &b}) {
     if (one->planned_bytes != one->measured_bytes)

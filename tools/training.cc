@@ -1,12 +1,12 @@
 #include "tools/training.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <filesystem>
 #include <map>
 
 #include "tools/binding.h"
+#include "tools/clock.h"
 #include "tools/commands.h"
 #include "tools/data_notes.h"
 #include "tools/export.h"
@@ -20,8 +20,6 @@
 
 namespace epl::tools {
 namespace {
-
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 // The folder that the run writes to; what would fail later is refused before anything is made.
 std::string folder_of(const TrainOptions& o) {
@@ -163,7 +161,7 @@ int64_t Training::bytes_to_write() const {
 
 int Training::run() {
   watch_signals();
-  started_ = last_saved_ = now();
+  started_ = last_saved_ = steady_seconds();
   const JobStart start = describe();
   earlier_seconds_ = start.earlier_seconds;
   listeners_.start(start);
@@ -216,7 +214,7 @@ void Training::tell_warning(const std::string& message) {
   std::fprintf(stderr, "epl: warning: %s\n", printable(message).c_str());
 }
 
-double Training::seconds() const { return earlier_seconds_ + now() - started_; }
+double Training::seconds() const { return earlier_seconds_ + steady_seconds() - started_; }
 
 // The next batch. Each process reads its own samples; where it cannot, the others are told why there is no step.
 void Training::read_batch() {
@@ -267,7 +265,7 @@ void Training::train() {
       if (!last && validation_.due(step.step, o_.job.steps)) evaluate(true);
       const bool due = o_.checkpoint_every > 0 ? step.step % o_.checkpoint_every == 0
                                                : o_.checkpoint_minutes > 0 && !o_.job.processes.several() &&
-                                                     now() - last_saved_ > 60 * o_.checkpoint_minutes;
+                                                     steady_seconds() - last_saved_ > 60 * o_.checkpoint_minutes;
       if (due && !last) save_on_the_way(false);
       reason_ = validation_.wants_stop();
       if (reason_.empty()) reason_ = listeners_.wants_stop();
@@ -334,7 +332,7 @@ void Training::save_checkpoint(bool best) {
   if (saved_step_ != step) check(epl_session_save(session_.get(), path.data(), path.size(), data_.train.get()));
   if (saved_step_ == step && !best) return;
   saved_step_ = step;
-  last_saved_ = now();
+  last_saved_ = steady_seconds();
   if (leads()) folder_.saved(step, best, o_.keep);
   listeners_.saved({step, path, best});
 }
@@ -344,7 +342,7 @@ void Training::save_on_the_way(bool best) {
   try {
     save_checkpoint(best);
   } catch (const ApiError& e) {
-    last_saved_ = now();
+    last_saved_ = steady_seconds();
     tell_warning("no checkpoint after step " + std::to_string(epl_session_steps(session_.get())) + ": " +
                  described_failure(e) + "; training goes on");
   }

@@ -46,6 +46,12 @@ std::string choices(std::string_view word, const std::vector<std::string>& candi
   return (meant.empty() ? "." : meant) + " There are: " + listed(candidates) + ".";
 }
 
+std::string joined(const std::vector<std::string>& words, const char* between) {
+  std::string out;
+  for (const std::string& word : words) out += (out.empty() ? "" : between) + word;
+  return out;
+}
+
 std::string listed(const std::vector<std::string>& words, const char* last) {
   std::string out;
   for (size_t i = 0; i < words.size(); ++i)

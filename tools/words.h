@@ -17,6 +17,9 @@ std::string did_you_mean(std::string_view word, const std::vector<std::string>& 
 // "; did you mean B? There are: A, B." or ". There are: A, B.": how a message about an unknown name ends.
 std::string choices(std::string_view word, const std::vector<std::string>& candidates);
 
+// "a, b", with ", " between them.
+std::string joined(const std::vector<std::string>& words, const char* between);
+
 // "a, b and c".
 std::string listed(const std::vector<std::string>& words, const char* last = "and");
 

@@ -9,7 +9,7 @@
 namespace epl::cpu {
 namespace {
 
-constexpr int drain_milliseconds = 2000;  // for peers to take what was sent to them, before it is dropped
+constexpr int handover_milliseconds = 2000;  // for peers to take what was sent to them, before it is dropped
 
 struct Reason {
   char text[512] = "";
@@ -17,7 +17,7 @@ struct Reason {
 };
 
 // The rendezvous as a pack sees it, under keys of its own.
-struct Place {
+struct Handover {
   Rendezvous& rendezvous;
   std::string prefix;
   double seconds;
@@ -30,13 +30,13 @@ struct Place {
   }
   static int32_t put(void* context, const char* name, const void* value, uint64_t size,
                      const epl_pack_reason* failure) {
-    const Place& own = *static_cast<Place*>(context);
+    const Handover& own = *static_cast<Handover*>(context);
     const Status status = own.rendezvous.put(own.key(name), {static_cast<const std::byte*>(value), size});
     if (!status.ok()) say(failure, status.message());
     return status.ok() ? 0 : -1;
   }
   static int64_t get(void* context, const char* name, void* value, uint64_t capacity, const epl_pack_reason* failure) {
-    const Place& own = *static_cast<Place*>(context);
+    const Handover& own = *static_cast<Handover*>(context);
     const auto found = own.rendezvous.get(own.key(name), own.seconds);
     if (!found.ok()) return say(failure, found.status().message()), -1;
     std::copy_n(found->data(), std::min<size_t>(found->size(), capacity), static_cast<std::byte*>(value));
@@ -52,15 +52,15 @@ Result<std::shared_ptr<Carrier>> Carrier::join(const std::string& pack, const st
   if (!opened.ok()) return opened.status().with_context(cat("transport ", pack));
   const epl_pack_carrier* table = (*opened)->carrier;
   if (table == nullptr) return invalid("transport ", pack, ": pack ", pack, " moves no bytes between processes");
-  Place place{rendezvous, cat(joining.group, "/", pack, " "), joining.join_seconds};
+  Handover handover{rendezvous, cat(joining.group, "/", pack, " "), joining.join_seconds};
   const epl_pack_place given = {.struct_size = sizeof given,
                                 .rank = joining.rank,
                                 .size = joining.size,
                                 .address = joining.address.c_str(),
                                 .seconds = joining.join_seconds,
-                                .context = &place,
-                                .put = Place::put,
-                                .get = Place::get};
+                                .context = &handover,
+                                .put = Handover::put,
+                                .get = Handover::get};
   Reason reason;
   void* const end = table->join(&given, &reason.to);
   if (end == nullptr) {
@@ -70,7 +70,7 @@ Result<std::shared_ptr<Carrier>> Carrier::join(const std::string& pack, const st
   return std::shared_ptr<Carrier>(new Carrier(*table, end));
 }
 
-Carrier::~Carrier() { table_.leave(end_, drain_milliseconds); }
+Carrier::~Carrier() { table_.leave(end_, handover_milliseconds); }
 
 Result<uint64_t> Carrier::send(int peer, std::span<const std::byte> bytes) {
   Reason reason;

@@ -18,12 +18,10 @@ namespace {
 // About ten microseconds: what waking a sleeper costs. And where nobody else wants the processor, a millisecond: one
 // that has nothing to do goes to sleep itself, and is slow to come back.
 constexpr int spins_before_sleep = 400, patient_spins = 40000;
-constexpr int64_t reduce_grain = 16 << 10;  // elements, for a rank's own threads
-constexpr int64_t copy_grain = 1 << 20;     // bytes
 
 // A count of arrivals that only grows: meeting number n is complete when all ranks have arrived n times. Once closed,
 // it stays as it is, so that all ranks agree on which meetings took place.
-class Meeting {
+class ThreadMeeting {
  public:
   bool arrive() {
     uint64_t seen = word_.load(std::memory_order_relaxed);
@@ -115,7 +113,7 @@ struct Group {
   const int size;
   const int spins;
   std::vector<Place> places;
-  Meeting asked, done;
+  ThreadMeeting asked, done;
   std::mutex mutex;
   Status status;  // why it was aborted
   struct Part {

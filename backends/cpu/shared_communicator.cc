@@ -18,8 +18,7 @@ namespace {
 
 constexpr int max_spins = 2000;              // some fifty microseconds
 constexpr int64_t small_bytes = 32 << 10;    // of all ranks together, that each reduces by itself
-constexpr int64_t reduce_grain = 16 << 10;   // elements, for a rank's own threads
-constexpr int64_t copy_grain = 256 << 10;    // bytes
+constexpr int64_t part_grain = 256 << 10;    // bytes
 constexpr int slice_milliseconds = 20;       // how long a call sleeps before it asks whether it should
 constexpr uint64_t closed = 1, arrival = 2;  // in the word of the meeting
 
@@ -267,14 +266,14 @@ class SharedCommunicator final : public Communicator {
       const Range now = c < chunks ? chunk(c) : Range();
       const Range own = segment(now, rank_);
       if (c < chunks) {
-        copy(stream, next_part(), at(call.source, now.first), own.first - now.first, copy_grain);
-        copy(stream, next_part() + (own.last - now.first), at(call.source, own.last), now.last - own.last, copy_grain);
+        copy(stream, next_part(), at(call.source, now.first), own.first - now.first, part_grain);
+        copy(stream, next_part() + (own.last - now.first), at(call.source, own.last), now.last - own.last, part_grain);
       }
       EPL_TRY(meet(c));
       for (int step = 1; c > 0 && step < size(); ++step) {
         const int r = (rank_ + step) % size();
         const Range done = segment(chunk(c - 1), r);
-        copy(stream, at(call.target, done.first), sum(r), done.count(), copy_grain);
+        copy(stream, at(call.target, done.first), sum(r), done.count(), part_grain);
       }
       if (own.count() == 0) continue;
       for (int r = 0; r < size(); ++r) {
@@ -292,7 +291,7 @@ class SharedCommunicator final : public Communicator {
     for (int r = 0; r < size(); ++r) {
       if (r == rank_) continue;
       copy(stream, next_part() + r * bytes_for_each(), at(call.source, r * call.bytes() + now.first), now.count(),
-           copy_grain);
+           part_grain);
     }
   }
 
@@ -318,7 +317,7 @@ class SharedCommunicator final : public Communicator {
         const int r = (rank_ + step) % size();
         copy(stream, at(call.target, r * call.bytes() + now.first),
              r == rank_ ? at(call.source, r * call.bytes() + now.first) : part(r) + rank_ * bytes_for_each(),
-             now.count(), copy_grain);
+             now.count(), part_grain);
       }
       return {};
     });
@@ -326,12 +325,12 @@ class SharedCommunicator final : public Communicator {
 
   Status all_gather(Stream& stream, const Collective& call) {
     return in_chunks(call.bytes(), room_->layout.part_bytes(), [&](Range now, int64_t n) -> Status {
-      copy(stream, next_part(), at(call.source, now.first), now.count(), copy_grain);
+      copy(stream, next_part(), at(call.source, now.first), now.count(), part_grain);
       EPL_TRY(meet(n));
       for (int step = 0; step < size(); ++step) {
         const int r = (rank_ + step) % size();
         copy(stream, at(call.target, r * call.bytes() + now.first), r == rank_ ? at(call.source, now.first) : part(r),
-             now.count(), copy_grain);
+             now.count(), part_grain);
       }
       return {};
     });
@@ -340,10 +339,10 @@ class SharedCommunicator final : public Communicator {
   Status broadcast(Stream& stream, const Collective& call) {
     return in_chunks(call.bytes(), room_->layout.part_bytes(), [&](Range now, int64_t n) -> Status {
       const bool gives = rank_ == call.peer;
-      if (gives) copy(stream, next_part(), at(call.source, now.first), now.count(), copy_grain);
+      if (gives) copy(stream, next_part(), at(call.source, now.first), now.count(), part_grain);
       EPL_TRY(meet(n));
       copy(stream, at(call.target, now.first), gives ? at(call.source, now.first) : part(call.peer), now.count(),
-           copy_grain);
+           part_grain);
       return {};
     });
   }

@@ -6,15 +6,15 @@
 #include <thread>
 
 #include "backends/cpu/reduce.h"
+#include "backends/cpu/stream_work.h"
 #include "core/base/thread_pool.h"
 
 namespace epl::cpu {
 namespace {
 
-constexpr int64_t reduce_grain = 16 << 10;  // elements, for a rank's own threads
-constexpr size_t carried_from = 4096;       // bytes; what is smaller travels with its head
-constexpr int slice_milliseconds = 20;      // how long a call waits for a carrier before it asks whether it should
-constexpr int told_slices = 100;            // for what the others say of a carrier that has failed
+constexpr size_t carried_from = 4096;  // bytes; what is smaller travels with its head
+constexpr int ask_milliseconds = 20;   // how long a call waits for a carrier before it asks whether it should
+constexpr int told_asks = 100;         // for what the others say of a carrier that has failed
 
 // The body of a frame whose operand a carrier brings.
 struct Carried {
@@ -159,8 +159,8 @@ class SocketCommunicator final : public Communicator {
     Carrier::Receipt receipt = std::move(receipts_[static_cast<size_t>(peer)]);
     const FrameHead& head = messages_[static_cast<size_t>(peer)].head;
     const auto awaited = [&](int member) { return member == peer; };
-    for (int64_t silent = 0; receipt.open(); silent += slice_milliseconds) {
-      const Result<bool> come = receipt.wait(slice_milliseconds);
+    for (int64_t silent = 0; receipt.open(); silent += ask_milliseconds) {
+      const Result<bool> come = receipt.wait(ask_milliseconds);
       if (!come.ok()) return carrier_failed(head, peer, come.status());
       if (*come) break;
       const Connections::Waiting waiting = links_->keep_waiting(group_, awaited, static_cast<double>(silent) * 1e-3);
@@ -176,10 +176,10 @@ class SocketCommunicator final : public Communicator {
 
   // A carrier notices a peer's end as well, and often first; what the others say of it is clearer.
   Status carrier_failed(const FrameHead& head, int peer, const Status& why) {
-    for (int i = 0; i < told_slices; ++i) {
+    for (int i = 0; i < told_asks; ++i) {
       const Connections::Waiting waiting = links_->keep_waiting(group_, [&](int member) { return member == peer; }, 0);
       if (!waiting.status.ok()) return waiting.missing < 0 ? waiting.status : missing(head, peer, waiting.status);
-      std::this_thread::sleep_for(std::chrono::milliseconds(slice_milliseconds));
+      std::this_thread::sleep_for(std::chrono::milliseconds(ask_milliseconds));
     }
     return error(Code::peer_failed, "group ", group_.name, ", call ", head.call, " of rank ", rank_, ", ",
                  called(head).text(), ", rank ", peer, ": ", why.message());

@@ -4,17 +4,11 @@
 #include <cstring>
 #include <utility>
 
+#include "backends/cpu/stream_work.h"
 #include "core/base/check.h"
 #include "core/base/float_environment.h"
 
 namespace epl::cpu {
-namespace {
-
-// Below this a second thread costs more than it saves.
-constexpr int64_t copy_grain = 1 << 20;
-
-}  // namespace
-
 void CpuEvent::record(std::shared_ptr<Posts> posts) {
   std::lock_guard lock(mutex_);
   last_ = posts->last();

@@ -8,6 +8,10 @@
 
 namespace epl::cpu {
 
+// Below these a second thread costs more than it saves.
+inline constexpr int64_t reduce_grain = 16 << 10;  // elements
+inline constexpr int64_t copy_grain = 1 << 20;     // bytes
+
 // The ranges together are [0, count); a thread takes `grain` or more.
 inline void share(Stream& stream, int64_t count, int64_t grain, FunctionRef<void(int64_t, int64_t)> task) {
   if (count <= 0) return;

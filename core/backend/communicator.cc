@@ -7,12 +7,10 @@
 
 namespace epl {
 
-using Kind = Collective::Kind;
-
-std::string_view collective_name(Kind kind) {
+std::string_view collective_name(Collective::Kind kind) {
   static constexpr std::string_view names[] = {"all_reduce", "reduce_scatter", "all_gather", "all_to_all",
                                                "broadcast",  "send",           "receive",    "barrier"};
-  static_assert(std::size(names) == static_cast<size_t>(Kind::barrier) + 1);
+  static_assert(std::size(names) == static_cast<size_t>(Collective::Kind::barrier) + 1);
   return names[static_cast<size_t>(kind)];
 }
 
@@ -21,11 +19,11 @@ int64_t Collective::bytes() const { return count * static_cast<int64_t>(dtype_by
 std::string Collective::text() const {
   static constexpr std::string_view reductions[] = {"sum", "max", "min"};
   std::string text = cat(collective_name(kind), "(");
-  if (kind != Kind::barrier) text += cat(count, " x ", dtype_name(dtype));
+  if (kind != Collective::Kind::barrier) text += cat(count, " x ", dtype_name(dtype));
   if (reduces()) text += cat(", ", reductions[static_cast<size_t>(reduction)]);
-  if (kind == Kind::broadcast) text += cat(", root ", peer);
-  if (kind == Kind::send) text += cat(", to rank ", peer);
-  if (kind == Kind::receive) text += cat(", from rank ", peer);
+  if (kind == Collective::Kind::broadcast) text += cat(", root ", peer);
+  if (kind == Collective::Kind::send) text += cat(", to rank ", peer);
+  if (kind == Collective::Kind::receive) text += cat(", from rank ", peer);
   return text + ")";
 }
 
@@ -54,18 +52,18 @@ Status check_collective(const Collective& call, int rank, int size) {
     return invalid("rank ", rank, " of ", size, " called ", call.text(), " with ", what);
   };
   if (call.count < 0) return refuse("a negative count");
-  const bool has_peer = call.kind == Kind::broadcast || call.between_two();
+  const bool has_peer = call.kind == Collective::Kind::broadcast || call.between_two();
   if (has_peer && (call.peer < 0 || call.peer >= size)) return refuse("a peer that is not a rank of the group");
   if (call.between_two() && call.peer == rank) return refuse("itself as the peer");
   const int64_t bytes = call.bytes();
   if (size == 1 || bytes == 0 || !call.source || !call.target) return {};
-  if (call.kind == Kind::all_gather && !own_segment(call.source, call.target, bytes, rank, size)) {
+  if (call.kind == Collective::Kind::all_gather && !own_segment(call.source, call.target, bytes, rank, size)) {
     return refuse("a source within the target that is not the rank's own segment");
   }
-  if (call.kind == Kind::reduce_scatter && !own_segment(call.target, call.source, bytes, rank, size)) {
+  if (call.kind == Collective::Kind::reduce_scatter && !own_segment(call.target, call.source, bytes, rank, size)) {
     return refuse("a target within the source that is not the rank's own segment");
   }
-  if (call.kind == Kind::all_to_all && overlap(call.source, bytes * size, call.target, bytes * size))
+  if (call.kind == Collective::Kind::all_to_all && overlap(call.source, bytes * size, call.target, bytes * size))
     return refuse("a source and a target that overlap");
   return {};
 }

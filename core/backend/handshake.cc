@@ -11,8 +11,6 @@ namespace {
 
 constexpr std::array<char, 16> protocol = {"epl handshake 1"};
 
-std::string_view bytes_of(const auto& value) { return {reinterpret_cast<const char*>(&value), sizeof value}; }
-
 // What is signed: who speaks, what both mean, and all that was said before.
 Digest signature_of(const std::string& secret, std::string_view speaker, std::string_view about,
                     const Challenge& challenge, const Answer& answer, std::string_view last) {

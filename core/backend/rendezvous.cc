@@ -14,7 +14,7 @@
 namespace epl {
 namespace {
 
-constexpr int max_key = 200;  // bytes of a file's name
+constexpr int longest_name = 200;  // bytes of a file's name
 constexpr auto look_again = std::chrono::milliseconds(5);
 constexpr double max_timeout_seconds = 1e8;  // three years, which no clock's type overflows with
 
@@ -101,8 +101,8 @@ class FolderRendezvous final : public Rendezvous {
  private:
   Result<std::string> path_of(const std::string& key) const {
     const std::string name = file_name(key);
-    if (key.empty() || name.size() > max_key)
-      return invalid("a rendezvous takes keys of 1 to some ", max_key, " bytes, got ", key.size());
+    if (key.empty() || name.size() > longest_name)
+      return invalid("a rendezvous takes keys of 1 to some ", longest_name, " bytes, got ", key.size());
     return cat(folder_, "/", name);
   }
 

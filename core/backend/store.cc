@@ -40,8 +40,6 @@ struct Reply {
   uint64_t value_bytes = 0;
 };
 
-std::string_view bytes_of(const auto& value) { return {reinterpret_cast<const char*>(&value), sizeof value}; }
-
 // A client that is known: what it has said and what it has yet to be told.
 struct Client {
   explicit Client(Descriptor own) : socket(std::move(own)) {}

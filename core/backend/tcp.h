@@ -38,6 +38,8 @@ Result<Descriptor> listen_at(Endpoint& at, int waiting);
 Result<Descriptor> accept_next(const Descriptor& listener);
 // Tries until the deadline where nobody listens there (yet) if `patient`, else once. The connection does not block.
 Result<Descriptor> connect_within(const Endpoint& to, const Deadline& deadline, bool patient);
+// A value as it lies in memory: both ends are of one kind.
+std::string_view bytes_of(const auto& value) { return {reinterpret_cast<const char*>(&value), sizeof value}; }
 // The whole of it, or an error.
 Status send_whole(const Descriptor& socket, std::string_view bytes, const Deadline& deadline);
 Status receive_whole(const Descriptor& socket, void* bytes, size_t count, const Deadline& deadline);

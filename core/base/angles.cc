@@ -9,8 +9,6 @@
 namespace epl::math {
 namespace {
 
-constexpr double infinity = std::numeric_limits<double>::infinity();
-constexpr double nan = std::numeric_limits<double>::quiet_NaN();
 constexpr double half_pi = 0x1.921fb54442d18p+0, half_pi_low = 0x1.1a62633145c07p-54;  // two parts of pi/2
 
 // pi/2 in three parts of at most 33 bits, for exact products with integers up to 2^20.

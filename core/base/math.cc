@@ -6,9 +6,6 @@
 namespace epl::math {
 namespace {
 
-constexpr double infinity = std::numeric_limits<double>::infinity();
-constexpr double nan = std::numeric_limits<double>::quiet_NaN();
-
 // ln 2 in two parts: the first has 32 trailing zero bits, so that small integers times it are exact.
 constexpr double ln2_high = 0x1.62e42feep-1;
 constexpr double ln2_low = 0x1.a39ef35793c76p-33;

@@ -6,9 +6,12 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 
 namespace epl::math {
 
+inline constexpr double infinity = std::numeric_limits<double>::infinity();
+inline constexpr double nan = std::numeric_limits<double>::quiet_NaN();
 inline constexpr double pi = 3.14159265358979323846;
 
 double exp(double x);  // overflows to infinity, underflows to zero (gradually)

@@ -25,7 +25,7 @@ uint32_t big_endian(const uint8_t* at) {
          static_cast<uint32_t>(at[3]);
 }
 
-std::string_view bytes_of(const Digest& digest) {
+std::string_view digest_bytes(const Digest& digest) {
   return {reinterpret_cast<const char*>(digest.data()), digest.size()};
 }
 
@@ -82,7 +82,7 @@ Digest sha256(std::string_view bytes) {
 }
 
 Digest hmac_sha256(std::string_view key, std::string_view bytes) {
-  std::string block(key.size() > block_bytes ? std::string(bytes_of(sha256(key))) : std::string(key));
+  std::string block(key.size() > block_bytes ? std::string(digest_bytes(sha256(key))) : std::string(key));
   block.resize(block_bytes, '\0');
   const auto keyed = [&](char mask, std::string_view text) {
     std::string pad = block;
@@ -92,7 +92,7 @@ Digest hmac_sha256(std::string_view key, std::string_view bytes) {
     hash.add(text);
     return hash.value();
   };
-  return keyed('\x5c', bytes_of(keyed('\x36', bytes)));
+  return keyed('\x5c', digest_bytes(keyed('\x36', bytes)));
 }
 
 bool same_digest(const Digest& a, const Digest& b) {

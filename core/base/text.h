@@ -18,6 +18,9 @@ std::string number_text(float value);
 std::string grouped(int64_t value);
 // "a b" as "\"a b\"" with \" \\ \n and control characters escaped; `parse_quoted` undoes it.
 std::string quoted(std::string_view text);
+// Of a std::string, whose own namespace has a `quoted` as well, in <iomanip>: these are nearer.
+inline std::string quoted(const std::string& text) { return quoted(std::string_view(text)); }
+inline std::string quoted(std::string& text) { return quoted(std::string_view(text)); }
 // Reads a quoted text at the start of `text`, removes it from there; false if there is none.
 bool parse_quoted(std::string_view& text, std::string& out);
 // UTF-8 (RFC 3629). How many bytes the character at the start of `text` takes; 0 where it is none.

@@ -7,9 +7,9 @@
 namespace epl {
 namespace {
 
-constexpr uint64_t max_header = 1 << 20;
+constexpr uint64_t max_npy_header = 1 << 20;
 
-Status damaged(const std::string& name, std::string message) {
+Status damaged_npy(const std::string& name, std::string message) {
   return Status(Code::data_loss, cat("not a .npy array: ", message), name);
 }
 
@@ -85,17 +85,17 @@ Status read_dtype(const std::string& name, const std::string& descr, NpyHeader& 
 }
 
 Status read_shape(const std::string& name, Literal& in, Shape& shape) {
-  if (!in.take('(')) return damaged(name, cat("its shape is not a tuple: ", quoted(excerpt(in.rest(), 60))));
+  if (!in.take('(')) return damaged_npy(name, cat("its shape is not a tuple: ", quoted(excerpt(in.rest(), 60))));
   int64_t elements = 1;
   while (!in.take(')')) {
     const std::optional<int64_t> size = in.size();
     if (!size || shape.size() == 32)
-      return damaged(name, cat("its shape has an entry that is not a size: ", quoted(excerpt(in.rest(), 60))));
-    if (*size > 0 && elements > (int64_t{1} << 58) / *size) return damaged(name, "its shape has impossible sizes");
+      return damaged_npy(name, cat("its shape has an entry that is not a size: ", quoted(excerpt(in.rest(), 60))));
+    if (*size > 0 && elements > (int64_t{1} << 58) / *size) return damaged_npy(name, "its shape has impossible sizes");
     if (*size > 0) elements *= *size;  // a zero does not make the others possible
     shape.push_back(*size);
     if (!in.take(',')) {
-      if (!in.take(')')) return damaged(name, cat("its shape does not end: ", quoted(excerpt(in.rest(), 60))));
+      if (!in.take(')')) return damaged_npy(name, cat("its shape does not end: ", quoted(excerpt(in.rest(), 60))));
       return {};
     }
   }
@@ -105,11 +105,11 @@ Status read_shape(const std::string& name, Literal& in, Shape& shape) {
 Status read_literal(const std::string& name, std::string_view text, NpyHeader& header) {
   Literal in(text);
   bool descr = false, order = false, shape = false;
-  if (!in.take('{')) return damaged(name, cat("its header is not a dictionary: ", quoted(excerpt(text, 60))));
+  if (!in.take('{')) return damaged_npy(name, cat("its header is not a dictionary: ", quoted(excerpt(text, 60))));
   while (!in.take('}')) {
     const std::optional<std::string> key = in.quoted_text();
     if (!key || !in.take(':'))
-      return damaged(name, cat("its header has no key here: ", quoted(excerpt(in.rest(), 60))));
+      return damaged_npy(name, cat("its header has no key here: ", quoted(excerpt(in.rest(), 60))));
     if (*key == "descr" && !descr) {
       descr = true;
       const std::optional<std::string> value = in.quoted_text();
@@ -123,20 +123,20 @@ Status read_literal(const std::string& name, std::string_view text, NpyHeader& h
       order = true;
       header.column_major = in.take("True");
       if (!header.column_major && !in.take("False"))
-        return damaged(name, cat("fortran_order is neither True nor False: ", quoted(excerpt(in.rest(), 60))));
+        return damaged_npy(name, cat("fortran_order is neither True nor False: ", quoted(excerpt(in.rest(), 60))));
     } else if (*key == "shape" && !shape) {
       shape = true;
       EPL_TRY(read_shape(name, in, header.type.shape));
     } else {
-      return damaged(name, cat("its header has the key ", quoted(excerpt(*key, 40)), " unexpectedly"));
+      return damaged_npy(name, cat("its header has the key ", quoted(excerpt(*key, 40)), " unexpectedly"));
     }
     if (!in.take(',')) {
-      if (!in.take('}')) return damaged(name, cat("its header does not end: ", quoted(excerpt(in.rest(), 60))));
+      if (!in.take('}')) return damaged_npy(name, cat("its header does not end: ", quoted(excerpt(in.rest(), 60))));
       break;
     }
   }
-  if (!in.at_end()) return damaged(name, cat("behind its header stands ", quoted(excerpt(in.rest(), 60))));
-  if (!descr || !order || !shape) return damaged(name, "its header lacks descr, fortran_order or shape");
+  if (!in.at_end()) return damaged_npy(name, cat("behind its header stands ", quoted(excerpt(in.rest(), 60))));
+  if (!descr || !order || !shape) return damaged_npy(name, "its header lacks descr, fortran_order or shape");
   return {};
 }
 
@@ -144,9 +144,9 @@ Status read_literal(const std::string& name, std::string_view text, NpyHeader& h
 
 Result<NpyHeader> read_npy_header(const std::string& name, uint64_t size, const ReadBytes& read) {
   unsigned char start[12] = {};
-  if (size < 10) return damaged(name, cat("it has ", size, " bytes"));
+  if (size < 10) return damaged_npy(name, cat("it has ", size, " bytes"));
   EPL_TRY(read(0, start, static_cast<size_t>(std::min<uint64_t>(size, sizeof start))));
-  if (std::memcmp(start, "\x93NUMPY", 6) != 0) return damaged(name, "it does not begin with \\x93NUMPY");
+  if (std::memcmp(start, "\x93NUMPY", 6) != 0) return damaged_npy(name, "it does not begin with \\x93NUMPY");
   const int version = start[6];
   if (version < 1 || version > 3 || start[7] != 0)
     return Status(Code::unsupported,
@@ -154,8 +154,8 @@ Result<NpyHeader> read_npy_header(const std::string& name, uint64_t size, const 
   const uint64_t front = version == 1 ? 10 : 12;
   uint64_t length = start[8] | uint64_t{start[9]} << 8;
   if (version > 1) length |= uint64_t{start[10]} << 16 | uint64_t{start[11]} << 24;
-  if (size < front || length > size - front || length > max_header)
-    return damaged(name, cat("a header of ", length, " bytes in ", size, "; is it truncated?"));
+  if (size < front || length > size - front || length > max_npy_header)
+    return damaged_npy(name, cat("a header of ", length, " bytes in ", size, "; is it truncated?"));
   std::string text(length, '\0');
   EPL_TRY(read(front, text.data(), text.size()));
   NpyHeader header;
@@ -163,8 +163,8 @@ Result<NpyHeader> read_npy_header(const std::string& name, uint64_t size, const 
   header.data = front + length;
   const auto wanted = static_cast<uint64_t>(header.type.bytes());
   if (size - header.data != wanted) {
-    return damaged(name, cat(header.type.text(), " takes ", wanted, " bytes, there are ", size - header.data,
-                             size - header.data < wanted ? "; is it truncated?" : ""));
+    return damaged_npy(name, cat(header.type.text(), " takes ", wanted, " bytes, there are ", size - header.data,
+                                 size - header.data < wanted ? "; is it truncated?" : ""));
   }
   return header;
 }

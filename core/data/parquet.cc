@@ -9,7 +9,7 @@
 namespace epl {
 namespace {
 
-Status damaged(const FileReader& file, std::string message) {
+Status damaged_parquet(const FileReader& file, std::string message) {
   return Status(Code::data_loss, cat("not a Parquet file: ", message), file.path());
 }
 
@@ -165,16 +165,16 @@ struct Leaf {
 Status read_columns(const FileReader& file, const Footer& footer, std::vector<ParquetColumn>& columns,
                     std::vector<Leaf>& leaves) {
   const std::vector<Element>& schema = footer.schema;
-  if (schema.empty() || schema[0].children < 1) return damaged(file, "its schema has no root");
+  if (schema.empty() || schema[0].children < 1) return damaged_parquet(file, "its schema has no root");
   // How many children each open element still has.
   std::vector<int64_t> open = {schema[0].children};
   for (size_t i = 1; i < schema.size(); ++i) {
     while (!open.empty() && open.back() == 0) open.pop_back();
-    if (open.empty()) return damaged(file, "its schema has more elements than its tree");
+    if (open.empty()) return damaged_parquet(file, "its schema has more elements than its tree");
     --open.back();
     const Element& e = schema[i];
     if (e.children < 0 || (e.children == 0 && (e.type < 0 || e.type > 7)))
-      return damaged(file, cat("column ", quoted(excerpt(e.name, 60)), " has no type"));
+      return damaged_parquet(file, cat("column ", quoted(excerpt(e.name, 60)), " has no type"));
     const bool top = open.size() == 1;
     if (top) columns.push_back(column_of(e));
     if (e.children == 0) {
@@ -184,7 +184,7 @@ Status read_columns(const FileReader& file, const Footer& footer, std::vector<Pa
     }
   }
   while (!open.empty() && open.back() == 0) open.pop_back();
-  if (!open.empty()) return damaged(file, "its schema ends before its tree");
+  if (!open.empty()) return damaged_parquet(file, "its schema ends before its tree");
   return {};
 }
 
@@ -193,35 +193,37 @@ Status read_columns(const FileReader& file, const Footer& footer, std::vector<Pa
 Result<ParquetFile> read_parquet(const FileReader& file) {
   constexpr uint64_t ends = 12, max_footer = 1 << 28;
   char mark[4] = {}, tail[8] = {};
-  if (file.size() < ends) return damaged(file, cat("it has ", file.size(), " bytes"));
+  if (file.size() < ends) return damaged_parquet(file, cat("it has ", file.size(), " bytes"));
   EPL_TRY(file.read(0, mark, 4));
   EPL_TRY(file.read(file.size() - 8, tail, 8));
   if (std::memcmp(mark, "PARE", 4) == 0 || std::memcmp(tail + 4, "PARE", 4) == 0)
     return Status(Code::unsupported, "the file is encrypted", file.path());
-  if (std::memcmp(mark, "PAR1", 4) != 0) return damaged(file, "it does not begin with PAR1");
-  if (std::memcmp(tail + 4, "PAR1", 4) != 0) return damaged(file, "it does not end with PAR1; is it truncated?");
+  if (std::memcmp(mark, "PAR1", 4) != 0) return damaged_parquet(file, "it does not begin with PAR1");
+  if (std::memcmp(tail + 4, "PAR1", 4) != 0)
+    return damaged_parquet(file, "it does not end with PAR1; is it truncated?");
   uint32_t length = 0;
   std::memcpy(&length, tail, 4);
   if (length > file.size() - ends || length > max_footer)
-    return damaged(file, cat("a footer of ", length, " bytes in a file of ", file.size()));
+    return damaged_parquet(file, cat("a footer of ", length, " bytes in a file of ", file.size()));
   std::string bytes(length, '\0');
   EPL_TRY(file.read(file.size() - 8 - length, bytes.data(), length));
   Footer footer;
-  if (!read_footer(bytes, footer)) return damaged(file, "its footer is damaged");
+  if (!read_footer(bytes, footer)) return damaged_parquet(file, "its footer is damaged");
   ParquetFile out;
   std::vector<Leaf> leaves;
   EPL_TRY(read_columns(file, footer, out.columns, leaves));
   // A run of equal values may take no space at all, but no table of samples is made of such columns alone.
   if (footer.rows < 0 || static_cast<uint64_t>(footer.rows) > (uint64_t{1} << 20) + 64 * file.size())
-    return damaged(file, cat(footer.rows, " rows in ", file.size(), " bytes"));
+    return damaged_parquet(file, cat(footer.rows, " rows in ", file.size(), " bytes"));
   out.rows = footer.rows;
   int64_t rows = 0;
   for (const auto& [group_rows, chunks] : footer.groups) {
     if (group_rows < 0 || group_rows > out.rows - rows)
-      return damaged(file, cat("a group of ", group_rows, " rows, where the file has ", out.rows, " in all"));
+      return damaged_parquet(file, cat("a group of ", group_rows, " rows, where the file has ", out.rows, " in all"));
     rows += group_rows;
     if (chunks.size() != leaves.size())
-      return damaged(file, cat("a group has ", chunks.size(), " chunks, the schema ", leaves.size(), " columns"));
+      return damaged_parquet(file,
+                             cat("a group has ", chunks.size(), " chunks, the schema ", leaves.size(), " columns"));
     ParquetFile::Group group{group_rows, std::vector<ParquetChunk>(out.columns.size())};
     for (size_t i = 0; i < chunks.size(); ++i) {
       const Chunk& c = chunks[i];
@@ -229,16 +231,16 @@ Result<ParquetFile> read_parquet(const FileReader& file) {
       if (!leaves[i].readable) continue;
       if (c.elsewhere) column.unreadable = "is in another file";
       if (c.chunk.values != group_rows && column.unreadable.empty())
-        return damaged(file, cat("column ", quoted(excerpt(column.name, 60)), " has ", c.chunk.values, " values in ",
-                                 group_rows, " rows"));
+        return damaged_parquet(file, cat("column ", quoted(excerpt(column.name, 60)), " has ", c.chunk.values,
+                                         " values in ", group_rows, " rows"));
       if (c.data_offset < 4 || c.chunk.offset > file.size() || c.chunk.bytes > file.size() - c.chunk.offset) {
-        return damaged(file, cat("column ", quoted(excerpt(column.name, 60)), " lies outside the file"));
+        return damaged_parquet(file, cat("column ", quoted(excerpt(column.name, 60)), " lies outside the file"));
       }
       group.chunks[leaves[i].column] = c.chunk;
     }
     out.groups.push_back(std::move(group));
   }
-  if (rows != out.rows) return damaged(file, cat("its groups have ", rows, " rows, the file says ", out.rows));
+  if (rows != out.rows) return damaged_parquet(file, cat("its groups have ", rows, " rows, the file says ", out.rows));
   return out;
 }
 

@@ -14,27 +14,29 @@ constexpr size_t max_header = 100'000'000;  // the format's own limit
 constexpr std::string_view type_names[dtype_count] = {"F32", "F64", "F16", "BF16", "I8",  "I16", "I32",
                                                       "I64", "U8",  "U16", "U32",  "U64", "BOOL"};
 
-Status damaged(const std::string& file, std::string message) {
+Status damaged_safetensors(const std::string& file, std::string message) {
   return Status(Code::data_loss, cat("not a safetensors file: ", message), file);
 }
 
 Status too_short(const std::string& file, uint64_t bytes) {
-  return damaged(file, cat("it has ", bytes, " bytes, the length of the header alone takes 8"));
+  return damaged_safetensors(file, cat("it has ", bytes, " bytes, the length of the header alone takes 8"));
 }
 Status cut_header(const std::string& file, uint64_t header, uint64_t bytes) {
-  return damaged(file, cat("a header of ", header, " bytes in a file of ", bytes, "; is it truncated?"));
+  return damaged_safetensors(file, cat("a header of ", header, " bytes in a file of ", bytes, "; is it truncated?"));
 }
 
 constexpr size_t max_dims = 16;  // EPL_MAX_NDIM: what a caller can be told of
 
 // The range [begin, end) that the header gives, relative to the data, or -1s.
-struct Range {
+struct ByteRange {
   uint64_t begin = 0, end = 0;
 };
 
 Status read_entry(const std::string& file, const std::string& name, const Json& json, SafetensorsEntry& entry,
-                  Range& range) {
-  auto bad = [&](auto&&... what) { return damaged(file, cat("tensor \"", excerpt(name, 200), "\" ", what...)); };
+                  ByteRange& range) {
+  auto bad = [&](auto&&... what) {
+    return damaged_safetensors(file, cat("tensor \"", excerpt(name, 200), "\" ", what...));
+  };
   if (!json.is_object() || !json.contains("dtype") || !json.contains("shape") || !json.contains("data_offsets") ||
       json.size() != 3) {
     return bad("needs dtype, shape and data_offsets, and nothing else");
@@ -103,20 +105,20 @@ Result<std::shared_ptr<const Safetensors>> Safetensors::parse(std::span<const st
 
 Status Safetensors::read_header(std::string_view header, uint64_t file_bytes, const std::string& name) {
   auto json = parse_json(header);
-  if (!json.ok()) return damaged(name, cat("the header is not a JSON object: ", json.status().message()));
-  if (!json->is_object()) return damaged(name, "the header is not a JSON object");
-  std::vector<std::pair<Range, SafetensorsEntry>> found;
+  if (!json.ok()) return damaged_safetensors(name, cat("the header is not a JSON object: ", json.status().message()));
+  if (!json->is_object()) return damaged_safetensors(name, "the header is not a JSON object");
+  std::vector<std::pair<ByteRange, SafetensorsEntry>> found;
   for (const auto& [key, value] : json->items()) {
     if (key == "__metadata__") {
-      if (!value.is_object()) return damaged(name, "__metadata__ is not an object");
+      if (!value.is_object()) return damaged_safetensors(name, "__metadata__ is not an object");
       for (const auto& [k, v] : value.items()) {
-        if (!v.is_string()) return damaged(name, "__metadata__ holds something that is not text");
+        if (!v.is_string()) return damaged_safetensors(name, "__metadata__ holds something that is not text");
         metadata_[k] = v.text();
       }
       continue;
     }
     SafetensorsEntry entry;
-    Range range;
+    ByteRange range;
     EPL_TRY(read_entry(name, key, value, entry, range));
     found.emplace_back(range, std::move(entry));
   }
@@ -127,17 +129,17 @@ Status Safetensors::read_header(std::string_view header, uint64_t file_bytes, co
   uint64_t at = 0;
   for (auto& [range, entry] : found) {
     if (range.begin != at) {
-      return damaged(name, cat("tensor \"", excerpt(entry.name, 200), "\" begins at byte ", range.begin,
-                               " of the data, ", at, " is expected: ranges overlap or leave a hole"));
+      return damaged_safetensors(name, cat("tensor \"", excerpt(entry.name, 200), "\" begins at byte ", range.begin,
+                                           " of the data, ", at, " is expected: ranges overlap or leave a hole"));
     }
     if (range.end > data)
-      return damaged(name, cat("tensor \"", excerpt(entry.name, 200), "\" ends at byte ", range.end, " of ", data,
-                               "; is the file truncated?"));
+      return damaged_safetensors(name, cat("tensor \"", excerpt(entry.name, 200), "\" ends at byte ", range.end, " of ",
+                                           data, "; is the file truncated?"));
     at = range.end;
     entry.offset = start + range.begin;
     entries_.push_back(std::move(entry));
   }
-  if (at != data) return damaged(name, cat(data - at, " bytes after the last tensor belong to none"));
+  if (at != data) return damaged_safetensors(name, cat(data - at, " bytes after the last tensor belong to none"));
   for (size_t i = 0; i < entries_.size(); ++i) by_name_.emplace(entries_[i].name, i);
   return {};
 }

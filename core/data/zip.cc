@@ -8,7 +8,7 @@
 namespace epl {
 namespace {
 
-Status damaged(const FileReader& file, std::string message) {
+Status damaged_zip(const FileReader& file, std::string message) {
   return Status(Code::data_loss, cat("not a zip archive: ", message), file.path());
 }
 
@@ -40,7 +40,7 @@ struct Directory {
 
 Status bytes_at(const FileReader& file, uint64_t offset, uint64_t bytes, std::string_view what, std::string& out) {
   if (offset > file.size() || bytes > file.size() - offset)
-    return damaged(file, cat(what, " lies outside the file; is it truncated?"));
+    return damaged_zip(file, cat(what, " lies outside the file; is it truncated?"));
   out.resize(bytes);
   return file.read(offset, out.data(), out.size());
 }
@@ -53,7 +53,7 @@ Result<Directory> find_directory(const FileReader& file) {
   EPL_TRY(bytes_at(file, file.size() - tail_bytes, tail_bytes, "the end", tail));
   const size_t found = tail.rfind("PK\x05\x06");
   if (found == std::string::npos || tail.size() - found < record)
-    return damaged(file, "it has no directory at its end; is it truncated?");
+    return damaged_zip(file, "it has no directory at its end; is it truncated?");
   Record end(std::string_view(tail).substr(found + 4));
   end.text(6);  // the numbers of disks, and of entries on this one
   Directory out;
@@ -63,12 +63,12 @@ Result<Directory> find_directory(const FileReader& file) {
   if (out.entries != 0xffff && out.bytes != 0xffffffff && out.offset != 0xffffffff) return out;
   // Numbers that do not fit stand in another record, which a locator in front of this one points to.
   const uint64_t here = file.size() - tail_bytes + found;
-  if (here < 20) return damaged(file, "its directory is too large for its record");
+  if (here < 20) return damaged_zip(file, "its directory is too large for its record");
   EPL_TRY(bytes_at(file, here - 20, 20, "the locator", locator));
   if (!locator.starts_with("PK\x06\x07")) return out;  // just so many entries
   Record at(std::string_view(locator).substr(8));
   EPL_TRY(bytes_at(file, at.take<uint64_t>(), 56, "the large directory record", large));
-  if (!large.starts_with("PK\x06\x06")) return damaged(file, "its large directory record is not there");
+  if (!large.starts_with("PK\x06\x06")) return damaged_zip(file, "its large directory record is not there");
   Record fields(std::string_view(large).substr(32));
   out.entries = fields.take<uint64_t>();
   out.bytes = fields.take<uint64_t>();
@@ -108,7 +108,7 @@ Status read_entry(const FileReader& file, Record& in, size_t left, ZipEntry& ent
   in.text(8);  // disk and attributes
   uint64_t header = in.take<uint32_t>();
   used = 46 + name + extra + comment;
-  if (used > left) return damaged(file, "an entry of its directory is cut off");
+  if (used > left) return damaged_zip(file, "an entry of its directory is cut off");
   entry.name = in.text(name);
   read_large_sizes(in.text(extra), entry, header);
   if (flags & 1)
@@ -123,17 +123,19 @@ Status read_entry(const FileReader& file, Record& in, size_t left, ZipEntry& ent
   std::string local;
   EPL_TRY(bytes_at(file, header, 30, cat("entry ", quoted(excerpt(entry.name, 200))), local));
   if (!local.starts_with("PK\x03\x04"))
-    return damaged(file, cat("entry ", quoted(excerpt(entry.name, 200)), " does not begin where the directory says"));
+    return damaged_zip(file,
+                       cat("entry ", quoted(excerpt(entry.name, 200)), " does not begin where the directory says"));
   Record lengths(std::string_view(local).substr(26));
   const uint64_t local_name = lengths.take<uint16_t>(), local_extra = lengths.take<uint16_t>();
   entry.offset = header + 30 + local_name + local_extra;
   if (entry.offset > file.size() || entry.packed > file.size() - entry.offset)
-    return damaged(file, cat("entry ", quoted(excerpt(entry.name, 200)), " ends outside the file; is it truncated?"));
+    return damaged_zip(file,
+                       cat("entry ", quoted(excerpt(entry.name, 200)), " ends outside the file; is it truncated?"));
   if (!entry.deflated && entry.packed != entry.size)
-    return damaged(file, cat("entry ", quoted(excerpt(entry.name, 200)), " has two sizes"));
+    return damaged_zip(file, cat("entry ", quoted(excerpt(entry.name, 200)), " has two sizes"));
   // Deflate packs 258 bytes into two bits at the very best.
   if (entry.deflated && entry.size / 1040 > entry.packed)
-    return damaged(
+    return damaged_zip(
         file, cat("entry ", quoted(excerpt(entry.name, 200)), " cannot hold ", entry.size, " bytes in ", entry.packed));
   return {};
 }
@@ -148,8 +150,8 @@ Result<std::vector<ZipEntry>> read_zip(const FileReader& file) {
   std::vector<ZipEntry> out;
   for (uint64_t i = 0; i < directory.entries; ++i) {
     if (left.size() < 46 || !left.starts_with("PK\x01\x02"))
-      return damaged(file,
-                     cat("its directory has ", directory.entries, " entries, of which entry ", i, " is not there"));
+      return damaged_zip(file,
+                         cat("its directory has ", directory.entries, " entries, of which entry ", i, " is not there"));
     Record in(left);
     ZipEntry entry;
     size_t used = 0;
@@ -192,15 +194,15 @@ Result<std::vector<std::byte>> read_zip_entry(const FileReader& file, const ZipE
     EPL_TRY(status);
     if (result == Z_MEM_ERROR) return error(Code::out_of_memory, "there is no memory to unpack ", file.path());
     if (result != Z_STREAM_END || made != out.size())
-      return damaged(file,
-                     cat("entry ", quoted(excerpt(entry.name, 200)), " does not unpack to its ", entry.size, " bytes"));
+      return damaged_zip(
+          file, cat("entry ", quoted(excerpt(entry.name, 200)), " does not unpack to its ", entry.size, " bytes"));
   }
   for (size_t at = 0; at < out.size(); at += 1 << 30)
     sum = crc32(sum, reinterpret_cast<const Bytef*>(out.data() + at),
                 static_cast<uInt>(std::min<size_t>(out.size() - at, 1 << 30)));
   if (sum != entry.crc)
-    return damaged(file,
-                   cat("entry ", quoted(excerpt(entry.name, 200)), " has another checksum than the directory says"));
+    return damaged_zip(
+        file, cat("entry ", quoted(excerpt(entry.name, 200)), " has another checksum than the directory says"));
   return out;
 }
 

@@ -36,7 +36,7 @@ Result<AttentionShape> check_attention(const OpQuery& query, int q_at, int bias_
 }
 
 // Heads as (key head, repeat), so that keys and values broadcast over the repeats.
-Var grouped(Builder& b, const Var& x, const AttentionShape& s) {
+Var by_group(Builder& b, const Var& x, const AttentionShape& s) {
   return b.reshape(x, {s.batch, s.key_heads, s.repeat(), x.dim(2), x.dim(3)});
 }
 Var shared(Builder& b, const Var& x, const AttentionShape& s) {
@@ -51,7 +51,7 @@ Scores scores_of(Builder& b, const Attributes& attributes, const AttentionShape&
                  const Var& bias) {
   const double cap = attributes.number("softcap");
   Scores scores;
-  scores.capped = b.matmul(grouped(b, q, s), shared(b, k, s), false, true) * attributes.number("scale");
+  scores.capped = b.matmul(by_group(b, q, s), shared(b, k, s), false, true) * attributes.number("scale");
   if (cap != 0) scores.capped = b.tanh(scores.capped * (1 / cap)) * cap;
   scores.all = scores.capped;
   if (bias) {
@@ -98,8 +98,8 @@ ScoreGradients score_gradients(Builder& b, const Attributes& attributes, const A
   // it is gone. Such rows are divided by their sum again.
   const Var large = b.unary("abs", saved) > attention_large_lse, sum = b.sum(g.probabilities, {4});
   g.probabilities = g.probabilities * b.select(large, b.reciprocal(sum), b.like(sum, 1));
-  const Var through = b.matmul(grouped(b, dy, s), shared(b, v, s), false, true);
-  g.scores = g.probabilities * (through - b.sum(grouped(b, dy, s) * grouped(b, y, s), {4}));
+  const Var through = b.matmul(by_group(b, dy, s), shared(b, v, s), false, true);
+  g.scores = g.probabilities * (through - b.sum(by_group(b, dy, s) * by_group(b, y, s), {4}));
   return g;
 }
 
@@ -112,8 +112,8 @@ void attention_grad_body(Body& body) {
   Var ds = g.scores * body.attributes().number("scale");
   if (cap != 0) ds = ds * (1 - g.capped * g.capped * (1 / (cap * cap)));
   body.set(0, b.reshape(b.matmul(ds, shared(b, k, s)), q.shape()));
-  body.set(1, b.reshape(b.sum(b.matmul(ds, grouped(b, q, s), true), {2}), k.shape()));
-  body.set(2, b.reshape(b.sum(b.matmul(g.probabilities, grouped(b, dy, s), true), {2}), v.shape()));
+  body.set(1, b.reshape(b.sum(b.matmul(ds, by_group(b, q, s), true), {2}), k.shape()));
+  body.set(2, b.reshape(b.sum(b.matmul(g.probabilities, by_group(b, dy, s), true), {2}), v.shape()));
 }
 
 void attention_gradient(Grad& g) {

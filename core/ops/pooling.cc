@@ -70,7 +70,7 @@ Result<ShardingRule> pool_rule(const OpQuery& q) {
 struct PoolTypes {
   const Shape &x, &y;
 };
-PoolTypes forward_types(const OpQuery& q) { return {q.in(0).shape, q.out(0).shape}; }
+PoolTypes pool_types(const OpQuery& q) { return {q.in(0).shape, q.out(0).shape}; }
 PoolTypes gradient_types(const OpQuery& q) { return {q.out(0).shape, q.in(0).shape}; }
 
 template <PoolTypes (*types_of)(const OpQuery&)> void tie_windows(Ties& t) {
@@ -90,7 +90,7 @@ std::optional<Halo> elements_of_pieces(const OpQuery& q, int dim, int64_t parts)
   const auto d = static_cast<size_t>(dim);
   return elements_of_windows(window_of_pool(q), d - 2, types.x[d], types.y[d], parts, q.attributes().flag("ceil"));
 }
-std::optional<Halo> windows_of_pieces(const OpQuery& q, int dim, int64_t parts) {
+std::optional<Halo> pools_of_pieces(const OpQuery& q, int dim, int64_t parts) {
   const auto d = static_cast<size_t>(dim);
   return windows_of_elements(window_of_pool(q), d - 2, q.out(0).shape[d], parts, q.attributes().flag("ceil"));
 }
@@ -280,10 +280,10 @@ EPL_OP(avg_pool_grad) {
 }
 
 EPL_PIECES(max_pool) {
-  return {.ties = tie_windows<forward_types>,
+  return {.ties = tie_windows<pool_types>,
           .halo = {.of = [](const OpQuery& q, int dim, int64_t parts) -> std::optional<Halo> {
                      if (!every_window_has_elements(window_of_pool(q))) return std::nullopt;
-                     return elements_of_pieces<forward_types>(q, dim, parts);
+                     return elements_of_pieces<pool_types>(q, dim, parts);
                    },
                    .operands = {0},
                    .lowest = true,
@@ -292,14 +292,14 @@ EPL_PIECES(max_pool) {
 
 EPL_PIECES(max_pool_grad) {
   return {.ties = tie_windows<gradient_types>,
-          .halo = {.of = windows_of_pieces, .operands = {0, 1}, .numbers_operand = 1}};
+          .halo = {.of = pools_of_pieces, .operands = {0, 1}, .numbers_operand = 1}};
 }
 
 EPL_PIECES(avg_pool) {
-  return {.ties = tie_windows<forward_types>,
+  return {.ties = tie_windows<pool_types>,
           .halo = {.of = [](const OpQuery& q, int dim, int64_t parts) -> std::optional<Halo> {
-                     if (!counts_alike(q, forward_types(q), dim)) return std::nullopt;
-                     return elements_of_pieces<forward_types>(q, dim, parts);
+                     if (!counts_alike(q, pool_types(q), dim)) return std::nullopt;
+                     return elements_of_pieces<pool_types>(q, dim, parts);
                    },
                    .operands = {0},
                    .adapt = count_padding}};
@@ -309,7 +309,7 @@ EPL_PIECES(avg_pool_grad) {
   return {.ties = tie_windows<gradient_types>,
           .halo = {.of = [](const OpQuery& q, int dim, int64_t parts) -> std::optional<Halo> {
                      if (!counts_alike(q, gradient_types(q), dim)) return std::nullopt;
-                     return windows_of_pieces(q, dim, parts);
+                     return pools_of_pieces(q, dim, parts);
                    },
                    .operands = {0},
                    .adapt = count_padding}};

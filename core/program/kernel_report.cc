@@ -15,7 +15,7 @@ struct Count {
   std::string text() const { return instructions == 1 ? first : cat(instructions, " instructions, the first ", first); }
 };
 
-struct Use {
+struct KernelUse {
   Count count;
   std::map<std::pair<std::string, std::string>, Count> refused;  // by kernel and reason
 };
@@ -23,10 +23,10 @@ struct Use {
 }  // namespace
 
 std::string report_kernels(const Program& program, const std::vector<std::string>& notes) {
-  std::map<std::pair<std::string, std::string>, Use> uses;  // by op and kernel
+  std::map<std::pair<std::string, std::string>, KernelUse> uses;  // by op and kernel
   for (const Instruction& in : program.instructions) {
     if (!in.row) continue;
-    Use& use = uses[{in.query->op, in.row->name}];
+    KernelUse& use = uses[{in.query->op, in.row->name}];
     use.count.add(in.name);
     for (const Refusal& refusal : in.refusals) use.refused[{refusal.kernel, refusal.reason}].add(in.name);
   }

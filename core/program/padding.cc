@@ -13,15 +13,6 @@ int64_t Padding::outer(const AxisCut& cut) const {
   return outer;
 }
 
-namespace {
-
-bool stands_in(const ShardingRule::Operand& operand, int factor) {
-  return std::ranges::any_of(operand,
-                             [&](const ShardingRule::Dim& dim) { return std::ranges::find(dim, factor) != dim.end(); });
-}
-
-}  // namespace
-
 std::vector<ReadPadding> padding_before(const Graph& graph, const Node& node, const ExtendedRule& rule,
                                         const NodeSharding& sharding, const std::vector<Sharding>& operands) {
   std::vector<ReadPadding> found;

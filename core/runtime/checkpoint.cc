@@ -52,7 +52,7 @@ std::vector<std::string> files_of(const std::string& folder) {
   return names;
 }
 
-Status damaged(const std::string& file, std::string message) {
+Status damaged_checkpoint(const std::string& file, std::string message) {
   return Status(Code::data_loss, cat("damaged checkpoint: ", message), file);
 }
 
@@ -71,7 +71,7 @@ Result<uint64_t> hash_of(const FileReader& file) {
 
 Result<std::vector<std::byte>> read_manifest(const std::string& path) {
   EPL_ASSIGN(std::shared_ptr<const FileReader> file, FileReader::open(path));
-  if (file->size() > max_manifest) return damaged(path, cat("a manifest of ", file->size(), " bytes"));
+  if (file->size() > max_manifest) return damaged_checkpoint(path, cat("a manifest of ", file->size(), " bytes"));
   return file->read_all();
 }
 
@@ -149,12 +149,13 @@ std::vector<std::byte> encode(const Checkpoint& checkpoint, const Listed& listed
 Result<const manifest::Manifest*> decode(const std::string& path, std::span<const std::byte> bytes) {
   uint64_t expected = 0;
   if (bytes.size() <= sizeof expected || bytes.size() > max_manifest)
-    return damaged(path, cat("a manifest of ", bytes.size(), " bytes"));
+    return damaged_checkpoint(path, cat("a manifest of ", bytes.size(), " bytes"));
   auto body = bytes.first(bytes.size() - sizeof expected);
   std::memcpy(&expected, bytes.data() + body.size(), sizeof expected);
-  if (hash64(body) != expected) return damaged(path, "the manifest's hash does not fit its bytes");
+  if (hash64(body) != expected) return damaged_checkpoint(path, "the manifest's hash does not fit its bytes");
   flatbuffers::Verifier verifier(reinterpret_cast<const uint8_t*>(body.data()), body.size());
-  if (!manifest::VerifyManifestBuffer(verifier)) return damaged(path, "the manifest's structure is not valid");
+  if (!manifest::VerifyManifestBuffer(verifier))
+    return damaged_checkpoint(path, "the manifest's structure is not valid");
   const manifest::Manifest* read = manifest::GetManifest(body.data());
   if (read->format() > manifest_format) {
     return unsupported("checkpoint format ", read->format(), " is newer than ", manifest_format,
@@ -173,21 +174,22 @@ Result<Listed> list(const std::string& path, const manifest::Manifest& read) {
   }
   for (const Listed::File& file : out.files) {
     if (generation_of(file.name) == 0)
-      return damaged(path, cat("it names ", epl::quoted(excerpt(file.name, 100)), " as its tensors"));
+      return damaged_checkpoint(path, cat("it names ", quoted(excerpt(file.name, 100)), " as its tensors"));
   }
   std::set<std::string> seen;
   for (flatbuffers::uoffset_t e = 0; read.entries() && e < read.entries()->size(); ++e) {
     const manifest::Entry* entry = read.entries()->Get(e);
     Listed::Entry one{entry->name()->str(), entry->kind(), {}, {}};
-    if (!seen.insert(one.name).second) return damaged(path, cat("tensor \"", one.name, "\" is listed twice"));
+    if (!seen.insert(one.name).second)
+      return damaged_checkpoint(path, cat("tensor \"", one.name, "\" is listed twice"));
     if (one.kind > static_cast<uint8_t>(StateKind::optimizer))
-      return damaged(path, cat("tensor \"", one.name, "\" is of kind ", one.kind));
+      return damaged_checkpoint(path, cat("tensor \"", one.name, "\" is of kind ", one.kind));
     if (entry->dims()) one.dims.assign(entry->dims()->begin(), entry->dims()->end());
     if (!entry->pieces()) one.pieces.push_back({0, one.name, {}, 0});
     for (flatbuffers::uoffset_t p = 0; entry->pieces() && p < entry->pieces()->size(); ++p) {
       const manifest::Piece* piece = entry->pieces()->Get(p);
       if (piece->file() >= out.files.size())
-        return damaged(
+        return damaged_checkpoint(
             path, cat("a piece of tensor \"", one.name, "\" is in file ", piece->file(), " of ", out.files.size()));
       one.pieces.push_back({piece->file(), piece->key()->str(), {}, piece->rank()});
       if (piece->offset()) one.pieces.back().offset.assign(piece->offset()->begin(), piece->offset()->end());
@@ -228,7 +230,9 @@ bool overlap(const Shape& a, const Shape& a_offset, const Shape& b, const Shape&
 
 // A tensor of its pieces, which must cover it once. One that is complete is left in its file.
 Result<Tensor> assemble(const std::string& path, const Listed::Entry& entry, const std::vector<Tensor>& pieces) {
-  const auto refuse = [&](std::string_view why) { return damaged(path, cat("tensor \"", entry.name, "\" ", why)); };
+  const auto refuse = [&](std::string_view why) {
+    return damaged_checkpoint(path, cat("tensor \"", entry.name, "\" ", why));
+  };
   if (pieces.empty()) return refuse("has no pieces");
   if (is_full(entry) && entry.dims.empty()) return pieces[0];  // it says nothing of its size
   int64_t elements = 1, there = 0;
@@ -276,8 +280,8 @@ std::string_view state_kind_name(StateKind kind) {
 
 namespace {
 
-// The tensors files that the manifest in a folder names; none where there is no manifest, or a damaged one. One that
-// cannot be read just now is an error: what it names may be all that there is.
+// The tensors files that the manifest in a folder names; none where there is no manifest, or a damaged one.
+// One that cannot be read just now is an error: what it names may be all that there is.
 Result<std::vector<std::string>> current_tensors(const std::string& folder) {
   const std::string path = cat(folder, "/", manifest_name);
   const auto file = read_manifest(path);
@@ -336,7 +340,7 @@ Status check_is_ours(const std::string& folder) {
                     });
   if (ours) return {};
   return Status(Code::invalid_argument,
-                cat(folder, " is not empty and holds no checkpoint (", epl::quoted(names.front()),
+                cat(folder, " is not empty and holds no checkpoint (", quoted(names.front()),
                     " lies there); give a checkpoint a folder of its own"),
                 folder);
 }
@@ -466,9 +470,9 @@ Result<Checkpoint> load_checkpoint(const std::string& folder) {
     const std::string tensors_path = cat(folder, "/", one.name);
     EPL_ASSIGN(std::shared_ptr<const FileReader> data, FileReader::open(tensors_path));
     if (data->size() != one.bytes)
-      return damaged(tensors_path, cat("it has ", data->size(), " bytes, the manifest says ", one.bytes));
+      return damaged_checkpoint(tensors_path, cat("it has ", data->size(), " bytes, the manifest says ", one.bytes));
     EPL_ASSIGN(uint64_t hash, hash_of(*data));
-    if (hash != one.hash) return damaged(tensors_path, "its hash is not the one in the manifest");
+    if (hash != one.hash) return damaged_checkpoint(tensors_path, "its hash is not the one in the manifest");
     EPL_ASSIGN(std::shared_ptr<const Safetensors> values, Safetensors::open(data));
     files.push_back(std::move(values));
   }
@@ -480,22 +484,24 @@ Result<Checkpoint> load_checkpoint(const std::string& folder) {
   out.numerics = read->numerics();
   out.data_position = read->data_position();
   if (out.step < 0 || out.data_position < -1)
-    return damaged(path, cat("step ", out.step, ", data position ", out.data_position));
+    return damaged_checkpoint(path, cat("step ", out.step, ", data position ", out.data_position));
   if (read->facts()) {
     for (const manifest::Fact* fact : *read->facts()) out.facts[fact->key()->str()] = fact->value()->str();
   }
   size_t count = 0, held = 0;
   for (const auto& one : files) held += one->entries().size();
   for (const Listed::Entry& entry : listed.entries) count += entry.pieces.size();
-  if (count != held) return damaged(path, cat("it lists ", count, " tensors, its files hold ", held));
+  if (count != held) return damaged_checkpoint(path, cat("it lists ", count, " tensors, its files hold ", held));
   std::set<const SafetensorsEntry*> taken;
   for (const Listed::Entry& entry : listed.entries) {
     std::vector<Tensor> pieces;
     for (const Listed::Piece& piece : entry.pieces) {
       const SafetensorsEntry* value = files[piece.file]->find(piece.key);
       if (value == nullptr)
-        return damaged(path, cat("tensor \"", piece.key, "\" is listed but not in ", listed.files[piece.file].name));
-      if (!taken.insert(value).second) return damaged(path, cat("tensor \"", piece.key, "\" is listed twice"));
+        return damaged_checkpoint(
+            path, cat("tensor \"", piece.key, "\" is listed but not in ", listed.files[piece.file].name));
+      if (!taken.insert(value).second)
+        return damaged_checkpoint(path, cat("tensor \"", piece.key, "\" is listed twice"));
       pieces.push_back(files[piece.file]->tensor(*value));
     }
     EPL_ASSIGN(Tensor full, assemble(path, entry, pieces));

@@ -71,17 +71,17 @@ std::string without_numbers(const std::string& text) {
   return out;
 }
 
-struct Group {
+struct TensorGroup {
   const Overview::Tensor* first = nullptr;
   int count = 0;
 };
 
 std::string shardings_text(const Overview& overview, const std::string& kind) {
-  std::vector<std::pair<std::string, Group>> groups;
+  std::vector<std::pair<std::string, TensorGroup>> groups;
   for (const Overview::Tensor& tensor : overview.tensors) {
     if (tensor.kind != kind || !tensor.cut_over_ranks) continue;
     const std::string key = without_numbers(tensor.name) + tensor.type + tensor.sharding + without_numbers(tensor.why);
-    auto found = std::ranges::find(groups, key, &std::pair<std::string, Group>::first);
+    auto found = std::ranges::find(groups, key, &std::pair<std::string, TensorGroup>::first);
     if (found == groups.end()) found = groups.insert(groups.end(), {key, {.first = &tensor}});
     ++found->second.count;
   }

@@ -92,11 +92,11 @@ std::string values_text(const std::map<std::string, Tensor>& values) {
 }
 
 // What a difference in a key means; the first row whose key fits, completely or as a prefix that ends in a dot.
-struct Meaning {
+struct FactMeaning {
   std::string_view key, topic;
   bool breaks;
 };
-constexpr Meaning meanings[] = {
+constexpr FactMeaning meanings[] = {
     {"model.", "model", true},    {"data.batch", "batch", true}, {"data.order", "order", true},
     {"data.seed", "order", true}, {"seed", "order", true},       {"data.", "data", true},
     {"loss", "loss", true},       {"loss.", "loss", true},       {"optimizer", "optimizer", true},
@@ -207,7 +207,7 @@ std::vector<FactDifference> compare_facts(const Facts& saved, const Facts& now) 
     if (it == now.end() || it->second == before) continue;
     if (key == slices_fact) continue;  // a run that goes on keeps its own
     FactDifference one{key, "options", before, it->second, false};
-    for (const Meaning& meaning : meanings) {
+    for (const FactMeaning& meaning : meanings) {
       if (meaning.key.ends_with('.') ? !key.starts_with(meaning.key) : key != meaning.key) continue;
       one.topic = meaning.topic;
       one.breaks = meaning.breaks;

@@ -22,9 +22,9 @@ std::string_view phase_word(Phase phase, BlockKind block) {
   return phase == Phase::forward ? "forward" : phase == Phase::backward ? "backward" : "update";
 }
 
-class Rows {
+class TraceRows {
  public:
-  Rows(const CompiledPlan& plan, const StepTrace& trace) : begin_(trace.begin()), seconds_(trace.end() - begin_) {
+  TraceRows(const CompiledPlan& plan, const StepTrace& trace) : begin_(trace.begin()), seconds_(trace.end() - begin_) {
     const Entry& entry = entry_of(plan);
     for (size_t t = 0; t < entry.programs.size(); ++t) {
       phases_.push_back(phases_of(entry.programs[t], entry.locals[t]));
@@ -260,7 +260,7 @@ Overview make_overview(const CompiledPlan& plan, const Rehearsal& rehearsal) {
     out.classes.push_back(describe_class(plan, *rank, trace));
     add_collectives(plan, *rank, out.collectives);
   }
-  out.rows = Rows(plan, trace).take();
+  out.rows = TraceRows(plan, trace).take();
   out.tensors = tensors_of(entry_of(plan).plan);
   return out;
 }

@@ -147,12 +147,12 @@ Status check_graph(const PlanFile& file, std::string_view entry, const Graph& gr
 namespace {
 
 // One entry's decisions in the order of their names. A line of its text begins a record, or adds to the one before it.
-struct Record {
+struct PlanRecord {
   std::string name, text;
   std::vector<std::string> calls;
 };
 struct Decisions {
-  std::map<std::string, std::vector<Record>> records;  // by the word that begins their lines
+  std::map<std::string, std::vector<PlanRecord>> records;  // by the word that begins their lines
 };
 // Which records there are, what people call them, and the word behind which their decisions begin.
 struct RecordKind {
@@ -161,7 +161,7 @@ struct RecordKind {
 constexpr RecordKind record_kinds[] = {
     {"class", "ranks of"}, {"taskgraph", "task graph"}, {"value", "tensor", " @ "}, {"node", "node", " in "}};
 
-std::string trimmed(std::string_view text) {
+std::string unindented(std::string_view text) {
   while (text.starts_with(' ')) text.remove_prefix(1);
   return std::string(text);
 }
@@ -169,7 +169,7 @@ std::string trimmed(std::string_view text) {
 Decisions read_decisions(const std::string& text) {
   Decisions out;
   TextReader reader(text);
-  Record* record = nullptr;
+  PlanRecord* record = nullptr;
   while (reader.next_line()) {
     const RecordKind* kind = nullptr;
     for (const RecordKind& one : record_kinds) {
@@ -181,11 +181,11 @@ Decisions read_decisions(const std::string& text) {
       std::string_view decisions = reader.line();
       const size_t at = kind->behind.empty() ? std::string::npos : decisions.find(kind->behind);
       if (at != std::string::npos) decisions.remove_prefix(at + kind->behind.size());
-      record->text = trimmed(decisions);
+      record->text = unindented(decisions);
     } else if (record && reader.take("run")) {
-      record->calls.push_back(trimmed(reader.line()));
+      record->calls.push_back(unindented(reader.line()));
     } else if (record && !reader.take("why")) {
-      record->text += cat(", ", trimmed(reader.line()));
+      record->text += cat(", ", unindented(reader.line()));
     }
   }
   return out;
@@ -193,18 +193,18 @@ Decisions read_decisions(const std::string& text) {
 
 // Numbers of classes and of TaskGraphs become the names of scopes, so that a plan with one scope more compares well.
 void name_records(Decisions& decisions) {
-  std::vector<Record>& classes = decisions.records["class"];
-  std::vector<Record>& task_graphs = decisions.records["taskgraph"];
-  for (Record& task_graph : task_graphs) {
+  std::vector<PlanRecord>& classes = decisions.records["class"];
+  std::vector<PlanRecord>& task_graphs = decisions.records["taskgraph"];
+  for (PlanRecord& task_graph : task_graphs) {
     TextReader reader(task_graph.text);
     int64_t c = -1;
     if (!reader.next_line() || !reader.take("class") || !reader.integer(c)) continue;
     if (c < 0 || c >= static_cast<int64_t>(classes.size())) continue;
     std::string& name = classes[static_cast<size_t>(c)].name;
     name += cat(name.empty() ? "" : ", ", task_graph.name);
-    task_graph.text = trimmed(reader.line());
+    task_graph.text = unindented(reader.line());
   }
-  for (Record& node : decisions.records["node"]) {
+  for (PlanRecord& node : decisions.records["node"]) {
     const size_t at = node.text.rfind("taskgraph ");
     if (at == std::string::npos) continue;
     TextReader reader(std::string_view(node.text).substr(at));
@@ -250,10 +250,10 @@ std::string difference(std::string_view one, std::string_view other) {
 }
 
 // Those that differ alike are one sentence.
-void compare_records(const std::string& called, const std::vector<Record>& one, const std::vector<Record>& other,
-                     std::vector<std::string>& out) {
-  std::map<std::string, const Record*> there;
-  for (const Record& record : other) there.emplace(record.name, &record);
+void compare_records(const std::string& called, const std::vector<PlanRecord>& one,
+                     const std::vector<PlanRecord>& other, std::vector<std::string>& out) {
+  std::map<std::string, const PlanRecord*> there;
+  for (const PlanRecord& record : other) there.emplace(record.name, &record);
   std::vector<std::pair<std::string, std::vector<std::string>>> groups;
   const auto add = [&](const std::string& what, const std::string& name) {
     auto group = std::ranges::find(groups, what, &decltype(groups)::value_type::first);
@@ -261,7 +261,7 @@ void compare_records(const std::string& called, const std::vector<Record>& one, 
     group->second.push_back(name);
   };
   std::set<std::string> seen;
-  for (const Record& record : one) {
+  for (const PlanRecord& record : one) {
     seen.insert(record.name);
     const auto found = there.find(record.name);
     if (found == there.end()) {
@@ -271,7 +271,7 @@ void compare_records(const std::string& called, const std::vector<Record>& one, 
     if (record.text != found->second->text) add(difference(record.text, found->second->text), record.name);
     compare_calls(cat(called, " ", record.name), record.calls, found->second->calls, out);
   }
-  for (const Record& record : other) {
+  for (const PlanRecord& record : other) {
     if (!seen.contains(record.name)) add("in the second alone", record.name);
   }
   for (const auto& [what, names] : groups) {

@@ -6,7 +6,7 @@ namespace epl {
 namespace {
 
 // Weights are read from and written to files in chunks of this size, one at a time, with a copy in a pending write.
-constexpr int64_t chunk_bytes = 8 << 20;
+constexpr int64_t room_bytes = 8 << 20;
 // A program that uses the library, with its libraries, the heap's own needs and stacks.
 constexpr int64_t program_bytes = 20 << 20;
 constexpr int64_t instruction_bytes = 4 << 10;
@@ -27,7 +27,7 @@ ProcessMemory process_memory(const CompiledPlan& plan) {
   int64_t ranks = 0;
   for (int t = 0; t < plan.classes(); ++t) ranks += plan.mesh(t).ranks() * plan.memory_bytes_peak(t);
   out.items = {{"memory of all ranks", ranks},
-               {"weights on their way from and to files", chunk_bytes},
+               {"weights on their way from and to files", room_bytes},
                {"constants, as the plan keeps them", constants},
                {"program and plan, about", program_bytes + instructions * instruction_bytes}};
   for (const MemoryItem& item : out.items) out.peak += item.bytes;

@@ -3,14 +3,6 @@
 #include <algorithm>
 
 namespace epl {
-namespace {
-
-bool stands_in(const ShardingRule::Operand& operand, int factor) {
-  return std::ranges::any_of(operand,
-                             [&](const ShardingRule::Dim& dim) { return std::ranges::find(dim, factor) != dim.end(); });
-}
-
-}  // namespace
 
 bool sums_by_segments(const Plan& plan) { return plan.strategy.text("reproducible.level") == "layout"; }
 

@@ -222,12 +222,12 @@ bool NodeSharding::cut_by(int axis) const {
   return std::ranges::any_of(factors, [&](const Cuts& cuts) { return find_cut(cuts, axis) != nullptr; });
 }
 
-namespace {
-
 bool stands_in(const ShardingRule::Operand& operand, int factor) {
   return std::ranges::any_of(operand,
                              [&](const ShardingRule::Dim& dim) { return std::ranges::find(dim, factor) != dim.end(); });
 }
+
+namespace {
 
 Sharding of_operand(const ShardingRule& rule, const ShardingRule::Operand& operand, const NodeSharding& node) {
   Sharding sharding;

@@ -155,5 +155,7 @@ struct OperandShardings {
 };
 // The node has a cut for each factor of the rule, many of them none.
 OperandShardings operand_shardings(const ShardingRule& rule, const NodeSharding& node);
+// Whether a dimension of an operand is made of a factor, alone or with others.
+bool stands_in(const ShardingRule::Operand& operand, int factor);
 
 }  // namespace epl

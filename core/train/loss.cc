@@ -137,7 +137,7 @@ std::string_view loss_output_name(const LossSpec& spec) {
 namespace {
 
 // sum(terms) / sum(weights). Both sums are over the full batch, so that no cut of it changes the result.
-Var mean_of(const Loss& loss) {
+Var loss_mean(const Loss& loss) {
   if (!loss.terms) return {};
   Builder& b = loss.terms.builder();
   Ints axes;
@@ -172,7 +172,7 @@ Result<MeasuredLoss> build_loss(Graph& graph, const LossSpec& spec, bool measure
   Result<Loss> made = row->build(loss);
   EPL_TRY(builder.status());
   if (!made.ok()) return made.status().with_context(cat("loss ", row->name));
-  Var value = made->value ? made->value : mean_of(*made);
+  Var value = made->value ? made->value : loss_mean(*made);
   EPL_TRY(builder.status());
   return MeasuredLoss{value.value(), made->terms ? made->terms.value() : Value{},
                       made->weights ? made->weights.value() : Value{}, loss.output.value(), loss.facts};

@@ -33,6 +33,9 @@ class FieldCopier {
   const char* at_;
 };
 
+// The limit of protobuf for a message, in bytes: data beyond it goes to a file of its own.
+inline constexpr int64_t max_message = int64_t{2} << 30;
+
 inline void append_varint(std::string& out, uint64_t value) { protozero::add_varint_to_buffer(&out, value); }
 inline void append_message(std::string& out, uint32_t tag, std::string_view message) {
   append_varint(out, (uint64_t{tag} << 3) | 2);

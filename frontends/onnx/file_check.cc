@@ -10,8 +10,6 @@
 namespace epl::onnx {
 namespace {
 
-Status bad(auto&&... parts) { return Status(Code::invalid_model, cat(parts...)); }
-
 std::string name_of(const Node& node) {
   return std::string(!node.name.empty() ? node.name : !node.outputs.empty() ? node.outputs[0] : node.op_type);
 }
@@ -51,15 +49,17 @@ class Unfolding {
       total.nodes += inside.nodes;
       total.depth = std::max(total.depth, inside.depth + 1);
     }
-    if (total.nodes > max_nodes) return bad("its functions unfold into more than ", max_nodes, " nodes");
+    if (total.nodes > max_nodes)
+      return error(Code::invalid_model, "its functions unfold into more than ", max_nodes, " nodes");
     return {};
   }
 
   Status extent(const Function& function, int depth, Extent& out) {
     auto [known, first] = known_.try_emplace(&function);
-    if (!first && known->second.counting) return bad("function ", function.name, " calls itself");
+    if (!first && known->second.counting)
+      return error(Code::invalid_model, "function ", function.name, " calls itself");
     if (depth + known->second.depth > max_call_depth)
-      return bad("calls of functions nest more than ", max_call_depth, " deep");
+      return error(Code::invalid_model, "calls of functions nest more than ", max_call_depth, " deep");
     if (first) {
       known->second.counting = true;
       Extent total;

@@ -12,11 +12,9 @@ using Names = std::unordered_set<std::string_view>;
 constexpr int64_t says_its_mode =
     14;  // from this opset on BatchNormalization has training_mode; before, five outputs say it
 
-bool standard(std::string_view domain) { return domain.empty() || domain == "ai.onnx"; }
-
 int64_t opset_of(const std::vector<OpsetId>& opsets) {
   for (const OpsetId& id : opsets) {
-    if (standard(id.domain)) return id.version;
+    if (is_standard(id.domain)) return id.version;
   }
   return 0;
 }
@@ -78,7 +76,7 @@ class Scope {
 };
 
 bool trains_batch_norm(const Node& node, int64_t opset) {
-  if (node.op_type != "BatchNormalization" || !standard(node.domain)) return false;
+  if (node.op_type != "BatchNormalization" || !is_standard(node.domain)) return false;
   if (opset < says_its_mode) return outputs_used(node) > 1;
   const Attribute* said = find(node, training_mode);
   return said != nullptr && (said->i != 0 || !said->ref.empty());
@@ -86,7 +84,7 @@ bool trains_batch_norm(const Node& node, int64_t opset) {
 
 // A node whose mode is an input of the model stays as it is.
 bool trains_dropout(const Node& node, const Scope& scope) {
-  if (node.op_type != "Dropout" || !standard(node.domain) || node.inputs.size() < 3 || node.inputs[2].empty())
+  if (node.op_type != "Dropout" || !is_standard(node.domain) || node.inputs.size() < 3 || node.inputs[2].empty())
     return false;
   return scope.truth_of(node.inputs[2]) == Scope::Truth::yes;
 }

@@ -11,10 +11,11 @@
 namespace epl::onnx {
 namespace {
 
-std::string_view standard(std::string_view domain) { return domain == "ai.onnx" ? std::string_view() : domain; }
+// One name for each domain.
+std::string_view named_once(std::string_view domain) { return is_standard(domain) ? std::string_view() : domain; }
 
 std::string function_key(std::string_view domain, std::string_view name, std::string_view overload) {
-  return cat(standard(domain), std::string_view("\0", 1), name, std::string_view("\0", 1), overload);
+  return cat(named_once(domain), std::string_view("\0", 1), name, std::string_view("\0", 1), overload);
 }
 
 }  // namespace
@@ -43,9 +44,9 @@ Status OnnxModel::check() {
   if (file_.opsets.empty()) return refuse("the model imports no opset");
   // A function may import a domain that the model itself does not. If both import it, the standard demands that
   // operators mean the same in both.
-  for (const OpsetId& id : file_.opsets) opsets_.emplace(standard(id.domain), id.version);
+  for (const OpsetId& id : file_.opsets) opsets_.emplace(named_once(id.domain), id.version);
   for (const Function& function : file_.functions) {
-    for (const OpsetId& id : function.opsets) opsets_.emplace(standard(id.domain), id.version);
+    for (const OpsetId& id : function.opsets) opsets_.emplace(named_once(id.domain), id.version);
   }
   if (auto it = opsets_.find("");
       it != opsets_.end() && (it->second < schema::oldest_opset || it->second > schema::newest_opset)) {
@@ -79,7 +80,7 @@ Status OnnxModel::check() {
 void OnnxModel::add_weights(const Graph& graph, const ParameterRule& rule, const std::string& place) {
   for (const Node& node : graph.nodes) {
     for (const Attribute& a : node.attributes) {
-      if (a.t && a.name == "value" && node.op_type == "Constant" && standard(node.domain).empty() &&
+      if (a.t && a.name == "value" && node.op_type == "Constant" && is_standard(node.domain) &&
           node.outputs.size() == 1) {
         add_weight(node.outputs[0], *a.t, rule, place);
       }
@@ -144,7 +145,7 @@ Status OnnxModel::fill_ports() {
 }
 
 int64_t OnnxModel::opset(std::string_view domain) const {
-  auto it = opsets_.find(standard(domain));
+  auto it = opsets_.find(named_once(domain));
   return it == opsets_.end() ? 0 : it->second;
 }
 

@@ -11,7 +11,7 @@
 namespace epl::onnx {
 namespace {
 
-namespace codes = schema::AttributeProto;
+namespace attribute_codes = schema::AttributeProto;
 
 // The types of attributes, as the table spells them, with the field that holds a value.
 struct AttributeKind {
@@ -19,20 +19,21 @@ struct AttributeKind {
   int32_t type;
   uint32_t field;
 };
-constexpr AttributeKind kinds[] = {{"float", codes::AttributeType_FLOAT, codes::f},
-                                   {"int", codes::AttributeType_INT, codes::i},
-                                   {"string", codes::AttributeType_STRING, codes::s},
-                                   {"tensor", codes::AttributeType_TENSOR, codes::t},
-                                   {"graph", codes::AttributeType_GRAPH, codes::g},
-                                   {"sparse_tensor", codes::AttributeType_SPARSE_TENSOR, codes::sparse_tensor},
-                                   {"type_proto", codes::AttributeType_TYPE_PROTO, codes::tp},
-                                   {"floats", codes::AttributeType_FLOATS, codes::floats},
-                                   {"ints", codes::AttributeType_INTS, codes::ints},
-                                   {"strings", codes::AttributeType_STRINGS, codes::strings},
-                                   {"tensors", codes::AttributeType_TENSORS, codes::tensors},
-                                   {"graphs", codes::AttributeType_GRAPHS, codes::graphs},
-                                   {"sparse_tensors", codes::AttributeType_SPARSE_TENSORS, codes::sparse_tensors},
-                                   {"type_protos", codes::AttributeType_TYPE_PROTOS, codes::type_protos}};
+constexpr AttributeKind kinds[] = {
+    {"float", attribute_codes::AttributeType_FLOAT, attribute_codes::f},
+    {"int", attribute_codes::AttributeType_INT, attribute_codes::i},
+    {"string", attribute_codes::AttributeType_STRING, attribute_codes::s},
+    {"tensor", attribute_codes::AttributeType_TENSOR, attribute_codes::t},
+    {"graph", attribute_codes::AttributeType_GRAPH, attribute_codes::g},
+    {"sparse_tensor", attribute_codes::AttributeType_SPARSE_TENSOR, attribute_codes::sparse_tensor},
+    {"type_proto", attribute_codes::AttributeType_TYPE_PROTO, attribute_codes::tp},
+    {"floats", attribute_codes::AttributeType_FLOATS, attribute_codes::floats},
+    {"ints", attribute_codes::AttributeType_INTS, attribute_codes::ints},
+    {"strings", attribute_codes::AttributeType_STRINGS, attribute_codes::strings},
+    {"tensors", attribute_codes::AttributeType_TENSORS, attribute_codes::tensors},
+    {"graphs", attribute_codes::AttributeType_GRAPHS, attribute_codes::graphs},
+    {"sparse_tensors", attribute_codes::AttributeType_SPARSE_TENSORS, attribute_codes::sparse_tensors},
+    {"type_protos", attribute_codes::AttributeType_TYPE_PROTOS, attribute_codes::type_protos}};
 
 const AttributeKind* kind_of(int32_t type) {
   const AttributeKind* kind = std::ranges::find(kinds, type, &AttributeKind::type);
@@ -67,8 +68,6 @@ std::string count_text(int32_t min, int32_t max) {
   return min == max ? cat(min) : cat(min, " to ", max);
 }
 
-Status bad(auto&&... parts) { return Status(Code::invalid_model, cat(parts...)); }
-
 Status check_counts(const Node& node, const OperatorVersion& version) {
   auto given = [](const std::vector<std::string_view>& names) {  // names left empty at the end say nothing
     size_t count = names.size();
@@ -77,12 +76,12 @@ Status check_counts(const Node& node, const OperatorVersion& version) {
   };
   const int64_t inputs = given(node.inputs), outputs = given(node.outputs);
   if (static_cast<int64_t>(node.inputs.size()) < version.min_inputs || inputs > version.max_inputs) {
-    return bad(inputs, " inputs; ", node.op_type, " of opset ", version.since, " takes ",
-               count_text(version.min_inputs, version.max_inputs));
+    return error(Code::invalid_model, inputs, " inputs; ", node.op_type, " of opset ", version.since, " takes ",
+                 count_text(version.min_inputs, version.max_inputs));
   }
   if (static_cast<int64_t>(node.outputs.size()) < version.min_outputs || outputs > version.max_outputs) {
-    return bad(outputs, " outputs; ", node.op_type, " of opset ", version.since, " gives ",
-               count_text(version.min_outputs, version.max_outputs));
+    return error(Code::invalid_model, outputs, " outputs; ", node.op_type, " of opset ", version.since, " gives ",
+                 count_text(version.min_outputs, version.max_outputs));
   }
   return {};
 }
@@ -90,13 +89,15 @@ Status check_counts(const Node& node, const OperatorVersion& version) {
 // An attribute that says one type and holds another would be read as zero.
 Status check_value(const Attribute& attribute, const AttributeRule& rule) {
   const AttributeKind* given = kind_of(attribute.type);
-  if (!given) return bad("attribute ", attribute.name, " does not say its type; it must be ", rule.type);
+  if (!given)
+    return error(Code::invalid_model, "attribute ", attribute.name, " does not say its type; it must be ", rule.type);
   if (given->name != rule.type)
-    return bad("attribute ", attribute.name, " is of type ", given->name, "; it must be ", rule.type);
+    return error(Code::invalid_model, "attribute ", attribute.name, " is of type ", given->name, "; it must be ",
+                 rule.type);
   for (const AttributeKind& kind : kinds) {
     if (kind.field != given->field && (attribute.fields >> kind.field & 1) != 0) {
-      return bad("attribute ", attribute.name, " says that it is of type ", given->name, ", and holds a value of type ",
-                 kind.name);
+      return error(Code::invalid_model, "attribute ", attribute.name, " says that it is of type ", given->name,
+                   ", and holds a value of type ", kind.name);
     }
   }
   return {};
@@ -106,7 +107,8 @@ Status check_attributes(const Node& node, const OperatorVersion& version) {
   for (size_t k = 0; k < node.attributes.size(); ++k) {
     const Attribute& attribute = node.attributes[k];
     for (size_t before = 0; before < k; ++before) {
-      if (node.attributes[before].name == attribute.name) return bad("attribute ", attribute.name, " is given twice");
+      if (node.attributes[before].name == attribute.name)
+        return error(Code::invalid_model, "attribute ", attribute.name, " is given twice");
     }
     if (attribute.name.starts_with("__")) continue;  // notes that runtimes leave for themselves
     AttributeRule found;
@@ -114,8 +116,8 @@ Status check_attributes(const Node& node, const OperatorVersion& version) {
       if (rule.name == attribute.name) found = rule;
     });
     if (found.name.empty()) {
-      return bad(node.op_type, " of opset ", version.since, " has no attribute ", attribute.name, "; ",
-                 names_of(version.attributes));
+      return error(Code::invalid_model, node.op_type, " of opset ", version.since, " has no attribute ", attribute.name,
+                   "; ", names_of(version.attributes));
     }
     if (attribute.ref.empty()) EPL_TRY(check_value(attribute, found));
   }
@@ -123,7 +125,7 @@ Status check_attributes(const Node& node, const OperatorVersion& version) {
   for_each_rule(version.attributes, [&](const AttributeRule& rule) {
     if (!rule.required || !missing.ok()) return;
     if (std::ranges::find(node.attributes, rule.name, &Attribute::name) == node.attributes.end()) {
-      missing = bad("attribute ", rule.name, " is missing");
+      missing = error(Code::invalid_model, "attribute ", rule.name, " is missing");
     }
   });
   return missing;

@@ -72,6 +72,9 @@ struct DeviceConfiguration {
   int64_t devices = 0;
 };
 
+// Whether a domain is that of ONNX's own operators, which has two names.
+inline bool is_standard(std::string_view domain) { return domain.empty() || domain == "ai.onnx"; }
+
 struct Node {
   std::string_view name, op_type, domain, overload;
   std::vector<std::string_view> inputs, outputs;

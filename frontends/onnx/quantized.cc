@@ -10,7 +10,6 @@
 namespace epl::onnx {
 namespace {
 
-bool standard(std::string_view domain) { return domain.empty() || domain == "ai.onnx"; }
 // The bias of a layer with one output is a vector of one element; a single number is not a weight.
 bool keeps_weights(const TensorType& type) {
   return is_integer(type.dtype) && dtype_bytes(type.dtype) <= 4 && type.ndim() > 0;
@@ -92,7 +91,7 @@ QuantizedWeights::QuantizedWeights(const Graph& graph, const ParameterRule& rule
   for (const ValueInfo& output : graph.outputs) outputs.insert(output.name);
   for (const Node& node : graph.nodes) {
     Known made;
-    if (!standard(node.domain) || node.outputs.size() != 1 || !follow(node, made)) continue;
+    if (!is_standard(node.domain) || node.outputs.size() != 1 || !follow(node, made)) continue;
     const std::string_view name = node.outputs[0];
     const bool weight = made.integers && made.scaled && is_float(made.type.dtype) && !outputs.contains(name) &&
                         rule.is_weight(name, made.type);

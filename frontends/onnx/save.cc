@@ -17,8 +17,6 @@
 namespace epl::onnx {
 namespace {
 
-constexpr size_t max_message = size_t{2} << 30;  // protobuf's limit: beyond it data goes to a file of its own
-
 using Replaced = std::map<std::string, epl::Tensor>;
 
 // A file of tensor data beside the model, when one is needed.
@@ -352,7 +350,7 @@ Status OnnxModel::save(const std::string& path, const Replaced& replaced, const 
     }
   };
   MessageParts made;
-  if (!external.empty() || bytes >= max_message) {
+  if (!external.empty() || bytes >= size_t{max_message}) {
     size_t slash = path.rfind('/');
     Beside beside;
     beside.location = cat(slash == std::string::npos ? path : path.substr(slash + 1), ".data");

@@ -4,14 +4,14 @@
 #include <set>
 
 #include "core/base/file.h"
+#include "frontends/onnx/fields.h"
 #include "frontends/onnx/proto.h"
 #include "frontends/onnx/schema.h"
 
 namespace epl::onnx {
 namespace {
 
-constexpr int64_t opset = 20, ir_version = 10;
-constexpr int64_t max_message = int64_t{2} << 30;
+constexpr int64_t written_opset = 20, written_ir = 10;
 constexpr int64_t page = 4096;  // external data starts on pages, so that a reader can map each tensor
 
 template <class Shape> void write_type(protozero::pbf_writer& value_info, DType dtype, const Shape& dims) {
@@ -92,7 +92,7 @@ class ModelSerializer {
   Status serialize() {
     namespace f = schema::ModelProto;
     protozero::pbf_writer out(text_);
-    out.add_int64(f::ir_version, ir_version);
+    out.add_int64(f::ir_version, written_ir);
     out.add_string(f::producer_name, "epl");
     {
       protozero::pbf_writer graph(out, f::graph);
@@ -101,7 +101,7 @@ class ModelSerializer {
     {
       protozero::pbf_writer opset_id(out, f::opset_import);
       opset_id.add_string(schema::OperatorSetIdProto::domain, "");
-      opset_id.add_int64(schema::OperatorSetIdProto::version, opset);
+      opset_id.add_int64(schema::OperatorSetIdProto::version, written_opset);
     }
     for (const auto& [key, value] : model_.metadata_) write_entry(out, f::metadata_props, key, value);
     return {};

@@ -53,7 +53,7 @@ int posix_memalign(void** out, size_t alignment, size_t bytes) {
 }
 #endif
 
-namespace epl {
+namespace epl::allocation_test {
 namespace {
 
 // A little of everything that trains: embedding, norm, attention, linear layers, dropout, loss, clipping.
@@ -179,4 +179,4 @@ TEST(Allocation, MeaningsOfOps) {
 }
 
 }  // namespace
-}  // namespace epl
+}  // namespace epl::allocation_test

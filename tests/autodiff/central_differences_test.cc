@@ -8,7 +8,7 @@
 #include "core/ir/evaluate.h"
 #include "tests/ops/variants.h"
 
-namespace epl {
+namespace epl::central_differences_test {
 namespace {
 
 constexpr double step = 1e-5;
@@ -163,4 +163,4 @@ INSTANTIATE_TEST_SUITE_P(Ops, CentralDifferences, testing::ValuesIn(differentiab
                          [](const auto& info) { return info.param->name; });
 
 }  // namespace
-}  // namespace epl
+}  // namespace epl::central_differences_test

@@ -7,7 +7,7 @@
 
 #include "core/ir/evaluate.h"
 
-namespace epl {
+namespace epl::gradient_test {
 namespace {
 
 class GradientTest : public testing::Test {
@@ -240,4 +240,4 @@ TEST_F(GradientTest, ValuesThatAreNotUsedByTheForwardNodeAreMadeAgain) {
 }
 
 }  // namespace
-}  // namespace epl
+}  // namespace epl::gradient_test

@@ -8,7 +8,7 @@
 #include "core/base/pack.h"
 #include "tests/backend/conformance.h"
 
-namespace epl {
+namespace epl::communicator_test {
 namespace {
 
 using Kind = Collective::Kind;
@@ -496,4 +496,4 @@ TEST_P(Backend, a_group_needs_a_rank) {
 }
 
 }  // namespace
-}  // namespace epl
+}  // namespace epl::communicator_test

@@ -5,7 +5,7 @@
 
 #include "tests/backend/conformance.h"
 
-namespace epl {
+namespace epl::cpu_test {
 namespace {
 
 TEST(CpuDevice, refuses_a_processor_without_avx2) {
@@ -66,4 +66,4 @@ TEST(CpuDevice, kernels_do_not_feel_the_hosts_rounding_mode) {
 }
 
 }  // namespace
-}  // namespace epl
+}  // namespace epl::cpu_test

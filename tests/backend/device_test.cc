@@ -4,7 +4,7 @@
 
 #include "tests/backend/conformance.h"
 
-namespace epl {
+namespace epl::device_test {
 namespace {
 
 TEST_P(Backend, says_what_it_is) { EXPECT_FALSE(device->description().empty()); }
@@ -165,4 +165,4 @@ TEST(Backends, an_unknown_name_lists_those_there_are) {
 }
 
 }  // namespace
-}  // namespace epl
+}  // namespace epl::device_test

@@ -6,7 +6,7 @@
 #include "core/backend/handshake.h"
 #include "tests/backend/conformance.h"
 
-namespace epl {
+namespace epl::join_test {
 namespace {
 
 using Kind = Collective::Kind;
@@ -364,4 +364,4 @@ TEST(Sim, ranks_are_of_one_process) {
 }
 
 }  // namespace
-}  // namespace epl
+}  // namespace epl::join_test

@@ -3,7 +3,7 @@
 
 #include "tests/backend/conformance.h"
 
-namespace epl {
+namespace epl::message_test {
 namespace {
 
 using Kind = Collective::Kind;
@@ -203,4 +203,4 @@ TEST_P(Ranks, who_waits_for_a_send_that_fails_hears_of_it) {
 }
 
 }  // namespace
-}  // namespace epl
+}  // namespace epl::message_test

@@ -10,7 +10,7 @@
 #include "core/backend/store.h"
 #include "tests/temporary_folder.h"
 
-namespace epl {
+namespace epl::rendezvous_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -193,4 +193,4 @@ TEST(FolderMeeting, refuses_what_cannot_be) {
 }
 
 }  // namespace
-}  // namespace epl
+}  // namespace epl::rendezvous_test

@@ -5,7 +5,7 @@
 
 #include "tests/backend/conformance.h"
 
-namespace epl::sim {
+namespace epl::sim::sim_test {
 namespace {
 
 using Kind = Collective::Kind;
@@ -314,4 +314,4 @@ TEST(Sim, unknown_machines_are_errors) {
 }
 
 }  // namespace
-}  // namespace epl::sim
+}  // namespace epl::sim::sim_test

@@ -12,7 +12,7 @@
 #include "core/base/check.h"
 #include "tests/temporary_folder.h"
 
-namespace epl {
+namespace epl::file_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -101,4 +101,4 @@ TEST_F(Files, TensorsAreReadWhenTheyAreAskedFor) {
 }
 
 }  // namespace
-}  // namespace epl
+}  // namespace epl::file_test

@@ -5,7 +5,7 @@
 
 #include <string_view>
 
-namespace epl {
+namespace epl::hash_test {
 namespace {
 
 uint64_t hash(std::string_view text) { return hash64(std::as_bytes(std::span(text.data(), text.size()))); }
@@ -32,4 +32,4 @@ TEST(Hash64, ChunksGiveWhatAllBytesGive) {
 }
 
 }  // namespace
-}  // namespace epl
+}  // namespace epl::hash_test

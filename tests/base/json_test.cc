@@ -8,7 +8,7 @@
 
 #include "core/base/check.h"
 
-namespace epl {
+namespace epl::json_test {
 namespace {
 
 std::string again(std::string_view text) {
@@ -112,4 +112,4 @@ TEST(Text, IsCutBetweenCharacters) {
 }
 
 }  // namespace
-}  // namespace epl
+}  // namespace epl::json_test

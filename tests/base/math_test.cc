@@ -6,7 +6,7 @@
 #include <limits>
 #include <random>
 
-namespace epl {
+namespace epl::math_test {
 namespace {
 
 // Distance in units in the last place of the expected number.
@@ -132,4 +132,4 @@ TEST(Math, PowerMultiplies) {
 }
 
 }  // namespace
-}  // namespace epl
+}  // namespace epl::math_test

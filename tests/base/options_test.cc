@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace epl {
+namespace epl::options_test {
 namespace {
 
 const std::vector<Option>& declared() {
@@ -89,4 +89,4 @@ TEST(Options, ListsOfRowsAreRead) {
 }
 
 }  // namespace
-}  // namespace epl
+}  // namespace epl::options_test

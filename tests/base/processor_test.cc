@@ -5,7 +5,7 @@
 
 #include <vector>
 
-namespace epl {
+namespace epl::processor_test {
 namespace {
 
 // A word with these bits. The numbers are those of the manuals' tables, written again here.
@@ -88,4 +88,4 @@ TEST(Processor, AgreesWithTheCompiler) {
 #endif
 
 }  // namespace
-}  // namespace epl
+}  // namespace epl::processor_test

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace epl {
+namespace epl::sha256_test {
 namespace {
 
 TEST(Sha256, gives_the_published_digests) {
@@ -35,4 +35,4 @@ TEST(Sha256, digests_are_compared_whole) {
 }
 
 }  // namespace
-}  // namespace epl
+}  // namespace epl::sha256_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace epl {
+namespace epl::spin_test {
 namespace {
 
 // What comes at the n-th look.
@@ -42,4 +42,4 @@ TEST(Spin, OfNoLengthSleepsAtOnce) {
 }
 
 }  // namespace
-}  // namespace epl
+}  // namespace epl::spin_test

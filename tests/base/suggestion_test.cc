@@ -4,7 +4,7 @@
 
 #include <vector>
 
-namespace epl {
+namespace epl::suggestion_test {
 namespace {
 
 TEST(Suggestion, SaysWhatWasMeantAndWhatThereIs) {
@@ -28,4 +28,4 @@ TEST(Suggestion, LongListsAreCut) {
 }
 
 }  // namespace
-}  // namespace epl
+}  // namespace epl::suggestion_test

@@ -6,7 +6,7 @@
 
 #include "core/base/check.h"
 
-namespace epl {
+namespace epl::tensor_test {
 namespace {
 
 uint64_t hash_of(const Tensor& t) {
@@ -68,4 +68,4 @@ TEST(Identity, HashesOfWeightsAreThoseOfTheirBytes) {
 }
 
 }  // namespace
-}  // namespace epl
+}  // namespace epl::tensor_test

@@ -6,7 +6,7 @@
 
 #include "core/base/stop_tasks.h"
 
-namespace epl {
+namespace epl::thread_pool_test {
 namespace {
 
 TEST(ThreadPool, RunsEveryTaskOnce) {
@@ -53,4 +53,4 @@ TEST(ThreadPool, LeavesOutWhatHasNotBegunOnceItIsStopped) {
 }
 
 }  // namespace
-}  // namespace epl
+}  // namespace epl::thread_pool_test

@@ -9,7 +9,7 @@
 #include "core/capi/objects.h"
 #include "tests/temporary_folder.h"
 
-namespace epl::capi {
+namespace epl::capi::adapters_test {
 namespace {
 
 void ok(epl_error* error) { ASSERT_EQ(error, nullptr) << epl_error_message(error, nullptr); }
@@ -182,4 +182,4 @@ TEST_F(AdaptersApi, APlanWithoutAdaptersHasNoneToExport) {
 }
 
 }  // namespace
-}  // namespace epl::capi
+}  // namespace epl::capi::adapters_test

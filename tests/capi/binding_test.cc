@@ -11,7 +11,7 @@
 #include "tests/onnx/make_model.h"
 #include "tests/temporary_folder.h"
 
-namespace epl::capi {
+namespace epl::capi::binding_test {
 namespace {
 
 using namespace epl::onnx::testing;
@@ -589,4 +589,4 @@ TEST_F(BindingApi, WeightsOf16BitsHaveMastersOf32) {
 }
 
 }  // namespace
-}  // namespace epl::capi
+}  // namespace epl::capi::binding_test

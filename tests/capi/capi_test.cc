@@ -12,7 +12,7 @@
 #include "core/capi/dlpack.h"
 #include "core/capi/objects.h"
 
-namespace epl::capi {
+namespace epl::capi::capi_test {
 namespace {
 
 // Takes the error over: its code, with the message beside it.
@@ -368,4 +368,4 @@ TEST_F(CApi, TheEngineDescribesItself) {
 }
 
 }  // namespace
-}  // namespace epl::capi
+}  // namespace epl::capi::capi_test

@@ -11,7 +11,7 @@
 #include "core/capi/objects.h"
 #include "tests/temporary_folder.h"
 
-namespace epl::capi {
+namespace epl::capi::dataset_test {
 namespace {
 
 void ok(epl_error* error) { ASSERT_EQ(error, nullptr) << epl_error_message(error, nullptr); }
@@ -132,4 +132,4 @@ TEST_F(DatasetApi, WhatDoesNotFitIsNamed) {
 }
 
 }  // namespace
-}  // namespace epl::capi
+}  // namespace epl::capi::dataset_test

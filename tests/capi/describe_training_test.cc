@@ -4,7 +4,7 @@
 #include "core/capi/describe.h"
 #include "core/frontend/model.h"
 
-namespace epl::capi {
+namespace epl::capi::describe_training_test {
 namespace {
 
 Json training_of(const std::string& name) {
@@ -44,4 +44,4 @@ TEST(DescribeTraining, NamesWhyAnIntegerTableIsNotTrained) {
 }
 
 }  // namespace
-}  // namespace epl::capi
+}  // namespace epl::capi::describe_training_test

@@ -15,7 +15,7 @@
 #include "core/data/safetensors.h"
 #include "tests/temporary_folder.h"
 
-namespace epl::capi {
+namespace epl::capi::evaluation_test {
 namespace {
 
 constexpr int64_t samples = 50;
@@ -370,4 +370,4 @@ TEST_F(EvaluationApi, ASecondCallerIsRefused) {
 }
 
 }  // namespace
-}  // namespace epl::capi
+}  // namespace epl::capi::evaluation_test

@@ -13,7 +13,7 @@
 #include "tests/capi/world.h"
 #include "tests/temporary_folder.h"
 
-namespace epl::capi {
+namespace epl::capi::scopes_test {
 namespace {
 
 namespace schema = onnx::schema;
@@ -307,4 +307,4 @@ TEST_F(Scopes, APlanIsWrittenIntoItsModel) {
 }
 
 }  // namespace
-}  // namespace epl::capi
+}  // namespace epl::capi::scopes_test

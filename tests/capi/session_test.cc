@@ -15,7 +15,7 @@
 #include "core/data/safetensors.h"
 #include "tests/temporary_folder.h"
 
-namespace epl::capi {
+namespace epl::capi::session_test {
 namespace {
 
 void ok(epl_error* error) { ASSERT_EQ(error, nullptr) << epl_error_message(error, nullptr); }
@@ -364,4 +364,4 @@ TEST_F(SessionApi, ACheckpointIsRemovedAndNothingElse) {
 }
 
 }  // namespace
-}  // namespace epl::capi
+}  // namespace epl::capi::session_test

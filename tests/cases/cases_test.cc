@@ -13,7 +13,7 @@
 
 #include "tests/temporary_folder.h"
 
-namespace epl {
+namespace epl::cases_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -386,4 +386,4 @@ TEST(CaseFolders, WrongRunningStatisticsFail) {
 }
 
 }  // namespace
-}  // namespace epl
+}  // namespace epl::cases_test

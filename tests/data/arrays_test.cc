@@ -10,7 +10,7 @@
 #include "core/data/zip.h"
 #include "tests/data/open_reader.h"
 
-namespace epl {
+namespace epl::arrays_test {
 namespace {
 
 // Elements of field `field` of every sample, in order, as doubles.
@@ -206,4 +206,4 @@ TEST(Csv, AsPandasWritesIt) {
 }
 
 }  // namespace
-}  // namespace epl
+}  // namespace epl::arrays_test

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-namespace epl {
+namespace epl::convert_test {
 namespace {
 
 constexpr DType all_types[] = {DType::f32, DType::f64, DType::f16, DType::bf16, DType::i8,  DType::i16,    DType::i32,
@@ -86,4 +86,4 @@ TEST(Convert, RealNumbersRoundToTheNearestAndKeepWhatIsNotFinite) {
 }
 
 }  // namespace
-}  // namespace epl
+}  // namespace epl::convert_test

@@ -7,7 +7,7 @@
 #include "core/data/split.h"
 #include "tests/data/open_reader.h"
 
-namespace epl {
+namespace epl::csv_test {
 namespace {
 
 std::string table(const std::string& text) {
@@ -330,4 +330,4 @@ TEST(Csv, OptionsThatDoNotFitAreNamed) {
 }
 
 }  // namespace
-}  // namespace epl
+}  // namespace epl::csv_test

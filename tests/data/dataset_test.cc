@@ -14,7 +14,7 @@
 #include "tests/data/open_reader.h"
 #include "tests/data/take.h"
 
-namespace epl {
+namespace epl::dataset_test {
 namespace {
 
 // Rows 0..n-1 whose one field is the row's number.
@@ -234,4 +234,4 @@ TEST(Readers, MistakesNameWhatIsKnown) {
 }
 
 }  // namespace
-}  // namespace epl
+}  // namespace epl::dataset_test

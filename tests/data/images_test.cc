@@ -8,7 +8,7 @@
 
 #include "tests/data/open_reader.h"
 
-namespace epl {
+namespace epl::images_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -143,4 +143,4 @@ TEST(Images, WhatIsWrongIsNamedWithTheFile) {
 }
 
 }  // namespace
-}  // namespace epl
+}  // namespace epl::images_test

@@ -5,7 +5,7 @@
 
 #include "tests/data/open_reader.h"
 
-namespace epl {
+namespace epl::parquet_test {
 namespace {
 
 bool has(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
@@ -117,4 +117,4 @@ TEST(ParquetTable, DamagedFilesAreRefused) {
 }
 
 }  // namespace
-}  // namespace epl
+}  // namespace epl::parquet_test

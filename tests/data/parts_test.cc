@@ -9,7 +9,7 @@
 #include "core/base/tensor.h"
 #include "core/data/dataset.h"
 
-namespace epl {
+namespace epl::parts_test {
 namespace {
 
 // What was read: samples by field.
@@ -191,4 +191,4 @@ TEST(Parts, OfASampleThatIsABatchAreItsRows) {
 }
 
 }  // namespace
-}  // namespace epl
+}  // namespace epl::parts_test

@@ -8,7 +8,7 @@
 
 #include "tests/data/open_reader.h"
 
-namespace epl {
+namespace epl::safetensors_test {
 namespace {
 
 std::string file_of(const std::string& header, const std::string& data) {
@@ -116,4 +116,4 @@ TEST(Safetensors, WhatIsNoFileIsNamed) {
 }
 
 }  // namespace
-}  // namespace epl
+}  // namespace epl::safetensors_test

@@ -12,7 +12,7 @@
 #include "tests/data/open_reader.h"
 #include "tests/data/take.h"
 
-namespace epl {
+namespace epl::slices_test {
 namespace {
 
 // The samples of each slice.
@@ -134,4 +134,4 @@ TEST(SeveralFiles, HaveTheFieldsOfTheFirst) {
 }
 
 }  // namespace
-}  // namespace epl
+}  // namespace epl::slices_test

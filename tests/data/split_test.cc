@@ -8,7 +8,7 @@
 
 #include "core/data/dataset.h"
 
-namespace epl {
+namespace epl::split_test {
 namespace {
 
 class Numbers : public Reader {
@@ -89,4 +89,4 @@ TEST(Dataset, TheLastBatchMayHaveFewerSamples) {
 }
 
 }  // namespace
-}  // namespace epl
+}  // namespace epl::split_test

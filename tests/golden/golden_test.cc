@@ -15,7 +15,7 @@
 #include "tests/runtime/block_models.h"
 #include "tests/runtime/graph_model.h"
 
-namespace epl {
+namespace epl::golden_test {
 namespace {
 
 constexpr std::string_view mlp = R"(graph mlp(x: f32[8,12] batch 0) {
@@ -133,4 +133,4 @@ INSTANTIATE_TEST_SUITE_P(Mlp, Stage, ::testing::Values("graph", "plan", "local",
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace
-}  // namespace epl
+}  // namespace epl::golden_test

@@ -3,7 +3,7 @@
 #include "core/ir/scalar.h"
 #include "core/ir/sharding_rule.h"
 
-namespace epl {
+namespace epl::text_test {
 namespace {
 
 TEST(ScalarExpr, PrintsAndParses) {
@@ -43,4 +43,4 @@ TEST(ShardingRule, FollowsReshapes) {
 }
 
 }  // namespace
-}  // namespace epl
+}  // namespace epl::text_test

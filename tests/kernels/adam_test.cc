@@ -2,7 +2,7 @@
 #include "core/ir/op.h"
 #include "tests/kernels/kernel_harness.h"
 
-namespace epl::cpu {
+namespace epl::cpu::adam_test {
 namespace {
 
 Tensor scalar(float value) {
@@ -42,4 +42,4 @@ TEST(Adam, IsItsExpressionInOnePass) {
 }
 
 }  // namespace
-}  // namespace epl::cpu
+}  // namespace epl::cpu::adam_test

@@ -4,7 +4,7 @@
 
 #include "tests/kernels/kernel_harness.h"
 
-namespace epl::cpu {
+namespace epl::cpu::along_axis_test {
 namespace {
 
 constexpr float nan = std::numeric_limits<float>::quiet_NaN();
@@ -133,4 +133,4 @@ TEST(CumSum, GoesAlongAnyAxis) {
 }
 
 }  // namespace
-}  // namespace epl::cpu
+}  // namespace epl::cpu::along_axis_test

@@ -5,7 +5,7 @@
 
 #include "tests/kernels/kernel_harness.h"
 
-namespace epl::cpu {
+namespace epl::cpu::attention_test {
 namespace {
 
 struct Case {
@@ -308,4 +308,4 @@ TEST(AttentionMemory, grows_with_the_length_not_with_its_square) {
 }
 
 }  // namespace
-}  // namespace epl::cpu
+}  // namespace epl::cpu::attention_test

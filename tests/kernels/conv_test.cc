@@ -4,7 +4,7 @@
 
 #include "tests/kernels/kernel_harness.h"
 
-namespace epl::cpu {
+namespace epl::cpu::conv_test {
 namespace {
 
 struct Conv {
@@ -175,4 +175,4 @@ TEST(Conv, FourSpatialDimensionsAreRefused) {
 }
 
 }  // namespace
-}  // namespace epl::cpu
+}  // namespace epl::cpu::conv_test

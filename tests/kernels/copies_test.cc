@@ -3,7 +3,7 @@
 
 #include "tests/kernels/kernel_harness.h"
 
-namespace epl::cpu {
+namespace epl::cpu::copies_test {
 namespace {
 
 const DType types[] = {DType::u8, DType::bf16, DType::f32, DType::i64};
@@ -224,4 +224,4 @@ TEST(Copies, SameBytes) {
 }
 
 }  // namespace
-}  // namespace epl::cpu
+}  // namespace epl::cpu::copies_test

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace epl::cpu {
+namespace epl::cpu::cpu_test {
 namespace {
 
 TEST(Cpu, ThisMachineServes) {
@@ -30,4 +30,4 @@ TEST(Cpu, BothLevelsAreCompared) {
 }
 
 }  // namespace
-}  // namespace epl::cpu
+}  // namespace epl::cpu::cpu_test

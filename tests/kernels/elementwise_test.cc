@@ -5,7 +5,7 @@
 #include "core/ir/scalar.h"
 #include "tests/kernels/kernel_harness.h"
 
-namespace epl::cpu {
+namespace epl::cpu::elementwise_test {
 namespace {
 
 Launch fused(std::string expression, std::vector<Tensor> inputs, std::vector<TensorType> outputs) {
@@ -406,4 +406,4 @@ TEST(Elementwise, CutsDoNotChangeBits) {
 }
 
 }  // namespace
-}  // namespace epl::cpu
+}  // namespace epl::cpu::elementwise_test

@@ -3,7 +3,7 @@
 
 #include "tests/kernels/kernel_harness.h"
 
-namespace epl::cpu {
+namespace epl::cpu::gather_test {
 namespace {
 
 Launch gather(Tensor x, Tensor indices, int64_t axis) {
@@ -134,4 +134,4 @@ TEST(GatherGrad, NothingToAdd) {
 }
 
 }  // namespace
-}  // namespace epl::cpu
+}  // namespace epl::cpu::gather_test

@@ -15,7 +15,7 @@
 
 #include "core/base/thread_pool.h"
 
-namespace epl::cpu {
+namespace epl::cpu::gemm_test {
 namespace {
 
 struct Case {
@@ -357,4 +357,4 @@ TEST(Gemm, BatchesAreIndependentProducts) {
 }
 
 }  // namespace
-}  // namespace epl::cpu
+}  // namespace epl::cpu::gemm_test

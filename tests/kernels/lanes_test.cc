@@ -16,7 +16,7 @@
 #include "core/base/text.h"
 #include "core/ir/scalar.h"
 
-namespace epl::cpu {
+namespace epl::cpu::lanes_test {
 namespace {
 
 constexpr int64_t most = 70;  // four vectors of AVX-512 and a tail
@@ -138,4 +138,4 @@ TEST(Lanes, EveryVariantIsTheLaneElementByElement) {
 }
 
 }  // namespace
-}  // namespace epl::cpu
+}  // namespace epl::cpu::lanes_test

@@ -4,7 +4,7 @@
 #include "tests/kernels/canonical.h"
 #include "tests/kernels/kernel_harness.h"
 
-namespace epl::cpu {
+namespace epl::cpu::norm_test {
 namespace {
 
 struct Case {
@@ -144,4 +144,4 @@ TEST(Norm, SeveralNormalisedDimensions) {
 }
 
 }  // namespace
-}  // namespace epl::cpu
+}  // namespace epl::cpu::norm_test

@@ -3,7 +3,7 @@
 
 #include "tests/kernels/kernel_harness.h"
 
-namespace epl::cpu {
+namespace epl::cpu::not_finite_test {
 namespace {
 
 int64_t first_not_finite(const std::vector<Tensor>& operands) {
@@ -31,4 +31,4 @@ TEST(NotFinite, IsSeenWhereverItStands) {
 }
 
 }  // namespace
-}  // namespace epl::cpu
+}  // namespace epl::cpu::not_finite_test

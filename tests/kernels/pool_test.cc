@@ -6,7 +6,7 @@
 #include "core/ir/op.h"
 #include "tests/kernels/kernel_harness.h"
 
-namespace epl::cpu {
+namespace epl::cpu::pool_test {
 namespace {
 
 struct PoolCase {
@@ -115,4 +115,4 @@ TEST(Dropout, DoesNotDependOnTheCut) {
 }
 
 }  // namespace
-}  // namespace epl::cpu
+}  // namespace epl::cpu::pool_test

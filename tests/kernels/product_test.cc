@@ -3,7 +3,7 @@
 
 #include "tests/kernels/kernel_harness.h"
 
-namespace epl::cpu {
+namespace epl::cpu::product_test {
 namespace {
 
 // Element of a matrix stored plainly or transposed.
@@ -145,4 +145,4 @@ TEST(Product, LinearGradWeightSumsUnitsByTheTree) {
 }
 
 }  // namespace
-}  // namespace epl::cpu
+}  // namespace epl::cpu::product_test

@@ -4,7 +4,7 @@
 #include "tests/kernels/canonical.h"
 #include "tests/kernels/kernel_harness.h"
 
-namespace epl::cpu {
+namespace epl::cpu::reduce_test {
 namespace {
 
 using Op = ReductionOp;
@@ -139,4 +139,4 @@ TEST(Reduce, KeptDimensionsAndNoAxes) {
 }
 
 }  // namespace
-}  // namespace epl::cpu
+}  // namespace epl::cpu::reduce_test

@@ -8,7 +8,7 @@
 #include "tests/kernels/kernel_harness.h"
 #include "tests/ops/cut.h"
 
-namespace epl::cpu {
+namespace epl::cpu::samples_test {
 namespace {
 
 // A node of the op as lowering hands it to a backend: elementwise ops are regions of one.
@@ -184,4 +184,4 @@ TEST(Rows, ServeWhatTrainingNeeds) {
 }
 
 }  // namespace
-}  // namespace epl::cpu
+}  // namespace epl::cpu::samples_test

@@ -1,7 +1,7 @@
 // Elements put where indices say, in more lines than one task takes: what a plain loop over all of them gives.
 #include "tests/kernels/kernel_harness.h"
 
-namespace epl::cpu {
+namespace epl::cpu::scatter_test {
 namespace {
 
 const Shape data_shape = {24, 16, 20};
@@ -85,4 +85,4 @@ TEST(OneHot, HasOneWhereTheIndexIs) {
 }
 
 }  // namespace
-}  // namespace epl::cpu
+}  // namespace epl::cpu::scatter_test

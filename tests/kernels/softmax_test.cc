@@ -4,7 +4,7 @@
 #include "tests/kernels/canonical.h"
 #include "tests/kernels/kernel_harness.h"
 
-namespace epl::cpu {
+namespace epl::cpu::softmax_test {
 namespace {
 
 constexpr double precision = 3e-6;
@@ -235,4 +235,4 @@ TEST(CountValid, Counts) {
 }
 
 }  // namespace
-}  // namespace epl::cpu
+}  // namespace epl::cpu::softmax_test

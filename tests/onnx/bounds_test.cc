@@ -5,7 +5,7 @@
 #include "core/ir/evaluate.h"
 #include "tests/onnx/make_model.h"
 
-namespace epl::onnx {
+namespace epl::onnx::bounds_test {
 namespace {
 
 using namespace testing;
@@ -112,4 +112,4 @@ TEST(Bounds, AStepBeyondTheDimensionTakesOneElement) {
 }
 
 }  // namespace
-}  // namespace epl::onnx
+}  // namespace epl::onnx::bounds_test

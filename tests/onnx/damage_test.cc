@@ -9,7 +9,7 @@
 #include "tests/onnx/make_model.h"
 #include "tests/temporary_folder.h"
 
-namespace epl::onnx {
+namespace epl::onnx::damage_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -413,4 +413,4 @@ TEST_F(ExternalData, ThreeGibibytesAreInspectedAndBoundAtOnce) {
 }
 
 }  // namespace
-}  // namespace epl::onnx
+}  // namespace epl::onnx::damage_test

@@ -14,7 +14,7 @@
 #include "frontends/onnx/schema.h"
 #include "tests/temporary_folder.h"
 
-namespace epl::onnx {
+namespace epl::onnx::files_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -114,7 +114,7 @@ struct Hostile {
   Code code;
   const char* says;
 };
-class HostileFile : public testing::TestWithParam<Hostile> {};
+class HostileFile : public ::testing::TestWithParam<Hostile> {};
 
 TEST_P(HostileFile, IsRefusedWithTheReason) {
   auto model = OnnxModel::load((data() / GetParam().file).string());
@@ -126,22 +126,22 @@ TEST_P(HostileFile, IsRefusedWithTheReason) {
 
 INSTANTIATE_TEST_SUITE_P(
     Data, HostileFile,
-    testing::Values(Hostile{"truncated.onnx", Code::invalid_model, "byte"},
-                    Hostile{"use_before_definition.onnx", Code::invalid_model, "\"later\""},
-                    Hostile{"defined_twice.onnx", Code::invalid_model, "second"},
-                    Hostile{"huge_dims.onnx", Code::invalid_model, "huge.weight"},
-                    Hostile{"too_few_numbers.onnx", Code::invalid_model, "big.weight"},
-                    Hostile{"calls_itself.onnx", Code::invalid_model, "me"},
-                    Hostile{"unfolding.onnx", Code::invalid_model, "unfold"},
-                    Hostile{"external_up.onnx", Code::invalid_model, "leave the model's folder"},
-                    Hostile{"external_absolute.onnx", Code::invalid_model, "leave the model's folder"},
-                    Hostile{"external_short.onnx", Code::invalid_model, "fc.weight"},
-                    Hostile{"external_wrong_length.onnx", Code::invalid_model, "fc.weight"},
-                    Hostile{"opset_old.onnx", Code::unsupported, "opset 6"},
-                    Hostile{"wrong_type.onnx", Code::invalid_argument, "sum"},
-                    Hostile{"baked_batch.onnx", Code::invalid_model, "flatten"},
-                    Hostile{"unknown_ops.onnx", Code::unsupported, "Frobnicate (node one"},
-                    Hostile{"unknown_ops.onnx", Code::unsupported, "acme.Gizmo (node two"}),
+    ::testing::Values(Hostile{"truncated.onnx", Code::invalid_model, "byte"},
+                      Hostile{"use_before_definition.onnx", Code::invalid_model, "\"later\""},
+                      Hostile{"defined_twice.onnx", Code::invalid_model, "second"},
+                      Hostile{"huge_dims.onnx", Code::invalid_model, "huge.weight"},
+                      Hostile{"too_few_numbers.onnx", Code::invalid_model, "big.weight"},
+                      Hostile{"calls_itself.onnx", Code::invalid_model, "me"},
+                      Hostile{"unfolding.onnx", Code::invalid_model, "unfold"},
+                      Hostile{"external_up.onnx", Code::invalid_model, "leave the model's folder"},
+                      Hostile{"external_absolute.onnx", Code::invalid_model, "leave the model's folder"},
+                      Hostile{"external_short.onnx", Code::invalid_model, "fc.weight"},
+                      Hostile{"external_wrong_length.onnx", Code::invalid_model, "fc.weight"},
+                      Hostile{"opset_old.onnx", Code::unsupported, "opset 6"},
+                      Hostile{"wrong_type.onnx", Code::invalid_argument, "sum"},
+                      Hostile{"baked_batch.onnx", Code::invalid_model, "flatten"},
+                      Hostile{"unknown_ops.onnx", Code::unsupported, "Frobnicate (node one"},
+                      Hostile{"unknown_ops.onnx", Code::unsupported, "acme.Gizmo (node two"}),
     [](const auto& info) { return fs::path(info.param.file).stem().string() + std::to_string(info.index); });
 
 TEST(OnnxSave, ReplacesWeightsAndNothingElse) {
@@ -214,4 +214,4 @@ TEST(OnnxFile, BeyondTwoGigabytesIsReadWithoutItsData) {
 }
 
 }  // namespace
-}  // namespace epl::onnx
+}  // namespace epl::onnx::files_test

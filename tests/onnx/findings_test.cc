@@ -9,7 +9,7 @@
 #include "frontends/onnx/weight_findings.h"
 #include "tests/onnx/make_model.h"
 
-namespace epl::onnx {
+namespace epl::onnx::findings_test {
 namespace {
 
 using namespace testing;
@@ -112,4 +112,4 @@ TEST(WeightFindings, SayWhichOptionHelps) {
 }
 
 }  // namespace
-}  // namespace epl::onnx
+}  // namespace epl::onnx::findings_test

@@ -6,7 +6,7 @@
 #include "core/ir/evaluate.h"
 #include "tests/onnx/make_model.h"
 
-namespace epl::onnx {
+namespace epl::onnx::free_batch_test {
 namespace {
 
 using namespace testing;
@@ -119,4 +119,4 @@ TEST(FreeBatch, ShapesThatHideItAreRefused) {
 }
 
 }  // namespace
-}  // namespace epl::onnx
+}  // namespace epl::onnx::free_batch_test

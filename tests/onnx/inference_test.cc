@@ -10,7 +10,7 @@
 #include "tests/onnx/make_model.h"
 #include "tests/temporary_folder.h"
 
-namespace epl::onnx {
+namespace epl::onnx::inference_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -257,4 +257,4 @@ TEST(Statistics, ThatAFunctionTakesAreUpdated) {
 }
 
 }  // namespace
-}  // namespace epl::onnx
+}  // namespace epl::onnx::inference_test

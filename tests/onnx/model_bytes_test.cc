@@ -12,7 +12,7 @@
 #include "tests/onnx/make_model.h"
 #include "tests/temporary_folder.h"
 
-namespace epl::onnx {
+namespace epl::onnx::model_bytes_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -145,4 +145,4 @@ TEST_F(Stored, TruncationsAndChangedLengthsAreRefusedAsFromMemory) {
 }
 
 }  // namespace
-}  // namespace epl::onnx
+}  // namespace epl::onnx::model_bytes_test

@@ -7,7 +7,7 @@
 #include "frontends/onnx/operators.h"
 #include "tests/onnx/make_model.h"
 
-namespace epl::onnx {
+namespace epl::onnx::opset_test {
 namespace {
 
 using testing::attribute;
@@ -150,4 +150,4 @@ TEST(Opset, EveryRowIsAnOperatorOfTheStandard) {
 }
 
 }  // namespace
-}  // namespace epl::onnx
+}  // namespace epl::onnx::opset_test

@@ -11,7 +11,7 @@
 
 #include "tests/onnx/make_model.h"
 
-namespace epl::onnx {
+namespace epl::onnx::parameters_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -102,4 +102,4 @@ TEST(OnnxParameters, NamesOfAnyLength) {
 }
 
 }  // namespace
-}  // namespace epl::onnx
+}  // namespace epl::onnx::parameters_test

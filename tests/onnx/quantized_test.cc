@@ -10,7 +10,7 @@
 #include "tests/onnx/make_model.h"
 #include "tests/temporary_folder.h"
 
-namespace epl::onnx {
+namespace epl::onnx::quantized_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -184,4 +184,4 @@ TEST(QuantizedWeights, AreNotSeenWhereTheyAreNone) {
 }
 
 }  // namespace
-}  // namespace epl::onnx
+}  // namespace epl::onnx::quantized_test

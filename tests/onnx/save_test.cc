@@ -11,7 +11,7 @@
 #include "tests/onnx/make_model.h"
 #include "tests/temporary_folder.h"
 
-namespace epl::onnx {
+namespace epl::onnx::save_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -181,4 +181,4 @@ TEST(Findings, OfWhatRoundsWhatTheModelComputes) {
 }
 
 }  // namespace
-}  // namespace epl::onnx
+}  // namespace epl::onnx::save_test

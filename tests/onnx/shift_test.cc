@@ -5,7 +5,7 @@
 #include "core/ir/evaluate.h"
 #include "tests/onnx/make_model.h"
 
-namespace epl::onnx {
+namespace epl::onnx::shift_test {
 namespace {
 
 using namespace testing;
@@ -64,4 +64,4 @@ TEST(BitShift, BringsZerosIntoAUint64) {
 }
 
 }  // namespace
-}  // namespace epl::onnx
+}  // namespace epl::onnx::shift_test

@@ -5,7 +5,7 @@
 #include "frontends/onnx/operator_table.h"
 #include "tests/onnx/make_model.h"
 
-namespace epl::onnx {
+namespace epl::onnx::standard_test {
 namespace {
 
 using testing::attribute;
@@ -180,4 +180,4 @@ TEST(Standard, NoNameWithAFlippedBitIsAccepted) {
 }
 
 }  // namespace
-}  // namespace epl::onnx
+}  // namespace epl::onnx::standard_test

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace epl {
+namespace epl::template_test {
 namespace {
 
 Status written(const std::string& name, const std::string& option, Attribute value) {
@@ -27,4 +27,4 @@ TEST(Template, HasABound) {
 }
 
 }  // namespace
-}  // namespace epl
+}  // namespace epl::template_test

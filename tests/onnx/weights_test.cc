@@ -9,7 +9,7 @@
 #include "tests/onnx/make_model.h"
 #include "tests/temporary_folder.h"
 
-namespace epl::onnx {
+namespace epl::onnx::weights_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -119,4 +119,4 @@ TEST(WeightsInNodes, AQuestionMarkIsNoSymbol) {
 }
 
 }  // namespace
-}  // namespace epl::onnx
+}  // namespace epl::onnx::weights_test

@@ -9,7 +9,7 @@
 
 #include "core/ir/op.h"
 
-namespace epl {
+namespace epl::documentation_test {
 namespace {
 
 TEST(Documentation, IsUpToDate) {
@@ -41,4 +41,4 @@ TEST(Documentation, CountsTheFactorsOfEveryOp) {
 }
 
 }  // namespace
-}  // namespace epl
+}  // namespace epl::documentation_test

@@ -8,7 +8,7 @@
 #include "core/ir/op.h"
 #include "core/ir/text.h"
 
-namespace epl {
+namespace epl::meaning_test {
 namespace {
 
 struct MeaningCase {
@@ -74,4 +74,4 @@ TEST(Meaning, IsPyTorchs) {
 }
 
 }  // namespace
-}  // namespace epl
+}  // namespace epl::meaning_test

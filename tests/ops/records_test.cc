@@ -6,7 +6,7 @@
 #include "core/ir/evaluate.h"
 #include "core/ops/sample.h"
 
-namespace epl {
+namespace epl::records_test {
 namespace {
 
 // A graph with one node of the op on inputs of the sample's types.
@@ -179,4 +179,4 @@ TEST(Records, RefuseWhatDoesNotFit) {
 }
 
 }  // namespace
-}  // namespace epl
+}  // namespace epl::records_test

@@ -10,7 +10,7 @@
 #include "core/strategy/batch_cut.h"
 #include "tests/ops/cut.h"
 
-namespace epl {
+namespace epl::sharding_test {
 namespace {
 
 void expect_near(const Tensor& got, const Tensor& expected) {
@@ -158,4 +158,4 @@ INSTANTIATE_TEST_SUITE_P(Ops, Sharding, testing::ValuesIn(op_table().all()),
                          [](const auto& info) { return info.param->name; });
 
 }  // namespace
-}  // namespace epl
+}  // namespace epl::sharding_test

@@ -16,7 +16,7 @@
 extern "C" __attribute__((visibility("default"))) const char* __asan_default_options();
 const char* __asan_default_options() { return "detect_leaks=0"; }
 
-namespace epl {
+namespace epl::onednn_test {
 namespace {
 
 constexpr std::string_view missing = EPL_ONEDNN_MISSING;
@@ -283,4 +283,4 @@ TEST(OneDnnLevels, OnlyRunUsesThePackAndRepeatsItsBits) {
 }
 
 }  // namespace
-}  // namespace epl
+}  // namespace epl::onednn_test

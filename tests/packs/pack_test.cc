@@ -13,7 +13,7 @@
 #include "tests/runtime/graph_model.h"
 #include "tests/temporary_folder.h"
 
-namespace epl {
+namespace epl::pack_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -146,4 +146,4 @@ TEST(Packs, RowsSayWhatIsInThem) {
 }
 
 }  // namespace
-}  // namespace epl
+}  // namespace epl::pack_test

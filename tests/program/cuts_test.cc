@@ -16,7 +16,7 @@
 #include "core/strategy/batch_cut.h"
 #include "tests/ops/variants.h"
 
-namespace epl {
+namespace epl::cuts_test {
 namespace {
 
 using Values = std::vector<Tensor>;  // of one rank, by value
@@ -425,4 +425,4 @@ INSTANTIATE_TEST_SUITE_P(Ops, CutNodes, ::testing::ValuesIn(op_table().all()),
                          [](const auto& info) { return info.param->name; });
 
 }  // namespace
-}  // namespace epl
+}  // namespace epl::cuts_test

@@ -11,7 +11,7 @@
 #include "core/ir/op.h"
 #include "core/ir/rewriter.h"
 
-namespace epl {
+namespace epl::fusion_test {
 namespace {
 
 int count_op(const Graph& graph, std::string_view op) {
@@ -239,4 +239,4 @@ TEST(Fusion, TypesAreThoseOfTheKernels) {
 }
 
 }  // namespace
-}  // namespace epl
+}  // namespace epl::fusion_test

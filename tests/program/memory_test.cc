@@ -7,7 +7,7 @@
 #include <map>
 #include <numeric>
 
-namespace epl {
+namespace epl::memory_test {
 namespace {
 
 // Two that are alive together and share a byte, or -1.
@@ -99,4 +99,4 @@ TEST(Memory, ASearchComesNearerToTheBound) {
 }
 
 }  // namespace
-}  // namespace epl
+}  // namespace epl::memory_test

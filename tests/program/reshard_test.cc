@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace epl {
+namespace epl::reshard_test {
 namespace {
 
 const Mesh mesh{.axes = {{"data", 2, MeshAxis::Kind::rank},
@@ -154,4 +154,4 @@ TEST(Operands, FollowFromTheRuleAndTheNode) {
 }
 
 }  // namespace
-}  // namespace epl
+}  // namespace epl::reshard_test

@@ -10,7 +10,7 @@
 #include "core/runtime/executor.h"
 #include "tests/backend/conformance.h"
 
-namespace epl {
+namespace epl::transfer_test {
 namespace {
 
 constexpr int ranks = 4;
@@ -98,4 +98,4 @@ TEST(Transfer, RowsSayWhatTheyAreFor) {
 }
 
 }  // namespace
-}  // namespace epl
+}  // namespace epl::transfer_test

@@ -3,7 +3,7 @@
 
 #include "tests/rewrite/checked.h"
 
-namespace epl {
+namespace epl::attention_test {
 namespace {
 
 constexpr int64_t batch = 2, heads = 4, queries = 5, depth = 3, values = 6;
@@ -390,4 +390,4 @@ TEST(Attention, LeavesNearMissesAlone) {
 }
 
 }  // namespace
-}  // namespace epl
+}  // namespace epl::attention_test

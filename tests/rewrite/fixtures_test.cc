@@ -9,7 +9,7 @@
 #include "core/frontend/model.h"
 #include "tests/rewrite/checked.h"
 
-namespace epl {
+namespace epl::fixtures_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -115,4 +115,4 @@ TEST_P(Fixture, HasWhatItMustHaveAndKeepsItsNumbers) {
 INSTANTIATE_TEST_SUITE_P(Files, Fixture, testing::ValuesIn(names()), [](const auto& info) { return info.param; });
 
 }  // namespace
-}  // namespace epl
+}  // namespace epl::fixtures_test

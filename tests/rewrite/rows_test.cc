@@ -4,7 +4,7 @@
 
 #include "tests/rewrite/checked.h"
 
-namespace epl {
+namespace epl::rows_test {
 namespace {
 
 // --- norms ---
@@ -306,4 +306,4 @@ TEST(Rewrites, RunAfterThoseTheyName) {
 }
 
 }  // namespace
-}  // namespace epl
+}  // namespace epl::rows_test

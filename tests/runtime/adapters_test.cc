@@ -8,7 +8,7 @@
 #include "core/runtime/session.h"
 #include "tests/runtime/graph_model.h"
 
-namespace epl {
+namespace epl::adapters_test {
 namespace {
 
 constexpr std::string_view net = R"(graph net(x: f32[8,3,6,6] batch 0) {
@@ -211,4 +211,4 @@ TEST_P(AdaptersBeside, LearnAsInFloat32) {
 }
 
 }  // namespace
-}  // namespace epl
+}  // namespace epl::adapters_test

@@ -13,7 +13,7 @@
 
 #include "tests/temporary_folder.h"
 
-namespace epl {
+namespace epl::checkpoint_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -411,4 +411,4 @@ TEST(Checkpoint, WhatIsNotThereIsNamed) {
 }
 
 }  // namespace
-}  // namespace epl
+}  // namespace epl::checkpoint_test

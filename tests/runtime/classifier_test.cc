@@ -4,7 +4,7 @@
 
 #include "tests/runtime/trained.h"
 
-namespace epl {
+namespace epl::classifier_test {
 namespace {
 
 struct Sizes {
@@ -79,4 +79,4 @@ TEST(Classifier, OfAMillionClassesIsNowhereWhole) {
 }
 
 }  // namespace
-}  // namespace epl
+}  // namespace epl::classifier_test

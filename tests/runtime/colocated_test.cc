@@ -10,7 +10,7 @@
 #include "tests/backend/far_device.h"
 #include "tests/runtime/trained.h"
 
-namespace epl {
+namespace epl::colocated_test {
 namespace {
 
 // Convolutions as of a ResNet, with a draw for each element, and 32 classes.
@@ -150,4 +150,4 @@ TEST(Colocated, ExchangeWhatGoesFromOneToTheOther) {
 }
 
 }  // namespace
-}  // namespace epl
+}  // namespace epl::colocated_test

@@ -8,7 +8,7 @@
 #include "tests/runtime/skip_mlp.h"
 #include "tests/runtime/trained.h"
 
-namespace epl {
+namespace epl::degrees_test {
 namespace {
 
 struct Layout {
@@ -110,4 +110,4 @@ TEST(Degrees, AreRefusedWithTheirNumbers) {
 }
 
 }  // namespace
-}  // namespace epl
+}  // namespace epl::degrees_test

@@ -8,7 +8,7 @@
 
 #include "tests/runtime/trained.h"
 
-namespace epl {
+namespace epl::experts_test {
 namespace {
 
 // Four experts with weights in one tensor, gates for all of them.
@@ -158,4 +158,4 @@ TEST(Experts, InALoopAreCutOverTheRanks) {
 }
 
 }  // namespace
-}  // namespace epl
+}  // namespace epl::experts_test

@@ -5,7 +5,7 @@
 #include "tests/backend/far_device.h"
 #include "tests/runtime/trained.h"
 
-namespace epl {
+namespace epl::far_test {
 namespace {
 
 // Samples are in dimension 0 of one input and in dimension 1 of the other; one input is the same for all of them.
@@ -90,4 +90,4 @@ TEST(Far, ReferencesAreRefused) {
 }
 
 }  // namespace
-}  // namespace epl
+}  // namespace epl::far_test

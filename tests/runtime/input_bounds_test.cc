@@ -6,7 +6,7 @@
 #include "core/runtime/sample_dims.h"
 #include "core/strategy/pass.h"
 
-namespace epl {
+namespace epl::input_bounds_test {
 namespace {
 
 std::shared_ptr<const Graph> parse(std::string_view text) {
@@ -91,4 +91,4 @@ TEST(SampleDims, RowsAreFilledUpAndCutOff) {
 }
 
 }  // namespace
-}  // namespace epl
+}  // namespace epl::input_bounds_test

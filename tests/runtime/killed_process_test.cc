@@ -6,7 +6,7 @@
 #include "core/base/pack.h"
 #include "tests/runtime/rank_processes.h"
 
-namespace epl {
+namespace epl::killed_process_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -136,4 +136,4 @@ INSTANTIATE_TEST_SUITE_P(, Killed, testing::ValuesIn(jobs()), [](const auto& inf
 INSTANTIATE_TEST_SUITE_P(, Hung, testing::ValuesIn(jobs()), [](const auto& info) { return info.param.name; });
 
 }  // namespace
-}  // namespace epl
+}  // namespace epl::killed_process_test

@@ -6,7 +6,7 @@
 #include "core/runtime/session_state.h"
 #include "tests/runtime/rank_processes.h"
 
-namespace epl {
+namespace epl::layouts_over_processes_test {
 namespace {
 
 constexpr std::string_view two_stages = R"({"pipeline.num_micro_batch": 2, "pipeline.strategy": "1F1B", "scopes": [
@@ -129,4 +129,4 @@ TEST_F(OverProcesses, SayTheSameOfAStepThatIsSkipped) {
 }
 
 }  // namespace
-}  // namespace epl
+}  // namespace epl::layouts_over_processes_test

@@ -4,7 +4,7 @@
 #include "core/runtime/session.h"
 #include "tests/runtime/graph_model.h"
 
-namespace epl {
+namespace epl::leaf_outputs_test {
 namespace {
 
 constexpr std::string_view leaves = R"(graph leaves(x: f32[8,4] batch 0) {
@@ -68,4 +68,4 @@ TEST(LeafOutputs, APlanWithoutATrainerDoesNotStep) {
 }
 
 }  // namespace
-}  // namespace epl
+}  // namespace epl::leaf_outputs_test

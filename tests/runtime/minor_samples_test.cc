@@ -5,7 +5,7 @@
 
 #include "tests/runtime/trained.h"
 
-namespace epl {
+namespace epl::minor_samples_test {
 namespace {
 
 constexpr std::string_view folded = R"(graph folded(x: f32[8,3,4] batch 0) {
@@ -68,4 +68,4 @@ TEST(MinorSamples, HaveTheSameBitsUnderEveryLayout) {
 }
 
 }  // namespace
-}  // namespace epl
+}  // namespace epl::minor_samples_test

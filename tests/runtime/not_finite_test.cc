@@ -4,7 +4,7 @@
 #include "core/runtime/session.h"
 #include "tests/runtime/graph_model.h"
 
-namespace epl {
+namespace epl::not_finite_test {
 namespace {
 
 // The length of each row of x w: its gradient is NaN where a row is zero, though the length is 0.
@@ -112,4 +112,4 @@ INSTANTIATE_TEST_SUITE_P(Layouts, NotFinite,
                                          Layout{4, "1"}));
 
 }  // namespace
-}  // namespace epl
+}  // namespace epl::not_finite_test

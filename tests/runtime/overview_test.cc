@@ -17,7 +17,7 @@
 #include "tests/runtime/graph_model.h"
 #include "tests/temporary_folder.h"
 
-namespace epl {
+namespace epl::overview_test {
 namespace {
 
 std::shared_ptr<const Model> gpt() {
@@ -256,4 +256,4 @@ TEST(Overview, ARealStepIsRecorded) {
 }
 
 }  // namespace
-}  // namespace epl
+}  // namespace epl::overview_test

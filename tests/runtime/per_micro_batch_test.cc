@@ -7,7 +7,7 @@
 
 #include "tests/runtime/trained.h"
 
-namespace epl {
+namespace epl::per_micro_batch_test {
 namespace {
 
 // A batch norm with running statistics; a gate that lets three samples of a batch pass; a term of the loss that
@@ -284,4 +284,4 @@ TEST(PerMicroBatch, WhatTheyDoNotDivideIsNamed) {
 }
 
 }  // namespace
-}  // namespace epl
+}  // namespace epl::per_micro_batch_test

@@ -10,7 +10,7 @@
 #include "core/strategy/pipeline.h"
 #include "tests/runtime/pipeline_job.h"
 
-namespace epl {
+namespace epl::pipeline_idle_test {
 namespace {
 
 constexpr int64_t micro_batches = 8;
@@ -144,4 +144,4 @@ INSTANTIATE_TEST_SUITE_P(, TimedIdleShares, ::testing::ValuesIn(schedule_names()
                          [](const auto& info) { return info.param; });
 
 }  // namespace
-}  // namespace epl
+}  // namespace epl::pipeline_idle_test

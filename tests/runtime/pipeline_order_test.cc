@@ -11,7 +11,7 @@
 #include "tests/backend/far_device.h"
 #include "tests/runtime/pipeline_job.h"
 
-namespace epl {
+namespace epl::pipeline_order_test {
 namespace {
 
 // Goes through the calls of all classes of ranks, as their programs say it: what is sent waits to be taken, and calls
@@ -191,4 +191,4 @@ TEST(Order, ThatNeverFreesMemoryIsRefused) {
 }
 
 }  // namespace
-}  // namespace epl
+}  // namespace epl::pipeline_order_test

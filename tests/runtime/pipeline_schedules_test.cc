@@ -4,7 +4,7 @@
 #include "core/strategy/pipeline.h"
 #include "tests/runtime/pipeline_job.h"
 
-namespace epl {
+namespace epl::pipeline_schedules_test {
 namespace {
 
 bool fits(const PipelineRow& row, int64_t ranks, int64_t micro_batches) {
@@ -140,4 +140,4 @@ TEST(FoundStages, ThatCannotBeAreRefusedByName) {
 }
 
 }  // namespace
-}  // namespace epl
+}  // namespace epl::pipeline_schedules_test

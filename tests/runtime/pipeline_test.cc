@@ -8,7 +8,7 @@
 #include "tests/backend/far_device.h"
 #include "tests/runtime/pipeline_job.h"
 
-namespace epl {
+namespace epl::pipeline_test {
 namespace {
 
 class Pipeline : public ::testing::TestWithParam<std::tuple<std::string, std::string>> {
@@ -275,4 +275,4 @@ INSTANTIATE_TEST_SUITE_P(
     });
 
 }  // namespace
-}  // namespace epl
+}  // namespace epl::pipeline_test

@@ -10,7 +10,7 @@
 #include "tests/runtime/graph_model.h"
 #include "tests/runtime/skip_mlp.h"
 
-namespace epl {
+namespace epl::plan_file_test {
 namespace {
 
 PlanOptions options_of(std::string_view strategy, int64_t ranks) {
@@ -167,4 +167,4 @@ TEST(PlanFile, DifferencesAreSaidInWords) {
 }
 
 }  // namespace
-}  // namespace epl
+}  // namespace epl::plan_file_test

@@ -5,7 +5,7 @@
 #include "core/runtime/session.h"
 #include "tests/runtime/graph_model.h"
 
-namespace epl {
+namespace epl::plan_test {
 namespace {
 
 std::string attention_text(int64_t length) {
@@ -146,4 +146,4 @@ TEST(Plan, OfTheSimulatedDeviceIsThatOfTheProcessor) {
 }
 
 }  // namespace
-}  // namespace epl
+}  // namespace epl::plan_test

@@ -5,7 +5,7 @@
 #include "tests/runtime/block_models.h"
 #include "tests/runtime/trained.h"
 
-namespace epl {
+namespace epl::sequence_test {
 namespace {
 
 struct Layout {
@@ -98,4 +98,4 @@ TEST(SequenceMemory, IsLess) {
 }
 
 }  // namespace
-}  // namespace epl
+}  // namespace epl::sequence_test

@@ -9,7 +9,7 @@
 #include "tests/runtime/two_processes.h"
 #include "tests/temporary_folder.h"
 
-namespace epl {
+namespace epl::session_state_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -89,4 +89,4 @@ TEST_F(SavedSession, OfAnotherModelChangesNothing) {
 }
 
 }  // namespace
-}  // namespace epl
+}  // namespace epl::session_state_test

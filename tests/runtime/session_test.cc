@@ -7,7 +7,7 @@
 
 #include "tests/runtime/mlp.h"
 
-namespace epl {
+namespace epl::session_test {
 namespace {
 
 struct Layout {
@@ -151,4 +151,4 @@ TEST(Session, ADeadlineIsSeenInTheMiddleOfAnInstruction) {
 }
 
 }  // namespace
-}  // namespace epl
+}  // namespace epl::session_test

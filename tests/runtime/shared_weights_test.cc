@@ -3,7 +3,7 @@
 
 #include "tests/runtime/trained.h"
 
-namespace epl {
+namespace epl::shared_weights_test {
 namespace {
 
 // The embedding is that of the scores, too.
@@ -76,4 +76,4 @@ TEST(SharedWeights, MayBeTied) {
 }
 
 }  // namespace
-}  // namespace epl
+}  // namespace epl::shared_weights_test

@@ -12,7 +12,7 @@
 #include "tests/runtime/two_processes.h"
 #include "tests/temporary_folder.h"
 
-namespace epl {
+namespace epl::slice_data_test {
 namespace {
 
 struct Layout {
@@ -246,4 +246,4 @@ TEST(SliceData, WhoCannotReadTellsTheOthers) {
 }
 
 }  // namespace
-}  // namespace epl
+}  // namespace epl::slice_data_test

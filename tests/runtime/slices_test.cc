@@ -12,7 +12,7 @@
 #include "core/runtime/session_state.h"
 #include "tests/runtime/two_processes.h"
 
-namespace epl {
+namespace epl::slices_test {
 namespace {
 
 struct Layout {
@@ -279,4 +279,4 @@ TEST(MergedOutputs, IntegersAddUp) {
 }
 
 }  // namespace
-}  // namespace epl
+}  // namespace epl::slices_test

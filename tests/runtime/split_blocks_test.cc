@@ -11,7 +11,7 @@
 #include "tests/runtime/block_models.h"
 #include "tests/runtime/graph_model.h"
 
-namespace epl {
+namespace epl::split_blocks_test {
 namespace {
 
 std::string local_graph(BlockModel kind, int64_t ranks, const char* strategy = R"({"default": {"split": 2}})") {
@@ -96,4 +96,4 @@ INSTANTIATE_TEST_SUITE_P(, Blocks,
                          name_of);
 
 }  // namespace
-}  // namespace epl
+}  // namespace epl::split_blocks_test

@@ -6,7 +6,7 @@
 
 #include "tests/runtime/trained.h"
 
-namespace epl {
+namespace epl::split_conv_test {
 namespace {
 
 constexpr std::string_view cnn = R"(graph cnn(x: f32[8,3,6,6] batch 0) {
@@ -101,4 +101,4 @@ TEST(StagesOfExperts, MayHaveNone) {
 }
 
 }  // namespace
-}  // namespace epl
+}  // namespace epl::split_conv_test

@@ -12,7 +12,7 @@
 #include "tests/runtime/trained.h"
 #include "tests/temporary_folder.h"
 
-namespace epl {
+namespace epl::split_test {
 namespace {
 
 constexpr std::string_view stages = R"("pipeline.strategy": "1F1B", "scopes": [
@@ -226,4 +226,4 @@ TEST(Pieces, MayBeUneven) {
 }
 
 }  // namespace
-}  // namespace epl
+}  // namespace epl::split_test

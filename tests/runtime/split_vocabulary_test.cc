@@ -8,7 +8,7 @@
 #include "tests/runtime/block_models.h"
 #include "tests/runtime/graph_model.h"
 
-namespace epl {
+namespace epl::split_vocabulary_test {
 namespace {
 
 Result<std::shared_ptr<const CompiledPlan>> plan_of(BlockModel kind, int64_t ranks, int64_t split) {
@@ -91,4 +91,4 @@ INSTANTIATE_TEST_SUITE_P(OnTwo, Vocabulary,
                          name_of);
 
 }  // namespace
-}  // namespace epl
+}  // namespace epl::split_vocabulary_test

@@ -7,7 +7,7 @@
 #include "tests/backend/far_device.h"
 #include "tests/runtime/trained.h"
 
-namespace epl {
+namespace epl::split_windows_test {
 namespace {
 
 // A small residual network: a stem of stride 2, a maximum, a block with a stride and a shortcut, means, a classifier.
@@ -138,4 +138,4 @@ INSTANTIATE_TEST_SUITE_P(, SplitWindows,
                          [](const auto& info) { return info.param.name; });
 
 }  // namespace
-}  // namespace epl
+}  // namespace epl::split_windows_test

@@ -6,7 +6,7 @@
 #include "core/base/philox.h"
 #include "tests/runtime/trained.h"
 
-namespace epl {
+namespace epl::stages_of_scopes_test {
 namespace {
 
 constexpr std::string_view model = R"(graph mlp(x: f32[8,12] batch 0) {
@@ -61,4 +61,4 @@ INSTANTIATE_TEST_SUITE_P(, StagesOfScopes, ::testing::Values("PreferForward", "P
                          });
 
 }  // namespace
-}  // namespace epl
+}  // namespace epl::stages_of_scopes_test

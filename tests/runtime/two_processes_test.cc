@@ -7,7 +7,7 @@
 #include "core/runtime/session_state.h"
 #include "tests/runtime/rank_processes.h"
 
-namespace epl {
+namespace epl::two_processes_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -174,4 +174,4 @@ TEST(SessionRanks, WhatCannotBeIsRefused) {
 }
 
 }  // namespace
-}  // namespace epl
+}  // namespace epl::two_processes_test

@@ -7,7 +7,7 @@
 #include "tests/runtime/skip_mlp.h"
 #include "tests/runtime/trained.h"
 
-namespace epl {
+namespace epl::uneven_degrees_test {
 namespace {
 
 constexpr int samples = 24;
@@ -113,4 +113,4 @@ TEST(UnevenDegreesAtLevelData, AreRefusedWhereTheyWouldHaveBitsOfTheirOwn) {
 }
 
 }  // namespace
-}  // namespace epl
+}  // namespace epl::uneven_degrees_test

@@ -7,7 +7,7 @@
 #include "tests/runtime/trained.h"
 #include "tests/temporary_folder.h"
 
-namespace epl {
+namespace epl::uneven_split_test {
 namespace {
 
 // A transformer block: three heads of 4, a hidden layer of 21, 11 tokens. 21 is divided by 3 ranks, all else by none.
@@ -218,4 +218,4 @@ TEST(UnevenSplits, AreEqualAtLevelLayout) {
 }
 
 }  // namespace
-}  // namespace epl
+}  // namespace epl::uneven_split_test

@@ -4,7 +4,7 @@
 
 #include "tests/runtime/trained.h"
 
-namespace epl {
+namespace epl::whole_test {
 namespace {
 
 // It has no dimension that counts samples.
@@ -171,4 +171,4 @@ TEST(WhatRunsWhole, IsRefusedOverMicroBatches) {
 }
 
 }  // namespace
-}  // namespace epl
+}  // namespace epl::whole_test

@@ -11,7 +11,7 @@
 #include "tests/runtime/trained.h"
 #include "tests/temporary_folder.h"
 
-namespace epl {
+namespace epl::zero_test {
 namespace {
 
 // A weight that is used twice, and one of which no dimension has equal pieces.
@@ -284,4 +284,4 @@ TEST(ZeroOfLevels, RefusesWhatIsNotBuilt) {
 }
 
 }  // namespace
-}  // namespace epl
+}  // namespace epl::zero_test

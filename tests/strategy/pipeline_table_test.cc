@@ -7,7 +7,7 @@
 
 #include "core/strategy/pipeline.h"
 
-namespace epl {
+namespace epl::pipeline_table_test {
 namespace {
 
 class Clock {
@@ -151,4 +151,4 @@ std::vector<std::string> pipelines() {
 INSTANTIATE_TEST_SUITE_P(, Tables, ::testing::ValuesIn(pipelines()), [](const auto& info) { return info.param; });
 
 }  // namespace
-}  // namespace epl
+}  // namespace epl::pipeline_table_test

@@ -5,7 +5,7 @@
 
 #include "core/strategy/pass.h"
 
-namespace epl {
+namespace epl::segments_test {
 namespace {
 
 // `inner` is what the second product sums over.
@@ -60,4 +60,4 @@ TEST(SumSegments, APlanThatSumsPiecesOtherwiseIsRefusedByName) {
 }
 
 }  // namespace
-}  // namespace epl
+}  // namespace epl::segments_test

@@ -15,7 +15,7 @@
 #include "core/strategy/pipeline.h"
 #include "core/strategy/scope_layout.h"
 
-namespace epl {
+namespace epl::strategy_test {
 namespace {
 
 TEST(Strategy, ReadsPrintsAndReadsAgain) {
@@ -227,4 +227,4 @@ TEST(StrategyKeys, SayWhichWordsAreBuilt) {
 }
 
 }  // namespace
-}  // namespace epl
+}  // namespace epl::strategy_test

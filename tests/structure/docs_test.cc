@@ -6,7 +6,7 @@
 
 #include "tests/structure/source_tree.h"
 
-namespace epl::structure {
+namespace epl::structure::docs_test {
 namespace {
 
 const std::filesystem::path kTop = EPL_SOURCE_DIR;
@@ -120,4 +120,4 @@ TEST(Docs, RecipesNameWhatExists) {
 }
 
 }  // namespace
-}  // namespace epl::structure
+}  // namespace epl::structure::docs_test

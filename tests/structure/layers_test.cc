@@ -8,7 +8,7 @@
 
 #include "tests/structure/source_tree.h"
 
-namespace epl::structure {
+namespace epl::structure::layers_test {
 namespace {
 
 using Layers = std::map<std::string, std::set<std::string>>;
@@ -105,4 +105,4 @@ TEST(Layers, AForbiddenIncludeIsFound) {
 }
 
 }  // namespace
-}  // namespace epl::structure
+}  // namespace epl::structure::layers_test

@@ -9,7 +9,7 @@
 
 #include "tests/structure/source_tree.h"
 
-namespace epl::structure {
+namespace epl::structure::op_names_test {
 namespace {
 
 // Folders and files that name ops.
@@ -110,4 +110,4 @@ TEST(OpNames, ALiteralIsSeenAndACommentIsNot) {
 }
 
 }  // namespace
-}  // namespace epl::structure
+}  // namespace epl::structure::op_names_test

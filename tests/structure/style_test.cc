@@ -7,7 +7,7 @@
 
 #include "tests/structure/source_tree.h"
 
-namespace epl::structure {
+namespace epl::structure::style_test {
 namespace {
 
 const std::vector<std::string> kCode = {".cc", ".h", ".c"};
@@ -192,4 +192,4 @@ TEST(Style, TheRulesSeeCodeAndNotComments) {
 }
 
 }  // namespace
-}  // namespace epl::structure
+}  // namespace epl::structure::style_test

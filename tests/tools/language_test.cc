@@ -3,12 +3,12 @@
 
 #include <gtest/gtest.h>
 
-namespace epl::tools {
+namespace epl::tools::language_test {
 namespace {
 
 TEST(Printable, KeepsUtf8) {
   for (const char* text : {"Élève à l'école\n", "日本語", "Ωμέγα", "😀 ~ \xf4\x8f\xbf\xbf", "\xc2\xa0"})
-    EXPECT_EQ(printable(text), text);
+    EXPECT_EQ(with_dots(text), text);
 }
 
 TEST(Printable, WhatIsNoCharacterBecomesADot) {
@@ -25,9 +25,9 @@ TEST(Printable, WhatIsNoCharacterBecomesADot) {
                                                         {"\xf4\x90\x80\x80", "...."},
                                                         {"\xff", "."},
                                                         {std::string("a\0b", 3), "a.b"}}) {
-    EXPECT_EQ(printable(bytes), shown);
+    EXPECT_EQ(with_dots(bytes), shown);
   }
 }
 
 }  // namespace
-}  // namespace epl::tools
+}  // namespace epl::tools::language_test

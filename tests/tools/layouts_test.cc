@@ -5,7 +5,7 @@
 
 #include <set>
 
-namespace epl::tools {
+namespace epl::tools::layouts_test {
 namespace {
 
 Json key(const char* name, Json fallback, std::vector<std::string> words, bool built = true, bool keeps_bits = true) {
@@ -99,4 +99,4 @@ TEST(Layouts, GetSimpler) {
 }
 
 }  // namespace
-}  // namespace epl::tools
+}  // namespace epl::tools::layouts_test

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace epl::tools {
+namespace epl::tools::lora_test {
 namespace {
 
 JobOptions matched(const std::string& adapters, const std::vector<std::string>& trained) {
@@ -46,4 +46,4 @@ TEST(Lora, WhatCannotBeReadIsSaid) {
 }
 
 }  // namespace
-}  // namespace epl::tools
+}  // namespace epl::tools::lora_test

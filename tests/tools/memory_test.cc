@@ -13,7 +13,7 @@
 #include "tests/temporary_folder.h"
 #include "tools/json.h"
 
-namespace epl::tools {
+namespace epl::tools::memory_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -96,4 +96,4 @@ TEST_F(Memory, AdaptersNeedTheWeightsOnce) {
 }
 
 }  // namespace
-}  // namespace epl::tools
+}  // namespace epl::tools::memory_test

@@ -11,7 +11,7 @@
 #include "tests/temporary_folder.h"
 #include "tools/api.h"
 
-namespace epl::tools {
+namespace epl::tools::output_folder_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -42,4 +42,4 @@ TEST_F(OutputFolders, ADiskWithoutRoomIsRefusedBeforeTheFirstStep) {
 }
 
 }  // namespace
-}  // namespace epl::tools
+}  // namespace epl::tools::output_folder_test

@@ -7,7 +7,7 @@
 
 #include "tools/launch.h"
 
-namespace epl::tools {
+namespace epl::tools::processes_test {
 namespace {
 
 using Variables = std::map<std::string, std::string>;
@@ -173,4 +173,4 @@ TEST(Launch, lines_are_passed_on_whole) {
 }
 
 }  // namespace
-}  // namespace epl::tools
+}  // namespace epl::tools::processes_test

@@ -9,7 +9,7 @@
 
 #include "tools/words.h"
 
-namespace epl::tools {
+namespace epl::tools::report_test {
 namespace {
 
 size_t count(const std::string& text, const std::string& part) {
@@ -98,4 +98,4 @@ TEST(Words, TheNearestIsASlipOfTheFingers) {
 }
 
 }  // namespace
-}  // namespace epl::tools
+}  // namespace epl::tools::report_test

@@ -10,7 +10,7 @@
 
 #include "tests/temporary_folder.h"
 
-namespace epl::tools {
+namespace epl::tools::terminal_test {
 namespace {
 
 constexpr int no_terminal = -2;
@@ -108,4 +108,4 @@ TEST(Terminal, TheProgressLineFits) {
 }
 
 }  // namespace
-}  // namespace epl::tools
+}  // namespace epl::tools::terminal_test

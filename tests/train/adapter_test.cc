@@ -11,7 +11,7 @@
 #include "core/ir/evaluate.h"
 #include "core/train/train_step.h"
 
-namespace epl {
+namespace epl::adapter_test {
 namespace {
 
 constexpr int64_t batch = 4, rank = 2;
@@ -311,4 +311,4 @@ TEST(TrainOnly, FreezesTheRestAndRefusesPatternsThatMatchNothing) {
 }
 
 }  // namespace
-}  // namespace epl
+}  // namespace epl::adapter_test

@@ -8,7 +8,7 @@
 #include "core/autodiff/gradient.h"
 #include "core/ir/evaluate.h"
 
-namespace epl {
+namespace epl::loss_test {
 namespace {
 
 struct Made {
@@ -195,4 +195,4 @@ TEST(Loss, RefusesAModelThatHasATargetAlready) {
 }
 
 }  // namespace
-}  // namespace epl
+}  // namespace epl::loss_test

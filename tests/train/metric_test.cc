@@ -9,7 +9,7 @@
 
 #include "core/base/exact_sum.h"
 
-namespace epl {
+namespace epl::metric_test {
 namespace {
 
 Tensor series(Shape shape, int64_t seed, double scale = 1, double offset = 0) {
@@ -341,4 +341,4 @@ TEST(ExactSum, IsRoundedOnceWhateverTheOrder) {
 }
 
 }  // namespace
-}  // namespace epl
+}  // namespace epl::metric_test

@@ -8,7 +8,7 @@
 #include "core/train/metric.h"
 #include "core/train/schedule.h"
 
-namespace epl {
+namespace epl::page_test {
 namespace {
 
 TEST(TrainingPage, ListsEveryRow) {
@@ -27,4 +27,4 @@ TEST(TrainingPage, ListsEveryRow) {
 }
 
 }  // namespace
-}  // namespace epl
+}  // namespace epl::page_test

@@ -9,7 +9,7 @@
 
 #include "core/base/math.h"
 
-namespace epl {
+namespace epl::schedule_test {
 namespace {
 
 Schedule make(const LearningRateSchedule& wanted) {
@@ -123,4 +123,4 @@ TEST(Schedule, SaysWhatDoesNotFit) {
 }
 
 }  // namespace
-}  // namespace epl
+}  // namespace epl::schedule_test

@@ -9,7 +9,7 @@
 #include "core/base/math.h"
 #include "core/ir/evaluate.h"
 
-namespace epl {
+namespace epl::train_step_test {
 namespace {
 
 constexpr int64_t steps = 20, batch = 4;
@@ -251,4 +251,4 @@ TEST(TrainStep, RefusesWhatItDoesNotKnow) {
 }
 
 }  // namespace
-}  // namespace epl
+}  // namespace epl::train_step_test

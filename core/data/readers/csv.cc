@@ -12,9 +12,9 @@ namespace epl {
 namespace {
 
 // The cells of a file, one after the other.
-class Cells {
+class CsvCells {
  public:
-  Cells(std::string_view text, char separator, const std::string& path)
+  CsvCells(std::string_view text, char separator, const std::string& path)
       : text_(text), separator_(separator), path_(&path) {
     if (text_.starts_with("\xef\xbb\xbf")) at_ = 3;  // the mark that spreadsheets write in front of UTF-8
   }
@@ -146,7 +146,7 @@ class Csv {
   Result<std::unique_ptr<Reader>> read() {
     EPL_ASSIGN(std::shared_ptr<const FileReader> file, FileReader::open(request_.path));
     EPL_ASSIGN(const std::vector<std::byte> text, file->read_all());
-    Cells cells({reinterpret_cast<const char*>(text.data()), text.size()}, separator_, request_.path);
+    CsvCells cells({reinterpret_cast<const char*>(text.data()), text.size()}, separator_, request_.path);
     EPL_TRY(read_head(cells));
     cells.name_columns(&names_);
     EPL_ASSIGN(const std::vector<bool> texts, find_texts(cells));
@@ -158,11 +158,11 @@ class Csv {
  private:
   // The names of the columns; where there are none the cells are where they were, and columns are called by their
   // numbers.
-  Status read_head(Cells& cells) {
+  Status read_head(CsvCells& cells) {
     const std::string& header = request_.options.text("header");
     if (!header.empty() && header != "true" && header != "false")
       return invalid("option header of a table is ", excerpt(header, 40), "; true or false is expected");
-    const Cells start = cells;
+    const CsvCells start = cells;
     if (!cells.next_line()) return Status(Code::data_loss, "the table is empty", request_.path);
     bool numbers = true;
     while (cells.more()) {
@@ -195,7 +195,7 @@ class Csv {
   }
 
   // A column holds texts if the first value in it is not a number.
-  Result<std::vector<bool>> find_texts(Cells cells) const {
+  Result<std::vector<bool>> find_texts(CsvCells cells) const {
     std::vector<bool> texts(names_.size()), known(names_.size());
     size_t unknown = names_.size();
     while (unknown > 0 && cells.next_line()) {
@@ -211,7 +211,7 @@ class Csv {
     return texts;
   }
 
-  Status read_line(Cells& cells) {
+  Status read_line(CsvCells& cells) {
     const std::vector<CellKind>& kinds = table_->kinds();
     const int64_t row = table_->rows();
     table_->add_rows(1);

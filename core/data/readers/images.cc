@@ -45,7 +45,7 @@ Result<Listing> list(const std::string& path) {
   return out;
 }
 
-struct Wanted {
+struct WantedImage {
   int64_t height = 0, width = 0, channels = 0;
   bool crop = false, channels_first = true;
   std::vector<float> mean, deviation;  // of each channel
@@ -268,7 +268,7 @@ class ImageReader : public Reader {
 
   const std::string root_;
   mutable Codecs codecs_;
-  Wanted wanted_;
+  WantedImage wanted_;
   bool sized_ = false;  // by the options, and not by the first image
   std::vector<std::string> names_;
   std::vector<std::pair<std::string, int64_t>> paths_;  // with the class

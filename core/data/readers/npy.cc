@@ -8,7 +8,7 @@
 namespace epl {
 namespace {
 
-std::string folder_of(const std::string& path) {
+std::string beside(const std::string& path) {
   const size_t slash = path.rfind('/');
   return slash == std::string::npos ? "" : path.substr(0, slash + 1);
 }
@@ -61,7 +61,7 @@ Result<std::unique_ptr<Reader>> open_npy(const ReaderRequest& request) {
     arrays.push_back(std::move(cut));
   }
   if (!target.empty()) {
-    EPL_ASSIGN(SampleArray second, open_array("target", target[0] == '/' ? target : folder_of(request.path) + target));
+    EPL_ASSIGN(SampleArray second, open_array("target", target[0] == '/' ? target : beside(request.path) + target));
     arrays.push_back(std::move(second));
   }
   return read_arrays(request.path, std::move(arrays), "");

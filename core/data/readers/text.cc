@@ -8,11 +8,11 @@
 namespace epl {
 namespace {
 
-class TextReader : public Reader {
+class TextFileReader : public Reader {
  public:
   static Result<std::unique_ptr<Reader>> open(const ReaderRequest& request) {
     const Attributes& options = request.options;
-    auto reader = std::make_unique<TextReader>();
+    auto reader = std::make_unique<TextFileReader>();
     EPL_ASSIGN(reader->file_, FileReader::open(request.path));
     reader->context_ = options.integer("context");
     reader->stride_ = options.integer("stride");
@@ -88,7 +88,7 @@ EPL_READER(text) {
                        .doc = "the share of the file, at its end, that is the split held_out"},
                       {.name = "input", .value = std::string("input_ids"), .doc = "the name of the field of bytes"}},
           .suffixes = {".txt", ".text"},
-          .open = TextReader::open};
+          .open = TextFileReader::open};
 }
 
 }  // namespace epl

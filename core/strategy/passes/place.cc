@@ -15,7 +15,7 @@ namespace epl {
 namespace {
 
 constexpr int64_t max_units = 8;
-constexpr int nowhere = -2;
+constexpr int not_yet = -2;
 
 // A piece is what a rank has in a micro-batch: a power of two of units. At level run others than halves may be cut, and
 // units follow the pieces; else they follow the batch alone, so that every layout has the same.
@@ -59,7 +59,7 @@ class Placement {
 
   Status run() {
     EPL_TRY(make_task_graphs());
-    plan_.node_task_graph.assign(static_cast<size_t>(graph_.node_count()), nowhere);
+    plan_.node_task_graph.assign(static_cast<size_t>(graph_.node_count()), not_yet);
     if (count() == 1) {
       std::ranges::fill(plan_.node_task_graph, 0);
     } else {
@@ -153,14 +153,14 @@ class Placement {
     return node.phase == Phase::backward ? name.substr(0, name.find(".gradient")) : name;
   }
 
-  // The TaskGraph of the last stage, or the first, of those that operands come from; `nowhere` if none comes from any.
+  // The TaskGraph of the last stage, or the first, of those that operands come from; `not_yet` if none comes from any.
   int of_operands(const Node& node, bool last) {
-    int found = nowhere;
+    int found = not_yet;
     for (Value v : node.inputs) {
       if (!v || !graph_.value(v).producer) continue;
       const int here = at(graph_.value(v).producer.index);
       if (here < 0) continue;
-      if (found == nowhere || (last ? stage_of(here) > stage_of(found) : stage_of(here) < stage_of(found)))
+      if (found == not_yet || (last ? stage_of(here) > stage_of(found) : stage_of(here) < stage_of(found)))
         found = here;
     }
     return found;
@@ -168,14 +168,14 @@ class Placement {
 
   // The TaskGraph that the largest operand comes from, the last stage's of equal ones: the others travel.
   int of_largest_operand(const Node& node) {
-    int found = nowhere;
+    int found = not_yet;
     int64_t largest = 0;
     for (Value v : node.inputs) {
       if (!v || !graph_.value(v).producer) continue;
       const int here = at(graph_.value(v).producer.index);
       const int64_t bytes = graph_.type(v).bytes();
       if (here < 0 || bytes < largest) continue;
-      if (found == nowhere || bytes > largest || stage_of(here) > stage_of(found)) found = here;
+      if (found == not_yet || bytes > largest || stage_of(here) > stage_of(found)) found = here;
       largest = bytes;
     }
     return found;
@@ -191,11 +191,11 @@ class Placement {
     }
     // What no operand places stands where it is needed first.
     for (int n = graph_.node_count(); n-- > 0;) {
-      if (graph_.node(NodeId{n}).phase != Phase::forward || at(n) != nowhere) continue;
-      int first = nowhere;
+      if (graph_.node(NodeId{n}).phase != Phase::forward || at(n) != not_yet) continue;
+      int first = not_yet;
       for (Value v : graph_.node(NodeId{n}).outputs) {
         for (int32_t user : users[static_cast<size_t>(v.index)]) {
-          if (at(user) >= 0 && (first == nowhere || stage_of(at(user)) < stage_of(first))) first = at(user);
+          if (at(user) >= 0 && (first == not_yet || stage_of(at(user)) < stage_of(first))) first = at(user);
         }
       }
       at(n) = std::max(first, 0);
@@ -205,10 +205,10 @@ class Placement {
   // Of a parameter, where it is used first; of optimizer state, where the parameter beside it is.
   void place_the_rest() {
     std::unordered_map<std::string_view, int> origins;
-    std::vector<int> leaf(static_cast<size_t>(graph_.value_count()), nowhere);
+    std::vector<int> leaf(static_cast<size_t>(graph_.value_count()), not_yet);
     const auto take_leaves = [&](int n) {
       for (Value v : graph_.node(NodeId{n}).inputs) {
-        if (v && is_state(graph_.value(v).kind) && leaf[static_cast<size_t>(v.index)] == nowhere)
+        if (v && is_state(graph_.value(v).kind) && leaf[static_cast<size_t>(v.index)] == not_yet)
           leaf[static_cast<size_t>(v.index)] = at(n);
       }
     };
@@ -230,13 +230,13 @@ class Placement {
         at(n) = found != origins.end() ? found->second : of_operands(node, false);
       } else {
         for (Value v : node.inputs) {
-          if (v && is_state(graph_.value(v).kind) && leaf[static_cast<size_t>(v.index)] != nowhere)
+          if (v && is_state(graph_.value(v).kind) && leaf[static_cast<size_t>(v.index)] != not_yet)
             at(n) = leaf[static_cast<size_t>(v.index)];
         }
-        if (at(n) == nowhere) at(n) = of_largest_operand(node);
+        if (at(n) == not_yet) at(n) = of_largest_operand(node);
       }
-      if (at(n) == nowhere) at(n) = of_operands(node, true);
-      if (at(n) == nowhere) at(n) = 0;
+      if (at(n) == not_yet) at(n) = of_operands(node, true);
+      if (at(n) == not_yet) at(n) = 0;
       take_leaves(n);
     }
   }

@@ -1,20 +1,12 @@
 // Operators that lay elements out anew: padding, tiling, depth and space, sequences.
 #include <algorithm>
-#include <numeric>
 
 #include "core/ir/op.h"
 #include "frontends/onnx/onnx_op.h"
+#include "frontends/onnx/ops/axes.h"
 
 namespace epl::onnx {
-namespace {
-
-Ints all_axes(int ndim) {
-  Ints axes(ndim);
-  std::iota(axes.begin(), axes.end(), 0);
-  return axes;
-}
-
-}  // namespace
+namespace {}  // namespace
 
 namespace {
 

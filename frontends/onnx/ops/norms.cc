@@ -4,6 +4,7 @@
 
 #include "core/ir/op.h"
 #include "frontends/onnx/onnx_op.h"
+#include "frontends/onnx/ops/axes.h"
 
 namespace epl::onnx {
 namespace {
@@ -19,12 +20,6 @@ Var per_channel(Builder& b, const Var& v, int ndim) {
   Shape shape(ndim, 1);
   shape[1] = v.type().elements();
   return b.reshape(v, shape);
-}
-
-Ints spatial_axes(int ndim) {
-  Ints axes;
-  for (int d = 2; d < ndim; ++d) axes.push_back(d);
-  return axes;
 }
 
 }  // namespace

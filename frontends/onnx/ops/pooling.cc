@@ -2,16 +2,11 @@
 #include <algorithm>
 
 #include "core/ir/op.h"
+#include "frontends/onnx/ops/axes.h"
 #include "frontends/onnx/ops/window.h"
 
 namespace epl::onnx {
 namespace {
-
-Ints spatial_axes(int ndim) {
-  Ints axes;
-  for (int d = 2; d < ndim; ++d) axes.push_back(d);
-  return axes;
-}
 
 Attributes pool_attributes(Import& i) {
   Ints kernel = i.ints("kernel_shape", {});

@@ -2,10 +2,10 @@
 // product with a constant matrix, or by a gather where only one element counts.
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include "core/ir/op.h"
 #include "frontends/onnx/onnx_op.h"
+#include "frontends/onnx/ops/axes.h"
 
 namespace epl::onnx {
 namespace {
@@ -166,12 +166,6 @@ void resize(Import& i, const Options& o, const Sizes& s) {
   }
   if (outside) y = b.select(outside, b.like(y, i.number("extrapolation_value", 0)), y);
   i.set(0, y.value() == x.value() ? b.unary("identity", x) : y);
-}
-
-Ints all_axes(int ndim) {
-  Ints axes(ndim);
-  std::iota(axes.begin(), axes.end(), 0);
-  return axes;
 }
 
 // The operators before opset 11: a scale for every dimension, and one way to find an element's place.
