@@ -1,5 +1,6 @@
 // epl fuzz-layouts: draws pairs of layouts and trains the same under both. What is promised is compared: every bit, or
 // what rounding leaves where a split sums in another order. A pair that differs is made as simple as it can be.
+#include <algorithm>
 #include <map>
 
 #include "tools/binding.h"
@@ -31,9 +32,15 @@ bool shares_ranks(const Layout& layout) {
   return layout.beside || (key != layout.keys.end() && key->second == Json(true));
 }
 
-bool by_sequence(const Layout& layout) {
-  const auto key = layout.keys.find("split.sequence");
-  return key != layout.keys.end() && key->second == Json(true);
+// Keys that say what a split cuts.
+constexpr const char* split_keys[] = {"split.sequence", "split.spatial"};
+
+bool cut_alike(const Layout& a, const Layout& b) {
+  const auto value = [](const Layout& layout, const char* name) {
+    const auto key = layout.keys.find(name);
+    return key == layout.keys.end() ? Json() : key->second;
+  };
+  return std::ranges::all_of(split_keys, [&](const char* name) { return value(a, name) == value(b, name); });
 }
 
 // At level `data` a split decides in which order some sums are taken, and it is decided within each stage; what lies
@@ -41,8 +48,8 @@ bool by_sequence(const Layout& layout) {
 // scopes share their ranks it is decided for each pair of scopes.
 bool promises_bits(const Pair& pair) {
   const bool same_stages = pair.a.cuts == pair.b.cuts && pair.a.engine_cuts == pair.b.engine_cuts &&
-                           pair.a.experts == pair.b.experts && by_sequence(pair.a) == by_sequence(pair.b) &&
-                           !shares_ranks(pair.a) && !shares_ranks(pair.b);
+                           pair.a.experts == pair.b.experts && cut_alike(pair.a, pair.b) && !shares_ranks(pair.a) &&
+                           !shares_ranks(pair.b);
   const bool same_splits = pair.a.split == pair.b.split && (pair.a.split == 1 || same_stages);
   return pair.common.level == "layout" || same_splits;
 }
@@ -100,8 +107,10 @@ class Fuzzer {
       pair.b.cuts = pair.a.cuts;
       pair.b.engine_cuts = pair.a.engine_cuts;
       pair.b.experts = pair.a.experts;
-      pair.b.keys.erase("split.sequence");
-      if (by_sequence(pair.a)) pair.b.keys["split.sequence"] = true;
+      for (const char* name : split_keys) {
+        pair.b.keys.erase(name);
+        if (const auto key = pair.a.keys.find(name); key != pair.a.keys.end()) pair.b.keys[name] = key->second;
+      }
     }
     while (pair.b.ranks() > max_ranks) pair.b.copies /= 2;
     if (!pair.b.cuts.empty()) return;
