@@ -120,7 +120,12 @@ adds up their answers, stay outside. Then no sum is cut, and the bits are those 
 gate that counts the tokens of an expert over the whole batch sees the whole batch on every rank, and is refused with
 several micro-batches unless each stands by itself (below); one that counts them for each sample follows any cut.
 Experts that are nodes of their own, as a loop over experts is exported, cannot be dealt to ranks, which all run one
-program. Each expert is then cut over the ranks as by `split`, and the plan has a note.
+program. Each expert is then cut over the ranks as by `split`, and the plan has a note. So are experts whose weights are
+picked by the expert of each token (`weights[expert_of_token]`, as transformers exports `batched_mm`):
+`"match": "param:*experts*"` finds the products with what is picked. Tokens go to all ranks of the scope, each has a
+piece of every expert, and one sum brings the answers back. Ranks so have as much to do whatever the gate picks, and no
+token is dropped. With an expert to a rank no less would move: which tokens a rank needs is known in the step only, so
+that it would get all of them.
 
 )";
 

@@ -139,6 +139,10 @@ TEST(Experts, AreDealtToRanks) {
     EXPECT_EQ(result.value("weights_hash", ""), hashes.at(name)) << name;
   }
   expect_pass(check(own / "moe_indexed_legacy_adam", strategy), "moe_indexed_legacy_adam");
+  // Weights that each token picks are cut inside each expert.
+  const std::string picked =
+      R"(--ranks 4 --strategy '{"scopes": [{"match": "param:*experts*", "expert": 2}], "default": {"replicate": 1}}')";
+  expect_pass(check(own / "moe_picked_dynamo_adamw", picked), "moe_picked_dynamo_adamw");
 }
 
 // Two ranks have pieces of the weights, and so have two more that have other samples.

@@ -329,6 +329,13 @@ def case_list():
         return mixture(rng, "legacy", 16, dict(optimizer="momentum", lr=0.1, momentum=0.9, weight_decay=0.001),
                        kind=models.DroplessExperts, picks=2)
 
+    @case
+    def moe_picked_dynamo_adamw(rng):
+        inputs, target = language(rng, 12, 8, 8, 23)
+        return dict(model=models.qwen_moe(vocab_size=23), inputs=inputs, target=target, how="dynamo_raw", opset=20,
+                    loss="softmax_cross_entropy", optimizer=dict(optimizer="adamw", lr=0.01, betas=[0.9, 0.99],
+                                                                 eps=1e-6, weight_decay=0.05))
+
     return cases
 
 

@@ -191,6 +191,16 @@ def attentions():
     case("attention_grad", [dy, q, k, v, y, lse(q, k, 0.5, bias), bias], torch.autograd.grad(y, leaves, dy), scale=0.5)
 
 
+def mixtures():
+    x, w, dy, picks = randn(5, 3), randn(4, 3, 2), randn(5, 2), randint(-4, 4, 5)
+    case("picked_linear", [x, w, picks], torch.einsum("sk,skn->sn", x, w[picks]))
+    case("picked_linear", [x, w.transpose(1, 2), picks], torch.einsum("sk,skn->sn", x, w[picks]), transpose_w=True)
+    leaf = w.clone().requires_grad_()
+    dw, = torch.autograd.grad(torch.einsum("sk,skn->sn", x, leaf[picks]), leaf, dy)
+    case("picked_linear_grad_weight", [x, dy, picks], dw, size=4)
+    case("picked_linear_grad_weight", [x, dy, picks], dw.transpose(1, 2), size=4, transpose_w=True)
+
+
 print("# Made by generate_meaning.py from PyTorch; do not edit.\n")
 elementwise()
 moving()
@@ -199,3 +209,4 @@ convolutions()
 pools()
 norms_and_losses()
 attentions()
+mixtures()

@@ -337,6 +337,21 @@ def llama(attention, **sizes):
     return LlamaLm(LlamaConfig(use_cache=False, attn_implementation=attention, bos_token_id=0, eos_token_id=0, **sizes))
 
 
+def qwen_moe(**sizes):
+    """Qwen3-MoE by transformers, whose experts' weights are picked by each token's experts: ids[b, t] -> logits."""
+    from transformers import Qwen3MoeConfig, Qwen3MoeForCausalLM
+
+    class QwenMoe(Qwen3MoeForCausalLM):
+        def forward(self, input_ids):
+            return super().forward(input_ids).logits
+
+    sizes = {"vocab_size": 32, "hidden_size": 16, "intermediate_size": 32, "moe_intermediate_size": 12,
+             "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 8,
+             "num_experts": 4, "num_experts_per_tok": 2, "norm_topk_prob": True, "max_position_embeddings": 8, **sizes}
+    return QwenMoe(Qwen3MoeConfig(use_cache=False, attn_implementation="sdpa", experts_implementation="batched_mm",
+                                  **sizes))
+
+
 def vit(attention, **sizes):
     """ViT by transformers: pixels[b, 3, s, s] -> logits[b, labels]."""
     from transformers import ViTConfig, ViTForImageClassification

@@ -266,6 +266,43 @@ TEST(Linear, LeavesNearMissesAlone) {
   }
 }
 
+// --- mixtures of experts ---
+
+// Vectors beside the matrices that they pick: columns on the right or rows on the left, matrices either way round.
+TEST(PickedLinear, OfVectorsOnEitherSide) {
+  for (int variant = 0; variant < 8; ++variant) {
+    SCOPED_TRACE(variant);
+    const bool left = variant & 1, turned = variant & 2, crossed = variant & 4;
+    Sketch s;
+    Builder& b = s.b;
+    const Var picks = s.input("picks", {8}, DType::i64);
+    // The product wants [n, k] on the left of a column, [k, n] on the right of a row.
+    const Var w = s.parameter("w", left != turned ? Shape{4, 6, 5} : Shape{4, 5, 6});
+    const Var matrices = b.emit("gather", {w, picks}, {{"axis", int64_t{0}}});
+    const Var x = s.input("x", left != crossed ? Shape{8, 1, 6} : Shape{8, 6, 1});
+    const Var y = left ? b.matmul(x, matrices, crossed, turned) : b.matmul(matrices, x, turned, crossed);
+    const Graph graph = rewritten(s.finish(y));
+    ASSERT_EQ(count_op(graph, "picked_linear"), 1) << print_graph(graph);
+    EXPECT_EQ(count_op(graph, "gather"), 0);
+  }
+}
+
+TEST(PickedLinear, LeavesNearMissesAlone) {
+  for (int variant = 0; variant < 4; ++variant) {
+    SCOPED_TRACE(variant);
+    Sketch s;
+    Builder& b = s.b;
+    const Var picks = s.input("picks", {8}, DType::i64);
+    const Var w = s.parameter("w", variant == 0 ? Shape{5, 4, 6} : Shape{4, 5, 6});
+    const Var taken = b.emit("gather", {w, picks}, {{"axis", int64_t{variant == 0}}});
+    const Var matrices = variant == 0 ? b.transpose(taken, {1, 0, 2}) : taken;  // picked along another dimension
+    if (variant == 1) s.graph.outputs.push_back({"matrices", matrices.value()});
+    // Several vectors for each matrix; one vector for all matrices.
+    const Var x = s.input("x", {variant == 3 ? 1 : 8, 6, variant == 2 ? 2 : 1});
+    EXPECT_EQ(count_op(rewritten(s.finish(b.matmul(matrices, x))), "picked_linear"), 0);
+  }
+}
+
 // --- clean-ups ---
 
 TEST(Layout, ChainsBecomeOne) {

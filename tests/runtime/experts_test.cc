@@ -63,6 +63,26 @@ constexpr std::string_view looped = R"(graph mixture(x: f32[8,6] batch 0) {
 }
 )";
 
+// Tokens that pick the matrices of their expert, as transformers exports a mixture of experts.
+constexpr std::string_view picked = R"(graph mixture(x: f32[8,6] batch 0) {
+  gate.w: f32[6,4] = param
+  w1: f32[4,16,6] = param
+  w2: f32[4,6,16] = param
+  out.w: f32[6,5] = param
+  forward:
+  scores: f32[8,4] = matmul(x, gate.w)
+  gates: f32[8,4] = softmax(scores) {axis=1}
+  best: f32[8,1], which: i64[8,1] = top_k(gates) {k=1}
+  picks: i64[8] = reshape(which) {shape=[8]}
+  experts.h: f32[8,16] = picked_linear(x, w1, picks) {transpose_w=true}
+  experts.a: f32[8,16] = relu(experts.h)
+  experts.y: f32[8,6] = picked_linear(experts.a, w2, picks) {transpose_w=true}
+  weighted: f32[8,6] = mul(experts.y, best)
+  y: f32[8,5] = matmul(weighted, out.w)
+  output y = y
+}
+)";
+
 struct Layout {
   std::string name;
   int64_t ranks = 1, micro_batches = 1;
@@ -155,6 +175,20 @@ TEST(Experts, InALoopAreCutOverTheRanks) {
     }
   }
   expect_near(trained(layout, looped), trained({.name = "one_rank"}, looped), layout.name, 1e-5, 1e-4);
+}
+
+// Whatever tokens pick, ranks have as much to do: each has a piece of every expert. The pieces of both products fit, so
+// that one sum brings the tokens' answers together.
+TEST(Experts, WhoseWeightsArePickedAreCutOverTheRanks) {
+  const Layout layout{.name = "picked", .ranks = 4, .scopes = of_two};
+  auto plan = plan_of(layout, picked);
+  ASSERT_TRUE(plan.ok()) << plan.status().to_string();
+  std::map<std::string, Shape> local;
+  for (const StateSlot& slot : (*plan)->state().slots()) local[slot.name] = slot.local.shape;
+  EXPECT_EQ(local["w1"], (Shape{4, 8, 6}));
+  EXPECT_EQ(local["w2"], (Shape{4, 6, 8}));
+  EXPECT_EQ(local["gate.w"], (Shape{6, 4}));
+  expect_near(trained(layout, picked), trained({.name = "one_rank"}, picked), layout.name, 1e-5, 1e-4);
 }
 
 }  // namespace

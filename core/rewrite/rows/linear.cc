@@ -101,4 +101,34 @@ EPL_REWRITE(linear_flattened) {
       }};
 }
 
+// Exporters of a mixture of experts pick the matrix of each row, which then stand side by side, and multiply them all.
+EPL_REWRITE(picked_linear) {
+  return {.doc = "A batched product of vectors with the matrices gather(w[e,...], picks[s]) is picked_linear.",
+          .root_op = "matmul",
+          .after = {"linear", "linear_bias"},
+          .apply = [](const Match& m, Builder& b, const GraphRewriter& now) -> std::vector<Var> {
+            const char* const flags[] = {"transpose_a", "transpose_b"};
+            for (const int which : {0, 1}) {
+              const auto [matrices, vectors] = operands(m.root(), which);
+              const Node* gather = m.producer(matrices, "gather");
+              if (!gather || !m.used_once(matrices)) continue;
+              const TensorType &w = m.type(gather->inputs[0]), &x = m.type(vectors);
+              if (w.ndim() != 3 || m.type(gather->inputs[1]).ndim() != 1 || x.ndim() != 3) continue;
+              if (const int64_t axis = gather->attributes.integer("axis"); axis != 0 && axis != -3) continue;
+              const int64_t rows = m.type(matrices).dim(0);
+              // Vectors are the columns on the right, or the rows on the left.
+              const bool crossed = m.root().attributes.flag(flags[1 - which]);
+              const int one = (which == 0) == crossed ? 1 : 2;
+              if (x.dim(0) != rows || x.dim(one) != 1 || !is_float(x.dtype)) continue;
+              const bool turned = m.root().attributes.flag(flags[which]);
+              const Var y = b.emit("picked_linear",
+                                   {b.reshape(b.var(now[vectors]), {rows, x.dim(3 - one)}),
+                                    b.var(now[gather->inputs[0]]), b.var(now[gather->inputs[1]])},
+                                   {{"transpose_w", (which == 0) != turned}});
+              return {b.reshape(y, m.type(m.root().outputs[0]).shape)};
+            }
+            return {};
+          }};
+}
+
 }  // namespace epl

@@ -95,6 +95,13 @@ EPL_ONNX_OP(GatherND) {
       i.set(0, i.b.broadcast_to(i.b.reshape(i.b.transpose(i.in(0), order), narrow), shape));
       return;
     }
+    const Shape& tuples = i.type(1).shape;
+    if (i.integer("batch_dims", 0) == 0 && !tuples.empty() && tuples.back() == 1) {
+      // Tuples of one index pick rows. PyTorch writes `weights[expert_of_token]` so.
+      const Var picks = i.b.reshape(i.in(1), Shape(tuples.begin(), tuples.end() - 1));
+      i.set(0, i.b.emit("gather", {i.in(0), picks}, {{"axis", int64_t{0}}}));
+      return;
+    }
     i.set(0, i.b.emit("gather_nd", {i.in(0), i.in(1)}, {{"batch_dims", i.integer("batch_dims", 0)}}));
   }};
 }
