@@ -65,16 +65,18 @@ constexpr std::string_view looped = R"(graph mixture(x: f32[8,6] batch 0) {
 
 // Tokens that pick the matrices of their expert, as transformers exports a mixture of experts.
 constexpr std::string_view picked = R"(graph mixture(x: f32[8,6] batch 0) {
+  in.w: f32[6,6] = param
   gate.w: f32[6,4] = param
   w1: f32[4,16,6] = param
   w2: f32[4,6,16] = param
   out.w: f32[6,5] = param
   forward:
-  scores: f32[8,4] = matmul(x, gate.w)
+  tokens: f32[8,6] = matmul(x, in.w)
+  scores: f32[8,4] = matmul(tokens, gate.w)
   gates: f32[8,4] = softmax(scores) {axis=1}
   best: f32[8,1], which: i64[8,1] = top_k(gates) {k=1}
   picks: i64[8] = reshape(which) {shape=[8]}
-  experts.h: f32[8,16] = picked_linear(x, w1, picks) {transpose_w=true}
+  experts.h: f32[8,16] = picked_linear(tokens, w1, picks) {transpose_w=true}
   experts.a: f32[8,16] = relu(experts.h)
   experts.y: f32[8,6] = picked_linear(experts.a, w2, picks) {transpose_w=true}
   weighted: f32[8,6] = mul(experts.y, best)
@@ -188,6 +190,11 @@ TEST(Experts, WhoseWeightsArePickedAreCutOverTheRanks) {
   EXPECT_EQ(local["w1"], (Shape{4, 8, 6}));
   EXPECT_EQ(local["w2"], (Shape{4, 6, 8}));
   EXPECT_EQ(local["gate.w"], (Shape{6, 4}));
+  // A rank goes on with the answers to its own tokens, forward and backward; the sums of gradients alone are for all.
+  const Entry& entry = *(*plan)->entry(EntryKind::train);
+  std::map<std::string, int> moves;
+  for (const Node& node : entry.locals[0].graph.nodes()) ++moves[std::string(node.op->name)];
+  EXPECT_EQ(moves["reduce_scatter"], 2);
   expect_near(trained(layout, picked), trained({.name = "one_rank"}, picked), layout.name, 1e-5, 1e-4);
 }
 

@@ -5,7 +5,11 @@
 // queries, keys and values give to one value, one all-reduce is left of three. A value stays a sum that is due where
 // all its users pass it on, on other ranks as well if these split alike: (p0 + p1) + (q0 + q1) has not the bits of
 // (p0 + q0) + (p1 + q1), so where stages begin must not decide which of the two it is.
+//
+// A sum of which every user takes the same piece is a reduce-scatter: half of what an all-reduce moves, and no bit
+// else.
 #include <algorithm>
+#include <optional>
 
 #include "core/strategy/linear.h"
 #include "core/strategy/pass.h"
@@ -118,6 +122,72 @@ class Flow {
   std::vector<bool> passes_;                       // by node: it passes such sums on
 };
 
+// Sums of which every user takes the same piece: they are stored in these pieces, so that a rank gets the sum of its
+// own. So come the answers of experts that are cut over ranks, each of which goes on with its own samples.
+class Scattering {
+ public:
+  explicit Scattering(Plan& plan) : plan_(plan), graph_(*plan.graph), users_(graph_.users()), given_(users_.size()) {
+    for (const Graph::Output& output : graph_.outputs) given_[index(output.value)] = true;
+    for (const Graph::Update& update : graph_.updates) given_[index(update.next)] = true;
+  }
+
+  Status run() {
+    for (int n = 0; n < graph_.node_count(); ++n) {
+      const int at = plan_.node_task_graph[static_cast<size_t>(n)];
+      if (at == every_task_graph || !plan_.node_shardings[static_cast<size_t>(n)].cut()) continue;
+      const Node& node = graph_.node(NodeId{n});
+      EPL_ASSIGN(const OperandShardings operands, operand_shardings(plan_, NodeId{n}));
+      for (size_t o = 0; o < node.outputs.size() && operands.added_later < 0; ++o) {
+        if (!is_sum_over_ranks(operands.outputs[o], at)) continue;
+        EPL_ASSIGN(const std::optional<Sharding> wanted, piece_of_users(node.outputs[o]));
+        if (!wanted || !cuts_by(*wanted, operands.outputs[o].partial)) continue;
+        plan_.shardings[index(node.outputs[o])] = *wanted;
+        plan_.explain(n, "flow: scatters its sum, of which all users take the same pieces");
+      }
+    }
+    return {};
+  }
+
+ private:
+  static size_t index(Value v) { return static_cast<size_t>(v.index); }
+
+  // Over ranks that have the same samples.
+  bool is_sum_over_ranks(const Sharding& made, int task_graph) const {
+    const Cuts batch = plan_.batch_of(task_graph);
+    return !made.partial.empty() && std::ranges::all_of(made.partial, [&](const Partial& partial) {
+      return partial.kind == ShardingRule::Reduce::sum && !find_cut(batch, partial.axis);
+    });
+  }
+  static bool cuts_by(const Sharding& sharding, const std::vector<Partial>& partial) {
+    return std::ranges::all_of(partial, [&](const Partial& p) { return sharding.cut_dim(p.axis) >= 0; });
+  }
+
+  // What all users on the same ranks want of it; none where they differ, or where somebody else gets it.
+  Result<std::optional<Sharding>> piece_of_users(Value v) const {
+    std::optional<Sharding> wanted;
+    if (given_[index(v)] || !plan_.shardings[index(v)].partial.empty()) return wanted;
+    for (const int32_t user : users_[index(v)]) {
+      const Node& node = graph_.node(NodeId{user});
+      const int at = plan_.node_task_graph[static_cast<size_t>(user)];
+      if (at == every_task_graph || node.op->takes_any_operands || plan_.class_of(at) != plan_.class_of(v))
+        return std::optional<Sharding>();
+      EPL_ASSIGN(const OperandShardings operands, operand_shardings(plan_, NodeId{user}));
+      for (size_t i = 0; i < node.inputs.size(); ++i) {
+        if (node.inputs[i] != v) continue;
+        const Sharding& here = operands.inputs[i];
+        if (!here.partial.empty() || here.uneven() || (wanted && *wanted != here)) return std::optional<Sharding>();
+        wanted = here;
+      }
+    }
+    return wanted;
+  }
+
+  Plan& plan_;
+  const Graph& graph_;
+  const std::vector<std::vector<int32_t>> users_;  // by value
+  std::vector<bool> given_;                        // by value: to the caller, or as new state
+};
+
 }  // namespace
 
 EPL_PASS(flow) {
@@ -126,7 +196,8 @@ EPL_PASS(flow) {
             if (static_cast<int>(c.plan.shardings.size()) != c.plan.graph->value_count())
               return invalid("it needs place and propagate before it");
             if (sums_by_segments(c.plan)) return {};  // each sum is a tree of its own
-            return Flow(c.plan).run();
+            EPL_TRY(Flow(c.plan).run());
+            return Scattering(c.plan).run();
           }};
 }
 
