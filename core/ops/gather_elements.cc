@@ -32,6 +32,21 @@ Result<ShardingRule> element_rule(const OpQuery& q, const Shape& x, const Shape&
   unshardable[axis < 0 ? axis + static_cast<int64_t>(x.size()) : axis] = true;
   return aligned_rule(q, unshardable);
 }
+// The same, where x and the result have each dimension in common, cut or not.
+ShardingRule scatter_rule(const OpQuery& q) {
+  const Shape &x = q.in(0).shape, &indices = q.in(1).shape;
+  const int axis = q.axis("axis", q.in(0).ndim());
+  RuleWriter rule(q);
+  for (int d = 0; d < q.in(0).ndim(); ++d) {
+    const auto at = static_cast<size_t>(d);
+    const bool passes = d != axis && x[at] == indices[at];
+    const int factor = rule.factor(x[at], !passes);
+    rule.input(0, d, factor);
+    for (int i = 1; i < q.inputs() && passes; ++i) rule.input(i, d, factor);
+    rule.output(0, d, factor);
+  }
+  return rule.done();
+}
 }  // namespace
 
 EPL_OP(gather_elements) {
@@ -173,10 +188,7 @@ EPL_OP(scatter_elements) {
             if (g.needs(2)) g.set(2, g.b.emit("gather_elements", {dy, g.in(1)}, axis));
           },
       .no_gradient_inputs = {1},
-      .sharding_of =
-          [](const OpQuery& q) {
-            return element_rule(q, q.in(0).shape, q.in(1).shape, q.attributes().integer("axis"));
-          },
+      .sharding_of = [](const OpQuery& q) -> Result<ShardingRule> { return scatter_rule(q); },
       .samples = {"f32[4,7], i64[4,1](-7..7), f32[4,1] {axis=1}",
                   "f32[4,7], i64[4,3](0..7), f32[4,3] {axis=1,reduction=\"add\"}",
                   "f32[5,4], i32[1,4](0..5), f32[1,4] {axis=0}"}};

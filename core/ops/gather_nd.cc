@@ -63,6 +63,12 @@ ShardingRule tuple_rule(const OpQuery& q, const Shape& x, int batch, int x_input
     if (d < batch) tie(x_input, d, factor);
     if (d < batch && x_input == 0 && picked_input == 2) rule.output(0, d, factor);
   }
+  const bool scatters = x_input == 0 && picked_input == 2;  // x and the result have each dimension in common
+  for (int d = batch; d < batch + tuple && scatters; ++d) {
+    const int factor = rule.factor(x[d], true);
+    rule.input(0, d, factor);
+    rule.output(0, d, factor);
+  }
   for (int d = batch + tuple; d < n; ++d) {
     const int factor = rule.factor(x[d]);
     tie(x_input, d, factor);

@@ -119,6 +119,9 @@ hold the products with the experts' weights and what is between them; the gate, 
 adds up their answers, stay outside. Then no sum is cut, and the bits are those of one rank at level `data` as well. A
 gate that counts the tokens of an expert over the whole batch sees the whole batch on every rank, and is refused with
 several micro-batches unless each stands by itself (below); one that counts them for each sample follows any cut.
+Tokens that come to an expert's slots by index do not change this: all ranks have all tokens then, and each takes those
+of its experts, because which these are is known in the step only.
+
 Experts that are nodes of their own, as a loop over experts is exported, cannot be dealt to ranks, which all run one
 program. Each expert is then cut over the ranks as by `split`, and the plan has a note. So are experts whose weights are
 picked by the expert of each token (`weights[expert_of_token]`, as transformers exports `batched_mm`):

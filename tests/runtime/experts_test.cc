@@ -85,6 +85,31 @@ constexpr std::string_view picked = R"(graph mixture(x: f32[8,6] batch 0) {
 }
 )";
 
+// Experts that choose their tokens, which they get and give back by index.
+constexpr std::string_view chosen = R"(graph mixture(x: f32[8,6] batch 0) {
+  gate.w: f32[6,4] = param
+  w1: f32[4,6,10] = param
+  w2: f32[4,10,6] = param
+  out.w: f32[6,5] = param
+  forward:
+  nothing: f32[8,6] = sub(x, x)
+  scores: f32[8,4] = matmul(x, gate.w)
+  gates: f32[8,4] = softmax(scores) {axis=1}
+  by_expert: f32[4,8] = transpose(gates) {perm=[1,0]}
+  best: f32[4,3], which: i64[4,3] = top_k(by_expert) {k=3, axis=1}
+  taken: f32[4,3,6] = gather(x, which) {axis=0}
+  experts.h: f32[4,3,10] = matmul(taken, w1)
+  experts.a: f32[4,3,10] = relu(experts.h)
+  experts.y: f32[4,3,6] = matmul(experts.a, w2)
+  shares: f32[4,3,1] = reshape(best) {shape=[4,3,1]}
+  weighted: f32[4,3,6] = mul(experts.y, shares)
+  slots: i64[4,3,1] = reshape(which) {shape=[4,3,1]}
+  back: f32[8,6] = scatter_nd(nothing, slots, weighted) {reduction="add"}
+  y: f32[8,5] = matmul(back, out.w)
+  output y = y
+}
+)";
+
 struct Layout {
   std::string name;
   int64_t ranks = 1, micro_batches = 1;
@@ -157,6 +182,23 @@ TEST(Experts, TokensAreExchanged) {
   }
   const Plan read = *parse_plan(print_plan(entry.plan), entry.plan.graph);
   EXPECT_EQ(print_plan(read), print_plan(entry.plan));
+}
+
+// Slots that tokens come to by index are no samples: experts are dealt to ranks. Each rank fills all slots, and takes
+// those of its experts; what these answer is gathered, so that tokens add it up in the order of one rank.
+TEST(Experts, WhichGetTheirTokensByIndexAreDealtToRanks) {
+  for (const Layout& layout :
+       {Layout{.name = "4", .ranks = 4, .scopes = of_four}, Layout{.name = "2x2", .ranks = 4, .scopes = of_two}}) {
+    auto plan = plan_of(layout, chosen);
+    ASSERT_TRUE(plan.ok()) << plan.status().to_string();
+    const int64_t each = layout.scopes == of_four ? 1 : 2;
+    for (const StateSlot& slot : (*plan)->state().slots()) {
+      if (slot.name == "w1") {
+        EXPECT_EQ(slot.local.shape, (Shape{each, 6, 10}));
+      }
+    }
+    expect_same(trained(layout, chosen), trained({.name = "one_rank"}, chosen), layout.name);
+  }
 }
 
 // Ranks that run one program cannot have an expert each.
