@@ -2,8 +2,6 @@
 // are never laid out one beside another: that would take a matrix for every row.
 // Indices may be negative and then count from the end; a row whose index is out of range is NaN, which the step's check
 // for finite values reports, and adds nothing.
-#include <cmath>
-
 #include "core/ir/index_range.h"
 #include "core/ir/piece_rule.h"
 #include "core/ops/indexing.h"
@@ -13,7 +11,7 @@ using namespace ops;
 
 namespace {
 
-struct PickedShape {
+struct PickedSizes {
   int64_t rows = 0, k = 0, n = 0, matrices = 0;
   bool transposed = false;
   int64_t weight(int64_t e, int64_t i, int64_t j) const {
@@ -22,7 +20,7 @@ struct PickedShape {
 };
 
 // x [s,k], w [e,k,n] or [e,n,k].
-PickedShape picked_shape(const OpQuery& q, const Shape& x, const Shape& w) {
+PickedSizes picked_sizes(const OpQuery& q, const Shape& x, const Shape& w) {
   const bool transposed = q.attributes().flag("transpose_w");
   return {x[0], x[1], w[transposed ? 1 : 2], w[0], transposed};
 }
@@ -39,7 +37,7 @@ Result<OutputTypes> picked_infer(const OpQuery& q) {
 }
 
 void picked_reference(const Reference& r) {
-  const PickedShape s = picked_shape(r.query(), r.in(0).shape(), r.in(1).shape());
+  const PickedSizes s = picked_sizes(r.query(), r.in(0).shape(), r.in(1).shape());
   for (int64_t row = 0; row < s.rows; ++row) {
     const int64_t e = wrapped_index(r.in(2).get_int(row), s.matrices);
     for (int64_t j = 0; j < s.n; ++j) {
@@ -56,7 +54,7 @@ void picked_reference(const Reference& r) {
 
 void picked_grad_weight_reference(const Reference& r) {
   const int64_t rows = r.in(0).shape()[0], k = r.in(0).shape()[1], n = r.in(1).shape()[1];
-  const PickedShape s{rows, k, n, r.attributes().integer("size"), r.attributes().flag("transpose_w")};
+  const PickedSizes s{rows, k, n, r.attributes().integer("size"), r.attributes().flag("transpose_w")};
   for (int64_t e = 0; e < s.matrices; ++e)
     for (int64_t i = 0; i < k; ++i)
       for (int64_t j = 0; j < n; ++j) {
@@ -68,11 +66,11 @@ void picked_grad_weight_reference(const Reference& r) {
       }
 }
 
-// Where rows, k and n stand in the operand or result that is the weight.
-struct Factors {
+// Of both rules.
+struct PickedFactors {
   int rows, k, n;
 };
-Factors picked_factors(RuleWriter& rule, int64_t rows, int64_t k, int64_t n) {
+PickedFactors picked_factors(RuleWriter& rule, int64_t rows, int64_t k, int64_t n) {
   return {rule.factor(rows), rule.factor(k), rule.factor(n)};
 }
 
@@ -100,9 +98,9 @@ EPL_OP(picked_linear) {
               },
           .no_gradient_inputs = {2},
           .sharding_of = [](const OpQuery& q) -> Result<ShardingRule> {
-            const PickedShape s = picked_shape(q, q.in(0).shape, q.in(1).shape);
+            const PickedSizes s = picked_sizes(q, q.in(0).shape, q.in(1).shape);
             RuleWriter rule(q);
-            const Factors f = picked_factors(rule, s.rows, s.k, s.n);
+            const PickedFactors f = picked_factors(rule, s.rows, s.k, s.n);
             rule.input(0, 0, f.rows);
             rule.input(0, 1, f.k);
             rule.input(1, s.transposed ? 2 : 1, f.k);
@@ -114,7 +112,7 @@ EPL_OP(picked_linear) {
           },
           .flops =
               [](const OpQuery& q) {
-                const PickedShape s = picked_shape(q, q.in(0).shape, q.in(1).shape);
+                const PickedSizes s = picked_sizes(q, q.in(0).shape, q.in(1).shape);
                 return picked_flops(s.rows, s.k, s.n);
               },
           .samples = {"f32[8,6], f32[4,6,8], i64[8](-4..4)", "f32[8,6], f32[4,4,6], i32[8](0..4) {transpose_w=true}"}};
@@ -160,7 +158,7 @@ EPL_OP(picked_linear_grad_weight) {
           .sharding_of = [](const OpQuery& q) -> Result<ShardingRule> {
             const bool transposed = q.attributes().flag("transpose_w");
             RuleWriter rule(q);
-            const Factors f = picked_factors(rule, q.in(0).shape[0], q.in(0).shape[1], q.in(1).shape[1]);
+            const PickedFactors f = picked_factors(rule, q.in(0).shape[0], q.in(0).shape[1], q.in(1).shape[1]);
             rule.input(0, 0, f.rows);
             rule.input(0, 1, f.k);
             rule.input(1, 0, f.rows);

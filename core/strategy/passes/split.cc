@@ -538,7 +538,8 @@ Status split_experts(PassContext& c) {
     TaskGraph& found = c.plan.task_graphs[static_cast<size_t>(t)];
     const int64_t parts = c.plan.mesh(t).pieces(found.experts);
     c.plan.notes.push_back(cat("scope ", found.scope, " (expert ", parts, "): no weight has a dimension that counts ",
-                               "experts and that ", parts, " divides; ranks that run one program cannot have an ",
+                               "experts and that ", parts, " divides, or each token picks what it is multiplied ",
+                               "with; ranks that run one program cannot have an ",
                                "expert each, so each expert is cut over the ", parts, " ranks"));
     found.experts.clear();
   }
