@@ -3,7 +3,7 @@
 // bits, and so also where a stage begins between the pairs.
 #include <gtest/gtest.h>
 
-#include "core/base/philox.h"
+#include "tests/runtime/skip_mlp.h"
 #include "tests/runtime/trained.h"
 
 namespace epl::flow_over_stages_test {
@@ -33,15 +33,9 @@ constexpr std::string_view model = R"(graph pairs(x: f32[8,32] batch 0) {
 }
 )";
 
-std::vector<Tensor> batch(int step) {
-  Tensor x(TensorType{DType::f32, {8, 32}}), target(TensorType{DType::i64, {8}});
-  for (int64_t i = 0; i < x.elements(); ++i) x.set(i, philox_uniform(static_cast<uint64_t>(step), i) - 0.5);
-  for (int i = 0; i < 8; ++i) target.set_int(i, (i + step) % 4);
-  return {x, target};
-}
-
 Trained trained(const std::string& name, int64_t ranks, const std::string& keys) {
-  return train(layout_plan(layout_options(GraphModel::parse(model), ranks, cat("{", keys, "}"))), name, 4, batch);
+  return train(layout_plan(layout_options(GraphModel::parse(model), ranks, cat("{", keys, "}"))), name, 4,
+               [](int step) { return skip_mlp_samples(step, 8, 32); });
 }
 
 class FlowOverStages : public ::testing::TestWithParam<std::string> {};

@@ -56,10 +56,10 @@ inline std::string with_samples(std::string_view model, int samples) {
   return text;
 }
 
-// The inputs and the target classes of a step; one target does not count.
-inline std::vector<Tensor> skip_mlp_samples(int step, int samples) {
-  Tensor x(TensorType{DType::f32, {samples, 12}}), target(TensorType{DType::i64, {samples}});
-  for (int i = 0; i < samples * 12; ++i) x.set(i, philox_uniform(static_cast<uint64_t>(step), i) - 0.5);
+// The inputs and the target classes, of which there are four, of a step; one target does not count.
+inline std::vector<Tensor> skip_mlp_samples(int step, int samples, int width = 12) {
+  Tensor x(TensorType{DType::f32, {samples, width}}), target(TensorType{DType::i64, {samples}});
+  for (int i = 0; i < samples * width; ++i) x.set(i, philox_uniform(static_cast<uint64_t>(step), i) - 0.5);
   for (int i = 0; i < samples; ++i) target.set_int(i, i == 3 ? -100 : (i + step) % 4);
   return {x, target};
 }

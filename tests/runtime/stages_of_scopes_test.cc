@@ -3,7 +3,7 @@
 // gradients is complete in the stage before it.
 #include <gtest/gtest.h>
 
-#include "core/base/philox.h"
+#include "tests/runtime/skip_mlp.h"
 #include "tests/runtime/trained.h"
 
 namespace epl::stages_of_scopes_test {
@@ -27,17 +27,10 @@ constexpr std::string_view model = R"(graph mlp(x: f32[8,12] batch 0) {
 }
 )";
 
-std::vector<Tensor> batch(int step) {
-  Tensor x(TensorType{DType::f32, {8, 12}}), target(TensorType{DType::i64, {8}});
-  for (int64_t i = 0; i < x.elements(); ++i) x.set(i, philox_uniform(static_cast<uint64_t>(step), i) - 0.5);
-  for (int i = 0; i < 8; ++i) target.set_int(i, (i + step) % 4);
-  return {x, target};
-}
-
 Trained trained(const std::string& name, int64_t ranks, const std::string& keys) {
   auto options = layout_options(GraphModel::parse(model), ranks, cat("{", keys, "}"));
   if (options.ok()) options->train.clip_norm = 0.01;  // below the norm of every step
-  return train(layout_plan(options), name, 4, batch);
+  return train(layout_plan(options), name, 4, skip_mlp_batch);
 }
 
 class StagesOfScopes : public ::testing::TestWithParam<std::string> {};

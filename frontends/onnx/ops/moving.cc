@@ -6,8 +6,6 @@
 #include "frontends/onnx/ops/axes.h"
 
 namespace epl::onnx {
-namespace {}  // namespace
-
 namespace {
 
 // `value`, a scalar or empty, fills what is new.
