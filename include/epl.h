@@ -391,6 +391,12 @@ EPL_API EPL_SINCE(1, 0) epl_error* epl_strategy_add_scope(epl_strategy* strategy
 /* A glob over names of nodes, "node:NAME" for one node of the model, "op:MatMul", or "param:embed*". */
 EPL_API EPL_SINCE(1, 0) epl_error* epl_strategy_add_match(epl_strategy* strategy, int64_t scope, const char* pattern,
                                                           size_t pattern_length);
+/* The dimension in which a value of the scope's nodes is cut over its devices: a weight, or the result of a node of the
+ * forward pass. `value`: the name of the weight or of the node, or a glob; of several calls that name a value the first
+ * counts. `dim`: from 0, or from -1 back from the end. epl_plan_create refuses, by name, what is not there, what no
+ * rule of its node can cut so, and what two pins ask of one node. */
+EPL_API EPL_SINCE(1, 0) epl_error* epl_strategy_pin_dim(epl_strategy* strategy, int64_t scope, const char* value,
+                                                        size_t value_length, int32_t dim);
 EPL_API EPL_SINCE(1, 0) epl_error* epl_strategy_describe(const epl_strategy* strategy,
                                                          epl_text** EPL_OUT EPL_OWNED json);
 

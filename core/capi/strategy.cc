@@ -123,6 +123,19 @@ epl_error* epl_strategy_add_match(epl_strategy* strategy, int64_t scope, const c
   });
 }
 
+epl_error* epl_strategy_pin_dim(epl_strategy* strategy, int64_t scope, const char* value, size_t value_length,
+                                int32_t dim) {
+  return guarded([&] {
+    return with_caller(strategy, "strategy", [&]() -> Status {
+      EPL_TEXT_ARGUMENT(value);
+      EPL_ASSIGN(Scope * found, find_scope(*strategy, scope));
+      if (value_text.empty()) return invalid("a pin names no value");
+      found->dims.push_back({std::string(value_text), dim});
+      return {};
+    });
+  });
+}
+
 epl_error* epl_strategy_describe(const epl_strategy* strategy, epl_text** json) {
   return giving_text(json, "json", [&]() -> Result<std::string> {
     std::string out;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <map>
 
+#include "core/strategy/pins.h"
+
 namespace epl {
 namespace {
 
@@ -31,12 +33,26 @@ Result<ShardAnnotation> shards_of(const Plan& plan, const Mesh& mesh, Value weig
   return out;
 }
 
+// Shards of weights are taken as pins again. Those of results, as other tools write them, may be cuts of the batch.
+Status check_expressible(const Plan& plan) {
+  EPL_ASSIGN(const std::vector<int> dims, pinned_dims(plan, false));
+  for (Value v{0}; v.index < plan.graph->value_count(); ++v.index) {
+    const ValueInfo& info = plan.graph->value(v);
+    if (info.kind != ValueKind::result || dims[static_cast<size_t>(v.index)] < 0) continue;
+    return unsupported("dims names dimension ", dims[static_cast<size_t>(v.index)], " of ", info.name,
+                       ", the result of a node, which an annotation cannot say")
+        .at(info.name);
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<DeviceAnnotations> device_annotations(const Plan& plan) {
   DeviceAnnotations out{.devices = plan.ranks(), .nodes = {}, .strategy = {}};
   Strategy options;
   options.config = plan.strategy.config;
+  EPL_TRY(check_expressible(plan));
   out.strategy = print_strategy(options);
   const Graph& graph = *plan.graph;
   for (int n = 0; n < graph.node_count(); ++n) {

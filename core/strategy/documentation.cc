@@ -69,10 +69,11 @@ where there are several ranks. `epl_strategy_of_model` gives it as a strategy. T
 - our words: the model's metadata `epl.strategy` is a strategy as above, and a node's metadata `epl.scope` the name of
   one of its scopes, or the path to an inner one (`second/heads`);
 - ONNX's words (IR 11): a device configuration, each node's pipeline stage, and the shards of its weights. Sibling
-  stages may have devices of their own, or all the same ones. A stage whose weights are in n shards is a `split` of n.
+  stages may have devices of their own, or all the same ones. A stage whose weights are in n shards is a `split` of n,
+  and they are pinned to the dimensions of their shards (`dims`, below).
 
 `epl plan model.onnx --annotated OUT.onnx` (`epl_plan_export_onnx`) writes a plan into its model in ONNX's words, and
-what these cannot say into `epl.strategy`.
+what these cannot say into `epl.strategy`. A result that `dims` pins cannot be said: such a plan is an error there.
 
 Sibling scopes take different ranks. With `cluster.colocate_split_and_replicate`, and where there is one scope alone,
 they share those of what they stand in. Here each rank has all of the body and its part of the samples, and a piece of
@@ -94,6 +95,18 @@ has memory for 3. What no rule cuts runs on every rank. Ranks that are left over
 `split` of 2 are two copies. Where a product is cut by its rows, its sum is taken in another order, so the last bits may
 differ from those of one rank. They are the same for every number of copies and micro-batches, and for every schedule of
 the same stages: what is cut is decided within each stage.
+
+`dims` of a scope says in which dimension weights, and results of nodes, are cut:
+
+```json
+{"default": {"split": 2, "dims": {"*mlp.c_fc.weight": 1, "*head.weight": 0}}}
+```
+
+A result is named as its node; `epl plan` prints all names. Globs name several values. The first that names a value
+counts, those of inner scopes before those of the scopes around them. A negative dimension counts from the end. All else
+is chosen around what is pinned, and the reasons of a plan say so. A name that names nothing, a dimension that no rule
+of a node can cut over so many ranks, two pins that one node cannot obey at once, and a result that the caller or other
+ranks get all of are errors. They name the scope, the value, the node and the number of ranks.
 
 ```json
 {"default": {"split": 2}, "reproducible.level": "layout"}

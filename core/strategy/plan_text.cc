@@ -61,9 +61,11 @@ std::string task_graph_text(const Plan& plan, const TaskGraph& t) {
   const std::string experts =
       t.experts.empty() ? ""
                         : cat("experts ", axis_names(plan.meshes[static_cast<size_t>(t.rank_class)], t.experts), "\n");
+  std::string pins;
+  for (const DimPin& pin : t.pins) pins += cat("pin ", quoted(pin.value), " ", pin.dim, "\n");
   return cat("taskgraph ", name_text(t.scope), " class ", t.rank_class, t.stage == 0 ? "" : cat(" stage ", t.stage),
              " nodes ", t.nodes, "\n", split, experts,
-             batch_line(plan.meshes[static_cast<size_t>(t.rank_class)], t.batch));
+             batch_line(plan.meshes[static_cast<size_t>(t.rank_class)], t.batch), pins);
 }
 
 bool parse_class(TextReader& reader, Mesh& out) {
@@ -181,6 +183,11 @@ Result<Plan> parse_plan(std::string_view text, std::shared_ptr<const Graph> grap
     } else if (reader.take("batch")) {
       if (plan.task_graphs.empty() || !parse_batch(reader, plan.mesh(), plan.task_graphs.back().batch))
         return reader.fail("expected how a task graph cuts the batch");
+    } else if (reader.take("pin")) {
+      DimPin pin;
+      if (plan.task_graphs.empty() || !reader.name(pin.value) || !reader.integer(pin.dim))
+        return reader.fail("expected a name and a dimension, of a task graph");
+      plan.task_graphs.back().pins.push_back(std::move(pin));
     } else if (reader.take("run")) {
       plan.calls.resize(plan.meshes.size());
       if (plan.calls.empty() || !parse_call(reader, plan.calls.back().emplace_back()))

@@ -41,6 +41,7 @@ class LayingOut {
   struct Copies {
     int64_t first = 0, ranks = 1, data = 1;
     std::vector<ScopeRole> roles;
+    std::vector<DimPin> pins;
 
     void add(ScopeKind kind, int64_t degree) {
       if (kind == ScopeKind::replicate) {
@@ -103,8 +104,9 @@ class LayingOut {
   }
 
   // `outer`: of the copies of this scope.
-  Status place(const Scope& scope, const std::string& name, const Copies& outer, int device) {
+  Status place(const Scope& scope, const std::string& name, Copies outer, int device) {
     const std::string where = describe(name, scope);
+    outer.pins.insert(outer.pins.begin(), scope.dims.begin(), scope.dims.end());
     if (scope.scopes.empty()) return add_leaf(scope, name, outer, device);
     if (side_by_side(scope.scopes)) {
       // The scope's own kind is over what its inner scopes leave.
@@ -135,6 +137,7 @@ class LayingOut {
     out_.leaf_of_scope[&scope] = static_cast<int>(out_.leaves.size());
     out_.leaves.push_back(
         {.name = name, .scope = &scope, .device = device, .data = copies.data, .roles = copies.roles});
+    out_.leaves.back().pins = std::move(copies.pins);
     return {};
   }
 

@@ -22,10 +22,11 @@ struct ScopeRole {
 // A TaskGraph to be: the nodes of one scope that no scope inside it has.
 struct ScopeLeaf {
   std::string name;
-  const Scope* scope = nullptr;  // null: what no scope matches
-  int device = 0;                // of ScopeLayout::devices
-  int64_t data = 1;              // degree of data parallelism
-  std::vector<ScopeRole> roles;  // outermost first
+  const Scope* scope = nullptr;   // null: what no scope matches
+  int device = 0;                 // of ScopeLayout::devices
+  int64_t data = 1;               // degree of data parallelism
+  std::vector<ScopeRole> roles;   // outermost first
+  std::vector<DimPin> pins = {};  // innermost first
 };
 
 struct ScopeLayout {

@@ -15,7 +15,7 @@ Result<Scope> parse_scope(const Json& json, std::string_view where) {
   Scope scope;
   bool kind = false;
   for (const auto& [key, value] : json.items()) {
-    static const std::vector<std::string> known = {"name", "match", "scopes", "replicate", "split", "expert"};
+    static const std::vector<std::string> known = {"name", "match", "scopes", "dims", "replicate", "split", "expert"};
     if (key == "name") {
       if (!value.is_string()) return invalid(where, ".name must be a text");
       scope.name = value.get<std::string>();
@@ -30,6 +30,13 @@ Result<Scope> parse_scope(const Json& json, std::string_view where) {
       for (size_t i = 0; i < value.size(); ++i) {
         EPL_ASSIGN(Scope inner, parse_scope(value[i], cat(where, ".scopes[", i, "]")));
         scope.scopes.push_back(std::move(inner));
+      }
+    } else if (key == "dims") {
+      if (!value.is_object()) return invalid(where, ".dims must be an object: dimensions by names of values");
+      for (const auto& [name, dim] : value.items()) {
+        if (!dim.is_number_integer())
+          return invalid(where, ".dims: ", quoted(name), " must have the number of a dimension");
+        scope.dims.push_back({name, dim.get<int64_t>()});
       }
     } else if (const auto named = scope_kind_named(key)) {
       if (kind) return invalid(where, " has two kinds");
@@ -51,6 +58,10 @@ Json scope_json(const Scope& scope) {
   if (!scope.name.empty()) json["name"] = scope.name;
   json[scope_kind_name(scope.kind)] = scope.device_count;
   if (const auto patterns = scope.patterns(); !patterns.empty()) json["match"] = patterns;
+  for (const DimPin& pin : scope.dims) {
+    Json& dims = json["dims"];
+    if (dims.find(pin.value) == nullptr) dims[pin.value] = pin.dim;  // the first counts
+  }
   for (const Scope& inner : scope.scopes) json["scopes"].push_back(scope_json(inner));
   return json;
 }

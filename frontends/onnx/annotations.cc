@@ -76,7 +76,8 @@ class OwnWords {
 struct Stage {
   std::vector<std::string> nodes;
   std::set<int64_t> devices;
-  int64_t weight_shards = 1;  // of the weight that is cut most
+  int64_t weight_shards = 1;   // of the weight that is cut most
+  Json dims = Json::object();  // the dimension in which each weight is cut
 };
 
 class StandardWords {
@@ -119,14 +120,25 @@ class StandardWords {
                        ", which is no input or output of the node");
       EPL_TRY(add_devices(node, spec, stage));
       int64_t shards = 1;
+      std::set<int64_t> cut;
       for (const ShardedDim& dim : spec.dims) {
         for (const int64_t count : dim.shards) {
           if (count < 1 || __builtin_mul_overflow(shards, count, &shards) || shards > configuration_.devices)
             return damaged(node, spec.tensor, " is cut into ", count, " shards along axis ", dim.axis, ", and ",
                            configuration_text());
+          if (count > 1) cut.insert(dim.axis);
         }
       }
-      if (model_.initializer(spec.tensor) != nullptr) stage.weight_shards = std::max(stage.weight_shards, shards);
+      if (model_.initializer(spec.tensor) == nullptr || shards == 1) continue;
+      if (cut.size() > 1)
+        return unsupported("node ", node.name, ": its annotations cut ", spec.tensor, " in ", cut.size(),
+                           " dimensions; a weight is cut in one");
+      stage.weight_shards = std::max(stage.weight_shards, shards);
+      Json& dim = stage.dims[std::string(spec.tensor)];
+      if (!dim.is_null() && dim.get<int64_t>() != *cut.begin())
+        return unsupported("node ", node.name, ": its annotations cut ", spec.tensor, " in dimension ", *cut.begin(),
+                           ", those of another node in dimension ", dim.get<int64_t>());
+      dim = *cut.begin();
     }
     return {};
   }
@@ -177,6 +189,7 @@ class StandardWords {
   // A copy of the stage takes all its devices; weights in pieces are split among them.
   static Json kind(Json out, const Stage& stage) {
     const auto devices = static_cast<int64_t>(stage.devices.size());
+    if (!stage.dims.empty()) out["dims"] = stage.dims;
     if (stage.weight_shards == devices && devices > 1) {
       out["split"] = devices;
       return out;

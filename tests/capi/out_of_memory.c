@@ -169,6 +169,7 @@ CALL(epl_strategy_of_model, annotated, 2, (epl_strategy**)out)
 CALL(epl_strategy_add_scope, scoped, EPL_SCOPE_TOP, EPL_SCOPE_SPLIT, 2, EPL_STR("a name too long to be held in place"),
      &scope_number)
 CALL(epl_strategy_add_match, scoped, 0, EPL_STR("a pattern too long to be held in place"))
+CALL(epl_strategy_pin_dim, scoped, 0, EPL_STR("a name too long to be held in place"), -1)
 CALL(epl_strategy_describe, w.strategy, (epl_text**)out)
 CALL(epl_plan_create, w.model, w.trainer, w.strategy, NULL, (epl_plan**)out)
 CALL(epl_plan_describe, w.plan, EPL_STR("memory"), (epl_text**)out)
@@ -402,6 +403,7 @@ static const call calls[] = {ROW(epl_engine_create, destroy_engine, NULL),
                              ROW(epl_strategy_of_model, destroy_strategy, NULL),
                              ROW(epl_strategy_add_scope, NULL, check_scopes),
                              ROW(epl_strategy_add_match, NULL, NULL),
+                             ROW(epl_strategy_pin_dim, NULL, NULL),
                              ROW(epl_strategy_describe, destroy_text, NULL),
                              ROW(epl_plan_create, destroy_plan, NULL),
                              ROW(epl_plan_port, NULL, NULL),

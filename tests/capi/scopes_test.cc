@@ -256,8 +256,9 @@ TEST_F(Scopes, DeviceConfigurationsAreRun) {
       {{"net.0", devices_of(0, "net.0.weight", {0, 1}, 0)}, {"logits", devices_of(1, "net.2.weight", {2, 3}, 1)}}));
   epl_strategy* own = nullptr;
   must(epl_strategy_of_model(model, 4, &own));
-  EXPECT_EQ(json_of(own), R"({"scopes":[{"name":"stage0","split":2,"match":["node:net.0"]},)"
-                          R"({"name":"stage1","split":2,"match":["node:logits"]}]})");
+  EXPECT_EQ(json_of(own), R"({"scopes":[{"name":"stage0","split":2,"match":["node:net.0"],)"
+                          R"("dims":{"net.0.weight":0}},)"
+                          R"({"name":"stage1","split":2,"match":["node:logits"],"dims":{"net.2.weight":1}}]})");
   EXPECT_EQ(stages(model, nullptr, 4), "stage0 [0,1];stage1 [2,3];");
   EXPECT_EQ(stages(model, nullptr, 8), "stage0 [0,1,2,3];stage1 [4,5,6,7];");
   const auto wanted = losses(w_.model, w_.strategy, 1), found = losses(model, own, 4);
@@ -277,11 +278,31 @@ TEST_F(Scopes, DeviceConfigurationsAreRun) {
   }
 }
 
+TEST_F(Scopes, DimensionsAreNamedByCalls) {
+  epl_strategy *parsed = nullptr, *called = nullptr;
+  must(epl_strategy_parse(w_.engine, EPL_STR(R"({"default":{"split":2,"dims":{"net.0.weight":1,"*":-1}}})"), &parsed));
+  must(epl_strategy_create(w_.engine, &called));
+  int64_t scope = 0;
+  must(epl_strategy_add_scope(called, EPL_SCOPE_DEFAULT, EPL_SCOPE_SPLIT, 2, EPL_STR(""), &scope));
+  must(epl_strategy_pin_dim(called, scope, EPL_STR("net.0.weight"), 1));
+  must(epl_strategy_pin_dim(called, scope, EPL_STR("*"), -1));
+  must(epl_strategy_pin_dim(called, scope, EPL_STR("net.0.weight"), 0));  // the first counts
+  EXPECT_EQ(json_of(called), json_of(parsed));
+  EXPECT_NE(message_of(epl_strategy_pin_dim(called, 7, EPL_STR("w"), 0)).find("there is no scope 7"),
+            std::string::npos);
+  EXPECT_EQ(taken(epl_strategy_pin_dim(called, scope, EPL_STR(""), 0)), EPL_ERROR_INVALID_ARGUMENT);
+  epl_strategy_destroy(parsed);
+  epl_strategy_destroy(called);
+}
+
 TEST_F(Scopes, APlanIsWrittenIntoItsModel) {
-  const std::map<int64_t, const char*> layouts = {{2, R"({"default": {"split": 2}})"},
-                                                  {4, R"({"pipeline.num_micro_batch": 4, "scopes": [
+  const std::vector<std::pair<int64_t, const char*>> layouts = {
+      {2, R"({"default": {"split": 2}})"},
+      {2, R"({"default": {"split": 2, "dims": {"net.0.weight": 0}}})"},
+      {4, R"({"default": {"split": 2, "dims": {"net.0.weight": 1}}})"},
+      {4, R"({"pipeline.num_micro_batch": 4, "scopes": [
     {"name": "a", "replicate": 1, "match": "node:net.0"}, {"name": "b", "replicate": 1, "match": "*"}]})"},
-                                                  {3, R"({"pipeline.num_micro_batch": 2, "pipeline.strategy": "GPipe",
+      {3, R"({"pipeline.num_micro_batch": 2, "pipeline.strategy": "GPipe",
     "scopes": [{"name": "a", "replicate": 1, "match": "node:net.0"}, {"name": "b", "split": 2, "match": "*"}]})"}};
   for (const auto& [ranks, json] : layouts) {
     SCOPED_TRACE(json);

@@ -201,6 +201,32 @@ TEST(Experts, WhichGetTheirTokensByIndexAreDealtToRanks) {
   }
 }
 
+// A pin of the dimension that counts experts changes nothing. One of another dimension cuts each expert.
+TEST(Experts, ArePinned) {
+  const auto pinned = [&](const std::string& dims) {
+    return Layout{
+        .name = dims,
+        .ranks = 2,
+        .scopes = cat(R"("scopes": [{"name": "moe", "match": "experts*", "expert": 2, "dims": {)", dims, "}}]")};
+  };
+  const Trained alone = trained({.name = "one_rank"}, batched);
+  expect_same(trained(pinned(R"("w1": 0, "experts.a": 0)"), batched), alone, "experts");
+  const Layout inside = pinned(R"("w1": 2)");
+  expect_near(trained(inside, batched), alone, "inside experts", 1e-5, 2e-3);
+  auto plan = plan_of(inside, batched);
+  ASSERT_TRUE(plan.ok()) << plan.status().to_string();
+  EXPECT_EQ((*plan)->state().find("w1")->local.shape, (Shape{4, 6, 5}));
+  const auto& notes = (*plan)->entry(EntryKind::train)->plan.notes;
+  EXPECT_TRUE(std::ranges::any_of(notes, [](const std::string& note) {
+    return note.find("experts cannot be shared out as its dims say") != std::string::npos;
+  }));
+  plan = plan_of(
+      {.name = "loop", .ranks = 2, .scopes = R"("scopes": [{"match": "experts*", "expert": 2, "dims": {"e?.w1": 0}}])"},
+      looped);
+  ASSERT_TRUE(plan.ok()) << plan.status().to_string();
+  EXPECT_EQ((*plan)->state().find("e1.w1")->local.shape, (Shape{3, 16}));
+}
+
 // Ranks that run one program cannot have an expert each.
 TEST(Experts, InALoopAreCutOverTheRanks) {
   const Layout layout{.name = "loop", .ranks = 4, .scopes = of_two};

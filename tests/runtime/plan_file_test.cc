@@ -35,6 +35,8 @@ constexpr std::string_view two_stages = R"({"pipeline.num_micro_batch": 2, "scop
 constexpr std::string_view split_stages = R"({"pipeline.num_micro_batch": 2, "pipeline.strategy": "1F1B", "scopes": [
   {"name": "low", "split": 2, "match": ["h*", "a"]}, {"name": "high", "split": 2, "match": "*"}]})";
 
+constexpr std::string_view pinned = R"({"default": {"split": 2, "dims": {"w1": 0, "g": 1}}})";
+
 // Losses and weights of some steps, by name.
 std::map<std::string, Tensor> trained(const std::shared_ptr<const CompiledPlan>& plan) {
   auto session = Session::create(test_host(2), plan, 7);
@@ -55,6 +57,7 @@ std::map<std::string, Tensor> trained(const std::shared_ptr<const CompiledPlan>&
 TEST(PlanFile, GivesThePlanAgain) {
   for (const auto& [strategy, ranks] : {std::pair(std::string_view("{}"), 1),
                                         {R"({"default": {"split": 2}})", 4},
+                                        {pinned, 4},
                                         {two_stages, 4},
                                         {split_stages, 8}}) {
     const auto made = plan_of(options_of(strategy, ranks));
@@ -84,6 +87,15 @@ TEST(PlanFile, IsOfDecisionsByName) {
   const std::string text = print_plan_file(decisions_of(*made, version));
   for (const char* part : {"entry train\n", "entry predict\n", "taskgraph low ", "value w1 f32[12,16] @ [-, split]\n",
                            "node hb linear in ", "\nwhy \""})
+    EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
+}
+
+TEST(PlanFile, SaysWhatThePinsAre) {
+  const auto made = plan_of(options_of(pinned, 2));
+  ASSERT_TRUE(made);
+  const std::string text = print_plan_file(decisions_of(*made, version));
+  for (const char* part : {"pin \"w1\" 0\n", "pin \"g\" 1\n", "value w1 f32[12,16] @ [split, -]\n",
+                           "why \"split: pinned to dimension 0 of w1, at ", "pinned to dimension 1 of g, "})
     EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
 }
 

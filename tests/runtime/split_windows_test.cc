@@ -130,6 +130,17 @@ TEST(SplitRows, AreTakenWhereTheyMoveLess) {
   EXPECT_EQ(halos(pair_of(4, 64, 256), split), 0);
 }
 
+// Rows are cut because a pin says so, and channels because another one does.
+TEST(SplitRows, ArePinned) {
+  const Trained alone = train(plan_of({}), "one", 3, batch);
+  for (const std::string dims : {R"("h1": 2)", R"("p1": 2, "h2": 2)", R"("h1": 1)", R"("w2": 0)", R"("w3": 1)"}) {
+    const Layout layout{dims, 2, cat(R"("default": {"split": 2, "dims": {)", dims, "}}")};
+    const bool rows = dims.find("2") != std::string::npos && dims.find("w2") == std::string::npos;
+    EXPECT_EQ(local_of(layout).find("= halo(") != std::string::npos, rows) << dims;
+    expect_near(train(plan_of(layout), dims, 3, batch), alone, dims, 1e-4, 1e-4, 1e-3);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(, SplitWindows,
                          ::testing::Values(Layout{"two", 2, R"("split.spatial": "on", "default": {"split": 2})"},
                                            Layout{"four", 4, R"("split.spatial": "on", "default": {"split": 4})"},

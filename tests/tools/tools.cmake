@@ -31,6 +31,10 @@ add_test(NAME tools.slicing COMMAND sh ${PROJECT_SOURCE_DIR}/tests/tools/slicing
   $<TARGET_FILE:epl_tool> ${PROJECT_BINARY_DIR}/slicing)
 set_tests_properties(tools.slicing PROPERTIES LABELS tools TIMEOUT 300)
 
+add_test(NAME tools.pins COMMAND sh ${PROJECT_SOURCE_DIR}/tests/tools/pins.sh
+  $<TARGET_FILE:epl_tool> ${PROJECT_BINARY_DIR}/pins)
+set_tests_properties(tools.pins PROPERTIES LABELS tools TIMEOUT 300)
+
 # Pairs of layouts, of graphs that are drawn and of cases: the same bits.
 add_test(NAME tools.fuzz_layouts COMMAND epl_tool fuzz-layouts --seed 1 --count 40)
 file(GLOB cases CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/cases/*/reference.json

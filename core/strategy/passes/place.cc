@@ -103,6 +103,7 @@ class Placement {
       made.scope = leaf.name;
       made.rank_class = made.stage = classes[leaf.device];
       made.batch = std::move(meshes[i].batch);
+      made.pins = leaf.pins;
       for (size_t r = 0; r < leaf.roles.size(); ++r) {
         const std::vector<int>& axes = meshes[i].axes[r];
         if (leaf.roles[r].kind != ScopeKind::replicate) made.split.insert(made.split.end(), axes.begin(), axes.end());

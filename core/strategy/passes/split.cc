@@ -18,9 +18,11 @@
 #include "core/strategy/batch_cut.h"
 #include "core/strategy/origins.h"
 #include "core/strategy/pass.h"
+#include "core/strategy/pins.h"
 #include "core/strategy/reasons.h"
 #include "core/strategy/segments.h"
 #include "core/strategy/shared_weights.h"
+#include "core/strategy/split_nodes.h"
 #include "core/strategy/windows.h"
 
 namespace epl {
@@ -32,28 +34,18 @@ namespace {
 constexpr double uncut_operation = 100, gathered_weight = 100, sliced_byte = 0.01, uneven_operation = 0.01;
 // A byte of a table that each rank has all of; and how many sums over ranks a body takes that is cut, about.
 constexpr double whole_table = 10, body_sums = 3;
-// Floating-point operations for each element of a result, and of the operands, from which on a node is cut though no
-// operand is.
-constexpr double much_work = 8, much_reading = 2;
 // How many nodes behind one another are looked at for what becomes of a result.
 constexpr int foresight = 12;
-
-// The axes over which a TaskGraph cuts what counts experts, or those over which it cuts anything.
-std::vector<int> axes_of(const TaskGraph& t, bool experts) {
-  if (experts) return t.experts;
-  std::vector<int> rest = t.split;
-  std::erase_if(rest, [&](int axis) { return std::ranges::find(t.experts, axis) != t.experts.end(); });
-  return rest;
-}
 
 class Splitting {
  public:
   Splitting(PassContext& context, int task_graph, bool experts, bool windows = false)
       : plan_(context.plan),
         graph_(*plan_.graph),
+        first_entry_(context.request.state_of),
         here_(task_graph),
         experts_(experts),
-        axes_(axes_of(plan_.task_graphs[static_cast<size_t>(task_graph)], experts)),
+        axes_(split_axes(plan_.task_graphs[static_cast<size_t>(task_graph)], experts)),
         axis_(axes_.front()),
         parts_(plan_.mesh(task_graph).pieces(axes_)),
         by_segments_(sums_by_segments(plan_)),
@@ -65,12 +57,12 @@ class Splitting {
         kept_whole_(at_.size(), false),
         crosses_(at_.size(), false),
         wishes_(at_.size()),
-        origins_(graph_) {
-    pinned_ = context.request.state_of;
-  }
+        origins_(graph_) {}
 
   Status run() {
-    EPL_TRY(describe_nodes());
+    EPL_ASSIGN(SplitNodes nodes, SplitNodes::create(graph_, windows_));
+    nodes_ = std::move(nodes);
+    EPL_TRY(find_pins());
     describe_leaves();
     find_kept_whole();
     for (int n = 0; n < graph_.node_count(); ++n) {
@@ -97,54 +89,31 @@ class Splitting {
   // were one, though each pass writes for its own. So stages do not change how nodes are cut.
   bool alike(int task_graph) const {
     if (task_graph == every_task_graph) return false;
-    const std::vector<int> axes = axes_of(plan_.task_graphs[static_cast<size_t>(task_graph)], experts_);
+    const std::vector<int> axes = split_axes(plan_.task_graphs[static_cast<size_t>(task_graph)], experts_);
     return !axes.empty() && plan_.mesh(task_graph).pieces(axes) == parts_;
   }
 
-  Status describe_nodes() {
-    users_ = graph_.users();
-    for (int n = 0; n < graph_.node_count(); ++n) {
-      const Node& node = graph_.node(NodeId{n});
-      EPL_ASSIGN(ExtendedRule rule, node_extended_rule(graph_, node));
-      rules_.push_back(std::move(rule));
-      std::vector<const TensorType*> inputs, outputs;
-      double operands = 0, results = 0;
-      for (Value v : node.inputs) {
-        inputs.push_back(v ? &graph_.type(v) : nullptr);
-        if (v) operands += static_cast<double>(graph_.type(v).elements());
-      }
-      for (Value v : node.outputs) {
-        outputs.push_back(&graph_.type(v));
-        results += static_cast<double>(graph_.type(v).elements());
-      }
-      const double flops = op_flops(OpQuery(*node.op, node.attributes, inputs, outputs));
-      const bool little = flops <= much_work * results || flops < much_reading * operands;
-      work_.push_back(little && !(windows_ && rules_.back().slides()) ? 0 : flops);
-    }
-    return {};
-  }
-  const ExtendedRule& extended_of(int n) const { return rules_[static_cast<size_t>(n)]; }
+  const ExtendedRule& extended_of(int n) const { return nodes_->rule(n); }
   const ShardingRule& rule_of(int n) const { return extended_of(n).rule; }
+  double work(int n) const { return nodes_->work(n); }
   bool is_added(int n, const CutFactor& factor) const {
     return static_cast<size_t>(factor.factor) >= extended_of(n).added;
   }
   bool picks(int n) const { return extended_of(n).row && extended_of(n).row->indices >= 0; }
-  // Floating-point operations, 0 where they are few.
-  double work(int n) const { return work_[static_cast<size_t>(n)]; }
 
   void describe_leaves() {
     for (size_t i = 0; i < at_.size(); ++i) {
       const ValueInfo& info = graph_.value(Value{static_cast<int>(i)});
       decided_[i] = !is_state(info.kind) || !alike(plan_.value_task_graph[i]);
-      if (pinned_ && !decided_[i]) take_pinned(i, info);
+      if (first_entry_ && !decided_[i]) take_stored(i, info);
     }
   }
 
   // Entries of one plan share their state.
-  void take_pinned(size_t i, const ValueInfo& info) {
-    const Value there = pinned_->graph->find(info.name);
+  void take_stored(size_t i, const ValueInfo& info) {
+    const Value there = first_entry_->graph->find(info.name);
     if (!there) return;
-    const Sharding& stored = pinned_->shardings[index(there)];
+    const Sharding& stored = first_entry_->shardings[index(there)];
     decided_[i] = true;
     at_[i] = place_of(stored);
   }
@@ -169,7 +138,7 @@ class Splitting {
   // little work.
   void find_wishes() {
     wished_ = true;
-    if (windows_) wishes_ = beside_forward(graph_, rules_, at_, axis_);
+    if (windows_) wishes_ = beside_forward(graph_, nodes_->rules(), at_, axis_);
     const auto beside = wishes_;
     for (int n = graph_.node_count(); n-- > 0;) {
       const Node& node = graph_.node(NodeId{n});
@@ -201,10 +170,9 @@ class Splitting {
   }
   CutPlace place_of(const Sharding& sharding) const { return epl::place_of(sharding, axis_); }
 
-  struct Choice {
+  struct Choice : NodePlaces {
     CutFactor factor;
     double cost = 0;
-    std::vector<CutPlace> inputs, outputs;
   };
 
   Status decide(int n) {
@@ -212,15 +180,20 @@ class Splitting {
     if (node.op->takes_any_operands) return {};  // on pieces as on all of it
     origins_.visit(node, rule_of(n));
     if (!alike(plan_.node_task_graph[static_cast<size_t>(n)])) return {};
+    const std::vector<PinnedOperand> pinned = pinned_operands(node);
+    const std::vector<CutFactor> ways = node.op->random ? std::vector<CutFactor>() : candidates(n, pinned);
     Choice best = weigh(n, {});
+    bool as_pinned = obeys(best, pinned);
     const double whole = best.cost;
     double cheapest_cut = std::numeric_limits<double>::infinity();
-    const std::vector<CutFactor> ways = node.op->random ? std::vector<CutFactor>() : candidates(n);
     for (const CutFactor& factor : ways) {
       Choice choice = weigh(n, factor);
       cheapest_cut = std::min(cheapest_cut, choice.cost);
-      if (choice.cost < best.cost) best = std::move(choice);
+      if (!obeys(choice, pinned) || (as_pinned && choice.cost >= best.cost)) continue;
+      best = std::move(choice);
+      as_pinned = true;
     }
+    if (!as_pinned) return refuse(n, pinned, ways);
     apply(n, best);
     cost_ += best.cost;
     const bool left = !best.factor && work(n) > 0 && node.phase == Phase::forward;
@@ -228,12 +201,43 @@ class Splitting {
       reasons_.add_whole(
           node, ways.empty() ? "no dimension that they may share out divides" : "any cut moves more than it saves");
     if (plan_.node_task_graph[static_cast<size_t>(n)] == here_)
-      reasons_.add(n, reason(n, ways.size(), best, whole, cheapest_cut));
+      reasons_.add(n, reason(n, pinned, ways.size(), best, whole, cheapest_cut));
     return {};
   }
 
+  // What the user wants of values. Where a scope has experts as well, their axes do not cut it.
+  Status find_pins() {
+    EPL_ASSIGN(pins_, pinned_dims(plan_, first_entry_ == nullptr));
+    for (size_t i = 0; i < pins_.size(); ++i) {
+      const int at = plan_.value_task_graph[i];
+      if (!alike(at) || (experts_ && !split_axes(plan_.task_graphs[static_cast<size_t>(at)], false).empty()))
+        pins_[i] = -1;
+    }
+    return {};
+  }
+  bool pinned(Value v) const { return v && pins_[index(v)] >= 0; }
+  // Of the operands, those that lie as this node needs them.
+  std::vector<PinnedOperand> pinned_operands(const Node& node) const {
+    std::vector<PinnedOperand> found;
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      const Value v = node.inputs[i];
+      if (pinned(v) && !decided_[index(v)]) found.push_back({v, false, i, pins_[index(v)]});
+    }
+    for (size_t o = 0; o < node.outputs.size(); ++o) {
+      const Value v = node.outputs[o];
+      if (pinned(v)) found.push_back({v, true, o, pins_[index(v)]});
+    }
+    return found;
+  }
+  Status refuse(int n, const std::vector<PinnedOperand>& pinned, const std::vector<CutFactor>& ways) const {
+    std::vector<NodePlaces> places;
+    for (const CutFactor& factor : ways) places.push_back(weigh(n, factor));
+    return refused_pins(plan_, NodeId{n}, pinned, places, parts_);
+  }
+
   // Costs are bytes moved; work that stays uncut counts as bytes.
-  std::string reason(int n, size_t ways, const Choice& best, double whole, double cheapest_cut) const {
+  std::string reason(int n, const std::vector<PinnedOperand>& pinned, size_t ways, const Choice& best, double whole,
+                     double cheapest_cut) const {
     const Node& node = graph_.node(NodeId{n});
     const auto cost = [](double bytes) { return grouped(static_cast<int64_t>(std::min(bytes, 9e18))); };
     if (best.factor) {
@@ -243,9 +247,11 @@ class Splitting {
           from = graph_.value(node.inputs[i]).name;
       }
       const bool slides = extended_of(n).window(best.factor.factor) >= 0;
-      return cat("split: ", slides ? "its windows read over borders of pieces, " : "",
-                 from.empty() ? "" : cat("follows ", from, ", "), "cheapest of ", ways + 1, " ways at ",
-                 cost(best.cost), ", whole ", cost(whole));
+      return cat("split: ", pinned.empty() ? "" : cat("pinned to ", pins_text(graph_, pinned), ", "),
+                 slides ? "its windows read over borders of pieces, " : "",
+                 from.empty() ? "" : cat("follows ", from, ", "),
+                 pinned.empty() ? cat("cheapest of ", ways + 1, " ways at ") : "at ", cost(best.cost), ", whole ",
+                 cost(whole));
     }
     if (ways > 0)
       return cat("split: whole, cheapest of ", ways + 1, " ways at ", cost(whole), ", cut ",
@@ -255,13 +261,20 @@ class Splitting {
   }
 
   // The factors that operands bring, and of a node with much work all others, as what uses its results would like them.
-  std::vector<CutFactor> candidates(int n) const {
+  std::vector<CutFactor> candidates(int n, const std::vector<PinnedOperand>& pinned) const {
     const Node& node = graph_.node(NodeId{n});
     const ShardingRule& rule = rule_of(n);
     std::vector<CutFactor> found;
     const auto offer = [&](const CutFactor& factor) {
       if (factor && fits(n, factor) && std::ranges::find(found, factor) == found.end()) found.push_back(factor);
     };
+    const auto counts = [&](int f) { return !experts_ || counts_experts(origins_, node, rule, f); };
+    for (const PinnedOperand& pin : pinned) {
+      const ShardingRule::Operand& dims = pin.result ? rule.outputs[pin.at] : rule.inputs[pin.at];
+      for (int f : dims[static_cast<size_t>(pin.dim)]) {
+        if (counts(f)) offer(all_of(n, f));
+      }
+    }
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       if (node.inputs[i] && at_[index(node.inputs[i])])
         offer(factor_at(rule, rule.inputs[i], at_[index(node.inputs[i])]));
@@ -284,16 +297,15 @@ class Splitting {
     }
     if (!found.empty() && windows_ && !begun_) return found;
     for (size_t f = 0; f < rule.factors.size(); ++f) {
-      const bool wanted = !experts_ || counts_experts(origins_, node, rule, static_cast<int>(f));
-      if (origins_.factor(static_cast<int>(f)).cut() && f < extended_of(n).added && wanted)
+      if (origins_.factor(static_cast<int>(f)).cut() && f < extended_of(n).added && counts(static_cast<int>(f)))
         offer(all_of(n, static_cast<int>(f)));
     }
     if (experts_) return found;
     for (size_t o = 0; o < node.outputs.size(); ++o) {
       for (size_t d = 0; d < rule.outputs[o].size(); ++d) {
         if (rule.outputs[o][d].size() != 1 || !origins_.factor(rule.outputs[o][d][0]).cut()) continue;
-        for (const Runs& runs : runs_of_uses(node.outputs[o], static_cast<int>(d), foresight))
-          offer({rule.outputs[o][d][0], runs.outer, runs.of});
+        for (const DimRuns& runs : nodes_->runs_of_uses(node.outputs[o], static_cast<int>(d), foresight))
+          offer({rule.outputs[o][d][0], runs.outer, of(runs.parts)});
       }
     }
     return found;
@@ -304,44 +316,11 @@ class Splitting {
   // A factor in runs of one element.
   CutFactor all_of(int n, int f) const { return {f, 1, of(rule_of(n).factors[static_cast<size_t>(f)].size)}; }
 
-  // How a dimension is parted by the nodes that take it apart: [3 * heads * width] can be cut inside each third, and
-  // where the ranks do not divide the heads, into pieces of whole heads.
-  struct Runs {
-    int64_t outer = 1, of = 0;
-  };
-  std::vector<Runs> runs_of_uses(Value v, int dim, int ahead) const {
-    std::vector<Runs> found;
-    if (ahead == 0) return found;
-    for (int32_t user : users_[index(v)]) {
-      const Node& node = graph_.node(NodeId{user});
-      for (size_t i = 0; i < node.inputs.size(); ++i) {
-        if (node.inputs[i] != v) continue;
-        const ShardingRule& rule = rule_of(user);
-        const ShardingRule::Dim& factors = rule.inputs[i][static_cast<size_t>(dim)];
-        int64_t before = 1;
-        for (size_t f = 0; f < factors.size() && factors.size() > 1; ++f) {
-          const int64_t size = rule.factors[static_cast<size_t>(factors[f])].size;
-          found.push_back({before, of(size)});
-          before *= size;
-        }
-        if (factors.size() != 1 || work(user) > 0) continue;
-        for (size_t o = 0; o < node.outputs.size(); ++o) {
-          const auto& dims = rule.outputs[o];
-          const auto same = std::ranges::find(dims, factors);
-          if (same == dims.end()) continue;
-          const auto further = runs_of_uses(node.outputs[o], static_cast<int>(same - dims.begin()), ahead - 1);
-          found.insert(found.end(), further.begin(), further.end());
-        }
-      }
-    }
-    return found;
-  }
-
   // What it costs the nodes of the forward pass that use a value to have it cut at this place.
   double cost_of_uses(Value v, const CutPlace& place, int ahead) const {
     if (!place || ahead == 0) return 0;
     double all = 0;
-    for (int32_t user : users_[index(v)]) {
+    for (int32_t user : nodes_->users(v)) {
       const Node& node = graph_.node(NodeId{user});
       if (node.phase != Phase::forward) continue;
       for (size_t i = 0; i < node.inputs.size(); ++i) {
@@ -491,11 +470,11 @@ class Splitting {
 
   Plan& plan_;
   const Graph& graph_;
-  const Plan* pinned_ = nullptr;
-  const int here_;               // the TaskGraph whose nodes it cuts
-  const bool experts_;           // it cuts what counts experts alone
-  const std::vector<int> axes_;  // over these, all of them together
-  const int axis_;               // the first, by which they are found
+  const Plan* const first_entry_;  // null: this is it
+  const int here_;                 // the TaskGraph whose nodes it cuts
+  const bool experts_;             // it cuts what counts experts alone
+  const std::vector<int> axes_;    // over these, all of them together
+  const int axis_;                 // the first, by which they are found
   const int64_t parts_;
   const bool by_segments_;
   bool pieces_;         // the factors of PieceRules may be cut
@@ -503,11 +482,10 @@ class Splitting {
   const bool windows_;  // a cut may begin in a dimension of windows
   int windows_cut_ = 0;
   double cost_ = 0;
-  std::vector<std::vector<int32_t>> users_;      // by value
-  std::vector<ExtendedRule> rules_;              // by node
-  std::vector<double> work_;                     // by node
+  std::optional<SplitNodes> nodes_;              // once it runs
   std::vector<CutPlace> at_;                     // by value: where this axis cuts it
   std::vector<bool> decided_;                    // by value: its place is known; state is where it is needed first
+  std::vector<int> pins_;                        // by value: the dimension that the user wants to be cut, -1 for any
   std::vector<bool> kept_whole_;                 // by value: the caller gets it
   std::vector<bool> crosses_;                    // by value: it goes to another TaskGraph, and is stored whole
   std::vector<std::optional<CutPlace>> wishes_;  // by value: where it is wanted in the end, nowhere or somewhere
@@ -520,27 +498,31 @@ class Splitting {
 // Experts that are nodes of their own, as a loop over them is exported, cannot be dealt to ranks: those of a class run
 // one program. Each of them is then cut over the ranks, so that a rank has as much of the weights.
 Status split_experts(PassContext& c) {
-  std::vector<int> none;
+  std::vector<std::pair<int, std::string>> none;  // and why
   for (size_t t = 0; t < c.plan.task_graphs.size(); ++t) {
     if (c.plan.task_graphs[t].experts.empty()) continue;
-    // Where no product is found, what moves and adds may have been cut all the same: that is taken back.
+    // Where no product is found, what moves and adds may have been cut all the same: that is taken back. Pins that name
+    // other dimensions than those that count experts cut each expert.
     auto before = std::pair(c.plan.shardings, c.plan.node_shardings);
     Splitting splitting(c, static_cast<int>(t), true);
-    EPL_TRY(splitting.run());
-    if (splitting.found_any()) {
+    const Status status = splitting.run();
+    if (status.ok() && splitting.found_any()) {
       splitting.explain();
-    } else {
-      std::tie(c.plan.shardings, c.plan.node_shardings) = std::move(before);
-      none.push_back(static_cast<int>(t));
+      continue;
     }
+    std::tie(c.plan.shardings, c.plan.node_shardings) = std::move(before);
+    const int64_t parts = c.plan.mesh(static_cast<int>(t)).pieces(c.plan.task_graphs[t].experts);
+    none.emplace_back(
+        t, status.ok() ? cat("no weight has a dimension that counts experts and that ", parts,
+                             " divides, or each token picks what it is multiplied with; ranks that run one program "
+                             "cannot have an expert each")
+                       : cat("experts cannot be shared out as its dims say: ", status.message()));
   }
-  for (int t : none) {
+  for (const auto& [t, why] : none) {
     TaskGraph& found = c.plan.task_graphs[static_cast<size_t>(t)];
     const int64_t parts = c.plan.mesh(t).pieces(found.experts);
-    c.plan.notes.push_back(cat("scope ", found.scope, " (expert ", parts, "): no weight has a dimension that counts ",
-                               "experts and that ", parts, " divides, or each token picks what it is multiplied ",
-                               "with; ranks that run one program cannot have an ",
-                               "expert each, so each expert is cut over the ", parts, " ranks"));
+    c.plan.notes.push_back(cat("scope ", found.scope, " (expert ", parts, "): ", why,
+                               ", so each expert is cut over the ", parts, " ranks"));
     found.experts.clear();
   }
   return {};
@@ -552,28 +534,33 @@ Status cut(PassContext& c, int task_graph) {
   if (const Plan* first = c.request.state_of) spatial = cuts_windows(*first) ? "on" : "off";
   Splitting channels(c, task_graph, false);
   const TaskGraph& t = c.plan.task_graphs[static_cast<size_t>(task_graph)];
-  const int64_t parts = c.plan.mesh(task_graph).pieces(axes_of(t, false));
+  const int64_t parts = c.plan.mesh(task_graph).pieces(split_axes(t, false));
   const bool either = spatial != "off" && !sums_by_segments(c.plan) && has_windows(c.plan, parts);
   const Plan before = either ? c.plan : Plan();
-  EPL_TRY(channels.run());
+  const Status by_channels_runs = channels.run();
   if (!either) {
+    EPL_TRY(by_channels_runs);
     if (spatial == "on") c.plan.notes.push_back("split.spatial: no dimension of windows can be cut, or level layout");
     channels.explain();
     return {};
   }
   Plan by_channels = std::exchange(c.plan, before);
   Splitting windows(c, task_graph, false, true);
-  EPL_TRY(windows.run());
-  if (windows.windows() == 0 || (spatial == "auto" && windows.cost() >= channels.cost())) {
+  // Pins may leave one way alone.
+  const Status by_windows_runs = windows.run();
+  if (!by_windows_runs.ok() && (!by_channels_runs.ok() || spatial == "on")) return by_windows_runs;
+  const bool cheaper = !by_channels_runs.ok() || spatial == "on" || windows.cost() < channels.cost();
+  if (!by_windows_runs.ok() || !cheaper || (by_channels_runs.ok() && windows.windows() == 0)) {
     c.plan = std::move(by_channels);
     channels.explain();
     return {};
   }
   windows.explain();
-  c.plan.notes.push_back(cat("split.spatial: ", windows.windows(), " nodes slide windows over pieces on ", parts,
-                             " ranks, and read over their borders: costs ",
-                             grouped(static_cast<int64_t>(windows.cost())), ", cutting channels ",
-                             grouped(static_cast<int64_t>(channels.cost()))));
+  c.plan.notes.push_back(
+      cat("split.spatial: ", windows.windows(), " nodes slide windows over pieces on ", parts,
+          " ranks, and read over their borders: costs ", grouped(static_cast<int64_t>(windows.cost())),
+          by_channels_runs.ok() ? cat(", cutting channels ", grouped(static_cast<int64_t>(channels.cost())))
+                                : std::string(", as dims asks")));
   return {};
 }
 
@@ -586,11 +573,13 @@ EPL_PASS(split) {
           .run = [](PassContext& c) -> Status {
             const bool propagated = static_cast<int>(c.plan.shardings.size()) == c.plan.graph->value_count();
             if (!propagated) return invalid("it needs place and propagate before it");
+            EPL_TRY(pinned_dims(c.plan, c.request.state_of == nullptr).status());  // also where nothing is cut
             EPL_TRY(split_experts(c));
             for (size_t t = 0; t < c.plan.task_graphs.size(); ++t) {
-              if (axes_of(c.plan.task_graphs[t], false).empty()) continue;
+              if (split_axes(c.plan.task_graphs[t], false).empty()) continue;
               EPL_TRY(cut(c, static_cast<int>(t)));
             }
+            EPL_TRY(check_pins(c.plan, c.request.state_of == nullptr));
             return check_shared_weights(c.plan);
           }};
 }

@@ -1,0 +1,68 @@
+#include "core/strategy/split_nodes.h"
+
+#include <algorithm>
+
+#include "core/ir/op.h"
+#include "core/strategy/batch_cut.h"
+
+namespace epl {
+namespace {
+
+// Floating-point operations for each element of a result, and of the operands, from which on a node is cut though no
+// operand is.
+constexpr double much_work = 8, much_reading = 2;
+
+}  // namespace
+
+Result<SplitNodes> SplitNodes::create(const Graph& graph, bool windows) {
+  SplitNodes out(graph);
+  for (int n = 0; n < graph.node_count(); ++n) {
+    const Node& node = graph.node(NodeId{n});
+    EPL_ASSIGN(ExtendedRule rule, node_extended_rule(graph, node));
+    out.rules_.push_back(std::move(rule));
+    std::vector<const TensorType*> inputs, outputs;
+    double operands = 0, results = 0;
+    for (Value v : node.inputs) {
+      inputs.push_back(v ? &graph.type(v) : nullptr);
+      if (v) operands += static_cast<double>(graph.type(v).elements());
+    }
+    for (Value v : node.outputs) {
+      outputs.push_back(&graph.type(v));
+      results += static_cast<double>(graph.type(v).elements());
+    }
+    const double flops = op_flops(OpQuery(*node.op, node.attributes, inputs, outputs));
+    const bool little = flops <= much_work * results || flops < much_reading * operands;
+    out.work_.push_back(little && !(windows && out.rules_.back().slides()) ? 0 : flops);
+  }
+  return out;
+}
+
+std::vector<DimRuns> SplitNodes::runs_of_uses(Value v, int dim, int ahead) const {
+  std::vector<DimRuns> found;
+  if (ahead == 0) return found;
+  for (int32_t user : users(v)) {
+    const Node& node = graph_->node(NodeId{user});
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      if (node.inputs[i] != v) continue;
+      const ShardingRule& known = rule(user).rule;
+      const ShardingRule::Dim& factors = known.inputs[i][static_cast<size_t>(dim)];
+      int64_t before = 1;
+      for (size_t f = 0; f < factors.size() && factors.size() > 1; ++f) {
+        const int64_t size = known.factors[static_cast<size_t>(factors[f])].size;
+        found.push_back({before, size});
+        before *= size;
+      }
+      if (factors.size() != 1 || work(user) > 0) continue;
+      for (size_t o = 0; o < node.outputs.size(); ++o) {
+        const auto& dims = known.outputs[o];
+        const auto same = std::ranges::find(dims, factors);
+        if (same == dims.end()) continue;
+        const auto further = runs_of_uses(node.outputs[o], static_cast<int>(same - dims.begin()), ahead - 1);
+        found.insert(found.end(), further.begin(), further.end());
+      }
+    }
+  }
+  return found;
+}
+
+}  // namespace epl

@@ -1,0 +1,40 @@
+// What the split pass knows of nodes before it cuts any: their rules, how much work they are, and who uses what.
+#pragma once
+
+#include <vector>
+
+#include "core/ir/graph.h"
+#include "core/ir/piece_rule.h"
+
+namespace epl {
+
+// A dimension is `outer` times a run of `parts` parts.
+struct DimRuns {
+  int64_t outer = 1, parts = 1;
+};
+
+class SplitNodes {
+ public:
+  // `windows`: nodes whose windows slide are work, however little it is.
+  static Result<SplitNodes> create(const Graph& graph, bool windows);
+
+  const std::vector<ExtendedRule>& rules() const { return rules_; }
+  const ExtendedRule& rule(int n) const { return rules_[static_cast<size_t>(n)]; }
+  // Floating-point operations, 0 where they are few.
+  double work(int n) const { return work_[static_cast<size_t>(n)]; }
+  const std::vector<int32_t>& users(Value v) const { return users_[static_cast<size_t>(v.index)]; }
+  // How a dimension is parted by the nodes that take it apart: [3 * heads * width] can be cut inside each third, and
+  // where the ranks do not divide the heads, into pieces of whole heads. `ahead`: how many nodes behind one another are
+  // looked at.
+  std::vector<DimRuns> runs_of_uses(Value v, int dim, int ahead) const;
+
+ private:
+  explicit SplitNodes(const Graph& graph) : graph_(&graph), users_(graph.users()) {}
+
+  const Graph* graph_;
+  std::vector<std::vector<int32_t>> users_;  // by value
+  std::vector<ExtendedRule> rules_;          // by node
+  std::vector<double> work_;                 // by node
+};
+
+}  // namespace epl
