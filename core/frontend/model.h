@@ -59,19 +59,22 @@ struct TrainableInfo {
 };
 
 // How the work of a model is spread over devices, as it is written into its file.
-struct ShardAnnotation {
-  std::string tensor;
-  std::vector<int64_t> shards;          // by dimension
-  std::vector<std::vector<int>> ranks;  // by shard, in row-major order: who has it
+struct ShardedPart {
+  int64_t size = 1, shards = 1;
 };
-struct NodeAnnotation {
-  int stage = 0;  // of the pipeline
-  std::vector<ShardAnnotation> tensors = {};
+struct ShardAnnotation {
+  std::vector<std::vector<ShardedPart>> dims;  // by dimension: what is merged in it, outermost first; none: it is whole
+  std::vector<std::vector<int>> ranks;         // by shard, in row-major order: who has it
 };
 struct DeviceAnnotations {
   int64_t devices = 1;
-  std::map<std::string, NodeAnnotation, std::less<>> nodes;  // by Node::source
-  std::string strategy;                                      // what else a strategy says, as JSON
+  std::map<std::string, int, std::less<>> stages;  // of the pipeline, by Node::source
+  // By weight, and the stage whose nodes read it. Nodes of the file and of a graph are not the same: a weight's shards
+  // are told where the file has it.
+  std::map<std::string, std::map<int, ShardAnnotation>, std::less<>> weights;
+  bool complete = true;  // they say all that scopes say
+  std::string rest;      // what a strategy says besides, as JSON
+  std::string strategy;  // all of it, for where they are not complete
 };
 
 // How a model is written back.

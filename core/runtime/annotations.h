@@ -6,8 +6,6 @@
 
 namespace epl {
 
-// `unsupported` names what the file has no words for: a node of the model in several stages, and a weight of which one
-// dimension is cut in several ways.
 Result<DeviceAnnotations> device_annotations(const Plan& plan);
 
 }  // namespace epl

@@ -129,7 +129,8 @@ class StandardWords {
           if (count > 1) cut.insert(dim.axis);
         }
       }
-      if (model_.initializer(spec.tensor) == nullptr || shards == 1) continue;
+      const bool weight = model_.initializer(spec.tensor) != nullptr || model_.quantized().contains(spec.tensor);
+      if (!weight || shards == 1) continue;
       if (cut.size() > 1)
         return unsupported("node ", node.name, ": its annotations cut ", spec.tensor, " in ", cut.size(),
                            " dimensions; a weight is cut in one");
@@ -209,12 +210,22 @@ class StandardWords {
   std::map<int64_t, Stage> stages_;
 };
 
+// Whether a strategy says itself who computes what.
+bool places_nodes(const Json& strategy) {
+  const Json* stages = strategy.find("pipeline.num_stages");
+  return strategy.contains("scopes") || strategy.contains("default") || (stages != nullptr && *stages != Json(1));
+}
+
 }  // namespace
 
-// Beside ONNX's words, `epl.strategy` may say what they cannot.
+// Beside ONNX's words, `epl.strategy` may say what they cannot. If it places nodes, it says all.
 Result<std::string> OnnxModel::strategy(int64_t ranks) const {
-  const bool scoped = std::ranges::any_of(file_.graph.nodes, [](const Node& node) { return !node.scope.empty(); });
-  if (scoped || (!file_.strategy.empty() && file_.configurations.empty())) return OwnWords(file_).run();
+  bool scoped = std::ranges::any_of(file_.graph.nodes, [](const Node& node) { return !node.scope.empty(); });
+  if (!file_.strategy.empty() && !scoped) {
+    EPL_ASSIGN(const Json own, own_strategy(file_.strategy));
+    scoped = file_.configurations.empty() || places_nodes(own);
+  }
+  if (scoped) return OwnWords(file_).run();
   const DeviceConfiguration* chosen = nullptr;
   for (const DeviceConfiguration& one : file_.configurations) {
     const bool fits = one.devices > 0 && ranks % one.devices == 0;

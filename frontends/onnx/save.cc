@@ -4,6 +4,7 @@
 #include <cstring>
 #include <optional>
 #include <protozero/pbf_writer.hpp>
+#include <set>
 
 #include "core/base/file.h"
 #include "core/base/tensor_file.h"
@@ -50,7 +51,7 @@ class Rewriting {
       return Result<Change>(Change::none);
     };
     EPL_TRY(fields(message, out, change, annotations_ != nullptr ? uint32_t{schema::ModelProto::ir_version} : 0));
-    if (annotations_ != nullptr) out.add(model_annotations(*annotations_, message));
+    if (annotations_ != nullptr) out.add(model_annotations(*annotations_, says_all(), message));
     return out;
   }
 
@@ -152,20 +153,32 @@ class Rewriting {
     }
     return text;
   }
-  static std::string_view first_text(std::string_view message, uint32_t tag) {
+
+  // The devices of a node of the graph itself.
+  std::string devices_of(std::string_view message) {
+    if (annotations_ == nullptr) return {};
+    namespace f = schema::NodeProto;
+    std::vector<std::string_view> inputs, outputs;
     for (FieldCopier fields(message); fields.next();) {
-      if (fields.tag() == tag) return fields.message();
-      fields.reader().skip();
+      const uint32_t tag = fields.tag();
+      if (tag == f::input || tag == f::output) {
+        (tag == f::input ? inputs : outputs).push_back(fields.message());
+      } else {
+        fields.reader().skip();
+      }
     }
-    return {};
+    std::string_view name = text_of(message, f::name);
+    if (name.empty() && !outputs.empty()) name = outputs.front();
+    inputs.insert(inputs.end(), outputs.begin(), outputs.end());
+    return node_annotation(*annotations_, name, inputs, said_);
   }
 
-  const NodeAnnotation* annotation(std::string_view message) const {
-    if (annotations_ == nullptr) return nullptr;
-    std::string_view name = text_of(message, schema::NodeProto::name);
-    if (name.empty()) name = first_text(message, schema::NodeProto::output);
-    const auto found = annotations_->nodes.find(name);
-    return found == annotations_->nodes.end() ? nullptr : &found->second;
+  // A weight in pieces that only a function or an inner graph reads has no node that could say so.
+  bool says_all() const {
+    return annotations_->complete && std::ranges::all_of(annotations_->weights, [&](const auto& weight) {
+             const auto is_cut = [](const auto& one) { return one.second.ranks.size() > 1; };
+             return said_.contains(weight.first) || std::ranges::none_of(weight.second, is_cut);
+           });
   }
 
   // `top`: of the graph itself.
@@ -174,7 +187,7 @@ class Rewriting {
     static const NodeEdit none;
     if (dequantized_.nodes.contains(offset(message))) return Change::gone;
     const NodeEdit* found = edits_ != nullptr ? edits_->node(offset(message)) : nullptr;
-    const NodeAnnotation* const devices = top ? annotation(message) : nullptr;
+    const std::string devices = top ? devices_of(message) : std::string();
     const bool annotates = top && annotations_ != nullptr;
     if (found == nullptr && !annotates && !replaces_in(message)) return Change::none;
     const NodeEdit& edit = found != nullptr ? *found : none;
@@ -187,7 +200,7 @@ class Rewriting {
       const bool cut = (tag == f::input && inputs++ >= edit.inputs) || (tag == f::output && outputs++ >= edit.outputs);
       return Result<Change>(cut ? Change::gone : Change::none);
     }));
-    if (devices != nullptr) out.add(node_annotation(*devices));
+    out.add(devices);
     for (const auto& [value, name] : edit.copies) {
       protozero::pbf_writer writer(after_.emplace_back());
       writer.add_string(f::input, value.data(), value.size());
@@ -278,6 +291,7 @@ class Rewriting {
   const DequantizedEdits& dequantized_;
   const InferenceEdits* edits_;  // none: the file stays one for training
   const DeviceAnnotations* annotations_;
+  std::set<std::string_view> said_;  // weights whose shards are annotated
   Beside* beside_;
   MessageParts made_;
   std::vector<std::string> after_;  // further messages under the tag of the one that is made

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <map>
 #include <protozero/pbf_reader.hpp>
 #include <protozero/pbf_writer.hpp>
 
@@ -35,9 +36,9 @@ int64_t ir_version(std::string_view model) {
 }
 
 // Ranks that hold the same shard are a group, whose numbers follow those of the devices.
-void write_shards(protozero::pbf_writer& out, const ShardAnnotation& shards) {
+void write_shards(protozero::pbf_writer& out, std::string_view tensor, const ShardAnnotation& shards) {
   namespace f = schema::ShardingSpecProto;
-  out.add_string(f::tensor_name, shards.tensor);
+  out.add_string(f::tensor_name, tensor.data(), tensor.size());
   std::vector<int64_t> devices;
   int64_t next_group = -1;
   for (const std::vector<int>& ranks : shards.ranks) {
@@ -51,18 +52,21 @@ void write_shards(protozero::pbf_writer& out, const ShardAnnotation& shards) {
     devices.push_back(next_group--);
   }
   for (const int64_t device : devices) out.add_int64(f::device, device);
-  for (size_t d = 0; d < shards.shards.size(); ++d) {
-    if (shards.shards[d] == 1) continue;
+  for (size_t d = 0; d < shards.dims.size(); ++d) {
+    if (shards.dims[d].empty()) continue;
     protozero::pbf_writer dim(out, f::sharded_dim);
     dim.add_int64(schema::ShardedDimProto::axis, static_cast<int64_t>(d));
-    protozero::pbf_writer simple(dim, schema::ShardedDimProto::simple_sharding);
-    simple.add_int64(schema::SimpleShardedDimProto::num_shards, shards.shards[d]);
+    for (const ShardedPart& part : shards.dims[d]) {
+      protozero::pbf_writer simple(dim, schema::ShardedDimProto::simple_sharding);
+      simple.add_int64(schema::SimpleShardedDimProto::dim_value, part.size);
+      simple.add_int64(schema::SimpleShardedDimProto::num_shards, part.shards);
+    }
   }
 }
 
 }  // namespace
 
-std::string model_annotations(const DeviceAnnotations& annotations, std::string_view model) {
+std::string model_annotations(const DeviceAnnotations& annotations, bool says_all, std::string_view model) {
   namespace f = schema::ModelProto;
   std::string text;
   protozero::pbf_writer out(text);
@@ -70,7 +74,7 @@ std::string model_annotations(const DeviceAnnotations& annotations, std::string_
   {
     protozero::pbf_writer entry(out, f::metadata_props);
     entry.add_string(schema::StringStringEntryProto::key, strategy_key.data(), strategy_key.size());
-    entry.add_string(schema::StringStringEntryProto::value, annotations.strategy);
+    entry.add_string(schema::StringStringEntryProto::value, says_all ? annotations.rest : annotations.strategy);
   }
   {
     protozero::pbf_writer configuration(out, f::configuration);
@@ -81,17 +85,29 @@ std::string model_annotations(const DeviceAnnotations& annotations, std::string_
   return text;
 }
 
-std::string node_annotation(const NodeAnnotation& annotation) {
+std::string node_annotation(const DeviceAnnotations& annotations, std::string_view source,
+                            const std::vector<std::string_view>& tensors, std::set<std::string_view>& said) {
   namespace f = schema::NodeDeviceConfigurationProto;
+  std::map<std::string_view, const std::map<int, ShardAnnotation>*> weights;
+  for (const std::string_view tensor : tensors) {
+    if (const auto found = annotations.weights.find(tensor); found != annotations.weights.end())
+      weights.emplace(found->first, &found->second);
+  }
+  const auto known = annotations.stages.find(source);
+  if (known == annotations.stages.end() && weights.empty()) return {};
+  // What is merged with another node, or makes a constant of a weight, is in the stage that reads the weight.
+  const int stage = known != annotations.stages.end() ? known->second : weights.begin()->second->begin()->first;
   std::string text;
   protozero::pbf_writer node(text);
   protozero::pbf_writer out(node, schema::NodeProto::device_configurations);
   out.add_string(f::configuration_id, configuration_name.data(), configuration_name.size());
-  for (const ShardAnnotation& shards : annotation.tensors) {
+  for (const auto& [tensor, by_stage] : weights) {
+    const auto here = by_stage->find(stage);
     protozero::pbf_writer spec(out, f::sharding_spec);
-    write_shards(spec, shards);
+    write_shards(spec, tensor, (here != by_stage->end() ? here : by_stage->begin())->second);
+    said.insert(tensor);
   }
-  out.add_int32(f::pipeline_stage, annotation.stage);
+  out.add_int32(f::pipeline_stage, stage);
   out.commit();
   return text;
 }

@@ -95,7 +95,7 @@ TEST(PlanFile, SaysWhatThePinsAre) {
   ASSERT_TRUE(made);
   const std::string text = print_plan_file(decisions_of(*made, version));
   for (const char* part : {"pin \"w1\" 0\n", "pin \"g\" 1\n", "value w1 f32[12,16] @ [split, -]\n",
-                           "why \"split: pinned to dimension 0 of w1, at ", "pinned to dimension 1 of g, "})
+                           "split: pinned to dimension 0 of w1, at ", "pinned to dimension 1 of g, "})
     EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
 }
 

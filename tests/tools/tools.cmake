@@ -31,6 +31,9 @@ add_test(NAME tools.slicing COMMAND sh ${PROJECT_SOURCE_DIR}/tests/tools/slicing
   $<TARGET_FILE:epl_tool> ${PROJECT_BINARY_DIR}/slicing)
 set_tests_properties(tools.slicing PROPERTIES LABELS tools TIMEOUT 300)
 
+add_test(NAME tools.annotated COMMAND sh ${PROJECT_SOURCE_DIR}/tests/tools/annotated.sh
+  $<TARGET_FILE:epl_tool> ${PROJECT_BINARY_DIR}/annotated)
+set_tests_properties(tools.annotated PROPERTIES LABELS tools TIMEOUT 300)
 add_test(NAME tools.pins COMMAND sh ${PROJECT_SOURCE_DIR}/tests/tools/pins.sh
   $<TARGET_FILE:epl_tool> ${PROJECT_BINARY_DIR}/pins)
 set_tests_properties(tools.pins PROPERTIES LABELS tools TIMEOUT 300)
