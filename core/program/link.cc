@@ -43,14 +43,20 @@ std::set<int64_t> state_in_use(const Program& program) {
   return used;
 }
 
-StateLayout link(std::span<Program* const> programs) {
+Result<StateLayout> link(std::span<Program* const> programs) {
   StateLayout layout;
   for (Program* program : programs) {
     std::map<int64_t, int64_t> moved;  // offsets in the program's own layout -> in the common one
-    program->state_bytes = 0;          // without what has turned out to be another class's
+    const std::set<int64_t> used = state_in_use(*program);
+    program->state_bytes = 0;  // without what has turned out to be another class's
     for (StateSlot& slot : program->state) {
       program->state_bytes += aligned_bytes(slot.local.bytes());
-      const int64_t offset = layout.slot(slot).offset;
+      const StateSlot& stored = layout.slot(slot);
+      if (used.contains(slot.offset) && (stored.local != slot.local || stored.sharding != slot.sharding))
+        return error(Code::internal, "entries of one plan have other pieces of ", slot.name, ": ", stored.local.text(),
+                     " and ", slot.local.text())
+            .at(slot.name);
+      const int64_t offset = stored.offset;
       moved[slot.offset] = offset;
       slot.offset = offset;
     }

@@ -21,7 +21,7 @@ class StateLayout {
   static StateLayout all(std::span<const StateLayout> layouts);
 
  private:
-  friend StateLayout link(std::span<Program* const> programs);
+  friend Result<StateLayout> link(std::span<Program* const> programs);
   const StateSlot& slot(const StateSlot& wanted);
 
   std::vector<StateSlot> slots_;
@@ -32,6 +32,7 @@ class StateLayout {
 // Offsets of the slots that a program reads or writes.
 std::set<int64_t> state_in_use(const Program& program);
 // Slots of one name become one, in the order in which the programs name them, and the programs' locations point there.
-StateLayout link(std::span<Program* const> programs);
+// `internal`: two programs have pieces of one name that differ.
+Result<StateLayout> link(std::span<Program* const> programs);
 
 }  // namespace epl

@@ -431,7 +431,8 @@ Status CompiledPlan::link_programs() {
         return home != homes.end() && home->second != t;
       });
     }
-    states_.push_back(link(programs));
+    EPL_ASSIGN(StateLayout state, link(programs));
+    states_.push_back(std::move(state));
   }
   state_ = StateLayout::all(states_);
   return {};

@@ -47,6 +47,18 @@ struct Holdings {
     for (std::string line; std::getline(maps, line);) out.shared += line.find("memfd:epl") != std::string::npos;
     return out;
   }
+  // A thread that was joined is listed until the system has ended it. So the lowest of some readings counts, the last
+  // of which are after `seconds` at most if more threads stay than there are to be.
+  static Holdings at_rest(int64_t threads, double seconds) {
+    Holdings out = now();
+    const double begin = seconds_now();
+    while (out.threads > threads && seconds_now() < begin + seconds) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      const Holdings next = now();
+      if (next.threads <= out.threads) out = next;
+    }
+    return out;
+  }
   std::string text() const { return cat(descriptors, " descriptors, ", threads, " threads, ", shared, " mappings"); }
 };
 
@@ -57,7 +69,7 @@ constexpr int lost_a_peer = 3;
 int survive(const Host& host, const std::shared_ptr<const CompiledPlan>& plan, const SessionOptions& options, int steps,
             const std::string& folder, const std::string& result) {
   std::thread([] {}).join();  // with the first thread a sanitizer may start one of its own, which stays
-  const Holdings before = Holdings::now();
+  const Holdings before = Holdings::at_rest(1, 0.02);
   std::ofstream out(result, std::ios::binary);
   const auto train = [&]() -> Status {
     EPL_ASSIGN(const std::unique_ptr<Session> session, Session::create(host, plan, options));
@@ -73,7 +85,7 @@ int survive(const Host& host, const std::shared_ptr<const CompiledPlan>& plan, c
     return session->agree({});
   };
   const Status status = train();
-  const Holdings after = Holdings::now();
+  const Holdings after = Holdings::at_rest(before.threads, 10);
   if (status.code() == Code::peer_failed) out << status.message();
   if (!out.flush()) return fail("it cannot write its result");
   if (after.descriptors != before.descriptors + 1 /* the result */ || after.threads != before.threads ||

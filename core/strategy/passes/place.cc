@@ -281,8 +281,9 @@ class Placement {
     return plan_.task_graphs[static_cast<size_t>(task_graph)].scope;
   }
 
-  // Entries share their state. It lies where the first one has it, who lends it to others: a batch norm reads its
-  // running statistics by other nodes than those that learn them.
+  // Entries share their state. It lies where the first one has it, in pieces if it has it in pieces, who lends it to
+  // others: a batch norm reads its running statistics by other nodes than those that learn them, and a scope may match
+  // the node that uses a weight in one entry alone.
   void leave_state() {
     const Plan* first = request_.state_of;
     if (!first || count() == 1) return;
@@ -292,11 +293,14 @@ class Placement {
       const Value known = is_state(info.kind) ? first->graph->find(info.name) : Value();
       if (!known || !is_state(first->graph->value(known).kind) || users[static_cast<size_t>(known.index)].empty())
         continue;
-      int& here = plan_.value_task_graph[static_cast<size_t>(i)];
-      const int home = first->class_of(known);
-      for (int t = 0; t < count() && plan_.class_of(here) != home; ++t) {
-        if (plan_.class_of(t) == home) here = t;
-      }
+      const int there = first->value_task_graph[static_cast<size_t>(known.index)];
+      if (there == every_task_graph) continue;
+      const TaskGraph& home = first->task_graphs[static_cast<size_t>(there)];
+      const auto here = std::ranges::find_if(plan_.task_graphs, [&](const TaskGraph& t) {
+        return t.scope == home.scope && t.rank_class == home.rank_class && t.stage == home.stage;
+      });
+      if (here != plan_.task_graphs.end())
+        plan_.value_task_graph[static_cast<size_t>(i)] = static_cast<int>(here - plan_.task_graphs.begin());
     }
   }
 
