@@ -129,20 +129,19 @@ the node.
 Outside the scope the batch is cut over all ranks. Inside it, 4 ranks share out the experts, and each has those for the
 tokens of all 4: tokens go there and back by exchanges. The degree is free: on 8 ranks, two groups of 4 have the same
 experts, whose gradients are summed over these two groups, those of all other weights over 8 ranks. The scope should
-hold the products with the experts' weights and what is between them; the gate, and what sends tokens to experts and
-adds up their answers, stay outside. Then no sum is cut, and the bits are those of one rank at level `data` as well. A
-gate that counts the tokens of an expert over the whole batch sees the whole batch on every rank, and is refused with
-several micro-batches unless each stands by itself (below); one that counts them for each sample follows any cut.
-Tokens that come to an expert's slots by index do not change this: all ranks have all tokens then, and each takes those
-of its experts, because which these are is known in the step only.
+hold the products with the experts' weights (`"match": "param:*experts*"`); what lies between them is in it as well. The
+gate, and what sends tokens to experts and adds up their answers, stay outside. Then no sum is cut, and the bits are
+those of one rank at level `data` as well. A gate that counts the tokens of an expert over the whole batch sees the
+whole batch on every rank, and is refused with several micro-batches unless each stands by itself (below); one that
+counts them for each sample follows any cut. Tokens that come to an expert's slots by index do not change this: all
+ranks have all tokens then, and each takes those of its experts, because which these are is known in the step only.
 
 Experts that are nodes of their own, as a loop over experts is exported, cannot be dealt to ranks, which all run one
 program. Each expert is then cut over the ranks as by `split`, and the plan has a note. So are experts whose weights are
-picked by the expert of each token (`weights[expert_of_token]`, as transformers exports `batched_mm`):
-`"match": "param:*experts*"` finds the products with what is picked. Tokens go to all ranks of the scope, each has a
-piece of every expert, and one sum brings the answers back. Ranks so have as much to do whatever the gate picks, and no
-token is dropped. With an expert to a rank no less would move: which tokens a rank needs is known in the step only, so
-that it would get all of them.
+picked by the expert of each token (`weights[expert_of_token]`, as transformers exports `batched_mm`): the scope finds
+the products with what is picked. Tokens go to all ranks of the scope, each has a piece of every expert, and one sum
+brings the answers back. Ranks so have as much to do whatever the gate picks, and no token is dropped. With an expert to
+a rank no less would move: which tokens a rank needs is known in the step only, so that it would get all of them.
 
 )";
 

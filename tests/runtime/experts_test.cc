@@ -163,15 +163,22 @@ INSTANTIATE_TEST_SUITE_P(Layouts, Experts, ::testing::ValuesIn(layouts()),
 
 // There, back, and the same for the gradients; nothing is gathered. The degree is its own: two groups of ranks have the
 // same experts, and add up their gradients alone.
+// What lies between the products with their weights needs no name.
 TEST(Experts, TokensAreExchanged) {
+  const std::string by_weights = R"("scopes": [{"name": "moe", "match": ["param:w1", "param:w2"], "expert": 2}])";
+  for (const std::string& scopes : {of_two, by_weights}) {
+    const auto made = plan_of({.name = "2x2", .ranks = 4, .scopes = scopes}, batched);
+    ASSERT_TRUE(made.ok()) << made.status().to_string();
+    std::map<std::string, int> moves;
+    for (const Node& node : (*made)->entry(EntryKind::train)->locals[0].graph.nodes())
+      ++moves[std::string(node.op->name)];
+    EXPECT_EQ(moves["all_to_all"], 4) << scopes;
+    EXPECT_EQ(moves["all_gather"], 0) << scopes;
+  }
   auto plan = plan_of({.name = "2x2", .ranks = 4, .scopes = of_two}, batched);
   ASSERT_TRUE(plan.ok()) << plan.status().to_string();
   const Entry& entry = *(*plan)->entry(EntryKind::train);
   ASSERT_EQ(entry.locals.size(), 1u);
-  std::map<std::string, int> moves;
-  for (const Node& node : entry.locals[0].graph.nodes()) ++moves[std::string(node.op->name)];
-  EXPECT_EQ(moves["all_to_all"], 4);
-  EXPECT_EQ(moves["all_gather"], 0);
   for (const StateSlot& slot : (*plan)->state().slots()) {
     if (slot.name == "w1") {
       EXPECT_EQ(slot.local.shape, (Shape{2, 6, 10}));

@@ -64,6 +64,7 @@ class Placement {
       std::ranges::fill(plan_.node_task_graph, 0);
     } else {
       place_forward();
+      join_experts();
       place_the_rest();
       explain();
       EPL_TRY(check_flow());
@@ -200,6 +201,45 @@ class Placement {
         }
       }
       at(n) = std::max(first, 0);
+    }
+  }
+
+  // What no scope matches and lies between nodes of an expert scope is in it as well: all its operands come from there,
+  // and all its results go there. So the weights of experts name the scope, and no token leaves between two products.
+  void join_experts() {
+    const auto users = graph_.users();
+    const auto is_forward = [&](int32_t n) { return graph_.node(NodeId{n}).phase == Phase::forward; };
+    for (int t = 0; t < count() && layout_.unmatched >= 0 && !staged(); ++t) {
+      if (plan_.task_graphs[static_cast<size_t>(t)].experts.empty() || t == layout_.unmatched) continue;
+      std::vector<bool> inside(static_cast<size_t>(graph_.node_count()), false);
+      const auto made = [&](Value v) { return v && graph_.value(v).producer; };
+      const auto comes = [&](Value v) {
+        return !made(v) || inside[static_cast<size_t>(graph_.value(v).producer.index)];
+      };
+      const auto goes = [&](Value v) {
+        const std::vector<int32_t>& all = users[static_cast<size_t>(v.index)];
+        return std::ranges::any_of(all, is_forward) &&
+               std::ranges::all_of(all, [&](int32_t n) { return !is_forward(n) || inside[static_cast<size_t>(n)]; }) &&
+               std::ranges::find(graph_.outputs, v, &Graph::Output::value) == graph_.outputs.end();
+      };
+      for (int n = 0; n < graph_.node_count(); ++n) {
+        const Node& node = graph_.node(NodeId{n});
+        const bool may = is_forward(n) && at(n) == layout_.unmatched && std::ranges::any_of(node.inputs, made);
+        inside[static_cast<size_t>(n)] = at(n) == t || (may && std::ranges::all_of(node.inputs, comes));
+      }
+      for (bool fewer = true; fewer;) {
+        fewer = false;
+        for (int n = graph_.node_count(); n-- > 0;) {
+          const Node& node = graph_.node(NodeId{n});
+          if (!inside[static_cast<size_t>(n)] || at(n) == t) continue;
+          if (std::ranges::all_of(node.inputs, comes) && std::ranges::all_of(node.outputs, goes)) continue;
+          inside[static_cast<size_t>(n)] = false;
+          fewer = true;
+        }
+      }
+      for (int n = 0; n < graph_.node_count(); ++n) {
+        if (inside[static_cast<size_t>(n)]) at(n) = t;
+      }
     }
   }
 
