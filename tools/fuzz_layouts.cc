@@ -35,12 +35,15 @@ bool shares_ranks(const Layout& layout) {
 // Keys that say what a split cuts.
 constexpr const char* split_keys[] = {"split.sequence", "split.spatial"};
 
-bool cut_alike(const Layout& a, const Layout& b) {
+// Of a schedule. Some give a rank several stages: how many the engine then finds.
+constexpr const char* schedule_keys[] = {"pipeline.strategy", "pipeline.virtual_stages"};
+
+bool alike(const Layout& a, const Layout& b, const auto& keys) {
   const auto value = [](const Layout& layout, const char* name) {
     const auto key = layout.keys.find(name);
     return key == layout.keys.end() ? Json() : key->second;
   };
-  return std::ranges::all_of(split_keys, [&](const char* name) { return value(a, name) == value(b, name); });
+  return std::ranges::all_of(keys, [&](const char* name) { return value(a, name) == value(b, name); });
 }
 
 // At level `data` a split decides in which order some sums are taken, and it is decided within each stage; what lies
@@ -48,8 +51,9 @@ bool cut_alike(const Layout& a, const Layout& b) {
 // scopes share their ranks it is decided for each pair of scopes.
 bool promises_bits(const Pair& pair) {
   const bool same_stages = pair.a.cuts == pair.b.cuts && pair.a.engine_cuts == pair.b.engine_cuts &&
-                           pair.a.experts == pair.b.experts && cut_alike(pair.a, pair.b) && !shares_ranks(pair.a) &&
-                           !shares_ranks(pair.b);
+                           (!pair.a.engine_cuts || alike(pair.a, pair.b, schedule_keys)) &&
+                           pair.a.experts == pair.b.experts && alike(pair.a, pair.b, split_keys) &&
+                           !shares_ranks(pair.a) && !shares_ranks(pair.b);
   const bool same_splits = pair.a.split == pair.b.split && (pair.a.split == 1 || same_stages);
   return pair.common.level == "layout" || same_splits;
 }
@@ -100,6 +104,13 @@ class Fuzzer {
     judge(index, *subject, pair);
   }
 
+  static void take(const Layout& from, const auto& keys, Layout& to) {
+    for (const char* name : keys) {
+      to.keys.erase(name);
+      if (const auto key = from.keys.find(name); key != from.keys.end()) to.keys[name] = key->second;
+    }
+  }
+
   static void split_alike(Pair& pair) {
     pair.b.split = pair.a.split;
     pair.b.experts = pair.b.beside = false;
@@ -107,10 +118,8 @@ class Fuzzer {
       pair.b.cuts = pair.a.cuts;
       pair.b.engine_cuts = pair.a.engine_cuts;
       pair.b.experts = pair.a.experts;
-      for (const char* name : split_keys) {
-        pair.b.keys.erase(name);
-        if (const auto key = pair.a.keys.find(name); key != pair.a.keys.end()) pair.b.keys[name] = key->second;
-      }
+      take(pair.a, split_keys, pair.b);
+      if (pair.a.engine_cuts) take(pair.a, schedule_keys, pair.b);
     }
     while (pair.b.ranks() > max_ranks) pair.b.copies /= 2;
     if (!pair.b.cuts.empty()) return;
