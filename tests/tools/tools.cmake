@@ -1,42 +1,24 @@
 # The command line as a person uses it. The training cases through it are in tests/cases.
-add_test(NAME tools.command_line COMMAND sh ${PROJECT_SOURCE_DIR}/tests/tools/cli.sh
-  $<TARGET_FILE:epl_tool> ${PROJECT_BINARY_DIR}/command_line)
-set_tests_properties(tools.command_line PROPERTIES LABELS tools TIMEOUT 900)
-add_test(NAME tools.saving COMMAND sh ${PROJECT_SOURCE_DIR}/tests/tools/saving.sh
-  $<TARGET_FILE:epl_tool> ${PROJECT_BINARY_DIR}/saving)
-set_tests_properties(tools.saving PROPERTIES LABELS tools TIMEOUT 900)
-add_test(NAME tools.options COMMAND sh ${PROJECT_SOURCE_DIR}/tests/tools/options.sh
-  $<TARGET_FILE:epl_tool> ${PROJECT_BINARY_DIR}/options)
-set_tests_properties(tools.options PROPERTIES LABELS tools TIMEOUT 900)
-add_test(NAME tools.validation COMMAND sh ${PROJECT_SOURCE_DIR}/tests/tools/validation.sh
-  $<TARGET_FILE:epl_tool> ${PROJECT_BINARY_DIR}/validation)
-set_tests_properties(tools.validation PROPERTIES LABELS tools TIMEOUT 900)
-add_test(NAME tools.adapters COMMAND sh ${PROJECT_SOURCE_DIR}/tests/tools/adapters.sh
-  $<TARGET_FILE:epl_tool> ${PROJECT_BINARY_DIR}/adapters)
-set_tests_properties(tools.adapters PROPERTIES LABELS tools TIMEOUT 300)
-add_test(NAME tools.meaning COMMAND sh ${PROJECT_SOURCE_DIR}/tests/tools/meaning.sh
-  $<TARGET_FILE:epl_tool> ${PROJECT_BINARY_DIR}/meaning)
-set_tests_properties(tools.meaning PROPERTIES LABELS tools TIMEOUT 300)
-add_test(NAME tools.bench COMMAND sh ${PROJECT_SOURCE_DIR}/tests/tools/bench.sh
-  $<TARGET_FILE:epl_tool> ${PROJECT_BINARY_DIR}/bench_of_levels)
-set_tests_properties(tools.bench PROPERTIES LABELS tools TIMEOUT 300)
-add_test(NAME tools.help COMMAND sh ${PROJECT_SOURCE_DIR}/tests/tools/help.sh
-  $<TARGET_FILE:epl_tool> ${PROJECT_BINARY_DIR}/help)
-set_tests_properties(tools.help PROPERTIES LABELS "tools;only_release" TIMEOUT 900)
-add_test(NAME tools.exit_codes COMMAND sh ${PROJECT_SOURCE_DIR}/tests/tools/exit_codes.sh
-  $<TARGET_FILE:epl_tool> ${PROJECT_BINARY_DIR}/exit_codes)
-set_tests_properties(tools.exit_codes PROPERTIES LABELS "tools;only_release" TIMEOUT 300)
 
-add_test(NAME tools.slicing COMMAND sh ${PROJECT_SOURCE_DIR}/tests/tools/slicing.sh
-  $<TARGET_FILE:epl_tool> ${PROJECT_BINARY_DIR}/slicing)
-set_tests_properties(tools.slicing PROPERTIES LABELS tools TIMEOUT 300)
+# script_test(NAME LABELS SECONDS [ARGUMENT ...]): NAME.sh EPL FOLDER ARGUMENT..., in a folder of its own.
+function(script_test name labels seconds)
+  add_test(NAME tools.${name} COMMAND sh ${PROJECT_SOURCE_DIR}/tests/tools/${name}.sh
+    $<TARGET_FILE:epl_tool> ${PROJECT_BINARY_DIR}/tools.${name} ${ARGN})
+  set_tests_properties(tools.${name} PROPERTIES LABELS "${labels}" TIMEOUT ${seconds})
+endfunction()
 
-add_test(NAME tools.annotated COMMAND sh ${PROJECT_SOURCE_DIR}/tests/tools/annotated.sh
-  $<TARGET_FILE:epl_tool> ${PROJECT_BINARY_DIR}/annotated)
-set_tests_properties(tools.annotated PROPERTIES LABELS tools TIMEOUT 300)
-add_test(NAME tools.pins COMMAND sh ${PROJECT_SOURCE_DIR}/tests/tools/pins.sh
-  $<TARGET_FILE:epl_tool> ${PROJECT_BINARY_DIR}/pins)
-set_tests_properties(tools.pins PROPERTIES LABELS tools TIMEOUT 300)
+script_test(command_line tools 900)
+script_test(saving tools 900)
+script_test(options tools 900)
+script_test(validation tools 900)
+script_test(adapters tools 300)
+script_test(meaning tools 300)
+script_test(bench tools 300)
+script_test(help "tools;only_release" 900)
+script_test(exit_codes "tools;only_release" 300)
+script_test(slicing tools 300)
+script_test(annotated tools 300)
+script_test(pins tools 300)
 
 # Pairs of layouts, of graphs that are drawn and of cases: the same bits.
 add_test(NAME tools.fuzz_layouts COMMAND epl_tool fuzz-layouts --seed 1 --count 40)
@@ -51,9 +33,7 @@ set_tests_properties(cases.strategies PROPERTIES LABELS "cases;only_release" TIM
 add_test(NAME cases.strategies_over_processes COMMAND epl_tool check --processes 4 --every 97
   --strategies ${PROJECT_SOURCE_DIR}/tests/cases/strategies.json ${cases})
 set_tests_properties(cases.strategies_over_processes PROPERTIES LABELS "cases;only_release" TIMEOUT 900)
-add_test(NAME tools.check_processes COMMAND sh ${PROJECT_SOURCE_DIR}/tests/tools/check_processes.sh
-  $<TARGET_FILE:epl_tool> ${PROJECT_BINARY_DIR}/check_processes)
-set_tests_properties(tools.check_processes PROPERTIES LABELS "tools;only_release" TIMEOUT 300)
+script_test(check_processes "tools;only_release" 300)
 set_tests_properties(tools.fuzz_layouts PROPERTIES LABELS tools TIMEOUT 900)
 set_tests_properties(tools.fuzz_layouts_of_cases PROPERTIES LABELS "tools;only_release" TIMEOUT 900)
 
@@ -62,9 +42,7 @@ set(many_ranks_seconds 5)
 if(EPL_SANITIZE)
   set(many_ranks_seconds 200)
 endif()
-add_test(NAME tools.many_ranks COMMAND sh ${PROJECT_SOURCE_DIR}/tests/tools/many_ranks.sh
-  $<TARGET_FILE:epl_tool> ${PROJECT_BINARY_DIR}/many_ranks ${many_ranks_seconds})
-set_tests_properties(tools.many_ranks PROPERTIES LABELS tools TIMEOUT 600)
+script_test(many_ranks tools 600 ${many_ranks_seconds})
 
 # The pages in a browser; the screenshots stay in the build folder.
 find_package(Python3 COMPONENTS Interpreter)
@@ -74,16 +52,11 @@ if(Python3_FOUND)
   set_tests_properties(tools.pages_in_a_browser PROPERTIES LABELS "tools;only_release" SKIP_REGULAR_EXPRESSION "SKIP: "
     TIMEOUT 600)
 endif()
-add_test(NAME tools.binding COMMAND sh ${PROJECT_SOURCE_DIR}/tests/tools/binding.sh
-  $<TARGET_FILE:epl_tool> ${PROJECT_BINARY_DIR}/command_line_binding)
-set_tests_properties(tools.binding PROPERTIES LABELS tools TIMEOUT 300)
+script_test(binding tools 300)
 set(launch_python "")
 if(EXISTS ${PROJECT_SOURCE_DIR}/.venv/bin/python)
   set(launch_python ${PROJECT_SOURCE_DIR}/.venv/bin/python)
 endif()
-add_test(NAME tools.launch COMMAND sh ${PROJECT_SOURCE_DIR}/tests/tools/launch.sh
-  $<TARGET_FILE:epl_tool> ${PROJECT_BINARY_DIR}/launch ${launch_python})
-set_tests_properties(tools.launch PROPERTIES LABELS "tools;only_release" TIMEOUT 600)
-add_test(NAME tools.hosts COMMAND sh ${PROJECT_SOURCE_DIR}/tests/tools/namespaces.sh
-  $<TARGET_FILE:epl_tool> ${PROJECT_BINARY_DIR}/hosts)
-set_tests_properties(tools.hosts PROPERTIES LABELS "tools;only_release" SKIP_REGULAR_EXPRESSION "SKIP: " TIMEOUT 300)
+script_test(launch "tools;only_release" 600 ${launch_python})
+script_test(hosts "tools;only_release" 300)
+set_tests_properties(tools.hosts PROPERTIES SKIP_REGULAR_EXPRESSION "SKIP: ")

@@ -1,6 +1,6 @@
 #!/bin/sh
 # A job on two hosts, which are network namespaces of this one with a cable between them: the weights of one process.
-# usage: namespaces.sh EPL FOLDER
+# usage: hosts.sh EPL FOLDER
 . "$(dirname "$0")/begin.sh"
 a=epl-a-$$ b=epl-b-$$
 command -v ip >/dev/null || { echo "SKIP: the program ip is not installed"; exit 0; }
