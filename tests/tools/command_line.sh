@@ -1,5 +1,5 @@
 #!/bin/sh
-# command_line.sh EPL OUT: the command line from template to export, its exit codes, and a run that is cut in two processes.
+# command_line.sh EPL OUT: the command line from template to export, its exit codes, and a run cut in two processes.
 . "$(dirname "$0")/begin.sh"
 
 i=0
