@@ -35,7 +35,7 @@ def run_peer(row, mode, optimizer, threads):
 
 
 def run_epl(epl, case, threads):
-    result = last_json([epl, "check", case, "--threads", str(threads), "--json"])
+    result = last_json([pathlib.Path(epl).resolve(), "check", case, "--threads", str(threads), "--json"])
     if not result["pass"] and not as_near_as_the_peer(result,
                                                       json.loads((pathlib.Path(case) / "reference.json").read_text())):
         raise RuntimeError(f"epl check {case}: {result}")

@@ -42,21 +42,32 @@ Result<std::shared_ptr<const CompiledPlan>> plan_of(std::shared_ptr<const Model>
   return layout_plan(options);
 }
 
-Trained trained(int64_t ranks, const std::string& strategy) {
-  const Sizes sizes;
-  return train(plan_of(GraphModel::parse(classifier(sizes)), ranks, strategy), strategy, 4, [&](int step) {
+Trained trained(int64_t ranks, const std::string& strategy, const Sizes& sizes, int steps) {
+  return train(plan_of(GraphModel::parse(classifier(sizes)), ranks, strategy), strategy, steps, [&](int step) {
     Tensor x(TensorType{DType::f32, {sizes.batch, sizes.features}}), target(TensorType{DType::i64, {sizes.batch}});
     for (int64_t i = 0; i < x.elements(); ++i) x.set(i, philox_uniform(static_cast<uint64_t>(step), i) - 0.5);
-    for (int i = 0; i < 8; ++i) target.set_int(i, i == 5 ? -100 : (i * 29 + step * 7) % sizes.classes);
+    // Spread over all classes, so that every rank has some; one sample has no target.
+    for (int i = 0; i < sizes.batch; ++i)
+      target.set_int(i, i == 5 ? -100 : (i * (sizes.classes / 3 + 8) + step * 7) % sizes.classes);
     return std::vector<Tensor>{x, target};
   });
 }
 
 TEST(Classifier, LearnsWhatOneRankLearns) {
-  const Trained wanted = trained(1, "{}");
+  const Trained wanted = trained(1, "{}", Sizes(), 4);
   for (const auto& [ranks, degree] : {std::pair(2, 2), std::pair(4, 4), std::pair(8, 4)}) {
     const std::string split = cat("{\"default\": {\"split\": ", degree, "}}");
-    expect_near(trained(ranks, split), wanted, cat(ranks, " ranks, split of ", degree), 1e-5, 1e-5);
+    expect_near(trained(ranks, split, Sizes(), 4), wanted, cat(ranks, " ranks, split of ", degree), 1e-5, 1e-5);
+  }
+}
+
+// No number of ranks divides them; two of four ranks have samples apart as well.
+TEST(Classifier, TrainsAMillionAndThreeClasses) {
+  const Sizes sizes{6, 2, 1000003};
+  const Trained wanted = trained(1, "{}", sizes, 3);
+  for (const auto& [ranks, degree] : {std::pair(3, 3), std::pair(4, 2)}) {
+    const std::string split = cat("{\"default\": {\"split\": ", degree, "}}");
+    expect_near(trained(ranks, split, sizes, 3), wanted, cat(ranks, " ranks, split of ", degree), 1e-5, 1e-5);
   }
 }
 

@@ -19,9 +19,8 @@ class GraphModel : public Model {
     for (Value v : model->graph_.leaves(ValueKind::parameter)) {
       ValueInfo& info = model->graph_.value(v);
       info.data = Tensor(info.type);
-      for (int64_t i = 0; i < info.type.elements(); ++i) {
-        info.data.set(i, (philox_uniform(random_key(seed, 0, info.name), i) - 0.5) * 0.5);
-      }
+      const auto key = random_key(seed, 0, info.name);
+      for (int64_t i = 0; i < info.type.elements(); ++i) info.data.set(i, (philox_uniform(key, i) - 0.5) * 0.5);
       model->initializers_.push_back({info.name, info.type});
     }
     return model;

@@ -107,8 +107,9 @@ inline void expect_near(const Trained& other, const Trained& one, const std::str
   ASSERT_EQ(other.state.size(), one.state.size()) << layout;
   for (const auto& [name, value] : one.state) {
     ASSERT_TRUE(other.state.contains(name)) << name << ", " << layout;
+    const Tensor& there = other.state.at(name);
     for (int64_t i = 0; i < value.elements(); ++i)
-      ASSERT_NEAR(other.state.at(name).get(i), value.get(i), state_tolerance) << name << " " << i << ", " << layout;
+      ASSERT_NEAR(there.get(i), value.get(i), state_tolerance) << name << " " << i << ", " << layout;
   }
 }
 
