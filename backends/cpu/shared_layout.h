@@ -3,13 +3,11 @@
 
 #include <algorithm>
 
+#include "backends/cpu/cpu.h"
 #include "backends/cpu/shared_memory.h"
 #include "core/backend/communicator.h"
 
 namespace epl::cpu {
-
-inline constexpr int64_t line_bytes = 64;  // that two ranks write to at the same time is slow
-constexpr int64_t whole_lines(int64_t bytes) { return (bytes + line_bytes - 1) / line_bytes * line_bytes; }
 
 // Who has come to which round. Arrivals are counted in steps of two, the lowest bit closes.
 struct Meeting {

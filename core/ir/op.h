@@ -129,6 +129,9 @@ struct OpDef {
   bool probabilities = false;     // output 0 holds probabilities of the scores in input 0, or their logarithms
   // The sum of the gradients that nodes of this op give to one value, if it can be computed without adding; else Var{}.
   Var (*joined)(Builder&, const std::vector<Var>& parts) = nullptr;
+  // The op of a region of elementwise nodes and of reductions of its results: which one computes both at once, with the
+  // same bits. Attributes: those of `fused`, of the reduction, and their number.
+  std::string with_region;
   bool boundary = false;  // only `partition` writes it and the executor carries it out: no meaning of its own
   bool random = false;    // keyed by (seed, step, node name, element)
   // It looks at each operand by itself and skips absent ones: ranks that have only some operands look at those.

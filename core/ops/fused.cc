@@ -1,6 +1,10 @@
-// Regions of elementwise primitives as one op, whose meaning is the scalar expression in its attribute.
+// Regions of elementwise primitives as one op, whose meaning is the scalar expression in its attribute, and such
+// regions with sums of some of their results.
+#include <algorithm>
+
 #include "core/ops/common.h"
 #include "core/ops/elementwise.h"
+#include "core/ops/reduction_runs.h"
 
 namespace epl {
 using namespace ops;
@@ -35,6 +39,97 @@ Result<DType> result_type(const OpQuery& q, size_t k) {
 }
 
 void parsed_expression(ScalarExpr& s, const OpQuery& q) { s = *expression_of(q); }
+
+Result<OutputTypes> region_types(const OpQuery& q) {
+  EPL_ASSIGN(const ScalarExpr expression, expression_of(q));
+  EPL_ASSIGN(const Shape shape, joined_shape(q));
+  OutputTypes types;
+  for (size_t k = 0; k < expression.outputs.size(); ++k) {
+    EPL_ASSIGN(const DType type, result_type(q, k));
+    types.push_back({type, shape});
+  }
+  return types;
+}
+
+double region_flops(const OpQuery& q, int64_t elements) {
+  auto expression = expression_of(q);
+  return expression.ok() ? static_cast<double>(elements) * static_cast<double>(expression->code.size()) : 0.0;
+}
+
+// --- fused_sum: the last results of the expression are summed ---
+
+Result<OutputTypes> region_and_sum_types(const OpQuery& q) {
+  EPL_ASSIGN(OutputTypes types, region_types(q));
+  const int64_t sums = q.attributes().integer("sums"), results = static_cast<int64_t>(types.size());
+  if (sums < 1 || sums > results) return misfit(q, "expected 1 to ", results, " sums, got ", sums);
+  EPL_ASSIGN(const auto mask, checked_axes(q, q.attributes().ints("axes"), types[0].ndim()));
+  for (size_t k = types.size() - static_cast<size_t>(sums); k < types.size(); ++k) {
+    if (!is_float(types[k].dtype)) return misfit(q, "result ", k, " is no real number to be summed");
+    Shape summed;
+    for (int d = 0; d < types[k].ndim(); ++d) {
+      if (!mask[d] || q.attributes().flag("keep")) summed.push_back(mask[d] ? 1 : types[k].shape[d]);
+    }
+    types[k].shape = std::move(summed);
+  }
+  return types;
+}
+
+// Computes the expression anew for each result, element by element.
+void region_and_sums(const Reference& r) {
+  const ScalarExpr expression = *expression_of(r.query());
+  const Shape shape = *joined_shape(r.query());
+  const auto operands = static_cast<int64_t>(r.query().inputs());
+  const auto from = r.room<double>(operands), values = r.room<double>(static_cast<int64_t>(expression.code.size())),
+             to = r.room<double>(static_cast<int64_t>(expression.outputs.size()));
+  const auto result = [&](size_t k, int64_t element) {
+    std::fill(from.begin(), from.end(), 0.0);
+    Dims index(shape.size());
+    for (size_t d = shape.size(); d-- > 0; element /= shape[d]) index[d] = element % shape[d];
+    for (int64_t i = 0; i < operands; ++i) {
+      const auto own = r.in(static_cast<int>(i)).shape();
+      int64_t at = 0;
+      for (size_t d = 0; d < own.size(); ++d)
+        at = at * own[d] + (own[d] == 1 ? 0 : index[d + shape.size() - own.size()]);
+      from[static_cast<size_t>(i)] = r.in(static_cast<int>(i)).get(at);
+    }
+    expression.evaluate(from.data(), to.data(), values.data());
+    return to[k];
+  };
+  const size_t stored = expression.outputs.size() - static_cast<size_t>(r.attributes().integer("sums"));
+  for (size_t k = 0; k < stored; ++k) {
+    const TensorView& out = r.out(static_cast<int>(k));
+    for (int64_t e = 0; e < out.elements(); ++e) out.set(e, result(k, e));
+  }
+  const ReductionRuns runs(shape, r.attributes().ints("axes"));
+  for (size_t k = stored; k < expression.outputs.size(); ++k) {
+    const TensorView& out = r.out(static_cast<int>(k));
+    for (int64_t o = 0; o < runs.outputs(); ++o) {
+      out.set(o, unit_sum(runs.length(), r.units(), out.dtype(),
+                          [&](int64_t i) { return rounded(out.dtype(), result(k, runs.at(o, i))); }));
+    }
+  }
+}
+
+Result<ShardingRule> region_and_sum_rule(const OpQuery& q) {
+  EPL_ASSIGN(const Shape shape, joined_shape(q));
+  const int ndim = static_cast<int>(shape.size());
+  const std::vector<bool> mask = axis_mask(q.attributes().ints("axes"), ndim);
+  const int stored = q.outputs() - static_cast<int>(q.attributes().integer("sums"));
+  RuleWriter rule(q);
+  for (int d = 0, kept = 0; d < ndim; ++d) {
+    // Padding in an operand would have to become zero in the sums.
+    const int factor = rule.factor(shape[d], mask[d]);
+    for (int i = 0; i < q.inputs(); ++i) {
+      const int own = d - (ndim - q.in(i).ndim());
+      if (own >= 0 && q.in(i).shape[own] == shape[d]) rule.input(i, own, factor);
+    }
+    for (int o = 0; o < stored; ++o) rule.output(o, d, factor);
+    for (int o = stored; o < q.outputs(); ++o)
+      if (!mask[d]) rule.output(o, kept, factor);
+    kept += !mask[d] || q.attributes().flag("keep");
+  }
+  return rule.done();
+}
 }  // namespace
 
 EPL_OP(fused) {
@@ -45,27 +140,42 @@ EPL_OP(fused) {
           "types, separated by commas, if they are not all that of the first operand.",
       .signature = "x* -> y",
       .attributes = {{"expression", "", true}, {"types", ""}},
-      .infer = [](const OpQuery& q) -> Result<OutputTypes> {
-        EPL_ASSIGN(const ScalarExpr expression, expression_of(q));
-        EPL_ASSIGN(const Shape shape, joined_shape(q));
-        OutputTypes types;
-        for (size_t k = 0; k < expression.outputs.size(); ++k) {
-          EPL_ASSIGN(const DType type, result_type(q, k));
-          types.push_back({type, shape});
-        }
-        return types;
-      },
+      .infer = region_types,
       .scalar_of = parsed_expression,
       .no_gradient = "regions are fused after the gradients are known",
-      .flops =
-          [](const OpQuery& q) {
-            auto expression = expression_of(q);
-            return expression.ok()
-                       ? static_cast<double>(q.out(0).elements()) * static_cast<double>(expression->code.size())
-                       : 0.0;
-          },
+      .flops = [](const OpQuery& q) { return region_flops(q, q.out(0).elements()); },
       .samples = {"f32[4,7], f32[7] {expression=\"x0; x1; mul(%0,%1); exp(%2); 1; add(%3,%4) -> %5\"}",
                   "f32[4,1], f32[1,5] {expression=\"x0; x1; add(%0,%1); 0; gt(%2,%3) -> %2, %4\",types=\"f32,bool\"}"}};
+}
+
+EPL_OP(fused_sum) {
+  return {.doc =
+              "A region as in `fused`, the last `sums` results of which are summed along `axes`, and stored as sums "
+              "alone; reduced dimensions stay with size one if `keep`.",
+          .signature = "x* -> y",
+          .attributes =
+              {{"expression", "", true}, {"types", ""}, {"axes", Ints{}, true}, {"keep", true}, {"sums", int64_t{1}}},
+          .infer = region_and_sum_types,
+          .reference = region_and_sums,
+          .room =
+              [](const OpQuery& q, Units) {
+                auto expression = expression_of(q);
+                return Room::bytes<double>(q.inputs()) +
+                       (expression.ok() ? Room::bytes<double>(static_cast<int64_t>(expression->code.size())) +
+                                              Room::bytes<double>(static_cast<int64_t>(expression->outputs.size()))
+                                        : 0);
+              },
+          .no_gradient = "regions are fused after the gradients are known",
+          .sharding_of = region_and_sum_rule,
+          .flops =
+              [](const OpQuery& q) {
+                const auto shape = joined_shape(q);
+                return shape.ok() ? region_flops(q, TensorType{DType::f32, *shape}.elements()) : 0.0;
+              },
+          .samples = {"f32[4,7], f32[7] {expression=\"x0; x1; mul(%0,%1); exp(%2) -> %3, %2\",axes=[0]}",
+                      "f32[4,3,6], f32[3,1] {expression=\"x0; x1; sub(%0,%1); mul(%2,%2) -> %2, %3\",axes=[0,2]}",
+                      "f32[4,6] {expression=\"x0; neg(%0); mul(%0,%1) -> %1, %2\",axes=[0,1],keep=false,sums=2}",
+                      "f64[2,3,4] {expression=\"x0; x0; add(%0,%1) -> %2\",axes=[-2],keep=false}"}};
 }
 
 }  // namespace epl

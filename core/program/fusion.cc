@@ -25,6 +25,12 @@ OpQuery query_of(const Graph& graph, const Node& node, std::vector<const TensorT
   return OpQuery(*node.op, node.attributes, storage, std::move(outputs));
 }
 
+bool same_attributes(const Node& a, const Node& b) {
+  return std::ranges::equal(a.attributes.entries(), b.attributes.entries(), [](const auto& x, const auto& y) {
+    return x.name == y.name && identical(x.value, y.value);
+  });
+}
+
 // A set of nodes that will be one fused node; at first every node is alone in its own.
 struct Group {
   std::vector<int> members;  // node indices, ascending
@@ -33,6 +39,7 @@ struct Group {
   std::optional<DType> real;  // the one floating type; none when all operands are truth values
   bool joins = false;         // may grow: real and truth values only
   int instructions = 0;
+  std::vector<int> reductions;  // of results; members as well
 };
 
 class Fuser {
@@ -58,6 +65,7 @@ class Fuser {
           try_join(group_of_[graph_.value(input).producer.index], group_of_[n]);
       }
     }
+    for (int n = 0; n < graph_.node_count(); ++n) try_join_reduction(n);
     return write();
   }
 
@@ -152,7 +160,54 @@ class Fuser {
     const Node &na = graph_.node(NodeId{a.members[0]}), &nb = graph_.node(NodeId{b.members[0]});
     if (!a.elementwise || !b.elementwise || !a.joins || !b.joins || a.shape != b.shape) return;
     if (na.phase != nb.phase || na.region != nb.region || (a.real && b.real && *a.real != *b.real)) return;
-    if (!fits(first, second)) return;
+    if (fits(first, second) && bring_together(first, second)) join(first, second);
+  }
+
+  // A reduction of what a region computes joins it, where a kernel does both at once. Reductions of a region are all of
+  // the same axes.
+  void try_join_reduction(int n) {
+    const Node& node = graph_.node(NodeId{n});
+    if (node.op->with_region.empty() || !graph_.value(node.inputs[0]).producer) return;
+    const int region = group_of_[graph_.value(node.inputs[0]).producer.index];
+    const Group& group = groups_[region];
+    const Node& made = graph_.node(NodeId{group.members[0]});
+    const TensorType& type = graph_.type(node.inputs[0]);
+    if (!group.elementwise || !group.joins || type.shape != group.shape || !is_float(type.dtype)) return;
+    if (made.phase != node.phase || made.region != node.region || has_own_kernel(group)) return;
+    if (!group.reductions.empty()) {
+      const Node& other = graph_.node(NodeId{group.reductions[0]});
+      if (other.op != node.op || !same_attributes(other, node) || other.units != node.units) return;
+    }
+    if (!fits(region, n) || !takes_reduction(node) || !bring_together(region, n)) return;
+    std::vector<int> reductions = group.reductions;
+    reductions.push_back(n);
+    Group joined = group;
+    join(region, n);
+    Group& now = groups_[n];
+    now.elementwise = now.joins = true;
+    now.shape = std::move(joined.shape);
+    now.real = joined.real;
+    now.reductions = std::move(reductions);
+  }
+
+  bool takes_reduction(const Node& node) const {
+    if (!kernels_) return true;
+    KernelQuery smallest;
+    smallest.op = node.op->with_region;
+    smallest.attributes = node.attributes;
+    smallest.attributes.set("expression", std::string("x0; neg(%0) -> %1"));
+    smallest.attributes.set("types", std::string());
+    smallest.attributes.set("sums", int64_t{1});
+    smallest.input_types = {graph_.type(node.inputs[0])};
+    smallest.output_types = {graph_.type(node.outputs[0])};
+    smallest.input_present = smallest.output_present = {true};
+    smallest.units = node.units;
+    return kernels_->choose(smallest).row != nullptr;
+  }
+
+  // Moves the first group behind what lies between the two, and what depends on it behind the second. False, with
+  // nothing moved, where that cannot be.
+  bool bring_together(int first, int second) {
     // What lies between the two and depends on the first must run after both; nothing of it may lead to the second.
     const int from = position_[first], to = position_[second];
     std::vector<int> before, after;
@@ -162,17 +217,16 @@ class Fuser {
       bool dependent = false;
       for_sources(order_[at], [&](int source) { dependent = dependent || is_after(source); });
       (dependent ? after : before).push_back(order_[at]);
-      if (before.size() + after.size() > max_distance) return;
+      if (before.size() + after.size() > max_distance) return false;
     }
     // What goes to other ranks and comes from them keeps its order.
     if (std::ranges::any_of(before, [&](int g) { return crosses(g); }) &&
         std::ranges::any_of(after, [&](int g) { return crosses(g); })) {
-      return;
+      return false;
     }
     bool cycle = false;
     for_sources(second, [&](int source) { cycle = cycle || (source != first && is_after(source)); });
-    if (cycle) return;
-    join(first, second);
+    if (cycle) return false;
     // What is left of the stretch is packed at its end.
     int at = to - static_cast<int>(before.size() + after.size());
     std::fill(order_.begin() + from, order_.begin() + at, -1);
@@ -183,6 +237,7 @@ class Fuser {
     for (int group : before) place(group);
     place(second);
     for (int group : after) place(group);
+    return true;
   }
 
   void join(int first, int second) {
@@ -344,25 +399,34 @@ class RegionWriter {
 void Fuser::write_fused(int index, GraphRewriter& now, Graph& target) {
   const Group& group = groups_[index];
   const Node& last = graph_.node(NodeId{group.members.back()});
+  const auto reduces = [&](int n) { return std::ranges::find(group.reductions, n) != group.reductions.end(); };
   RegionWriter writer(graph_, group);
-  for (int n : group.members) writer.add(graph_.node(NodeId{n}));
+  for (int n : group.members) {
+    if (!reduces(n)) writer.add(graph_.node(NodeId{n}));
+  }
   std::vector<Value> outputs;
   std::vector<TensorType> types;
   std::vector<std::string> names;
   std::string type_names;
+  const auto give = [&](Value result, Value output) {
+    writer.give(result);
+    outputs.push_back(output);
+    types.push_back(graph_.type(output));
+    names.push_back(graph_.value(output).name);
+    type_names += cat(type_names.empty() ? "" : ",", dtype_name(types.back().dtype));
+  };
   for (int n : group.members) {
+    if (reduces(n)) continue;
     for (Value output : graph_.node(NodeId{n}).outputs) {
       if (!output || (inner(output, index, index) && !(n == group.members.back() && outputs.empty()))) continue;
-      writer.give(output);
-      outputs.push_back(output);
-      types.push_back(graph_.type(output));
-      names.push_back(graph_.value(output).name);
-      type_names += cat(type_names.empty() ? "" : ",", dtype_name(types.back().dtype));
+      give(output, output);
     }
   }
+  for (int n : group.reductions) give(graph_.node(NodeId{n}).inputs[0], graph_.node(NodeId{n}).outputs[0]);
   const ScalarExpr expression = writer.finish();
   const bool copies = expression.code.size() == 1 && expression.code[0].op == ScalarOp::input;
-  if (copies && outputs.size() == 1 && !kept_[outputs[0].index] && graph_.type(writer.inputs()[0]) == types[0]) {
+  if (copies && group.reductions.empty() && outputs.size() == 1 && !kept_[outputs[0].index] &&
+      graph_.type(writer.inputs()[0]) == types[0]) {
     now.set(outputs[0], now[writer.inputs()[0]]);  // an identity
     return;
   }
@@ -371,7 +435,15 @@ void Fuser::write_fused(int index, GraphRewriter& now, Graph& target) {
   Node fused{
       .name = last.name, .op = &op_named(fused_op), .phase = last.phase, .units = last.units, .region = last.region};
   for (Value input : writer.inputs()) fused.inputs.push_back(now[input]);
-  fused.attributes = {{"expression", expression.text()}, {"types", type_names}};
+  if (!group.reductions.empty()) {
+    const Node& reduction = graph_.node(NodeId{group.reductions[0]});
+    fused.op = &op_named(reduction.op->with_region);
+    fused.attributes = reduction.attributes;
+    fused.attributes.set("sums", static_cast<int64_t>(group.reductions.size()));
+    fused.units = reduction.units;
+  }
+  fused.attributes.set("expression", expression.text());
+  fused.attributes.set("types", type_names);
   const NodeId made = target.add_node(std::move(fused), std::move(types), std::move(names));
   for (size_t i = 0; i < outputs.size(); ++i) now.set(outputs[i], target.node(made).outputs[i]);
 }

@@ -238,5 +238,76 @@ TEST(Fusion, TypesAreThoseOfTheKernels) {
   }
 }
 
+// Batch normalization: the spread of each channel is summed while the distances from the mean are computed.
+TEST(Fusion, SumsAResultInItsRegion) {
+  Graph graph;
+  Builder b(graph);
+  Var x = b.var(graph.add_input("x", {DType::f32, {4, 3, 5, 5}}));
+  Var mean = b.var(graph.add_input("mean", {DType::f32, {1, 3, 1, 1}}));
+  Var distance = x - mean;
+  Var spread = b.sum(distance * distance, {0, 2, 3}, true) * 0.01;
+  graph.outputs = {{"y", (distance / (spread + 0.5)).value()}};
+  const Graph fused = fuse_elementwise(graph);
+  EXPECT_EQ(count_op(fused, "fused_sum"), 1) << print_graph(fused);
+  EXPECT_EQ(count_op(fused, "sum"), 0);
+  EXPECT_EQ(fused.node_count(), 3) << print_graph(fused);
+  std::mt19937 random(6);
+  expect_same_bits(graph, fused, random);
+}
+
+// Its gradient: two sums of the same axes are one pass, and a sum that nothing but the region's own results needs hides
+// what it sums.
+TEST(Fusion, SumsOfTheSameAxesAreOnePass) {
+  Graph graph;
+  Builder b(graph);
+  Var x = b.var(graph.add_input("x", {DType::f32, {4, 3, 5}})),
+      dy = b.var(graph.add_input("dy", {DType::f32, {4, 3, 5}}));
+  Var gated = b.select(x > 0.0, dy, b.like(dy, 0.0));
+  graph.outputs = {{"bias", b.sum(gated, {0, 2}).value()},
+                   {"scale", b.sum(gated * x, {0, 2}).value()},
+                   {"other", b.sum(gated + x, {1}).value()},
+                   {"dx", gated.value()}};
+  const Graph fused = fuse_elementwise(graph);
+  EXPECT_EQ(count_op(fused, "fused_sum"), 1) << print_graph(fused);
+  EXPECT_EQ(count_op(fused, "sum"), 1) << print_graph(fused);
+  const Node& region = *std::ranges::find_if(fused.nodes(), [](const Node& n) { return n.op->name == "fused_sum"; });
+  EXPECT_EQ(region.attributes.integer("sums"), 2);
+  EXPECT_EQ(region.outputs.size(), 4u);  // both sums, and what others read: gated, and what is summed otherwise
+  std::mt19937 random(7);
+  expect_same_bits(graph, fused, random);
+}
+
+// A sum that leads back into its region stays behind it: a region ends in its sums.
+TEST(Fusion, ASumNeverClosesACycle) {
+  Graph graph;
+  Builder b(graph);
+  Var x = b.var(graph.add_input("x", {DType::f32, {4, 6}}));
+  Var first = b.exp(x);
+  Var weight = b.sum(first, {-1}, true);
+  Var second = b.sum(first / weight, {-1}, true);  // a region of its own
+  graph.outputs = {{"z", (first * second).value()}};
+  const Graph fused = fuse_elementwise(graph);
+  EXPECT_EQ(count_op(fused, "fused_sum"), 2) << print_graph(fused);
+  std::mt19937 random(8);
+  expect_same_bits(graph, fused, random);
+}
+
+TEST(Fusion, ASumOfAnInputOrAProductStaysAlone) {
+  Graph graph;
+  Builder b(graph);
+  Var x = b.var(graph.add_input("x", {DType::f32, {4, 4}}));
+  graph.outputs = {{"a", b.sum(x, {0}).value()}, {"b", b.sum(b.matmul(x, x), {0}).value()}};
+  const Graph fused = fuse_elementwise(graph);
+  EXPECT_EQ(count_op(fused, "sum"), 2);
+  // Without a row for a region with sums, a sum is a pass of its own.
+  Graph joins;
+  Builder c(joins);
+  Var y = c.var(joins.add_input("y", {DType::f32, {4, 4}}));
+  joins.outputs = {{"a", c.sum(c.exp(y), {0}).value()}};
+  EXPECT_EQ(count_op(fuse_elementwise(joins), "fused_sum"), 1);
+  const KernelTable none;
+  EXPECT_EQ(count_op(fuse_elementwise(joins, &none), "fused_sum"), 0);
+}
+
 }  // namespace
 }  // namespace epl::fusion_test

@@ -21,12 +21,18 @@ namespace epl::cpu {
 
 class PreparedElementwise {
  public:
+  static constexpr size_t max_results = 64;
+  // What tiles begin with: rows of broadcast operands, or multiples of a power of two from where a range begins.
+  enum class Tiles : uint8_t { of_rows, of_powers };
+
   // Null, with the reason, where the expression or a type is not served.
   static std::unique_ptr<const PreparedElementwise> make(const ScalarExpr& expression,
                                                          const std::vector<TensorType>& inputs,
-                                                         const std::vector<TensorType>& outputs, std::string* reason);
+                                                         const std::vector<TensorType>& outputs, std::string* reason,
+                                                         Tiles tiles = Tiles::of_rows);
   int64_t workspace_bytes(int threads) const;
   void launch(const KernelCall& call) const;
+  class Run;  // elementwise_run.h: one thread's work, for rows that use results as they are made
   // Whether some output is an input as it is: then another output may not be written over that input.
   bool passes_inputs_through() const;
 
@@ -67,7 +73,7 @@ class PreparedElementwise {
     int row;               // of the lane that stores it
     bool streams = false;  // it is large, and memory holds what lanes write
   };
-  class Run;
+  int64_t thread_bytes() const;  // of the workspace
 
   std::vector<Value> values_;
   std::vector<Step> uniform_steps_, steps_;

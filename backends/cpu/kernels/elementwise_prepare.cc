@@ -80,8 +80,12 @@ bool is_of(ScalarOp op, ScalarFamily family) { return scalar_op_info(op).family 
 class PlanBuilder {
  public:
   PlanBuilder(const ScalarExpr& expression, const std::vector<TensorType>& inputs,
-              const std::vector<TensorType>& outputs)
-      : expression_(expression), input_types_(inputs), output_types_(outputs), lanes_(EPL_CPU_CHOOSE(lane_table)()) {}
+              const std::vector<TensorType>& outputs, PreparedElementwise::Tiles tiles)
+      : expression_(expression),
+        input_types_(inputs),
+        output_types_(outputs),
+        tiles_(tiles),
+        lanes_(EPL_CPU_CHOOSE(lane_table)()) {}
 
   std::unique_ptr<PreparedElementwise> build(std::string* reason) {
     made_ = std::make_unique<PreparedElementwise>();
@@ -108,7 +112,7 @@ class PlanBuilder {
 
   bool set_up() {
     if (cpu_level() == CpuLevel::none) return refuse("a processor without AVX2");
-    if (output_types_.size() > 64) return refuse("more than 64 outputs");
+    if (output_types_.size() > Made::max_results) return refuse(cat("more than ", Made::max_results, " outputs"));
     if (output_types_.empty() || expression_.outputs.size() != output_types_.size())
       return refuse("outputs do not fit");
     if (expression_.inputs > static_cast<int>(input_types_.size())) return refuse("too few inputs");
@@ -392,6 +396,7 @@ class PlanBuilder {
            max_tile * (made_->element_bytes_ * made_->slots_ + 2 * class_bytes(real_) * streams) > 24576)
       max_tile /= 2;
     made_->tile_ = max_tile;
+    if (tiles_ == Made::Tiles::of_powers) return;
     for (const Made::Input& input : made_->inputs_) {
       int64_t row = input.layout.sizes.back();
       if (input.layout.full || row < 256) continue;
@@ -407,6 +412,7 @@ class PlanBuilder {
   const ScalarExpr& expression_;
   const std::vector<TensorType>& input_types_;
   const std::vector<TensorType>& output_types_;
+  const Made::Tiles tiles_;
   const LaneTable& lanes_;
   std::unique_ptr<Made> made_;
   ElementClass real_ = ElementClass::real32;
@@ -417,8 +423,8 @@ class PlanBuilder {
 std::unique_ptr<const PreparedElementwise> PreparedElementwise::make(const ScalarExpr& expression,
                                                                      const std::vector<TensorType>& inputs,
                                                                      const std::vector<TensorType>& outputs,
-                                                                     std::string* reason) {
-  return PlanBuilder(expression, inputs, outputs).build(reason);
+                                                                     std::string* reason, Tiles tiles) {
+  return PlanBuilder(expression, inputs, outputs, tiles).build(reason);
 }
 
 }  // namespace epl::cpu

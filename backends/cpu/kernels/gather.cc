@@ -7,6 +7,7 @@
 #include <cstring>
 #include <limits>
 
+#include "backends/cpu/cpu.h"
 #include "backends/cpu/kernels/norm.h"
 #include "backends/cpu/kernels/rows.h"
 
@@ -79,8 +80,6 @@ void gather_elements(const KernelCall& call) {
 }
 
 constexpr int64_t block = 512;  // columns that a task adds at once
-int64_t round_up(int64_t bytes) { return (bytes + 63) / 64 * 64; }
-
 // first[r] to first[r + 1] in `order` are the positions of index r.
 struct Sorted {
   int64_t *first, *order;
@@ -122,7 +121,7 @@ void add_slices(const NormLoops& loops, const float* dy, const int64_t* order, i
 }
 
 int64_t sorted_bytes(const KernelQuery& q) {
-  return round_up((q.attributes.integer("size") + 2 + q.in(1).elements()) * static_cast<int64_t>(sizeof(int64_t)));
+  return whole_lines((q.attributes.integer("size") + 2 + q.in(1).elements()) * static_cast<int64_t>(sizeof(int64_t)));
 }
 
 void gather_grad(const KernelCall& call) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 
 #include "backends/cpu/cpu.h"
 #include "core/backend/kernel.h"
@@ -11,8 +12,6 @@ namespace epl::cpu {
 namespace {
 
 constexpr int64_t task_values = 32768;  // what is worth waking a thread for
-
-int64_t round_up(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
 // The values of `dims` in row-major order, cut into contiguous runs: f(offset, values) for [first, first + count).
 template <class Dims, class F> void for_each_run(const Dims& dims, int64_t first, int64_t count, F&& f) {
@@ -92,10 +91,18 @@ int64_t PreparedReduce::kept_offset(int64_t index) const {
   return offset;
 }
 
+PreparedReduce::Row PreparedReduce::row(int64_t number) const {
+  const bool units_outside = !kept_.empty() && folded_[0].stride > kept_[0].stride;
+  return units_outside ? Row{number % outer_, number / outer_} : Row{number / units_, number % units_};
+}
+
+int64_t PreparedReduce::partials_bytes() const {
+  return units_ * segments_ == 1 ? 0 : whole_lines(outputs() * units_ * segments_ * 4);
+}
+
 int64_t PreparedReduce::workspace_bytes(int threads) const {
-  int64_t partials = units_ * segments_ == 1 ? 0 : round_up(outputs() * units_ * segments_ * 4);
   int64_t thread = columns_ > 1 ? reduce_lanes * column_block * 4 + reduce_segment * 8 : 0;
-  return partials + threads * thread;
+  return partials_bytes() + threads * thread;
 }
 
 void PreparedReduce::run(Reducer op, const float* x, float* y, void* workspace, ThreadPool& threads) const {
@@ -107,7 +114,7 @@ void PreparedReduce::run(Reducer op, const float* x, float* y, void* workspace, 
   }
   bool direct = units_ * segments_ == 1;
   float* partials = direct ? y : static_cast<float*>(workspace);
-  std::byte* scratch = static_cast<std::byte*>(workspace) + (direct ? 0 : round_up(outputs() * units_ * segments_ * 4));
+  std::byte* scratch = static_cast<std::byte*>(workspace) + partials_bytes();
   if (columns_ == 1) {
     run_values(loops, x, y, partials, threads);
   } else {
@@ -121,13 +128,11 @@ void PreparedReduce::run_values(const ReduceLoops& loops, const float* x, float*
                                 ThreadPool& threads) const {
   int64_t run = reduced_ / units_, parts = units_ * segments_;
   int64_t grain = std::max<int64_t>(1, task_values / std::min(run, reduce_segment));
-  const bool units_outside = !kept_.empty() && folded_[0].stride > kept_[0].stride;
   threads.run_ranges(outer_ * parts, grain, [&](int64_t begin, int64_t end) {
     float gathered[reduce_segment];
     for (int64_t at = begin; at < end;) {
-      const int64_t row = at / segments_, segment = at % segments_;
-      const int64_t output = units_outside ? row % outer_ : row / units_;
-      const int64_t unit = units_outside ? row / outer_ : row % units_;
+      const int64_t segment = at % segments_;
+      const auto [output, unit] = row(at / segments_);
       float* to_partials = partials + (output * units_ + unit) * segments_ + segment;
       int64_t many = std::min(end - at, segments_ - segment);  // segments of one run
       int64_t first = segment * reduce_segment, count = std::min(many * reduce_segment, run - first);
@@ -150,7 +155,12 @@ void PreparedReduce::run_values(const ReduceLoops& loops, const float* x, float*
       at += many;
     }
   });
-  if (parts == 1) return;
+  if (parts > 1) join_values(loops, partials, y, threads);
+}
+
+// Parts of outputs, [output][unit][segment], to outputs.
+void PreparedReduce::join_values(const ReduceLoops& loops, float* partials, float* y, ThreadPool& threads) const {
+  const int64_t parts = units_ * segments_;
   threads.run_ranges(outer_, std::max<int64_t>(1, task_values / parts), [&](int64_t begin, int64_t end) {
     for (int64_t o = begin; o < end; ++o) {
       float* own = partials + o * parts;
@@ -159,6 +169,77 @@ void PreparedReduce::run_values(const ReduceLoops& loops, const float* x, float*
       y[o] = own[0];
     }
   });
+}
+
+// How many rows are made at once: as many short ones as a segment holds, if they follow one another in memory. They
+// begin with a line then, wherever whole lines of rows fit: such results can go past the caches.
+int64_t PreparedReduce::rows_at_once() const {
+  const int64_t run = reduced_ / units_;
+  if (segments_ > 1 || folded_.back().size % run != 0) return 1;
+  const auto begins = [&](int64_t number) {
+    const auto [output, unit] = row(number);
+    int64_t at = kept_offset(output);
+    for_each_run(folded_, unit * run, 1, [&](int64_t offset, int64_t) { at += offset; });
+    return at;
+  };
+  for (int64_t number : {int64_t{1}, outer_ - 1, outer_, outer_ * units_ - 1}) {
+    if (number < outer_ * units_ && begins(number) != number * run) return 1;
+  }
+  const int64_t fit = reduce_segment / run, aligned = 16 / std::gcd(run, int64_t{16});
+  return fit < aligned ? fit : fit / aligned * aligned;
+}
+
+int64_t PreparedReduce::made_workspace_bytes(int sums, int threads) const {
+  return sums * (partials_bytes() + threads * reduce_segment * int64_t{sizeof(float)});
+}
+
+void PreparedReduce::run_made(int sums, FunctionRef<void(int, Walk)> task, void* const* y, void* workspace,
+                              ThreadPool& threads) const {
+  const ReduceLoops& loops = EPL_CPU_CHOOSE(reduce_loops)(Reducer::sum);
+  const int64_t run = reduced_ / units_, parts = units_ * segments_, rows = outer_ * units_, at_once = rows_at_once();
+  const auto partials = [&](int k) {
+    if (parts == 1) return static_cast<float*>(y[k]);
+    return reinterpret_cast<float*>(static_cast<std::byte*>(workspace) + k * partials_bytes());
+  };
+  auto* rooms = reinterpret_cast<float*>(static_cast<std::byte*>(workspace) + sums * partials_bytes());
+  const int64_t blocks = (rows + at_once - 1) / at_once;
+  const int64_t tasks = std::clamp<int64_t>(rows * run / task_values, 1, std::min(blocks, int64_t{8} * threads.size()));
+  threads.run(tasks, [&](int64_t number, int thread) {
+    float* room = rooms + thread * sums * reduce_segment;
+    // What lies in the room from `at` on is a segment of a row.
+    const auto reduce = [&](int64_t of, int64_t segment, int64_t at, int64_t count) {
+      const auto [output, unit] = row(of);
+      for (int k = 0; k < sums; ++k) {
+        if (!y[k]) continue;
+        loops.segments(room + k * reduce_segment + at, count,
+                       partials(k) + (output * units_ + unit) * segments_ + segment);
+      }
+    };
+    task(thread, [&](Make make) {
+      for (int64_t block = blocks * number / tasks; block < blocks * (number + 1) / tasks; ++block) {
+        const int64_t first = block * at_once, many = std::min(at_once, rows - first);
+        if (many > 1) {
+          make(first * run, many * run, room);
+          for (int64_t r = 0; r < many; ++r) reduce(first + r, 0, r * run, run);
+          continue;
+        }
+        const auto [output, unit] = row(first);
+        const int64_t start = kept_offset(output);
+        for (int64_t segment = 0; segment < segments_; ++segment) {
+          const int64_t from = segment * reduce_segment, count = std::min(reduce_segment, run - from);
+          float* to = room;
+          for_each_run(folded_, unit * run + from, count, [&](int64_t offset, int64_t values) {
+            make(start + offset, values, to);
+            to += values;
+          });
+          reduce(first, segment, 0, count);
+        }
+      }
+    });
+  });
+  for (int k = 0; k < sums && parts > 1; ++k) {
+    if (y[k]) join_values(loops, partials(k), static_cast<float*>(y[k]), threads);
+  }
 }
 
 // Outputs come in rows of columns; partials are [outer][unit][segment][column].

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "backends/cpu/kernels/reduce_order.h"
+#include "core/base/function_ref.h"
 #include "core/base/tensor_type.h"
 #include "core/base/thread_pool.h"
 #include "core/base/units.h"
@@ -43,6 +44,18 @@ class PreparedReduce {
   // Writes `outputs()` values in row-major order of the dimensions that stay.
   void run(Reducer op, const float* x, float* y, void* workspace, ThreadPool& threads) const;
 
+  // Sums of tensors that are made as they are summed, all of one shape, in the order in which they lie in memory.
+  // Elements that follow one another are made at once: `shortest` of them at least, but for the ends of segments.
+  int64_t shortest_run() const { return columns_ > 1 ? 1 : folded_.back().size; }
+  int64_t made_workspace_bytes(int sums, int threads) const;
+  // A thread's share of the work is `task(thread, walk)`, which calls `walk(make)` once; `make(first, count, room)`
+  // makes elements [first, first + count) of tensor k at room + k * reduce_segment, for every k. `y[k]` may be null. No
+  // reduction of columns, nor of nothing.
+  using Make = FunctionRef<void(int64_t first, int64_t count, float* room)>;
+  using Walk = FunctionRef<void(Make)>;
+  void run_made(int sums, FunctionRef<void(int thread, Walk)> task, void* const* y, void* workspace,
+                ThreadPool& threads) const;
+
  private:
   struct Dim {
     int64_t size, stride;
@@ -50,7 +63,15 @@ class PreparedReduce {
   void run_values(const ReduceLoops& loops, const float* x, float* y, float* partials, ThreadPool& threads) const;
   void run_columns(const ReduceLoops& loops, const float* x, float* y, float* partials, std::byte* scratch,
                    ThreadPool& threads) const;
+  void join_values(const ReduceLoops& loops, float* partials, float* y, ThreadPool& threads) const;
   int64_t kept_offset(int64_t index) const;
+  // What is reduced in one piece: a unit of an output. Rows are numbered as they lie in memory.
+  struct Row {
+    int64_t output, unit;
+  };
+  Row row(int64_t number) const;
+  int64_t rows_at_once() const;
+  int64_t partials_bytes() const;
 
   void put_units_first(Units units);
 
