@@ -128,7 +128,11 @@ class Body {
   const Attributes& attributes() const { return attributes_; }
   bool has(int i) const { return i < static_cast<int>(inputs_.size()) && inputs_[i]; }
   Var in(int i) const { return i < static_cast<int>(inputs_.size()) ? inputs_[i] : Var(); }
-  void set(int i, Var v) { outputs_[i] = v; }
+  // Grows where the last result of a signature stands for several.
+  void set(int i, Var v) {
+    if (static_cast<size_t>(i) >= outputs_.size()) outputs_.resize(static_cast<size_t>(i) + 1);
+    outputs_[i] = v;
+  }
   int axis(std::string_view name, int ndim) const;
   const std::vector<Var>& outputs() const { return outputs_; }
 

@@ -1,10 +1,7 @@
 // Regions of elementwise primitives as one op, whose meaning is the scalar expression in its attribute, and such
 // regions with sums of some of their results.
-#include <algorithm>
-
 #include "core/ops/common.h"
 #include "core/ops/elementwise.h"
-#include "core/ops/reduction_runs.h"
 
 namespace epl {
 using namespace ops;
@@ -74,39 +71,15 @@ Result<OutputTypes> region_and_sum_types(const OpQuery& q) {
   return types;
 }
 
-// Computes the expression anew for each result, element by element.
-void region_and_sums(const Reference& r) {
-  const ScalarExpr expression = *expression_of(r.query());
-  const Shape shape = *joined_shape(r.query());
-  const auto operands = static_cast<int64_t>(r.query().inputs());
-  const auto from = r.room<double>(operands), values = r.room<double>(static_cast<int64_t>(expression.code.size())),
-             to = r.room<double>(static_cast<int64_t>(expression.outputs.size()));
-  const auto result = [&](size_t k, int64_t element) {
-    std::fill(from.begin(), from.end(), 0.0);
-    Dims index(shape.size());
-    for (size_t d = shape.size(); d-- > 0; element /= shape[d]) index[d] = element % shape[d];
-    for (int64_t i = 0; i < operands; ++i) {
-      const auto own = r.in(static_cast<int>(i)).shape();
-      int64_t at = 0;
-      for (size_t d = 0; d < own.size(); ++d)
-        at = at * own[d] + (own[d] == 1 ? 0 : index[d + shape.size() - own.size()]);
-      from[static_cast<size_t>(i)] = r.in(static_cast<int>(i)).get(at);
-    }
-    expression.evaluate(from.data(), to.data(), values.data());
-    return to[k];
-  };
-  const size_t stored = expression.outputs.size() - static_cast<size_t>(r.attributes().integer("sums"));
-  for (size_t k = 0; k < stored; ++k) {
-    const TensorView& out = r.out(static_cast<int>(k));
-    for (int64_t e = 0; e < out.elements(); ++e) out.set(e, result(k, e));
-  }
-  const ReductionRuns runs(shape, r.attributes().ints("axes"));
-  for (size_t k = stored; k < expression.outputs.size(); ++k) {
-    const TensorView& out = r.out(static_cast<int>(k));
-    for (int64_t o = 0; o < runs.outputs(); ++o) {
-      out.set(o, unit_sum(runs.length(), r.units(), out.dtype(),
-                          [&](int64_t i) { return rounded(out.dtype(), result(k, runs.at(o, i))); }));
-    }
+void region_then_sums(Body& body) {
+  const Attributes& all = body.attributes();
+  std::vector<Var> operands;
+  for (int i = 0; body.has(i); ++i) operands.push_back(body.in(i));
+  const auto results =
+      body.b.emit_all("fused", operands, {{"expression", all.text("expression")}, {"types", all.text("types")}});
+  const size_t stored = results.size() - static_cast<size_t>(all.integer("sums"));
+  for (size_t k = 0; k < results.size(); ++k) {
+    body.set(static_cast<int>(k), k < stored ? results[k] : body.b.sum(results[k], all.ints("axes"), all.flag("keep")));
   }
 }
 
@@ -156,15 +129,7 @@ EPL_OP(fused_sum) {
           .attributes =
               {{"expression", "", true}, {"types", ""}, {"axes", Ints{}, true}, {"keep", true}, {"sums", int64_t{1}}},
           .infer = region_and_sum_types,
-          .reference = region_and_sums,
-          .room =
-              [](const OpQuery& q, Units) {
-                auto expression = expression_of(q);
-                return Room::bytes<double>(q.inputs()) +
-                       (expression.ok() ? Room::bytes<double>(static_cast<int64_t>(expression->code.size())) +
-                                              Room::bytes<double>(static_cast<int64_t>(expression->outputs.size()))
-                                        : 0);
-              },
+          .body = region_then_sums,
           .no_gradient = "regions are fused after the gradients are known",
           .sharding_of = region_and_sum_rule,
           .flops =

@@ -3,7 +3,6 @@
 #include <limits>
 
 #include "core/ops/indexing.h"
-#include "core/ops/reduction_runs.h"
 
 namespace epl {
 using namespace ops;
@@ -30,8 +29,33 @@ Shape kept_shape(const Shape& shape, const std::vector<bool>& mask) {
   return kept;
 }
 
+// The elements that reduce to each output element, in logical order.
+class ReductionRuns {
+ public:
+  explicit ReductionRuns(const Reference& r) : sizes_(r.in(0).shape()), reduced_(sizes_.size()) {
+    for (int64_t axis : r.attributes().ints("axes")) reduced_[axis < 0 ? axis + sizes_.size() : axis] = 1;
+    for (size_t d = 0; d < sizes_.size(); ++d) (reduced_[d] ? length_ : outputs_) *= sizes_[d];
+  }
+  int64_t outputs() const { return outputs_; }
+  int64_t length() const { return length_; }
+  // Element k of those that reduce to output o.
+  int64_t at(int64_t o, int64_t k) const {
+    int64_t linear = 0, stride = 1;
+    for (size_t d = sizes_.size(); d-- > 0; stride *= sizes_[d]) {
+      int64_t& rest = reduced_[d] ? k : o;
+      linear += rest % sizes_[d] * stride;
+      rest /= sizes_[d];
+    }
+    return linear;
+  }
+
+ private:
+  Dims sizes_, reduced_;
+  int64_t outputs_ = 1, length_ = 1;
+};
+
 template <bool maximum> void extremum_reference(const Reference& r) {
-  const ReductionRuns runs(r.in(0).shape(), r.attributes().ints("axes"));
+  const ReductionRuns runs(r);
   for (int64_t o = 0; o < runs.outputs(); ++o) {
     if (is_float(r.in(0).dtype())) {
       double best = maximum ? -std::numeric_limits<double>::infinity() : std::numeric_limits<double>::infinity();
@@ -92,7 +116,7 @@ EPL_OP(sum) {
           .infer = reduced_type,
           .reference =
               [](const Reference& r) {
-                const ReductionRuns runs(r.in(0).shape(), r.attributes().ints("axes"));
+                const ReductionRuns runs(r);
                 for (int64_t o = 0; o < runs.outputs(); ++o) {
                   if (!is_float(r.in(0).dtype())) {
                     int64_t total = 0;
@@ -142,7 +166,7 @@ EPL_OP(prod_reduce) {
           .infer = reduced_type,
           .reference =
               [](const Reference& r) {
-                const ReductionRuns runs(r.in(0).shape(), r.attributes().ints("axes"));
+                const ReductionRuns runs(r);
                 for (int64_t o = 0; o < runs.outputs(); ++o) {
                   double product = 1;
                   uint64_t integers = 1;  // which wrap
