@@ -22,7 +22,8 @@
 namespace epl {
 
 struct ShardingRule {
-  enum class Reduce : uint8_t { sum, max, min };
+  // `owner`: no reduction; each part of a value is known to one rank. No rule says so, a plan does (passes/rows.cc).
+  enum class Reduce : uint8_t { sum, max, min, owner };
   struct Factor {
     int64_t size = 1;
     bool unshardable = false;

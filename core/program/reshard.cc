@@ -125,6 +125,8 @@ class Resharding {
       if (axis(partial.axis).kind != kind || std::ranges::find(still_due_, partial) != still_due_.end()) continue;
       std::erase(due_, partial);
       if (axis(partial.axis).size == 1) continue;
+      if (partial.kind == ShardingRule::Reduce::owner)
+        return unsupported("rows that one rank of ", axis(partial.axis).name, " has, for all of them");
       if (partial.kind != ShardingRule::Reduce::sum) {
         if (kind == Kind::time) return unsupported("a maximum or minimum over the pieces of ", axis(partial.axis).name);
         const bool largest = partial.kind == ShardingRule::Reduce::max;

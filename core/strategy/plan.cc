@@ -211,7 +211,9 @@ Result<std::vector<Boundary>> boundaries(const Plan& plan) {
   return found;
 }
 
-Result<OperandShardings> operand_shardings(const Plan& plan, NodeId id) {
+namespace {
+
+Result<OperandShardings> by_rule(const Plan& plan, NodeId id) {
   const Graph& graph = *plan.graph;
   const Node& node = graph.node(id);
   const NodeSharding& sharding = plan.node_shardings[static_cast<size_t>(id.index)];
@@ -232,6 +234,31 @@ Result<OperandShardings> operand_shardings(const Plan& plan, NodeId id) {
   NodeSharding all = sharding;
   all.factors.resize(rule.factors.size());
   return operand_shardings(extended, all);
+}
+
+bool is_owned(const Partial& partial) { return partial.kind == ShardingRule::Reduce::owner; }
+
+}  // namespace
+
+Result<OperandShardings> operand_shardings(const Plan& plan, NodeId id) {
+  EPL_ASSIGN(OperandShardings operands, by_rule(plan, id));
+  if (plan.shardings.empty()) return operands;
+  // Whoever uses rows that one rank has, and whoever makes them, works on each where it is.
+  const Node& node = plan.graph->node(id);
+  for (size_t i = 0; i < node.inputs.size(); ++i) {
+    if (!node.inputs[i]) continue;
+    std::ranges::copy_if(plan.shardings[static_cast<size_t>(node.inputs[i].index)].partial,
+                         std::back_inserter(operands.inputs[i].partial), is_owned);
+  }
+  for (size_t o = 0; o < node.outputs.size(); ++o) {
+    if (!node.outputs[o]) continue;
+    for (const Partial& owned : plan.shardings[static_cast<size_t>(node.outputs[o].index)].partial) {
+      if (!is_owned(owned)) continue;
+      std::erase(operands.outputs[o].partial, Partial{owned.axis, ShardingRule::Reduce::sum});
+      operands.outputs[o].partial.push_back(owned);
+    }
+  }
+  return operands;
 }
 
 namespace {

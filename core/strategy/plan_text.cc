@@ -9,12 +9,13 @@
 namespace epl {
 namespace {
 
-constexpr std::string_view reductions[] = {"sum", "max", "min"};
+constexpr std::string_view reductions[] = {"sum", "max", "min", "owner"};
 
 // "partial sum data.micro_batch": the axes of each kind of reduction that is due.
 std::string partial_text(const Plan& plan, const std::vector<Partial>& partial) {
   std::string out;
-  for (const auto kind : {ShardingRule::Reduce::sum, ShardingRule::Reduce::max, ShardingRule::Reduce::min}) {
+  using enum ShardingRule::Reduce;
+  for (const auto kind : {sum, max, min, owner}) {
     std::vector<int> axes;
     for (const Partial& p : partial) {
       if (p.kind == kind) axes.push_back(p.axis);

@@ -57,6 +57,7 @@ Status verify_segments(const Plan& plan) {
   }
   for (size_t i = 0; i < plan.shardings.size(); ++i) {
     for (const Partial& partial : plan.shardings[i].partial) {
+      if (partial.kind == ShardingRule::Reduce::owner) continue;
       const std::string& name = graph.value(Value{static_cast<int>(i)}).name;
       if (!find_cut(plan.batch_of(plan.value_task_graph[i]), partial.axis) &&
           plan.mesh().axes[static_cast<size_t>(partial.axis)].kind == MeshAxis::Kind::rank)

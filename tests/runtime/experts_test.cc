@@ -64,23 +64,25 @@ constexpr std::string_view looped = R"(graph mixture(x: f32[8,6] batch 0) {
 )";
 
 // Tokens that pick the matrices of their expert, as transformers exports a mixture of experts.
-constexpr std::string_view picked = R"(graph mixture(x: f32[8,6] batch 0) {
+constexpr std::string_view picked = R"(graph mixture(x: f32[8,24] batch 0) {
   in.w: f32[6,6] = param
   gate.w: f32[6,4] = param
   w1: f32[4,16,6] = param
   w2: f32[4,6,16] = param
-  out.w: f32[6,5] = param
+  out.w: f32[24,5] = param
   forward:
-  tokens: f32[8,6] = matmul(x, in.w)
-  scores: f32[8,4] = matmul(tokens, gate.w)
-  gates: f32[8,4] = softmax(scores) {axis=1}
-  best: f32[8,1], which: i64[8,1] = top_k(gates) {k=1}
-  picks: i64[8] = reshape(which) {shape=[8]}
-  experts.h: f32[8,16] = picked_linear(tokens, w1, picks) {transpose_w=true}
-  experts.a: f32[8,16] = relu(experts.h)
-  experts.y: f32[8,6] = picked_linear(experts.a, w2, picks) {transpose_w=true}
-  weighted: f32[8,6] = mul(experts.y, best)
-  y: f32[8,5] = matmul(weighted, out.w)
+  each: f32[32,6] = reshape(x) {shape=[32,6]}
+  tokens: f32[32,6] = matmul(each, in.w)
+  scores: f32[32,4] = matmul(tokens, gate.w)
+  gates: f32[32,4] = softmax(scores) {axis=1}
+  best: f32[32,1], which: i64[32,1] = top_k(gates) {k=1}
+  picks: i64[32] = reshape(which) {shape=[32]}
+  experts.h: f32[32,16] = picked_linear(tokens, w1, picks) {transpose_w=true}
+  experts.a: f32[32,16] = sigmoid(experts.h)
+  experts.y: f32[32,6] = picked_linear(experts.a, w2, picks) {transpose_w=true}
+  weighted: f32[32,6] = mul(experts.y, best)
+  flat: f32[8,24] = reshape(weighted) {shape=[8,24]}
+  y: f32[8,5] = matmul(flat, out.w)
   output y = y
 }
 )";
@@ -254,14 +256,40 @@ TEST(Experts, InALoopAreCutOverTheRanks) {
   expect_near(trained(layout, looped), trained({.name = "one_rank"}, looped), layout.name, 1e-5, 1e-4);
 }
 
-// Whatever tokens pick, ranks have as much to do: each has a piece of every expert. The pieces of both products fit, so
+std::map<std::string, Shape> local_shapes(const CompiledPlan& plan) {
+  std::map<std::string, Shape> local;
+  for (const StateSlot& slot : plan.state().slots()) local[slot.name] = slot.local.shape;
+  return local;
+}
+
+// Rows that pick their expert go to the rank that has it, and stay there from one product to the next. No sum is cut,
+// so the bits are those of one rank at every level.
+TEST(Experts, WhoseWeightsArePickedAreDealtToRanks) {
+  for (const int64_t micro_batches : {1, 2}) {
+    for (const std::string& scopes : {of_two, of_four, cat(of_two, R"(, "reproducible.level": "layout")")}) {
+      const Layout layout{.name = cat("picked ", scopes), .ranks = 4, .micro_batches = micro_batches, .scopes = scopes};
+      auto plan = plan_of(layout, picked);
+      ASSERT_TRUE(plan.ok()) << plan.status().to_string();
+      const int64_t each = scopes == of_four ? 1 : 2;
+      std::map<std::string, Shape> local = local_shapes(**plan);
+      EXPECT_EQ(local["w1"], (Shape{each, 16, 6}));
+      EXPECT_EQ(local["w2"], (Shape{each, 6, 16}));
+      EXPECT_EQ(local["gate.w"], (Shape{6, 4}));
+      const Layout alone{
+          .name = "one_rank",
+          .scopes = scopes == of_two || scopes == of_four ? std::string() : R"("reproducible.level": "layout")"};
+      expect_same(trained(layout, picked), trained(alone, picked), layout.name);
+    }
+  }
+}
+
+// A split cuts inside each expert: whatever tokens pick, ranks have as much to do. The pieces of both products fit, so
 // that one sum brings the tokens' answers together.
-TEST(Experts, WhoseWeightsArePickedAreCutOverTheRanks) {
-  const Layout layout{.name = "picked", .ranks = 4, .scopes = of_two};
+TEST(Experts, WhoseWeightsArePickedAreSplit) {
+  const Layout layout{.name = "picked", .ranks = 4, .scopes = R"("scopes": [{"match": "experts*", "split": 2}])"};
   auto plan = plan_of(layout, picked);
   ASSERT_TRUE(plan.ok()) << plan.status().to_string();
-  std::map<std::string, Shape> local;
-  for (const StateSlot& slot : (*plan)->state().slots()) local[slot.name] = slot.local.shape;
+  std::map<std::string, Shape> local = local_shapes(**plan);
   EXPECT_EQ(local["w1"], (Shape{4, 8, 6}));
   EXPECT_EQ(local["w2"], (Shape{4, 6, 8}));
   EXPECT_EQ(local["gate.w"], (Shape{6, 4}));

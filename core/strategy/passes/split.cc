@@ -50,6 +50,7 @@ class Splitting {
         parts_(plan_.mesh(task_graph).pieces(axes_)),
         by_segments_(sums_by_segments(plan_)),
         pieces_(!by_segments_ && !experts && context.options.flag("pieces")),
+        deals_(context.options.flag("pieces")),
         uneven_(!by_segments_ && context.options.flag("uneven")),
         windows_(windows && pieces_),
         at_(static_cast<size_t>(graph_.value_count())),
@@ -151,17 +152,20 @@ class Splitting {
           if (v && !beside[index(v)]) wishes_[index(v)] = place_of(operands.inputs[i]);
         }
       };
+      bool updates = false;
       for (size_t i = 0; i < node.inputs.size() && node.phase == Phase::update; ++i) {
         if (!node.inputs[i] || graph_.value(node.inputs[i]).kind != ValueKind::parameter) continue;
+        updates = true;
         const CutPlace& place = at_[index(node.inputs[i])];
         const CutFactor factor = place ? factor_at(rule, rule.inputs[i], place) : CutFactor();
         if (factor || !place) wish(factor);
         break;
       }
-      if (node.phase == Phase::update || work(n) > 0) continue;
+      if (updates || work(n) > 0) continue;
       for (size_t o = 0; o < node.outputs.size(); ++o) {
         const auto& wished = wishes_[index(node.outputs[o])];
-        if (!wished || (windows_ && !*wished)) continue;  // whole sums are made of pieces as well
+        // Whole sums are made of pieces as well, and so is the norm of a gradient.
+        if (!wished || ((windows_ || node.phase == Phase::update) && !*wished)) continue;
         const CutFactor factor = *wished ? factor_at(rule, rule.outputs[o], *wished) : CutFactor();
         if (factor || !*wished) wish(factor);
         break;
@@ -358,7 +362,8 @@ class Splitting {
     const bool slides = extended_of(n).window(factor.factor) >= 0;
     if (slides && (axes_.size() > 1 || !may_slide(plan_, NodeId{n}, extended_of(n), factor, parts_))) return false;
     if (is_added(n, factor))
-      return pieces_ && plan_.mesh(here_).lanes(plan_.batch_of(here_)) == 1 && (factor.outer == 1 || !picks(n));
+      return (experts_ ? deals_ && picks(n) : pieces_) && (one_lane() || deals_in_lanes(n, factor)) &&
+             (factor.outer == 1 || !picks(n));
     if (known.unshardable) return false;
     if (by_segments_ &&
         !keeps_segments(rule_of(n), plan_.node_shardings[static_cast<size_t>(n)].segments, factor, parts_))
@@ -376,6 +381,21 @@ class Splitting {
       if (factor.outer % pieces != 0) return false;
     }
     return true;
+  }
+
+  bool one_lane() const { return plan_.mesh(here_).lanes(plan_.batch_of(here_)) == 1; }
+  // What it gives of each sample, or of each expert, needs no sum over what experts elsewhere have.
+  bool deals_in_lanes(int n, const CutFactor& factor) const {
+    if (!experts_ || !picks(n)) return false;
+    const ShardingRule& rule = rule_of(n);
+    const auto& cuts = plan_.node_shardings[static_cast<size_t>(n)].factors;
+    return std::ranges::all_of(rule.outputs, [&](const ShardingRule::Operand& output) {
+      if (stands_in(output, factor.factor)) return true;
+      for (size_t f = 0; f < cuts.size(); ++f) {
+        if (find_cut(cuts[f], batch_axis) && !stands_in(output, static_cast<int>(f))) return false;
+      }
+      return true;
+    });
   }
 
   double bytes(Value v) const { return static_cast<double>(graph_.type(v).bytes()); }
@@ -478,6 +498,7 @@ class Splitting {
   const int64_t parts_;
   const bool by_segments_;
   bool pieces_;         // the factors of PieceRules may be cut
+  bool deals_;          // so may those of rows that pick their expert
   bool uneven_;         // pieces need not be equal
   const bool windows_;  // a cut may begin in a dimension of windows
   int windows_cut_ = 0;

@@ -1,0 +1,203 @@
+// rows: what experts answer to tokens stays with the expert.
+//
+// Where rows pick their weights (PieceRule::indices) and ranks share these out, as experts are dealt to ranks, a row of
+// the result is known to one rank. It would go back to the rank of its token, and come again for the next product of
+// the same expert. A node that works on each row by itself may as well work where the row is: a value stays there if
+// all its users are such nodes, or pick their weights by the same rows. Each rank has room for all rows, as all tokens
+// may pick one expert.
+#include <algorithm>
+#include <optional>
+
+#include "core/strategy/batch_cut.h"
+#include "core/strategy/pass.h"
+#include "core/strategy/split_nodes.h"
+
+namespace epl {
+namespace {
+
+class Rows {
+ public:
+  Rows(Plan& plan, int task_graph, const SplitNodes& nodes)
+      : plan_(plan),
+        graph_(*plan.graph),
+        here_(task_graph),
+        axes_(plan.task_graphs[static_cast<size_t>(task_graph)].experts),
+        nodes_(nodes),
+        at_(static_cast<size_t>(graph_.value_count())),
+        passes_(static_cast<size_t>(graph_.node_count()), false) {}
+
+  void run() {
+    for (int n = 0; n < graph_.node_count(); ++n) {
+      if (plan_.node_task_graph[static_cast<size_t>(n)] == here_) visit(n);
+    }
+    for (bool fewer = true; fewer;) fewer = drop();
+    write();
+  }
+
+ private:
+  // Which dimensions of a value are the rows, in the order of the indices' dimensions.
+  struct At {
+    Value picks;
+    std::vector<int> dims;
+    friend bool operator==(const At&, const At&) = default;
+  };
+  using Factors = std::vector<int>;
+
+  static size_t index(Value v) { return static_cast<size_t>(v.index); }
+  const std::optional<At>& at(Value v) const {
+    static const std::optional<At> none;
+    return v ? at_[index(v)] : none;
+  }
+
+  // The operand by which a node picks what experts have; none: it does not.
+  Value picks_of(int n) const {
+    const ExtendedRule& rule = nodes_.rule(n);
+    const auto& factors = plan_.node_shardings[static_cast<size_t>(n)].factors;
+    if (!rule.row || rule.row->indices < 0) return {};
+    for (size_t f = rule.added; f < factors.size(); ++f) {
+      if (!factors[f].empty() && factors[f].front().axes == axes_)
+        return graph_.node(NodeId{n}).inputs[static_cast<size_t>(rule.row->indices)];
+    }
+    return {};
+  }
+  Factors rows_of_picks(int n) const {
+    const ExtendedRule& rule = nodes_.rule(n);
+    Factors rows;
+    for (const ShardingRule::Dim& dim : rule.rule.inputs[static_cast<size_t>(rule.row->indices)])
+      rows.push_back(dim.size() == 1 ? dim[0] : -1);
+    return rows;
+  }
+  // The dimensions that are these factors, each alone; none where one is not there.
+  static std::optional<std::vector<int>> dims_of(const ShardingRule::Operand& operand, const Factors& rows) {
+    std::vector<int> dims;
+    for (const int factor : rows) {
+      const auto found = std::ranges::find(operand, ShardingRule::Dim{factor});
+      if (factor < 0 || found == operand.end()) return std::nullopt;
+      dims.push_back(static_cast<int>(found - operand.begin()));
+    }
+    return dims;
+  }
+  // And back.
+  static Factors factors_of(const ShardingRule::Operand& operand, const std::vector<int>& dims) {
+    Factors rows;
+    for (const int d : dims) {
+      const ShardingRule::Dim& dim = operand[static_cast<size_t>(d)];
+      rows.push_back(dim.size() == 1 ? dim[0] : -1);
+    }
+    return rows;
+  }
+
+  void visit(int n) {
+    const Node& node = graph_.node(NodeId{n});
+    const ShardingRule& rule = nodes_.rule(n).rule;
+    const auto give = [&](size_t o, Value picks, const Factors& rows) {
+      const auto dims = dims_of(rule.outputs[o], rows);
+      if (dims) at_[index(node.outputs[o])] = At{picks, *dims};
+      return dims.has_value();
+    };
+    if (const Value picks = picks_of(n)) {
+      const size_t added = nodes_.rule(n).added;
+      for (size_t o = 0; o < node.outputs.size(); ++o) {
+        const bool lacks = std::ranges::none_of(rule.outputs[o], [&](const ShardingRule::Dim& dim) {
+          return std::ranges::any_of(dim, [&](int f) { return static_cast<size_t>(f) >= added; });
+        });
+        if (lacks) give(o, picks, rows_of_picks(n));
+      }
+      return;
+    }
+    if (node.op->takes_any_operands) return;
+    std::optional<At> brought;
+    Factors rows;
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      if (!at(node.inputs[i])) continue;
+      const Factors here = factors_of(rule.inputs[i], at(node.inputs[i])->dims);
+      if (brought && (brought->picks != at(node.inputs[i])->picks || here != rows)) return;
+      brought = at(node.inputs[i]);
+      rows = here;
+    }
+    const auto each_by_itself = [&](int f) { return f >= 0 && !rule.factors[static_cast<size_t>(f)].unshardable; };
+    if (!brought || !std::ranges::all_of(rows, each_by_itself)) return;
+    passes_[static_cast<size_t>(n)] = true;
+    for (size_t o = 0; o < node.outputs.size(); ++o) {
+      if (!give(o, brought->picks, rows)) return reject(n);
+    }
+  }
+
+  void reject(int n) {
+    passes_[static_cast<size_t>(n)] = false;
+    for (Value v : graph_.node(NodeId{n}).outputs) at_[index(v)].reset();
+  }
+
+  // A node that picks by the same rows has the value where it is.
+  bool takes(int n, Value v) const {
+    if (passes_[static_cast<size_t>(n)]) return true;
+    const Node& node = graph_.node(NodeId{n});
+    if (plan_.node_task_graph[static_cast<size_t>(n)] != here_ || picks_of(n) != at(v)->picks) return false;
+    const Factors rows = rows_of_picks(n);
+    const ShardingRule& rule = nodes_.rule(n).rule;
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      if (node.inputs[i] == v && factors_of(rule.inputs[i], at(v)->dims) != rows) return false;
+    }
+    return true;
+  }
+  bool stays(Value v) const {
+    const auto is = [&](Value other) { return other == v; };
+    return at(v) && std::ranges::none_of(graph_.outputs, is, &Graph::Output::value) &&
+           std::ranges::none_of(graph_.updates, is, &Graph::Update::next) && !nodes_.users(v).empty() &&
+           std::ranges::all_of(nodes_.users(v), [&](int32_t n) { return takes(n, v); });
+  }
+
+  // One round: nodes that give a value to others, or get none where it is.
+  bool drop() {
+    bool any = false;
+    for (int n = 0; n < graph_.node_count(); ++n) {
+      if (!passes_[static_cast<size_t>(n)]) continue;
+      const Node& node = graph_.node(NodeId{n});
+      const auto stays_here = [&](Value v) { return stays(v); };
+      const auto may_stay = [&](Value v) { return !at(v) || stays(v); };
+      if (std::ranges::all_of(node.outputs, stays_here) && std::ranges::all_of(node.inputs, may_stay)) continue;
+      reject(n);
+      any = true;
+    }
+    return any;
+  }
+
+  void write() {
+    for (int n = 0; n < graph_.node_count(); ++n) {
+      const Node& node = graph_.node(NodeId{n});
+      for (Value v : node.outputs) {
+        if (!stays(v)) continue;
+        for (const int axis : axes_) plan_.shardings[index(v)].partial.push_back({axis, ShardingRule::Reduce::owner});
+        plan_.explain(n, "rows: what experts answer stays with them");
+      }
+    }
+  }
+
+  Plan& plan_;
+  const Graph& graph_;
+  const int here_;
+  const std::vector<int> axes_;
+  const SplitNodes& nodes_;
+  std::vector<std::optional<At>> at_;  // by value: where the answers of experts are
+  std::vector<bool> passes_;           // by node: it works on each row by itself
+};
+
+}  // namespace
+
+EPL_PASS(rows) {
+  return {.doc = "keeps what experts answer with them until tokens need it", .run = [](PassContext& c) -> Status {
+            if (static_cast<int>(c.plan.shardings.size()) != c.plan.graph->value_count())
+              return invalid("it needs place and propagate before it");
+            std::optional<SplitNodes> nodes;
+            for (size_t t = 0; t < c.plan.task_graphs.size(); ++t) {
+              if (c.plan.task_graphs[t].experts.empty()) continue;
+              if (!nodes) {
+                EPL_ASSIGN(nodes, SplitNodes::create(*c.plan.graph, false));
+              }
+              Rows(c.plan, static_cast<int>(t), *nodes).run();
+            }
+            return {};
+          }};
+}
+
+}  // namespace epl
