@@ -201,6 +201,10 @@ class ThreadCommunicator final : public Communicator {
       case Kind::all_to_all:
         all_to_all(stream, call);
         break;
+      case Kind::dispatch:
+      case Kind::combine:
+        exchange_rows(stream, call);
+        break;
       case Kind::broadcast:
         copy(stream, call.target, asked_by(call.peer).source, call.bytes(), copy_grain);
         break;
@@ -294,6 +298,16 @@ class ThreadCommunicator final : public Communicator {
       const int r = (rank_ + step) % size();
       copy(stream, static_cast<char*>(call.target) + r * call.bytes(),
            static_cast<const char*>(asked_by(r).source) + rank_ * call.bytes(), call.bytes(), copy_grain);
+    }
+  }
+
+  void exchange_rows(Stream& stream, const Collective& call) {
+    for (int step = 0; step < size(); ++step) {
+      const int r = (rank_ + step) % size();
+      call.rows_between(r, rank_, size(), [&](int64_t from, int64_t to, int64_t bytes) {
+        copy(stream, static_cast<char*>(call.target) + to, static_cast<const char*>(asked_by(r).source) + from, bytes,
+             copy_grain);
+      });
     }
   }
 

@@ -23,7 +23,7 @@ constexpr auto slice = std::chrono::milliseconds(20);  // how long a call waits 
 constexpr auto reason_wait = std::chrono::seconds(2);  // for the message of a rank that has ended a group
 constexpr int drain_milliseconds = 2000;               // for peers that stopped reading, before what is left is dropped
 
-static_assert(sizeof(FrameHead) == 64, "a head has no holes and the same size everywhere");
+static_assert(sizeof(FrameHead) == 72, "a head has no holes and the same size everywhere");
 
 uint64_t hash_of(std::string_view text) {
   Hash64 hash;

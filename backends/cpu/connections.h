@@ -49,6 +49,7 @@ struct FrameHead {
   uint8_t carried = 0;  // the operand is brought by a carrier, and the body says which it is
   int64_t count = 0;
   int64_t peer = 0;
+  int64_t rows = 0;
   uint64_t bytes = 0;  // of the body
 };
 

@@ -145,6 +145,9 @@ class SharedCommunicator final : public Communicator {
         return all_gather(stream, call);
       case Kind::all_to_all:
         return all_to_all(stream, call);
+      case Kind::dispatch:
+      case Kind::combine:
+        return exchange_rows(stream, call);
       case Kind::broadcast:
         return broadcast(stream, call);
       default:
@@ -331,6 +334,33 @@ class SharedCommunicator final : public Communicator {
         const int r = (rank_ + step) % size();
         copy(stream, at(call.target, r * call.bytes() + now.first), r == rank_ ? at(call.source, now.first) : part(r),
              now.count(), part_grain);
+      }
+      return {};
+    });
+  }
+
+  // Chunks of the source; of each a rank shows the rows that others own or wait for, where they lie in it.
+  Status exchange_rows(Stream& stream, const Collective& call) {
+    const int64_t bytes = call.bytes() * (call.kind == Kind::dispatch ? 1 : size());
+    const auto each = [&](int from, int to, Range now, const auto& f) {
+      call.rows_between(from, to, size(), [&](int64_t source, int64_t target, int64_t run) {
+        const Range part{std::max(source, now.first), std::min(source + run, now.last)};
+        if (part.count() > 0) f(part.first, target + (part.first - source), part.count());
+      });
+    };
+    return in_chunks(bytes, room_->layout.part_bytes(), [&](Range now, int64_t n) -> Status {
+      for (int r = 0; r < size(); ++r) {
+        each(rank_, r, now, [&](int64_t from, int64_t to, int64_t run) {
+          std::byte* const there = r == rank_ ? at(call.target, to) : next_part() + (from - now.first);
+          copy(stream, there, at(call.source, from), run, part_grain);
+        });
+      }
+      EPL_TRY(meet(n));
+      for (int step = 1; step < size(); ++step) {
+        const int r = (rank_ + step) % size();
+        each(r, rank_, now, [&](int64_t from, int64_t to, int64_t run) {
+          copy(stream, at(call.target, to), part(r) + (from - now.first), run, part_grain);
+        });
       }
       return {};
     });

@@ -24,14 +24,19 @@ struct Called {
   DType dtype = DType::u8;
   Reduction reduction = Reduction::sum;
   uint8_t unused[5] = {};
-  int64_t count = 0, peer = 0;
+  int64_t count = 0, peer = 0, rows = 0;
   uint64_t call = 0, members = 0;
 
   static Called of(const Collective& call, uint64_t number, uint64_t members) {
-    return {call.kind, call.dtype, call.reduction, {}, call.count, call.peer, number, members};
+    return {call.kind, call.dtype, call.reduction, {}, call.count, call.peer, call.rows, number, members};
   }
   Collective collective() const {
-    return {.kind = kind, .dtype = dtype, .count = count, .reduction = reduction, .peer = static_cast<int>(peer)};
+    return {.kind = kind,
+            .dtype = dtype,
+            .count = count,
+            .reduction = reduction,
+            .peer = static_cast<int>(peer),
+            .rows = rows};
   }
   friend bool operator==(const Called&, const Called&) = default;
 };
@@ -49,7 +54,7 @@ struct Mail {
   alignas(line_bytes) Entry entry[entries];
 };
 
-static_assert(sizeof(Meeting) % line_bytes == 0 && sizeof(Mail) % line_bytes == 0 && sizeof(Called) == 40);
+static_assert(sizeof(Meeting) % line_bytes == 0 && sizeof(Mail) % line_bytes == 0 && sizeof(Called) == 48);
 
 // All of it in whole lines. A slot: what is called, a part of the operands, a sum. The pages of what is not used take
 // no memory.

@@ -31,6 +31,7 @@ class SocketCommunicator final : public Communicator {
         messages_(group.members.size()),
         receipts_(group.members.size()),
         sources_(group.members.size()),
+        packed_(group.members.size()),
         sent_(group.members.size()),
         received_(group.members.size()) {}
   ~SocketCommunicator() override { links_->leave(group_); }
@@ -83,6 +84,9 @@ class SocketCommunicator final : public Communicator {
         return all_gather(call);
       case Kind::all_to_all:
         return all_to_all(call);
+      case Kind::dispatch:
+      case Kind::combine:
+        return exchange_rows(call);
       case Kind::broadcast:
         return broadcast(call);
       case Kind::barrier:
@@ -120,6 +124,7 @@ class SocketCommunicator final : public Communicator {
             .reduction = call.reduction,
             .count = call.count,
             .peer = call.peer,
+            .rows = call.rows,
             .bytes = static_cast<uint64_t>(bytes)};
   }
 
@@ -190,7 +195,8 @@ class SocketCommunicator final : public Communicator {
             .dtype = head.dtype,
             .count = head.count,
             .reduction = head.reduction,
-            .peer = static_cast<int>(head.peer)};
+            .peer = static_cast<int>(head.peer),
+            .rows = head.rows};
   }
 
   // A message of `peer`, which must be of the same call and hold `bytes`. A carrier may still be writing it.
@@ -297,6 +303,36 @@ class SocketCommunicator final : public Communicator {
     return {};
   }
 
+  // The rows for each peer one behind the other.
+  Status exchange_rows(const Collective& call) {
+    const auto bytes_from = [&](int from, int to) {
+      int64_t all = 0;
+      call.rows_between(from, to, size(), [&](int64_t, int64_t, int64_t bytes) { all += bytes; });
+      return all;
+    };
+    const auto body_for = [&](int peer) {
+      std::vector<std::byte>& body = packed_[static_cast<size_t>(peer)];
+      body.resize(static_cast<size_t>(bytes_from(rank_, peer)));
+      std::byte* next = body.data();
+      call.rows_between(rank_, peer, size(), [&](int64_t source, int64_t, int64_t bytes) {
+        copy(next, part(call.source, source, bytes));
+        next += bytes;
+      });
+      return Bytes(body);
+    };
+    EPL_TRY(exchange(call, 0, body_for, [&](int peer) { return bytes_from(peer, rank_); }));
+    for (int r = 0; r < size(); ++r) {
+      int64_t next = 0;
+      call.rows_between(r, rank_, size(), [&](int64_t source, int64_t target, int64_t bytes) {
+        copy(at(call.target, target), r == rank_
+                                          ? part(call.source, source, bytes)
+                                          : body_of(r).subspan(static_cast<size_t>(next), static_cast<size_t>(bytes)));
+        next += bytes;
+      });
+    }
+    return {};
+  }
+
   Status broadcast(const Collective& call) {
     const Bytes own = rank_ == call.peer ? part(call.source, 0, call.bytes()) : Bytes();
     EPL_TRY(
@@ -329,7 +365,8 @@ class SocketCommunicator final : public Communicator {
   std::vector<Carrier::Receipt> receipts_;  // of what is to come into them
   std::vector<const void*> sources_;
   std::vector<std::byte> sum_;
-  std::vector<uint64_t> sent_, received_;  // by rank
+  std::vector<std::vector<std::byte>> packed_;  // by rank: rows that go there
+  std::vector<uint64_t> sent_, received_;       // by rank
 };
 
 }  // namespace

@@ -107,6 +107,9 @@ double seconds_of(const Machine& machine, int ranks, const Collective& call) {
       return all_gather_seconds(machine, ranks, call.bytes());
     case Collective::Kind::all_to_all:
       return all_to_all_seconds(machine, ranks, call.bytes());
+    case Collective::Kind::dispatch:  // as many rows for each rank
+    case Collective::Kind::combine:
+      return all_to_all_seconds(machine, ranks, call.bytes() / ranks);
     case Collective::Kind::broadcast:
       return broadcast_seconds(machine, ranks, call.bytes());
     case Collective::Kind::send:

@@ -8,10 +8,29 @@
 namespace epl {
 
 std::string_view collective_name(Collective::Kind kind) {
-  static constexpr std::string_view names[] = {"all_reduce", "reduce_scatter", "all_gather", "all_to_all",
-                                               "broadcast",  "send",           "receive",    "barrier"};
+  static constexpr std::string_view names[] = {"all_reduce", "reduce_scatter", "all_gather", "all_to_all", "dispatch",
+                                               "combine",    "broadcast",      "send",       "receive",    "barrier"};
   static_assert(std::size(names) == static_cast<size_t>(Collective::Kind::barrier) + 1);
   return names[static_cast<size_t>(kind)];
+}
+
+void Collective::rows_between(int from, int to, int size,
+                              FunctionRef<void(int64_t source, int64_t target, int64_t bytes)> f) const {
+  if (rows == 0) return;
+  const bool out = kind == Kind::dispatch;
+  const int home = out ? from : to, owner = out ? to : from;
+  const int64_t row = bytes() / rows, first = home * rows;
+  const auto is_owned = [&](int64_t i) {
+    const int64_t found = owners[first + i];
+    return (found >= 0 && found < size ? found : home) == owner;
+  };
+  for (int64_t i = 0; i < rows; ++i) {
+    if (!is_owned(i)) continue;
+    const int64_t begin = i;
+    while (i + 1 < rows && is_owned(i + 1)) ++i;
+    const int64_t own = begin * row, all = (first + begin) * row;
+    f(out ? own : all, out ? all : own, (i + 1 - begin) * row);
+  }
 }
 
 int64_t Collective::bytes() const { return count * static_cast<int64_t>(dtype_bytes(dtype)); }
@@ -21,6 +40,7 @@ std::string Collective::text() const {
   std::string text = cat(collective_name(kind), "(");
   if (kind != Collective::Kind::barrier) text += cat(count, " x ", dtype_name(dtype));
   if (reduces()) text += cat(", ", reductions[static_cast<size_t>(reduction)]);
+  if (by_owners()) text += cat(" in ", rows, " rows");
   if (kind == Collective::Kind::broadcast) text += cat(", root ", peer);
   if (kind == Collective::Kind::send) text += cat(", to rank ", peer);
   if (kind == Collective::Kind::receive) text += cat(", from rank ", peer);
@@ -30,7 +50,7 @@ std::string Collective::text() const {
 bool agree(const Collective& a, const Collective& b) {
   if (a.dtype != b.dtype || a.count != b.count) return false;
   if (a.between_two()) return b.between_two() && a.kind != b.kind;
-  return a.kind == b.kind && a.peer == b.peer && a.reduction == b.reduction;
+  return a.kind == b.kind && a.peer == b.peer && a.rows == b.rows && a.reduction == b.reduction;
 }
 
 namespace {
@@ -56,6 +76,15 @@ Status check_collective(const Collective& call, int rank, int size) {
   if (has_peer && (call.peer < 0 || call.peer >= size)) return refuse("a peer that is not a rank of the group");
   if (call.between_two() && call.peer == rank) return refuse("itself as the peer");
   const int64_t bytes = call.bytes();
+  if (call.by_owners()) {
+    if (call.rows < 0 || (call.rows == 0 ? call.count != 0 : call.count % call.rows != 0))
+      return refuse("elements that are not so many rows");
+    if (call.rows > 0 && !call.owners) return refuse("no owners");
+    const bool out = call.kind == Collective::Kind::dispatch;
+    if (bytes > 0 && call.source && call.target &&
+        overlap(call.source, bytes * (out ? 1 : size), call.target, bytes * (out ? size : 1)))
+      return refuse("a source and a target that overlap");
+  }
   if (size == 1 || bytes == 0 || !call.source || !call.target) return {};
   if (call.kind == Collective::Kind::all_gather && !own_segment(call.source, call.target, bytes, rank, size)) {
     return refuse("a source within the target that is not the rank's own segment");

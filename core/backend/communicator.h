@@ -8,6 +8,7 @@
 #include <string>
 
 #include "core/base/dtype.h"
+#include "core/base/function_ref.h"
 #include "core/base/status.h"
 
 namespace epl {
@@ -23,6 +24,8 @@ enum class Reduction : uint8_t { sum, max, min };
 //   reduce_scatter  n x count         count             segment r of the reduction over the ranks
 //   all_gather      count             n x count         the sources of all ranks in their order
 //   all_to_all      n x count         n x count         segment p of the target is segment r of rank p's source
+//   dispatch        count             n x count         each row of each source, to the rank that owns it
+//   combine         n x count         count             each row of the rank's own, from the rank that owns it
 //   broadcast       count (of peer)   count             the source of rank `peer`
 //   send            count                               to rank `peer`, which receives
 //   receive                           count             from rank `peer`, which sends
@@ -32,8 +35,23 @@ enum class Reduction : uint8_t { sum, max, min };
 // number of ranks is a power of two). max and min have no order to keep. Source and target of all_reduce and broadcast
 // may be the same memory; of all_gather and reduce_scatter the smaller one may be the rank's own segment of the larger
 // one. Otherwise they do not overlap.
+//
+// dispatch and combine are an all_gather and its way back of which each row goes to one rank: `count` is `rows` rows,
+// and `owners` has a rank for each of the n x rows rows, the same on all ranks; one that is no rank stands for the rank
+// whose row it is. Rows keep their places. What a rank does not own of the larger operand is neither read nor written.
 struct Collective {
-  enum class Kind : uint8_t { all_reduce, reduce_scatter, all_gather, all_to_all, broadcast, send, receive, barrier };
+  enum class Kind : uint8_t {
+    all_reduce,
+    reduce_scatter,
+    all_gather,
+    all_to_all,
+    dispatch,
+    combine,
+    broadcast,
+    send,
+    receive,
+    barrier
+  };
   Kind kind = Kind::barrier;
   DType dtype = DType::u8;
   int64_t count = 0;
@@ -41,9 +59,16 @@ struct Collective {
   void* target = nullptr;
   Reduction reduction = Reduction::sum;
   int peer = 0;
+  int64_t rows = 0;
+  const int64_t* owners = nullptr;
 
   bool reduces() const { return kind == Kind::all_reduce || kind == Kind::reduce_scatter; }
   bool between_two() const { return kind == Kind::send || kind == Kind::receive; }
+  bool by_owners() const { return kind == Kind::dispatch || kind == Kind::combine; }
+  // Calls f(source, target, bytes) with where they lie in the operands of two ranks: each run of rows that `from` of
+  // `size` ranks gives to `to`, which may be the same.
+  void rows_between(int from, int to, int size,
+                    FunctionRef<void(int64_t source, int64_t target, int64_t bytes)> f) const;
   int64_t bytes() const;     // of `count` elements
   std::string text() const;  // "all_reduce(8 x f32, sum)"
 };

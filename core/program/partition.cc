@@ -25,6 +25,7 @@ Result<LocalGraph> Partition::run() {
     moved_.clear();  // a piece belongs to one loop
     unpadded_.clear();
     filled_.clear();
+    routes_.clear();
   }
   EPL_TRY(finish());
   join_collectives(local_);
@@ -167,7 +168,7 @@ Sharding Partition::as_given(Value v) const {
   return made;
 }
 
-Result<Value> Partition::operand(Value v, const Sharding& wanted, Phase user, int block) {
+Result<Value> Partition::operand(Value v, const Sharding& wanted, Phase user, int block, const Routes* routes) {
   if (!v) return v;
   // Of an input that comes in whole, the micro-batch at hand.
   Sharding to = wanted;
@@ -180,8 +181,11 @@ Result<Value> Partition::operand(Value v, const Sharding& wanted, Phase user, in
   EPL_ASSIGN(const std::vector<Move> moves, reshard(mesh_, type, lies(v), to));
   const Value now = in_block(v, kind(block) == BlockKind::post);
   if (moves.empty()) return now;
+  const bool by_owners = routes && moves_rows(moves, lies(v), *routes);
+  const Value owners = by_owners ? routes->owners : Value{};
   for (auto [known, end] = moved_.equal_range(v.index); known != end; ++known) {
-    if (known->second.as == wanted && (!known->second.phase || *known->second.phase == user))
+    if (known->second.as == wanted && known->second.owners == owners &&
+        (!known->second.phase || *known->second.phase == user))
       return known->second.piece;
   }
   const ValueInfo& info = global_.value(v);
@@ -191,9 +195,14 @@ Result<Value> Partition::operand(Value v, const Sharding& wanted, Phase user, in
                       : made                                      ? global_.node(info.producer).phase
                                                                   : Phase::forward;
   Value piece = now;
-  for (const Move& move : moves) piece = append(move, cat(info.name, move.suffix), {piece}, phase, block);
+  if (by_owners) {
+    const Move dispatch{.op = "dispatch_rows", .attributes = moves[0].attributes, .type = moves[0].type};
+    piece = append(dispatch, cat(info.name, ".dispatched"), {now, owners}, phase, block);
+  } else {
+    for (const Move& move : moves) piece = append(move, cat(info.name, move.suffix), {piece}, phase, block);
+  }
   if (!lies(v).uneven() && to.uneven()) zero_padding_.insert(piece.index);
-  moved_.emplace(v.index, Moved{wanted, piece, gathers ? std::optional(user) : std::nullopt});
+  moved_.emplace(v.index, Moved{wanted, piece, gathers ? std::optional(user) : std::nullopt, owners});
   return piece;
 }
 

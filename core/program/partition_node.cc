@@ -69,6 +69,12 @@ Status Partition::place(int n, int block, bool again) {
   }
   const std::vector<Value> inputs = node.inputs;
   const int later = operands.added_later;
+  std::optional<Routes> routes;
+  if (pieces.picks()) {
+    const auto at = static_cast<size_t>(pieces.rule.row->indices);
+    EPL_ASSIGN(const Value indices, operand(inputs[at], operands.inputs[at], old.phase, block));
+    routes = routes_of(n, pieces, operands, indices, block);
+  }
   for (size_t i = 0; i < node.inputs.size(); ++i) {
     if (static_cast<int>(i) == later) {
       node.inputs[i] = {};
@@ -77,7 +83,9 @@ Status Partition::place(int n, int block, bool again) {
     }
     // What takes any operands takes their pieces as they are stored.
     const Sharding& wanted = old.op->takes_any_operands && inputs[i] ? stored(inputs[i]) : operands.inputs[i];
-    auto value = operand(inputs[i], wanted, old.phase, block);
+    const bool is_rows =
+        routes && static_cast<int>(i) != pieces.rule.row->indices && pieces.is_rows(pieces.rule.rule.inputs[i]);
+    auto value = operand(inputs[i], wanted, old.phase, block, is_rows ? &*routes : nullptr);
     if (!value.ok()) return value.status().with_context(cat("operand ", i, " of node ", old.name)).at(old.name);
     node.inputs[i] = *value;
     if (old.op->takes_any_operands && inputs[i]) {
@@ -146,6 +154,10 @@ Status Partition::place(int n, int block, bool again) {
     Value given = local_.graph.node(made).outputs[o];
     if (pieces.slides() && static_cast<int>(o) == pieces.rule.row->halo.numbers_result) {
       EPL_ASSIGN(given, numbered(given, n, pieces, block));
+    }
+    if (elsewhere && pieces.lacks(o) && routes && pieces.is_rows(pieces.rule.rule.outputs[o])) {
+      EPL_ASSIGN(const bool back, give_back(old.outputs[o], given, operands.outputs[o], *routes, old, block));
+      if (back) continue;
     }
     if (elsewhere && pieces.lacks(o)) given = zero_elsewhere(given, elsewhere, pieces, o, old, block);
     EPL_TRY(store(old.outputs[o], {given}, operands.outputs[o], old, block));

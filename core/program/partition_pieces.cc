@@ -95,6 +95,39 @@ Result<Value> Partition::own(Value& indices, const PieceCut& cut, const Node& ol
   });
 }
 
+std::optional<Partition::Routes> Partition::routes_of(int n, const PieceCut& cut, const OperandShardings& operands,
+                                                      Value indices, int block) {
+  const Node& old = global_.node(NodeId{n});
+  const auto at = static_cast<size_t>(cut.rule.row->indices);
+  const bool is_rank =
+      cut.axes.size() == 1 && mesh_.axes[static_cast<size_t>(cut.axes[0])].kind == MeshAxis::Kind::rank;
+  // All ranks of the axis know what all rows pick.
+  if (!is_rank || operands.inputs[at].cut_dim(cut.axes[0]) >= 0 || global_.type(old.inputs[at]).ndim() != 1) return {};
+  for (const auto& [known, routes] : routes_) {
+    if (known == indices && routes.axis == cut.axes[0]) return routes;
+  }
+  const int64_t here = mesh_.local_size(cut.size(), {{.axes = cut.axes, .of = cut.of}});
+  const Value owners = write(old, ".owners", block, [&](Builder& b) {
+    const Var picks = b.cast(b.var(indices), DType::i64);
+    return (b.select(picks < 0.0, picks + static_cast<double>(cut.size()), picks) / static_cast<double>(here)).value();
+  });
+  return routes_.emplace_back(indices, Routes{cut.axes[0], owners}).second;
+}
+
+bool Partition::moves_rows(const std::vector<Move>& moves, const Sharding& pieces, const Routes& routes) {
+  return moves.size() == 1 && (moves[0].gathers || moves[0].scatters) && pieces.cut_dim(routes.axis) == 0;
+}
+
+Result<bool> Partition::give_back(Value global, Value given, const Sharding& as, const Routes& routes, const Node& old,
+                                  int block) {
+  EPL_ASSIGN(const std::vector<Move> moves, reshard(mesh_, global_.type(global), as, stored(global)));
+  if (!moves_rows(moves, stored(global), routes)) return false;
+  const Move combine{.op = "combine_rows", .attributes = moves[0].attributes, .type = moves[0].type};
+  now_[static_cast<size_t>(global.index)] =
+      append(combine, cat(global_.value(global).name, ".combined"), {given, routes.owners}, old.phase, block);
+  return true;
+}
+
 Value Partition::zero_elsewhere(Value given, Value elsewhere, const PieceCut& cut, size_t o, const Node& old,
                                 int block) {
   const Shape& indices = local_.graph.type(elsewhere).shape;

@@ -81,7 +81,9 @@ class Partition {
 
   // The operand as the node wants it. What is gathered in the forward pass is gathered again in the backward pass: it
   // is in pieces so that nobody has to keep all of it.
-  Result<Value> operand(Value v, const Sharding& wanted, Phase user, int block);
+  // With routes, rows that go to their owners alone.
+  struct Routes;
+  Result<Value> operand(Value v, const Sharding& wanted, Phase user, int block, const Routes* routes = nullptr);
 
   Status place(int n, int block, bool again);
 
@@ -125,6 +127,20 @@ class Partition {
   // are out of its range. Returns which these are.
   Result<Value> own(Value& indices, const PieceCut& cut, const Node& old, int block);
 
+  // Where the rows of a node that picks by `indices` go: which rank of `axis` has what they pick. None where these are
+  // not rows, or not all of them.
+  struct Routes {
+    int axis = -1;
+    Value owners;
+  };
+  std::optional<Routes> routes_of(int n, const PieceCut& cut, const OperandShardings& operands, Value indices,
+                                  int block);
+  // The one move that brings rows to all ranks, or answers back, along dimension 0.
+  static bool moves_rows(const std::vector<Move>& moves, const Sharding& pieces, const Routes& routes);
+  // A result that is known where its row is owned goes back there; false where it is wanted in another way.
+  Result<bool> give_back(Value global, Value given, const Sharding& as, const Routes& routes, const Node& old,
+                         int block);
+
   // What a rank adds to a sum of picked elements: nothing where another rank has them. That is -0: any other number of
   // a sum keeps its bits, -0 too.
   Value zero_elsewhere(Value given, Value elsewhere, const PieceCut& cut, size_t o, const Node& old, int block);
@@ -160,6 +176,7 @@ class Partition {
     Sharding as;
     Value piece;
     std::optional<Phase> phase;  // for the nodes of this phase alone
+    Value owners;                // of its rows, where it has no others
   };
 
   const Plan& plan_;
@@ -181,6 +198,7 @@ class Partition {
     Value made;
   };
   std::vector<Unpadded> unpadded_;                 // of the block at hand
+  std::vector<std::pair<Value, Routes>> routes_;   // of the block at hand, by indices
   std::vector<std::pair<AxisCut, Value>> filled_;  // of the block at hand: which parts of a piece are no padding
   std::vector<Waiting> waiting_;
 };

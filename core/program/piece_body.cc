@@ -12,6 +12,11 @@ bool PieceCut::lacks(size_t output) const {
   });
 }
 
+bool PieceCut::is_rows(const ShardingRule::Operand& dims) const {
+  const ShardingRule::Operand& picks = rule.rule.inputs[static_cast<size_t>(rule.row->indices)];
+  return picks.size() == 1 && picks[0].size() == 1 && !dims.empty() && dims[0] == picks[0];
+}
+
 Shape PieceCut::beside(size_t output, const Shape& indices) const {
   const ShardingRule::Operand& picks = rule.rule.inputs[static_cast<size_t>(rule.row->indices)];
   Shape shape(rule.rule.outputs[output].size(), 1);

@@ -22,6 +22,8 @@ struct PieceCut {
   bool slides() const { return factor >= 0 && rule.window(factor) >= 0; }
   int64_t size() const { return rule.rule.factors[static_cast<size_t>(factor)].size; }
   bool lacks(size_t output) const;
+  // Whether dimension 0 of an operand or result is that of one-dimensional indices.
+  bool is_rows(const ShardingRule::Operand& dims) const;
   // The shape that indices of a shape get to stand beside a result that was picked by them.
   Shape beside(size_t output, const Shape& indices) const;
   // That of an operand of this shape beside result 0, to which it is added; empty where broadcasting does it.

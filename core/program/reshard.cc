@@ -181,6 +181,7 @@ class Resharding {
       shape[d] /= axis(over).size;
       if (d == 0 && pieces.before == 1) {  // the pieces follow one another as they lie
         collective("reduce_scatter", ".scattered", over, shape);
+        moves_.back().scatters = true;
         insert(now_[d], *wanted);
         return true;
       }

@@ -51,6 +51,16 @@ int added_cut(const ExtendedRule& rule, const NodeSharding& node) {
   return -1;
 }
 
+bool sums_batch_without(const ShardingRule& rule, const NodeSharding& node, int factor) {
+  return std::ranges::any_of(rule.outputs, [&](const ShardingRule::Operand& output) {
+    for (size_t f = 0; f < node.factors.size(); ++f) {
+      const bool summed = find_cut(node.factors[f], batch_axis) && !stands_in(output, static_cast<int>(f));
+      if (summed && !stands_in(output, factor)) return true;
+    }
+    return false;
+  });
+}
+
 CutPlace place_of(const Sharding& sharding, int axis) {
   return {sharding.cut_dim(axis), sharding.outer(axis), sharding.of(axis)};
 }

@@ -50,6 +50,8 @@ std::optional<Halo> node_halo(const Graph& graph, const Node& node, const Extend
                               int64_t parts);
 // The added factor that is cut, -1 for none.
 int added_cut(const ExtendedRule& rule, const NodeSharding& node);
+// Whether a result is a sum over the batch that a cut of this factor leaves in pieces too.
+bool sums_batch_without(const ShardingRule& rule, const NodeSharding& node, int factor);
 // Where an axis cuts a value.
 CutPlace place_of(const Sharding& sharding, int axis);
 // The factor that a cut at `place` of an operand cuts; none where no single one does.

@@ -136,12 +136,16 @@ whole batch on every rank, and is refused with several micro-batches unless each
 counts them for each sample follows any cut. Tokens that come to an expert's slots by index do not change this: all
 ranks have all tokens then, and each takes those of its experts, because which these are is known in the step only.
 
+Experts whose weights are picked by the expert of each token (`weights[expert_of_token]`, as transformers exports
+`batched_mm`) are dealt to ranks as well: the scope finds the products with what is picked. Each token goes to the one
+rank that has its expert (`dispatch_rows`), stays there for all products of the expert, and its answer comes back
+(`combine_rows`), so that a token moves once each way however many ranks there are. No token is dropped: a rank has
+room for all of them, since all may pick one expert, and its work depends on what the gate picks. Where that is too
+much room, `"split": 4` instead of `"expert": 4` cuts inside each expert: tokens go to all ranks, each has a piece of
+every expert and of what it computes, and as much to do whatever the gate picks.
+
 Experts that are nodes of their own, as a loop over experts is exported, cannot be dealt to ranks, which all run one
-program. Each expert is then cut over the ranks as by `split`, and the plan has a note. So are experts whose weights are
-picked by the expert of each token (`weights[expert_of_token]`, as transformers exports `batched_mm`): the scope finds
-the products with what is picked. Tokens go to all ranks of the scope, each has a piece of every expert, and one sum
-brings the answers back. Ranks so have as much to do whatever the gate picks, and no token is dropped. With an expert to
-a rank no less would move: which tokens a rank needs is known in the step only, so that it would get all of them.
+program. Each expert is then cut over the ranks as by `split`, and the plan has a note.
 
 )";
 

@@ -296,6 +296,55 @@ TEST_P(Ranks, all_to_all_transposes_segments) {
   }
 }
 
+// Rows of different lengths, more than fit into one round of shared memory, with owners that are no ranks among them.
+TEST_P(Ranks, rows_go_to_their_owners_and_back) {
+  for (const auto& [rows, width] : {std::pair<int64_t, int64_t>{37, 5}, {700, 333}, {0, 4}, {3, 0}}) {
+    const int64_t count = rows * width, all = rows * ranks();
+    std::vector<int64_t> owners(static_cast<size_t>(all) + 1);
+    for (int64_t i = 0; i < all; ++i) owners[i] = i % 11 == 3 ? -1 : i % 13 == 5 ? ranks() : i * i / 3 % ranks();
+    const auto owner = [&](int64_t i) {
+      return owners[i] >= 0 && owners[i] < ranks() ? owners[i] : i / std::max<int64_t>(rows, 1);
+    };
+    std::vector<std::vector<float>> x(ranks()), there(ranks()), back(ranks());
+    on_ranks(*device, group, [&](int r, Communicator& c, Stream& s) {
+      for (int64_t i = 0; i < count; ++i) x[r].push_back(static_cast<float>(r * 1000000 + i));
+      there[r].assign(count * ranks() + 1, -1);
+      back[r].assign(count + 1, -1);
+      x[r].push_back(-2);
+      EXPECT_TRUE(run(c, s,
+                      {.kind = Kind::dispatch,
+                       .dtype = DType::f32,
+                       .count = count,
+                       .source = x[r].data(),
+                       .target = there[r].data(),
+                       .rows = rows,
+                       .owners = owners.data()})
+                      .ok());
+      std::vector<float> answers = there[r];
+      for (float& one : answers) one *= 2;
+      EXPECT_TRUE(run(c, s,
+                      {.kind = Kind::combine,
+                       .dtype = DType::f32,
+                       .count = count,
+                       .source = answers.data(),
+                       .target = back[r].data(),
+                       .rows = rows,
+                       .owners = owners.data()})
+                      .ok());
+    });
+    for (int r = 0; r < ranks(); ++r) {
+      for (int64_t i = 0; i < count; ++i) ASSERT_EQ(back[r][i], 2 * x[r][i]) << i << " of rank " << r;
+      EXPECT_EQ(back[r][count], -1);
+      for (int64_t i = 0; i < all; ++i) {
+        for (int64_t k = 0; k < width; ++k) {
+          const float given = owner(i) == r ? x[i / rows][i % rows * width + k] : -1;
+          ASSERT_EQ(there[r][i * width + k], given) << "row " << i << " of rank " << r;
+        }
+      }
+    }
+  }
+}
+
 // Rows and columns of a mesh: each rank is in one of each, and both go on by themselves.
 TEST_P(Ranks, parts_of_a_group_are_groups) {
   const int columns = ranks() % 2 == 0 ? 2 : 1, rows = ranks() / columns;

@@ -154,11 +154,15 @@ class Ranks : public testing::TestWithParam<std::tuple<Way, int>> {
       Status status = c.run(s, call);
       return status.ok() ? s.synchronize() : status;
     }
-    const bool many_from = call.kind == Collective::Kind::reduce_scatter || call.kind == Collective::Kind::all_to_all;
-    const bool many_to = call.kind == Collective::Kind::all_gather || call.kind == Collective::Kind::all_to_all;
+    const bool many_from = call.kind == Collective::Kind::reduce_scatter || call.kind == Collective::Kind::all_to_all ||
+                           call.kind == Collective::Kind::combine;
+    const bool many_to = call.kind == Collective::Kind::all_gather || call.kind == Collective::Kind::dispatch ||
+                         call.kind == Collective::Kind::all_to_all;
     Staged from(*device, s, call.source, call.bytes() * (many_from ? c.size() : 1));
     Staged to(*device, s, call.target, call.bytes() * (many_to ? c.size() : 1));
+    Staged owners(*device, s, call.owners, call.rows * c.size() * 8);
     Collective there = call;
+    if (call.owners) there.owners = reinterpret_cast<const int64_t*>(owners.at(call.owners));
     Staged& target = from.holds(to) ? from : to;
     there.source = (to.holds(from) ? target : from).at(call.source);
     there.target = target.at(call.target);

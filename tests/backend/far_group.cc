@@ -65,6 +65,19 @@ void carry_out(Memory& memory, const Meeting& meeting) {
       for (int r = 0; r < size; ++r)
         for (int p = 0; p < size; ++p) move(r, p, source(p, first.kind == Kind::all_to_all ? r : 0));
       break;
+    case Kind::dispatch:
+    case Kind::combine:
+      for (int r = 0; r < size; ++r) {
+        Collective call = meeting.calls[static_cast<size_t>(r)];
+        call.owners = reinterpret_cast<const int64_t*>(memory.real(call.owners));
+        for (int p = 0; p < size; ++p) {
+          call.rows_between(p, r, size, [&](int64_t from, int64_t to, int64_t run) {
+            std::memcpy(static_cast<char*>(targets[static_cast<size_t>(r)]) + to,
+                        static_cast<const char*>(sources[static_cast<size_t>(p)]) + from, static_cast<size_t>(run));
+          });
+        }
+      }
+      break;
     case Kind::broadcast:
       for (int r = 0; r < size; ++r)
         if (r != first.peer) move(r, 0, source(first.peer, 0));

@@ -275,6 +275,14 @@ TEST(Experts, WhoseWeightsArePickedAreDealtToRanks) {
       EXPECT_EQ(local["w1"], (Shape{each, 16, 6}));
       EXPECT_EQ(local["w2"], (Shape{each, 6, 16}));
       EXPECT_EQ(local["gate.w"], (Shape{6, 4}));
+      std::map<std::string, int> moves;
+      for (const Node& node : (*plan)->entry(EntryKind::train)->locals[0].graph.nodes())
+        ++moves[std::string(node.op->name)];
+      // Tokens, again for the gradient of the weights, and the gradients of answers; answers, and the gradients of
+      // tokens. What is gathered is which rows pick which expert.
+      EXPECT_EQ(moves["dispatch_rows"], 3) << scopes;
+      EXPECT_EQ(moves["combine_rows"], 2) << scopes;
+      EXPECT_EQ(moves["reduce_scatter"], 0) << scopes;
       const Layout alone{
           .name = "one_rank",
           .scopes = scopes == of_two || scopes == of_four ? std::string() : R"("reproducible.level": "layout")"};

@@ -35,6 +35,8 @@ const std::map<std::string, Exception>& exceptions() {
       {"core/ir/sharding_rule.cc", {reductions, "reductions of a rule"}},
       {"core/program/lanes.cc", {{"concat", "reshape", "slice"}, "what takes lanes apart and joins them"}},
       {"core/program/partition_halo.cc", {{"halo", "logical_and"}, "borders of pieces, and positions in them"}},
+      {"core/program/partition.cc", {{"dispatch_rows"}, "rows of an operand to who owns them"}},
+      {"core/program/partition_pieces.cc", {{"combine_rows"}, "and answers back"}},
       {"core/program/partition_node.cc", {{"add", "accumulate"}, "what joins a complete sum"}},
       {"core/program/piece_body.cc", {{"logical_and", "logical_not"}, "indices into a piece"}},
       {"core/program/reshard.cc",

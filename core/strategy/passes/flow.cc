@@ -195,8 +195,8 @@ EPL_PASS(flow) {
           .run = [](PassContext& c) -> Status {
             if (static_cast<int>(c.plan.shardings.size()) != c.plan.graph->value_count())
               return invalid("it needs place and propagate before it");
-            if (sums_by_segments(c.plan)) return {};  // each sum is a tree of its own
-            EPL_TRY(Flow(c.plan).run());
+            // Of segments each sum is a tree of its own; to scatter it changes nothing.
+            if (!sums_by_segments(c.plan)) EPL_TRY(Flow(c.plan).run());
             return Scattering(c.plan).run();
           }};
 }

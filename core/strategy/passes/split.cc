@@ -362,7 +362,10 @@ class Splitting {
     const bool slides = extended_of(n).window(factor.factor) >= 0;
     if (slides && (axes_.size() > 1 || !may_slide(plan_, NodeId{n}, extended_of(n), factor, parts_))) return false;
     if (is_added(n, factor))
-      return (experts_ ? deals_ && picks(n) : pieces_) && (one_lane() || deals_in_lanes(n, factor)) &&
+      return (experts_ ? deals_ && picks(n) : pieces_) &&
+             (plan_.mesh(here_).lanes(plan_.batch_of(here_)) == 1 ||
+              (experts_ &&
+               !sums_batch_without(rule_of(n), plan_.node_shardings[static_cast<size_t>(n)], factor.factor))) &&
              (factor.outer == 1 || !picks(n));
     if (known.unshardable) return false;
     if (by_segments_ &&
@@ -381,21 +384,6 @@ class Splitting {
       if (factor.outer % pieces != 0) return false;
     }
     return true;
-  }
-
-  bool one_lane() const { return plan_.mesh(here_).lanes(plan_.batch_of(here_)) == 1; }
-  // What it gives of each sample, or of each expert, needs no sum over what experts elsewhere have.
-  bool deals_in_lanes(int n, const CutFactor& factor) const {
-    if (!experts_ || !picks(n)) return false;
-    const ShardingRule& rule = rule_of(n);
-    const auto& cuts = plan_.node_shardings[static_cast<size_t>(n)].factors;
-    return std::ranges::all_of(rule.outputs, [&](const ShardingRule::Operand& output) {
-      if (stands_in(output, factor.factor)) return true;
-      for (size_t f = 0; f < cuts.size(); ++f) {
-        if (find_cut(cuts[f], batch_axis) && !stands_in(output, static_cast<int>(f))) return false;
-      }
-      return true;
-    });
   }
 
   double bytes(Value v) const { return static_cast<double>(graph_.type(v).bytes()); }
@@ -533,11 +521,9 @@ Status split_experts(PassContext& c) {
     }
     std::tie(c.plan.shardings, c.plan.node_shardings) = std::move(before);
     const int64_t parts = c.plan.mesh(static_cast<int>(t)).pieces(c.plan.task_graphs[t].experts);
-    none.emplace_back(
-        t, status.ok() ? cat("no weight has a dimension that counts experts and that ", parts,
-                             " divides, or each token picks what it is multiplied with; ranks that run one program "
-                             "cannot have an expert each")
-                       : cat("experts cannot be shared out as its dims say: ", status.message()));
+    none.emplace_back(t, status.ok() ? cat("no weight has a dimension that counts experts and that ", parts,
+                                           " divides; ranks that run one program cannot have an expert each")
+                                     : cat("experts cannot be shared out as its dims say: ", status.message()));
   }
   for (const auto& [t, why] : none) {
     TaskGraph& found = c.plan.task_graphs[static_cast<size_t>(t)];
