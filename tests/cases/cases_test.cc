@@ -141,10 +141,12 @@ TEST(Experts, AreDealtToRanks) {
       EXPECT_EQ(result.value("weights_hash", ""), hashes.at(name)) << name << " " << match;
     }
   }
-  // Weights that each token picks are cut inside each expert.
+  // Weights that each token picks: tokens go to the rank that has what they pick.
   const std::string picked =
       R"(--ranks 4 --strategy '{"scopes": [{"match": "param:*experts*", "expert": 2}], "default": {"replicate": 1}}')";
-  expect_pass(check(own / "moe_picked_dynamo_adamw", picked), "moe_picked_dynamo_adamw");
+  const Json result = check(own / "moe_picked_dynamo_adamw", picked);
+  expect_pass(result, "moe_picked_dynamo_adamw");
+  EXPECT_EQ(result.value("weights_hash", ""), hashes.at("moe_picked_dynamo_adamw"));
 }
 
 // Two ranks have pieces of the weights, and so have two more that have other samples.
