@@ -9,6 +9,7 @@
 // All work on the same memory, all_reduce and broadcast in place. In each try the ways take turns, so that other work
 // of the machine meets all of them. Prints, for each size and way, the median time of one call that the slowest rank
 // has seen, the bytes of one operand by that time, and the median over the tries of its time by that of the first way.
+// dispatch and combine move rows of 1 KiB, which go to the ranks in turn.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -41,6 +42,8 @@ Host make_host() {
           .spare_processors = true,
           .packs = EPL_PACK_FOLDER};
 }
+
+int64_t rows_of(int64_t bytes) { return std::max<int64_t>(1, bytes / 1024); }
 
 struct Options {
   int ranks = 2;
@@ -141,6 +144,8 @@ Status rank_process(const Options& options, const std::string& folder, int rank)
   const auto all = static_cast<size_t>(options.most) * static_cast<size_t>(options.ranks);
   const bool in_place = options.kind == Collective::Kind::all_reduce || options.kind == Collective::Kind::broadcast;
   std::vector<float> target(all / sizeof(float)), source(in_place ? 0 : target.size());
+  std::vector<int64_t> owners(static_cast<size_t>(options.ranks) * static_cast<size_t>(rows_of(options.most)));
+  for (size_t i = 0; i < owners.size(); ++i) owners[i] = static_cast<int64_t>(i) % options.ranks;
   if (rank == 0) {
     std::printf("%s, %d processes\n%12s", collective_name(options.kind).data(), options.ranks, "bytes");
     for (const Way& way : ways) std::printf(" %10s us %9s %6s", way.name.c_str(), "GB/s", "ratio");
@@ -154,7 +159,9 @@ Status rank_process(const Options& options, const std::string& folder, int rank)
                                     .dtype = DType::f32,
                                     .count = bytes / 4,
                                     .source = in_place ? target.data() : source.data(),
-                                    .target = target.data()}));
+                                    .target = target.data(),
+                                    .rows = rows_of(bytes),
+                                    .owners = owners.data()}));
         if (attempt == 0) way.seconds.clear();  // memory is new, and nobody knows how many calls to make
       }
     }

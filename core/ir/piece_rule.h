@@ -74,6 +74,9 @@ struct PieceRule {
   // The operand whose integers pick elements along the tied dimension, each rank those that it has; -1: none does. A
   // result that lacks the dimension is zero where a rank has nothing, and so a sum over the ranks.
   int indices = -1;
+  // The attribute that tells such an op over how many ranks its picks are spread: each does its share of the work, on
+  // average. Empty: the work does not depend on it.
+  std::string_view shared = {};
   // The operand that tells a rank the number of its first element, of which there is none where nothing is cut; -1:
   // none does. The attributes `run` and `stride` say how it counts on: as many elements follow one another, and the
   // next such run begins so many behind.

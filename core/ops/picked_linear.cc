@@ -74,16 +74,19 @@ PickedFactors picked_factors(RuleWriter& rule, int64_t rows, int64_t k, int64_t 
   return {rule.factor(rows), rule.factor(k), rule.factor(n)};
 }
 
-double picked_flops(int64_t rows, int64_t k, int64_t n) { return 2.0 * static_cast<double>(rows * k * n); }
+// Rows that picked a matrix of another rank are no work here.
+double picked_flops(const OpQuery& q, int64_t rows, int64_t k, int64_t n) {
+  return 2.0 * static_cast<double>(rows * k * n) / static_cast<double>(q.attributes().integer("shared"));
+}
 
 }  // namespace
 
 EPL_OP(picked_linear) {
   return {.doc =
               "A product with the matrix that each row picks: x[s,k] w[picks[s],k,n] -> y[s,n]; w is [e,n,k] if "
-              "`transpose_w`.",
+              "`transpose_w`. The picks are spread over `shared` ranks, of which each does its part.",
           .signature = "x, w, picks -> y",
-          .attributes = {{"transpose_w", false}},
+          .attributes = {{"transpose_w", false}, {"shared", int64_t{1}}},
           .infer = picked_infer,
           .reference = picked_reference,
           .gradient =
@@ -113,7 +116,7 @@ EPL_OP(picked_linear) {
           .flops =
               [](const OpQuery& q) {
                 const PickedSizes s = picked_sizes(q, q.in(0).shape, q.in(1).shape);
-                return picked_flops(s.rows, s.k, s.n);
+                return picked_flops(q, s.rows, s.k, s.n);
               },
           .samples = {"f32[8,6], f32[4,6,8], i64[8](-4..4)", "f32[8,6], f32[4,4,6], i32[8](0..4) {transpose_w=true}"}};
 }
@@ -124,59 +127,61 @@ EPL_INDICES(picked_linear) {
 }
 
 EPL_PIECES(picked_linear) {
-  return {.ties = [](Ties& t) { t.input(1, 0, t.factor(t.q.in(1).shape[0])); }, .indices = 2};
+  return {.ties = [](Ties& t) { t.input(1, 0, t.factor(t.q.in(1).shape[0])); }, .indices = 2, .shared = "shared"};
 }
 
 EPL_OP(picked_linear_grad_weight) {
-  return {.doc =
-              "Gradient of picked_linear's w, of `size` matrices: x[s,k], dy[s,n], picks[s] -> dw[e,k,n], or [e,n,k] "
-              "if `transpose_w`; each matrix sums the rows that picked it.",
-          .signature = "x, dy, picks -> dw",
-          .attributes = {{"transpose_w", false}, {"size", int64_t{0}, true}},
-          .infer = [](const OpQuery& q) -> Result<OutputTypes> {
-            EPL_TRY(integer_operand(q, 2));
-            if (q.in(0).ndim() != 2 || q.in(1).ndim() != 2) return misfit(q, "x and dy need two dimensions");
-            if (q.in(0).dtype != q.in(1).dtype || !is_float(q.in(0).dtype))
-              return misfit(q, "x and dy need one float type");
-            if (q.in(0).shape[0] != q.in(1).shape[0]) return misfit(q, "x and dy have different rows");
-            EPL_TRY(expect_shape(q, 2, {q.in(0).shape[0]}, "picks"));
-            const int64_t e = q.attributes().integer("size"), k = q.in(0).shape[1], n = q.in(1).shape[1];
-            if (e < 0) return misfit(q, "size is negative");
-            return OutputTypes{{q.in(0).dtype, q.attributes().flag("transpose_w") ? Shape{e, n, k} : Shape{e, k, n}}};
+  return {
+      .doc =
+          "Gradient of picked_linear's w, of `size` matrices: x[s,k], dy[s,n], picks[s] -> dw[e,k,n], or [e,n,k] "
+          "if `transpose_w`; each matrix sums the rows that picked it. The picks are spread over `shared` ranks.",
+      .signature = "x, dy, picks -> dw",
+      .attributes = {{"transpose_w", false}, {"size", int64_t{0}, true}, {"shared", int64_t{1}}},
+      .infer = [](const OpQuery& q) -> Result<OutputTypes> {
+        EPL_TRY(integer_operand(q, 2));
+        if (q.in(0).ndim() != 2 || q.in(1).ndim() != 2) return misfit(q, "x and dy need two dimensions");
+        if (q.in(0).dtype != q.in(1).dtype || !is_float(q.in(0).dtype))
+          return misfit(q, "x and dy need one float type");
+        if (q.in(0).shape[0] != q.in(1).shape[0]) return misfit(q, "x and dy have different rows");
+        EPL_TRY(expect_shape(q, 2, {q.in(0).shape[0]}, "picks"));
+        const int64_t e = q.attributes().integer("size"), k = q.in(0).shape[1], n = q.in(1).shape[1];
+        if (e < 0) return misfit(q, "size is negative");
+        return OutputTypes{{q.in(0).dtype, q.attributes().flag("transpose_w") ? Shape{e, n, k} : Shape{e, k, n}}};
+      },
+      .reference = picked_grad_weight_reference,
+      .gradient =
+          [](Grad& g) {
+            const bool transposed = g.attributes().flag("transpose_w");
+            const Var ddw = g.upstream(0);
+            if (g.needs(0))
+              g.set(0, g.b.emit("picked_linear", {g.in(1), ddw, g.in(2)}, {{"transpose_w", !transposed}}));
+            if (g.needs(1)) g.set(1, g.b.emit("picked_linear", {g.in(0), ddw, g.in(2)}, {{"transpose_w", transposed}}));
           },
-          .reference = picked_grad_weight_reference,
-          .gradient =
-              [](Grad& g) {
-                const bool transposed = g.attributes().flag("transpose_w");
-                const Var ddw = g.upstream(0);
-                if (g.needs(0))
-                  g.set(0, g.b.emit("picked_linear", {g.in(1), ddw, g.in(2)}, {{"transpose_w", !transposed}}));
-                if (g.needs(1))
-                  g.set(1, g.b.emit("picked_linear", {g.in(0), ddw, g.in(2)}, {{"transpose_w", transposed}}));
-              },
-          .no_gradient_inputs = {2},
-          .sharding_of = [](const OpQuery& q) -> Result<ShardingRule> {
-            const bool transposed = q.attributes().flag("transpose_w");
-            RuleWriter rule(q);
-            const PickedFactors f = picked_factors(rule, q.in(0).shape[0], q.in(0).shape[1], q.in(1).shape[1]);
-            rule.input(0, 0, f.rows);
-            rule.input(0, 1, f.k);
-            rule.input(1, 0, f.rows);
-            rule.input(1, 1, f.n);
-            rule.input(2, 0, f.rows);
-            rule.output(0, transposed ? 2 : 1, f.k);
-            rule.output(0, transposed ? 1 : 2, f.n);
-            return rule.done();
-          },
-          .localize = [](Attributes& attributes, const std::vector<TensorType>&,
-                         const std::vector<TensorType>& out) { attributes.set("size", out[0].shape[0]); },
-          .flops = [](const OpQuery& q) { return picked_flops(q.in(0).shape[0], q.in(0).shape[1], q.in(1).shape[1]); },
-          .samples = {"f32[8,6], f32[8,4], i64[8](-4..4) {size=4}",
-                      "f32[8,6], f32[8,4], i32[8](0..4) {size=4,transpose_w=true}"}};
+      .no_gradient_inputs = {2},
+      .sharding_of = [](const OpQuery& q) -> Result<ShardingRule> {
+        const bool transposed = q.attributes().flag("transpose_w");
+        RuleWriter rule(q);
+        const PickedFactors f = picked_factors(rule, q.in(0).shape[0], q.in(0).shape[1], q.in(1).shape[1]);
+        rule.input(0, 0, f.rows);
+        rule.input(0, 1, f.k);
+        rule.input(1, 0, f.rows);
+        rule.input(1, 1, f.n);
+        rule.input(2, 0, f.rows);
+        rule.output(0, transposed ? 2 : 1, f.k);
+        rule.output(0, transposed ? 1 : 2, f.n);
+        return rule.done();
+      },
+      .localize = [](Attributes& attributes, const std::vector<TensorType>&,
+                     const std::vector<TensorType>& out) { attributes.set("size", out[0].shape[0]); },
+      .flops = [](const OpQuery& q) { return picked_flops(q, q.in(0).shape[0], q.in(0).shape[1], q.in(1).shape[1]); },
+      .samples = {"f32[8,6], f32[8,4], i64[8](-4..4) {size=4}",
+                  "f32[8,6], f32[8,4], i32[8](0..4) {size=4,transpose_w=true}"}};
 }
 
 EPL_PIECES(picked_linear_grad_weight) {
-  return {.ties = [](Ties& t) { t.output(0, 0, t.factor(t.q.attributes().integer("size"))); }, .indices = 2};
+  return {.ties = [](Ties& t) { t.output(0, 0, t.factor(t.q.attributes().integer("size"))); },
+          .indices = 2,
+          .shared = "shared"};
 }
 
 }  // namespace epl

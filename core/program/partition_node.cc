@@ -119,6 +119,8 @@ Status Partition::place(int n, int block, bool again) {
   if (pieces.picks()) {
     Value& picks = node.inputs[static_cast<size_t>(pieces.rule.row->indices)];
     EPL_ASSIGN(elsewhere, own(picks, pieces, old, block));
+    if (const std::string_view shared = pieces.rule.row->shared; !shared.empty())
+      node.attributes.set(std::string(shared), mesh_.pieces(pieces.axes));
   }
   if (pieces.slides()) {
     EPL_TRY(reach_over(n, node, pieces, block));
