@@ -343,10 +343,7 @@ class SharedCommunicator final : public Communicator {
   Status exchange_rows(Stream& stream, const Collective& call) {
     const int64_t bytes = call.bytes() * (call.kind == Kind::dispatch ? 1 : size());
     const auto each = [&](int from, int to, Range now, const auto& f) {
-      call.rows_between(from, to, size(), [&](int64_t source, int64_t target, int64_t run) {
-        const Range part{std::max(source, now.first), std::min(source + run, now.last)};
-        if (part.count() > 0) f(part.first, target + (part.first - source), part.count());
-      });
+      call.rows_between(from, to, size(), now.first, now.last, f);
     };
     return in_chunks(bytes, room_->layout.part_bytes(), [&](Range now, int64_t n) -> Status {
       for (int r = 0; r < size(); ++r) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <limits>
 
 #include "core/base/check.h"
 
@@ -14,23 +15,30 @@ std::string_view collective_name(Collective::Kind kind) {
   return names[static_cast<size_t>(kind)];
 }
 
-void Collective::rows_between(int from, int to, int size,
-                              FunctionRef<void(int64_t source, int64_t target, int64_t bytes)> f) const {
-  if (rows == 0) return;
+void Collective::rows_between(int from, int to, int size, int64_t begin, int64_t end, RowsBetween f) const {
+  const int64_t row = rows > 0 ? bytes() / rows : 0;
+  if (row == 0) return;
   const bool out = kind == Kind::dispatch;
   const int home = out ? from : to, owner = out ? to : from;
-  const int64_t row = bytes() / rows, first = home * rows;
+  const int64_t first = home * rows;
   const auto is_owned = [&](int64_t i) {
     const int64_t found = owners[first + i];
     return (found >= 0 && found < size ? found : home) == owner;
   };
-  for (int64_t i = 0; i < rows; ++i) {
+  // Byte 0 of the home's rows, in each operand.
+  const int64_t source = out ? 0 : first * row, target = out ? first * row : 0;
+  begin = std::max<int64_t>(begin - source, 0);
+  end = std::min(end - source, rows * row);
+  for (int64_t i = begin / row; i * row < end; ++i) {
     if (!is_owned(i)) continue;
-    const int64_t begin = i;
-    while (i + 1 < rows && is_owned(i + 1)) ++i;
-    const int64_t own = begin * row, all = (first + begin) * row;
-    f(out ? own : all, out ? all : own, (i + 1 - begin) * row);
+    const int64_t low = std::max(begin, i * row);
+    while ((i + 1) * row < end && is_owned(i + 1)) ++i;
+    f(source + low, target + low, std::min(end, (i + 1) * row) - low);
   }
+}
+
+void Collective::rows_between(int from, int to, int size, RowsBetween f) const {
+  rows_between(from, to, size, 0, std::numeric_limits<int64_t>::max(), f);
 }
 
 int64_t Collective::bytes() const { return count * static_cast<int64_t>(dtype_bytes(dtype)); }

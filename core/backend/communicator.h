@@ -66,9 +66,11 @@ struct Collective {
   bool between_two() const { return kind == Kind::send || kind == Kind::receive; }
   bool by_owners() const { return kind == Kind::dispatch || kind == Kind::combine; }
   // Calls f(source, target, bytes) with where they lie in the operands of two ranks: each run of rows that `from` of
-  // `size` ranks gives to `to`, which may be the same.
-  void rows_between(int from, int to, int size,
-                    FunctionRef<void(int64_t source, int64_t target, int64_t bytes)> f) const;
+  // `size` ranks gives to `to`, which may be the same. Of the source only its bytes [begin, end) count, and no row
+  // outside of them is looked at.
+  using RowsBetween = FunctionRef<void(int64_t source, int64_t target, int64_t bytes)>;
+  void rows_between(int from, int to, int size, int64_t begin, int64_t end, RowsBetween f) const;
+  void rows_between(int from, int to, int size, RowsBetween f) const;
   int64_t bytes() const;     // of `count` elements
   std::string text() const;  // "all_reduce(8 x f32, sum)"
 };
