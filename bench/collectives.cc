@@ -15,6 +15,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -195,17 +196,23 @@ int run(int count, char** words) {
   }
   const std::string folder =
       (std::filesystem::temp_directory_path() / ("epl_collectives_" + std::to_string(::getpid()))).string();
+  std::vector<pid_t> others;
   for (int rank = 1; rank < options.ranks; ++rank) {
-    if (::fork() != 0) continue;
+    if (const pid_t other = ::fork(); other != 0) {
+      others.push_back(other);
+      continue;
+    }
     const Status status = rank_process(options, folder, rank);
     ::_exit(status.ok() ? 0 : 1);
   }
   const Status status = rank_process(options, folder, 0);
   std::fflush(stdout);
-  if (!status.ok()) std::fprintf(stderr, "%s\n", status.to_string().c_str());
-  int ended = 0;
-  while (::wait(&ended) > 0) {
+  if (!status.ok()) {
+    std::fprintf(stderr, "%s\n", status.to_string().c_str());
+    for (const pid_t other : others) ::kill(other, SIGKILL);  // they may wait for a rank that never comes
   }
+  // By name: MPI starts children of its own, which stay.
+  for (const pid_t other : others) ::waitpid(other, nullptr, 0);
   std::filesystem::remove_all(folder);
   return status.ok() ? 0 : 1;
 }
