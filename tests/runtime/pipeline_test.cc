@@ -100,6 +100,31 @@ TEST(Stages, LendStateThatOthersReadInAnotherEntry) {
     expect_same(train(work, layout, 3), one, layout);
 }
 
+// Both stages update them, as where a model uses one norm twice: the first reads what the second has made, and adds to
+// it before the second adds again. Each adds another number to what is not 0, so the order shows in the bits.
+TEST(Stages, UpdateStateInTurn) {
+  std::string text(skip_mlp);
+  text.insert(text.find("  forward:"), "  running: f32[16] = buffer\n  h_keeps: f32[] = const f32[](0.7)\n");
+  std::string train_text = text, other = text;
+  other.replace(other.find("a: f32[8,16] = relu(hb)"), std::string_view("a: f32[8,16] = relu(hb)").size(),
+                "hs: f32[8,16] = add(hb, running)\n  a: f32[8,16] = relu(hs)");
+  train_text.insert(train_text.find("  output"),
+                    "  h_total: f32[16] = sum(hb) {axes=[0],keep=false}\n"
+                    "  h_kept: f32[16] = mul(running, h_keeps)\n"
+                    "  h_next: f32[16] = add(h_kept, h_total)\n"
+                    "  total: f32[16] = sum(r) {axes=[0],keep=false}\n"
+                    "  kept: f32[16] = mul(h_next, h_keeps)\n"
+                    "  next: f32[16] = add(kept, total)\n");
+  train_text.insert(train_text.rfind('}'), "  commit running = next\n");
+  const auto parsed = [](const std::string& one) { return dynamic_cast<const GraphModel&>(*GraphModel::parse(one)); };
+  Job work = mlp_job(0.5);
+  work.model = std::make_shared<WithStatistics>(parsed(train_text), parsed(other));
+  const Trained one = train(work, {}, 3);
+  EXPECT_NE(one.state.at("running").get(0), 0);
+  for (const Layout& layout : {Layout{"1F1B", 2, 2}, Layout{"GPipe", 4, 2, "cpu", 2}, Layout{"ZB-H1", 2, 4}})
+    expect_same(train(work, layout, 3), one, layout);
+}
+
 // The loss is on a tensor that the model's output does not need: when it predicts, the last stage has nothing to do.
 TEST(Stages, MayHaveNothingToPredict) {
   std::string text(skip_mlp);

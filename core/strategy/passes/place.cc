@@ -73,6 +73,7 @@ class Placement {
       if (at >= 0) ++plan_.task_graphs[static_cast<size_t>(at)].nodes;
     }
     find_value_task_graphs(plan_);
+    follow_updates();
     leave_state();
     return count() == 1 ? Status() : check_state();
   }
@@ -319,6 +320,17 @@ class Placement {
 
   const std::string& scope_name(int task_graph) const {
     return plan_.task_graphs[static_cast<size_t>(task_graph)].scope;
+  }
+
+  // What several stages update in turn, such as the running statistics of a norm that a model uses twice, lies where
+  // the last of them makes its next value. It is lent to the others at the start of a step, and what each makes of it
+  // goes up through the stages like any value.
+  void follow_updates() {
+    for (const Graph::Update& update : graph_.updates) {
+      const int next = plan_.value_task_graph[static_cast<size_t>(update.next.index)];
+      if (next != every_task_graph && plan_.class_of(update.state) != plan_.class_of(next))
+        plan_.value_task_graph[static_cast<size_t>(update.state.index)] = next;
+    }
   }
 
   // Entries share their state. It lies where the first one has it, in pieces if it has it in pieces, who lends it to
