@@ -256,7 +256,9 @@ piece is what a copy has in a micro-batch, and gets 1, 2, 4 or another power of 
 no thought. For 3 copies of a batch of 24 say `"reproducible.units": 24`: then 3, 6, 12 and 24 copies, and 3 or 6
 micro-batches on one rank, have the same bits. Counts that would add up the pieces in another order, as 2 copies of 3
 micro-batches or stages of 2 and of 3 copies, are refused with the reason. At `"reproducible.level": "run"` everything
-goes that divides the batch.
+goes that divides the batch. A batch that does not divide into so many pieces is cut into as many as do divide it, and a
+note of the plan says so: of 8 copies of a batch of 4, two each have the same sample, and 3 copies of a batch of 8 all
+do the same work.
 
 | key | default | values | in this version | meaning |
 |---|---|---|---|---|

@@ -73,6 +73,19 @@ constexpr std::string_view drawn_weight = R"(graph drawn(x: f32[8,12] batch 0) {
 }
 )";
 
+// A draw for each element, so that a sample on another rank's place shows.
+constexpr std::string_view drawn_samples = R"(graph drawn(x: f32[8,12] batch 0) {
+  w1: f32[12,16] = param
+  w2: f32[16,8] = param
+  forward:
+  h: f32[8,16] = matmul(x, w1)
+  d: f32[8,16], m0: bool[8,16] = dropout(h) {ratio=0.25}
+  a: f32[8,16] = relu(d)
+  y: f32[8,8] = matmul(a, w2)
+  output y = y
+}
+)";
+
 struct Layout {
   std::string name;
   int64_t ranks = 1;
@@ -145,6 +158,26 @@ INSTANTIATE_TEST_SUITE_P(, Coupled,
                                            Layout{"split_beside_copies", 4, R"({"default": {"split": 2}})"}),
                          [](const auto& info) { return info.param.name; });
 
+class Indivisible : public ::testing::TestWithParam<Layout> {};
+
+// A batch of 8 over more pieces, or over a number that does not divide it.
+TEST_P(Indivisible, BatchesAreCutIntoFewerPieces) {
+  expect_bits_of_one_rank(drawn_samples, GetParam(), "the batch of 8 does not divide over");
+}
+
+INSTANTIATE_TEST_SUITE_P(, Indivisible,
+                         ::testing::Values(Layout{"copies_16", 16}, Layout{"copies_3", 3}, Layout{"copies_12", 12},
+                                           Layout{"micro_batches_16", 1, R"({"pipeline.num_micro_batch": 16})"},
+                                           Layout{"micro_batches_12", 2, R"({"pipeline.num_micro_batch": 6})"},
+                                           Layout{"copies_and_micro_batches", 4, R"({"pipeline.num_micro_batch": 4})"},
+                                           Layout{"split_beside_copies", 12, R"({"default": {"split": 2}})"},
+                                           Layout{"copies_of_a_weight_in_pieces", 3, R"({"zero.level": "v0"})"},
+                                           Layout{"colocated", 12,
+                                                  R"({"cluster.colocate_split_and_replicate": true, "scopes": [
+                        {"name": "head", "split": 2, "match": ["y"]}], "default": {"replicate": 1}})"},
+                                           Layout{"stages_of_3_copies", 6, std::string(stages)}),
+                         [](const auto& info) { return info.param.name; });
+
 TEST(WhatRunsWhole, IsSaid) {
   const auto why = [](std::string_view model, const Layout& layout) {
     auto plan = plan_of(model, layout);
@@ -155,6 +188,11 @@ TEST(WhatRunsWhole, IsSaid) {
                 .find("each of 2 copies computes all of it, and one micro-batch stands for 4"),
             std::string::npos);
   EXPECT_EQ(why(no_samples, {}), "");
+  EXPECT_EQ(why(drawn_samples, {"", 4, R"({"pipeline.num_micro_batch": 2})"}), "");
+  EXPECT_NE(why(drawn_samples, {"", 12, R"({"pipeline.num_micro_batch": 6})"})
+                .find("the batch of 8 does not divide over 12 copies x 6 micro-batches, so it is cut into 8 pieces: "
+                      "each piece is computed by 3 copies, and one micro-batch stands for 3"),
+            std::string::npos);
   EXPECT_NE(
       why(no_samples, {"", 3, R"({"default": {"split": 3}})"}).find("2 nodes, g, y (matmul), run whole on each of 3"),
       std::string::npos);

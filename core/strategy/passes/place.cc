@@ -4,6 +4,7 @@
 // pass of a node is where the node is, and the update of a parameter where the parameter is used.
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <utility>
 
 #include "core/ir/op.h"
@@ -18,7 +19,8 @@ constexpr int64_t max_units = 8;
 constexpr int not_yet = -2;
 
 // A piece is what a rank has in a micro-batch: a power of two of units. At level run others than halves may be cut, and
-// units follow the pieces; else they follow the batch alone, so that every layout has the same.
+// units follow the pieces; else they follow the batch alone, so that every layout has the same. Pieces divide the
+// batch.
 Result<int64_t> unit_count(const Strategy& strategy, int64_t batch, const BatchAxes& ranks, int64_t micro_batches) {
   const int64_t asked = strategy.integer("reproducible.units"), pieces = ranks.pieces() * micro_batches;
   const bool any = strategy.text("reproducible.level") == "run";
@@ -33,8 +35,6 @@ Result<int64_t> unit_count(const Strategy& strategy, int64_t batch, const BatchA
     double_units();
   }
   const std::string cut = cat(ranks.pieces(), " ranks x ", micro_batches, " micro-batches");
-  if (batch > 0 && batch % pieces != 0)
-    return invalid("the batch of ", batch, " does not divide into ", pieces, " pieces (", cut, ")");
   if (batch > 0 && batch % units != 0)
     return invalid("reproducible.units is ", units, ", which does not divide the batch of ", batch);
   if (units % pieces != 0 || !power_of_two(units / pieces)) {
@@ -88,7 +88,7 @@ class Placement {
     EPL_ASSIGN(layout_, lay_out_scopes(staging_.of_ranks, request_.ranks));
     int64_t micro_batches = request_.strategy.integer("pipeline.num_micro_batch");
     if (micro_batches < 1) return invalid("pipeline.num_micro_batch is ", micro_batches);
-    if (plan_.batch == 0) leave_whole(micro_batches);
+    EPL_TRY(fit_batch(micro_batches));
     EPL_ASSIGN(const BatchAxes batch, find_batch_axes(layout_));
     EPL_ASSIGN(const int64_t units, unit_count(request_.strategy, plan_.batch, batch, micro_batches));
     EPL_ASSIGN(std::vector<LeafMesh> meshes, make_meshes(layout_, batch, units, micro_batches));
@@ -116,19 +116,33 @@ class Placement {
     return {};
   }
 
-  // No input counts samples: all copies of a TaskGraph, along an axis that cuts nothing, see everything at once.
-  void leave_whole(int64_t& micro_batches) {
-    const int64_t copies = std::ranges::max_element(layout_.leaves, {}, &ScopeLeaf::data)->data;
-    if (copies * micro_batches == 1) return;
+  // A batch that does not divide into as many pieces is cut into as many as do divide it: copies of a TaskGraph along
+  // an axis that cuts nothing have the same samples, and there are fewer micro-batches. Where no input counts samples,
+  // all copies see everything at once. Micro-batches that stand apart are not ours to count: the answer depends on
+  // them.
+  Status fit_batch(int64_t& micro_batches) {
+    const auto fitting = [](int64_t wanted, int64_t samples) { return samples == 0 ? 1 : std::gcd(wanted, samples); };
+    const int64_t copies = std::ranges::max_element(layout_.leaves, {}, &ScopeLeaf::data)->data, turns = micro_batches;
+    int64_t alike = 1;  // copies that have the same samples
     for (ScopeLeaf& leaf : layout_.leaves) {
-      if (leaf.data > 1) leaf.roles.insert(leaf.roles.begin(), {ScopeKind::replicate, leaf.data});
-      leaf.data = 1;
+      const int64_t data = fitting(leaf.data, plan_.apart ? plan_.batch / turns : plan_.batch);
+      if (data == leaf.data) continue;
+      alike = std::max(alike, leaf.data / data);
+      leaf.roles.push_back({ScopeKind::replicate, leaf.data / data});  // innermost: all leaves cut samples alike
+      leaf.data = data;
     }
-    plan_.notes.push_back(cat("no input counts samples, so there is no batch to cut: ",
-                              copies > 1 ? cat("each of ", copies, " copies computes all of it") : "",
-                              copies > 1 && micro_batches > 1 ? ", and " : "",
-                              micro_batches > 1 ? cat("one micro-batch stands for ", micro_batches) : ""));
-    micro_batches = 1;
+    EPL_ASSIGN(const BatchAxes ranks, find_batch_axes(layout_));
+    if (!plan_.apart) micro_batches = fitting(turns, plan_.batch / ranks.pieces());
+    if (alike * turns / micro_batches == 1) return {};
+    const std::string share = plan_.batch == 0 ? cat("each of ", copies, " copies computes all of it")
+                                               : cat("each piece is computed by ", alike, " copies");
+    plan_.notes.push_back(
+        cat(plan_.batch == 0 ? "no input counts samples, so there is no batch to cut: "
+                             : cat("the batch of ", plan_.batch, " does not divide over ", copies, " copies x ", turns,
+                                   " micro-batches, so it is cut into ", ranks.pieces() * micro_batches, " pieces: "),
+            alike > 1 ? share : "", alike > 1 && micro_batches < turns ? ", and " : "",
+            micro_batches < turns ? cat("one micro-batch stands for ", turns / micro_batches) : ""));
+    return {};
   }
 
   bool staged() const { return !staging_.class_of.empty(); }
