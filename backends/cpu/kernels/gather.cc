@@ -10,6 +10,7 @@
 #include "backends/cpu/cpu.h"
 #include "backends/cpu/kernels/norm.h"
 #include "backends/cpu/kernels/rows.h"
+#include "backends/cpu/kernels/sorted_positions.h"
 
 namespace epl::cpu {
 namespace {
@@ -80,26 +81,6 @@ void gather_elements(const KernelCall& call) {
 }
 
 constexpr int64_t block = 512;  // columns that a task adds at once
-// first[r] to first[r + 1] in `order` are the positions of index r.
-struct Sorted {
-  int64_t *first, *order;
-};
-Sorted sort_by_index(const KernelCall& call, int64_t count, int64_t size) {
-  Sorted s{static_cast<int64_t*>(call.workspace), static_cast<int64_t*>(call.workspace) + size + 2};
-  std::fill_n(s.first, size + 2, int64_t{0});
-  int64_t* next = s.first + 1;  // shifted by one: filling moves every start to its place
-  for (int64_t k = 0; k < count; ++k) {
-    int64_t index = index_at(call, 1, k, size);
-    if (index >= 0) ++next[index + 1];
-  }
-  for (int64_t r = 0; r < size; ++r) next[r + 1] += next[r];
-  for (int64_t k = 0; k < count; ++k) {
-    int64_t index = index_at(call, 1, k, size);
-    if (index >= 0) s.order[next[index]++] = k;
-  }
-  return s;
-}
-
 // Adds the slices dy + order[i] * inner of one index into `to`, unit by unit; sums[u] are `block` columns of scratch.
 void add_slices(const NormLoops& loops, const float* dy, const int64_t* order, int64_t many, int64_t count, Units units,
                 int64_t inner, int64_t width, float* to, float* sums) {
@@ -121,14 +102,15 @@ void add_slices(const NormLoops& loops, const float* dy, const int64_t* order, i
 }
 
 int64_t sorted_bytes(const KernelQuery& q) {
-  return whole_lines((q.attributes.integer("size") + 2 + q.in(1).elements()) * static_cast<int64_t>(sizeof(int64_t)));
+  return sorted_positions_bytes(q.in(1).elements(), q.attributes.integer("size"));
 }
 
 void gather_grad(const KernelCall& call) {
   const KernelQuery& q = call.query;
   Span s = span_of(q.out(0).shape, q.attributes.integer("axis"));
   int64_t count = q.in(1).elements(), blocks = (s.inner + block - 1) / block;
-  Sorted sorted = sort_by_index(call, count, s.size);
+  const SortedPositions sorted =
+      sort_positions(call.workspace, count, s.size, [&](int64_t k) { return index_at(call, 1, k, s.size); });
   const NormLoops& loops = EPL_CPU_CHOOSE(norm_loops)();
   auto* scratch = static_cast<std::byte*>(call.workspace) + sorted_bytes(q);
   int64_t slices = s.outer * s.size * blocks;
