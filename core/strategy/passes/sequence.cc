@@ -34,6 +34,7 @@ class Between {
         axes_(plan.task_graphs[static_cast<size_t>(task_graph)].split),
         mesh_(plan.mesh(task_graph)),
         parts_(mesh_.pieces(axes_)),
+        by_segments_(sums_by_segments(plan)),
         users_(graph_.users()),
         free_(static_cast<size_t>(graph_.node_count()), false),
         sums_(static_cast<size_t>(graph_.value_count()), false),
@@ -105,13 +106,18 @@ class Between {
       meets_[index(v)].insert(dim.begin(), dim.end());
   }
 
-  // Whether a cut of a dimension or factor of this size finds its place among those that it has.
-  bool nests(int64_t size, const Cuts& cuts, int64_t outer) const {
-    if (size % (outer * parts_) != 0) return false;
+  // The largest piece of an uneven cut, in parts.
+  int64_t largest(const CutPlace& place) const { return (place.of + parts_ - 1) / parts_; }
+  // Whether a cut of a dimension or factor of this size finds its place among those that it has. Uneven pieces are of
+  // parts that nothing inside them cuts, and smaller than the whole.
+  bool nests(int64_t size, const Cuts& cuts, const CutPlace& place) const {
+    const int64_t run = place.outer * (place.of > 0 ? place.of : parts_);
+    if (size % run != 0) return false;
+    if (place.of > 0 && (by_segments_ || place.of % parts_ == 0 || largest(place) == place.of)) return false;
     return std::ranges::all_of(cuts, [&](const AxisCut& cut) {
       int64_t pieces = cut.outer * std::max<int64_t>(cut.of, 1);
       for (int axis : cut.of > 0 ? std::vector<int>() : cut.axes) pieces *= mesh_.axes[static_cast<size_t>(axis)].size;
-      return cut.outer > outer ? cut.outer % (outer * parts_) == 0 : cut.outer < outer && outer % pieces == 0;
+      return cut.outer > place.outer ? cut.outer % run == 0 : cut.outer < place.outer && place.outer % pieces == 0;
     });
   }
   // Whether a value may lie in pieces there. What is added to a sum when it is complete must have all that it is added
@@ -126,16 +132,18 @@ class Between {
           rules_[static_cast<size_t>(info.producer.index)].rule.outputs[static_cast<size_t>(info.output)];
       if (std::ranges::any_of(dims[d], meets)) return false;
     }
-    return !kept_whole_[index(v)] && nests(type.shape[d], plan_.shardings[index(v)].dims[d], place.outer);
+    return !kept_whole_[index(v)] && nests(type.shape[d], plan_.shardings[index(v)].dims[d], place);
   }
 
-  // In front of what the batch cuts of a dimension, and behind it.
+  // In front of what the batch cuts of a dimension, and behind it; in equal pieces where there are any.
   std::vector<CutPlace> places(Value v) const {
     std::vector<CutPlace> found;
     for (int d = 0; d < static_cast<int>(graph_.type(v).ndim()); ++d) {
       for (const int64_t outer : {int64_t{1}, plan_.batch}) {
-        const CutPlace place{d, outer};
-        const bool new_place = outer > 0 && std::ranges::find(found, place) == found.end();
+        if (outer == 0) continue;
+        const int64_t run = graph_.type(v).shape[static_cast<size_t>(d)] / outer;
+        const CutPlace place{d, outer, run % parts_ == 0 ? 0 : run};
+        const bool new_place = std::ranges::find(found, place) == found.end();
         if (new_place && may_lie(v, place)) found.push_back(place);
       }
     }
@@ -153,7 +161,9 @@ class Between {
 
   void lay(Region& region, Value v, const CutPlace& place) const {
     region.at[index(v)] = place;
-    region.gain += others(v);
+    region.gain += place.of == 0
+                       ? others(v)
+                       : bytes(v) * static_cast<double>(place.of - largest(place)) / static_cast<double>(place.of);
     ++region.values;
   }
 
@@ -188,15 +198,17 @@ class Between {
     if (!counts && (f >= known.added || known.rule.factors[f].unshardable || known.rule.factors[f].added >= 0))
       return false;
     if (known.rule.factors[f].reduce != ShardingRule::Reduce::sum) return false;
-    if (sums_by_segments(plan_) && !keeps_segments(known.rule, sharding.segments, factor, parts_)) return false;
-    return nests(known.rule.factors[f].size, f < sharding.factors.size() ? sharding.factors[f] : Cuts(), factor.outer);
+    if (by_segments_ && !keeps_segments(known.rule, sharding.segments, factor, parts_)) return false;
+    return nests(known.rule.factors[f].size, f < sharding.factors.size() ? sharding.factors[f] : Cuts(),
+                 {.outer = factor.outer, .of = factor.of});
   }
 
   OperandShardings operands_of(int n, const CutFactor& factor) const {
     const ShardingRule& rule = rules_[static_cast<size_t>(n)].rule;
     NodeSharding sharding;
     sharding.factors.resize(rule.factors.size());
-    if (factor) sharding.factors[static_cast<size_t>(factor.factor)] = {{.axes = axes_, .outer = factor.outer}};
+    if (factor)
+      sharding.factors[static_cast<size_t>(factor.factor)] = {{.axes = axes_, .outer = factor.outer, .of = factor.of}};
     return operand_shardings(rule, sharding);
   }
   CutPlace place_of(const Sharding& sharding) const { return epl::place_of(sharding, axes_.front()); }
@@ -258,12 +270,18 @@ class Between {
     }
   }
 
-  void add_cut(Cuts& cuts, int64_t outer) const {
-    cuts.insert(std::ranges::upper_bound(cuts, outer, {}, &AxisCut::outer), {.axes = axes_, .outer = outer});
+  void add_cut(Cuts& cuts, int64_t outer, int64_t of) const {
+    cuts.insert(std::ranges::upper_bound(cuts, outer, {}, &AxisCut::outer), {.axes = axes_, .outer = outer, .of = of});
   }
 
   void write() {
-    if (taken_.values == 0) return;
+    if (taken_.values == 0) {
+      if (std::ranges::find(sums_, true) == sums_.end()) return;
+      plan_.notes.push_back(cat("split.sequence: what lies between the nodes that ", parts_,
+                                " ranks share out stays whole on each of them: no dimension that it keeps has ",
+                                by_segments_ ? "equal pieces, which reproducible.level = layout needs" : "pieces"));
+      return;
+    }
     plan_.notes.push_back(cat("split.sequence: ", taken_.values, " values between the nodes that ", parts_,
                               " ranks share out lie in pieces too"));
     for (int n = 0; n < graph_.node_count(); ++n) {
@@ -273,12 +291,12 @@ class Between {
       const ExtendedRule& known = rules_[static_cast<size_t>(n)];
       const size_t wanted = static_cast<size_t>(factor.factor) < known.added ? known.added : known.rule.factors.size();
       if (factors.size() < wanted) factors.resize(wanted);
-      add_cut(factors[static_cast<size_t>(factor.factor)], factor.outer);
+      add_cut(factors[static_cast<size_t>(factor.factor)], factor.outer, factor.of);
       plan_.explain(n, "sequence: follows an operand that lies in pieces between cut nodes");
     }
     for (size_t v = 0; v < taken_.at.size(); ++v) {
       const CutPlace& place = taken_.at[v];
-      if (place) add_cut(plan_.shardings[v].dims[static_cast<size_t>(place.dim)], place.outer);
+      if (place) add_cut(plan_.shardings[v].dims[static_cast<size_t>(place.dim)], place.outer, place.of);
     }
   }
 
@@ -288,6 +306,7 @@ class Between {
   const std::vector<int> axes_;  // over these, all of them together
   const Mesh& mesh_;
   const int64_t parts_;
+  const bool by_segments_;  // segments of a sum begin where no piece ends, which only equal pieces grant
   const std::vector<std::vector<int32_t>> users_;  // by value
   std::vector<ExtendedRule> rules_;                // by node
   std::vector<bool> free_;                         // by node: whole so far, and may follow
