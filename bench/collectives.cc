@@ -5,11 +5,12 @@
 //                   [--ways shared,sockets,gloo,...]
 //
 // Starts N processes of one rank each. A way is a transport (Joining::transport): `shared` (memory that the processes
-// share), `sockets`, `pack:NAME` (what a pack carries); or `gloo`: Gloo's own all-reduce, where this was built with it.
-// All work on the same memory, all_reduce and broadcast in place. In each try the ways take turns, so that other work
-// of the machine meets all of them. Prints, for each size and way, the median time of one call that the slowest rank
-// has seen, the bytes of one operand by that time, and the median over the tries of its time by that of the first way.
-// dispatch and combine move rows of 1 KiB, which go to the ranks in turn.
+// share), `sockets`, `pack:NAME` (what a pack carries); or `gloo` or `mpi`: Gloo's or MPI's own all-reduce, where this
+// was built with it. All processes of MPI are started by mpirun, so with `mpi` or `pack:mpi` this program starts itself
+// under it. All work on the same memory, all_reduce and broadcast in place. In each try the ways take turns, so that
+// other work of the machine meets all of them. Prints, for each size and way, the median time of one call that the
+// slowest rank has seen, the bytes of one operand by that time, and the median over the tries of its time by that of
+// the first way. dispatch and combine move rows of 1 KiB, which go to the ranks in turn.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -23,7 +24,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/gloo_peer.h"
+#include "bench/peer.h"
 #include "core/backend/device.h"
 #include "core/base/memory.h"
 
@@ -52,21 +53,24 @@ struct Options {
   int64_t least = 4, most = int64_t{64} << 20;
   int tries = 11;
   std::vector<std::string> ways = {"shared", "sockets"};
+  std::string folder = {};  // where the ranks meet, of a process that mpirun has started
 };
 
-// One way to be connected. What is between the processes besides, Gloo too, is measured by the communicator's meetings.
+// One way to be connected: by a communicator, or by another engine, whose ranks meet by a communicator in between.
 struct Way {
   std::string name;
   std::unique_ptr<Communicator> ranks;
-  std::unique_ptr<GlooPeer> gloo;
+  std::unique_ptr<Peer> peer;
   int64_t repeats = 1;
   std::vector<double> seconds;  // of each try, by the slowest rank
 };
 
 Result<Way> join(const std::string& name, const std::string& folder, const Joining& joining, Rendezvous& rendezvous) {
-  Way way{.name = name, .ranks = nullptr, .gloo = nullptr, .seconds = {}};
+  Way way{.name = name, .ranks = nullptr, .peer = nullptr, .seconds = {}};
   if (name == "gloo") {
-    EPL_ASSIGN(way.gloo, join_gloo(folder + "/gloo", joining.rank, joining.size));
+    EPL_ASSIGN(way.peer, join_gloo(folder + "/gloo", joining.rank, joining.size));
+  } else if (name == "mpi") {
+    EPL_ASSIGN(way.peer, join_mpi());
   } else {
     Joining own = joining;
     own.transport = name.starts_with(by_pack) ? name.substr(by_pack.size()) : name;
@@ -92,8 +96,8 @@ class Ranks {
     EPL_TRY(meeting_->run(stream_, {.kind = Collective::Kind::barrier}));
     const double begin = now();
     for (int64_t i = 0; i < way.repeats; ++i) {
-      if (way.gloo) {
-        way.gloo->all_reduce(static_cast<float*>(call.target), call.count);
+      if (way.peer) {
+        way.peer->all_reduce(static_cast<float*>(call.target), call.count);
       } else {
         EPL_TRY(way.ranks->run(stream_, call));
       }
@@ -136,8 +140,8 @@ Status rank_process(const Options& options, const std::string& folder, int rank)
   Ranks ranks(std::move(between), *stream);
   std::vector<Way> ways;
   for (const std::string& name : options.ways) {
-    if (name == "gloo" && options.kind != Collective::Kind::all_reduce)
-      return unsupported("gloo is measured for all_reduce");
+    if ((name == "gloo" || name == "mpi") && options.kind != Collective::Kind::all_reduce)
+      return unsupported(name, " is measured for all_reduce");
     joining.group = name;
     EPL_ASSIGN(Way way, join(name, folder, joining, *rendezvous));
     ways.push_back(std::move(way));
@@ -171,7 +175,7 @@ Status rank_process(const Options& options, const std::string& folder, int rank)
   return {};
 }
 
-int run(int count, char** words) {
+Options parse(int count, char** words) {
   Options options;
   for (int i = 1; i + 1 < count; i += 2) {
     const std::string key = words[i], value = words[i + 1];
@@ -179,6 +183,7 @@ int run(int count, char** words) {
     if (key == "--tries") options.tries = std::max(1, std::atoi(value.c_str()));
     if (key == "--least") options.least = std::max<int64_t>(4, std::atoll(value.c_str()));
     if (key == "--most") options.most = std::atoll(value.c_str());
+    if (key == "--folder") options.folder = value;
     if (key == "--kind") {
       for (int k = 0; k <= static_cast<int>(Collective::Kind::barrier); ++k) {
         const auto kind = static_cast<Collective::Kind>(k);
@@ -194,8 +199,11 @@ int run(int count, char** words) {
       }
     }
   }
-  const std::string folder =
-      (std::filesystem::temp_directory_path() / ("epl_collectives_" + std::to_string(::getpid()))).string();
+  return options;
+}
+
+// All processes by fork; this one is rank 0.
+Status start_processes(const Options& options, const std::string& folder) {
   std::vector<pid_t> others;
   for (int rank = 1; rank < options.ranks; ++rank) {
     if (const pid_t other = ::fork(); other != 0) {
@@ -208,12 +216,44 @@ int run(int count, char** words) {
   const Status status = rank_process(options, folder, 0);
   std::fflush(stdout);
   if (!status.ok()) {
-    std::fprintf(stderr, "%s\n", status.to_string().c_str());
     for (const pid_t other : others) ::kill(other, SIGKILL);  // they may wait for a rank that never comes
   }
   // By name: MPI starts children of its own, which stay.
   for (const pid_t other : others) ::waitpid(other, nullptr, 0);
-  std::filesystem::remove_all(folder);
+  return status;
+}
+
+// This program again under mpirun, which gives each process its rank. Nobody is bound to a processor, as under fork.
+Status start_by_mpirun(const Options& options, const std::string& folder, int count, char** words) {
+  const std::string ranks = std::to_string(options.ranks), self = std::filesystem::read_symlink("/proc/self/exe");
+  std::vector<const char*> line = {"mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none",
+                                   "-n",     ranks.c_str(),         self.c_str()};
+  line.insert(line.end(), words + 1, words + count);
+  line.insert(line.end(), {"--folder", folder.c_str(), nullptr});
+  const pid_t started = ::fork();
+  if (started == 0) {
+    ::execvp(line[0], const_cast<char* const*>(line.data()));
+    std::perror("mpirun");
+    ::_exit(127);
+  }
+  int status = 0;
+  ::waitpid(started, &status, 0);
+  return status == 0 ? Status() : error(Code::io, "mpirun ended with status ", status);
+}
+
+int run(int count, char** words) {
+  const Options options = parse(count, words);
+  Status status;
+  if (!options.folder.empty()) {
+    status = rank_process(options, options.folder, mpi_rank());
+  } else {
+    const std::string folder =
+        (std::filesystem::temp_directory_path() / ("epl_collectives_" + std::to_string(::getpid()))).string();
+    const bool by_mpi = std::ranges::any_of(options.ways, [](const std::string& way) { return way.ends_with("mpi"); });
+    status = by_mpi ? start_by_mpirun(options, folder, count, words) : start_processes(options, folder);
+    std::filesystem::remove_all(folder);
+  }
+  if (!status.ok()) std::fprintf(stderr, "%s\n", status.to_string().c_str());
   return status.ok() ? 0 : 1;
 }
 

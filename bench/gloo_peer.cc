@@ -1,4 +1,4 @@
-#include "bench/gloo_peer.h"
+#include "bench/peer.h"
 
 #ifdef EPL_HAS_GLOO
 #include <gloo/allreduce.h>
@@ -12,7 +12,7 @@
 namespace epl {
 namespace {
 
-class RealGloo final : public GlooPeer {
+class RealGloo final : public Peer {
  public:
   RealGloo(const std::string& folder, int rank, int size)
       : context_(std::make_shared<gloo::rendezvous::Context>(rank, size)) {
@@ -38,9 +38,9 @@ class RealGloo final : public GlooPeer {
 
 }  // namespace
 
-Result<std::unique_ptr<GlooPeer>> join_gloo(const std::string& folder, int rank, int size) {
+Result<std::unique_ptr<Peer>> join_gloo(const std::string& folder, int rank, int size) {
   try {
-    return std::unique_ptr<GlooPeer>(new RealGloo(folder, rank, size));
+    return std::unique_ptr<Peer>(new RealGloo(folder, rank, size));
   } catch (const std::exception& e) {
     return error(Code::io, "Gloo: ", e.what());
   }
@@ -51,7 +51,7 @@ Result<std::unique_ptr<GlooPeer>> join_gloo(const std::string& folder, int rank,
 #else
 
 namespace epl {
-Result<std::unique_ptr<GlooPeer>> join_gloo(const std::string&, int, int) {
+Result<std::unique_ptr<Peer>> join_gloo(const std::string&, int, int) {
   return unsupported("this program was built without Gloo: libgloo-dev was not there");
 }
 }  // namespace epl
