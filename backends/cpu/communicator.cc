@@ -286,29 +286,38 @@ class ThreadCommunicator final : public Communicator {
           [&](int64_t begin, int64_t end) { reduce_ranks(sources_, target, begin, end, call.dtype, call.reduction); });
   }
 
-  void all_gather(Stream& stream, const Collective& call) {
+  // Calls to(rank, its target) for each rank. A rank writes what it has into the memory of the others, and nobody reads
+  // another's: a rank that next writes what a peer has read waits for each line of it. Each starts with itself, so that
+  // not all write to one at a time.
+  template <class To> void to_each(const To& to) {
     for (int step = 0; step < size(); ++step) {
-      const int r = (rank_ + step) % size();  // each starts with itself, so that not all read from one at a time
-      copy(stream, static_cast<char*>(call.target) + r * call.bytes(), asked_by(r).source, call.bytes(), copy_grain);
+      const int r = (rank_ + step) % size();
+      to(r, static_cast<char*>(asked_by(r).target));
     }
+  }
+  void put(Stream& stream, int rank, void* target, const void* source, int64_t bytes) {
+    if (rank == rank_) return copy(stream, target, source, bytes, copy_grain);
+    give(stream, target, source, bytes);
+  }
+
+  void all_gather(Stream& stream, const Collective& call) {
+    to_each([&](int r, char* target) { put(stream, r, target + rank_ * call.bytes(), call.source, call.bytes()); });
   }
 
   void all_to_all(Stream& stream, const Collective& call) {
-    for (int step = 0; step < size(); ++step) {
-      const int r = (rank_ + step) % size();
-      copy(stream, static_cast<char*>(call.target) + r * call.bytes(),
-           static_cast<const char*>(asked_by(r).source) + rank_ * call.bytes(), call.bytes(), copy_grain);
-    }
+    const auto* source = static_cast<const char*>(call.source);
+    to_each([&](int r, char* target) {
+      put(stream, r, target + rank_ * call.bytes(), source + r * call.bytes(), call.bytes());
+    });
   }
 
   void exchange_rows(Stream& stream, const Collective& call) {
-    for (int step = 0; step < size(); ++step) {
-      const int r = (rank_ + step) % size();
-      call.rows_between(r, rank_, size(), [&](int64_t from, int64_t to, int64_t bytes) {
-        copy(stream, static_cast<char*>(call.target) + to, static_cast<const char*>(asked_by(r).source) + from, bytes,
-             copy_grain);
+    const auto* source = static_cast<const char*>(call.source);
+    to_each([&](int r, char* target) {
+      call.rows_between(rank_, r, size(), [&](int64_t from, int64_t to, int64_t bytes) {
+        put(stream, r, target + to, source + from, bytes);
       });
-    }
+    });
   }
 
   // Posted: the stream waits for the receiver. One that has no posts waits here.

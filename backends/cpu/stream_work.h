@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "backends/cpu/streaming.h"
 #include "core/backend/device.h"
 #include "core/base/thread_pool.h"
 
@@ -28,6 +29,14 @@ inline void copy(Stream& stream, void* target, const void* source, int64_t bytes
   share(stream, bytes, grain, [&](int64_t begin, int64_t end) {
     std::memcpy(static_cast<std::byte*>(target) + begin, static_cast<const std::byte*>(source) + begin,
                 static_cast<size_t>(end - begin));
+  });
+}
+
+// To memory of another rank.
+inline void give(Stream& stream, void* target, const void* source, int64_t bytes) {
+  if (target == source) return;
+  share(stream, bytes, copy_grain, [&](int64_t begin, int64_t end) {
+    stream_bytes(static_cast<std::byte*>(target) + begin, static_cast<const std::byte*>(source) + begin, end - begin);
   });
 }
 

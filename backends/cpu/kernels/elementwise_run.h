@@ -7,6 +7,7 @@
 
 #include "backends/cpu/cpu.h"
 #include "backends/cpu/kernels/elementwise.h"
+#include "backends/cpu/streaming.h"
 
 namespace epl::cpu {
 

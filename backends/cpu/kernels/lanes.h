@@ -57,17 +57,11 @@ struct LaneTable {
   Lane lanes[lane_rows][lane_variants] = {};
 };
 
-// Copies floats past the caches: to a large tensor that nobody reads soon. A usual store first reads the line that it
-// writes. `y` is aligned to 64 bytes. Others see the copy once `finish_streaming` was called by the same thread.
 namespace v3 {
 const LaneTable& lane_table();
-void stream_floats(const float* x, float* y, int64_t n);
-void finish_streaming();
-}  // namespace v3
+}
 namespace v4 {
 const LaneTable& lane_table();
-void stream_floats(const float* x, float* y, int64_t n);
-void finish_streaming();
-}  // namespace v4
+}
 
 }  // namespace epl::cpu

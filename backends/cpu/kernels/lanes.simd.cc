@@ -1,8 +1,6 @@
 // The lanes, compiled once per processor level. See lanes.h.
 #include "backends/cpu/kernels/lanes.h"
 
-#include <hwy/cache_control.h>
-
 #include "backends/cpu/simd_math64.h"
 
 namespace epl::cpu::EPL_SIMD {
@@ -336,15 +334,5 @@ const LaneTable& lane_table() {
   static const LaneTable table = Table().make();
   return table;
 }
-
-void stream_floats(const float* x, float* y, int64_t n) {
-  const hn::ScalableTag<float> d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  int64_t i = 0;
-  for (; i + lanes <= n; i += lanes) hn::Stream(hn::LoadU(d, x + i), d, y + i);
-  for (; i < n; ++i) y[i] = x[i];
-}
-
-void finish_streaming() { hwy::FlushStream(); }
 
 }  // namespace epl::cpu::EPL_SIMD
