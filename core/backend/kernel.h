@@ -35,10 +35,11 @@ struct KernelQuery {
   Attributes attributes;
   std::vector<TensorType> input_types, output_types;
   std::vector<bool> input_present, output_present;
-  Units units;                  // sums over the batch run over these, then by the binary tree
-  double flops = 0, bytes = 0;  // for cost models
-  int threads = 1;              // the pool the kernel will run on; workspace may depend on it
-  Device* device = nullptr;     // that it is prepared for; null where a table is asked without one
+  Units units;                    // sums over the batch run over these, then by the binary tree
+  bool splits_keep_bits = false;  // no bit may depend on how a split has cut any dimension
+  double flops = 0, bytes = 0;    // for cost models
+  int threads = 1;                // the pool the kernel will run on; workspace may depend on it
+  Device* device = nullptr;       // that it is prepared for; null where a table is asked without one
 
   bool has(int i) const { return i < static_cast<int>(input_present.size()) && input_present[i]; }
   bool has_output(int i) const { return i < static_cast<int>(output_present.size()) && output_present[i]; }

@@ -152,6 +152,7 @@ struct LowerOptions {
   Device* device = nullptr;  // that kernels are prepared for; null: none, as far as they do without
   int threads = 1;
   bool fuse = true;
+  bool splits_keep_bits = false;  // KernelQuery
 };
 Result<Program> lower(const LocalGraph& local, const LowerOptions& options);
 

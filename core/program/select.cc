@@ -222,6 +222,7 @@ class Selection {
       query.bytes += static_cast<double>(graph_.type(v).bytes());
     }
     query.units = node.units;
+    query.splits_keep_bits = options_.splits_keep_bits;
     OpQuery op_query(*node.op, node.attributes, inputs, outputs);
     query.flops = op_flops(op_query);
     const TensorType* first = !inputs.empty() && inputs[0] ? inputs[0] : outputs.empty() ? nullptr : outputs[0];

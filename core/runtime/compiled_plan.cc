@@ -16,6 +16,7 @@
 #include "core/strategy/pipeline.h"
 #include "core/strategy/samples.h"
 #include "core/strategy/scope_layout.h"
+#include "core/strategy/segments.h"
 #include "core/strategy/staging.h"
 #include "core/train/kept_outputs.h"
 #include "core/train/masters.h"
@@ -110,8 +111,10 @@ Result<Entry> compile(EntryKind kind, Graph graph, const LossFacts& loss, const 
   EPL_TRY(check_outputs(entry.plan));
   EPL_ASSIGN(entry.locals, partition(entry.plan));
   for (const LocalGraph& local : entry.locals) {
-    EPL_ASSIGN(Program program,
-               lower(local, {.kernels = &device.kernels(), .device = &device.stands_for(), .threads = threads}));
+    EPL_ASSIGN(Program program, lower(local, {.kernels = &device.kernels(),
+                                              .device = &device.stands_for(),
+                                              .threads = threads,
+                                              .splits_keep_bits = sums_by_segments(entry.plan)}));
     entry.programs.push_back(std::move(program));
   }
   find_ports(entry);

@@ -183,6 +183,13 @@ def case_list():
                     optimizer=dict(optimizer="adamw", lr=0.01, betas=[0.9, 0.99], eps=1e-6, weight_decay=0.05))
 
     @case
+    def resnet_wide_momentum(rng):  # enough channels for Winograd's convolution
+        inputs, target = pictures(rng, 6, 8, 3, 16, 6)
+        return dict(model=models.Resnet((16, 20)), inputs=inputs, target=target, how="legacy", opset=17, training=True,
+                    loss="softmax_cross_entropy",
+                    optimizer=dict(optimizer="momentum", lr=0.05, momentum=0.9, weight_decay=0.001))
+
+    @case
     def shared_norm_momentum(rng):
         inputs, target = pictures(rng, 10, 8, 3, 8, 4)
         return dict(model=models.SharedNorm(), inputs=inputs, target=target, how="legacy", opset=17, training=True,

@@ -1,4 +1,5 @@
 // The rows of convolution and its gradients against loops in double that follow the definition.
+#include <algorithm>
 #include <cmath>
 #include <functional>
 
@@ -72,13 +73,19 @@ std::vector<Conv> cases() {
           {.x = {2, 9, 7, 7}, .w = {12, 9, 3, 3}, .pads = {1, 1, 1, 1}},
           {.x = {2, 6, 30, 38}, .w = {10, 6, 3, 3}, .strides = {2, 2}, .pads = {1, 1, 1, 1}},
           {.x = {2, 3, 1, 9}, .w = {4, 3, 1, 3}, .strides = {2, 2}, .pads = {0, 1, 0, 1}},
-          {.x = {3, 5, 6, 1}, .w = {4, 5, 3, 1}, .strides = {2, 3}, .pads = {1, 0, 1, 0}}};
+          {.x = {3, 5, 6, 1}, .w = {4, 5, 3, 1}, .strides = {2, 3}, .pads = {1, 0, 1, 0}},
+          {.x = {3, 17, 14, 15}, .w = {40, 17, 3, 3}, .pads = {1, 1, 1, 1}},
+          {.x = {1, 20, 9, 30}, .w = {16, 20, 3, 3}, .pads = {0, 2, 1, 3}},
+          {.x = {5, 33, 7, 7}, .w = {16, 33, 3, 3}, .pads = {1, 1, 1, 1}},
+          {.x = {1, 300, 8, 5}, .w = {70, 300, 3, 3}, .pads = {1, 1, 1, 1}}};
 }
 
 void expect_near(const Tensor& got, const std::vector<double>& want, const char* what, size_t number) {
   ASSERT_EQ(got.elements(), static_cast<int64_t>(want.size()));
+  double largest = 0;
+  for (double value : want) largest = std::max(largest, std::abs(value));
   for (int64_t e = 0; e < got.elements(); ++e)
-    ASSERT_TRUE(near(got.get(e), want[e], 2e-5, 2e-5))
+    ASSERT_TRUE(near(got.get(e), want[e], 2e-5, 1e-5 + 4e-6 * largest))
         << what << " " << number << " element " << e << ": " << got.get(e) << ", not " << want[e];
 }
 
@@ -139,8 +146,7 @@ Tensor images(const Tensor& t, int64_t first, int64_t count) {
 
 // Cutting the batch leaves the bits: of every image in the outputs, and of the sum over units in the gradient by the
 // weight.
-TEST(Conv, CutsOfTheBatchLeaveTheBits) {
-  const Conv c{.x = {8, 6, 9, 7}, .w = {10, 6, 3, 3}, .strides = {2, 1}, .pads = {1, 1, 1, 1}};
+void cut_the_batch(const Conv& c) {
   const Tensor x = random_f32(c.x, 1), w = random_f32(c.w, 2), dy = random_f32(c.y(), 3);
   const auto weight = [&](int64_t first, int64_t count) {
     return launch_everywhere({.op = "conv_grad_weight",
@@ -164,13 +170,44 @@ TEST(Conv, CutsOfTheBatchLeaveTheBits) {
   EXPECT_TRUE(identical(images(dx, 3, 2), other("conv_grad_input", dy, c.x, 3, 2)));
 }
 
+TEST(Conv, CutsOfTheBatchLeaveTheBits) {
+  for (const Conv& c : {Conv{.x = {8, 6, 9, 7}, .w = {10, 6, 3, 3}, .strides = {2, 1}, .pads = {1, 1, 1, 1}},
+                        Conv{.x = {8, 16, 9, 7}, .w = {24, 16, 3, 3}, .pads = {1, 1, 1, 1}}})
+    cut_the_batch(c);
+}
+
+TEST(Conv, WinogradServesWhatItPaysFor) {
+  const auto row_of = [](const Conv& c, bool splits_keep_bits) {
+    KernelQuery q = query_of({.op = "conv",
+                              .attributes = c.attributes(),
+                              .inputs = {random_f32(c.x, 1), random_f32(c.w, 2)},
+                              .outputs = {f32_type(c.y())}});
+    q.splits_keep_bits = splits_keep_bits;
+    return choose_kernel(q, {}, kernel_table()).row->name;
+  };
+  const Conv good{.x = {1, 16, 8, 8}, .w = {16, 16, 3, 3}, .pads = {1, 1, 1, 1}};
+  EXPECT_EQ(row_of(good, false), "conv_winograd");
+  EXPECT_EQ(row_of(good, true), "conv_ordered");
+  Conv other = good;
+  other.strides = {1, 2};
+  EXPECT_EQ(row_of(other, false), "conv_ordered");
+  other = good;
+  other.x = {1, 16, 3, 2};  // a tile of 6 outputs
+  EXPECT_EQ(row_of(other, false), "conv_winograd");
+  other.pads = {0, 1, 1, 1};  // of 4
+  EXPECT_EQ(row_of(other, false), "conv_ordered");
+  other = good;
+  other.w = {15, 16, 3, 3};
+  EXPECT_EQ(row_of(other, false), "conv_ordered");
+}
+
 TEST(Conv, FourSpatialDimensionsAreRefused) {
   const Conv c{.x = {1, 1, 2, 2, 2, 2}, .w = {1, 1, 1, 1, 1, 1}};
   const KernelQuery q = query_of({.op = "conv",
                                   .attributes = c.attributes(),
                                   .inputs = {random_f32(c.x, 1), random_f32(c.w, 2)},
                                   .outputs = {f32_type(c.y())}});
-  const Status refused = prepare(kernel_table().rows("conv").front(), q).status();
+  const Status refused = prepare(kernel_table().rows("conv").back(), q).status();
   EXPECT_NE(refused.message().find("spatial"), std::string::npos) << refused.to_string();
 }
 

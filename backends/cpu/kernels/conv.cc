@@ -15,6 +15,7 @@
 #include "backends/cpu/cpu.h"
 #include "backends/cpu/kernels/conv_gather.h"
 #include "backends/cpu/kernels/conv_phases.h"
+#include "backends/cpu/kernels/conv_winograd.h"
 #include "backends/cpu/kernels/gemm.h"
 #include "backends/cpu/kernels/unit_order.h"
 #include "core/backend/kernel.h"
@@ -276,9 +277,15 @@ template <Convolutions make(const KernelQuery&)> void add_row(KernelTable& table
 
 }  // namespace
 
-EPL_KERNELS(cpu, conv) { add_row<forward>(table, "conv", "conv_ordered"); }
+EPL_KERNELS(cpu, conv) {
+  add_winograd_row(table, "conv", false);
+  add_row<forward>(table, "conv", "conv_ordered");
+}
 
-EPL_KERNELS(cpu, conv_grad_input) { add_row<grad_input>(table, "conv_grad_input", "conv_grad_input_ordered"); }
+EPL_KERNELS(cpu, conv_grad_input) {
+  add_winograd_row(table, "conv_grad_input", true);
+  add_row<grad_input>(table, "conv_grad_input", "conv_grad_input_ordered");
+}
 
 EPL_KERNELS(cpu, conv_grad_weight) { add_row<grad_weight>(table, "conv_grad_weight", "conv_grad_weight_ordered"); }
 
