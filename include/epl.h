@@ -18,7 +18,7 @@
  *   wherever that can be seen; it mostly can, until its memory is used again. Do not rely on it.
  * - Engines, models, plans, tensors and stores may be used by any threads at once, and are destroyed when no call uses
  *   them any more. A session, trainer, strategy, dataset and evaluation have one caller at a time, from any thread; a
- *   second caller gets EPL_ERROR_MISUSE. These may be destroyed beside a call, by a finaliser for example: the call
+ *   second caller gets EPL_ERROR_BUSY. These may be destroyed beside a call, by a finaliser for example: the call
  *   goes on to its end, and what it had goes with it. No call may begin after a destroy.
  * - Memory that a call is given is read until the call returns and not kept, unless the function says "borrow".
  * - The library reads no environment variable, prints nothing, installs no signal handler and starts threads only for
@@ -37,8 +37,18 @@
  *   or cannot be read is EPL_ERROR_IO, never a signal; replace a file by renaming a new one over it, which is seen by
  *   those who open it afterwards.
  *
- * Annotations are read by the generators: EPL_OUT the callee writes, EPL_OWNED the caller must destroy, EPL_NULLABLE
- * may be NULL, EPL_SINCE(major, minor) the first version with the function.
+ * Annotations are read by the generator of the bindings (cmake/interface.py), and say what C's types cannot:
+ *   EPL_SINCE(major, minor)  the first version with the function
+ *   EPL_ANY_THREAD           any threads may call it at once, with the same handles too
+ *   EPL_ONE_CALLER           its first argument has one caller at a time; a second one gets EPL_ERROR_BUSY
+ *   EPL_QUICK                returns at once: no lock, no memory, no callback, and a signal handler may call it where
+ *                            EPL_SIGNAL_SAFE says so
+ *   EPL_BLOCKING             reads, writes, computes or waits, and takes epl_call_options: a deadline and a token
+ *   EPL_CHECKED              gives an error that the caller owns and must look at
+ *   EPL_OUT                  the callee writes it; EPL_OWNED the caller must destroy it; EPL_NULLABLE may be NULL
+ *   EPL_TEXT(n), EPL_BYTES(n), EPL_COUNT(n)  a text of n bytes, memory of n bytes, an array of n elements; n is another
+ *                            argument of the call
+ *   EPL_KEPT                 memory that the library goes on using after the call, until its release function is called
  */
 #ifndef EPL_H
 #define EPL_H
@@ -51,10 +61,21 @@ extern "C" {
 #endif
 
 #if defined(_WIN32)
-#define EPL_API
+#define EPL_API __declspec(dllimport)
+#define EPL_CHECKED
 #else
 #define EPL_API __attribute__((visibility("default")))
+#define EPL_CHECKED __attribute__((warn_unused_result))
 #endif
+#define EPL_ANY_THREAD
+#define EPL_ONE_CALLER
+#define EPL_QUICK
+#define EPL_SIGNAL_SAFE
+#define EPL_BLOCKING
+#define EPL_TEXT(length)
+#define EPL_BYTES(bytes)
+#define EPL_COUNT(count)
+#define EPL_KEPT
 #define EPL_OUT
 #define EPL_OWNED
 #define EPL_NULLABLE
@@ -71,11 +92,11 @@ extern "C" {
 #define EPL_ABI_VERSION 1
 
 /* Of the library in use: major * 1000000 + minor * 1000 + patch. */
-EPL_API EPL_SINCE(1, 0) uint32_t epl_version(void);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK uint32_t epl_version(void);
 /* The ABI major: programs built for EPL_ABI_VERSION n run with every library that answers n. */
-EPL_API EPL_SINCE(1, 0) uint32_t epl_abi_version(void);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK uint32_t epl_abi_version(void);
 /* Handles alive in this process, errors and texts included: zero after the last destroy. For leak tests. */
-EPL_API EPL_SINCE(1, 0) int64_t epl_live_handles(void);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK int64_t epl_live_handles(void);
 
 /* --- Handles ---------------------------------------------------------------------------------------------------- */
 
@@ -109,26 +130,36 @@ typedef struct epl_store epl_store;
 #define EPL_ERROR_NOT_FINITE 11       /* NaN or infinity where the step had to stop */
 #define EPL_ERROR_INTERNAL 12         /* a bug of ours */
 #define EPL_ERROR_DATA_LOSS 13        /* a checkpoint or plan file is damaged */
+#define EPL_ERROR_BUSY 14             /* another thread is inside a call with this handle: try again */
+#define EPL_ERROR_STATE_LOST 15       /* the state of this session is no longer that of one step: load a checkpoint */
+#define EPL_ERROR_EXHAUSTED 16        /* no thread, descriptor or space on the disk: the host can give more */
 
 /* EPL_OK for NULL. */
-EPL_API EPL_SINCE(1, 0) int32_t epl_error_code(const epl_error* EPL_NULLABLE error);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK int32_t epl_error_code(const epl_error* EPL_NULLABLE error);
 /* What was wrong and what to do; empty for NULL. `length` may be NULL. */
-EPL_API EPL_SINCE(1, 0) const char* epl_error_message(const epl_error* EPL_NULLABLE error,
-                                                      size_t* EPL_OUT EPL_NULLABLE length);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK const char*
+epl_error_message(const epl_error* EPL_NULLABLE error, size_t* EPL_OUT EPL_NULLABLE length);
 /* The node, file or handle it concerns; empty when there is none. */
-EPL_API EPL_SINCE(1, 0) const char* epl_error_where(const epl_error* EPL_NULLABLE error,
-                                                    size_t* EPL_OUT EPL_NULLABLE length);
-/* 1 if the same call may succeed later (cancelled, deadline, no memory), else 0. */
-EPL_API EPL_SINCE(1, 0) int32_t epl_error_retryable(const epl_error* EPL_NULLABLE error);
-EPL_API EPL_SINCE(1, 0) void epl_error_destroy(epl_error* EPL_NULLABLE error);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK const char*
+epl_error_where(const epl_error* EPL_NULLABLE error, size_t* EPL_OUT EPL_NULLABLE length);
+/* The rank it concerns, of the job; -1 when there is none. */
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK int64_t epl_error_rank(const epl_error* EPL_NULLABLE error);
+/* 1 if the same call may succeed later (busy, cancelled, deadline, no memory, exhausted), else 0. */
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK int32_t epl_error_retryable(const epl_error* EPL_NULLABLE error);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD void epl_error_destroy(epl_error* EPL_NULLABLE error);
+/* An error of the host's own, which its callbacks return. `code` is EPL_ERROR_...; another one becomes
+ * EPL_ERROR_INTERNAL. Never NULL: where there is no memory for it, it is EPL_ERROR_OUT_OF_MEMORY. */
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD epl_error*
+epl_error_create(int32_t code, const char* EPL_TEXT(message_length) message, size_t message_length);
 /* "invalid argument", ...; "unknown" for values that this library does not know. */
-EPL_API EPL_SINCE(1, 0) const char* epl_error_code_name(int32_t code);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK const char* epl_error_code_name(int32_t code);
 
 /* --- Texts that the library made ---------------------------------------------------------------------------------- */
 
-EPL_API EPL_SINCE(1, 0) const char* epl_text_data(const epl_text* text);
-EPL_API EPL_SINCE(1, 0) size_t epl_text_length(const epl_text* text);
-EPL_API EPL_SINCE(1, 0) void epl_text_destroy(epl_text* EPL_NULLABLE text);
+/* `length` may be NULL. */
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK const char*
+epl_text_data(const epl_text* text, size_t* EPL_OUT EPL_NULLABLE length);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD void epl_text_destroy(epl_text* EPL_NULLABLE text);
 
 /* --- Engine ------------------------------------------------------------------------------------------------------ */
 
@@ -165,13 +196,55 @@ typedef struct epl_engine_options {
 } epl_engine_options;
 #define EPL_ENGINE_OPTIONS_INIT {sizeof(epl_engine_options), 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0}
 
-EPL_API EPL_SINCE(1, 0) void epl_engine_options_init(epl_engine_options* EPL_OUT options);
-EPL_API EPL_SINCE(1, 0) epl_error* epl_engine_create(const epl_engine_options* EPL_NULLABLE options,
-                                                     epl_engine** EPL_OUT engine);
-EPL_API EPL_SINCE(1, 0) void epl_engine_destroy(epl_engine* EPL_NULLABLE engine);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK void epl_engine_options_init(epl_engine_options* EPL_OUT options);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_CHECKED epl_error*
+epl_engine_create(const epl_engine_options* EPL_NULLABLE options, epl_engine** EPL_OUT engine);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD void epl_engine_destroy(epl_engine* EPL_NULLABLE engine);
 /* What this build and this machine have, as JSON: version, processor level, devices, losses, metrics, optimizers,
  * schedules, readers, model families, strategy keys, packs and where they are looked for. */
-EPL_API EPL_SINCE(1, 0) epl_error* epl_engine_describe(const epl_engine* engine, epl_text** EPL_OUT EPL_OWNED json);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_CHECKED epl_error*
+epl_engine_describe(const epl_engine* engine, epl_text** EPL_OUT EPL_OWNED json);
+
+#define EPL_DEVICE_CPU 0
+#define EPL_DEVICE_SIM 1 /* virtual time, no numbers */
+
+typedef struct epl_device_info {
+  uint64_t struct_size;
+  const char* name; /* for epl_plan_options.device; borrowed from the engine, ends with a zero */
+  uint64_t name_length;
+  int32_t kind;        /* EPL_DEVICE_... */
+  int32_t threads;     /* that the engine's options allow */
+  int64_t memory_bytes; /* 0: not known */
+} epl_device_info;
+#define EPL_DEVICE_INFO_INIT {sizeof(epl_device_info), NULL, 0, 0, 0, 0}
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK void epl_device_info_init(epl_device_info* EPL_OUT info);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK int64_t epl_engine_device_count(const epl_engine* engine);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_CHECKED epl_error*
+epl_engine_device(const epl_engine* engine, int64_t index, epl_device_info* EPL_OUT info);
+
+/* --- Cancelling, and for how long a call may take ---------------------------------------------------------------- */
+
+/* A token that any thread may trigger, once and for all; calls that were given it return EPL_ERROR_CANCELLED, before
+ * they change anything or not at all. A token may go to any number of calls. */
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_CHECKED epl_error*
+epl_cancel_create(const epl_engine* engine, epl_cancel** EPL_OUT cancel);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD void epl_cancel_destroy(epl_cancel* EPL_NULLABLE cancel);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK EPL_SIGNAL_SAFE void epl_cancel_trigger(epl_cancel* cancel);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK EPL_SIGNAL_SAFE int32_t
+epl_cancel_triggered(const epl_cancel* EPL_NULLABLE cancel);
+
+/* For one call of a function that is EPL_BLOCKING. NULL: it takes as long as it takes. */
+typedef struct epl_call_options {
+  uint64_t struct_size;
+  int64_t timeout_nanoseconds; /* 0: none. Looked at between pieces of work; a large product, say, has many. */
+  epl_cancel* cancel;
+  /* Where a session takes slices, in evaluate and predict: how many samples of the whole batch count, its first ones;
+   * 0: all. Slices have their size all the same. What is behind these samples may be anything that the model takes; the
+   * result does not depend on it. */
+  int64_t samples;
+} epl_call_options;
+#define EPL_CALL_OPTIONS_INIT {sizeof(epl_call_options), 0, NULL, 0}
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK void epl_call_options_init(epl_call_options* EPL_OUT options);
 
 /* --- Tensors ----------------------------------------------------------------------------------------------------- */
 
@@ -193,50 +266,56 @@ EPL_API EPL_SINCE(1, 0) epl_error* epl_engine_describe(const epl_engine* engine,
 #define EPL_MAX_NDIM 16
 
 /* Zeros, owned by the tensor. */
-EPL_API EPL_SINCE(1, 0) epl_error* epl_tensor_create(const epl_engine* engine, int32_t dtype,
-                                                     const int64_t* EPL_NULLABLE dims, int32_t ndim,
-                                                     epl_tensor** EPL_OUT tensor);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_CHECKED epl_error*
+epl_tensor_create(const epl_engine* engine, int32_t dtype, const int64_t* EPL_COUNT(ndim) EPL_NULLABLE dims,
+    int32_t ndim, epl_tensor** EPL_OUT tensor);
 /* A copy of `bytes` bytes at `data`, row-major; the count must be that of the type. */
-EPL_API EPL_SINCE(1, 0) epl_error* epl_tensor_create_copy(const epl_engine* engine, int32_t dtype,
-                                                          const int64_t* EPL_NULLABLE dims, int32_t ndim,
-                                                          const void* data, size_t bytes, epl_tensor** EPL_OUT tensor);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_CHECKED epl_error*
+epl_tensor_create_copy(const epl_engine* engine, int32_t dtype, const int64_t* EPL_COUNT(ndim) EPL_NULLABLE dims,
+    int32_t ndim, const void* EPL_BYTES(bytes) data, size_t bytes, epl_tensor** EPL_OUT tensor);
+#define EPL_TENSOR_READ_ONLY 1 /* nobody writes the memory: the host may map it so */
 /* The host's own memory, aliased. `release(userdata)` is called once the library no longer needs it, also when this
- * call fails; without `release` the memory must outlive the tensor and all it was passed to. */
-EPL_API EPL_SINCE(1, 0) epl_error* epl_tensor_create_borrow(const epl_engine* engine, int32_t dtype,
-                                                            const int64_t* EPL_NULLABLE dims, int32_t ndim, void* data,
-                                                            size_t bytes, epl_destroy_fn EPL_NULLABLE release,
-                                                            void* EPL_NULLABLE userdata, epl_tensor** EPL_OUT tensor);
-EPL_API EPL_SINCE(1, 0) void epl_tensor_destroy(epl_tensor* EPL_NULLABLE tensor);
-EPL_API EPL_SINCE(1, 0) int32_t epl_tensor_dtype(const epl_tensor* tensor);
-EPL_API EPL_SINCE(1, 0) int32_t epl_tensor_ndim(const epl_tensor* tensor);
+ * call fails; without `release` the memory must stay until the tensor is destroyed and every call that was given it has
+ * returned. `flags`: EPL_TENSOR_..., or 0. */
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_CHECKED epl_error*
+epl_tensor_create_borrow(const epl_engine* engine, int32_t dtype, const int64_t* EPL_COUNT(ndim) EPL_NULLABLE dims,
+    int32_t ndim, void* EPL_BYTES(bytes) EPL_KEPT data, size_t bytes, int32_t flags,
+    epl_destroy_fn EPL_NULLABLE release, void* EPL_NULLABLE userdata, epl_tensor** EPL_OUT tensor);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD void epl_tensor_destroy(epl_tensor* EPL_NULLABLE tensor);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK int32_t epl_tensor_dtype(const epl_tensor* tensor);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK int32_t epl_tensor_ndim(const epl_tensor* tensor);
 /* The size of a dimension counted from 0; -1 if there is no such dimension. */
-EPL_API EPL_SINCE(1, 0) int64_t epl_tensor_dim(const epl_tensor* tensor, int32_t dim);
-EPL_API EPL_SINCE(1, 0) size_t epl_tensor_bytes(const epl_tensor* tensor);
-/* The bytes, row-major. Tensors that came from a file or as DLPack with the read-only flag must not be written. */
-EPL_API EPL_SINCE(1, 0) void* epl_tensor_data(const epl_tensor* tensor);
-/* Bytes of one element; 0 for a value that is not an element type. */
-EPL_API EPL_SINCE(1, 0) size_t epl_dtype_bytes(int32_t dtype);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK int64_t epl_tensor_dim(const epl_tensor* tensor, int32_t dim);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK size_t epl_tensor_bytes(const epl_tensor* tensor);
+/* The bytes, row-major; NULL for memory that the host cannot read. Where epl_tensor_is_read_only says 1 they must not
+ * be written. */
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK void* epl_tensor_data(const epl_tensor* tensor);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK int32_t epl_tensor_is_read_only(const epl_tensor* tensor);
+/* Where its memory is: EPL_DEVICE_...; -1 for NULL. */
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK int32_t epl_tensor_device(const epl_tensor* tensor);
+/* Bits of one element in memory; 0 for a value that is not an element type. */
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK int32_t epl_dtype_bits(int32_t dtype);
 /* "f32", ...; NULL for a value that is not an element type. */
-EPL_API EPL_SINCE(1, 0) const char* epl_dtype_name(int32_t dtype);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK const char* epl_dtype_name(int32_t dtype);
 
 /* DLPack, as DLManagedTensorVersioned* (version 1). `from` takes the struct over, also when it fails, and accepts
  * row-major tensors of the CPU; `to` gives one that keeps the data alive and whose deleter the receiver calls. */
-EPL_API EPL_SINCE(1, 0) epl_error* epl_tensor_from_dlpack(const epl_engine* engine, void* dl_managed_tensor_versioned,
-                                                          epl_tensor** EPL_OUT tensor);
-EPL_API EPL_SINCE(1, 0) epl_error* epl_tensor_to_dlpack(const epl_tensor* tensor,
-                                                        void** EPL_OUT EPL_OWNED dl_managed_tensor_versioned);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_CHECKED epl_error*
+epl_tensor_from_dlpack(const epl_engine* engine, void* dl_managed_tensor_versioned, epl_tensor** EPL_OUT tensor);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_CHECKED epl_error*
+epl_tensor_to_dlpack(const epl_tensor* tensor, void** EPL_OUT EPL_OWNED dl_managed_tensor_versioned);
 
 /* Name and type of an input, an output or an initialiser. `name` is borrowed and ends with a zero. */
-typedef struct epl_port {
+typedef struct epl_tensor_info {
   uint64_t struct_size;
   const char* name;
   uint64_t name_length;
   int32_t dtype;
   int32_t ndim;
   int64_t dims[EPL_MAX_NDIM]; /* -1: not known before a plan binds it */
-} epl_port;
-#define EPL_PORT_INIT {sizeof(epl_port), NULL, 0, 0, 0, {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}}
-EPL_API EPL_SINCE(1, 0) void epl_port_init(epl_port* EPL_OUT port);
+} epl_tensor_info;
+#define EPL_TENSOR_INFO_INIT {sizeof(epl_tensor_info), NULL, 0, 0, 0, {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}}
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK void epl_tensor_info_init(epl_tensor_info* EPL_OUT info);
 
 /* --- Models ------------------------------------------------------------------------------------------------------ */
 
@@ -250,43 +329,59 @@ typedef struct epl_model_options {
   int32_t reserved;
 } epl_model_options;
 #define EPL_MODEL_OPTIONS_INIT {sizeof(epl_model_options), 0, 0}
-EPL_API EPL_SINCE(1, 0) void epl_model_options_init(epl_model_options* EPL_OUT options);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK void epl_model_options_init(epl_model_options* EPL_OUT options);
 
 /* Large weights stay in the file, which is kept open, and are read when a plan or session is made and when the model is
  * exported. The file may be replaced by renaming or removed; a change in place is EPL_ERROR_IO when it is met. */
-EPL_API EPL_SINCE(1, 0) epl_error* epl_model_load(const epl_engine* engine, const char* path, size_t path_length,
-                                                  const epl_model_options* EPL_NULLABLE options,
-                                                  epl_model** EPL_OUT model);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_BLOCKING EPL_CHECKED epl_error*
+epl_model_load(const epl_engine* engine, const char* EPL_TEXT(path_length) path, size_t path_length,
+    const epl_model_options* EPL_NULLABLE options, const epl_call_options* EPL_NULLABLE call,
+    epl_model** EPL_OUT model);
 /* The bytes are copied. */
-EPL_API EPL_SINCE(1, 0) epl_error* epl_model_load_bytes(const epl_engine* engine, const void* data, size_t bytes,
-                                                        const epl_model_options* EPL_NULLABLE options,
-                                                        epl_model** EPL_OUT model);
-EPL_API EPL_SINCE(1, 0) void epl_model_destroy(epl_model* EPL_NULLABLE model);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_BLOCKING EPL_CHECKED epl_error*
+epl_model_load_bytes(const epl_engine* engine, const void* EPL_BYTES(bytes) data, size_t bytes,
+    const epl_model_options* EPL_NULLABLE options, const epl_call_options* EPL_NULLABLE call,
+    epl_model** EPL_OUT model);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD void epl_model_destroy(epl_model* EPL_NULLABLE model);
 /* `kind` is EPL_PORT_...; 0 for a kind that is unknown. */
-EPL_API EPL_SINCE(1, 0) int64_t epl_model_port_count(const epl_model* model, int32_t kind);
-EPL_API EPL_SINCE(1, 0) epl_error* epl_model_port(const epl_model* model, int32_t kind, int64_t index,
-                                                  epl_port* EPL_OUT port);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK int64_t epl_model_port_count(const epl_model* model, int32_t kind);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK EPL_CHECKED epl_error*
+epl_model_port(const epl_model* model, int32_t kind, int64_t index, epl_tensor_info* EPL_OUT info);
 /* The name of a symbolic dimension of an input or output, counted from 0; empty where it has none, is fixed or is not
  * there. */
-EPL_API EPL_SINCE(1, 0) const char* epl_model_dim_symbol(const epl_model* model, int32_t kind, int64_t index,
-                                                         int32_t dim, size_t* EPL_OUT EPL_NULLABLE length);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK const char*
+epl_model_dim_symbol(const epl_model* model, int32_t kind, int64_t index, int32_t dim,
+    size_t* EPL_OUT EPL_NULLABLE length);
 /* What its owner should know before training it, as JSON: a list of objects with level (note, warning, error), where
  * and message. */
-EPL_API EPL_SINCE(1, 0) epl_error* epl_model_findings(const epl_model* model, epl_text** EPL_OUT EPL_OWNED json);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_CHECKED epl_error*
+epl_model_findings(const epl_model* model, epl_text** EPL_OUT EPL_OWNED json);
 /* All that is known about the file, as JSON: format, ports with symbols, operators with counts, whether it is ready for
  * inference, which parameters can be trained and why others cannot, and findings (what an exporter has spoilt, what is
  * missing). */
-EPL_API EPL_SINCE(1, 0) epl_error* epl_model_describe(const epl_model* model, epl_text** EPL_OUT EPL_OWNED json);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_CHECKED epl_error*
+epl_model_describe(const epl_model* model, epl_text** EPL_OUT EPL_OWNED json);
 /* Writes a model of a known family (epl_engine_describe lists them) to `path`, with weights drawn from a seed.
  * `options` is a JSON object, for example {"layers": 4, "width": 128, "seed": 1}; empty for defaults. */
-EPL_API EPL_SINCE(1, 0) epl_error* epl_template_write(const epl_engine* engine, const char* family,
-                                                      size_t family_length, const char* EPL_NULLABLE options,
-                                                      size_t options_length, const char* path, size_t path_length);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_BLOCKING EPL_CHECKED epl_error*
+epl_x_template_write(const epl_engine* engine, const char* EPL_TEXT(family_length) family, size_t family_length,
+    const char* EPL_TEXT(options_length) EPL_NULLABLE options, size_t options_length,
+    const char* EPL_TEXT(path_length) path, size_t path_length, const epl_call_options* EPL_NULLABLE call);
 
 /* --- Trainer: loss, optimizer, schedule, what is bound ------------------------------------------------------------ */
 
-EPL_API EPL_SINCE(1, 0) epl_error* epl_trainer_create(const epl_engine* engine, epl_trainer** EPL_OUT trainer);
-EPL_API EPL_SINCE(1, 0) void epl_trainer_destroy(epl_trainer* EPL_NULLABLE trainer);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_CHECKED epl_error*
+epl_trainer_create(const epl_engine* engine, epl_trainer** EPL_OUT trainer);
+/* From the JSON form, which epl_trainer_describe gives: an object with the keys of epl_trainer_set, "groups"
+ * ([{"match": ["*.bias"], "frozen": true, ...}]), "train_only" (patterns), "adapters" ([{"match", "rank", "alpha",
+ * "dropout"}]), "symbols" ({"batch": 8}) and "inputs" ({"x": {"dtype", "dims", "batch_dim"}}). */
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_CHECKED epl_error*
+epl_trainer_parse(const epl_engine* engine, const char* EPL_TEXT(json_length) json, size_t json_length,
+    epl_trainer** EPL_OUT trainer);
+/* All that was set, in the form that epl_trainer_parse reads. Values of epl_trainer_bind_value are named alone. */
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error*
+epl_trainer_describe(const epl_trainer* trainer, epl_text** EPL_OUT EPL_OWNED json);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD void epl_trainer_destroy(epl_trainer* EPL_NULLABLE trainer);
 /* Sets a key from text. Keys:
  *   loss             softmax_cross_entropy, mse, bce_with_logits, ..., or output:<name of a scalar output>, or none:
  *                    such a plan has the entry EPL_ENTRY_PREDICT alone
@@ -305,26 +400,33 @@ EPL_API EPL_SINCE(1, 0) void epl_trainer_destroy(epl_trainer* EPL_NULLABLE train
  *   free_batch       true: inputs may be bound to another number of samples than the file fixes, where its nodes allow
  *                    it
  *   report.gradient_norms  true: each step reports "gradient_norm:<parameter>" (epl_session_metric) */
-EPL_API EPL_SINCE(1, 0) epl_error* epl_trainer_set(epl_trainer* trainer, const char* key, size_t key_length,
-                                                   const char* value, size_t value_length);
-EPL_API EPL_SINCE(1, 0) epl_error* epl_trainer_set_number(epl_trainer* trainer, const char* key, size_t key_length,
-                                                          double value);
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error*
+epl_trainer_set(epl_trainer* trainer, const char* EPL_TEXT(key_length) key, size_t key_length,
+    const char* EPL_TEXT(value_length) value, size_t value_length);
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error*
+epl_trainer_set_number(epl_trainer* trainer, const char* EPL_TEXT(key_length) key, size_t key_length, double value);
+/* Takes back what a key was set to: it has its default again. */
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error*
+epl_trainer_unset(epl_trainer* trainer, const char* EPL_TEXT(key_length) key, size_t key_length);
 /* Parameters whose names match `pattern` (a glob) get their own options; the first group that matches has the
  * parameter. Set the group's options by epl_trainer_group_set: frozen = true, lr, weight_decay, ... A file does not say
  * which of its float initialisers are parameters: one that looks like a constant (a single number, a table without a
  * dot in its name) is trained where a group that is not frozen has its very name, or matches it and has constants =
  * true. */
-EPL_API EPL_SINCE(1, 0) epl_error* epl_trainer_add_group(epl_trainer* trainer, const char* pattern,
-                                                         size_t pattern_length, int64_t* EPL_OUT group);
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error*
+epl_trainer_add_group(epl_trainer* trainer, const char* EPL_TEXT(pattern_length) pattern, size_t pattern_length,
+    int64_t* EPL_OUT group);
 /* One more pattern for a group. */
-EPL_API EPL_SINCE(1, 0) epl_error* epl_trainer_group_add(epl_trainer* trainer, int64_t group, const char* pattern,
-                                                         size_t pattern_length);
-EPL_API EPL_SINCE(1, 0) epl_error* epl_trainer_group_set(epl_trainer* trainer, int64_t group, const char* key,
-                                                         size_t key_length, const char* value, size_t value_length);
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error*
+epl_trainer_group_add(epl_trainer* trainer, int64_t group, const char* EPL_TEXT(pattern_length) pattern,
+    size_t pattern_length);
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error*
+epl_trainer_group_set(epl_trainer* trainer, int64_t group, const char* EPL_TEXT(key_length) key, size_t key_length,
+    const char* EPL_TEXT(value_length) value, size_t value_length);
 /* Trains parameters whose names match the pattern, or one of those of further calls, and freezes all others. A pattern
  * that matches nothing is an error of the plan. */
-EPL_API EPL_SINCE(1, 0) epl_error* epl_trainer_train_only(epl_trainer* trainer, const char* pattern,
-                                                          size_t pattern_length);
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error*
+epl_trainer_train_only(epl_trainer* trainer, const char* EPL_TEXT(pattern_length) pattern, size_t pattern_length);
 
 /* Low-rank adapters: beside a layer's product or convolution W x stands (alpha / rank) B A x with small A and B. */
 typedef struct epl_adapter_options {
@@ -334,49 +436,55 @@ typedef struct epl_adapter_options {
   double dropout;  /* of what A is applied to, in training */
 } epl_adapter_options;
 #define EPL_ADAPTER_OPTIONS_INIT {sizeof(epl_adapter_options), 0, 0, 0}
-EPL_API EPL_SINCE(1, 0) void epl_adapter_options_init(epl_adapter_options* EPL_OUT options);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK void epl_adapter_options_init(epl_adapter_options* EPL_OUT options);
 /* Puts adapters beside every MatMul, Gemm and Conv whose module ("encoder.layer.0.query") or weight matches the glob; a
  * name without wildcards also means modules that end in it; of several calls the first that matches a module has it.
  * Adapters are trained, and every other parameter is frozen unless epl_trainer_train_only names it. They begin at the
  * plan's seed, as no change; their names are those of Hugging Face PEFT, "base_model.model.<module>.lora_A.weight".
  * Exported models have them in their weights. */
-EPL_API EPL_SINCE(1, 0) epl_error* epl_trainer_add_adapter(epl_trainer* trainer, const char* pattern,
-                                                           size_t pattern_length,
-                                                           const epl_adapter_options* EPL_NULLABLE options);
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error*
+epl_trainer_add_adapter(epl_trainer* trainer, const char* EPL_TEXT(pattern_length) pattern, size_t pattern_length,
+    const epl_adapter_options* EPL_NULLABLE options);
 /* Binds a symbolic dimension of the model, for example "batch". Here and in the calls that follow, a name that the
  * model does not have is an error of epl_plan_create. */
-EPL_API EPL_SINCE(1, 0) epl_error* epl_trainer_bind_symbol(epl_trainer* trainer, const char* symbol,
-                                                           size_t symbol_length, int64_t size);
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error*
+epl_trainer_bind_symbol(epl_trainer* trainer, const char* EPL_TEXT(symbol_length) symbol, size_t symbol_length,
+    int64_t size);
 /* Binds the shape of an input, or, by the name "target", type and shape of the target of the loss. `dtype` may be
  * EPL_DTYPE_NONE for inputs; another one must be that of the model. */
-EPL_API EPL_SINCE(1, 0) epl_error* epl_trainer_bind_input(epl_trainer* trainer, const char* input, size_t input_length,
-                                                          int32_t dtype, const int64_t* EPL_NULLABLE dims,
-                                                          int32_t ndim);
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error*
+epl_trainer_bind_input(epl_trainer* trainer, const char* EPL_TEXT(input_length) input, size_t input_length,
+    int32_t dtype, const int64_t* EPL_COUNT(ndim) EPL_NULLABLE dims, int32_t ndim);
 /* Which dimension of an input, or of the "target", counts samples, -1 for none. Those that are named must agree about
  * the number of samples. The others count them in dimension 0 where they agree, else they count none. */
-EPL_API EPL_SINCE(1, 0) epl_error* epl_trainer_bind_batch_dim(epl_trainer* trainer, const char* input,
-                                                              size_t input_length, int32_t dim);
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error*
+epl_trainer_bind_batch_dim(epl_trainer* trainer, const char* EPL_TEXT(input_length) input, size_t input_length,
+    int32_t dim);
 /* Makes an input a constant, for example a sampling rate that an If asks for: no call takes it any more. One number is
  * the value of every element; else there are as many as the input has. The numbers are copied. */
-EPL_API EPL_SINCE(1, 0) epl_error* epl_trainer_bind_value(epl_trainer* trainer, const char* input, size_t input_length,
-                                                          const epl_tensor* value);
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error*
+epl_trainer_bind_value(epl_trainer* trainer, const char* EPL_TEXT(input_length) input, size_t input_length,
+    const epl_tensor* value);
 
 /* --- Strategy: how to spread the work ------------------------------------------------------------------------------
  */
 
-EPL_API EPL_SINCE(1, 0) epl_error* epl_strategy_create(const epl_engine* engine, epl_strategy** EPL_OUT strategy);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_CHECKED epl_error*
+epl_strategy_create(const epl_engine* engine, epl_strategy** EPL_OUT strategy);
 /* From the JSON form: config keys, `scopes` and `default` in one object. */
-EPL_API EPL_SINCE(1, 0) epl_error* epl_strategy_parse(const epl_engine* engine, const char* json, size_t json_length,
-                                                      epl_strategy** EPL_OUT strategy);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_CHECKED epl_error*
+epl_strategy_parse(const epl_engine* engine, const char* EPL_TEXT(json_length) json, size_t json_length,
+    epl_strategy** EPL_OUT strategy);
 /* What the model's file itself asks for on that many ranks: a device configuration with pipeline stages and shards
  * (ONNX IR 11), or metadata "epl.strategy" of the model and "epl.scope" of its nodes. EPL_ERROR_NOT_FOUND where it asks
  * for nothing. A plan whose strategy has neither scopes nor a default takes it by itself. */
-EPL_API EPL_SINCE(1, 0) epl_error* epl_strategy_of_model(const epl_model* model, int64_t ranks,
-                                                         epl_strategy** EPL_OUT strategy);
-EPL_API EPL_SINCE(1, 0) void epl_strategy_destroy(epl_strategy* EPL_NULLABLE strategy);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_CHECKED epl_error*
+epl_strategy_of_model(const epl_model* model, int64_t ranks, epl_strategy** EPL_OUT strategy);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD void epl_strategy_destroy(epl_strategy* EPL_NULLABLE strategy);
 /* One config key, for example "pipeline.num_micro_batch" = "4". */
-EPL_API EPL_SINCE(1, 0) epl_error* epl_strategy_set(epl_strategy* strategy, const char* key, size_t key_length,
-                                                    const char* value, size_t value_length);
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error*
+epl_strategy_set(epl_strategy* strategy, const char* EPL_TEXT(key_length) key, size_t key_length,
+    const char* EPL_TEXT(value_length) value, size_t value_length);
 
 #define EPL_SCOPE_REPLICATE 0 /* a copy of these nodes takes device_count devices, which share its batch */
 #define EPL_SCOPE_SPLIT 1     /* their weights are cut over device_count devices */
@@ -385,20 +493,22 @@ EPL_API EPL_SINCE(1, 0) epl_error* epl_strategy_set(epl_strategy* strategy, cons
 #define EPL_SCOPE_DEFAULT (-2) /* as outer scope: none; it is that of every node that no other scope matches */
 /* Adds a scope behind those that are there. `outer`: the number of a scope, or one of the two above. Without a pattern
  * it matches every node. `scope`: its number, for the calls below. */
-EPL_API EPL_SINCE(1, 0) epl_error* epl_strategy_add_scope(epl_strategy* strategy, int64_t outer, int32_t kind,
-                                                          int64_t device_count, const char* EPL_NULLABLE name,
-                                                          size_t name_length, int64_t* EPL_OUT scope);
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error*
+epl_strategy_add_scope(epl_strategy* strategy, int64_t outer, int32_t kind, int64_t device_count,
+    const char* EPL_TEXT(name_length) EPL_NULLABLE name, size_t name_length, int64_t* EPL_OUT scope);
 /* A glob over names of nodes, "node:NAME" for one node of the model, "op:MatMul", or "param:embed*". */
-EPL_API EPL_SINCE(1, 0) epl_error* epl_strategy_add_match(epl_strategy* strategy, int64_t scope, const char* pattern,
-                                                          size_t pattern_length);
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error*
+epl_strategy_add_match(epl_strategy* strategy, int64_t scope, const char* EPL_TEXT(pattern_length) pattern,
+    size_t pattern_length);
 /* The dimension in which a value of the scope's nodes is cut over its devices: a weight, or the result of a node of the
  * forward pass. `value`: the name of the weight or of the node, or a glob; of several calls that name a value the first
  * counts. `dim`: from 0, or from -1 back from the end. epl_plan_create refuses, by name, what is not there, what no
  * rule of its node can cut so, and what two pins ask of one node. */
-EPL_API EPL_SINCE(1, 0) epl_error* epl_strategy_pin_dim(epl_strategy* strategy, int64_t scope, const char* value,
-                                                        size_t value_length, int32_t dim);
-EPL_API EPL_SINCE(1, 0) epl_error* epl_strategy_describe(const epl_strategy* strategy,
-                                                         epl_text** EPL_OUT EPL_OWNED json);
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error*
+epl_strategy_pin_dim(epl_strategy* strategy, int64_t scope, const char* EPL_TEXT(value_length) value,
+    size_t value_length, int32_t dim);
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error*
+epl_strategy_describe(const epl_strategy* strategy, epl_text** EPL_OUT EPL_OWNED json);
 
 /* --- Plan: everything decided, nothing allocated --------------------------------------------------------------------
  */
@@ -417,63 +527,70 @@ typedef struct epl_plan_options {
   int64_t local_ranks; /* of this process, which share its threads; 0: all of them */
 } epl_plan_options;
 #define EPL_PLAN_OPTIONS_INIT {sizeof(epl_plan_options), 0, 0, NULL, 0, 0}
-EPL_API EPL_SINCE(1, 0) void epl_plan_options_init(epl_plan_options* EPL_OUT options);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK void epl_plan_options_init(epl_plan_options* EPL_OUT options);
 
 /* `strategy` NULL: all defaults. `trainer` NULL: a plan to predict with, of a model whose dimensions are all fixed;
  * where some are open, a trainer with loss = none binds them. The handles may be changed or destroyed afterwards. */
-EPL_API EPL_SINCE(1, 0) epl_error* epl_plan_create(const epl_model* model, const epl_trainer* EPL_NULLABLE trainer,
-                                                   const epl_strategy* EPL_NULLABLE strategy,
-                                                   const epl_plan_options* EPL_NULLABLE options,
-                                                   epl_plan** EPL_OUT plan);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_BLOCKING EPL_CHECKED epl_error*
+epl_plan_create(const epl_model* model, const epl_trainer* EPL_NULLABLE trainer,
+    const epl_strategy* EPL_NULLABLE strategy, const epl_plan_options* EPL_NULLABLE options,
+    const epl_call_options* EPL_NULLABLE call, epl_plan** EPL_OUT plan);
 /* Writes the decisions of a plan, by the names of the model: a text, no program. */
-EPL_API EPL_SINCE(1, 0) epl_error* epl_plan_save(const epl_plan* plan, const char* path, size_t path_length);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_BLOCKING EPL_CHECKED epl_error*
+epl_plan_save(const epl_plan* plan, const char* EPL_TEXT(path_length) path, size_t path_length,
+    const epl_call_options* EPL_NULLABLE call);
 /* As epl_plan_create, with the decisions of a file. They are refused where what they rest on differs: model, graph
  * (batch, loss, optimizer, what is trained), version, numerics, and strategy and ranks where these are given.
  * `strategy` NULL and `ranks` 0 take the file's. A damaged file is EPL_ERROR_DATA_LOSS. */
-EPL_API EPL_SINCE(1, 0) epl_error* epl_plan_load(const epl_model* model, const epl_trainer* EPL_NULLABLE trainer,
-                                                 const epl_strategy* EPL_NULLABLE strategy,
-                                                 const epl_plan_options* EPL_NULLABLE options, const char* path,
-                                                 size_t path_length, epl_plan** EPL_OUT plan);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_BLOCKING EPL_CHECKED epl_error*
+epl_plan_load(const epl_model* model, const epl_trainer* EPL_NULLABLE trainer,
+    const epl_strategy* EPL_NULLABLE strategy, const epl_plan_options* EPL_NULLABLE options,
+    const char* EPL_TEXT(path_length) path, size_t path_length, const epl_call_options* EPL_NULLABLE call,
+    epl_plan** EPL_OUT plan);
 /* What two plan files decide differently, a sentence a line; nothing where they decide the same. */
-EPL_API EPL_SINCE(1, 0) epl_error* epl_plan_compare(const epl_engine* engine, const char* path, size_t path_length,
-                                                    const char* other, size_t other_length,
-                                                    epl_text** EPL_OUT EPL_OWNED text);
-EPL_API EPL_SINCE(1, 0) void epl_plan_destroy(epl_plan* EPL_NULLABLE plan);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_BLOCKING EPL_CHECKED epl_error*
+epl_plan_compare(const epl_engine* engine, const char* EPL_TEXT(path_length) path, size_t path_length,
+    const char* EPL_TEXT(other_length) other, size_t other_length, const epl_call_options* EPL_NULLABLE call,
+    epl_text** EPL_OUT EPL_OWNED text);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD void epl_plan_destroy(epl_plan* EPL_NULLABLE plan);
 /* Inputs in the order in which steps take them, and outputs, of an entry (EPL_ENTRY_...). 0 for an unknown entry. */
-EPL_API EPL_SINCE(1, 0) int64_t epl_plan_port_count(const epl_plan* plan, int32_t entry, int32_t kind);
-EPL_API EPL_SINCE(1, 0) epl_error* epl_plan_port(const epl_plan* plan, int32_t entry, int32_t kind, int64_t index,
-                                                 epl_port* EPL_OUT port);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK int64_t
+epl_plan_port_count(const epl_plan* plan, int32_t entry, int32_t kind);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK EPL_CHECKED epl_error*
+epl_plan_port(const epl_plan* plan, int32_t entry, int32_t kind, int64_t index, epl_tensor_info* EPL_OUT info);
+/* The index of the input or output of that name; -1 where there is none. */
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK int64_t
+epl_plan_find_port(const epl_plan* plan, int32_t entry, int32_t kind, const char* EPL_TEXT(name_length) name,
+    size_t name_length);
 /* The samples of an input that any of `ranks` ranks from `first_rank` on reads, [first, first + samples) of the batch:
  * what a process with these ranks passes with epl_session_options.slices, in a tensor of so many samples. 0 samples:
  * none of them reads it. All of the batch where the input counts no samples, or they do not lie in one run. */
-EPL_API EPL_SINCE(1, 0) epl_error* epl_plan_slice(const epl_plan* plan, int32_t entry, int64_t input,
-                                                  int64_t first_rank, int64_t ranks, int64_t* EPL_OUT first,
-                                                  int64_t* EPL_OUT samples);
-EPL_API EPL_SINCE(1, 0) int64_t epl_plan_ranks(const epl_plan* plan);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK EPL_CHECKED epl_error*
+epl_plan_slice(const epl_plan* plan, int32_t entry, int64_t input, int64_t first_rank, int64_t ranks,
+    int64_t* EPL_OUT first, int64_t* EPL_OUT samples);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK int64_t epl_plan_ranks(const epl_plan* plan);
 /* Bytes that a rank will have at its peak, exact; -1 for a rank that is not there. */
-EPL_API EPL_SINCE(1, 0) int64_t epl_plan_memory_bytes_peak(const epl_plan* plan, int64_t rank);
-/* As text, for people: "explain"; the stages of the train step: "graph", "plan", "local", "program", "kernels" (those
- * chosen and why better ones were not), or of another entry: "evaluate.graph", "predict.program", ... As JSON:
- * "overview" (what runs where, how tensors lie and why, the calls of a step, what moves, memory over time, predicted
- * seconds), "memory" (what needs how many bytes, and every range of the arena with the instructions during which it is
- * alive), "parameters" (trained and not, with reasons) and "notes" (sentences on how inputs and loss were taken where
- * nobody has said it). "explain" and "overview" go through a step in virtual time, on a simulated device. */
-EPL_API EPL_SINCE(1, 0) epl_error* epl_plan_describe(const epl_plan* plan, const char* stage, size_t stage_length,
-                                                     epl_text** EPL_OUT EPL_OWNED text);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK int64_t
+epl_plan_memory_bytes_peak(const epl_plan* plan, int64_t rank);
+/* As a text for people, which may change with every version: "explain"; the stages of the train step: "graph", "plan",
+ * "local", "program", "kernels" (those chosen and why better ones were not), or of another entry: "evaluate.graph",
+ * "predict.program", ... "explain" goes through a step in virtual time, on a simulated device. */
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_BLOCKING EPL_CHECKED epl_error*
+epl_plan_print(const epl_plan* plan, const char* EPL_TEXT(stage_length) stage, size_t stage_length,
+    const epl_call_options* EPL_NULLABLE call, epl_text** EPL_OUT EPL_OWNED text);
+/* As JSON, for programs: "overview" (what runs where, how tensors lie and why, the calls of a step, what moves, memory
+ * over time, predicted seconds; goes through a step in virtual time), "memory" (what needs how many bytes, and every
+ * range of the arena with the instructions during which it is alive), "parameters" (trained and not, with reasons) and
+ * "notes" (sentences on how inputs and loss were taken where nobody has said it). */
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_BLOCKING EPL_CHECKED epl_error*
+epl_plan_describe(const epl_plan* plan, const char* EPL_TEXT(document_length) document, size_t document_length,
+    const epl_call_options* EPL_NULLABLE call, epl_text** EPL_OUT EPL_OWNED json);
 /* The model's file again, with the plan in it as other tools read it: a device configuration "epl", the pipeline stage
  * of each node and the shards of its weights (ONNX IR 11), and in metadata "epl.strategy" what these cannot say. A plan
  * of that file for as many ranks is this one. */
-EPL_API EPL_SINCE(1, 0) epl_error* epl_plan_export_onnx(const epl_plan* plan, const char* path, size_t path_length);
-
-/* --- Cancelling -----------------------------------------------------------------------------------------------------
- */
-
-/* A token that any thread may trigger; calls that were given it return EPL_ERROR_CANCELLED, before they change weights
- * or not at all. */
-EPL_API EPL_SINCE(1, 0) epl_error* epl_cancel_create(const epl_engine* engine, epl_cancel** EPL_OUT cancel);
-EPL_API EPL_SINCE(1, 0) void epl_cancel_destroy(epl_cancel* EPL_NULLABLE cancel);
-EPL_API EPL_SINCE(1, 0) void epl_cancel_trigger(epl_cancel* cancel);
-EPL_API EPL_SINCE(1, 0) void epl_cancel_reset(epl_cancel* cancel);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_BLOCKING EPL_CHECKED epl_error*
+epl_plan_export_onnx(const epl_plan* plan, const char* EPL_TEXT(path_length) path, size_t path_length,
+    const epl_call_options* EPL_NULLABLE call);
 
 /* --- Data -----------------------------------------------------------------------------------------------------------
  */
@@ -490,44 +607,52 @@ EPL_API EPL_SINCE(1, 0) void epl_cancel_reset(epl_cancel* cancel);
  *             out.
  *   reader    the reader's name; found by the file itself if not set
  *   and what the reader declares (epl_engine_describe and docs/readers.md list it), for example {"context": 128}. */
-EPL_API EPL_SINCE(1, 0) epl_error* epl_dataset_open(const epl_engine* engine, const char* path, size_t path_length,
-                                                    const char* EPL_NULLABLE options, size_t options_length,
-                                                    epl_dataset** EPL_OUT dataset);
-EPL_API EPL_SINCE(1, 0) void epl_dataset_destroy(epl_dataset* EPL_NULLABLE dataset);
-EPL_API EPL_SINCE(1, 0) int64_t epl_dataset_field_count(const epl_dataset* dataset);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_BLOCKING EPL_CHECKED epl_error*
+epl_dataset_open(const epl_engine* engine, const char* EPL_TEXT(path_length) path, size_t path_length,
+    const char* EPL_TEXT(options_length) EPL_NULLABLE options, size_t options_length,
+    const epl_call_options* EPL_NULLABLE call, epl_dataset** EPL_OUT dataset);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD void epl_dataset_destroy(epl_dataset* EPL_NULLABLE dataset);
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_QUICK int64_t epl_dataset_field_count(const epl_dataset* dataset);
 /* Name and type of a field as batches have it. */
-EPL_API EPL_SINCE(1, 0) epl_error* epl_dataset_field(const epl_dataset* dataset, int64_t index, epl_port* EPL_OUT port);
-EPL_API EPL_SINCE(1, 0) int64_t epl_dataset_samples(const epl_dataset* dataset);
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error*
+epl_dataset_field(const epl_dataset* dataset, int64_t index, epl_tensor_info* EPL_OUT info);
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_QUICK int64_t epl_dataset_samples(const epl_dataset* dataset);
 /* Batches of an epoch; what is left over after the last whole batch is one where the option "partial" is set, else left
  * out. */
-EPL_API EPL_SINCE(1, 0) int64_t epl_dataset_batches(const epl_dataset* dataset);
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_QUICK int64_t epl_dataset_batches(const epl_dataset* dataset);
 /* What was read and how, as JSON: path, reader, samples, fields with their columns and the names of their classes, and
  * `options`, under which another file is read to the same meaning. */
-EPL_API EPL_SINCE(1, 0) epl_error* epl_dataset_describe(const epl_dataset* dataset, epl_text** EPL_OUT EPL_OWNED json);
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error*
+epl_dataset_describe(const epl_dataset* dataset, epl_text** EPL_OUT EPL_OWNED json);
 /* From now on batches have the fields that an entry of the plan takes, in its order; each input takes the field of its
  * name, or input.<name>. Element types are converted; a value that the plan's type cannot hold is an error of the batch
  * that has it. Shapes that do not fit are an error. The
  * handles that epl_dataset_next gave before are gone. */
-EPL_API EPL_SINCE(1, 0) epl_error* epl_dataset_bind(epl_dataset* dataset, const epl_plan* plan, int32_t entry);
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error*
+epl_dataset_bind(epl_dataset* dataset, const epl_plan* plan, int32_t entry);
 /* The same for a session that takes slices: of each batch the samples alone that the ranks [first_rank, first_rank +
  * ranks) read are read from the file and given, as epl_plan_slice names them. Of an input that none of them reads
  * nothing is, and epl_dataset_next gives NULL. Positions are those of whole batches, so that a run goes on with the
  * same samples in another number of processes. What the last batch of an epoch lacks ("partial": true) is filled up
  * with its last sample; epl_evaluation_add_dataset leaves that out again. */
-EPL_API EPL_SINCE(1, 0) epl_error* epl_dataset_bind_slice(epl_dataset* dataset, const epl_plan* plan, int32_t entry,
-                                                          int64_t first_rank, int64_t ranks);
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error*
+epl_dataset_bind_slice(epl_dataset* dataset, const epl_plan* plan, int32_t entry, int64_t first_rank, int64_t ranks);
 /* Reads every sample once and looks for integers that the model cannot take, class indices and rows of tables out of
  * range: an error names field, row and value. The dataset need not be bound. One that gives slices reads its share: all
  * processes together read every sample. */
-EPL_API EPL_SINCE(1, 0) epl_error* epl_dataset_check(epl_dataset* dataset, const epl_plan* plan, int32_t entry);
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error*
+epl_dataset_check(epl_dataset* dataset, const epl_plan* plan, int32_t entry,
+    const epl_call_options* EPL_NULLABLE call);
 /* The next batch: the handles of the dataset's own tensors, filled anew by each call of this function and left alone by
  * every other. After the last batch of an epoch the next begins. `count` must be that of the fields, or of the inputs
  * once bound. */
-EPL_API EPL_SINCE(1, 0) epl_error* epl_dataset_next(epl_dataset* dataset, const epl_tensor** EPL_OUT tensors,
-                                                    size_t count);
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error*
+epl_dataset_next(epl_dataset* dataset, const epl_call_options* EPL_NULLABLE call,
+    const epl_tensor** EPL_COUNT(count) EPL_OUT tensors, size_t count);
 /* Batches given so far, which is where a checkpoint resumes. */
-EPL_API EPL_SINCE(1, 0) int64_t epl_dataset_position(const epl_dataset* dataset);
-EPL_API EPL_SINCE(1, 0) epl_error* epl_dataset_seek(epl_dataset* dataset, int64_t position);
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_QUICK int64_t epl_dataset_position(const epl_dataset* dataset);
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error*
+epl_dataset_seek(epl_dataset* dataset, int64_t position);
 
 /* --- Several processes: where they find each other -------------------------------------------------------------------
  */
@@ -542,30 +667,30 @@ typedef struct epl_store_options {
   uint64_t secret_length;
 } epl_store_options;
 #define EPL_STORE_OPTIONS_INIT {sizeof(epl_store_options), NULL, 0, NULL, 0}
-EPL_API EPL_SINCE(1, 0) void epl_store_options_init(epl_store_options* EPL_OUT options);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK void epl_store_options_init(epl_store_options* EPL_OUT options);
 /* Serves a store for the processes of one job, by a thread of its own, until it is destroyed: when the sessions that
  * use it are gone. One process makes it, any one that lives long enough; what it keeps is small. */
-EPL_API EPL_SINCE(1, 0) epl_error* epl_store_create(const epl_engine* engine,
-                                                    const epl_store_options* EPL_NULLABLE options,
-                                                    epl_store** EPL_OUT store);
-EPL_API EPL_SINCE(1, 0) void epl_store_destroy(epl_store* EPL_NULLABLE store);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_CHECKED epl_error*
+epl_store_create(const epl_engine* engine, const epl_store_options* EPL_NULLABLE options, epl_store** EPL_OUT store);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD void epl_store_destroy(epl_store* EPL_NULLABLE store);
 /* "HOST:PORT" with the port that it has; empty for NULL. `length` may be NULL. */
-EPL_API EPL_SINCE(1, 0) const char* epl_store_address(const epl_store* EPL_NULLABLE store,
-                                                      size_t* EPL_OUT EPL_NULLABLE length);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK const char*
+epl_store_address(const epl_store* EPL_NULLABLE store, size_t* EPL_OUT EPL_NULLABLE length);
 /* Address and secret as one text without spaces, for epl_session_options.rendezvous. The host hands it to the other
  * processes by its own means, which nobody else must see. Shorter than 256 bytes for a secret of up to 64. */
-EPL_API EPL_SINCE(1, 0) epl_error* epl_store_id(const epl_store* store, epl_text** EPL_OUT EPL_OWNED id);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_CHECKED epl_error*
+epl_store_id(const epl_store* store, epl_text** EPL_OUT EPL_OWNED id);
 
 /* --- Sessions -------------------------------------------------------------------------------------------------------
  */
 
 /* A store of bytes under names that the host brings, over which the processes of a job find each other. Both may be
  * called by several threads at once. A `put` is seen by all processes; a second one of the same key changes nothing and
- * returns EPL_ERROR_MISUSE. A `get` waits until somebody has put the key, at most so long, and then returns
+ * gives EPL_ERROR_MISUSE. A `get` waits until somebody has put the key, at most so long, and then gives
  * EPL_ERROR_DEADLINE_EXCEEDED. It sets `bytes` to the size of the value, and copies that where it fits into `capacity`;
- * it is called again where it did not. Both return EPL_OK or EPL_ERROR_.... */
-typedef int32_t (*epl_put_fn)(void* userdata, const char* key, size_t key_length, const void* value, size_t bytes);
-typedef int32_t (*epl_get_fn)(void* userdata, const char* key, size_t key_length, int64_t timeout_nanoseconds,
+ * it is called again where it did not. Both return NULL or an error of epl_error_create. */
+typedef epl_error* (*epl_put_fn)(void* userdata, const char* key, size_t key_length, const void* value, size_t bytes);
+typedef epl_error* (*epl_get_fn)(void* userdata, const char* key, size_t key_length, int64_t timeout_nanoseconds,
                               void* value, size_t capacity, size_t* bytes);
 
 /* All zero: the ranks of the plan are threads of this process. A job may have several processes instead, each with some
@@ -604,20 +729,7 @@ typedef struct epl_session_options {
 } epl_session_options;
 #define EPL_SESSION_OPTIONS_INIT                                                                                       \
   {sizeof(epl_session_options), 0, 0, NULL, 0, NULL, NULL, NULL, NULL, NULL, 0, NULL, 0, 0, 0, NULL, 0, 0}
-EPL_API EPL_SINCE(1, 0) void epl_session_options_init(epl_session_options* EPL_OUT options);
-
-/* For one call of step, evaluate or predict. */
-typedef struct epl_call_options {
-  uint64_t struct_size;
-  int64_t timeout_nanoseconds; /* 0: none. Looked at between pieces of work; a large product, say, has many. */
-  epl_cancel* cancel;
-  /* Where a session takes slices, in evaluate and predict: how many samples of the whole batch count, its first ones;
-   * 0: all. Slices have their size all the same. What is behind these samples may be anything that the model takes; the
-   * result does not depend on it. */
-  int64_t samples;
-} epl_call_options;
-#define EPL_CALL_OPTIONS_INIT {sizeof(epl_call_options), 0, NULL, 0}
-EPL_API EPL_SINCE(1, 0) void epl_call_options_init(epl_call_options* EPL_OUT options);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK void epl_session_options_init(epl_session_options* EPL_OUT options);
 
 typedef struct epl_metrics {
   uint64_t struct_size;
@@ -625,124 +737,147 @@ typedef struct epl_metrics {
   double loss;    /* before the update */
   double gradient_norm; /* global, before clipping; -1 when it is not computed */
   double learning_rate; /* of the ungrouped parameters at this step; 0 for evaluate */
-  double seconds;       /* of this call */
+  int64_t nanoseconds;  /* of this call */
 } epl_metrics;
 #define EPL_METRICS_INIT {sizeof(epl_metrics), 0, 0, 0, 0, 0}
-EPL_API EPL_SINCE(1, 0) void epl_metrics_init(epl_metrics* EPL_OUT metrics);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK void epl_metrics_init(epl_metrics* EPL_OUT metrics);
 
-EPL_API EPL_SINCE(1, 0) epl_error* epl_session_create(const epl_plan* plan,
-                                                      const epl_session_options* EPL_NULLABLE options,
-                                                      epl_session** EPL_OUT session);
-EPL_API EPL_SINCE(1, 0) void epl_session_destroy(epl_session* EPL_NULLABLE session);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_BLOCKING EPL_CHECKED epl_error*
+epl_session_create(const epl_plan* plan, const epl_session_options* EPL_NULLABLE options,
+    const epl_call_options* EPL_NULLABLE call, epl_session** EPL_OUT session);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD void epl_session_destroy(epl_session* EPL_NULLABLE session);
 /* One optimizer step over the global batch: inputs in the plan's order. A step happens or does not: on an error before
  * the update nothing has changed. A class index or table row out of range is found before anything runs
  * (EPL_ERROR_INVALID_ARGUMENT, which names input, row and value). */
-EPL_API EPL_SINCE(1, 0) epl_error* epl_session_step(epl_session* session, const epl_tensor* const* inputs, size_t count,
-                                                    const epl_call_options* EPL_NULLABLE options,
-                                                    epl_metrics* EPL_OUT EPL_NULLABLE metrics);
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error*
+epl_session_step(epl_session* session, const epl_tensor* const* EPL_COUNT(count) inputs, size_t count,
+    const epl_call_options* EPL_NULLABLE call, epl_metrics* EPL_OUT EPL_NULLABLE metrics);
 /* The loss without an update, dropout off, running statistics used. Of fewer samples than the plan's batch it is the
  * mean of theirs; a model that computes its loss itself takes whole batches alone. */
-EPL_API EPL_SINCE(1, 0) epl_error* epl_session_evaluate(epl_session* session, const epl_tensor* const* inputs,
-                                                        size_t count, const epl_call_options* EPL_NULLABLE options,
-                                                        epl_metrics* EPL_OUT EPL_NULLABLE metrics);
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error*
+epl_session_evaluate(epl_session* session, const epl_tensor* const* EPL_COUNT(count) inputs, size_t count,
+    const epl_call_options* EPL_NULLABLE call, epl_metrics* EPL_OUT EPL_NULLABLE metrics);
 /* The outputs of the model, in the order of the plan's outputs of EPL_ENTRY_PREDICT, into `output_count` new tensors.
  * With fewer samples than the plan's batch the outputs have as many. Outputs that the strategy merges ("outputs.
  * global_mean" and its other keys) are given merged. */
-EPL_API EPL_SINCE(1, 0) epl_error* epl_session_predict(epl_session* session, const epl_tensor* const* inputs,
-                                                       size_t count, const epl_call_options* EPL_NULLABLE options,
-                                                       epl_tensor** EPL_OUT EPL_OWNED outputs, size_t output_count);
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error*
+epl_session_predict(epl_session* session, const epl_tensor* const* EPL_COUNT(count) inputs, size_t count,
+    const epl_call_options* EPL_NULLABLE call, epl_tensor** EPL_COUNT(output_count) EPL_OUT EPL_OWNED outputs,
+    size_t output_count);
 /* An output of the last step (EPL_ENTRY_TRAIN) or of the last epl_session_evaluate (EPL_ENTRY_EVALUATE), by its name:
  * what a key of the strategy merges ("outputs.global_mean" and so on), as it asks; of a step also its own, for example
  * "loss". A new tensor. */
-EPL_API EPL_SINCE(1, 0) epl_error* epl_session_output(epl_session* session, int32_t entry, const char* name,
-                                                      size_t name_length, epl_tensor** EPL_OUT EPL_OWNED output);
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error*
+epl_session_output(epl_session* session, int32_t entry, const char* EPL_TEXT(name_length) name, size_t name_length,
+    epl_tensor** EPL_OUT EPL_OWNED output);
 /* For a process of several that cannot make a call that the others make, because its data cannot be read, say: the call
  * that they are in, or their next one, ends with EPL_ERROR_PEER_FAILED and this reason. All can go on afterwards, and
  * make the same call again. In one process it does nothing. */
-EPL_API EPL_SINCE(1, 0) epl_error* epl_session_give_up(epl_session* session, const char* EPL_NULLABLE reason,
-                                                       size_t reason_length);
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error*
+epl_session_give_up(epl_session* session, const char* EPL_TEXT(reason_length) EPL_NULLABLE reason,
+    size_t reason_length, const epl_call_options* EPL_NULLABLE call);
 /* A scalar output of the last step by name, for example "gradient_norm:<parameter>". */
-EPL_API EPL_SINCE(1, 0) epl_error* epl_session_metric(epl_session* session, const char* name, size_t name_length,
-                                                      double* EPL_OUT value);
-EPL_API EPL_SINCE(1, 0) int64_t epl_session_steps(const epl_session* session);
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error*
+epl_session_metric(epl_session* session, const char* EPL_TEXT(name_length) name, size_t name_length,
+    double* EPL_OUT value);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK int64_t epl_session_steps(const epl_session* session);
 /* A number that decides how training goes on, changed between steps and kept in checkpoints. "learning_rate_scale":
  * what the rates of all parameters are multiplied with besides their schedule, 1 at first. */
-EPL_API EPL_SINCE(1, 0) epl_error* epl_session_set_number(epl_session* session, const char* name, size_t name_length,
-                                                          double value);
-EPL_API EPL_SINCE(1, 0) epl_error* epl_session_get_number(epl_session* session, const char* name, size_t name_length,
-                                                          double* EPL_OUT value);
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error*
+epl_session_set_number(epl_session* session, const char* EPL_TEXT(name_length) name, size_t name_length,
+    double value);
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error*
+epl_session_get_number(epl_session* session, const char* EPL_TEXT(name_length) name, size_t name_length,
+    double* EPL_OUT value);
 /* Tells the schedule plateau what was measured, which it may lower the scale above for. Other schedules watch nothing:
  * an error. */
-EPL_API EPL_SINCE(1, 0) epl_error* epl_session_observe(epl_session* session, double value, int32_t higher_is_better);
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error*
+epl_session_observe(epl_session* session, double value, int32_t higher_is_better);
 /* XXH64 (seed 0) over the bytes of all trained parameters in the order of their names, every NaN as
    one with all bits set: equal weights, equal hash. */
-EPL_API EPL_SINCE(1, 0) epl_error* epl_session_hash(epl_session* session, uint64_t* EPL_OUT hash);
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error*
+epl_session_hash(epl_session* session, const epl_call_options* EPL_NULLABLE call, uint64_t* EPL_OUT hash);
 /* What the ranks do in the next `steps` steps is recorded, and what was recorded before is forgotten; 0: nothing is. */
-EPL_API EPL_SINCE(1, 0) epl_error* epl_session_record(epl_session* session, int64_t steps);
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error*
+epl_session_record(epl_session* session, int64_t steps);
 /* What was recorded, in the format of trace files of Chrome and Perfetto: ranks are processes, streams are threads, and
  * a call of a block encloses its instructions, which have the plan's names. Waiting for other ranks is apart from
  * moving. On the device "sim" times are virtual. */
-EPL_API EPL_SINCE(1, 0) epl_error* epl_session_trace(epl_session* session, epl_text** EPL_OUT EPL_OWNED json);
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error*
+epl_session_trace(epl_session* session, epl_text** EPL_OUT EPL_OWNED json);
 /* Bytes that a rank has used at its fullest so far, seen from the instructions that ran; never above the plan's. -1 for
  * a rank that is not there. */
-EPL_API EPL_SINCE(1, 0) int64_t epl_session_memory_bytes_peak(const epl_session* session, int64_t rank);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK int64_t
+epl_session_memory_bytes_peak(const epl_session* session, int64_t rank);
 
 /* Parameters, buffers and optimizer state by name: "<parameter>", "<parameter>.<state>". */
 #define EPL_STATE_PARAMETER 0  /* trained */
 #define EPL_STATE_FROZEN 1     /* a parameter that is not trained */
 #define EPL_STATE_BUFFER 2     /* running statistics */
 #define EPL_STATE_OPTIMIZER 3
-EPL_API EPL_SINCE(1, 0) int64_t epl_session_state_count(const epl_session* session, int32_t kind);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK int64_t
+epl_session_state_count(const epl_session* session, int32_t kind);
 /* In the order of their names. */
-EPL_API EPL_SINCE(1, 0) epl_error* epl_session_state_port(const epl_session* session, int32_t kind, int64_t index,
-                                                          epl_port* EPL_OUT port);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_CHECKED epl_error*
+epl_session_state_port(const epl_session* session, int32_t kind, int64_t index, epl_tensor_info* EPL_OUT info);
 /* A copy. */
-EPL_API EPL_SINCE(1, 0) epl_error* epl_session_get(epl_session* session, const char* name, size_t name_length,
-                                                   epl_tensor** EPL_OUT EPL_OWNED tensor);
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error*
+epl_session_get(epl_session* session, const char* EPL_TEXT(name_length) name, size_t name_length,
+    const epl_call_options* EPL_NULLABLE call, epl_tensor** EPL_OUT EPL_OWNED tensor);
 /* The tensor is copied. */
-EPL_API EPL_SINCE(1, 0) epl_error* epl_session_set(epl_session* session, const char* name, size_t name_length,
-                                                   const epl_tensor* tensor);
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error*
+epl_session_set(epl_session* session, const char* EPL_TEXT(name_length) name, size_t name_length,
+    const epl_tensor* tensor, const epl_call_options* EPL_NULLABLE call);
 
 /* A checkpoint: everything that decides how training goes on, and where `dataset` (may be NULL) stands. Beside low-rank
  * adapters, frozen weights that are as the model's file has them are left to that file, and only their hash is kept.
  * `path` becomes a folder, or is one that is empty or a checkpoint's; the new state is written beside the old and takes
  * its place by one renaming, so that whatever happens, the last complete one can be loaded. A state with a NaN or an
  * infinite weight is refused (EPL_ERROR_NOT_FINITE): it never takes the place of a good one. */
-EPL_API EPL_SINCE(1, 0) epl_error* epl_session_save(epl_session* session, const char* path, size_t path_length,
-                                                    const epl_dataset* EPL_NULLABLE dataset);
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error*
+epl_session_save(epl_session* session, const char* EPL_TEXT(path_length) path, size_t path_length,
+    const epl_dataset* EPL_NULLABLE dataset, const epl_call_options* EPL_NULLABLE call);
 /* Names and types must fit. What else differs from the run that saved it (epl_session_compare) is logged as a warning:
  * all of it where a dataset is given, because training then goes on; model and optimizer otherwise. */
-EPL_API EPL_SINCE(1, 0) epl_error* epl_session_load(epl_session* session, const char* path, size_t path_length,
-                                                    epl_dataset* EPL_NULLABLE dataset);
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error*
+epl_session_load(epl_session* session, const char* EPL_TEXT(path_length) path, size_t path_length,
+    epl_dataset* EPL_NULLABLE dataset, const epl_call_options* EPL_NULLABLE call);
 /* In what this session, with `dataset` (may be NULL), differs from the run that saved a checkpoint. A JSON array of
  * objects: "key" ("optimizer.lr"), "checkpoint" and "session" (both values as text), "topic" (model, data, batch,
  * order, loss, optimizer or options) and "breaks": whether going on is not a continuation of that run (another model,
  * other data), or a choice that may change (a rate). */
-EPL_API EPL_SINCE(1, 0) epl_error* epl_session_compare(epl_session* session, const char* path, size_t path_length,
-                                                       const epl_dataset* EPL_NULLABLE dataset,
-                                                       epl_text** EPL_OUT EPL_OWNED json);
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error*
+epl_session_compare(epl_session* session, const char* EPL_TEXT(path_length) path, size_t path_length,
+    const epl_dataset* EPL_NULLABLE dataset, const epl_call_options* EPL_NULLABLE call,
+    epl_text** EPL_OUT EPL_OWNED json);
 /* Removes a checkpoint: the files that it consists of, and the folder if nothing else lies there. */
-EPL_API EPL_SINCE(1, 0) epl_error* epl_checkpoint_remove(const epl_engine* engine, const char* path,
-                                                         size_t path_length);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_CHECKED epl_error*
+epl_checkpoint_remove(const epl_engine* engine, const char* EPL_TEXT(path_length) path, size_t path_length);
 /* What a checkpoint holds, as JSON: the step, the tensors, and under "facts" what the run was (optimizer, loss, data,
  * ...). */
-EPL_API EPL_SINCE(1, 0) epl_error* epl_checkpoint_describe(const epl_engine* engine, const char* path,
-                                                           size_t path_length, epl_text** EPL_OUT EPL_OWNED json);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_BLOCKING EPL_CHECKED epl_error*
+epl_checkpoint_describe(const epl_engine* engine, const char* EPL_TEXT(path_length) path, size_t path_length,
+    const epl_call_options* EPL_NULLABLE call, epl_text** EPL_OUT EPL_OWNED json);
 /* The model's file again with the trained weights and running statistics, ready for inference: batch norm and dropout
  * in inference mode, outputs that only training needs cut (running statistics, and a loss that is an output of the
  * graph, unless it is the only one) with all that only they read. Everything else keeps its bytes. */
-EPL_API EPL_SINCE(1, 0) epl_error* epl_session_export_onnx(epl_session* session, const char* path, size_t path_length);
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error*
+epl_session_export_onnx(epl_session* session, const char* EPL_TEXT(path_length) path, size_t path_length,
+    const epl_call_options* EPL_NULLABLE call);
 /* The same, but to train on: only the weights and running statistics have changed. */
-EPL_API EPL_SINCE(1, 0) epl_error* epl_session_export_onnx_for_training(epl_session* session, const char* path,
-                                                                        size_t path_length);
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error*
+epl_session_export_onnx_for_training(epl_session* session, const char* EPL_TEXT(path_length) path, size_t path_length,
+    const epl_call_options* EPL_NULLABLE call);
 /* The low-rank adapters, and modules that are trained beside them, as Hugging Face PEFT loads them:
  * adapter_model.safetensors and adapter_config.json in `folder`, which is made where it is missing. What PEFT has no
  * place for is logged as a warning. */
-EPL_API EPL_SINCE(1, 0) epl_error* epl_session_export_adapters(epl_session* session, const char* folder,
-                                                               size_t folder_length);
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error*
+epl_session_export_adapters(epl_session* session, const char* EPL_TEXT(folder_length) folder, size_t folder_length,
+    const epl_call_options* EPL_NULLABLE call);
 /* Parameters and buffers under their names, adapters merged into their weights. */
-EPL_API EPL_SINCE(1, 0) epl_error* epl_session_export_safetensors(epl_session* session, const char* path,
-                                                                  size_t path_length);
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error*
+epl_session_export_safetensors(epl_session* session, const char* EPL_TEXT(path_length) path, size_t path_length,
+    const epl_call_options* EPL_NULLABLE call);
 
 /* --- Evaluation: loss and metrics over any number of batches ---------------------------------------------------------
  */
@@ -752,33 +887,36 @@ EPL_API EPL_SINCE(1, 0) epl_error* epl_session_export_safetensors(epl_session* s
  * options; those that every metric has are output and target, names of an output of the model and an input of the plan
  * that are compared instead of the loss's, and ignore_index, a class that does not count.
  * Numbers are those of all samples together: they depend neither on the batches nor on their order. */
-EPL_API EPL_SINCE(1, 0) epl_error* epl_evaluation_create(const epl_plan* plan, const char* EPL_NULLABLE metrics,
-                                                         size_t metrics_length,
-                                                         epl_evaluation** EPL_OUT evaluation);
-EPL_API EPL_SINCE(1, 0) void epl_evaluation_destroy(epl_evaluation* EPL_NULLABLE evaluation);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_CHECKED epl_error*
+epl_evaluation_create(const epl_plan* plan, const char* EPL_TEXT(metrics_length) EPL_NULLABLE metrics,
+    size_t metrics_length, epl_evaluation** EPL_OUT evaluation);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD void epl_evaluation_destroy(epl_evaluation* EPL_NULLABLE evaluation);
 /* One forward pass over a batch, inputs in the order of EPL_ENTRY_EVALUATE, or over fewer samples. */
-EPL_API EPL_SINCE(1, 0) epl_error* epl_evaluation_add(epl_evaluation* evaluation, epl_session* session,
-                                                      const epl_tensor* const* inputs, size_t count,
-                                                      const epl_call_options* EPL_NULLABLE options);
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error*
+epl_evaluation_add(epl_evaluation* evaluation, epl_session* session, const epl_tensor* const* EPL_COUNT(count) inputs,
+    size_t count, const epl_call_options* EPL_NULLABLE call);
 /* The next `batches` batches of a dataset that is bound to EPL_ENTRY_EVALUATE (or EPL_ENTRY_TRAIN, which has the same
  * inputs); 0: an epoch from its start, after which it stands at its start. The last batch counts in full where the
  * dataset gives it ("partial": true). The deadline of `options` is that of each batch. After an error the batches
  * before it have been added. */
-EPL_API EPL_SINCE(1, 0) epl_error* epl_evaluation_add_dataset(epl_evaluation* evaluation, epl_session* session,
-                                                              epl_dataset* dataset, int64_t batches,
-                                                              const epl_call_options* EPL_NULLABLE options);
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error*
+epl_evaluation_add_dataset(epl_evaluation* evaluation, epl_session* session, epl_dataset* dataset, int64_t batches,
+    const epl_call_options* EPL_NULLABLE call);
 /* What `other`, of an equal plan with the same metrics, has seen: of another part of the data, say. */
-EPL_API EPL_SINCE(1, 0) epl_error* epl_evaluation_merge(epl_evaluation* evaluation, epl_evaluation* other);
-EPL_API EPL_SINCE(1, 0) epl_error* epl_evaluation_reset(epl_evaluation* evaluation);
-EPL_API EPL_SINCE(1, 0) int64_t epl_evaluation_samples(const epl_evaluation* evaluation);
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error*
+epl_evaluation_merge(epl_evaluation* evaluation, epl_evaluation* other);
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error*
+epl_evaluation_reset(epl_evaluation* evaluation);
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_QUICK int64_t epl_evaluation_samples(const epl_evaluation* evaluation);
 /* "loss", or a metric by the name it was given: "top_k(k=5)", or "top_k" where that is clear. NaN where nothing
  * counted. */
-EPL_API EPL_SINCE(1, 0) epl_error* epl_evaluation_result(epl_evaluation* evaluation, const char* name,
-                                                         size_t name_length, double* EPL_OUT value);
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error*
+epl_evaluation_result(epl_evaluation* evaluation, const char* EPL_TEXT(name_length) name, size_t name_length,
+    double* EPL_OUT value);
 /* All of it as JSON, the loss first: {"samples": n, "batch": of the plan, "takes_partial": whether fewer samples can be
  * added, "metrics": [{"name", "value", "higher_is_better"}, ...]}. */
-EPL_API EPL_SINCE(1, 0) epl_error* epl_evaluation_describe(epl_evaluation* evaluation,
-                                                           epl_text** EPL_OUT EPL_OWNED json);
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error*
+epl_evaluation_describe(epl_evaluation* evaluation, epl_text** EPL_OUT EPL_OWNED json);
 
 #ifdef __cplusplus
 }
