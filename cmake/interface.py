@@ -14,6 +14,15 @@ import re
 import sys
 
 
+# What is said of functions and arguments besides their types.
+NOTES = re.compile(r"EPL_(?:(?:ANY_THREAD|ONE_CALLER|QUICK|SIGNAL_SAFE|BLOCKING|CHECKED|KEPT) |"
+                   r"(?:TEXT|BYTES|COUNT)\(\w+\) )")
+
+
+def name(declaration):
+    return re.search(r"[ *](epl_\w+)\(", declaration).group(1)
+
+
 class Interface:
     def __init__(self, header):
         text = re.sub(r"/\*.*?\*/", "", header, flags=re.DOTALL)
@@ -27,7 +36,8 @@ class Interface:
         self.callbacks = re.findall(r"typedef (\w+[ *]+\(\*[^;]*);", flat)
         # (first version, declaration)
         functions = re.findall(r"EPL_API EPL_SINCE\((\d+), (\d+)\) ([^;]*);", flat)
-        self.functions = [(f"{major}.{minor}", declaration) for major, minor, declaration in functions]
+        self.fallible = {name(declaration) for _, _, declaration in functions if "EPL_CHECKED" in declaration}
+        self.functions = [(f"{major}.{minor}", NOTES.sub("", declaration)) for major, minor, declaration in functions]
 
     def listing(self):
         yield from (f"constant {name} = {value}" for name, value in self.constants)
@@ -40,8 +50,9 @@ class Interface:
 
     def function_lines(self):
         for _, declaration in self.functions:
-            name = re.search(r"[ *](epl_\w+)\(", declaration).group(1)
-            yield f"EPL_{'FALLIBLE' if declaration.startswith('epl_error*') else 'OTHER'}({name})"
+            function = name(declaration)
+            kind = "FALLIBLE" if function in self.fallible else "OTHER"
+            yield f"EPL_{kind}({function})"
 
     def struct_lines(self):
         return (f"EPL_STRUCT({name})" for name, _ in self.structs)

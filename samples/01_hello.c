@@ -29,9 +29,9 @@ int main(int argc, char** argv) {
   check(epl_engine_create(NULL, &engine));
 
   /* Any ONNX file will do; this one is written here: x f32[batch, 4] -> logits f32[batch, 2]. */
-  check(epl_template_write(engine, EPL_STR("mlp"), EPL_STR("{\"sizes\":[4,16,2],\"seed\":1}"), model_path,
-                           (size_t)model_length));
-  check(epl_model_load(engine, model_path, (size_t)model_length, NULL, &model));
+  check(epl_x_template_write(engine, EPL_STR("mlp"), EPL_STR("{\"sizes\":[4,16,2],\"seed\":1}"), model_path,
+                             (size_t)model_length, NULL));
+  check(epl_model_load(engine, model_path, (size_t)model_length, NULL, NULL, &model));
 
   check(epl_trainer_create(engine, &trainer)); /* cross-entropy is the default loss */
   check(epl_trainer_set(trainer, EPL_STR("optimizer"), EPL_STR("adamw")));
@@ -39,9 +39,9 @@ int main(int argc, char** argv) {
   check(epl_trainer_bind_symbol(trainer, EPL_STR("batch"), 8));
   check(epl_strategy_parse(engine, EPL_STR("{\"pipeline.num_micro_batch\": 2}"), &strategy));
 
-  check(epl_plan_create(model, trainer, strategy, NULL, &plan));
+  check(epl_plan_create(model, trainer, strategy, NULL, NULL, &plan));
   printf("memory at its peak: %lld bytes\n", (long long)epl_plan_memory_bytes_peak(plan, 0));
-  check(epl_session_create(plan, NULL, &session));
+  check(epl_session_create(plan, NULL, NULL, &session));
 
   /* Which is larger, the first number or the last? */
   float x[8][4];
@@ -52,8 +52,8 @@ int main(int argc, char** argv) {
   }
   const int64_t x_dims[2] = {8, 4}, target_dims[1] = {8};
   epl_tensor *x_tensor = NULL, *target_tensor = NULL;
-  check(epl_tensor_create_borrow(engine, EPL_DTYPE_F32, x_dims, 2, x, sizeof x, NULL, NULL, &x_tensor));
-  check(epl_tensor_create_borrow(engine, EPL_DTYPE_I64, target_dims, 1, target, sizeof target, NULL, NULL,
+  check(epl_tensor_create_borrow(engine, EPL_DTYPE_F32, x_dims, 2, x, sizeof x, 0, NULL, NULL, &x_tensor));
+  check(epl_tensor_create_borrow(engine, EPL_DTYPE_I64, target_dims, 1, target, sizeof target, 0, NULL, NULL,
                                  &target_tensor));
   const epl_tensor* inputs[2] = {x_tensor, target_tensor}; /* in the plan's order (epl_plan_port) */
 
@@ -63,7 +63,7 @@ int main(int argc, char** argv) {
     if (step % 10 == 0) printf("step %2d  loss %.4f\n", step, metrics.loss);
   }
   printf("step %2d  loss %.4f\n", 49, metrics.loss);
-  check(epl_session_export_onnx(session, trained_path, (size_t)trained_length));
+  check(epl_session_export_onnx(session, trained_path, (size_t)trained_length, NULL));
 
   epl_tensor_destroy(target_tensor);
   epl_tensor_destroy(x_tensor);

@@ -49,11 +49,11 @@ struct batch_tensors {
 
 static void open_batch(const epl_engine* engine, const epl_plan* plan, struct batch_tensors* b) {
   const int64_t x_dims[2] = {batch, inputs}, target_dims[1] = {batch};
-  check(epl_tensor_create_borrow(engine, EPL_DTYPE_F32, x_dims, 2, b->x, sizeof b->x, NULL, NULL, &b->owned[0]));
-  check(epl_tensor_create_borrow(engine, EPL_DTYPE_I64, target_dims, 1, b->target, sizeof b->target, NULL, NULL,
+  check(epl_tensor_create_borrow(engine, EPL_DTYPE_F32, x_dims, 2, b->x, sizeof b->x, 0, NULL, NULL, &b->owned[0]));
+  check(epl_tensor_create_borrow(engine, EPL_DTYPE_I64, target_dims, 1, b->target, sizeof b->target, 0, NULL, NULL,
                                  &b->owned[1]));
   for (int64_t i = 0; i < epl_plan_port_count(plan, EPL_ENTRY_TRAIN, EPL_PORT_INPUT); ++i) {
-    epl_port port = EPL_PORT_INIT;
+    epl_tensor_info port = EPL_TENSOR_INFO_INIT;
     check(epl_plan_port(plan, EPL_ENTRY_TRAIN, EPL_PORT_INPUT, i, &port));
     b->ordered[i] = strcmp(port.name, "target") == 0 ? b->owned[1] : b->owned[0];
   }
@@ -75,7 +75,7 @@ static int cancelled_step_changes_nothing(const epl_engine* engine, epl_session*
   uint64_t before = 0, after = 0;
   epl_cancel* cancel = NULL;
   epl_call_options options = EPL_CALL_OPTIONS_INIT;
-  check(epl_session_hash(session, &before));
+  check(epl_session_hash(session, NULL, &before));
   check(epl_cancel_create(engine, &cancel));
   epl_cancel_trigger(cancel); /* any thread may do this, at any time */
   options.cancel = cancel;
@@ -83,7 +83,7 @@ static int cancelled_step_changes_nothing(const epl_engine* engine, epl_session*
   int32_t code = epl_error_code(error);
   epl_error_destroy(error);
   epl_cancel_destroy(cancel);
-  check(epl_session_hash(session, &after));
+  check(epl_session_hash(session, NULL, &after));
   return code == EPL_ERROR_CANCELLED && before == after;
 }
 
@@ -102,9 +102,9 @@ int main(int argc, char** argv) {
   epl_plan* plan = NULL;
   epl_session *session = NULL, *second = NULL;
   check(epl_engine_create(&engine_options, &engine));
-  check(epl_template_write(engine, EPL_STR("mlp"), EPL_STR("{\"sizes\":[8,32,32,3],\"seed\":3}"), model_path,
-                           (size_t)model_length));
-  check(epl_model_load(engine, model_path, (size_t)model_length, NULL, &model));
+  check(epl_x_template_write(engine, EPL_STR("mlp"), EPL_STR("{\"sizes\":[8,32,32,3],\"seed\":3}"), model_path,
+                             (size_t)model_length, NULL));
+  check(epl_model_load(engine, model_path, (size_t)model_length, NULL, NULL, &model));
   check(epl_trainer_create(engine, &trainer));
   check(epl_trainer_set(trainer, EPL_STR("optimizer"), EPL_STR("adam")));
   check(epl_trainer_set_number(trainer, EPL_STR("optimizer.lr"), 0.01));
@@ -112,27 +112,27 @@ int main(int argc, char** argv) {
   check(epl_trainer_set_number(trainer, EPL_STR("schedule.total_steps"), steps));
   check(epl_trainer_set_number(trainer, EPL_STR("clip_norm"), 1.0));
   check(epl_trainer_bind_symbol(trainer, EPL_STR("batch"), batch));
-  check(epl_plan_create(model, trainer, NULL, NULL, &plan));
+  check(epl_plan_create(model, trainer, NULL, NULL, NULL, &plan));
 
   static struct batch_tensors b;
   open_batch(engine, plan, &b);
-  check(epl_session_create(plan, NULL, &session));
+  check(epl_session_create(plan, NULL, NULL, &session));
   make_batch(0, b.x, b.target);
   epl_metrics before = EPL_METRICS_INIT;
   check(epl_session_evaluate(session, b.ordered, 2, NULL, &before));
 
   train(session, &b, 0, steps / 2);
-  check(epl_session_save(session, checkpoint, (size_t)checkpoint_length, NULL));
+  check(epl_session_save(session, checkpoint, (size_t)checkpoint_length, NULL, NULL));
   int cancelled = cancelled_step_changes_nothing(engine, session, &b);
   double loss = train(session, &b, steps / 2, steps);
 
   /* Another session, from the checkpoint, arrives at the same bits. */
-  check(epl_session_create(plan, NULL, &second));
-  check(epl_session_load(second, checkpoint, (size_t)checkpoint_length, NULL));
+  check(epl_session_create(plan, NULL, NULL, &second));
+  check(epl_session_load(second, checkpoint, (size_t)checkpoint_length, NULL, NULL));
   train(second, &b, steps / 2, steps);
   uint64_t one = 0, other = 0;
-  check(epl_session_hash(session, &one));
-  check(epl_session_hash(second, &other));
+  check(epl_session_hash(session, NULL, &one));
+  check(epl_session_hash(second, NULL, &other));
   printf("loss %.4f before, %.4f after; cancelled step %s; weights %016" PRIx64 ", resumed %016" PRIx64 "\n",
          before.loss, loss, cancelled ? "changed nothing" : "FAILED", one, other);
 

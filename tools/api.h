@@ -59,7 +59,9 @@ template <class H, class F, class... Args> H make(F f, Args... args) {
 template <class F, class... Args> std::string text_of(F f, Args... args) {
   epl_text* raw = nullptr;
   check(f(args..., &raw));
-  std::string out(epl_text_data(raw), epl_text_length(raw));
+  size_t length = 0;
+  const char* data = epl_text_data(raw, &length);
+  std::string out(data, length);
   epl_text_destroy(raw);
   return out;
 }
@@ -78,7 +80,7 @@ struct Port {
 
 // f(arguments..., &port)
 template <class F, class... Args> Port port_of(F f, Args... args) {
-  epl_port raw = EPL_PORT_INIT;
+  epl_tensor_info raw = EPL_TENSOR_INFO_INIT;
   check(f(args..., &raw));
   return {std::string(raw.name, raw.name_length), raw.dtype, std::vector<int64_t>(raw.dims, raw.dims + raw.ndim)};
 }

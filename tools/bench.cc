@@ -60,7 +60,7 @@ Contender contender(const BenchOptions& o, const std::string& folder, const std:
   made.model = load_model(made.engine, folder + "/model.onnx");
   const std::string data = folder + "/train.safetensors";
   made.data = make<Dataset>(epl_dataset_open, made.engine.get(), data.data(), data.size(),
-                            static_cast<const char*>(nullptr), size_t{0});
+                            static_cast<const char*>(nullptr), size_t{0}, nullptr);
   Trainer trainer = make_trainer(made.engine, job);
   bind_inputs(trainer, made.model, made.data, job);
   for (const auto& [name, dim] : reference.batch_dims)
@@ -72,17 +72,18 @@ Contender contender(const BenchOptions& o, const std::string& folder, const std:
 
 // Two steps warm up: the first touches the memory.
 void take_turn(Contender& c, int steps) {
-  Session session = make<Session>(epl_session_create, c.plan.get(), static_cast<const epl_session_options*>(nullptr));
+  Session session =
+      make<Session>(epl_session_create, c.plan.get(), static_cast<const epl_session_options*>(nullptr), nullptr);
   check(epl_dataset_seek(c.data.get(), 0));
   for (int i = -2; i < steps; ++i) {
     std::vector<const epl_tensor*> batch(
         static_cast<size_t>(epl_plan_port_count(c.plan.get(), EPL_ENTRY_TRAIN, EPL_PORT_INPUT)));
-    check(epl_dataset_next(c.data.get(), batch.data(), batch.size()));
+    check(epl_dataset_next(c.data.get(), nullptr, batch.data(), batch.size()));
     epl_metrics metrics = EPL_METRICS_INIT;
     const std::clock_t begin = std::clock();
     check(epl_session_step(session.get(), batch.data(), batch.size(), nullptr, &metrics));
     if (i < 0) continue;
-    c.seconds.push_back(metrics.seconds);
+    c.seconds.push_back(static_cast<double>(metrics.nanoseconds) * 1e-9);
     c.processor.push_back(static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC);
   }
 }

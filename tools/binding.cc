@@ -313,7 +313,7 @@ std::vector<std::string> warnings_of(const Model& model, const Plan& plan) {
     const std::string where = finding.at("where"), message = finding.at("message");
     if (finding.at("level") != "note") out.push_back(where.empty() ? message : where + ": " + message);
   }
-  for (const Json& note : parse_json(text_of(epl_plan_describe, plan.get(), "notes", size_t{5})))
+  for (const Json& note : parse_json(text_of(epl_plan_describe, plan.get(), "notes", size_t{5}, nullptr)))
     out.push_back(note.get<std::string>());
   return out;
 }

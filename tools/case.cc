@@ -66,7 +66,7 @@ class Case {
     model_ = load_model(engine_, folder_ + "/model.onnx");
     const std::string data = folder_ + "/train.safetensors";
     dataset_ = make<Dataset>(epl_dataset_open, engine_.get(), data.data(), data.size(),
-                             static_cast<const char*>(nullptr), size_t{0});
+                             static_cast<const char*>(nullptr), size_t{0}, nullptr);
   }
 
   static std::vector<LayoutResult> all_layouts() {
@@ -132,7 +132,7 @@ class Case {
   epl_metrics step() {
     std::vector<const epl_tensor*> batch(
         static_cast<size_t>(epl_plan_port_count(plan_.get(), EPL_ENTRY_TRAIN, EPL_PORT_INPUT)));
-    check(epl_dataset_next(dataset_.get(), batch.data(), batch.size()));
+    check(epl_dataset_next(dataset_.get(), nullptr, batch.data(), batch.size()));
     epl_metrics metrics = EPL_METRICS_INIT;
     check(epl_session_step(session_.get(), batch.data(), batch.size(), nullptr, &metrics));
     return metrics;
@@ -199,7 +199,8 @@ class Case {
     for (int64_t i = 0; i < epl_session_state_count(session_.get(), EPL_STATE_BUFFER); ++i) {
       const Port port = port_of(epl_session_state_port, session_.get(), EPL_STATE_BUFFER, i);
       if (port.dtype != EPL_DTYPE_F32 && port.dtype != EPL_DTYPE_F64) continue;
-      TensorHandle value = make<TensorHandle>(epl_session_get, session_.get(), port.name.data(), port.name.size());
+      TensorHandle value =
+          make<TensorHandle>(epl_session_get, session_.get(), port.name.data(), port.name.size(), nullptr);
       all[port.name] = elements_of(value.get());
     }
     return all;
@@ -208,14 +209,14 @@ class Case {
   void start_afresh(const Buffers& file) {
     session_ = new_session();
     for (const auto& [name, values] : file) {
-      TensorHandle value = make<TensorHandle>(epl_session_get, session_.get(), name.data(), name.size());
+      TensorHandle value = make<TensorHandle>(epl_session_get, session_.get(), name.data(), name.size(), nullptr);
       void* data = epl_tensor_data(value.get());
       if (epl_tensor_dtype(value.get()) == EPL_DTYPE_F64) {
         std::fill_n(static_cast<double*>(data), values.size(), fresh_start(name));
       } else {
         std::fill_n(static_cast<float*>(data), values.size(), static_cast<float>(fresh_start(name)));
       }
-      check(epl_session_set(session_.get(), name.data(), name.size(), value.get()));
+      check(epl_session_set(session_.get(), name.data(), name.size(), value.get(), nullptr));
     }
     check(epl_dataset_seek(dataset_.get(), 0));
   }
@@ -279,7 +280,7 @@ class Case {
     for (size_t i = 0; i < losses.size(); ++i) {
       const epl_metrics metrics = step();
       if (!compare) continue;
-      out_.step_seconds.push_back(metrics.seconds);
+      out_.step_seconds.push_back(static_cast<double>(metrics.nanoseconds) * 1e-9);
       const double error = std::fabs(metrics.loss - losses[i]) / std::max(std::fabs(losses[i]), 1e-12);
       const double allowed = reference_.loss_tolerance_at(i);
       if (!(error <= allowed)) out_.pass = false;
@@ -322,8 +323,8 @@ class Case {
 
   double final_norm(const std::string& name, double& elements) const {
     const std::string here = name_here(name, state_);
-    TensorHandle value = make<TensorHandle>(epl_session_get, session_.get(), here.data(), here.size());
-    elements = static_cast<double>(epl_tensor_bytes(value.get()) / epl_dtype_bytes(epl_tensor_dtype(value.get())));
+    TensorHandle value = make<TensorHandle>(epl_session_get, session_.get(), here.data(), here.size(), nullptr);
+    elements = static_cast<double>(8 * epl_tensor_bytes(value.get())) / epl_dtype_bits(epl_tensor_dtype(value.get()));
     return norm_of(value.get());
   }
 
@@ -388,7 +389,7 @@ class Case {
     std::vector<const epl_tensor*> batch(
         static_cast<size_t>(epl_plan_port_count(plan_.get(), EPL_ENTRY_EVALUATE, EPL_PORT_INPUT)));
     check(epl_dataset_seek(dataset_.get(), 0));
-    check(epl_dataset_next(dataset_.get(), batch.data(), batch.size()));
+    check(epl_dataset_next(dataset_.get(), nullptr, batch.data(), batch.size()));
     epl_metrics metrics = EPL_METRICS_INIT;
     check(epl_session_evaluate(session_.get(), batch.data(), batch.size(), nullptr, &metrics));
     const bool several = job_.processes.several();
@@ -402,7 +403,7 @@ class Case {
 
   std::string hash() const {
     uint64_t hash = 0;
-    check(epl_session_hash(session_.get(), &hash));
+    check(epl_session_hash(session_.get(), nullptr, &hash));
     char hex[20];
     std::snprintf(hex, sizeof hex, "%016llx", static_cast<unsigned long long>(hash));
     return hex;

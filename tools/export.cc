@@ -38,8 +38,10 @@ int run_export(ExportOptions o) {
   if (!o.adapters.empty() && o.job.adapters.empty())
     throw UsageError("--adapters: " + o.checkpoint + " holds no low-rank adapters");
   Plan plan = plan_of_any_shape(engine, model, o.job);
-  Session session = make<Session>(epl_session_create, plan.get(), static_cast<const epl_session_options*>(nullptr));
-  check(epl_session_load(session.get(), o.checkpoint.data(), o.checkpoint.size(), static_cast<epl_dataset*>(nullptr)));
+  Session session =
+      make<Session>(epl_session_create, plan.get(), static_cast<const epl_session_options*>(nullptr), nullptr);
+  check(epl_session_load(session.get(), o.checkpoint.data(), o.checkpoint.size(), static_cast<epl_dataset*>(nullptr),
+                         nullptr));
   std::string said = "wrote " + o.out;
   if (!o.adapters.empty()) {
     export_adapters(session, o.adapters);
@@ -47,7 +49,7 @@ int run_export(ExportOptions o) {
   } else if (onnx) {
     said = export_onnx(session, model, o.job, o.out, o.for_training);
   } else {
-    check(epl_session_export_safetensors(session.get(), o.out.data(), o.out.size()));
+    check(epl_session_export_safetensors(session.get(), o.out.data(), o.out.size(), nullptr));
   }
   if (!o.job.json) std::printf("%s\n", said.c_str());
   return 0;
@@ -58,7 +60,7 @@ int run_export(ExportOptions o) {
 std::string export_onnx(const Session& session, const Model& model, const JobOptions& o, const std::string& path,
                         bool for_training) {
   check((for_training ? epl_session_export_onnx_for_training : epl_session_export_onnx)(session.get(), path.data(),
-                                                                                        path.size()));
+                                                                                        path.size(), nullptr));
   if (for_training) return "wrote " + path + ", to train on: its graph is that of " + o.model;
   std::string said = "wrote " + path + ", ready for inference";
   const bool loss_alone = o.loss.starts_with("output:") && epl_model_port_count(model.get(), EPL_PORT_OUTPUT) == 1;
@@ -68,7 +70,7 @@ std::string export_onnx(const Session& session, const Model& model, const JobOpt
 }
 
 void export_adapters(const Session& session, const std::string& folder) {
-  check(epl_session_export_adapters(session.get(), folder.data(), folder.size()));
+  check(epl_session_export_adapters(session.get(), folder.data(), folder.size(), nullptr));
 }
 
 Run add_export(CLI::App& app) {

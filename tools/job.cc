@@ -194,7 +194,7 @@ Engine make_engine(const JobOptions& o, HostLog* log) {
 
 Model load_model(const Engine& engine, const std::string& path) {
   return make<Model>(epl_model_load, engine.get(), path.data(), path.size(),
-                     static_cast<const epl_model_options*>(nullptr));
+                     static_cast<const epl_model_options*>(nullptr), nullptr);
 }
 
 namespace {
@@ -290,11 +290,12 @@ Plan make_plan(const Model& model, const Trainer& trainer, const Strategy& strat
   options.device = o.device.data();
   options.device_length = o.device.size();
   try {
-    if (o.plan.empty()) return make<Plan>(epl_plan_create, model.get(), trainer.get(), strategy.get(), &options);
+    if (o.plan.empty())
+      return make<Plan>(epl_plan_create, model.get(), trainer.get(), strategy.get(), &options, nullptr);
     if (options.ranks == 1) options.ranks = options.local_ranks = 0;  // nothing was said: those of the file
     const bool has_strategy = !o.strategy.empty() || o.micro_batches > 0;
     return make<Plan>(epl_plan_load, model.get(), trainer.get(), has_strategy ? strategy.get() : nullptr, &options,
-                      o.plan.data(), o.plan.size());
+                      o.plan.data(), o.plan.size(), nullptr);
   } catch (const ApiError& e) {
     const bool usual_context = !o.text.empty() && o.context == 0 && text_input(model).dims[1] < 0;
     if (!usual_context || e.code != EPL_ERROR_INVALID_ARGUMENT) throw;
@@ -310,7 +311,7 @@ namespace {
 
 Dataset open_dataset(const Engine& engine, const std::string& path, const Json& options) {
   const std::string text = print_json(options);
-  return make<Dataset>(epl_dataset_open, engine.get(), path.data(), path.size(), text.data(), text.size());
+  return make<Dataset>(epl_dataset_open, engine.get(), path.data(), path.size(), text.data(), text.size(), nullptr);
 }
 
 // Under which --validation is read to the meaning of --data.
@@ -382,7 +383,7 @@ DataFiles open_data(const Engine& engine, const Model& model, const JobOptions& 
 }
 
 Json describe_checkpoint(const Engine& engine, const std::string& path) {
-  return parse_json(text_of(epl_checkpoint_describe, engine.get(), path.data(), path.size()));
+  return parse_json(text_of(epl_checkpoint_describe, engine.get(), path.data(), path.size(), nullptr));
 }
 
 const Json& library() {

@@ -23,17 +23,18 @@ void measure_baselines(const Engine& engine, const Plan& plan, const DataFiles& 
                   {"split", "train"},
                   {"held_out", o.text_held_out()}};
   const std::string text = print_json(options);
-  Dataset all = make<Dataset>(epl_dataset_open, engine.get(), o.text.data(), o.text.size(), text.data(), text.size());
+  Dataset all =
+      make<Dataset>(epl_dataset_open, engine.get(), o.text.data(), o.text.size(), text.data(), text.size(), nullptr);
   const epl_tensor* fields[2];
   for (int64_t i = 0; i < epl_dataset_batches(all.get()); ++i) {
-    check(epl_dataset_next(all.get(), fields, 2));
+    check(epl_dataset_next(all.get(), nullptr, fields, 2));
     counts.add(static_cast<const int64_t*>(epl_tensor_data(fields[0])),
                static_cast<const int64_t*>(epl_tensor_data(fields[1])), whole.context);
   }
   ByteCounts::Loss loss;
   const int64_t there = epl_dataset_batches(whole.held_out.get());
   for (int64_t i = 0; i < (batches > 0 ? std::min(batches, there) : there); ++i) {
-    check(epl_dataset_next(whole.held_out.get(), fields, 2));
+    check(epl_dataset_next(whole.held_out.get(), nullptr, fields, 2));
     counts.measure(static_cast<const int64_t*>(epl_tensor_data(fields[0])),
                    static_cast<const int64_t*>(epl_tensor_data(fields[1])),
                    static_cast<int64_t>(epl_tensor_bytes(fields[0]) / sizeof(int64_t)), loss);
@@ -91,7 +92,7 @@ std::string write_sample(const Engine& engine, const Plan& plan, const Session& 
   check(epl_dataset_bind(data.held_out.get(), plan.get(), EPL_ENTRY_PREDICT));
   check(epl_dataset_seek(data.held_out.get(), 0));
   const epl_tensor* start = nullptr;
-  check(epl_dataset_next(data.held_out.get(), &start, 1));
+  check(epl_dataset_next(data.held_out.get(), nullptr, &start, 1));
   const int64_t rows = epl_tensor_dim(start, 0);  // a short text may have less than a batch
   const auto* text = static_cast<const int64_t*>(epl_tensor_data(start));
   std::vector<int64_t> bytes(text, text + rows * length);

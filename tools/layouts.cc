@@ -30,7 +30,7 @@ int64_t end_of_model_node(const std::vector<std::string>& nodes, int64_t at) {
 }  // namespace
 
 std::vector<std::string> forward_nodes(const Plan& plan) {
-  const std::string text = text_of(epl_plan_describe, plan.get(), "plan", size_t{4});
+  const std::string text = text_of(epl_plan_print, plan.get(), "plan", size_t{4}, nullptr);
   std::vector<std::string> names;
   for (size_t from = 0; from < text.size();) {
     const size_t to = std::min(text.find('\n', from), text.size());

@@ -80,7 +80,7 @@ std::string metrics_text(const std::vector<std::pair<std::string, double>>& metr
 
 void check_labels(const Plan& plan, const Dataset& dataset, const std::string& path) {
   try {
-    check(epl_dataset_check(dataset.get(), plan.get(), EPL_ENTRY_TRAIN));
+    check(epl_dataset_check(dataset.get(), plan.get(), EPL_ENTRY_TRAIN, nullptr));
   } catch (const ApiError& e) {
     throw ApiError(e.code, path + ": " + e.what(), path);
   }

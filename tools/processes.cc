@@ -267,7 +267,7 @@ void make_private_folder(const std::string& path) {
 Session make_session(const Engine& engine, const Plan& plan, const Processes& processes, int64_t ranks, Store& store,
                      bool slices) {
   epl_session_options options = EPL_SESSION_OPTIONS_INIT;
-  if (!processes.several()) return make<Session>(epl_session_create, plan.get(), &options);
+  if (!processes.several()) return make<Session>(epl_session_create, plan.get(), &options, nullptr);
   if (!processes.folder.empty()) make_private_folder(processes.folder);
   if (processes.serves && !store) {
     const std::string at = processes.rendezvous.substr(std::strlen("tcp://"));
@@ -289,7 +289,7 @@ Session make_session(const Engine& engine, const Plan& plan, const Processes& pr
   options.address_length = processes.address.size();
   options.transport = processes.transport.data();
   options.transport_length = processes.transport.size();
-  return make<Session>(epl_session_create, plan.get(), &options);
+  return make<Session>(epl_session_create, plan.get(), &options, nullptr);
 }
 
 void bind_data(const Dataset& data, const Plan& plan, int32_t entry, const Processes& processes, int64_t ranks) {

@@ -42,7 +42,8 @@ int run_evaluate(JobOptions o, const std::string& where, int64_t batches, const 
   Store store;
   Session session = make_session(engine, plan, o.processes, o.ranks, store);
   if (!checkpoint.empty())
-    check(epl_session_load(session.get(), checkpoint.data(), checkpoint.size(), static_cast<epl_dataset*>(nullptr)));
+    check(epl_session_load(session.get(), checkpoint.data(), checkpoint.size(), static_cast<epl_dataset*>(nullptr),
+                           nullptr));
   const Dataset& set = data.held_out ? data.held_out : data.train;
   bind_data(set, plan, EPL_ENTRY_EVALUATE, o.processes, o.ranks);
   check_labels(plan, set, !o.validation.empty() ? o.validation : o.text.empty() ? o.data : o.text);
@@ -69,14 +70,17 @@ int run_evaluate(JobOptions o, const std::string& where, int64_t batches, const 
   return 0;
 }
 
+// A text for people, or one of the documents for programs.
 std::string described(const Plan& plan, std::string_view stage) {
-  return text_of(epl_plan_describe, plan.get(), stage.data(), stage.size());
+  const bool document = stage == "overview" || stage == "memory" || stage == "parameters" || stage == "notes";
+  return text_of(document ? epl_plan_describe : epl_plan_print, plan.get(), stage.data(), stage.size(), nullptr);
 }
 
 // Of two plan files; 1 where they differ, as for a check that does not hold.
 int run_plan_diff(const JobOptions& o, const std::string& one, const std::string& other) {
   Engine engine = make_engine(o);
-  const std::string found = text_of(epl_plan_compare, engine.get(), one.data(), one.size(), other.data(), other.size());
+  const std::string found =
+      text_of(epl_plan_compare, engine.get(), one.data(), one.size(), other.data(), other.size(), nullptr);
   std::printf("%s", found.empty() ? "the plans decide the same\n" : printable(found).c_str());
   return found.empty() ? 0 : 1;
 }
@@ -98,11 +102,11 @@ int run_plan(const JobOptions& o, const PlanOutput& output) {
   for (const std::string& warning : warnings_of(model, plan))
     std::fprintf(stderr, "epl: warning: %s\n", warning.c_str());
   if (!output.save.empty()) {
-    check(epl_plan_save(plan.get(), output.save.data(), output.save.size()));
+    check(epl_plan_save(plan.get(), output.save.data(), output.save.size(), nullptr));
     std::printf("wrote %s\n", output.save.c_str());
   }
   if (!output.annotated.empty()) {
-    check(epl_plan_export_onnx(plan.get(), output.annotated.data(), output.annotated.size()));
+    check(epl_plan_export_onnx(plan.get(), output.annotated.data(), output.annotated.size(), nullptr));
     std::printf("wrote %s\n", output.annotated.c_str());
   }
   if (!output.page.empty()) {
@@ -153,8 +157,8 @@ int run_template(const std::string& family, const std::string& out, const std::v
     return 0;
   }
   const std::string options = print_json(template_options(declared, family, words));
-  check(epl_template_write(engine.get(), family.data(), family.size(), options.data(), options.size(), out.data(),
-                           out.size()));
+  check(epl_x_template_write(engine.get(), family.data(), family.size(), options.data(), options.size(), out.data(),
+                             out.size(), nullptr));
   std::printf("wrote %s\n", out.c_str());
   return 0;
 }

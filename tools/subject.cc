@@ -81,8 +81,8 @@ class RandomGraph final : public Drawn {
     job_.model = folder_ + "/random" + std::to_string(blocks) + ".onnx";
     const std::string options = print_json(Json{{"seed", static_cast<int64_t>(seed >> 1)}, {"blocks", blocks}});
     const Engine engine = make_engine(job_);
-    check(epl_template_write(engine.get(), EPL_STR("random"), options.data(), options.size(), job_.model.data(),
-                             job_.model.size()));
+    check(epl_x_template_write(engine.get(), EPL_STR("random"), options.data(), options.size(), job_.model.data(),
+                               job_.model.size(), nullptr));
     prepare(steps_of_graphs);
   }
 
@@ -135,7 +135,7 @@ class CaseSubject final : public Subject {
   std::vector<Raw> batch_at(const OpenedCase& opened, const std::vector<Port>& inputs, int64_t step) override {
     check(epl_dataset_seek(opened.data.get(), step));
     std::vector<const epl_tensor*> batch(inputs.size());
-    check(epl_dataset_next(opened.data.get(), batch.data(), batch.size()));
+    check(epl_dataset_next(opened.data.get(), nullptr, batch.data(), batch.size()));
     std::vector<Raw> out;
     for (size_t i = 0; i < batch.size(); ++i) {
       const auto* data = static_cast<const std::byte*>(epl_tensor_data(batch[i]));

@@ -61,7 +61,8 @@ int run_trace(const TraceOptions& o) {
     bind_open(trainer, model, o.job, 0);
   }
   Plan plan = make_plan(model, trainer, make_strategy(engine, o.job), o.job);
-  Session session = make<Session>(epl_session_create, plan.get(), static_cast<const epl_session_options*>(nullptr));
+  Session session =
+      make<Session>(epl_session_create, plan.get(), static_cast<const epl_session_options*>(nullptr), nullptr);
   std::vector<TensorHandle> held;
   std::vector<const epl_tensor*> inputs(
       static_cast<size_t>(epl_plan_port_count(plan.get(), EPL_ENTRY_TRAIN, EPL_PORT_INPUT)));
@@ -72,7 +73,7 @@ int run_trace(const TraceOptions& o) {
     for (size_t i = 0; i < held.size(); ++i) inputs[i] = held[i].get();
   }
   const auto step = [&] {
-    if (has_data) check(epl_dataset_next(data.train.get(), inputs.data(), inputs.size()));
+    if (has_data) check(epl_dataset_next(data.train.get(), nullptr, inputs.data(), inputs.size()));
     check(epl_session_step(session.get(), inputs.data(), inputs.size(), nullptr, nullptr));
   };
   for (int64_t i = 0; i < o.warmup; ++i) step();

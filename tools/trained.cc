@@ -46,7 +46,8 @@ void take_state(const Session& session, Trained& out) {
   for (int kind = 0; kind < 4; ++kind) {
     for (int64_t i = 0; i < epl_session_state_count(session.get(), kind); ++i) {
       const Port port = port_of(epl_session_state_port, session.get(), kind, i);
-      const TensorHandle value = make<TensorHandle>(epl_session_get, session.get(), port.name.data(), port.name.size());
+      const TensorHandle value =
+          make<TensorHandle>(epl_session_get, session.get(), port.name.data(), port.name.size(), nullptr);
       out.values[port.name] = elements_of(value.get());
     }
   }
@@ -57,7 +58,7 @@ void run(const Model& model, const Trainer& trainer, const Strategy& strategy, c
   const Plan plan = make_plan(model, trainer, strategy, job);
   out.planned = true;
   const Session session =
-      make<Session>(epl_session_create, plan.get(), static_cast<const epl_session_options*>(nullptr));
+      make<Session>(epl_session_create, plan.get(), static_cast<const epl_session_options*>(nullptr), nullptr);
   epl_metrics metrics = EPL_METRICS_INIT;
   for (const Inputs& batch : batches) {
     const auto inputs = borrowed(batch);
@@ -94,7 +95,7 @@ std::string in_digits(double value) {
 }  // namespace
 
 std::vector<double> elements_of(const epl_tensor* tensor) {
-  const size_t count = epl_tensor_bytes(tensor) / epl_dtype_bytes(epl_tensor_dtype(tensor));
+  const size_t count = 8 * epl_tensor_bytes(tensor) / static_cast<size_t>(epl_dtype_bits(epl_tensor_dtype(tensor)));
   const auto as = [&]<class T>(T) {
     const T* data = static_cast<const T*>(epl_tensor_data(tensor));
     return std::vector<double>(data, data + count);

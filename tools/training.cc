@@ -123,7 +123,7 @@ std::string difference_text(const Json& one) {
 // Options that make another run of it must be meant: they are named, or the run goes on under those it began with.
 void Training::resume() {
   const Json differences = parse_json(text_of(epl_session_compare, session_.get(), resume_.data(), resume_.size(),
-                                              static_cast<const epl_dataset*>(data_.train.get())));
+                                              static_cast<const epl_dataset*>(data_.train.get()), nullptr));
   std::string what, topics;
   for (const Json& one : differences) {
     const std::string topic = one.at("topic");
@@ -141,7 +141,7 @@ void Training::resume() {
   }
   // Before the processes of a job go on together: then the one that leads writes this file.
   read_history(folder_.history(), describe_checkpoint(engine_, resume_).at("step").get<int64_t>(), earlier_);
-  check(epl_session_load(session_.get(), resume_.data(), resume_.size(), data_.train.get()));
+  check(epl_session_load(session_.get(), resume_.data(), resume_.size(), data_.train.get(), nullptr));
 }
 
 int64_t Training::bytes_to_write() const {
@@ -149,7 +149,7 @@ int64_t Training::bytes_to_write() const {
   for (int32_t kind : {EPL_STATE_PARAMETER, EPL_STATE_FROZEN, EPL_STATE_BUFFER, EPL_STATE_OPTIMIZER}) {
     for (int64_t i = 0; i < epl_session_state_count(session_.get(), kind); ++i) {
       const Port port = port_of(epl_session_state_port, session_.get(), kind, i);
-      const int64_t bytes = port.elements() * static_cast<int64_t>(epl_dtype_bytes(port.dtype));
+      const int64_t bytes = port.elements() * epl_dtype_bits(port.dtype) / 8;
       state += bytes;
       if (kind != EPL_STATE_OPTIMIZER) weights += bytes;
     }
@@ -219,10 +219,10 @@ double Training::seconds() const { return earlier_seconds_ + steady_seconds() - 
 // The next batch. Each process reads its own samples; where it cannot, the others are told why there is no step.
 void Training::read_batch() {
   try {
-    check(epl_dataset_next(data_.train.get(), batch_.data(), batch_.size()));
+    check(epl_dataset_next(data_.train.get(), nullptr, batch_.data(), batch_.size()));
   } catch (const ApiError& e) {
     const std::string why = described_failure(e);
-    if (o_.job.processes.several()) check(epl_session_give_up(session_.get(), why.data(), why.size()));
+    if (o_.job.processes.several()) check(epl_session_give_up(session_.get(), why.data(), why.size(), nullptr));
     throw;
   }
 }
@@ -329,7 +329,8 @@ void Training::evaluate(bool counts) {
 void Training::save_checkpoint(bool best) {
   const int64_t step = epl_session_steps(session_.get());
   const std::string path = folder_.step_folder(step);
-  if (saved_step_ != step) check(epl_session_save(session_.get(), path.data(), path.size(), data_.train.get()));
+  if (saved_step_ != step)
+    check(epl_session_save(session_.get(), path.data(), path.size(), data_.train.get(), nullptr));
   if (saved_step_ == step && !best) return;
   saved_step_ = step;
   last_saved_ = steady_seconds();
@@ -378,7 +379,7 @@ void Training::finish() {
   done.resume = folder_.path();
   attempt("the hash of the weights", [&] {
     uint64_t hash = 0;
-    check(epl_session_hash(session_.get(), &hash));
+    check(epl_session_hash(session_.get(), nullptr, &hash));
     char hex[20];
     std::snprintf(hex, sizeof hex, "%016llx", static_cast<unsigned long long>(hash));
     done.weights_hash = hex;
@@ -391,7 +392,7 @@ void Training::finish() {
   if (!leads()) return;
   report_->done(done);  // before the others hear of the end the page is there
   attempt("the report", [&] {
-    const Json memory = parse_json(text_of(epl_plan_describe, plan_.get(), "memory", size_t{6}));
+    const Json memory = parse_json(text_of(epl_plan_describe, plan_.get(), "memory", size_t{6}, nullptr));
     write_file(report_path_, render_report(report_->report(memory, job_facts(o_.job))));
   });
   listeners_.done(done);

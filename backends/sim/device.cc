@@ -202,7 +202,8 @@ EPL_BACKEND(sim) {
             EPL_ASSIGN(auto cpu, open_device("cpu", host, options));
             EPL_ASSIGN(const sim::Machine machine, sim::find_machine("cpu_core"));
             return sim::make_device(machine, std::move(cpu));
-          }};
+          },
+          .simulated = true};
 }
 
 }  // namespace epl

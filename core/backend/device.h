@@ -113,6 +113,7 @@ struct BackendRow {
   std::string name;  // "cpu", "sim"
   std::string doc;
   std::function<Result<std::shared_ptr<Device>>(const Host& host, const DeviceOptions& options)> open;
+  bool simulated = false;  // time is virtual, and there are no numbers
 };
 using BackendTable = TableOf<BackendRow>;
 const BackendTable& backend_table();  // generated: what is built in

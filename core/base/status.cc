@@ -36,6 +36,12 @@ std::string_view code_name(Code code) {
       return "internal";
     case Code::data_loss:
       return "data loss";
+    case Code::busy:
+      return "busy";
+    case Code::state_lost:
+      return "state lost";
+    case Code::exhausted:
+      return "exhausted";
   }
   return "unknown";
 }

@@ -30,7 +30,11 @@ enum class Code : int {
   not_finite = 11,  // NaN or infinity where the step had to stop
   internal = 12,    // a bug of ours
   data_loss = 13,   // a checkpoint or plan file is damaged
+  busy = 14,        // another thread is inside a call with this handle
+  state_lost = 15,  // the state of a session is no longer that of one step
+  exhausted = 16,   // no thread, descriptor or space on the disk
 };
+inline constexpr Code last_code = Code::exhausted;
 std::string_view code_name(Code code);
 
 class [[nodiscard]] Status {

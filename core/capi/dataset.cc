@@ -70,11 +70,12 @@ using namespace epl;
 using namespace epl::capi;
 
 epl_error* epl_dataset_open(const epl_engine* engine, const char* path, size_t path_length, const char* options,
-                            size_t options_length, epl_dataset** dataset) {
+                            size_t options_length, const epl_call_options* call, epl_dataset** dataset) {
   return giving(dataset, "dataset", [&]() -> Result<std::unique_ptr<epl_dataset>> {
     EPL_REQUIRE(engine);
     EPL_TEXT_ARGUMENT(path);
     EPL_TEXT_ARGUMENT(options);
+    EPL_ASSIGN(const Call begun, begin_call(*engine->engine, call));
     auto made = std::make_unique<epl_dataset>();
     made->engine = engine->engine;
     made->path = std::string(path_text);
@@ -92,15 +93,15 @@ int64_t epl_dataset_field_count(const epl_dataset* dataset) {
   return alive(dataset) ? static_cast<int64_t>(dataset->opened.dataset->fields().size()) : 0;
 }
 
-epl_error* epl_dataset_field(const epl_dataset* dataset, int64_t index, epl_port* port) {
+epl_error* epl_dataset_field(const epl_dataset* dataset, int64_t index, epl_tensor_info* info) {
   return guarded([&]() -> Status {
     EPL_REQUIRE(dataset);
-    EPL_REQUIRE(port);
+    EPL_REQUIRE(info);
     const auto& fields = dataset->opened.dataset->fields();
     if (index < 0 || index >= static_cast<int64_t>(fields.size()))
       return invalid("there is no field ", index, "; there are ", fields.size());
     const auto& [name, type] = fields[static_cast<size_t>(index)];
-    return write_port(name, type.dtype, type.shape, port);
+    return write_info(name, type.dtype, type.shape, info);
   });
 }
 
@@ -139,12 +140,14 @@ epl_error* epl_dataset_bind_slice(epl_dataset* dataset, const epl_plan* plan, in
   });
 }
 
-epl_error* epl_dataset_next(epl_dataset* dataset, const epl_tensor** tensors, size_t count) {
+epl_error* epl_dataset_next(epl_dataset* dataset, const epl_call_options* call, const epl_tensor** tensors,
+                            size_t count) {
   if (tensors != nullptr) std::fill_n(tensors, count, nullptr);
   return with_dataset(dataset, [&]() -> Status {
     if (count != dataset->tensors.size())
       return invalid("count is ", count, ", a batch has ", dataset->tensors.size(), " tensors");
     if (count > 0) EPL_REQUIRE(tensors);
+    EPL_ASSIGN(const Call begun, begin_call(*dataset->engine, call));
     auto next = dataset->opened.dataset->next();
     if (!next.ok()) return next.status().at(dataset->path);
     const std::span<const Tensor> batch = *next;
@@ -160,10 +163,11 @@ epl_error* epl_dataset_seek(epl_dataset* dataset, int64_t position) {
   return with_dataset(dataset, [&] { return dataset->opened.dataset->seek(position); });
 }
 
-epl_error* epl_dataset_check(epl_dataset* dataset, const epl_plan* plan, int32_t entry) {
+epl_error* epl_dataset_check(epl_dataset* dataset, const epl_plan* plan, int32_t entry, const epl_call_options* call) {
   return with_dataset(dataset, [&]() -> Status {
     EPL_REQUIRE(plan);
     EPL_ASSIGN(const Entry* found, entry_argument(*plan->plan, entry));
+    EPL_ASSIGN(const Call begun, begin_call(*dataset->engine, call));
     return check_dataset(*dataset->opened.dataset, *found);
   });
 }

@@ -1,10 +1,12 @@
 // The engine: what the host process provides (clock, memory, logger, threads), shared by every handle made from it.
 #include <dlfcn.h>
 #include <sched.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <climits>
 
+#include "core/backend/device.h"
 #include "core/base/memory.h"
 #include "core/base/processor.h"
 #include "core/capi/describe.h"
@@ -18,6 +20,11 @@ int available_processors() {
   CPU_ZERO(&set);
   if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
   return std::max(1, CPU_COUNT(&set));
+}
+
+int64_t memory_of_machine() {
+  const int64_t pages = sysconf(_SC_PHYS_PAGES), bytes = sysconf(_SC_PAGESIZE);
+  return pages > 0 && bytes > 0 ? pages * bytes : 0;
 }
 
 Status check_processor() {
@@ -138,19 +145,28 @@ epl_error* epl_engine_describe(const epl_engine* engine, epl_text** json) {
   });
 }
 
-epl_error* epl_cancel_create(const epl_engine* engine, epl_cancel** cancel) {
-  return giving(cancel, "cancel", [&]() -> Result<std::unique_ptr<epl_cancel>> {
+int64_t epl_engine_device_count(const epl_engine* engine) {
+  return alive(engine) ? static_cast<int64_t>(backend_table().rows.size()) : 0;
+}
+
+epl_error* epl_engine_device(const epl_engine* engine, int64_t index, epl_device_info* info) {
+  return guarded([&]() -> Status {
     EPL_REQUIRE(engine);
-    auto made = std::make_unique<epl_cancel>();
-    made->token = std::make_shared<StopToken>();
-    return made;
+    EPL_REQUIRE(info);
+    const auto& rows = backend_table().rows;
+    if (index < 0 || index >= static_cast<int64_t>(rows.size()))
+      return invalid("there is no device ", index, "; there are ", rows.size());
+    const BackendRow& row = rows[static_cast<size_t>(index)];
+    epl_device_info out = EPL_DEVICE_INFO_INIT;
+    out.name = row.name.c_str();
+    out.name_length = row.name.size();
+    out.kind = row.simulated ? EPL_DEVICE_SIM : EPL_DEVICE_CPU;
+    out.threads = engine->engine->host.threads;
+    out.memory_bytes = row.simulated ? 0 : memory_of_machine();
+    return write_output(out, info, "epl_device_info");
   });
 }
 
-void epl_cancel_destroy(epl_cancel* cancel) { destroy(cancel); }
-void epl_cancel_trigger(epl_cancel* cancel) {
-  if (alive(cancel)) cancel->token->cancel();
-}
-void epl_cancel_reset(epl_cancel* cancel) {
-  if (alive(cancel)) cancel->token->clear();
+void epl_device_info_init(epl_device_info* info) {
+  if (info) *info = EPL_DEVICE_INFO_INIT;
 }

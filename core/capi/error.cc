@@ -33,7 +33,7 @@ epl_error* make_error(const Status& status, const char* call) noexcept {
     made->code = static_cast<int32_t>(status.code());
     made->message = to_utf8(status.message());
     // Nothing else says which call failed: memory may run out anywhere.
-    if (status.code() == Code::out_of_memory) made->message = cat(call, ": ", made->message);
+    if (status.code() == Code::out_of_memory && call != nullptr) made->message = cat(call, ": ", made->message);
     made->where = to_utf8(status.where());
     return made.release();
   } catch (...) {
@@ -128,9 +128,30 @@ const char* epl_error_where(const epl_error* error, size_t* length) {
   return none ? "" : error->where.c_str();
 }
 
+int64_t epl_error_rank(const epl_error* error) { return is_static(error) || !alive(error) ? -1 : error->rank; }
+
 int32_t epl_error_retryable(const epl_error* error) {
-  int32_t code = epl_error_code(error);
-  return code == EPL_ERROR_CANCELLED || code == EPL_ERROR_DEADLINE_EXCEEDED || code == EPL_ERROR_OUT_OF_MEMORY;
+  switch (epl_error_code(error)) {
+    case EPL_ERROR_BUSY:
+    case EPL_ERROR_CANCELLED:
+    case EPL_ERROR_DEADLINE_EXCEEDED:
+    case EPL_ERROR_OUT_OF_MEMORY:
+    case EPL_ERROR_EXHAUSTED:
+      return 1;
+    default:
+      return 0;
+  }
+}
+
+epl_error* epl_error_create(int32_t code, const char* message, size_t message_length) {
+  const bool known = code > EPL_OK && code <= static_cast<int32_t>(epl::last_code);
+  const std::string_view text(message ? message : "", message ? message_length : 0);
+  try {
+    return epl::capi::make_error(
+        epl::Status(known ? static_cast<epl::Code>(code) : epl::Code::internal, std::string(text)), nullptr);
+  } catch (...) {
+    return epl::capi::out_of_memory();
+  }
 }
 
 void epl_error_destroy(epl_error* error) {
@@ -138,10 +159,13 @@ void epl_error_destroy(epl_error* error) {
 }
 
 const char* epl_error_code_name(int32_t code) {
-  if (code < 0 || code > static_cast<int32_t>(epl::Code::data_loss)) return "unknown";
+  if (code < 0 || code > static_cast<int32_t>(epl::last_code)) return "unknown";
   return epl::code_name(static_cast<epl::Code>(code)).data();  // names are literals
 }
 
-const char* epl_text_data(const epl_text* text) { return alive(text) ? text->text.c_str() : ""; }
-size_t epl_text_length(const epl_text* text) { return alive(text) ? text->text.size() : 0; }
+const char* epl_text_data(const epl_text* text, size_t* length) {
+  const bool there = alive(text);
+  if (length) *length = there ? text->text.size() : 0;
+  return there ? text->text.c_str() : "";
+}
 void epl_text_destroy(epl_text* text) { epl::capi::destroy(text); }

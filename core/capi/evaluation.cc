@@ -50,21 +50,21 @@ epl_error* epl_evaluation_create(const epl_plan* plan, const char* metrics, size
 void epl_evaluation_destroy(epl_evaluation* evaluation) { destroy(evaluation); }
 
 epl_error* epl_evaluation_add(epl_evaluation* evaluation, epl_session* session, const epl_tensor* const* inputs,
-                              size_t count, const epl_call_options* options) {
+                              size_t count, const epl_call_options* call) {
   return with_both(evaluation, session, [&]() -> Status {
-    EPL_ASSIGN(Call call, call_argument(*session, options));
+    EPL_ASSIGN(const Call begun, begin_call(*session->engine, call));
     Inputs taken(*session);
     EPL_TRY(taken.take(inputs, count));
-    return evaluation->evaluation->add(*session->session, session->inputs, call.options);
+    return evaluation->evaluation->add(*session->session, session->inputs, session_call(begun));
   });
 }
 
 epl_error* epl_evaluation_add_dataset(epl_evaluation* evaluation, epl_session* session, epl_dataset* dataset,
-                                      int64_t batches, const epl_call_options* options) {
+                                      int64_t batches, const epl_call_options* call) {
   return with_both(evaluation, session, [&]() -> Status {
-    EPL_ASSIGN(Call call, call_argument(*session, options));
+    EPL_ASSIGN(const Call begun, begin_call(*session->engine, call));
     return with_caller(dataset, "dataset", [&] {
-      return evaluation->evaluation->add(*session->session, *dataset->opened.dataset, batches, call.options);
+      return evaluation->evaluation->add(*session->session, *dataset->opened.dataset, batches, session_call(begun));
     });
   });
 }

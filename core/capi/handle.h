@@ -15,8 +15,8 @@
 #include "core/base/float_environment.h"
 #include "core/base/host.h"
 #include "core/base/status.h"
+#include "core/base/stop.h"
 #include "core/base/tensor.h"
-#include "core/runtime/executor.h"
 #include "include/epl.h"
 
 namespace epl::capi {
@@ -90,6 +90,7 @@ template <HandleType handle_type> class ExclusiveHandle : public Handle<handle_t
       if (state_.compare_exchange_strong(expected, State::doomed, std::memory_order_acq_rel)) return false;
     }
   }
+  bool doomed() const { return state_.load(std::memory_order_relaxed) == State::doomed; }
   bool of_this_process() const { return process_ == ::getpid(); }
 
  private:
@@ -111,7 +112,8 @@ template <class H> class Caller {
     const std::string_view name = handle_name(H::type);
     if (!here_)
       return error(Code::misuse, "this ", name, " belongs to the process that called fork(); make a new one here");
-    return error(Code::misuse, "this ", name, " is in use by another thread; it has one caller at a time");
+    if (handle_.doomed()) return error(Code::misuse, "this ", name, " was destroyed; the call that runs is its last");
+    return error(Code::busy, "this ", name, " is in use by another thread; it has one caller at a time");
   }
 
  private:
@@ -215,7 +217,7 @@ Result<DType> dtype_argument(int32_t dtype);
 inline int32_t dtype_constant(DType type) { return static_cast<int32_t>(type) + 1; }
 Result<TensorType> type_argument(int32_t dtype, const int64_t* dims, int32_t ndim);
 // Fills the caller's struct.
-Status write_port(const std::string& name, DType dtype, const Shape& dims, epl_port* port);
+Status write_info(const std::string& name, DType dtype, const Shape& dims, epl_tensor_info* info);
 
 // The engine behind all handles that came from it.
 struct Engine {
@@ -223,12 +225,24 @@ struct Engine {
   epl_engine_options options{};
   ~Engine();
 };
+
+// What a call was given: how long it may take, and what may end it.
+struct Call {
+  Stop stop;
+  std::shared_ptr<StopToken> token;  // kept alive while the call runs
+  double started = 0;                // on the host's clock
+  int64_t samples = 0;               // of slices: how many count; 0: all
+};
+// Refuses a call that should have ended already.
+Result<Call> begin_call(const Engine& engine, const epl_call_options* options);
+
 std::shared_ptr<const void> allocate_bytes(const std::shared_ptr<Engine>& engine, size_t bytes);
 
 }  // namespace epl::capi
 
 struct epl_error : epl::capi::Handle<epl::capi::HandleType::error> {
   int32_t code = 0;
+  int64_t rank = -1;
   std::string message, where;
 };
 struct epl_text : epl::capi::Handle<epl::capi::HandleType::text> {

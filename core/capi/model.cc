@@ -27,10 +27,10 @@ Status check_model_options(const epl_model_options* options, epl_model_options& 
   return {};
 }
 
-Status write_model_port(const ModelPort& from, epl_port* port) {
+Status write_model_info(const ModelPort& from, epl_tensor_info* info) {
   Shape dims;
   for (const ModelDim& dim : from.dims) dims.push_back(dim.size);
-  return write_port(from.name, from.dtype, dims, port);
+  return write_info(from.name, from.dtype, dims, info);
 }
 
 }  // namespace
@@ -44,24 +44,26 @@ void epl_model_options_init(epl_model_options* options) {
 }
 
 epl_error* epl_model_load(const epl_engine* engine, const char* path, size_t path_length,
-                          const epl_model_options* options, epl_model** model) {
+                          const epl_model_options* options, const epl_call_options* call, epl_model** model) {
   return giving(model, "model", [&]() -> Result<std::unique_ptr<epl_model>> {
     EPL_REQUIRE(engine);
     EPL_TEXT_ARGUMENT(path);
     epl_model_options known = EPL_MODEL_OPTIONS_INIT;
     EPL_TRY(check_model_options(options, known));
+    EPL_ASSIGN(const Call begun, begin_call(*engine->engine, call));
     EPL_ASSIGN(auto loaded, load_model(std::string(path_text)));
     return make_model(engine, known, std::move(loaded), path_text);
   });
 }
 
 epl_error* epl_model_load_bytes(const epl_engine* engine, const void* data, size_t bytes,
-                                const epl_model_options* options, epl_model** model) {
+                                const epl_model_options* options, const epl_call_options* call, epl_model** model) {
   return giving(model, "model", [&]() -> Result<std::unique_ptr<epl_model>> {
     EPL_REQUIRE(engine);
     EPL_REQUIRE(data);
     epl_model_options known = EPL_MODEL_OPTIONS_INIT;
     EPL_TRY(check_model_options(options, known));
+    EPL_ASSIGN(const Call begun, begin_call(*engine->engine, call));
     for (const Frontend& row : frontend_table().rows) {
       if (row.load_bytes == nullptr) continue;
       EPL_ASSIGN(auto loaded, row.load_bytes({static_cast<const std::byte*>(data), bytes}));
@@ -87,18 +89,18 @@ int64_t epl_model_port_count(const epl_model* model, int32_t kind) {
   }
 }
 
-epl_error* epl_model_port(const epl_model* model, int32_t kind, int64_t index, epl_port* port) {
+epl_error* epl_model_port(const epl_model* model, int32_t kind, int64_t index, epl_tensor_info* info) {
   return guarded([&]() -> Status {
     EPL_REQUIRE(model);
-    EPL_REQUIRE(port);
+    EPL_REQUIRE(info);
     int64_t count = epl_model_port_count(model, kind);
     if (index < 0 || index >= count)
       return invalid("there is no port ", index, " of kind ", kind, "; there are ", count);
     size_t i = static_cast<size_t>(index);
-    if (kind == EPL_PORT_INPUT) return write_model_port(model->model->inputs()[i], port);
-    if (kind == EPL_PORT_OUTPUT) return write_model_port(model->model->outputs()[i], port);
+    if (kind == EPL_PORT_INPUT) return write_model_info(model->model->inputs()[i], info);
+    if (kind == EPL_PORT_OUTPUT) return write_model_info(model->model->outputs()[i], info);
     const ModelInitializer& from = model->model->initializers()[i];
-    return write_port(from.name, from.type.dtype, from.type.shape, port);
+    return write_info(from.name, from.type.dtype, from.type.shape, info);
   });
 }
 
@@ -129,8 +131,9 @@ epl_error* epl_model_describe(const epl_model* model, epl_text** json) {
   });
 }
 
-epl_error* epl_template_write(const epl_engine* engine, const char* family, size_t family_length, const char* options,
-                              size_t options_length, const char* path, size_t path_length) {
+epl_error* epl_x_template_write(const epl_engine* engine, const char* family, size_t family_length, const char* options,
+                                size_t options_length, const char* path, size_t path_length,
+                                const epl_call_options* call) {
   return guarded([&]() -> Status {
     EPL_REQUIRE(engine);
     EPL_TEXT_ARGUMENT(family);
@@ -138,6 +141,7 @@ epl_error* epl_template_write(const epl_engine* engine, const char* family, size
     EPL_TEXT_ARGUMENT(path);
     EPL_ASSIGN(const ModelTemplate* row, find_named(template_table(), family_text, "template"));
     EPL_ASSIGN(Attributes read, parse_options(options_text, row->options, cat("template ", row->name)));
+    EPL_ASSIGN(const Call begun, begin_call(*engine->engine, call));
     return row->write(read, std::string(path_text));
   });
 }

@@ -32,20 +32,27 @@ struct epl_trainer : epl::capi::ExclusiveHandle<epl::capi::HandleType::trainer> 
     bool frozen = false;
     bool constants = false;  // what the patterns match is a parameter, whatever it looks like
   };
+  // What the keys of epl_trainer_set mean.
+  struct Settings {
+    std::string loss = epl::LossSpec().name, loss_output;
+    bool peel = true;
+    std::string optimizer = epl::TrainOptions().optimizer;
+    std::string schedule = epl::LearningRateSchedule().name;
+    epl::OptionTexts loss_options, optimizer_options, schedule_options;
+    int64_t warmup_steps = 0;
+    double clip_norm = 0;
+    epl::DType precision = epl::DType::f32;
+    bool report_gradient_norms = false;
+    bool free_batch = false;
+  };
+  using Keys = std::map<std::string, std::string, std::less<>>;
   std::shared_ptr<epl::capi::Engine> engine;
-  std::string loss = epl::LossSpec().name, loss_output;
-  bool peel = true;
-  std::string optimizer = epl::TrainOptions().optimizer;
-  std::string schedule = epl::LearningRateSchedule().name;
-  epl::OptionTexts loss_options, optimizer_options, schedule_options;
+  Keys keys;          // that were set
+  Settings settings;  // the same, read
   std::vector<Group> groups;
   std::vector<std::string> train_only;
   std::vector<epl::AdapterSpec> adapters;
-  int64_t warmup_steps = 0;
-  double clip_norm = 0;
-  epl::DType precision = epl::DType::f32;
-  bool report_gradient_norms = false;
-  epl::Binding binding;
+  epl::Binding binding;                           // but for what the settings say
   std::map<std::string, epl::DType> input_types;  // those given with a type, "target" among them
   void abandon() {}
 };
@@ -108,6 +115,13 @@ struct epl_store : epl::capi::ExclusiveHandle<epl::capi::HandleType::store> {
 
 namespace epl::capi {
 
+// What a key of a parameter group is set to.
+Status set_group_key(epl_trainer::Group& group, std::string_view key, std::string_view value);
+// Takes the keys for those that were set, or none of them where one is wrong.
+Status set_keys(epl_trainer& trainer, epl_trainer::Keys keys);
+Status bind_input(epl_trainer& trainer, std::string_view input, int32_t dtype, const int64_t* dims, int32_t ndim);
+Status bind_batch_dim(epl_trainer& trainer, std::string_view input, int32_t dim);
+Status bind_symbol(epl_trainer& trainer, std::string_view symbol, int64_t size);
 // The trainer's texts as typed options; an error names the key.
 Result<TrainOptions> resolve_trainer(const epl_trainer& trainer);
 // The entry of EPL_ENTRY_...; an error names what there is.

@@ -31,32 +31,39 @@ Status check_ranks(const CompiledPlan& plan, int64_t first_rank, int64_t ranks) 
 namespace {
 
 // "graph" or "predict.graph".
-Result<std::string> describe_stage(const epl_plan& handle, std::string_view stage) {
+Result<std::string> print_stage(const epl_plan& handle, std::string_view stage) {
   const CompiledPlan& plan = *handle.plan;
-  if (stage == "explain" || stage == "overview") {
+  if (stage == "explain") {
     const Result<Rehearsal> rehearsal = rehearse(handle.engine->host, handle.plan);
-    if (!rehearsal.ok() && stage == "explain")
-      return cat(plan.explain(), "no step is predicted: ", rehearsal.status().message(), "\n");
-    EPL_TRY(rehearsal.status());
-    const Overview overview = make_overview(plan, *rehearsal);
-    return stage == "explain" ? plan.explain() + explain(plan, overview) : describe_overview(plan, overview);
+    if (!rehearsal.ok()) return cat(plan.explain(), "no step is predicted: ", rehearsal.status().message(), "\n");
+    return plan.explain() + explain(plan, make_overview(plan, *rehearsal));
   }
-  if (stage == "memory") return describe_memory(plan);
-  if (stage == "parameters") return describe_parameters(plan);
-  if (stage == "notes") return describe_notes(plan);
   EntryKind kind = plan.entries().front().kind;
+  std::string_view part = stage;
   for (EntryKind one : {EntryKind::train, EntryKind::evaluate, EntryKind::predict}) {
     const std::string prefix = cat(entry_name(one), ".");
     if (!stage.starts_with(prefix)) continue;
     kind = one;
-    stage.remove_prefix(prefix.size());
+    part.remove_prefix(prefix.size());
     break;
   }
-  const std::vector<std::string> stages = {"graph",   "plan",     "local",  "program",    "kernels",
-                                           "explain", "overview", "memory", "parameters", "notes"};
-  if (std::ranges::find(stages, stage) == stages.end())
-    return error(Code::not_found, "no stage ", quoted(stage), choices(stage, stages));
-  return plan.text(kind, stage);
+  const std::vector<std::string> stages = {"graph", "plan", "local", "program", "kernels", "explain"};
+  if (std::ranges::find(stages, part) == stages.end() || part == "explain")
+    return error(Code::not_found, "a plan has no text ", quoted(stage), choices(stage, stages));
+  return plan.text(kind, part);
+}
+
+Result<std::string> describe_plan(const epl_plan& handle, std::string_view document) {
+  const CompiledPlan& plan = *handle.plan;
+  if (document == "overview") {
+    EPL_ASSIGN(const Rehearsal rehearsal, rehearse(handle.engine->host, handle.plan));
+    return describe_overview(plan, make_overview(plan, rehearsal));
+  }
+  if (document == "memory") return describe_memory(plan);
+  if (document == "parameters") return describe_parameters(plan);
+  if (document == "notes") return describe_notes(plan);
+  const std::vector<std::string> documents = {"overview", "memory", "parameters", "notes"};
+  return error(Code::not_found, "a plan has no document ", quoted(document), choices(document, documents));
 }
 
 // An initialiser that a group names in full is a parameter, whatever it looks like in the file.
@@ -75,11 +82,12 @@ void name_parameters(const epl_trainer& trainer, Binding& binding) {
 // What the trainer says of the inputs. The target is the loss's own input, unless the model has one of this name.
 Status bind_trainer(const epl_trainer& trainer, const Model& model, PlanOptions& request) {
   EPL_TRY(check_binding(trainer.binding, trainer.input_types, model, {std::string(target_name)}));
-  request.training = trainer.loss != "none";
+  request.training = trainer.settings.loss != "none";
   if (request.training) {
     EPL_ASSIGN(request.train, resolve_trainer(trainer));
   }
   request.binding = trainer.binding;
+  request.binding.free_batch = trainer.settings.free_batch;
   request.adapters.specs = trainer.adapters;
   name_parameters(trainer, request.binding);
   for (const auto& [name, dim] : trainer.binding.batch_dims) request.named_batch_dims.insert(name);
@@ -167,9 +175,10 @@ void epl_plan_options_init(epl_plan_options* options) {
 }
 
 epl_error* epl_plan_create(const epl_model* model, const epl_trainer* trainer, const epl_strategy* strategy,
-                           const epl_plan_options* options, epl_plan** plan) {
+                           const epl_plan_options* options, const epl_call_options* call, epl_plan** plan) {
   return giving(plan, "plan", [&]() -> Result<std::unique_ptr<epl_plan>> {
     EPL_REQUIRE(model);
+    EPL_ASSIGN(const Call begun, begin_call(*model->engine, call));
     EPL_ASSIGN(PlanWish wish, plan_wish(*model, trainer, strategy, options));
     if (wish.options.ranks == 0) wish.options.ranks = 1;
     return made_plan(*model, wish);
@@ -183,17 +192,17 @@ int64_t epl_plan_port_count(const epl_plan* plan, int32_t entry, int32_t kind) {
   return ports ? static_cast<int64_t>(ports->size()) : 0;
 }
 
-epl_error* epl_plan_port(const epl_plan* plan, int32_t entry, int32_t kind, int64_t index, epl_port* port) {
+epl_error* epl_plan_port(const epl_plan* plan, int32_t entry, int32_t kind, int64_t index, epl_tensor_info* info) {
   return guarded([&]() -> Status {
     EPL_REQUIRE(plan);
-    EPL_REQUIRE(port);
+    EPL_REQUIRE(info);
     const auto* ports = ports_of(plan, entry, kind);
     if (ports == nullptr || index < 0 || index >= static_cast<int64_t>(ports->size())) {
       return invalid("there is no port ", index, " of kind ", kind, " of entry ", entry, "; there are ",
                      ports ? ports->size() : 0);
     }
     const Port& from = (*ports)[static_cast<size_t>(index)];
-    return write_port(from.name, from.global_type.dtype, from.global_type.shape, port);
+    return write_info(from.name, from.global_type.dtype, from.global_type.shape, info);
   });
 }
 
@@ -222,18 +231,39 @@ int64_t epl_plan_memory_bytes_peak(const epl_plan* plan, int64_t rank) {
   return plan->plan->memory_bytes_peak(plan->plan->entries().front().plan.class_of_rank(static_cast<int>(rank)));
 }
 
-epl_error* epl_plan_describe(const epl_plan* plan, const char* stage, size_t stage_length, epl_text** text) {
+int64_t epl_plan_find_port(const epl_plan* plan, int32_t entry, int32_t kind, const char* name, size_t name_length) {
+  const auto* ports = ports_of(plan, entry, kind);
+  if (ports == nullptr || name == nullptr) return -1;
+  const auto found = std::ranges::find(*ports, std::string_view(name, name_length), &Port::name);
+  return found == ports->end() ? -1 : found - ports->begin();
+}
+
+epl_error* epl_plan_print(const epl_plan* plan, const char* stage, size_t stage_length, const epl_call_options* call,
+                          epl_text** text) {
   return giving_text(text, "text", [&]() -> Result<std::string> {
     EPL_REQUIRE(plan);
     EPL_TEXT_ARGUMENT(stage);
-    return describe_stage(*plan, stage_text);
+    EPL_ASSIGN(const Call begun, begin_call(*plan->engine, call));
+    return print_stage(*plan, stage_text);
   });
 }
 
-epl_error* epl_plan_export_onnx(const epl_plan* plan, const char* path, size_t path_length) {
+epl_error* epl_plan_describe(const epl_plan* plan, const char* document, size_t document_length,
+                             const epl_call_options* call, epl_text** json) {
+  return giving_text(json, "json", [&]() -> Result<std::string> {
+    EPL_REQUIRE(plan);
+    EPL_TEXT_ARGUMENT(document);
+    EPL_ASSIGN(const Call begun, begin_call(*plan->engine, call));
+    return describe_plan(*plan, document_text);
+  });
+}
+
+epl_error* epl_plan_export_onnx(const epl_plan* plan, const char* path, size_t path_length,
+                                const epl_call_options* call) {
   return guarded([&]() -> Status {
     EPL_REQUIRE(plan);
     EPL_TEXT_ARGUMENT(path);
+    EPL_ASSIGN(const Call begun, begin_call(*plan->engine, call));
     EPL_ASSIGN(const DeviceAnnotations annotations, device_annotations(plan->plan->entries().front().plan));
     return plan->plan->options().model->save(std::string(path_text), {}, {.annotations = &annotations});
   });

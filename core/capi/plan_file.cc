@@ -28,10 +28,11 @@ Result<PlanFile> read_plan_file(const std::string& path) {
 using namespace epl;
 using namespace epl::capi;
 
-epl_error* epl_plan_save(const epl_plan* plan, const char* path, size_t path_length) {
+epl_error* epl_plan_save(const epl_plan* plan, const char* path, size_t path_length, const epl_call_options* call) {
   return guarded([&]() -> Status {
     EPL_REQUIRE(plan);
     EPL_TEXT_ARGUMENT(path);
+    EPL_ASSIGN(const Call begun, begin_call(*plan->engine, call));
     const std::string text = print_plan_file(decisions_of(*plan->plan, version_text()));
     return write_file_atomically(std::string(path_text),
                                  [&](FileWriter& writer) { return writer.write(text.data(), text.size()); });
@@ -39,10 +40,12 @@ epl_error* epl_plan_save(const epl_plan* plan, const char* path, size_t path_len
 }
 
 epl_error* epl_plan_load(const epl_model* model, const epl_trainer* trainer, const epl_strategy* strategy,
-                         const epl_plan_options* options, const char* path, size_t path_length, epl_plan** plan) {
+                         const epl_plan_options* options, const char* path, size_t path_length,
+                         const epl_call_options* call, epl_plan** plan) {
   return giving(plan, "plan", [&]() -> Result<std::unique_ptr<epl_plan>> {
     EPL_REQUIRE(model);
     EPL_TEXT_ARGUMENT(path);
+    EPL_ASSIGN(const Call begun, begin_call(*model->engine, call));
     EPL_ASSIGN(PlanWish wish, plan_wish(*model, trainer, strategy, options));
     EPL_ASSIGN(PlanFile file, read_plan_file(std::string(path_text)));
     EPL_TRY(take_decisions(file, version_text(), strategy != nullptr, wish.options));
@@ -52,11 +55,12 @@ epl_error* epl_plan_load(const epl_model* model, const epl_trainer* trainer, con
 }
 
 epl_error* epl_plan_compare(const epl_engine* engine, const char* path, size_t path_length, const char* other,
-                            size_t other_length, epl_text** text) {
+                            size_t other_length, const epl_call_options* call, epl_text** text) {
   return giving_text(text, "text", [&]() -> Result<std::string> {
     EPL_REQUIRE(engine);
     EPL_TEXT_ARGUMENT(path);
     EPL_TEXT_ARGUMENT(other);
+    EPL_ASSIGN(const Call begun, begin_call(*engine->engine, call));
     EPL_ASSIGN(const PlanFile one, read_plan_file(std::string(path_text)));
     EPL_ASSIGN(const PlanFile two, read_plan_file(std::string(other_text)));
     std::string out;

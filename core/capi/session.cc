@@ -2,6 +2,7 @@
 #include "core/capi/session.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "core/base/check.h"
 #include "core/base/suggestion.h"
@@ -21,27 +22,15 @@ Status check_number(std::string_view name) {
   return error(Code::not_found, "a session has no number ", quoted(name), choices(name, known));
 }
 
+int64_t nanoseconds(double seconds) { return std::llround(seconds * 1e9); }
+
 void log_step(const Host& host, const StepMetrics& step, double seconds) {
   log(host, LogLevel::debug, "step ", step.step + 1, ": loss ", step.loss, ", ", seconds, " s");
 }
 
 }  // namespace
 
-Result<Call> call_argument(const epl_session& session, const epl_call_options* options) {
-  epl_call_options known = EPL_CALL_OPTIONS_INIT;
-  EPL_TRY(copy_options(options, known, "epl_call_options"));
-  if (known.timeout_nanoseconds < 0) return invalid("timeout_nanoseconds is ", known.timeout_nanoseconds);
-  Call call;
-  if (known.cancel) {
-    EPL_TRY(check_pointer(known.cancel, "epl_call_options.cancel"));
-    call.token = known.cancel->token;
-  }
-  call.options.stop = call.token.get();
-  call.options.timeout_seconds = static_cast<double>(known.timeout_nanoseconds) * 1e-9;
-  call.options.samples = known.samples;
-  call.started = session.engine->host.seconds();
-  return call;
-}
+CallOptions session_call(const Call& call) { return {.stop = call.stop, .samples = call.samples}; }
 
 }  // namespace epl::capi
 
@@ -51,18 +40,17 @@ using namespace epl::capi;
 void epl_session_options_init(epl_session_options* options) {
   if (options) *options = EPL_SESSION_OPTIONS_INIT;
 }
-void epl_call_options_init(epl_call_options* options) {
-  if (options) *options = EPL_CALL_OPTIONS_INIT;
-}
 void epl_metrics_init(epl_metrics* metrics) {
   if (metrics) *metrics = EPL_METRICS_INIT;
 }
 
-epl_error* epl_session_create(const epl_plan* plan, const epl_session_options* options, epl_session** session) {
+epl_error* epl_session_create(const epl_plan* plan, const epl_session_options* options, const epl_call_options* call,
+                              epl_session** session) {
   return giving(session, "session", [&]() -> Result<std::unique_ptr<epl_session>> {
     EPL_REQUIRE(plan);
     epl_session_options known = EPL_SESSION_OPTIONS_INIT;
     EPL_TRY(copy_options(options, known, "epl_session_options"));
+    EPL_ASSIGN(const Call begun, begin_call(*plan->engine, call));
     auto made = std::make_unique<epl_session>();
     made->engine = plan->engine;
     EPL_ASSIGN(SessionOptions here, session_options(known, *plan));
@@ -80,41 +68,43 @@ epl_error* epl_session_create(const epl_plan* plan, const epl_session_options* o
 void epl_session_destroy(epl_session* session) { destroy(session); }
 
 epl_error* epl_session_step(epl_session* session, const epl_tensor* const* inputs, size_t count,
-                            const epl_call_options* options, epl_metrics* metrics) {
+                            const epl_call_options* call, epl_metrics* metrics) {
   return with_session(session, [&]() -> Status {
     if (metrics != nullptr) EPL_TRY(check_output(metrics, "epl_metrics"));
-    EPL_ASSIGN(Call call, call_argument(*session, options));
+    EPL_ASSIGN(const Call begun, begin_call(*session->engine, call));
     Inputs taken(*session);
     EPL_TRY(taken.take(inputs, count));
     StepMetrics step;
-    EPL_TRY(session->session->step(session->inputs, step, call.options));
+    EPL_TRY(session->session->step(session->inputs, step, session_call(begun)));
     EPL_TRY(step.skipped);
-    const double seconds = session->engine->host.seconds() - call.started;
+    const double seconds = session->engine->host.seconds() - begun.started;
     log_step(session->engine->host, step, seconds);
     if (metrics == nullptr) return {};
-    epl_metrics out = {sizeof out, step.step + 1, step.loss, step.gradient_norm, step.learning_rate, seconds};
+    epl_metrics out = {sizeof out,         step.step + 1,      step.loss,
+                       step.gradient_norm, step.learning_rate, nanoseconds(seconds)};
     return write_output(out, metrics, "epl_metrics");
   });
 }
 
 epl_error* epl_session_evaluate(epl_session* session, const epl_tensor* const* inputs, size_t count,
-                                const epl_call_options* options, epl_metrics* metrics) {
+                                const epl_call_options* call, epl_metrics* metrics) {
   return with_session(session, [&]() -> Status {
     if (metrics != nullptr) EPL_TRY(check_output(metrics, "epl_metrics"));
-    EPL_ASSIGN(Call call, call_argument(*session, options));
+    EPL_ASSIGN(const Call begun, begin_call(*session->engine, call));
     Inputs taken(*session);
     EPL_TRY(taken.take(inputs, count));
     double loss = 0;
-    EPL_TRY(session->session->evaluate(session->inputs, loss, call.options));
+    EPL_TRY(session->session->evaluate(session->inputs, loss, session_call(begun)));
     if (metrics == nullptr) return {};
-    epl_metrics out = {
-        sizeof out, session->session->steps_done(), loss, -1, 0, session->engine->host.seconds() - call.started};
+    epl_metrics out = {sizeof out, session->session->steps_done(),
+                       loss,       -1,
+                       0,          nanoseconds(session->engine->host.seconds() - begun.started)};
     return write_output(out, metrics, "epl_metrics");
   });
 }
 
 epl_error* epl_session_predict(epl_session* session, const epl_tensor* const* inputs, size_t count,
-                               const epl_call_options* options, epl_tensor** outputs, size_t output_count) {
+                               const epl_call_options* call, epl_tensor** outputs, size_t output_count) {
   if (outputs != nullptr) std::fill_n(outputs, output_count, nullptr);
   return with_session(session, [&]() -> Status {
     if (output_count > 0) EPL_REQUIRE(outputs);
@@ -122,10 +112,11 @@ epl_error* epl_session_predict(epl_session* session, const epl_tensor* const* in
     const auto& ports = entry->outputs;
     if (output_count != ports.size())
       return invalid("output_count is ", output_count, ", the model has ", ports.size(), " outputs");
-    EPL_ASSIGN(Call call, call_argument(*session, options));
+    EPL_ASSIGN(const Call begun, begin_call(*session->engine, call));
     Inputs taken(*session);
     EPL_TRY(taken.take(inputs, count));
-    EPL_ASSIGN(const int64_t samples, session->session->samples_in(EntryKind::predict, session->inputs, call.options));
+    EPL_ASSIGN(const int64_t samples,
+               session->session->samples_in(EntryKind::predict, session->inputs, session_call(begun)));
     std::vector<Tensor> results;
     for (const Port& port : ports) {
       std::shared_ptr<const void> memory =
@@ -133,7 +124,7 @@ epl_error* epl_session_predict(epl_session* session, const epl_tensor* const* in
       const void* data = memory.get();
       results.emplace_back(port.global_type, std::move(memory), data);
     }
-    EPL_TRY(session->session->predict(session->inputs, results, call.options));
+    EPL_TRY(session->session->predict(session->inputs, results, session_call(begun)));
     std::vector<std::unique_ptr<epl_tensor>> made;
     for (size_t i = 0; i < results.size(); ++i) {
       made.push_back(std::make_unique<epl_tensor>());
@@ -214,9 +205,11 @@ epl_error* epl_session_trace(epl_session* session, epl_text** json) {
   });
 }
 
-epl_error* epl_session_give_up(epl_session* session, const char* reason, size_t reason_length) {
+epl_error* epl_session_give_up(epl_session* session, const char* reason, size_t reason_length,
+                               const epl_call_options* call) {
   return with_session(session, [&]() -> Status {
     EPL_TEXT_ARGUMENT(reason);
+    EPL_ASSIGN(const Call begun, begin_call(*session->engine, call));
     static_cast<void>(session->session->give_up(Status(Code::peer_failed, std::string(reason_text))));
     return {};
   });

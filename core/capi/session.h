@@ -28,12 +28,7 @@ template <class F> epl_error* with_session(epl_session* session, F&& f, const ch
 }
 
 // How one step, evaluation or prediction is to run.
-struct Call {
-  CallOptions options;
-  std::shared_ptr<StopToken> token;  // kept alive while the call runs
-  double started = 0;
-};
-Result<Call> call_argument(const epl_session& session, const epl_call_options* options);
+CallOptions session_call(const Call& call);
 
 // Takes the inputs for the time of a call, without allocating once the slots have their shapes.
 class Inputs {

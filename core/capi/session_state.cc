@@ -32,24 +32,26 @@ int64_t epl_session_state_count(const epl_session* session, int32_t kind) {
   return static_cast<int64_t>(session->names[kind].size());
 }
 
-epl_error* epl_session_state_port(const epl_session* session, int32_t kind, int64_t index, epl_port* port) {
+epl_error* epl_session_state_port(const epl_session* session, int32_t kind, int64_t index, epl_tensor_info* info) {
   return guarded([&]() -> Status {
     EPL_REQUIRE(session);
-    EPL_REQUIRE(port);
+    EPL_REQUIRE(info);
     int64_t count = epl_session_state_count(session, kind);
     if (index < 0 || index >= count)
       return invalid("there is no state ", index, " of kind ", kind, "; there are ", count);
     const StateSlot* slot = session->session->plan().state().find(session->names[kind][static_cast<size_t>(index)]);
     EPL_CHECK(slot != nullptr, "state without a slot");
-    return write_port(slot->name, slot->type.dtype, slot->type.shape, port);
+    return write_info(slot->name, slot->type.dtype, slot->type.shape, info);
   });
 }
 
-epl_error* epl_session_get(epl_session* session, const char* name, size_t name_length, epl_tensor** tensor) {
+epl_error* epl_session_get(epl_session* session, const char* name, size_t name_length, const epl_call_options* call,
+                           epl_tensor** tensor) {
   return giving(tensor, "tensor", [&]() -> Result<std::unique_ptr<epl_tensor>> {
     auto made = std::make_unique<epl_tensor>();
     EPL_TRY(in_session(session, [&]() -> Status {
       EPL_TEXT_ARGUMENT(name);
+      EPL_ASSIGN(const Call begun, begin_call(*session->engine, call));
       EPL_ASSIGN(const Tensor value, session->session->state_view(name_text));
       std::shared_ptr<const void> memory = allocate_bytes(session->engine, static_cast<size_t>(value.bytes()));
       EPL_TRY(value.read(0, value.bytes(), const_cast<void*>(memory.get())));
@@ -62,45 +64,53 @@ epl_error* epl_session_get(epl_session* session, const char* name, size_t name_l
   });
 }
 
-epl_error* epl_session_set(epl_session* session, const char* name, size_t name_length, const epl_tensor* tensor) {
+epl_error* epl_session_set(epl_session* session, const char* name, size_t name_length, const epl_tensor* tensor,
+                           const epl_call_options* call) {
   return with_session(session, [&]() -> Status {
     EPL_REQUIRE(tensor);
     EPL_TEXT_ARGUMENT(name);
+    EPL_ASSIGN(const Call begun, begin_call(*session->engine, call));
     return session->session->set_state(name_text, tensor->tensor);
   });
 }
 
-epl_error* epl_session_hash(epl_session* session, uint64_t* hash) {
+epl_error* epl_session_hash(epl_session* session, const epl_call_options* call, uint64_t* hash) {
   return with_session(session, [&]() -> Status {
     EPL_REQUIRE(hash);
+    EPL_ASSIGN(const Call begun, begin_call(*session->engine, call));
     EPL_ASSIGN(*hash, weights_hash(*session->session));
     return {};
   });
 }
 
-epl_error* epl_session_save(epl_session* session, const char* path, size_t path_length, const epl_dataset* dataset) {
+epl_error* epl_session_save(epl_session* session, const char* path, size_t path_length, const epl_dataset* dataset,
+                            const epl_call_options* call) {
   return with_session(session, [&]() -> Status {
     EPL_TEXT_ARGUMENT(path);
+    EPL_ASSIGN(const Call begun, begin_call(*session->engine, call));
     return with_optional_dataset(const_cast<epl_dataset*>(dataset), [&]() -> Status {
       return save_session(*session->session, std::string(path_text), training_data(dataset));
     });
   });
 }
 
-epl_error* epl_session_load(epl_session* session, const char* path, size_t path_length, epl_dataset* dataset) {
+epl_error* epl_session_load(epl_session* session, const char* path, size_t path_length, epl_dataset* dataset,
+                            const epl_call_options* call) {
   return with_session(session, [&]() -> Status {
     EPL_TEXT_ARGUMENT(path);
+    EPL_ASSIGN(const Call begun, begin_call(*session->engine, call));
     return with_optional_dataset(
         dataset, [&] { return load_session(*session->session, std::string(path_text), training_data(dataset)); });
   });
 }
 
 epl_error* epl_session_compare(epl_session* session, const char* path, size_t path_length, const epl_dataset* dataset,
-                               epl_text** json) {
+                               const epl_call_options* call, epl_text** json) {
   return giving_text(json, "json", [&]() -> Result<std::string> {
     Json out = Json::array();
     EPL_TRY(in_session(session, [&]() -> Status {
       EPL_TEXT_ARGUMENT(path);
+      EPL_ASSIGN(const Call begun, begin_call(*session->engine, call));
       return with_optional_dataset(const_cast<epl_dataset*>(dataset), [&]() -> Status {
         EPL_ASSIGN(const std::vector<FactDifference> differences,
                    compare_session(*session->session, std::string(path_text), training_data(dataset)));
@@ -126,10 +136,12 @@ epl_error* epl_checkpoint_remove(const epl_engine* engine, const char* path, siz
   });
 }
 
-epl_error* epl_checkpoint_describe(const epl_engine* engine, const char* path, size_t path_length, epl_text** json) {
+epl_error* epl_checkpoint_describe(const epl_engine* engine, const char* path, size_t path_length,
+                                   const epl_call_options* call, epl_text** json) {
   return giving_text(json, "json", [&]() -> Result<std::string> {
     EPL_REQUIRE(engine);
     EPL_TEXT_ARGUMENT(path);
+    EPL_ASSIGN(const Call begun, begin_call(*engine->engine, call));
     EPL_ASSIGN(Checkpoint checkpoint, load_checkpoint(std::string(path_text)));
     Json out;
     out["step"] = checkpoint.step;
@@ -152,30 +164,38 @@ epl_error* epl_checkpoint_describe(const epl_engine* engine, const char* path, s
   });
 }
 
-epl_error* epl_session_export_onnx(epl_session* session, const char* path, size_t path_length) {
+epl_error* epl_session_export_onnx(epl_session* session, const char* path, size_t path_length,
+                                   const epl_call_options* call) {
   return with_session(session, [&]() -> Status {
     EPL_TEXT_ARGUMENT(path);
+    EPL_ASSIGN(const Call begun, begin_call(*session->engine, call));
     return export_model(*session->session, std::string(path_text), true);
   });
 }
 
-epl_error* epl_session_export_onnx_for_training(epl_session* session, const char* path, size_t path_length) {
+epl_error* epl_session_export_onnx_for_training(epl_session* session, const char* path, size_t path_length,
+                                                const epl_call_options* call) {
   return with_session(session, [&]() -> Status {
     EPL_TEXT_ARGUMENT(path);
+    EPL_ASSIGN(const Call begun, begin_call(*session->engine, call));
     return export_model(*session->session, std::string(path_text), false);
   });
 }
 
-epl_error* epl_session_export_adapters(epl_session* session, const char* folder, size_t folder_length) {
+epl_error* epl_session_export_adapters(epl_session* session, const char* folder, size_t folder_length,
+                                       const epl_call_options* call) {
   return with_session(session, [&]() -> Status {
     EPL_TEXT_ARGUMENT(folder);
+    EPL_ASSIGN(const Call begun, begin_call(*session->engine, call));
     return export_adapters(*session->session, std::string(folder_text));
   });
 }
 
-epl_error* epl_session_export_safetensors(epl_session* session, const char* path, size_t path_length) {
+epl_error* epl_session_export_safetensors(epl_session* session, const char* path, size_t path_length,
+                                          const epl_call_options* call) {
   return with_session(session, [&]() -> Status {
     EPL_TEXT_ARGUMENT(path);
+    EPL_ASSIGN(const Call begun, begin_call(*session->engine, call));
     return export_weights(*session->session, std::string(path_text));
   });
 }

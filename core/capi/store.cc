@@ -44,10 +44,13 @@ struct HostStore {
   void* userdata = nullptr;
 };
 
-Status host_failed(int32_t code, std::string_view call, const std::string& key) {
-  const bool known = code > 0 && code <= EPL_ERROR_DATA_LOSS;
-  return error(known ? static_cast<Code>(code) : Code::internal, "the host's ", call, " of ", quoted(key),
-               " failed with code ", code, " (", epl_error_code_name(code), ")");
+// The status of an error that the host made, which ends here.
+Status taken(epl_error* error, std::string_view call, const std::string& key) {
+  if (error == nullptr) return {};
+  const auto code = static_cast<Code>(epl_error_code(error));
+  std::string message = cat("the host's ", call, " of ", quoted(key), " failed: ", epl_error_message(error, nullptr));
+  epl_error_destroy(error);
+  return Status(code, std::move(message));
 }
 
 class HostRendezvous final : public Rendezvous {
@@ -55,9 +58,8 @@ class HostRendezvous final : public Rendezvous {
   explicit HostRendezvous(const HostStore& host) : host_(host) {}
 
   Status put(const std::string& key, std::span<const std::byte> value) override {
-    const int32_t code = host_.put(host_.userdata, key.data(), key.size(), value.data(), value.size());
-    if (code == EPL_ERROR_MISUSE) return put_twice(key);
-    return code == EPL_OK ? Status() : host_failed(code, "put", key);
+    Status status = taken(host_.put(host_.userdata, key.data(), key.size(), value.data(), value.size()), "put", key);
+    return status.code() == Code::misuse ? put_twice(key) : status;
   }
 
   Result<std::vector<std::byte>> get(const std::string& key, double timeout_seconds) override {
@@ -66,10 +68,11 @@ class HostRendezvous final : public Rendezvous {
     const auto nanoseconds = static_cast<int64_t>(std::clamp(timeout_seconds, 0.0, 1e8) * 1e9);
     for (;;) {
       size_t bytes = 0;
-      const int32_t code =
-          host_.get(host_.userdata, key.data(), key.size(), nanoseconds, value.data(), value.size(), &bytes);
-      if (code == EPL_ERROR_DEADLINE_EXCEEDED) return nobody_came(key, timeout_seconds);
-      if (code != EPL_OK) return host_failed(code, "get", key);
+      const Status status =
+          taken(host_.get(host_.userdata, key.data(), key.size(), nanoseconds, value.data(), value.size(), &bytes),
+                "get", key);
+      if (status.code() == Code::deadline_exceeded) return nobody_came(key, timeout_seconds);
+      EPL_TRY(status);
       if (bytes > max_bytes) return error(Code::misuse, "the host's get of ", quoted(key), " says ", bytes, " bytes");
       const bool whole = bytes <= value.size();
       value.resize(bytes);

@@ -30,17 +30,17 @@ Result<TensorType> type_argument(int32_t dtype, const int64_t* dims, int32_t ndi
   return TensorType{type, Shape(dims, dims + ndim)};
 }
 
-Status write_port(const std::string& name, DType dtype, const Shape& dims, epl_port* port) {
+Status write_info(const std::string& name, DType dtype, const Shape& dims, epl_tensor_info* info) {
   if (dims.size() > EPL_MAX_NDIM)
     return unsupported(excerpt(name, 80), " has ", dims.size(), " dimensions, more than the ", EPL_MAX_NDIM,
-                       " of an epl_port");
-  epl_port made = EPL_PORT_INIT;
+                       " of an epl_tensor_info");
+  epl_tensor_info made = EPL_TENSOR_INFO_INIT;
   made.name = name.c_str();
   made.name_length = name.size();
   made.dtype = dtype_constant(dtype);
   made.ndim = static_cast<int32_t>(dims.size());
   std::copy(dims.begin(), dims.end(), made.dims);
-  return write_output(made, port, "epl_port");
+  return write_output(made, info, "epl_tensor_info");
 }
 
 namespace {
@@ -139,7 +139,7 @@ epl_error* epl_tensor_create_copy(const epl_engine* engine, int32_t dtype, const
 }
 
 epl_error* epl_tensor_create_borrow(const epl_engine* engine, int32_t dtype, const int64_t* dims, int32_t ndim,
-                                    void* data, size_t bytes, epl_destroy_fn release, void* userdata,
+                                    void* data, size_t bytes, int32_t flags, epl_destroy_fn release, void* userdata,
                                     epl_tensor** tensor) {
   return giving(tensor, "tensor", [&]() -> Result<std::unique_ptr<epl_tensor>> {
     // From here on `release` is called exactly once, whatever happens: also where the owner finds no memory for itself.
@@ -149,8 +149,11 @@ epl_error* epl_tensor_create_borrow(const epl_engine* engine, int32_t dtype, con
     EPL_REQUIRE(engine);
     EPL_ASSIGN(TensorType type, type_argument(dtype, dims, ndim));
     EPL_TRY(check_bytes(type, data, bytes));
+    if ((flags & ~EPL_TENSOR_READ_ONLY) != 0)
+      return unsupported("flags is ", flags, ", which has bits that are not an EPL_TENSOR_...");
     static char nothing;
-    return make_tensor(engine->engine, Tensor(std::move(type), std::move(owner), data ? data : &nothing));
+    return make_tensor(engine->engine, Tensor(std::move(type), std::move(owner), data ? data : &nothing),
+                       (flags & EPL_TENSOR_READ_ONLY) != 0);
   });
 }
 
@@ -170,15 +173,18 @@ void* epl_tensor_data(const epl_tensor* tensor) {
   return alive(tensor) ? const_cast<void*>(tensor->tensor.data()) : nullptr;
 }
 
-size_t epl_dtype_bytes(int32_t dtype) {
-  return dtype < 1 || dtype > dtype_count ? 0 : dtype_bytes(static_cast<DType>(dtype - 1));
+int32_t epl_tensor_is_read_only(const epl_tensor* tensor) { return alive(tensor) && tensor->read_only; }
+int32_t epl_tensor_device(const epl_tensor* tensor) { return alive(tensor) ? EPL_DEVICE_CPU : -1; }
+
+int32_t epl_dtype_bits(int32_t dtype) {
+  return dtype < 1 || dtype > dtype_count ? 0 : static_cast<int32_t>(8 * dtype_bytes(static_cast<DType>(dtype - 1)));
 }
 const char* epl_dtype_name(int32_t dtype) {
   return dtype < 1 || dtype > dtype_count ? nullptr : dtype_name(static_cast<DType>(dtype - 1)).data();  // literals
 }
 
-void epl_port_init(epl_port* port) {
-  if (port) *port = EPL_PORT_INIT;
+void epl_tensor_info_init(epl_tensor_info* info) {
+  if (info) *info = EPL_TENSOR_INFO_INIT;
 }
 
 epl_error* epl_tensor_from_dlpack(const epl_engine* engine, void* dl_managed_tensor_versioned, epl_tensor** tensor) {

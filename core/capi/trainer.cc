@@ -1,4 +1,6 @@
 // The trainer: keys are kept as text and get their types when a plan is made, because an option's type is its row's.
+#include <algorithm>
+
 #include "core/base/options.h"
 #include "core/capi/objects.h"
 
@@ -36,19 +38,34 @@ Status set_precision(DType& target, std::string_view key, std::string_view value
   return {};
 }
 
-// An option of the loss, the optimizer or the schedule: kept until it is known which that is.
-bool keep_option(epl_trainer& t, std::string_view key, std::string_view value) {
-  const std::pair<std::string_view, OptionTexts*> owners[] = {
-      {"loss.", &t.loss_options}, {"optimizer.", &t.optimizer_options}, {"schedule.", &t.schedule_options}};
-  for (const auto& [prefix, options] : owners) {
-    if (!key.starts_with(prefix)) continue;
-    options->emplace_back(key.substr(prefix.size()), value);
-    return true;
-  }
-  return false;
+// An option of the loss, the optimizer or the schedule: kept until it is known which that is. Null for another key.
+OptionTexts* options_of(epl_trainer::Settings& t, std::string_view key) {
+  if (key.starts_with("loss.")) return &t.loss_options;
+  if (key.starts_with("optimizer.")) return &t.optimizer_options;
+  return key.starts_with("schedule.") ? &t.schedule_options : nullptr;
 }
 
-Status set_key(epl_trainer& t, std::string_view key, std::string_view value) {
+Status check_key(std::string_view key) {
+  static const std::vector<std::string> known = {"loss",
+                                                 "loss.output",
+                                                 "loss.peel",
+                                                 "loss.OPTION",
+                                                 "free_batch",
+                                                 "optimizer",
+                                                 "optimizer.OPTION",
+                                                 "schedule",
+                                                 "schedule.warmup_steps",
+                                                 "schedule.OPTION",
+                                                 "clip_norm",
+                                                 "precision",
+                                                 "report.gradient_norms"};
+  epl_trainer::Settings any;
+  if (options_of(any, key) != nullptr || std::ranges::find(known, key) != known.end()) return {};
+  return unknown_option(key, known, "a trainer");
+}
+
+Status set_key(epl_trainer::Settings& t, std::string_view key, std::string_view value) {
+  EPL_TRY(check_key(key));
   if (key == "loss") {
     EPL_TRY(loss_options(std::string(value)).status());
     t.loss = value;
@@ -71,22 +88,9 @@ Status set_key(epl_trainer& t, std::string_view key, std::string_view value) {
   } else if (key == "report.gradient_norms") {
     return set_own(t.report_gradient_norms, key, value);
   } else if (key == "free_batch") {
-    return set_own(t.binding.free_batch, key, value);
-  } else if (!keep_option(t, key, value)) {
-    static const std::vector<std::string> known = {"loss",
-                                                   "loss.output",
-                                                   "loss.peel",
-                                                   "loss.OPTION",
-                                                   "free_batch",
-                                                   "optimizer",
-                                                   "optimizer.OPTION",
-                                                   "schedule",
-                                                   "schedule.warmup_steps",
-                                                   "schedule.OPTION",
-                                                   "clip_norm",
-                                                   "precision",
-                                                   "report.gradient_norms"};
-    return unknown_option(key, known, "a trainer");
+    return set_own(t.free_batch, key, value);
+  } else {
+    options_of(t, key)->emplace_back(key.substr(key.find('.') + 1), value);
   }
   return {};
 }
@@ -105,22 +109,60 @@ template <class F> epl_error* with_trainer(epl_trainer* trainer, F&& f, const ch
 
 }  // namespace
 
+Status set_keys(epl_trainer& trainer, epl_trainer::Keys keys) {
+  epl_trainer::Settings settings;
+  for (const auto& [key, value] : keys) EPL_TRY(set_key(settings, key, value));
+  trainer.keys = std::move(keys);
+  trainer.settings = std::move(settings);
+  return {};
+}
+
+Status set_group_key(epl_trainer::Group& group, std::string_view key, std::string_view value) {
+  if (key == "constants") return set_own(group.constants, key, value);
+  if (key == "frozen") return set_own(group.frozen, key, value);
+  group.options.emplace_back(key, value);
+  return {};
+}
+
+Status bind_symbol(epl_trainer& trainer, std::string_view symbol, int64_t size) {
+  if (size < 0) return invalid("symbol ", symbol, " is bound to ", size);
+  trainer.binding.symbols[std::string(symbol)] = size;
+  return {};
+}
+
+Status bind_input(epl_trainer& trainer, std::string_view input, int32_t dtype, const int64_t* dims, int32_t ndim) {
+  const std::string name(input);
+  if (dtype == EPL_DTYPE_NONE && name == "target")
+    return invalid("the target needs an element type; the model does not know it");
+  EPL_ASSIGN(TensorType type, type_argument(dtype == EPL_DTYPE_NONE ? EPL_DTYPE_U8 : dtype, dims, ndim));
+  trainer.binding.input_shapes[name] = type.shape;
+  if (dtype != EPL_DTYPE_NONE) trainer.input_types[name] = type.dtype;
+  return {};
+}
+
+Status bind_batch_dim(epl_trainer& trainer, std::string_view input, int32_t dim) {
+  if (dim < -1 || dim >= EPL_MAX_NDIM) return invalid("batch dimension ", dim, " of input ", input, "; -1 is none");
+  trainer.binding.batch_dims[std::string(input)] = dim;
+  return {};
+}
+
 Result<TrainOptions> resolve_trainer(const epl_trainer& trainer) {
+  const epl_trainer::Settings& set = trainer.settings;
   TrainOptions out;
-  out.loss.name = trainer.loss;
-  out.loss.output = trainer.loss_output;
-  out.loss.peel = trainer.peel;
-  EPL_ASSIGN(const std::vector<Option> loss, loss_options(trainer.loss));
-  EPL_ASSIGN(out.loss.options, parse_options(trainer.loss_options, loss, cat("loss ", trainer.loss)));
+  out.loss.name = set.loss;
+  out.loss.output = set.loss_output;
+  out.loss.peel = set.peel;
+  EPL_ASSIGN(const std::vector<Option> loss, loss_options(set.loss));
+  EPL_ASSIGN(out.loss.options, parse_options(set.loss_options, loss, cat("loss ", set.loss)));
   if (auto type = trainer.input_types.find("target"); type != trainer.input_types.end()) {
     out.loss.target = TensorType{type->second, trainer.binding.input_shapes.at("target")};
   }
   if (auto dim = trainer.binding.batch_dims.find("target"); dim != trainer.binding.batch_dims.end())
     out.loss.target_batch_dim = dim->second;
-  EPL_ASSIGN(const OptimizerRow* row, find_optimizer(trainer.optimizer));
+  EPL_ASSIGN(const OptimizerRow* row, find_optimizer(set.optimizer));
   out.optimizer = row->name;
   const std::string optimizer = cat("optimizer ", row->name);
-  EPL_ASSIGN(out.optimizer_options, parse_options(trainer.optimizer_options, row->options, optimizer));
+  EPL_ASSIGN(out.optimizer_options, parse_options(set.optimizer_options, row->options, optimizer));
   for (const epl_trainer::Group& group : trainer.groups) {
     ParameterGroup made;
     made.patterns = group.patterns;
@@ -129,14 +171,14 @@ Result<TrainOptions> resolve_trainer(const epl_trainer& trainer) {
     out.groups.push_back(std::move(made));
   }
   out.train_only = trainer.train_only;
-  EPL_ASSIGN(const ScheduleRow* schedule, find_schedule(trainer.schedule));
+  EPL_ASSIGN(const ScheduleRow* schedule, find_schedule(set.schedule));
   out.schedule.name = schedule->name;
-  out.schedule.warmup_steps = trainer.warmup_steps;
+  out.schedule.warmup_steps = set.warmup_steps;
   EPL_ASSIGN(out.schedule.options,
-             parse_options(trainer.schedule_options, schedule->options, cat("schedule ", schedule->name)));
-  out.clip_norm = trainer.clip_norm;
-  out.precision = trainer.precision;
-  out.report_gradient_norms = trainer.report_gradient_norms;
+             parse_options(set.schedule_options, schedule->options, cat("schedule ", schedule->name)));
+  out.clip_norm = set.clip_norm;
+  out.precision = set.precision;
+  out.report_gradient_norms = set.report_gradient_norms;
   return out;
 }
 
@@ -161,7 +203,9 @@ epl_error* epl_trainer_set(epl_trainer* trainer, const char* key, size_t key_len
   return with_trainer(trainer, [&]() -> Status {
     EPL_TEXT_ARGUMENT(key);
     EPL_TEXT_ARGUMENT(value);
-    return set_key(*trainer, key_text, value_text);
+    epl_trainer::Keys keys = trainer->keys;
+    keys[std::string(key_text)] = value_text;
+    return set_keys(*trainer, std::move(keys));
   });
 }
 
@@ -170,7 +214,19 @@ epl_error* epl_trainer_set_number(epl_trainer* trainer, const char* key, size_t 
     EPL_TEXT_ARGUMENT(key);
     bool integral = value >= -9007199254740992.0 && value <= 9007199254740992.0 &&
                     value == static_cast<double>(static_cast<int64_t>(value));
-    return set_key(*trainer, key_text, integral ? cat(static_cast<int64_t>(value)) : number_text(value));
+    epl_trainer::Keys keys = trainer->keys;
+    keys[std::string(key_text)] = integral ? cat(static_cast<int64_t>(value)) : number_text(value);
+    return set_keys(*trainer, std::move(keys));
+  });
+}
+
+epl_error* epl_trainer_unset(epl_trainer* trainer, const char* key, size_t key_length) {
+  return with_trainer(trainer, [&]() -> Status {
+    EPL_TEXT_ARGUMENT(key);
+    EPL_TRY(check_key(key_text));
+    epl_trainer::Keys keys = trainer->keys;
+    if (const auto set = keys.find(key_text); set != keys.end()) keys.erase(set);
+    return set_keys(*trainer, std::move(keys));
   });
 }
 
@@ -199,10 +255,7 @@ epl_error* epl_trainer_group_set(epl_trainer* trainer, int64_t group, const char
     EPL_TEXT_ARGUMENT(key);
     EPL_TEXT_ARGUMENT(value);
     EPL_ASSIGN(epl_trainer::Group * found, find_group(*trainer, group));
-    if (key_text == "constants") return set_own(found->constants, key_text, value_text);
-    if (key_text == "frozen") return set_own(found->frozen, key_text, value_text);
-    found->options.emplace_back(key_text, value_text);
-    return {};
+    return set_group_key(*found, key_text, value_text);
   });
 }
 
@@ -237,9 +290,7 @@ epl_error* epl_trainer_add_adapter(epl_trainer* trainer, const char* pattern, si
 epl_error* epl_trainer_bind_symbol(epl_trainer* trainer, const char* symbol, size_t symbol_length, int64_t size) {
   return with_trainer(trainer, [&]() -> Status {
     EPL_TEXT_ARGUMENT(symbol);
-    if (size < 0) return invalid("symbol ", symbol_text, " is bound to ", size);
-    trainer->binding.symbols[std::string(symbol_text)] = size;
-    return {};
+    return bind_symbol(*trainer, symbol_text, size);
   });
 }
 
@@ -247,23 +298,14 @@ epl_error* epl_trainer_bind_input(epl_trainer* trainer, const char* input, size_
                                   const int64_t* dims, int32_t ndim) {
   return with_trainer(trainer, [&]() -> Status {
     EPL_TEXT_ARGUMENT(input);
-    std::string name(input_text);
-    if (dtype == EPL_DTYPE_NONE && name == "target")
-      return invalid("the target needs an element type; the model does not know it");
-    EPL_ASSIGN(TensorType type, type_argument(dtype == EPL_DTYPE_NONE ? EPL_DTYPE_U8 : dtype, dims, ndim));
-    trainer->binding.input_shapes[name] = type.shape;
-    if (dtype != EPL_DTYPE_NONE) trainer->input_types[name] = type.dtype;
-    return {};
+    return bind_input(*trainer, input_text, dtype, dims, ndim);
   });
 }
 
 epl_error* epl_trainer_bind_batch_dim(epl_trainer* trainer, const char* input, size_t input_length, int32_t dim) {
   return with_trainer(trainer, [&]() -> Status {
     EPL_TEXT_ARGUMENT(input);
-    if (dim < -1 || dim >= EPL_MAX_NDIM)
-      return invalid("batch dimension ", dim, " of input ", input_text, "; -1 is none");
-    trainer->binding.batch_dims[std::string(input_text)] = dim;
-    return {};
+    return bind_batch_dim(*trainer, input_text, dim);
   });
 }
 

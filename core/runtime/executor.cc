@@ -8,14 +8,7 @@
 #include "core/program/transfer.h"
 
 namespace epl {
-namespace {
-
-Code stop_reason(const Host& host, const RunRequest& request) {
-  if (request.stop && request.stop->cancelled()) return Code::cancelled;
-  return request.deadline_seconds > 0 && host.seconds() > request.deadline_seconds ? Code::deadline_exceeded : Code::ok;
-}
-
-}  // namespace
+namespace {}  // namespace
 
 Result<std::unique_ptr<Executor>> Executor::create(const Host& host, Device& device, Stream& stream,
                                                    const Program& program, ParameterStore& store, Buffer& arena,
@@ -100,8 +93,8 @@ Status Executor::run(const RunRequest& request, const Groups& groups) {
   // A stop or a deadline is looked at before each instruction and, on the host's own processor, before each piece of
   // its work.
   stop_tasks_.reset();
-  const auto wanted = [this] { return stop_reason(host_, *request_) != Code::ok; };
-  if (request.stop != nullptr || request.deadline_seconds > 0) stop_tasks_.emplace(stream().threads(), wanted);
+  const auto wanted = [this] { return request_->stop.why() != Code::ok; };
+  if (request.stop.can_stop()) stop_tasks_.emplace(stream().threads(), wanted);
   if (request.diagnose) inspect_leaves();
   Status status;
   for (size_t c = 0; c < program_.calls.size() && status.ok(); ++c) {
@@ -130,12 +123,8 @@ Status Executor::run_call(const BlockCall& call, const Groups& groups) {
     }
     const Instruction& in = program_.instructions[static_cast<size_t>(i)];
     EPL_TRY(carry_out(in, call.micro_batch, groups));
-    // Results that are not whole are read by nobody: they may be indices. The reason may be gone, where a token was
-    // cleared.
-    if (stop_tasks_ && stop_tasks_->left_out()) {
-      EPL_TRY(check_stop());
-      return Status(Code::cancelled, "the call was cancelled");
-    }
+    // Results that are not whole are read by nobody: they may be indices.
+    if (stop_tasks_ && stop_tasks_->left_out()) return check_stop();
     observe(in, call.micro_batch);
     if (request_->diagnose) inspect(in, call.micro_batch);
 #if defined(EPL_DEV)
@@ -192,17 +181,6 @@ Status Executor::commit(const Groups& groups) {
 Status Executor::synchronize() {
   for (Stream* stream : streams_) EPL_TRY(stream->synchronize());
   return {};
-}
-
-Status Executor::check_stop() const {
-  switch (stop_reason(host_, *request_)) {
-    case Code::cancelled:
-      return Status(Code::cancelled, "the call was cancelled");
-    case Code::deadline_exceeded:
-      return Status(Code::deadline_exceeded, "the deadline of the call has passed");
-    default:
-      return {};
-  }
 }
 
 // Whether to change the state is a number of the graph, which stays where the data is: a rank that is to stop writes

@@ -1,8 +1,7 @@
 // Runs a program on one rank. Everything is allocated when the executor is made; a run allocates nothing. Thread
-// safety: one run at a time; StopToken::cancel from any thread.
+// safety: one run at a time; its stop asks from any thread.
 #pragma once
 
-#include <atomic>
 #include <memory>
 #include <optional>
 #include <span>
@@ -10,23 +9,13 @@
 #include <vector>
 
 #include "core/backend/device.h"
+#include "core/base/stop.h"
 #include "core/base/stop_tasks.h"
 #include "core/program/program.h"
 #include "core/runtime/parameter_store.h"
 #include "core/runtime/step_trace.h"
 
 namespace epl {
-
-// Why a step should end early; shared by the ranks of a session and their host.
-class StopToken {
- public:
-  void cancel() { cancelled_.store(true, std::memory_order_relaxed); }
-  void clear() { cancelled_.store(false, std::memory_order_relaxed); }
-  bool cancelled() const { return cancelled_.load(std::memory_order_relaxed); }
-
- private:
-  std::atomic<bool> cancelled_{false};
-};
 
 struct RunRequest {
   // The caller's global tensors and numbers, to which ports and scalars of the programs refer by index.
@@ -39,8 +28,7 @@ struct RunRequest {
   int verdict_output = -1;
   // Do not commit; look at every result on the way for where the first NaN came from (see Executor::origin).
   bool diagnose = false;
-  const StopToken* stop = nullptr;
-  double deadline_seconds = 0;  // on the host's clock; 0 for none
+  Stop stop;  // shared by the ranks of the session
 };
 
 // How a rank reaches its peers.
@@ -61,7 +49,7 @@ class Executor {
   // simulated device the times are there when all ranks have made their calls.
   void record(std::vector<TraceEvent>* events) { events_of_run_ = events; }
   // Why the run at hand should end early, before it has begun to commit.
-  Status check_stop() const;
+  Status check_stop() const { return request_->stop.check(); }
   // Whether this rank gives the outputs that are the same on every rank, and the pieces of those that are cut.
   void give_outputs(bool common, bool pieces) {
     gives_common_ = common;

@@ -202,8 +202,7 @@ Status Session::execute(const Entry& entry, std::span<const Tensor> inputs, cons
                      .seed = seed_,
                      .step = steps_done_,
                      .verdict_output = entry.verdict_output,
-                     .stop = options.stop,
-                     .deadline_seconds = options.timeout_seconds > 0 ? host_.seconds() + options.timeout_seconds : 0};
+                     .stop = options.stop};
   skipped_ = {};
   const Status status = run_ranks(index, request);
   if (!status.ok() && !applied_) return status;

@@ -26,9 +26,8 @@ struct StepMetrics {
 };
 
 struct CallOptions {
-  const StopToken* stop = nullptr;
-  double timeout_seconds = 0;  // 0: none
-  int64_t samples = 0;         // of slices: how many of the whole batch count, its first ones; 0: all
+  Stop stop;
+  int64_t samples = 0;  // of slices: how many of the whole batch count, its first ones; 0: all
 };
 
 // Which ranks of the plan live in this process, and how they find the others.

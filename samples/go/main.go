@@ -59,7 +59,7 @@ func newSession(engine *C.epl_engine, path string) (*C.epl_session, error) {
 	var plan *C.epl_plan
 	var session *C.epl_session
 	file, fileLen := text(path)
-	if err := taken(C.epl_model_load(engine, file, fileLen, nil, &model)); err != nil {
+	if err := taken(C.epl_model_load(engine, file, fileLen, nil, nil, &model)); err != nil {
 		return nil, err
 	}
 	defer C.epl_model_destroy(model)
@@ -76,11 +76,11 @@ func newSession(engine *C.epl_engine, path string) (*C.epl_session, error) {
 	if err := taken(C.epl_trainer_bind_symbol(trainer, symbol, symbolLen, 4)); err != nil {
 		return nil, err
 	}
-	if err := taken(C.epl_plan_create(model, trainer, nil, nil, &plan)); err != nil {
+	if err := taken(C.epl_plan_create(model, trainer, nil, nil, nil, &plan)); err != nil {
 		return nil, err
 	}
 	defer C.epl_plan_destroy(plan)
-	err := taken(C.epl_session_create(plan, nil, &session))
+	err := taken(C.epl_session_create(plan, nil, nil, &session))
 	return session, err
 }
 
@@ -95,7 +95,7 @@ func train(folder string) error {
 	family, familyLen := text("mlp")
 	options, optionsLen := text(`{"sizes":[4,16,2],"seed":1}`)
 	file, fileLen := text(path)
-	if err := taken(C.epl_template_write(engine, family, familyLen, options, optionsLen, file, fileLen)); err != nil {
+	if err := taken(C.epl_x_template_write(engine, family, familyLen, options, optionsLen, file, fileLen, nil)); err != nil {
 		return err
 	}
 	session, err := newSession(engine, path)

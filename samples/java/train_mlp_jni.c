@@ -40,15 +40,15 @@ JNIEXPORT jlong JNICALL Java_TrainMlp_sessionCreate(JNIEnv* env, jclass type, jl
   jbyte* bytes = (*env)->GetByteArrayElements(env, path_bytes, NULL);
   if (bytes == NULL) return 0;
   const char* path = (const char*)bytes;
-  (void)(thrown(env,
-                epl_template_write(engine, EPL_STR("mlp"), EPL_STR("{\"sizes\":[4,16,2],\"seed\":1}"), path, length)) ||
-         thrown(env, epl_model_load(engine, path, length, NULL, &model)) ||
+  (void)(thrown(env, epl_x_template_write(engine, EPL_STR("mlp"), EPL_STR("{\"sizes\":[4,16,2],\"seed\":1}"), path,
+                                          length, NULL)) ||
+         thrown(env, epl_model_load(engine, path, length, NULL, NULL, &model)) ||
          thrown(env, epl_trainer_create(engine, &trainer)) ||
          thrown(env, epl_trainer_set(trainer, EPL_STR("optimizer"), EPL_STR("adam"))) ||
          thrown(env, epl_trainer_set_number(trainer, EPL_STR("optimizer.lr"), 0.05)) ||
          thrown(env, epl_trainer_bind_symbol(trainer, EPL_STR("batch"), 4)) ||
-         thrown(env, epl_plan_create(model, trainer, NULL, NULL, &plan)) ||
-         thrown(env, epl_session_create(plan, NULL, &session)));
+         thrown(env, epl_plan_create(model, trainer, NULL, NULL, NULL, &plan)) ||
+         thrown(env, epl_session_create(plan, NULL, NULL, &session)));
   epl_plan_destroy(plan);
   epl_trainer_destroy(trainer);
   epl_model_destroy(model);
@@ -68,10 +68,10 @@ JNIEXPORT jdouble JNICALL Java_TrainMlp_step(JNIEnv* env, jclass type, jlong eng
   /* The buffers are borrowed for this call, so they need not outlive it. */
   if (!thrown(env,
               epl_tensor_create_borrow(engine, EPL_DTYPE_F32, x_dims, 2, (*env)->GetDirectBufferAddress(env, x),
-                                       (size_t)(*env)->GetDirectBufferCapacity(env, x), NULL, NULL, &tensors[0])) &&
+                                       (size_t)(*env)->GetDirectBufferCapacity(env, x), 0, NULL, NULL, &tensors[0])) &&
       !thrown(env, epl_tensor_create_borrow(
                        engine, EPL_DTYPE_I64, target_dims, 1, (*env)->GetDirectBufferAddress(env, target),
-                       (size_t)(*env)->GetDirectBufferCapacity(env, target), NULL, NULL, &tensors[1]))) {
+                       (size_t)(*env)->GetDirectBufferCapacity(env, target), 0, NULL, NULL, &tensors[1]))) {
     thrown(env,
            epl_session_step((epl_session*)(intptr_t)session, (const epl_tensor* const*)tensors, 2, &options, &metrics));
   }

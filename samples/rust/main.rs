@@ -17,16 +17,16 @@ extern "C" {
     fn epl_error_destroy(error: RawError);
     fn epl_engine_create(options: *const c_void, engine: *mut *mut Handle) -> RawError;
     fn epl_engine_destroy(engine: *mut Handle);
-    fn epl_template_write(engine: *const Handle, family: *const u8, n: usize, options: *const u8, m: usize, path: *const u8, k: usize) -> RawError;
-    fn epl_model_load(engine: *const Handle, path: *const u8, n: usize, options: *const c_void, model: *mut *mut Handle) -> RawError;
+    fn epl_x_template_write(engine: *const Handle, family: *const u8, n: usize, options: *const u8, m: usize, path: *const u8, k: usize, call: *const CallOptions) -> RawError;
+    fn epl_model_load(engine: *const Handle, path: *const u8, n: usize, options: *const c_void, call: *const CallOptions, model: *mut *mut Handle) -> RawError;
     fn epl_model_destroy(model: *mut Handle);
     fn epl_trainer_create(engine: *const Handle, trainer: *mut *mut Handle) -> RawError;
     fn epl_trainer_destroy(trainer: *mut Handle);
     fn epl_trainer_set(trainer: *mut Handle, key: *const u8, n: usize, value: *const u8, m: usize) -> RawError;
     fn epl_trainer_bind_symbol(trainer: *mut Handle, symbol: *const u8, n: usize, size: i64) -> RawError;
-    fn epl_plan_create(model: *const Handle, trainer: *const Handle, strategy: *const Handle, options: *const c_void, plan: *mut *mut Handle) -> RawError;
+    fn epl_plan_create(model: *const Handle, trainer: *const Handle, strategy: *const Handle, options: *const c_void, call: *const CallOptions, plan: *mut *mut Handle) -> RawError;
     fn epl_plan_destroy(plan: *mut Handle);
-    fn epl_session_create(plan: *const Handle, options: *const c_void, session: *mut *mut Handle) -> RawError;
+    fn epl_session_create(plan: *const Handle, options: *const c_void, call: *const CallOptions, session: *mut *mut Handle) -> RawError;
     fn epl_session_step(session: *mut Handle, inputs: *const *const Handle, count: usize, options: *const CallOptions, metrics: *mut Metrics) -> RawError;
     fn epl_session_destroy(session: *mut Handle);
     fn epl_tensor_create_copy(engine: *const Handle, dtype: i32, dims: *const i64, ndim: i32, data: *const c_void, bytes: usize, tensor: *mut *mut Handle) -> RawError;
@@ -72,15 +72,15 @@ unsafe fn train(folder: &str) -> Result<(), Box<dyn std::error::Error>> {
     let path = format!("{folder}/rust.onnx");
     let engine = make(epl_engine_destroy, |h| epl_engine_create(null(), h))?;
     let options = r#"{"sizes":[4,16,2],"seed":1}"#;
-    check(epl_template_write(engine.handle, "mlp".as_ptr(), 3, options.as_ptr(), options.len(), path.as_ptr(), path.len()))?;
-    let model = make(epl_model_destroy, |h| epl_model_load(engine.handle, path.as_ptr(), path.len(), null(), h))?;
+    check(epl_x_template_write(engine.handle, "mlp".as_ptr(), 3, options.as_ptr(), options.len(), path.as_ptr(), path.len(), null()))?;
+    let model = make(epl_model_destroy, |h| epl_model_load(engine.handle, path.as_ptr(), path.len(), null(), null(), h))?;
     let trainer = make(epl_trainer_destroy, |h| epl_trainer_create(engine.handle, h))?;
     for (key, value) in [("optimizer", "adam"), ("optimizer.lr", "0.05")] {
         check(epl_trainer_set(trainer.handle, key.as_ptr(), key.len(), value.as_ptr(), value.len()))?;
     }
     check(epl_trainer_bind_symbol(trainer.handle, "batch".as_ptr(), 5, 4))?;
-    let plan = make(epl_plan_destroy, |h| epl_plan_create(model.handle, trainer.handle, null(), null(), h))?;
-    let session = make(epl_session_destroy, |h| epl_session_create(plan.handle, null(), h))?;
+    let plan = make(epl_plan_destroy, |h| epl_plan_create(model.handle, trainer.handle, null(), null(), null(), h))?;
+    let session = make(epl_session_destroy, |h| epl_session_create(plan.handle, null(), null(), h))?;
     let (x, target): ([f32; 16], [i64; 4]) = ([1., 0., 0., 0., 0., 1., 0., 0., 0., 0., 1., 0., 0., 0., 0., 1.], [0, 1, 0, 1]);
     let x = make(epl_tensor_destroy, |h| epl_tensor_create_copy(engine.handle, 1, [4, 4].as_ptr(), 2, x.as_ptr().cast(), 64, h))?;
     let target = make(epl_tensor_destroy, |h| epl_tensor_create_copy(engine.handle, 8, [4].as_ptr(), 1, target.as_ptr().cast(), 32, h))?;

@@ -45,8 +45,8 @@ class AdaptersApi : public testing::Test {
                       options = R"({"sizes":[6,10,3],"seed":)" + std::to_string(seed) + "}";
     epl_model_destroy(model);
     model = nullptr;
-    ok(epl_template_write(engine, EPL_STR("mlp"), options.data(), options.size(), path.data(), path.size()));
-    ok(epl_model_load(engine, path.data(), path.size(), nullptr, &model));
+    ok(epl_x_template_write(engine, EPL_STR("mlp"), options.data(), options.size(), path.data(), path.size(), nullptr));
+    ok(epl_model_load(engine, path.data(), path.size(), nullptr, nullptr, &model));
   }
   // A session with adapters of this rank beside what the pattern means; `inner`: the loss is of the first layer's
   // output alone.
@@ -63,8 +63,8 @@ class AdaptersApi : public testing::Test {
     ok(epl_trainer_bind_symbol(trainer, EPL_STR("batch"), 8));
     if (inner) ok(epl_trainer_set(trainer, EPL_STR("loss.output"), EPL_STR("net.0")));
     ok(epl_trainer_add_adapter(trainer, pattern.data(), pattern.size(), &adapters));
-    ok(epl_plan_create(model, trainer, nullptr, &options, &plan));
-    ok(epl_session_create(plan, nullptr, &session));
+    ok(epl_plan_create(model, trainer, nullptr, &options, nullptr, &plan));
+    ok(epl_session_create(plan, nullptr, nullptr, &session));
     epl_plan_destroy(plan);
     epl_trainer_destroy(trainer);
     sessions.push_back(session);
@@ -75,23 +75,25 @@ class AdaptersApi : public testing::Test {
   }
   uint64_t hash(epl_session* session) {
     uint64_t value = 0;
-    ok(epl_session_hash(session, &value));
+    ok(epl_session_hash(session, nullptr, &value));
     return value;
   }
-  void save(epl_session* session) { ok(epl_session_save(session, checkpoint.data(), checkpoint.size(), nullptr)); }
+  void save(epl_session* session) {
+    ok(epl_session_save(session, checkpoint.data(), checkpoint.size(), nullptr, nullptr));
+  }
   std::string load(epl_session* session) {
-    return message_of(epl_session_load(session, checkpoint.data(), checkpoint.size(), nullptr));
+    return message_of(epl_session_load(session, checkpoint.data(), checkpoint.size(), nullptr, nullptr));
   }
   std::string described() {
     epl_text* text = nullptr;
-    ok(epl_checkpoint_describe(engine, checkpoint.data(), checkpoint.size(), &text));
-    const std::string json(epl_text_data(text));
+    ok(epl_checkpoint_describe(engine, checkpoint.data(), checkpoint.size(), nullptr, &text));
+    const std::string json(epl_text_data(text, nullptr));
     epl_text_destroy(text);
     return json;
   }
   Tensor value(epl_session* session, const std::string& name) {
     epl_tensor* tensor = nullptr;
-    ok(epl_session_get(session, name.data(), name.size(), &tensor));
+    ok(epl_session_get(session, name.data(), name.size(), nullptr, &tensor));
     const Tensor out = tensor ? tensor->tensor : Tensor();
     epl_tensor_destroy(tensor);
     return out;
@@ -115,7 +117,7 @@ TEST_F(AdaptersApi, ACheckpointLeavesFrozenWeightsToTheFile) {
   epl_tensor* zeros = nullptr;
   const int64_t dims[] = {10, 6};
   ok(epl_tensor_create(engine, EPL_DTYPE_F32, dims, 2, &zeros));
-  ok(epl_session_set(other, EPL_STR("net.0.weight"), zeros));
+  ok(epl_session_set(other, EPL_STR("net.0.weight"), zeros, nullptr));
   EXPECT_NE(hash(other), hash(one));
   EXPECT_EQ(load(other), "");
   EXPECT_EQ(hash(other), hash(one));
@@ -125,7 +127,7 @@ TEST_F(AdaptersApi, ACheckpointLeavesFrozenWeightsToTheFile) {
   EXPECT_EQ(hash(other), hash(one));
 
   // A frozen weight that is not the file's is in the checkpoint.
-  ok(epl_session_set(one, EPL_STR("net.0.weight"), zeros));
+  ok(epl_session_set(one, EPL_STR("net.0.weight"), zeros, nullptr));
   epl_tensor_destroy(zeros);
   save(one);
   EXPECT_NE(described().find("\"net.0.weight\""), std::string::npos);
@@ -172,9 +174,10 @@ TEST_F(AdaptersApi, APlanWithoutAdaptersHasNoneToExport) {
   epl_session* session = nullptr;
   ok(epl_trainer_create(engine, &trainer));
   ok(epl_trainer_bind_symbol(trainer, EPL_STR("batch"), 8));
-  ok(epl_plan_create(model, trainer, nullptr, nullptr, &plan));
-  ok(epl_session_create(plan, nullptr, &session));
-  EXPECT_NE(message_of(epl_session_export_adapters(session, folder.data(), folder.size())).find("no low-rank adapters"),
+  ok(epl_plan_create(model, trainer, nullptr, nullptr, nullptr, &plan));
+  ok(epl_session_create(plan, nullptr, nullptr, &session));
+  EXPECT_NE(message_of(epl_session_export_adapters(session, folder.data(), folder.size(), nullptr))
+                .find("no low-rank adapters"),
             std::string::npos);
   epl_session_destroy(session);
   epl_plan_destroy(plan);

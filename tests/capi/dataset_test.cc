@@ -37,18 +37,18 @@ class DatasetApi : public testing::Test {
     const std::string path = folder + "/mlp.onnx", options = "{\"sizes\":[2," + std::to_string(outputs) + "]}";
     epl_model* model = nullptr;
     epl_trainer* trainer = nullptr;
-    ok(epl_template_write(engine, EPL_STR("mlp"), options.data(), options.size(), path.data(), path.size()));
-    ok(epl_model_load(engine, path.data(), path.size(), nullptr, &model));
+    ok(epl_x_template_write(engine, EPL_STR("mlp"), options.data(), options.size(), path.data(), path.size(), nullptr));
+    ok(epl_model_load(engine, path.data(), path.size(), nullptr, nullptr, &model));
     ok(epl_trainer_create(engine, &trainer));
     ok(epl_trainer_set(trainer, EPL_STR("loss"), loss, std::strlen(loss)));
     ok(epl_trainer_bind_symbol(trainer, EPL_STR("batch"), 2));
-    ok(epl_plan_create(model, trainer, nullptr, nullptr, &plan));
-    ok(epl_session_create(plan, nullptr, &session));
+    ok(epl_plan_create(model, trainer, nullptr, nullptr, nullptr, &plan));
+    ok(epl_session_create(plan, nullptr, nullptr, &session));
     epl_trainer_destroy(trainer);
     epl_model_destroy(model);
   }
   epl_error* open(const std::string& path, const std::string& options) {
-    return epl_dataset_open(engine, path.data(), path.size(), options.data(), options.size(), &dataset);
+    return epl_dataset_open(engine, path.data(), path.size(), options.data(), options.size(), nullptr, &dataset);
   }
   std::string file(const std::string& name, const std::string& content) const {
     std::ofstream(folder + "/" + name) << content;
@@ -71,11 +71,11 @@ TEST_F(DatasetApi, ArraysOf64BitsTrainAModelOf32) {
   make_plan("mse", 1);
   ok(open(given("table.npy"), R"({"batch": 2, "target_column": -1, "prefetch": 1})"));
   ok(epl_dataset_bind(dataset, plan, EPL_ENTRY_TRAIN));
-  epl_port port = EPL_PORT_INIT;
+  epl_tensor_info port = EPL_TENSOR_INFO_INIT;
   ok(epl_dataset_field(dataset, 0, &port));
   EXPECT_EQ(port.dtype, EPL_DTYPE_F32);
-  ok(epl_dataset_next(dataset, batch, 2));
-  ok(epl_dataset_next(dataset, batch, 2));
+  ok(epl_dataset_next(dataset, nullptr, batch, 2));
+  ok(epl_dataset_next(dataset, nullptr, batch, 2));
   EXPECT_EQ(static_cast<const float*>(epl_tensor_data(batch[0]))[1], 7);
   EXPECT_EQ(static_cast<const float*>(epl_tensor_data(batch[1]))[1], 11);
   ok(epl_session_step(session, batch, 2, nullptr, nullptr));
@@ -86,10 +86,10 @@ TEST_F(DatasetApi, AColumnOfNumbersIsClassesWhereTheLossTakesThem) {
   const std::string path = file("a.csv", "a,b,y\n1,2,0.0\n3,4,2\n5,6,1\n7,8,1.5\n");
   ok(open(path, "{\"batch\": 2}"));
   ok(epl_dataset_bind(dataset, plan, EPL_ENTRY_TRAIN));
-  ok(epl_dataset_next(dataset, batch, 2));
+  ok(epl_dataset_next(dataset, nullptr, batch, 2));
   EXPECT_EQ(static_cast<const int64_t*>(epl_tensor_data(batch[1]))[1], 2);
   ok(epl_session_step(session, batch, 2, nullptr, nullptr));
-  EXPECT_EQ(message_of(epl_dataset_next(dataset, batch, 2)),
+  EXPECT_EQ(message_of(epl_dataset_next(dataset, nullptr, batch, 2)),
             "field target, sample 3 (counted from 0): the value is 1.5, which i64 cannot hold: it is not an integer");
 }
 
@@ -99,7 +99,7 @@ TEST_F(DatasetApi, WhatWasReadIsDescribed) {
   ok(open(first, R"({"missing": "mean", "batch": 1})"));
   epl_text* text = nullptr;
   ok(epl_dataset_describe(dataset, &text));
-  auto json = parse_json(epl_text_data(text));
+  auto json = parse_json(epl_text_data(text, nullptr));
   epl_text_destroy(text);
   ASSERT_TRUE(json.ok());
   EXPECT_EQ(json->at("reader"), "csv");
@@ -109,7 +109,7 @@ TEST_F(DatasetApi, WhatWasReadIsDescribed) {
   epl_dataset_destroy(dataset);
   dataset = nullptr;
   ok(open(second, print_json(json->at("options"))));
-  ok(epl_dataset_next(dataset, batch, 2));
+  ok(epl_dataset_next(dataset, nullptr, batch, 2));
   EXPECT_EQ(static_cast<const float*>(epl_tensor_data(batch[0]))[0], 4);
   EXPECT_EQ(static_cast<const float*>(epl_tensor_data(batch[0]))[1], 5);  // the mean of the first file
   EXPECT_EQ(static_cast<const int64_t*>(epl_tensor_data(batch[1]))[0], 1);

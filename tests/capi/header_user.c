@@ -3,7 +3,7 @@
 
 #define EPL_ASSERT_NAMED(name, condition) typedef char name[(condition) ? 1 : -1]
 EPL_ASSERT_NAMED(engine_options_size, sizeof(epl_engine_options) == 88 || sizeof(void*) != 8);
-EPL_ASSERT_NAMED(port_size, sizeof(epl_port) == 160 || sizeof(void*) != 8);
+EPL_ASSERT_NAMED(port_size, sizeof(epl_tensor_info) == 160 || sizeof(void*) != 8);
 EPL_ASSERT_NAMED(model_options_size, sizeof(epl_model_options) == 16);
 EPL_ASSERT_NAMED(plan_options_size, sizeof(epl_plan_options) == 48);
 EPL_ASSERT_NAMED(session_options_size, sizeof(epl_session_options) == 144);
@@ -14,7 +14,7 @@ EPL_ASSERT_NAMED(metrics_loss, offsetof(epl_metrics, loss) == 16);
 int use_the_macros(void);
 int use_the_macros(void) {
   epl_engine_options engine = EPL_ENGINE_OPTIONS_INIT;
-  epl_port port = EPL_PORT_INIT;
+  epl_tensor_info port = EPL_TENSOR_INFO_INIT;
   epl_model_options model = EPL_MODEL_OPTIONS_INIT;
   epl_plan_options plan = EPL_PLAN_OPTIONS_INIT;
   epl_session_options session = EPL_SESSION_OPTIONS_INIT;

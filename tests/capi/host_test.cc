@@ -79,9 +79,9 @@ TEST_F(HostApi, ASessionDestroyedByAnotherThreadLivesToTheEndOfItsStep) {
   epl_plan* plan = nullptr;
   epl_session* session = nullptr;
   must(epl_engine_create(&options, &engine));
-  must(epl_model_load(engine, TEXT(w.model_path), nullptr, &model));
-  must(epl_plan_create(model, w.trainer, nullptr, nullptr, &plan));
-  must(epl_session_create(plan, nullptr, &session));
+  must(epl_model_load(engine, TEXT(w.model_path), nullptr, nullptr, &model));
+  must(epl_plan_create(model, w.trainer, nullptr, nullptr, nullptr, &plan));
+  must(epl_session_create(plan, nullptr, nullptr, &session));
   destroyer.session = session;
   epl_metrics metrics = EPL_METRICS_INIT;
   must(epl_session_step(session, w.inputs, 2, nullptr, &metrics));
@@ -99,7 +99,7 @@ TEST_F(HostApi, StrategiesAndTrainersAreReadByOneCallerAtATime) {
     for (int i = 0; !stop; ++i) {
       const bool odd = i % 2 != 0;
       if (taken(odd ? epl_strategy_set(w.strategy, EPL_STR("pipeline.num_micro_batch"), EPL_STR("2"))
-                    : epl_strategy_set(w.strategy, EPL_STR("reproducible.level"), EPL_STR("data"))) == EPL_ERROR_MISUSE)
+                    : epl_strategy_set(w.strategy, EPL_STR("reproducible.level"), EPL_STR("data"))) == EPL_ERROR_BUSY)
         ++refused;
       static_cast<void>(taken(epl_trainer_set(w.trainer, EPL_STR("loss.output"), EPL_STR(""))));
     }
@@ -107,13 +107,13 @@ TEST_F(HostApi, StrategiesAndTrainersAreReadByOneCallerAtATime) {
   for (int i = 0; i < 300; ++i) {
     epl_text* text = nullptr;
     const int32_t code = taken(epl_strategy_describe(w.strategy, &text));
-    EXPECT_TRUE(code == EPL_OK || code == EPL_ERROR_MISUSE);
+    EXPECT_TRUE(code == EPL_OK || code == EPL_ERROR_BUSY);
     EXPECT_EQ(text != nullptr, code == EPL_OK);
     epl_text_destroy(text);
     if (i % 30 != 0) continue;
     epl_plan* plan = nullptr;
-    const int32_t planned = taken(epl_plan_create(w.model, w.trainer, w.strategy, nullptr, &plan));
-    EXPECT_TRUE(planned == EPL_OK || planned == EPL_ERROR_MISUSE);
+    const int32_t planned = taken(epl_plan_create(w.model, w.trainer, w.strategy, nullptr, nullptr, &plan));
+    EXPECT_TRUE(planned == EPL_OK || planned == EPL_ERROR_BUSY);
     epl_plan_destroy(plan);
     ++done;
   }
@@ -137,19 +137,19 @@ template <class F> int in_child(F&& f) {
 TEST_F(HostApi, AChildOfForkIsRefusedAndNothingHangs) {
   must(epl_session_step(w.session, w.inputs, 2, nullptr, nullptr));  // its threads are there
   epl_dataset* dataset = nullptr;
-  must(
-      epl_dataset_open(w.engine, TEXT(w.csv_path), EPL_STR("{\"batch\":8,\"prefetch\":2,\"classes\":true}"), &dataset));
+  must(epl_dataset_open(w.engine, TEXT(w.csv_path), EPL_STR("{\"batch\":8,\"prefetch\":2,\"classes\":true}"), nullptr,
+                        &dataset));
   const int result = in_child([&] {
     std::string message;
     const epl_tensor* batch[2];
     if (taken(epl_session_step(w.session, w.inputs, 2, nullptr, nullptr)) != EPL_ERROR_MISUSE) return 1;
-    if (taken(epl_dataset_next(dataset, batch, 2)) != EPL_ERROR_MISUSE) return 2;
+    if (taken(epl_dataset_next(dataset, nullptr, batch, 2)) != EPL_ERROR_MISUSE) return 2;
     epl_session_destroy(w.session);
     epl_dataset_destroy(dataset);
     // The parent's plan serves a session of the child's own.
     epl_session* own = nullptr;
     if (sanitized) return 0;  // sanitizers start no threads in such a child
-    if (taken(epl_session_create(w.plan, nullptr, &own)) != EPL_OK) return 3;
+    if (taken(epl_session_create(w.plan, nullptr, nullptr, &own)) != EPL_OK) return 3;
     if (taken(epl_session_step(own, w.inputs, 2, nullptr, nullptr)) != EPL_OK) return 4;
     epl_session_destroy(own);
     return 0;
@@ -189,18 +189,18 @@ TEST_F(HostApi, HandlesThatAreNoneAreSeenWhereTheyCanBe) {
 TEST_F(HostApi, PlacesForHandlesAreNullOnEveryFailure) {
   auto* garbage = reinterpret_cast<epl_tensor*>(0xdead);
   epl_tensor* tensor = garbage;
-  EXPECT_NE(taken(epl_session_get(nullptr, EPL_STR("net.0.bias"), &tensor)), EPL_OK);
+  EXPECT_NE(taken(epl_session_get(nullptr, EPL_STR("net.0.bias"), nullptr, &tensor)), EPL_OK);
   EXPECT_EQ(tensor, nullptr);
   tensor = garbage;
-  EXPECT_NE(taken(epl_session_get(w.session, EPL_STR("nothing"), &tensor)), EPL_OK);
+  EXPECT_NE(taken(epl_session_get(w.session, EPL_STR("nothing"), nullptr, &tensor)), EPL_OK);
   EXPECT_EQ(tensor, nullptr);
   epl_tensor* outputs[3] = {garbage, garbage, garbage};
   EXPECT_NE(taken(epl_session_predict(nullptr, w.inputs, 1, nullptr, outputs, 3)), EPL_OK);
   for (epl_tensor* one : outputs) EXPECT_EQ(one, nullptr);
   epl_dataset* dataset = nullptr;
-  must(epl_dataset_open(w.engine, TEXT(w.csv_path), EPL_STR("{\"batch\":8}"), &dataset));
+  must(epl_dataset_open(w.engine, TEXT(w.csv_path), EPL_STR("{\"batch\":8}"), nullptr, &dataset));
   const epl_tensor* batch[3] = {garbage, garbage, garbage};
-  EXPECT_NE(taken(epl_dataset_next(dataset, batch, 3)), EPL_OK);
+  EXPECT_NE(taken(epl_dataset_next(dataset, nullptr, batch, 3)), EPL_OK);
   for (const epl_tensor* one : batch) EXPECT_EQ(one, nullptr);
   epl_dataset_destroy(dataset);
 }
@@ -236,14 +236,14 @@ TEST_F(HostApi, MessagesAreUtf8WhateverTheyEcho) {
   check(epl_strategy_set(w.strategy, bad.data(), bad.size(), "1", 1), "strategy_set");
   check(epl_strategy_parse(w.engine, bad.data(), bad.size(), &strategy), "strategy_parse");
   check(epl_strategy_parse(w.engine, euros.data(), euros.size(), &strategy), "strategy_parse");
-  check(epl_model_load(w.engine, bad.data(), bad.size(), nullptr, &model), "model_load");
-  check(epl_template_write(w.engine, bad.data(), bad.size(), nullptr, 0, "y", 1), "template_write");
-  check(epl_template_write(w.engine, EPL_STR("mlp"), euros.data(), euros.size(), "y", 1), "template_write");
-  check(epl_dataset_open(w.engine, EPL_STR("x.csv"), euros.data(), euros.size(), &dataset), "dataset_open");
-  check(epl_dataset_open(w.engine, bad.data(), bad.size(), nullptr, 0, &dataset), "dataset_open");
-  check(epl_plan_describe(w.plan, bad.data(), bad.size(), &text), "plan_describe");
-  check(epl_session_get(w.session, bad.data(), bad.size(), &tensor), "session_get");
-  check(epl_checkpoint_describe(w.engine, bad.data(), bad.size(), &text), "checkpoint_describe");
+  check(epl_model_load(w.engine, bad.data(), bad.size(), nullptr, nullptr, &model), "model_load");
+  check(epl_x_template_write(w.engine, bad.data(), bad.size(), nullptr, 0, "y", 1, nullptr), "template_write");
+  check(epl_x_template_write(w.engine, EPL_STR("mlp"), euros.data(), euros.size(), "y", 1, nullptr), "template_write");
+  check(epl_dataset_open(w.engine, EPL_STR("x.csv"), euros.data(), euros.size(), nullptr, &dataset), "dataset_open");
+  check(epl_dataset_open(w.engine, bad.data(), bad.size(), nullptr, 0, nullptr, &dataset), "dataset_open");
+  check(epl_plan_describe(w.plan, bad.data(), bad.size(), nullptr, &text), "plan_describe");
+  check(epl_session_get(w.session, bad.data(), bad.size(), nullptr, &tensor), "session_get");
+  check(epl_checkpoint_describe(w.engine, bad.data(), bad.size(), nullptr, &text), "checkpoint_describe");
 }
 
 TEST_F(HostApi, DeepAndDoubledJsonIsRefusedOnASmallStack) {
@@ -256,25 +256,25 @@ TEST_F(HostApi, DeepAndDoubledJsonIsRefusedOnASmallStack) {
   pthread_attr_init(&attributes);
   pthread_attr_setstacksize(&attributes, sanitized ? 4 << 20 : 256 << 10);
   pthread_t thread;
-  ASSERT_EQ(
-      pthread_create(
-          &thread, &attributes,
-          [](void* argument) -> void* {
-            auto* work = static_cast<Work*>(argument);
-            epl_dataset* dataset = nullptr;
-            epl_strategy* strategy = nullptr;
-            const std::string& deep = *work->deep;
-            EXPECT_EQ(
-                taken(epl_template_write(work->w->engine, EPL_STR("mlp"), deep.data(), deep.size(), EPL_STR("x.onnx"))),
-                EPL_ERROR_INVALID_ARGUMENT);
-            EXPECT_EQ(taken(epl_dataset_open(work->w->engine, EPL_STR("x.csv"), deep.data(), deep.size(), &dataset)),
-                      EPL_ERROR_INVALID_ARGUMENT);
-            EXPECT_EQ(taken(epl_strategy_parse(work->w->engine, deep.data(), deep.size(), &strategy)),
-                      EPL_ERROR_INVALID_ARGUMENT);
-            return nullptr;
-          },
-          &work),
-      0);
+  ASSERT_EQ(pthread_create(
+                &thread, &attributes,
+                [](void* argument) -> void* {
+                  auto* work = static_cast<Work*>(argument);
+                  epl_dataset* dataset = nullptr;
+                  epl_strategy* strategy = nullptr;
+                  const std::string& deep = *work->deep;
+                  EXPECT_EQ(taken(epl_x_template_write(work->w->engine, EPL_STR("mlp"), deep.data(), deep.size(),
+                                                       EPL_STR("x.onnx"), nullptr)),
+                            EPL_ERROR_INVALID_ARGUMENT);
+                  EXPECT_EQ(taken(epl_dataset_open(work->w->engine, EPL_STR("x.csv"), deep.data(), deep.size(), nullptr,
+                                                   &dataset)),
+                            EPL_ERROR_INVALID_ARGUMENT);
+                  EXPECT_EQ(taken(epl_strategy_parse(work->w->engine, deep.data(), deep.size(), &strategy)),
+                            EPL_ERROR_INVALID_ARGUMENT);
+                  return nullptr;
+                },
+                &work),
+            0);
   pthread_join(thread, nullptr);
   pthread_attr_destroy(&attributes);
   epl_strategy* strategy = nullptr;
@@ -293,13 +293,14 @@ TEST_F(HostApi, TheSameMistakeHasTheSameCode) {
                              epl_trainer_set(w.trainer, EPL_STR("schedule"), EPL_STR("nothing")),
                              epl_strategy_set(w.strategy, EPL_STR("nothing"), EPL_STR("1")),
                              epl_strategy_parse(w.engine, EPL_STR("{\"nothing\":1}"), &strategy),
-                             epl_plan_describe(w.plan, EPL_STR("nothing"), &text),
-                             epl_model_load(w.engine, EPL_STR("/nowhere/model"), nullptr, &model),
-                             epl_model_load(w.engine, EPL_STR("/nowhere/model.onnx"), nullptr, &model)}) {
+                             epl_plan_describe(w.plan, EPL_STR("nothing"), nullptr, &text),
+                             epl_model_load(w.engine, EPL_STR("/nowhere/model"), nullptr, nullptr, &model),
+                             epl_model_load(w.engine, EPL_STR("/nowhere/model.onnx"), nullptr, nullptr, &model)}) {
     const Failure failure(unknown);
     EXPECT_EQ(failure.code, EPL_ERROR_NOT_FOUND) << failure.message;
   }
-  EXPECT_EQ(Failure(epl_model_load(w.engine, EPL_STR("/etc/passwd"), nullptr, &model)).code, EPL_ERROR_UNSUPPORTED);
+  EXPECT_EQ(Failure(epl_model_load(w.engine, EPL_STR("/etc/passwd"), nullptr, nullptr, &model)).code,
+            EPL_ERROR_UNSUPPORTED);
   for (epl_error* wrong : {epl_trainer_set(w.trainer, EPL_STR("clip_norm"), EPL_STR("nan")),
                            epl_trainer_set(w.trainer, EPL_STR("clip_norm"), EPL_STR("inf")),
                            epl_trainer_set_number(w.trainer, EPL_STR("clip_norm"), HUGE_VAL),
@@ -310,7 +311,7 @@ TEST_F(HostApi, TheSameMistakeHasTheSameCode) {
   options.device = "abacus";
   options.device_length = 6;
   epl_plan* plan = nullptr;
-  EXPECT_EQ(Failure(epl_plan_create(w.model, w.trainer, nullptr, &options, &plan)).code, EPL_ERROR_NOT_FOUND);
+  EXPECT_EQ(Failure(epl_plan_create(w.model, w.trainer, nullptr, &options, nullptr, &plan)).code, EPL_ERROR_NOT_FOUND);
 }
 
 TEST_F(HostApi, UserdataIsGivenBackOnceEachAndNotByAFailure) {
@@ -363,20 +364,20 @@ TEST_F(HostApi, WithoutMemoryTheCallAndTheBytesAreNamed) {
   epl_plan* plan = nullptr;
   epl_session* session = nullptr;
   must(epl_engine_create(&options, &engine));
-  must(epl_model_load(engine, TEXT(w.model_path), nullptr, &model));
-  must(epl_plan_create(model, w.trainer, nullptr, nullptr, &plan));
+  must(epl_model_load(engine, TEXT(w.model_path), nullptr, nullptr, &model));
+  must(epl_plan_create(model, w.trainer, nullptr, nullptr, nullptr, &plan));
   most = 16;
-  const Failure created(epl_session_create(plan, nullptr, &session));
+  const Failure created(epl_session_create(plan, nullptr, nullptr, &session));
   EXPECT_EQ(created.code, EPL_ERROR_OUT_OF_MEMORY);
   EXPECT_EQ(created.message.find("epl_session_create: the host gave no "), 0u) << created.message;
   most = SIZE_MAX;
-  must(epl_session_create(plan, nullptr, &session));
+  must(epl_session_create(plan, nullptr, nullptr, &session));
   const size_t before = given;
-  must(epl_session_get(session, EPL_STR("net.0.bias"), &tensor));
+  must(epl_session_get(session, EPL_STR("net.0.bias"), nullptr, &tensor));
   EXPECT_EQ(given - before, epl_tensor_bytes(tensor));
   epl_tensor_destroy(tensor);
   most = 16;
-  const Failure got(epl_session_get(session, EPL_STR("net.0.bias"), &tensor));
+  const Failure got(epl_session_get(session, EPL_STR("net.0.bias"), nullptr, &tensor));
   EXPECT_EQ(got.message, "epl_session_get: there is no memory for 32 bytes");
   EXPECT_EQ(tensor, nullptr);
   epl_session_destroy(session);
@@ -388,12 +389,13 @@ TEST_F(HostApi, WithoutMemoryTheCallAndTheBytesAreNamed) {
 TEST_F(HostApi, TheHostsRoundingModeNeitherMattersNorChanges) {
   const auto train = [&] {
     epl_session* session = nullptr;
-    must(epl_session_create(w.plan, nullptr, &session));
+    must(epl_session_create(w.plan, nullptr, nullptr, &session));
     for (int i = 0; i < 5; ++i) must(epl_session_step(session, w.inputs, 2, nullptr, nullptr));
     uint64_t hash = 0;
-    must(epl_session_hash(session, &hash));
+    must(epl_session_hash(session, nullptr, &hash));
     epl_session_destroy(session);
-    must(epl_template_write(w.engine, EPL_STR("mlp"), EPL_STR("{\"sizes\":[4,8,2],\"seed\":9}"), TEXT(w.out)));
+    must(epl_x_template_write(w.engine, EPL_STR("mlp"), EPL_STR("{\"sizes\":[4,8,2],\"seed\":9}"), TEXT(w.out),
+                              nullptr));
     std::ifstream file(w.out, std::ios::binary);
     return std::to_string(hash) + std::string(std::istreambuf_iterator<char>(file), {});
   };
@@ -433,7 +435,7 @@ std::vector<std::pair<std::string, uint64_t>> threads_of_this_process() {
 
 TEST_F(HostApi, ThreadsHaveNamesAndTakeNoSignals) {
   epl_dataset* dataset = nullptr;
-  must(epl_dataset_open(w.engine, TEXT(w.csv_path), EPL_STR("{\"batch\":8,\"prefetch\":1}"), &dataset));
+  must(epl_dataset_open(w.engine, TEXT(w.csv_path), EPL_STR("{\"batch\":8,\"prefetch\":1}"), nullptr, &dataset));
   must(epl_session_step(w.session, w.inputs, 2, nullptr, nullptr));
   int workers = 0, readers = 0;
   for (const auto& [name, blocked] : threads_of_this_process()) {
@@ -455,14 +457,14 @@ TEST_F(HostApi, SeekingIsCheckedAndLeavesTheBatchInHandAlone) {
   for (const char* options : {"{\"batch\":4,\"prefetch\":2}", "{\"batch\":4}"}) {
     epl_dataset* dataset = nullptr;
     const epl_tensor* batch[2];
-    must(epl_dataset_open(w.engine, TEXT(w.csv_path), TEXT(options), &dataset));
+    must(epl_dataset_open(w.engine, TEXT(w.csv_path), TEXT(options), nullptr, &dataset));
     for (const int64_t position : {INT64_MAX, INT64_MAX - 1, (int64_t{1} << 62) + 1, int64_t{-1}, INT64_MIN}) {
       EXPECT_EQ(taken(epl_dataset_seek(dataset, position)), EPL_ERROR_INVALID_ARGUMENT) << position;
     }
     must(epl_dataset_seek(dataset, int64_t{1} << 62));
-    must(epl_dataset_next(dataset, batch, 2));
+    must(epl_dataset_next(dataset, nullptr, batch, 2));
     must(epl_dataset_seek(dataset, 0));
-    must(epl_dataset_next(dataset, batch, 2));
+    must(epl_dataset_next(dataset, nullptr, batch, 2));
     const auto* first = static_cast<const float*>(epl_tensor_data(batch[0]));
     ASSERT_EQ(first[0], 0);
     for (int64_t position : {2, 3, 5, 1, 0, 4, 6, 7}) must(epl_dataset_seek(dataset, position));
@@ -470,7 +472,7 @@ TEST_F(HostApi, SeekingIsCheckedAndLeavesTheBatchInHandAlone) {
     EXPECT_EQ(first[0], 0);
     for (const int64_t position : {3, 3, 0, 7, 8, 1, 0, 0}) {
       must(epl_dataset_seek(dataset, position));
-      must(epl_dataset_next(dataset, batch, 2));
+      must(epl_dataset_next(dataset, nullptr, batch, 2));
       EXPECT_EQ(static_cast<const float*>(epl_tensor_data(batch[0]))[0], static_cast<float>(position * 4)) << position;
       EXPECT_EQ(epl_dataset_position(dataset), position + 1);
     }
@@ -497,14 +499,14 @@ TEST_F(HostApi, TheLogTellsWhatHappens) {
   epl_session* session = nullptr;
   epl_dataset* dataset = nullptr;
   must(epl_engine_create(&options, &engine));
-  must(epl_model_load(engine, TEXT(w.model_path), nullptr, &model));
-  must(epl_plan_create(model, w.trainer, nullptr, nullptr, &plan));
-  must(epl_session_create(plan, nullptr, &session));
-  must(epl_dataset_open(engine, TEXT(w.csv_path), EPL_STR("{\"batch\":8}"), &dataset));
+  must(epl_model_load(engine, TEXT(w.model_path), nullptr, nullptr, &model));
+  must(epl_plan_create(model, w.trainer, nullptr, nullptr, nullptr, &plan));
+  must(epl_session_create(plan, nullptr, nullptr, &session));
+  must(epl_dataset_open(engine, TEXT(w.csv_path), EPL_STR("{\"batch\":8}"), nullptr, &dataset));
   must(epl_session_step(session, w.inputs, 2, nullptr, nullptr));
-  must(epl_session_save(session, TEXT(w.checkpoint), nullptr));
-  must(epl_session_load(session, TEXT(w.checkpoint), nullptr));
-  must(epl_session_export_onnx(session, TEXT(w.out)));
+  must(epl_session_save(session, TEXT(w.checkpoint), nullptr, nullptr));
+  must(epl_session_load(session, TEXT(w.checkpoint), nullptr, nullptr));
+  must(epl_session_export_onnx(session, TEXT(w.out), nullptr));
   for (const char* word :
        {"EPL ", "model from ", "plan: ", "session: ", "dataset ", "step 1: ", "saved ", "loaded ", "exported "}) {
     EXPECT_NE(log.text.find(word), std::string::npos) << word << " in\n" << log.text;
@@ -536,29 +538,30 @@ TEST_F(ChangingFiles, AModelThatShrinksIsAnErrorEverywhere) {
   fs::resize_file(w.model_path, 100);
   epl_session* session = nullptr;
   epl_plan* plan = nullptr;
-  expect_io(epl_session_create(w.plan, nullptr, &session), "session_create", w.model_path);
+  expect_io(epl_session_create(w.plan, nullptr, nullptr, &session), "session_create", w.model_path);
   EXPECT_EQ(session, nullptr);
-  static_cast<void>(taken(epl_plan_create(w.model, w.trainer, nullptr, nullptr, &plan)));  // a plan needs no weights
+  static_cast<void>(
+      taken(epl_plan_create(w.model, w.trainer, nullptr, nullptr, nullptr, &plan)));  // a plan needs no weights
   epl_plan_destroy(plan);
   epl_text* text = nullptr;
   must(epl_model_describe(w.model, &text));
   epl_text_destroy(text);
   must(epl_session_step(w.session, w.inputs, 2, nullptr, nullptr));  // what runs goes on
-  must(epl_session_save(w.session, TEXT(w.checkpoint), nullptr));
+  must(epl_session_save(w.session, TEXT(w.checkpoint), nullptr, nullptr));
 }
 
 TEST_F(ChangingFiles, AModelReplacedByRenamingIsStillTheOldOne) {
   const std::string other = folder + "/other.onnx";
-  must(
-      epl_template_write(w.engine, EPL_STR("mlp"), EPL_STR("{\"sizes\":[4,8000,2],\"seed\":77}"), TEXT(other.c_str())));
+  must(epl_x_template_write(w.engine, EPL_STR("mlp"), EPL_STR("{\"sizes\":[4,8000,2],\"seed\":77}"),
+                            TEXT(other.c_str()), nullptr));
   fs::rename(other, w.model_path);
   epl_session* session = nullptr;
-  must(epl_session_create(w.plan, nullptr, &session));
+  must(epl_session_create(w.plan, nullptr, nullptr, &session));
   uint64_t ours = 0, first = 0;
-  must(epl_session_hash(session, &ours));
-  must(epl_session_hash(w.session, &first));
+  must(epl_session_hash(session, nullptr, &ours));
+  must(epl_session_hash(w.session, nullptr, &first));
   EXPECT_EQ(ours, first);
-  must(epl_session_export_onnx(session, TEXT(w.model_path)));  // onto the file it came from
+  must(epl_session_export_onnx(session, TEXT(w.model_path), nullptr));  // onto the file it came from
   epl_session_destroy(session);
 }
 
@@ -566,12 +569,12 @@ TEST_F(ChangingFiles, DataThatShrinksIsAnErrorAlsoReadAhead) {
   for (const char* options : {"{\"context\":512,\"batch\":2}", "{\"context\":512,\"batch\":2,\"prefetch\":3}"}) {
     world_write(w.text_path, std::string(65536, 'x').data(), 65536);
     epl_dataset* dataset = nullptr;
-    must(epl_dataset_open(w.engine, TEXT(w.text_path), TEXT(options), &dataset));
+    must(epl_dataset_open(w.engine, TEXT(w.text_path), TEXT(options), nullptr, &dataset));
     const epl_tensor* batch[2];
-    must(epl_dataset_next(dataset, batch, 2));
+    must(epl_dataset_next(dataset, nullptr, batch, 2));
     fs::resize_file(w.text_path, 10);
     must(epl_dataset_seek(dataset, 40));
-    expect_io(epl_dataset_next(dataset, batch, 2), options, w.text_path);
+    expect_io(epl_dataset_next(dataset, nullptr, batch, 2), options, w.text_path);
     EXPECT_EQ(epl_dataset_position(dataset), 40);
     epl_dataset_destroy(dataset);
   }
@@ -579,14 +582,14 @@ TEST_F(ChangingFiles, DataThatShrinksIsAnErrorAlsoReadAhead) {
 
 TEST_F(ChangingFiles, ACheckpointThatShrinksIsRefused) {
   must(epl_session_step(w.session, w.inputs, 2, nullptr, nullptr));
-  must(epl_session_save(w.session, TEXT(w.checkpoint), nullptr));
+  must(epl_session_save(w.session, TEXT(w.checkpoint), nullptr, nullptr));
   for (const auto& entry : fs::directory_iterator(w.checkpoint)) {
     if (entry.path().extension() == ".safetensors") fs::resize_file(entry.path(), 1000);
   }
   uint64_t before = 0, after = 0;
-  must(epl_session_hash(w.session, &before));
-  EXPECT_EQ(taken(epl_session_load(w.session, TEXT(w.checkpoint), nullptr)), EPL_ERROR_DATA_LOSS);
-  must(epl_session_hash(w.session, &after));
+  must(epl_session_hash(w.session, nullptr, &before));
+  EXPECT_EQ(taken(epl_session_load(w.session, TEXT(w.checkpoint), nullptr, nullptr)), EPL_ERROR_DATA_LOSS);
+  must(epl_session_hash(w.session, nullptr, &after));
   EXPECT_EQ(before, after);
   must(epl_session_step(w.session, w.inputs, 2, nullptr, nullptr));
 }

@@ -46,7 +46,7 @@ static const char* check_step(int32_t code) {
 static const char* check_checkpoint(int32_t code) {
   epl_text* text = NULL;
   (void)code;
-  int32_t now = taken(epl_checkpoint_describe(w.engine, TEXT(w.checkpoint), &text));
+  int32_t now = taken(epl_checkpoint_describe(w.engine, TEXT(w.checkpoint), NULL, &text));
   epl_text_destroy(text);
   return now == EPL_OK ? NULL : "the checkpoint is gone";
 }
@@ -85,9 +85,10 @@ static const char* check_deleted(int32_t code) {
 }
 static const char* check_removed(int32_t code) {
   epl_text* text = NULL;
-  int there = taken(epl_checkpoint_describe(w.engine, TEXT(w.checkpoint), &text)) == EPL_OK;
+  int there = taken(epl_checkpoint_describe(w.engine, TEXT(w.checkpoint), NULL, &text)) == EPL_OK;
   epl_text_destroy(text);
-  must(epl_session_save(w.session, TEXT(w.checkpoint), rows)); /* what a failed removal left is the checkpoint's own */
+  must(epl_session_save(w.session, TEXT(w.checkpoint), rows,
+                        NULL)); /* what a failed removal left is the checkpoint's own */
   return code == EPL_OK && there ? "success, and the checkpoint is there" : NULL;
 }
 static int64_t samples_before;
@@ -117,7 +118,7 @@ static const char* check_reset(int32_t code) {
   return wrong;
 }
 static const char* check_load(int32_t code) {
-  if (code != EPL_OK) must(epl_session_load(w.session, TEXT(w.checkpoint), NULL)); /* and it can be put right */
+  if (code != EPL_OK) must(epl_session_load(w.session, TEXT(w.checkpoint), NULL, NULL)); /* and it can be put right */
   steps_before = epl_session_steps(w.session);
   return NULL;
 }
@@ -130,7 +131,7 @@ static const char* check_scopes(int32_t code) {
   epl_text* json = NULL;
   must(epl_strategy_describe(scoped, &json));
   int64_t scopes = 0;
-  for (const char* at = epl_text_data(json); (at = strstr(at, "\"split\"")) != NULL; ++at) ++scopes;
+  for (const char* at = epl_text_data(json, NULL); (at = strstr(at, "\"split\"")) != NULL; ++at) ++scopes;
   epl_text_destroy(json);
   const char* wrong = scopes != scopes_before + (code == EPL_OK) ? "the scopes are not counted right" : NULL;
   scopes_before = scopes;
@@ -145,18 +146,25 @@ static const char* check_scopes(int32_t code) {
 static const int64_t dims[2] = {8, 4};
 CALL(epl_engine_create, NULL, (epl_engine**)out)
 CALL(epl_engine_describe, w.engine, (epl_text**)out)
+CALL(epl_engine_device, w.engine, 0, &(epl_device_info){sizeof(epl_device_info)})
 CALL(epl_tensor_create, w.engine, EPL_DTYPE_F32, dims, 2, (epl_tensor**)out)
 CALL(epl_tensor_create_copy, w.engine, EPL_DTYPE_F32, dims, 2, borrowed, sizeof borrowed, (epl_tensor**)out)
-CALL(epl_tensor_create_borrow, w.engine, EPL_DTYPE_F32, dims, 2, borrowed, sizeof borrowed, count_release, NULL,
+CALL(epl_tensor_create_borrow, w.engine, EPL_DTYPE_F32, dims, 2, borrowed, sizeof borrowed, 0, count_release, NULL,
      (epl_tensor**)out)
 CALL(epl_tensor_to_dlpack, w.x, out)
-CALL(epl_model_load, w.engine, TEXT(w.model_path), NULL, (epl_model**)out)
+CALL(epl_model_load, w.engine, TEXT(w.model_path), NULL, NULL, (epl_model**)out)
 CALL(epl_model_describe, w.model, (epl_text**)out)
 CALL(epl_model_findings, w.model, (epl_text**)out)
-CALL(epl_template_write, w.engine, EPL_STR("mlp"), EPL_STR("{\"sizes\":[4,8,2]}"), TEXT(w.out))
+CALL(epl_x_template_write, w.engine, EPL_STR("mlp"), EPL_STR("{\"sizes\":[4,8,2]}"), TEXT(w.out), NULL)
 CALL(epl_trainer_create, w.engine, (epl_trainer**)out)
 CALL(epl_trainer_set, w.trainer, EPL_STR("loss.ignore_index"), EPL_STR("-123456789123456"))
 CALL(epl_trainer_set_number, w.trainer, EPL_STR("clip_norm"), 1.5)
+CALL(epl_trainer_unset, w.trainer, EPL_STR("clip_norm"))
+CALL(epl_trainer_describe, w.trainer, (epl_text**)out)
+CALL(epl_trainer_parse, w.engine,
+     EPL_STR("{\"optimizer\":\"adam\",\"groups\":[{\"match\":[\"*.bias\"],\"lr\":0.5}],\"train_only\":[\"a.*\"],"
+             "\"adapters\":[{\"match\":\"a\"}],\"symbols\":{\"batch\":8},\"inputs\":{\"x\":{\"dims\":[8,4]}}}"),
+     (epl_trainer**)out)
 CALL(epl_trainer_bind_symbol, w.trainer, EPL_STR("batch"), world_batch)
 CALL(epl_trainer_bind_batch_dim, w.trainer, EPL_STR("x"), 0)
 CALL(epl_trainer_bind_value, w.trainer, EPL_STR("x"), w.x)
@@ -169,25 +177,26 @@ CALL(epl_strategy_add_scope, scoped, EPL_SCOPE_TOP, EPL_SCOPE_SPLIT, 2, EPL_STR(
 CALL(epl_strategy_add_match, scoped, 0, EPL_STR("a pattern too long to be held in place"))
 CALL(epl_strategy_pin_dim, scoped, 0, EPL_STR("a name too long to be held in place"), -1)
 CALL(epl_strategy_describe, w.strategy, (epl_text**)out)
-CALL(epl_plan_create, w.model, w.trainer, w.strategy, NULL, (epl_plan**)out)
-CALL(epl_plan_describe, w.plan, EPL_STR("memory"), (epl_text**)out)
-CALL(epl_plan_export_onnx, w.plan, TEXT(w.out))
+CALL(epl_plan_create, w.model, w.trainer, w.strategy, NULL, NULL, (epl_plan**)out)
+CALL(epl_plan_print, w.plan, EPL_STR("explain"), NULL, (epl_text**)out)
+CALL(epl_plan_describe, w.plan, EPL_STR("memory"), NULL, (epl_text**)out)
+CALL(epl_plan_export_onnx, w.plan, TEXT(w.out), NULL)
 CALL(epl_plan_slice, w.plan, EPL_ENTRY_TRAIN, 0, 0, 1, (int64_t[1]){0}, (int64_t[1]){0})
-CALL(epl_plan_save, w.plan, TEXT(w.out))
+CALL(epl_plan_save, w.plan, TEXT(w.out), NULL)
 CALL(epl_cancel_create, w.engine, (epl_cancel**)out)
 CALL(epl_store_create, w.engine, NULL, (epl_store**)out)
 CALL(epl_store_id, store, (epl_text**)out)
-CALL(epl_dataset_open, w.engine, TEXT(w.csv_path), EPL_STR("{\"batch\":8,\"prefetch\":2,\"classes\":true}"),
+CALL(epl_dataset_open, w.engine, TEXT(w.csv_path), EPL_STR("{\"batch\":8,\"prefetch\":2,\"classes\":true}"), NULL,
      (epl_dataset**)out)
 CALL(epl_dataset_describe, rows, (epl_text**)out)
 CALL(epl_dataset_bind, rows, w.plan, EPL_ENTRY_TRAIN)
 CALL(epl_dataset_bind_slice, rows, w.plan, EPL_ENTRY_TRAIN, 0, 1)
 CALL(epl_dataset_seek, rows, 0)
-CALL(epl_dataset_check, bound, w.plan, EPL_ENTRY_TRAIN)
-CALL(epl_session_create, w.plan, NULL, (epl_session**)out)
+CALL(epl_dataset_check, bound, w.plan, EPL_ENTRY_TRAIN, NULL)
+CALL(epl_session_create, w.plan, NULL, NULL, (epl_session**)out)
 CALL(epl_session_predict, w.session, w.inputs, 1, NULL, (epl_tensor**)out, 1)
 CALL(epl_session_output, w.session, EPL_ENTRY_TRAIN, EPL_STR("loss"), (epl_tensor**)out)
-CALL(epl_session_give_up, w.session, EPL_STR("a reason too long to be held in place"))
+CALL(epl_session_give_up, w.session, EPL_STR("a reason too long to be held in place"), NULL)
 CALL(epl_session_set_number, w.session, EPL_STR("learning_rate_scale"), 1)
 CALL(epl_session_observe, watcher, 1, 0)
 CALL(epl_session_record, w.session, 1)
@@ -198,16 +207,16 @@ CALL(epl_evaluation_add_dataset, evaluation, w.session, bound, 0, NULL)
 CALL(epl_evaluation_merge, evaluation, other)
 CALL(epl_evaluation_reset, evaluation)
 CALL(epl_evaluation_describe, evaluation, (epl_text**)out)
-CALL(epl_session_get, w.session, EPL_STR("net.0.bias"), (epl_tensor**)out)
-CALL(epl_session_save, w.session, TEXT(w.checkpoint), rows)
-CALL(epl_session_load, w.session, TEXT(w.checkpoint), NULL)
-CALL(epl_checkpoint_describe, w.engine, TEXT(w.checkpoint), (epl_text**)out)
-CALL(epl_session_compare, w.session, TEXT(w.checkpoint), rows, (epl_text**)out)
+CALL(epl_session_get, w.session, EPL_STR("net.0.bias"), NULL, (epl_tensor**)out)
+CALL(epl_session_save, w.session, TEXT(w.checkpoint), rows, NULL)
+CALL(epl_session_load, w.session, TEXT(w.checkpoint), NULL, NULL)
+CALL(epl_checkpoint_describe, w.engine, TEXT(w.checkpoint), NULL, (epl_text**)out)
+CALL(epl_session_compare, w.session, TEXT(w.checkpoint), rows, NULL, (epl_text**)out)
 CALL(epl_checkpoint_remove, w.engine, TEXT(w.checkpoint))
-CALL(epl_session_export_onnx, w.session, TEXT(w.out))
-CALL(epl_session_export_onnx_for_training, w.session, TEXT(w.out))
-CALL(epl_session_export_safetensors, adapted, TEXT(w.out))
-CALL(epl_session_export_adapters, adapted, TEXT(w.out))
+CALL(epl_session_export_onnx, w.session, TEXT(w.out), NULL)
+CALL(epl_session_export_onnx_for_training, w.session, TEXT(w.out), NULL)
+CALL(epl_session_export_safetensors, adapted, TEXT(w.out), NULL)
+CALL(epl_session_export_adapters, adapted, TEXT(w.out), NULL)
 CALL(epl_trainer_train_only, w.trainer, EPL_STR("net.*"))
 CALL(epl_trainer_add_adapter, w.trainer, EPL_STR("net.2"), NULL)
 
@@ -219,7 +228,7 @@ static epl_error* run_epl_model_load_bytes(void** out) {
     length = file ? fread(bytes, 1, sizeof bytes, file) : 0;
     if (file) fclose(file);
   }
-  return epl_model_load_bytes(w.engine, bytes, length, NULL, (epl_model**)out);
+  return epl_model_load_bytes(w.engine, bytes, length, NULL, NULL, (epl_model**)out);
 }
 /* Made by the first call, in which nothing fails, of what trainer and strategy have become by then. */
 static const char* saved_plan(void) {
@@ -228,18 +237,18 @@ static const char* saved_plan(void) {
   snprintf(path, sizeof path, "%s.plan", w.out);
   if (saved++) return path;
   epl_plan* plan = NULL;
-  must(epl_plan_create(w.model, w.trainer, w.strategy, NULL, &plan));
-  must(epl_plan_save(plan, TEXT(path)));
+  must(epl_plan_create(w.model, w.trainer, w.strategy, NULL, NULL, &plan));
+  must(epl_plan_save(plan, TEXT(path), NULL));
   epl_plan_destroy(plan);
   return path;
 }
 static epl_error* run_epl_plan_load(void** out) {
   const char* path = saved_plan();
-  return epl_plan_load(w.model, w.trainer, w.strategy, NULL, TEXT(path), (epl_plan**)out);
+  return epl_plan_load(w.model, w.trainer, w.strategy, NULL, TEXT(path), NULL, (epl_plan**)out);
 }
 static epl_error* run_epl_plan_compare(void** out) {
   const char* path = saved_plan();
-  return epl_plan_compare(w.engine, TEXT(path), TEXT(path), (epl_text**)out);
+  return epl_plan_compare(w.engine, TEXT(path), TEXT(path), NULL, (epl_text**)out);
 }
 static epl_error* run_epl_trainer_add_group(void** out) {
   int64_t group;
@@ -285,14 +294,18 @@ static epl_error* run_epl_tensor_from_dlpack(void** out) {
   released = 0;
   return error;
 }
-static epl_error* run_port(epl_error* (*get)(epl_port*)) {
-  epl_port port = EPL_PORT_INIT;
+static epl_error* run_port(epl_error* (*get)(epl_tensor_info*)) {
+  epl_tensor_info port = EPL_TENSOR_INFO_INIT;
   return get(&port);
 }
-static epl_error* model_port(epl_port* port) { return epl_model_port(w.model, EPL_PORT_INPUT, 0, port); }
-static epl_error* plan_port(epl_port* port) { return epl_plan_port(w.plan, EPL_ENTRY_TRAIN, EPL_PORT_INPUT, 0, port); }
-static epl_error* field_port(epl_port* port) { return epl_dataset_field(rows, 0, port); }
-static epl_error* state_port(epl_port* port) { return epl_session_state_port(w.session, EPL_STATE_PARAMETER, 0, port); }
+static epl_error* model_port(epl_tensor_info* port) { return epl_model_port(w.model, EPL_PORT_INPUT, 0, port); }
+static epl_error* plan_port(epl_tensor_info* port) {
+  return epl_plan_port(w.plan, EPL_ENTRY_TRAIN, EPL_PORT_INPUT, 0, port);
+}
+static epl_error* field_port(epl_tensor_info* port) { return epl_dataset_field(rows, 0, port); }
+static epl_error* state_port(epl_tensor_info* port) {
+  return epl_session_state_port(w.session, EPL_STATE_PARAMETER, 0, port);
+}
 static epl_error* run_epl_model_port(void** out) {
   (void)out;
   return run_port(model_port);
@@ -312,8 +325,8 @@ static epl_error* run_epl_session_state_port(void** out) {
 static epl_error* run_epl_dataset_next(void** out) {
   const epl_tensor* batch[2];
   (void)out;
-  epl_error* error = epl_dataset_next(ahead, batch, 2);
-  return error ? error : epl_dataset_next(rows, batch, 2);
+  epl_error* error = epl_dataset_next(ahead, NULL, batch, 2);
+  return error ? error : epl_dataset_next(rows, NULL, batch, 2);
 }
 static epl_error* run_epl_session_step(void** out) {
   epl_metrics metrics = EPL_METRICS_INIT;
@@ -343,20 +356,20 @@ static epl_error* run_epl_evaluation_result(void** out) {
 static epl_error* run_epl_session_hash(void** out) {
   uint64_t hash;
   (void)out;
-  return epl_session_hash(w.session, &hash);
+  return epl_session_hash(w.session, NULL, &hash);
 }
 /* Frozen weights beside adapters are left to the model's file. */
 static epl_error* run_adapted_save(void** out) {
   (void)out;
-  return epl_session_save(adapted, TEXT(adapted_checkpoint), NULL);
+  return epl_session_save(adapted, TEXT(adapted_checkpoint), NULL, NULL);
 }
 static epl_error* run_adapted_load(void** out) {
   (void)out;
-  return epl_session_load(adapted, TEXT(adapted_checkpoint), NULL);
+  return epl_session_load(adapted, TEXT(adapted_checkpoint), NULL, NULL);
 }
 static epl_error* run_epl_session_set(void** out) {
   (void)out;
-  return epl_session_set(w.session, EPL_STR("net.0.bias"), bias);
+  return epl_session_set(w.session, EPL_STR("net.0.bias"), bias, NULL);
 }
 
 #define GIVES(type) \
@@ -376,6 +389,7 @@ GIVES(store) GIVES(cancel) GIVES(dataset) GIVES(session) GIVES(evaluation) stati
 
 #define ROW(function, type, check) {#function, run_##function, type, check}
 static const call calls[] = {ROW(epl_engine_create, destroy_engine, NULL),
+                             ROW(epl_engine_device, NULL, NULL),
                              ROW(epl_engine_describe, destroy_text, NULL),
                              ROW(epl_tensor_create, destroy_tensor, NULL),
                              ROW(epl_tensor_create_copy, destroy_tensor, NULL),
@@ -387,10 +401,13 @@ static const call calls[] = {ROW(epl_engine_create, destroy_engine, NULL),
                              ROW(epl_model_describe, destroy_text, NULL),
                              ROW(epl_model_findings, destroy_text, NULL),
                              ROW(epl_model_port, NULL, NULL),
-                             ROW(epl_template_write, NULL, check_out),
+                             ROW(epl_x_template_write, NULL, check_out),
                              ROW(epl_trainer_create, destroy_trainer, NULL),
                              ROW(epl_trainer_set, NULL, NULL),
                              ROW(epl_trainer_set_number, NULL, NULL),
+                             ROW(epl_trainer_unset, NULL, NULL),
+                             ROW(epl_trainer_describe, destroy_text, NULL),
+                             ROW(epl_trainer_parse, destroy_trainer, NULL),
                              ROW(epl_trainer_bind_symbol, NULL, NULL),
                              ROW(epl_trainer_bind_input, NULL, NULL),
                              ROW(epl_trainer_bind_value, NULL, NULL),
@@ -406,6 +423,7 @@ static const call calls[] = {ROW(epl_engine_create, destroy_engine, NULL),
                              ROW(epl_plan_create, destroy_plan, NULL),
                              ROW(epl_plan_port, NULL, NULL),
                              ROW(epl_plan_slice, NULL, NULL),
+                             ROW(epl_plan_print, destroy_text, NULL),
                              ROW(epl_plan_describe, destroy_text, NULL),
                              ROW(epl_plan_export_onnx, NULL, check_out),
                              ROW(epl_plan_save, NULL, check_out),
@@ -525,8 +543,9 @@ int main(int argc, char** argv) {
   snprintf(remove_all, sizeof remove_all, "rm -rf '%s'", argv[1]);
   if (system(remove_all) != 0) return 2;
   world_make(&w, argv[1], 2, 8);
-  must(epl_dataset_open(w.engine, TEXT(w.csv_path), EPL_STR("{\"batch\":8,\"classes\":true}"), &rows));
-  must(epl_dataset_open(w.engine, TEXT(w.csv_path), EPL_STR("{\"batch\":8,\"classes\":true,\"prefetch\":1}"), &ahead));
+  must(epl_dataset_open(w.engine, TEXT(w.csv_path), EPL_STR("{\"batch\":8,\"classes\":true}"), NULL, &rows));
+  must(epl_dataset_open(w.engine, TEXT(w.csv_path), EPL_STR("{\"batch\":8,\"classes\":true,\"prefetch\":1}"), NULL,
+                        &ahead));
   const int64_t eight[1] = {8};
   /* Beside the world's: a trainer and a plan with adapters, whose handles may go once the session is there. */
   epl_trainer* trainer = NULL;
@@ -534,17 +553,17 @@ int main(int argc, char** argv) {
   must(epl_trainer_create(w.engine, &trainer));
   must(epl_trainer_bind_symbol(trainer, EPL_STR("batch"), world_batch));
   must(epl_trainer_add_adapter(trainer, EPL_STR("net.*"), NULL));
-  must(epl_plan_create(w.model, trainer, NULL, NULL, &plan));
-  must(epl_session_create(plan, NULL, &adapted));
+  must(epl_plan_create(w.model, trainer, NULL, NULL, NULL, &plan));
+  must(epl_session_create(plan, NULL, NULL, &adapted));
   must(epl_store_create(w.engine, NULL, &store));
   snprintf(adapted_checkpoint, sizeof adapted_checkpoint, "%s/adapted", w.folder);
   epl_plan_destroy(plan);
   epl_trainer_destroy(trainer);
   must(epl_tensor_create(w.engine, EPL_DTYPE_F32, eight, 1, &bias));
   must(epl_session_step(w.session, w.inputs, 2, NULL, NULL));
-  must(epl_session_save(w.session, TEXT(w.checkpoint), rows));
+  must(epl_session_save(w.session, TEXT(w.checkpoint), rows, NULL));
   steps_before = epl_session_steps(w.session);
-  must(epl_dataset_open(w.engine, TEXT(w.csv_path), EPL_STR("{\"batch\":8,\"classes\":true}"), &bound));
+  must(epl_dataset_open(w.engine, TEXT(w.csv_path), EPL_STR("{\"batch\":8,\"classes\":true}"), NULL, &bound));
   must(epl_dataset_bind(bound, w.plan, EPL_ENTRY_TRAIN));
   must(epl_evaluation_create(w.plan, EPL_STR("accuracy, top_k(k=2), auc"),
                              &evaluation)); /* auc keeps what it has seen */
@@ -552,14 +571,14 @@ int main(int argc, char** argv) {
   must(epl_evaluation_add(other, w.session, w.inputs, 2, NULL));
   epl_plan* plateau = NULL;
   must(epl_trainer_set(w.trainer, EPL_STR("schedule"), EPL_STR("plateau")));
-  must(epl_plan_create(w.model, w.trainer, w.strategy, NULL, &plateau));
-  must(epl_session_create(plateau, NULL, &watcher));
+  must(epl_plan_create(w.model, w.trainer, w.strategy, NULL, NULL, &plateau));
+  must(epl_session_create(plateau, NULL, NULL, &watcher));
   must(epl_trainer_set(w.trainer, EPL_STR("schedule"), EPL_STR("constant")));
   epl_plan_destroy(plateau);
   char annotated_path[320];
   snprintf(annotated_path, sizeof annotated_path, "%s/annotated.onnx", w.folder);
-  must(epl_plan_export_onnx(w.plan, TEXT(annotated_path)));
-  must(epl_model_load(w.engine, TEXT(annotated_path), NULL, &annotated));
+  must(epl_plan_export_onnx(w.plan, TEXT(annotated_path), NULL));
+  must(epl_model_load(w.engine, TEXT(annotated_path), NULL, NULL, &annotated));
   must(epl_strategy_create(w.engine, &scoped));
   must(epl_strategy_add_scope(scoped, EPL_SCOPE_TOP, EPL_SCOPE_SPLIT, 2, NULL, 0, &scope_number));
   scopes_before = 1;

@@ -39,26 +39,26 @@ std::string file_of(void* userdata, const char* key, size_t length) {
     if (c == '/') c = '_';
   return *static_cast<std::string*>(userdata) + "/" + name;
 }
-int32_t host_put(void* userdata, const char* key, size_t key_length, const void* value, size_t bytes) {
+epl_error* host_put(void* userdata, const char* key, size_t key_length, const void* value, size_t bytes) {
   const std::string path = file_of(userdata, key, key_length), draft = path + "." + std::to_string(::getpid());
   std::ofstream(draft, std::ios::binary).write(static_cast<const char*>(value), static_cast<std::streamsize>(bytes));
   const bool first = ::link(draft.c_str(), path.c_str()) == 0;
   const bool before = !first && errno == EEXIST;
   ::unlink(draft.c_str());
-  return first ? EPL_OK : before ? EPL_ERROR_MISUSE : EPL_ERROR_IO;
+  return first ? nullptr : epl_error_create(before ? EPL_ERROR_MISUSE : EPL_ERROR_IO, EPL_STR("the file is there"));
 }
-int32_t host_get(void* userdata, const char* key, size_t key_length, int64_t timeout_nanoseconds, void* value,
-                 size_t capacity, size_t* bytes) {
+epl_error* host_get(void* userdata, const char* key, size_t key_length, int64_t timeout_nanoseconds, void* value,
+                    size_t capacity, size_t* bytes) {
   const std::string path = file_of(userdata, key, key_length);
   for (int64_t waited = 0; !fs::exists(path); waited += 5'000'000) {
-    if (waited > timeout_nanoseconds) return EPL_ERROR_DEADLINE_EXCEEDED;
+    if (waited > timeout_nanoseconds) return epl_error_create(EPL_ERROR_DEADLINE_EXCEEDED, EPL_STR("no such file"));
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
   std::ifstream in(path, std::ios::binary);
   const std::string text{std::istreambuf_iterator<char>(in), {}};
   *bytes = text.size();
   if (text.size() <= capacity) std::memcpy(value, text.data(), text.size());
-  return EPL_OK;
+  return nullptr;
 }
 
 // What of a batch of the world a process passes, as the plan says; NULL where its ranks read nothing.
@@ -92,7 +92,7 @@ std::string train(const std::string& folder, const Part& part) {
   epl_plan_options plan_options = EPL_PLAN_OPTIONS_INIT;
   plan_options.ranks = part.world;
   plan_options.local_ranks = part.ranks;
-  must(epl_plan_create(w.model, w.trainer, w.strategy, &plan_options, &plan));
+  must(epl_plan_create(w.model, w.trainer, w.strategy, &plan_options, nullptr, &plan));
   epl_session_options options = EPL_SESSION_OPTIONS_INIT;
   options.first_rank = part.first;
   options.ranks = part.ranks;
@@ -116,7 +116,7 @@ std::string train(const std::string& folder, const Part& part) {
     epl_error_destroy(error);
     return error == nullptr;
   };
-  if (note(epl_session_create(plan, &options, &session))) {
+  if (note(epl_session_create(plan, &options, nullptr, &session))) {
     std::optional<Slice> slice;
     if (part.slices) slice.emplace(w, plan, part);
     const epl_tensor* const* inputs = slice ? slice->inputs : w.inputs;
@@ -128,7 +128,7 @@ std::string train(const std::string& folder, const Part& part) {
       epl_tensor_destroy(merged);
     }
     uint64_t hash = 0;
-    if (result.empty() && note(epl_session_hash(session, &hash))) result = std::to_string(hash);
+    if (result.empty() && note(epl_session_hash(session, nullptr, &hash))) result = std::to_string(hash);
   }
   const bool made = session != nullptr;
   epl_session_destroy(session);
@@ -222,7 +222,7 @@ struct Served {
   std::string id() const {
     epl_text* text = nullptr;
     must(epl_store_id(store, &text));
-    std::string out(epl_text_data(text), epl_text_length(text));
+    std::string out(epl_text_data(text, nullptr));
     epl_text_destroy(text);
     return out;
   }

@@ -38,7 +38,7 @@ static void round_of_work(void* library, const char* path) {
   epl_error* (*template_write)(const epl_engine*, const char*, size_t, const char*, size_t, const char*, size_t);
   void (*engine_destroy)(epl_engine*);
   *(void**)&engine_create = find(library, "epl_engine_create");
-  *(void**)&template_write = find(library, "epl_template_write");
+  *(void**)&template_write = find(library, "epl_x_template_write");
   *(void**)&engine_destroy = find(library, "epl_engine_destroy");
   epl_engine* engine = NULL;
   if (engine_create(NULL, &engine) != NULL) exit(1);

@@ -25,7 +25,7 @@ std::string message_of(epl_error* error) {
 }
 
 std::string text_and_end(epl_text* text) {
-  std::string out = epl_text_data(text);
+  std::string out = epl_text_data(text, nullptr);
   epl_text_destroy(text);
   return out;
 }
@@ -124,14 +124,14 @@ class Scopes : public ::testing::Test {
 
   epl_model* load(const std::string& bytes) {
     epl_model* model = nullptr;
-    must(epl_model_load_bytes(w_.engine, bytes.data(), bytes.size(), nullptr, &model));
+    must(epl_model_load_bytes(w_.engine, bytes.data(), bytes.size(), nullptr, nullptr, &model));
     return model;
   }
 
   epl_error* plan(const epl_model* model, const epl_strategy* strategy, int64_t ranks, epl_plan** out) {
     epl_plan_options options = EPL_PLAN_OPTIONS_INIT;
     options.ranks = ranks;
-    return epl_plan_create(model, w_.trainer, strategy, &options, out);
+    return epl_plan_create(model, w_.trainer, strategy, &options, nullptr, out);
   }
 
   // The losses of some steps, whose last bits tell layouts apart.
@@ -141,7 +141,7 @@ class Scopes : public ::testing::Test {
     EXPECT_EQ(message, "");
     if (made == nullptr) return {};
     epl_session* session = nullptr;
-    must(epl_session_create(made, nullptr, &session));
+    must(epl_session_create(made, nullptr, nullptr, &session));
     std::vector<double> out;
     for (int step = 0; step < 4; ++step) {
       epl_metrics metrics = EPL_METRICS_INIT;
@@ -158,7 +158,7 @@ class Scopes : public ::testing::Test {
     EXPECT_EQ(message_of(plan(model, strategy, ranks, &made)), "");
     if (made == nullptr) return "";
     epl_text* overview = nullptr;
-    must(epl_plan_describe(made, EPL_STR("overview"), &overview));
+    must(epl_plan_describe(made, EPL_STR("overview"), nullptr, &overview));
     epl_plan_destroy(made);
     const auto json = parse_json(text_and_end(overview));
     std::string out;
@@ -311,13 +311,13 @@ TEST_F(Scopes, APlanIsWrittenIntoItsModel) {
     epl_plan* made = nullptr;
     must(plan(w_.model, strategy, ranks, &made));
     const std::string first = cat(w_.out, ".onnx"), second = cat(w_.out, "2.onnx");
-    must(epl_plan_export_onnx(made, TEXT(first.c_str())));
+    must(epl_plan_export_onnx(made, TEXT(first.c_str()), nullptr));
     // Twice: annotations replace those that are there.
     epl_model* model = nullptr;
-    must(epl_model_load(w_.engine, TEXT(first.c_str()), NULL, &model));
+    must(epl_model_load(w_.engine, TEXT(first.c_str()), NULL, nullptr, &model));
     epl_plan* again = nullptr;
     must(plan(model, nullptr, ranks, &again));
-    must(epl_plan_export_onnx(again, TEXT(second.c_str())));
+    must(epl_plan_export_onnx(again, TEXT(second.c_str()), nullptr));
     EXPECT_EQ(read_file(first).size(), read_file(second).size());
     EXPECT_EQ(losses(model, nullptr, ranks), losses(w_.model, strategy, ranks));
     epl_plan_destroy(again);

@@ -58,8 +58,9 @@ class StructSizes : public testing::Test {
                                      }};
     structs["epl_model_options"] = {sizeof(epl_model_options), false, [this](void* o) {
                                       epl_model* made = nullptr;
-                                      epl_error* error = epl_model_load(w.engine, TEXT(w.model_path),
-                                                                        static_cast<epl_model_options*>(o), &made);
+                                      epl_error* error =
+                                          epl_model_load(w.engine, TEXT(w.model_path),
+                                                         static_cast<epl_model_options*>(o), nullptr, &made);
                                       epl_model_destroy(made);
                                       return error;
                                     }};
@@ -73,15 +74,16 @@ class StructSizes : public testing::Test {
                                       }};
     structs["epl_plan_options"] = {sizeof(epl_plan_options), false, [this](void* o) {
                                      epl_plan* made = nullptr;
-                                     epl_error* error = epl_plan_create(w.model, w.trainer, w.strategy,
-                                                                        static_cast<epl_plan_options*>(o), &made);
+                                     epl_error* error =
+                                         epl_plan_create(w.model, w.trainer, w.strategy,
+                                                         static_cast<epl_plan_options*>(o), nullptr, &made);
                                      epl_plan_destroy(made);
                                      return error;
                                    }};
     structs["epl_session_options"] = {sizeof(epl_session_options), false, [this](void* o) {
                                         epl_session* made = nullptr;
-                                        epl_error* error =
-                                            epl_session_create(w.plan, static_cast<epl_session_options*>(o), &made);
+                                        epl_error* error = epl_session_create(
+                                            w.plan, static_cast<epl_session_options*>(o), nullptr, &made);
                                         epl_session_destroy(made);
                                         return error;
                                       }};
@@ -100,10 +102,13 @@ class StructSizes : public testing::Test {
                                 return epl_session_evaluate(w.session, w.inputs, 2, nullptr,
                                                             static_cast<epl_metrics*>(o));
                               }};
-    structs["epl_port"] = {sizeof(epl_port), true, [this](void* o) {
-                             return epl_plan_port(w.plan, EPL_ENTRY_TRAIN, EPL_PORT_INPUT, 0,
-                                                  static_cast<epl_port*>(o));
-                           }};
+    structs["epl_device_info"] = {sizeof(epl_device_info), true, [this](void* o) {
+                                    return epl_engine_device(w.engine, 0, static_cast<epl_device_info*>(o));
+                                  }};
+    structs["epl_tensor_info"] = {sizeof(epl_tensor_info), true, [this](void* o) {
+                                    return epl_plan_port(w.plan, EPL_ENTRY_TRAIN, EPL_PORT_INPUT, 0,
+                                                         static_cast<epl_tensor_info*>(o));
+                                  }};
   }
   void TearDown() override {
     failures = 0;

@@ -75,14 +75,14 @@ static inline void world_make(world* w, const char* folder, int32_t threads, int
   engine_options.threads = threads;
   must(epl_engine_create(&engine_options, &w->engine));
   snprintf(options, sizeof options, "{\"sizes\":[4,%d,2],\"seed\":3}", width);
-  must(epl_template_write(w->engine, EPL_STR("mlp"), TEXT(options), TEXT(w->model_path)));
-  must(epl_model_load(w->engine, TEXT(w->model_path), NULL, &w->model));
+  must(epl_x_template_write(w->engine, EPL_STR("mlp"), TEXT(options), TEXT(w->model_path), NULL));
+  must(epl_model_load(w->engine, TEXT(w->model_path), NULL, NULL, &w->model));
   must(epl_trainer_create(w->engine, &w->trainer));
   must(epl_trainer_set(w->trainer, EPL_STR("optimizer"), EPL_STR("adam")));
   must(epl_trainer_bind_symbol(w->trainer, EPL_STR("batch"), world_batch));
   must(epl_strategy_create(w->engine, &w->strategy));
-  must(epl_plan_create(w->model, w->trainer, w->strategy, NULL, &w->plan));
-  must(epl_session_create(w->plan, NULL, &w->session));
+  must(epl_plan_create(w->model, w->trainer, w->strategy, NULL, NULL, &w->plan));
+  must(epl_session_create(w->plan, NULL, NULL, &w->session));
   float x[world_batch * 4];
   int64_t target[world_batch];
   for (int i = 0; i < world_batch * 4; ++i) x[i] = (float)(i % 7) - 3;

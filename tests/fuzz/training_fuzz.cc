@@ -34,9 +34,9 @@ struct World {
     epl_engine_options options = EPL_ENGINE_OPTIONS_INIT;
     options.threads = 1;
     must(epl_engine_create(&options, &engine));
-    must(epl_template_write(engine, EPL_STR("mlp"), EPL_STR("{\"sizes\":[4,6,3],\"seed\":3}"), path.data(),
-                            path.size()));
-    must(epl_model_load(engine, path.data(), path.size(), nullptr, &model));
+    must(epl_x_template_write(engine, EPL_STR("mlp"), EPL_STR("{\"sizes\":[4,6,3],\"seed\":3}"), path.data(),
+                              path.size(), nullptr));
+    must(epl_model_load(engine, path.data(), path.size(), nullptr, nullptr, &model));
     const float x[16] = {0, 1, -1, 2, 3, -2, 0.5f, 1, 1, 1, -3, 0, 0, 2, 2, -1};
     const int64_t target[4] = {0, 2, 1, -100}, x_dims[2] = {4, 4}, target_dims[1] = {4};
     must(epl_tensor_create_copy(engine, EPL_DTYPE_F32, x_dims, 2, x, sizeof x, &inputs[0]));
@@ -80,11 +80,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   must(epl_trainer_create(world.engine, &trainer));
   must(epl_trainer_bind_symbol(trainer, EPL_STR("batch"), 4));
   while (!text.empty()) set(trainer, next(text, '\n'));
-  if (fine(epl_plan_create(world.model, trainer, nullptr, nullptr, &plan))) {
+  if (fine(epl_plan_create(world.model, trainer, nullptr, nullptr, nullptr, &plan))) {
     for (const int64_t step : {int64_t{0}, int64_t{1}, int64_t{999}, int64_t{1} << 40, INT64_MAX - 1})
       static_cast<void>(plan->plan->learning_rate(step));
     const bool takes = epl_plan_port_count(plan, EPL_ENTRY_TRAIN, EPL_PORT_INPUT) == 2;
-    if (fine(epl_session_create(plan, nullptr, &session)) && takes) {
+    if (fine(epl_session_create(plan, nullptr, nullptr, &session)) && takes) {
       const epl_tensor* inputs[2] = {world.inputs[0], world.inputs[1]};
       fine(epl_session_step(session, inputs, 2, nullptr, nullptr));
       fine(epl_session_observe(session, 0.5, 0));

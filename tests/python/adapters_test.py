@@ -97,8 +97,8 @@ def check(api, case, half, scratch):
     write_model(scratch / "m.onnx", sample, nodes, weights, random, half)
     x = random.normal(0, 1, (BATCH, *sample)).astype(np.float16 if half else np.float32)
     session = train(api, scratch / "m.onnx", rank, x, np.arange(BATCH) % 3)
-    api.call("epl_session_export_onnx", session, epl_api.text(str(scratch / "trained.onnx")))
-    api.call("epl_session_export_adapters", session, epl_api.text(str(scratch / "adapters")))
+    api.call("epl_session_export_onnx", session, epl_api.text(str(scratch / "trained.onnx")), None)
+    api.call("epl_session_export_adapters", session, epl_api.text(str(scratch / "adapters")), None)
     small = load_file(str(scratch / "adapters" / "adapter_model.safetensors"))
     config = json.loads((scratch / "adapters" / "adapter_config.json").read_text())
     assert (config["r"], config["lora_alpha"], config["target_modules"]) == (rank, ALPHA, ["layer"]), config

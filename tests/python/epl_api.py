@@ -40,7 +40,7 @@ class Port(c.Structure):
 
 class Metrics(c.Structure):
     _fields_ = [("struct_size", c.c_uint64), ("step", c.c_int64), ("loss", c.c_double), ("gradient_norm", c.c_double),
-                ("learning_rate", c.c_double), ("seconds", c.c_double)]
+                ("learning_rate", c.c_double), ("nanoseconds", c.c_int64)]
 
 
 class PlanOptions(c.Structure):
@@ -111,7 +111,7 @@ class Api:
 
     def describe(self):
         described = self.make("text", "epl_engine_describe", self.engine)
-        return json.loads(self.lib.epl_text_data(described.pointer))
+        return json.loads(self.lib.epl_text_data(described.pointer, None))
 
     def tensor(self, array):
         array = np.array(array, order="C", copy=None)
@@ -126,14 +126,14 @@ class Api:
         return np.frombuffer(data, dtype_of(NAMES[lib.epl_tensor_dtype(p)])).reshape(shape).copy()
 
     def model(self, path):
-        return self.make("model", "epl_model_load", self.engine, text(str(path)), None)
+        return self.make("model", "epl_model_load", self.engine, text(str(path)), None, None)
 
     def described_model(self, path):
         described = self.make("text", "epl_model_describe", self.model(path))
-        return json.loads(self.lib.epl_text_data(described.pointer))
+        return json.loads(self.lib.epl_text_data(described.pointer, None))
 
     def model_bytes(self, data):
-        return self.make("model", "epl_model_load_bytes", self.engine, text(data), None)
+        return self.make("model", "epl_model_load_bytes", self.engine, text(data), None, None)
 
     def trainer(self, settings, trainable):
         """Trains the parameters named, and no others."""
@@ -156,7 +156,7 @@ class Api:
 
     def plan(self, model, trainer, ranks=1):
         options = PlanOptions(c.sizeof(PlanOptions), ranks, 0, None, 0)
-        return self.make("plan", "epl_plan_create", model, trainer, None, c.byref(options))
+        return self.make("plan", "epl_plan_create", model, trainer, None, c.byref(options), None)
 
     def ports(self, plan, entry, kind):
         names = []
@@ -167,7 +167,7 @@ class Api:
         return names
 
     def session(self, plan):
-        return self.make("session", "epl_session_create", plan, None)
+        return self.make("session", "epl_session_create", plan, None, None)
 
     def step(self, session, arrays):
         tensors = [self.tensor(a) for a in arrays]

@@ -73,11 +73,11 @@ def check_case(api, folder, scratch):
         assert abs(loss - wanted) <= 1e-4 * abs(wanted), f"step {step}: loss {loss}, reference {wanted}"
 
     written = scratch / "trained.onnx"
-    api.call("epl_session_export_onnx", session, epl_api.text(str(written)))
+    api.call("epl_session_export_onnx", session, epl_api.text(str(written)), None)
     weights = scratch / "trained.safetensors"
-    api.call("epl_session_export_safetensors", session, epl_api.text(str(weights)))
+    api.call("epl_session_export_safetensors", session, epl_api.text(str(weights)), None)
     to_train = scratch / "to_train.onnx"
-    api.call("epl_session_export_onnx_for_training", session, epl_api.text(str(to_train)))
+    api.call("epl_session_export_onnx_for_training", session, epl_api.text(str(to_train)), None)
     assert without_weights(to_train) == without_weights(folder / "model.onnx"), "more than the weights has changed"
     onnx.checker.check_model(str(written), full_check=True)
     exported = {i.name: numpy_helper.to_array(i) for i in onnx.load(str(written)).graph.initializer}

@@ -64,8 +64,8 @@ def check(api, fixture, scratch):
     losses = [api.step(session, [rows[n] for n in names]) for _ in range(STEPS)]
     assert losses[-1] < 0.8 * losses[0], f"nothing was trained: {losses[0]} to {losses[-1]}"
     trained, to_train = scratch / "trained.onnx", scratch / "to_train.onnx"
-    api.call("epl_session_export_onnx", session, epl_api.text(str(trained)))
-    api.call("epl_session_export_onnx_for_training", session, epl_api.text(str(to_train)))
+    api.call("epl_session_export_onnx", session, epl_api.text(str(trained)), None)
+    api.call("epl_session_export_onnx_for_training", session, epl_api.text(str(to_train)), None)
     onnx.checker.check_model(str(trained), full_check=True)
 
     own = api.predict(session, [rows["x"]], len(api.ports(plan, PREDICT, OUTPUT)))[0]

@@ -213,7 +213,7 @@ def trained(api, model, x, target):
     given = {"x": x, "target": target}
     losses = [api.step(session, [given[name] for name in api.ports(plan, TRAIN, INPUT)]) for _ in range(3)]
     with tempfile.NamedTemporaryFile(suffix=".safetensors") as file:
-        api.call("epl_session_export_safetensors", session, epl_api.text(file.name))
+        api.call("epl_session_export_safetensors", session, epl_api.text(file.name), None)
         return losses, load_file(file.name)
 
 

@@ -77,7 +77,8 @@ int survive(const Host& host, const std::shared_ptr<const CompiledPlan>& plan, c
     if (std::filesystem::exists(folder + "/manifest.epl")) EPL_TRY(load_session(*session, folder));
     while (session->steps_done() < steps) {
       StepMetrics metrics;
-      EPL_TRY(session->step(mlp_batch(static_cast<int>(session->steps_done())), metrics, {.timeout_seconds = 60}));
+      EPL_TRY(session->step(mlp_batch(static_cast<int>(session->steps_done())), metrics,
+                            {.stop = Stop::after(host.seconds, 60)}));
       EPL_TRY(save_session(*session, folder));
     }
     EPL_ASSIGN(const std::string state, gathered_state(*session, {}));
@@ -134,11 +135,11 @@ int run(const std::vector<std::string>& words) {
     StepMetrics metrics;
     if (step == late_at) {
       std::this_thread::sleep_for(std::chrono::milliseconds(300));
-      const Status refused = (*session)->step(mlp_batch(step), metrics, {.timeout_seconds = 60});
+      const Status refused = (*session)->step(mlp_batch(step), metrics, {.stop = Stop::after(host.seconds, 60)});
       if (refused.code() != Code::peer_failed)
         return fail(cat("a step that another process gave up: ", refused.to_string()));
     }
-    Status status = (*session)->step(mlp_batch(step), metrics, {.timeout_seconds = 60});
+    Status status = (*session)->step(mlp_batch(step), metrics, {.stop = Stop::after(host.seconds, 60)});
     if (!status.ok()) return fail(status.to_string());
     losses.push_back(metrics.loss);
   }

@@ -131,17 +131,18 @@ TEST(Session, ADeadlineIsSeenInTheMiddleOfAnInstruction) {
     // A deadline that passes after as many readings as there are instructions: between them it would hardly be noticed.
     const int64_t before = readings;
     const Status late = (*session)->predict(std::vector<Tensor>{x}, outputs,
-                                            {.timeout_seconds = static_cast<double>(instructions) + 4});
+                                            {.stop = Stop::after(host.seconds, static_cast<double>(instructions) + 4)});
     EXPECT_EQ(late.code(), Code::deadline_exceeded) << late.to_string();
     EXPECT_LE(readings - before, instructions + 10 + threads);
     // A step that was stopped in the middle has changed nothing, and the next one is whole.
     const Tensor w1 = *(*session)->state("w1");
     StepMetrics metrics;
-    const Status stopped = (*session)->step(std::vector<Tensor>{x, t}, metrics, {.timeout_seconds = 12});
+    const Status stopped =
+        (*session)->step(std::vector<Tensor>{x, t}, metrics, {.stop = Stop::after(host.seconds, 12)});
     EXPECT_EQ(stopped.code(), Code::deadline_exceeded) << stopped.to_string();
     EXPECT_TRUE(identical(*(*session)->state("w1"), w1));
     EXPECT_EQ((*session)->steps_done(), 0);
-    ASSERT_TRUE((*session)->step(std::vector<Tensor>{x, t}, metrics, {.timeout_seconds = 1e9}).ok());
+    ASSERT_TRUE((*session)->step(std::vector<Tensor>{x, t}, metrics, {.stop = Stop::after(host.seconds, 1e9)}).ok());
     auto other = Session::create(host, *plan, 7);
     StepMetrics same;
     ASSERT_TRUE((*other)->step(std::vector<Tensor>{x, t}, same, {}).ok());

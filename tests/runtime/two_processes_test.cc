@@ -95,7 +95,7 @@ TEST_F(TwoProcesses, go_on_when_one_gave_up_a_step) {
   for (int step = 0; step < 5; ++step) {
     StepMetrics metrics;
     if (step == 2) {
-      const Status late = session->step(mlp_batch(step), metrics, {.timeout_seconds = 0.05});
+      const Status late = session->step(mlp_batch(step), metrics, {.stop = Stop::after(host.seconds, 0.05)});
       EXPECT_EQ(late.code(), Code::deadline_exceeded) << late.to_string();
       EXPECT_EQ(session->steps_done(), 2);
     }
