@@ -1,5 +1,6 @@
 # libepl.so, the one thing that is shipped: exactly the symbols of include/epl.h, and nothing needed but the C library.
-# The listing of the interface says which (cmake/interface.py makes it from the header; a test compares them).
+# The listing of the interface says which (cmake/interface makes it from the header, and fails the build where it is
+# stale).
 set(EPL_MAP ${GENERATED}/epl.map)
 set(interface ${PROJECT_SOURCE_DIR}/core/capi/epl.abi)
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${interface})
@@ -26,6 +27,28 @@ else()
   target_link_options(epl PRIVATE -static-libstdc++ -static-libgcc)
 endif()
 target_link_libraries(epl PRIVATE Threads::Threads ${CMAKE_DL_LIBS} ${ZLIB_ARCHIVE} m)
+
+# What is generated from the header and committed: with Python at hand a build fails where it is stale, and says by what
+# command it is written again.
+find_package(Python3 COMPONENTS Interpreter)
+if(Python3_FOUND AND EPL_TESTS)
+  file(GLOB generators CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/cmake/interface/*.py)
+  execute_process(COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/cmake/interface --list
+    OUTPUT_VARIABLE outputs OUTPUT_STRIP_TRAILING_WHITESPACE RESULT_VARIABLE unread)
+  string(REGEX REPLACE "([^\n]+)" "${PROJECT_SOURCE_DIR}/\\1" outputs "${outputs}")
+  string(REPLACE "\n" ";" outputs "${outputs}")
+  if(unread)  # the build says why
+    set(outputs "")
+  endif()
+  set(fresh ${GENERATED}/interface.fresh)
+  add_custom_command(OUTPUT ${fresh}
+    COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/cmake/interface --check
+    COMMAND ${CMAKE_COMMAND} -E touch ${fresh}
+    DEPENDS ${PROJECT_SOURCE_DIR}/include/epl.h ${generators} ${outputs}
+    COMMENT "Comparing what is generated from include/epl.h")
+  add_custom_target(epl_interface_fresh DEPENDS ${fresh})
+  add_dependencies(epl epl_interface_fresh)
+endif()
 
 # The command line: the first user of the C API, and of nothing else of ours.
 if(EPL_TOOL)

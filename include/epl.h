@@ -10,8 +10,8 @@
  *   back do end with a zero that is not counted, and may hold others; what was no UTF-8 has U+FFFD in its place.
  * - Option structs start with `struct_size`; zero in a field means its default; NULL means all defaults. Output structs
  *   start with `struct_size` too, set by the caller; the library writes no more than that.
- * - A handle from a `_create`, `_load`, `_open`, `_parse` function or marked EPL_OWNED is given back with the
- *   `_destroy` function of its type, which takes NULL. Children keep what they were made from alive: the order of
+ * - A handle from a `_create`, `_load`, `_open`, `_parse`, `_of_...` function or marked EPL_OWNED is given back with
+ *   the `_destroy` function of its type, which takes NULL. Children keep what they were made from alive: the order of
  *   destruction is free. What is not marked EPL_OWNED is borrowed from the handle it came from, and lives as long as
  *   that.
  * - A handle that was destroyed, or is of another type, is an error (EPL_ERROR_MISUSE), and to `_destroy` nothing,
@@ -37,7 +37,7 @@
  *   or cannot be read is EPL_ERROR_IO, never a signal; replace a file by renaming a new one over it, which is seen by
  *   those who open it afterwards.
  *
- * Annotations are read by the generator of the bindings (cmake/interface.py), and say what C's types cannot:
+ * Annotations are read by the generator of the bindings (cmake/interface), and say what C's types cannot:
  *   EPL_SINCE(major, minor)  the first version with the function
  *   EPL_ANY_THREAD           any threads may call it at once, with the same handles too
  *   EPL_ONE_CALLER           its first argument has one caller at a time; a second one gets EPL_ERROR_BUSY
@@ -173,7 +173,7 @@ EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD void epl_text_destroy(epl_text* EPL_NULLA
 typedef void* (*epl_allocate_fn)(void* userdata, size_t bytes, size_t alignment);
 typedef void (*epl_release_fn)(void* userdata, void* memory, size_t bytes, size_t alignment);
 /* Called from any thread, never with a lock held. INFO tells what is made, loaded and saved, DEBUG every step. */
-typedef void (*epl_log_fn)(void* userdata, int32_t level, const char* message, size_t length);
+typedef void (*epl_log_fn)(void* userdata, int32_t level, const char* EPL_TEXT(length) message, size_t length);
 /* Callbacks return in the ordinary way: no exception, no longjmp. */
 typedef void (*epl_destroy_fn)(void* userdata);
 
@@ -301,7 +301,8 @@ EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK const char* epl_dtype_name(int3
 /* DLPack, as DLManagedTensorVersioned* (version 1). `from` takes the struct over, also when it fails, and accepts
  * row-major tensors of the CPU; `to` gives one that keeps the data alive and whose deleter the receiver calls. */
 EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_CHECKED epl_error*
-epl_tensor_from_dlpack(const epl_engine* engine, void* dl_managed_tensor_versioned, epl_tensor** EPL_OUT tensor);
+epl_tensor_from_dlpack(const epl_engine* engine, void* dl_managed_tensor_versioned,
+    epl_tensor** EPL_OUT EPL_OWNED tensor);
 EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_CHECKED epl_error*
 epl_tensor_to_dlpack(const epl_tensor* tensor, void** EPL_OUT EPL_OWNED dl_managed_tensor_versioned);
 
@@ -479,7 +480,7 @@ epl_strategy_parse(const epl_engine* engine, const char* EPL_TEXT(json_length) j
  * (ONNX IR 11), or metadata "epl.strategy" of the model and "epl.scope" of its nodes. EPL_ERROR_NOT_FOUND where it asks
  * for nothing. A plan whose strategy has neither scopes nor a default takes it by itself. */
 EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_CHECKED epl_error*
-epl_strategy_of_model(const epl_model* model, int64_t ranks, epl_strategy** EPL_OUT strategy);
+epl_strategy_of_model(const epl_model* model, int64_t ranks, epl_strategy** EPL_OUT EPL_OWNED strategy);
 EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD void epl_strategy_destroy(epl_strategy* EPL_NULLABLE strategy);
 /* One config key, for example "pipeline.num_micro_batch" = "4". */
 EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error*
@@ -689,9 +690,10 @@ epl_store_id(const epl_store* store, epl_text** EPL_OUT EPL_OWNED id);
  * gives EPL_ERROR_MISUSE. A `get` waits until somebody has put the key, at most so long, and then gives
  * EPL_ERROR_DEADLINE_EXCEEDED. It sets `bytes` to the size of the value, and copies that where it fits into `capacity`;
  * it is called again where it did not. Both return NULL or an error of epl_error_create. */
-typedef epl_error* (*epl_put_fn)(void* userdata, const char* key, size_t key_length, const void* value, size_t bytes);
-typedef epl_error* (*epl_get_fn)(void* userdata, const char* key, size_t key_length, int64_t timeout_nanoseconds,
-                              void* value, size_t capacity, size_t* bytes);
+typedef epl_error* (*epl_put_fn)(void* userdata, const char* EPL_TEXT(key_length) key, size_t key_length,
+    const void* EPL_BYTES(bytes) value, size_t bytes);
+typedef epl_error* (*epl_get_fn)(void* userdata, const char* EPL_TEXT(key_length) key, size_t key_length,
+    int64_t timeout_nanoseconds, void* EPL_BYTES(capacity) EPL_OUT value, size_t capacity, size_t* EPL_OUT bytes);
 
 /* All zero: the ranks of the plan are threads of this process. A job may have several processes instead, each with some
  * of the ranks. All make the same plan and the same calls at the same time; steps take the whole batch in each, or with

@@ -18,7 +18,7 @@ TOP = pathlib.Path(__file__).resolve().parents[2]
 FOLDERS = ("backends", "bench", "core", "frontends", "include", "samples", "tests", "tools")
 SCRIPTS = (".ci", "cmake", "scripts", *FOLDERS)
 BY_HAND = {TOP / "include/epl.h"}
-GENERATED = {TOP / "frontends/onnx/schema.h", TOP / "frontends/onnx/operator_table.h"}
+GENERATED = {TOP / name for name in ("frontends/onnx/schema.h", "frontends/onnx/operator_table.h", "include/epl_dl.h")}
 LIMIT = 120
 LONG_TEXT = re.compile(r'''"[^"]{60,}|'[^']{60,}''')
 

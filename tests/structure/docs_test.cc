@@ -57,6 +57,16 @@ TEST(Docs, ReadmePrintsTheFirstSample) {
       << "README.md must print samples/01_hello.c as it is: run scripts/readme.sh";
 }
 
+TEST(Docs, PagesOfLanguagesPrintTheirSamples) {
+  for (const auto& [page, sample, language] : {std::tuple("docs/cpp.md", "samples/cpp/first.cc", "cpp"),
+                                               std::tuple("docs/python.md", "samples/python/first.py", "python")}) {
+    const std::string text = read_text(kTop / sample);
+    ASSERT_GT(text.size(), 500u) << sample;
+    EXPECT_NE(read_text(kTop / page).find("```" + std::string(language) + "\n" + text + "```"), std::string::npos)
+        << page << " must print " << sample << " as it is";
+  }
+}
+
 // Every folder of the engine has its place in the architecture's table.
 TEST(Docs, ArchitectureNamesEveryFolder) {
   const std::string text = read_text(kTop / "ARCHITECTURE.md");
@@ -87,7 +97,7 @@ TEST(Docs, RecipesCoverWhatIsAddedByRows) {
 TEST(Docs, RecipesNameWhatExists) {
   const std::string text = read_text(kTop / "CONTRIBUTING.md");
   std::string sources;
-  for (const SourceFile& file : files_below({"core", "frontends", "backends", "tests"}, {".h", ".cc"})) {
+  for (const SourceFile& file : files_below({"core", "frontends", "backends", "include", "tests"}, {".h", ".cc"})) {
     if (file.path.find("docs_test") == std::string::npos) sources += file.text;
   }
   static const std::regex macro(R"(\b(EPL_[A-Z]+)\()"), variable(R"(\b(EPL_UPDATE_[A-Z]+)=1)"),

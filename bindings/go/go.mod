@@ -1,0 +1,3 @@
+module epl.ai/go
+
+go 1.21

@@ -1,0 +1,154 @@
+"""What the objects are made of: the library, errors, handles, and how Python's values become arguments of C."""
+import ctypes as c
+import functools
+import os
+import pathlib
+
+from . import _raw as raw
+
+
+class Error(Exception):
+    """A failure: what was wrong and what to do. `code` is one of the constants ERROR_...."""
+
+    def __init__(self, message, code=raw.ERROR_INTERNAL, where="", rank=-1, retryable=False):
+        super().__init__(message)
+        self.code, self.where, self.rank, self.retryable = code, where, rank, retryable
+
+
+@functools.cache
+def library():
+    """The library: the file that EPL_LIBRARY names, else the one inside the package, else the system's."""
+    beside = pathlib.Path(__file__).with_name("libepl.so.1")
+    return raw.load(os.environ.get("EPL_LIBRARY") or (str(beside) if beside.exists() else "libepl.so.1"))
+
+
+def check(error):
+    if not error:
+        return
+    lib, length = library(), c.c_size_t()
+    message = view(lib.epl_error_message(error, c.byref(length)), length.value)
+    where = view(lib.epl_error_where(error, c.byref(length)), length.value)
+    failure = Error(message, lib.epl_error_code(error), where, lib.epl_error_rank(error),
+                    bool(lib.epl_error_retryable(error)))
+    lib.epl_error_destroy(error)
+    raise failure
+
+
+class Handle:
+    """An object of the library. It goes with its last reference, at the end of a `with`, or by close()."""
+    KIND = ""
+    _classes = {}
+
+    def __init_subclass__(cls, **keywords):
+        super().__init_subclass__(**keywords)
+        Handle._classes[cls.KIND] = cls  # a subclass takes the place of what was generated
+
+    @classmethod
+    def own(cls, pointer):
+        made = cls.__new__(cls)
+        made.pointer, made.owned = pointer, True
+        return made
+
+    @classmethod
+    def borrow(cls, pointer, owner):
+        """A handle that lives in `owner`, which it keeps; NULL is None."""
+        if not pointer:
+            return None
+        made = cls.own(pointer)
+        made.owned, made.owner = False, owner
+        return made
+
+    def adopt(self, made):
+        """Takes over what another object has."""
+        self.pointer, self.owned, made.pointer = made.pointer, True, None
+
+    def close(self):
+        pointer, self.pointer = getattr(self, "pointer", None), None
+        if pointer and self.owned:
+            getattr(library(), f"epl_{self.KIND}_destroy")(pointer)
+
+    def __del__(self):
+        if library is not None:  # else the interpreter is ending
+            self.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+
+def kind(name):
+    return Handle._classes[name]
+
+
+def pointer(handle):
+    if handle is None:
+        return None
+    if handle.pointer is None:
+        raise ValueError(f"this {handle.KIND} is closed")
+    return handle.pointer
+
+
+def text(value):
+    if value is None:
+        return None, 0
+    data = value if isinstance(value, bytes) else os.fspath(value).encode()
+    return data, len(data)
+
+
+def memory(value):
+    """The memory of what has a buffer, as it is; what is read-only is copied, because ctypes has no other way."""
+    view_of = memoryview(value).cast("B")
+    buffer = c.c_char * len(view_of)
+    return (buffer.from_buffer_copy(view_of) if view_of.readonly else buffer.from_buffer(view_of)), len(view_of)
+
+
+def array(of, values):
+    values = () if values is None else tuple(values)
+    return (of * len(values))(*values), len(values)
+
+
+def handles(values):
+    return (c.c_void_p * len(values))(*map(pointer, values)), len(values)
+
+
+def struct(of, value):
+    """None, a struct, or the fields of one."""
+    return None if value is None else c.byref(of(**value) if isinstance(value, dict) else value)
+
+
+def structs(of, values):
+    """Structs one behind the other; a ctypes array as it is, so that what is written there is the caller's."""
+    values = () if values is None else values
+    if isinstance(values, c.Array):
+        return values, len(values)
+    return (of * len(values))(*(of(**each) if isinstance(each, dict) else each for each in values)), len(values)
+
+
+def call_options(call):
+    if not call:
+        return None
+    fields = dict(call)
+    timeout, cancel = fields.pop("timeout", None), fields.pop("cancel", None)
+    if timeout is not None:
+        fields["timeout_nanoseconds"] = max(1, int(timeout * 1e9))
+    if cancel is not None:
+        fields["cancel"] = pointer(cancel)
+    return c.byref(raw.CallOptions(**fields))
+
+
+def take(owned):
+    """What an epl_text has, which goes."""
+    length = c.c_size_t()
+    found = view(library().epl_text_data(owned, c.byref(length)), length.value)
+    library().epl_text_destroy(owned)
+    return found
+
+
+def view(address, length):
+    return c.string_at(address, length).decode() if address else ""
+
+
+def name(found):
+    return None if found is None else found.decode()

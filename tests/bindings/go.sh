@@ -1,0 +1,14 @@
+#!/bin/sh
+# go.sh SOURCE LIBRARY_FOLDER OUT: vets the Go module and runs its tests against the library that was built.
+set -eu
+command -v go >/dev/null 2>&1 || { echo "SKIP: go is not installed"; exit 0; }
+version=$(go env GOVERSION | sed 's/^go1\.\([0-9]*\).*/\1/')
+[ "$version" -ge 21 ] || { echo "SKIP: go is older than 1.21"; exit 0; }
+mkdir -p "$3"
+# Everything that go writes stays below OUT; nothing is fetched.
+export GOCACHE="$3/cache" GOPATH="$3/path" GOPROXY=off GOTOOLCHAIN=local CGO_ENABLED=1
+export CGO_CFLAGS="-I$1/include" CGO_LDFLAGS="-L$2 -lepl -Wl,-rpath,$2" GOFLAGS=-tags=epl_flags
+cd "$1/bindings/go"
+[ -z "$(gofmt -l .)" ] || { gofmt -d .; exit 1; }
+go vet ./...
+GODEBUG=cgocheck=1 go test -count=1 ./...

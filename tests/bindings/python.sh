@@ -1,0 +1,19 @@
+#!/bin/sh
+# python.sh SOURCE LIBRARY OUT: the Python package's tests, from a wheel with the library inside, and its sample.
+set -eu
+for python in "$1/.venv/bin/python" "${EPL_PYTHON:-python3}" python3; do
+  if "$python" -c 'import numpy; numpy.zeros(1).__dlpack__(max_version=(1, 0))' 2>/dev/null; then
+    rm -rf "$3"
+    mkdir -p "$3/run"
+    "$python" "$1/bindings/python/wheel.py" "$2" "$3"
+    # A wheel is unpacked by what installs it, and so is it here: nothing but this folder is on the path.
+    "$python" -m zipfile -e "$3"/epl-*.whl "$3/installed"
+    cd "$3/run"
+    unset EPL_LIBRARY
+    export PYTHONPATH="$3/installed"
+    "$python" "$1/tests/bindings/python_test.py" .
+    "$python" "$1/samples/python/first.py" | tail -1
+    exit
+  fi
+done
+echo "SKIP: no Python here has NumPy 2.1 or newer"
