@@ -1,3 +1,3 @@
 module epl.ai/go
 
-go 1.21
+go 1.24

@@ -1,9 +1,10 @@
 #!/bin/sh
-# go.sh SOURCE LIBRARY_FOLDER OUT: vets the Go module and runs its tests against the library that was built.
+# go.sh SOURCE LIBRARY_FOLDER OUT: vets the Go module and runs its tests against the library that was built, with the race
+# detector too.
 set -eu
 command -v go >/dev/null 2>&1 || { echo "SKIP: go is not installed"; exit 0; }
-version=$(go env GOVERSION | sed 's/^go1\.\([0-9]*\).*/\1/')
-[ "$version" -ge 21 ] || { echo "SKIP: go is older than 1.21"; exit 0; }
+minor=$(go env GOVERSION | sed -n 's/^go1\.\([0-9]*\).*/\1/p')
+[ "${minor:-0}" -ge 24 ] || { echo "SKIP: $(go env GOVERSION) is older than go1.24"; exit 0; }
 mkdir -p "$3"
 # Everything that go writes stays below OUT; nothing is fetched.
 export GOCACHE="$3/cache" GOPATH="$3/path" GOPROXY=off GOTOOLCHAIN=local CGO_ENABLED=1
@@ -12,3 +13,5 @@ cd "$1/bindings/go"
 [ -z "$(gofmt -l .)" ] || { gofmt -d .; exit 1; }
 go vet ./...
 GODEBUG=cgocheck=1 go test -count=1 ./...
+# The race detector checks pointers as well.
+go test -race -count=1 .

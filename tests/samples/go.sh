@@ -1,11 +1,18 @@
 #!/bin/sh
-# go.sh SOURCE LIBRARY_FOLDER OUT: builds samples/go with cgo and runs it.
+# go.sh SOURCE LIBRARY_FOLDER OUT: runs the first program of docs/go.md, and the tests of the training service.
 set -eu
 command -v go >/dev/null 2>&1 || { echo "SKIP: go is not installed"; exit 0; }
+minor=$(go env GOVERSION | sed -n 's/^go1\.\([0-9]*\).*/\1/p')
+[ "${minor:-0}" -ge 24 ] || { echo "SKIP: $(go env GOVERSION) is older than go1.24"; exit 0; }
 mkdir -p "$3"
 # Everything that go writes stays below OUT; nothing is fetched.
-export GOCACHE="$3/cache" GOPATH="$3/path" GOFLAGS=-mod=mod GOPROXY=off GOTOOLCHAIN=local CGO_ENABLED=1
+export GOCACHE="$3/cache" GOPATH="$3/path" GOFLAGS=-tags=epl_flags GOPROXY=off GOTOOLCHAIN=local CGO_ENABLED=1
 export CGO_CFLAGS="-I$1/include" CGO_LDFLAGS="-L$2 -lepl -Wl,-rpath,$2"
-cd "$1/samples/go"
-go build -o "$3/train_mlp" .
-"$3/train_mlp" "$3"
+cd "$1/samples/go/first"
+go vet .
+go build -o "$3/first" .
+(cd "$3" && ./first | tail -1 | grep -q '^step 50' && test -s trained.onnx)
+cd "$1/samples/go/service"
+[ -z "$(gofmt -l . ../first)" ] || { gofmt -d . ../first; exit 1; }
+go vet .
+TMPDIR="$3" go test -count=1 .

@@ -59,6 +59,7 @@ TEST(Docs, ReadmePrintsTheFirstSample) {
 
 TEST(Docs, PagesOfLanguagesPrintTheirSamples) {
   for (const auto& [page, sample, language] : {std::tuple("docs/cpp.md", "samples/cpp/first.cc", "cpp"),
+                                               std::tuple("docs/go.md", "samples/go/first/main.go", "go"),
                                                std::tuple("docs/python.md", "samples/python/first.py", "python")}) {
     const std::string text = read_text(kTop / sample);
     ASSERT_GT(text.size(), 500u) << sample;

@@ -1,0 +1,33 @@
+#![doc = include_str!("../README.md")]
+#![warn(missing_docs)]
+
+mod call;
+mod dataset;
+mod engine;
+mod error;
+mod evaluation;
+mod handle;
+mod model;
+mod plan;
+mod session;
+mod store;
+mod tensor;
+mod trainer;
+
+pub use call::{Call, CancelToken};
+pub use dataset::{Batch, Dataset};
+pub use engine::{Device, Engine, EngineBuilder, Level};
+pub use error::{Code, Error, Result};
+pub use evaluation::Evaluation;
+pub use model::Model;
+pub use plan::{Entry, Plan, PlanOptions, Strategy};
+pub use session::{Metrics, Session, SessionOptions, StateKind};
+pub use store::Store;
+pub use tensor::{DType, Element, Info, Tensor, TensorRef};
+pub use trainer::{Adapter, Trainer};
+
+/// What the library has given to this process and not got back, errors and texts included: zero when everything was
+/// dropped. For tests.
+pub fn live_handles() -> i64 {
+    unsafe { epl_sys::epl_live_handles() }
+}

@@ -1,0 +1,60 @@
+use crate::call::Call;
+use crate::engine::Engine;
+use crate::error::Result;
+use crate::handle::{given, given_text, handle, path_text, raw};
+use crate::tensor::{infos, Info};
+use epl_sys as sys;
+use std::path::Path;
+
+handle!(
+    /// A model file with its parameters.
+    Model, epl_model, epl_model_destroy
+);
+// The header: models are for any threads.
+unsafe impl Send for Model {}
+unsafe impl Sync for Model {}
+
+impl Model {
+    /// Reads a model file. Large weights stay in the file until a session or an export needs them.
+    pub fn load(engine: &Engine, path: impl AsRef<Path>, call: &Call) -> Result<Model> {
+        let (path, length) = raw(path_text(path.as_ref())?);
+        given(|place| unsafe {
+            sys::epl_model_load(engine.0.as_ptr(), path, length, std::ptr::null(), &call.raw(), place)
+        })
+        .map(Model)
+    }
+    /// Reads a model from memory, which is copied.
+    pub fn from_bytes(engine: &Engine, bytes: &[u8], call: &Call) -> Result<Model> {
+        given(|place| unsafe {
+            sys::epl_model_load_bytes(
+                engine.0.as_ptr(), bytes.as_ptr().cast(), bytes.len(), std::ptr::null(), &call.raw(), place,
+            )
+        })
+        .map(Model)
+    }
+    fn ports(&self, kind: i32) -> Result<Vec<Info>> {
+        infos(unsafe { sys::epl_model_port_count(self.0.as_ptr(), kind) }, |index, info| unsafe {
+            sys::epl_model_port(self.0.as_ptr(), kind, index, info)
+        })
+    }
+    /// What the model takes.
+    pub fn inputs(&self) -> Result<Vec<Info>> {
+        self.ports(sys::EPL_PORT_INPUT)
+    }
+    /// What the model gives.
+    pub fn outputs(&self) -> Result<Vec<Info>> {
+        self.ports(sys::EPL_PORT_OUTPUT)
+    }
+    /// What the file has values of, parameters and constants.
+    pub fn initializers(&self) -> Result<Vec<Info>> {
+        self.ports(sys::EPL_PORT_INITIALIZER)
+    }
+    /// As JSON, all that is known about the file.
+    pub fn describe(&self) -> Result<String> {
+        given_text(|place| unsafe { sys::epl_model_describe(self.0.as_ptr(), place) })
+    }
+    /// As a JSON list, what its owner should know before training it.
+    pub fn findings(&self) -> Result<String> {
+        given_text(|place| unsafe { sys::epl_model_findings(self.0.as_ptr(), place) })
+    }
+}

@@ -1,0 +1,179 @@
+use crate::call::Call;
+use crate::engine::Engine;
+use crate::error::{check, Result};
+use crate::handle::{given, given_text, handle, path_text, raw};
+use crate::model::Model;
+use crate::tensor::{infos, Info};
+use crate::trainer::Trainer;
+use epl_sys as sys;
+use std::path::Path;
+
+handle!(
+    /// How the work of a step is spread over ranks.
+    Strategy, epl_strategy, epl_strategy_destroy
+);
+// The header: one caller at a time, from any thread. `&mut self` is one caller, and a plan takes one too.
+unsafe impl Send for Strategy {}
+
+impl Strategy {
+    /// Of the JSON form (docs/strategy.md); `{}` for defaults.
+    pub fn parse(engine: &Engine, json: &str) -> Result<Strategy> {
+        let (json, length) = raw(json);
+        given(|place| unsafe { sys::epl_strategy_parse(engine.0.as_ptr(), json, length, place) }).map(Strategy)
+    }
+    /// What the model's file itself asks for on that many ranks.
+    pub fn of_model(model: &Model, ranks: u64) -> Result<Strategy> {
+        given(|place| unsafe { sys::epl_strategy_of_model(model.0.as_ptr(), ranks as i64, place) }).map(Strategy)
+    }
+    /// Sets one key, "pipeline.num_micro_batch" for example.
+    pub fn set(&mut self, key: &str, value: impl std::fmt::Display) -> Result<&mut Strategy> {
+        let text = value.to_string();
+        let ((key, key_length), (value, value_length)) = (raw(key), raw(&text));
+        check(unsafe { sys::epl_strategy_set(self.0.as_ptr(), key, key_length, value, value_length) })?;
+        Ok(self)
+    }
+    /// The JSON form.
+    pub fn describe(&mut self) -> Result<String> {
+        given_text(|place| unsafe { sys::epl_strategy_describe(self.0.as_ptr(), place) })
+    }
+}
+
+/// One of the things that a plan can do.
+#[allow(missing_docs)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Entry {
+    Train = sys::EPL_ENTRY_TRAIN as isize,
+    Evaluate = sys::EPL_ENTRY_EVALUATE as isize,
+    Predict = sys::EPL_ENTRY_PREDICT as isize,
+}
+
+/// The options of a [`Plan`].
+#[derive(Clone, Debug, Default)]
+pub struct PlanOptions {
+    /// Of the job, in this and other processes; 0: 1.
+    pub ranks: u64,
+    /// Of this process, which share its threads; 0: all of them.
+    pub local_ranks: u64,
+    /// Of dropout and of new adapters.
+    pub seed: u64,
+    /// Empty: "cpu".
+    pub device: String,
+}
+
+impl PlanOptions {
+    fn raw(&self) -> sys::epl_plan_options {
+        let mut options = sys::epl_plan_options {
+            ranks: self.ranks as i64,
+            local_ranks: self.local_ranks as i64,
+            seed: self.seed,
+            ..Default::default()
+        };
+        if !self.device.is_empty() {
+            (options.device, options.device_length) = (self.device.as_ptr().cast(), self.device.len() as u64);
+        }
+        options
+    }
+}
+
+handle!(
+    /// Everything decided and nothing allocated.
+    Plan, epl_plan, epl_plan_destroy
+);
+// The header: plans are for any threads.
+unsafe impl Send for Plan {}
+unsafe impl Sync for Plan {}
+
+fn pointer<T>(handle: Option<&mut T>, get: impl Fn(&T) -> *const u8) -> *const u8 {
+    handle.map_or(std::ptr::null(), |one| get(one))
+}
+
+impl Plan {
+    /// Decides how a model is trained. Without a trainer: a plan to predict with, of a model whose dimensions are all
+    /// fixed. Without a strategy: all defaults. Both may be changed or dropped afterwards.
+    pub fn new(
+        model: &Model, trainer: Option<&mut Trainer>, strategy: Option<&mut Strategy>, options: &PlanOptions,
+        call: &Call,
+    ) -> Result<Plan> {
+        let trainer = pointer(trainer, |one| one.0.as_ptr() as *const u8).cast();
+        let strategy = pointer(strategy, |one| one.0.as_ptr() as *const u8).cast();
+        given(|place| unsafe {
+            sys::epl_plan_create(model.0.as_ptr(), trainer, strategy, &options.raw(), &call.raw(), place)
+        })
+        .map(Plan)
+    }
+    /// The same with the decisions of a file of [`Plan::save`].
+    pub fn load(
+        model: &Model, trainer: Option<&mut Trainer>, strategy: Option<&mut Strategy>, options: &PlanOptions,
+        path: impl AsRef<Path>, call: &Call,
+    ) -> Result<Plan> {
+        let trainer = pointer(trainer, |one| one.0.as_ptr() as *const u8).cast();
+        let strategy = pointer(strategy, |one| one.0.as_ptr() as *const u8).cast();
+        let (path, length) = raw(path_text(path.as_ref())?);
+        given(|place| unsafe {
+            sys::epl_plan_load(
+                model.0.as_ptr(), trainer, strategy, &options.raw(), path, length, &call.raw(), place,
+            )
+        })
+        .map(Plan)
+    }
+    fn ports(&self, entry: Entry, kind: i32) -> Result<Vec<Info>> {
+        infos(unsafe { sys::epl_plan_port_count(self.0.as_ptr(), entry as i32, kind) }, |index, info| unsafe {
+            sys::epl_plan_port(self.0.as_ptr(), entry as i32, kind, index, info)
+        })
+    }
+    /// What calls take, in their order.
+    pub fn inputs(&self, entry: Entry) -> Result<Vec<Info>> {
+        self.ports(entry, sys::EPL_PORT_INPUT)
+    }
+    /// What calls give, in their order.
+    pub fn outputs(&self, entry: Entry) -> Result<Vec<Info>> {
+        self.ports(entry, sys::EPL_PORT_OUTPUT)
+    }
+    /// The place of an input by its name.
+    pub fn input(&self, entry: Entry, name: &str) -> Option<usize> {
+        let (name, length) = raw(name);
+        let index = unsafe {
+            sys::epl_plan_find_port(self.0.as_ptr(), entry as i32, sys::EPL_PORT_INPUT, name, length)
+        };
+        usize::try_from(index).ok()
+    }
+    /// The samples of an input, first and number, that any of so many ranks from `first_rank` on reads: what a process
+    /// with these ranks passes where [`SessionOptions::slices`](crate::SessionOptions) is set.
+    pub fn slice(&self, entry: Entry, input: usize, first_rank: u64, ranks: u64) -> Result<(i64, i64)> {
+        let (mut first, mut samples) = (0, 0);
+        check(unsafe {
+            sys::epl_plan_slice(
+                self.0.as_ptr(), entry as i32, input as i64, first_rank as i64, ranks as i64, &mut first, &mut samples,
+            )
+        })?;
+        Ok((first, samples))
+    }
+    /// Of the job.
+    pub fn ranks(&self) -> i64 {
+        unsafe { sys::epl_plan_ranks(self.0.as_ptr()) }
+    }
+    /// Bytes that a rank will have at its peak, exact; none for a rank that is not there.
+    pub fn memory_bytes_peak(&self, rank: u64) -> Option<u64> {
+        u64::try_from(unsafe { sys::epl_plan_memory_bytes_peak(self.0.as_ptr(), rank as i64) }).ok()
+    }
+    /// A text for people: "explain", "graph", "plan", "local", "program", "kernels", "evaluate.graph", ...
+    pub fn print(&self, stage: &str, call: &Call) -> Result<String> {
+        let (stage, length) = raw(stage);
+        given_text(|place| unsafe { sys::epl_plan_print(self.0.as_ptr(), stage, length, &call.raw(), place) })
+    }
+    /// A JSON document for programs: "overview", "memory", "parameters" or "notes".
+    pub fn describe(&self, document: &str, call: &Call) -> Result<String> {
+        let (document, length) = raw(document);
+        given_text(|place| unsafe { sys::epl_plan_describe(self.0.as_ptr(), document, length, &call.raw(), place) })
+    }
+    /// Writes the decisions of the plan.
+    pub fn save(&self, path: impl AsRef<Path>, call: &Call) -> Result<()> {
+        let (path, length) = raw(path_text(path.as_ref())?);
+        check(unsafe { sys::epl_plan_save(self.0.as_ptr(), path, length, &call.raw()) })
+    }
+    /// Writes the model's file with the plan in it, as device annotations of ONNX.
+    pub fn export_onnx(&self, path: impl AsRef<Path>, call: &Call) -> Result<()> {
+        let (path, length) = raw(path_text(path.as_ref())?);
+        check(unsafe { sys::epl_plan_export_onnx(self.0.as_ptr(), path, length, &call.raw()) })
+    }
+}

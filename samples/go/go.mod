@@ -1,3 +1,0 @@
-module epl/samples/go
-
-go 1.19

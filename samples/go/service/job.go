@@ -1,0 +1,245 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	epl "epl.ai/go"
+)
+
+// Spec is what a client asks for. It is kept beside the job, so that a service that starts again goes on with it.
+type Spec struct {
+	Model      string         `json:"model"`      // the id of an upload
+	Data       string         `json:"data"`       // the id of an upload
+	Dataset    map[string]any `json:"dataset"`    // options of the reader: docs/readers.md
+	Trainer    map[string]any `json:"trainer"`    // docs/training.md
+	Strategy   map[string]any `json:"strategy"`   // docs/strategy.md
+	Ranks      int            `json:"ranks"`      // 0: 1
+	Steps      int64          `json:"steps"`      // to make in all
+	Checkpoint int64          `json:"checkpoint"` // a checkpoint after so many steps; 0: 100
+}
+
+// Phase says where a job is.
+type Phase string
+
+const (
+	Waiting Phase = "waiting" // created, not started
+	Running Phase = "running"
+	Paused  Phase = "paused"
+	Done    Phase = "done"
+	Failed  Phase = "failed"
+)
+
+// Status is what watchers see. Its JSON is the service's promise.
+type Status struct {
+	ID         string  `json:"id"`
+	Phase      Phase   `json:"phase"`
+	Step       int64   `json:"step"`
+	Steps      int64   `json:"steps"`
+	Loss       float64 `json:"loss"`
+	Rate       float64 `json:"learning_rate"`
+	Seconds    float64 `json:"seconds_per_step"`
+	Memory     int64   `json:"memory_bytes"`
+	Checkpoint int64   `json:"checkpoint_step"`
+	Error      string  `json:"error,omitempty"`
+	Log        string  `json:"log,omitempty"` // a line, of this event alone
+}
+
+// Job trains one model. One goroutine has the session; others ask it by way of `asked`, between two steps.
+type Job struct {
+	spec   Spec
+	folder string
+	plan   *epl.Plan
+	engine *epl.Engine
+	hub    *hub
+	log    *slog.Logger
+
+	asked chan request
+	done  chan struct{} // closed when the goroutine has ended
+
+	lock   sync.Mutex
+	status Status
+}
+
+type request struct {
+	run    func(context.Context, *epl.Session, *epl.Dataset) error
+	answer chan error
+}
+
+var errGone = errors.New("the job has ended")
+
+func (j *Job) Status() Status {
+	j.lock.Lock()
+	defer j.lock.Unlock()
+	return j.status
+}
+
+// change updates the status and tells the watchers.
+func (j *Job) change(f func(*Status)) {
+	j.lock.Lock()
+	f(&j.status)
+	status := j.status
+	j.status.Log = ""
+	j.lock.Unlock()
+	j.hub.send(status)
+}
+
+// ask runs f in the job's goroutine, between two steps.
+func (j *Job) ask(ctx context.Context, f func(context.Context, *epl.Session, *epl.Dataset) error) error {
+	r := request{f, make(chan error, 1)}
+	select {
+	case j.asked <- r:
+	case <-j.done:
+		return errGone
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	select {
+	case err := <-r.answer:
+		return err
+	case <-j.done:
+		return errGone
+	}
+}
+
+// setPhase starts, pauses and resumes. Only a job that is not done can.
+func (j *Job) setPhase(phase Phase) error {
+	return j.ask(context.Background(), func(context.Context, *epl.Session, *epl.Dataset) error {
+		if now := j.Status().Phase; now == Done || now == Failed {
+			return fmt.Errorf("the job is %s", now)
+		}
+		j.change(func(s *Status) { s.Phase = phase; s.Log = string(phase) })
+		return nil
+	})
+}
+
+func (j *Job) checkpoint() string { return filepath.Join(j.folder, "checkpoint") }
+
+// run is the job's goroutine: until ctx ends, which lets the step under way end, and saves.
+func (j *Job) run(ctx context.Context) {
+	defer close(j.done)
+	if err := j.train(ctx); err != nil {
+		j.log.Error("job", "id", j.status.ID, "error", err)
+		j.change(func(s *Status) { s.Phase = Failed; s.Error = err.Error() })
+	}
+}
+
+func (j *Job) train(ctx context.Context) error {
+	all := context.Background() // calls that must not be cut off
+	session, err := j.plan.Session(all, epl.SessionOptions{})
+	if err != nil {
+		return err
+	}
+	defer session.Close()
+	data, err := j.engine.OpenDataset(all, filepath.Join(filepath.Dir(filepath.Dir(j.folder)), "uploads", j.spec.Data),
+		j.spec.Dataset)
+	if err != nil {
+		return err
+	}
+	defer data.Close()
+	if err := data.Bind(j.plan, epl.Train); err != nil {
+		return err
+	}
+	if _, err := os.Stat(j.checkpoint()); err == nil {
+		if err := session.Load(all, j.checkpoint(), data); err != nil {
+			return err
+		}
+		steps := session.Steps()
+		j.change(func(s *Status) {
+			s.Step, s.Checkpoint = steps, steps
+			s.Log = fmt.Sprintf("goes on after step %d", steps)
+		})
+	}
+	for {
+		running := j.Status().Phase == Running
+		if running && session.Steps() >= j.spec.Steps {
+			if err := j.save(session, data); err != nil {
+				return err
+			}
+			j.change(func(s *Status) { s.Phase = Done; s.Log = "done" })
+			running = false
+		}
+		if running {
+			select {
+			case r := <-j.asked:
+				r.answer <- r.run(all, session, data)
+				continue
+			case <-ctx.Done():
+				return j.save(session, data)
+			default:
+			}
+		} else {
+			select {
+			case r := <-j.asked:
+				r.answer <- r.run(all, session, data)
+				continue
+			case <-ctx.Done():
+				return j.save(session, data)
+			}
+		}
+		inputs, err := data.Next(all)
+		if err != nil {
+			return err
+		}
+		m, err := session.Step(all, inputs...)
+		if err != nil {
+			return err
+		}
+		j.change(func(s *Status) {
+			s.Step, s.Loss, s.Rate, s.Seconds = m.Step, m.Loss, m.LearningRate, m.Duration.Seconds()
+		})
+		if every := max(j.spec.Checkpoint, 1); m.Step%every == 0 {
+			if err := j.save(session, data); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// save writes a checkpoint, if there are steps that none has.
+func (j *Job) save(session *epl.Session, data *epl.Dataset) error {
+	steps := session.Steps()
+	if steps == j.Status().Checkpoint {
+		return nil
+	}
+	if err := session.Save(context.Background(), j.checkpoint(), data); err != nil {
+		return err
+	}
+	j.change(func(s *Status) { s.Checkpoint = steps; s.Log = fmt.Sprintf("checkpoint at step %d", steps) })
+	return nil
+}
+
+// note is kept in the job's folder: the spec, and whether it was to run.
+type note struct {
+	Spec  Spec  `json:"spec"`
+	Phase Phase `json:"phase"`
+}
+
+func (j *Job) writeNote() error {
+	text, err := json.MarshalIndent(note{j.spec, j.Status().Phase}, "", "  ")
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(j.folder, "job.json")
+	if err := os.WriteFile(path+".new", text, 0o666); err != nil {
+		return err
+	}
+	return os.Rename(path+".new", path)
+}
+
+// wait gives the job's goroutine so long to end.
+func (j *Job) wait(limit time.Duration) bool {
+	select {
+	case <-j.done:
+		return true
+	case <-time.After(limit):
+		return false
+	}
+}

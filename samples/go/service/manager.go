@@ -1,0 +1,233 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"sync"
+	"time"
+
+	epl "epl.ai/go"
+)
+
+// Manager has the jobs of one folder, under one memory budget. The folder has `uploads` and `jobs`.
+type Manager struct {
+	folder string
+	budget int64 // bytes of all plans together; 0: none
+	engine *epl.Engine
+	log    *slog.Logger
+
+	ctx  context.Context
+	stop context.CancelFunc
+
+	lock sync.Mutex
+	jobs map[string]*Job
+}
+
+// overBudget says by how much a job does not fit.
+type overBudget struct{ wanted, free int64 }
+
+func (e *overBudget) Error() string {
+	return fmt.Sprintf("the job needs %d bytes and the budget has %d left: %d too few; a smaller batch or more "+
+		"micro-batches need less", e.wanted, e.free, e.wanted-e.free)
+}
+
+var errUnknown = errors.New("there is no such job or upload")
+
+// Open takes up a folder with what is in it: jobs that ran go on from their last checkpoint.
+func Open(folder string, budget int64, threads int, log *slog.Logger) (*Manager, error) {
+	for _, one := range []string{"uploads", "jobs"} {
+		if err := os.MkdirAll(filepath.Join(folder, one), 0o777); err != nil {
+			return nil, err
+		}
+	}
+	engine, err := epl.NewEngine(epl.EngineOptions{Threads: threads, Logger: log})
+	if err != nil {
+		return nil, err
+	}
+	m := &Manager{folder: folder, budget: budget, engine: engine, log: log, jobs: map[string]*Job{}}
+	m.ctx, m.stop = context.WithCancel(context.Background())
+	notes, err := filepath.Glob(filepath.Join(folder, "jobs", "*", "job.json"))
+	if err != nil {
+		return nil, err
+	}
+	slices.Sort(notes)
+	for _, path := range notes {
+		var n note
+		text, err := os.ReadFile(path)
+		if err == nil {
+			err = json.Unmarshal(text, &n)
+		}
+		if err == nil {
+			_, err = m.begin(m.ctx, filepath.Base(filepath.Dir(path)), n.Spec, n.Phase)
+		}
+		if err != nil {
+			log.Error("a job cannot go on", "note", path, "error", err)
+		}
+	}
+	return m, nil
+}
+
+func newID() string {
+	var bytes [8]byte
+	rand.Read(bytes[:])
+	return hex.EncodeToString(bytes[:])
+}
+
+// What a client may name a file: it becomes part of a path.
+var plainName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,100}$`)
+
+// Upload keeps a file under an id, which ends in its name, so that a reader is found by the ending.
+func (m *Manager) Upload(name string, body io.Reader) (string, error) {
+	if !plainName.MatchString(name) {
+		return "", fmt.Errorf("%q is no plain file name", name)
+	}
+	id := newID() + "-" + name
+	path := filepath.Join(m.folder, "uploads", id)
+	file, err := os.Create(path + ".part")
+	if err != nil {
+		return "", err
+	}
+	_, err = io.Copy(file, body)
+	err = errors.Join(err, file.Sync(), file.Close())
+	if err == nil {
+		err = os.Rename(path+".part", path)
+	}
+	if err != nil {
+		return "", errors.Join(err, os.Remove(path+".part"))
+	}
+	return id, nil
+}
+
+// Create plans a job, which knows its memory before anything is allocated, and takes it on if the budget allows.
+func (m *Manager) Create(ctx context.Context, spec Spec) (*Job, error) {
+	for _, upload := range []string{spec.Model, spec.Data} {
+		if !plainName.MatchString(upload) {
+			return nil, errUnknown
+		}
+		if _, err := os.Stat(filepath.Join(m.folder, "uploads", upload)); err != nil {
+			return nil, fmt.Errorf("%w: %s", errUnknown, upload)
+		}
+	}
+	if spec.Steps <= 0 {
+		return nil, errors.New("steps must be positive")
+	}
+	if spec.Checkpoint == 0 {
+		spec.Checkpoint = 100
+	}
+	id := newID()
+	j, err := m.begin(ctx, id, spec, Waiting)
+	if err != nil {
+		os.RemoveAll(filepath.Join(m.folder, "jobs", id))
+	}
+	return j, err
+}
+
+func (m *Manager) begin(ctx context.Context, id string, spec Spec, phase Phase) (*Job, error) {
+	plan, err := m.plan(ctx, spec)
+	if err != nil {
+		return nil, err
+	}
+	var memory int64
+	for rank := range plan.Ranks() {
+		memory += plan.MemoryPeak(rank)
+	}
+	j := &Job{spec: spec, folder: filepath.Join(m.folder, "jobs", id), plan: plan, engine: m.engine, hub: newHub(),
+		log: m.log, asked: make(chan request), done: make(chan struct{}),
+		status: Status{ID: id, Phase: phase, Steps: spec.Steps, Memory: memory}}
+	err = os.MkdirAll(j.folder, 0o777)
+	if err == nil {
+		err = j.writeNote()
+	}
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	if free := m.budget - m.used(); err == nil && m.budget > 0 && memory > free {
+		err = &overBudget{memory, free}
+	}
+	if err != nil {
+		plan.Close()
+		return nil, err
+	}
+	m.jobs[id] = j
+	go j.run(m.ctx)
+	return j, nil
+}
+
+func (m *Manager) plan(ctx context.Context, spec Spec) (*epl.Plan, error) {
+	model, err := m.engine.LoadModel(ctx, filepath.Join(m.folder, "uploads", spec.Model), epl.ModelOptions{})
+	if err != nil {
+		return nil, err
+	}
+	defer model.Close()
+	trainer, err := m.engine.ParseTrainer(spec.Trainer)
+	if err != nil {
+		return nil, err
+	}
+	defer trainer.Close()
+	strategy, err := m.engine.ParseStrategy(spec.Strategy)
+	if err != nil {
+		return nil, err
+	}
+	defer strategy.Close()
+	return model.Plan(ctx, trainer, strategy, epl.PlanOptions{Ranks: spec.Ranks})
+}
+
+// used is the memory of all jobs; with the lock held.
+func (m *Manager) used() (bytes int64) {
+	for _, j := range m.jobs {
+		bytes += j.status.Memory // it never changes
+	}
+	return bytes
+}
+
+func (m *Manager) Job(id string) (*Job, error) {
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	if j := m.jobs[id]; j != nil {
+		return j, nil
+	}
+	return nil, errUnknown
+}
+
+func (m *Manager) List() []Status {
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	all := []Status{}
+	for _, j := range m.jobs {
+		all = append(all, j.Status())
+	}
+	slices.SortFunc(all, func(a, b Status) int {
+		if a.ID < b.ID {
+			return -1
+		}
+		return 1
+	})
+	return all
+}
+
+// Close lets every job end the step it is in, and saves them all. No step is lost.
+func (m *Manager) Close() error {
+	m.stop()
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	var err error
+	for id, j := range m.jobs {
+		if !j.wait(time.Minute) {
+			err = errors.Join(err, fmt.Errorf("job %s has not ended", id))
+			continue
+		}
+		err = errors.Join(err, j.writeNote())
+		j.plan.Close()
+	}
+	m.engine.Close()
+	return err
+}

@@ -1,0 +1,404 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	epl "epl.ai/go"
+)
+
+// The service is a process of its own, as its users have it; only its address is known to the tests.
+var binary string
+
+func TestMain(m *testing.M) {
+	folder, err := os.MkdirTemp("", "service")
+	if err != nil {
+		panic(err)
+	}
+	binary = filepath.Join(folder, "service")
+	build := exec.Command("go", "build", "-tags", "epl_flags", "-o", binary, ".")
+	build.Stderr = os.Stderr
+	code := 1
+	if err := build.Run(); err == nil {
+		code = m.Run()
+	}
+	os.RemoveAll(folder)
+	os.Exit(code)
+}
+
+type client struct {
+	*testing.T
+	command *exec.Cmd
+	address string
+	folder  string
+	log     bytes.Buffer
+}
+
+func start(t *testing.T, folder string, options ...string) *client {
+	t.Helper()
+	c := &client{T: t, folder: folder}
+	c.command = exec.Command(binary, append([]string{"-folder", folder, "-listen", "127.0.0.1:0", "-threads", "1"},
+		options...)...)
+	c.command.Stderr = &c.log
+	out, err := c.command.StdoutPipe()
+	c.check(err)
+	c.check(c.command.Start())
+	t.Cleanup(func() {
+		c.command.Process.Kill()
+		c.command.Wait()
+		if t.Failed() {
+			t.Log(c.log.String())
+		}
+	})
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		c.command.Wait()
+		t.Fatal(err, c.log.String())
+	}
+	c.address = strings.TrimSpace(strings.TrimPrefix(line, "listening on "))
+	return c
+}
+
+func (c *client) check(err error) {
+	c.Helper()
+	if err != nil {
+		c.Fatal(err)
+	}
+}
+
+// call makes a request and reads a JSON answer into `into`; it gives the HTTP status.
+func (c *client) call(method, path string, body any, into any) int {
+	c.Helper()
+	var reader io.Reader
+	switch b := body.(type) {
+	case nil:
+	case []byte:
+		reader = bytes.NewReader(b)
+	default:
+		text, err := json.Marshal(body)
+		c.check(err)
+		reader = bytes.NewReader(text)
+	}
+	request, err := http.NewRequest(method, c.address+path, reader)
+	c.check(err)
+	response, err := http.DefaultClient.Do(request)
+	c.check(err)
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	c.check(err)
+	if bytes, ok := into.(*[]byte); ok {
+		*bytes = text
+	} else if into != nil {
+		if err := json.Unmarshal(text, into); err != nil {
+			c.Fatalf("%s %s: %v in %q", method, path, err, text)
+		}
+	}
+	return response.StatusCode
+}
+
+// files writes a model and a table, and gives their bytes.
+func files(t *testing.T) (model, table []byte) {
+	t.Helper()
+	engine, err := epl.NewEngine(epl.EngineOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer engine.Close()
+	path := filepath.Join(t.TempDir(), "m.onnx")
+	if err := engine.WriteTemplate(context.Background(), "mlp", `{"sizes":[2,64,2],"seed":1}`, path); err != nil {
+		t.Fatal(err)
+	}
+	if model, err = os.ReadFile(path); err != nil {
+		t.Fatal(err)
+	}
+	var text strings.Builder
+	text.WriteString("a,b,target\n")
+	for i := range 256 {
+		a, b := (i*37)%101, (i*53)%103
+		class := 0
+		if a < b {
+			class = 1
+		}
+		fmt.Fprintf(&text, "%g,%g,%d\n", float64(a)/50-1, float64(b)/50-1, class)
+	}
+	return model, []byte(text.String())
+}
+
+func (c *client) newJob(steps int64) Status {
+	c.Helper()
+	model, table := files(c.T)
+	var m, d struct{ ID string }
+	c.call("POST", "/v1/uploads/model.onnx", model, &m)
+	c.call("POST", "/v1/uploads/table.csv", table, &d)
+	var status Status
+	code := c.call("POST", "/v1/jobs", Spec{Model: m.ID, Data: d.ID, Steps: steps, Checkpoint: 50,
+		Dataset: map[string]any{"batch": 16, "order": "shuffled", "seed": 3},
+		Trainer: map[string]any{"optimizer": "adamw", "optimizer.lr": 0.01, "symbols": map[string]any{"batch": 16}}},
+		&status)
+	if code != http.StatusCreated || status.Memory <= 0 || status.Phase != Waiting {
+		c.Fatalf("%d, %+v, %s", code, status, c.log.String())
+	}
+	return status
+}
+
+func (c *client) status(id string) (s Status) {
+	c.Helper()
+	c.call("GET", "/v1/jobs/"+id, nil, &s)
+	return s
+}
+
+// until waits for a job to be as f wants it.
+func (c *client) until(id string, f func(Status) bool) Status {
+	c.Helper()
+	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		if s := c.status(id); f(s) {
+			return s
+		} else if s.Phase == Failed {
+			c.Fatalf("%+v", s)
+		}
+	}
+	c.Fatalf("the job stays %+v", c.status(id))
+	return Status{}
+}
+
+func (c *client) finish(id string) []byte {
+	c.Helper()
+	s := c.until(id, func(s Status) bool { return s.Phase == Done })
+	if s.Step != s.Steps || s.Checkpoint != s.Steps {
+		c.Fatalf("%+v", s)
+	}
+	var model []byte
+	if code := c.call("GET", "/v1/jobs/"+id+"/model", nil, &model); code != http.StatusOK {
+		c.Fatal(code, string(model))
+	}
+	return model
+}
+
+func TestTrainsWatchesAndPredicts(t *testing.T) {
+	c := start(t, t.TempDir())
+	job := c.newJob(4000)
+	if code := c.call("POST", "/v1/jobs/"+job.ID+"/start", nil, nil); code != http.StatusOK {
+		t.Fatal(code)
+	}
+	var answer struct {
+		Step    int64
+		Outputs map[string]struct {
+			Dims   []int64
+			Values []float64
+		}
+	}
+	c.until(job.ID, func(s Status) bool { return s.Step > 100 })
+	var plan []byte
+	if c.call("GET", "/v1/jobs/"+job.ID+"/plan", nil, &plan); !strings.Contains(string(plan), "bytes") {
+		t.Error(string(plan))
+	}
+	input := map[string]any{"inputs": map[string]any{"x": map[string]any{"dims": []int{2, 2}, "values": []float64{-1, 1, 1, -1}}}}
+	if code := c.call("POST", "/v1/jobs/"+job.ID+"/predict", input, &answer); code != http.StatusOK {
+		t.Fatal(code)
+	}
+	if len(answer.Outputs) != 1 {
+		t.Fatal(answer)
+	}
+	for _, one := range answer.Outputs {
+		if v := one.Values; len(v) != 4 || v[0] > v[1] || v[2] < v[3] {
+			t.Error(one)
+		}
+	}
+	c.call("POST", "/v1/jobs/"+job.ID+"/pause", nil, nil)
+	at := c.status(job.ID)
+	time.Sleep(50 * time.Millisecond)
+	if again := c.status(job.ID); again.Step != at.Step || again.Phase != Paused {
+		t.Errorf("%+v, %+v", at, again)
+	}
+	var saved Status
+	if c.call("POST", "/v1/jobs/"+job.ID+"/checkpoint", nil, &saved); saved.Checkpoint != at.Step {
+		t.Errorf("%+v", saved)
+	}
+	c.call("POST", "/v1/jobs/"+job.ID+"/resume", nil, nil)
+	if model := c.finish(job.ID); len(model) < 1000 {
+		t.Error(len(model))
+	}
+	if code := c.call("POST", "/v1/jobs/"+job.ID+"/start", nil, nil); code != http.StatusBadRequest {
+		t.Error(code)
+	}
+	if code := c.call("GET", "/v1/jobs/nothing", nil, nil); code != http.StatusNotFound {
+		t.Error(code)
+	}
+	if code := c.call("POST", "/v1/jobs", map[string]any{"modle": "x"}, nil); code != http.StatusBadRequest {
+		t.Error(code)
+	}
+	if code := c.call("POST", "/v1/jobs", Spec{Model: "../../etc/passwd", Data: "x", Steps: 1}, nil); code != http.StatusNotFound {
+		t.Error(code)
+	}
+}
+
+// TestAThousandWatchers: each sees the job's end, and the training does not wait for those that do not read.
+func TestAThousandWatchers(t *testing.T) {
+	c := start(t, t.TempDir())
+	job := c.newJob(3000)
+	var group sync.WaitGroup
+	var ends, events atomic.Int64
+	transport := &http.Transport{MaxConnsPerHost: 0}
+	defer transport.CloseIdleConnections()
+	ready := make(chan struct{}, 1000)
+	for i := range 1000 {
+		group.Add(1)
+		go func() {
+			defer group.Done()
+			response, err := (&http.Client{Transport: transport}).Get(c.address + "/v1/jobs/" + job.ID + "/events")
+			ready <- struct{}{}
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer response.Body.Close()
+			if i%10 == 9 { // this one sleeps over everything
+				time.Sleep(time.Second)
+			}
+			lines := bufio.NewScanner(response.Body)
+			var last Status
+			for lines.Scan() {
+				if text, ok := strings.CutPrefix(lines.Text(), "data: "); ok {
+					events.Add(1)
+					if err := json.Unmarshal([]byte(text), &last); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+			if last.Phase == Done && last.Step == 3000 {
+				ends.Add(1)
+			}
+		}()
+	}
+	for range 1000 {
+		<-ready
+	}
+	c.call("POST", "/v1/jobs/"+job.ID+"/start", nil, nil)
+	group.Wait()
+	if ends.Load() != 1000 {
+		t.Errorf("%d of 1000 watchers saw the end; %d events", ends.Load(), events.Load())
+	}
+	t.Logf("%d events", events.Load())
+}
+
+// TestKilledAndTerminated: after SIGKILL and after SIGTERM the service goes on, and ends with the bytes of a run that
+// nobody disturbed. SIGTERM loses no step.
+func TestKilledAndTerminated(t *testing.T) {
+	calm := start(t, t.TempDir())
+	undisturbed := calm.newJob(2000)
+	calm.call("POST", "/v1/jobs/"+undisturbed.ID+"/start", nil, nil)
+	want := calm.finish(undisturbed.ID)
+
+	folder := t.TempDir()
+	c := start(t, folder)
+	job := c.newJob(2000)
+	c.call("POST", "/v1/jobs/"+job.ID+"/start", nil, nil)
+	c.until(job.ID, func(s Status) bool { return s.Step > 120 })
+	c.check(c.command.Process.Kill())
+	c.command.Wait()
+
+	c = start(t, folder)
+	s := c.until(job.ID, func(s Status) bool { return s.Step > 0 })
+	if s.Step < 100 {
+		t.Errorf("a checkpoint each 50 steps, and it goes on from %d", s.Step)
+	}
+	c.until(job.ID, func(s Status) bool { return s.Step > 300 })
+	before := c.status(job.ID)
+	c.check(c.command.Process.Signal(syscall.SIGTERM))
+	if err := c.command.Wait(); err != nil {
+		t.Error(err)
+	}
+
+	c = start(t, folder)
+	if s := c.until(job.ID, func(s Status) bool { return s.Checkpoint > 0 }); s.Checkpoint < before.Step {
+		t.Errorf("step %d was done, and it goes on from %d", before.Step, s.Checkpoint)
+	}
+	if got := c.finish(job.ID); !bytes.Equal(got, want) {
+		t.Error("the weights differ from those of the undisturbed run")
+	}
+}
+
+func TestBudget(t *testing.T) {
+	c := start(t, t.TempDir())
+	memory := c.newJob(10).Memory
+	c = start(t, t.TempDir(), "-budget", fmt.Sprint(memory+memory/2))
+	c.newJob(10)
+	model, table := files(t)
+	var m, d struct{ ID string }
+	c.call("POST", "/v1/uploads/model.onnx", model, &m)
+	c.call("POST", "/v1/uploads/table.csv", table, &d)
+	var refused struct{ Error string }
+	code := c.call("POST", "/v1/jobs", Spec{Model: m.ID, Data: d.ID, Steps: 10, Dataset: map[string]any{"batch": 16},
+		Trainer: map[string]any{"symbols": map[string]any{"batch": 16}}}, &refused)
+	if code != http.StatusInsufficientStorage || !strings.Contains(refused.Error, "too few") {
+		t.Error(code, refused)
+	}
+}
+
+func TestToken(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(file, []byte("open sesame\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := start(t, t.TempDir(), "-token-file", file)
+	if code := c.call("GET", "/v1/jobs", nil, nil); code != http.StatusUnauthorized {
+		t.Error(code)
+	}
+	request, _ := http.NewRequest("GET", c.address+"/v1/jobs", nil)
+	request.Header.Set("Authorization", "Bearer open sesame")
+	response, err := http.DefaultClient.Do(request)
+	if err != nil || response.StatusCode != http.StatusOK {
+		t.Error(err, response)
+	}
+	response.Body.Close()
+	// Off loopback a token is a must.
+	command := exec.Command(binary, "-folder", t.TempDir(), "-listen", "0.0.0.0:0")
+	text, err := command.CombinedOutput()
+	if err == nil || !strings.Contains(string(text), "-token-file") {
+		t.Error(err, string(text))
+	}
+}
+
+// TestPage looks at the live page with a browser.
+func TestPage(t *testing.T) {
+	browser, err := exec.LookPath("chromium")
+	if err != nil {
+		t.Skip("chromium is not installed")
+	}
+	c := start(t, t.TempDir())
+	job := c.newJob(500)
+	c.call("POST", "/v1/jobs/"+job.ID+"/start", nil, nil)
+	c.finish(job.ID)
+	page := func() string {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		command := exec.CommandContext(ctx, browser, "--headless", "--no-sandbox", "--disable-gpu", "--user-data-dir="+t.TempDir(),
+			"--virtual-time-budget=4000", "--dump-dom", c.address+"/")
+		command.WaitDelay = time.Second
+		text, err := command.Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	text := page()
+	for _, wanted := range []string{"Job " + job.ID, "done, step 500 of 500", `polyline points="`, "MiB", `width: 100%`} {
+		if !strings.Contains(text, wanted) {
+			t.Errorf("%q is not in %s", wanted, text)
+		}
+	}
+}
