@@ -1,14 +1,26 @@
 #!/bin/sh
-# java.sh SOURCE LIBRARY_FOLDER OUT: builds samples/java with its JNI shim and runs it with JNI's own checks on.
+# java.sh SOURCE LIBRARY_FOLDER OUT: the service of samples/java, as its users meet it, and once more after a stop.
 set -eu
+source=$1 out=$3
 command -v javac >/dev/null 2>&1 || { echo "SKIP: javac is not installed"; exit 0; }
 home=$(dirname "$(dirname "$(readlink -f "$(command -v javac)")")")
 [ -f "$home/include/jni.h" ] || { echo "SKIP: $home has no jni.h; a JDK has"; exit 0; }
-mkdir -p "$3"
-javac -d "$3" "$1/samples/java/TrainMlp.java"
-cc -std=c99 -Wall -Wextra -shared -fPIC -o "$3/libtrain_mlp_jni.so" "$1/samples/java/train_mlp_jni.c" \
-  -I"$1/include" -I"$home/include" -I"$home/include/linux" -L"$2" -lepl "-Wl,-rpath,$2"
-# A folder with a character that JNI's own strings cannot hold; Java reads its arguments in the encoding of the locale.
-folder=$(printf '%s/\360\237\230\200' "$3")
-mkdir -p "$folder"
-LC_ALL=C.UTF-8 java -Xcheck:jni -cp "$3" TrainMlp "$3/libtrain_mlp_jni.so" "$folder"
+rm -rf "$out"
+mkdir -p "$out/temporary"
+sh "$source/bindings/java/build.sh" "$2/libepl.so" "$out/jar"
+javac -Xlint:all -Werror -d "$out" -cp "$out/jar/epl.jar" "$source/samples/java/TrainingService.java" \
+  "$source/tests/samples/java/ServiceClient.java"
+for before in 0 2000; do
+  java -Xcheck:jni -Djava.io.tmpdir="$out/temporary" -cp "$out:$out/jar/epl.jar" TrainingService "$out/service" 0 \
+    >"$out/service.log" 2>&1 &
+  pid=$!
+  trap 'kill $pid 2>/dev/null || :' EXIT
+  tries=0
+  until url=$(grep -m1 '^http' "$out/service.log"); do
+    tries=$((tries + 1))
+    kill -0 $pid 2>/dev/null && [ $tries -lt 600 ] || { cat "$out/service.log"; exit 1; }
+    sleep 0.1
+  done
+  java -cp "$out" ServiceClient "$url" $before || { tail -30 "$out/service.log"; exit 1; }
+  wait $pid || { tail -30 "$out/service.log"; exit 1; }  # it ends by itself, with nothing left
+done

@@ -26,6 +26,9 @@ endfunction()
 epl_language_sample(go go)
 epl_language_sample(rust rustc)
 epl_language_sample(java javac)
+# A cluster, and three trainings on it: minutes, for ./test --all.
+epl_language_sample(spark javac)
+set_tests_properties(samples.spark PROPERTIES TIMEOUT 2400 RUN_SERIAL ON)
 
 # A sample in shell and Python that installs a model of 90 MB is run where that is there already.
 add_test(NAME samples.03_finetune

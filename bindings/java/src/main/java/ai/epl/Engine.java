@@ -1,0 +1,221 @@
+package ai.epl;
+
+import ai.epl.raw.Raw;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import java.nio.file.Path;
+import java.util.Arrays;
+import java.util.concurrent.ConcurrentLinkedQueue;
+import java.util.function.Function;
+
+/** Where everything begins: devices, threads, the log. Several may live in one process; any threads may use one. */
+public final class Engine extends Handle {
+  private final ConcurrentLinkedQueue<Blocking> idle = new ConcurrentLinkedQueue<>();
+
+  private Engine(long address) {
+    super(null, address);
+  }
+
+  public static Engine create() {
+    return create(new EngineOptions());
+  }
+
+  public static Engine create(EngineOptions options) {
+    NativeLibrary.load();
+    return new Engine(Raw.epl_engine_create(options.raw()));
+  }
+
+  /** Of the library in use: major * 1000000 + minor * 1000 + patch. */
+  public static int version() {
+    NativeLibrary.load();
+    return Raw.epl_version();
+  }
+
+  /** Objects of the library alive in this process; zero when all are closed. For leak tests. */
+  public static long liveHandles() {
+    NativeLibrary.load();
+    return Raw.epl_live_handles();
+  }
+
+  /** What this build and this machine have, as JSON: devices, losses, optimizers, metrics, readers, strategy keys. */
+  public String describe() {
+    return Text.of(use(Raw::epl_engine_describe));
+  }
+
+  public Cancel newCancel() {
+    return use(engine -> new Cancel(this, Raw.epl_cancel_create(engine)));
+  }
+
+  // --- Models, trainers, strategies
+
+  public Model loadModel(Path path) {
+    return loadModel(path, CallOptions.NONE);
+  }
+
+  /** Large weights stay in the file and are read where they are needed. */
+  public Model loadModel(Path path, CallOptions options) {
+    return use(engine -> block(options, call ->
+        new Model(this, Raw.epl_model_load(engine, Text.utf8(path), null, call.options))));
+  }
+
+  /** The bytes of a model's file. */
+  public Model loadModel(byte[] model) {
+    return loadModel(direct(model), CallOptions.NONE);
+  }
+
+  /** The same from a direct buffer, between its position and its limit. */
+  public Model loadModel(ByteBuffer model, CallOptions options) {
+    return use(engine -> block(options, call ->
+        new Model(this, Raw.epl_model_load_bytes(engine, model.slice(), null, call.options))));
+  }
+
+  /** Writes a model of a known family with weights drawn from a seed: "mlp", {"sizes": [4, 16, 2], "seed": 1}. */
+  public void writeTemplate(String family, String json, Path path) {
+    run(engine -> block(CallOptions.NONE, call -> {
+      Raw.epl_x_template_write(engine, Text.utf8(family), Text.utf8(json), Text.utf8(path), call.options);
+      return null;
+    }));
+  }
+
+  public Trainer newTrainer() {
+    return use(engine -> new Trainer(this, Raw.epl_trainer_create(engine)));
+  }
+
+  /** From the JSON form, which {@link Trainer#describe} gives. */
+  public Trainer parseTrainer(String json) {
+    return use(engine -> new Trainer(this, Raw.epl_trainer_parse(engine, Text.utf8(json))));
+  }
+
+  public Strategy newStrategy() {
+    return use(engine -> new Strategy(this, Raw.epl_strategy_create(engine)));
+  }
+
+  /** From the JSON form, which {@link Strategy#describe} gives. */
+  public Strategy parseStrategy(String json) {
+    return use(engine -> new Strategy(this, Raw.epl_strategy_parse(engine, Text.utf8(json))));
+  }
+
+  /** What two plan files decide differently, a sentence a line. */
+  public String comparePlans(Path plan, Path other) {
+    return Text.of(use(engine -> block(CallOptions.NONE, call ->
+        Raw.epl_plan_compare(engine, Text.utf8(plan), Text.utf8(other), call.options))));
+  }
+
+  // --- Data, processes, checkpoints
+
+  /** A file, a folder, or files by * and ?; the options are a JSON object: {"batch": 32, "order": "shuffled"}. */
+  public Dataset openDataset(Path path, String options) {
+    return openDataset(path, options, CallOptions.NONE);
+  }
+
+  public Dataset openDataset(Path path, String options, CallOptions callOptions) {
+    return use(engine -> block(callOptions, call ->
+        new Dataset(this, Raw.epl_dataset_open(engine, Text.utf8(path), Text.utf8(options), call.options))));
+  }
+
+  /** Serves the place where the processes of a job meet. */
+  public Store newStore(StoreOptions options) {
+    return use(engine -> new Store(this, Raw.epl_store_create(engine, options.raw())));
+  }
+
+  /** What a checkpoint holds, as JSON. */
+  public String describeCheckpoint(Path path) {
+    return Text.of(use(engine -> block(CallOptions.NONE, call ->
+        Raw.epl_checkpoint_describe(engine, Text.utf8(path), call.options))));
+  }
+
+  public void removeCheckpoint(Path path) {
+    run(engine -> Raw.epl_checkpoint_remove(engine, Text.utf8(path)));
+  }
+
+  // --- Tensors
+
+  /** Zeros. */
+  public Tensor newTensor(DataType type, long... dims) {
+    return use(engine -> new Tensor(this, Raw.epl_tensor_create(engine, type.number, dims)));
+  }
+
+  /** A copy of the array, row-major. */
+  public Tensor tensorOf(float[] values, long... dims) {
+    return filled(DataType.F32, values.length, dims, memory -> memory.asFloatBuffer().put(values));
+  }
+
+  public Tensor tensorOf(double[] values, long... dims) {
+    return filled(DataType.F64, values.length, dims, memory -> memory.asDoubleBuffer().put(values));
+  }
+
+  public Tensor tensorOf(long[] values, long... dims) {
+    return filled(DataType.I64, values.length, dims, memory -> memory.asLongBuffer().put(values));
+  }
+
+  public Tensor tensorOf(int[] values, long... dims) {
+    return filled(DataType.I32, values.length, dims, memory -> memory.asIntBuffer().put(values));
+  }
+
+  /** A copy of the bytes of a buffer of any kind, between its position and its limit. */
+  public Tensor copyTensor(DataType type, ByteBuffer data, long... dims) {
+    return filled(type, data.remaining() / Math.max(1, type.bytes), dims, memory -> memory.put(data.duplicate()));
+  }
+
+  /**
+   * The memory of a direct buffer between its position and its limit, which is not copied: what is written into the
+   * buffer between two calls is what the second one sees. The tensor keeps the buffer alive.
+   *
+   * @throws IllegalArgumentException if the buffer is not direct, or not of the machine's order of bytes, in which the
+   *     library reads it; set {@link ByteBuffer#order(ByteOrder)} before filling it
+   */
+  public Tensor borrowTensor(DataType type, ByteBuffer data, long... dims) {
+    if (!data.isDirect()) throw new IllegalArgumentException("the buffer is not direct: copyTensor takes it");
+    if (data.order() != ByteOrder.nativeOrder() && type.bytes > 1) {
+      throw new IllegalArgumentException("the buffer is " + data.order() + "; set order(ByteOrder.nativeOrder())");
+    }
+    int flags = data.isReadOnly() ? Raw.EPL_TENSOR_READ_ONLY : 0;
+    return use(engine -> new Tensor(this,
+        Raw.epl_tensor_create_borrow(engine, type.number, dims, data.slice(), flags, null), data));
+  }
+
+  private Tensor filled(DataType type, long elements, long[] dims, Function<ByteBuffer, ?> fill) {
+    long needed = Arrays.stream(dims).reduce(1, (a, b) -> a * b);
+    if (elements != needed) {
+      throw new IllegalArgumentException("shape " + Arrays.toString(dims) + " has " + needed + " elements, the data "
+          + elements);
+    }
+    Tensor tensor = newTensor(type, dims);
+    tensor.run(address -> {
+      if (elements > 0) fill.apply(Tensor.memory(address));
+    });
+    return tensor;
+  }
+
+  // --- Within the package
+
+  static ByteBuffer direct(byte[] bytes) {
+    return ByteBuffer.allocateDirect(bytes.length).put(bytes).flip();
+  }
+
+  /** A call that takes options: it ends by its deadline, its token or an interrupt of this thread. */
+  <T> T block(CallOptions options, Function<Blocking, T> body) {
+    Blocking call = idle.poll();
+    if (call == null) call = new Blocking(Raw.epl_cancel_create(address));
+    try {
+      call.enter(options);
+      try {
+        return body.apply(call);
+      } finally {
+        call.leave();
+      }
+    } finally {
+      if (call.isOpen()) {
+        idle.add(call);
+      } else {
+        call.destroy();
+      }
+    }
+  }
+
+  @Override
+  void destroy() {
+    for (Blocking call = idle.poll(); call != null; call = idle.poll()) call.destroy();
+    Raw.epl_engine_destroy(address);
+  }
+}

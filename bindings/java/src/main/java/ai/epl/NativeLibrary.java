@@ -1,0 +1,140 @@
+package ai.epl;
+
+import ai.epl.raw.Raw;
+import java.io.IOException;
+import java.io.InputStream;
+import java.nio.file.Files;
+import java.nio.file.LinkOption;
+import java.nio.file.Path;
+import java.nio.file.StandardCopyOption;
+import java.nio.file.attribute.PosixFilePermission;
+import java.nio.file.attribute.PosixFilePermissions;
+import java.security.MessageDigest;
+import java.security.NoSuchAlgorithmException;
+import java.util.HexFormat;
+import java.util.Locale;
+import java.util.Set;
+
+/**
+ * Loads the native library once: from the folder in the system property {@code ai.epl.library}, or from the jar, out of
+ * which it is unpacked into a folder of the temporary folder that has its name from what is in it.
+ */
+final class NativeLibrary {
+  private static final String[] FILES = {"libepl.so.1", "libepl_jni.so"};
+  private static final Set<PosixFilePermission> MINE = PosixFilePermissions.fromString("rwx------");
+  private static boolean loaded;
+
+  private NativeLibrary() {}
+
+  static synchronized void load() {
+    if (loaded) return;
+    String given = System.getProperty("ai.epl.library");
+    try {
+      open((given == null ? unpacked() : Path.of(given)).resolve(FILES[1]));
+    } catch (IOException error) {
+      throw failure("the native library cannot be unpacked into " + System.getProperty("java.io.tmpdir")
+          + ": set java.io.tmpdir to a folder that can be written, or ai.epl.library to one that has it", error);
+    }
+    Raw.failures = new Failures();
+    loaded = true;
+  }
+
+  private static void open(Path library) throws IOException {
+    try {
+      System.load(library.toAbsolutePath().toString());
+    } catch (UnsatisfiedLinkError error) {
+      if (!String.valueOf(error.getMessage()).contains("another classloader")) {
+        throw failure(library + " cannot be loaded. Where programs may not run from this folder, set java.io.tmpdir to "
+            + "another one, or ai.epl.library to one that has it", error);
+      }
+      // A file can be loaded by one class loader alone: another web application, a task of Spark. It gets its own.
+      Path copy = Files.createTempFile(library.getParent(), "libepl_jni", ".so");
+      try {
+        Files.copy(library, copy, StandardCopyOption.REPLACE_EXISTING);
+        System.load(copy.toAbsolutePath().toString());
+      } finally {
+        Files.deleteIfExists(copy);
+      }
+    }
+  }
+
+  private static Path unpacked() throws IOException {
+    String platform = System.getProperty("os.name").toLowerCase(Locale.ROOT) + "-" + System.getProperty("os.arch");
+    byte[][] contents = new byte[FILES.length][];
+    for (int i = 0; i < FILES.length; ++i) {
+      String name = "native/" + platform + "/" + FILES[i];
+      try (InputStream stream = NativeLibrary.class.getResourceAsStream(name)) {
+        if (stream == null) {
+          throw failure("this jar has no library for " + platform + ": set ai.epl.library to a folder that has it",
+              null);
+        }
+        contents[i] = stream.readAllBytes();
+      }
+    }
+    Path temporary = Path.of(System.getProperty("java.io.tmpdir"));
+    Path folder = temporary.resolve("ai.epl-" + System.getProperty("user.name") + "-" + hash(contents));
+    if (!Files.isDirectory(folder, LinkOption.NOFOLLOW_LINKS)) {
+      Path made = Files.createTempDirectory(temporary, "ai.epl-", PosixFilePermissions.asFileAttribute(MINE));
+      for (int i = 0; i < FILES.length; ++i) Files.write(made.resolve(FILES[i]), contents[i]);
+      try {
+        Files.move(made, folder, StandardCopyOption.ATOMIC_MOVE);
+      } catch (IOException another) {
+        // Another process was first. What it has put there is looked at like what was there before.
+        for (String file : FILES) Files.deleteIfExists(made.resolve(file));
+        Files.deleteIfExists(made);
+        if (!Files.isDirectory(folder, LinkOption.NOFOLLOW_LINKS)) throw another;
+      }
+    }
+    // Anybody can make a folder of that name: it must be this user's, and have what the jar has.
+    byte[][] found = new byte[FILES.length][];
+    for (int i = 0; i < FILES.length; ++i) found[i] = Files.readAllBytes(folder.resolve(FILES[i]));
+    if (!Files.getPosixFilePermissions(folder, LinkOption.NOFOLLOW_LINKS).equals(MINE) || !isMine(temporary, folder)
+        || !hash(found).equals(hash(contents))) {
+      throw failure(folder + " is not what this program has put there: remove it", null);
+    }
+    return folder;
+  }
+
+  private static boolean isMine(Path temporary, Path folder) throws IOException {
+    Path probe = Files.createTempFile(temporary, "ai.epl-", "");
+    try {
+      return Files.getOwner(probe).equals(Files.getOwner(folder, LinkOption.NOFOLLOW_LINKS));
+    } finally {
+      Files.deleteIfExists(probe);
+    }
+  }
+
+  private static String hash(byte[][] contents) {
+    try {
+      MessageDigest digest = MessageDigest.getInstance("SHA-256");
+      for (byte[] content : contents) digest.update(content);
+      return HexFormat.of().formatHex(digest.digest(), 0, 8);
+    } catch (NoSuchAlgorithmException everyJavaHasIt) {
+      throw new IllegalStateException(everyJavaHasIt);
+    }
+  }
+
+  private static UnsatisfiedLinkError failure(String message, Throwable cause) {
+    UnsatisfiedLinkError error = new UnsatisfiedLinkError(message);
+    error.initCause(cause);
+    return error;
+  }
+
+  /** Errors become exceptions, and what callbacks throw becomes errors. */
+  private static final class Failures implements Raw.Failures {
+    @Override
+    public RuntimeException make(int code, byte[] message, byte[] where, long rank, boolean retryable) {
+      return new EplException(ErrorCode.of(code), Text.of(message), Text.of(where), rank, retryable);
+    }
+
+    @Override
+    public int codeOf(Throwable thrown) {
+      return (thrown instanceof EplException error ? error.code() : ErrorCode.INTERNAL).number;
+    }
+
+    @Override
+    public byte[] messageOf(Throwable thrown) {
+      return Text.utf8(thrown instanceof EplException ? thrown.getMessage() : thrown.toString());
+    }
+  }
+}

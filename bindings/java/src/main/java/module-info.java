@@ -1,0 +1,4 @@
+/** Trains neural networks inside the process. */
+module ai.epl {
+  exports ai.epl;
+}

@@ -1,0 +1,148 @@
+package ai.epl;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.time.Duration;
+import java.util.List;
+import java.util.Map;
+import java.util.ResourceBundle;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ConcurrentLinkedQueue;
+import java.util.concurrent.TimeoutException;
+import org.junit.jupiter.api.Test;
+
+class CallbackTest {
+  /** Keeps what is logged, and throws afterwards if it is told to. */
+  private static final class Log implements System.Logger {
+    final ConcurrentLinkedQueue<String> messages = new ConcurrentLinkedQueue<>();
+    volatile boolean throwing;
+
+    @Override
+    public String getName() {
+      return "test";
+    }
+
+    @Override
+    public boolean isLoggable(Level level) {
+      return true;
+    }
+
+    @Override
+    public void log(Level level, ResourceBundle bundle, String message, Throwable thrown) {
+      messages.add(level + " " + message);
+      if (throwing) throw new IllegalStateException("the log is full");
+    }
+
+    @Override
+    public void log(Level level, ResourceBundle bundle, String format, Object... parameters) {
+      log(level, bundle, format, (Throwable) null);
+    }
+  }
+
+  @Test
+  void theLogGoesToALoggerAndAnExceptionOfItChangesNothing() throws Exception {
+    Log log = new Log();
+    EngineOptions options = new EngineOptions().threads(2).logger(log).logLevel(System.Logger.Level.DEBUG);
+    try (World world = new World(options, "[4, 16, 2]"); Session session = world.session()) {
+      List<Tensor> batch = world.batch();
+      session.step(batch);
+      assertTrue(log.messages.stream().anyMatch(line -> line.startsWith("DEBUG")), log.messages.toString());
+      assertTrue(log.messages.stream().anyMatch(line -> line.contains("😀")), log.messages.toString());
+      log.throwing = true;
+      int before = log.messages.size();
+      assertEquals(2, session.step(batch).step());
+      assertTrue(log.messages.size() > before);
+      World.close(batch);
+    }
+  }
+
+  /** What a host's own store may be. */
+  private static class Memory implements KeyValueStore {
+    private final Map<String, byte[]> values = new ConcurrentHashMap<>();
+
+    @Override
+    public void put(String key, byte[] value) {
+      values.put(key, value);
+    }
+
+    @Override
+    public byte[] get(String key, Duration timeout) throws Exception {
+      long end = System.nanoTime() + timeout.toNanos();
+      while (System.nanoTime() < end) {
+        byte[] found = values.get(key);
+        if (found != null) return found;
+        Thread.sleep(1);
+      }
+      throw new TimeoutException(key);
+    }
+  }
+
+  private static Plan plan(World world) {
+    try (Model model = world.engine.loadModel(world.model); Trainer trainer = world.trainer(World.BATCH);
+        Strategy strategy = world.engine.newStrategy()) {
+      strategy.setDefault(Strategy.Kind.REPLICATE, 2);
+      return model.plan(trainer, strategy, new PlanOptions().ranks(2).localRanks(1), CallOptions.NONE);
+    }
+  }
+
+  private static long train(World world, SessionOptions options) {
+    List<Tensor> batch = world.batch();
+    try (Plan plan = plan(world); Session session = plan.newSession(options)) {
+      for (int i = 0; i < 5; ++i) session.step(batch);
+      return session.hash();
+    } finally {
+      World.close(batch);
+    }
+  }
+
+  @Test
+  void ranksFindEachOtherOverAStoreOfTheHost() throws Exception {
+    try (World world = new World()) {
+      Memory memory = new Memory();
+      CompletableFuture<Long> other = CompletableFuture.supplyAsync(
+          () -> train(world, new SessionOptions().firstRank(1).ranks(1).store(memory)));
+      long hash = train(world, new SessionOptions().firstRank(0).ranks(1).store(memory));
+      assertEquals(hash, other.get());
+      List<Tensor> batch = world.batch();
+      try (Session alone = world.session()) {
+        for (int i = 0; i < 5; ++i) alone.step(batch);
+        assertEquals(alone.hash(), hash);
+      }
+      World.close(batch);
+    }
+  }
+
+  @Test
+  void ranksFindEachOtherOverAStoreOfTheEngine() throws Exception {
+    try (World world = new World(); Store store = world.engine.newStore(new StoreOptions())) {
+      assertTrue(store.address().startsWith("127.0.0.1:"));
+      String id = store.id();
+      CompletableFuture<Long> other = CompletableFuture.supplyAsync(
+          () -> train(world, new SessionOptions().firstRank(1).ranks(1).rendezvous(id)));
+      assertEquals(train(world, new SessionOptions().ranks(1).rendezvous(id)), other.get());
+    }
+  }
+
+  @Test
+  void anExceptionOfAStoreIsTheErrorOfTheSession() throws Exception {
+    try (World world = new World(); Plan plan = plan(world)) {
+      KeyValueStore broken = new Memory() {
+        @Override
+        public void put(String key, byte[] value) {
+          throw new IllegalStateException("kaputt 😀");
+        }
+
+        @Override
+        public byte[] get(String key, Duration timeout) {
+          throw new IllegalStateException("kaputt 😀");
+        }
+      };
+      EplException error = assertThrows(EplException.class, () -> plan.newSession(
+          new SessionOptions().ranks(1).store(broken).joinTimeout(Duration.ofSeconds(5))));
+      assertTrue(error.getMessage().contains("kaputt 😀"), error.getMessage());
+    }
+  }
+}

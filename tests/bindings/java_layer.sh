@@ -1,0 +1,36 @@
+#!/bin/sh
+# java_layer.sh SOURCE LIBRARY_FOLDER OUT: the jar, its tests in JUnit with JNI's own checks on and a small heap, and
+# the program of docs/java.md.
+set -eu
+source=$1 library=$2/libepl.so out=$3
+command -v javac >/dev/null 2>&1 || { echo "SKIP: javac is not installed"; exit 0; }
+home=$(dirname "$(dirname "$(readlink -f "$(command -v javac)")")")
+[ -f "$home/include/jni.h" ] || { echo "SKIP: $home has no jni.h; a JDK has"; exit 0; }
+mkdir -p "$out"
+junit=$out/junit-platform-console-standalone-1.11.4.jar
+if [ ! -f "$junit" ]; then
+  command -v mvn >/dev/null 2>&1 || { echo "SKIP: mvn, which fetches JUnit, is not installed"; exit 0; }
+  mvn -q -B dependency:copy -Dartifact=org.junit.platform:junit-platform-console-standalone:1.11.4 \
+    -DoutputDirectory="$out" >"$out/mvn.log" 2>&1 || { echo "SKIP: mvn cannot fetch JUnit"; exit 0; }
+fi
+export LC_ALL=C.UTF-8  # else Java takes no file name beyond ASCII
+rm -rf "$out/temporary" "$out/tests"
+mkdir -p "$out/temporary"
+sh "$source/bindings/java/build.sh" "$library" "$out"
+javac -Xlint:all,-processing -Werror -d "$out/tests" -cp "$out/epl.jar:$junit" \
+  $(find "$source/bindings/java/src/test/java" -name '*.java')
+
+log=$out/junit.log
+java -Xcheck:jni -Xmx128m -Djava.io.tmpdir="$out/temporary" -Depl.jar="$out/epl.jar" \
+  -cp "$out/tests:$out/epl.jar:$junit" org.junit.platform.console.ConsoleLauncher execute \
+  --scan-classpath "$out/tests" --fail-if-no-tests --disable-banner --details=tree --disable-ansi-colors \
+  >"$log" 2>&1 || { tail -100 "$log"; exit 1; }
+sed -n '/tests successful/p; /tests found/p' "$log"
+# What JNI's checks have to say, they print. Of the JDK's own code they say that it does not look for exceptions.
+if grep -A3 -E 'WARNING in native|FATAL|WARNING: JNI' "$log" | grep 'ai\.epl'; then exit 1; fi
+
+# The page's own program, as its reader would start it.
+awk '/^```java/ {on = 1; next} /^```/ {if (on) exit} on' "$source/docs/java.md" >"$out/First.java"
+java -Xcheck:jni -Djava.io.tmpdir="$out/temporary" -cp "$out/epl.jar" "$out/First.java" "$out" >"$out/first.log" 2>&1 ||
+  { cat "$out/first.log"; exit 1; }
+grep -E '^loss 0\.0[0-9]* after 200 steps$' "$out/first.log" || { cat "$out/first.log"; exit 1; }
