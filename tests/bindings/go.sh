@@ -1,6 +1,6 @@
 #!/bin/sh
-# go.sh SOURCE LIBRARY_FOLDER OUT: vets the Go module and runs its tests against the library that was built, with the race
-# detector too.
+# go.sh SOURCE LIBRARY_FOLDER OUT: vets the Go module and runs its tests against the library that was built, with the
+# race detector too.
 set -eu
 command -v go >/dev/null 2>&1 || { echo "SKIP: go is not installed"; exit 0; }
 minor=$(go env GOVERSION | sed -n 's/^go1\.\([0-9]*\).*/\1/p')

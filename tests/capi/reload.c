@@ -35,14 +35,15 @@ static void* find(void* library, const char* name) {
 
 static void round_of_work(void* library, const char* path) {
   epl_error* (*engine_create)(const epl_engine_options*, epl_engine**);
-  epl_error* (*template_write)(const epl_engine*, const char*, size_t, const char*, size_t, const char*, size_t);
+  epl_error* (*template_write)(const epl_engine*, const char*, size_t, const char*, size_t, const char*, size_t,
+                               const epl_call_options*);
   void (*engine_destroy)(epl_engine*);
   *(void**)&engine_create = find(library, "epl_engine_create");
   *(void**)&template_write = find(library, "epl_x_template_write");
   *(void**)&engine_destroy = find(library, "epl_engine_destroy");
   epl_engine* engine = NULL;
   if (engine_create(NULL, &engine) != NULL) exit(1);
-  if (template_write(engine, EPL_STR("mlp"), EPL_STR("{\"sizes\":[2,2]}"), TEXT(path)) != NULL) exit(1);
+  if (template_write(engine, EPL_STR("mlp"), EPL_STR("{\"sizes\":[2,2]}"), TEXT(path), NULL) != NULL) exit(1);
   engine_destroy(engine);
 }
 

@@ -31,6 +31,7 @@ const std::map<std::string, Exception>& exceptions() {
        {{"all_reduce", "reduce_scatter", "all_gather", "all_to_all", "receive", "send", "sum", "max", "min"},
         "collectives and reductions"}},
       {"core/capi/describe.cc", {{"where"}, "a key of a description"}},
+      {"core/capi/trainer_json.cc", {{"dropout"}, "an option of adapters"}},
       {"core/ir/op.h", {{"fused"}, "`fused_op`, the name for all who make it"}},
       {"core/ir/sharding_rule.cc", {reductions, "reductions of a rule"}},
       {"core/program/lanes.cc", {{"concat", "reshape", "slice"}, "what takes lanes apart and joins them"}},
