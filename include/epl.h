@@ -109,6 +109,7 @@ typedef struct epl_strategy epl_strategy;
 typedef struct epl_plan epl_plan;
 typedef struct epl_session epl_session;
 typedef struct epl_dataset epl_dataset;
+typedef struct epl_feed epl_feed;
 typedef struct epl_evaluation epl_evaluation;
 typedef struct epl_tensor epl_tensor;
 typedef struct epl_cancel epl_cancel;
@@ -246,6 +247,37 @@ typedef struct epl_call_options {
 #define EPL_CALL_OPTIONS_INIT {sizeof(epl_call_options), 0, NULL, 0}
 EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK void epl_call_options_init(epl_call_options* EPL_OUT options);
 
+/* --- Bytes that the host writes and reads itself: an object store, a socket, an encrypted file -------------------- */
+
+/* Takes the next bytes of a stream. The first error ends the call that writes, which returns it: code and message of
+ * the host's own. Called by the thread of that call alone. */
+typedef epl_error* (*epl_write_fn)(void* userdata, const void* EPL_BYTES(bytes) data, size_t bytes);
+/* Fills `target` with the bytes [offset, offset + bytes) of a source; the range lies in it. Any threads may call it at
+ * once, where a source is kept. */
+typedef epl_error* (*epl_read_fn)(void* userdata, uint64_t offset, void* EPL_BYTES(bytes) EPL_OUT target,
+    size_t bytes);
+struct epl_source;
+/* Fills in the source of what lies beside another one under `location`: a relative path without ".." that the tensors
+ * of a model name. It is the library's from then on, which calls its destroy function. */
+typedef epl_error* (*epl_open_fn)(void* userdata, const char* EPL_TEXT(location_length) location,
+    size_t location_length, struct epl_source* EPL_OUT source);
+
+/* Bytes that can be read at any place, and must not change. */
+typedef struct epl_source {
+  uint64_t struct_size;
+  uint64_t bytes; /* how many there are */
+  epl_read_fn read;
+  epl_open_fn open; /* NULL: nothing lies beside it */
+  void* userdata;
+  /* NULL, or called once with the userdata when the library has done with them. Where the function that was given the
+   * source fails it is not called: the userdata are still the caller's. */
+  epl_destroy_fn destroy;
+  const char* name; /* for messages; may be NULL */
+  uint64_t name_length;
+} epl_source;
+#define EPL_SOURCE_INIT {sizeof(epl_source), 0, NULL, NULL, NULL, NULL, NULL, 0}
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK void epl_source_init(epl_source* EPL_OUT source);
+
 /* --- Tensors ----------------------------------------------------------------------------------------------------- */
 
 #define EPL_DTYPE_NONE 0
@@ -341,6 +373,12 @@ epl_model_load(const epl_engine* engine, const char* EPL_TEXT(path_length) path,
 /* The bytes are copied. */
 EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_BLOCKING EPL_CHECKED epl_error*
 epl_model_load_bytes(const epl_engine* engine, const void* EPL_BYTES(bytes) data, size_t bytes,
+    const epl_model_options* EPL_NULLABLE options, const epl_call_options* EPL_NULLABLE call,
+    epl_model** EPL_OUT model);
+/* From a source of the host's. Large weights stay there and are read as those of a file are; what the model's tensors
+ * name beside it is opened by the source's own function, once each. */
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_BLOCKING EPL_CHECKED epl_error*
+epl_model_load_from(const epl_engine* engine, const epl_source* source,
     const epl_model_options* EPL_NULLABLE options, const epl_call_options* EPL_NULLABLE call,
     epl_model** EPL_OUT model);
 EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD void epl_model_destroy(epl_model* EPL_NULLABLE model);
@@ -548,6 +586,15 @@ epl_plan_load(const epl_model* model, const epl_trainer* EPL_NULLABLE trainer,
     const epl_strategy* EPL_NULLABLE strategy, const epl_plan_options* EPL_NULLABLE options,
     const char* EPL_TEXT(path_length) path, size_t path_length, const epl_call_options* EPL_NULLABLE call,
     epl_plan** EPL_OUT plan);
+/* The same bytes to the host, and from its memory. */
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_BLOCKING EPL_CHECKED epl_error*
+epl_plan_save_to(const epl_plan* plan, epl_write_fn write, void* EPL_NULLABLE userdata,
+    const epl_call_options* EPL_NULLABLE call);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_BLOCKING EPL_CHECKED epl_error*
+epl_plan_load_bytes(const epl_model* model, const epl_trainer* EPL_NULLABLE trainer,
+    const epl_strategy* EPL_NULLABLE strategy, const epl_plan_options* EPL_NULLABLE options,
+    const void* EPL_BYTES(bytes) data, size_t bytes, const epl_call_options* EPL_NULLABLE call,
+    epl_plan** EPL_OUT plan);
 /* What two plan files decide differently, a sentence a line; nothing where they decide the same. */
 EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_BLOCKING EPL_CHECKED epl_error*
 epl_plan_compare(const epl_engine* engine, const char* EPL_TEXT(path_length) path, size_t path_length,
@@ -612,14 +659,51 @@ EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_BLOCKING EPL_CHECKED epl_error*
 epl_dataset_open(const epl_engine* engine, const char* EPL_TEXT(path_length) path, size_t path_length,
     const char* EPL_TEXT(options_length) EPL_NULLABLE options, size_t options_length,
     const epl_call_options* EPL_NULLABLE call, epl_dataset** EPL_OUT dataset);
+/* Samples that the host gives, by a function that is asked for them: writes field `field` of these samples to `target`,
+ * one behind the other. It is called by the thread of the call that takes a batch, or where batches are read ahead by
+ * one of the dataset's own, one call at a time. */
+typedef epl_error* (*epl_samples_fn)(void* userdata, int32_t field, const int64_t* EPL_COUNT(count) samples,
+    size_t count, void* EPL_BYTES(bytes) EPL_OUT target, size_t bytes);
+/* `fields` are those of a sample, without the batch; or of a whole batch, where the option "batch" is 0 and a sample
+ * is a batch. `samples`: how many there are; -1: nobody knows, and the function itself gives an error for one that
+ * is not there, EPL_ERROR_NOT_FOUND for example. Options are those of epl_dataset_open that no reader declares:
+ * batches, order, reading ahead, parts, positions in checkpoints and the samples of each process are as those of
+ * files. `destroy` is called once with the userdata when the dataset is gone; where this function fails they are
+ * still the caller's. */
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_CHECKED epl_error*
+epl_dataset_create(const epl_engine* engine, const epl_tensor_info* EPL_COUNT(field_count) fields, size_t field_count,
+    int64_t samples, epl_samples_fn read, void* EPL_NULLABLE userdata, epl_destroy_fn EPL_NULLABLE destroy,
+    const char* EPL_TEXT(options_length) EPL_NULLABLE options, size_t options_length,
+    epl_dataset** EPL_OUT dataset);
+/* Batches that the host pushes when it has them: a feed is the end that they are pushed into, and a dataset the one
+ * that they come out of. `fields` are those of a batch, and `capacity` batches wait at most. A feed that is
+ * destroyed before it was finished is an error to who waits for a batch. */
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_CHECKED epl_error*
+epl_feed_create(const epl_engine* engine, const epl_tensor_info* EPL_COUNT(field_count) fields, size_t field_count,
+    int64_t capacity, epl_feed** EPL_OUT feed);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD void epl_feed_destroy(epl_feed* EPL_NULLABLE feed);
+/* Copies a batch, a tensor for each field, and waits while there is no room: that is the back-pressure. A deadline or a
+ * token ends the wait, and nothing was pushed. Any threads may push; EPL_ERROR_MISUSE once the dataset is gone. */
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_BLOCKING EPL_CHECKED epl_error*
+epl_feed_push(epl_feed* feed, const epl_tensor* const* EPL_COUNT(count) tensors, size_t count,
+    const epl_call_options* EPL_NULLABLE call);
+/* No batch follows: when those that wait have been taken, epl_dataset_next is EPL_ERROR_NOT_FOUND. */
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_CHECKED epl_error*
+epl_feed_finish(epl_feed* feed);
+/* The dataset of a feed, which has one. Its position counts batches as others do: when a checkpoint is loaded with
+ * it, or epl_dataset_seek moves it, batches that wait are dropped where they are not those wanted, and the host
+ * pushes from that position on. */
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_CHECKED epl_error*
+epl_dataset_of_feed(const epl_feed* feed, epl_dataset** EPL_OUT dataset);
 EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD void epl_dataset_destroy(epl_dataset* EPL_NULLABLE dataset);
 EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_QUICK int64_t epl_dataset_field_count(const epl_dataset* dataset);
 /* Name and type of a field as batches have it. */
 EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error*
 epl_dataset_field(const epl_dataset* dataset, int64_t index, epl_tensor_info* EPL_OUT info);
+/* -1 where nobody knows, as of a feed. */
 EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_QUICK int64_t epl_dataset_samples(const epl_dataset* dataset);
 /* Batches of an epoch; what is left over after the last whole batch is one where the option "partial" is set, else left
- * out. */
+ * out. -1 where nobody knows. */
 EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_QUICK int64_t epl_dataset_batches(const epl_dataset* dataset);
 /* What was read and how, as JSON: path, reader, samples, fields with their columns and the names of their classes, and
  * `options`, under which another file is read to the same meaning. */
@@ -844,6 +928,23 @@ epl_session_save(epl_session* session, const char* EPL_TEXT(path_length) path, s
 EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error*
 epl_session_load(epl_session* session, const char* EPL_TEXT(path_length) path, size_t path_length,
     epl_dataset* EPL_NULLABLE dataset, const epl_call_options* EPL_NULLABLE call);
+/* A checkpoint as one stream, written from its first byte to its last: a zip archive of what the folder holds,
+ * stored as it is, with their hashes. Unpacked it is that folder, and as a file epl_session_load and all that take
+ * the path of a checkpoint read it. Over processes that of rank 0 writes, and the others pass NULL for `write`;
+ * tensors that lie in pieces are put together one at a time. After an error the session is as it was, and what was
+ * written is no checkpoint. */
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error*
+epl_session_save_to(epl_session* session, epl_write_fn EPL_NULLABLE write, void* EPL_NULLABLE userdata,
+    const epl_dataset* EPL_NULLABLE dataset, const epl_call_options* EPL_NULLABLE call);
+/* Loads such a stream. It is read twice: to check its hashes before anything changes, and to take its values. An error
+ * on the first way leaves the session as it was, one on the second means EPL_ERROR_STATE_LOST from then on, until a
+ * checkpoint is loaded. Over processes each has a source of the same bytes. */
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error*
+epl_session_load_from(epl_session* session, const epl_source* source, epl_dataset* EPL_NULLABLE dataset,
+    const epl_call_options* EPL_NULLABLE call);
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error*
+epl_session_load_bytes(epl_session* session, const void* EPL_BYTES(bytes) data, size_t bytes,
+    epl_dataset* EPL_NULLABLE dataset, const epl_call_options* EPL_NULLABLE call);
 /* In what this session, with `dataset` (may be NULL), differs from the run that saved a checkpoint. A JSON array of
  * objects: "key" ("optimizer.lr"), "checkpoint" and "session" (both values as text), "topic" (model, data, batch,
  * order, loss, optimizer or options) and "breaks": whether going on is not a continuation of that run (another model,
@@ -880,6 +981,13 @@ epl_session_export_adapters(epl_session* session, const char* EPL_TEXT(folder_le
 EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error*
 epl_session_export_safetensors(epl_session* session, const char* EPL_TEXT(path_length) path, size_t path_length,
     const epl_call_options* EPL_NULLABLE call);
+/* An export as one stream, by the name of its format: "onnx" (as epl_session_export_onnx), "onnx_for_training" or
+ * "safetensors". What lies beside the model's file becomes part of it, so that an ONNX file must stay below 2 GiB.
+ * Weights are written from where they lie. Over processes that of rank 0 writes, and the others pass NULL for
+ * `write`. */
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error*
+epl_session_export_to(epl_session* session, const char* EPL_TEXT(format_length) format, size_t format_length,
+    epl_write_fn EPL_NULLABLE write, void* EPL_NULLABLE userdata, const epl_call_options* EPL_NULLABLE call);
 
 /* --- Evaluation: loss and metrics over any number of batches ---------------------------------------------------------
  */

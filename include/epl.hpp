@@ -204,6 +204,17 @@ struct call_options : epl_call_options {
   call_options() : epl_call_options(EPL_CALL_OPTIONS_INIT) {}
 };
 
+/// Bytes that can be read at any place, and must not change.
+struct source : epl_source {
+  source() : epl_source(EPL_SOURCE_INIT) {}
+  /// The text must outlive the call that the struct is given to.
+  source& set_name(std::string_view text) {
+    name = text.data();
+    name_length = text.size();
+    return *this;
+  }
+};
+
 /// Name and type of an input, an output or an initialiser. `name` is borrowed and ends with a zero.
 struct tensor_info : epl_tensor_info {
   tensor_info() : epl_tensor_info(EPL_TENSOR_INFO_INIT) {}
@@ -290,6 +301,7 @@ class strategy;
 class plan;
 class session;
 class dataset;
+class feed;
 class evaluation;
 class tensor;
 class cancel;
@@ -341,6 +353,14 @@ class model : public detail::handle<epl_model, epl_model_destroy> {
   static returned<epl::model> load_bytes(const epl_engine* engine, std::span<const std::byte> data, const epl::model_options& options = {}, const epl::call_options& call = {}) {
     epl_model* model_out = nullptr;
     epl_error* failure = epl_model_load_bytes(engine, data.data(), data.size(), &options, &call, &model_out);
+    return detail::give(failure, [&]() -> epl::model { return epl::model(model_out); });
+  }
+
+  /// From a source of the host's. Large weights stay there and are read as those of a file are; what the
+  /// model's tensors name beside it is opened by the source's own function, once each.
+  static returned<epl::model> load_from(const epl_engine* engine, const epl::source& source = {}, const epl::model_options& options = {}, const epl::call_options& call = {}) {
+    epl_model* model_out = nullptr;
+    epl_error* failure = epl_model_load_from(engine, &source, &options, &call, &model_out);
     return detail::give(failure, [&]() -> epl::model { return epl::model(model_out); });
   }
 
@@ -602,6 +622,18 @@ class plan : public detail::handle<epl_plan, epl_plan_destroy> {
     return detail::give(failure, [&]() -> epl::plan { return epl::plan(plan_out); });
   }
 
+  /// The same bytes to the host, and from its memory.
+  returned<void> save_to(epl_write_fn write, void* userdata = nullptr, const epl::call_options& call = {}) const {
+    epl_error* failure = epl_plan_save_to(*this, write, userdata, &call);
+    return detail::give(failure, [] {});
+  }
+
+  static returned<epl::plan> load_bytes(const epl_model* model, const epl_trainer* trainer, const epl_strategy* strategy, const epl::plan_options& options, std::span<const std::byte> data, const epl::call_options& call = {}) {
+    epl_plan* plan_out = nullptr;
+    epl_error* failure = epl_plan_load_bytes(model, trainer, strategy, &options, data.data(), data.size(), &call, &plan_out);
+    return detail::give(failure, [&]() -> epl::plan { return epl::plan(plan_out); });
+  }
+
   /// What two plan files decide differently, a sentence a line; nothing where they decide the same.
   static returned<std::string> compare(const epl_engine* engine, std::string_view path, std::string_view other, const epl::call_options& call = {}) {
     epl_text* text_out = nullptr;
@@ -699,6 +731,27 @@ class dataset : public detail::handle<epl_dataset, epl_dataset_destroy> {
     return detail::give(failure, [&]() -> epl::dataset { return epl::dataset(dataset_out); });
   }
 
+  /// `fields` are those of a sample, without the batch; or of a whole batch, where the option "batch" is 0 and
+  /// a sample is a batch. `samples`: how many there are; -1: nobody knows, and the function itself gives an
+  /// error for one that is not there, EPL_ERROR_NOT_FOUND for example. Options are those of epl_dataset_open
+  /// that no reader declares: batches, order, reading ahead, parts, positions in checkpoints and the samples of
+  /// each process are as those of files. `destroy` is called once with the userdata when the dataset is gone;
+  /// where this function fails they are still the caller's.
+  static returned<epl::dataset> create(const epl_engine* engine, std::span<const epl::tensor_info> fields, int64_t samples, epl_samples_fn read, void* userdata = nullptr, epl_destroy_fn destroy = nullptr, std::string_view options = {}) {
+    epl_dataset* dataset_out = nullptr;
+    epl_error* failure = epl_dataset_create(engine, fields.data(), fields.size(), samples, read, userdata, destroy, options.data(), options.size(), &dataset_out);
+    return detail::give(failure, [&]() -> epl::dataset { return epl::dataset(dataset_out); });
+  }
+
+  /// The dataset of a feed, which has one. Its position counts batches as others do: when a checkpoint is
+  /// loaded with it, or epl_dataset_seek moves it, batches that wait are dropped where they are not those
+  /// wanted, and the host pushes from that position on.
+  static returned<epl::dataset> of_feed(const epl_feed* feed) {
+    epl_dataset* dataset_out = nullptr;
+    epl_error* failure = epl_dataset_of_feed(feed, &dataset_out);
+    return detail::give(failure, [&]() -> epl::dataset { return epl::dataset(dataset_out); });
+  }
+
   int64_t field_count() const {
     return epl_dataset_field_count(*this);
   }
@@ -710,12 +763,13 @@ class dataset : public detail::handle<epl_dataset, epl_dataset_destroy> {
     return detail::give(failure, [&]() -> epl::tensor_info { return info_out; });
   }
 
+  /// -1 where nobody knows, as of a feed.
   int64_t samples() const {
     return epl_dataset_samples(*this);
   }
 
   /// Batches of an epoch; what is left over after the last whole batch is one where the option "partial" is
-  /// set, else left out.
+  /// set, else left out. -1 where nobody knows.
   int64_t batches() const {
     return epl_dataset_batches(*this);
   }
@@ -772,6 +826,34 @@ class dataset : public detail::handle<epl_dataset, epl_dataset_destroy> {
 
   returned<void> seek(int64_t position) {
     epl_error* failure = epl_dataset_seek(*this, position);
+    return detail::give(failure, [] {});
+  }
+};
+
+class feed : public detail::handle<epl_feed, epl_feed_destroy> {
+ public:
+  using handle::handle;
+
+  /// Batches that the host pushes when it has them: a feed is the end that they are pushed into, and a dataset
+  /// the one that they come out of. `fields` are those of a batch, and `capacity` batches wait at most. A feed
+  /// that is destroyed before it was finished is an error to who waits for a batch.
+  static returned<epl::feed> create(const epl_engine* engine, std::span<const epl::tensor_info> fields, int64_t capacity) {
+    epl_feed* feed_out = nullptr;
+    epl_error* failure = epl_feed_create(engine, fields.data(), fields.size(), capacity, &feed_out);
+    return detail::give(failure, [&]() -> epl::feed { return epl::feed(feed_out); });
+  }
+
+  /// Copies a batch, a tensor for each field, and waits while there is no room: that is the back-pressure. A
+  /// deadline or a token ends the wait, and nothing was pushed. Any threads may push; EPL_ERROR_MISUSE once the
+  /// dataset is gone.
+  returned<void> push(list<const epl_tensor> tensors, const epl::call_options& call = {}) {
+    epl_error* failure = epl_feed_push(*this, tensors.data(), tensors.size(), &call);
+    return detail::give(failure, [] {});
+  }
+
+  /// No batch follows: when those that wait have been taken, epl_dataset_next is EPL_ERROR_NOT_FOUND.
+  returned<void> finish() {
+    epl_error* failure = epl_feed_finish(*this);
     return detail::give(failure, [] {});
   }
 };
@@ -1072,6 +1154,30 @@ class session : public detail::handle<epl_session, epl_session_destroy> {
     return detail::give(failure, [] {});
   }
 
+  /// A checkpoint as one stream, written from its first byte to its last: a zip archive of what the folder
+  /// holds, stored as it is, with their hashes. Unpacked it is that folder, and as a file epl_session_load and
+  /// all that take the path of a checkpoint read it. Over processes that of rank 0 writes, and the others pass
+  /// NULL for `write`; tensors that lie in pieces are put together one at a time. After an error the session is
+  /// as it was, and what was written is no checkpoint.
+  returned<void> save_to(epl_write_fn write = nullptr, void* userdata = nullptr, const epl_dataset* dataset = nullptr, const epl::call_options& call = {}) {
+    epl_error* failure = epl_session_save_to(*this, write, userdata, dataset, &call);
+    return detail::give(failure, [] {});
+  }
+
+  /// Loads such a stream. It is read twice: to check its hashes before anything changes, and to take its
+  /// values. An error on the first way leaves the session as it was, one on the second means
+  /// EPL_ERROR_STATE_LOST from then on, until a checkpoint is loaded. Over processes each has a source of the
+  /// same bytes.
+  returned<void> load_from(const epl::source& source = {}, epl_dataset* dataset = nullptr, const epl::call_options& call = {}) {
+    epl_error* failure = epl_session_load_from(*this, &source, dataset, &call);
+    return detail::give(failure, [] {});
+  }
+
+  returned<void> load_bytes(std::span<const std::byte> data, epl_dataset* dataset = nullptr, const epl::call_options& call = {}) {
+    epl_error* failure = epl_session_load_bytes(*this, data.data(), data.size(), dataset, &call);
+    return detail::give(failure, [] {});
+  }
+
   /// In what this session, with `dataset` (may be NULL), differs from the run that saved a checkpoint. A JSON
   /// array of objects: "key" ("optimizer.lr"), "checkpoint" and "session" (both values as text), "topic"
   /// (model, data, batch, order, loss, optimizer or options) and "breaks": whether going on is not a
@@ -1108,6 +1214,15 @@ class session : public detail::handle<epl_session, epl_session_destroy> {
   /// Parameters and buffers under their names, adapters merged into their weights.
   returned<void> export_safetensors(std::string_view path, const epl::call_options& call = {}) {
     epl_error* failure = epl_session_export_safetensors(*this, path.data(), path.size(), &call);
+    return detail::give(failure, [] {});
+  }
+
+  /// An export as one stream, by the name of its format: "onnx" (as epl_session_export_onnx),
+  /// "onnx_for_training" or "safetensors". What lies beside the model's file becomes part of it, so that an
+  /// ONNX file must stay below 2 GiB. Weights are written from where they lie. Over processes that of rank 0
+  /// writes, and the others pass NULL for `write`.
+  returned<void> export_to(std::string_view format, epl_write_fn write = nullptr, void* userdata = nullptr, const epl::call_options& call = {}) {
+    epl_error* failure = epl_session_export_to(*this, format.data(), format.size(), write, userdata, &call);
     return detail::give(failure, [] {});
   }
 };

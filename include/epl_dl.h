@@ -41,6 +41,7 @@
   X(void, cancel_trigger, (epl_cancel* cancel), 0, 1) \
   X(int32_t, cancel_triggered, (const epl_cancel* cancel), 0, 1) \
   X(void, call_options_init, (epl_call_options* options), 0, 1) \
+  X(void, source_init, (epl_source* source), 0, 1) \
   X(epl_error*, tensor_create, (const epl_engine* engine, int32_t dtype, const int64_t* dims, int32_t ndim, epl_tensor** tensor), 0, 1) \
   X(epl_error*, tensor_create_copy, (const epl_engine* engine, int32_t dtype, const int64_t* dims, int32_t ndim, const void* data, size_t bytes, epl_tensor** tensor), 0, 1) \
   X(epl_error*, tensor_create_borrow, (const epl_engine* engine, int32_t dtype, const int64_t* dims, int32_t ndim, void* data, size_t bytes, int32_t flags, epl_destroy_fn release, void* userdata, epl_tensor** tensor), 0, 1) \
@@ -60,6 +61,7 @@
   X(void, model_options_init, (epl_model_options* options), 0, 1) \
   X(epl_error*, model_load, (const epl_engine* engine, const char* path, size_t path_length, const epl_model_options* options, const epl_call_options* call, epl_model** model), 0, 1) \
   X(epl_error*, model_load_bytes, (const epl_engine* engine, const void* data, size_t bytes, const epl_model_options* options, const epl_call_options* call, epl_model** model), 0, 1) \
+  X(epl_error*, model_load_from, (const epl_engine* engine, const epl_source* source, const epl_model_options* options, const epl_call_options* call, epl_model** model), 0, 1) \
   X(void, model_destroy, (epl_model* model), 0, 1) \
   X(int64_t, model_port_count, (const epl_model* model, int32_t kind), 0, 1) \
   X(epl_error*, model_port, (const epl_model* model, int32_t kind, int64_t index, epl_tensor_info* info), 0, 1) \
@@ -97,6 +99,8 @@
   X(epl_error*, plan_create, (const epl_model* model, const epl_trainer* trainer, const epl_strategy* strategy, const epl_plan_options* options, const epl_call_options* call, epl_plan** plan), 0, 1) \
   X(epl_error*, plan_save, (const epl_plan* plan, const char* path, size_t path_length, const epl_call_options* call), 0, 1) \
   X(epl_error*, plan_load, (const epl_model* model, const epl_trainer* trainer, const epl_strategy* strategy, const epl_plan_options* options, const char* path, size_t path_length, const epl_call_options* call, epl_plan** plan), 0, 1) \
+  X(epl_error*, plan_save_to, (const epl_plan* plan, epl_write_fn write, void* userdata, const epl_call_options* call), 0, 1) \
+  X(epl_error*, plan_load_bytes, (const epl_model* model, const epl_trainer* trainer, const epl_strategy* strategy, const epl_plan_options* options, const void* data, size_t bytes, const epl_call_options* call, epl_plan** plan), 0, 1) \
   X(epl_error*, plan_compare, (const epl_engine* engine, const char* path, size_t path_length, const char* other, size_t other_length, const epl_call_options* call, epl_text** text), 0, 1) \
   X(void, plan_destroy, (epl_plan* plan), 0, 1) \
   X(int64_t, plan_port_count, (const epl_plan* plan, int32_t entry, int32_t kind), 0, 1) \
@@ -109,6 +113,12 @@
   X(epl_error*, plan_describe, (const epl_plan* plan, const char* document, size_t document_length, const epl_call_options* call, epl_text** json), 0, 1) \
   X(epl_error*, plan_export_onnx, (const epl_plan* plan, const char* path, size_t path_length, const epl_call_options* call), 0, 1) \
   X(epl_error*, dataset_open, (const epl_engine* engine, const char* path, size_t path_length, const char* options, size_t options_length, const epl_call_options* call, epl_dataset** dataset), 0, 1) \
+  X(epl_error*, dataset_create, (const epl_engine* engine, const epl_tensor_info* fields, size_t field_count, int64_t samples, epl_samples_fn read, void* userdata, epl_destroy_fn destroy, const char* options, size_t options_length, epl_dataset** dataset), 0, 1) \
+  X(epl_error*, feed_create, (const epl_engine* engine, const epl_tensor_info* fields, size_t field_count, int64_t capacity, epl_feed** feed), 0, 1) \
+  X(void, feed_destroy, (epl_feed* feed), 0, 1) \
+  X(epl_error*, feed_push, (epl_feed* feed, const epl_tensor* const* tensors, size_t count, const epl_call_options* call), 0, 1) \
+  X(epl_error*, feed_finish, (epl_feed* feed), 0, 1) \
+  X(epl_error*, dataset_of_feed, (const epl_feed* feed, epl_dataset** dataset), 0, 1) \
   X(void, dataset_destroy, (epl_dataset* dataset), 0, 1) \
   X(int64_t, dataset_field_count, (const epl_dataset* dataset), 0, 1) \
   X(epl_error*, dataset_field, (const epl_dataset* dataset, int64_t index, epl_tensor_info* info), 0, 1) \
@@ -150,6 +160,9 @@
   X(epl_error*, session_set, (epl_session* session, const char* name, size_t name_length, const epl_tensor* tensor, const epl_call_options* call), 0, 1) \
   X(epl_error*, session_save, (epl_session* session, const char* path, size_t path_length, const epl_dataset* dataset, const epl_call_options* call), 0, 1) \
   X(epl_error*, session_load, (epl_session* session, const char* path, size_t path_length, epl_dataset* dataset, const epl_call_options* call), 0, 1) \
+  X(epl_error*, session_save_to, (epl_session* session, epl_write_fn write, void* userdata, const epl_dataset* dataset, const epl_call_options* call), 0, 1) \
+  X(epl_error*, session_load_from, (epl_session* session, const epl_source* source, epl_dataset* dataset, const epl_call_options* call), 0, 1) \
+  X(epl_error*, session_load_bytes, (epl_session* session, const void* data, size_t bytes, epl_dataset* dataset, const epl_call_options* call), 0, 1) \
   X(epl_error*, session_compare, (epl_session* session, const char* path, size_t path_length, const epl_dataset* dataset, const epl_call_options* call, epl_text** json), 0, 1) \
   X(epl_error*, checkpoint_remove, (const epl_engine* engine, const char* path, size_t path_length), 0, 1) \
   X(epl_error*, checkpoint_describe, (const epl_engine* engine, const char* path, size_t path_length, const epl_call_options* call, epl_text** json), 0, 1) \
@@ -157,6 +170,7 @@
   X(epl_error*, session_export_onnx_for_training, (epl_session* session, const char* path, size_t path_length, const epl_call_options* call), 0, 1) \
   X(epl_error*, session_export_adapters, (epl_session* session, const char* folder, size_t folder_length, const epl_call_options* call), 0, 1) \
   X(epl_error*, session_export_safetensors, (epl_session* session, const char* path, size_t path_length, const epl_call_options* call), 0, 1) \
+  X(epl_error*, session_export_to, (epl_session* session, const char* format, size_t format_length, epl_write_fn write, void* userdata, const epl_call_options* call), 0, 1) \
   X(epl_error*, evaluation_create, (const epl_plan* plan, const char* metrics, size_t metrics_length, epl_evaluation** evaluation), 0, 1) \
   X(void, evaluation_destroy, (epl_evaluation* evaluation), 0, 1) \
   X(epl_error*, evaluation_add, (epl_evaluation* evaluation, epl_session* session, const epl_tensor* const* inputs, size_t count, const epl_call_options* call), 0, 1) \

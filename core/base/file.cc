@@ -40,82 +40,6 @@ Status system_error(std::string_view doing, const std::string& path, int error_n
   return Status(code, cat(doing, " ", path, ": ", std::generic_category().message(error_number), hint), path);
 }
 
-Result<std::shared_ptr<const FileReader>> FileReader::open(const std::string& path) {
-  if (path.find('\0') != std::string::npos) return invalid("a path with a zero byte");
-  // Opening a FIFO would wait for a writer; O_NONBLOCK means nothing to a regular file.
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (descriptor < 0) return system_error("cannot open", path, errno);
-  std::shared_ptr<FileReader> file;
-  try {
-    file.reset(new FileReader(path, descriptor));
-  } catch (...) {
-    ::close(descriptor);
-    throw;
-  }
-  struct stat info{};
-  if (::fstat(descriptor, &info) != 0) return system_error("cannot look at", path, errno);
-  if (!S_ISREG(info.st_mode)) return Status(Code::invalid_argument, cat(path, " is not a regular file"), path);
-  file->size_ = static_cast<uint64_t>(info.st_size);
-  file->modified_seconds_ = info.st_mtim.tv_sec;
-  file->modified_nanoseconds_ = info.st_mtim.tv_nsec;
-  return std::shared_ptr<const FileReader>(std::move(file));
-}
-
-FileReader::~FileReader() { ::close(descriptor_); }
-
-Status FileReader::read(uint64_t offset, void* target, size_t bytes) const {
-  auto* to = static_cast<char*>(target);
-  uint64_t at = offset;
-  for (size_t left = bytes; left > 0;) {
-    const ssize_t got = ::pread(descriptor_, to, std::min<size_t>(left, size_t{1} << 30), static_cast<off_t>(at));
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return system_error(cat("cannot read at byte ", at, " of"), path_, errno);
-    if (got == 0) {
-      return Status(Code::io,
-                    cat(path_, " ends at byte ", at, "; it had ", size_,
-                        " bytes when it was opened. Replace a file in use by renaming a new one over it"),
-                    path_);
-    }
-    to += got, at += static_cast<uint64_t>(got), left -= static_cast<size_t>(got);
-  }
-  struct stat info{};
-  if (::fstat(descriptor_, &info) != 0) return system_error("cannot look at", path_, errno);
-  if (static_cast<uint64_t>(info.st_size) != size_ || info.st_mtim.tv_sec != modified_seconds_ ||
-      info.st_mtim.tv_nsec != modified_nanoseconds_) {
-    return Status(Code::io,
-                  cat(path_, " has been changed since it was opened (seen reading at byte ", offset,
-                      "). Replace a file in use by renaming a new one over it"),
-                  path_);
-  }
-  return {};
-}
-
-Result<std::vector<std::byte>> FileReader::read_all() const {
-  std::vector<std::byte> out(size_);
-  EPL_TRY(read(0, out.data(), out.size()));
-  return out;
-}
-
-namespace {
-
-class FileRange final : public TensorSource {
- public:
-  FileRange(std::shared_ptr<const FileReader> file, uint64_t offset) : file_(std::move(file)), offset_(offset) {}
-  Status read(int64_t begin, int64_t bytes, void* target) const override {
-    return file_->read(offset_ + static_cast<uint64_t>(begin), target, static_cast<size_t>(bytes));
-  }
-
- private:
-  std::shared_ptr<const FileReader> file_;
-  uint64_t offset_;
-};
-
-}  // namespace
-
-Tensor file_tensor(std::shared_ptr<const FileReader> file, TensorType type, uint64_t offset) {
-  return Tensor(std::move(type), std::make_shared<FileRange>(std::move(file), offset));
-}
-
 Result<std::unique_ptr<FileWriter>> FileWriter::create(const std::string& path, const FileHook& hook) {
   if (path.empty() || path.find('\0') != std::string::npos)
     return invalid("a path to write to that is empty or has a zero byte");
@@ -176,6 +100,11 @@ Status write_file_atomically(const std::string& path, const std::function<Status
   Status status = attempt();
   if (status.ok()) leftover.path = nullptr;
   return status;
+}
+
+bool is_folder(const std::string& path) {
+  struct stat info{};
+  return ::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
 }
 
 Status make_folder(const std::string& path, const FileHook& hook) {

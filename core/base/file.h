@@ -1,9 +1,9 @@
-// Files. Every read is checked. A write leaves the complete old content or the complete new one, whatever happens in
+// Files, and what is read and written as files are: bytes in memory, a part of another file, what a host's function
+// gives. Every read is checked. A write leaves the complete old content or the complete new one, whatever happens in
 // between.
 //
 // Nothing is mapped. If another program truncates a mapped file, or a disk fails, SIGBUS ends the process, and the
-// process is our host's. A FileReader keeps its file open and reads each range when it is needed, so that large data is
-// not held twice:
+// process is our host's. A FileReader reads each range when it is needed, so that large data is not held twice:
 //   - a few bytes or all of them: `FileReader::open(path)`, then `read(offset, target, bytes)` or `read_all()`;
 //   - a tensor that may never be needed, or only in part: `file_tensor(file, type, offset)`, a Tensor that is not in
 //     memory (core/base/tensor.h); `load()` gives all of it, `read(begin, bytes, target)` a part. Writers of files and
@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,26 +23,36 @@
 
 namespace epl {
 
-// A regular file, open for reading. A read fails where the file has become too short, where the system refuses it, or
-// where the file's size or time of modification has changed since it was opened. The error names file and offset. A
-// file that was replaced by renaming, or removed, is still read as it was. Thread safety: immutable; any threads may
-// read at once.
+// Bytes of a known number that can be read at any place. Thread safety: immutable; any threads may read at once.
 class FileReader {
  public:
+  // A regular file, which is kept open. A read fails where the file has become too short, where the system refuses it,
+  // or where the file's size or time of modification has changed since it was opened. The error names file and offset.
+  // A file that was replaced by renaming, or removed, is still read as it was.
   static Result<std::shared_ptr<const FileReader>> open(const std::string& path);
-  ~FileReader();
+  // Bytes that `owner` keeps alive. `name` is for messages, here and below.
+  static std::shared_ptr<const FileReader> of_bytes(std::string name, std::span<const std::byte> bytes,
+                                                    std::shared_ptr<const void> owner);
+  // What `read` gives, which any threads may call at once; its errors are passed on as they are.
+  using Read = std::function<Status(uint64_t offset, void* target, size_t bytes)>;
+  static std::shared_ptr<const FileReader> of_function(std::string name, uint64_t bytes, Read read);
+  // `bytes` of another file from `offset` on; they must lie in it.
+  static std::shared_ptr<const FileReader> part_of(std::shared_ptr<const FileReader> file, std::string name,
+                                                   uint64_t offset, uint64_t bytes);
+  virtual ~FileReader() = default;
   FileReader(const FileReader&) = delete;
+  // A name for messages, where it is no file.
   const std::string& path() const { return path_; }
   uint64_t size() const { return size_; }
+  // An error where the range does not lie in the file.
   Status read(uint64_t offset, void* target, size_t bytes) const;
   Result<std::vector<std::byte>> read_all() const;
 
- private:
-  FileReader(std::string path, int descriptor) : path_(std::move(path)), descriptor_(descriptor) {}
+ protected:
+  explicit FileReader(std::string path, uint64_t size = 0) : path_(std::move(path)), size_(size) {}
+  virtual Status read_range(uint64_t offset, void* target, size_t bytes) const = 0;
   std::string path_;
-  int descriptor_;
-  uint64_t size_ = 0;
-  int64_t modified_seconds_ = 0, modified_nanoseconds_ = 0;
+  uint64_t size_;
 };
 
 // The elements of a tensor that lie in a file from `offset` on, read when they are asked for. The range must lie in the
@@ -52,15 +63,24 @@ Tensor file_tensor(std::shared_ptr<const FileReader> file, TensorType type, uint
 // path; an error takes the place of the operation. Tests inject failures and kill the process here.
 using FileHook = std::function<Status(std::string_view operation, const std::string& path)>;
 
+// Where bytes go, one piece behind the other.
+class ByteWriter {
+ public:
+  virtual ~ByteWriter() = default;
+  virtual Status write(const void* data, size_t bytes) = 0;
+  // Nothing follows: what a writer has gathered goes out.
+  virtual Status finish() { return {}; }
+};
+
 // A file being written. Nothing is complete before `finish`.
-class FileWriter {
+class FileWriter final : public ByteWriter {
  public:
   static Result<std::unique_ptr<FileWriter>> create(const std::string& path, const FileHook& hook = nullptr);
-  ~FileWriter();
+  ~FileWriter() override;
   FileWriter(const FileWriter&) = delete;
-  Status write(const void* data, size_t bytes);
+  Status write(const void* data, size_t bytes) override;
   // Everything is on the disk when this returns.
-  Status finish();
+  Status finish() override;
 
  private:
   FileWriter(std::string path, int descriptor, FileHook hook)
@@ -75,6 +95,7 @@ Status rename_durably(const std::string& source, const std::string& target, cons
 // Writes beside `path` and renames. On an error `path` is as it was and nothing is left beside it.
 Status write_file_atomically(const std::string& path, const std::function<Status(FileWriter&)>& write,
                              const FileHook& hook = nullptr);
+bool is_folder(const std::string& path);
 // Makes a folder and those above it. It is no error if it exists.
 Status make_folder(const std::string& path, const FileHook& hook = nullptr);
 Status remove_file(const std::string& path, const FileHook& hook = nullptr);

@@ -5,7 +5,7 @@
 
 namespace epl {
 
-Status write_tensor(FileWriter& file, const Tensor& tensor) {
+Status write_tensor(ByteWriter& file, const Tensor& tensor) {
   constexpr int64_t chunk_bytes = 4 << 20;
   if (tensor.in_memory()) return file.write(tensor.data(), static_cast<size_t>(tensor.bytes()));
   std::vector<std::byte> chunk(static_cast<size_t>(std::min(chunk_bytes, tensor.bytes())));

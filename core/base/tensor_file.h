@@ -1,4 +1,4 @@
-// Tensors into files.
+// Tensors into files and other streams of bytes.
 #pragma once
 
 #include "core/base/file.h"
@@ -7,6 +7,6 @@
 namespace epl {
 
 // The elements of a tensor: from memory, else chunk by chunk.
-Status write_tensor(FileWriter& file, const Tensor& tensor);
+Status write_tensor(ByteWriter& file, const Tensor& tensor);
 
 }  // namespace epl

@@ -1,16 +1,13 @@
 // Datasets: files as batches, in the order that a plan's inputs ask for.
+#include "core/capi/dataset.h"
+
 #include <algorithm>
 
 #include "core/base/json.h"
-#include "core/capi/objects.h"
 #include "core/runtime/entry_data.h"
 
 namespace epl::capi {
-namespace {
 
-using Tensors = std::vector<std::unique_ptr<epl_tensor>>;
-
-// What `next` hands out, a tensor of each type.
 void add_tensor(Tensors& tensors, const epl_dataset& dataset, const TensorType& type) {
   auto tensor = std::make_unique<epl_tensor>();
   tensor->engine = dataset.engine;
@@ -19,14 +16,16 @@ void add_tensor(Tensors& tensors, const epl_dataset& dataset, const TensorType& 
   tensors.push_back(std::move(tensor));
 }
 
+namespace {
+
 // What was read and how, for people and for programs that read another file alike.
 std::string describe_dataset(const epl_dataset& dataset) {
   const Dataset& opened = *dataset.opened.dataset;
   const Reader& reader = opened.reader();
   Json out = {{"path", dataset.path},
               {"reader", dataset.opened.reader->name},
-              {"samples", opened.samples()},
-              {"batches", opened.batches()}};
+              {"samples", opened.endless() ? -1 : opened.samples()},
+              {"batches", opened.endless() ? -1 : opened.batches()}};
   const std::vector<ClassNames> classes = reader.classes();
   Json fields = Json::array();
   for (size_t i = 0; i < opened.fields().size(); ++i) {
@@ -106,10 +105,10 @@ epl_error* epl_dataset_field(const epl_dataset* dataset, int64_t index, epl_tens
 }
 
 int64_t epl_dataset_samples(const epl_dataset* dataset) {
-  return alive(dataset) ? dataset->opened.dataset->samples() : 0;
+  return !alive(dataset) ? 0 : dataset->opened.dataset->endless() ? -1 : dataset->opened.dataset->samples();
 }
 int64_t epl_dataset_batches(const epl_dataset* dataset) {
-  return alive(dataset) ? dataset->opened.dataset->batches() : 0;
+  return !alive(dataset) ? 0 : dataset->opened.dataset->endless() ? -1 : dataset->opened.dataset->batches();
 }
 int64_t epl_dataset_position(const epl_dataset* dataset) {
   return alive(dataset) ? dataset->opened.dataset->position() : 0;
@@ -148,7 +147,7 @@ epl_error* epl_dataset_next(epl_dataset* dataset, const epl_call_options* call, 
       return invalid("count is ", count, ", a batch has ", dataset->tensors.size(), " tensors");
     if (count > 0) EPL_REQUIRE(tensors);
     EPL_ASSIGN(const Call begun, begin_call(*dataset->engine, call));
-    auto next = dataset->opened.dataset->next();
+    auto next = dataset->opened.dataset->next(begun.stop);
     if (!next.ok()) return next.status().at(dataset->path);
     const std::span<const Tensor> batch = *next;
     for (size_t i = 0; i < count; ++i) {
@@ -168,6 +167,7 @@ epl_error* epl_dataset_check(epl_dataset* dataset, const epl_plan* plan, int32_t
     EPL_REQUIRE(plan);
     EPL_ASSIGN(const Entry* found, entry_argument(*plan->plan, entry));
     EPL_ASSIGN(const Call begun, begin_call(*dataset->engine, call));
+    if (dataset->opened.dataset->endless()) return invalid("nobody knows how many samples this dataset has");
     return check_dataset(*dataset->opened.dataset, *found);
   });
 }

@@ -44,7 +44,8 @@ enum class HandleType : uint64_t {
   tensor,
   cancel,
   evaluation,
-  store
+  store,
+  feed
 };
 std::string_view handle_name(HandleType type);  // "epl_error", ...
 

@@ -2,6 +2,7 @@
 #include "core/base/json.h"
 #include "core/capi/describe.h"
 #include "core/capi/objects.h"
+#include "core/capi/streams.h"
 #include "core/frontend/template.h"
 
 namespace epl::capi {
@@ -66,10 +67,25 @@ epl_error* epl_model_load_bytes(const epl_engine* engine, const void* data, size
     EPL_ASSIGN(const Call begun, begin_call(*engine->engine, call));
     for (const Frontend& row : frontend_table().rows) {
       if (row.load_bytes == nullptr) continue;
-      EPL_ASSIGN(auto loaded, row.load_bytes({static_cast<const std::byte*>(data), bytes}));
+      EPL_ASSIGN(auto loaded, row.load_bytes({static_cast<const std::byte*>(data), bytes}, {}));
       return make_model(engine, known, std::move(loaded), "memory");
     }
     return unsupported("no frontend of this build reads models from memory");
+  });
+}
+
+epl_error* epl_model_load_from(const epl_engine* engine, const epl_source* source, const epl_model_options* options,
+                               const epl_call_options* call, epl_model** model) {
+  return giving(model, "model", [&]() -> Result<std::unique_ptr<epl_model>> {
+    EPL_REQUIRE(engine);
+    epl_model_options known = EPL_MODEL_OPTIONS_INIT;
+    EPL_TRY(check_model_options(options, known));
+    EPL_ASSIGN(HostSource from, HostSource::of(source, "source"));
+    EPL_ASSIGN(const Call begun, begin_call(*engine->engine, call));
+    EPL_ASSIGN(auto loaded, load_model(from.files()));
+    auto made = make_model(engine, known, std::move(loaded), from.files().file->path());
+    from.keep();
+    return made;
   });
 }
 

@@ -10,7 +10,7 @@
 
 #include "core/backend/store.h"
 #include "core/capi/handle.h"
-#include "core/data/open.h"
+#include "core/data/host_data.h"
 #include "core/frontend/model.h"
 #include "core/runtime/evaluation.h"
 #include "core/runtime/facts.h"
@@ -78,6 +78,12 @@ struct epl_dataset : epl::capi::ExclusiveHandle<epl::capi::HandleType::dataset> 
   mutable std::optional<epl::Facts> facts;           // what a checkpoint says of it, once it was asked for
   std::vector<std::unique_ptr<epl_tensor>> tensors;  // what `next` hands out
   void abandon() { static_cast<void>(opened.dataset.release()); }
+};
+
+struct epl_feed : epl::capi::Handle<epl::capi::HandleType::feed> {
+  std::shared_ptr<epl::capi::Engine> engine;
+  std::shared_ptr<epl::BatchQueue> queue;
+  ~epl_feed() { queue->close("it was destroyed before it was finished"); }
 };
 
 struct epl_session : epl::capi::ExclusiveHandle<epl::capi::HandleType::session> {

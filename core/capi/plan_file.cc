@@ -4,6 +4,7 @@
 #include "core/base/file.h"
 #include "core/capi/objects.h"
 #include "core/capi/plan.h"
+#include "core/capi/streams.h"
 
 namespace epl::capi {
 namespace {
@@ -20,6 +21,14 @@ Result<PlanFile> read_plan_file(const std::string& path) {
   auto file = parse_plan_file(text);
   if (!file.ok()) return file.status().with_context(path);
   return file;
+}
+
+Result<std::unique_ptr<epl_plan>> plan_of_decisions(const epl_model& model, const epl_strategy* strategy,
+                                                    PlanWish& wish, Result<PlanFile> file) {
+  EPL_TRY(file.status());
+  EPL_TRY(take_decisions(*file, version_text(), strategy != nullptr, wish.options));
+  wish.options.decisions = std::make_shared<const PlanFile>(*std::move(file));
+  return made_plan(model, wish);
 }
 
 }  // namespace
@@ -39,6 +48,18 @@ epl_error* epl_plan_save(const epl_plan* plan, const char* path, size_t path_len
   });
 }
 
+epl_error* epl_plan_save_to(const epl_plan* plan, epl_write_fn write, void* userdata, const epl_call_options* call) {
+  return guarded([&]() -> Status {
+    EPL_REQUIRE(plan);
+    if (write == nullptr) return invalid("write is NULL");
+    EPL_ASSIGN(const Call begun, begin_call(*plan->engine, call));
+    const std::string text = print_plan_file(decisions_of(*plan->plan, version_text()));
+    HostWriter writer(write, userdata, begun.stop);
+    EPL_TRY(writer.write(text.data(), text.size()));
+    return writer.finish();
+  });
+}
+
 epl_error* epl_plan_load(const epl_model* model, const epl_trainer* trainer, const epl_strategy* strategy,
                          const epl_plan_options* options, const char* path, size_t path_length,
                          const epl_call_options* call, epl_plan** plan) {
@@ -47,10 +68,19 @@ epl_error* epl_plan_load(const epl_model* model, const epl_trainer* trainer, con
     EPL_TEXT_ARGUMENT(path);
     EPL_ASSIGN(const Call begun, begin_call(*model->engine, call));
     EPL_ASSIGN(PlanWish wish, plan_wish(*model, trainer, strategy, options));
-    EPL_ASSIGN(PlanFile file, read_plan_file(std::string(path_text)));
-    EPL_TRY(take_decisions(file, version_text(), strategy != nullptr, wish.options));
-    wish.options.decisions = std::make_shared<const PlanFile>(std::move(file));
-    return made_plan(*model, wish);
+    return plan_of_decisions(*model, strategy, wish, read_plan_file(std::string(path_text)));
+  });
+}
+
+epl_error* epl_plan_load_bytes(const epl_model* model, const epl_trainer* trainer, const epl_strategy* strategy,
+                               const epl_plan_options* options, const void* data, size_t bytes,
+                               const epl_call_options* call, epl_plan** plan) {
+  return giving(plan, "plan", [&]() -> Result<std::unique_ptr<epl_plan>> {
+    EPL_REQUIRE(model);
+    EPL_REQUIRE(data);
+    EPL_ASSIGN(const Call begun, begin_call(*model->engine, call));
+    EPL_ASSIGN(PlanWish wish, plan_wish(*model, trainer, strategy, options));
+    return plan_of_decisions(*model, strategy, wish, parse_plan_file({static_cast<const char*>(data), bytes}));
   });
 }
 

@@ -4,6 +4,7 @@
 #include "core/base/check.h"
 #include "core/base/json.h"
 #include "core/capi/session.h"
+#include "core/capi/streams.h"
 #include "core/runtime/export.h"
 
 namespace epl::capi {
@@ -14,6 +15,13 @@ TrainingData training_data(const epl_dataset* dataset) {
   if (dataset == nullptr) return {};
   if (!dataset->facts) dataset->facts = describe_data(*dataset->opened.dataset);
   return {dataset->opened.dataset.get(), *dataset->facts};
+}
+
+// Writes by f(writer) where there is a function to write by, and calls f(null) where other processes write.
+template <class F> Status write_or_help(epl_write_fn write, void* userdata, const Stop& stop, F&& f) {
+  if (write == nullptr) return f(nullptr);
+  HostWriter writer(write, userdata, stop);
+  return f(&writer);
 }
 
 // Takes the dataset for a call that has the session already; NULL is fine.
@@ -101,6 +109,43 @@ epl_error* epl_session_load(epl_session* session, const char* path, size_t path_
     EPL_ASSIGN(const Call begun, begin_call(*session->engine, call));
     return with_optional_dataset(
         dataset, [&] { return load_session(*session->session, std::string(path_text), training_data(dataset)); });
+  });
+}
+
+epl_error* epl_session_save_to(epl_session* session, epl_write_fn write, void* userdata, const epl_dataset* dataset,
+                               const epl_call_options* call) {
+  return with_session(session, [&]() -> Status {
+    EPL_ASSIGN(const Call begun, begin_call(*session->engine, call));
+    return with_optional_dataset(const_cast<epl_dataset*>(dataset), [&]() -> Status {
+      return write_or_help(write, userdata, begun.stop, [&](ByteWriter* out) {
+        return write_session(*session->session, out, training_data(dataset));
+      });
+    });
+  });
+}
+
+epl_error* epl_session_load_from(epl_session* session, const epl_source* source, epl_dataset* dataset,
+                                 const epl_call_options* call) {
+  return with_session(session, [&]() -> Status {
+    EPL_ASSIGN(HostSource from, HostSource::of(source, "source"));
+    EPL_ASSIGN(const Call begun, begin_call(*session->engine, call));
+    EPL_TRY(with_optional_dataset(dataset, [&] {
+      return load_session(*session->session, CheckpointFiles::in_archive(from.files().file), training_data(dataset));
+    }));
+    from.keep();
+    return {};
+  });
+}
+
+epl_error* epl_session_load_bytes(epl_session* session, const void* data, size_t bytes, epl_dataset* dataset,
+                                  const epl_call_options* call) {
+  return with_session(session, [&]() -> Status {
+    EPL_REQUIRE(data);
+    EPL_ASSIGN(const Call begun, begin_call(*session->engine, call));
+    const auto file = FileReader::of_bytes("the host's memory", {static_cast<const std::byte*>(data), bytes}, nullptr);
+    return with_optional_dataset(dataset, [&] {
+      return load_session(*session->session, CheckpointFiles::in_archive(file), training_data(dataset));
+    });
   });
 }
 
@@ -197,5 +242,15 @@ epl_error* epl_session_export_safetensors(epl_session* session, const char* path
     EPL_TEXT_ARGUMENT(path);
     EPL_ASSIGN(const Call begun, begin_call(*session->engine, call));
     return export_weights(*session->session, std::string(path_text));
+  });
+}
+
+epl_error* epl_session_export_to(epl_session* session, const char* format, size_t format_length, epl_write_fn write,
+                                 void* userdata, const epl_call_options* call) {
+  return with_session(session, [&]() -> Status {
+    EPL_TEXT_ARGUMENT(format);
+    EPL_ASSIGN(const Call begun, begin_call(*session->engine, call));
+    return write_or_help(write, userdata, begun.stop,
+                         [&](ByteWriter* out) { return export_to(*session->session, format_text, out); });
   });
 }

@@ -141,26 +141,44 @@ Status convert_elements(DType from, const void* source, DType to, void* target, 
 
 std::unique_ptr<ConvertingReader> ConvertingReader::over(const Reader& reader, std::vector<TensorType> wanted) {
   std::unique_ptr<ConvertingReader> out(new ConvertingReader(reader));
-  int64_t largest = 0;
   for (size_t i = 0; i < wanted.size(); ++i) {
     const auto& [name, type] = reader.fields()[i];
-    if (type.dtype != wanted[i].dtype) largest = std::max(largest, type.bytes());
     out->fields_.emplace_back(name, std::move(wanted[i]));
   }
-  out->scratch_.resize(static_cast<size_t>(largest));
   return out;
 }
 
-Status ConvertingReader::read(int64_t index, int field, void* target) const {
+Status ConvertingReader::read_samples(std::span<const int64_t> samples, int field, void* target) const {
   const TensorType &from = reader_.fields()[static_cast<size_t>(field)].second,
                    &to = fields_[static_cast<size_t>(field)].second;
-  if (from.dtype == to.dtype) return reader_.read(index, field, target);
-  std::lock_guard lock(mutex_);
-  EPL_TRY(reader_.read(index, field, scratch_.data()));
-  Status status = convert_elements(from.dtype, scratch_.data(), to.dtype, target, to.elements());
-  return status.ok() ? status
-                     : status.with_context(cat("field ", fields_[static_cast<size_t>(field)].first, ", sample ", index,
-                                               " (counted from 0)"));
+  if (from.dtype == to.dtype) return reader_.read_samples(samples, field, target);
+  const Scratch scratch(*this, static_cast<size_t>(from.bytes()) * samples.size());  // no lock while the reader reads
+  EPL_TRY(reader_.read_samples(samples, field, scratch.data()));
+  for (size_t i = 0; i < samples.size(); ++i) {
+    const Status status =
+        convert_elements(from.dtype, scratch.data() + static_cast<size_t>(from.bytes()) * i, to.dtype,
+                         static_cast<std::byte*>(target) + static_cast<size_t>(to.bytes()) * i, to.elements());
+    if (!status.ok())
+      return status.with_context(
+          cat("field ", fields_[static_cast<size_t>(field)].first, ", sample ", samples[i], " (counted from 0)"));
+  }
+  return {};
+}
+
+ConvertingReader::Scratch::Scratch(const ConvertingReader& reader, size_t bytes) : reader_(reader) {
+  {
+    std::lock_guard lock(reader_.mutex_);
+    if (!reader_.scratch_.empty()) {
+      bytes_ = std::move(reader_.scratch_.back());
+      reader_.scratch_.pop_back();
+    }
+  }
+  if (bytes_.size() < bytes) bytes_.resize(bytes);
+}
+
+ConvertingReader::Scratch::~Scratch() {
+  std::lock_guard lock(reader_.mutex_);
+  if (reader_.scratch_.size() < reader_.scratch_.capacity()) reader_.scratch_.push_back(std::move(bytes_));
 }
 
 }  // namespace epl

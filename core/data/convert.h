@@ -31,18 +31,34 @@ class ConvertingReader : public Reader {
   const std::vector<std::pair<std::string, TensorType>>& fields() const override { return fields_; }
   int64_t samples() const override { return reader_.samples(); }
   std::vector<int64_t> file_samples() const override { return reader_.file_samples(); }
-  Status read(int64_t index, int field, void* target) const override;
+  Status read(int64_t index, int field, void* target) const override {
+    return read_samples(std::span(&index, 1), field, target);
+  }
+  Status read_samples(std::span<const int64_t> samples, int field, void* target) const override;
+  bool repeatable() const override { return reader_.repeatable(); }
   std::vector<ClassNames> classes() const override { return reader_.classes(); }
   std::vector<std::string> columns(int field) const override { return reader_.columns(field); }
   std::string options_alike() const override { return reader_.options_alike(); }
 
  private:
-  explicit ConvertingReader(const Reader& reader) : reader_(reader) {}
+  // Room for what is converted, for one call.
+  class Scratch {
+   public:
+    Scratch(const ConvertingReader& reader, size_t bytes);
+    ~Scratch();
+    Scratch(const Scratch&) = delete;
+    std::byte* data() const { return const_cast<std::byte*>(bytes_.data()); }
+
+   private:
+    const ConvertingReader& reader_;
+    std::vector<std::byte> bytes_;
+  };
+  explicit ConvertingReader(const Reader& reader) : reader_(reader) { scratch_.reserve(8); }
   const Reader& reader_;
   std::unique_ptr<Reader> owned_;
   std::vector<std::pair<std::string, TensorType>> fields_;
   mutable std::mutex mutex_;
-  mutable std::vector<std::byte> scratch_;
+  mutable std::vector<std::vector<std::byte>> scratch_;  // what nobody uses now
 };
 
 }  // namespace epl

@@ -1,6 +1,7 @@
 #include "core/data/dataset.h"
 
 #include <algorithm>
+#include <chrono>
 #include <condition_variable>
 #include <mutex>
 #include <new>
@@ -13,10 +14,11 @@ namespace epl {
 namespace {
 
 struct Batch {
-  std::vector<Tensor> fields;  // what is read of them; empty: nothing
-  std::vector<Tensor> given;   // views of what the consumer gets
-  std::vector<Tensor> rest;    // the same with as many samples as an epoch's last batch has
-  int64_t position = -1;       // which batch it holds
+  std::vector<Tensor> fields;    // what is read of them; empty: nothing
+  std::vector<Tensor> given;     // views of what the consumer gets
+  std::vector<Tensor> rest;      // the same with as many samples as an epoch's last batch has
+  std::vector<int64_t> samples;  // scratch: which ones are read
+  int64_t position = -1;         // which batch it holds
   Status status;
 };
 
@@ -77,6 +79,7 @@ struct Dataset::State {
     const int64_t first = at % batches() * (batch_samples() / count);
     SampleRange any;
     for (const SampleRange& part : parts) any = any.with(read_of(part));
+    batch.samples.clear();
     for (int64_t slice = 0; slice < count; ++slice) {
       const int64_t samples = sliced() ? slices.samples(slice) : reader->samples(), begin = slice * each;
       const int64_t end = parted && slice == count - 1 ? batch_samples() : begin + each;
@@ -84,19 +87,18 @@ struct Dataset::State {
       for (int64_t place = std::max(begin, any.first); place < std::min(end, any.end()); ++place) {
         const int64_t i = first + std::min(place - begin, each - 1);
         const int64_t index = options.shuffled ? order.at(i) : i;
-        EPL_TRY(read(batch, place, sliced() ? slices.sample(slice, index) : index));
+        batch.samples.push_back(sliced() ? slices.sample(slice, index) : index);
       }
     }
-    return {};
-  }
-
-  Status read(Batch& batch, int64_t place, int64_t sample) const {
+    // Of places any.first to any.first + batch.samples.size().
     for (size_t f = 0; f < fields.size(); ++f) {
       const SampleRange range = read_of(parts[f]);
-      if (place < range.first || place >= range.end()) continue;
-      auto* target = static_cast<std::byte*>(batch.fields[f].data());
-      const int64_t bytes = batch.fields[f].bytes() / range.count;
-      EPL_TRY(reader->read(sample, static_cast<int>(f), target + (place - range.first) * bytes));
+      const int64_t begin = range.first - any.first;
+      const int64_t end = std::min(range.end() - any.first, static_cast<int64_t>(batch.samples.size()));
+      if (range.count == 0 || end <= begin) continue;
+      const auto wanted =
+          std::span(batch.samples).subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin));
+      EPL_TRY(reader->read_samples(wanted, static_cast<int>(f), batch.fields[f].data()));
     }
     return {};
   }
@@ -111,6 +113,7 @@ struct Dataset::State {
     }
     std::vector<Batch> made(static_cast<size_t>(options.prefetch) + 1);
     for (Batch& batch : made) {
+      batch.samples.reserve(static_cast<size_t>(batch_samples()));
       for (size_t f = 0; f < made_fields.size(); ++f) {
         const SampleRange part = wanted_parts[f], range = read_of(part);
         const TensorType& type = made_fields[f].second;
@@ -261,9 +264,10 @@ const DatasetOptions& Dataset::options() const { return state_->options; }
 int64_t Dataset::position() const { return state_->position; }
 int64_t Dataset::samples_given() const { return state_->samples_given; }
 
-Result<std::span<const Tensor>> Dataset::next() {
+Result<std::span<const Tensor>> Dataset::next(const Stop& stop) {
   State& s = *state_;
   const int64_t at = s.position;
+  EPL_TRY(s.file->wait_for(at, stop));
   EPL_TRY(s.start());  // where there was no memory for the thread before
   Batch* batch = &s.slots[0];
   if (s.options.prefetch == 0) {
@@ -274,7 +278,12 @@ Result<std::span<const Tensor>> Dataset::next() {
     s.held = nullptr;
     s.wanted_from = at;
     s.changed.notify_all();
-    s.changed.wait(lock, [&] { return (batch = s.find(at)) != nullptr; });
+    while ((batch = s.find(at)) == nullptr) {
+      EPL_TRY(stop.check());
+      // A token does not wake a thread.
+      stop.can_stop() ? static_cast<void>(s.changed.wait_for(lock, std::chrono::milliseconds(2)))
+                      : s.changed.wait(lock);
+    }
     if (!batch->status.ok()) {
       batch->position = -1;  // the next call reads it again
       return batch->status;
@@ -285,6 +294,7 @@ Result<std::span<const Tensor>> Dataset::next() {
     s.changed.notify_all();
   }
   ++s.position;
+  s.file->go_to(s.position);
   s.samples_given = s.samples_at(at);
   const std::vector<Tensor>& fields = s.samples_given == s.batch_samples() ? batch->given : batch->rest;
   for (size_t i = 0; i < s.asked.size(); ++i) s.given[i] = fields[static_cast<size_t>(s.asked[i])];
@@ -299,6 +309,7 @@ Status Dataset::seek(int64_t position) {
   State& s = *state_;
   std::lock_guard lock(s.mutex);
   s.position = position;
+  s.file->go_to(position);
   s.wanted_from = position;
   s.changed.notify_all();
   return {};

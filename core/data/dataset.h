@@ -37,10 +37,12 @@ class Dataset {
   // The field called `name`, or `input.NAME`, by which an input that shares its name with a target goes; -1: none.
   int find(std::string_view name) const;
   int64_t samples() const;
-  int64_t batches() const;  // of an epoch
+  bool endless() const { return samples() >= endless_samples; }  // nobody knows how many there are
+  int64_t batches() const;                                       // of an epoch
   // What is asked for of the next batch: every field, until `bind` says otherwise. Values are kept until the next call
   // of `next`. Allocates nothing. The last batch of an epoch may have fewer samples, where the options say so.
-  Result<std::span<const Tensor>> next();
+  // Waiting ends where `stop` says so, and leaves everything as it was.
+  Result<std::span<const Tensor>> next(const Stop& stop = {});
   int64_t position() const;  // batches given so far
   // How many samples the batch given last has, whatever part of it was given.
   int64_t samples_given() const;

@@ -76,6 +76,20 @@ Result<std::unique_ptr<Reader>> open_files(const ReaderRow& row, const std::vect
   return join_files(std::move(files), paths);
 }
 
+// Draws the part that is asked for, and makes batches of it.
+Status finish_dataset(std::unique_ptr<Reader> reader, const Attributes& options, OpenedDataset& out) {
+  if (!has_split(*out.reader)) {
+    EPL_ASSIGN(reader, split_reader(std::move(reader), options.text("split"), options.number("held_out"),
+                                    static_cast<uint64_t>(options.integer("split_seed"))));
+  }
+  EPL_ASSIGN(out.dataset, Dataset::create(std::move(reader), {.batch = options.integer("batch"),
+                                                              .shuffled = options.text("order") == "shuffled",
+                                                              .seed = static_cast<uint64_t>(options.integer("seed")),
+                                                              .prefetch = options.integer("prefetch"),
+                                                              .partial = options.flag("partial")}));
+  return {};
+}
+
 }  // namespace
 
 Result<OpenedDataset> open_dataset(const std::string& path, std::string_view text, const std::string& packs) {
@@ -94,15 +108,18 @@ Result<OpenedDataset> open_dataset(const std::string& path, std::string_view tex
   }
   out.given = print_json(own);
   EPL_ASSIGN(std::unique_ptr<Reader> reader, open_files(row, paths, options, packs));
-  if (!has_split(row)) {
-    EPL_ASSIGN(reader, split_reader(std::move(reader), options.text("split"), options.number("held_out"),
-                                    static_cast<uint64_t>(options.integer("split_seed"))));
-  }
-  EPL_ASSIGN(out.dataset, Dataset::create(std::move(reader), {.batch = options.integer("batch"),
-                                                              .shuffled = options.text("order") == "shuffled",
-                                                              .seed = static_cast<uint64_t>(options.integer("seed")),
-                                                              .prefetch = options.integer("prefetch"),
-                                                              .partial = options.flag("partial")}));
+  EPL_TRY(finish_dataset(std::move(reader), options, out));
+  return out;
+}
+
+Result<OpenedDataset> dataset_of(std::unique_ptr<Reader> reader, const ReaderRow& row, std::string_view text) {
+  OpenedDataset out;
+  out.reader = &row;
+  out.given = "{}";
+  EPL_ASSIGN(const Attributes options, parse_options(text, options_with(row), cat("dataset (", row.doc, ")")));
+  if (reader->samples() >= endless_samples && (options.text("order") == "shuffled" || options.text("split") != "all"))
+    return invalid("samples are drawn only where it is known how many there are");
+  EPL_TRY(finish_dataset(std::move(reader), options, out));
   return out;
 }
 

@@ -21,4 +21,7 @@ struct OpenedDataset {
 // `options`: a JSON object, or nothing. `packs`: the folder of optional packs.
 Result<OpenedDataset> open_dataset(const std::string& path, std::string_view options, const std::string& packs);
 
+// A reader's samples as the options ask for them that every dataset has.
+Result<OpenedDataset> dataset_of(std::unique_ptr<Reader> reader, const ReaderRow& row, std::string_view options);
+
 }  // namespace epl

@@ -4,12 +4,14 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "core/base/options.h"
+#include "core/base/stop.h"
 #include "core/base/table.h"
 
 namespace epl {
@@ -20,6 +22,9 @@ struct ClassNames {
   std::vector<std::string> names;
 };
 
+// As many samples as nobody will ever come to the end of: their number is not known.
+inline constexpr int64_t endless_samples = int64_t{1} << 52;
+
 class Reader {
  public:
   virtual ~Reader() = default;
@@ -28,6 +33,20 @@ class Reader {
   virtual int64_t samples() const = 0;
   // Writes field `field` of sample `index` to `target`. May be called from several threads.
   virtual Status read(int64_t index, int field, void* target) const = 0;
+  // The same of several samples, one behind the other.
+  virtual Status read_samples(std::span<const int64_t> samples, int field, void* target) const {
+    const int64_t bytes = fields()[static_cast<size_t>(field)].second.bytes();
+    for (size_t i = 0; i < samples.size(); ++i)
+      EPL_TRY(read(samples[i], field, static_cast<std::byte*>(target) + static_cast<int64_t>(i) * bytes));
+    return {};
+  }
+  // Whether a sample is the same whenever it is read, so that a few of them tell which data this is.
+  virtual bool repeatable() const { return true; }
+  // Returns when batch `batch` can be read without waiting for others: an error if it never can, or the call should
+  // end.
+  virtual Status wait_for([[maybe_unused]] int64_t batch, [[maybe_unused]] const Stop& stop) const { return {}; }
+  // Batch `batch`, the samples of which are asked for next, follows: those before it are done with.
+  virtual void go_to([[maybe_unused]] int64_t batch) const {}
   // How many samples each of its files has, in their order, where it reads several; what a file is dealt by. A reader
   // that mixes the samples of its files has none.
   virtual std::vector<int64_t> file_samples() const { return {samples()}; }

@@ -159,7 +159,7 @@ Tensor Safetensors::tensor(const SafetensorsEntry& entry) const {
   return copy;
 }
 
-Status write_safetensors(FileWriter& writer, const NamedTensors& tensors,
+Status write_safetensors(ByteWriter& writer, const NamedTensors& tensors,
                          const std::map<std::string, std::string>& metadata) {
   Json::Object members;
   if (!metadata.empty()) members.push_back({"__metadata__", metadata});

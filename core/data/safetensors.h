@@ -49,7 +49,7 @@ class Safetensors {
 using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
 // In the order given. Tensors that are not in memory are written in chunks; the header is padded so that data starts at
 // a multiple of 64 bytes.
-Status write_safetensors(FileWriter& writer, const NamedTensors& tensors,
+Status write_safetensors(ByteWriter& writer, const NamedTensors& tensors,
                          const std::map<std::string, std::string>& metadata = {});
 // Beside and renamed.
 Status save_safetensors(const std::string& path, const NamedTensors& tensors,

@@ -20,6 +20,12 @@ class Part : public Reader {
   Status read(int64_t index, int field, void* target) const override {
     return full_->read(order_.at(first_ + index), field, target);
   }
+  Status read_samples(std::span<const int64_t> samples, int field, void* target) const override {
+    std::vector<int64_t> of_all;
+    for (const int64_t index : samples) of_all.push_back(order_.at(first_ + index));
+    return full_->read_samples(of_all, field, target);
+  }
+  bool repeatable() const override { return full_->repeatable(); }
   std::vector<int64_t> file_samples() const override { return {}; }
   std::vector<ClassNames> classes() const override { return full_->classes(); }
   std::vector<std::string> columns(int field) const override { return full_->columns(field); }

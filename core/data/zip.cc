@@ -34,6 +34,13 @@ class Record {
   std::string_view bytes_;
 };
 
+uLong add_to_sum(uLong sum, const void* data, size_t bytes) {
+  const auto* from = static_cast<const Bytef*>(data);
+  for (size_t at = 0; at < bytes; at += 1 << 30)
+    sum = crc32(sum, from + at, static_cast<uInt>(std::min<size_t>(bytes - at, 1 << 30)));
+  return sum;
+}
+
 struct Directory {
   uint64_t offset = 0, bytes = 0, entries = 0;
 };
@@ -197,13 +204,130 @@ Result<std::vector<std::byte>> read_zip_entry(const FileReader& file, const ZipE
       return damaged_zip(
           file, cat("entry ", quoted(excerpt(entry.name, 200)), " does not unpack to its ", entry.size, " bytes"));
   }
-  for (size_t at = 0; at < out.size(); at += 1 << 30)
-    sum = crc32(sum, reinterpret_cast<const Bytef*>(out.data() + at),
-                static_cast<uInt>(std::min<size_t>(out.size() - at, 1 << 30)));
+  sum = add_to_sum(sum, out.data(), out.size());
   if (sum != entry.crc)
     return damaged_zip(
         file, cat("entry ", quoted(excerpt(entry.name, 200)), " has another checksum than the directory says"));
   return out;
+}
+
+namespace {
+
+// Little-endian fields of a record that is made.
+class MadeRecord {
+ public:
+  explicit MadeRecord(std::string_view mark) : bytes_(mark) {}
+  MadeRecord& u16(uint64_t value) { return put(value, 2); }
+  MadeRecord& u32(uint64_t value) { return put(value, 4); }
+  MadeRecord& u64(uint64_t value) { return put(value, 8); }
+  MadeRecord& text(std::string_view value) {
+    bytes_ += value;
+    return *this;
+  }
+  const std::string& bytes() const { return bytes_; }
+
+ private:
+  MadeRecord& put(uint64_t value, int bytes) {
+    for (int i = 0; i < bytes; ++i) bytes_ += static_cast<char>(value >> (8 * i) & 0xff);
+    return *this;
+  }
+  std::string bytes_;
+};
+
+constexpr uint64_t in_extra = 0xffffffff, zip64_version = 45, version = 20, day = 33;  // 1 January 1980
+constexpr uint64_t behind_data = 1 << 3, utf8_name = 1 << 11;  // flags: sum and sizes follow the bytes
+
+}  // namespace
+
+Status ZipWriter::put(const std::string& record) {
+  EPL_TRY(out_.write(record.data(), record.size()));
+  at_ += record.size();
+  return {};
+}
+
+Status ZipWriter::begin(std::string name) {
+  EPL_TRY(end_entry());
+  ZipEntry entry;
+  entry.name = std::move(name);
+  entry.offset = at_;
+  // With the extra field of zip64 the sizes behind the bytes have 64 bits.
+  EPL_TRY(put(MadeRecord("PK\x03\x04")
+                  .u16(zip64_version)
+                  .u16(behind_data | utf8_name)
+                  .u16(0)
+                  .u16(0)
+                  .u16(day)
+                  .u32(0)
+                  .u32(in_extra)
+                  .u32(in_extra)
+                  .u16(entry.name.size())
+                  .u16(20)
+                  .text(entry.name)
+                  .u16(1)
+                  .u16(16)
+                  .u64(0)
+                  .u64(0)
+                  .bytes()));
+  entries_.push_back(std::move(entry));
+  open_ = true;
+  return {};
+}
+
+Status ZipWriter::write(const void* data, size_t bytes) {
+  EPL_TRY(out_.write(data, bytes));
+  ZipEntry& entry = entries_.back();
+  entry.crc = static_cast<uint32_t>(add_to_sum(entry.crc, data, bytes));
+  entry.size += bytes;
+  at_ += bytes;
+  return {};
+}
+
+Status ZipWriter::end_entry() {
+  if (!open_) return {};
+  open_ = false;
+  const ZipEntry& entry = entries_.back();
+  return put(MadeRecord("PK\x07\x08").u32(entry.crc).u64(entry.size).u64(entry.size).bytes());
+}
+
+Status ZipWriter::finish() {
+  EPL_TRY(end_entry());
+  const uint64_t directory = at_;
+  for (const ZipEntry& entry : entries_) {
+    const bool large = entry.size >= in_extra || entry.offset >= in_extra;
+    MadeRecord record("PK\x01\x02");
+    record.u16(large ? zip64_version : version).u16(zip64_version).u16(behind_data | utf8_name).u16(0).u16(0).u16(day);
+    record.u32(entry.crc).u32(large ? in_extra : entry.size).u32(large ? in_extra : entry.size);
+    record.u16(entry.name.size()).u16(large ? 28 : 0).u16(0).u16(0).u16(0).u32(0);
+    record.u32(large ? in_extra : entry.offset).text(entry.name);
+    if (large) record.u16(1).u16(24).u64(entry.size).u64(entry.size).u64(entry.offset);
+    EPL_TRY(put(record.bytes()));
+  }
+  const uint64_t bytes = at_ - directory, end = at_, count = entries_.size();
+  const bool large = directory >= in_extra || count >= 0xffff;
+  if (large) {
+    EPL_TRY(put(MadeRecord("PK\x06\x06")
+                    .u64(44)
+                    .u16(zip64_version)
+                    .u16(zip64_version)
+                    .u32(0)
+                    .u32(0)
+                    .u64(count)
+                    .u64(count)
+                    .u64(bytes)
+                    .u64(directory)
+                    .bytes()));
+    EPL_TRY(put(MadeRecord("PK\x06\x07").u32(0).u64(end).u32(1).bytes()));
+  }
+  const uint64_t few = large ? 0xffff : count;
+  return put(MadeRecord("PK\x05\x06")
+                 .u16(0)
+                 .u16(0)
+                 .u16(few)
+                 .u16(few)
+                 .u32(bytes)
+                 .u32(large ? in_extra : directory)
+                 .u16(0)
+                 .bytes());
 }
 
 }  // namespace epl

@@ -15,6 +15,9 @@
 
 namespace epl {
 
+class ByteWriter;
+struct ModelSource;  // core/frontend/model_source.h
+
 // A dimension of a model's input or output: a size, or a symbol (size -1) with a name that may be empty.
 struct ModelDim {
   int64_t size = -1;
@@ -111,6 +114,9 @@ class Model {
   Status save(const std::string& path, const std::map<std::string, Tensor>& replaced) const {
     return save(path, replaced, {});
   }
+  // The same as one stream of bytes, what lies beside the original included.
+  virtual Status write(ByteWriter& out, const std::map<std::string, Tensor>& replaced,
+                       const ModelSaveOptions& options) const = 0;
   // Equal for the same model with other weights, another number for another model; 0 where a frontend does not tell.
   virtual uint64_t fingerprint() const { return 0; }
   // How the file itself asks to be spread over ranks: the JSON form of a strategy; empty where it does not. A file may
@@ -122,12 +128,17 @@ struct Frontend {
   std::string name;
   std::string doc;
   bool (*recognizes)(const std::string& path) = nullptr;
-  Result<std::shared_ptr<const Model>> (*load)(const std::string& path) = nullptr;
-  Result<std::shared_ptr<const Model>> (*load_bytes)(std::span<const std::byte> bytes) = nullptr;
+  Result<std::shared_ptr<const Model>> (*load)(const ModelSource& source) = nullptr;
+  // A copy of these bytes, and from the source what lies beside them.
+  Result<std::shared_ptr<const Model>> (*load_bytes)(std::span<const std::byte> bytes,
+                                                     const ModelSource& source) = nullptr;
 };
 using FrontendTable = TableOf<Frontend>;
 const FrontendTable& frontend_table();  // generated
+// By the frontend that recognises the path.
 Result<std::shared_ptr<const Model>> load_model(const std::string& path);
+// By the frontend that recognises the source's name, or else by the first one.
+Result<std::shared_ptr<const Model>> load_model(const ModelSource& source);
 
 #define EPL_FRONTEND(row_name) EPL_ROW(EPL_FRONTEND, row_name, ::epl::FrontendTable, ::epl::Frontend)
 

@@ -10,37 +10,16 @@
 #include <memory>
 #include <set>
 
-#include "checkpoint_generated.h"
 #include "core/base/hash.h"
 #include "core/data/safetensors.h"
+#include "core/data/zip.h"
+#include "core/runtime/checkpoint_manifest.h"
 
 namespace epl {
 namespace {
 
-constexpr uint32_t manifest_format = 2;  // 1: one file, in which every tensor is complete
-constexpr std::string_view manifest_name = "manifest.epl", tensors_prefix = "tensors-", tensors_suffix = ".safetensors",
-                           note_name = "saving.epl";
-constexpr size_t max_manifest = size_t{1} << 30, max_note = 1 << 20;
-
-// "tensors-12.safetensors", and of further processes "tensors-12.3.safetensors".
-std::string tensors_name(uint64_t generation, int part) {
-  return cat(tensors_prefix, generation, part == 0 ? std::string() : cat(".", part), tensors_suffix);
-}
-
-// The generation in such a name, 0 for other names.
-uint64_t generation_of(const std::string& file) {
-  if (!file.starts_with(tensors_prefix) || !file.ends_with(tensors_suffix)) return 0;
-  const char* begin = file.data() + tensors_prefix.size();
-  const char* end = file.data() + file.size() - tensors_suffix.size();
-  uint64_t value = 0;
-  auto [stop, failure] = std::from_chars(begin, end, value);
-  int part = 0;
-  if (failure == std::errc() && stop != end && *stop == '.') {
-    const auto read = std::from_chars(stop + 1, end, part);
-    stop = read.ptr, failure = part > 0 ? read.ec : std::errc::invalid_argument;
-  }
-  return failure == std::errc() && stop == end ? value : 0;
-}
+constexpr std::string_view note_name = "saving.epl";
+constexpr size_t max_note = 1 << 20;
 
 std::vector<std::string> files_of(const std::string& folder) {
   std::vector<std::string> names;
@@ -50,10 +29,6 @@ std::vector<std::string> files_of(const std::string& folder) {
     if (name != "." && name != "..") names.emplace_back(name);
   }
   return names;
-}
-
-Status damaged_checkpoint(const std::string& file, std::string message) {
-  return Status(Code::data_loss, cat("damaged checkpoint: ", message), file);
 }
 
 // In chunks: a checkpoint may be larger than what memory is left.
@@ -69,134 +44,14 @@ Result<uint64_t> hash_of(const FileReader& file) {
   return hash.value();
 }
 
+Result<std::vector<std::byte>> read_manifest(const FileReader& file) {
+  if (file.size() > max_manifest) return damaged_checkpoint(file.path(), cat("a manifest of ", file.size(), " bytes"));
+  return file.read_all();
+}
+
 Result<std::vector<std::byte>> read_manifest(const std::string& path) {
-  EPL_ASSIGN(std::shared_ptr<const FileReader> file, FileReader::open(path));
-  if (file->size() > max_manifest) return damaged_checkpoint(path, cat("a manifest of ", file->size(), " bytes"));
-  return file->read_all();
-}
-
-// What a manifest says of tensors.
-struct Listed {
-  struct Piece {
-    uint32_t file = 0;
-    std::string key;
-    Shape offset;
-    uint32_t rank = 0;
-  };
-  struct Entry {
-    std::string name;
-    uint8_t kind = 0;
-    Shape dims;
-    std::vector<Piece> pieces;
-  };
-  struct File {
-    std::string name;
-    uint64_t bytes = 0, hash = 0;
-  };
-  std::vector<File> files;
-  std::vector<Entry> entries;
-};
-
-bool is_full(const Listed::Entry& entry) {
-  return entry.pieces.size() == 1 && entry.pieces[0].file == 0 && entry.pieces[0].key == entry.name;
-}
-
-// The manifest's bytes: the FlatBuffer and, after it, its XXH64. Where every tensor is complete and in one file they
-// are those of format 1.
-std::vector<std::byte> encode(const Checkpoint& checkpoint, const Listed& listed, uint64_t generation,
-                              bool with_pieces = false) {
-  flatbuffers::FlatBufferBuilder builder;
-  const bool plain = !with_pieces && listed.files.size() == 1 && std::ranges::all_of(listed.entries, is_full);
-  std::vector<flatbuffers::Offset<manifest::Entry>> entries;
-  for (const Listed::Entry& entry : listed.entries) {
-    // With its length: a name may hold a zero, at which a C string would end.
-    if (plain) {
-      entries.push_back(manifest::CreateEntry(builder, builder.CreateString(entry.name), entry.kind));
-      continue;
-    }
-    std::vector<flatbuffers::Offset<manifest::Piece>> pieces;
-    for (const Listed::Piece& piece : entry.pieces) {
-      const auto key = builder.CreateString(piece.key);
-      pieces.push_back(manifest::CreatePiece(builder, piece.file, key, builder.CreateVector(piece.offset), piece.rank));
-    }
-    const auto name = builder.CreateString(entry.name);
-    const auto dims = builder.CreateVector(entry.dims);
-    entries.push_back(manifest::CreateEntry(builder, name, entry.kind, dims, builder.CreateVector(pieces)));
-  }
-  std::vector<flatbuffers::Offset<manifest::Fact>> facts;
-  for (const auto& [key, value] : checkpoint.facts)
-    facts.push_back(manifest::CreateFactDirect(builder, key.c_str(), value.c_str()));
-  std::vector<flatbuffers::Offset<manifest::File>> files;
-  for (size_t f = 1; f < listed.files.size(); ++f) {
-    const Listed::File& file = listed.files[f];
-    files.push_back(manifest::CreateFileDirect(builder, file.name.c_str(), file.bytes, file.hash));
-  }
-  const bool known = !facts.empty();  // without any, the bytes are those of older versions
-  const Listed::File& first = listed.files.front();
-  auto root = manifest::CreateManifestDirect(builder, plain ? 1 : manifest_format, checkpoint.numerics, generation,
-                                             checkpoint.step, checkpoint.seed, checkpoint.units,
-                                             checkpoint.data_position, first.name.c_str(), first.bytes, first.hash,
-                                             &entries, known ? &facts : nullptr, files.empty() ? nullptr : &files);
-  manifest::FinishManifestBuffer(builder, root);
-  const auto* start = reinterpret_cast<const std::byte*>(builder.GetBufferPointer());
-  std::vector<std::byte> out(start, start + builder.GetSize());
-  const uint64_t own = hash64(out);
-  const auto* tail = reinterpret_cast<const std::byte*>(&own);
-  out.insert(out.end(), tail, tail + sizeof own);
-  return out;
-}
-
-Result<const manifest::Manifest*> decode(const std::string& path, std::span<const std::byte> bytes) {
-  uint64_t expected = 0;
-  if (bytes.size() <= sizeof expected || bytes.size() > max_manifest)
-    return damaged_checkpoint(path, cat("a manifest of ", bytes.size(), " bytes"));
-  auto body = bytes.first(bytes.size() - sizeof expected);
-  std::memcpy(&expected, bytes.data() + body.size(), sizeof expected);
-  if (hash64(body) != expected) return damaged_checkpoint(path, "the manifest's hash does not fit its bytes");
-  flatbuffers::Verifier verifier(reinterpret_cast<const uint8_t*>(body.data()), body.size());
-  if (!manifest::VerifyManifestBuffer(verifier))
-    return damaged_checkpoint(path, "the manifest's structure is not valid");
-  const manifest::Manifest* read = manifest::GetManifest(body.data());
-  if (read->format() > manifest_format) {
-    return unsupported("checkpoint format ", read->format(), " is newer than ", manifest_format,
-                       ", which this library reads; use a newer library")
-        .at(path);
-  }
-  return read;
-}
-
-Result<Listed> list(const std::string& path, const manifest::Manifest& read) {
-  Listed out;
-  out.files.push_back({read.tensors_file()->str(), read.tensors_bytes(), read.tensors_hash()});
-  if (read.files()) {
-    for (const manifest::File* file : *read.files())
-      out.files.push_back({file->name()->str(), file->bytes(), file->hash()});
-  }
-  for (const Listed::File& file : out.files) {
-    if (generation_of(file.name) == 0)
-      return damaged_checkpoint(path, cat("it names ", quoted(excerpt(file.name, 100)), " as its tensors"));
-  }
-  std::set<std::string> seen;
-  for (flatbuffers::uoffset_t e = 0; read.entries() && e < read.entries()->size(); ++e) {
-    const manifest::Entry* entry = read.entries()->Get(e);
-    Listed::Entry one{entry->name()->str(), entry->kind(), {}, {}};
-    if (!seen.insert(one.name).second)
-      return damaged_checkpoint(path, cat("tensor \"", one.name, "\" is listed twice"));
-    if (one.kind > static_cast<uint8_t>(StateKind::optimizer))
-      return damaged_checkpoint(path, cat("tensor \"", one.name, "\" is of kind ", one.kind));
-    if (entry->dims()) one.dims.assign(entry->dims()->begin(), entry->dims()->end());
-    if (!entry->pieces()) one.pieces.push_back({0, one.name, {}, 0});
-    for (flatbuffers::uoffset_t p = 0; entry->pieces() && p < entry->pieces()->size(); ++p) {
-      const manifest::Piece* piece = entry->pieces()->Get(p);
-      if (piece->file() >= out.files.size())
-        return damaged_checkpoint(
-            path, cat("a piece of tensor \"", one.name, "\" is in file ", piece->file(), " of ", out.files.size()));
-      one.pieces.push_back({piece->file(), piece->key()->str(), {}, piece->rank()});
-      if (piece->offset()) one.pieces.back().offset.assign(piece->offset()->begin(), piece->offset()->end());
-    }
-    out.entries.push_back(std::move(one));
-  }
-  return out;
+  EPL_ASSIGN(const std::shared_ptr<const FileReader> file, FileReader::open(path));
+  return read_manifest(*file);
 }
 
 // Copies a piece into its place in the full tensor.
@@ -287,7 +142,7 @@ Result<std::vector<std::string>> current_tensors(const std::string& folder) {
   const auto file = read_manifest(path);
   std::vector<std::string> names;
   if (!file.ok()) return file.status().code() == Code::not_found ? Result(names) : file.status();
-  const auto read = decode(folder, *file);
+  const auto read = decode_manifest(folder, *file);
   if (!read.ok()) return names;
   names.push_back((*read)->tensors_file()->str());
   if ((*read)->files()) {
@@ -375,8 +230,8 @@ Status CheckpointSave::finish(const Checkpoint& checkpoint, std::span<const std:
   Listed all;
   std::map<std::string, size_t> by_name;
   for (const std::string& part : parts) {
-    EPL_ASSIGN(const manifest::Manifest* read, decode(folder_, std::as_bytes(std::span(part))));
-    EPL_ASSIGN(Listed one, list(folder_, *read));
+    EPL_ASSIGN(const manifest::Manifest* read, decode_manifest(folder_, std::as_bytes(std::span(part))));
+    EPL_ASSIGN(Listed one, list_manifest(folder_, *read));
     const auto file = static_cast<uint32_t>(all.files.size());
     all.files.push_back(one.files.front());
     for (Listed::Entry& entry : one.entries) {
@@ -393,7 +248,7 @@ Status CheckpointSave::finish(const Checkpoint& checkpoint, std::span<const std:
     }
   }
   if (all.files.empty()) return invalid("a checkpoint of no parts");
-  const std::vector<std::byte> bytes = encode(checkpoint, all, generation_);
+  const std::vector<std::byte> bytes = encode_manifest(checkpoint, all, generation_);
   EPL_TRY(write_file_atomically(
       cat(folder_, "/", manifest_name), [&](FileWriter& writer) { return writer.write(bytes.data(), bytes.size()); },
       hook_));
@@ -421,7 +276,7 @@ Result<std::string> write_checkpoint_part(const std::string& folder, uint64_t ge
   EPL_ASSIGN(std::shared_ptr<const FileReader> written, FileReader::open(path));
   EPL_ASSIGN(const uint64_t hash, hash_of(*written));
   listed.files.push_back({name, written->size(), hash});
-  const std::vector<std::byte> bytes = encode({}, listed, generation, true);
+  const std::vector<std::byte> bytes = encode_manifest({}, listed, generation, true);
   return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
 }
 
@@ -442,6 +297,74 @@ Status save_checkpoint(const std::string& folder, const Checkpoint& checkpoint, 
   return status.ok() ? status : status.with_context(cat("saving checkpoint ", folder));
 }
 
+namespace {
+
+// Counts and hashes what goes through.
+class HashedWriter final : public ByteWriter {
+ public:
+  explicit HashedWriter(ByteWriter& out) : out_(out) {}
+  Status write(const void* data, size_t bytes) override {
+    EPL_TRY(out_.write(data, bytes));
+    hash_.add(data, bytes);
+    bytes_ += bytes;
+    return {};
+  }
+  uint64_t bytes() const { return bytes_; }
+  uint64_t hash() const { return hash_.value(); }
+
+ private:
+  ByteWriter& out_;
+  Hash64 hash_;
+  uint64_t bytes_ = 0;
+};
+
+}  // namespace
+
+Status write_checkpoint(ByteWriter& out, const Checkpoint& checkpoint) {
+  constexpr uint64_t generation = 1;
+  ZipWriter archive(out);
+  Listed listed;
+  NamedTensors values;
+  for (const CheckpointItem& item : checkpoint.items) {
+    values.emplace_back(item.name, item.value);
+    listed.entries.push_back({item.name, static_cast<uint8_t>(item.kind), {}, {{0, item.name, {}, 0}}});
+  }
+  const std::string name = tensors_name(generation, 0);
+  EPL_TRY(archive.begin(name));
+  HashedWriter tensors(archive);
+  EPL_TRY(write_safetensors(tensors, values, {{"format", "epl checkpoint"}}));
+  listed.files.push_back({name, tensors.bytes(), tensors.hash()});
+  const std::vector<std::byte> manifest = encode_manifest(checkpoint, listed, generation);
+  EPL_TRY(archive.begin(std::string(manifest_name)));
+  EPL_TRY(archive.write(manifest.data(), manifest.size()));
+  return archive.finish();
+}
+
+CheckpointFiles CheckpointFiles::in_folder(const std::string& folder) {
+  return {folder, [folder](const std::string& file) { return FileReader::open(cat(folder, "/", file)); }};
+}
+
+Result<CheckpointFiles> CheckpointFiles::in_archive(std::shared_ptr<const FileReader> archive) {
+  EPL_ASSIGN(std::vector<ZipEntry> entries, read_zip(*archive));
+  const std::string name = archive->path();
+  return CheckpointFiles{
+      name, [archive, entries](const std::string& file) -> Result<std::shared_ptr<const FileReader>> {
+        const auto found = std::ranges::find(entries, file, &ZipEntry::name);
+        const std::string place = cat(archive->path(), ": ", file);
+        if (found == entries.end()) return Status(Code::not_found, cat("the archive has no ", file), place);
+        if (found->deflated)
+          return unsupported(place, " is packed; a checkpoint holds its files as they are: unpack it into a folder");
+        return FileReader::part_of(archive, place, found->offset, found->size);
+      }};
+}
+
+Result<CheckpointFiles> CheckpointFiles::at(const std::string& path) {
+  if (is_folder(path)) return in_folder(path);
+  auto file = FileReader::open(path);
+  if (!file.ok()) return file.status().with_context(cat("no checkpoint in ", path));
+  return in_archive(*std::move(file));
+}
+
 Status remove_checkpoint(const std::string& folder, const FileHook& hook) {
   const FolderLock turn(folder);
   EPL_ASSIGN(const std::vector<std::string> tensors, current_tensors(folder));
@@ -459,20 +382,28 @@ Status remove_checkpoint(const std::string& folder, const FileHook& hook) {
   return remove_empty_folder(folder, hook);
 }
 
-Result<Checkpoint> load_checkpoint(const std::string& folder) {
-  const std::string path = cat(folder, "/", manifest_name);
-  auto file = read_manifest(path);
-  if (!file.ok()) return file.status().with_context(cat("no checkpoint in ", folder));
-  EPL_ASSIGN(const manifest::Manifest* read, decode(path, *file));
-  EPL_ASSIGN(const Listed listed, list(path, *read));
+Result<Checkpoint> load_checkpoint(const std::string& path) {
+  EPL_ASSIGN(const CheckpointFiles files, CheckpointFiles::at(path));
+  return load_checkpoint(files);
+}
+
+Result<Checkpoint> load_checkpoint(const CheckpointFiles& from) {
+  const auto manifest = from.open(std::string(manifest_name));
+  if (manifest.status().code() == Code::not_found)
+    return manifest.status().with_context(cat("no checkpoint in ", from.name));
+  EPL_TRY(manifest.status());
+  const std::string path = (*manifest)->path();
+  EPL_ASSIGN(const std::vector<std::byte> file, read_manifest(**manifest));
+  EPL_ASSIGN(const manifest::Manifest* read, decode_manifest(path, file));
+  EPL_ASSIGN(const Listed listed, list_manifest(path, *read));
   std::vector<std::shared_ptr<const Safetensors>> files;
   for (const Listed::File& one : listed.files) {
-    const std::string tensors_path = cat(folder, "/", one.name);
-    EPL_ASSIGN(std::shared_ptr<const FileReader> data, FileReader::open(tensors_path));
+    EPL_ASSIGN(std::shared_ptr<const FileReader> data, from.open(one.name));
+    const std::string& place = data->path();
     if (data->size() != one.bytes)
-      return damaged_checkpoint(tensors_path, cat("it has ", data->size(), " bytes, the manifest says ", one.bytes));
+      return damaged_checkpoint(place, cat("it has ", data->size(), " bytes, the manifest says ", one.bytes));
     EPL_ASSIGN(uint64_t hash, hash_of(*data));
-    if (hash != one.hash) return damaged_checkpoint(tensors_path, "its hash is not the one in the manifest");
+    if (hash != one.hash) return damaged_checkpoint(place, "its hash is not the one in the manifest");
     EPL_ASSIGN(std::shared_ptr<const Safetensors> values, Safetensors::open(data));
     files.push_back(std::move(values));
   }

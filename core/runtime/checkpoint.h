@@ -1,5 +1,5 @@
 // What decides how training goes on, on disk: a folder with a manifest and a safetensors file of each process that
-// writes.
+// writes. Or as one stream of bytes: a zip archive of the same files, stored as they are.
 //
 // A save writes a new tensors file, then renames a new manifest over the old: the manifest is the only thing that says
 // which tensors count, so a kill at any moment leaves the old checkpoint or the new one, complete. A save first writes
@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -77,9 +78,25 @@ class CheckpointSave {
 Result<std::string> write_checkpoint_part(const std::string& folder, uint64_t generation, int part,
                                           std::span<const CheckpointPiece> pieces, const FileHook& hook = nullptr);
 
+// The same as one stream, from its first byte to its last: the tensors, then the manifest that holds their hash.
+// Unpacked into a folder it is that form. Items are asked for in their order, and those that are not in memory are read
+// as they are written.
+Status write_checkpoint(ByteWriter& out, const Checkpoint& checkpoint);
+
+// The files of a checkpoint, wherever they are.
+struct CheckpointFiles {
+  std::string name;  // for messages
+  std::function<Result<std::shared_ptr<const FileReader>>(const std::string& file)> open;
+  static CheckpointFiles in_folder(const std::string& folder);
+  static Result<CheckpointFiles> in_archive(std::shared_ptr<const FileReader> archive);
+  // A folder, or the file of an archive.
+  static Result<CheckpointFiles> at(const std::string& path);
+};
+
 // Everything is checked before anything is returned: the manifest's hash and structure, the tensors' size and hash, and
 // that both speak of the same names. Tensors are left in their file, which stays open, until they are loaded or read.
-Result<Checkpoint> load_checkpoint(const std::string& folder);
+Result<Checkpoint> load_checkpoint(const CheckpointFiles& files);
+Result<Checkpoint> load_checkpoint(const std::string& path);
 // Removes the files that the manifest names, the manifest first, or what a killed save has left, and the folder if
 // nothing else lies in it.
 Status remove_checkpoint(const std::string& folder, const FileHook& hook = nullptr);

@@ -159,11 +159,13 @@ Status Evaluation::add(Session& session, Dataset& dataset, int64_t batches, cons
   if (batches < 0) return invalid("batches is ", batches);
   if (options.samples != 0) return invalid("samples is ", options.samples, "; of a dataset it is known");
   const bool all = batches == 0;
+  if (all && dataset.endless())
+    return invalid("nobody knows how many batches this dataset has; say how many are to be added");
   if (all) EPL_TRY(dataset.seek(0));
   const int64_t count = all ? dataset.batches() : batches;
   CallOptions own = options;
   for (int64_t i = 0; i < count; ++i) {
-    const auto batch = dataset.next();
+    const auto batch = dataset.next(options.stop);
     EPL_TRY(session.refuse(batch.status()));
     own.samples = session.options().slices && dataset.options().batch > 0 ? dataset.samples_given() : 0;
     EPL_TRY(add(session, *batch, own));

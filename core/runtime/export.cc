@@ -4,6 +4,7 @@
 #include <map>
 
 #include "core/base/converted.h"
+#include "core/base/suggestion.h"
 #include "core/data/safetensors.h"
 #include "core/runtime/session_state.h"
 
@@ -89,14 +90,62 @@ Status export_adapters(Session& session, const std::string& folder) {
   return session.agree(write());
 }
 
-Status export_model(Session& session, const std::string& path, bool for_inference) {
+namespace {
+
+ModelSaveOptions how_to_save(const Session& session, bool for_inference) {
   constexpr std::string_view own_output = "output:";
   const PlanOptions& options = session.plan().options();
   ModelSaveOptions how{.for_inference = for_inference, .loss_output = {}};
   if (options.training && options.train.loss.name.starts_with(own_output))
     how.loss_output = options.train.loss.name.substr(own_output.size());
-  EPL_ASSIGN(auto values, weights(session));
-  EPL_TRY(session.agree(session.is_local(0) ? options.model->save(path, values, how) : Status()));
+  return how;
+}
+
+Status finished(ByteWriter& out, const Status& written) { return written.ok() ? out.finish() : written; }
+
+Status write_model(Session& session, ByteWriter* out, bool for_inference) {
+  EPL_ASSIGN(const auto values, weights(session));
+  const Model& model = *session.plan().options().model;
+  return session.agree(
+      session.is_local(0) ? finished(*out, model.write(*out, values, how_to_save(session, for_inference))) : Status());
+}
+
+Status write_weights(Session& session, ByteWriter* out) {
+  EPL_ASSIGN(const auto values, weights(session));
+  const NamedTensors named(values.begin(), values.end());
+  return session.agree(session.is_local(0) ? finished(*out, write_safetensors(*out, named)) : Status());
+}
+
+}  // namespace
+
+std::span<const ExportFormat> export_formats() {
+  static constexpr ExportFormat formats[] = {
+      {"onnx", "the model's file with the trained weights, ready for inference",
+       [](Session& session, ByteWriter* out) { return write_model(session, out, true); }},
+      {"onnx_for_training", "the model's file with the trained weights, to train on",
+       [](Session& session, ByteWriter* out) { return write_model(session, out, false); }},
+      {"safetensors", "parameters and buffers under their names", write_weights}};
+  return formats;
+}
+
+Status export_to(Session& session, std::string_view format, ByteWriter* out) {
+  std::vector<std::string> names;
+  for (const ExportFormat& row : export_formats()) {
+    names.emplace_back(row.name);
+    if (row.name != format) continue;
+    EPL_TRY(session.agree(session.is_local(0) && out == nullptr ? no_writer() : Status()));
+    EPL_TRY(row.write(session, out));
+    log(session.host(), LogLevel::info, "exported ", format, " to the host");
+    return {};
+  }
+  return error(Code::not_found, "no export format ", quoted(format), choices(format, names));
+}
+
+Status export_model(Session& session, const std::string& path, bool for_inference) {
+  EPL_ASSIGN(const auto values, weights(session));
+  const Model& model = *session.plan().options().model;
+  EPL_TRY(
+      session.agree(session.is_local(0) ? model.save(path, values, how_to_save(session, for_inference)) : Status()));
   log(session.host(), LogLevel::info, "exported ", path);
   return {};
 }

@@ -56,6 +56,7 @@ std::string trained_text(std::vector<std::string> names) {
 
 // Of samples spread over the data; "" when one cannot be read, because a save should not fail for that.
 std::string hash_of_samples(const Reader& reader) {
+  if (!reader.repeatable()) return "";
   Hash64 hash;
   const int64_t count = std::min(reader.samples(), samples_looked_at);
   for (int64_t i = 0; i < count; ++i) {
@@ -174,7 +175,7 @@ Facts describe_data(const Dataset& dataset) {
   std::string fields;
   for (const auto& [name, type] : reader.fields()) fields += cat(fields.empty() ? "" : "; ", name, " ", type.text());
   facts["data.fields"] = fields;
-  facts["data.samples"] = cat(reader.samples());
+  facts["data.samples"] = dataset.endless() ? "unknown" : cat(reader.samples());
   if (std::string hash = hash_of_samples(reader); !hash.empty()) facts["data.hash"] = std::move(hash);
   facts["data.batch"] = cat(options.batch);
   facts["data.order"] = options.shuffled ? "shuffled" : "sequential";

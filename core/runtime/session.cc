@@ -184,7 +184,7 @@ Result<int64_t> Session::samples_in(EntryKind kind, std::span<const Tensor> inpu
 // Inputs of whole batches, already checked but for what they hold.
 Status Session::execute(const Entry& entry, std::span<const Tensor> inputs, const CallOptions& options) {
   if (!healthy_) {
-    return Status(Code::misuse,
+    return Status(Code::state_lost,
                   "an earlier step failed while the weights were changing; restore the session from a checkpoint");
   }
   EPL_TRY(refuse(check_bounds(entry, inputs)));

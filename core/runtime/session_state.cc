@@ -84,6 +84,29 @@ Status check_finite(const std::string& name, StateKind kind, const Tensor& value
   return {};
 }
 
+// What this process has of a value of the state.
+Status check_finite(Session& session, const std::string& name, StateKind kind,
+                    const std::vector<Session::StatePiece>& held) {
+  const StateSlot& slot = *session.plan().state().find(name);
+  for (const Session::StatePiece& piece : held) {
+    const Place at = piece.mesh->place(piece.rank);
+    EPL_TRY(check_finite(name, kind, piece.value, [&](int64_t element) {
+      return global_element(slot.type, slot.sharding, *piece.mesh, at, element);
+    }));
+  }
+  return {};
+}
+
+// All of this process's share.
+Status check_pieces(Session& session, const Names& names) {
+  for (size_t i = 0; i < names.size(); ++i) {
+    const auto& [name, kind] = names[i];
+    EPL_ASSIGN(const std::vector<Session::StatePiece> held, session.state_pieces(name, i));
+    EPL_TRY(check_finite(session, name, kind, held));
+  }
+  return {};
+}
+
 // This process's share of the state.
 Result<std::vector<CheckpointPiece>> pieces_of(Session& session, const Names& names) {
   std::vector<CheckpointPiece> out;
@@ -92,12 +115,10 @@ Result<std::vector<CheckpointPiece>> pieces_of(Session& session, const Names& na
     const StateSlot& slot = *session.plan().state().find(name);
     const Shape& full = slot.type.shape;
     EPL_ASSIGN(const std::vector<Session::StatePiece> held, session.state_pieces(name, i));
+    EPL_TRY(check_finite(session, name, kind, held));
     for (const Session::StatePiece& piece : held) {
-      const Place at = piece.mesh->place(piece.rank);
-      EPL_TRY(check_finite(name, kind, piece.value, [&](int64_t element) {
-        return global_element(slot.type, slot.sharding, *piece.mesh, at, element);
-      }));
-      const std::vector<PieceBox> boxes = boxes_of(slot.type, slot.sharding, *piece.mesh, at);
+      const std::vector<PieceBox> boxes =
+          boxes_of(slot.type, slot.sharding, *piece.mesh, piece.mesh->place(piece.rank));
       for (const PieceBox& box : boxes) {
         Tensor value = box.shape == piece.value.shape() ? piece.value : cut_box(piece.value, box);
         out.push_back({name, kind, full, box.offset, piece.rank, std::move(value)});
@@ -136,8 +157,9 @@ Status check_fits(const Session& session, const Checkpoint& checkpoint, const st
                 path);
 }
 
-Status restore(Session& session, const std::string& path, const TrainingData& data) {
-  EPL_ASSIGN(Checkpoint checkpoint, load_checkpoint(path));
+Status restore(Session& session, const CheckpointFiles& files, const TrainingData& data) {
+  const std::string& path = files.name;
+  EPL_ASSIGN(Checkpoint checkpoint, load_checkpoint(files));
   EPL_ASSIGN(const std::vector<std::string> left_out, left_to_the_file(session, checkpoint, path));
   EPL_TRY(check_fits(session, checkpoint, left_out, path));
   if (data.dataset && checkpoint.data_position < 0)
@@ -210,12 +232,89 @@ Status save_parts(Session& session, const std::string& folder, const Checkpoint&
 
 }  // namespace
 
+namespace {
+
+Status check_worth_saving(Session& session) {
+  return session.agree(session.healthy() ? Status()
+                                         : error(Code::state_lost,
+                                                 "the last step failed while the weights were changing; this "
+                                                 "state is not worth saving"));
+}
+
+// Values of the state that are written one behind the other. Over processes all put them together at the same time, so
+// each takes them in the same order, all of them, whatever becomes of the writing.
+class StateInTurn {
+ public:
+  StateInTurn(Session& session, const Names& names) : session_(session), names_(names) {}
+  Status take(size_t index, Tensor& value) {
+    for (; failed_.ok() && next_ <= index; ++next_) {
+      auto one = session_.state_view(names_[next_].first);
+      failed_ = one.status();  // that of one process is that of all
+      if (one.ok()) value = *std::move(one);
+    }
+    return failed_;
+  }
+  Status take_rest() {
+    Tensor value;
+    return names_.empty() ? Status() : take(names_.size() - 1, value);
+  }
+
+ private:
+  Session& session_;
+  const Names& names_;
+  size_t next_ = 0;
+  Status failed_;
+};
+
+// One of them, there from its first byte to its last.
+class StateSource final : public TensorSource {
+ public:
+  StateSource(StateInTurn& all, size_t index) : all_(all), index_(index) {}
+  Status read(int64_t begin, int64_t bytes, void* target) const override {
+    if (begin == 0) EPL_TRY(all_.take(index_, value_));
+    EPL_TRY(value_.read(begin, bytes, target));
+    if (begin + bytes == value_.bytes()) value_ = Tensor();
+    return {};
+  }
+
+ private:
+  StateInTurn& all_;
+  size_t index_;
+  mutable Tensor value_;
+};
+
+}  // namespace
+
+Status no_writer() { return invalid("there is no function to write by, and the process of rank 0 writes"); }
+
+Status write_session(Session& session, ByteWriter* out, const TrainingData& data) {
+  EPL_TRY(check_worth_saving(session));
+  Names names;
+  Result<Checkpoint> checkpoint = describe(session, data, names);
+  EPL_TRY(session.agree(checkpoint.status()));
+  const bool leads = session.is_local(0);
+  EPL_TRY(session.agree(leads && out == nullptr ? no_writer() : Status()));
+  EPL_TRY(session.agree(check_pieces(session, names)));
+  StateInTurn state(session, names);
+  for (size_t i = 0; i < names.size(); ++i) {
+    const auto& [name, kind] = names[i];
+    checkpoint->items.push_back(
+        {name, kind, Tensor(session.plan().state().find(name)->type, std::make_shared<StateSource>(state, i))});
+  }
+  const auto write = [&]() -> Status {
+    if (!leads) return {};
+    EPL_TRY(write_checkpoint(*out, *checkpoint));
+    return out->finish();
+  };
+  const Status written = write();
+  const Status rest = session.over_processes() ? state.take_rest() : Status();
+  EPL_TRY(session.agree(written.ok() ? rest : written));
+  log(session.host(), LogLevel::info, "wrote a checkpoint of step ", checkpoint->step);
+  return {};
+}
+
 Status save_session(Session& session, const std::string& folder, const TrainingData& data) {
-  const bool healthy = session.healthy();
-  EPL_TRY(session.agree(healthy ? Status()
-                                : error(Code::misuse,
-                                        "the last step failed while the weights were changing; this "
-                                        "state is not worth saving")));
+  EPL_TRY(check_worth_saving(session));
   std::vector<std::pair<std::string, StateKind>> names;
   Result<Checkpoint> checkpoint = describe(session, data, names);
   EPL_TRY(session.agree(checkpoint.status()));
@@ -227,8 +326,12 @@ Status save_session(Session& session, const std::string& folder, const TrainingD
   return status;
 }
 
-Status load_session(Session& session, const std::string& folder, const TrainingData& data) {
-  return session.agree(restore(session, folder, data));
+Status load_session(Session& session, const std::string& path, const TrainingData& data) {
+  return load_session(session, CheckpointFiles::at(path), data);
+}
+
+Status load_session(Session& session, const Result<CheckpointFiles>& files, const TrainingData& data) {
+  return session.agree(files.ok() ? restore(session, *files, data) : files.status());
 }
 
 Result<std::vector<FactDifference>> compare_session(const Session& session, const std::string& folder,

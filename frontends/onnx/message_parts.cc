@@ -47,7 +47,7 @@ void MessageParts::add_message(uint32_t tag, MessageParts message) {
   std::ranges::move(message.parts_, std::back_inserter(parts_));
 }
 
-Status MessageParts::write(FileWriter& file, const ModelBytes& bytes) const {
+Status MessageParts::write(ByteWriter& file, const ModelBytes& bytes) const {
   constexpr size_t max_bytes = size_t{4} << 20;
   std::string buffer;
   for (const auto& one : parts_) {

@@ -22,7 +22,7 @@ class MessageParts {
   void add(epl::Tensor value);
   // A field that holds bytes.
   void add_message(uint32_t tag, MessageParts message);
-  Status write(FileWriter& file, const ModelBytes& bytes) const;
+  Status write(ByteWriter& file, const ModelBytes& bytes) const;
 
  private:
   std::vector<std::variant<std::string, std::string_view, epl::Tensor>> parts_;

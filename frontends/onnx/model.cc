@@ -20,16 +20,25 @@ std::string function_key(std::string_view domain, std::string_view name, std::st
 
 }  // namespace
 
-Result<std::shared_ptr<const Model>> OnnxModel::load(const std::string& path) {
+Result<std::shared_ptr<const Model>> OnnxModel::load(const ModelSource& source) {
   auto model = std::make_shared<OnnxModel>();
-  EPL_ASSIGN(model->bytes_, ModelBytes::open(path));
-  if (Status status = model->check(); !status.ok()) return status.with_context(path);
+  EPL_ASSIGN(model->bytes_, ModelBytes::open(source));
+  if (const Status status = model->check(); !status.ok()) {
+    const bool of_the_model = status.code() == Code::invalid_model || status.code() == Code::unsupported;
+    return of_the_model ? status.with_context(source.file->path()) : status;
+  }
   return std::shared_ptr<const Model>(std::move(model));
 }
 
-Result<std::shared_ptr<const Model>> OnnxModel::load_bytes(std::span<const std::byte> bytes) {
+Result<std::shared_ptr<const Model>> OnnxModel::load(const std::string& path) {
+  EPL_ASSIGN(const ModelSource source, ModelSource::of_file(path));
+  return load(source);
+}
+
+Result<std::shared_ptr<const Model>> OnnxModel::load_bytes(std::span<const std::byte> bytes,
+                                                           const ModelSource& source) {
   auto model = std::make_shared<OnnxModel>();
-  model->bytes_ = ModelBytes::copy(bytes);
+  model->bytes_ = ModelBytes::copy(bytes, source);
   EPL_TRY(model->check());
   return std::shared_ptr<const Model>(std::move(model));
 }

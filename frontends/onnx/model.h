@@ -18,8 +18,10 @@ class ParameterRule;
 
 class OnnxModel : public Model, public std::enable_shared_from_this<OnnxModel> {
  public:
+  static Result<std::shared_ptr<const Model>> load(const ModelSource& source);
   static Result<std::shared_ptr<const Model>> load(const std::string& path);
-  static Result<std::shared_ptr<const Model>> load_bytes(std::span<const std::byte> bytes);
+  static Result<std::shared_ptr<const Model>> load_bytes(std::span<const std::byte> bytes,
+                                                         const ModelSource& source = {});
 
   const std::vector<ModelPort>& inputs() const override { return inputs_; }
   const std::vector<ModelPort>& outputs() const override { return outputs_; }
@@ -32,6 +34,8 @@ class OnnxModel : public Model, public std::enable_shared_from_this<OnnxModel> {
   using Model::save;
   Status save(const std::string& path, const std::map<std::string, epl::Tensor>& replaced,
               const ModelSaveOptions& options) const override;
+  Status write(ByteWriter& out, const std::map<std::string, epl::Tensor>& replaced,
+               const ModelSaveOptions& options) const override;
   uint64_t fingerprint() const override;
   Result<std::string> strategy(int64_t ranks) const override;
 
@@ -46,6 +50,8 @@ class OnnxModel : public Model, public std::enable_shared_from_this<OnnxModel> {
   const QuantizedWeights& quantized() const { return quantized_; }
 
  private:
+  struct Rewrite;
+  Result<Rewrite> rewrite(const std::map<std::string, epl::Tensor>& replaced, const ModelSaveOptions& options) const;
   Status check();
   Status fill_ports();
   void add_weights(const Graph& graph, const ParameterRule& rule, const std::string& place);

@@ -138,29 +138,33 @@ ModelBytes::~ModelBytes() {
   if (data_ != nullptr) ::munmap(data_, size_);
 }
 
-Result<std::shared_ptr<const ModelBytes>> ModelBytes::open(const std::string& path) {
+Result<std::shared_ptr<const ModelBytes>> ModelBytes::open(const ModelSource& source) {
   std::shared_ptr<ModelBytes> out(new ModelBytes());
-  const size_t slash = path.rfind('/');
-  if (slash != std::string::npos) out->directory_ = path.substr(0, slash);
-  EPL_TRY(out->read(path));
+  out->source_ = source;
+  EPL_TRY(out->read());
   return std::shared_ptr<const ModelBytes>(std::move(out));
 }
 
-Status ModelBytes::read(const std::string& path) {
-  EPL_ASSIGN(file_, FileReader::open(path));
-  size_ = file_->size();
+Status ModelBytes::read() {
+  const FileReader& file = *source_.file;
+  // Those of the file system are limited by it. A host may say anything.
+  constexpr uint64_t most = uint64_t{1} << 46;
+  size_ = file.size();
   if (size_ == 0) return {};
-  void* memory = ::mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* memory =
+      size_ > most ? MAP_FAILED
+                   : ::mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED)
-    return Status(Code::out_of_memory, cat("there is no room for the ", size_, " bytes of ", path), path);
+    return Status(Code::out_of_memory, cat("there is no room for the ", size_, " bytes of ", file.path()), file.path());
   data_ = static_cast<std::byte*>(memory);
-  EPL_TRY(Scanner(*this, *file_).run());
-  if (left_out_.empty()) file_.reset();
+  EPL_TRY(Scanner(*this, file).run());
+  if (left_out_.empty()) source_.file.reset();
   return {};
 }
 
-std::shared_ptr<const ModelBytes> ModelBytes::copy(std::span<const std::byte> bytes) {
+std::shared_ptr<const ModelBytes> ModelBytes::copy(std::span<const std::byte> bytes, const ModelSource& source) {
   std::shared_ptr<ModelBytes> out(new ModelBytes());
+  out->source_.beside = source.beside;
   if (bytes.empty()) return out;
   void* memory = ::mmap(nullptr, bytes.size(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) throw OutOfMemory(bytes.size());
@@ -181,7 +185,8 @@ Result<epl::Tensor> ModelBytes::tensor(const std::shared_ptr<const ModelBytes>& 
   const auto* start = reinterpret_cast<const std::byte*>(part.data());
   if (bytes && !part.empty()) {
     const auto begin = static_cast<size_t>(start - bytes->data_);
-    if (!bytes->left_out(begin, begin + part.size()).empty()) return file_tensor(bytes->file_, std::move(type), begin);
+    if (!bytes->left_out(begin, begin + part.size()).empty())
+      return file_tensor(bytes->source_.file, std::move(type), begin);
   }
   epl::Tensor borrowed(type, bytes, start);
   return reinterpret_cast<uintptr_t>(start) % dtype_bytes(type.dtype) == 0 ? borrowed : borrowed.clone();
@@ -192,18 +197,23 @@ Status ModelBytes::append(std::string& out, std::string_view part) const {
   out += part;
   for (const Range& range : left_out(begin, begin + part.size())) {
     const size_t from = std::max(range.begin, begin), to = std::min(range.end, begin + part.size());
-    EPL_TRY(file_->read(from, out.data() + at + (from - begin), to - from));
+    EPL_TRY(source_.file->read(from, out.data() + at + (from - begin), to - from));
   }
   return {};
 }
 
-Result<std::shared_ptr<const FileReader>> ModelBytes::beside(const std::string& path) const {
-  std::lock_guard lock(mutex_);
-  auto& file = beside_[path];
-  if (!file) {
-    EPL_ASSIGN(file, FileReader::open(path));
+Result<std::shared_ptr<const FileReader>> ModelBytes::beside(const std::string& location) const {
+  {
+    std::lock_guard lock(mutex_);
+    if (const auto known = beside_.find(location); known != beside_.end()) return known->second;
   }
-  return file;
+  if (!source_.beside)
+    return Status(Code::invalid_model, cat("its external data \"", location,
+                                           "\" cannot be found: the model was loaded "
+                                           "from memory, without a way to what lies beside it"));
+  EPL_ASSIGN(std::shared_ptr<const FileReader> file, source_.beside(location));  // no lock: it may be the host's
+  std::lock_guard lock(mutex_);
+  return beside_.emplace(location, std::move(file)).first->second;
 }
 
 }  // namespace epl::onnx

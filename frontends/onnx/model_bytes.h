@@ -13,45 +13,42 @@
 #include <string_view>
 #include <vector>
 
-#include "core/base/file.h"
+#include "core/frontend/model_source.h"
 
 namespace epl::onnx {
 
 class ModelBytes {
  public:
-  static Result<std::shared_ptr<const ModelBytes>> open(const std::string& path);
-  static std::shared_ptr<const ModelBytes> copy(std::span<const std::byte> bytes);
+  static Result<std::shared_ptr<const ModelBytes>> open(const ModelSource& source);
+  static std::shared_ptr<const ModelBytes> copy(std::span<const std::byte> bytes, const ModelSource& source = {});
   ~ModelBytes();
   ModelBytes(const ModelBytes&) = delete;
 
   // As many as the file has; zeros where raw data was left out.
   std::span<const std::byte> bytes() const { return {data_, size_}; }
-  // The folder in which data beside the model is looked up.
-  const std::string& directory() const { return directory_; }
   // The tensor whose elements are `part` of bytes(), in memory or not. Without `bytes`, of memory that outlives the
   // tensor.
   static Result<epl::Tensor> tensor(const std::shared_ptr<const ModelBytes>& bytes, TensorType type,
                                     std::string_view part);
   // Appends `part` of bytes() as the file has it.
   Status append(std::string& out, std::string_view part) const;
-  // A file beside the model, opened once.
-  Result<std::shared_ptr<const FileReader>> beside(const std::string& path) const;
+  // A file beside the model, opened once, by the path that a tensor names.
+  Result<std::shared_ptr<const FileReader>> beside(const std::string& location) const;
 
  private:
   struct Range {
     size_t begin = 0, end = 0;
   };
   ModelBytes() = default;
-  Status read(const std::string& path);
+  Status read();
   // The ranges that were left in the file and touch [begin, end).
   std::span<const Range> left_out(size_t begin, size_t end) const;
 
   friend class Scanner;
-  std::string directory_ = ".";
   std::byte* data_ = nullptr;
   size_t size_ = 0;
-  std::shared_ptr<const FileReader> file_;  // while something was left in it
-  std::vector<Range> left_out_;             // in order
+  ModelSource source_;           // its file while something was left in it
+  std::vector<Range> left_out_;  // in order
   mutable std::mutex mutex_;
   mutable std::map<std::string, std::shared_ptr<const FileReader>> beside_;
 };

@@ -322,16 +322,36 @@ std::vector<const Tensor*> external_tensors(const File& file) {
 
 }  // namespace
 
-Status OnnxModel::save(const std::string& path, const Replaced& replaced, const ModelSaveOptions& options) const {
+// What a model is written again with.
+struct OnnxModel::Rewrite {
   ReplacedAt values;
-  size_t bytes = bytes_->bytes().size();
   std::map<std::string_view, epl::Tensor> dequantized;
+  DequantizedEdits real_numbers;
+  std::optional<InferenceEdits> edits;
+  const DeviceAnnotations* annotations = nullptr;
+  bool external = false;  // the original has data beside it
+  size_t bytes = 0;       // at most, where all is in one file
+
+  Result<MessageParts> run(const ModelBytes& from, Beside* beside) const {
+    const std::string_view message(reinterpret_cast<const char*>(from.bytes().data()), from.bytes().size());
+    try {
+      return Rewriting(from, values, real_numbers, edits ? &*edits : nullptr, annotations, beside).model(message);
+    } catch (const protozero::exception& e) {
+      return Status(Code::invalid_model, cat("the model cannot be written again: ", e.what()));
+    }
+  }
+};
+
+Result<OnnxModel::Rewrite> OnnxModel::rewrite(const Replaced& replaced, const ModelSaveOptions& options) const {
+  Rewrite out;
+  out.bytes = bytes_->bytes().size();
+  out.annotations = options.annotations;
   for (const auto& [name, value] : replaced) {
+    out.bytes += static_cast<size_t>(value.bytes());
     if (const TensorType* real = quantized_.find(name)) {
       if (*real != value.type())
         return invalid("weight ", name, " is ", real->text(), ", its new value ", value.type().text());
-      bytes += static_cast<size_t>(value.bytes());
-      dequantized.emplace(name, value);
+      out.dequantized.emplace(name, value);
       continue;
     }
     const Tensor* tensor = initializer(name);
@@ -339,38 +359,33 @@ Status OnnxModel::save(const std::string& path, const Replaced& replaced, const 
     EPL_ASSIGN(TensorType type, tensor_type(*tensor));
     if (type != value.type())
       return invalid("initialiser ", name, " is ", type.text(), ", its new value ", value.type().text());
-    bytes += static_cast<size_t>(value.bytes());
-    values.emplace(tensor->at, value);
+    out.values.emplace(tensor->at, value);
   }
-  // External data of the original must lie beside the copy as well: all of it, in one new file.
-  const std::vector<const Tensor*> external = external_tensors(file_);
-  for (const Tensor* tensor : external) {
-    if (values.contains(tensor->at)) continue;
+  // Data that lies beside the original goes along as well.
+  for (const Tensor* tensor : external_tensors(file_)) {
+    out.external = true;
+    if (out.values.contains(tensor->at)) continue;
     EPL_ASSIGN(epl::Tensor value, tensor_value(*tensor, bytes_));
-    values.emplace(tensor->at, std::move(value));
+    out.bytes += static_cast<size_t>(value.bytes());
+    out.values.emplace(tensor->at, std::move(value));
   }
-  std::string_view message(reinterpret_cast<const char*>(bytes_->bytes().data()), bytes_->bytes().size());
-  std::optional<InferenceEdits> edits;
   if (options.for_inference) {
-    EPL_ASSIGN(edits, InferenceEdits::of(file_, options.loss_output));
+    EPL_ASSIGN(out.edits, InferenceEdits::of(file_, options.loss_output));
   }
-  const DequantizedEdits real_numbers = quantized_.edits(dequantized);
-  auto rewrite = [&](Beside* beside) -> Result<MessageParts> {
-    try {
-      return Rewriting(*bytes_, values, real_numbers, edits ? &*edits : nullptr, options.annotations, beside)
-          .model(message);
-    } catch (const protozero::exception& e) {
-      return Status(Code::invalid_model, cat("the model cannot be written again: ", e.what()));
-    }
-  };
+  out.real_numbers = quantized_.edits(out.dequantized);
+  return out;
+}
+
+Status OnnxModel::save(const std::string& path, const Replaced& replaced, const ModelSaveOptions& options) const {
+  EPL_ASSIGN(const Rewrite how, rewrite(replaced, options));
   MessageParts made;
-  if (!external.empty() || bytes >= size_t{max_message}) {
+  if (how.external || how.bytes >= size_t{max_message}) {
     size_t slash = path.rfind('/');
     Beside beside;
     beside.location = cat(slash == std::string::npos ? path : path.substr(slash + 1), ".data");
     std::string data_path = cat(path, ".data"), temporary = cat(data_path, ".part");
     EPL_ASSIGN(beside.file, FileWriter::create(temporary));
-    auto rewritten = rewrite(&beside);
+    auto rewritten = how.run(*bytes_, &beside);
     if (!rewritten.ok()) {
       (void)remove_file(temporary);
       return rewritten.status();
@@ -379,9 +394,18 @@ Status OnnxModel::save(const std::string& path, const Replaced& replaced, const 
     EPL_TRY(beside.file->finish());
     EPL_TRY(rename_durably(temporary, data_path));
   } else {
-    EPL_ASSIGN(made, rewrite(nullptr));
+    EPL_ASSIGN(made, how.run(*bytes_, nullptr));
   }
   return write_file_atomically(path, [&](FileWriter& file) { return made.write(file, *bytes_); });
+}
+
+Status OnnxModel::write(ByteWriter& out, const Replaced& replaced, const ModelSaveOptions& options) const {
+  EPL_ASSIGN(const Rewrite how, rewrite(replaced, options));
+  EPL_ASSIGN(const MessageParts made, how.run(*bytes_, nullptr));
+  if (made.size() >= size_t{max_message})
+    return unsupported("the model has ", made.size(), " bytes, and an ONNX file of its own has less than ", max_message,
+                       "; export it to a path, where its weights go into a file beside it");
+  return made.write(out, *bytes_);
 }
 
 }  // namespace epl::onnx

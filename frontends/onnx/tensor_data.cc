@@ -1,7 +1,4 @@
 // The elements of an ONNX tensor, in whichever of the wire's five ways they are stored.
-#include <sys/stat.h>
-
-#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -42,43 +39,32 @@ void store_bits(DType dtype, void* data, int64_t index, int64_t value) {
   }
 }
 
-// External data must be a plain file under the model's folder, reached without leaving it.
-Result<std::string> external_path(const Tensor& tensor, const std::string& directory) {
-  std::string location(tensor.location);
-  bool escapes = location.empty() || location[0] == '/' || location.find('\\') != std::string::npos ||
-                 location.find('\0') != std::string::npos;
+// The path of external data is relative and does not leave the model's folder, wherever that is.
+Status check_location(const Tensor& tensor) {
+  const std::string_view location = tensor.location;
+  bool escapes = location.empty() || location[0] == '/' || location.find('\\') != std::string_view::npos ||
+                 location.find('\0') != std::string_view::npos;
   for (std::string_view rest = location; !rest.empty();) {
-    size_t slash = rest.find('/');
+    const size_t slash = rest.find('/');
     escapes = escapes || rest.substr(0, slash) == "..";
     rest = slash == std::string_view::npos ? std::string_view() : rest.substr(slash + 1);
   }
   if (escapes) return bad(tensor, cat("external data at \"", location, "\" would leave the model's folder"));
-  std::string folder = directory.empty() ? "." : directory;
-  std::string path = folder + "/" + location;
-  // Symbolic links may not lead out either.
-  char* real_folder = realpath(folder.c_str(), nullptr);
-  char* real_path = realpath(path.c_str(), nullptr);
-  std::string inside = real_folder ? std::string(real_folder) + "/" : "", target = real_path ? real_path : "";
-  std::free(real_folder);
-  std::free(real_path);
-  if (target.empty()) return bad(tensor, cat("its external data ", path, " cannot be found"));
-  if (!target.starts_with(inside))
-    return bad(tensor, cat("external data at \"", location, "\" leads out of the model's folder"));
-  struct stat info{};
-  if (stat(target.c_str(), &info) != 0 || !S_ISREG(info.st_mode))
-    return bad(tensor, cat("its external data ", path, " is not a plain file"));
-  return target;
+  return {};
 }
 
 Result<epl::Tensor> external_value(const Tensor& tensor, const TensorType& type, const ModelBytes& model) {
-  EPL_ASSIGN(std::string path, external_path(tensor, model.directory()));
-  EPL_ASSIGN(auto file, model.beside(path));
-  int64_t size = static_cast<int64_t>(file->size());
+  EPL_TRY(check_location(tensor));
+  const auto opened = model.beside(std::string(tensor.location));
+  if (opened.status().code() == Code::invalid_model) return bad(tensor, opened.status().message());
+  EPL_ASSIGN(const std::shared_ptr<const FileReader> file, opened);
+  const auto size = static_cast<int64_t>(file->size());
   if (tensor.length >= 0 && tensor.length != type.bytes()) {
     return bad(tensor, cat("external data of ", tensor.length, " bytes for ", type.text()));
   }
   if (tensor.offset > size || type.bytes() > size - tensor.offset) {
-    return bad(tensor, cat(path, " has ", size, " bytes; offset ", tensor.offset, " and ", type.text(), " need more"));
+    return bad(tensor,
+               cat(file->path(), " has ", size, " bytes; offset ", tensor.offset, " and ", type.text(), " need more"));
   }
   return file_tensor(file, type, static_cast<uint64_t>(tensor.offset));
 }

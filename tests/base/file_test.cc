@@ -100,5 +100,37 @@ TEST_F(Files, TensorsAreReadWhenTheyAreAskedFor) {
   EXPECT_FALSE(identical(tensor, *loaded));
 }
 
+TEST(FileRows, AllReadTheSameBytesAndRefuseTheSameRanges) {
+  const std::string digits = "0123456789";
+  const auto bytes = std::as_bytes(std::span(digits));
+  int calls = 0;
+  const auto read = [&](uint64_t offset, void* target, size_t count) {
+    ++calls;
+    digits.copy(static_cast<char*>(target), count, offset);
+    return Status();
+  };
+  const auto in_memory = FileReader::of_bytes("memory", bytes, nullptr);
+  const auto function = FileReader::of_function("function", digits.size(), read);
+  const auto longer = FileReader::of_bytes("longer", bytes, nullptr);
+  for (const auto& file : {in_memory, function, FileReader::part_of(longer, "part", 0, 10)}) {
+    char piece[4] = {};
+    ASSERT_TRUE(file->read(3, piece, 4).ok());
+    EXPECT_EQ(std::string(piece, 4), "3456");
+    EXPECT_EQ(file->read_all()->size(), 10u);
+    const Status beyond = file->read(8, piece, 4);
+    EXPECT_EQ(beyond.code(), Code::io);
+    EXPECT_EQ(beyond.where(), file->path());
+    EXPECT_FALSE(file->read(uint64_t{1} << 63, piece, 4).ok());
+    EXPECT_TRUE(file->read(10, piece, 0).ok());
+  }
+  EXPECT_EQ(calls, 2);  // what is not there is not asked for
+  char piece[2];
+  ASSERT_TRUE(FileReader::part_of(in_memory, "part", 4, 3)->read(1, piece, 2).ok());
+  EXPECT_EQ(std::string(piece, 2), "56");
+  const auto failing = FileReader::of_function(
+      "bucket", 10, [](uint64_t, void*, size_t) { return Status(Code::not_found, "the bucket is gone"); });
+  EXPECT_EQ(failing->read(0, piece, 2).message(), "the bucket is gone");
+}
+
 }  // namespace
 }  // namespace epl::file_test

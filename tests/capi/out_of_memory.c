@@ -99,36 +99,7 @@ CALL(epl_session_export_adapters, adapted, TEXT(w.out), NULL)
 CALL(epl_trainer_train_only, w.trainer, EPL_STR("net.*"))
 CALL(epl_trainer_add_adapter, w.trainer, EPL_STR("net.2"), NULL)
 
-static epl_error* run_epl_model_load_bytes(void** out) {
-  static char bytes[65536];
-  static size_t length;
-  if (length == 0) {
-    FILE* file = fopen(w.model_path, "rb");
-    length = file ? fread(bytes, 1, sizeof bytes, file) : 0;
-    if (file) fclose(file);
-  }
-  return epl_model_load_bytes(w.engine, bytes, length, NULL, NULL, (epl_model**)out);
-}
-/* Made by the first call, in which nothing fails, of what trainer and strategy have become by then. */
-static const char* saved_plan(void) {
-  static char path[1100];
-  static int saved = 0;
-  snprintf(path, sizeof path, "%s.plan", w.out);
-  if (saved++) return path;
-  epl_plan* plan = NULL;
-  must(epl_plan_create(w.model, w.trainer, w.strategy, NULL, NULL, &plan));
-  must(epl_plan_save(plan, TEXT(path), NULL));
-  epl_plan_destroy(plan);
-  return path;
-}
-static epl_error* run_epl_plan_load(void** out) {
-  const char* path = saved_plan();
-  return epl_plan_load(w.model, w.trainer, w.strategy, NULL, TEXT(path), NULL, (epl_plan**)out);
-}
-static epl_error* run_epl_plan_compare(void** out) {
-  const char* path = saved_plan();
-  return epl_plan_compare(w.engine, TEXT(path), TEXT(path), NULL, (epl_text**)out);
-}
+#include "out_of_memory_host.h"
 static epl_error* run_epl_trainer_add_group(void** out) {
   int64_t group;
   (void)out;
@@ -142,36 +113,6 @@ static epl_error* run_epl_trainer_group_add(void** out) {
 static epl_error* run_epl_trainer_group_set(void** out) {
   (void)out;
   return epl_trainer_group_set(w.trainer, 0, EPL_STR("frozen"), EPL_STR("false"));
-}
-static epl_error* run_epl_tensor_from_dlpack(void** out) {
-  /* The host's struct, in the layout of DLPack 1. */
-  static struct {
-    uint32_t major, minor;
-    void* context;
-    void (*deleter)(void*);
-    uint64_t flags;
-    void* data;
-    int32_t device_type, device_id, ndim;
-    uint8_t code, bits;
-    uint16_t lanes;
-    int64_t *shape, *strides;
-    uint64_t offset;
-  } managed;
-  static int64_t shape[2] = {8, 4};
-  managed.major = 1;
-  managed.deleter = count_release;
-  managed.data = borrowed;
-  managed.device_type = 1;
-  managed.ndim = 2;
-  managed.code = 2;
-  managed.bits = 32;
-  managed.lanes = 1;
-  managed.shape = shape;
-  released = 0;
-  epl_error* error = epl_tensor_from_dlpack(w.engine, &managed, (epl_tensor**)out);
-  deleted = released;
-  released = 0;
-  return error;
 }
 static epl_error* run_port(epl_error* (*get)(epl_tensor_info*)) {
   epl_tensor_info port = EPL_TENSOR_INFO_INIT;
@@ -260,6 +201,7 @@ GIVES(model)
 GIVES(trainer)
 GIVES(strategy)
 GIVES(plan)
+GIVES(feed)
 GIVES(store) GIVES(cancel) GIVES(dataset) GIVES(session) GIVES(evaluation) static void destroy_dlpack(void* out) {
   epl_tensor* tensor = NULL;
   must(epl_tensor_from_dlpack(w.engine, out, &tensor));
@@ -277,6 +219,7 @@ static const call calls[] = {ROW(epl_engine_create, destroy_engine, NULL),
                              ROW(epl_tensor_to_dlpack, destroy_dlpack, NULL),
                              ROW(epl_model_load, destroy_model, NULL),
                              ROW(epl_model_load_bytes, destroy_model, NULL),
+                             ROW(epl_model_load_from, destroy_model, NULL),
                              ROW(epl_model_describe, destroy_text, NULL),
                              ROW(epl_model_findings, destroy_text, NULL),
                              ROW(epl_model_port, NULL, NULL),
@@ -307,11 +250,18 @@ static const call calls[] = {ROW(epl_engine_create, destroy_engine, NULL),
                              ROW(epl_plan_export_onnx, NULL, check_out),
                              ROW(epl_plan_save, NULL, check_out),
                              {"epl_plan_load", run_epl_plan_load, destroy_plan, NULL},
+                             {"epl_plan_load_bytes", run_epl_plan_load_bytes, destroy_plan, NULL},
+                             ROW(epl_plan_save_to, NULL, NULL),
                              {"epl_plan_compare", run_epl_plan_compare, destroy_text, NULL},
                              ROW(epl_cancel_create, destroy_cancel, NULL),
                              ROW(epl_store_create, destroy_store, NULL),
                              ROW(epl_store_id, destroy_text, NULL),
                              ROW(epl_dataset_open, destroy_dataset, NULL),
+                             ROW(epl_dataset_create, destroy_dataset, NULL),
+                             ROW(epl_dataset_of_feed, destroy_dataset, check_fresh),
+                             ROW(epl_feed_create, destroy_feed, NULL),
+                             ROW(epl_feed_push, NULL, check_pushed),
+                             ROW(epl_feed_finish, NULL, NULL),
                              ROW(epl_dataset_field, NULL, NULL),
                              ROW(epl_dataset_next, NULL, NULL),
                              ROW(epl_dataset_describe, destroy_text, NULL),
@@ -332,6 +282,10 @@ static const call calls[] = {ROW(epl_engine_create, destroy_engine, NULL),
                              ROW(epl_session_set, NULL, NULL),
                              ROW(epl_session_save, NULL, check_checkpoint),
                              ROW(epl_session_load, NULL, check_load),
+                             ROW(epl_session_save_to, NULL, NULL),
+                             ROW(epl_session_load_from, NULL, check_load),
+                             ROW(epl_session_load_bytes, NULL, check_load),
+                             ROW(epl_session_export_to, NULL, NULL),
                              ROW(epl_session_compare, destroy_text, NULL),
                              ROW(epl_checkpoint_remove, NULL, check_removed),
                              ROW(epl_checkpoint_describe, destroy_text, NULL),
@@ -441,6 +395,13 @@ int main(int argc, char** argv) {
   must(epl_tensor_create(w.engine, EPL_DTYPE_F32, eight, 1, &bias));
   must(epl_session_step(w.session, w.inputs, 2, NULL, NULL));
   must(epl_session_save(w.session, TEXT(w.checkpoint), rows, NULL));
+  must(epl_session_save_to(w.session, append_bytes, &stream_bytes, rows, NULL));
+  model_bytes = read_bytes(w.model_path);
+  epl_tensor_info pushed = one_field(1), to_take = one_field(1);
+  must(epl_feed_create(w.engine, &pushed, 1, 1, &feed));
+  must(epl_dataset_of_feed(feed, &fed));
+  must(epl_feed_create(w.engine, &to_take, 1, 1, &untaken));
+  must(epl_feed_create(w.engine, &to_take, 1, 1, &fresh));
   steps_before = epl_session_steps(w.session);
   must(epl_dataset_open(w.engine, TEXT(w.csv_path), EPL_STR("{\"batch\":8,\"classes\":true}"), NULL, &bound));
   must(epl_dataset_bind(bound, w.plan, EPL_ENTRY_TRAIN));
@@ -484,6 +445,9 @@ int main(int argc, char** argv) {
     }
     atomic_store(&for_good, 0);
   }
+  epl_feed_destroy(feed), epl_feed_destroy(untaken), epl_feed_destroy(fresh);
+  epl_dataset_destroy(fed);
+  free(model_bytes.data), free(stream_bytes.data), free(plan_bytes.data);
   epl_session_destroy(adapted);
   epl_dataset_destroy(rows);
   epl_dataset_destroy(ahead);

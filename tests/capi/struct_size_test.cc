@@ -98,6 +98,15 @@ class StructSizes : public testing::Test {
                                      return epl_session_step(w.session, w.inputs, 2, static_cast<epl_call_options*>(o),
                                                              nullptr);
                                    }};
+    structs["epl_source"] = {sizeof(epl_source), false, [this](void* o) -> epl_error* {
+                               epl_error* error =
+                                   epl_session_load_from(w.session, static_cast<epl_source*>(o), nullptr, nullptr);
+                               // Its sizes are right, and its zeros say nothing to read by.
+                               if (std::strstr(epl_error_message(error, nullptr), "no function that reads") == nullptr)
+                                 return error;
+                               epl_error_destroy(error);
+                               return nullptr;
+                             }};
     structs["epl_metrics"] = {sizeof(epl_metrics), true, [this](void* o) {
                                 return epl_session_evaluate(w.session, w.inputs, 2, nullptr,
                                                             static_cast<epl_metrics*>(o));

@@ -391,6 +391,46 @@ TEST_F(ExternalData, IsAsLongAsTheTensor) {
   expect_refused(at("w.bin", {{"offset", "4x"}}), "not a size", "byte");
 }
 
+// A host gives the bytes of the model and of what lies beside it: the same checks, and its own errors.
+TEST_F(ExternalData, ComesFromWhereTheModelDoes) {
+  std::string numbers(16, '\0');
+  std::vector<std::string> asked;
+  Status answer;
+  const auto load = [&](const std::string& location) -> Result<epl::Graph> {
+    const std::string bytes =
+        of({node("MatMul", {"x", "w"}, {"y"})}, {testing::external_tensor("w", f32, {2, 2}, location)});
+    asked.clear();
+    ModelSource source;
+    source.file = FileReader::of_function("store", bytes.size(), [bytes](uint64_t offset, void* target, size_t count) {
+      bytes.copy(static_cast<char*>(target), count, offset);
+      return Status();
+    });
+    source.beside = [&](const std::string& name) -> Result<std::shared_ptr<const FileReader>> {
+      asked.push_back(name);
+      EPL_TRY(answer);
+      return FileReader::of_bytes("beside", std::as_bytes(std::span(numbers)), nullptr);
+    };
+    EPL_ASSIGN(auto model, load_model(source));
+    return model->bind({.symbols = {{"n", 2}}});
+  };
+  EXPECT_TRUE(load("sub/w.bin").ok()) << load("sub/w.bin").status().to_string();
+  EXPECT_EQ(asked, std::vector<std::string>{"sub/w.bin"});  // once
+  expect_refused(load("../w.bin"), "leave the model's folder", "\"w\"");
+  EXPECT_TRUE(asked.empty());
+  numbers.resize(12);
+  expect_refused(load("w.bin"), "beside has 12 bytes", "\"w\"");
+  answer = Status(Code::peer_failed, "the bucket is gone");
+  const Status failed = load("w.bin").status();
+  EXPECT_EQ(failed.code(), Code::peer_failed);
+  EXPECT_EQ(failed.message(), "the bucket is gone");
+}
+
+TEST_F(ExternalData, IsNotLookedForWhereAModelCameFromMemory) {
+  const std::string bytes =
+      of({node("MatMul", {"x", "w"}, {"y"})}, {testing::external_tensor("w", f32, {2, 2}, "w.bin")});
+  expect_refused(testing::import(bytes, {.symbols = {{"n", 2}}}), "from memory", "\"w\"");
+}
+
 // What is never read is never waited for: 3 GiB of weights that exist only as a length.
 TEST_F(ExternalData, ThreeGibibytesAreInspectedAndBoundAtOnce) {
   const int64_t side = 28378;  // 28378^2 floats are a little over 3 GiB

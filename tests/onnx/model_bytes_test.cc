@@ -83,7 +83,7 @@ TEST_F(Stored, IsReadWhenItIsWanted) {
 }
 
 TEST_F(Stored, TakesNoMemoryForWhatItLeavesInTheFile) {
-  auto bytes = ModelBytes::open(path_);
+  auto bytes = ModelBytes::open(*ModelSource::of_file(path_));
   ASSERT_TRUE(bytes.ok());
   ASSERT_EQ((*bytes)->bytes().size(), bytes_.size());
   size_t here = 0, in_file = 0;

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "tests/byte_writer.h"
 #include "tests/onnx/make_model.h"
 #include "tests/temporary_folder.h"
 
@@ -116,6 +117,33 @@ TEST_F(Saving, DataBesideTheModelComeAlong) {
   EXPECT_TRUE(identical(value(folder_ / "to/kept.onnx", "layer.w"), weight));
   EXPECT_TRUE(identical(value(folder_ / "to/new.onnx", "layer.w"), other));
   EXPECT_EQ(std::distance(fs::directory_iterator(folder_ / "to"), {}), 4);
+}
+
+TEST_F(Saving, AsAStreamItIsTheSameFile) {
+  auto m = model(testing::tensor("layer.w", weight));
+  for (const auto& replaced : {std::map<std::string, epl::Tensor>{}, {{"layer.w", other}}}) {
+    ASSERT_TRUE(m->save((folder_ / "to/m.onnx").string(), replaced).ok());
+    BytesWritten out;
+    ASSERT_TRUE(m->write(out, replaced, {}).ok());
+    EXPECT_EQ(out.text, read(folder_ / "to/m.onnx"));
+  }
+  FullWriter full(100);
+  const Status status = m->write(full, {}, {});
+  EXPECT_EQ(status.code(), Code::not_found);
+  EXPECT_EQ(status.message(), "the bucket is gone");
+}
+
+TEST_F(Saving, AStreamTakesUpWhatLiesBesideTheModel) {
+  std::ofstream(folder_ / "from/w.bin", std::ios::binary)
+      .write(static_cast<const char*>(weight.data()), weight.bytes());
+  auto m = model(testing::external_tensor("layer.w", f32, {2, 2}, "w.bin", {{"length", "16"}}));
+  ASSERT_TRUE(m);
+  BytesWritten out;
+  ASSERT_TRUE(m->write(out, {}, {}).ok());
+  std::ofstream(folder_ / "to/m.onnx", std::ios::binary) << out.text;
+  m.reset();
+  fs::remove_all(folder_ / "from");
+  EXPECT_TRUE(identical(value(folder_ / "to/m.onnx", "layer.w"), weight));
 }
 
 TEST_F(Saving, WhatDoesNotFitIsRefusedAndWritesNothing) {

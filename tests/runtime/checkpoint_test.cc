@@ -11,6 +11,8 @@
 #include <fstream>
 #include <thread>
 
+#include "core/data/zip.h"
+#include "tests/byte_writer.h"
 #include "tests/temporary_folder.h"
 
 namespace epl::checkpoint_test {
@@ -395,6 +397,56 @@ TEST(Checkpoint, AFailureOfAnyPartLeavesTheOldOne) {
     if (status.ok()) continue;  // it was about to remove the old files, which the next save does
     ASSERT_TRUE(save_checkpoint(folder, example(4)).ok());
     EXPECT_EQ(std::distance(fs::directory_iterator(folder), fs::directory_iterator()), 2) << fail;
+  }
+}
+
+Result<Checkpoint> load_archive(const std::string& bytes) {
+  EPL_ASSIGN(const CheckpointFiles files, CheckpointFiles::in_archive(reader_of("stream", bytes)));
+  return load_checkpoint(files);
+}
+
+TEST(CheckpointStream, HasTheFilesOfTheFolderForm) {
+  BytesWritten out;
+  ASSERT_TRUE(write_checkpoint(out, example(7)).ok());
+  const auto loaded = load_archive(out.text);
+  ASSERT_TRUE(loaded.ok()) << loaded.status().to_string();
+  expect_equal(*loaded, example(7));
+  const std::string folder = fresh_folder("stream");
+  ASSERT_TRUE(save_checkpoint(folder, example(7)).ok());
+  const auto file = reader_of("stream", out.text);
+  const auto entries = read_zip(*file);
+  ASSERT_TRUE(entries.ok());
+  ASSERT_EQ(entries->size(), 2u);
+  for (const ZipEntry& entry : *entries) {
+    const auto bytes = read_zip_entry(*file, entry);
+    ASSERT_TRUE(bytes.ok()) << bytes.status().to_string();
+    EXPECT_TRUE(*bytes == *(*FileReader::open(cat(folder, "/", entry.name)))->read_all()) << entry.name;
+  }
+  // As a file it is opened like a folder.
+  std::ofstream(folder + ".zip", std::ios::binary) << out.text;
+  const auto from_file = load_checkpoint(folder + ".zip");
+  ASSERT_TRUE(from_file.ok()) << from_file.status().to_string();
+  expect_equal(*from_file, example(7));
+}
+
+TEST(CheckpointStream, WhatEndsOrDiffersAnywhereIsAnError) {
+  BytesWritten out;
+  ASSERT_TRUE(write_checkpoint(out, example(7)).ok());
+  for (size_t size = 0; size < out.text.size(); ++size)
+    ASSERT_FALSE(load_archive(out.text.substr(0, size)).ok()) << size;
+  int harmless = 0;
+  for (size_t at = 0; at < out.text.size(); ++at) {
+    std::string damaged = out.text;
+    damaged[at] = static_cast<char>(damaged[at] ^ 0x40);
+    const auto loaded = load_archive(damaged);
+    if (!loaded.ok()) continue;
+    expect_equal(*loaded, example(7));  // a date of the archive, say, or what it says of an entry twice
+    ++harmless;
+  }
+  EXPECT_LT(harmless, 300);
+  for (size_t room = 0; room < out.text.size(); room += 7) {
+    FullWriter full(room);
+    EXPECT_EQ(write_checkpoint(full, example(7)).message(), "the bucket is gone") << room;
   }
 }
 

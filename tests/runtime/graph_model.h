@@ -36,6 +36,9 @@ class GraphModel : public Model {
   Status save(const std::string&, const std::map<std::string, Tensor>&, const ModelSaveOptions&) const override {
     return unsupported("a test model");
   }
+  Status write(ByteWriter&, const std::map<std::string, Tensor>&, const ModelSaveOptions&) const override {
+    return unsupported("a test model");
+  }
 
  private:
   Graph graph_;

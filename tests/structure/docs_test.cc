@@ -68,6 +68,21 @@ TEST(Docs, PagesOfLanguagesPrintTheirSamples) {
   }
 }
 
+// What the page on embedding shows is compiled and run.
+TEST(Docs, EmbeddingShowsWhatRuns) {
+  const std::string page = read_text(kTop / "docs/embedding.md"), program = read_text(kTop / "tests/capi/embedding.c");
+  int blocks = 0;
+  for (size_t at = 0; (at = page.find("```c\n", at)) != std::string::npos; ++blocks) {
+    at += 5;
+    const size_t end = page.find("```", at);
+    EXPECT_NE(program.find(page.substr(at, end - at)), std::string::npos)
+        << "tests/capi/embedding.c does not have this block:\n"
+        << page.substr(at, end - at);
+    at = end + 3;
+  }
+  EXPECT_GT(blocks, 3);
+}
+
 // Every folder of the engine has its place in the architecture's table.
 TEST(Docs, ArchitectureNamesEveryFolder) {
   const std::string text = read_text(kTop / "ARCHITECTURE.md");

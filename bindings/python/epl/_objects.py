@@ -55,6 +55,14 @@ class Model(core.Handle):
         core.check(core.library().epl_model_load_bytes(core.pointer(engine), data_data, data_length, core.struct(raw.ModelOptions, options), core.call_options(call), c.byref(model_out)))
         return cls.own(model_out.value)
 
+    @classmethod
+    def load_from(cls, engine, source, options=None, **call):
+        """From a source of the host's. Large weights stay there and are read as those of a file are; what the
+        model's tensors name beside it is opened by the source's own function, once each."""
+        model_out = c.c_void_p()
+        core.check(core.library().epl_model_load_from(core.pointer(engine), core.struct(raw.Source, source), core.struct(raw.ModelOptions, options), core.call_options(call), c.byref(model_out)))
+        return cls.own(model_out.value)
+
     def port_count(self, kind):
         """`kind` is EPL_PORT_...; 0 for a kind that is unknown."""
         return core.library().epl_model_port_count(self.pointer, kind)
@@ -299,6 +307,17 @@ class Plan(core.Handle):
         core.check(core.library().epl_plan_load(core.pointer(model), core.pointer(trainer), core.pointer(strategy), core.struct(raw.PlanOptions, options), path_data, path_length, core.call_options(call), c.byref(plan_out)))
         return cls.own(plan_out.value)
 
+    def save_to(self, write, userdata=None, **call):
+        """The same bytes to the host, and from its memory."""
+        core.check(core.library().epl_plan_save_to(self.pointer, write, userdata, core.call_options(call)))
+
+    @classmethod
+    def load_bytes(cls, model, trainer, strategy, options, data, **call):
+        data_data, data_length = core.memory(data)
+        plan_out = c.c_void_p()
+        core.check(core.library().epl_plan_load_bytes(core.pointer(model), core.pointer(trainer), core.pointer(strategy), core.struct(raw.PlanOptions, options), data_data, data_length, core.call_options(call), c.byref(plan_out)))
+        return cls.own(plan_out.value)
+
     @classmethod
     def compare(cls, engine, path, other, **call):
         """What two plan files decide differently, a sentence a line; nothing where they decide the same."""
@@ -511,6 +530,25 @@ class Session(core.Handle):
         path_data, path_length = core.text(path)
         core.check(core.library().epl_session_load(self.pointer, path_data, path_length, core.pointer(dataset), core.call_options(call)))
 
+    def save_to(self, write=None, userdata=None, dataset=None, **call):
+        """A checkpoint as one stream, written from its first byte to its last: a zip archive of what the folder
+        holds, stored as it is, with their hashes. Unpacked it is that folder, and as a file epl_session_load
+        and all that take the path of a checkpoint read it. Over processes that of rank 0 writes, and the
+        others pass NULL for `write`; tensors that lie in pieces are put together one at a time. After an
+        error the session is as it was, and what was written is no checkpoint."""
+        core.check(core.library().epl_session_save_to(self.pointer, write, userdata, core.pointer(dataset), core.call_options(call)))
+
+    def load_from(self, source, dataset=None, **call):
+        """Loads such a stream. It is read twice: to check its hashes before anything changes, and to take its
+        values. An error on the first way leaves the session as it was, one on the second means
+        EPL_ERROR_STATE_LOST from then on, until a checkpoint is loaded. Over processes each has a source of
+        the same bytes."""
+        core.check(core.library().epl_session_load_from(self.pointer, core.struct(raw.Source, source), core.pointer(dataset), core.call_options(call)))
+
+    def load_bytes(self, data, dataset=None, **call):
+        data_data, data_length = core.memory(data)
+        core.check(core.library().epl_session_load_bytes(self.pointer, data_data, data_length, core.pointer(dataset), core.call_options(call)))
+
     def compare(self, path, dataset=None, **call):
         """In what this session, with `dataset` (may be NULL), differs from the run that saved a checkpoint. A
         JSON array of objects: "key" ("optimizer.lr"), "checkpoint" and "session" (both values as text),
@@ -546,6 +584,14 @@ class Session(core.Handle):
         path_data, path_length = core.text(path)
         core.check(core.library().epl_session_export_safetensors(self.pointer, path_data, path_length, core.call_options(call)))
 
+    def export_to(self, format, write=None, userdata=None, **call):
+        """An export as one stream, by the name of its format: "onnx" (as epl_session_export_onnx),
+        "onnx_for_training" or "safetensors". What lies beside the model's file becomes part of it, so that an
+        ONNX file must stay below 2 GiB. Weights are written from where they lie. Over processes that of rank
+        0 writes, and the others pass NULL for `write`."""
+        format_data, format_length = core.text(format)
+        core.check(core.library().epl_session_export_to(self.pointer, format_data, format_length, write, userdata, core.call_options(call)))
+
 
 class Dataset(core.Handle):
     KIND = "dataset"
@@ -571,6 +617,29 @@ class Dataset(core.Handle):
         core.check(core.library().epl_dataset_open(core.pointer(engine), path_data, path_length, options_data, options_length, core.call_options(call), c.byref(dataset_out)))
         return cls.own(dataset_out.value)
 
+    @classmethod
+    def create(cls, engine, fields, samples, read, userdata=None, destroy=None, options=None):
+        """`fields` are those of a sample, without the batch; or of a whole batch, where the option "batch" is 0
+        and a sample is a batch. `samples`: how many there are; -1: nobody knows, and the function itself
+        gives an error for one that is not there, EPL_ERROR_NOT_FOUND for example. Options are those of
+        epl_dataset_open that no reader declares: batches, order, reading ahead, parts, positions in
+        checkpoints and the samples of each process are as those of files. `destroy` is called once with the
+        userdata when the dataset is gone; where this function fails they are still the caller's."""
+        fields_data, fields_length = core.structs(raw.TensorInfo, fields)
+        options_data, options_length = core.text(options)
+        dataset_out = c.c_void_p()
+        core.check(core.library().epl_dataset_create(core.pointer(engine), fields_data, fields_length, samples, read, userdata, destroy, options_data, options_length, c.byref(dataset_out)))
+        return cls.own(dataset_out.value)
+
+    @classmethod
+    def of_feed(cls, feed):
+        """The dataset of a feed, which has one. Its position counts batches as others do: when a checkpoint is
+        loaded with it, or epl_dataset_seek moves it, batches that wait are dropped where they are not those
+        wanted, and the host pushes from that position on."""
+        dataset_out = c.c_void_p()
+        core.check(core.library().epl_dataset_of_feed(core.pointer(feed), c.byref(dataset_out)))
+        return cls.own(dataset_out.value)
+
     def field_count(self):
         return core.library().epl_dataset_field_count(self.pointer)
 
@@ -581,11 +650,12 @@ class Dataset(core.Handle):
         return info_out
 
     def samples(self):
+        """-1 where nobody knows, as of a feed."""
         return core.library().epl_dataset_samples(self.pointer)
 
     def batches(self):
         """Batches of an epoch; what is left over after the last whole batch is one where the option "partial" is
-        set, else left out."""
+        set, else left out. -1 where nobody knows."""
         return core.library().epl_dataset_batches(self.pointer)
 
     def describe(self):
@@ -631,6 +701,31 @@ class Dataset(core.Handle):
 
     def seek(self, position):
         core.check(core.library().epl_dataset_seek(self.pointer, position))
+
+
+class Feed(core.Handle):
+    KIND = "feed"
+
+    @classmethod
+    def create(cls, engine, fields, capacity):
+        """Batches that the host pushes when it has them: a feed is the end that they are pushed into, and a
+        dataset the one that they come out of. `fields` are those of a batch, and `capacity` batches wait at
+        most. A feed that is destroyed before it was finished is an error to who waits for a batch."""
+        fields_data, fields_length = core.structs(raw.TensorInfo, fields)
+        feed_out = c.c_void_p()
+        core.check(core.library().epl_feed_create(core.pointer(engine), fields_data, fields_length, capacity, c.byref(feed_out)))
+        return cls.own(feed_out.value)
+
+    def push(self, tensors, **call):
+        """Copies a batch, a tensor for each field, and waits while there is no room: that is the back-pressure.
+        A deadline or a token ends the wait, and nothing was pushed. Any threads may push; EPL_ERROR_MISUSE
+        once the dataset is gone."""
+        tensors_data, tensors_length = core.handles(tensors)
+        core.check(core.library().epl_feed_push(self.pointer, tensors_data, tensors_length, core.call_options(call)))
+
+    def finish(self):
+        """No batch follows: when those that wait have been taken, epl_dataset_next is EPL_ERROR_NOT_FOUND."""
+        core.check(core.library().epl_feed_finish(self.pointer))
 
 
 class Evaluation(core.Handle):

@@ -65,6 +65,10 @@ epl_allocate_fn = c.CFUNCTYPE(c.c_void_p, c.c_void_p, c.c_size_t, c.c_size_t)
 epl_release_fn = c.CFUNCTYPE(None, c.c_void_p, c.c_void_p, c.c_size_t, c.c_size_t)
 epl_log_fn = c.CFUNCTYPE(None, c.c_void_p, c.c_int32, c.c_void_p, c.c_size_t)
 epl_destroy_fn = c.CFUNCTYPE(None, c.c_void_p)
+epl_write_fn = c.CFUNCTYPE(c.c_void_p, c.c_void_p, c.c_void_p, c.c_size_t)
+epl_read_fn = c.CFUNCTYPE(c.c_void_p, c.c_void_p, c.c_uint64, c.c_void_p, c.c_size_t)
+epl_open_fn = c.CFUNCTYPE(c.c_void_p, c.c_void_p, c.c_void_p, c.c_size_t, c.POINTER(Source))
+epl_samples_fn = c.CFUNCTYPE(c.c_void_p, c.c_void_p, c.c_int32, c.POINTER(c.c_int64), c.c_size_t, c.c_void_p, c.c_size_t)
 epl_put_fn = c.CFUNCTYPE(c.c_void_p, c.c_void_p, c.c_void_p, c.c_size_t, c.c_void_p, c.c_size_t)
 epl_get_fn = c.CFUNCTYPE(c.c_void_p, c.c_void_p, c.c_void_p, c.c_size_t, c.c_int64, c.c_void_p, c.c_size_t, c.POINTER(c.c_size_t))
 
@@ -134,6 +138,20 @@ class CallOptions(Struct):
         ("timeout_nanoseconds", c.c_int64),
         ("cancel", c.c_void_p),
         ("samples", c.c_int64),
+    ]
+
+
+class Source(Struct):
+    # Bytes that can be read at any place, and must not change.
+    _fields_ = [
+        ("struct_size", c.c_uint64),
+        ("bytes", c.c_uint64),
+        ("read", epl_read_fn),
+        ("open", epl_open_fn),
+        ("userdata", c.c_void_p),
+        ("destroy", epl_destroy_fn),
+        ("name", c.c_void_p),
+        ("name_length", c.c_uint64),
     ]
 
 
@@ -254,6 +272,7 @@ FUNCTIONS = {
     "epl_cancel_trigger": (None, [c.c_void_p]),
     "epl_cancel_triggered": (c.c_int32, [c.c_void_p]),
     "epl_call_options_init": (None, [c.POINTER(CallOptions)]),
+    "epl_source_init": (None, [c.POINTER(Source)]),
     "epl_tensor_create": (c.c_void_p, [c.c_void_p, c.c_int32, c.POINTER(c.c_int64), c.c_int32, c.POINTER(c.c_void_p)]),
     "epl_tensor_create_copy": (c.c_void_p, [c.c_void_p, c.c_int32, c.POINTER(c.c_int64), c.c_int32, c.c_void_p, c.c_size_t, c.POINTER(c.c_void_p)]),
     "epl_tensor_create_borrow": (c.c_void_p, [c.c_void_p, c.c_int32, c.POINTER(c.c_int64), c.c_int32, c.c_void_p, c.c_size_t, c.c_int32, epl_destroy_fn, c.c_void_p, c.POINTER(c.c_void_p)]),
@@ -273,6 +292,7 @@ FUNCTIONS = {
     "epl_model_options_init": (None, [c.POINTER(ModelOptions)]),
     "epl_model_load": (c.c_void_p, [c.c_void_p, c.c_char_p, c.c_size_t, c.POINTER(ModelOptions), c.POINTER(CallOptions), c.POINTER(c.c_void_p)]),
     "epl_model_load_bytes": (c.c_void_p, [c.c_void_p, c.c_void_p, c.c_size_t, c.POINTER(ModelOptions), c.POINTER(CallOptions), c.POINTER(c.c_void_p)]),
+    "epl_model_load_from": (c.c_void_p, [c.c_void_p, c.POINTER(Source), c.POINTER(ModelOptions), c.POINTER(CallOptions), c.POINTER(c.c_void_p)]),
     "epl_model_destroy": (None, [c.c_void_p]),
     "epl_model_port_count": (c.c_int64, [c.c_void_p, c.c_int32]),
     "epl_model_port": (c.c_void_p, [c.c_void_p, c.c_int32, c.c_int64, c.POINTER(TensorInfo)]),
@@ -310,6 +330,8 @@ FUNCTIONS = {
     "epl_plan_create": (c.c_void_p, [c.c_void_p, c.c_void_p, c.c_void_p, c.POINTER(PlanOptions), c.POINTER(CallOptions), c.POINTER(c.c_void_p)]),
     "epl_plan_save": (c.c_void_p, [c.c_void_p, c.c_char_p, c.c_size_t, c.POINTER(CallOptions)]),
     "epl_plan_load": (c.c_void_p, [c.c_void_p, c.c_void_p, c.c_void_p, c.POINTER(PlanOptions), c.c_char_p, c.c_size_t, c.POINTER(CallOptions), c.POINTER(c.c_void_p)]),
+    "epl_plan_save_to": (c.c_void_p, [c.c_void_p, epl_write_fn, c.c_void_p, c.POINTER(CallOptions)]),
+    "epl_plan_load_bytes": (c.c_void_p, [c.c_void_p, c.c_void_p, c.c_void_p, c.POINTER(PlanOptions), c.c_void_p, c.c_size_t, c.POINTER(CallOptions), c.POINTER(c.c_void_p)]),
     "epl_plan_compare": (c.c_void_p, [c.c_void_p, c.c_char_p, c.c_size_t, c.c_char_p, c.c_size_t, c.POINTER(CallOptions), c.POINTER(c.c_void_p)]),
     "epl_plan_destroy": (None, [c.c_void_p]),
     "epl_plan_port_count": (c.c_int64, [c.c_void_p, c.c_int32, c.c_int32]),
@@ -322,6 +344,12 @@ FUNCTIONS = {
     "epl_plan_describe": (c.c_void_p, [c.c_void_p, c.c_char_p, c.c_size_t, c.POINTER(CallOptions), c.POINTER(c.c_void_p)]),
     "epl_plan_export_onnx": (c.c_void_p, [c.c_void_p, c.c_char_p, c.c_size_t, c.POINTER(CallOptions)]),
     "epl_dataset_open": (c.c_void_p, [c.c_void_p, c.c_char_p, c.c_size_t, c.c_char_p, c.c_size_t, c.POINTER(CallOptions), c.POINTER(c.c_void_p)]),
+    "epl_dataset_create": (c.c_void_p, [c.c_void_p, c.POINTER(TensorInfo), c.c_size_t, c.c_int64, epl_samples_fn, c.c_void_p, epl_destroy_fn, c.c_char_p, c.c_size_t, c.POINTER(c.c_void_p)]),
+    "epl_feed_create": (c.c_void_p, [c.c_void_p, c.POINTER(TensorInfo), c.c_size_t, c.c_int64, c.POINTER(c.c_void_p)]),
+    "epl_feed_destroy": (None, [c.c_void_p]),
+    "epl_feed_push": (c.c_void_p, [c.c_void_p, c.POINTER(c.c_void_p), c.c_size_t, c.POINTER(CallOptions)]),
+    "epl_feed_finish": (c.c_void_p, [c.c_void_p]),
+    "epl_dataset_of_feed": (c.c_void_p, [c.c_void_p, c.POINTER(c.c_void_p)]),
     "epl_dataset_destroy": (None, [c.c_void_p]),
     "epl_dataset_field_count": (c.c_int64, [c.c_void_p]),
     "epl_dataset_field": (c.c_void_p, [c.c_void_p, c.c_int64, c.POINTER(TensorInfo)]),
@@ -363,6 +391,9 @@ FUNCTIONS = {
     "epl_session_set": (c.c_void_p, [c.c_void_p, c.c_char_p, c.c_size_t, c.c_void_p, c.POINTER(CallOptions)]),
     "epl_session_save": (c.c_void_p, [c.c_void_p, c.c_char_p, c.c_size_t, c.c_void_p, c.POINTER(CallOptions)]),
     "epl_session_load": (c.c_void_p, [c.c_void_p, c.c_char_p, c.c_size_t, c.c_void_p, c.POINTER(CallOptions)]),
+    "epl_session_save_to": (c.c_void_p, [c.c_void_p, epl_write_fn, c.c_void_p, c.c_void_p, c.POINTER(CallOptions)]),
+    "epl_session_load_from": (c.c_void_p, [c.c_void_p, c.POINTER(Source), c.c_void_p, c.POINTER(CallOptions)]),
+    "epl_session_load_bytes": (c.c_void_p, [c.c_void_p, c.c_void_p, c.c_size_t, c.c_void_p, c.POINTER(CallOptions)]),
     "epl_session_compare": (c.c_void_p, [c.c_void_p, c.c_char_p, c.c_size_t, c.c_void_p, c.POINTER(CallOptions), c.POINTER(c.c_void_p)]),
     "epl_checkpoint_remove": (c.c_void_p, [c.c_void_p, c.c_char_p, c.c_size_t]),
     "epl_checkpoint_describe": (c.c_void_p, [c.c_void_p, c.c_char_p, c.c_size_t, c.POINTER(CallOptions), c.POINTER(c.c_void_p)]),
@@ -370,6 +401,7 @@ FUNCTIONS = {
     "epl_session_export_onnx_for_training": (c.c_void_p, [c.c_void_p, c.c_char_p, c.c_size_t, c.POINTER(CallOptions)]),
     "epl_session_export_adapters": (c.c_void_p, [c.c_void_p, c.c_char_p, c.c_size_t, c.POINTER(CallOptions)]),
     "epl_session_export_safetensors": (c.c_void_p, [c.c_void_p, c.c_char_p, c.c_size_t, c.POINTER(CallOptions)]),
+    "epl_session_export_to": (c.c_void_p, [c.c_void_p, c.c_char_p, c.c_size_t, epl_write_fn, c.c_void_p, c.POINTER(CallOptions)]),
     "epl_evaluation_create": (c.c_void_p, [c.c_void_p, c.c_char_p, c.c_size_t, c.POINTER(c.c_void_p)]),
     "epl_evaluation_destroy": (None, [c.c_void_p]),
     "epl_evaluation_add": (c.c_void_p, [c.c_void_p, c.c_void_p, c.POINTER(c.c_void_p), c.c_size_t, c.POINTER(CallOptions)]),

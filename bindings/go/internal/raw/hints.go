@@ -32,6 +32,8 @@ package raw
 // #cgo noescape epl_cancel_triggered
 // #cgo nocallback epl_call_options_init
 // #cgo noescape epl_call_options_init
+// #cgo nocallback epl_source_init
+// #cgo noescape epl_source_init
 // #cgo nocallback epl_tensor_dtype
 // #cgo noescape epl_tensor_dtype
 // #cgo nocallback epl_tensor_ndim

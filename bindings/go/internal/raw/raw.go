@@ -13,6 +13,22 @@ package raw
 // static epl_error* go_epl_tensor_create_borrow(const epl_engine* engine, int32_t dtype, const int64_t* dims, int32_t ndim, void* data, size_t bytes, int32_t flags, epl_destroy_fn release, uintptr_t userdata, epl_tensor** tensor) {
 //   return epl_tensor_create_borrow(engine, dtype, dims, ndim, data, bytes, flags, release, (void*)userdata, tensor);
 // }
+//
+// static epl_error* go_epl_plan_save_to(const epl_plan* plan, epl_write_fn write, uintptr_t userdata, const epl_call_options* call) {
+//   return epl_plan_save_to(plan, write, (void*)userdata, call);
+// }
+//
+// static epl_error* go_epl_dataset_create(const epl_engine* engine, const epl_tensor_info* fields, size_t field_count, int64_t samples, epl_samples_fn read, uintptr_t userdata, epl_destroy_fn destroy, const char* options, size_t options_length, epl_dataset** dataset) {
+//   return epl_dataset_create(engine, fields, field_count, samples, read, (void*)userdata, destroy, options, options_length, dataset);
+// }
+//
+// static epl_error* go_epl_session_save_to(epl_session* session, epl_write_fn write, uintptr_t userdata, const epl_dataset* dataset, const epl_call_options* call) {
+//   return epl_session_save_to(session, write, (void*)userdata, dataset, call);
+// }
+//
+// static epl_error* go_epl_session_export_to(epl_session* session, const char* format, size_t format_length, epl_write_fn write, uintptr_t userdata, const epl_call_options* call) {
+//   return epl_session_export_to(session, format, format_length, write, (void*)userdata, call);
+// }
 import "C"
 
 import "unsafe"
@@ -186,6 +202,9 @@ type Session = C.epl_session
 // Dataset is epl_dataset, by pointer alone.
 type Dataset = C.epl_dataset
 
+// Feed is epl_feed, by pointer alone.
+type Feed = C.epl_feed
+
 // Evaluation is epl_evaluation, by pointer alone.
 type Evaluation = C.epl_evaluation
 
@@ -215,6 +234,31 @@ type LogFn = C.epl_log_fn
 //
 // Callbacks return in the ordinary way: no exception, no longjmp.
 type DestroyFn = C.epl_destroy_fn
+
+// WriteFn is epl_write_fn, a function of C.
+//
+// Takes the next bytes of a stream. The first error ends the call that writes, which returns it: code and
+// message of the host's own. Called by the thread of that call alone.
+type WriteFn = C.epl_write_fn
+
+// ReadFn is epl_read_fn, a function of C.
+//
+// Fills `target` with the bytes [offset, offset + bytes) of a source; the range lies in it. Any threads may call
+// it at once, where a source is kept.
+type ReadFn = C.epl_read_fn
+
+// OpenFn is epl_open_fn, a function of C.
+//
+// Fills in the source of what lies beside another one under `location`: a relative path without ".." that the
+// tensors of a model name. It is the library's from then on, which calls its destroy function.
+type OpenFn = C.epl_open_fn
+
+// SamplesFn is epl_samples_fn, a function of C.
+//
+// Samples that the host gives, by a function that is asked for them: writes field `field` of these samples to
+// `target`, one behind the other. It is called by the thread of the call that takes a batch, or where batches
+// are read ahead by one of the dataset's own, one call at a time.
+type SamplesFn = C.epl_samples_fn
 
 // PutFn is epl_put_fn, a function of C.
 //
@@ -341,6 +385,47 @@ var _ [32]struct{} = [unsafe.Sizeof(CallOptions{})]struct{}{}
 var _ [8]struct{} = [unsafe.Offsetof(CallOptions{}.TimeoutNanoseconds)]struct{}{}
 var _ [16]struct{} = [unsafe.Offsetof(CallOptions{}.Cancel)]struct{}{}
 var _ [24]struct{} = [unsafe.Offsetof(CallOptions{}.Samples)]struct{}{}
+
+// Source is epl_source.
+//
+// Bytes that can be read at any place, and must not change.
+type Source struct {
+	StructSize uint64
+
+	// how many there are
+	Bytes uint64
+
+	Read ReadFn
+
+	// NULL: nothing lies beside it
+	Open OpenFn
+
+	Userdata uintptr
+
+	// NULL, or called once with the userdata when the library has done with them. Where the function that was given
+	// the source fails it is not called: the userdata are still the caller's.
+	Destroy DestroyFn
+
+	// for messages; may be NULL
+	Name *C.char
+
+	NameLength uint64
+}
+
+// NewSource has the default in every field.
+func NewSource() Source {
+	return Source{StructSize: uint64(unsafe.Sizeof(Source{}))}
+}
+
+// Go and C agree on the layout, else this does not compile.
+var _ [64]struct{} = [unsafe.Sizeof(Source{})]struct{}{}
+var _ [8]struct{} = [unsafe.Offsetof(Source{}.Bytes)]struct{}{}
+var _ [16]struct{} = [unsafe.Offsetof(Source{}.Read)]struct{}{}
+var _ [24]struct{} = [unsafe.Offsetof(Source{}.Open)]struct{}{}
+var _ [32]struct{} = [unsafe.Offsetof(Source{}.Userdata)]struct{}{}
+var _ [40]struct{} = [unsafe.Offsetof(Source{}.Destroy)]struct{}{}
+var _ [48]struct{} = [unsafe.Offsetof(Source{}.Name)]struct{}{}
+var _ [56]struct{} = [unsafe.Offsetof(Source{}.NameLength)]struct{}{}
 
 // TensorInfo is epl_tensor_info.
 //
@@ -793,6 +878,11 @@ func CallOptionsInit(options *CallOptions) {
 	C.epl_call_options_init((*C.epl_call_options)(unsafe.Pointer(options)))
 }
 
+// SourceInit is epl_source_init.
+func SourceInit(source *Source) {
+	C.epl_source_init((*C.epl_source)(unsafe.Pointer(source)))
+}
+
 // TensorCreate is epl_tensor_create.
 //
 // Zeros, owned by the tensor.
@@ -930,6 +1020,15 @@ func ModelLoad(engine *Engine, path string, options *ModelOptions, call *CallOpt
 // The bytes are copied.
 func ModelLoadBytes(engine *Engine, data []byte, options *ModelOptions, call *CallOptions) (model *Model, failure *Error) {
 	failure = C.epl_model_load_bytes(engine, unsafe.Pointer(unsafe.SliceData(data)), C.size_t(len(data)), (*C.epl_model_options)(unsafe.Pointer(options)), (*C.epl_call_options)(unsafe.Pointer(call)), &model)
+	return
+}
+
+// ModelLoadFrom is epl_model_load_from.
+//
+// From a source of the host's. Large weights stay there and are read as those of a file are; what the model's
+// tensors name beside it is opened by the source's own function, once each.
+func ModelLoadFrom(engine *Engine, source *Source, options *ModelOptions, call *CallOptions) (model *Model, failure *Error) {
+	failure = C.epl_model_load_from(engine, (*C.epl_source)(unsafe.Pointer(source)), (*C.epl_model_options)(unsafe.Pointer(options)), (*C.epl_call_options)(unsafe.Pointer(call)), &model)
 	return
 }
 
@@ -1256,6 +1355,20 @@ func PlanLoad(model *Model, trainer *Trainer, strategy *Strategy, options *PlanO
 	return
 }
 
+// PlanSaveTo is epl_plan_save_to.
+//
+// The same bytes to the host, and from its memory.
+func PlanSaveTo(plan *Plan, write WriteFn, userdata uintptr, call *CallOptions) (failure *Error) {
+	failure = C.go_epl_plan_save_to(plan, write, C.uintptr_t(userdata), (*C.epl_call_options)(unsafe.Pointer(call)))
+	return
+}
+
+// PlanLoadBytes is epl_plan_load_bytes.
+func PlanLoadBytes(model *Model, trainer *Trainer, strategy *Strategy, options *PlanOptions, data []byte, call *CallOptions) (plan *Plan, failure *Error) {
+	failure = C.epl_plan_load_bytes(model, trainer, strategy, (*C.epl_plan_options)(unsafe.Pointer(options)), unsafe.Pointer(unsafe.SliceData(data)), C.size_t(len(data)), (*C.epl_call_options)(unsafe.Pointer(call)), &plan)
+	return
+}
+
 // PlanCompare is epl_plan_compare.
 //
 // What two plan files decide differently, a sentence a line; nothing where they decide the same.
@@ -1372,6 +1485,62 @@ func DatasetOpen(engine *Engine, path string, options string, call *CallOptions)
 	return
 }
 
+// DatasetCreate is epl_dataset_create.
+//
+// `fields` are those of a sample, without the batch; or of a whole batch, where the option "batch" is 0 and a
+// sample is a batch. `samples`: how many there are; -1: nobody knows, and the function itself gives an error for
+// one that is not there, EPL_ERROR_NOT_FOUND for example. Options are those of epl_dataset_open that no reader
+// declares: batches, order, reading ahead, parts, positions in checkpoints and the samples of each process are
+// as those of files. `destroy` is called once with the userdata when the dataset is gone; where this function
+// fails they are still the caller's.
+func DatasetCreate(engine *Engine, fields []TensorInfo, samples int64, read SamplesFn, userdata uintptr, destroy DestroyFn, options string) (dataset *Dataset, failure *Error) {
+	failure = C.go_epl_dataset_create(engine, (*C.epl_tensor_info)(unsafe.Pointer(unsafe.SliceData(fields))), C.size_t(len(fields)), C.int64_t(samples), read, C.uintptr_t(userdata), destroy, (*C.char)(unsafe.Pointer(unsafe.StringData(options))), C.size_t(len(options)), &dataset)
+	return
+}
+
+// FeedCreate is epl_feed_create.
+//
+// Batches that the host pushes when it has them: a feed is the end that they are pushed into, and a dataset the
+// one that they come out of. `fields` are those of a batch, and `capacity` batches wait at most. A feed that is
+// destroyed before it was finished is an error to who waits for a batch.
+func FeedCreate(engine *Engine, fields []TensorInfo, capacity int64) (feed *Feed, failure *Error) {
+	failure = C.epl_feed_create(engine, (*C.epl_tensor_info)(unsafe.Pointer(unsafe.SliceData(fields))), C.size_t(len(fields)), C.int64_t(capacity), &feed)
+	return
+}
+
+// FeedDestroy is epl_feed_destroy.
+func FeedDestroy(feed *Feed) {
+	C.epl_feed_destroy(feed)
+}
+
+// FeedPush is epl_feed_push.
+//
+// Copies a batch, a tensor for each field, and waits while there is no room: that is the back-pressure. A
+// deadline or a token ends the wait, and nothing was pushed. Any threads may push; EPL_ERROR_MISUSE once the
+// dataset is gone.
+func FeedPush(feed *Feed, tensors []*Tensor, call *CallOptions) (failure *Error) {
+	failure = C.epl_feed_push(feed, unsafe.SliceData(tensors), C.size_t(len(tensors)), (*C.epl_call_options)(unsafe.Pointer(call)))
+	return
+}
+
+// FeedFinish is epl_feed_finish.
+//
+// No batch follows: when those that wait have been taken, epl_dataset_next is EPL_ERROR_NOT_FOUND.
+func FeedFinish(feed *Feed) (failure *Error) {
+	failure = C.epl_feed_finish(feed)
+	return
+}
+
+// DatasetOfFeed is epl_dataset_of_feed.
+//
+// The dataset of a feed, which has one. Its position counts batches as others do: when a checkpoint is loaded
+// with it, or epl_dataset_seek moves it, batches that wait are dropped where they are not those wanted, and the
+// host pushes from that position on.
+func DatasetOfFeed(feed *Feed) (dataset *Dataset, failure *Error) {
+	failure = C.epl_dataset_of_feed(feed, &dataset)
+	return
+}
+
 // DatasetDestroy is epl_dataset_destroy.
 func DatasetDestroy(dataset *Dataset) {
 	C.epl_dataset_destroy(dataset)
@@ -1392,6 +1561,8 @@ func DatasetField(dataset *Dataset, index int64, info *TensorInfo) (failure *Err
 }
 
 // DatasetSamples is epl_dataset_samples.
+//
+// -1 where nobody knows, as of a feed.
 func DatasetSamples(dataset *Dataset) (result int64) {
 	result = int64(C.epl_dataset_samples(dataset))
 	return
@@ -1400,7 +1571,7 @@ func DatasetSamples(dataset *Dataset) (result int64) {
 // DatasetBatches is epl_dataset_batches.
 //
 // Batches of an epoch; what is left over after the last whole batch is one where the option "partial" is set,
-// else left out.
+// else left out. -1 where nobody knows.
 func DatasetBatches(dataset *Dataset) (result int64) {
 	result = int64(C.epl_dataset_batches(dataset))
 	return
@@ -1714,6 +1885,34 @@ func SessionLoad(session *Session, path string, dataset *Dataset, call *CallOpti
 	return
 }
 
+// SessionSaveTo is epl_session_save_to.
+//
+// A checkpoint as one stream, written from its first byte to its last: a zip archive of what the folder holds,
+// stored as it is, with their hashes. Unpacked it is that folder, and as a file epl_session_load and all that
+// take the path of a checkpoint read it. Over processes that of rank 0 writes, and the others pass NULL for
+// `write`; tensors that lie in pieces are put together one at a time. After an error the session is as it was,
+// and what was written is no checkpoint.
+func SessionSaveTo(session *Session, write WriteFn, userdata uintptr, dataset *Dataset, call *CallOptions) (failure *Error) {
+	failure = C.go_epl_session_save_to(session, write, C.uintptr_t(userdata), dataset, (*C.epl_call_options)(unsafe.Pointer(call)))
+	return
+}
+
+// SessionLoadFrom is epl_session_load_from.
+//
+// Loads such a stream. It is read twice: to check its hashes before anything changes, and to take its values. An
+// error on the first way leaves the session as it was, one on the second means EPL_ERROR_STATE_LOST from then
+// on, until a checkpoint is loaded. Over processes each has a source of the same bytes.
+func SessionLoadFrom(session *Session, source *Source, dataset *Dataset, call *CallOptions) (failure *Error) {
+	failure = C.epl_session_load_from(session, (*C.epl_source)(unsafe.Pointer(source)), dataset, (*C.epl_call_options)(unsafe.Pointer(call)))
+	return
+}
+
+// SessionLoadBytes is epl_session_load_bytes.
+func SessionLoadBytes(session *Session, data []byte, dataset *Dataset, call *CallOptions) (failure *Error) {
+	failure = C.epl_session_load_bytes(session, unsafe.Pointer(unsafe.SliceData(data)), C.size_t(len(data)), dataset, (*C.epl_call_options)(unsafe.Pointer(call)))
+	return
+}
+
 // SessionCompare is epl_session_compare.
 //
 // In what this session, with `dataset` (may be NULL), differs from the run that saved a checkpoint. A JSON array
@@ -1775,6 +1974,17 @@ func SessionExportAdapters(session *Session, folder string, call *CallOptions) (
 // Parameters and buffers under their names, adapters merged into their weights.
 func SessionExportSafetensors(session *Session, path string, call *CallOptions) (failure *Error) {
 	failure = C.epl_session_export_safetensors(session, (*C.char)(unsafe.Pointer(unsafe.StringData(path))), C.size_t(len(path)), (*C.epl_call_options)(unsafe.Pointer(call)))
+	return
+}
+
+// SessionExportTo is epl_session_export_to.
+//
+// An export as one stream, by the name of its format: "onnx" (as epl_session_export_onnx), "onnx_for_training"
+// or "safetensors". What lies beside the model's file becomes part of it, so that an ONNX file must stay below 2
+// GiB. Weights are written from where they lie. Over processes that of rank 0 writes, and the others pass NULL
+// for `write`.
+func SessionExportTo(session *Session, format string, write WriteFn, userdata uintptr, call *CallOptions) (failure *Error) {
+	failure = C.go_epl_session_export_to(session, (*C.char)(unsafe.Pointer(unsafe.StringData(format))), C.size_t(len(format)), write, C.uintptr_t(userdata), (*C.epl_call_options)(unsafe.Pointer(call)))
 	return
 }
 

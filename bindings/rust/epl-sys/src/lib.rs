@@ -153,6 +153,12 @@ pub struct epl_dataset {
 }
 
 #[repr(C)]
+pub struct epl_feed {
+    _data: [u8; 0],
+    _marker: core::marker::PhantomData<(*mut u8, core::marker::PhantomPinned)>,
+}
+
+#[repr(C)]
 pub struct epl_evaluation {
     _data: [u8; 0],
     _marker: core::marker::PhantomData<(*mut u8, core::marker::PhantomPinned)>,
@@ -187,6 +193,23 @@ pub type epl_log_fn = Option<unsafe extern "C" fn(userdata: *mut c_void, level: 
 
 /// Callbacks return in the ordinary way: no exception, no longjmp.
 pub type epl_destroy_fn = Option<unsafe extern "C" fn(userdata: *mut c_void)>;
+
+/// Takes the next bytes of a stream. The first error ends the call that writes, which returns it: code and
+/// message of the host's own. Called by the thread of that call alone.
+pub type epl_write_fn = Option<unsafe extern "C" fn(userdata: *mut c_void, data: *const c_void, bytes: usize) -> *mut epl_error>;
+
+/// Fills `target` with the bytes [offset, offset + bytes) of a source; the range lies in it. Any threads may
+/// call it at once, where a source is kept.
+pub type epl_read_fn = Option<unsafe extern "C" fn(userdata: *mut c_void, offset: u64, target: *mut c_void, bytes: usize) -> *mut epl_error>;
+
+/// Fills in the source of what lies beside another one under `location`: a relative path without ".." that
+/// the tensors of a model name. It is the library's from then on, which calls its destroy function.
+pub type epl_open_fn = Option<unsafe extern "C" fn(userdata: *mut c_void, location: *const c_char, location_length: usize, source: *mut epl_source) -> *mut epl_error>;
+
+/// Samples that the host gives, by a function that is asked for them: writes field `field` of these samples
+/// to `target`, one behind the other. It is called by the thread of the call that takes a batch, or where
+/// batches are read ahead by one of the dataset's own, one call at a time.
+pub type epl_samples_fn = Option<unsafe extern "C" fn(userdata: *mut c_void, field: i32, samples: *const i64, count: usize, target: *mut c_void, bytes: usize) -> *mut epl_error>;
 
 /// A store of bytes under names that the host brings, over which the processes of a job find each other. Both
 /// may be called by several threads at once. A `put` is seen by all processes; a second one of the same key
@@ -317,6 +340,48 @@ const _: () = {
     assert!(core::mem::offset_of!(epl_call_options, timeout_nanoseconds) == 8);
     assert!(core::mem::offset_of!(epl_call_options, cancel) == 16);
     assert!(core::mem::offset_of!(epl_call_options, samples) == 24);
+};
+
+/// Bytes that can be read at any place, and must not change.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct epl_source {
+    pub struct_size: u64,
+    /// how many there are
+    pub bytes: u64,
+    pub read: epl_read_fn,
+    /// NULL: nothing lies beside it
+    pub open: epl_open_fn,
+    pub userdata: *mut c_void,
+    /// NULL, or called once with the userdata when the library has done with them. Where the function that
+    /// was given the source fails it is not called: the userdata are still the caller's.
+    pub destroy: epl_destroy_fn,
+    /// for messages; may be NULL
+    pub name: *const c_char,
+    pub name_length: u64,
+}
+
+impl Default for epl_source {
+    /// All zero but `struct_size`: every default.
+    fn default() -> Self {
+        // Zero is a value of every field: numbers, null pointers and callbacks that are None.
+        let mut all: Self = unsafe { core::mem::zeroed() };
+        all.struct_size = core::mem::size_of::<Self>() as u64;
+        all
+    }
+}
+
+#[cfg(target_pointer_width = "64")]
+const _: () = {
+    assert!(core::mem::size_of::<epl_source>() == 64);
+    assert!(core::mem::offset_of!(epl_source, struct_size) == 0);
+    assert!(core::mem::offset_of!(epl_source, bytes) == 8);
+    assert!(core::mem::offset_of!(epl_source, read) == 16);
+    assert!(core::mem::offset_of!(epl_source, open) == 24);
+    assert!(core::mem::offset_of!(epl_source, userdata) == 32);
+    assert!(core::mem::offset_of!(epl_source, destroy) == 40);
+    assert!(core::mem::offset_of!(epl_source, name) == 48);
+    assert!(core::mem::offset_of!(epl_source, name_length) == 56);
 };
 
 /// Name and type of an input, an output or an initialiser. `name` is borrowed and ends with a zero.
@@ -679,6 +744,8 @@ extern "C" {
     pub fn epl_cancel_triggered(cancel: *const epl_cancel) -> i32;
     /// Since 0.1, any thread, quick. `options`: written.
     pub fn epl_call_options_init(options: *mut epl_call_options);
+    /// Since 0.1, any thread, quick. `source`: written.
+    pub fn epl_source_init(source: *mut epl_source);
     /// Zeros, owned by the tensor.
     ///
     /// Since 0.1, any thread. `dims`: ndim elements, may be null; `tensor`: written, owned by the caller.
@@ -750,6 +817,12 @@ extern "C" {
     /// Since 0.1, any thread, blocking. `data`: bytes bytes; `options`: may be null; `call`: may be null;
     /// `model`: written, owned by the caller.
     pub fn epl_model_load_bytes(engine: *const epl_engine, data: *const c_void, bytes: usize, options: *const epl_model_options, call: *const epl_call_options, model: *mut *mut epl_model) -> *mut epl_error;
+    /// From a source of the host's. Large weights stay there and are read as those of a file are; what the
+    /// model's tensors name beside it is opened by the source's own function, once each.
+    ///
+    /// Since 0.1, any thread, blocking. `options`: may be null; `call`: may be null; `model`: written, owned
+    /// by the caller.
+    pub fn epl_model_load_from(engine: *const epl_engine, source: *const epl_source, options: *const epl_model_options, call: *const epl_call_options, model: *mut *mut epl_model) -> *mut epl_error;
     /// Since 0.1, any thread. `model`: may be null.
     pub fn epl_model_destroy(model: *mut epl_model);
     /// `kind` is EPL_PORT_...; 0 for a kind that is unknown.
@@ -939,6 +1012,13 @@ extern "C" {
     /// Since 0.1, any thread, blocking. `trainer`: may be null; `strategy`: may be null; `options`: may be
     /// null; `path`: path_length bytes of UTF-8; `call`: may be null; `plan`: written, owned by the caller.
     pub fn epl_plan_load(model: *const epl_model, trainer: *const epl_trainer, strategy: *const epl_strategy, options: *const epl_plan_options, path: *const c_char, path_length: usize, call: *const epl_call_options, plan: *mut *mut epl_plan) -> *mut epl_error;
+    /// The same bytes to the host, and from its memory.
+    ///
+    /// Since 0.1, any thread, blocking. `userdata`: may be null; `call`: may be null.
+    pub fn epl_plan_save_to(plan: *const epl_plan, write: epl_write_fn, userdata: *mut c_void, call: *const epl_call_options) -> *mut epl_error;
+    /// Since 0.1, any thread, blocking. `trainer`: may be null; `strategy`: may be null; `options`: may be
+    /// null; `data`: bytes bytes; `call`: may be null; `plan`: written, owned by the caller.
+    pub fn epl_plan_load_bytes(model: *const epl_model, trainer: *const epl_trainer, strategy: *const epl_strategy, options: *const epl_plan_options, data: *const c_void, bytes: usize, call: *const epl_call_options, plan: *mut *mut epl_plan) -> *mut epl_error;
     /// What two plan files decide differently, a sentence a line; nothing where they decide the same.
     ///
     /// Since 0.1, any thread, blocking. `path`: path_length bytes of UTF-8; `other`: other_length bytes of
@@ -1010,6 +1090,40 @@ extern "C" {
     /// Since 0.1, any thread, blocking. `path`: path_length bytes of UTF-8; `options`: options_length bytes
     /// of UTF-8, may be null; `call`: may be null; `dataset`: written, owned by the caller.
     pub fn epl_dataset_open(engine: *const epl_engine, path: *const c_char, path_length: usize, options: *const c_char, options_length: usize, call: *const epl_call_options, dataset: *mut *mut epl_dataset) -> *mut epl_error;
+    /// `fields` are those of a sample, without the batch; or of a whole batch, where the option "batch" is 0
+    /// and a sample is a batch. `samples`: how many there are; -1: nobody knows, and the function itself
+    /// gives an error for one that is not there, EPL_ERROR_NOT_FOUND for example. Options are those of
+    /// epl_dataset_open that no reader declares: batches, order, reading ahead, parts, positions in
+    /// checkpoints and the samples of each process are as those of files. `destroy` is called once with the
+    /// userdata when the dataset is gone; where this function fails they are still the caller's.
+    ///
+    /// Since 0.1, any thread. `fields`: field_count elements; `userdata`: may be null; `destroy`: may be
+    /// null; `options`: options_length bytes of UTF-8, may be null; `dataset`: written, owned by the caller.
+    pub fn epl_dataset_create(engine: *const epl_engine, fields: *const epl_tensor_info, field_count: usize, samples: i64, read: epl_samples_fn, userdata: *mut c_void, destroy: epl_destroy_fn, options: *const c_char, options_length: usize, dataset: *mut *mut epl_dataset) -> *mut epl_error;
+    /// Batches that the host pushes when it has them: a feed is the end that they are pushed into, and a
+    /// dataset the one that they come out of. `fields` are those of a batch, and `capacity` batches wait at
+    /// most. A feed that is destroyed before it was finished is an error to who waits for a batch.
+    ///
+    /// Since 0.1, any thread. `fields`: field_count elements; `feed`: written, owned by the caller.
+    pub fn epl_feed_create(engine: *const epl_engine, fields: *const epl_tensor_info, field_count: usize, capacity: i64, feed: *mut *mut epl_feed) -> *mut epl_error;
+    /// Since 0.1, any thread. `feed`: may be null.
+    pub fn epl_feed_destroy(feed: *mut epl_feed);
+    /// Copies a batch, a tensor for each field, and waits while there is no room: that is the back-pressure.
+    /// A deadline or a token ends the wait, and nothing was pushed. Any threads may push; EPL_ERROR_MISUSE
+    /// once the dataset is gone.
+    ///
+    /// Since 0.1, any thread, blocking. `tensors`: count elements; `call`: may be null.
+    pub fn epl_feed_push(feed: *mut epl_feed, tensors: *const *const epl_tensor, count: usize, call: *const epl_call_options) -> *mut epl_error;
+    /// No batch follows: when those that wait have been taken, epl_dataset_next is EPL_ERROR_NOT_FOUND.
+    ///
+    /// Since 0.1, any thread.
+    pub fn epl_feed_finish(feed: *mut epl_feed) -> *mut epl_error;
+    /// The dataset of a feed, which has one. Its position counts batches as others do: when a checkpoint is
+    /// loaded with it, or epl_dataset_seek moves it, batches that wait are dropped where they are not those
+    /// wanted, and the host pushes from that position on.
+    ///
+    /// Since 0.1, any thread. `dataset`: written, owned by the caller.
+    pub fn epl_dataset_of_feed(feed: *const epl_feed, dataset: *mut *mut epl_dataset) -> *mut epl_error;
     /// Since 0.1, any thread. `dataset`: may be null.
     pub fn epl_dataset_destroy(dataset: *mut epl_dataset);
     /// Since 0.1, one caller at a time, quick.
@@ -1018,10 +1132,12 @@ extern "C" {
     ///
     /// Since 0.1, one caller at a time. `info`: written.
     pub fn epl_dataset_field(dataset: *const epl_dataset, index: i64, info: *mut epl_tensor_info) -> *mut epl_error;
+    /// -1 where nobody knows, as of a feed.
+    ///
     /// Since 0.1, one caller at a time, quick.
     pub fn epl_dataset_samples(dataset: *const epl_dataset) -> i64;
     /// Batches of an epoch; what is left over after the last whole batch is one where the option "partial" is
-    /// set, else left out.
+    /// set, else left out. -1 where nobody knows.
     ///
     /// Since 0.1, one caller at a time, quick.
     pub fn epl_dataset_batches(dataset: *const epl_dataset) -> i64;
@@ -1199,6 +1315,25 @@ extern "C" {
     /// Since 0.1, one caller at a time, blocking. `path`: path_length bytes of UTF-8; `dataset`: may be null;
     /// `call`: may be null.
     pub fn epl_session_load(session: *mut epl_session, path: *const c_char, path_length: usize, dataset: *mut epl_dataset, call: *const epl_call_options) -> *mut epl_error;
+    /// A checkpoint as one stream, written from its first byte to its last: a zip archive of what the folder
+    /// holds, stored as it is, with their hashes. Unpacked it is that folder, and as a file epl_session_load
+    /// and all that take the path of a checkpoint read it. Over processes that of rank 0 writes, and the
+    /// others pass NULL for `write`; tensors that lie in pieces are put together one at a time. After an
+    /// error the session is as it was, and what was written is no checkpoint.
+    ///
+    /// Since 0.1, one caller at a time, blocking. `write`: may be null; `userdata`: may be null; `dataset`:
+    /// may be null; `call`: may be null.
+    pub fn epl_session_save_to(session: *mut epl_session, write: epl_write_fn, userdata: *mut c_void, dataset: *const epl_dataset, call: *const epl_call_options) -> *mut epl_error;
+    /// Loads such a stream. It is read twice: to check its hashes before anything changes, and to take its
+    /// values. An error on the first way leaves the session as it was, one on the second means
+    /// EPL_ERROR_STATE_LOST from then on, until a checkpoint is loaded. Over processes each has a source of
+    /// the same bytes.
+    ///
+    /// Since 0.1, one caller at a time, blocking. `dataset`: may be null; `call`: may be null.
+    pub fn epl_session_load_from(session: *mut epl_session, source: *const epl_source, dataset: *mut epl_dataset, call: *const epl_call_options) -> *mut epl_error;
+    /// Since 0.1, one caller at a time, blocking. `data`: bytes bytes; `dataset`: may be null; `call`: may be
+    /// null.
+    pub fn epl_session_load_bytes(session: *mut epl_session, data: *const c_void, bytes: usize, dataset: *mut epl_dataset, call: *const epl_call_options) -> *mut epl_error;
     /// In what this session, with `dataset` (may be NULL), differs from the run that saved a checkpoint. A
     /// JSON array of objects: "key" ("optimizer.lr"), "checkpoint" and "session" (both values as text),
     /// "topic" (model, data, batch, order, loss, optimizer or options) and "breaks": whether going on is not
@@ -1239,6 +1374,14 @@ extern "C" {
     ///
     /// Since 0.1, one caller at a time, blocking. `path`: path_length bytes of UTF-8; `call`: may be null.
     pub fn epl_session_export_safetensors(session: *mut epl_session, path: *const c_char, path_length: usize, call: *const epl_call_options) -> *mut epl_error;
+    /// An export as one stream, by the name of its format: "onnx" (as epl_session_export_onnx),
+    /// "onnx_for_training" or "safetensors". What lies beside the model's file becomes part of it, so that an
+    /// ONNX file must stay below 2 GiB. Weights are written from where they lie. Over processes that of rank
+    /// 0 writes, and the others pass NULL for `write`.
+    ///
+    /// Since 0.1, one caller at a time, blocking. `format`: format_length bytes of UTF-8; `write`: may be
+    /// null; `userdata`: may be null; `call`: may be null.
+    pub fn epl_session_export_to(session: *mut epl_session, format: *const c_char, format_length: usize, write: epl_write_fn, userdata: *mut c_void, call: *const epl_call_options) -> *mut epl_error;
     /// Metrics of sessions of `plan`, which must have been made with a trainer. `metrics` names them, with
     /// options: "accuracy, top_k(k=5)"; empty: those of the loss; "none": the loss alone. epl_engine_describe
     /// lists metrics and their options; those that every metric has are output and target, names of an output

@@ -17,6 +17,10 @@ static jmethodID method_epl_allocate_fn;
 static jmethodID method_epl_release_fn;
 static jmethodID method_epl_log_fn;
 static jmethodID method_epl_destroy_fn;
+static jmethodID method_epl_write_fn;
+static jmethodID method_epl_read_fn;
+static jmethodID method_epl_open_fn;
+static jmethodID method_epl_samples_fn;
 static jmethodID method_epl_put_fn;
 static jmethodID method_epl_get_fn;
 
@@ -121,6 +125,49 @@ static void call_epl_destroy_fn(void* userdata) {
   (*env)->DeleteGlobalRef(env, (jobject)userdata);
 }
 
+static epl_error* call_epl_write_fn(void* userdata, const void* data, size_t bytes) {
+  JNIEnv* env = attached();
+  if (env == NULL || (*env)->PushLocalFrame(env, 16) != 0) return epl_error_create(EPL_ERROR_OUT_OF_MEMORY, NULL, 0);
+  jobject j_data = (*env)->NewDirectByteBuffer(env, (void*)data, (jlong)bytes);
+  if (!(*env)->ExceptionCheck(env)) (*env)->CallVoidMethod(env, (jobject)userdata, method_epl_write_fn, j_data);
+  epl_error* error = error_of_exception(env);
+  (*env)->PopLocalFrame(env, NULL);
+  return error;
+}
+
+static epl_error* call_epl_read_fn(void* userdata, uint64_t offset, void* target, size_t bytes) {
+  JNIEnv* env = attached();
+  if (env == NULL || (*env)->PushLocalFrame(env, 16) != 0) return epl_error_create(EPL_ERROR_OUT_OF_MEMORY, NULL, 0);
+  jobject j_target = (*env)->NewDirectByteBuffer(env, (void*)target, (jlong)bytes);
+  if (!(*env)->ExceptionCheck(env)) (*env)->CallVoidMethod(env, (jobject)userdata, method_epl_read_fn, (jlong)offset, j_target);
+  epl_error* error = error_of_exception(env);
+  (*env)->PopLocalFrame(env, NULL);
+  return error;
+}
+
+static epl_error* call_epl_open_fn(void* userdata, const char* location, size_t location_length, epl_source* source) {
+  JNIEnv* env = attached();
+  if (env == NULL || (*env)->PushLocalFrame(env, 16) != 0) return epl_error_create(EPL_ERROR_OUT_OF_MEMORY, NULL, 0);
+  jbyteArray j_location = new_bytes(env, location, location_length);
+  jobject j_source = (*env)->NewDirectByteBuffer(env, (void*)source, (jlong)(sizeof(epl_source)));
+  if (!(*env)->ExceptionCheck(env)) (*env)->CallVoidMethod(env, (jobject)userdata, method_epl_open_fn, j_location, j_source);
+  epl_error* error = error_of_exception(env);
+  (*env)->PopLocalFrame(env, NULL);
+  return error;
+}
+
+static epl_error* call_epl_samples_fn(void* userdata, int32_t field, const int64_t* samples, size_t count, void* target, size_t bytes) {
+  JNIEnv* env = attached();
+  if (env == NULL || (*env)->PushLocalFrame(env, 16) != 0) return epl_error_create(EPL_ERROR_OUT_OF_MEMORY, NULL, 0);
+  jlongArray j_samples = (*env)->NewLongArray(env, (jsize)count);
+  if (j_samples != NULL) (*env)->SetLongArrayRegion(env, j_samples, 0, (jsize)count, (const jlong*)samples);
+  jobject j_target = (*env)->NewDirectByteBuffer(env, (void*)target, (jlong)bytes);
+  if (!(*env)->ExceptionCheck(env)) (*env)->CallVoidMethod(env, (jobject)userdata, method_epl_samples_fn, (jint)field, j_samples, j_target);
+  epl_error* error = error_of_exception(env);
+  (*env)->PopLocalFrame(env, NULL);
+  return error;
+}
+
 static epl_error* call_epl_put_fn(void* userdata, const char* key, size_t key_length, const void* value, size_t bytes) {
   JNIEnv* env = attached();
   if (env == NULL || (*env)->PushLocalFrame(env, 16) != 0) return epl_error_create(EPL_ERROR_OUT_OF_MEMORY, NULL, 0);
@@ -153,6 +200,12 @@ static void drop_epl_engine_options(JNIEnv* env, epl_engine_options* options) {
   options->allocator_userdata = NULL;
   if (options->log_userdata != NULL) (*env)->DeleteGlobalRef(env, (jobject)options->log_userdata);
   options->log_userdata = NULL;
+}
+
+static void drop_epl_source(JNIEnv* env, epl_source* options) {
+  if (options == NULL) return;
+  if (options->userdata != NULL) (*env)->DeleteGlobalRef(env, (jobject)options->userdata);
+  options->userdata = NULL;
 }
 
 static void drop_epl_session_options(JNIEnv* env, epl_session_options* options) {
@@ -294,6 +347,10 @@ static void (*const trampolines[])(void) = {
     (void (*)(void))call_epl_release_fn,
     (void (*)(void))call_epl_log_fn,
     (void (*)(void))call_epl_destroy_fn,
+    (void (*)(void))call_epl_write_fn,
+    (void (*)(void))call_epl_read_fn,
+    (void (*)(void))call_epl_open_fn,
+    (void (*)(void))call_epl_samples_fn,
     (void (*)(void))call_epl_put_fn,
     (void (*)(void))call_epl_get_fn,
 };
@@ -676,6 +733,21 @@ static jlong JNICALL raw_epl_model_load_bytes(JNIEnv* env, jclass type, jlong j_
     if (!thrown(env, error)) {
       result = (jlong)(intptr_t)model;
     }
+  }
+  return result;
+}
+
+static jlong JNICALL raw_epl_model_load_from(JNIEnv* env, jclass type, jlong j_engine, jobject j_source, jobject j_options, jobject j_call) {
+  (void)env;
+  (void)type;
+  jlong result = 0;
+  epl_model* model = 0;
+  epl_error* error = epl_model_load_from((const epl_engine*)(intptr_t)j_engine, (const epl_source*)struct_at(env, j_source), (const epl_model_options*)struct_at(env, j_options), (const epl_call_options*)struct_at(env, j_call), &model);
+  if (error != NULL) {
+    drop_epl_source(env, struct_at(env, j_source));
+  }
+  if (!thrown(env, error)) {
+    result = (jlong)(intptr_t)model;
   }
   return result;
 }
@@ -1087,6 +1159,30 @@ static jlong JNICALL raw_epl_plan_load(JNIEnv* env, jclass type, jlong j_model, 
   return result;
 }
 
+static void JNICALL raw_epl_plan_save_to(JNIEnv* env, jclass type, jlong j_plan, jobject j_write, jobject j_call) {
+  (void)env;
+  (void)type;
+  jobject userdata = j_write == NULL ? NULL : (*env)->NewGlobalRef(env, j_write);
+  epl_error* error = epl_plan_save_to((const epl_plan*)(intptr_t)j_plan, j_write == NULL ? NULL : call_epl_write_fn, userdata, (const epl_call_options*)struct_at(env, j_call));
+  if (userdata != NULL) (*env)->DeleteGlobalRef(env, userdata);
+  thrown(env, error);
+}
+
+static jlong JNICALL raw_epl_plan_load_bytes(JNIEnv* env, jclass type, jlong j_model, jlong j_trainer, jlong j_strategy, jobject j_options, jobject j_data, jobject j_call) {
+  (void)env;
+  (void)type;
+  jlong result = 0;
+  epl_plan* plan = 0;
+  memory_of data = take_memory(env, j_data);
+  if (!data.bad) {
+    epl_error* error = epl_plan_load_bytes((const epl_model*)(intptr_t)j_model, (const epl_trainer*)(intptr_t)j_trainer, (const epl_strategy*)(intptr_t)j_strategy, (const epl_plan_options*)struct_at(env, j_options), data.data, (size_t)data.length, (const epl_call_options*)struct_at(env, j_call), &plan);
+    if (!thrown(env, error)) {
+      result = (jlong)(intptr_t)plan;
+    }
+  }
+  return result;
+}
+
 static jbyteArray JNICALL raw_epl_plan_compare(JNIEnv* env, jclass type, jlong j_engine, jbyteArray j_path, jbyteArray j_other, jobject j_call) {
   (void)env;
   (void)type;
@@ -1224,6 +1320,80 @@ static jlong JNICALL raw_epl_dataset_open(JNIEnv* env, jclass type, jlong j_engi
   }
   give_bytes(env, &options);
   give_bytes(env, &path);
+  return result;
+}
+
+static jlong JNICALL raw_epl_dataset_create(JNIEnv* env, jclass type, jlong j_engine, jobjectArray j_fields, jlong j_samples, jobject j_read, jbyteArray j_options) {
+  (void)env;
+  (void)type;
+  jlong result = 0;
+  structs_of fields = take_structs(env, j_fields, sizeof(epl_tensor_info));
+  bytes_of options = take_bytes(env, j_options);
+  epl_dataset* dataset = 0;
+  if (!fields.bad && !options.bad) {
+    jobject userdata = j_read == NULL ? NULL : (*env)->NewGlobalRef(env, j_read);
+    epl_error* error = epl_dataset_create((const epl_engine*)(intptr_t)j_engine, (const epl_tensor_info*)fields.data, (size_t)fields.length, (int64_t)j_samples, j_read == NULL ? NULL : call_epl_samples_fn, userdata, drop_object, options.data, (size_t)options.length, &dataset);
+    if (error != NULL) {
+      if (userdata != NULL) (*env)->DeleteGlobalRef(env, userdata);
+    }
+    if (!thrown(env, error)) {
+      result = (jlong)(intptr_t)dataset;
+    }
+  }
+  give_bytes(env, &options);
+  give_structs(env, &fields, 0);
+  return result;
+}
+
+static jlong JNICALL raw_epl_feed_create(JNIEnv* env, jclass type, jlong j_engine, jobjectArray j_fields, jlong j_capacity) {
+  (void)env;
+  (void)type;
+  jlong result = 0;
+  structs_of fields = take_structs(env, j_fields, sizeof(epl_tensor_info));
+  epl_feed* feed = 0;
+  if (!fields.bad) {
+    epl_error* error = epl_feed_create((const epl_engine*)(intptr_t)j_engine, (const epl_tensor_info*)fields.data, (size_t)fields.length, (int64_t)j_capacity, &feed);
+    if (!thrown(env, error)) {
+      result = (jlong)(intptr_t)feed;
+    }
+  }
+  give_structs(env, &fields, 0);
+  return result;
+}
+
+static void JNICALL raw_epl_feed_destroy(JNIEnv* env, jclass type, jlong j_feed) {
+  (void)env;
+  (void)type;
+  epl_feed_destroy((epl_feed*)(intptr_t)j_feed);
+}
+
+static void JNICALL raw_epl_feed_push(JNIEnv* env, jclass type, jlong j_feed, jlongArray j_tensors, jobject j_call) {
+  (void)env;
+  (void)type;
+  longs_of tensors = take_longs(env, j_tensors);
+  if (!tensors.bad) {
+    epl_error* error = epl_feed_push((epl_feed*)(intptr_t)j_feed, (const epl_tensor* const*)tensors.data, (size_t)tensors.length, (const epl_call_options*)struct_at(env, j_call));
+    thrown(env, error);
+  }
+  give_longs(env, &tensors, JNI_ABORT);
+}
+
+static void JNICALL raw_epl_feed_finish(JNIEnv* env, jclass type, jlong j_feed) {
+  (void)env;
+  (void)type;
+  epl_error* error = epl_feed_finish((epl_feed*)(intptr_t)j_feed);
+  thrown(env, error);
+}
+
+static jlong JNICALL raw_epl_dataset_of_feed(JNIEnv* env, jclass type, jlong j_feed) {
+  (void)env;
+  (void)type;
+  jlong result = 0;
+  epl_dataset* dataset = 0;
+  epl_error* error = epl_dataset_of_feed((const epl_feed*)(intptr_t)j_feed, &dataset);
+  if (!thrown(env, error)) {
+    result = (jlong)(intptr_t)dataset;
+  }
   return result;
 }
 
@@ -1607,6 +1777,35 @@ static void JNICALL raw_epl_session_load(JNIEnv* env, jclass type, jlong j_sessi
   give_bytes(env, &path);
 }
 
+static void JNICALL raw_epl_session_save_to(JNIEnv* env, jclass type, jlong j_session, jobject j_write, jlong j_dataset, jobject j_call) {
+  (void)env;
+  (void)type;
+  jobject userdata = j_write == NULL ? NULL : (*env)->NewGlobalRef(env, j_write);
+  epl_error* error = epl_session_save_to((epl_session*)(intptr_t)j_session, j_write == NULL ? NULL : call_epl_write_fn, userdata, (const epl_dataset*)(intptr_t)j_dataset, (const epl_call_options*)struct_at(env, j_call));
+  if (userdata != NULL) (*env)->DeleteGlobalRef(env, userdata);
+  thrown(env, error);
+}
+
+static void JNICALL raw_epl_session_load_from(JNIEnv* env, jclass type, jlong j_session, jobject j_source, jlong j_dataset, jobject j_call) {
+  (void)env;
+  (void)type;
+  epl_error* error = epl_session_load_from((epl_session*)(intptr_t)j_session, (const epl_source*)struct_at(env, j_source), (epl_dataset*)(intptr_t)j_dataset, (const epl_call_options*)struct_at(env, j_call));
+  if (error != NULL) {
+    drop_epl_source(env, struct_at(env, j_source));
+  }
+  thrown(env, error);
+}
+
+static void JNICALL raw_epl_session_load_bytes(JNIEnv* env, jclass type, jlong j_session, jobject j_data, jlong j_dataset, jobject j_call) {
+  (void)env;
+  (void)type;
+  memory_of data = take_memory(env, j_data);
+  if (!data.bad) {
+    epl_error* error = epl_session_load_bytes((epl_session*)(intptr_t)j_session, data.data, (size_t)data.length, (epl_dataset*)(intptr_t)j_dataset, (const epl_call_options*)struct_at(env, j_call));
+    thrown(env, error);
+  }
+}
+
 static jbyteArray JNICALL raw_epl_session_compare(JNIEnv* env, jclass type, jlong j_session, jbyteArray j_path, jlong j_dataset, jobject j_call) {
   (void)env;
   (void)type;
@@ -1692,6 +1891,19 @@ static void JNICALL raw_epl_session_export_safetensors(JNIEnv* env, jclass type,
     thrown(env, error);
   }
   give_bytes(env, &path);
+}
+
+static void JNICALL raw_epl_session_export_to(JNIEnv* env, jclass type, jlong j_session, jbyteArray j_format, jobject j_write, jobject j_call) {
+  (void)env;
+  (void)type;
+  bytes_of format = take_bytes(env, j_format);
+  if (!format.bad) {
+    jobject userdata = j_write == NULL ? NULL : (*env)->NewGlobalRef(env, j_write);
+    epl_error* error = epl_session_export_to((epl_session*)(intptr_t)j_session, format.data, (size_t)format.length, j_write == NULL ? NULL : call_epl_write_fn, userdata, (const epl_call_options*)struct_at(env, j_call));
+    if (userdata != NULL) (*env)->DeleteGlobalRef(env, userdata);
+    thrown(env, error);
+  }
+  give_bytes(env, &format);
 }
 
 static jlong JNICALL raw_epl_evaluation_create(JNIEnv* env, jclass type, jlong j_plan, jbyteArray j_metrics) {
@@ -1829,6 +2041,7 @@ static const JNINativeMethod methods[] = {
     {"epl_tensor_to_dlpack", "(J)J", (void*)raw_epl_tensor_to_dlpack},
     {"epl_model_load", "(J[BLai/epl/raw/Raw$ModelOptions;Lai/epl/raw/Raw$CallOptions;)J", (void*)raw_epl_model_load},
     {"epl_model_load_bytes", "(JLjava/nio/ByteBuffer;Lai/epl/raw/Raw$ModelOptions;Lai/epl/raw/Raw$CallOptions;)J", (void*)raw_epl_model_load_bytes},
+    {"epl_model_load_from", "(JLai/epl/raw/Raw$Source;Lai/epl/raw/Raw$ModelOptions;Lai/epl/raw/Raw$CallOptions;)J", (void*)raw_epl_model_load_from},
     {"epl_model_destroy", "(J)V", (void*)raw_epl_model_destroy},
     {"epl_model_port_count", "(JI)J", (void*)raw_epl_model_port_count},
     {"epl_model_port", "(JIJLai/epl/raw/Raw$TensorInfo;)V", (void*)raw_epl_model_port},
@@ -1864,6 +2077,8 @@ static const JNINativeMethod methods[] = {
     {"epl_plan_create", "(JJJLai/epl/raw/Raw$PlanOptions;Lai/epl/raw/Raw$CallOptions;)J", (void*)raw_epl_plan_create},
     {"epl_plan_save", "(J[BLai/epl/raw/Raw$CallOptions;)V", (void*)raw_epl_plan_save},
     {"epl_plan_load", "(JJJLai/epl/raw/Raw$PlanOptions;[BLai/epl/raw/Raw$CallOptions;)J", (void*)raw_epl_plan_load},
+    {"epl_plan_save_to", "(JLai/epl/raw/Raw$WriteFn;Lai/epl/raw/Raw$CallOptions;)V", (void*)raw_epl_plan_save_to},
+    {"epl_plan_load_bytes", "(JJJLai/epl/raw/Raw$PlanOptions;Ljava/nio/ByteBuffer;Lai/epl/raw/Raw$CallOptions;)J", (void*)raw_epl_plan_load_bytes},
     {"epl_plan_compare", "(J[B[BLai/epl/raw/Raw$CallOptions;)[B", (void*)raw_epl_plan_compare},
     {"epl_plan_destroy", "(J)V", (void*)raw_epl_plan_destroy},
     {"epl_plan_port_count", "(JII)J", (void*)raw_epl_plan_port_count},
@@ -1876,6 +2091,12 @@ static const JNINativeMethod methods[] = {
     {"epl_plan_describe", "(J[BLai/epl/raw/Raw$CallOptions;)[B", (void*)raw_epl_plan_describe},
     {"epl_plan_export_onnx", "(J[BLai/epl/raw/Raw$CallOptions;)V", (void*)raw_epl_plan_export_onnx},
     {"epl_dataset_open", "(J[B[BLai/epl/raw/Raw$CallOptions;)J", (void*)raw_epl_dataset_open},
+    {"epl_dataset_create", "(J[Lai/epl/raw/Raw$TensorInfo;JLai/epl/raw/Raw$SamplesFn;[B)J", (void*)raw_epl_dataset_create},
+    {"epl_feed_create", "(J[Lai/epl/raw/Raw$TensorInfo;J)J", (void*)raw_epl_feed_create},
+    {"epl_feed_destroy", "(J)V", (void*)raw_epl_feed_destroy},
+    {"epl_feed_push", "(J[JLai/epl/raw/Raw$CallOptions;)V", (void*)raw_epl_feed_push},
+    {"epl_feed_finish", "(J)V", (void*)raw_epl_feed_finish},
+    {"epl_dataset_of_feed", "(J)J", (void*)raw_epl_dataset_of_feed},
     {"epl_dataset_destroy", "(J)V", (void*)raw_epl_dataset_destroy},
     {"epl_dataset_field_count", "(J)J", (void*)raw_epl_dataset_field_count},
     {"epl_dataset_field", "(JJLai/epl/raw/Raw$TensorInfo;)V", (void*)raw_epl_dataset_field},
@@ -1914,6 +2135,9 @@ static const JNINativeMethod methods[] = {
     {"epl_session_set", "(J[BJLai/epl/raw/Raw$CallOptions;)V", (void*)raw_epl_session_set},
     {"epl_session_save", "(J[BJLai/epl/raw/Raw$CallOptions;)V", (void*)raw_epl_session_save},
     {"epl_session_load", "(J[BJLai/epl/raw/Raw$CallOptions;)V", (void*)raw_epl_session_load},
+    {"epl_session_save_to", "(JLai/epl/raw/Raw$WriteFn;JLai/epl/raw/Raw$CallOptions;)V", (void*)raw_epl_session_save_to},
+    {"epl_session_load_from", "(JLai/epl/raw/Raw$Source;JLai/epl/raw/Raw$CallOptions;)V", (void*)raw_epl_session_load_from},
+    {"epl_session_load_bytes", "(JLjava/nio/ByteBuffer;JLai/epl/raw/Raw$CallOptions;)V", (void*)raw_epl_session_load_bytes},
     {"epl_session_compare", "(J[BJLai/epl/raw/Raw$CallOptions;)[B", (void*)raw_epl_session_compare},
     {"epl_checkpoint_remove", "(J[B)V", (void*)raw_epl_checkpoint_remove},
     {"epl_checkpoint_describe", "(J[BLai/epl/raw/Raw$CallOptions;)[B", (void*)raw_epl_checkpoint_describe},
@@ -1921,6 +2145,7 @@ static const JNINativeMethod methods[] = {
     {"epl_session_export_onnx_for_training", "(J[BLai/epl/raw/Raw$CallOptions;)V", (void*)raw_epl_session_export_onnx_for_training},
     {"epl_session_export_adapters", "(J[BLai/epl/raw/Raw$CallOptions;)V", (void*)raw_epl_session_export_adapters},
     {"epl_session_export_safetensors", "(J[BLai/epl/raw/Raw$CallOptions;)V", (void*)raw_epl_session_export_safetensors},
+    {"epl_session_export_to", "(J[BLai/epl/raw/Raw$WriteFn;Lai/epl/raw/Raw$CallOptions;)V", (void*)raw_epl_session_export_to},
     {"epl_evaluation_create", "(J[B)J", (void*)raw_epl_evaluation_create},
     {"epl_evaluation_destroy", "(J)V", (void*)raw_epl_evaluation_destroy},
     {"epl_evaluation_add", "(JJ[JLai/epl/raw/Raw$CallOptions;)V", (void*)raw_epl_evaluation_add},
@@ -1940,6 +2165,10 @@ static const struct {
     {&method_epl_release_fn, "ai/epl/raw/Raw$ReleaseFn", "release", "(JJJ)V"},
     {&method_epl_log_fn, "ai/epl/raw/Raw$LogFn", "log", "(I[B)V"},
     {&method_epl_destroy_fn, "ai/epl/raw/Raw$DestroyFn", "destroy", "()V"},
+    {&method_epl_write_fn, "ai/epl/raw/Raw$WriteFn", "write", "(Ljava/nio/ByteBuffer;)V"},
+    {&method_epl_read_fn, "ai/epl/raw/Raw$ReadFn", "read", "(JLjava/nio/ByteBuffer;)V"},
+    {&method_epl_open_fn, "ai/epl/raw/Raw$OpenFn", "open", "([BLjava/nio/ByteBuffer;)V"},
+    {&method_epl_samples_fn, "ai/epl/raw/Raw$SamplesFn", "samples", "(I[JLjava/nio/ByteBuffer;)V"},
     {&method_epl_put_fn, "ai/epl/raw/Raw$PutFn", "put", "([BLjava/nio/ByteBuffer;)V"},
     {&method_epl_get_fn, "ai/epl/raw/Raw$GetFn", "get", "([BJLjava/nio/ByteBuffer;[J)V"},
 };

@@ -339,6 +339,39 @@ public final class Raw {
   }
 
   /**
+   * Takes the next bytes of a stream. The first error ends the call that writes, which returns it: code and
+   * message of the host's own. Called by the thread of that call alone.
+   */
+  public interface WriteFn {
+    void write(ByteBuffer data) throws Exception;
+  }
+
+  /**
+   * Fills `target` with the bytes [offset, offset + bytes) of a source; the range lies in it. Any threads may
+   * call it at once, where a source is kept.
+   */
+  public interface ReadFn {
+    void read(long offset, ByteBuffer target) throws Exception;
+  }
+
+  /**
+   * Fills in the source of what lies beside another one under `location`: a relative path without ".." that the
+   * tensors of a model name. It is the library's from then on, which calls its destroy function.
+   */
+  public interface OpenFn {
+    void open(byte[] location, ByteBuffer source) throws Exception;
+  }
+
+  /**
+   * Samples that the host gives, by a function that is asked for them: writes field `field` of these samples to
+   * `target`, one behind the other. It is called by the thread of the call that takes a batch, or where batches
+   * are read ahead by one of the dataset's own, one call at a time.
+   */
+  public interface SamplesFn {
+    void samples(int field, long[] samples, ByteBuffer target) throws Exception;
+  }
+
+  /**
    * A store of bytes under names that the host brings, over which the processes of a job find each other. Both
    * may be called by several threads at once. A `put` is seen by all processes; a second one of the same key
    * changes nothing and gives EPL_ERROR_MISUSE. A `get` waits until somebody has put the key, at most so long,
@@ -543,6 +576,60 @@ public final class Raw {
     public CallOptions samples(long value) {
       memory.putLong(24, value);
       return this;
+    }
+  }
+
+  /**
+   * epl_source.
+   *
+   * Bytes that can be read at any place, and must not change.
+   */
+  public static final class Source extends Struct {
+    public static final int SIZE = 64;
+
+    public Source() {
+      super(SIZE, true);
+    }
+
+    /** The struct of that number in memory that a callback was given. */
+    public Source(ByteBuffer structs, int index) {
+      super(structs, index * SIZE, SIZE);
+    }
+
+    /**
+     * how many there are
+     */
+    public long bytes() {
+      return memory.getLong(8);
+    }
+
+    public Source bytes(long value) {
+      memory.putLong(8, value);
+      return this;
+    }
+
+    /**
+     * NULL: nothing lies beside it The object has those that it implements, the others are NULL. It is held
+     * until the library needs it no more, or the call fails.
+     */
+    public Source callbacks(Object object) {
+      memory.putLong(16, object instanceof ReadFn ? trampoline(6) : 0);
+      memory.putLong(24, object instanceof OpenFn ? trampoline(7) : 0);
+      memory.putLong(32, hold(object));
+      memory.putLong(40, trampoline(0));
+      return this;
+    }
+
+    /**
+     * for messages; may be NULL
+     */
+    public Source name(byte[] utf8) {
+      setText(48, 56, utf8);
+      return this;
+    }
+
+    public byte[] name() {
+      return text(48, 56);
     }
   }
 
@@ -866,8 +953,8 @@ public final class Raw {
      * more, or the call fails.
      */
     public SessionOptions callbacks(Object object) {
-      memory.putLong(40, object instanceof PutFn ? trampoline(5) : 0);
-      memory.putLong(48, object instanceof GetFn ? trampoline(6) : 0);
+      memory.putLong(40, object instanceof PutFn ? trampoline(9) : 0);
+      memory.putLong(48, object instanceof GetFn ? trampoline(10) : 0);
       memory.putLong(56, hold(object));
       memory.putLong(64, trampoline(0));
       return this;
@@ -1187,6 +1274,12 @@ public final class Raw {
    */
   public static native long epl_model_load_bytes(long engine, ByteBuffer data, ModelOptions options, CallOptions call);
 
+  /**
+   * From a source of the host's. Large weights stay there and are read as those of a file are; what the model's
+   * tensors name beside it is opened by the source's own function, once each.
+   */
+  public static native long epl_model_load_from(long engine, Source source, ModelOptions options, CallOptions call);
+
   public static native void epl_model_destroy(long model);
 
   /**
@@ -1387,6 +1480,13 @@ public final class Raw {
   public static native long epl_plan_load(long model, long trainer, long strategy, PlanOptions options, byte[] path, CallOptions call);
 
   /**
+   * The same bytes to the host, and from its memory.
+   */
+  public static native void epl_plan_save_to(long plan, WriteFn write, CallOptions call);
+
+  public static native long epl_plan_load_bytes(long model, long trainer, long strategy, PlanOptions options, ByteBuffer data, CallOptions call);
+
+  /**
    * What two plan files decide differently, a sentence a line; nothing where they decide the same.
    */
   public static native byte[] epl_plan_compare(long engine, byte[] path, byte[] other, CallOptions call);
@@ -1462,6 +1562,44 @@ public final class Raw {
    */
   public static native long epl_dataset_open(long engine, byte[] path, byte[] options, CallOptions call);
 
+  /**
+   * `fields` are those of a sample, without the batch; or of a whole batch, where the option "batch" is 0 and a
+   * sample is a batch. `samples`: how many there are; -1: nobody knows, and the function itself gives an error
+   * for one that is not there, EPL_ERROR_NOT_FOUND for example. Options are those of epl_dataset_open that no
+   * reader declares: batches, order, reading ahead, parts, positions in checkpoints and the samples of each
+   * process are as those of files. `destroy` is called once with the userdata when the dataset is gone; where
+   * this function fails they are still the caller's.
+   */
+  public static native long epl_dataset_create(long engine, TensorInfo[] fields, long samples, SamplesFn read, byte[] options);
+
+  /**
+   * Batches that the host pushes when it has them: a feed is the end that they are pushed into, and a dataset
+   * the one that they come out of. `fields` are those of a batch, and `capacity` batches wait at most. A feed
+   * that is destroyed before it was finished is an error to who waits for a batch.
+   */
+  public static native long epl_feed_create(long engine, TensorInfo[] fields, long capacity);
+
+  public static native void epl_feed_destroy(long feed);
+
+  /**
+   * Copies a batch, a tensor for each field, and waits while there is no room: that is the back-pressure. A
+   * deadline or a token ends the wait, and nothing was pushed. Any threads may push; EPL_ERROR_MISUSE once the
+   * dataset is gone.
+   */
+  public static native void epl_feed_push(long feed, long[] tensors, CallOptions call);
+
+  /**
+   * No batch follows: when those that wait have been taken, epl_dataset_next is EPL_ERROR_NOT_FOUND.
+   */
+  public static native void epl_feed_finish(long feed);
+
+  /**
+   * The dataset of a feed, which has one. Its position counts batches as others do: when a checkpoint is loaded
+   * with it, or epl_dataset_seek moves it, batches that wait are dropped where they are not those wanted, and
+   * the host pushes from that position on.
+   */
+  public static native long epl_dataset_of_feed(long feed);
+
   public static native void epl_dataset_destroy(long dataset);
 
   public static native long epl_dataset_field_count(long dataset);
@@ -1471,11 +1609,14 @@ public final class Raw {
    */
   public static native void epl_dataset_field(long dataset, long index, TensorInfo info);
 
+  /**
+   * -1 where nobody knows, as of a feed.
+   */
   public static native long epl_dataset_samples(long dataset);
 
   /**
    * Batches of an epoch; what is left over after the last whole batch is one where the option "partial" is set,
-   * else left out.
+   * else left out. -1 where nobody knows.
    */
   public static native long epl_dataset_batches(long dataset);
 
@@ -1664,6 +1805,24 @@ public final class Raw {
   public static native void epl_session_load(long session, byte[] path, long dataset, CallOptions call);
 
   /**
+   * A checkpoint as one stream, written from its first byte to its last: a zip archive of what the folder
+   * holds, stored as it is, with their hashes. Unpacked it is that folder, and as a file epl_session_load and
+   * all that take the path of a checkpoint read it. Over processes that of rank 0 writes, and the others pass
+   * NULL for `write`; tensors that lie in pieces are put together one at a time. After an error the session is
+   * as it was, and what was written is no checkpoint.
+   */
+  public static native void epl_session_save_to(long session, WriteFn write, long dataset, CallOptions call);
+
+  /**
+   * Loads such a stream. It is read twice: to check its hashes before anything changes, and to take its values.
+   * An error on the first way leaves the session as it was, one on the second means EPL_ERROR_STATE_LOST from
+   * then on, until a checkpoint is loaded. Over processes each has a source of the same bytes.
+   */
+  public static native void epl_session_load_from(long session, Source source, long dataset, CallOptions call);
+
+  public static native void epl_session_load_bytes(long session, ByteBuffer data, long dataset, CallOptions call);
+
+  /**
    * In what this session, with `dataset` (may be NULL), differs from the run that saved a checkpoint. A JSON
    * array of objects: "key" ("optimizer.lr"), "checkpoint" and "session" (both values as text), "topic" (model,
    * data, batch, order, loss, optimizer or options) and "breaks": whether going on is not a continuation of
@@ -1706,6 +1865,14 @@ public final class Raw {
    * Parameters and buffers under their names, adapters merged into their weights.
    */
   public static native void epl_session_export_safetensors(long session, byte[] path, CallOptions call);
+
+  /**
+   * An export as one stream, by the name of its format: "onnx" (as epl_session_export_onnx),
+   * "onnx_for_training" or "safetensors". What lies beside the model's file becomes part of it, so that an ONNX
+   * file must stay below 2 GiB. Weights are written from where they lie. Over processes that of rank 0 writes,
+   * and the others pass NULL for `write`.
+   */
+  public static native void epl_session_export_to(long session, byte[] format, WriteFn write, CallOptions call);
 
   /**
    * Metrics of sessions of `plan`, which must have been made with a trainer. `metrics` names them, with
