@@ -77,6 +77,7 @@ std::vector<Conv> cases() {
           {.x = {3, 17, 14, 15}, .w = {40, 17, 3, 3}, .pads = {1, 1, 1, 1}},
           {.x = {1, 20, 9, 30}, .w = {16, 20, 3, 3}, .pads = {0, 2, 1, 3}},
           {.x = {5, 33, 7, 7}, .w = {16, 33, 3, 3}, .pads = {1, 1, 1, 1}},
+          {.x = {4, 5, 33, 34}, .w = {37, 5, 3, 3}, .pads = {1, 2, 0, 1}},
           {.x = {1, 300, 8, 5}, .w = {70, 300, 3, 3}, .pads = {1, 1, 1, 1}}};
 }
 
@@ -172,7 +173,8 @@ void cut_the_batch(const Conv& c) {
 
 TEST(Conv, CutsOfTheBatchLeaveTheBits) {
   for (const Conv& c : {Conv{.x = {8, 6, 9, 7}, .w = {10, 6, 3, 3}, .strides = {2, 1}, .pads = {1, 1, 1, 1}},
-                        Conv{.x = {8, 16, 9, 7}, .w = {24, 16, 3, 3}, .pads = {1, 1, 1, 1}}})
+                        Conv{.x = {8, 16, 9, 7}, .w = {24, 16, 3, 3}, .pads = {1, 1, 1, 1}},
+                        Conv{.x = {8, 18, 15, 17}, .w = {35, 18, 3, 3}, .pads = {1, 1, 1, 1}}})
     cut_the_batch(c);
 }
 
@@ -199,6 +201,25 @@ TEST(Conv, WinogradServesWhatItPaysFor) {
   other = good;
   other.w = {15, 16, 3, 3};
   EXPECT_EQ(row_of(other, false), "conv_ordered");
+}
+
+// Every unit gives the taps of its own sum, so that any part of the channels has the bits of the whole.
+TEST(Conv, WinogradServesGradientsByTheWeightOfAnyChannels) {
+  const auto row_of = [](int64_t channels, int64_t units, int64_t size, bool splits_keep_bits) {
+    const Conv c{.x = {4, channels, size, size}, .w = {channels, channels, 3, 3}, .pads = {1, 1, 1, 1}};
+    KernelQuery q = query_of({.op = "conv_grad_weight",
+                              .attributes = c.attributes(&c.w),
+                              .inputs = {random_f32(c.x, 1), random_f32(c.y(), 2)},
+                              .outputs = {f32_type(c.w)},
+                              .units = units});
+    q.splits_keep_bits = splits_keep_bits;
+    return choose_kernel(q, {}, kernel_table()).row->name;
+  };
+  EXPECT_EQ(row_of(16, 4, 16, false), "conv_grad_weight_winograd");
+  EXPECT_EQ(row_of(1, 4, 16, false), "conv_grad_weight_winograd");
+  EXPECT_EQ(row_of(16, 4, 16, true), "conv_grad_weight_ordered");
+  EXPECT_EQ(row_of(16, 4, 12, false), "conv_grad_weight_ordered");  // 9 tiles in a unit
+  EXPECT_EQ(row_of(16, 2, 12, false), "conv_grad_weight_winograd");
 }
 
 TEST(Conv, FourSpatialDimensionsAreRefused) {

@@ -16,6 +16,7 @@
 #include "backends/cpu/kernels/conv_gather.h"
 #include "backends/cpu/kernels/conv_phases.h"
 #include "backends/cpu/kernels/conv_winograd.h"
+#include "backends/cpu/kernels/conv_winograd_weight.h"
 #include "backends/cpu/kernels/gemm.h"
 #include "backends/cpu/kernels/unit_order.h"
 #include "core/backend/kernel.h"
@@ -287,6 +288,9 @@ EPL_KERNELS(cpu, conv_grad_input) {
   add_row<grad_input>(table, "conv_grad_input", "conv_grad_input_ordered");
 }
 
-EPL_KERNELS(cpu, conv_grad_weight) { add_row<grad_weight>(table, "conv_grad_weight", "conv_grad_weight_ordered"); }
+EPL_KERNELS(cpu, conv_grad_weight) {
+  add_winograd_weight_row(table);
+  add_row<grad_weight>(table, "conv_grad_weight", "conv_grad_weight_ordered");
+}
 
 }  // namespace epl::cpu
