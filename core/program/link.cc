@@ -43,16 +43,34 @@ std::set<int64_t> state_in_use(const Program& program) {
   return used;
 }
 
+// Where the bytes end that a program reads or writes of its state, which begins at 0.
+int64_t state_end(const Program& program) {
+  const std::set<int64_t> used = state_in_use(program);
+  int64_t end = 0;
+  for (const StateSlot& slot : program.state) {
+    if (used.contains(slot.offset)) end = std::max(end, slot.offset + aligned_bytes(slot.local.bytes()));
+  }
+  return end;
+}
+
 Result<StateLayout> link(std::span<Program* const> programs) {
   StateLayout layout;
-  for (Program* program : programs) {
+  // What somebody uses comes first, so that the state of the first program lies together.
+  std::vector<std::set<int64_t>> used;
+  for (const Program* program : programs) {
+    used.push_back(state_in_use(*program));
+    for (const StateSlot& slot : program->state) {
+      if (used.back().contains(slot.offset)) layout.slot(slot);
+    }
+  }
+  for (size_t p = 0; p < programs.size(); ++p) {
+    Program* program = programs[p];
     std::map<int64_t, int64_t> moved;  // offsets in the program's own layout -> in the common one
-    const std::set<int64_t> used = state_in_use(*program);
     program->state_bytes = 0;  // without what has turned out to be another class's
     for (StateSlot& slot : program->state) {
       program->state_bytes += aligned_bytes(slot.local.bytes());
       const StateSlot& stored = layout.slot(slot);
-      if (used.contains(slot.offset) && (stored.local != slot.local || stored.sharding != slot.sharding))
+      if (used[p].contains(slot.offset) && (stored.local != slot.local || stored.sharding != slot.sharding))
         return error(Code::internal, "entries of one plan have other pieces of ", slot.name, ": ", stored.local.text(),
                      " and ", slot.local.text())
             .at(slot.name);

@@ -31,7 +31,11 @@ class StateLayout {
 
 // Offsets of the slots that a program reads or writes.
 std::set<int64_t> state_in_use(const Program& program);
-// Slots of one name become one, in the order in which the programs name them, and the programs' locations point there.
+// Where the bytes end that a linked program uses of the state; of the first one that was linked, nothing else lies
+// before that.
+int64_t state_end(const Program& program);
+// Slots of one name become one, those that the programs use first, in the order in which they name them, and the
+// programs' locations point there.
 // `internal`: two programs have pieces of one name that differ.
 Result<StateLayout> link(std::span<Program* const> programs);
 

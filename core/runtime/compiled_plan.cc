@@ -428,7 +428,8 @@ Status CompiledPlan::link_programs() {
   for (size_t t = 0; t < count; ++t) {
     std::vector<Program*> programs;
     for (Entry& entry : entries_) {
-      programs.push_back(&entry.programs[t]);
+      // Predict first: what it reads is where the state begins, and a predictor has no more of it.
+      programs.insert(entry.kind == EntryKind::predict ? programs.begin() : programs.end(), &entry.programs[t]);
       std::erase_if(entry.programs[t].state, [&](const StateSlot& slot) {
         const auto home = homes.find(slot.name);
         return home != homes.end() && home->second != t;
@@ -473,6 +474,13 @@ int64_t CompiledPlan::memory_bytes_peak(int rank_class) const {
     bytes += program.constant_bytes + program.scalar_bytes;
   }
   return bytes;
+}
+
+int64_t CompiledPlan::prediction_bytes(int rank_class) const {
+  const Entry* predict = entry(EntryKind::predict);
+  if (!predict) return 0;
+  const Program& program = predict->programs[static_cast<size_t>(rank_class)];
+  return state_end(program) + program.arena_bytes + program.constant_bytes + program.scalar_bytes;
 }
 
 int CompiledPlan::fullest_class() const {

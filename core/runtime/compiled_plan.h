@@ -106,6 +106,8 @@ class CompiledPlan {
   // entries.
   int64_t memory_bytes_peak(int rank_class) const;
   int64_t arena_bytes(int rank_class) const;
+  // Of a rank that predicts and does nothing else, with what that reads of the state; 0: there is no such entry.
+  int64_t prediction_bytes(int rank_class) const;
   // Of the rank that needs most.
   int fullest_class() const;
   int64_t memory_bytes_peak() const { return memory_bytes_peak(fullest_class()); }

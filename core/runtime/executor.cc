@@ -174,6 +174,7 @@ Status Executor::commit(const Groups& groups) {
   if (request_->diagnose) return {};
   if (groups.world) groups.world->watch(nullptr);
   EPL_TRY(before_commit(groups.world));
+  if (verdict_ < 0 && request_->gate) request_->gate->begin();
   torn_ = verdict_ < 0;
   return {};
 }

@@ -13,6 +13,7 @@
 #include "core/base/stop_tasks.h"
 #include "core/program/program.h"
 #include "core/runtime/parameter_store.h"
+#include "core/runtime/state_gate.h"
 #include "core/runtime/step_trace.h"
 
 namespace epl {
@@ -28,7 +29,8 @@ struct RunRequest {
   int verdict_output = -1;
   // Do not commit; look at every result on the way for where the first NaN came from (see Executor::origin).
   bool diagnose = false;
-  Stop stop;  // shared by the ranks of the session
+  Stop stop;                  // shared by the ranks of the session
+  StateGate* gate = nullptr;  // passed before the state changes
 };
 
 // How a rank reaches its peers.

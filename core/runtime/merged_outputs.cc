@@ -96,19 +96,25 @@ Status check_merge_patterns(const Strategy& strategy, const std::vector<std::str
   return {};
 }
 
+TensorType merged_type(const TensorType& whole, const OutputMerge& merge, int64_t batch, int64_t count) {
+  if (merge.dim < 0) return whole;
+  TensorType type = partial_type(whole, merge.dim, batch, count);
+  if (!is_concat(merge.how)) type.shape.erase(type.shape.begin() + merge.dim);
+  return type;
+}
+
 Tensor merge_samples(const Tensor& whole, const OutputMerge& merge, int64_t batch, int64_t first, int64_t count) {
   if (merge.dim < 0) return whole;
   const auto dim = static_cast<size_t>(merge.dim);
   const Tensor part = take_samples(whole, merge.dim, batch, first, count);
   if (is_concat(merge.how)) return part;
-  TensorType type = part.type();
+  const TensorType& type = part.type();
   const int64_t rows = type.shape[dim];
   int64_t outer = 1, inner = 1;
   for (size_t d = 0; d < type.shape.size(); ++d) {
     if (d != dim) (d < dim ? outer : inner) *= type.shape[d];
   }
-  type.shape.erase(type.shape.begin() + merge.dim);
-  Tensor out(type);
+  Tensor out(merged_type(whole.type(), merge, batch, count));
   for (int64_t o = 0; o < outer; ++o) {
     for (int64_t i = 0; i < inner; ++i) {
       const int64_t at = o * rows * inner + i;

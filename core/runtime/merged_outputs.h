@@ -26,6 +26,8 @@ std::vector<Merging> mergings_of(const Strategy& strategy, std::string_view outp
 Result<std::vector<std::optional<OutputMerge>>> output_merges(const Plan& plan);
 // Every pattern names an output of some entry.
 Status check_merge_patterns(const Strategy& strategy, const std::vector<std::string>& outputs);
+// The type of `count` merged samples of a batch.
+TensorType merged_type(const TensorType& whole, const OutputMerge& merge, int64_t batch, int64_t count);
 // Of samples [first, first + count) of an output of a batch.
 Tensor merge_samples(const Tensor& whole, const OutputMerge& merge, int64_t batch, int64_t first, int64_t count);
 

@@ -30,10 +30,7 @@ Status upload(Stream& stream, std::byte* target, const Tensor& value) {
 
 Result<ParameterStore> ParameterStore::create(Device& device, Stream& stream, const StateLayout& layout,
                                               const Mesh& mesh, int rank) {
-  ParameterStore store;
-  store.mesh_ = mesh;
-  store.place_ = mesh.place(rank);
-  EPL_ASSIGN(store.buffer_, device.allocate(std::max<int64_t>(layout.bytes(), 1)));
+  EPL_ASSIGN(ParameterStore store, create_room(device, layout.bytes(), mesh, rank));
   if (!device.executes()) return store;
   for (const StateSlot& slot : layout.slots()) {
     if (slot.initial.empty()) {
@@ -43,6 +40,14 @@ Result<ParameterStore> ParameterStore::create(Device& device, Stream& stream, co
     }
   }
   EPL_TRY(stream.synchronize());
+  return store;
+}
+
+Result<ParameterStore> ParameterStore::create_room(Device& device, int64_t bytes, const Mesh& mesh, int rank) {
+  ParameterStore store;
+  store.mesh_ = mesh;
+  store.place_ = mesh.place(rank);
+  EPL_ASSIGN(store.buffer_, device.allocate(std::max<int64_t>(bytes, 1)));
   return store;
 }
 

@@ -16,6 +16,8 @@ class ParameterStore {
   // Allocates and fills with initial values. `rank` is one of the mesh, whose layout this is.
   static Result<ParameterStore> create(Device& device, Stream& stream, const StateLayout& layout, const Mesh& mesh,
                                        int rank);
+  // The first `bytes` of a layout, which hold anything.
+  static Result<ParameterStore> create_room(Device& device, int64_t bytes, const Mesh& mesh, int rank);
   std::byte* data() { return static_cast<std::byte*>(buffer_->data()); }
   int64_t bytes() const { return buffer_->bytes(); }
   // All of a slot that is not cut, without a copy where the store lies in host memory: valid until the store changes or

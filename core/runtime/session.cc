@@ -32,8 +32,15 @@ Result<std::unique_ptr<Session>> Session::create(const Host& host, std::shared_p
     auto rank = std::make_unique<Rank>();
     EPL_ASSIGN(rank->stream, session->device_->create_stream(p.threads_per_rank()));
     const int at = rank->rank_class = p.class_of_rank(r);
-    EPL_ASSIGN(rank->store, ParameterStore::create(*session->device_, *rank->stream, p.state_of(at), p.mesh(at), r));
-    EPL_ASSIGN(rank->arena, session->device_->allocate(std::max<int64_t>(p.arena_bytes(at), 1)));
+    int64_t arena_bytes = p.arena_bytes(at);
+    if (options.predicts_only) {
+      const Program& program = p.entry(EntryKind::predict)->programs[static_cast<size_t>(at)];
+      arena_bytes = program.arena_bytes;
+      EPL_ASSIGN(rank->store, ParameterStore::create_room(*session->device_, state_end(program), p.mesh(at), r));
+    } else {
+      EPL_ASSIGN(rank->store, ParameterStore::create(*session->device_, *rank->stream, p.state_of(at), p.mesh(at), r));
+    }
+    EPL_ASSIGN(rank->arena, session->device_->allocate(std::max<int64_t>(arena_bytes, 1)));
     // Of the ranks here that have an output, or a piece of it, the first gives it.
     const Cuts& batch = p.entries().front().programs[static_cast<size_t>(at)].batch;
     const auto batch_place = [&](int of) { return p.mesh(at).first_unit(batch, p.mesh(at).place(of)); };
@@ -44,6 +51,10 @@ Result<std::unique_ptr<Session>> Session::create(const Host& host, std::shared_p
       first_of_piece = first_of_piece && batch_place(other) != batch_place(r);
     }
     for (const Entry& entry : p.entries()) {
+      if (!session->runs(entry)) {
+        rank->executors.push_back(nullptr);
+        continue;
+      }
       const Program& program = entry.programs[static_cast<size_t>(at)];
       EPL_ASSIGN(auto executor, Executor::create(session->host_, *session->device_, *rank->stream, program, rank->store,
                                                  *rank->arena, p.mesh(at), r));
@@ -66,13 +77,15 @@ Result<std::unique_ptr<Session>> Session::create(const Host& host, std::shared_p
     for (const Port& port : entry.outputs) {
       const bool merged = entry.merges[results.size()].has_value();
       const bool kept =
-          entry.kind == EntryKind::train || (entry.kind == EntryKind::evaluate && (merged || port.name == "loss"));
+          session->runs(entry) &&
+          (entry.kind == EntryKind::train || (entry.kind == EntryKind::evaluate && (merged || port.name == "loss")));
       results.push_back(kept ? Tensor(port.global_type) : Tensor());
     }
   }
   if (options.slices) EPL_TRY(session->find_slices());
   session->input_pointers_.reserve(max_inputs);
   session->output_pointers_.reserve(max_outputs);
+  session->measure_memory();
   return session;
 }
 
@@ -202,7 +215,8 @@ Status Session::execute(const Entry& entry, std::span<const Tensor> inputs, cons
                      .seed = seed_,
                      .step = steps_done_,
                      .verdict_output = entry.verdict_output,
-                     .stop = options.stop};
+                     .stop = options.stop,
+                     .gate = &gate_};
   skipped_ = {};
   const Status status = run_ranks(index, request);
   if (!status.ok() && !applied_) return status;
@@ -297,6 +311,7 @@ Status Session::run_ranks(size_t index, const RunRequest& request) {
     }
     if (!rank.status.ok()) rank.executors[index]->drain();
   });
+  measure_memory();
   // The first cause wins over the ranks that only heard of it.
   Status failure;
   applied_ = true;
@@ -326,6 +341,8 @@ Status Session::step(std::span<const Tensor> inputs, StepMetrics& metrics, const
   const Entry& entry = plan_->entries().front();
   if (entry.kind != EntryKind::train)
     return Status(Code::invalid_argument, "the plan was made without a trainer and only predicts");
+  const double began = host_.seconds();
+  const StateGate::Change change(gate_, false);  // begins with the update
   output_pointers_.clear();
   for (Tensor& result : results_[0]) output_pointers_.push_back(result.data());
   EPL_TRY(refuse(samples_in(EntryKind::train, inputs, options).status()));
@@ -340,8 +357,17 @@ Status Session::step(std::span<const Tensor> inputs, StepMetrics& metrics, const
   for (size_t i = 0; i < results_[0].size(); ++i) {
     if (entry.outputs[i].name == "gradient_norm") metrics.gradient_norm = results_[0][i].get(0);
   }
-  if (skipped_.ok()) ++steps_done_;
+  metrics.seconds = host_.seconds() - began;
+  if (skipped_.ok()) {
+    ++steps_done_;
+    progress_.write({steps_done_, metrics.loss, metrics.gradient_norm, metrics.learning_rate, metrics.seconds});
+  }
   return status;  // not ok: the step was done, and then a process was lost
+}
+
+void Session::set_steps_done(int64_t steps) {
+  steps_done_ = steps;
+  progress_.write({.steps = steps});
 }
 
 StepFacts Session::facts() const {
@@ -413,51 +439,6 @@ Status Session::evaluate(std::span<const Tensor> inputs, double& loss, const Cal
   return {};
 }
 
-Result<Tensor> Session::step_output(std::string_view name) const {
-  const auto& ports = plan_->entries().front().outputs;
-  for (size_t i = 0; i < ports.size(); ++i) {
-    if (ports[i].name == name) return results_[0][i].clone();
-  }
-  return error(Code::not_found, "step has no output \"", name, "\"");
-}
-
-Tensor Session::given_output(const Entry& entry, size_t index, const Tensor& whole, int64_t samples) const {
-  const int64_t batch = entry.samples.batch;
-  const std::optional<OutputMerge>& merge = entry.merges[index];
-  if (!merge) return first_samples(whole, entry.samples.outputs[index], batch, samples);
-  SampleRange range{0, samples};
-  if (merge->is_local()) {
-    range = samples_of_ranks(*plan_, entry, options_.first_rank, static_cast<int>(ranks_.size()));
-    range.count = std::max<int64_t>(0, std::min(range.first + range.count, samples) - range.first);
-  }
-  return merge_samples(whole, *merge, batch, range.first, range.count);
-}
-
-Result<Tensor> Session::output(EntryKind kind, std::string_view name) const {
-  if (kind == EntryKind::predict) return invalid("what a prediction gives is what the call returns");
-  EPL_ASSIGN(const Entry* entry, find_entry(kind));
-  const auto found = std::ranges::find(entry->outputs, name, &Port::name);
-  const size_t i = static_cast<size_t>(found - entry->outputs.begin());
-  if (found == entry->outputs.end() || results_[index_of(*entry)][i].empty()) {
-    return error(Code::not_found, entry_name(kind), " keeps no output ", quoted(name),
-                 "; the strategy's keys outputs.global_concat and so on name those to keep");
-  }
-  const bool is_train = kind == EntryKind::train;
-  if (is_train ? !stepped_ : evaluated_ == 0) return invalid("there was no ", is_train ? "step" : "evaluation", " yet");
-  const int64_t samples = is_train ? entry->samples.batch : evaluated_;
-  if (samples != entry->samples.batch && entry->samples.outputs[i] < 0) {
-    return unsupported("output ", name, " does not keep the samples of a batch apart, so it needs all ",
-                       entry->samples.batch, "; the last evaluation had ", samples);
-  }
-  return given_output(*entry, i, results_[index_of(*entry)][i], samples).clone();
-}
-
-Result<double> Session::step_scalar(std::string_view name) const {
-  EPL_ASSIGN(Tensor value, step_output(name));
-  if (value.elements() != 1) return invalid("step output \"", name, "\" is not a scalar");
-  return value.get(0);
-}
-
 Status Session::set_rate_scale(const RateScale& scale) {
   if (!(scale.scale >= 0 && std::isfinite(scale.scale)))
     return invalid("the scale of the learning rate is ", scale.scale, "; it is a number from 0 on");
@@ -481,15 +462,17 @@ double Session::virtual_seconds() const {
   return latest;
 }
 
-int64_t Session::memory_bytes_used() const {
+void Session::measure_memory() {
   int64_t fullest = 0;
   for (const auto& rank : ranks_) {
     int64_t arena = 0;
-    for (const auto& executor : rank->executors) arena = std::max(arena, executor->arena_high_water());
+    for (const auto& executor : rank->executors) {
+      if (executor) arena = std::max(arena, executor->arena_high_water());
+    }
     const int at = rank->rank_class;
     fullest = std::max(fullest, plan_->memory_bytes_peak(at) - plan_->arena_bytes(at) + arena);
   }
-  return fullest;
+  memory_bytes_used_.store(fullest, std::memory_order_relaxed);
 }
 
 }  // namespace epl

@@ -1,7 +1,9 @@
 // A running job: a compiled plan with memory, threads and state.
-// Thread safety: one caller at a time (the C API checks); `stop` of a call may be cancelled from any thread.
+// Thread safety: one caller at a time (the C API checks); `stop` of a call may be cancelled from any thread. What is
+// marked "any thread" may be called beside it.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <span>
 #include <string>
@@ -10,7 +12,9 @@
 #include "core/base/function_ref.h"
 #include "core/runtime/compiled_plan.h"
 #include "core/runtime/executor.h"
+#include "core/runtime/progress.h"
 #include "core/runtime/sample_slices.h"
+#include "core/runtime/state_gate.h"
 
 namespace epl {
 
@@ -19,6 +23,7 @@ struct StepMetrics {
   double loss = 0;
   double gradient_norm = -1;  // before clipping; -1 when it was not computed
   double learning_rate = 0;
+  double seconds = 0;  // that it took
   // Why the step has not changed the state, Code::not_finite: the loss or a gradient is not finite. Its message names
   // the first parameter whose gradient is not, and `where` is the node (input, parameter) that the first NaN came out
   // of.
@@ -42,6 +47,8 @@ struct SessionOptions {
   double join_seconds = 60;                  // to wait for the others to come
   double silence_seconds = 600;              // to wait in a call for one that says nothing
   bool slices = false;                       // inputs are the samples that these ranks read: samples_read
+  // The predict entry alone, with what it reads of the state and no initial values: a Predictor gives it others.
+  bool predicts_only = false;
 };
 
 // Over processes, each makes the same calls with the same inputs, the whole batch of all ranks, of which its ranks take
@@ -71,6 +78,8 @@ class Session {
   Status predict(std::span<const Tensor> inputs, std::span<Tensor> outputs, const CallOptions& options = {}) {
     return run(EntryKind::predict, inputs, outputs, options);
   }
+  // A prediction into the caller's own tensors: outputs of the types of what `given_output` gives of as many samples.
+  Status predict_into(std::span<const Tensor> inputs, std::span<Tensor> outputs, const CallOptions& options = {});
   // How many samples of the batch these inputs of an entry hold, or of slices how many count, as the call says; an
   // error names the input that does not fit.
   Result<int64_t> samples_in(EntryKind kind, std::span<const Tensor> inputs, const CallOptions& options = {}) const;
@@ -89,6 +98,7 @@ class Session {
   Result<Tensor> output(EntryKind kind, std::string_view name) const;
   // What the caller gets of an output of a batch of which so many samples count.
   Tensor given_output(const Entry& entry, size_t index, const Tensor& whole, int64_t samples) const;
+  TensorType given_type(const Entry& entry, size_t index, int64_t samples) const;
 
   // Parameters, buffers and optimizer state by name, whole on each process.
   Result<Tensor> state(std::string_view name);
@@ -104,9 +114,11 @@ class Session {
   Result<std::vector<StatePiece>> state_pieces(std::string_view name, size_t turn);
   Status set_state(std::string_view name, const Tensor& value);
   int64_t steps_done() const { return steps_done_; }
+  // The last step that was done. Any thread.
+  Progress::Numbers progress() const { return progress_.read(); }
   // What the next step's host scalars are computed from.
   StepFacts facts() const;
-  void set_steps_done(int64_t steps) { steps_done_ = steps; }
+  void set_steps_done(int64_t steps);
   // What the learning rate is multiplied with besides its schedule, from the next step on.
   const RateScale& rate_scale() const { return rate_scale_; }
   Status set_rate_scale(const RateScale& scale);
@@ -129,18 +141,21 @@ class Session {
   void restored() { healthy_ = true; }
   // Says that the state is no longer of one step: a checkpoint that could not be read to its end.
   void torn() { healthy_ = false; }
+  // Whoever changes the state other than by `step` and `set_state` does it in the life of a StateGate::Change.
+  StateGate& gate() { return gate_; }
 
   // What the ranks of this process do in the next `steps` steps is recorded, and what was recorded before is forgotten;
   // 0: nothing is. A step then takes two looks at the clock longer for each instruction, and allocates nothing.
   void record(int64_t steps);
   StepTrace trace() const;
 
-  // Bytes used by the fullest rank so far, from the instructions that ran; never above the plan's.
-  int64_t memory_bytes_used() const;
+  // Bytes used by the fullest rank so far, from the instructions that ran; never above the plan's. Any thread.
+  int64_t memory_bytes_used() const { return memory_bytes_used_.load(std::memory_order_relaxed); }
   // On a simulated device: when the last rank was done, in seconds of the simulation since the session began.
   double virtual_seconds() const;
 
  private:
+  friend class Predictor;
   struct Rank;
   Session(const Host& host, std::shared_ptr<const CompiledPlan> plan, const SessionOptions& options);
   size_t index_of(const Entry& entry) const { return static_cast<size_t>(&entry - plan_->entries().data()); }
@@ -148,6 +163,9 @@ class Session {
   Status check_slices(const Entry& entry, std::span<const Tensor> inputs) const;
   const void* memory_of(const Entry& entry, size_t input, const Tensor& tensor);
   std::vector<Tensor> whole_inputs(const Entry& entry, std::span<const Tensor> inputs) const;
+  SampleRange given_range(const Entry& entry, size_t index, int64_t samples) const;
+  bool runs(const Entry& entry) const { return !options_.predicts_only || entry.kind == EntryKind::predict; }
+  void measure_memory();
   Status execute(const Entry& entry, std::span<const Tensor> inputs, const CallOptions& options);
   Status run_ranks(size_t entry, const RunRequest& request);
   Status reason(const Entry& entry, std::span<const Tensor> inputs, RunRequest request, int64_t verdict);
@@ -186,6 +204,9 @@ class Session {
   std::vector<std::byte> parts_;         // of an output, on their way
   Status lost_;                          // why the world never comes together again
   bool applied_ = false;  // all of this process's ranks have carried out the last call, whatever became of its outputs
+  StateGate gate_;
+  Progress progress_;
+  std::atomic<int64_t> memory_bytes_used_{0};
   int64_t steps_done_ = 0;
   bool healthy_ = true;
   bool stepped_ = false;  // there are results of a step

@@ -200,14 +200,6 @@ Result<Tensor> Session::whole_input(const Entry& entry, size_t input, const Tens
   return unsupported("no rank reads input ", entry.inputs[input].name, ", so that no process has all of its samples");
 }
 
-// Who has what of one name of the state.
-struct Session::Held {
-  const StateSlot* slot = nullptr;
-  const Mesh* mesh = nullptr;
-  std::vector<std::vector<int>> holders;  // the ranks with each piece, ascending
-  bool everywhere = false;                // each process has all pieces
-};
-
 Result<Session::Held> Session::held(std::string_view name) const {
   Held out;
   for (int t = 0; t < plan_->classes() && !out.slot; ++t) {
@@ -299,6 +291,7 @@ Result<std::vector<Session::StatePiece>> Session::state_pieces(std::string_view 
 
 Status Session::set_state(std::string_view name, const Tensor& value) {
   EPL_TRY(held(name).status());
+  const StateGate::Change change(gate_);
   for (auto& rank : ranks_) {
     const StateSlot* slot = plan_->state_of(rank->rank_class).find(name);
     if (slot) EPL_TRY(rank->store.scatter(*rank->stream, *slot, value));

@@ -24,4 +24,12 @@ struct Session::Rank {
   std::vector<TraceEvent> events;  // of the steps that are recorded
 };
 
+// Who has what of one name of the state.
+struct Session::Held {
+  const StateSlot* slot = nullptr;
+  const Mesh* mesh = nullptr;
+  std::vector<std::vector<int>> holders;  // the ranks with each piece, ascending
+  bool everywhere = false;                // each process has all pieces
+};
+
 }  // namespace epl

@@ -180,6 +180,7 @@ Status restore(Session& session, const CheckpointFiles& files, const TrainingDat
     if (data.dataset || one.topic == "model" || one.topic == "optimizer")
       log(host, LogLevel::warning, path, ": ", one.key, " was ", one.saved, ", now it is ", one.now);
   }
+  const StateGate::Change change(session.gate());
   session.torn();  // until all of it is there: reading may fail, and so may memory
   EPL_TRY(restore_from_the_file(session, left_out));
   for (const CheckpointItem& item : checkpoint.items) EPL_TRY(session.set_state(item.name, item.value));

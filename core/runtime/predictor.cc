@@ -1,0 +1,135 @@
+#include "core/runtime/predictor.h"
+
+#include <algorithm>
+
+#include "core/runtime/session_rank.h"
+
+namespace epl {
+namespace {
+
+// Of the state, what the predict entry reads, by name.
+std::vector<const StateSlot*> slots_read(const CompiledPlan& plan) {
+  std::vector<const StateSlot*> out;
+  const Entry* entry = plan.entry(EntryKind::predict);
+  for (int t = 0; t < plan.classes(); ++t) {
+    const Program& program = entry->programs[static_cast<size_t>(t)];
+    const std::set<int64_t> used = state_in_use(program);
+    for (const StateSlot& slot : program.state) {
+      const bool known = std::ranges::any_of(out, [&](const StateSlot* other) { return other->name == slot.name; });
+      if (used.contains(slot.offset) && !known) out.push_back(plan.state_of(t).find(slot.name));
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Predictor>> Predictor::create(const std::shared_ptr<Session>& session,
+                                                     std::shared_ptr<const CompiledPlan> shapes,
+                                                     const CallOptions& options) {
+  const CompiledPlan& trained = session->plan();
+  std::unique_ptr<Predictor> made(new Predictor());
+  made->source_ = session;
+  made->alike_ = shapes == nullptr || shapes.get() == &trained;
+  if (made->alike_) shapes = session->plan_;
+  if (!shapes->entry(EntryKind::predict)) return invalid("the plan has no predict entry");
+  if (!session->device_->executes())
+    return unsupported("a predictor on ", session->device_->description(), ", which computes nothing");
+  if (made->alike_ && session->over_processes()) {
+    return unsupported("a predictor lives in one process, and this session is one of several: give it a plan of its ",
+                       "own, of one rank");
+  }
+  SessionOptions own{.seed = session->seed_, .predicts_only = true};
+  if (made->alike_) own.device = session->options_.device;
+  EPL_ASSIGN(made->stream_, session->device_->create_stream(1));
+  EPL_ASSIGN(made->own_, Session::create(session->host_, std::move(shapes), own));
+  if (!made->alike_) EPL_TRY(made->prepare(*session));
+  EPL_TRY(made->refresh(options));
+  return made;
+}
+
+// What the two plans have of each other's state.
+Status Predictor::prepare(Session& session) {
+  const std::vector<const StateSlot*> wanted = slots_read(plan());
+  if (session.plan().entry(EntryKind::predict)) {
+    for (const StateSlot* slot : slots_read(session.plan())) {
+      if (std::ranges::any_of(wanted, [&](const StateSlot* other) { return other->name == slot->name; })) continue;
+      return invalid("the plan of the predictor does not read ", slot->name,
+                     ", which predictions of the session do: make it of the same model, with the same trainer")
+          .at(slot->name);
+    }
+  }
+  int64_t largest = 0;
+  for (const StateSlot* slot : wanted) {
+    const auto held = session.held(slot->name);
+    if (!held.ok()) {
+      return invalid("the session has no ", slot->name,
+                     ", which the plan of the predictor reads: make it of the same model, with the same trainer")
+          .at(slot->name);
+    }
+    if (held->slot->type != slot->type) {
+      return invalid(slot->name, " is ", held->slot->type.text(), " in the session and ", slot->type.text(),
+                     " in the plan of the predictor: make it with the same trainer")
+          .at(slot->name);
+    }
+    Item item{.from = held->slot, .to = slot};
+    for (const std::vector<int>& holders : held->holders) {
+      const auto local = std::ranges::find_if(holders, [&](int rank) { return session.is_local(rank); });
+      if (local == holders.end())
+        return unsupported("other processes have pieces of ", slot->name, "; a predictor needs all in its own")
+            .at(slot->name);
+      item.holders.push_back(*local - session.options_.first_rank);
+    }
+    items_.push_back(std::move(item));
+    largest = std::max(largest, slot->type.bytes());
+  }
+  room_.resize(static_cast<size_t>(largest));
+  return {};
+}
+
+Status Predictor::refresh(const CallOptions& options) {
+  const std::shared_ptr<Session> session = source_.lock();
+  if (!session) return error(Code::misuse, "the session of this predictor is gone; its weights stay as they are");
+  return session->gate_.read(options.stop, [&]() -> Status {
+    if (!session->healthy_)
+      return error(Code::state_lost, "a step of the session failed while the weights were changing; load a checkpoint");
+    whole_ = false;
+    EPL_TRY(copy(*session));
+    whole_ = true;
+    own_->seed_ = session->seed_;
+    own_->steps_done_ = session->steps_done_;
+    steps_.store(session->steps_done_, std::memory_order_relaxed);
+    return {};
+  });
+}
+
+Status Predictor::copy(Session& session) {
+  if (alike_) {
+    for (size_t r = 0; r < own_->ranks_.size(); ++r) {
+      ParameterStore& to = own_->ranks_[r]->store;
+      stream_->copy(to.data(), session.ranks_[r]->store.data(), to.bytes());
+    }
+    return stream_->synchronize();
+  }
+  for (const Item& item : items_) {
+    Tensor whole(item.from->type, nullptr, room_.data());
+    for (const int holder : item.holders)
+      EPL_TRY(session.ranks_[static_cast<size_t>(holder)]->store.gather(*stream_, *item.from, whole));
+    EPL_TRY(own_->set_state(item.to->name, whole));
+  }
+  return {};
+}
+
+int64_t Predictor::memory_bytes() const {
+  int64_t bytes = 0;
+  for (const auto& rank : own_->ranks_) bytes += plan().prediction_bytes(rank->rank_class);
+  return bytes + static_cast<int64_t>(room_.size());
+}
+
+Result<Session*> Predictor::session() {
+  if (!whole_)
+    return error(Code::state_lost, "the last refresh of this predictor failed while it copied weights; refresh it again");
+  return own_.get();
+}
+
+}  // namespace epl
