@@ -16,21 +16,23 @@
  *   that.
  * - A handle that was destroyed, or is of another type, is an error (EPL_ERROR_MISUSE), and to `_destroy` nothing,
  *   wherever that can be seen; it mostly can, until its memory is used again. Do not rely on it.
- * - Engines, models, plans, tensors and stores may be used by any threads at once, and are destroyed when no call uses
- *   them any more. A session, trainer, strategy, dataset and evaluation have one caller at a time, from any thread; a
- *   second caller gets EPL_ERROR_BUSY. These may be destroyed beside a call, by a finaliser for example: the call
- *   goes on to its end, and what it had goes with it. No call may begin after a destroy.
+ * - Engines, models, plans, tensors, stores and events may be used by any threads at once, and are destroyed when no
+ *   call uses them any more. A session, trainer, strategy, dataset, evaluation and predictor have one caller at a time,
+ *   from any thread; a second caller gets EPL_ERROR_BUSY. These may be destroyed beside such a call, by a finaliser for
+ *   example: the call goes on to its end, and what it had goes with it. What is EPL_ANY_THREAD may be called beside
+ *   another call with the same handle, but not beside its destruction. No call may begin after a destroy.
  * - Memory that a call is given is read until the call returns and not kept, unless the function says "borrow".
  * - The library reads no environment variable, prints nothing, installs no signal handler and starts threads only for
- *   sessions, stores and prefetching datasets; they are gone when those are destroyed. Threads are called epl-..., take
- *   no signals and have stacks of 512 KiB. A pack, opened where a strategy asks for what it gives, brings libraries
- *   with ways of their own: docs/packs.md says which.
+ *   sessions, predictors, stores and prefetching datasets; they are gone when those are destroyed, but for one that is
+ *   at work for an event: it ends with that. Threads are called epl-..., take no signals and have stacks of 512 KiB. A
+ *   pack, opened where a strategy asks for what it gives, brings libraries with ways of their own: docs/packs.md says
+ *   which.
  * - The rounding mode and the flush-to-zero flags of the host's threads neither matter nor change. Callbacks run while
  *   they are the default ones.
  * - After fork() a child may use the engines, models, plans and tensors of its parent and make sessions and datasets of
- *   its own. Calls with its parent's sessions, datasets, trainers and strategies are EPL_ERROR_MISUSE, and destroying
- *   those or its parent's stores neither waits nor frees all they had. fork() while another thread is inside a call is
- *   as unsafe as malloc makes it.
+ *   its own. Calls with its parent's sessions, predictors, datasets, trainers and strategies are EPL_ERROR_MISUSE, and
+ *   so is waiting for its events; destroying those or its parent's stores neither waits nor frees all they had. fork()
+ *   while another thread is inside a call is as unsafe as malloc makes it.
  * - The library stays loaded until the process ends: dlclose takes nothing away, and loading it again costs nothing. So
  *   handles and threads outlive a dlclose.
  * - Files are read as they are needed, the weights of a model among them. A file that was truncated, changed in place
@@ -43,7 +45,8 @@
  *   EPL_ONE_CALLER           its first argument has one caller at a time; a second one gets EPL_ERROR_BUSY
  *   EPL_QUICK                returns at once: no lock, no memory, no callback, and a signal handler may call it where
  *                            EPL_SIGNAL_SAFE says so
- *   EPL_BLOCKING             reads, writes, computes or waits, and takes epl_call_options: a deadline and a token
+ *   EPL_BLOCKING             reads, writes, computes or waits, or begins such work (its name then ends in _async), and
+ *                            takes epl_call_options: a deadline and a token
  *   EPL_CHECKED              gives an error that the caller owns and must look at
  *   EPL_OUT                  the callee writes it; EPL_OWNED the caller must destroy it; EPL_NULLABLE may be NULL
  *   EPL_TEXT(n), EPL_BYTES(n), EPL_COUNT(n)  a text of n bytes, memory of n bytes, an array of n elements; n is another
@@ -114,6 +117,8 @@ typedef struct epl_evaluation epl_evaluation;
 typedef struct epl_tensor epl_tensor;
 typedef struct epl_cancel epl_cancel;
 typedef struct epl_store epl_store;
+typedef struct epl_event epl_event;
+typedef struct epl_predictor epl_predictor;
 
 /* --- Errors ----------------------------------------------------------------------------------------------------- */
 
@@ -850,6 +855,13 @@ EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error*
 epl_session_predict(epl_session* session, const epl_tensor* const* EPL_COUNT(count) inputs, size_t count,
     const epl_call_options* EPL_NULLABLE call, epl_tensor** EPL_COUNT(output_count) EPL_OUT EPL_OWNED outputs,
     size_t output_count);
+/* The same into tensors of the host, of the types and sizes of the outputs of so many samples (epl_tensor_create_borrow
+ * makes them of its own memory); NULL for one that is not wanted. They share no memory with the inputs. Of whole
+ * batches it copies nothing, unless the strategy merges an output. After an error they hold anything. */
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error*
+epl_session_predict_into(epl_session* session, const epl_tensor* const* EPL_COUNT(count) inputs, size_t count,
+    const epl_call_options* EPL_NULLABLE call, epl_tensor* const* EPL_COUNT(output_count) outputs,
+    size_t output_count);
 /* An output of the last step (EPL_ENTRY_TRAIN) or of the last epl_session_evaluate (EPL_ENTRY_EVALUATE), by its name:
  * what a key of the strategy merges ("outputs.global_mean" and so on), as it asks; of a step also its own, for example
  * "loss". A new tensor. */
@@ -866,7 +878,12 @@ epl_session_give_up(epl_session* session, const char* EPL_TEXT(reason_length) EP
 EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error*
 epl_session_metric(epl_session* session, const char* EPL_TEXT(name_length) name, size_t name_length,
     double* EPL_OUT value);
+/* Steps done. */
 EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK int64_t epl_session_steps(const epl_session* session);
+/* What the last step that was done gave its caller, all numbers of one step, while others run. Before a session has
+ * made a step, and after a checkpoint was loaded, `step` is what epl_session_steps says and `loss` is NaN. */
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK void
+epl_session_progress(const epl_session* session, epl_metrics* EPL_OUT metrics);
 /* A number that decides how training goes on, changed between steps and kept in checkpoints. "learning_rate_scale":
  * what the rates of all parameters are multiplied with besides their schedule, 1 at first. */
 EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error*
@@ -988,6 +1005,85 @@ epl_session_export_safetensors(epl_session* session, const char* EPL_TEXT(path_l
 EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error*
 epl_session_export_to(epl_session* session, const char* EPL_TEXT(format_length) format, size_t format_length,
     epl_write_fn EPL_NULLABLE write, void* EPL_NULLABLE userdata, const epl_call_options* EPL_NULLABLE call);
+
+/* --- Events: work that goes on after its call ----------------------------------------------------------------------
+ *
+ * A thread of the session's own, made when the first such call needs it, does what the call of the same name without
+ * _async does. Until the event is ready the session is in use: other calls with it get EPL_ERROR_BUSY, but for those
+ * that any thread may make, and destroying it lets the work go on to its end. Inputs and outputs must stay as they are
+ * until then; the tensors' handles may be destroyed at once. A call that is refused (a NULL, a session in use, no
+ * thread, a token that was triggered before) has no event; everything else is the event's error. The deadline of `call`
+ * counts from the call, and deadline and token stop the work as they stop the other call. */
+
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error*
+epl_session_step_async(epl_session* session, const epl_tensor* const* EPL_COUNT(count) inputs, size_t count,
+    const epl_call_options* EPL_NULLABLE call, epl_event** EPL_OUT EPL_OWNED event);
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error*
+epl_session_evaluate_async(epl_session* session, const epl_tensor* const* EPL_COUNT(count) inputs, size_t count,
+    const epl_call_options* EPL_NULLABLE call, epl_event** EPL_OUT EPL_OWNED event);
+/* As epl_session_predict_into. Of its metrics, `step` and `nanoseconds` say something. */
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error*
+epl_session_predict_async(epl_session* session, const epl_tensor* const* EPL_COUNT(count) inputs, size_t count,
+    const epl_call_options* EPL_NULLABLE call, epl_tensor* const* EPL_COUNT(output_count) outputs,
+    size_t output_count, epl_event** EPL_OUT EPL_OWNED event);
+/* The work goes on where it is not ready; callbacks are called all the same. */
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD void epl_event_destroy(epl_event* EPL_NULLABLE event);
+/* 1: the work is done or has failed, and the session is free; 0: not yet. In a child of fork() it stays as it was. */
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK int32_t epl_event_ready(const epl_event* event);
+/* Waits, and gives the error and the metrics of the work, as often as it is asked. EPL_ERROR_DEADLINE_EXCEEDED and
+ * EPL_ERROR_CANCELLED of an event that is not ready are those of the waiting alone. A callback of an event cannot wait
+ * for another one of its session, whose thread it runs on: EPL_ERROR_MISUSE. */
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_BLOCKING EPL_CHECKED epl_error*
+epl_event_wait(epl_event* event, const epl_call_options* EPL_NULLABLE call,
+    epl_metrics* EPL_OUT EPL_NULLABLE metrics);
+/* For poll, epoll and event loops: a descriptor that becomes readable when the event is ready, and stays so. It is the
+ * event's own: neither read nor close it; it is closed with the event. Where there is none (EPL_ERROR_EXHAUSTED, or
+ * EPL_ERROR_UNSUPPORTED on systems other than Linux) it is -1. */
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_CHECKED epl_error* epl_event_fd(epl_event* event, int32_t* EPL_OUT fd);
+typedef void (*epl_event_fn)(void* userdata);
+/* `fn` is called once, and `destroy`, which may be NULL, behind it: by the session's thread when the event is ready, or
+ * by this call where it is already. The session is free by then; it may be used, destroyed, and given its next step.
+ * Several functions are called in the order in which they came. On an error neither is called. */
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_CHECKED epl_error*
+epl_event_on_ready(epl_event* event, epl_event_fn fn, void* EPL_NULLABLE userdata,
+    epl_destroy_fn EPL_NULLABLE destroy);
+
+/* --- Predictors: predictions beside the steps of a session -----------------------------------------------------------
+ *
+ * A predictor has as many threads as a session, working memory, and a copy of what a prediction reads of the session's
+ * state: parameters and buffers, nothing of the optimizer's. Its weights are those of one step, the last that was done when it was made or
+ * refreshed, and never a mixture: they change when it is refreshed, and then all at once. A session may have several.
+ * Making and refreshing one is possible beside any call with the session, a step for example, from any thread; it waits
+ * for the update of a step, which is its last part, and an update waits for a copy that has begun. A predictor outlives
+ * its session, and predicts on with what it has. */
+
+/* `shapes` is another plan of the same model, with the same trainer and other sizes (its loss may be "none"); NULL: the
+ * session's own. A plan that reads other weights, or weights of another type, is EPL_ERROR_INVALID_ARGUMENT. Where
+ * the session is one of several processes, `shapes` is needed, and all weights must be in this one
+ * (EPL_ERROR_UNSUPPORTED). */
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_BLOCKING EPL_CHECKED epl_error*
+epl_predictor_create(const epl_session* session, const epl_plan* EPL_NULLABLE shapes,
+    const epl_call_options* EPL_NULLABLE call, epl_predictor** EPL_OUT predictor);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD void epl_predictor_destroy(epl_predictor* EPL_NULLABLE predictor);
+/* Takes the weights of the session's last step. The deadline and the token of `call` are looked at until it copies.
+ * EPL_ERROR_MISUSE: the session was destroyed; EPL_ERROR_STATE_LOST: the session's state is of no step. Both leave the
+ * predictor as it was. */
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error*
+epl_predictor_refresh(epl_predictor* predictor, const epl_call_options* EPL_NULLABLE call);
+/* Steps that the session had done when these were its weights. */
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK int64_t epl_predictor_steps(const epl_predictor* predictor);
+/* What it has allocated for weights and work, of all its ranks: the plan knows it. */
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK int64_t
+epl_predictor_memory_bytes(const epl_predictor* predictor);
+/* As epl_session_predict and epl_session_predict_into. */
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error*
+epl_predictor_predict(epl_predictor* predictor, const epl_tensor* const* EPL_COUNT(count) inputs, size_t count,
+    const epl_call_options* EPL_NULLABLE call, epl_tensor** EPL_COUNT(output_count) EPL_OUT EPL_OWNED outputs,
+    size_t output_count);
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error*
+epl_predictor_predict_into(epl_predictor* predictor, const epl_tensor* const* EPL_COUNT(count) inputs, size_t count,
+    const epl_call_options* EPL_NULLABLE call, epl_tensor* const* EPL_COUNT(output_count) outputs,
+    size_t output_count);
 
 /* --- Evaluation: loss and metrics over any number of batches ---------------------------------------------------------
  */

@@ -306,6 +306,8 @@ class evaluation;
 class tensor;
 class cancel;
 class store;
+class event;
+class predictor;
 
 class engine : public detail::handle<epl_engine, epl_engine_destroy> {
  public:
@@ -996,6 +998,96 @@ class tensor : public detail::handle<epl_tensor, epl_tensor_destroy> {
   }
 };
 
+class cancel : public detail::handle<epl_cancel, epl_cancel_destroy> {
+ public:
+  using handle::handle;
+
+  /// A token that any thread may trigger, once and for all; calls that were given it return
+  /// EPL_ERROR_CANCELLED, before they change anything or not at all. A token may go to any number of calls.
+  static returned<epl::cancel> create(const epl_engine* engine) {
+    epl_cancel* cancel_out = nullptr;
+    epl_error* failure = epl_cancel_create(engine, &cancel_out);
+    return detail::give(failure, [&]() -> epl::cancel { return epl::cancel(cancel_out); });
+  }
+
+  void trigger() {
+    epl_cancel_trigger(*this);
+  }
+
+  static int32_t triggered(const epl_cancel* cancel = nullptr) {
+    return epl_cancel_triggered(cancel);
+  }
+};
+
+class store : public detail::handle<epl_store, epl_store_destroy> {
+ public:
+  using handle::handle;
+
+  /// Serves a store for the processes of one job, by a thread of its own, until it is destroyed: when the
+  /// sessions that use it are gone. One process makes it, any one that lives long enough; what it keeps is
+  /// small.
+  static returned<epl::store> create(const epl_engine* engine, const epl::store_options& options = {}) {
+    epl_store* store_out = nullptr;
+    epl_error* failure = epl_store_create(engine, &options, &store_out);
+    return detail::give(failure, [&]() -> epl::store { return epl::store(store_out); });
+  }
+
+  /// "HOST:PORT" with the port that it has; empty for NULL. `length` may be NULL.
+  static std::string_view address(const epl_store* store = nullptr) {
+    std::size_t length = 0;
+    const char* data = epl_store_address(store, &length);
+    return std::string_view(data, length);
+  }
+
+  /// Address and secret as one text without spaces, for epl_session_options.rendezvous. The host hands it to
+  /// the other processes by its own means, which nobody else must see. Shorter than 256 bytes for a secret of
+  /// up to 64.
+  returned<std::string> id() const {
+    epl_text* id_out = nullptr;
+    epl_error* failure = epl_store_id(*this, &id_out);
+    return detail::give(failure, [&]() -> std::string { return detail::take(id_out); });
+  }
+};
+
+class event : public detail::handle<epl_event, epl_event_destroy> {
+ public:
+  using handle::handle;
+
+  /// 1: the work is done or has failed, and the session is free; 0: not yet. In a child of fork() it stays as
+  /// it was.
+  int32_t ready() const {
+    return epl_event_ready(*this);
+  }
+
+  /// Waits, and gives the error and the metrics of the work, as often as it is asked.
+  /// EPL_ERROR_DEADLINE_EXCEEDED and EPL_ERROR_CANCELLED of an event that is not ready are those of the waiting
+  /// alone. A callback of an event cannot wait for another one of its session, whose thread it runs on:
+  /// EPL_ERROR_MISUSE.
+  returned<epl::metrics> wait(const epl::call_options& call = {}) {
+    epl::metrics metrics_out{};
+    epl_error* failure = epl_event_wait(*this, &call, &metrics_out);
+    return detail::give(failure, [&]() -> epl::metrics { return metrics_out; });
+  }
+
+  /// For poll, epoll and event loops: a descriptor that becomes readable when the event is ready, and stays so.
+  /// It is the event's own: neither read nor close it; it is closed with the event. Where there is none
+  /// (EPL_ERROR_EXHAUSTED, or EPL_ERROR_UNSUPPORTED on systems other than Linux) it is -1.
+  returned<int32_t> fd() {
+    int32_t fd_out = 0;
+    epl_error* failure = epl_event_fd(*this, &fd_out);
+    return detail::give(failure, [&]() -> int32_t { return fd_out; });
+  }
+
+  /// `fn` is called once, and `destroy`, which may be NULL, behind it: by the session's thread when the event
+  /// is ready, or by this call where it is already. The session is free by then; it may be used, destroyed, and
+  /// given its next step. Several functions are called in the order in which they came. On an error neither is
+  /// called.
+  returned<void> on_ready(epl_event_fn fn, void* userdata = nullptr, epl_destroy_fn destroy = nullptr) {
+    epl_error* failure = epl_event_on_ready(*this, fn, userdata, destroy);
+    return detail::give(failure, [] {});
+  }
+};
+
 class session : public detail::handle<epl_session, epl_session_destroy> {
  public:
   using handle::handle;
@@ -1032,6 +1124,15 @@ class session : public detail::handle<epl_session, epl_session_destroy> {
     return detail::give(failure, [&]() -> std::vector<epl::tensor> { return detail::own<epl::tensor>(outputs_out); });
   }
 
+  /// The same into tensors of the host, of the types and sizes of the outputs of so many samples
+  /// (epl_tensor_create_borrow makes them of its own memory); NULL for one that is not wanted. They share no
+  /// memory with the inputs. Of whole batches it copies nothing, unless the strategy merges an output. After an
+  /// error they hold anything.
+  returned<void> predict_into(list<const epl_tensor> inputs, const epl::call_options& call, list<epl_tensor> outputs) {
+    epl_error* failure = epl_session_predict_into(*this, inputs.data(), inputs.size(), &call, outputs.data(), outputs.size());
+    return detail::give(failure, [] {});
+  }
+
   /// An output of the last step (EPL_ENTRY_TRAIN) or of the last epl_session_evaluate (EPL_ENTRY_EVALUATE), by
   /// its name: what a key of the strategy merges ("outputs.global_mean" and so on), as it asks; of a step also
   /// its own, for example "loss". A new tensor.
@@ -1056,8 +1157,17 @@ class session : public detail::handle<epl_session, epl_session_destroy> {
     return detail::give(failure, [&]() -> double { return value_out; });
   }
 
+  /// Steps done.
   int64_t steps() const {
     return epl_session_steps(*this);
+  }
+
+  /// What the last step that was done gave its caller, all numbers of one step, while others run. Before a
+  /// session has made a step, and after a checkpoint was loaded, `step` is what epl_session_steps says and
+  /// `loss` is NaN.
+  void progress() const {
+    epl::metrics metrics_out{};
+    epl_session_progress(*this, &metrics_out);
   }
 
   /// A number that decides how training goes on, changed between steps and kept in checkpoints.
@@ -1225,56 +1335,69 @@ class session : public detail::handle<epl_session, epl_session_destroy> {
     epl_error* failure = epl_session_export_to(*this, format.data(), format.size(), write, userdata, &call);
     return detail::give(failure, [] {});
   }
-};
 
-class cancel : public detail::handle<epl_cancel, epl_cancel_destroy> {
- public:
-  using handle::handle;
-
-  /// A token that any thread may trigger, once and for all; calls that were given it return
-  /// EPL_ERROR_CANCELLED, before they change anything or not at all. A token may go to any number of calls.
-  static returned<epl::cancel> create(const epl_engine* engine) {
-    epl_cancel* cancel_out = nullptr;
-    epl_error* failure = epl_cancel_create(engine, &cancel_out);
-    return detail::give(failure, [&]() -> epl::cancel { return epl::cancel(cancel_out); });
+  returned<epl::event> step_async(list<const epl_tensor> inputs, const epl::call_options& call = {}) {
+    epl_event* event_out = nullptr;
+    epl_error* failure = epl_session_step_async(*this, inputs.data(), inputs.size(), &call, &event_out);
+    return detail::give(failure, [&]() -> epl::event { return epl::event(event_out); });
   }
 
-  void trigger() {
-    epl_cancel_trigger(*this);
+  returned<epl::event> evaluate_async(list<const epl_tensor> inputs, const epl::call_options& call = {}) {
+    epl_event* event_out = nullptr;
+    epl_error* failure = epl_session_evaluate_async(*this, inputs.data(), inputs.size(), &call, &event_out);
+    return detail::give(failure, [&]() -> epl::event { return epl::event(event_out); });
   }
 
-  static int32_t triggered(const epl_cancel* cancel = nullptr) {
-    return epl_cancel_triggered(cancel);
+  /// As epl_session_predict_into. Of its metrics, `step` and `nanoseconds` say something.
+  returned<epl::event> predict_async(list<const epl_tensor> inputs, const epl::call_options& call, list<epl_tensor> outputs) {
+    epl_event* event_out = nullptr;
+    epl_error* failure = epl_session_predict_async(*this, inputs.data(), inputs.size(), &call, outputs.data(), outputs.size(), &event_out);
+    return detail::give(failure, [&]() -> epl::event { return epl::event(event_out); });
   }
 };
 
-class store : public detail::handle<epl_store, epl_store_destroy> {
+class predictor : public detail::handle<epl_predictor, epl_predictor_destroy> {
  public:
   using handle::handle;
 
-  /// Serves a store for the processes of one job, by a thread of its own, until it is destroyed: when the
-  /// sessions that use it are gone. One process makes it, any one that lives long enough; what it keeps is
-  /// small.
-  static returned<epl::store> create(const epl_engine* engine, const epl::store_options& options = {}) {
-    epl_store* store_out = nullptr;
-    epl_error* failure = epl_store_create(engine, &options, &store_out);
-    return detail::give(failure, [&]() -> epl::store { return epl::store(store_out); });
+  /// `shapes` is another plan of the same model, with the same trainer and other sizes (its loss may be
+  /// "none"); NULL: the session's own. A plan that reads other weights, or weights of another type, is
+  /// EPL_ERROR_INVALID_ARGUMENT. Where the session is one of several processes, `shapes` is needed, and all
+  /// weights must be in this one (EPL_ERROR_UNSUPPORTED).
+  static returned<epl::predictor> create(const epl_session* session, const epl_plan* shapes = nullptr, const epl::call_options& call = {}) {
+    epl_predictor* predictor_out = nullptr;
+    epl_error* failure = epl_predictor_create(session, shapes, &call, &predictor_out);
+    return detail::give(failure, [&]() -> epl::predictor { return epl::predictor(predictor_out); });
   }
 
-  /// "HOST:PORT" with the port that it has; empty for NULL. `length` may be NULL.
-  static std::string_view address(const epl_store* store = nullptr) {
-    std::size_t length = 0;
-    const char* data = epl_store_address(store, &length);
-    return std::string_view(data, length);
+  /// Takes the weights of the session's last step. The deadline and the token of `call` are looked at until it
+  /// copies. EPL_ERROR_MISUSE: the session was destroyed; EPL_ERROR_STATE_LOST: the session's state is of no
+  /// step. Both leave the predictor as it was.
+  returned<void> refresh(const epl::call_options& call = {}) {
+    epl_error* failure = epl_predictor_refresh(*this, &call);
+    return detail::give(failure, [] {});
   }
 
-  /// Address and secret as one text without spaces, for epl_session_options.rendezvous. The host hands it to
-  /// the other processes by its own means, which nobody else must see. Shorter than 256 bytes for a secret of
-  /// up to 64.
-  returned<std::string> id() const {
-    epl_text* id_out = nullptr;
-    epl_error* failure = epl_store_id(*this, &id_out);
-    return detail::give(failure, [&]() -> std::string { return detail::take(id_out); });
+  /// Steps that the session had done when these were its weights.
+  int64_t steps() const {
+    return epl_predictor_steps(*this);
+  }
+
+  /// What it has allocated for weights and work, of all its ranks: the plan knows it.
+  int64_t memory_bytes() const {
+    return epl_predictor_memory_bytes(*this);
+  }
+
+  /// As epl_session_predict and epl_session_predict_into.
+  returned<std::vector<epl::tensor>> predict(list<const epl_tensor> inputs, const epl::call_options& call, std::size_t output_count) {
+    std::vector<epl_tensor*> outputs_out(output_count);
+    epl_error* failure = epl_predictor_predict(*this, inputs.data(), inputs.size(), &call, outputs_out.data(), output_count);
+    return detail::give(failure, [&]() -> std::vector<epl::tensor> { return detail::own<epl::tensor>(outputs_out); });
+  }
+
+  returned<void> predict_into(list<const epl_tensor> inputs, const epl::call_options& call, list<epl_tensor> outputs) {
+    epl_error* failure = epl_predictor_predict_into(*this, inputs.data(), inputs.size(), &call, outputs.data(), outputs.size());
+    return detail::give(failure, [] {});
   }
 };
 

@@ -143,10 +143,12 @@
   X(epl_error*, session_step, (epl_session* session, const epl_tensor* const* inputs, size_t count, const epl_call_options* call, epl_metrics* metrics), 0, 1) \
   X(epl_error*, session_evaluate, (epl_session* session, const epl_tensor* const* inputs, size_t count, const epl_call_options* call, epl_metrics* metrics), 0, 1) \
   X(epl_error*, session_predict, (epl_session* session, const epl_tensor* const* inputs, size_t count, const epl_call_options* call, epl_tensor** outputs, size_t output_count), 0, 1) \
+  X(epl_error*, session_predict_into, (epl_session* session, const epl_tensor* const* inputs, size_t count, const epl_call_options* call, epl_tensor* const* outputs, size_t output_count), 0, 1) \
   X(epl_error*, session_output, (epl_session* session, int32_t entry, const char* name, size_t name_length, epl_tensor** output), 0, 1) \
   X(epl_error*, session_give_up, (epl_session* session, const char* reason, size_t reason_length, const epl_call_options* call), 0, 1) \
   X(epl_error*, session_metric, (epl_session* session, const char* name, size_t name_length, double* value), 0, 1) \
   X(int64_t, session_steps, (const epl_session* session), 0, 1) \
+  X(void, session_progress, (const epl_session* session, epl_metrics* metrics), 0, 1) \
   X(epl_error*, session_set_number, (epl_session* session, const char* name, size_t name_length, double value), 0, 1) \
   X(epl_error*, session_get_number, (epl_session* session, const char* name, size_t name_length, double* value), 0, 1) \
   X(epl_error*, session_observe, (epl_session* session, double value, int32_t higher_is_better), 0, 1) \
@@ -171,6 +173,21 @@
   X(epl_error*, session_export_adapters, (epl_session* session, const char* folder, size_t folder_length, const epl_call_options* call), 0, 1) \
   X(epl_error*, session_export_safetensors, (epl_session* session, const char* path, size_t path_length, const epl_call_options* call), 0, 1) \
   X(epl_error*, session_export_to, (epl_session* session, const char* format, size_t format_length, epl_write_fn write, void* userdata, const epl_call_options* call), 0, 1) \
+  X(epl_error*, session_step_async, (epl_session* session, const epl_tensor* const* inputs, size_t count, const epl_call_options* call, epl_event** event), 0, 1) \
+  X(epl_error*, session_evaluate_async, (epl_session* session, const epl_tensor* const* inputs, size_t count, const epl_call_options* call, epl_event** event), 0, 1) \
+  X(epl_error*, session_predict_async, (epl_session* session, const epl_tensor* const* inputs, size_t count, const epl_call_options* call, epl_tensor* const* outputs, size_t output_count, epl_event** event), 0, 1) \
+  X(void, event_destroy, (epl_event* event), 0, 1) \
+  X(int32_t, event_ready, (const epl_event* event), 0, 1) \
+  X(epl_error*, event_wait, (epl_event* event, const epl_call_options* call, epl_metrics* metrics), 0, 1) \
+  X(epl_error*, event_fd, (epl_event* event, int32_t* fd), 0, 1) \
+  X(epl_error*, event_on_ready, (epl_event* event, epl_event_fn fn, void* userdata, epl_destroy_fn destroy), 0, 1) \
+  X(epl_error*, predictor_create, (const epl_session* session, const epl_plan* shapes, const epl_call_options* call, epl_predictor** predictor), 0, 1) \
+  X(void, predictor_destroy, (epl_predictor* predictor), 0, 1) \
+  X(epl_error*, predictor_refresh, (epl_predictor* predictor, const epl_call_options* call), 0, 1) \
+  X(int64_t, predictor_steps, (const epl_predictor* predictor), 0, 1) \
+  X(int64_t, predictor_memory_bytes, (const epl_predictor* predictor), 0, 1) \
+  X(epl_error*, predictor_predict, (epl_predictor* predictor, const epl_tensor* const* inputs, size_t count, const epl_call_options* call, epl_tensor** outputs, size_t output_count), 0, 1) \
+  X(epl_error*, predictor_predict_into, (epl_predictor* predictor, const epl_tensor* const* inputs, size_t count, const epl_call_options* call, epl_tensor* const* outputs, size_t output_count), 0, 1) \
   X(epl_error*, evaluation_create, (const epl_plan* plan, const char* metrics, size_t metrics_length, epl_evaluation** evaluation), 0, 1) \
   X(void, evaluation_destroy, (epl_evaluation* evaluation), 0, 1) \
   X(epl_error*, evaluation_add, (epl_evaluation* evaluation, epl_session* session, const epl_tensor* const* inputs, size_t count, const epl_call_options* call), 0, 1) \

@@ -54,6 +54,10 @@ Result<Thread> Thread::start(const std::string& name, std::function<void()> work
   return out;
 }
 
+void Thread::detach() {
+  if (std::exchange(joinable_, false)) ::pthread_detach(thread_);
+}
+
 void Thread::join() {
   if (std::exchange(joinable_, false)) ::pthread_join(thread_, nullptr);
 }

@@ -27,7 +27,10 @@ class Thread {
   ~Thread() { join(); }
   // Waits for the end of its work; at most once.
   void join();
+  // It ends by itself, and nobody waits for it.
+  void detach();
   bool joinable() const { return joinable_; }
+  pthread_t id() const { return thread_; }
 
  private:
   pthread_t thread_{};

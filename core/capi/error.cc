@@ -23,7 +23,8 @@ std::string_view handle_name(HandleType type) {
   static constexpr std::string_view names[] = {"handle",         "epl_error",   "epl_text",     "epl_engine",
                                                "epl_model",      "epl_trainer", "epl_strategy", "epl_plan",
                                                "epl_session",    "epl_dataset", "epl_tensor",   "epl_cancel",
-                                               "epl_evaluation", "epl_store",   "epl_feed"};
+                                               "epl_evaluation", "epl_store",   "epl_feed",     "epl_event",
+                                               "epl_predictor"};
   return names[static_cast<size_t>(type)];
 }
 
@@ -92,12 +93,17 @@ Status check_output(const void* target, std::string_view name) {
   return invalid(name, ".struct_size is ", size, "; set it to sizeof(", name, ") or use its INIT macro");
 }
 
-Status write_output(const void* source, void* target, uint64_t known_size, std::string_view name) {
-  EPL_TRY(check_output(target, name));
+void put_output(const void* source, void* target, uint64_t known_size) {
   uint64_t size = 0;
   std::memcpy(&size, target, sizeof size);
+  if (size < sizeof size) return;
   std::memcpy(static_cast<char*>(target) + sizeof size, static_cast<const char*>(source) + sizeof size,
               std::min(size, known_size) - sizeof size);
+}
+
+Status write_output(const void* source, void* target, uint64_t known_size, std::string_view name) {
+  EPL_TRY(check_output(target, name));
+  put_output(source, target, known_size);
   return {};
 }
 

@@ -45,7 +45,9 @@ enum class HandleType : uint64_t {
   cancel,
   evaluation,
   store,
-  feed
+  feed,
+  event,
+  predictor
 };
 std::string_view handle_name(HandleType type);  // "epl_error", ...
 
@@ -100,6 +102,13 @@ template <HandleType handle_type> class ExclusiveHandle : public Handle<handle_t
   pid_t process_ = ::getpid();
 };
 
+// For calls that any thread may make.
+template <class H> Status check_process(const H& handle) {
+  if (handle.of_this_process()) return {};
+  return error(Code::misuse, "this ", handle_name(H::type),
+               " belongs to the process that called fork(); make a new one here");
+}
+
 // A call that has an exclusive handle to itself.
 template <class H> class Caller {
  public:
@@ -111,8 +120,7 @@ template <class H> class Caller {
   Status status() const {
     if (entered_) return {};
     const std::string_view name = handle_name(H::type);
-    if (!here_)
-      return error(Code::misuse, "this ", name, " belongs to the process that called fork(); make a new one here");
+    if (!here_) return check_process(handle_);
     if (handle_.doomed()) return error(Code::misuse, "this ", name, " was destroyed; the call that runs is its last");
     return error(Code::busy, "this ", name, " is in use by another thread; it has one caller at a time");
   }
@@ -210,6 +218,8 @@ template <class T> Status copy_options(const T* source, T& target, std::string_v
 Status check_output(const void* target, std::string_view name);
 // Writes the prefix of `source` that the caller's struct has room for; its struct_size stays.
 Status write_output(const void* source, void* target, uint64_t known_size, std::string_view name);
+// The same where nothing can be said of a size that is none: then it writes nothing.
+void put_output(const void* source, void* target, uint64_t known_size);
 template <class T> Status write_output(const T& source, T* target, std::string_view name) {
   return write_output(static_cast<const void*>(&source), target, sizeof(T), name);
 }

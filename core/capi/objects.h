@@ -9,11 +9,13 @@
 #include <vector>
 
 #include "core/backend/store.h"
-#include "core/capi/handle.h"
+#include "core/capi/async.h"
 #include "core/data/host_data.h"
+#include "core/data/open.h"
 #include "core/frontend/model.h"
 #include "core/runtime/evaluation.h"
 #include "core/runtime/facts.h"
+#include "core/runtime/predictor.h"
 #include "core/runtime/session.h"
 #include "core/strategy/strategy.h"
 #include "core/train/train_step.h"
@@ -96,14 +98,23 @@ struct epl_session : epl::capi::ExclusiveHandle<epl::capi::HandleType::session> 
       if (destroy) destroy(userdata);
     }
   } of_callbacks;
-  std::unique_ptr<epl::Session> session;
-  std::vector<epl::Tensor> inputs;    // kept, so that a step allocates nothing
-  std::vector<std::string> names[4];  // by EPL_STATE_..., sorted
-  bool poisoned = false;              // a bug of ours has been seen: nothing goes on from here
+  std::shared_ptr<epl::Session> session;      // predictors look at it as well
+  std::vector<epl::Tensor> inputs, outputs;   // kept, so that a step allocates nothing
+  std::unique_ptr<epl::capi::Worker> worker;  // once something was asynchronous
+  std::vector<std::string> names[4];          // by EPL_STATE_..., sorted
+  bool poisoned = false;                      // a bug of ours has been seen: nothing goes on from here
   void abandon() {
-    static_cast<void>(session.release());
+    static_cast<void>(worker.release());
+    static_cast<void>(new std::shared_ptr<epl::Session>(std::move(session)));
     of_callbacks.destroy = nullptr;
   }
+};
+
+struct epl_predictor : epl::capi::ExclusiveHandle<epl::capi::HandleType::predictor> {
+  std::shared_ptr<epl::capi::Engine> engine;
+  std::unique_ptr<epl::Predictor> predictor;
+  std::vector<epl::Tensor> inputs, outputs;
+  void abandon() { static_cast<void>(predictor.release()); }
 };
 
 struct epl_evaluation : epl::capi::ExclusiveHandle<epl::capi::HandleType::evaluation> {

@@ -6,6 +6,7 @@
 
 #include "core/base/check.h"
 #include "core/base/suggestion.h"
+#include "core/capi/outputs.h"
 #include "core/capi/store.h"
 #include "core/runtime/session_state.h"
 #include "core/runtime/trace_file.h"
@@ -22,15 +23,37 @@ Status check_number(std::string_view name) {
   return error(Code::not_found, "a session has no number ", quoted(name), choices(name, known));
 }
 
-int64_t nanoseconds(double seconds) { return std::llround(seconds * 1e9); }
-
 void log_step(const Host& host, const StepMetrics& step, double seconds) {
   log(host, LogLevel::debug, "step ", step.step + 1, ": loss ", step.loss, ", ", seconds, " s");
 }
 
 }  // namespace
 
+int64_t nanoseconds(double seconds) { return std::llround(seconds * 1e9); }
+
 CallOptions session_call(const Call& call) { return {.stop = call.stop, .samples = call.samples}; }
+
+Status step_session(epl_session& session, const Call& call, epl_metrics& metrics) {
+  StepMetrics step;
+  EPL_TRY(session.session->step(session.inputs, step, session_call(call)));
+  EPL_TRY(step.skipped);
+  log_step(session.engine->host, step, step.seconds);
+  metrics = {sizeof metrics,     step.step + 1,      step.loss,
+             step.gradient_norm, step.learning_rate, nanoseconds(step.seconds)};
+  return {};
+}
+
+Status evaluate_session(epl_session& session, const Call& call, epl_metrics& metrics) {
+  double loss = 0;
+  EPL_TRY(session.session->evaluate(session.inputs, loss, session_call(call)));
+  metrics = {sizeof metrics,
+             session.session->steps_done(),
+             loss,
+             -1,
+             0,
+             nanoseconds(session.engine->host.seconds() - call.started)};
+  return {};
+}
 
 }  // namespace epl::capi
 
@@ -74,14 +97,9 @@ epl_error* epl_session_step(epl_session* session, const epl_tensor* const* input
     EPL_ASSIGN(const Call begun, begin_call(*session->engine, call));
     Inputs taken(*session);
     EPL_TRY(taken.take(inputs, count));
-    StepMetrics step;
-    EPL_TRY(session->session->step(session->inputs, step, session_call(begun)));
-    EPL_TRY(step.skipped);
-    const double seconds = session->engine->host.seconds() - begun.started;
-    log_step(session->engine->host, step, seconds);
+    epl_metrics out = EPL_METRICS_INIT;
+    EPL_TRY(step_session(*session, begun, out));
     if (metrics == nullptr) return {};
-    epl_metrics out = {sizeof out,         step.step + 1,      step.loss,
-                       step.gradient_norm, step.learning_rate, nanoseconds(seconds)};
     return write_output(out, metrics, "epl_metrics");
   });
 }
@@ -93,12 +111,9 @@ epl_error* epl_session_evaluate(epl_session* session, const epl_tensor* const* i
     EPL_ASSIGN(const Call begun, begin_call(*session->engine, call));
     Inputs taken(*session);
     EPL_TRY(taken.take(inputs, count));
-    double loss = 0;
-    EPL_TRY(session->session->evaluate(session->inputs, loss, session_call(begun)));
+    epl_metrics out = EPL_METRICS_INIT;
+    EPL_TRY(evaluate_session(*session, begun, out));
     if (metrics == nullptr) return {};
-    epl_metrics out = {sizeof out, session->session->steps_done(),
-                       loss,       -1,
-                       0,          nanoseconds(session->engine->host.seconds() - begun.started)};
     return write_output(out, metrics, "epl_metrics");
   });
 }
@@ -107,32 +122,23 @@ epl_error* epl_session_predict(epl_session* session, const epl_tensor* const* in
                                const epl_call_options* call, epl_tensor** outputs, size_t output_count) {
   if (outputs != nullptr) std::fill_n(outputs, output_count, nullptr);
   return with_session(session, [&]() -> Status {
-    if (output_count > 0) EPL_REQUIRE(outputs);
-    EPL_ASSIGN(const Entry* entry, entry_argument(session->session->plan(), EPL_ENTRY_PREDICT));
-    const auto& ports = entry->outputs;
-    if (output_count != ports.size())
-      return invalid("output_count is ", output_count, ", the model has ", ports.size(), " outputs");
     EPL_ASSIGN(const Call begun, begin_call(*session->engine, call));
     Inputs taken(*session);
     EPL_TRY(taken.take(inputs, count));
-    EPL_ASSIGN(const int64_t samples,
-               session->session->samples_in(EntryKind::predict, session->inputs, session_call(begun)));
-    std::vector<Tensor> results;
-    for (const Port& port : ports) {
-      std::shared_ptr<const void> memory =
-          allocate_bytes(session->engine, static_cast<size_t>(port.global_type.bytes()));
-      const void* data = memory.get();
-      results.emplace_back(port.global_type, std::move(memory), data);
-    }
-    EPL_TRY(session->session->predict(session->inputs, results, session_call(begun)));
-    std::vector<std::unique_ptr<epl_tensor>> made;
-    for (size_t i = 0; i < results.size(); ++i) {
-      made.push_back(std::make_unique<epl_tensor>());
-      made.back()->engine = session->engine;
-      made.back()->tensor = session->session->given_output(*entry, i, results[i], samples);
-    }
-    for (size_t i = 0; i < made.size(); ++i) outputs[i] = made[i].release();
-    return {};
+    return predict_new(session->engine, *session->session, session->inputs, session_call(begun), outputs, output_count);
+  });
+}
+
+epl_error* epl_session_predict_into(epl_session* session, const epl_tensor* const* inputs, size_t count,
+                                    const epl_call_options* call, epl_tensor* const* outputs, size_t output_count) {
+  return with_session(session, [&]() -> Status {
+    EPL_ASSIGN(const Call begun, begin_call(*session->engine, call));
+    Inputs taken(*session);
+    EPL_TRY(taken.take(inputs, count));
+    EPL_TRY(take_outputs(session->session->plan(), outputs, output_count, session->outputs));
+    const Status status = session->session->predict_into(session->inputs, session->outputs, session_call(begun));
+    for (Tensor& slot : session->outputs) slot.forget_data();
+    return status;
   });
 }
 
@@ -215,7 +221,17 @@ epl_error* epl_session_give_up(epl_session* session, const char* reason, size_t 
   });
 }
 
-int64_t epl_session_steps(const epl_session* session) { return alive(session) ? session->session->steps_done() : 0; }
+int64_t epl_session_steps(const epl_session* session) {
+  return alive(session) ? session->session->progress().steps : 0;
+}
+
+void epl_session_progress(const epl_session* session, epl_metrics* metrics) {
+  if (!alive(session) || metrics == nullptr) return;
+  const Progress::Numbers now = session->session->progress();
+  const epl_metrics out = {sizeof out,        now.steps,         now.loss,
+                           now.gradient_norm, now.learning_rate, nanoseconds(now.seconds)};
+  put_output(&out, metrics, sizeof out);
+}
 
 int64_t epl_session_memory_bytes_peak(const epl_session* session, int64_t rank) {
   if (!alive(session) || rank < 0 || rank >= session->session->plan().options().ranks) return -1;

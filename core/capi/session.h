@@ -6,13 +6,17 @@
 
 namespace epl::capi {
 
+inline Status check_poison(const epl_session& session) {
+  if (!session.poisoned) return {};
+  return error(Code::misuse,
+               "this session has met an internal error and cannot go on; make a new one and load a checkpoint");
+}
+
 // Runs f with the session to itself. A bug of ours (InternalError) poisons the session: it must not go on with weights
 // that may be wrong.
 template <class F> Status in_session(epl_session* session, F&& f) {
   return with_caller(session, "session", [&]() -> Status {
-    if (session->poisoned)
-      return error(Code::misuse,
-                   "this session has met an internal error and cannot go on; make a new one and load a checkpoint");
+    EPL_TRY(check_poison(*session));
     try {
       return f();
     } catch (const InternalError&) {
@@ -29,11 +33,16 @@ template <class F> epl_error* with_session(epl_session* session, F&& f, const ch
 
 // How one step, evaluation or prediction is to run.
 CallOptions session_call(const Call& call);
+int64_t nanoseconds(double seconds);
+// With the session's inputs, in a call or behind it.
+Status step_session(epl_session& session, const Call& call, epl_metrics& metrics);
+Status evaluate_session(epl_session& session, const Call& call, epl_metrics& metrics);
 
 // Takes the inputs for the time of a call, without allocating once the slots have their shapes.
 class Inputs {
  public:
-  explicit Inputs(epl_session& session) : slots_(session.inputs), slices_(session.session->options().slices) {}
+  explicit Inputs(std::vector<Tensor>& slots, bool slices = false) : slots_(slots), slices_(slices) {}
+  explicit Inputs(epl_session& session) : Inputs(session.inputs, session.session->options().slices) {}
   Inputs(const Inputs&) = delete;
   ~Inputs() {
     for (Tensor& slot : slots_) slot.forget_data();

@@ -66,7 +66,7 @@ Result<StateLayout> link(std::span<Program* const> programs) {
   for (size_t p = 0; p < programs.size(); ++p) {
     Program* program = programs[p];
     std::map<int64_t, int64_t> moved;  // offsets in the program's own layout -> in the common one
-    program->state_bytes = 0;  // without what has turned out to be another class's
+    program->state_bytes = 0;          // without what has turned out to be another class's
     for (StateSlot& slot : program->state) {
       program->state_bytes += aligned_bytes(slot.local.bytes());
       const StateSlot& stored = layout.slot(slot);

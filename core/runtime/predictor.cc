@@ -128,7 +128,7 @@ int64_t Predictor::memory_bytes() const {
 
 Result<Session*> Predictor::session() {
   if (!whole_)
-    return error(Code::state_lost, "the last refresh of this predictor failed while it copied weights; refresh it again");
+    return error(Code::state_lost, "the last refresh of this predictor failed while it copied; refresh it again");
   return own_.get();
 }
 

@@ -80,6 +80,14 @@ CALL(epl_session_set_number, w.session, EPL_STR("learning_rate_scale"), 1)
 CALL(epl_session_observe, watcher, 1, 0)
 CALL(epl_session_record, w.session, 1)
 CALL(epl_session_trace, w.session, (epl_text**)out)
+CALL(epl_session_predict_into, w.session, w.inputs, 1, NULL, &room, 1)
+CALL(epl_event_fd, done, &(int32_t){0})
+CALL(epl_event_wait, done, NULL, NULL)
+CALL(epl_event_on_ready, done, ignore, NULL, NULL)
+CALL(epl_predictor_create, w.session, shapes, NULL, (epl_predictor**)out)
+CALL(epl_predictor_refresh, predictor, NULL)
+CALL(epl_predictor_predict, predictor, w.inputs, 1, NULL, (epl_tensor**)out, 1)
+CALL(epl_predictor_predict_into, predictor, w.inputs, 1, NULL, &room, 1)
 CALL(epl_evaluation_create, w.plan, EPL_STR("accuracy, top_k(k=2)"), (epl_evaluation**)out)
 CALL(epl_evaluation_add, evaluation, w.session, w.inputs, 2, NULL)
 CALL(epl_evaluation_add_dataset, evaluation, w.session, bound, 0, NULL)
@@ -148,6 +156,33 @@ static epl_error* run_epl_dataset_next(void** out) {
   epl_error* error = epl_dataset_next(ahead, NULL, batch, 2);
   return error ? error : epl_dataset_next(rows, NULL, batch, 2);
 }
+/* What the call begins is part of it here. */
+static epl_error* ended(epl_error* error, epl_event* event) {
+  if (error == NULL) error = epl_event_wait(event, NULL, NULL);
+  epl_event_destroy(event);
+  return error;
+}
+static epl_error* run_epl_session_step_async(void** out) {
+  epl_event* event = NULL;
+  (void)out;
+  epl_error* error = epl_session_step_async(w.session, w.inputs, 2, NULL, &event);
+  return ended(error, event);
+}
+static epl_error* run_epl_session_evaluate_async(void** out) {
+  epl_event* event = NULL;
+  (void)out;
+  epl_error* error = epl_session_evaluate_async(w.session, w.inputs, 2, NULL, &event);
+  return ended(error, event);
+}
+static epl_error* run_epl_session_predict_async(void** out) {
+  epl_event* event = NULL;
+  (void)out;
+  epl_error* error = epl_session_predict_async(w.session, w.inputs, 1, NULL, &room, 1, &event);
+  return ended(error, event);
+}
+static epl_error* run_predictor_as_session(void** out) {
+  return epl_predictor_create(w.session, NULL, NULL, (epl_predictor**)out);
+}
 static epl_error* run_epl_session_step(void** out) {
   epl_metrics metrics = EPL_METRICS_INIT;
   (void)out;
@@ -202,7 +237,13 @@ GIVES(trainer)
 GIVES(strategy)
 GIVES(plan)
 GIVES(feed)
-GIVES(store) GIVES(cancel) GIVES(dataset) GIVES(session) GIVES(evaluation) static void destroy_dlpack(void* out) {
+GIVES(store)
+GIVES(cancel)
+GIVES(dataset)
+GIVES(session)
+GIVES(evaluation)
+GIVES(predictor)
+static void destroy_dlpack(void* out) {
   epl_tensor* tensor = NULL;
   must(epl_tensor_from_dlpack(w.engine, out, &tensor));
   epl_tensor_destroy(tensor);
@@ -273,6 +314,18 @@ static const call calls[] = {ROW(epl_engine_create, destroy_engine, NULL),
                              ROW(epl_session_step, NULL, check_step),
                              ROW(epl_session_evaluate, NULL, NULL),
                              ROW(epl_session_predict, destroy_tensor, NULL),
+                             ROW(epl_session_predict_into, NULL, NULL),
+                             ROW(epl_session_step_async, NULL, check_step),
+                             ROW(epl_session_evaluate_async, NULL, NULL),
+                             ROW(epl_session_predict_async, NULL, NULL),
+                             ROW(epl_event_fd, NULL, NULL),
+                             ROW(epl_event_wait, NULL, NULL),
+                             ROW(epl_event_on_ready, NULL, NULL),
+                             ROW(epl_predictor_create, destroy_predictor, NULL),
+                             {"epl_predictor_create as its session", run_predictor_as_session, destroy_predictor, NULL},
+                             ROW(epl_predictor_refresh, NULL, NULL),
+                             ROW(epl_predictor_predict, destroy_tensor, NULL),
+                             ROW(epl_predictor_predict_into, NULL, NULL),
                              ROW(epl_session_output, destroy_tensor, NULL),
                              ROW(epl_session_give_up, NULL, NULL),
                              ROW(epl_session_metric, NULL, NULL),
@@ -394,6 +447,13 @@ int main(int argc, char** argv) {
   epl_trainer_destroy(trainer);
   must(epl_tensor_create(w.engine, EPL_DTYPE_F32, eight, 1, &bias));
   must(epl_session_step(w.session, w.inputs, 2, NULL, NULL));
+  must(epl_tensor_create(w.engine, EPL_DTYPE_F32, (int64_t[2]){world_batch, 2}, 2, &room));
+  must(epl_session_step_async(w.session, w.inputs, 2, NULL, &done));
+  must(epl_event_wait(done, NULL, NULL));
+  must(epl_trainer_set(w.trainer, EPL_STR("loss"), EPL_STR("none")));
+  must(epl_plan_create(w.model, w.trainer, NULL, NULL, NULL, &shapes));
+  must(epl_trainer_unset(w.trainer, EPL_STR("loss")));
+  must(epl_predictor_create(w.session, NULL, NULL, &predictor));
   must(epl_session_save(w.session, TEXT(w.checkpoint), rows, NULL));
   must(epl_session_save_to(w.session, append_bytes, &stream_bytes, rows, NULL));
   model_bytes = read_bytes(w.model_path);
@@ -448,6 +508,10 @@ int main(int argc, char** argv) {
   epl_feed_destroy(feed), epl_feed_destroy(untaken), epl_feed_destroy(fresh);
   epl_dataset_destroy(fed);
   free(model_bytes.data), free(stream_bytes.data), free(plan_bytes.data);
+  epl_predictor_destroy(predictor);
+  epl_plan_destroy(shapes);
+  epl_event_destroy(done);
+  epl_tensor_destroy(room);
   epl_session_destroy(adapted);
   epl_dataset_destroy(rows);
   epl_dataset_destroy(ahead);

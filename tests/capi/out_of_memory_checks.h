@@ -10,7 +10,11 @@ static epl_session *adapted, *watcher; /* with low-rank adapters; of a plan whos
 static epl_store* store;
 static char adapted_checkpoint[256];
 static epl_evaluation *evaluation, *other;
-static epl_tensor* bias;
+static epl_tensor *bias, *room;
+static epl_event* done;
+static epl_plan* shapes;
+static epl_predictor* predictor;
+static void ignore(void* userdata) { (void)userdata; }
 static int released, deleted;
 static float borrowed[32];
 static void count_release(void* userdata) { (void)userdata, ++released; }

@@ -80,7 +80,7 @@ TEST(Plan, RefusesByName) {
   EXPECT_TRUE(compile(coupled, ranks).ok());
   PlanOptions odd;
   odd.ranks = 3;
-  EXPECT_EQ(compile(coupled, odd).status().code(), Code::invalid_argument);
+  EXPECT_TRUE(compile(coupled, odd).ok()) << "two of three ranks share the batch";
   PlanOptions thirds;
   thirds.ranks = 2;
   thirds.strategy = *parse_strategy(R"({"default": {"split": 3}})");

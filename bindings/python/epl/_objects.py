@@ -423,6 +423,15 @@ class Session(core.Handle):
         core.check(core.library().epl_session_predict(self.pointer, inputs_data, inputs_length, core.call_options(call), outputs_out, output_count))
         return [core.kind("tensor").own(each) for each in outputs_out]
 
+    def predict_into(self, inputs, outputs, **call):
+        """The same into tensors of the host, of the types and sizes of the outputs of so many samples
+        (epl_tensor_create_borrow makes them of its own memory); NULL for one that is not wanted. They share
+        no memory with the inputs. Of whole batches it copies nothing, unless the strategy merges an output.
+        After an error they hold anything."""
+        inputs_data, inputs_length = core.handles(inputs)
+        outputs_data, outputs_length = core.handles(outputs)
+        core.check(core.library().epl_session_predict_into(self.pointer, inputs_data, inputs_length, core.call_options(call), outputs_data, outputs_length))
+
     def output(self, entry, name):
         """An output of the last step (EPL_ENTRY_TRAIN) or of the last epl_session_evaluate (EPL_ENTRY_EVALUATE),
         by its name: what a key of the strategy merges ("outputs.global_mean" and so on), as it asks; of a
@@ -447,7 +456,15 @@ class Session(core.Handle):
         return value_out.value
 
     def steps(self):
+        """Steps done."""
         return core.library().epl_session_steps(self.pointer)
+
+    def progress(self):
+        """What the last step that was done gave its caller, all numbers of one step, while others run. Before a
+        session has made a step, and after a checkpoint was loaded, `step` is what epl_session_steps says and
+        `loss` is NaN."""
+        metrics_out = raw.Metrics()
+        core.library().epl_session_progress(self.pointer, c.byref(metrics_out))
 
     def set_number(self, name, value):
         """A number that decides how training goes on, changed between steps and kept in checkpoints.
@@ -591,6 +608,26 @@ class Session(core.Handle):
         0 writes, and the others pass NULL for `write`."""
         format_data, format_length = core.text(format)
         core.check(core.library().epl_session_export_to(self.pointer, format_data, format_length, write, userdata, core.call_options(call)))
+
+    def step_async(self, inputs, **call):
+        inputs_data, inputs_length = core.handles(inputs)
+        event_out = c.c_void_p()
+        core.check(core.library().epl_session_step_async(self.pointer, inputs_data, inputs_length, core.call_options(call), c.byref(event_out)))
+        return core.kind("event").own(event_out.value)
+
+    def evaluate_async(self, inputs, **call):
+        inputs_data, inputs_length = core.handles(inputs)
+        event_out = c.c_void_p()
+        core.check(core.library().epl_session_evaluate_async(self.pointer, inputs_data, inputs_length, core.call_options(call), c.byref(event_out)))
+        return core.kind("event").own(event_out.value)
+
+    def predict_async(self, inputs, outputs, **call):
+        """As epl_session_predict_into. Of its metrics, `step` and `nanoseconds` say something."""
+        inputs_data, inputs_length = core.handles(inputs)
+        outputs_data, outputs_length = core.handles(outputs)
+        event_out = c.c_void_p()
+        core.check(core.library().epl_session_predict_async(self.pointer, inputs_data, inputs_length, core.call_options(call), outputs_data, outputs_length, c.byref(event_out)))
+        return core.kind("event").own(event_out.value)
 
 
 class Dataset(core.Handle):
@@ -897,6 +934,79 @@ class Store(core.Handle):
         id_out = c.c_void_p()
         core.check(core.library().epl_store_id(self.pointer, c.byref(id_out)))
         return core.take(id_out)
+
+
+class Event(core.Handle):
+    KIND = "event"
+
+    def ready(self):
+        """1: the work is done or has failed, and the session is free; 0: not yet. In a child of fork() it stays
+        as it was."""
+        return core.library().epl_event_ready(self.pointer)
+
+    def wait(self, **call):
+        """Waits, and gives the error and the metrics of the work, as often as it is asked.
+        EPL_ERROR_DEADLINE_EXCEEDED and EPL_ERROR_CANCELLED of an event that is not ready are those of the
+        waiting alone. A callback of an event cannot wait for another one of its session, whose thread it runs
+        on: EPL_ERROR_MISUSE."""
+        metrics_out = raw.Metrics()
+        core.check(core.library().epl_event_wait(self.pointer, core.call_options(call), c.byref(metrics_out)))
+        return metrics_out
+
+    def fd(self):
+        """For poll, epoll and event loops: a descriptor that becomes readable when the event is ready, and stays
+        so. It is the event's own: neither read nor close it; it is closed with the event. Where there is none
+        (EPL_ERROR_EXHAUSTED, or EPL_ERROR_UNSUPPORTED on systems other than Linux) it is -1."""
+        fd_out = c.c_int32()
+        core.check(core.library().epl_event_fd(self.pointer, c.byref(fd_out)))
+        return fd_out.value
+
+    def on_ready(self, fn, userdata=None, destroy=None):
+        """`fn` is called once, and `destroy`, which may be NULL, behind it: by the session's thread when the
+        event is ready, or by this call where it is already. The session is free by then; it may be used,
+        destroyed, and given its next step. Several functions are called in the order in which they came. On
+        an error neither is called."""
+        core.check(core.library().epl_event_on_ready(self.pointer, fn, userdata, destroy))
+
+
+class Predictor(core.Handle):
+    KIND = "predictor"
+
+    @classmethod
+    def create(cls, session, shapes=None, **call):
+        """`shapes` is another plan of the same model, with the same trainer and other sizes (its loss may be
+        "none"); NULL: the session's own. A plan that reads other weights, or weights of another type, is
+        EPL_ERROR_INVALID_ARGUMENT. Where the session is one of several processes, `shapes` is needed, and all
+        weights must be in this one (EPL_ERROR_UNSUPPORTED)."""
+        predictor_out = c.c_void_p()
+        core.check(core.library().epl_predictor_create(core.pointer(session), core.pointer(shapes), core.call_options(call), c.byref(predictor_out)))
+        return cls.own(predictor_out.value)
+
+    def refresh(self, **call):
+        """Takes the weights of the session's last step. The deadline and the token of `call` are looked at until
+        it copies. EPL_ERROR_MISUSE: the session was destroyed; EPL_ERROR_STATE_LOST: the session's state is
+        of no step. Both leave the predictor as it was."""
+        core.check(core.library().epl_predictor_refresh(self.pointer, core.call_options(call)))
+
+    def steps(self):
+        """Steps that the session had done when these were its weights."""
+        return core.library().epl_predictor_steps(self.pointer)
+
+    def memory_bytes(self):
+        """What it has allocated for weights and work, of all its ranks: the plan knows it."""
+        return core.library().epl_predictor_memory_bytes(self.pointer)
+
+    def predict(self, inputs, output_count, **call):
+        """As epl_session_predict and epl_session_predict_into."""
+        inputs_data, inputs_length = core.handles(inputs)
+        outputs_out = (c.c_void_p * output_count)()
+        core.check(core.library().epl_predictor_predict(self.pointer, inputs_data, inputs_length, core.call_options(call), outputs_out, output_count))
+        return [core.kind("tensor").own(each) for each in outputs_out]
+
+    def predict_into(self, inputs, outputs, **call):
+        inputs_data, inputs_length = core.handles(inputs)
+        outputs_data, outputs_length = core.handles(outputs)
+        core.check(core.library().epl_predictor_predict_into(self.pointer, inputs_data, inputs_length, core.call_options(call), outputs_data, outputs_length))
 
 
 def version():

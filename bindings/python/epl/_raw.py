@@ -71,6 +71,7 @@ epl_open_fn = c.CFUNCTYPE(c.c_void_p, c.c_void_p, c.c_void_p, c.c_size_t, c.POIN
 epl_samples_fn = c.CFUNCTYPE(c.c_void_p, c.c_void_p, c.c_int32, c.POINTER(c.c_int64), c.c_size_t, c.c_void_p, c.c_size_t)
 epl_put_fn = c.CFUNCTYPE(c.c_void_p, c.c_void_p, c.c_void_p, c.c_size_t, c.c_void_p, c.c_size_t)
 epl_get_fn = c.CFUNCTYPE(c.c_void_p, c.c_void_p, c.c_void_p, c.c_size_t, c.c_int64, c.c_void_p, c.c_size_t, c.POINTER(c.c_size_t))
+epl_event_fn = c.CFUNCTYPE(None, c.c_void_p)
 
 
 class Struct(c.Structure):
@@ -374,10 +375,12 @@ FUNCTIONS = {
     "epl_session_step": (c.c_void_p, [c.c_void_p, c.POINTER(c.c_void_p), c.c_size_t, c.POINTER(CallOptions), c.POINTER(Metrics)]),
     "epl_session_evaluate": (c.c_void_p, [c.c_void_p, c.POINTER(c.c_void_p), c.c_size_t, c.POINTER(CallOptions), c.POINTER(Metrics)]),
     "epl_session_predict": (c.c_void_p, [c.c_void_p, c.POINTER(c.c_void_p), c.c_size_t, c.POINTER(CallOptions), c.POINTER(c.c_void_p), c.c_size_t]),
+    "epl_session_predict_into": (c.c_void_p, [c.c_void_p, c.POINTER(c.c_void_p), c.c_size_t, c.POINTER(CallOptions), c.POINTER(c.c_void_p), c.c_size_t]),
     "epl_session_output": (c.c_void_p, [c.c_void_p, c.c_int32, c.c_char_p, c.c_size_t, c.POINTER(c.c_void_p)]),
     "epl_session_give_up": (c.c_void_p, [c.c_void_p, c.c_char_p, c.c_size_t, c.POINTER(CallOptions)]),
     "epl_session_metric": (c.c_void_p, [c.c_void_p, c.c_char_p, c.c_size_t, c.POINTER(c.c_double)]),
     "epl_session_steps": (c.c_int64, [c.c_void_p]),
+    "epl_session_progress": (None, [c.c_void_p, c.POINTER(Metrics)]),
     "epl_session_set_number": (c.c_void_p, [c.c_void_p, c.c_char_p, c.c_size_t, c.c_double]),
     "epl_session_get_number": (c.c_void_p, [c.c_void_p, c.c_char_p, c.c_size_t, c.POINTER(c.c_double)]),
     "epl_session_observe": (c.c_void_p, [c.c_void_p, c.c_double, c.c_int32]),
@@ -402,6 +405,21 @@ FUNCTIONS = {
     "epl_session_export_adapters": (c.c_void_p, [c.c_void_p, c.c_char_p, c.c_size_t, c.POINTER(CallOptions)]),
     "epl_session_export_safetensors": (c.c_void_p, [c.c_void_p, c.c_char_p, c.c_size_t, c.POINTER(CallOptions)]),
     "epl_session_export_to": (c.c_void_p, [c.c_void_p, c.c_char_p, c.c_size_t, epl_write_fn, c.c_void_p, c.POINTER(CallOptions)]),
+    "epl_session_step_async": (c.c_void_p, [c.c_void_p, c.POINTER(c.c_void_p), c.c_size_t, c.POINTER(CallOptions), c.POINTER(c.c_void_p)]),
+    "epl_session_evaluate_async": (c.c_void_p, [c.c_void_p, c.POINTER(c.c_void_p), c.c_size_t, c.POINTER(CallOptions), c.POINTER(c.c_void_p)]),
+    "epl_session_predict_async": (c.c_void_p, [c.c_void_p, c.POINTER(c.c_void_p), c.c_size_t, c.POINTER(CallOptions), c.POINTER(c.c_void_p), c.c_size_t, c.POINTER(c.c_void_p)]),
+    "epl_event_destroy": (None, [c.c_void_p]),
+    "epl_event_ready": (c.c_int32, [c.c_void_p]),
+    "epl_event_wait": (c.c_void_p, [c.c_void_p, c.POINTER(CallOptions), c.POINTER(Metrics)]),
+    "epl_event_fd": (c.c_void_p, [c.c_void_p, c.POINTER(c.c_int32)]),
+    "epl_event_on_ready": (c.c_void_p, [c.c_void_p, epl_event_fn, c.c_void_p, epl_destroy_fn]),
+    "epl_predictor_create": (c.c_void_p, [c.c_void_p, c.c_void_p, c.POINTER(CallOptions), c.POINTER(c.c_void_p)]),
+    "epl_predictor_destroy": (None, [c.c_void_p]),
+    "epl_predictor_refresh": (c.c_void_p, [c.c_void_p, c.POINTER(CallOptions)]),
+    "epl_predictor_steps": (c.c_int64, [c.c_void_p]),
+    "epl_predictor_memory_bytes": (c.c_int64, [c.c_void_p]),
+    "epl_predictor_predict": (c.c_void_p, [c.c_void_p, c.POINTER(c.c_void_p), c.c_size_t, c.POINTER(CallOptions), c.POINTER(c.c_void_p), c.c_size_t]),
+    "epl_predictor_predict_into": (c.c_void_p, [c.c_void_p, c.POINTER(c.c_void_p), c.c_size_t, c.POINTER(CallOptions), c.POINTER(c.c_void_p), c.c_size_t]),
     "epl_evaluation_create": (c.c_void_p, [c.c_void_p, c.c_char_p, c.c_size_t, c.POINTER(c.c_void_p)]),
     "epl_evaluation_destroy": (None, [c.c_void_p]),
     "epl_evaluation_add": (c.c_void_p, [c.c_void_p, c.c_void_p, c.POINTER(c.c_void_p), c.c_size_t, c.POINTER(CallOptions)]),

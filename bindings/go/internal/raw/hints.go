@@ -94,10 +94,18 @@ package raw
 // #cgo noescape epl_metrics_init
 // #cgo nocallback epl_session_steps
 // #cgo noescape epl_session_steps
+// #cgo nocallback epl_session_progress
+// #cgo noescape epl_session_progress
 // #cgo nocallback epl_session_memory_bytes_peak
 // #cgo noescape epl_session_memory_bytes_peak
 // #cgo nocallback epl_session_state_count
 // #cgo noescape epl_session_state_count
+// #cgo nocallback epl_event_ready
+// #cgo noescape epl_event_ready
+// #cgo nocallback epl_predictor_steps
+// #cgo noescape epl_predictor_steps
+// #cgo nocallback epl_predictor_memory_bytes
+// #cgo noescape epl_predictor_memory_bytes
 // #cgo nocallback epl_evaluation_samples
 // #cgo noescape epl_evaluation_samples
 // #include <epl.h>

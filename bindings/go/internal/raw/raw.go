@@ -29,6 +29,10 @@ package raw
 // static epl_error* go_epl_session_export_to(epl_session* session, const char* format, size_t format_length, epl_write_fn write, uintptr_t userdata, const epl_call_options* call) {
 //   return epl_session_export_to(session, format, format_length, write, (void*)userdata, call);
 // }
+//
+// static epl_error* go_epl_event_on_ready(epl_event* event, epl_event_fn fn, uintptr_t userdata, epl_destroy_fn destroy) {
+//   return epl_event_on_ready(event, fn, (void*)userdata, destroy);
+// }
 import "C"
 
 import "unsafe"
@@ -217,6 +221,12 @@ type Cancel = C.epl_cancel
 // Store is epl_store, by pointer alone.
 type Store = C.epl_store
 
+// Event is epl_event, by pointer alone.
+type Event = C.epl_event
+
+// Predictor is epl_predictor, by pointer alone.
+type Predictor = C.epl_predictor
+
 // AllocateFn is epl_allocate_fn, a function of C.
 //
 // Memory of tensors and sessions. `allocate` returns NULL when there is none.
@@ -271,6 +281,9 @@ type PutFn = C.epl_put_fn
 
 // GetFn is epl_get_fn, a function of C.
 type GetFn = C.epl_get_fn
+
+// EventFn is epl_event_fn, a function of C.
+type EventFn = C.epl_event_fn
 
 // EngineOptions is epl_engine_options.
 type EngineOptions struct {
@@ -1731,6 +1744,17 @@ func SessionPredict(session *Session, inputs []*Tensor, call *CallOptions, outpu
 	return
 }
 
+// SessionPredictInto is epl_session_predict_into.
+//
+// The same into tensors of the host, of the types and sizes of the outputs of so many samples
+// (epl_tensor_create_borrow makes them of its own memory); NULL for one that is not wanted. They share no memory
+// with the inputs. Of whole batches it copies nothing, unless the strategy merges an output. After an error they
+// hold anything.
+func SessionPredictInto(session *Session, inputs []*Tensor, call *CallOptions, outputs []*Tensor) (failure *Error) {
+	failure = C.epl_session_predict_into(session, unsafe.SliceData(inputs), C.size_t(len(inputs)), (*C.epl_call_options)(unsafe.Pointer(call)), unsafe.SliceData(outputs), C.size_t(len(outputs)))
+	return
+}
+
 // SessionOutput is epl_session_output.
 //
 // An output of the last step (EPL_ENTRY_TRAIN) or of the last epl_session_evaluate (EPL_ENTRY_EVALUATE), by its
@@ -1762,9 +1786,19 @@ func SessionMetric(session *Session, name string) (value float64, failure *Error
 }
 
 // SessionSteps is epl_session_steps.
+//
+// Steps done.
 func SessionSteps(session *Session) (result int64) {
 	result = int64(C.epl_session_steps(session))
 	return
+}
+
+// SessionProgress is epl_session_progress.
+//
+// What the last step that was done gave its caller, all numbers of one step, while others run. Before a session
+// has made a step, and after a checkpoint was loaded, `step` is what epl_session_steps says and `loss` is NaN.
+func SessionProgress(session *Session, metrics *Metrics) {
+	C.epl_session_progress(session, (*C.epl_metrics)(unsafe.Pointer(metrics)))
 }
 
 // SessionSetNumber is epl_session_set_number.
@@ -1985,6 +2019,130 @@ func SessionExportSafetensors(session *Session, path string, call *CallOptions) 
 // for `write`.
 func SessionExportTo(session *Session, format string, write WriteFn, userdata uintptr, call *CallOptions) (failure *Error) {
 	failure = C.go_epl_session_export_to(session, (*C.char)(unsafe.Pointer(unsafe.StringData(format))), C.size_t(len(format)), write, C.uintptr_t(userdata), (*C.epl_call_options)(unsafe.Pointer(call)))
+	return
+}
+
+// SessionStepAsync is epl_session_step_async.
+func SessionStepAsync(session *Session, inputs []*Tensor, call *CallOptions) (event *Event, failure *Error) {
+	failure = C.epl_session_step_async(session, unsafe.SliceData(inputs), C.size_t(len(inputs)), (*C.epl_call_options)(unsafe.Pointer(call)), &event)
+	return
+}
+
+// SessionEvaluateAsync is epl_session_evaluate_async.
+func SessionEvaluateAsync(session *Session, inputs []*Tensor, call *CallOptions) (event *Event, failure *Error) {
+	failure = C.epl_session_evaluate_async(session, unsafe.SliceData(inputs), C.size_t(len(inputs)), (*C.epl_call_options)(unsafe.Pointer(call)), &event)
+	return
+}
+
+// SessionPredictAsync is epl_session_predict_async.
+//
+// As epl_session_predict_into. Of its metrics, `step` and `nanoseconds` say something.
+func SessionPredictAsync(session *Session, inputs []*Tensor, call *CallOptions, outputs []*Tensor) (event *Event, failure *Error) {
+	failure = C.epl_session_predict_async(session, unsafe.SliceData(inputs), C.size_t(len(inputs)), (*C.epl_call_options)(unsafe.Pointer(call)), unsafe.SliceData(outputs), C.size_t(len(outputs)), &event)
+	return
+}
+
+// EventDestroy is epl_event_destroy.
+//
+// The work goes on where it is not ready; callbacks are called all the same.
+func EventDestroy(event *Event) {
+	C.epl_event_destroy(event)
+}
+
+// EventReady is epl_event_ready.
+//
+// 1: the work is done or has failed, and the session is free; 0: not yet. In a child of fork() it stays as it
+// was.
+func EventReady(event *Event) (result int32) {
+	result = int32(C.epl_event_ready(event))
+	return
+}
+
+// EventWait is epl_event_wait.
+//
+// Waits, and gives the error and the metrics of the work, as often as it is asked. EPL_ERROR_DEADLINE_EXCEEDED
+// and EPL_ERROR_CANCELLED of an event that is not ready are those of the waiting alone. A callback of an event
+// cannot wait for another one of its session, whose thread it runs on: EPL_ERROR_MISUSE.
+func EventWait(event *Event, call *CallOptions, metrics *Metrics) (failure *Error) {
+	failure = C.epl_event_wait(event, (*C.epl_call_options)(unsafe.Pointer(call)), (*C.epl_metrics)(unsafe.Pointer(metrics)))
+	return
+}
+
+// EventFd is epl_event_fd.
+//
+// For poll, epoll and event loops: a descriptor that becomes readable when the event is ready, and stays so. It
+// is the event's own: neither read nor close it; it is closed with the event. Where there is none
+// (EPL_ERROR_EXHAUSTED, or EPL_ERROR_UNSUPPORTED on systems other than Linux) it is -1.
+func EventFd(event *Event) (fd int32, failure *Error) {
+	var cFd C.int32_t
+	failure = C.epl_event_fd(event, &cFd)
+	fd = int32(cFd)
+	return
+}
+
+// EventOnReady is epl_event_on_ready.
+//
+// `fn` is called once, and `destroy`, which may be NULL, behind it: by the session's thread when the event is
+// ready, or by this call where it is already. The session is free by then; it may be used, destroyed, and given
+// its next step. Several functions are called in the order in which they came. On an error neither is called.
+func EventOnReady(event *Event, fn EventFn, userdata uintptr, destroy DestroyFn) (failure *Error) {
+	failure = C.go_epl_event_on_ready(event, fn, C.uintptr_t(userdata), destroy)
+	return
+}
+
+// PredictorCreate is epl_predictor_create.
+//
+// `shapes` is another plan of the same model, with the same trainer and other sizes (its loss may be "none");
+// NULL: the session's own. A plan that reads other weights, or weights of another type, is
+// EPL_ERROR_INVALID_ARGUMENT. Where the session is one of several processes, `shapes` is needed, and all weights
+// must be in this one (EPL_ERROR_UNSUPPORTED).
+func PredictorCreate(session *Session, shapes *Plan, call *CallOptions) (predictor *Predictor, failure *Error) {
+	failure = C.epl_predictor_create(session, shapes, (*C.epl_call_options)(unsafe.Pointer(call)), &predictor)
+	return
+}
+
+// PredictorDestroy is epl_predictor_destroy.
+func PredictorDestroy(predictor *Predictor) {
+	C.epl_predictor_destroy(predictor)
+}
+
+// PredictorRefresh is epl_predictor_refresh.
+//
+// Takes the weights of the session's last step. The deadline and the token of `call` are looked at until it
+// copies. EPL_ERROR_MISUSE: the session was destroyed; EPL_ERROR_STATE_LOST: the session's state is of no step.
+// Both leave the predictor as it was.
+func PredictorRefresh(predictor *Predictor, call *CallOptions) (failure *Error) {
+	failure = C.epl_predictor_refresh(predictor, (*C.epl_call_options)(unsafe.Pointer(call)))
+	return
+}
+
+// PredictorSteps is epl_predictor_steps.
+//
+// Steps that the session had done when these were its weights.
+func PredictorSteps(predictor *Predictor) (result int64) {
+	result = int64(C.epl_predictor_steps(predictor))
+	return
+}
+
+// PredictorMemoryBytes is epl_predictor_memory_bytes.
+//
+// What it has allocated for weights and work, of all its ranks: the plan knows it.
+func PredictorMemoryBytes(predictor *Predictor) (result int64) {
+	result = int64(C.epl_predictor_memory_bytes(predictor))
+	return
+}
+
+// PredictorPredict is epl_predictor_predict.
+//
+// As epl_session_predict and epl_session_predict_into.
+func PredictorPredict(predictor *Predictor, inputs []*Tensor, call *CallOptions, outputs []*Tensor) (failure *Error) {
+	failure = C.epl_predictor_predict(predictor, unsafe.SliceData(inputs), C.size_t(len(inputs)), (*C.epl_call_options)(unsafe.Pointer(call)), unsafe.SliceData(outputs), C.size_t(len(outputs)))
+	return
+}
+
+// PredictorPredictInto is epl_predictor_predict_into.
+func PredictorPredictInto(predictor *Predictor, inputs []*Tensor, call *CallOptions, outputs []*Tensor) (failure *Error) {
+	failure = C.epl_predictor_predict_into(predictor, unsafe.SliceData(inputs), C.size_t(len(inputs)), (*C.epl_call_options)(unsafe.Pointer(call)), unsafe.SliceData(outputs), C.size_t(len(outputs)))
 	return
 }
 

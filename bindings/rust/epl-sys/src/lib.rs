@@ -182,6 +182,18 @@ pub struct epl_store {
     _marker: core::marker::PhantomData<(*mut u8, core::marker::PhantomPinned)>,
 }
 
+#[repr(C)]
+pub struct epl_event {
+    _data: [u8; 0],
+    _marker: core::marker::PhantomData<(*mut u8, core::marker::PhantomPinned)>,
+}
+
+#[repr(C)]
+pub struct epl_predictor {
+    _data: [u8; 0],
+    _marker: core::marker::PhantomData<(*mut u8, core::marker::PhantomPinned)>,
+}
+
 /// Memory of tensors and sessions. `allocate` returns NULL when there is none.
 pub type epl_allocate_fn = Option<unsafe extern "C" fn(userdata: *mut c_void, bytes: usize, alignment: usize) -> *mut c_void>;
 
@@ -220,6 +232,8 @@ pub type epl_samples_fn = Option<unsafe extern "C" fn(userdata: *mut c_void, fie
 pub type epl_put_fn = Option<unsafe extern "C" fn(userdata: *mut c_void, key: *const c_char, key_length: usize, value: *const c_void, bytes: usize) -> *mut epl_error>;
 
 pub type epl_get_fn = Option<unsafe extern "C" fn(userdata: *mut c_void, key: *const c_char, key_length: usize, timeout_nanoseconds: i64, value: *mut c_void, capacity: usize, bytes: *mut usize) -> *mut epl_error>;
+
+pub type epl_event_fn = Option<unsafe extern "C" fn(userdata: *mut c_void)>;
 
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -1229,6 +1243,14 @@ extern "C" {
     /// Since 0.1, one caller at a time, blocking. `inputs`: count elements; `call`: may be null; `outputs`:
     /// output_count elements, written, owned by the caller.
     pub fn epl_session_predict(session: *mut epl_session, inputs: *const *const epl_tensor, count: usize, call: *const epl_call_options, outputs: *mut *mut epl_tensor, output_count: usize) -> *mut epl_error;
+    /// The same into tensors of the host, of the types and sizes of the outputs of so many samples
+    /// (epl_tensor_create_borrow makes them of its own memory); NULL for one that is not wanted. They share
+    /// no memory with the inputs. Of whole batches it copies nothing, unless the strategy merges an output.
+    /// After an error they hold anything.
+    ///
+    /// Since 0.1, one caller at a time, blocking. `inputs`: count elements; `call`: may be null; `outputs`:
+    /// output_count elements.
+    pub fn epl_session_predict_into(session: *mut epl_session, inputs: *const *const epl_tensor, count: usize, call: *const epl_call_options, outputs: *const *mut epl_tensor, output_count: usize) -> *mut epl_error;
     /// An output of the last step (EPL_ENTRY_TRAIN) or of the last epl_session_evaluate (EPL_ENTRY_EVALUATE),
     /// by its name: what a key of the strategy merges ("outputs.global_mean" and so on), as it asks; of a
     /// step also its own, for example "loss". A new tensor.
@@ -1247,8 +1269,16 @@ extern "C" {
     ///
     /// Since 0.1, one caller at a time. `name`: name_length bytes of UTF-8; `value`: written.
     pub fn epl_session_metric(session: *mut epl_session, name: *const c_char, name_length: usize, value: *mut f64) -> *mut epl_error;
+    /// Steps done.
+    ///
     /// Since 0.1, any thread, quick.
     pub fn epl_session_steps(session: *const epl_session) -> i64;
+    /// What the last step that was done gave its caller, all numbers of one step, while others run. Before a
+    /// session has made a step, and after a checkpoint was loaded, `step` is what epl_session_steps says and
+    /// `loss` is NaN.
+    ///
+    /// Since 0.1, any thread, quick. `metrics`: written.
+    pub fn epl_session_progress(session: *const epl_session, metrics: *mut epl_metrics);
     /// A number that decides how training goes on, changed between steps and kept in checkpoints.
     /// "learning_rate_scale": what the rates of all parameters are multiplied with besides their schedule, 1
     /// at first.
@@ -1382,6 +1412,78 @@ extern "C" {
     /// Since 0.1, one caller at a time, blocking. `format`: format_length bytes of UTF-8; `write`: may be
     /// null; `userdata`: may be null; `call`: may be null.
     pub fn epl_session_export_to(session: *mut epl_session, format: *const c_char, format_length: usize, write: epl_write_fn, userdata: *mut c_void, call: *const epl_call_options) -> *mut epl_error;
+    /// Since 0.1, one caller at a time, blocking. `inputs`: count elements; `call`: may be null; `event`:
+    /// written, owned by the caller.
+    pub fn epl_session_step_async(session: *mut epl_session, inputs: *const *const epl_tensor, count: usize, call: *const epl_call_options, event: *mut *mut epl_event) -> *mut epl_error;
+    /// Since 0.1, one caller at a time, blocking. `inputs`: count elements; `call`: may be null; `event`:
+    /// written, owned by the caller.
+    pub fn epl_session_evaluate_async(session: *mut epl_session, inputs: *const *const epl_tensor, count: usize, call: *const epl_call_options, event: *mut *mut epl_event) -> *mut epl_error;
+    /// As epl_session_predict_into. Of its metrics, `step` and `nanoseconds` say something.
+    ///
+    /// Since 0.1, one caller at a time, blocking. `inputs`: count elements; `call`: may be null; `outputs`:
+    /// output_count elements; `event`: written, owned by the caller.
+    pub fn epl_session_predict_async(session: *mut epl_session, inputs: *const *const epl_tensor, count: usize, call: *const epl_call_options, outputs: *const *mut epl_tensor, output_count: usize, event: *mut *mut epl_event) -> *mut epl_error;
+    /// The work goes on where it is not ready; callbacks are called all the same.
+    ///
+    /// Since 0.1, any thread. `event`: may be null.
+    pub fn epl_event_destroy(event: *mut epl_event);
+    /// 1: the work is done or has failed, and the session is free; 0: not yet. In a child of fork() it stays
+    /// as it was.
+    ///
+    /// Since 0.1, any thread, quick.
+    pub fn epl_event_ready(event: *const epl_event) -> i32;
+    /// Waits, and gives the error and the metrics of the work, as often as it is asked.
+    /// EPL_ERROR_DEADLINE_EXCEEDED and EPL_ERROR_CANCELLED of an event that is not ready are those of the
+    /// waiting alone. A callback of an event cannot wait for another one of its session, whose thread it runs
+    /// on: EPL_ERROR_MISUSE.
+    ///
+    /// Since 0.1, any thread, blocking. `call`: may be null; `metrics`: written, may be null.
+    pub fn epl_event_wait(event: *mut epl_event, call: *const epl_call_options, metrics: *mut epl_metrics) -> *mut epl_error;
+    /// For poll, epoll and event loops: a descriptor that becomes readable when the event is ready, and stays
+    /// so. It is the event's own: neither read nor close it; it is closed with the event. Where there is none
+    /// (EPL_ERROR_EXHAUSTED, or EPL_ERROR_UNSUPPORTED on systems other than Linux) it is -1.
+    ///
+    /// Since 0.1, any thread. `fd`: written.
+    pub fn epl_event_fd(event: *mut epl_event, fd: *mut i32) -> *mut epl_error;
+    /// `fn` is called once, and `destroy`, which may be NULL, behind it: by the session's thread when the
+    /// event is ready, or by this call where it is already. The session is free by then; it may be used,
+    /// destroyed, and given its next step. Several functions are called in the order in which they came. On
+    /// an error neither is called.
+    ///
+    /// Since 0.1, any thread. `userdata`: may be null; `destroy`: may be null.
+    pub fn epl_event_on_ready(event: *mut epl_event, r#fn: epl_event_fn, userdata: *mut c_void, destroy: epl_destroy_fn) -> *mut epl_error;
+    /// `shapes` is another plan of the same model, with the same trainer and other sizes (its loss may be
+    /// "none"); NULL: the session's own. A plan that reads other weights, or weights of another type, is
+    /// EPL_ERROR_INVALID_ARGUMENT. Where the session is one of several processes, `shapes` is needed, and all
+    /// weights must be in this one (EPL_ERROR_UNSUPPORTED).
+    ///
+    /// Since 0.1, any thread, blocking. `shapes`: may be null; `call`: may be null; `predictor`: written,
+    /// owned by the caller.
+    pub fn epl_predictor_create(session: *const epl_session, shapes: *const epl_plan, call: *const epl_call_options, predictor: *mut *mut epl_predictor) -> *mut epl_error;
+    /// Since 0.1, any thread. `predictor`: may be null.
+    pub fn epl_predictor_destroy(predictor: *mut epl_predictor);
+    /// Takes the weights of the session's last step. The deadline and the token of `call` are looked at until
+    /// it copies. EPL_ERROR_MISUSE: the session was destroyed; EPL_ERROR_STATE_LOST: the session's state is
+    /// of no step. Both leave the predictor as it was.
+    ///
+    /// Since 0.1, one caller at a time, blocking. `call`: may be null.
+    pub fn epl_predictor_refresh(predictor: *mut epl_predictor, call: *const epl_call_options) -> *mut epl_error;
+    /// Steps that the session had done when these were its weights.
+    ///
+    /// Since 0.1, any thread, quick.
+    pub fn epl_predictor_steps(predictor: *const epl_predictor) -> i64;
+    /// What it has allocated for weights and work, of all its ranks: the plan knows it.
+    ///
+    /// Since 0.1, any thread, quick.
+    pub fn epl_predictor_memory_bytes(predictor: *const epl_predictor) -> i64;
+    /// As epl_session_predict and epl_session_predict_into.
+    ///
+    /// Since 0.1, one caller at a time, blocking. `inputs`: count elements; `call`: may be null; `outputs`:
+    /// output_count elements, written, owned by the caller.
+    pub fn epl_predictor_predict(predictor: *mut epl_predictor, inputs: *const *const epl_tensor, count: usize, call: *const epl_call_options, outputs: *mut *mut epl_tensor, output_count: usize) -> *mut epl_error;
+    /// Since 0.1, one caller at a time, blocking. `inputs`: count elements; `call`: may be null; `outputs`:
+    /// output_count elements.
+    pub fn epl_predictor_predict_into(predictor: *mut epl_predictor, inputs: *const *const epl_tensor, count: usize, call: *const epl_call_options, outputs: *const *mut epl_tensor, output_count: usize) -> *mut epl_error;
     /// Metrics of sessions of `plan`, which must have been made with a trainer. `metrics` names them, with
     /// options: "accuracy, top_k(k=5)"; empty: those of the loss; "none": the loss alone. epl_engine_describe
     /// lists metrics and their options; those that every metric has are output and target, names of an output

@@ -23,6 +23,7 @@ static jmethodID method_epl_open_fn;
 static jmethodID method_epl_samples_fn;
 static jmethodID method_epl_put_fn;
 static jmethodID method_epl_get_fn;
+static jmethodID method_epl_event_fn;
 
 static void detach(void* value) {
   (void)value;
@@ -194,6 +195,14 @@ static epl_error* call_epl_get_fn(void* userdata, const char* key, size_t key_le
   return error;
 }
 
+static void call_epl_event_fn(void* userdata) {
+  JNIEnv* env = attached();
+  if (env == NULL || (*env)->PushLocalFrame(env, 16) != 0) return;
+  if (!(*env)->ExceptionCheck(env)) (*env)->CallVoidMethod(env, (jobject)userdata, method_epl_event_fn);
+  if ((*env)->ExceptionCheck(env)) (*env)->ExceptionClear(env);
+  (*env)->PopLocalFrame(env, NULL);
+}
+
 static void drop_epl_engine_options(JNIEnv* env, epl_engine_options* options) {
   if (options == NULL) return;
   if (options->allocator_userdata != NULL) (*env)->DeleteGlobalRef(env, (jobject)options->allocator_userdata);
@@ -353,6 +362,7 @@ static void (*const trampolines[])(void) = {
     (void (*)(void))call_epl_samples_fn,
     (void (*)(void))call_epl_put_fn,
     (void (*)(void))call_epl_get_fn,
+    (void (*)(void))call_epl_event_fn,
 };
 
 static jlong JNICALL raw_trampoline(JNIEnv* env, jclass type, jint index) {
@@ -1589,6 +1599,19 @@ static void JNICALL raw_epl_session_predict(JNIEnv* env, jclass type, jlong j_se
   give_longs(env, &inputs, JNI_ABORT);
 }
 
+static void JNICALL raw_epl_session_predict_into(JNIEnv* env, jclass type, jlong j_session, jlongArray j_inputs, jobject j_call, jlongArray j_outputs) {
+  (void)env;
+  (void)type;
+  longs_of inputs = take_longs(env, j_inputs);
+  longs_of outputs = take_longs(env, j_outputs);
+  if (!inputs.bad && !outputs.bad) {
+    epl_error* error = epl_session_predict_into((epl_session*)(intptr_t)j_session, (const epl_tensor* const*)inputs.data, (size_t)inputs.length, (const epl_call_options*)struct_at(env, j_call), (epl_tensor* const*)outputs.data, (size_t)outputs.length);
+    thrown(env, error);
+  }
+  give_longs(env, &outputs, JNI_ABORT);
+  give_longs(env, &inputs, JNI_ABORT);
+}
+
 static jlong JNICALL raw_epl_session_output(JNIEnv* env, jclass type, jlong j_session, jint j_entry, jbyteArray j_name) {
   (void)env;
   (void)type;
@@ -1638,6 +1661,12 @@ static jlong JNICALL raw_epl_session_steps(JNIEnv* env, jclass type, jlong j_ses
   jlong result = 0;
   result = (jlong)epl_session_steps((const epl_session*)(intptr_t)j_session);
   return result;
+}
+
+static void JNICALL raw_epl_session_progress(JNIEnv* env, jclass type, jlong j_session, jobject j_metrics) {
+  (void)env;
+  (void)type;
+  epl_session_progress((const epl_session*)(intptr_t)j_session, (epl_metrics*)struct_at(env, j_metrics));
 }
 
 static void JNICALL raw_epl_session_set_number(JNIEnv* env, jclass type, jlong j_session, jbyteArray j_name, jdouble j_value) {
@@ -1906,6 +1935,167 @@ static void JNICALL raw_epl_session_export_to(JNIEnv* env, jclass type, jlong j_
   give_bytes(env, &format);
 }
 
+static jlong JNICALL raw_epl_session_step_async(JNIEnv* env, jclass type, jlong j_session, jlongArray j_inputs, jobject j_call) {
+  (void)env;
+  (void)type;
+  jlong result = 0;
+  longs_of inputs = take_longs(env, j_inputs);
+  epl_event* event = 0;
+  if (!inputs.bad) {
+    epl_error* error = epl_session_step_async((epl_session*)(intptr_t)j_session, (const epl_tensor* const*)inputs.data, (size_t)inputs.length, (const epl_call_options*)struct_at(env, j_call), &event);
+    if (!thrown(env, error)) {
+      result = (jlong)(intptr_t)event;
+    }
+  }
+  give_longs(env, &inputs, JNI_ABORT);
+  return result;
+}
+
+static jlong JNICALL raw_epl_session_evaluate_async(JNIEnv* env, jclass type, jlong j_session, jlongArray j_inputs, jobject j_call) {
+  (void)env;
+  (void)type;
+  jlong result = 0;
+  longs_of inputs = take_longs(env, j_inputs);
+  epl_event* event = 0;
+  if (!inputs.bad) {
+    epl_error* error = epl_session_evaluate_async((epl_session*)(intptr_t)j_session, (const epl_tensor* const*)inputs.data, (size_t)inputs.length, (const epl_call_options*)struct_at(env, j_call), &event);
+    if (!thrown(env, error)) {
+      result = (jlong)(intptr_t)event;
+    }
+  }
+  give_longs(env, &inputs, JNI_ABORT);
+  return result;
+}
+
+static jlong JNICALL raw_epl_session_predict_async(JNIEnv* env, jclass type, jlong j_session, jlongArray j_inputs, jobject j_call, jlongArray j_outputs) {
+  (void)env;
+  (void)type;
+  jlong result = 0;
+  longs_of inputs = take_longs(env, j_inputs);
+  longs_of outputs = take_longs(env, j_outputs);
+  epl_event* event = 0;
+  if (!inputs.bad && !outputs.bad) {
+    epl_error* error = epl_session_predict_async((epl_session*)(intptr_t)j_session, (const epl_tensor* const*)inputs.data, (size_t)inputs.length, (const epl_call_options*)struct_at(env, j_call), (epl_tensor* const*)outputs.data, (size_t)outputs.length, &event);
+    if (!thrown(env, error)) {
+      result = (jlong)(intptr_t)event;
+    }
+  }
+  give_longs(env, &outputs, JNI_ABORT);
+  give_longs(env, &inputs, JNI_ABORT);
+  return result;
+}
+
+static void JNICALL raw_epl_event_destroy(JNIEnv* env, jclass type, jlong j_event) {
+  (void)env;
+  (void)type;
+  epl_event_destroy((epl_event*)(intptr_t)j_event);
+}
+
+static jint JNICALL raw_epl_event_ready(JNIEnv* env, jclass type, jlong j_event) {
+  (void)env;
+  (void)type;
+  jint result = 0;
+  result = (jint)epl_event_ready((const epl_event*)(intptr_t)j_event);
+  return result;
+}
+
+static void JNICALL raw_epl_event_wait(JNIEnv* env, jclass type, jlong j_event, jobject j_call, jobject j_metrics) {
+  (void)env;
+  (void)type;
+  epl_error* error = epl_event_wait((epl_event*)(intptr_t)j_event, (const epl_call_options*)struct_at(env, j_call), (epl_metrics*)struct_at(env, j_metrics));
+  thrown(env, error);
+}
+
+static jint JNICALL raw_epl_event_fd(JNIEnv* env, jclass type, jlong j_event) {
+  (void)env;
+  (void)type;
+  jint result = 0;
+  int32_t fd = 0;
+  epl_error* error = epl_event_fd((epl_event*)(intptr_t)j_event, &fd);
+  if (!thrown(env, error)) {
+    result = (jint)fd;
+  }
+  return result;
+}
+
+static void JNICALL raw_epl_event_on_ready(JNIEnv* env, jclass type, jlong j_event, jobject j_fn) {
+  (void)env;
+  (void)type;
+  jobject userdata = j_fn == NULL ? NULL : (*env)->NewGlobalRef(env, j_fn);
+  epl_error* error = epl_event_on_ready((epl_event*)(intptr_t)j_event, j_fn == NULL ? NULL : call_epl_event_fn, userdata, drop_object);
+  if (error != NULL) {
+    if (userdata != NULL) (*env)->DeleteGlobalRef(env, userdata);
+  }
+  thrown(env, error);
+}
+
+static jlong JNICALL raw_epl_predictor_create(JNIEnv* env, jclass type, jlong j_session, jlong j_shapes, jobject j_call) {
+  (void)env;
+  (void)type;
+  jlong result = 0;
+  epl_predictor* predictor = 0;
+  epl_error* error = epl_predictor_create((const epl_session*)(intptr_t)j_session, (const epl_plan*)(intptr_t)j_shapes, (const epl_call_options*)struct_at(env, j_call), &predictor);
+  if (!thrown(env, error)) {
+    result = (jlong)(intptr_t)predictor;
+  }
+  return result;
+}
+
+static void JNICALL raw_epl_predictor_destroy(JNIEnv* env, jclass type, jlong j_predictor) {
+  (void)env;
+  (void)type;
+  epl_predictor_destroy((epl_predictor*)(intptr_t)j_predictor);
+}
+
+static void JNICALL raw_epl_predictor_refresh(JNIEnv* env, jclass type, jlong j_predictor, jobject j_call) {
+  (void)env;
+  (void)type;
+  epl_error* error = epl_predictor_refresh((epl_predictor*)(intptr_t)j_predictor, (const epl_call_options*)struct_at(env, j_call));
+  thrown(env, error);
+}
+
+static jlong JNICALL raw_epl_predictor_steps(JNIEnv* env, jclass type, jlong j_predictor) {
+  (void)env;
+  (void)type;
+  jlong result = 0;
+  result = (jlong)epl_predictor_steps((const epl_predictor*)(intptr_t)j_predictor);
+  return result;
+}
+
+static jlong JNICALL raw_epl_predictor_memory_bytes(JNIEnv* env, jclass type, jlong j_predictor) {
+  (void)env;
+  (void)type;
+  jlong result = 0;
+  result = (jlong)epl_predictor_memory_bytes((const epl_predictor*)(intptr_t)j_predictor);
+  return result;
+}
+
+static void JNICALL raw_epl_predictor_predict(JNIEnv* env, jclass type, jlong j_predictor, jlongArray j_inputs, jobject j_call, jlongArray j_outputs) {
+  (void)env;
+  (void)type;
+  longs_of inputs = take_longs(env, j_inputs);
+  longs_of outputs = take_longs(env, j_outputs);
+  if (!inputs.bad && !outputs.bad) {
+    epl_error* error = epl_predictor_predict((epl_predictor*)(intptr_t)j_predictor, (const epl_tensor* const*)inputs.data, (size_t)inputs.length, (const epl_call_options*)struct_at(env, j_call), (epl_tensor**)outputs.data, (size_t)outputs.length);
+    thrown(env, error);
+  }
+  give_longs(env, &outputs, 0);
+  give_longs(env, &inputs, JNI_ABORT);
+}
+
+static void JNICALL raw_epl_predictor_predict_into(JNIEnv* env, jclass type, jlong j_predictor, jlongArray j_inputs, jobject j_call, jlongArray j_outputs) {
+  (void)env;
+  (void)type;
+  longs_of inputs = take_longs(env, j_inputs);
+  longs_of outputs = take_longs(env, j_outputs);
+  if (!inputs.bad && !outputs.bad) {
+    epl_error* error = epl_predictor_predict_into((epl_predictor*)(intptr_t)j_predictor, (const epl_tensor* const*)inputs.data, (size_t)inputs.length, (const epl_call_options*)struct_at(env, j_call), (epl_tensor* const*)outputs.data, (size_t)outputs.length);
+    thrown(env, error);
+  }
+  give_longs(env, &outputs, JNI_ABORT);
+  give_longs(env, &inputs, JNI_ABORT);
+}
+
 static jlong JNICALL raw_epl_evaluation_create(JNIEnv* env, jclass type, jlong j_plan, jbyteArray j_metrics) {
   (void)env;
   (void)type;
@@ -2118,10 +2308,12 @@ static const JNINativeMethod methods[] = {
     {"epl_session_step", "(J[JLai/epl/raw/Raw$CallOptions;Lai/epl/raw/Raw$Metrics;)V", (void*)raw_epl_session_step},
     {"epl_session_evaluate", "(J[JLai/epl/raw/Raw$CallOptions;Lai/epl/raw/Raw$Metrics;)V", (void*)raw_epl_session_evaluate},
     {"epl_session_predict", "(J[JLai/epl/raw/Raw$CallOptions;[J)V", (void*)raw_epl_session_predict},
+    {"epl_session_predict_into", "(J[JLai/epl/raw/Raw$CallOptions;[J)V", (void*)raw_epl_session_predict_into},
     {"epl_session_output", "(JI[B)J", (void*)raw_epl_session_output},
     {"epl_session_give_up", "(J[BLai/epl/raw/Raw$CallOptions;)V", (void*)raw_epl_session_give_up},
     {"epl_session_metric", "(J[B)D", (void*)raw_epl_session_metric},
     {"epl_session_steps", "(J)J", (void*)raw_epl_session_steps},
+    {"epl_session_progress", "(JLai/epl/raw/Raw$Metrics;)V", (void*)raw_epl_session_progress},
     {"epl_session_set_number", "(J[BD)V", (void*)raw_epl_session_set_number},
     {"epl_session_get_number", "(J[B)D", (void*)raw_epl_session_get_number},
     {"epl_session_observe", "(JDI)V", (void*)raw_epl_session_observe},
@@ -2146,6 +2338,21 @@ static const JNINativeMethod methods[] = {
     {"epl_session_export_adapters", "(J[BLai/epl/raw/Raw$CallOptions;)V", (void*)raw_epl_session_export_adapters},
     {"epl_session_export_safetensors", "(J[BLai/epl/raw/Raw$CallOptions;)V", (void*)raw_epl_session_export_safetensors},
     {"epl_session_export_to", "(J[BLai/epl/raw/Raw$WriteFn;Lai/epl/raw/Raw$CallOptions;)V", (void*)raw_epl_session_export_to},
+    {"epl_session_step_async", "(J[JLai/epl/raw/Raw$CallOptions;)J", (void*)raw_epl_session_step_async},
+    {"epl_session_evaluate_async", "(J[JLai/epl/raw/Raw$CallOptions;)J", (void*)raw_epl_session_evaluate_async},
+    {"epl_session_predict_async", "(J[JLai/epl/raw/Raw$CallOptions;[J)J", (void*)raw_epl_session_predict_async},
+    {"epl_event_destroy", "(J)V", (void*)raw_epl_event_destroy},
+    {"epl_event_ready", "(J)I", (void*)raw_epl_event_ready},
+    {"epl_event_wait", "(JLai/epl/raw/Raw$CallOptions;Lai/epl/raw/Raw$Metrics;)V", (void*)raw_epl_event_wait},
+    {"epl_event_fd", "(J)I", (void*)raw_epl_event_fd},
+    {"epl_event_on_ready", "(JLai/epl/raw/Raw$EventFn;)V", (void*)raw_epl_event_on_ready},
+    {"epl_predictor_create", "(JJLai/epl/raw/Raw$CallOptions;)J", (void*)raw_epl_predictor_create},
+    {"epl_predictor_destroy", "(J)V", (void*)raw_epl_predictor_destroy},
+    {"epl_predictor_refresh", "(JLai/epl/raw/Raw$CallOptions;)V", (void*)raw_epl_predictor_refresh},
+    {"epl_predictor_steps", "(J)J", (void*)raw_epl_predictor_steps},
+    {"epl_predictor_memory_bytes", "(J)J", (void*)raw_epl_predictor_memory_bytes},
+    {"epl_predictor_predict", "(J[JLai/epl/raw/Raw$CallOptions;[J)V", (void*)raw_epl_predictor_predict},
+    {"epl_predictor_predict_into", "(J[JLai/epl/raw/Raw$CallOptions;[J)V", (void*)raw_epl_predictor_predict_into},
     {"epl_evaluation_create", "(J[B)J", (void*)raw_epl_evaluation_create},
     {"epl_evaluation_destroy", "(J)V", (void*)raw_epl_evaluation_destroy},
     {"epl_evaluation_add", "(JJ[JLai/epl/raw/Raw$CallOptions;)V", (void*)raw_epl_evaluation_add},
@@ -2171,6 +2378,7 @@ static const struct {
     {&method_epl_samples_fn, "ai/epl/raw/Raw$SamplesFn", "samples", "(I[JLjava/nio/ByteBuffer;)V"},
     {&method_epl_put_fn, "ai/epl/raw/Raw$PutFn", "put", "([BLjava/nio/ByteBuffer;)V"},
     {&method_epl_get_fn, "ai/epl/raw/Raw$GetFn", "get", "([BJLjava/nio/ByteBuffer;[J)V"},
+    {&method_epl_event_fn, "ai/epl/raw/Raw$EventFn", "event", "()V"},
 };
 
 JNIEXPORT jint JNICALL JNI_OnLoad(JavaVM* loading, void* reserved) {

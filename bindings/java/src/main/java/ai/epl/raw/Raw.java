@@ -387,6 +387,10 @@ public final class Raw {
     void get(byte[] key, long timeoutNanoseconds, ByteBuffer value, long[] bytes) throws Exception;
   }
 
+  public interface EventFn {
+    void event();
+  }
+
   /**
    * epl_engine_options.
    */
@@ -1711,6 +1715,14 @@ public final class Raw {
   public static native void epl_session_predict(long session, long[] inputs, CallOptions call, long[] outputs);
 
   /**
+   * The same into tensors of the host, of the types and sizes of the outputs of so many samples
+   * (epl_tensor_create_borrow makes them of its own memory); NULL for one that is not wanted. They share no
+   * memory with the inputs. Of whole batches it copies nothing, unless the strategy merges an output. After an
+   * error they hold anything.
+   */
+  public static native void epl_session_predict_into(long session, long[] inputs, CallOptions call, long[] outputs);
+
+  /**
    * An output of the last step (EPL_ENTRY_TRAIN) or of the last epl_session_evaluate (EPL_ENTRY_EVALUATE), by
    * its name: what a key of the strategy merges ("outputs.global_mean" and so on), as it asks; of a step also
    * its own, for example "loss". A new tensor.
@@ -1729,7 +1741,17 @@ public final class Raw {
    */
   public static native double epl_session_metric(long session, byte[] name);
 
+  /**
+   * Steps done.
+   */
   public static native long epl_session_steps(long session);
+
+  /**
+   * What the last step that was done gave its caller, all numbers of one step, while others run. Before a
+   * session has made a step, and after a checkpoint was loaded, `step` is what epl_session_steps says and
+   * `loss` is NaN.
+   */
+  public static native void epl_session_progress(long session, Metrics metrics);
 
   /**
    * A number that decides how training goes on, changed between steps and kept in checkpoints.
@@ -1873,6 +1895,83 @@ public final class Raw {
    * and the others pass NULL for `write`.
    */
   public static native void epl_session_export_to(long session, byte[] format, WriteFn write, CallOptions call);
+
+  public static native long epl_session_step_async(long session, long[] inputs, CallOptions call);
+
+  public static native long epl_session_evaluate_async(long session, long[] inputs, CallOptions call);
+
+  /**
+   * As epl_session_predict_into. Of its metrics, `step` and `nanoseconds` say something.
+   */
+  public static native long epl_session_predict_async(long session, long[] inputs, CallOptions call, long[] outputs);
+
+  /**
+   * The work goes on where it is not ready; callbacks are called all the same.
+   */
+  public static native void epl_event_destroy(long event);
+
+  /**
+   * 1: the work is done or has failed, and the session is free; 0: not yet. In a child of fork() it stays as it
+   * was.
+   */
+  public static native int epl_event_ready(long event);
+
+  /**
+   * Waits, and gives the error and the metrics of the work, as often as it is asked.
+   * EPL_ERROR_DEADLINE_EXCEEDED and EPL_ERROR_CANCELLED of an event that is not ready are those of the waiting
+   * alone. A callback of an event cannot wait for another one of its session, whose thread it runs on:
+   * EPL_ERROR_MISUSE.
+   */
+  public static native void epl_event_wait(long event, CallOptions call, Metrics metrics);
+
+  /**
+   * For poll, epoll and event loops: a descriptor that becomes readable when the event is ready, and stays so.
+   * It is the event's own: neither read nor close it; it is closed with the event. Where there is none
+   * (EPL_ERROR_EXHAUSTED, or EPL_ERROR_UNSUPPORTED on systems other than Linux) it is -1.
+   */
+  public static native int epl_event_fd(long event);
+
+  /**
+   * `fn` is called once, and `destroy`, which may be NULL, behind it: by the session's thread when the event is
+   * ready, or by this call where it is already. The session is free by then; it may be used, destroyed, and
+   * given its next step. Several functions are called in the order in which they came. On an error neither is
+   * called.
+   */
+  public static native void epl_event_on_ready(long event, EventFn fn);
+
+  /**
+   * `shapes` is another plan of the same model, with the same trainer and other sizes (its loss may be "none");
+   * NULL: the session's own. A plan that reads other weights, or weights of another type, is
+   * EPL_ERROR_INVALID_ARGUMENT. Where the session is one of several processes, `shapes` is needed, and all
+   * weights must be in this one (EPL_ERROR_UNSUPPORTED).
+   */
+  public static native long epl_predictor_create(long session, long shapes, CallOptions call);
+
+  public static native void epl_predictor_destroy(long predictor);
+
+  /**
+   * Takes the weights of the session's last step. The deadline and the token of `call` are looked at until it
+   * copies. EPL_ERROR_MISUSE: the session was destroyed; EPL_ERROR_STATE_LOST: the session's state is of no
+   * step. Both leave the predictor as it was.
+   */
+  public static native void epl_predictor_refresh(long predictor, CallOptions call);
+
+  /**
+   * Steps that the session had done when these were its weights.
+   */
+  public static native long epl_predictor_steps(long predictor);
+
+  /**
+   * What it has allocated for weights and work, of all its ranks: the plan knows it.
+   */
+  public static native long epl_predictor_memory_bytes(long predictor);
+
+  /**
+   * As epl_session_predict and epl_session_predict_into.
+   */
+  public static native void epl_predictor_predict(long predictor, long[] inputs, CallOptions call, long[] outputs);
+
+  public static native void epl_predictor_predict_into(long predictor, long[] inputs, CallOptions call, long[] outputs);
 
   /**
    * Metrics of sessions of `plan`, which must have been made with a trainer. `metrics` names them, with
