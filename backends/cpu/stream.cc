@@ -53,6 +53,17 @@ void CpuStream::copy(void* target, const void* source, int64_t bytes) {
   });
 }
 
+void CpuStream::copy_rows(const RowCopy& rows) {
+  if (rows.bytes <= 0 || rows.rows <= 0) return;
+  posts_->wait();
+  pool_->run_ranges(rows.rows, std::max<int64_t>(1, copy_grain / rows.bytes), [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      std::memcpy(static_cast<char*>(rows.target) + i * rows.target_step,
+                  static_cast<const char*>(rows.source) + i * rows.source_step, static_cast<size_t>(rows.bytes));
+    }
+  });
+}
+
 void CpuStream::fill(void* target, int64_t bytes, uint8_t value) {
   posts_->wait();
   char* to = static_cast<char*>(target);

@@ -32,6 +32,7 @@ class CpuStream final : public Stream {
   void launch(const KernelRow& row, const KernelQuery& query, const void* state, const void* const* inputs,
               void* const* outputs, void* workspace, const StepContext& context) override;
   void copy(void* target, const void* source, int64_t bytes) override;
+  void copy_rows(const RowCopy& rows) override;
   void fill(void* target, int64_t bytes, uint8_t value) override;
   void upload(void* target, const void* host_source, int64_t bytes) override { copy(target, host_source, bytes); }
   void download(void* host_target, const void* source, int64_t bytes) override { copy(host_target, source, bytes); }

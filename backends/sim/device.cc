@@ -50,6 +50,7 @@ class SimStream final : public Stream {
     advance(kernel_seconds(machine_, query));
   }
   void copy(void*, const void*, int64_t bytes) override { move(2 * bytes, machine_.memory_bandwidth); }
+  void copy_rows(const RowCopy& rows) override { move(2 * rows.bytes * rows.rows, machine_.memory_bandwidth); }
   void fill(void*, int64_t bytes, uint8_t) override { move(bytes, machine_.memory_bandwidth); }
   void upload(void*, const void*, int64_t bytes) override { move(bytes, machine_.host_bandwidth); }
   void download(void*, const void*, int64_t bytes) override { move(bytes, machine_.host_bandwidth); }

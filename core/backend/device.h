@@ -36,12 +36,23 @@ class Event {
   virtual ~Event() = default;
 };
 
+// Rows of `bytes` bytes, whose beginnings are a step apart: the same dimension of two arrays, of which each may be
+// larger. No row of the target is one of the source.
+struct RowCopy {
+  void* target = nullptr;
+  int64_t target_step = 0;
+  const void* source = nullptr;
+  int64_t source_step = 0;
+  int64_t bytes = 0, rows = 0;
+};
+
 class Stream {
  public:
   virtual ~Stream() = default;
   virtual void launch(const KernelRow& row, const KernelQuery& query, const void* state, const void* const* inputs,
                       void* const* outputs, void* workspace, const StepContext& context) = 0;
   virtual void copy(void* target, const void* source, int64_t bytes) = 0;  // within the device
+  virtual void copy_rows(const RowCopy& rows) = 0;                         // as one command
   virtual void fill(void* target, int64_t bytes, uint8_t value) = 0;
   virtual void upload(void* target, const void* host_source, int64_t bytes) = 0;
   virtual void download(void* host_target, const void* source, int64_t bytes) = 0;

@@ -81,6 +81,31 @@ TEST_P(Backend, commands_run_in_order) {
   EXPECT_EQ(back, sent);
 }
 
+TEST_P(Backend, rows_are_copied_between_larger_ones) {
+  auto queue = stream(2);
+  const int64_t rows = 900, bytes = 600, from = 1000, to = 700;  // several tasks of threads
+  auto a = buffer(rows * from), b = buffer(rows * to);
+  std::vector<uint8_t> sent(rows * from), back(rows * to, 7);
+  for (size_t i = 0; i < sent.size(); ++i) sent[i] = static_cast<uint8_t>(i * 31 + i / 1000);
+  queue->upload(a->data(), sent.data(), rows * from);
+  queue->fill(b->data(), rows * to, 0x5a);
+  auto* source = static_cast<uint8_t*>(a->data());
+  auto* target = static_cast<uint8_t*>(b->data());
+  queue->copy_rows({target + 50, to, source + 300, from, bytes, rows});
+  queue->copy_rows({target, to, source, 0, 20, rows});  // one row to many places
+  queue->copy_rows({target, to, source, from, 0, rows});
+  queue->copy_rows({target, to, source, from, bytes, 0});
+  queue->download(back.data(), b->data(), rows * to);
+  ASSERT_TRUE(queue->synchronize().ok());
+  if (!device->executes()) return;
+  for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t i = 0; i < to; ++i) {
+      const uint8_t want = i < 20 ? sent[i] : i >= 50 && i < 650 ? sent[r * from + 300 + i - 50] : 0x5a;
+      ASSERT_EQ(back[r * to + i], want) << r << " " << i;
+    }
+  }
+}
+
 TEST_P(Backend, commands_of_no_bytes_do_nothing) {
   auto queue = stream();
   auto a = buffer(0), b = buffer(0);

@@ -151,6 +151,15 @@ class FarStream final : public Stream, public QueueOwner {
     if (bytes <= 0) return;
     issue([=, this] { inside_->copy(memory_->real(target), memory_->real(source), bytes); });
   }
+  void copy_rows(const RowCopy& rows) override {
+    if (rows.bytes <= 0 || rows.rows <= 0) return;
+    issue([=, this] {
+      RowCopy real = rows;
+      real.target = memory_->real(rows.target);
+      real.source = memory_->real(rows.source);
+      inside_->copy_rows(real);
+    });
+  }
   void fill(void* target, int64_t bytes, uint8_t value) override {
     if (bytes <= 0) return;
     issue([=, this] { inside_->fill(memory_->real(target), bytes, value); });

@@ -68,6 +68,8 @@ TEST(Sim, kernels_take_the_longer_of_computing_and_moving) {
   EXPECT_DOUBLE_EQ(stream->virtual_seconds(), 9.0);
   stream->copy(nullptr, nullptr, 500000000);
   EXPECT_DOUBLE_EQ(stream->virtual_seconds(), 10.5);
+  stream->copy_rows({.bytes = 5000000, .rows = 100});  // one command
+  EXPECT_DOUBLE_EQ(stream->virtual_seconds(), 12.0);
 }
 
 TEST(Sim, a_stamp_is_the_time_at_which_a_stream_comes_to_it) {

@@ -88,8 +88,12 @@ class Exchange {
   }
   // Steps of which the target has so many in a run and the source so many.
   void copy(std::byte* target, int64_t target_run, const std::byte* source, int64_t source_run, int64_t steps) const {
-    for (int64_t i = 0; i < r_.outer; ++i)
-      call_.stream.copy(target + i * target_run * r_.inner, source + i * source_run * r_.inner, steps * r_.inner);
+    call_.stream.copy_rows({.target = target,
+                            .target_step = target_run * r_.inner,
+                            .source = source,
+                            .source_step = source_run * r_.inner,
+                            .bytes = steps * r_.inner,
+                            .rows = r_.outer});
   }
 
   void pad(const Range& range) const {
@@ -105,7 +109,8 @@ class Exchange {
       call_.stream.fill(first, bytes, 0);
     }
     const int64_t step = r_.size * r_.inner;
-    for (int64_t i = 1; i < r_.outer; ++i) call_.stream.copy(first + i * step, first, bytes);
+    call_.stream.copy_rows(
+        {.target = first + step, .target_step = step, .source = first, .bytes = bytes, .rows = r_.outer - 1});
   }
 
   Status meet(int64_t other) {
