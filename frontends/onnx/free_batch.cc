@@ -1,7 +1,10 @@
 #include "frontends/onnx/free_batch.h"
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
+
+#include "core/ir/op.h"
 
 namespace epl::onnx {
 namespace {
@@ -23,6 +26,60 @@ int differing_dim(const Shape& file, const Shape& now) {
 
 int64_t elements_before(const Shape& shape, int dim) {
   return element_count(Shape(shape.begin(), shape.begin() + dim));
+}
+
+// What the file holds for one of its samples, if all of them have the same: else an empty tensor.
+epl::Tensor one_of_all(const epl::Tensor& all, int dim) {
+  const Shape& shape = all.shape();
+  const int64_t outer = elements_before(shape, dim), size = shape[static_cast<size_t>(dim)];
+  const size_t step = all.elements() == 0 ? 0 : all.bytes() / static_cast<size_t>(outer * size);
+  TensorType type = all.type();
+  type.shape[static_cast<size_t>(dim)] = 1;
+  epl::Tensor one(type);
+  const auto* from = static_cast<const char*>(all.data());
+  for (int64_t o = 0; o < outer; ++o) {
+    const char* const first = from + static_cast<size_t>(o * size) * step;
+    for (int64_t i = 1; i < size; ++i) {
+      if (std::memcmp(first, first + static_cast<size_t>(i) * step, step) != 0) return {};
+    }
+    std::memcpy(static_cast<char*>(one.data()) + static_cast<size_t>(o) * step, first, step);
+  }
+  return one;
+}
+
+// Whether a value is the same all along a dimension, by the nodes that have made it, of which it looks at `left`.
+bool same_along(const epl::Graph& graph, Value v, int dim, int& left) {
+  const Shape& shape = graph.type(v).shape;
+  const epl::ValueInfo& info = graph.value(v);
+  if (shape[static_cast<size_t>(dim)] == 1) return true;
+  if (!info.producer) return info.kind == ValueKind::constant && !one_of_all(info.data, dim).empty();
+  if (--left < 0) return false;
+  const epl::Node& node = graph.node(info.producer);
+  const auto same = [&](size_t operand, int at) { return same_along(graph, node.inputs[operand], at, left); };
+  const auto dims = [&](Value x) { return static_cast<int>(graph.type(x).shape.size()); };
+  const std::string_view op = node.op->name;
+  if (op == "broadcast_to" || node.op->scalar) {
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      const int at = node.inputs[i] ? dim - static_cast<int>(shape.size()) + dims(node.inputs[i]) : -1;
+      if (at >= 0 && !same(i, at)) return false;
+    }
+    return true;
+  }
+  if (op == "gather") {
+    const int axis = static_cast<int>(node.attributes.integer("axis")), indices = dims(node.inputs[1]);
+    if (axis < 0 || dim < axis) return axis >= 0 && same(0, dim);
+    return dim < axis + indices ? same(1, dim - axis) : same(0, dim - indices + 1);
+  }
+  if (op == "transpose") return same(0, static_cast<int>(node.attributes.ints("perm")[static_cast<size_t>(dim)]));
+  if (op == "reshape") {
+    const Shape& before = graph.type(node.inputs[0]).shape;
+    for (int d = 0; d < static_cast<int>(before.size()); ++d) {
+      if (before[static_cast<size_t>(d)] == shape[static_cast<size_t>(dim)] &&
+          elements_before(before, d) == elements_before(shape, dim))
+        return same(0, d);
+    }
+  }
+  return false;
 }
 
 struct Operands {
@@ -51,6 +108,22 @@ struct Operands {
     Var repeated = builder.broadcast_to(x, shape);
     replace(i, {.var = repeated, .type = repeated.type(), .in_file = old.type.shape});
   }
+  // Of an operand that holds the same for each of the file's samples, that of one. False where it does not.
+  bool narrow(size_t i, int dim) {
+    const Slot& old = *inputs[i];
+    if (old.sequence || old.type.shape[static_cast<size_t>(dim)] != batch.from) return false;
+    if (old.constant.empty()) {
+      int left = 100;
+      if (!old.var || !same_along(builder.graph(), old.var.value(), dim, left)) return false;
+      const Var one = builder.slice(old.var, {dim}, {0}, {1});
+      replace(i, {.var = one, .type = one.type()});
+    } else {
+      const epl::Tensor one = one_of_all(old.constant, dim);
+      if (one.empty()) return false;
+      replace(i, {.constant = one, .type = one.type()});
+    }
+    return true;
+  }
   int64_t integer(std::string_view name, int64_t fallback) const {
     for (const Attribute& a : node.attributes) fallback = a.name == name ? a.i : fallback;
     return fallback;
@@ -68,6 +141,11 @@ Status free_reshape(Operands& o) {
 // Sizes of the result, dimension by dimension those of the operand or chosen.
 Status free_sizes(Operands& o, size_t operand) {
   Ints sizes = constant_ints(o.has(operand) ? o.inputs[operand] : nullptr);
+  const Shape& before = o.inputs[0]->type.shape;
+  for (size_t d = 0; d < sizes.size() && !freed(o.inputs[0]) && sizes.size() == before.size(); ++d) {
+    if (sizes[d] != 1 && sizes[d] != before[d] && before[d] == o.batch.from && o.narrow(0, static_cast<int>(d)))
+      return {};  // a state at the start, of all samples, is asked for as many as there are
+  }
   if (!freed(o.inputs[0]) || sizes.size() != o.inputs[0]->type.shape.size()) return {};
   const Shape &file = *o.inputs[0]->in_file, &now = o.inputs[0]->type.shape;
   for (size_t d = 0; d < sizes.size(); ++d) {
@@ -113,18 +191,34 @@ Status free_scatter(Operands& o) {
   return {};
 }
 
+// What is the same for every sample meets what is not: positions and masks that the exporter computed for all samples.
+Status free_broadcast(Operands& o) {
+  const auto first = std::ranges::find_if(o.inputs, freed);
+  if (first == o.inputs.end()) return {};
+  const Shape file = *(*first)->in_file, now = (*first)->type.shape;
+  const int ndim = static_cast<int>(file.size()), dim = differing_dim(file, now);
+  if (dim < 0 || file[static_cast<size_t>(dim)] != o.batch.from) return {};
+  for (size_t i = 0; i < o.inputs.size(); ++i) {
+    if (!o.has(i) || freed(o.inputs[i])) continue;
+    const int at = dim - ndim + static_cast<int>(o.inputs[i]->type.shape.size());
+    if (at >= 0 && o.inputs[i]->type.shape[static_cast<size_t>(at)] > 1) o.narrow(i, at);
+  }
+  return {};
+}
+
 // Parts that are the same for every sample stand beside parts that are not.
 Status free_concat(Operands& o) {
   const auto first = std::ranges::find_if(o.inputs, freed);
-  if (first == o.inputs.end() || o.batch.from != 1) return {};
+  if (first == o.inputs.end()) return {};
   const Shape file = *(*first)->in_file, now = (*first)->type.shape;
   const int64_t ndim = static_cast<int64_t>(now.size()), axis = o.integer("axis", 0);
   for (int64_t d = 0; d < ndim; ++d) {
     if (file[static_cast<size_t>(d)] == now[static_cast<size_t>(d)] || d == (axis < 0 ? axis + ndim : axis)) continue;
     for (size_t i = 0; i < o.inputs.size(); ++i) {
       const bool fits = o.has(i) && !freed(o.inputs[i]) && static_cast<int64_t>(o.inputs[i]->type.shape.size()) == ndim;
-      if (fits && o.inputs[i]->type.shape[static_cast<size_t>(d)] == 1 && now[static_cast<size_t>(d)] == o.batch.to)
-        o.repeat(i, static_cast<int>(d));
+      if (!fits || now[static_cast<size_t>(d)] != o.batch.to) continue;
+      const int64_t has = o.inputs[i]->type.shape[static_cast<size_t>(d)];
+      if (has == o.batch.from && (has == 1 || o.narrow(i, static_cast<int>(d)))) o.repeat(i, static_cast<int>(d));
     }
   }
   return {};
@@ -132,10 +226,11 @@ Status free_concat(Operands& o) {
 
 // States at the start, [directions, batch, hidden].
 Status free_recurrence(Operands& o) {
-  if (!freed(o.inputs[0]) || o.batch.from != 1 || o.integer("layout", 0) != 0) return {};
+  if (!freed(o.inputs[0]) || o.integer("layout", 0) != 0) return {};
   for (size_t i : {5, 6}) {
-    if (o.has(i) && !freed(o.inputs[i]) && o.inputs[i]->type.ndim() == 3 && o.inputs[i]->type.dim(1) == 1)
-      o.repeat(i, 1);
+    const bool fits =
+        o.has(i) && !freed(o.inputs[i]) && o.inputs[i]->type.ndim() == 3 && o.inputs[i]->type.dim(1) == o.batch.from;
+    if (fits && (o.batch.from == 1 || o.narrow(i, 1))) o.repeat(i, 1);
   }
   return {};
 }
@@ -204,6 +299,10 @@ Status free_operands(const Node& node, const std::vector<Shape>& results_in_file
   if (node.op_type == "Resize") return free_sizes(o, 3);
   if (node.op_type == "Slice") return free_slice(o);
   if (node.op_type == "ScatterElements" || node.op_type == "Scatter") return free_scatter(o);
+  constexpr std::string_view broadcasts[] = {
+      "Add",  "Sub",         "Mul", "Div", "Pow", "Where", "And", "Or", "Equal", "Greater", "GreaterOrEqual",
+      "Less", "LessOrEqual", "Min", "Max"};
+  if (std::ranges::find(broadcasts, node.op_type) != std::end(broadcasts)) return free_broadcast(o);
   if (node.op_type == "LSTM" || node.op_type == "GRU" || node.op_type == "RNN") return free_recurrence(o);
   return {};
 }

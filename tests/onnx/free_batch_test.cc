@@ -93,6 +93,42 @@ TEST(FreeBatch, WhatIsTheSameForEverySampleIsRepeated) {
                        {3, 4}, 1, 5);
 }
 
+// What an exporter has computed for each of the file's samples: a mask, positions, a token before the others.
+TEST(FreeBatch, WhatTheFileRepeatsIsTakenOnce) {
+  epl::Tensor whole({DType::i64, {2, 3, 4}});
+  for (int64_t i = 0; i < whole.elements(); ++i) whole.set_int(i, i % 12);
+  const Message mask = tensor("whole", whole), cast = node("Cast", {"whole"}, {"mask"}, {attribute("to", int64_t{1})});
+  same_for_each_sample(of({cast, node("Add", {"x", "mask"}, {"y"})}, {mask}, {"2", "3", "4"}), {3, 4}, 2, 6);
+  const std::vector<Message> positions = {node("Gather", {"table", "ids"}, {"rows"}),
+                                          node("Mul", {"rows", "x"}, {"y"})};
+  const epl::Tensor ids = epl::Tensor::from_ints({4, 0, 2, 4, 0, 2});
+  epl::Tensor of_two({DType::i64, {2, 3}});
+  for (int64_t i = 0; i < 6; ++i) of_two.set_int(i, ids.get_int(i));
+  same_for_each_sample(of(positions, {tensor("table", numbers({5, 4}, 1)), tensor("ids", of_two)}, {"2", "3", "4"}),
+                       {3, 4}, 2, 4);
+  const std::vector<Message> token = {node("Expand", {"token", "sizes"}, {"all"}),
+                                      node("Concat", {"all", "x"}, {"y"}, {attribute("axis", int64_t{1})})};
+  same_for_each_sample(of(token, {tensor("token", numbers({1, 1, 4}, 1)), ints("sizes", {2, 1, 4})}, {"2", "3", "4"}),
+                       {3, 4}, 2, 6);
+  const std::vector<Message> state = {cast, node("Shape", {"x"}, {"shape"}), node("Expand", {"mask", "shape"}, {"all"}),
+                                      node("Sub", {"x", "all"}, {"y"})};
+  same_for_each_sample(of(state, {mask}, {"2", "3", "4"}), {3, 4}, 2, 6);
+}
+
+// A number of its own for each of the file's samples says nothing of others.
+TEST(FreeBatch, WhatDiffersBetweenSamplesIsRefused) {
+  epl::Tensor each({DType::i64, {2, 3, 4}});
+  for (int64_t i = 0; i < each.elements(); ++i) each.set_int(i, i);
+  const std::vector<Message> nodes = {node("Cast", {"whole"}, {"each"}, {attribute("to", int64_t{1})}),
+                                      node("Add", {"x", "each"}, {"y"})};
+  for (const Message& bytes : {of(nodes, {tensor("whole", each)}, {"2", "3", "4"}),
+                               of({nodes[1]}, {tensor("each", numbers({2, 3, 4}, 1))}, {"2", "3", "4"})}) {
+    auto model = load(bytes);
+    ASSERT_TRUE(model.ok()) << model.status().to_string();
+    EXPECT_FALSE(run(**model, numbers({6, 3, 4}, 3)).ok());
+  }
+}
+
 TEST(FreeBatch, RoomThatSamplesAreScatteredOver) {
   const std::vector<Message> nodes = {
       node("ConstantOfShape", {"size"}, {"room"}), node("ArgMax", {"x"}, {"best"}, {attribute("axis", int64_t{1})}),
