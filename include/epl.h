@@ -1051,8 +1051,9 @@ epl_event_on_ready(epl_event* event, epl_event_fn fn, void* EPL_NULLABLE userdat
 /* --- Predictors: predictions beside the steps of a session -----------------------------------------------------------
  *
  * A predictor has as many threads as a session, working memory, and a copy of what a prediction reads of the session's
- * state: parameters and buffers, nothing of the optimizer's. Its weights are those of one step, the last that was done when it was made or
- * refreshed, and never a mixture: they change when it is refreshed, and then all at once. A session may have several.
+ * state: parameters and buffers, nothing of the optimizer's. Its weights are those of one step, the last that was done
+ * when it was made or refreshed, and never a mixture: they change when it is refreshed, and then all at once. A session
+ * may have several.
  * Making and refreshing one is possible beside any call with the session, a step for example, from any thread; it waits
  * for the update of a step, which is its last part, and an update waits for a copy that has begun. A predictor outlives
  * its session, and predicts on with what it has. */
