@@ -242,7 +242,9 @@ epl_cancel_triggered(const epl_cancel* EPL_NULLABLE cancel);
 /* For one call of a function that is EPL_BLOCKING. NULL: it takes as long as it takes. */
 typedef struct epl_call_options {
   uint64_t struct_size;
-  int64_t timeout_nanoseconds; /* 0: none. Looked at between pieces of work; a large product, say, has many. */
+  /* 0: none. Deadline and token are looked at before a call does anything, and between pieces of work in step,
+   * evaluate, predict, evaluations, predictors, and where a call waits for a batch; a large product has many pieces. */
+  int64_t timeout_nanoseconds;
   epl_cancel* cancel;
   /* Where a session takes slices, in evaluate and predict: how many samples of the whole batch count, its first ones;
    * 0: all. Slices have their size all the same. What is behind these samples may be anything that the model takes; the
@@ -422,7 +424,8 @@ epl_trainer_create(const epl_engine* engine, epl_trainer** EPL_OUT trainer);
 EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_CHECKED epl_error*
 epl_trainer_parse(const epl_engine* engine, const char* EPL_TEXT(json_length) json, size_t json_length,
     epl_trainer** EPL_OUT trainer);
-/* All that was set, in the form that epl_trainer_parse reads. Values of epl_trainer_bind_value are named alone. */
+/* All that was set, in the form that epl_trainer_parse reads. Values of epl_trainer_bind_value are named
+ * alone, and epl_trainer_parse refuses them: they are bound again. */
 EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error*
 epl_trainer_describe(const epl_trainer* trainer, epl_text** EPL_OUT EPL_OWNED json);
 EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD void epl_trainer_destroy(epl_trainer* EPL_NULLABLE trainer);
@@ -1104,7 +1107,7 @@ epl_evaluation_add(epl_evaluation* evaluation, epl_session* session, const epl_t
     size_t count, const epl_call_options* EPL_NULLABLE call);
 /* The next `batches` batches of a dataset that is bound to EPL_ENTRY_EVALUATE (or EPL_ENTRY_TRAIN, which has the same
  * inputs); 0: an epoch from its start, after which it stands at its start. The last batch counts in full where the
- * dataset gives it ("partial": true). The deadline of `options` is that of each batch. After an error the batches
+ * dataset gives it ("partial": true). The deadline of `call` is that of all of them. After an error the batches
  * before it have been added. */
 EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error*
 epl_evaluation_add_dataset(epl_evaluation* evaluation, epl_session* session, epl_dataset* dataset, int64_t batches,

@@ -423,7 +423,7 @@ class trainer : public detail::handle<epl_trainer, epl_trainer_destroy> {
   }
 
   /// All that was set, in the form that epl_trainer_parse reads. Values of epl_trainer_bind_value are named
-  /// alone.
+  /// alone, and epl_trainer_parse refuses them: they are bound again.
   returned<std::string> describe() const {
     epl_text* json_out = nullptr;
     epl_error* failure = epl_trainer_describe(*this, &json_out);
@@ -884,8 +884,8 @@ class evaluation : public detail::handle<epl_evaluation, epl_evaluation_destroy>
 
   /// The next `batches` batches of a dataset that is bound to EPL_ENTRY_EVALUATE (or EPL_ENTRY_TRAIN, which has
   /// the same inputs); 0: an epoch from its start, after which it stands at its start. The last batch counts in
-  /// full where the dataset gives it ("partial": true). The deadline of `options` is that of each batch. After
-  /// an error the batches before it have been added.
+  /// full where the dataset gives it ("partial": true). The deadline of `call` is that of all of them. After an
+  /// error the batches before it have been added.
   returned<void> add_dataset(epl_session* session, epl_dataset* dataset, int64_t batches, const epl::call_options& call = {}) {
     epl_error* failure = epl_evaluation_add_dataset(*this, session, dataset, batches, &call);
     return detail::give(failure, [] {});

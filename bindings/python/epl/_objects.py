@@ -116,7 +116,7 @@ class Trainer(core.Handle):
 
     def describe(self):
         """All that was set, in the form that epl_trainer_parse reads. Values of epl_trainer_bind_value are named
-        alone."""
+        alone, and epl_trainer_parse refuses them: they are bound again."""
         json_out = c.c_void_p()
         core.check(core.library().epl_trainer_describe(self.pointer, c.byref(json_out)))
         return core.take(json_out)
@@ -789,8 +789,8 @@ class Evaluation(core.Handle):
     def add_dataset(self, session, dataset, batches, **call):
         """The next `batches` batches of a dataset that is bound to EPL_ENTRY_EVALUATE (or EPL_ENTRY_TRAIN, which
         has the same inputs); 0: an epoch from its start, after which it stands at its start. The last batch
-        counts in full where the dataset gives it ("partial": true). The deadline of `options` is that of each
-        batch. After an error the batches before it have been added."""
+        counts in full where the dataset gives it ("partial": true). The deadline of `call` is that of all of
+        them. After an error the batches before it have been added."""
         core.check(core.library().epl_evaluation_add_dataset(self.pointer, core.pointer(session), core.pointer(dataset), batches, core.call_options(call)))
 
     def merge(self, other):

@@ -377,7 +377,9 @@ var _ [32]struct{} = [unsafe.Offsetof(DeviceInfo{}.MemoryBytes)]struct{}{}
 type CallOptions struct {
 	StructSize uint64
 
-	// 0: none. Looked at between pieces of work; a large product, say, has many.
+	// 0: none. Deadline and token are looked at before a call does anything, and between pieces of work in step,
+	// evaluate, predict, evaluations, predictors, and where a call waits for a batch; a large product has many
+	// pieces.
 	TimeoutNanoseconds int64
 
 	Cancel *Cancel
@@ -1121,7 +1123,8 @@ func TrainerParse(engine *Engine, json string) (trainer *Trainer, failure *Error
 
 // TrainerDescribe is epl_trainer_describe.
 //
-// All that was set, in the form that epl_trainer_parse reads. Values of epl_trainer_bind_value are named alone.
+// All that was set, in the form that epl_trainer_parse reads. Values of epl_trainer_bind_value are named alone,
+// and epl_trainer_parse refuses them: they are bound again.
 func TrainerDescribe(trainer *Trainer) (json *Text, failure *Error) {
 	failure = C.epl_trainer_describe(trainer, &json)
 	return
@@ -2175,7 +2178,7 @@ func EvaluationAdd(evaluation *Evaluation, session *Session, inputs []*Tensor, c
 //
 // The next `batches` batches of a dataset that is bound to EPL_ENTRY_EVALUATE (or EPL_ENTRY_TRAIN, which has the
 // same inputs); 0: an epoch from its start, after which it stands at its start. The last batch counts in full
-// where the dataset gives it ("partial": true). The deadline of `options` is that of each batch. After an error
+// where the dataset gives it ("partial": true). The deadline of `call` is that of all of them. After an error
 // the batches before it have been added.
 func EvaluationAddDataset(evaluation *Evaluation, session *Session, dataset *Dataset, batches int64, call *CallOptions) (failure *Error) {
 	failure = C.epl_evaluation_add_dataset(evaluation, session, dataset, C.int64_t(batches), (*C.epl_call_options)(unsafe.Pointer(call)))

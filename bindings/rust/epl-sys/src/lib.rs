@@ -328,7 +328,9 @@ const _: () = {
 #[derive(Clone, Copy)]
 pub struct epl_call_options {
     pub struct_size: u64,
-    /// 0: none. Looked at between pieces of work; a large product, say, has many.
+    /// 0: none. Deadline and token are looked at before a call does anything, and between pieces of work in
+    /// step, evaluate, predict, evaluations, predictors, and where a call waits for a batch; a large product
+    /// has many pieces.
     pub timeout_nanoseconds: i64,
     pub cancel: *mut epl_cancel,
     /// Where a session takes slices, in evaluate and predict: how many samples of the whole batch count, its
@@ -878,7 +880,7 @@ extern "C" {
     /// Since 0.1, any thread. `json`: json_length bytes of UTF-8; `trainer`: written, owned by the caller.
     pub fn epl_trainer_parse(engine: *const epl_engine, json: *const c_char, json_length: usize, trainer: *mut *mut epl_trainer) -> *mut epl_error;
     /// All that was set, in the form that epl_trainer_parse reads. Values of epl_trainer_bind_value are named
-    /// alone.
+    /// alone, and epl_trainer_parse refuses them: they are bound again.
     ///
     /// Since 0.1, one caller at a time. `json`: written, owned by the caller.
     pub fn epl_trainer_describe(trainer: *const epl_trainer, json: *mut *mut epl_text) -> *mut epl_error;
@@ -1502,8 +1504,8 @@ extern "C" {
     pub fn epl_evaluation_add(evaluation: *mut epl_evaluation, session: *mut epl_session, inputs: *const *const epl_tensor, count: usize, call: *const epl_call_options) -> *mut epl_error;
     /// The next `batches` batches of a dataset that is bound to EPL_ENTRY_EVALUATE (or EPL_ENTRY_TRAIN, which
     /// has the same inputs); 0: an epoch from its start, after which it stands at its start. The last batch
-    /// counts in full where the dataset gives it ("partial": true). The deadline of `options` is that of each
-    /// batch. After an error the batches before it have been added.
+    /// counts in full where the dataset gives it ("partial": true). The deadline of `call` is that of all of
+    /// them. After an error the batches before it have been added.
     ///
     /// Since 0.1, one caller at a time, blocking. `call`: may be null.
     pub fn epl_evaluation_add_dataset(evaluation: *mut epl_evaluation, session: *mut epl_session, dataset: *mut epl_dataset, batches: i64, call: *const epl_call_options) -> *mut epl_error;

@@ -548,7 +548,9 @@ public final class Raw {
     }
 
     /**
-     * 0: none. Looked at between pieces of work; a large product, say, has many.
+     * 0: none. Deadline and token are looked at before a call does anything, and between pieces of work in
+     * step, evaluate, predict, evaluations, predictors, and where a call waits for a batch; a large product has
+     * many pieces.
      */
     public long timeoutNanoseconds() {
       return memory.getLong(8);
@@ -1329,7 +1331,7 @@ public final class Raw {
 
   /**
    * All that was set, in the form that epl_trainer_parse reads. Values of epl_trainer_bind_value are named
-   * alone.
+   * alone, and epl_trainer_parse refuses them: they are bound again.
    */
   public static native byte[] epl_trainer_describe(long trainer);
 
@@ -1993,8 +1995,8 @@ public final class Raw {
   /**
    * The next `batches` batches of a dataset that is bound to EPL_ENTRY_EVALUATE (or EPL_ENTRY_TRAIN, which has
    * the same inputs); 0: an epoch from its start, after which it stands at its start. The last batch counts in
-   * full where the dataset gives it ("partial": true). The deadline of `options` is that of each batch. After
-   * an error the batches before it have been added.
+   * full where the dataset gives it ("partial": true). The deadline of `call` is that of all of them. After an
+   * error the batches before it have been added.
    */
   public static native void epl_evaluation_add_dataset(long evaluation, long session, long dataset, long batches, CallOptions call);
 
