@@ -170,11 +170,7 @@ func (s *Session) Predict(ctx context.Context, inputs ...*Tensor) ([]*Tensor, er
 	if err != nil {
 		return nil, err
 	}
-	outputs := make([]*Tensor, len(made))
-	for i, one := range made {
-		outputs[i] = newTensor(one)
-	}
-	return outputs, nil
+	return newTensors(made), nil
 }
 
 // Train steps over a dataset that is bound to the plan until the session has made `until` steps in all, and gives each

@@ -82,6 +82,14 @@ func newTensor(made *raw.Tensor) *Tensor {
 	return watch(t, &t.handle)
 }
 
+func newTensors(made []*raw.Tensor) []*Tensor {
+	tensors := make([]*Tensor, len(made))
+	for i, one := range made {
+		tensors[i] = newTensor(one)
+	}
+	return tensors
+}
+
 // lentTensor shows a tensor of the library's own, which Close does not give back.
 func lentTensor(made *raw.Tensor) *Tensor {
 	t := &Tensor{}
