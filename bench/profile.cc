@@ -56,6 +56,9 @@ class TimedStream final : public Stream {
   void copy(void* target, const void* source, int64_t bytes) override {
     timed(nullptr, nullptr, [&] { stream_.copy(target, source, bytes); });
   }
+  void copy_rows(const RowCopy& rows) override {
+    timed(nullptr, nullptr, [&] { stream_.copy_rows(rows); });
+  }
   void fill(void* target, int64_t bytes, uint8_t value) override {
     timed(nullptr, nullptr, [&] { stream_.fill(target, bytes, value); });
   }

@@ -9,8 +9,10 @@ mod evaluation;
 mod handle;
 mod model;
 mod plan;
+mod predictor;
 mod session;
 mod store;
+mod streams;
 mod tensor;
 mod trainer;
 
@@ -21,8 +23,10 @@ pub use error::{Code, Error, Result};
 pub use evaluation::Evaluation;
 pub use model::Model;
 pub use plan::{Entry, Plan, PlanOptions, Strategy};
+pub use predictor::Predictor;
 pub use session::{Metrics, Session, SessionOptions, StateKind};
 pub use store::Store;
+pub use streams::Format;
 pub use tensor::{DType, Element, Info, Tensor, TensorRef};
 pub use trainer::{Adapter, Trainer};
 

@@ -85,7 +85,7 @@ pub(crate) fn handles<'t, T: Into<TensorRef<'t>>>(
     inputs.into_iter().map(|one| one.into().raw).collect()
 }
 
-fn optional(dataset: Option<&mut Dataset>) -> *mut sys::epl_dataset {
+pub(crate) fn optional(dataset: Option<&mut Dataset>) -> *mut sys::epl_dataset {
     dataset.map_or(std::ptr::null_mut(), |one| one.0.as_ptr())
 }
 

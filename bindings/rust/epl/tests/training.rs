@@ -222,6 +222,71 @@ fn datasets_drive_training() {
 }
 
 #[test]
+fn predictors_run_beside_steps() {
+    let folder = Folder::new("predictors");
+    let mut w = World::small(&folder);
+    let call = Call::new();
+    w.session.step(&w.inputs, &call).unwrap();
+    let mut predictor = Predictor::new(&w.session, &w.plan, &call).unwrap();
+    assert_eq!(predictor.steps(), 1);
+    assert!(predictor.memory_bytes() > 0);
+    let x = [&w.inputs[0]];
+    let values = |predictor: &mut Predictor| {
+        predictor.predict(x, &Call::new()).unwrap()[0].view::<f32>().unwrap().to_vec()
+    };
+    let before = values(&mut predictor);
+    let session = &mut w.session;
+    std::thread::scope(|scope| {
+        let steps = scope.spawn(|| (0..200).for_each(|_| assert!(session.step(&w.inputs, &call).is_ok())));
+        while !steps.is_finished() {
+            assert_eq!(values(&mut predictor), before, "the weights of a predictor change by themselves");
+        }
+    });
+    assert_eq!(w.session.progress().step, 201);
+    predictor.refresh(&call).unwrap();
+    let after = values(&mut predictor);
+    let outputs = w.session.predict(&w.plan, x, &call).unwrap();
+    assert_eq!(outputs[0].view::<f32>().unwrap(), after);
+    assert_ne!(after, before);
+    drop(w.session);
+    assert_eq!(values(&mut predictor), after);
+    assert_eq!(predictor.refresh(&call).unwrap_err().code, Code::MISUSE);
+}
+
+#[test]
+fn streams_go_out_and_come_in() {
+    struct Full(bool);
+    impl std::io::Write for Full {
+        fn write(&mut self, _: &[u8]) -> std::io::Result<usize> {
+            assert!(!self.0, "a panic must not cross into C");
+            Err(std::io::Error::other("the store is full"))
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let folder = Folder::new("streams");
+    let mut w = World::small(&folder);
+    let call = Call::new();
+    w.session.step(&w.inputs, &call).unwrap();
+    let (mut checkpoint, mut model) = (Vec::new(), Vec::new());
+    w.session.save_to(&mut checkpoint, None, &call).unwrap();
+    let saved = w.session.hash(&call).unwrap();
+    w.session.step(&w.inputs, &call).unwrap();
+    w.session.load_bytes(&checkpoint, None, &call).unwrap();
+    assert_eq!((w.session.hash(&call).unwrap(), w.session.steps()), (saved, 1));
+    w.session.export_to(&mut model, Format::Onnx, &call).unwrap();
+    Model::from_bytes(&w.engine, &model, &call).unwrap();
+    let error = w.session.save_to(Full(false), None, &call).unwrap_err();
+    assert!(error.code == Code::IO && error.message.contains("the store is full"), "{error}");
+    let error = w.session.export_to(Full(true), Format::Safetensors, &call).unwrap_err();
+    assert!(error.code == Code::IO && error.message.contains("panicked"), "{error}");
+    checkpoint.truncate(checkpoint.len() / 2);
+    assert!(w.session.load_bytes(&checkpoint, None, &call).is_err());
+    assert_eq!(w.session.hash(&call).unwrap(), saved);
+}
+
+#[test]
 fn the_log_survives_a_panic() {
     let lines = Arc::new(Mutex::new(String::new()));
     let calls = Arc::new(AtomicUsize::new(0));
