@@ -64,7 +64,9 @@ def lines(interface):
     for constant in interface.constants:
         yield f"{constant.name.removeprefix('EPL_')} = {constant.value}"
     for callback in interface.callbacks:
-        types = [plain(interface, callback.returns)] + [plain(interface, a.type) for a in callback.arguments]
+        # Structs come later, because they hold callbacks: to these they are addresses.
+        types = [plain(interface, callback.returns)] + [
+            "c.c_void_p" if interface.struct(a.type.base) else plain(interface, a.type) for a in callback.arguments]
         yield f"{callback.name} = c.CFUNCTYPE(" + ", ".join(types) + ")"
     yield from BASE.split("\n")
     for struct in interface.structs:

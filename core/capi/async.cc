@@ -137,18 +137,23 @@ void epl_event_destroy(epl_event* event) { destroy(event); }
 int32_t epl_event_ready(const epl_event* event) { return alive(event) && event->event->ready() ? 1 : 0; }
 
 epl_error* epl_event_wait(epl_event* event, const epl_call_options* call, epl_metrics* metrics) {
-  return guarded([&]() -> Status {
+  std::shared_ptr<Event> waited;
+  epl_error* refused = guarded([&]() -> Status {
     EPL_REQUIRE(event);
     if (metrics != nullptr) EPL_TRY(check_output(metrics, "epl_metrics"));
-    const std::shared_ptr<Event> waited = event->event;
     const std::shared_ptr<Engine> engine = event->engine;
-    if (!waited->ready()) {
-      EPL_ASSIGN(const Call begun, begin_call(*engine, call));
-      EPL_TRY(waited->wait(begun.stop));
-    }
-    EPL_TRY(waited->status());
-    return metrics == nullptr ? Status() : write_output(waited->metrics(), metrics, "epl_metrics");
+    waited = event->event;
+    if (waited->ready()) return {};
+    EPL_ASSIGN(const Call begun, begin_call(*engine, call));
+    return waited->wait(begun.stop);
   });
+  if (refused != nullptr) return refused;
+  return guarded(
+      [&]() -> Status {
+        EPL_TRY(waited->status());
+        return metrics == nullptr ? Status() : write_output(waited->metrics(), metrics, "epl_metrics");
+      },
+      waited->work());
 }
 
 epl_error* epl_event_fd(epl_event* event, int32_t* fd) {

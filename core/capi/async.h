@@ -29,8 +29,10 @@ class Event {
   };
 
   ~Event() { close_descriptor(); }
-  // Before the work begins: the thread that will do it, where nobody may wait for it.
-  void done_by(pthread_t thread) { thread_ = thread; }
+  // Before the work begins: the thread that will do it, where nobody may wait for it, and the function that asked for
+  // it.
+  void done_by(pthread_t thread, const char* work) { thread_ = thread, work_ = work; }
+  const char* work() const { return work_; }
   // Once, by that thread: whoever waits goes on, then callbacks run.
   void complete(Status status, const epl_metrics& metrics);
   bool ready() const { return ready_.load(std::memory_order_acquire); }
@@ -56,6 +58,7 @@ class Event {
   std::vector<Callback> callbacks_;
   int descriptor_ = -1;
   pthread_t thread_{};
+  const char* work_ = "";
   pid_t process_ = ::getpid();
 };
 

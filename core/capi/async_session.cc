@@ -55,7 +55,7 @@ epl_error* begin(epl_session* session, const epl_tensor* const* inputs, size_t c
         if (!session->worker) {
           EPL_ASSIGN(session->worker, Worker::start("epl-async"));
         }
-        made->event->done_by(session->worker->thread());
+        made->event->done_by(session->worker->thread(), name);
         std::function<void()> run = [job, session, work] { job->run(*session, work); };
         session->worker->give(std::move(run));
         return made;
