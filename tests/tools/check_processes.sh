@@ -27,7 +27,7 @@ same_in 2 "$cases/moe_top1_legacy_adamw" --strategy '{"default": {"expert": 2}}'
 cat >list.json <<END
 [{"name": "alone"}, {"name": "two copies", "ranks": 2}, {"name": "split of 4", "ranks": 4, "split": 4},
  {"name": "2 stages, split of 2", "ranks": 4, "stages": 2, "split": 2},
- {"name": "too many", "ranks": 2, "strategy": {"pipeline.num_micro_batch": 64}}]
+ {"name": "too many", "ranks": 2, "strategy": {"pipeline.num_micro_batch": 64, "batch.semantics": "per_micro_batch"}}]
 END
 expect 0 "4 passed, 1 refused, 0 failed" "$epl" check "$cases/mlp_bce_momentum" --strategies list.json --processes 4
 "$epl" check "$cases/mlp_bce_momentum" --strategies list.json --processes 4 --json >lines.json
