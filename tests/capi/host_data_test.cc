@@ -22,14 +22,16 @@ int64_t target(int64_t sample) { return sample % 2; }
 
 // A host's table, and how often it was asked.
 struct Table {
-  std::atomic<int64_t> calls{0}, rows{0}, fail_at{-1};
+  std::atomic<int64_t> calls{0}, rows{0};
+  std::atomic<bool> fails{false};  // the next call
   std::atomic<int> destroyed{0};
   int64_t end = samples;
 
   static epl_error* read(void* userdata, int32_t field, const int64_t* wanted, size_t count, void* to, size_t bytes) {
     auto* self = static_cast<Table*>(userdata);
     self->rows += static_cast<int64_t>(count);
-    if (self->calls++ == self->fail_at) return epl_error_create(EPL_ERROR_PEER_FAILED, EPL_STR("the table is gone"));
+    ++self->calls;
+    if (self->fails.exchange(false)) return epl_error_create(EPL_ERROR_PEER_FAILED, EPL_STR("the table is gone"));
     EXPECT_EQ(bytes, count * (field == 0 ? features * sizeof(float) : sizeof(int64_t)));
     for (size_t s = 0; s < count; ++s) {
       if (wanted[s] >= self->end) return epl_error_create(EPL_ERROR_NOT_FOUND, EPL_STR("the table has ended"));
@@ -179,7 +181,7 @@ TEST_F(HostData, ItsErrorsAreItsOwn) {
     must(next(dataset));
     // Of what is not read ahead yet.
     must(epl_dataset_seek(dataset, 100));
-    table.fail_at = table.calls.load();
+    table.fails = true;
     epl_error* error = nullptr;
     for (int i = 0; i < 4 && error == nullptr; ++i) error = next(dataset);
     ASSERT_EQ(epl_error_code(error), EPL_ERROR_PEER_FAILED);
