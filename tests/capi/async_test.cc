@@ -171,7 +171,11 @@ struct Held {
     epl_plan_destroy(plan);
     epl_model_destroy(model);
     epl_engine_destroy(engine);
+    // What was destroyed beside its work goes when that has come to its end, a moment later.
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    while (epl_live_handles() > before && std::chrono::steady_clock::now() < end) std::this_thread::yield();
   }
+  const int64_t before = epl_live_handles();
   std::atomic<bool> there{false}, go{false}, left{false};
   epl_engine* engine = nullptr;
   epl_model* model = nullptr;
