@@ -4,7 +4,7 @@
 // Tiles of 6 x 6 inputs and weights of 3 x 3 are transformed to 36 positions each, at each position the channels are a
 // matrix product of their own, and its results are transformed to outputs. The points are 0, 5/8, -5/8, 3/2, -3/2 and
 // infinity: with them the error is about twice that of a chain of 9 * channels multiply-adds, where the integers
-// usually taken give six times as much.
+// usually taken give four to five times as much.
 //
 // The bits of an output depend on its image and its channel's weights alone: tiles lie on a grid from the first output
 // on, transforms are the same operations for every tile, and products sum channels as those of gemm.h sum k.
