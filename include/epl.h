@@ -357,6 +357,62 @@ typedef struct epl_tensor_info {
 #define EPL_TENSOR_INFO_INIT {sizeof(epl_tensor_info), NULL, 0, 0, 0, {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}}
 EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK void epl_tensor_info_init(epl_tensor_info* EPL_OUT info);
 
+/* --- Ops of the host's own -------------------------------------------------------------------------------------- */
+
+/* An operand in the host's memory: dense and row-major. Of one that is absent, `dtype` is EPL_DTYPE_NONE. */
+typedef struct epl_op_tensor {
+  void* data; /* of inputs it must not be written; NULL where only types are asked for */
+  uint64_t bytes;
+  int32_t dtype;
+  int32_t ndim;
+  int64_t dims[EPL_MAX_NDIM];
+} epl_op_tensor;
+
+/* Functions of an op, which any threads may call at once. They get the attributes of the node as a JSON object
+ * ({"axis": 1, "scale": 0.5}), and return an error of their own, which ends the call that they serve: a plan is not
+ * made, a step changes nothing. The same operands must always have the same answer.
+ *
+ * Types of the outputs, of the whole batch and of a rank's part of it: dtype, ndim and dims are filled in. */
+typedef epl_error* (*epl_op_shape_fn)(void* userdata, const char* EPL_TEXT(attributes_length) attributes,
+    size_t attributes_length, const epl_op_tensor* EPL_COUNT(input_count) inputs, size_t input_count,
+    epl_op_tensor* EPL_COUNT(output_count) EPL_OUT outputs, size_t output_count);
+/* Writes the outputs. */
+typedef epl_error* (*epl_op_run_fn)(void* userdata, const char* EPL_TEXT(attributes_length) attributes,
+    size_t attributes_length, const epl_op_tensor* EPL_COUNT(input_count) inputs, size_t input_count,
+    const epl_op_tensor* EPL_COUNT(output_count) outputs, size_t output_count);
+/* Writes the gradients of the inputs: `gradients` has as many as there are inputs, those that nobody wants are absent.
+ * `upstream` are the gradients of the outputs; one through which nothing flows back is absent. */
+typedef epl_error* (*epl_op_gradient_fn)(void* userdata, const char* EPL_TEXT(attributes_length) attributes,
+    size_t attributes_length, const epl_op_tensor* EPL_COUNT(input_count) inputs, size_t input_count,
+    const epl_op_tensor* EPL_COUNT(output_count) outputs, const epl_op_tensor* EPL_COUNT(output_count) upstream,
+    size_t output_count, const epl_op_tensor* EPL_COUNT(input_count) gradients);
+
+typedef struct epl_op_options {
+  uint64_t struct_size;
+  const char* domain; /* of the operator in a model's file; not the standard's */
+  uint64_t domain_length;
+  const char* name; /* its op type */
+  uint64_t name_length;
+  int64_t output_count; /* 0: one */
+  epl_op_shape_fn shape;
+  epl_op_run_fn run;
+  epl_op_gradient_fn gradient; /* NULL: it has none, and where training needs one it is named */
+  /* How dimensions of inputs and outputs correspond, a letter for each: "n k, k -> n k" says that the rows n of the
+   * first input and of the output belong together, so that a batch may be cut there; "... k -> ... k" has any
+   * dimensions in front. "| unshardable k" behind it says what must stay whole, as every dimension does that not all
+   * outputs have. A gradient that lacks such rows is asked for in parts and summed. NULL: nothing is cut. */
+  const char* sharding;
+  uint64_t sharding_length;
+  void* userdata;
+  epl_destroy_fn destroy; /* NULL, or called once with the userdata when the engine and all that was made from it are
+                             gone; where epl_engine_add_op fails they are still the caller's */
+} epl_op_options;
+#define EPL_OP_OPTIONS_INIT {sizeof(epl_op_options), NULL, 0, NULL, 0, 0, NULL, NULL, NULL, NULL, 0, NULL, NULL}
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK void epl_op_options_init(epl_op_options* EPL_OUT options);
+/* From now on models that are loaded with this engine may have the operator. */
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_CHECKED epl_error*
+epl_engine_add_op(const epl_engine* engine, const epl_op_options* options);
+
 /* --- Models ------------------------------------------------------------------------------------------------------ */
 
 #define EPL_PORT_INPUT 0

@@ -221,6 +221,33 @@ struct tensor_info : epl_tensor_info {
   std::string_view name_text() const { return {name, name_length}; }
 };
 
+/// An operand in the host's memory: dense and row-major. Of one that is absent, `dtype` is EPL_DTYPE_NONE.
+struct op_tensor : epl_op_tensor {
+  op_tensor() : epl_op_tensor() {}
+};
+
+struct op_options : epl_op_options {
+  op_options() : epl_op_options(EPL_OP_OPTIONS_INIT) {}
+  /// The text must outlive the call that the struct is given to.
+  op_options& set_domain(std::string_view text) {
+    domain = text.data();
+    domain_length = text.size();
+    return *this;
+  }
+  /// The text must outlive the call that the struct is given to.
+  op_options& set_name(std::string_view text) {
+    name = text.data();
+    name_length = text.size();
+    return *this;
+  }
+  /// The text must outlive the call that the struct is given to.
+  op_options& set_sharding(std::string_view text) {
+    sharding = text.data();
+    sharding_length = text.size();
+    return *this;
+  }
+};
+
 struct model_options : epl_model_options {
   model_options() : epl_model_options(EPL_MODEL_OPTIONS_INIT) {}
 };
@@ -335,6 +362,12 @@ class engine : public detail::handle<epl_engine, epl_engine_destroy> {
     epl::device_info info_out{};
     epl_error* failure = epl_engine_device(*this, index, &info_out);
     return detail::give(failure, [&]() -> epl::device_info { return info_out; });
+  }
+
+  /// From now on models that are loaded with this engine may have the operator.
+  returned<void> add_op(const epl::op_options& options = {}) const {
+    epl_error* failure = epl_engine_add_op(*this, &options);
+    return detail::give(failure, [] {});
   }
 };
 

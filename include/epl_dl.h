@@ -58,6 +58,8 @@
   X(epl_error*, tensor_from_dlpack, (const epl_engine* engine, void* dl_managed_tensor_versioned, epl_tensor** tensor), 0, 1) \
   X(epl_error*, tensor_to_dlpack, (const epl_tensor* tensor, void** dl_managed_tensor_versioned), 0, 1) \
   X(void, tensor_info_init, (epl_tensor_info* info), 0, 1) \
+  X(void, op_options_init, (epl_op_options* options), 0, 1) \
+  X(epl_error*, engine_add_op, (const epl_engine* engine, const epl_op_options* options), 0, 1) \
   X(void, model_options_init, (epl_model_options* options), 0, 1) \
   X(epl_error*, model_load, (const epl_engine* engine, const char* path, size_t path_length, const epl_model_options* options, const epl_call_options* call, epl_model** model), 0, 1) \
   X(epl_error*, model_load_bytes, (const epl_engine* engine, const void* data, size_t bytes, const epl_model_options* options, const epl_call_options* call, epl_model** model), 0, 1) \

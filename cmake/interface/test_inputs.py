@@ -36,6 +36,6 @@ def empty_library(interface):
 
 def outputs(interface):
     yield "epl_functions.inc", function_lines(interface)
-    yield "epl_structs.inc", (f"EPL_STRUCT({struct.name})" for struct in interface.structs)
+    yield "epl_structs.inc", (f"EPL_STRUCT({struct.name})" for struct in interface.structs if struct.sized)
     yield "epl_layout.c", layout_program(interface)
     yield "epl_empty.c", empty_library(interface)

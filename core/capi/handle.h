@@ -17,6 +17,7 @@
 #include "core/base/status.h"
 #include "core/base/stop.h"
 #include "core/base/tensor.h"
+#include "core/ir/host_op.h"
 #include "include/epl.h"
 
 namespace epl::capi {
@@ -233,6 +234,7 @@ Status write_info(const std::string& name, DType dtype, const Shape& dims, epl_t
 // The engine behind all handles that came from it.
 struct Engine {
   Host host;
+  std::shared_ptr<HostOps> ops = std::make_shared<HostOps>();  // that the host has added
   epl_engine_options options{};
   ~Engine();
 };

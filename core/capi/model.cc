@@ -52,7 +52,7 @@ epl_error* epl_model_load(const epl_engine* engine, const char* path, size_t pat
     epl_model_options known = EPL_MODEL_OPTIONS_INIT;
     EPL_TRY(check_model_options(options, known));
     EPL_ASSIGN(const Call begun, begin_call(*engine->engine, call));
-    EPL_ASSIGN(auto loaded, load_model(std::string(path_text)));
+    EPL_ASSIGN(auto loaded, load_model(std::string(path_text), engine->engine->ops));
     return make_model(engine, known, std::move(loaded), path_text);
   });
 }
@@ -67,7 +67,8 @@ epl_error* epl_model_load_bytes(const epl_engine* engine, const void* data, size
     EPL_ASSIGN(const Call begun, begin_call(*engine->engine, call));
     for (const Frontend& row : frontend_table().rows) {
       if (row.load_bytes == nullptr) continue;
-      EPL_ASSIGN(auto loaded, row.load_bytes({static_cast<const std::byte*>(data), bytes}, {}));
+      EPL_ASSIGN(auto loaded, row.load_bytes({static_cast<const std::byte*>(data), bytes},
+                                             {.file = {}, .beside = {}, .ops = engine->engine->ops}));
       return make_model(engine, known, std::move(loaded), "memory");
     }
     return unsupported("no frontend of this build reads models from memory");
@@ -82,7 +83,9 @@ epl_error* epl_model_load_from(const epl_engine* engine, const epl_source* sourc
     EPL_TRY(check_model_options(options, known));
     EPL_ASSIGN(HostSource from, HostSource::of(source, "source"));
     EPL_ASSIGN(const Call begun, begin_call(*engine->engine, call));
-    EPL_ASSIGN(auto loaded, load_model(from.files()));
+    ModelSource files = from.files();
+    files.ops = engine->engine->ops;
+    EPL_ASSIGN(auto loaded, load_model(files));
     auto made = make_model(engine, known, std::move(loaded), from.files().file->path());
     from.keep();
     return made;

@@ -37,11 +37,14 @@ Result<ModelSource> ModelSource::of_file(const std::string& path) {
   return out;
 }
 
-Result<std::shared_ptr<const Model>> load_model(const std::string& path) {
+Result<std::shared_ptr<const Model>> load_model(const std::string& path) { return load_model(path, nullptr); }
+
+Result<std::shared_ptr<const Model>> load_model(const std::string& path, std::shared_ptr<const HostOps> ops) {
   std::vector<std::string> known;
   for (const Frontend& row : frontend_table().rows) {
     if (row.recognizes(path)) {
-      EPL_ASSIGN(const ModelSource source, ModelSource::of_file(path));
+      EPL_ASSIGN(ModelSource source, ModelSource::of_file(path));
+      source.ops = std::move(ops);
       return row.load(source);
     }
     known.push_back(cat(row.name, " (", row.doc, ")"));

@@ -4,6 +4,7 @@
 
 #include "core/base/check.h"
 #include "core/base/philox.h"
+#include "core/ir/host_op.h"
 #include "core/ir/meaning.h"
 #include "core/ir/op.h"
 
@@ -27,7 +28,11 @@ Result<std::vector<Tensor>> evaluate_op(const OpDef& op, const Attributes& attri
     targets.push_back(outputs.back().empty() ? nullptr : outputs.back().data());
   }
   std::vector<std::max_align_t> room(static_cast<size_t>(meaning->room_bytes()) / sizeof(std::max_align_t) + 1);
-  meaning->run(sources.data(), targets.data(), seed, elements, room.data());
+  try {
+    meaning->run(sources.data(), targets.data(), seed, elements, room.data());
+  } catch (const HostFailure& failure) {
+    return failure.status;
+  }
   return outputs;
 }
 

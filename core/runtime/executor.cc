@@ -5,6 +5,7 @@
 
 #include "core/base/check.h"
 #include "core/base/stop_tasks.h"
+#include "core/ir/host_op.h"
 #include "core/program/transfer.h"
 
 namespace epl {
@@ -142,7 +143,11 @@ Status Executor::carry_out(const Instruction& in, int64_t micro_batch, const Gro
   }
   TraceEvent* const recorded = begin_event(stream, static_cast<int>(&in - program_.instructions.data()));
   if (!in.transfer) {
-    launch(stream, in, micro_batch);
+    try {
+      launch(stream, in, micro_batch);
+    } catch (const HostFailure& failure) {  // of an op of the host's own
+      return failure.status.at(in.name);
+    }
   } else if (Status status = transfer(stream, in, micro_batch, groups); !status.ok()) {
     return status.at(in.name);
   }

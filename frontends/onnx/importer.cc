@@ -7,9 +7,11 @@
 #include "core/base/check.h"
 #include "core/base/suggestion.h"
 #include "core/ir/evaluate.h"
+#include "core/ir/host_op.h"
 #include "core/ir/op.h"
 #include "core/ir/rewriter.h"
 #include "frontends/onnx/file_check.h"
+#include "frontends/onnx/host_ops.h"
 #include "frontends/onnx/missing.h"
 #include "frontends/onnx/operators.h"
 #include "frontends/onnx/uses.h"
@@ -281,7 +283,10 @@ Status Importer::hold(int64_t bytes) {
 }
 
 Status Importer::run_node(const Node& node, Scope& scope) {
-  if (&scope == &top_) builder_.set_source(node_name(node, scope));
+  if (&scope == &top_) {
+    source_ = node_name(node, scope);
+    builder_.set_source(source_);
+  }
   if (++imported_ > max_nodes)
     return Status(Code::invalid_model, cat("its functions unfold into more than ", max_nodes, " nodes"));
   if (const Function* function = model_.function(node.domain, node.op_type, node.overload))
@@ -302,8 +307,8 @@ Status Importer::run_node(const Node& node, Scope& scope) {
   }
   if (&scope == &top_ && model_.quantized().only_serves(node)) return {};
   const OnnxOpRow* row = onnx_op_table().find(node.domain, node.op_type, opset(node.domain));
-  if (!row) return unsupported("operator ", node.op_type);
-  return run_row(*row, node, scope);
+  if (!row && host_op(model_, node) == nullptr) return unsupported("operator ", node.op_type);
+  return run_row(row ? *row : host_op_row(), node, scope);
 }
 
 Status Importer::run_row(const OnnxOpRow& row, const Node& node, Scope& scope) {
@@ -386,7 +391,7 @@ Status Importer::fold(int first_node, std::vector<Slot>& results) {
   for (int n = first_node; n < graph_.node_count(); ++n) {
     const epl::Node node = graph_.node(NodeId{n});
     std::vector<epl::Tensor> inputs;
-    bool constant = !node.op->random;
+    bool constant = !node.op->random && !is_host_op(*node.op);
     for (Value v : node.inputs) {
       inputs.push_back(v ? value_of(v) : epl::Tensor());
       constant = constant && (!v || !inputs.back().empty());

@@ -58,6 +58,7 @@ class Importer {
 
   // For Import.
   const OnnxModel& model() const { return model_; }
+  const std::string& source() const { return source_; }  // of the nodes at hand: Node::source
   bool training() const { return binding_.mode == Binding::Mode::train; }
   int64_t opset(std::string_view domain) const;
   Var materialize(Slot& slot);
@@ -102,6 +103,7 @@ class Importer {
   ParameterRule rule_;
   epl::Graph graph_;
   Builder builder_;
+  std::string source_;
   Scope top_;
   std::map<std::string_view, Status, std::less<>> left_out_;  // results that are not computed, with the reason
   int64_t held_bytes_ = 0;                                    // of constants that were computed and are still needed

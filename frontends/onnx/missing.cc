@@ -4,7 +4,8 @@
 #include <map>
 #include <set>
 
-#include "frontends/onnx/onnx_op.h"
+#include "frontends/onnx/host_ops.h"
+#include "frontends/onnx/model.h"
 #include "frontends/onnx/uses.h"
 
 namespace epl::onnx {
@@ -57,6 +58,7 @@ class Search {
       for (const Node& inner : function->nodes) look(inner);
       return;
     }
+    if (host_op(model_, node) != nullptr) return;
     const bool branch = node.op_type == "If" && (node.domain.empty() || node.domain == "ai.onnx");
     if (branch || onnx_op_table().find(node.domain, node.op_type, std::max<int64_t>(model_.opset(node.domain), 1)))
       return;

@@ -23,6 +23,7 @@ std::string function_key(std::string_view domain, std::string_view name, std::st
 Result<std::shared_ptr<const Model>> OnnxModel::load(const ModelSource& source) {
   auto model = std::make_shared<OnnxModel>();
   EPL_ASSIGN(model->bytes_, ModelBytes::open(source));
+  model->host_ops_ = source.ops;
   if (const Status status = model->check(); !status.ok()) {
     const bool of_the_model = status.code() == Code::invalid_model || status.code() == Code::unsupported;
     return of_the_model ? status.with_context(source.file->path()) : status;
@@ -39,6 +40,7 @@ Result<std::shared_ptr<const Model>> OnnxModel::load_bytes(std::span<const std::
                                                            const ModelSource& source) {
   auto model = std::make_shared<OnnxModel>();
   model->bytes_ = ModelBytes::copy(bytes, source);
+  model->host_ops_ = source.ops;
   EPL_TRY(model->check());
   return std::shared_ptr<const Model>(std::move(model));
 }

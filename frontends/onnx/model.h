@@ -46,6 +46,7 @@ class OnnxModel : public Model, public std::enable_shared_from_this<OnnxModel> {
   const Tensor* initializer(std::string_view name) const;
   // The name under which a tensor that a node or a branch holds counts as an initialiser; null for one that does not.
   const std::string* weight_name(const Tensor& tensor) const;
+  const HostOps* host_ops() const { return host_ops_.get(); }  // null: there are none
   // Weights that are stored as integers; they count as initialisers too.
   const QuantizedWeights& quantized() const { return quantized_; }
 
@@ -58,6 +59,7 @@ class OnnxModel : public Model, public std::enable_shared_from_this<OnnxModel> {
   void add_weight(std::string_view name, const Tensor& tensor, const ParameterRule& rule, const std::string& place);
 
   std::shared_ptr<const ModelBytes> bytes_;
+  std::shared_ptr<const HostOps> host_ops_;
   File file_;
   std::vector<ModelPort> inputs_, outputs_;
   std::vector<ModelInitializer> initializers_;

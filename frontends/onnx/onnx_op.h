@@ -84,6 +84,7 @@ class Import {
   const std::vector<Slot>& results() const { return outputs_; }
 
   int64_t opset() const;  // of the node's domain
+  const Importer& importer() const { return importer_; }
   bool training() const;  // the graph is made for training
   bool has_attribute(std::string_view name) const { return find(name) != nullptr; }
   int64_t integer(std::string_view name, int64_t fallback) const;

@@ -1,4 +1,6 @@
 /* What docs/embedding.md shows, as a program that runs: the page's blocks are parts of this file (a test compares). */
+#include <math.h>
+
 #include "world.h"
 
 static void check(epl_error* error) { must(error); }
@@ -91,6 +93,48 @@ static void pushed(epl_engine* engine, epl_plan* plan, epl_session* session, epl
   epl_feed_destroy(feed);
 }
 
+/* y = x * |x|, elementwise. */
+static epl_error* square_shape(void* userdata, const char* attributes, size_t attributes_length,
+                               const epl_op_tensor* inputs, size_t input_count, epl_op_tensor* outputs,
+                               size_t output_count) {
+  (void)userdata, (void)attributes, (void)attributes_length, (void)output_count;
+  if (input_count != 1 || inputs[0].dtype != EPL_DTYPE_F32)
+    return epl_error_create(EPL_ERROR_UNSUPPORTED, EPL_STR("a signed square takes one f32"));
+  outputs[0] = inputs[0];
+  return NULL;
+}
+
+static epl_error* square_run(void* userdata, const char* attributes, size_t attributes_length,
+                             const epl_op_tensor* inputs, size_t input_count, const epl_op_tensor* outputs,
+                             size_t output_count) {
+  (void)userdata, (void)attributes, (void)attributes_length, (void)input_count, (void)output_count;
+  const float* x = inputs[0].data;
+  float* y = outputs[0].data;
+  for (size_t i = 0; i < inputs[0].bytes / sizeof *x; ++i) y[i] = x[i] * fabsf(x[i]);
+  return NULL;
+}
+
+static epl_error* square_gradient(void* userdata, const char* attributes, size_t attributes_length,
+                                  const epl_op_tensor* inputs, size_t input_count, const epl_op_tensor* outputs,
+                                  const epl_op_tensor* upstream, size_t output_count, const epl_op_tensor* gradients) {
+  (void)userdata, (void)attributes, (void)attributes_length, (void)input_count, (void)outputs, (void)output_count;
+  const float *x = inputs[0].data, *dy = upstream[0].data;
+  float* dx = gradients[0].data;
+  for (size_t i = 0; i < inputs[0].bytes / sizeof *x; ++i) dx[i] = dy[i] * 2 * fabsf(x[i]);
+  return NULL;
+}
+
+static void add_op(epl_engine* engine) {
+  epl_op_options op = EPL_OP_OPTIONS_INIT;
+  op.domain = "acme", op.domain_length = 4;
+  op.name = "SignedSquare", op.name_length = 12;
+  op.shape = square_shape;
+  op.run = square_run;
+  op.gradient = square_gradient;
+  op.sharding = "... k -> ... k", op.sharding_length = 14; /* any dimension may be cut */
+  check(epl_engine_add_op(engine, &op));
+}
+
 int main(int argc, char** argv) {
   world w;
   epl_session* other = NULL;
@@ -106,6 +150,7 @@ int main(int argc, char** argv) {
   }
   epl_dataset_destroy(dataset);
   pushed(w.engine, w.plan, other, w.x, w.target);
+  add_op(w.engine);
   epl_session_destroy(other);
   world_end(&w);
   return failures != 0;

@@ -168,4 +168,27 @@ static epl_error* run_epl_tensor_from_dlpack(void** out) {
   return error;
 }
 
+static epl_error* no_shape(void* userdata, const char* attributes, size_t length, const epl_op_tensor* inputs,
+                           size_t input_count, epl_op_tensor* outputs, size_t output_count) {
+  (void)userdata, (void)attributes, (void)length, (void)inputs, (void)input_count, (void)outputs, (void)output_count;
+  return NULL;
+}
+static epl_error* no_run(void* userdata, const char* attributes, size_t length, const epl_op_tensor* inputs,
+                         size_t input_count, const epl_op_tensor* outputs, size_t output_count) {
+  (void)userdata, (void)attributes, (void)length, (void)inputs, (void)input_count, (void)outputs, (void)output_count;
+  return NULL;
+}
+static epl_error* run_epl_engine_add_op(void** out) {
+  static int number;
+  static char name[40];
+  (void)out;
+  epl_op_options op = EPL_OP_OPTIONS_INIT;
+  op.domain = "own", op.domain_length = 3;
+  op.name_length = (uint64_t)snprintf(name, sizeof name, "%d", number++); /* each name once */
+  op.name = name;
+  op.shape = no_shape, op.run = no_run;
+  op.sharding = "n k -> n k", op.sharding_length = 10;
+  return epl_engine_add_op(w.engine, &op);
+}
+
 #endif

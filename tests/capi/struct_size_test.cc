@@ -107,6 +107,13 @@ class StructSizes : public testing::Test {
                                epl_error_destroy(error);
                                return nullptr;
                              }};
+    structs["epl_op_options"] = {
+        sizeof(epl_op_options), false, [this](void* o) -> epl_error* {
+          epl_error* error = epl_engine_add_op(w.engine, static_cast<epl_op_options*>(o));
+          if (std::strstr(epl_error_message(error, nullptr), "no function for shapes") == nullptr) return error;
+          epl_error_destroy(error);
+          return nullptr;
+        }};
     structs["epl_metrics"] = {sizeof(epl_metrics), true, [this](void* o) {
                                 return epl_session_evaluate(w.session, w.inputs, 2, nullptr,
                                                             static_cast<epl_metrics*>(o));

@@ -33,6 +33,10 @@ class Engine(core.Handle):
         core.check(core.library().epl_engine_device(self.pointer, index, c.byref(info_out)))
         return info_out
 
+    def add_op(self, options):
+        """From now on models that are loaded with this engine may have the operator."""
+        core.check(core.library().epl_engine_add_op(self.pointer, core.struct(raw.OpOptions, options)))
+
 
 class Model(core.Handle):
     KIND = "model"

@@ -68,6 +68,9 @@ epl_destroy_fn = c.CFUNCTYPE(None, c.c_void_p)
 epl_write_fn = c.CFUNCTYPE(c.c_void_p, c.c_void_p, c.c_void_p, c.c_size_t)
 epl_read_fn = c.CFUNCTYPE(c.c_void_p, c.c_void_p, c.c_uint64, c.c_void_p, c.c_size_t)
 epl_open_fn = c.CFUNCTYPE(c.c_void_p, c.c_void_p, c.c_void_p, c.c_size_t, c.c_void_p)
+epl_op_shape_fn = c.CFUNCTYPE(c.c_void_p, c.c_void_p, c.c_void_p, c.c_size_t, c.c_void_p, c.c_size_t, c.c_void_p, c.c_size_t)
+epl_op_run_fn = c.CFUNCTYPE(c.c_void_p, c.c_void_p, c.c_void_p, c.c_size_t, c.c_void_p, c.c_size_t, c.c_void_p, c.c_size_t)
+epl_op_gradient_fn = c.CFUNCTYPE(c.c_void_p, c.c_void_p, c.c_void_p, c.c_size_t, c.c_void_p, c.c_size_t, c.c_void_p, c.c_void_p, c.c_size_t, c.c_void_p)
 epl_samples_fn = c.CFUNCTYPE(c.c_void_p, c.c_void_p, c.c_int32, c.POINTER(c.c_int64), c.c_size_t, c.c_void_p, c.c_size_t)
 epl_put_fn = c.CFUNCTYPE(c.c_void_p, c.c_void_p, c.c_void_p, c.c_size_t, c.c_void_p, c.c_size_t)
 epl_get_fn = c.CFUNCTYPE(c.c_void_p, c.c_void_p, c.c_void_p, c.c_size_t, c.c_int64, c.c_void_p, c.c_size_t, c.POINTER(c.c_size_t))
@@ -165,6 +168,35 @@ class TensorInfo(Struct):
         ("dtype", c.c_int32),
         ("ndim", c.c_int32),
         ("dims", c.c_int64 * MAX_NDIM),
+    ]
+
+
+class OpTensor(Struct):
+    # An operand in the host's memory: dense and row-major. Of one that is absent, `dtype` is EPL_DTYPE_NONE.
+    _fields_ = [
+        ("data", c.c_void_p),
+        ("bytes", c.c_uint64),
+        ("dtype", c.c_int32),
+        ("ndim", c.c_int32),
+        ("dims", c.c_int64 * MAX_NDIM),
+    ]
+
+
+class OpOptions(Struct):
+    _fields_ = [
+        ("struct_size", c.c_uint64),
+        ("domain", c.c_void_p),
+        ("domain_length", c.c_uint64),
+        ("name", c.c_void_p),
+        ("name_length", c.c_uint64),
+        ("output_count", c.c_int64),
+        ("shape", epl_op_shape_fn),
+        ("run", epl_op_run_fn),
+        ("gradient", epl_op_gradient_fn),
+        ("sharding", c.c_void_p),
+        ("sharding_length", c.c_uint64),
+        ("userdata", c.c_void_p),
+        ("destroy", epl_destroy_fn),
     ]
 
 
@@ -290,6 +322,8 @@ FUNCTIONS = {
     "epl_tensor_from_dlpack": (c.c_void_p, [c.c_void_p, c.c_void_p, c.POINTER(c.c_void_p)]),
     "epl_tensor_to_dlpack": (c.c_void_p, [c.c_void_p, c.POINTER(c.c_void_p)]),
     "epl_tensor_info_init": (None, [c.POINTER(TensorInfo)]),
+    "epl_op_options_init": (None, [c.POINTER(OpOptions)]),
+    "epl_engine_add_op": (c.c_void_p, [c.c_void_p, c.POINTER(OpOptions)]),
     "epl_model_options_init": (None, [c.POINTER(ModelOptions)]),
     "epl_model_load": (c.c_void_p, [c.c_void_p, c.c_char_p, c.c_size_t, c.POINTER(ModelOptions), c.POINTER(CallOptions), c.POINTER(c.c_void_p)]),
     "epl_model_load_bytes": (c.c_void_p, [c.c_void_p, c.c_void_p, c.c_size_t, c.POINTER(ModelOptions), c.POINTER(CallOptions), c.POINTER(c.c_void_p)]),

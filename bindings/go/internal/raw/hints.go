@@ -52,6 +52,8 @@ package raw
 // #cgo nocallback epl_dtype_name
 // #cgo nocallback epl_tensor_info_init
 // #cgo noescape epl_tensor_info_init
+// #cgo nocallback epl_op_options_init
+// #cgo noescape epl_op_options_init
 // #cgo nocallback epl_model_options_init
 // #cgo noescape epl_model_options_init
 // #cgo nocallback epl_model_port_count

@@ -263,6 +263,26 @@ type ReadFn = C.epl_read_fn
 // tensors of a model name. It is the library's from then on, which calls its destroy function.
 type OpenFn = C.epl_open_fn
 
+// OpShapeFn is epl_op_shape_fn, a function of C.
+//
+// Functions of an op, which any threads may call at once. They get the attributes of the node as a JSON object
+// ({"axis": 1, "scale": 0.5}), and return an error of their own, which ends the call that they serve: a plan is
+// not made, a step changes nothing. The same operands must always have the same answer.
+//
+// Types of the outputs, of the whole batch and of a rank's part of it: dtype, ndim and dims are filled in.
+type OpShapeFn = C.epl_op_shape_fn
+
+// OpRunFn is epl_op_run_fn, a function of C.
+//
+// Writes the outputs.
+type OpRunFn = C.epl_op_run_fn
+
+// OpGradientFn is epl_op_gradient_fn, a function of C.
+//
+// Writes the gradients of the inputs: `gradients` has as many as there are inputs, those that nobody wants are
+// absent. `upstream` are the gradients of the outputs; one through which nothing flows back is absent.
+type OpGradientFn = C.epl_op_gradient_fn
+
 // SamplesFn is epl_samples_fn, a function of C.
 //
 // Samples that the host gives, by a function that is asked for them: writes field `field` of these samples to
@@ -472,6 +492,88 @@ var _ [16]struct{} = [unsafe.Offsetof(TensorInfo{}.NameLength)]struct{}{}
 var _ [24]struct{} = [unsafe.Offsetof(TensorInfo{}.Dtype)]struct{}{}
 var _ [28]struct{} = [unsafe.Offsetof(TensorInfo{}.Ndim)]struct{}{}
 var _ [32]struct{} = [unsafe.Offsetof(TensorInfo{}.Dims)]struct{}{}
+
+// OpTensor is epl_op_tensor.
+//
+// An operand in the host's memory: dense and row-major. Of one that is absent, `dtype` is EPL_DTYPE_NONE.
+type OpTensor struct {
+	// of inputs it must not be written; NULL where only types are asked for
+	Data unsafe.Pointer
+
+	Bytes uint64
+
+	Dtype int32
+
+	Ndim int32
+
+	Dims [EPL_MAX_NDIM]int64
+}
+
+// Go and C agree on the layout, else this does not compile.
+var _ [152]struct{} = [unsafe.Sizeof(OpTensor{})]struct{}{}
+var _ [8]struct{} = [unsafe.Offsetof(OpTensor{}.Bytes)]struct{}{}
+var _ [16]struct{} = [unsafe.Offsetof(OpTensor{}.Dtype)]struct{}{}
+var _ [20]struct{} = [unsafe.Offsetof(OpTensor{}.Ndim)]struct{}{}
+var _ [24]struct{} = [unsafe.Offsetof(OpTensor{}.Dims)]struct{}{}
+
+// OpOptions is epl_op_options.
+type OpOptions struct {
+	StructSize uint64
+
+	// of the operator in a model's file; not the standard's
+	Domain *C.char
+
+	DomainLength uint64
+
+	// its op type
+	Name *C.char
+
+	NameLength uint64
+
+	// 0: one
+	OutputCount int64
+
+	Shape OpShapeFn
+
+	Run OpRunFn
+
+	// NULL: it has none, and where training needs one it is named
+	Gradient OpGradientFn
+
+	// How dimensions of inputs and outputs correspond, a letter for each: "n k, k -> n k" says that the rows n of
+	// the first input and of the output belong together, so that a batch may be cut there; "... k -> ... k" has any
+	// dimensions in front. "| unshardable k" behind it says what must stay whole, as every dimension does that not
+	// all outputs have. A gradient that lacks such rows is asked for in parts and summed. NULL: nothing is cut.
+	Sharding *C.char
+
+	ShardingLength uint64
+
+	Userdata uintptr
+
+	// NULL, or called once with the userdata when the engine and all that was made from it are gone; where
+	// epl_engine_add_op fails they are still the caller's
+	Destroy DestroyFn
+}
+
+// NewOpOptions has the default in every field.
+func NewOpOptions() OpOptions {
+	return OpOptions{StructSize: uint64(unsafe.Sizeof(OpOptions{}))}
+}
+
+// Go and C agree on the layout, else this does not compile.
+var _ [104]struct{} = [unsafe.Sizeof(OpOptions{})]struct{}{}
+var _ [8]struct{} = [unsafe.Offsetof(OpOptions{}.Domain)]struct{}{}
+var _ [16]struct{} = [unsafe.Offsetof(OpOptions{}.DomainLength)]struct{}{}
+var _ [24]struct{} = [unsafe.Offsetof(OpOptions{}.Name)]struct{}{}
+var _ [32]struct{} = [unsafe.Offsetof(OpOptions{}.NameLength)]struct{}{}
+var _ [40]struct{} = [unsafe.Offsetof(OpOptions{}.OutputCount)]struct{}{}
+var _ [48]struct{} = [unsafe.Offsetof(OpOptions{}.Shape)]struct{}{}
+var _ [56]struct{} = [unsafe.Offsetof(OpOptions{}.Run)]struct{}{}
+var _ [64]struct{} = [unsafe.Offsetof(OpOptions{}.Gradient)]struct{}{}
+var _ [72]struct{} = [unsafe.Offsetof(OpOptions{}.Sharding)]struct{}{}
+var _ [80]struct{} = [unsafe.Offsetof(OpOptions{}.ShardingLength)]struct{}{}
+var _ [88]struct{} = [unsafe.Offsetof(OpOptions{}.Userdata)]struct{}{}
+var _ [96]struct{} = [unsafe.Offsetof(OpOptions{}.Destroy)]struct{}{}
 
 // ModelOptions is epl_model_options.
 type ModelOptions struct {
@@ -1013,6 +1115,19 @@ func TensorToDlpack(tensor *Tensor) (dlManagedTensorVersioned unsafe.Pointer, fa
 // TensorInfoInit is epl_tensor_info_init.
 func TensorInfoInit(info *TensorInfo) {
 	C.epl_tensor_info_init((*C.epl_tensor_info)(unsafe.Pointer(info)))
+}
+
+// OpOptionsInit is epl_op_options_init.
+func OpOptionsInit(options *OpOptions) {
+	C.epl_op_options_init((*C.epl_op_options)(unsafe.Pointer(options)))
+}
+
+// EngineAddOp is epl_engine_add_op.
+//
+// From now on models that are loaded with this engine may have the operator.
+func EngineAddOp(engine *Engine, options *OpOptions) (failure *Error) {
+	failure = C.epl_engine_add_op(engine, (*C.epl_op_options)(unsafe.Pointer(options)))
+	return
 }
 
 // ModelOptionsInit is epl_model_options_init.

@@ -218,6 +218,20 @@ pub type epl_read_fn = Option<unsafe extern "C" fn(userdata: *mut c_void, offset
 /// the tensors of a model name. It is the library's from then on, which calls its destroy function.
 pub type epl_open_fn = Option<unsafe extern "C" fn(userdata: *mut c_void, location: *const c_char, location_length: usize, source: *mut epl_source) -> *mut epl_error>;
 
+/// Functions of an op, which any threads may call at once. They get the attributes of the node as a JSON
+/// object ({"axis": 1, "scale": 0.5}), and return an error of their own, which ends the call that they serve:
+/// a plan is not made, a step changes nothing. The same operands must always have the same answer.
+///
+/// Types of the outputs, of the whole batch and of a rank's part of it: dtype, ndim and dims are filled in.
+pub type epl_op_shape_fn = Option<unsafe extern "C" fn(userdata: *mut c_void, attributes: *const c_char, attributes_length: usize, inputs: *const epl_op_tensor, input_count: usize, outputs: *mut epl_op_tensor, output_count: usize) -> *mut epl_error>;
+
+/// Writes the outputs.
+pub type epl_op_run_fn = Option<unsafe extern "C" fn(userdata: *mut c_void, attributes: *const c_char, attributes_length: usize, inputs: *const epl_op_tensor, input_count: usize, outputs: *const epl_op_tensor, output_count: usize) -> *mut epl_error>;
+
+/// Writes the gradients of the inputs: `gradients` has as many as there are inputs, those that nobody wants
+/// are absent. `upstream` are the gradients of the outputs; one through which nothing flows back is absent.
+pub type epl_op_gradient_fn = Option<unsafe extern "C" fn(userdata: *mut c_void, attributes: *const c_char, attributes_length: usize, inputs: *const epl_op_tensor, input_count: usize, outputs: *const epl_op_tensor, upstream: *const epl_op_tensor, output_count: usize, gradients: *const epl_op_tensor) -> *mut epl_error>;
+
 /// Samples that the host gives, by a function that is asked for them: writes field `field` of these samples
 /// to `target`, one behind the other. It is called by the thread of the call that takes a batch, or where
 /// batches are read ahead by one of the dataset's own, one call at a time.
@@ -432,6 +446,93 @@ const _: () = {
     assert!(core::mem::offset_of!(epl_tensor_info, dtype) == 24);
     assert!(core::mem::offset_of!(epl_tensor_info, ndim) == 28);
     assert!(core::mem::offset_of!(epl_tensor_info, dims) == 32);
+};
+
+/// An operand in the host's memory: dense and row-major. Of one that is absent, `dtype` is EPL_DTYPE_NONE.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct epl_op_tensor {
+    /// of inputs it must not be written; NULL where only types are asked for
+    pub data: *mut c_void,
+    pub bytes: u64,
+    pub dtype: i32,
+    pub ndim: i32,
+    pub dims: [i64; EPL_MAX_NDIM],
+}
+
+impl Default for epl_op_tensor {
+    /// All zero.
+    fn default() -> Self {
+        // Zero is a value of every field: numbers, null pointers and callbacks that are None.
+        unsafe { core::mem::zeroed() }
+    }
+}
+
+#[cfg(target_pointer_width = "64")]
+const _: () = {
+    assert!(core::mem::size_of::<epl_op_tensor>() == 152);
+    assert!(core::mem::offset_of!(epl_op_tensor, data) == 0);
+    assert!(core::mem::offset_of!(epl_op_tensor, bytes) == 8);
+    assert!(core::mem::offset_of!(epl_op_tensor, dtype) == 16);
+    assert!(core::mem::offset_of!(epl_op_tensor, ndim) == 20);
+    assert!(core::mem::offset_of!(epl_op_tensor, dims) == 24);
+};
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct epl_op_options {
+    pub struct_size: u64,
+    /// of the operator in a model's file; not the standard's
+    pub domain: *const c_char,
+    pub domain_length: u64,
+    /// its op type
+    pub name: *const c_char,
+    pub name_length: u64,
+    /// 0: one
+    pub output_count: i64,
+    pub shape: epl_op_shape_fn,
+    pub run: epl_op_run_fn,
+    /// NULL: it has none, and where training needs one it is named
+    pub gradient: epl_op_gradient_fn,
+    /// How dimensions of inputs and outputs correspond, a letter for each: "n k, k -> n k" says that the rows
+    /// n of the first input and of the output belong together, so that a batch may be cut there; "... k ->
+    /// ... k" has any dimensions in front. "| unshardable k" behind it says what must stay whole, as every
+    /// dimension does that not all outputs have. A gradient that lacks such rows is asked for in parts and
+    /// summed. NULL: nothing is cut.
+    pub sharding: *const c_char,
+    pub sharding_length: u64,
+    pub userdata: *mut c_void,
+    /// NULL, or called once with the userdata when the engine and all that was made from it are gone; where
+    /// epl_engine_add_op fails they are still the caller's
+    pub destroy: epl_destroy_fn,
+}
+
+impl Default for epl_op_options {
+    /// All zero but `struct_size`: every default.
+    fn default() -> Self {
+        // Zero is a value of every field: numbers, null pointers and callbacks that are None.
+        let mut all: Self = unsafe { core::mem::zeroed() };
+        all.struct_size = core::mem::size_of::<Self>() as u64;
+        all
+    }
+}
+
+#[cfg(target_pointer_width = "64")]
+const _: () = {
+    assert!(core::mem::size_of::<epl_op_options>() == 104);
+    assert!(core::mem::offset_of!(epl_op_options, struct_size) == 0);
+    assert!(core::mem::offset_of!(epl_op_options, domain) == 8);
+    assert!(core::mem::offset_of!(epl_op_options, domain_length) == 16);
+    assert!(core::mem::offset_of!(epl_op_options, name) == 24);
+    assert!(core::mem::offset_of!(epl_op_options, name_length) == 32);
+    assert!(core::mem::offset_of!(epl_op_options, output_count) == 40);
+    assert!(core::mem::offset_of!(epl_op_options, shape) == 48);
+    assert!(core::mem::offset_of!(epl_op_options, run) == 56);
+    assert!(core::mem::offset_of!(epl_op_options, gradient) == 64);
+    assert!(core::mem::offset_of!(epl_op_options, sharding) == 72);
+    assert!(core::mem::offset_of!(epl_op_options, sharding_length) == 80);
+    assert!(core::mem::offset_of!(epl_op_options, userdata) == 88);
+    assert!(core::mem::offset_of!(epl_op_options, destroy) == 96);
 };
 
 #[repr(C)]
@@ -819,6 +920,12 @@ extern "C" {
     pub fn epl_tensor_to_dlpack(tensor: *const epl_tensor, dl_managed_tensor_versioned: *mut *mut c_void) -> *mut epl_error;
     /// Since 0.1, any thread, quick. `info`: written.
     pub fn epl_tensor_info_init(info: *mut epl_tensor_info);
+    /// Since 0.1, any thread, quick. `options`: written.
+    pub fn epl_op_options_init(options: *mut epl_op_options);
+    /// From now on models that are loaded with this engine may have the operator.
+    ///
+    /// Since 0.1, any thread.
+    pub fn epl_engine_add_op(engine: *const epl_engine, options: *const epl_op_options) -> *mut epl_error;
     /// Since 0.1, any thread, quick. `options`: written.
     pub fn epl_model_options_init(options: *mut epl_model_options);
     /// Large weights stay in the file, which is kept open, and are read when a plan or session is made and

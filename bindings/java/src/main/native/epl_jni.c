@@ -20,6 +20,9 @@ static jmethodID method_epl_destroy_fn;
 static jmethodID method_epl_write_fn;
 static jmethodID method_epl_read_fn;
 static jmethodID method_epl_open_fn;
+static jmethodID method_epl_op_shape_fn;
+static jmethodID method_epl_op_run_fn;
+static jmethodID method_epl_op_gradient_fn;
 static jmethodID method_epl_samples_fn;
 static jmethodID method_epl_put_fn;
 static jmethodID method_epl_get_fn;
@@ -157,6 +160,44 @@ static epl_error* call_epl_open_fn(void* userdata, const char* location, size_t 
   return error;
 }
 
+static epl_error* call_epl_op_shape_fn(void* userdata, const char* attributes, size_t attributes_length, const epl_op_tensor* inputs, size_t input_count, epl_op_tensor* outputs, size_t output_count) {
+  JNIEnv* env = attached();
+  if (env == NULL || (*env)->PushLocalFrame(env, 16) != 0) return epl_error_create(EPL_ERROR_OUT_OF_MEMORY, NULL, 0);
+  jbyteArray j_attributes = new_bytes(env, attributes, attributes_length);
+  jobject j_inputs = (*env)->NewDirectByteBuffer(env, (void*)inputs, (jlong)(sizeof(epl_op_tensor) * input_count));
+  jobject j_outputs = (*env)->NewDirectByteBuffer(env, (void*)outputs, (jlong)(sizeof(epl_op_tensor) * output_count));
+  if (!(*env)->ExceptionCheck(env)) (*env)->CallVoidMethod(env, (jobject)userdata, method_epl_op_shape_fn, j_attributes, j_inputs, j_outputs);
+  epl_error* error = error_of_exception(env);
+  (*env)->PopLocalFrame(env, NULL);
+  return error;
+}
+
+static epl_error* call_epl_op_run_fn(void* userdata, const char* attributes, size_t attributes_length, const epl_op_tensor* inputs, size_t input_count, const epl_op_tensor* outputs, size_t output_count) {
+  JNIEnv* env = attached();
+  if (env == NULL || (*env)->PushLocalFrame(env, 16) != 0) return epl_error_create(EPL_ERROR_OUT_OF_MEMORY, NULL, 0);
+  jbyteArray j_attributes = new_bytes(env, attributes, attributes_length);
+  jobject j_inputs = (*env)->NewDirectByteBuffer(env, (void*)inputs, (jlong)(sizeof(epl_op_tensor) * input_count));
+  jobject j_outputs = (*env)->NewDirectByteBuffer(env, (void*)outputs, (jlong)(sizeof(epl_op_tensor) * output_count));
+  if (!(*env)->ExceptionCheck(env)) (*env)->CallVoidMethod(env, (jobject)userdata, method_epl_op_run_fn, j_attributes, j_inputs, j_outputs);
+  epl_error* error = error_of_exception(env);
+  (*env)->PopLocalFrame(env, NULL);
+  return error;
+}
+
+static epl_error* call_epl_op_gradient_fn(void* userdata, const char* attributes, size_t attributes_length, const epl_op_tensor* inputs, size_t input_count, const epl_op_tensor* outputs, const epl_op_tensor* upstream, size_t output_count, const epl_op_tensor* gradients) {
+  JNIEnv* env = attached();
+  if (env == NULL || (*env)->PushLocalFrame(env, 16) != 0) return epl_error_create(EPL_ERROR_OUT_OF_MEMORY, NULL, 0);
+  jbyteArray j_attributes = new_bytes(env, attributes, attributes_length);
+  jobject j_inputs = (*env)->NewDirectByteBuffer(env, (void*)inputs, (jlong)(sizeof(epl_op_tensor) * input_count));
+  jobject j_outputs = (*env)->NewDirectByteBuffer(env, (void*)outputs, (jlong)(sizeof(epl_op_tensor) * output_count));
+  jobject j_upstream = (*env)->NewDirectByteBuffer(env, (void*)upstream, (jlong)(sizeof(epl_op_tensor) * output_count));
+  jobject j_gradients = (*env)->NewDirectByteBuffer(env, (void*)gradients, (jlong)(sizeof(epl_op_tensor) * input_count));
+  if (!(*env)->ExceptionCheck(env)) (*env)->CallVoidMethod(env, (jobject)userdata, method_epl_op_gradient_fn, j_attributes, j_inputs, j_outputs, j_upstream, j_gradients);
+  epl_error* error = error_of_exception(env);
+  (*env)->PopLocalFrame(env, NULL);
+  return error;
+}
+
 static epl_error* call_epl_samples_fn(void* userdata, int32_t field, const int64_t* samples, size_t count, void* target, size_t bytes) {
   JNIEnv* env = attached();
   if (env == NULL || (*env)->PushLocalFrame(env, 16) != 0) return epl_error_create(EPL_ERROR_OUT_OF_MEMORY, NULL, 0);
@@ -212,6 +253,12 @@ static void drop_epl_engine_options(JNIEnv* env, epl_engine_options* options) {
 }
 
 static void drop_epl_source(JNIEnv* env, epl_source* options) {
+  if (options == NULL) return;
+  if (options->userdata != NULL) (*env)->DeleteGlobalRef(env, (jobject)options->userdata);
+  options->userdata = NULL;
+}
+
+static void drop_epl_op_options(JNIEnv* env, epl_op_options* options) {
   if (options == NULL) return;
   if (options->userdata != NULL) (*env)->DeleteGlobalRef(env, (jobject)options->userdata);
   options->userdata = NULL;
@@ -359,6 +406,9 @@ static void (*const trampolines[])(void) = {
     (void (*)(void))call_epl_write_fn,
     (void (*)(void))call_epl_read_fn,
     (void (*)(void))call_epl_open_fn,
+    (void (*)(void))call_epl_op_shape_fn,
+    (void (*)(void))call_epl_op_run_fn,
+    (void (*)(void))call_epl_op_gradient_fn,
     (void (*)(void))call_epl_samples_fn,
     (void (*)(void))call_epl_put_fn,
     (void (*)(void))call_epl_get_fn,
@@ -714,6 +764,16 @@ static jlong JNICALL raw_epl_tensor_to_dlpack(JNIEnv* env, jclass type, jlong j_
     result = (jlong)(intptr_t)dl_managed_tensor_versioned;
   }
   return result;
+}
+
+static void JNICALL raw_epl_engine_add_op(JNIEnv* env, jclass type, jlong j_engine, jobject j_options) {
+  (void)env;
+  (void)type;
+  epl_error* error = epl_engine_add_op((const epl_engine*)(intptr_t)j_engine, (const epl_op_options*)struct_at(env, j_options));
+  if (error != NULL) {
+    drop_epl_op_options(env, struct_at(env, j_options));
+  }
+  thrown(env, error);
 }
 
 static jlong JNICALL raw_epl_model_load(JNIEnv* env, jclass type, jlong j_engine, jbyteArray j_path, jobject j_options, jobject j_call) {
@@ -2229,6 +2289,7 @@ static const JNINativeMethod methods[] = {
     {"epl_dtype_name", "(I)[B", (void*)raw_epl_dtype_name},
     {"epl_tensor_from_dlpack", "(JJ)J", (void*)raw_epl_tensor_from_dlpack},
     {"epl_tensor_to_dlpack", "(J)J", (void*)raw_epl_tensor_to_dlpack},
+    {"epl_engine_add_op", "(JLai/epl/raw/Raw$OpOptions;)V", (void*)raw_epl_engine_add_op},
     {"epl_model_load", "(J[BLai/epl/raw/Raw$ModelOptions;Lai/epl/raw/Raw$CallOptions;)J", (void*)raw_epl_model_load},
     {"epl_model_load_bytes", "(JLjava/nio/ByteBuffer;Lai/epl/raw/Raw$ModelOptions;Lai/epl/raw/Raw$CallOptions;)J", (void*)raw_epl_model_load_bytes},
     {"epl_model_load_from", "(JLai/epl/raw/Raw$Source;Lai/epl/raw/Raw$ModelOptions;Lai/epl/raw/Raw$CallOptions;)J", (void*)raw_epl_model_load_from},
@@ -2375,6 +2436,9 @@ static const struct {
     {&method_epl_write_fn, "ai/epl/raw/Raw$WriteFn", "write", "(Ljava/nio/ByteBuffer;)V"},
     {&method_epl_read_fn, "ai/epl/raw/Raw$ReadFn", "read", "(JLjava/nio/ByteBuffer;)V"},
     {&method_epl_open_fn, "ai/epl/raw/Raw$OpenFn", "open", "([BLjava/nio/ByteBuffer;)V"},
+    {&method_epl_op_shape_fn, "ai/epl/raw/Raw$OpShapeFn", "opShape", "([BLjava/nio/ByteBuffer;Ljava/nio/ByteBuffer;)V"},
+    {&method_epl_op_run_fn, "ai/epl/raw/Raw$OpRunFn", "opRun", "([BLjava/nio/ByteBuffer;Ljava/nio/ByteBuffer;)V"},
+    {&method_epl_op_gradient_fn, "ai/epl/raw/Raw$OpGradientFn", "opGradient", "([BLjava/nio/ByteBuffer;Ljava/nio/ByteBuffer;Ljava/nio/ByteBuffer;Ljava/nio/ByteBuffer;)V"},
     {&method_epl_samples_fn, "ai/epl/raw/Raw$SamplesFn", "samples", "(I[JLjava/nio/ByteBuffer;)V"},
     {&method_epl_put_fn, "ai/epl/raw/Raw$PutFn", "put", "([BLjava/nio/ByteBuffer;)V"},
     {&method_epl_get_fn, "ai/epl/raw/Raw$GetFn", "get", "([BJLjava/nio/ByteBuffer;[J)V"},

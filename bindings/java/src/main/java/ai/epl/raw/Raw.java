@@ -363,6 +363,32 @@ public final class Raw {
   }
 
   /**
+   * Functions of an op, which any threads may call at once. They get the attributes of the node as a JSON
+   * object ({"axis": 1, "scale": 0.5}), and return an error of their own, which ends the call that they serve:
+   * a plan is not made, a step changes nothing. The same operands must always have the same answer.
+   *
+   * Types of the outputs, of the whole batch and of a rank's part of it: dtype, ndim and dims are filled in.
+   */
+  public interface OpShapeFn {
+    void opShape(byte[] attributes, ByteBuffer inputs, ByteBuffer outputs) throws Exception;
+  }
+
+  /**
+   * Writes the outputs.
+   */
+  public interface OpRunFn {
+    void opRun(byte[] attributes, ByteBuffer inputs, ByteBuffer outputs) throws Exception;
+  }
+
+  /**
+   * Writes the gradients of the inputs: `gradients` has as many as there are inputs, those that nobody wants
+   * are absent. `upstream` are the gradients of the outputs; one through which nothing flows back is absent.
+   */
+  public interface OpGradientFn {
+    void opGradient(byte[] attributes, ByteBuffer inputs, ByteBuffer outputs, ByteBuffer upstream, ByteBuffer gradients) throws Exception;
+  }
+
+  /**
    * Samples that the host gives, by a function that is asked for them: writes field `field` of these samples to
    * `target`, one behind the other. It is called by the thread of the call that takes a batch, or where batches
    * are read ahead by one of the dataset's own, one call at a time.
@@ -697,6 +723,153 @@ public final class Raw {
   }
 
   /**
+   * epl_op_tensor.
+   *
+   * An operand in the host's memory: dense and row-major. Of one that is absent, `dtype` is EPL_DTYPE_NONE.
+   */
+  public static final class OpTensor extends Struct {
+    public static final int SIZE = 152;
+
+    public OpTensor() {
+      super(SIZE, false);
+    }
+
+    /** The struct of that number in memory that a callback was given. */
+    public OpTensor(ByteBuffer structs, int index) {
+      super(structs, index * SIZE, SIZE);
+    }
+
+    /**
+     * of inputs it must not be written; NULL where only types are asked for
+     */
+    public long data() {
+      return memory.getLong(0);
+    }
+
+    public OpTensor data(long value) {
+      memory.putLong(0, value);
+      return this;
+    }
+
+    public long bytes() {
+      return memory.getLong(8);
+    }
+
+    public OpTensor bytes(long value) {
+      memory.putLong(8, value);
+      return this;
+    }
+
+    public int dtype() {
+      return memory.getInt(16);
+    }
+
+    public OpTensor dtype(int value) {
+      memory.putInt(16, value);
+      return this;
+    }
+
+    public int ndim() {
+      return memory.getInt(20);
+    }
+
+    public OpTensor ndim(int value) {
+      memory.putInt(20, value);
+      return this;
+    }
+
+    public long dims(int index) {
+      return memory.getLong(24 + 8 * index);
+    }
+
+    public OpTensor dims(int index, long value) {
+      memory.putLong(24 + 8 * index, value);
+      return this;
+    }
+  }
+
+  /**
+   * epl_op_options.
+   */
+  public static final class OpOptions extends Struct {
+    public static final int SIZE = 104;
+
+    public OpOptions() {
+      super(SIZE, true);
+    }
+
+    /** The struct of that number in memory that a callback was given. */
+    public OpOptions(ByteBuffer structs, int index) {
+      super(structs, index * SIZE, SIZE);
+    }
+
+    /**
+     * of the operator in a model's file; not the standard's
+     */
+    public OpOptions domain(byte[] utf8) {
+      setText(8, 16, utf8);
+      return this;
+    }
+
+    public byte[] domain() {
+      return text(8, 16);
+    }
+
+    /**
+     * its op type
+     */
+    public OpOptions name(byte[] utf8) {
+      setText(24, 32, utf8);
+      return this;
+    }
+
+    public byte[] name() {
+      return text(24, 32);
+    }
+
+    /**
+     * 0: one
+     */
+    public long outputCount() {
+      return memory.getLong(40);
+    }
+
+    public OpOptions outputCount(long value) {
+      memory.putLong(40, value);
+      return this;
+    }
+
+    /**
+     * How dimensions of inputs and outputs correspond, a letter for each: "n k, k -&gt; n k" says that the rows
+     * n of the first input and of the output belong together, so that a batch may be cut there; "... k -&gt;
+     * ... k" has any dimensions in front. "| unshardable k" behind it says what must stay whole, as every
+     * dimension does that not all outputs have. A gradient that lacks such rows is asked for in parts and
+     * summed. NULL: nothing is cut.
+     */
+    public OpOptions sharding(byte[] utf8) {
+      setText(72, 80, utf8);
+      return this;
+    }
+
+    public byte[] sharding() {
+      return text(72, 80);
+    }
+
+    /**
+     * NULL: it has none, and where training needs one it is named The object has those that it implements, the
+     * others are NULL. It is held until the library needs it no more, or the call fails.
+     */
+    public OpOptions callbacks(Object object) {
+      memory.putLong(48, object instanceof OpShapeFn ? trampoline(8) : 0);
+      memory.putLong(56, object instanceof OpRunFn ? trampoline(9) : 0);
+      memory.putLong(64, object instanceof OpGradientFn ? trampoline(10) : 0);
+      memory.putLong(88, hold(object));
+      memory.putLong(96, trampoline(0));
+      return this;
+    }
+  }
+
+  /**
    * epl_model_options.
    */
   public static final class ModelOptions extends Struct {
@@ -959,8 +1132,8 @@ public final class Raw {
      * more, or the call fails.
      */
     public SessionOptions callbacks(Object object) {
-      memory.putLong(40, object instanceof PutFn ? trampoline(9) : 0);
-      memory.putLong(48, object instanceof GetFn ? trampoline(10) : 0);
+      memory.putLong(40, object instanceof PutFn ? trampoline(12) : 0);
+      memory.putLong(48, object instanceof GetFn ? trampoline(13) : 0);
       memory.putLong(56, hold(object));
       memory.putLong(64, trampoline(0));
       return this;
@@ -1267,6 +1440,11 @@ public final class Raw {
   public static native long epl_tensor_from_dlpack(long engine, long dlManagedTensorVersioned);
 
   public static native long epl_tensor_to_dlpack(long tensor);
+
+  /**
+   * From now on models that are loaded with this engine may have the operator.
+   */
+  public static native void epl_engine_add_op(long engine, OpOptions options);
 
   /**
    * Large weights stay in the file, which is kept open, and are read when a plan or session is made and when
