@@ -1,6 +1,6 @@
 # The bindings against the library as it was built. A language whose tools are not here is a skip that says so.
 set(BINDINGS_OUT ${PROJECT_BINARY_DIR}/bindings)
-foreach(language go rust rust_epl java java_layer)
+foreach(language go rust rust_epl rust_asan java java_layer)
   add_test(NAME bindings.${language}
     COMMAND sh ${PROJECT_SOURCE_DIR}/tests/bindings/${language}.sh ${PROJECT_SOURCE_DIR} $<TARGET_FILE_DIR:epl>
     ${BINDINGS_OUT}/${language} ${PROJECT_BINARY_DIR}/static)
