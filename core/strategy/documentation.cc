@@ -197,8 +197,10 @@ micro-batch as long forward as for the gradients of its operands and for those o
 constexpr std::string_view closing = R"(
 ## Copies
 
-Ranks that cut the batch have copies of the same weights, and each would update all of them. With `zero.level` they
-share this out (ZeRO, Rajbhandari et al. 2020):
+Ranks that cut the batch have copies of the same weights, and each would update all of them. Of large weights they
+share this out (ZeRO, Rajbhandari et al. 2020), where that is sure to save time: a weight of 64 KiB or more of which
+each copy gets an equal run of rows, and whose gradient nobody needs whole. The plan has a note of it. `"zero.level":
+"off"` keeps everything whole on each copy, and `v0` shares out what it can, to save memory:
 
 ```json
 {"zero.level": "v0"}

@@ -52,10 +52,10 @@ const std::vector<ConfigKey>& config_keys() {
       later("gradient_checkpoint.type", "", "what is recomputed", {"", "collection", "auto", "budget"}),
       later("gradient_checkpoint.end_taskgraph", int64_t{-1}, "last TaskGraph that is recomputed"),
       later("gradient_checkpoint.check_gradients", false, "compare with gradients that are not recomputed"),
-      built("zero.level", "off",
+      built("zero.level", "auto",
             "what copies of a parameter share out; v0: its update and the optimizer's state; v1: gradients too; v2: "
-            "weights too",
-            {"off", "v0", "v1", "v2"}),
+            "weights too; auto: as v0 for those parameters where that saves time",
+            {"auto", "off", "v0", "v1", "v2"}),
       later("offload.level", "", "what lives in host memory", {"", "v0"}),
       later("amp.level", "", "mixed precision", {"", "O1"}),
       later("amp.loss_scale", "dynamic", "loss scale of float16"),
@@ -116,7 +116,7 @@ namespace {
 // Whether this version runs a word of a key that is built.
 bool runs(std::string_view key, std::string_view word) {
   if (key == "pipeline.strategy") return find_pipeline(word) != nullptr;
-  if (key == "zero.level") return word == "off" || word == "v0";
+  if (key == "zero.level") return word == "auto" || word == "off" || word == "v0";
   return true;
 }
 

@@ -1,5 +1,6 @@
-// Copies that share out the update and the optimizer's state (`zero.level` = v0): the bits of copies that do not, less
-// memory, known to the byte before the first step, and state that is read, written and saved as if it were whole.
+// Copies that share out the update and the optimizer's state (`zero.level` = v0 or auto): the bits of copies that do
+// not, less memory, known to the byte before the first step, and state that is read, written and saved as if it were
+// whole.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -29,6 +30,22 @@ constexpr std::string_view tied_mlp = R"(graph mlp(x: f32[8,12] batch 0) {
   r: f32[8,16] = relu(g)
   again: f32[8,16] = matmul(r, w2)
   y: f32[8,4] = matmul(again, w3)
+  yb: f32[8,4] = add(y, b3)
+  output y = yb
+}
+)";
+
+// A large weight that divides, one that does not, and small ones.
+constexpr std::string_view large_mlp = R"(graph mlp(x: f32[8,12] batch 0) {
+  w1: f32[12,2049] = param
+  w2: f32[2049,16] = param
+  w3: f32[16,4] = param
+  b3: f32[4] = param
+  forward:
+  h: f32[8,2049] = matmul(x, w1)
+  a: f32[8,2049] = relu(h)
+  g: f32[8,16] = matmul(a, w2)
+  y: f32[8,4] = matmul(g, w3)
   yb: f32[8,4] = add(y, b3)
   output y = yb
 }
@@ -272,6 +289,41 @@ TEST(ZeroOfNumbers, FindsOneThatIsNotFiniteInAnyPiece) {
     return metrics.skipped.message();
   };
   EXPECT_EQ(refused({}), refused(off({})));
+}
+
+// By itself it shares out what is sure to save time: large weights whose pieces lie one behind the other.
+TEST(ZeroByItself, CutsLargeWeightsAlone) {
+  const auto pieces = [](const Job& job, int64_t micro_batches = 1) {
+    auto plan = plan_of({"two", 2, micro_batches}, job);
+    EXPECT_TRUE(plan.ok()) << plan.status().to_string();
+    std::vector<std::string> names;
+    for (const StateSlot& slot : (*plan)->state_of(0).slots()) {
+      if (slot.kind == ValueKind::state && slot.local != slot.type) names.push_back(slot.name.substr(0, 2));
+    }
+    return names;
+  };
+  const Job large{.model = std::string(large_mlp), .optimizer = "momentum", .level = "auto"};
+  EXPECT_EQ(pieces(large), std::vector<std::string>{"w1"});
+  EXPECT_EQ(pieces(large, 2), std::vector<std::string>{"w1"});
+  EXPECT_EQ(pieces(off(large)), std::vector<std::string>());
+  EXPECT_EQ(pieces({.level = "auto"}), std::vector<std::string>());
+  // All copies have the whole gradient, for its norm.
+  Job clipped = large;
+  clipped.clip_norm = 0.05;
+  EXPECT_EQ(pieces(clipped), std::vector<std::string>());
+
+  auto plan = plan_of({"two", 2}, large);
+  const auto notes = (*plan)->entry(EntryKind::train)->plan.notes;
+  const auto says = [](const std::string& note) {
+    return note.find("zero.level auto: 1 of 2 large parameters are updated in 2 pieces") != std::string::npos &&
+           note.find("w2") != std::string::npos;
+  };
+  EXPECT_TRUE(std::ranges::any_of(notes, says));
+}
+
+TEST_P(Zero, HasTheSameBitsByItself) {
+  const Job large{.model = std::string(large_mlp), .level = "auto"};
+  expect_same(trained(GetParam(), large, 5), trained(GetParam(), off(large), 5), GetParam().name);
 }
 
 TEST(ZeroOfLevels, RefusesWhatIsNotBuilt) {

@@ -6,6 +6,8 @@
 // Nothing but the plan's tables says so: `partition` makes a reduce_scatter of the sum of a gradient, and an all_gather
 // of the new weights, as of any other value that is cut where it is made and not where it is stored. The sum itself may
 // be cut by its result instead (bring_samples).
+//
+// `v0` wants memory and cuts what it can. `auto` wants time, and cuts where that is sure to save some.
 #include <algorithm>
 #include <optional>
 
@@ -17,8 +19,9 @@ namespace {
 
 class Sharing {
  public:
-  explicit Sharing(PassContext& context)
+  Sharing(PassContext& context, bool automatic)
       : plan_(context.plan),
+        automatic_(automatic),
         graph_(*plan_.graph),
         there_(context.request.state_of),
         users_(graph_.users()),
@@ -42,6 +45,7 @@ class Sharing {
   static size_t index(Value v) { return static_cast<size_t>(v.index); }
   const Node& node(int n) const { return graph_.node(NodeId{n}); }
   Sharding& stored(Value v) { return plan_.shardings[index(v)]; }
+  const Sharding& stored(Value v) const { return plan_.shardings[index(v)]; }
   const Mesh& mesh(int n) const { return plan_.mesh(plan_.node_task_graph[static_cast<size_t>(n)]); }
 
   // A parameter's step: it gives the next parameter and its next state, and nothing else.
@@ -84,6 +88,10 @@ class Sharing {
     const bool as_stored = std::ranges::all_of(updates_[static_cast<size_t>(n)], [&](const Graph::Update& u) {
       return kind(u) == ValueKind::parameter || (stored(u.state) == whole && stored(u.next) == whole);
     });
+    if (automatic_) {
+      EPL_ASSIGN(const bool saves_time, pays(n, graph_.type(parameter->state), whole));
+      if (!saves_time) return {};
+    }
     const CutPlace place = as_stored ? choose(n, graph_.type(parameter->state), whole, axes) : CutPlace();
     if (!place) {
       whole_.push_back(graph_.value(parameter->state).name);
@@ -99,10 +107,23 @@ class Sharing {
     return {};
   }
 
+  // Pieces save that all copies do the same. That is more than it costs where the weight is large enough to be worth
+  // one more meeting, and where its pieces come of the gradient's sum: if all have the whole gradient, the exchange of
+  // new weights would come on top.
+  Result<bool> pays(int n, const TensorType& type, const Sharding& whole) const {
+    if (local_bytes(n, type, whole) < meeting_bytes) return false;
+    for (Value v : node(n).inputs) {
+      EPL_ASSIGN(const bool in_pieces, v ? comes_in_pieces(v, n) : Result<bool>(false));
+      if (in_pieces) return true;
+    }
+    return false;
+  }
+
   // The first dimension that divides, inside what cuts it already: pieces of dimension 0 lie one behind the other.
+  // Those of another one are taken apart and put together in memory, which takes longer than to update all of them.
   // Entries that share their state agree about it.
   CutPlace choose(int n, const TensorType& type, const Sharding& whole, const std::vector<int>& axes) const {
-    for (int d = 0; d < type.ndim(); ++d) {
+    for (int d = 0; d < (automatic_ ? std::min(type.ndim(), 1) : type.ndim()); ++d) {
       int64_t before = 1;
       for (const AxisCut& cut : whole.dims[static_cast<size_t>(d)]) before = runs(n, cut);
       const CutPlace place{d, before};
@@ -186,34 +207,55 @@ class Sharing {
     return true;
   }
 
-  // Where a value is for one node alone, and for what takes pieces as they are: a sum over the copies is left in their
-  // pieces, and a node between the sum and the step works on pieces too. What each micro-batch has for itself is whole
-  // in the mean over them.
-  Status leave_in_pieces(Value v, const Sharding& wanted, int user) {
+  // How a value may come to lie in pieces, where it is for one node alone and for what takes pieces as they are: a sum
+  // over the copies is left in their pieces, and a node between the sum and the step works on pieces too. What each
+  // micro-batch has for itself is whole in the mean over them.
+  enum class Pieces : uint8_t { none, of_a_sum, of_pieces };
+  Result<Pieces> possible_pieces(Value v, int user) const {
     const NodeId producer = graph_.value(v).producer;
-    if (!producer || given_[index(v)] || plan_.alone(v) || stored(v) == wanted || !stored(v).partial.empty()) return {};
+    if (!producer || given_[index(v)] || plan_.alone(v) || !stored(v).partial.empty()) return Pieces::none;
     const int made_at = plan_.node_task_graph[static_cast<size_t>(producer.index)];
     const int used_at = plan_.node_task_graph[static_cast<size_t>(user)];
     if (made_at == every_task_graph || plan_.class_of(made_at) != plan_.class_of(used_at) ||
         plan_.batch_of(made_at) != plan_.batch_of(used_at))
-      return {};
+      return Pieces::none;
     for (int32_t other : users_[index(v)]) {
-      if (other != user && !node(other).op->takes_any_operands) return {};
+      if (other != user && !node(other).op->takes_any_operands) return Pieces::none;
     }
     EPL_ASSIGN(const OperandShardings given, operand_shardings(plan_, producer));
     const Sharding& made = given.outputs[static_cast<size_t>(graph_.value(v).output)];
     const auto is_due = [&](int axis) {
       return std::ranges::find(made.partial, Partial{axis, ShardingRule::Reduce::sum}) != made.partial.end();
     };
-    const bool sum_is_due = std::ranges::all_of(copies(user), is_due) && given.added_later < 0;
-    bool in_pieces = sum_is_due;
+    if (std::ranges::all_of(copies(user), is_due) && given.added_later < 0) return Pieces::of_a_sum;
     const Node& maker = graph_.node(producer);
-    if (!in_pieces && made == stored(v) && !maker.op->random && maker.outputs.size() == 1 &&
-        (maker.op->elementwise() || maker.op->view)) {
-      EPL_ASSIGN(in_pieces, cut(producer.index, wanted));
+    const bool passes_on = made == stored(v) && !maker.op->random && maker.outputs.size() == 1 &&
+                           (maker.op->elementwise() || maker.op->view);
+    return passes_on ? Pieces::of_pieces : Pieces::none;
+  }
+
+  // Whether a sum that may be left in pieces leads to it.
+  Result<bool> comes_in_pieces(Value v, int user) const {
+    EPL_ASSIGN(const Pieces pieces, possible_pieces(v, user));
+    if (pieces != Pieces::of_pieces) return pieces == Pieces::of_a_sum;
+    const int producer = graph_.value(v).producer.index;
+    for (Value input : node(producer).inputs) {
+      EPL_ASSIGN(const bool comes, input ? comes_in_pieces(input, producer) : Result<bool>(false));
+      if (comes) return true;
+    }
+    return false;
+  }
+
+  Status leave_in_pieces(Value v, const Sharding& wanted, int user) {
+    if (stored(v) == wanted) return {};
+    EPL_ASSIGN(const Pieces pieces, possible_pieces(v, user));
+    const int producer = graph_.value(v).producer.index;
+    bool in_pieces = pieces == Pieces::of_a_sum;
+    if (pieces == Pieces::of_pieces) {
+      EPL_ASSIGN(in_pieces, cut(producer, wanted));
     }
     if (in_pieces) stored(v) = wanted;
-    return sum_is_due ? bring_samples(producer.index, wanted, copies(user)) : Status();
+    return pieces == Pieces::of_a_sum ? bring_samples(producer, wanted, copies(user)) : Status();
   }
 
   // Copies sum over their own samples, and each gets a piece of the sum of all. Where operands are smaller than the sum
@@ -265,7 +307,8 @@ class Sharing {
   void note() {
     constexpr size_t max_listed = 3;
     const size_t count = whole_.size();
-    std::string text = cat("zero.level v0: ", shared_, " of ", static_cast<size_t>(shared_) + count,
+    std::string text = cat("zero.level ", automatic_ ? "auto: " : "v0: ", shared_, " of ",
+                           static_cast<size_t>(shared_) + count, automatic_ ? " large" : "",
                            " parameters are updated in ", pieces_, " pieces, each with its state on one of the copies");
     if (count > 0) {
       if (whole_.size() > max_listed) whole_.resize(max_listed);
@@ -276,6 +319,7 @@ class Sharing {
   }
 
   Plan& plan_;
+  const bool automatic_;
   const Graph& graph_;
   const Plan* const there_;                        // of an entry that shares its state; null: none
   const std::vector<std::vector<int32_t>> users_;  // by value
@@ -291,9 +335,10 @@ class Sharing {
 EPL_PASS(zero) {
   return {.doc = "copies of a parameter share out its update and the optimizer's state",
           .run = [](PassContext& c) -> Status {
-            if (c.plan.strategy.text("zero.level") != "v0") return {};
+            const std::string level = c.plan.strategy.text("zero.level");
+            if (level == "off") return {};
             if (c.plan.node_block.empty()) return invalid("it needs schedule before it");
-            return Sharing(c).run();
+            return Sharing(c, level == "auto").run();
           }};
 }
 
