@@ -24,6 +24,7 @@ function(epl_language_sample language tool)
     TIMEOUT 600)
 endfunction()
 epl_language_sample(go go)
+epl_language_sample(go_service go)
 epl_language_sample(rust rustc)
 epl_language_sample(java javac)
 # A cluster, and three trainings on it: minutes, for ./test --all.

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -62,7 +61,8 @@ type Job struct {
 	log    *slog.Logger
 
 	asked chan request
-	done  chan struct{} // closed when the goroutine has ended
+	done  chan struct{}   // closed when the goroutine has ended
+	ends  <-chan struct{} // closed when the service ends
 
 	lock   sync.Mutex
 	status Status
@@ -72,8 +72,6 @@ type request struct {
 	run    func(context.Context, *epl.Session, *epl.Dataset) error
 	answer chan error
 }
-
-var errGone = errors.New("the job has ended")
 
 func (j *Job) Status() Status {
 	j.lock.Lock()
@@ -97,7 +95,7 @@ func (j *Job) ask(ctx context.Context, f func(context.Context, *epl.Session, *ep
 	select {
 	case j.asked <- r:
 	case <-j.done:
-		return errGone
+		return j.gone()
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -105,19 +103,85 @@ func (j *Job) ask(ctx context.Context, f func(context.Context, *epl.Session, *ep
 	case err := <-r.answer:
 		return err
 	case <-j.done:
+		return j.gone()
+	}
+}
+
+// gone says why a job answers no more.
+func (j *Job) gone() error {
+	select {
+	case <-j.ends:
+		return errEnds
+	default:
 		return errGone
 	}
 }
 
 // setPhase starts, pauses and resumes. Only a job that is not done can.
-func (j *Job) setPhase(phase Phase) error {
-	return j.ask(context.Background(), func(context.Context, *epl.Session, *epl.Dataset) error {
+func (j *Job) setPhase(ctx context.Context, phase Phase) error {
+	return j.ask(ctx, func(context.Context, *epl.Session, *epl.Dataset) error {
 		if now := j.Status().Phase; now == Done || now == Failed {
 			return fmt.Errorf("the job is %s", now)
 		}
 		j.change(func(s *Status) { s.Phase = phase; s.Log = string(phase) })
-		return nil
+		return j.writeNote()
 	})
+}
+
+// saveNow writes a checkpoint of the last step.
+func (j *Job) saveNow(ctx context.Context) error {
+	return j.ask(ctx, func(_ context.Context, session *epl.Session, data *epl.Dataset) error {
+		return j.save(session, data)
+	})
+}
+
+// export gives a file with the weights as they are between two steps. It has no name any more: closed, it is gone. So a
+// client that is slow to take it holds up no step.
+func (j *Job) export(ctx context.Context) (*os.File, error) {
+	path := filepath.Join(j.folder, newID()+".onnx")
+	defer os.Remove(path)
+	err := j.ask(ctx, func(_ context.Context, session *epl.Session, _ *epl.Dataset) error {
+		return session.ExportONNX(ctx, path)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return os.Open(path)
+}
+
+// follow sends the status now and after each change, until the job is done or has failed. quiet is called where nothing
+// has happened for a while; it may be nil.
+func (j *Job) follow(ctx context.Context, send func(Status) error, quiet func() error) error {
+	watcher := j.hub.watch()
+	defer watcher.leave()
+	over := func(s Status) bool { return s.Phase == Done || s.Phase == Failed }
+	if now := j.Status(); over(now) {
+		return send(now)
+	} else if err := send(now); err != nil {
+		return err
+	}
+	var alive <-chan time.Time
+	if quiet != nil {
+		ticker := time.NewTicker(15 * time.Second)
+		defer ticker.Stop()
+		alive = ticker.C
+	}
+	for {
+		select {
+		case status := <-watcher.news:
+			if err := send(status); err != nil || over(status) {
+				return err
+			}
+		case <-alive:
+			if err := quiet(); err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-j.ends:
+			return errEnds
+		}
+	}
 }
 
 func (j *Job) checkpoint() string { return filepath.Join(j.folder, "checkpoint") }

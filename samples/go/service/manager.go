@@ -33,16 +33,6 @@ type Manager struct {
 	jobs map[string]*Job
 }
 
-// overBudget says by how much a job does not fit.
-type overBudget struct{ wanted, free int64 }
-
-func (e *overBudget) Error() string {
-	return fmt.Sprintf("the job needs %d bytes and the budget has %d left: %d too few; a smaller batch or more "+
-		"micro-batches need less", e.wanted, e.free, e.wanted-e.free)
-}
-
-var errUnknown = errors.New("there is no such job or upload")
-
 // Open takes up a folder with what is in it: jobs that ran go on from their last checkpoint.
 func Open(folder string, budget int64, threads int, log *slog.Logger) (*Manager, error) {
 	for _, one := range []string{"uploads", "jobs"} {
@@ -83,6 +73,8 @@ func newID() string {
 	return hex.EncodeToString(bytes[:])
 }
 
+const largestUpload = 8 << 30
+
 // What a client may name a file: it becomes part of a path.
 var plainName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,100}$`)
 
@@ -97,7 +89,12 @@ func (m *Manager) Upload(name string, body io.Reader) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	_, err = io.Copy(file, body)
+	// One byte more than is allowed shows that there are more.
+	if size, failure := io.Copy(file, io.LimitReader(body, largestUpload+1)); failure != nil {
+		err = failure
+	} else if size > largestUpload {
+		err = errTooLarge
+	}
 	err = errors.Join(err, file.Sync(), file.Close())
 	if err == nil {
 		err = os.Rename(path+".part", path)
@@ -142,7 +139,7 @@ func (m *Manager) begin(ctx context.Context, id string, spec Spec, phase Phase) 
 		memory += plan.MemoryPeak(rank)
 	}
 	j := &Job{spec: spec, folder: filepath.Join(m.folder, "jobs", id), plan: plan, engine: m.engine, hub: newHub(),
-		log: m.log, asked: make(chan request), done: make(chan struct{}),
+		log: m.log, asked: make(chan request), done: make(chan struct{}), ends: m.ctx.Done(),
 		status: Status{ID: id, Phase: phase, Steps: spec.Steps, Memory: memory}}
 	err = os.MkdirAll(j.folder, 0o777)
 	if err == nil {
@@ -152,6 +149,9 @@ func (m *Manager) begin(ctx context.Context, id string, spec Spec, phase Phase) 
 	defer m.lock.Unlock()
 	if free := m.budget - m.used(); err == nil && m.budget > 0 && memory > free {
 		err = &overBudget{memory, free}
+	}
+	if err == nil && m.ctx.Err() != nil {
+		err = errEnds
 	}
 	if err != nil {
 		plan.Close()

@@ -43,16 +43,16 @@ func TestMain(m *testing.M) {
 type client struct {
 	*testing.T
 	command *exec.Cmd
-	address string
-	folder  string
+	address string // of HTTP
+	grpc    string // of gRPC
 	log     bytes.Buffer
 }
 
 func start(t *testing.T, folder string, options ...string) *client {
 	t.Helper()
-	c := &client{T: t, folder: folder}
-	c.command = exec.Command(binary, append([]string{"-folder", folder, "-listen", "127.0.0.1:0", "-threads", "1"},
-		options...)...)
+	c := &client{T: t}
+	c.command = exec.Command(binary, append([]string{"-folder", folder, "-listen", "127.0.0.1:0", "-grpc", "127.0.0.1:0",
+		"-threads", "1"}, options...)...)
 	c.command.Stderr = &c.log
 	out, err := c.command.StdoutPipe()
 	c.check(err)
@@ -64,12 +64,18 @@ func start(t *testing.T, folder string, options ...string) *client {
 			t.Log(c.log.String())
 		}
 	})
-	line, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil {
-		c.command.Wait()
-		t.Fatal(err, c.log.String())
+	lines := bufio.NewReader(out)
+	for _, one := range []struct {
+		prefix string
+		into   *string
+	}{{"listening for gRPC on ", &c.grpc}, {"listening on ", &c.address}} {
+		line, err := lines.ReadString('\n')
+		if err != nil {
+			c.command.Wait()
+			t.Fatal(err, c.log.String())
+		}
+		*one.into = strings.TrimSpace(strings.TrimPrefix(line, one.prefix))
 	}
-	c.address = strings.TrimSpace(strings.TrimPrefix(line, "listening on "))
 	return c
 }
 
@@ -366,10 +372,12 @@ func TestToken(t *testing.T) {
 	}
 	response.Body.Close()
 	// Off loopback a token is a must.
-	command := exec.Command(binary, "-folder", t.TempDir(), "-listen", "0.0.0.0:0")
-	text, err := command.CombinedOutput()
-	if err == nil || !strings.Contains(string(text), "-token-file") {
-		t.Error(err, string(text))
+	for _, door := range []string{"-listen", "-grpc"} {
+		command := exec.Command(binary, "-folder", t.TempDir(), "-listen", "127.0.0.1:0", "-grpc", "", door, "0.0.0.0:0")
+		text, err := command.CombinedOutput()
+		if err == nil || !strings.Contains(string(text), "-token-file") {
+			t.Error(door, err, string(text))
+		}
 	}
 }
 

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	epl "epl.ai/go"
+)
+
+// Value is a tensor as clients write it: its elements row by row.
+type Value struct {
+	Dims   []int64   `json:"dims"`
+	Values []float64 `json:"values"`
+}
+
+// predict computes the outputs between two steps, and says after which.
+func (j *Job) predict(ctx context.Context, given map[string]Value) (step int64, answers map[string]Value, err error) {
+	infos, err := j.plan.Inputs(epl.Predict)
+	if err != nil {
+		return 0, nil, err
+	}
+	var inputs, outputs []*epl.Tensor
+	defer func() {
+		for _, one := range append(inputs, outputs...) {
+			one.Close()
+		}
+	}()
+	for _, info := range infos {
+		one, ok := given[info.Name]
+		if !ok {
+			return 0, nil, fmt.Errorf("input %q is missing", info.Name)
+		}
+		tensor, err := tensorOf(j.engine, info.DType, one)
+		if err != nil {
+			return 0, nil, err
+		}
+		inputs = append(inputs, tensor)
+	}
+	err = j.ask(ctx, func(_ context.Context, session *epl.Session, _ *epl.Dataset) (err error) {
+		step = session.Steps()
+		outputs, err = session.Predict(ctx, inputs...)
+		return err
+	})
+	if err != nil {
+		return 0, nil, err
+	}
+	names, err := j.plan.Outputs(epl.Predict)
+	if err != nil {
+		return 0, nil, err
+	}
+	answers = map[string]Value{}
+	for i, one := range outputs {
+		if answers[names[i].Name], err = valueOf(one); err != nil {
+			return 0, nil, err
+		}
+	}
+	return step, answers, nil
+}
+
+func tensorOf(engine *epl.Engine, dtype epl.DType, value Value) (*epl.Tensor, error) {
+	switch dtype {
+	case epl.F32:
+		return epl.NewTensor(engine, converted[float32](value.Values), value.Dims...)
+	case epl.F64:
+		return epl.NewTensor(engine, value.Values, value.Dims...)
+	case epl.I64:
+		return epl.NewTensor(engine, converted[int64](value.Values), value.Dims...)
+	case epl.I32:
+		return epl.NewTensor(engine, converted[int32](value.Values), value.Dims...)
+	}
+	return nil, fmt.Errorf("inputs of type %v cannot be given as numbers", dtype)
+}
+
+func valueOf(t *epl.Tensor) (value Value, err error) {
+	value.Dims = t.Dims()
+	switch t.DType() {
+	case epl.F32:
+		var view []float32
+		view, err = epl.View[float32](t)
+		value.Values = converted[float64](view)
+	case epl.F64:
+		value.Values, err = epl.Values[float64](t)
+	case epl.I64:
+		var view []int64
+		view, err = epl.View[int64](t)
+		value.Values = converted[float64](view)
+	default:
+		err = fmt.Errorf("outputs of type %v cannot be given as numbers", t.DType())
+	}
+	return value, err
+}
+
+func converted[To, From float32 | float64 | int32 | int64](values []From) []To {
+	all := make([]To, len(values))
+	for i, one := range values {
+		all[i] = To(one)
+	}
+	return all
+}

@@ -1,0 +1,23 @@
+#!/bin/sh
+# go_service.sh SOURCE LIBRARY_FOLDER OUT: generates, builds and tests the training service. gRPC's modules are fetched as
+# go.sum has them.
+set -eu
+command -v go >/dev/null 2>&1 || { echo "SKIP: go is not installed"; exit 0; }
+minor=$(go env GOVERSION | sed -n 's/^go1\.\([0-9]*\).*/\1/p')
+[ "${minor:-0}" -ge 24 ] || { echo "SKIP: $(go env GOVERSION) is older than go1.24"; exit 0; }
+command -v protoc >/dev/null 2>&1 || { echo "SKIP: protoc is not installed"; exit 0; }
+mkdir -p "$3"
+# Everything that go writes stays below OUT, so the sample is copied there.
+export GOCACHE="$3/cache" GOPATH="$3/path" GOFLAGS="-tags=epl_flags -modcacherw" GOTOOLCHAIN=local CGO_ENABLED=1
+export CGO_CFLAGS="-I$1/include" CGO_LDFLAGS="-L$2 -lepl -Wl,-rpath,$2"
+rm -rf "$3/service"
+mkdir "$3/service"
+cd "$1/samples/go/service"
+[ -z "$(gofmt -l ./*.go)" ] || { gofmt -d ./*.go; exit 1; }
+cp ./*.go ./*.sh go.mod go.sum page.html training.proto "$3/service"
+cd "$3/service"
+go mod edit -replace "epl.ai/go=$1/bindings/go"
+go mod download || { echo "SKIP: the modules of gRPC cannot be fetched"; exit 0; }
+go generate .
+go vet .
+TMPDIR="$3" go test -count=1 .
