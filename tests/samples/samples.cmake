@@ -26,6 +26,7 @@ endfunction()
 epl_language_sample(go go)
 epl_language_sample(go_service go)
 epl_language_sample(rust rustc)
+epl_language_sample(rust_service cargo)
 epl_language_sample(java javac)
 # A cluster, and three trainings on it: minutes, for ./test --all.
 epl_language_sample(spark javac)
