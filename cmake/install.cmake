@@ -25,7 +25,17 @@ install(FILES ${PROJECT_BINARY_DIR}/epl-config.cmake ${PROJECT_BINARY_DIR}/epl-c
 
 # pkg-config: the prefix is where the file lies, so that a copied tree works.
 file(RELATIVE_PATH EPL_PC_PREFIX /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
+string(PREPEND EPL_PC_PREFIX "\${pcfiledir}/")
+set(EPL_PC_LIBDIR "\${prefix}/${CMAKE_INSTALL_LIBDIR}")
+set(EPL_PC_INCLUDEDIR "\${prefix}/${CMAKE_INSTALL_INCLUDEDIR}")
+set(EPL_PC_RPATH "")
 configure_file(${PROJECT_SOURCE_DIR}/cmake/epl.pc.in ${PROJECT_BINARY_DIR}/epl.pc @ONLY)
+# The same for the library as it is built here, in a folder of its own: PKG_CONFIG_PATH=build/release/pkgconfig.
+string(REPLACE " " "\\ " EPL_PC_PREFIX "${PROJECT_BINARY_DIR}")
+set(EPL_PC_LIBDIR "\${prefix}/lib")
+string(REPLACE " " "\\ " EPL_PC_INCLUDEDIR "${PROJECT_SOURCE_DIR}/include")
+set(EPL_PC_RPATH " -Wl,-rpath,\${libdir}")
+configure_file(${PROJECT_SOURCE_DIR}/cmake/epl.pc.in ${PROJECT_BINARY_DIR}/pkgconfig/epl.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/epl.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT development)
 
 set(components runtime development)

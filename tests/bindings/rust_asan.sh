@@ -1,7 +1,7 @@
 #!/bin/sh
 # rust_asan.sh SOURCE LIBRARY_FOLDER OUT: the tests of the Rust crates and of their front page under the address
-# sanitizer, which also finds what is lost. It sees every access of Rust, and every block of memory of the library, which
-# is the one that was built: blocks that are freed twice, read by Rust when they are gone, or lost.
+# sanitizer, which also finds what is lost. It sees every access of Rust, and every block of memory of the library,
+# which is the one that was built: blocks that are freed twice, read by Rust when they are gone, or lost.
 set -eu
 [ -n "${EPL_TEST_WHOLE:-}" ] || { echo "SKIP: ./test --all runs the Rust crates under the address sanitizer"; exit 0; }
 command -v cargo >/dev/null 2>&1 || { echo "SKIP: cargo is not installed"; exit 0; }

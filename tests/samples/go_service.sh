@@ -1,6 +1,6 @@
 #!/bin/sh
-# go_service.sh SOURCE LIBRARY_FOLDER OUT: generates, builds and tests the training service. gRPC's modules are fetched as
-# go.sum has them.
+# go_service.sh SOURCE LIBRARY_FOLDER OUT: generates, builds and tests the training service. gRPC's modules are
+# fetched as go.sum has them.
 set -eu
 command -v go >/dev/null 2>&1 || { echo "SKIP: go is not installed"; exit 0; }
 minor=$(go env GOVERSION | sed -n 's/^go1\.\([0-9]*\).*/\1/p')
