@@ -21,15 +21,19 @@ inline std::string read_text(const std::filesystem::path& path) {
   return text.str();
 }
 
-// Every file below these folders whose name ends in one of `endings`, in order of path; build outputs and environments
-// excluded.
+// Every file below these folders whose name ends in one of `endings`, in order of path, without what cargo and go write
+// beside a sample that is built where it is.
 inline std::vector<SourceFile> files_below(const std::vector<std::string>& folders,
                                            const std::vector<std::string>& endings) {
   const std::filesystem::path top = EPL_SOURCE_DIR;
   std::vector<std::string> paths;
   for (const std::string& folder : folders) {
     if (!std::filesystem::exists(top / folder)) continue;
-    for (const auto& entry : std::filesystem::recursive_directory_iterator(top / folder)) {
+    std::filesystem::recursive_directory_iterator entries(top / folder);
+    for (auto at = begin(entries); at != end(entries); ++at) {
+      const auto& entry = *at;
+      const std::string name = entry.path().filename().string();
+      if (name == "target" || name == "trainingpb") at.disable_recursion_pending();
       if (!entry.is_regular_file()) continue;
       const std::string path = std::filesystem::relative(entry.path(), top).generic_string();
       for (const std::string& ending : endings) {

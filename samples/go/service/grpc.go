@@ -102,7 +102,10 @@ func (d *grpcDoor) Create(ctx context.Context, r *pb.CreateRequest) (*pb.Status,
 	for _, one := range []struct {
 		name, text string
 		into       *map[string]any
-	}{{"dataset", r.Dataset, &spec.Dataset}, {"trainer", r.Trainer, &spec.Trainer}, {"strategy", r.Strategy, &spec.Strategy}} {
+	}{
+		{"dataset", r.Dataset, &spec.Dataset}, {"trainer", r.Trainer, &spec.Trainer},
+		{"strategy", r.Strategy, &spec.Strategy},
+	} {
 		if one.text == "" {
 			continue
 		}

@@ -134,7 +134,8 @@ func TestByGRPC(t *testing.T) {
 	r.until(job, func(s *pb.Status) bool { return s.Step > 100 })
 
 	// Predictions come while it trains: each is of a later step.
-	input := &pb.PredictRequest{Id: job.Id, Inputs: map[string]*pb.Value{"x": {Dims: []int64{2, 2}, Values: []float64{-1, 1, 1, -1}}}}
+	x := &pb.Value{Dims: []int64{2, 2}, Values: []float64{-1, 1, 1, -1}}
+	input := &pb.PredictRequest{Id: job.Id, Inputs: map[string]*pb.Value{"x": x}}
 	var last int64
 	for range 5 {
 		answer := must[*pb.PredictReply](r)(r.Predict(r.ctx, input))
