@@ -132,7 +132,7 @@ def group(s, name, userdata, callbacks, destructor):
     method = camel(userdata.name.removesuffix("userdata").rstrip("_") or "callbacks", False)
     yield from doc("\n\n".join(filter(None, (c.comment for c in callbacks))) +
                    ("" if len(callbacks) == 1 else " The object has those that it implements, the others are NULL.") +
-                   " It is held until the library needs it no more, or the call fails.", "    ")
+                   " It is held until the library needs it no more, when it is told so if it is a DestroyFn too, or the call fails.", "    ")
     one = len(callbacks) == 1
     yield f"    public {name} {method}({interface_of(callbacks[0].type.base) if one else 'Object'} object) {{"
     for callback in callbacks:
@@ -241,6 +241,13 @@ RUNTIME = '''
 
   static byte[] messageOf(Throwable thrown) {
     return failures.messageOf(thrown);
+  }
+
+  /** The library is done with the object of some callbacks: one that is a {@link DestroyFn} is told. */
+  static void dropped(Object object) {
+    if (object instanceof DestroyFn) {
+      ((DestroyFn) object).destroy();
+    }
   }
 
   /** Where a direct buffer begins; 0 for another one. */

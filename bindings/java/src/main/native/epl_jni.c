@@ -11,7 +11,7 @@ _Static_assert(sizeof(void*) == sizeof(jlong), "handles are longs");
 static JavaVM* machine;
 static pthread_key_t attachment; /* of threads that are not Java's: detached when they end */
 static jclass raw_class;
-static jmethodID make_exception, code_of, message_of;
+static jmethodID make_exception, code_of, message_of, dropped;
 static jfieldID struct_address;
 static jmethodID method_epl_allocate_fn;
 static jmethodID method_epl_release_fn;
@@ -87,10 +87,13 @@ static epl_error* error_of_exception(JNIEnv* env) {
   return error;
 }
 
-/* The destructor of a userdata: the object is held no more. */
+/* The destructor of a userdata: the object is held no more, and told so. */
 static void drop_object(void* userdata) {
   JNIEnv* env = attached();
-  if (env != NULL && userdata != NULL) (*env)->DeleteGlobalRef(env, (jobject)userdata);
+  if (env == NULL || userdata == NULL) return;
+  (*env)->CallStaticVoidMethod(env, raw_class, dropped, (jobject)userdata);
+  if ((*env)->ExceptionCheck(env)) (*env)->ExceptionClear(env);
+  (*env)->DeleteGlobalRef(env, (jobject)userdata);
 }
 
 static void* call_epl_allocate_fn(void* userdata, size_t bytes, size_t alignment) {
@@ -2459,7 +2462,8 @@ JNIEXPORT jint JNICALL JNI_OnLoad(JavaVM* loading, void* reserved) {
                                    : (*env)->GetStaticMethodID(env, raw, "codeOf", "(Ljava/lang/Throwable;)I");
   message_of = code_of == NULL ? NULL
                                : (*env)->GetStaticMethodID(env, raw, "messageOf", "(Ljava/lang/Throwable;)[B");
-  jclass base = message_of == NULL ? NULL : (*env)->FindClass(env, "ai/epl/raw/Raw$Struct");
+  dropped = message_of == NULL ? NULL : (*env)->GetStaticMethodID(env, raw, "dropped", "(Ljava/lang/Object;)V");
+  jclass base = dropped == NULL ? NULL : (*env)->FindClass(env, "ai/epl/raw/Raw$Struct");
   struct_address = base == NULL ? NULL : (*env)->GetFieldID(env, base, "address", "J");
   if (struct_address == NULL) return JNI_ERR;
   for (size_t i = 0; i < sizeof callbacks / sizeof callbacks[0]; ++i) {

@@ -2,9 +2,14 @@ package ai.epl;
 
 import ai.epl.raw.Raw;
 import java.util.Arrays;
+import java.util.Iterator;
 import java.util.List;
+import java.util.NoSuchElementException;
 
-/** Batches from files. One caller at a time; a batch may be used by other threads until the next one is asked for. */
+/**
+ * Batches from files, from the host's functions or from a {@link Feed}. One caller at a time; a batch may be used by other
+ * threads until the next one is asked for.
+ */
 public final class Dataset extends Handle {
   private Batch given = new Batch();
   private int count;
@@ -41,11 +46,12 @@ public final class Dataset extends Handle {
         (i, info) -> Raw.epl_dataset_field(dataset, i, info)));
   }
 
+  /** -1 where nobody knows. */
   public long samples() {
     return use(Raw::epl_dataset_samples);
   }
 
-  /** Batches of an epoch. */
+  /** Batches of an epoch; -1 where nobody knows. */
   public long batches() {
     return use(Raw::epl_dataset_batches);
   }
@@ -109,6 +115,43 @@ public final class Dataset extends Handle {
       if (addresses[i] != 0) tensors[i] = new Tensor(engine, addresses[i], batch);
     }
     return Arrays.asList(tensors);
+  }
+
+  /**
+   * The batches of an epoch, or what is left of it, as {@link #next} gives them; of a feed those until it is finished.
+   * The loop's body uses each before it asks for the next one.
+   */
+  public Iterable<List<Tensor>> epoch() {
+    return () -> new Iterator<>() {
+      private final long batches = batches();
+      private boolean ended = batches == 0;
+      private boolean begun;
+      private List<Tensor> next;
+
+      @Override
+      public boolean hasNext() {
+        if (next != null) return true;
+        if (begun && batches > 0 && position() % batches == 0) ended = true;
+        if (ended) return false;
+        begun = true;
+        try {
+          next = Dataset.this.next();
+        } catch (EplException error) {
+          // Where nobody knows how many there are, the end is found.
+          if (batches >= 0 || error.code() != ErrorCode.NOT_FOUND) throw error;
+          ended = true;
+        }
+        return next != null;
+      }
+
+      @Override
+      public List<Tensor> next() {
+        if (!hasNext()) throw new NoSuchElementException();
+        List<Tensor> batch = next;
+        next = null;
+        return batch;
+      }
+    };
   }
 
   /** Batches given so far. */

@@ -5,8 +5,10 @@ import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.nio.file.Path;
 import java.util.Arrays;
+import java.util.List;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.function.Function;
+import java.util.stream.LongStream;
 
 /** Where everything begins: devices, threads, the log. Several may live in one process; any threads may use one. */
 public final class Engine extends Handle {
@@ -35,6 +37,15 @@ public final class Engine extends Handle {
   public static long liveHandles() {
     NativeLibrary.load();
     return Raw.epl_live_handles();
+  }
+
+  /** By whose names plans are made: {@link PlanOptions#device}. */
+  public List<Device> devices() {
+    return use(engine -> LongStream.range(0, Raw.epl_engine_device_count(engine)).mapToObj(i -> {
+      Raw.DeviceInfo info = new Raw.DeviceInfo();
+      Raw.epl_engine_device(engine, i, info);
+      return new Device(Text.of(info.name()), info.kind() == Raw.EPL_DEVICE_SIM, info.threads(), info.memoryBytes());
+    }).toList());
   }
 
   /** What this build and this machine have, as JSON: devices, losses, optimizers, metrics, readers, strategy keys. */
@@ -67,6 +78,20 @@ public final class Engine extends Handle {
   public Model loadModel(ByteBuffer model, CallOptions options) {
     return use(engine -> block(options, call ->
         new Model(this, Raw.epl_model_load_bytes(engine, model.slice(), null, call.options))));
+  }
+
+  /**
+   * From where the host has it, an object store say. Large weights stay there, and are read when a plan or a session is
+   * made and when the model is exported; what its tensors name beside it is opened by {@link Source#open}.
+   */
+  public Model loadModel(Source source, CallOptions options) {
+    return use(engine -> Streams.read(this, source, options, (from, call) ->
+        new Model(this, Raw.epl_model_load_from(engine, from, null, call))));
+  }
+
+  /** From now on models that are loaded with this engine may have this operator, which is called by any threads. */
+  public void addOp(Op op) {
+    run(engine -> Raw.epl_engine_add_op(engine, Ops.raw(op)));
   }
 
   /** Writes a model of a known family with weights drawn from a seed: "mlp", {"sizes": [4, 16, 2], "seed": 1}. */
@@ -111,6 +136,25 @@ public final class Engine extends Handle {
   public Dataset openDataset(Path path, String options, CallOptions callOptions) {
     return use(engine -> block(callOptions, call ->
         new Dataset(this, Raw.epl_dataset_open(engine, Text.utf8(path), Text.utf8(options), call.options))));
+  }
+
+  /**
+   * Samples that the host gives when it is asked for them.
+   *
+   * @param fields of a sample; of a whole batch where the option "batch" is 0
+   * @param samples how many there are; -1: nobody knows, and `reader` throws NOT_FOUND for one that is not there
+   * @param options a JSON object, as of {@link #openDataset} without what readers declare; may be empty
+   */
+  public Dataset newDataset(List<TensorInfo> fields, long samples, SampleReader reader, String options) {
+    Raw.SamplesFn read = (field, numbers, target) ->
+        reader.read(field, numbers, target.order(ByteOrder.nativeOrder()));
+    return use(engine -> new Dataset(this,
+        Raw.epl_dataset_create(engine, TensorInfo.raw(fields), samples, read, Text.utf8(options))));
+  }
+
+  /** Batches that the host pushes; `fields` are those of a batch, and `capacity` batches wait at most. */
+  public Feed newFeed(List<TensorInfo> fields, long capacity) {
+    return use(engine -> new Feed(this, Raw.epl_feed_create(engine, TensorInfo.raw(fields), capacity)));
   }
 
   /** Serves the place where the processes of a job meet. */

@@ -1,6 +1,9 @@
 package ai.epl;
 
-/** An error of the library: what was wrong and what to do is the message. */
+/**
+ * An error of the library: what was wrong and what to do is the message. Callbacks of the host throw one to say which
+ * code the call that they serve has; what else they throw is an INTERNAL error, and an IOException an IO error.
+ */
 public final class EplException extends RuntimeException {
   private static final long serialVersionUID = 1;
 
@@ -8,6 +11,11 @@ public final class EplException extends RuntimeException {
   private final String where;
   private final long rank;
   private final boolean retryable;
+
+  /** An error of the host's own, thrown by its callbacks. */
+  public EplException(ErrorCode code, String message) {
+    this(code, message, "", -1, false);
+  }
 
   EplException(ErrorCode code, String message, String where, long rank, boolean retryable) {
     super(message);

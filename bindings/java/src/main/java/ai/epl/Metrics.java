@@ -1,5 +1,6 @@
 package ai.epl;
 
+import ai.epl.raw.Raw;
 import java.time.Duration;
 
 /**
@@ -11,4 +12,9 @@ import java.time.Duration;
  * @param learningRate of the parameters without a group at this step; 0 for evaluate
  * @param time of this call
  */
-public record Metrics(long step, double loss, double gradientNorm, double learningRate, Duration time) {}
+public record Metrics(long step, double loss, double gradientNorm, double learningRate, Duration time) {
+  static Metrics of(Raw.Metrics raw) {
+    return new Metrics(raw.step(), raw.loss(), raw.gradientNorm(), raw.learningRate(),
+        Duration.ofNanos(raw.nanoseconds()));
+  }
+}

@@ -69,6 +69,13 @@ public final class Model extends Handle {
         new Plan(engine, Raw.epl_plan_load(model, made, spread, options.raw(), Text.utf8(path), call.options))))));
   }
 
+  /** The same from what {@link Plan#save(java.io.OutputStream, CallOptions)} wrote. */
+  public Plan loadPlan(Trainer trainer, Strategy strategy, PlanOptions options, byte[] bytes) {
+    return use(model -> use(trainer, made -> use(strategy, spread -> engine.block(CallOptions.NONE, call ->
+        new Plan(engine, Raw.epl_plan_load_bytes(model, made, spread, options.raw(), Engine.direct(bytes),
+            call.options))))));
+  }
+
   @Override
   void destroy() {
     Raw.epl_model_destroy(address);

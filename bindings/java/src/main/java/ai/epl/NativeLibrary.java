@@ -1,10 +1,13 @@
 package ai.epl;
 
 import ai.epl.raw.Raw;
+import java.io.FileNotFoundException;
 import java.io.IOException;
 import java.io.InputStream;
+import java.io.UncheckedIOException;
 import java.nio.file.Files;
 import java.nio.file.LinkOption;
+import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
 import java.nio.file.StandardCopyOption;
 import java.nio.file.attribute.PosixFilePermission;
@@ -14,6 +17,7 @@ import java.security.NoSuchAlgorithmException;
 import java.util.HexFormat;
 import java.util.Locale;
 import java.util.Set;
+import java.util.concurrent.TimeoutException;
 
 /**
  * Loads the native library once: from the folder in the system property {@code ai.epl.library}, or from the jar, out of
@@ -129,7 +133,16 @@ final class NativeLibrary {
 
     @Override
     public int codeOf(Throwable thrown) {
-      return (thrown instanceof EplException error ? error.code() : ErrorCode.INTERNAL).number;
+      return meant(thrown).number;
+    }
+
+    private static ErrorCode meant(Throwable thrown) {
+      if (thrown instanceof EplException error) return error.code();
+      if (thrown instanceof FileNotFoundException || thrown instanceof NoSuchFileException) return ErrorCode.NOT_FOUND;
+      if (thrown instanceof IOException || thrown instanceof UncheckedIOException) return ErrorCode.IO;
+      if (thrown instanceof TimeoutException) return ErrorCode.DEADLINE_EXCEEDED;
+      if (thrown instanceof InterruptedException) return ErrorCode.CANCELLED;
+      return thrown instanceof OutOfMemoryError ? ErrorCode.OUT_OF_MEMORY : ErrorCode.INTERNAL;
     }
 
     @Override

@@ -1,6 +1,7 @@
 package ai.epl;
 
 import ai.epl.raw.Raw;
+import java.io.OutputStream;
 import java.nio.file.Path;
 import java.util.List;
 
@@ -70,6 +71,11 @@ public final class Plan extends Handle {
       Raw.epl_plan_save(plan, Text.utf8(path), call.options);
       return null;
     }));
+  }
+
+  /** The same to a stream, which is not closed. */
+  public void save(OutputStream stream, CallOptions options) {
+    run(plan -> Streams.write(engine, stream, options, (writer, call) -> Raw.epl_plan_save_to(plan, writer, call)));
   }
 
   /** The model's file again, with the plan in it as other tools read it. */

@@ -1,23 +1,20 @@
 package ai.epl;
 
 import ai.epl.raw.Raw;
+import java.io.OutputStream;
 import java.nio.file.Path;
-import java.time.Duration;
-import java.util.Arrays;
+import java.util.ArrayDeque;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
-import java.util.concurrent.ThreadPoolExecutor;
-import java.util.concurrent.LinkedBlockingQueue;
-import java.util.concurrent.TimeUnit;
-import java.util.function.Supplier;
 
 /**
  * A running job. One caller at a time, from any thread: a second one gets {@link ErrorCode#BUSY}. {@link #steps},
- * {@link #peakBytes} and {@link #states} may be called beside a step.
+ * {@link #progress}, {@link #peakBytes}, {@link #states} and {@link #newPredictor} may be called beside a step.
  */
 public final class Session extends Handle {
   private final int outputs;
-  private ThreadPoolExecutor worker;
+  /** What was asked for by calls that return at once; the first of it is at work. */
+  private final ArrayDeque<Pending> pending = new ArrayDeque<>();
 
   Session(Plan plan, long address) {
     super(plan.engine, address);
@@ -33,33 +30,41 @@ public final class Session extends Handle {
 
   public Metrics step(List<Tensor> inputs, CallOptions options) {
     try (Tensors tensors = new Tensors(inputs)) {
-      return step(tensors, options);
+      return use(session -> engine.block(options, call -> {
+        Raw.epl_session_step(session, tensors.addresses, call.options, call.metrics);
+        return Metrics.of(call.metrics);
+      }));
     }
   }
 
-  private Metrics step(Tensors tensors, CallOptions options) {
-    return use(session -> engine.block(options, call -> {
-      Raw.epl_session_step(session, tensors.addresses, call.options, call.metrics);
-      return metrics(call.metrics);
-    }));
-  }
-
   /**
-   * A step that a thread of this session makes, after those that were asked for before it. Cancelling the future ends
-   * the step where it can still be ended; {@link #steps} says whether it happened. The tensors may be closed at once;
-   * what borrowed memory holds must stay as it is until the future is done.
+   * A step that a thread of this session makes, after what was asked for before it. The deadline counts from when it
+   * begins. Cancelling the future ends the step where it can still be ended; {@link #steps} says whether it happened.
+   * The tensors may be closed at once; what borrowed memory holds must stay as it is until the future is done.
+   *
+   * <p>What follows the future runs on that thread, when the session is free again, and holds up what was asked for
+   * next: it may use the session, but not wait for another future of it. Where it takes a while use thenApplyAsync and
+   * its like.
    */
   public CompletableFuture<Metrics> stepAsync(List<Tensor> inputs) {
     return stepAsync(inputs, CallOptions.NONE);
   }
 
   public CompletableFuture<Metrics> stepAsync(List<Tensor> inputs, CallOptions options) {
-    Tensors tensors = new Tensors(inputs);
-    return later(options, () -> {
-      try (tensors) {
-        return step(tensors, options);
-      }
-    });
+    return later(options, inputs, List.of(), (session, in, out, call) ->
+        Raw.epl_session_step_async(session, in, call));
+  }
+
+  /** The same for {@link #evaluate}. */
+  public CompletableFuture<Metrics> evaluateAsync(List<Tensor> inputs, CallOptions options) {
+    return later(options, inputs, List.of(), (session, in, out, call) ->
+        Raw.epl_session_evaluate_async(session, in, call));
+  }
+
+  /** The same for {@link #predictInto}. Of the metrics, step and time say something. */
+  public CompletableFuture<Metrics> predictAsync(List<Tensor> inputs, List<Tensor> outputs, CallOptions options) {
+    return later(options, inputs, outputs, (session, in, out, call) ->
+        Raw.epl_session_predict_async(session, in, call, out));
   }
 
   /** The loss without an update, of a whole batch or of fewer samples. */
@@ -71,7 +76,7 @@ public final class Session extends Handle {
     try (Tensors tensors = new Tensors(inputs)) {
       return use(session -> engine.block(options, call -> {
         Raw.epl_session_evaluate(session, tensors.addresses, call.options, call.metrics);
-        return metrics(call.metrics);
+        return Metrics.of(call.metrics);
       }));
     }
   }
@@ -82,14 +87,29 @@ public final class Session extends Handle {
   }
 
   public List<Tensor> predict(List<Tensor> inputs, CallOptions options) {
-    try (Tensors tensors = new Tensors(inputs)) {
-      long[] made = new long[outputs];
-      run(session -> engine.block(options, call -> {
-        Raw.epl_session_predict(session, tensors.addresses, call.options, made);
-        return null;
-      }));
-      return Arrays.stream(made).mapToObj(address -> new Tensor(engine, address)).toList();
-    }
+    return use(session -> Tensors.predict(engine, inputs, outputs, options, (in, call, made) ->
+        Raw.epl_session_predict(session, in, call, made)));
+  }
+
+  /**
+   * The same into tensors that are there, of the types and sizes of the outputs of so many samples; null for one that
+   * is not wanted. They share no memory with the inputs. After an error they hold anything.
+   */
+  public void predictInto(List<Tensor> inputs, List<Tensor> outputs, CallOptions options) {
+    run(session -> Tensors.predictInto(engine, inputs, outputs, options, (in, call, into) ->
+        Raw.epl_session_predict_into(session, in, call, into)));
+  }
+
+  /** What predicts beside the steps of this session, with the weights that it has now. */
+  public Predictor newPredictor() {
+    return newPredictor(null, CallOptions.NONE);
+  }
+
+  /** `shapes`: another plan of the same model and trainer, for batches of another size; null: the session's own. */
+  public Predictor newPredictor(Plan shapes, CallOptions options) {
+    return use(session -> use(shapes, plan -> engine.block(options, call ->
+        new Predictor(engine, Raw.epl_predictor_create(session, plan, call.options),
+            shapes == null ? outputs : shapes.outputs(Entry.PREDICT).size()))));
   }
 
   /** A process of several that cannot make a call which the others make says so, and they go on. */
@@ -104,6 +124,18 @@ public final class Session extends Handle {
 
   public long steps() {
     return use(Raw::epl_session_steps);
+  }
+
+  /**
+   * What the last step that was done measured, from any thread, while others run. Before the first step, and after a
+   * checkpoint was loaded, the loss is NaN.
+   */
+  public Metrics progress() {
+    return use(session -> {
+      Raw.Metrics metrics = new Raw.Metrics();
+      Raw.epl_session_progress(session, metrics);
+      return Metrics.of(metrics);
+    });
   }
 
   /** Bytes that a rank has used at its fullest so far. */
@@ -183,6 +215,16 @@ public final class Session extends Handle {
     })));
   }
 
+  /**
+   * The same as one stream, which is written from its first byte to its last and is not closed: a zip archive of what
+   * the folder holds. Over processes that of rank 0 is written to, and the others may pass null. What the stream throws is
+   * the cause of this call's exception.
+   */
+  public void save(OutputStream stream, Dataset dataset, CallOptions options) {
+    run(session -> use(dataset, data -> Streams.write(engine, stream, options, (writer, call) ->
+        Raw.epl_session_save_to(session, writer, data, call))));
+  }
+
   public void load(Path folder) {
     load(folder, null, CallOptions.NONE);
   }
@@ -190,6 +232,18 @@ public final class Session extends Handle {
   public void load(Path folder, Dataset dataset, CallOptions options) {
     run(session -> use(dataset, data -> engine.block(options, call -> {
       Raw.epl_session_load(session, Text.utf8(folder), data, call.options);
+      return null;
+    })));
+  }
+
+  /**
+   * From such a stream. It is read twice: to check it before anything changes, and to take its values. An error on the
+   * second way means {@link ErrorCode#STATE_LOST} until a checkpoint is loaded. Over processes each has one of the same
+   * bytes.
+   */
+  public void load(Source source, Dataset dataset, CallOptions options) {
+    run(session -> use(dataset, data -> Streams.read(engine, source, options, (from, call) -> {
+      Raw.epl_session_load_from(session, from, data, call);
       return null;
     })));
   }
@@ -219,6 +273,27 @@ public final class Session extends Handle {
     export(path, Raw::epl_session_export_safetensors);
   }
 
+  /** A format of {@link #export}. */
+  public enum Format {
+    /** As {@link #exportOnnx}, as one file below 2 GiB. */
+    ONNX("onnx"),
+    /** As {@link #exportOnnxForTraining}, as one file below 2 GiB. */
+    ONNX_FOR_TRAINING("onnx_for_training"),
+    SAFETENSORS("safetensors");
+
+    final String text;
+
+    Format(String text) {
+      this.text = text;
+    }
+  }
+
+  /** An export to a stream, which is not closed. Over processes that of rank 0, and the others may pass null. */
+  public void export(Format format, OutputStream stream, CallOptions options) {
+    run(session -> Streams.write(engine, stream, options, (writer, call) ->
+        Raw.epl_session_export_to(session, Text.utf8(format.text), writer, call)));
+  }
+
   private interface Export {
     void write(long session, byte[] path, Raw.CallOptions call);
   }
@@ -232,24 +307,37 @@ public final class Session extends Handle {
 
   // --- Within the package
 
-  private static Metrics metrics(Raw.Metrics raw) {
-    return new Metrics(raw.step(), raw.loss(), raw.gradientNorm(), raw.learningRate(),
-        Duration.ofNanos(raw.nanoseconds()));
+  private CompletableFuture<Metrics> later(CallOptions options, List<Tensor> inputs, List<Tensor> outputs,
+      Pending.Begin begin) {
+    Pending next = new Pending(this, options, inputs, outputs, begin);
+    synchronized (pending) {
+      pending.add(next);
+      if (pending.size() > 1) return next;
+    }
+    advance();
+    return next;
   }
 
-  /** The session's own thread, which ends when it has had nothing to do for a while. */
-  private synchronized <T> CompletableFuture<T> later(CallOptions options, Supplier<T> body) {
-    if (worker == null) {
-      worker = new ThreadPoolExecutor(1, 1, 5, TimeUnit.SECONDS, new LinkedBlockingQueue<>(), task -> {
-        Thread thread = new Thread(task, "epl-session");
-        thread.setDaemon(true);
-        return thread;
-      });
-      worker.allowCoreThreadTimeOut(true);
+  /** Begins what is first, and where that cannot begin what is behind it. */
+  private void advance() {
+    for (;;) {
+      Pending next;
+      synchronized (pending) {
+        next = pending.peek();
+      }
+      if (next == null || next.start()) return;
+      synchronized (pending) {
+        pending.remove();
+      }
     }
-    Pending<T> pending = new Pending<>(options.cancel(), body);
-    worker.execute(pending);
-    return pending;
+  }
+
+  /** The first one is done. */
+  void done() {
+    synchronized (pending) {
+      pending.remove();
+    }
+    advance();
   }
 
   @Override

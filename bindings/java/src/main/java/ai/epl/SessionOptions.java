@@ -3,7 +3,6 @@ package ai.epl;
 import ai.epl.raw.Raw;
 import java.nio.ByteBuffer;
 import java.time.Duration;
-import java.util.concurrent.TimeoutException;
 
 /**
  * Options of {@link Plan#newSession}. Without any, all ranks are threads of this process. Several processes find each
@@ -106,12 +105,7 @@ public final class SessionOptions {
 
     @Override
     public void get(byte[] key, long nanoseconds, ByteBuffer value, long[] bytes) throws Exception {
-      byte[] found;
-      try {
-        found = store.get(Text.of(key), Duration.ofNanos(nanoseconds));
-      } catch (TimeoutException late) {
-        throw new EplException(ErrorCode.DEADLINE_EXCEEDED, late.getMessage(), "", -1, true);
-      }
+      byte[] found = store.get(Text.of(key), Duration.ofNanos(nanoseconds));
       bytes[0] = found.length;
       if (value != null && value.capacity() >= found.length) value.put(found);
     }

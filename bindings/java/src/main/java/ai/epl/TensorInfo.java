@@ -2,6 +2,7 @@ package ai.epl;
 
 import ai.epl.raw.Raw;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 
 /**
@@ -19,6 +20,10 @@ public record TensorInfo(String name, DataType type, List<Long> shape) {
     shape = List.copyOf(shape);
   }
 
+  public static TensorInfo of(String name, DataType type, long... dims) {
+    return new TensorInfo(name, type, Arrays.stream(dims).boxed().toList());
+  }
+
   public long[] dims() {
     return shape.stream().mapToLong(Long::longValue).toArray();
   }
@@ -33,5 +38,18 @@ public record TensorInfo(String name, DataType type, List<Long> shape) {
       found.add(new TensorInfo(Text.of(info.name()), DataType.of(info.dtype()), shape));
     }
     return List.copyOf(found);
+  }
+
+  static Raw.TensorInfo[] raw(List<TensorInfo> infos) {
+    return infos.stream().map(TensorInfo::raw).toArray(Raw.TensorInfo[]::new);
+  }
+
+  private Raw.TensorInfo raw() {
+    if (shape.size() > Raw.EPL_MAX_NDIM) {
+      throw new IllegalArgumentException(name + " has more than " + Raw.EPL_MAX_NDIM + " dimensions");
+    }
+    Raw.TensorInfo raw = new Raw.TensorInfo().name(Text.utf8(name)).dtype(type.number).ndim(shape.size());
+    for (int dim = 0; dim < shape.size(); ++dim) raw.dims(dim, shape.get(dim));
+    return raw;
   }
 }

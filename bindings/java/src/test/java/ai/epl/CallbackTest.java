@@ -127,6 +127,30 @@ class CallbackTest {
   }
 
   @Test
+  void ranksFindEachOtherInAFolderAndAtAnAddress() throws Exception {
+    try (World world = new World(); Store store = world.engine.newStore(new StoreOptions().secret("geheim-😀"))) {
+      String folder = java.nio.file.Files.createDirectory(world.folder.resolve("Treffpunkt-会-😀")).toString();
+      for (String door : List.of("file://" + folder, "tcp://" + store.address())) {
+        CompletableFuture<Long> other = CompletableFuture.supplyAsync(() -> train(world,
+            new SessionOptions().firstRank(1).ranks(1).rendezvous(door).secret("geheim-😀")));
+        assertEquals(train(world, new SessionOptions().ranks(1).rendezvous(door).secret("geheim-😀")), other.get());
+      }
+      try (Plan plan = plan(world)) {
+        assertThrows(EplException.class, () -> plan.newSession(new SessionOptions().ranks(1).secret("falsch")
+            .rendezvous("tcp://" + store.address()).joinTimeout(Duration.ofSeconds(5))));
+      }
+    }
+  }
+
+  @Test
+  void devicesAreNamed() throws Exception {
+    try (Engine engine = Engine.create(new EngineOptions().threads(1))) {
+      assertEquals(List.of("cpu", "sim"), engine.devices().stream().map(Device::name).toList());
+      assertTrue(engine.devices().get(1).simulated() && engine.devices().get(0).threads() == 1);
+    }
+  }
+
+  @Test
   void anExceptionOfAStoreIsTheErrorOfTheSession() throws Exception {
     try (World world = new World(); Plan plan = plan(world)) {
       KeyValueStore broken = new Memory() {

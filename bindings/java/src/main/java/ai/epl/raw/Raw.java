@@ -255,6 +255,13 @@ public final class Raw {
     return failures.messageOf(thrown);
   }
 
+  /** The library is done with the object of some callbacks: one that is a {@link DestroyFn} is told. */
+  static void dropped(Object object) {
+    if (object instanceof DestroyFn) {
+      ((DestroyFn) object).destroy();
+    }
+  }
+
   /** Where a direct buffer begins; 0 for another one. */
   public static native long address(ByteBuffer buffer);
 
@@ -459,7 +466,8 @@ public final class Raw {
 
     /**
      * NULL (and `release` too): the library's own The object has those that it implements, the others are NULL.
-     * It is held until the library needs it no more, or the call fails.
+     * It is held until the library needs it no more, when it is told so if it is a DestroyFn too, or the call
+     * fails.
      */
     public EngineOptions allocator(Object object) {
       memory.putLong(16, object instanceof AllocateFn ? trampoline(1) : 0);
@@ -470,7 +478,8 @@ public final class Raw {
     }
 
     /**
-     * NULL: nothing is logged It is held until the library needs it no more, or the call fails.
+     * NULL: nothing is logged It is held until the library needs it no more, when it is told so if it is a
+     * DestroyFn too, or the call fails.
      */
     public EngineOptions log(LogFn object) {
       memory.putLong(40, trampoline(3));
@@ -642,7 +651,7 @@ public final class Raw {
 
     /**
      * NULL: nothing lies beside it The object has those that it implements, the others are NULL. It is held
-     * until the library needs it no more, or the call fails.
+     * until the library needs it no more, when it is told so if it is a DestroyFn too, or the call fails.
      */
     public Source callbacks(Object object) {
       memory.putLong(16, object instanceof ReadFn ? trampoline(6) : 0);
@@ -857,7 +866,8 @@ public final class Raw {
 
     /**
      * NULL: it has none, and where training needs one it is named The object has those that it implements, the
-     * others are NULL. It is held until the library needs it no more, or the call fails.
+     * others are NULL. It is held until the library needs it no more, when it is told so if it is a DestroyFn
+     * too, or the call fails.
      */
     public OpOptions callbacks(Object object) {
       memory.putLong(48, object instanceof OpShapeFn ? trampoline(8) : 0);
@@ -1129,7 +1139,7 @@ public final class Raw {
 
     /**
      * The object has those that it implements, the others are NULL. It is held until the library needs it no
-     * more, or the call fails.
+     * more, when it is told so if it is a DestroyFn too, or the call fails.
      */
     public SessionOptions callbacks(Object object) {
       memory.putLong(40, object instanceof PutFn ? trampoline(12) : 0);
