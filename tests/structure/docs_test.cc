@@ -83,6 +83,119 @@ TEST(Docs, EmbeddingShowsWhatRuns) {
   EXPECT_GT(blocks, 4);
 }
 
+// The rows of the tables behind `head` whose first cell begins with a word in backquotes: all such words of that cell,
+// and the rest of the row.
+struct TableRow {
+  std::vector<std::string> words;
+  std::string rest;
+};
+
+std::vector<TableRow> table_rows(const std::string& page, std::string_view head) {
+  static const std::regex word("`([^`]+)`");
+  std::vector<TableRow> rows;
+  for (size_t at = page.find(head); (at = page.find("\n| `", at)) != std::string::npos;) {
+    ++at;
+    const std::string line = page.substr(at, page.find('\n', at) - at);
+    const size_t cell = line.find(" | ");
+    TableRow row{{}, cell == std::string::npos ? "" : line.substr(cell + 3)};
+    const std::string first = line.substr(0, cell);
+    for (std::sregex_iterator it(first.begin(), first.end(), word), end; it != end; ++it) row.words.push_back((*it)[1]);
+    rows.push_back(row);
+  }
+  return rows;
+}
+
+// Every call of OrtTrainingApi, as 1.19.2 has them.
+TEST(Docs, MigrationFromOnnxRuntimeHasEveryCall) {
+  static const char* const calls[] = {"LoadCheckpoint",
+                                      "SaveCheckpoint",
+                                      "CreateTrainingSession",
+                                      "CreateTrainingSessionFromBuffer",
+                                      "TrainingSessionGetTrainingModelOutputCount",
+                                      "TrainingSessionGetEvalModelOutputCount",
+                                      "TrainingSessionGetTrainingModelOutputName",
+                                      "TrainingSessionGetEvalModelOutputName",
+                                      "LazyResetGrad",
+                                      "TrainStep",
+                                      "EvalStep",
+                                      "SetLearningRate",
+                                      "GetLearningRate",
+                                      "OptimizerStep",
+                                      "RegisterLinearLRScheduler",
+                                      "SchedulerStep",
+                                      "GetParametersSize",
+                                      "CopyParametersToBuffer",
+                                      "CopyBufferToParameters",
+                                      "ReleaseTrainingSession",
+                                      "ReleaseCheckpointState",
+                                      "ExportModelForInferencing",
+                                      "SetSeed",
+                                      "TrainingSessionGetTrainingModelInputCount",
+                                      "TrainingSessionGetEvalModelInputCount",
+                                      "TrainingSessionGetTrainingModelInputName",
+                                      "TrainingSessionGetEvalModelInputName",
+                                      "AddProperty",
+                                      "GetProperty",
+                                      "LoadCheckpointFromBuffer",
+                                      "GetParameterTypeAndShape",
+                                      "UpdateParameter",
+                                      "GetParameter"};
+  const std::string page = read_text(kTop / "docs/migrating-from-onnxruntime.md");
+  const std::vector<TableRow> rows = table_rows(page, "## Call by call");
+  for (const std::string call : calls) {
+    const auto row = std::find_if(rows.begin(), rows.end(), [&](const TableRow& r) {
+      return std::find(r.words.begin(), r.words.end(), call) != r.words.end();
+    });
+    EXPECT_NE(row, rows.end()) << "no row of the table says what stands in place of " << call;
+  }
+}
+
+bool has_word(const std::string& text, const std::string& word) {
+  const auto inside = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; };
+  for (size_t at = 0; (at = text.find(word, at)) != std::string::npos; at += word.size()) {
+    if ((at == 0 || !inside(text[at - 1])) && !inside(text[at + word.size()])) return true;
+  }
+  return false;
+}
+
+// What pages for newcomers name of the interface is there.
+TEST(Docs, MigrationPagesNameWhatExists) {
+  static const std::regex name(R"(\b(epl_[a-z_]+[a-z]|EPL_(?:ENTRY|PORT|STATE)_[A-Z]+)\b)");
+  const std::string header = read_text(kTop / "include/epl.h");
+  int names = 0;
+  for (const char* page : {"docs/migrating-from-onnxruntime.md", "docs/migrating-from-epl.md"}) {
+    const std::string text = read_text(kTop / page);
+    for (std::sregex_iterator it(text.begin(), text.end(), name), end; it != end; ++it, ++names) {
+      EXPECT_TRUE(has_word(header, (*it)[1])) << page << ": " << (*it)[1];
+    }
+  }
+  EXPECT_GT(names, 40);
+}
+
+// What the page says of a key of the original is what the table of keys says: yes, or not yet.
+TEST(Docs, MigrationFromEplSaysOfKeysWhatHolds) {
+  const std::vector<TableRow> keys = table_rows(read_text(kTop / "docs/strategy.md"), "## Keys");
+  const std::string page = read_text(kTop / "docs/migrating-from-epl.md");
+  int rows = 0;
+  for (const TableRow& row : table_rows(page, "## Keys")) {
+    if (row.words.front().find('.') == std::string::npos) break;  // the next table
+    ++rows;
+    const auto key = std::find_if(keys.begin(), keys.end(), [&](const TableRow& k) { return k.words == row.words; });
+    ASSERT_NE(key, keys.end()) << row.words.front();
+    const bool runs = key->rest.find(" | not yet | ") == std::string::npos;
+    EXPECT_EQ(row.rest.substr(0, row.rest.find(" |")), runs ? "yes" : "not yet") << row.words.front();
+  }
+  EXPECT_EQ(rows, 26);
+  // Keys that are here alone, and whatever else has the form of one.
+  static const std::regex named(R"re(["`]((?:auto|io|communication|pipeline|gradient_checkpoint|zero|offload|amp)re"
+                                R"re(|cluster|optimizer|memory|reproducible|split|outputs|batch)\.[a-z_0-9]+)["`])re");
+  for (std::sregex_iterator it(page.begin(), page.end(), named), end; it != end; ++it) {
+    const std::string key = (*it)[1];
+    EXPECT_TRUE(std::any_of(keys.begin(), keys.end(), [&](const TableRow& k) { return k.words.front() == key; }))
+        << key;
+  }
+}
+
 // Every folder of the engine has its place in the architecture's table.
 TEST(Docs, ArchitectureNamesEveryFolder) {
   const std::string text = read_text(kTop / "ARCHITECTURE.md");
