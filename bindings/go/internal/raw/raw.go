@@ -942,9 +942,9 @@ func EngineDestroy(engine *Engine) {
 
 // EngineDescribe is epl_engine_describe.
 //
-// What this build and this machine have, as JSON: version, processor level, threads, workers that there are now,
-// devices, losses, metrics, optimizers, schedules, readers, model families, strategy keys, packs and where they
-// are looked for.
+// What this build and this machine have, as JSON: version, processor level, threads, workers started, devices,
+// losses, metrics, optimizers, schedules, readers, model families, strategy keys, packs and where they are
+// looked for.
 func EngineDescribe(engine *Engine) (json *Text, failure *Error) {
 	failure = C.epl_engine_describe(engine, &json)
 	return

@@ -838,9 +838,9 @@ extern "C" {
     pub fn epl_engine_create(options: *const epl_engine_options, engine: *mut *mut epl_engine) -> *mut epl_error;
     /// Since 0.1, any thread. `engine`: may be null.
     pub fn epl_engine_destroy(engine: *mut epl_engine);
-    /// What this build and this machine have, as JSON: version, processor level, threads, workers that there
-    /// are now, devices, losses, metrics, optimizers, schedules, readers, model families, strategy keys,
-    /// packs and where they are looked for.
+    /// What this build and this machine have, as JSON: version, processor level, threads, workers started,
+    /// devices, losses, metrics, optimizers, schedules, readers, model families, strategy keys, packs and
+    /// where they are looked for.
     ///
     /// Since 0.1, any thread. `json`: written, owned by the caller.
     pub fn epl_engine_describe(engine: *const epl_engine, json: *mut *mut epl_text) -> *mut epl_error;

@@ -1369,9 +1369,9 @@ public final class Raw {
   public static native void epl_engine_destroy(long engine);
 
   /**
-   * What this build and this machine have, as JSON: version, processor level, threads, workers that there are
-   * now, devices, losses, metrics, optimizers, schedules, readers, model families, strategy keys, packs and
-   * where they are looked for.
+   * What this build and this machine have, as JSON: version, processor level, threads, workers started,
+   * devices, losses, metrics, optimizers, schedules, readers, model families, strategy keys, packs and where
+   * they are looked for.
    */
   public static native byte[] epl_engine_describe(long engine);
 
