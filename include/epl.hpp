@@ -346,9 +346,8 @@ class engine : public detail::handle<epl_engine, epl_engine_destroy> {
     return detail::give(failure, [&]() -> epl::engine { return epl::engine(engine_out); });
   }
 
-  /// What this build and this machine have, as JSON: version, processor level, threads, workers started,
-  /// devices, losses, metrics, optimizers, schedules, readers, model families, strategy keys, packs and where
-  /// they are looked for.
+  /// What this build and this machine have, as JSON: version, processor level, devices, losses, metrics,
+  /// optimizers, schedules, readers, model families, strategy keys, packs and where they are looked for.
   returned<std::string> describe() const {
     epl_text* json_out = nullptr;
     epl_error* failure = epl_engine_describe(*this, &json_out);
@@ -1199,9 +1198,10 @@ class session : public detail::handle<epl_session, epl_session_destroy> {
   /// What the last step that was done gave its caller, all numbers of one step, while others run. Before a
   /// session has made a step, and after a checkpoint was loaded, `step` is what epl_session_steps says and
   /// `loss` is NaN.
-  void progress() const {
+  epl::metrics progress() const {
     epl::metrics metrics_out{};
     epl_session_progress(*this, &metrics_out);
+    return metrics_out;
   }
 
   /// A number that decides how training goes on, changed between steps and kept in checkpoints.

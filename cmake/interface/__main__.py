@@ -14,6 +14,7 @@ import sys
 
 import abi
 import api_page
+import conformance
 import cpp_wrapper
 import dl_header
 import go_raw
@@ -53,7 +54,7 @@ def main(arguments):
         return 0
     if len(arguments) > 1 or arguments[:1] == ["--help"]:
         return __doc__
-    folder, modules = (pathlib.Path(arguments[0]), [test_inputs]) if arguments else (TOP, COMMITTED)
+    folder, modules = (pathlib.Path(arguments[0]), [test_inputs, conformance]) if arguments else (TOP, COMMITTED)
     for name, text in texts(modules, interface):
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -324,7 +324,8 @@ def function(f, indent):
     name = word(f.method if not free else f.name.removeprefix("epl_"))
     of = "void" if not outs else outs[0][0] if len(outs) == 1 else f"std::tuple<{', '.join(t for t, _ in outs)}>"
     text = str(f.returns) == "const char*"
-    back = f"returned<{of}>" if f.checked else "std::string_view" if text else str(f.returns)
+    plain = str(f.returns) == "void" and outs  # it cannot fail, and writes what it gives
+    back = f"returned<{of}>" if f.checked else "std::string_view" if text else of if plain else str(f.returns)
     const = " const" if method and f.arguments[0].type.const else ""
     head = ("inline " if free else "" if method else "static ") + back
     yield ""
@@ -337,12 +338,15 @@ def function(f, indent):
         yield f"{indent}  std::size_t length = 0;"
     arguments = ["*this" if i == 0 and method else passed(f, a) for i, a in enumerate(f.arguments)]
     call = f"{f.name}({', '.join(arguments)})"
+    values = [value(t, a) for t, a in outs]
+    made = "" if not outs else values[0] if len(outs) == 1 else f"{of}({', '.join(values)})"
     if f.checked:
-        values = [value(t, a) for t, a in outs]
-        made = "" if not outs else values[0] if len(outs) == 1 else f"{of}({', '.join(values)})"
         yield f"{indent}  epl_error* failure = {call};"
         yield f"{indent}  return detail::give(failure, [&]() -> {of} {{ return {made}; }});" if outs else \
             f"{indent}  return detail::give(failure, [] {{}});"
+    elif plain:
+        yield f"{indent}  {call};"
+        yield f"{indent}  return {made};"
     elif text and f.text_length:
         yield f"{indent}  const char* data = {call};"
         yield f"{indent}  return std::string_view(data, length);"
