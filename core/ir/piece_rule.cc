@@ -1,5 +1,6 @@
 #include "core/ir/piece_rule.h"
 
+#include <algorithm>
 #include <numeric>
 
 namespace epl {
@@ -29,6 +30,12 @@ std::vector<int> Ties::windows() const {
   std::vector<int> dims(rule_.factors.size() - first_, -1);
   for (const auto& [factor, dim] : windows_) dims[static_cast<size_t>(factor) - first_] = dim;
   return dims;
+}
+
+bool ExtendedRule::adds_to(const ShardingRule::Operand& dims) const {
+  return std::ranges::any_of(dims, [&](const ShardingRule::Dim& dim) {
+    return std::ranges::any_of(dim, [&](int f) { return static_cast<size_t>(f) >= added; });
+  });
 }
 
 Result<ExtendedRule> extended_rule(const OpQuery& query) {

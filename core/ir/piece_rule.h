@@ -102,6 +102,10 @@ struct ExtendedRule {
     return factor < 0 || f < added ? -1 : windows[f - added];
   }
   bool slides() const { return row && row->halo.of; }
+  // Whether an operand or result has one of the added factors.
+  bool adds_to(const ShardingRule::Operand& dims) const;
+  // Whether indices say where in the result rows come that stand beside them.
+  bool puts_rows() const { return row && row->indices > 0 && adds_to(rule.outputs[0]); }
 };
 Result<ExtendedRule> extended_rule(const OpQuery& query);
 

@@ -181,7 +181,7 @@ Result<Value> Partition::operand(Value v, const Sharding& wanted, Phase user, in
   EPL_ASSIGN(const std::vector<Move> moves, reshard(mesh_, type, lies(v), to));
   const Value now = in_block(v, kind(block) == BlockKind::post);
   if (moves.empty()) return now;
-  const bool by_owners = routes && moves_rows(moves, lies(v), *routes);
+  const bool by_owners = routes && brings_rows(moves, lies(v), *routes);
   const Value owners = by_owners ? routes->owners : Value{};
   for (auto [known, end] = moved_.equal_range(v.index); known != end; ++known) {
     if (known->second.as == wanted && known->second.owners == owners &&
@@ -196,8 +196,7 @@ Result<Value> Partition::operand(Value v, const Sharding& wanted, Phase user, in
                                                                   : Phase::forward;
   Value piece = now;
   if (by_owners) {
-    const Move dispatch{.op = "dispatch_rows", .attributes = moves[0].attributes, .type = moves[0].type};
-    piece = append(dispatch, cat(info.name, ".dispatched"), {now, owners}, phase, block);
+    piece = dispatched(now, moves, *routes, info.name, phase, block);
   } else {
     for (const Move& move : moves) piece = append(move, cat(info.name, move.suffix), {piece}, phase, block);
   }

@@ -103,19 +103,54 @@ std::optional<Partition::Routes> Partition::routes_of(int n, const PieceCut& cut
       cut.axes.size() == 1 && mesh_.axes[static_cast<size_t>(cut.axes[0])].kind == MeshAxis::Kind::rank;
   // All ranks of the axis know what all rows pick.
   if (!is_rank || operands.inputs[at].cut_dim(cut.axes[0]) >= 0 || global_.type(old.inputs[at]).ndim() != 1) return {};
-  for (const auto& [known, routes] : routes_) {
-    if (known == indices && routes.axis == cut.axes[0]) return routes;
-  }
   const int64_t here = mesh_.local_size(cut.size(), {{.axes = cut.axes, .of = cut.of}});
+  for (const auto& [known, routes] : routes_) {
+    if (known == indices && routes.axis == cut.axes[0] && routes.here == here) return routes;
+  }
   const Value owners = write(old, ".owners", block, [&](Builder& b) {
     const Var picks = b.cast(b.var(indices), DType::i64);
     return (b.select(picks < 0.0, picks + static_cast<double>(cut.size()), picks) / static_cast<double>(here)).value();
   });
-  return routes_.emplace_back(indices, Routes{cut.axes[0], owners}).second;
+  return routes_.emplace_back(indices, Routes{cut.axes[0], here, owners}).second;
 }
 
 bool Partition::moves_rows(const std::vector<Move>& moves, const Sharding& pieces, const Routes& routes) {
   return moves.size() == 1 && (moves[0].gathers || moves[0].scatters) && pieces.cut_dim(routes.axis) == 0;
+}
+
+bool Partition::brings_rows(const std::vector<Move>& moves, const Sharding& pieces, const Routes& routes) const {
+  return !moves.empty() && std::ranges::all_of(moves, &Move::gathers) && pieces.cut_dim(routes.axis) == 0 &&
+         moves[0].attributes.text("axis") == mesh_.axes[static_cast<size_t>(routes.axis)].name;
+}
+
+// Groups of ranks that have the same experts, and see the rows of all groups, bring these together first: each rank
+// then has the rows of its peers. Rows come by owner, then by group, and owners are in this order too; what comes in
+// goes back into the order of all rows.
+Value Partition::dispatched(Value now, const std::vector<Move>& moves, const Routes& routes, const std::string& name,
+                            Phase phase, int block) {
+  Node behind{.name = name};
+  behind.phase = phase;
+  // [a, b, the rest] as [b, a, the rest].
+  const auto swapped = [&](Value v, int64_t a, int64_t b, const char* suffix) {
+    return write(behind, suffix, block, [&](Builder& to) {
+      const Shape& shape = local_.graph.type(v).shape;
+      const Var parted = to.reshape(to.var(v), {a, b, local_.graph.type(v).elements() / (a * b)});
+      return to.reshape(to.transpose(parted, {1, 0, 2}), shape).value();
+    });
+  };
+  TensorType type = local_.graph.type(now);
+  const int64_t here = type.shape[0], parts = moves[0].attributes.integer("parts");
+  for (auto move = moves.begin() + 1; move != moves.end(); ++move) {
+    type.shape[0] *= move->attributes.integer("parts");
+    Move gather = *move;
+    gather.type = type;
+    now = append(gather, cat(name, move->suffix), {now}, phase, block);
+  }
+  const int64_t groups = here == 0 ? 1 : type.shape[0] / here;
+  const Value owners = groups == 1 ? routes.owners : swapped(routes.owners, groups, parts, ".owners");
+  const Move dispatch{.op = "dispatch_rows", .attributes = moves[0].attributes, .type = moves.back().type};
+  const Value rows = append(dispatch, cat(name, ".dispatched"), {now, owners}, phase, block);
+  return groups == 1 ? rows : swapped(rows, parts, groups, ".in_order");
 }
 
 Result<bool> Partition::give_back(Value global, Value given, const Sharding& as, const Routes& routes, const Node& old,

@@ -131,12 +131,18 @@ class Partition {
   // not rows, or not all of them.
   struct Routes {
     int axis = -1;
+    int64_t here = 0;  // of what is picked, how much a rank has
     Value owners;
   };
   std::optional<Routes> routes_of(int n, const PieceCut& cut, const OperandShardings& operands, Value indices,
                                   int block);
   // The one move that brings rows to all ranks, or answers back, along dimension 0.
   static bool moves_rows(const std::vector<Move>& moves, const Sharding& pieces, const Routes& routes);
+  // Whether moves bring rows of all ranks, over the axis of the routes first: these go to their owners alone.
+  bool brings_rows(const std::vector<Move>& moves, const Sharding& pieces, const Routes& routes) const;
+  // What then stands for the moves.
+  Value dispatched(Value now, const std::vector<Move>& moves, const Routes& routes, const std::string& name,
+                   Phase phase, int block);
   // A result that is known where its row is owned goes back there; false where it is wanted in another way.
   Result<bool> give_back(Value global, Value given, const Sharding& as, const Routes& routes, const Node& old,
                          int block);

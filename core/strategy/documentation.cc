@@ -133,8 +133,12 @@ hold the products with the experts' weights (`"match": "param:*experts*"`); what
 gate, and what sends tokens to experts and adds up their answers, stay outside. Then no sum is cut, and the bits are
 those of one rank at level `data` as well. A gate that counts the tokens of an expert over the whole batch sees the
 whole batch on every rank, and is refused with several micro-batches unless each stands by itself (below); one that
-counts them for each sample follows any cut. Tokens that come to an expert's slots by index do not change this: all
-ranks have all tokens then, and each takes those of its experts, because which these are is known in the step only.
+counts them for each sample follows any cut.
+
+Where tokens come to an expert's slots by index (scatter into zeros, gather from what the experts answer), the slots are
+dealt to ranks with the experts, and a token goes to the one rank that has its slot (`dispatch_rows`, `combine_rows`).
+What puts and takes tokens is in the scope too. Several groups of ranks that have the same experts fill the same slots:
+a rank first gets the tokens of its peers in the other groups.
 
 Experts whose weights are picked by the expert of each token (`weights[expert_of_token]`, as transformers exports
 `batched_mm`) are dealt to ranks as well: the scope finds the products with what is picked. Each token goes to the one

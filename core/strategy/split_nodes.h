@@ -27,6 +27,17 @@ class SplitNodes {
   // where the ranks do not divide the heads, into pieces of whole heads. `ahead`: how many nodes behind one another are
   // looked at.
   std::vector<DimRuns> runs_of_uses(Value v, int dim, int ahead) const;
+  // Calls f(factor, runs) for all runs of the dimensions of a node's results that are one factor, if `may(factor)`.
+  template <class May, class F> void runs_of_results(int n, int ahead, const May& may, const F& f) const {
+    const Node& node = graph_->node(NodeId{n});
+    for (size_t o = 0; o < node.outputs.size(); ++o) {
+      const ShardingRule::Operand& dims = rule(n).rule.outputs[o];
+      for (size_t d = 0; d < dims.size(); ++d) {
+        if (dims[d].size() != 1 || !may(dims[d][0])) continue;
+        for (const DimRuns& runs : runs_of_uses(node.outputs[o], static_cast<int>(d), ahead)) f(dims[d][0], runs);
+      }
+    }
+  }
 
  private:
   explicit SplitNodes(const Graph& graph) : graph_(&graph), users_(graph.users()) {}

@@ -303,6 +303,74 @@ TEST(PickedLinear, LeavesNearMissesAlone) {
   }
 }
 
+// --- slots ---
+
+// Zeros of which the rows at indices[s] are those of x[s,6].
+Var scattered(Sketch& s, const Var& x, const Var& indices, int64_t rows, bool by_tuples) {
+  const Var zeros = s.b.constant(Tensor(TensorType{DType::f64, {rows, 6}}));
+  const int64_t count = indices.dim(0);
+  const Var column = s.b.reshape(indices, {count, 1});
+  if (by_tuples) return s.b.emit("scatter_nd", {zeros, column, x});
+  const Var each = s.b.emit("broadcast_to", {column}, {{"shape", Ints{count, 6}}});
+  return s.b.emit("scatter_elements", {zeros, each, x});
+}
+Var first_rows(Builder& b, const Var& x, int64_t from, int64_t to) {
+  return b.emit("slice", {x}, {{"axes", Ints{0}}, {"starts", Ints{from}}, {"ends", Ints{to}}, {"steps", Ints{1}}});
+}
+Var with_row(Builder& b, const Var& x, double value, bool pads) {
+  if (!pads) {
+    Tensor row(TensorType{DType::f64, {1, 6}});
+    for (int64_t i = 0; i < 6; ++i) row.set(i, value);
+    return b.emit("concat", {x, b.constant(row)}, {{"axis", int64_t{0}}});
+  }
+  return b.emit("pad", {x, b.like(x, value)}, {{"begin", Ints{0, 0}}, {"end", Ints{1, 0}}});
+}
+
+// Indices count from both ends, and the last row, which is cut off, is among them.
+TEST(Slots, HoweverTheyAreWritten) {
+  for (int variant = 0; variant < 4; ++variant) {
+    SCOPED_TRACE(variant);
+    Sketch s;
+    Builder& b = s.b;
+    const Var x = s.input("x", {8, 6}), indices = s.input("indices", {8}, DType::i64) * 3.0 - 5.0;
+    const Var put = scattered(s, x, indices, variant == 3 ? 4 : 5, variant % 2 == 1);
+    const Var slots = variant == 3 ? put : first_rows(b, put, 0, 4);
+    const Var taken =
+        b.emit("gather", {with_row(b, b.sigmoid(slots), 0, variant != 2), indices}, {{"axis", int64_t{0}}});
+    const Graph graph = rewritten(s.finish(taken));
+    EXPECT_EQ(count_op(graph, "put_rows"), 1) << print_graph(graph);
+    EXPECT_EQ(count_op(graph, "take_rows"), 1) << print_graph(graph);
+    for (const char* op : {"scatter_nd", "scatter_elements", "slice", "pad", "concat", "gather"})
+      EXPECT_EQ(count_op(graph, op), 0) << op;
+    EXPECT_EQ(count_op(graph, "where"), variant == 3 ? 2 : 4);  // indices into what is left
+  }
+}
+
+TEST(Slots, LeavesNearMissesAlone) {
+  for (int variant = 0; variant < 7; ++variant) {
+    SCOPED_TRACE(variant);
+    Sketch s;
+    Builder& b = s.b;
+    const Var x = s.input("x", {4, 6}), indices = s.input("indices", {4}, DType::i64);
+    Var y;
+    if (variant == 0) y = b.emit("gather", {with_row(b, x, 1, true), indices}, {{"axis", int64_t{0}}});
+    if (variant == 1) y = b.emit("gather", {with_row(b, x, 1, false), indices}, {{"axis", int64_t{0}}});
+    if (variant == 2) y = b.emit("gather", {with_row(b, x, 0, true), indices}, {{"axis", int64_t{1}}});
+    if (variant == 3) y = first_rows(b, scattered(s, x, indices, 5, false), 1, 5);
+    if (variant >= 4) {
+      const Var base = variant == 4 ? s.input("base", {4, 6}) : b.constant(Tensor(TensorType{DType::f64, {4, 6}}));
+      const Var each = b.emit("broadcast_to", {b.reshape(indices, {variant == 5 ? 1 : 4, variant == 5 ? 4 : 1})},
+                              {{"shape", variant == 5 ? Ints{4, 4} : Ints{4, 6}}});
+      const Var part = variant == 5 ? first_rows(b, b.transpose(x, {1, 0}), 0, 4) : x;
+      y = b.emit("scatter_elements", {base, each, part}, {{"reduction", variant == 6 ? "add" : "none"}});
+    }
+    const Graph graph = rewritten(s.finish(y));
+    EXPECT_EQ(count_op(graph, "put_rows"), variant == 3) << print_graph(graph);
+    EXPECT_EQ(count_op(graph, "slice"), variant == 3 || variant == 5);
+    EXPECT_EQ(count_op(graph, "take_rows"), 0) << print_graph(graph);
+  }
+}
+
 // --- clean-ups ---
 
 TEST(Layout, ChainsBecomeOne) {

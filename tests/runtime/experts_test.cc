@@ -87,6 +87,48 @@ constexpr std::string_view picked = R"(graph mixture(x: f32[8,24] batch 0) {
 }
 )";
 
+// Tokens that go to the slots of their expert by index, and come back: an expert has 9, and what finds none names no
+// slot.
+constexpr std::string_view slotted = R"(graph mixture(x: f32[8,24] batch 0) {
+  in.w: f32[6,6] = param
+  gate.w: f32[6,4] = param
+  w1: f32[4,6,10] = param
+  w2: f32[4,10,6] = param
+  out.w: f32[24,5] = param
+  ends: f32[2] = const f32[2](0,1)
+  room: i64[] = const i64[](9)
+  none: i64[] = const i64[](36)
+  forward:
+  each: f32[32,6] = reshape(x) {shape=[32,6]}
+  tokens: f32[32,6] = matmul(each, in.w)
+  scores: f32[32,4] = matmul(tokens, gate.w)
+  gates: f32[32,4] = softmax(scores) {axis=1}
+  best: f32[32,1], which: i64[32,1] = top_k(gates) {k=1}
+  picks: i64[32] = reshape(which) {shape=[32]}
+  mask: f32[32,4] = one_hot(picks, ends) {axis=1, depth=4}
+  upto: f32[32,4] = cum_sum(mask) {axis=0}
+  before: f32[32,4] = sub(upto, mask)
+  own: f32[32,4] = mul(before, mask)
+  place: f32[32] = sum(own) {axes=[1], keep=false}
+  slot: i64[32] = cast(place) {to=@i64}
+  fits: bool[32] = less(slot, room)
+  first: i64[32] = mul(picks, room)
+  there: i64[32] = add(first, slot)
+  slots: i64[32] = where(fits, there, none)
+  put: f32[36,6] = put_rows(tokens, slots) {size=36}
+  taken: f32[4,9,6] = reshape(put) {shape=[4,9,6]}
+  experts.h: f32[4,9,10] = matmul(taken, w1)
+  experts.a: f32[4,9,10] = relu(experts.h)
+  experts.y: f32[4,9,6] = matmul(experts.a, w2)
+  given: f32[36,6] = reshape(experts.y) {shape=[36,6]}
+  back: f32[32,6] = take_rows(given, slots)
+  weighted: f32[32,6] = mul(back, best)
+  flat: f32[8,24] = reshape(weighted) {shape=[8,24]}
+  y: f32[8,5] = matmul(flat, out.w)
+  output y = y
+}
+)";
+
 // Experts that choose their tokens, which they get and give back by index.
 constexpr std::string_view chosen = R"(graph mixture(x: f32[8,6] batch 0) {
   gate.w: f32[6,4] = param
@@ -207,6 +249,37 @@ TEST(Experts, WhichGetTheirTokensByIndexAreDealtToRanks) {
       }
     }
     expect_same(trained(layout, chosen), trained({.name = "one_rank"}, chosen), layout.name);
+  }
+}
+
+// Slots to which tokens go by index are dealt to ranks with their experts: a token goes to the one rank that has its
+// slot, and its answer comes back, as do the gradients of both. What puts and takes is in the scope without being
+// named. Four experts over eight ranks: two groups have the same ones, and fill the same slots with the tokens of both.
+TEST(Experts, WhoseSlotsAreIndexedGetTheirTokensAlone) {
+  for (const std::string level : {"data", "layout"}) {
+    const std::string key = cat(R"("reproducible.level": ")", level, "\"");
+    const Trained alone = trained({.name = "one_rank", .scopes = key}, slotted);
+    for (const auto& [experts, ranks] : {std::pair(2, 2), std::pair(4, 4), std::pair(2, 4), std::pair(4, 8)}) {
+      const std::string& scopes = experts == 2 ? of_two : of_four;
+      const Layout layout{.name = cat(ranks, " ranks, ", scopes), .ranks = ranks, .scopes = cat(scopes, ", ", key)};
+      auto plan = plan_of(layout, slotted);
+      ASSERT_TRUE(plan.ok()) << plan.status().to_string();
+      using Names = std::vector<std::string>;
+      std::map<std::string, int> moves;
+      Names gathered;
+      const Graph& local = (*plan)->entry(EntryKind::train)->locals[0].graph;
+      for (const Node& node : local.nodes()) {
+        ++moves[std::string(node.op->name)];
+        for (Value v : node.outputs) {
+          const bool of_tokens = local.type(v).ndim() == 2 && local.type(v).dim(1) == 6;
+          if (node.op->name == "all_gather" && of_tokens) gathered.push_back(local.value(v).name);
+        }
+      }
+      EXPECT_EQ(moves["dispatch_rows"], 2) << layout.name;
+      EXPECT_EQ(moves["combine_rows"], 2) << layout.name;
+      EXPECT_EQ(gathered, ranks == experts ? Names() : Names{"tokens.gathered"}) << layout.name;
+      expect_same(trained(layout, slotted), alone, layout.name);
+    }
   }
 }
 

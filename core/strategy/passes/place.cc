@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <optional>
 #include <utility>
 
 #include "core/ir/op.h"
+#include "core/strategy/batch_cut.h"
 #include "core/strategy/pass.h"
 #include "core/strategy/scope_layout.h"
 #include "core/strategy/staging.h"
@@ -219,42 +221,82 @@ class Placement {
     }
   }
 
+  // How tokens come to slots of experts by index, and how they leave them: the operand, or result (-1), of a node that
+  // only moves rows, along which indices pick.
+  std::optional<int> picks_along(const Node& node) const {
+    if (node.op->moves != Moves::some) return std::nullopt;
+    const Result<ExtendedRule> found = node_extended_rule(graph_, node);
+    if (!found.ok() || !found->row || found->row->indices < 0) return std::nullopt;
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      if (found->adds_to(found->rule.inputs[i])) return static_cast<int>(i);
+    }
+    return -1;
+  }
+
   // What no scope matches and lies between nodes of an expert scope is in it as well: all its operands come from there,
   // and all its results go there. So the weights of experts name the scope, and no token leaves between two products.
+  // What puts tokens into slots by index, and takes them from there, is in it too: it is where tokens change ranks.
   void join_experts() {
-    const auto users = graph_.users();
-    const auto is_forward = [&](int32_t n) { return graph_.node(NodeId{n}).phase == Phase::forward; };
     for (int t = 0; t < count() && layout_.unmatched >= 0 && !staged(); ++t) {
-      if (plan_.task_graphs[static_cast<size_t>(t)].experts.empty() || t == layout_.unmatched) continue;
-      std::vector<bool> inside(static_cast<size_t>(graph_.node_count()), false);
-      const auto made = [&](Value v) { return v && graph_.value(v).producer; };
-      const auto comes = [&](Value v) {
-        return !made(v) || inside[static_cast<size_t>(graph_.value(v).producer.index)];
-      };
-      const auto goes = [&](Value v) {
-        const std::vector<int32_t>& all = users[static_cast<size_t>(v.index)];
-        return std::ranges::any_of(all, is_forward) &&
-               std::ranges::all_of(all, [&](int32_t n) { return !is_forward(n) || inside[static_cast<size_t>(n)]; }) &&
-               std::ranges::find(graph_.outputs, v, &Graph::Output::value) == graph_.outputs.end();
-      };
-      for (int n = 0; n < graph_.node_count(); ++n) {
-        const Node& node = graph_.node(NodeId{n});
-        const bool may = is_forward(n) && at(n) == layout_.unmatched && std::ranges::any_of(node.inputs, made);
-        inside[static_cast<size_t>(n)] = at(n) == t || (may && std::ranges::all_of(node.inputs, comes));
+      if (!plan_.task_graphs[static_cast<size_t>(t)].experts.empty() && t != layout_.unmatched) join(t);
+    }
+  }
+  void join(int t) {
+    const auto users = graph_.users();
+    const auto size = static_cast<size_t>(graph_.node_count());
+    std::vector<bool> inside(size, false), before(size, false), behind(size, false);  // the scope's own nodes
+    std::vector<std::optional<int>> along(size);
+    const auto is_forward = [&](int32_t n) { return graph_.node(NodeId{n}).phase == Phase::forward; };
+    const auto made = [&](Value v) { return v && graph_.value(v).producer; };
+    const auto maker = [&](Value v) { return static_cast<size_t>(graph_.value(v).producer.index); };
+    const auto comes = [&](Value v) { return !made(v) || inside[maker(v)]; };
+    const auto goes = [&](Value v) {
+      const std::vector<int32_t>& all = users[static_cast<size_t>(v.index)];
+      return std::ranges::any_of(all, is_forward) &&
+             std::ranges::all_of(all, [&](int32_t n) { return !is_forward(n) || inside[static_cast<size_t>(n)]; }) &&
+             std::ranges::find(graph_.outputs, v, &Graph::Output::value) == graph_.outputs.end();
+    };
+    const auto all_come = [&](int n) {
+      const Node& node = graph_.node(NodeId{n});
+      const auto& picks = along[static_cast<size_t>(n)];
+      if (!picks) return std::ranges::any_of(node.inputs, made) && std::ranges::all_of(node.inputs, comes);
+      return *picks < 0 || (made(node.inputs[static_cast<size_t>(*picks)]) &&
+                            inside[maker(node.inputs[static_cast<size_t>(*picks)])]);
+    };
+    const auto all_go = [&](int n) {
+      const auto& picks = along[static_cast<size_t>(n)];
+      return (picks && *picks >= 0) || std::ranges::all_of(graph_.node(NodeId{n}).outputs, goes);
+    };
+    for (int n = 0; n < graph_.node_count(); ++n) {
+      const bool may = is_forward(n) && at(n) == layout_.unmatched;
+      if (may) along[static_cast<size_t>(n)] = picks_along(graph_.node(NodeId{n}));
+      inside[static_cast<size_t>(n)] = at(n) == t || (may && all_come(n));
+    }
+    for (bool fewer = true; fewer;) {
+      fewer = false;
+      for (int n = graph_.node_count(); n-- > 0;) {
+        if (!inside[static_cast<size_t>(n)] || at(n) == t || (all_come(n) && all_go(n))) continue;
+        inside[static_cast<size_t>(n)] = false;
+        fewer = true;
       }
-      for (bool fewer = true; fewer;) {
-        fewer = false;
-        for (int n = graph_.node_count(); n-- > 0;) {
-          const Node& node = graph_.node(NodeId{n});
-          if (!inside[static_cast<size_t>(n)] || at(n) == t) continue;
-          if (std::ranges::all_of(node.inputs, comes) && std::ranges::all_of(node.outputs, goes)) continue;
-          inside[static_cast<size_t>(n)] = false;
-          fewer = true;
+    }
+    // Slots that are no experts' stay where they are.
+    for (int n = 0; n < graph_.node_count(); ++n) {
+      behind[static_cast<size_t>(n)] = at(n) == t || std::ranges::any_of(graph_.node(NodeId{n}).inputs, [&](Value v) {
+                                         return made(v) && inside[maker(v)] && behind[maker(v)];
+                                       });
+    }
+    for (int n = graph_.node_count(); n-- > 0;) {
+      before[static_cast<size_t>(n)] = at(n) == t;
+      for (Value v : graph_.node(NodeId{n}).outputs) {
+        for (int32_t user : users[static_cast<size_t>(v.index)]) {
+          if (inside[static_cast<size_t>(user)] && before[static_cast<size_t>(user)])
+            before[static_cast<size_t>(n)] = true;
         }
       }
-      for (int n = 0; n < graph_.node_count(); ++n) {
-        if (inside[static_cast<size_t>(n)]) at(n) = t;
-      }
+    }
+    for (size_t n = 0; n < size; ++n) {
+      if (inside[n] && (before[n] || behind[n])) at(static_cast<int>(n)) = t;
     }
   }
 

@@ -38,6 +38,7 @@ class Rows {
   // Which dimensions of a value are the rows, in the order of the indices' dimensions.
   struct At {
     Value picks;
+    int64_t of = 0;  // so many elements are picked from: the same integers may pick experts and slots
     std::vector<int> dims;
     friend bool operator==(const At&, const At&) = default;
   };
@@ -59,6 +60,10 @@ class Rows {
         return graph_.node(NodeId{n}).inputs[static_cast<size_t>(rule.row->indices)];
     }
     return {};
+  }
+  int64_t picked_from(int n) const {
+    const ExtendedRule& rule = nodes_.rule(n);
+    return rule.rule.factors[rule.added].size;
   }
   Factors rows_of_picks(int n) const {
     const ExtendedRule& rule = nodes_.rule(n);
@@ -90,9 +95,9 @@ class Rows {
   void visit(int n) {
     const Node& node = graph_.node(NodeId{n});
     const ShardingRule& rule = nodes_.rule(n).rule;
-    const auto give = [&](size_t o, Value picks, const Factors& rows) {
+    const auto give = [&](size_t o, Value picks, int64_t of, const Factors& rows) {
       const auto dims = dims_of(rule.outputs[o], rows);
-      if (dims) at_[index(node.outputs[o])] = At{picks, *dims};
+      if (dims) at_[index(node.outputs[o])] = At{picks, of, *dims};
       return dims.has_value();
     };
     if (const Value picks = picks_of(n)) {
@@ -101,7 +106,7 @@ class Rows {
         const bool lacks = std::ranges::none_of(rule.outputs[o], [&](const ShardingRule::Dim& dim) {
           return std::ranges::any_of(dim, [&](int f) { return static_cast<size_t>(f) >= added; });
         });
-        if (lacks) give(o, picks, rows_of_picks(n));
+        if (lacks) give(o, picks, picked_from(n), rows_of_picks(n));
       }
       return;
     }
@@ -111,7 +116,8 @@ class Rows {
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       if (!at(node.inputs[i])) continue;
       const Factors here = factors_of(rule.inputs[i], at(node.inputs[i])->dims);
-      if (brought && (brought->picks != at(node.inputs[i])->picks || here != rows)) return;
+      const At& other = *at(node.inputs[i]);
+      if (brought && (brought->picks != other.picks || brought->of != other.of || here != rows)) return;
       brought = at(node.inputs[i]);
       rows = here;
     }
@@ -119,7 +125,7 @@ class Rows {
     if (!brought || !std::ranges::all_of(rows, each_by_itself)) return;
     passes_[static_cast<size_t>(n)] = true;
     for (size_t o = 0; o < node.outputs.size(); ++o) {
-      if (!give(o, brought->picks, rows)) return reject(n);
+      if (!give(o, brought->picks, brought->of, rows)) return reject(n);
     }
   }
 
@@ -133,6 +139,7 @@ class Rows {
     if (passes_[static_cast<size_t>(n)]) return true;
     const Node& node = graph_.node(NodeId{n});
     if (plan_.node_task_graph[static_cast<size_t>(n)] != here_ || picks_of(n) != at(v)->picks) return false;
+    if (picked_from(n) != at(v)->of) return false;
     const Factors rows = rows_of_picks(n);
     const ShardingRule& rule = nodes_.rule(n).rule;
     for (size_t i = 0; i < node.inputs.size(); ++i) {

@@ -34,8 +34,7 @@ namespace {
 constexpr double uncut_operation = 100, gathered_weight = 100, sliced_byte = 0.01, uneven_operation = 0.01;
 // A byte of a table that each rank has all of; and how many sums over ranks a body takes that is cut, about.
 constexpr double whole_table = 10, body_sums = 3;
-// How many nodes behind one another are looked at for what becomes of a result.
-constexpr int foresight = 12;
+constexpr int foresight = 12;  // so many nodes behind one another are looked at for what becomes of a result
 
 class Splitting {
  public:
@@ -53,6 +52,7 @@ class Splitting {
         deals_(context.options.flag("pieces")),
         uneven_(!by_segments_ && context.options.flag("uneven")),
         windows_(windows && pieces_),
+        rows_move_(experts && axes_.size() == 1 && find_cut(plan_.batch_of_class(plan_.class_of(task_graph)), axis_)),
         at_(static_cast<size_t>(graph_.value_count())),
         decided_(at_.size(), false),
         kept_whole_(at_.size(), false),
@@ -101,6 +101,10 @@ class Splitting {
     return static_cast<size_t>(factor.factor) >= extended_of(n).added;
   }
   bool picks(int n) const { return extended_of(n).row && extended_of(n).row->indices >= 0; }
+  // Whether a node puts rows into slots of experts, as the indices beside them say.
+  bool fills(int n) const {
+    return experts_ && extended_of(n).puts_rows() && plan_.node_task_graph[static_cast<size_t>(n)] == here_;
+  }
 
   void describe_leaves() {
     for (size_t i = 0; i < at_.size(); ++i) {
@@ -161,7 +165,7 @@ class Splitting {
         if (factor || !place) wish(factor);
         break;
       }
-      if (updates || work(n) > 0) continue;
+      if (updates || work(n) > 0 || (experts_ && picks(n))) continue;
       for (size_t o = 0; o < node.outputs.size(); ++o) {
         const auto& wished = wishes_[index(node.outputs[o])];
         // Whole sums are made of pieces as well, and so is the norm of a gradient.
@@ -295,6 +299,8 @@ class Splitting {
         }
       }
     }
+    const auto offer_runs = [&](int f, const DimRuns& runs) { offer({f, runs.outer, of(runs.parts)}); };
+    if (fills(n)) nodes_->runs_of_results(n, foresight, [&](int f) { return is_added(n, {f, 1}); }, offer_runs);
     if (work(n) == 0) return found;
     for (size_t f = extended_of(n).added; f < rule.factors.size() && windows_ && node.phase == Phase::forward; ++f) {
       if (extended_of(n).window(static_cast<int>(f)) >= 0) offer({static_cast<int>(f), 1});
@@ -305,13 +311,7 @@ class Splitting {
         offer(all_of(n, static_cast<int>(f)));
     }
     if (experts_) return found;
-    for (size_t o = 0; o < node.outputs.size(); ++o) {
-      for (size_t d = 0; d < rule.outputs[o].size(); ++d) {
-        if (rule.outputs[o][d].size() != 1 || !origins_.factor(rule.outputs[o][d][0]).cut()) continue;
-        for (const DimRuns& runs : nodes_->runs_of_uses(node.outputs[o], static_cast<int>(d), foresight))
-          offer({rule.outputs[o][d][0], runs.outer, of(runs.parts)});
-      }
-    }
+    nodes_->runs_of_results(n, foresight, [&](int f) { return origins_.factor(f).cut(); }, offer_runs);
     return found;
   }
 
@@ -416,8 +416,11 @@ class Splitting {
     for (size_t o = 0; o < node.outputs.size(); ++o) {
       const Sharding& given = operands.outputs[o];
       choice.outputs.push_back(place_of(given));
+      // All slots on each rank, where tokens would go to their own.
+      if (fills(n) && !choice.outputs.back()) choice.cost += whole_table * others() * bytes(node.outputs[o]);
       for (const Partial& partial : given.partial) {
-        choice.cost += 2 * others() * bytes(node.outputs[o]);
+        const double each = rows_move_ && picks(n) ? 1 / static_cast<double>(parts_) : 2;
+        choice.cost += each * others() * bytes(node.outputs[o]);
         if (partial.kind != ShardingRule::Reduce::sum) choice.cost = std::numeric_limits<double>::infinity();
       }
       const auto& wish = wishes_[index(node.outputs[o])];
@@ -425,7 +428,7 @@ class Splitting {
         choice.cost += others() * bytes(node.outputs[o]);
       } else if (wish) {
         if (choice.outputs.back() && choice.outputs.back() != *wish) choice.cost += others() * bytes(node.outputs[o]);
-      } else if (work(n) > 0 && node.phase == Phase::forward) {
+      } else if ((work(n) > 0 || fills(n)) && node.phase == Phase::forward) {
         choice.cost += cost_of_uses(node.outputs[o], choice.outputs.back(), foresight);
       }
     }
@@ -436,7 +439,8 @@ class Splitting {
   // the ranks where the operand is not cut, and pieces where it is.
   double operand_cost(const Node& node, Value v, const CutPlace& wanted, bool cut) const {
     const CutPlace& now = at_[index(v)];
-    const bool trained = node.phase == Phase::forward && origins_.depends_on_weights(v) && graph_.value(v).producer;
+    const bool trained = node.phase == Phase::forward && origins_.depends_on_weights(v) && graph_.value(v).producer &&
+                         is_float(graph_.type(v).dtype);
     if (!decided_[index(v)]) return 0;
     if (now == wanted) return !now && cut && trained ? 2 * others() * bytes(v) : 0;
     const double there =
@@ -489,6 +493,8 @@ class Splitting {
   bool deals_;          // so may those of rows that pick their expert
   bool uneven_;         // pieces need not be equal
   const bool windows_;  // a cut may begin in a dimension of windows
+  // Elsewhere the axis cuts the batch: each row comes from a rank, and its answer goes back there, to nobody else.
+  const bool rows_move_;
   int windows_cut_ = 0;
   double cost_ = 0;
   std::optional<SplitNodes> nodes_;              // once it runs
